@@ -1,0 +1,56 @@
+# etcd_leader: leader election for PostgreSQL through etcd.
+#
+# make, make install, make installcheck, make clean are PGXS's own.
+# make demo and make test install what is missing from Debian first; both
+# need root or sudo for that, and for the installation.
+
+EXTENSION = etcd_leader
+MODULE_big = etcd_leader
+DATA = sql/etcd_leader--1.0.sql
+OBJS = \
+	src/etcd_leader.o \
+	src/settings.o \
+	src/election.o \
+	src/etcd_api.o \
+	src/etcd_client.o \
+	src/elector.o \
+	src/shared_state.o \
+	src/notifier.o \
+	src/functions.o
+
+PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter
+SHLIB_LINK = -lcurl -ljansson
+
+REGRESS = etcd_leader
+REGRESS_OPTS = --temp-instance=./tmp_regress --temp-config=./test/regress.conf
+EXTRA_CLEAN = tmp_regress test/unit/build
+
+# Every object depends on every header: they are few.
+$(OBJS): $(wildcard src/*.h)
+
+PG_CONFIG ?= pg_config
+
+# Where nothing is installed yet there is no pg_config, and so no PGXS;
+# the two commands come back here when there is.
+ifneq ($(shell command -v $(PG_CONFIG)),)
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+ifneq ($(wildcard $(PGXS)),)
+include $(PGXS)
+endif
+endif
+
+SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
+
+.PHONY: test demo
+
+test:
+	test/setup --test
+	$(MAKE) all
+	$(SUDO) $(MAKE) install PG_CONFIG=$(PG_CONFIG)
+	PG_CONFIG=$(PG_CONFIG) test/run
+
+demo:
+	test/setup --demo
+	$(MAKE) all
+	$(SUDO) $(MAKE) install PG_CONFIG=$(PG_CONFIG)
+	PG_CONFIG=$(PG_CONFIG) test/demo/demo

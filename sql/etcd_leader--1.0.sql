@@ -1,0 +1,241 @@
+/* sql/etcd_leader--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION etcd_leader" to load this file. \quit
+
+--
+-- Who leads: reads shared memory only
+--
+
+CREATE FUNCTION etcd_is_leader(election text DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'etcd_is_leader'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION etcd_is_leader(text) IS
+'Does this instance lead, now? election: a name in etcd_leader.elections; NULL is the first. True only while it provably leads, false when in doubt. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
+
+CREATE FUNCTION etcd_current_leader(election text DEFAULT NULL)
+RETURNS text
+AS 'MODULE_PATHNAME', 'etcd_current_leader'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION etcd_current_leader(text) IS
+'Node name of the leader; NULL if there is none, or if the last confirmed answer of etcd is older than one TTL. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
+
+CREATE FUNCTION etcd_fencing_token(election text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'etcd_fencing_token'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION etcd_fencing_token(text) IS
+'The fencing token, which is the create revision of this instance''s key, while it leads, else NULL. Increases from leader to leader. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
+
+--
+-- Events
+--
+
+CREATE TYPE etcd_leader_event AS (
+	seq bigint,
+	at timestamp with time zone,
+	election text,
+	event text,
+	node text,
+	leader text,
+	fencing_token bigint,
+	reason text
+);
+
+COMMENT ON TYPE etcd_leader_event IS
+'What this instance saw of an election: elected, unelected or leader; or of etcd: connected or disconnected (election is NULL). seq: from 1 since the server started; node: this instance; leader: who leads now, NULL if nobody is known to; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say.';
+
+CREATE FUNCTION etcd_leader_events(after bigint DEFAULT 0)
+RETURNS SETOF etcd_leader_event
+AS 'MODULE_PATHNAME', 'etcd_leader_events'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION etcd_leader_events(bigint) IS
+'The recent events with seq > after, oldest first; at least the last 256 are kept. after: 0, NULL or a number above the newest seq means all. Never waits. ERROR 55000: the library was not preloaded.';
+
+CREATE FUNCTION etcd_wait_for_event(after bigint DEFAULT NULL, timeout interval DEFAULT NULL)
+RETURNS SETOF etcd_leader_event
+AS 'MODULE_PATHNAME', 'etcd_wait_for_event'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_wait_for_event(bigint, interval) IS
+'Waits until there are events with seq > after and returns them; no row at the timeout. after: NULL means from now on, a number above the newest seq means all. timeout: NULL means none. Works on a standby. ERROR 57014: cancelled; 55000: the library was not preloaded.';
+
+CREATE FUNCTION etcd_wait_for_leadership(timeout interval DEFAULT NULL, election text DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'etcd_wait_for_leadership'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_wait_for_leadership(interval, text) IS
+'Waits until this instance leads: true; false at the timeout. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL is the first. Works on a standby. ERROR 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
+
+--
+-- Commands: wait for etcd
+--
+
+CREATE FUNCTION etcd_resign(election text DEFAULT NULL, rejoin boolean DEFAULT true)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'etcd_resign'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_resign(text, boolean) IS
+'Gives up leadership, or the place in the queue. True when the key is deleted, false if this instance was not a candidate. election: a name in etcd_leader.elections; NULL is the first. rejoin: true (or NULL) queues again, last; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+
+CREATE FUNCTION etcd_campaign(election text DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'etcd_campaign'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_campaign(text) IS
+'Enters the election, again after etcd_resign(rejoin => false). True when the key stands, false if this instance was in already. election: a name in etcd_leader.elections; NULL is the first. ERROR 55000: etcd_leader.candidate forbids it, no elector, or the election is not taken up yet; 08006: etcd did not answer; 42704: no such election.';
+
+CREATE FUNCTION etcd_proclaim(value text, election text DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'etcd_proclaim'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_proclaim(text, text) IS
+'Changes the value that this instance''s key announces, without an election. value: 1 to 255 bytes of UTF-8 without control characters. election: a name in etcd_leader.elections; NULL is the first. ERROR 22004: value is NULL; 22023: value is not allowed; 08006: etcd did not answer; 42704: no such election; 55000: not a candidate, no elector, or the election is not taken up yet.';
+
+CREATE FUNCTION etcd_candidates(election text DEFAULT NULL)
+RETURNS TABLE (
+	"position" integer,
+	node text,
+	is_leader boolean,
+	is_self boolean,
+	key text,
+	lease_id text,
+	create_revision bigint
+)
+AS 'MODULE_PATHNAME', 'etcd_candidates'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_candidates(text) IS
+'The queue as etcd has it now, the leader first. election: a name in etcd_leader.elections; NULL is the first. position: from 1; node: the value of the key; is_self: the key is this instance''s; lease_id: in hex, NULL if the key is on none. ERROR 08006: etcd did not answer; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+
+--
+-- Views
+--
+
+CREATE FUNCTION etcd_leader_status(
+	OUT election text,
+	OUT node_name text,
+	OUT role text,
+	OUT is_leader boolean,
+	OUT leader text,
+	OUT fencing_token bigint,
+	OUT leader_since timestamp with time zone,
+	OUT valid_for interval,
+	OUT lease_id text,
+	OUT key text,
+	OUT create_revision bigint,
+	OUT state text,
+	OUT endpoint text,
+	OUT connected boolean,
+	OUT last_contact timestamp with time zone,
+	OUT last_error text,
+	OUT last_error_at timestamp with time zone)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'etcd_leader_status'
+LANGUAGE C STABLE PARALLEL SAFE ROWS 16;
+
+COMMENT ON FUNCTION etcd_leader_status() IS
+'The rows of the view etcd_leader_status. ERROR 55000: the library was not preloaded.';
+
+CREATE VIEW etcd_leader_status AS
+	SELECT * FROM etcd_leader_status();
+
+GRANT SELECT ON etcd_leader_status TO PUBLIC;
+
+COMMENT ON VIEW etcd_leader_status IS
+'What this instance knows of each election in etcd_leader.elections, and of etcd; from shared memory alone.';
+COMMENT ON COLUMN etcd_leader_status.election IS 'name of the election';
+COMMENT ON COLUMN etcd_leader_status.node_name IS 'name under which this instance is a candidate';
+COMMENT ON COLUMN etcd_leader_status.role IS 'leader, candidate or observer';
+COMMENT ON COLUMN etcd_leader_status.is_leader IS 'as etcd_is_leader()';
+COMMENT ON COLUMN etcd_leader_status.leader IS 'as etcd_current_leader()';
+COMMENT ON COLUMN etcd_leader_status.fencing_token IS 'create revision of the leader''s key';
+COMMENT ON COLUMN etcd_leader_status.leader_since IS 'when this instance first saw this leader';
+COMMENT ON COLUMN etcd_leader_status.valid_for IS 'for how long this instance leads if etcd does not answer any more; NULL if it does not lead';
+COMMENT ON COLUMN etcd_leader_status.lease_id IS 'lease of this instance''s key, in hex';
+COMMENT ON COLUMN etcd_leader_status.key IS 'this instance''s key in etcd; NULL if none is known to stand';
+COMMENT ON COLUMN etcd_leader_status.create_revision IS 'create revision of this instance''s key: its place in the queue';
+COMMENT ON COLUMN etcd_leader_status.state IS 'state of the election''s machine; "starting" if the elector has not taken it up, "elector not running" without one';
+COMMENT ON COLUMN etcd_leader_status.endpoint IS 'endpoint of etcd in use';
+COMMENT ON COLUMN etcd_leader_status.connected IS 'has etcd answered since all endpoints failed last?';
+COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
+COMMENT ON COLUMN etcd_leader_status.last_error IS 'what went wrong last';
+COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'when that was';
+
+CREATE FUNCTION etcd_leader_stats(
+	OUT requests bigint,
+	OUT failures bigint,
+	OUT timeouts bigint,
+	OUT endpoint_switches bigint,
+	OUT leases_granted bigint,
+	OUT keepalives bigint,
+	OUT watch_restarts bigint,
+	OUT elections_won bigint,
+	OUT elections_lost_resigned bigint,
+	OUT elections_lost_lease_expired bigint,
+	OUT elections_lost_key_deleted bigint,
+	OUT elections_lost_key_changed bigint,
+	OUT elections_lost_not_eligible bigint,
+	OUT elections_lost_dropped bigint,
+	OUT elections_lost_shutdown bigint,
+	OUT elections_lost_history_changed bigint,
+	OUT notifications_sent bigint,
+	OUT notifications_failed bigint,
+	OUT latency_min_ms double precision,
+	OUT latency_mean_ms double precision,
+	OUT latency_max_ms double precision,
+	OUT stats_reset timestamp with time zone)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'etcd_leader_stats'
+LANGUAGE C STABLE PARALLEL SAFE ROWS 1;
+
+COMMENT ON FUNCTION etcd_leader_stats() IS
+'The row of the view etcd_leader_stats. ERROR 55000: the library was not preloaded.';
+
+CREATE VIEW etcd_leader_stats AS
+	SELECT * FROM etcd_leader_stats();
+
+GRANT SELECT ON etcd_leader_stats TO PUBLIC;
+
+COMMENT ON VIEW etcd_leader_stats IS
+'What the elector and the notifiers of this instance have done since stats_reset, the start of the server.';
+COMMENT ON COLUMN etcd_leader_stats.requests IS 'requests to etcd, without watches';
+COMMENT ON COLUMN etcd_leader_stats.failures IS 'requests that etcd did not answer, or answered with an error';
+COMMENT ON COLUMN etcd_leader_stats.timeouts IS 'failures by timeout';
+COMMENT ON COLUMN etcd_leader_stats.endpoint_switches IS 'changes to another endpoint';
+COMMENT ON COLUMN etcd_leader_stats.leases_granted IS 'leases granted';
+COMMENT ON COLUMN etcd_leader_stats.keepalives IS 'keepalive requests of leases';
+COMMENT ON COLUMN etcd_leader_stats.watch_restarts IS 'watch streams opened';
+COMMENT ON COLUMN etcd_leader_stats.elections_won IS 'times that this instance became leader';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_resigned IS 'leaderships that ended by etcd_resign()';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended with the lease';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_deleted IS 'leaderships that ended as somebody deleted the key';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_changed IS 'leaderships that ended as somebody put the key on another lease';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_not_eligible IS 'leaderships that ended by etcd_leader.candidate';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended as the election left etcd_leader.elections';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended with the elector';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_history_changed IS 'leaderships that ended as etcd was replaced or restored';
+COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'events notified, counted once per database';
+COMMENT ON COLUMN etcd_leader_stats.notifications_failed IS 'failed attempts to notify events';
+COMMENT ON COLUMN etcd_leader_stats.latency_min_ms IS 'least time of an answered request, in ms';
+COMMENT ON COLUMN etcd_leader_stats.latency_mean_ms IS 'mean time of an answered request, in ms';
+COMMENT ON COLUMN etcd_leader_stats.latency_max_ms IS 'greatest time of an answered request, in ms';
+COMMENT ON COLUMN etcd_leader_stats.stats_reset IS 'since when all this is counted';
+
+--
+-- PUBLIC may call what only reads
+--
+
+REVOKE ALL ON FUNCTION etcd_resign(text, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_campaign(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_proclaim(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_candidates(text) FROM PUBLIC;

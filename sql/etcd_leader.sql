@@ -1,0 +1,279 @@
+--
+-- The SQL surface, with etcd absent: definitions, privileges, settings, and
+-- what every function answers when nobody leads.
+--
+
+CREATE SCHEMA one;
+CREATE SCHEMA two;
+CREATE EXTENSION etcd_leader SCHEMA one;
+ALTER EXTENSION etcd_leader SET SCHEMA two;
+SELECT two.etcd_is_leader();
+SELECT count(*) FROM two.etcd_leader_status;
+ALTER EXTENSION etcd_leader SET SCHEMA public;
+
+--
+-- Definitions
+--
+
+SELECT p.oid::regprocedure AS function,
+       pg_get_function_result(p.oid) AS result,
+       p.provolatile AS volatile, p.proparallel AS parallel, p.proisstrict AS strict
+FROM pg_proc p
+JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+WHERE e.extname = 'etcd_leader' AND p.proname NOT IN ('etcd_leader_status', 'etcd_leader_stats')
+ORDER BY p.proname COLLATE "C";
+
+SELECT p.proname, pg_get_function_arguments(p.oid) AS arguments
+FROM pg_proc p
+WHERE p.proname LIKE 'etcd\_%' AND p.proname NOT IN ('etcd_leader_status', 'etcd_leader_stats')
+ORDER BY p.proname COLLATE "C";
+
+SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) AS type
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relname IN ('etcd_leader_event', 'etcd_leader_status', 'etcd_leader_stats')
+ORDER BY c.relname, a.attnum;
+
+-- objects and columns of views without a comment: none
+SELECT pg_describe_object(d.classid, d.objid, 0)
+FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+WHERE e.extname = 'etcd_leader' AND d.deptype = 'e'
+  AND obj_description(d.objid, (SELECT relname FROM pg_class WHERE oid = d.classid)) IS NULL;
+SELECT c.relname, a.attname
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relname IN ('etcd_leader_status', 'etcd_leader_stats')
+  AND col_description(c.oid, a.attnum) IS NULL;
+
+-- a gated statement does not start where this instance does not lead
+CREATE TABLE job (done int);
+EXPLAIN (COSTS OFF) INSERT INTO job SELECT 1 WHERE etcd_is_leader();
+INSERT INTO job SELECT 1 WHERE etcd_is_leader();
+DROP TABLE job;
+
+--
+-- Reading
+--
+
+SELECT etcd_is_leader(), etcd_is_leader(NULL), etcd_is_leader('alpha'), etcd_is_leader('beta gamma');
+SELECT etcd_current_leader(), etcd_current_leader(election => 'beta gamma');
+SELECT etcd_fencing_token(), etcd_fencing_token('beta gamma');
+SELECT * FROM etcd_leader_events();
+SELECT * FROM etcd_leader_events(NULL);
+SELECT * FROM etcd_leader_events(after => -1);
+SELECT count(*) FROM generate_series(1, 100000) WHERE etcd_is_leader('alpha');
+
+-- the elector takes the elections up in no time
+DO $$
+BEGIN
+  FOR i IN 1 .. 600 LOOP
+    EXIT WHEN NOT EXISTS (SELECT FROM etcd_leader_status
+                          WHERE state IN ('starting', 'elector not running') OR last_error IS NULL);
+    PERFORM pg_sleep(0.1);
+  END LOOP;
+END $$;
+SELECT election, node_name, role, is_leader, leader, fencing_token, leader_since, valid_for,
+       lease_id, key, create_revision, state, endpoint, connected, last_contact,
+       last_error IS NOT NULL AS has_error, last_error_at <= clock_timestamp() AS has_error_at
+FROM etcd_leader_status;
+SELECT requests > 0 AS requests, failures > 0 AS failures, timeouts, leases_granted, keepalives,
+       elections_won, elections_lost_resigned, notifications_sent, notifications_failed,
+       latency_min_ms, latency_mean_ms, latency_max_ms, stats_reset < clock_timestamp() AS stats_reset
+FROM etcd_leader_stats;
+
+-- no such election
+SELECT etcd_is_leader('gamma');
+SELECT etcd_is_leader('');
+SELECT etcd_current_leader('Alpha');
+SELECT etcd_fencing_token('gamma');
+SELECT etcd_wait_for_leadership('1 s', 'gamma');
+SELECT etcd_resign('gamma');
+SELECT etcd_campaign('gamma');
+SELECT etcd_proclaim('x', 'gamma');
+SELECT * FROM etcd_candidates('gamma');
+
+--
+-- Waiting
+--
+
+SELECT etcd_wait_for_leadership('0');
+SELECT etcd_wait_for_leadership('-1 hour', 'beta gamma');
+SELECT etcd_wait_for_leadership(timeout => '20 ms');
+SELECT * FROM etcd_wait_for_event(timeout => '20 ms');
+SELECT * FROM etcd_wait_for_event(0, '-1 month');
+SELECT * FROM etcd_wait_for_event(after => 1000, timeout => '0');
+SELECT etcd_wait_for_leadership('290000 years');
+SET statement_timeout = '50 ms';
+SELECT etcd_wait_for_leadership();
+SELECT etcd_wait_for_leadership('200000 years 3 days');
+SELECT * FROM etcd_wait_for_event();
+RESET statement_timeout;
+
+--
+-- Commands
+--
+
+SELECT etcd_resign();
+SELECT etcd_campaign();
+SELECT etcd_proclaim('x');
+SELECT etcd_proclaim(NULL);
+SELECT etcd_proclaim('');
+SELECT etcd_proclaim(repeat('x', 256));
+SELECT etcd_proclaim(E'a\tb');
+\set VERBOSITY sqlstate
+SELECT * FROM etcd_candidates();
+\set VERBOSITY default
+
+ALTER SYSTEM SET etcd_leader.candidate = 'never';
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+  FOR i IN 1 .. 600 LOOP
+    EXIT WHEN NOT EXISTS (SELECT FROM etcd_leader_status WHERE state <> 'observing');
+    PERFORM pg_sleep(0.1);
+  END LOOP;
+END $$;
+\c
+SELECT election, role, state FROM etcd_leader_status;
+SELECT etcd_campaign('beta gamma');
+ALTER SYSTEM RESET etcd_leader.candidate;
+SELECT pg_reload_conf();
+
+--
+-- Privileges
+--
+
+CREATE ROLE regress_etcd_leader_user;
+SELECT p.proname, has_function_privilege('regress_etcd_leader_user', p.oid, 'EXECUTE') AS may_call
+FROM pg_proc p WHERE p.proname LIKE 'etcd\_%' ORDER BY p.proname COLLATE "C";
+SET ROLE regress_etcd_leader_user;
+SELECT etcd_is_leader(), etcd_current_leader(), etcd_fencing_token();
+SELECT etcd_wait_for_leadership('0');
+SELECT count(*) FROM etcd_leader_events();
+SELECT count(*) FROM etcd_wait_for_event(timeout => '0');
+SELECT count(*) FROM etcd_leader_status;
+SELECT count(*) FROM etcd_leader_stats;
+SELECT etcd_resign();
+SELECT etcd_campaign();
+SELECT etcd_proclaim('x');
+SELECT * FROM etcd_candidates();
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION etcd_proclaim TO regress_etcd_leader_user;
+SET ROLE regress_etcd_leader_user;
+SELECT etcd_proclaim(NULL);
+RESET ROLE;
+REVOKE EXECUTE ON FUNCTION etcd_proclaim FROM regress_etcd_leader_user;
+DROP ROLE regress_etcd_leader_user;
+
+--
+-- Settings
+--
+
+SELECT name, boot_val, unit, vartype, context, min_val, max_val, enumvals
+FROM pg_settings WHERE name LIKE 'etcd_leader.%' ORDER BY name COLLATE "C";
+
+SET etcd_leader.ttl = 5;
+SET etcd_leader.no_such_setting = 1;
+
+-- endpoints
+ALTER SYSTEM SET etcd_leader.endpoints = '';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:1,';
+ALTER SYSTEM SET etcd_leader.endpoints = 'localhost:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = '127.0.0.1:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = 'ftp://a:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:70000';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:b';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://[::1:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = '"http://a b:2379"';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379/v3';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379?x=1';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379/#x';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://user:secret@a:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'b:2379';
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.endpoints = %L', 'http://' || repeat('a', 249));
+END $$;
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.endpoints = %L',
+                 (SELECT string_agg('http://a:' || i, ',') FROM generate_series(1, 33) i));
+END $$;
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'https://127.0.0.1/', 'HTTP://[::1]:2379';
+
+-- elections
+ALTER SYSTEM SET etcd_leader.elections = '';
+ALTER SYSTEM SET etcd_leader.elections = 'a,,b';
+ALTER SYSTEM SET etcd_leader.elections = 'a, ""';
+ALTER SYSTEM SET etcd_leader.elections = 'a', 'b', 'a';
+ALTER SYSTEM SET etcd_leader.elections = 'a b';
+ALTER SYSTEM SET etcd_leader.elections = 'a', 'b', 'a/c';
+ALTER SYSTEM SET etcd_leader.elections = 'a/c', 'a';
+ALTER SYSTEM SET etcd_leader.elections = 'a/', 'a';
+ALTER SYSTEM SET etcd_leader.elections = E'a\x01b';
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.elections = %L', repeat('a', 128));
+END $$;
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.elections = %L',
+                 (SELECT string_agg('e' || i, ',') FROM generate_series(1, 17) i));
+END $$;
+ALTER SYSTEM SET etcd_leader.elections = 'a', '"b c"', 'ab', 'x/y', 'x/yz';
+
+-- the others
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.node_name = %L', repeat('a', 256));
+END $$;
+ALTER SYSTEM SET etcd_leader.node_name = E'a\x7fb';
+ALTER SYSTEM SET etcd_leader.ttl = 1;
+ALTER SYSTEM SET etcd_leader.ttl = 301;
+ALTER SYSTEM SET etcd_leader.ttl = '1 h';
+ALTER SYSTEM SET etcd_leader.safety_margin = -2;
+ALTER SYSTEM SET etcd_leader.safety_margin = '151 s';
+ALTER SYSTEM SET etcd_leader.candidate = 'sometimes';
+ALTER SYSTEM SET etcd_leader.databases = 'a', 'b', 'a';
+ALTER SYSTEM SET etcd_leader.databases = '""';
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.databases = %L', repeat('a', 64));
+END $$;
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.databases = %L',
+                 (SELECT string_agg('d' || i, ',') FROM generate_series(1, 33) i));
+END $$;
+ALTER SYSTEM SET etcd_leader.channel = '';
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.channel = %L', repeat('a', 64));
+END $$;
+DO $$
+BEGIN
+  EXECUTE format('ALTER SYSTEM SET etcd_leader.channel = %L', repeat('a', 63));
+END $$;
+ALTER SYSTEM SET etcd_leader.request_timeout = 0;
+ALTER SYSTEM SET etcd_leader.request_timeout = -2;
+ALTER SYSTEM SET etcd_leader.connect_timeout = 0;
+ALTER SYSTEM SET etcd_leader.max_elections = 0;
+ALTER SYSTEM SET etcd_leader.max_elections = 33;
+
+-- what was refused is nowhere, what was accepted is in force after a reload
+SELECT name, setting FROM pg_file_settings
+WHERE name LIKE 'etcd_leader.%' AND sourcefile LIKE '%auto.conf' ORDER BY name COLLATE "C";
+SELECT pg_reload_conf();
+\c
+SHOW etcd_leader.elections;
+SELECT etcd_is_leader('b c');
+SELECT etcd_is_leader('alpha');
+SELECT election FROM etcd_leader_status;
+ALTER SYSTEM RESET ALL;
+SELECT pg_reload_conf();
+\c
+SHOW etcd_leader.elections;
+
+DROP EXTENSION etcd_leader;
+DROP SCHEMA one, two;

@@ -1,0 +1,92 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  Differences between the supported releases of PostgreSQL, 15 to 19.
+ *
+ * The only file that looks at PG_VERSION_NUM.  To be included after
+ * postgres.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef COMPAT_H
+#define COMPAT_H
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
+#error "etcd_leader supports PostgreSQL 15 to 19"
+#endif
+
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+/* 17: backends are numbered by ProcNumber. */
+#if PG_VERSION_NUM >= 170000
+#include "storage/procnumber.h"
+#endif
+
+/* 18: wait event sets moved out of storage/latch.h. */
+#if PG_VERSION_NUM >= 180000
+#include "storage/waiteventset.h"
+#endif
+
+/*
+ * The number of this process, good for GetPGProcByNumber() in any other.
+ * Until 16 it is a field of PGPROC, 17 made it a variable.
+ */
+static inline int
+compat_my_proc_number(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyProcNumber;
+#else
+	return MyProc->pgprocno;
+#endif
+}
+
+/*
+ * A wait event with a name of its own.  Before 17 every extension waits as
+ * "Extension".  Later, the number for a name is the same in all processes,
+ * but looking it up takes a lock: keep it.
+ */
+static inline uint32
+compat_wait_event(const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	return WaitEventExtensionNew(name);
+#else
+	(void) name;
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/*
+ * A wait event set that lives until it is freed.  Until 16 it belongs to a
+ * memory context, since 17 to a resource owner, or to none.
+ */
+static inline WaitEventSet *
+compat_create_wait_event_set(int nevents)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, nevents);
+#else
+	return CreateWaitEventSet(TopMemoryContext, nevents);
+#endif
+}
+
+/*
+ * Memory for the "extra" of a GUC check hook, NULL if there is none left.
+ * guc.c frees it: by free() in 15, by guc_free() since 16.
+ */
+static inline void *
+compat_guc_malloc(size_t size)
+{
+#if PG_VERSION_NUM >= 160000
+	return guc_malloc(LOG, size);
+#else
+	return malloc(size);
+#endif
+}
+
+#endif							/* COMPAT_H */

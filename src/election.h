@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * election.h
+ *	  The election protocol of one instance, as a pure state machine.
+ *
+ * What goes in: the time, etcd's answers, watch frames, settings, commands.
+ * What comes out, through ElectionPort: requests, the set of watches,
+ * publications, events, replies.  No I/O, no clock, no postgres.h: the
+ * caller owns the sockets and the time, and may as well be a simulator.
+ *
+ * The protocol is etcd's own election (etcdctl elect, Go's
+ * concurrency.Election), hardened; election.c cites the rules.
+ *
+ * All times are nanoseconds of one clock that never stops and never jumps
+ * (CLOCK_BOOTTIME).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ELECTION_H
+#define ELECTION_H
+
+#include "etcd_api.h"
+
+/*
+ * Sizes include the terminating NUL.  A key is "<election>/<lease in hex>".
+ * Values of foreign candidates may be longer than ELECTION_VALUE_SIZE; they
+ * are cut, at a character's end.
+ */
+#define ELECTION_NAME_SIZE		128
+#define ELECTION_VALUE_SIZE		256
+#define ELECTION_KEY_SIZE		(ELECTION_NAME_SIZE + 17)
+#define ELECTION_REASON_SIZE	ETCD_MESSAGE_SIZE
+
+/*
+ * A txn of etcd has at most 128 operations (--max-txn-ops), and a look asks
+ * for three keys of each election.
+ */
+#define ELECTION_MAX_ELECTIONS	32
+#define ELECTION_MAX_ENDPOINTS	32
+
+#define ELECTION_MIN_TTL_S		2
+/* Above, etcd's lease checkpoints may shorten a lease at a change of leader. */
+#define ELECTION_MAX_TTL_S		300
+
+typedef struct ElectionConfig
+{
+	char		node_name[ELECTION_VALUE_SIZE];
+	int			ttl_s;
+	int			safety_margin_ms;	/* -1: a tenth of the TTL */
+	bool		eligible;		/* may this instance campaign now? */
+	int			nendpoints;
+	int			nelections;
+	char		elections[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
+} ElectionConfig;
+
+typedef enum ElectionRole
+{
+	ELECTION_OBSERVER,			/* does not want to lead */
+	ELECTION_CANDIDATE,			/* in the queue, or on its way there */
+	ELECTION_LEADER
+} ElectionRole;
+
+typedef enum ElectionState
+{
+	ELECTION_UNUSED,			/* the slot is free */
+	ELECTION_OBSERVING,			/* not a candidate: settings or recovery */
+	ELECTION_RESIGNED,			/* not a candidate: etcd_resign(rejoin => false) */
+	ELECTION_JOINING,			/* wants a lease and a key */
+	ELECTION_QUEUED,			/* the key stands, its place is being read */
+	ELECTION_WAITING,			/* the key stands behind another */
+	ELECTION_LEADING,			/* first in the queue, and the lease is good */
+	ELECTION_HELD_BACK,			/* first, but etcd's revision went back */
+	ELECTION_LEAVING			/* the key is being deleted */
+} ElectionState;
+
+/*
+ * What SQL shall see of one election.  deadline_ns and token are non-zero
+ * only while leading; leadership ends at deadline_ns with nobody's help.
+ * The leader's name is good until leader_until_ns.
+ */
+typedef struct ElectionView
+{
+	char		name[ELECTION_NAME_SIZE];	/* empty: the slot is free */
+	ElectionState state;
+	ElectionRole role;
+	int64_t		deadline_ns;
+	int64_t		token;			/* create revision of the own key */
+	bool		has_leader;
+	char		leader[ELECTION_VALUE_SIZE];
+	int64_t		leader_revision;	/* create revision of the leader's key */
+	int64_t		leader_until_ns;
+	char		key[ELECTION_KEY_SIZE]; /* empty: no own key stands */
+	int64_t		create_revision;	/* of the own key; 0: none stands */
+	int64_t		lease;			/* that the own key hangs on; 0: none */
+} ElectionView;
+
+typedef enum ElectionEventKind
+{
+	ELECTION_EVENT_ELECTED,
+	ELECTION_EVENT_UNELECTED,
+	ELECTION_EVENT_LEADER,
+	ELECTION_EVENT_CONNECTED,
+	ELECTION_EVENT_DISCONNECTED
+} ElectionEventKind;
+
+typedef enum ElectionReason
+{
+	ELECTION_NO_REASON,
+	/* of UNELECTED */
+	ELECTION_REASON_RESIGNED,
+	ELECTION_REASON_LEASE_EXPIRED,
+	ELECTION_REASON_KEY_DELETED,
+	ELECTION_REASON_KEY_CHANGED,	/* the key was put on another lease */
+	ELECTION_REASON_NOT_ELIGIBLE,
+	ELECTION_REASON_DROPPED,	/* from the settings */
+	ELECTION_REASON_SHUTDOWN,
+	ELECTION_REASON_HISTORY_CHANGED,	/* etcd was replaced or restored */
+	/* of LEADER */
+	ELECTION_REASON_PROCLAIMED, /* same leader, new value */
+	ELECTION_REASON_NO_CONTACT, /* nothing heard for a TTL: no leader known */
+	ELECTION_NREASONS
+} ElectionReason;
+
+typedef struct ElectionEvent
+{
+	ElectionEventKind kind;
+	const char *election;		/* NULL: of the instance */
+	const char *leader;			/* NULL: none */
+	int64_t		leader_revision;
+	ElectionReason reason;
+	const char *detail;			/* DISCONNECTED: the error; else NULL */
+} ElectionEvent;
+
+/* How a command ended. */
+typedef enum ElectionReply
+{
+	ELECTION_DONE,				/* true */
+	ELECTION_NOTHING_TO_DO,		/* false: was not in, or was in already */
+	ELECTION_NOT_ELIGIBLE,		/* settings or recovery forbid */
+	ELECTION_NOT_CANDIDATE,		/* proclaim: no own key stands */
+	ELECTION_NO_CONTACT			/* etcd cannot be reached; see the command */
+} ElectionReply;
+
+/*
+ * The way out.  None of these may call back into the core.  publish() and
+ * send() are called in the order in which they must take effect: what
+ * withdraws is published before what deletes is sent.
+ *
+ * Every send() must be followed by exactly one election_receive() of its id,
+ * within a bounded time, whatever happens to the network.
+ */
+typedef struct ElectionPort
+{
+	void		(*send) (void *ctx, uint64_t id, const EtcdRequest *request);
+	/* replaces the watch stream by one with these; none: closes it */
+	void		(*watch) (void *ctx, const EtcdWatch *watches, int nwatches);
+	/* the answers of this endpoint are not to be trusted, or there are none */
+	void		(*change_endpoint) (void *ctx, int endpoint, const char *why);
+	void		(*publish) (void *ctx, int slot, const ElectionView *view);
+	void		(*announce) (void *ctx, const ElectionEvent *event);
+	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
+	uint64_t	(*random) (void *ctx);
+	void	   *ctx;
+} ElectionPort;
+
+typedef struct ElectionCore ElectionCore;
+
+/*
+ * A core with room for max_elections (1 to ELECTION_MAX_ELECTIONS), without
+ * settings: election_configure() starts it.  Slots are numbered from 0.
+ * NULL if memory is out.
+ */
+extern ElectionCore *election_create(const ElectionPort *port, int max_elections);
+extern void election_free(ElectionCore *core);
+
+/*
+ * New settings, in force at once: elections that are gone are left, new ones
+ * are entered as far as slots are free (a slot is free when the key that was
+ * in it is known to be deleted).  Call it also when eligible changes.
+ */
+extern void election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *config);
+
+/* The answer to the request of that id, or the failure to get one. */
+extern void election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnswer *answer);
+
+/* A frame of the watch stream that was opened last. */
+extern void election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame);
+
+/* The watch stream that was opened last is at its end. */
+extern void election_watch_ended(ElectionCore *core, int64_t now_ns);
+
+/* Does what is due.  To be called at election_wakeup_ns() or before. */
+extern void election_tick(ElectionCore *core, int64_t now_ns);
+
+/* When election_tick() has to be called at the latest. */
+extern int64_t election_wakeup_ns(const ElectionCore *core);
+
+/*
+ * Commands.  Each is answered by one reply() with its ticket (not 0), maybe
+ * before the call returns.  False: a command of the same kind is under way
+ * for the slot; ask again later, no reply will come.
+ *
+ * resign: leadership is withdrawn before this returns.  DONE when the key is
+ * known to be deleted; NO_CONTACT: the delete goes on, and is final.
+ * campaign: DONE when the key stands.
+ * proclaim: DONE when the key has the value.  The value is remembered for as
+ * long as the core lives, and until the node name changes.
+ */
+extern bool election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint64_t ticket);
+extern bool election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
+extern bool election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value, uint64_t ticket);
+
+/*
+ * Withdraws everything and sends the revocation of each lease.  True if
+ * there is an answer to wait for: election_stopped() tells when it is there.
+ * Nothing but election_receive() may be called afterwards.
+ */
+extern bool election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason);
+extern bool election_stopped(const ElectionCore *core);
+
+/* The slot of an election, -1 if it has none (yet). */
+extern int	election_find(const ElectionCore *core, const char *name);
+
+/* Has etcd answered since the last time that every endpoint failed? */
+extern bool election_connected(const ElectionCore *core);
+
+/* Names for SQL; the README explains each. */
+extern const char *election_role_name(ElectionRole role);
+extern const char *election_state_name(ElectionState state);
+extern const char *election_event_name(ElectionEventKind kind);
+extern const char *election_reason_name(ElectionReason reason);	/* NULL: none */
+
+#endif							/* ELECTION_H */

@@ -1,0 +1,715 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector.c
+ *	  The process that talks to etcd on behalf of the instance: one event
+ *	  loop that wires the protocol (election.c), the transport
+ *	  (etcd_client.c) and shared memory together.
+ *
+ * It connects to the shared catalogs only, opens no transaction and takes no
+ * heavyweight lock, so that nothing that happens in a database can delay a
+ * beat.  NOTIFY, which can be delayed, is the notifiers' job.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "access/xlog.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "elector.h"
+#include "etcd_client.h"
+#include "notifier.h"
+#include "settings.h"
+#include "shared_state.h"
+
+#define NS_PER_MS			INT64CONST(1000000)
+
+/* After a termination or a failure; a second is what bgworkers count in. */
+#define RESTART_INTERVAL_S	1
+
+/*
+ * How long the end of the process may wait for etcd to confirm that the lease
+ * is revoked: a fast shutdown takes no longer than that for an etcd that
+ * does not answer.
+ */
+#define FAREWELL_MS			900
+
+/*
+ * In recovery, and only where no notifier waits for its end (the postmaster's
+ * signal for its start is how a promotion is learned of otherwise).
+ */
+#define PROMOTION_POLL_MS	500
+
+/* The watch and a beat's two requests, with one to spare. */
+#define LONG_LIVED_FDS		4
+
+/*
+ * Requests for etcd_candidates() are the elector's own; their ids are told
+ * from the protocol's by this bit, the rest is the place in the mailbox.
+ */
+#define CANDIDATES_ID		(UINT64CONST(1) << 63)
+
+/* A different complaint is logged, the same one again is not. */
+#define REMEMBERED_ERRORS	16
+
+typedef struct CandidatesRequest
+{
+	SharedRequest request;
+	int			tries;
+} CandidatesRequest;
+
+typedef struct Elector
+{
+	ElectionCore *core;
+	EtcdClient *client;
+	int			nendpoints;
+	bool		eligible;
+
+	SharedContact contact;
+	bool		contact_changed;
+	uint32		logged_errors[REMEMBERED_ERRORS];
+	int			nlogged_errors;
+	bool		margin_cut;
+
+	CandidatesRequest *candidates;	/* by place in the mailbox */
+
+	uint32		wait_event;
+	WaitEventSet *wait_set;
+	uint64		wait_set_changes;	/* of the sockets that it was made from */
+} Elector;
+
+static Elector elector;
+
+/* ---- errors and contact -------------------------------------------------- */
+
+/*
+ * Remembers an error for etcd_leader_status.last_error, and logs it unless it
+ * was logged already since contact was made last: a line per change, not per
+ * retry.
+ */
+static void
+note_error(const char *message, bool log)
+{
+	uint32		hash = hash_bytes((const unsigned char *) message, (int) strlen(message));
+
+	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
+	elector.contact.last_error_at = GetCurrentTimestamp();
+	elector.contact_changed = true;
+
+	for (int i = 0; i < Min(elector.nlogged_errors, REMEMBERED_ERRORS); i++)
+	{
+		if (elector.logged_errors[i] == hash)
+			return;
+	}
+	elector.logged_errors[elector.nlogged_errors++ % REMEMBERED_ERRORS] = hash;
+	if (log)
+		ereport(LOG, (errmsg_internal("%s", message)));
+}
+
+static void
+note_endpoint(void)
+{
+	const char *url = etcd_client_endpoint_url(elector.client, etcd_client_endpoint(elector.client));
+
+	if (strcmp(url, elector.contact.endpoint) == 0)
+		return;
+	if (elector.contact.endpoint[0] != '\0')
+		shared_state_count(COUNTER_ENDPOINT_SWITCHES, 1);
+	strlcpy(elector.contact.endpoint, url, sizeof(elector.contact.endpoint));
+	elector.contact_changed = true;
+}
+
+/* ---- the protocol's way out ------------------------------------------------ */
+
+static void
+port_send(void *ctx, uint64_t id, const EtcdRequest *request)
+{
+	shared_state_count(COUNTER_REQUESTS, 1);
+	if (request->kind == ETCD_KEEPALIVE)
+		shared_state_count(COUNTER_KEEPALIVES, 1);
+	etcd_client_send(elector.client, id, request);
+}
+
+static void
+port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
+{
+	if (nwatches > 0)
+		shared_state_count(COUNTER_WATCH_RESTARTS, 1);
+	etcd_client_watch(elector.client, watches, nwatches);
+}
+
+static void
+port_change_endpoint(void *ctx, int endpoint, const char *why)
+{
+	char		message[sizeof(elector.contact.last_error)];
+
+	snprintf(message, sizeof(message), "answer of etcd at \"%s\" cannot be used: %s",
+			 etcd_client_endpoint_url(elector.client, endpoint), why);
+	note_error(message, true);
+	etcd_client_change_endpoint(elector.client, endpoint);
+}
+
+static void
+port_publish(void *ctx, int slot, const ElectionView *view)
+{
+	shared_state_publish(slot, view);
+}
+
+/* Each event goes to the log, the ring in shared memory, and the counters. */
+static void
+port_announce(void *ctx, const ElectionEvent *event)
+{
+	SharedEvent shared;
+	const char *reason = election_reason_name(event->reason);
+
+	memset(&shared, 0, sizeof(shared));
+	shared.at = GetCurrentTimestamp();
+	shared.kind = event->kind;
+	if (event->election)
+		strlcpy(shared.election, event->election, sizeof(shared.election));
+	strlcpy(shared.node, elector.contact.node_name, sizeof(shared.node));
+	if (event->leader)
+	{
+		shared.has_leader = true;
+		strlcpy(shared.leader, event->leader, sizeof(shared.leader));
+		shared.leader_revision = event->leader_revision;
+	}
+	if (event->detail || reason)
+		strlcpy(shared.reason, event->detail ? event->detail : reason, sizeof(shared.reason));
+
+	switch (event->kind)
+	{
+		case ELECTION_EVENT_ELECTED:
+			shared_state_count(COUNTER_ELECTIONS_WON, 1);
+			ereport(LOG, (errmsg("elected leader of election \"%s\"", shared.election),
+						  errdetail("The fencing token is %lld.", (long long) shared.leader_revision)));
+			break;
+		case ELECTION_EVENT_UNELECTED:
+			shared_state_count(COUNTER_ELECTIONS_LOST + event->reason, 1);
+			ereport(LOG, (errmsg("no longer leader of election \"%s\"", shared.election),
+						  errdetail("The reason is \"%s\".", shared.reason)));
+			break;
+		case ELECTION_EVENT_LEADER:
+			if (shared.has_leader)
+				ereport(LOG, (errmsg("leader of election \"%s\" is \"%s\"",
+									 shared.election, shared.leader)));
+			else
+				ereport(LOG, (errmsg("election \"%s\" has no known leader", shared.election)));
+			break;
+		case ELECTION_EVENT_CONNECTED:
+			elector.contact.connected = true;
+			elector.contact_changed = true;
+			elector.nlogged_errors = 0;
+			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector.contact.endpoint)));
+			break;
+		case ELECTION_EVENT_DISCONNECTED:
+			elector.contact.connected = false;
+			elector.contact_changed = true;
+			ereport(LOG, (errmsg("lost contact with etcd"),
+						  errdetail_internal("%s", shared.reason)));
+			break;
+	}
+
+	/* Who is woken by the event shall see the contact that it speaks of. */
+	if (elector.contact_changed)
+	{
+		shared_state_publish_contact(&elector.contact);
+		elector.contact_changed = false;
+	}
+	shared_state_append_event(&shared);
+}
+
+static void
+port_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
+{
+	SharedReply *reply = palloc0(sizeof(SharedReply));
+
+	reply->kind = REPLY_ELECTION;
+	reply->outcome = outcome;
+	if (outcome == ELECTION_NO_CONTACT)
+		strlcpy(reply->error, elector.contact.last_error, sizeof(reply->error));
+	shared_state_reply((int) ticket - 1, reply);
+	pfree(reply);
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	uint64_t	random;
+
+	if (!pg_strong_random(&random, sizeof(random)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random lease ID")));
+	return random;
+}
+
+/* ---- mailbox ------------------------------------------------------------------ */
+
+static void
+reply_failure(int place, SharedReplyKind kind, const char *error)
+{
+	SharedReply *reply = palloc0(sizeof(SharedReply));
+
+	reply->kind = kind;
+	strlcpy(reply->error, error, sizeof(reply->error));
+	shared_state_reply(place, reply);
+	pfree(reply);
+}
+
+/* Asks for a page of an election's queue, in the order of its places. */
+static void
+send_candidates_request(int place)
+{
+	const SharedRequest *request = &elector.candidates[place].request;
+	char		prefix[ELECTION_NAME_SIZE + 1];
+	char		prefix_end[ELECTION_NAME_SIZE + 1];
+	EtcdOp		range = {.kind = ETCD_OP_RANGE};
+	EtcdRequest txn = {.kind = ETCD_TXN};
+
+	snprintf(prefix, sizeof(prefix), "%s/", request->election);
+	snprintf(prefix_end, sizeof(prefix_end), "%s0", request->election);
+	range.key.data = prefix;
+	range.key.len = strlen(prefix);
+	range.range_end.data = prefix_end;
+	range.range_end.len = strlen(prefix_end);
+	range.limit = SHARED_CANDIDATES_PER_PAGE;
+	range.sort = ETCD_SORT_FIRST_CREATED;
+	range.min_create_revision = request->after_revision > 0 ? request->after_revision + 1 : 0;
+	range.revision = request->at_revision;
+	txn.success = &range;
+	txn.nsuccess = 1;
+	elector.candidates[place].tries++;
+	shared_state_count(COUNTER_REQUESTS, 1);
+	etcd_client_send(elector.client, CANDIDATES_ID | (uint64) place, &txn);
+}
+
+static void
+copy_bytes(char *dst, EtcdBytes src, size_t size)
+{
+	size_t		len = Min(src.len, size - 1);
+
+	memcpy(dst, src.data, len);
+	dst[len] = '\0';
+}
+
+static void
+receive_candidates(int place, const EtcdAnswer *answer)
+{
+	CandidatesRequest *pending = &elector.candidates[place];
+	SharedReply *reply;
+
+	if (answer->outcome != ETCD_ANSWERED || answer->nresults != 1)
+	{
+		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&
+			pending->tries < elector.nendpoints)
+			send_candidates_request(place);
+		else
+			reply_failure(place, REPLY_FAILED, answer->message);
+		return;
+	}
+	reply = palloc0(sizeof(SharedReply));
+	reply->kind = REPLY_CANDIDATES;
+	reply->revision = pending->request.at_revision > 0 ? pending->request.at_revision :
+		answer->header.revision;
+	reply->ncandidates = Min(answer->results[0].nkvs, SHARED_CANDIDATES_PER_PAGE);
+	reply->more = reply->ncandidates == SHARED_CANDIDATES_PER_PAGE;
+	for (int i = 0; i < reply->ncandidates; i++)
+	{
+		const EtcdKeyValue *kv = &answer->results[0].kvs[i];
+		SharedCandidate *candidate = &reply->candidates[i];
+
+		candidate->create_revision = kv->create_revision;
+		candidate->lease = kv->lease;
+		copy_bytes(candidate->key, kv->key, sizeof(candidate->key));
+		copy_bytes(candidate->node, kv->value, sizeof(candidate->node));
+	}
+	shared_state_reply(place, reply);
+	pfree(reply);
+}
+
+static void
+serve_mailbox(void)
+{
+	for (int place = 0; place < shared_state_mailbox_size(); place++)
+	{
+		SharedRequest request;
+		uint64		ticket = (uint64) place + 1;
+		int64		now_ns;
+		int			slot;
+		bool		taken = true;
+
+		if (!shared_state_take_request(place, &request))
+			continue;
+		now_ns = shared_state_clock_ns();
+		slot = election_find(elector.core, request.election);
+		if (slot < 0)
+		{
+			reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
+			continue;
+		}
+		switch (request.command)
+		{
+			case COMMAND_RESIGN:
+				taken = election_resign(elector.core, now_ns, slot, request.rejoin, ticket);
+				break;
+			case COMMAND_CAMPAIGN:
+				taken = election_campaign(elector.core, now_ns, slot, ticket);
+				break;
+			case COMMAND_PROCLAIM:
+				taken = election_proclaim(elector.core, now_ns, slot, request.value, ticket);
+				break;
+			case COMMAND_CANDIDATES:
+				elector.candidates[place].request = request;
+				elector.candidates[place].tries = 0;
+				if (elector.contact.connected)
+					send_candidates_request(place);
+				else
+					reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+				break;
+		}
+		if (!taken)
+			shared_state_put_back(place);
+	}
+}
+
+/* ---- what comes from etcd --------------------------------------------------------- */
+
+static void
+client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	if (answer->outcome == ETCD_ANSWERED)
+	{
+		shared_state_count_latency(timing->latency_ns);
+		elector.contact.last_contact = GetCurrentTimestamp();
+		elector.contact_changed = true;
+	}
+	else
+	{
+		shared_state_count(COUNTER_FAILURES, 1);
+		if (timing->timed_out)
+			shared_state_count(COUNTER_TIMEOUTS, 1);
+		/* Loss of contact is logged as such. */
+		note_error(answer->message, elector.contact.connected && elector.nendpoints > 1);
+	}
+	note_endpoint();
+	if (id & CANDIDATES_ID)
+		receive_candidates((int) (id & ~CANDIDATES_ID), answer);
+	else
+		election_receive(elector.core, shared_state_clock_ns(), id, answer);
+}
+
+static void
+client_watched(void *ctx, const EtcdWatchFrame *frame)
+{
+	if (frame->outcome != ETCD_ANSWERED || frame->canceled)
+		note_error(frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
+	election_watched(elector.core, shared_state_clock_ns(), frame);
+}
+
+static void
+client_watch_ended(void *ctx, const char *why)
+{
+	note_error(why, false);
+	note_endpoint();
+	election_watch_ended(elector.core, shared_state_clock_ns());
+}
+
+/* ---- settings ------------------------------------------------------------------------ */
+
+static bool
+is_eligible(void)
+{
+	switch ((CandidateMode) settings_candidate)
+	{
+		case CANDIDATE_NEVER:
+			return false;
+		case CANDIDATE_ALWAYS:
+			return true;
+		case CANDIDATE_PRIMARY:
+			break;
+	}
+	return !RecoveryInProgress();
+}
+
+static void
+configure_client(void)
+{
+	EtcdClientSettings settings;
+	List	   *urls = settings_split(settings_endpoints);
+	const char *endpoints[ELECTION_MAX_ENDPOINTS];
+	ListCell   *lc;
+
+	settings.nendpoints = 0;
+	foreach(lc, urls)
+		endpoints[settings.nendpoints++] = lfirst(lc);
+	settings.endpoints = endpoints;
+	settings.request_timeout_ms = settings_resolve_request_timeout_ms();
+	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms();
+	etcd_client_configure(elector.client, &settings);
+	elector.nendpoints = settings.nendpoints;
+	note_endpoint();
+}
+
+static void
+configure_core(void)
+{
+	ElectionConfig *config = palloc0(sizeof(ElectionConfig));
+	bool		cut;
+
+	settings_resolve_node_name(config->node_name, sizeof(config->node_name));
+	config->ttl_s = settings_ttl_s;
+	config->safety_margin_ms = settings_safety_margin_ms;
+	config->eligible = elector.eligible = is_eligible();
+	config->nendpoints = elector.nendpoints;
+	config->nelections = settings_election_count();
+	for (int i = 0; i < config->nelections; i++)
+		strlcpy(config->elections[i], settings_election_name(i), ELECTION_NAME_SIZE);
+
+	(void) settings_resolve_safety_margin_ms(&cut);
+	if (cut && !elector.margin_cut)
+		ereport(WARNING,
+				(errmsg("\"etcd_leader.safety_margin\" leaves less than half of \"etcd_leader.ttl\""),
+				 errdetail("A margin of half of the TTL is used.")));
+	elector.margin_cut = cut;
+
+	strlcpy(elector.contact.node_name, config->node_name, sizeof(elector.contact.node_name));
+	shared_state_publish_contact(&elector.contact);
+	election_configure(elector.core, shared_state_clock_ns(), config);
+	pfree(config);
+}
+
+static void
+configure(void)
+{
+	configure_client();
+	configure_core();
+	notifier_configure();
+}
+
+/* ---- life ------------------------------------------------------------------------------ */
+
+static bool
+has_stopped(void *ctx)
+{
+	return election_stopped(elector.core);
+}
+
+/*
+ * Whatever ends this process: leadership is withdrawn at once, and the leases
+ * are revoked, so that another instance leads in milliseconds.  Nothing of
+ * the client is freed: that could wait for a hung resolver.
+ */
+static void
+end_elector(int code, Datum arg)
+{
+	bool		revoking = election_stop(elector.core, shared_state_clock_ns(),
+										 ELECTION_REASON_SHUTDOWN);
+
+	shared_state_end_elector();
+	if (revoking)
+		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
+}
+
+static void
+begin_elector(void)
+{
+	static const EtcdClientCallbacks callbacks = {
+		.answered = client_answered,
+		.watched = client_watched,
+		.watch_ended = client_watch_ended
+	};
+	static const ElectionPort port = {
+		.send = port_send,
+		.watch = port_watch,
+		.change_endpoint = port_change_endpoint,
+		.publish = port_publish,
+		.announce = port_announce,
+		.reply = port_reply,
+		.random = port_random
+	};
+
+	for (int i = 0; i < LONG_LIVED_FDS; i++)
+	{
+		if (!AcquireExternalFD())
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+					 errmsg("too few file descriptors for the connections to etcd"),
+					 errhint("Increase \"max_files_per_process\".")));
+	}
+	elector.client = etcd_client_create(&callbacks);
+	elector.core = election_create(&port, settings_max_elections);
+	if (elector.client == NULL || elector.core == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	elector.wait_event = compat_wait_event("EtcdLeaderElectorMain");
+	elector.candidates = palloc0(shared_state_mailbox_size() * sizeof(CandidatesRequest));
+	shared_state_begin_elector();
+	before_shmem_exit(end_elector, 0);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+/*
+ * The wait set, made anew when the sockets may have changed: an fd cannot be
+ * taken out of one.
+ */
+static void
+refresh_wait_set(void)
+{
+	const EtcdSocket *sockets;
+	int			nsockets;
+	uint64_t	changes;
+
+	sockets = etcd_client_sockets(elector.client, &nsockets, &changes);
+	if (elector.wait_set && elector.wait_set_changes == changes)
+		return;
+	if (elector.wait_set)
+		FreeWaitEventSet(elector.wait_set);
+	elector.wait_set = compat_create_wait_event_set(nsockets + 2);
+	elector.wait_set_changes = changes;
+	AddWaitEventToSet(elector.wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(elector.wait_set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	for (int i = 0; i < nsockets; i++)
+	{
+		uint32		events = 0;
+
+		if (sockets[i].events & ETCD_SOCKET_READABLE)
+			events |= WL_SOCKET_READABLE;
+		if (sockets[i].events & ETCD_SOCKET_WRITEABLE)
+			events |= WL_SOCKET_WRITEABLE;
+		if (events != 0)
+			AddWaitEventToSet(elector.wait_set, events, sockets[i].fd, NULL, NULL);
+	}
+}
+
+static long
+sooner(long a, long b)
+{
+	return a < 0 ? b : b < 0 ? a : Min(a, b);
+}
+
+/* Milliseconds until the protocol or the client has something to do; -1: never. */
+static long
+next_timeout_ms(void)
+{
+	int64		wakeup_ns = election_wakeup_ns(elector.core);
+	long		timeout = etcd_client_timeout_ms(elector.client);
+
+	if (wakeup_ns != PG_INT64_MAX)
+	{
+		int64		left_ns = wakeup_ns - shared_state_clock_ns();
+
+		/* rounded up: waking too early would be for nothing */
+		timeout = sooner(timeout, left_ns <= 0 ? 0 : (long) Min((left_ns + NS_PER_MS - 1) / NS_PER_MS, INT_MAX));
+	}
+	return timeout;
+}
+
+/* One turn: waits for something, and does it. */
+static void
+turn(long timeout_ms)
+{
+	WaitEvent	events[8];
+	int			nevents;
+
+	refresh_wait_set();
+	nevents = WaitEventSetWait(elector.wait_set, timeout_ms, events, lengthof(events),
+							   elector.wait_event);
+	for (int i = 0; i < nevents; i++)
+	{
+		int			what = 0;
+
+		if (events[i].events & WL_POSTMASTER_DEATH)
+			proc_exit(1);
+		if (events[i].events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		if (events[i].events & WL_SOCKET_READABLE)
+			what |= ETCD_SOCKET_READABLE;
+		if (events[i].events & WL_SOCKET_WRITEABLE)
+			what |= ETCD_SOCKET_WRITEABLE;
+		if (what != 0)
+			etcd_client_socket_ready(elector.client, events[i].fd, what);
+	}
+	etcd_client_process(elector.client);
+}
+
+void
+etcd_leader_elector_main(Datum main_arg)
+{
+	MemoryContext turn_context;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	/* pg_cancel_backend() has nothing to cancel here. */
+	pqsignal(SIGINT, SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader elector turn",
+										 ALLOCSET_DEFAULT_SIZES);
+	begin_elector();
+	MemoryContextSwitchTo(turn_context);
+	configure();
+
+	while (!ShutdownRequestPending)
+	{
+		long		timeout_ms;
+
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			configure();
+		}
+		else if (is_eligible() != elector.eligible)
+			configure_core();	/* promoted */
+
+		serve_mailbox();
+		election_tick(elector.core, shared_state_clock_ns());
+		timeout_ms = sooner(notifier_supervise(), next_timeout_ms());
+		if (settings_candidate == CANDIDATE_PRIMARY && !elector.eligible &&
+			!notifier_awaits_promotion())
+			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);
+		if (elector.contact_changed)
+		{
+			shared_state_publish_contact(&elector.contact);
+			elector.contact_changed = false;
+		}
+		turn(timeout_ms);
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(turn_context);
+	}
+
+	/* Not 0, which would tell the postmaster not to start it again. */
+	proc_exit(1);
+}
+
+void
+elector_register(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = RESTART_INTERVAL_S;
+	strlcpy(worker.bgw_library_name, "etcd_leader", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "etcd_leader_elector_main", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "etcd_leader elector", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "etcd_leader elector", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}

@@ -1,0 +1,987 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_api.c
+ *	  etcd's v3 messages, to and from the JSON of its HTTP gateway.
+ *
+ * Requests are written as text: all that goes into them is names from here,
+ * numbers and base64, so nothing needs escaping.  Answers are parsed by
+ * jansson and then read by tables, one for each message of rpc.proto, that
+ * say which member goes where.
+ *
+ * An answer is taken as a whole or not at all: one member of the wrong type
+ * makes it garbage.  A member that is not there is zero, as in protobuf,
+ * except where etcd always sends it and a zero could be mistaken for news.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "c.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+
+#include <jansson.h>
+
+#include "common/base64.h"
+
+#include "etcd_api.h"
+
+/*
+ * A string may hold a NUL (an escaped one), which ends a message for people
+ * and is no base64.  Of two members with one name, who knows which is meant.
+ */
+#define JSON_FLAGS	(JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES)
+
+/* How much of a body that is not understood is shown. */
+#define EXCERPT_SIZE	100
+
+/*
+ * Number of bytes of the UTF-8 character at s, 0 if there is no valid one
+ * within the bytes left.
+ */
+static size_t
+utf8_length(const unsigned char *s, size_t left)
+{
+	unsigned char low = 0x80;
+	unsigned char high = 0xBF;
+	size_t		len;
+
+	if (s[0] < 0x80)
+		return 1;
+	else if (s[0] >= 0xC2 && s[0] <= 0xDF)
+		len = 2;
+	else if (s[0] >= 0xE0 && s[0] <= 0xEF)
+		len = 3;
+	else if (s[0] >= 0xF0 && s[0] <= 0xF4)
+		len = 4;
+	else
+		return 0;
+
+	/* neither overlong forms, nor surrogates, nor beyond U+10FFFF */
+	if (s[0] == 0xE0)
+		low = 0xA0;
+	else if (s[0] == 0xED)
+		high = 0x9F;
+	else if (s[0] == 0xF0)
+		low = 0x90;
+	else if (s[0] == 0xF4)
+		high = 0x8F;
+
+	if (left < len || s[1] < low || s[1] > high)
+		return 0;
+	for (size_t i = 2; i < len; i++)
+	{
+		if ((s[i] & 0xC0) != 0x80)
+			return 0;
+	}
+	return len;
+}
+
+/*
+ * See etcd_api.h.  Control characters become a space, several in a row one;
+ * what is not UTF-8 becomes a question mark.
+ */
+void
+etcd_format_message(char *message, const char *format,...)
+{
+	char		raw[4 * ETCD_MESSAGE_SIZE];
+	const unsigned char *s = (const unsigned char *) raw;
+	const unsigned char *end;
+	size_t		len = 0;
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(raw, sizeof(raw), format, args);
+	va_end(args);
+	end = s + strlen(raw);
+
+	while (s < end)
+	{
+		size_t		n = utf8_length(s, end - s);
+		bool		control = *s < 0x20 || *s == 0x7F ||
+			(n == 2 && s[0] == 0xC2 && s[1] < 0xA0);
+
+		if (len + Max(n, 1) >= ETCD_MESSAGE_SIZE)
+			break;
+		if (n == 0)
+		{
+			message[len++] = '?';
+			n = 1;
+		}
+		else if (!control)
+		{
+			memcpy(message + len, s, n);
+			len += n;
+		}
+		else if (len > 0 && message[len - 1] != ' ')
+			message[len++] = ' ';
+		s += n;
+	}
+	while (len > 0 && message[len - 1] == ' ')
+		len--;
+	message[len] = '\0';
+}
+
+/* ---- requests -------------------------------------------------------- */
+
+/* Text that grows; once memory was out, nothing more is added. */
+typedef struct Text
+{
+	char	   *data;
+	size_t		len;
+	size_t		size;
+	bool		failed;
+} Text;
+
+/* Makes room for that many more bytes and a NUL. */
+static bool
+reserve(Text *text, size_t more)
+{
+	if (!text->failed && text->size - text->len <= more)
+	{
+		size_t		size = 2 * text->size + more + 256;
+		char	   *data = realloc(text->data, size);
+
+		if (data == NULL)
+			text->failed = true;
+		else
+		{
+			text->data = data;
+			text->size = size;
+		}
+	}
+	return !text->failed;
+}
+
+static void
+put(Text *text, const char *s)
+{
+	size_t		len = strlen(s);
+
+	if (!reserve(text, len))
+		return;
+	memcpy(text->data + text->len, s, len + 1);
+	text->len += len;
+}
+
+/* A comma, unless this is the first in its object or array. */
+static void
+put_comma(Text *text)
+{
+	if (text->len > 0 && strchr("{[", text->data[text->len - 1]) == NULL)
+		put(text, ",");
+}
+
+static void
+put_name(Text *text, const char *name)
+{
+	put_comma(text);
+	put(text, "\"");
+	put(text, name);
+	put(text, "\":");
+}
+
+static void
+put_text(Text *text, const char *name, const char *value)
+{
+	put_name(text, name);
+	put(text, "\"");
+	put(text, value);
+	put(text, "\"");
+}
+
+static void
+put_int64(Text *text, const char *name, int64_t value)
+{
+	char		digits[32];
+
+	snprintf(digits, sizeof(digits), "%" PRId64, value);
+	put_text(text, name, digits);
+}
+
+static void
+put_bytes(Text *text, const char *name, EtcdBytes bytes)
+{
+	int			room;
+	int			n;
+
+	/* the library counts in int, and answers with a third more */
+	if (bytes.len > INT_MAX / 2)
+	{
+		text->failed = true;
+		return;
+	}
+	put_name(text, name);
+	put(text, "\"");
+	room = pg_b64_enc_len((int) bytes.len);
+	if (!reserve(text, room))
+		return;
+	n = pg_b64_encode((const void *) bytes.data, (int) bytes.len,
+					  text->data + text->len, room);
+	if (n < 0)
+	{
+		text->failed = true;
+		return;
+	}
+	text->len += n;
+	put(text, "\"");
+}
+
+static void
+put_compare(Text *text, const EtcdCompare *compare)
+{
+	put_comma(text);
+	put(text, "{");
+	put_bytes(text, "key", compare->key);
+	put_text(text, "result", "EQUAL");
+	switch (compare->target)
+	{
+		case ETCD_COMPARE_CREATE_REVISION:
+			put_text(text, "target", "CREATE");
+			put_int64(text, "create_revision", compare->value);
+			break;
+		case ETCD_COMPARE_MOD_REVISION:
+			put_text(text, "target", "MOD");
+			put_int64(text, "mod_revision", compare->value);
+			break;
+	}
+	put(text, "}");
+}
+
+static void
+put_op(Text *text, const EtcdOp *op)
+{
+	put_comma(text);
+	put(text, "{");
+	switch (op->kind)
+	{
+		case ETCD_OP_RANGE:
+			put_name(text, "request_range");
+			put(text, "{");
+			put_bytes(text, "key", op->key);
+			if (op->range_end.len > 0)
+				put_bytes(text, "range_end", op->range_end);
+			if (op->limit != 0)
+				put_int64(text, "limit", op->limit);
+			if (op->sort != ETCD_SORT_NONE)
+			{
+				put_text(text, "sort_target", "CREATE");
+				put_text(text, "sort_order",
+						 op->sort == ETCD_SORT_FIRST_CREATED ? "ASCEND" : "DESCEND");
+			}
+			if (op->min_create_revision != 0)
+				put_int64(text, "min_create_revision", op->min_create_revision);
+			if (op->max_create_revision != 0)
+				put_int64(text, "max_create_revision", op->max_create_revision);
+			if (op->revision != 0)
+				put_int64(text, "revision", op->revision);
+			break;
+		case ETCD_OP_PUT:
+			put_name(text, "request_put");
+			put(text, "{");
+			put_bytes(text, "key", op->key);
+			put_bytes(text, "value", op->value);
+			if (op->lease != 0)
+				put_int64(text, "lease", op->lease);
+			break;
+		case ETCD_OP_DELETE:
+			put_name(text, "request_delete_range");
+			put(text, "{");
+			put_bytes(text, "key", op->key);
+			break;
+	}
+	put(text, "}}");
+}
+
+static void
+put_ops(Text *text, const char *name, const EtcdOp *ops, int nops)
+{
+	if (nops == 0)
+		return;
+	put_name(text, name);
+	put(text, "[");
+	for (int i = 0; i < nops; i++)
+		put_op(text, &ops[i]);
+	put(text, "]");
+}
+
+/* The finished text, or NULL if memory was out on the way. */
+static char *
+finish(Text *text, size_t *len)
+{
+	if (text->failed)
+	{
+		free(text->data);
+		return NULL;
+	}
+	*len = text->len;
+	return text->data;
+}
+
+const char *
+etcd_request_path(EtcdRequestKind kind)
+{
+	switch (kind)
+	{
+		case ETCD_GRANT:
+			return "/v3/lease/grant";
+		case ETCD_KEEPALIVE:
+			return "/v3/lease/keepalive";
+		case ETCD_REVOKE:
+			return "/v3/lease/revoke";
+		case ETCD_TXN:
+			break;
+	}
+	return "/v3/kv/txn";
+}
+
+char *
+etcd_encode_request(const EtcdRequest *request, size_t *len)
+{
+	Text		text = {0};
+
+	put(&text, "{");
+	switch (request->kind)
+	{
+		case ETCD_GRANT:
+			put_int64(&text, "TTL", request->ttl_s);
+			put_int64(&text, "ID", request->lease);
+			break;
+		case ETCD_KEEPALIVE:
+		case ETCD_REVOKE:
+			put_int64(&text, "ID", request->lease);
+			break;
+		case ETCD_TXN:
+			if (request->ncompares > 0)
+			{
+				put_name(&text, "compare");
+				put(&text, "[");
+				for (int i = 0; i < request->ncompares; i++)
+					put_compare(&text, &request->compares[i]);
+				put(&text, "]");
+			}
+			put_ops(&text, "success", request->success, request->nsuccess);
+			put_ops(&text, "failure", request->failure, request->nfailure);
+			break;
+	}
+	put(&text, "}");
+	return finish(&text, len);
+}
+
+char *
+etcd_encode_watches(const EtcdWatch *watches, int nwatches, size_t *len)
+{
+	Text		text = {0};
+
+	/* an empty body still is a string */
+	put(&text, "");
+	for (int i = 0; i < nwatches; i++)
+	{
+		/* objects one after the other: no comma between them */
+		put(&text, "{\"create_request\":{");
+		put_bytes(&text, "key", watches[i].key);
+		if (watches[i].range_end.len > 0)
+			put_bytes(&text, "range_end", watches[i].range_end);
+		put_int64(&text, "watch_id", watches[i].watch_id);
+		put_int64(&text, "start_revision", watches[i].start_revision);
+		put(&text, "}}");
+	}
+	return finish(&text, len);
+}
+
+/* ---- what answers are made of ---------------------------------------- */
+
+typedef enum FieldType
+{
+	FIELD_INT64,				/* a string of digits, or a number */
+	FIELD_UINT64,
+	FIELD_BOOL,
+	FIELD_BYTES,				/* base64; EtcdBytes */
+	FIELD_TEXT,					/* a message for people, ETCD_MESSAGE_SIZE */
+	FIELD_EVENT_TYPE,			/* bool: is it DELETE? */
+	FIELD_MESSAGE,				/* a message inside */
+	FIELD_LIST,					/* messages; pointer, and an int with their
+								 * number at offset `extra` */
+	FIELD_RESULT				/* one of the kinds of EtcdResult, `extra` */
+} FieldType;
+
+typedef struct Message Message;
+
+typedef struct Field
+{
+	const char *name;
+	FieldType	type;
+	bool		required;
+	size_t		offset;			/* in the structure of the message */
+	const Message *message;
+	size_t		extra;
+} Field;
+
+struct Message
+{
+	const Field *fields;
+	int			nfields;
+	size_t		size;			/* of the structure */
+	bool		one_of;			/* exactly one of the fields is there */
+};
+
+static const Field header_fields[] = {
+	{"cluster_id", FIELD_UINT64, false, offsetof(EtcdHeader, cluster_id), NULL, 0},
+	{"member_id", FIELD_UINT64, false, offsetof(EtcdHeader, member_id), NULL, 0},
+	{"revision", FIELD_INT64, false, offsetof(EtcdHeader, revision), NULL, 0},
+	{"raft_term", FIELD_UINT64, false, offsetof(EtcdHeader, raft_term), NULL, 0},
+};
+static const Message header_message =
+{header_fields, lengthof(header_fields), sizeof(EtcdHeader), false};
+
+static const Field kv_fields[] = {
+	{"key", FIELD_BYTES, true, offsetof(EtcdKeyValue, key), NULL, 0},
+	{"value", FIELD_BYTES, false, offsetof(EtcdKeyValue, value), NULL, 0},
+	{"create_revision", FIELD_INT64, false, offsetof(EtcdKeyValue, create_revision), NULL, 0},
+	{"mod_revision", FIELD_INT64, true, offsetof(EtcdKeyValue, mod_revision), NULL, 0},
+	{"lease", FIELD_INT64, false, offsetof(EtcdKeyValue, lease), NULL, 0},
+};
+static const Message kv_message =
+{kv_fields, lengthof(kv_fields), sizeof(EtcdKeyValue), false};
+
+/* The three below are all read into an EtcdResult. */
+static const Field range_fields[] = {
+	{"kvs", FIELD_LIST, false, offsetof(EtcdResult, kvs), &kv_message, offsetof(EtcdResult, nkvs)},
+};
+static const Message range_message =
+{range_fields, lengthof(range_fields), sizeof(EtcdResult), false};
+
+static const Message put_message = {NULL, 0, sizeof(EtcdResult), false};
+
+static const Field delete_fields[] = {
+	{"deleted", FIELD_INT64, false, offsetof(EtcdResult, deleted), NULL, 0},
+};
+static const Message delete_message =
+{delete_fields, lengthof(delete_fields), sizeof(EtcdResult), false};
+
+static const Field result_fields[] = {
+	{"response_range", FIELD_RESULT, false, 0, &range_message, ETCD_OP_RANGE},
+	{"response_put", FIELD_RESULT, false, 0, &put_message, ETCD_OP_PUT},
+	{"response_delete_range", FIELD_RESULT, false, 0, &delete_message, ETCD_OP_DELETE},
+};
+static const Message result_message =
+{result_fields, lengthof(result_fields), sizeof(EtcdResult), true};
+
+static const Field lease_fields[] = {
+	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
+	{"ID", FIELD_INT64, true, offsetof(EtcdAnswer, lease), NULL, 0},
+	{"TTL", FIELD_INT64, false, offsetof(EtcdAnswer, ttl_s), NULL, 0},
+};
+static const Message lease_message =
+{lease_fields, lengthof(lease_fields), sizeof(EtcdAnswer), false};
+
+static const Field revoke_fields[] = {
+	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
+};
+static const Message revoke_message =
+{revoke_fields, lengthof(revoke_fields), sizeof(EtcdAnswer), false};
+
+static const Field txn_fields[] = {
+	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
+	{"succeeded", FIELD_BOOL, false, offsetof(EtcdAnswer, succeeded), NULL, 0},
+	{"responses", FIELD_LIST, false, offsetof(EtcdAnswer, results), &result_message, offsetof(EtcdAnswer, nresults)},
+};
+static const Message txn_message =
+{txn_fields, lengthof(txn_fields), sizeof(EtcdAnswer), false};
+
+static const Field event_fields[] = {
+	{"type", FIELD_EVENT_TYPE, false, offsetof(EtcdWatchEvent, is_delete), NULL, 0},
+	{"kv", FIELD_MESSAGE, true, offsetof(EtcdWatchEvent, kv), &kv_message, 0},
+};
+static const Message event_message =
+{event_fields, lengthof(event_fields), sizeof(EtcdWatchEvent), false};
+
+static const Field frame_fields[] = {
+	{"header", FIELD_MESSAGE, true, offsetof(EtcdWatchFrame, header), &header_message, 0},
+	{"watch_id", FIELD_INT64, false, offsetof(EtcdWatchFrame, watch_id), NULL, 0},
+	{"created", FIELD_BOOL, false, offsetof(EtcdWatchFrame, created), NULL, 0},
+	{"canceled", FIELD_BOOL, false, offsetof(EtcdWatchFrame, canceled), NULL, 0},
+	{"cancel_reason", FIELD_TEXT, false, offsetof(EtcdWatchFrame, message), NULL, 0},
+	{"compact_revision", FIELD_INT64, false, offsetof(EtcdWatchFrame, compact_revision), NULL, 0},
+	{"events", FIELD_LIST, false, offsetof(EtcdWatchFrame, events), &event_message, offsetof(EtcdWatchFrame, nevents)},
+};
+static const Message frame_message =
+{frame_fields, lengthof(frame_fields), sizeof(EtcdWatchFrame), false};
+
+/* ---- reading --------------------------------------------------------- */
+
+/* A piece of memory; an answer owns a list of them. */
+typedef union Chunk
+{
+	union Chunk *next;
+	int64_t		alignment;
+} Chunk;
+
+/* The first problem makes the answer useless, whatever is read after it. */
+typedef struct Reader
+{
+	void	   *memory;
+	bool		failed;
+	char		problem[ETCD_MESSAGE_SIZE];
+} Reader;
+
+static void
+fail(Reader *reader, const char *problem, const char *name)
+{
+	if (!reader->failed)
+		etcd_format_message(reader->problem, "%s: %s", problem, name);
+	reader->failed = true;
+}
+
+/* Zeroed memory that lives as long as the answer; NULL if memory is out. */
+static void *
+allocate(Reader *reader, size_t n, size_t size)
+{
+	Chunk	   *chunk = NULL;
+
+	if (n <= (SIZE_MAX - sizeof(Chunk)) / size)
+		chunk = calloc(1, sizeof(Chunk) + n * size);
+	if (chunk == NULL)
+	{
+		fail(reader, "could not be read", "out of memory");
+		return NULL;
+	}
+	chunk->next = reader->memory;
+	reader->memory = chunk;
+	return chunk + 1;
+}
+
+static void
+free_memory(void **memory)
+{
+	Chunk	   *chunk = *memory;
+
+	while (chunk != NULL)
+	{
+		Chunk	   *next = chunk->next;
+
+		free(chunk);
+		chunk = next;
+	}
+	*memory = NULL;
+}
+
+/*
+ * A 64-bit integer.  (A number above 2^63 that is not in a string is no JSON
+ * for jansson; no gateway writes them so.)
+ */
+static bool
+parse_int(const json_t *value, bool is_signed, void *target)
+{
+	if (json_is_integer(value))
+	{
+		json_int_t	n = json_integer_value(value);
+
+		if (n < 0 && !is_signed)
+			return false;
+		if (is_signed)
+			*(int64_t *) target = n;
+		else
+			*(uint64_t *) target = n;
+		return true;
+	}
+	if (json_is_string(value))
+	{
+		const char *s = json_string_value(value);
+		const char *digits = s + (is_signed && s[0] == '-');
+		size_t		ndigits = strspn(digits, "0123456789");
+
+		/* nothing but digits: strtol() would take white space, too */
+		if (ndigits == 0 || digits + ndigits != s + json_string_length(value))
+			return false;
+		errno = 0;
+		if (is_signed)
+			*(int64_t *) target = strtoimax(s, NULL, 10);
+		else
+			*(uint64_t *) target = strtoumax(s, NULL, 10);
+		return errno == 0;
+	}
+	return false;
+}
+
+static bool
+parse_bytes(Reader *reader, const json_t *value, EtcdBytes *bytes)
+{
+	size_t		len;
+	int			room;
+	int			n;
+	char	   *data;
+
+	if (!json_is_string(value))
+		return false;
+	len = json_string_length(value);
+	if (len > INT_MAX / 2)
+		return false;
+	room = pg_b64_dec_len((int) len);
+	data = allocate(reader, room + 1, 1);
+	if (data == NULL)
+		return false;
+	n = pg_b64_decode(json_string_value(value), (int) len, (void *) data, room);
+	if (n < 0)
+		return false;
+	data[n] = '\0';
+	bytes->data = data;
+	bytes->len = n;
+	return true;
+}
+
+/* The name of the enum value, or its number; PUT is 0 and DELETE is 1. */
+static bool
+parse_event_type(const json_t *value, bool *is_delete)
+{
+	if (json_is_string(value))
+	{
+		*is_delete = strcmp(json_string_value(value), "DELETE") == 0;
+		return *is_delete || strcmp(json_string_value(value), "PUT") == 0;
+	}
+	*is_delete = json_integer_value(value) == 1;
+	return json_is_integer(value) &&
+		(*is_delete || json_integer_value(value) == 0);
+}
+
+/*
+ * Reads a message into its structure, which is zeroed.  The recursion is as
+ * deep as the tables are, whatever came.
+ */
+static void
+read_message(Reader *reader, const json_t *json, const Message *message, void *structure)
+{
+	int			present = 0;
+
+	for (int i = 0; i < message->nfields && !reader->failed; i++)
+	{
+		const Field *field = &message->fields[i];
+		const json_t *value = json_object_get(json, field->name);
+		void	   *target = (char *) structure + field->offset;
+		bool		good = true;
+
+		if (value == NULL || json_is_null(value))
+		{
+			if (field->required)
+				fail(reader, "member is missing", field->name);
+			continue;
+		}
+		present++;
+
+		switch (field->type)
+		{
+			case FIELD_INT64:
+				good = parse_int(value, true, target);
+				break;
+			case FIELD_UINT64:
+				good = parse_int(value, false, target);
+				break;
+			case FIELD_BOOL:
+				good = json_is_boolean(value);
+				*(bool *) target = json_is_true(value);
+				break;
+			case FIELD_BYTES:
+				good = parse_bytes(reader, value, target);
+				break;
+			case FIELD_TEXT:
+				good = json_is_string(value);
+				if (good)
+					etcd_format_message(target, "%s", json_string_value(value));
+				break;
+			case FIELD_EVENT_TYPE:
+				good = parse_event_type(value, target);
+				break;
+			case FIELD_MESSAGE:
+				good = json_is_object(value);
+				read_message(reader, value, field->message, target);
+				break;
+			case FIELD_RESULT:
+				good = json_is_object(value);
+				((EtcdResult *) structure)->kind = (EtcdOpKind) field->extra;
+				read_message(reader, value, field->message, structure);
+				break;
+			case FIELD_LIST:
+				{
+					size_t		n = json_array_size(value);
+					char	   *items = NULL;
+
+					good = json_is_array(value) && n <= INT_MAX;
+					if (!good || n == 0)
+						break;
+					items = allocate(reader, n, field->message->size);
+					for (size_t j = 0; j < n && !reader->failed; j++)
+					{
+						const json_t *item = json_array_get(value, j);
+
+						if (!json_is_object(item))
+							fail(reader, "member is not understood", field->name);
+						read_message(reader, item, field->message,
+									 items + j * field->message->size);
+					}
+					*(void **) target = items;
+					*(int *) ((char *) structure + field->extra) = (int) n;
+					break;
+				}
+		}
+		if (!good)
+			fail(reader, "member is not understood", field->name);
+	}
+	if (message->one_of && present != 1)
+		fail(reader, "one member is expected of those like",
+			 message->fields[0].name);
+}
+
+/*
+ * Is it an error of etcd or of its gateway?  All forms of both dialects:
+ *	  {"error":"m","message":"m","code":n}			v1
+ *	  {"code":n,"message":"m"}						v2
+ *	  {"error":{"grpc_code":n,"message":"m",...}}	v1, in a stream
+ *	  {"error":{"code":n,"message":"m"}}			v2, in a stream
+ */
+static bool
+read_error(const json_t *root, int *code, char *message)
+{
+	const json_t *error = json_object_get(root, "error");
+	const json_t *number;
+	const json_t *text;
+
+	if (json_is_object(error))
+		root = error;
+	else if (json_string_length(error) == 0 && json_object_get(root, "code") == NULL)
+		return false;
+
+	number = json_object_get(root, "grpc_code");
+	if (number == NULL)
+		number = json_object_get(root, "code");
+	*code = ETCD_CODE_UNKNOWN;
+	if (json_integer_value(number) > 0 && json_integer_value(number) <= INT_MAX)
+		*code = (int) json_integer_value(number);
+
+	text = json_object_get(root, "message");
+	if (!json_is_string(text))
+		text = error;
+	message[0] = '\0';
+	if (json_is_string(text))
+		etcd_format_message(message, "%s", json_string_value(text));
+	if (message[0] == '\0')
+		etcd_format_message(message, "error code %d without a message", *code);
+	return true;
+}
+
+/* ---- answers --------------------------------------------------------- */
+
+/* Why the body of an unary answer is none of etcd's. */
+static void
+describe_garbage(char *message, long http_status, const char *body, size_t len)
+{
+	const char *hint = "";
+	int			excerpt = (int) Min(len, EXCERPT_SIZE);
+
+	if (http_status == 404)
+		hint = " (no etcd, or its JSON gateway is not enabled)";
+	if (http_status / 100 != 2 && len == 0)
+		etcd_format_message(message, "HTTP status %ld%s", http_status, hint);
+	else if (http_status / 100 != 2)
+		etcd_format_message(message, "HTTP status %ld%s: %.*s", http_status, hint,
+							excerpt, body);
+	else if (len == 0)
+		etcd_format_message(message, "empty answer");
+	else
+		etcd_format_message(message, "not the JSON of etcd: %.*s", excerpt, body);
+}
+
+void
+etcd_decode_answer(EtcdRequestKind kind, long http_status,
+				   const char *body, size_t len, EtcdAnswer *answer)
+{
+	json_t	   *root = json_loadb(body, len, JSON_FLAGS, NULL);
+	const json_t *json = root;
+	const Message *message = &txn_message;
+	Reader		reader = {0};
+
+	memset(answer, 0, sizeof(*answer));
+	if (read_error(root, &answer->code, answer->message))
+	{
+		answer->outcome = ETCD_REFUSED;
+		json_decref(root);
+		return;
+	}
+
+	switch (kind)
+	{
+		case ETCD_KEEPALIVE:
+			/* the first and only message of a stream */
+			json = json_object_get(root, "result");
+			message = &lease_message;
+			break;
+		case ETCD_GRANT:
+			message = &lease_message;
+			break;
+		case ETCD_REVOKE:
+			message = &revoke_message;
+			break;
+		case ETCD_TXN:
+			break;
+	}
+	if (http_status / 100 == 2 && json_is_object(json))
+	{
+		read_message(&reader, json, message, answer);
+		answer->memory = reader.memory;
+		if (kind == ETCD_TXN && answer->header.revision <= 0)
+			fail(&reader, "member is missing", "revision");
+		if (reader.failed)
+		{
+			etcd_free_answer(answer);
+			memset(answer, 0, sizeof(*answer));
+			answer->outcome = ETCD_GARBAGE;
+			memcpy(answer->message, reader.problem, ETCD_MESSAGE_SIZE);
+		}
+	}
+	else
+	{
+		answer->outcome = ETCD_GARBAGE;
+		describe_garbage(answer->message, http_status, body, len);
+	}
+	json_decref(root);
+}
+
+void
+etcd_free_answer(EtcdAnswer *answer)
+{
+	free_memory(&answer->memory);
+	answer->results = NULL;
+	answer->nresults = 0;
+}
+
+static bool
+is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/*
+ * The buffer ends anywhere, so jansson's complaint about its end may be about
+ * the cut alone, also where it does not call it premature: at a literal, an
+ * escape or a character of up to 4 bytes that is not there in full.
+ */
+ssize_t
+etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame)
+{
+	size_t		start = 0;
+	size_t		taken;
+	json_t	   *root;
+	json_t	   *result;
+	json_error_t error;
+	Reader		reader = {0};
+
+	memset(frame, 0, sizeof(*frame));
+	while (start < len && is_space(buf[start]))
+		start++;
+	if (start == len)
+		return 0;
+	buf += start;
+	len -= start;
+
+	/* whatever the rest may be: a frame is an object */
+	root = NULL;
+	if (buf[0] == '{')
+	{
+		root = json_loadb(buf, len, JSON_FLAGS | JSON_DISABLE_EOF_CHECK, &error);
+		if (root == NULL &&
+			(json_error_code(&error) == json_error_premature_end_of_input ||
+			 (size_t) error.position >= len ||
+			 (json_error_code(&error) == json_error_invalid_utf8 &&
+			  (size_t) error.position + 4 > len)))
+			return 0;
+	}
+	if (root == NULL)
+	{
+		frame->outcome = ETCD_GARBAGE;
+		describe_garbage(frame->message, 200, buf, len);
+		return -1;
+	}
+
+	taken = (size_t) error.position;
+	while (taken < len && is_space(buf[taken]))
+		taken++;
+
+	result = json_object_get(root, "result");
+	if (read_error(root, &frame->code, frame->message))
+		frame->outcome = ETCD_REFUSED;
+	else if (json_is_object(result))
+	{
+		read_message(&reader, result, &frame_message, frame);
+		frame->memory = reader.memory;
+	}
+	else
+		fail(&reader, "member is missing", "result");
+	json_decref(root);
+
+	if (reader.failed)
+	{
+		etcd_free_frame(frame);
+		memset(frame, 0, sizeof(*frame));
+		frame->outcome = ETCD_GARBAGE;
+		memcpy(frame->message, reader.problem, ETCD_MESSAGE_SIZE);
+		return -1;
+	}
+	return (ssize_t) (start + taken);
+}
+
+void
+etcd_free_frame(EtcdWatchFrame *frame)
+{
+	free_memory(&frame->memory);
+	frame->events = NULL;
+	frame->nevents = 0;
+}
+
+/* ---- errors ---------------------------------------------------------- */
+
+bool
+etcd_blames_endpoint(EtcdOutcome outcome, int code, const char *message)
+{
+	if (outcome == ETCD_ANSWERED)
+		return false;
+	if (outcome != ETCD_REFUSED)
+		return true;
+
+	switch (code)
+	{
+		case ETCD_CODE_NOT_FOUND:
+			/* of the gateway, not of etcd: it does not know the path */
+			return strcmp(message, "Not Found") == 0;
+		case ETCD_CODE_INVALID_ARGUMENT:
+		case ETCD_CODE_ALREADY_EXISTS:
+		case ETCD_CODE_PERMISSION_DENIED:
+		case ETCD_CODE_RESOURCE_EXHAUSTED:
+		case ETCD_CODE_FAILED_PRECONDITION:
+		case ETCD_CODE_OUT_OF_RANGE:
+		case ETCD_CODE_UNAUTHENTICATED:
+			return false;
+		default:
+
+			/*
+			 * Unavailable, no leader, deadline exceeded, internal, and the
+			 * unknown ones: etcd gives a code to each error that is the
+			 * client's, "not a primary lessor" has none.
+			 */
+			return true;
+	}
+}
+
+bool
+etcd_says_lease_not_found(const EtcdAnswer *answer)
+{
+	return answer->outcome == ETCD_REFUSED &&
+		answer->code == ETCD_CODE_NOT_FOUND &&
+		strstr(answer->message, "requested lease not found") != NULL;
+}
+
+bool
+etcd_says_lease_exists(const EtcdAnswer *answer)
+{
+	return answer->outcome == ETCD_REFUSED &&
+		answer->code == ETCD_CODE_FAILED_PRECONDITION &&
+		strstr(answer->message, "lease already exists") != NULL;
+}

@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_client.h
+ *	  Transport: etcd's messages over HTTP, by libcurl, without blocking.
+ *
+ * One EtcdClient talks to one etcd cluster through one endpoint at a time.
+ * It owns no event loop: the caller waits on its sockets and its timeout, and
+ * then calls etcd_client_socket_ready() and etcd_client_process().  Callbacks
+ * are made from etcd_client_process() and etcd_client_drain() alone, never
+ * from a libcurl callback and never from the function that sends; they may
+ * call any function here but those two and etcd_client_free().
+ *
+ * A failure is an EtcdAnswer, never an ereport: this file knows nothing of
+ * PostgreSQL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ETCD_CLIENT_H
+#define ETCD_CLIENT_H
+
+#include "etcd_api.h"
+
+typedef struct EtcdClient EtcdClient;
+
+/* How a unary request went, beside its answer. */
+typedef struct EtcdTiming
+{
+	int64_t		latency_ns;		/* from sending to the answer or failure */
+	bool		timed_out;
+} EtcdTiming;
+
+typedef struct EtcdClientCallbacks
+{
+	/* once for each etcd_client_send(); the answer is freed afterwards */
+	void		(*answered) (void *ctx, uint64_t id, const EtcdAnswer *answer,
+							 const EtcdTiming *timing);
+	/* ANSWERED frames alone; any other one is the end of its stream */
+	void		(*watched) (void *ctx, const EtcdWatchFrame *frame);
+	/* once for a stream that was not closed by the caller; why: for people */
+	void		(*watch_ended) (void *ctx, const char *why);
+	void	   *ctx;
+} EtcdClientCallbacks;
+
+typedef struct EtcdClientSettings
+{
+	const char *const *endpoints;	/* URLs: http://host:port, copied */
+	int			nendpoints;		/* at least 1 */
+	long		request_timeout_ms; /* of a unary request, connecting included */
+	long		connect_timeout_ms;
+} EtcdClientSettings;
+
+typedef enum EtcdSocketEvents
+{
+	ETCD_SOCKET_READABLE = 1,
+	ETCD_SOCKET_WRITEABLE = 2,
+	ETCD_SOCKET_ERROR = 4		/* as a result only */
+} EtcdSocketEvents;
+
+typedef struct EtcdSocket
+{
+	int			fd;
+	int			events;			/* to wait for, of EtcdSocketEvents */
+} EtcdSocket;
+
+/*
+ * curl_global_init() is done here, so this must be the first use of libcurl
+ * in the process, and must not happen in the postmaster.  The process must
+ * ignore SIGPIPE.  NULL if memory is out.  Without settings nothing can be
+ * sent.
+ */
+extern EtcdClient *etcd_client_create(const EtcdClientCallbacks *callbacks);
+
+/*
+ * Closes everything, without callbacks.  Not needed, and better left out, in
+ * a process that is about to exit: it would wait for a hung resolver.
+ */
+extern void etcd_client_free(EtcdClient *client);
+
+/*
+ * New settings, in force for all that is sent from now on.  The endpoint in
+ * use is kept, with the watch stream on it, if it is still in the list; else
+ * the first one is taken, and the watch stream, if open, ends (watch_ended).
+ * If memory is out, the settings stay as they are.
+ */
+extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings);
+
+/*
+ * Sends a request to the endpoint in use.  answered() will be called for it
+ * exactly once, within the request timeout, with any kind of outcome.  When
+ * the outcome blames the endpoint, the next one is in use by then, and an
+ * open watch stream ends (watch_ended); a single endpoint keeps its watch.
+ */
+extern void etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request);
+
+/*
+ * Replaces the watch stream, if any, by one with these watches on the
+ * endpoint in use; with none, closes it.  No frame and no end of the old
+ * stream is told afterwards.
+ */
+extern void etcd_client_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches);
+
+/*
+ * Goes on to the next endpoint if `endpoint` is the one in use.  An open
+ * watch stream ends (watch_ended), since it may be silent for ever.
+ */
+extern void etcd_client_change_endpoint(EtcdClient *client, int endpoint);
+
+/* The endpoint in use: its number, and its URL as configured. */
+extern int	etcd_client_endpoint(const EtcdClient *client);
+extern const char *etcd_client_endpoint_url(const EtcdClient *client, int endpoint);
+
+/*
+ * The sockets to wait on; *changes is a number that differs whenever the set
+ * may differ from what an earlier call gave (a closed and reopened fd
+ * included), so that a wait set is rebuilt only then.
+ */
+extern const EtcdSocket *etcd_client_sockets(const EtcdClient *client, int *nsockets, uint64_t *changes);
+
+/* Milliseconds until etcd_client_process() is due; -1: not before a socket is ready. */
+extern long etcd_client_timeout_ms(const EtcdClient *client);
+
+/* A socket has events (of EtcdSocketEvents). */
+extern void etcd_client_socket_ready(EtcdClient *client, int fd, int events);
+
+/* Runs what is due and makes the callbacks for what has ended or arrived. */
+extern void etcd_client_process(EtcdClient *client);
+
+/*
+ * For the end of the process: runs the client by itself until done(ctx) is
+ * true or the time is up, making callbacks as etcd_client_process() does.
+ */
+extern void etcd_client_drain(EtcdClient *client, long timeout_ms,
+							  bool (*done) (void *ctx), void *ctx);
+
+#endif							/* ETCD_CLIENT_H */

@@ -1,0 +1,684 @@
+/*-------------------------------------------------------------------------
+ *
+ * functions.c
+ *	  The functions that SQL calls, and those behind the views.
+ *
+ * What only reads looks into shared memory and waits for nothing.  What asks
+ * etcd does so through the elector's mailbox.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "settings.h"
+#include "shared_state.h"
+
+#define NS_PER_US	INT64CONST(1000)
+#define NS_PER_MS	1000000.0
+
+#define MAX_COLUMNS 32
+
+PG_FUNCTION_INFO_V1(etcd_is_leader);
+PG_FUNCTION_INFO_V1(etcd_current_leader);
+PG_FUNCTION_INFO_V1(etcd_fencing_token);
+PG_FUNCTION_INFO_V1(etcd_wait_for_leadership);
+PG_FUNCTION_INFO_V1(etcd_leader_events);
+PG_FUNCTION_INFO_V1(etcd_wait_for_event);
+PG_FUNCTION_INFO_V1(etcd_resign);
+PG_FUNCTION_INFO_V1(etcd_campaign);
+PG_FUNCTION_INFO_V1(etcd_proclaim);
+PG_FUNCTION_INFO_V1(etcd_candidates);
+PG_FUNCTION_INFO_V1(etcd_leader_status);
+PG_FUNCTION_INFO_V1(etcd_leader_stats);
+
+/* Where an election is, by its index in etcd_leader.elections. */
+typedef struct CachedSlot
+{
+	uint64		settings_generation;	/* 0: nothing cached */
+	uint64		layout;
+	int			slot;			/* -1: not taken up */
+} CachedSlot;
+
+static CachedSlot cached_slots[ELECTION_MAX_ELECTIONS];
+
+/* A row under construction. */
+typedef struct Row
+{
+	int			ncolumns;
+	Datum		values[MAX_COLUMNS];
+	bool		nulls[MAX_COLUMNS];
+} Row;
+
+/* ---- arguments --------------------------------------------------------- */
+
+/* ERROR unless the library was preloaded: there is nothing to work with. */
+static inline void
+require_preloaded(void)
+{
+	if (unlikely(!shared_state_is_attached()))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("etcd_leader must be loaded via \"shared_preload_libraries\""),
+				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
+}
+
+/* The index of a named election; ERROR if this session's settings lack it. */
+static int
+named_election(text *name)
+{
+	char	   *str = text_to_cstring(name);
+	char	   *utf8 = pg_server_to_any(str, strlen(str), PG_UTF8);
+	int			index = settings_election_index(utf8, (int) strlen(utf8));
+
+	if (index < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("election \"%s\" does not exist", str),
+				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
+	pfree(str);
+	return index;
+}
+
+/*
+ * The index of the election that argument number argno names, NULL being the
+ * first one.  First of all, checks that the library was preloaded.
+ */
+static inline int
+election_argument(FunctionCallInfo fcinfo, int argno)
+{
+	require_preloaded();
+	return PG_ARGISNULL(argno) ? settings_election_index(NULL, 0) :
+		named_election(PG_GETARG_TEXT_PP(argno));
+}
+
+/* Brings what is cached for an election up to date; false if it was so. */
+static bool
+refresh_slot(int index)
+{
+	CachedSlot *cached = &cached_slots[index];
+
+	if (cached->settings_generation == settings_elections_generation &&
+		cached->layout == shared_state_layout())
+		return false;
+
+	cached->slot = shared_state_find(settings_election_name(index), &cached->layout);
+	cached->settings_generation = settings_elections_generation;
+	return true;
+}
+
+static inline const CachedSlot *
+find_slot(int index)
+{
+	(void) refresh_slot(index);
+	return &cached_slots[index];
+}
+
+/* Does this instance lead, now? */
+static inline bool
+leads(int index)
+{
+	const CachedSlot *cached = &cached_slots[index];
+
+	/*
+	 * What is out of date in shared memory says "not leading", so only then
+	 * look whether it is.  A name may have another index since the settings
+	 * changed.
+	 */
+	if (likely(cached->settings_generation == settings_elections_generation) &&
+		shared_state_is_leader(cached->slot, cached->layout))
+		return true;
+	return refresh_slot(index) && shared_state_is_leader(cached->slot, cached->layout);
+}
+
+/*
+ * When a timeout argument will be over, on the clock of
+ * shared_state_clock_ns() but in microseconds, which have room for all that
+ * an interval can say; PG_INT64_MAX if it is NULL or infinite.  Months and
+ * days are counted from today.
+ */
+static int64
+timeout_argument(FunctionCallInfo fcinfo, int argno)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz end;
+
+	if (PG_ARGISNULL(argno))
+		return PG_INT64_MAX;
+
+	end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+												  TimestampTzGetDatum(now),
+												  PG_GETARG_DATUM(argno)));
+	if (TIMESTAMP_IS_NOEND(end))
+		return PG_INT64_MAX;
+	if (TIMESTAMP_IS_NOBEGIN(end))
+		return 0;
+	return shared_state_clock_ns() / NS_PER_US + (end - now);
+}
+
+/* What is left until then, in ms, for shared_state_sleep(); 0: it is over. */
+static long
+remaining_ms(int64 until_us)
+{
+	int64		left_us;
+
+	if (until_us == PG_INT64_MAX)
+		return -1;
+	left_us = until_us - shared_state_clock_ns() / NS_PER_US;
+	if (left_us <= 0)
+		return 0;
+	return (long) Min(left_us / 1000 + 1, INT_MAX);
+}
+
+/* The wait event of those who wait for what is published. */
+static uint32
+published_wait_event(void)
+{
+	static uint32 wait_event = 0;
+
+	if (wait_event == 0)
+		wait_event = compat_wait_event("EtcdLeaderWait");
+	return wait_event;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+
+static void
+add_value(Row *row, Datum value)
+{
+	Assert(row->ncolumns < MAX_COLUMNS);
+	row->values[row->ncolumns] = value;
+	row->nulls[row->ncolumns++] = false;
+}
+
+static void
+add_null(Row *row)
+{
+	Assert(row->ncolumns < MAX_COLUMNS);
+	row->values[row->ncolumns] = (Datum) 0;
+	row->nulls[row->ncolumns++] = true;
+}
+
+/* Text that came from etcd; NULL or empty is null. */
+static void
+add_text(Row *row, const char *utf8)
+{
+	if (utf8 == NULL || utf8[0] == '\0')
+		add_null(row);
+	else
+		add_value(row, CStringGetTextDatum(shared_state_text(utf8)));
+}
+
+/* A number of which 0 means that there is none. */
+static void
+add_number(Row *row, int64 number)
+{
+	if (number == 0)
+		add_null(row);
+	else
+		add_value(row, Int64GetDatum(number));
+}
+
+/* A time of which 0 means that there is none. */
+static void
+add_time(Row *row, TimestampTz at)
+{
+	if (at == 0)
+		add_null(row);
+	else
+		add_value(row, TimestampTzGetDatum(at));
+}
+
+/* A lease ID as etcdctl shows it. */
+static void
+add_lease(Row *row, int64 lease)
+{
+	char		hex[17];
+
+	snprintf(hex, sizeof(hex), "%llx", (unsigned long long) lease);
+	add_text(row, lease == 0 ? NULL : hex);
+}
+
+/* Hands a row over to the result of a function; it is empty afterwards. */
+static void
+put_row(FunctionCallInfo fcinfo, Row *row)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	Assert(row->ncolumns == rsinfo->setDesc->natts);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row->values, row->nulls);
+	row->ncolumns = 0;
+}
+
+/* ---- functions that read ------------------------------------------------ */
+
+/*
+ * etcd_is_leader(election text) returns boolean
+ */
+Datum
+etcd_is_leader(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(leads(election_argument(fcinfo, 0)));
+}
+
+/*
+ * etcd_current_leader(election text) returns text
+ */
+Datum
+etcd_current_leader(PG_FUNCTION_ARGS)
+{
+	const CachedSlot *cached = find_slot(election_argument(fcinfo, 0));
+	SharedElection election;
+
+	if (!shared_state_read(cached->slot, cached->layout, &election) ||
+		!election.view.has_leader ||
+		election.view.leader_until_ns <= shared_state_clock_ns())
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(shared_state_text(election.view.leader)));
+}
+
+/*
+ * etcd_fencing_token(election text) returns bigint
+ */
+Datum
+etcd_fencing_token(PG_FUNCTION_ARGS)
+{
+	const CachedSlot *cached = find_slot(election_argument(fcinfo, 0));
+	int64		token = shared_state_token(cached->slot, cached->layout);
+
+	if (token == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(token);
+}
+
+/*
+ * etcd_wait_for_leadership(timeout interval, election text) returns boolean
+ */
+Datum
+etcd_wait_for_leadership(PG_FUNCTION_ARGS)
+{
+	int			index = election_argument(fcinfo, 1);
+	int64		until_us = timeout_argument(fcinfo, 0);
+	bool		leading;
+	long		left_ms;
+
+	shared_state_prepare_to_sleep();
+	while (!(leading = leads(index)) && (left_ms = remaining_ms(until_us)) != 0)
+		(void) shared_state_sleep(left_ms, published_wait_event());
+	shared_state_cancel_sleep();
+
+	PG_RETURN_BOOL(leading);
+}
+
+/* Returns the events after that one as rows of etcd_leader_event. */
+static void
+put_events(FunctionCallInfo fcinfo, int64 after)
+{
+	SharedEvent event;
+	Row			row = {0};
+
+	while (shared_state_next_event(after, &event))
+	{
+		add_value(&row, Int64GetDatum(event.seq));
+		add_value(&row, TimestampTzGetDatum(event.at));
+		add_text(&row, event.election);
+		add_value(&row, CStringGetTextDatum(election_event_name(event.kind)));
+		add_text(&row, event.node);
+		add_text(&row, event.has_leader ? event.leader : NULL);
+		add_number(&row, event.leader_revision);
+		add_text(&row, event.reason);
+		put_row(fcinfo, &row);
+		after = event.seq;
+	}
+}
+
+/*
+ * etcd_leader_events(after bigint) returns setof etcd_leader_event
+ */
+Datum
+etcd_leader_events(PG_FUNCTION_ARGS)
+{
+	require_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+	put_events(fcinfo, PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0));
+	return (Datum) 0;
+}
+
+/*
+ * etcd_wait_for_event(after bigint, timeout interval) returns setof etcd_leader_event
+ */
+Datum
+etcd_wait_for_event(PG_FUNCTION_ARGS)
+{
+	SharedEvent event;
+	int64		after;
+	int64		until_us;
+	long		left_ms;
+
+	require_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+	after = PG_ARGISNULL(0) ? shared_state_last_event() : PG_GETARG_INT64(0);
+	until_us = timeout_argument(fcinfo, 1);
+
+	shared_state_prepare_to_sleep();
+	while (!shared_state_next_event(after, &event) &&
+		   (left_ms = remaining_ms(until_us)) != 0)
+		(void) shared_state_sleep(left_ms, published_wait_event());
+	shared_state_cancel_sleep();
+
+	put_events(fcinfo, after);
+	return (Datum) 0;
+}
+
+/*
+ * etcd_leader_status() returns setof record: a row per election
+ */
+Datum
+etcd_leader_status(PG_FUNCTION_ARGS)
+{
+	SharedContact contact;
+	bool		has_elector;
+	Row			row = {0};
+
+	require_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+
+	has_elector = shared_state_has_elector();
+	shared_state_read_contact(&contact);
+	if (contact.node_name[0] == '\0')
+		settings_resolve_node_name(contact.node_name, sizeof(contact.node_name));
+
+	for (int i = 0; i < settings_election_count(); i++)
+	{
+		const CachedSlot *cached = find_slot(i);
+		SharedElection election;
+		const ElectionView *view = &election.view;
+		bool		taken_up;
+		bool		is_leader;
+		bool		has_leader;
+		int64		now_ns;
+
+		taken_up = shared_state_read(cached->slot, cached->layout, &election);
+		if (!taken_up)
+			memset(&election, 0, sizeof(election));
+		now_ns = shared_state_clock_ns();
+		is_leader = election.deadline_ns > now_ns;
+		has_leader = view->has_leader && view->leader_until_ns > now_ns;
+
+		add_text(&row, settings_election_name(i));
+		add_text(&row, contact.node_name);
+		if (is_leader)
+			add_text(&row, election_role_name(ELECTION_LEADER));
+		else if (view->role == ELECTION_LEADER)
+			add_text(&row, election_role_name(ELECTION_CANDIDATE));
+		else
+			add_text(&row, election_role_name(view->role));
+		add_value(&row, BoolGetDatum(is_leader));
+		if (has_leader)
+		{
+			add_value(&row, CStringGetTextDatum(shared_state_text(view->leader)));
+			add_number(&row, view->leader_revision);
+			add_time(&row, election.leader_since);
+		}
+		else
+		{
+			add_null(&row);
+			add_null(&row);
+			add_null(&row);
+		}
+		if (is_leader)
+		{
+			Interval   *valid_for = palloc0(sizeof(Interval));
+
+			valid_for->time = (election.deadline_ns - now_ns) / NS_PER_US;
+			add_value(&row, IntervalPGetDatum(valid_for));
+		}
+		else
+			add_null(&row);
+		add_lease(&row, view->lease);
+		add_text(&row, view->key);
+		add_number(&row, view->create_revision);
+		if (!has_elector)
+			add_text(&row, "elector not running");
+		else if (!taken_up)
+			add_text(&row, "starting");
+		else
+			add_text(&row, election_state_name(view->state));
+		add_text(&row, contact.endpoint);
+		add_value(&row, BoolGetDatum(has_elector && contact.connected));
+		add_time(&row, contact.last_contact);
+		add_text(&row, contact.last_error);
+		add_time(&row, contact.last_error_at);
+		put_row(fcinfo, &row);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * etcd_leader_stats() returns setof record: one row
+ */
+Datum
+etcd_leader_stats(PG_FUNCTION_ARGS)
+{
+	static const SharedCounter before_lost[] = {
+		COUNTER_REQUESTS,
+		COUNTER_FAILURES,
+		COUNTER_TIMEOUTS,
+		COUNTER_ENDPOINT_SWITCHES,
+		COUNTER_LEASES_GRANTED,
+		COUNTER_KEEPALIVES,
+		COUNTER_WATCH_RESTARTS,
+		COUNTER_ELECTIONS_WON
+	};
+	Row			row = {0};
+	int64		answers;
+
+	require_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+
+	for (Size i = 0; i < lengthof(before_lost); i++)
+		add_value(&row, Int64GetDatum(shared_state_counter(before_lost[i])));
+	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
+		add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_ELECTIONS_LOST + reason)));
+	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_NOTIFICATIONS_SENT)));
+	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_NOTIFICATIONS_FAILED)));
+
+	answers = shared_state_counter(COUNTER_ANSWERS);
+	if (answers > 0)
+	{
+		add_value(&row, Float8GetDatum(shared_state_counter(COUNTER_LATENCY_NS_MIN) / NS_PER_MS));
+		add_value(&row, Float8GetDatum(shared_state_counter(COUNTER_LATENCY_NS_SUM) / NS_PER_MS / answers));
+		add_value(&row, Float8GetDatum(shared_state_counter(COUNTER_LATENCY_NS_MAX) / NS_PER_MS));
+	}
+	else
+	{
+		add_null(&row);
+		add_null(&row);
+		add_null(&row);
+	}
+	add_time(&row, shared_state_stats_reset());
+	put_row(fcinfo, &row);
+	return (Datum) 0;
+}
+
+/* ---- functions that ask the elector ------------------------------------- */
+
+/* A request about the election with that index. */
+static void
+init_request(SharedRequest *request, SharedCommand command, int index)
+{
+	memset(request, 0, sizeof(SharedRequest));
+	request->command = command;
+	strlcpy(request->election, settings_election_name(index), ELECTION_NAME_SIZE);
+}
+
+/*
+ * Asks, and turns every reply that is not a result into an ERROR.  consequence
+ * says in a sentence what becomes of the command if etcd does not answer.
+ */
+static SharedReply *
+ask(const SharedRequest *request, const char *consequence)
+{
+	SharedReply *reply = palloc(sizeof(SharedReply));
+	const char *election;
+	bool		no_contact;
+
+	shared_state_ask(request, reply);
+
+	election = shared_state_text(request->election);
+	no_contact = reply->kind == REPLY_FAILED ||
+		(reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NO_CONTACT);
+
+	if (reply->kind == REPLY_NO_ELECTOR)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the elector of etcd_leader is not running"),
+				 errdetail("It has not been started, or it ended before it could reply."),
+				 errhint("See the server log, and whether \"max_worker_processes\" is high enough.")));
+	if (reply->kind == REPLY_UNKNOWN_ELECTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("election \"%s\" has not been taken up yet", election),
+				 errhint("Try again when its state in \"%s\" is another.", "etcd_leader_status")));
+	if (no_contact)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("etcd did not execute the command for election \"%s\"", election),
+				 errdetail("%s%s%s", shared_state_text(reply->error),
+						   reply->error[0] != '\0' && consequence[0] != '\0' ? "\n" : "",
+						   consequence)));
+	if (reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NOT_ELIGIBLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this instance must not be a candidate of election \"%s\"", election),
+				 settings_candidate == CANDIDATE_PRIMARY ?
+				 errdetail("\"%s\" is \"primary\", and the server is in recovery.", "etcd_leader.candidate") :
+				 errdetail("\"%s\" is \"never\".", "etcd_leader.candidate")));
+	if (reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NOT_CANDIDATE)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this instance is not a candidate of election \"%s\"", election),
+				 errhint("\"%s\" shows its state; etcd_campaign() enters the election.", "etcd_leader_status")));
+	return reply;
+}
+
+/*
+ * etcd_resign(election text, rejoin boolean) returns boolean
+ */
+Datum
+etcd_resign(PG_FUNCTION_ARGS)
+{
+	int			index = election_argument(fcinfo, 0);
+	SharedRequest request;
+	SharedReply *reply;
+
+	init_request(&request, COMMAND_RESIGN, index);
+	request.rejoin = PG_ARGISNULL(1) ? true : PG_GETARG_BOOL(1);
+	reply = ask(&request,
+				"Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
+	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
+}
+
+/*
+ * etcd_campaign(election text) returns boolean
+ */
+Datum
+etcd_campaign(PG_FUNCTION_ARGS)
+{
+	int			index = election_argument(fcinfo, 0);
+	SharedRequest request;
+	SharedReply *reply;
+
+	init_request(&request, COMMAND_CAMPAIGN, index);
+	reply = ask(&request, "The instance will enter the election as soon as etcd answers.");
+	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
+}
+
+/*
+ * etcd_proclaim(value text, election text) returns void
+ */
+Datum
+etcd_proclaim(PG_FUNCTION_ARGS)
+{
+	int			index = election_argument(fcinfo, 1);
+	SharedRequest request;
+	char	   *value;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the value to proclaim must not be null")));
+
+	value = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	value = pg_server_to_any(value, strlen(value), PG_UTF8);
+	if (value[0] == '\0' || strlen(value) >= ELECTION_VALUE_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the value to proclaim must be 1 to %d bytes long", ELECTION_VALUE_SIZE - 1)));
+	for (const char *c = value; *c != '\0'; c++)
+	{
+		if ((unsigned char) *c < ' ' || *c == 0x7f)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("the value to proclaim must not contain control characters")));
+	}
+
+	init_request(&request, COMMAND_PROCLAIM, index);
+	strlcpy(request.value, value, ELECTION_VALUE_SIZE);
+	(void) ask(&request, "The value will be put as soon as etcd answers.");
+	PG_RETURN_VOID();
+}
+
+/*
+ * etcd_candidates(election text) returns table (...): the queue, in order
+ */
+Datum
+etcd_candidates(PG_FUNCTION_ARGS)
+{
+	int			index = election_argument(fcinfo, 0);
+	SharedRequest request;
+	SharedReply *reply;
+	int32		position = 0;
+	Row			row = {0};
+
+	InitMaterializedSRF(fcinfo, 0);
+	init_request(&request, COMMAND_CANDIDATES, index);
+
+	/* page by page, all as of the revision at which the first one was read */
+	do
+	{
+		const CachedSlot *cached;
+		SharedElection election;
+
+		reply = ask(&request, "");
+		cached = find_slot(index);
+		if (!shared_state_read(cached->slot, cached->layout, &election))
+			election.view.key[0] = '\0';
+
+		for (int i = 0; i < reply->ncandidates; i++)
+		{
+			const SharedCandidate *candidate = &reply->candidates[i];
+
+			position++;
+			add_value(&row, Int32GetDatum(position));
+			add_value(&row, CStringGetTextDatum(shared_state_text(candidate->node)));
+			add_value(&row, BoolGetDatum(position == 1));
+			add_value(&row, BoolGetDatum(strcmp(candidate->key, election.view.key) == 0));
+			add_text(&row, candidate->key);
+			add_lease(&row, candidate->lease);
+			add_number(&row, candidate->create_revision);
+			put_row(fcinfo, &row);
+			request.after_revision = candidate->create_revision;
+		}
+		request.at_revision = reply->revision;
+	} while (reply->more && reply->ncandidates > 0);
+	return (Datum) 0;
+}

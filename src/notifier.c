@@ -1,0 +1,560 @@
+/*-------------------------------------------------------------------------
+ *
+ * notifier.c
+ *	  A worker for each notified database: events to NOTIFY.
+ *
+ * NOTIFY takes a lock of the whole server at commit, which somebody else may
+ * hold for as long as a synchronous standby does not answer.  That must not
+ * cost the lease, so it is done in processes of their own, which do nothing
+ * else.  How far the events are announced is in shared memory: it outlives
+ * the notifier and the elector.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/async.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/guc.h"
+#include "utils/json.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "notifier.h"
+#include "settings.h"
+#include "shared_state.h"
+
+#define NS_PER_MS	INT64CONST(1000000)
+
+/* Between tries of what failed: doubled up to the last. */
+#define BACKOFF_MIN_MS	1000
+#define BACKOFF_MAX_MS	60000
+
+/* A notifier that ran for so long did not fail to start. */
+#define STABLE_NS	(10000 * NS_PER_MS)
+
+/* Waits for the lock that NOTIFY takes are given up after this time. */
+#define NOTIFY_LOCK_TIMEOUT	"10s"
+
+/*
+ * The greatest payload of NOTIFY, as in async.c.  Ours stay below: of the
+ * strings, a byte becomes 6 at most ("\u001f"), or the third part of a
+ * character 4/3 (EUC_TW), and names, numbers and time are less than 512.
+ */
+#define PAYLOAD_SIZE	(BLCKSZ - NAMEDATALEN - 128)
+
+StaticAssertDecl(6 * (ELECTION_NAME_SIZE + 2 * ELECTION_VALUE_SIZE + ELECTION_REASON_SIZE) + 512 < PAYLOAD_SIZE,
+				 "an event may not fit into the payload of a notification");
+
+/* A notifier as its elector sees it. */
+typedef struct Notifier
+{
+	char		database[NAMEDATALEN];	/* empty: unused */
+	int64		from;			/* begins after this event */
+	BackgroundWorkerHandle *handle; /* NULL: not registered */
+	int64		up_since_ns;	/* 0: not seen running */
+	int64		due_ns;			/* not registered: when it shall be */
+	int			backoff_ms;
+	bool		failed;			/* and somebody was told */
+} Notifier;
+
+static Notifier notifiers[SETTINGS_MAX_DATABASES];
+
+/* What a notifier gets along: in bgw_extra. */
+typedef struct NotifierStart
+{
+	char		database[NAMEDATALEN];
+	int			slot;
+	uint64		ticket;
+	bool		retry;			/* the one before failed, and it was logged */
+} NotifierStart;
+
+StaticAssertDecl(sizeof(NotifierStart) <= BGW_EXTRALEN,
+				 "the start of a notifier does not fit into bgw_extra");
+
+/* ---- in the elector ----------------------------------------------------- */
+
+/* Doubles a back-off and returns what it was. */
+static int
+next_backoff_ms(int *backoff_ms)
+{
+	int			now_ms = Max(*backoff_ms, BACKOFF_MIN_MS);
+
+	*backoff_ms = Min(now_ms * 2, BACKOFF_MAX_MS);
+	return now_ms;
+}
+
+static bool
+is_listed(const List *databases, const char *database)
+{
+	ListCell   *cell;
+
+	foreach(cell, databases)
+	{
+		if (strcmp(lfirst(cell), database) == 0)
+			return true;
+	}
+	return false;
+}
+
+static Notifier *
+find_notifier(const char *database)
+{
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		if (strcmp(notifiers[i].database, database) == 0)
+			return &notifiers[i];
+	}
+	return NULL;
+}
+
+/*
+ * At the end of the elector: what the postmaster has not started yet must not
+ * keep a worker slot.  The others go on announcing, until the next elector
+ * begins and dismisses them.
+ */
+static void
+stop_unstarted(int code, Datum arg)
+{
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		pid_t		pid;
+
+		if (notifiers[i].handle != NULL &&
+			GetBackgroundWorkerPid(notifiers[i].handle, &pid) == BGWH_NOT_YET_STARTED)
+			TerminateBackgroundWorker(notifiers[i].handle);
+	}
+}
+
+void
+notifier_configure(void)
+{
+	static bool configured = false;
+	List	   *databases = settings_split(settings_databases);
+	ListCell   *cell;
+	int64		from;
+
+	/*
+	 * A database that has been in the settings from the start gets all the
+	 * events, another one what comes from now on.
+	 */
+	from = !configured && shared_state_is_first_elector() ? 0 : shared_state_last_event();
+	if (!configured)
+		before_shmem_exit(stop_unstarted, (Datum) 0);
+	configured = true;
+
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		Notifier   *notifier = &notifiers[i];
+		const char *database = shared_state_notifier_database(i);
+
+		/* of an earlier elector, too */
+		if (database != NULL && !is_listed(databases, database))
+			shared_state_forget_notifier(i);
+
+		if (notifier->database[0] != '\0' && !is_listed(databases, notifier->database))
+		{
+			/* never wait for it: it may hang in its commit */
+			if (notifier->handle != NULL)
+			{
+				TerminateBackgroundWorker(notifier->handle);
+				pfree(notifier->handle);
+			}
+			memset(notifier, 0, sizeof(Notifier));
+		}
+	}
+
+	foreach(cell, databases)
+	{
+		const char *database = lfirst(cell);
+
+		if (find_notifier(database) == NULL)
+		{
+			Notifier   *notifier = find_notifier("");
+
+			strlcpy(notifier->database, database, NAMEDATALEN);
+			notifier->from = from;
+		}
+	}
+	list_free(databases);
+}
+
+/*
+ * Registers the worker of a notifier.  False if that cannot be now, with a
+ * WARNING unless there was one before.
+ */
+static bool
+start_notifier(Notifier *notifier)
+{
+	BackgroundWorker worker;
+	NotifierStart start;
+	MemoryContext caller_context;
+	bool		registered;
+
+	memset(&start, 0, sizeof(start));
+	strlcpy(start.database, notifier->database, NAMEDATALEN);
+	start.retry = notifier->failed;
+	start.slot = shared_state_notifier_slot(notifier->database, notifier->from, &start.ticket);
+
+	/* one that was dismissed has not left yet */
+	if (start.slot < 0)
+		return false;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_notify_pid = MyProcPid;
+	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader notifier for database %s", notifier->database);
+	strlcpy(worker.bgw_type, "etcd_leader notifier", BGW_MAXLEN);
+	strlcpy(worker.bgw_library_name, "etcd_leader", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "etcd_leader_notifier_main", sizeof(worker.bgw_function_name));
+	memcpy(worker.bgw_extra, &start, sizeof(start));
+
+	caller_context = MemoryContextSwitchTo(TopMemoryContext);
+	registered = RegisterDynamicBackgroundWorker(&worker, &notifier->handle);
+	MemoryContextSwitchTo(caller_context);
+	if (registered)
+		return true;
+
+	notifier->handle = NULL;
+	if (!notifier->failed)
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not start the notifier for database \"%s\"", notifier->database),
+				 errdetail("There is no free background worker slot."),
+				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+	notifier->failed = true;
+	return false;
+}
+
+/* The worker of a notifier is gone. */
+static void
+notifier_ended(Notifier *notifier, int64 now_ns)
+{
+	if (notifier->up_since_ns != 0 && now_ns - notifier->up_since_ns >= STABLE_NS)
+	{
+		notifier->failed = false;
+		notifier->backoff_ms = 0;
+	}
+	if (!notifier->failed)
+		ereport(WARNING,
+				(errmsg("the notifier for database \"%s\" ended", notifier->database),
+				 errdetail("Events are not notified in this database until it runs again."),
+				 errhint("It will be started again and again; see above for the reason.")));
+	notifier->failed = true;
+
+	pfree(notifier->handle);
+	notifier->handle = NULL;
+	notifier->up_since_ns = 0;
+	notifier->due_ns = now_ns + next_backoff_ms(&notifier->backoff_ms) * NS_PER_MS;
+}
+
+long
+notifier_supervise(void)
+{
+	int64		now_ns = shared_state_clock_ns();
+	int64		next_ns = PG_INT64_MAX;
+
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		Notifier   *notifier = &notifiers[i];
+		pid_t		pid;
+
+		if (notifier->database[0] == '\0')
+			continue;
+
+		if (notifier->handle != NULL)
+		{
+			switch (GetBackgroundWorkerPid(notifier->handle, &pid))
+			{
+				case BGWH_NOT_YET_STARTED:
+					break;
+				case BGWH_STARTED:
+					if (notifier->up_since_ns == 0)
+						notifier->up_since_ns = now_ns;
+					break;
+				case BGWH_STOPPED:
+				case BGWH_POSTMASTER_DIED:
+					notifier_ended(notifier, now_ns);
+					break;
+			}
+		}
+		else if (notifier->due_ns <= now_ns && !start_notifier(notifier))
+			notifier->due_ns = now_ns + next_backoff_ms(&notifier->backoff_ms) * NS_PER_MS;
+
+		if (notifier->handle == NULL)
+			next_ns = Min(next_ns, notifier->due_ns);
+	}
+	return next_ns == PG_INT64_MAX ? -1 : (long) ((next_ns - now_ns) / NS_PER_MS + 1);
+}
+
+bool
+notifier_awaits_promotion(void)
+{
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		pid_t		pid;
+
+		if (notifiers[i].handle != NULL &&
+			GetBackgroundWorkerPid(notifiers[i].handle, &pid) == BGWH_NOT_YET_STARTED)
+			return true;
+	}
+	return false;
+}
+
+/* ---- in the notifier ------------------------------------------------------ */
+
+/* While a retry connects. */
+static bool connecting_again = false;
+
+/* An emit_log_hook: that connecting failed again is in the log already. */
+static void
+keep_out_of_log(ErrorData *edata)
+{
+	edata->output_to_server = false;
+}
+
+/*
+ * An exit callback: the postmaster would log any other code than 0 each time.
+ * It makes no difference otherwise, as nobody restarts the worker but the
+ * elector.
+ */
+static void
+exit_quietly(int code, Datum arg)
+{
+	if (connecting_again && code != 0)
+		proc_exit(0);
+}
+
+/*
+ * Connects to the database, or ends the process.  Why it cannot connect is
+ * logged the first time only.
+ */
+static void
+connect_to_database(const NotifierStart *start)
+{
+	if (start->retry)
+	{
+		connecting_again = true;
+		emit_log_hook = keep_out_of_log;
+		before_shmem_exit(exit_quietly, (Datum) 0);
+	}
+
+	BackgroundWorkerInitializeConnection(start->database, NULL, 0);
+
+	if (start->retry)
+	{
+		connecting_again = false;
+		emit_log_hook = NULL;
+		ereport(LOG,
+				(errmsg("the notifier for database \"%s\" is running again", start->database)));
+	}
+}
+
+/* Appends a member of a JSON object; NULL or empty is null. */
+static void
+append_member(StringInfo json, const char *key, const char *utf8)
+{
+	appendStringInfo(json, ",\"%s\":", key);
+	if (utf8 == NULL || utf8[0] == '\0')
+		appendStringInfoString(json, "null");
+	else
+		escape_json(json, shared_state_text(utf8));
+}
+
+/* The payload that announces an event. */
+static char *
+event_payload(const SharedEvent *event)
+{
+	StringInfoData json;
+	char		at[MAXDATELEN + 1];
+
+	JsonEncodeDateTime(at, TimestampTzGetDatum(event->at), TIMESTAMPTZOID, NULL);
+
+	initStringInfo(&json);
+	appendStringInfo(&json, "{\"seq\":" INT64_FORMAT ",\"at\":\"%s\"", event->seq, at);
+	append_member(&json, "election", event->election);
+	append_member(&json, "event", election_event_name(event->kind));
+	append_member(&json, "node", event->node);
+	append_member(&json, "leader", event->has_leader ? event->leader : NULL);
+	if (event->leader_revision != 0)
+		appendStringInfo(&json, ",\"fencing_token\":" INT64_FORMAT, event->leader_revision);
+	else
+		appendStringInfoString(&json, ",\"fencing_token\":null");
+	append_member(&json, "reason", event->reason);
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
+/*
+ * Announces, in one transaction, all events after the mark, and advances it.
+ * ERROR if that cannot be; then the mark has not moved.
+ */
+static void
+announce_events(const NotifierStart *start)
+{
+	SharedEvent event;
+	char	   *channel;
+	int64		announced = shared_state_announced(start->slot);
+	int64		sent = 0;
+	int64		lost = 0;
+
+	pgstat_report_activity(STATE_RUNNING, "announcing events");
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	channel = shared_state_text(settings_channel);
+	while (shared_state_next_event(announced, &event))
+	{
+		Async_Notify(channel, event_payload(&event));
+		sent++;
+		lost += event.seq - announced - 1;
+		announced = event.seq;
+	}
+	CommitTransactionCommand();
+
+	/*
+	 * Between the commit and this no interrupt is served, so that an event is
+	 * not announced again by the next notifier.
+	 */
+	shared_state_set_announced(start->slot, announced);
+	shared_state_count(COUNTER_NOTIFICATIONS_SENT, sent);
+	pgstat_report_stat(false);
+	pgstat_report_activity(STATE_IDLE, NULL);
+
+	if (lost > 0)
+		ereport(WARNING,
+				(errmsg("%lld events were not notified in database \"%s\"",
+						(long long) lost, start->database),
+				 errdetail("Only the last %d events are kept.", SHARED_EVENTS)));
+}
+
+/*
+ * As announce_events(), but false after an ERROR.  That is logged if it is
+ * another one than the last time; the end of a series is logged, too.
+ */
+static bool
+try_to_announce_events(const NotifierStart *start)
+{
+	static char last_error[256] = "";
+	MemoryContext context = CurrentMemoryContext;
+	ErrorData  *volatile edata = NULL;
+
+	PG_TRY();
+	{
+		announce_events(start);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		pgstat_report_activity(STATE_IDLE, NULL);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+
+	if (edata == NULL)
+	{
+		if (last_error[0] != '\0')
+			ereport(LOG,
+					(errmsg("events are notified in database \"%s\" again", start->database)));
+		last_error[0] = '\0';
+		return true;
+	}
+
+	shared_state_count(COUNTER_NOTIFICATIONS_FAILED, 1);
+	if (strncmp(last_error, edata->message, sizeof(last_error) - 1) != 0)
+		ereport(WARNING,
+				(errcode(edata->sqlerrcode),
+				 errmsg("could not notify events in database \"%s\": %s",
+						start->database, edata->message),
+				 errdetail("This will be tried again until it succeeds.")));
+	strlcpy(last_error, edata->message, sizeof(last_error));
+	FreeErrorData(edata);
+	return false;
+}
+
+/* Sleeps for that time, serving interrupts. */
+static void
+pause_for(int pause_ms, uint32 wait_event)
+{
+	int64		until_ns = shared_state_clock_ns() + pause_ms * NS_PER_MS;
+	int64		left_ns;
+
+	while ((left_ns = until_ns - shared_state_clock_ns()) > 0)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 (long) (left_ns / NS_PER_MS + 1), wait_event);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * Waits until there are events to announce.  False if the notifier is
+ * dismissed.
+ */
+static bool
+wait_for_events(const NotifierStart *start, uint32 wait_event)
+{
+	bool		admitted;
+
+	shared_state_prepare_to_sleep();
+	while ((admitted = shared_state_is_admitted(start->slot, start->ticket)) &&
+		   shared_state_last_event() <= shared_state_announced(start->slot))
+		(void) shared_state_sleep(-1, wait_event);
+	shared_state_cancel_sleep();
+	return admitted;
+}
+
+void
+etcd_leader_notifier_main(Datum main_arg)
+{
+	NotifierStart start;
+	uint32		wait_event;
+	int			backoff_ms = 0;
+
+	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+
+	connect_to_database(&start);
+	SetConfigOption("application_name", "etcd_leader notifier", PGC_USERSET, PGC_S_OVERRIDE);
+	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", NOTIFY_LOCK_TIMEOUT, PGC_USERSET, PGC_S_OVERRIDE);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	wait_event = compat_wait_event("EtcdLeaderNotifier");
+
+	if (!shared_state_claim_notifier(start.slot, start.ticket))
+		proc_exit(0);
+
+	while (wait_for_events(&start, wait_event))
+	{
+		/* the settings matter here only, so a reload need not wake anybody */
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+
+		if (try_to_announce_events(&start))
+			backoff_ms = 0;
+		else
+			pause_for(next_backoff_ms(&backoff_ms), wait_event);
+	}
+	proc_exit(0);
+}

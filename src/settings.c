@@ -1,0 +1,577 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *	  Every GUC of etcd_leader, and what is allowed in each.
+ *
+ * A bad value is refused when it is set, so that nobody has to look at it
+ * again.  Check hooks run in the postmaster too: no catalog access, and
+ * nothing of libcurl but its URL parser, which needs no curl_global_init().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <curl/curl.h>
+
+#include "mb/pg_wchar.h"
+#include "postmaster/postmaster.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+#include "compat.h"
+#include "settings.h"
+#include "shared_state.h"
+
+/* Leaves at least half of the greatest TTL. */
+#define MAX_SAFETY_MARGIN_MS	(ELECTION_MAX_TTL_S * 1000 / 2)
+
+/* The value of etcd_leader.elections, split: what its check hook leaves. */
+typedef struct ElectionList
+{
+	int			count;
+	struct
+	{
+		int			len;
+		char		name[ELECTION_NAME_SIZE];
+	}			elections[ELECTION_MAX_ELECTIONS];
+} ElectionList;
+
+/* GUCs */
+char	   *settings_endpoints;
+char	   *settings_elections;
+char	   *settings_node_name;
+int			settings_ttl_s;
+int			settings_safety_margin_ms;
+int			settings_candidate;
+char	   *settings_databases;
+char	   *settings_channel;
+int			settings_request_timeout_ms;
+int			settings_connect_timeout_ms;
+int			settings_max_elections;
+
+uint64		settings_elections_generation = 0;
+
+/* In the memory of etcd_leader.elections; never empty once that is defined. */
+static const ElectionList *election_list;
+
+static const struct config_enum_entry candidate_options[] = {
+	{"primary", CANDIDATE_PRIMARY, false},
+	{"always", CANDIDATE_ALWAYS, false},
+	{"never", CANDIDATE_NEVER, false},
+	{NULL, 0, false}
+};
+
+/* ---- checks ------------------------------------------------------------ */
+
+/*
+ * Splits a list GUC in a check hook.  The elements point into *raw, which has
+ * to be freed with the list.
+ */
+static bool
+split_list(const char *value, char **raw, List **elements)
+{
+	*raw = pstrdup(value);
+	if (SplitGUCList(*raw, ',', elements))
+		return true;
+
+	GUC_check_errdetail("List syntax is invalid.");
+	GUC_check_errhint("Separate the elements by commas, and put one that contains commas or spaces into double quotes.");
+	list_free(*elements);
+	pfree(*raw);
+	return false;
+}
+
+/* Is element number n of a list equal to an earlier one? */
+static bool
+is_repeated(const List *elements, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(list_nth(elements, i), list_nth(elements, n)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What is sent to etcd, or shown to people on its behalf: UTF-8 without
+ * control characters, shorter than size.
+ */
+static bool
+check_text(const char *what, const char *value, size_t size)
+{
+	size_t		len = strlen(value);
+
+	if (len >= size)
+	{
+		GUC_check_errdetail("%s must be at most %zu bytes long.", what, size - 1);
+		return false;
+	}
+	if (pg_encoding_verifymbstr(PG_UTF8, value, (int) len) != (int) len)
+	{
+		GUC_check_errdetail("%s must be valid UTF-8.", what);
+		return false;
+	}
+	for (const char *c = value; *c != '\0'; c++)
+	{
+		if ((unsigned char) *c < ' ' || *c == 0x7f)
+		{
+			GUC_check_errdetail("%s must not contain control characters.", what);
+			return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * One endpoint: an http or https URL of a host.  libcurl is asked, since it
+ * is libcurl that has to understand it later.
+ */
+static bool
+check_endpoint(const char *endpoint)
+{
+	CURLU	   *url;
+	char	   *scheme = NULL;
+	char	   *host = NULL;
+	char	   *path = NULL;
+	char	   *query = NULL;
+	char	   *fragment = NULL;
+	bool		valid;
+
+	if (strlen(endpoint) >= SHARED_ENDPOINT_SIZE)
+	{
+		GUC_check_errdetail("An endpoint must be at most %d bytes long.", SHARED_ENDPOINT_SIZE - 1);
+		return false;
+	}
+
+	url = curl_url();
+	if (url == NULL)
+	{
+		GUC_check_errdetail("Out of memory.");
+		return false;
+	}
+
+	/* a part that is not there leaves its pointer NULL */
+	valid = curl_url_set(url, CURLUPART_URL, endpoint, 0) == CURLUE_OK;
+	if (valid)
+	{
+		(void) curl_url_get(url, CURLUPART_SCHEME, &scheme, 0);
+		(void) curl_url_get(url, CURLUPART_HOST, &host, 0);
+		(void) curl_url_get(url, CURLUPART_PATH, &path, 0);
+		(void) curl_url_get(url, CURLUPART_QUERY, &query, 0);
+		(void) curl_url_get(url, CURLUPART_FRAGMENT, &fragment, 0);
+
+		valid = scheme != NULL &&
+			(strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0) &&
+			host != NULL && host[0] != '\0' &&
+			(path == NULL || strcmp(path, "/") == 0) &&
+			query == NULL && fragment == NULL;
+
+		curl_free(scheme);
+		curl_free(host);
+		curl_free(path);
+		curl_free(query);
+		curl_free(fragment);
+	}
+	curl_url_cleanup(url);
+
+	if (!valid)
+	{
+		GUC_check_errdetail("\"%s\" is not the URL of an endpoint.", endpoint);
+		GUC_check_errhint("An endpoint is \"http://\" or \"https://\", a host name, IPv4 address or [IPv6 address], and a port, such as \"http://127.0.0.1:2379\".");
+	}
+	return valid;
+}
+
+static bool
+check_endpoints(char **newval, void **extra, GucSource source)
+{
+	char	   *raw;
+	List	   *endpoints;
+	bool		valid = true;
+
+	/*
+	 * No URL of a host needs an @ but for what is before it.  Looked for
+	 * first, and with a message of our own, so that the server log does not
+	 * get to see the secret.
+	 */
+	if (strchr(*newval, '@') != NULL)
+	{
+		GUC_check_errmsg("invalid value for parameter \"%s\"", "etcd_leader.endpoints");
+		GUC_check_errdetail("An endpoint must not contain a user name or a password.");
+		GUC_check_errhint("Settings are shown to everybody. Never put a secret into a URL.");
+		return false;
+	}
+
+	if (!split_list(*newval, &raw, &endpoints))
+		return false;
+
+	if (list_length(endpoints) < 1 || list_length(endpoints) > ELECTION_MAX_ENDPOINTS)
+	{
+		GUC_check_errdetail("There must be at least 1 endpoint and at most %d.", ELECTION_MAX_ENDPOINTS);
+		valid = false;
+	}
+	for (int i = 0; valid && i < list_length(endpoints); i++)
+		valid = check_endpoint(list_nth(endpoints, i));
+
+	list_free(endpoints);
+	pfree(raw);
+	return valid;
+}
+
+/*
+ * Election number n of the list, against all the others.
+ */
+static bool
+check_election(const List *elections, int n)
+{
+	const char *name = list_nth(elections, n);
+	ListCell   *cell;
+
+	if (name[0] == '\0')
+	{
+		GUC_check_errdetail("The name of an election must not be empty.");
+		return false;
+	}
+	if (!check_text("The name of an election", name, ELECTION_NAME_SIZE))
+		return false;
+	if (is_repeated(elections, n))
+	{
+		GUC_check_errdetail("Election \"%s\" is listed more than once.", name);
+		return false;
+	}
+
+	/*
+	 * etcd's clients count every key below "<name>/" as a candidate, and this
+	 * would be the other election's keys.
+	 */
+	foreach(cell, elections)
+	{
+		const char *other = lfirst(cell);
+		size_t		len = strlen(other);
+
+		if (strncmp(name, other, len) == 0 && name[len] == '/')
+		{
+			GUC_check_errdetail("The keys of election \"%s\" would count as candidates of election \"%s\".",
+								name, other);
+			GUC_check_errhint("The name of an election must not be that of another one followed by a slash.");
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool
+check_elections(char **newval, void **extra, GucSource source)
+{
+	char	   *raw;
+	List	   *names;
+	bool		valid = true;
+
+	if (!split_list(*newval, &raw, &names))
+		return false;
+
+	if (list_length(names) < 1 || list_length(names) > settings_max_elections)
+	{
+		GUC_check_errdetail("There must be at least 1 election and at most %d.", settings_max_elections);
+		GUC_check_errhint("The limit is \"%s\".", "etcd_leader.max_elections");
+		valid = false;
+	}
+	for (int i = 0; valid && i < list_length(names); i++)
+		valid = check_election(names, i);
+
+	if (valid)
+	{
+		ElectionList *list = compat_guc_malloc(sizeof(ElectionList));
+
+		if (list == NULL)
+			valid = false;
+		else
+		{
+			list->count = list_length(names);
+			for (int i = 0; i < list->count; i++)
+			{
+				strlcpy(list->elections[i].name, list_nth(names, i), ELECTION_NAME_SIZE);
+				list->elections[i].len = (int) strlen(list->elections[i].name);
+			}
+			*extra = list;
+		}
+	}
+
+	list_free(names);
+	pfree(raw);
+	return valid;
+}
+
+static void
+assign_elections(const char *newval, void *extra)
+{
+	election_list = extra;
+	settings_elections_generation++;
+}
+
+static bool
+check_node_name(char **newval, void **extra, GucSource source)
+{
+	return check_text("The node name", *newval, ELECTION_VALUE_SIZE);
+}
+
+static bool
+check_databases(char **newval, void **extra, GucSource source)
+{
+	char	   *raw;
+	List	   *databases;
+	bool		valid = true;
+
+	if (!split_list(*newval, &raw, &databases))
+		return false;
+
+	if (list_length(databases) > SETTINGS_MAX_DATABASES)
+	{
+		GUC_check_errdetail("There must be at most %d databases.", SETTINGS_MAX_DATABASES);
+		valid = false;
+	}
+	for (int i = 0; valid && i < list_length(databases); i++)
+	{
+		const char *database = list_nth(databases, i);
+
+		if (database[0] == '\0' || strlen(database) >= NAMEDATALEN)
+		{
+			GUC_check_errdetail("The name of a database must be 1 to %d bytes long.", NAMEDATALEN - 1);
+			valid = false;
+		}
+		else if (is_repeated(databases, i))
+		{
+			GUC_check_errdetail("Database \"%s\" is listed more than once.", database);
+			valid = false;
+		}
+	}
+
+	list_free(databases);
+	pfree(raw);
+	return valid;
+}
+
+static bool
+check_channel(char **newval, void **extra, GucSource source)
+{
+	if ((*newval)[0] == '\0')
+	{
+		GUC_check_errdetail("The name of the channel must not be empty.");
+		return false;
+	}
+	return check_text("The name of the channel", *newval, NAMEDATALEN);
+}
+
+static bool
+check_timeout(int *newval, void **extra, GucSource source)
+{
+	if (*newval == 0)
+	{
+		GUC_check_errdetail("The timeout must be at least 1 ms, or -1 for a ninth of \"%s\".", "etcd_leader.ttl");
+		return false;
+	}
+	return true;
+}
+
+/* ---- definitions ------------------------------------------------------- */
+
+void
+settings_define(void)
+{
+	/* first, since it limits etcd_leader.elections */
+	DefineCustomIntVariable("etcd_leader.max_elections",
+							"Sets the maximum number of elections.",
+							NULL,
+							&settings_max_elections,
+							16, 1, ELECTION_MAX_ELECTIONS,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.endpoints",
+							   "Sets the URLs of the etcd cluster's members.",
+							   "They are tried in turn.",
+							   &settings_endpoints,
+							   "http://127.0.0.1:2379",
+							   PGC_SIGHUP,
+							   GUC_LIST_INPUT,
+							   check_endpoints, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.elections",
+							   "Sets the names of the elections to take part in.",
+							   "A name is the prefix of the candidates' keys in etcd. Functions use the first one by default.",
+							   &settings_elections,
+							   "postgres",
+							   PGC_SIGHUP,
+							   GUC_LIST_INPUT,
+							   check_elections, assign_elections, NULL);
+
+	DefineCustomStringVariable("etcd_leader.node_name",
+							   "Sets the name under which this instance is a candidate.",
+							   "If empty, it is \"cluster_name\", or else the host name and the port.",
+							   &settings_node_name,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_node_name, NULL, NULL);
+
+	DefineCustomIntVariable("etcd_leader.ttl",
+							"Sets the time to live of the lease in etcd.",
+							"A leader that is lost without a word is replaced after this time.",
+							&settings_ttl_s,
+							10, ELECTION_MIN_TTL_S, ELECTION_MAX_TTL_S,
+							PGC_SIGHUP,
+							GUC_UNIT_S,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("etcd_leader.safety_margin",
+							"Sets by how much leadership ends before the lease does.",
+							"-1 means a tenth of \"etcd_leader.ttl\".",
+							&settings_safety_margin_ms,
+							-1, -1, MAX_SAFETY_MARGIN_MS,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("etcd_leader.candidate",
+							 "Sets when this instance is a candidate.",
+							 NULL,
+							 &settings_candidate,
+							 CANDIDATE_PRIMARY,
+							 candidate_options,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.databases",
+							   "Sets the databases in which events are notified.",
+							   "If empty, there are no notifications.",
+							   &settings_databases,
+							   "postgres",
+							   PGC_SIGHUP,
+							   GUC_LIST_INPUT,
+							   check_databases, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.channel",
+							   "Sets the channel on which events are notified.",
+							   NULL,
+							   &settings_channel,
+							   "etcd_leader",
+							   PGC_SIGHUP,
+							   0,
+							   check_channel, NULL, NULL);
+
+	DefineCustomIntVariable("etcd_leader.request_timeout",
+							"Sets the maximum time of one request to one endpoint.",
+							"-1 means a ninth of \"etcd_leader.ttl\".",
+							&settings_request_timeout_ms,
+							-1, -1, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							check_timeout, NULL, NULL);
+
+	DefineCustomIntVariable("etcd_leader.connect_timeout",
+							"Sets the maximum time of connecting to one endpoint.",
+							"-1 means a ninth of \"etcd_leader.ttl\".",
+							&settings_connect_timeout_ms,
+							-1, -1, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							check_timeout, NULL, NULL);
+
+	MarkGUCPrefixReserved("etcd_leader");
+}
+
+/* ---- values ------------------------------------------------------------ */
+
+List *
+settings_split(const char *value)
+{
+	List	   *elements;
+
+	/* the elements live in the copy */
+	if (!SplitGUCList(pstrdup(value), ',', &elements))
+		elog(ERROR, "invalid list in a setting of etcd_leader: %s", value);
+	return elements;
+}
+
+int
+settings_election_index(const char *name, int len)
+{
+	if (name == NULL)
+		return 0;
+
+	for (int i = 0; i < election_list->count; i++)
+	{
+		if (election_list->elections[i].len == len &&
+			memcmp(election_list->elections[i].name, name, len) == 0)
+			return i;
+	}
+	return -1;
+}
+
+const char *
+settings_election_name(int index)
+{
+	return election_list->elections[index].name;
+}
+
+int
+settings_election_count(void)
+{
+	return election_list->count;
+}
+
+void
+settings_resolve_node_name(char *buf, size_t size)
+{
+	char		host[256];
+
+	if (settings_node_name[0] != '\0')
+		strlcpy(buf, settings_node_name, size);
+	else if (cluster_name[0] != '\0')
+		strlcpy(buf, cluster_name, size);	/* ASCII: may be cut anywhere */
+	else
+	{
+		/* a name that is cut need not be terminated */
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "localhost", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+		snprintf(buf, size, "%.*s:%d", (int) size - 8, host, PostPortNumber);
+	}
+}
+
+/* A timeout GUC: -1 becomes a ninth of the TTL. */
+static int
+resolve_timeout_ms(int timeout_ms)
+{
+	return timeout_ms < 0 ? settings_ttl_s * 1000 / 9 : timeout_ms;
+}
+
+int
+settings_resolve_request_timeout_ms(void)
+{
+	return resolve_timeout_ms(settings_request_timeout_ms);
+}
+
+int
+settings_resolve_connect_timeout_ms(void)
+{
+	return resolve_timeout_ms(settings_connect_timeout_ms);
+}
+
+int
+settings_resolve_safety_margin_ms(bool *cut)
+{
+	int			half_ms = settings_ttl_s * 1000 / 2;
+
+	*cut = settings_safety_margin_ms > half_ms;
+	if (settings_safety_margin_ms < 0)
+		return settings_ttl_s * 1000 / 10;
+	return *cut ? half_ms : settings_safety_margin_ms;
+}

@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *	  Every GUC of etcd_leader.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SETTINGS_H
+#define SETTINGS_H
+
+#include "nodes/pg_list.h"
+
+#include "election.h"
+
+typedef enum CandidateMode
+{
+	CANDIDATE_PRIMARY,			/* campaign only when not in recovery */
+	CANDIDATE_ALWAYS,
+	CANDIDATE_NEVER
+} CandidateMode;
+
+/* The GUCs, as strings and numbers; lists are checked by their check hooks. */
+extern char *settings_endpoints;
+extern char *settings_elections;
+extern char *settings_node_name;
+extern int	settings_ttl_s;
+extern int	settings_safety_margin_ms;
+extern int	settings_candidate;	/* CandidateMode */
+extern char *settings_databases;
+extern char *settings_channel;
+extern int	settings_request_timeout_ms;
+extern int	settings_connect_timeout_ms;
+extern int	settings_max_elections;
+
+/* At most so many databases are notified: each costs a worker. */
+#define SETTINGS_MAX_DATABASES	32
+
+/* Called once, at library load in the postmaster. */
+extern void settings_define(void);
+
+/*
+ * Splits the value of a list GUC (elections, databases, endpoints) that has
+ * passed its check.  A palloc'd List of char *, in the current context.
+ */
+extern List *settings_split(const char *value);
+
+/*
+ * The first election in etcd_leader.elections, and whether a name is in it;
+ * both are cached, since they stand in the path of etcd_is_leader().
+ * settings_election_index() gives the position in the list, -1 if it is not
+ * there; a NULL name is the first.  settings_elections_generation changes
+ * with every new value.
+ */
+extern uint64 settings_elections_generation;
+extern int	settings_election_index(const char *name, int len);
+extern const char *settings_election_name(int index);
+extern int	settings_election_count(void);
+
+/* The node name in force: node_name, else cluster_name, else hostname:port. */
+extern void settings_resolve_node_name(char *buf, size_t size);
+
+/* The timeouts in force, in ms: -1 becomes a ninth of the TTL. */
+extern int	settings_resolve_request_timeout_ms(void);
+extern int	settings_resolve_connect_timeout_ms(void);
+
+/*
+ * The safety margin in force, in ms: -1 becomes a tenth of the TTL, and what
+ * would leave less than half of the TTL is cut to that half (*cut is set).
+ */
+extern int	settings_resolve_safety_margin_ms(bool *cut);
+
+#endif							/* SETTINGS_H */

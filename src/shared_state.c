@@ -1,0 +1,1022 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared_state.c
+ *	  What the elector publishes and backends read; the event ring; the
+ *	  mailbox.
+ *
+ * There are four kinds of data here, and four ways to share them:
+ *
+ * - Deadline and token of an election: two atomics, stored in an order that
+ *	 makes any mixture of old and new say "not leading".
+ * - Election names, views and contact: two copies and a generation.  The
+ *	 elector writes the copy that is not in use and then advances the
+ *	 generation, so that there is always a whole copy to read, wherever the
+ *	 elector was stopped.
+ * - Events: a ring in which each place says which event is in it.
+ * - The mailbox: places whose state changes by compare-and-exchange alone.
+ *
+ * Condition variables are there to sleep only; nothing else has a lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "catalog/namespace.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "settings.h"
+#include "shared_state.h"
+
+#ifndef CLOCK_BOOTTIME
+#error "etcd_leader needs a clock that goes on while the host sleeps (CLOCK_BOOTTIME)"
+#endif
+
+#define NO_ELECTOR	PG_UINT32_MAX
+
+#define MAILBOX_SIZE 16
+
+/*
+ * One election.  What every call of etcd_is_leader() reads has a cache line
+ * for itself: it changes with every beat only.
+ */
+typedef struct SharedSlot
+{
+	pg_atomic_uint64 deadline_ns;	/* 0: not leading */
+	pg_atomic_uint64 token;		/* means something while deadline_ns is not 0 */
+	char		pad[PG_CACHE_LINE_SIZE - 2 * sizeof(pg_atomic_uint64)];
+
+	/* view and leader_since; deadline_ns is filled in by the reader */
+	pg_atomic_uint64 generation;
+	SharedElection copies[2];
+} SharedSlot;
+
+typedef union SharedSlotPadded
+{
+	SharedSlot	slot;
+	char		pad[TYPEALIGN(PG_CACHE_LINE_SIZE, sizeof(SharedSlot))];
+} SharedSlotPadded;
+
+typedef struct SharedEventPlace
+{
+	pg_atomic_uint64 seq;		/* 0: being written */
+	SharedEvent event;
+} SharedEventPlace;
+
+typedef struct SharedNotifier
+{
+	/* written by the elector */
+	char		database[NAMEDATALEN];	/* empty: free, unless claimed */
+	pg_atomic_uint64 ticket;	/* 0: nobody is admitted */
+	/* written by the notifier; announced by the elector while it is free */
+	pg_atomic_uint32 claimed;
+	pg_atomic_uint64 announced;
+} SharedNotifier;
+
+/*
+ * The states of a place in the mailbox, with who may change it to what:
+ *
+ *	 FREE		anybody: CLAIMED
+ *	 CLAIMED	its backend: WAITING, FREE
+ *	 WAITING	the elector: TAKEN; its backend, giving up: FREE
+ *	 TAKEN		the elector: DONE, WAITING; its backend, giving up: ABANDONED
+ *	 DONE		its backend: FREE
+ *	 ABANDONED	the elector: FREE
+ *
+ * The request is written in CLAIMED, the reply in TAKEN or ABANDONED.
+ */
+typedef enum PlaceState
+{
+	PLACE_FREE,
+	PLACE_CLAIMED,
+	PLACE_WAITING,
+	PLACE_TAKEN,
+	PLACE_DONE,
+	PLACE_ABANDONED
+} PlaceState;
+
+typedef struct MailboxPlace
+{
+	pg_atomic_uint32 state;
+	ConditionVariable replied;
+	SharedRequest request;
+	SharedReply reply;
+} MailboxPlace;
+
+typedef struct SharedState
+{
+	/*
+	 * Advanced before and after a slot's name changes, hence odd in between;
+	 * then no election has a slot.
+	 */
+	pg_atomic_uint64 layout;
+
+	pg_atomic_uint32 elector;	/* number of its process, or NO_ELECTOR */
+	uint64		electors_begun; /* the elector's own */
+
+	pg_atomic_uint64 contact_generation;
+	SharedContact contact_copies[2];
+
+	/* who waits for anything to be published */
+	ConditionVariable published;
+
+	pg_atomic_uint64 last_event;
+	SharedEventPlace events[SHARED_EVENTS];
+
+	uint64		last_ticket;	/* the elector's own */
+	SharedNotifier notifiers[SETTINGS_MAX_DATABASES];
+
+	TimestampTz stats_reset;
+	pg_atomic_uint64 counters[COUNTER_COUNT];
+
+	/* who waits for a free place */
+	ConditionVariable place_freed;
+	MailboxPlace mailbox[MAILBOX_SIZE];
+} SharedState;
+
+static SharedState *state = NULL;
+static SharedSlotPadded *slots = NULL;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static bool move_place(MailboxPlace *place, PlaceState from, PlaceState to);
+static void finish_place(MailboxPlace *place);
+
+/* ---- life ------------------------------------------------------------ */
+
+static Size
+slots_size(void)
+{
+	return mul_size(sizeof(SharedSlotPadded), settings_max_elections);
+}
+
+static void
+request_shmem(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	/* each of the two is aligned to a cache line */
+	RequestAddinShmemSpace(CACHELINEALIGN(sizeof(SharedState)));
+	RequestAddinShmemSpace(CACHELINEALIGN(slots_size()));
+}
+
+/* Makes everything empty.  To be called before anybody else can see it. */
+static void
+init_state(void)
+{
+	memset(state, 0, sizeof(SharedState));
+	pg_atomic_init_u64(&state->layout, 0);
+	pg_atomic_init_u32(&state->elector, NO_ELECTOR);
+	pg_atomic_init_u64(&state->contact_generation, 0);
+	ConditionVariableInit(&state->published);
+	pg_atomic_init_u64(&state->last_event, 0);
+	for (int i = 0; i < SHARED_EVENTS; i++)
+		pg_atomic_init_u64(&state->events[i].seq, 0);
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		pg_atomic_init_u64(&state->notifiers[i].ticket, 0);
+		pg_atomic_init_u32(&state->notifiers[i].claimed, 0);
+		pg_atomic_init_u64(&state->notifiers[i].announced, 0);
+	}
+	state->stats_reset = GetCurrentTimestamp();
+	for (int i = 0; i < COUNTER_COUNT; i++)
+		pg_atomic_init_u64(&state->counters[i], 0);
+	ConditionVariableInit(&state->place_freed);
+	for (int i = 0; i < MAILBOX_SIZE; i++)
+	{
+		pg_atomic_init_u32(&state->mailbox[i].state, PLACE_FREE);
+		ConditionVariableInit(&state->mailbox[i].replied);
+	}
+
+	memset(slots, 0, slots_size());
+	for (int i = 0; i < settings_max_elections; i++)
+	{
+		pg_atomic_init_u64(&slots[i].slot.deadline_ns, 0);
+		pg_atomic_init_u64(&slots[i].slot.token, 0);
+		pg_atomic_init_u64(&slots[i].slot.generation, 0);
+	}
+}
+
+static void
+startup_shmem(void)
+{
+	bool		found_state;
+	bool		found_slots;
+
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	state = ShmemInitStruct("etcd_leader", sizeof(SharedState), &found_state);
+	slots = ShmemInitStruct("etcd_leader elections", slots_size(), &found_slots);
+	if (!found_state)
+		init_state();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+shared_state_install(void)
+{
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}
+
+bool
+shared_state_is_attached(void)
+{
+	return state != NULL;
+}
+
+int64
+shared_state_clock_ns(void)
+{
+	struct timespec now;
+
+	if (unlikely(clock_gettime(CLOCK_BOOTTIME, &now) != 0))
+		elog(ERROR, "could not read the clock: %m");
+	return (int64) now.tv_sec * INT64CONST(1000000000) + now.tv_nsec;
+}
+
+/*
+ * Replaces the snapshot in copies[2], each of that size.  Only one process
+ * may do so.
+ */
+static void
+write_snapshot(pg_atomic_uint64 *generation, void *copies, Size size, const void *value)
+{
+	uint64		next = pg_atomic_read_u64(generation) + 1;
+
+	/*
+	 * The first barrier keeps what is written now behind the generation that
+	 * put this copy out of use, the second one before that which puts it into
+	 * use.
+	 */
+	pg_write_barrier();
+	memcpy((char *) copies + (next & 1) * size, value, size);
+	pg_write_barrier();
+	pg_atomic_write_u64(generation, next);
+}
+
+/* Copies the snapshot out, again if it was replaced meanwhile. */
+static void
+read_snapshot(pg_atomic_uint64 *generation, const void *copies, Size size, void *value)
+{
+	uint64		seen;
+
+	do
+	{
+		seen = pg_atomic_read_u64(generation);
+		pg_read_barrier();
+		memcpy(value, (const char *) copies + (seen & 1) * size, size);
+		pg_read_barrier();
+	} while (pg_atomic_read_u64(generation) != seen);
+}
+
+/* What a slot's snapshot says, for the elector: nobody else changes it. */
+static const SharedElection *
+published_election(SharedSlot *slot)
+{
+	return &slot->copies[pg_atomic_read_u64(&slot->generation) & 1];
+}
+
+static void
+write_election(SharedSlot *slot, const SharedElection *election)
+{
+	write_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
+}
+
+/* Readers that cached a slot look again, and find none until the end. */
+static void
+begin_layout_change(void)
+{
+	pg_atomic_write_u64(&state->layout, pg_atomic_read_u64(&state->layout) | 1);
+	pg_memory_barrier();
+}
+
+static void
+end_layout_change(void)
+{
+	pg_memory_barrier();
+	pg_atomic_write_u64(&state->layout, pg_atomic_read_u64(&state->layout) + 1);
+	pg_memory_barrier();
+}
+
+/* No election has a slot. */
+static void
+free_slots(void)
+{
+	SharedElection nothing;
+
+	memset(&nothing, 0, sizeof(nothing));
+	shared_state_withdraw_all();
+	begin_layout_change();
+	for (int i = 0; i < settings_max_elections; i++)
+		write_election(&slots[i].slot, &nothing);
+	end_layout_change();
+}
+
+/* Nobody will reply to what is in the mailbox.  Needs no elector registered. */
+static void
+fail_requests(void)
+{
+	for (int i = 0; i < MAILBOX_SIZE; i++)
+	{
+		MailboxPlace *place = &state->mailbox[i];
+		uint32		found;
+
+		(void) move_place(place, PLACE_WAITING, PLACE_TAKEN);
+		found = pg_atomic_read_u32(&place->state);
+		if (found == PLACE_TAKEN || found == PLACE_ABANDONED)
+		{
+			place->reply.kind = REPLY_NO_ELECTOR;
+			finish_place(place);
+		}
+	}
+	ConditionVariableBroadcast(&state->place_freed);
+}
+
+void
+shared_state_begin_elector(void)
+{
+	free_slots();
+	fail_requests();
+
+	/* notifiers that an elector before this one started shall leave */
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+		pg_atomic_write_u64(&state->notifiers[i].ticket, 0);
+
+	state->electors_begun++;
+	pg_memory_barrier();
+	pg_atomic_write_u32(&state->elector, (uint32) compat_my_proc_number());
+	ConditionVariableBroadcast(&state->published);
+}
+
+void
+shared_state_end_elector(void)
+{
+	free_slots();
+
+	/*
+	 * A backend puts its request first and looks for the elector then, here
+	 * it is the other way round: one of the two sees the other.
+	 */
+	pg_atomic_write_u32(&state->elector, NO_ELECTOR);
+	pg_memory_barrier();
+	fail_requests();
+}
+
+bool
+shared_state_has_elector(void)
+{
+	return pg_atomic_read_u32(&state->elector) != NO_ELECTOR;
+}
+
+/* ---- text ------------------------------------------------------------ */
+
+char *
+shared_state_text(const char *utf8)
+{
+	int			encoding = GetDatabaseEncoding();
+	int			left = (int) strlen(utf8);
+	Oid			conversion = InvalidOid;
+	StringInfoData text;
+
+	if (encoding == PG_SQL_ASCII)
+		return pstrdup(utf8);
+	if (encoding != PG_UTF8)
+		conversion = FindDefaultConversionProc(PG_UTF8, encoding);
+
+	initStringInfo(&text);
+	while (left > 0)
+	{
+		/* one character; its conversion, with room to spare */
+		int			len = pg_encoding_verifymbchar(PG_UTF8, utf8, left);
+		unsigned char converted[2 * MAX_CONVERSION_GROWTH * MAX_CONVERSION_GROWTH];
+
+		if (len == 1 || (len > 1 && encoding == PG_UTF8))
+			appendBinaryStringInfo(&text, utf8, len);
+		else if (len > 1 && OidIsValid(conversion) &&
+				 pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
+											   (unsigned char *) unconstify(char *, utf8), len,
+											   converted, sizeof(converted), true) == len)
+			appendStringInfoString(&text, (char *) converted);
+		else
+			appendStringInfoChar(&text, '?');
+
+		len = Max(len, 1);
+		utf8 += len;
+		left -= len;
+	}
+	return text.data;
+}
+
+/* ---- elections ------------------------------------------------------- */
+
+/* From here on nobody reads "leading" in that slot. */
+static void
+withdraw(SharedSlot *slot)
+{
+	pg_atomic_write_u64(&slot->deadline_ns, 0);
+	pg_memory_barrier();
+}
+
+void
+shared_state_publish(int slot_number, const ElectionView *view)
+{
+	SharedSlot *slot = &slots[slot_number].slot;
+	const SharedElection *old = published_election(slot);
+	SharedElection new;
+	bool		renamed = strcmp(old->view.name, view->name) != 0;
+	bool		led = pg_atomic_read_u64(&slot->deadline_ns) != 0;
+	bool		leads = view->deadline_ns != 0;
+
+	Assert(slot_number >= 0 && slot_number < settings_max_elections);
+
+	/*
+	 * First of all.  A deadline must not meet another token or another name
+	 * than its own either.
+	 */
+	if (led && (!leads || renamed || old->view.token != view->token))
+		withdraw(slot);
+
+	memset(&new, 0, sizeof(new));
+	new.view = *view;
+	if (view->has_leader)
+	{
+		if (!renamed && old->view.has_leader &&
+			old->view.leader_revision == view->leader_revision)
+			new.leader_since = old->leader_since;
+		else
+			new.leader_since = GetCurrentTimestamp();
+	}
+
+	if (renamed)
+		begin_layout_change();
+	write_election(slot, &new);
+	if (renamed)
+		end_layout_change();
+
+	if (leads)
+	{
+		pg_atomic_write_u64(&slot->token, (uint64) view->token);
+		pg_write_barrier();
+		pg_atomic_write_u64(&slot->deadline_ns, (uint64) view->deadline_ns);
+	}
+
+	if (led != leads || renamed)
+		ConditionVariableBroadcast(&state->published);
+}
+
+void
+shared_state_withdraw_all(void)
+{
+	for (int i = 0; i < settings_max_elections; i++)
+		withdraw(&slots[i].slot);
+}
+
+uint64
+shared_state_layout(void)
+{
+	return pg_atomic_read_u64(&state->layout);
+}
+
+int
+shared_state_find(const char *name, uint64 *layout)
+{
+	for (;;)
+	{
+		int			found = -1;
+
+		*layout = pg_atomic_read_u64(&state->layout);
+		if (*layout & 1)
+			return -1;
+		pg_read_barrier();
+		for (int i = 0; i < settings_max_elections; i++)
+		{
+			SharedElection election;
+
+			read_snapshot(&slots[i].slot.generation, slots[i].slot.copies,
+						  sizeof(SharedElection), &election);
+			if (strcmp(election.view.name, name) == 0)
+			{
+				found = i;
+				break;
+			}
+		}
+		pg_read_barrier();
+		if (pg_atomic_read_u64(&state->layout) == *layout)
+			return found;
+	}
+}
+
+bool
+shared_state_is_leader(int slot_number, uint64 layout)
+{
+	uint64		deadline_ns;
+
+	if (slot_number < 0)
+		return false;
+
+	/*
+	 * The clock is read after the deadline.  The other way round, a process
+	 * that is stopped in between would compare an old time with a new
+	 * deadline.
+	 */
+	deadline_ns = pg_atomic_read_u64(&slots[slot_number].slot.deadline_ns);
+	if (deadline_ns == 0)
+		return false;
+	pg_read_barrier();
+	if ((int64) deadline_ns <= shared_state_clock_ns())
+		return false;
+
+	/* if the slot is still that election's now, it was so then */
+	pg_read_barrier();
+	return pg_atomic_read_u64(&state->layout) == layout;
+}
+
+int64
+shared_state_token(int slot_number, uint64 layout)
+{
+	uint64		token;
+
+	if (slot_number < 0)
+		return 0;
+
+	/*
+	 * A token is stored while the deadline is 0, and tokens do not come back:
+	 * with the same one before and after, the deadline was its own.
+	 */
+	token = pg_atomic_read_u64(&slots[slot_number].slot.token);
+	pg_read_barrier();
+	if (!shared_state_is_leader(slot_number, layout))
+		return 0;
+	pg_read_barrier();
+	return pg_atomic_read_u64(&slots[slot_number].slot.token) == token ? (int64) token : 0;
+}
+
+bool
+shared_state_read(int slot_number, uint64 layout, SharedElection *election)
+{
+	SharedSlot *slot;
+	uint64		token;
+
+	if (slot_number < 0)
+		return false;
+	slot = &slots[slot_number].slot;
+
+	read_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
+
+	/*
+	 * The deadline in the snapshot may have been withdrawn since, and that in
+	 * the slot may be of a leadership of which the snapshot does not know
+	 * yet: only where they are of the same token, this is leadership.
+	 */
+	token = pg_atomic_read_u64(&slot->token);
+	pg_read_barrier();
+	election->deadline_ns = (int64) pg_atomic_read_u64(&slot->deadline_ns);
+	pg_read_barrier();
+	if (election->view.deadline_ns == 0 ||
+		(int64) token != election->view.token ||
+		token != pg_atomic_read_u64(&slot->token))
+		election->deadline_ns = 0;
+
+	pg_read_barrier();
+	return election->view.name[0] != '\0' &&
+		pg_atomic_read_u64(&state->layout) == layout;
+}
+
+/* ---- contact with etcd ------------------------------------------------ */
+
+void
+shared_state_publish_contact(const SharedContact *contact)
+{
+	write_snapshot(&state->contact_generation, state->contact_copies,
+				   sizeof(SharedContact), contact);
+}
+
+void
+shared_state_read_contact(SharedContact *contact)
+{
+	read_snapshot(&state->contact_generation, state->contact_copies,
+				  sizeof(SharedContact), contact);
+}
+
+/* ---- events ----------------------------------------------------------- */
+
+static SharedEventPlace *
+event_place(int64 seq)
+{
+	return &state->events[seq % SHARED_EVENTS];
+}
+
+void
+shared_state_append_event(SharedEvent *event)
+{
+	SharedEventPlace *place;
+
+	event->seq = shared_state_last_event() + 1;
+	place = event_place(event->seq);
+
+	pg_atomic_write_u64(&place->seq, 0);
+	pg_write_barrier();
+	place->event = *event;
+	pg_write_barrier();
+	pg_atomic_write_u64(&place->seq, (uint64) event->seq);
+	pg_write_barrier();
+	pg_atomic_write_u64(&state->last_event, (uint64) event->seq);
+
+	ConditionVariableBroadcast(&state->published);
+}
+
+int64
+shared_state_last_event(void)
+{
+	return (int64) pg_atomic_read_u64(&state->last_event);
+}
+
+/* Copies an event out; false if it was overwritten, or is being so. */
+static bool
+read_event(int64 seq, SharedEvent *event)
+{
+	SharedEventPlace *place = event_place(seq);
+
+	if (pg_atomic_read_u64(&place->seq) != (uint64) seq)
+		return false;
+	pg_read_barrier();
+	*event = place->event;
+	pg_read_barrier();
+	return pg_atomic_read_u64(&place->seq) == (uint64) seq;
+}
+
+bool
+shared_state_next_event(int64 after, SharedEvent *event)
+{
+	int64		last = shared_state_last_event();
+	int64		seq;
+
+	if (after < 0 || after > last)
+		after = 0;
+
+	for (seq = after + 1; seq <= last; seq++)
+	{
+		pg_read_barrier();
+		seq = Max(seq, last - SHARED_EVENTS + 1);
+		if (read_event(seq, event))
+			return true;
+		last = shared_state_last_event();
+	}
+	return false;
+}
+
+void
+shared_state_prepare_to_sleep(void)
+{
+	ConditionVariablePrepareToSleep(&state->published);
+}
+
+bool
+shared_state_sleep(long timeout_ms, uint32 wait_event)
+{
+	return !ConditionVariableTimedSleep(&state->published, timeout_ms, wait_event);
+}
+
+void
+shared_state_cancel_sleep(void)
+{
+	ConditionVariableCancelSleep();
+}
+
+/* ---- notifiers --------------------------------------------------------- */
+
+int
+shared_state_notifier_slot(const char *database, int64 from, uint64 *ticket)
+{
+	int			found = -1;
+	SharedNotifier *notifier;
+
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		notifier = &state->notifiers[i];
+		if (strcmp(notifier->database, database) == 0)
+		{
+			found = i;
+			break;
+		}
+
+		/* a forgotten notifier may still be about to store its mark */
+		if (found < 0 && notifier->database[0] == '\0' &&
+			pg_atomic_read_u32(&notifier->claimed) == 0)
+			found = i;
+	}
+	if (found < 0)
+		return -1;
+
+	notifier = &state->notifiers[found];
+	if (notifier->database[0] == '\0')
+	{
+		strlcpy(notifier->database, database, NAMEDATALEN);
+		pg_atomic_write_u64(&notifier->announced, (uint64) from);
+		pg_write_barrier();
+	}
+	*ticket = ++state->last_ticket;
+	pg_atomic_write_u64(&notifier->ticket, *ticket);
+	return found;
+}
+
+const char *
+shared_state_notifier_database(int notifier_slot)
+{
+	const char *database = state->notifiers[notifier_slot].database;
+
+	return database[0] == '\0' ? NULL : database;
+}
+
+void
+shared_state_forget_notifier(int notifier_slot)
+{
+	SharedNotifier *notifier = &state->notifiers[notifier_slot];
+
+	/*
+	 * Here the ticket is void before it is looked whether the slot is claimed
+	 * (when it is given away), in shared_state_claim_notifier() it is the
+	 * other way round: no notifier works on a slot that is another database's
+	 * by now.
+	 */
+	pg_atomic_write_u64(&notifier->ticket, 0);
+	pg_memory_barrier();
+	notifier->database[0] = '\0';
+	ConditionVariableBroadcast(&state->published);
+}
+
+bool
+shared_state_is_first_elector(void)
+{
+	return state->electors_begun == 1;
+}
+
+/* At the end of a notifier. */
+static void
+release_notifier(int code, Datum notifier_slot)
+{
+	SharedNotifier *notifier = &state->notifiers[DatumGetInt32(notifier_slot)];
+
+	pg_memory_barrier();
+	pg_atomic_write_u32(&notifier->claimed, 0);
+	ConditionVariableBroadcast(&state->published);
+}
+
+bool
+shared_state_claim_notifier(int notifier_slot, uint64 ticket)
+{
+	SharedNotifier *notifier = &state->notifiers[notifier_slot];
+	uint32		wait_event = compat_wait_event("EtcdLeaderNotifierStart");
+	bool		claimed = false;
+
+	shared_state_prepare_to_sleep();
+	while (shared_state_is_admitted(notifier_slot, ticket))
+	{
+		uint32		expected = 0;
+
+		claimed = pg_atomic_compare_exchange_u32(&notifier->claimed, &expected, 1);
+		if (claimed)
+			break;
+		(void) shared_state_sleep(-1, wait_event);
+	}
+	shared_state_cancel_sleep();
+
+	if (!claimed)
+		return false;
+	before_shmem_exit(release_notifier, Int32GetDatum(notifier_slot));
+	return shared_state_is_admitted(notifier_slot, ticket);
+}
+
+bool
+shared_state_is_admitted(int notifier_slot, uint64 ticket)
+{
+	return pg_atomic_read_u64(&state->notifiers[notifier_slot].ticket) == ticket;
+}
+
+int64
+shared_state_announced(int notifier_slot)
+{
+	return (int64) pg_atomic_read_u64(&state->notifiers[notifier_slot].announced);
+}
+
+void
+shared_state_set_announced(int notifier_slot, int64 seq)
+{
+	pg_atomic_write_u64(&state->notifiers[notifier_slot].announced, (uint64) seq);
+}
+
+/* ---- counters ---------------------------------------------------------- */
+
+void
+shared_state_count(SharedCounter counter, int64 n)
+{
+	(void) pg_atomic_fetch_add_u64(&state->counters[counter], n);
+}
+
+void
+shared_state_count_latency(int64 latency_ns)
+{
+	int64		min_ns = shared_state_counter(COUNTER_LATENCY_NS_MIN);
+
+	/* the elector alone does this */
+	if (shared_state_counter(COUNTER_ANSWERS) == 0 || latency_ns < min_ns)
+		pg_atomic_write_u64(&state->counters[COUNTER_LATENCY_NS_MIN], (uint64) latency_ns);
+	if (latency_ns > shared_state_counter(COUNTER_LATENCY_NS_MAX))
+		pg_atomic_write_u64(&state->counters[COUNTER_LATENCY_NS_MAX], (uint64) latency_ns);
+	shared_state_count(COUNTER_LATENCY_NS_SUM, latency_ns);
+	shared_state_count(COUNTER_ANSWERS, 1);
+}
+
+int64
+shared_state_counter(SharedCounter counter)
+{
+	return (int64) pg_atomic_read_u64(&state->counters[counter]);
+}
+
+TimestampTz
+shared_state_stats_reset(void)
+{
+	return state->stats_reset;
+}
+
+/* ---- mailbox ------------------------------------------------------------ */
+
+/*
+ * The one way in which the state of a place changes; a full barrier.  False
+ * if it was not in that state.
+ */
+static bool
+move_place(MailboxPlace *place, PlaceState from, PlaceState to)
+{
+	uint32		expected = from;
+
+	return pg_atomic_compare_exchange_u32(&place->state, &expected, to);
+}
+
+/* The reply is in the place, which the elector has taken. */
+static void
+finish_place(MailboxPlace *place)
+{
+	if (move_place(place, PLACE_TAKEN, PLACE_DONE))
+		ConditionVariableBroadcast(&place->replied);
+	else if (move_place(place, PLACE_ABANDONED, PLACE_FREE))
+		ConditionVariableBroadcast(&state->place_freed);
+}
+
+/*
+ * Claims a free place, waiting for one if need be.  NULL if there is no
+ * elector.
+ */
+static pg_noinline MailboxPlace *
+claim_place(uint32 wait_event)
+{
+	MailboxPlace *claimed = NULL;
+
+	while (shared_state_has_elector())
+	{
+		for (int i = 0; i < MAILBOX_SIZE && claimed == NULL; i++)
+		{
+			if (move_place(&state->mailbox[i], PLACE_FREE, PLACE_CLAIMED))
+				claimed = &state->mailbox[i];
+		}
+		if (claimed != NULL)
+			break;
+		ConditionVariableSleep(&state->place_freed, wait_event);
+	}
+	ConditionVariableCancelSleep();
+	return claimed;
+}
+
+/*
+ * Gives a place up, whatever has become of the request.  In the form of an
+ * exit callback.
+ */
+static void
+leave_place(int code, Datum place_pointer)
+{
+	MailboxPlace *place = (MailboxPlace *) DatumGetPointer(place_pointer);
+
+	/* the elector may be faster than any one of these */
+	while (!move_place(place, PLACE_CLAIMED, PLACE_FREE) &&
+		   !move_place(place, PLACE_WAITING, PLACE_FREE) &&
+		   !move_place(place, PLACE_DONE, PLACE_FREE))
+	{
+		/* then the elector frees it */
+		if (move_place(place, PLACE_TAKEN, PLACE_ABANDONED))
+			return;
+	}
+	ConditionVariableBroadcast(&state->place_freed);
+}
+
+/* Wakes the elector, if there is one. */
+static void
+wake_elector(void)
+{
+	uint32		elector = pg_atomic_read_u32(&state->elector);
+
+	/* if it has just ended, somebody else is woken for nothing */
+	if (elector != NO_ELECTOR)
+		SetLatch(&GetPGProcByNumber(elector)->procLatch);
+}
+
+void
+shared_state_ask(const SharedRequest *request, SharedReply *reply)
+{
+	static uint32 wait_event = 0;
+	MailboxPlace *place;
+
+	if (wait_event == 0)
+		wait_event = compat_wait_event("EtcdLeaderRequest");
+
+	place = claim_place(wait_event);
+	if (place == NULL)
+	{
+		memset(reply, 0, sizeof(SharedReply));
+		reply->kind = REPLY_NO_ELECTOR;
+		return;
+	}
+
+	PG_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
+	{
+		place->request = *request;
+		(void) move_place(place, PLACE_CLAIMED, PLACE_WAITING);
+		wake_elector();
+
+		ConditionVariablePrepareToSleep(&place->replied);
+		while (pg_atomic_read_u32(&place->state) != PLACE_DONE)
+		{
+			/* it may have ended before it could see the request */
+			if (!shared_state_has_elector() &&
+				move_place(place, PLACE_WAITING, PLACE_CLAIMED))
+			{
+				place->reply.kind = REPLY_NO_ELECTOR;
+				break;
+			}
+			ConditionVariableSleep(&place->replied, wait_event);
+		}
+		ConditionVariableCancelSleep();
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
+
+	pg_read_barrier();
+	*reply = place->reply;
+	leave_place(0, PointerGetDatum(place));
+}
+
+int
+shared_state_mailbox_size(void)
+{
+	return MAILBOX_SIZE;
+}
+
+bool
+shared_state_take_request(int place_number, SharedRequest *request)
+{
+	MailboxPlace *place = &state->mailbox[place_number];
+
+	if (!move_place(place, PLACE_WAITING, PLACE_TAKEN))
+		return false;
+	*request = place->request;
+	return true;
+}
+
+void
+shared_state_put_back(int place_number)
+{
+	MailboxPlace *place = &state->mailbox[place_number];
+
+	/* unless nobody waits for it any more */
+	if (!move_place(place, PLACE_TAKEN, PLACE_WAITING))
+		finish_place(place);
+}
+
+void
+shared_state_reply(int place_number, const SharedReply *reply)
+{
+	MailboxPlace *place = &state->mailbox[place_number];
+	uint32		found = pg_atomic_read_u32(&place->state);
+
+	/* shared_state_end_elector() has replied to everything */
+	if (found != PLACE_TAKEN && found != PLACE_ABANDONED)
+		return;
+	place->reply = *reply;
+	finish_place(place);
+}

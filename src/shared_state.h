@@ -1,0 +1,268 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared_state.h
+ *	  What the elector publishes and backends read: elections, contact,
+ *	  events, counters; and the mailbox through which backends ask it.
+ *
+ * The elector is the only writer of all but the mailbox.  Readers take no
+ * lock and never wait for it: it may be stopped at any instruction.  Nothing
+ * process-local (pointer, fd) is in here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SHARED_STATE_H
+#define SHARED_STATE_H
+
+#include "datatype/timestamp.h"
+
+#include "election.h"
+
+/* ---- life ------------------------------------------------------------ */
+
+/* Called once, at library load in the postmaster: installs the hooks. */
+extern void shared_state_install(void);
+
+/* False in a server that has not preloaded the library. */
+extern bool shared_state_is_attached(void);
+
+/*
+ * The elector begins (withdraws what an earlier one left, fails what its
+ * callers wait for) and ends (withdraws everything).  begin stores the
+ * number of this process, so that backends can set its latch.
+ */
+extern void shared_state_begin_elector(void);
+extern void shared_state_end_elector(void);
+extern bool shared_state_has_elector(void);
+
+/* CLOCK_BOOTTIME, in nanoseconds: goes on while the host sleeps. */
+extern int64 shared_state_clock_ns(void);
+
+/*
+ * What came from etcd, in the database's encoding; palloc'd.  Never fails:
+ * a byte that is not UTF-8, or a character that the encoding does not have,
+ * becomes a question mark.  Needs a transaction.
+ */
+extern char *shared_state_text(const char *utf8);
+
+/* ---- elections ------------------------------------------------------- */
+
+/*
+ * Publishes one slot.  Leadership is gone for every reader when this returns
+ * with view->deadline_ns 0.
+ */
+extern void shared_state_publish(int slot, const ElectionView *view);
+
+/* Leadership of all elections is gone; safe in an exit callback. */
+extern void shared_state_withdraw_all(void);
+
+/*
+ * The slot of an election, -1 if the elector has not taken it up.  Slots can
+ * be given to another election: `layout` (out) has to be passed to the
+ * functions below, which say "not leading" when it is out of date.
+ */
+extern int	shared_state_find(const char *election, uint64 *layout);
+extern uint64 shared_state_layout(void);
+
+/* Does this instance lead, now?  One atomic load and one clock read. */
+extern bool shared_state_is_leader(int slot, uint64 layout);
+
+/* The token while this instance leads, else 0.  Deadline and token belong together. */
+extern int64 shared_state_token(int slot, uint64 layout);
+
+typedef struct SharedElection
+{
+	ElectionView view;			/* as published */
+	TimestampTz leader_since;	/* when this leader was first seen; 0: none */
+	int64		deadline_ns;	/* that readers go by now, 0 if withdrawn; this
+								 * instance leads if the clock is below it */
+} SharedElection;
+
+/* A consistent copy; false if the slot is free or the layout out of date. */
+extern bool shared_state_read(int slot, uint64 layout, SharedElection *election);
+
+/* ---- contact with etcd ------------------------------------------------ */
+
+#define SHARED_ENDPOINT_SIZE 256
+
+typedef struct SharedContact
+{
+	char		node_name[ELECTION_VALUE_SIZE];
+	char		endpoint[SHARED_ENDPOINT_SIZE];
+	bool		connected;
+	TimestampTz last_contact;	/* 0: never */
+	char		last_error[2 * ETCD_MESSAGE_SIZE];	/* empty: none */
+	TimestampTz last_error_at;
+} SharedContact;
+
+extern void shared_state_publish_contact(const SharedContact *contact);
+extern void shared_state_read_contact(SharedContact *contact);
+
+/* ---- events ----------------------------------------------------------- */
+
+#define SHARED_EVENTS 512
+
+typedef struct SharedEvent
+{
+	int64		seq;			/* from 1, without gaps */
+	TimestampTz at;
+	ElectionEventKind kind;
+	char		election[ELECTION_NAME_SIZE];	/* empty: of the instance */
+	char		node[ELECTION_VALUE_SIZE];
+	bool		has_leader;
+	char		leader[ELECTION_VALUE_SIZE];
+	int64		leader_revision;
+	char		reason[ELECTION_REASON_SIZE];	/* empty: none */
+} SharedEvent;
+
+/* Sets event->seq, stores the event and wakes those who wait. */
+extern void shared_state_append_event(SharedEvent *event);
+
+/* The newest seq; 0: none yet. */
+extern int64 shared_state_last_event(void);
+
+/*
+ * The first event with a seq above `after` that is still there.  False: none
+ * such.  An `after` above the newest seq is of an earlier life of the server
+ * and counts as 0.
+ */
+extern bool shared_state_next_event(int64 after, SharedEvent *event);
+
+/*
+ * Waiting for anything that is published: an event, a leadership.  prepare,
+ * then check, then sleep, and cancel at the end, as for a condition variable.
+ * sleep: false when timeout_ms (-1: none) is over.  Interrupts are served.
+ */
+extern void shared_state_prepare_to_sleep(void);
+extern bool shared_state_sleep(long timeout_ms, uint32 wait_event);
+extern void shared_state_cancel_sleep(void);
+
+/* ---- notifiers --------------------------------------------------------- */
+
+/*
+ * How far the events are announced in a database, by name, for the elector:
+ * the first use of a name begins after event `from`.  *ticket admits one
+ * notifier to the slot, and dismisses the one that was admitted before.  -1
+ * if there is no room, which may change when a notifier ends.
+ */
+extern int	shared_state_notifier_slot(const char *database, int64 from, uint64 *ticket);
+
+/* The database of a slot below SETTINGS_MAX_DATABASES, NULL if it has none. */
+extern const char *shared_state_notifier_database(int notifier_slot);
+
+/*
+ * A database left the settings: its notifier is dismissed, and should it come
+ * back, it begins anew.
+ */
+extern void shared_state_forget_notifier(int notifier_slot);
+
+/* Is this the first elector since the server started, or restarted itself? */
+extern bool shared_state_is_first_elector(void);
+
+/*
+ * For the notifier: makes the slot its own until the process ends, after the
+ * one before has left.  False: it was dismissed meanwhile.  Interrupts are
+ * served.
+ */
+extern bool shared_state_claim_notifier(int notifier_slot, uint64 ticket);
+
+/* False: the notifier that holds this ticket is dismissed. */
+extern bool shared_state_is_admitted(int notifier_slot, uint64 ticket);
+
+extern int64 shared_state_announced(int notifier_slot);
+extern void shared_state_set_announced(int notifier_slot, int64 seq);
+
+/* ---- counters ---------------------------------------------------------- */
+
+typedef enum SharedCounter
+{
+	COUNTER_REQUESTS,
+	COUNTER_FAILURES,
+	COUNTER_TIMEOUTS,
+	COUNTER_ENDPOINT_SWITCHES,
+	COUNTER_LEASES_GRANTED,
+	COUNTER_KEEPALIVES,
+	COUNTER_WATCH_RESTARTS,
+	COUNTER_ELECTIONS_WON,
+	COUNTER_NOTIFICATIONS_SENT,
+	COUNTER_NOTIFICATIONS_FAILED,
+	COUNTER_LATENCY_NS_SUM,
+	COUNTER_LATENCY_NS_MIN,		/* set, not added to */
+	COUNTER_LATENCY_NS_MAX,		/* set, not added to */
+	COUNTER_ANSWERS,			/* how many went into the latencies */
+	COUNTER_ELECTIONS_LOST,		/* + ElectionReason */
+	COUNTER_COUNT = COUNTER_ELECTIONS_LOST + ELECTION_NREASONS
+} SharedCounter;
+
+extern void shared_state_count(SharedCounter counter, int64 n);
+extern void shared_state_count_latency(int64 latency_ns);
+extern int64 shared_state_counter(SharedCounter counter);
+extern TimestampTz shared_state_stats_reset(void);
+
+/* ---- mailbox ------------------------------------------------------------ */
+
+typedef enum SharedCommand
+{
+	COMMAND_RESIGN,
+	COMMAND_CAMPAIGN,
+	COMMAND_PROCLAIM,
+	COMMAND_CANDIDATES
+} SharedCommand;
+
+typedef struct SharedRequest
+{
+	SharedCommand command;
+	char		election[ELECTION_NAME_SIZE];
+	bool		rejoin;			/* RESIGN */
+	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM */
+	int64		after_revision; /* CANDIDATES: create revision of the last row */
+	int64		at_revision;	/* CANDIDATES: 0, or what the first page was read at */
+} SharedRequest;
+
+#define SHARED_CANDIDATES_PER_PAGE 32
+
+typedef struct SharedCandidate
+{
+	int64		create_revision;
+	int64		lease;
+	char		key[ELECTION_KEY_SIZE];
+	char		node[ELECTION_VALUE_SIZE];
+} SharedCandidate;
+
+typedef enum SharedReplyKind
+{
+	REPLY_ELECTION,				/* see outcome */
+	REPLY_CANDIDATES,
+	REPLY_FAILED,				/* etcd did not answer, or refused: see error */
+	REPLY_UNKNOWN_ELECTION,		/* the elector has not taken it up (yet) */
+	REPLY_NO_ELECTOR			/* it is not running, or was restarted meanwhile */
+} SharedReplyKind;
+
+typedef struct SharedReply
+{
+	SharedReplyKind kind;
+	ElectionReply outcome;
+	char		error[ETCD_MESSAGE_SIZE];
+	int64		revision;		/* CANDIDATES: that they were read at */
+	bool		more;			/* CANDIDATES: there is a next page */
+	int			ncandidates;
+	SharedCandidate candidates[SHARED_CANDIDATES_PER_PAGE];
+} SharedReply;
+
+/*
+ * Backends: puts the request into the mailbox, wakes the elector and waits
+ * for its reply.  Waits for a free place too.  Serves interrupts; leaving by
+ * an ERROR or by the end of the process frees the place.
+ */
+extern void shared_state_ask(const SharedRequest *request, SharedReply *reply);
+
+/*
+ * The elector: goes through the places from 0 to shared_state_mailbox_size()
+ * - 1.  take: true if a request is waiting in it; it is taken then, and must
+ * be replied to, or put back to be taken again later.
+ */
+extern int	shared_state_mailbox_size(void);
+extern bool shared_state_take_request(int place, SharedRequest *request);
+extern void shared_state_put_back(int place);
+extern void shared_state_reply(int place, const SharedReply *reply);
+
+#endif							/* SHARED_STATE_H */

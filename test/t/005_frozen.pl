@@ -1,0 +1,122 @@
+# Electors that are frozen, and leases that run out meanwhile.  A waiter whose
+# lease expired never leads on its old key (etcd issue 19597); a leader that
+# is frozen says false in time, with nobody's help.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ttl   = 3;
+my $etcd  = EtcdLeader::Etcd->new;
+my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } qw(pg1 pg2);
+my ($pg1, $pg2) = @nodes;
+$_->wait_until_candidate for @nodes;
+$pg1->wait_until_leader;
+
+my %frozen;
+END { kill 'CONT', $_ for keys %frozen }
+
+sub freeze { my $pid = $_[0]->elector_pid; kill 'STOP', $pid; $frozen{$pid} = 1; return $pid }
+sub thaw   { kill 'CONT', $_[0]; return delete $frozen{ $_[0] } }
+
+# The tokens under which an instance was seen to lead.
+sub tokens_of { my %t = map { $_->{token} => 1 } grep { $_->{answer} eq 't' } @_; return sort { $a <=> $b } keys %t }
+
+# 1. The waiter's elector is frozen until its lease is gone, then the leader
+# goes: the way is free for a key that does not stand any more.
+{
+	my @samplers = map { $_->sample(interval => 0) } @nodes;
+	my $old      = $pg2->status->{create_revision};
+	my $pid      = freeze($pg2);
+	poll_ok($ttl + 5, sub { !grep { $_->{value} eq 'pg2' } $etcd->candidates('postgres') }, "the waiter's key has expired");
+	$pg1->value('SELECT etcd_resign(rejoin => false)');
+	is(scalar($etcd->candidates('postgres')), 0, 'nobody is in the queue');
+	my $rival = $etcd->background_etcdctl('elect', 'postgres', 'rival');
+	poll_ok(10, sub { $rival->output =~ /^rival$/m }, 'a rival leads');
+	my ($rival_key) = $etcd->candidates('postgres');
+	thaw($pid);
+	$pg2->wait_until_candidate;
+	poll_ok(10, sub { my $s = $pg2->status; $s->{create_revision} && $s->{create_revision} > $rival_key->{create_revision} },
+		'the woken waiter has queued anew, behind the rival');
+	is($pg2->is_leader, 0, 'and does not lead');
+	$rival->stop('INT');
+	poll_ok(5, sub { $pg2->is_leader }, 'it leads when its turn comes');
+	my ($key) = $etcd->candidates('postgres');
+	is($pg2->token, $key->{create_revision}, 'under the key that stands');
+	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'a frozen waiter', max_gap => 2);
+	is(join(' ', tokens_of(@{ $runs{pg2} })), $key->{create_revision}, 'never under another');
+	cmp_ok($key->{create_revision}, '>', $old, 'which is not the old one');
+}
+
+# 2. The waiter's lease is revoked while it is frozen, and the leader's key is
+# deleted at the same moment: when it wakes it learns of both at once.
+{
+	$pg1->value('SELECT etcd_campaign()');
+	$pg1->wait_until_candidate;
+	my @samplers = map { $_->sample(interval => 0) } @nodes;
+	my $old      = $pg1->status;
+	my $pid      = freeze($pg1);
+	my ($leading) = $etcd->candidates('postgres');
+	$etcd->etcdctl('lease', 'revoke', $old->{lease_id});
+	$pg2->value('SELECT etcd_resign(rejoin => false)');
+	my $revision = $etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision};
+	thaw($pid);
+	poll_ok(10, sub { $pg1->is_leader }, 'the woken waiter leads');
+	my ($key) = $etcd->candidates('postgres');
+	is($pg1->token, $key->{create_revision}, 'under the key that stands');
+	cmp_ok($key->{create_revision}, '>', $revision, 'which it has made after it woke');
+	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'a revoked waiter', max_gap => 2);
+	is(join(' ', tokens_of(@{ $runs{pg1} })), $key->{create_revision}, 'never under the old one');
+}
+
+# 3. A waiter's lease is revoked while it is awake: it takes a new place.
+{
+	$pg2->value('SELECT etcd_campaign()');
+	$pg2->wait_until_candidate;
+	my $old = $pg2->status->{create_revision};
+	$etcd->etcdctl('lease', 'revoke', $pg2->status->{lease_id});
+	poll_ok(5, sub { my $s = $pg2->status; $s->{create_revision} && $s->{create_revision} > $old }, 'it has a new key');
+	is($pg2->is_leader, 0, 'it does not lead');
+	$pg1->value('SELECT etcd_resign()');
+	poll_ok(5, sub { $pg2->is_leader }, 'it leads when its turn comes');
+	cmp_ok($pg2->token, '>', $old, 'under the new key');
+	$pg1->wait_until_candidate;
+}
+
+# 4. The leader's elector is frozen: false in time, and before the other leads.
+{
+	my @samplers = map { $_->sample(interval => 0) } @nodes;
+	my $token    = $pg2->token;
+	my $listener = $pg2->listen;
+	my $froze    = now();
+	my $pid      = freeze($pg2);
+	poll_ok($ttl + 5, sub { $pg1->is_leader }, 'the next one leads when the lease has expired');
+	is($pg2->value('SELECT etcd_is_leader()'), 0, 'the frozen one says false');
+	is($pg2->token, undef, 'has no token');
+	is($pg2->status->{is_leader}, 0, 'its status says so');
+	isnt($pg2->status->{role}, 'leader', 'and not that it is the leader');
+	cmp_ok($pg2->value('SELECT coalesce(extract(epoch FROM valid_for), 0) FROM etcd_leader_status'), '<=', 0, 'nothing is valid');
+	# frozen for longer: the name of the leader is not known for ever
+	poll_is($ttl + 2, sub { $pg2->current_leader }, undef, 'it names nobody after a TTL');
+	thaw($pid);
+	poll_is(10, sub { $pg2->current_leader }, 'pg1', 'woken, it names the new leader');
+	$pg2->wait_until_candidate;
+	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'a frozen leader', max_gap => 2);
+	my ($last) = reverse grep { $_->{answer} eq 't' && $_->{token} eq $token } @{ $runs{pg2} };
+	my ($next) = grep { $_->{answer} eq 't' } @{ $runs{pg1} };
+	my $margin = $ttl / 10;
+	# The keepalive that counted last was sent before the freeze; 0.02 s for the signal.
+	cmp_ok($last->{b1}, '<=', $froze + $ttl - $margin + 0.02, 'it believed no longer than the lease less the margin');
+	cmp_ok($last->{b1}, '>', $froze, 'but some time');
+	note(sprintf 'believed for %.3f s after the freeze; the other led %.3f s later', $last->{b1} - $froze, $next->{b0} - $last->{b1});
+	ok($listener->wait_for(sub { $_[0]->{event} eq 'unelected' }), 'woken, it tells that it has lost');
+	is_deeply([ grep { /^unelected/ } $listener->summary ], ['unelected postgres - lease_expired'], 'why, and once');
+}
+
+done_testing();

@@ -1,0 +1,151 @@
+# etcd is away for longer than the TTL: killed (nobody listens) and frozen
+# (connections hang).  False in time, the events in order, queries go on, and
+# a leader soon after it is back, without a restart.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ttl   = 3;
+my $etcd  = EtcdLeader::Etcd->new;
+my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } qw(pg1 pg2);
+my ($pg1, $pg2) = @nodes;
+$_->wait_until_candidate for @nodes;
+$pg1->value('CREATE TABLE t (i int)');
+my %elector = map { $_->name => $_->elector_pid } @nodes;
+
+# CPU seconds of a process.
+sub cpu_of
+{
+	my ($pid) = @_;
+	open my $fh, '<', "/proc/$pid/stat" or die "no process $pid";
+	my @f = split / /, (<$fh> =~ /\) (.*)/)[0];
+	return ($f[11] + $f[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+for my $how (qw(killed frozen))
+{
+	my ($leader) = grep { $_->is_leader } @nodes;
+	poll_ok(10, sub { ($leader) = grep { $_->is_leader } @nodes }, "$how: somebody leads");
+	my ($other) = grep { $_ != $leader } @nodes;
+	$other->wait_until_sees($leader->name);
+	$_->wait_until_candidate for @nodes;
+	my %listener = map { $_->name => $_->listen } @nodes;
+	my @samplers = map { $_->sample } @nodes;
+	my %log      = map { $_->name => $_->log_size } @nodes;
+	my $token    = $leader->token;
+
+	my $gone = now();
+	$how eq 'killed' ? $etcd->kill(0) : $etcd->freeze(0);
+	my %cpu = map { $_->name => cpu_of($_->elector_pid) } @nodes;
+
+	# Queries go on, and nothing that only reads waits.
+	my ($slowest, $queries) = (0, 0);
+	while (now() < $gone + 2 * $ttl)
+	{
+		for my $node (@nodes)
+		{
+			my $began = now();
+			$node->value('INSERT INTO t VALUES (1)') if $node == $pg1;
+			$node->value('SELECT etcd_is_leader(), etcd_current_leader(), etcd_fencing_token(), count(*)
+				FROM etcd_leader_status, etcd_leader_stats, etcd_leader_events()');
+			my $took = now() - $began;
+			$slowest = $took if $took > $slowest;
+			$queries++;
+		}
+		pause(0.02);
+	}
+	cmp_ok($slowest, '<', 0.5, "$how: $queries queries, none waited for etcd");
+	for my $node (@nodes)
+	{
+		my $name = $node->name;
+		is($node->is_leader, 0, "$how: $name says false");
+		is($node->current_leader, undef, "$how: $name names nobody");
+		is($node->token, undef, "$how: $name has no token");
+		my $s = $node->status;
+		is($s->{connected}, 0, "$how: $name: status says not connected");
+		isnt($s->{last_error} // '', '', "$how: $name: status has the error") and note($s->{last_error});
+		ok($node->value(q{SELECT last_error_at > now() - interval '10 s' FROM etcd_leader_status}), "$how: $name: and its time");
+		cmp_ok(cpu_of($node->elector_pid) - $cpu{$name}, '<', 0.05 * 2 * $ttl, "$how: $name: no CPU is burnt");
+	}
+
+	# What waits for etcd ends with an error, in bounded time.
+	for my $call (q{etcd_candidates()}, q{etcd_proclaim('x')})
+	{
+		my $began = now();
+		my ($state, $message) = $other->failure("SELECT * FROM $call");
+		isnt($state, '', "$how: $call fails") and note("$state $message");
+		cmp_ok(now() - $began, '<', 2 * $ttl, "$how: and soon");
+	}
+	my $began = now();
+	is($leader->value(q{SELECT etcd_wait_for_leadership('200 ms')}), 0, "$how: etcd_wait_for_leadership() says false at its timeout");
+	cmp_ok(now() - $began, '<', 1, "$how: and soon");
+
+	# The server can be stopped quickly, and a database dropped.
+	if ($how eq 'frozen')
+	{
+		$other->value('CREATE DATABASE scratch');
+		$began = now();
+		$other->value('DROP DATABASE scratch');
+		cmp_ok(now() - $began, '<', 1.5, "$how: DROP DATABASE is quick");
+	}
+
+	my %events = map { $_->name => [ grep { /^(?:disconnected|unelected|leader)/ } $listener{ $_->name }->summary ] } @nodes;
+	s/^(disconnected - -) .+/$1 WHY/ for map { @$_ } values %events;
+	is_deeply($events{ $leader->name },
+		[ 'disconnected - - WHY', 'unelected postgres - lease_expired', 'leader postgres - no_contact' ],
+		"$how: what the leader told, in order");
+	is_deeply($events{ $other->name }, [ 'disconnected - - WHY', 'leader postgres - no_contact' ],
+		"$how: what the other told, in order");
+	for my $node (@nodes)
+	{
+		cmp_ok($node->log_count('\[\d+\] etcd_leader elector .*(?:LOG|WARNING):', $log{ $node->name }), '<=', 5,
+			"$how: " . $node->name . ' logs what changes, and not each retry');
+	}
+
+	# It is back.
+	$how eq 'killed' ? $etcd->start(0) : $etcd->thaw(0);
+	my $back = now();
+	poll_ok(10, sub { grep { $_->is_leader } @nodes }, "$how: there is a leader again");
+	my $took = now() - $back;
+	cmp_ok($took, '<', 3, sprintf '%s: within 3 s', $how);
+	note(sprintf '%s: a leader %.2f s after etcd was back', $how, $took);
+	($leader) = grep { $_->is_leader } @nodes;
+	cmp_ok($leader->token, '>=', $token, "$how: no token goes back");
+	for my $node (@nodes)
+	{
+		poll_is(10, sub { $node->current_leader }, $leader->name, "$how: " . $node->name . ' names it');
+		ok($listener{ $node->name }->wait_for(sub { $_[0]->{event} eq 'connected' }), "$how: " . $node->name . ' tells that it is connected');
+		is($node->elector_pid, $elector{ $node->name }, "$how: " . $node->name . ' has the same elector');
+		is($node->status->{connected}, 1, "$how: " . $node->name . ': status says connected');
+	}
+
+	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, "etcd was $how", max_gap => 2);
+	my ($last) = reverse grep { $_->{answer} eq 't' && $_->{b1} < $back } map { @$_ } values %runs;
+	cmp_ok($last->{b1}, '<=', $gone + $ttl * 0.9 + 0.02, "$how: no true after the lease less the margin");
+	note(sprintf '%s: true for %.3f s after etcd was gone', $how, $last->{b1} - $gone);
+}
+
+# With etcd hung, the server stops as fast as without the extension, nearly.
+$etcd->freeze(0);
+my $began = now();
+$pg2->stop('fast');
+cmp_ok(now() - $began, '<', 2.5, 'pg_ctl stop -m fast is quick while etcd hangs');
+note(sprintf 'it took %.2f s', now() - $began);
+$etcd->thaw(0);
+
+# Started while etcd is away, and etcd comes later.
+$etcd->kill(0);
+$pg2->start;
+poll_ok(10, sub { my $s = $pg2->status; $s && $s->{last_error} }, 'started without etcd: the status has the error');
+is($pg2->is_leader, 0, 'and nobody leads');
+$etcd->start(0);
+poll_ok(10, sub { my $l = $pg2->current_leader; defined $l }, 'etcd is there: somebody leads');
+
+done_testing();

@@ -1,0 +1,167 @@
+# NOTIFY in two databases: each event once and in order, over kills of the
+# notifier; a listed database that does not exist costs a WARNING, and not the
+# others.  LISTEN from psql and from a program.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use IPC::Run;
+use JSON::PP ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd = EtcdLeader::Etcd->new;
+my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, conf => "max_worker_processes = 16\n");
+$pg1->wait_until_leader;
+$pg1->value('CREATE DATABASE app');
+my $offset = $pg1->log_size;
+$pg1->configure(databases => 'postgres, missing, app');
+poll_ok(10, sub { $pg1->notifier_pid('app') && $pg1->notifier_pid('postgres') }, 'a notifier in each database that exists');
+
+my %listeners = map { $_ => $pg1->listen($_) } qw(postgres app);
+# so that both have heard something before the first kill
+my $mark = $pg1->last_event;
+$pg1->value('SELECT etcd_resign()');
+for (qw(postgres app))
+{
+	ok($listeners{$_}->wait_for(sub { $_[0]->{event} eq 'elected' && $_[0]->{seq} > $mark }), "$_ is told");
+}
+
+# Resignations: alone in the queue, it is elected again each time.  A notifier
+# is killed at any moment of it.
+my $kills = 0;
+for my $round (1 .. 20)
+{
+	my $pid = $pg1->notifier_pid($round % 4 < 2 ? 'app' : 'postgres');
+	$pg1->value('SELECT etcd_resign()');
+	if ($round % 2 && $pid)
+	{
+		pause(rand 0.01);    # at any moment, not always at the same one
+		$kills++ if $pg1->value('SELECT pg_terminate_backend(?)', $pid);
+	}
+	poll(10, sub { $pg1->is_leader }) or die 'not elected again';
+}
+cmp_ok($kills, '>=', 5, "notifiers were killed $kills times");
+my $last = $pg1->last_event;
+cmp_ok($last, '>=', $mark + 2 * 21, 'many events');
+for my $dbname (qw(postgres app))
+{
+	poll_ok(30, sub { grep { $_->{seq} == $last } $listeners{$dbname}->notifications }, "$dbname: the last event arrives");
+	my @told = grep { $_->{seq} > $mark } $listeners{$dbname}->notifications;
+	is(join(' ', map { $_->{seq} } @told), join(' ', $mark + 1 .. $last), "$dbname: each event once and in order");
+	is(scalar(grep { $_->{event} eq 'elected' } @told), 21, "$dbname: each election");
+	is(scalar(grep { $_->{event} eq 'unelected' && $_->{reason} eq 'resigned' } @told), 21, "$dbname: each resignation");
+	my %pids = map { $_->{pid} => 1 } @told;
+	cmp_ok(scalar(keys %pids), '>', 1, "$dbname: over several notifiers");
+}
+
+# Both are killed while something happens that neither can tell.
+my @pids = map { $pg1->notifier_pid($_) } qw(postgres app);
+$mark = $pg1->last_event;
+kill 'STOP', @pids;
+$pg1->value('SELECT etcd_resign()');
+poll(10, sub { $pg1->is_leader });
+$pg1->value('SELECT pg_terminate_backend(?)', $_) for @pids;
+kill 'CONT', @pids;
+$last = $pg1->last_event;
+for my $dbname (qw(postgres app))
+{
+	poll_ok(30, sub { grep { $_->{seq} == $last } $listeners{$dbname}->notifications }, "$dbname: told by the next notifier");
+	is(join(' ', map { $_->{seq} } grep { $_->{seq} > $mark } $listeners{$dbname}->notifications),
+		join(' ', $mark + 1 .. $last), "$dbname: once and in order");
+}
+
+is($pg1->log_count('WARNING:.*"missing"', $offset), 1, 'the missing database costs one WARNING');
+$pg1->value('SELECT pg_reload_conf()');
+$pg1->value('SELECT etcd_resign()');
+poll(10, sub { $pg1->is_leader });
+is($pg1->log_count('WARNING:.*"missing"', $offset), 1, 'and no more later');
+is($pg1->log_count('FATAL:.*"missing"', $offset) <= 2, 1, 'and no flood of other messages');
+
+# The counters know.
+my $stats = $pg1->row('SELECT notifications_sent, notifications_failed FROM etcd_leader_stats');
+cmp_ok($stats->{notifications_sent}, '>=', 2 * 42, 'notifications are counted');
+
+# psql, as the README shows it.
+{
+	my ($in, $out, $err) = ('', '', '');
+	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $pg1->connstr('app') ], '<', \$in, '>', \$out, '2>', \$err,
+		IPC::Run::timeout(60));
+	$in .= "LISTEN etcd_leader;\n\\echo listening\n";
+	$psql->pump until $out =~ /listening/;
+	$mark = $pg1->last_event;
+	$pg1->value('SELECT etcd_resign()');
+	poll(10, sub { $pg1->is_leader });
+	# psql prints notifications after each command
+	my $heard = poll(10, sub {
+		$in .= "SELECT 1;\n";
+		$psql->pump_nb;
+		return $out =~ /"event":\s*"elected"/;
+	});
+	ok($heard, 'psql prints the notification') or diag("$out$err");
+	like($out, qr/Asynchronous notification "etcd_leader" with payload "\{"seq":\s*\d+,/, 'in its own words');
+	$in .= "\\q\n";
+	$psql->finish;
+}
+
+# A program: psycopg2.
+{
+	my $script = <<'PYTHON';
+import json, select, sys, psycopg2
+connection = psycopg2.connect(sys.argv[1])
+connection.set_session(autocommit=True)
+connection.cursor().execute("LISTEN etcd_leader")
+print("listening", flush=True)
+while True:
+    if select.select([connection], [], [], 30) == ([], [], []):
+        sys.exit("nothing was heard")
+    connection.poll()
+    while connection.notifies:
+        event = json.loads(connection.notifies.pop(0).payload)
+        print(event["event"], event["election"], event["leader"], event["fencing_token"], event["reason"], flush=True)
+        if event["event"] == "elected":
+            sys.exit(0)
+PYTHON
+	my $program = EtcdLeader::Util::Process->spawn(
+		log => $PostgreSQL::Test::Utils::log_path . '/008_notify_psycopg2.log',
+		cmd => [ 'python3', '-c', $script, $pg1->connstr('postgres') ]);
+	poll_ok(10, sub { $program->output =~ /listening/ }, 'a program listens');
+	$pg1->value('SELECT etcd_resign()');
+	poll(10, sub { $pg1->is_leader });
+	ok($program->wait(10), 'it is told');
+	is($program->status, 0, 'all that it looked for');
+	is($program->output, "listening\nunelected postgres None None resigned\nelected postgres pg1 " . $pg1->token . " None\n",
+		'and prints it');
+}
+
+# A listener in a database that is not listed hears nothing; a listed one goes on.
+$pg1->configure(databases => 'app');
+poll_is(10, sub { $pg1->notifier_pid('postgres') }, undef, 'the notifier of a dropped database ends');
+my $before = scalar(my @heard = $listeners{postgres}->notifications);
+$mark = $pg1->last_event;
+$pg1->value('SELECT etcd_resign()');
+poll(10, sub { $pg1->is_leader });
+ok($listeners{app}->wait_for(sub { $_[0]->{seq} > $mark && $_[0]->{event} eq 'elected' }), 'app is still told');
+is(scalar(@heard = $listeners{postgres}->notifications), $before, 'postgres is not');
+
+# The database that was missing is made, and listed again: it is served.
+$pg1->value('CREATE DATABASE missing');
+$pg1->configure(databases => 'app, missing');
+poll_ok(30, sub { $pg1->notifier_pid('missing') }, 'a database made later gets its notifier');
+my $late = $pg1->listen('missing');
+$pg1->value('SELECT etcd_resign()');
+ok($late->wait_for(sub { $_[0]->{event} eq 'elected' }), 'and is told');
+
+# Databases can be dropped quickly although a notifier sits in them.
+$late->stop;
+$pg1->configure(databases => 'app');
+poll_is(10, sub { $pg1->notifier_pid('missing') }, undef, 'its notifier ends when it is not listed');
+my $began = now();
+$pg1->value('DROP DATABASE missing');
+cmp_ok(now() - $began, '<', 1.5, 'and it can be dropped at once');
+
+done_testing();

@@ -1,0 +1,67 @@
+# pg_cron on two instances, with the same job on both, gated by
+# etcd_is_leader(): rows come from the leader only, before and after a
+# hand-over.  pg_cron 1.4 starts jobs at full minutes: this takes two of them.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd  = EtcdLeader::Etcd->new;
+my @nodes = map {
+	EtcdLeader::Instance->create(
+		$_,
+		etcd    => $etcd,
+		preload => 'pg_cron, etcd_leader',
+		conf    => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n")
+} qw(pg1 pg2);
+my ($pg1, $pg2) = @nodes;
+$_->wait_until_candidate for @nodes;
+$pg1->wait_until_leader;
+
+for my $node (@nodes)
+{
+	$node->value('CREATE EXTENSION pg_cron');
+	$node->value('CREATE TABLE report (made_by text, token bigint, made_at timestamptz DEFAULT now())');
+	$node->value(q{SELECT cron.schedule('report', '* * * * *', $$
+		INSERT INTO report SELECT current_setting('cluster_name'), etcd_fencing_token() WHERE etcd_is_leader() $$)});
+}
+
+# How many runs of the job have ended well; their results, as pg_cron notes them.
+sub runs { return $_[0]->value(q{SELECT count(*) FROM cron.job_run_details WHERE status = 'succeeded'}) }
+
+sub results
+{
+	return join ', ', map { $_->{return_message} }
+	  $_[0]->rows(q{SELECT return_message FROM cron.job_run_details WHERE status = 'succeeded' ORDER BY runid});
+}
+
+sub failed { return $_[0]->value(q{SELECT count(*) FROM cron.job_run_details WHERE status = 'failed'}) }
+
+# the first minute: pg1 leads
+poll_ok(90, sub { runs($pg1) >= 1 && runs($pg2) >= 1 }, 'the job has run on both');
+my $token1 = $pg1->token;
+is($pg1->value('SELECT count(*) FROM report'), runs($pg1), 'a row for each run on the leader');
+is($pg1->value('SELECT min(token) = max(token) AND min(token) = ? FROM report', $token1), 1, 'under its token');
+is($pg2->value('SELECT count(*) FROM report'), 0, 'none on the follower');
+like(results($pg2), qr/^INSERT 0 0(?:, INSERT 0 0)*$/, 'where the job ran, and did nothing');
+
+# hand-over, well before the next minute
+my %before = map { $_->name => runs($_) } @nodes;
+my $rows   = $pg1->value('SELECT count(*) FROM report');
+$pg1->value('SELECT etcd_resign()');
+$pg2->wait_until_leader(undef, 5);
+
+# the second minute: pg2 leads
+poll_ok(90, sub { runs($pg1) > $before{pg1} && runs($pg2) > $before{pg2} }, 'the job has run on both again');
+is($pg1->value('SELECT count(*) FROM report'), $rows, 'no more rows on the old leader');
+is($pg2->value('SELECT count(*) FROM report'), runs($pg2) - $before{pg2}, 'a row for each run on the new one');
+is($pg2->value('SELECT min(token) FROM report'), $pg2->token, 'under the new token');
+is(failed($_), 0, $_->name . ': no run has failed') for @nodes;
+
+done_testing();

@@ -1,0 +1,146 @@
+# Bad settings are refused when they are set, by ALTER SYSTEM and in
+# postgresql.conf, with an error that says what is allowed; the old setting
+# stays and goes on working.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd = EtcdLeader::Etcd->new;
+my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd,
+	conf => "etcd_leader.max_elections = 3\netcd_leader.safety_margin = 400\n");
+$pg1->wait_until_leader;
+my $token   = $pg1->token;
+my $elector = $pg1->elector_pid;
+
+my $long127 = 'e' x 127;
+my $url     = qr/"http:\/\/" or "https:\/\/"/;
+
+# [setting, bad value, what the error says is allowed]
+my @bad = (
+	[ endpoints => 'nonsense',                    qr/not the URL of an endpoint.*$url/s ],
+	[ endpoints => 'ftp://127.0.0.1:2379',        qr/not the URL of an endpoint.*$url/s ],
+	[ endpoints => 'http://',                     qr/not the URL of an endpoint.*$url/s ],
+	[ endpoints => 'http://127.0.0.1:99999',      qr/not the URL of an endpoint.*$url/s ],
+	[ endpoints => 'http://127.0.0.1:2379/v3',    qr/not the URL of an endpoint.*$url/s ],
+	[ endpoints => 'http://127.0.0.1:2379,nonsense', qr/"nonsense" is not the URL.*$url/s ],
+	[ endpoints => 'http://root:geheim@127.0.0.1:2379', qr/must not contain a user name or a password/ ],
+	[ endpoints => '',                            qr/at least 1 endpoint/ ],
+	[ endpoints => join(',', map { "http://127.0.0.1:$_" } 2001 .. 2033), qr/at most 32/ ],
+	[ elections => '',                            qr/at least 1 election and at most 3/ ],
+	[ elections => 'a,""',                        qr/must not be empty/ ],
+	[ elections => 'e' x 128,                     qr/at most 127 bytes/ ],
+	[ elections => 'a,b,a',                       qr/"a" is listed more than once/ ],
+	[ elections => 'a,b,c,d',                     qr/at most 3.*max_elections/s ],
+	[ elections => 'a,a/b',                       qr/"a\/b" would count as candidates of election "a".*must not/s ],
+	[ elections => 'a/b,a',                       qr/"a\/b" would count as candidates of election "a".*must not/s ],
+	[ elections => "a\x01",                       qr/must not contain control characters/ ],
+	[ elections => 'a b',                         qr/List syntax is invalid.*commas/s ],
+	[ ttl       => '1',                           qr/2 s \.\. 300 s|2 \.\. 300/ ],
+	[ ttl       => '301',                         qr/2 s \.\. 300 s|2 \.\. 300/ ],
+	[ ttl       => 'soon',                        qr/invalid value for parameter/ ],
+	[ safety_margin => '-2',                      qr/-1 ms \.\. |-1 \.\. / ],
+	[ safety_margin => '150001',                  qr/\.\. 150000/ ],
+	[ candidate => 'sometimes',                   qr/Available values: primary, always, never/ ],
+	[ channel   => 'c' x 64,                      qr/at most 63 bytes/ ],
+	[ channel   => '',                            qr/must not be empty/ ],
+	[ node_name => 'n' x 256,                     qr/at most 255 bytes/ ],
+	[ node_name => "n\x7f",                       qr/must not contain control characters/ ],
+	[ databases => 'app,app',                     qr/"app" is listed more than once/ ],
+	[ databases => 'd' x 64,                      qr/1 to 63 bytes/ ],
+	[ databases => join(',', map { "d$_" } 1 .. 33), qr/at most 32/ ],
+	[ request_timeout => '0',                     qr/at least 1 ms/ ],
+	[ connect_timeout => '-5',                    qr/-1 ms \.\. |-1 \.\. / ],
+);
+
+for my $case (@bad)
+{
+	my ($name, $value, $expected) = @$case;
+	my $shown = length $value > 40 ? substr($value, 0, 40) . '...' : $value;
+	$shown =~ s/[^ -~]/?/g;
+	my $old = $pg1->value("SHOW etcd_leader.$name");
+
+	my ($state, $message) = $pg1->failure("ALTER SYSTEM SET etcd_leader.$name = " . $pg1->dbh->quote($value));
+	is($state, '22023', "$name = '$shown': ALTER SYSTEM is refused");
+	like($message, $expected, "$name = '$shown': it says what is allowed");
+	unlike($message, qr/geheim/, "$name = '$shown': no secret is repeated");
+	is($pg1->value("SHOW etcd_leader.$name"), $old, "$name = '$shown': the old setting stays");
+}
+
+# The same in the file: the server says so at the reload, and goes on.
+my $conf = $pg1->data_dir . '/postgresql.conf';
+my $good = slurp_file($conf);
+for my $case (@bad)
+{
+	my ($name, $value, $expected) = @$case;
+	my $shown = length $value > 40 ? substr($value, 0, 40) . '...' : $value;
+	$shown =~ s/[^ -~]/?/g;
+	my $old = $pg1->value("SHOW etcd_leader.$name");
+	my $offset = $pg1->log_size;
+	(my $quoted = $value) =~ s/'/''/g;
+	append_to_file($conf, "etcd_leader.$name = '$quoted'\n");
+	$pg1->reload;
+	# said once, by the postmaster, together with "contains errors"
+	poll(10, sub { $pg1->log_count('contains errors; unaffected changes were applied', $offset) });
+	my $log = slurp_file($pg1->logfile, $offset);
+	like($log, qr/parameter "etcd_leader\.$name"/, "$name = '$shown' in the file: the log names the setting");
+	like($log, $expected, "$name = '$shown' in the file: and says what is allowed");
+	is($pg1->value("SHOW etcd_leader.$name"), $old, "$name = '$shown' in the file: the old setting stays");
+	open my $fh, '>', $conf or die "cannot write $conf: $!";
+	print $fh $good;
+	close $fh;
+}
+$pg1->reload;
+
+ok($pg1->is_leader, 'after all that it leads');
+is($pg1->token, $token, 'under the same token');
+is($pg1->elector_pid, $elector, 'and the same elector runs');
+poll_ok(10, sub { $pg1->value(q{SELECT last_contact > now() - interval '3 s' FROM etcd_leader_status}) }, 'in contact with etcd');
+
+# What is just within the limits is taken.
+my @fine = (
+	[ ttl => '300' ], [ ttl => '2' ], [ ttl => '2s' ], [ ttl => '5min' ], [ safety_margin => '-1' ], [ safety_margin => '0' ],
+	[ channel => 'c' x 63 ], [ node_name => 'n' x 255 ], [ elections => "a,$long127,\"b c\"" ],
+	[ endpoints => 'http://[::1]:2379, http://localhost:2379/' ],
+	[ databases => '' ], [ databases => 'd' x 63 ], [ request_timeout => '1' ], [ candidate => 'never' ]);
+for my $case (@fine)
+{
+	my ($name, $value) = @$case;
+	is(join(' ', $pg1->failure("ALTER SYSTEM SET etcd_leader.$name = " . $pg1->dbh->quote($value))), ' ',
+		"$name = '" . substr($value, 0, 40) . "' is taken");
+	$pg1->dbh->do("ALTER SYSTEM RESET etcd_leader.$name");
+}
+
+# max_elections is for the start of the server alone.
+is(($pg1->failure('ALTER SYSTEM SET etcd_leader.max_elections = 0'))[0], '22023', 'max_elections = 0 is refused');
+is(($pg1->failure('ALTER SYSTEM SET etcd_leader.max_elections = 33'))[0], '22023', 'max_elections = 33 is refused');
+is(($pg1->failure('SET etcd_leader.max_elections = 4'))[0], '55P02', 'max_elections cannot be changed now');
+is(($pg1->failure('SET etcd_leader.ttl = 4'))[0], '55P02', 'ttl cannot be changed in a session');
+# at a start, too, more elections than that are refused
+$pg1->stop('fast');
+append_to_file($conf, "etcd_leader.elections = 'a,b,c,d'\n");
+is($pg1->start(fail_ok => 1), 0, 'the server does not start with more elections than max_elections')
+  if $pg1->can('start');
+like(slurp_file($pg1->logfile), qr/There must be at least 1 election and at most 3/, 'and says why');
+
+# Functions refuse bad values as well.
+open my $fh, '>', $conf or die "cannot write $conf: $!";
+print $fh $good;
+close $fh;
+$pg1->start;
+$pg1->wait_until_leader;
+is(($pg1->failure('SELECT etcd_proclaim(NULL)'))[0], '22004', 'proclaiming NULL');
+isnt(($pg1->failure("SELECT etcd_proclaim(repeat('v', 256))"))[0], '', 'proclaiming more than 255 bytes');
+is($pg1->current_leader, 'pg1', 'nothing was proclaimed');
+is(($pg1->failure("SELECT $_('nowhere')"))[0], '42704', "$_ of an unknown election")
+  for qw(etcd_is_leader etcd_current_leader etcd_fencing_token etcd_resign etcd_campaign etcd_candidates);
+is(($pg1->failure(q{SELECT etcd_proclaim('x', 'nowhere')}))[0], '42704', 'etcd_proclaim of an unknown election');
+is(($pg1->failure(q{SELECT etcd_wait_for_leadership('1 s', 'nowhere')}))[0], '42704', 'etcd_wait_for_leadership of an unknown election');
+
+done_testing();

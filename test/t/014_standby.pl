@@ -1,0 +1,107 @@
+# A standby: with candidate = primary it observes, and campaigns within a
+# second of its promotion, without a restart; with always it campaigns while
+# it is in recovery.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd    = EtcdLeader::Etcd->new;
+my $primary = EtcdLeader::Instance->create('primary', etcd => $etcd, init => { allows_streaming => 1 },
+	conf => "max_connections = 40\n");
+$primary->wait_until_leader;
+my $standby = EtcdLeader::Instance->create_standby('standby', $primary);
+$primary->wait_for_catchup($standby);
+my $elector = poll(10, sub { $standby->elector_pid });
+ok($elector, 'an elector runs on the standby');
+
+# It observes.
+poll_is(10, sub { $standby->current_leader }, 'primary', 'the standby names the leader');
+my $s = $standby->status;
+is($s->{role}, 'observer', 'its role');
+is($s->{state}, 'observing', 'its state');
+is($s->{is_leader}, 0, 'it does not lead');
+is($s->{key}, undef, 'it has no key');
+is($s->{leader}, 'primary', 'the status names the leader');
+is($s->{fencing_token}, $primary->token, 'and its token');
+is($s->{connected}, 1, 'it is connected');
+is(scalar(my @keys = $etcd->candidates('postgres')), 1, 'only the primary is in the queue');
+is($standby->value('SELECT count(*) FROM etcd_leader_stats'), 1, 'the statistics');
+is($standby->value('SELECT is_leader FROM etcd_candidates()'), 1, 'etcd_candidates() works there');
+is($standby->token, undef, 'it has no token');
+my ($state, $message) = $standby->failure('SELECT etcd_campaign()');
+is($state, '55000', 'etcd_campaign() is refused');
+like($message, qr/recovery/, 'and says why');
+is($standby->value('SELECT etcd_resign()'), 0, 'etcd_resign() says false');
+
+# Its waiting functions.
+my $began = now();
+is($standby->value(q{SELECT etcd_wait_for_leadership('300 ms')}), 0, 'etcd_wait_for_leadership() ends at its timeout');
+my $took = now() - $began;
+ok($took >= 0.3 && $took < 1.5, 'and not before') or diag($took);
+{
+	my $dbh = $standby->connect_db;
+	my $mark = $standby->last_event;
+	my $statement = $dbh->prepare(q{SELECT event, coalesce(leader, '-'), reason FROM etcd_wait_for_event(?, '20 s')},
+		{ pg_async => DBD::Pg::PG_ASYNC() });
+	$statement->execute($mark);
+	$primary->value('SELECT etcd_resign()');
+	poll_ok(10, sub { $dbh->pg_ready }, 'etcd_wait_for_event() returns when something happens');
+	$dbh->pg_result;
+	my $row = $statement->fetchrow_arrayref;
+	is($row->[0], 'leader', 'with the event');
+	poll_is(5, sub { $standby->current_leader }, 'primary', 'it is the leader again');
+	is($standby->value(q{SELECT event FROM etcd_wait_for_event(?, '20 s') ORDER BY seq LIMIT 1}, $mark), 'leader',
+		'events that are there already are returned at once');
+}
+
+# candidate = always: it campaigns in recovery
+$standby->configure_conf(candidate => 'always');
+$standby->wait_until_candidate;
+is($standby->status->{role}, 'candidate', 'candidate = always: it is in the queue');
+is($standby->value('SELECT pg_is_in_recovery()'), 1, 'candidate = always: in recovery');
+my @samplers = map { $_->sample } $primary, $standby;
+my $token = $primary->token;
+$primary->value('SELECT etcd_resign()');
+$standby->wait_until_leader(undef, 5);
+ok($standby->is_leader, 'candidate = always: it leads');
+cmp_ok($standby->token, '>', $token, 'candidate = always: under a greater token');
+poll_is(5, sub { $primary->current_leader }, 'standby', 'candidate = always: the primary names it');
+is($standby->value(q{SELECT etcd_wait_for_leadership('1 s')}), 1, 'candidate = always: etcd_wait_for_leadership() says true');
+
+# ... and back: it leaves the queue
+my $mark = $standby->last_event;
+$standby->configure_conf(candidate => 'primary');
+$primary->wait_until_leader(undef, 5);
+poll_is(5, sub { $standby->status->{role} }, 'observer', 'candidate = primary: it observes again');
+is_deeply([ map { EtcdLeader::Listener::summarize($_) } grep { $_->{event} eq 'unelected' } $standby->events($mark) ],
+	['unelected postgres - not_eligible'], 'candidate = primary: it tells why');
+
+# Promotion: it campaigns within a second, without a restart, and NOTIFYs.
+my $mark_before = $standby->last_event;
+$standby->value('SELECT pg_promote(wait => false)');
+my $promoted;
+poll(30, sub { !$standby->value('SELECT pg_is_in_recovery()') }) or die 'not promoted';
+$promoted = now();
+poll_ok(5, sub { $standby->status->{create_revision} }, 'promoted: its key stands');
+$took = now() - $promoted;
+cmp_ok($took, '<', 1, 'promoted: within a second');
+note(sprintf 'promoted: after %.0f ms', 1000 * $took);
+is($standby->elector_pid, $elector, 'promoted: by the same elector');
+is($standby->is_leader, 0, 'promoted: it waits for its turn');
+poll_ok(10, sub { $standby->notifier_pid }, 'promoted: a notifier runs');
+my $listener = $standby->listen;
+$primary->stop('fast');
+poll_ok(5, sub { $standby->is_leader }, 'promoted: it leads when the old primary goes');
+ok($listener->wait_for(sub { $_[0]->{event} eq 'elected' }), 'promoted: and tells');
+my @told = map { $_->{seq} } $listener->notifications;
+is(join(' ', @told), join(' ', $told[0] .. $standby->last_event), 'promoted: each event once');
+
+EtcdLeader::Sampler::check_exclusion(\@samplers, 'primary and standby');
+done_testing();

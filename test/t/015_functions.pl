@@ -1,0 +1,244 @@
+# What the functions promise beside the election itself: waits that end and
+# can be cancelled, resigning for good, campaigning again, proclaiming, and
+# who may call what.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use DBD::Pg ();
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd  = EtcdLeader::Etcd->new;
+my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd) } qw(pg1 pg2);
+my ($pg1, $pg2) = @nodes;
+$_->wait_until_candidate for @nodes;
+$pg1->wait_until_leader;
+$_->wait_until_sees('pg1') for @nodes;
+my @samplers = map { $_->sample } @nodes;
+
+# Starts a statement on a connection of its own: (handle, statement).
+sub start_on
+{
+	my ($node, $sql, @values) = @_;
+	my $dbh       = $node->connect_db;
+	my $statement = $dbh->prepare($sql, { pg_async => DBD::Pg::PG_ASYNC() });
+	$statement->execute(@values);
+	return ($dbh, $statement);
+}
+
+# Its first column when it is done; 'error: SQLSTATE' if it failed.
+sub result_of
+{
+	my ($dbh, $statement) = @_;
+	return 'error: ' . $dbh->state unless eval { $dbh->pg_result; 1 };
+	my $row = $statement->fetchrow_arrayref;
+	return $row ? $row->[0] : undef;
+}
+
+# ---- waiting for leadership ----
+{
+	is($pg1->value('SELECT etcd_wait_for_leadership()'), 1, 'the leader need not wait');
+	for my $timeout ('0', '250 ms', '1.5 s')
+	{
+		my $seconds = { '0' => 0, '250 ms' => 0.25, '1.5 s' => 1.5 }->{$timeout};
+		my $began = now();
+		is($pg2->value('SELECT etcd_wait_for_leadership(?)', $timeout), 0, "false after $timeout");
+		my $took = now() - $began;
+		ok($took >= $seconds && $took < $seconds + 0.5, "not before and not long after $timeout") or diag($took);
+	}
+	my ($dbh, $statement) = start_on($pg2, 'SELECT etcd_wait_for_leadership()');
+	ok(!poll(0.3, sub { $dbh->pg_ready }), 'without a timeout it waits');
+	ok($dbh->pg_cancel, 'it can be cancelled');
+
+	($dbh, $statement) = start_on($pg2, 'SELECT etcd_wait_for_leadership()');
+	my $pid = $dbh->{pg_pid};
+	poll_is(5, sub { $pg2->value('SELECT state FROM pg_stat_activity WHERE pid = ?', $pid) }, 'active', 'it waits');
+	ok($pg2->value('SELECT pg_cancel_backend(?)', $pid), 'pg_cancel_backend() ends it');
+	poll_ok(5, sub { $dbh->pg_ready }, 'at once');
+	is(result_of($dbh, $statement), 'error: 57014', 'with the usual error');
+
+	($dbh, $statement) = start_on($pg2, 'SELECT etcd_wait_for_leadership()');
+	is(($pg2->failure('SET statement_timeout = 200; SELECT etcd_wait_for_leadership()'))[0], '57014', 'statement_timeout ends it');
+	$pg2->value('RESET statement_timeout');
+
+	# and it returns as soon as there is something to return
+	$pg1->value('SELECT etcd_resign()');
+	my $resigned = now();
+	poll_ok(5, sub { $dbh->pg_ready }, 'it returns when this instance leads');
+	cmp_ok(now() - $resigned, '<', 1, 'soon');
+	is(result_of($dbh, $statement), 1, 'with true');
+	ok($pg2->is_leader, 'which is right');
+	$pg1->wait_until_candidate;
+}
+
+# ---- waiting for events ----
+{
+	my $mark  = $pg1->last_event;
+	my $began = now();
+	is(scalar(my @none = $pg1->rows(q{SELECT * FROM etcd_wait_for_event(?, '300 ms')}, $mark)), 0, 'no event: no row at the timeout');
+	my $took = now() - $began;
+	ok($took >= 0.3 && $took < 1, 'not before and not long after') or diag($took);
+	is(scalar(@none = $pg1->rows(q{SELECT * FROM etcd_wait_for_event(NULL, '0')})), 0, 'NULL: from now on');
+	my @past = $pg1->rows(q{SELECT * FROM etcd_wait_for_event(0, '10 s')});
+	is(join(' ', map { $_->{seq} } @past), join(' ', 1 .. $mark), 'after 0: all events, at once, in order');
+
+	my ($dbh, $statement) = start_on($pg1, 'SELECT seq FROM etcd_wait_for_event()');
+	ok(!poll(0.3, sub { $dbh->pg_ready }), 'without a timeout it waits');
+	$pg2->value('SELECT etcd_resign()');
+	poll_ok(5, sub { $dbh->pg_ready }, 'it returns when something happens');
+	is(result_of($dbh, $statement), $mark + 1, 'with the first event after that');
+	$pg1->wait_until_leader(undef, 5);
+	$pg2->wait_until_candidate;
+
+	($dbh, $statement) = start_on($pg1, 'SELECT seq FROM etcd_wait_for_event()');
+	$pg1->value('SELECT pg_cancel_backend(?)', $dbh->{pg_pid});
+	poll_ok(5, sub { $dbh->pg_ready }, 'it can be cancelled');
+	is(result_of($dbh, $statement), 'error: 57014', 'with the usual error');
+
+	# A reader that goes on from the last seq sees all, once.
+	my @seen;
+	my $last = $pg1->last_event;
+	my $from = $last;
+	for (1 .. 5)
+	{
+		$pg1->value('SELECT etcd_resign()');
+		$pg1->value('SELECT etcd_wait_for_leadership(\'5 s\')') or $pg2->value('SELECT etcd_resign()');
+		$pg1->wait_until_leader(undef, 5);
+		$pg2->wait_until_candidate;
+		my @new = map { $_->{seq} } $pg1->rows(q{SELECT seq FROM etcd_wait_for_event(?, '1 s')}, $last);
+		push @seen, @new;
+		$last = $seen[-1];
+	}
+	is(join(' ', @seen), join(' ', $from + 1 .. $last), 'events in steps: each once and in order');
+}
+
+# ---- many events: the ring keeps at least the last 256 ----
+{
+	my $began = $pg1->last_event;
+	$pg2->value('SELECT etcd_resign(rejoin => false)');
+	my $n = 0;
+	while ($pg1->last_event - $began < 300)
+	{
+		$pg1->value('SELECT etcd_resign()');
+		$pg1->value(q{SELECT etcd_wait_for_leadership('5 s')}) or die 'not elected again';
+		die 'too many' if ++$n > 400;
+	}
+	my @events = $pg1->events;
+	my $last   = $pg1->last_event;
+	cmp_ok(scalar @events, '>=', 256, 'at least 256 events are kept');
+	is(join(' ', map { $_->{seq} } @events), join(' ', $events[0]{seq} .. $last), 'without a gap');
+	is($events[-1]{seq}, $last, 'up to the newest');
+	is($pg2->value('SELECT etcd_campaign()'), 1, 'the other one is back');
+}
+
+# ---- resign for good, and campaign ----
+{
+	$_->wait_until_candidate for @nodes;
+	my $elected = $pg1->token;
+	is($pg1->value('SELECT etcd_campaign()'), 0, 'etcd_campaign() says false to one that is in');
+	is($pg1->value('SELECT etcd_resign(rejoin => false)'), 1, 'the leader resigns for good');
+	is($pg1->is_leader, 0, 'and does not lead when that has returned');
+	$pg2->wait_until_leader(undef, 3);
+	is($pg1->status->{state}, 'resigned', 'its state');
+	is($pg1->status->{role}, 'observer', 'its role');
+	poll_is(5, sub { $pg1->current_leader }, 'pg2', 'it names the new leader');
+	is($pg1->value('SELECT etcd_resign()'), 0, 'it cannot resign again');
+	is(($pg1->failure(q{SELECT etcd_proclaim('x')}))[0], '55000', 'and has nothing to proclaim');
+
+	# It stays out when the other one goes, over a reload and a restart of the elector.
+	$pg1->value('SELECT pg_reload_conf()');
+	$pg2->value('SELECT etcd_resign(rejoin => false)');
+	my $old = $pg1->elector_pid;
+	pause(1);    # it has the time to do wrong
+	is(scalar(my @c = $etcd->candidates('postgres')), 0, 'nobody is in the queue');
+	poll_is(5, sub { $pg1->current_leader }, undef, 'nobody leads');
+	is($pg1->is_leader, 0, 'nor does the one that resigned');
+
+	is($pg1->value('SELECT etcd_campaign()'), 1, 'etcd_campaign() enters again');
+	poll_ok(5, sub { $pg1->is_leader }, 'it leads');
+	cmp_ok($pg1->token, '>', $elected, 'under a greater token');
+
+	# A restart of the server ends it, too.
+	$pg2->restart;
+	$pg2->wait_until_candidate;
+	ok(1, 'after a restart the other one is a candidate again');
+	is($pg2->value('SELECT etcd_resign()'), 1, 'a candidate that does not lead can resign as well');
+	$pg2->wait_until_candidate;
+	ok($pg1->is_leader, 'which does not touch the leader');
+}
+
+# ---- proclaim ----
+{
+	my $mark  = $pg2->last_event;
+	my $token = $pg1->token;
+	my ($before) = $etcd->candidates('postgres');
+	$pg1->value(q{SELECT etcd_proclaim('pg1 is up: 5432 ä')});
+	my ($after) = $etcd->candidates('postgres');
+	is($after->{value}, 'pg1 is up: 5432 ä', 'the key has the value');
+	is($after->{create_revision}, $before->{create_revision}, 'it is the same key');
+	is($after->{lease}, $before->{lease}, 'on the same lease');
+	is($pg1->token, $token, 'the token is the same');
+	is($pg1->current_leader, 'pg1 is up: 5432 ä', 'the leader itself knows');
+	poll_is(5, sub { $pg2->current_leader }, 'pg1 is up: 5432 ä', 'the other one sees it');
+	poll_ok(5, sub { grep { $_->{event} eq 'leader' && ($_->{reason} // '') eq 'proclaimed' } $pg2->events($mark) }, 'and tells');
+	is(scalar(my @told = $pg2->events($mark)), 1, 'once');
+	is($pg2->value('SELECT node FROM etcd_candidates() WHERE is_leader'), 'pg1 is up: 5432 ä', 'etcd_candidates() as well');
+
+	my $observer = $etcd->background_etcdctl('elect', '-l', 'postgres');
+	poll_ok(10, sub { $observer->output =~ /^pg1 is up: 5432 ä$/m }, 'etcdctl elect -l prints it');
+	$pg1->value(q{SELECT etcd_proclaim('pg1')});
+	poll_ok(10, sub { $observer->output =~ /^pg1$/m }, 'and the next one');
+	$observer->stop('INT');
+	$pg2->wait_until_sees('pg1');
+
+	# one that waits may proclaim, too: its key says what it will announce
+	$pg2->value(q{SELECT etcd_proclaim('in spe')});
+	is($pg1->value('SELECT node FROM etcd_candidates() WHERE NOT is_leader'), 'in spe', 'a candidate proclaims');
+	is($pg1->current_leader, 'pg1', 'which changes no leader');
+	$pg2->value(q{SELECT etcd_proclaim('pg2')});
+}
+
+# ---- privileges ----
+{
+	for my $node (@nodes) { $node->value('CREATE ROLE joe LOGIN') }
+	my $joe = $pg1->connect_db('postgres', user => 'joe');
+	for my $call (
+		'etcd_is_leader()', 'etcd_current_leader()', 'etcd_fencing_token()', q{etcd_wait_for_leadership('0')},
+		q{etcd_wait_for_event(NULL, '0')}, 'etcd_leader_events()', 'etcd_leader_status', 'etcd_leader_stats')
+	{
+		is(join('', $pg1->failure("SELECT * FROM $call", $joe)), '', "PUBLIC may ask $call");
+	}
+	my %signature = (
+		etcd_resign     => [ '()',    'text, boolean' ],
+		etcd_campaign   => [ '()',    'text' ],
+		etcd_proclaim   => [ "('x')", 'text, text' ],
+		etcd_candidates => [ '()',    'text' ]);
+	for my $function (sort keys %signature)
+	{
+		my ($call, $types) = @{ $signature{$function} };
+		is(($pg1->failure("SELECT $function$call", $joe))[0], '42501', "PUBLIC may not call $function");
+		$pg1->value("GRANT EXECUTE ON FUNCTION $function($types) TO joe");
+		is(join('', $pg1->failure("SELECT $function$call", $joe)), '', "$function can be granted");
+		$_->wait_until_candidate for @nodes;
+	}
+	is(($pg1->failure('ALTER SYSTEM SET etcd_leader.ttl = 7', $joe))[0], '42501', 'and settings are not for everybody');
+}
+
+# ---- what a gate needs: inside functions, in parallel, prepared ----
+{
+	my ($leader) = grep { $_->is_leader } @nodes;
+	$leader->value('CREATE TABLE big AS SELECT generate_series(1, 20000) AS i');
+	$leader->value('SET debug_parallel_query = on') if eval { $leader->value('SHOW debug_parallel_query') };
+	$leader->value('SET force_parallel_mode = on')  if eval { $leader->value('SHOW force_parallel_mode') };
+	is($leader->value('SELECT count(*) FROM big WHERE etcd_is_leader() AND i > 0 AND etcd_fencing_token() = ?', $leader->token),
+		20000, 'in a parallel worker');
+	$leader->dbh->disconnect;
+}
+
+EtcdLeader::Sampler::check_exclusion(\@samplers, 'all the time', max_gap => 3);
+done_testing();

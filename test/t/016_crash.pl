@@ -1,0 +1,135 @@
+# What ends a server without asking it: others lead soon, and nobody too
+# early.  A crash of a backend costs at most the leadership.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ttl   = 6;
+my $etcd  = EtcdLeader::Etcd->new;
+my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } qw(pg1 pg2);
+my @nodes = @nodes{qw(pg1 pg2)};
+$_->wait_until_candidate for @nodes;
+$nodes[0]->wait_until_leader;
+my @samplers = map { $_->sample } @nodes;
+
+# The leader, and the one that waits behind it.
+sub places
+{
+	$_->wait_until_candidate for @nodes;
+	my ($first, $second) = map { $nodes{ $_->{value} } } $etcd->candidates('postgres');
+	$first->wait_until_leader;
+	return ($first, $second);
+}
+
+# How long until the next one leads.
+sub time_to_lead
+{
+	my ($node, $began, $what) = @_;
+	poll_ok($ttl + 5, sub { $node->is_leader }, "$what: the next one leads");
+	my $took = now() - $began;
+	note(sprintf '%s: after %.0f ms', $what, 1000 * $took);
+	return $took;
+}
+
+# The elector is killed.  The server takes that as a crash and restarts; the
+# lease that nobody withdrew may run out, or be taken up again.
+{
+	my ($leader, $next) = places();
+	my $token   = $leader->token;
+	my $elector = $leader->elector_pid;
+	my $offset  = $leader->log_size;
+	kill 'KILL', $elector;
+	poll_ok(20, sub { $leader->log_count('database system is ready to accept connections', $offset) }, 'elector killed: the server restarts');
+	poll_ok(20, sub { my $p = $leader->try_value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader elector'}); $p && $p != $elector },
+		'elector killed: there is a new one');
+	poll_ok($ttl + 10, sub { grep { $_->try_value('SELECT etcd_is_leader()') } @nodes }, 'elector killed: somebody leads');
+	$_->wait_until_candidate for @nodes;
+	my ($first) = grep { $_->is_leader } @nodes;
+	cmp_ok($first->token, $first == $leader ? '>=' : '>', $token, 'elector killed: no token goes back');
+}
+
+# A backend is killed: the same.
+{
+	my ($leader, $next) = places();
+	my $token  = $leader->token;
+	my $offset = $leader->log_size;
+	kill 'KILL', $leader->connect_db->{pg_pid};
+	poll_ok(20, sub { $leader->log_count('database system is ready to accept connections', $offset) }, 'backend killed: the server restarts');
+	poll_ok($ttl + 10, sub { grep { $_->try_value('SELECT etcd_is_leader()') } @nodes }, 'backend killed: somebody leads');
+	$_->wait_until_candidate for @nodes;
+}
+
+# An immediate stop: the elector withdraws and revokes, milliseconds later
+# another one leads.
+{
+	my ($leader, $next) = places();
+	my $token = $leader->token;
+	my $began = now();
+	$leader->stop('immediate');
+	cmp_ok(time_to_lead($next, $began, 'immediate stop'), '<', 2, 'immediate stop: long before the lease would have expired');
+	cmp_ok($next->token, '>', $token, 'immediate stop: under a greater token');
+	$leader->start;
+}
+
+# The postmaster is killed: the elector sees it.
+{
+	my ($leader, $next) = places();
+	my $token = $leader->token;
+	my $pid   = $leader->{_pid};
+	my $began = now();
+	$leader->kill9;
+	cmp_ok(time_to_lead($next, $began, 'postmaster killed'), '<', 2, 'postmaster killed: long before the lease would have expired');
+	cmp_ok($next->token, '>', $token, 'postmaster killed: under a greater token');
+	wait_for_exit($pid, 10);
+	# what is left of the old server must be gone before it can start
+	poll(20, sub { $leader->start(fail_ok => 1) }) or die 'the killed server does not start again';
+}
+
+# All of its processes are killed at once, as if its host were gone: the lease
+# runs out.
+{
+	my ($leader, $next) = places();
+	my $token   = $leader->token;
+	my @all     = map { $_->{pid} } $leader->rows('SELECT pid FROM pg_stat_activity');
+	my $elector = $leader->elector_pid;
+	my $began   = now();
+	kill 'STOP', $elector;
+	kill 'KILL', $leader->{_pid}, $elector;
+	$leader->{_pid} = undef;
+	wait_for_exit($_, 10) for @all;
+	my $took = time_to_lead($next, $began, 'host gone');
+	cmp_ok($took, '<', $ttl + 2.5, 'host gone: when the lease has expired');
+	cmp_ok($took, '>', $ttl / 2, 'host gone: and not before');
+	cmp_ok($next->token, '>', $token, 'host gone: under a greater token');
+	poll(20, sub { $leader->start(fail_ok => 1) }) or die 'the killed server does not start again';
+	places();
+}
+
+# Smart shutdown: it leads until its last client has left.
+{
+	my ($leader, $next) = places();
+	my $client = $leader->connect_db;
+	$_->stop for @samplers;
+	$leader->{el_dbh}->disconnect;
+	my $stop = EtcdLeader::Util::Process->spawn(
+		log => "$PostgreSQL::Test::Utils::log_path/016_crash_smart.log",
+		cmd => [ 'pg_ctl', '-D', $leader->data_dir, '-m', 'smart', '-w', 'stop' ]);
+	poll_ok(10, sub { $leader->log_count('received smart shutdown request') }, 'smart stop: asked for');
+	is($client->selectrow_array('SELECT etcd_is_leader()'), 1, 'smart stop: it leads as long as there is a client');
+	is($next->is_leader, 0, 'smart stop: and nobody else');
+	$client->disconnect;
+	my $began = now();
+	cmp_ok(time_to_lead($next, $began, 'smart stop'), '<', 3, 'smart stop: the next one leads when the client has left');
+	ok($stop->wait(20), 'smart stop: the server has stopped');
+	$leader->_update_pid(0);
+}
+
+EtcdLeader::Sampler::check_exclusion(\@samplers, 'all crashes', max_gap => 3);
+done_testing();

@@ -1,0 +1,247 @@
+# An etcd cluster for tests: some members on loopback, each a process that
+# can be stopped, killed, frozen and woken.  Environment: ETCD and ETCDCTL
+# name other binaries than those in PATH.
+package EtcdLeader::Etcd;
+
+use strict;
+use warnings;
+
+use EtcdLeader::Util;
+use HTTP::Tiny;
+use JSON::PP ();
+use MIME::Base64 qw(encode_base64 decode_base64);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+my $etcd_program    = $ENV{ETCD}    || 'etcd';
+my $etcdctl_program = $ENV{ETCDCTL} || 'etcdctl';
+my $json            = JSON::PP->new->utf8->canonical;
+my $clusters        = 0;
+my $no_fsync;
+
+# Makes and starts a cluster, and waits until all its members serve.
+#   members => how many (1)
+#   flags   => [more flags of each member]
+sub new
+{
+	my ($class, %args) = @_;
+	my $number = ++$clusters;
+	my $self   = bless {
+		name    => "etcd$number",
+		dir     => PostgreSQL::Test::Utils::tempdir("etcd$number"),
+		flags   => $args{flags} // [],
+		members => [],
+	}, $class;
+
+	if (!defined $no_fsync)
+	{
+		my $help = `"$etcd_program" --help 2>&1`;
+		die "cannot run $etcd_program" if $? != 0;
+		$no_fsync = $help =~ /--unsafe-no-fsync/ ? 1 : 0;
+	}
+	for my $i (0 .. ($args{members} // 1) - 1)
+	{
+		my $client = PostgreSQL::Test::Cluster::get_free_port();
+		my $peer   = PostgreSQL::Test::Cluster::get_free_port();
+		push @{ $self->{members} },
+		  {
+			name => "$self->{name}-$i",
+			url  => "http://127.0.0.1:$client",
+			peer => "http://127.0.0.1:$peer",
+			dir  => "$self->{dir}/$i",
+			log  => "$PostgreSQL::Test::Utils::log_path/"
+			  . File::Basename::basename($0, '.pl') . "_$self->{name}-$i.log",
+		  };
+	}
+	$self->start($_, wait => 0) for $self->all;
+	$self->wait_until_serving;
+	return $self;
+}
+
+# The numbers of all members.
+sub all { my ($self) = @_; return 0 .. $#{ $self->{members} } }
+
+sub url { my ($self, $i) = @_; return $self->{members}[$i]{url} }
+
+sub pid { my ($self, $i) = @_; return $self->{members}[$i]{process}->pid }
+
+# The endpoints of these members (of all), as a comma list.
+sub endpoints
+{
+	my ($self, @members) = @_;
+	@members = $self->all unless @members;
+	return join ',', map { $self->url($_) } @members;
+}
+
+# Starts a member that is not running; waits until it serves unless wait => 0.
+# fresh => 1 takes away its data first: another history begins.
+sub start
+{
+	my ($self, $i, %args) = @_;
+	my $m = $self->{members}[$i];
+	File::Path::rmtree($m->{dir}) if $args{fresh};
+	$self->{token} = "$self->{name}-" . ++$self->{histories} if $args{fresh} || !$self->{token};
+	$m->{process} = EtcdLeader::Util::Process->spawn(
+		name => $m->{name},
+		log  => $m->{log},
+		cmd  => [
+			$etcd_program,
+			'--name'                        => $m->{name},
+			'--data-dir'                    => $m->{dir},
+			'--listen-client-urls'          => $m->{url},
+			'--advertise-client-urls'       => $m->{url},
+			'--listen-peer-urls'            => $m->{peer},
+			'--initial-advertise-peer-urls' => $m->{peer},
+			'--initial-cluster-token'       => $self->{token},
+			'--initial-cluster' => join(',', map { "$_->{name}=$_->{peer}" } @{ $self->{members} }),
+			($no_fsync ? '--unsafe-no-fsync' : ()),
+			@{ $self->{flags} },
+		]);
+	$self->wait_until_serving($i) unless defined $args{wait} && !$args{wait};
+	return;
+}
+
+# Ends a member: as an operator would (stop), or at once (kill).
+sub stop { my ($self, $i) = @_; return $self->{members}[$i]{process}->stop('TERM') }
+sub kill { my ($self, $i) = @_; return $self->{members}[$i]{process}->stop('KILL') }
+
+# Freezes and wakes a member.
+sub freeze { my ($self, $i) = @_; return $self->{members}[$i]{process}->signal('STOP') }
+sub thaw   { my ($self, $i) = @_; return $self->{members}[$i]{process}->signal('CONT') }
+
+# Waits until these members (all) answer linearizable reads; dies if not.
+sub wait_until_serving
+{
+	my ($self, @members) = @_;
+	@members = $self->all unless @members;
+	for my $i (@members)
+	{
+		poll(30, sub { $self->post('/v3/kv/range', { key => b64('x'), limit => 1 }, $i, 2) })
+		  or die "etcd member $i does not serve; see $self->{members}[$i]{log}";
+	}
+	return;
+}
+
+sub b64 { return encode_base64($_[0], '') }
+
+# POSTs to the gateway of a member (0).  The decoded answer, or undef when
+# there is none or it is an error.
+sub post
+{
+	my ($self, $path, $body, $i, $timeout) = @_;
+	my $http = HTTP::Tiny->new(timeout => $timeout // 5, http_proxy => undef);
+	my $answer = $http->post($self->url($i // 0) . $path, { content => $json->encode($body) });
+	return $answer->{success} ? $json->decode($answer->{content}) : undef;
+}
+
+# The number of the member that leads etcd; undef if the members that answer
+# know of none.
+sub leader
+{
+	my ($self) = @_;
+	my (%member, $leader);
+	for my $i ($self->all)
+	{
+		my $status = $self->post('/v3/maintenance/status', {}, $i, 1) or next;
+		$member{ $status->{header}{member_id} } = $i;
+		$leader = $status->{leader} if $status->{leader};
+	}
+	return defined $leader ? $member{$leader} : undef;
+}
+
+# Runs etcdctl against all members, or members => [numbers] given first.
+# Returns what it printed, without the last newline; dies if it failed.
+sub etcdctl
+{
+	my ($self, @args) = @_;
+	my ($status, $out, $err) = $self->try_etcdctl(@args);
+	die "etcdctl failed: $err" if $status != 0;
+	return $out;
+}
+
+# The same; returns (exit status, stdout, stderr).
+sub try_etcdctl
+{
+	my ($self, @args) = @_;
+	my @members = ref $args[0] ? @{ shift @args } : ();
+	local $ENV{ETCDCTL_API} = 3;
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ $etcdctl_program, '--endpoints=' . $self->endpoints(@members), @args ],
+		'<', \undef, '>', \$out, '2>', \$err);
+	my $status = $?;
+	chomp $out;
+	return ($status, $out, $err);
+}
+
+# Starts `etcdctl @args` in the background.
+my $background = 0;
+
+sub background_etcdctl
+{
+	my ($self, @args) = @_;
+	return EtcdLeader::Util::Process->spawn(
+		name => "etcdctl @args",
+		log  => "$self->{dir}/etcdctl-" . ++$background,
+		stderr => "$self->{dir}/etcdctl-$background.err",
+		env  => { ETCDCTL_API => 3 },
+		cmd  => [ $etcdctl_program, '--endpoints=' . $self->endpoints, @args ]);
+}
+
+# The keys under a prefix, first created first: hashes with key, value,
+# create_revision, mod_revision, lease (decimal) and lease_hex.  Undef when
+# etcd does not answer.
+sub keys
+{
+	my ($self, $prefix, $i) = @_;
+	my $end    = substr($prefix, 0, -1) . chr(ord(substr $prefix, -1) + 1);
+	my $answer = $self->post('/v3/kv/range',
+		{ key => b64($prefix), range_end => b64($end), sort_order => 'ASCEND', sort_target => 'CREATE' }, $i)
+	  or return;
+	return map {
+		{
+			key             => decode_base64($_->{key}),
+			value           => decode_base64($_->{value} // ''),
+			create_revision => $_->{create_revision},
+			mod_revision    => $_->{mod_revision},
+			lease           => $_->{lease} // 0,
+			lease_hex       => sprintf('%x', $_->{lease} // 0),
+		}
+	} @{ $answer->{kvs} // [] };
+}
+
+# The candidates of an election, as keys().
+sub candidates { my ($self, $election, $i) = @_; return $self->keys("$election/", $i) }
+
+# (granted TTL, TTL left) of a lease, in seconds; left is -1 if it is gone.
+sub lease
+{
+	my ($self, $id) = @_;
+	my $answer = $self->post('/v3/lease/timetolive', { ID => "$id" }) or return;
+	return ($answer->{grantedTTL} // 0, $answer->{TTL} // 0);
+}
+
+# The ids of all leases, decimal.
+sub leases
+{
+	my ($self) = @_;
+	my $answer = $self->post('/v3/lease/leases', {}) or return;
+	return map { $_->{ID} } @{ $answer->{leases} // [] };
+}
+
+# The sum of a metric over its labels, of one member (0).
+sub metric
+{
+	my ($self, $name, $i) = @_;
+	my $answer = HTTP::Tiny->new(timeout => 5, http_proxy => undef)->get($self->url($i // 0) . '/metrics');
+	die "no metrics: $answer->{status}" unless $answer->{success};
+	my ($sum, $seen) = (0, 0);
+	for ($answer->{content} =~ /^\Q$name\E(?:\{[^}]*\})?\s+(\S+)$/mg)
+	{
+		$sum += $_;
+		$seen = 1;
+	}
+	die "etcd has no metric $name" unless $seen;
+	return $sum;
+}
+
+1;

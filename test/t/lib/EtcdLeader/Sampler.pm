@@ -1,0 +1,223 @@
+# The question of exclusion: a process for each instance asks it again and
+# again whether it leads, and notes when it asked.
+#
+# What a sample proves.  The clock (CLOCK_MONOTONIC, the same for all
+# processes here) is read before and after the statement.  An answer "true
+# under token T" says that there was one instant within [before, after] at
+# which the instance led under T, and no more: where in between, nobody knows.
+# So two answers from two instances prove nothing about each other while
+# their brackets overlap; they are in a proven order only if one's `after` is
+# less than the other's `before`.
+#
+# What is a proven overlap.  While A leads under token T, that is, its key's
+# create revision, the key stands at the head of the queue, and T belongs to
+# that key alone: all that A says under T belongs to one and the same reign,
+# from the first such instant to the last, whatever A says in between.  Two
+# reigns of different instances must not overlap, and the later one has the
+# greater token.  With
+#     first(T) = the least `after`  of the answers under T: the reign had begun
+#     last(T)  = the greatest `before` of them: the reign was not yet over
+# the reigns T < U of two instances overlap, provably, exactly if
+#     first(U) < last(T):
+# U was there at an instant that is proven to be before one at which T was
+# still believed.  The same token on two instances is an overlap by itself.
+# Nothing that is merely possible is counted, so a failure is a failure.
+package EtcdLeader::Sampler;
+
+use strict;
+use warnings;
+
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $count = 0;
+
+# The token is read before and after the question, since the answer and the
+# token are two reads.
+my $question = 'SELECT etcd_fencing_token($1), etcd_is_leader($1), etcd_fencing_token($1)';
+
+# Starts asking.  election => name (the first); interval => pause between two
+# questions in seconds (0.0005; 0: as fast as it can).
+sub new
+{
+	my ($class, $node, %args) = @_;
+	my $file = $PostgreSQL::Test::Utils::log_path . '/'
+	  . File::Basename::basename($0, '.pl') . '_' . $node->name . "_sampler" . ++$count . '.log';
+	unlink $file;
+	my $process = EtcdLeader::Util::Process->spawn(
+		name => 'sampler of ' . $node->name,
+		log  => $file,
+		code => sub { ask($node, $args{election}, $args{interval} // 0.0005) });
+	my $self = bless { process => $process, name => $node->name }, $class;
+	poll(30, sub { length $process->output || !$process->alive });
+	die "the sampler did not start" unless $process->alive;
+	return $self;
+}
+
+# In the child: asks until SIGTERM, and writes a line for each run of equal
+# answers: "answer token n first_before first_after last_before last_after
+# longest_gap", where answer is t, f or down (no connection), and the gap is
+# the longest time in the run from one answer's `after` to the next's
+# `after`, the step into the run included.
+sub ask
+{
+	my ($node, $election, $interval) = @_;
+	my $stop = 0;
+	$SIG{TERM} = sub { $stop = 1 };
+	my ($dbh, $statement, $run, $previous_after);
+	my $written = 0;
+	my $write   = sub {
+		my ($more) = @_;
+		return unless $run;
+		syswrite(STDOUT, join(' ', @{$run}{qw(answer token n b0 a0 b1 a1 gap)}) . "\n");
+		$written = now();
+		$run     = undef unless $more;
+	};
+	while (!$stop)
+	{
+		my ($answer, $token) = ('down', '-');
+		my $before = now();
+		my $ok     = eval {
+			if (!$dbh)
+			{
+				$dbh = $node->connect_db;
+				$statement = $dbh->prepare($question);
+				$statement->bind_param(1, $election);
+				$before = now();
+			}
+			$statement->execute;
+			my ($t1, $leads, $t2) = $statement->fetchrow_array;
+			$answer = $leads ? 't' : 'f';
+			# The token that the answer belongs to.  Both and different: it
+			# changed in between, and the answer may belong to either.
+			$token = $t1 // $t2 // '?' if $leads;
+			$token = '?' if $leads && defined $t1 && defined $t2 && $t1 != $t2;
+			1;
+		};
+		my $after = now();
+		$dbh = undef unless $ok;
+		$write->() if $run && ($run->{answer} ne $answer || $run->{token} ne $token);
+		my $gap = $after - ($previous_after // $after);
+		$run //= { answer => $answer, token => $token, n => 0, b0 => $before, a0 => $after, gap => 0 };
+		$run->{n}++;
+		@{$run}{qw(b1 a1)} = ($before, $after);
+		$run->{gap} = $gap if $gap > $run->{gap};
+		$previous_after = $after;
+		# so that little is lost should this process be killed
+		if ($after - $written > 0.2) { $write->(1); $run->{n} = 0; $run->{gap} = 0; }
+		pause($answer eq 'down' ? 0.01 : $interval) if $interval || $answer eq 'down';
+	}
+	$write->();
+	return;
+}
+
+# The runs so far, oldest first: answer, token, n, b0 a0 (first sample), b1 a1
+# (last sample), gap.
+sub runs
+{
+	my ($self) = @_;
+	my @runs;
+	for (split /\n/, $self->{process}->output)
+	{
+		my @f = split / /;
+		next unless @f == 8 && $f[0] =~ /^(?:t|f|down)$/;
+		my %run;
+		@run{qw(answer token n b0 a0 b1 a1 gap)} = @f;
+		my $last = $runs[-1];
+		if ($last && $last->{answer} eq $run{answer} && $last->{token} eq $run{token})
+		{
+			$last->{n} += $run{n};
+			@{$last}{qw(b1 a1)} = @run{qw(b1 a1)};
+			$last->{gap} = $run{gap} if $run{gap} > $last->{gap};
+		}
+		else
+		{
+			push @runs, \%run;
+		}
+	}
+	return @runs;
+}
+
+# Stops asking; the runs.
+sub stop
+{
+	my ($self) = @_;
+	$self->{process}->stop('TERM', 10);
+	return $self->runs;
+}
+
+# Compares the runs of several instances, { name => [runs], ... }.  Returns
+# texts, one for each proven fault; none: all is well as far as was seen.
+sub faults
+{
+	my (%runs) = @_;
+	my (@faults, %reign);
+	for my $name (sort keys %runs)
+	{
+		for my $run (grep { $_->{answer} eq 't' } @{ $runs{$name} })
+		{
+			my $token = $run->{token};
+			if ($token eq '?')
+			{
+				push @faults, "$name: true without a single token at $run->{b0}";
+				next;
+			}
+			my $r = $reign{$token}{$name} //= { name => $name, token => $token, first => $run->{a0}, last => $run->{b1} };
+			$r->{first} = $run->{a0} if $run->{a0} < $r->{first};
+			$r->{last}  = $run->{b1} if $run->{b1} > $r->{last};
+		}
+	}
+	my @reigns;
+	for my $token (sort { $a <=> $b } keys %reign)
+	{
+		my @holders = map { $reign{$token}{$_} } sort keys %{ $reign{$token} };
+		push @faults, "token $token on " . join(' and ', map { $_->{name} } @holders) if @holders > 1;
+		push @reigns, @holders;
+	}
+	for my $i (0 .. $#reigns)
+	{
+		for my $j ($i + 1 .. $#reigns)
+		{
+			my ($t, $u) = @reigns[ $i, $j ];
+			next if $t->{token} == $u->{token};
+			# of one instance: its later reign must not begin before the earlier one is over, either
+			push @faults,
+			  sprintf('%s under %s at %.6f, but %s still under %s at %.6f (%.3f ms later)',
+				$u->{name}, $u->{token}, $u->{first}, $t->{name}, $t->{token}, $t->{last}, 1000 * ($t->{last} - $u->{first}))
+			  if $u->{first} < $t->{last};
+		}
+	}
+	return @faults;
+}
+
+# Stops the samplers and tests: no two instances led at once, each sampler
+# saw enough (min_samples, 100), and none was blind for longer than max_gap
+# seconds (1; without the time that the instance was down).
+sub check_exclusion
+{
+	my ($samplers, $name, %args) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my (%runs, @blind);
+	my $total = 0;
+	for my $sampler (@$samplers)
+	{
+		my @runs = $sampler->stop;
+		my ($n, $gap) = (0, 0);
+		for my $run (grep { $_->{answer} ne 'down' } @runs)
+		{
+			$n += $run->{n};
+			$gap = $run->{gap} if $run->{gap} > $gap;
+		}
+		push @blind, sprintf('%s: %d answers, longest gap %.3f s', $sampler->{name}, $n, $gap)
+		  if $n < ($args{min_samples} // 100) || $gap > ($args{max_gap} // 1);
+		$total += $n;
+		push @{ $runs{ $sampler->{name} } }, @runs;
+	}
+	my @faults = faults(%runs);
+	is(join("\n", @faults), '', "$name: no two lead at once ($total answers)");
+	is(join("\n", @blind), '', "$name: the samplers saw it all");
+	return %runs;
+}
+
+1;

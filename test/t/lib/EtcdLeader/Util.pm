@@ -1,0 +1,217 @@
+# Small things that every test uses: a clock, polling with a bound, and
+# programs in the background that are held by their pid.
+package EtcdLeader::Util;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use POSIX ();
+use Test::More;
+use Time::HiRes ();
+
+our @EXPORT = qw(now pause poll poll_ok poll_is wait_for_exit);
+
+# Seconds of the clock that all processes of this machine share and that
+# nobody can step.
+sub now
+{
+	return Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC());
+}
+
+# Lets time pass.  Only for tests in which the time itself is the matter, and
+# between two looks of a bounded poll.
+sub pause
+{
+	my ($seconds) = @_;
+	my $end = now() + $seconds;
+	while ((my $left = $end - now()) > 0)
+	{
+		select(undef, undef, undef, $left);
+	}
+	return;
+}
+
+# Calls $look until it returns something true, at most $timeout seconds.
+# Returns what the last call returned.
+sub poll
+{
+	my ($timeout, $look) = @_;
+	my $end = now() + $timeout;
+	while (1)
+	{
+		my $late   = now() >= $end;
+		my $answer = $look->();
+		return $answer if $answer || $late;
+		pause(0.02);
+	}
+}
+
+# poll() as a test.
+sub poll_ok
+{
+	my ($timeout, $look, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $began = now();
+	my $answer = poll($timeout, $look);
+	ok($answer, $name) or diag(sprintf 'gave up after %.2f s', now() - $began);
+	return $answer;
+}
+
+# Calls $look until its answer is $expected (undef counts as '(null)'), at
+# most $timeout seconds; a test.  Returns how many seconds it took.
+sub poll_is
+{
+	my ($timeout, $look, $expected, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $began = now();
+	my $got;
+	$expected //= '(null)';
+	poll($timeout, sub { $got = $look->() // '(null)'; return $got eq $expected; });
+	my $took = now() - $began;
+	is($got, $expected, $name) or diag(sprintf 'after %.2f s', $took);
+	return $took;
+}
+
+# Waits at most $timeout seconds for a process, ours or not, to be gone.
+sub wait_for_exit
+{
+	my ($pid, $timeout) = @_;
+	return poll($timeout, sub {
+		waitpid($pid, POSIX::WNOHANG());
+		return !kill(0, $pid);
+	});
+}
+
+# ---------------------------------------------------------------------------
+# A program, or a piece of Perl, in the background.
+package EtcdLeader::Util::Process;
+
+use strict;
+use warnings;
+
+use POSIX ();
+
+# pid => 1 of all that this process has started and not yet seen the end of
+my %running;
+my $owner = $$;
+
+# A signal to the test must not skip the END blocks that clean up.
+$SIG{$_} = sub { exit 130 }
+  for grep { !defined $SIG{$_} || $SIG{$_} eq 'DEFAULT' } qw(INT TERM HUP);
+
+# Starts it, with its output in a file.  Either
+#   cmd => [program, arguments...], optionally env => {...}, or
+#   code => sub {...}, run in the child, which ends without END blocks.
+# log => file (appended to); stderr => another file (optional).
+sub spawn
+{
+	my ($class, %args) = @_;
+	my $self = bless { log => $args{log}, name => $args{name} // "@{$args{cmd} // ['code']}" }, $class;
+
+	STDOUT->flush;
+	my $pid = fork() // die "fork: $!";
+	if ($pid == 0)
+	{
+		$SIG{INT} = $SIG{TERM} = $SIG{HUP} = 'DEFAULT';
+		my $flags = POSIX::O_WRONLY() | POSIX::O_CREAT() | POSIX::O_APPEND();
+		my $in    = POSIX::open('/dev/null', POSIX::O_RDONLY());
+		my $out   = POSIX::open($args{log}, $flags, 0600);
+		my $err   = $args{stderr} ? POSIX::open($args{stderr}, $flags, 0600) : $out;
+		POSIX::dup2($in,  0);
+		POSIX::dup2($out, 1);
+		POSIX::dup2($err, 2);
+		if ($args{code})
+		{
+			my $ok = eval { $args{code}->(); 1 };
+			syswrite(STDERR, "died: $@") unless $ok;
+			POSIX::_exit($ok ? 0 : 1);
+		}
+		my %env = %{ $args{env} // {} };
+		$ENV{$_} = $env{$_} for keys %env;
+		{ no warnings 'exec'; exec { $args{cmd}[0] } @{ $args{cmd} }; }
+		syswrite(STDERR, "cannot execute $args{cmd}[0]: $!\n");
+		POSIX::_exit(127);
+	}
+	$running{$pid} = 1;
+	$self->{pid} = $pid;
+	return $self;
+}
+
+sub pid { return $_[0]{pid} }
+
+# Is it still there?  Remembers its exit status when it is not.
+sub alive
+{
+	my ($self) = @_;
+	return 0 if exists $self->{status};
+	my $got = waitpid($self->{pid}, POSIX::WNOHANG());
+	return 1 if $got == 0;
+	$self->{status} = $got == $self->{pid} ? $? : -1;
+	delete $running{ $self->{pid} };
+	return 0;
+}
+
+# Its wait status; undef while it runs.
+sub status { my ($self) = @_; return $self->alive ? undef : $self->{status} }
+
+sub signal
+{
+	my ($self, $signal) = @_;
+	return $self->alive ? kill($signal, $self->{pid}) : 0;
+}
+
+# Waits for its end, at most $timeout seconds; true if it is gone.
+sub wait
+{
+	my ($self, $timeout) = @_;
+	return EtcdLeader::Util::poll($timeout, sub { !$self->alive });
+}
+
+# Sends a signal (TERM) and waits for the end; SIGKILL after $timeout (5) s.
+sub stop
+{
+	my ($self, $signal, $timeout) = @_;
+	$self->signal($signal // 'TERM');
+	return 1 if $self->wait($timeout // 5);
+	$self->signal('CONT');
+	$self->signal('KILL');
+	return $self->wait(5);
+}
+
+# What it has written to its log so far.
+sub output
+{
+	my ($self) = @_;
+	open my $fh, '<', $self->{log} or return '';
+	local $/;
+	return scalar(<$fh>) // '';
+}
+
+sub DESTROY
+{
+	my ($self) = @_;
+	local ($?, $!, $@);
+	return unless $$ == $owner && defined $self->{pid} && $running{ $self->{pid} };
+	kill('CONT', $self->{pid});
+	kill('KILL', $self->{pid});
+	waitpid($self->{pid}, 0);
+	delete $running{ $self->{pid} };
+}
+
+END
+{
+	my $status = $?;
+	if ($$ == $owner)
+	{
+		for my $pid (keys %running)
+		{
+			kill('CONT', $pid);
+			kill('KILL', $pid);
+			waitpid($pid, 0);
+		}
+	}
+	$? = $status;
+}
+
+1;

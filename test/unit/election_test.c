@@ -1,0 +1,1382 @@
+/*-------------------------------------------------------------------------
+ *
+ * election_test.c
+ *	  The protocol against a small model of etcd, in virtual time.
+ *
+ * Each test moves instances, messages and the clock by hand, so that what a
+ * network does once in a year happens exactly where the test wants it.  The
+ * last one draws loss, delay, late execution, changes of etcd's leader and
+ * resignations from seeds, and checks exclusion and tokens all the time.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "election.h"
+
+#define MS			INT64_C(1000000)
+#define SECOND		(1000 * MS)
+#define TTL_S		5
+#define MARGIN		(SECOND / 2)	/* a tenth of the TTL */
+
+#define MAX_INSTANCES	4
+#define MAX_KEYS		64
+#define MAX_LEASES		512
+#define MAX_MESSAGES	256
+#define MAX_EVENTS		4096
+#define MAX_RESULTS		96
+
+/* ---- the model of etcd --------------------------------------------------- */
+
+typedef struct Key
+{
+	char		key[ELECTION_KEY_SIZE];
+	char		value[ELECTION_VALUE_SIZE];
+	int64_t		create_revision;
+	int64_t		mod_revision;
+	int64_t		lease;
+} Key;
+
+typedef struct Lease
+{
+	int64_t		id;
+	int64_t		ttl_ns;
+	int64_t		expires_ns;
+} Lease;
+
+static struct
+{
+	uint64_t	cluster_id;
+	uint64_t	term;
+	int64_t		revision;
+	Key			keys[MAX_KEYS];
+	int			nkeys;
+	Lease		leases[MAX_LEASES];
+	int			nleases;
+}			etcd;
+
+static int64_t now;
+static uint64_t random_state;
+
+static uint64_t
+next_random(void)
+{
+	/* splitmix64 */
+	uint64_t	z = (random_state += UINT64_C(0x9E3779B97F4A7C15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+	return z ^ (z >> 31);
+}
+
+static int
+draw(int n)
+{
+	return (int) (next_random() % (uint64_t) n);
+}
+
+/* ---- instances and messages ------------------------------------------------ */
+
+typedef struct Message
+{
+	bool		used;
+	bool		executed;
+	bool		given_up;		/* the sender was told that there is no answer */
+	int64_t		due_ns;			/* random runs: when the next thing happens to it */
+	uint64_t	id;
+	EtcdRequest request;
+	EtcdCompare compares[2 * ELECTION_MAX_ELECTIONS];
+	EtcdOp		success[3 * ELECTION_MAX_ELECTIONS];
+	EtcdOp		failure[ELECTION_MAX_ELECTIONS];
+	char		bytes[16384];
+	size_t		nbytes;
+	EtcdAnswer	answer;
+	EtcdResult	results[MAX_RESULTS];
+	EtcdKeyValue kvs[MAX_RESULTS];
+	Key			copies[MAX_RESULTS];
+} Message;
+
+typedef struct Instance
+{
+	ElectionCore *core;
+	ElectionConfig config;
+	ElectionView views[ELECTION_MAX_ELECTIONS];
+	Message		messages[MAX_MESSAGES];
+	EtcdWatch	watches[3 * ELECTION_MAX_ELECTIONS];
+	char		watched[3 * ELECTION_MAX_ELECTIONS][ELECTION_KEY_SIZE];
+	int			nwatches;
+	bool		watch_silent;
+	int			nsent;
+	ElectionReply replied[16];
+	bool		has_replied[16];
+} Instance;
+
+static Instance instances[MAX_INSTANCES];
+static int	ninstances;
+static char log_text[MAX_EVENTS][96];
+static int	nlogged;
+
+static void
+note(const char *format,...)
+{
+	va_list		args;
+
+	assert_true(nlogged < MAX_EVENTS);
+	va_start(args, format);
+	vsnprintf(log_text[nlogged++], sizeof(log_text[0]), format, args);
+	va_end(args);
+}
+
+/* The position in the log of the first line with that text from `from`; -1. */
+static int
+find_note(int from, const char *text)
+{
+	for (int i = from; i < nlogged; i++)
+	{
+		if (strstr(log_text[i], text))
+			return i;
+	}
+	return -1;
+}
+
+static EtcdBytes
+keep_bytes(Message *m, EtcdBytes b)
+{
+	EtcdBytes	copy = {m->bytes + m->nbytes, b.len};
+
+	assert_true(m->nbytes + b.len < sizeof(m->bytes));
+	if (b.len > 0)
+		memcpy(m->bytes + m->nbytes, b.data, b.len);
+	m->nbytes += b.len;
+	return copy;
+}
+
+static void
+keep_ops(Message *m, EtcdOp *copies, const EtcdOp *ops, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		copies[i] = ops[i];
+		copies[i].key = keep_bytes(m, ops[i].key);
+		copies[i].range_end = keep_bytes(m, ops[i].range_end);
+		copies[i].value = keep_bytes(m, ops[i].value);
+	}
+}
+
+static const char *
+describe(const EtcdRequest *request)
+{
+	switch (request->kind)
+	{
+		case ETCD_GRANT:
+			return "grant";
+		case ETCD_KEEPALIVE:
+			return "keepalive";
+		case ETCD_REVOKE:
+			return "revoke";
+		case ETCD_TXN:
+			break;
+	}
+	if (request->success[0].kind == ETCD_OP_DELETE)
+		return "delete";
+	if (request->success[0].kind == ETCD_OP_RANGE)
+		return "look";
+	if (request->compares[0].value == 0)
+		return "enter";
+	return "put";
+}
+
+static void
+port_send(void *ctx, uint64_t id, const EtcdRequest *request)
+{
+	Instance   *in = ctx;
+	Message    *m = NULL;
+
+	for (int i = 0; i < MAX_MESSAGES && m == NULL; i++)
+	{
+		if (!in->messages[i].used)
+			m = &in->messages[i];
+	}
+	assert_non_null(m);
+	memset(m, 0, offsetof(Message, compares));
+	m->nbytes = 0;
+	m->used = true;
+	m->id = id;
+	m->request = *request;
+	m->due_ns = now;
+	for (int i = 0; i < request->ncompares; i++)
+	{
+		m->compares[i] = request->compares[i];
+		m->compares[i].key = keep_bytes(m, request->compares[i].key);
+	}
+	keep_ops(m, m->success, request->success, request->nsuccess);
+	keep_ops(m, m->failure, request->failure, request->nfailure);
+	m->request.compares = m->compares;
+	m->request.success = m->success;
+	m->request.failure = m->failure;
+	in->nsent++;
+	note("%s sends %s", in->config.node_name, describe(&m->request));
+}
+
+static void
+port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
+{
+	Instance   *in = ctx;
+
+	in->nwatches = nwatches;
+	for (int i = 0; i < nwatches; i++)
+	{
+		in->watches[i] = watches[i];
+		memcpy(in->watched[i], watches[i].key.data, watches[i].key.len);
+		in->watches[i].key.data = in->watched[i];
+	}
+}
+
+static void
+port_change_endpoint(void *ctx, int endpoint, const char *why)
+{
+	Instance   *in = ctx;
+
+	note("%s distrusts %d: %s", in->config.node_name, endpoint, why);
+}
+
+static void
+port_publish(void *ctx, int slot, const ElectionView *view)
+{
+	Instance   *in = ctx;
+
+	if (in->views[slot].deadline_ns != 0 && view->deadline_ns == 0)
+		note("%s withdraws", in->config.node_name);
+	in->views[slot] = *view;
+}
+
+static void
+port_announce(void *ctx, const ElectionEvent *event)
+{
+	Instance   *in = ctx;
+	const char *reason = election_reason_name(event->reason);
+
+	note("%s: %s %s %s", in->config.node_name, election_event_name(event->kind),
+		 event->leader ? event->leader : "-", reason ? reason : "-");
+}
+
+static void
+port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
+{
+	Instance   *in = ctx;
+
+	assert_false(in->has_replied[ticket]);
+	in->replied[ticket] = reply;
+	in->has_replied[ticket] = true;
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	(void) ctx;
+	return next_random();
+}
+
+/* ---- etcd executes ------------------------------------------------------------ */
+
+static bool
+in_range(const Key *key, EtcdBytes from, EtcdBytes end)
+{
+	size_t		len = strlen(key->key);
+	size_t		n;
+	int			c;
+
+	if (end.len == 0)
+		return len == from.len && memcmp(key->key, from.data, len) == 0;
+	n = len < from.len ? len : from.len;
+	c = memcmp(key->key, from.data, n);
+	if (c < 0 || (c == 0 && len < from.len))
+		return false;
+	n = len < end.len ? len : end.len;
+	c = memcmp(key->key, end.data, n);
+	return c < 0 || (c == 0 && len < end.len);
+}
+
+static Key *
+find_key(EtcdBytes name)
+{
+	EtcdBytes	none = {NULL, 0};
+
+	for (int i = 0; i < etcd.nkeys; i++)
+	{
+		if (in_range(&etcd.keys[i], name, none))
+			return &etcd.keys[i];
+	}
+	return NULL;
+}
+
+static Lease *
+find_lease(int64_t id)
+{
+	for (int i = 0; i < etcd.nleases; i++)
+	{
+		if (etcd.leases[i].id == id)
+			return &etcd.leases[i];
+	}
+	return NULL;
+}
+
+/* Tells every watch that is open and not silent. */
+static void
+tell_watches(const Key *key, bool is_delete)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		Instance   *in = &instances[i];
+
+		if (in->watch_silent || in->core == NULL)
+			continue;
+		for (int w = 0; w < in->nwatches; w++)
+		{
+			EtcdWatchEvent event = {.is_delete = is_delete};
+			EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED};
+			EtcdBytes	end = in->watches[w].range_end;
+
+			if (in->watches[w].start_revision > etcd.revision || !in_range(key, in->watches[w].key, end))
+				continue;
+			event.kv.key.data = key->key;
+			event.kv.key.len = strlen(key->key);
+			event.kv.value.data = key->value;
+			event.kv.value.len = strlen(key->value);
+			event.kv.create_revision = is_delete ? 0 : key->create_revision;
+			event.kv.mod_revision = etcd.revision;
+			event.kv.lease = is_delete ? 0 : key->lease;
+			frame.header.cluster_id = etcd.cluster_id;
+			frame.header.revision = etcd.revision;
+			frame.header.raft_term = etcd.term;
+			frame.watch_id = in->watches[w].watch_id;
+			frame.events = &event;
+			frame.nevents = 1;
+			election_watched(in->core, now, &frame);
+			break;
+		}
+	}
+}
+
+static void
+delete_key(Key *key)
+{
+	Key			gone = *key;
+
+	etcd.revision++;
+	*key = etcd.keys[--etcd.nkeys];
+	tell_watches(&gone, true);
+}
+
+static void
+end_lease(Lease *lease)
+{
+	int64_t		id = lease->id;
+
+	*lease = etcd.leases[--etcd.nleases];
+	for (int i = 0; i < etcd.nkeys;)
+	{
+		if (etcd.keys[i].lease == id)
+			delete_key(&etcd.keys[i]);
+		else
+			i++;
+	}
+}
+
+static void
+put_key(EtcdBytes name, EtcdBytes value, int64_t lease)
+{
+	Key		   *key = find_key(name);
+	Key			copy;
+
+	etcd.revision++;
+	if (key == NULL)
+	{
+		assert_true(etcd.nkeys < MAX_KEYS);
+		key = &etcd.keys[etcd.nkeys++];
+		memset(key, 0, sizeof(*key));
+		memcpy(key->key, name.data, name.len);
+		key->create_revision = etcd.revision;
+	}
+	memset(key->value, 0, sizeof(key->value));
+	memcpy(key->value, value.data, value.len);
+	key->mod_revision = etcd.revision;
+	key->lease = lease;
+	copy = *key;
+	tell_watches(&copy, false);
+}
+
+static void
+refuse(EtcdAnswer *answer, int code, const char *message)
+{
+	answer->outcome = ETCD_REFUSED;
+	answer->code = code;
+	strcpy(answer->message, message);
+}
+
+static void
+read_range(Message *m, const EtcdOp *op, EtcdResult *result, int *nkvs)
+{
+	const Key  *best = NULL;
+
+	for (int i = 0; i < etcd.nkeys; i++)
+	{
+		const Key  *key = &etcd.keys[i];
+
+		if (!in_range(key, op->key, op->range_end) ||
+			(op->max_create_revision != 0 && key->create_revision > op->max_create_revision))
+			continue;
+		if (best == NULL ||
+			(op->sort == ETCD_SORT_LAST_CREATED ? key->create_revision > best->create_revision
+			 : key->create_revision < best->create_revision))
+			best = key;
+	}
+	if (best)
+	{
+		EtcdKeyValue *kv = &m->kvs[*nkvs];
+
+		m->copies[*nkvs] = *best;
+		kv->key.data = m->copies[*nkvs].key;
+		kv->key.len = strlen(kv->key.data);
+		kv->value.data = m->copies[*nkvs].value;
+		kv->value.len = strlen(kv->value.data);
+		kv->create_revision = best->create_revision;
+		kv->mod_revision = best->mod_revision;
+		kv->lease = best->lease;
+		result->kvs = kv;
+		result->nkvs = 1;
+		(*nkvs)++;
+	}
+}
+
+/* Runs a request, and leaves the answer in it. */
+static void
+execute(Message *m)
+{
+	const EtcdRequest *request = &m->request;
+	EtcdAnswer *answer = &m->answer;
+	Lease	   *lease = find_lease(request->lease);
+	const EtcdOp *ops;
+	int			nops;
+	int			nkvs = 0;
+
+	m->executed = true;
+	memset(answer, 0, sizeof(*answer));
+	memset(m->results, 0, sizeof(m->results));
+	answer->outcome = ETCD_ANSWERED;
+	answer->header.cluster_id = etcd.cluster_id;
+	switch (request->kind)
+	{
+		case ETCD_GRANT:
+			if (lease)
+			{
+				refuse(answer, ETCD_CODE_FAILED_PRECONDITION, "etcdserver: lease already exists");
+				return;
+			}
+			assert_true(etcd.nleases < MAX_LEASES);
+			lease = &etcd.leases[etcd.nleases++];
+			lease->id = request->lease;
+			lease->ttl_ns = request->ttl_s * SECOND;
+			lease->expires_ns = now + lease->ttl_ns;
+			answer->lease = request->lease;
+			answer->ttl_s = request->ttl_s;
+			break;
+		case ETCD_KEEPALIVE:
+			answer->lease = request->lease;
+			if (lease)
+			{
+				lease->expires_ns = now + lease->ttl_ns;
+				answer->ttl_s = lease->ttl_ns / SECOND;
+			}
+			break;
+		case ETCD_REVOKE:
+			if (lease == NULL)
+			{
+				refuse(answer, ETCD_CODE_NOT_FOUND, "etcdserver: requested lease not found");
+				return;
+			}
+			end_lease(lease);
+			break;
+		case ETCD_TXN:
+			answer->succeeded = true;
+			for (int i = 0; i < request->ncompares; i++)
+			{
+				const Key  *key = find_key(request->compares[i].key);
+				int64_t		value = key == NULL ? 0 :
+					request->compares[i].target == ETCD_COMPARE_CREATE_REVISION ?
+					key->create_revision : key->mod_revision;
+
+				if (value != request->compares[i].value)
+					answer->succeeded = false;
+			}
+			ops = answer->succeeded ? request->success : request->failure;
+			nops = answer->succeeded ? request->nsuccess : request->nfailure;
+			for (int i = 0; i < nops; i++)
+			{
+				if (ops[i].kind == ETCD_OP_PUT && find_lease(ops[i].lease) == NULL)
+				{
+					refuse(answer, ETCD_CODE_NOT_FOUND, "etcdserver: requested lease not found");
+					return;
+				}
+			}
+			for (int i = 0; i < nops; i++)
+			{
+				m->results[i].kind = ops[i].kind;
+				if (ops[i].kind == ETCD_OP_PUT)
+					put_key(ops[i].key, ops[i].value, ops[i].lease);
+				else if (ops[i].kind == ETCD_OP_DELETE)
+				{
+					Key		   *key = find_key(ops[i].key);
+
+					if (key)
+						delete_key(key);
+				}
+				else
+					read_range(m, &ops[i], &m->results[i], &nkvs);
+			}
+			answer->results = m->results;
+			answer->nresults = nops;
+			break;
+	}
+	answer->header.revision = etcd.revision;
+	answer->header.raft_term = etcd.term;
+}
+
+static void
+give_up(Instance *in, Message *m)
+{
+	EtcdAnswer	answer = {.outcome = ETCD_NO_ANSWER, .message = "no answer"};
+
+	m->given_up = true;
+	if (m->executed)
+		m->used = false;
+	note("%s gives up %s", in->config.node_name, describe(&m->request));
+	election_receive(in->core, now, m->id, &answer);
+}
+
+static void
+deliver(Instance *in, Message *m)
+{
+	if (!m->executed)
+		execute(m);
+	m->used = false;
+	if (!m->given_up)
+		election_receive(in->core, now, m->id, &m->answer);
+}
+
+/* ---- moving by hand -------------------------------------------------------------- */
+
+static int
+setup(void **state)
+{
+	(void) state;
+	memset(&etcd, 0, sizeof(etcd));
+	etcd.cluster_id = 77;
+	etcd.term = 2;
+	etcd.revision = 1;
+	now = 1000 * SECOND;
+	random_state = 42;
+	ninstances = 0;
+	nlogged = 0;
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	(void) state;
+	for (int i = 0; i < ninstances; i++)
+		election_free(instances[i].core);
+	memset(instances, 0, sizeof(instances));
+	return 0;
+}
+
+static Instance *
+start_instance(const char *name, bool eligible)
+{
+	Instance   *in = &instances[ninstances++];
+	ElectionPort port = {
+		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
+		.publish = port_publish, .announce = port_announce, .reply = port_reply,
+		.random = port_random, .ctx = in
+	};
+
+	memset(in, 0, sizeof(*in));
+	strcpy(in->config.node_name, name);
+	in->config.ttl_s = TTL_S;
+	in->config.safety_margin_ms = -1;
+	in->config.eligible = eligible;
+	in->config.nendpoints = 1;
+	in->config.nelections = 1;
+	strcpy(in->config.elections[0], "e");
+	in->core = election_create(&port, 4);
+	assert_non_null(in->core);
+	election_configure(in->core, now, &in->config);
+	return in;
+}
+
+/* The message of that kind that was sent last and is not answered; NULL. */
+static Message *
+sent(Instance *in, const char *kind)
+{
+	Message    *last = NULL;
+
+	for (int i = 0; i < MAX_MESSAGES; i++)
+	{
+		Message    *m = &in->messages[i];
+
+		if (m->used && !m->given_up && strcmp(describe(&m->request), kind) == 0 &&
+			(last == NULL || m->id > last->id))
+			last = m;
+	}
+	return last;
+}
+
+static void
+expire_leases(void)
+{
+	for (int i = 0; i < etcd.nleases;)
+	{
+		if (etcd.leases[i].expires_ns <= now)
+			end_lease(&etcd.leases[i]);
+		else
+			i++;
+	}
+}
+
+/* Answers everything at once, until nobody sends any more. */
+static void
+answer_all(void)
+{
+	bool		moved = true;
+
+	for (int turns = 0; moved; turns++)
+	{
+		assert_true(turns < 1000);	/* a storm */
+		moved = false;
+		for (int i = 0; i < ninstances; i++)
+		{
+			for (int j = 0; j < MAX_MESSAGES; j++)
+			{
+				Message    *m = &instances[i].messages[j];
+
+				if (m->used && !m->given_up)
+				{
+					deliver(&instances[i], m);
+					moved = true;
+				}
+			}
+		}
+	}
+}
+
+/* Time goes on in steps of a millisecond; everything is answered at once. */
+static void
+run_for(int64_t ns)
+{
+	int64_t		end = now + ns;
+
+	while (now < end)
+	{
+		now += MS;
+		expire_leases();
+		for (int i = 0; i < ninstances; i++)
+		{
+			if (instances[i].core && election_wakeup_ns(instances[i].core) <= now)
+				election_tick(instances[i].core, now);
+		}
+		answer_all();
+	}
+}
+
+static bool
+leads(const Instance *in)
+{
+	return in->views[0].deadline_ns > now;
+}
+
+/* ---- tests ------------------------------------------------------------------------ */
+
+static void
+test_alone(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	answer_all();
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].state, ELECTION_LEADING);
+	assert_int_equal(a->views[0].token, etcd.keys[0].create_revision);
+	assert_string_equal(a->views[0].leader, "a");
+	assert_int_equal(a->views[0].deadline_ns, now + TTL_S * SECOND - MARGIN);
+	assert_int_equal(find_note(0, "elected a -"), nlogged - 1);
+	run_for(60 * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(find_note(0, "unelected"), -1);
+}
+
+static void
+test_idle_requests(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			before;
+
+	(void) state;
+	run_for(20 * SECOND);
+	before = a->nsent;
+	run_for(50 * SECOND);
+	/* two for each third of a TTL */
+	assert_in_range(a->nsent - before, 2 * 29, 2 * 31);
+}
+
+static void
+test_handover(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	Instance   *c;
+	int			from;
+	int64_t		token;
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	c = start_instance("c", true);
+	answer_all();
+	token = a->views[0].token;
+	assert_true(leads(a) && !leads(b) && !leads(c));
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_string_equal(c->views[0].leader, "a");
+
+	from = nlogged;
+	assert_true(election_resign(a->core, now, 0, true, 1));
+	assert_false(leads(a));
+	/* ORDER: readers first */
+	assert_true(find_note(from, "a withdraws") >= 0);
+	assert_true(find_note(from, "a withdraws") < find_note(from, "a sends delete"));
+	answer_all();
+	assert_true(leads(b) && !leads(c) && !leads(a));
+	assert_true(b->views[0].token > token);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_string_equal(a->views[0].leader, "b");
+	assert_int_equal(a->views[0].state, ELECTION_WAITING);
+	assert_true(find_note(from, "a: unelected - resigned") >= 0);
+	assert_true(find_note(from, "b: elected b -") >= 0);
+	assert_true(find_note(from, "c: leader b -") >= 0);
+
+	/* a is last now */
+	assert_true(election_resign(b->core, now, 0, false, 1));
+	answer_all();
+	assert_true(leads(c));
+	assert_int_equal(b->views[0].state, ELECTION_RESIGNED);
+	run_for(20 * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_RESIGNED);
+	assert_true(election_campaign(b->core, now, 0, 2));
+	answer_all();
+	assert_int_equal(b->replied[2], ELECTION_DONE);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+}
+
+/* Only the waiter behind it is woken by a candidate that leaves. */
+static void
+test_no_herd(void **state)
+{
+	Instance   *b;
+	Instance   *d;
+	int			before;
+
+	(void) state;
+	start_instance("a", true);
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	start_instance("c", true);
+	answer_all();
+	d = start_instance("d", true);
+	answer_all();
+	before = d->nsent;
+	assert_true(election_resign(b->core, now, 0, false, 1));
+	answer_all();
+	assert_int_equal(d->nsent, before);
+}
+
+/* The deadline counts from the send, and only both halves move it. */
+static void
+test_beat(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		deadline;
+	int64_t		sent_ns;
+
+	(void) state;
+	answer_all();
+	deadline = a->views[0].deadline_ns;
+	now = election_wakeup_ns(a->core);
+	election_tick(a->core, now);
+	sent_ns = now;
+	assert_non_null(sent(a, "keepalive"));
+	assert_non_null(sent(a, "look"));
+	now += SECOND;
+	deliver(a, sent(a, "keepalive"));
+	assert_int_equal(a->views[0].deadline_ns, deadline);
+	deliver(a, sent(a, "look"));
+	assert_int_equal(a->views[0].deadline_ns, sent_ns + TTL_S * SECOND - MARGIN);
+
+	/* the keepalive alone, until the end */
+	while (leads(a))
+	{
+		now += 50 * MS;
+		election_tick(a->core, now);
+		if (sent(a, "keepalive"))
+			deliver(a, sent(a, "keepalive"));
+		if (sent(a, "look"))
+			give_up(a, sent(a, "look"));
+		assert_true(now < sent_ns + TTL_S * SECOND);
+	}
+	election_tick(a->core, now);
+	assert_true(find_note(0, "a: unelected - lease_expired") >= 0);
+}
+
+/* A deposed leader of etcd answers keepalives; the terms differ. */
+static void
+test_term(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		deadline;
+	int64_t		token;
+	int64_t		lease;
+	Message    *keepalive;
+
+	(void) state;
+	answer_all();
+	deadline = a->views[0].deadline_ns;
+	token = a->views[0].token;
+	lease = a->views[0].lease;
+	now = election_wakeup_ns(a->core);
+	election_tick(a->core, now);
+	keepalive = sent(a, "keepalive");
+	execute(keepalive);
+	etcd.term++;
+	deliver(a, keepalive);
+	deliver(a, sent(a, "look"));
+	assert_int_equal(a->views[0].deadline_ns, deadline);
+
+	/* FRESH: the key moves onto a lease of the new term */
+	answer_all();
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, token);
+	assert_int_not_equal(a->views[0].lease, lease);
+	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	run_for(10 * SECOND);
+	assert_int_equal(etcd.nleases, 1);	/* the old one is revoked */
+	assert_int_equal(find_note(0, "unelected"), -1);
+}
+
+/* GUARD: a move that was given up must not take effect after the next one. */
+static void
+test_late_move(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *late;
+
+	(void) state;
+	answer_all();
+	etcd.term++;
+	now = election_wakeup_ns(a->core);
+	election_tick(a->core, now);
+	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "grant"));
+	late = sent(a, "put");
+	assert_non_null(late);
+	give_up(a, late);
+	run_for(3 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	execute(late);
+	assert_false(late->answer.outcome == ETCD_ANSWERED && late->answer.succeeded);
+	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+}
+
+/* A move whose answer was lost took effect: found out by reading. */
+static void
+test_lost_move(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *move;
+	int64_t		token;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	etcd.term++;
+	now = election_wakeup_ns(a->core);
+	election_tick(a->core, now);
+	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "grant"));
+	move = sent(a, "put");
+	execute(move);
+	give_up(a, move);
+	run_for(2 * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, token);
+	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	assert_int_equal(find_note(0, "unelected"), -1);
+}
+
+/* FINAL: the delete's answer was lost and the key still stands. */
+static void
+test_delete_is_final(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	assert_true(election_resign(a->core, now, 0, true, 1));
+	give_up(a, sent(a, "delete"));
+	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
+	for (int i = 0; i < 3000; i++)
+	{
+		now += MS;
+		election_tick(a->core, now);
+		answer_all();
+		assert_false(leads(a) && a->views[0].token == token);
+	}
+	assert_true(leads(a));
+	assert_true(a->views[0].token > token);
+}
+
+/* An entry that was given up takes effect after resignation: deleted again. */
+static void
+test_late_entry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *late;
+
+	(void) state;
+	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "grant"));
+	late = sent(a, "enter");
+	assert_non_null(late);
+	a->config.nelections = 2;	/* keeps the lease alive */
+	strcpy(a->config.elections[1], "f");
+	election_configure(a->core, now, &a->config);
+	give_up(a, late);
+	run_for(2 * SECOND);
+	assert_true(leads(a));
+	assert_true(election_resign(a->core, now, 0, false, 1));
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+	assert_int_equal(etcd.nkeys, 1);
+	execute(late);
+	assert_int_equal(etcd.nkeys, 2);
+	run_for(4 * SECOND);
+	assert_int_equal(etcd.nkeys, 1);
+	assert_false(leads(a));
+}
+
+/* etcd #19597: a waiter whose lease is gone must not lead on its old key. */
+static void
+test_waiter_lost_lease(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	int64_t		old;
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	old = b->views[0].create_revision;
+	b->watch_silent = true;
+	end_lease(find_lease(b->views[0].lease));
+	b->watch_silent = false;
+	assert_true(election_resign(a->core, now, 0, false, 1));
+	answer_all();
+	assert_true(leads(b));
+	assert_true(b->views[0].token > old);
+	assert_int_equal(etcd.nkeys, 1);
+	assert_int_equal(b->views[0].token, etcd.keys[0].create_revision);
+}
+
+/* The key deleted by somebody: withdrawn when told, and queued again. */
+static void
+test_key_deleted(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	delete_key(&etcd.keys[0]);
+	assert_false(leads(a));
+	assert_true(find_note(0, "a: unelected - key_deleted") >= 0);
+	answer_all();
+	assert_true(leads(a) && a->views[0].token > token);
+
+	/* the watch is silent: the next beat finds out */
+	a->watch_silent = true;
+	token = a->views[0].token;
+	delete_key(&etcd.keys[0]);
+	run_for(TTL_S * SECOND / 3 + 10 * MS);
+	assert_true(leads(a) && a->views[0].token > token);
+}
+
+/* The key put on another lease by somebody: not believed until it is back. */
+static void
+test_key_changed(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+	EtcdBytes	key;
+	EtcdBytes	value = {"x", 1};
+	Lease	   *other;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	other = &etcd.leases[etcd.nleases++];
+	other->id = 4711;
+	other->ttl_ns = 100 * SECOND;
+	other->expires_ns = now + other->ttl_ns;
+	key.data = a->views[0].key;
+	key.len = strlen(key.data);
+	put_key(key, value, 4711);
+	assert_false(leads(a));
+	assert_true(find_note(0, "a: unelected - key_changed") >= 0);
+	answer_all();
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, token);
+	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	assert_string_equal(etcd.keys[0].value, "a");
+}
+
+/* etcd is away for longer than the TTL, and comes back. */
+static void
+test_etcd_away(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		deadline;
+	int64_t		token;
+	int			from;
+	int			before;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	deadline = a->views[0].deadline_ns;
+	from = nlogged;
+	before = a->nsent;
+	while (now < deadline + 10 * SECOND)
+	{
+		now += 10 * MS;
+		election_tick(a->core, now);
+		for (int j = 0; j < MAX_MESSAGES; j++)
+		{
+			if (a->messages[j].used && !a->messages[j].given_up)
+			{
+				give_up(a, &a->messages[j]);
+				a->messages[j].used = false;
+			}
+		}
+		assert_true(now < deadline || !leads(a));
+	}
+	assert_true(a->nsent - before < 60);	/* no storm */
+	assert_true(find_note(from, "a: disconnected") >= 0);
+	assert_true(find_note(from, "a: unelected - lease_expired") > find_note(from, "a: disconnected"));
+	assert_true(find_note(from, "a: leader - no_contact") > find_note(from, "a: unelected - lease_expired"));
+	assert_false(a->views[0].has_leader);
+	from = nlogged;
+	expire_leases();
+	run_for(2 * SECOND);
+	assert_true(find_note(from, "a: connected") >= 0);
+	assert_true(leads(a));
+	assert_true(a->views[0].token > token);
+}
+
+/* HISTORY: etcd is put back to an earlier state. */
+static void
+test_history(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+	int			from;
+
+	(void) state;
+	etcd.revision = 1000;
+	answer_all();
+	token = a->views[0].token;
+	from = nlogged;
+	etcd.nkeys = 0;
+	etcd.nleases = 0;
+	etcd.revision = 10;
+	etcd.term = 1;
+	run_for(4 * TTL_S * SECOND);
+	assert_true(find_note(from, "a: unelected - ") >= 0);
+	assert_false(leads(a));
+	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
+	etcd.revision = token + 1;
+	run_for(TTL_S * SECOND);
+	/* the key stands with a lower revision than its own earlier token */
+	assert_true(leads(a));
+	assert_true(find_note(from, "a: elected a") >= 0);
+}
+
+static void
+test_observer(void **state)
+{
+	Instance   *o = start_instance("o", false);
+	Instance   *a;
+
+	(void) state;
+	answer_all();
+	assert_int_equal(o->views[0].state, ELECTION_OBSERVING);
+	assert_false(o->views[0].has_leader);
+	assert_int_equal(etcd.nleases, 0);
+	a = start_instance("a", true);
+	answer_all();
+	assert_true(leads(a));
+	assert_string_equal(o->views[0].leader, "a");
+	assert_true(election_proclaim(a->core, now, 0, "other", 3));
+	answer_all();
+	assert_int_equal(a->replied[3], ELECTION_DONE);
+	assert_string_equal(o->views[0].leader, "other");
+	assert_string_equal(a->views[0].leader, "other");
+	assert_true(find_note(0, "o: leader other proclaimed") >= 0);
+
+	o->config.eligible = true;
+	election_configure(o->core, now, &o->config);
+	answer_all();
+	assert_int_equal(o->views[0].state, ELECTION_WAITING);
+	a->config.eligible = false;
+	election_configure(a->core, now, &a->config);
+	assert_false(leads(a));
+	answer_all();
+	assert_true(leads(o));
+	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
+	assert_true(find_note(0, "a: unelected - not_eligible") >= 0);
+	assert_int_equal(etcd.nleases, 1);
+}
+
+static void
+test_settings(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+
+	/* a shorter TTL: lower at once, moved, same token */
+	a->config.ttl_s = 2;
+	election_configure(a->core, now, &a->config);
+	deliver(a, sent(a, "grant"));
+	assert_true(a->views[0].deadline_ns <= now + 2 * SECOND - SECOND / 5);
+	answer_all();
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, token);
+	run_for(SECOND);
+	assert_int_equal(etcd.nleases, 1);
+	assert_int_equal(etcd.leases[0].ttl_ns, 2 * SECOND);
+
+	/* elections come and go, all on one lease */
+	a->config.nelections = 4;
+	strcpy(a->config.elections[0], "w");
+	strcpy(a->config.elections[1], "x");
+	strcpy(a->config.elections[2], "y");
+	strcpy(a->config.elections[3], "z");
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_int_equal(etcd.nkeys, 4);
+	assert_int_equal(etcd.nleases, 1);
+	assert_int_equal(election_find(a->core, "e"), -1);
+	for (int i = 0; i < 4; i++)
+		assert_true(a->views[i].deadline_ns > now);
+
+	/* a new name is put into every key */
+	strcpy(a->config.node_name, "b");
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	for (int i = 0; i < etcd.nkeys; i++)
+		assert_string_equal(etcd.keys[i].value, "b");
+}
+
+static void
+test_stop(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	int			from;
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	from = nlogged;
+	assert_true(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN));
+	assert_false(leads(a));
+	assert_true(find_note(from, "a withdraws") < find_note(from, "a sends revoke"));
+	answer_all();
+	assert_true(election_stopped(a->core));
+	assert_true(leads(b));
+}
+
+/* ---- by chance -------------------------------------------------------------------- */
+
+/*
+ * Loss, delay, execution long after the sender has given up, lapse of leases,
+ * silent watches, changes of etcd's leader, resignations: no two lead at
+ * once, tokens increase, and when it is over somebody leads soon.
+ */
+static void
+run_seed(uint64_t seed)
+{
+	int64_t		last_token = 0;
+	int			last_leader = -1;
+
+	(void) setup(NULL);
+	random_state = seed;
+	start_instance("a", true);
+	start_instance("b", true);
+	start_instance("c", true);
+	for (int step = 0; step < 12000; step++)
+	{
+		bool		calm = step > 10000;
+
+		now += 5 * MS;
+		expire_leases();
+		if (!calm && draw(400) == 0)
+			etcd.term++;
+		for (int i = 0; i < ninstances; i++)
+		{
+			Instance   *in = &instances[i];
+
+			if (!calm && draw(500) == 0)
+				in->watch_silent = true;
+			if (calm || draw(100) == 0)
+			{
+				if (in->watch_silent)
+				{
+					in->watch_silent = false;
+					in->nwatches = 0;
+					election_watch_ended(in->core, now);
+				}
+			}
+			if (!calm && draw(600) == 0)
+			{
+				in->has_replied[1] = false;
+				(void) election_resign(in->core, now, 0, true, 1);
+			}
+			for (int j = 0; j < MAX_MESSAGES; j++)
+			{
+				Message    *m = &in->messages[j];
+
+				if (!m->used || m->due_ns > now)
+					continue;
+				if (calm)
+				{
+					deliver(in, m);
+					continue;
+				}
+				switch (draw(12))
+				{
+					case 0:		/* nobody gets it any more */
+						if (!m->given_up)
+							give_up(in, m);
+						m->used = false;
+						break;
+					case 1:		/* given up, perhaps executed much later */
+						if (!m->given_up)
+							give_up(in, m);
+						m->due_ns = now + draw(8000) * MS;
+						break;
+					case 2:		/* executed, the answer is late */
+						if (!m->executed)
+							execute(m);
+						m->due_ns = now + draw(1000) * MS;
+						break;
+					case 3:		/* late */
+						m->due_ns = now + draw(500) * MS;
+						break;
+					default:
+						deliver(in, m);
+						break;
+				}
+			}
+			if (election_wakeup_ns(in->core) <= now)
+				election_tick(in->core, now);
+		}
+
+		for (int i = 0; i < ninstances; i++)
+		{
+			if (!leads(&instances[i]))
+				continue;
+			for (int j = 0; j < i; j++)
+			{
+				if (leads(&instances[j]))
+					fail_msg("seed %llu, step %d: two lead", (unsigned long long) seed, step);
+			}
+			if (instances[i].views[0].token < last_token ||
+				(instances[i].views[0].token == last_token && last_leader != i))
+				fail_msg("seed %llu, step %d: token goes back", (unsigned long long) seed, step);
+			last_token = instances[i].views[0].token;
+			last_leader = i;
+		}
+		if (nlogged > MAX_EVENTS - 500)
+			nlogged = 0;
+	}
+	if (!leads(&instances[0]) && !leads(&instances[1]) && !leads(&instances[2]))
+		fail_msg("seed %llu: nobody leads at the end", (unsigned long long) seed);
+	(void) teardown(NULL);
+}
+
+static void
+test_by_chance(void **state)
+{
+	const char *seeds = getenv("SEEDS");
+	int			n = seeds ? atoi(seeds) : 300;
+
+	(void) state;
+	(void) teardown(NULL);
+	for (int seed = 1; seed <= n; seed++)
+		run_seed(seed);
+}
+
+int
+main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_alone),
+		TEST(test_idle_requests),
+		TEST(test_handover),
+		TEST(test_no_herd),
+		TEST(test_beat),
+		TEST(test_term),
+		TEST(test_late_move),
+		TEST(test_lost_move),
+		TEST(test_delete_is_final),
+		TEST(test_late_entry),
+		TEST(test_waiter_lost_lease),
+		TEST(test_key_deleted),
+		TEST(test_key_changed),
+		TEST(test_etcd_away),
+		TEST(test_history),
+		TEST(test_observer),
+		TEST(test_settings),
+		TEST(test_stop),
+		TEST(test_by_chance)
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
