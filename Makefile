@@ -25,9 +25,6 @@ REGRESS = etcd_leader
 REGRESS_OPTS = --temp-instance=./tmp_regress --temp-config=./test/regress.conf
 EXTRA_CLEAN = tmp_regress test/unit/build
 
-# Every object depends on every header: they are few.
-$(OBJS): $(wildcard src/*.h)
-
 PG_CONFIG ?= pg_config
 
 # Where nothing is installed yet there is no pg_config, and so no PGXS;
@@ -38,6 +35,9 @@ ifneq ($(wildcard $(PGXS)),)
 include $(PGXS)
 endif
 endif
+
+# Every object depends on every header: they are few.
+$(OBJS): $(wildcard src/*.h)
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 

@@ -101,10 +101,10 @@ SELECT etcd_wait_for_leadership(timeout => '20 ms');
 SELECT * FROM etcd_wait_for_event(timeout => '20 ms');
 SELECT * FROM etcd_wait_for_event(0, '-1 month');
 SELECT * FROM etcd_wait_for_event(after => 1000, timeout => '0');
-SELECT etcd_wait_for_leadership('290000 years');
+SELECT etcd_wait_for_leadership('300000 years');
 SET statement_timeout = '50 ms';
 SELECT etcd_wait_for_leadership();
-SELECT etcd_wait_for_leadership('200000 years 3 days');
+SELECT etcd_wait_for_leadership('290000 years 3 days');
 SELECT * FROM etcd_wait_for_event();
 RESET statement_timeout;
 
@@ -191,15 +191,10 @@ ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379?x=1';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379/#x';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://user:secret@a:2379';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'b:2379';
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.endpoints = %L', 'http://' || repeat('a', 249));
-END $$;
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.endpoints = %L',
-                 (SELECT string_agg('http://a:' || i, ',') FROM generate_series(1, 33) i));
-END $$;
+SELECT 'http://' || repeat('a', 249) AS value \gset
+ALTER SYSTEM SET etcd_leader.endpoints = :'value';
+SELECT string_agg('http://a:' || i, ',') AS value FROM generate_series(1, 33) i \gset
+ALTER SYSTEM SET etcd_leader.endpoints = :'value';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'https://127.0.0.1/', 'HTTP://[::1]:2379';
 
 -- elections
@@ -212,22 +207,15 @@ ALTER SYSTEM SET etcd_leader.elections = 'a', 'b', 'a/c';
 ALTER SYSTEM SET etcd_leader.elections = 'a/c', 'a';
 ALTER SYSTEM SET etcd_leader.elections = 'a/', 'a';
 ALTER SYSTEM SET etcd_leader.elections = E'a\x01b';
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.elections = %L', repeat('a', 128));
-END $$;
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.elections = %L',
-                 (SELECT string_agg('e' || i, ',') FROM generate_series(1, 17) i));
-END $$;
+SELECT repeat('a', 128) AS value \gset
+ALTER SYSTEM SET etcd_leader.elections = :'value';
+SELECT string_agg('e' || i, ',') AS value FROM generate_series(1, 17) i \gset
+ALTER SYSTEM SET etcd_leader.elections = :'value';
 ALTER SYSTEM SET etcd_leader.elections = 'a', '"b c"', 'ab', 'x/y', 'x/yz';
 
 -- the others
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.node_name = %L', repeat('a', 256));
-END $$;
+SELECT repeat('a', 256) AS value \gset
+ALTER SYSTEM SET etcd_leader.node_name = :'value';
 ALTER SYSTEM SET etcd_leader.node_name = E'a\x7fb';
 ALTER SYSTEM SET etcd_leader.ttl = 1;
 ALTER SYSTEM SET etcd_leader.ttl = 301;
@@ -237,24 +225,15 @@ ALTER SYSTEM SET etcd_leader.safety_margin = '151 s';
 ALTER SYSTEM SET etcd_leader.candidate = 'sometimes';
 ALTER SYSTEM SET etcd_leader.databases = 'a', 'b', 'a';
 ALTER SYSTEM SET etcd_leader.databases = '""';
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.databases = %L', repeat('a', 64));
-END $$;
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.databases = %L',
-                 (SELECT string_agg('d' || i, ',') FROM generate_series(1, 33) i));
-END $$;
+SELECT repeat('a', 64) AS value \gset
+ALTER SYSTEM SET etcd_leader.databases = :'value';
+SELECT string_agg('d' || i, ',') AS value FROM generate_series(1, 33) i \gset
+ALTER SYSTEM SET etcd_leader.databases = :'value';
 ALTER SYSTEM SET etcd_leader.channel = '';
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.channel = %L', repeat('a', 64));
-END $$;
-DO $$
-BEGIN
-  EXECUTE format('ALTER SYSTEM SET etcd_leader.channel = %L', repeat('a', 63));
-END $$;
+SELECT repeat('a', 64) AS value \gset
+ALTER SYSTEM SET etcd_leader.channel = :'value';
+SELECT repeat('a', 63) AS value \gset
+ALTER SYSTEM SET etcd_leader.channel = :'value';
 ALTER SYSTEM SET etcd_leader.request_timeout = 0;
 ALTER SYSTEM SET etcd_leader.request_timeout = -2;
 ALTER SYSTEM SET etcd_leader.connect_timeout = 0;

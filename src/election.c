@@ -55,6 +55,12 @@
 #define BACKOFF_MIN_MS		100
 #define BACKOFF_MAX_MS		1000
 
+/*
+ * Who resigned enters again a little later: the next one's reading, which
+ * makes it the leader, shall not wait for our writing.
+ */
+#define REJOIN_DELAY_NS		(50 * NS_PER_MS)
+
 /* A watch stream that lived for so long did not fail at once. */
 #define WATCH_STABLE_NS		(5 * NS_PER_S)
 
@@ -1238,6 +1244,8 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 		return;
 	}
 	settle(core, e);
+	if (e->state == ELECTION_JOINING)
+		e->retry_ns = now_ns + REJOIN_DELAY_NS;
 }
 
 static void
@@ -1742,9 +1750,8 @@ take_up_elections(ElectionCore *core)
 		e->wanted = true;
 		e->generation++;
 		e->epoch++;
-		e->state = core->config.eligible ? ELECTION_JOINING : ELECTION_OBSERVING;
-		e->look_wanted = true;
-		publish(core, e);
+		e->stay_out = core->config.stay_out[i];
+		settle(core, e);
 	}
 }
 
@@ -1756,6 +1763,10 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 	if (core->stopping)
 		return;
 	core->config = *config;
+	/* They may be other endpoints now. */
+	core->failed_endpoints = 0;
+	core->contact_failures = 0;
+	core->contact_retry_ns = now_ns;
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
@@ -1916,7 +1927,10 @@ expire(ElectionCore *core, int64_t now_ns)
 
 		if (e->state == ELECTION_LEADING &&
 			now_ns >= deadline_ns(core, e->lease_until_ns))
+		{
 			withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
+			e->look_wanted = true;
+		}
 		if (e->leader_known && now_ns >= e->leader_until_ns)
 		{
 			e->leader_known = false;

@@ -51,6 +51,8 @@ typedef struct ElectionConfig
 	int			nendpoints;
 	int			nelections;
 	char		elections[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
+	/* looked at when an election is taken up: it begins as resigned */
+	bool		stay_out[ELECTION_MAX_ELECTIONS];
 } ElectionConfig;
 
 typedef enum ElectionRole

@@ -76,6 +76,7 @@ typedef struct Elector
 	EtcdClient *client;
 	int			nendpoints;
 	bool		eligible;
+	uint64		grant_id;		/* of the grant that was sent last */
 
 	SharedContact contact;
 	bool		contact_changed;
@@ -139,6 +140,8 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	shared_state_count(COUNTER_REQUESTS, 1);
 	if (request->kind == ETCD_KEEPALIVE)
 		shared_state_count(COUNTER_KEEPALIVES, 1);
+	if (request->kind == ETCD_GRANT)
+		elector.grant_id = id;
 	etcd_client_send(elector.client, id, request);
 }
 
@@ -364,9 +367,13 @@ serve_mailbox(void)
 		{
 			case COMMAND_RESIGN:
 				taken = election_resign(elector.core, now_ns, slot, request.rejoin, ticket);
+				if (taken && !request.rejoin)
+					shared_state_set_stay_out(request.election, true);
 				break;
 			case COMMAND_CAMPAIGN:
 				taken = election_campaign(elector.core, now_ns, slot, ticket);
+				if (taken && elector.eligible)
+					shared_state_set_stay_out(request.election, false);
 				break;
 			case COMMAND_PROCLAIM:
 				taken = election_proclaim(elector.core, now_ns, slot, request.value, ticket);
@@ -393,6 +400,8 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 	if (answer->outcome == ETCD_ANSWERED)
 	{
 		shared_state_count_latency(timing->latency_ns);
+		if (id == elector.grant_id)
+			shared_state_count(COUNTER_LEASES_GRANTED, 1);
 		elector.contact.last_contact = GetCurrentTimestamp();
 		elector.contact_changed = true;
 	}
@@ -476,7 +485,10 @@ configure_core(void)
 	config->nendpoints = elector.nendpoints;
 	config->nelections = settings_election_count();
 	for (int i = 0; i < config->nelections; i++)
+	{
 		strlcpy(config->elections[i], settings_election_name(i), ELECTION_NAME_SIZE);
+		config->stay_out[i] = shared_state_stays_out(config->elections[i]);
+	}
 
 	(void) settings_resolve_safety_margin_ms(&cut);
 	if (cut && !elector.margin_cut)

@@ -40,6 +40,9 @@
  */
 #define MAX_ANSWER_SIZE		(1024 * 1024)
 
+/* How much of a watch stream is read before its frames are looked at. */
+#define MAX_BURST_SIZE		(64 * 1024)
+
 /* A peer that has vanished is noticed after idle + 9 probes, by default. */
 #define WATCH_KEEPALIVE_IDLE_S		10L
 #define WATCH_KEEPALIVE_INTERVAL_S	3L
@@ -59,12 +62,17 @@ typedef struct Transfer
 	int			endpoint;		/* its number now; -1: not in the list any more */
 	uint64_t	id;
 	EtcdRequestKind kind;
+	long		timeout_ms;		/* of the watch: to connect */
+	long		connect_timeout_ms;
 	int64_t		sent_ns;
+	int64_t		deadline_ns;
 	int64_t		done_ns;
 	CURLcode	result;			/* once it is done */
 	bool		done;
 	bool		too_large;
+	bool		is_watch;
 	bool		fresh;			/* watch: bytes came since the last look */
+	bool		paused;			/* watch: and it is time for one */
 	char	   *data;			/* what came */
 	size_t		len;
 	size_t		size;
@@ -83,7 +91,7 @@ struct EtcdClient
 {
 	EtcdClientCallbacks callbacks;
 	CURLM	   *multi;
-	int64_t		timer_ns;		/* when libcurl wants to be called; -1: never */
+	int64_t		timer_ns;		/* when libcurl wants to be called; INT64_MAX: not */
 
 	char	  **endpoints;
 	int			nendpoints;
@@ -169,7 +177,7 @@ record_timer(CURLM *multi, long timeout_ms, void *arg)
 	EtcdClient *client = arg;
 
 	(void) multi;
-	client->timer_ns = timeout_ms < 0 ? -1 : now_ns() + timeout_ms * NS_PER_MS;
+	client->timer_ns = timeout_ms < 0 ? INT64_MAX : now_ns() + timeout_ms * NS_PER_MS;
 	return 0;
 }
 
@@ -182,6 +190,16 @@ record_data(char *data, size_t size, size_t n, void *arg)
 	n *= size;
 	if (n == 0)
 		return 0;
+
+	/*
+	 * The cap is one of a frame, not of a burst of them, which libcurl would
+	 * read for as long as it lasts.
+	 */
+	if (transfer->is_watch && transfer->fresh && transfer->len > MAX_BURST_SIZE)
+	{
+		transfer->paused = true;
+		return CURL_WRITEFUNC_PAUSE;
+	}
 	if (n > MAX_ANSWER_SIZE - transfer->len)
 	{
 		transfer->too_large = true;
@@ -253,8 +271,7 @@ add_header(Transfer *transfer, const char *header)
 
 /* False if memory is out. */
 static bool
-set_options(EtcdClient *client, Transfer *transfer, const char *path, size_t body_len,
-			bool is_watch)
+set_options(Transfer *transfer, const char *path, size_t body_len)
 {
 	size_t		url_len = strlen(transfer->endpoint_url);
 	char	   *url = malloc(url_len + strlen(path) + 1);
@@ -276,13 +293,12 @@ set_options(EtcdClient *client, Transfer *transfer, const char *path, size_t bod
 		!add_header(transfer, "Grpc-Metadata-hasleader: true") ||
 		!add_header(transfer, "Expect:"))
 		return false;
-	if (!is_watch)
+	if (!transfer->is_watch)
 	{
 		char		header[64];
 
 		/* a member that hangs shall not do what was given up here */
-		snprintf(header, sizeof(header), "Grpc-Timeout: %ldm",
-				 client->request_timeout_ms);
+		snprintf(header, sizeof(header), "Grpc-Timeout: %ldm", transfer->timeout_ms);
 		if (!add_header(transfer, header))
 			return false;
 	}
@@ -307,8 +323,9 @@ set_options(EtcdClient *client, Transfer *transfer, const char *path, size_t bod
 	SET_OPTION(CURLOPT_QUICK_EXIT, 1L);
 
 	SET_OPTION(CURLOPT_TCP_NODELAY, 1L);
-	SET_OPTION(CURLOPT_CONNECTTIMEOUT_MS, client->connect_timeout_ms);
-	if (is_watch)
+	/* the total timeout is ours, see run_deadlines() */
+	SET_OPTION(CURLOPT_CONNECTTIMEOUT_MS, transfer->connect_timeout_ms);
+	if (transfer->is_watch)
 	{
 		/* leave the connection that is open to the requests: it is warm */
 		SET_OPTION(CURLOPT_FRESH_CONNECT, 1L);
@@ -316,8 +333,6 @@ set_options(EtcdClient *client, Transfer *transfer, const char *path, size_t bod
 		SET_OPTION(CURLOPT_TCP_KEEPIDLE, WATCH_KEEPALIVE_IDLE_S);
 		SET_OPTION(CURLOPT_TCP_KEEPINTVL, WATCH_KEEPALIVE_INTERVAL_S);
 	}
-	else
-		SET_OPTION(CURLOPT_TIMEOUT_MS, client->request_timeout_ms);
 	return true;
 }
 
@@ -352,12 +367,16 @@ start_transfer(EtcdClient *client, const char *path, char *body, size_t body_len
 	}
 
 	transfer->next = NULL;
+	transfer->is_watch = is_watch;
 	transfer->body = body;
 	transfer->endpoint = client->endpoint;
 	transfer->endpoint_url = strdup(client->endpoints[client->endpoint]);
+	transfer->connect_timeout_ms = client->connect_timeout_ms;
+	transfer->timeout_ms = is_watch ? client->connect_timeout_ms : client->request_timeout_ms;
 	transfer->sent_ns = now_ns();
+	transfer->deadline_ns = transfer->sent_ns + transfer->timeout_ms * NS_PER_MS;
 	if (body == NULL || transfer->endpoint_url == NULL ||
-		!set_options(client, transfer, path, body_len, is_watch) ||
+		!set_options(transfer, path, body_len) ||
 		curl_multi_add_handle(client->multi, transfer->easy) != CURLM_OK)
 	{
 		release_transfer(client, transfer);
@@ -376,7 +395,7 @@ finish_transfer(EtcdClient *client, Transfer *transfer, CURLcode result)
 	transfer->result = result;
 	transfer->done = true;
 	transfer->done_ns = now_ns();
-	if (transfer == client->watch)
+	if (transfer->is_watch)
 		return;
 
 	link = &client->in_flight;
@@ -424,10 +443,48 @@ run_curl(EtcdClient *client, curl_socket_t fd, int events)
 static void
 run_timer(EtcdClient *client)
 {
-	if (client->timer_ns >= 0 && client->timer_ns <= now_ns())
+	if (client->timer_ns <= now_ns())
 	{
-		client->timer_ns = -1;
+		client->timer_ns = INT64_MAX;
 		run_curl(client, CURL_SOCKET_TIMEOUT, 0);
+	}
+}
+
+/* Is a connection up, or was it, through which the request could go? */
+static bool
+was_connected(Transfer *transfer)
+{
+	curl_off_t	ready_us = 0;
+
+	curl_easy_getinfo(transfer->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
+	return ready_us > 0;
+}
+
+/*
+ * Ends what took too long.  This is not left to CURLOPT_TIMEOUT_MS: when its
+ * timer is met to the microsecond, libcurl (7.88) finds that a last fraction
+ * of a millisecond is still left, but has forgotten the timer by then, and
+ * the request never ends.  The timer to connect has the same fault, hence the
+ * watch is looked at as well.
+ */
+static void
+run_deadlines(EtcdClient *client)
+{
+	int64_t		now = now_ns();
+	Transfer   *next;
+
+	for (Transfer *t = client->in_flight; t != NULL; t = next)
+	{
+		next = t->next;
+		if (t->deadline_ns <= now)
+			finish_transfer(client, t, CURLE_OPERATION_TIMEDOUT);
+	}
+	if (client->watch != NULL && !client->watch->done && client->watch->deadline_ns <= now)
+	{
+		if (was_connected(client->watch))
+			client->watch->deadline_ns = INT64_MAX;
+		else
+			finish_transfer(client, client->watch, CURLE_OPERATION_TIMEDOUT);
 	}
 }
 
@@ -465,20 +522,16 @@ leave_endpoint(EtcdClient *client, int endpoint, const char *why)
  * was for lack of time.
  */
 static bool
-describe_failure(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
+describe_failure(Transfer *transfer, EtcdAnswer *answer)
 {
 	const char *url = transfer->endpoint_url;
 	char	   *message = answer->message;
 	const char *detail = transfer->error;
-	curl_off_t	ready_us = 0;
 	long		os_errno = 0;
-	bool		connected;
 
 	memset(answer, 0, sizeof(*answer));
 	answer->outcome = ETCD_NO_ANSWER;
-	curl_easy_getinfo(transfer->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
 	curl_easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os_errno);
-	connected = ready_us > 0;
 	if (detail[0] == '\0')
 		detail = curl_easy_strerror(transfer->result);
 
@@ -493,14 +546,14 @@ describe_failure(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 	switch (transfer->result)
 	{
 		case CURLE_OPERATION_TIMEDOUT:
-			if (connected)
+			if (was_connected(transfer))
 				etcd_format_message(message, "no answer from etcd at \"%s\" within %ld ms",
-									url, client->request_timeout_ms);
+									url, transfer->timeout_ms);
 			else
 				etcd_format_message(message, "could not connect to etcd at \"%s\" within %ld ms",
 									url,
-									client->connect_timeout_ms < client->request_timeout_ms ?
-									client->connect_timeout_ms : client->request_timeout_ms);
+									transfer->connect_timeout_ms < transfer->timeout_ms ?
+									transfer->connect_timeout_ms : transfer->timeout_ms);
 			return true;
 		case CURLE_COULDNT_RESOLVE_HOST:
 		case CURLE_COULDNT_CONNECT:
@@ -548,6 +601,13 @@ tell_frames(EtcdClient *client)
 			memmove(watch->data, watch->data + watch->taken, watch->len);
 			watch->taken = 0;
 			watch->fresh = false;
+			if (watch->paused)
+			{
+				/* calls record_data(), and leaves it to us if that gives up */
+				watch->paused = false;
+				if (curl_easy_pause(watch->easy, CURLPAUSE_CONT) != CURLE_OK)
+					finish_transfer(client, watch, CURLE_WRITE_ERROR);
+			}
 			break;
 		}
 		if (n < 0 || frame.outcome != ETCD_ANSWERED)
@@ -580,7 +640,7 @@ tell_frames(EtcdClient *client)
 			etcd_format_message(answer.message, "etcd at \"%s\" ended the watch",
 								watch->endpoint_url);
 		else
-			describe_failure(client, watch, &answer);
+			describe_failure(watch, &answer);
 		end_watch(client, answer.message);
 		leave_endpoint(client, endpoint, answer.message);
 	}
@@ -610,7 +670,7 @@ tell_answer(EtcdClient *client)
 
 	timing.latency_ns = transfer->done_ns - transfer->sent_ns;
 	if (transfer->result != CURLE_OK)
-		timing.timed_out = describe_failure(client, transfer, &answer);
+		timing.timed_out = describe_failure(transfer, &answer);
 	else
 	{
 		long		http_status = 0;
@@ -676,7 +736,7 @@ etcd_client_create(const EtcdClientCallbacks *callbacks)
 		return NULL;
 	}
 	client->callbacks = *callbacks;
-	client->timer_ns = -1;
+	client->timer_ns = INT64_MAX;
 	curl_multi_setopt(client->multi, CURLMOPT_SOCKETFUNCTION, record_socket);
 	curl_multi_setopt(client->multi, CURLMOPT_SOCKETDATA, client);
 	curl_multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, record_timer);
@@ -860,17 +920,26 @@ etcd_client_sockets(const EtcdClient *client, int *nsockets, uint64_t *changes)
 long
 etcd_client_timeout_ms(const EtcdClient *client)
 {
+	int64_t		due_ns = client->timer_ns;
 	int64_t		wait_ns;
 
 	if (client->done != NULL || client->nunsent > 0 || client->watch_end_due)
 		return 0;
 	if (client->watch != NULL && (client->watch->fresh || client->watch->done))
 		return 0;
-	if (client->timer_ns < 0)
+
+	for (Transfer *t = client->in_flight; t != NULL; t = t->next)
+	{
+		if (t->deadline_ns < due_ns)
+			due_ns = t->deadline_ns;
+	}
+	if (client->watch != NULL && client->watch->deadline_ns < due_ns)
+		due_ns = client->watch->deadline_ns;
+	if (due_ns == INT64_MAX)
 		return -1;
 
 	/* rounded up, so that it is due when the time is over */
-	wait_ns = client->timer_ns - now_ns();
+	wait_ns = due_ns - now_ns();
 	return wait_ns <= 0 ? 0 : (long) ((wait_ns + NS_PER_MS - 1) / NS_PER_MS);
 }
 
@@ -892,6 +961,7 @@ void
 etcd_client_process(EtcdClient *client)
 {
 	run_timer(client);
+	run_deadlines(client);
 
 	/* frames first: they are what a hand-over waits for */
 	tell_frames(client);

@@ -39,8 +39,8 @@
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000
 
-/* A notifier that ran for so long did not fail to start. */
-#define STABLE_NS	(10000 * NS_PER_MS)
+/* A notifier that ran for so long had connected to its database. */
+#define STABLE_NS	(1000 * NS_PER_MS)
 
 /* Waits for the lock that NOTIFY takes are given up after this time. */
 #define NOTIFY_LOCK_TIMEOUT	"10s"
@@ -176,14 +176,18 @@ notifier_configure(void)
 	foreach(cell, databases)
 	{
 		const char *database = lfirst(cell);
+		Notifier   *notifier = find_notifier(database);
 
-		if (find_notifier(database) == NULL)
+		if (notifier == NULL)
 		{
-			Notifier   *notifier = find_notifier("");
-
+			notifier = find_notifier("");
 			strlcpy(notifier->database, database, NAMEDATALEN);
 			notifier->from = from;
 		}
+
+		/* a reload may mean that the database is there now */
+		notifier->due_ns = 0;
+		notifier->backoff_ms = 0;
 	}
 	list_free(databases);
 }
@@ -250,7 +254,7 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 		ereport(WARNING,
 				(errmsg("the notifier for database \"%s\" ended", notifier->database),
 				 errdetail("Events are not notified in this database until it runs again."),
-				 errhint("It will be started again and again; see above for the reason.")));
+				 errhint("The reason is in the log before this. It will be tried again until it succeeds.")));
 	notifier->failed = true;
 
 	pfree(notifier->handle);

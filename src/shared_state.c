@@ -125,6 +125,9 @@ typedef struct SharedState
 	pg_atomic_uint32 elector;	/* number of its process, or NO_ELECTOR */
 	uint64		electors_begun; /* the elector's own */
 
+	/* elections resigned from for good; empty: unused; the elector's own */
+	char		stay_out[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
+
 	pg_atomic_uint64 contact_generation;
 	SharedContact contact_copies[2];
 
@@ -598,6 +601,35 @@ shared_state_read(int slot_number, uint64 layout, SharedElection *election)
 	pg_read_barrier();
 	return election->view.name[0] != '\0' &&
 		pg_atomic_read_u64(&state->layout) == layout;
+}
+
+/* The entry with that name, "" for a free one; NULL if there is none. */
+static char *
+find_stay_out(const char *election)
+{
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		if (strcmp(state->stay_out[i], election) == 0)
+			return state->stay_out[i];
+	}
+	return NULL;
+}
+
+void
+shared_state_set_stay_out(const char *election, bool stay_out)
+{
+	char	   *entry = find_stay_out(election);
+
+	if (entry && !stay_out)
+		entry[0] = '\0';
+	else if (entry == NULL && stay_out && (entry = find_stay_out("")) != NULL)
+		strlcpy(entry, election, ELECTION_NAME_SIZE);
+}
+
+bool
+shared_state_stays_out(const char *election)
+{
+	return find_stay_out(election) != NULL;
 }
 
 /* ---- contact with etcd ------------------------------------------------ */

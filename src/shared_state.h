@@ -80,6 +80,14 @@ typedef struct SharedElection
 /* A consistent copy; false if the slot is free or the layout out of date. */
 extern bool shared_state_read(int slot, uint64 layout, SharedElection *election);
 
+/*
+ * Elections that this instance has resigned from for good: remembered until
+ * the server is started anew, whatever becomes of the elector.  For the
+ * elector alone.
+ */
+extern void shared_state_set_stay_out(const char *election, bool stay_out);
+extern bool shared_state_stays_out(const char *election);
+
 /* ---- contact with etcd ------------------------------------------------ */
 
 #define SHARED_ENDPOINT_SIZE 256

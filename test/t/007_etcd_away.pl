@@ -97,7 +97,10 @@ for my $how (qw(killed frozen))
 	}
 
 	my %events = map { $_->name => [ grep { /^(?:disconnected|unelected|leader)/ } $listener{ $_->name }->summary ] } @nodes;
-	s/^(disconnected - -) .+/$1 WHY/ for map { @$_ } values %events;
+	for my $told (values %events)
+	{
+		s/^(disconnected - -) .+/$1 WHY/ for @$told;
+	}
 	is_deeply($events{ $leader->name },
 		[ 'disconnected - - WHY', 'unelected postgres - lease_expired', 'leader postgres - no_contact' ],
 		"$how: what the leader told, in order");

@@ -31,21 +31,26 @@ for (qw(postgres app))
 	ok($listeners{$_}->wait_for(sub { $_[0]->{event} eq 'elected' && $_[0]->{seq} > $mark }), "$_ is told");
 }
 
-# Resignations: alone in the queue, it is elected again each time.  A notifier
-# is killed at any moment of it.
+# Resignations: alone in the queue, it is elected again each time.  The
+# notifiers are killed in turn, at any moment of it.
 my $kills = 0;
 for my $round (1 .. 20)
 {
-	my $pid = $pg1->notifier_pid($round % 4 < 2 ? 'app' : 'postgres');
-	$pg1->value('SELECT etcd_resign()');
-	if ($round % 2 && $pid)
+	my $pid;
+	if ($round % 3 == 0)
 	{
-		pause(rand 0.01);    # at any moment, not always at the same one
+		my $dbname = $round % 2 ? 'app' : 'postgres';
+		$pid = poll(30, sub { $pg1->notifier_pid($dbname) }) or die "no notifier in $dbname";
+	}
+	$pg1->value('SELECT etcd_resign()');
+	if ($pid)
+	{
+		pause(rand 0.01);
 		$kills++ if $pg1->value('SELECT pg_terminate_backend(?)', $pid);
 	}
 	poll(10, sub { $pg1->is_leader }) or die 'not elected again';
 }
-cmp_ok($kills, '>=', 5, "notifiers were killed $kills times");
+is($kills, 6, 'notifiers were killed');
 my $last = $pg1->last_event;
 cmp_ok($last, '>=', $mark + 2 * 21, 'many events');
 for my $dbname (qw(postgres app))
@@ -134,7 +139,9 @@ PYTHON
 	poll(10, sub { $pg1->is_leader });
 	ok($program->wait(10), 'it is told');
 	is($program->status, 0, 'all that it looked for');
-	is($program->output, "listening\nunelected postgres None None resigned\nelected postgres pg1 " . $pg1->token . " None\n",
+	# whether nobody is seen to lead in between is a matter of time
+	(my $output = $program->output) =~ s/^leader postgres None None None\n//m;
+	is($output, "listening\nunelected postgres None None resigned\nelected postgres pg1 " . $pg1->token . " None\n",
 		'and prints it');
 }
 

@@ -107,7 +107,9 @@ sub result_of
 	for (1 .. 5)
 	{
 		$pg1->value('SELECT etcd_resign()');
-		$pg1->value('SELECT etcd_wait_for_leadership(\'5 s\')') or $pg2->value('SELECT etcd_resign()');
+		$pg2->wait_until_leader(undef, 5);
+		$pg1->wait_until_candidate;
+		$pg2->value('SELECT etcd_resign()');
 		$pg1->wait_until_leader(undef, 5);
 		$pg2->wait_until_candidate;
 		my @new = map { $_->{seq} } $pg1->rows(q{SELECT seq FROM etcd_wait_for_event(?, '1 s')}, $last);

@@ -765,6 +765,7 @@ test_handover(void **state)
 	assert_true(leads(b) && !leads(c) && !leads(a));
 	assert_true(b->views[0].token > token);
 	assert_int_equal(a->replied[1], ELECTION_DONE);
+	run_for(100 * MS);
 	assert_string_equal(a->views[0].leader, "b");
 	assert_int_equal(a->views[0].state, ELECTION_WAITING);
 	assert_true(find_note(from, "a: unelected - resigned") >= 0);

@@ -779,7 +779,7 @@ test_garbage_frames(void **state)
 {
 	static const char *const bodies[] = {
 		"x", "404 page not found", "<html>", "[", "\"", "5", "null", "\xff", "}",
-		"{}", "{\"a\":b}", "{x}", "{\"a\" 5", "{\"result\":5}", "{\"result\":null}", "{\"result\":{}}",
+		"{}", "{\"a\":b}", "{x}", "{\"a\" 5 ", "{\"result\":5}", "{\"result\":null}", "{\"result\":{}}",
 		"{\"result\":{\"header\":{}},\"result\":{}}", "{\"a\":\"\xff\xff\xff\xff\xff\"",
 		"{\"result\":{\"header\":{},\"watch_id\":\"x\"}}",
 		"{\"result\":{\"header\":{},\"created\":1}}",

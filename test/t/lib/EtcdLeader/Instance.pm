@@ -273,13 +273,13 @@ sub tcp_connections
 	}
 	my @ports;
 	open my $fh, '<', '/proc/net/tcp' or die "cannot read /proc/net/tcp: $!";
-	while (<$fh>)
+	while (my $line = <$fh>)
 	{
-		my @f = split;
+		my @f = split ' ', $line;
 		next unless $f[0] =~ /^\d+:$/ && $f[3] eq '01' && $inode{ $f[9] };
 		push @ports, hex((split /:/, $f[2])[1]);
 	}
-	return sort { $a <=> $b } @ports;
+	return @ports;
 }
 
 1;

@@ -1,0 +1,1520 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_client_test.c
+ *	  Unit tests of etcd_client.c: against a real etcd, and against small
+ *	  servers that misbehave.
+ *
+ * $ETCD names the etcd to use.  Whatever is started here ends with the test.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "etcd_client.h"
+
+#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
+#define BYTES(literal)	{literal, sizeof(literal) - 1}
+
+#define REQUEST_TIMEOUT_MS	400
+#define CONNECT_TIMEOUT_MS	300
+#define PATIENCE_MS			10000	/* for what ought to happen at once */
+
+static int64_t
+now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void
+sleep_ms(long ms)
+{
+	struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&time, NULL);
+}
+
+/* A socket that listens on a free port of the loopback. */
+static int
+listen_somewhere(int *port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t	len = sizeof(address);
+	int			fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 64), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *) &address, &len), 0);
+	*port = ntohs(address.sin_port);
+	return fd;
+}
+
+static int
+free_port(void)
+{
+	int			port;
+
+	close(listen_somewhere(&port));
+	return port;
+}
+
+static int
+count_fds(void)
+{
+	DIR		   *dir = opendir("/proc/self/fd");
+	int			n = 0;
+
+	while (readdir(dir) != NULL)
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* ---- a real etcd ----------------------------------------------------- */
+
+static pid_t etcd_pid;
+static char etcd_dir[] = "/tmp/etcd_client_test.XXXXXX";
+static char etcd_url[64];
+static char closed_url[64];		/* nobody listens there */
+
+static int
+start_etcd(void **state)
+{
+	const char *etcd = getenv("ETCD");
+	char		peer_url[64];
+	char		cluster[128];
+	char		data_dir[64];
+
+	(void) state;
+	assert_non_null(mkdtemp(etcd_dir));
+	snprintf(etcd_url, sizeof(etcd_url), "http://127.0.0.1:%d", free_port());
+	snprintf(closed_url, sizeof(closed_url), "http://127.0.0.1:%d", free_port());
+	snprintf(peer_url, sizeof(peer_url), "http://127.0.0.1:%d", free_port());
+	snprintf(cluster, sizeof(cluster), "default=%s", peer_url);
+	snprintf(data_dir, sizeof(data_dir), "%s/data", etcd_dir);
+
+	etcd_pid = fork();
+	assert_true(etcd_pid >= 0);
+	if (etcd_pid == 0)
+	{
+		int			log;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (chdir(etcd_dir) != 0)
+			_exit(126);
+		log = open("log", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+		dup2(log, STDOUT_FILENO);
+		dup2(log, STDERR_FILENO);
+		unsetenv("http_proxy");
+		execlp(etcd != NULL ? etcd : "etcd", "etcd", "--data-dir", data_dir,
+			   "--listen-client-urls", etcd_url, "--advertise-client-urls", etcd_url,
+			   "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
+			   "--initial-cluster", cluster, (char *) NULL);
+		_exit(127);
+	}
+	return 0;
+}
+
+static int
+stop_etcd(void **state)
+{
+	char		command[128];
+
+	(void) state;
+	kill(etcd_pid, SIGKILL);
+	waitpid(etcd_pid, NULL, 0);
+	snprintf(command, sizeof(command), "rm -rf '%s'", etcd_dir);
+	return system(command);
+}
+
+/* ---- a server that does as it is told -------------------------------- */
+
+#define MAX_CONNECTIONS 64
+
+typedef struct Server Server;
+typedef void (*Behaviour) (Server *server, int fd);
+
+struct Server
+{
+	char		url[64];
+	int			fd;
+	Behaviour	behave;			/* after a request was read; then it hangs up */
+	const char *text;			/* for it to send */
+	bool		reads;			/* is a request read before? */
+	pthread_t	thread;
+	pthread_t	threads[MAX_CONNECTIONS];
+	int			fds[MAX_CONNECTIONS];
+	int			nconnections;
+	volatile bool stopping;
+	char		request[65536]; /* the last one */
+	volatile int nrequests;
+};
+
+typedef struct Connection
+{
+	Server	   *server;
+	int			fd;
+} Connection;
+
+static void
+send_text(int fd, const char *text, size_t len)
+{
+	while (len > 0)
+	{
+		ssize_t		n = send(fd, text, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return;
+		text += n;
+		len -= n;
+	}
+}
+
+/* A whole request with its body; false if the client has gone. */
+static bool
+read_request(Server *server, int fd)
+{
+	char		text[sizeof(server->request)];
+	size_t		len = 0;
+
+	for (;;)
+	{
+		ssize_t		n = recv(fd, text + len, sizeof(text) - 1 - len, 0);
+		char	   *body;
+		char	   *length;
+
+		if (n <= 0)
+			return false;
+		len += n;
+		text[len] = '\0';
+		body = strstr(text, "\r\n\r\n");
+		length = strstr(text, "Content-Length: ");
+		if (body != NULL && length != NULL && len >= body + 4 - text + strtoul(length + 16, NULL, 10))
+			break;
+	}
+	memcpy(server->request, text, len + 1);
+	server->nrequests++;
+	return true;
+}
+
+static void *
+run_connection(void *arg)
+{
+	Connection	connection = *(Connection *) arg;
+
+	free(arg);
+	if (!connection.server->reads || read_request(connection.server, connection.fd))
+		connection.server->behave(connection.server, connection.fd);
+	shutdown(connection.fd, SHUT_RDWR);
+	return NULL;
+}
+
+static void *
+run_server(void *arg)
+{
+	Server	   *server = arg;
+
+	while (server->nconnections < MAX_CONNECTIONS)
+	{
+		int			fd = accept(server->fd, NULL, NULL);
+		Connection *connection = malloc(sizeof(Connection));
+
+		if (fd < 0 || server->stopping)
+		{
+			free(connection);
+			if (fd >= 0)
+				close(fd);
+			break;
+		}
+		connection->server = server;
+		connection->fd = fd;
+		server->fds[server->nconnections] = fd;
+		pthread_create(&server->threads[server->nconnections++], NULL, run_connection, connection);
+	}
+	return NULL;
+}
+
+static Server *
+start_server(Behaviour behave, const char *text)
+{
+	Server	   *server = calloc(1, sizeof(Server));
+	int			port;
+
+	server->fd = listen_somewhere(&port);
+	snprintf(server->url, sizeof(server->url), "http://127.0.0.1:%d", port);
+	server->behave = behave;
+	server->text = text;
+	server->reads = true;
+	pthread_create(&server->thread, NULL, run_server, server);
+	return server;
+}
+
+static void
+stop_server(Server *server)
+{
+	server->stopping = true;
+	shutdown(server->fd, SHUT_RDWR);
+	pthread_join(server->thread, NULL);
+	for (int i = 0; i < server->nconnections; i++)
+	{
+		shutdown(server->fds[i], SHUT_RDWR);
+		pthread_join(server->threads[i], NULL);
+		close(server->fds[i]);
+	}
+	close(server->fd);
+	free(server);
+}
+
+/* Until the client goes or the server is stopped. */
+static void
+be_silent(Server *server, int fd)
+{
+	char		c;
+
+	(void) server;
+	while (recv(fd, &c, 1, 0) > 0)
+		;
+}
+
+static void
+send_and_close(Server *server, int fd)
+{
+	send_text(fd, server->text, strlen(server->text));
+}
+
+static void
+send_and_stay(Server *server, int fd)
+{
+	send_text(fd, server->text, strlen(server->text));
+	be_silent(server, fd);
+}
+
+static void
+send_slowly(Server *server, int fd)
+{
+	send_text(fd, server->text, strlen(server->text));
+	while (!server->stopping && send(fd, " ", 1, MSG_NOSIGNAL) == 1)
+		sleep_ms(50);
+}
+
+static void
+send_10_megabytes(Server *server, int fd)
+{
+	char		block[8192];
+
+	memset(block, ' ', sizeof(block));
+	send_text(fd, server->text, strlen(server->text));
+	for (int i = 0; i < 1280 && !server->stopping; i++)
+		send_text(fd, block, sizeof(block));
+	be_silent(server, fd);
+}
+
+static void
+reset_connection(Server *server, int fd)
+{
+	struct linger linger = {1, 0};
+	int			copy = dup(fd);
+
+	(void) server;
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	/* only the last close resets; the number must stay taken until then */
+	dup2(server->fd, fd);
+	close(copy);
+}
+
+/* ---- a resolver that hangs ------------------------------------------- */
+
+static sem_t resolver_may_go;
+static volatile bool resolver_called;
+static volatile bool resolver_took_signals;
+
+/*
+ * In place of the C library's, which libcurl calls in a thread of its own for
+ * all names that are no addresses: every name is unknown, one is so for long.
+ */
+int
+getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+			struct addrinfo **result)
+{
+	sigset_t	mask;
+
+	(void) service;
+	(void) hints;
+	*result = NULL;
+	pthread_sigmask(SIG_BLOCK, NULL, &mask);
+	if (sigismember(&mask, SIGUSR1) != 1 || sigismember(&mask, SIGTERM) != 1)
+		resolver_took_signals = true;
+	resolver_called = true;
+	if (strcmp(node, "hung.invalid") == 0)
+		sem_wait(&resolver_may_go);
+	return EAI_NONAME;
+}
+
+/* ---- a caller of the client ------------------------------------------ */
+
+#define MAX_RECORDS 64
+
+typedef struct Record
+{
+	uint64_t	id;
+	EtcdOutcome outcome;
+	int			code;
+	char		message[ETCD_MESSAGE_SIZE];
+	int			endpoint;
+	int			endpoint_in_use;	/* when it was told */
+	int64_t		lease;
+	int64_t		ttl_s;
+	bool		succeeded;
+	int			nresults;
+	bool		timed_out;
+	int64_t		latency_ns;
+} Record;
+
+typedef struct Frame
+{
+	int64_t		watch_id;
+	bool		created;
+	int			nevents;
+	bool		is_delete;
+	char		key[32];
+} Frame;
+
+typedef struct Caller
+{
+	EtcdClient *client;
+	Record		answers[MAX_RECORDS];
+	int			nanswers;
+	Frame		frames[MAX_RECORDS];
+	int			nframes;
+	char		why[ETCD_MESSAGE_SIZE];
+	int			nends;
+	bool		inside;			/* of etcd_client_process() or _drain() */
+	void		(*on_answer) (struct Caller *caller);
+	void		(*on_frame) (struct Caller *caller);
+	void		(*on_end) (struct Caller *caller);
+} Caller;
+
+static void
+answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	Caller	   *caller = ctx;
+	Record	   *record = &caller->answers[caller->nanswers];
+
+	assert_true(caller->inside);
+	assert_true(caller->nanswers < MAX_RECORDS);
+	caller->nanswers++;
+	record->id = id;
+	record->outcome = answer->outcome;
+	record->code = answer->code;
+	strcpy(record->message, answer->message);
+	record->endpoint = answer->endpoint;
+	record->endpoint_in_use = etcd_client_endpoint(caller->client);
+	record->lease = answer->lease;
+	record->ttl_s = answer->ttl_s;
+	record->succeeded = answer->succeeded;
+	record->nresults = answer->nresults;
+	record->timed_out = timing->timed_out;
+	record->latency_ns = timing->latency_ns;
+	if (caller->on_answer != NULL)
+		caller->on_answer(caller);
+}
+
+static void
+watched(void *ctx, const EtcdWatchFrame *frame)
+{
+	Caller	   *caller = ctx;
+	Frame	   *record = &caller->frames[caller->nframes];
+
+	assert_true(caller->inside);
+	assert_true(caller->nframes < MAX_RECORDS);
+	assert_int_equal(frame->outcome, ETCD_ANSWERED);
+	caller->nframes++;
+	record->watch_id = frame->watch_id;
+	record->created = frame->created;
+	record->nevents = frame->nevents;
+	if (frame->nevents > 0)
+	{
+		record->is_delete = frame->events[0].is_delete;
+		snprintf(record->key, sizeof(record->key), "%s", frame->events[0].kv.key.data);
+	}
+	if (caller->on_frame != NULL)
+		caller->on_frame(caller);
+}
+
+static void
+watch_ended(void *ctx, const char *why)
+{
+	Caller	   *caller = ctx;
+
+	assert_true(caller->inside);
+	assert_true(why[0] != '\0');
+	snprintf(caller->why, sizeof(caller->why), "%s", why);
+	caller->nends++;
+	if (caller->on_end != NULL)
+		caller->on_end(caller);
+}
+
+static void
+configure(Caller *caller, const char *first, const char *second)
+{
+	const char *endpoints[] = {first, second};
+	EtcdClientSettings settings = {
+		.endpoints = endpoints,
+		.nendpoints = second != NULL ? 2 : 1,
+		.request_timeout_ms = REQUEST_TIMEOUT_MS,
+		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
+	};
+
+	etcd_client_configure(caller->client, &settings);
+}
+
+static Caller *
+start_caller(const char *first, const char *second)
+{
+	Caller	   *caller = calloc(1, sizeof(Caller));
+	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, caller};
+
+	caller->client = etcd_client_create(&callbacks);
+	assert_non_null(caller->client);
+	if (first != NULL)
+		configure(caller, first, second);
+	return caller;
+}
+
+static void
+stop_caller(Caller *caller)
+{
+	etcd_client_free(caller->client);
+	free(caller);
+}
+
+/* One turn of an event loop: as many milliseconds at the most. */
+static void
+turn(Caller *caller, long max_ms)
+{
+	struct pollfd pollfds[256];
+	int			nsockets;
+	uint64_t	changes;
+	const EtcdSocket *sockets = etcd_client_sockets(caller->client, &nsockets, &changes);
+	long		wait_ms = etcd_client_timeout_ms(caller->client);
+
+	assert_true(nsockets <= (int) lengthof(pollfds));
+	for (int i = 0; i < nsockets; i++)
+	{
+		pollfds[i].fd = sockets[i].fd;
+		pollfds[i].events = (sockets[i].events & ETCD_SOCKET_READABLE ? POLLIN : 0) |
+			(sockets[i].events & ETCD_SOCKET_WRITEABLE ? POLLOUT : 0);
+		pollfds[i].revents = 0;
+	}
+	if (wait_ms < 0 || wait_ms > max_ms)
+		wait_ms = max_ms;
+	poll(pollfds, nsockets, (int) wait_ms);
+	for (int i = 0; i < nsockets; i++)
+	{
+		short		got = pollfds[i].revents;
+
+		if (got != 0)
+			etcd_client_socket_ready(caller->client, pollfds[i].fd,
+									 (got & POLLIN ? ETCD_SOCKET_READABLE : 0) |
+									 (got & POLLOUT ? ETCD_SOCKET_WRITEABLE : 0) |
+									 (got & ~(POLLIN | POLLOUT) ? ETCD_SOCKET_ERROR : 0));
+	}
+	caller->inside = true;
+	etcd_client_process(caller->client);
+	caller->inside = false;
+}
+
+static void
+run_for(Caller *caller, long ms)
+{
+	int64_t		end = now_ms() + ms;
+
+	while (now_ms() < end)
+		turn(caller, end - now_ms());
+}
+
+#define WAIT_UNTIL(caller, condition) \
+	do { \
+		int64_t		end_ms_ = now_ms() + PATIENCE_MS; \
+		while (!(condition)) \
+		{ \
+			if (now_ms() > end_ms_) \
+				fail_msg("%s did not happen", #condition); \
+			turn(caller, 100); \
+		} \
+	} while (0)
+
+static void
+send_grant(Caller *caller, uint64_t id, int64_t lease)
+{
+	EtcdRequest grant = {.kind = ETCD_GRANT,.lease = lease,.ttl_s = 60};
+
+	etcd_client_send(caller->client, id, &grant);
+}
+
+static void
+send_lease(Caller *caller, uint64_t id, EtcdRequestKind kind, int64_t lease)
+{
+	EtcdRequest request = {.kind = kind,.lease = lease};
+
+	etcd_client_send(caller->client, id, &request);
+}
+
+static void
+send_op(Caller *caller, uint64_t id, EtcdOpKind kind, const char *key)
+{
+	EtcdOp		ops[] = {
+		{.kind = kind,.key = {key, strlen(key)},.value = BYTES("value")},
+		{.kind = ETCD_OP_RANGE,.key = {key, strlen(key)}},
+	};
+	EtcdRequest txn = {.kind = ETCD_TXN,.success = ops,.nsuccess = 2};
+
+	etcd_client_send(caller->client, id, &txn);
+}
+
+/* Sends and waits; the record of the answer. */
+static const Record *
+ask_grant(Caller *caller, int64_t lease)
+{
+	int			before = caller->nanswers;
+
+	send_grant(caller, 1000 + before, lease);
+	assert_int_equal(caller->nanswers, before);
+	WAIT_UNTIL(caller, caller->nanswers > before);
+	assert_int_equal(caller->answers[before].id, 1000 + before);
+	return &caller->answers[before];
+}
+
+static void
+open_watches(Caller *caller, const char *first, const char *second)
+{
+	EtcdWatch	watches[] = {
+		{11, {first, strlen(first)}, {NULL, 0}, 0},
+		{12, {second != NULL ? second : "", second != NULL ? strlen(second) : 0}, {NULL, 0}, 0},
+	};
+
+	etcd_client_watch(caller->client, watches, second != NULL ? 2 : 1);
+}
+
+/* ---- against a real etcd --------------------------------------------- */
+
+static void
+test_etcd_starts(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	int64_t		end = now_ms() + PATIENCE_MS;
+
+	(void) state;
+	while (ask_grant(caller, 1)->outcome != ETCD_ANSWERED)
+	{
+		assert_true(now_ms() < end);
+		assert_int_equal(waitpid(etcd_pid, NULL, WNOHANG), 0);
+		caller->nanswers = 0;
+		sleep_ms(50);
+	}
+	stop_caller(caller);
+}
+
+static void
+test_requests(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	const Record *answers = caller->answers;
+
+	(void) state;
+	send_grant(caller, 1, 777);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	send_grant(caller, 2, 777);
+	WAIT_UNTIL(caller, caller->nanswers == 2);
+	send_lease(caller, 3, ETCD_KEEPALIVE, 777);
+	WAIT_UNTIL(caller, caller->nanswers == 3);
+	send_op(caller, 4, ETCD_OP_PUT, "unit/requests");
+	WAIT_UNTIL(caller, caller->nanswers == 4);
+	send_lease(caller, 5, ETCD_REVOKE, 777);
+	WAIT_UNTIL(caller, caller->nanswers == 5);
+	send_lease(caller, 6, ETCD_REVOKE, 777);
+	WAIT_UNTIL(caller, caller->nanswers == 6);
+	send_lease(caller, 7, ETCD_KEEPALIVE, 777);
+	WAIT_UNTIL(caller, caller->nanswers == 7);
+
+	for (int i = 0; i < 7; i++)
+	{
+		bool		refused = i == 1 || i == 5;
+
+		assert_int_equal(answers[i].id, i + 1);
+		assert_int_equal(answers[i].endpoint, 0);
+		assert_int_equal(answers[i].outcome, refused ? ETCD_REFUSED : ETCD_ANSWERED);
+		assert_false(answers[i].timed_out);
+		assert_true(answers[i].latency_ns > 0 && answers[i].latency_ns < PATIENCE_MS * INT64_C(1000000));
+	}
+	assert_int_equal(answers[0].lease, 777);
+	assert_int_equal(answers[0].ttl_s, 60);
+	assert_int_equal(answers[1].code, ETCD_CODE_FAILED_PRECONDITION);
+	assert_int_equal(answers[2].ttl_s, 60);
+	assert_true(answers[3].succeeded);
+	assert_int_equal(answers[3].nresults, 2);
+	assert_int_equal(answers[5].code, ETCD_CODE_NOT_FOUND);
+	assert_int_equal(answers[6].ttl_s, 0);
+	stop_caller(caller);
+}
+
+/* Every request that the codec can write means to etcd what it shall. */
+static void
+test_txn_meaning(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	EtcdCompare absent = {BYTES("unit/meaning"), ETCD_COMPARE_CREATE_REVISION, 0};
+	EtcdCompare changed = {BYTES("unit/meaning"), ETCD_COMPARE_MOD_REVISION, 1};
+	EtcdOp		range = {.kind = ETCD_OP_RANGE,.key = BYTES("unit/"),.range_end = BYTES("unit0"),
+		.limit = 1,.sort = ETCD_SORT_LAST_CREATED,.min_create_revision = 1,
+	.max_create_revision = INT64_MAX};
+	EtcdOp		delete = {.kind = ETCD_OP_DELETE,.key = BYTES("unit/meaning")};
+	EtcdRequest txn = {.kind = ETCD_TXN,.compares = &absent,.ncompares = 1,
+	.success = &range,.nsuccess = 1,.failure = &delete,.nfailure = 1};
+
+	(void) state;
+	etcd_client_send(caller->client, 1, &txn);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
+	assert_true(caller->answers[0].succeeded);
+
+	txn.compares = &changed;
+	etcd_client_send(caller->client, 2, &txn);
+	WAIT_UNTIL(caller, caller->nanswers == 2);
+	assert_int_equal(caller->answers[1].outcome, ETCD_ANSWERED);
+	assert_false(caller->answers[1].succeeded);
+	stop_caller(caller);
+}
+
+static void
+test_many_requests(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	uint64_t	seen = 0;
+
+	(void) state;
+	for (int i = 0; i < 30; i++)
+		send_lease(caller, i, ETCD_KEEPALIVE, 1);
+	WAIT_UNTIL(caller, caller->nanswers == 30);
+	for (int i = 0; i < 30; i++)
+	{
+		assert_int_equal(caller->answers[i].outcome, ETCD_ANSWERED);
+		seen |= UINT64_C(1) << caller->answers[i].id;
+	}
+	assert_true(seen == (UINT64_C(1) << 30) - 1);
+	stop_caller(caller);
+}
+
+static void
+test_watches(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+
+	(void) state;
+	open_watches(caller, "unit/a", "unit/b");
+	WAIT_UNTIL(caller, caller->nframes == 2);
+	assert_true(caller->frames[0].created && caller->frames[1].created);
+
+	send_op(caller, 1, ETCD_OP_PUT, "unit/a");
+	WAIT_UNTIL(caller, caller->nframes == 3);
+	assert_int_equal(caller->frames[2].watch_id, 11);
+	assert_int_equal(caller->frames[2].nevents, 1);
+	assert_false(caller->frames[2].is_delete);
+	assert_string_equal(caller->frames[2].key, "unit/a");
+
+	send_op(caller, 2, ETCD_OP_PUT, "unit/b");
+	WAIT_UNTIL(caller, caller->nframes == 4);
+	assert_int_equal(caller->frames[3].watch_id, 12);
+
+	send_op(caller, 3, ETCD_OP_DELETE, "unit/b");
+	WAIT_UNTIL(caller, caller->nframes == 5);
+	assert_int_equal(caller->frames[4].watch_id, 12);
+	assert_true(caller->frames[4].is_delete);
+
+	/* replaced: of the old one nothing is told any more */
+	send_op(caller, 4, ETCD_OP_PUT, "unit/a");
+	WAIT_UNTIL(caller, caller->nanswers == 4);
+	caller->nframes = 0;
+	open_watches(caller, "unit/c", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+	assert_true(caller->frames[0].created);
+	send_op(caller, 5, ETCD_OP_PUT, "unit/a");
+	send_op(caller, 6, ETCD_OP_PUT, "unit/b");
+	WAIT_UNTIL(caller, caller->nanswers == 6);
+	send_op(caller, 7, ETCD_OP_PUT, "unit/c");
+	WAIT_UNTIL(caller, caller->nframes == 2);
+	assert_string_equal(caller->frames[1].key, "unit/c");
+
+	/* closed */
+	etcd_client_watch(caller->client, NULL, 0);
+	send_op(caller, 8, ETCD_OP_PUT, "unit/c");
+	WAIT_UNTIL(caller, caller->nanswers == 8);
+	run_for(caller, 100);
+	assert_int_equal(caller->nframes, 2);
+	assert_int_equal(caller->nends, 0);
+	stop_caller(caller);
+}
+
+static void
+ask_for_key(Caller *caller)
+{
+	if (caller->frames[caller->nframes - 1].nevents > 0)
+		send_op(caller, 50, ETCD_OP_DELETE, "unit/quick");
+}
+
+/* A frame, the request that follows from it, its answer: no time is lost. */
+static void
+test_quick(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	int			turns = 0;
+
+	(void) state;
+	open_watches(caller, "unit/quick", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+	caller->on_frame = ask_for_key;
+	send_op(caller, 1, ETCD_OP_PUT, "unit/quick");
+	WAIT_UNTIL(caller, caller->nframes == 2);
+
+	/* it was sent within the turn of the frame: only sockets are waited for */
+	while (caller->nanswers < 2 && turns < 20)
+	{
+		turn(caller, PATIENCE_MS);
+		turns++;
+	}
+	assert_int_equal(caller->nanswers, 2);
+	assert_true(caller->answers[0].latency_ns < REQUEST_TIMEOUT_MS * INT64_C(1000000));
+	stop_caller(caller);
+}
+
+static void
+test_idle(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	int64_t		end;
+	int			turns = 0;
+
+	(void) state;
+	assert_int_equal(etcd_client_timeout_ms(caller->client), -1);
+	open_watches(caller, "unit/idle", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_REFUSED);
+	/* timers of what is over, such as that to connect, run out */
+	run_for(caller, REQUEST_TIMEOUT_MS + 100);
+	for (end = now_ms() + 1000; now_ms() < end; turns++)
+		turn(caller, end - now_ms());
+	assert_true(turns <= 2);
+	stop_caller(caller);
+}
+
+/* ---- endpoints and settings ------------------------------------------ */
+
+static const char grant_answer[] =
+"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+"{\"header\":{\"cluster_id\":\"1\",\"revision\":\"1\",\"raft_term\":\"2\"},\"ID\":\"5\",\"TTL\":\"9\"}";
+
+static const char watch_head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
+
+#define FRAME(watch_id) \
+	"{\"result\":{\"header\":{\"raft_term\":\"2\"},\"watch_id\":\"" watch_id "\"}}"
+
+static void
+test_no_endpoint(void **state)
+{
+	Caller	   *caller = start_caller(NULL, NULL);
+	const Record *answer;
+
+	(void) state;
+	answer = ask_grant(caller, 1);
+	assert_int_equal(answer->outcome, ETCD_NO_ANSWER);
+	assert_int_equal(answer->endpoint, -1);
+	open_watches(caller, "a", NULL);
+	assert_int_equal(etcd_client_timeout_ms(caller->client), 0);
+	turn(caller, 0);
+	assert_int_equal(caller->nends, 1);
+	assert_string_equal(etcd_client_endpoint_url(caller->client, 0), "");
+	stop_caller(caller);
+}
+
+static void
+test_what_is_sent(void **state)
+{
+	Server	   *server = start_server(send_and_close, grant_answer);
+	char		url[80];
+	Caller	   *caller;
+	char	   *request = server->request;
+
+	(void) state;
+	snprintf(url, sizeof(url), "%s/some/prefix//", server->url);
+	caller = start_caller(url, NULL);
+	assert_string_equal(etcd_client_endpoint_url(caller->client, 0), url);
+	assert_int_equal(ask_grant(caller, 5)->outcome, ETCD_ANSWERED);
+	assert_int_equal(strncmp(request, "POST /some/prefix/v3/lease/grant HTTP/1.1\r\n", 43), 0);
+	assert_non_null(strstr(request, "\r\nContent-Type: application/json\r\n"));
+	assert_non_null(strstr(request, "\r\nGrpc-Metadata-hasleader: true\r\n"));
+	assert_non_null(strstr(request, "\r\nGrpc-Timeout: 400m\r\n"));
+	assert_null(strstr(request, "Expect"));
+
+	open_watches(caller, "a", NULL);
+	WAIT_UNTIL(caller, caller->nends == 1);
+	assert_int_equal(strncmp(request, "POST /some/prefix/v3/watch HTTP/1.1\r\n", 37), 0);
+	assert_non_null(strstr(request, "\r\nGrpc-Metadata-hasleader: true\r\n"));
+	assert_null(strstr(request, "Grpc-Timeout"));
+	assert_null(strstr(request, "Expect"));
+	stop_caller(caller);
+	stop_server(server);
+}
+
+static void
+test_change_endpoint(void **state)
+{
+	Server	   *server = start_server(be_silent, "");
+	Caller	   *caller = start_caller(etcd_url, server->url);
+
+	(void) state;
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	etcd_client_change_endpoint(caller->client, 1);
+	etcd_client_change_endpoint(caller->client, -1);
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+
+	open_watches(caller, "unit/a", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+	etcd_client_change_endpoint(caller->client, 0);
+	assert_int_equal(etcd_client_endpoint(caller->client), 1);
+	assert_int_equal(caller->nends, 0);
+	assert_int_equal(etcd_client_timeout_ms(caller->client), 0);
+	turn(caller, 0);
+	assert_int_equal(caller->nends, 1);
+
+	/* a watch that is opened before the end is told: it is not told any more */
+	open_watches(caller, "unit/a", NULL);
+	etcd_client_change_endpoint(caller->client, 1);
+	open_watches(caller, "unit/a", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 2);
+	assert_int_equal(caller->nends, 1);
+
+	/* a request that fails takes the watch with it, unless it is an old one */
+	etcd_client_change_endpoint(caller->client, 0);
+	turn(caller, 0);
+	assert_int_equal(caller->nends, 2);
+	send_grant(caller, 1, 1);
+	send_grant(caller, 2, 1);
+	open_watches(caller, "unit/a", NULL);
+	WAIT_UNTIL(caller, caller->nanswers == 2);
+	assert_int_equal(caller->answers[0].endpoint, 1);
+	assert_int_equal(caller->answers[0].endpoint_in_use, 0);
+	assert_int_equal(caller->answers[1].endpoint, 1);
+	assert_int_equal(caller->answers[1].endpoint_in_use, 0);
+	WAIT_UNTIL(caller, caller->nends == 3);
+	assert_string_equal(caller->why, caller->answers[0].message);
+	stop_caller(caller);
+	stop_server(server);
+}
+
+/* With a single endpoint there is nothing better: it keeps its watch. */
+static void
+test_single_endpoint(void **state)
+{
+	Server	   *server = start_server(be_silent, "");
+	Caller	   *caller = start_caller(server->url, NULL);
+
+	(void) state;
+	open_watches(caller, "a", NULL);
+	assert_true(ask_grant(caller, 1)->timed_out);
+	etcd_client_change_endpoint(caller->client, 0);
+	run_for(caller, 50);
+	assert_int_equal(caller->nends, 0);
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	stop_caller(caller);
+	stop_server(server);
+}
+
+static void
+test_configure(void **state)
+{
+	Server	   *silent = start_server(be_silent, "");
+	Caller	   *caller = start_caller(silent->url, etcd_url);
+
+	(void) state;
+
+	/* under way: the number follows the endpoint, or is gone with it */
+	send_grant(caller, 1, 1);
+	turn(caller, 0);
+	configure(caller, etcd_url, silent->url);
+	assert_int_equal(etcd_client_endpoint(caller->client), 1);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	assert_int_equal(caller->answers[0].endpoint, 1);
+	assert_int_equal(caller->answers[0].endpoint_in_use, 0);
+
+	etcd_client_change_endpoint(caller->client, 0);
+	send_grant(caller, 2, 1);
+	turn(caller, 0);
+	configure(caller, etcd_url, NULL);
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	WAIT_UNTIL(caller, caller->nanswers == 2);
+	assert_int_equal(caller->answers[1].endpoint, -1);
+	assert_int_equal(caller->answers[1].endpoint_in_use, 0);
+
+	/* the watch stays with its endpoint */
+	open_watches(caller, "unit/a", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+	configure(caller, silent->url, etcd_url);
+	assert_int_equal(etcd_client_endpoint(caller->client), 1);
+	send_op(caller, 3, ETCD_OP_PUT, "unit/a");
+	WAIT_UNTIL(caller, caller->nframes == 2);
+	assert_int_equal(caller->nends, 0);
+	configure(caller, silent->url, NULL);
+	turn(caller, 0);
+	assert_int_equal(caller->nends, 1);
+	stop_caller(caller);
+	stop_server(silent);
+}
+
+static void
+do_everything(Caller *caller)
+{
+	if (caller->nanswers > 10)
+		return;
+	etcd_client_change_endpoint(caller->client, etcd_client_endpoint(caller->client));
+	configure(caller, etcd_url, closed_url);
+	send_grant(caller, 100, 1);
+	open_watches(caller, "unit/a", "unit/b");
+}
+
+static void
+test_reentrant(void **state)
+{
+	Caller	   *caller = start_caller(closed_url, etcd_url);
+
+	(void) state;
+	caller->on_answer = do_everything;
+	caller->on_frame = do_everything;
+	caller->on_end = do_everything;
+	send_grant(caller, 1, 1);
+	open_watches(caller, "unit/a", "unit/b");
+	WAIT_UNTIL(caller, caller->nanswers > 12);
+	stop_caller(caller);
+}
+
+static void
+test_socket_changes(void **state)
+{
+	Server	   *server = start_server(send_and_close, grant_answer);
+	Caller	   *caller = start_caller(server->url, NULL);
+	int			nsockets;
+	uint64_t	changes[2];
+
+	(void) state;
+	etcd_client_sockets(caller->client, &nsockets, &changes[0]);
+	assert_int_equal(nsockets, 0);
+	for (int i = 0; i < 3; i++)
+	{
+		int			fds[2];
+
+		/* each has a connection of its own, which most likely is the same fd */
+		for (int j = 0; j < 2; j++)
+		{
+			const EtcdSocket *sockets;
+			int			n = caller->nanswers;
+
+			send_grant(caller, 1, 1);
+			while ((sockets = etcd_client_sockets(caller->client, &nsockets, &changes[j])), nsockets == 0)
+				turn(caller, 0);
+			assert_int_equal(nsockets, 1);
+			fds[j] = sockets[0].fd;
+			WAIT_UNTIL(caller, caller->nanswers > n);
+		}
+		assert_int_equal(fds[0], fds[1]);
+		assert_true(changes[0] != changes[1]);
+	}
+	stop_caller(caller);
+	stop_server(server);
+}
+
+static bool
+has_answer(void *ctx)
+{
+	return ((Caller *) ctx)->nanswers > 0;
+}
+
+static void
+drain(Caller *caller, long ms)
+{
+	caller->inside = true;
+	etcd_client_drain(caller->client, ms, has_answer, caller);
+	caller->inside = false;
+}
+
+static void
+test_drain(void **state)
+{
+	Server	   *server = start_server(be_silent, "");
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	int64_t		start;
+
+	(void) state;
+	open_watches(caller, "unit/a", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+	send_lease(caller, 1, ETCD_KEEPALIVE, 1);
+	start = now_ms();
+	drain(caller, PATIENCE_MS);
+	assert_int_equal(caller->nanswers, 1);
+	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
+	assert_true(now_ms() - start < PATIENCE_MS / 2);
+
+	/* the time is up before an answer is there, or a failure */
+	caller->nanswers = 0;
+	configure(caller, server->url, NULL);
+	send_lease(caller, 2, ETCD_REVOKE, 1);
+	start = now_ms();
+	drain(caller, 100);
+	assert_int_equal(caller->nanswers, 0);
+	assert_true(now_ms() - start >= 98 && now_ms() - start < 300);
+	drain(caller, PATIENCE_MS);
+	assert_int_equal(caller->nanswers, 1);
+	assert_true(caller->answers[0].timed_out);
+	assert_true(now_ms() - start < PATIENCE_MS / 2);
+	stop_caller(caller);
+	stop_server(server);
+}
+
+/* ---- hostile servers ------------------------------------------------- */
+
+static const struct
+{
+	const char *name;
+	Behaviour	behave;			/* NULL: nobody listens */
+	const char *text;
+	EtcdOutcome outcome;
+	bool		timed_out;
+	const char *says;
+}			hostile[] = {
+	{"refuses", NULL, "", ETCD_NO_ANSWER, false, "could not connect to etcd at \"http://127.0.0.1:"},
+	{"refuses", NULL, "", ETCD_NO_ANSWER, false, "Connection refused"},
+	{"silent", be_silent, "", ETCD_NO_ANSWER, true, "within 400 ms"},
+	{"hangs up", send_and_close, "", ETCD_NO_ANSWER, false, "closed the connection without an answer"},
+	{"resets", reset_connection, "", ETCD_NO_ANSWER, false, "no answer from etcd at"},
+	{"no HTTP", send_and_close, "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", ETCD_GARBAGE, false, "HTTP/0.9"},
+	{"binary", send_and_close, "\x16\x03\x01\x02\xff\xfe\xc3\r\n\r\n", ETCD_GARBAGE, false, NULL},
+	{"half a head", send_and_close, "HTTP/1.1 200 O", ETCD_NO_ANSWER, false, NULL},
+	{"half a head, silent", send_and_stay, "HTTP/1.1 200 OK\r\nContent-", ETCD_NO_ANSWER, true, NULL},
+	{"no body", send_and_close, "HTTP/1.1 200 OK\r\n\r\n", ETCD_GARBAGE, false, "empty answer"},
+	{"text", send_and_close, "HTTP/1.1 200 OK\r\n\r\nhello", ETCD_GARBAGE, false, "hello"},
+	{"404", send_and_close, "HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n",
+	ETCD_GARBAGE, false, "gateway is not enabled"},
+	{"404 of v2", send_and_close, "HTTP/1.1 404 Not Found\r\n\r\n{\"code\":5,\"message\":\"Not Found\"}",
+	ETCD_REFUSED, false, "Not Found"},
+	{"503", send_and_close, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n",
+	ETCD_GARBAGE, false, "HTTP status 503"},
+	{"unavailable", send_and_close, "HTTP/1.1 503 Service Unavailable\r\n\r\n"
+	"{\"code\":14,\"message\":\"etcdserver: no leader\"}", ETCD_REFUSED, false, "no leader"},
+	{"redirects", send_and_close, "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/\r\n"
+	"Content-Length: 0\r\n\r\n", ETCD_GARBAGE, false, "HTTP status 307"},
+	{"half a JSON", send_and_close, "HTTP/1.1 200 OK\r\n\r\n{\"header\":{\"clus", ETCD_GARBAGE, false, NULL},
+	{"half a length", send_and_close, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"header\":",
+	ETCD_NO_ANSWER, false, NULL},
+	{"half a chunk", send_and_close, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n{\"header\":",
+	ETCD_NO_ANSWER, false, NULL},
+	{"half, silent", send_and_stay, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"header\":",
+	ETCD_NO_ANSWER, true, NULL},
+	{"bad chunk", send_and_close, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+	ETCD_NO_ANSWER, false, NULL},
+	{"slow", send_slowly, "HTTP/1.1 200 OK\r\n\r\n", ETCD_NO_ANSWER, true, "within 400 ms"},
+	{"slow head", send_slowly, "HTTP/1.1 200 OK\r\nX: ", ETCD_NO_ANSWER, true, NULL},
+	{"large", send_10_megabytes, "HTTP/1.1 200 OK\r\n\r\n", ETCD_GARBAGE, false, "is larger than 1048576 bytes"},
+	{"large, said before", send_10_megabytes, "HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n",
+	ETCD_GARBAGE, false, "is larger than 1048576 bytes"},
+	{"large head", send_10_megabytes, "HTTP/1.1 200 OK\r\nX: ", ETCD_NO_ANSWER, false, NULL},
+};
+
+static void
+test_hostile_requests(void **state)
+{
+	int			fds = count_fds();
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(hostile); i++)
+	{
+		Server	   *server = hostile[i].behave != NULL ?
+			start_server(hostile[i].behave, hostile[i].text) : NULL;
+		Caller	   *caller = start_caller(server != NULL ? server->url : closed_url, etcd_url);
+		int64_t		start = now_ms();
+		const Record *answer = ask_grant(caller, 1);
+
+		if (answer->outcome != hostile[i].outcome || answer->timed_out != hostile[i].timed_out ||
+			(hostile[i].says != NULL && strstr(answer->message, hostile[i].says) == NULL))
+			fail_msg("%s: outcome %d, %s", hostile[i].name, answer->outcome, answer->message);
+		assert_true(answer->message[0] != '\0');
+		assert_true(now_ms() - start < REQUEST_TIMEOUT_MS + 300);
+		assert_int_equal(answer->endpoint, 0);
+		assert_int_equal(answer->endpoint_in_use, 1);
+
+		answer = ask_grant(caller, 1);
+		assert_int_equal(answer->outcome, ETCD_REFUSED);
+		assert_int_equal(answer->code, ETCD_CODE_FAILED_PRECONDITION);
+		assert_int_equal(answer->endpoint, 1);
+		assert_int_equal(answer->endpoint_in_use, 1);
+		stop_caller(caller);
+		if (server != NULL)
+			stop_server(server);
+	}
+	assert_int_equal(count_fds(), fds);
+}
+
+/* A full queue of connections: the peer does not even say no. */
+static void
+test_connect_timeout(void **state)
+{
+	int			fds[8];
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t	len = sizeof(address);
+	int			server = socket(AF_INET, SOCK_STREAM, 0);
+	char		url[64];
+	Caller	   *caller;
+	const Record *answer;
+
+	(void) state;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(server, (struct sockaddr *) &address, sizeof(address)), 0);
+	assert_int_equal(listen(server, 0), 0);
+	assert_int_equal(getsockname(server, (struct sockaddr *) &address, &len), 0);
+	for (size_t i = 0; i < lengthof(fds); i++)
+	{
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		(void) connect(fds[i], (struct sockaddr *) &address, sizeof(address));
+	}
+
+	snprintf(url, sizeof(url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+	caller = start_caller(url, etcd_url);
+	answer = ask_grant(caller, 1);
+	assert_int_equal(answer->outcome, ETCD_NO_ANSWER);
+	assert_true(answer->timed_out);
+	assert_non_null(strstr(answer->message, "could not connect to etcd at"));
+	assert_non_null(strstr(answer->message, "within 300 ms"));
+	assert_int_equal(answer->endpoint_in_use, 1);
+	stop_caller(caller);
+	for (size_t i = 0; i < lengthof(fds); i++)
+		close(fds[i]);
+	close(server);
+}
+
+/* What is no endpoint at all: neither another protocol nor a name unknown. */
+static void
+test_bad_urls(void **state)
+{
+	static const char *const urls[] = {
+		"file:///etc/passwd", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "http://host.invalid:2379",
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(urls); i++)
+	{
+		Caller	   *caller = start_caller(urls[i], etcd_url);
+		const Record *answer = ask_grant(caller, 1);
+
+		assert_true(answer->outcome == ETCD_NO_ANSWER || answer->outcome == ETCD_GARBAGE);
+		assert_non_null(strstr(answer->message, urls[i]));
+		assert_int_equal(answer->endpoint_in_use, 1);
+		stop_caller(caller);
+	}
+}
+
+/* Nothing waits for a name: not the failure, and not the end. */
+static void
+test_hung_resolver(void **state)
+{
+	Caller	   *caller = start_caller("http://hung.invalid:2379", etcd_url);
+	int64_t		start = now_ms();
+	const Record *answer;
+
+	(void) state;
+	sem_init(&resolver_may_go, 0, 0);
+	resolver_called = false;
+	open_watches(caller, "unit/a", NULL);
+	answer = ask_grant(caller, 1);
+	assert_true(resolver_called);
+	assert_false(resolver_took_signals);
+	assert_true(answer->timed_out);
+	assert_non_null(strstr(answer->message, "could not connect to etcd at \"http://hung.invalid:2379\" within 300 ms"));
+	WAIT_UNTIL(caller, caller->nends == 1);
+	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_REFUSED);
+	configure(caller, "http://hung.invalid:2379", NULL);
+	send_grant(caller, 1, 1);
+	turn(caller, 0);
+	stop_caller(caller);
+	assert_true(now_ms() - start < CONNECT_TIMEOUT_MS + 500);
+	for (int i = 0; i < 3; i++)
+		sem_post(&resolver_may_go);
+	sleep_ms(100);
+}
+
+/* Frames however they come: in pieces, and many at once. */
+static void
+send_frames(Server *server, int fd)
+{
+	const char	frames[] = FRAME("1") "\n" FRAME("2") "\n  " FRAME("3") FRAME("4");
+
+	send_text(fd, watch_head, strlen(watch_head));
+	for (size_t i = 0; i < strlen(frames); i++)
+	{
+		send_text(fd, frames + i, 1);
+		if (i % 16 == 0)
+			sleep_ms(1);
+	}
+	for (int i = 0; i < 2; i++)
+		send_text(fd, frames, strlen(frames));
+	be_silent(server, fd);
+}
+
+static void
+test_pieces_of_frames(void **state)
+{
+	Server	   *server = start_server(send_frames, "");
+	Caller	   *caller = start_caller(server->url, NULL);
+
+	(void) state;
+	open_watches(caller, "a", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 12);
+	for (int i = 0; i < 12; i++)
+		assert_int_equal(caller->frames[i].watch_id, i % 4 + 1);
+	run_for(caller, 50);
+	assert_int_equal(caller->nframes, 12);
+	assert_int_equal(caller->nends, 0);
+	stop_caller(caller);
+	stop_server(server);
+}
+
+static void
+send_megabytes_of_frames(Server *server, int fd)
+{
+	send_text(fd, watch_head, strlen(watch_head));
+	while (!server->stopping && send(fd, FRAME("1") "\n", strlen(FRAME("1")) + 1, MSG_NOSIGNAL) > 0)
+		;
+}
+
+static void
+forget_frames(Caller *caller)
+{
+	caller->nframes = 1;
+	caller->answers[0].id++;
+}
+
+/* The cap is one of a frame, not of the stream. */
+static void
+test_long_stream(void **state)
+{
+	Server	   *server = start_server(send_megabytes_of_frames, "");
+	Caller	   *caller = start_caller(server->url, NULL);
+
+	(void) state;
+	caller->on_frame = forget_frames;
+	open_watches(caller, "a", NULL);
+	WAIT_UNTIL(caller, caller->answers[0].id > 50000);
+	assert_int_equal(caller->nends, 0);
+	stop_caller(caller);
+	stop_server(server);
+}
+
+static void
+replace_watch(Caller *caller)
+{
+	if (caller->nframes == 2)
+		open_watches(caller, "unit/a", NULL);
+}
+
+static void
+close_watch(Caller *caller)
+{
+	etcd_client_watch(caller->client, NULL, 0);
+}
+
+static void
+change_to_etcd(Caller *caller)
+{
+	etcd_client_change_endpoint(caller->client, 0);
+}
+
+/* The stream goes while its frames are told: the rest is not. */
+static void
+test_replaced_while_told(void **state)
+{
+	Server	   *server = start_server(send_and_stay,
+									  "HTTP/1.1 200 OK\r\n\r\n" FRAME("1") FRAME("2") FRAME("3") "x");
+	Caller	   *caller = start_caller(server->url, NULL);
+
+	(void) state;
+	caller->on_frame = replace_watch;
+	open_watches(caller, "a", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 5);
+	assert_int_equal(caller->frames[2].watch_id, 1);
+	WAIT_UNTIL(caller, caller->nends == 1);
+	assert_int_equal(server->nrequests, 2);
+	stop_caller(caller);
+
+	caller = start_caller(server->url, NULL);
+	caller->on_frame = close_watch;
+	open_watches(caller, "a", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+	run_for(caller, 50);
+	assert_int_equal(caller->nframes, 1);
+	assert_int_equal(caller->nends, 0);
+	stop_caller(caller);
+
+	caller = start_caller(server->url, etcd_url);
+	caller->on_frame = change_to_etcd;
+	open_watches(caller, "a", NULL);
+	WAIT_UNTIL(caller, caller->nends == 1);
+	assert_int_equal(caller->nframes, 1);
+	assert_int_equal(etcd_client_endpoint(caller->client), 1);
+	stop_caller(caller);
+	stop_server(server);
+}
+
+static const struct
+{
+	const char *name;
+	Behaviour	behave;
+	const char *text;
+	int			nframes;
+	bool		stays;			/* with the endpoint */
+	const char *says;
+}			hostile_watches[] = {
+	{"refuses", NULL, "", 0, false, "Connection refused"},
+	{"hangs up", send_and_close, "", 0, false, "closed the connection without an answer"},
+	{"ends", send_and_close, "HTTP/1.1 200 OK\r\n\r\n" FRAME("1"), 1, false, "ended the watch"},
+	{"ends in a frame", send_and_close, "HTTP/1.1 200 OK\r\n\r\n" FRAME("1") "{\"resu", 1, false, "ended the watch"},
+	{"ends in a chunk", send_and_close, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n"
+	FRAME("1"), 1, false, NULL},
+	{"garbage", send_and_stay, "HTTP/1.1 200 OK\r\n\r\n" FRAME("1") "garbage", 1, false, "garbage"},
+	{"404", send_and_stay, "HTTP/1.1 404 Not Found\r\n\r\n404 page not found\n", 0, false, "404 page not found"},
+	{"503", send_and_close, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", 0, false, NULL},
+	{"v1 error", send_and_stay, "HTTP/1.1 200 OK\r\n\r\n" FRAME("1")
+		"{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"etcdserver: no leader\"}}" FRAME("2"),
+	1, false, "no leader"},
+	{"v2 error", send_and_stay, "HTTP/1.1 200 OK\r\n\r\n"
+	"{\"error\":{\"code\":14,\"message\":\"etcdserver: no leader\"}}\n", 0, false, "no leader"},
+	{"forbids", send_and_stay, "HTTP/1.1 403 Forbidden\r\n\r\n"
+	"{\"code\":7,\"message\":\"etcdserver: permission denied\"}", 0, true, "permission denied"},
+	{"large", send_10_megabytes, "HTTP/1.1 200 OK\r\n\r\n" FRAME("1") "{\"result\":", 1, false, "is larger than"},
+};
+
+static void
+test_hostile_watches(void **state)
+{
+	int			fds = count_fds();
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(hostile_watches); i++)
+	{
+		Server	   *server = hostile_watches[i].behave != NULL ?
+			start_server(hostile_watches[i].behave, hostile_watches[i].text) : NULL;
+		Caller	   *caller = start_caller(server != NULL ? server->url : closed_url, etcd_url);
+
+		open_watches(caller, "unit/a", NULL);
+		WAIT_UNTIL(caller, caller->nends == 1);
+		if (hostile_watches[i].says != NULL && strstr(caller->why, hostile_watches[i].says) == NULL)
+			fail_msg("%s: %s", hostile_watches[i].name, caller->why);
+		if (caller->nframes != hostile_watches[i].nframes ||
+			etcd_client_endpoint(caller->client) != (hostile_watches[i].stays ? 0 : 1))
+			fail_msg("%s: %d frames, endpoint %d", hostile_watches[i].name, caller->nframes,
+					 etcd_client_endpoint(caller->client));
+
+		if (!hostile_watches[i].stays)
+		{
+			int			nframes = caller->nframes;
+
+			open_watches(caller, "unit/a", NULL);
+			WAIT_UNTIL(caller, caller->nframes == nframes + 1);
+		}
+		run_for(caller, 20);
+		assert_int_equal(caller->nends, 1);
+		stop_caller(caller);
+		if (server != NULL)
+			stop_server(server);
+	}
+	assert_int_equal(count_fds(), fds);
+}
+
+/* Freed in the middle of everything. */
+static void
+test_free_amid(void **state)
+{
+	Server	   *server = start_server(be_silent, "");
+	Caller	   *caller = start_caller(server->url, "http://host.invalid:2379");
+	int64_t		start;
+
+	(void) state;
+	send_grant(caller, 1, 1);
+	open_watches(caller, "a", NULL);
+	turn(caller, 0);
+	etcd_client_change_endpoint(caller->client, 0);
+	send_grant(caller, 2, 1);
+	open_watches(caller, "a", NULL);
+	turn(caller, 0);
+	send_grant(caller, 3, 1);
+	start = now_ms();
+	stop_caller(caller);
+	assert_true(now_ms() - start < 300);
+	stop_server(server);
+	etcd_client_free(NULL);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_etcd_starts),
+		cmocka_unit_test(test_requests),
+		cmocka_unit_test(test_txn_meaning),
+		cmocka_unit_test(test_many_requests),
+		cmocka_unit_test(test_watches),
+		cmocka_unit_test(test_quick),
+		cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_no_endpoint),
+		cmocka_unit_test(test_what_is_sent),
+		cmocka_unit_test(test_change_endpoint),
+		cmocka_unit_test(test_single_endpoint),
+		cmocka_unit_test(test_configure),
+		cmocka_unit_test(test_reentrant),
+		cmocka_unit_test(test_socket_changes),
+		cmocka_unit_test(test_drain),
+		cmocka_unit_test(test_hostile_requests),
+		cmocka_unit_test(test_connect_timeout),
+		cmocka_unit_test(test_bad_urls),
+		cmocka_unit_test(test_hung_resolver),
+		cmocka_unit_test(test_pieces_of_frames),
+		cmocka_unit_test(test_long_stream),
+		cmocka_unit_test(test_replaced_while_told),
+		cmocka_unit_test(test_hostile_watches),
+		cmocka_unit_test(test_free_amid),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	/* nothing listens to the discard port: a proxy would be noticed */
+	setenv("http_proxy", "http://127.0.0.1:9", 1);
+	setenv("all_proxy", "http://127.0.0.1:9", 1);
+	return cmocka_run_group_tests(tests, start_etcd, stop_etcd);
+}
