@@ -846,9 +846,16 @@ become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 	e->state = ELECTION_QUEUED;
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
-	if (revision <= core->lead_above_revision)
+	if (e->create_revision <= core->lead_above_revision)
 	{
-		e->state = ELECTION_HELD_BACK;
+		/*
+		 * The token was, or may have been, handed out before.  Another key
+		 * gets another one, once etcd's revision is there.
+		 */
+		if (revision <= core->lead_above_revision)
+			e->state = ELECTION_HELD_BACK;
+		else
+			leave(core, e, ELECTION_NO_REASON);
 		return;
 	}
 	e->state = ELECTION_LEADING;

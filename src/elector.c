@@ -14,6 +14,8 @@
 #include "postgres.h"
 
 #include <limits.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "access/xlog.h"
 #include "common/hashfn.h"
@@ -23,6 +25,7 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/pmsignal.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -76,6 +79,7 @@ typedef struct Elector
 	EtcdClient *client;
 	int			nendpoints;
 	bool		eligible;
+	bool		quitting;		/* keeps away from shared memory */
 	uint64		grant_id;		/* of the grant that was sent last */
 
 	SharedContact contact;
@@ -92,6 +96,9 @@ typedef struct Elector
 } Elector;
 
 static Elector elector;
+
+/* Set by SIGQUIT in an immediate shutdown. */
+static volatile sig_atomic_t quit_pending = false;
 
 /* ---- errors and contact -------------------------------------------------- */
 
@@ -167,7 +174,8 @@ port_change_endpoint(void *ctx, int endpoint, const char *why)
 static void
 port_publish(void *ctx, int slot, const ElectionView *view)
 {
-	shared_state_publish(slot, view);
+	if (!elector.quitting)
+		shared_state_publish(slot, view);
 }
 
 /* Each event goes to the log, the ring in shared memory, and the counters. */
@@ -177,6 +185,8 @@ port_announce(void *ctx, const ElectionEvent *event)
 	SharedEvent shared;
 	const char *reason = election_reason_name(event->reason);
 
+	if (elector.quitting)
+		return;
 	memset(&shared, 0, sizeof(shared));
 	shared.at = GetCurrentTimestamp();
 	shared.kind = event->kind;
@@ -535,6 +545,34 @@ end_elector(int code, Datum arg)
 		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
 }
 
+/*
+ * Immediate shutdown: the leases are revoked as well, from the memory of this
+ * process.  Of shared memory only the deadlines are touched, by plain stores:
+ * whoever held a lock there may be dead.
+ */
+static void
+quit(void)
+{
+	elector.quitting = true;
+	shared_state_withdraw_all();
+	if (election_stop(elector.core, shared_state_clock_ns(), ELECTION_REASON_SHUTDOWN))
+		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
+	_exit(2);
+}
+
+/*
+ * SIGQUIT.  After a crash of another process nothing here can be trusted, and
+ * the instance will be back in a moment: no farewell.
+ */
+static void
+handle_quit(SIGNAL_ARGS)
+{
+	if (GetQuitSignalReason() != PMQUIT_FOR_STOP)
+		_exit(2);
+	quit_pending = true;
+	SetLatch(MyLatch);
+}
+
 static void
 begin_elector(void)
 {
@@ -641,6 +679,8 @@ turn(long timeout_ms)
 	refresh_wait_set();
 	nevents = WaitEventSetWait(elector.wait_set, timeout_ms, events, lengthof(events),
 							   elector.wait_event);
+	if (quit_pending)
+		quit();
 	for (int i = 0; i < nevents; i++)
 	{
 		int			what = 0;
@@ -666,6 +706,7 @@ etcd_leader_elector_main(Datum main_arg)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGQUIT, handle_quit);
 	/* pg_cancel_backend() has nothing to cancel here. */
 	pqsignal(SIGINT, SIG_IGN);
 	BackgroundWorkerUnblockSignals();

@@ -47,6 +47,13 @@
 #define WATCH_KEEPALIVE_IDLE_S		10L
 #define WATCH_KEEPALIVE_INTERVAL_S	3L
 
+/*
+ * Kept open: the watch and the two requests of a beat.  More are used for a
+ * moment, such as when many elections are entered at once; those to an
+ * endpoint that was left are the first to go.
+ */
+#define MAX_CONNECTIONS		3L
+
 /* How many sends may fail for lack of memory before they are told. */
 #define MAX_UNSENT		1024
 
@@ -741,6 +748,7 @@ etcd_client_create(const EtcdClientCallbacks *callbacks)
 	curl_multi_setopt(client->multi, CURLMOPT_SOCKETDATA, client);
 	curl_multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, record_timer);
 	curl_multi_setopt(client->multi, CURLMOPT_TIMERDATA, client);
+	curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, MAX_CONNECTIONS);
 	return client;
 }
 

@@ -75,16 +75,22 @@ require_preloaded(void)
 static int
 named_election(text *name)
 {
-	char	   *str = text_to_cstring(name);
-	char	   *utf8 = pg_server_to_any(str, strlen(str), PG_UTF8);
-	int			index = settings_election_index(utf8, (int) strlen(utf8));
+	char	   *str = VARDATA_ANY(name);
+	int			len = (int) VARSIZE_ANY_EXHDR(name);
+	char	   *utf8 = pg_server_to_any(str, len, PG_UTF8);
+	int			index;
 
+	/* what needed no conversion was not copied, and has no NUL */
+	if (utf8 != str)
+		len = (int) strlen(utf8);
+	index = settings_election_index(utf8, len);
 	if (index < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("election \"%s\" does not exist", str),
+				 errmsg("election \"%s\" does not exist", text_to_cstring(name)),
 				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
-	pfree(str);
+	if (utf8 != str)
+		pfree(utf8);
 	return index;
 }
 
@@ -115,11 +121,22 @@ refresh_slot(int index)
 	return true;
 }
 
-static inline const CachedSlot *
-find_slot(int index)
+/*
+ * What is published of an election; false if it was not taken up.  Tried
+ * again if the slots were given away anew meanwhile.
+ */
+static bool
+read_election(int index, SharedElection *election)
 {
+	const CachedSlot *cached = &cached_slots[index];
+
 	(void) refresh_slot(index);
-	return &cached_slots[index];
+	do
+	{
+		if (shared_state_read(cached->slot, cached->layout, election))
+			return true;
+	} while (refresh_slot(index));
+	return false;
 }
 
 /* Does this instance lead, now? */
@@ -275,10 +292,9 @@ etcd_is_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_current_leader(PG_FUNCTION_ARGS)
 {
-	const CachedSlot *cached = find_slot(election_argument(fcinfo, 0));
 	SharedElection election;
 
-	if (!shared_state_read(cached->slot, cached->layout, &election) ||
+	if (!read_election(election_argument(fcinfo, 0), &election) ||
 		!election.view.has_leader ||
 		election.view.leader_until_ns <= shared_state_clock_ns())
 		PG_RETURN_NULL();
@@ -291,8 +307,15 @@ etcd_current_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_fencing_token(PG_FUNCTION_ARGS)
 {
-	const CachedSlot *cached = find_slot(election_argument(fcinfo, 0));
-	int64		token = shared_state_token(cached->slot, cached->layout);
+	int			index = election_argument(fcinfo, 0);
+	const CachedSlot *cached = &cached_slots[index];
+	int64		token;
+
+	(void) refresh_slot(index);
+	do
+	{
+		token = shared_state_token(cached->slot, cached->layout);
+	} while (token == 0 && refresh_slot(index));
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -398,7 +421,6 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < settings_election_count(); i++)
 	{
-		const CachedSlot *cached = find_slot(i);
 		SharedElection election;
 		const ElectionView *view = &election.view;
 		bool		taken_up;
@@ -406,7 +428,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		bool		has_leader;
 		int64		now_ns;
 
-		taken_up = shared_state_read(cached->slot, cached->layout, &election);
+		taken_up = read_election(i, &election);
 		if (!taken_up)
 			memset(&election, 0, sizeof(election));
 		now_ns = shared_state_clock_ns();
@@ -655,12 +677,10 @@ etcd_candidates(PG_FUNCTION_ARGS)
 	/* page by page, all as of the revision at which the first one was read */
 	do
 	{
-		const CachedSlot *cached;
 		SharedElection election;
 
 		reply = ask(&request, "");
-		cached = find_slot(index);
-		if (!shared_state_read(cached->slot, cached->layout, &election))
+		if (!read_election(index, &election))
 			election.view.key[0] = '\0';
 
 		for (int i = 0; i < reply->ncandidates; i++)
