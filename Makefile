@@ -1,12 +1,13 @@
 # etcd_leader: leader election for PostgreSQL through etcd.
 #
 # make, make install, make installcheck, make clean are PGXS's own.
-# make demo and make test install what is missing from Debian first; both
+# make demo, make test and make bench install what is missing from Debian first; all
 # need root or sudo for that, and for the installation.
 
 EXTENSION = etcd_leader
 MODULE_big = etcd_leader
 DATA = sql/etcd_leader--1.0.sql
+DOCS = doc/etcd_leader.md
 OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \
@@ -41,16 +42,22 @@ $(OBJS): $(wildcard src/*.h)
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test demo
+.PHONY: test demo bench
 
 test:
 	test/setup --test
-	$(MAKE) all
-	$(SUDO) $(MAKE) install PG_CONFIG=$(PG_CONFIG)
+	$(MAKE) -s all
+	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run
 
 demo:
 	test/setup --demo
-	$(MAKE) all
-	$(SUDO) $(MAKE) install PG_CONFIG=$(PG_CONFIG)
+	$(MAKE) -s all
+	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/demo/demo
+
+bench:
+	test/setup --test
+	$(MAKE) -s all
+	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
+	PG_CONFIG=$(PG_CONFIG) test/run bench/figures.pl

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 
 #include "elector.h"
+#include "notifier.h"
 #include "settings.h"
 #include "shared_state.h"
 
@@ -32,5 +33,6 @@ _PG_init(void)
 	if (IsBinaryUpgrade)
 		return;
 	shared_state_install();
+	notifier_install();
 	elector_register();
 }

@@ -16,12 +16,14 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/async.h"
+#include "commands/defrem.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
+#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
@@ -65,6 +67,8 @@ typedef struct Notifier
 	int64		due_ns;			/* not registered: when it shall be */
 	int			backoff_ms;
 	bool		failed;			/* and somebody was told */
+	int			slot;			/* in shared memory, of the one that was started */
+	uint64		bars;			/* shared_state_bars() then */
 } Notifier;
 
 static Notifier notifiers[SETTINGS_MAX_DATABASES];
@@ -209,9 +213,11 @@ start_notifier(Notifier *notifier)
 	start.retry = notifier->failed;
 	start.slot = shared_state_notifier_slot(notifier->database, notifier->from, &start.ticket);
 
-	/* one that was dismissed has not left yet */
-	if (start.slot < 0)
+	/* one that was dismissed has not left yet, or a statement needs the database */
+	if (start.slot < 0 || shared_state_is_barred(start.slot))
 		return false;
+	notifier->slot = start.slot;
+	notifier->bars = shared_state_bars(start.slot);
 
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -250,12 +256,14 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 		notifier->failed = false;
 		notifier->backoff_ms = 0;
 	}
-	if (!notifier->failed)
+	if (shared_state_bars(notifier->slot) != notifier->bars)
+		notifier->backoff_ms = 0;	/* it was asked to leave */
+	else if (!notifier->failed)
 		ereport(WARNING,
 				(errmsg("the notifier for database \"%s\" ended", notifier->database),
 				 errdetail("Events are not notified in this database until it runs again."),
 				 errhint("The reason is in the log before this. It will be tried again until it succeeds.")));
-	notifier->failed = true;
+	notifier->failed = shared_state_bars(notifier->slot) == notifier->bars;
 
 	pfree(notifier->handle);
 	notifier->handle = NULL;
@@ -314,6 +322,109 @@ notifier_awaits_promotion(void)
 			return true;
 	}
 	return false;
+}
+
+/* ---- in backends ---------------------------------------------------------- */
+
+/* How long a statement waits for a notifier that hangs in its commit. */
+#define LEAVE_TIMEOUT_MS	2000
+
+static ProcessUtility_hook_type prev_process_utility = NULL;
+
+static const char *
+find_string_option(const List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, name) == 0 && option->arg != NULL)
+			return defGetString(option);
+	}
+	return NULL;
+}
+
+/* The database that nobody else may be in while a statement runs; or NULL. */
+static const char *
+vacated_database(Node *statement)
+{
+	const char *template;
+
+	switch (nodeTag(statement))
+	{
+		case T_DropdbStmt:
+			return ((DropdbStmt *) statement)->dbname;
+		case T_RenameStmt:
+			if (((RenameStmt *) statement)->renameType == OBJECT_DATABASE)
+				return ((RenameStmt *) statement)->subname;
+			return NULL;
+		case T_CreatedbStmt:
+			template = find_string_option(((CreatedbStmt *) statement)->options, "template");
+			return template ? template : "template1";
+		case T_AlterDatabaseStmt:
+			if (find_string_option(((AlterDatabaseStmt *) statement)->options, "tablespace"))
+				return ((AlterDatabaseStmt *) statement)->dbname;
+			return NULL;
+		default:
+			return NULL;
+	}
+}
+
+static void
+unbar_notifier(int code, Datum notifier_slot)
+{
+	shared_state_unbar_notifier(DatumGetInt32(notifier_slot));
+}
+
+static void
+run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (prev_process_utility)
+		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
+							 query_env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
+								query_env, dest, qc);
+}
+
+/*
+ * Without this, such a statement would wait for five seconds and fail,
+ * because the notifier is connected to the database.  The notifier is back a
+ * second or so after the statement, if there is a database to be back in.
+ */
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	const char *database = vacated_database(pstmt->utilityStmt);
+	int			slot = database ? shared_state_find_notifier(database) : -1;
+
+	if (slot < 0)
+	{
+		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
+		return;
+	}
+	shared_state_bar_notifier(slot);
+	PG_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
+	{
+		/* if it does not leave, the statement says that somebody is connected */
+		(void) shared_state_wait_for_leave(slot, LEAVE_TIMEOUT_MS);
+		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
+	shared_state_unbar_notifier(slot);
+}
+
+void
+notifier_install(void)
+{
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
 }
 
 /* ---- in the notifier ------------------------------------------------------ */

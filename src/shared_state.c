@@ -79,6 +79,9 @@ typedef struct SharedNotifier
 	/* written by the elector */
 	char		database[NAMEDATALEN];	/* empty: free, unless claimed */
 	pg_atomic_uint64 ticket;	/* 0: nobody is admitted */
+	/* written by backends */
+	pg_atomic_uint32 barred;	/* by so many, now */
+	pg_atomic_uint64 bars;		/* how often, ever */
 	/* written by the notifier; announced by the elector while it is free */
 	pg_atomic_uint32 claimed;
 	pg_atomic_uint64 announced;
@@ -191,6 +194,8 @@ init_state(void)
 	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
 	{
 		pg_atomic_init_u64(&state->notifiers[i].ticket, 0);
+		pg_atomic_init_u32(&state->notifiers[i].barred, 0);
+		pg_atomic_init_u64(&state->notifiers[i].bars, 0);
 		pg_atomic_init_u32(&state->notifiers[i].claimed, 0);
 		pg_atomic_init_u64(&state->notifiers[i].announced, 0);
 	}
@@ -840,7 +845,59 @@ shared_state_claim_notifier(int notifier_slot, uint64 ticket)
 bool
 shared_state_is_admitted(int notifier_slot, uint64 ticket)
 {
-	return pg_atomic_read_u64(&state->notifiers[notifier_slot].ticket) == ticket;
+	return pg_atomic_read_u64(&state->notifiers[notifier_slot].ticket) == ticket &&
+		!shared_state_is_barred(notifier_slot);
+}
+
+int
+shared_state_find_notifier(const char *database)
+{
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		if (strncmp(state->notifiers[i].database, database, NAMEDATALEN) == 0)
+			return i;
+	}
+	return -1;
+}
+
+void
+shared_state_bar_notifier(int notifier_slot)
+{
+	pg_atomic_fetch_add_u64(&state->notifiers[notifier_slot].bars, 1);
+	pg_atomic_fetch_add_u32(&state->notifiers[notifier_slot].barred, 1);
+	ConditionVariableBroadcast(&state->published);
+}
+
+void
+shared_state_unbar_notifier(int notifier_slot)
+{
+	pg_atomic_fetch_sub_u32(&state->notifiers[notifier_slot].barred, 1);
+}
+
+bool
+shared_state_wait_for_leave(int notifier_slot, long timeout_ms)
+{
+	uint32		wait_event = compat_wait_event("EtcdLeaderNotifierLeave");
+	bool		in_time = true;
+
+	/* Its end is a broadcast, too. */
+	shared_state_prepare_to_sleep();
+	while (pg_atomic_read_u32(&state->notifiers[notifier_slot].claimed) != 0 && in_time)
+		in_time = shared_state_sleep(timeout_ms, wait_event);
+	shared_state_cancel_sleep();
+	return in_time;
+}
+
+uint64
+shared_state_bars(int notifier_slot)
+{
+	return pg_atomic_read_u64(&state->notifiers[notifier_slot].bars);
+}
+
+bool
+shared_state_is_barred(int notifier_slot)
+{
+	return pg_atomic_read_u32(&state->notifiers[notifier_slot].barred) != 0;
 }
 
 int64

@@ -173,8 +173,23 @@ extern bool shared_state_is_first_elector(void);
  */
 extern bool shared_state_claim_notifier(int notifier_slot, uint64 ticket);
 
-/* False: the notifier that holds this ticket is dismissed. */
+/* False: the notifier that holds this ticket is dismissed, or barred. */
 extern bool shared_state_is_admitted(int notifier_slot, uint64 ticket);
+
+/*
+ * For backends: a notifier is asked to leave its database, and barred from it
+ * until as many calls of unbar have followed.  find: -1, no notifier works
+ * there.  wait_for_leave: false if it has not left after timeout_ms; serves
+ * interrupts.
+ */
+extern int	shared_state_find_notifier(const char *database);
+extern void shared_state_bar_notifier(int notifier_slot);
+extern void shared_state_unbar_notifier(int notifier_slot);
+extern bool shared_state_wait_for_leave(int notifier_slot, long timeout_ms);
+
+/* How often a notifier was barred, ever; and whether it is now. */
+extern uint64 shared_state_bars(int notifier_slot);
+extern bool shared_state_is_barred(int notifier_slot);
 
 extern int64 shared_state_announced(int notifier_slot);
 extern void shared_state_set_announced(int notifier_slot, int64 seq);

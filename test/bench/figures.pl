@@ -1,6 +1,6 @@
 # The figures that README states, each as a ratio of two medians from one run.
 #
-#   test/run ../bench/figures.pl     (make bench)
+#   make bench, or: test/run bench/figures.pl
 #
 # Environment: CALLS (10000000), ROUNDS (50) hand-overs, IDLE (60) seconds.
 use strict;
@@ -187,7 +187,8 @@ for my $elections (1, 16)
 		diag(sprintf '%-52s %.2f requests/s, %.2f per TTL/3, %.2f wakeups/s, %.2f %% CPU',
 			'idle, TTL 10 s, ' . $node->name . ", elections: $elections",
 			$rate{requests}, $rate{requests} * 10 / 3, $rate{wakeups}, $rate{ticks});
-		cmp_ok($rate{requests} * 10 / 3, '<=', 2.2, 'two requests for each third of a TTL');
+		# a beat may lie on the edge of the time that was measured
+		cmp_ok($rate{requests}, '<=', 2 / (10 / 3) + 2 / $seconds, 'two requests for each third of a TTL');
 		cmp_ok($rate{wakeups}, '<=', 3, 'wakeups');
 	}
 }

@@ -54,25 +54,44 @@ sub tokens_of { my %t = map { $_->{token} => 1 } grep { $_->{answer} eq 't' } @_
 	cmp_ok($key->{create_revision}, '>', $old, 'which is not the old one');
 }
 
-# 2. The waiter's lease is revoked while it is frozen, and the leader's key is
-# deleted at the same moment: when it wakes it learns of both at once.
+# 2. The waiter loses its key while it is frozen, and the leader's key is
+# deleted at the same moment: when it wakes it learns of both at once.  With a
+# restart of etcd it learns by reading, since its watch has ended; and with its
+# key deleted alone, its lease does not tell it.
+for my $restart (0, 1)
 {
+	my $what = $restart ? 'deleted while frozen, etcd restarted' : 'revoked while frozen';
+	$pg1->value('SELECT etcd_resign(rejoin => false)');
+	$pg2->value('SELECT etcd_campaign()');
+	$pg2->wait_until_leader;
 	$pg1->value('SELECT etcd_campaign()');
 	$pg1->wait_until_candidate;
+	# long enough to be good still when etcd is back
+	$pg1->configure(ttl => $restart ? 30 : $ttl);
+	poll_is(10, sub { ($etcd->lease(($etcd->candidates('postgres'))[1]{lease}))[0] }, $restart ? 30 : $ttl, "$what: the lease");
 	my @samplers = map { $_->sample(interval => 0) } @nodes;
 	my $old      = $pg1->status;
 	my $pid      = freeze($pg1);
-	my ($leading) = $etcd->candidates('postgres');
-	$etcd->etcdctl('lease', 'revoke', $old->{lease_id});
+	$etcd->etcdctl($restart ? ('del', $old->{key}) : ('lease', 'revoke', $old->{lease_id}));
 	$pg2->value('SELECT etcd_resign(rejoin => false)');
 	my $revision = $etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision};
+	if ($restart)
+	{
+		$etcd->kill(0);
+		$etcd->start(0);
+	}
 	thaw($pid);
-	poll_ok(10, sub { $pg1->is_leader }, 'the woken waiter leads');
+	poll_ok(10, sub { $pg1->is_leader }, "$what: the woken waiter leads");
 	my ($key) = $etcd->candidates('postgres');
-	is($pg1->token, $key->{create_revision}, 'under the key that stands');
-	cmp_ok($key->{create_revision}, '>', $revision, 'which it has made after it woke');
-	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'a revoked waiter', max_gap => 2);
-	is(join(' ', tokens_of(@{ $runs{pg1} })), $key->{create_revision}, 'never under the old one');
+	is($key && $pg1->token, $key && $key->{create_revision}, "$what: under the key that stands");
+	cmp_ok($key->{create_revision} // 0, '>', $revision, "$what: which it has made after it woke");
+	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, $what, max_gap => 2);
+	is(join(' ', tokens_of(grep { $_->{b0} > $runs{pg1}[0]{a0} } @{ $runs{pg1} })), $key->{create_revision} // 'none',
+		"$what: never under the old one");
+	isnt($old->{create_revision}, $key->{create_revision}, "$what: which is another");
+	$pg1->configure(ttl => $ttl);
+	poll_is(10, sub { ($etcd->lease(($etcd->candidates('postgres'))[0]{lease}))[0] }, $ttl, "$what: the lease is as before");
+	poll_ok(10, sub { $pg2->status->{connected} }, "$what: the other one is connected");
 }
 
 # 3. A waiter's lease is revoked while it is awake: it takes a new place.

@@ -134,13 +134,13 @@ sub post
 	return $answer->{success} ? $json->decode($answer->{content}) : undef;
 }
 
-# The number of the member that leads etcd; undef if the members that answer
-# know of none.
+# The number of the member that leads etcd; undef if the members that are
+# asked (all) know of none, or of one that does not answer.
 sub leader
 {
-	my ($self) = @_;
+	my ($self, @members) = @_;
 	my (%member, $leader);
-	for my $i ($self->all)
+	for my $i (@members ? @members : $self->all)
 	{
 		my $status = $self->post('/v3/maintenance/status', {}, $i, 1) or next;
 		$member{ $status->{header}{member_id} } = $i;

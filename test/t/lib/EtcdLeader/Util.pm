@@ -10,7 +10,7 @@ use POSIX ();
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(now pause poll poll_ok poll_is wait_for_exit);
+our @EXPORT = qw(now pause poll poll_ok poll_is wait_for_exit watchdog);
 
 # Seconds of the clock that all processes of this machine share and that
 # nobody can step.
@@ -73,6 +73,21 @@ sub poll_is
 	return $took;
 }
 
+# A test that hangs, fails: it ends so many seconds from now, wherever it is.
+sub watchdog
+{
+	my ($seconds) = @_;
+	# not a safe signal of Perl's: the test may sit in a library that never
+	# comes back to Perl
+	my $action = POSIX::SigAction->new(sub { print STDERR "the test hangs\n"; exit 1; }, POSIX::SigSet->new);
+	$action->safe(0);
+	POSIX::sigaction(POSIX::SIGALRM(), $action);
+	alarm $seconds;
+	return;
+}
+
+watchdog(240);
+
 # Waits at most $timeout seconds for a process, ours or not, to be gone.
 sub wait_for_exit
 {
@@ -113,7 +128,8 @@ sub spawn
 	my $pid = fork() // die "fork: $!";
 	if ($pid == 0)
 	{
-		$SIG{INT} = $SIG{TERM} = $SIG{HUP} = 'DEFAULT';
+		$SIG{INT} = $SIG{TERM} = $SIG{HUP} = $SIG{ALRM} = 'DEFAULT';
+		alarm 0;
 		my $flags = POSIX::O_WRONLY() | POSIX::O_CREAT() | POSIX::O_APPEND();
 		my $in    = POSIX::open('/dev/null', POSIX::O_RDONLY());
 		my $out   = POSIX::open($args{log}, $flags, 0600);
