@@ -372,7 +372,11 @@ interval_ns(const ElectionCore *core)
 	return core->config.ttl_s * NS_PER_S / 3;
 }
 
-/* How long to wait after so many failures in a row: between half and all of it. */
+/*
+ * How long to wait after so many failures in a row: between half and all of
+ * it.  Counted from the sending of what failed: waiting for an answer in vain
+ * was waiting enough.
+ */
 static int64_t
 backoff_ns(ElectionCore *core, int failures)
 {
@@ -1058,7 +1062,8 @@ fail_beat(ElectionCore *core, int64_t now_ns)
 	/* The other endpoints are tried at once, then with a back-off. */
 	core->beat_ns = now_ns;
 	if (core->beat_failures >= core->config.nendpoints)
-		core->beat_ns += backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
+		core->beat_ns = core->beat.sent_ns +
+			backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
 }
 
 static void
@@ -1082,19 +1087,19 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAn
 /* ---- answers to writes --------------------------------------------------- */
 
 static void
-postpone_lease(ElectionCore *core, int64_t now_ns)
+postpone_lease(ElectionCore *core, const Op *failed)
 {
-	core->lease_retry_ns = now_ns + backoff_ns(core, ++core->lease_failures);
+	core->lease_retry_ns = failed->sent_ns + backoff_ns(core, ++core->lease_failures);
 }
 
 static void
-postpone_election(ElectionCore *core, int64_t now_ns, Election *e)
+postpone_election(ElectionCore *core, const Op *failed, Election *e)
 {
-	e->retry_ns = now_ns + backoff_ns(core, ++e->failures);
+	e->retry_ns = failed->sent_ns + backoff_ns(core, ++e->failures);
 }
 
 static void
-receive_grant(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_grant(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 {
 	Lease	   *fresh = &core->fresh;
 
@@ -1112,20 +1117,20 @@ receive_grant(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer
 	{
 		/* Refused; if it exists, it is somebody else's: take another ID. */
 		memset(fresh, 0, sizeof(*fresh));
-		postpone_lease(core, now_ns);
+		postpone_lease(core, op);
 		return;
 	}
 	fresh->until_ns = fresh->sent_ns + fresh->ttl_ns;
 }
 
 static void
-receive_revoke(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_revoke(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 {
 	if (!core->revoking || (op->lease != core->lease.id && op->lease != core->fresh.id))
 		return;
 	if (answer->outcome != ETCD_ANSWERED && !etcd_says_lease_not_found(answer))
 	{
-		postpone_lease(core, now_ns);
+		postpone_lease(core, op);
 		return;
 	}
 	if (op->lease == core->lease.id)
@@ -1154,7 +1159,7 @@ receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 			else if (op->lease == core->lease.id)
 				lose_lease(core);
 		}
-		postpone_lease(core, now_ns);
+		postpone_lease(core, op);
 		return;
 	}
 	for (int i = 0; i < core->max_elections; i++)
@@ -1181,7 +1186,7 @@ receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 }
 
 static void
-receive_enter(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const EtcdAnswer *answer)
+receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *answer)
 {
 	int64_t		create_revision = answer->header.revision;
 	int64_t		mod_revision = answer->header.revision;
@@ -1193,7 +1198,7 @@ receive_enter(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, con
 		if (etcd_says_lease_not_found(answer) && op->lease == core->lease.id)
 			lose_lease(core);
 		if (core->lease.id != 0 || e->failures > 0)
-			postpone_election(core, now_ns, e);
+			postpone_election(core, op, e);
 		else
 			e->failures++;
 		e->look_wanted |= e->state == ELECTION_LEAVING;
@@ -1236,7 +1241,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 
 	if (answer->outcome != ETCD_ANSWERED)
 	{
-		postpone_election(core, now_ns, e);
+		postpone_election(core, op, e);
 		return;
 	}
 	if (e->state != ELECTION_LEAVING)
@@ -1256,11 +1261,11 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 }
 
 static void
-receive_proclaim(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const EtcdAnswer *answer)
+receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *answer)
 {
 	if (answer->outcome != ETCD_ANSWERED)
 	{
-		postpone_election(core, now_ns, e);
+		postpone_election(core, op, e);
 		return;
 	}
 	if (!is_queued(e) || op->create_revisions[slot_of(core, e)] != e->create_revision)
@@ -1336,7 +1341,7 @@ set_disconnected(ElectionCore *core, const char *why)
  * etcd answered last, contact is lost.
  */
 static void
-fail_endpoint(ElectionCore *core, int64_t now_ns, int endpoint, const char *why)
+fail_endpoint(ElectionCore *core, const Op *failed, int endpoint, const char *why)
 {
 	uint32_t	all = core->config.nendpoints >= 32 ? ALL_SLOTS : SLOT_BIT(core->config.nendpoints) - 1;
 
@@ -1344,7 +1349,7 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, int endpoint, const char *why)
 		core->failed_endpoints |= SLOT_BIT(endpoint);
 	if ((core->failed_endpoints & all) != all)
 		return;
-	core->contact_retry_ns = now_ns + backoff_ns(core, ++core->contact_failures);
+	core->contact_retry_ns = failed->sent_ns + backoff_ns(core, ++core->contact_failures);
 	set_disconnected(core, why);
 }
 
@@ -1459,16 +1464,16 @@ receive_failure(ElectionCore *core, int64_t now_ns, const Op *op)
 					core->elections[i].look_wanted = true;
 			}
 			if (++core->look_failures >= core->config.nendpoints)
-				core->look_retry_ns = now_ns +
+				core->look_retry_ns = op->sent_ns +
 					backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
 			break;
 		case OP_GRANT:
 		case OP_MOVE:
-			postpone_lease(core, now_ns);
+			postpone_lease(core, op);
 			break;
 		case OP_REVOKE:
 			if (core->revoking)
-				postpone_lease(core, now_ns);
+				postpone_lease(core, op);
 			break;
 		case OP_ENTER:
 		case OP_DELETE:
@@ -1480,7 +1485,7 @@ receive_failure(ElectionCore *core, int64_t now_ns, const Op *op)
 				if ((op->slots & SLOT_BIT(i)) && is_used(e) && e->generation == op->generation)
 				{
 
-					postpone_election(core, now_ns, e);
+					postpone_election(core, op, e);
 					/* an entry that we have left meanwhile may yet have taken effect */
 					if (op->kind == OP_ENTER && e->state == ELECTION_LEAVING)
 						e->look_wanted = true;
@@ -1516,17 +1521,17 @@ receive_success(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnsw
 			receive_keepalive(core, now_ns, op, answer);
 			break;
 		case OP_GRANT:
-			receive_grant(core, now_ns, op, answer);
+			receive_grant(core, op, answer);
 			break;
 		case OP_REVOKE:
-			receive_revoke(core, now_ns, op, answer);
+			receive_revoke(core, op, answer);
 			break;
 		case OP_MOVE:
 			receive_move(core, now_ns, op, answer);
 			break;
 		case OP_ENTER:
 			if (is_used(e) && e->generation == op->generation)
-				receive_enter(core, now_ns, op, e, answer);
+				receive_enter(core, op, e, answer);
 			break;
 		case OP_DELETE:
 			if (is_used(e) && e->generation == op->generation)
@@ -1534,7 +1539,7 @@ receive_success(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnsw
 			break;
 		case OP_PROCLAIM:
 			if (is_used(e) && e->generation == op->generation)
-				receive_proclaim(core, now_ns, op, e, answer);
+				receive_proclaim(core, op, e, answer);
 			break;
 	}
 }
@@ -1573,7 +1578,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	{
 		if (core->stale_since_ns == 0)
 			core->stale_since_ns = now_ns;
-		fail_endpoint(core, now_ns, answer->endpoint, doubt);
+		fail_endpoint(core, &op, answer->endpoint, doubt);
 		if (now_ns - core->stale_since_ns > core->config.ttl_s * NS_PER_S)
 			forget_history(core);
 		else
@@ -1588,7 +1593,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	}
 	else if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 	{
-		fail_endpoint(core, now_ns, answer->endpoint, answer->message);
+		fail_endpoint(core, &op, answer->endpoint, answer->message);
 		receive_failure(core, now_ns, &op);
 	}
 	else

@@ -18,7 +18,13 @@ sub run_of
 	return { answer => $answer, token => $token, n => 2, b0 => $b0, a0 => $a0, b1 => $b1, a1 => $a1, gap => 0 };
 }
 
-sub count_faults { my @faults = EtcdLeader::Sampler::faults(@_); return scalar @faults }
+# How many faults there are: an optional hash of evicted tokens, then the runs.
+sub count_faults
+{
+	my $evicted = ref $_[0] ? shift : {};
+	my @faults  = EtcdLeader::Sampler::faults({@_}, $evicted);
+	return scalar @faults;
+}
 
 is(count_faults(
 		a => [ run_of('t', 5, 1.0, 1.1, 2.0, 2.1), run_of('f', '-', 2.2, 2.3, 9, 9.1) ],
@@ -44,6 +50,14 @@ is(count_faults(
 		a => [ run_of('t', 7, 1.0, 1.1, 1.2, 1.3) ],
 		b => [ run_of('t', 5, 1.6, 1.7, 1.8, 1.9) ]),
 	1, 'the later reign has the lesser token');
+for my $case ([ 0.3, 0 ], [ 0.1, 1 ])
+{
+	is(count_faults(
+			{ 5 => $case->[0] },
+			a => [ run_of('t', 5, 1.0, 1.1, 2.0, 2.1) ],
+			b => [ run_of('t', 7, 1.7, 1.8, 9, 9.1) ]),
+		$case->[1], "the first one's key was taken away: an overlap of 0.2 s where $case->[0] s are allowed");
+}
 is(count_faults(a => [ run_of('t', '?', 1.0, 1.1, 1.2, 1.3) ]), 1, 'true without a token');
 
 # the etcd of the tests: frozen means silent, and the woken one serves again

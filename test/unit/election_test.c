@@ -548,16 +548,21 @@ execute(Message *m)
 	answer->header.raft_term = etcd.term;
 }
 
+/*
+ * The sender is told that there is no answer.  What was not executed yet may
+ * be so later, unless it is lost.  The message must not be touched afterwards:
+ * another may have taken its place.
+ */
 static void
-give_up(Instance *in, Message *m)
+give_up(Instance *in, Message *m, bool lost)
 {
 	EtcdAnswer	answer = {.outcome = ETCD_NO_ANSWER, .message = "no answer"};
+	uint64_t	id = m->id;
 
-	m->given_up = true;
-	if (m->executed)
-		m->used = false;
 	note("%s gives up %s", in->config.node_name, describe(&m->request));
-	election_receive(in->core, now, m->id, &answer);
+	m->given_up = true;
+	m->used = !m->executed && !lost;
+	election_receive(in->core, now, id, &answer);
 }
 
 static void
@@ -838,7 +843,7 @@ test_beat(void **state)
 		if (sent(a, "keepalive"))
 			deliver(a, sent(a, "keepalive"));
 		if (sent(a, "look"))
-			give_up(a, sent(a, "look"));
+			give_up(a, sent(a, "look"), false);
 		assert_true(now < sent_ns + TTL_S * SECOND);
 	}
 	election_tick(a->core, now);
@@ -896,7 +901,7 @@ test_late_move(void **state)
 	deliver(a, sent(a, "grant"));
 	late = sent(a, "put");
 	assert_non_null(late);
-	give_up(a, late);
+	give_up(a, late, false);
 	run_for(3 * TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
@@ -923,7 +928,7 @@ test_lost_move(void **state)
 	deliver(a, sent(a, "grant"));
 	move = sent(a, "put");
 	execute(move);
-	give_up(a, move);
+	give_up(a, move, false);
 	run_for(2 * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].token, token);
@@ -942,7 +947,7 @@ test_delete_is_final(void **state)
 	answer_all();
 	token = a->views[0].token;
 	assert_true(election_resign(a->core, now, 0, true, 1));
-	give_up(a, sent(a, "delete"));
+	give_up(a, sent(a, "delete"), false);
 	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
 	for (int i = 0; i < 3000; i++)
 	{
@@ -970,7 +975,7 @@ test_late_entry(void **state)
 	a->config.nelections = 2;	/* keeps the lease alive */
 	strcpy(a->config.elections[1], "f");
 	election_configure(a->core, now, &a->config);
-	give_up(a, late);
+	give_up(a, late, false);
 	run_for(2 * SECOND);
 	assert_true(leads(a));
 	assert_true(election_resign(a->core, now, 0, false, 1));
@@ -1084,10 +1089,7 @@ test_etcd_away(void **state)
 		for (int j = 0; j < MAX_MESSAGES; j++)
 		{
 			if (a->messages[j].used && !a->messages[j].given_up)
-			{
-				give_up(a, &a->messages[j]);
-				a->messages[j].used = false;
-			}
+				give_up(a, &a->messages[j], true);
 		}
 		assert_true(now < deadline || !leads(a));
 	}
@@ -1292,14 +1294,15 @@ run_seed(uint64_t seed)
 				switch (draw(12))
 				{
 					case 0:		/* nobody gets it any more */
-						if (!m->given_up)
-							give_up(in, m);
-						m->used = false;
+						if (m->given_up)
+							m->used = false;
+						else
+							give_up(in, m, true);
 						break;
 					case 1:		/* given up, perhaps executed much later */
-						if (!m->given_up)
-							give_up(in, m);
 						m->due_ns = now + draw(8000) * MS;
+						if (!m->given_up)
+							give_up(in, m, false);
 						break;
 					case 2:		/* executed, the answer is late */
 						if (!m->executed)

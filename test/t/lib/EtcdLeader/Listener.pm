@@ -36,18 +36,20 @@ sub listen_for_ever
 	my $dbh = $node->connect_db($dbname);
 	$dbh->do('LISTEN ' . $dbh->quote_identifier($channel));
 	syswrite(STDOUT, "listening\n");
-	while (1)
+	my $arrived = now();
+	# a ping may take notifications off the socket: so it comes before they
+	# are fetched, and nothing comes between that and the wait
+	while ($dbh->ping > 0)
 	{
-		my $ready = '';
-		vec($ready, $dbh->{pg_socket}, 1) = 1;
-		select($ready, undef, undef, undef);
-		my $arrived = now();
 		while (my $notify = $dbh->func('pg_notifies'))
 		{
 			my ($name, $pid, $payload) = @$notify;
 			syswrite(STDOUT, sprintf("%.6f %d %s %s\n", $arrived, $pid, $name, $payload));
 		}
-		last unless $dbh->ping;
+		my $ready = '';
+		vec($ready, $dbh->{pg_socket}, 1) = 1;
+		select($ready, undef, undef, undef);
+		$arrived = now();
 	}
 	return;
 }
