@@ -24,17 +24,17 @@ SHLIB_LINK = -lcurl -ljansson
 
 REGRESS = etcd_leader
 REGRESS_OPTS = --temp-instance=./tmp_regress --temp-config=./test/regress.conf
-EXTRA_CLEAN = tmp_regress test/unit/build
+EXTRA_CLEAN = tmp_regress test/*/build
 
 PG_CONFIG ?= pg_config
 
-# Where nothing is installed yet there is no pg_config, and so no PGXS;
-# the two commands come back here when there is.
-ifneq ($(shell command -v $(PG_CONFIG)),)
-PGXS := $(shell $(PG_CONFIG) --pgxs)
-ifneq ($(wildcard $(PGXS)),)
+# Where nothing is installed yet there is no PGXS; the commands that install
+# what is missing call make again when there is.
+PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
+ifneq ($(PGXS),)
 include $(PGXS)
-endif
+else ifeq ($(filter test demo bench,$(MAKECMDGOALS)),)
+$(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
 # Every object depends on every header: they are few.
