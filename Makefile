@@ -4,6 +4,8 @@
 # make demo, make test and make bench install what is missing from Debian first; all
 # need root or sudo for that, and for the installation.
 
+.DEFAULT_GOAL := all
+
 EXTENSION = etcd_leader
 MODULE_big = etcd_leader
 DATA = sql/etcd_leader--1.0.sql

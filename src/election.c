@@ -244,6 +244,7 @@ struct ElectionCore
 	int			watch_failures;
 	int64_t		watch_retry_ns;
 	int			nwatched;
+	int			ncreated;		/* of them, etcd has confirmed so many */
 	Watched		watched[MAX_WATCHES];
 };
 
@@ -290,6 +291,12 @@ copy_value(char *dst, EtcdBytes value)
 	}
 	memcpy(dst, value.data, len);
 	dst[len] = '\0';
+}
+
+static bool
+is_key(EtcdBytes bytes, const char *key)
+{
+	return bytes.len == strlen(key) && memcmp(bytes.data, key, bytes.len) == 0;
 }
 
 /* key = name "/" lease, in lower-case hex without leading zeros, as Go's %x */
@@ -712,7 +719,12 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 		if (mod_revision > e->mod_revision)
 			e->mod_revision = mod_revision;
 		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
+		{
+			/* Who leads knows the leader: its key was just seen to stand. */
 			e->lease_until_ns = core->lease.until_ns;
+			if (e->leader_until_ns < e->lease_until_ns)
+				e->leader_until_ns = e->lease_until_ns;
+		}
 		else if (e->state != ELECTION_LEADING)
 			e->look_wanted = true;
 		publish(core, e);
@@ -934,9 +946,11 @@ see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int6
 
 	if (is_used(e))
 	{
-		/* The own key is announced by "elected" alone, when it leads. */
-		if (leader == NULL || leader->create_revision != e->create_revision ||
-			e->state == ELECTION_LEADING)
+		/*
+		 * The own key, which may have been entered without our knowing yet,
+		 * is announced by "elected" alone, when it leads.
+		 */
+		if (leader == NULL || !is_key(leader->key, e->key) || e->state == ELECTION_LEADING)
 			tell_leader(core, e, ELECTION_NO_REASON);
 		publish(core, e);
 	}
@@ -1016,6 +1030,18 @@ receive_look(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 
 /* ---- the beat ----------------------------------------------------------- */
 
+static void
+fail_beat(ElectionCore *core, int64_t now_ns)
+{
+	core->beat.number = 0;
+	core->beat_failures++;
+	/* The other endpoints are tried at once, then with a back-off. */
+	core->beat_ns = now_ns;
+	if (core->beat_failures >= core->config.nendpoints)
+		core->beat_ns = core->beat.sent_ns +
+			backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
+}
+
 /* Both halves are there: the deadline moves, or the lease has to (BEAT). */
 static void
 finish_beat(ElectionCore *core, int64_t now_ns)
@@ -1026,19 +1052,19 @@ finish_beat(ElectionCore *core, int64_t now_ns)
 	if (!beat->kept || !beat->confirmed)
 		return;
 	beat->number = 0;
-	core->beat_failures = 0;
 	if (beat->keep_term != core->lease.term || beat->confirm_term != core->lease.term)
 	{
 		/*
 		 * A newer term calls for a fresh lease, see needs_fresh().  If it is
 		 * not newer than what was seen, one of the two came from a member
-		 * that lags behind: beat again at once.
+		 * that lags behind: beat again soon.
 		 */
-		core->beat_ns = now_ns;
+		fail_beat(core, now_ns);
 		return;
 	}
 	if (!lease_is_good(core, now_ns))
 		return;					/* a beat never revives a lapsed lease */
+	core->beat_failures = 0;
 	if (until_ns > core->lease.until_ns)
 		core->lease.until_ns = until_ns;
 	for (int i = 0; i < core->max_elections; i++)
@@ -1052,18 +1078,6 @@ finish_beat(ElectionCore *core, int64_t now_ns)
 			publish(core, e);
 		}
 	}
-}
-
-static void
-fail_beat(ElectionCore *core, int64_t now_ns)
-{
-	core->beat.number = 0;
-	core->beat_failures++;
-	/* The other endpoints are tried at once, then with a back-off. */
-	core->beat_ns = now_ns;
-	if (core->beat_failures >= core->config.nendpoints)
-		core->beat_ns = core->beat.sent_ns +
-			backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
 }
 
 static void
@@ -1674,6 +1688,8 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 			learn_header(core, &frame->header);
 		if (frame->watch_id >= 1 && frame->watch_id <= core->nwatched)
 		{
+			if (frame->created)
+				core->ncreated++;
 			/* Handlers may change what is wanted, not what is watched. */
 			for (int i = 0; i < frame->nevents; i++)
 				see_event(core, &core->watched[frame->watch_id - 1], &frame->events[i]);
@@ -2060,6 +2076,14 @@ send_beat(ElectionCore *core, int64_t now_ns)
 
 	core->beat_ns = now_ns + interval_ns(core);
 	core->beat.number = 0;
+
+	/* A stream that tells of less than was asked for is opened anew. */
+	if (core->watch_open && core->ncreated < core->nwatched &&
+		now_ns - core->watch_opened_ns >= interval_ns(core))
+	{
+		core->watch_open = false;
+		core->port.watch(core->port.ctx, NULL, 0);
+	}
 	if (keep && (op = start_op(core, now_ns, OP_KEEPALIVE)) != NULL)
 	{
 		memset(&core->beat, 0, sizeof(core->beat));
@@ -2457,6 +2481,7 @@ pursue_watch(ElectionCore *core, int64_t now_ns)
 		}
 	}
 	core->nwatched = n;
+	core->ncreated = 0;
 	core->watch_open = n > 0;
 	core->watch_opened_ns = now_ns;
 	core->port.watch(core->port.ctx, watches, n);

@@ -300,7 +300,18 @@ set_options(Transfer *transfer, const char *path, size_t body_len)
 		!add_header(transfer, "Grpc-Metadata-hasleader: true") ||
 		!add_header(transfer, "Expect:"))
 		return false;
-	if (!transfer->is_watch)
+	if (transfer->is_watch)
+	{
+		/*
+		 * Go's server throws away what it has not read of a request's body
+		 * when the answer begins, and with it the create_requests that follow
+		 * the first; not on a connection that is closed afterwards, as this
+		 * one is anyway.
+		 */
+		if (!add_header(transfer, "Connection: close"))
+			return false;
+	}
+	else
 	{
 		char		header[64];
 

@@ -573,7 +573,7 @@ ask(const SharedRequest *request, const char *consequence)
 	if (no_contact)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("etcd did not execute the command for election \"%s\"", election),
+				 errmsg("etcd did not confirm the command for election \"%s\"", election),
 				 errdetail("%s%s%s", shared_state_text(reply->error),
 						   reply->error[0] != '\0' && consequence[0] != '\0' ? "\n" : "",
 						   consequence)));

@@ -76,7 +76,8 @@ for my $how (qw(killed frozen))
 	}
 
 	# What waits for etcd ends with an error, in bounded time.
-	for my $call (q{etcd_candidates()}, q{etcd_proclaim('x')})
+	# (A put may take effect later: so it proclaims what is proclaimed anyway.)
+	for my $call (q{etcd_candidates()}, q{etcd_proclaim(current_setting('cluster_name'))})
 	{
 		my $began = now();
 		my ($state, $message) = $other->failure("SELECT * FROM $call");

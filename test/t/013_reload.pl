@@ -146,7 +146,7 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 	is($pg1->status->{state}, 'observing', 'candidate = never: the state');
 	poll_is(5, sub { $pg1->current_leader }, 'pg2', 'candidate = never: and names the leader');
 	is(join(' ', map { $_->{value} } $etcd->candidates('postgres')), 'pg2', 'candidate = never: its key is gone');
-	is_deeply([ map { EtcdLeader::Listener::summarize($_) } grep { $_->{event} eq 'unelected' } $pg1->events($mark) ],
+	is_deeply([ map { EtcdLeader::Listener::summarize($_) } grep { $_->{event} eq 'unelected' && $_->{election} eq 'postgres' } $pg1->events($mark) ],
 		['unelected postgres - not_eligible'], 'candidate = never: it tells why');
 	my ($state, $message) = $pg1->failure('SELECT etcd_campaign()');
 	is($state, '55000', 'candidate = never: etcd_campaign() is refused');
