@@ -16,11 +16,12 @@
  * EPOCH	An answer to what was asked before a withdrawal is not looked at.
  * BEAT		A keepalive and a confirming read move the deadline only together:
  *			both answered in the raft term that the lease was granted in, the
- *			old deadline not passed, the key found as in PLACE.  Neither is
- *			sent before the time that the new deadline counts from.  A deposed
+ *			old deadline not passed, the key found as in PLACE.  A deposed
  *			leader of etcd answers keepalives with a full TTL (#15247); equal
- *			terms of the two show that the true one renewed, or a newer one
- *			has begun the lease anew since.
+ *			terms show that the true one renewed.  The read is sent when the
+ *			keepalive is answered, not with it: served before it, in the old
+ *			term, it would hide that the keepalive was the new leader's, of
+ *			which the old one's books, should it wake, know nothing.
  * FRESH	In a new raft term, or after the deadline, the lease is replaced
  *			and the keys are put on the new one.  An etcd leader that was
  *			stopped and wakes up revokes what its successor renewed.
@@ -57,7 +58,8 @@
 
 /*
  * Who resigned enters again a little later: the next one's reading, which
- * makes it the leader, shall not wait for our writing.
+ * makes it the leader, shall not wait for ours, and still less for our
+ * writing.
  */
 #define REJOIN_DELAY_NS		(50 * NS_PER_MS)
 
@@ -132,6 +134,7 @@ typedef struct Election
 	bool		value_written;	/* the key that stands has it */
 
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
+	int64_t		doubtful_lease; /* an entry on it was lost, and may yet take effect */
 	int64_t		create_revision;	/* of the key that stands; 0: none known */
 	int64_t		mod_revision;	/* newest known of that key */
 	int64_t		key_lease;		/* as of mod_revision */
@@ -142,6 +145,7 @@ typedef struct Election
 	QueueKey	predecessor;
 	QueueKey	leader;
 	char		leader_value[ELECTION_VALUE_SIZE];
+	int64_t		leader_mod_revision;	/* that the value is of */
 	bool		leader_known;	/* leader, or that there is none, is current */
 	int64_t		leader_until_ns;	/* leader_known: no longer than until then */
 	int64_t		told_revision;	/* leader that was announced last; 0: none */
@@ -168,6 +172,7 @@ typedef struct Lease
 	int64_t		until_ns;		/* lives at least so long at etcd */
 	int			tries;
 	bool		moving;			/* keys may hang on it: a move was sent */
+	bool		tainted;		/* an entry into an election left may take effect */
 } Lease;
 
 /* The beat under way: both halves must come back. */
@@ -250,6 +255,7 @@ struct ElectionCore
 
 static void expire(ElectionCore *core, int64_t now_ns);
 static void pursue(ElectionCore *core, int64_t now_ns);
+static bool send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat);
 static void settle(ElectionCore *core, Election *e);
 static void take_up_elections(ElectionCore *core);
 
@@ -787,6 +793,9 @@ settle(ElectionCore *core, Election *e)
 	{
 		Election	unused = {.generation = e->generation, .epoch = e->epoch};
 
+		/* A key that nobody looks for any more must not come to stay. */
+		if (e->doubtful_lease != 0 && e->doubtful_lease == core->lease.id)
+			core->lease.tainted = true;
 		reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
 		*e = unused;
 		publish(core, e);
@@ -900,8 +909,14 @@ see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int6
 	e->seen_revision = revision;
 	e->watch_revision = revision + 1;
 
+	/* A value of ours may be newer than what was just read. */
+	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
+		leader->mod_revision >= e->leader_mod_revision)
+	{
+		copy_value(e->leader_value, leader ? leader->value : bytes_of(""));
+		e->leader_mod_revision = leader ? leader->mod_revision : 0;
+	}
 	set_queue_key(&e->leader, leader);
-	copy_value(e->leader_value, leader ? leader->value : bytes_of(""));
 	e->leader_known = true;
 	e->leader_until_ns = op->sent_ns + core->config.ttl_s * NS_PER_S;
 
@@ -997,7 +1012,7 @@ receive_look(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 		if (is_queued(e) && e->key_lease != core->fresh.id)
 			moved = false;
 	}
-	if (core->fresh.moving && moved)
+	if (core->fresh.moving && moved && !core->revoking)
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
 
 	if (op->beat != 0 && op->beat == core->beat.number)
@@ -1095,7 +1110,8 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAn
 	core->beat.ttl_ns = answer->ttl_s * NS_PER_S;
 	if (core->beat.ttl_ns > core->lease.ttl_ns)
 		core->beat.ttl_ns = core->lease.ttl_ns;
-	finish_beat(core, now_ns);
+	if (!send_look(core, now_ns, ALL_SLOTS, core->beat.number))
+		fail_beat(core, now_ns);
 }
 
 /* ---- answers to writes --------------------------------------------------- */
@@ -1147,12 +1163,11 @@ receive_revoke(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 		postpone_lease(core, op);
 		return;
 	}
+	/* pursue_lease() goes on when both are gone */
 	if (op->lease == core->lease.id)
-		core->lease.id = 0;
+		memset(&core->lease, 0, sizeof(core->lease));
 	else
-		core->fresh.id = 0;
-	if (core->lease.id == 0 && core->fresh.id == 0)
-		finish_revoking(core);
+		memset(&core->fresh, 0, sizeof(core->fresh));
 }
 
 /*
@@ -1258,11 +1273,13 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 		postpone_election(core, op, e);
 		return;
 	}
-	if (e->state != ELECTION_LEAVING)
+	/* of an earlier incarnation: the one that stands is deleted by another */
+	if (e->state != ELECTION_LEAVING ||
+		op->create_revisions[slot_of(core, e)] != e->create_revision)
 		return;
 	e->failures = 0;
 	kv = answer->succeeded ? NULL : first_kv(answer, 0);
-	if (kv && kv->create_revision != op->create_revisions[slot_of(core, e)])
+	if (kv && kv->create_revision != e->create_revision)
 	{
 		/* It was created again, by an entry that we had given up. */
 		e->create_revision = kv->create_revision;
@@ -1271,7 +1288,11 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 	}
 	settle(core, e);
 	if (e->state == ELECTION_JOINING)
+	{
+		/* then it is looked who leads, too */
 		e->retry_ns = now_ns + REJOIN_DELAY_NS;
+		e->look_wanted = false;
+	}
 }
 
 static void
@@ -1297,6 +1318,7 @@ receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer
 	if (e->leader_known && e->leader.create_revision == e->create_revision)
 	{
 		copy_string(e->leader_value, e->value, sizeof(e->leader_value));
+		e->leader_mod_revision = answer->header.revision;
 		if (e->state == ELECTION_LEADING)
 			tell_leader(core, e, ELECTION_NO_REASON);
 		publish(core, e);
@@ -1426,7 +1448,8 @@ doubt_answer(const ElectionCore *core, const Op *op, const EtcdHeader *header)
 		return "the answer carries no raft term";
 	if (is_read && header->raft_term < core->term_seen)
 		return "the member is behind its cluster, or etcd was put back to an earlier state";
-	if (op->kind == OP_LOOK && header->revision < op->revision_floor)
+	/* of a txn: it was executed after it was sent */
+	if (op->slots != 0 && header->revision < op->revision_floor)
 		return "etcd's revision went back";
 	return NULL;
 }
@@ -1500,9 +1523,11 @@ receive_failure(ElectionCore *core, int64_t now_ns, const Op *op)
 				{
 
 					postpone_election(core, op, e);
-					/* an entry that we have left meanwhile may yet have taken effect */
-					if (op->kind == OP_ENTER && e->state == ELECTION_LEAVING)
-						e->look_wanted = true;
+					if (op->kind == OP_ENTER)
+					{
+						e->doubtful_lease = op->lease;
+						e->look_wanted |= e->state == ELECTION_LEAVING;
+					}
 				}
 			}
 			break;
@@ -1600,7 +1625,8 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	}
 	else if (answer->outcome == ETCD_ANSWERED)
 	{
-		core->stale_since_ns = 0;
+		if (op.kind == OP_LOOK)
+			core->stale_since_ns = 0;
 		set_connected(core, &op);
 		learn_header(core, &answer->header);
 		receive_success(core, now_ns, &op, answer);
@@ -1641,11 +1667,17 @@ see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *even
 
 	if (watched->target == WATCH_OWN)
 	{
-		if (watched->key.create_revision != e->create_revision)
-			return;				/* of an incarnation that was left */
-		/* Older than this incarnation, or than what is known of it. */
-		if (kv->mod_revision <= e->mod_revision)
+		EtcdBytes	watched_key = {watched->key.data, watched->key.len};
+
+		/*
+		 * The stream may have been opened for an earlier incarnation of the
+		 * key; what it tells counts if it is newer than what is known of this
+		 * one.
+		 */
+		if (e->create_revision == 0 || !is_key(watched_key, e->key) ||
+			kv->mod_revision <= e->mod_revision)
 			return;
+		known = !event->is_delete && kv->create_revision == e->create_revision;
 		if (!known)
 		{
 			lose_key(core, e, ELECTION_REASON_KEY_DELETED);
@@ -1660,9 +1692,11 @@ see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *even
 		else
 			e->mod_revision = kv->mod_revision;
 	}
-	if (known && e->leader_known && kv->create_revision == e->leader.create_revision)
+	if (known && e->leader_known && kv->create_revision == e->leader.create_revision &&
+		kv->mod_revision > e->leader_mod_revision)
 	{
 		copy_value(e->leader_value, kv->value);
+		e->leader_mod_revision = kv->mod_revision;
 		if (e->state == ELECTION_LEADING || e->create_revision != kv->create_revision)
 			tell_leader(core, e, ELECTION_NO_REASON);
 		publish(core, e);
@@ -1802,7 +1836,7 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 		if (!is_used(e))
 			continue;
 		e->wanted = is_configured(core, e->name);
-		if (renamed)
+		if (renamed && e->proclaim_ticket == 0)
 		{
 			copy_string(e->value, config->node_name, sizeof(e->value));
 			e->value_written = false;
@@ -2059,13 +2093,13 @@ static bool
 needs_fresh(const ElectionCore *core, int64_t now_ns)
 {
 	return !lease_is_good(core, now_ns) || core->lease.term < core->term_seen ||
-		core->lease.asked_ttl_s != core->config.ttl_s;
+		core->lease.tainted || core->lease.asked_ttl_s != core->config.ttl_s;
 }
 
 /*
- * A beat asks for both halves at once.  Where the lease cannot be kept, or
- * there is none, it is a look alone: the same news for those who only
- * observe, and a sign of life from etcd.
+ * A beat is a keepalive, whose answer sends the confirming look.  Where the
+ * lease cannot be kept, or there is none, it is a look alone: the same news
+ * for those who only observe, and a sign of life from etcd.
  */
 static void
 send_beat(ElectionCore *core, int64_t now_ns)
@@ -2093,7 +2127,8 @@ send_beat(ElectionCore *core, int64_t now_ns)
 		op->lease = core->lease.id;
 		send_lease_request(core, op, ETCD_KEEPALIVE, 0);
 	}
-	(void) send_look(core, now_ns, ALL_SLOTS, core->beat.number);
+	else
+		(void) send_look(core, now_ns, ALL_SLOTS, 0);
 }
 
 /* Without contact one probe at a time is all that is sent. */
@@ -2281,6 +2316,11 @@ pursue_lease(ElectionCore *core, int64_t now_ns)
 	}
 	if (!wanted && (core->lease.id != 0 || core->fresh.id != 0))
 		core->revoking = true;
+	if (core->revoking && core->lease.id == 0 && core->fresh.id == 0)
+	{
+		finish_revoking(core);
+		return;
+	}
 	if (core->revoking)
 	{
 		if (is_due(core, now_ns, core->lease_retry_ns))

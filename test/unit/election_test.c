@@ -828,7 +828,7 @@ test_beat(void **state)
 	election_tick(a->core, now);
 	sent_ns = now;
 	assert_non_null(sent(a, "keepalive"));
-	assert_non_null(sent(a, "look"));
+	assert_null(sent(a, "look"));
 	now += SECOND;
 	deliver(a, sent(a, "keepalive"));
 	assert_int_equal(a->views[0].deadline_ns, deadline);
@@ -897,6 +897,7 @@ test_late_move(void **state)
 	etcd.term++;
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
 	deliver(a, sent(a, "look"));
 	deliver(a, sent(a, "grant"));
 	late = sent(a, "put");
@@ -924,6 +925,7 @@ test_lost_move(void **state)
 	etcd.term++;
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
 	deliver(a, sent(a, "look"));
 	deliver(a, sent(a, "grant"));
 	move = sent(a, "put");
