@@ -749,11 +749,14 @@ finish_revoking(ElectionCore *core)
 	{
 		Election   *e = &core->elections[i];
 
-		if (!is_used(e))
-			continue;
-		e->key[0] = '\0';
+		/* Its key should be gone, unless somebody hung it up elsewhere: look. */
 		if (e->state == ELECTION_LEAVING)
-			settle(core, e);
+		{
+			e->create_revision = 0;
+			e->look_wanted = true;
+		}
+		else
+			e->key[0] = '\0';
 	}
 }
 
@@ -831,11 +834,11 @@ set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
 }
 
 /*
- * The own key in a linearizable answer (NULL: it does not stand).  True if it
+ * The own key in a linearizable answer of that revision (NULL: it does not stand).  True if it
  * stands as it must for PLACE and BEAT.
  */
 static bool
-check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
+check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t revision)
 {
 	if (kv == NULL || kv->create_revision != e->create_revision)
 	{
@@ -843,9 +846,16 @@ check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 		return false;
 	}
 
-	/* Answers come in any order; the newer state of the key is the truth. */
-	if (kv->mod_revision < e->mod_revision)
+	/*
+	 * Answers come in any order; the newer state of the key is the truth.
+	 * What an older one says of places may be news all the same: ask again.
+	 * (Not older, and yet without our last write: etcd was put back.)
+	 */
+	if (kv->mod_revision < e->mod_revision && revision < e->mod_revision)
+	{
+		e->look_wanted = true;
 		return false;
+	}
 	e->mod_revision = kv->mod_revision;
 	e->key_lease = kv->lease;
 	if (kv->lease != core->lease.id)
@@ -939,7 +949,7 @@ see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int6
 	}
 	else if ((asked & LOOK_OWN) && op->create_revisions[slot] == e->create_revision)
 	{
-		own_stands = check_own_key(core, e, own);
+		own_stands = check_own_key(core, e, own, revision);
 		if (own_stands)
 		{
 			if (leader && leader->create_revision == e->create_revision)
@@ -1208,7 +1218,7 @@ receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 			e->look_wanted |= e->state != ELECTION_LEADING;
 		}
 		else
-			(void) check_own_key(core, e, kv);
+			(void) check_own_key(core, e, kv, answer->header.revision);
 	}
 	if (answer->succeeded && op->lease == core->fresh.id)
 		commit_fresh(core, now_ns, op->slots, answer->header.revision);
@@ -1307,7 +1317,7 @@ receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer
 		return;
 	if (!answer->succeeded)
 	{
-		(void) check_own_key(core, e, first_kv(answer, 0));
+		(void) check_own_key(core, e, first_kv(answer, 0), answer->header.revision);
 		return;
 	}
 	e->failures = 0;

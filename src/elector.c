@@ -55,7 +55,7 @@
  */
 #define PROMOTION_POLL_MS	500
 
-/* The watch and a beat's two requests, with one to spare. */
+/* The watch and the requests that are under way at once, most of the time. */
 #define LONG_LIVED_FDS		4
 
 /*

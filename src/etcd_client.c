@@ -48,11 +48,11 @@
 #define WATCH_KEEPALIVE_INTERVAL_S	3L
 
 /*
- * Kept open: the watch and the two requests of a beat.  More are used for a
+ * Kept open: the watch and one for requests, such as a beat's.  More are used for a
  * moment, such as when many elections are entered at once; those to an
  * endpoint that was left are the first to go.
  */
-#define MAX_CONNECTIONS		3L
+#define MAX_CONNECTIONS		2L
 
 /* How many sends may fail for lack of memory before they are told. */
 #define MAX_UNSENT		1024
