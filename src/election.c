@@ -1297,7 +1297,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 		return;
 	}
 	settle(core, e);
-	if (e->state == ELECTION_JOINING)
+	if (e->state == ELECTION_JOINING && e->generation == op->generation)
 	{
 		/* then it is looked who leads, too */
 		e->retry_ns = now_ns + REJOIN_DELAY_NS;
@@ -1687,6 +1687,8 @@ see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *even
 		if (e->create_revision == 0 || !is_key(watched_key, e->key) ||
 			kv->mod_revision <= e->mod_revision)
 			return;
+		if (e->state == ELECTION_LEAVING)
+			return;				/* our deletion is told by its own answer */
 		known = !event->is_delete && kv->create_revision == e->create_revision;
 		if (!known)
 		{
