@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * answer_fuzzer.c
+ *	  etcd_decode_answer() against whatever may come back for a request.
+ *
+ * Input: a byte for the kind of the request (its lowest bits, so '0' to '3'
+ * are those of EtcdRequestKind), a byte for the HTTP status ('0' and on are
+ * those of the list below), and the body.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <limits.h>
+#include <string.h>
+
+#include "fuzz.h"
+
+static const long statuses[] = {
+	200, 404, 400, 503, 500, 401, 403, 412, 0, 302, 204, -1, LONG_MAX, LONG_MIN
+};
+
+extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/*
+ * Decodes with memory that fails from that allocation on, and checks what
+ * comes of it.
+ */
+static uint64_t
+decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
+	   size_t fail_at, EtcdOutcome *outcome, size_t *allocations)
+{
+	char	   *body = fuzz_copy(data, size);
+	EtcdAnswer	answer;
+	uint64_t	hash;
+
+	memset(&answer, 0x5A, sizeof(answer));
+	fuzz_watch_memory(fail_at);
+	etcd_decode_answer(kind, status, body, size, &answer);
+	*allocations = fuzz_allocations();
+
+	/* nothing of the body may be pointed to */
+	fuzz_drop(body);
+	hash = fuzz_check_answer(&answer);
+	*outcome = answer.outcome;
+	if (answer.outcome == ETCD_ANSWERED)
+	{
+		CHECK(status >= 200 && status <= 299);
+		CHECK(kind != ETCD_TXN || answer.header.revision > 0);
+		CHECK(kind == ETCD_TXN || answer.nresults == 0);
+		CHECK(!etcd_blames_endpoint(answer.outcome, answer.code, answer.message));
+	}
+	else
+	{
+		bool		blames = etcd_blames_endpoint(answer.outcome, answer.code, answer.message);
+
+		/* what is known of the client's own request is not the endpoint's fault */
+		CHECK(answer.outcome != ETCD_GARBAGE || blames);
+		CHECK(!(etcd_says_lease_not_found(&answer) && blames));
+		CHECK(!(etcd_says_lease_exists(&answer) && blames));
+	}
+	etcd_free_answer(&answer);
+	CHECK(answer.memory == NULL && answer.results == NULL && answer.nresults == 0);
+	/* twice is as good as once */
+	etcd_free_answer(&answer);
+	fuzz_check_memory(MAX_MEMORY(size));
+	return hash;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	EtcdRequestKind kind;
+	long		status;
+	EtcdOutcome outcome;
+	EtcdOutcome without_memory;
+	size_t		allocations;
+	size_t		ignored;
+	uint64_t	hash;
+
+	if (size < 2 || size - 2 > MAX_ANSWER_SIZE)
+		return -1;
+	kind = (EtcdRequestKind) (data[0] & 3);
+	status = statuses[(data[1] + lengthof(statuses) - '0' % lengthof(statuses)) % lengthof(statuses)];
+	data += 2;
+	size -= 2;
+
+	hash = decode(kind, status, data, size, 0, &outcome, &allocations);
+	CHECK(decode(kind, status, data, size, 0, &outcome, &ignored) == hash);
+
+	/* Without memory it is the same, or garbage, but nothing else. */
+	if (allocations > 0 &&
+		decode(kind, status, data, size, 1 + hash % allocations, &without_memory, &ignored) != hash)
+		CHECK(without_memory == ETCD_GARBAGE);
+	return 0;
+}

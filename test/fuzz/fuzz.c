@@ -1,0 +1,340 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz.c
+ *	  What the fuzzing harnesses share; see fuzz.h.
+ *
+ * The linker sends the allocations of etcd_api.c here (--wrap), jansson is
+ * told to come here.  LeakSanitizer would see a leak, too, but at the end of
+ * the run; counting says which input it was.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "fuzz.h"
+
+#ifndef REPLAY
+#include <sanitizer/asan_interface.h>
+#define IS_READABLE(data, len)	(__asan_region_is_poisoned((void *) (data), (len)) == NULL)
+#else
+#define IS_READABLE(data, len)	(true)	/* valgrind sees when it is read */
+#endif
+
+static bool watching;
+static size_t allocations;
+static size_t fail_from;
+static size_t live;
+static size_t live_bytes;
+static size_t peak_bytes;
+
+extern void *__real_calloc(size_t n, size_t size);
+extern void *__real_realloc(void *old, size_t size);
+extern void __real_free(void *memory);
+extern void *__wrap_calloc(size_t n, size_t size);
+extern void *__wrap_realloc(void *old, size_t size);
+extern void __wrap_free(void *memory);
+
+void
+fuzz_fail(const char *what, const char *file, int line)
+{
+	fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, what);
+	abort();
+}
+
+char *
+fuzz_copy(const void *data, size_t len)
+{
+	char	   *copy = malloc(len > 0 ? len : 1);
+
+	CHECK(copy != NULL);
+	if (len > 0)
+		memcpy(copy, data, len);
+	return copy;
+}
+
+/* Not counted: it is not etcd_api.c's. */
+void
+fuzz_drop(char *copy)
+{
+	__real_free(copy);
+}
+
+/* ---- memory ---------------------------------------------------------- */
+
+static bool
+may_allocate(void)
+{
+	return !watching || ++allocations < fail_from || fail_from == 0;
+}
+
+static void *
+count(void *memory)
+{
+	if (watching && memory != NULL)
+	{
+		live++;
+		live_bytes += malloc_usable_size(memory);
+		if (live_bytes > peak_bytes)
+			peak_bytes = live_bytes;
+	}
+	return memory;
+}
+
+static void
+discount(void *memory)
+{
+	if (watching && memory != NULL)
+	{
+		CHECK(live > 0);
+		live--;
+		live_bytes -= malloc_usable_size(memory);
+	}
+}
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	return may_allocate() ? count(__real_calloc(n, size)) : NULL;
+}
+
+void *
+__wrap_realloc(void *old, size_t size)
+{
+	void	   *new;
+
+	if (!may_allocate())
+		return NULL;
+	discount(old);
+	new = __real_realloc(old, size);
+	if (new == NULL)
+		(void) count(old);
+	return count(new);
+}
+
+void
+__wrap_free(void *memory)
+{
+	discount(memory);
+	__real_free(memory);
+}
+
+/*
+ * Never fails: jansson 2.14 ends in an assertion of its own when the buffer
+ * of a long string cannot grow (lex_unget_unsave), which nobody here can
+ * prevent.
+ */
+static void *
+allocate_for_jansson(size_t size)
+{
+	return count(malloc(size));
+}
+
+void
+fuzz_watch_memory(size_t fail_at)
+{
+	json_set_alloc_funcs(allocate_for_jansson, __wrap_free);
+	watching = true;
+	allocations = 0;
+	fail_from = fail_at;
+	live = 0;
+	live_bytes = 0;
+	peak_bytes = 0;
+}
+
+size_t
+fuzz_allocations(void)
+{
+	return allocations;
+}
+
+void
+fuzz_check_memory(size_t max_bytes)
+{
+	watching = false;
+	CHECK(live == 0);
+	CHECK(live_bytes == 0);
+	CHECK(peak_bytes <= max_bytes);
+}
+
+/* ---- checks ---------------------------------------------------------- */
+
+/* FNV-1a */
+uint64_t
+fuzz_hash(uint64_t hash, const void *data, size_t len)
+{
+	const unsigned char *s = data;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ s[i]) * UINT64_C(1099511628211);
+	return hash;
+}
+
+#define ADD(hash, value)	((hash) = fuzz_hash((hash), &(value), sizeof(value)))
+
+/*
+ * The number of bytes of the UTF-8 character at s, which ends with a NUL; 0
+ * if there is none.  Written from RFC 3629, not from etcd_api.c.
+ */
+static size_t
+character_size(const unsigned char *s)
+{
+	uint32_t	c;
+	size_t		n;
+
+	if (s[0] < 0x80)
+		return 1;
+	n = (s[0] & 0xE0) == 0xC0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : (s[0] & 0xF8) == 0xF0 ? 4 : 0;
+	if (n == 0)
+		return 0;
+	c = s[0] & (0x7F >> n);
+	for (size_t i = 1; i < n; i++)
+	{
+		if ((s[i] & 0xC0) != 0x80)
+			return 0;
+		c = c << 6 | (s[i] & 0x3F);
+	}
+	if (c < (n == 2 ? 0x80u : n == 3 ? 0x800u : 0x10000u) || c > 0x10FFFF ||
+		(c >= 0xD800 && c <= 0xDFFF))
+		return 0;
+	return n;
+}
+
+void
+fuzz_check_message(const char *message)
+{
+	const unsigned char *s = (const unsigned char *) message;
+	size_t		len = strnlen(message, ETCD_MESSAGE_SIZE);
+
+	CHECK(len < ETCD_MESSAGE_SIZE);
+	for (size_t i = 0; i < len;)
+	{
+		size_t		n = character_size(s + i);
+
+		CHECK(n > 0 && i + n <= len);
+		CHECK(s[i] >= 0x20 && s[i] != 0x7F);
+		CHECK(!(n == 2 && s[i] == 0xC2 && s[i + 1] < 0xA0));
+		i += n;
+	}
+	CHECK(len == 0 || message[len - 1] != ' ');
+}
+
+static uint64_t
+check_bytes(uint64_t hash, const EtcdBytes *bytes)
+{
+	ADD(hash, bytes->len);
+	if (bytes->data == NULL)
+	{
+		CHECK(bytes->len == 0);
+		return hash;
+	}
+	CHECK(IS_READABLE(bytes->data, bytes->len + 1));
+	CHECK(bytes->data[bytes->len] == '\0');
+	return fuzz_hash(hash, bytes->data, bytes->len);
+}
+
+static uint64_t
+check_kv(uint64_t hash, const EtcdKeyValue *kv)
+{
+	/* every key has bytes, if not many */
+	CHECK(kv->key.data != NULL);
+	hash = check_bytes(hash, &kv->key);
+	hash = check_bytes(hash, &kv->value);
+	ADD(hash, kv->create_revision);
+	ADD(hash, kv->mod_revision);
+	ADD(hash, kv->lease);
+	return hash;
+}
+
+static uint64_t
+check_header(uint64_t hash, const EtcdHeader *header)
+{
+	ADD(hash, header->cluster_id);
+	ADD(hash, header->member_id);
+	ADD(hash, header->revision);
+	ADD(hash, header->raft_term);
+	return hash;
+}
+
+uint64_t
+fuzz_check_answer(const EtcdAnswer *answer)
+{
+	uint64_t	hash = FUZZ_HASH_START;
+
+	CHECK(answer->outcome == ETCD_ANSWERED || answer->outcome == ETCD_REFUSED ||
+		  answer->outcome == ETCD_GARBAGE);
+	fuzz_check_message(answer->message);
+	ADD(hash, answer->outcome);
+	ADD(hash, answer->code);
+	hash = fuzz_hash(hash, answer->message, strlen(answer->message));
+	if (answer->outcome != ETCD_ANSWERED)
+	{
+		CHECK(answer->message[0] != '\0');
+		CHECK(answer->results == NULL && answer->nresults == 0 && answer->memory == NULL);
+		CHECK(answer->outcome == ETCD_GARBAGE ? answer->code == 0 : answer->code > 0);
+		return hash;
+	}
+	CHECK(answer->code == 0);
+	hash = check_header(hash, &answer->header);
+	ADD(hash, answer->lease);
+	ADD(hash, answer->ttl_s);
+	ADD(hash, answer->succeeded);
+	ADD(hash, answer->nresults);
+	CHECK(answer->nresults >= 0 && (answer->nresults > 0) == (answer->results != NULL));
+	CHECK(answer->nresults == 0 || answer->memory != NULL);
+	for (int i = 0; i < answer->nresults; i++)
+	{
+		const EtcdResult *result = &answer->results[i];
+
+		CHECK(result->kind == ETCD_OP_RANGE || result->kind == ETCD_OP_PUT ||
+			  result->kind == ETCD_OP_DELETE);
+		CHECK(result->nkvs >= 0 && (result->nkvs > 0) == (result->kvs != NULL));
+		CHECK(result->kind == ETCD_OP_RANGE || result->nkvs == 0);
+		CHECK(result->kind == ETCD_OP_DELETE || result->deleted == 0);
+		ADD(hash, result->kind);
+		ADD(hash, result->deleted);
+		ADD(hash, result->nkvs);
+		for (int j = 0; j < result->nkvs; j++)
+			hash = check_kv(hash, &result->kvs[j]);
+	}
+	return hash;
+}
+
+uint64_t
+fuzz_check_frame(const EtcdWatchFrame *frame)
+{
+	uint64_t	hash = FUZZ_HASH_START;
+
+	CHECK(frame->outcome == ETCD_ANSWERED || frame->outcome == ETCD_REFUSED ||
+		  frame->outcome == ETCD_GARBAGE);
+	fuzz_check_message(frame->message);
+	ADD(hash, frame->outcome);
+	ADD(hash, frame->code);
+	hash = fuzz_hash(hash, frame->message, strlen(frame->message));
+	if (frame->outcome != ETCD_ANSWERED)
+	{
+		CHECK(frame->message[0] != '\0');
+		CHECK(frame->events == NULL && frame->nevents == 0 && frame->memory == NULL);
+		CHECK(frame->outcome == ETCD_GARBAGE ? frame->code == 0 : frame->code > 0);
+		return hash;
+	}
+	CHECK(frame->code == 0);
+	hash = check_header(hash, &frame->header);
+	ADD(hash, frame->watch_id);
+	ADD(hash, frame->created);
+	ADD(hash, frame->canceled);
+	ADD(hash, frame->compact_revision);
+	ADD(hash, frame->nevents);
+	CHECK(frame->nevents >= 0 && (frame->nevents > 0) == (frame->events != NULL));
+	CHECK(frame->nevents == 0 || frame->memory != NULL);
+	for (int i = 0; i < frame->nevents; i++)
+	{
+		ADD(hash, frame->events[i].is_delete);
+		hash = check_kv(hash, &frame->events[i].kv);
+	}
+	return hash;
+}

@@ -1,0 +1,193 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.pml
+ *	  N instances and their places in the queue: the other half of G1, and G3.
+ *
+ * lease.pml shows that a key stands for as long as the deadline of its
+ * instance has not passed.  That is taken for granted here, so there is no
+ * time: `good` says that the deadline has not passed, and while it holds, the
+ * key that the instance knows of is not taken from it; except that an
+ * operator may delete the key of one who waits.
+ *
+ * Looks are answered late, or never, or after the instance has left and come
+ * again; entries take effect though their answers are lost.
+ *
+ * Parameters: N (2 to 4), MAXREV.  Mistakes: see the `run` script.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef N
+#define N			3
+#endif
+#ifndef MAXREV
+#define MAXREV		5
+#endif
+
+byte rev = 0;
+byte created[N];			/* of the key that stands; 0: none does */
+
+byte mine[N];				/* create revision of the own key, as known */
+bit good[N];				/* the deadline has not passed */
+bit lead[N];
+byte delete[N];				/* a delete of that incarnation was sent */
+byte look[N];				/* 0 none; 1 served: first; 2 served: not first */
+
+byte token = 0;				/* that was believed in last, */
+byte owner = N;				/* and by whom */
+byte leaders = 0;			/* how many believe now */
+
+#ifdef M_PREDECESSOR
+byte before[N];				/* the predecessor, as of the last look */
+#endif
+
+#define BEFORE(i, j)	((j) != (i) && created[j] != 0 && created[j] < mine[i])
+#if N == 2
+#define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1))
+#elif N == 3
+#define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1) || BEFORE(i, 2))
+#else
+#define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1) || BEFORE(i, 2) || BEFORE(i, 3))
+#endif
+
+#ifdef M_OWN
+#define OWN_STANDS(i)	(1)			/* it is not looked at again */
+#else
+#define OWN_STANDS(i)	(created[i] == mine[i])
+#endif
+
+inline begin(i)
+{
+	printf("pg%d leads: token %d\n", i, mine[i]);
+	lead[i] = 1;
+	leaders++;
+#ifndef ONLY_G3
+	assert(leaders == 1);												/* G1 */
+#endif
+#ifndef ONLY_G1
+	assert(mine[i] > token || (mine[i] == token && owner == i));		/* G3 */
+#endif
+	token = mine[i];
+	owner = i
+}
+
+inline end(i)
+{
+	if
+	:: lead[i] -> lead[i] = 0; leaders--
+	:: else
+	fi
+}
+
+/* What was asked before is void. */
+inline withdraw(i)
+{
+	end(i);
+#ifndef M_EPOCH
+	look[i] = 0
+#endif
+}
+
+proctype Instance(byte i)
+{
+#ifdef M_PREDECESSOR
+	byte k;
+#endif
+
+	do
+	:: atomic { created[i] == 0 && mine[i] == 0 && delete[i] == 0 && rev < MAXREV ->
+		printf("pg%d: entry executed\n", i);
+		rev++; created[i] = rev; good[i] = 1 }
+	/* its answer, or that of another try which finds the key */
+	:: atomic { created[i] != 0 && mine[i] == 0 && delete[i] == 0 ->
+		mine[i] = created[i] }
+
+	:: atomic { mine[i] != 0 && look[i] == 0 && !lead[i] ->
+		if
+		:: !OWN_STANDS(i) ->
+			printf("pg%d: look: the key is gone\n", i);
+			mine[i] = 0
+		:: OWN_STANDS(i) && !ANY_BEFORE(i) ->
+			printf("pg%d: look served: first\n", i);
+			look[i] = 1
+		:: else ->
+			look[i] = 2
+#ifdef M_PREDECESSOR
+			;
+			before[i] = 0; k = 0;
+			do
+			:: k < N ->
+				if
+				:: BEFORE(i, k) && created[k] > before[i] -> before[i] = created[k]
+				:: else
+				fi;
+				k++
+			:: else -> break
+			od;
+			k = 0
+#endif
+		fi }
+	:: atomic { look[i] != 0 && mine[i] != 0 ->
+		if
+		:: look[i] == 1 && good[i] && !lead[i] -> begin(i)
+		:: else
+		fi;
+		look[i] = 0 }
+	:: atomic { look[i] != 0 -> look[i] = 0 }
+
+#ifdef M_PREDECESSOR
+	/* the predecessor is gone: that is taken for leadership */
+#if N > 2
+#define IS_GONE(r)		(created[0] != r && created[1] != r && created[2] != r)
+#else
+#define IS_GONE(r)		(created[0] != r && created[1] != r)
+#endif
+	:: atomic { mine[i] != 0 && before[i] != 0 && !lead[i] && good[i] && IS_GONE(before[i]) ->
+		before[i] = 0;
+		begin(i) }
+#endif
+
+	/* the deadline passes, and is set anew by a beat or a fresh lease */
+	:: atomic { good[i] -> good[i] = 0; withdraw(i) }
+	:: atomic { !good[i] && mine[i] != 0 && created[i] == mine[i] -> good[i] = 1 }
+
+	/* leaves: withdraws, then deletes; comes again when it is gone */
+	:: atomic { mine[i] != 0 && delete[i] == 0 ->
+		printf("pg%d: withdrawn, delete of %d sent\n", i, mine[i]);
+#ifdef M_ORDER
+		look[i] = 0;
+#else
+		withdraw(i);
+#endif
+		delete[i] = mine[i]; mine[i] = 0 }
+	:: atomic { delete[i] != 0 ->
+		printf("pg%d: delete executed\n", i);
+		if
+		:: created[i] == delete[i] -> created[i] = 0
+		:: else
+		fi;
+		delete[i] = 0 }
+#ifdef M_ORDER
+	:: atomic { mine[i] == 0 -> end(i) }
+#endif
+
+	/* the lease is at its end, and with it the key */
+	:: atomic { created[i] != 0 && !(good[i] && mine[i] == created[i]) && delete[i] == 0 ->
+		printf("etcd: the key of pg%d is gone with its lease\n", i);
+		created[i] = 0 }
+	:: atomic { created[i] != 0 && mine[i] == created[i] && ANY_BEFORE(i) ->
+		printf("an operator deletes the key of pg%d, which waits\n", i);
+		created[i] = 0 }
+	od
+}
+
+init
+{
+	byte i = 0;
+
+	atomic {
+		do
+		:: i < N -> run Instance(i); i++
+		:: else -> break
+		od
+	}
+}

@@ -1,0 +1,1002 @@
+/*-------------------------------------------------------------------------
+ *
+ * checker.c
+ *	  What has to hold, in true time.
+ *
+ * What SQL would say is what was published last, its deadline compared with
+ * the instance's own clock.  Leadership can begin with a publication alone,
+ * and what it stands on can go with a change in etcd alone, so looking at
+ * these two sees every moment.
+ *
+ * Exclusion is checked twice: no two instances lead at once, and an instance
+ * that leads has the first key in etcd, on a lease that etcd will keep for as
+ * long as the instance believes.  The second finds what is wrong before
+ * another instance happens to profit from it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checker.h"
+#include "cluster.h"
+#include "plan.h"
+
+#define MAX_ELECTIONS	4
+
+/* Where nothing is wrong, everybody knows of a change after that time. */
+#define PROMPT_NS		(2500 * MS)
+
+/* A time during which one key, with one value, was the first. */
+typedef struct Span
+{
+	struct Span *older;
+	int64_t		from_ns;
+	int64_t		to_ns;
+	int64_t		create_revision;	/* 0: nobody */
+	int			key;
+	EtcdBytes	value;
+} Span;
+
+/* An operator's hand on a key: who leads on it may do so until told. */
+typedef struct Excuse
+{
+	struct Excuse *next;
+	int			key;
+	int64_t		create_revision;
+	int64_t		revision;
+	int64_t		since_ns;
+	bool		told;
+} Excuse;
+
+/* What an instance has announced of an election. */
+typedef struct Told
+{
+	char		election[ELECTION_NAME_SIZE];
+	bool		elected;
+	bool		unelected_last;
+	int64_t		leader_revision;	/* 0: none */
+	char		leader[ELECTION_VALUE_SIZE];
+	int64_t		ttl_ns;			/* that leader_until_ns was reckoned with */
+} Told;
+
+#define MAX_RECENT	1024
+#define OWN_KEYS	64
+
+typedef struct Watchman
+{
+	Told		told[MAX_SLOTS];
+	int			own_keys[OWN_KEYS]; /* that it entered with last, a ring */
+	int			nown;
+	bool		connected;
+	int64_t		looked_revision[MAX_ELECTIONS]; /* the newest that is known */
+	int64_t		seen_revision;
+	int64_t		old_revision;	/* highest seen of a history that is undone */
+	int64_t		sent_ns[MAX_RECENT];	/* times of requests, a ring */
+	int			nsent;
+	int64_t		stimulus_ns[MAX_RECENT];
+	int			nstimuli;
+} Watchman;
+
+static Watchman *watchmen;
+static Span *spans[MAX_ELECTIONS];
+static Excuse *excuses;
+static int64_t last_token[MAX_ELECTIONS];
+static int	last_leader[MAX_ELECTIONS];
+static uint32_t last_life[MAX_ELECTIONS];
+static int64_t highest_told[MAX_ELECTIONS];
+static int64_t restored_revision;	/* up to there, histories are the same */
+static int64_t restored_ns;
+static bool resting;
+static int	rest_events;
+static int64_t *rest_ns;			/* each by its own clock */
+
+static void
+make_prefix(char *prefix, int e)
+{
+	snprintf(prefix, ELECTION_NAME_SIZE + 1, "%s/", election_name(e));
+}
+
+void
+checker_reset(void)
+{
+	watchmen = run_alloc((size_t) ninstances * sizeof(Watchman));
+	memset(spans, 0, sizeof(spans));
+	excuses = NULL;
+	memset(last_token, 0, sizeof(last_token));
+	memset(last_leader, -1, sizeof(last_leader));
+	memset(highest_told, 0, sizeof(highest_told));
+	restored_revision = INT64_MAX;
+	restored_ns = NEVER;
+	resting = false;
+	for (int e = 0; e < MAX_ELECTIONS; e++)
+	{
+		spans[e] = run_alloc(sizeof(Span));
+		spans[e]->to_ns = NEVER;
+	}
+}
+
+/* ---- exclusion ------------------------------------------------------------------ */
+
+static EtcdBytes
+bytes_of(const char *s)
+{
+	EtcdBytes	b = {s, strlen(s)};
+
+	return b;
+}
+
+/*
+ * An operator took the key or its lease, or hung it elsewhere: the owner
+ * leads on until its watch tells, or its deadline.  A beat that was sent
+ * before may still move that, by less than a TTL.
+ */
+static bool
+is_excused(const Instance *in, const ElectionView *view)
+{
+	int			key = store_intern(bytes_of(view->key));
+
+	for (const Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
+	{
+		if (excuse->key == key && excuse->create_revision == view->token && !excuse->told)
+		{
+			int64_t		then_ns = in->clock_base_ns +
+				(int64_t) ((__int128) excuse->since_ns * in->clock_ppb / SECOND);
+
+			if (instance_clock(in) < then_ns + plan_longest_ttl_s() * SECOND)
+				return true;
+		}
+	}
+	return false;
+}
+
+static void
+check_leader(const Instance *in, int slot)
+{
+	const ElectionView *view = &in->views[slot];
+	const Version *own = store_find(bytes_of(view->key));
+	char		prefix[ELECTION_NAME_SIZE + 1];
+	const StoreLease *lease;
+	int64_t		end_ns;
+
+	if (!instance_leads(in, slot) || is_excused(in, view))
+		return;
+	snprintf(prefix, sizeof(prefix), "%s/", view->name);
+	if (own == NULL || own->create_revision != view->token)
+		fail_run("%s leads %s with token %" PRId64 ", but its key is gone from etcd",
+				 in->name, view->name, view->token);
+	else if (store_first(prefix) != own)
+		fail_run("%s leads %s, but its key is not the first", in->name, view->name);
+	if (own == NULL || own->lease == 0)
+		return;
+	lease = store_find_lease(own->lease);
+	end_ns = instance_true_time(in, view->deadline_ns);
+	if (lease != NULL && cluster.leader >= 0 && lease->expires_ns[cluster.leader] != 0 &&
+		lease->expires_ns[cluster.leader] < end_ns)
+		fail_run("%s believes for %.6f s more that it leads %s, its lease lives for %.6f s",
+				 in->name, (end_ns - now_ns) / 1e9, view->name,
+				 (lease->expires_ns[cluster.leader] - now_ns) / 1e9);
+}
+
+static void
+check_exclusion(const Instance *in, int slot)
+{
+	const ElectionView *view = &in->views[slot];
+
+	for (int i = 0; i < ninstances; i++)
+	{
+		const Instance *other = &instances[i];
+
+		for (int j = 0; other != in && j < MAX_SLOTS; j++)
+		{
+			const ElectionView *its = &other->views[j];
+
+			if (!instance_leads(other, j) || strcmp(its->name, view->name) != 0)
+				continue;
+			/* the old one may be excused; after a restore, whichever it is */
+			if (restored_ns != NEVER ? is_excused(other, its) || is_excused(in, view) :
+				is_excused(its->token < view->token ? other : in, its->token < view->token ? its : view))
+				continue;
+			fail_run("%s and %s both lead %s", in->name, other->name, view->name);
+		}
+	}
+}
+
+/*
+ * Tokens increase from leader to leader.  After etcd's history was undone
+ * that is not promised any more, but nobody leads with a token that it may
+ * itself have seen in use.
+ */
+static void
+check_token(const Instance *in, int slot)
+{
+	const ElectionView *view = &in->views[slot];
+	const Watchman *w = &watchmen[in->number];
+	int			e = election_number(view->name);
+
+	if (view->token < last_token[e] ||
+		(view->token == last_token[e] && (last_leader[e] != in->number || last_life[e] != in->life)))
+		fail_run("token of %s goes from %" PRId64 " to %" PRId64, view->name, last_token[e], view->token);
+	if (view->token <= w->old_revision && view->token > restored_revision)
+		note_known("%s leads %s with token %" PRId64 ", though it has seen revision %" PRId64
+				 " of the history that was undone", in->name, view->name, view->token, w->old_revision);
+	last_token[e] = view->token;
+	last_leader[e] = in->number;
+	last_life[e] = in->life;
+}
+
+/* ---- what is said about the leader ------------------------------------------------- */
+
+/* Values are cut for those who read them. */
+static bool
+is_value(EtcdBytes value, const char *shown)
+{
+	size_t		len = strlen(shown);
+
+	return len <= value.len && memcmp(value.data, shown, len) == 0 &&
+		(len == value.len || value.len >= ELECTION_VALUE_SIZE);
+}
+
+/* It was so at a time that is no longer ago than a TTL. */
+static void
+check_shown_leader(const Instance *in, int slot)
+{
+	const ElectionView *view = &in->views[slot];
+	int64_t		since_ns = instance_true_time(in, view->leader_until_ns -
+											  watchmen[in->number].told[slot].ttl_ns);
+
+	bool		was_leader = false;
+
+	for (const Span *span = spans[election_number(view->name)]; span != NULL; span = span->older)
+	{
+		if (span->to_ns < since_ns && !was_leader)
+			break;
+		if (span->create_revision != view->leader_revision || !is_value(span->value, view->leader))
+			was_leader |= span->create_revision == view->leader_revision;
+		else if (span->to_ns >= since_ns)
+			return;
+		else
+		{
+			note_known("%s shows \"%s\" as the value of the leader of %s after a newer one",
+					   in->name, view->leader, view->name);
+			return;
+		}
+	}
+	if (restored_ns != NEVER)
+		note_known("%s shows \"%s\" as leader of %s, which it was not within the TTL, after etcd was put back",
+				   in->name, view->leader, view->name);
+	else
+		fail_run("%s shows \"%s\" (%" PRId64 ") as leader of %s, which it was not within the TTL",
+				 in->name, view->leader, view->leader_revision, view->name);
+}
+
+void
+checker_published(Instance *in, int slot, const ElectionView *old)
+{
+	const ElectionView *view = &in->views[slot];
+	Told	   *told = &watchmen[in->number].told[slot];
+
+	if (strcmp(view->name, told->election) != 0)
+	{
+		if (told->elected)
+			fail_run("%s left %s without an event", in->name, told->election);
+		memset(told, 0, sizeof(*told));
+		strcpy(told->election, view->name);
+	}
+	if ((view->deadline_ns != 0) != (view->state == ELECTION_LEADING) ||
+		(view->role == ELECTION_LEADER) != (view->state == ELECTION_LEADING) ||
+		(view->token != 0) != (view->state == ELECTION_LEADING))
+		fail_run("%s: state, role, deadline and token of %s do not agree", in->name, view->name);
+	if (view->deadline_ns > instance_clock(in) + plan_longest_ttl_s() * SECOND)
+		fail_run("%s: the deadline is further away than a TTL", in->name);
+	if (view->state == ELECTION_LEADING &&
+		(view->create_revision != view->token ||
+		 (view->has_leader && view->leader_revision != view->token)))
+		fail_run("%s: leads %s, but key and leader say something else", in->name, view->name);
+	if (instance_leads(in, slot) && !view->has_leader)
+		note_known("%s leads %s, but shows no leader", in->name, view->name);
+	if (instance_leads(in, slot))
+	{
+		check_leader(in, slot);
+		check_exclusion(in, slot);
+		if (old->token != view->token)
+			check_token(in, slot);
+	}
+	if (view->has_leader)
+	{
+		if (view->leader_until_ns != old->leader_until_ns)
+			told->ttl_ns = in->config.ttl_s * SECOND;
+		if (view->leader_until_ns != old->leader_until_ns || !old->has_leader ||
+			view->leader_revision != old->leader_revision || strcmp(view->leader, old->leader) != 0)
+			check_shown_leader(in, slot);
+	}
+}
+
+/* ---- requests ---------------------------------------------------------------------------- */
+
+/*
+ * Readers first, then etcd: at the time that the end of a key is sent,
+ * nobody may be told any more that it leads.
+ */
+static void
+check_order(const Instance *in, const EtcdRequest *request)
+{
+	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	{
+		const ElectionView *view = &in->views[slot];
+
+		if (!instance_leads(in, slot))
+			continue;
+		if (request->kind == ETCD_REVOKE && request->lease == view->lease)
+			fail_run("%s revokes its lease while it leads %s", in->name, view->name);
+		for (int i = 0; i < request->nsuccess; i++)
+		{
+			if (request->kind == ETCD_TXN && request->success[i].kind == ETCD_OP_DELETE &&
+				bytes_equal(request->success[i].key, bytes_of(view->key)))
+				fail_run("%s deletes its key while it leads %s", in->name, view->name);
+		}
+	}
+}
+
+static int
+count_since(const int64_t *times, int n, int64_t since_ns)
+{
+	int			count = 0;
+
+	for (int i = n - 1; i >= 0 && i >= n - MAX_RECENT && times[i % MAX_RECENT] > since_ns; i--)
+		count++;
+	return count;
+}
+
+/*
+ * No more requests in a TTL than two for each beat, three for each second of
+ * failures (what fails is postponed, up to a second, each kind by itself), and
+ * some for each thing that happened.
+ */
+static void
+check_storm(Instance *in)
+{
+	Watchman   *w = &watchmen[in->number];
+	int64_t		since_ns = now_ns - in->config.ttl_s * SECOND;
+	int			nsent;
+	int			nstimuli;
+
+	w->sent_ns[w->nsent++ % MAX_RECENT] = now_ns;
+	nsent = count_since(w->sent_ns, w->nsent, since_ns);
+	if (nsent < 30 + 14 * in->config.ttl_s)
+		return;
+	nstimuli = count_since(w->stimulus_ns, w->nstimuli, since_ns);
+	if (nsent > 30 + 14 * in->config.ttl_s + 8 * nstimuli && restored_ns != NEVER)
+		note_known("%s: %d requests and watches within a TTL of %d s, after etcd was put back",
+				   in->name, nsent, in->config.ttl_s);
+	else if (nsent > 30 + 14 * in->config.ttl_s + 8 * nstimuli)
+		fail_run("%s: %d requests and watches within a TTL of %d s, for %d reasons", in->name, nsent,
+				 in->config.ttl_s, nstimuli);
+}
+
+void
+checker_stimulus(Instance *in)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	w->stimulus_ns[w->nstimuli++ % MAX_RECENT] = now_ns;
+}
+
+void
+checker_sent(Instance *in, const EtcdRequest *request)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	if (request->kind == ETCD_TXN && request->ncompares == 1 && request->compares[0].value == 0)
+		w->own_keys[w->nown++ % OWN_KEYS] = store_intern(request->compares[0].key);
+	check_order(in, request);
+	check_storm(in);
+}
+
+/* A watch goes on where knowledge ends, and leaves nothing out. */
+void
+checker_watches(Instance *in, const EtcdWatch *watches, int nwatches)
+{
+	if (nwatches > 0)
+		check_storm(in);
+	for (int i = 0; i < nwatches; i++)
+	{
+		for (int e = 0; e < MAX_ELECTIONS; e++)
+		{
+			char		prefix[ELECTION_NAME_SIZE + 1];
+			size_t		len;
+
+			make_prefix(prefix, e);
+			len = strlen(prefix);
+			if (watches[i].key.len < len || memcmp(watches[i].key.data, prefix, len) != 0)
+				continue;
+			if (watches[i].start_revision > watchmen[in->number].looked_revision[e] + 1)
+				fail_run("%s watches %s from revision %" PRId64 ", but knows it up to %" PRId64 " only",
+						 in->name, election_name(e), watches[i].start_revision,
+						 watchmen[in->number].looked_revision[e]);
+		}
+	}
+}
+
+/* ---- what it is told ------------------------------------------------------------------------ */
+
+void
+checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was_read,
+				 const EtcdAnswer *answer)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	if (tracing)
+	{
+		if (answer->outcome == ETCD_ANSWERED)
+			trace_line(in->name, "is answered %" PRIu64 ": revision %" PRId64 ", term %" PRIu64 "%s", id,
+					   answer->header.revision, answer->header.raft_term,
+					   request->kind == ETCD_KEEPALIVE && answer->ttl_s <= 0 ? ", no such lease" :
+					   request->kind == ETCD_TXN && !answer->succeeded ? ", compares failed" : "");
+		else
+			trace_line(in->name, "is answered %" PRIu64 ": %s", id, answer->message);
+	}
+	if (!was_read || answer->outcome != ETCD_ANSWERED)
+		return;
+	if (answer->header.revision > w->seen_revision)
+		w->seen_revision = answer->header.revision;
+	if (request->kind != ETCD_TXN)
+		return;
+	for (int i = 0; i < request->nsuccess; i++)
+	{
+		const EtcdOp *op = &request->success[i];
+
+		for (int e = 0; e < MAX_ELECTIONS && op->range_end.len > 0; e++)
+		{
+			char		prefix[ELECTION_NAME_SIZE + 1];
+
+			make_prefix(prefix, e);
+			if (bytes_equal(op->key, bytes_of(prefix)) &&
+				answer->header.revision > w->looked_revision[e])
+				w->looked_revision[e] = answer->header.revision;
+		}
+	}
+}
+
+void
+checker_watched(Instance *in, const EtcdWatchFrame *frame)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	if (frame->canceled || frame->nevents > 0)
+		checker_stimulus(in);
+	if (frame->header.revision > w->seen_revision)
+		w->seen_revision = frame->header.revision;
+	for (int i = 0; i < frame->nevents; i++)
+	{
+		const EtcdKeyValue *kv = &frame->events[i].kv;
+
+		if (tracing)
+			trace_line(in->name, "is told: %s of %.*s at %" PRId64,
+					   frame->events[i].is_delete ? "DELETE" : "PUT", (int) kv->key.len, kv->key.data,
+					   kv->mod_revision);
+		for (int e = 0; e < MAX_ELECTIONS; e++)
+		{
+			char		prefix[ELECTION_NAME_SIZE + 1];
+
+			make_prefix(prefix, e);
+			if (kv->key.len > strlen(prefix) && memcmp(kv->key.data, prefix, strlen(prefix)) == 0 &&
+				kv->mod_revision > w->looked_revision[e])
+				w->looked_revision[e] = kv->mod_revision;
+		}
+	}
+	if (frame->canceled)
+		trace(in->name, "is told: watch %" PRId64 " is canceled", frame->watch_id);
+}
+
+/* An operator's hand does not excuse any more once the owner was told. */
+void
+checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
+{
+	if (frame->canceled && still_open)
+		fail_run("%s keeps a stream open on which a watch was canceled", in->name);
+	for (int i = 0; i < frame->nevents; i++)
+	{
+		int			key = store_intern(frame->events[i].kv.key);
+
+		for (Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
+		{
+			if (excuse->told || excuse->key != key ||
+				excuse->revision > frame->events[i].kv.mod_revision)
+				continue;
+			for (int slot = 0; slot < MAX_SLOTS; slot++)
+			{
+				if (!bytes_equal(bytes_of(in->views[slot].key), frame->events[i].kv.key) ||
+					in->views[slot].create_revision != excuse->create_revision)
+					continue;
+				excuse->told = true;
+				check_leader(in, slot);
+			}
+		}
+	}
+}
+
+/* ---- events ------------------------------------------------------------------------------------ */
+
+static Told *
+find_told(Instance *in, const char *election, int *slot)
+{
+	for (*slot = 0; *slot < MAX_SLOTS; (*slot)++)
+	{
+		Told	   *told = &watchmen[in->number].told[*slot];
+
+		if (strcmp(told->election, election) == 0)
+			return told;
+	}
+	fail_run("%s announces something about %s, which it does not show", in->name, election);
+	return NULL;
+}
+
+void
+checker_announced(Instance *in, const ElectionEvent *event)
+{
+	Watchman   *w = &watchmen[in->number];
+	const char *leader = event->leader ? event->leader : "";
+	Told	   *told;
+	int			slot;
+
+	rest_events += resting;
+	if (event->election == NULL)
+	{
+		if (w->connected == (event->kind == ELECTION_EVENT_CONNECTED))
+			fail_run("%s announces its contact twice", in->name);
+		w->connected = event->kind == ELECTION_EVENT_CONNECTED;
+		checker_stimulus(in);
+		return;
+	}
+	told = find_told(in, event->election, &slot);
+	if (told == NULL)
+		return;
+	checker_stimulus(in);
+	if (event->kind == ELECTION_EVENT_UNELECTED)
+	{
+		if (!told->elected || in->views[slot].deadline_ns != 0)
+			fail_run("%s is unelected from %s without having led, or before readers know",
+					 in->name, told->election);
+		told->elected = false;
+		told->unelected_last = true;
+		return;
+	}
+	if (event->kind == ELECTION_EVENT_ELECTED)
+	{
+		if (told->elected || in->views[slot].token != event->leader_revision)
+			fail_run("%s is elected in %s twice, or with another token than published",
+					 in->name, told->election);
+		told->elected = true;
+	}
+	else
+	{
+		if (!told->unelected_last && told->leader_revision == event->leader_revision &&
+			strcmp(told->leader, leader) == 0)
+			fail_run("%s announces the same leader of %s twice", in->name, told->election);
+		if (told->leader_revision == event->leader_revision && event->leader_revision != 0 &&
+			event->reason != ELECTION_REASON_PROCLAIMED && !told->unelected_last)
+			fail_run("%s announces a new value of the leader of %s as something else",
+					 in->name, told->election);
+	}
+	if (event->leader != NULL)
+	{
+		int			e = election_number(told->election);
+
+		if (event->leader_revision < told->leader_revision && restored_ns == NEVER)
+			fail_run("%s announces leaders of %s out of order", in->name, told->election);
+		if (event->leader_revision > highest_told[e])
+			highest_told[e] = event->leader_revision;
+	}
+	told->unelected_last = false;
+	told->leader_revision = event->leader_revision;
+	snprintf(told->leader, sizeof(told->leader), "%s", leader);
+}
+
+/*
+ * Is the leader's key one that the instance itself has made, known to it by
+ * now or not?  Those are announced by "elected" alone.
+ */
+static bool
+is_own_key(const Watchman *w, const ElectionView *view)
+{
+	const Span *span = spans[election_number(view->name)];
+
+	while (span != NULL && span->create_revision != view->leader_revision)
+		span = span->older;
+	for (int i = 0; span != NULL && i < w->nown && i < OWN_KEYS; i++)
+	{
+		if (w->own_keys[i] == span->key)
+			return true;
+	}
+	return false;
+}
+
+/* What was announced is what is shown. */
+void
+checker_called(Instance *in)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	if (in->stopping)
+		return;
+	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	{
+		const ElectionView *view = &in->views[slot];
+		const Told *told = &w->told[slot];
+		bool		own = view->has_leader && is_own_key(w, view);
+
+		if (view->name[0] == '\0')
+			continue;
+		if (told->elected != (view->deadline_ns != 0))
+			fail_run("%s: %s was announced, but that is not what is shown of %s", in->name,
+					 told->elected ? "elected" : "unelected", view->name);
+		if (view->has_leader && (!own || view->state == ELECTION_LEADING) &&
+			(told->leader_revision != view->leader_revision || strcmp(told->leader, view->leader) != 0))
+			fail_run("%s shows \"%s\" as leader of %s, but has announced \"%s\"", in->name, view->leader,
+					 view->name, told->leader);
+		if (!view->has_leader && told->leader_revision != 0 && !told->unelected_last)
+			fail_run("%s shows no leader of %s, but has announced \"%s\"", in->name, view->name, told->leader);
+	}
+}
+
+void
+checker_ended(Instance *in)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	memset(w->told, 0, sizeof(w->told));
+	memset(w->looked_revision, 0, sizeof(w->looked_revision));
+	w->connected = false;
+	w->seen_revision = w->old_revision = 0;
+}
+
+void
+checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
+{
+	const Version *own = store_find(bytes_of(ticket->key));
+
+	if (ticket->kind == TICKET_CAMPAIGN && ticket->held_back && reply == ELECTION_DONE)
+		watchmen[in->number].old_revision = 0;	/* the operator's own wish */
+	if (reply != ELECTION_DONE || restored_ns != NEVER)
+		return;
+	if (ticket->kind == TICKET_RESIGN && ticket->create_revision != 0 && own != NULL &&
+		own->create_revision == ticket->create_revision)
+		fail_run("%s has resigned, but its key stands", in->name);
+	if (ticket->kind == TICKET_PROCLAIM)
+	{
+		int			v = store_key(store_intern(bytes_of(ticket->key)))->last_version;
+
+		while (v >= 0 && (store_version(v)->deleted || !is_value(store_version(v)->value, ticket->value)))
+			v = store_version(v)->previous;
+		if (v < 0)
+			fail_run("%s has proclaimed \"%s\", but no key ever had that value", in->name, ticket->value);
+	}
+}
+
+/* ---- what happens to etcd ------------------------------------------------------------------------- */
+
+/* Everybody should know of it by now, and the first should lead. */
+static void
+check_prompt(void *subject, uint64_t e)
+{
+	const Span *span = subject;
+	char		prefix[ELECTION_NAME_SIZE + 1];
+	const Version *first;
+
+	if (spans[e] != span || now_ns >= plan.faults_end_ns)
+		return;
+	make_prefix(prefix, (int) e);
+	first = store_first(prefix);
+	for (int i = 0; i < ninstances; i++)
+	{
+		const Instance *in = &instances[i];
+
+		if (!in->running || in->stopping || in->started_ns + PROMPT_NS > now_ns)
+			continue;
+		for (int slot = 0; slot < MAX_SLOTS; slot++)
+		{
+			const ElectionView *view = &in->views[slot];
+
+			if (strcmp(view->name, election_name((int) e)) != 0 || view->state == ELECTION_LEAVING)
+				continue;
+			if (first == NULL ? view->has_leader :
+				(!view->has_leader || view->leader_revision != first->create_revision ||
+				 !is_value(first->value, view->leader)))
+				fail_run("%s does not know of the leader of %s since %.6f", in->name, view->name,
+						 span->from_ns / 1e9);
+			if (first != NULL && bytes_equal(store_key(first->key)->name, bytes_of(view->key)) &&
+				!instance_leads(in, slot))
+				fail_run("%s is the first in %s since %.6f, but does not lead", in->name, view->name,
+						 span->from_ns / 1e9);
+		}
+	}
+}
+
+static void
+begin_span(int e, const Version *first)
+{
+	Span	   *span = spans[e];
+
+	if (first == NULL ? span->create_revision == 0 :
+		(span->create_revision == first->create_revision && bytes_equal(span->value, first->value)))
+		return;
+	span->to_ns = now_ns;
+	span = run_alloc(sizeof(Span));
+	span->older = spans[e];
+	span->from_ns = now_ns;
+	span->to_ns = NEVER;
+	if (first != NULL)
+	{
+		span->create_revision = first->create_revision;
+		span->value = first->value;
+		span->key = first->key;
+	}
+	spans[e] = span;
+	if (plan.profile == PROFILE_CALM)
+		events_after(PROMPT_NS, check_prompt, span, (uint64_t) e);
+}
+
+static void
+begin_spans(void)
+{
+	for (int e = 0; e < plan.nelections; e++)
+	{
+		char		prefix[ELECTION_NAME_SIZE + 1];
+
+		make_prefix(prefix, e);
+		begin_span(e, store_first(prefix));
+	}
+}
+
+static const char *
+cause_name(Cause cause)
+{
+	static const char *const names[] = {
+		"by a client", "by a foreign candidate", "for its lease has expired",
+		"by a woken leader", "by an operator"
+	};
+
+	return names[cause];
+}
+
+void
+checker_changed(const Version *version)
+{
+	EtcdBytes	name = store_key(version->key)->name;
+
+	trace("etcd", "revision %" PRId64 ": %s %.*s %s, lease %" PRIx64, version->revision,
+		  version->deleted ? "DELETE" : "PUT", (int) name.len, name.data, cause_name(version->cause),
+		  version->lease);
+	if (version->cause == BY_OPERATOR)
+	{
+		Excuse	   *excuse = run_alloc(sizeof(Excuse));
+
+		excuse->key = version->key;
+		excuse->create_revision = version->create_revision;
+		excuse->revision = version->revision;
+		excuse->since_ns = now_ns;
+		excuse->next = excuses;
+		excuses = excuse;
+	}
+	begin_spans();
+	for (int i = 0; i < ninstances; i++)
+	{
+		for (int slot = 0; slot < MAX_SLOTS; slot++)
+		{
+			if (instances[i].views[slot].deadline_ns != 0 && instance_leads(&instances[i], slot) &&
+				bytes_equal(bytes_of(instances[i].views[slot].key), name))
+				check_leader(&instances[i], slot);
+		}
+	}
+}
+
+/*
+ * What was excluded from the promise: who leads when etcd is put back does so
+ * until its deadline.
+ */
+void
+checker_history_ends(void)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		Watchman   *w = &watchmen[i];
+
+		if (w->seen_revision > w->old_revision)
+			w->old_revision = w->seen_revision;
+		for (int slot = 0; slot < MAX_SLOTS; slot++)
+		{
+			const ElectionView *view = &instances[i].views[slot];
+			Excuse	   *excuse;
+
+			if (view->key[0] == '\0')
+				continue;
+			excuse = run_alloc(sizeof(Excuse));
+			excuse->key = store_intern(bytes_of(view->key));
+			excuse->create_revision = view->create_revision;
+			excuse->revision = INT64_MAX;
+			excuse->since_ns = now_ns;
+			excuse->next = excuses;
+			excuses = excuse;
+		}
+	}
+	memset(last_token, 0, sizeof(last_token));
+	memset(highest_told, 0, sizeof(highest_told));
+}
+
+void
+checker_history_begins(void)
+{
+	restored_revision = store_revision();
+	restored_ns = now_ns;
+	begin_spans();
+}
+
+/* ---- the end -------------------------------------------------------------------------------------- */
+
+/*
+ * Faults have ended.  What may stand in the way then: leases that etcd's
+ * leader begins anew (a TTL, an election timeout), and ends late; an old
+ * history that is believed for a TTL; a silent watch, found out by the next
+ * beat (a third of a TTL); elections of etcd's; postponements of a second.
+ */
+int64_t
+checker_recovery_bound_ns(void)
+{
+	int64_t		ttl_ns = plan_longest_ttl_s() * SECOND;
+
+	return 3 * ttl_ns + ttl_ns / 3 + 4 * plan.election_timeout_ns + plan.expiry_lateness_ns + 5 * SECOND;
+}
+
+static bool
+wants_to_lead(const Instance *in, int e)
+{
+	if (!in->running || !in->config.eligible || in->stays_out[e])
+		return false;
+	for (int i = 0; i < in->config.nelections; i++)
+	{
+		if (strcmp(in->config.elections[i], election_name(e)) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+check_settled(const Instance *in, const Version *first, int e)
+{
+	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	{
+		const ElectionView *view = &in->views[slot];
+
+		if (strcmp(view->name, election_name(e)) != 0)
+			continue;
+		if (view->state != ELECTION_LEADING && view->state != ELECTION_WAITING &&
+			view->state != ELECTION_OBSERVING && view->state != ELECTION_RESIGNED)
+			fail_run("%s is still %s in %s", in->name, election_state_name(view->state), view->name);
+		if (wants_to_lead(in, e) != (view->role != ELECTION_OBSERVER))
+			fail_run("%s is %s in %s, against its settings", in->name, election_state_name(view->state), view->name);
+		if (view->has_leader != (first != NULL) ||
+			(first != NULL && (view->leader_revision != first->create_revision ||
+							   !is_value(first->value, view->leader))))
+			fail_run("%s does not know the leader of %s", in->name, view->name);
+		return;
+	}
+	fail_run("%s has not taken up %s", in->name, election_name(e));
+}
+
+void
+checker_recovered(void)
+{
+	for (int e = 0; e < plan.nelections; e++)
+	{
+		char		prefix[ELECTION_NAME_SIZE + 1];
+		int			nwilling = 0;
+		int			nleaders = 0;
+
+		make_prefix(prefix, e);
+		for (int i = 0; i < ninstances; i++)
+		{
+			nwilling += wants_to_lead(&instances[i], e);
+			for (int slot = 0; slot < MAX_SLOTS; slot++)
+				nleaders += strcmp(instances[i].views[slot].name, election_name(e)) == 0 &&
+					instance_leads(&instances[i], slot);
+		}
+		if (nleaders != (nwilling > 0))
+			fail_run("%d leaders of %s, %d willing, though faults have ended long ago", nleaders,
+					 election_name(e), nwilling);
+		for (int i = 0; i < ninstances; i++)
+		{
+			for (int k = 0; k < instances[i].config.nelections; k++)
+			{
+				if (instances[i].running && strcmp(instances[i].config.elections[k], election_name(e)) == 0)
+					check_settled(&instances[i], store_first(prefix), e);
+			}
+		}
+	}
+	for (int i = 0; i < ninstances; i++)
+	{
+		for (int t = 0; t < MAX_TICKETS; t++)
+		{
+			if (instances[i].tickets[t].kind != TICKET_NONE)
+				fail_run("%s has not answered a command", instances[i].name);
+		}
+	}
+}
+
+void
+checker_rest(void)
+{
+	resting = true;
+	rest_events = 0;
+	rest_ns = run_alloc((size_t) ninstances * sizeof(int64_t));
+	for (int i = 0; i < ninstances; i++)
+	{
+		watchmen[i].nsent = 0;
+		rest_ns[i] = instance_clock(&instances[i]);
+	}
+}
+
+/*
+ * Each key is one that is shown, each lease one that keys hang on; nobody
+ * changed its mind, and of requests there were those of the beats alone.
+ */
+void
+checker_rested(void)
+{
+	resting = false;
+	if (rest_events > 0)
+		fail_run("%d events were announced though nothing happened", rest_events);
+	for (int i = 0; i < store_live_count(); i++)
+	{
+		const Version *version = store_live(i);
+		EtcdBytes	name = store_key(version->key)->name;
+		bool		known = memchr(name.data, '/', name.len) == NULL;
+
+		for (int j = 0; j < ninstances; j++)
+		{
+			for (int slot = 0; slot < MAX_SLOTS; slot++)
+				known |= bytes_equal(bytes_of(instances[j].views[slot].key), name) &&
+					instances[j].views[slot].create_revision == version->create_revision;
+		}
+		if (!known)
+			fail_run("the key %.*s is left over", (int) name.len, name.data);
+	}
+	for (int i = 0; i < store_leases(); i++)
+	{
+		const StoreLease *lease = store_lease(i);
+		bool		known = lease->revoked_index != 0;
+
+		for (int j = 0; j < ninstances; j++)
+		{
+			for (int slot = 0; slot < MAX_SLOTS; slot++)
+				known |= instances[j].views[slot].lease == lease->id;
+		}
+		if (!known)
+			fail_run("the lease %" PRIx64 " is left over", lease->id);
+	}
+	for (int i = 0; i < ninstances; i++)
+	{
+		int64_t		nbeats = 3 * (instance_clock(&instances[i]) - rest_ns[i]) /
+			(instances[i].config.ttl_s * SECOND) + 2;
+
+		if (instances[i].running && watchmen[i].nsent > 2 * nbeats + 2)
+			fail_run("%s sent %d requests at rest, for %" PRId64 " beats", instances[i].name,
+					 watchmen[i].nsent, nbeats);
+	}
+}
+
+void
+checker_all_gone(void)
+{
+	for (int i = 0; i < store_leases(); i++)
+	{
+		if (store_lease(i)->revoked_index == 0)
+			fail_run("the lease %" PRIx64 " outlives every instance", store_lease(i)->id);
+	}
+	for (int i = 0; i < ninstances; i++)
+	{
+		if (instances[i].running)
+			fail_run("%s has not stopped", instances[i].name);
+	}
+}

@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ *
+ * checker.h
+ *	  What has to hold, in true time.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CHECKER_H
+#define CHECKER_H
+
+#include "instance.h"
+#include "store.h"
+
+extern void checker_reset(void);
+
+/* ---- what an instance does, told before it takes effect -------------------- */
+
+extern void checker_sent(Instance *in, const EtcdRequest *request);
+extern void checker_watches(Instance *in, const EtcdWatch *watches, int nwatches);
+extern void checker_published(Instance *in, int slot, const ElectionView *old);
+extern void checker_announced(Instance *in, const ElectionEvent *event);
+extern void checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply);
+
+/* A call of its core has returned. */
+extern void checker_called(Instance *in);
+
+/* Its core is gone, or a new one is there. */
+extern void checker_ended(Instance *in);
+
+/* ---- what it is told ---------------------------------------------------------- */
+
+extern void checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was_read,
+							 const EtcdAnswer *answer);
+extern void checker_watched(Instance *in, const EtcdWatchFrame *frame);
+extern void checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open);
+
+/* Something that calls for requests: a command, new settings, a rest. */
+extern void checker_stimulus(Instance *in);
+
+/* ---- what happens to etcd ------------------------------------------------------ */
+
+extern void checker_changed(const Version *version);
+
+/* Before etcd is put back to an earlier state. */
+extern void checker_history_ends(void);
+extern void checker_history_begins(void);
+
+/* ---- the end --------------------------------------------------------------------- */
+
+/* Faults have ended, all runs again; and the bound for recovery is over. */
+extern int64_t checker_recovery_bound_ns(void);
+extern void checker_recovered(void);
+
+/* A time of rest, in which nothing has a reason: before and after. */
+extern void checker_rest(void);
+extern void checker_rested(void);
+
+/* Every instance was stopped, and a TTL has passed. */
+extern void checker_all_gone(void);
+
+#endif							/* CHECKER_H */

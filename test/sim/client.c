@@ -1,0 +1,502 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.c
+ *	  The transport of an instance, as src/etcd_client.h describes it.
+ *
+ * All that passes is bytes: what the core asks for goes through
+ * etcd_encode_request(), is read by gateway.c at a member, answered there,
+ * and comes back through etcd_decode_answer(); a watch stream's frames, cut
+ * anywhere, through etcd_decode_frame().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checker.h"
+#include "gateway.h"
+#include "instance.h"
+#include "network.h"
+#include "plan.h"
+#include "server.h"
+
+/* A connection that is silent for so long is found to be dead. */
+#define DEAD_CONNECTION_NS	(25 * SECOND)
+
+/* A unary request. */
+typedef struct Exchange
+{
+	Instance   *in;
+	uint32_t	life;
+	uint64_t	id;
+	EtcdRequestKind kind;
+	int			endpoint;
+	int			member;
+	uint32_t	boot;			/* of the member that it was sent to */
+	int64_t		timeout_ns;
+	bool		held;			/* while the link is cut, instead of lost */
+	int64_t		sent_ns;
+	char	   *body;
+	size_t		len;
+	EtcdRequest request;		/* as the gateway read it */
+	bool		read;
+	bool		told;
+} Exchange;
+
+typedef struct Reply
+{
+	Exchange   *exchange;
+	char	   *bytes;			/* NULL: the connection was closed */
+	size_t		len;
+	long		http_status;
+} Reply;
+
+typedef struct Piece
+{
+	struct Piece *next;
+	ClientStream *stream;
+	char	   *bytes;			/* NULL: the end of the stream */
+	size_t		len;
+	int64_t		arrives_ns;
+} Piece;
+
+struct ClientStream
+{
+	Instance   *in;
+	uint32_t	life;
+	int			endpoint;
+	int			member;
+	uint32_t	boot;
+	bool		ended;
+	bool		connected;
+	EtcdWatch  *watches;
+	int			nwatches;
+	Stream	   *server;
+	Piece	   *first;			/* on the way, in order */
+	Piece	   *last;
+	char	   *buffer;			/* arrived, not decoded yet */
+	size_t		nbuffered;
+	size_t		room;
+};
+
+/* ---- endpoints ---------------------------------------------------------------- */
+
+static int
+member_of(int endpoint)
+{
+	return plan.balanced ? random_below(plan.nmembers) : endpoint % plan.nmembers;
+}
+
+static void
+end_stream(Instance *in)
+{
+	ClientStream *stream = in->client.stream;
+
+	if (stream == NULL)
+		return;
+	in->client.stream = NULL;
+	in->client.stream_end_due = true;
+	stream->ended = true;
+	if (stream->server)
+		stream_close(stream->server);
+	free(stream->buffer);
+	stream->buffer = NULL;
+}
+
+/* Goes on to the next endpoint if there is one and this one is in use. */
+static void
+leave_endpoint(Instance *in, int endpoint)
+{
+	Client	   *client = &in->client;
+
+	if (endpoint != client->endpoint || client->nendpoints < 2)
+		return;
+	client->endpoint = (client->endpoint + 1) % client->nendpoints;
+	trace(in->name, "goes on to endpoint %d", client->endpoint);
+	end_stream(in);
+}
+
+void
+client_change_endpoint(Instance *in, int endpoint)
+{
+	leave_endpoint(in, endpoint);
+}
+
+void
+client_reset(Instance *in)
+{
+	end_stream(in);
+	memset(&in->client, 0, sizeof(in->client));
+}
+
+void
+client_configure(Instance *in, int nendpoints, int64_t request_timeout_ns)
+{
+	in->client.nendpoints = nendpoints;
+	in->client.request_timeout_ns = request_timeout_ns;
+	if (in->client.endpoint >= nendpoints)
+	{
+		end_stream(in);
+		in->client.endpoint = 0;
+	}
+}
+
+/* ---- unary requests ------------------------------------------------------------ */
+
+static void
+take_answer(Exchange *exchange, EtcdAnswer *answer)
+{
+	Instance   *in = exchange->in;
+
+	exchange->told = true;
+	answer->endpoint = exchange->endpoint < in->client.nendpoints ? exchange->endpoint : -1;
+	if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+		leave_endpoint(in, exchange->endpoint);
+	checker_answered(in, exchange->id, &exchange->request, exchange->read, answer);
+	election_receive(in->core, instance_now(in), exchange->id, answer);
+	etcd_free_answer(answer);
+}
+
+static void
+take_reply(void *subject)
+{
+	Reply	   *reply = subject;
+	Exchange   *exchange = reply->exchange;
+	EtcdAnswer	answer;
+
+	if (exchange->told || exchange->life != exchange->in->life)
+	{
+		free(reply->bytes);
+		return;
+	}
+	if (reply->bytes != NULL)
+		etcd_decode_answer(exchange->kind, reply->http_status, reply->bytes, reply->len, &answer);
+	else
+	{
+		memset(&answer, 0, sizeof(answer));
+		answer.outcome = ETCD_NO_ANSWER;
+		strcpy(answer.message, "the connection was closed");
+	}
+	free(reply->bytes);
+	take_answer(exchange, &answer);
+}
+
+static void
+take_timeout(void *subject)
+{
+	Exchange   *exchange = subject;
+	EtcdAnswer	answer = {.outcome = ETCD_NO_ANSWER};
+
+	if (exchange->told || exchange->life != exchange->in->life)
+		return;
+	strcpy(answer.message, "no answer in time");
+	take_answer(exchange, &answer);
+}
+
+static void
+time_out(void *subject, uint64_t tag)
+{
+	Exchange   *exchange = subject;
+
+	(void) tag;
+	if (!exchange->told)
+		instance_deliver(exchange->in, exchange->life, take_timeout, exchange, true);
+}
+
+/* A reply has come over the network. */
+static void
+reply_arrives(void *subject, uint64_t tag)
+{
+	Reply	   *reply = subject;
+	Exchange   *exchange = reply->exchange;
+
+	(void) tag;
+	if (exchange->told || exchange->life != exchange->in->life ||
+		link_is_cut(exchange->in->number, exchange->member))
+	{
+		free(reply->bytes);
+		return;
+	}
+	instance_deliver(exchange->in, exchange->life, take_reply, reply, false);
+}
+
+/* A member has answered, or closed the connection. */
+static void
+member_answers(void *owner, const EtcdAnswer *answer)
+{
+	Exchange   *exchange = owner;
+	Reply	   *reply = run_alloc(sizeof(Reply));
+
+	if (exchange->told || network_loses())
+		return;
+	reply->exchange = exchange;
+	if (answer != NULL && random_chance(plan.garbage))
+		reply->bytes = gateway_write_garbage(&reply->len, &reply->http_status);
+	else if (answer != NULL)
+		reply->bytes = gateway_write_answer(exchange->kind, answer, &reply->len, &reply->http_status);
+	events_after(network_delay(), reply_arrives, reply, 0);
+}
+
+/* A request has come over the network. */
+static void
+request_arrives(void *subject, uint64_t tag)
+{
+	Exchange   *exchange = subject;
+	int			m = exchange->member;
+
+	if (link_is_cut(exchange->in->number, m))
+	{
+		/* sent again and again below, until the connection is given up */
+		if (exchange->held && now_ns - exchange->sent_ns < 10 * SECOND)
+			events_after(random_between(50 * MS, 300 * MS), request_arrives, exchange, tag);
+		return;
+	}
+	if (!cluster.members[m].up || cluster.members[m].boot != exchange->boot)
+	{
+		member_answers(exchange, NULL);
+		return;
+	}
+	if (!exchange->read)
+	{
+		exchange->read = true;
+		if (!gateway_read_request(etcd_request_path(exchange->kind), exchange->body,
+								  exchange->len, &exchange->request))
+			return;
+	}
+	server_call(m, &exchange->request, exchange->timeout_ns, BY_CLIENT, member_answers, exchange);
+}
+
+void
+client_send(Instance *in, uint64_t id, const EtcdRequest *request)
+{
+	Exchange   *exchange = run_alloc(sizeof(Exchange));
+	char	   *body;
+
+	exchange->in = in;
+	exchange->life = in->life;
+	exchange->id = id;
+	exchange->kind = request->kind;
+	exchange->endpoint = in->client.endpoint;
+	exchange->member = member_of(exchange->endpoint);
+	exchange->boot = cluster.members[exchange->member].boot;
+	exchange->timeout_ns = in->client.request_timeout_ns;
+	exchange->held = random_chance(3000);
+	exchange->sent_ns = now_ns;
+	body = etcd_encode_request(request, &exchange->len);
+	exchange->body = run_copy(body, exchange->len);
+	free(body);
+	events_at(instance_true_time(in, instance_clock(in) + exchange->timeout_ns), time_out, exchange, 0);
+	if (network_loses())
+		return;
+	events_after(network_delay(), request_arrives, exchange, 0);
+	if (random_chance(plan.repeat))
+		events_after(network_delay() + random_between(0, 500 * MS), request_arrives, exchange, 1);
+}
+
+/* ---- the watch stream ------------------------------------------------------------ */
+
+/* The stream has failed, and was not closed by the core. */
+static void
+take_failure(void *subject)
+{
+	ClientStream *stream = subject;
+	Instance   *in = stream->in;
+
+	if (stream->ended || stream->life != in->life)
+		return;
+	end_stream(in);
+	leave_endpoint(in, stream->endpoint);
+}
+
+static void
+take_piece(void *subject)
+{
+	Piece	   *piece = subject;
+	ClientStream *stream = piece->stream;
+	Instance   *in = stream->in;
+	size_t		taken = 0;
+
+	if (stream->ended || stream->life != in->life)
+	{
+		free(piece->bytes);
+		return;
+	}
+	if (piece->bytes == NULL)
+	{
+		take_failure(stream);
+		return;
+	}
+	if (stream->nbuffered + piece->len > stream->room)
+	{
+		stream->room = 2 * stream->room + piece->len;
+		stream->buffer = realloc(stream->buffer, stream->room);
+		if (stream->buffer == NULL)
+			abort();
+	}
+	memcpy(stream->buffer + stream->nbuffered, piece->bytes, piece->len);
+	stream->nbuffered += piece->len;
+	free(piece->bytes);
+
+	while (!stream->ended)
+	{
+		EtcdWatchFrame frame;
+		ssize_t		n = etcd_decode_frame(stream->buffer + taken, stream->nbuffered - taken, &frame);
+
+		if (n == 0)
+			break;
+		if (n < 0)
+			fail_run("a frame of the watch stream was not understood: %s", frame.message);
+		if (n < 0 || frame.outcome != ETCD_ANSWERED)
+		{
+			end_stream(in);
+			if (etcd_blames_endpoint(frame.outcome, frame.code, frame.message))
+				leave_endpoint(in, stream->endpoint);
+			if (n > 0)
+				etcd_free_frame(&frame);
+			return;
+		}
+		taken += (size_t) n;
+		checker_watched(in, &frame);
+		election_watched(in->core, instance_now(in), &frame);
+		checker_watched_end(in, &frame, in->client.stream == stream);
+		etcd_free_frame(&frame);
+	}
+	if (stream->ended)
+		return;
+	stream->nbuffered -= taken;
+	memmove(stream->buffer, stream->buffer + taken, stream->nbuffered);
+}
+
+/* Hands on what has arrived, in order. */
+static void
+pump(void *subject, uint64_t tag)
+{
+	ClientStream *stream = subject;
+	Instance   *in = stream->in;
+
+	(void) tag;
+	if (stream->life == in->life && !stream->ended && stream->first != NULL &&
+		link_is_cut(in->number, stream->member))
+	{
+		if (now_ns - stream->first->arrives_ns > DEAD_CONNECTION_NS)
+			instance_deliver(in, stream->life, take_failure, stream, false);
+		else
+			events_after(random_between(100 * MS, 300 * MS), pump, stream, 0);
+		return;
+	}
+	while (stream->first != NULL && stream->first->arrives_ns <= now_ns)
+	{
+		Piece	   *piece = stream->first;
+
+		stream->first = piece->next;
+		if (stream->first == NULL)
+			stream->last = NULL;
+		if (stream->ended || stream->life != in->life)
+			free(piece->bytes);
+		else
+			instance_deliver(in, stream->life, take_piece, piece, false);
+	}
+}
+
+static void
+send_piece(ClientStream *stream, char *bytes, size_t len)
+{
+	Piece	   *piece = run_alloc(sizeof(Piece));
+	int64_t		arrives_ns = now_ns + network_delay();
+
+	if (bytes == NULL && random_chance(2000))
+		arrives_ns += DEAD_CONNECTION_NS;	/* its host is gone, too */
+	if (stream->last != NULL && stream->last->arrives_ns > arrives_ns)
+		arrives_ns = stream->last->arrives_ns;
+	piece->stream = stream;
+	piece->bytes = bytes;
+	piece->len = len;
+	piece->arrives_ns = arrives_ns;
+	if (stream->last != NULL)
+		stream->last->next = piece;
+	else
+		stream->first = piece;
+	stream->last = piece;
+	events_at(arrives_ns, pump, stream, 0);
+}
+
+/* Frames may come in pieces. */
+static void
+member_writes(void *owner, char *bytes, size_t len)
+{
+	ClientStream *stream = owner;
+
+	if (stream->ended || stream->life != stream->in->life)
+	{
+		free(bytes);
+		return;
+	}
+	if (bytes != NULL && len > 1 && random_chance(1000))
+	{
+		size_t		cut = (size_t) random_between(1, (int64_t) len - 1);
+		char	   *rest = malloc(len - cut);
+
+		if (rest == NULL)
+			abort();
+		memcpy(rest, bytes + cut, len - cut);
+		send_piece(stream, bytes, cut);
+		send_piece(stream, rest, len - cut);
+	}
+	else
+		send_piece(stream, bytes, len);
+}
+
+static void
+connect_times_out(void *subject, uint64_t tag)
+{
+	ClientStream *stream = subject;
+
+	(void) tag;
+	if (!stream->connected && !stream->ended)
+		instance_deliver(stream->in, stream->life, take_failure, stream, true);
+}
+
+static void
+stream_arrives(void *subject, uint64_t tag)
+{
+	ClientStream *stream = subject;
+	int			m = stream->member;
+
+	(void) tag;
+	if (stream->ended || stream->life != stream->in->life || link_is_cut(stream->in->number, m))
+		return;
+	stream->connected = true;
+	if (!cluster.members[m].up || cluster.members[m].boot != stream->boot)
+		send_piece(stream, NULL, 0);
+	else
+		stream->server = stream_open(m, stream->watches, stream->nwatches, member_writes, stream);
+}
+
+void
+client_watch(Instance *in, const EtcdWatch *watches, int nwatches)
+{
+	ClientStream *stream;
+	size_t		len;
+	char	   *body;
+
+	end_stream(in);
+	in->client.stream_end_due = false;
+	if (nwatches == 0)
+		return;
+	stream = run_alloc(sizeof(ClientStream));
+	stream->in = in;
+	stream->life = in->life;
+	stream->endpoint = in->client.endpoint;
+	stream->member = member_of(stream->endpoint);
+	stream->boot = cluster.members[stream->member].boot;
+	body = etcd_encode_watches(watches, nwatches, &len);
+	(void) gateway_read_watches(body, len, &stream->watches, &stream->nwatches);
+	free(body);
+	if (stream->nwatches != nwatches)
+		fail_run("%d watches were asked for, %d arrived", nwatches, stream->nwatches);
+	in->client.stream = stream;
+	events_at(instance_true_time(in, instance_clock(in) + in->client.request_timeout_ns),
+			  connect_times_out, stream, 0);
+	if (!network_loses())
+		events_after(network_delay(), stream_arrives, stream, 0);
+}

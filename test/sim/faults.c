@@ -1,0 +1,597 @@
+/*-------------------------------------------------------------------------
+ *
+ * faults.c
+ *	  What happens to instances, network and etcd: each tenth of a second
+ *	  every kind of fault has its chance, as the plan says.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checker.h"
+#include "cluster.h"
+#include "faults.h"
+#include "foreign.h"
+#include "network.h"
+#include "plan.h"
+
+#define TICK_NS		(100 * MS)
+
+static bool over;
+static int64_t undone_revision;	/* that etcd had before it was put back */
+
+/* ---- how long ---------------------------------------------------------------- */
+
+/* Mostly short against a TTL, sometimes several of them. */
+static int64_t
+draw_duration(void)
+{
+	int64_t		ttl_ns = plan.ttl_s[0] * SECOND;
+
+	switch (random_below(4))
+	{
+		case 0:
+			return random_between(10 * MS, 500 * MS);
+		case 1:
+			return random_between(100 * MS, ttl_ns / 2);
+		case 2:
+			return random_between(ttl_ns / 2, ttl_ns * 3 / 2);
+		default:
+			return random_between(ttl_ns, 3 * ttl_ns);
+	}
+}
+
+/* ---- network and members --------------------------------------------------------- */
+
+static void
+join_instance(void *subject, uint64_t m)
+{
+	Instance   *in = subject;
+
+	for (int i = 0; i < cluster.nmembers; i++)
+	{
+		if (m == MAX_MEMBERS || i == (int) m)
+			link_cut(in->number, i, false);
+	}
+	trace(in->name, "reaches etcd again");
+	checker_stimulus(in);
+}
+
+static void
+join_member(void *subject, uint64_t m)
+{
+	(void) subject;
+	member_cut((int) m, false);
+}
+
+static void
+wake_member(void *subject, uint64_t m)
+{
+	(void) subject;
+	member_pause((int) m, false);
+}
+
+static void
+start_member(void *subject, uint64_t m)
+{
+	(void) subject;
+	member_start((int) m);
+}
+
+static void
+speed_up_member(void *subject, uint64_t m)
+{
+	(void) subject;
+	cluster.members[m].lag_ns = 0;
+}
+
+static void
+calm_down(void *subject, uint64_t tag)
+{
+	(void) subject;
+	(void) tag;
+	network_storm(false);
+}
+
+static void
+cut_off_instance(Instance *in, bool from_all)
+{
+	int			m = from_all ? MAX_MEMBERS : random_below(cluster.nmembers);
+
+	trace(in->name, "is cut off from %s", from_all ? "etcd" : cluster.members[m].name);
+	for (int i = 0; i < cluster.nmembers; i++)
+	{
+		if (from_all || i == m)
+			link_cut(in->number, i, true);
+	}
+	events_after(draw_duration(), join_instance, in, m);
+}
+
+/* Of a member: the leader more often than others. */
+static int
+draw_member(void)
+{
+	if (cluster.leader >= 0 && random_chance(5000))
+		return cluster.leader;
+	return random_below(cluster.nmembers);
+}
+
+/* ---- instances ---------------------------------------------------------------------- */
+
+static void
+restart(void *subject, uint64_t tag)
+{
+	Instance   *in = subject;
+
+	(void) tag;
+	if (!in->running)
+		instance_start(in);
+}
+
+static void
+resume(void *subject, uint64_t life)
+{
+	Instance   *in = subject;
+
+	if (in->running && in->paused && in->life == life)
+		instance_resume(in);
+}
+
+static bool
+is_usable(const Instance *in)
+{
+	return in->running && !in->paused && !in->stopping;
+}
+
+/* A slot that is in use, -1: none. */
+static int
+draw_slot(const Instance *in)
+{
+	int			slot = random_below(plan.slots);
+
+	return in->views[slot].name[0] != '\0' ? slot : -1;
+}
+
+static void
+reconfigure(Instance *in)
+{
+	ElectionConfig *config = &in->config;
+	int			e;
+
+	switch (random_below(5))
+	{
+		case 0:
+			config->ttl_s = plan.ttl_s[random_below(2)];
+			break;
+		case 1:
+			config->eligible = !config->eligible;
+			break;
+		case 2:
+			/* an election less, or one more */
+			if (config->nelections > 1 && random_chance(5000))
+			{
+				e = random_below(config->nelections);
+				memmove(config->elections[e], config->elections[config->nelections - 1],
+						sizeof(config->elections[0]));
+				config->nelections--;
+				break;
+			}
+			for (e = 0; e < plan.nelections; e++)
+			{
+				bool		there = false;
+
+				for (int i = 0; i < config->nelections; i++)
+					there |= strcmp(config->elections[i], election_name(e)) == 0;
+				if (!there)
+				{
+					strcpy(config->elections[config->nelections++], election_name(e));
+					break;
+				}
+			}
+			break;
+		case 3:
+			snprintf(config->node_name, sizeof(config->node_name), "%s-%d", in->name, random_below(3));
+			break;
+		default:
+			config->nendpoints = 1 + random_below(3);
+			break;
+	}
+	instance_configure(in);
+}
+
+static void
+begin_instance(void *subject, uint64_t tag)
+{
+	Instance   *in = subject;
+	ElectionConfig *config = &in->config;
+
+	(void) tag;
+	if (in->running || over)
+		return;
+	snprintf(config->node_name, sizeof(config->node_name), "%s", in->name);
+	config->ttl_s = plan.ttl_s[0];
+	config->safety_margin_ms = plan.margin_ms;
+	config->eligible = random_chance(9000);
+	config->nendpoints = plan.nendpoints;
+	config->nelections = plan.nelections;
+	for (int e = 0; e < plan.nelections; e++)
+		strcpy(config->elections[e], election_name(e));
+	instance_start(in);
+}
+
+/* ---- an operator's hand ------------------------------------------------------------------ */
+
+static EtcdBytes
+bytes_of(const char *s)
+{
+	EtcdBytes	b = {s, strlen(s)};
+
+	return b;
+}
+
+static void
+operate(EtcdRequestKind kind, int64_t lease, EtcdOpKind op_kind, EtcdBytes key, int64_t key_lease,
+		const char *value)
+{
+	EtcdOp		op = {.kind = op_kind, .key = key, .lease = key_lease};
+	EtcdRequest request = {.kind = kind, .lease = lease, .ttl_s = 2};
+	EtcdAnswer	answer;
+
+	op.value = bytes_of(value);
+	request.success = &op;
+	request.nsuccess = kind == ETCD_TXN;
+	(void) cluster_write(&request, BY_OPERATOR, &answer);
+}
+
+/* A key in a queue, NULL: there is none. */
+static const Version *
+draw_key(void)
+{
+	const Version *version;
+
+	if (store_live_count() == 0)
+		return NULL;
+	version = store_live(random_below(store_live_count()));
+	return memchr(store_key(version->key)->name.data, '/', store_key(version->key)->name.len) != NULL ?
+		version : NULL;
+}
+
+static void
+touch_key(Fault fault)
+{
+	const Version *version = draw_key();
+	EtcdBytes	key;
+	int64_t		lease;
+
+	if (version == NULL || !cluster_works())
+		return;
+	key = store_key(version->key)->name;
+	trace("operator", "%s %.*s", fault == FAULT_DELETE_KEY ? "deletes" : fault == FAULT_REVOKE_LEASE ?
+		  "revokes the lease of" : "hangs up elsewhere", (int) key.len, key.data);
+	switch (fault)
+	{
+		case FAULT_DELETE_KEY:
+			operate(ETCD_TXN, 0, ETCD_OP_DELETE, key, 0, "");
+			break;
+		case FAULT_REVOKE_LEASE:
+			if (version->lease != 0)
+				operate(ETCD_REVOKE, version->lease, ETCD_OP_RANGE, key, 0, "");
+			break;
+		default:
+			lease = random_chance(3000) ? 0 : (int64_t) (random_next() >> 2) + 1;
+			if (lease != 0)
+				operate(ETCD_GRANT, lease, ETCD_OP_RANGE, key, 0, "");
+			operate(ETCD_TXN, 0, ETCD_OP_PUT, key, lease, "operator");
+			break;
+	}
+}
+
+/* A key under a prefix, without a lease: nobody behind it leads until it is gone. */
+static void
+remove_rogue(void *subject, uint64_t tag)
+{
+	(void) tag;
+	operate(ETCD_TXN, 0, ETCD_OP_DELETE, bytes_of(subject), 0, "");
+}
+
+static void
+put_rogue(void)
+{
+	char		key[ELECTION_NAME_SIZE + 8];
+
+	snprintf(key, sizeof(key), "%s/rogue", election_name(random_below(plan.nelections)));
+	operate(ETCD_TXN, 0, ETCD_OP_PUT, bytes_of(key), 0, "rogue");
+	events_after(random_between(0, 3 * SECOND), remove_rogue, run_copy(key, strlen(key)), 0);
+}
+
+static void
+write_other(void)
+{
+	EtcdOp		op = {.kind = ETCD_OP_PUT};
+	EtcdRequest request = {.kind = ETCD_TXN, .success = &op, .nsuccess = 1};
+	EtcdAnswer	answer;
+
+	op.key = bytes_of("other");
+	op.value = bytes_of("x");
+	(void) cluster_write(&request, BY_FOREIGN, &answer);
+}
+
+/*
+ * An older copy of the data: as the same cluster or as another one, in which
+ * the terms may have started again, or may have gone on beyond what was.
+ */
+static void
+restore(void *subject, uint64_t tag)
+{
+	int64_t		index = random_between(store_index() / 3, store_index() - 1);
+	bool		other = random_chance(3000);
+	uint64_t	term = random_chance(5000) ? 2 : store_entry(index)->term + 1 + (uint64_t) random_below(4);
+
+	(void) subject;
+	(void) tag;
+	if (over || index < 1)
+		return;
+	checker_history_ends();
+	undone_revision = store_revision();
+	cluster_restore(index, term, other);
+	checker_history_begins();
+}
+
+/* ---- the draw ----------------------------------------------------------------------------- */
+
+static void
+happen(Fault fault)
+{
+	Instance   *in = &instances[random_below(ninstances)];
+	int			m = draw_member();
+	int			slot = draw_slot(in);
+	char		value[32];
+
+	switch (fault)
+	{
+		case FAULT_CUT_INSTANCE:
+		case FAULT_CUT_LINK:
+			cut_off_instance(in, fault == FAULT_CUT_INSTANCE);
+			break;
+		case FAULT_CUT_MEMBER:
+			member_cut(m, true);
+			events_after(draw_duration(), join_member, NULL, m);
+			break;
+		case FAULT_SLOW_MEMBER:
+			cluster.members[m].lag_ns = random_between(10 * MS, 3 * SECOND);
+			events_after(draw_duration(), speed_up_member, NULL, m);
+			break;
+		case FAULT_CRASH_MEMBER:
+			member_crash(m);
+			events_after(draw_duration(), start_member, NULL, m);
+			break;
+		case FAULT_PAUSE_MEMBER:
+			member_pause(m, true);
+			events_after(draw_duration(), wake_member, NULL, m);
+			break;
+		case FAULT_ELECT:
+			if (cluster_works() && members_connected(m, cluster.leader))
+				cluster_elect(m);
+			break;
+		case FAULT_PAUSE_INSTANCE:
+			if (is_usable(in))
+			{
+				instance_pause(in);
+				events_after(draw_duration(), resume, in, in->life);
+			}
+			break;
+		case FAULT_CRASH_INSTANCE:
+			if (in->running && !in->stopping)
+			{
+				instance_crash(in, random_chance(5000));
+				events_after(draw_duration(), restart, in, 0);
+			}
+			break;
+		case FAULT_STOP_INSTANCE:
+			if (is_usable(in))
+			{
+				instance_stop(in);
+				events_after(SECOND + draw_duration(), restart, in, 0);
+			}
+			break;
+		case FAULT_RESIGN:
+			if (is_usable(in) && slot >= 0)
+				instance_resign(in, slot, random_chance(7000));
+			break;
+		case FAULT_CAMPAIGN:
+			if (is_usable(in) && slot >= 0)
+				instance_campaign(in, slot);
+			break;
+		case FAULT_PROCLAIM:
+			snprintf(value, sizeof(value), "value %d", random_below(1000));
+			if (is_usable(in) && slot >= 0)
+				instance_proclaim(in, slot, value);
+			break;
+		case FAULT_CONFIGURE:
+			if (is_usable(in))
+				reconfigure(in);
+			break;
+		case FAULT_DELETE_KEY:
+		case FAULT_RELEASE_KEY:
+		case FAULT_REVOKE_LEASE:
+			touch_key(fault);
+			break;
+		case FAULT_ROGUE_KEY:
+			put_rogue();
+			break;
+		case FAULT_OTHER_WRITE:
+			write_other();
+			break;
+		case FAULT_COMPACT:
+			(void) cluster_compact(random_between(store_revision() * 2 / 3, store_revision()));
+			break;
+		case FAULT_FOREIGN:
+			foreign_begin(random_below(plan.nelections));
+			break;
+		case FAULT_STORM_OF_LOSS:
+			network_storm(true);
+			events_after(draw_duration(), calm_down, NULL, 0);
+			break;
+		case NFAULTS:
+			break;
+	}
+}
+
+static void
+lose_contact(void *subject, uint64_t ns)
+{
+	Instance   *in = subject;
+
+	if (over)
+		return;
+	trace(in->name, "is cut off from etcd");
+	for (int m = 0; m < cluster.nmembers; m++)
+		link_cut(in->number, m, true);
+	events_after((int64_t) ns, join_instance, in, MAX_MEMBERS);
+}
+
+/*
+ * The moment at which the two halves of a beat can fall into two terms: the
+ * leader is stopped for about as long as a lease lives in its books, and the
+ * instances, some of them, lose contact soon afterwards.
+ */
+void
+faults_at_renewal(int leader)
+{
+	int64_t		ttl_ns = plan.ttl_s[0] * SECOND;
+
+	if (over || !random_chance(plan.stop_at_renewal))
+		return;
+	for (int m = 0; m < cluster.nmembers; m++)
+	{
+		if (!member_runs(m))
+			return;
+	}
+	member_pause(leader, true);
+	events_after(ttl_ns * 2 / 3 + random_between(0, ttl_ns / 2), wake_member, NULL, leader);
+	for (int i = 0; i < ninstances; i++)
+	{
+		if (random_chance(5000))
+			events_after(random_between(0, plan.request_timeout_ms * MS), lose_contact, &instances[i], 2 * ttl_ns);
+	}
+}
+
+static void
+tick(void *subject, uint64_t tag)
+{
+	if (over)
+		return;
+	for (int fault = 0; fault < NFAULTS; fault++)
+	{
+		if (random_chance(plan.fault[fault]))
+			happen((Fault) fault);
+	}
+	events_after(TICK_NS - random_between(0, MS), tick, subject, tag);
+}
+
+void
+faults_begin(void)
+{
+	over = false;
+	undone_revision = 0;
+	for (int i = 0; i < ninstances; i++)
+	{
+		Instance   *in = &instances[i];
+		int64_t		drift_ppb = plan.drift_ppm * INT64_C(1000);
+
+		/* the edge of what the margin allows is where it hurts */
+		switch (random_below(3))
+		{
+			case 0:
+				in->clock_ppb = SECOND - drift_ppb;
+				break;
+			case 1:
+				in->clock_ppb = SECOND + drift_ppb;
+				break;
+			default:
+				in->clock_ppb = random_between(SECOND - drift_ppb, SECOND + drift_ppb);
+				break;
+		}
+		events_after(random_between(0, random_chance(5000) ? 20 * MS : 3 * SECOND), begin_instance, in, 0);
+	}
+	if (plan.restore_ns != 0)
+		events_at(plan.restore_ns, restore, NULL, 0);
+	events_after(TICK_NS, tick, NULL, 0);
+}
+
+/*
+ * What stands in the way and would stay there is cleared away: foreign
+ * candidates, keys without a lease.  Where etcd was put back, an operator
+ * lets those lead who hold back, or its revision goes on to where it was.
+ */
+static void
+sweep(void *subject, uint64_t round)
+{
+	if (!cluster_works())
+	{
+		events_after(100 * MS, sweep, subject, round);
+		return;
+	}
+	foreign_end_all();
+	for (int i = store_live_count() - 1; i >= 0; i--)
+	{
+		const Version *version = store_live(i);
+		EtcdBytes	key = store_key(version->key)->name;
+
+		if (version->lease == 0 && memchr(key.data, '/', key.len) != NULL)
+			operate(ETCD_TXN, 0, ETCD_OP_DELETE, key, 0, "");
+	}
+	if (undone_revision == 0)
+		return;
+	if (plan.seed % 2 == 0)
+	{
+		while (store_revision() <= undone_revision)
+			write_other();
+		return;
+	}
+	for (int i = 0; i < ninstances; i++)
+	{
+		for (int slot = 0; slot < plan.slots; slot++)
+		{
+			if (is_usable(&instances[i]) && instances[i].views[slot].state == ELECTION_HELD_BACK)
+				instance_campaign(&instances[i], slot);
+		}
+	}
+	if (round < 20)
+		events_after(SECOND, sweep, subject, round + 1);
+}
+
+void
+faults_end(void)
+{
+	trace("", "---- faults end ----");
+	over = true;
+	plan.loss = plan.slow = plan.repeat = plan.garbage = 0;
+	plan.link_delay_ns = MS;
+	plan.link_jitter_ns = 5 * MS;
+	plan.compaction_hides = false;
+	network_storm(false);
+	for (int m = 0; m < cluster.nmembers; m++)
+	{
+		cluster.members[m].lag_ns = 0;
+		member_start(m);
+		member_pause(m, false);
+		member_cut(m, false);
+	}
+	for (int i = 0; i < ninstances; i++)
+	{
+		Instance   *in = &instances[i];
+
+		for (int m = 0; m < cluster.nmembers; m++)
+			link_cut(i, m, false);
+		if (in->stopping)
+			continue;
+		if (in->running && in->paused)
+			instance_resume(in);
+		else if (!in->running && in->life > 0)
+			instance_start(in);
+	}
+	events_after(plan.election_timeout_ns, sweep, NULL, 0);
+}

@@ -1,0 +1,569 @@
+/*-------------------------------------------------------------------------
+ *
+ * instance.c
+ *	  An instance: what the elector does around the core, and what can happen
+ *	  to it.
+ *
+ * The elector's process can be stopped anywhere.  Between two calls of the
+ * core that is a full inbox; within a call it is a clock that was read long
+ * ago, see instance_resume().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checker.h"
+#include "plan.h"
+
+/* For how long a shutdown waits for the revocation of its leases. */
+#define FAREWELL_NS		(900 * MS)
+
+Instance   *instances;
+int			ninstances;
+
+static const char *const election_names[] = {"e", "jobs", "jobs2", "a b/c"};
+
+const char *
+election_name(int e)
+{
+	return election_names[e];
+}
+
+int
+election_number(const char *name)
+{
+	for (int i = 0; i < 4; i++)
+	{
+		if (strcmp(election_names[i], name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* ---- the clock ---------------------------------------------------------------- */
+
+int64_t
+instance_clock(const Instance *in)
+{
+	return in->clock_base_ns + (int64_t) ((__int128) now_ns * in->clock_ppb / SECOND);
+}
+
+int64_t
+instance_true_time(const Instance *in, int64_t clock_ns)
+{
+	if (clock_ns == NEVER)
+		return NEVER;
+	if (clock_ns <= in->clock_base_ns)
+		return 0;
+	return (int64_t) (((__int128) (clock_ns - in->clock_base_ns) * SECOND + in->clock_ppb - 1) /
+					  in->clock_ppb);
+}
+
+int64_t
+instance_now(Instance *in)
+{
+	int64_t		clock_ns = instance_clock(in);
+
+	if (in->stale_clock_ns != NEVER)
+		clock_ns = in->stale_clock_ns;
+	if (clock_ns < in->last_clock_ns)
+		clock_ns = in->last_clock_ns;
+	in->last_clock_ns = clock_ns;
+	return clock_ns;
+}
+
+/* Readers load the deadline, then the clock. */
+bool
+instance_leads(const Instance *in, int slot)
+{
+	return in->views[slot].deadline_ns > instance_clock(in);
+}
+
+/* ---- the core's way out ----------------------------------------------------------- */
+
+/* What a request is about, for the timeline. */
+static void
+describe(const EtcdRequest *request, char *text, size_t size)
+{
+	const EtcdOp *op = &request->success[0];
+	int			n;
+
+	switch (request->kind)
+	{
+		case ETCD_GRANT:
+			snprintf(text, size, "grant of lease %" PRIx64 ", %" PRId64 " s", request->lease, request->ttl_s);
+			return;
+		case ETCD_KEEPALIVE:
+			snprintf(text, size, "keepalive of lease %" PRIx64, request->lease);
+			return;
+		case ETCD_REVOKE:
+			snprintf(text, size, "revoke of lease %" PRIx64, request->lease);
+			return;
+		case ETCD_TXN:
+			break;
+	}
+	if (op->kind == ETCD_OP_RANGE)
+		n = snprintf(text, size, "look at");
+	else if (op->kind == ETCD_OP_DELETE)
+		n = snprintf(text, size, "delete of");
+	else
+		n = snprintf(text, size, "put on lease %" PRIx64 " of", op->lease);
+	for (int i = 0; i < request->nsuccess && n < (int) size; i++)
+		n += snprintf(text + n, size - n, " %.*s", (int) request->success[i].key.len,
+					  request->success[i].key.data);
+	for (int i = 0; i < request->ncompares && n < (int) size; i++)
+		n += snprintf(text + n, size - n, "%s%s %" PRId64, i == 0 ? " if " : ", ",
+					  request->compares[i].target == ETCD_COMPARE_CREATE_REVISION ? "create" : "mod",
+					  request->compares[i].value);
+}
+
+static void
+port_send(void *ctx, uint64_t id, const EtcdRequest *request)
+{
+	Instance   *in = ctx;
+
+	if (tracing)
+	{
+		char		text[512];
+
+		describe(request, text, sizeof(text));
+		trace_line(in->name, "sends %" PRIu64 ": %s", id, text);
+	}
+	checker_sent(in, request);
+	client_send(in, id, request);
+}
+
+static void
+port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
+{
+	Instance   *in = ctx;
+
+	if (tracing)
+	{
+		char		text[512] = "nothing";
+		int			n = 0;
+
+		for (int i = 0; i < nwatches && n < (int) sizeof(text); i++)
+			n += snprintf(text + n, sizeof(text) - n, " %.*s from %" PRId64, (int) watches[i].key.len,
+						  watches[i].key.data, watches[i].start_revision);
+		trace_line(in->name, "watches %s", text);
+	}
+	checker_watches(in, watches, nwatches);
+	client_watch(in, watches, nwatches);
+}
+
+static void
+port_change_endpoint(void *ctx, int endpoint, const char *why)
+{
+	Instance   *in = ctx;
+
+	trace(in->name, "distrusts endpoint %d: %s", endpoint, why);
+	client_change_endpoint(in, endpoint);
+}
+
+static void
+port_publish(void *ctx, int slot, const ElectionView *view)
+{
+	Instance   *in = ctx;
+	ElectionView old = in->views[slot];
+
+	in->views[slot] = *view;
+	if (memcmp(&old, view, sizeof(old)) == 0)
+		return;
+	if (tracing)
+	{
+		if (view->deadline_ns != 0)
+			trace_line(in->name, "publishes: leads %s, token %" PRId64 ", for %.6f s", view->name,
+					   view->token, (view->deadline_ns - instance_clock(in)) / 1e9);
+		else if (old.deadline_ns != 0 || old.state != view->state ||
+				 old.leader_revision != view->leader_revision)
+			trace_line(in->name, "publishes: %s in %s, leader %s (%" PRId64 ")",
+					   election_state_name(view->state), view->name,
+					   view->has_leader ? view->leader : "unknown", view->leader_revision);
+	}
+	checker_published(in, slot, &old);
+}
+
+static void
+port_announce(void *ctx, const ElectionEvent *event)
+{
+	Instance   *in = ctx;
+	const char *reason = election_reason_name(event->reason);
+
+	trace(in->name, "announces: %s %s %s%s%s", election_event_name(event->kind),
+		  event->election ? event->election : "", event->leader ? event->leader : "",
+		  reason ? ", " : "", reason ? reason : event->detail ? event->detail : "");
+	checker_announced(in, event);
+}
+
+static void
+port_reply(void *ctx, uint64_t number, ElectionReply reply)
+{
+	static const char *const names[] = {"done", "nothing to do", "not eligible", "not a candidate", "no contact"};
+	Instance   *in = ctx;
+	Ticket	   *ticket = &in->tickets[number % MAX_TICKETS];
+
+	trace(in->name, "replies to command %" PRIu64 ": %s", number, names[reply]);
+	if (ticket->kind == TICKET_NONE)
+		fail_run("%s: command %" PRIu64 " is answered twice, or was not asked", in->name, number);
+	checker_replied(in, ticket, reply);
+	ticket->kind = TICKET_NONE;
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	(void) ctx;
+	return random_next();
+}
+
+/* ---- the loop ------------------------------------------------------------------------- */
+
+static void end_life(Instance *in);
+static void tick(void *subject, uint64_t number);
+
+/* After each call of the core, as the elector's loop does. */
+static void
+settle(Instance *in)
+{
+	int64_t		wakeup_ns;
+
+	while (in->client.stream_end_due)
+	{
+		in->client.stream_end_due = false;
+		election_watch_ended(in->core, instance_now(in));
+	}
+	checker_called(in);
+	if (in->stopping && election_stopped(in->core))
+	{
+		end_life(in);
+		return;
+	}
+	wakeup_ns = election_wakeup_ns(in->core);
+	if (wakeup_ns != in->timer_ns)
+	{
+		int64_t		when_ns = instance_true_time(in, wakeup_ns);
+
+		/* a process is scheduled when there is a processor for it */
+		in->timer_ns = wakeup_ns;
+		in->timer_number++;
+		if (when_ns != NEVER)
+			events_at((when_ns < now_ns ? now_ns : when_ns) +
+					  random_between(0, random_chance(200) ? 50 * MS : MS), tick, in, in->timer_number);
+	}
+}
+
+static void
+tick(void *subject, uint64_t number)
+{
+	Instance   *in = subject;
+	int64_t		clock_ns;
+
+	if (number != in->timer_number || !in->running || in->paused)
+		return;
+	clock_ns = instance_now(in);
+	in->timer_ns = 0;
+	election_tick(in->core, clock_ns);
+
+	/* A time that is past again and again would keep a processor busy. */
+	if (election_wakeup_ns(in->core) > clock_ns)
+		in->idle_ticks = 0;
+	else if (++in->idle_ticks > 3)
+		fail_run("%s: the core is due again as soon as it was called", in->name);
+	settle(in);
+}
+
+static void
+run_item(Instance *in, const Item *item)
+{
+	item->handler(item->subject);
+	if (in->running)
+		settle(in);
+}
+
+void
+instance_deliver(Instance *in, uint32_t life, void (*handler) (void *subject), void *subject,
+				 bool is_timeout)
+{
+	Item		item = {handler, subject, is_timeout, instance_clock(in)};
+
+	/* what is for an earlier life is freed by its handler */
+	if (!in->paused || life != in->life)
+	{
+		if (life != in->life || !in->running)
+			handler(subject);
+		else
+			run_item(in, &item);
+		return;
+	}
+	if (in->nitems == in->items_room)
+	{
+		in->items_room = 2 * in->items_room + 16;
+		in->inbox = realloc(in->inbox, in->items_room * sizeof(Item));
+		if (in->inbox == NULL)
+			abort();
+	}
+	in->inbox[in->nitems++] = item;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+void
+instances_reset(int n)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		election_free(instances[i].core);
+		free(instances[i].inbox);
+	}
+	free(instances);
+	instances = calloc((size_t) n + 1, sizeof(Instance));
+	if (instances == NULL)
+		abort();
+	ninstances = n;
+	for (int i = 0; i < n; i++)
+	{
+		Instance   *in = &instances[i];
+
+		in->number = i;
+		snprintf(in->name, sizeof(in->name), "pg%d", i + 1);
+		in->clock_base_ns = random_between(SECOND, 1000000 * SECOND);
+		in->clock_ppb = SECOND;
+		in->stale_clock_ns = NEVER;
+		in->next_ticket = 1;
+	}
+}
+
+void
+instance_configure(Instance *in)
+{
+	int64_t		timeout_ms = plan.request_timeout_ms < 0 ?
+		in->config.ttl_s * 1000 / 9 : plan.request_timeout_ms;
+
+	for (int i = 0; i < in->config.nelections; i++)
+		in->config.stay_out[i] = in->stays_out[election_number(in->config.elections[i])];
+	trace(in->name, "is configured: TTL %d s, %d elections, %s, %d endpoints", in->config.ttl_s,
+		  in->config.nelections, in->config.eligible ? "candidate" : "observer", in->config.nendpoints);
+	client_configure(in, in->config.nendpoints, timeout_ms * MS);
+	checker_stimulus(in);
+	election_configure(in->core, instance_now(in), &in->config);
+	settle(in);
+}
+
+void
+instance_start(Instance *in)
+{
+	ElectionPort port = {
+		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
+		.publish = port_publish, .announce = port_announce, .reply = port_reply,
+		.random = port_random, .ctx = in
+	};
+
+	trace(in->name, "starts");
+	memset(in->views, 0, sizeof(in->views));
+	in->life++;
+	in->started_ns = now_ns;
+	in->running = true;
+	in->stopping = false;
+	in->paused = false;
+	in->stale_clock_ns = NEVER;
+	in->timer_ns = 0;
+	memset(in->tickets, 0, sizeof(in->tickets));
+	checker_ended(in);
+	in->core = election_create(&port, plan.slots);
+	if (in->core == NULL)
+		abort();
+	instance_configure(in);
+}
+
+/* The process is gone, and what it was sent falls on deaf ears. */
+static void
+end_life(Instance *in)
+{
+	int			n = in->nitems;
+
+	in->running = false;
+	in->paused = false;
+	in->stopping = false;
+	in->life++;
+	in->timer_number++;
+	client_reset(in);
+	in->nitems = 0;
+	for (int i = 0; i < n; i++)
+		in->inbox[i].handler(in->inbox[i].subject);
+	election_free(in->core);
+	in->core = NULL;
+}
+
+static void
+end_farewell(void *subject, uint64_t life)
+{
+	Instance   *in = subject;
+
+	if (in->life == life && in->stopping)
+		end_life(in);
+}
+
+/* A clean shutdown. */
+void
+instance_stop(Instance *in)
+{
+	bool		waits;
+
+	trace(in->name, "shuts down");
+	in->stopping = true;
+	waits = election_stop(in->core, instance_now(in), ELECTION_REASON_SHUTDOWN);
+	for (int i = 0; i < MAX_SLOTS; i++)
+	{
+		if (instance_leads(in, i))
+			fail_run("%s leads after its shutdown", in->name);
+	}
+	memset(in->views, 0, sizeof(in->views));
+	memset(in->stays_out, 0, sizeof(in->stays_out));
+	events_after(FAREWELL_NS, end_farewell, in, in->life);
+	if (!waits)
+		end_life(in);
+	else
+		settle(in);
+}
+
+/*
+ * The elector is gone without a word.  Those who read shared memory may live
+ * on for a while: what they see does not change any more.
+ */
+void
+instance_crash(Instance *in, bool readers_survive)
+{
+	trace(in->name, "crashes%s", readers_survive ? ", its readers do not know" : "");
+	if (!readers_survive)
+		memset(in->views, 0, sizeof(in->views));
+	end_life(in);
+}
+
+void
+instance_pause(Instance *in)
+{
+	trace(in->name, "is stopped");
+	in->paused = true;
+}
+
+/*
+ * What came first may have been in its hands already when it was stopped: the
+ * clock had been read by then.  What is there is looked at before what has
+ * timed out is, mostly.
+ */
+void
+instance_resume(Instance *in)
+{
+	Item	   *items = in->inbox;
+	int			n = in->nitems;
+	bool		in_hands = random_chance(5000);
+	bool		answers_first = random_chance(7000);
+
+	trace(in->name, "runs again");
+	in->paused = false;
+	in->inbox = NULL;
+	in->nitems = in->items_room = 0;
+	checker_stimulus(in);
+	for (int pass = 0; pass < 2; pass++)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			bool		is_timeout = items[i].is_timeout;
+
+			if (answers_first ? is_timeout != (pass == 1) : pass == 1)
+				continue;
+			if (!in->running)
+			{
+				items[i].handler(items[i].subject);
+				continue;
+			}
+			if (in_hands && items[i].arrived_ns >= in->last_clock_ns)
+				in->stale_clock_ns = items[i].arrived_ns;
+			in_hands = false;
+			run_item(in, &items[i]);
+			in->stale_clock_ns = NEVER;
+		}
+	}
+	free(items);
+	if (in->running)
+	{
+		in->timer_number++;
+		tick(in, in->timer_number);
+	}
+}
+
+/* ---- commands ------------------------------------------------------------------------------ */
+
+static uint64_t
+take_ticket(Instance *in, TicketKind kind, int slot)
+{
+	uint64_t	number = in->next_ticket++;
+	Ticket	   *ticket = &in->tickets[number % MAX_TICKETS];
+
+	if (ticket->kind != TICKET_NONE)
+		fail_run("%s: a command was never answered", in->name);
+	ticket->kind = kind;
+	ticket->slot = slot;
+	ticket->since_ns = now_ns;
+	ticket->create_revision = in->views[slot].create_revision;
+	ticket->held_back = in->views[slot].state == ELECTION_HELD_BACK;
+	memcpy(ticket->key, in->views[slot].key, sizeof(ticket->key));
+	checker_stimulus(in);
+	return number;
+}
+
+static void
+end_command(Instance *in, uint64_t number, bool taken)
+{
+	/* one of that kind is under way: the elector would ask again later */
+	if (!taken)
+		in->tickets[number % MAX_TICKETS].kind = TICKET_NONE;
+	settle(in);
+}
+
+void
+instance_resign(Instance *in, int slot, bool rejoin)
+{
+	uint64_t	number = take_ticket(in, TICKET_RESIGN, slot);
+	int			e = election_number(in->views[slot].name);
+	bool		taken;
+
+	trace(in->name, "command %" PRIu64 ": resign %s%s", number, in->views[slot].name,
+		  rejoin ? ", rejoin" : "");
+	taken = election_resign(in->core, instance_now(in), slot, rejoin, number);
+	if (taken && instance_leads(in, slot))
+		fail_run("%s leads %s after it has resigned", in->name, in->views[slot].name);
+	if (taken && !rejoin)
+		in->stays_out[e] = true;
+	end_command(in, number, taken);
+}
+
+void
+instance_campaign(Instance *in, int slot)
+{
+	uint64_t	number = take_ticket(in, TICKET_CAMPAIGN, slot);
+	int			e = election_number(in->views[slot].name);
+	bool		taken;
+
+	trace(in->name, "command %" PRIu64 ": campaign %s", number, in->views[slot].name);
+	taken = election_campaign(in->core, instance_now(in), slot, number);
+	if (taken && in->config.eligible)
+		in->stays_out[e] = false;
+	end_command(in, number, taken);
+}
+
+void
+instance_proclaim(Instance *in, int slot, const char *value)
+{
+	uint64_t	number = take_ticket(in, TICKET_PROCLAIM, slot);
+	bool		taken;
+
+	snprintf(in->tickets[number % MAX_TICKETS].value, ELECTION_VALUE_SIZE, "%s", value);
+	trace(in->name, "command %" PRIu64 ": proclaim %s in %s", number, value, in->views[slot].name);
+	taken = election_proclaim(in->core, instance_now(in), slot, value, number);
+	end_command(in, number, taken);
+}

@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * instance.h
+ *	  An instance: the election core, its clock, and the client between it
+ *	  and etcd.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef INSTANCE_H
+#define INSTANCE_H
+
+#include "election.h"
+#include "sim.h"
+
+#define MAX_SLOTS		4
+#define MAX_TICKETS		256
+
+typedef struct ClientStream ClientStream;
+
+/* What client.c keeps for an instance; as src/etcd_client.h describes it. */
+typedef struct Client
+{
+	int			endpoint;		/* in use */
+	int			nendpoints;
+	int64_t		request_timeout_ns;
+	ClientStream *stream;
+	bool		stream_end_due;
+} Client;
+
+/* What arrived while the instance was stopped. */
+typedef struct Item
+{
+	void		(*handler) (void *subject);
+	void	   *subject;
+	bool		is_timeout;
+	int64_t		arrived_ns;
+} Item;
+
+typedef enum TicketKind
+{
+	TICKET_NONE,
+	TICKET_RESIGN,
+	TICKET_CAMPAIGN,
+	TICKET_PROCLAIM
+} TicketKind;
+
+/* A command that is not answered yet. */
+typedef struct Ticket
+{
+	TicketKind	kind;
+	int64_t		create_revision;	/* RESIGN: of the key that is given up */
+	char		key[ELECTION_KEY_SIZE];
+	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM */
+	bool		held_back;		/* CAMPAIGN: the operator lets it lead */
+	int			slot;
+	int64_t		since_ns;
+} Ticket;
+
+typedef struct Instance
+{
+	int			number;
+	char		name[16];
+	uint32_t	life;			/* number of its elector's process */
+	int64_t		started_ns;
+	bool		running;
+	bool		stopping;		/* waits for its leases to be revoked */
+	bool		paused;
+	ElectionCore *core;
+	ElectionConfig config;
+	bool		stays_out[ELECTION_MAX_ELECTIONS];	/* by number of the election */
+
+	/* clock_ns = base + true time * rate */
+	int64_t		clock_base_ns;
+	int64_t		clock_ppb;
+	int64_t		stale_clock_ns; /* NEVER: the elector reads its clock now */
+	int64_t		last_clock_ns;
+
+	Client		client;
+	Item	   *inbox;
+	int			nitems;
+	int			items_room;
+	int64_t		timer_ns;
+	uint64_t	timer_number;
+	int			idle_ticks;		/* that changed nothing, at one moment */
+
+	/* what SQL reads */
+	ElectionView views[MAX_SLOTS];
+
+	Ticket		tickets[MAX_TICKETS];
+	uint64_t	next_ticket;
+} Instance;
+
+extern Instance *instances;
+extern int	ninstances;
+
+/* Names of elections, by number. */
+extern const char *election_name(int e);
+extern int	election_number(const char *name);
+
+/* Makes them, not running yet. */
+extern void instances_reset(int n);
+
+extern int64_t instance_clock(const Instance *in);
+
+/* When its clock will show that. */
+extern int64_t instance_true_time(const Instance *in, int64_t clock_ns);
+
+/* Would SQL say now that it leads? */
+extern bool instance_leads(const Instance *in, int slot);
+
+extern void instance_start(Instance *in);
+extern void instance_stop(Instance *in);
+extern void instance_crash(Instance *in, bool readers_survive);
+extern void instance_pause(Instance *in);
+extern void instance_resume(Instance *in);
+extern void instance_configure(Instance *in);
+
+extern void instance_resign(Instance *in, int slot, bool rejoin);
+extern void instance_campaign(Instance *in, int slot);
+extern void instance_proclaim(Instance *in, int slot, const char *value);
+
+/* Something for the elector: now, or when it runs again. */
+extern void instance_deliver(Instance *in, uint32_t life, void (*handler) (void *subject),
+							 void *subject, bool is_timeout);
+
+/* The time as the elector has it. */
+extern int64_t instance_now(Instance *in);
+
+/* ---- client.c --------------------------------------------------------------- */
+
+extern void client_reset(Instance *in);
+extern void client_configure(Instance *in, int nendpoints, int64_t request_timeout_ns);
+extern void client_send(Instance *in, uint64_t id, const EtcdRequest *request);
+extern void client_watch(Instance *in, const EtcdWatch *watches, int nwatches);
+extern void client_change_endpoint(Instance *in, int endpoint);
+
+#endif							/* INSTANCE_H */

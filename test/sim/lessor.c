@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * lessor.c
+ *	  The books that etcd's leader keeps of leases.
+ *
+ * When a lease ends is no part of what is replicated: each leader counts for
+ * itself, from the time that it was promoted, and proposes a revocation when
+ * a lease has run out.  A proposal carries no term: that of a leader which
+ * was stopped, and does not know yet that it was replaced, is forwarded to
+ * its successor and committed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "cluster.h"
+#include "plan.h"
+
+static void check(void *subject, uint64_t tag);
+
+/* The member looks at the lease again when it should have run out. */
+static void
+arm(int m, StoreLease *lease)
+{
+	if (lease->armed[m] || lease->expires_ns[m] == 0)
+		return;					/* it is looked at already, or not in these books */
+	lease->armed[m] = true;
+	events_at(lease->expires_ns[m] + random_between(0, plan.expiry_lateness_ns), check, lease,
+			  cluster.members[m].lead_epoch * MAX_MEMBERS + m);
+}
+
+static void
+revoke(void *subject, uint64_t tag)
+{
+	StoreLease *lease = subject;
+	Cause		cause = (Cause) tag;
+	EtcdRequest request = {.kind = ETCD_REVOKE, .lease = lease->id};
+	EtcdAnswer	answer;
+
+	lease->revoking = false;
+	if (lease->revoked_index != 0)
+		return;
+	if (store_find_lease(lease->id) != lease)
+		return;					/* of a history that was undone */
+	if (!cluster_works())
+		return;
+	trace("etcd", "lease %llx %s", (unsigned long long) lease->id,
+		  cause == BY_EXPIRY ? "has expired" : "is revoked by a leader that was deposed");
+	(void) cluster_write(&request, cause, &answer);
+}
+
+static void
+check(void *subject, uint64_t tag)
+{
+	StoreLease *lease = subject;
+	int			m = (int) (tag % MAX_MEMBERS);
+	Member	   *member = &cluster.members[m];
+
+	if (tag / MAX_MEMBERS != member->lead_epoch)
+		return;					/* books of an earlier promotion */
+	lease->armed[m] = false;
+	if (lease->revoked_index != 0 || !member->up || !member_thinks_leader(m))
+		return;
+	if (member->paused)
+		return;					/* see lessor_woken() */
+	if (lease->expires_ns[m] > now_ns)
+	{
+		arm(m, lease);
+		return;
+	}
+	if (m == cluster.leader)
+	{
+		if (!lease->revoking && cluster_works())
+		{
+			lease->revoking = true;
+			events_after(random_chance(8000) ? random_between(0, MS) : random_between(0, 50 * MS),
+						 revoke, lease, BY_EXPIRY);
+		}
+		/* until it is gone: a proposal may be lost */
+		lease->armed[m] = true;
+		events_after(500 * MS, check, lease, tag);
+	}
+	else if (plan.late_revokes && !member->cut && cluster.leader >= 0 && !lease->revoking)
+	{
+		lease->revoking = true;
+		events_after(random_between(10 * MS, 70 * MS), revoke, lease, BY_WOKEN_LEADER);
+	}
+}
+
+/* A new leader of etcd gives every lease its full time, and an election timeout. */
+void
+lessor_promote(int m)
+{
+	for (int i = 0; i < store_leases(); i++)
+	{
+		StoreLease *lease = store_lease(i);
+
+		lease->armed[m] = false;
+		if (lease->revoked_index != 0)
+			continue;
+		lease->expires_ns[m] = now_ns + lease->ttl_s * SECOND + plan.election_timeout_ns;
+		if (random_chance(8000))
+			lease->revoking = false;	/* the proposal died with the old leader */
+		arm(m, lease);
+	}
+}
+
+void
+lessor_granted(StoreLease *lease)
+{
+	lease->expires_ns[cluster.leader] = now_ns + lease->ttl_s * SECOND;
+	arm(cluster.leader, lease);
+}
+
+/*
+ * A member that was stopped looks at its books as soon as it runs: whether
+ * that is before it learns of the new leader is a matter of luck.
+ */
+void
+lessor_woken(int m)
+{
+	Member	   *member = &cluster.members[m];
+
+	if (!member->thinks_leader)
+		return;
+	for (int i = 0; i < store_leases(); i++)
+	{
+		StoreLease *lease = store_lease(i);
+
+		if (lease->revoked_index == 0 &&
+			(m == cluster.leader || lease->granted_index <= member->applied))
+			arm(m, lease);
+	}
+}
+
+int64_t
+lessor_renew(int m, int64_t id)
+{
+	StoreLease *lease = store_find_lease(id);
+	const Member *member = &cluster.members[m];
+
+	/*
+	 * A revocation that this member has not applied is unknown to it: a lease
+	 * that is gone can still be renewed in its books.
+	 */
+	for (int i = 0; lease == NULL && i < store_leases(); i++)
+	{
+		if (store_lease(i)->id == id && store_lease(i)->revoked_index > member->applied)
+			lease = store_lease(i);
+	}
+	if (lease == NULL)
+		return 0;
+	if (lease->granted_index > member->applied && (plan.early_lessor || m != cluster.leader))
+		return 0;
+	if (lease->revoked_index != 0 && lease->revoked_index <= member->applied)
+		return 0;
+	if (lease->expires_ns[m] <= now_ns || lease->revoking)
+	{
+		/*
+		 * It has run out, and its revocation is on the way: etcd waits for
+		 * that, but a renewal can win the race for an answer.
+		 */
+		if (random_chance(5000))
+			return 0;
+		if (lease->revoking)
+			return lease->ttl_s;
+	}
+	lease->expires_ns[m] = now_ns + lease->ttl_s * SECOND;
+	arm(m, lease);
+	return lease->ttl_s;
+}

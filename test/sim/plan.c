@@ -1,0 +1,231 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.c
+ *	  What a run is made of: drawn from its seed before it begins.
+ *
+ * Everything mixed all the time would mostly show an etcd that is away.  So a
+ * run has a profile, in which some faults are frequent and others do not
+ * happen; "all" mixes them, each less often.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "plan.h"
+
+Plan		plan;
+
+const char *
+profile_name(Profile profile)
+{
+	static const char *const names[] = {
+		"calm", "network", "partition", "etcd", "woken", "instance", "operator", "restore", "all"
+	};
+
+	return names[profile];
+}
+
+int
+plan_least_ttl_s(void)
+{
+	return (int) ((3 * plan.election_timeout_ns / 2 + SECOND - 1) / SECOND);
+}
+
+int
+plan_longest_ttl_s(void)
+{
+	return plan.ttl_s[0] > plan.ttl_s[1] ? plan.ttl_s[0] : plan.ttl_s[1];
+}
+
+static int
+one_of(const int *list, int n)
+{
+	return list[random_below(n)];
+}
+
+#define ONE_OF(...) \
+	one_of((const int[]) {__VA_ARGS__}, (int) (sizeof((int[]) {__VA_ARGS__}) / sizeof(int)))
+
+/* Hand-overs and the like: no faults, part of every run. */
+static void
+draw_commands(int rate)
+{
+	plan.fault[FAULT_RESIGN] = 2 * rate;
+	plan.fault[FAULT_CAMPAIGN] = 2 * rate;
+	plan.fault[FAULT_PROCLAIM] = rate;
+	plan.fault[FAULT_CONFIGURE] = rate / 2;
+	plan.fault[FAULT_STOP_INSTANCE] = rate / 4;
+	plan.fault[FAULT_OTHER_WRITE] = 2 * rate;
+	plan.fault[FAULT_COMPACT] = rate / 2;
+	plan.fault[FAULT_FOREIGN] = random_chance(3000) ? rate : 0;
+}
+
+static void
+draw_network(int rate)
+{
+	plan.loss = random_below(rate);
+	plan.slow = random_below(rate);
+	plan.slow_ns = random_between(100 * MS, 8 * SECOND);
+	plan.repeat = random_below(rate);
+	plan.garbage = random_below(rate / 2);
+	plan.fault[FAULT_STORM_OF_LOSS] = rate / 20;
+}
+
+static void
+draw_partitions(int rate)
+{
+	plan.fault[FAULT_CUT_INSTANCE] = rate;
+	plan.fault[FAULT_CUT_LINK] = rate;
+	plan.fault[FAULT_CUT_MEMBER] = rate;
+}
+
+static void
+draw_etcd(int rate)
+{
+	plan.fault[FAULT_CUT_MEMBER] = rate;
+	plan.fault[FAULT_SLOW_MEMBER] = rate;
+	plan.fault[FAULT_CRASH_MEMBER] = rate / 2;
+	plan.fault[FAULT_PAUSE_MEMBER] = rate;
+	plan.fault[FAULT_ELECT] = rate;
+}
+
+static void
+draw_instance(int rate)
+{
+	plan.fault[FAULT_PAUSE_INSTANCE] = 2 * rate;
+	plan.fault[FAULT_CRASH_INSTANCE] = rate / 2;
+	plan.fault[FAULT_STOP_INSTANCE] = rate / 2;
+}
+
+static void
+draw_operator(int rate)
+{
+	plan.fault[FAULT_DELETE_KEY] = rate;
+	plan.fault[FAULT_RELEASE_KEY] = rate;
+	plan.fault[FAULT_REVOKE_LEASE] = rate;
+	plan.fault[FAULT_ROGUE_KEY] = rate / 4;
+	plan.fault[FAULT_FOREIGN] = rate;
+}
+
+/*
+ * The margin takes up how much slower a clock may be than etcd's; what is
+ * drawn is never more than that, for any TTL of the run, and often just that.
+ */
+static void
+draw_clocks(void)
+{
+	int64_t		ratio_ppm = 1000000;
+
+	plan.margin_ms = random_chance(6000) ? -1 : random_chance(2000) ? 0 :
+		(int) random_between(50, 400 * plan.ttl_s[0]);
+	for (int i = 0; i < 2; i++)
+	{
+		int64_t		ttl_ms = 1000 * plan.ttl_s[i];
+		int64_t		margin_ms = plan.margin_ms < 0 ? ttl_ms / 10 :
+			plan.margin_ms < ttl_ms / 2 ? plan.margin_ms : ttl_ms / 2;
+
+		if (margin_ms * 1000000 / ttl_ms < ratio_ppm)
+			ratio_ppm = margin_ms * 1000000 / ttl_ms;
+	}
+	plan.drift_ppm = random_chance(3000) ? 0 : (int) ratio_ppm;
+}
+
+void
+plan_draw(uint64_t seed)
+{
+	memset(&plan, 0, sizeof(plan));
+	random_seed(seed);
+	plan.seed = seed;
+	plan.profile = (Profile) (seed % NPROFILES);
+
+	plan.ninstances = ONE_OF(1, 2, 2, 2, 3, 3, 3, 4, 5);
+	plan.nelections = ONE_OF(1, 1, 1, 1, 2, 3);
+	plan.slots = plan.nelections + random_below(2);
+	plan.nmembers = random_chance(6000) ? 3 : 1;
+	plan.nendpoints = ONE_OF(1, 2, 3, 3);
+	plan.balanced = random_chance(2000);
+
+	plan.dialect = 1 + random_below(2);
+	plan.ensures_leadership = random_chance(4000);
+	plan.early_lessor = random_chance(3000);
+	plan.pre_vote = random_chance(5000);
+	plan.late_revokes = random_chance(5000);
+	plan.compaction_hides = random_chance(2000);
+	plan.election_timeout_ns = ONE_OF(200, 1000, 1000, 1000, 1000, 2500) * MS;
+	plan.expiry_lateness_ns = random_chance(7000) ? 500 * MS : 0;
+
+	plan.link_delay_ns = random_between(MS / 10, random_chance(2000) ? 40 * MS : 3 * MS);
+	plan.link_jitter_ns = random_between(0, random_chance(2000) ? 200 * MS : 5 * MS);
+	plan.apply_delay_ns = random_between(0, 5 * MS);
+
+	plan.ttl_s[0] = ONE_OF(2, 3, 3, 4, 5, 6, 10);
+	plan.ttl_s[1] = ONE_OF(2, 3, 5, 8);
+	plan.request_timeout_ms = random_chance(7000) ? -1 : random_between(100, 3000);
+	plan.faults_end_ns = random_between(20, 40) * SECOND;
+	draw_commands(random_between(20, 80));
+
+	switch (plan.profile)
+	{
+		case PROFILE_CALM:
+			plan.ttl_s[0] = plan.ttl_s[1] = (int) random_between(12, 30);
+			plan.link_delay_ns = random_between(MS / 10, 3 * MS);
+			plan.link_jitter_ns = random_between(0, 20 * MS);
+			plan.request_timeout_ms = -1;
+			plan.compaction_hides = false;
+			plan.election_timeout_ns = SECOND;
+			draw_commands((int) random_between(100, 400));
+			plan.fault[FAULT_FOREIGN] /= 4;
+			plan.fault[FAULT_STOP_INSTANCE] /= 4;
+			break;
+		case PROFILE_NETWORK:
+			draw_network(1000);
+			break;
+		case PROFILE_PARTITION:
+			draw_partitions((int) random_between(50, 200));
+			break;
+		case PROFILE_ETCD:
+			draw_etcd((int) random_between(30, 150));
+			break;
+		case PROFILE_WOKEN:
+			plan.nmembers = 3;
+			plan.late_revokes = true;
+			plan.ensures_leadership = false;
+			plan.fault[FAULT_PAUSE_MEMBER] = (int) random_between(50, 150);
+			plan.fault[FAULT_CUT_INSTANCE] = plan.fault[FAULT_CUT_LINK] = (int) random_between(0, 150);
+			if (random_chance(5000))
+				draw_network(200);
+			if (random_chance(5000))
+			{
+				/* long enough for another leader while a beat is under way */
+				plan.stop_at_renewal = (int) random_between(50, 400);
+				plan.request_timeout_ms = random_between(500, 3000);
+				plan.election_timeout_ns = ONE_OF(100, 200, 1000) * MS;
+				plan.ttl_s[0] = plan.ttl_s[1] = ONE_OF(6, 8, 10, 15);
+				plan.fault[FAULT_PAUSE_MEMBER] = plan.fault[FAULT_CUT_INSTANCE] = plan.fault[FAULT_CUT_LINK] = 0;
+				draw_commands(8);
+			}
+			break;
+		case PROFILE_INSTANCE:
+			draw_instance((int) random_between(50, 200));
+			break;
+		case PROFILE_OPERATOR:
+			draw_operator((int) random_between(30, 150));
+			draw_network(200);
+			break;
+		case PROFILE_RESTORE:
+			plan.restore_ns = random_between(plan.faults_end_ns / 3, plan.faults_end_ns * 9 / 10);
+			plan.fault[FAULT_FOREIGN] = 0;
+			break;
+		case PROFILE_ALL:
+			draw_network(400);
+			draw_partitions(30);
+			draw_etcd(30);
+			draw_instance(40);
+			draw_operator(20);
+			break;
+		case NPROFILES:
+			break;
+	}
+	draw_clocks();
+	plan.faults_end_ns += 2 * plan_longest_ttl_s() * SECOND;
+}

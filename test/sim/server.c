@@ -1,0 +1,394 @@
+/*-------------------------------------------------------------------------
+ *
+ * server.c
+ *	  A member of etcd answers unary calls.
+ *
+ * A write goes to the true leader, through the member's idea of where that
+ * is, and is answered when the member has applied it.  A linearizable read
+ * asks the true leader how far the log goes, waits until that is applied and
+ * then reads what the member has.  A keepalive takes its header first and is
+ * then renewed in the books of whoever the member believes to lead.
+ *
+ * What a client does not wait for any more may still be executed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "faults.h"
+#include "plan.h"
+#include "server.h"
+
+typedef enum CallPhase
+{
+	CALL_ARRIVED,				/* the member is stopped, or has not looked yet */
+	CALL_TO_LEADER,				/* waits for a leader to go to */
+	CALL_AT_LEADER,				/* on the way there, or back */
+	CALL_APPLY,					/* until the member has applied `index` */
+	CALL_ENDED
+} CallPhase;
+
+typedef struct Call
+{
+	struct Call *next;			/* at the same member */
+	int			member;
+	uint32_t	boot;
+	uint32_t	history;
+	const EtcdRequest *request;
+	Cause		cause;
+	CallPhase	phase;
+	bool		answered;
+	int64_t		give_up_ns;		/* a write is not tried any more */
+	int64_t		index;
+	EtcdAnswer	answer;
+	CallDone	done;
+	void	   *owner;
+} Call;
+
+static Call *calls[MAX_MEMBERS];
+
+int64_t		server_calls;
+
+static void progress(Call *call);
+
+void
+server_reset(void)
+{
+	memset(calls, 0, sizeof(calls));
+	server_calls = 0;
+}
+
+static bool
+is_read(const EtcdRequest *request)
+{
+	if (request->kind != ETCD_TXN)
+		return false;
+	for (int i = 0; i < request->nsuccess; i++)
+	{
+		if (request->success[i].kind != ETCD_OP_RANGE)
+			return false;
+	}
+	for (int i = 0; i < request->nfailure; i++)
+	{
+		if (request->failure[i].kind != ETCD_OP_RANGE)
+			return false;
+	}
+	return true;
+}
+
+static void
+answer_now(Call *call, const EtcdAnswer *answer)
+{
+	if (call->answered)
+		return;
+	call->answered = true;
+	call->done(call->owner, answer);
+}
+
+static void
+refuse(Call *call, int code, const char *message)
+{
+	EtcdAnswer	answer = {.outcome = ETCD_REFUSED, .code = code};
+
+	strcpy(answer.message, message);
+	answer_now(call, &answer);
+}
+
+/* The rest of the header is taken when the answer is written. */
+static void
+write_answer(void *subject, uint64_t boot)
+{
+	Call	   *call = subject;
+	EtcdHeader	header;
+
+	if (cluster.members[call->member].boot != boot)
+		return;
+	if (call->request->kind != ETCD_KEEPALIVE && call->answer.outcome == ETCD_ANSWERED)
+	{
+		member_header(call->member, &header);
+		if (call->request->kind == ETCD_TXN)
+			header.revision = call->answer.header.revision;
+		call->answer.header = header;
+	}
+	answer_now(call, &call->answer);
+}
+
+static void
+finish(Call *call)
+{
+	call->phase = CALL_ENDED;
+	if (random_chance(500))
+		events_after(random_between(0, 20 * MS), write_answer, call, call->boot);
+	else
+		write_answer(call, call->boot);
+}
+
+/* ---- at the leader -------------------------------------------------------------- */
+
+static void
+come_back(void *subject, uint64_t index)
+{
+	Call	   *call = subject;
+
+	if (call->history != cluster.history)
+		return;
+	call->index = (int64_t) index;
+	call->phase = CALL_APPLY;
+	progress(call);
+}
+
+static void
+retry(void *subject, uint64_t tag)
+{
+	Call	   *call = subject;
+
+	(void) tag;
+	if (call->history != cluster.history || call->phase != CALL_AT_LEADER)
+		return;
+	call->phase = CALL_TO_LEADER;
+	progress(call);
+}
+
+/* A write or the question of a read has arrived at the true leader. */
+static void
+at_leader(void *subject, uint64_t tag)
+{
+	Call	   *call = subject;
+
+	(void) tag;
+	if (call->history != cluster.history)
+		return;
+	if (!cluster_works() || (is_read(call->request) && call->answered))
+	{
+		call->phase = CALL_TO_LEADER;
+		progress(call);
+		return;
+	}
+	if (is_read(call->request))
+	{
+		events_after(random_between(0, 2 * MS), come_back, call, store_index());
+		return;
+	}
+	(void) cluster_write(call->request, call->cause, &call->answer);
+	server_calls++;
+	call->index = store_index();
+	call->phase = CALL_APPLY;
+	progress(call);
+}
+
+static void
+answer_keepalive(void *subject, uint64_t ttl_s)
+{
+	Call	   *call = subject;
+
+	if (call->history != cluster.history || call->phase == CALL_ENDED)
+		return;
+	call->answer.ttl_s = (int64_t) ttl_s;
+	server_calls++;
+	finish(call);
+}
+
+/* A keepalive has arrived at a member that may be the leader. */
+static void
+renew(void *subject, uint64_t m)
+{
+	Call	   *call = subject;
+	int64_t		ttl_s;
+
+	if (call->history != cluster.history || call->phase != CALL_AT_LEADER)
+		return;
+	if ((int) m == cluster.leader && (int) m != call->member && call->cause == BY_CLIENT)
+		faults_at_renewal((int) m);
+	if (!member_runs((int) m) || !member_thinks_leader((int) m) ||
+		(plan.ensures_leadership && ((int) m != cluster.leader || !cluster_works())))
+	{
+		if ((int) m == call->member && member_thinks_leader((int) m))
+		{
+			call->phase = CALL_ENDED;
+			refuse(call, ETCD_CODE_UNKNOWN, "not a primary lessor");
+			return;
+		}
+		events_after(random_between(50 * MS, 500 * MS), retry, call, 0);
+		return;
+	}
+	ttl_s = lessor_renew((int) m, call->request->lease);
+	if ((int) m != cluster.leader && tracing)
+		trace_line(cluster.members[m].name, "renews lease %llx, though it does not lead any more",
+				   (unsigned long long) call->request->lease);
+	events_after((int) m == call->member ? 0 : random_between(0, 2 * MS), answer_keepalive, call, ttl_s);
+}
+
+/* ---- a call at its member ------------------------------------------------------------ */
+
+static void
+go_to_leader(Call *call)
+{
+	int			m = call->member;
+	int			leader = cluster.leader;
+	bool		keepalive = call->request->kind == ETCD_KEEPALIVE;
+
+	if (keepalive)
+		leader = member_thinks_leader(m) ? m : cluster.members[m].believes;
+	else if (!cluster_works())
+		return;
+	if (leader < 0 || !members_connected(m, leader))
+	{
+		if (keepalive)
+		{
+			call->phase = CALL_AT_LEADER;
+			events_after(random_between(50 * MS, 500 * MS), retry, call, 0);
+		}
+		return;
+	}
+	call->phase = CALL_AT_LEADER;
+	events_after(leader == m ? random_between(0, MS / 10) : random_between(MS / 10, 3 * MS),
+				 keepalive ? renew : at_leader, call, keepalive ? leader : 0);
+}
+
+static void
+progress(Call *call)
+{
+	Member	   *member = &cluster.members[call->member];
+
+	if (call->boot != member->boot || !member_runs(call->member))
+		return;
+	if (call->phase == CALL_ARRIVED)
+	{
+		if (!member_has_leader(call->member))
+		{
+			call->phase = CALL_ENDED;
+			refuse(call, ETCD_CODE_UNAVAILABLE, "etcdserver: no leader");
+			return;
+		}
+		if (call->request->kind == ETCD_KEEPALIVE)
+		{
+			call->answer.outcome = ETCD_ANSWERED;
+			call->answer.lease = call->request->lease;
+			member_header(call->member, &call->answer.header);
+		}
+		call->phase = CALL_TO_LEADER;
+	}
+	if (call->phase == CALL_TO_LEADER)
+	{
+		if (call->give_up_ns <= now_ns)
+			call->phase = CALL_ENDED;
+		else if (is_read(call->request) && member_thinks_leader(call->member) &&
+				 call->member != cluster.leader && random_chance(5000))
+		{
+			call->phase = CALL_ENDED;
+			refuse(call, ETCD_CODE_UNAVAILABLE, "etcdserver: leader changed");
+		}
+		else
+			go_to_leader(call);
+	}
+	else if (call->phase == CALL_APPLY && member->applied >= call->index)
+	{
+		if (is_read(call->request))
+		{
+			store_read(member->applied, call->request, &call->answer);
+			server_calls++;
+		}
+		finish(call);
+	}
+}
+
+/* ---- called by others ------------------------------------------------------------------- */
+
+static void
+time_out(void *subject, uint64_t boot)
+{
+	Call	   *call = subject;
+
+	if (call->answered || cluster.members[call->member].boot != boot)
+		return;
+	if (!member_runs(call->member))
+	{
+		/* what is stopped times nobody out */
+		events_after(100 * MS, time_out, call, boot);
+		return;
+	}
+	if (random_chance(7000))
+		refuse(call, ETCD_CODE_DEADLINE_EXCEEDED, "context deadline exceeded");
+	else
+		refuse(call, ETCD_CODE_UNAVAILABLE, "etcdserver: request timed out");
+
+	/* A proposal that is under way is not called back. */
+	call->give_up_ns = random_chance(5000) ? now_ns : now_ns + random_between(0, 8 * SECOND);
+}
+
+static void
+arrive(void *subject, uint64_t tag)
+{
+	(void) tag;
+	progress(subject);
+}
+
+void
+server_call(int m, const EtcdRequest *request, int64_t timeout_ns, Cause cause,
+			CallDone done, void *owner)
+{
+	Call	   *call = run_alloc(sizeof(Call));
+
+	call->member = m;
+	call->boot = cluster.members[m].boot;
+	call->history = cluster.history;
+	call->request = request;
+	call->cause = cause;
+	call->give_up_ns = NEVER;
+	call->done = done;
+	call->owner = owner;
+	call->next = calls[m];
+	calls[m] = call;
+	events_after(timeout_ns, time_out, call, call->boot);
+	events_after(random_between(0, MS / 5), arrive, call, 0);
+}
+
+static void
+wake(void *subject, uint64_t boot)
+{
+	Call	   *call = subject;
+
+	if (boot == call->boot)
+		progress(call);
+}
+
+/*
+ * Calls that wait go on.  Those that came while the member was stopped are
+ * looked at in any order.
+ */
+void
+server_wake(int m)
+{
+	Call	  **link = &calls[m];
+
+	while (*link != NULL)
+	{
+		Call	   *call = *link;
+
+		if (call->phase == CALL_ENDED)
+		{
+			*link = call->next;
+			continue;
+		}
+		if (call->phase == CALL_ARRIVED)
+			events_after(random_between(0, 20 * MS), wake, call, call->boot);
+		else
+			progress(call);
+		link = &call->next;
+	}
+}
+
+/* Connections are closed.  A proposal that has left the member goes on. */
+void
+server_crashed(int m)
+{
+	for (Call *call = calls[m]; call != NULL; call = call->next)
+	{
+		if (!call->answered)
+		{
+			call->answered = true;
+			call->done(call->owner, NULL);
+		}
+	}
+	calls[m] = NULL;
+}

@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * sim.h
+ *	  What every part of the simulator uses: true time, the queue of what
+ *	  happens next, chance, memory, the timeline and the verdict.
+ *
+ * One run is a function of its seed alone.  Nothing here reads a clock, an
+ * address or the order of a hash table; all chance comes from one source.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MS			INT64_C(1000000)
+#define SECOND		INT64_C(1000000000)
+#define NEVER		INT64_MAX
+
+/* ---- random.c: the one source of chance ------------------------------------ */
+
+extern void random_seed(uint64_t seed);
+extern uint64_t random_next(void);
+
+/* 0 to n - 1 */
+extern int	random_below(int n);
+
+/* low to high, both included */
+extern int64_t random_between(int64_t low, int64_t high);
+
+/* true so many times in 10,000 */
+extern bool random_chance(int per_myriad);
+
+/* ---- events.c: true time and what happens next ------------------------------- */
+
+typedef void (*EventHandler) (void *subject, uint64_t tag);
+
+/* True time, in nanoseconds since the run began. */
+extern int64_t now_ns;
+
+extern void events_reset(void);
+extern void events_at(int64_t when_ns, EventHandler handler, void *subject, uint64_t tag);
+extern void events_after(int64_t delay_ns, EventHandler handler, void *subject, uint64_t tag);
+
+/* Lets time go on to the next event and has it happen; false if none is left until then. */
+extern bool events_step(int64_t until_ns);
+
+/* ---- memory.c: memory that lives as long as the run ---------------------------- */
+
+extern void *run_alloc(size_t size);
+extern char *run_copy(const char *data, size_t len);
+extern void run_free_all(void);
+
+/* ---- trace.c: the timeline, and the verdict -------------------------------------- */
+
+extern bool tracing;
+
+extern void trace_line(const char *who, const char *format,...)
+			__attribute__((format(printf, 2, 3)));
+
+#define trace(...) \
+	do { \
+		if (tracing) \
+			trace_line(__VA_ARGS__); \
+	} while (0)
+
+/* The first failure of a run is its verdict, and ends it. */
+extern void fail_run(const char *format,...)
+			__attribute__((format(printf, 1, 2)));
+
+/*
+ * Something is wrong that is known and not mended yet: noted, and the run goes
+ * on; unless all is to count.
+ */
+extern bool strict;
+extern void note_known(const char *format,...)
+			__attribute__((format(printf, 1, 2)));
+extern const char *run_notes(void);
+extern bool run_failed(void);
+extern const char *run_verdict(void);
+extern void verdict_reset(void);
+
+#endif							/* SIM_H */

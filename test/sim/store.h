@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.h
+ *	  What etcd has committed: the log, every version of every key, leases.
+ *
+ * There is one copy for all members.  A member is described by how much of
+ * the log it has applied, and reads the versions up to there.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STORE_H
+#define STORE_H
+
+#include "etcd_api.h"
+#include "sim.h"
+
+#define MAX_MEMBERS		3
+
+/* On whose account a change is. */
+typedef enum Cause
+{
+	BY_CLIENT,
+	BY_FOREIGN,
+	BY_EXPIRY,
+	BY_WOKEN_LEADER,
+	BY_OPERATOR
+} Cause;
+
+typedef struct LogEntry
+{
+	int64_t		revision;		/* of the store after it */
+	uint64_t	term;
+	int64_t		compacted;		/* revisions below are gone */
+} LogEntry;
+
+typedef struct StoreKey
+{
+	EtcdBytes	name;
+	int			last_version;	/* -1: none */
+	int			next_in_bucket;
+} StoreKey;
+
+typedef struct Version
+{
+	int			key;
+	int			previous;		/* version of the same key; -1: none */
+	int64_t		index;			/* of the log entry */
+	int64_t		revision;
+	int64_t		create_revision;	/* of a deletion: of what was deleted */
+	int64_t		lease;
+	bool		deleted;
+	EtcdBytes	value;
+	Cause		cause;
+} Version;
+
+typedef struct StoreLease
+{
+	int64_t		id;
+	int64_t		ttl_s;
+	int64_t		granted_index;
+	int64_t		revoked_index;	/* 0: it lives */
+	int			next_in_bucket;
+	/* the books of each member's lessor, see lessor.c */
+	int64_t		expires_ns[MAX_MEMBERS];
+	bool		armed[MAX_MEMBERS];
+	bool		revoking;		/* a revocation for expiry is proposed */
+} StoreLease;
+
+extern void store_reset(void);
+
+/* ---- the log --------------------------------------------------------- */
+
+extern int64_t store_index(void);	/* of the newest entry */
+extern const LogEntry *store_entry(int64_t index);
+extern int64_t store_revision(void);
+
+/* An empty entry, as an etcd leader makes it at the start of its term. */
+extern void store_append(uint64_t term);
+extern void store_compact(uint64_t term, int64_t revision);
+
+/*
+ * Executes a write as the next entry of the log.  The answer's header has the
+ * revision; its results live as long as the run.
+ */
+extern void store_write(uint64_t term, const EtcdRequest *request, Cause cause, EtcdAnswer *answer);
+
+/* Puts the store back to what it was at that index. */
+extern void store_restore(int64_t index);
+
+/* ---- reading ------------------------------------------------------------ */
+
+/* Executes a txn of reads as of that index. */
+extern void store_read(int64_t index, const EtcdRequest *request, EtcdAnswer *answer);
+
+extern int	store_intern(EtcdBytes name);
+extern const StoreKey *store_key(int key);
+extern int	store_versions(void);
+extern const Version *store_version(int version);
+
+/* The newest version of a key, NULL if it does not stand. */
+extern const Version *store_find(EtcdBytes name);
+
+/* The first in the queue of an election ("prefix/"), NULL: nobody. */
+extern const Version *store_first(const char *prefix);
+
+/* The keys that stand, by create revision. */
+extern int	store_live_count(void);
+extern const Version *store_live(int i);
+
+extern int	store_leases(void);
+extern StoreLease *store_lease(int i);
+extern StoreLease *store_find_lease(int64_t id);
+
+extern bool bytes_equal(EtcdBytes a, EtcdBytes b);
+extern bool bytes_in_range(EtcdBytes name, EtcdBytes from, EtcdBytes end);
+
+/* Is told of each change, in the order of the log. */
+extern void (*store_changed) (const Version *version);
+
+#endif							/* STORE_H */

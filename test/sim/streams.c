@@ -1,0 +1,304 @@
+/*-------------------------------------------------------------------------
+ *
+ * streams.c
+ *	  A member of etcd tells of changes: watch streams.
+ *
+ * A watch from a revision that is there already has to catch up, and may be
+ * cancelled for a compaction until then.  A member that is cut off applies
+ * nothing, so its streams are silent; in time they end with "no leader".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway.h"
+#include "plan.h"
+#include "server.h"
+
+typedef struct Watcher
+{
+	int64_t		id;
+	int			key;			/* -1: a range */
+	EtcdBytes	from;
+	EtcdBytes	end;
+	int64_t		start_revision;
+	int			next_version;	/* to be looked at */
+	bool		synced;
+	bool		canceled;
+} Watcher;
+
+struct Stream
+{
+	Stream	   *next;			/* at the same member */
+	int			member;
+	uint32_t	boot;
+	bool		closed;
+	int64_t		synced_ns;		/* catches up then */
+	Watcher    *watchers;
+	int			nwatchers;
+	StreamWrite write;
+	void	   *owner;
+};
+
+static Stream *streams[MAX_MEMBERS];
+
+int64_t		streams_events;
+int64_t		streams_opened;
+
+void
+streams_reset(void)
+{
+	memset(streams, 0, sizeof(streams));
+	streams_events = 0;
+	streams_opened = 0;
+}
+
+static void
+write_frame(Stream *stream, const EtcdWatchFrame *frame)
+{
+	size_t		len;
+	char	   *bytes = gateway_write_frame(frame, &len);
+
+	stream->write(stream->owner, bytes, len);
+}
+
+static void
+cancel(Stream *stream, Watcher *watcher, int64_t compacted)
+{
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = watcher->id};
+
+	watcher->canceled = true;
+	member_header(stream->member, &frame.header);
+	frame.canceled = true;
+	frame.compact_revision = compacted;
+	if (random_chance(5000))
+		strcpy(frame.message, "etcdserver: mvcc: required revision has been compacted");
+	write_frame(stream, &frame);
+}
+
+/* Tells a watcher what its member has applied. */
+static void
+advance(Stream *stream, Watcher *watcher)
+{
+	const LogEntry *applied = store_entry(cluster.members[stream->member].applied);
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = watcher->id};
+	EtcdWatchEvent events[64];
+	bool		catching_up = !watcher->synced;
+
+	if (watcher->canceled)
+		return;
+	if (catching_up)
+	{
+		if (now_ns < stream->synced_ns)
+			return;
+		watcher->synced = true;
+		if (watcher->start_revision < applied->compacted)
+		{
+			cancel(stream, watcher, applied->compacted);
+			return;
+		}
+	}
+	frame.events = events;
+	for (; watcher->next_version < store_versions(); watcher->next_version++)
+	{
+		const Version *version = store_version(watcher->next_version);
+		EtcdWatchEvent *event;
+
+		if (version->index > cluster.members[stream->member].applied)
+			break;
+		if (watcher->key >= 0 ? version->key != watcher->key :
+			!bytes_in_range(store_key(version->key)->name, watcher->from, watcher->end))
+			continue;
+		if (version->revision < watcher->start_revision)
+			continue;
+		if (plan.compaction_hides && catching_up && version->deleted &&
+			version->revision == applied->compacted)
+			continue;
+		event = &events[frame.nevents++];
+		memset(event, 0, sizeof(*event));
+		event->is_delete = version->deleted;
+		event->kv.key = store_key(version->key)->name;
+		event->kv.mod_revision = version->revision;
+		if (!version->deleted)
+		{
+			event->kv.value = version->value;
+			event->kv.create_revision = version->create_revision;
+			event->kv.lease = version->lease;
+		}
+		streams_events++;
+		if (frame.nevents == 64 || random_chance(3000))
+		{
+			member_header(stream->member, &frame.header);
+			write_frame(stream, &frame);
+			frame.nevents = 0;
+		}
+	}
+	if (frame.nevents > 0)
+	{
+		member_header(stream->member, &frame.header);
+		write_frame(stream, &frame);
+	}
+}
+
+static void
+advance_all(Stream *stream)
+{
+	for (int i = 0; i < stream->nwatchers && !stream->closed; i++)
+		advance(stream, &stream->watchers[i]);
+}
+
+static void
+catch_up(void *subject, uint64_t boot)
+{
+	Stream	   *stream = subject;
+
+	if (!stream->closed && cluster.members[stream->member].boot == boot &&
+		member_runs(stream->member))
+		advance_all(stream);
+}
+
+/* A stream of a member that is stopped begins when that runs again. */
+static void
+begin(void *subject, uint64_t boot)
+{
+	Stream	   *stream = subject;
+	int			m = stream->member;
+
+	if (stream->closed || cluster.members[m].boot != boot)
+		return;
+	if (cluster.members[m].paused)
+	{
+		events_after(100 * MS, begin, stream, boot);
+		return;
+	}
+	if (!member_has_leader(m))
+	{
+		EtcdWatchFrame frame = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_UNAVAILABLE};
+
+		strcpy(frame.message, "etcdserver: no leader");
+		write_frame(stream, &frame);
+		stream->closed = true;
+		return;
+	}
+	stream->synced_ns = now_ns;
+	for (int i = 0; i < stream->nwatchers; i++)
+	{
+		EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .created = true};
+		const Watcher *watcher = &stream->watchers[i];
+
+		member_header(m, &frame.header);
+		frame.watch_id = watcher->id;
+		write_frame(stream, &frame);
+		if (watcher->start_revision <= frame.header.revision)
+			stream->synced_ns = now_ns + 1;
+	}
+	if (stream->synced_ns > now_ns)
+		stream->synced_ns = now_ns + random_between(0, 100 * MS);
+	events_at(stream->synced_ns, catch_up, stream, boot);
+	stream->next = streams[m];
+	streams[m] = stream;
+}
+
+Stream *
+stream_open(int m, const EtcdWatch *watches, int nwatches, StreamWrite write, void *owner)
+{
+	Stream	   *stream = run_alloc(sizeof(Stream));
+	int			first_version = 0;
+
+	stream->member = m;
+	stream->boot = cluster.members[m].boot;
+	stream->watchers = run_alloc((nwatches + 1) * sizeof(Watcher));
+	stream->nwatchers = nwatches;
+	stream->write = write;
+	stream->owner = owner;
+	for (int i = 0; i < nwatches; i++)
+	{
+		Watcher    *watcher = &stream->watchers[i];
+		int			low = first_version;
+		int			high = store_versions();
+
+		watcher->id = watches[i].watch_id;
+		watcher->from = watches[i].key;
+		watcher->end = watches[i].range_end;
+		watcher->start_revision = watches[i].start_revision;
+		watcher->key = watcher->end.len > 0 ? -1 : store_intern(watcher->from);
+		while (low < high)
+		{
+			int			middle = (low + high) / 2;
+
+			if (store_version(middle)->revision < watcher->start_revision)
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		watcher->next_version = low;
+	}
+	streams_opened++;
+	begin(stream, stream->boot);
+	return stream;
+}
+
+void
+stream_close(Stream *stream)
+{
+	stream->closed = true;
+}
+
+/* ---- told by cluster.c ------------------------------------------------------------ */
+
+void
+streams_advance(int m)
+{
+	Stream	  **link = &streams[m];
+
+	while (*link != NULL)
+	{
+		Stream	   *stream = *link;
+
+		if (stream->closed)
+		{
+			*link = stream->next;
+			continue;
+		}
+		advance_all(stream);
+		link = &stream->next;
+	}
+}
+
+void
+streams_crashed(int m)
+{
+	for (Stream *stream = streams[m]; stream != NULL; stream = stream->next)
+	{
+		if (!stream->closed)
+		{
+			stream->closed = true;
+			stream->write(stream->owner, NULL, 0);
+		}
+	}
+	streams[m] = NULL;
+}
+
+static void
+end_leaderless(void *subject, uint64_t boot)
+{
+	Stream	   *stream = subject;
+	EtcdWatchFrame frame = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_UNAVAILABLE};
+
+	if (stream->closed || cluster.members[stream->member].boot != boot ||
+		member_has_leader(stream->member) || !member_runs(stream->member))
+		return;
+	strcpy(frame.message, "etcdserver: no leader");
+	stream->closed = true;
+	write_frame(stream, &frame);
+}
+
+/* "no leader" comes three election timeouts after the leader is missed. */
+void
+streams_leaderless(int m)
+{
+	for (Stream *stream = streams[m]; stream != NULL; stream = stream->next)
+		events_after(3 * plan.election_timeout_ns + random_between(0, plan.election_timeout_ns),
+					 end_leaderless, stream, stream->boot);
+}

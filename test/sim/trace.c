@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * trace.c
+ *	  The timeline, and the verdict.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+bool		tracing;
+
+bool		strict;
+
+static bool failed;
+static char notes[1024];
+static char verdict[1024];
+
+/* A line of the timeline: true time in seconds, who, what. */
+void
+trace_line(const char *who, const char *format,...)
+{
+	va_list		args;
+
+	printf("%4" PRId64 ".%06" PRId64 "  %-8s ", now_ns / SECOND, now_ns % SECOND / 1000, who);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	putchar('\n');
+}
+
+void
+fail_run(const char *format,...)
+{
+	va_list		args;
+	int			n;
+
+	if (failed)
+		return;
+	failed = true;
+	n = snprintf(verdict, sizeof(verdict), "at %" PRId64 ".%06" PRId64 ": ",
+				 now_ns / SECOND, now_ns % SECOND / 1000);
+	va_start(args, format);
+	vsnprintf(verdict + n, sizeof(verdict) - n, format, args);
+	va_end(args);
+	trace("FAILED", "%s", strchr(verdict, ':') + 2);
+}
+
+void
+note_known(const char *format,...)
+{
+	char		text[1024];
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (strict)
+		fail_run("%s", text);
+	else if (notes[0] == '\0')
+		memcpy(notes, text, sizeof(notes));
+	trace("NOTED", "%s", text);
+}
+
+/* The first thing that was noted; empty: nothing. */
+const char *
+run_notes(void)
+{
+	return notes;
+}
+
+bool
+run_failed(void)
+{
+	return failed;
+}
+
+const char *
+run_verdict(void)
+{
+	return verdict;
+}
+
+void
+verdict_reset(void)
+{
+	failed = false;
+	verdict[0] = '\0';
+	notes[0] = '\0';
+}
