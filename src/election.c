@@ -551,6 +551,9 @@ publish(ElectionCore *core, const Election *e)
 		copy_string(view.leader, e->leader_value, sizeof(view.leader));
 		view.leader_revision = e->leader.create_revision;
 		view.leader_until_ns = e->leader_until_ns;
+		/* who leads knows the leader */
+		if (view.leader_until_ns < view.deadline_ns)
+			view.leader_until_ns = view.deadline_ns;
 	}
 	if (is_queued(e))
 	{
@@ -725,12 +728,7 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 		if (mod_revision > e->mod_revision)
 			e->mod_revision = mod_revision;
 		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
-		{
-			/* Who leads knows the leader: its key was just seen to stand. */
 			e->lease_until_ns = core->lease.until_ns;
-			if (e->leader_until_ns < e->lease_until_ns)
-				e->leader_until_ns = e->lease_until_ns;
-		}
 		else if (e->state != ELECTION_LEADING)
 			e->look_wanted = true;
 		publish(core, e);
@@ -919,9 +917,9 @@ see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int6
 	e->seen_revision = revision;
 	e->watch_revision = revision + 1;
 
-	/* A value of ours may be newer than what was just read. */
+	/* A value of ours, or one that the watch told, may be newer than this answer. */
 	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
-		leader->mod_revision >= e->leader_mod_revision)
+		revision >= e->leader_mod_revision)
 	{
 		copy_value(e->leader_value, leader ? leader->value : bytes_of(""));
 		e->leader_mod_revision = leader ? leader->mod_revision : 0;
@@ -950,17 +948,21 @@ see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int6
 	else if ((asked & LOOK_OWN) && op->create_revisions[slot] == e->create_revision)
 	{
 		own_stands = check_own_key(core, e, own, revision);
-		if (own_stands)
-		{
-			if (leader && leader->create_revision == e->create_revision)
-				become_first(core, now_ns, e, revision);
-			else if (e->state == ELECTION_LEADING)
 
-				/*
-				 * A lower create revision than that of a leader can only come
-				 * from another history.
-				 */
-				withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
+		/*
+		 * A lower create revision than that of a leader can only come from
+		 * another history.
+		 */
+		if (e->state == ELECTION_LEADING && e->leader.create_revision != e->create_revision)
+		{
+			withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
+			e->leader_known = true;
+			e->look_wanted = true;
+		}
+		else if (own_stands)
+		{
+			if (e->leader.create_revision == e->create_revision)
+				become_first(core, now_ns, e, revision);
 			else if (asked & LOOK_PREDECESSOR)
 			{
 				e->state = ELECTION_WAITING;
@@ -1400,16 +1402,24 @@ fail_endpoint(ElectionCore *core, const Op *failed, int endpoint, const char *wh
 }
 
 /*
+ * A create revision may be handed out a second time from now on, so nobody
+ * leads here with one that is not above every token that may have been seen.
+ */
+static void
+guard_tokens(ElectionCore *core)
+{
+	if (core->max_revision > core->lead_above_revision)
+		core->lead_above_revision = core->max_revision;
+}
+
+/*
  * etcd was replaced by another one, or put back to an earlier state: nothing
- * that we know of keys, leases and terms holds (HISTORY).  A create revision
- * may be handed out a second time now, so nobody leads here before the
- * revision has passed every token that was seen.
+ * that we know of keys, leases and terms holds (HISTORY).
  */
 static void
 forget_history(ElectionCore *core)
 {
-	if (core->max_revision > core->lead_above_revision)
-		core->lead_above_revision = core->max_revision;
+	guard_tokens(core);
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
@@ -1419,6 +1429,7 @@ forget_history(ElectionCore *core)
 		withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
 		e->final_revision = 0;
 		e->seen_revision = 0;
+		e->leader_mod_revision = 0;
 		e->watch_revision = 0;
 		e->key[0] = '\0';
 		e->look_wanted = true;
@@ -1442,12 +1453,26 @@ forget_history(ElectionCore *core)
 }
 
 /*
+ * A txn is executed after it was sent, so it cannot show less than was known
+ * by then, and one that wrote shows more; unless etcd was put back to an
+ * earlier state, or an endpoint leads to a copy of it.
+ */
+static bool
+revision_went_back(const Op *op, const EtcdAnswer *answer)
+{
+	bool		wrote = op->kind != OP_LOOK && answer->succeeded;
+
+	return op->slots != 0 && answer->header.revision < op->revision_floor + wrote;
+}
+
+/*
  * May this answer be believed?  NULL, or what is wrong with it.  A committed
  * write is true whoever tells it, as long as it is the same cluster.
  */
 static const char *
-doubt_answer(const ElectionCore *core, const Op *op, const EtcdHeader *header)
+doubt_answer(const ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 {
+	const EtcdHeader *header = &answer->header;
 	bool		is_read = op->kind == OP_LOOK || op->kind == OP_KEEPALIVE;
 
 	if (header->cluster_id == 0)
@@ -1458,8 +1483,7 @@ doubt_answer(const ElectionCore *core, const Op *op, const EtcdHeader *header)
 		return "the answer carries no raft term";
 	if (is_read && header->raft_term < core->term_seen)
 		return "the member is behind its cluster, or etcd was put back to an earlier state";
-	/* of a txn: it was executed after it was sent */
-	if (op->slots != 0 && header->revision < op->revision_floor)
+	if (revision_went_back(op, answer))
 		return "etcd's revision went back";
 	return NULL;
 }
@@ -1617,7 +1641,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 
 	if (answer->outcome == ETCD_ANSWERED)
 	{
-		doubt = is_complete(&op, answer) ? doubt_answer(core, &op, &answer->header) :
+		doubt = is_complete(&op, answer) ? doubt_answer(core, &op, answer) :
 			"the answer is not what was asked for";
 		if (doubt)
 			core->port.change_endpoint(core->port.ctx, answer->endpoint, doubt);
@@ -1627,6 +1651,9 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	{
 		if (core->stale_since_ns == 0)
 			core->stale_since_ns = now_ns;
+		if (revision_went_back(&op, answer) &&
+			answer->header.cluster_id == core->cluster_id)
+			guard_tokens(core);
 		fail_endpoint(core, &op, answer->endpoint, doubt);
 		if (now_ns - core->stale_since_ns > core->config.ttl_s * NS_PER_S)
 			forget_history(core);
@@ -2005,7 +2032,7 @@ expire(ElectionCore *core, int64_t now_ns)
 			withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 			e->look_wanted = true;
 		}
-		if (e->leader_known && now_ns >= e->leader_until_ns)
+		if (e->leader_known && e->state != ELECTION_LEADING && now_ns >= e->leader_until_ns)
 		{
 			e->leader_known = false;
 			tell_leader(core, e, ELECTION_REASON_NO_CONTACT);
@@ -2023,7 +2050,7 @@ wake_at_expiry(ElectionCore *core)
 
 		if (e->state == ELECTION_LEADING)
 			wake_at(core, deadline_ns(core, e->lease_until_ns));
-		if (e->leader_known)
+		else if (e->leader_known)
 			wake_at(core, e->leader_until_ns);
 	}
 }

@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <libgen.h>
@@ -28,43 +29,26 @@ usage(void)
 	fprintf(stderr,
 			"usage: simulate [option ...]\n"
 			"  --seed N          this seed alone\n"
-			"  --trace           with its timeline\n"
+			"  --trace           with the timeline of each seed\n"
 			"  --seeds N         seeds 1 to N (default 1000)\n"
 			"  --from N          begins with that seed\n"
 			"  --list FILE       the seeds in a file, one to a line\n"
 			"  --jobs N          in so many processes\n"
-			"  --strict          what is known and not mended yet counts, too\n"
 			"  --expect-failure  one of the seeds has to fail\n"
 			"  --break NAME      with the core that has this mistake\n"
 			"  --scale           writes the table of what etcd has to serve\n");
 	exit(2);
 }
 
-/* A failing seed: its timeline, then what is wrong. */
+/* A failing seed: what is wrong, and how to see what led to it. */
 static void
 show(uint64_t seed)
 {
-	char		verdict[1024];
-
-	snprintf(verdict, sizeof(verdict), "%s", run_verdict());
-	printf("seed %" PRIu64 " (%s) fails %s\n", seed, profile_name((Profile) (seed % NPROFILES)), verdict);
-	printf("  see it with: simulate --seed %" PRIu64 " --trace\n", seed);
+	printf("seed %" PRIu64 " (%s) fails %s\n", seed, profile_name((Profile) (seed % NPROFILES)),
+		   run_verdict());
+	if (!tracing)
+		printf("  see it with: %s --seed %" PRIu64 " --trace\n", program_invocation_name, seed);
 	fflush(stdout);
-}
-
-static bool
-run_one(uint64_t seed, bool with_timeline)
-{
-	bool		good;
-
-	tracing = with_timeline;
-	good = run_seed(seed);
-	tracing = false;
-	if (!good)
-		show(seed);
-	else if (with_timeline)
-		printf("seed %" PRIu64 " passes\n", seed);
-	return good;
 }
 
 /* Runs each seed whose number in the list is ours; the exit status of a process. */
@@ -72,14 +56,13 @@ static int
 run_share(const uint64_t *seeds, int nseeds, int share, int nshares, bool expect_failure)
 {
 	int			nfailed = 0;
-	int			nnoted = 0;
 
 	for (int i = share; i < nseeds; i += nshares)
 	{
 		bool		good = run_seed(seeds[i]);
 
-		if (run_notes()[0] != '\0' && nnoted++ < 3)
-			printf("noted in seed %" PRIu64 ": %s\n", seeds[i], run_notes());
+		if (good && (tracing || nseeds == 1))
+			printf("seed %" PRIu64 " passes\n", seeds[i]);
 		if (good)
 			continue;
 		nfailed++;
@@ -96,23 +79,20 @@ run_share(const uint64_t *seeds, int nseeds, int share, int nshares, bool expect
 	return nfailed > 0;
 }
 
+/* Each process takes its share; 0 if no seed has failed, 2 if a process crashed. */
 static int
-run_all(const uint64_t *seeds, int nseeds, int njobs, bool expect_failure)
+run_shares(const uint64_t *seeds, int nseeds, int njobs, bool expect_failure)
 {
-	int			nfailed = 0;
+	int			result = 0;
 
 	fflush(stdout);
 	for (int job = 0; job < njobs; job++)
 	{
 		pid_t		pid = fork();
 
+		/* not _exit(): the sanitizers look for leaks when a process ends */
 		if (pid == 0)
-		{
-			int			status = run_share(seeds, nseeds, job, njobs, expect_failure);
-
-			fflush(stdout);
-			_exit(status);
-		}
+			exit(run_share(seeds, nseeds, job, njobs, expect_failure));
 		if (pid < 0)
 		{
 			perror("fork");
@@ -126,37 +106,54 @@ run_all(const uint64_t *seeds, int nseeds, int njobs, bool expect_failure)
 		if (wait(&status) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) > 1)
 		{
 			printf("a process of the simulator has crashed\n");
-			nfailed = -njobs;
-			continue;
+			result = 2;
 		}
-		nfailed += WEXITSTATUS(status) != 0;
+		else if (result < WEXITSTATUS(status))
+			result = WEXITSTATUS(status);
 	}
-	if (nfailed < 0)
-		return 2;
-	if (expect_failure)
-	{
-		if (nfailed == 0)
-			printf("not found within %d seeds\n", nseeds);
-		return nfailed > 0 ? 0 : 1;
-	}
-	printf("%d seeds, %s\n", nseeds, nfailed > 0 ? "some failed" : "all pass");
-	return nfailed > 0 ? 1 : 0;
+	return result;
 }
 
-/* A broken core is linked into a binary of its own, beside this one. */
+static int
+run_all(const uint64_t *seeds, int nseeds, int njobs, bool expect_failure)
+{
+	/* A process of its own would hide from a debugger. */
+	int			result = njobs == 1 ? run_share(seeds, nseeds, 0, 1, expect_failure) :
+		run_shares(seeds, nseeds, njobs, expect_failure);
+
+	if (result > 1)
+		return result;
+	if (expect_failure)
+	{
+		if (result == 0)
+			printf("not found within %d seeds\n", nseeds);
+		return !result;
+	}
+	if (nseeds > 1)
+		printf("%d seeds, %s\n", nseeds, result > 0 ? "some failed" : "all pass");
+	return result;
+}
+
+/*
+ * A broken core is linked into a binary of its own, see the Makefile; it is
+ * run with the same options but for this one, which ends at argv[end].
+ */
 static void
-become_broken(char **argv, const char *name)
+become_broken(char **argv, int end, const char *name)
 {
 	char		path[4096];
-	char		self[4000];
+	char		self[2048];
 	ssize_t		n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int			begin = argv[end - 1] == name ? end - 2 : end - 1;
 
-	if (n < 0)
-		n = 0;
-	self[n] = '\0';
-	snprintf(path, sizeof(path), "%s/broken/%s/simulate", dirname(self), name);
+	self[n < 0 ? 0 : n] = '\0';
+	snprintf(path, sizeof(path), "%s/../broken/%s/simulate", dirname(self), name);
+	do
+		argv[begin++] = argv[end];
+	while (argv[end++] != NULL);
+	argv[0] = path;
 	execv(path, argv);
-	perror(path);
+	fprintf(stderr, "%s: %s; \"make breaks\" builds it\n", path, strerror(errno));
 	exit(2);
 }
 
@@ -196,15 +193,11 @@ main(int argc, char **argv)
 		{"jobs", required_argument, NULL, 'j'},
 		{"expect-failure", no_argument, NULL, 'e'},
 		{"break", required_argument, NULL, 'b'},
-		{"broken", required_argument, NULL, 'b'},
-		{"strict", no_argument, NULL, 'x'},
 		{"scale", no_argument, NULL, 'c'},
 		{NULL, 0, NULL, 0}
 	};
-	uint64_t	seed = 0;
 	uint64_t	from = 1;
 	uint64_t   *seeds = NULL;
-	bool		with_timeline = false;
 	bool		expect_failure = false;
 	int			nseeds = 1000;
 	int			njobs = 1;
@@ -218,10 +211,11 @@ main(int argc, char **argv)
 		switch (option)
 		{
 			case 's':
-				seed = strtoull(optarg, NULL, 10);
+				from = strtoull(optarg, NULL, 10);
+				nseeds = 1;
 				break;
 			case 't':
-				with_timeline = true;
+				tracing = true;
 				break;
 			case 'n':
 				nseeds = atoi(optarg);
@@ -239,12 +233,7 @@ main(int argc, char **argv)
 				expect_failure = true;
 				break;
 			case 'b':
-#ifndef BROKEN
-				become_broken(argv, optarg);
-#endif
-				break;
-			case 'x':
-				strict = true;
+				become_broken(argv, optind, optarg);
 				break;
 			case 'c':
 				scale_write_table();
@@ -255,8 +244,6 @@ main(int argc, char **argv)
 	}
 	if (optind != argc || njobs < 1)
 		usage();
-	if (seed != 0)
-		return run_one(seed, with_timeline) ? 0 : 1;
 	if (seeds == NULL)
 	{
 		seeds = calloc((size_t) nseeds + 1, sizeof(uint64_t));

@@ -71,14 +71,6 @@ extern void trace_line(const char *who, const char *format,...)
 extern void fail_run(const char *format,...)
 			__attribute__((format(printf, 1, 2)));
 
-/*
- * Something is wrong that is known and not mended yet: noted, and the run goes
- * on; unless all is to count.
- */
-extern bool strict;
-extern void note_known(const char *format,...)
-			__attribute__((format(printf, 1, 2)));
-extern const char *run_notes(void);
 extern bool run_failed(void);
 extern const char *run_verdict(void);
 extern void verdict_reset(void);

@@ -14,10 +14,7 @@
 
 bool		tracing;
 
-bool		strict;
-
 static bool failed;
-static char notes[1024];
 static char verdict[1024];
 
 /* A line of the timeline: true time in seconds, who, what. */
@@ -50,29 +47,6 @@ fail_run(const char *format,...)
 	trace("FAILED", "%s", strchr(verdict, ':') + 2);
 }
 
-void
-note_known(const char *format,...)
-{
-	char		text[1024];
-	va_list		args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	if (strict)
-		fail_run("%s", text);
-	else if (notes[0] == '\0')
-		memcpy(notes, text, sizeof(notes));
-	trace("NOTED", "%s", text);
-}
-
-/* The first thing that was noted; empty: nothing. */
-const char *
-run_notes(void)
-{
-	return notes;
-}
-
 bool
 run_failed(void)
 {
@@ -90,5 +64,4 @@ verdict_reset(void)
 {
 	failed = false;
 	verdict[0] = '\0';
-	notes[0] = '\0';
 }
