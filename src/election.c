@@ -66,6 +66,9 @@
 /* A watch stream that lived for so long did not fail at once. */
 #define WATCH_STABLE_NS		(5 * NS_PER_S)
 
+/* An answer that changes what is to be watched is waited for so long. */
+#define WATCH_PATIENCE_NS	(100 * NS_PER_MS)
+
 /*
  * Requests under way at once, at the most: a beat's two, some looks, the
  * lease's, and one of each kind per election.
@@ -108,7 +111,7 @@ typedef struct Op
 	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
 	int64_t		create_revisions[ELECTION_MAX_ELECTIONS];
 	uint8_t		asked[ELECTION_MAX_ELECTIONS];	/* LOOK */
-	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM */
+	char		value[ELECTION_VALUE_SIZE]; /* ENTER, PROCLAIM */
 } Op;
 
 /* A key of the queue that is watched.  len 0: none, or too long to be kept. */
@@ -131,13 +134,13 @@ typedef struct Election
 	uint32_t	epoch;			/* answers to what was asked in another are void */
 
 	char		value[ELECTION_VALUE_SIZE]; /* that the key shall have */
-	bool		value_written;	/* the key that stands has it */
 
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
 	int64_t		doubtful_lease; /* an entry on it was lost, and may yet take effect */
 	int64_t		create_revision;	/* of the key that stands; 0: none known */
 	int64_t		mod_revision;	/* newest known of that key */
 	int64_t		key_lease;		/* as of mod_revision */
+	char		key_value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
 	int64_t		final_revision; /* incarnations up to this are not believed */
 	int64_t		lease_until_ns; /* LEADING: the lease lives at least so long */
 
@@ -606,6 +609,32 @@ tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
 	announce(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
 }
 
+/* Is there anything to proclaim? */
+static bool
+has_value(const Election *e)
+{
+	return strcmp(e->key_value, e->value) == 0;
+}
+
+/* The own key has this value, since that revision. */
+static void
+see_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revision)
+{
+	e->mod_revision = mod_revision;
+	copy_value(e->key_value, value);
+	if (e->leader_known && e->leader.create_revision == e->create_revision &&
+		mod_revision > e->leader_mod_revision)
+	{
+		copy_string(e->leader_value, e->key_value, sizeof(e->leader_value));
+		e->leader_mod_revision = mod_revision;
+		if (e->state == ELECTION_LEADING)
+			tell_leader(core, e, ELECTION_NO_REASON);
+		publish(core, e);
+	}
+	if (has_value(e))
+		reply(core, &e->proclaim_ticket, ELECTION_DONE);
+}
+
 /*
  * Ends leadership, if there is one, for readers first (ORDER), and makes what
  * was asked before void (EPOCH).
@@ -638,7 +667,6 @@ forget_key(ElectionCore *core, Election *e)
 	e->create_revision = 0;
 	e->mod_revision = 0;
 	e->key_lease = 0;
-	e->value_written = false;
 	reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
 }
 
@@ -650,24 +678,19 @@ lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->create_revision > e->final_revision)
 		e->final_revision = e->create_revision;
 	forget_key(core, e);
-	if (e->state == ELECTION_LEAVING)
-		settle(core, e);
-	else
-	{
-		e->state = ELECTION_JOINING;
-		publish(core, e);
-	}
+	e->state = ELECTION_JOINING;
+	publish(core, e);
 }
 
-/* The key stands, and belongs to the lease, since that revision. */
+/* The key stands, and belongs to the lease. */
 static void
-enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision)
+enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
+			EtcdBytes value)
 {
 	e->epoch++;
 	e->create_revision = create_revision;
-	e->mod_revision = mod_revision;
 	e->key_lease = core->lease.id;
-	e->value_written = true;
+	see_own_value(core, e, value, mod_revision);
 	e->state = ELECTION_QUEUED;
 	e->look_wanted = true;
 	e->failures = 0;
@@ -691,10 +714,11 @@ lose_lease(ElectionCore *core)
 	{
 		Election   *e = &core->elections[i];
 
-		if (!is_used(e) || e->create_revision == 0 || e->key_lease != lost)
+		/* a key that is being deleted is settled by the answer to that */
+		if (!is_queued(e) || e->key_lease != lost)
 			continue;
 		/* It may be on the fresh lease already: the move's answer will tell. */
-		if (core->fresh.moving && is_queued(e))
+		if (core->fresh.moving)
 			withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 		else
 			lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
@@ -854,7 +878,7 @@ check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t r
 		e->look_wanted = true;
 		return false;
 	}
-	e->mod_revision = kv->mod_revision;
+	see_own_value(core, e, kv->value, kv->mod_revision);
 	e->key_lease = kv->lease;
 	if (kv->lease != core->lease.id)
 	{
@@ -1231,6 +1255,7 @@ receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *a
 {
 	int64_t		create_revision = answer->header.revision;
 	int64_t		mod_revision = answer->header.revision;
+	EtcdBytes	value = bytes_of(op->value);
 	bool		adopt = true;
 
 	if (answer->outcome != ETCD_ANSWERED)
@@ -1253,6 +1278,7 @@ receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *a
 			return;				/* gone between compare and read: cannot be */
 		create_revision = kv->create_revision;
 		mod_revision = kv->mod_revision;
+		value = kv->value;
 		adopt = kv->lease == op->lease && create_revision > e->final_revision;
 	}
 	if (op->lease != core->lease.id)
@@ -1271,8 +1297,7 @@ receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *a
 		publish(core, e);
 		return;
 	}
-	enter_queue(core, e, create_revision, mod_revision);
-	e->value_written = answer->succeeded;
+	enter_queue(core, e, create_revision, mod_revision, value);
 }
 
 static void
@@ -1323,19 +1348,8 @@ receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer
 		return;
 	}
 	e->failures = 0;
-	e->mod_revision = answer->header.revision;
-	if (strcmp(op->value, e->value) != 0)
-		return;					/* there is a newer one by now */
-	e->value_written = true;
-	if (e->leader_known && e->leader.create_revision == e->create_revision)
-	{
-		copy_string(e->leader_value, e->value, sizeof(e->leader_value));
-		e->leader_mod_revision = answer->header.revision;
-		if (e->state == ELECTION_LEADING)
-			tell_leader(core, e, ELECTION_NO_REASON);
-		publish(core, e);
-	}
-	reply(core, &e->proclaim_ticket, ELECTION_DONE);
+	if (answer->header.revision > e->mod_revision)
+		see_own_value(core, e, bytes_of(op->value), answer->header.revision);
 }
 
 /* ---- contact and history -------------------------------------------------- */
@@ -1702,17 +1716,14 @@ see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *even
 	if (kv->mod_revision >= e->watch_revision)
 		e->watch_revision = kv->mod_revision + 1;
 
-	if (watched->target == WATCH_OWN)
+	/*
+	 * Whatever it was watched for: the stream may have been opened for an
+	 * earlier incarnation of the key, which led then.  What it tells counts
+	 * if it is newer than what is known of this one.
+	 */
+	if (e->create_revision != 0 && is_key(kv->key, e->key))
 	{
-		EtcdBytes	watched_key = {watched->key.data, watched->key.len};
-
-		/*
-		 * The stream may have been opened for an earlier incarnation of the
-		 * key; what it tells counts if it is newer than what is known of this
-		 * one.
-		 */
-		if (e->create_revision == 0 || !is_key(watched_key, e->key) ||
-			kv->mod_revision <= e->mod_revision)
+		if (kv->mod_revision <= e->mod_revision)
 			return;
 		if (e->state == ELECTION_LEAVING)
 			return;				/* our deletion is told by its own answer */
@@ -1729,7 +1740,7 @@ see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *even
 			known = false;
 		}
 		else
-			e->mod_revision = kv->mod_revision;
+			see_own_value(core, e, kv->value, kv->mod_revision);
 	}
 	if (known && e->leader_known && kv->create_revision == e->leader.create_revision &&
 		kv->mod_revision > e->leader_mod_revision)
@@ -1876,10 +1887,7 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 			continue;
 		e->wanted = is_configured(core, e->name);
 		if (renamed && e->proclaim_ticket == 0)
-		{
 			copy_string(e->value, config->node_name, sizeof(e->value));
-			e->value_written = false;
-		}
 		if (!e->wanted)
 			leave(core, e, ELECTION_REASON_DROPPED);
 		else if (!config->eligible && is_candidate(e))
@@ -1971,9 +1979,10 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 	}
 	e->proclaim_ticket = ticket;
 	copy_string(e->value, value, sizeof(e->value));
-	e->value_written = false;
 	e->retry_ns = 0;
-	if (!core->connected)
+	if (has_value(e))
+		reply(core, &e->proclaim_ticket, ELECTION_DONE);
+	else if (!core->connected)
 		reply(core, &e->proclaim_ticket, ELECTION_NO_CONTACT);
 	pursue(core, now_ns);
 	return true;
@@ -2259,7 +2268,7 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 		op->create_revisions[i] = e->create_revision;
 		compares[2 * n] = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, e->create_revision);
 		compares[2 * n + 1] = compare_key(e->key, ETCD_COMPARE_MOD_REVISION, e->mod_revision);
-		puts[n] = put_of_key(e->key, e->value, lease);
+		puts[n] = put_of_key(e->key, e->key_value, lease);
 		ranges[n++] = range_of_key(e->key);
 	}
 	send_txn(core, op, compares, 2 * n, puts, n, ranges, n);
@@ -2390,6 +2399,7 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	if (op == NULL)
 		return;
 	op->lease = core->lease.id;
+	copy_string(op->value, e->value, sizeof(op->value));
 	make_key(e->key, e->name, core->lease.id);
 	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, 0);
 	put = put_of_key(e->key, e->value, core->lease.id);
@@ -2453,7 +2463,7 @@ pursue_elections(ElectionCore *core, int64_t now_ns)
 				!under_way(core, OP_DELETE, slot) && is_due(core, now_ns, e->retry_ns))
 				send_delete(core, now_ns, e);
 		}
-		else if (is_queued(e) && !e->value_written)
+		else if (is_queued(e) && !has_value(e))
 		{
 			if (core->fresh.id == 0 && e->key_lease == core->lease.id &&
 				!under_way(core, OP_MOVE, ALL_SLOTS) &&
@@ -2525,11 +2535,14 @@ pursue_watch(ElectionCore *core, int64_t now_ns)
 	int			n;
 
 	/* What these bring will change what is to be watched. */
-	if (under_way(core, OP_ENTER, ALL_SLOTS) || under_way(core, OP_DELETE, ALL_SLOTS))
-		return;
 	for (int i = 0; i < MAX_OPS; i++)
 	{
-		if (core->ops[i].id != 0 && core->ops[i].kind == OP_LOOK && core->ops[i].beat == 0)
+		const Op   *op = &core->ops[i];
+
+		if (op->id != 0 &&
+			(op->kind == OP_ENTER || op->kind == OP_DELETE ||
+			 (op->kind == OP_LOOK && op->beat == 0)) &&
+			!is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
 			return;
 	}
 
