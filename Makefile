@@ -19,6 +19,7 @@ OBJS = \
 	src/elector.o \
 	src/shared_state.o \
 	src/notifier.o \
+	src/fence.o \
 	src/functions.o
 
 PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter

@@ -32,6 +32,26 @@ COMMENT ON FUNCTION etcd_fencing_token(text) IS
 'The fencing token, which is the create revision of this instance''s key, while it leads, else NULL. Increases from leader to leader. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
 
 --
+-- Transactions that only the leader can commit
+--
+
+CREATE FUNCTION etcd_require_leader(election text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'etcd_require_leader'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION etcd_require_leader(text) IS
+'The fencing token; and the transaction can commit only if this instance still leads under it at pre-commit. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 25006: this instance does not lead, here or at COMMIT; 0A000 at PREPARE TRANSACTION; 42704: no such election; 55000: the library was not preloaded.';
+
+CREATE FUNCTION etcd_verify_leader(election text DEFAULT NULL, timeout interval DEFAULT '5 s')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'etcd_verify_leader'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_verify_leader(text, interval) IS
+'As etcd_require_leader(), after etcd was asked by a linearizable read. election: a name in etcd_leader.elections; NULL is the first. timeout: how long to wait for etcd, NULL means without limit. ERROR 25006: this instance does not lead, or etcd did not answer in time; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
+
+--
 -- Events
 --
 
@@ -239,3 +259,4 @@ REVOKE ALL ON FUNCTION etcd_resign(text, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_campaign(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_proclaim(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_candidates(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_verify_leader(text, interval) FROM PUBLIC;

@@ -15,6 +15,7 @@
 #error "etcd_leader supports PostgreSQL 15 to 19"
 #endif
 
+#include "executor/executor.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
@@ -74,6 +75,20 @@ compat_create_wait_event_set(int nevents)
 	return CreateWaitEventSet(TopMemoryContext, nevents);
 #endif
 }
+
+/*
+ * The arguments of ExecutorRun_hook, as declared and as passed on.  18 took
+ * execute_once away.
+ */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_EXECUTOR_RUN_PARAMS \
+	QueryDesc *query_desc, ScanDirection direction, uint64 count
+#define COMPAT_EXECUTOR_RUN_ARGS query_desc, direction, count
+#else
+#define COMPAT_EXECUTOR_RUN_PARAMS \
+	QueryDesc *query_desc, ScanDirection direction, uint64 count, bool execute_once
+#define COMPAT_EXECUTOR_RUN_ARGS query_desc, direction, count, execute_once
+#endif
 
 /*
  * Memory for the "extra" of a GUC check hook, NULL if there is none left.

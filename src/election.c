@@ -162,6 +162,8 @@ typedef struct Election
 	uint64_t	resign_ticket;
 	uint64_t	campaign_ticket;
 	uint64_t	proclaim_ticket;
+	uint64_t	verify_ticket;
+	uint64_t	verify_id;		/* of the look that verifies; 0: to be sent */
 } Election;
 
 typedef struct Lease
@@ -822,6 +824,7 @@ settle(ElectionCore *core, Election *e)
 		if (e->doubtful_lease != 0 && e->doubtful_lease == core->lease.id)
 			core->lease.tainted = true;
 		reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
+		reply(core, &e->verify_ticket, ELECTION_NOTHING_TO_DO);
 		*e = unused;
 		publish(core, e);
 		take_up_elections(core);
@@ -1037,6 +1040,11 @@ receive_look(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 		if (see_election(core, now_ns, op, &core->elections[i], answer->header.revision,
 						 own, predecessor, first_kv(answer, next)))
 			standing |= SLOT_BIT(i);
+		if (core->elections[i].verify_id == op->id)
+		{
+			core->elections[i].verify_id = 0;
+			reply(core, &core->elections[i].verify_ticket, ELECTION_DONE);
+		}
 		next++;
 	}
 
@@ -1447,6 +1455,7 @@ forget_history(ElectionCore *core)
 		e->watch_revision = 0;
 		e->key[0] = '\0';
 		e->look_wanted = true;
+		e->verify_id = 0;
 		settle(core, e);
 	}
 	memset(core->ops, 0, sizeof(core->ops));
@@ -1541,13 +1550,22 @@ receive_failure(ElectionCore *core, int64_t now_ns, const Op *op)
 	switch (op->kind)
 	{
 		case OP_LOOK:
-			if (op->beat != 0)
-				break;			/* the next beat will ask */
 			for (int i = 0; i < core->max_elections; i++)
 			{
-				if ((op->slots & SLOT_BIT(i)) && is_used(&core->elections[i]))
-					core->elections[i].look_wanted = true;
+				Election   *e = &core->elections[i];
+
+				if ((op->slots & SLOT_BIT(i)) == 0 || !is_used(e))
+					continue;
+				/* after a beat's, the next beat will ask */
+				e->look_wanted |= op->beat == 0;
+				if (e->verify_id == op->id)
+				{
+					e->verify_id = 0;
+					e->look_wanted = true;
+				}
 			}
+			if (op->beat != 0)
+				break;
 			if (++core->look_failures >= core->config.nendpoints)
 				core->look_retry_ns = op->sent_ns +
 					backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
@@ -1989,6 +2007,25 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 }
 
 bool
+election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
+{
+	Election   *e = &core->elections[slot];
+
+	if (e->verify_ticket != 0)
+		return false;
+	if (!is_used(e))
+	{
+		reply(core, &ticket, ELECTION_NOTHING_TO_DO);
+		return true;
+	}
+	e->verify_ticket = ticket;
+	e->verify_id = 0;			/* what is under way was sent before */
+	e->look_wanted = true;
+	pursue(core, now_ns);
+	return true;
+}
+
+bool
 election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason)
 {
 	int64_t		leases[3];
@@ -2086,6 +2123,8 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat)
 		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e))
 			continue;
 		e->look_wanted = false;
+		if (e->verify_ticket != 0 && e->verify_id == 0)
+			e->verify_id = op->id;
 		op->slots |= SLOT_BIT(i);
 		op->epochs[i] = e->epoch;
 		op->create_revisions[i] = e->create_revision;

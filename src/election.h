@@ -207,10 +207,14 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  * campaign: DONE when the key stands.
  * proclaim: DONE when the key has the value.  The value is remembered for as
  * long as the core lives, and until the node name changes.
+ * verify: DONE when a linearizable read that was sent after the call has been
+ * answered; what it showed is published by then.  Without contact it goes on
+ * waiting.  NOTHING_TO_DO: the election was dropped from the settings.
  */
 extern bool election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint64_t ticket);
 extern bool election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
 extern bool election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value, uint64_t ticket);
+extern bool election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
 
 /*
  * Withdraws everything and sends the revocation of each lease.  True if

@@ -64,6 +64,13 @@
  */
 #define CANDIDATES_ID		(UINT64CONST(1) << 63)
 
+/*
+ * One read verifies for all who wait for one.  The protocol's ticket for it is
+ * this bit and the election's slot, of any other command it is the place in
+ * the mailbox, plus 1.
+ */
+#define VERIFY_TICKET		(UINT64CONST(1) << 63)
+
 /* A different complaint is logged, the same one again is not. */
 #define REMEMBERED_ERRORS	16
 
@@ -89,6 +96,10 @@ typedef struct Elector
 	bool		margin_cut;
 
 	CandidatesRequest *candidates;	/* by place in the mailbox */
+
+	/* who waits for a verifying read: places in the mailbox, by slot */
+	uint32		to_verify[ELECTION_MAX_ELECTIONS];	/* it is to be sent */
+	uint32		verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
 
 	uint32		wait_event;
 	WaitEventSet *wait_set;
@@ -253,7 +264,19 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 	reply->outcome = outcome;
 	if (outcome == ELECTION_NO_CONTACT)
 		strlcpy(reply->error, elector.contact.last_error, sizeof(reply->error));
-	shared_state_reply((int) ticket - 1, reply);
+	if (ticket & VERIFY_TICKET)
+	{
+		uint32	   *places = &elector.verifying[ticket & ~VERIFY_TICKET];
+
+		for (int place = 0; place < shared_state_mailbox_size(); place++)
+		{
+			if (*places & (UINT32_C(1) << place))
+				shared_state_reply(place, reply);
+		}
+		*places = 0;
+	}
+	else
+		shared_state_reply((int) ticket - 1, reply);
 	pfree(reply);
 }
 
@@ -388,6 +411,9 @@ serve_mailbox(void)
 			case COMMAND_PROCLAIM:
 				taken = election_proclaim(elector.core, now_ns, slot, request.value, ticket);
 				break;
+			case COMMAND_VERIFY:
+				elector.to_verify[slot] |= UINT32_C(1) << place;
+				break;
 			case COMMAND_CANDIDATES:
 				elector.candidates[place].request = request;
 				elector.candidates[place].tries = 0;
@@ -399,6 +425,15 @@ serve_mailbox(void)
 		}
 		if (!taken)
 			shared_state_put_back(place);
+	}
+	for (int slot = 0; slot < settings_max_elections; slot++)
+	{
+		if (elector.to_verify[slot] == 0 || elector.verifying[slot] != 0)
+			continue;
+		elector.verifying[slot] = elector.to_verify[slot];
+		elector.to_verify[slot] = 0;
+		(void) election_verify(elector.core, shared_state_clock_ns(), slot,
+							   VERIFY_TICKET | (uint64) slot);
 	}
 }
 

@@ -10,8 +10,6 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
-
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
@@ -19,6 +17,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "fence.h"
 #include "settings.h"
 #include "shared_state.h"
 
@@ -30,6 +29,8 @@
 PG_FUNCTION_INFO_V1(etcd_is_leader);
 PG_FUNCTION_INFO_V1(etcd_current_leader);
 PG_FUNCTION_INFO_V1(etcd_fencing_token);
+PG_FUNCTION_INFO_V1(etcd_require_leader);
+PG_FUNCTION_INFO_V1(etcd_verify_leader);
 PG_FUNCTION_INFO_V1(etcd_wait_for_leadership);
 PG_FUNCTION_INFO_V1(etcd_leader_events);
 PG_FUNCTION_INFO_V1(etcd_wait_for_event);
@@ -181,20 +182,6 @@ timeout_argument(FunctionCallInfo fcinfo, int argno)
 	return shared_state_clock_ns() / NS_PER_US + (end - now);
 }
 
-/* What is left until then, in ms, for shared_state_sleep(); 0: it is over. */
-static long
-remaining_ms(int64 until_us)
-{
-	int64		left_us;
-
-	if (until_us == PG_INT64_MAX)
-		return -1;
-	left_us = until_us - shared_state_clock_ns() / NS_PER_US;
-	if (left_us <= 0)
-		return 0;
-	return (long) Min(left_us / 1000 + 1, INT_MAX);
-}
-
 /* The wait event of those who wait for what is published. */
 static uint32
 published_wait_event(void)
@@ -323,6 +310,15 @@ etcd_fencing_token(PG_FUNCTION_ARGS)
 }
 
 /*
+ * etcd_require_leader(election text) returns bigint
+ */
+Datum
+etcd_require_leader(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(fence_require(election_argument(fcinfo, 0)));
+}
+
+/*
  * etcd_wait_for_leadership(timeout interval, election text) returns boolean
  */
 Datum
@@ -334,7 +330,7 @@ etcd_wait_for_leadership(PG_FUNCTION_ARGS)
 	long		left_ms;
 
 	shared_state_prepare_to_sleep();
-	while (!(leading = leads(index)) && (left_ms = remaining_ms(until_us)) != 0)
+	while (!(leading = leads(index)) && (left_ms = shared_state_remaining_ms(until_us)) != 0)
 		(void) shared_state_sleep(left_ms, published_wait_event());
 	shared_state_cancel_sleep();
 
@@ -393,7 +389,7 @@ etcd_wait_for_event(PG_FUNCTION_ARGS)
 
 	shared_state_prepare_to_sleep();
 	while (!shared_state_next_event(after, &event) &&
-		   (left_ms = remaining_ms(until_us)) != 0)
+		   (left_ms = shared_state_remaining_ms(until_us)) != 0)
 		(void) shared_state_sleep(left_ms, published_wait_event());
 	shared_state_cancel_sleep();
 
@@ -553,7 +549,7 @@ ask(const SharedRequest *request, const char *consequence)
 	const char *election;
 	bool		no_contact;
 
-	shared_state_ask(request, reply);
+	(void) shared_state_ask(request, PG_INT64_MAX, reply);
 
 	election = shared_state_text(request->election);
 	no_contact = reply->kind == REPLY_FAILED ||
@@ -590,6 +586,34 @@ ask(const SharedRequest *request, const char *consequence)
 				 errmsg("this instance is not a candidate of election \"%s\"", election),
 				 errhint("\"%s\" shows its state; etcd_campaign() enters the election.", "etcd_leader_status")));
 	return reply;
+}
+
+/*
+ * etcd_verify_leader(election text, timeout interval) returns bigint
+ */
+Datum
+etcd_verify_leader(PG_FUNCTION_ARGS)
+{
+	int			index = election_argument(fcinfo, 0);
+	int64		until_us = timeout_argument(fcinfo, 1);
+	SharedRequest request;
+	SharedReply *reply = palloc(sizeof(SharedReply));
+
+	init_request(&request, COMMAND_VERIFY, index);
+	if (!shared_state_ask(&request, until_us, reply))
+	{
+		SharedContact contact;
+
+		shared_state_read_contact(&contact);
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("leadership of election \"%s\" could not be verified in time",
+						shared_state_text(request.election)),
+				 contact.connected ? errdetail("etcd has not answered.") :
+				 errdetail("There is no contact with etcd: %s", shared_state_text(contact.last_error)),
+				 errhint("Try again, or connect to the leader.")));
+	}
+	PG_RETURN_INT64(fence_require(index));
 }
 
 /*

@@ -52,6 +52,9 @@ char	   *settings_channel;
 int			settings_request_timeout_ms;
 int			settings_connect_timeout_ms;
 int			settings_max_elections;
+char	   *settings_require_leadership;
+bool		settings_cancel_on_loss;
+bool		settings_requires_by_role = false;
 
 uint64		settings_elections_generation = 0;
 
@@ -367,6 +370,31 @@ check_channel(char **newval, void **extra, GucSource source)
 	return check_text("The name of the channel", *newval, NAMEDATALEN);
 }
 
+/*
+ * Where the value comes from decides for whom it holds; its assign hook is
+ * not told, so that it is left here.
+ */
+static bool
+check_require_leadership(char **newval, void **extra, GucSource source)
+{
+	bool	   *by_role;
+
+	if (!check_text("The name of an election", *newval, ELECTION_NAME_SIZE))
+		return false;
+	by_role = compat_guc_malloc(sizeof(bool));
+	if (by_role == NULL)
+		return false;
+	*by_role = source == PGC_S_USER || source == PGC_S_DATABASE_USER || source == PGC_S_SESSION;
+	*extra = by_role;
+	return true;
+}
+
+static void
+assign_require_leadership(const char *newval, void *extra)
+{
+	settings_requires_by_role = extra != NULL && *(bool *) extra;
+}
+
 static bool
 check_timeout(int *newval, void **extra, GucSource source)
 {
@@ -483,6 +511,24 @@ settings_define(void)
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							check_timeout, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.require_leadership",
+							   "Sets the election that this instance must lead for a transaction that writes to commit.",
+							   "If empty, there is no such requirement. To be set for roles and databases.",
+							   &settings_require_leadership,
+							   "",
+							   PGC_SUSET,
+							   0,
+							   check_require_leadership, assign_require_leadership, NULL);
+
+	DefineCustomBoolVariable("etcd_leader.cancel_on_loss",
+							 "Cancels a running statement of a transaction that requires leadership when it is lost.",
+							 NULL,
+							 &settings_cancel_on_loss,
+							 true,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("etcd_leader");
 }

@@ -31,6 +31,14 @@ extern char *settings_channel;
 extern int	settings_request_timeout_ms;
 extern int	settings_connect_timeout_ms;
 extern int	settings_max_elections;
+extern char *settings_require_leadership;
+extern bool settings_cancel_on_loss;
+
+/*
+ * Was etcd_leader.require_leadership set for this session's role, or in the
+ * session, and not for everybody?
+ */
+extern bool settings_requires_by_role;
 
 /* At most so many databases are notified: each costs a worker. */
 #define SETTINGS_MAX_DATABASES	32

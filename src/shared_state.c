@@ -21,6 +21,7 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
 #include <time.h>
 
 #include "catalog/namespace.h"
@@ -971,13 +972,14 @@ finish_place(MailboxPlace *place)
 }
 
 /*
- * Claims a free place, waiting for one if need be.  NULL if there is no
- * elector.
+ * Claims a free place, waiting for one if need be.  NULL: there is no
+ * elector, or the time is over.
  */
 static pg_noinline MailboxPlace *
-claim_place(uint32 wait_event)
+claim_place(int64 until_us, uint32 wait_event)
 {
 	MailboxPlace *claimed = NULL;
+	long		left_ms;
 
 	while (shared_state_has_elector())
 	{
@@ -986,9 +988,9 @@ claim_place(uint32 wait_event)
 			if (move_place(&state->mailbox[i], PLACE_FREE, PLACE_CLAIMED))
 				claimed = &state->mailbox[i];
 		}
-		if (claimed != NULL)
+		if (claimed != NULL || (left_ms = shared_state_remaining_ms(until_us)) == 0)
 			break;
-		ConditionVariableSleep(&state->place_freed, wait_event);
+		(void) ConditionVariableTimedSleep(&state->place_freed, left_ms, wait_event);
 	}
 	ConditionVariableCancelSleep();
 	return claimed;
@@ -1026,21 +1028,35 @@ wake_elector(void)
 		SetLatch(&GetPGProcByNumber(elector)->procLatch);
 }
 
-void
-shared_state_ask(const SharedRequest *request, SharedReply *reply)
+long
+shared_state_remaining_ms(int64 until_us)
+{
+	int64		left_us;
+
+	if (until_us == PG_INT64_MAX)
+		return -1;
+	left_us = until_us - shared_state_clock_ns() / 1000;
+	if (left_us <= 0)
+		return 0;
+	return (long) Min(left_us / 1000 + 1, INT_MAX);
+}
+
+bool
+shared_state_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)
 {
 	static uint32 wait_event = 0;
 	MailboxPlace *place;
+	volatile bool done = true;
 
 	if (wait_event == 0)
 		wait_event = compat_wait_event("EtcdLeaderRequest");
 
-	place = claim_place(wait_event);
+	place = claim_place(until_us, wait_event);
 	if (place == NULL)
 	{
 		memset(reply, 0, sizeof(SharedReply));
 		reply->kind = REPLY_NO_ELECTOR;
-		return;
+		return !shared_state_has_elector();
 	}
 
 	PG_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
@@ -1052,6 +1068,8 @@ shared_state_ask(const SharedRequest *request, SharedReply *reply)
 		ConditionVariablePrepareToSleep(&place->replied);
 		while (pg_atomic_read_u32(&place->state) != PLACE_DONE)
 		{
+			long		left_ms;
+
 			/* it may have ended before it could see the request */
 			if (!shared_state_has_elector() &&
 				move_place(place, PLACE_WAITING, PLACE_CLAIMED))
@@ -1059,15 +1077,23 @@ shared_state_ask(const SharedRequest *request, SharedReply *reply)
 				place->reply.kind = REPLY_NO_ELECTOR;
 				break;
 			}
-			ConditionVariableSleep(&place->replied, wait_event);
+			left_ms = shared_state_remaining_ms(until_us);
+			if (left_ms == 0)
+			{
+				done = false;
+				break;
+			}
+			(void) ConditionVariableTimedSleep(&place->replied, left_ms, wait_event);
 		}
 		ConditionVariableCancelSleep();
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
 
 	pg_read_barrier();
-	*reply = place->reply;
+	if (done)
+		*reply = place->reply;
 	leave_place(0, PointerGetDatum(place));
+	return done;
 }
 
 int

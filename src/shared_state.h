@@ -228,6 +228,7 @@ typedef enum SharedCommand
 	COMMAND_RESIGN,
 	COMMAND_CAMPAIGN,
 	COMMAND_PROCLAIM,
+	COMMAND_VERIFY,
 	COMMAND_CANDIDATES
 } SharedCommand;
 
@@ -274,9 +275,14 @@ typedef struct SharedReply
 /*
  * Backends: puts the request into the mailbox, wakes the elector and waits
  * for its reply.  Waits for a free place too.  Serves interrupts; leaving by
- * an ERROR or by the end of the process frees the place.
+ * an ERROR or by the end of the process frees the place.  False: there was no
+ * reply until then, in microseconds of shared_state_clock_ns()'s clock
+ * (PG_INT64_MAX: no limit).
  */
-extern void shared_state_ask(const SharedRequest *request, SharedReply *reply);
+extern bool shared_state_ask(const SharedRequest *request, int64 until_us, SharedReply *reply);
+
+/* What is left until then, in ms, for a sleep: -1 without limit, 0 if it is over. */
+extern long shared_state_remaining_ms(int64 until_us);
 
 /*
  * The elector: goes through the places from 0 to shared_state_mailbox_size()

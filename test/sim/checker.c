@@ -54,6 +54,7 @@ typedef struct Excuse
 typedef struct Told
 {
 	char		election[ELECTION_NAME_SIZE];
+	int64_t		since_ns;		/* it was taken up */
 	bool		elected;
 	bool		unelected_last;
 	int64_t		leader_revision;	/* 0: none */
@@ -253,7 +254,9 @@ check_shown_leader(const Instance *in, int slot)
 	for (const Span *span = spans[election_number(view->name)];
 		 span != NULL && span->to_ns >= since_ns; span = span->older)
 	{
-		if (span->create_revision == view->leader_revision && is_value(span->value, view->leader))
+		/* what the new history makes of a key is told before which history it is */
+		if (span->create_revision == view->leader_revision &&
+			(is_value(span->value, view->leader) || restored_ns != NEVER))
 			return;
 	}
 	fail_run("%s shows \"%s\" (%" PRId64 ") as leader of %s, which it was not within the TTL",
@@ -272,6 +275,7 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 			fail_run("%s left %s without an event", in->name, told->election);
 		memset(told, 0, sizeof(*told));
 		strcpy(told->election, view->name);
+		told->since_ns = now_ns;
 	}
 	if ((view->deadline_ns != 0) != (view->state == ELECTION_LEADING) ||
 		(view->role == ELECTION_LEADER) != (view->state == ELECTION_LEADING) ||
@@ -679,13 +683,14 @@ check_prompt(void *subject, uint64_t e)
 	{
 		const Instance *in = &instances[i];
 
-		if (!in->running || in->stopping || in->started_ns + PROMPT_NS > now_ns)
+		if (!in->running || in->stopping)
 			continue;
 		for (int slot = 0; slot < MAX_SLOTS; slot++)
 		{
 			const ElectionView *view = &in->views[slot];
 
-			if (strcmp(view->name, election_name((int) e)) != 0 || view->state == ELECTION_LEAVING)
+			if (strcmp(view->name, election_name((int) e)) != 0 || view->state == ELECTION_LEAVING ||
+				watchmen[i].told[slot].since_ns + PROMPT_NS > now_ns)
 				continue;
 			if (first == NULL ? view->has_leader :
 				(!view->has_leader || view->leader_revision != first->create_revision ||

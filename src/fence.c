@@ -1,0 +1,540 @@
+/*-------------------------------------------------------------------------
+ *
+ * fence.c
+ *	  Transactions that only the leader can commit.
+ *
+ * A transaction is armed by etcd_require_leader(), or by
+ * etcd_leader.require_leadership if it writes.  Armed, it remembers the
+ * fencing token, and must find this instance leading under the same token
+ * when it is about to commit.  That is looked at in the PRE_COMMIT callback:
+ * what follows it (ON COMMIT actions, the NOTIFY lock, WAL flush, the wait for
+ * a synchronous standby) is not covered.
+ *
+ * While a statement of an armed transaction runs, a timer of this backend
+ * looks too, and cancels the statement after a loss.  Only the backend itself
+ * may do so: a signal from another process could come when the commit waits
+ * for a synchronous standby, end that wait, and have the client told of a
+ * success that is none (syncrep.c).  So from PRE_COMMIT on the timer is deaf.
+ *
+ * The cancellation is QUERY_CANCELED until it leaves the outermost statement,
+ * and only there becomes 25006: WHEN OTHERS of PL/pgSQL does not catch the
+ * former.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "replication/logicalworker.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "fence.h"
+#include "settings.h"
+#include "shared_state.h"
+
+/* How often the timer looks: a loss ends the statement well within a second. */
+#define WATCH_INTERVAL_MS	250
+
+/*
+ * Leadership that the transaction needs.  Complete before the timer can see
+ * it, and not changed afterwards.
+ */
+typedef struct Requirement
+{
+	char		election[ELECTION_NAME_SIZE];
+	const char *shown;			/* that name in the database's encoding */
+	int64		token;			/* 0: this instance did not lead */
+	int			slot;			/* where the election was when this was made */
+	uint64		layout;
+} Requirement;
+
+/* Of this transaction, by etcd_require_leader(). */
+static Requirement requirements[ELECTION_MAX_ELECTIONS];
+static volatile sig_atomic_t nrequirements = 0;
+
+/*
+ * Of this transaction, by etcd_leader.require_leadership, as of the first
+ * statement; counts once the transaction writes.
+ */
+static Requirement setting_requirement;
+static bool setting_recorded = false;
+static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
+
+/* The timer. */
+static TimeoutId watch_timeout;
+static bool watch_registered = false;
+static volatile sig_atomic_t watching = false;	/* it may cancel */
+static volatile sig_atomic_t cancel_sent = false;	/* it has */
+
+/* How many statements are running, one within the other. */
+static volatile sig_atomic_t depth = 0;
+
+static ExecutorRun_hook_type prev_executor_run = NULL;
+static ExecutorFinish_hook_type prev_executor_finish = NULL;
+static ProcessUtility_hook_type prev_process_utility = NULL;
+
+/* ---- requirements -------------------------------------------------------- */
+
+/*
+ * Does etcd_leader.require_leadership hold for this process?  In a background
+ * worker only if its role asks for it (as that of a pg_cron job may): with the
+ * setting in postgresql.conf, whatever applies the changes of a publisher, or
+ * launches others, would be caught.  Autovacuum and walsenders are neither.
+ */
+static bool
+is_fenced(void)
+{
+	if (likely(settings_require_leadership[0] == '\0'))
+		return false;
+	if (MyBackendType == B_BACKEND)
+		return true;
+	return MyBackendType == B_BG_WORKER && settings_requires_by_role &&
+		!IsLogicalWorker() && !IsParallelWorker();
+}
+
+/* Needs a transaction, for as long as which it is good. */
+static void
+init_requirement(Requirement *requirement, const char *election)
+{
+	strlcpy(requirement->election, election, ELECTION_NAME_SIZE);
+	requirement->shown = MemoryContextStrdup(TopTransactionContext, shared_state_text(election));
+	requirement->slot = shared_state_find(election, &requirement->layout);
+	requirement->token = shared_state_token(requirement->slot, requirement->layout);
+}
+
+/* The token under which this instance leads now, else 0.  Safe in a signal handler. */
+static int64
+current_token(const Requirement *requirement)
+{
+	uint64		layout = requirement->layout;
+	int			slot = requirement->slot;
+
+	if (unlikely(layout != shared_state_layout()))
+		slot = shared_state_find(requirement->election, &layout);
+	return shared_state_token(slot, layout);
+}
+
+/* A token that was 0 does not hold either.  Safe in a signal handler. */
+static bool
+is_broken(const Requirement *requirement)
+{
+	return requirement->token == 0 || current_token(requirement) != requirement->token;
+}
+
+/* The first requirement that does not hold, NULL if all do.  Safe in a signal handler. */
+static const Requirement *
+find_broken(void)
+{
+	for (int i = 0; i < nrequirements; i++)
+	{
+		if (is_broken(&requirements[i]))
+			return &requirements[i];
+	}
+	if (setting_in_force && TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		is_broken(&setting_requirement))
+		return &setting_requirement;
+	return NULL;
+}
+
+/*
+ * Remembers what etcd_leader.require_leadership demands of this transaction,
+ * the first time that it is asked; the setting may come and go with functions
+ * that have it in a SET clause.
+ */
+static void
+record_setting(void)
+{
+	setting_in_force = false;
+	if (!is_fenced())
+		return;
+	pg_compiler_barrier();
+	if (!setting_recorded || strcmp(setting_requirement.election, settings_require_leadership) != 0)
+		init_requirement(&setting_requirement, settings_require_leadership);
+	setting_recorded = true;
+	pg_compiler_barrier();
+	setting_in_force = true;
+}
+
+/* ---- errors ---------------------------------------------------------------- */
+
+/* A sentence on who leads, as far as known; palloc'd. */
+static char *
+describe_leader(const char *name)
+{
+	SharedElection election;
+	uint64		layout;
+	int			slot = shared_state_find(name, &layout);
+
+	if (!shared_state_has_elector())
+		return pstrdup("The elector of etcd_leader is not running.");
+	if (!shared_state_read(slot, layout, &election) || !election.view.has_leader ||
+		election.view.leader_until_ns <= shared_state_clock_ns())
+		return pstrdup("No leader is known at present.");
+	return psprintf("The leader is \"%s\".", shared_state_text(election.view.leader));
+}
+
+/* ERROR if etcd_leader.require_leadership named none of the elections. */
+static void
+check_election(const Requirement *requirement)
+{
+	if (settings_election_index(requirement->election, (int) strlen(requirement->election)) < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("election \"%s\" does not exist", requirement->shown),
+				 errdetail("It is required by \"%s\".", "etcd_leader.require_leadership"),
+				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
+}
+
+/*
+ * Raises the error for a requirement that does not hold.  leader: who leads,
+ * as a sentence, or NULL.
+ */
+static void pg_attribute_noreturn()
+report_broken(const Requirement *requirement, const char *leader)
+{
+	/* of a setting: etcd_require_leader() arms nothing without a token */
+	if (requirement->token == 0)
+	{
+		check_election(requirement);
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("this instance did not lead election \"%s\" when the transaction began",
+						requirement->shown),
+				 errdetail("\"%s\" allows only the leader to write.%s%s",
+						   "etcd_leader.require_leadership", leader ? " " : "", leader ? leader : ""),
+				 errhint("Run the whole transaction on the leader.")));
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			 errmsg("this instance does not lead election \"%s\" any more", requirement->shown),
+			 errdetail("The transaction requires leadership under fencing token %lld.%s%s",
+					   (long long) requirement->token, leader ? " " : "", leader ? leader : ""),
+			 errhint("Run the whole transaction again on the leader.")));
+}
+
+/* ---- the timer --------------------------------------------------------------- */
+
+/*
+ * The timer's handler, a signal handler: reads atomics and the clock, and
+ * cancels as StatementCancelHandler() does (postgres.c).  A session that waits
+ * for its client is left alone: its next command will tell.
+ */
+static void
+watch_leadership(void)
+{
+	if (!watching || (depth == 0 && debug_query_string == NULL) || find_broken() == NULL)
+		return;
+	cancel_sent = true;
+	InterruptPending = true;
+	QueryCancelPending = true;
+	SetLatch(MyLatch);
+}
+
+/* Has the timer run until the transaction ends. */
+static void
+start_watching(void)
+{
+	if (!settings_cancel_on_loss)
+		return;
+	if (!watch_registered)
+	{
+		watch_timeout = RegisterTimeout(USER_TIMEOUT, watch_leadership);
+		watch_registered = true;
+	}
+	watching = true;
+	/* the end of a failed statement disables all timeouts */
+	if (!get_timeout_active(watch_timeout))
+		enable_timeout_every(watch_timeout,
+							 TimestampTzPlusMilliseconds(GetCurrentTimestamp(), WATCH_INTERVAL_MS),
+							 WATCH_INTERVAL_MS);
+}
+
+/* ---- arming -------------------------------------------------------------------- */
+
+int64
+fence_require(int election_index)
+{
+	const char *election = settings_election_name(election_index);
+	Requirement requirement;
+
+	init_requirement(&requirement, election);
+	if (requirement.token == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("this instance does not lead election \"%s\"", requirement.shown),
+				 errdetail_internal("%s", describe_leader(election)),
+				 errhint("Connect to the leader, or wait until there is one.")));
+
+	for (int i = 0; i < nrequirements; i++)
+	{
+		if (strcmp(requirements[i].election, election) == 0)
+		{
+			if (requirements[i].token != requirement.token)
+				report_broken(&requirements[i], describe_leader(election));
+			return requirement.token;
+		}
+	}
+	if (nrequirements == ELECTION_MAX_ELECTIONS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a transaction cannot require leadership of more than %d elections",
+						ELECTION_MAX_ELECTIONS)));
+	requirements[nrequirements] = requirement;
+	pg_compiler_barrier();
+	nrequirements++;
+	start_watching();
+	return requirement.token;
+}
+
+/* ---- statements ---------------------------------------------------------------- */
+
+/* What a transaction that is doomed may still run: what ends it. */
+static bool
+ends_transaction(const Node *statement)
+{
+	if (statement == NULL || !IsA(statement, TransactionStmt))
+		return false;
+	switch (castNode(TransactionStmt, statement)->kind)
+	{
+		case TRANS_STMT_COMMIT:
+		case TRANS_STMT_PREPARE:
+		case TRANS_STMT_ROLLBACK:
+		case TRANS_STMT_ROLLBACK_TO:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Before each statement, those within others too: procedures begin new
+ * transactions.  utility: NULL for what the executor runs.
+ */
+static void
+begin_statement(const Node *utility)
+{
+	/* an aborted transaction only waits for its end */
+	if (IsTransactionState())
+	{
+		record_setting();
+		if ((nrequirements > 0 || setting_in_force) && settings_cancel_on_loss)
+		{
+			if (depth == 0 && !ends_transaction(utility))
+			{
+				const Requirement *broken = find_broken();
+
+				if (broken)
+					report_broken(broken, describe_leader(broken->election));
+			}
+			start_watching();
+		}
+	}
+	depth++;
+}
+
+/*
+ * After an error in a statement, in its memory context.  If it is the timer's
+ * cancellation, and this is the outermost statement, the error becomes the one
+ * that says so.
+ */
+static void
+abandon_statement(MemoryContext context)
+{
+	const Requirement *requirement;
+
+	if (--depth > 0 || !cancel_sent || geterrcode() != ERRCODE_QUERY_CANCELED)
+		return;
+	cancel_sent = false;
+	requirement = find_broken();
+	if (requirement == NULL)	/* won again meanwhile */
+		requirement = nrequirements > 0 ? &requirements[0] : &setting_requirement;
+	MemoryContextSwitchTo(context);
+	FlushErrorState();
+	report_broken(requirement, NULL);
+}
+
+static void
+executor_run(COMPAT_EXECUTOR_RUN_PARAMS)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	begin_statement(NULL);
+	PG_TRY();
+	{
+		if (prev_executor_run)
+			prev_executor_run(COMPAT_EXECUTOR_RUN_ARGS);
+		else
+			standard_ExecutorRun(COMPAT_EXECUTOR_RUN_ARGS);
+	}
+	PG_CATCH();
+	{
+		abandon_statement(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	depth--;
+}
+
+/* AFTER triggers run here. */
+static void
+executor_finish(QueryDesc *query_desc)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	begin_statement(NULL);
+	PG_TRY();
+	{
+		if (prev_executor_finish)
+			prev_executor_finish(query_desc);
+		else
+			standard_ExecutorFinish(query_desc);
+	}
+	PG_CATCH();
+	{
+		abandon_statement(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	depth--;
+}
+
+/* COMMIT PREPARED commits what was prepared past the callback below. */
+static void
+check_commit_prepared(const Node *statement)
+{
+	Requirement requirement;
+
+	if (!IsA(statement, TransactionStmt) ||
+		castNode(TransactionStmt, statement)->kind != TRANS_STMT_COMMIT_PREPARED || !is_fenced())
+		return;
+	init_requirement(&requirement, settings_require_leadership);
+	if (requirement.token != 0)
+		return;
+	check_election(&requirement);
+	ereport(ERROR,
+			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			 errmsg("this instance does not lead election \"%s\"", requirement.shown),
+			 errdetail("\"%s\" allows only the leader to commit a prepared transaction. %s",
+					   "etcd_leader.require_leadership", describe_leader(requirement.election)),
+			 errhint("Commit it on the leader, or roll it back.")));
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				ProcessUtilityContext utility_context, ParamListInfo params,
+				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	begin_statement(pstmt->utilityStmt);
+	PG_TRY();
+	{
+		check_commit_prepared(pstmt->utilityStmt);
+		if (prev_process_utility)
+			prev_process_utility(pstmt, query_string, read_only_tree, utility_context, params,
+								 query_env, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, query_string, read_only_tree, utility_context, params,
+									query_env, dest, qc);
+	}
+	PG_CATCH();
+	{
+		abandon_statement(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	depth--;
+}
+
+/* ---- the end of the transaction -------------------------------------------------- */
+
+/*
+ * May the transaction commit?  ERROR if not.  From here on the timer is deaf,
+ * and what it has asked for is not left to the wait for a synchronous standby.
+ */
+static void
+check_commit(void)
+{
+	const Requirement *broken;
+
+	watching = false;
+	pg_compiler_barrier();
+
+	record_setting();			/* had no statement done so */
+	broken = find_broken();
+	if (broken == NULL && cancel_sent)
+		broken = nrequirements > 0 ? &requirements[0] : &setting_requirement;
+	if (broken)
+		report_broken(broken, describe_leader(broken->election));
+}
+
+/* Whether a prepared transaction may commit cannot be known when it does. */
+static void
+check_prepare(void)
+{
+	record_setting();
+	if (nrequirements > 0 || setting_in_force)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that requires leadership of election \"%s\"",
+						nrequirements > 0 ? requirements[0].shown : setting_requirement.shown)));
+}
+
+static void
+end_transaction(void)
+{
+	watching = false;
+	cancel_sent = false;
+	nrequirements = 0;
+	setting_recorded = false;
+	setting_in_force = false;
+	if (watch_registered && get_timeout_active(watch_timeout))
+		disable_timeout(watch_timeout, false);
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			check_commit();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			check_prepare();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			end_transaction();
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			break;				/* the leader of the parallel query is asked */
+	}
+}
+
+void
+fence_install(void)
+{
+	prev_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	prev_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = executor_finish;
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	RegisterXactCallback(xact_callback, NULL);
+}

@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * fence.h
+ *	  Transactions that only the leader can commit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FENCE_H
+#define FENCE_H
+
+/* Called once, at library load in the postmaster: installs the hooks. */
+extern void fence_install(void);
+
+/*
+ * Arms the transaction: it commits only if this instance still leads that
+ * election (an index in etcd_leader.elections) at pre-commit, under the same
+ * token, which is returned.  ERROR 25006 if this instance does not lead, or
+ * leads under another token than when the transaction was armed first; then
+ * nothing has changed.
+ */
+extern int64 fence_require(int election_index);
+
+#endif							/* FENCE_H */
