@@ -85,6 +85,8 @@ SELECT etcd_is_leader('gamma');
 SELECT etcd_is_leader('');
 SELECT etcd_current_leader('Alpha');
 SELECT etcd_fencing_token('gamma');
+SELECT etcd_require_leader('gamma');
+SELECT etcd_verify_leader('gamma');
 SELECT etcd_wait_for_leadership('1 s', 'gamma');
 SELECT etcd_resign('gamma');
 SELECT etcd_campaign('gamma');
@@ -107,6 +109,63 @@ SELECT etcd_wait_for_leadership();
 SELECT etcd_wait_for_leadership('290000 years 3 days');
 SELECT * FROM etcd_wait_for_event();
 RESET statement_timeout;
+
+--
+-- Transactions that only the leader can commit; here nobody leads
+--
+
+CREATE TABLE ledger (entry text);
+SELECT etcd_require_leader();
+SELECT etcd_require_leader('beta gamma');
+SELECT etcd_verify_leader(timeout => '20 ms') AS verified;
+
+-- what failed has armed nothing
+BEGIN;
+SAVEPOINT here;
+SELECT etcd_require_leader();
+ROLLBACK TO here;
+INSERT INTO ledger VALUES ('not armed');
+COMMIT;
+
+-- who writes must lead
+SET etcd_leader.require_leadership = 'alpha';
+SELECT * FROM ledger;
+BEGIN; SELECT count(*) FROM ledger; COMMIT;
+INSERT INTO ledger VALUES ('no');
+UPDATE ledger SET entry = 'no';
+COPY ledger FROM stdin;
+no
+\.
+CREATE TABLE no ();
+CREATE TEMPORARY TABLE no ();
+SELECT * FROM ledger FOR UPDATE;
+SELECT lo_create(0) > 0;
+DO $$ BEGIN INSERT INTO ledger VALUES ('no'); EXCEPTION WHEN OTHERS THEN RAISE NOTICE 'caught'; END $$;
+DO $$ BEGIN INSERT INTO ledger VALUES ('no'); COMMIT; END $$;
+BEGIN; INSERT INTO ledger VALUES ('no'); ROLLBACK;
+BEGIN; SAVEPOINT here; INSERT INTO ledger VALUES ('no'); ROLLBACK TO here; SELECT 1 AS one; COMMIT;
+NOTIFY a_channel;
+SET etcd_leader.require_leadership = 'gamma';
+SELECT * FROM ledger;
+INSERT INTO ledger VALUES ('no');
+SET etcd_leader.require_leadership = E'a\tb';
+SELECT repeat('a', 128) AS value \gset
+SET etcd_leader.require_leadership = :'value';
+RESET etcd_leader.require_leadership;
+INSERT INTO ledger VALUES ('not required');
+SELECT * FROM ledger;
+
+-- not for the role itself to decide
+CREATE ROLE regress_etcd_leader_writer;
+ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership = 'alpha';
+SET ROLE regress_etcd_leader_writer;
+SET etcd_leader.require_leadership = '';
+SET etcd_leader.cancel_on_loss = off;
+ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership = '';
+ALTER ROLE regress_etcd_leader_writer RESET etcd_leader.require_leadership;
+RESET ROLE;
+DROP ROLE regress_etcd_leader_writer;
+DROP TABLE ledger;
 
 --
 -- Commands
@@ -156,6 +215,8 @@ SELECT etcd_resign();
 SELECT etcd_campaign();
 SELECT etcd_proclaim('x');
 SELECT * FROM etcd_candidates();
+SELECT etcd_require_leader();
+SELECT etcd_verify_leader();
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION etcd_proclaim TO regress_etcd_leader_user;
 SET ROLE regress_etcd_leader_user;
