@@ -63,4 +63,4 @@ bench:
 	test/setup --test
 	$(MAKE) -s all
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
-	PG_CONFIG=$(PG_CONFIG) test/run bench/figures.pl
+	PG_CONFIG=$(PG_CONFIG) JOBS=1 test/run bench/figures.pl bench/fence.pl

@@ -1172,6 +1172,78 @@ test_observer(void **state)
 	assert_int_equal(etcd.nleases, 1);
 }
 
+/* A read that was sent before verifies nothing. */
+static void
+test_verify(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *before;
+	Message    *verifying;
+
+	(void) state;
+	answer_all();
+	now += TTL_S * SECOND / 3;
+	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
+	before = sent(a, "look");
+	assert_non_null(before);
+
+	assert_true(election_verify(a->core, now, 0, 1));
+	verifying = sent(a, "look");
+	assert_ptr_not_equal(verifying, before);
+	assert_false(election_verify(a->core, now, 0, 2));
+	deliver(a, before);
+	assert_false(a->has_replied[1]);
+
+	/* no answer: it is asked again */
+	give_up(a, verifying, true);
+	now += SECOND;
+	election_tick(a->core, now);
+	assert_false(a->has_replied[1]);
+
+	/* what it shows is published before it replies */
+	etcd.nkeys = 0;
+	etcd.revision++;
+	answer_all();
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_true(find_note(0, "unelected") >= 0);
+
+	/* an election that is left, and a slot without one */
+	assert_true(election_verify(a->core, now, 0, 3));
+	strcpy(a->config.elections[0], "f");
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(a->has_replied[3]);
+	assert_true(election_verify(a->core, now, 3, 4));
+	assert_int_equal(a->replied[4], ELECTION_NOTHING_TO_DO);
+}
+
+/* A new key whose revision was there before: etcd was put back meanwhile. */
+static void
+test_token_twice(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+	int			from;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	from = nlogged;
+	/* to just before the key was put; the lease is unknown there */
+	etcd.nkeys = 0;
+	etcd.nleases = 0;
+	etcd.revision = token - 1;
+	for (int i = 0; i < 5 * 1000; i++)
+	{
+		run_for(MS);
+		assert_true(!leads(a) || find_note(from, "unelected") < 0 || a->views[0].token > token);
+	}
+	assert_true(find_note(from, "a: unelected - ") >= 0);
+	assert_true(leads(a));
+}
+
 static void
 test_settings(void **state)
 {
@@ -1379,6 +1451,8 @@ main(void)
 		TEST(test_etcd_away),
 		TEST(test_history),
 		TEST(test_observer),
+		TEST(test_verify),
+		TEST(test_token_twice),
 		TEST(test_settings),
 		TEST(test_stop),
 		TEST(test_by_chance)
