@@ -2517,6 +2517,8 @@ pursue_elections(ElectionCore *core, int64_t now_ns)
 static void
 want_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *key)
 {
+	/* they are compared byte by byte */
+	memset(&list[*n], 0, sizeof(Watched));
 	list[*n].slot = slot;
 	list[*n].target = target;
 	list[*n].key = *key;
@@ -2528,7 +2530,6 @@ list_watches(const ElectionCore *core, Watched *list)
 {
 	int			n = 0;
 
-	memset(list, 0, MAX_WATCHES * sizeof(Watched));
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		const Election *e = &core->elections[i];
