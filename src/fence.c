@@ -77,6 +77,7 @@ static TimeoutId watch_timeout;
 static bool watch_registered = false;
 static volatile sig_atomic_t watching = false;	/* it may cancel */
 static volatile sig_atomic_t cancel_sent = false;	/* it has */
+static bool committing = false; /* it may not any more in this transaction */
 
 /* How many statements are running, one within the other. */
 static volatile sig_atomic_t depth = 0;
@@ -246,7 +247,7 @@ watch_leadership(void)
 static void
 start_watching(void)
 {
-	if (!settings_cancel_on_loss)
+	if (!settings_cancel_on_loss || committing)
 		return;
 	if (!watch_registered)
 	{
@@ -462,7 +463,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 
 /*
  * May the transaction commit?  ERROR if not.  From here on the timer is deaf,
- * and what it has asked for is not left to the wait for a synchronous standby.
+ * also if another callback runs statements, and what it has asked for is not
+ * left to the wait for a synchronous standby.
  */
 static void
 check_commit(void)
@@ -470,6 +472,7 @@ check_commit(void)
 	const Requirement *broken;
 
 	watching = false;
+	committing = true;
 	pg_compiler_barrier();
 
 	record_setting();			/* had no statement done so */
@@ -497,6 +500,7 @@ end_transaction(void)
 {
 	watching = false;
 	cancel_sent = false;
+	committing = false;
 	nrequirements = 0;
 	setting_recorded = false;
 	setting_in_force = false;
