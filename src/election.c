@@ -32,6 +32,9 @@
  *			never believed again.  So is a revocation.
  * ORDER	Leadership is withdrawn from readers before the key is deleted or
  *			the lease revoked.
+ * MEMORY	What is remembered over a crash of the elector is erased before a
+ *			message is sent that changes keys or leases, until it is answered:
+ *			whoever resumes would not know that it may yet be executed.
  * HISTORY	An answer of another cluster, of a lower raft term, or of a lower
  *			revision than a linearizable answer can have is dropped.  If
  *			nothing better comes for a TTL, etcd was replaced or restored.
@@ -43,6 +46,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -256,6 +260,10 @@ struct ElectionCore
 	int			nwatched;
 	int			ncreated;		/* of them, etcd has confirmed so many */
 	Watched		watched[MAX_WATCHES];
+
+	bool		remembered;		/* memory is what the caller was given last */
+	ElectionMemory memory;
+	ElectionMemory draft;
 };
 
 static void expire(ElectionCore *core, int64_t now_ns);
@@ -479,6 +487,15 @@ under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
 	return false;
 }
 
+/* Before a message is sent that changes keys or leases (MEMORY). */
+static void
+forget(ElectionCore *core)
+{
+	if (core->remembered)
+		core->port.remember(core->port.ctx, NULL);
+	core->remembered = false;
+}
+
 static void
 send_txn(ElectionCore *core, const Op *op,
 		 const EtcdCompare *compares, int ncompares,
@@ -493,6 +510,9 @@ send_txn(ElectionCore *core, const Op *op,
 	request.nsuccess = nsuccess;
 	request.failure = failure;
 	request.nfailure = nfailure;
+	/* a proclamation leaves alone what is remembered */
+	if (op->kind != OP_LOOK && op->kind != OP_PROCLAIM)
+		forget(core);
 	core->port.send(core->port.ctx, op->id, &request);
 }
 
@@ -501,6 +521,8 @@ send_lease_request(ElectionCore *core, const Op *op, EtcdRequestKind kind, int64
 {
 	EtcdRequest request = {.kind = kind, .lease = op->lease, .ttl_s = ttl_s};
 
+	if (kind == ETCD_REVOKE)
+		forget(core);
 	core->port.send(core->port.ctx, op->id, &request);
 }
 
@@ -1852,6 +1874,31 @@ is_configured(const ElectionCore *core, const char *name)
 	return false;
 }
 
+/* Gives a slot to an election that has none yet; NULL if none is free. */
+static Election *
+take_slot(ElectionCore *core, const char *name)
+{
+	size_t		len = strlen(name);
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (is_used(e))
+			continue;
+		copy_string(e->name, name, sizeof(e->name));
+		memcpy(e->prefix, name, len);
+		memcpy(e->prefix + len, "/", 2);
+		memcpy(e->prefix_end, name, len);
+		memcpy(e->prefix_end + len, "0", 2);	/* '/' + 1 */
+		e->wanted = true;
+		e->generation++;
+		e->epoch++;
+		return e;
+	}
+	return NULL;
+}
+
 /* Gives a slot to each election of the settings that has none, while there are any. */
 static void
 take_up_elections(ElectionCore *core)
@@ -1859,30 +1906,63 @@ take_up_elections(ElectionCore *core)
 	for (int i = 0; i < core->config.nelections; i++)
 	{
 		const char *name = core->config.elections[i];
-		Election   *e = NULL;
-		size_t		len = strlen(name);
+		Election   *e;
 
 		if (election_find(core, name) >= 0)
 			continue;
-		for (int slot = 0; slot < core->max_elections && e == NULL; slot++)
-		{
-			if (!is_used(&core->elections[slot]))
-				e = &core->elections[slot];
-		}
+		e = take_slot(core, name);
 		if (e == NULL)
 			return;				/* until a key is known to be deleted */
-		copy_string(e->name, name, sizeof(e->name));
-		memcpy(e->prefix, name, len);
-		memcpy(e->prefix + len, "/", 2);
-		memcpy(e->prefix_end, name, len);
-		memcpy(e->prefix_end + len, "0", 2);	/* '/' + 1 */
 		copy_string(e->value, core->config.node_name, sizeof(e->value));
-		e->wanted = true;
-		e->generation++;
-		e->epoch++;
 		e->stay_out = core->config.stay_out[i];
 		settle(core, e);
 	}
+}
+
+/*
+ * Places in the queue are taken up as places that have to be looked at; of
+ * the other elections what must be known before they are entered again.
+ */
+bool
+election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
+{
+	core->config.safety_margin_ms = memory->safety_margin_ms;
+	if (memory->nelections > core->max_elections ||
+		memory->until_ns - margin_ns(core, memory->ttl_ns) <= now_ns)
+		return false;
+	copy_string(core->config.node_name, memory->node_name, sizeof(core->config.node_name));
+	core->cluster_id = memory->cluster_id;
+	core->term_seen = memory->term_seen;
+	core->max_revision = memory->max_revision;
+	core->lead_above_revision = memory->lead_above_revision;
+	core->lease.id = memory->lease;
+	core->lease.granted = true;
+	core->lease.asked_ttl_s = memory->asked_ttl_s;
+	core->lease.ttl_ns = memory->ttl_ns;
+	core->lease.term = memory->term;
+	core->lease.sent_ns = memory->sent_ns;
+	core->lease.until_ns = memory->until_ns;
+	for (int i = 0; i < memory->nelections; i++)
+	{
+		Election   *e = take_slot(core, memory->elections[i].name);
+
+		copy_string(e->value, memory->elections[i].value, sizeof(e->value));
+		copy_string(e->key, memory->elections[i].key, sizeof(e->key));
+		e->final_revision = memory->elections[i].final_revision;
+		if (memory->elections[i].doubtful)
+			e->doubtful_lease = memory->lease;
+		e->state = ELECTION_JOINING;
+		if (memory->elections[i].create_revision != 0)
+		{
+			e->state = ELECTION_QUEUED;
+			e->create_revision = memory->elections[i].create_revision;
+			e->mod_revision = memory->elections[i].mod_revision;
+			e->key_lease = memory->lease;
+			copy_string(e->key_value, memory->elections[i].key_value, sizeof(e->key_value));
+		}
+		e->look_wanted = true;
+	}
+	return true;
 }
 
 void
@@ -2063,6 +2143,68 @@ election_stopped(const ElectionCore *core)
 }
 
 /* ---- what is wanted ------------------------------------------------------------ */
+
+/*
+ * Is all that was sent about keys and leases known to have been done, or not?
+ * A lease that is to be granted is no matter: nothing hangs on it yet.
+ */
+static bool
+is_settled(const ElectionCore *core)
+{
+	return core->lease.id != 0 && !core->lease.tainted && !core->fresh.moving && !core->revoking &&
+		!under_way(core, OP_MOVE, ALL_SLOTS) && !under_way(core, OP_ENTER, ALL_SLOTS) &&
+		!under_way(core, OP_DELETE, ALL_SLOTS);
+}
+
+/* Has the caller remember the state as it is now. */
+static void
+remember(ElectionCore *core)
+{
+	ElectionMemory *draft = &core->draft;
+	size_t		size;
+
+	/* they are compared byte by byte */
+	memset(draft, 0, offsetof(ElectionMemory, elections));
+	copy_string(draft->node_name, core->config.node_name, sizeof(draft->node_name));
+	draft->safety_margin_ms = core->config.safety_margin_ms;
+	draft->cluster_id = core->cluster_id;
+	draft->term_seen = core->term_seen;
+	draft->max_revision = core->max_revision;
+	draft->lead_above_revision = core->lead_above_revision;
+	draft->lease = core->lease.id;
+	draft->term = core->lease.term;
+	draft->asked_ttl_s = core->lease.asked_ttl_s;
+	draft->ttl_ns = core->lease.ttl_ns;
+	draft->sent_ns = core->lease.sent_ns;
+	draft->until_ns = core->lease.until_ns;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+		int			n = draft->nelections;
+
+		if (!is_used(e) || e->key[0] == '\0')
+			continue;
+		memset(&draft->elections[n], 0, sizeof(draft->elections[n]));
+		copy_string(draft->elections[n].name, e->name, ELECTION_NAME_SIZE);
+		copy_string(draft->elections[n].value, e->value, ELECTION_VALUE_SIZE);
+		copy_string(draft->elections[n].key, e->key, ELECTION_KEY_SIZE);
+		draft->elections[n].doubtful = e->doubtful_lease == core->lease.id;
+		draft->elections[n].final_revision = e->final_revision;
+		if (is_queued(e) && e->key_lease == core->lease.id)
+		{
+			copy_string(draft->elections[n].key_value, e->key_value, ELECTION_VALUE_SIZE);
+			draft->elections[n].create_revision = e->create_revision;
+			draft->elections[n].mod_revision = e->mod_revision;
+		}
+		draft->nelections++;
+	}
+	size = offsetof(ElectionMemory, elections) + draft->nelections * sizeof(draft->elections[0]);
+	if (core->remembered && memcmp(draft, &core->memory, size) == 0)
+		return;
+	memcpy(&core->memory, draft, size);
+	core->remembered = true;
+	core->port.remember(core->port.ctx, &core->memory);
+}
 
 /* Leadership and knowledge that have come to their end. */
 static void
@@ -2641,6 +2783,10 @@ pursue(ElectionCore *core, int64_t now_ns)
 		pursue_watch(core, now_ns);
 	}
 	wake_at_expiry(core);
+	if (is_settled(core))
+		remember(core);
+	else
+		forget(core);
 }
 
 /* ---- life, and what can be asked --------------------------------------------------- */

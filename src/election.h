@@ -144,12 +144,49 @@ typedef enum ElectionReply
 } ElectionReply;
 
 /*
+ * What an instance has to know to take its lease and its places up again
+ * after the loss of all else: the memory of an elector that dies while the
+ * postmaster lives.  Nothing in it points anywhere.
+ */
+typedef struct ElectionMemory
+{
+	char		node_name[ELECTION_VALUE_SIZE];
+	int			safety_margin_ms;
+	uint64_t	cluster_id;
+	uint64_t	term_seen;
+	int64_t		max_revision;
+	int64_t		lead_above_revision;
+	/* the lease */
+	int64_t		lease;
+	uint64_t	term;
+	int			asked_ttl_s;
+	int64_t		ttl_ns;
+	int64_t		sent_ns;
+	int64_t		until_ns;
+	int			nelections;
+	struct
+	{
+		char		name[ELECTION_NAME_SIZE];
+		char		value[ELECTION_VALUE_SIZE];
+		char		key[ELECTION_KEY_SIZE];
+		char		key_value[ELECTION_VALUE_SIZE];
+		bool		doubtful;	/* an entry may yet take effect */
+		int64_t		create_revision;	/* 0: not in the queue */
+		int64_t		mod_revision;
+		int64_t		final_revision;
+	}			elections[ELECTION_MAX_ELECTIONS];
+} ElectionMemory;
+
+/*
  * The way out.  None of these may call back into the core.  publish() and
  * send() are called in the order in which they must take effect: what
  * withdraws is published before what deletes is sent.
  *
  * Every send() must be followed by exactly one election_receive() of its id,
  * within a bounded time, whatever happens to the network.
+ *
+ * remember() replaces what is remembered; NULL erases it.  Only the last call
+ * counts, and it must have taken effect before the next send().
  */
 typedef struct ElectionPort
 {
@@ -161,6 +198,7 @@ typedef struct ElectionPort
 	void		(*publish) (void *ctx, int slot, const ElectionView *view);
 	void		(*announce) (void *ctx, const ElectionEvent *event);
 	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
+	void		(*remember) (void *ctx, const ElectionMemory *memory);
 	uint64_t	(*random) (void *ctx);
 	void	   *ctx;
 } ElectionPort;
@@ -174,6 +212,14 @@ typedef struct ElectionCore ElectionCore;
  */
 extern ElectionCore *election_create(const ElectionPort *port, int max_elections);
 extern void election_free(ElectionCore *core);
+
+/*
+ * Before the first election_configure(): goes on where the core left off that
+ * had this remembered.  False if it is too late for that, or if there are more
+ * elections than slots; then nothing has changed.  Nobody leads by it: that
+ * takes a linearizable answer, as always.
+ */
+extern bool election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
 
 /*
  * New settings, in force at once: elections that are gone are left, new ones

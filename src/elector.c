@@ -280,6 +280,12 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 	pfree(reply);
 }
 
+static void
+port_remember(void *ctx, const ElectionMemory *memory)
+{
+	shared_state_remember(memory);
+}
+
 static uint64_t
 port_random(void *ctx)
 {
@@ -608,6 +614,25 @@ handle_quit(SIGNAL_ARGS)
 	SetLatch(MyLatch);
 }
 
+/*
+ * After a crash of the server: goes on with the lease and the places of the
+ * elector before, if it has left anything.
+ */
+static void
+resume(void)
+{
+	ElectionMemory *memory = palloc(sizeof(ElectionMemory));
+
+	if (shared_state_recall(memory))
+	{
+		if (election_resume(elector.core, shared_state_clock_ns(), memory))
+			ereport(LOG,
+					(errmsg("resuming the lease that was held before the restart")));
+		shared_state_remember(NULL);
+	}
+	pfree(memory);
+}
+
 static void
 begin_elector(void)
 {
@@ -623,6 +648,7 @@ begin_elector(void)
 		.publish = port_publish,
 		.announce = port_announce,
 		.reply = port_reply,
+		.remember = port_remember,
 		.random = port_random
 	};
 
@@ -643,6 +669,7 @@ begin_elector(void)
 	elector.wait_event = compat_wait_event("EtcdLeaderElectorMain");
 	elector.candidates = palloc0(shared_state_mailbox_size() * sizeof(CandidatesRequest));
 	shared_state_begin_elector();
+	resume();
 	before_shmem_exit(end_elector, 0);
 }
 

@@ -29,6 +29,8 @@
 /*
  * A string may hold a NUL (an escaped one), which ends a message for people
  * and is no base64.  Of two members with one name, who knows which is meant.
+ * A NUL that is not escaped is never JSON, but jansson skips one behind a
+ * number or a literal, so that is looked for here.
  */
 #define JSON_FLAGS	(JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES)
 
@@ -664,6 +666,9 @@ read_message(Reader *reader, const json_t *json, const Message *message, void *s
 		{
 			if (field->required)
 				fail(reader, "member is missing", field->name);
+			/* empty bytes are left out, and end with a NUL all the same */
+			if (field->type == FIELD_BYTES)
+				((EtcdBytes *) target)->data = "";
 			continue;
 		}
 		present++;
@@ -794,12 +799,15 @@ void
 etcd_decode_answer(EtcdRequestKind kind, long http_status,
 				   const char *body, size_t len, EtcdAnswer *answer)
 {
-	json_t	   *root = json_loadb(body, len, JSON_FLAGS, NULL);
-	const json_t *json = root;
+	json_t	   *root = NULL;
+	const json_t *json;
 	const Message *message = &txn_message;
 	Reader		reader = {0};
 
 	memset(answer, 0, sizeof(*answer));
+	if (memchr(body, '\0', len) == NULL)
+		root = json_loadb(body, len, JSON_FLAGS, NULL);
+	json = root;
 	if (read_error(root, &answer->code, answer->message))
 	{
 		answer->outcome = ETCD_REFUSED;
@@ -887,11 +895,16 @@ etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame)
 	if (buf[0] == '{')
 	{
 		root = json_loadb(buf, len, JSON_FLAGS | JSON_DISABLE_EOF_CHECK, &error);
-		if (root == NULL &&
-			(json_error_code(&error) == json_error_premature_end_of_input ||
-			 (size_t) error.position >= len ||
-			 (json_error_code(&error) == json_error_invalid_utf8 &&
-			  (size_t) error.position + 4 > len)))
+		if (memchr(buf, '\0', root != NULL ? (size_t) error.position : len) != NULL)
+		{
+			json_decref(root);
+			root = NULL;
+		}
+		else if (root == NULL &&
+				 (json_error_code(&error) == json_error_premature_end_of_input ||
+				  (size_t) error.position >= len ||
+				  (json_error_code(&error) == json_error_invalid_utf8 &&
+				   (size_t) error.position + 4 > len)))
 			return 0;
 	}
 	if (root == NULL)

@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/varlena.h"
 
 #include "elector.h"
 #include "fence.h"
@@ -21,16 +22,38 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
 
+/* Does session_preload_libraries list this library? */
+static bool
+is_session_preloaded(void)
+{
+	List	   *libraries;
+	ListCell   *lc;
+
+	if (!SplitDirectoriesString(pstrdup(session_preload_libraries_string), ',', &libraries))
+		return false;
+	foreach(lc, libraries)
+	{
+		const char *name = last_dir_separator(lfirst(lc));
+
+		name = name ? name + 1 : lfirst(lc);
+		if (strcmp(name, "etcd_leader") == 0 || strcmp(name, "etcd_leader" DLSUFFIX) == 0)
+			return true;
+	}
+	return false;
+}
+
 /*
  * A library that is loaded into a session cannot enforce what was set for it;
- * with session_preload_libraries this keeps the session from beginning.
+ * with session_preload_libraries this keeps the session from beginning.  What
+ * the setting says must not matter then: a server that does not know it lets
+ * everybody change it by an option of the connection.
  */
 static void
 check_not_fenced(void)
 {
 	const char *election = GetConfigOption("etcd_leader.require_leadership", true, false);
 
-	if (election != NULL && election[0] != '\0')
+	if ((election != NULL && election[0] != '\0') || is_session_preloaded())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" cannot be enforced", "etcd_leader.require_leadership"),

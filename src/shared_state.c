@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include <limits.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "catalog/namespace.h"
@@ -47,6 +48,13 @@
 #define NO_ELECTOR	PG_UINT32_MAX
 
 #define MAILBOX_SIZE 16
+
+/*
+ * The first so many places are not for COMMAND_VERIFY: while etcd is away,
+ * the elector keeps such requests, also those that nobody waits for any more.
+ * They must not keep anybody from resigning.
+ */
+#define MAILBOX_RESERVED 4
 
 /*
  * One election.  What every call of etcd_is_leader() reads has a cache line
@@ -152,6 +160,18 @@ typedef struct SharedState
 	MailboxPlace mailbox[MAILBOX_SIZE];
 } SharedState;
 
+/*
+ * The memory over a crash restart.  An elector that is killed amid a change
+ * leaves the copy that was in force: `current` is changed last.
+ */
+typedef struct PersistentMemory
+{
+	pg_atomic_uint32 current;	/* 1 + the copy in force; 0: none */
+	ElectionMemory copies[2];
+} PersistentMemory;
+
+static PersistentMemory *persistent = NULL;
+
 static SharedState *state = NULL;
 static SharedSlotPadded *slots = NULL;
 
@@ -236,9 +256,29 @@ startup_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/*
+ * An anonymous mapping that the postmaster makes and its children inherit,
+ * over any number of crash restarts: those make main shared memory anew.
+ */
+static void
+map_persistent_memory(void)
+{
+	void	   *mapping = mmap(NULL, sizeof(PersistentMemory), PROT_READ | PROT_WRITE,
+							   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (mapping == MAP_FAILED)
+		ereport(FATAL,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m",
+						sizeof(PersistentMemory))));
+	persistent = mapping;
+	pg_atomic_init_u32(&persistent->current, 0);
+}
+
 void
 shared_state_install(void)
 {
+	map_persistent_memory();
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shmem;
 	prev_shmem_startup_hook = shmem_startup_hook;
@@ -638,6 +678,36 @@ shared_state_stays_out(const char *election)
 	return find_stay_out(election) != NULL;
 }
 
+void
+shared_state_remember(const ElectionMemory *memory)
+{
+	uint32		current = pg_atomic_read_u32(&persistent->current);
+	uint32		next = current == 1 ? 2 : 1;
+
+	if (memory == NULL)
+		next = 0;
+	else
+	{
+		persistent->copies[next - 1] = *memory;
+		pg_write_barrier();
+	}
+	pg_atomic_write_u32(&persistent->current, next);
+	/* before whatever is sent next */
+	pg_memory_barrier();
+}
+
+bool
+shared_state_recall(ElectionMemory *memory)
+{
+	uint32		current = pg_atomic_read_u32(&persistent->current);
+
+	if (current == 0)
+		return false;
+	pg_read_barrier();
+	*memory = persistent->copies[current - 1];
+	return true;
+}
+
 /* ---- contact with etcd ------------------------------------------------ */
 
 void
@@ -972,18 +1042,19 @@ finish_place(MailboxPlace *place)
 }
 
 /*
- * Claims a free place, waiting for one if need be.  NULL: there is no
- * elector, or the time is over.
+ * Claims a free place for that command, waiting for one if need be.  NULL:
+ * there is no elector, or the time is over.
  */
 static pg_noinline MailboxPlace *
-claim_place(int64 until_us, uint32 wait_event)
+claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
 {
 	MailboxPlace *claimed = NULL;
 	long		left_ms;
 
 	while (shared_state_has_elector())
 	{
-		for (int i = 0; i < MAILBOX_SIZE && claimed == NULL; i++)
+		for (int i = command == COMMAND_VERIFY ? MAILBOX_RESERVED : 0;
+			 i < MAILBOX_SIZE && claimed == NULL; i++)
 		{
 			if (move_place(&state->mailbox[i], PLACE_FREE, PLACE_CLAIMED))
 				claimed = &state->mailbox[i];
@@ -1051,7 +1122,7 @@ shared_state_ask(const SharedRequest *request, int64 until_us, SharedReply *repl
 	if (wait_event == 0)
 		wait_event = compat_wait_event("EtcdLeaderRequest");
 
-	place = claim_place(until_us, wait_event);
+	place = claim_place(request->command, until_us, wait_event);
 	if (place == NULL)
 	{
 		memset(reply, 0, sizeof(SharedReply));

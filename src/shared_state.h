@@ -88,6 +88,16 @@ extern bool shared_state_read(int slot, uint64 layout, SharedElection *election)
 extern void shared_state_set_stay_out(const char *election, bool stay_out);
 extern bool shared_state_stays_out(const char *election);
 
+/*
+ * What the elector has remembered over a crash restart of the server: lives as
+ * long as the postmaster, outside of what a restart makes anew, and in no
+ * file, so that no copy of the data directory carries it.  NULL erases.
+ * recall: false if nothing is remembered.  For the elector alone, and of
+ * plain stores, safe at any time.
+ */
+extern void shared_state_remember(const ElectionMemory *memory);
+extern bool shared_state_recall(ElectionMemory *memory);
+
 /* ---- contact with etcd ------------------------------------------------ */
 
 #define SHARED_ENDPOINT_SIZE 256

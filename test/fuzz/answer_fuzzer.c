@@ -37,6 +37,8 @@ decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
 	etcd_decode_answer(kind, status, body, size, &answer);
 	*allocations = fuzz_allocations();
 
+	CHECK(answer.outcome == ETCD_GARBAGE || memchr(body, '\0', size) == NULL);
+
 	/* nothing of the body may be pointed to */
 	fuzz_drop(body);
 	hash = fuzz_check_answer(&answer);
@@ -65,6 +67,43 @@ decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
 	return hash;
 }
 
+/*
+ * An answer that stops before its last brace is not taken for one, nor for
+ * another.
+ */
+static void
+check_cuts(EtcdRequestKind kind, long status, const uint8_t *data, size_t size, uint64_t whole)
+{
+	size_t		end = size;
+	size_t		step = 1 + size * size / (2 * fuzz_max_work);
+
+	while (end > 0 && data[end - 1] != '}')
+		end--;
+	for (size_t cut = whole % step; cut < size; cut += step)
+	{
+		EtcdOutcome outcome;
+		size_t		ignored;
+		uint64_t	hash = decode(kind, status, data, cut, 0, &outcome, &ignored);
+
+		CHECK(cut < end ? outcome == ETCD_GARBAGE : hash == whole);
+	}
+}
+
+/* The first keys of an answer; the others are like them. */
+static void
+check_encoding(EtcdRequestKind kind, long status, const uint8_t *data, size_t size)
+{
+	EtcdAnswer	answer;
+
+	etcd_decode_answer(kind, status, (const char *) data, size, &answer);
+	for (int i = 0; i < answer.nresults && i < 4; i++)
+	{
+		if (answer.results[i].nkvs > 0)
+			fuzz_check_encoding(&answer.results[i].kvs[0]);
+	}
+	etcd_free_answer(&answer);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -85,6 +124,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	hash = decode(kind, status, data, size, 0, &outcome, &allocations);
 	CHECK(decode(kind, status, data, size, 0, &outcome, &ignored) == hash);
+
+	if (outcome != ETCD_GARBAGE)
+		check_cuts(kind, status, data, size, hash);
+	if (outcome == ETCD_ANSWERED && kind == ETCD_TXN)
+		check_encoding(kind, status, data, size);
 
 	/* Without memory it is the same, or garbage, but nothing else. */
 	if (allocations > 0 &&

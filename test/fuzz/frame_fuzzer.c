@@ -14,12 +14,6 @@
 
 #include "fuzz.h"
 
-/*
- * Each piece has all that is there decoded anew: so many bytes, over all
- * pieces, are enough.
- */
-#define MAX_WORK			(32 * 1024)
-
 /* What came of a stream. */
 typedef struct Told
 {
@@ -128,7 +122,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	sizes = data + 1;
 	data += 1 + nsizes;
 	size -= 1 + nsizes;
-	least = size * size / (2 * MAX_WORK);
+	/* each piece has all that is there decoded anew */
+	least = size * size / (2 * fuzz_max_work);
 
 	start = take_frames(data, size, &whole);
 	whole.left = without_space(data + start, size - start);

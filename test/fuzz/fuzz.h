@@ -36,6 +36,13 @@
 
 extern void fuzz_fail(const char *what, const char *file, int line) __attribute__((noreturn));
 
+/*
+ * To cut an input of n bytes at every byte takes n * n / 2 bytes of decoding.
+ * Where that is more than this, it is cut at fewer places: fuzzing needs
+ * speed, a check of the corpus does not.
+ */
+extern size_t fuzz_max_work;
+
 /* A copy that has nothing behind it, so that every read beyond it is seen. */
 extern char *fuzz_copy(const void *data, size_t len);
 extern void fuzz_drop(char *copy);
@@ -63,6 +70,12 @@ extern uint64_t fuzz_check_frame(const EtcdWatchFrame *frame);
 
 /* Is it fit to be shown: UTF-8 on one line, with an end? */
 extern void fuzz_check_message(const char *message);
+
+/*
+ * What was read of a key can be told to etcd: it is the same in a request and
+ * in a watch, and when etcd tells it again.
+ */
+extern void fuzz_check_encoding(const EtcdKeyValue *kv);
 
 extern uint64_t fuzz_hash(uint64_t hash, const void *data, size_t len);
 

@@ -2,13 +2,14 @@
  *
  * replay.c
  *	  Runs a harness on the files that are named, without libFuzzer: for
- *	  valgrind, which sees what is read before it was written.
+ *	  compilers that have none, and for valgrind.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "fuzz.h"
 
@@ -19,6 +20,7 @@ main(int argc, char **argv)
 {
 	static uint8_t data[2 * MAX_ANSWER_SIZE];
 
+	fuzz_max_work = 8 * 1024 * 1024;
 	for (int i = 1; i < argc; i++)
 	{
 		FILE	   *file = fopen(argv[i], "rb");
@@ -32,6 +34,8 @@ main(int argc, char **argv)
 		size = fread(data, 1, sizeof(data), file);
 		fclose(file);
 		fprintf(stderr, "%s\n", argv[i]);
+		/* an input that never ends is a finding, too */
+		alarm(60);
 		(void) LLVMFuzzerTestOneInput(data, size);
 	}
 	return 0;

@@ -85,7 +85,7 @@ static Span *spans[MAX_ELECTIONS];
 static Excuse *excuses;
 static int64_t last_token[MAX_ELECTIONS];
 static int	last_leader[MAX_ELECTIONS];
-static uint32_t last_life[MAX_ELECTIONS];
+static uint32_t last_lineage[MAX_ELECTIONS];
 static int64_t highest_told[MAX_ELECTIONS];
 static int64_t restored_revision;	/* up to there, histories are the same */
 static int64_t restored_ns;
@@ -216,16 +216,18 @@ check_token(const Instance *in, int slot)
 	const Watchman *w = &watchmen[in->number];
 	int			e = election_number(view->name);
 
+	/* an answer from before etcd was put back may come after */
+	if (restored_ns != NEVER && is_excused(in, view))
+		return;
 	if (view->token < last_token[e] ||
-		(view->token == last_token[e] && (last_leader[e] != in->number || last_life[e] != in->life)))
+		(view->token == last_token[e] && (last_leader[e] != in->number || last_lineage[e] != in->lineage)))
 		fail_run("token of %s goes from %" PRId64 " to %" PRId64, view->name, last_token[e], view->token);
-	/* (an answer from before may come after) */
-	if (view->token <= w->old_revision && view->token > restored_revision && !is_excused(in, view))
+	if (view->token <= w->old_revision && view->token > restored_revision)
 		fail_run("%s leads %s with token %" PRId64 ", though it has seen revision %" PRId64
 				 " of the history that was undone", in->name, view->name, view->token, w->old_revision);
 	last_token[e] = view->token;
 	last_leader[e] = in->number;
-	last_life[e] = in->life;
+	last_lineage[e] = in->lineage;
 }
 
 /* ---- what is said about the leader ------------------------------------------------- */

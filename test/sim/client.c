@@ -263,7 +263,8 @@ request_arrives(void *subject, uint64_t tag)
 								  exchange->len, &exchange->request))
 			return;
 	}
-	server_call(m, &exchange->request, exchange->timeout_ns, BY_CLIENT, member_answers, exchange);
+	server_call(m, &exchange->request, exchange->timeout_ns, BY_CLIENT,
+				&exchange->in->served, member_answers, exchange);
 }
 
 void
@@ -469,7 +470,8 @@ stream_arrives(void *subject, uint64_t tag)
 	if (!cluster.members[m].up || cluster.members[m].boot != stream->boot)
 		send_piece(stream, NULL, 0);
 	else
-		stream->server = stream_open(m, stream->watches, stream->nwatches, member_writes, stream);
+		stream->server = stream_open(m, stream->watches, stream->nwatches, &stream->in->served,
+									 member_writes, stream);
 }
 
 void

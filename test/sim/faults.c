@@ -385,8 +385,11 @@ happen(Fault fault)
 		case FAULT_CRASH_INSTANCE:
 			if (in->running && !in->stopping)
 			{
-				instance_crash(in, random_chance(5000));
-				events_after(draw_duration(), restart, in, 0);
+				bool		keeps_memory = random_chance(6000);
+
+				instance_crash(in, random_chance(5000), keeps_memory);
+				events_after(keeps_memory && random_chance(8000) ? random_between(20 * MS, 2 * SECOND) :
+							 draw_duration(), restart, in, 0);
 			}
 			break;
 		case FAULT_STOP_INSTANCE:

@@ -142,7 +142,7 @@ ask(Foreign *f, EtcdRequestKind kind, EtcdCompare *compare, EtcdOp *success, Etc
 			step_later(f, random_between(100 * MS, SECOND));
 		return;
 	}
-	server_call(f->member, request, 3 * SECOND, BY_FOREIGN, answered, f);
+	server_call(f->member, request, 3 * SECOND, BY_FOREIGN, NULL, answered, f);
 }
 
 static void

@@ -208,9 +208,22 @@ port_reply(void *ctx, uint64_t number, ElectionReply reply)
 
 	trace(in->name, "replies to command %" PRIu64 ": %s", number, names[reply]);
 	if (ticket->kind == TICKET_NONE)
+	{
 		fail_run("%s: command %" PRIu64 " is answered twice, or was not asked", in->name, number);
+		return;
+	}
 	checker_replied(in, ticket, reply);
 	ticket->kind = TICKET_NONE;
+}
+
+static void
+port_remember(void *ctx, const ElectionMemory *memory)
+{
+	Instance   *in = ctx;
+
+	in->remembers = memory != NULL;
+	if (memory)
+		in->memory = *memory;
 }
 
 static uint64_t
@@ -359,10 +372,10 @@ instance_start(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.random = port_random, .ctx = in
+		.remember = port_remember, .random = port_random, .ctx = in
 	};
 
-	trace(in->name, "starts");
+	trace(in->name, "starts%s", in->remembers ? ", and remembers" : "");
 	memset(in->views, 0, sizeof(in->views));
 	in->life++;
 	in->started_ns = now_ns;
@@ -376,6 +389,11 @@ instance_start(Instance *in)
 	in->core = election_create(&port, plan.slots);
 	if (in->core == NULL)
 		abort();
+	if (!in->keeps_memory)
+		in->lineage++;
+	if (in->remembers)
+		(void) election_resume(in->core, instance_now(in), &in->memory);
+	in->keeps_memory = in->remembers = false;
 	instance_configure(in);
 }
 
@@ -423,6 +441,8 @@ instance_stop(Instance *in)
 	}
 	memset(in->views, 0, sizeof(in->views));
 	memset(in->stays_out, 0, sizeof(in->stays_out));
+	if (in->remembers)
+		fail_run("%s remembers leases that are being revoked", in->name);
 	events_after(FAREWELL_NS, end_farewell, in, in->life);
 	if (!waits)
 		end_life(in);
@@ -432,12 +452,19 @@ instance_stop(Instance *in)
 
 /*
  * The elector is gone without a word.  Those who read shared memory may live
- * on for a while: what they see does not change any more.
+ * on for a while: what they see does not change any more.  If the postmaster
+ * lives on, so does what the elector has it remember, but nothing else.
  */
 void
-instance_crash(Instance *in, bool readers_survive)
+instance_crash(Instance *in, bool readers_survive, bool keeps_memory)
 {
-	trace(in->name, "crashes%s", readers_survive ? ", its readers do not know" : "");
+	trace(in->name, "crashes%s%s", readers_survive ? ", its readers do not know" : "",
+		  keeps_memory ? ", the postmaster lives" : "");
+	in->keeps_memory = keeps_memory;
+	if (!keeps_memory)
+		in->remembers = false;
+	else
+		memset(in->stays_out, 0, sizeof(in->stays_out));
 	if (!readers_survive)
 		memset(in->views, 0, sizeof(in->views));
 	end_life(in);
@@ -511,7 +538,7 @@ take_ticket(Instance *in, TicketKind kind, int slot)
 	ticket->since_ns = now_ns;
 	ticket->create_revision = in->views[slot].create_revision;
 	ticket->held_back = in->views[slot].state == ELECTION_HELD_BACK;
-	memcpy(ticket->key, in->views[slot].key, sizeof(ticket->key));
+	ticket->key = run_copy(in->views[slot].key, strlen(in->views[slot].key));
 	checker_stimulus(in);
 	return number;
 }
@@ -562,7 +589,7 @@ instance_proclaim(Instance *in, int slot, const char *value)
 	uint64_t	number = take_ticket(in, TICKET_PROCLAIM, slot);
 	bool		taken;
 
-	snprintf(in->tickets[number % MAX_TICKETS].value, ELECTION_VALUE_SIZE, "%s", value);
+	in->tickets[number % MAX_TICKETS].value = run_copy(value, strlen(value));
 	trace(in->name, "command %" PRIu64 ": proclaim %s in %s", number, value, in->views[slot].name);
 	taken = election_proclaim(in->core, instance_now(in), slot, value, number);
 	end_command(in, number, taken);

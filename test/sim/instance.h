@@ -10,7 +10,7 @@
 #define INSTANCE_H
 
 #include "election.h"
-#include "sim.h"
+#include "server.h"
 
 #define MAX_SLOTS		4
 #define MAX_TICKETS		256
@@ -49,8 +49,8 @@ typedef struct Ticket
 {
 	TicketKind	kind;
 	int64_t		create_revision;	/* RESIGN: of the key that is given up */
-	char		key[ELECTION_KEY_SIZE];
-	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM */
+	char	   *key;
+	char	   *value;			/* PROCLAIM */
 	bool		held_back;		/* CAMPAIGN: the operator lets it lead */
 	int			slot;
 	int64_t		since_ns;
@@ -61,6 +61,10 @@ typedef struct Instance
 	int			number;
 	char		name[16];
 	uint32_t	life;			/* number of its elector's process */
+	uint32_t	lineage;		/* number of its postmaster's life */
+	bool		keeps_memory;	/* the postmaster lives, should the elector be gone */
+	bool		remembers;
+	ElectionMemory memory;
 	int64_t		started_ns;
 	bool		running;
 	bool		stopping;		/* waits for its leases to be revoked */
@@ -76,6 +80,7 @@ typedef struct Instance
 	int64_t		last_clock_ns;
 
 	Client		client;
+	Served		served;			/* what it has cost etcd so far */
 	Item	   *inbox;
 	int			nitems;
 	int			items_room;
@@ -110,7 +115,7 @@ extern bool instance_leads(const Instance *in, int slot);
 
 extern void instance_start(Instance *in);
 extern void instance_stop(Instance *in);
-extern void instance_crash(Instance *in, bool readers_survive);
+extern void instance_crash(Instance *in, bool readers_survive, bool keeps_memory);
 extern void instance_pause(Instance *in);
 extern void instance_resume(Instance *in);
 extern void instance_configure(Instance *in);

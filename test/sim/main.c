@@ -236,8 +236,7 @@ main(int argc, char **argv)
 				become_broken(argv, optind, optarg);
 				break;
 			case 'c':
-				scale_write_table();
-				return 0;
+				return scale_write_table() ? 0 : 1;
 			default:
 				usage();
 		}

@@ -14,8 +14,35 @@
 #include "run.h"
 #include "server.h"
 
-/* Lets things happen until then, or until something is wrong. */
-static bool
+void
+run_begin(void)
+{
+	server_reset();
+	streams_reset();
+	foreign_reset();
+	instances_reset(plan.ninstances);
+	network_reset(plan.ninstances);
+	store_changed = NULL;
+	cluster_start();
+	checker_reset();
+	store_changed = checker_changed;
+}
+
+void
+run_end(void)
+{
+	for (int i = 0; i < ninstances && !run_failed(); i++)
+	{
+		if (instances[i].running && !instances[i].stopping)
+			instance_stop(&instances[i]);
+	}
+	if (run_until(now_ns + 2 * SECOND))
+		checker_all_gone();
+	instances_reset(0);
+	run_free_all();
+}
+
+bool
 run_until(int64_t until_ns)
 {
 	while (!run_failed() && events_step(until_ns))
@@ -36,15 +63,7 @@ run_seed(uint64_t seed)
 		  (unsigned long long) seed, profile_name(plan.profile), plan.ninstances, plan.nelections,
 		  plan.nmembers, plan.nendpoints, plan.balanced ? " balanced" : "", plan.ttl_s[0], plan.ttl_s[1],
 		  plan.margin_ms, plan.drift_ppm, (long long) plan.request_timeout_ms);
-	server_reset();
-	streams_reset();
-	foreign_reset();
-	instances_reset(plan.ninstances);
-	network_reset(plan.ninstances);
-	store_changed = NULL;
-	cluster_start();
-	checker_reset();
-	store_changed = checker_changed;
+	run_begin();
 	faults_begin();
 
 	if (run_until(plan.faults_end_ns))
@@ -61,17 +80,6 @@ run_seed(uint64_t seed)
 		checker_recovered();
 		checker_rested();
 	}
-	if (!run_failed())
-	{
-		for (int i = 0; i < ninstances; i++)
-		{
-			if (instances[i].running && !instances[i].stopping)
-				instance_stop(&instances[i]);
-		}
-		if (run_until(end_ns + 2 * SECOND))
-			checker_all_gone();
-	}
-	instances_reset(0);
-	run_free_all();
+	run_end();
 	return !run_failed();
 }

@@ -36,6 +36,7 @@ typedef struct Call
 	uint32_t	history;
 	const EtcdRequest *request;
 	Cause		cause;
+	Served	   *account;
 	CallPhase	phase;
 	bool		answered;
 	int64_t		give_up_ns;		/* a write is not tried any more */
@@ -47,15 +48,12 @@ typedef struct Call
 
 static Call *calls[MAX_MEMBERS];
 
-int64_t		server_calls;
-
 static void progress(Call *call);
 
 void
 server_reset(void)
 {
 	memset(calls, 0, sizeof(calls));
-	server_calls = 0;
 }
 
 static bool
@@ -74,6 +72,23 @@ is_read(const EtcdRequest *request)
 			return false;
 	}
 	return true;
+}
+
+/* It was executed; before that, so many keys had been fetched. */
+static void
+count(const Call *call, int64_t fetched)
+{
+	Served	   *account = call->account;
+
+	if (account == NULL)
+		return;
+	if (call->request->kind == ETCD_KEEPALIVE)
+		account->keepalives++;
+	else if (is_read(call->request))
+		account->reads++;
+	else
+		account->writes++;
+	account->fetched += store_fetched - fetched;
 }
 
 static void
@@ -154,6 +169,7 @@ static void
 at_leader(void *subject, uint64_t tag)
 {
 	Call	   *call = subject;
+	int64_t		fetched = store_fetched;
 
 	(void) tag;
 	if (call->history != cluster.history)
@@ -170,7 +186,7 @@ at_leader(void *subject, uint64_t tag)
 		return;
 	}
 	(void) cluster_write(call->request, call->cause, &call->answer);
-	server_calls++;
+	count(call, fetched);
 	call->index = store_index();
 	call->phase = CALL_APPLY;
 	progress(call);
@@ -184,7 +200,7 @@ answer_keepalive(void *subject, uint64_t ttl_s)
 	if (call->history != cluster.history || call->phase == CALL_ENDED)
 		return;
 	call->answer.ttl_s = (int64_t) ttl_s;
-	server_calls++;
+	count(call, store_fetched);
 	finish(call);
 }
 
@@ -285,8 +301,10 @@ progress(Call *call)
 	{
 		if (is_read(call->request))
 		{
+			int64_t		fetched = store_fetched;
+
 			store_read(member->applied, call->request, &call->answer);
-			server_calls++;
+			count(call, fetched);
 		}
 		finish(call);
 	}
@@ -325,7 +343,7 @@ arrive(void *subject, uint64_t tag)
 
 void
 server_call(int m, const EtcdRequest *request, int64_t timeout_ns, Cause cause,
-			CallDone done, void *owner)
+			Served *account, CallDone done, void *owner)
 {
 	Call	   *call = run_alloc(sizeof(Call));
 
@@ -334,6 +352,7 @@ server_call(int m, const EtcdRequest *request, int64_t timeout_ns, Cause cause,
 	call->history = cluster.history;
 	call->request = request;
 	call->cause = cause;
+	call->account = account;
 	call->give_up_ns = NEVER;
 	call->done = done;
 	call->owner = owner;

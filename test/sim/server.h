@@ -10,18 +10,27 @@
 
 #include "cluster.h"
 
+/* What etcd had to do on a client's account. */
+typedef struct Served
+{
+	int64_t		reads;			/* txns that only read */
+	int64_t		writes;			/* other txns, grants, revocations: through the log */
+	int64_t		keepalives;
+	int64_t		streams;		/* opened */
+	int64_t		events;			/* told on them */
+	int64_t		fetched;		/* keys, for ranges: see store_fetched */
+} Served;
+
 /* NULL: the connection is closed without an answer. */
 typedef void (*CallDone) (void *owner, const EtcdAnswer *answer);
 
 /*
  * A unary call has arrived at a member that is up; timeout_ns is what its
  * client asks the server to keep to.  done() is called once, never from here.
+ * account: NULL if nobody counts.
  */
 extern void server_call(int m, const EtcdRequest *request, int64_t timeout_ns, Cause cause,
-						CallDone done, void *owner);
-
-/* How many calls were executed, by kind: for the scale table. */
-extern int64_t server_calls;
+						Served *account, CallDone done, void *owner);
 
 typedef struct Stream Stream;
 
@@ -29,11 +38,8 @@ typedef struct Stream Stream;
 typedef void (*StreamWrite) (void *owner, char *bytes, size_t len);
 
 extern Stream *stream_open(int m, const EtcdWatch *watches, int nwatches,
-						   StreamWrite write, void *owner);
+						   Served *account, StreamWrite write, void *owner);
 extern void stream_close(Stream *stream);
-
-extern int64_t streams_events;
-extern int64_t streams_opened;
 
 extern void streams_reset(void);
 extern void server_reset(void);

@@ -52,6 +52,14 @@ static int	live_room;
 
 void		(*store_changed) (const Version *version);
 
+bool		store_counts;
+int64_t		store_fetched;
+
+/* What was counted last: the range, as of which entry, and how much it had. */
+static EtcdBytes counted_range;
+static int64_t counted_index;
+static int64_t counted;
+
 /* ---- bytes -------------------------------------------------------------- */
 
 static int
@@ -100,6 +108,7 @@ void
 store_reset(void)
 {
 	nentries = nkeys = nversions = nleases = nlive = 0;
+	counted_index = -1;
 	memset(key_buckets, -1, sizeof(key_buckets));
 	memset(lease_buckets, -1, sizeof(lease_buckets));
 	GROW(entries, nentries, entries_room);
@@ -422,9 +431,38 @@ set_kv(EtcdKeyValue *kv, const Version *version)
 	kv->lease = version->lease;
 }
 
+/* How much etcd fetches for it; many ask for the same, of the same state. */
+static int64_t
+count_range(int64_t index, const EtcdOp *op)
+{
+	if (op->range_end.len == 0)
+		return version_at(store_intern(op->key), index) != NULL;
+	if (counted_index == index && bytes_equal(counted_range, op->key))
+		return counted;
+	counted_index = index;
+	counted_range = op->key;
+	counted = 0;
+	for (int i = 0; i < nkeys; i++)
+		counted += version_at(i, index) != NULL && bytes_in_range(keys[i].name, op->key, op->range_end);
+	return counted;
+}
+
+/* Has nothing been deleted since that entry of the log? */
+static bool
+all_still_stand(int64_t index)
+{
+	for (int i = nversions - 1; i >= 0 && versions[i].index > index; i--)
+	{
+		if (versions[i].deleted)
+			return false;
+	}
+	return true;
+}
+
 /*
- * The newest state is read along the list of what stands, from the end that
- * the order asks for; an older one by looking at every key there ever was.
+ * What stood at that time is read along the list of what stands now, from the
+ * end that the order asks for; if something of it may be gone, by looking at
+ * every key there ever was.
  */
 static void
 read_range(int64_t index, const EtcdOp *op, EtcdResult *result)
@@ -434,6 +472,8 @@ read_range(int64_t index, const EtcdOp *op, EtcdResult *result)
 	int			nfound = 0;
 	int			limit = op->limit > 0 ? (int) op->limit : INT32_MAX;
 
+	if (store_counts)
+		store_fetched += count_range(index, op);
 	if (op->range_end.len == 0)
 	{
 		const Version *version = version_at(store_intern(op->key), index);
@@ -442,14 +482,14 @@ read_range(int64_t index, const EtcdOp *op, EtcdResult *result)
 		if (matches(op, version))
 			found[nfound++].version = version;
 	}
-	else if (index == nentries - 1 && op->sort != ETCD_SORT_NONE)
+	else if (op->sort != ETCD_SORT_NONE && all_still_stand(index))
 	{
 		bool		ascending = op->sort == ETCD_SORT_FIRST_CREATED;
 		int			n = op->max_create_revision != 0 ? live_up_to(op->max_create_revision) : nlive;
 
 		for (int i = 0; i < n && nfound < limit; i++)
 		{
-			const Version *version = newest(live[ascending ? i : n - 1 - i]);
+			const Version *version = version_at(live[ascending ? i : n - 1 - i], index);
 
 			GROW(found, nfound, found_room);
 			if (matches(op, version))
@@ -624,6 +664,7 @@ store_restore(int64_t index)
 		keys[versions[nversions].key].last_version = versions[nversions].previous;
 	}
 	nentries = (int) index + 1;
+	counted_index = -1;
 	for (int i = 0; i < nleases; i++)
 	{
 		StoreLease *lease = leases[i];

@@ -89,6 +89,14 @@ extern void store_restore(int64_t index);
 
 /* ---- reading ------------------------------------------------------------ */
 
+/*
+ * The number of keys that etcd had to fetch to answer ranges, if they are
+ * counted.  Where it has to sort, or to filter by revision, it fetches the
+ * whole range first, and keeps to the limit afterwards.
+ */
+extern bool store_counts;
+extern int64_t store_fetched;
+
 /* Executes a txn of reads as of that index. */
 extern void store_read(int64_t index, const EtcdRequest *request, EtcdAnswer *answer);
 

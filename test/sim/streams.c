@@ -37,21 +37,17 @@ struct Stream
 	int64_t		synced_ns;		/* catches up then */
 	Watcher    *watchers;
 	int			nwatchers;
+	Served	   *account;
 	StreamWrite write;
 	void	   *owner;
 };
 
 static Stream *streams[MAX_MEMBERS];
 
-int64_t		streams_events;
-int64_t		streams_opened;
-
 void
 streams_reset(void)
 {
 	memset(streams, 0, sizeof(streams));
-	streams_events = 0;
-	streams_opened = 0;
 }
 
 static void
@@ -126,7 +122,7 @@ advance(Stream *stream, Watcher *watcher)
 			event->kv.create_revision = version->create_revision;
 			event->kv.lease = version->lease;
 		}
-		streams_events++;
+		stream->account->events++;
 		if (frame.nevents == 64 || random_chance(3000))
 		{
 			member_header(stream->member, &frame.header);
@@ -201,7 +197,8 @@ begin(void *subject, uint64_t boot)
 }
 
 Stream *
-stream_open(int m, const EtcdWatch *watches, int nwatches, StreamWrite write, void *owner)
+stream_open(int m, const EtcdWatch *watches, int nwatches, Served *account,
+			StreamWrite write, void *owner)
 {
 	Stream	   *stream = run_alloc(sizeof(Stream));
 	int			first_version = 0;
@@ -210,6 +207,7 @@ stream_open(int m, const EtcdWatch *watches, int nwatches, StreamWrite write, vo
 	stream->boot = cluster.members[m].boot;
 	stream->watchers = run_alloc((nwatches + 1) * sizeof(Watcher));
 	stream->nwatchers = nwatches;
+	stream->account = account;
 	stream->write = write;
 	stream->owner = owner;
 	for (int i = 0; i < nwatches; i++)
@@ -234,7 +232,7 @@ stream_open(int m, const EtcdWatch *watches, int nwatches, StreamWrite write, vo
 		}
 		watcher->next_version = low;
 	}
-	streams_opened++;
+	account->streams++;
 	begin(stream, stream->boot);
 	return stream;
 }

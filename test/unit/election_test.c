@@ -115,6 +115,8 @@ typedef struct Instance
 	int			nsent;
 	ElectionReply replied[16];
 	bool		has_replied[16];
+	bool		remembers;
+	ElectionMemory memory;
 } Instance;
 
 static Instance instances[MAX_INSTANCES];
@@ -274,6 +276,16 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 	assert_false(in->has_replied[ticket]);
 	in->replied[ticket] = reply;
 	in->has_replied[ticket] = true;
+}
+
+static void
+port_remember(void *ctx, const ElectionMemory *memory)
+{
+	Instance   *in = ctx;
+
+	in->remembers = memory != NULL;
+	if (memory)
+		in->memory = *memory;
 }
 
 static uint64_t
@@ -609,7 +621,7 @@ start_instance(const char *name, bool eligible)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.random = port_random, .ctx = in
+		.remember = port_remember, .random = port_random, .ctx = in
 	};
 
 	memset(in, 0, sizeof(*in));
@@ -1172,6 +1184,93 @@ test_observer(void **state)
 	assert_int_equal(etcd.nleases, 1);
 }
 
+/* The elector is gone; another begins, with what is remembered. */
+static void
+crash(Instance *in)
+{
+	ElectionPort port = {
+		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
+		.publish = port_publish, .announce = port_announce, .reply = port_reply,
+		.remember = port_remember, .random = port_random, .ctx = in
+	};
+
+	election_free(in->core);
+	memset(in->messages, 0, sizeof(in->messages));
+	memset(in->views, 0, sizeof(in->views));
+	in->nwatches = 0;
+	in->core = election_create(&port, 4);
+	assert_non_null(in->core);
+	if (in->remembers)
+		(void) election_resume(in->core, now, &in->memory);
+	in->remembers = false;
+	election_configure(in->core, now, &in->config);
+}
+
+/* MEMORY: the same token after a crash, but never without having looked. */
+static void
+test_resume(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	Instance   *leader;
+	int64_t		token;
+	int			from;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	b = start_instance("b", true);
+	answer_all();
+	assert_true(election_proclaim(a->core, now, 0, "elsewhere", 1));
+	answer_all();
+	from = nlogged;
+
+	/* at once: the same leader, whom b has not missed */
+	now += SECOND;
+	crash(a);
+	assert_false(leads(a));
+	answer_all();
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, token);
+	assert_string_equal(a->views[0].leader, "elsewhere");
+	assert_int_equal(find_note(from, "b:"), -1);
+	assert_int_equal(etcd.nleases, 2);
+	run_for(10 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, token);
+
+	/* the second in the queue keeps its place */
+	crash(b);
+	answer_all();
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(etcd.nkeys, 2);
+
+	/* too late */
+	now += TTL_S * SECOND;
+	crash(a);
+	answer_all();
+	assert_int_not_equal(a->views[0].token, token);
+	run_for(2 * TTL_S * SECOND);
+
+	/* with a deletion under way nothing is remembered */
+	leader = leads(a) ? a : b;
+	assert_true(leads(leader));
+	token = leader->views[0].token;
+	assert_true(leader->remembers);
+	assert_true(election_resign(leader->core, now, 0, true, 2));
+	assert_non_null(sent(leader, "delete"));
+	assert_false(leader->remembers);
+	crash(leader);
+	answer_all();
+	assert_int_not_equal(leader->views[0].token, token);
+	run_for(2 * TTL_S * SECOND);
+
+	/* nor after the shutdown */
+	assert_true(a->remembers);
+	(void) election_stop(a->core, now, ELECTION_REASON_SHUTDOWN);
+	assert_false(a->remembers);
+}
+
 /* A read that was sent before verifies nothing. */
 static void
 test_verify(void **state)
@@ -1451,6 +1550,7 @@ main(void)
 		TEST(test_etcd_away),
 		TEST(test_history),
 		TEST(test_observer),
+		TEST(test_resume),
 		TEST(test_verify),
 		TEST(test_token_twice),
 		TEST(test_settings),
