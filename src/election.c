@@ -99,7 +99,7 @@ typedef enum OpKind
 
 /* What a look asks of an election, beside its leader. */
 #define LOOK_OWN			1
-#define LOOK_PREDECESSOR	2
+#define LOOK_NEIGHBOUR		2		/* the predecessor; a leader's is the last in the queue */
 
 /* A request under way. */
 typedef struct Op
@@ -157,6 +157,8 @@ typedef struct Election
 	int64_t		leader_until_ns;	/* leader_known: no longer than until then */
 	int64_t		told_revision;	/* leader that was announced last; 0: none */
 	char		told_value[ELECTION_VALUE_SIZE];
+	int64_t		namesake_revision;	/* of a candidate with our value; 0: none */
+	int64_t		namesake_ns;	/* it is there since then; NEVER_NS: and was told of */
 
 	bool		look_wanted;
 	int64_t		watch_revision; /* the watch has to tell from here on; 0: not looked yet */
@@ -949,13 +951,43 @@ become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 }
 
 /*
- * What a look showed of one election.  own and predecessor may be NULL, as
+ * Two instances with one name: a copy of a data directory, mostly.  The key of
+ * an earlier life of this instance is gone after a TTL.
+ */
+static void
+look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e,
+				  const EtcdKeyValue *leader, const EtcdKeyValue *neighbour)
+{
+	const EtcdKeyValue *others[] = {leader, neighbour};
+	int64_t		found = 0;
+	char		value[ELECTION_VALUE_SIZE];
+
+	for (int i = 0; i < 2; i++)
+	{
+		if (others[i] == NULL || others[i]->create_revision == e->create_revision)
+			continue;
+		copy_value(value, others[i]->value);
+		if (strcmp(value, e->key_value) == 0)
+			found = others[i]->create_revision;
+	}
+	if (found != e->namesake_revision)
+		e->namesake_ns = now_ns;
+	e->namesake_revision = found;
+	if (found == 0 || e->namesake_ns == NEVER_NS ||
+		now_ns - e->namesake_ns < 2 * core->config.ttl_s * NS_PER_S)
+		return;
+	e->namesake_ns = NEVER_NS;
+	core->port.find_namesake(core->port.ctx, e->name, e->key_value);
+}
+
+/*
+ * What a look showed of one election.  own and neighbour may be NULL, as
  * may leader; `asked` says which of the two were asked for.  True if the own
  * key stands as it must.
  */
 static bool
 see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int64_t revision,
-			 const EtcdKeyValue *own, const EtcdKeyValue *predecessor, const EtcdKeyValue *leader)
+			 const EtcdKeyValue *own, const EtcdKeyValue *neighbour, const EtcdKeyValue *leader)
 {
 	int			slot = slot_of(core, e);
 	int			asked = op->asked[slot];
@@ -1010,12 +1042,13 @@ see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int6
 		}
 		else if (own_stands)
 		{
+			look_for_namesake(core, now_ns, e, leader, neighbour);
 			if (e->leader.create_revision == e->create_revision)
 				become_first(core, now_ns, e, revision);
-			else if (asked & LOOK_PREDECESSOR)
+			else
 			{
 				e->state = ELECTION_WAITING;
-				set_queue_key(&e->predecessor, predecessor);
+				set_queue_key(&e->predecessor, neighbour);
 			}
 		}
 	}
@@ -1051,16 +1084,16 @@ receive_look(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		const EtcdKeyValue *own = NULL;
-		const EtcdKeyValue *predecessor = NULL;
+		const EtcdKeyValue *neighbour = NULL;
 
 		if ((op->slots & SLOT_BIT(i)) == 0)
 			continue;
 		if (op->asked[i] & LOOK_OWN)
 			own = first_kv(answer, next++);
-		if (op->asked[i] & LOOK_PREDECESSOR)
-			predecessor = first_kv(answer, next++);
+		if (op->asked[i] & LOOK_NEIGHBOUR)
+			neighbour = first_kv(answer, next++);
 		if (see_election(core, now_ns, op, &core->elections[i], answer->header.revision,
-						 own, predecessor, first_kv(answer, next)))
+						 own, neighbour, first_kv(answer, next)))
 			standing |= SLOT_BIT(i);
 		if (core->elections[i].verify_id == op->id)
 		{
@@ -1558,7 +1591,7 @@ is_complete(const Op *op, const EtcdAnswer *answer)
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
 		if (op->slots & SLOT_BIT(i))
-			expected += 1 + ((op->asked[i] & LOOK_OWN) != 0) + ((op->asked[i] & LOOK_PREDECESSOR) != 0);
+			expected += 1 + ((op->asked[i] & LOOK_OWN) != 0) + ((op->asked[i] & LOOK_NEIGHBOUR) != 0);
 	}
 	return answer->nresults == expected;
 }
@@ -2282,12 +2315,13 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat)
 		}
 		range.key = bytes_of(e->prefix);
 		range.range_end = bytes_of(e->prefix_end);
-		if (is_queued(e) && e->state != ELECTION_LEADING)
+		if (is_queued(e))
 		{
-			op->asked[i] |= LOOK_PREDECESSOR;
+			op->asked[i] |= LOOK_NEIGHBOUR;
 			range.sort = ETCD_SORT_LAST_CREATED;
-			/* never 0, which would be no filter: etcd's first revision is 1 */
-			range.max_create_revision = e->create_revision - 1;
+			/* of a predecessor never 0, no filter: etcd's first revision is 1 */
+			if (e->state != ELECTION_LEADING)
+				range.max_create_revision = e->create_revision - 1;
 			ranges[nranges++] = range;
 			range.max_create_revision = 0;
 		}

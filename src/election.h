@@ -199,6 +199,8 @@ typedef struct ElectionPort
 	void		(*announce) (void *ctx, const ElectionEvent *event);
 	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
 	void		(*remember) (void *ctx, const ElectionMemory *memory);
+	/* another candidate of the election has this instance's value, and stays */
+	void		(*find_namesake) (void *ctx, const char *election, const char *value);
 	uint64_t	(*random) (void *ctx);
 	void	   *ctx;
 } ElectionPort;

@@ -286,6 +286,17 @@ port_remember(void *ctx, const ElectionMemory *memory)
 	shared_state_remember(memory);
 }
 
+static void
+port_find_namesake(void *ctx, const char *election, const char *value)
+{
+	char		message[sizeof(elector.contact.last_error)];
+
+	snprintf(message, sizeof(message),
+			 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
+			 election, value);
+	note_error(message, true);
+}
+
 static uint64_t
 port_random(void *ctx)
 {
@@ -649,6 +660,7 @@ begin_elector(void)
 		.announce = port_announce,
 		.reply = port_reply,
 		.remember = port_remember,
+		.find_namesake = port_find_namesake,
 		.random = port_random
 	};
 

@@ -18,8 +18,8 @@
  * - leadership is withdrawn before a delete of its key, or a revocation of
  *	 its lease, is sent; and a key whose delete was sent never leads again;
  * - every txn holds a range, every write of an own key is guarded;
- * - requests are bounded: by time where nobody answers, by what comes from
- *	 etcd and the operator otherwise; the core never asks to be called again
+ * - requests are bounded: by time, and by what comes from etcd (but for good
+ *	 answers) and from the operator; the core never asks to be called again
  *	 and again at one time;
  * - a command is answered once;
  * - at the end, when etcd has become faithful: every command has been
@@ -57,7 +57,7 @@
 /*
  * Requests that may be sent at the beginning, for a second that passes (with
  * so many more for each endpoint: what fails is tried at the others at once),
- * and for each thing that etcd or the operator tells.
+ * and for each thing that happens beyond good answers.
  */
 #define AT_FIRST		100
 #define PER_SECOND		60
@@ -117,6 +117,8 @@ static struct
 
 	ElectionCore *core;
 	ElectionConfig config;
+	bool		remembers;
+	ElectionMemory memory;
 	ElectionView views[MAX_SLOTS];
 	EtcdWatch	watches[MAX_RESULTS];
 	char		watched[MAX_RESULTS][ELECTION_KEY_SIZE];
@@ -124,6 +126,7 @@ static struct
 	bool		open[MAX_TICKETS];	/* commands without a reply */
 	uint64_t	next_ticket;
 
+	int			endpoint;		/* that is asked now, as by etcd_client.c */
 	uint64_t	last_id;
 	int64_t		credit;			/* requests that may still be sent, times SECOND */
 	Lease		leases[MEMORY];
@@ -551,8 +554,9 @@ static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
 	(void) ctx;
-	(void) endpoint;
 	fuzz_check_message(why);
+	if (endpoint == run.endpoint)
+		run.endpoint = (run.endpoint + 1) % run.config.nendpoints;
 }
 
 static void
@@ -608,14 +612,24 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 	run.open[ticket] = false;
 }
 
-/* splitmix64 */
 static void
 port_remember(void *ctx, const ElectionMemory *memory)
 {
 	(void) ctx;
-	(void) memory;
+	run.remembers = memory != NULL;
+	if (memory != NULL)
+		run.memory = *memory;
 }
 
+static void
+port_find_namesake(void *ctx, const char *election, const char *value)
+{
+	(void) ctx;
+	(void) election;
+	(void) value;
+}
+
+/* splitmix64 */
 static uint64_t
 port_random(void *ctx)
 {
@@ -757,9 +771,8 @@ receive(Pending *p, const EtcdAnswer *answer)
 {
 	uint64_t	id = p->id;
 
-	/* etcd is there, and says so */
-	if (!etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
-		earn(PER_INPUT);
+	if (answer->outcome == ETCD_NO_ANSWER && answer->endpoint == run.endpoint)
+		run.endpoint = (run.endpoint + 1) % run.config.nendpoints;
 	learn_answer(p, answer);
 	p->id = 0;
 	election_receive(run.core, run.now, id, answer);
@@ -775,16 +788,20 @@ answer_request(Pending *p)
 		pass_time(p->sent_ns + ROUND_TRIP_NS - run.now);
 	if (how > 1 && !p->lost)
 		answer = p->answer;
-	answer.endpoint = choose(4) - 1;
+	answer.endpoint = run.endpoint;
 	if (how == 0 || p->lost)
 	{
 		answer.outcome = ETCD_NO_ANSWER;
 		etcd_format_message(answer.message, "lost");
 	}
 	else if (how == 1)
+	{
+		earn(PER_INPUT);
 		refuse(&answer);
+	}
 	else if (how <= 3)
 	{
+		earn(PER_INPUT);
 		for (int n = how == 3 ? 3 : 1; n > 0; n--)
 			spoil_answer(p, &answer);
 	}
@@ -818,6 +835,7 @@ meddle(void)
 	Key		   *k = &run.keys[choose(MAX_KEYS)];
 	EtcdBytes	key;
 
+	earn(PER_INPUT);
 	run.header.revision++;
 	switch (choose(5))
 	{
@@ -919,7 +937,7 @@ command(void)
 		return;
 	run.open[ticket] = true;
 	earn(PER_INPUT);
-	switch (choose(4))
+	switch (choose(5))
 	{
 		case 0:
 			taken = election_resign(run.core, run.now, slot, true, ticket);
@@ -936,6 +954,9 @@ command(void)
 		case 3:
 			snprintf(value, sizeof(value), "v%d", take());
 			taken = election_proclaim(run.core, run.now, slot, value, ticket);
+			break;
+		case 4:
+			taken = election_verify(run.core, run.now, slot, ticket);
 			break;
 	}
 	if (taken)
@@ -958,6 +979,7 @@ configure(void)
 	c->safety_margin_ms = margins[choose(lengthof(margins))];
 	c->eligible = choose(4) != 1;
 	c->nendpoints = 1 + choose(3);
+	run.endpoint = 0;
 	for (size_t i = 0; i < lengthof(names); i++)
 	{
 		if ((chosen & (1 << i)) == 0)
@@ -968,6 +990,44 @@ configure(void)
 	snprintf(c->node_name, sizeof(c->node_name), "pg%d", choose(3));
 	earn(2 * PER_INPUT);
 	election_configure(run.core, run.now, c);
+}
+
+/* A new core, which goes on where an earlier one left off. */
+static void
+start(void)
+{
+	ElectionPort port = {
+		.send = port_send,
+		.watch = port_watch,
+		.change_endpoint = port_change_endpoint,
+		.publish = port_publish,
+		.announce = port_announce,
+		.reply = port_reply,
+		.remember = port_remember,
+		.find_namesake = port_find_namesake,
+		.random = port_random,
+	};
+
+	run.core = election_create(&port, MAX_SLOTS);
+	CHECK(run.core != NULL);
+	if (run.remembers)
+		CHECK(election_resume(run.core, run.now, &run.memory));
+	configure();
+}
+
+/* The elector dies, with all requests and commands, and is started again. */
+static void
+crash(void)
+{
+	election_free(run.core);
+	run.last_id = 0;
+	run.nwatches = 0;
+	memset(run.open, 0, sizeof(run.open));
+	memset(run.views, 0, sizeof(run.views));
+	for (int i = 0; i < run.npending; i++)
+		run.pending[i].id = 0;
+	earn(AT_FIRST);
+	start();
 }
 
 /* Whoever is called at the right times withdraws leadership at its deadline. */
@@ -989,10 +1049,12 @@ end_of_request(const Pending *p)
 static void
 end_request(Pending *p)
 {
-	EtcdAnswer	timed_out = {.outcome = ETCD_NO_ANSWER, .message = "timed out"};
+	EtcdAnswer	answer = {.outcome = ETCD_NO_ANSWER, .message = "timed out"};
 
-	timed_out.endpoint = (int) (p->id % (uint64_t) run.config.nendpoints);
-	receive(p, run.calm && !p->lost ? &p->answer : &timed_out);
+	if (run.calm && !p->lost)
+		answer = p->answer;
+	answer.endpoint = run.endpoint;
+	receive(p, &answer);
 }
 
 /* Lets time pass, and calls the core whenever it asks for it. */
@@ -1070,7 +1132,9 @@ step(void)
 			break;
 		case 15:
 			earn(PER_INPUT);
-			if (run.nwatches > 0)
+			if (choose(4) == 1)
+				crash();
+			else if (run.nwatches > 0)
 				election_watch_ended(run.core, run.now);
 			break;
 	}
@@ -1129,16 +1193,6 @@ calm_down(void)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	ElectionPort port = {
-		.send = port_send,
-		.watch = port_watch,
-		.change_endpoint = port_change_endpoint,
-		.publish = port_publish,
-		.announce = port_announce,
-		.reply = port_reply,
-		.remember = port_remember,
-		.random = port_random,
-	};
 	bool		waits;
 
 	/* the requests, which are large, are cleared by their use */
@@ -1154,9 +1208,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	run.header.revision = 5;
 	run.header.raft_term = 2;
 
-	run.core = election_create(&port, MAX_SLOTS);
-	CHECK(run.core != NULL);
-	configure();
+	start();
 	for (int i = 0; i < MAX_STEPS && run.left > 0; i++)
 		step();
 	calm_down();

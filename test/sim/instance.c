@@ -226,6 +226,14 @@ port_remember(void *ctx, const ElectionMemory *memory)
 		in->memory = *memory;
 }
 
+static void
+port_find_namesake(void *ctx, const char *election, const char *value)
+{
+	Instance   *in = ctx;
+
+	trace(in->name, "finds a namesake in %s: %s", election, value);
+}
+
 static uint64_t
 port_random(void *ctx)
 {
@@ -372,7 +380,8 @@ instance_start(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .random = port_random, .ctx = in
+		.remember = port_remember, .find_namesake = port_find_namesake,
+		.random = port_random, .ctx = in
 	};
 
 	trace(in->name, "starts%s", in->remembers ? ", and remembers" : "");

@@ -288,6 +288,14 @@ port_remember(void *ctx, const ElectionMemory *memory)
 		in->memory = *memory;
 }
 
+static void
+port_find_namesake(void *ctx, const char *election, const char *value)
+{
+	Instance   *in = ctx;
+
+	note("%s: namesake %s in %s", in->config.node_name, value, election);
+}
+
 static uint64_t
 port_random(void *ctx)
 {
@@ -621,7 +629,8 @@ start_instance(const char *name, bool eligible)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .random = port_random, .ctx = in
+		.remember = port_remember, .find_namesake = port_find_namesake,
+		.random = port_random, .ctx = in
 	};
 
 	memset(in, 0, sizeof(*in));
@@ -1191,7 +1200,8 @@ crash(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .random = port_random, .ctx = in
+		.remember = port_remember, .find_namesake = port_find_namesake,
+		.random = port_random, .ctx = in
 	};
 
 	election_free(in->core);
@@ -1269,6 +1279,34 @@ test_resume(void **state)
 	assert_true(a->remembers);
 	(void) election_stop(a->core, now, ELECTION_REASON_SHUTDOWN);
 	assert_false(a->remembers);
+}
+
+/* Two with one name: both are told, once; not of what a crash has left. */
+static void
+test_namesake(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *copy;
+	int			first;
+
+	(void) state;
+	answer_all();
+	memset(&a->memory, 0, sizeof(a->memory));
+	a->remembers = false;
+	crash(a);
+	run_for(4 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(find_note(0, "namesake"), -1);
+
+	copy = start_instance("a", true);
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(copy->views[0].state, ELECTION_WAITING);
+	first = find_note(0, "a: namesake a in e");
+	assert_true(first >= 0);
+	first = find_note(first + 1, "a: namesake a in e");
+	assert_true(first >= 0);
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(find_note(first + 1, "a: namesake a in e"), -1);
 }
 
 /* A read that was sent before verifies nothing. */
@@ -1551,6 +1589,7 @@ main(void)
 		TEST(test_history),
 		TEST(test_observer),
 		TEST(test_resume),
+		TEST(test_namesake),
 		TEST(test_verify),
 		TEST(test_token_twice),
 		TEST(test_settings),
