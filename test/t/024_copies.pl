@@ -1,0 +1,78 @@
+# Copies of a running leader's data directory, started beside it: none takes up
+# its lease, and each of the two says that there is another one of its name.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::RecursiveCopy;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ttl  = 2;
+my $etcd = EtcdLeader::Etcd->new;
+
+my $original = EtcdLeader::Instance->create('original', etcd => $etcd,
+	settings => { ttl => $ttl, node_name => 'pg1', candidate => 'always' }, init => { allows_streaming => 1 });
+$original->wait_until_leader;
+my $token = $original->token;
+my $lease = $original->status->{lease_id};
+
+# The file copy: of a server that is running, as a snapshot of its disk is.
+sub copy_files
+{
+	my ($name) = @_;
+	my $copy = EtcdLeader::Instance->new($name);
+	$original->value('CHECKPOINT');
+	PostgreSQL::Test::RecursiveCopy::copypath($original->data_dir, $copy->data_dir,
+		filterfn => sub { my ($path) = @_; return $path ne 'postmaster.pid' && $path ne 'log' });
+	chmod 0700, $copy->data_dir or die $!;
+	$copy->append_conf('postgresql.conf', 'port = ' . $copy->port . "\n");
+	$copy->_update_pid(0);
+	return $copy;
+}
+
+sub base_backup
+{
+	my ($name, %options) = @_;
+	my $copy = EtcdLeader::Instance->new($name);
+	$original->backup($name);
+	$copy->init_from_backup($original, $name, %options);
+	return $copy;
+}
+
+my %make = (
+	'file copy'   => sub { copy_files('copied') },
+	'base backup' => sub { base_backup('backup') },
+	'standby'     => sub { base_backup('standby', has_streaming => 1) },
+);
+for my $kind (sort keys %make)
+{
+	my $from_log = $original->log_size;
+	my $copy     = $make{$kind}->();
+	$copy->start;
+	my $sampler = $copy->sample;
+
+	poll_ok(20, sub { ($copy->status->{state} // '') eq 'waiting' }, "$kind: it queues");
+	isnt($copy->status->{lease_id}, $lease, "$kind: on a lease of its own");
+	is($copy->log_count('resuming the lease'), 0, "$kind: it does not resume");
+	is($copy->status->{node_name}, 'pg1', "$kind: it has the same name");
+	for my $node ($original, $copy)
+	{
+		my $who = $node == $original ? 'the original' : 'the copy';
+		poll_ok(6 * $ttl, sub { ($node->status->{last_error} // '') =~ /has the name "pg1", too/ }, "$kind: last_error of $who says so");
+		is($node->log_count('has the name "pg1", too', $node == $original ? $from_log : 0), 1, "$kind: the log of $who says so, once");
+	}
+	is($original->token, $token, "$kind: the original leads as before");
+	is_deeply([ grep { $_->{answer} eq 't' } $sampler->stop ], [], "$kind: the copy never led");
+	$copy->stop('immediate');
+	# what the log has said once it says again only after another change
+	$original->restart;
+	$original->wait_until_leader;
+	($token, $lease) = ($original->token, $original->status->{lease_id});
+}
+
+done_testing();
