@@ -1,8 +1,9 @@
 # etcd_leader: leader election for PostgreSQL through etcd.
 #
 # make, make install, make installcheck, make clean are PGXS's own.
-# make demo, make test and make bench install what is missing from Debian first; all
-# need root or sudo for that, and for the installation.
+# make demo, make test, make bench, make sim, make fuzz and make model install what
+# is missing from Debian first; they need root or sudo for that, and the first three
+# for the installation.
 
 .DEFAULT_GOAL := all
 
@@ -36,7 +37,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test demo bench,$(MAKECMDGOALS)),)
+else ifeq ($(filter test demo bench sim fuzz model,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -45,13 +46,30 @@ $(OBJS): $(wildcard src/*.h)
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test demo bench
+.PHONY: test demo bench sim fuzz model
 
 test:
 	test/setup --test
 	$(MAKE) -s all
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run
+
+# Seeds of the simulator, seconds of each fuzzer, every variant of the models:
+# more than what `make test` runs of them.  They need no PostgreSQL server.
+SEEDS = 100000
+SECONDS = 60
+
+sim:
+	test/setup --test
+	$(MAKE) -s -C test/sim run SEEDS=$(SEEDS)
+
+fuzz:
+	test/setup --test
+	$(MAKE) -s -C test/fuzz run SECONDS=$(SECONDS)
+
+model:
+	test/setup --test
+	$(MAKE) -s -C test/model check
 
 demo:
 	test/setup --demo

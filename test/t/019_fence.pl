@@ -1,0 +1,559 @@
+# etcd_require_leader() and etcd_verify_leader(): an armed transaction commits
+# only while its instance leads under the same token, whatever it is made of;
+# else it leaves nothing, the error says what there is to say, and the session
+# goes on.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use DBD::Pg ();
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Relay;
+use EtcdLeader::Session;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# A TTL so long that nothing but what the test does ends a leadership.
+my $etcd  = EtcdLeader::Etcd->new;
+my $relay = EtcdLeader::Relay->new($etcd->url(0));
+my $node  = EtcdLeader::Instance->create(
+	'pg1',
+	endpoints => $relay->url,
+	settings  => { ttl => 20, elections => 'alpha,beta', safety_margin => 10000 },
+	init      => { allows_streaming => 1 },
+	conf      => "max_prepared_transactions = 5\nmax_connections = 100\n");
+my $other = EtcdLeader::Instance->create('pg2', etcd => $etcd, settings => { elections => 'alpha', candidate => 'never' });
+$node->wait_until_leader($_) for 'alpha', 'beta';
+$other->wait_until_sees('pg1', 'alpha');
+
+sub lose { $node->value('SELECT etcd_resign(?, false)', $_[0] // 'alpha') }
+
+sub win
+{
+	my $election = $_[0] // 'alpha';
+	$node->value('SELECT etcd_campaign(?)', $election);
+	$node->value('SELECT etcd_wait_for_leadership(?, ?)', '10 s', $election) or die "not elected: $election";
+}
+
+sub cancel_on_loss
+{
+	my ($value) = @_;
+	$node->configure(cancel_on_loss => $value);
+	poll_is(5, sub { $node->connect_db->selectrow_array('SHOW etcd_leader.cancel_on_loss') }, $value, "cancel_on_loss is $value");
+	return;
+}
+
+$node->value('CREATE TABLE ledger (made_by text)');
+$node->value('CREATE TABLE deferred (i int)');
+$node->value('CREATE TABLE big AS SELECT generate_series(1, 5000) AS i');
+
+my $s = $node->connect_db;
+
+# ---- what it returns, and what it says -----------------------------------------
+{
+	is($s->selectrow_array('SELECT etcd_require_leader()'), $node->token('alpha'), 'it returns the token of the first election');
+	is($s->selectrow_array(q{SELECT etcd_require_leader('beta')}), $node->token('beta'), 'and that of the one it is asked for');
+	fails($s, q{SELECT etcd_require_leader('nobody')}, '42704', qr/election "nobody" does not exist/, 'an election that is not there');
+	fails($s, q{SELECT etcd_verify_leader('nobody')}, '42704', qr/election "nobody" does not exist/, 'the same of etcd_verify_leader()');
+	lose();
+	poll_is(5, sub { $node->current_leader('alpha') }, undef, 'nobody leads');
+	fails($s, 'SELECT etcd_require_leader()', '25006',
+		[ qr/^ERROR:  this instance does not lead election "alpha"\n/, qr/^DETAIL:  No leader is known at present\.$/m, qr/^HINT:  .*leader/m ],
+		'nobody leads');
+	usable($s, 'nobody leads');
+	my $rival = $etcd->background_etcdctl('elect', 'alpha', 'the "rival"');
+	$node->wait_until_sees('the "rival"', 'alpha');
+	fails($s, 'SELECT etcd_require_leader(NULL)', '25006',
+		[ qr/election "alpha"/, qr/^DETAIL:  The leader is "the "rival""\.$/m, qr/^HINT:/m ], 'another leads');
+	fails($s, 'SELECT etcd_verify_leader()', '25006',
+		[ qr/election "alpha"/, qr/^DETAIL:  The leader is "the "rival""\.$/m, qr/^HINT:/m ], 'another leads: etcd_verify_leader()');
+	$rival->stop('INT');
+	win();
+
+	$other->wait_until_sees('pg1', 'alpha');
+	# One that observes, and one whose elections others are in.
+	fails($other->dbh, 'SELECT etcd_require_leader()', '25006', [ qr/election "alpha"/, qr/The leader is "pg1"/ ], 'an observer');
+	fails($other->dbh, 'SELECT etcd_verify_leader()', '25006', [ qr/election "alpha"/, qr/The leader is "pg1"/ ], 'an observer verifies');
+}
+
+# ---- a call that fails arms nothing ----------------------------------------------
+{
+	lose('beta');
+	my $sp = $node->connect_db;
+	$sp->do('BEGIN');
+	$sp->do('SAVEPOINT a');
+	fails($sp, q{SELECT etcd_require_leader('beta')}, '25006', qr/election "beta"/, 'not the leader');
+	$sp->do('ROLLBACK TO a');
+	$sp->do(q{INSERT INTO ledger VALUES ('not armed')});
+	succeeds($sp, 'COMMIT', 'a call that failed arms nothing');
+	succeeds($sp, q{DO $$ BEGIN
+		BEGIN PERFORM etcd_require_leader('beta'); EXCEPTION WHEN read_only_sql_transaction THEN NULL; END;
+		BEGIN PERFORM etcd_verify_leader('beta'); EXCEPTION WHEN read_only_sql_transaction THEN NULL; END;
+		INSERT INTO ledger VALUES ('not armed'); END $$}, 'nor in PL/pgSQL');
+	is($node->value(q{DELETE FROM ledger WHERE made_by = 'not armed' RETURNING (SELECT count(*) FROM ledger)}), 2, 'both were written');
+	# nor does it take away what is armed
+	$sp->do('BEGIN');
+	$sp->do('SELECT etcd_require_leader()');
+	$sp->do('SAVEPOINT a');
+	fails($sp, q{SELECT etcd_require_leader('beta')}, '25006', qr/election "beta"/, 'not the leader of another');
+	$sp->do('ROLLBACK TO a');
+	$sp->do(q{INSERT INTO ledger VALUES ('armed')});
+	lose();
+	fails($sp, 'COMMIT', '25006', qr/election "alpha"/, 'what was armed before stays so');
+	usable($sp, 'what was armed before stays so');
+	win($_) for 'alpha', 'beta';
+}
+
+# ---- all that a transaction can be made of -------------------------------------
+
+# What others can see of it.
+sub residue
+{
+	return join ' ', map { $node->value($_) } 'SELECT count(*) FROM ledger', 'SELECT count(*) FROM deferred',
+	  'SELECT count(*) FROM big', 'SELECT count(*) FROM pg_class', 'SELECT count(*) FROM pg_largeobject_metadata';
+}
+
+$node->value(q{CREATE FUNCTION arm_and_forget() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+	PERFORM etcd_require_leader();
+	RAISE division_by_zero;
+EXCEPTION WHEN division_by_zero THEN NULL; END $$});
+$node->value(q{CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO deferred VALUES (1); RETURN NULL; END $$});
+$node->value('CREATE TABLE noting (i int)');
+$node->value('CREATE CONSTRAINT TRIGGER noted AFTER INSERT ON noting DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION noted()');
+
+my $arm    = 'SELECT etcd_require_leader()';
+my $insert = q{INSERT INTO ledger VALUES ('x')};
+
+# [name, statements between BEGIN and COMMIT; a piece of Perl gets the session].
+# visible => 0: there is nothing that others could see after it.
+my @kinds = (
+	[ 'INSERT', $arm, $insert ],
+	[ 'armed after the INSERT', $insert, $arm ],
+	[ 'armed by a prepared statement',
+		sub { my $p = $_[0]->prepare('SELECT etcd_require_leader($1)', { pg_server_prepare => 1 }); $p->execute('alpha'); $p->finish },
+		$insert ],
+	[ 'armed by etcd_verify_leader()', 'SELECT etcd_verify_leader()', $insert ],
+	[ 'armed in a savepoint that was rolled back', 'SAVEPOINT a', $arm, 'ROLLBACK TO a', $insert ],
+	[ 'armed in a savepoint that failed', 'SAVEPOINT a', $arm, sub { eval { $_[0]->do('SELECT 1/0') } }, 'ROLLBACK TO a', $insert ],
+	[ 'armed in a savepoint that was released', 'SAVEPOINT a', 'SAVEPOINT b', $arm, 'RELEASE a', $insert ],
+	[ 'written in a savepoint that was rolled back', $arm, 'SAVEPOINT a', $insert, 'ROLLBACK TO a', $insert ],
+	[ 'armed in an exception block', 'SELECT arm_and_forget()', $insert ],
+	[ 'armed in DO', 'DO $$ BEGIN PERFORM etcd_require_leader(); END $$', $insert ],
+	[ 'armed by a row of COPY', sub { copy_in($_[0], "COPY arming FROM STDIN", "1\n") }, $insert ],
+	[ 'COPY', $arm, sub { copy_in($_[0], 'COPY ledger FROM STDIN', "x\ny\n") } ],
+	[ 'CREATE TABLE', $arm, 'CREATE TABLE made (i int)' ],
+	[ 'CREATE INDEX and ALTER TABLE', $arm, 'CREATE INDEX made_index ON big (i)', 'ALTER TABLE big ADD made int' ],
+	[ 'TRUNCATE', $arm, 'TRUNCATE big' ],
+	[ 'a temporary table', $arm, 'CREATE TEMPORARY TABLE made_temp AS SELECT 1 AS i' ],
+	[ 'a temporary table with ON COMMIT DROP', $arm, 'CREATE TEMPORARY TABLE made_temp2 (i int) ON COMMIT DROP', $insert ],
+	[ 'large objects', $arm, q{SELECT lo_from_bytea(0, 'x')} ],
+	[ 'a deferred trigger', $arm, 'INSERT INTO noting VALUES (1)' ],
+	[ 'a cursor', $arm, 'DECLARE c CURSOR FOR SELECT * FROM big', 'FETCH 5 FROM c', $insert ],
+	[ 'armed by a cursor', 'DECLARE c CURSOR FOR SELECT etcd_require_leader()', 'FETCH c', $insert ],
+	[ 'a cursor WITH HOLD', $arm, 'DECLARE held CURSOR WITH HOLD FOR SELECT * FROM big', $insert ],
+	[ 'a parallel query', $arm, sub { parallel($_[0], 'SELECT count(*) FROM big') }, $insert ],
+	[ 'armed in a parallel query',
+		sub { parallel($_[0], 'SELECT etcd_require_leader(), i FROM big WHERE i < 100') }, $insert ],
+	[ 'several elections', $arm, q{SELECT etcd_require_leader('beta')}, $insert ],
+	[ 'several elections, this one last', q{SELECT etcd_require_leader('beta')}, $insert, $arm ],
+	[ 'armed many times', ($arm) x 40, $insert ],
+	[ 'NOTIFY', $arm, 'NOTIFY elsewhere', $insert ],
+	[ 'nothing written', [ 0 ], $arm, 'SELECT count(*) FROM big' ],
+	[ 'row locks', [ 0 ], $arm, 'SELECT * FROM big WHERE i = 1 FOR UPDATE' ],
+	[ 'READ ONLY', [ 0 ], 'SET TRANSACTION READ ONLY', $arm ],
+	[ 'SERIALIZABLE', 'SET TRANSACTION ISOLATION LEVEL SERIALIZABLE', $arm, $insert ],
+);
+$node->value('CREATE TABLE arming (i int CHECK (etcd_require_leader() >= i))');
+
+sub copy_in
+{
+	my ($dbh, $sql, @data) = @_;
+	$dbh->do($sql);
+	$dbh->pg_putcopydata($_) for @data;
+	$dbh->pg_putcopyend;
+}
+
+sub parallel
+{
+	my ($dbh, $sql) = @_;
+	my ($guc) = $dbh->selectrow_array(q{SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
+	$dbh->do("SET LOCAL $guc = on; SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0");
+	my $plan = join "\n", map { $_->[0] } @{ $dbh->selectall_arrayref("EXPLAIN $sql") };
+	like($plan, qr/Gather/, 'the query is parallel');
+	$dbh->selectall_arrayref($sql);
+}
+
+sub run_steps
+{
+	my ($dbh, @steps) = @_;
+	for my $step (@steps) { ref $step ? $step->($dbh) : $dbh->do($step) }
+}
+
+for my $kind (@kinds)
+{
+	my ($name, @steps) = @$kind;
+	my $visible = 1;
+	($visible) = @{ shift @steps } if ref $steps[0] eq 'ARRAY';
+	my $before = residue();
+
+	$s->do('BEGIN');
+	run_steps($s, @steps);
+	$s->do('ROLLBACK');
+	is(residue(), $before, "$name: rolled back");
+
+	$s->do('BEGIN');
+	run_steps($s, @steps);
+	lose();
+	fails($s, 'COMMIT', '25006',
+		[ qr/^ERROR:  this instance does not lead election "alpha" any more$/m, qr/^DETAIL:  .*fencing token \d+.*leader/m, qr/^HINT:  /m ],
+		"$name: lost");
+	usable($s, "$name: lost");
+	is(residue(), $before, "$name: lost: it leaves nothing");
+	succeeds($s, 'SELECT 1', "$name: lost: the next transaction is not armed");
+	win();
+
+	# lost and won again, under another token
+	$s->do('BEGIN');
+	run_steps($s, @steps);
+	lose();
+	win();
+	fails($s, 'COMMIT', '25006', [ qr/election "alpha"/, qr/The leader is "pg1"/ ], "$name: another token");
+	usable($s, "$name: another token");
+	is(residue(), $before, "$name: another token: it leaves nothing");
+
+	$s->do('BEGIN');
+	run_steps($s, @steps);
+	succeeds($s, 'COMMIT', "$name: it commits");
+	is(residue() ne $before ? 1 : 0, $visible, "$name: and is there");
+	$s->do('DISCARD ALL');
+	$s->do('DROP TABLE IF EXISTS made; DROP INDEX IF EXISTS made_index; ALTER TABLE big DROP COLUMN IF EXISTS made');
+	$s->do('INSERT INTO big SELECT generate_series(1, 5000)') if $name eq 'TRUNCATE';
+}
+
+# ---- large objects through the function calls of the protocol -------------------
+# These are no statements: nothing but the commit sees them.
+{
+	my $before = residue();
+	my $write  = sub {
+		my ($dbh) = @_;
+		$dbh->begin_work;
+		$dbh->do($arm);
+		my $oid = $dbh->pg_lo_creat($dbh->{pg_INV_WRITE});
+		my $fd  = $dbh->pg_lo_open($oid, $dbh->{pg_INV_WRITE});
+		$dbh->pg_lo_write($fd, 'x', 1);
+		$dbh->pg_lo_close($fd);
+	};
+	$write->($s);
+	lose();
+	fails($s, sub { $s->commit }, '25006', qr/election "alpha" any more/, 'calls for large objects: lost');
+	$s->rollback if !$s->{AutoCommit};
+	usable($s, 'calls for large objects: lost');
+	is(residue(), $before, 'calls for large objects: lost: they leave nothing');
+	win();
+	$write->($s);
+	succeeds($s, sub { $s->commit }, 'calls for large objects: they commit');
+	isnt(residue(), $before, 'calls for large objects: and are there');
+}
+
+# ---- as a single statement, in each protocol ------------------------------------
+
+# It loses leadership itself.
+{
+	my $before  = residue();
+	my $suicide = q{INSERT INTO ledger SELECT etcd_require_leader()::text FROM (SELECT 1) AS a};
+	my $with    = q{WITH armed AS MATERIALIZED (SELECT etcd_require_leader() AS token),
+		lost AS MATERIALIZED (SELECT token, etcd_resign('alpha', false) AS r FROM armed)
+		INSERT INTO ledger SELECT token::text FROM lost};
+	fails($s, $with, '25006', qr/election "alpha"/, 'one statement, simple protocol');
+	usable($s, 'one statement, simple protocol');
+	win();
+	fails($s, sub { my $p = $s->prepare($with . ' WHERE token > $1', { pg_server_prepare => 1 }); $p->execute(0) },
+		'25006', qr/election "alpha"/, 'one statement, extended protocol');
+	usable($s, 'one statement, extended protocol');
+	win();
+	fails($s, "$suicide; SELECT etcd_resign('alpha', false); $suicide", '25006', qr/election "alpha"/, 'statements in one message');
+	usable($s, 'statements in one message');
+	win();
+	fails($s, q{DO $$ BEGIN PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('x'); PERFORM etcd_resign('alpha', false); END $$},
+		'25006', qr/election "alpha"/, 'DO');
+	usable($s, 'DO');
+	win();
+	is(residue(), $before, 'single statements: nothing is left');
+	succeeds($s, $suicide, 'one statement: it commits');
+	isnt(residue(), $before, 'one statement: and is there');
+}
+
+# A pipeline, of pgbench: what follows the error up to the end is skipped, and
+# what was before in the same transaction is not there.
+{
+	my $script = $PostgreSQL::Test::Utils::tmp_check . '/pipeline.sql';
+	my $run = sub {
+		my ($loss) = @_;
+		open my $fh, '>', $script or die;
+		print $fh "\\startpipeline\nBEGIN;\nSELECT etcd_require_leader();\nINSERT INTO ledger VALUES ('pipeline');\n"
+		  . ($loss ? "SELECT etcd_resign('alpha', false);\n" : '')
+		  . "COMMIT;\nINSERT INTO ledger VALUES ('behind');\n\\endpipeline\n";
+		close $fh;
+		my ($out, $err) = ('', '');
+		IPC::Run::run([ 'pgbench', '-n', '-t', 1, '-M', 'extended', '-f', $script, '-d', $node->connstr('postgres') ],
+			'<', \undef, '>', \$out, '2>', \$err);
+		return $err;
+	};
+	my $count = sub { $node->value(q{SELECT count(*) FROM ledger WHERE made_by IN ('pipeline', 'behind')}) };
+	like($run->(1), qr/does not lead election "alpha" any more/, 'a pipeline: lost');
+	is($count->(), 0, 'a pipeline: lost: nothing is left');
+	win();
+	unlike($run->(0), qr/ERROR/, 'a pipeline: it commits');
+	is($count->(), 2, 'a pipeline: and is there');
+}
+
+# ---- chained transactions, procedures that commit --------------------------------
+{
+	my $before = residue();
+	$s->do('BEGIN');
+	$s->do($arm);
+	$s->do('SELECT 1');
+	succeeds($s, 'COMMIT AND CHAIN', 'COMMIT AND CHAIN: the first one commits');
+	lose();
+	$s->do($insert);
+	succeeds($s, 'COMMIT AND CHAIN', 'COMMIT AND CHAIN: the second one was not armed');
+	$s->do('ROLLBACK');
+	isnt(residue(), $before, 'COMMIT AND CHAIN: and is there');
+	win();
+	$before = residue();
+	$s->do('BEGIN');
+	$s->do($arm);
+	$s->do($insert);
+	lose();
+	fails($s, 'COMMIT AND CHAIN', '25006', qr/election "alpha"/, 'COMMIT AND CHAIN: lost');
+	usable($s, 'COMMIT AND CHAIN: lost');
+	is(residue(), $before, 'COMMIT AND CHAIN: lost: it leaves nothing');
+	win();
+	$s->do('BEGIN');
+	$s->do($arm);
+	$s->do($insert);
+	lose();
+	$s->do('ROLLBACK AND CHAIN');
+	$s->do($insert);
+	succeeds($s, 'COMMIT', 'ROLLBACK AND CHAIN: the second one was not armed');
+	win();
+
+	my $loss = q{PERFORM etcd_resign('alpha', false);};
+	my $gain = q{PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('10 s', 'alpha');};
+	for my $cancel (qw(on off))
+	{
+		cancel_on_loss($cancel);
+		for my $how ('procedure', 'DO')
+		{
+			$node->value('TRUNCATE ledger');
+			my $body = qq{\$\$ BEGIN
+				PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('1 armed'); COMMIT;
+				$loss
+				INSERT INTO ledger VALUES ('2 not armed'); COMMIT;
+				INSERT INTO ledger VALUES ('3 rolled back'); ROLLBACK;
+				$gain
+				PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('4 armed'); COMMIT;
+				PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('5 lost'); $loss COMMIT;
+				INSERT INTO ledger VALUES ('6 not reached'); END \$\$};
+			my $call = "DO $body";
+			if ($how eq 'procedure')
+			{
+				$node->value("CREATE OR REPLACE PROCEDURE stages() LANGUAGE plpgsql AS $body");
+				$call = 'CALL stages()';
+			}
+			fails($s, $call, '25006', qr/election "alpha"/, "$how, cancel_on_loss $cancel: the last transaction is lost");
+			usable($s, "$how, cancel_on_loss $cancel");
+			is($node->value(q{SELECT string_agg(made_by, ', ' ORDER BY made_by) FROM ledger}), '1 armed, 2 not armed, 4 armed',
+				"$how, cancel_on_loss $cancel: each transaction stands for itself");
+			win();
+		}
+	}
+	cancel_on_loss('on');
+}
+
+# ---- two-phase commit ---------------------------------------------------------
+{
+	my $before = residue();
+	$s->do('BEGIN');
+	$s->do($arm);
+	$s->do($insert);
+	fails($s, q{PREPARE TRANSACTION 'armed'}, '0A000', qr/election "alpha"/, 'PREPARE TRANSACTION');
+	usable($s, 'PREPARE TRANSACTION');
+	$s->do('BEGIN');
+	$s->do('SAVEPOINT a');
+	$s->do($arm);
+	$s->do('ROLLBACK TO a');
+	$s->do($insert);
+	lose();
+	fails($s, q{PREPARE TRANSACTION 'armed'}, '0A000', qr/election "alpha"/, 'PREPARE TRANSACTION, lost');
+	usable($s, 'PREPARE TRANSACTION, lost');
+	is($node->value('SELECT count(*) FROM pg_prepared_xacts'), 0, 'nothing is prepared');
+	is(residue(), $before, 'nor written');
+	# what is not armed can be prepared, and committed, by anybody
+	$s->do('BEGIN');
+	$s->do($insert);
+	succeeds($s, q{PREPARE TRANSACTION 'free'}, 'what is not armed can be prepared');
+	succeeds($s, q{COMMIT PREPARED 'free'}, 'and committed');
+	win();
+}
+
+# ---- several elections: each of them counts ------------------------------------
+for my $lost ('alpha', 'beta')
+{
+	my $before = residue();
+	my $kept   = $lost eq 'alpha' ? 'beta' : 'alpha';
+	$s->do('BEGIN');
+	$s->do(q{SELECT etcd_require_leader('alpha'), etcd_require_leader('beta')});
+	$s->do($insert);
+	lose($lost);
+	fails($s, 'COMMIT', '25006', qr/^ERROR:  this instance does not lead election "$lost"/, "two elections, $lost lost");
+	usable($s, "two elections, $lost lost");
+	is(residue(), $before, "two elections, $lost lost: it leaves nothing");
+	$s->do('BEGIN');
+	$s->do('SELECT etcd_require_leader(?)', undef, $kept);
+	$s->do($insert);
+	succeeds($s, 'COMMIT', "only $kept armed, $lost lost: it commits");
+	win($lost);
+
+	# armed again under another token, in the same transaction
+	cancel_on_loss('off');
+	$s->do('BEGIN');
+	$s->do('SELECT etcd_require_leader(?)', undef, $lost);
+	$s->do('SAVEPOINT a');
+	$before = residue();
+	$s->do($insert);
+	lose($lost);
+	win($lost);
+	fails($s, "SELECT etcd_require_leader('$lost')", '25006', qr/election "$lost" any more/, "$lost armed again under another token");
+	$s->do('ROLLBACK TO a');
+	$s->do($insert);
+	fails($s, 'COMMIT', '25006', qr/election "$lost"/, "$lost armed again under another token: the first one counts");
+	is(residue(), $before, "$lost armed again under another token: it leaves nothing");
+	cancel_on_loss('on');
+}
+
+# ---- won again under the same token ------------------------------------------
+# The elector is frozen past the deadline, which comes half a TTL before the
+# lease ends: its key stands, and it leads again under it.
+{
+	my $token  = $node->token('alpha');
+	my $before = residue();
+	my $pid    = $node->elector_pid;
+	$node->configure(ttl => 4, safety_margin => 2000);
+	poll(10, sub { my $t = $node->status->{valid_s}; defined $t && $t < 2.1 }) or die 'the TTL is not shorter';
+	my ($commits, $waits) = map { $node->connect_db } 1 .. 2;
+	for my $dbh ($commits, $waits)
+	{
+		$dbh->do('BEGIN');
+		$dbh->do($arm);
+		$dbh->do($insert);
+	}
+	kill 'STOP', $pid;
+	poll(5, sub { !$node->is_leader('alpha') }) or die 'the deadline did not pass';
+	fails($commits, 'COMMIT', '25006', qr/election "alpha"/, 'past the deadline');
+	fails($s, $arm, '25006', [ qr/election "alpha"/, qr/DETAIL/ ], 'past the deadline: arming');
+	kill 'CONT', $pid;
+	$node->wait_until_leader('alpha', 10);
+	is($node->token('alpha'), $token, 'it leads again under the same token');
+	succeeds($waits, 'COMMIT', 'which is good for what was armed before');
+	isnt(residue(), $before, 'and is there');
+	usable($commits, 'past the deadline');
+	$node->configure(ttl => 20, safety_margin => 10000);
+	poll_ok(10, sub { my $t = $node->status->{valid_s}; defined $t && $t > 5 }, 'the TTL is longer');
+}
+
+# ---- who may ------------------------------------------------------------------
+{
+	$node->value('CREATE ROLE joe LOGIN');
+	my $joe = $node->connect_db('postgres', user => 'joe');
+	succeeds($joe, $arm, 'PUBLIC may call etcd_require_leader()');
+	fails($joe, 'SELECT etcd_verify_leader()', '42501', qr/etcd_verify_leader/, 'but not etcd_verify_leader()');
+	$node->value('GRANT EXECUTE ON FUNCTION etcd_verify_leader(text, interval) TO joe');
+	succeeds($joe, 'SELECT etcd_verify_leader()', 'which can be granted');
+}
+
+# ---- etcd_verify_leader() -------------------------------------------------------
+
+{
+	is($s->selectrow_array('SELECT etcd_verify_leader()'), $node->token('alpha'), 'etcd_verify_leader() returns the token');
+	is($s->selectrow_array(q{SELECT etcd_verify_leader('beta', NULL)}), $node->token('beta'), 'NULL: without a timeout');
+	my $reads = $node->value('SELECT requests FROM etcd_leader_stats');
+	$s->do('SELECT etcd_verify_leader()') for 1 .. 5;
+	cmp_ok($node->value('SELECT requests FROM etcd_leader_stats') - $reads, '>=', 5, 'each call asks etcd');
+
+	# More at once than the mailbox has places: they share the reads.
+	my @many = map { $node->connect_db } 1 .. 40;
+	$relay->freeze;
+	start_statement($_, q{SELECT etcd_verify_leader('alpha', '30 s')}) for @many;
+	waits_in($node, $_, qr/^Extension/) for @many;
+	# All of the instance's own work goes on.
+	succeeds($s, 'SELECT etcd_is_leader()', 'reading does not wait for them');
+	$reads = $node->value('SELECT requests FROM etcd_leader_stats');
+	$relay->thaw;
+	my %outcomes;
+	$outcomes{ outcome($_) }++ for @many;
+	is(join(', ', map { "$_ x $outcomes{$_}" } sort keys %outcomes), 'done x 40', '40 at once: all are answered');
+	cmp_ok($node->value('SELECT requests FROM etcd_leader_stats') - $reads, '<', 30, '40 at once: by fewer reads');
+
+	# They end at the timeout, can be cancelled, and are not in the way then.
+	$relay->freeze;
+	for my $timeout ('0', '300 ms', '1 s')
+	{
+		my $seconds = { '0' => 0, '300 ms' => 0.3, '1 s' => 1 }->{$timeout};
+		my $took    = fails($s, "SELECT etcd_verify_leader('alpha', '$timeout')", '25006', [ qr/election "alpha"/, qr/DETAIL/, qr/HINT/ ],
+			"no answer after $timeout");
+		ok($took >= $seconds && $took < $seconds + 0.7, "no answer after $timeout: not before and not long after") or diag($took);
+	}
+	is($node->is_leader('alpha'), 1, 'which it does while it leads');
+	for my $dbh (@many[ 0 .. 19 ]) { start_statement($dbh, q{SELECT etcd_verify_leader('alpha', '400 ms')}) }
+	%outcomes = ();
+	$outcomes{ substr outcome($_), 0, 5 }++ for @many[ 0 .. 19 ];
+	is(join(', ', map { "$_ x $outcomes{$_}" } sort keys %outcomes), '25006 x 20', '20 at once: all end at their timeout');
+
+	my $waiting = $many[0];
+	start_statement($waiting, q{SELECT etcd_verify_leader('alpha', NULL)});
+	waits_in($node, $waiting, qr/^Extension/);
+	$node->value('SELECT pg_cancel_backend(?)', $waiting->{pg_pid});
+	like(outcome($waiting, 3), qr/^57014 /, 'it can be cancelled');
+	usable($waiting, 'it can be cancelled');
+	$waiting->do('SET statement_timeout = 300');
+	fails($waiting, q{SELECT etcd_verify_leader('alpha', NULL)}, '57014', qr/statement timeout/, 'statement_timeout ends it');
+	usable($waiting, 'statement_timeout ends it');
+
+	# Those that have left must not keep others from giving up leadership.
+	my $resigning = $many[1];
+	start_statement($resigning, q{SELECT etcd_resign('alpha', false)});
+	poll_is(3, sub { $node->is_leader('alpha') }, 0, 'etcd_resign() is heard behind all of them');
+	$relay->thaw;
+	is(outcome($resigning), 'done', 'and done when etcd is back');
+	$_->disconnect for @many;
+	poll(10, sub { $node->status->{connected} }) or die 'not connected';
+	win();
+	poll_ok(10, sub { scalar eval { $s->selectrow_array('SELECT etcd_verify_leader()') } }, 'when etcd is back it works again');
+}
+
+# The key is deleted, and of the watch that would tell nothing arrives: until
+# the next beat, which is seconds away, nobody knows. Who asks, does.
+{
+	is($s->selectrow_array('SELECT etcd_verify_leader()'), $node->token('alpha'), 'it leads');
+	# the next in the queue, so that it does not win at once again
+	my $rival = $etcd->background_etcdctl('elect', 'alpha', 'rival');
+	poll(10, sub { 2 == $etcd->candidates('alpha') }) or die 'the rival is not in the queue';
+	$relay->stall_watches;
+	my $key = $node->status('alpha')->{key};
+	$s->do('BEGIN');
+	$s->do($arm);
+	$etcd->etcdctl('del', $key);
+	my $believed = $node->is_leader('alpha');
+	fails($node->connect_db, 'SELECT etcd_verify_leader()', '25006', qr/election "alpha"/, 'the key is gone: etcd_verify_leader()');
+	is($node->token('alpha'), undef, 'which the whole instance knows then');
+	fails($s, 'COMMIT', '25006', qr/election "alpha"/, 'and what was armed before is refused');
+	is($believed, 1, 'which nobody knew');
+	$rival->stop('INT');
+}
+
+done_testing();

@@ -1,0 +1,413 @@
+# etcd_leader.require_leadership: for roles and databases whose code cannot be
+# changed.  What writes needs leadership, under one token from its first
+# statement; what reads does not.  A role cannot switch it off for itself.  And
+# it does not catch what keeps a server running.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use DBD::Pg ();
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Session;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd = EtcdLeader::Etcd->new;
+my $node = EtcdLeader::Instance->create(
+	'pg1',
+	etcd     => $etcd,
+	settings => { ttl => 20, elections => 'alpha,beta' },
+	init     => { allows_streaming => 'logical' },
+	conf     => "max_prepared_transactions = 5\nautovacuum_naptime = 1\nmax_connections = 60\n");
+$node->wait_until_leader($_) for 'alpha', 'beta';
+
+sub lose { $node->value('SELECT etcd_resign(?, false)', $_[0] // 'alpha') }
+
+sub win
+{
+	my $election = $_[0] // 'alpha';
+	$node->value('SELECT etcd_campaign(?)', $election);
+	$node->value('SELECT etcd_wait_for_leadership(?, ?)', '10 s', $election) or die "not elected: $election";
+}
+
+my $guc = 'etcd_leader.require_leadership';
+my $insert = q{INSERT INTO ledger VALUES ('x')};
+$node->value($_)
+  for 'CREATE ROLE app LOGIN', 'CREATE ROLE free LOGIN', 'CREATE ROLE friend', 'GRANT friend TO app',
+  'CREATE TABLE ledger (made_by text)', 'CREATE TABLE big AS SELECT generate_series(1, 1000) AS i', 'CREATE SEQUENCE seq',
+  'GRANT ALL ON SCHEMA public TO PUBLIC', 'GRANT ALL ON ledger, big, seq TO PUBLIC', 'CREATE DATABASE other',
+  "ALTER ROLE app SET $guc = 'alpha'";
+
+sub count { return $node->value('SELECT count(*) FROM ledger') }
+
+# Tests that a write of that session is refused and leaves nothing.
+sub refused
+{
+	my ($dbh, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $before = count();
+	fails($dbh, $insert, '25006', [ qr/election "alpha"/, qr/^DETAIL:  .*require_leadership/m, qr/^HINT:/m ], $name);
+	usable($dbh, $name);
+	is(count(), $before, "$name: it leaves nothing");
+	return;
+}
+
+# ---- a role: what it may do on the leader, and elsewhere -----------------------
+my $app = $node->connect_db('postgres', user => 'app');
+my @writes = (
+	[ 'INSERT', $insert ],
+	[ 'CREATE TABLE', 'CREATE TABLE made (i int); DROP TABLE made' ],
+	[ 'a temporary table', 'CREATE TEMPORARY TABLE made_temp (i int); DROP TABLE made_temp' ],
+	[ 'a row lock', 'SELECT * FROM big WHERE i = 1 FOR UPDATE' ],
+	[ 'a large object', q{SELECT lo_unlink(lo_from_bytea(0, 'x'))} ],
+	[ 'nextval()', q{SELECT nextval('seq') FROM generate_series(1, 100)} ],
+	[ 'COPY', sub { $app->do('COPY ledger FROM STDIN'); $app->pg_putcopydata("x\n"); $app->pg_putcopyend } ],
+	[ 'DO', "DO \$\$ BEGIN $insert; END \$\$" ],
+	[ 'what was rolled back to a savepoint', "BEGIN; SAVEPOINT a; $insert; ROLLBACK TO a; COMMIT" ],
+);
+my @reads = (
+	[ 'SELECT', 'SELECT count(*) FROM big' ],
+	[ 'a block that reads', 'BEGIN; SELECT 1; SELECT count(*) FROM big; COMMIT' ],
+	[ 'a cursor', 'BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT * FROM big; COMMIT; FETCH 3 FROM c; CLOSE c' ],
+	[ 'COPY TO', sub { $app->do('COPY big TO STDOUT'); my $row; 1 while $app->pg_getcopydata($row) >= 0 } ],
+	[ 'SET and SHOW', 'SET work_mem = 1024; SHOW work_mem; RESET work_mem' ],
+	[ 'LISTEN and NOTIFY', 'LISTEN a; NOTIFY a; UNLISTEN a' ],
+	[ 'an advisory lock', 'SELECT pg_advisory_lock(1), pg_advisory_unlock(1)' ],
+	[ 'EXPLAIN', "EXPLAIN $insert" ],
+	[ 'PREPARE and EXECUTE', 'PREPARE p AS SELECT 1; EXECUTE p; DEALLOCATE p' ],
+);
+for my $case (@reads, @writes)
+{
+	my ($name, $sql) = @$case;
+	succeeds($app, $sql, "the leader: $name");
+}
+is($app->ping, 1, 'the leader: no transaction is left open');
+lose();
+for my $case (@reads)
+{
+	my ($name, $sql) = @$case;
+	succeeds($app, $sql, "elsewhere: $name");
+}
+for my $case (@writes)
+{
+	my ($name, $sql) = @$case;
+	my $before = count();
+	fails($app, $sql, '25006', [ qr/election "alpha"/, qr/require_leadership/, qr/^HINT:/m ], "elsewhere: $name");
+	$app->do('ROLLBACK') if $app->ping != 1;
+	usable($app, "elsewhere: $name");
+	is(count(), $before, "elsewhere: $name: it leaves nothing");
+}
+succeeds($node->connect_db('postgres', user => 'free'), $insert, 'other roles may write');
+win();
+
+# ---- lost on the way, and one token from the first statement on ------------------
+{
+	my $before = count();
+	$app->do('BEGIN');
+	$app->do($insert);
+	lose();
+	fails($app, 'COMMIT', '25006', [ qr/election "alpha" any more/, qr/token \d+/ ], 'lost before the commit');
+	usable($app, 'lost before the commit');
+	win();
+	$app->do('BEGIN');
+	$app->do('SELECT 1');
+	lose();
+	succeeds($app, 'SELECT 2', 'lost: what only reads goes on');
+	succeeds($app, 'COMMIT', 'lost: and commits');
+	win();
+	for my $first ('SELECT 1', $insert, 'DECLARE c CURSOR FOR SELECT 1', 'SET LOCAL work_mem = 1024', 'SAVEPOINT a')
+	{
+		$app->do('BEGIN');
+		$app->do($first);
+		lose();
+		win();
+		fails($app, $first eq $insert ? 'COMMIT' : sub { $app->do($insert); $app->do('COMMIT') },
+			'25006', qr/election "alpha" any more/, "another token since $first");
+		$app->do('ROLLBACK') if $app->ping != 1;
+		usable($app, "another token since $first");
+	}
+	is(count(), $before, 'none of them leaves anything');
+	# not the leader at first
+	lose();
+	$app->do('BEGIN');
+	$app->do('SELECT 1');
+	win();
+	fails($app, sub { $app->do($insert); $app->do('COMMIT') }, '25006', qr/did not lead election "alpha" when the transaction began/, 'elected after the first statement');
+	$app->do('ROLLBACK') if $app->ping != 1;
+	usable($app, 'elected after the first statement');
+	is(count(), $before, 'elected after the first statement: it leaves nothing');
+
+	# what the transaction arms itself counts as well
+	$app->do('BEGIN');
+	$app->do(q{SELECT etcd_require_leader('beta')});
+	$app->do($insert);
+	lose('beta');
+	fails($app, 'COMMIT', '25006', qr/election "beta"/, 'armed for another one, too');
+	usable($app, 'armed for another one, too');
+	win('beta');
+
+	# a procedure: each transaction stands for itself
+	$node->value(q{CREATE PROCEDURE stages() LANGUAGE plpgsql SECURITY INVOKER AS $$ BEGIN
+		INSERT INTO ledger VALUES ('stage'); COMMIT;
+		PERFORM etcd_resign('alpha', false); PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('10 s', 'alpha');
+		COMMIT;
+		INSERT INTO ledger VALUES ('stage'); COMMIT;
+		PERFORM etcd_resign('alpha', false);
+		COMMIT;
+		INSERT INTO ledger VALUES ('stage'); COMMIT; END $$});
+	$node->value('GRANT EXECUTE ON FUNCTION etcd_resign(text, boolean), etcd_campaign(text) TO app');
+	fails($app, 'CALL stages()', '25006', qr/election "alpha"/, 'a procedure');
+	usable($app, 'a procedure');
+	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by = 'stage'}), 2, 'a procedure: each transaction under its own token');
+}
+
+# ---- two-phase commit; from here on it does not lead ----------------------------
+{
+	win();
+	my $su = $node->connect_db;
+	for my $name ('one', 'two', 'three')
+	{
+		$su->do('BEGIN');
+		$su->do($insert);
+		$su->do("PREPARE TRANSACTION '$name'");
+	}
+	$app->do('BEGIN');
+	$app->do($insert);
+	fails($app, q{PREPARE TRANSACTION 'four'}, '0A000', qr/election "alpha"/, 'PREPARE TRANSACTION');
+	usable($app, 'PREPARE TRANSACTION');
+	is($node->value(q{SELECT count(*) FROM pg_prepared_xacts WHERE gid = 'four'}), 0, 'PREPARE TRANSACTION: nothing is prepared');
+
+	# only a superuser may finish what others have prepared
+	my $fenced = $node->connect_db;
+	$fenced->do("SET $guc = 'alpha'");
+	my $before = count();
+	lose();
+	fails($fenced, q{COMMIT PREPARED 'one'}, '25006', [ qr/election "alpha"/, qr/^DETAIL:/m, qr/^HINT:/m ], 'COMMIT PREPARED elsewhere');
+	usable($fenced, 'COMMIT PREPARED elsewhere');
+	is(count(), $before, 'COMMIT PREPARED elsewhere: it has done nothing');
+	is($node->value(q{SELECT count(*) FROM pg_prepared_xacts WHERE gid = 'one'}), 1, 'COMMIT PREPARED elsewhere: it can be done later');
+	succeeds($fenced, q{ROLLBACK PREPARED 'one'}, 'ROLLBACK PREPARED elsewhere');
+	succeeds($su, q{COMMIT PREPARED 'two'}, 'COMMIT PREPARED in a session that is not fenced');
+	win();
+	succeeds($fenced, q{COMMIT PREPARED 'three'}, 'COMMIT PREPARED on the leader');
+	is(count(), $before + 2, 'and they are there');
+	$fenced->do("SET $guc = 'nobody'");
+	fails($fenced, q{COMMIT PREPARED 'five'}, '42704', qr/election "nobody" does not exist/, 'COMMIT PREPARED, an election that is not there');
+}
+
+# ---- an election that does not exist -----------------------------------------
+{
+	my $before = count();
+	$node->value("ALTER ROLE app SET $guc = 'nobody'");
+	my $dbh = $node->connect_db('postgres', user => 'app');
+	succeeds($dbh, 'SELECT count(*) FROM big', 'unknown election: reading');
+	fails($dbh, $insert, '42704', [ qr/election "nobody" does not exist/, qr/require_leadership/ ], 'unknown election: writing');
+	usable($dbh, 'unknown election');
+	$dbh->do('BEGIN');
+	fails($dbh, sub { $dbh->do($insert); $dbh->do('COMMIT') }, '42704', qr/election "nobody"/, 'unknown election: in a block');
+	$dbh->do('ROLLBACK') if $dbh->ping != 1;
+	usable($dbh, 'unknown election: in a block');
+	is(count(), $before, 'unknown election: it leaves nothing');
+	$node->value("ALTER ROLE app SET $guc = 'alpha'");
+}
+
+# ---- the role cannot switch it off ----------------------------------------------
+lose();
+$node->value('CREATE DATABASE owned OWNER app');
+$node->value('CREATE FUNCTION attempt() RETURNS void LANGUAGE sql AS $$ SELECT $$');
+$node->value('ALTER FUNCTION attempt() OWNER TO app');
+refused($node->connect_db('postgres', user => 'app'), 'a new session');
+for my $attempt (
+	"SET $guc = ''", "SET LOCAL $guc = ''", "SET SESSION $guc TO DEFAULT", "RESET $guc", 'RESET ALL', 'DISCARD ALL', 'SET ROLE friend',
+	'SET SESSION AUTHORIZATION app', 'SET SESSION AUTHORIZATION DEFAULT', "SET $guc = 'beta'",
+	"SELECT set_config('$guc', '', false)", "UPDATE pg_settings SET setting = '' WHERE name = '$guc'",
+	"ALTER ROLE app SET $guc = ''", "ALTER ROLE app RESET $guc", 'ALTER ROLE app RESET ALL', "ALTER ROLE app IN DATABASE postgres SET $guc = ''",
+	"ALTER DATABASE owned SET $guc = ''", 'ALTER DATABASE owned RESET ALL', "ALTER SYSTEM SET $guc = ''",
+	"ALTER FUNCTION attempt() SET $guc = ''", "CREATE FUNCTION attempt2() RETURNS void LANGUAGE sql SET $guc = '' AS 'SELECT'",
+	"CREATE FUNCTION attempt3() RETURNS void LANGUAGE sql SET $guc FROM CURRENT AS '$insert'; SELECT attempt3()",
+	q{LOAD '$libdir/etcd_leader'}, 'DROP EXTENSION etcd_leader')
+{
+	my $dbh = $node->connect_db('postgres', user => 'app');
+	eval { $dbh->do($attempt) };
+	my $what = $dbh->state || 'no error';
+	refused($dbh, "after $attempt ($what)");
+	refused($node->connect_db('postgres', user => 'app'), "a new session after $attempt");
+}
+# by options of the connection: there is none then
+for my $options ("-c $guc=", "-c $guc=beta", "--etcd_leader.require-leadership=")
+{
+	my $dbh = eval {
+		DBI->connect('dbi:Pg:' . join(';', 'host=' . $node->host, 'port=' . $node->port, "dbname=postgres", "options='$options'"),
+			'app', undef, { RaiseError => 1, PrintError => 0 });
+	};
+	like($@, qr/permission denied to set parameter "$guc"/, "options of the connection: $options");
+	refused($dbh, "options of the connection: $options") if $dbh;
+}
+# nor by the order in which the settings of role and database count
+$node->value("ALTER DATABASE other SET $guc = ''");
+{
+	my $dbh = $node->connect_db('other', user => 'app');
+	is($dbh->selectrow_array("SHOW $guc"), 'alpha', 'the setting of the role is stronger than that of the database');
+}
+
+# ---- who can ------------------------------------------------------------------
+{
+	my $granted = $node->connect_db('postgres', user => 'app');
+	$node->value(qq{CREATE FUNCTION unfenced() RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS
+		\$\$ BEGIN PERFORM set_config('$guc', '', true); $insert; END \$\$});
+	succeeds($granted, 'SELECT unfenced()', q{a superuser's SECURITY DEFINER function can});
+	refused($granted, 'but only for its transaction');
+	# a SET clause is over before the commit
+	$node->value(qq{CREATE FUNCTION unfenced_inside() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET $guc = '' AS
+		\$\$ BEGIN $insert; END \$\$});
+	fails($granted, 'SELECT unfenced_inside()', '25006', qr/election "alpha"/, 'the SET clause of such a function alone cannot');
+	usable($granted, 'the SET clause of such a function alone cannot');
+	$node->value("GRANT SET ON PARAMETER $guc TO app");
+	succeeds($granted, "SET $guc = ''", 'SET ON PARAMETER can be granted');
+	succeeds($granted, $insert, 'and is of use');
+	succeeds($granted, "RESET $guc", 'RESET');
+	refused($granted, 'and back');
+	$granted->do('BEGIN');
+	$granted->do("SET LOCAL $guc = ''");
+	$granted->do($insert);
+	succeeds($granted, 'COMMIT', 'SET LOCAL holds for the transaction');
+	refused($granted, 'and not for the next');
+	$node->value("REVOKE SET ON PARAMETER $guc FROM app");
+	my $su = $node->connect_db;
+	succeeds($su, "SET $guc = 'alpha'", 'a superuser fences itself');
+	refused($su, 'a superuser fences itself');
+	succeeds($su, "SET $guc = ''", 'a superuser frees itself');
+	succeeds($su, $insert, 'and writes');
+}
+
+# ---- by database, by role in a database, for all roles -------------------------
+{
+	my %how = (
+		'ALTER DATABASE'         => [ "ALTER DATABASE other SET $guc = 'alpha'", "ALTER DATABASE other RESET $guc" ],
+		'ALTER ROLE IN DATABASE' => [ "ALTER ROLE free IN DATABASE other SET $guc = 'alpha'", "ALTER ROLE free IN DATABASE other RESET $guc" ],
+		'ALTER ROLE ALL'         => [ "ALTER ROLE ALL SET $guc = 'alpha'", "ALTER ROLE ALL RESET $guc" ]);
+	my $su = $node->connect_db('other');
+	$su->do("SET $guc = ''");
+	$su->do('CREATE TABLE ledger (made_by text); GRANT ALL ON ledger TO PUBLIC');
+	$node->value("ALTER DATABASE other RESET $guc");
+	for my $how (sort keys %how)
+	{
+		$node->value($how{$how}[0]);
+		my $dbh = $node->connect_db('other', user => 'free');
+		fails($dbh, $insert, '25006', qr/election "alpha"/, $how);
+		usable($dbh, $how);
+		win();
+		succeeds($dbh, $insert, "$how: on the leader");
+		lose();
+		$node->value($how{$how}[1]);
+	}
+}
+
+# ---- in postgresql.conf: it does not catch what keeps the server running ---------
+$node->dbh->do("SET $guc = ''");
+$node->append_conf('postgresql.conf', "$guc = 'alpha'\n");
+$node->reload;
+my $client = $node->connect_db('postgres', user => 'free');
+poll_is(5, sub { $node->connect_db->selectrow_array("SHOW $guc") }, 'alpha', 'in postgresql.conf');
+refused($client, 'in postgresql.conf: a session that was there before, or not');
+refused($node->connect_db, 'in postgresql.conf: superusers too');
+
+# autovacuum, which analyzes as well: that writes statistics
+{
+	$node->value('CREATE TABLE worn (i int) WITH (autovacuum_vacuum_threshold = 1, autovacuum_analyze_threshold = 1,
+		autovacuum_vacuum_scale_factor = 0, autovacuum_analyze_scale_factor = 0)');
+	$node->value('INSERT INTO worn SELECT generate_series(1, 1000)');
+	$node->value('DELETE FROM worn WHERE i <= 400');
+	poll_ok(60, sub { $node->value(q{SELECT autovacuum_count > 0 AND autoanalyze_count > 0 AND n_dead_tup = 0
+		FROM pg_stat_user_tables WHERE relname = 'worn'}) }, 'autovacuum works');
+	is($node->value(q{SELECT count(*) FROM pg_stats WHERE tablename = 'worn'}), 1, 'autovacuum: the statistics are written');
+	is($node->value(q{SELECT reltuples FROM pg_class WHERE relname = 'worn'}), 600, 'autovacuum: and those of the table');
+}
+
+# Logical replication, from a server that is fenced to one that is fenced, and
+# neither of which leads: walsenders, tablesync and apply workers.
+{
+	my $subscriber = EtcdLeader::Instance->create('pg2', etcd => $etcd,
+		settings => { ttl => 20, elections => 'alpha,beta', candidate => 'never' },
+		conf     => "max_connections = 60\n");
+	$subscriber->dbh->do("SET $guc = ''");
+	$subscriber->append_conf('postgresql.conf', "$guc = 'alpha'\n");
+	$subscriber->reload;
+	poll_is(5, sub { $subscriber->connect_db->selectrow_array("SHOW $guc") }, 'alpha', 'in postgresql.conf of the subscriber');
+	$node->value('CREATE TABLE copied (i int PRIMARY KEY, note text)');
+	$node->value('INSERT INTO copied SELECT generate_series(1, 100)');
+	$node->value('CREATE PUBLICATION p FOR TABLE copied');
+	$subscriber->value('CREATE TABLE copied (i int PRIMARY KEY, note text)');
+	my $log = $subscriber->log_size;
+	my $at  = $node->log_size;
+	$subscriber->value("CREATE SUBSCRIPTION s CONNECTION 'host=" . $node->host . ' port=' . $node->port . " dbname=postgres' PUBLICATION p");
+	poll_is(30, sub { $subscriber->value('SELECT count(*) FROM copied') }, 100, 'logical replication: the first copy');
+	poll_is(30, sub { $subscriber->value(q{SELECT string_agg(srsubstate::text, '') FROM pg_subscription_rel}) }, 'r', 'logical replication: is in step');
+	$node->value(q{INSERT INTO copied VALUES (101, 'new')});
+	$node->value(q{UPDATE copied SET note = 'changed' WHERE i = 1});
+	$node->value('DELETE FROM copied WHERE i = 2');
+	$node->value('TRUNCATE worn');
+	poll_is(20, sub { $subscriber->value(q{SELECT string_agg(i || note, ' ' ORDER BY i) FROM copied WHERE note IS NOT NULL OR i = 2}) },
+		'1changed 101new', 'logical replication: changes are applied');
+	refused($client, 'and clients are still fenced');
+	is($subscriber->log_count('ERROR:', $log), 0, 'logical replication: no error on the subscriber');
+	is($node->log_count('walsender .*ERROR:', $at), 0, 'logical replication: none of the walsenders');
+	$subscriber->value('DROP SUBSCRIPTION s');
+
+	# walsenders that copy the server
+	my $copy = $PostgreSQL::Test::Utils::tmp_check . '/copy';
+	PostgreSQL::Test::Utils::command_ok(
+		[ 'pg_basebackup', '-D', $copy, '-c', 'fast', '-X', 'stream', '-d', $node->connstr('postgres') ], 'pg_basebackup works');
+	$subscriber->stop('fast');
+}
+
+# The notifier and the elector are background workers of a superuser: the
+# setting of that role is none of theirs.
+{
+	my $su = $node->value('SELECT current_user');
+	$node->value(qq{ALTER ROLE "$su" SET $guc = 'alpha'});
+	my ($notifier, $elector) = ($node->notifier_pid, $node->elector_pid);
+	$node->value('SELECT pg_terminate_backend(?)', $_) for $notifier, $elector;
+	poll_ok(20, sub { ($node->notifier_pid // $notifier) != $notifier && ($node->elector_pid // $elector) != $elector },
+		'the own workers are back');
+	$node->wait_until_leader('beta');
+	my $listener = $node->listen;
+	my $began = $node->last_event;
+	lose('beta');
+	win('beta');
+	ok($listener->wait_for(sub { $_[0]->{event} eq 'elected' && $_[0]->{seq} > $began }), 'and NOTIFY');
+	$node->value(qq{ALTER ROLE "$su" RESET $guc});
+}
+win();
+succeeds($client, $insert, 'in postgresql.conf: on the leader all may write');
+
+# ---- without the preload ---------------------------------------------------------
+{
+	my $plain = EtcdLeader::Instance->create('plain', preload => '');
+	$plain->value($_) for 'CREATE ROLE app LOGIN', 'CREATE TABLE ledger (made_by text)', 'GRANT ALL ON ledger TO PUBLIC',
+	  "ALTER ROLE app SET $guc = 'alpha'";
+	my $dbh = $plain->connect_db('postgres', user => 'app');
+	succeeds($dbh, $insert, 'without the preload the setting is not known, and does nothing');
+	fails($dbh, 'SELECT etcd_require_leader()', '55000', qr/shared_preload_libraries/, 'without the preload: the function');
+	$plain->value(q{ALTER ROLE app SET session_preload_libraries = 'etcd_leader'});
+	for my $attempt ('', q{-c etcd_leader.require_leadership=}, '-c session_preload_libraries=')
+	{
+		my $in = eval {
+			DBI->connect('dbi:Pg:' . join(';', 'host=' . $plain->host, 'port=' . $plain->port, "dbname=postgres",
+					(length $attempt ? "options='$attempt'" : ())),
+				'app', undef, { RaiseError => 1, PrintError => 0 });
+		};
+		ok(!$in, "with the recipe the role cannot log in, options '$attempt'") or diag('it can');
+		like($@, length $attempt ? qr/cannot be enforced|permission denied/ : qr/"etcd_leader\.require_leadership" cannot be enforced.*shared_preload_libraries/s,
+			"with the recipe: why, options '$attempt'");
+	}
+	is($plain->connect_db->selectrow_array('SELECT 1'), 1, 'other roles can');
+	# and nothing of it is in the way where the library is preloaded
+	$node->value(q{ALTER ROLE app SET session_preload_libraries = 'etcd_leader'});
+	succeeds($node->connect_db('postgres', user => 'app'), $insert, 'the recipe where the library is preloaded');
+}
+
+done_testing();

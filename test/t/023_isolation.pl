@@ -1,0 +1,45 @@
+# The specifications of test/isolation: what comes between arming and commit,
+# step by step, from several sessions.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use File::Basename qw(basename dirname);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $runner = dirname($ENV{PG_REGRESS}) . '/../isolation/pg_isolation_regress';
+plan skip_all => "there is no $runner" unless -x $runner;
+
+my $etcd = EtcdLeader::Etcd->new;
+my $node = EtcdLeader::Instance->create(
+	'pg1',
+	etcd     => $etcd,
+	settings => { ttl => 20, elections => 'alpha,beta' },
+	conf     => "max_prepared_transactions = 5\n");
+$node->wait_until_leader($_) for 'alpha', 'beta';
+
+# test/run puts it first
+my ($bindir) = split /:/, $ENV{PATH};
+my $input  = "$FindBin::RealBin/../isolation";
+my $output = PostgreSQL::Test::Utils::tempdir('isolation');
+my @specs  = sort map { basename($_, '.spec') } glob "$input/specs/*.spec";
+cmp_ok(scalar @specs, '>=', 3, 'the specifications are there');
+for my $spec (@specs)
+{
+	# one at a time, so that the name of the one that fails is told
+	my ($out, $err) = ('', '');
+	my $ok = IPC::Run::run(
+		[
+			$runner, '--use-existing', "--bindir=$bindir", "--inputdir=$input", "--outputdir=$output/$spec", '--dbname=postgres',
+			'--host=' . $node->host, '--port=' . $node->port, $spec
+		],
+		'<', \undef, '>', \$out, '2>', \$err);
+	ok($ok, $spec) or diag($out, $err, -e "$output/$spec/regression.diffs" ? slurp_file("$output/$spec/regression.diffs") : '');
+}
+
+done_testing();
