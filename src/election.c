@@ -741,10 +741,10 @@ lose_lease(ElectionCore *core)
 		Election   *e = &core->elections[i];
 
 		/* a key that is being deleted is settled by the answer to that */
-		if (!is_queued(e) || e->key_lease != lost)
+		if (!is_queued(e))
 			continue;
 		/* It may be on the fresh lease already: the move's answer will tell. */
-		if (core->fresh.moving)
+		if (core->fresh.moving || e->key_lease != lost)
 			withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 		else
 			lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
@@ -1813,7 +1813,10 @@ see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *even
 			known = false;
 		}
 		else
+		{
+			e->key_lease = kv->lease;
 			see_own_value(core, e, kv->value, kv->mod_revision);
+		}
 	}
 	if (known && e->leader_known && kv->create_revision == e->leader.create_revision &&
 		kv->mod_revision > e->leader_mod_revision)

@@ -1,49 +1,76 @@
 /*-------------------------------------------------------------------------
  *
  * live.pml
- *	  Two instances: once the faults have ended, somebody leads again and
- *	  again, and nobody is stuck.
+ *	  N instances: once the faults have ended, somebody leads again and again,
+ *	  and who wants to be in the queue is in it again and again.
  *
  * Until `calm` anything may fail: leases lapse, answers and watch events are
- * lost, instances die for good.  From then on what is sent is answered, a
- * living instance keeps its lease, and the keys of the dead go.  Leaders may
- * still resign at any time, and come again.  Places are counted, create
- * revisions are not, so nothing is bounded.
+ * lost, instances die for good, entries are given up and take effect later.
+ * From then on what is sent is answered, a living instance keeps its lease,
+ * and the keys of the dead go; an entry from before may still come.
+ * Instances may leave at any time, and come again, or stay out, which is
+ * resignation without rejoin; their lease lives on, for another election.
+ * Instance 0 stands for one that wants to lead: it neither dies nor stays
+ * out, and once it is calm it leaves only when it leads.  Without such a one
+ * nobody need lead.
+ *
+ * Places are counted, create revisions are not, so nothing is bounded.  Who
+ * leaves wakes the one behind it alone.
  *
  * Checked under weak fairness: a process that can always go on does.
  *
  *-------------------------------------------------------------------------
  */
-#define N			2
+#define N			3
 
 bit calm = 0;
 bit dead[N];
+bit out[N];					/* stays out */
 byte place[N];				/* in the queue at etcd, from 1; 0: no key stands */
+byte length = 0;			/* of the queue */
+bit late[N];				/* an entry that was given up may take effect */
 bit known[N];				/* the instance knows of its key */
 bit lead[N];
 bit told[N];				/* a watch event, or a beat, says: look */
 
-#define OTHER(i)		(1 - (i))
-#define SOMEBODY_LEADS	((lead[0] && !dead[0]) || (lead[1] && !dead[1]))
+#define SOMEBODY_LEADS	(lead[0] || lead[1] || lead[2])
+#define IN_QUEUE		(known[0] && place[0] != 0)
 
-ltl led { [] (calm -> <> SOMEBODY_LEADS) }
+ltl live { [] (calm -> (<> SOMEBODY_LEADS && <> IN_QUEUE)) }
 
-/* The key goes; who stands behind it is told, or the event is lost. */
-inline key_gone(i)
+/* Those behind move up; the next one is told, or the event is lost. */
+inline move_up(i, j)
 {
 	if
-	:: place[OTHER(i)] > place[i] ->
-		place[OTHER(i)]--;
+	:: place[j] == place[i] + 1 ->
 		if
-		:: told[OTHER(i)] = 1
+		:: told[j] = known[j]
 		:: !calm -> skip
 		fi
 	:: else
 	fi;
-	place[i] = 0
+	if
+	:: place[j] > place[i] -> place[j]--
+	:: else
+	fi
 }
 
-inline tell_gone(i)
+inline key_gone(i)
+{
+	printf("the key of pg%d goes\n", i);
+	move_up(i, (i + 1) % N);
+	move_up(i, (i + 2) % N);
+	place[i] = 0;
+	length--
+}
+
+inline enter(i)
+{
+	length++;
+	place[i] = length
+}
+
+inline forget(i)
 {
 	lead[i] = 0; known[i] = 0; told[i] = 0
 }
@@ -51,21 +78,28 @@ inline tell_gone(i)
 proctype Instance(byte i)
 {
 	do
-	:: atomic { !dead[i] && place[i] == 0 && !known[i] ->
-		place[i] = 1 + (place[OTHER(i)] != 0);
+	:: atomic { !dead[i] && !out[i] && place[i] == 0 && !known[i] ->
 		if
-		:: known[i] = 1; told[i] = 1
-		:: !calm -> skip				/* the answer is lost */
+		:: printf("pg%d: enters\n", i);
+			enter(i); known[i] = 1; told[i] = 1
+		:: !calm ->
+			printf("pg%d: enters, the answer is lost\n", i);
+			enter(i)
+		:: !calm ->
+			printf("pg%d: entry sent, to be executed later\n", i);
+			late[i] = 1
 		fi }
 	/* another try finds the key */
-	:: atomic { !dead[i] && place[i] != 0 && !known[i] -> known[i] = 1; told[i] = 1 }
+	:: atomic { !dead[i] && !out[i] && place[i] != 0 && !known[i] ->
+		known[i] = 1; told[i] = 1 }
 	:: atomic { !dead[i] && known[i] && told[i] && !lead[i] ->
 		told[i] = 0;
 		if
-		:: place[i] == 0 -> tell_gone(i)
+		:: place[i] == 0 -> forget(i)
 		:: place[i] == 1 ->
 			if
-			:: lead[i] = 1
+			:: printf("pg%d: leads\n", i);
+				lead[i] = 1
 #ifdef M_ONCE
 			:: !calm -> skip			/* lost, and not asked for again */
 #else
@@ -78,18 +112,46 @@ proctype Instance(byte i)
 	/* every beat reads again, whatever the watch told */
 	:: atomic { !dead[i] && known[i] && !told[i] && !lead[i] -> told[i] = 1 }
 #endif
-	:: atomic { !dead[i] && lead[i] ->
-		printf("pg%d resigns\n", i);
-		key_gone(i);
-		tell_gone(i) }
+
+	/* leaves: the leader, or one who waits */
+	:: atomic { !dead[i] && known[i] && place[i] != 0 && (i != 0 || lead[i] || !calm) ->
+		if
+		:: skip
+		:: i != 0 -> out[i] = 1
+		fi;
+		printf("pg%d: leaves\n", i);
+		forget(i);
+		key_gone(i) }
+	/* comes again, or not: fairness does not force it to */
+	:: atomic { !dead[i] && out[i] ->
+		if
+		:: out[i] = 0
+		:: skip
+		fi }
 	od
 }
 
-/* The keys of the dead go when their leases end. */
-proctype Expiry(byte i)
+/* What becomes of a key without its candidate's doing. */
+proctype Background(byte i)
 {
 	do
+	/* the keys of the dead go when their leases end */
 	:: atomic { dead[i] && place[i] != 0 -> key_gone(i) }
+#ifndef M_NOLOOK
+	/* who stays out goes on looking whether a key of its own stands */
+	:: atomic { !dead[i] && out[i] && place[i] != 0 -> key_gone(i) }
+#endif
+	/* late entries come, or never */
+	:: atomic { late[i] ->
+		late[i] = 0;
+		if
+		:: !dead[i] && place[i] == 0 ->
+			printf("pg%d: an entry given up is executed\n", i);
+			enter(i);
+			/* not the incarnation that the instance knew */
+			forget(i)
+		:: skip
+		fi }
 	od
 }
 
@@ -102,6 +164,7 @@ proctype Faults()
 		if
 		:: i = 0
 		:: i = 1
+		:: i = 2
 		fi;
 		if
 		/* the deadline passes */
@@ -109,23 +172,28 @@ proctype Faults()
 		/* the key goes with its lease, or by an operator's hand */
 		:: !lead[i] && place[i] != 0 -> key_gone(i)
 		/* the instance sees that it is gone */
-		:: place[i] == 0 && known[i] -> tell_gone(i)
-		:: !dead[OTHER(i)] -> dead[i] = 1; lead[i] = 0
+		:: place[i] == 0 && known[i] -> forget(i)
+		:: i != 0 ->
+			printf("pg%d: dies\n", i);
+			dead[i] = 1; out[i] = 0; forget(i)
 		:: told[i] -> told[i] = 0
 		:: skip
 		fi;
 		i = 0 }
 	:: atomic { !calm ->
 		/* what the watch has missed is read at the latest when it is opened anew */
+		printf("--- calm\n");
 		calm = 1;
-		if
-		:: place[0] == 0 && known[0] -> tell_gone(0)
-		:: else
-		fi;
-		if
-		:: place[1] == 0 && known[1] -> tell_gone(1)
-		:: else
-		fi }
+		do
+		:: i < N ->
+			if
+			:: place[i] == 0 && known[i] -> forget(i)
+			:: else
+			fi;
+			i++
+		:: else -> break
+		od;
+		i = 0 }
 	:: calm -> break
 	od
 }
@@ -133,8 +201,8 @@ proctype Faults()
 init
 {
 	atomic {
-		run Instance(0); run Instance(1);
-		run Expiry(0); run Expiry(1);
+		run Instance(0); run Instance(1); run Instance(2);
+		run Background(0); run Background(1); run Background(2);
 		run Faults()
 	}
 }

@@ -12,7 +12,7 @@
  * Looks are answered late, or never, or after the instance has left and come
  * again; entries take effect though their answers are lost.
  *
- * Parameters: N (2 to 4), MAXREV.  Mistakes: see the `run` script.
+ * Parameters: N (2 or 3), MAXREV.  Mistakes: see the `run` script.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,10 +43,8 @@ byte before[N];				/* the predecessor, as of the last look */
 #define BEFORE(i, j)	((j) != (i) && created[j] != 0 && created[j] < mine[i])
 #if N == 2
 #define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1))
-#elif N == 3
-#define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1) || BEFORE(i, 2))
 #else
-#define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1) || BEFORE(i, 2) || BEFORE(i, 3))
+#define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1) || BEFORE(i, 2))
 #endif
 
 #ifdef M_OWN
@@ -136,18 +134,19 @@ proctype Instance(byte i)
 
 #ifdef M_PREDECESSOR
 	/* the predecessor is gone: that is taken for leadership */
-#if N > 2
 #define IS_GONE(r)		(created[0] != r && created[1] != r && created[2] != r)
-#else
-#define IS_GONE(r)		(created[0] != r && created[1] != r)
-#endif
 	:: atomic { mine[i] != 0 && before[i] != 0 && !lead[i] && good[i] && IS_GONE(before[i]) ->
 		before[i] = 0;
 		begin(i) }
 #endif
 
-	/* the deadline passes, and is set anew by a beat or a fresh lease */
-	:: atomic { good[i] -> good[i] = 0; withdraw(i) }
+	/* the deadline passes, and is set anew when the key is put on a fresh lease */
+	:: atomic { good[i] ->
+		good[i] = 0;
+		if
+		:: lead[i] -> withdraw(i)
+		:: else
+		fi }
 	:: atomic { !good[i] && mine[i] != 0 && created[i] == mine[i] -> good[i] = 1 }
 
 	/* leaves: withdraws, then deletes; comes again when it is gone */
