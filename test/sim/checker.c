@@ -216,8 +216,11 @@ check_token(const Instance *in, int slot)
 	const Watchman *w = &watchmen[in->number];
 	int			e = election_number(view->name);
 
-	/* an answer from before etcd was put back may come after */
-	if (restored_ns != NEVER && is_excused(in, view))
+	/*
+	 * An answer from before an operator took the key, or etcd was put back,
+	 * may come after.
+	 */
+	if (is_excused(in, view))
 		return;
 	if (view->token < last_token[e] ||
 		(view->token == last_token[e] && (last_leader[e] != in->number || last_lineage[e] != in->lineage)))
