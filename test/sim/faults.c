@@ -19,24 +19,30 @@
 
 #define TICK_NS		(100 * MS)
 
+/* What reconfigure() can change. */
+#define NSETTINGS	5
+
 static bool over;
 static int64_t undone_revision;	/* that etcd had before it was put back */
+static Instance *doomed;		/* loses contact when it has looked */
 
 /* ---- how long ---------------------------------------------------------------- */
 
-/* Mostly short against a TTL, sometimes several of them. */
+/* Short against a TTL, about as long as a lease lives, or several of them. */
 static int64_t
 draw_duration(void)
 {
 	int64_t		ttl_ns = plan.ttl_s[0] * SECOND;
 
-	switch (random_below(4))
+	switch (random_below(5))
 	{
 		case 0:
-			return random_between(10 * MS, 500 * MS);
+			return random_between(ttl_ns * 4 / 5, ttl_ns + SECOND);
 		case 1:
-			return random_between(100 * MS, ttl_ns / 2);
+			return random_between(10 * MS, 500 * MS);
 		case 2:
+			return random_between(100 * MS, ttl_ns / 2);
+		case 3:
 			return random_between(ttl_ns / 2, ttl_ns * 3 / 2);
 		default:
 			return random_between(ttl_ns, 3 * ttl_ns);
@@ -85,6 +91,14 @@ speed_up_member(void *subject, uint64_t m)
 {
 	(void) subject;
 	cluster.members[m].lag_ns = 0;
+}
+
+static void
+elect_member(void *subject, uint64_t m)
+{
+	(void) subject;
+	if (!over && cluster_works() && members_connected((int) m, cluster.leader))
+		cluster_elect((int) m);
 }
 
 static void
@@ -155,15 +169,15 @@ draw_slot(const Instance *in)
 }
 
 static void
-reconfigure(Instance *in)
+reconfigure(Instance *in, int setting)
 {
 	ElectionConfig *config = &in->config;
 	int			e;
 
-	switch (random_below(5))
+	switch (setting)
 	{
 		case 0:
-			config->ttl_s = plan.ttl_s[random_below(2)];
+			config->ttl_s = plan.ttl_s[config->ttl_s == plan.ttl_s[0]];
 			break;
 		case 1:
 			config->eligible = !config->eligible;
@@ -259,9 +273,8 @@ draw_key(void)
 }
 
 static void
-touch_key(Fault fault)
+touch_key(Fault fault, const Version *version)
 {
-	const Version *version = draw_key();
 	EtcdBytes	key;
 	int64_t		lease;
 
@@ -339,6 +352,51 @@ restore(void *subject, uint64_t tag)
 	checker_history_begins();
 }
 
+/* ---- commands ----------------------------------------------------------------------------- */
+
+static void command(Instance *in, Fault fault, int setting);
+
+static void
+command_again(void *subject, uint64_t tag)
+{
+	if (!over)
+		command(subject, (Fault) (tag / NSETTINGS), tag % NSETTINGS);
+}
+
+/*
+ * Who is in haste gives another command before the first can be through, and
+ * often takes back what the first has done.
+ */
+static void
+command(Instance *in, Fault fault, int setting)
+{
+	int			slot = draw_slot(in);
+	Fault		next = FAULT_RESIGN + random_below(4);
+	char		value[32];
+
+	if (!is_usable(in))
+		return;
+	if (fault == FAULT_CONFIGURE)
+		reconfigure(in, setting);
+	else if (slot >= 0 && fault == FAULT_RESIGN)
+		instance_resign(in, slot, random_chance(7000));
+	else if (slot >= 0 && fault == FAULT_CAMPAIGN)
+		instance_campaign(in, slot);
+	else if (slot >= 0)
+	{
+		snprintf(value, sizeof(value), "value %d", random_below(1000));
+		instance_proclaim(in, slot, value);
+	}
+	if (!random_chance(plan.haste))
+		return;
+	if (random_chance(5000))
+		next = fault == FAULT_RESIGN ? FAULT_CAMPAIGN : fault == FAULT_CAMPAIGN ? FAULT_RESIGN : fault;
+	else
+		setting = random_below(NSETTINGS);
+	events_after(random_between(0, random_chance(5000) ? 20 * MS : SECOND), command_again, in,
+				 next * NSETTINGS + setting);
+}
+
 /* ---- the draw ----------------------------------------------------------------------------- */
 
 static void
@@ -346,8 +404,6 @@ happen(Fault fault)
 {
 	Instance   *in = &instances[random_below(ninstances)];
 	int			m = draw_member();
-	int			slot = draw_slot(in);
-	char		value[32];
 
 	switch (fault)
 	{
@@ -372,8 +428,9 @@ happen(Fault fault)
 			events_after(draw_duration(), wake_member, NULL, m);
 			break;
 		case FAULT_ELECT:
-			if (cluster_works() && members_connected(m, cluster.leader))
-				cluster_elect(m);
+			elect_member(NULL, m);
+			if (random_chance(3000))
+				events_after(random_between(0, SECOND), elect_member, NULL, draw_member());
 			break;
 		case FAULT_PAUSE_INSTANCE:
 			if (is_usable(in))
@@ -386,7 +443,11 @@ happen(Fault fault)
 			if (in->running && !in->stopping)
 			{
 				bool		keeps_memory = random_chance(6000);
+				int			slot = draw_slot(in);
 
+				/* with what it has just sent still under way */
+				if (is_usable(in) && slot >= 0 && random_chance(5000))
+					instance_resign(in, slot, true);
 				instance_crash(in, random_chance(5000), keeps_memory);
 				events_after(keeps_memory && random_chance(8000) ? random_between(20 * MS, 2 * SECOND) :
 							 draw_duration(), restart, in, 0);
@@ -400,26 +461,15 @@ happen(Fault fault)
 			}
 			break;
 		case FAULT_RESIGN:
-			if (is_usable(in) && slot >= 0)
-				instance_resign(in, slot, random_chance(7000));
-			break;
 		case FAULT_CAMPAIGN:
-			if (is_usable(in) && slot >= 0)
-				instance_campaign(in, slot);
-			break;
 		case FAULT_PROCLAIM:
-			snprintf(value, sizeof(value), "value %d", random_below(1000));
-			if (is_usable(in) && slot >= 0)
-				instance_proclaim(in, slot, value);
-			break;
 		case FAULT_CONFIGURE:
-			if (is_usable(in))
-				reconfigure(in);
+			command(in, fault, random_below(NSETTINGS));
 			break;
 		case FAULT_DELETE_KEY:
 		case FAULT_RELEASE_KEY:
 		case FAULT_REVOKE_LEASE:
-			touch_key(fault);
+			touch_key(fault, draw_key());
 			break;
 		case FAULT_ROGUE_KEY:
 			put_rogue();
@@ -455,30 +505,97 @@ lose_contact(void *subject, uint64_t ns)
 	events_after((int64_t) ns, join_instance, in, MAX_MEMBERS);
 }
 
-/*
- * The moment at which the two halves of a beat can fall into two terms: the
- * leader is stopped for about as long as a lease lives in its books, and the
- * instances, some of them, lose contact soon afterwards.
- */
-void
-faults_at_renewal(int leader)
+/* False: it would not be replaced at once. */
+static bool
+stop_leader(int leader, int64_t ns)
 {
-	int64_t		ttl_ns = plan.ttl_s[0] * SECOND;
-
-	if (over || !random_chance(plan.stop_at_renewal))
-		return;
 	for (int m = 0; m < cluster.nmembers; m++)
 	{
 		if (!member_runs(m))
-			return;
+			return false;
 	}
 	member_pause(leader, true);
-	events_after(ttl_ns * 2 / 3 + random_between(0, ttl_ns / 2), wake_member, NULL, leader);
+	events_after(ns, wake_member, NULL, leader);
+	return true;
+}
+
+/* Which one leads on that lease?  NULL: none does. */
+static Instance *
+leader_on(int64_t lease)
+{
 	for (int i = 0; i < ninstances; i++)
 	{
-		if (random_chance(5000))
+		for (int slot = 0; slot < plan.slots; slot++)
+		{
+			if (instances[i].views[slot].deadline_ns != 0 && instances[i].views[slot].lease == lease)
+				return &instances[i];
+		}
+	}
+	return NULL;
+}
+
+/*
+ * The moment at which the two halves of a beat can fall into two terms: the
+ * leader is stopped until leases begin to run out in its books, and the
+ * instances, most of them, lose contact before they learn of its successor,
+ * or one of them just after it has.
+ */
+void
+faults_at_renewal(int leader, int64_t lease)
+{
+	int64_t		ttl_ns = plan.ttl_s[0] * SECOND;
+
+	if (over || !random_chance(plan.stop_at_renewal) ||
+		!stop_leader(leader, random_between(ttl_ns * 2 / 3, ttl_ns)))
+		return;
+	doomed = random_chance(5000) ? leader_on(lease) : NULL;
+	for (int i = 0; i < ninstances && doomed == NULL; i++)
+	{
+		if (random_chance(7000))
 			events_after(random_between(0, plan.request_timeout_ms * MS), lose_contact, &instances[i], 2 * ttl_ns);
 	}
+}
+
+static void
+stop_granter(void *subject, uint64_t index)
+{
+	Member	   *leader = subject;
+	int64_t		ttl_ns = plan.ttl_s[0] * SECOND;
+
+	if (leader->applied < (int64_t) index && !over)
+		events_after(MS / 20, stop_granter, subject, index);
+	else if (!over)
+		(void) stop_leader((int) (leader - cluster.members), ttl_ns + random_between(0, ttl_ns / 2));
+}
+
+/*
+ * The moment at which a lease can be told of in another term than it was
+ * granted in: the leader has it in its books, the others have not heard that.
+ * It will have run out in those books when the leader wakes up.
+ */
+void
+faults_at_grant(int leader)
+{
+	if (random_chance(plan.stop_at_grant))
+		stop_granter(&cluster.members[leader], store_index());
+}
+
+/* The moment at which what was read is not true any more when it is told. */
+void
+faults_at_look(const EtcdRequest *request)
+{
+	const Version *version = store_find(request->success[0].key);
+
+	if (over || version == NULL)
+		return;
+	if (doomed != NULL && leader_on(version->lease) == doomed)
+	{
+		events_after(random_between(0, 4 * plan.link_delay_ns), lose_contact, doomed,
+					 2 * plan.ttl_s[0] * SECOND);
+		doomed = NULL;
+	}
+	if (random_chance(plan.touch_at_look))
+		touch_key(random_chance(5000) ? FAULT_RELEASE_KEY : FAULT_DELETE_KEY, version);
 }
 
 static void
@@ -499,6 +616,7 @@ faults_begin(void)
 {
 	over = false;
 	undone_revision = 0;
+	doomed = NULL;
 	for (int i = 0; i < ninstances; i++)
 	{
 		Instance   *in = &instances[i];
@@ -571,7 +689,7 @@ faults_end(void)
 {
 	trace("", "---- faults end ----");
 	over = true;
-	plan.loss = plan.slow = plan.repeat = plan.garbage = 0;
+	plan.loss = plan.slow = plan.repeat = plan.garbage = plan.late_writes = 0;
 	plan.link_delay_ns = MS;
 	plan.link_jitter_ns = 5 * MS;
 	plan.compaction_hides = false;

@@ -8,13 +8,21 @@
 #ifndef FAULTS_H
 #define FAULTS_H
 
+#include "etcd_api.h"
+
 /* Instances are started, faults begin. */
 extern void faults_begin(void);
 
 /* All is mended: what was stopped runs, what was cut is joined. */
 extern void faults_end(void);
 
-/* A keepalive has arrived at the true leader, by way of another member. */
-extern void faults_at_renewal(int leader);
+/* By way of another member a keepalive has come to the true leader. */
+extern void faults_at_renewal(int leader, int64_t lease);
+
+/* By way of another member the true leader was asked for a lease, and has granted it. */
+extern void faults_at_grant(int leader);
+
+/* A client's read was served, and is not answered yet. */
+extern void faults_at_look(const EtcdRequest *request);
 
 #endif							/* FAULTS_H */

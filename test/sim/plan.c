@@ -58,6 +58,7 @@ draw_commands(int rate)
 	plan.fault[FAULT_OTHER_WRITE] = 2 * rate;
 	plan.fault[FAULT_COMPACT] = rate / 2;
 	plan.fault[FAULT_FOREIGN] = random_chance(3000) ? rate : 0;
+	plan.haste = random_chance(5000) ? random_between(0, 7000) : 0;
 }
 
 static void
@@ -139,7 +140,7 @@ plan_draw(uint64_t seed)
 	plan.profile = (Profile) (seed % NPROFILES);
 
 	plan.ninstances = ONE_OF(1, 2, 2, 2, 3, 3, 3, 4, 5);
-	plan.nelections = ONE_OF(1, 1, 1, 1, 2, 3);
+	plan.nelections = ONE_OF(1, 1, 1, 2, 2, 3);
 	plan.slots = plan.nelections + random_below(2);
 	plan.nmembers = random_chance(6000) ? 3 : 1;
 	plan.nendpoints = ONE_OF(1, 2, 3, 3);
@@ -185,6 +186,15 @@ plan_draw(uint64_t seed)
 			break;
 		case PROFILE_ETCD:
 			draw_etcd((int) random_between(30, 150));
+			if (random_chance(5000))
+			{
+				/* what is given up takes effect, while keys are moved again and again */
+				plan.late_writes = (int) random_between(1000, 5000);
+				plan.fault[FAULT_ELECT] = (int) random_between(200, 600);
+				plan.fault[FAULT_PROCLAIM] = plan.fault[FAULT_CONFIGURE] = (int) random_between(50, 300);
+			}
+			if (random_chance(5000))
+				draw_network(400);
 			break;
 		case PROFILE_WOKEN:
 			plan.nmembers = 3;
@@ -194,12 +204,16 @@ plan_draw(uint64_t seed)
 			plan.fault[FAULT_CUT_INSTANCE] = plan.fault[FAULT_CUT_LINK] = (int) random_between(0, 150);
 			if (random_chance(5000))
 				draw_network(200);
-			if (random_chance(5000))
+			if (random_chance(6000))
 			{
-				/* long enough for another leader while a beat is under way */
-				plan.stop_at_renewal = (int) random_between(50, 400);
-				plan.request_timeout_ms = random_between(500, 3000);
-				plan.election_timeout_ns = ONE_OF(100, 200, 1000) * MS;
+				/* long enough for another leader while a request is under way */
+				if (random_chance(6000))
+					plan.stop_at_renewal = (int) random_between(100, 1000);
+				else
+					plan.stop_at_grant = (int) random_between(1000, 5000);
+				plan.link_delay_ns = random_between(MS, 60 * MS);
+				plan.request_timeout_ms = random_between(1000, 3000);
+				plan.election_timeout_ns = ONE_OF(100, 200) * MS;
 				plan.ttl_s[0] = plan.ttl_s[1] = ONE_OF(6, 8, 10, 15);
 				plan.fault[FAULT_PAUSE_MEMBER] = plan.fault[FAULT_CUT_INSTANCE] = plan.fault[FAULT_CUT_LINK] = 0;
 				draw_commands(8);
@@ -207,9 +221,11 @@ plan_draw(uint64_t seed)
 			break;
 		case PROFILE_INSTANCE:
 			draw_instance((int) random_between(50, 200));
+			plan.late_writes = random_chance(5000) ? random_between(0, 4000) : 0;
 			break;
 		case PROFILE_OPERATOR:
 			draw_operator((int) random_between(30, 150));
+			plan.touch_at_look = random_chance(5000) ? random_between(0, 200) : 0;
 			draw_network(200);
 			break;
 		case PROFILE_RESTORE:

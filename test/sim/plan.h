@@ -72,6 +72,7 @@ typedef struct Plan
 	bool		compaction_hides;	/* a deletion, from a watch that begins there */
 	int64_t		election_timeout_ns;
 	int64_t		expiry_lateness_ns;
+	int			late_writes;	/* of 10,000: proposed only after a while */
 
 	/* the network */
 	int64_t		link_delay_ns;
@@ -90,7 +91,10 @@ typedef struct Plan
 	int			drift_ppm;		/* clocks run at most so much faster or slower */
 
 	int			fault[NFAULTS];
+	int			haste;			/* of 10,000: a command is followed by another at once */
 	int			stop_at_renewal;	/* of 10,000: etcd's leader, when a keepalive comes */
+	int			stop_at_grant;	/* the same, when it has granted a lease */
+	int			touch_at_look;	/* an operator, what a client has just read */
 	int64_t		faults_end_ns;
 	int64_t		calm_ns;		/* what is left for recovery */
 	int64_t		restore_ns;		/* PROFILE_RESTORE: when */

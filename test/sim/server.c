@@ -188,6 +188,8 @@ at_leader(void *subject, uint64_t tag)
 	(void) cluster_write(call->request, call->cause, &call->answer);
 	count(call, fetched);
 	call->index = store_index();
+	if (call->request->kind == ETCD_GRANT && cluster.leader != call->member && call->cause == BY_CLIENT)
+		faults_at_grant(cluster.leader);
 	call->phase = CALL_APPLY;
 	progress(call);
 }
@@ -214,7 +216,7 @@ renew(void *subject, uint64_t m)
 	if (call->history != cluster.history || call->phase != CALL_AT_LEADER)
 		return;
 	if ((int) m == cluster.leader && (int) m != call->member && call->cause == BY_CLIENT)
-		faults_at_renewal((int) m);
+		faults_at_renewal((int) m, call->request->lease);
 	if (!member_runs((int) m) || !member_thinks_leader((int) m) ||
 		(plan.ensures_leadership && ((int) m != cluster.leader || !cluster_works())))
 	{
@@ -242,6 +244,7 @@ go_to_leader(Call *call)
 	int			m = call->member;
 	int			leader = cluster.leader;
 	bool		keepalive = call->request->kind == ETCD_KEEPALIVE;
+	int64_t		delay_ns;
 
 	if (keepalive)
 		leader = member_thinks_leader(m) ? m : cluster.members[m].believes;
@@ -257,8 +260,12 @@ go_to_leader(Call *call)
 		return;
 	}
 	call->phase = CALL_AT_LEADER;
-	events_after(leader == m ? random_between(0, MS / 10) : random_between(MS / 10, 3 * MS),
-				 keepalive ? renew : at_leader, call, keepalive ? leader : 0);
+	delay_ns = leader == m ? random_between(0, MS / 10) : random_between(MS / 10, 3 * MS);
+
+	/* a proposal may have to wait for longer than its client does */
+	if (!keepalive && !is_read(call->request) && call->cause == BY_CLIENT && random_chance(plan.late_writes))
+		delay_ns += random_between(0, random_chance(5000) ? SECOND : 8 * SECOND);
+	events_after(delay_ns, keepalive ? renew : at_leader, call, keepalive ? leader : 0);
 }
 
 static void
@@ -307,6 +314,8 @@ progress(Call *call)
 			count(call, fetched);
 		}
 		finish(call);
+		if (is_read(call->request) && call->cause == BY_CLIENT)
+			faults_at_look(call->request);
 	}
 }
 
