@@ -379,7 +379,12 @@ margin_ns(const ElectionCore *core, int64_t ttl_ns)
 static int64_t
 deadline_ns(const ElectionCore *core, int64_t until_ns)
 {
-	return until_ns - margin_ns(core, core->lease.ttl_ns);
+	int64_t		ttl_ns = core->lease.ttl_ns;
+
+	/* the keys may hang on either */
+	if (core->fresh.moving && core->fresh.ttl_ns > ttl_ns)
+		ttl_ns = core->fresh.ttl_ns;
+	return until_ns - margin_ns(core, ttl_ns);
 }
 
 static int64_t
@@ -907,14 +912,14 @@ check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t r
 	}
 	see_own_value(core, e, kv->value, kv->mod_revision);
 	e->key_lease = kv->lease;
-	if (kv->lease != core->lease.id)
+	if (kv->lease == 0 || kv->lease != core->lease.id)
 	{
 		/*
 		 * Somebody hung our key on another lease, or a move of ours took
 		 * effect though its answer was lost; how long the key lives is not
 		 * known here.  pursue_lease() puts it back.
 		 */
-		if (e->state == ELECTION_LEADING && kv->lease != core->fresh.id)
+		if (e->state == ELECTION_LEADING && !(core->fresh.moving && kv->lease == core->fresh.id))
 			withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
 		return false;
 	}
@@ -1344,9 +1349,9 @@ receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *a
 		value = kv->value;
 		adopt = kv->lease == op->lease && create_revision > e->final_revision;
 	}
-	if (op->lease != core->lease.id)
+	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
 	{
-		/* The lease is gone, and the key with it or soon. */
+		/* The lease is gone or going, and the key with it (FINAL). */
 		e->look_wanted = true;
 		return;
 	}
@@ -1472,6 +1477,9 @@ fail_endpoint(ElectionCore *core, const Op *failed, int endpoint, const char *wh
 
 	if (endpoint >= 0 && endpoint < core->config.nendpoints)
 		core->failed_endpoints |= SLOT_BIT(endpoint);
+	else
+		/* it was not even sent: no endpoint's fault, and no reason for haste */
+		core->contact_retry_ns = failed->sent_ns + BACKOFF_MIN_MS * NS_PER_MS;
 	if ((core->failed_endpoints & all) != all)
 		return;
 	core->contact_retry_ns = failed->sent_ns + backoff_ns(core, ++core->contact_failures);
@@ -2008,7 +2016,11 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 
 	if (core->stopping)
 		return;
+	/* by the margin that was in force: another one revives nothing */
+	expire(core, now_ns);
 	core->config = *config;
+	if (core->beat_ns > now_ns + interval_ns(core))
+		core->beat_ns = now_ns + interval_ns(core);
 	/* They may be other endpoints now. */
 	core->failed_endpoints = 0;
 	core->contact_failures = 0;
@@ -2494,14 +2506,12 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 
 /*
  * Once a move to the fresh lease is sent, the keys may hang on it: nobody may
- * believe in more than it gives.  (The other way round it is not less than
- * the old one gave, unless the TTL was shortened.)
+ * believe in more than it gives, with the greater margin of the two.
  */
 static void
 lower_deadlines(ElectionCore *core)
 {
-	int64_t		margin = margin_ns(core, core->lease.ttl_ns);
-	int64_t		until_ns = fresh_deadline_ns(core) + margin;
+	int64_t		until_ns = core->fresh.until_ns;
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
@@ -2509,11 +2519,11 @@ lower_deadlines(ElectionCore *core)
 	{
 		Election   *e = &core->elections[i];
 
-		if (e->state == ELECTION_LEADING && e->lease_until_ns > until_ns)
-		{
+		if (e->state != ELECTION_LEADING)
+			continue;
+		if (e->lease_until_ns > until_ns)
 			e->lease_until_ns = until_ns;
-			publish(core, e);
-		}
+		publish(core, e);
 	}
 }
 
@@ -2583,10 +2593,7 @@ pursue_lease(ElectionCore *core, int64_t now_ns)
 	if (!wanted && (core->lease.id != 0 || core->fresh.id != 0))
 		core->revoking = true;
 	if (core->revoking && core->lease.id == 0 && core->fresh.id == 0)
-	{
 		finish_revoking(core);
-		return;
-	}
 	if (core->revoking)
 	{
 		if (is_due(core, now_ns, core->lease_retry_ns))
@@ -2683,7 +2690,7 @@ pursue_elections(ElectionCore *core, int64_t now_ns)
 		}
 		else if (is_queued(e) && !has_value(e))
 		{
-			if (core->fresh.id == 0 && e->key_lease == core->lease.id &&
+			if (core->fresh.id == 0 && core->lease.id != 0 && e->key_lease == core->lease.id &&
 				!under_way(core, OP_MOVE, ALL_SLOTS) &&
 				!under_way(core, OP_PROCLAIM, slot) && is_due(core, now_ns, e->retry_ns))
 				send_proclaim(core, now_ns, e);

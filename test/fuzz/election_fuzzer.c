@@ -1010,8 +1010,9 @@ start(void)
 
 	run.core = election_create(&port, MAX_SLOTS);
 	CHECK(run.core != NULL);
-	if (run.remembers)
-		CHECK(election_resume(run.core, run.now, &run.memory));
+	/* without it, or too late, it cannot know that etcd was put back */
+	if (!run.remembers || !election_resume(run.core, run.now, &run.memory))
+		run.ndeleted = 0;
 	configure();
 }
 

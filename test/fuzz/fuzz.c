@@ -4,7 +4,7 @@
  *	  What the fuzzing harnesses share; see fuzz.h.
  *
  * The linker sends the allocations of etcd_api.c here (--wrap), jansson is
- * told to come here.  (So does what this program frees itself.)  LeakSanitizer would see a leak, too, but at the end of
+ * told to come here.  LeakSanitizer would see a leak, too, but at the end of
  * the run; counting says which input it was.
  *
  *-------------------------------------------------------------------------

@@ -20,7 +20,7 @@ main(int argc, char **argv)
 {
 	static uint8_t data[2 * MAX_ANSWER_SIZE];
 
-	fuzz_max_work = 8 * 1024 * 1024;
+	fuzz_max_work = 4 * 1024 * 1024;
 	for (int i = 1; i < argc; i++)
 	{
 		FILE	   *file = fopen(argv[i], "rb");
