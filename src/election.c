@@ -140,7 +140,7 @@ typedef struct Election
 	char		value[ELECTION_VALUE_SIZE]; /* that the key shall have */
 
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
-	int64_t		doubtful_lease; /* an entry on it was lost, and may yet take effect */
+	int64_t		entered_lease;	/* an entry on it may be executed, again */
 	int64_t		create_revision;	/* of the key that stands; 0: none known */
 	int64_t		mod_revision;	/* newest known of that key */
 	int64_t		key_lease;		/* as of mod_revision */
@@ -849,8 +849,12 @@ settle(ElectionCore *core, Election *e)
 	{
 		Election	unused = {.generation = e->generation, .epoch = e->epoch};
 
-		/* A key that nobody looks for any more must not come to stay. */
-		if (e->doubtful_lease != 0 && e->doubtful_lease == core->lease.id)
+		/*
+		 * A key that nobody looks for any more must not come to stay: the
+		 * entry may be executed late, or twice, as libcurl repeats a request
+		 * when a connection ends without a word.
+		 */
+		if (e->entered_lease != 0 && e->entered_lease == core->lease.id)
 			core->lease.tainted = true;
 		reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
 		reply(core, &e->verify_ticket, ELECTION_NOTHING_TO_DO);
@@ -1650,13 +1654,8 @@ receive_failure(ElectionCore *core, int64_t now_ns, const Op *op)
 
 				if ((op->slots & SLOT_BIT(i)) && is_used(e) && e->generation == op->generation)
 				{
-
 					postpone_election(core, op, e);
-					if (op->kind == OP_ENTER)
-					{
-						e->doubtful_lease = op->lease;
-						e->look_wanted |= e->state == ELECTION_LEAVING;
-					}
+					e->look_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
 				}
 			}
 			break;
@@ -1993,8 +1992,8 @@ election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory
 		copy_string(e->value, memory->elections[i].value, sizeof(e->value));
 		copy_string(e->key, memory->elections[i].key, sizeof(e->key));
 		e->final_revision = memory->elections[i].final_revision;
-		if (memory->elections[i].doubtful)
-			e->doubtful_lease = memory->lease;
+		if (memory->elections[i].entered)
+			e->entered_lease = memory->lease;
 		e->state = ELECTION_JOINING;
 		if (memory->elections[i].create_revision != 0)
 		{
@@ -2236,7 +2235,7 @@ remember(ElectionCore *core)
 		copy_string(draft->elections[n].name, e->name, ELECTION_NAME_SIZE);
 		copy_string(draft->elections[n].value, e->value, ELECTION_VALUE_SIZE);
 		copy_string(draft->elections[n].key, e->key, ELECTION_KEY_SIZE);
-		draft->elections[n].doubtful = e->doubtful_lease == core->lease.id;
+		draft->elections[n].entered = e->entered_lease == core->lease.id;
 		draft->elections[n].final_revision = e->final_revision;
 		if (is_queued(e) && e->key_lease == core->lease.id)
 		{
@@ -2624,6 +2623,7 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	if (op == NULL)
 		return;
 	op->lease = core->lease.id;
+	e->entered_lease = core->lease.id;
 	copy_string(op->value, e->value, sizeof(op->value));
 	make_key(e->key, e->name, core->lease.id);
 	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, 0);

@@ -250,8 +250,10 @@ static void
 check_shown_leader(const Instance *in, int slot)
 {
 	const ElectionView *view = &in->views[slot];
-	int64_t		since_ns = instance_true_time(in, view->leader_until_ns -
-											  watchmen[in->number].told[slot].ttl_ns);
+	/* who leads is sure of itself for as long as its lease says, which may be older */
+	int64_t		ttl_ns = view->state == ELECTION_LEADING ? plan_longest_ttl_s() * SECOND :
+		watchmen[in->number].told[slot].ttl_ns;
+	int64_t		since_ns = instance_true_time(in, view->leader_until_ns - ttl_ns);
 
 	/* who leads until its deadline after etcd was put back shows itself */
 	if (view->state == ELECTION_LEADING && restored_ns != NEVER && is_excused(in, view))
