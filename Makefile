@@ -64,7 +64,7 @@ sim:
 	$(MAKE) -s -C test/sim run SEEDS=$(SEEDS)
 
 fuzz:
-	test/setup --test
+	test/setup --fuzz
 	$(MAKE) -s -C test/fuzz run SECONDS=$(SECONDS)
 
 model:
