@@ -138,6 +138,7 @@ typedef struct Election
 	uint32_t	epoch;			/* answers to what was asked in another are void */
 
 	char		value[ELECTION_VALUE_SIZE]; /* that the key shall have */
+	bool		must_put_value;	/* even if it has, for a command waits for etcd's word */
 
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
 	int64_t		entered_lease;	/* an entry on it may be executed, again */
@@ -640,11 +641,11 @@ tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
 	announce(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
 }
 
-/* Is there anything to proclaim? */
+/* Is there nothing to proclaim? */
 static bool
 has_value(const Election *e)
 {
-	return strcmp(e->key_value, e->value) == 0;
+	return !e->must_put_value && strcmp(e->key_value, e->value) == 0;
 }
 
 /* The own key has this value, since that revision. */
@@ -662,8 +663,6 @@ see_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revi
 			tell_leader(core, e, ELECTION_NO_REASON);
 		publish(core, e);
 	}
-	if (has_value(e))
-		reply(core, &e->proclaim_ticket, ELECTION_DONE);
 }
 
 /*
@@ -698,6 +697,7 @@ forget_key(ElectionCore *core, Election *e)
 	e->create_revision = 0;
 	e->mod_revision = 0;
 	e->key_lease = 0;
+	e->must_put_value = false;
 	reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
 }
 
@@ -1422,6 +1422,11 @@ receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer
 	e->failures = 0;
 	if (answer->header.revision > e->mod_revision)
 		see_own_value(core, e, bytes_of(op->value), answer->header.revision);
+	if (strcmp(op->value, e->value) == 0)
+	{
+		e->must_put_value = false;
+		reply(core, &e->proclaim_ticket, ELECTION_DONE);
+	}
 }
 
 /* ---- contact and history -------------------------------------------------- */
@@ -2124,10 +2129,9 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 	}
 	e->proclaim_ticket = ticket;
 	copy_string(e->value, value, sizeof(e->value));
+	e->must_put_value = true;
 	e->retry_ns = 0;
-	if (has_value(e))
-		reply(core, &e->proclaim_ticket, ELECTION_DONE);
-	else if (!core->connected)
+	if (!core->connected)
 		reply(core, &e->proclaim_ticket, ELECTION_NO_CONTACT);
 	pursue(core, now_ns);
 	return true;
