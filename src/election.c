@@ -1999,7 +1999,8 @@ election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory
 		e->final_revision = memory->elections[i].final_revision;
 		if (memory->elections[i].entered)
 			e->entered_lease = memory->lease;
-		e->state = ELECTION_JOINING;
+		/* a key that was to be deleted may stand: that is looked at first */
+		e->state = ELECTION_LEAVING;
 		if (memory->elections[i].create_revision != 0)
 		{
 			e->state = ELECTION_QUEUED;
