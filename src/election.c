@@ -46,7 +46,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,7 +183,7 @@ typedef struct Lease
 	int64_t		until_ns;		/* lives at least so long at etcd */
 	int			tries;
 	bool		moving;			/* keys may hang on it: a move was sent */
-	bool		tainted;		/* an entry into an election left may take effect */
+	bool		tainted;		/* a key that nobody deletes hangs on it, or may come to */
 } Lease;
 
 /* The beat under way: both halves must come back. */
@@ -892,8 +891,8 @@ set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
 }
 
 /*
- * The own key in a linearizable answer of that revision (NULL: it does not stand).  True if it
- * stands as it must for PLACE and BEAT.
+ * The own key in a linearizable answer of that revision (NULL: it does not
+ * stand).  True if it stands as it must for PLACE and BEAT.
  */
 static bool
 check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t revision)
@@ -960,6 +959,16 @@ become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 }
 
 /*
+ * A key that was ours, and was deleted, stands again on the lease that is kept
+ * alive: etcd was put back.  It would never go; another lease rids us of it.
+ */
+static bool
+is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
+{
+	return kv != NULL && kv->lease != 0 && kv->lease == core->lease.id && !is_key(kv->key, e->key);
+}
+
+/*
  * Two instances with one name: a copy of a data directory, mostly.  The key of
  * an earlier life of this instance is gone after a TTL.
  */
@@ -1006,6 +1015,8 @@ see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int6
 		return false;			/* answered out of order, or void (EPOCH) */
 	e->seen_revision = revision;
 	e->watch_revision = revision + 1;
+	if (is_stray(core, e, leader) || is_stray(core, e, neighbour))
+		core->lease.tainted = true;
 
 	/* A value of ours, or one that the watch told, may be newer than this answer. */
 	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
@@ -1484,10 +1495,10 @@ fail_endpoint(ElectionCore *core, const Op *failed, int endpoint, const char *wh
 {
 	uint32_t	all = core->config.nendpoints >= 32 ? ALL_SLOTS : SLOT_BIT(core->config.nendpoints) - 1;
 
+	/* what was not even sent is no endpoint's fault, and no reason for haste */
 	if (endpoint >= 0 && endpoint < core->config.nendpoints)
 		core->failed_endpoints |= SLOT_BIT(endpoint);
 	else
-		/* it was not even sent: no endpoint's fault, and no reason for haste */
 		core->contact_retry_ns = failed->sent_ns + BACKOFF_MIN_MS * NS_PER_MS;
 	if ((core->failed_endpoints & all) != all)
 		return;
@@ -1988,7 +1999,6 @@ election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory
 	core->lease.asked_ttl_s = memory->asked_ttl_s;
 	core->lease.ttl_ns = memory->ttl_ns;
 	core->lease.term = memory->term;
-	core->lease.sent_ns = memory->sent_ns;
 	core->lease.until_ns = memory->until_ns;
 	for (int i = 0; i < memory->nelections; i++)
 	{
@@ -2213,7 +2223,6 @@ static void
 remember(ElectionCore *core)
 {
 	ElectionMemory *draft = &core->draft;
-	size_t		size;
 
 	/* they are compared byte by byte */
 	memset(draft, 0, offsetof(ElectionMemory, elections));
@@ -2227,7 +2236,6 @@ remember(ElectionCore *core)
 	draft->term = core->lease.term;
 	draft->asked_ttl_s = core->lease.asked_ttl_s;
 	draft->ttl_ns = core->lease.ttl_ns;
-	draft->sent_ns = core->lease.sent_ns;
 	draft->until_ns = core->lease.until_ns;
 	for (int i = 0; i < core->max_elections; i++)
 	{
@@ -2250,10 +2258,9 @@ remember(ElectionCore *core)
 		}
 		draft->nelections++;
 	}
-	size = offsetof(ElectionMemory, elections) + draft->nelections * sizeof(draft->elections[0]);
-	if (core->remembered && memcmp(draft, &core->memory, size) == 0)
+	if (core->remembered && memcmp(draft, &core->memory, election_memory_size(draft)) == 0)
 		return;
-	memcpy(&core->memory, draft, size);
+	memcpy(&core->memory, draft, election_memory_size(draft));
 	core->remembered = true;
 	core->port.remember(core->port.ctx, &core->memory);
 }

@@ -19,6 +19,8 @@
 #ifndef ELECTION_H
 #define ELECTION_H
 
+#include <stddef.h>
+
 #include "etcd_api.h"
 
 /*
@@ -161,10 +163,9 @@ typedef struct ElectionMemory
 	uint64_t	term;
 	int			asked_ttl_s;
 	int64_t		ttl_ns;
-	int64_t		sent_ns;
 	int64_t		until_ns;
 	int			nelections;
-	struct
+	struct							/* the rest of the array is undefined */
 	{
 		char		name[ELECTION_NAME_SIZE];
 		char		value[ELECTION_VALUE_SIZE];
@@ -176,6 +177,13 @@ typedef struct ElectionMemory
 		int64_t		final_revision;
 	}			elections[ELECTION_MAX_ELECTIONS];
 } ElectionMemory;
+
+/* So much of it is in use. */
+static inline size_t
+election_memory_size(const ElectionMemory *memory)
+{
+	return offsetof(ElectionMemory, elections) + memory->nelections * sizeof(memory->elections[0]);
+}
 
 /*
  * The way out.  None of these may call back into the core.  publish() and

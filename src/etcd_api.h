@@ -5,8 +5,8 @@
  *
  * Pure: no I/O, no clock, no postgres.h.  The same object is linked into the
  * extension, into the unit tests and into whatever drives the protocol
- * without a network.  Memory is malloc'd, so that an answer may be decoded
- * where an ereport must not happen.
+ * without a network.  Memory is malloc'd, and failures are returned, so that an
+ * answer may be decoded where nothing may be thrown.
  *
  * The messages are those of etcd's api/etcdserverpb/rpc.proto, the JSON is
  * grpc-gateway's: int64 are strings, bytes are base64, fields that are zero

@@ -48,8 +48,8 @@
 #define WATCH_KEEPALIVE_INTERVAL_S	3L
 
 /*
- * Kept open: the watch and one for requests, such as a beat's.  More are used for a
- * moment, such as when many elections are entered at once; those to an
+ * Kept open: the watch and one for requests, such as a beat's.  More are used
+ * for a moment, such as when many elections are entered at once; those to an
  * endpoint that was left are the first to go.
  */
 #define MAX_CONNECTIONS		2L

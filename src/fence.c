@@ -75,9 +75,8 @@ static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
 /* The timer. */
 static TimeoutId watch_timeout;
 static bool watch_registered = false;
-static volatile sig_atomic_t watching = false;	/* it may cancel */
+static volatile sig_atomic_t committing = false;	/* it must not cancel any more */
 static volatile sig_atomic_t cancel_sent = false;	/* it has */
-static bool committing = false; /* it may not any more in this transaction */
 
 /* How many statements are running, one within the other. */
 static volatile sig_atomic_t depth = 0;
@@ -175,15 +174,17 @@ static char *
 describe_leader(const char *name)
 {
 	SharedElection election;
+	const char *leader = NULL;
 	uint64		layout;
 	int			slot = shared_state_find(name, &layout);
 
 	if (!shared_state_has_elector())
 		return pstrdup("The elector of etcd_leader is not running.");
-	if (!shared_state_read(slot, layout, &election) || !election.view.has_leader ||
-		election.view.leader_until_ns <= shared_state_clock_ns())
+	if (shared_state_read(slot, layout, &election))
+		leader = shared_state_leader(&election, shared_state_clock_ns());
+	if (leader == NULL)
 		return pstrdup("No leader is known at present.");
-	return psprintf("The leader is \"%s\".", shared_state_text(election.view.leader));
+	return psprintf("The leader is \"%s\".", shared_state_text(leader));
 }
 
 /* ERROR if etcd_leader.require_leadership named none of the elections. */
@@ -235,7 +236,8 @@ report_broken(const Requirement *requirement, const char *leader)
 static void
 watch_leadership(void)
 {
-	if (!watching || (depth == 0 && debug_query_string == NULL) || find_broken() == NULL)
+	if (committing || !settings_cancel_on_loss ||
+		(depth == 0 && debug_query_string == NULL) || find_broken() == NULL)
 		return;
 	cancel_sent = true;
 	InterruptPending = true;
@@ -254,7 +256,6 @@ start_watching(void)
 		watch_timeout = RegisterTimeout(USER_TIMEOUT, watch_leadership);
 		watch_registered = true;
 	}
-	watching = true;
 	/* the end of a failed statement disables all timeouts */
 	if (!get_timeout_active(watch_timeout))
 		enable_timeout_every(watch_timeout,
@@ -471,7 +472,6 @@ check_commit(void)
 {
 	const Requirement *broken;
 
-	watching = false;
 	committing = true;
 	pg_compiler_barrier();
 
@@ -498,12 +498,12 @@ check_prepare(void)
 static void
 end_transaction(void)
 {
-	watching = false;
-	cancel_sent = false;
-	committing = false;
 	nrequirements = 0;
 	setting_recorded = false;
 	setting_in_force = false;
+	pg_compiler_barrier();
+	cancel_sent = false;
+	committing = false;
 	if (watch_registered && get_timeout_active(watch_timeout))
 		disable_timeout(watch_timeout, false);
 }

@@ -280,12 +280,13 @@ Datum
 etcd_current_leader(PG_FUNCTION_ARGS)
 {
 	SharedElection election;
+	const char *leader = NULL;
 
-	if (!read_election(election_argument(fcinfo, 0), &election) ||
-		!election.view.has_leader ||
-		election.view.leader_until_ns <= shared_state_clock_ns())
+	if (read_election(election_argument(fcinfo, 0), &election))
+		leader = shared_state_leader(&election, shared_state_clock_ns());
+	if (leader == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(shared_state_text(election.view.leader)));
+	PG_RETURN_TEXT_P(cstring_to_text(shared_state_text(leader)));
 }
 
 /*
@@ -421,7 +422,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		const ElectionView *view = &election.view;
 		bool		taken_up;
 		bool		is_leader;
-		bool		has_leader;
+		const char *leader;
 		int64		now_ns;
 
 		taken_up = read_election(i, &election);
@@ -429,7 +430,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 			memset(&election, 0, sizeof(election));
 		now_ns = shared_state_clock_ns();
 		is_leader = election.deadline_ns > now_ns;
-		has_leader = view->has_leader && view->leader_until_ns > now_ns;
+		leader = shared_state_leader(&election, now_ns);
 
 		add_text(&row, settings_election_name(i));
 		add_text(&row, contact.node_name);
@@ -440,9 +441,9 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		else
 			add_text(&row, election_role_name(view->role));
 		add_value(&row, BoolGetDatum(is_leader));
-		if (has_leader)
+		if (leader)
 		{
-			add_value(&row, CStringGetTextDatum(shared_state_text(view->leader)));
+			add_value(&row, CStringGetTextDatum(shared_state_text(leader)));
 			add_number(&row, view->leader_revision);
 			add_time(&row, election.leader_since);
 		}

@@ -688,7 +688,7 @@ shared_state_remember(const ElectionMemory *memory)
 		next = 0;
 	else
 	{
-		persistent->copies[next - 1] = *memory;
+		memcpy(&persistent->copies[next - 1], memory, election_memory_size(memory));
 		pg_write_barrier();
 	}
 	pg_atomic_write_u32(&persistent->current, next);

@@ -80,6 +80,14 @@ typedef struct SharedElection
 /* A consistent copy; false if the slot is free or the layout out of date. */
 extern bool shared_state_read(int slot, uint64 layout, SharedElection *election);
 
+/* The leader's name at that time, in UTF-8; NULL: none is known. */
+static inline const char *
+shared_state_leader(const SharedElection *election, int64 now_ns)
+{
+	return election->view.has_leader && election->view.leader_until_ns > now_ns ?
+		election->view.leader : NULL;
+}
+
 /*
  * Elections that this instance has resigned from for good: remembered until
  * the server is started anew, whatever becomes of the elector.  For the

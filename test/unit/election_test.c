@@ -4,9 +4,8 @@
  *	  The protocol against a small model of etcd, in virtual time.
  *
  * Each test moves instances, messages and the clock by hand, so that what a
- * network does once in a year happens exactly where the test wants it.  The
- * last one draws loss, delay, late execution, changes of etcd's leader and
- * resignations from seeds, and checks exclusion and tokens all the time.
+ * network does once in a year happens exactly where the test wants it.  What
+ * comes by chance is the simulator's (test/sim).
  *
  *-------------------------------------------------------------------------
  */
@@ -75,12 +74,6 @@ next_random(void)
 	return z ^ (z >> 31);
 }
 
-static int
-draw(int n)
-{
-	return (int) (next_random() % (uint64_t) n);
-}
-
 /* ---- instances and messages ------------------------------------------------ */
 
 typedef struct Message
@@ -88,7 +81,6 @@ typedef struct Message
 	bool		used;
 	bool		executed;
 	bool		given_up;		/* the sender was told that there is no answer */
-	int64_t		due_ns;			/* random runs: when the next thing happens to it */
 	uint64_t	id;
 	EtcdRequest request;
 	EtcdCompare compares[2 * ELECTION_MAX_ELECTIONS];
@@ -211,7 +203,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	m->used = true;
 	m->id = id;
 	m->request = *request;
-	m->due_ns = now;
 	for (int i = 0; i < request->ncompares; i++)
 	{
 		m->compares[i] = request->compares[i];
@@ -1445,128 +1436,6 @@ test_stop(void **state)
 	assert_true(leads(b));
 }
 
-/* ---- by chance -------------------------------------------------------------------- */
-
-/*
- * Loss, delay, execution long after the sender has given up, lapse of leases,
- * silent watches, changes of etcd's leader, resignations: no two lead at
- * once, tokens increase, and when it is over somebody leads soon.
- */
-static void
-run_seed(uint64_t seed)
-{
-	int64_t		last_token = 0;
-	int			last_leader = -1;
-
-	(void) setup(NULL);
-	random_state = seed;
-	start_instance("a", true);
-	start_instance("b", true);
-	start_instance("c", true);
-	for (int step = 0; step < 12000; step++)
-	{
-		bool		calm = step > 10000;
-
-		now += 5 * MS;
-		expire_leases();
-		if (!calm && draw(400) == 0)
-			etcd.term++;
-		for (int i = 0; i < ninstances; i++)
-		{
-			Instance   *in = &instances[i];
-
-			if (!calm && draw(500) == 0)
-				in->watch_silent = true;
-			if (calm || draw(100) == 0)
-			{
-				if (in->watch_silent)
-				{
-					in->watch_silent = false;
-					in->nwatches = 0;
-					election_watch_ended(in->core, now);
-				}
-			}
-			if (!calm && draw(600) == 0)
-			{
-				in->has_replied[1] = false;
-				(void) election_resign(in->core, now, 0, true, 1);
-			}
-			for (int j = 0; j < MAX_MESSAGES; j++)
-			{
-				Message    *m = &in->messages[j];
-
-				if (!m->used || m->due_ns > now)
-					continue;
-				if (calm)
-				{
-					deliver(in, m);
-					continue;
-				}
-				switch (draw(12))
-				{
-					case 0:		/* nobody gets it any more */
-						if (m->given_up)
-							m->used = false;
-						else
-							give_up(in, m, true);
-						break;
-					case 1:		/* given up, perhaps executed much later */
-						m->due_ns = now + draw(8000) * MS;
-						if (!m->given_up)
-							give_up(in, m, false);
-						break;
-					case 2:		/* executed, the answer is late */
-						if (!m->executed)
-							execute(m);
-						m->due_ns = now + draw(1000) * MS;
-						break;
-					case 3:		/* late */
-						m->due_ns = now + draw(500) * MS;
-						break;
-					default:
-						deliver(in, m);
-						break;
-				}
-			}
-			if (election_wakeup_ns(in->core) <= now)
-				election_tick(in->core, now);
-		}
-
-		for (int i = 0; i < ninstances; i++)
-		{
-			if (!leads(&instances[i]))
-				continue;
-			for (int j = 0; j < i; j++)
-			{
-				if (leads(&instances[j]))
-					fail_msg("seed %llu, step %d: two lead", (unsigned long long) seed, step);
-			}
-			if (instances[i].views[0].token < last_token ||
-				(instances[i].views[0].token == last_token && last_leader != i))
-				fail_msg("seed %llu, step %d: token goes back", (unsigned long long) seed, step);
-			last_token = instances[i].views[0].token;
-			last_leader = i;
-		}
-		if (nlogged > MAX_EVENTS - 500)
-			nlogged = 0;
-	}
-	if (!leads(&instances[0]) && !leads(&instances[1]) && !leads(&instances[2]))
-		fail_msg("seed %llu: nobody leads at the end", (unsigned long long) seed);
-	(void) teardown(NULL);
-}
-
-static void
-test_by_chance(void **state)
-{
-	const char *seeds = getenv("SEEDS");
-	int			n = seeds ? atoi(seeds) : 300;
-
-	(void) state;
-	(void) teardown(NULL);
-	for (int seed = 1; seed <= n; seed++)
-		run_seed(seed);
-}
-
 int
 main(void)
 {
@@ -1593,8 +1462,7 @@ main(void)
 		TEST(test_verify),
 		TEST(test_token_twice),
 		TEST(test_settings),
-		TEST(test_stop),
-		TEST(test_by_chance)
+		TEST(test_stop)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
