@@ -17,6 +17,7 @@ OBJS = \
 	src/election.o \
 	src/etcd_api.o \
 	src/etcd_client.o \
+	src/etcd_discovery.o \
 	src/elector.o \
 	src/shared_state.o \
 	src/notifier.o \
@@ -24,7 +25,7 @@ OBJS = \
 	src/functions.o
 
 PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter
-SHLIB_LINK = -lcurl -ljansson
+SHLIB_LINK = -lcurl -ljansson -lresolv -lm
 
 REGRESS = etcd_leader
 REGRESS_OPTS = --temp-instance=./tmp_regress --temp-config=./test/regress.conf

@@ -807,8 +807,8 @@ finish_revoking(ElectionCore *core)
 			e->create_revision = 0;
 			e->look_wanted = true;
 		}
-		else
-			e->key[0] = '\0';
+		else if (!under_way(core, OP_LOOK, SLOT_BIT(i)))
+			e->key[0] = '\0';	/* else: an answer may show it yet */
 	}
 }
 

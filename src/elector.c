@@ -15,10 +15,12 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
 #include "common/hashfn.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -33,6 +35,7 @@
 #include "compat.h"
 #include "elector.h"
 #include "etcd_client.h"
+#include "etcd_discovery.h"
 #include "notifier.h"
 #include "settings.h"
 #include "shared_state.h"
@@ -55,8 +58,11 @@
  */
 #define PROMOTION_POLL_MS	500
 
-/* The watch and the requests that are under way at once, most of the time. */
-#define LONG_LIVED_FDS		4
+/*
+ * The watch and the requests that are under way at once, most of the time; and
+ * what tells of a lookup.
+ */
+#define LONG_LIVED_FDS		5
 
 /*
  * Requests for etcd_candidates() are the elector's own; their ids are told
@@ -71,8 +77,23 @@
  */
 #define VERIFY_TICKET		(UINT64CONST(1) << 63)
 
-/* A different complaint is logged, the same one again is not. */
+/*
+ * A different complaint is logged, the same one again is not, until it was not
+ * heard for so long.
+ */
 #define REMEMBERED_ERRORS	16
+#define SILENCE_MS			60000
+
+/* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
+#define MIN_DISCOVERY_MS	5000
+#define MAX_DISCOVERY_MS	3600000
+
+/* And after one that failed. */
+#define DISCOVERY_RETRY_MS	10000
+
+StaticAssertDecl(ETCD_CLIENT_MAX_ENDPOINTS <= ELECTION_MAX_ENDPOINTS &&
+				 ETCD_CLIENT_MAX_URL_LEN < SHARED_ENDPOINT_SIZE,
+				 "endpoints that are learned do not fit");
 
 typedef struct CandidatesRequest
 {
@@ -80,19 +101,26 @@ typedef struct CandidatesRequest
 	int			tries;
 } CandidatesRequest;
 
+typedef struct LoggedError
+{
+	uint32		hash;			/* of its text */
+	int64		heard_ns;		/* when it was heard last; 0: unused */
+} LoggedError;
+
 typedef struct Elector
 {
 	ElectionCore *core;
 	EtcdClient *client;
-	int			nendpoints;
+	EtcdDiscovery *discovery;
+	EtcdDiscovered discovered;	/* the last that was any good */
+	int64		discovery_due_ns;
 	bool		eligible;
 	bool		quitting;		/* keeps away from shared memory */
 	uint64		grant_id;		/* of the grant that was sent last */
 
 	SharedContact contact;
 	bool		contact_changed;
-	uint32		logged_errors[REMEMBERED_ERRORS];
-	int			nlogged_errors;
+	LoggedError logged_errors[REMEMBERED_ERRORS];
 	bool		margin_cut;
 
 	CandidatesRequest *candidates;	/* by place in the mailbox */
@@ -113,27 +141,44 @@ static volatile sig_atomic_t quit_pending = false;
 
 /* ---- errors and contact -------------------------------------------------- */
 
+/* Is it to be logged: was it not heard of late? */
+static bool
+is_news(const char *message)
+{
+	uint32		hash = hash_bytes((const unsigned char *) message, (int) strlen(message));
+	int64		now_ns = shared_state_clock_ns();
+	LoggedError *oldest = &elector.logged_errors[0];
+	bool		news;
+
+	for (int i = 0; i < REMEMBERED_ERRORS; i++)
+	{
+		LoggedError *error = &elector.logged_errors[i];
+
+		if (error->hash == hash && error->heard_ns != 0)
+		{
+			news = now_ns - error->heard_ns >= SILENCE_MS * NS_PER_MS;
+			error->heard_ns = now_ns;
+			return news;
+		}
+		if (error->heard_ns < oldest->heard_ns)
+			oldest = error;
+	}
+	oldest->hash = hash;
+	oldest->heard_ns = now_ns;
+	return true;
+}
+
 /*
- * Remembers an error for etcd_leader_status.last_error, and logs it unless it
- * was logged already since contact was made last: a line per change, not per
- * retry.
+ * Remembers an error for etcd_leader_status.last_error, and logs it if it is
+ * to be, and is news: a line per change, not per retry.
  */
 static void
 note_error(const char *message, bool log)
 {
-	uint32		hash = hash_bytes((const unsigned char *) message, (int) strlen(message));
-
 	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
 	elector.contact.last_error_at = GetCurrentTimestamp();
 	elector.contact_changed = true;
-
-	for (int i = 0; i < Min(elector.nlogged_errors, REMEMBERED_ERRORS); i++)
-	{
-		if (elector.logged_errors[i] == hash)
-			return;
-	}
-	elector.logged_errors[elector.nlogged_errors++ % REMEMBERED_ERRORS] = hash;
-	if (log)
+	if (is_news(message) && log)
 		ereport(LOG, (errmsg_internal("%s", message)));
 }
 
@@ -235,7 +280,7 @@ port_announce(void *ctx, const ElectionEvent *event)
 		case ELECTION_EVENT_CONNECTED:
 			elector.contact.connected = true;
 			elector.contact_changed = true;
-			elector.nlogged_errors = 0;
+			memset(elector.logged_errors, 0, sizeof(elector.logged_errors));
 			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector.contact.endpoint)));
 			break;
 		case ELECTION_EVENT_DISCONNECTED:
@@ -367,7 +412,7 @@ receive_candidates(int place, const EtcdAnswer *answer)
 	if (answer->outcome != ETCD_ANSWERED || answer->nresults != 1)
 	{
 		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&
-			pending->tries < elector.nendpoints)
+			pending->tries < etcd_client_endpoint_count(elector.client))
 			send_candidates_request(place);
 		else
 			reply_failure(place, REPLY_FAILED, answer->message);
@@ -456,9 +501,45 @@ serve_mailbox(void)
 
 /* ---- what comes from etcd --------------------------------------------------------- */
 
+/*
+ * A failure: for last_error in the words of an administrator.  Loss of contact
+ * is logged as such; a refusal is not, as it leaves the contact as it is.
+ */
+static void
+note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
+	const char *advice;
+	char		message[sizeof(elector.contact.last_error)];
+	bool		refused;
+
+	if (answer->outcome != ETCD_REFUSED)
+	{
+		note_error(answer->message,
+				   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
+		return;
+	}
+	advice = etcd_advise(answer->code, answer->message);
+	snprintf(message, sizeof(message), "etcd at \"%s\" refused a request%s%s%s: %s%s%s%s",
+			 url,
+			 timing->key ? " about key \"" : "", timing->key ? timing->key : "", timing->key ? "\"" : "",
+			 answer->message,
+			 advice ? " (" : "", advice ? advice : "", advice ? ")" : "");
+	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
+
+	/* these two are part of how leases are had and lost */
+	refused = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
+	note_error(message, refused);
+}
+
 static void
 client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
+	if (timing->late)
+	{
+		shared_state_count(COUNTER_FAILURES, 1);
+		note_error(timing->late, true);
+	}
 	if (answer->outcome == ETCD_ANSWERED)
 	{
 		shared_state_count_latency(timing->latency_ns);
@@ -472,8 +553,7 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 		shared_state_count(COUNTER_FAILURES, 1);
 		if (timing->timed_out)
 			shared_state_count(COUNTER_TIMEOUTS, 1);
-		/* Loss of contact is logged as such. */
-		note_error(answer->message, elector.contact.connected && elector.nendpoints > 1);
+		note_failure(answer, timing);
 	}
 	note_endpoint();
 	if (id & CANDIDATES_ID)
@@ -515,22 +595,111 @@ is_eligible(void)
 	return !RecoveryInProgress();
 }
 
+/* True if a file of the settings may be read; else says so. */
+static bool
+check_file_access(const char *setting, const char *file)
+{
+	char		message[sizeof(elector.contact.last_error)];
+
+	if (file[0] == '\0' || access(file, R_OK) == 0)
+		return true;
+	snprintf(message, sizeof(message), "could not access file \"%s\" (\"%s\"): %s",
+			 file, setting, strerror(errno));
+	note_error(message, true);
+	return false;
+}
+
+/* The key may be in the file of the certificate. */
+static const char *
+key_file(void)
+{
+	return settings_ssl_key_file[0] != '\0' ? settings_ssl_key_file : settings_ssl_cert_file;
+}
+
+/*
+ * May the private key be used?  Not if others can read it: the rules are those
+ * of the server's own (be-secure-common.c).
+ */
+static bool
+check_key_file(void)
+{
+	char		message[sizeof(elector.contact.last_error)];
+	const char *file = key_file();
+	const char *problem = NULL;
+	struct stat key;
+
+	if (file[0] == '\0')
+		return true;
+	if (!check_file_access("etcd_leader.ssl_key_file", file))
+		return false;
+	if (stat(file, &key) != 0 || !S_ISREG(key.st_mode))
+		problem = "is not a regular file";
+	else if (key.st_uid != geteuid() && key.st_uid != 0)
+		problem = "must be owned by the user that runs the server, or by root";
+	else if ((key.st_uid == geteuid() && key.st_mode & (S_IRWXG | S_IRWXO)) ||
+			 (key.st_uid == 0 && key.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)))
+		problem = "has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root";
+	if (problem == NULL)
+		return true;
+	snprintf(message, sizeof(message), "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, problem);
+	note_error(message, true);
+	return false;
+}
+
+/* The endpoints to use, in *urls; their number, 0 if none are known yet. */
+static int
+resolve_endpoints(const char **urls, const char **server_name)
+{
+	ListCell   *lc;
+	int			nurls = 0;
+
+	*server_name = NULL;
+	if (settings_discovery_srv[0] == '\0')
+	{
+		foreach(lc, settings_split(settings_endpoints))
+			urls[nurls++] = lfirst(lc);
+		return nurls;
+	}
+	if (strcmp(elector.discovered.domain, settings_discovery_srv) != 0)
+		return 0;
+
+	/*
+	 * DNS can be forged, so it is the domain that a certificate has to be for,
+	 * as for etcdctl, and not the host that DNS named.
+	 */
+	if (strncmp(elector.discovered.urls[0], "https:", 6) == 0)
+		*server_name = elector.discovered.domain;
+	while (nurls < elector.discovered.nurls)
+	{
+		urls[nurls] = elector.discovered.urls[nurls];
+		nurls++;
+	}
+	return nurls;
+}
+
 static void
 configure_client(void)
 {
-	EtcdClientSettings settings;
-	List	   *urls = settings_split(settings_endpoints);
+	EtcdClientSettings settings = {0};
 	const char *endpoints[ELECTION_MAX_ENDPOINTS];
-	ListCell   *lc;
+	bool		has_key = check_key_file();
 
-	settings.nendpoints = 0;
-	foreach(lc, urls)
-		endpoints[settings.nendpoints++] = lfirst(lc);
+	(void) check_file_access("etcd_leader.ssl_ca_file", settings_ssl_ca_file);
+	(void) check_file_access("etcd_leader.ssl_cert_file", settings_ssl_cert_file);
+
 	settings.endpoints = endpoints;
+	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
+	if (settings.nendpoints == 0)
+		return;					/* those before stay in use meanwhile */
 	settings.request_timeout_ms = settings_resolve_request_timeout_ms();
 	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms();
+	settings.ca_file = settings_ssl_ca_file;
+	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
+	settings.key_file = has_key ? key_file() : NULL;
+	settings.tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
+	settings.username = settings_username;
+	settings.password_file = settings_password_file;
 	etcd_client_configure(elector.client, &settings);
-	elector.nendpoints = settings.nendpoints;
 	note_endpoint();
 }
 
@@ -544,7 +713,7 @@ configure_core(void)
 	config->ttl_s = settings_ttl_s;
 	config->safety_margin_ms = settings_safety_margin_ms;
 	config->eligible = elector.eligible = is_eligible();
-	config->nendpoints = elector.nendpoints;
+	config->nendpoints = etcd_client_endpoint_count(elector.client);
 	config->nelections = settings_election_count();
 	for (int i = 0; i < config->nelections; i++)
 	{
@@ -568,9 +737,65 @@ configure_core(void)
 static void
 configure(void)
 {
+	elector.discovery_due_ns = 0;
 	configure_client();
 	configure_core();
 	notifier_configure();
+}
+
+/* ---- endpoints from DNS ----------------------------------------------------------------- */
+
+/*
+ * Looks the endpoints up when that is due, if they are to be had from DNS.
+ * Milliseconds until the next time; -1: never.
+ */
+static long
+discover(void)
+{
+	int64		now_ns = shared_state_clock_ns();
+	bool		tls_only;
+
+	if (settings_discovery_srv[0] == '\0')
+		return -1;
+
+	/* who speaks TLS, or shall, is not to be talked out of it by DNS */
+	tls_only = settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
+		strncmp(elector.discovered.urls[0], "https:", 6) == 0;
+	if (elector.discovery_due_ns <= now_ns)
+	{
+		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
+		elector.discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+	}
+	return (long) ((elector.discovery_due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+/* A lookup has ended.  One that failed changes nothing. */
+static void
+finish_discovery(void)
+{
+	const EtcdDiscovered *found = etcd_discovery_finish(elector.discovery);
+	int64		now_ns = shared_state_clock_ns();
+
+	if (found == NULL || strcmp(found->domain, settings_discovery_srv) != 0)
+		return;
+	if (found->nurls == 0)
+	{
+		note_error(found->error, true);
+		elector.discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+		return;
+	}
+	elector.discovery_due_ns = now_ns +
+		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NS_PER_MS;
+	elector.discovered = *found;
+	configure_client();
+	configure_core();
+}
+
+static void
+client_endpoints_changed(void *ctx)
+{
+	note_endpoint();
+	configure_core();
 }
 
 /* ---- life ------------------------------------------------------------------------------ */
@@ -650,7 +875,8 @@ begin_elector(void)
 	static const EtcdClientCallbacks callbacks = {
 		.answered = client_answered,
 		.watched = client_watched,
-		.watch_ended = client_watch_ended
+		.watch_ended = client_watch_ended,
+		.endpoints_changed = client_endpoints_changed
 	};
 	static const ElectionPort port = {
 		.send = port_send,
@@ -673,8 +899,9 @@ begin_elector(void)
 					 errhint("Increase \"max_files_per_process\".")));
 	}
 	elector.client = etcd_client_create(&callbacks);
+	elector.discovery = etcd_discovery_create();
 	elector.core = election_create(&port, settings_max_elections);
-	if (elector.client == NULL || elector.core == NULL)
+	if (elector.client == NULL || elector.discovery == NULL || elector.core == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
@@ -703,10 +930,11 @@ refresh_wait_set(void)
 		return;
 	if (elector.wait_set)
 		FreeWaitEventSet(elector.wait_set);
-	elector.wait_set = compat_create_wait_event_set(nsockets + 2);
+	elector.wait_set = compat_create_wait_event_set(nsockets + 3);
 	elector.wait_set_changes = changes;
 	AddWaitEventToSet(elector.wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(elector.wait_set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(elector.wait_set, WL_SOCKET_READABLE, etcd_discovery_fd(elector.discovery), NULL, NULL);
 	for (int i = 0; i < nsockets; i++)
 	{
 		uint32		events = 0;
@@ -767,7 +995,9 @@ turn(long timeout_ms)
 			what |= ETCD_SOCKET_READABLE;
 		if (events[i].events & WL_SOCKET_WRITEABLE)
 			what |= ETCD_SOCKET_WRITEABLE;
-		if (what != 0)
+		if (events[i].fd == etcd_discovery_fd(elector.discovery))
+			finish_discovery();
+		else if (what != 0)
 			etcd_client_socket_ready(elector.client, events[i].fd, what);
 	}
 	etcd_client_process(elector.client);
@@ -807,7 +1037,7 @@ etcd_leader_elector_main(Datum main_arg)
 
 		serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());
-		timeout_ms = sooner(notifier_supervise(), next_timeout_ms());
+		timeout_ms = sooner(notifier_supervise(), sooner(discover(), next_timeout_ms()));
 		if (settings_candidate == CANDIDATE_PRIMARY && !elector.eligible &&
 			!notifier_awaits_promotion())
 			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);

@@ -3,8 +3,8 @@
  * etcd_api.c
  *	  etcd's v3 messages, to and from the JSON of its HTTP gateway.
  *
- * Requests are written as text: all that goes into them is names from here,
- * numbers and base64, so nothing needs escaping.  Answers are parsed by
+ * Requests are written as text: but for a user name and a password, all that
+ * goes into them is names from here, numbers and base64.  Answers are parsed by
  * jansson and then read by tables, one for each message of rpc.proto, that
  * say which member goes where.
  *
@@ -192,6 +192,26 @@ put_text(Text *text, const char *name, const char *value)
 	put(text, "\"");
 }
 
+/* UTF-8 of any kind.  What is not a control character may stand as it is. */
+static void
+put_escaped(Text *text, const char *name, const char *utf8)
+{
+	put_name(text, name);
+	put(text, "\"");
+	for (; *utf8 != '\0'; utf8++)
+	{
+		unsigned char c = (unsigned char) *utf8;
+		char		escaped[8];
+
+		if (c < 0x20 || c == '"' || c == '\\')
+			snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+		else
+			snprintf(escaped, sizeof(escaped), "%c", c);
+		put(text, escaped);
+	}
+	put(text, "\"");
+}
+
 static void
 put_int64(Text *text, const char *name, int64_t value)
 {
@@ -331,6 +351,10 @@ etcd_request_path(EtcdRequestKind kind)
 			return "/v3/lease/keepalive";
 		case ETCD_REVOKE:
 			return "/v3/lease/revoke";
+		case ETCD_AUTHENTICATE:
+			return "/v3/auth/authenticate";
+		case ETCD_LIST_MEMBERS:
+			return "/v3/cluster/member/list";
 		case ETCD_TXN:
 			break;
 	}
@@ -364,6 +388,12 @@ etcd_encode_request(const EtcdRequest *request, size_t *len)
 			}
 			put_ops(&text, "success", request->success, request->nsuccess);
 			put_ops(&text, "failure", request->failure, request->nfailure);
+			break;
+		case ETCD_AUTHENTICATE:
+			put_escaped(&text, "name", request->username);
+			put_escaped(&text, "password", request->password);
+			break;
+		case ETCD_LIST_MEMBERS:
 			break;
 	}
 	put(&text, "}");
@@ -400,6 +430,8 @@ typedef enum FieldType
 	FIELD_BOOL,
 	FIELD_BYTES,				/* base64; EtcdBytes */
 	FIELD_TEXT,					/* a message for people, ETCD_MESSAGE_SIZE */
+	FIELD_STRING,				/* const char *, without a NUL in it */
+	FIELD_STRINGS,				/* a list of them, as FIELD_LIST */
 	FIELD_EVENT_TYPE,			/* bool: is it DELETE? */
 	FIELD_MESSAGE,				/* a message inside */
 	FIELD_LIST,					/* messages; pointer, and an int with their
@@ -490,6 +522,27 @@ static const Field txn_fields[] = {
 };
 static const Message txn_message =
 {txn_fields, lengthof(txn_fields), sizeof(EtcdAnswer), false};
+
+static const Field authenticate_fields[] = {
+	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
+	{"token", FIELD_STRING, true, offsetof(EtcdAnswer, token), NULL, 0},
+};
+static const Message authenticate_message =
+{authenticate_fields, lengthof(authenticate_fields), sizeof(EtcdAnswer), false};
+
+static const Field member_fields[] = {
+	{"clientURLs", FIELD_STRINGS, false, offsetof(EtcdMember, client_urls), NULL, offsetof(EtcdMember, nclient_urls)},
+	{"isLearner", FIELD_BOOL, false, offsetof(EtcdMember, is_learner), NULL, 0},
+};
+static const Message member_message =
+{member_fields, lengthof(member_fields), sizeof(EtcdMember), false};
+
+static const Field members_fields[] = {
+	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
+	{"members", FIELD_LIST, false, offsetof(EtcdAnswer, members), &member_message, offsetof(EtcdAnswer, nmembers)},
+};
+static const Message members_message =
+{members_fields, lengthof(members_fields), sizeof(EtcdAnswer), false};
 
 static const Field event_fields[] = {
 	{"type", FIELD_EVENT_TYPE, false, offsetof(EtcdWatchEvent, is_delete), NULL, 0},
@@ -632,6 +685,25 @@ parse_bytes(Reader *reader, const json_t *value, EtcdBytes *bytes)
 	return true;
 }
 
+static bool
+parse_string(Reader *reader, const json_t *value, const char **string)
+{
+	size_t		len;
+	char	   *copy;
+
+	if (!json_is_string(value))
+		return false;
+	len = json_string_length(value);
+	if (strlen(json_string_value(value)) != len)
+		return false;
+	copy = allocate(reader, len + 1, 1);
+	if (copy == NULL)
+		return false;
+	memcpy(copy, json_string_value(value), len);
+	*string = copy;
+	return true;
+}
+
 /* The name of the enum value, or its number; PUT is 0 and DELETE is 1. */
 static bool
 parse_event_type(const json_t *value, bool *is_delete)
@@ -693,6 +765,24 @@ read_message(Reader *reader, const json_t *json, const Message *message, void *s
 				if (good)
 					etcd_format_message(target, "%s", json_string_value(value));
 				break;
+			case FIELD_STRING:
+				good = parse_string(reader, value, target);
+				break;
+			case FIELD_STRINGS:
+				{
+					size_t		n = json_array_size(value);
+					const char **strings = NULL;
+
+					good = json_is_array(value) && n <= INT_MAX;
+					if (!good || n == 0)
+						break;
+					strings = allocate(reader, n, sizeof(char *));
+					for (size_t j = 0; j < n && good && !reader->failed; j++)
+						good = parse_string(reader, json_array_get(value, j), &strings[j]);
+					*(const char ***) target = strings;
+					*(int *) ((char *) structure + field->extra) = (int) n;
+					break;
+				}
 			case FIELD_EVENT_TYPE:
 				good = parse_event_type(value, target);
 				break;
@@ -828,6 +918,12 @@ etcd_decode_answer(EtcdRequestKind kind, long http_status,
 		case ETCD_REVOKE:
 			message = &revoke_message;
 			break;
+		case ETCD_AUTHENTICATE:
+			message = &authenticate_message;
+			break;
+		case ETCD_LIST_MEMBERS:
+			message = &members_message;
+			break;
 		case ETCD_TXN:
 			break;
 	}
@@ -859,6 +955,9 @@ etcd_free_answer(EtcdAnswer *answer)
 	free_memory(&answer->memory);
 	answer->results = NULL;
 	answer->nresults = 0;
+	answer->token = NULL;
+	answer->members = NULL;
+	answer->nmembers = 0;
 }
 
 static bool
@@ -981,6 +1080,56 @@ etcd_blames_endpoint(EtcdOutcome outcome, int code, const char *message)
 			 */
 			return true;
 	}
+}
+
+/* The texts are those of etcd's api/v3rpc/rpctypes/error.go. */
+bool
+etcd_wants_token(EtcdOutcome outcome, int code, const char *message)
+{
+	if (outcome != ETCD_REFUSED)
+		return false;
+	return code == ETCD_CODE_UNAUTHENTICATED ||
+		(code == ETCD_CODE_INVALID_ARGUMENT &&
+		 (strstr(message, "user name is empty") != NULL ||
+		  strstr(message, "revision of auth store is old") != NULL));
+}
+
+bool
+etcd_says_auth_is_off(const EtcdAnswer *answer)
+{
+	return answer->outcome == ETCD_REFUSED &&
+		answer->code == ETCD_CODE_FAILED_PRECONDITION &&
+		strstr(answer->message, "authentication is not enabled") != NULL;
+}
+
+const char *
+etcd_advise(int code, const char *message)
+{
+	static const struct
+	{
+		int			code;
+		const char *text;		/* NULL: any */
+		const char *advice;
+	}			advices[] = {
+		{ETCD_CODE_PERMISSION_DENIED, NULL,
+		"grant the etcd user a role that may read and write the keys that begin with the election's name and a slash"},
+		{ETCD_CODE_INVALID_ARGUMENT, "user name is empty",
+		"etcd asks for a user: set \"etcd_leader.username\" and \"etcd_leader.password_file\""},
+		{ETCD_CODE_INVALID_ARGUMENT, "authentication failed",
+		"check \"etcd_leader.username\" and \"etcd_leader.password_file\""},
+		{ETCD_CODE_RESOURCE_EXHAUSTED, "space exceeded",
+		"alarm NOSPACE: compact and defragment etcd, then \"etcdctl alarm disarm\""},
+		{ETCD_CODE_UNAVAILABLE, "no leader",
+		"the etcd cluster has no leader: most of its members must run and reach each other"},
+	};
+
+	for (size_t i = 0; i < lengthof(advices); i++)
+	{
+		if (code == advices[i].code &&
+			(advices[i].text == NULL || strstr(message, advices[i].text) != NULL))
+			return advices[i].advice;
+	}
+	return NULL;
 }
 
 bool

@@ -98,8 +98,12 @@ typedef enum EtcdRequestKind
 	ETCD_GRANT,
 	ETCD_KEEPALIVE,
 	ETCD_REVOKE,
-	ETCD_TXN
+	ETCD_TXN,
+	ETCD_AUTHENTICATE,
+	ETCD_LIST_MEMBERS
 } EtcdRequestKind;
+
+#define ETCD_NREQUEST_KINDS (ETCD_LIST_MEMBERS + 1)
 
 /*
  * One unary request.  A transaction without compares always takes the
@@ -117,6 +121,8 @@ typedef struct EtcdRequest
 	int			nsuccess;
 	const EtcdOp *failure;
 	int			nfailure;
+	const char *username;		/* AUTHENTICATE; both UTF-8 */
+	const char *password;
 } EtcdRequest;
 
 /* One watch of a stream; watch_id is chosen by the caller, from 1. */
@@ -157,6 +163,14 @@ typedef struct EtcdResult
 	int			nkvs;
 } EtcdResult;
 
+/* A member of the cluster, as it announces itself. */
+typedef struct EtcdMember
+{
+	const char **client_urls;
+	int			nclient_urls;
+	bool		is_learner;		/* serves no linearizable reads */
+} EtcdMember;
+
 typedef enum EtcdOutcome
 {
 	ETCD_ANSWERED,				/* by etcd, with success */
@@ -181,6 +195,9 @@ typedef struct EtcdAnswer
 	bool		succeeded;		/* TXN: the compares held */
 	EtcdResult *results;		/* TXN: one for each op of the branch taken */
 	int			nresults;
+	const char *token;			/* AUTHENTICATE */
+	EtcdMember *members;		/* LIST_MEMBERS */
+	int			nmembers;
 	void	   *memory;			/* owner of what the pointers point to */
 } EtcdAnswer;
 
@@ -259,6 +276,21 @@ extern bool etcd_blames_endpoint(EtcdOutcome outcome, int code, const char *mess
  */
 extern void etcd_format_message(char *message, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
+
+/*
+ * Does a failure ask for a token, or for another one: "user name is empty",
+ * "invalid auth token", "revision of auth store is old"?
+ */
+extern bool etcd_wants_token(EtcdOutcome outcome, int code, const char *message);
+
+/* "authentication is not enabled": tokens are neither to be had nor needed. */
+extern bool etcd_says_auth_is_off(const EtcdAnswer *answer);
+
+/*
+ * What an administrator can do about an error of etcd, as a clause to follow
+ * its text; NULL if there is nothing to add.
+ */
+extern const char *etcd_advise(int code, const char *message);
 
 /* "requested lease not found", of a request that names a lease. */
 extern bool etcd_says_lease_not_found(const EtcdAnswer *answer);

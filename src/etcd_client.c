@@ -14,14 +14,25 @@
  *
  * The watch is always on the endpoint in use: when that changes, it ends.
  *
+ * What only reads is sent to a second endpoint, too, when the first one is
+ * late: the first answer counts, and the other is never told.
+ *
+ * A request that etcd refuses for want of a token waits for one and is sent
+ * again, once.  A token belongs to an endpoint: etcd's simple tokens live in
+ * the memory of the members.
+ *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <curl/curl.h>
 
@@ -57,18 +68,48 @@
 /* How many sends may fail for lack of memory before they are told. */
 #define MAX_UNSENT		1024
 
+/*
+ * A password that etcd has rejected is not tried again for so long, unless
+ * its file changes.
+ */
+#define REJECTED_PASSWORD_MS	30000
+
+/* How often the cluster is asked for its members. */
+#define MEMBERS_INTERVAL_MS		300000
+
+#define MAX_PASSWORD_LEN	1000
+
 #define NS_PER_MS		INT64_C(1000000)
+
+typedef struct Endpoint
+{
+	char	   *url;
+	bool		learned;		/* of a member, not of the settings */
+	char	   *token;			/* NULL: none */
+	uint64_t	token_number;	/* of this token among all; 0: none */
+} Endpoint;
 
 typedef struct Transfer
 {
 	struct Transfer *next;		/* in the list that it is in */
 	CURL	   *easy;
 	struct curl_slist *headers;
+	struct curl_slist *connect_to;
+	const char *path;
 	char	   *body;			/* of the request */
+	size_t		body_len;
+	char	   *key;			/* the first one in it; may be NULL */
 	char	   *endpoint_url;	/* as configured when it was sent */
 	int			endpoint;		/* its number now; -1: not in the list any more */
 	uint64_t	id;
 	EtcdRequestKind kind;
+	bool		reads_only;
+	bool		hedged;			/* was sent to a second endpoint, too */
+	bool		is_second;		/* or is that */
+	struct Transfer *twin;		/* the other one, while both are open */
+	char	   *late;			/* what the other one's endpoint is blamed for */
+	bool		sent_again;		/* with a token */
+	uint64_t	token_number;	/* of the token that it was sent with */
 	long		timeout_ms;		/* of the watch: to connect */
 	long		connect_timeout_ms;
 	int64_t		sent_ns;
@@ -100,13 +141,30 @@ struct EtcdClient
 	CURLM	   *multi;
 	int64_t		timer_ns;		/* when libcurl wants to be called; INT64_MAX: not */
 
-	char	  **endpoints;
+	Endpoint   *endpoints;		/* those of the settings first */
 	int			nendpoints;
 	int			endpoint;		/* in use */
 	long		request_timeout_ms;
 	long		connect_timeout_ms;
+	int64_t		members_due_ns; /* when the members are to be asked for */
+
+	/* TLS, see EtcdClientSettings; NULL: not set */
+	char	   *ca_file;
+	char	   *cert_file;
+	char	   *key_file;
+	char	   *server_name;
+	bool		tls_1_3;
+
+	/* auth; NULL: not set */
+	char	   *username;
+	char	   *password_file;
+	uint64_t	ntokens;		/* so many were had */
+	int64_t		rejected_ns;	/* when the password was rejected; 0: it was not */
+	struct stat rejected_file;	/* in that file */
+	char		rejection[ETCD_MESSAGE_SIZE];
 
 	Transfer   *in_flight;
+	Transfer   *parked;			/* wait for a token of their endpoint */
 	Transfer   *done;			/* oldest first */
 	Transfer   *idle;
 	Transfer   *watch;			/* NULL: none is open */
@@ -243,7 +301,12 @@ clear_transfer(EtcdClient *client, Transfer *transfer)
 	/* it points to the headers and the body */
 	curl_easy_reset(easy);
 	curl_slist_free_all(transfer->headers);
+	curl_slist_free_all(transfer->connect_to);
+	if (transfer->body != NULL && transfer->kind == ETCD_AUTHENTICATE)
+		explicit_bzero(transfer->body, transfer->body_len);
 	free(transfer->body);
+	free(transfer->key);
+	free(transfer->late);
 	free(transfer->endpoint_url);
 	free(transfer->data);
 	memset(transfer, 0, sizeof(*transfer));
@@ -276,23 +339,114 @@ add_header(Transfer *transfer, const char *header)
 			return false; \
 	} while (0)
 
+/*
+ * Where the endpoint's URL leads.  A socket is named by a URL of its own; with
+ * a server name, which is what the certificate has to have, that one is asked
+ * for at the host of the endpoint.  False if memory is out.
+ */
+static bool
+set_url(EtcdClient *client, Transfer *transfer)
+{
+	const char *unix_scheme = "unix://";
+	const char *unixs_scheme = "unixs://";
+	const char *endpoint = transfer->endpoint_url;
+	char	   *base = NULL;
+	CURLU	   *url;
+	char	   *host = NULL;
+	char	   *port = NULL;
+	char	   *whole = NULL;
+	bool		good = false;
+
+	if (strncmp(endpoint, unix_scheme, strlen(unix_scheme)) == 0)
+	{
+		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unix_scheme));
+		endpoint = "http://localhost";
+	}
+	else if (strncmp(endpoint, unixs_scheme, strlen(unixs_scheme)) == 0)
+	{
+		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unixs_scheme));
+		endpoint = "https://localhost";
+	}
+
+	url = curl_url();
+	base = malloc(strlen(endpoint) + strlen(transfer->path) + 1);
+	if (url != NULL && base != NULL)
+	{
+		size_t		len = strlen(endpoint);
+
+		while (len > 0 && endpoint[len - 1] == '/')
+			len--;
+		memcpy(base, endpoint, len);
+		strcpy(base + len, transfer->path);
+		good = curl_url_set(url, CURLUPART_URL, base, 0) == CURLUE_OK;
+	}
+	if (!good)
+	{
+		/* what is no URL is for libcurl to say */
+		good = base != NULL && curl_easy_setopt(transfer->easy, CURLOPT_URL, base) == CURLE_OK;
+	}
+	else
+	{
+		if (client->server_name != NULL)
+		{
+			char		connect_to[1024];
+
+			good = curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
+				curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
+				curl_url_set(url, CURLUPART_HOST, client->server_name, 0) == CURLUE_OK;
+			snprintf(connect_to, sizeof(connect_to), "::%s:%s", good ? host : "", good ? port : "");
+			transfer->connect_to = curl_slist_append(NULL, connect_to);
+			good = good && transfer->connect_to != NULL &&
+				curl_easy_setopt(transfer->easy, CURLOPT_CONNECT_TO, transfer->connect_to) == CURLE_OK;
+		}
+		good = good && curl_url_get(url, CURLUPART_URL, &whole, 0) == CURLUE_OK &&
+			curl_easy_setopt(transfer->easy, CURLOPT_URL, whole) == CURLE_OK;
+	}
+
+	curl_free(host);
+	curl_free(port);
+	curl_free(whole);
+	curl_url_cleanup(url);
+	free(base);
+	return good;
+}
+
 /* False if memory is out. */
 static bool
-set_options(Transfer *transfer, const char *path, size_t body_len)
+set_tls(EtcdClient *client, Transfer *transfer)
 {
-	size_t		url_len = strlen(transfer->endpoint_url);
-	char	   *url = malloc(url_len + strlen(path) + 1);
-	CURLcode	url_result;
+	/* these are libcurl's defaults, but not to be left to it */
+	SET_OPTION(CURLOPT_SSL_VERIFYPEER, 1L);
+	SET_OPTION(CURLOPT_SSL_VERIFYHOST, 2L);
+	SET_OPTION(CURLOPT_SSLVERSION,
+			   (long) (client->tls_1_3 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
+	/* files are read for each connection, and no session outlives its own */
+	SET_OPTION(CURLOPT_CA_CACHE_TIMEOUT, 0L);
+	SET_OPTION(CURLOPT_SSL_SESSIONID_CACHE, 0L);
+	if (client->ca_file != NULL)
+	{
+		/* and no other authority is trusted */
+		SET_OPTION(CURLOPT_CAINFO, client->ca_file);
+		SET_OPTION(CURLOPT_CAPATH, NULL);
+	}
+	if (client->cert_file != NULL)
+		SET_OPTION(CURLOPT_SSLCERT, client->cert_file);
+	if (client->key_file != NULL)
+	{
+		SET_OPTION(CURLOPT_SSLKEY, client->key_file);
+		/* else OpenSSL would ask for one, at a terminal */
+		SET_OPTION(CURLOPT_KEYPASSWD, "");
+	}
+	return true;
+}
 
-	if (url == NULL)
-		return false;
-	while (url_len > 0 && transfer->endpoint_url[url_len - 1] == '/')
-		url_len--;
-	memcpy(url, transfer->endpoint_url, url_len);
-	strcpy(url + url_len, path);
-	url_result = curl_easy_setopt(transfer->easy, CURLOPT_URL, url);
-	free(url);
-	if (url_result != CURLE_OK)
+/* False if memory is out. */
+static bool
+set_options(EtcdClient *client, Transfer *transfer)
+{
+	const Endpoint *endpoint = &client->endpoints[transfer->endpoint];
+
+	if (!set_url(client, transfer) || !set_tls(client, transfer))
 		return false;
 
 	/* The gateway hands "Grpc-Metadata-..." on: refuse without a leader. */
@@ -320,11 +474,26 @@ set_options(Transfer *transfer, const char *path, size_t body_len)
 		if (!add_header(transfer, header))
 			return false;
 	}
+	if (endpoint->token != NULL && transfer->kind != ETCD_AUTHENTICATE)
+	{
+		char	   *header = malloc(strlen("Authorization: ") + strlen(endpoint->token) + 1);
+		bool		added;
+
+		if (header == NULL)
+			return false;
+		strcpy(header, "Authorization: ");
+		strcat(header, endpoint->token);
+		added = add_header(transfer, header);
+		free(header);
+		if (!added)
+			return false;
+		transfer->token_number = endpoint->token_number;
+	}
 
 	SET_OPTION(CURLOPT_HTTPHEADER, transfer->headers);
 	SET_OPTION(CURLOPT_POST, 1L);
 	SET_OPTION(CURLOPT_POSTFIELDS, transfer->body);
-	SET_OPTION(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) body_len);
+	SET_OPTION(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) transfer->body_len);
 	SET_OPTION(CURLOPT_WRITEFUNCTION, record_data);
 	SET_OPTION(CURLOPT_WRITEDATA, transfer);
 	SET_OPTION(CURLOPT_PRIVATE, transfer);
@@ -355,13 +524,22 @@ set_options(Transfer *transfer, const char *path, size_t body_len)
 }
 
 /*
- * Starts a POST to the endpoint in use; nothing is sent before libcurl is
- * called the next time, which its timer asks for at once.  Takes over the
- * body.  NULL if memory is out.
+ * Hands a transfer to libcurl; nothing is sent before that is called the next
+ * time, which its timer asks for at once.  False if memory is out.
+ */
+static bool
+launch(EtcdClient *client, Transfer *transfer)
+{
+	return set_options(client, transfer) &&
+		curl_multi_add_handle(client->multi, transfer->easy) == CURLM_OK;
+}
+
+/*
+ * A POST to an endpoint, which launch() is still to be called for.  Takes over
+ * the body.  NULL if memory is out.
  */
 static Transfer *
-start_transfer(EtcdClient *client, const char *path, char *body, size_t body_len,
-			   bool is_watch)
+make_transfer(EtcdClient *client, int endpoint, const char *path, char *body, size_t body_len)
 {
 	Transfer   *transfer = client->idle;
 
@@ -385,17 +563,16 @@ start_transfer(EtcdClient *client, const char *path, char *body, size_t body_len
 	}
 
 	transfer->next = NULL;
-	transfer->is_watch = is_watch;
+	transfer->path = path;
 	transfer->body = body;
-	transfer->endpoint = client->endpoint;
-	transfer->endpoint_url = strdup(client->endpoints[client->endpoint]);
+	transfer->body_len = body_len;
+	transfer->endpoint = endpoint;
+	transfer->endpoint_url = strdup(client->endpoints[endpoint].url);
 	transfer->connect_timeout_ms = client->connect_timeout_ms;
-	transfer->timeout_ms = is_watch ? client->connect_timeout_ms : client->request_timeout_ms;
+	transfer->timeout_ms = client->request_timeout_ms;
 	transfer->sent_ns = now_ns();
 	transfer->deadline_ns = transfer->sent_ns + transfer->timeout_ms * NS_PER_MS;
-	if (body == NULL || transfer->endpoint_url == NULL ||
-		!set_options(transfer, path, body_len) ||
-		curl_multi_add_handle(client->multi, transfer->easy) != CURLM_OK)
+	if (body == NULL || transfer->endpoint_url == NULL)
 	{
 		release_transfer(client, transfer);
 		return NULL;
@@ -403,11 +580,43 @@ start_transfer(EtcdClient *client, const char *path, char *body, size_t body_len
 	return transfer;
 }
 
+/* Sends a request to an endpoint.  NULL if memory is out. */
+static Transfer *
+start_request(EtcdClient *client, int endpoint, EtcdRequestKind kind, char *body, size_t body_len)
+{
+	Transfer   *transfer = make_transfer(client, endpoint, etcd_request_path(kind), body, body_len);
+
+	if (transfer == NULL)
+		return NULL;
+	transfer->kind = kind;
+	if (!launch(client, transfer))
+	{
+		release_transfer(client, transfer);
+		return NULL;
+	}
+	transfer->next = client->in_flight;
+	client->in_flight = transfer;
+	return transfer;
+}
+
+/* Takes a transfer out of a list; false if it is not in it. */
+static bool
+unlink_transfer(Transfer **list, Transfer *transfer)
+{
+	while (*list != NULL && *list != transfer)
+		list = &(*list)->next;
+	if (*list == NULL)
+		return false;
+	*list = transfer->next;
+	transfer->next = NULL;
+	return true;
+}
+
 /* Moves a transfer that is at its end to where its end is told from. */
 static void
 finish_transfer(EtcdClient *client, Transfer *transfer, CURLcode result)
 {
-	Transfer  **link;
+	Transfer  **last = &client->done;
 
 	curl_multi_remove_handle(client->multi, transfer->easy);
 	transfer->result = result;
@@ -416,16 +625,10 @@ finish_transfer(EtcdClient *client, Transfer *transfer, CURLcode result)
 	if (transfer->is_watch)
 		return;
 
-	link = &client->in_flight;
-	while (*link != transfer)
-		link = &(*link)->next;
-	*link = transfer->next;
-
-	transfer->next = NULL;
-	link = &client->done;
-	while (*link != NULL)
-		link = &(*link)->next;
-	*link = transfer;
+	(void) unlink_transfer(&client->in_flight, transfer);
+	while (*last != NULL)
+		last = &(*last)->next;
+	*last = transfer;
 }
 
 /*
@@ -506,6 +709,58 @@ run_deadlines(EtcdClient *client)
 	}
 }
 
+/*
+ * Sends what is late to the next endpoint as well.  Half of the time-out is
+ * late: a member that hangs costs no more than that.
+ */
+static void
+hedge(EtcdClient *client, Transfer *late)
+{
+	int			endpoint = (late->endpoint + 1) % client->nendpoints;
+	char	   *body = malloc(late->body_len + 1);
+	Transfer   *twin;
+
+	late->hedged = true;
+	if (body == NULL)
+		return;
+	memcpy(body, late->body, late->body_len + 1);
+	twin = start_request(client, endpoint, late->kind, body, late->body_len);
+	if (twin == NULL)
+		return;
+	twin->id = late->id;
+	twin->key = late->key != NULL ? strdup(late->key) : NULL;
+	twin->reads_only = true;
+	twin->is_second = true;
+	twin->twin = late;
+	late->twin = twin;
+}
+
+static bool
+may_be_hedged(const EtcdClient *client, const Transfer *transfer)
+{
+	return transfer->reads_only && !transfer->hedged && !transfer->is_second &&
+		transfer->endpoint >= 0 && client->nendpoints > 1;
+}
+
+static int64_t
+hedge_due_ns(const Transfer *transfer)
+{
+	return transfer->sent_ns + transfer->timeout_ms * NS_PER_MS / 2;
+}
+
+static void
+run_hedges(EtcdClient *client)
+{
+	int64_t		now = now_ns();
+
+	/* those that this adds stand before the one that is looked at */
+	for (Transfer *t = client->in_flight; t != NULL; t = t->next)
+	{
+		if (may_be_hedged(client, t) && hedge_due_ns(t) <= now)
+			hedge(client, t);
+	}
+}
+
 /* ---- endpoints and the end of a watch -------------------------------- */
 
 /*
@@ -525,14 +780,103 @@ end_watch(EtcdClient *client, const char *why)
 	release_transfer(client, transfer);
 }
 
-/* Goes on to the next endpoint if there is one and this one is in use. */
+/* From now on everything goes to that endpoint. */
+static void
+use_endpoint(EtcdClient *client, int endpoint, const char *why)
+{
+	if (endpoint == client->endpoint)
+		return;
+	client->endpoint = endpoint;
+	end_watch(client, why);
+}
+
+/* Goes on to the next endpoint if this one is in use. */
 static void
 leave_endpoint(EtcdClient *client, int endpoint, const char *why)
 {
-	if (endpoint != client->endpoint || client->nendpoints < 2)
-		return;
-	client->endpoint = (client->endpoint + 1) % client->nendpoints;
-	end_watch(client, why);
+	if (endpoint == client->endpoint)
+		use_endpoint(client, (endpoint + 1) % client->nendpoints, why);
+}
+
+static void
+free_endpoints(Endpoint *endpoints, int nendpoints)
+{
+	for (int i = 0; i < nendpoints; i++)
+	{
+		free(endpoints[i].url);
+		free(endpoints[i].token);
+	}
+	free(endpoints);
+}
+
+/* The number of an endpoint, by its URL; -1 if it is not in the list. */
+static int
+find_endpoint(const Endpoint *endpoints, int nendpoints, const char *url)
+{
+	for (int i = 0; i < nendpoints; i++)
+	{
+		if (strcmp(endpoints[i].url, url) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* One more endpoint, if it is not in the list; false if memory is out. */
+static bool
+add_endpoint(Endpoint *endpoints, int *nendpoints, const char *url, size_t len, bool learned)
+{
+	Endpoint   *endpoint = &endpoints[*nendpoints];
+
+	memset(endpoint, 0, sizeof(*endpoint));
+	endpoint->url = strndup(url, len);
+	endpoint->learned = learned;
+	if (endpoint->url == NULL)
+		return false;
+	if (find_endpoint(endpoints, *nendpoints, endpoint->url) >= 0)
+		free(endpoint->url);
+	else
+		(*nendpoints)++;
+	return true;
+}
+
+/*
+ * Another list of endpoints, which is taken over.  What is under way was sent
+ * to the same place under another number; the endpoint in use is kept if it is
+ * there, with the watch on it and with its token, else the first one is taken.
+ */
+static void
+replace_endpoints(EtcdClient *client, Endpoint *endpoints, int nendpoints)
+{
+	Transfer   *lists[] = {client->in_flight, client->parked, client->done};
+	int			endpoint = -1;
+
+	for (int i = 0; i < 3; i++)
+	{
+		for (Transfer *t = lists[i]; t != NULL; t = t->next)
+			t->endpoint = find_endpoint(endpoints, nendpoints, t->endpoint_url);
+	}
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		int			same = find_endpoint(endpoints, nendpoints, client->endpoints[i].url);
+
+		if (same < 0)
+			continue;
+		endpoints[same].token = client->endpoints[i].token;
+		endpoints[same].token_number = client->endpoints[i].token_number;
+		client->endpoints[i].token = NULL;
+	}
+	if (client->nendpoints > 0)
+		endpoint = find_endpoint(endpoints, nendpoints,
+								 client->endpoints[client->endpoint].url);
+	if (endpoint >= 0 && client->watch != NULL)
+		client->watch->endpoint = endpoint;
+	else
+		end_watch(client, "the endpoint is not in the settings any more");
+
+	free_endpoints(client->endpoints, client->nendpoints);
+	client->endpoints = endpoints;
+	client->nendpoints = nendpoints;
+	client->endpoint = endpoint >= 0 ? endpoint : 0;
 }
 
 /*
@@ -583,6 +927,19 @@ describe_failure(Transfer *transfer, EtcdAnswer *answer)
 		case CURLE_GOT_NOTHING:
 			etcd_format_message(message, "etcd at \"%s\" closed the connection without an answer",
 								url);
+			break;
+		case CURLE_PEER_FAILED_VERIFICATION:
+			etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid: %s (the authority to trust is \"etcd_leader.ssl_ca_file\")",
+								url, detail);
+			break;
+		case CURLE_SSL_CACERT_BADFILE:
+			etcd_format_message(message, "could not use the file of \"etcd_leader.ssl_ca_file\": %s", detail);
+			break;
+		case CURLE_SSL_CERTPROBLEM:
+			etcd_format_message(message, "could not use the files of \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\": %s", detail);
+			break;
+		case CURLE_SSL_CONNECT_ERROR:
+			etcd_format_message(message, "no TLS connection to etcd at \"%s\": %s", url, detail);
 			break;
 		case CURLE_UNSUPPORTED_PROTOCOL:
 		case CURLE_WEIRD_SERVER_REPLY:
@@ -677,18 +1034,399 @@ tell_watch_end(EtcdClient *client)
 	client->callbacks.watch_ended(client->callbacks.ctx, why);
 }
 
+/* ---- auth ------------------------------------------------------------ */
+
+/*
+ * Reads the password from its file, without the newline at its end.  False:
+ * why says what is wrong with it.
+ */
+static bool
+read_password(EtcdClient *client, char *password, size_t size, struct stat *file, char *why)
+{
+	const char *path = client->password_file != NULL ? client->password_file : "";
+	int			fd = -1;
+	ssize_t		len;
+
+	memset(file, 0, sizeof(*file));
+	if (path[0] == '\0')
+		etcd_format_message(why, "\"etcd_leader.username\" is set, but \"etcd_leader.password_file\" is not");
+	else if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0 || fstat(fd, file) != 0)
+		etcd_format_message(why, "could not open \"%s\" (\"etcd_leader.password_file\"): %s", path, strerror(errno));
+	else if (!S_ISREG(file->st_mode))
+		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") is not a regular file", path);
+	else if ((file->st_mode & (S_IRWXG | S_IRWXO)) != 0)
+		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") has group or world access: its permissions should be u=rw (0600) or less", path);
+	else if ((len = read(fd, password, size)) < 0)
+		etcd_format_message(why, "could not read \"%s\" (\"etcd_leader.password_file\"): %s", path, strerror(errno));
+	else
+	{
+		close(fd);
+		if (len > 0 && password[len - 1] == '\n')
+			len--;
+		if (len > 0 && (size_t) len < size && memchr(password, '\0', len) == NULL)
+		{
+			password[len] = '\0';
+			return true;
+		}
+		explicit_bzero(password, size);
+		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") must hold a password of 1 to %zu bytes, and nothing else",
+							path, size - 1);
+		return false;
+	}
+	if (fd >= 0)
+		close(fd);
+	return false;
+}
+
+/* Is the password that was rejected still the one in the file? */
+static bool
+is_still_rejected(EtcdClient *client)
+{
+	struct stat file;
+
+	if (client->rejected_ns == 0 ||
+		now_ns() - client->rejected_ns >= REJECTED_PASSWORD_MS * NS_PER_MS)
+		return false;
+	if (stat(client->password_file, &file) != 0)
+		return true;
+	return file.st_ino == client->rejected_file.st_ino &&
+		file.st_size == client->rejected_file.st_size &&
+		file.st_mtim.tv_sec == client->rejected_file.st_mtim.tv_sec &&
+		file.st_mtim.tv_nsec == client->rejected_file.st_mtim.tv_nsec;
+}
+
+static bool
+is_authenticating(const EtcdClient *client, int endpoint)
+{
+	const Transfer *lists[] = {client->in_flight, client->done};
+
+	for (int i = 0; i < 2; i++)
+	{
+		for (const Transfer *t = lists[i]; t != NULL; t = t->next)
+		{
+			if (t->kind == ETCD_AUTHENTICATE && t->endpoint == endpoint)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Asks for a token.  False: why says why that cannot be. */
+static bool
+authenticate(EtcdClient *client, int endpoint, char *why)
+{
+	char		password[MAX_PASSWORD_LEN + 1];
+	EtcdRequest request = {.kind = ETCD_AUTHENTICATE, .username = client->username};
+	struct stat file;
+	char	   *body;
+	size_t		len = 0;
+
+	if (is_authenticating(client, endpoint))
+		return true;
+	if (is_still_rejected(client))
+	{
+		memcpy(why, client->rejection, ETCD_MESSAGE_SIZE);
+		return false;
+	}
+	if (!read_password(client, password, sizeof(password), &file, why))
+		return false;
+	client->rejected_ns = 0;
+	client->rejected_file = file;
+	request.password = password;
+	body = etcd_encode_request(&request, &len);
+	explicit_bzero(password, sizeof(password));
+	if (start_request(client, endpoint, ETCD_AUTHENTICATE, body, len) != NULL)
+		return true;
+	etcd_format_message(why, "out of memory");
+	return false;
+}
+
+/* ---- telling answers ------------------------------------------------- */
+
+/* For a transfer that is in no list any more.  Takes over the answer. */
+static void
+tell(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer, bool timed_out)
+{
+	uint64_t	id = transfer->id;
+	bool		blames = etcd_blames_endpoint(answer->outcome, answer->code, answer->message);
+	Transfer   *twin = transfer->twin;
+	char	   *key = transfer->key;
+	char	   *late = transfer->late;
+	bool		is_second = transfer->is_second;
+	EtcdTiming	timing = {0};
+
+	timing.latency_ns = now_ns() - transfer->sent_ns;
+	timing.timed_out = timed_out;
+	answer->endpoint = transfer->endpoint;
+	transfer->key = NULL;
+	transfer->late = NULL;
+	if (blames)
+		leave_endpoint(client, answer->endpoint, answer->message);
+	release_transfer(client, transfer);
+
+	if (twin != NULL)
+	{
+		char		why[ETCD_MESSAGE_SIZE];
+
+		twin->twin = NULL;
+		if (blames)
+		{
+			/* the other one may do better */
+			free(twin->late);
+			twin->late = strdup(answer->message);
+			free(key);
+			free(late);
+			etcd_free_answer(answer);
+			return;
+		}
+		if (is_second)
+		{
+			etcd_format_message(why, "no answer from etcd at \"%s\" within %ld ms",
+								twin->endpoint_url, twin->timeout_ms / 2);
+			free(late);
+			late = strdup(why);
+			if (answer->endpoint >= 0)
+				use_endpoint(client, answer->endpoint, why);
+		}
+		if (unlink_transfer(&client->in_flight, twin) ||
+			unlink_transfer(&client->parked, twin) ||
+			unlink_transfer(&client->done, twin))
+			release_transfer(client, twin);
+	}
+	timing.key = key;
+	timing.late = late;
+	client->callbacks.answered(client->callbacks.ctx, id, answer, &timing);
+	free(key);
+	free(late);
+	etcd_free_answer(answer);
+}
+
+/* Tells the transfers that wait for a token of an endpoint that there is none. */
+static void
+tell_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome, int code, const char *message)
+{
+	Transfer   *t = client->parked;
+
+	while (t != NULL)
+	{
+		EtcdAnswer	answer = {.outcome = outcome, .code = code};
+
+		if (t->endpoint != endpoint)
+		{
+			t = t->next;
+			continue;
+		}
+		etcd_format_message(answer.message, "%s", message);
+		(void) unlink_transfer(&client->parked, t);
+		tell(client, t, &answer, false);
+		/* that may have changed the list */
+		t = client->parked;
+	}
+}
+
+/* Sends the transfers that wait for a token of an endpoint again. */
+static void
+send_parked(EtcdClient *client, int endpoint)
+{
+	Transfer   *next;
+
+	for (Transfer *t = client->parked; t != NULL; t = next)
+	{
+		next = t->next;
+		if (t->endpoint != endpoint)
+			continue;
+		(void) unlink_transfer(&client->parked, t);
+		t->next = client->in_flight;
+		client->in_flight = t;
+		if (!launch(client, t))
+			finish_transfer(client, t, CURLE_OUT_OF_MEMORY);
+	}
+}
+
+/*
+ * Does this want a token that it can get?  Then it waits for it.  An etcd
+ * that closes the connection without a word may mean the token, too (etcd
+ * #15256).
+ */
+static bool
+park(EtcdClient *client, Transfer *transfer, const EtcdAnswer *answer)
+{
+	char		why[ETCD_MESSAGE_SIZE];
+
+	if (client->username == NULL || transfer->endpoint < 0 || transfer->sent_again ||
+		transfer->kind == ETCD_AUTHENTICATE ||
+		!(etcd_wants_token(answer->outcome, answer->code, answer->message) ||
+		  (transfer->result == CURLE_GOT_NOTHING && transfer->token_number != 0)))
+		return false;
+
+	/* as it was made, to be sent again */
+	curl_easy_reset(transfer->easy);
+	curl_slist_free_all(transfer->headers);
+	curl_slist_free_all(transfer->connect_to);
+	transfer->headers = NULL;
+	transfer->connect_to = NULL;
+	transfer->len = 0;
+	transfer->done = false;
+	transfer->error[0] = '\0';
+	transfer->sent_again = true;
+	transfer->next = client->parked;
+	client->parked = transfer;
+
+	if (client->endpoints[transfer->endpoint].token_number > transfer->token_number)
+		send_parked(client, transfer->endpoint);	/* there is a newer one */
+	else if (!authenticate(client, transfer->endpoint, why))
+		tell_parked(client, transfer->endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
+	return true;
+}
+
+static void
+receive_token(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
+{
+	int			endpoint = transfer->endpoint;
+
+	if (endpoint >= 0 && (answer->outcome == ETCD_ANSWERED || etcd_says_auth_is_off(answer)))
+	{
+		char	   *token = answer->token != NULL ? strdup(answer->token) : NULL;
+
+		free(client->endpoints[endpoint].token);
+		client->endpoints[endpoint].token = token;
+		client->endpoints[endpoint].token_number = ++client->ntokens;
+		send_parked(client, endpoint);
+	}
+	else if (endpoint >= 0)
+	{
+		/* "now now" is no reason to wait, a wrong password is */
+		if (answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_INVALID_ARGUMENT)
+		{
+			client->rejected_ns = now_ns();
+			memcpy(client->rejection, answer->message, ETCD_MESSAGE_SIZE);
+		}
+		tell_parked(client, endpoint, answer->outcome, answer->code, answer->message);
+	}
+	release_transfer(client, transfer);
+	etcd_free_answer(answer);
+}
+
+/* ---- members --------------------------------------------------------- */
+
+static void
+ask_for_members(EtcdClient *client)
+{
+	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+	size_t		len = 0;
+	char	   *body;
+
+	client->members_due_ns = now_ns() + MEMBERS_INTERVAL_MS * NS_PER_MS;
+	if (client->server_name != NULL)
+		return;					/* DNS says which endpoints there are */
+	body = etcd_encode_request(&request, &len);
+	(void) start_request(client, client->endpoint, ETCD_LIST_MEMBERS, body, len);
+}
+
+/* The length of a member's URL, without the slash at its end. */
+static size_t
+url_length(const char *url)
+{
+	size_t		len = strlen(url);
+
+	return len > 0 && url[len - 1] == '/' ? len - 1 : len;
+}
+
+/* Is it of the scheme of an endpoint in the settings?  So TLS is never left. */
+static bool
+is_scheme_in_use(const EtcdClient *client, const char *url)
+{
+	size_t		len = strcspn(url, ":");
+
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (!client->endpoints[i].learned &&
+			strncmp(client->endpoints[i].url, url, len + 1) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Members that are not in the settings are endpoints, too: the last ones.
+ * Only, if an endpoint of the settings is what a member announces of itself:
+ * else there is a proxy between, and who knows where their URLs lead from
+ * here.
+ */
+static void
+receive_members(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
+{
+	Endpoint   *endpoints = NULL;
+	int			nendpoints = 0;
+	bool		known = false;
+	bool		good = answer->outcome == ETCD_ANSWERED;
+
+	release_transfer(client, transfer);
+	if (good)
+		endpoints = calloc(ETCD_CLIENT_MAX_ENDPOINTS + 1, sizeof(Endpoint));
+	good = good && endpoints != NULL;
+	for (int i = 0; good && i < client->nendpoints; i++)
+	{
+		const char *url = client->endpoints[i].url;
+
+		if (!client->endpoints[i].learned)
+			good = add_endpoint(endpoints, &nendpoints, url, strlen(url), false);
+	}
+	for (int i = 0; good && i < answer->nmembers; i++)
+	{
+		const EtcdMember *member = &answer->members[i];
+
+		for (int j = 0; good && j < member->nclient_urls; j++)
+		{
+			const char *url = member->client_urls[j];
+
+			for (int k = 0; k < client->nendpoints; k++)
+				known |= !client->endpoints[k].learned &&
+					url_length(url) == url_length(client->endpoints[k].url) &&
+					strncmp(url, client->endpoints[k].url, url_length(url)) == 0;
+			if (!member->is_learner && is_scheme_in_use(client, url) &&
+				strlen(url) < ETCD_CLIENT_MAX_URL_LEN && nendpoints < ETCD_CLIENT_MAX_ENDPOINTS)
+				good = add_endpoint(endpoints, &nendpoints, url, url_length(url), true);
+		}
+	}
+	etcd_free_answer(answer);
+
+	if (good && !known)
+	{
+		while (nendpoints > 0 && endpoints[nendpoints - 1].learned)
+			free(endpoints[--nendpoints].url);
+	}
+	if (good)
+	{
+		bool		same = nendpoints == client->nendpoints;
+
+		for (int i = 0; same && i < nendpoints; i++)
+			same = strcmp(endpoints[i].url, client->endpoints[i].url) == 0;
+		good = !same;
+	}
+	if (!good)
+	{
+		free_endpoints(endpoints, nendpoints);
+		return;
+	}
+	replace_endpoints(client, endpoints, nendpoints);
+	client->callbacks.endpoints_changed(client->callbacks.ctx);
+}
+
+/* ---- what was done --------------------------------------------------- */
+
 /* Tells the answer of the transfer that was done first. */
 static void
 tell_answer(EtcdClient *client)
 {
 	Transfer   *transfer = client->done;
-	uint64_t	id = transfer->id;
 	EtcdAnswer	answer;
-	EtcdTiming	timing = {0};
+	bool		timed_out = false;
 
-	timing.latency_ns = transfer->done_ns - transfer->sent_ns;
+	client->done = transfer->next;
+	transfer->next = NULL;
 	if (transfer->result != CURLE_OK)
-		timing.timed_out = describe_failure(transfer, &answer);
+		timed_out = describe_failure(transfer, &answer);
 	else
 	{
 		long		http_status = 0;
@@ -706,14 +1444,19 @@ tell_answer(EtcdClient *client)
 								transfer->endpoint_url, why);
 		}
 	}
-	answer.endpoint = transfer->endpoint;
-	if (etcd_blames_endpoint(answer.outcome, answer.code, answer.message))
-		leave_endpoint(client, transfer->endpoint, answer.message);
 
-	client->done = transfer->next;
-	release_transfer(client, transfer);
-	client->callbacks.answered(client->callbacks.ctx, id, &answer, &timing);
-	etcd_free_answer(&answer);
+	if (park(client, transfer, &answer))
+		etcd_free_answer(&answer);
+	else if (transfer->kind == ETCD_AUTHENTICATE)
+		receive_token(client, transfer, &answer);
+	else if (transfer->kind == ETCD_LIST_MEMBERS)
+		receive_members(client, transfer, &answer);
+	else
+	{
+		if (answer.outcome == ETCD_ANSWERED && client->members_due_ns <= now_ns())
+			ask_for_members(client);
+		tell(client, transfer, &answer, timed_out);
+	}
 }
 
 /* Tells that requests could not be sent, but not those that follow from it. */
@@ -764,14 +1507,6 @@ etcd_client_create(const EtcdClientCallbacks *callbacks)
 }
 
 static void
-free_endpoints(char **endpoints, int nendpoints)
-{
-	for (int i = 0; i < nendpoints; i++)
-		free(endpoints[i]);
-	free(endpoints);
-}
-
-static void
 free_transfers(EtcdClient *client, Transfer *transfer)
 {
 	while (transfer != NULL)
@@ -792,66 +1527,133 @@ etcd_client_free(EtcdClient *client)
 		return;
 	free_transfers(client, client->watch);
 	free_transfers(client, client->in_flight);
+	free_transfers(client, client->parked);
 	free_transfers(client, client->done);
 	free_transfers(client, client->idle);
 	curl_multi_cleanup(client->multi);
 	curl_global_cleanup();
 	free_endpoints(client->endpoints, client->nendpoints);
+	free(client->ca_file);
+	free(client->cert_file);
+	free(client->key_file);
+	free(client->server_name);
+	free(client->username);
+	free(client->password_file);
 	free(client->sockets);
 	free(client);
 }
 
-/* The number of an endpoint, by its URL; -1 if it is not in the list. */
-static int
-find_endpoint(char **endpoints, int nendpoints, const char *url)
+/* Replaces a copy of a string; NULL or empty is NULL.  False if memory is out. */
+static bool
+copy_setting(char **setting, const char *value)
 {
-	for (int i = 0; i < nendpoints; i++)
+	char	   *copy = NULL;
+
+	if (value != NULL && value[0] != '\0' && (copy = strdup(value)) == NULL)
+		return false;
+	free(*setting);
+	*setting = copy;
+	return true;
+}
+
+static bool
+is_same_setting(const char *setting, const char *value)
+{
+	return strcmp(setting != NULL ? setting : "", value != NULL ? value : "") == 0;
+}
+
+/* Are these the endpoints of the settings before? */
+static bool
+are_same_endpoints(const EtcdClient *client, const EtcdClientSettings *settings)
+{
+	int			nconfigured = 0;
+
+	while (nconfigured < client->nendpoints && !client->endpoints[nconfigured].learned)
+		nconfigured++;
+	if (nconfigured != settings->nendpoints)
+		return false;
+	for (int i = 0; i < nconfigured; i++)
 	{
-		if (strcmp(endpoints[i], url) == 0)
-			return i;
+		if (strcmp(client->endpoints[i].url, settings->endpoints[i]) != 0)
+			return false;
 	}
-	return -1;
+	return is_same_setting(client->server_name, settings->server_name);
 }
 
 void
 etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 {
-	int			nendpoints = settings->nendpoints;
-	char	  **endpoints = calloc(nendpoints, sizeof(char *));
-	int			endpoint = -1;
+	bool		same_user = is_same_setting(client->username, settings->username);
 
-	if (endpoints == NULL)
-		return;
-	for (int i = 0; i < nendpoints; i++)
+	/* what was learned of the members holds for these endpoints alone */
+	if (!are_same_endpoints(client, settings))
 	{
-		endpoints[i] = strdup(settings->endpoints[i]);
-		if (endpoints[i] == NULL)
+		Endpoint   *endpoints = calloc(settings->nendpoints + 1, sizeof(Endpoint));
+		int			nendpoints = 0;
+		bool		good = endpoints != NULL;
+
+		for (int i = 0; good && i < settings->nendpoints; i++)
+			good = add_endpoint(endpoints, &nendpoints, settings->endpoints[i],
+								strlen(settings->endpoints[i]), false);
+		if (!good)
 		{
 			free_endpoints(endpoints, nendpoints);
 			return;
 		}
+		replace_endpoints(client, endpoints, nendpoints);
+		client->members_due_ns = 0;
 	}
 
-	/* what is under way was sent to the same place under another number */
-	for (Transfer *t = client->in_flight; t != NULL; t = t->next)
-		t->endpoint = find_endpoint(endpoints, nendpoints, t->endpoint_url);
-	for (Transfer *t = client->done; t != NULL; t = t->next)
-		t->endpoint = find_endpoint(endpoints, nendpoints, t->endpoint_url);
-
-	if (client->nendpoints > 0)
-		endpoint = find_endpoint(endpoints, nendpoints,
-								 client->endpoints[client->endpoint]);
-	if (endpoint >= 0 && client->watch != NULL)
-		client->watch->endpoint = endpoint;
-	else
-		end_watch(client, "the endpoint is not in the settings any more");
-
-	free_endpoints(client->endpoints, client->nendpoints);
-	client->endpoints = endpoints;
-	client->nendpoints = nendpoints;
-	client->endpoint = endpoint >= 0 ? endpoint : 0;
+	if (!copy_setting(&client->server_name, settings->server_name) ||
+		!copy_setting(&client->ca_file, settings->ca_file) ||
+		!copy_setting(&client->cert_file, settings->cert_file) ||
+		!copy_setting(&client->key_file, settings->key_file) ||
+		!copy_setting(&client->username, settings->username) ||
+		!copy_setting(&client->password_file, settings->password_file))
+		return;
+	client->tls_1_3 = settings->tls_1_3;
 	client->request_timeout_ms = settings->request_timeout_ms;
 	client->connect_timeout_ms = settings->connect_timeout_ms;
+	client->rejected_ns = 0;
+	for (int i = 0; i < client->nendpoints && !same_user; i++)
+	{
+		free(client->endpoints[i].token);
+		client->endpoints[i].token = NULL;
+	}
+}
+
+/* A copy of the first key in a request; NULL if there is none, or no memory. */
+static char *
+copy_key(const EtcdRequest *request)
+{
+	EtcdBytes	key = {NULL, 0};
+
+	if (request->kind != ETCD_TXN)
+		return NULL;
+	if (request->ncompares > 0)
+		key = request->compares[0].key;
+	else if (request->nsuccess > 0)
+		key = request->success[0].key;
+	return key.len > 0 ? strndup(key.data, key.len) : NULL;
+}
+
+/* May it be sent twice, at once?  Then nothing changes by it. */
+static bool
+reads_only(const EtcdRequest *request)
+{
+	if (request->kind == ETCD_KEEPALIVE)
+		return true;
+	for (int i = 0; i < request->nsuccess; i++)
+	{
+		if (request->success[i].kind != ETCD_OP_RANGE)
+			return false;
+	}
+	for (int i = 0; i < request->nfailure; i++)
+	{
+		if (request->failure[i].kind != ETCD_OP_RANGE)
+			return false;
+	}
+	return request->kind == ETCD_TXN;
 }
 
 void
@@ -865,13 +1667,12 @@ etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request)
 		char	   *body = etcd_encode_request(request, &len);
 		Transfer   *transfer;
 
-		transfer = start_transfer(client, etcd_request_path(request->kind), body, len, false);
+		transfer = start_request(client, client->endpoint, request->kind, body, len);
 		if (transfer != NULL)
 		{
 			transfer->id = id;
-			transfer->kind = request->kind;
-			transfer->next = client->in_flight;
-			client->in_flight = transfer;
+			transfer->key = copy_key(request);
+			transfer->reads_only = reads_only(request);
 			return;
 		}
 		why = "out of memory";
@@ -898,10 +1699,20 @@ etcd_client_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches)
 	{
 		size_t		len = 0;
 		char	   *body = etcd_encode_watches(watches, nwatches, &len);
+		Transfer   *watch = make_transfer(client, client->endpoint, ETCD_WATCH_PATH, body, len);
 
-		client->watch = start_transfer(client, ETCD_WATCH_PATH, body, len, true);
-		if (client->watch != NULL)
-			return;
+		if (watch != NULL)
+		{
+			watch->is_watch = true;
+			watch->timeout_ms = client->connect_timeout_ms;
+			watch->deadline_ns = watch->sent_ns + watch->timeout_ms * NS_PER_MS;
+			if (launch(client, watch))
+			{
+				client->watch = watch;
+				return;
+			}
+			release_transfer(client, watch);
+		}
 		why = "out of memory";
 	}
 	etcd_format_message(client->watch_end_why, "%s", why);
@@ -915,6 +1726,12 @@ etcd_client_change_endpoint(EtcdClient *client, int endpoint)
 }
 
 int
+etcd_client_endpoint_count(const EtcdClient *client)
+{
+	return client->nendpoints;
+}
+
+int
 etcd_client_endpoint(const EtcdClient *client)
 {
 	return client->endpoint;
@@ -925,7 +1742,7 @@ etcd_client_endpoint_url(const EtcdClient *client, int endpoint)
 {
 	if (endpoint < 0 || endpoint >= client->nendpoints)
 		return "";
-	return client->endpoints[endpoint];
+	return client->endpoints[endpoint].url;
 }
 
 const EtcdSocket *
@@ -951,6 +1768,8 @@ etcd_client_timeout_ms(const EtcdClient *client)
 	{
 		if (t->deadline_ns < due_ns)
 			due_ns = t->deadline_ns;
+		if (may_be_hedged(client, t) && hedge_due_ns(t) < due_ns)
+			due_ns = hedge_due_ns(t);
 	}
 	if (client->watch != NULL && client->watch->deadline_ns < due_ns)
 		due_ns = client->watch->deadline_ns;
@@ -981,6 +1800,7 @@ etcd_client_process(EtcdClient *client)
 {
 	run_timer(client);
 	run_deadlines(client);
+	run_hedges(client);
 
 	/* frames first: they are what a hand-over waits for */
 	tell_frames(client);

@@ -27,6 +27,9 @@ typedef struct EtcdTiming
 {
 	int64_t		latency_ns;		/* from sending to the answer or failure */
 	bool		timed_out;
+	const char *key;			/* the first one in the request; NULL: none */
+	const char *late;			/* what is wrong with another endpoint that was
+								 * asked the same; NULL: nothing */
 } EtcdTiming;
 
 typedef struct EtcdClientCallbacks
@@ -38,15 +41,41 @@ typedef struct EtcdClientCallbacks
 	void		(*watched) (void *ctx, const EtcdWatchFrame *frame);
 	/* once for a stream that was not closed by the caller; why: for people */
 	void		(*watch_ended) (void *ctx, const char *why);
+	/* members were learned of, or forgotten: another number of endpoints */
+	void		(*endpoints_changed) (void *ctx);
 	void	   *ctx;
 } EtcdClientCallbacks;
 
+/* Those of the settings, and those learned from the cluster, are at most so many. */
+#define ETCD_CLIENT_MAX_ENDPOINTS	32
+
+#define ETCD_CLIENT_MAX_URL_LEN		255
+
+/*
+ * All strings are copied; where they may be missing, NULL and empty are the
+ * same.  Of the files only their names are kept: those of TLS are read for
+ * each new connection, that of the password when a token is needed.
+ */
 typedef struct EtcdClientSettings
 {
-	const char *const *endpoints;	/* URLs: http://host:port, copied */
+	/*
+	 * http://host:port or https://..., with a path or not, or
+	 * unix:///path/of/socket, unixs:///path/of/socket.
+	 */
+	const char *const *endpoints;
 	int			nendpoints;		/* at least 1 */
 	long		request_timeout_ms; /* of a unary request, connecting included */
 	long		connect_timeout_ms;
+
+	const char *ca_file;		/* or else the authorities of the system */
+	const char *cert_file;		/* of the client, or none */
+	const char *key_file;
+	bool		tls_1_3;		/* at least; else TLS 1.2 */
+	const char *server_name;	/* that all certificates must have, or else the
+								 * host in the URL */
+
+	const char *username;		/* or none */
+	const char *password_file;	/* readable by its owner alone */
 } EtcdClientSettings;
 
 typedef enum EtcdSocketEvents
@@ -86,8 +115,10 @@ extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *
 
 /*
  * Sends a request to the endpoint in use.  answered() will be called for it
- * exactly once, within the request timeout, with any kind of outcome.  When
- * the outcome blames the endpoint, the next one is in use by then, and an
+ * exactly once, within twice the request timeout, with any kind of outcome:
+ * what only reads may be sent to a second endpoint when half of the time is
+ * over, and what etcd refuses for want of a token is sent again with one.
+ * When the outcome blames the endpoint, the next one is in use by then, and an
  * open watch stream ends (watch_ended); a single endpoint keeps its watch.
  */
 extern void etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request);
@@ -104,6 +135,9 @@ extern void etcd_client_watch(EtcdClient *client, const EtcdWatch *watches, int 
  * watch stream ends (watch_ended), since it may be silent for ever.
  */
 extern void etcd_client_change_endpoint(EtcdClient *client, int endpoint);
+
+/* How many endpoints there are: those of the settings, and what was learned. */
+extern int	etcd_client_endpoint_count(const EtcdClient *client);
 
 /* The endpoint in use: its number, and its URL as configured. */
 extern int	etcd_client_endpoint(const EtcdClient *client);

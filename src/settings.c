@@ -42,6 +42,13 @@ typedef struct ElectionList
 
 /* GUCs */
 char	   *settings_endpoints;
+char	   *settings_discovery_srv;
+char	   *settings_username;
+char	   *settings_password_file;
+char	   *settings_ssl_ca_file;
+char	   *settings_ssl_cert_file;
+char	   *settings_ssl_key_file;
+int			settings_ssl_min_protocol_version;
 char	   *settings_elections;
 char	   *settings_node_name;
 int			settings_ttl_s;
@@ -65,6 +72,14 @@ static const struct config_enum_entry candidate_options[] = {
 	{"primary", CANDIDATE_PRIMARY, false},
 	{"always", CANDIDATE_ALWAYS, false},
 	{"never", CANDIDATE_NEVER, false},
+	{NULL, 0, false}
+};
+
+/* What is older is refused by etcd, and should be. */
+static const struct config_enum_entry ssl_min_protocol_version_options[] = {
+	{"", SSL_MIN_DEFAULT, false},
+	{"TLSv1.2", SSL_MIN_TLS_1_2, false},
+	{"TLSv1.3", SSL_MIN_TLS_1_3, false},
 	{NULL, 0, false}
 };
 
@@ -131,63 +146,66 @@ check_text(const char *what, const char *value, size_t size)
 }
 
 /*
- * One endpoint: an http or https URL of a host.  libcurl is asked, since it
- * is libcurl that has to understand it later.
+ * The URL of a host, without anything behind the path.  libcurl is asked,
+ * since it is libcurl that has to understand it later.
  */
 static bool
-check_endpoint(const char *endpoint)
+is_host_url(const char *endpoint)
 {
-	CURLU	   *url;
+	CURLU	   *url = curl_url();
 	char	   *scheme = NULL;
 	char	   *host = NULL;
-	char	   *path = NULL;
 	char	   *query = NULL;
 	char	   *fragment = NULL;
 	bool		valid;
 
-	if (strlen(endpoint) >= SHARED_ENDPOINT_SIZE)
-	{
-		GUC_check_errdetail("An endpoint must be at most %d bytes long.", SHARED_ENDPOINT_SIZE - 1);
-		return false;
-	}
-
-	url = curl_url();
-	if (url == NULL)
-	{
-		GUC_check_errdetail("Out of memory.");
-		return false;
-	}
-
 	/* a part that is not there leaves its pointer NULL */
-	valid = curl_url_set(url, CURLUPART_URL, endpoint, 0) == CURLUE_OK;
+	valid = url != NULL && curl_url_set(url, CURLUPART_URL, endpoint, 0) == CURLUE_OK;
 	if (valid)
 	{
 		(void) curl_url_get(url, CURLUPART_SCHEME, &scheme, 0);
 		(void) curl_url_get(url, CURLUPART_HOST, &host, 0);
-		(void) curl_url_get(url, CURLUPART_PATH, &path, 0);
 		(void) curl_url_get(url, CURLUPART_QUERY, &query, 0);
 		(void) curl_url_get(url, CURLUPART_FRAGMENT, &fragment, 0);
 
 		valid = scheme != NULL &&
 			(strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0) &&
 			host != NULL && host[0] != '\0' &&
-			(path == NULL || strcmp(path, "/") == 0) &&
-			query == NULL && fragment == NULL;
+			query == NULL && fragment == NULL &&
+			strpbrk(endpoint, "?#") == NULL;
 
 		curl_free(scheme);
 		curl_free(host);
-		curl_free(path);
 		curl_free(query);
 		curl_free(fragment);
 	}
 	curl_url_cleanup(url);
-
-	if (!valid)
-	{
-		GUC_check_errdetail("\"%s\" is not the URL of an endpoint.", endpoint);
-		GUC_check_errhint("An endpoint is \"http://\" or \"https://\", a host name, IPv4 address or [IPv6 address], and a port, such as \"http://127.0.0.1:2379\".");
-	}
 	return valid;
+}
+
+/* unix:///path/of/socket, or with TLS unixs:///path/of/socket */
+static bool
+is_socket_url(const char *endpoint)
+{
+	return (strncmp(endpoint, "unix:///", 8) == 0 && endpoint[8] != '\0') ||
+		(strncmp(endpoint, "unixs:///", 9) == 0 && endpoint[9] != '\0');
+}
+
+static bool
+check_endpoint(const char *endpoint)
+{
+	if (strlen(endpoint) >= SHARED_ENDPOINT_SIZE)
+	{
+		GUC_check_errdetail("An endpoint must be at most %d bytes long.", SHARED_ENDPOINT_SIZE - 1);
+		return false;
+	}
+	if (!check_text("An endpoint", endpoint, SHARED_ENDPOINT_SIZE))
+		return false;
+	if (is_socket_url(endpoint) || is_host_url(endpoint))
+		return true;
+	GUC_check_errdetail("\"%s\" is not the URL of an endpoint.", endpoint);
+	GUC_check_errhint("An endpoint is \"http://\" or \"https://\", a host name, IPv4 address or [IPv6 address], a port, and perhaps a path, such as \"http://127.0.0.1:2379\"; or \"unix://\" and the path of a socket.");
+	return false;
 }
 
 static bool
@@ -318,6 +336,32 @@ assign_elections(const char *newval, void *extra)
 }
 
 static bool
+check_discovery_srv(char **newval, void **extra, GucSource source)
+{
+	const char *domain = *newval;
+
+	if (strlen(domain) > 200 ||
+		domain[strspn(domain, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")] != '\0')
+	{
+		GUC_check_errdetail("\"%s\" is not the name of a DNS domain.", domain);
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_username(char **newval, void **extra, GucSource source)
+{
+	return check_text("The user name", *newval, ELECTION_NAME_SIZE);
+}
+
+static bool
+check_file(char **newval, void **extra, GucSource source)
+{
+	return check_text("The name of the file", *newval, MAXPGPATH);
+}
+
+static bool
 check_node_name(char **newval, void **extra, GucSource source)
 {
 	return check_text("The node name", *newval, ELECTION_VALUE_SIZE);
@@ -429,6 +473,70 @@ settings_define(void)
 							   PGC_SIGHUP,
 							   GUC_LIST_INPUT,
 							   check_endpoints, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.discovery_srv",
+							   "Sets the DNS domain whose SRV records name the etcd cluster's members.",
+							   "If set, \"etcd_leader.endpoints\" is ignored.",
+							   &settings_discovery_srv,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_discovery_srv, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.username",
+							   "Sets the user to be authenticated as by etcd.",
+							   "If empty, there is no authentication.",
+							   &settings_username,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_username, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.password_file",
+							   "Sets the file that holds the password of \"etcd_leader.username\".",
+							   "It must be readable by its owner alone, and is read when a token is needed.",
+							   &settings_password_file,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_file, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.ssl_ca_file",
+							   "Sets the file of the certificate authorities to trust in etcd's certificates.",
+							   "If empty, those of the system are trusted.",
+							   &settings_ssl_ca_file,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_file, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.ssl_cert_file",
+							   "Sets the file of the client certificate to show to etcd.",
+							   NULL,
+							   &settings_ssl_cert_file,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_file, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.ssl_key_file",
+							   "Sets the file of the private key of \"etcd_leader.ssl_cert_file\".",
+							   NULL,
+							   &settings_ssl_key_file,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_file, NULL, NULL);
+
+	DefineCustomEnumVariable("etcd_leader.ssl_min_protocol_version",
+							 "Sets the minimum TLS protocol version of connections to etcd.",
+							 "If empty, it is TLSv1.2.",
+							 &settings_ssl_min_protocol_version,
+							 SSL_MIN_DEFAULT,
+							 ssl_min_protocol_version_options,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
 
 	DefineCustomStringVariable("etcd_leader.elections",
 							   "Sets the names of the elections to take part in.",

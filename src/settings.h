@@ -19,8 +19,22 @@ typedef enum CandidateMode
 	CANDIDATE_NEVER
 } CandidateMode;
 
+typedef enum SslMinProtocol
+{
+	SSL_MIN_DEFAULT,			/* TLS 1.2 */
+	SSL_MIN_TLS_1_2,
+	SSL_MIN_TLS_1_3
+} SslMinProtocol;
+
 /* The GUCs, as strings and numbers; lists are checked by their check hooks. */
 extern char *settings_endpoints;
+extern char *settings_discovery_srv;
+extern char *settings_username;
+extern char *settings_password_file;
+extern char *settings_ssl_ca_file;
+extern char *settings_ssl_cert_file;
+extern char *settings_ssl_key_file;
+extern int	settings_ssl_min_protocol_version;	/* SslMinProtocol */
 extern char *settings_elections;
 extern char *settings_node_name;
 extern int	settings_ttl_s;

@@ -3,8 +3,8 @@
  * answer_fuzzer.c
  *	  etcd_decode_answer() against whatever may come back for a request.
  *
- * Input: a byte for the kind of the request (its lowest bits, so '0' to '3'
- * are those of EtcdRequestKind), a byte for the HTTP status ('0' and on are
+ * Input: a byte for the kind of the request ('0' to '5' are those
+ * of EtcdRequestKind), a byte for the HTTP status ('0' and on are
  * those of the list below), and the body.
  *
  *-------------------------------------------------------------------------
@@ -117,7 +117,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2 || size - 2 > MAX_ANSWER_SIZE)
 		return -1;
-	kind = (EtcdRequestKind) (data[0] & 3);
+	kind = (EtcdRequestKind) ((data[0] & 7) % ETCD_NREQUEST_KINDS);
 	status = statuses[(data[1] + lengthof(statuses) - '0' % lengthof(statuses)) % lengthof(statuses)];
 	data += 2;
 	size -= 2;

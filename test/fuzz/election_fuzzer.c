@@ -511,6 +511,9 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 		case ETCD_TXN:
 			check_txn(request);
 			break;
+		case ETCD_AUTHENTICATE:
+		case ETCD_LIST_MEMBERS:
+			CHECK(!"a request of the transport's own");
 	}
 
 	for (int i = 0; i < run.npending && p == NULL; i++)

@@ -589,6 +589,9 @@ gateway_write_answer(EtcdRequestKind kind, const EtcdAnswer *answer, size_t *len
 			break;
 		case ETCD_REVOKE:
 			break;
+		case ETCD_AUTHENTICATE:
+		case ETCD_LIST_MEMBERS:
+			abort();			/* the transport's own */
 		case ETCD_TXN:
 			put_bool(&text, "succeeded", answer->succeeded);
 			if (answer->nresults > 0)

@@ -102,6 +102,9 @@ describe(const EtcdRequest *request, char *text, size_t size)
 		case ETCD_REVOKE:
 			snprintf(text, size, "revoke of lease %" PRIx64, request->lease);
 			return;
+		case ETCD_AUTHENTICATE:
+		case ETCD_LIST_MEMBERS:
+			abort();			/* the transport's own */
 		case ETCD_TXN:
 			break;
 	}

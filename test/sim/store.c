@@ -619,6 +619,8 @@ store_write(uint64_t term, const EtcdRequest *request, Cause cause, EtcdAnswer *
 			write_txn(request, cause, answer);
 			break;
 		case ETCD_KEEPALIVE:
+		case ETCD_AUTHENTICATE:
+		case ETCD_LIST_MEMBERS:
 			abort();			/* never in the log */
 	}
 	answer->header.revision = entries[nentries - 1].revision;

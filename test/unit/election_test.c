@@ -174,6 +174,9 @@ describe(const EtcdRequest *request)
 			return "keepalive";
 		case ETCD_REVOKE:
 			return "revoke";
+		case ETCD_AUTHENTICATE:
+		case ETCD_LIST_MEMBERS:
+			fail();				/* the transport's own */
 		case ETCD_TXN:
 			break;
 	}
@@ -554,6 +557,9 @@ execute(Message *m)
 			answer->results = m->results;
 			answer->nresults = nops;
 			break;
+		case ETCD_AUTHENTICATE:
+		case ETCD_LIST_MEMBERS:
+			fail();
 	}
 	answer->header.revision = etcd.revision;
 	answer->header.raft_term = etcd.term;

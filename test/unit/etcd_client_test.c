@@ -173,7 +173,7 @@ struct Server
 	int			fds[MAX_CONNECTIONS];
 	int			nconnections;
 	volatile bool stopping;
-	char		request[65536]; /* the last one */
+	char		request[65536]; /* the last one, but for a list of members */
 	volatile int nrequests;
 };
 
@@ -219,7 +219,8 @@ read_request(Server *server, int fd)
 		if (body != NULL && length != NULL && len >= body + 4 - text + strtoul(length + 16, NULL, 10))
 			break;
 	}
-	memcpy(server->request, text, len + 1);
+	if (strstr(text, "/v3/cluster/member/list ") == NULL)
+		memcpy(server->request, text, len + 1);
 	server->nrequests++;
 	return true;
 }
@@ -416,6 +417,7 @@ typedef struct Caller
 	int			nframes;
 	char		why[ETCD_MESSAGE_SIZE];
 	int			nends;
+	int			nchanges;		/* of the endpoints */
 	bool		inside;			/* of etcd_client_process() or _drain() */
 	void		(*on_answer) (struct Caller *caller);
 	void		(*on_frame) (struct Caller *caller);
@@ -483,6 +485,15 @@ watch_ended(void *ctx, const char *why)
 }
 
 static void
+endpoints_changed(void *ctx)
+{
+	Caller	   *caller = ctx;
+
+	assert_true(caller->inside);
+	caller->nchanges++;
+}
+
+static void
 configure(Caller *caller, const char *first, const char *second)
 {
 	const char *endpoints[] = {first, second};
@@ -500,7 +511,7 @@ static Caller *
 start_caller(const char *first, const char *second)
 {
 	Caller	   *caller = calloc(1, sizeof(Caller));
-	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, caller};
+	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, endpoints_changed, caller};
 
 	caller->client = etcd_client_create(&callbacks);
 	assert_non_null(caller->client);
