@@ -117,6 +117,8 @@ test_paths(void **state)
 	assert_string_equal(etcd_request_path(ETCD_KEEPALIVE), "/v3/lease/keepalive");
 	assert_string_equal(etcd_request_path(ETCD_REVOKE), "/v3/lease/revoke");
 	assert_string_equal(etcd_request_path(ETCD_TXN), "/v3/kv/txn");
+	assert_string_equal(etcd_request_path(ETCD_AUTHENTICATE), "/v3/auth/authenticate");
+	assert_string_equal(etcd_request_path(ETCD_LIST_MEMBERS), "/v3/cluster/member/list");
 }
 
 static void
@@ -130,6 +132,20 @@ test_encode_lease_requests(void **state)
 	assert_encodes(&grant, "{\"TTL\":\"5\",\"ID\":\"777\"}");
 	assert_encodes(&keepalive, "{\"ID\":\"9223372036854775807\"}");
 	assert_encodes(&revoke, "{\"ID\":\"-9223372036854775808\"}");
+}
+
+/* A password may be anything but a NUL. */
+static void
+test_encode_authenticate(void **state)
+{
+	EtcdRequest list = {.kind = ETCD_LIST_MEMBERS};
+	EtcdRequest request = {.kind = ETCD_AUTHENTICATE,.username = "r\xC3\xB6t\"",
+	.password = "\\\"\x01\n\x7F \xE2\x82\xAC{}"};
+
+	(void) state;
+	assert_encodes(&list, "{}");
+	assert_encodes(&request, "{\"name\":\"r\xC3\xB6t\\\"\","
+				   "\"password\":\"\\\\\\\"\\u0001\\n\x7F \xE2\x82\xAC{}\"}");
 }
 
 static void
@@ -362,6 +378,56 @@ test_decode_lease_answers(void **state)
 		assert_int_equal(answer.header.revision, 3);
 		etcd_free_answer(&answer);
 	}
+}
+
+static void
+test_decode_token(void **state)
+{
+	static const char v1[] = "{\"header\":{\"cluster_id\":\"14841639068965178418\",\"member_id\":\"10276657743932975437\","
+	"\"revision\":\"1\",\"raft_term\":\"2\"},\"token\":\"hGPktPpDBQxNUlTg.10\"}";
+	static const char none[] = "{\"header\":{\"revision\":\"1\"}}";
+	static const char nul[] = "{\"header\":{\"revision\":\"1\"},\"token\":\"a\\u0000b\"}";
+	static const char number[] = "{\"header\":{\"revision\":\"1\"},\"token\":5}";
+	EtcdAnswer	answer;
+
+	(void) state;
+	decode(ETCD_AUTHENTICATE, 200, v1, strlen(v1), &answer);
+	assert_int_equal(answer.outcome, ETCD_ANSWERED);
+	assert_string_equal(answer.token, "hGPktPpDBQxNUlTg.10");
+	etcd_free_answer(&answer);
+	assert_null(answer.token);
+	assert_garbage(ETCD_AUTHENTICATE, 200, none, strlen(none));
+	assert_garbage(ETCD_AUTHENTICATE, 200, nul, strlen(nul));
+	assert_garbage(ETCD_AUTHENTICATE, 200, number, strlen(number));
+}
+
+static void
+test_decode_members(void **state)
+{
+	static const char v1[] = "{\"header\":{\"cluster_id\":\"1\",\"raft_term\":\"2\"},\"members\":["
+	"{\"ID\":\"10\",\"name\":\"a\",\"peerURLs\":[\"http://a:2380\"],\"clientURLs\":[\"http://a:2379\",\"http://[::1]:2379\"]},"
+	"{\"ID\":\"11\",\"peerURLs\":[\"http://b:2380\"]},"
+	"{\"ID\":\"12\",\"name\":\"c\",\"clientURLs\":[],\"isLearner\":true}]}";
+	static const char number[] = "{\"header\":{\"raft_term\":\"2\"},\"members\":[{\"clientURLs\":[7]}]}";
+	static const char text[] = "{\"header\":{\"raft_term\":\"2\"},\"members\":[{\"clientURLs\":\"http://a\"}]}";
+	EtcdAnswer	answer;
+
+	(void) state;
+	decode(ETCD_LIST_MEMBERS, 200, v1, strlen(v1), &answer);
+	assert_int_equal(answer.outcome, ETCD_ANSWERED);
+	assert_int_equal(answer.nmembers, 3);
+	assert_int_equal(answer.members[0].nclient_urls, 2);
+	assert_string_equal(answer.members[0].client_urls[0], "http://a:2379");
+	assert_string_equal(answer.members[0].client_urls[1], "http://[::1]:2379");
+	assert_false(answer.members[0].is_learner);
+	/* a member that has not started yet has announced nothing */
+	assert_int_equal(answer.members[1].nclient_urls, 0);
+	assert_int_equal(answer.members[2].nclient_urls, 0);
+	assert_true(answer.members[2].is_learner);
+	etcd_free_answer(&answer);
+	assert_int_equal(answer.nmembers, 0);
+	assert_garbage(ETCD_LIST_MEMBERS, 200, number, strlen(number));
+	assert_garbage(ETCD_LIST_MEMBERS, 200, text, strlen(text));
 }
 
 static void
@@ -1067,16 +1133,46 @@ test_says(void **state)
 	assert_false(etcd_says_lease_exists(&answered));
 }
 
+/* The texts are what etcd 3.4.23 and 3.5.30 answer. */
+static void
+test_auth_errors(void **state)
+{
+	EtcdAnswer	off = {.outcome = ETCD_REFUSED,.code = 9,
+	.message = "etcdserver: authentication is not enabled"};
+	EtcdAnswer	exists = {.outcome = ETCD_REFUSED,.code = 9,
+	.message = "etcdserver: lease already exists"};
+
+	(void) state;
+	assert_true(etcd_wants_token(ETCD_REFUSED, 16, "etcdserver: invalid auth token"));
+	assert_true(etcd_wants_token(ETCD_REFUSED, 3, "etcdserver: user name is empty"));
+	assert_true(etcd_wants_token(ETCD_REFUSED, 3, "etcdserver: revision of auth store is old"));
+	assert_false(etcd_wants_token(ETCD_REFUSED, 3, "etcdserver: authentication failed, invalid user ID or password"));
+	assert_false(etcd_wants_token(ETCD_REFUSED, 7, "etcdserver: permission denied"));
+	assert_false(etcd_wants_token(ETCD_ANSWERED, 16, ""));
+	assert_true(etcd_says_auth_is_off(&off));
+	assert_false(etcd_says_auth_is_off(&exists));
+	assert_non_null(strstr(etcd_advise(7, "etcdserver: permission denied"), "role"));
+	assert_non_null(strstr(etcd_advise(3, "etcdserver: user name is empty"), "etcd_leader.username"));
+	assert_non_null(strstr(etcd_advise(3, "etcdserver: authentication failed, invalid user ID or password"), "password_file"));
+	assert_non_null(strstr(etcd_advise(8, "etcdserver: mvcc: database space exceeded"), "alarm disarm"));
+	assert_non_null(strstr(etcd_advise(14, "etcdserver: no leader"), "no leader"));
+	assert_null(etcd_advise(8, "etcdserver: too many requests"));
+	assert_null(etcd_advise(5, "etcdserver: requested lease not found"));
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_encode_lease_requests),
+		cmocka_unit_test(test_encode_authenticate),
 		cmocka_unit_test(test_encode_txn),
 		cmocka_unit_test(test_encode_bytes),
 		cmocka_unit_test(test_encode_watches),
 		cmocka_unit_test(test_decode_lease_answers),
+		cmocka_unit_test(test_decode_token),
+		cmocka_unit_test(test_decode_members),
 		cmocka_unit_test(test_decode_txn_answers),
 		cmocka_unit_test(test_decode_numbers),
 		cmocka_unit_test(test_decode_bytes),
@@ -1093,6 +1189,7 @@ main(void)
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_blames_endpoint),
 		cmocka_unit_test(test_says),
+		cmocka_unit_test(test_auth_errors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
