@@ -535,11 +535,6 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 static void
 client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
-	if (timing->late)
-	{
-		shared_state_count(COUNTER_FAILURES, 1);
-		note_error(timing->late, true);
-	}
 	if (answer->outcome == ETCD_ANSWERED)
 	{
 		shared_state_count_latency(timing->latency_ns);
@@ -560,6 +555,14 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 		receive_candidates((int) (id & ~CANDIDATES_ID), answer);
 	else
 		election_receive(elector.core, shared_state_clock_ns(), id, answer);
+}
+
+static void
+client_noticed(void *ctx, const char *what)
+{
+	shared_state_count(COUNTER_FAILURES, 1);
+	note_error(what, true);
+	note_endpoint();
 }
 
 static void
@@ -876,6 +879,7 @@ begin_elector(void)
 		.answered = client_answered,
 		.watched = client_watched,
 		.watch_ended = client_watch_ended,
+		.noticed = client_noticed,
 		.endpoints_changed = client_endpoints_changed
 	};
 	static const ElectionPort port = {

@@ -107,7 +107,6 @@ typedef struct Transfer
 	bool		hedged;			/* was sent to a second endpoint, too */
 	bool		is_second;		/* or is that */
 	struct Transfer *twin;		/* the other one, while both are open */
-	char	   *late;			/* what the other one's endpoint is blamed for */
 	bool		sent_again;		/* with a token */
 	uint64_t	token_number;	/* of the token that it was sent with */
 	long		timeout_ms;		/* of the watch: to connect */
@@ -306,7 +305,6 @@ clear_transfer(EtcdClient *client, Transfer *transfer)
 		explicit_bzero(transfer->body, transfer->body_len);
 	free(transfer->body);
 	free(transfer->key);
-	free(transfer->late);
 	free(transfer->endpoint_url);
 	free(transfer->data);
 	memset(transfer, 0, sizeof(*transfer));
@@ -512,10 +510,11 @@ set_options(EtcdClient *client, Transfer *transfer)
 	SET_OPTION(CURLOPT_TCP_NODELAY, 1L);
 	/* the total timeout is ours, see run_deadlines() */
 	SET_OPTION(CURLOPT_CONNECTTIMEOUT_MS, transfer->connect_timeout_ms);
+	/* the connection that is open is left to the requests: it is warm */
+	if (transfer->is_watch || transfer->kind == ETCD_LIST_MEMBERS)
+		SET_OPTION(CURLOPT_FRESH_CONNECT, 1L);
 	if (transfer->is_watch)
 	{
-		/* leave the connection that is open to the requests: it is warm */
-		SET_OPTION(CURLOPT_FRESH_CONNECT, 1L);
 		SET_OPTION(CURLOPT_TCP_KEEPALIVE, 1L);
 		SET_OPTION(CURLOPT_TCP_KEEPIDLE, WATCH_KEEPALIVE_IDLE_S);
 		SET_OPTION(CURLOPT_TCP_KEEPINTVL, WATCH_KEEPALIVE_INTERVAL_S);
@@ -1150,54 +1149,45 @@ tell(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer, bool timed_out)
 	uint64_t	id = transfer->id;
 	bool		blames = etcd_blames_endpoint(answer->outcome, answer->code, answer->message);
 	Transfer   *twin = transfer->twin;
-	char	   *key = transfer->key;
-	char	   *late = transfer->late;
 	bool		is_second = transfer->is_second;
+	char	   *key = transfer->key;
 	EtcdTiming	timing = {0};
 
 	timing.latency_ns = now_ns() - transfer->sent_ns;
 	timing.timed_out = timed_out;
+	timing.key = key;
 	answer->endpoint = transfer->endpoint;
 	transfer->key = NULL;
-	transfer->late = NULL;
 	if (blames)
 		leave_endpoint(client, answer->endpoint, answer->message);
 	release_transfer(client, transfer);
 
-	if (twin != NULL)
+	if (twin != NULL && blames)
 	{
-		char		why[ETCD_MESSAGE_SIZE];
-
+		/* the other one may do better */
 		twin->twin = NULL;
-		if (blames)
-		{
-			/* the other one may do better */
-			free(twin->late);
-			twin->late = strdup(answer->message);
-			free(key);
-			free(late);
-			etcd_free_answer(answer);
-			return;
-		}
-		if (is_second)
-		{
-			etcd_format_message(why, "no answer from etcd at \"%s\" within %ld ms",
-								twin->endpoint_url, twin->timeout_ms / 2);
-			free(late);
-			late = strdup(why);
-			if (answer->endpoint >= 0)
-				use_endpoint(client, answer->endpoint, why);
-		}
-		if (unlink_transfer(&client->in_flight, twin) ||
-			unlink_transfer(&client->parked, twin) ||
-			unlink_transfer(&client->done, twin))
-			release_transfer(client, twin);
+		client->callbacks.noticed(client->callbacks.ctx, answer->message);
 	}
-	timing.key = key;
-	timing.late = late;
-	client->callbacks.answered(client->callbacks.ctx, id, answer, &timing);
+	else
+	{
+		if (twin != NULL)
+		{
+			char		late[ETCD_MESSAGE_SIZE];
+
+			etcd_format_message(late, "no answer from etcd at \"%s\" within %ld ms",
+								twin->endpoint_url, twin->timeout_ms / 2);
+			if (unlink_transfer(&client->in_flight, twin) ||
+				unlink_transfer(&client->parked, twin) ||
+				unlink_transfer(&client->done, twin))
+				release_transfer(client, twin);
+			if (is_second && answer->endpoint >= 0)
+				use_endpoint(client, answer->endpoint, late);
+			if (is_second)
+				client->callbacks.noticed(client->callbacks.ctx, late);
+		}
+		client->callbacks.answered(client->callbacks.ctx, id, answer, &timing);
+	}
 	free(key);
-	free(late);
 	etcd_free_answer(answer);
 }
 
@@ -1317,8 +1307,6 @@ ask_for_members(EtcdClient *client)
 	char	   *body;
 
 	client->members_due_ns = now_ns() + MEMBERS_INTERVAL_MS * NS_PER_MS;
-	if (client->server_name != NULL)
-		return;					/* DNS says which endpoints there are */
 	body = etcd_encode_request(&request, &len);
 	(void) start_request(client, client->endpoint, ETCD_LIST_MEMBERS, body, len);
 }
@@ -1361,6 +1349,11 @@ receive_members(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 	bool		known = false;
 	bool		good = answer->outcome == ETCD_ANSWERED;
 
+	/* nothing depends on it, so that it can show what is wrong with the files */
+	if (answer->outcome == ETCD_NO_ANSWER)
+		client->callbacks.noticed(client->callbacks.ctx, answer->message);
+	/* else DNS says which endpoints there are */
+	good = good && client->server_name == NULL;
 	release_transfer(client, transfer);
 	if (good)
 		endpoints = calloc(ETCD_CLIENT_MAX_ENDPOINTS + 1, sizeof(Endpoint));
@@ -1601,8 +1594,8 @@ etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 			return;
 		}
 		replace_endpoints(client, endpoints, nendpoints);
-		client->members_due_ns = 0;
 	}
+	client->members_due_ns = 0;
 
 	if (!copy_setting(&client->server_name, settings->server_name) ||
 		!copy_setting(&client->ca_file, settings->ca_file) ||

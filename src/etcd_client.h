@@ -28,8 +28,6 @@ typedef struct EtcdTiming
 	int64_t		latency_ns;		/* from sending to the answer or failure */
 	bool		timed_out;
 	const char *key;			/* the first one in the request; NULL: none */
-	const char *late;			/* what is wrong with another endpoint that was
-								 * asked the same; NULL: nothing */
 } EtcdTiming;
 
 typedef struct EtcdClientCallbacks
@@ -41,6 +39,8 @@ typedef struct EtcdClientCallbacks
 	void		(*watched) (void *ctx, const EtcdWatchFrame *frame);
 	/* once for a stream that was not closed by the caller; why: for people */
 	void		(*watch_ended) (void *ctx, const char *why);
+	/* what is wrong, but no request has come to nothing by it */
+	void		(*noticed) (void *ctx, const char *what);
 	/* members were learned of, or forgotten: another number of endpoints */
 	void		(*endpoints_changed) (void *ctx);
 	void	   *ctx;
@@ -106,7 +106,9 @@ extern EtcdClient *etcd_client_create(const EtcdClientCallbacks *callbacks);
 extern void etcd_client_free(EtcdClient *client);
 
 /*
- * New settings, in force for all that is sent from now on.  The endpoint in
+ * New settings, in force for all that is sent from now on.  Connections that
+ * are open stay so; a new one is made beside them, so that files that cannot
+ * be used are noticed now.  The endpoint in
  * use is kept, with the watch stream on it, if it is still in the list; else
  * the first one is taken, and the watch stream, if open, ends (watch_ended).
  * If memory is out, the settings stay as they are.

@@ -485,6 +485,15 @@ watch_ended(void *ctx, const char *why)
 }
 
 static void
+noticed(void *ctx, const char *what)
+{
+	Caller	   *caller = ctx;
+
+	assert_true(caller->inside);
+	assert_true(what[0] != '\0');
+}
+
+static void
 endpoints_changed(void *ctx)
 {
 	Caller	   *caller = ctx;
@@ -511,7 +520,7 @@ static Caller *
 start_caller(const char *first, const char *second)
 {
 	Caller	   *caller = calloc(1, sizeof(Caller));
-	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, endpoints_changed, caller};
+	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, noticed, endpoints_changed, caller};
 
 	caller->client = etcd_client_create(&callbacks);
 	assert_non_null(caller->client);

@@ -22,6 +22,9 @@ my $no_fsync;
 # Makes and starts a cluster, and waits until all its members serve.
 #   members => how many (1)
 #   flags   => [more flags of each member]
+#   tls     => [flags] of an address of its own for TLS, see tls_endpoints();
+#              the plain one remains, for the tests themselves
+#   listen  => [URLs] at which the first member listens, too
 sub new
 {
 	my ($class, %args) = @_;
@@ -30,6 +33,8 @@ sub new
 		name    => "etcd$number",
 		dir     => PostgreSQL::Test::Utils::tempdir("etcd$number"),
 		flags   => $args{flags} // [],
+		tls     => $args{tls},
+		listen  => $args{listen} // [],
 		members => [],
 	}, $class;
 
@@ -48,6 +53,7 @@ sub new
 			name => "$self->{name}-$i",
 			url  => "http://127.0.0.1:$client",
 			peer => "http://127.0.0.1:$peer",
+			($args{tls} ? (tls_url => 'https://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port()) : ()),
 			dir  => "$self->{dir}/$i",
 			log  => "$PostgreSQL::Test::Utils::log_path/"
 			  . File::Basename::basename($0, '.pl') . "_$self->{name}-$i.log",
@@ -73,6 +79,16 @@ sub endpoints
 	return join ',', map { $self->url($_) } @members;
 }
 
+# The same for TLS, at that host.
+sub tls_endpoints
+{
+	my ($self, $host) = @_;
+	return join ',', map { my $url = $_->{tls_url}; $url =~ s/127\.0\.0\.1/$host/ if $host; $url } @{ $self->{members} };
+}
+
+# Users: from here on, requests of the tests are those of that one.
+sub use_credentials { my ($self, $user, $password) = @_; $self->{credentials} = [ $user, $password ]; return }
+
 # Starts a member that is not running; waits until it serves unless wait => 0.
 # fresh => 1 takes away its data first: another history begins.
 sub start
@@ -88,8 +104,9 @@ sub start
 			$etcd_program,
 			'--name'                        => $m->{name},
 			'--data-dir'                    => $m->{dir},
-			'--listen-client-urls'          => $m->{url},
-			'--advertise-client-urls'       => $m->{url},
+			'--listen-client-urls' => join(',', $m->{url}, ($m->{tls_url} // ()), ($i == 0 ? @{ $self->{listen} } : ())),
+			'--advertise-client-urls' => $m->{tls_url} // $m->{url},
+			@{ $self->{tls} // [] },
 			'--listen-peer-urls'            => $m->{peer},
 			'--initial-advertise-peer-urls' => $m->{peer},
 			'--initial-cluster-token'       => $self->{token},
@@ -130,7 +147,15 @@ sub post
 {
 	my ($self, $path, $body, $i, $timeout) = @_;
 	my $http = HTTP::Tiny->new(timeout => $timeout // 5, http_proxy => undef);
-	my $answer = $http->post($self->url($i // 0) . $path, { content => $json->encode($body) });
+	my %headers;
+	if ($self->{credentials})
+	{
+		my ($user, $password) = @{ $self->{credentials} };
+		my $answer = $http->post($self->url($i // 0) . '/v3/auth/authenticate',
+			{ content => $json->encode({ name => $user, password => $password }) });
+		$headers{Authorization} = $json->decode($answer->{content})->{token} if $answer->{success};
+	}
+	my $answer = $http->post($self->url($i // 0) . $path, { headers => \%headers, content => $json->encode($body) });
 	return $answer->{success} ? $json->decode($answer->{content}) : undef;
 }
 
@@ -166,6 +191,7 @@ sub try_etcdctl
 	my @members = ref $args[0] ? @{ shift @args } : ();
 	local $ENV{ETCDCTL_API} = 3;
 	my ($out, $err) = ('', '');
+	unshift @args, '--user=' . join(':', @{ $self->{credentials} }) if $self->{credentials};
 	IPC::Run::run([ $etcdctl_program, '--endpoints=' . $self->endpoints(@members), @args ],
 		'<', \undef, '>', \$out, '2>', \$err);
 	my $status = $?;
