@@ -520,6 +520,8 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 		return;
 	}
 	advice = etcd_advise(answer->code, answer->message);
+	if (advice && strstr(answer->message, advice))
+		advice = NULL;
 	snprintf(message, sizeof(message), "etcd at \"%s\" refused a request%s%s%s: %s%s%s%s",
 			 url,
 			 timing->key ? " about key \"" : "", timing->key ? timing->key : "", timing->key ? "\"" : "",
@@ -568,7 +570,9 @@ client_noticed(void *ctx, const char *what)
 static void
 client_watched(void *ctx, const EtcdWatchFrame *frame)
 {
-	if (frame->outcome != ETCD_ANSWERED || frame->canceled)
+	/* that a token has died is mended by the next request, or told of that */
+	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) &&
+		strstr(frame->message, "invalid auth token") == NULL)
 		note_error(frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
 	election_watched(elector.core, shared_state_clock_ns(), frame);
 }

@@ -74,8 +74,8 @@
  */
 #define REJECTED_PASSWORD_MS	30000
 
-/* How often the cluster is asked for its members. */
-#define MEMBERS_INTERVAL_MS		300000
+/* How often the cluster is asked for its members, and for a new token. */
+#define PROBE_INTERVAL_MS		300000
 
 #define MAX_PASSWORD_LEN	1000
 
@@ -86,7 +86,7 @@ typedef struct Endpoint
 	char	   *url;
 	bool		learned;		/* of a member, not of the settings */
 	char	   *token;			/* NULL: none */
-	uint64_t	token_number;	/* of this token among all; 0: none */
+	uint64_t	token_number;	/* of this token, or of this lack of one */
 } Endpoint;
 
 typedef struct Transfer
@@ -108,7 +108,7 @@ typedef struct Transfer
 	bool		is_second;		/* or is that */
 	struct Transfer *twin;		/* the other one, while both are open */
 	bool		sent_again;		/* with a token */
-	uint64_t	token_number;	/* of the token that it was sent with */
+	uint64_t	token_number;	/* of its endpoint when it was sent */
 	long		timeout_ms;		/* of the watch: to connect */
 	long		connect_timeout_ms;
 	int64_t		sent_ns;
@@ -145,7 +145,7 @@ struct EtcdClient
 	int			endpoint;		/* in use */
 	long		request_timeout_ms;
 	long		connect_timeout_ms;
-	int64_t		members_due_ns; /* when the members are to be asked for */
+	int64_t		probe_due_ns; /* see probe() */
 
 	/* TLS, see EtcdClientSettings; NULL: not set */
 	char	   *ca_file;
@@ -485,8 +485,8 @@ set_options(EtcdClient *client, Transfer *transfer)
 		free(header);
 		if (!added)
 			return false;
-		transfer->token_number = endpoint->token_number;
 	}
+	transfer->token_number = endpoint->token_number;
 
 	SET_OPTION(CURLOPT_HTTPHEADER, transfer->headers);
 	SET_OPTION(CURLOPT_POST, 1L);
@@ -1246,7 +1246,8 @@ park(EtcdClient *client, Transfer *transfer, const EtcdAnswer *answer)
 	if (client->username == NULL || transfer->endpoint < 0 || transfer->sent_again ||
 		transfer->kind == ETCD_AUTHENTICATE ||
 		!(etcd_wants_token(answer->outcome, answer->code, answer->message) ||
-		  (transfer->result == CURLE_GOT_NOTHING && transfer->token_number != 0)))
+		  (transfer->result == CURLE_GOT_NOTHING &&
+		   client->endpoints[transfer->endpoint].token != NULL)))
 		return false;
 
 	/* as it was made, to be sent again */
@@ -1285,12 +1286,17 @@ receive_token(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 	}
 	else if (endpoint >= 0)
 	{
-		/* "now now" is no reason to wait, a wrong password is */
+		/* "not now" is no reason to wait, a wrong password is */
 		if (answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_INVALID_ARGUMENT)
 		{
+			const char *advice = etcd_advise(answer->code, answer->message);
+
+			etcd_format_message(client->rejection, "%s%s%s%s", answer->message,
+								advice ? " (" : "", advice ? advice : "", advice ? ")" : "");
+			memcpy(answer->message, client->rejection, ETCD_MESSAGE_SIZE);
 			client->rejected_ns = now_ns();
-			memcpy(client->rejection, answer->message, ETCD_MESSAGE_SIZE);
 		}
+		client->callbacks.noticed(client->callbacks.ctx, answer->message);
 		tell_parked(client, endpoint, answer->outcome, answer->code, answer->message);
 	}
 	release_transfer(client, transfer);
@@ -1299,16 +1305,23 @@ receive_token(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 
 /* ---- members --------------------------------------------------------- */
 
+/*
+ * A look at the cluster, that nothing depends on: so it also shows whether
+ * files that were changed can be used.
+ */
 static void
-ask_for_members(EtcdClient *client)
+probe(EtcdClient *client)
 {
 	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+	char		why[ETCD_MESSAGE_SIZE];
 	size_t		len = 0;
 	char	   *body;
 
-	client->members_due_ns = now_ns() + MEMBERS_INTERVAL_MS * NS_PER_MS;
+	client->probe_due_ns = now_ns() + PROBE_INTERVAL_MS * NS_PER_MS;
 	body = etcd_encode_request(&request, &len);
 	(void) start_request(client, client->endpoint, ETCD_LIST_MEMBERS, body, len);
+	if (client->username != NULL && !authenticate(client, client->endpoint, why))
+		client->callbacks.noticed(client->callbacks.ctx, why);
 }
 
 /* The length of a member's URL, without the slash at its end. */
@@ -1349,7 +1362,6 @@ receive_members(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 	bool		known = false;
 	bool		good = answer->outcome == ETCD_ANSWERED;
 
-	/* nothing depends on it, so that it can show what is wrong with the files */
 	if (answer->outcome == ETCD_NO_ANSWER)
 		client->callbacks.noticed(client->callbacks.ctx, answer->message);
 	/* else DNS says which endpoints there are */
@@ -1446,8 +1458,8 @@ tell_answer(EtcdClient *client)
 		receive_members(client, transfer, &answer);
 	else
 	{
-		if (answer.outcome == ETCD_ANSWERED && client->members_due_ns <= now_ns())
-			ask_for_members(client);
+		if (answer.outcome == ETCD_ANSWERED && client->probe_due_ns <= now_ns())
+			probe(client);
 		tell(client, transfer, &answer, timed_out);
 	}
 }
@@ -1595,7 +1607,7 @@ etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 		}
 		replace_endpoints(client, endpoints, nendpoints);
 	}
-	client->members_due_ns = 0;
+	client->probe_due_ns = 0;
 
 	if (!copy_setting(&client->server_name, settings->server_name) ||
 		!copy_setting(&client->ca_file, settings->ca_file) ||

@@ -174,7 +174,8 @@ sub leader
 	return defined $leader ? $member{$leader} : undef;
 }
 
-# Runs etcdctl against all members, or members => [numbers] given first.
+# Runs etcdctl against all members, or members => [numbers] given first; a
+# reference to a text given last is its standard input.
 # Returns what it printed, without the last newline; dies if it failed.
 sub etcdctl
 {
@@ -189,11 +190,12 @@ sub try_etcdctl
 {
 	my ($self, @args) = @_;
 	my @members = ref $args[0] ? @{ shift @args } : ();
+	my $input = ref $args[-1] ? ${ pop @args } : undef;
 	local $ENV{ETCDCTL_API} = 3;
 	my ($out, $err) = ('', '');
-	unshift @args, '--user=' . join(':', @{ $self->{credentials} }) if $self->{credentials};
+	unshift @args, '--user=' . join(':', @{ $self->{credentials} }) if $self->{credentials} && "@args" !~ /--user=/;
 	IPC::Run::run([ $etcdctl_program, '--endpoints=' . $self->endpoints(@members), @args ],
-		'<', \undef, '>', \$out, '2>', \$err);
+		'<', \$input, '>', \$out, '2>', \$err);
 	my $status = $?;
 	chomp $out;
 	return ($status, $out, $err);
