@@ -37,12 +37,31 @@ sub thaw   { return $_[0]{process}->signal('CONT') }
 # From now on nothing of an open watch arrives, while all else does.
 sub stall_watches { return $_[0]{process}->signal('USR1') }
 
+# Cuts all connections, and each new one at once; mend() ends that.
+sub cut
+{
+	my ($self) = @_;
+	my $cuts = sub { scalar(() = $self->{process}->output =~ /^cut$/mg) };
+	my $before = $cuts->();
+	$self->{process}->signal('USR2');
+	poll(10, sub { $cuts->() > $before }) or die 'the relay does not cut';
+	return;
+}
+
+sub mend { return $_[0]{process}->signal('HUP') }
+
+# How many connections it has relayed so far.
+sub connections { return scalar(() = $_[0]{process}->output =~ /^relayed$/mg) }
+
 # In the child.
 sub relay
 {
 	my ($listener, $address) = @_;
 	my (%peer, %watch, $stalled);
+	my $cut = 0;
 	$SIG{USR1} = sub { $stalled = 1 };
+	$SIG{USR2} = sub { $cut     = 1 };
+	$SIG{HUP}  = sub { $cut     = 0 };
 	$SIG{PIPE} = 'IGNORE';
 	my $select = IO::Select->new($listener);
 	my $close  = sub {
@@ -57,13 +76,21 @@ sub relay
 	};
 	while (1)
 	{
-		for my $ready ($select->can_read(0.1))
+		my @ready = $select->can_read(0.1);
+		if ($cut == 1)
+		{
+			$close->($_) for grep { $peer{$_} } $select->handles;
+			syswrite(STDOUT, "cut\n");
+			$cut = 2;
+		}
+		for my $ready (@ready)
 		{
 			if ($ready == $listener)
 			{
 				my $client = $listener->accept or next;
-				my $server = IO::Socket::INET->new(PeerAddr => $address);
+				my $server = $cut ? undef : IO::Socket::INET->new(PeerAddr => $address);
 				if (!$server) { close $client; next; }
+				syswrite(STDOUT, "relayed\n");
 				@peer{ $client, $server } = ($server, $client);
 				$select->add($client, $server);
 				next;

@@ -1,0 +1,141 @@
+# Many hand-overs, and many losses of all connections to etcd: neither elector
+# nor notifier grows by it, in memory or in file descriptors, they are the same
+# processes all the time, the log has a line per change and no more, and each
+# event is announced once.
+#
+# ETCD_LEADER_ROUNDS: how many of each (100).
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Relay;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 100;
+watchdog(200 + 2 * $rounds);
+
+# What an allocator may take for itself after the warm-up, however many rounds
+# there are: with 1,000, less than a quarter of a byte for each byte that a
+# round sends.  100 rounds that lose 3 kB each are seen.
+my $warm_up   = 50;
+my $max_kb    = 256;
+my $max_fds   = 3;
+
+my $etcd   = EtcdLeader::Etcd->new;
+my %relay  = map { $_ => EtcdLeader::Relay->new($etcd->url(0)) } qw(pg1 pg2);
+my %nodes  = map { $_ => EtcdLeader::Instance->create($_, endpoints => $relay{$_}->url, settings => { ttl => 60 }) } qw(pg1 pg2);
+my @nodes  = @nodes{qw(pg1 pg2)};
+$_->wait_until_candidate for @nodes;
+poll(30, sub { $_->is_leader && return 1 for @nodes; 0 }) or die 'nobody leads';
+poll(30, sub { $_->notifier_pid }) or die 'no notifier' for @nodes;
+
+# All that is measured: name => pid.
+sub processes
+{
+	return map { ($_->name . ' elector' => $_->elector_pid, $_->name . ' notifier' => $_->notifier_pid) } @nodes;
+}
+
+# Memory that a process has for itself, in kB.
+sub private_kb
+{
+	my ($pid) = @_;
+	my $rollup = PostgreSQL::Test::Utils::slurp_file("/proc/$pid/smaps_rollup");
+	my $kb = 0;
+	$kb += $1 while $rollup =~ /^Private_(?:Clean|Dirty):\s+(\d+) kB/mg;
+	return $kb;
+}
+
+sub count_fds { my @fds = glob "/proc/$_[0]/fd/*"; return scalar @fds }
+
+sub measure { my %pid = @_; return map { $_ => [ private_kb($pid{$_}), count_fds($pid{$_}) ] } keys %pid }
+
+# Does something again and again, and tests that nothing grows by it.
+sub endure
+{
+	my ($what, $n, $round) = @_;
+	my %pid      = processes();
+	my %listener = map { $_->name => $_->listen } @nodes;
+	$round->() for 1 .. $warm_up;
+
+	my %before = measure(%pid);
+	my %offset = map { $_->name => $_->log_size } @nodes;
+	my %mark   = map { $_->name => $_->last_event } @nodes;
+	my $began  = now();
+	$round->() for 1 .. $n;
+	my $took = now() - $began;
+	my %last = map { $_->name => $_->last_event } @nodes;
+
+	# told before it is measured: the notifiers are done, too
+	for my $node (@nodes)
+	{
+		my $name = $node->name;
+		poll_ok(30, sub { grep { $_->{seq} == $last{$name} } $listener{$name}->notifications }, "$what: $name: the last event is announced");
+		my @told = grep { $_ > $mark{$name} } map { $_->{seq} } $listener{$name}->notifications;
+		ok("@told" eq join(' ', $mark{$name} + 1 .. $last{$name}), "$what: $name: each event once and in order");
+		cmp_ok(scalar @told, '>=', $n, "$what: $name: " . @told . ' events');
+		is($node->log_count('\[\d+\] etcd_leader (?:elector|notifier) .*(?:LOG|WARNING|ERROR|FATAL|PANIC):', $offset{$name}),
+			scalar @told, "$what: $name: the log has a line for each of them");
+		$listener{$name}->stop;
+	}
+
+	my %after = measure(%pid);
+	is_deeply({ processes() }, \%pid, "$what: the same processes as before");
+	for my $process (sort keys %pid)
+	{
+		my ($kb, $fds) = map { $after{$process}[$_] - $before{$process}[$_] } 0, 1;
+		cmp_ok($kb, '<=', $max_kb, "$what: $process: memory");
+		cmp_ok($fds, '<=', $max_fds, "$what: $process: file descriptors");
+		diag(sprintf '%d %s: %s: %d kB and %d file descriptors, %+d kB and %+d', $n, $what, $process, @{ $before{$process} }, $kb, $fds);
+	}
+	diag(sprintf '%d %s in %.1f s', $n, $what, $took);
+	return;
+}
+
+endure('hand-overs', $rounds, sub {
+	my ($old)  = grep { $_->is_leader } @nodes;
+	my ($next) = grep { $_ != $old } @nodes;
+	my $token  = $old->token;
+	$old->value('SELECT etcd_resign()') or die 'nothing to resign';
+	$next->value(q{SELECT etcd_wait_for_leadership('10 s')}) or die 'it was not handed over';
+	$next->token > $token or die 'the token did not increase';
+	$old->wait_until_candidate;
+});
+
+# The watch is cut, the request fails that comes first, and all is made again
+# when etcd can be reached: by new connections.
+my ($leader)    = grep { $_->is_leader } @nodes;
+my $token       = $leader->token;
+my %connections = map { $_ => $relay{$_}->connections } keys %relay;
+my %watches     = map { $_->name => $_->value('SELECT watch_restarts FROM etcd_leader_stats') } @nodes;
+endure('reconnects', $rounds, sub {
+	$_->cut for values %relay;
+	for my $node (@nodes)
+	{
+		($node->failure(q{SELECT etcd_proclaim(current_setting('cluster_name'))}))[0] or die 'etcd can be reached';
+		$node->status->{connected} and die 'the loss is not noticed';
+	}
+	my %restarts = map { $_->name => $_->value('SELECT watch_restarts FROM etcd_leader_stats') } @nodes;
+	$_->mend for values %relay;
+	for my $node (@nodes)
+	{
+		poll(10, sub {
+			$node->status->{connected} &&
+			  $node->value('SELECT watch_restarts FROM etcd_leader_stats') > $restarts{ $node->name };
+		}) or die 'not connected again';
+	}
+});
+for my $node (@nodes)
+{
+	my $name = $node->name;
+	my $n    = $rounds + $warm_up;
+	cmp_ok($relay{$name}->connections - $connections{$name}, '>=', 2 * $n, "$name: the connections were new ones");
+	cmp_ok($node->value('SELECT watch_restarts FROM etcd_leader_stats') - $watches{$name}, '>=', $n, "$name: and the watches");
+}
+is($leader->token, $token, 'none of this has cost the leadership');
+
+done_testing();
