@@ -67,6 +67,7 @@ typedef struct Notifier
 	int64		due_ns;			/* not registered: when it shall be */
 	int			backoff_ms;
 	bool		failed;			/* and somebody was told */
+	bool		refused;		/* the last one did not get so far as to run */
 	int			slot;			/* in shared memory, of the one that was started */
 	uint64		bars;			/* shared_state_bars() then */
 } Notifier;
@@ -79,7 +80,8 @@ typedef struct NotifierStart
 	char		database[NAMEDATALEN];
 	int			slot;
 	uint64		ticket;
-	bool		retry;			/* the one before failed, and it was logged */
+	bool		failed;			/* the log says that there is none */
+	bool		refused;		/* and why it could not connect */
 } NotifierStart;
 
 StaticAssertDecl(sizeof(NotifierStart) <= BGW_EXTRALEN,
@@ -210,7 +212,8 @@ start_notifier(Notifier *notifier)
 
 	memset(&start, 0, sizeof(start));
 	strlcpy(start.database, notifier->database, NAMEDATALEN);
-	start.retry = notifier->failed;
+	start.failed = notifier->failed;
+	start.refused = notifier->refused;
 	start.slot = shared_state_notifier_slot(notifier->database, notifier->from, &start.ticket);
 
 	/* one that was dismissed has not left yet, or a statement needs the database */
@@ -251,19 +254,20 @@ start_notifier(Notifier *notifier)
 static void
 notifier_ended(Notifier *notifier, int64 now_ns)
 {
-	if (notifier->up_since_ns != 0 && now_ns - notifier->up_since_ns >= STABLE_NS)
-	{
+	bool		was_stable = notifier->up_since_ns != 0 && now_ns - notifier->up_since_ns >= STABLE_NS;
+	bool		was_barred = shared_state_bars(notifier->slot) != notifier->bars;
+
+	if (was_stable)
 		notifier->failed = false;
+	if (was_stable || was_barred)
 		notifier->backoff_ms = 0;
-	}
-	if (shared_state_bars(notifier->slot) != notifier->bars)
-		notifier->backoff_ms = 0;	/* it was asked to leave */
-	else if (!notifier->failed)
+	if (!was_barred && !notifier->failed)
 		ereport(WARNING,
 				(errmsg("the notifier for database \"%s\" ended", notifier->database),
 				 errdetail("Events are not notified in this database until it runs again."),
 				 errhint("The reason is in the log before this. It will be tried again until it succeeds.")));
-	notifier->failed = shared_state_bars(notifier->slot) == notifier->bars;
+	notifier->failed = !was_barred;
+	notifier->refused = !was_barred && !was_stable;
 
 	pfree(notifier->handle);
 	notifier->handle = NULL;
@@ -458,7 +462,7 @@ exit_quietly(int code, Datum arg)
 static void
 connect_to_database(const NotifierStart *start)
 {
-	if (start->retry)
+	if (start->refused)
 	{
 		connecting_again = true;
 		emit_log_hook = keep_out_of_log;
@@ -467,13 +471,14 @@ connect_to_database(const NotifierStart *start)
 
 	BackgroundWorkerInitializeConnection(start->database, NULL, 0);
 
-	if (start->retry)
+	if (start->refused)
 	{
 		connecting_again = false;
 		emit_log_hook = NULL;
+	}
+	if (start->failed)
 		ereport(LOG,
 				(errmsg("the notifier for database \"%s\" is running again", start->database)));
-	}
 }
 
 /* Appends a member of a JSON object; NULL or empty is null. */
@@ -594,7 +599,8 @@ try_to_announce_events(const NotifierStart *start)
 				(errcode(edata->sqlerrcode),
 				 errmsg("could not notify events in database \"%s\": %s",
 						start->database, edata->message),
-				 errdetail("This will be tried again until it succeeds.")));
+				 errdetail("%s%sThis will be tried again until it succeeds.",
+						   edata->detail ? edata->detail : "", edata->detail ? "\n" : "")));
 	strlcpy(last_error, edata->message, sizeof(last_error));
 	FreeErrorData(edata);
 	return false;
