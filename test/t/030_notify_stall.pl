@@ -167,6 +167,8 @@ sub all_announced
 
 	if (!$queue_has_limit) { chmod 0700, $queue or die $! }
 	$keeper->disconnect;
+	# so that what nobody needs any more is removed
+	$pg1->value('SELECT pg_notification_queue_usage()');
 	all_announced($listener, $mark, $name);
 	is(stats()->{notifications_sent}, $before->{notifications_sent} + $pg1->last_event - $mark, "$name: what was announced is counted, once");
 	is($pg1->log_count('LOG:  events are notified in database "postgres" again', $offset), 1, "$name: the log says that it is over");
@@ -197,7 +199,7 @@ for my $way (@ways)
 	$pg1->value('SELECT pg_terminate_backend(?)', $pid) if $what eq 'closed';
 	poll_ok(10, sub { $pg1->log_count("FATAL:  $message", $offset) }, "$name: the log says so");
 	hand_over_twice($name);
-	untouched($name, $ttl, sub {
+	untouched($name, $ttl / 2, sub {
 		# each reload has it tried again at once
 		for (1 .. 5) { $pg1->value('SELECT pg_reload_conf()'); pause(0.1); }
 	});
@@ -236,7 +238,7 @@ $pg3->wait_until_leader;
 	poll_ok(10, sub { $pg3->log_count('WARNING:  could not start the notifier for database "postgres"', $offset) }, "$name: the log says so");
 	like(PostgreSQL::Test::Utils::slurp_file($pg3->logfile, $offset), qr/HINT:.*max_worker_processes/, "$name: and what helps");
 	for (1 .. 2) { $pg3->value('SELECT etcd_resign()'); $pg3->wait_until_leader; }
-	untouched($name, 2 * $ttl);
+	untouched($name, 1.5 * $ttl);
 	is($pg3->log_count('WARNING:  could not start the notifier', $offset), 1, "$name: once");
 	is_deeply([ $listener->notifications ], [], "$name: nothing is announced");
 
