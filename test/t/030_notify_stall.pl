@@ -15,7 +15,7 @@ use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $ttl  = 2;
+my $ttl  = 3;
 my $etcd = EtcdLeader::Etcd->new;
 my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => $ttl },
 	init => { allows_streaming => 1 }, conf => "synchronous_commit = off\n", start => 0);
@@ -54,7 +54,7 @@ sub untouched
 	my %seen = map { ("$_->{answer} $_->{token}" => 1) } $sampler->stop;
 	is(join(', ', sort keys %seen), "t $token", "$name: pg1 leads all the time, under one token");
 	cmp_ok($least, '>', 0.2 * $ttl, "$name: valid_for is renewed");
-	cmp_ok(stats()->{keepalives} - $keepalives, '>=', int(2 * $took / $ttl), "$name: the beats go on");
+	cmp_ok(stats()->{keepalives} - $keepalives, '>=', int(2.5 * $took / $ttl) - 1, "$name: the beats go on");
 	is($pg1->elector_pid, $elector, "$name: with the same elector");
 	note(sprintf '%s: %.1f s, valid_for never below %.2f s', $name, $took, $least);
 	return;
@@ -109,7 +109,7 @@ sub all_announced
 	start_statement($others, 'NOTIFY other');
 	waits_in($pg1, $others, qr/^Lock/);
 	# until the notifier gives up waiting for the lock, for the first time
-	untouched($name, 3 * $ttl, sub {
+	untouched($name, 2.5 * $ttl, sub {
 		poll_ok(20, sub { stats()->{notifications_failed} > $failed }, "$name: the notifier gives up waiting");
 	});
 	is_deeply([ map { $_->{seq} } grep { $_->{seq} > $mark } $listener->notifications ], [], "$name: nothing is announced meanwhile");
@@ -156,8 +156,8 @@ sub all_announced
 	note("the queue is full after $notified notifications: " . $filler->errstr);
 
 	hand_over_twice($name);
-	untouched($name, 2 * $ttl, sub {
-		poll_ok(20, sub { stats()->{notifications_failed} >= $before->{notifications_failed} + 3 }, "$name: failures are counted, and it is tried again");
+	untouched($name, 0.9 * $ttl, sub {
+		poll_ok(20, sub { stats()->{notifications_failed} >= $before->{notifications_failed} + 2 }, "$name: failures are counted, and it is tried again");
 	});
 	is($pg1->log_count('WARNING:  could not notify events in database "postgres": ', $offset), 1, "$name: the log says so once");
 	like(PostgreSQL::Test::Utils::slurp_file($pg1->logfile, $offset),
@@ -194,15 +194,15 @@ for my $way (@ways)
 	poll(10, sub { $pg1->value(q{SELECT backend_start < now() - interval '1.1 s' FROM pg_stat_activity WHERE pid = ?}, $pid) });
 	my $offset = $pg1->log_size;
 	my $mark   = $pg1->last_event;
-	$pg1->value($do);
-	# which does not end who is connected already
-	$pg1->value('SELECT pg_terminate_backend(?)', $pid) if $what eq 'closed';
-	poll_ok(10, sub { $pg1->log_count("FATAL:  $message", $offset) }, "$name: the log says so");
-	hand_over_twice($name);
-	untouched($name, $ttl / 2, sub {
+	untouched($name, 0.8 * $ttl, sub {
+		$pg1->value($do);
+		# which does not end who is connected already
+		$pg1->value('SELECT pg_terminate_backend(?)', $pid) if $what eq 'closed';
+		poll_ok(10, sub { $pg1->log_count("FATAL:  $message", $offset) }, "$name: the log says so");
 		# each reload has it tried again at once
 		for (1 .. 5) { $pg1->value('SELECT pg_reload_conf()'); pause(0.1); }
 	});
+	hand_over_twice($name);
 	is($pg1->log_count("FATAL:  $message", $offset), 1, "$name: once");
 	is($pg1->log_count('WARNING:  the notifier for database "app" ended', $offset), 1, "$name: the elector says so once");
 	is($pg1->notifier_pid('app'), undef, "$name: there is no notifier");
@@ -238,7 +238,7 @@ $pg3->wait_until_leader;
 	poll_ok(10, sub { $pg3->log_count('WARNING:  could not start the notifier for database "postgres"', $offset) }, "$name: the log says so");
 	like(PostgreSQL::Test::Utils::slurp_file($pg3->logfile, $offset), qr/HINT:.*max_worker_processes/, "$name: and what helps");
 	for (1 .. 2) { $pg3->value('SELECT etcd_resign()'); $pg3->wait_until_leader; }
-	untouched($name, 1.5 * $ttl);
+	untouched($name, 1.3 * $ttl);
 	is($pg3->log_count('WARNING:  could not start the notifier', $offset), 1, "$name: once");
 	is_deeply([ $listener->notifications ], [], "$name: nothing is announced");
 

@@ -18,7 +18,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 die 'root may write everything' if $> == 0;
-my $ttl   = 2;
+my $ttl   = 3;
 my $etcd  = EtcdLeader::Etcd->new;
 # without what writes of its own accord: that is PostgreSQL's own affair
 my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl },
@@ -74,7 +74,7 @@ for my $case (@cases)
 	my @samplers  = map { $_->sample } @nodes;
 	$do->();
 
-	pause(2.5 * $ttl);
+	pause(2.2 * $ttl);
 	my %seen = map { ("$_->{answer} $_->{token}" => 1) } $samplers[0]->runs;
 	is(join(', ', sort keys %seen), "t $token", "$name: pg1 leads for more than two TTLs, under one token");
 	is_deeply([ map { $_->events($mark{ $_->name }) } @nodes ], [], "$name: without an event");
