@@ -851,9 +851,10 @@ settle(ElectionCore *core, Election *e)
 		/*
 		 * A key that nobody looks for any more must not come to stay: the
 		 * entry may be executed late, or twice, as libcurl repeats a request
-		 * when a connection ends without a word.
+		 * when a connection ends without a word; or etcd is put back to a time
+		 * when the key was there, on whichever lease.
 		 */
-		if (e->entered_lease != 0 && e->entered_lease == core->lease.id)
+		if (e->entered_lease != 0)
 			core->lease.tainted = true;
 		reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
 		reply(core, &e->verify_ticket, ELECTION_NOTHING_TO_DO);

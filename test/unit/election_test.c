@@ -1400,7 +1400,7 @@ test_settings(void **state)
 	assert_int_equal(etcd.nleases, 1);
 	assert_int_equal(etcd.leases[0].ttl_ns, 2 * SECOND);
 
-	/* elections come and go, all on one lease */
+	/* elections come and go, all on one lease: another one, as one has gone */
 	a->config.nelections = 4;
 	strcpy(a->config.elections[0], "w");
 	strcpy(a->config.elections[1], "x");
@@ -1408,6 +1408,7 @@ test_settings(void **state)
 	strcpy(a->config.elections[3], "z");
 	election_configure(a->core, now, &a->config);
 	answer_all();
+	run_for(SECOND);
 	assert_int_equal(etcd.nkeys, 4);
 	assert_int_equal(etcd.nleases, 1);
 	assert_int_equal(election_find(a->core, "e"), -1);

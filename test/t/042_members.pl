@@ -1,0 +1,129 @@
+# A cluster of three members that are restarted, hang, die and change their
+# leader: one of ours leads on, under the same token; two of three gone, none.
+# ETCD_LEADER_ROUNDS: how often etcd's leader changes in each of three ways (1).
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ttl    = 5;
+my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 1;
+EtcdLeader::Util::watchdog(240 + 60 * $rounds);
+my $etcd = EtcdLeader::Etcd->new(members => 3);
+# pg2 is told of one member only, and has to learn of the others
+my $pg1 = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => $ttl });
+$pg1->wait_until_leader;
+my $pg2 = EtcdLeader::Instance->create('pg2', endpoints => $etcd->url(0), settings => { ttl => $ttl });
+my @nodes = ($pg1, $pg2);
+$pg2->wait_until_candidate;
+my $token = $pg1->token;
+
+# Runs $code, and tests that $pg1 leads all the time, and that both have
+# contact at the end.
+sub undisturbed
+{
+	my ($what, $code) = @_;
+	my @samplers = map { $_->sample } @nodes;
+	my $event = $pg1->last_event;
+	$code->();
+	for my $node (@nodes)
+	{
+		poll_ok(10, sub { $node->value(q{SELECT connected AND etcd_current_leader() = 'pg1' AND last_contact > now() - interval '2 s' FROM etcd_leader_status}) },
+			"$what: " . $node->name . ' has contact, and sees pg1 lead') or diag(EtcdLeader::Instance::explain_status($node));
+	}
+	is($pg1->token, $token, "$what: the token is the same");
+	is(join('; ', grep { /^(?:elected|unelected|leader)/ } map { EtcdLeader::Listener::summarize($_) } $pg1->events($event)),
+		'', "$what: no change was announced");
+	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, $what, max_gap => 2);
+	is(scalar(grep { $_->{answer} eq 'f' } @{ $runs{pg1} }), 0, "$what: and it was never in doubt");
+	return;
+}
+
+# Restarted one by one, as for an upgrade; killed one by one.
+for my $how (qw(stop kill))
+{
+	undisturbed("rolling restart ($how)", sub {
+		for my $i ($etcd->all)
+		{
+			$etcd->$how($i);
+			$etcd->start($i);
+			$etcd->wait_until_serving;
+		}
+	});
+}
+
+# The member in use hangs.
+for my $node (@nodes)
+{
+	my $name = $node->name;
+	undisturbed("the member of $name hangs", sub {
+		my $used = $node->status->{endpoint};
+		my ($i) = grep { $etcd->url($_) eq $used } $etcd->all;
+		my $switches = $node->value('SELECT endpoint_switches FROM etcd_leader_stats');
+		my $began = now();
+		$etcd->freeze($i);
+		poll_ok(10, sub { $node->status->{endpoint} ne $used }, "$name: another endpoint");
+		# a beat every third of the TTL, and half of the time-out, which is a ninth
+		cmp_ok(now() - $began, '<', $ttl / 3 + $ttl / 18 + 0.3, "$name: by the next beat");
+		note(sprintf '%s: after %.2f s', $name, now() - $began);
+		cmp_ok($node->value('SELECT endpoint_switches FROM etcd_leader_stats'), '>', $switches, "$name: which is counted");
+		like($node->status->{last_error}, qr/no answer from etcd at "\Q$used\E"/, "$name: and said");
+		pause(1.5 * $ttl);
+		$etcd->thaw($i);
+		$etcd->wait_until_serving;
+	});
+}
+
+# Its leader changes.
+for my $round (1 .. $rounds)
+{
+	undisturbed("etcd's leader is moved ($round)", sub {
+		my $leader = $etcd->leader;
+		my ($other) = grep { $_ != $leader } $etcd->all;
+		my $status = $etcd->post('/v3/maintenance/status', {}, $other);
+		$etcd->etcdctl([$leader], 'move-leader', sprintf('%x', $status->{header}{member_id}));
+		poll_ok(10, sub { my $l = $etcd->leader; defined $l && $l == $other }, "etcd's leader is moved");
+		pause($ttl / 3);
+	});
+	undisturbed("etcd's leader is killed ($round)", sub {
+		my $leader = $etcd->leader;
+		$etcd->kill($leader);
+		pause($ttl / 2);
+		$etcd->start($leader);
+	});
+	undisturbed("etcd's leader hangs for 8 s and wakes ($round)", sub {
+		my $leader = $etcd->leader;
+		$etcd->freeze($leader);
+		pause(8);
+		$etcd->thaw($leader);
+		pause(1);
+		$etcd->wait_until_serving;
+	});
+}
+
+# Two of three gone for longer than the TTL.
+{
+	my @samplers = map { $_->sample } @nodes;
+	my $gone = now();
+	$etcd->kill($_) for 1, 2;
+	poll_ok($ttl + 2, sub { !grep { $_->is_leader } @nodes }, 'no majority: nobody leads');
+	pause($gone + 1.5 * $ttl - now());
+	like($_->status->{last_error}, qr/no (?:answer|leader)|could not connect|Unavailable|timed out|deadline/i, $_->name . ' says why') for @nodes;
+	note($_->status->{last_error}) for @nodes;
+	$etcd->start($_, wait => 0) for 1, 2;
+	$etcd->wait_until_serving(1, 2);
+	my $back = now();
+	poll_ok(10, sub { grep { $_->is_leader } @nodes }, 'a majority again: somebody leads');
+	cmp_ok(now() - $back, '<', 5, 'within 5 s');
+	note(sprintf 'after %.2f s', now() - $back);
+	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'no majority', max_gap => 2);
+	my ($last) = reverse grep { $_->{answer} eq 't' && $_->{b1} < $back } @{ $runs{pg1} };
+	cmp_ok($last->{b1}, '<=', $gone + 0.9 * $ttl + 0.05, 'false when the lease less the margin was over');
+}
+done_testing();
