@@ -414,12 +414,19 @@ static int64_t
 backoff_ns(ElectionCore *core, int failures)
 {
 	int64_t		ms = BACKOFF_MIN_MS;
+	int64_t		max_ms = BACKOFF_MAX_MS;
 	uint64_t	jitter = core->port.random(core->port.ctx) % 512;
 
-	while (--failures > 0 && ms < BACKOFF_MAX_MS)
+	/* who leads has a deadline to meet, and is one alone */
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (core->elections[i].state == ELECTION_LEADING && max_ms > core->config.ttl_s * 1000 / 18)
+			max_ms = core->config.ttl_s * 1000 / 18;
+	}
+	while (--failures > 0 && ms < max_ms)
 		ms *= 2;
-	if (ms > BACKOFF_MAX_MS)
-		ms = BACKOFF_MAX_MS;
+	if (ms > max_ms)
+		ms = max_ms;
 	return ms * NS_PER_MS * (int64_t) (512 + jitter) / 1024;
 }
 

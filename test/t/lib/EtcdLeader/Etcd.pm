@@ -25,6 +25,8 @@ my $no_fsync;
 #   tls     => [flags] of an address of its own for TLS, see tls_endpoints();
 #              the plain one remains, for the tests themselves
 #   listen  => [URLs] at which the first member listens, too
+#   hosts   => [[host, client address, peer address]] of each member: it runs on
+#              a host of EtcdLeader::Namespace
 sub new
 {
 	my ($class, %args) = @_;
@@ -35,6 +37,7 @@ sub new
 		flags   => $args{flags} // [],
 		tls     => $args{tls},
 		listen  => $args{listen} // [],
+		hosts   => $args{hosts} // [],
 		members => [],
 	}, $class;
 
@@ -51,8 +54,8 @@ sub new
 		push @{ $self->{members} },
 		  {
 			name => "$self->{name}-$i",
-			url  => "http://127.0.0.1:$client",
-			peer => "http://127.0.0.1:$peer",
+			url  => 'http://' . ($self->{hosts}[$i][1] // '127.0.0.1') . ":$client",
+			peer => 'http://' . ($self->{hosts}[$i][2] // '127.0.0.1') . ":$peer",
 			($args{tls} ? (tls_url => 'https://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port()) : ()),
 			dir  => "$self->{dir}/$i",
 			log  => "$PostgreSQL::Test::Utils::log_path/"
@@ -97,7 +100,9 @@ sub start
 	my $m = $self->{members}[$i];
 	File::Path::rmtree($m->{dir}) if $args{fresh};
 	$self->{token} = "$self->{name}-" . ++$self->{histories} if $args{fresh} || !$self->{token};
-	$m->{process} = EtcdLeader::Util::Process->spawn(
+	my $host = $self->{hosts}[$i] ? $self->{hosts}[$i][0] : undef;
+	$m->{process} = ($host ? 'EtcdLeader::Namespace::Process' : 'EtcdLeader::Util::Process')->spawn(
+		host => $host,
 		name => $m->{name},
 		log  => $m->{log},
 		cmd  => [

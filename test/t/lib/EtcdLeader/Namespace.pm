@@ -1,0 +1,119 @@
+# A network of the test's own: `use EtcdLeader::Namespace;` first of all runs
+# the test again in namespaces in which it may do what root may with networks,
+# names and mounts, and nothing outside of them is touched.  No privileges are
+# needed.  The test itself keeps its user, since servers do not run as root.
+package EtcdLeader::Namespace;
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use POSIX ();
+
+my $dir;
+my $root;
+my $commands = 0;
+my @hosts;
+
+sub import
+{
+	$dir = $ENV{ETCD_LEADER_NAMESPACE};
+	if (defined $dir)
+	{
+		open $root, '>&=', 9 or die "no way to root: $!";
+		return;
+	}
+	$dir = File::Temp::tempdir('ns_XXXX', DIR => $ENV{TESTDATADIR} // $ENV{TMPDIR} // '/tmp');
+	open my $fh, '>', "$dir/resolv.conf" or die "cannot write: $!";
+	print $fh "nameserver 127.0.0.1\noptions timeout:1 attempts:2\n";
+	close $fh;
+	POSIX::mkfifo("$dir/root", 0600) or die "mkfifo: $!";
+	my ($uid, $gid) = ($>, (split / /, $))[0]);
+	# Root's shell runs what run_as_root() writes; it ends with the test, which
+	# holds the other end of the pipe.  Port 53 is for everybody here.
+	my $script = <<"SH";
+set -e
+mount --bind '$dir/resolv.conf' /etc/resolv.conf
+ip link set lo up
+echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
+sh <'$dir/root' &
+exec unshare --user --map-user=$uid --map-group=$gid -- "\$@" 9>'$dir/root'
+SH
+	$ENV{ETCD_LEADER_NAMESPACE} = $dir;
+	exec 'unshare', '--user', '--map-root-user', '--net', '--mount', '--', 'sh', '-c', $script, 'sh',
+	  $^X, (map { "-I$_" } @INC), $0, @ARGV;
+	die "cannot execute unshare: $!";
+}
+
+# Makes a host: a network of its own in the network of the test, with these
+# interfaces: [its name here, its address there, ...].  They are in no network
+# here yet.  Returns what names it to enter().
+sub make_host
+{
+	my (@interfaces) = @_;
+	my ($pid) = run_as_root("unshare --net sh -c 'echo \$\$; exec sleep 100000' >$dir/host & sleep 0.2; cat $dir/host") =~ /^(\d+)$/m
+	  or die 'no host';
+	my $enter = "nsenter --net=/proc/$pid/ns/net";
+	for (@interfaces)
+	{
+		my ($name, $address) = @$_;
+		run_as_root("ip link add $name type veth peer name in-$name && ip link set in-$name netns $pid"
+			  . " && $enter ip addr add $address dev in-$name && $enter ip link set in-$name up");
+	}
+	run_as_root("$enter ip link set lo up");
+	push @hosts, $pid;
+	return $pid;
+}
+
+END { local $?; eval { run_as_root("kill @hosts") } if @hosts }
+
+# Runs a command of the shell as root of these namespaces; dies if it fails.
+# Returns what it printed.
+sub run_as_root
+{
+	my ($command) = @_;
+	my $out = "$dir/" . ++$commands;
+	syswrite($root, "( $command ) >$out.out 2>&1 </dev/null; echo \$? >$out.new; mv $out.new $out.status\n");
+	for (1 .. 1000)
+	{
+		last if -e "$out.status";
+		select undef, undef, undef, 0.01;
+	}
+	my ($output, $status) = map { open my $f, '<', "$out.$_" or die "no answer to: $command"; local $/; scalar <$f> } qw(out status);
+	die "$command: $output" if $status != 0;
+	return $output;
+}
+
+# ---------------------------------------------------------------------------
+# A program on such a host, as EtcdLeader::Util::Process is one here; it is no
+# child of the test.
+package EtcdLeader::Namespace::Process;
+
+use strict;
+use warnings;
+
+use EtcdLeader::Util;
+use parent -norequire, 'EtcdLeader::Util::Process';
+
+# host => what make_host() returned; cmd and log as for the others.
+sub spawn
+{
+	my ($class, %args) = @_;
+	my $command = join ' ', map { my $a = $_; $a =~ s/'/'\\''/g; "'$a'" } @{ $args{cmd} };
+	my $file = "$dir/" . ++$commands . '.pid';
+	EtcdLeader::Namespace::run_as_root(
+		"( setsid nsenter --net=/proc/$args{host}/ns/net sh -c 'echo \$\$ >$file; exec \"\$@\"' sh $command >>'$args{log}' 2>&1 & )");
+	my $pid;
+	poll(10, sub { open my $fh, '<', $file or return; return ($pid) = (<$fh> // '') =~ /(\d+)/ }) or die "no process: $command";
+	push @hosts, $pid;
+	return bless { pid => $pid, log => $args{log}, name => $args{name} }, $class;
+}
+
+sub alive
+{
+	my ($self) = @_;
+	open my $fh, '<', "/proc/$self->{pid}/stat" or return 0;
+	return (<$fh> // '') =~ /\) [^Z]/ ? 1 : 0;
+}
+
+1;
