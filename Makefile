@@ -24,6 +24,10 @@ OBJS = \
 	src/fence.o \
 	src/functions.o
 
+# The library knows its version, so that a script can ask for it.
+ETCD_LEADER_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" etcd_leader.control)
+
+PG_CPPFLAGS = -DETCD_LEADER_VERSION='"$(ETCD_LEADER_VERSION)"'
 PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter
 SHLIB_LINK = -lcurl -ljansson -lresolv -lm
 
@@ -44,6 +48,7 @@ endif
 
 # Every object depends on every header: they are few.
 $(OBJS): $(wildcard src/*.h)
+src/functions.o src/functions.bc: etcd_leader.control
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 

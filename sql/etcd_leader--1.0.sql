@@ -3,6 +3,17 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION etcd_leader" to load this file. \quit
 
+-- The library that is loaded may be older than this script: that is an error
+-- that says so.  Every script, also of an update, begins with this.
+CREATE FUNCTION etcd_leader_check_version(version text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'etcd_leader_check_version'
+LANGUAGE C STRICT;
+
+SELECT etcd_leader_check_version('1.0'::text);
+
+DROP FUNCTION etcd_leader_check_version(text);
+
 --
 -- Who leads: reads shared memory only
 --

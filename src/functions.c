@@ -6,14 +6,20 @@
  * What only reads looks into shared memory and waits for nothing.  What asks
  * etcd does so through the elector's mailbox.
  *
+ * The SQL objects can be of an older version than the library, until ALTER
+ * EXTENSION UPDATE: a function whose arguments change gets a new name here,
+ * and the old one stays.  That its columns change is noticed.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -40,6 +46,25 @@ PG_FUNCTION_INFO_V1(etcd_proclaim);
 PG_FUNCTION_INFO_V1(etcd_candidates);
 PG_FUNCTION_INFO_V1(etcd_leader_status);
 PG_FUNCTION_INFO_V1(etcd_leader_stats);
+PG_FUNCTION_INFO_V1(etcd_leader_check_version);
+
+/* The columns of the functions that return rows, as the SQL script has them. */
+static const Oid event_columns[] = {
+	INT8OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID
+};
+static const Oid status_columns[] = {
+	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID,
+	TEXTOID, TEXTOID, INT8OID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TEXTOID,
+	TIMESTAMPTZOID
+};
+static const Oid stats_columns[] = {
+	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
+	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
+	INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, TIMESTAMPTZOID
+};
+static const Oid candidate_columns[] = {
+	INT4OID, TEXTOID, BOOLOID, BOOLOID, TEXTOID, TEXTOID, INT8OID
+};
 
 /* Where an election is, by its index in etcd_leader.elections. */
 typedef struct CachedSlot
@@ -194,6 +219,32 @@ published_wait_event(void)
 }
 
 /* ---- rows -------------------------------------------------------------- */
+
+/*
+ * Begins the result of a function that returns rows.  ERROR if the SQL
+ * objects are not of this library's version and want other columns.
+ */
+static void
+begin_rows(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns)
+{
+	TupleDesc	desc;
+	bool		matches;
+
+	InitMaterializedSRF(fcinfo, 0);
+	desc = ((ReturnSetInfo *) fcinfo->resultinfo)->setDesc;
+	matches = desc->natts == ncolumns;
+	for (int i = 0; matches && i < ncolumns; i++)
+		matches = TupleDescAttr(desc, i)->atttypid == columns[i];
+	if (!matches)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("SQL objects of extension \"etcd_leader\" belong to another version than the loaded library"),
+				 errdetail("The library, of version %s, fills in other columns than \"%s\" returns.",
+						   ETCD_LEADER_VERSION, get_func_name(fcinfo->flinfo->fn_oid)),
+				 errhint("If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server to load the library that is installed now.")));
+}
+
+#define BEGIN_ROWS(columns) begin_rows(fcinfo, (columns), lengthof(columns))
 
 static void
 add_value(Row *row, Datum value)
@@ -367,7 +418,7 @@ Datum
 etcd_leader_events(PG_FUNCTION_ARGS)
 {
 	require_preloaded();
-	InitMaterializedSRF(fcinfo, 0);
+	BEGIN_ROWS(event_columns);
 	put_events(fcinfo, PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0));
 	return (Datum) 0;
 }
@@ -384,7 +435,7 @@ etcd_wait_for_event(PG_FUNCTION_ARGS)
 	long		left_ms;
 
 	require_preloaded();
-	InitMaterializedSRF(fcinfo, 0);
+	BEGIN_ROWS(event_columns);
 	after = PG_ARGISNULL(0) ? shared_state_last_event() : PG_GETARG_INT64(0);
 	until_us = timeout_argument(fcinfo, 1);
 
@@ -409,7 +460,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 	Row			row = {0};
 
 	require_preloaded();
-	InitMaterializedSRF(fcinfo, 0);
+	BEGIN_ROWS(status_columns);
 
 	has_elector = shared_state_has_elector();
 	shared_state_read_contact(&contact);
@@ -501,7 +552,7 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	int64		answers;
 
 	require_preloaded();
-	InitMaterializedSRF(fcinfo, 0);
+	BEGIN_ROWS(stats_columns);
 
 	for (Size i = 0; i < lengthof(before_lost); i++)
 		add_value(&row, Int64GetDatum(shared_state_counter(before_lost[i])));
@@ -696,7 +747,7 @@ etcd_candidates(PG_FUNCTION_ARGS)
 	int32		position = 0;
 	Row			row = {0};
 
-	InitMaterializedSRF(fcinfo, 0);
+	BEGIN_ROWS(candidate_columns);
 	init_request(&request, COMMAND_CANDIDATES, index);
 
 	/* page by page, all as of the revision at which the first one was read */
@@ -726,4 +777,38 @@ etcd_candidates(PG_FUNCTION_ARGS)
 		request.at_revision = reply->revision;
 	} while (reply->more && reply->ncandidates > 0);
 	return (Datum) 0;
+}
+
+/* ---- versions ------------------------------------------------------------ */
+
+/* "major.minor" as a number to compare. */
+static int
+version_number(const char *version)
+{
+	int			major = 0;
+	int			minor = 0;
+
+	(void) sscanf(version, "%d.%d", &major, &minor);
+	return major * 1000 + minor;
+}
+
+/*
+ * etcd_leader_check_version(version text) returns void: what every script of
+ * the extension asks first, ERROR if the library is too old for its SQL
+ * objects.  After an upgrade of the package the old one stays loaded until the
+ * server is restarted.
+ */
+Datum
+etcd_leader_check_version(PG_FUNCTION_ARGS)
+{
+	const char *version = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	if (version_number(ETCD_LEADER_VERSION) < version_number(version))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the etcd_leader library that is loaded is version %s, but the script requires version %s",
+						ETCD_LEADER_VERSION, version),
+				 errhint("Make sure that etcd_leader %s is installed, and restart the server to load its library.",
+						 version)));
+	PG_RETURN_VOID();
 }

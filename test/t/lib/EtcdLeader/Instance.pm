@@ -24,10 +24,11 @@ use Test::More;
 #   preload   => 0: without shared_preload_libraries; or a list, as text
 #   start     => 0: not started
 #   extension => 0: not created
+#   install_path => EtcdLeader::Installation's path()
 sub create
 {
 	my ($class, $name, %args) = @_;
-	my $self = $class->new($name);
+	my $self = $class->new($name, install_path => $args{install_path});
 	$self->init(%{ $args{init} // {} });
 	$self->append_conf('postgresql.conf', "shared_buffers = 8MB\nlog_statement = none\nrestart_after_crash = on\n"
 		  . "max_connections = 40\nlog_line_prefix = '%m [%p] %b %q%a '\n");

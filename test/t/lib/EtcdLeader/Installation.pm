@@ -1,0 +1,112 @@
+# A copy of the PostgreSQL that the tests run against, in which a test can put
+# another etcd_leader; instances are made with install_path => its path().
+package EtcdLeader::Installation;
+
+use strict;
+use warnings;
+
+use File::Basename qw(basename dirname);
+use File::Copy ();
+use File::Path qw(make_path);
+
+my $top = dirname(__FILE__) . '/../../../..';
+
+# PostgreSQL finds its directories relative to its programs, once symbolic
+# links are resolved: the programs are copied, and nearly all else is linked.
+sub new
+{
+	my ($class, $dir) = @_;
+	my %from = map { my $path = `pg_config --$_`; chomp $path; $_ => $path } qw(bindir sharedir pkglibdir);
+	my $root = $from{bindir};
+	$root = dirname($root) while grep { index($_, "$root/") != 0 } @from{qw(sharedir pkglibdir)};
+	my $self = bless { map { $_ => $dir . substr($from{$_}, length $root) } keys %from }, $class;
+
+	make_path(@$self{qw(bindir pkglibdir)}, "$self->{sharedir}/extension");
+	for my $program (grep { -f } glob "$from{bindir}/*")
+	{
+		my $copy = "$self->{bindir}/" . basename($program);
+		File::Copy::cp($program, $copy) or die "cannot copy $program: $!";
+	}
+	for my $dirs ([ pkglibdir => '' ], [ sharedir => '' ], [ sharedir => '/extension' ])
+	{
+		my ($from, $to) = map { $_ . $dirs->[1] } $from{ $dirs->[0] }, $self->{ $dirs->[0] };
+		for my $file (grep { !-e "$to/" . basename($_) } glob "$from/*")
+		{
+			symlink($file, "$to/" . basename($file)) or die "cannot link $file: $!";
+		}
+	}
+	return $self;
+}
+
+# For PostgreSQL::Test::Cluster.
+sub path { my ($self) = @_; return dirname($self->{bindir}) }
+
+sub bindir { my ($self) = @_; return $self->{bindir} }
+
+# Takes the place of what is there, at once and as another file: servers that
+# run go on with the old one.
+sub _put
+{
+	my ($path, $write) = @_;
+	$write->("$path.new");
+	rename("$path.new", $path) or die "cannot put $path: $!";
+	return;
+}
+
+sub put_library
+{
+	my ($self, $file) = @_;
+	_put("$self->{pkglibdir}/etcd_leader.so", sub { File::Copy::cp($file, $_[0]) or die "cannot copy $file: $!" });
+	return;
+}
+
+# A control file or a script.
+sub put_extension_file
+{
+	my ($self, $name, $content) = @_;
+	_put("$self->{sharedir}/extension/$name", sub { write_file($_[0], $content) });
+	return;
+}
+
+sub write_file
+{
+	my ($path, $content) = @_;
+	open my $fh, '>', $path or die "cannot write $path: $!";
+	print $fh $content;
+	close $fh or die "cannot write $path: $!";
+	return;
+}
+
+# ---- the extension's sources ------------------------------------------------
+
+sub source
+{
+	my ($path) = @_;
+	open my $fh, '<', "$top/$path" or die "cannot read $top/$path: $!";
+	local $/;
+	return scalar <$fh>;
+}
+
+# Copies them, without objects, for libraries of another kind.
+sub copy_sources
+{
+	my ($dir) = @_;
+	make_path("$dir/src");
+	write_file("$dir/$_", source($_))
+	  for 'Makefile', 'etcd_leader.control', map { 'src/' . basename($_) } glob "$top/src/*.[ch]";
+	return;
+}
+
+# Builds the library in a copy; arguments of make.  Returns its path.
+sub build
+{
+	my ($dir, @arguments) = @_;
+	local @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	system("make -s -j2 -C '$dir' PG_CONFIG=pg_config with_llvm=no etcd_leader.so "
+		  . join(' ', map { "'$_'" } @arguments) . " >'$dir/make.log' 2>&1") == 0
+	  or die "cannot build; see $dir/make.log";
+	return "$dir/etcd_leader.so";
+}
+
+1;
