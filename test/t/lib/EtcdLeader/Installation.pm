@@ -1,5 +1,6 @@
-# A copy of the PostgreSQL that the tests run against, in which a test can put
-# another etcd_leader; instances are made with install_path => its path().
+# A copy of the PostgreSQL that the tests run against, with the SQL script of
+# these sources; a test can put another library and other scripts in it, and
+# makes instances with install_path => its path().
 package EtcdLeader::Installation;
 
 use strict;
@@ -35,6 +36,7 @@ sub new
 			symlink($file, "$to/" . basename($file)) or die "cannot link $file: $!";
 		}
 	}
+	$self->put_extension_file(basename($_), source($_)) for 'etcd_leader.control', 'sql/etcd_leader--1.0.sql';
 	return $self;
 }
 
@@ -103,9 +105,9 @@ sub build
 	my ($dir, @arguments) = @_;
 	local @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
 	delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
-	system("make -s -j2 -C '$dir' PG_CONFIG=pg_config with_llvm=no etcd_leader.so "
-		  . join(' ', map { "'$_'" } @arguments) . " >'$dir/make.log' 2>&1") == 0
-	  or die "cannot build; see $dir/make.log";
+	my $command = join ' ', "make -s -j2 -C '$dir' PG_CONFIG=pg_config with_llvm=no etcd_leader.so", map { "'$_'" } @arguments;
+	my $output  = `$command 2>&1`;
+	die "cannot build: $command\n$output" if $? != 0;
 	return "$dir/etcd_leader.so";
 }
 
