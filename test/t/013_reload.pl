@@ -132,6 +132,7 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 	is($pg1->token('postgres'), $token, 'elections: the token of one that stayed is the same');
 	$_->configure(elections => undef) for @nodes;
 	poll_is(10, sub { $pg1->value('SELECT etcd_fencing_token()') }, $token, 'elections: back to the default');
+	poll_is(5, sub { $pg2->value('SHOW etcd_leader.elections') }, 'postgres', 'elections: the other one as well');
 }
 
 # candidate: never, and primary again
