@@ -25,6 +25,7 @@
 #include "postgres.h"
 
 #include <signal.h>
+#include <time.h>
 
 #include "access/parallel.h"
 #include "access/xact.h"
@@ -36,8 +37,6 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/memutils.h"
-#include "utils/timeout.h"
-#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "fence.h"
@@ -46,6 +45,11 @@
 
 /* How often the timer looks: a loss ends the statement well within a second. */
 #define WATCH_INTERVAL_MS	250
+
+#define NS_PER_MS			1000000L
+
+/* The timer's; PostgreSQL has no use for it. */
+#define WATCH_SIGNAL		SIGVTALRM
 
 /*
  * Leadership that the transaction needs.  Complete before the timer can see
@@ -73,8 +77,9 @@ static bool setting_recorded = false;
 static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
 
 /* The timer. */
-static TimeoutId watch_timeout;
-static bool watch_registered = false;
+static timer_t watch_timer;
+static bool watch_created = false;
+static bool watching = false;
 static volatile sig_atomic_t committing = false;	/* it must not cancel any more */
 static volatile sig_atomic_t cancel_sent = false;	/* it has */
 
@@ -229,38 +234,62 @@ report_broken(const Requirement *requirement, const char *leader)
 /* ---- the timer --------------------------------------------------------------- */
 
 /*
- * The timer's handler, a signal handler: reads atomics and the clock, and
- * cancels as StatementCancelHandler() does (postgres.c).  A session that waits
- * for its client is left alone: its next command will tell.
+ * The timer's handler: reads atomics and the clock, and cancels as
+ * StatementCancelHandler() does (postgres.c).  A session that waits for its
+ * client is left alone: its next command will tell.
  */
 static void
-watch_leadership(void)
+watch_leadership(SIGNAL_ARGS)
 {
-	if (committing || !settings_cancel_on_loss ||
-		(depth == 0 && debug_query_string == NULL) || find_broken() == NULL)
-		return;
-	cancel_sent = true;
-	InterruptPending = true;
-	QueryCancelPending = true;
-	SetLatch(MyLatch);
+	int			save_errno = errno;
+
+	if (!committing && settings_cancel_on_loss &&
+		(depth > 0 || debug_query_string != NULL) && find_broken() != NULL)
+	{
+		cancel_sent = true;
+		InterruptPending = true;
+		QueryCancelPending = true;
+		SetLatch(MyLatch);
+	}
+	errno = save_errno;
 }
 
-/* Has the timer run until the transaction ends. */
+/* Sets the timer's interval; 0 stops it. */
+static void
+set_watch(long interval_ms)
+{
+	struct itimerspec spec = {0};
+
+	spec.it_interval.tv_nsec = spec.it_value.tv_nsec = interval_ms * NS_PER_MS;
+	if (timer_settime(watch_timer, 0, &spec, NULL) != 0)
+		elog(FATAL, "could not set a timer: %m");
+	watching = interval_ms > 0;
+}
+
+/*
+ * Has the timer run until the transaction ends.  It is none of PostgreSQL's
+ * timeouts, which go by the wall clock: stepped back by an hour, they come an
+ * hour late.
+ */
 static void
 start_watching(void)
 {
-	if (!settings_cancel_on_loss || committing)
+	if (!settings_cancel_on_loss || committing || watching)
 		return;
-	if (!watch_registered)
+	if (!watch_created)
 	{
-		watch_timeout = RegisterTimeout(USER_TIMEOUT, watch_leadership);
-		watch_registered = true;
+		struct sigevent event = {0};
+
+		event.sigev_notify = SIGEV_SIGNAL;
+		event.sigev_signo = WATCH_SIGNAL;
+		pqsignal(WATCH_SIGNAL, watch_leadership);
+		if (timer_create(CLOCK_MONOTONIC, &event, &watch_timer) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+					 errmsg("could not create a timer: %m")));
+		watch_created = true;
 	}
-	/* the end of a failed statement disables all timeouts */
-	if (!get_timeout_active(watch_timeout))
-		enable_timeout_every(watch_timeout,
-							 TimestampTzPlusMilliseconds(GetCurrentTimestamp(), WATCH_INTERVAL_MS),
-							 WATCH_INTERVAL_MS);
+	set_watch(WATCH_INTERVAL_MS);
 }
 
 /* ---- arming -------------------------------------------------------------------- */
@@ -504,8 +533,8 @@ end_transaction(void)
 	pg_compiler_barrier();
 	cancel_sent = false;
 	committing = false;
-	if (watch_registered && get_timeout_active(watch_timeout))
-		disable_timeout(watch_timeout, false);
+	if (watching)
+		set_watch(0);
 }
 
 static void
