@@ -47,16 +47,22 @@
 
 /*
  * How long the end of the process may wait for etcd to confirm that the lease
- * is revoked: a fast shutdown takes no longer than that for an etcd that
- * does not answer.
+ * is revoked: an etcd that does not answer makes a shutdown take so much
+ * longer, which is to stay well below a second.
  */
-#define FAREWELL_MS			900
+#define FAREWELL_MS			700
 
 /*
  * In recovery, and only where no notifier waits for its end (the postmaster's
  * signal for its start is how a promotion is learned of otherwise).
  */
 #define PROMOTION_POLL_MS	500
+
+/*
+ * The clock by which the wait is timed stops while the host sleeps: what is
+ * due when it wakes is done so much later at most.
+ */
+#define MAX_SLEEP_MS		5000
 
 /*
  * The watch and the requests that are under way at once, most of the time; and
@@ -1045,7 +1051,8 @@ etcd_leader_elector_main(Datum main_arg)
 
 		serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());
-		timeout_ms = sooner(notifier_supervise(), sooner(discover(), next_timeout_ms()));
+		timeout_ms = sooner(sooner(notifier_supervise(), discover()),
+							sooner(next_timeout_ms(), MAX_SLEEP_MS));
 		if (settings_candidate == CANDIDATE_PRIMARY && !elector.eligible &&
 			!notifier_awaits_promotion())
 			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);
