@@ -11,102 +11,146 @@ use IO::Select;
 use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 
-my $count = 0;
+my $count   = 0;
+my $backlog = 8;
 
 # Relays to a URL of http://host:port.
 sub new
 {
 	my ($class, $target) = @_;
 	my ($address) = $target =~ m{^http://([^/]+)} or die "not a URL of http: $target";
-	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64, ReuseAddr => 1) or die "listen: $!";
-	my $self = bless { url => 'http://127.0.0.1:' . $listener->sockport }, $class;
+	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => $backlog, ReuseAddr => 1) or die "listen: $!";
+	pipe(my $orders, my $control) or die "pipe: $!";
+	my $self = bless { port => $listener->sockport, control => $control }, $class;
 	$self->{process} = EtcdLeader::Util::Process->spawn(
 		name => "relay to $target",
 		log  => $PostgreSQL::Test::Utils::log_path . '/' . File::Basename::basename($0, '.pl') . '_relay' . ++$count . '.log',
-		code => sub { relay($listener, $address) });
+		code => sub { close $control; relay($listener, $address, $orders) });
 	close $listener;
 	return $self;
 }
 
-sub url { return $_[0]{url} }
+sub port { return $_[0]{port} }
+sub url { return "http://127.0.0.1:$_[0]{port}" }
 
 # Lets nothing through, without a word; and lets it through again.
 sub freeze { return $_[0]{process}->signal('STOP') }
 sub thaw   { return $_[0]{process}->signal('CONT') }
 
-# From now on nothing of an open watch arrives, while all else does.
-sub stall_watches { return $_[0]{process}->signal('USR1') }
-
-# Cuts all connections, and each new one at once; mend() ends that.
-sub cut
+# Frozen, and new connections are not even accepted by the kernel: there is no
+# place for them in its queue.
+sub swallow
 {
 	my ($self) = @_;
-	my $cuts = sub { scalar(() = $self->{process}->output =~ /^cut$/mg) };
-	my $before = $cuts->();
-	$self->{process}->signal('USR2');
-	poll(10, sub { $cuts->() > $before }) or die 'the relay does not cut';
+	$self->freeze;
+	push @{ $self->{callers} }, IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{port}, Blocking => 0)
+	  for 0 .. 2 * $backlog;
 	return;
 }
 
-sub mend { return $_[0]{process}->signal('HUP') }
+# From now on nothing of an open watch arrives, while all else does.
+sub stall_watches { return $_[0]->order('w') }
 
-# How many connections it has relayed so far.
-sub connections { return scalar(() = $_[0]{process}->output =~ /^relayed$/mg) }
+# From now on etcd's answers arrive at a byte a second.
+sub trickle { return $_[0]->order('t') }
+
+# From now on requests that put a key do not get through; released they do,
+# also those whose senders have gone.
+sub hold_puts { return $_[0]->order('h') }
+sub release   { return $_[0]->order('r') }
+
+# How many it has held, so far.
+sub held { my $n = () = $_[0]{process}->output =~ /^held$/mg; return $n }
+
+sub order
+{
+	my ($self, $order) = @_;
+	syswrite($self->{control}, $order) == 1 or die "relay: $!";
+	return;
+}
 
 # In the child.
 sub relay
 {
-	my ($listener, $address) = @_;
-	my (%peer, %watch, $stalled);
-	my $cut = 0;
-	$SIG{USR1} = sub { $stalled = 1 };
-	$SIG{USR2} = sub { $cut     = 1 };
-	$SIG{HUP}  = sub { $cut     = 0 };
+	my ($listener, $address, $orders) = @_;
+	my (%peer, %watch, %on, %held, %slow);
+	my $next_byte = 0;
 	$SIG{PIPE} = 'IGNORE';
-	my $select = IO::Select->new($listener);
+	my $select = IO::Select->new($listener, $orders);
 	my $close  = sub {
 		my @both = grep { defined } $_[0], $peer{ $_[0] };
 		for my $socket (@both)
 		{
 			$select->remove($socket);
-			delete $peer{$socket};
-			delete $watch{$socket};
+			delete $_->{$socket} for \(%peer, %watch, %held, %slow);
 			close $socket;
 		}
 	};
+	my $send = sub {
+		my ($socket, $data) = @_;
+		while (length $data)
+		{
+			my $n = syswrite($socket, $data);
+			return unless $n;
+			substr($data, 0, $n) = '';
+		}
+		return 1;
+	};
 	while (1)
 	{
-		my @ready = $select->can_read(0.1);
-		if ($cut == 1)
+		for my $ready ($select->can_read(0.1))
 		{
-			$close->($_) for grep { $peer{$_} } $select->handles;
-			syswrite(STDOUT, "cut\n");
-			$cut = 2;
-		}
-		for my $ready (@ready)
-		{
+			if ($ready == $orders)
+			{
+				sysread($orders, my $order, 1) or return;
+				$on{$order} = 1;
+				next unless $order eq 'r';
+				$on{h} = 0;
+				for my $kept (values %held) { $send->(@$kept) }
+				%held = ();
+				next;
+			}
 			if ($ready == $listener)
 			{
 				my $client = $listener->accept or next;
-				my $server = $cut ? undef : IO::Socket::INET->new(PeerAddr => $address);
+				my $server = IO::Socket::INET->new(PeerAddr => $address);
 				if (!$server) { close $client; next; }
-				syswrite(STDOUT, "relayed\n");
 				@peer{ $client, $server } = ($server, $client);
 				$select->add($client, $server);
 				next;
 			}
 			my $other = $peer{$ready} or next;
 			my $data;
-			if (!sysread($ready, $data, 65536)) { $close->($ready); next; }
+			if (!sysread($ready, $data, 65536))
+			{
+				# what is held outlives its sender
+				if ($held{$ready}) { $select->remove($ready) }
+				else               { $close->($ready) }
+				next;
+			}
 			# what comes from etcd for one who has asked to watch
 			$watch{$other} = 1 if $data =~ m{^POST /v3/watch}m;
-			next if $stalled && $watch{$ready};
-			while (length $data)
+			next if $on{w} && $watch{$ready};
+			if ($held{$ready} || ($on{h} && $data =~ /"request_?put"/i))
 			{
-				my $n = syswrite($other, $data);
-				if (!$n) { $close->($ready); last; }
-				substr($data, 0, $n) = '';
+				syswrite(STDOUT, "held\n") unless $held{$ready};
+				$held{$ready} //= [ $other, '' ];
+				$held{$ready}[1] .= $data;
+				next;
 			}
+			if ($on{t} && $data !~ /^POST /)
+			{
+				$slow{$other} //= [ $other, '' ];
+				$slow{$other}[1] .= $data;
+				next;
+			}
+			$close->($ready) unless $send->($other, $data);
+		}
+		next if now() < $next_byte;
+		$next_byte = now() + 1;
+		for my $slow (values %slow)
+		{
+			$send->($slow->[0], substr($slow->[1], 0, 1, '')) if length $slow->[1];
 		}
 	}
 }

@@ -1,0 +1,283 @@
+# etcd is gone, hung, slow beyond use, swallowed by the network, or has a name
+# that nobody resolves: an instance that starts like that, and one that leads
+# when it comes, is stopped, has its databases dropped and answers queries as
+# one without the extension, and neither its log nor its CPU tells of retries.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Relay;
+use EtcdLeader::Shim;
+use EtcdLeader::Util;
+use List::Util qw(max min);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ttl       = 2;
+my $etcd      = EtcdLeader::Etcd->new;
+my $hung_etcd = EtcdLeader::Etcd->new;
+my $shim      = EtcdLeader::Shim->new;
+my %relay;
+
+# What becomes of the way to etcd.
+my %fault = (
+	gone      => sub { $relay{gone}->stop },
+	hung      => sub { $hung_etcd->freeze(0) },
+	trickling => sub { $relay{trickling}->trickle },
+	swallowed => sub { $relay{swallowed}->swallow },
+	# and whoever had resolved it before has lost its connections
+	'without DNS' => sub { $shim->hang_dns(1); $relay{'without DNS'}->stop },
+);
+my @kinds = sort keys %fault;
+
+# Each kind has an instance; and one has no extension, to compare with.
+my %node = map {
+	my $kind = $_;
+	(my $name = $kind) =~ s/ /_/g;
+	$kind => $shim->around(sub {
+		EtcdLeader::Instance->create($name, endpoints => 'http://127.0.0.1:1', start => 0,
+			settings => { ttl => $ttl, elections => $name, databases => 'postgres,app' });
+	})
+} @kinds;
+my $plain = EtcdLeader::Instance->create('plain', preload => 0, start => 0);
+
+sub start_all
+{
+	for my $kind (@kinds)
+	{
+		$shim->around(sub { $node{$kind}->start });
+	}
+	$plain->start;
+	return;
+}
+
+# Makes the way to etcd anew.
+sub mend_all
+{
+	$hung_etcd->thaw(0);
+	$hung_etcd->wait_until_serving;
+	$shim->hang_dns(0);
+	# keys of leases that could not be revoked
+	$_->etcdctl('del', '', '--from-key') for $etcd, $hung_etcd;
+	for my $kind (@kinds)
+	{
+		$relay{$kind}->stop if $relay{$kind};
+		$relay{$kind} = EtcdLeader::Relay->new($etcd->url(0));
+		my $url =
+			$kind eq 'hung'        ? $hung_etcd->url(0)
+		  # the first name is resolved while all is well, and for a while remembered
+		  : $kind eq 'without DNS' ? join(',', map { "http://$_.$EtcdLeader::Shim::domain:" . $relay{$kind}->port } qw(one two))
+		  :                          $relay{$kind}->url;
+		$node{$kind}->append_conf('postgresql.conf', "etcd_leader.endpoints = '$url'\n");
+	}
+	return;
+}
+
+sub break_all { $fault{$_}->() for @kinds; return }
+
+# Stops all of them at once: seconds that each took.
+sub stop_all
+{
+	my ($mode) = @_;
+	my %all = (plain => $plain, %node);
+	my %stop;
+	for my $name (sort keys %all)
+	{
+		my $node = $all{$name};
+		$node->{el_dbh}->disconnect if $node->{el_dbh};
+		$node->{el_dbh} = undef;
+		$stop{$name} = EtcdLeader::Util::Process->spawn(
+			log  => PostgreSQL::Test::Utils::tempdir() . '/stop',
+			code => sub {
+				my $began = now();
+				system('pg_ctl', '-D', $node->data_dir, '-m', $mode, '-w', '-t', 60, '-s', 'stop') == 0 or die "not stopped\n";
+				printf "took %f\n", now() - $began;
+			});
+	}
+	my %took;
+	for my $name (sort keys %all)
+	{
+		$stop{$name}->wait(70);
+		($took{$name}) = $stop{$name}->output =~ /^took ([\d.]+)$/m;
+		$all{$name}->_update_pid(0) if $took{$name};
+	}
+	return %took;
+}
+
+sub check_stop
+{
+	my ($mode, $what) = @_;
+	my %took = stop_all($mode);
+	for my $kind (@kinds)
+	{
+		cmp_ok(($took{$kind} // 99) - $took{plain}, '<', 1, "$kind, $what: a $mode stop takes less than a second more than without the extension");
+	}
+	note(sprintf '%s stop, %s: %s', $mode, $what, join ', ', map { sprintf '%s %.2f s', $_, $took{$_} // -1 } 'plain', @kinds);
+	return;
+}
+
+# Seconds of the fastest of some runs of 10^5 calls of etcd_is_leader().
+sub cost_of_reading
+{
+	my ($node) = @_;
+	my $sql = 'SELECT count(' . join(' AND ', ('etcd_is_leader() IS NOT NULL') x 100) . ') FROM generate_series(1, 1000)';
+	return min map { my $began = now(); $node->value($sql); now() - $began } 1 .. 7;
+}
+
+# CPU seconds of a process with its threads, and how many those are.
+sub cpu_of
+{
+	my ($pid) = @_;
+	open my $fh, '<', "/proc/$pid/stat" or die "no process $pid";
+	my @f = split / /, (<$fh> =~ /\) (.*)/)[0];
+	return (($f[11] + $f[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK()), $f[17]);
+}
+
+# The instances are without etcd; and were for so long that there is nothing
+# new to say about it.
+sub check_life
+{
+	my ($what, $cost, $from) = @_;
+	my %log = map { $_ => $node{$_}->log_size } @kinds;
+	my %cpu = map { $_ => [ cpu_of($node{$_}->elector_pid) ] } @kinds;
+	my (%slowest, %threads);
+	my $began = now();
+	while (now() < $began + 2.5 * $ttl)
+	{
+		for my $kind (@kinds)
+		{
+			my $at = now();
+			my $row = $node{$kind}->row('SELECT etcd_is_leader() AS leads, etcd_current_leader() AS leader, etcd_fencing_token() AS token, connected,
+				requests, (SELECT count(*) FROM etcd_leader_events()) FROM etcd_leader_status, etcd_leader_stats');
+			$slowest{$kind} = max($slowest{$kind} // 0, now() - $at);
+			# nothing of it is silently well
+			is_deeply([ @{$row}{qw(leads leader token connected)} ], [ 0, undef, undef, 0 ], "$kind, $what: no leader, no contact")
+			  unless $threads{$kind}++;
+		}
+		pause(0.05);
+	}
+	my $window = now() - $began;
+	for my $kind (@kinds)
+	{
+		my $node = $node{$kind};
+		my ($cpu, $threads) = cpu_of($node->elector_pid);
+		$cpu -= $cpu{$kind}[0];
+		cmp_ok($slowest{$kind}, '<', 0.3, "$kind, $what: no reader waits");
+		cmp_ok($cpu / $window, '<', 0.01, "$kind, $what: no CPU is burnt");
+		is($node->log_count('etcd_leader elector .*(?:LOG|WARNING|ERROR|FATAL):', $log{$kind}), 0, "$kind, $what: the log has no word more");
+		# contact, leadership, the leader; and each endpoint's failure where there are two
+		cmp_ok($node->log_count('etcd_leader elector .*(?:LOG|WARNING|ERROR|FATAL):', $from->{$kind}), '<=', $kind eq 'without DNS' ? 5 : 3,
+			"$kind, $what: and a line for each change");
+		isnt($node->status->{last_error} // '', '', "$kind, $what: the status says why");
+		my $now = cost_of_reading($node);
+		cmp_ok($now / $cost->{$kind}, '<', 2, "$kind, $what: etcd_is_leader() costs what it costs");
+		note(sprintf '%s, %s: CPU %.2f %%, %d threads (%d before), slowest readers %.0f ms, 10^5 calls %.1f ms (%.1f before); %s',
+			$kind, $what, 100 * $cpu / $window, $threads, $cpu{$kind}[1], 1000 * $slowest{$kind}, 1000 * $now, 1000 * $cost->{$kind},
+			$node->status->{last_error});
+	}
+	return;
+}
+
+# A statement on the database "other", which nobody notifies, and on "app".
+sub check_ddl
+{
+	my ($what) = @_;
+	my %most;
+	for my $sql ('CREATE DATABASE "copy of %s" TEMPLATE %s', 'ALTER DATABASE %s RENAME TO "no %s"', 'DROP DATABASE %s')
+	{
+		for my $kind (@kinds)
+		{
+			my $node = $node{$kind};
+			poll(10, sub { $node->notifier_pid('app') }) or die "no notifier: $kind";
+			my %took;
+			for my $database (qw(other app))
+			{
+				my $began = now();
+				$node->value($sql =~ s/%s/$database/gr);
+				$took{$database} = now() - $began;
+				$node->value("ALTER DATABASE \"no $database\" RENAME TO $database") if $sql =~ /RENAME/;
+			}
+			my $more = $took{app} - $took{other};
+			cmp_ok($more, '<', 0.5, "$kind, $what: " . sprintf($sql, 'app', 'app') . ' takes less than half a second more');
+			$most{$sql} = max($most{$sql} // 0, $more);
+		}
+	}
+	note(sprintf '%s: %.0f ms more for %s', $what, 1000 * $most{$_}, $_) for sort keys %most;
+	return;
+}
+
+sub make_databases
+{
+	for my $node (values %node)
+	{
+		$node->value("CREATE DATABASE $_ STRATEGY file_copy") for qw(app other);
+	}
+	return;
+}
+
+# ---- it comes while they lead ------------------------------------------------------
+
+my $step = now();
+my $lap = sub { note(sprintf '%s: %.1f s', $_[0], now() - $step); $step = now() };
+mend_all();
+start_all();
+$_->value('CREATE EXTENSION etcd_leader') for values %node;
+make_databases();
+$node{$_}->wait_until_leader for @kinds;
+my %cost = map { $_ => cost_of_reading($node{$_}) } @kinds;
+$lap->('start');
+my %from = map { $_ => $node{$_}->log_size } @kinds;
+break_all();
+for my $kind (@kinds)
+{
+	poll_is($ttl + 2, sub { ($node{$kind}->status->{connected} // 9) . ($node{$kind}->current_leader // 'none') }, '0none',
+		"$kind, when it led: it has lost contact");
+}
+$lap->('lost');
+check_life('when it led', \%cost, \%from);
+$lap->('life');
+check_ddl('when it led');
+$lap->('ddl');
+# "app" of the next round
+make_databases();
+$_->value('DROP DATABASE "copy of app"') for values %node;
+$_->value('DROP DATABASE "copy of other"') for values %node;
+check_stop('fast', 'when it led');
+$lap->('stop');
+
+# ---- they start like that ------------------------------------------------------------
+
+%from = map { $_ => $node{$_}->log_size } @kinds;
+start_all();
+for my $kind (@kinds)
+{
+	poll_ok($ttl + 2, sub { $node{$kind}->status->{last_error} }, "$kind, at the start: it has noticed");
+}
+check_life('at the start', \%cost, \%from);
+$lap->('life 2');
+check_ddl('at the start');
+$lap->('ddl 2');
+check_stop('smart', 'at the start');
+start_all();
+check_stop('fast', 'at the start');
+$lap->('stops');
+
+# ---- they are stopped at the moment at which it comes -------------------------------
+
+# The farewell to etcd has the time of a request, if that is not too long.
+$_->append_conf('postgresql.conf', "etcd_leader.ttl = 10\n") for values %node;
+for my $mode (qw(fast smart))
+{
+	mend_all();
+	start_all();
+	$node{$_}->wait_until_leader for @kinds;
+	break_all();
+	check_stop($mode, 'while it leads');
+	$lap->('stop');
+}
+mend_all();
+
+done_testing();

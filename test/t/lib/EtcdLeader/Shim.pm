@@ -1,0 +1,68 @@
+# A world of its own for a server: clocks that the test steps and a resolver
+# that it hangs, by a library (shim.c) that is loaded before libc.
+package EtcdLeader::Shim;
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use PostgreSQL::Test::Utils;
+
+# Endpoints with a host of this domain are on this host, unless DNS hangs.
+our $domain = 'hung.test';
+
+my $library;
+my $count = 0;
+
+sub new
+{
+	my ($class) = @_;
+	if (!$library)
+	{
+		my $source = dirname(__FILE__) . '/shim.c';
+		my $made   = PostgreSQL::Test::Utils::tempdir() . '/shim.so';
+		system('cc', '-shared', '-fPIC', '-O2', '-Wall', '-Werror', '-o', $made, $source, '-ldl') == 0
+		  or die "cannot compile $source";
+		$library = $made;
+	}
+	my $self = bless { wall => 0, boot => 0, hang => 0 }, $class;
+	$self->{file} = PostgreSQL::Test::Utils::tempdir() . '/control' . ++$count;
+	open $self->{handle}, '+>', $self->{file} or die "$self->{file}: $!";
+	$self->apply;
+	return $self;
+}
+
+# Runs a piece of Perl: the servers that it starts live in this world.
+sub around
+{
+	my ($self, $code) = @_;
+	local $ENV{LD_PRELOAD}       = $library;
+	local $ENV{ETCD_LEADER_SHIM} = $self->{file};
+	return $code->();
+}
+
+# Somebody steps the wall clock, by so many seconds.
+sub step_wall { my ($self, $seconds) = @_; $self->{wall} += $seconds; return $self->apply }
+
+# The host has slept for so long.
+sub sleep_host
+{
+	my ($self, $seconds) = @_;
+	$self->{wall} += $seconds;
+	$self->{boot} += $seconds;
+	return $self->apply;
+}
+
+# Lookups never answer any more; or do so again, those that hang as well.
+sub hang_dns { my ($self, $hang) = @_; $self->{hang} = $hang; return $self->apply }
+
+sub apply
+{
+	my ($self) = @_;
+	sysseek($self->{handle}, 0, 0);
+	syswrite($self->{handle}, pack('q<q<q<', map { int } 1e9 * $self->{wall}, 1e9 * $self->{boot}, $self->{hang})) == 24
+	  or die "$self->{file}: $!";
+	return;
+}
+
+1;

@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * shim.c
+ *	  What a test changes of a server's world: LD_PRELOADed, see Shim.pm.
+ *
+ * The clocks can be stepped and the resolver be hung, in all processes of the
+ * server at once: they share the file that ETCD_LEADER_SHIM names.
+ *
+ * Stepping CLOCK_REALTIME is what an operator or NTP does.  CLOCK_BOOTTIME and
+ * CLOCK_REALTIME stepped together are a host that slept: CLOCK_MONOTONIC, and
+ * whatever waits by it, knows nothing of that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S 1000000000
+
+typedef struct Control
+{
+	volatile int64_t wall_ns;	/* added to CLOCK_REALTIME */
+	volatile int64_t boot_ns;	/* added to CLOCK_BOOTTIME */
+	volatile int64_t hang;		/* names below this domain are not resolved */
+} Control;
+
+#define DOMAIN ".hung.test"
+
+static Control *control;
+static int	(*real_clock_gettime) (clockid_t, struct timespec *);
+static int	(*real_getaddrinfo) (const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+__attribute__((constructor)) static void
+start(void)
+{
+	const char *path = getenv("ETCD_LEADER_SHIM");
+	int			fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	void	   *mapping = mmap(NULL, sizeof(Control), PROT_READ, MAP_SHARED, fd, 0);
+
+	real_clock_gettime = (int (*) (clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
+	real_getaddrinfo = (int (*) (const char *, const char *, const struct addrinfo *, struct addrinfo **))
+		dlsym(RTLD_NEXT, "getaddrinfo");
+	if (mapping == MAP_FAILED || real_clock_gettime == NULL || real_getaddrinfo == NULL)
+		abort();
+	close(fd);
+	control = mapping;
+}
+
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int64_t		ns = 0;
+	int			result = real_clock_gettime(clock, now);
+
+	if (result != 0 || control == NULL)
+		return result;
+	if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
+		ns = control->wall_ns;
+	else if (clock == CLOCK_BOOTTIME)
+		ns = control->boot_ns;
+	ns += now->tv_nsec;
+	now->tv_sec += ns / NS_PER_S;
+	now->tv_nsec = ns % NS_PER_S;
+	if (now->tv_nsec < 0)
+	{
+		now->tv_nsec += NS_PER_S;
+		now->tv_sec--;
+	}
+	return 0;
+}
+
+int
+gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	now->tv_sec = ts.tv_sec;
+	now->tv_usec = ts.tv_nsec / 1000;
+	return 0;
+}
+
+time_t
+time(time_t *result)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &ts);
+	if (result)
+		*result = ts.tv_sec;
+	return ts.tv_sec;
+}
+
+/* Names below the domain are this host's. */
+int
+getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **result)
+{
+	size_t		len = node ? strlen(node) : 0;
+	size_t		domain_len = strlen(DOMAIN);
+
+	if (len < domain_len || strcmp(node + len - domain_len, DOMAIN) != 0)
+		return real_getaddrinfo(node, service, hints, result);
+	while (control->hang)
+		usleep(200000);
+	return real_getaddrinfo("127.0.0.1", service, hints, result);
+}
