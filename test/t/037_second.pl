@@ -172,8 +172,17 @@ for my $death ('elector killed', 'postmaster killed', 'immediate stop', 'fast st
 	{
 		poll_ok(5, sub { key_of($joining) }, "$what: its entry arrives late");
 		is(key_of($joining)->{lease}, $lease, "$what: on its lease");
-		# and stands in the way of nobody for longer than that
-		poll_ok($ttl + 3, sub { !key_of($joining) }, "$what: its key goes with its lease");
+		is($leader->token, $token, "$what: the leader leads as before");
+		# it becomes the first of the queue, and is so for no longer than that lease
+		$leader->value('SELECT etcd_resign()');
+		poll_ok(2, sub { $second->is_leader }, "$what: the queue goes on");
+		$second->wait_until_leader;
+		poll(5, sub { ($leader->status->{state} // '') eq 'waiting' }) or die;
+		$second->value('SELECT etcd_resign()');
+		is(($etcd->candidates('postgres'))[0]{value}, $name, "$what: it would be the next");
+		poll_ok($ttl + 3, sub { $leader->is_leader }, "$what: its key goes with its lease");
+		is(key_of($joining), undef, "$what: it does not stand any more");
+		($token, $seen) = ($leader->token, $second->last_event);
 		ok(!(grep { $_ == $lease } $etcd->leases), "$what: which is gone");
 		$gone = now() - $began;
 	}
