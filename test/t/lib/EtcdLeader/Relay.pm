@@ -73,7 +73,7 @@ sub order
 sub relay
 {
 	my ($listener, $address, $orders) = @_;
-	my (%peer, %watch, %on, %held, %slow);
+	my (%peer, %watch, %on, %held, %late, %slow);
 	my $next_byte = 0;
 	$SIG{PIPE} = 'IGNORE';
 	my $select = IO::Select->new($listener, $orders);
@@ -82,7 +82,7 @@ sub relay
 		for my $socket (@both)
 		{
 			$select->remove($socket);
-			delete $_->{$socket} for \(%peer, %watch, %held, %slow);
+			delete $_->{$socket} for \(%peer, %watch, %held, %late, %slow);
 			close $socket;
 		}
 	};
@@ -123,8 +123,8 @@ sub relay
 			my $data;
 			if (!sysread($ready, $data, 65536))
 			{
-				# what is held outlives its sender
-				if ($held{$ready}) { $select->remove($ready) }
+				# what is held, or was, outlives its sender
+				if ($late{$ready}) { $select->remove($ready) }
 				else               { $close->($ready) }
 				next;
 			}
@@ -134,6 +134,7 @@ sub relay
 			if ($held{$ready} || ($on{h} && $data =~ /"request_?put"/i))
 			{
 				syswrite(STDOUT, "held\n") unless $held{$ready};
+				$late{$ready} = 1;
 				$held{$ready} //= [ $other, '' ];
 				$held{$ready}[1] .= $data;
 				next;
