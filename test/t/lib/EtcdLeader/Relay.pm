@@ -59,6 +59,22 @@ sub trickle { return $_[0]->order('t') }
 sub hold_puts { return $_[0]->order('h') }
 sub release   { return $_[0]->order('r') }
 
+# Cuts all connections, and each new one at once; mend() ends that.
+sub cut
+{
+	my ($self) = @_;
+	my $cuts = sub { scalar(() = $self->{process}->output =~ /^cut$/mg) };
+	my $before = $cuts->();
+	$self->order('c');
+	poll(10, sub { $cuts->() > $before }) or die 'the relay does not cut';
+	return;
+}
+
+sub mend { return $_[0]->order('m') }
+
+# How many connections it has relayed so far.
+sub connections { return scalar(() = $_[0]{process}->output =~ /^relayed$/mg) }
+
 # How many it has held, so far.
 sub held { my $n = () = $_[0]{process}->output =~ /^held$/mg; return $n }
 
@@ -104,6 +120,12 @@ sub relay
 			{
 				sysread($orders, my $order, 1) or return;
 				$on{$order} = 1;
+				if ($order eq 'c')
+				{
+					$close->($_) for grep { $peer{$_} } $select->handles;
+					syswrite(STDOUT, "cut\n");
+				}
+				$on{c} = 0 if $order eq 'm';
 				next unless $order eq 'r';
 				$on{h} = 0;
 				for my $kept (values %held) { $send->(@$kept) }
@@ -113,8 +135,9 @@ sub relay
 			if ($ready == $listener)
 			{
 				my $client = $listener->accept or next;
-				my $server = IO::Socket::INET->new(PeerAddr => $address);
+				my $server = $on{c} ? undef : IO::Socket::INET->new(PeerAddr => $address);
 				if (!$server) { close $client; next; }
+				syswrite(STDOUT, "relayed\n");
 				@peer{ $client, $server } = ($server, $client);
 				$select->add($client, $server);
 				next;
