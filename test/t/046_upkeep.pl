@@ -1,0 +1,98 @@
+# What etcd's operators do: compaction and defragmentation while candidates
+# come and go, and the alarm that there is no space left.
+# ETCD_LEADER_ROUNDS: hand-overs under compaction (15).
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ttl    = 5;
+my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 15;
+EtcdLeader::Util::watchdog(240 + 5 * $rounds);
+my $etcd  = EtcdLeader::Etcd->new(flags => [ '--quota-backend-bytes' => 4 * 1024 * 1024 ]);
+my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } qw(pg1 pg2 pg3);
+my %node  = map { $_->name => $_ } @nodes;
+$_->wait_until_candidate for @nodes;
+poll(10, sub { grep { $_->is_leader } @nodes });
+
+# Compacts to the newest revision, and now and then rewrites the file, for ever.
+my $upkeep = EtcdLeader::Util::Process->spawn(
+	name => 'upkeep', log => "$PostgreSQL::Test::Utils::log_path/046_upkeep_etcd.log",
+	code => sub {
+		for (my $i = 0 ;; $i++)
+		{
+			my $now = $etcd->post('/v3/kv/range', { key => 'eA==' }) or next;
+			print STDOUT "compacted\n"
+			  if $etcd->post('/v3/kv/compaction', { revision => $now->{header}{revision}, physical => JSON::PP::true });
+			$etcd->post('/v3/maintenance/defragment', {}) if $i % 20 == 0;
+			STDOUT->flush;
+		}
+	});
+
+# Candidates come and go: who is next is told each time, and no hand-over waits
+# for a beat, a third of the TTL.
+{
+	my @samplers = map { $_->sample } @nodes;
+	my @took;
+	for my $round (1 .. $rounds)
+	{
+		my ($leader) = grep { $_->is_leader } @nodes;
+		my ($next)   = map { $_->{value} } ($etcd->candidates('postgres'))[1];
+		my $began = now();
+		# now this one, now the one in the middle goes, and comes back
+		my $goes = $round % 3 == 0 ? $node{$next} : $leader;
+		$goes->value('SELECT etcd_resign()');
+		if ($goes == $leader)
+		{
+			poll(10, sub { $node{$next}->is_leader }) or last;
+			push @took, now() - $began;
+		}
+		poll(10, sub { 3 == (() = $etcd->candidates('postgres')) }) or last;
+	}
+	is(scalar(@took), $rounds - int($rounds / 3), 'each hand-over came to pass');
+	my ($longest) = sort { $b <=> $a } @took;
+	# defragmentation stops all of etcd for a moment
+	cmp_ok($longest, '<', $ttl / 3, 'none was missed and waited for the next beat');
+	note(sprintf 'the longest took %.0f ms', 1000 * $longest);
+	my $compactions = () = $upkeep->output =~ /compacted/g;
+	cmp_ok($compactions, '>', $rounds, 'there were compactions meanwhile') and note("$compactions compactions");
+	EtcdLeader::Sampler::check_exclusion(\@samplers, 'upkeep', max_gap => 2);
+}
+$upkeep->stop('KILL');
+
+# No space left: who leads goes on, whoever must write is told what is wrong.
+{
+	my ($leader) = grep { $_->is_leader } @nodes;
+	my ($other)  = grep { $_ != $leader } @nodes;
+	my $token   = $leader->token;
+	my $sampler = $leader->sample;
+	my $offset  = $other->log_size;
+	my $filled  = 0;
+	for (1 .. 40)
+	{
+		my ($status, undef, $error) = $etcd->try_etcdctl('put', 'filler', 'x' x 100_000);
+		$filled = $error =~ /space exceeded/ and last;
+	}
+	ok($filled, 'etcd has no space left');
+	like($etcd->etcdctl('alarm', 'list'), qr/NOSPACE/, 'and says so');
+	$other->value('SELECT etcd_resign(rejoin => true)');
+	poll_ok(10, sub { ($other->status->{last_error} // '') =~ /space exceeded.*alarm NOSPACE: compact and defragment/ }, 'who wants to enter says what to do')
+	  or diag($other->status->{last_error});
+	pause(1.2 * $ttl);
+	is($leader->token, $token, 'who leads goes on');
+	is($other->log_count('space exceeded', $offset), 1, 'the log says it once');
+	my $now = $etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision};
+	$etcd->etcdctl('compact', $now);
+	$etcd->etcdctl('defrag');
+	$etcd->etcdctl('alarm', 'disarm');
+	poll_ok(10, sub { 3 == (() = $etcd->candidates('postgres')) }, 'there is space again: it has entered');
+	my %runs = EtcdLeader::Sampler::check_exclusion([$sampler], 'no space', max_gap => 2);
+	is(scalar(grep { $_->{answer} eq 'f' } map { @$_ } values %runs), 0, 'without a doubt');
+}
+done_testing();
