@@ -247,7 +247,7 @@ ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:70000';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:b';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://[::1:2379';
 ALTER SYSTEM SET etcd_leader.endpoints = '"http://a b:2379"';
-ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379/v3';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379/?v=3';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379?x=1';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379/#x';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://user:secret@a:2379';

@@ -79,6 +79,12 @@ $etcd->etcdctl(qw(user passwd pg --interactive=false), \qq(new."one\n));
 write_password('good', 'new."one');
 still_leads('password changed');
 
+# How often etcd has refused a password.
+sub rejections
+{
+	return eval { $etcd->metric('grpc_server_handled_total{grpc_code="InvalidArgument",grpc_method="Authenticate",grpc_service="etcdserverpb.Auth",grpc_type="unary"}') } // 0;
+}
+
 # 5. What is wrong is said once, with what to do, and is tried again calmly.
 sub goes_wrong
 {
@@ -89,7 +95,9 @@ sub goes_wrong
 	poll(15, sub { ($pg2->status->{last_error} // '') =~ $pattern });
 	my $s = $pg2->status;
 	like($s->{last_error}, $pattern, "$what: last_error says so");
+	my $before = rejections();
 	pause(3);
+	cmp_ok(rejections() - $before, '<=', 1, "$what: etcd is not asked again and again");
 	is($pg2->log_count(quotemeta $s->{last_error}, $from), 1, "$what: and the log, once");
 	cmp_ok($pg2->log_count('etcd_leader elector .*LOG:', $from), '<=', 6, "$what: which has no line per retry")
 	  or diag(slurp_file($pg2->logfile, $from));
