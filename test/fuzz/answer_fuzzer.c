@@ -48,6 +48,8 @@ decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
 		CHECK(status >= 200 && status <= 299);
 		CHECK(kind != ETCD_TXN || answer.header.revision > 0);
 		CHECK(kind == ETCD_TXN || answer.nresults == 0);
+		CHECK((kind == ETCD_AUTHENTICATE) == (answer.token != NULL));
+		CHECK(kind == ETCD_LIST_MEMBERS || answer.nmembers == 0);
 		CHECK(!etcd_blames_endpoint(answer.outcome, answer.code, answer.message));
 	}
 	else

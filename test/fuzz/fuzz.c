@@ -305,6 +305,19 @@ fuzz_check_answer(const EtcdAnswer *answer)
 		for (int j = 0; j < result->nkvs; j++)
 			hash = check_kv(hash, &result->kvs[j]);
 	}
+	if (answer->token != NULL)
+		hash = fuzz_hash(hash, answer->token, strlen(answer->token));
+	ADD(hash, answer->nmembers);
+	CHECK(answer->nmembers >= 0 && (answer->nmembers > 0) == (answer->members != NULL));
+	for (int i = 0; i < answer->nmembers; i++)
+	{
+		const EtcdMember *member = &answer->members[i];
+
+		CHECK(member->nclient_urls >= 0 && (member->nclient_urls > 0) == (member->client_urls != NULL));
+		ADD(hash, member->is_learner);
+		for (int j = 0; j < member->nclient_urls; j++)
+			hash = fuzz_hash(hash, member->client_urls[j], strlen(member->client_urls[j]));
+	}
 	return hash;
 }
 
