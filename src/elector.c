@@ -525,9 +525,12 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 				   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
 		return;
 	}
+	if (timing->explained)
+	{
+		note_error(answer->message, true);
+		return;
+	}
 	advice = etcd_advise(answer->code, answer->message);
-	if (advice && strstr(answer->message, advice))
-		advice = NULL;
 	snprintf(message, sizeof(message), "etcd at \"%s\" refused a request%s%s%s: %s%s%s%s",
 			 url,
 			 timing->key ? " about key \"" : "", timing->key ? timing->key : "", timing->key ? "\"" : "",

@@ -699,6 +699,14 @@ run_deadlines(EtcdClient *client)
 		if (t->deadline_ns <= now)
 			finish_transfer(client, t, CURLE_OPERATION_TIMEDOUT);
 	}
+	for (Transfer *t = client->parked; t != NULL; t = next)
+	{
+		next = t->next;
+		if (t->deadline_ns > now)
+			continue;
+		(void) unlink_transfer(&client->parked, t);
+		finish_transfer(client, t, CURLE_OPERATION_TIMEDOUT);
+	}
 	if (client->watch != NULL && !client->watch->done && client->watch->deadline_ns <= now)
 	{
 		if (was_connected(client->watch))
@@ -907,7 +915,10 @@ describe_failure(Transfer *transfer, EtcdAnswer *answer)
 	switch (transfer->result)
 	{
 		case CURLE_OPERATION_TIMEDOUT:
-			if (was_connected(transfer))
+			if (transfer->sent_again && !was_connected(transfer))
+				etcd_format_message(message, "no token from etcd at \"%s\" within %ld ms",
+									url, transfer->timeout_ms);
+			else if (was_connected(transfer))
 				etcd_format_message(message, "no answer from etcd at \"%s\" within %ld ms",
 									url, transfer->timeout_ms);
 			else
@@ -1142,19 +1153,20 @@ authenticate(EtcdClient *client, int endpoint, char *why)
 
 /* ---- telling answers ------------------------------------------------- */
 
-/* For a transfer that is in no list any more.  Takes over the answer. */
+/*
+ * For a transfer that is in no list any more.  Takes over the answer; fills in
+ * what is the same for all in timing.
+ */
 static void
-tell(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer, bool timed_out)
+tell(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer, EtcdTiming timing)
 {
 	uint64_t	id = transfer->id;
 	bool		blames = etcd_blames_endpoint(answer->outcome, answer->code, answer->message);
 	Transfer   *twin = transfer->twin;
 	bool		is_second = transfer->is_second;
 	char	   *key = transfer->key;
-	EtcdTiming	timing = {0};
 
 	timing.latency_ns = now_ns() - transfer->sent_ns;
-	timing.timed_out = timed_out;
 	timing.key = key;
 	answer->endpoint = transfer->endpoint;
 	transfer->key = NULL;
@@ -1208,7 +1220,7 @@ tell_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome, int code, con
 		}
 		etcd_format_message(answer.message, "%s", message);
 		(void) unlink_transfer(&client->parked, t);
-		tell(client, t, &answer, false);
+		tell(client, t, &answer, (EtcdTiming) {.explained = true});
 		/* that may have changed the list */
 		t = client->parked;
 	}
@@ -1260,6 +1272,7 @@ park(EtcdClient *client, Transfer *transfer, const EtcdAnswer *answer)
 	transfer->done = false;
 	transfer->error[0] = '\0';
 	transfer->sent_again = true;
+	transfer->deadline_ns = now_ns() + transfer->timeout_ms * NS_PER_MS;
 	transfer->next = client->parked;
 	client->parked = transfer;
 
@@ -1286,18 +1299,23 @@ receive_token(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 	}
 	else if (endpoint >= 0)
 	{
+		char		why[ETCD_MESSAGE_SIZE];
+		const char *advice = etcd_advise(answer->code, answer->message);
+
+		if (answer->outcome == ETCD_REFUSED)
+			etcd_format_message(why, "etcd at \"%s\" gives user \"%s\" no token: %s%s%s%s",
+								transfer->endpoint_url, client->username, answer->message,
+								advice ? " (" : "", advice ? advice : "", advice ? ")" : "");
+		else
+			etcd_format_message(why, "%s", answer->message);
 		/* "not now" is no reason to wait, a wrong password is */
 		if (answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_INVALID_ARGUMENT)
 		{
-			const char *advice = etcd_advise(answer->code, answer->message);
-
-			etcd_format_message(client->rejection, "%s%s%s%s", answer->message,
-								advice ? " (" : "", advice ? advice : "", advice ? ")" : "");
-			memcpy(answer->message, client->rejection, ETCD_MESSAGE_SIZE);
+			memcpy(client->rejection, why, ETCD_MESSAGE_SIZE);
 			client->rejected_ns = now_ns();
 		}
-		client->callbacks.noticed(client->callbacks.ctx, answer->message);
-		tell_parked(client, endpoint, answer->outcome, answer->code, answer->message);
+		client->callbacks.noticed(client->callbacks.ctx, why);
+		tell_parked(client, endpoint, answer->outcome, answer->code, why);
 	}
 	release_transfer(client, transfer);
 	etcd_free_answer(answer);
@@ -1426,12 +1444,12 @@ tell_answer(EtcdClient *client)
 {
 	Transfer   *transfer = client->done;
 	EtcdAnswer	answer;
-	bool		timed_out = false;
+	EtcdTiming	timing = {0};
 
 	client->done = transfer->next;
 	transfer->next = NULL;
 	if (transfer->result != CURLE_OK)
-		timed_out = describe_failure(transfer, &answer);
+		timing.timed_out = describe_failure(transfer, &answer);
 	else
 	{
 		long		http_status = 0;
@@ -1460,7 +1478,7 @@ tell_answer(EtcdClient *client)
 	{
 		if (answer.outcome == ETCD_ANSWERED && client->probe_due_ns <= now_ns())
 			probe(client);
-		tell(client, transfer, &answer, timed_out);
+		tell(client, transfer, &answer, timing);
 	}
 }
 
@@ -1620,10 +1638,24 @@ etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 	client->request_timeout_ms = settings->request_timeout_ms;
 	client->connect_timeout_ms = settings->connect_timeout_ms;
 	client->rejected_ns = 0;
-	for (int i = 0; i < client->nendpoints && !same_user; i++)
+	if (!same_user)
 	{
-		free(client->endpoints[i].token);
-		client->endpoints[i].token = NULL;
+		Transfer   *lists[] = {client->in_flight, client->done};
+
+		for (int i = 0; i < client->nendpoints; i++)
+		{
+			free(client->endpoints[i].token);
+			client->endpoints[i].token = NULL;
+		}
+		/* nor is a token wanted that is under way */
+		for (int i = 0; i < 2; i++)
+		{
+			for (Transfer *t = lists[i]; t != NULL; t = t->next)
+			{
+				if (t->kind == ETCD_AUTHENTICATE)
+					t->endpoint = -1;
+			}
+		}
 	}
 }
 
@@ -1775,6 +1807,11 @@ etcd_client_timeout_ms(const EtcdClient *client)
 			due_ns = t->deadline_ns;
 		if (may_be_hedged(client, t) && hedge_due_ns(t) < due_ns)
 			due_ns = hedge_due_ns(t);
+	}
+	for (Transfer *t = client->parked; t != NULL; t = t->next)
+	{
+		if (t->deadline_ns < due_ns)
+			due_ns = t->deadline_ns;
 	}
 	if (client->watch != NULL && client->watch->deadline_ns < due_ns)
 		due_ns = client->watch->deadline_ns;

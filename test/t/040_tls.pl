@@ -62,7 +62,7 @@ sub goes_wrong
 	my $s = $pg2->status;
 	like($s->{last_error}, $_, "$what: last_error says so") for @patterns;
 	pause(1);
-	my $error = quotemeta $s->{last_error};
+	my $error = 'LOG:  ' . quotemeta $s->{last_error};
 	cmp_ok($pg2->log_count($error, $offset), '<=', 1, "$what: the log says it once at most");
 	cmp_ok($pg2->log_count('etcd_leader elector .*LOG:', $offset), '<=', 8, "$what: and has no line per retry")
 	  or diag(PostgreSQL::Test::Utils::slurp_file($pg2->logfile, $offset));

@@ -11,7 +11,7 @@ use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $ttl      = 5;
+my $ttl      = 4;
 my $password = 'corr"ct \\horse €';
 my $etcd     = EtcdLeader::Etcd->new(flags => [ '--auth-token' => 'simple', '--auth-token-ttl' => 2 ]);
 my $dir      = PostgreSQL::Test::Utils::tempdir('passwords');
