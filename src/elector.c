@@ -126,6 +126,8 @@ typedef struct Elector
 
 	SharedContact contact;
 	bool		contact_changed;
+	SharedEvent events[16];		/* to be announced */
+	int			nevents;
 	LoggedError logged_errors[REMEMBERED_ERRORS];
 	bool		margin_cut;
 
@@ -240,60 +242,33 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 		shared_state_publish(slot, view);
 }
 
-/* Each event goes to the log, the ring in shared memory, and the counters. */
+/* Each event goes to the log and into the ring in shared memory. */
 static void
-port_announce(void *ctx, const ElectionEvent *event)
+announce_event(SharedEvent *event)
 {
-	SharedEvent shared;
-	const char *reason = election_reason_name(event->reason);
-
-	if (elector.quitting)
-		return;
-	memset(&shared, 0, sizeof(shared));
-	shared.at = GetCurrentTimestamp();
-	shared.kind = event->kind;
-	if (event->election)
-		strlcpy(shared.election, event->election, sizeof(shared.election));
-	strlcpy(shared.node, elector.contact.node_name, sizeof(shared.node));
-	if (event->leader)
-	{
-		shared.has_leader = true;
-		strlcpy(shared.leader, event->leader, sizeof(shared.leader));
-		shared.leader_revision = event->leader_revision;
-	}
-	if (event->detail || reason)
-		strlcpy(shared.reason, event->detail ? event->detail : reason, sizeof(shared.reason));
-
 	switch (event->kind)
 	{
 		case ELECTION_EVENT_ELECTED:
-			shared_state_count(COUNTER_ELECTIONS_WON, 1);
-			ereport(LOG, (errmsg("elected leader of election \"%s\"", shared.election),
-						  errdetail("The fencing token is %lld.", (long long) shared.leader_revision)));
+			ereport(LOG, (errmsg("elected leader of election \"%s\"", event->election),
+						  errdetail("The fencing token is %lld.", (long long) event->leader_revision)));
 			break;
 		case ELECTION_EVENT_UNELECTED:
-			shared_state_count(COUNTER_ELECTIONS_LOST + event->reason, 1);
-			ereport(LOG, (errmsg("no longer leader of election \"%s\"", shared.election),
-						  errdetail("The reason is \"%s\".", shared.reason)));
+			ereport(LOG, (errmsg("no longer leader of election \"%s\"", event->election),
+						  errdetail("The reason is \"%s\".", event->reason)));
 			break;
 		case ELECTION_EVENT_LEADER:
-			if (shared.has_leader)
+			if (event->has_leader)
 				ereport(LOG, (errmsg("leader of election \"%s\" is \"%s\"",
-									 shared.election, shared.leader)));
+									 event->election, event->leader)));
 			else
-				ereport(LOG, (errmsg("election \"%s\" has no known leader", shared.election)));
+				ereport(LOG, (errmsg("election \"%s\" has no known leader", event->election)));
 			break;
 		case ELECTION_EVENT_CONNECTED:
-			elector.contact.connected = true;
-			elector.contact_changed = true;
-			memset(elector.logged_errors, 0, sizeof(elector.logged_errors));
 			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector.contact.endpoint)));
 			break;
 		case ELECTION_EVENT_DISCONNECTED:
-			elector.contact.connected = false;
-			elector.contact_changed = true;
 			ereport(LOG, (errmsg("lost contact with etcd"),
-						  errdetail_internal("%s", shared.reason)));
+						  errdetail_internal("%s", event->reason)));
 			break;
 	}
 
@@ -303,7 +278,59 @@ port_announce(void *ctx, const ElectionEvent *event)
 		shared_state_publish_contact(&elector.contact);
 		elector.contact_changed = false;
 	}
-	shared_state_append_event(&shared);
+	shared_state_append_event(event);
+}
+
+/* Announces what has happened since the last time. */
+static void
+announce_events(void)
+{
+	for (int i = 0; i < elector.nevents; i++)
+		announce_event(&elector.events[i]);
+	elector.nevents = 0;
+}
+
+/*
+ * An event is kept until the requests that follow from it are on their way: a
+ * hand-over does not wait for a log, nor for the notifiers that it wakes.
+ */
+static void
+port_announce(void *ctx, const ElectionEvent *event)
+{
+	SharedEvent *shared;
+	const char *reason = election_reason_name(event->reason);
+
+	if (elector.quitting)
+		return;
+	if (elector.nevents == lengthof(elector.events))
+		announce_events();
+	shared = &elector.events[elector.nevents++];
+	memset(shared, 0, sizeof(*shared));
+	shared->at = GetCurrentTimestamp();
+	shared->kind = event->kind;
+	if (event->election)
+		strlcpy(shared->election, event->election, sizeof(shared->election));
+	strlcpy(shared->node, elector.contact.node_name, sizeof(shared->node));
+	if (event->leader)
+	{
+		shared->has_leader = true;
+		strlcpy(shared->leader, event->leader, sizeof(shared->leader));
+		shared->leader_revision = event->leader_revision;
+	}
+	if (event->detail || reason)
+		strlcpy(shared->reason, event->detail ? event->detail : reason, sizeof(shared->reason));
+
+	if (event->kind == ELECTION_EVENT_ELECTED)
+		shared_state_count(COUNTER_ELECTIONS_WON, 1);
+	else if (event->kind == ELECTION_EVENT_UNELECTED)
+		shared_state_count(COUNTER_ELECTIONS_LOST + event->reason, 1);
+	else if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
+	{
+		elector.contact.connected = event->kind == ELECTION_EVENT_CONNECTED;
+		elector.contact_changed = true;
+	}
+	if (event->kind == ELECTION_EVENT_CONNECTED)
+		memset(elector.logged_errors, 0, sizeof(elector.logged_errors));
 }
 
 static void
@@ -311,6 +338,8 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 {
 	SharedReply *reply = palloc0(sizeof(SharedReply));
 
+	/* who is told of the end of a command finds its events */
+	announce_events();
 	reply->kind = REPLY_ELECTION;
 	reply->outcome = outcome;
 	if (outcome == ELECTION_NO_CONTACT)
@@ -833,6 +862,7 @@ end_elector(int code, Datum arg)
 	bool		revoking = election_stop(elector.core, shared_state_clock_ns(),
 										 ELECTION_REASON_SHUTDOWN);
 
+	announce_events();
 	shared_state_end_elector();
 	if (revoking)
 		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
@@ -1018,6 +1048,7 @@ turn(long timeout_ms)
 			etcd_client_socket_ready(elector.client, events[i].fd, what);
 	}
 	etcd_client_process(elector.client);
+	announce_events();
 }
 
 void
@@ -1064,7 +1095,7 @@ etcd_leader_elector_main(Datum main_arg)
 			shared_state_publish_contact(&elector.contact);
 			elector.contact_changed = false;
 		}
-		turn(timeout_ms);
+		turn(elector.nevents > 0 ? 0 : timeout_ms);
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(turn_context);
 	}

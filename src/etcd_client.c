@@ -1317,6 +1317,15 @@ receive_token(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 		client->callbacks.noticed(client->callbacks.ctx, why);
 		tell_parked(client, endpoint, answer->outcome, answer->code, why);
 	}
+	else if (client->parked != NULL && client->parked->endpoint >= 0)
+	{
+		/* the settings have changed meanwhile: once more */
+		char		why[ETCD_MESSAGE_SIZE];
+
+		endpoint = client->parked->endpoint;
+		if (!authenticate(client, endpoint, why))
+			tell_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
+	}
 	release_transfer(client, transfer);
 	etcd_free_answer(answer);
 }
@@ -1607,6 +1616,7 @@ void
 etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 {
 	bool		same_user = is_same_setting(client->username, settings->username);
+	Transfer   *lists[] = {client->in_flight, client->done};
 
 	/* what was learned of the members holds for these endpoints alone */
 	if (!are_same_endpoints(client, settings))
@@ -1638,23 +1648,18 @@ etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 	client->request_timeout_ms = settings->request_timeout_ms;
 	client->connect_timeout_ms = settings->connect_timeout_ms;
 	client->rejected_ns = 0;
-	if (!same_user)
+	for (int i = 0; i < client->nendpoints && !same_user; i++)
 	{
-		Transfer   *lists[] = {client->in_flight, client->done};
-
-		for (int i = 0; i < client->nendpoints; i++)
+		free(client->endpoints[i].token);
+		client->endpoints[i].token = NULL;
+	}
+	/* a token that is under way is that of another user, or password */
+	for (int i = 0; i < 2; i++)
+	{
+		for (Transfer *t = lists[i]; t != NULL; t = t->next)
 		{
-			free(client->endpoints[i].token);
-			client->endpoints[i].token = NULL;
-		}
-		/* nor is a token wanted that is under way */
-		for (int i = 0; i < 2; i++)
-		{
-			for (Transfer *t = lists[i]; t != NULL; t = t->next)
-			{
-				if (t->kind == ETCD_AUTHENTICATE)
-					t->endpoint = -1;
-			}
+			if (t->kind == ETCD_AUTHENTICATE)
+				t->endpoint = -1;
 		}
 	}
 }

@@ -98,7 +98,8 @@ sub goes_wrong
 	my $before = rejections();
 	pause(3);
 	cmp_ok(rejections() - $before, '<=', 1, "$what: etcd is not asked again and again");
-	is($pg2->log_count(quotemeta $s->{last_error}, $from), 1, "$what: and the log, once");
+	# the same within a minute is no news
+	is($pg2->log_count(quotemeta $s->{last_error}), 1, "$what: and the log, once");
 	cmp_ok($pg2->log_count('etcd_leader elector .*LOG:', $from), '<=', 6, "$what: which has no line per retry")
 	  or diag(slurp_file($pg2->logfile, $from));
 	$repair->();
