@@ -65,6 +65,13 @@ for my $case ([ 'from us', ['client'], 0 ], [ 'from its peers', ['peer'], 0 ], [
 	cmp_ok($took, '<', $ttl / 3 + $ttl / 18 + 0.3, "cut off $what: by the next beat");
 	pause(1.5 * $ttl);
 	is($pg1->token, $token, "cut off $what: pg1 leads on");
+	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, "cut off $what", max_gap => 2);
+	is(scalar(grep { $_->{answer} eq 'f' } @{ $runs{pg1} }), 0, "cut off $what: and was never in doubt");
+
+	# A member that comes back to etcd 3.4 has a higher term than the others, and
+	# takes the leader from them (there is --pre-vote against that): etcd may have
+	# none for longer than what is left of a TTL of 5 s.  Nobody else leads then.
+	@samplers = map { $_->sample } @nodes;
 	plug(map { "$_$n" } @$cables);
 	$etcd->wait_until_serving;
 	for my $node (@nodes)
@@ -72,7 +79,7 @@ for my $case ([ 'from us', ['client'], 0 ], [ 'from its peers', ['peer'], 0 ], [
 		poll_ok(10, sub { $node->value(q{SELECT connected AND etcd_current_leader() = 'pg1' AND last_contact > now() - interval '2 s' FROM etcd_leader_status}) },
 			"cut off $what: " . $node->name . ' has contact, and sees pg1 lead');
 	}
-	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, "cut off $what", max_gap => 2);
-	is(scalar(grep { $_->{answer} eq 'f' } @{ $runs{pg1} }), 0, "cut off $what: and was never in doubt");
+	is($pg1->token, $token, "cut off $what, and back: pg1 leads under the same token");
+	EtcdLeader::Sampler::check_exclusion(\@samplers, "cut off $what, and back", max_gap => 2);
 }
 done_testing();
