@@ -63,7 +63,7 @@ for my $case ([ 'from us', ['client'], 0 ], [ 'from its peers', ['peer'], 0 ], [
 	note(sprintf '%s: after %.2f s', $what, $took);
 	# a beat every third of the TTL, and half of the time-out, which is a ninth
 	cmp_ok($took, '<', $ttl / 3 + $ttl / 18 + 0.3, "cut off $what: by the next beat");
-	pause(1.5 * $ttl);
+	pause(1.1 * $ttl);
 	is($pg1->token, $token, "cut off $what: pg1 leads on");
 	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, "cut off $what", max_gap => 2);
 	is(scalar(grep { $_->{answer} eq 'f' } @{ $runs{pg1} }), 0, "cut off $what: and was never in doubt");
@@ -74,6 +74,7 @@ for my $case ([ 'from us', ['client'], 0 ], [ 'from its peers', ['peer'], 0 ], [
 	@samplers = map { $_->sample } @nodes;
 	plug(map { "$_$n" } @$cables);
 	$etcd->wait_until_serving;
+	pause(2);
 	for my $node (@nodes)
 	{
 		poll_ok(10, sub { $node->value(q{SELECT connected AND etcd_current_leader() = 'pg1' AND last_contact > now() - interval '2 s' FROM etcd_leader_status}) },
