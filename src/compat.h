@@ -32,6 +32,16 @@
 #include "storage/waiteventset.h"
 #endif
 
+/* 18 renamed it, and wants it first of all. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
+/* 19: signal handlers have a second argument, which SIG_IGN has not. */
+#if PG_VERSION_NUM < 190000
+#define PG_SIG_IGN SIG_IGN
+#endif
+
 /*
  * The number of this process, good for GetPGProcByNumber() in any other.
  * Until 16 it is a field of PGPROC, 17 made it a variable.

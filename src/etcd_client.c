@@ -951,11 +951,9 @@ describe_failure(Transfer *transfer, EtcdAnswer *answer)
 		case CURLE_SSL_CONNECT_ERROR:
 			etcd_format_message(message, "no TLS connection to etcd at \"%s\": %s", url, detail);
 			break;
-		case CURLE_UNSUPPORTED_PROTOCOL:
-		case CURLE_WEIRD_SERVER_REPLY:
-			answer->outcome = ETCD_GARBAGE;
-			/* FALLTHROUGH */
 		default:
+			if (transfer->result == CURLE_UNSUPPORTED_PROTOCOL || transfer->result == CURLE_WEIRD_SERVER_REPLY)
+				answer->outcome = ETCD_GARBAGE;
 			etcd_format_message(message, "no answer from etcd at \"%s\": %s", url, detail);
 			break;
 	}

@@ -46,7 +46,7 @@
 /* How often the timer looks: a loss ends the statement well within a second. */
 #define WATCH_INTERVAL_MS	250
 
-#define NS_PER_MS			1000000L
+#define NS_PER_MS			INT64CONST(1000000)
 
 /* The timer's; PostgreSQL has no use for it. */
 #define WATCH_SIGNAL		SIGVTALRM
@@ -208,7 +208,7 @@ check_election(const Requirement *requirement)
  * Raises the error for a requirement that does not hold.  leader: who leads,
  * as a sentence, or NULL.
  */
-static void pg_attribute_noreturn()
+pg_noreturn static void
 report_broken(const Requirement *requirement, const char *leader)
 {
 	/* of a setting: etcd_require_leader() arms nothing without a token */

@@ -21,6 +21,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "compat.h"
 #include "fence.h"
@@ -28,7 +29,7 @@
 #include "shared_state.h"
 
 #define NS_PER_US	INT64CONST(1000)
-#define NS_PER_MS	1000000.0
+#define NS_PER_MS	INT64CONST(1000000)
 
 #define MAX_COLUMNS 32
 
@@ -564,9 +565,9 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	answers = shared_state_counter(COUNTER_ANSWERS);
 	if (answers > 0)
 	{
-		add_value(&row, Float8GetDatum(shared_state_counter(COUNTER_LATENCY_NS_MIN) / NS_PER_MS));
-		add_value(&row, Float8GetDatum(shared_state_counter(COUNTER_LATENCY_NS_SUM) / NS_PER_MS / answers));
-		add_value(&row, Float8GetDatum(shared_state_counter(COUNTER_LATENCY_NS_MAX) / NS_PER_MS));
+		add_value(&row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_MIN) / NS_PER_MS));
+		add_value(&row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_SUM) / NS_PER_MS / answers));
+		add_value(&row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_MAX) / NS_PER_MS));
 	}
 	else
 	{
