@@ -1,9 +1,9 @@
 # etcd_leader: leader election for PostgreSQL through etcd.
 #
 # make, make install, make installcheck, make clean are PGXS's own.
-# make demo, make test, make bench, make sim, make fuzz, make model and make sanitize
-# install what is missing from Debian first; they need root or sudo for that, and the
-# first three for the installation.
+# make demo, make test, make bench, make sim, make fuzz, make model, make sanitize and
+# make matrix install what is missing from Debian first; they need root or sudo for that,
+# the first three for the installation, too, and the last one for trees of other suites.
 
 .DEFAULT_GOAL := all
 
@@ -42,7 +42,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test demo bench sim fuzz model sanitize,$(MAKECMDGOALS)),)
+else ifeq ($(filter test demo bench sim fuzz model sanitize matrix,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -52,7 +52,7 @@ src/functions.o src/functions.bc: etcd_leader.control
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test demo bench sim fuzz model sanitize
+.PHONY: test demo bench sim fuzz model sanitize matrix
 
 test:
 	test/setup --test
@@ -82,6 +82,11 @@ model:
 sanitize:
 	test/setup --sanitize
 	PG_CONFIG=$(PG_CONFIG) test/sanitize/run
+
+# Every supported PostgreSQL and etcd; ROWS and QUICK=--quick narrow it.
+matrix:
+	test/setup --matrix
+	$(SUDO) test/matrix $(QUICK) $(ROWS)
 
 demo:
 	test/setup --demo

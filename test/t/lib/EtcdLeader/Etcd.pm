@@ -1,6 +1,7 @@
 # An etcd cluster for tests: some members on loopback, each a process that
 # can be stopped, killed, frozen and woken.  Environment: ETCD and ETCDCTL
-# name other binaries than those in PATH.
+# name other binaries than those in PATH; of a comma list in ETCD the members
+# take one after the other.
 package EtcdLeader::Etcd;
 
 use strict;
@@ -13,7 +14,7 @@ use MIME::Base64 qw(encode_base64 decode_base64);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-my $etcd_program    = $ENV{ETCD}    || 'etcd';
+my @etcd_programs   = split /,/, $ENV{ETCD} || 'etcd';
 my $etcdctl_program = $ENV{ETCDCTL} || 'etcdctl';
 my $json            = JSON::PP->new->utf8->canonical;
 my $clusters        = 0;
@@ -43,9 +44,13 @@ sub new
 
 	if (!defined $no_fsync)
 	{
-		my $help = `"$etcd_program" --help 2>&1`;
-		die "cannot run $etcd_program" if $? != 0;
-		$no_fsync = $help =~ /--unsafe-no-fsync/ ? 1 : 0;
+		$no_fsync = 1;
+		for my $program (@etcd_programs)
+		{
+			my $help = `"$program" --help 2>&1`;
+			die "cannot run $program" if $? != 0;
+			$no_fsync &&= $help =~ /--unsafe-no-fsync/;
+		}
 	}
 	for my $i (0 .. ($args{members} // 1) - 1)
 	{
@@ -106,7 +111,7 @@ sub start
 		name => $m->{name},
 		log  => $m->{log},
 		cmd  => [
-			$etcd_program,
+			$etcd_programs[ $i % @etcd_programs ],
 			'--name'                        => $m->{name},
 			'--data-dir'                    => $m->{dir},
 			'--listen-client-urls' => join(',', $m->{url}, ($m->{tls_url} // ()), ($i == 0 ? @{ $self->{listen} } : ())),
