@@ -26,6 +26,7 @@
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/timestamp.h"
@@ -518,10 +519,11 @@ event_payload(const SharedEvent *event)
 
 /*
  * Announces, in one transaction, all events after the mark, and advances it.
- * ERROR if that cannot be; then the mark has not moved.
+ * ERROR if that cannot be; then the mark has not moved.  again: it could not
+ * be the last time.
  */
 static void
-announce_events(const NotifierStart *start)
+announce_events(const NotifierStart *start, bool again)
 {
 	SharedEvent event;
 	char	   *channel;
@@ -532,6 +534,14 @@ announce_events(const NotifierStart *start)
 	pgstat_report_activity(STATE_RUNNING, "announcing events");
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
+
+	/*
+	 * Room that has become free in a full queue is found by a NOTIFY that
+	 * succeeds, and by who asks for the usage: nobody else would end it.
+	 */
+	if (again)
+		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
+
 	channel = shared_state_text(settings_channel);
 	while (shared_state_next_event(announced, &event))
 	{
@@ -571,7 +581,7 @@ try_to_announce_events(const NotifierStart *start)
 
 	PG_TRY();
 	{
-		announce_events(start);
+		announce_events(start, last_error[0] != '\0');
 	}
 	PG_CATCH();
 	{

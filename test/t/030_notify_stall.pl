@@ -167,8 +167,6 @@ sub all_announced
 
 	if (!$queue_has_limit) { chmod 0700, $queue or die $! }
 	$keeper->disconnect;
-	# so that what nobody needs any more is removed
-	$pg1->value('SELECT pg_notification_queue_usage()');
 	all_announced($listener, $mark, $name);
 	is(stats()->{notifications_sent}, $before->{notifications_sent} + $pg1->last_event - $mark, "$name: what was announced is counted, once");
 	is($pg1->log_count('LOG:  events are notified in database "postgres" again', $offset), 1, "$name: the log says that it is over");
