@@ -24,7 +24,8 @@ sub ca { return "$_[0]{dir}/ca.crt" }
 # Signs a certificate: (certificate file, key file).  Replaces an earlier one of
 # that name.
 #   for  => ['DNS:...', 'IP:...'], whom it names
-#   days => how long it is valid; negative: it was
+#   days => how long it is valid; 0: to the end of this second (newer openssl
+#           makes none of the past)
 sub sign
 {
 	my ($self, $name, %args) = @_;
