@@ -1,0 +1,46 @@
+# pg_upgrade from an older PostgreSQL with the extension installed: no server
+# campaigns while it works, and the new one goes on electing.  Environment:
+# OLD_CONFIG, the pg_config of the older one.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../t/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use File::Basename qw(dirname);
+use Test::More;
+
+my $etcd = EtcdLeader::Etcd->new;
+my %conf = (etcd => $etcd, settings => { node_name => "pg1" });
+my $old  = EtcdLeader::Instance->create('old', %conf, install_path => dirname(dirname($ENV{OLD_CONFIG})));
+$old->wait_until_leader;
+my $token = $old->token;
+my $from  = $old->value('SELECT version()');
+my $status = join ' ', sort keys %{ $old->status };
+$old->value(q{CREATE ROLE app; ALTER ROLE app SET etcd_leader.require_leadership = 'postgres'; GRANT EXECUTE ON FUNCTION etcd_resign TO app});
+$old->stop;
+
+my $new = EtcdLeader::Instance->create('new', %conf, start => 0);
+my $bin = `pg_config --bindir`;
+chomp $bin;
+my $revision = $etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision};
+my $upgraded = IPC::Run::run([
+		"$bin/pg_upgrade", '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir,
+		'-b', dirname($ENV{OLD_CONFIG}), '-B', $bin, '-s', $new->host, '-p', $old->port, '-P', $new->port ],
+	'<', \undef, '>&', \my $output);
+ok($upgraded, 'pg_upgrade') or diag($output);
+is($etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision}, $revision, 'nobody campaigned meanwhile');
+
+$new->start;
+$new->wait_until_leader;
+isnt($new->value('SELECT version()'), $from, 'another PostgreSQL leads');
+cmp_ok($new->token, '>', $token, 'under a greater token');
+is(join(' ', sort keys %{ $new->status }), $status, 'the status is as before');
+is($new->value(q{SELECT setconfig FROM pg_db_role_setting WHERE setrole = 'app'::regrole}), '{etcd_leader.require_leadership=postgres}',
+	'what a role requires is kept');
+is($new->value(q{SELECT has_function_privilege('app', 'etcd_resign(text, boolean)', 'EXECUTE')}), 1, 'and what it is granted');
+is($new->value('SELECT count(*) FROM etcd_candidates()'), 1, 'a function that waits works');
+$new->stop;
+is($new->log_count('was terminated by signal|PANIC'), 0, 'nothing has crashed');
+done_testing();
