@@ -162,7 +162,7 @@ sub watch_all
 		{
 			next unless $case->{dbh}->pg_ready;
 			$case->{done} = now();
-			$case->{outcome} = eval { $case->{dbh}->pg_result; 1 } ? 'done' : $case->{dbh}->state . ' ' . $case->{dbh}->errstr;
+			$case->{outcome} = outcome($case->{dbh});
 		}
 		return !grep { !defined $_->{done} } @started;
 	});

@@ -69,8 +69,9 @@ sub outcome
 {
 	my ($dbh, $timeout) = @_;
 	poll($timeout // 10, sub { $dbh->pg_ready }) or return 'still running';
-	return 'done' if eval { $dbh->pg_result; 1 };
-	return $dbh->state . ' ' . $dbh->errstr;
+	# for newer DBD::Pg a cancelled statement is no error
+	return 'done' if eval { $dbh->pg_result; 1 } && !$dbh->state;
+	return $dbh->state . ' ' . ($dbh->errstr // $dbh->pg_error_field('message_primary'));
 }
 
 # Waits (10 s) until that session waits for something like $event
