@@ -24,11 +24,18 @@ OBJS = \
 	src/fence.o \
 	src/functions.o
 
+# Packages for several PostgreSQL are built in a directory for each, with VPATH.
+SOURCES := $(or $(VPATH),.)
+ifdef VPATH
+$(shell mkdir -p src)
+endif
+
 # The library knows its version, so that a script can ask for it.
-ETCD_LEADER_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" etcd_leader.control)
+ETCD_LEADER_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(SOURCES)/etcd_leader.control)
 
 PG_CPPFLAGS = -DETCD_LEADER_VERSION='"$(ETCD_LEADER_VERSION)"'
-PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter
+WERROR ?= -Werror
+PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter
 SHLIB_LINK = -lcurl -ljansson -lresolv -lm
 
 REGRESS = etcd_leader
@@ -47,7 +54,7 @@ $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its head
 endif
 
 # Every object depends on every header: they are few.
-$(OBJS): $(wildcard src/*.h)
+$(OBJS): $(wildcard $(SOURCES)/src/*.h)
 src/functions.o src/functions.bc: etcd_leader.control
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)

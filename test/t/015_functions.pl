@@ -46,7 +46,7 @@ sub result_of
 {
 	my ($dbh, $statement) = @_;
 	return 'still running' unless $dbh->pg_ready;
-	return 'error: ' . $dbh->state unless eval { $dbh->pg_result; 1 };
+	return 'error: ' . $dbh->state unless eval { $dbh->pg_result; 1 } && !$dbh->state;
 	my $row = $statement->fetchrow_arrayref;
 	return $row ? $row->[0] : undef;
 }

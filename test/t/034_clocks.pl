@@ -51,7 +51,7 @@ sub start_waiting
 	return sub {
 		poll(20, sub { $dbh->pg_ready }) or return (-1, undef, 'hangs');
 		my $took = now() - $began;
-		return ($took, undef, $dbh->state) unless eval { $dbh->pg_result; 1 };
+		return ($took, undef, $dbh->state) unless eval { $dbh->pg_result; 1 } && !$dbh->state;
 		my $row = $statement->fetchrow_arrayref;
 		return ($took, $row ? $row->[0] : undef, '');
 	};
