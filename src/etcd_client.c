@@ -946,6 +946,7 @@ describe_failure(Transfer *transfer, EtcdAnswer *answer)
 			etcd_format_message(message, "could not use the file of \"etcd_leader.ssl_ca_file\": %s", detail);
 			break;
 		case CURLE_SSL_CERTPROBLEM:
+		case CURLE_BAD_FUNCTION_ARGUMENT:	/* what libcurl 8.23 says of a bad key */
 			etcd_format_message(message, "could not use the files of \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\": %s", detail);
 			break;
 		case CURLE_SSL_CONNECT_ERROR:

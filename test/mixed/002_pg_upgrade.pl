@@ -37,7 +37,7 @@ $new->wait_until_leader;
 isnt($new->value('SELECT version()'), $from, 'another PostgreSQL leads');
 cmp_ok($new->token, '>', $token, 'under a greater token');
 is(join(' ', sort keys %{ $new->status }), $status, 'the status is as before');
-is($new->value(q{SELECT setconfig FROM pg_db_role_setting WHERE setrole = 'app'::regrole}), '{etcd_leader.require_leadership=postgres}',
+is($new->value(q{SELECT setconfig::text FROM pg_db_role_setting WHERE setrole = 'app'::regrole}), '{etcd_leader.require_leadership=postgres}',
 	'what a role requires is kept');
 is($new->value(q{SELECT has_function_privilege('app', 'etcd_resign(text, boolean)', 'EXECUTE')}), 1, 'and what it is granted');
 is($new->value('SELECT count(*) FROM etcd_candidates()'), 1, 'a function that waits works');
