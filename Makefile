@@ -49,7 +49,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test demo bench sim fuzz model sanitize matrix,$(MAKECMDGOALS)),)
+else ifeq ($(filter test demo bench sim fuzz model sanitize matrix dist,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -59,7 +59,7 @@ src/functions.o src/functions.bc: etcd_leader.control
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test demo bench sim fuzz model sanitize matrix
+.PHONY: test demo bench sim fuzz model sanitize matrix dist
 
 test:
 	test/setup --test
@@ -89,6 +89,14 @@ model:
 sanitize:
 	test/setup --sanitize
 	PG_CONFIG=$(PG_CONFIG) test/sanitize/run
+
+# The archive for PGXN, of what is committed.
+COMMIT = HEAD
+DIST = $(EXTENSION)-$(shell sed -n '1,/"version"/s/^ *"version": *"\(.*\)",/\1/p' META.json)
+
+dist:
+	test/meta
+	git -c safe.directory="$(CURDIR)" archive --format=zip --prefix=$(DIST)/ -o $(DIST).zip $(COMMIT)
 
 # Every supported PostgreSQL and etcd; ROWS and QUICK=--quick narrow it.
 matrix:
