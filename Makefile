@@ -109,8 +109,9 @@ demo:
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/demo/demo
 
+# Against its peers; PARTS and ROUNDS choose how much of it, see test/bench/run.
 bench:
-	test/setup --test
+	test/setup --bench
 	$(MAKE) -s all
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
-	PG_CONFIG=$(PG_CONFIG) JOBS=1 test/run bench/figures.pl bench/fence.pl
+	PG_CONFIG=$(PG_CONFIG) PARTS="$(PARTS)" ROUNDS="$(ROUNDS)" test/bench/run

@@ -1,0 +1,216 @@
+# The peers: candidates of other programs, as processes whose output is read,
+# and a client of the gateway that does no more than it must.
+package Bench::Peers;
+
+use strict;
+use warnings;
+
+use EtcdLeader::Etcd;
+use EtcdLeader::Util;
+use FindBin;
+
+my $build = "$FindBin::RealBin/build";
+
+sub address { return $_[0]->url(0) =~ s{^http://}{}r }
+
+# `etcdctl elect`.  Its lease lives for 60 s; an interrupt ends it.
+sub etcdctl
+{
+	my ($etcd, $election, $name) = @_;
+	return Bench::Peer->start({ ETCDCTL_API => 3 }, qr{^\Q$election\E/},
+		$ENV{ETCDCTL} // 'etcdctl', '--endpoints=' . $etcd->endpoints, 'elect', $election, $name);
+}
+
+# npm's etcd-leader; etcd needs --enable-v2=true.
+sub npm
+{
+	my ($etcd, $election, $name, $ttl) = @_;
+	-d "$build/npm/node_modules/etcd-leader" or die "npm's etcd-leader is not there\n";
+	return Bench::Peer->start({}, qr/^elected/, 'node', "$build/npm/candidate.js", address($etcd), "/$election", $name, $ttl);
+}
+
+# Go's concurrency.Election, so many candidates in one process.
+sub go
+{
+	my ($etcd, $election, $name, $ttl, $number) = @_;
+	-x "$build/candidate" or die "Go's candidate is not there\n";
+	return Bench::Peer->start({}, qr/^elected/, "$build/candidate", $etcd->endpoints, $election, $name, $ttl, $number // 1);
+}
+
+# Two of them, the first leading and the second waiting: { leading, waiting }.
+# $make->(name) starts one, $queued->() tells how many stand in the queue.
+sub pair
+{
+	my ($make, $queued) = @_;
+	my $leading = $make->('first');
+	$leading->wait_until_elected(30) or die "it does not lead\n";
+	my $pair = { leading => $leading, waiting => $make->('second') };
+	poll(30, sub { $queued->() == 2 }) or die "the second one is no candidate\n";
+	return $pair;
+}
+
+# How many stand in an election, of etcd's API v3 and v2.
+sub queued
+{
+	my ($etcd, $election) = @_;
+	my @queue = $etcd->candidates($election);
+	return scalar @queue;
+}
+
+sub queued_v2
+{
+	my ($etcd, $election) = @_;
+	my $answer = HTTP::Tiny->new(timeout => 5)->get($etcd->url(0) . "/v2/keys/$election");
+	return 0 unless $answer->{success};
+	return scalar @{ JSON::PP->new->decode($answer->{content})->{node}{nodes} // [] };
+}
+
+# ---------------------------------------------------------------------------
+# A candidate: a process that writes a line when it is elected.
+package Bench::Peer;
+
+use strict;
+use warnings;
+
+use EtcdLeader::Util;
+use POSIX ();
+
+my %running;
+my $owner = $$;
+
+sub start
+{
+	my ($class, $env, $elected, @command) = @_;
+	pipe(my $read, my $write) or die $!;
+	my $pid = fork() // die $!;
+	if ($pid == 0)
+	{
+		$SIG{INT} = $SIG{TERM} = $SIG{HUP} = $SIG{ALRM} = 'DEFAULT';
+		alarm 0;
+		$ENV{$_} = $env->{$_} for keys %$env;
+		open STDIN, '<', '/dev/null';
+		open STDOUT, '>&', $write;
+		open STDERR, '>', '/dev/null';
+		{ no warnings 'exec'; exec { $command[0] } @command; }
+		POSIX::_exit(127);
+	}
+	close $write;
+	$running{$pid} = 1;
+	return bless { pid => $pid, out => $read, buffer => '', elected => $elected }, $class;
+}
+
+sub pid { return $_[0]{pid} }
+
+sub signal { my ($self, $signal) = @_; return kill $signal, $self->{pid} }
+
+# Waits for the line that says it is elected; the time at which it was there,
+# undef after so many seconds, or at the end of the process.
+sub wait_until_elected
+{
+	my ($self, $timeout) = @_;
+	my $end = now() + $timeout;
+	while (1)
+	{
+		while ($self->{buffer} =~ s/^(.*)\n//)
+		{
+			return $self->{at} if $1 =~ $self->{elected};
+		}
+		my $left = $end - now();
+		return if $left <= 0;
+		my $ready = '';
+		vec($ready, fileno($self->{out}), 1) = 1;
+		next if select($ready, undef, undef, $left) <= 0;
+		$self->{at} = now();
+		sysread($self->{out}, $self->{buffer}, 4096, length $self->{buffer}) or return;
+	}
+}
+
+# Forgets what it has said so far.
+sub forget
+{
+	my ($self) = @_;
+	1 while defined $self->wait_until_elected(0.001);
+	return;
+}
+
+sub stop
+{
+	my ($self, $signal) = @_;
+	return unless delete $running{ $self->{pid} };
+	kill $signal // 'KILL', $self->{pid};
+	kill 'CONT', $self->{pid};
+	waitpid $self->{pid}, 0;
+	return;
+}
+
+sub DESTROY { local ($?, $!, $@); $_[0]->stop if $$ == $owner }
+
+END
+{
+	my $status = $?;
+	if ($$ == $owner) { kill 'KILL', keys %running; kill 'CONT', keys %running; }
+	$? = $status;
+}
+
+# ---------------------------------------------------------------------------
+# A connection to etcd's gateway that stays open, and does not wait to send.
+package Bench::Connection;
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use JSON::PP ();
+use Socket qw(IPPROTO_TCP TCP_NODELAY);
+
+sub new
+{
+	my ($class, $etcd) = @_;
+	my $socket = IO::Socket::INET->new(PeerAddr => Bench::Peers::address($etcd)) or die $!;
+	setsockopt($socket, IPPROTO_TCP, TCP_NODELAY, 1);
+	return bless { socket => $socket, buffer => '' }, $class;
+}
+
+sub send_request
+{
+	my ($self, $path, $body) = @_;
+	$body = JSON::PP->new->canonical->encode($body) if ref $body;
+	syswrite $self->{socket}, "POST $path HTTP/1.1\r\nHost: etcd\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
+	return;
+}
+
+# Reads until the buffer matches; takes that away, and returns what was caught.
+sub take
+{
+	my ($self, $pattern) = @_;
+	while (1)
+	{
+		return $1 if $self->{buffer} =~ s/^$pattern//s;
+		my $ready = '';
+		vec($ready, fileno($self->{socket}), 1) = 1;
+		select($ready, undef, undef, 10) > 0 or die "etcd does not answer\n";
+		sysread($self->{socket}, $self->{buffer}, 65536, length $self->{buffer}) or die "etcd has closed the connection\n";
+	}
+}
+
+# The body of an answer; of a stream's, the first piece.
+sub answer
+{
+	my ($self) = @_;
+	my $head = $self->take(qr/(.*?\r\n\r\n)/s);
+	return $self->chunk if $head =~ /^Transfer-Encoding: chunked/mi;
+	my ($length) = $head =~ /^Content-Length: (\d+)/mi;
+	return $self->take(qr/(.{$length})/s);
+}
+
+sub chunk
+{
+	my ($self) = @_;
+	my $length = hex $self->take(qr/([0-9a-f]+)\r\n/i);
+	my $chunk = $self->take(qr/(.{$length})\r\n/s);
+	return $chunk;
+}
+
+sub request { my ($self, @request) = @_; $self->send_request(@request); return $self->answer }
+
+1;

@@ -1,0 +1,189 @@
+# A table of what was measured: rows of samples, statistics over them, and the
+# ways to show it.  Plain data, so that it can be written to a file as JSON.
+#
+#   name   => of its files
+#   title  => for people
+#   unit   => of the samples
+#   rows   => [ { name, x, samples => [[round, value], ...], goal, note } ... ]
+#
+# x, where given, is a number by which rows of the same name form a curve.
+# Each row has "ratio", by which ours is divided by it: the median of the
+# ratios of all rounds in which both were measured, since what else the machine
+# does changes from round to round.  Ours is the row named in "ours", at the
+# same x; "goal" of any other row is about that ratio, "goal" of ours about the
+# median.
+package Bench::Table;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+
+our @EXPORT_OK = qw(median lines csv markdown plot);
+
+sub median
+{
+	my @sorted = sort { $a <=> $b } @_;
+	my $n = @sorted;
+	return if $n == 0;
+	return $n % 2 ? $sorted[ $n / 2 ] : ($sorted[ $n / 2 - 1 ] + $sorted[ $n / 2 ]) / 2;
+}
+
+sub ratio
+{
+	my ($ours, $row) = @_;
+	my %value = map { $_->[0] => $_->[1] } @{ $row->{samples} };
+	return median(map { $_->[1] / $value{ $_->[0] } } grep { $value{ $_->[0] } } @{ $ours->{samples} });
+}
+
+# Three digits that count, no exponents.
+sub figure
+{
+	my ($value) = @_;
+	return '' unless defined $value;
+	my $size = abs $value;
+	return sprintf($size >= 100 || $size == 0 ? '%.0f' : $size >= 10 ? '%.1f' : $size >= 1 ? '%.2f' : '%.3f', $value);
+}
+
+sub judged
+{
+	my ($goal, $value) = @_;
+	return '' unless $goal;
+	return $goal unless defined $value;
+	my ($sign, $bound) = $goal =~ /^([<>])= ([\d.]+)/ or return $goal;
+	my $met = $sign eq '<' ? $value <= $bound : $value >= $bound;
+	return ($goal =~ s/<=/≤/r =~ s/>=/≥/r) . ($met ? ', met' : ', **missed**');
+}
+
+# Its lines as lists of cells, the head first.
+sub lines
+{
+	my ($table) = @_;
+	my @rows   = @{ $table->{rows} };
+	my $curves = grep { defined $_->{x} } @rows;
+	my @ours   = grep { defined $table->{ours} && $_->{name} eq $table->{ours} } @rows;
+	my @lines  = [ '', ($curves ? $table->{x} : ()), 'n', 'median', 'min', 'max', (@ours ? 'ours ÷ this' : ()), 'goal' ];
+	for my $row (@rows)
+	{
+		my @values = sort { $a <=> $b } map { $_->[1] } @{ $row->{samples} };
+		my ($ours) = grep { ($_->{x} // '') eq ($row->{x} // '') } @ours;
+		my $ratio = $ours && $ours != $row ? ratio($ours, $row) : undef;
+		push @lines, [
+			$row->{name} . (@values && $row->{note} ? " ($row->{note})" : ''),
+			($curves ? $row->{x} // '' : ()),
+			scalar @values,
+			(@values ? map { figure($_) } median(@values), @values[ 0, -1 ] : ($row->{note} // 'did not run', '', '')),
+			(@ours ? defined $ratio ? sprintf('%.2f', $ratio) : '' : ()),
+			judged($row->{goal}, $ours && $ours != $row ? $ratio : median(@values)),
+		];
+	}
+	return @lines;
+}
+
+# For a terminal.
+sub text
+{
+	my ($table) = @_;
+	my @lines = lines($table);
+	my @width;
+	for my $line (@lines)
+	{
+		utf8::decode($_) for my @cells = @$line;
+		for my $i (0 .. $#cells) { $width[$i] = length $cells[$i] if length $cells[$i] > ($width[$i] // 0) }
+	}
+	my $text = "$table->{title}, $table->{unit}\n" =~ s/`//gr;
+	for my $line (@lines)
+	{
+		utf8::decode($_) for my @cells = @$line;
+		my $shown = join '  ', map { $_ == 0 || $_ == $#cells ? sprintf('%-*s', $width[$_], $cells[$_]) : sprintf('%*s', $width[$_], $cells[$_]) } 0 .. $#cells;
+		utf8::encode($shown);
+		$text .= '  ' . ($shown =~ s/\s+$//r =~ s/\*\*|`//gr) . "\n";
+	}
+	return $text;
+}
+
+sub markdown
+{
+	my ($table) = @_;
+	my ($head, @lines) = lines($table);
+	return join '', map { "$_\n" }
+	  '| ' . join(' | ', @$head) . ' |',
+	  '|---|' . '---:|' x (@$head - 2) . '---|',
+	  map { '| ' . join(' | ', @$_) . ' |' } @lines;
+}
+
+sub csv
+{
+	my ($table) = @_;
+	my $quoted = sub { my ($s) = @_; $s =~ s/"/""/g; return qq{"$s"} };
+	my $csv = "what,x,round,value\n";
+	for my $row (@{ $table->{rows} })
+	{
+		$csv .= join(',', $quoted->($row->{name}), $row->{x} // '', @$_) . "\n" for @{ $row->{samples} };
+	}
+	return $csv;
+}
+
+# The script for gnuplot that draws it into $file: a box (quartiles, whiskers,
+# what lies outside) for each row, or a curve of medians, with least and
+# greatest, for each name.
+sub plot
+{
+	my ($table, $file) = @_;
+	my @rows = grep { @{ $_->{samples} } } @{ $table->{rows} } or return;
+	my $curves = grep { defined $_->{x} } @rows;
+	my $label  = sub { my ($s) = @_; $s =~ s/[`'\\]//g; return "'$s'" };
+	my @script = (
+		'set encoding utf8',
+		"set terminal svg size 900,420 font 'sans-serif,13' background '#ffffff'",
+		"set output '$file'",
+		'set ylabel ' . $label->($table->{unit}),
+		'set grid ytics lc "#dddddd"',
+		($table->{linear} ? 'set yrange [0:*]' : 'set logscale y'));
+	my ($data, @plots) = ('');
+	if ($curves)
+	{
+		my (%of, @names);
+		for my $row (@rows)
+		{
+			push @names, $row->{name} unless $of{ $row->{name} };
+			my @values = sort { $a <=> $b } map { $_->[1] } @{ $row->{samples} };
+			push @{ $of{ $row->{name} } }, join ' ', $row->{x}, median(@values), @values[ 0, -1 ];
+		}
+		for my $i (0 .. $#names)
+		{
+			$data .= join "\n", "\$d$i << EOD", @{ $of{ $names[$i] } }, "EOD\n";
+			push @plots, "\$d$i using 1:2:3:4 with yerrorlines pt 7 title " . $label->($names[$i]);
+		}
+		my %x = map { $_->{x} => 1 } @rows;
+		push @script, 'set logscale x', 'set xtics (' . join(', ', sort { $a <=> $b } keys %x) . ')',
+		  'set xlabel ' . $label->($table->{x}), 'set key outside top center horizontal';
+	}
+	else
+	{
+		for my $i (0 .. $#rows)
+		{
+			$data .= join "\n", "\$d$i << EOD", (map { $_->[1] } @{ $rows[$i]{samples} }), "EOD\n";
+			push @plots, "\$d$i using ($i):1 with boxplot notitle lc " . ($i + 1);
+		}
+		push @script, 'set style boxplot outliers pointtype 7', 'set style fill solid 0.3', 'set boxwidth 0.5', 'set pointsize 0.4',
+		  'set xrange [-0.6:' . ($#rows + 0.6) . ']',
+		  'set xtics (' . join(', ', map { $label->(wrapped($rows[$_]{name})) =~ s/^'|'$/"/gr . " $_" } 0 .. $#rows) . ')';
+	}
+	return $data . join("\n", @script, 'plot ' . join(', ', @plots)) . "\n";
+}
+
+# A name on several lines, of some twenty letters.
+sub wrapped
+{
+	my ($name) = @_;
+	my @lines = '';
+	for my $word (split / /, $name)
+	{
+		push @lines, '' if length($lines[-1]) + length($word) > 20 && $lines[-1] ne '';
+		$lines[-1] .= ($lines[-1] eq '' ? '' : ' ') . $word;
+	}
+	return join '\\n', @lines;
+}
+
+1;
