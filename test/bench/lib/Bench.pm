@@ -94,6 +94,20 @@ sub try
 	return $made;
 }
 
+# The processes that a process has started.
+sub children
+{
+	my ($pid) = @_;
+	my @children;
+	for my $file (glob '/proc/[0-9]*/stat')
+	{
+		open(my $in, '<', $file) or next;
+		my ($child, $parent) = (<$in> // '') =~ /^(\d+) \(.*\) \S (\d+)/s or next;
+		push @children, $child if $parent == $pid;
+	}
+	return @children;
+}
+
 # Shows the tables and leaves them to the report.
 sub finish
 {

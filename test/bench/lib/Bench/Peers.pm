@@ -113,15 +113,22 @@ sub wait_until_elected
 	{
 		while ($self->{buffer} =~ s/^(.*)\n//)
 		{
-			return $self->{at} if $1 =~ $self->{elected};
+			my $line = $1;
+			$self->{leads} = $line =~ $self->{elected} || ($self->{leads} && $line !~ /^(?:un|error)/);
+			return $self->{at} if $line =~ $self->{elected};
 		}
 		my $left = $end - now();
-		return if $left <= 0;
 		my $ready = '';
 		vec($ready, fileno($self->{out}), 1) = 1;
-		next if select($ready, undef, undef, $left) <= 0;
+		if (select($ready, undef, undef, $left > 0 ? $left : 0) <= 0)
+		{
+			return if $left <= 0;
+			next;
+		}
 		$self->{at} = now();
-		sysread($self->{out}, $self->{buffer}, 4096, length $self->{buffer}) or return;
+		next if sysread($self->{out}, $self->{buffer}, 4096, length $self->{buffer});
+		$self->{leads} = 0;
+		return;
 	}
 }
 
@@ -129,9 +136,12 @@ sub wait_until_elected
 sub forget
 {
 	my ($self) = @_;
-	1 while defined $self->wait_until_elected(0.001);
+	1 while defined $self->wait_until_elected(0);
 	return;
 }
+
+# Does it lead, by what it has said so far?
+sub leads { my ($self) = @_; $self->forget; return $self->{leads} }
 
 sub stop
 {

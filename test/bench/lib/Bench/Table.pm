@@ -88,6 +88,7 @@ sub text
 	my @width;
 	for my $line (@lines)
 	{
+		$line = [ map { s/\*\*|`//gr } @$line ];
 		utf8::decode($_) for my @cells = @$line;
 		for my $i (0 .. $#cells) { $width[$i] = length $cells[$i] if length $cells[$i] > ($width[$i] // 0) }
 	}
@@ -97,7 +98,7 @@ sub text
 		utf8::decode($_) for my @cells = @$line;
 		my $shown = join '  ', map { $_ == 0 || $_ == $#cells ? sprintf('%-*s', $width[$_], $cells[$_]) : sprintf('%*s', $width[$_], $cells[$_]) } 0 .. $#cells;
 		utf8::encode($shown);
-		$text .= '  ' . ($shown =~ s/\s+$//r =~ s/\*\*|`//gr) . "\n";
+		$text .= '  ' . ($shown =~ s/\s+$//r) . "\n";
 	}
 	return $text;
 }
