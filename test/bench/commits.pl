@@ -1,6 +1,6 @@
 # What the fence costs a transaction: pgbench with one client.
 #
-#   make bench PARTS=commits      ROUNDS=30
+#   make bench PARTS=commits      ROUNDS=20
 use strict;
 use warnings;
 
@@ -16,7 +16,7 @@ my $bench = Bench->new(name => 'commits', title => 'Commits', text => <<'END');
 pgbench's "simple update" (`-N`), prepared statements, one client, `fsync = off` so that no disk hides what is compared, a
 second of each way in turn.
 END
-my $rounds  = Bench::rounds(30);
+my $rounds  = Bench::rounds(20);
 my $seconds = 1;
 
 # Without a disk to wait for, what a transaction costs beside it is not hidden.

@@ -31,13 +31,15 @@ sub ours
 	my $leads = sub { $asked->execute; return ($asked->fetchrow_array)[0] };
 	$leads->();
 	pause(rand($ttl / 3));
-	my $began = now();
+	my $postmaster = PostgreSQL::Test::Utils::slurp_file($leading->data_dir . '/postmaster.pid') =~ s/\n.*//sr;
+	my @children   = Bench::children($postmaster);
+	my $began      = now();
 	$leading->kill9;
 	until ($leads->()) { die "nobody leads\n" if now() > $began + 3 * $ttl; pause(0.002) }
 	my $ended = now();
 	undef $leading->{el_dbh};
-	# the postmaster's children are on their way out
-	poll(30, sub { $leading->start(fail_ok => 1) }) or die "it does not start\n";
+	wait_for_exit($_, 30) or die "a process of the server stays\n" for @children;
+	$leading->start;
 	poll(30, sub { Bench::Peers::queued($etcd, 'postgres') == 2 }) or die "no second candidate\n";
 	($leading, $waiting) = ($waiting, $leading);
 	return $ended - $began;

@@ -21,12 +21,20 @@ sub etcdctl
 		$ENV{ETCDCTL} // 'etcdctl', '--endpoints=' . $etcd->endpoints, 'elect', $election, $name);
 }
 
-# npm's etcd-leader; etcd needs --enable-v2=true.
+# Many of ours in one process, without PostgreSQL.
+sub ours
+{
+	my ($etcd, $election, $name, $ttl, $number) = @_;
+	-x "$build/candidates" or die "the program of our candidates is not there\n";
+	return Bench::Peer->start({}, qr/^elected/, "$build/candidates", $etcd->endpoints, $election, $name, $ttl, $number);
+}
+
+# npm's etcd-leader, so many candidates in one process; etcd needs --enable-v2=true.
 sub npm
 {
-	my ($etcd, $election, $name, $ttl) = @_;
+	my ($etcd, $election, $name, $ttl, $number) = @_;
 	-d "$build/npm/node_modules/etcd-leader" or die "npm's etcd-leader is not there\n";
-	return Bench::Peer->start({}, qr/^elected/, 'node', "$build/npm/candidate.js", address($etcd), "/$election", $name, $ttl);
+	return Bench::Peer->start({}, qr/^elected/, 'node', "$build/npm/candidate.js", address($etcd), "/$election", $name, $ttl, $number // 1);
 }
 
 # Go's concurrency.Election, so many candidates in one process.

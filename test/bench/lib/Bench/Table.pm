@@ -48,11 +48,9 @@ sub figure
 sub judged
 {
 	my ($goal, $value) = @_;
-	return '' unless $goal;
-	return $goal unless defined $value;
-	my ($sign, $bound) = $goal =~ /^([<>])= ([\d.]+)/ or return $goal;
-	my $met = $sign eq '<' ? $value <= $bound : $value >= $bound;
-	return ($goal =~ s/<=/≤/r =~ s/>=/≥/r) . ($met ? ', met' : ', **missed**');
+	my ($sign, $bound) = ($goal // '') =~ /^([<>])= ([\d.]+)$/ or return '';
+	my $met = defined $value && ($sign eq '<' ? $value <= $bound : $value >= $bound);
+	return ($sign eq '<' ? '≤' : '≥') . " $bound, " . (!defined $value ? 'not measured' : $met ? 'met' : '**missed**');
 }
 
 # Its lines as lists of cells, the head first.

@@ -72,6 +72,9 @@ func campaign(client *clientv3.Client, election, name string, ttl int, resign <-
 	}
 }
 
+// One after the other: a thousand at once would be another test.
+const pause = 2 * time.Millisecond
+
 func main() {
 	ttl, err := strconv.Atoi(os.Args[4])
 	if err != nil {
@@ -91,6 +94,7 @@ func main() {
 	signal.Notify(resign, syscall.SIGUSR1)
 	for i := 0; i < number; i++ {
 		go campaign(client, os.Args[2], fmt.Sprintf("%s-%d", os.Args[3], i), ttl, resign)
+		time.Sleep(pause)
 	}
 	select {}
 }

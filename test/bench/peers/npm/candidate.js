@@ -1,27 +1,40 @@
 // A candidate of npm's etcd-leader, as its README uses it.
 //
-//   node candidate.js HOST:PORT KEY NAME TTL
+//   node candidate.js HOST:PORT KEY NAME TTL [NUMBER]
 //
-// Writes a line for each event.  SIGUSR1: stop(), and start() again 50 ms
-// later.  The README has no listener for errors, with which a process ends at
+// Writes a line for each event.  SIGUSR1: the one that leads does stop(), and
+// start() again 50 ms later.  The README has no listener for errors, with which a process ends at
 // the first one; this one starts again.
 "use strict";
 
 const fs = require("fs");
 const Etcd = require("node-etcd");
 const etcdLeader = require("etcd-leader");
-const [endpoint, key, name, ttl] = process.argv.slice(2);
+const [endpoint, key, name, ttl, number] = process.argv.slice(2);
 
 const say = (line) => fs.writeSync(1, line + "\n");
-const election = etcdLeader(new Etcd([endpoint]), key, name, ttl).start();
+const candidates = [];
 
-election.on("elected", () => say("elected"));
-election.on("unelected", () => say("unelected"));
-election.on("error", (error) => {
-	say("error " + error.message);
-	setTimeout(() => election.start(), 500);
-});
+function start() {
+	const election = etcdLeader(new Etcd([endpoint]), key, name + "-" + candidates.length, ttl).start();
+	candidates.push(election);
+	election.on("elected", () => say("elected"));
+	election.on("unelected", () => say("unelected"));
+	election.on("error", (error) => {
+		say("error " + error.message);
+		setTimeout(() => election.start(), 500);
+	});
+	// one after the other: a thousand at once would be another test
+	if (candidates.length < (number || 1))
+		setTimeout(start, 2);
+}
+
+require("http").globalAgent.maxSockets = Infinity;
+start();
 process.on("SIGUSR1", () => {
-	election.stop();
-	setTimeout(() => election.start(), 50);
+	const election = candidates.find((candidate) => candidate.isLeader());
+	if (election) {
+		election.stop();
+		setTimeout(() => election.start(), 50);
+	}
 });

@@ -1,0 +1,76 @@
+# What a hand-over costs etcd, by the number of those who wait.
+#
+#   make bench PARTS=load      ROUNDS=5, CANDIDATES="10 100 1000"
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use Bench;
+use Bench::Peers;
+use EtcdLeader::Etcd;
+use EtcdLeader::Util;
+
+my $ttl   = 300;
+my $bench = Bench->new(name => 'load', title => 'Load on etcd per hand-over', text => <<'END');
+So many candidates of a kind in one process, ours without PostgreSQL around them, on an etcd of their own; the one that leads
+resigns and queues again. What etcd received in the second from then on, less what it received in the second before, when
+all waited: messages of gRPC (the gateway's, too) and requests to API v2; and the bytes that it wrote, to clients and disk.
+TTL 300 s, so that beats are few. "The waiters' share does not grow": the same figures from 10 to 1,000.
+END
+my $rounds  = Bench::rounds(5);
+my @numbers = split ' ', $ENV{CANDIDATES} // '10 100 1000';
+
+my %table = (
+	requests => $bench->table(name => 'load_requests', title => 'Requests per hand-over', unit => 'requests', x => 'candidates', ours => '`etcd_leader`'),
+	bytes => $bench->table(name => 'load_bytes', title => 'Bytes written by etcd per hand-over', unit => 'kB', x => 'candidates', ours => '`etcd_leader`'));
+
+sub served
+{
+	my ($etcd) = @_;
+	my $requests = 0;
+	$requests += eval { $etcd->metric($_) } // 0 for qw(grpc_server_msg_received_total etcd_http_received_total);
+	my ($bytes) = PostgreSQL::Test::Utils::slurp_file('/proc/' . $etcd->pid(0) . '/io') =~ /^wchar: (\d+)/m;
+	return { requests => $requests, bytes => $bytes / 1000 };
+}
+
+# What is served in a second, of that minus what the question costs.
+sub in_a_second
+{
+	my ($etcd) = @_;
+	my $before = served($etcd);
+	pause(1);
+	my $after = served($etcd);
+	return { map { $_ => $after->{$_} - $before->{$_} } keys %$after };
+}
+
+for (
+	[ '`etcd_leader`', \&Bench::Peers::ours, \&Bench::Peers::queued ],
+	[ 'Go `concurrency.Election`', \&Bench::Peers::go, \&Bench::Peers::queued ],
+	[ 'npm `etcd-leader`', \&Bench::Peers::npm, \&Bench::Peers::queued_v2 ])
+{
+	my ($name, $start, $queued) = @$_;
+	for my $n (@numbers)
+	{
+		my %row  = map { $_ => Bench::row($table{$_}, $name, x => $n) } keys %table;
+		my $etcd = EtcdLeader::Etcd->new(flags => ['--enable-v2=true']);
+		my $many = $bench->try("$name, $n candidates", sub {
+			my $started = $start->($etcd, 'load', 'c', $ttl, $n);
+			poll(60, sub { $queued->($etcd, 'load') == $n }) or die 'only ' . $queued->($etcd, 'load') . " are in the queue\n";
+			return $started;
+		}) or next;
+		pause(3);
+		for my $round (1 .. $rounds)
+		{
+			$many->forget;
+			my $idle = in_a_second($etcd);
+			$many->signal('USR1');
+			my $busy = in_a_second($etcd);
+			if (!defined $many->wait_until_elected(5)) { $bench->problem("$name, $n candidates: nobody is elected"); last }
+			Bench::sample($row{$_}, $round, $busy->{$_} - $idle->{$_}) for keys %row;
+		}
+		$many->stop;
+		$etcd->stop(0);
+	}
+}
+$bench->finish;
