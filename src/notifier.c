@@ -632,23 +632,6 @@ pause_for(int pause_ms, uint32 wait_event)
 	}
 }
 
-/*
- * Waits until there are events to announce.  False if the notifier is
- * dismissed.
- */
-static bool
-wait_for_events(const NotifierStart *start, uint32 wait_event)
-{
-	bool		admitted;
-
-	shared_state_prepare_to_sleep();
-	while ((admitted = shared_state_is_admitted(start->slot, start->ticket)) &&
-		   shared_state_last_event() <= shared_state_announced(start->slot))
-		(void) shared_state_sleep(-1, wait_event);
-	shared_state_cancel_sleep();
-	return admitted;
-}
-
 void
 etcd_leader_notifier_main(Datum main_arg)
 {
@@ -672,7 +655,7 @@ etcd_leader_notifier_main(Datum main_arg)
 	if (!shared_state_claim_notifier(start.slot, start.ticket))
 		proc_exit(0);
 
-	while (wait_for_events(&start, wait_event))
+	while (shared_state_wait_for_events(start.slot, start.ticket, wait_event))
 	{
 		/* the settings matter here only, so a reload need not wake anybody */
 		CHECK_FOR_INTERRUPTS();

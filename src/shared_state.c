@@ -143,8 +143,12 @@ typedef struct SharedState
 	pg_atomic_uint64 contact_generation;
 	SharedContact contact_copies[2];
 
-	/* who waits for anything to be published */
+	/*
+	 * Who waits for anything to be published; and the notifiers, which wait
+	 * for events alone, and are not to be in the way of who waits to lead.
+	 */
 	ConditionVariable published;
+	ConditionVariable notifiers_wanted;
 
 	pg_atomic_uint64 last_event;
 	SharedEventPlace events[SHARED_EVENTS];
@@ -209,6 +213,7 @@ init_state(void)
 	pg_atomic_init_u32(&state->elector, NO_ELECTOR);
 	pg_atomic_init_u64(&state->contact_generation, 0);
 	ConditionVariableInit(&state->published);
+	ConditionVariableInit(&state->notifiers_wanted);
 	pg_atomic_init_u64(&state->last_event, 0);
 	for (int i = 0; i < SHARED_EVENTS; i++)
 		pg_atomic_init_u64(&state->events[i].seq, 0);
@@ -379,6 +384,14 @@ free_slots(void)
 	end_layout_change();
 }
 
+/* Wakes notifiers, too. */
+static void
+wake_all(void)
+{
+	ConditionVariableBroadcast(&state->published);
+	ConditionVariableBroadcast(&state->notifiers_wanted);
+}
+
 /* Nobody will reply to what is in the mailbox.  Needs no elector registered. */
 static void
 fail_requests(void)
@@ -412,7 +425,7 @@ shared_state_begin_elector(void)
 	state->electors_begun++;
 	pg_memory_barrier();
 	pg_atomic_write_u32(&state->elector, (uint32) compat_my_proc_number());
-	ConditionVariableBroadcast(&state->published);
+	wake_all();
 }
 
 void
@@ -748,7 +761,7 @@ shared_state_append_event(SharedEvent *event)
 	pg_write_barrier();
 	pg_atomic_write_u64(&state->last_event, (uint64) event->seq);
 
-	ConditionVariableBroadcast(&state->published);
+	wake_all();
 }
 
 int64
@@ -868,7 +881,7 @@ shared_state_forget_notifier(int notifier_slot)
 	pg_atomic_write_u64(&notifier->ticket, 0);
 	pg_memory_barrier();
 	notifier->database[0] = '\0';
-	ConditionVariableBroadcast(&state->published);
+	wake_all();
 }
 
 bool
@@ -888,6 +901,14 @@ release_notifier(int code, Datum notifier_slot)
 	ConditionVariableBroadcast(&state->published);
 }
 
+/* False: the notifier that holds this ticket is dismissed, or barred. */
+static bool
+is_admitted(int notifier_slot, uint64 ticket)
+{
+	return pg_atomic_read_u64(&state->notifiers[notifier_slot].ticket) == ticket &&
+		!shared_state_is_barred(notifier_slot);
+}
+
 bool
 shared_state_claim_notifier(int notifier_slot, uint64 ticket)
 {
@@ -896,7 +917,7 @@ shared_state_claim_notifier(int notifier_slot, uint64 ticket)
 	bool		claimed = false;
 
 	shared_state_prepare_to_sleep();
-	while (shared_state_is_admitted(notifier_slot, ticket))
+	while (is_admitted(notifier_slot, ticket))
 	{
 		uint32		expected = 0;
 
@@ -910,14 +931,20 @@ shared_state_claim_notifier(int notifier_slot, uint64 ticket)
 	if (!claimed)
 		return false;
 	before_shmem_exit(release_notifier, Int32GetDatum(notifier_slot));
-	return shared_state_is_admitted(notifier_slot, ticket);
+	return is_admitted(notifier_slot, ticket);
 }
 
 bool
-shared_state_is_admitted(int notifier_slot, uint64 ticket)
+shared_state_wait_for_events(int notifier_slot, uint64 ticket, uint32 wait_event)
 {
-	return pg_atomic_read_u64(&state->notifiers[notifier_slot].ticket) == ticket &&
-		!shared_state_is_barred(notifier_slot);
+	bool		admitted;
+
+	ConditionVariablePrepareToSleep(&state->notifiers_wanted);
+	while ((admitted = is_admitted(notifier_slot, ticket)) &&
+		   shared_state_last_event() <= shared_state_announced(notifier_slot))
+		ConditionVariableSleep(&state->notifiers_wanted, wait_event);
+	ConditionVariableCancelSleep();
+	return admitted;
 }
 
 int
@@ -936,7 +963,7 @@ shared_state_bar_notifier(int notifier_slot)
 {
 	pg_atomic_fetch_add_u64(&state->notifiers[notifier_slot].bars, 1);
 	pg_atomic_fetch_add_u32(&state->notifiers[notifier_slot].barred, 1);
-	ConditionVariableBroadcast(&state->published);
+	wake_all();
 }
 
 void

@@ -191,8 +191,11 @@ extern bool shared_state_is_first_elector(void);
  */
 extern bool shared_state_claim_notifier(int notifier_slot, uint64 ticket);
 
-/* False: the notifier that holds this ticket is dismissed, or barred. */
-extern bool shared_state_is_admitted(int notifier_slot, uint64 ticket);
+/*
+ * For the notifier: waits until there are events to announce.  False if it is
+ * dismissed, or barred.  Interrupts are served.
+ */
+extern bool shared_state_wait_for_events(int notifier_slot, uint64 ticket, uint32 wait_event);
 
 /*
  * For backends: a notifier is asked to leave its database, and barred from it
