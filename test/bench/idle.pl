@@ -23,15 +23,6 @@ the process: of ours, the elector's and the notifier's; of a peer, its one proce
 END
 my $rounds = Bench::rounds(1);
 
-# Requests that etcd has received.
-sub requests
-{
-	my ($etcd) = @_;
-	my $sum = 0;
-	$sum += eval { $etcd->metric($_) } // 0 for qw(grpc_server_msg_received_total etcd_http_received_total);
-	return $sum;
-}
-
 # (wakeups, seconds of CPU, private memory in MB) of processes so far.
 sub usage
 {
@@ -66,13 +57,13 @@ sub measure
 	pause(3);
 	for my $round (1 .. $rounds)
 	{
-		my $requests = requests($etcd);
+		my $requests = Bench::Peers::requests($etcd);
 		my @before   = map { usage(@$_) } @candidates;
 		my $began    = now();
 		pause($idle);
 		my $seconds = now() - $began;
 		my @after   = map { usage(@$_) } @candidates;
-		Bench::sample($row{requests}, $round, (requests($etcd) - $requests) / $seconds / @candidates);
+		Bench::sample($row{requests}, $round, (Bench::Peers::requests($etcd) - $requests) / $seconds / @candidates);
 		for my $i (0 .. $#candidates)
 		{
 			Bench::sample($row{wakeups}, $round, ($after[$i]{wakeups} - $before[$i]{wakeups}) / $seconds);

@@ -28,10 +28,8 @@ my %table = (
 sub served
 {
 	my ($etcd) = @_;
-	my $requests = 0;
-	$requests += eval { $etcd->metric($_) } // 0 for qw(grpc_server_msg_received_total etcd_http_received_total);
 	my ($bytes) = PostgreSQL::Test::Utils::slurp_file('/proc/' . $etcd->pid(0) . '/io') =~ /^wchar: (\d+)/m;
-	return { requests => $requests, bytes => $bytes / 1000 };
+	return { requests => Bench::Peers::requests($etcd), bytes => $bytes / 1000 };
 }
 
 # What is served in a second, of that minus what the question costs.

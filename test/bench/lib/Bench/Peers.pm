@@ -73,6 +73,17 @@ sub queued_v2
 	return scalar @{ JSON::PP->new->decode($answer->{content})->{node}{nodes} // [] };
 }
 
+# Requests that etcd has received: messages of gRPC, the gateway's, too; and
+# those to API v2, where watches are counted apart.
+sub requests
+{
+	my ($etcd) = @_;
+	my $sum = 0;
+	$sum += eval { $etcd->metric($_) } // 0
+	  for qw(grpc_server_msg_received_total etcd_http_received_total etcd_debugging_store_watch_requests_total);
+	return $sum;
+}
+
 # ---------------------------------------------------------------------------
 # A candidate: a process that writes a line when it is elected.
 package Bench::Peer;

@@ -71,7 +71,7 @@ sub lines
 			($curves ? $row->{x} // '' : ()),
 			scalar @values,
 			(@values ? map { figure($_) } median(@values), @values[ 0, -1 ] : ($row->{note} // 'did not run', '', '')),
-			(@ours ? defined $ratio ? sprintf('%.2f', $ratio) : '' : ()),
+			(@ours ? figure($ratio) : ()),
 			judged($row->{goal}, $ours && $ours != $row ? $ratio : median(@values)),
 		];
 	}
