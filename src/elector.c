@@ -22,7 +22,6 @@
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/fd.h"
@@ -133,8 +132,6 @@ typedef struct Elector
 	bool		margin_cut;
 
 	CandidatesRequest *candidates;	/* by place in the mailbox */
-
-	List	   *deferred;		/* of SharedEvent, in the order of their announcement */
 
 	/* who waits for a verifying read: places in the mailbox, by slot */
 	uint32		to_verify[ELECTION_MAX_ELECTIONS];	/* it is to be sent */
@@ -1088,12 +1085,6 @@ etcd_leader_elector_main(Datum main_arg)
 
 		serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());
-		while (elector.deferred != NIL)
-		{
-			/* sends what is to be sent */
-			etcd_client_process(elector.client);
-			announce_deferred();
-		}
 		timeout_ms = sooner(sooner(notifier_supervise(), discover()),
 							sooner(next_timeout_ms(), MAX_SLEEP_MS));
 		if (settings_candidate == CANDIDATE_PRIMARY && !elector.eligible &&
