@@ -134,7 +134,7 @@ sub plot
 	my $label  = sub { my ($s) = @_; $s =~ s/[`'\\]//g; return "'$s'" };
 	my @script = (
 		'set encoding utf8',
-		"set terminal svg size 900,420 font 'sans-serif,13' background '#ffffff'",
+		"set terminal svg noenhanced size 900,420 font 'sans-serif,13' background '#ffffff'",
 		"set output '$file'",
 		'set ylabel ' . $label->($table->{unit}),
 		'set grid ytics lc "#dddddd"',
@@ -166,8 +166,8 @@ sub plot
 			push @plots, "\$d$i using ($i):1 with boxplot notitle lc " . ($i + 1);
 		}
 		push @script, 'set style boxplot outliers pointtype 7', 'set style fill solid 0.3', 'set boxwidth 0.5', 'set pointsize 0.4',
-		  'set xrange [-0.6:' . ($#rows + 0.6) . ']',
-		  'set xtics (' . join(', ', map { $label->(wrapped($rows[$_]{name})) =~ s/^'|'$/"/gr . " $_" } 0 .. $#rows) . ')';
+		  'set bmargin 4', 'set xrange [-0.6:' . ($#rows + 0.6) . ']',
+		  'set xtics (' . join(', ', map { '"' . wrapped($rows[$_]{name} =~ s/[`"\\]//gr) . qq{" $_} } 0 .. $#rows) . ')';
 	}
 	return $data . join("\n", @script, 'plot ' . join(', ', @plots)) . "\n";
 }
