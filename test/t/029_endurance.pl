@@ -63,6 +63,9 @@ sub endure
 	$round->() for 1 .. $warm_up;
 
 	my %before = measure(%pid);
+	# the line in the log follows the event
+	my $size = '';
+	poll(10, sub { my $before = $size; pause(0.2); $size = join ' ', map { $_->log_size } @nodes; return $before eq $size });
 	my %offset = map { $_->name => $_->log_size } @nodes;
 	my %mark   = map { $_->name => $_->last_event } @nodes;
 	my $began  = now();
