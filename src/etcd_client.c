@@ -670,14 +670,22 @@ run_timer(EtcdClient *client)
 	}
 }
 
-/* Is a connection up, or was it, through which the request could go? */
+/*
+ * Is a connection up, or was it, through which the request could go?  There is
+ * no address before a name is resolved, while libcurl 8 may have a time by
+ * then; a Unix socket has none at all.
+ */
 static bool
 was_connected(Transfer *transfer)
 {
 	curl_off_t	ready_us = 0;
+	char	   *address = NULL;
 
 	curl_easy_getinfo(transfer->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
-	return ready_us > 0;
+	curl_easy_getinfo(transfer->easy, CURLINFO_PRIMARY_IP, &address);
+	return ready_us > 0 &&
+		((address != NULL && address[0] != '\0') ||
+		 strncmp(transfer->endpoint_url, "unix", 4) == 0);
 }
 
 /*
