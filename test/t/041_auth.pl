@@ -13,7 +13,7 @@ use Test::More;
 
 my $ttl      = 4;
 my $password = 'corr"ct \\horse €';
-my $etcd     = EtcdLeader::Etcd->new(flags => [ '--auth-token' => 'simple', '--auth-token-ttl' => 2 ]);
+my $etcd     = EtcdLeader::Etcd->new(members => 3, flags => [ '--auth-token' => 'simple', '--auth-token-ttl' => 2 ]);
 my $dir      = PostgreSQL::Test::Utils::tempdir('passwords');
 
 sub write_password
