@@ -51,8 +51,10 @@ SH
 sub make_host
 {
 	my (@interfaces) = @_;
-	my ($pid) = run_as_root("unshare --net sh -c 'echo \$\$; exec sleep 100000' >$dir/host & sleep 0.2; cat $dir/host") =~ /^(\d+)$/m
-	  or die 'no host';
+	my $file = "$dir/" . ++$commands . '.host';
+	my $pid;
+	run_as_root("unshare --net sh -c 'echo \$\$ >$file; exec sleep infinity' &");
+	EtcdLeader::Util::poll(10, sub { open my $fh, '<', $file or return; return ($pid) = (<$fh> // '') =~ /^(\d+)$/ }) or die 'no host';
 	my $enter = "nsenter --net=/proc/$pid/ns/net";
 	for (@interfaces)
 	{
