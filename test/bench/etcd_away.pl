@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
 use Bench;
+use Bench::Patroni;
 use Bench::Peers;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
@@ -17,7 +18,8 @@ my $patience = 40;
 my $bench    = Bench->new(name => 'etcd_away', title => 'etcd away', text => <<"END");
 SIGKILL to etcd, which is started again 5 s, or 3 TTL, later; TTL $ttl s. All wait for the same etcd at the same time. From the
 moment at which it answers a linearizable read to the first at which one of two candidates leads, 0 if one never stopped.
-A peer that has no leader $patience s later counts as that.
+A peer that has no leader $patience s later counts as that. Patroni (`ttl: $ttl`, `loop_wait: 1`, `retry_timeout: 2`) leads where a server is
+not in recovery.
 END
 my $rounds = Bench::rounds(3);
 
@@ -35,6 +37,10 @@ for (
 	my ($name, $start, $queued) = @$_;
 	my $pair = $bench->try($name, sub { Bench::Peers::pair($start, $queued) }) or next;
 	push @who, { name => $name, leads => sub { return grep { $_->leads } values %$pair } };
+}
+if (my $patroni = $bench->try('Patroni', sub { Bench::Patroni->new($etcd, $ttl) }))
+{
+	push @who, { name => 'Patroni', leads => sub { return $patroni->primaries } };
 }
 
 for my $away (5, 3 * $ttl)

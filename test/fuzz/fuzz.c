@@ -20,12 +20,14 @@
 
 #include "fuzz.h"
 
-#ifdef __has_feature
+#if defined(__SANITIZE_ADDRESS__)	/* gcc says so */
+#define WITH_ADDRESS_SANITIZER
+#elif defined(__has_feature)			/* clang, and gcc 14 */
 #if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__	/* gcc's name for it */
+#define WITH_ADDRESS_SANITIZER
 #endif
 #endif
-#ifdef __SANITIZE_ADDRESS__
+#ifdef WITH_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #define IS_READABLE(data, len)	(__asan_region_is_poisoned((void *) (data), (len)) == NULL)
 #else

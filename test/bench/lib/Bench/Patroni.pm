@@ -80,6 +80,13 @@ sub in_recovery
 	return $answer;
 }
 
+# The nodes that are not in recovery.
+sub primaries
+{
+	my ($self) = @_;
+	return grep { !($self->in_recovery($_) // 1) } @{ $self->{nodes} };
+}
+
 # (primary, standby); the standby streams if streams() is true.
 sub roles
 {

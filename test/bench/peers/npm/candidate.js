@@ -3,12 +3,13 @@
 //   node candidate.js HOST:PORT KEY NAME TTL [NUMBER]
 //
 // Writes a line for each event.  SIGUSR1: the one that leads does stop(), and
-// start() again 50 ms later.  The README has no listener for errors, with which a process ends at
-// the first one; this one starts again.
+// start() again 50 ms later.  The README has no listener for errors, with which
+// a process ends at the first one; this one starts again.
 "use strict";
 
 const fs = require("fs");
 const Etcd = require("node-etcd");
+const Client = require("node-etcd/lib/client");
 const etcdLeader = require("etcd-leader");
 const [endpoint, key, name, ttl, number] = process.argv.slice(2);
 
@@ -29,7 +30,13 @@ function start() {
 		setTimeout(start, 2);
 }
 
-require("http").globalAgent.maxSockets = Infinity;
+// node-etcd has 100 connections for a process, and each candidate keeps one
+const execute = Client.prototype.execute;
+const pool = { maxSockets: Infinity };
+Client.prototype.execute = function (method, options, callback) {
+	return execute.call(this, method, { ...options, pool }, callback);
+};
+
 start();
 process.on("SIGUSR1", () => {
 	const election = candidates.find((candidate) => candidate.isLeader());
