@@ -1542,6 +1542,10 @@ etcd_client_create(const EtcdClientCallbacks *callbacks)
 	curl_multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, record_timer);
 	curl_multi_setopt(client->multi, CURLMOPT_TIMERDATA, client);
 	curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, MAX_CONNECTIONS);
+#if LIBCURL_VERSION_NUM >= 0x081400
+	/* since 8.20 the resolver's threads belong to the multi handle */
+	curl_multi_setopt(client->multi, CURLMOPT_QUICK_EXIT, 1L);
+#endif
 	return client;
 }
 

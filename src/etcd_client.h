@@ -101,8 +101,8 @@ typedef struct EtcdSocket
 extern EtcdClient *etcd_client_create(const EtcdClientCallbacks *callbacks);
 
 /*
- * Closes everything, without callbacks.  Not needed, and better left out, in
- * a process that is about to exit: it would wait for a hung resolver.
+ * Closes everything, without callbacks.  Does not wait for a hung resolver,
+ * whose thread goes on by itself.
  */
 extern void etcd_client_free(EtcdClient *client);
 

@@ -11,12 +11,14 @@ use Bench::Peers;
 use EtcdLeader::Etcd;
 use EtcdLeader::Util;
 
-my $ttl   = 300;
-my $bench = Bench->new(name => 'load', title => 'Load on etcd per hand-over', text => <<'END');
+my $ttl    = 3600;
+my $window = 4;
+my $bench = Bench->new(name => 'load', title => 'Load on etcd per hand-over', text => <<"END");
 So many candidates of a kind in one process, ours without PostgreSQL around them, on an etcd of their own; the one that leads
-resigns and queues again. What etcd received in the second from then on, less what it received in the second before, when
+resigns and queues again. What etcd received in the $window s from then on, less what it received in the $window s before, when
 all waited: messages of gRPC (the gateway's, too) and requests to API v2; and the bytes that it wrote, to clients and disk.
-TTL 300 s, so that beats are few. "The waiters' share does not grow": the same figures from 10 to 1,000.
+TTL $ttl s, so that beats are few. The goal is that the waiters' share does not grow, which is to say the same figures from 10 to
+1,000. Ours grows: each waiter shows who leads, and asks anew when that one goes; those of the peers know their predecessor only.
 END
 my $rounds  = Bench::rounds(5);
 my @numbers = split ' ', $ENV{CANDIDATES} // '10 100 1000';
@@ -32,12 +34,12 @@ sub served
 	return { requests => Bench::Peers::requests($etcd), bytes => $bytes / 1000 };
 }
 
-# What is served in a second, of that minus what the question costs.
-sub in_a_second
+# What is served in the window, and for the questions.
+sub in_window
 {
 	my ($etcd) = @_;
 	my $before = served($etcd);
-	pause(1);
+	pause($window);
 	my $after = served($etcd);
 	return { map { $_ => $after->{$_} - $before->{$_} } keys %$after };
 }
@@ -61,9 +63,9 @@ for (
 		for my $round (1 .. $rounds)
 		{
 			$many->forget;
-			my $idle = in_a_second($etcd);
+			my $idle = in_window($etcd);
 			$many->signal('USR1');
-			my $busy = in_a_second($etcd);
+			my $busy = in_window($etcd);
 			if (!defined $many->wait_until_elected(5)) { $bench->problem("$name, $n candidates: nobody is elected"); last }
 			Bench::sample($row{$_}, $round, $busy->{$_} - $idle->{$_}) for keys %row;
 		}

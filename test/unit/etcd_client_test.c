@@ -1073,8 +1073,8 @@ test_socket_changes(void **state)
 			send_grant(caller, 1, 1);
 			while ((sockets = etcd_client_sockets(caller->client, &nsockets, &changes[j])), nsockets == 0)
 				turn(caller, 0);
-			assert_int_equal(nsockets, 1);
-			fds[j] = sockets[0].fd;
+			/* libcurl 8.23 has one more, before it: to be woken by its resolver */
+			fds[j] = sockets[nsockets - 1].fd;
 			WAIT_UNTIL(caller, caller->nanswers > n);
 		}
 		assert_int_equal(fds[0], fds[1]);
