@@ -1515,14 +1515,18 @@ fail_endpoint(ElectionCore *core, const Op *failed, int endpoint, const char *wh
 }
 
 /*
- * A create revision may be handed out a second time from now on, so nobody
- * leads here with one that is not above every token that may have been seen.
+ * etcd was put back to an earlier state.  A create revision may be handed out a
+ * second time from now on, so nobody leads here with one that is not above
+ * every token that may have been seen.  And a key that was deleted may stand
+ * again on a lease that is kept alive: another lease rids us of it.
  */
 static void
-guard_tokens(ElectionCore *core)
+guard_against_restore(ElectionCore *core)
 {
 	if (core->max_revision > core->lead_above_revision)
 		core->lead_above_revision = core->max_revision;
+	core->lease.tainted = core->lease.id != 0;
+	core->fresh.tainted = core->fresh.moving;
 }
 
 /*
@@ -1532,7 +1536,7 @@ guard_tokens(ElectionCore *core)
 static void
 forget_history(ElectionCore *core)
 {
-	guard_tokens(core);
+	guard_against_restore(core);
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
@@ -1771,7 +1775,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 			core->stale_since_ns = now_ns;
 		if (revision_went_back(&op, answer) &&
 			answer->header.cluster_id == core->cluster_id)
-			guard_tokens(core);
+			guard_against_restore(core);
 		fail_endpoint(core, &op, answer->endpoint, doubt);
 		if (now_ns - core->stale_since_ns > core->config.ttl_s * NS_PER_S)
 			forget_history(core);
