@@ -1523,8 +1523,10 @@ fail_endpoint(ElectionCore *core, const Op *failed, int endpoint, const char *wh
 static void
 guard_against_restore(ElectionCore *core)
 {
-	if (core->max_revision > core->lead_above_revision)
-		core->lead_above_revision = core->max_revision;
+	/* once for each time: until it is believed, every answer says so */
+	if (core->max_revision <= core->lead_above_revision)
+		return;
+	core->lead_above_revision = core->max_revision;
 	core->lease.tainted = core->lease.id != 0;
 	core->fresh.tainted = core->fresh.moving;
 }
