@@ -15,9 +15,11 @@
 #error "etcd_leader supports PostgreSQL 15 to 19"
 #endif
 
+#include "catalog/pg_database.h"
 #include "executor/executor.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
@@ -99,6 +101,17 @@ compat_create_wait_event_set(int nevents)
 	QueryDesc *query_desc, ScanDirection direction, uint64 count, bool execute_once
 #define COMPAT_EXECUTOR_RUN_ARGS query_desc, direction, count, execute_once
 #endif
+
+/* Superusers own all.  16 made one function of those for each kind of object. */
+static inline bool
+compat_is_database_owner(Oid database, Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(DatabaseRelationId, database, role);
+#else
+	return pg_database_ownercheck(database, role);
+#endif
+}
 
 /*
  * Memory for the "extra" of a GUC check hook, NULL if there is none left.

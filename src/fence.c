@@ -30,13 +30,13 @@
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "executor/executor.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "replication/logicalworker.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
-#include "utils/memutils.h"
 
 #include "compat.h"
 #include "fence.h"
@@ -58,7 +58,7 @@
 typedef struct Requirement
 {
 	char		election[ELECTION_NAME_SIZE];
-	const char *shown;			/* that name in the database's encoding */
+	char		shown[ELECTION_NAME_SIZE * MAX_CONVERSION_GROWTH];	/* in the database's encoding */
 	int64		token;			/* 0: this instance did not lead */
 	int			slot;			/* where the election was when this was made */
 	uint64		layout;
@@ -109,12 +109,12 @@ is_fenced(void)
 		!IsLogicalWorker() && !IsParallelWorker();
 }
 
-/* Needs a transaction, for as long as which it is good. */
+/* Needs a transaction. */
 static void
 init_requirement(Requirement *requirement, const char *election)
 {
-	strlcpy(requirement->election, election, ELECTION_NAME_SIZE);
-	requirement->shown = MemoryContextStrdup(TopTransactionContext, shared_state_text(election));
+	strlcpy(requirement->election, election, sizeof(requirement->election));
+	strlcpy(requirement->shown, shared_state_text(election), sizeof(requirement->shown));
 	requirement->slot = shared_state_find(election, &requirement->layout);
 	requirement->token = shared_state_token(requirement->slot, requirement->layout);
 }
@@ -138,17 +138,29 @@ is_broken(const Requirement *requirement)
 	return requirement->token == 0 || current_token(requirement) != requirement->token;
 }
 
-/* The first requirement that does not hold, NULL if all do.  Safe in a signal handler. */
+/*
+ * Has the transaction written?  The setting lets one that only reads commit
+ * anywhere.  Safe in a signal handler.
+ */
+static bool
+has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+/*
+ * The first requirement that does not hold, NULL if all do; the setting's
+ * counts for what writes.  Safe in a signal handler.
+ */
 static const Requirement *
-find_broken(void)
+find_broken(bool writes)
 {
 	for (int i = 0; i < nrequirements; i++)
 	{
 		if (is_broken(&requirements[i]))
 			return &requirements[i];
 	}
-	if (setting_in_force && TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
-		is_broken(&setting_requirement))
+	if (setting_in_force && writes && is_broken(&setting_requirement))
 		return &setting_requirement;
 	return NULL;
 }
@@ -244,7 +256,7 @@ watch_leadership(SIGNAL_ARGS)
 	int			save_errno = errno;
 
 	if (!committing && settings_cancel_on_loss &&
-		(depth > 0 || debug_query_string != NULL) && find_broken() != NULL)
+		(depth > 0 || debug_query_string != NULL) && find_broken(has_written()) != NULL)
 	{
 		cancel_sent = true;
 		InterruptPending = true;
@@ -298,35 +310,39 @@ int64
 fence_require(int election_index)
 {
 	const char *election = settings_election_name(election_index);
-	Requirement requirement;
+	Requirement *requirement;
+	int64		token;
+	int			i = 0;
 
-	init_requirement(&requirement, election);
-	if (requirement.token == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("this instance does not lead election \"%s\"", requirement.shown),
-				 errdetail_internal("%s", describe_leader(election)),
-				 errhint("Connect to the leader, or wait until there is one.")));
-
-	for (int i = 0; i < nrequirements; i++)
-	{
-		if (strcmp(requirements[i].election, election) == 0)
-		{
-			if (requirements[i].token != requirement.token)
-				report_broken(&requirements[i], describe_leader(election));
-			return requirement.token;
-		}
-	}
-	if (nrequirements == ELECTION_MAX_ELECTIONS)
+	while (i < nrequirements && strcmp(requirements[i].election, election) != 0)
+		i++;
+	if (i == ELECTION_MAX_ELECTIONS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("a transaction cannot require leadership of more than %d elections",
 						ELECTION_MAX_ELECTIONS)));
-	requirements[nrequirements] = requirement;
+	requirement = &requirements[i];
+	if (i == nrequirements)
+		init_requirement(requirement, election);
+
+	token = current_token(requirement);
+	if (token == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("this instance does not lead election \"%s\"", requirement->shown),
+				 errdetail_internal("%s", describe_leader(election)),
+				 errhint("Connect to the leader, or wait until there is one.")));
+	if (i < nrequirements)
+	{
+		if (token != requirement->token)
+			report_broken(requirement, describe_leader(election));
+		return token;
+	}
+	requirement->token = token;
 	pg_compiler_barrier();
 	nrequirements++;
 	start_watching();
-	return requirement.token;
+	return token;
 }
 
 /* ---- statements ---------------------------------------------------------------- */
@@ -364,7 +380,7 @@ begin_statement(const Node *utility)
 		{
 			if (depth == 0 && !ends_transaction(utility))
 			{
-				const Requirement *broken = find_broken();
+				const Requirement *broken = find_broken(has_written());
 
 				if (broken)
 					report_broken(broken, describe_leader(broken->election));
@@ -388,7 +404,7 @@ abandon_statement(MemoryContext context)
 	if (--depth > 0 || !cancel_sent || geterrcode() != ERRCODE_QUERY_CANCELED)
 		return;
 	cancel_sent = false;
-	requirement = find_broken();
+	requirement = find_broken(has_written());
 	if (requirement == NULL)	/* won again meanwhile */
 		requirement = nrequirements > 0 ? &requirements[0] : &setting_requirement;
 	MemoryContextSwitchTo(context);
@@ -462,6 +478,41 @@ check_commit_prepared(const Node *statement)
 			 errhint("Commit it on the leader, or roll it back.")));
 }
 
+/*
+ * What it does to files, or to another server, is done before its transaction
+ * commits: refused then, it would have been done all the same.
+ */
+static bool
+acts_before_commit(const Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+		case T_AlterDatabaseStmt:
+		case T_CreateTableSpaceStmt:
+		case T_DropTableSpaceStmt:
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+		case T_DropSubscriptionStmt:
+			return true;
+		default:
+			return false;
+	}
+}
+
+static void
+check_before_acting(const Node *statement)
+{
+	const Requirement *broken;
+
+	if (!acts_before_commit(statement))
+		return;
+	broken = find_broken(true);
+	if (broken)
+		report_broken(broken, describe_leader(broken->election));
+}
+
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 				ProcessUtilityContext utility_context, ParamListInfo params,
@@ -473,6 +524,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	PG_TRY();
 	{
 		check_commit_prepared(pstmt->utilityStmt);
+		check_before_acting(pstmt->utilityStmt);
 		if (prev_process_utility)
 			prev_process_utility(pstmt, query_string, read_only_tree, utility_context, params,
 								 query_env, dest, qc);
@@ -505,7 +557,7 @@ check_commit(void)
 	pg_compiler_barrier();
 
 	record_setting();			/* had no statement done so */
-	broken = find_broken();
+	broken = find_broken(has_written());
 	if (broken == NULL && cancel_sent)
 		broken = nrequirements > 0 ? &requirements[0] : &setting_requirement;
 	if (broken)
@@ -537,6 +589,26 @@ end_transaction(void)
 		set_watch(0);
 }
 
+/*
+ * A statement that commits amid its work, as CREATE INDEX CONCURRENTLY does, goes
+ * on in another transaction, of whose beginning no hook tells: it requires the
+ * leadership of now.  Nothing here may fail, the one before is committed.
+ */
+static void
+continue_statement(void)
+{
+	Requirement *requirement = &setting_requirement;
+
+	if (!is_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
+		return;
+	requirement->token = current_token(requirement);
+	setting_recorded = true;
+	pg_compiler_barrier();
+	setting_in_force = true;
+	if (watch_created && settings_cancel_on_loss)
+		set_watch(WATCH_INTERVAL_MS);
+}
+
 static void
 xact_callback(XactEvent event, void *arg)
 {
@@ -549,6 +621,10 @@ xact_callback(XactEvent event, void *arg)
 			check_prepare();
 			break;
 		case XACT_EVENT_COMMIT:
+			end_transaction();
+			if (depth > 0)
+				continue_statement();
+			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			end_transaction();

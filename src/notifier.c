@@ -17,6 +17,9 @@
 #include "catalog/pg_type.h"
 #include "commands/async.h"
 #include "commands/defrem.h"
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -29,6 +32,7 @@
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/json.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -219,7 +223,10 @@ start_notifier(Notifier *notifier)
 
 	/* one that was dismissed has not left yet, or a statement needs the database */
 	if (start.slot < 0 || shared_state_is_barred(start.slot))
+	{
+		notifier->backoff_ms = 0;
 		return false;
+	}
 	notifier->slot = start.slot;
 	notifier->bars = shared_state_bars(start.slot);
 
@@ -377,6 +384,40 @@ vacated_database(Node *statement)
 	}
 }
 
+/*
+ * May this user run that statement?  Whoever may not, gets an error, and is no
+ * reason to send a notifier away.
+ */
+static bool
+may_vacate(const Node *statement, const char *database)
+{
+	Oid			database_id = get_database_oid(database, true);
+	bool		allowed = false;
+	HeapTuple	tuple;
+
+	if (!OidIsValid(database_id))
+		return false;
+	if (compat_is_database_owner(database_id, GetUserId()))
+		return true;
+
+	/* who may create databases may copy one that is a template */
+	if (!IsA(statement, CreatedbStmt))
+		return false;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (HeapTupleIsValid(tuple))
+	{
+		allowed = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		ReleaseSysCache(tuple);
+	}
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database_id));
+	if (HeapTupleIsValid(tuple))
+	{
+		allowed = allowed && ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+		ReleaseSysCache(tuple);
+	}
+	return allowed;
+}
+
 static void
 unbar_notifier(int code, Datum notifier_slot)
 {
@@ -409,7 +450,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	const char *database = vacated_database(pstmt->utilityStmt);
 	int			slot = database ? shared_state_find_notifier(database) : -1;
 
-	if (slot < 0)
+	if (slot < 0 || !may_vacate(pstmt->utilityStmt, database))
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
 		return;
@@ -616,22 +657,6 @@ try_to_announce_events(const NotifierStart *start)
 	return false;
 }
 
-/* Sleeps for that time, serving interrupts. */
-static void
-pause_for(int pause_ms, uint32 wait_event)
-{
-	int64		until_ns = shared_state_clock_ns() + pause_ms * NS_PER_MS;
-	int64		left_ns;
-
-	while ((left_ns = until_ns - shared_state_clock_ns()) > 0)
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 (long) (left_ns / NS_PER_MS + 1), wait_event);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
 void
 etcd_leader_notifier_main(Datum main_arg)
 {
@@ -668,7 +693,7 @@ etcd_leader_notifier_main(Datum main_arg)
 		if (try_to_announce_events(&start))
 			backoff_ms = 0;
 		else
-			pause_for(next_backoff_ms(&backoff_ms), wait_event);
+			shared_state_pause_notifier(start.slot, start.ticket, next_backoff_ms(&backoff_ms), wait_event);
 	}
 	proc_exit(0);
 }

@@ -137,9 +137,6 @@ typedef struct SharedState
 	pg_atomic_uint32 elector;	/* number of its process, or NO_ELECTOR */
 	uint64		electors_begun; /* the elector's own */
 
-	/* elections resigned from for good; empty: unused; the elector's own */
-	char		stay_out[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
-
 	pg_atomic_uint64 contact_generation;
 	SharedContact contact_copies[2];
 
@@ -172,6 +169,9 @@ typedef struct PersistentMemory
 {
 	pg_atomic_uint32 current;	/* 1 + the copy in force; 0: none */
 	ElectionMemory copies[2];
+
+	/* elections resigned from for good; empty: unused */
+	char		stay_out[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
 } PersistentMemory;
 
 static PersistentMemory *persistent = NULL;
@@ -668,8 +668,8 @@ find_stay_out(const char *election)
 {
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
-		if (strcmp(state->stay_out[i], election) == 0)
-			return state->stay_out[i];
+		if (strcmp(persistent->stay_out[i], election) == 0)
+			return persistent->stay_out[i];
 	}
 	return NULL;
 }
@@ -947,6 +947,18 @@ shared_state_wait_for_events(int notifier_slot, uint64 ticket, uint32 wait_event
 	return admitted;
 }
 
+void
+shared_state_pause_notifier(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event)
+{
+	int64		until_us = shared_state_clock_ns() / 1000 + pause_ms * INT64CONST(1000);
+	long		left_ms;
+
+	ConditionVariablePrepareToSleep(&state->notifiers_wanted);
+	while (is_admitted(notifier_slot, ticket) && (left_ms = shared_state_remaining_ms(until_us)) > 0)
+		(void) ConditionVariableTimedSleep(&state->notifiers_wanted, left_ms, wait_event);
+	ConditionVariableCancelSleep();
+}
+
 int
 shared_state_find_notifier(const char *database)
 {
@@ -976,14 +988,17 @@ bool
 shared_state_wait_for_leave(int notifier_slot, long timeout_ms)
 {
 	uint32		wait_event = compat_wait_event("EtcdLeaderNotifierLeave");
-	bool		in_time = true;
+	int64		until_us = shared_state_clock_ns() / 1000 + timeout_ms * INT64CONST(1000);
+	bool		left = false;
+	long		left_ms;
 
 	/* Its end is a broadcast, too. */
 	shared_state_prepare_to_sleep();
-	while (pg_atomic_read_u32(&state->notifiers[notifier_slot].claimed) != 0 && in_time)
-		in_time = shared_state_sleep(timeout_ms, wait_event);
+	while (!(left = pg_atomic_read_u32(&state->notifiers[notifier_slot].claimed) == 0) &&
+		   (left_ms = shared_state_remaining_ms(until_us)) > 0)
+		(void) shared_state_sleep(left_ms, wait_event);
 	shared_state_cancel_sleep();
-	return in_time;
+	return left;
 }
 
 uint64

@@ -198,6 +198,12 @@ extern bool shared_state_claim_notifier(int notifier_slot, uint64 ticket);
 extern bool shared_state_wait_for_events(int notifier_slot, uint64 ticket, uint32 wait_event);
 
 /*
+ * For the notifier: waits so long before it tries again, or until it is
+ * dismissed, or barred.  Interrupts are served.
+ */
+extern void shared_state_pause_notifier(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event);
+
+/*
  * For backends: a notifier is asked to leave its database, and barred from it
  * until as many calls of unbar have followed.  find: -1, no notifier works
  * there.  wait_for_leave: false if it has not left after timeout_ms; serves

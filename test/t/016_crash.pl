@@ -89,6 +89,19 @@ sub resumed_ok
 	resumed_ok($leader, $next, $token, $seen, $began, $offset, 'backend killed');
 }
 
+# Who has resigned for good stays out.
+{
+	my ($leader, $next) = places();
+	is($next->value('SELECT etcd_resign(rejoin => false)'), 1, 'resigned for good');
+	my $offset = $next->log_size;
+	kill 'KILL', $next->connect_db->{pg_pid};
+	poll_ok(20, sub { $next->log_count('database system is ready to accept connections', $offset) }, 'resigned for good: the server restarts');
+	poll_ok($ttl, sub { ($next->try_value('SELECT leader FROM etcd_leader_status') // '') eq $leader->name }, 'resigned for good: it sees who leads');
+	is($next->status->{state}, 'resigned', 'resigned for good: and does not queue');
+	$next->value('SELECT etcd_campaign()');
+	$next->wait_until_candidate;
+}
+
 # An immediate stop: the elector withdraws and revokes, milliseconds later
 # another one leads.
 {

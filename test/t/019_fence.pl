@@ -167,6 +167,19 @@ my @kinds = (
 	[ 'READ ONLY', [ 0 ], 'SET TRANSACTION READ ONLY', $arm ],
 	[ 'SERIALIZABLE', 'SET TRANSACTION ISOLATION LEVEL SERIALIZABLE', $arm, $insert ],
 );
+# A trigger may call it for each row.
+{
+	my $s = $node->connect_db;
+	my $used = q{SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE name IN ('TopTransactionContext', 'TopMemoryContext')};
+	my $call = 'SELECT count(etcd_require_leader()) FROM generate_series(1, 100000)';
+	$s->do('BEGIN');
+	$s->do($_) for $call, $used;
+	my $before = $s->selectrow_array($used);
+	$s->do($call);
+	cmp_ok($s->selectrow_array($used) - $before, '<', 10_000, 'another 100,000 calls take no memory until the commit');
+	$s->do('COMMIT');
+}
+
 $node->value('CREATE TABLE arming (i int CHECK (etcd_require_leader() >= i))');
 
 sub copy_in

@@ -164,6 +164,43 @@ win();
 	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by = 'stage'}), 2, 'a procedure: each transaction under its own token');
 }
 
+# ---- what acts on files before its transaction commits -----------------------------
+{
+	win();
+	$node->value('ALTER ROLE app CREATEDB');
+	succeeds($app, 'CREATE DATABASE kept', 'CREATE DATABASE on the leader');
+	my $other_place = PostgreSQL::Test::Utils::tempdir_short();
+	my $fenced = $node->connect_db;
+	$fenced->do("SET $guc = 'alpha'");
+	lose();
+	my $files = sub { return join ' ', sort map { glob } $node->data_dir . '/base/*', $node->data_dir . '/pg_tblspc/*', "$other_place/*" };
+	my $before = $files->();
+	fails($app, 'DROP DATABASE kept', '25006', qr/election "alpha"/, 'DROP DATABASE elsewhere');
+	fails($app, 'CREATE DATABASE made', '25006', qr/election "alpha"/, 'CREATE DATABASE elsewhere');
+	fails($fenced, "CREATE TABLESPACE made LOCATION '$other_place'", '25006', qr/election "alpha"/, 'CREATE TABLESPACE elsewhere');
+	is($files->(), $before, 'they have made no file, and removed none');
+	is($node->connect_db('kept')->selectrow_array('SELECT 1'), 1, 'the database is whole');
+	win();
+	succeeds($app, 'DROP DATABASE kept', 'DROP DATABASE on the leader');
+}
+
+# ---- a statement of several transactions ---------------------------------------------
+{
+	$app->do('CREATE TABLE built AS SELECT generate_series(1, 100) AS i');
+	my $writer = $node->connect_db;
+	$writer->do('BEGIN');
+	$writer->do('INSERT INTO built VALUES (0)');
+	start_statement($app, 'CREATE INDEX CONCURRENTLY built_i ON built (i)');
+	waits_in($node, $app, qr/^Lock/);
+	is($node->value(q{SELECT count(*) FROM pg_class WHERE relname = 'built_i'}), 1, 'its first transaction is committed');
+	lose();
+	win();
+	$writer->do('ROLLBACK');
+	like(outcome($app), qr/^25006/, 'CREATE INDEX CONCURRENTLY: lost and won again on the way');
+	is($node->value(q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'built_i'::regclass}), 0, 'what came after is not committed');
+	succeeds($app, 'DROP INDEX built_i; DROP TABLE built', 'and the session goes on');
+}
+
 # ---- two-phase commit; from here on it does not lead ----------------------------
 {
 	win();

@@ -133,6 +133,9 @@ sub all_announced
 # cannot be written.
 {
 	my $name     = 'queue full';
+	$pg1->value('CREATE DATABASE quiet');
+	$pg1->configure(databases => 'postgres, quiet');
+	poll(10, sub { $pg1->notifier_pid('quiet') }) or die 'no notifier';
 	my $listener = $pg1->listen;
 	my $mark     = $pg1->last_event;
 	my $offset   = $pg1->log_size;
@@ -164,6 +167,14 @@ sub all_announced
 		$queue_has_limit ? qr/WARNING:.*too many notifications in the NOTIFY queue/ : qr/WARNING:.*\n.* notifier DETAIL:.*pg_notify.*Permission denied/,
 		"$name: and why");
 	is_deeply([ map { $_->{seq} } grep { $_->{seq} > $mark } $listener->notifications ], [], "$name: nothing is announced meanwhile");
+
+	# By now the notifiers wait for seconds before they try again.
+	poll(20, sub { stats()->{notifications_failed} >= $before->{notifications_failed} + 6 }) or die 'it is not tried again';
+	ok($pg1->notifier_pid('quiet'), "$name: another notifier waits to try again");
+	my $began = now();
+	$pg1->value('DROP DATABASE quiet');
+	cmp_ok(now() - $began, '<', 0.7, "$name: and makes room at once");
+	$pg1->configure(databases => 'postgres');
 
 	if (!$queue_has_limit) { chmod 0700, $queue or die $! }
 	$keeper->disconnect;
