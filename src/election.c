@@ -222,6 +222,7 @@ struct ElectionCore
 	int			max_elections;
 	Election   *elections;
 	bool		stopping;
+	int			farewells_left; /* revocations that may be sent again then */
 
 	Op			ops[MAX_OPS];
 	uint64_t	next_id;
@@ -270,6 +271,7 @@ struct ElectionCore
 
 static void expire(ElectionCore *core, int64_t now_ns);
 static void pursue(ElectionCore *core, int64_t now_ns);
+static void send_revoke(ElectionCore *core, int64_t now_ns, int64_t lease);
 static bool send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat);
 static void settle(ElectionCore *core, Election *e);
 static void take_up_elections(ElectionCore *core);
@@ -1298,6 +1300,22 @@ receive_revoke(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 }
 
 /*
+ * The fresh lease is gone, and no key can hang on it: the margin is that of the
+ * old one again, for what has not come to its end by the greater of the two.
+ */
+static void
+drop_fresh(ElectionCore *core, int64_t now_ns)
+{
+	expire(core, now_ns);
+	memset(&core->fresh, 0, sizeof(core->fresh));
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (core->elections[i].state == ELECTION_LEADING)
+			publish(core, &core->elections[i]);
+	}
+}
+
+/*
  * The keys were put on another lease, or one of them was not as we knew it;
  * then all of them were read instead.
  */
@@ -1311,7 +1329,7 @@ receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 		if (etcd_says_lease_not_found(answer))
 		{
 			if (op->lease == core->fresh.id)
-				memset(&core->fresh, 0, sizeof(core->fresh));
+				drop_fresh(core, now_ns);
 			else if (op->lease == core->lease.id)
 				lose_lease(core);
 		}
@@ -1755,7 +1773,15 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	op = core->ops[i];
 	core->ops[i].id = 0;
 	if (core->stopping)
+	{
+		if (core->farewells_left > 0 &&
+			etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+		{
+			core->farewells_left--;
+			send_revoke(core, now_ns, op.lease);
+		}
 		return;
+	}
 
 	/*
 	 * Time passed since it was waited for: what has lapsed meanwhile must be
@@ -2192,6 +2218,8 @@ election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason)
 			withdraw(core, &core->elections[i], reason);
 	}
 	core->stopping = true;
+	/* a try at each other endpoint for each of the leases */
+	core->farewells_left = 3 * (core->config.nendpoints - 1);
 	core->port.watch(core->port.ctx, NULL, 0);
 
 	/* Nothing that is still under way matters: the keys go with the leases. */
@@ -2200,15 +2228,7 @@ election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason)
 	leases[1] = core->fresh.id;
 	leases[2] = core->retired;
 	for (int i = 0; i < 3; i++)
-	{
-		Op		   *op = leases[i] != 0 ? start_op(core, now_ns, OP_REVOKE) : NULL;
-
-		if (op)
-		{
-			op->lease = leases[i];
-			send_lease_request(core, op, ETCD_REVOKE, 0);
-		}
-	}
+		send_revoke(core, now_ns, leases[i]);
 	return !election_stopped(core);
 }
 

@@ -85,9 +85,10 @@
 
 /*
  * A different complaint is logged, the same one again is not, until it was not
- * heard for so long.
+ * heard for so long.  Room for two of each election and of each endpoint, as
+ * one that is forgotten is logged each time.
  */
-#define REMEMBERED_ERRORS	16
+#define REMEMBERED_ERRORS	(2 * ELECTION_MAX_ELECTIONS + 2 * ELECTION_MAX_ENDPOINTS)
 #define SILENCE_MS			60000
 
 /* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
@@ -805,13 +806,27 @@ discover(void)
 
 	/* who speaks TLS, or shall, is not to be talked out of it by DNS */
 	tls_only = settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
-		strncmp(elector.discovered.urls[0], "https:", 6) == 0;
+		(strcmp(elector.discovered.domain, settings_discovery_srv) == 0 &&
+		 strncmp(elector.discovered.urls[0], "https:", 6) == 0);
 	if (elector.discovery_due_ns <= now_ns)
 	{
 		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
 		elector.discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
 	}
 	return (long) ((elector.discovery_due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static bool
+is_same_discovered(const EtcdDiscovered *a, const EtcdDiscovered *b)
+{
+	if (strcmp(a->domain, b->domain) != 0 || a->nurls != b->nurls)
+		return false;
+	for (int i = 0; i < a->nurls; i++)
+	{
+		if (strcmp(a->urls[i], b->urls[i]) != 0)
+			return false;
+	}
+	return true;
 }
 
 /* A lookup has ended.  One that failed changes nothing. */
@@ -831,6 +846,13 @@ finish_discovery(void)
 	}
 	elector.discovery_due_ns = now_ns +
 		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NS_PER_MS;
+
+	/*
+	 * Whoever is configured begins anew to count which endpoints fail, asks
+	 * for members and tokens, and so on: not at each lookup.
+	 */
+	if (is_same_discovered(found, &elector.discovered))
+		return;
 	elector.discovered = *found;
 	configure_client();
 	configure_core();

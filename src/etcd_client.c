@@ -108,6 +108,7 @@ typedef struct Transfer
 	bool		is_second;		/* or is that */
 	struct Transfer *twin;		/* the other one, while both are open */
 	bool		sent_again;		/* with a token */
+	bool		is_void;		/* for a token: by settings that are no more */
 	uint64_t	token_number;	/* of its endpoint when it was sent */
 	long		timeout_ms;		/* of the watch: to connect */
 	long		connect_timeout_ms;
@@ -1121,7 +1122,7 @@ is_authenticating(const EtcdClient *client, int endpoint)
 	{
 		for (const Transfer *t = lists[i]; t != NULL; t = t->next)
 		{
-			if (t->kind == ETCD_AUTHENTICATE && t->endpoint == endpoint)
+			if (t->kind == ETCD_AUTHENTICATE && t->endpoint == endpoint && !t->is_void)
 				return true;
 		}
 	}
@@ -1295,7 +1296,15 @@ receive_token(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 {
 	int			endpoint = transfer->endpoint;
 
-	if (endpoint >= 0 && (answer->outcome == ETCD_ANSWERED || etcd_says_auth_is_off(answer)))
+	if (endpoint >= 0 && transfer->is_void)
+	{
+		char		why[ETCD_MESSAGE_SIZE];
+
+		/* once more; without a user nobody waits for it */
+		if (client->username != NULL && !authenticate(client, endpoint, why))
+			tell_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
+	}
+	else if (endpoint >= 0 && (answer->outcome == ETCD_ANSWERED || etcd_says_auth_is_off(answer)))
 	{
 		char	   *token = answer->token != NULL ? strdup(answer->token) : NULL;
 
@@ -1323,15 +1332,6 @@ receive_token(EtcdClient *client, Transfer *transfer, EtcdAnswer *answer)
 		}
 		client->callbacks.noticed(client->callbacks.ctx, why);
 		tell_parked(client, endpoint, answer->outcome, answer->code, why);
-	}
-	else if (client->parked != NULL && client->parked->endpoint >= 0)
-	{
-		/* the settings have changed meanwhile: once more */
-		char		why[ETCD_MESSAGE_SIZE];
-
-		endpoint = client->parked->endpoint;
-		if (!authenticate(client, endpoint, why))
-			tell_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
 	}
 	release_transfer(client, transfer);
 	etcd_free_answer(answer);
@@ -1664,15 +1664,17 @@ etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 		free(client->endpoints[i].token);
 		client->endpoints[i].token = NULL;
 	}
-	/* a token that is under way is that of another user, or password */
+	/* a token that is under way may be that of another user, or password */
 	for (int i = 0; i < 2; i++)
 	{
 		for (Transfer *t = lists[i]; t != NULL; t = t->next)
 		{
 			if (t->kind == ETCD_AUTHENTICATE)
-				t->endpoint = -1;
+				t->is_void = true;
 		}
 	}
+	for (int i = 0; i < client->nendpoints && client->username == NULL; i++)
+		send_parked(client, i);
 }
 
 /* A copy of the first key in a request; NULL if there is none, or no memory. */

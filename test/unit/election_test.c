@@ -1443,6 +1443,33 @@ test_stop(void **state)
 	assert_true(leads(b));
 }
 
+/* The endpoint in use is gone as well: another one is told, but not for ever. */
+static void
+test_farewell(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			ntries = 0;
+
+	(void) state;
+	a->config.nendpoints = 2;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN));
+	give_up(a, sent(a, "revoke"), true);
+	assert_false(election_stopped(a->core));
+	answer_all();
+	assert_true(election_stopped(a->core));
+	assert_int_equal(etcd.nleases, 0);
+
+	a = start_instance("b", true);
+	a->config.nendpoints = 2;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	for (assert_true(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN)); !election_stopped(a->core); ntries++)
+		give_up(a, sent(a, "revoke"), true);
+	assert_true(ntries >= 2 && ntries <= 4);
+}
+
 int
 main(void)
 {
@@ -1469,7 +1496,8 @@ main(void)
 		TEST(test_verify),
 		TEST(test_token_twice),
 		TEST(test_settings),
-		TEST(test_stop)
+		TEST(test_stop),
+		TEST(test_farewell)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,6 +175,7 @@ struct Server
 	volatile bool stopping;
 	char		request[65536]; /* the last one, but for a list of members */
 	volatile int nrequests;
+	volatile bool authenticating;	/* has a token been asked for? */
 };
 
 typedef struct Connection
@@ -349,6 +350,24 @@ reset_connection(Server *server, int fd)
 	/* only the last close resets; the number must stay taken until then */
 	dup2(server->fd, fd);
 	close(copy);
+}
+
+/* An etcd with users, that takes requests without a token the second time. */
+static void
+want_token(Server *server, int fd)
+{
+	static const char refusal[] = "HTTP/1.1 400 Bad Request\r\nContent-Length: 51\r\n\r\n"
+		"{\"error\":\"etcdserver: user name is empty\",\"code\":3}";
+
+	if (strstr(server->request, "/v3/auth/authenticate ") != NULL)
+	{
+		server->authenticating = true;
+		be_silent(server, fd);
+	}
+	else if (!server->authenticating)
+		send_text(fd, refusal, strlen(refusal));
+	else
+		send_text(fd, server->text, strlen(server->text));
 }
 
 /* ---- a resolver that hangs ------------------------------------------- */
@@ -1249,6 +1268,42 @@ test_connect_timeout(void **state)
 	close(server);
 }
 
+/*
+ * The user is taken out of the settings while a request waits for that user's
+ * token: it is sent without one.
+ */
+static void
+test_user_dropped(void **state)
+{
+	static const char file[] = "/tmp/etcd_client_test.password";
+	Server	   *server = start_server(want_token, grant_answer);
+	Caller	   *caller = start_caller(NULL, NULL);
+	const char *endpoints[] = {server->url};
+	EtcdClientSettings settings = {
+		.endpoints = endpoints,
+		.nendpoints = 1,
+		.request_timeout_ms = REQUEST_TIMEOUT_MS,
+		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
+		.username = "somebody",
+		.password_file = file
+	};
+	int			fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	(void) state;
+	assert_int_equal(write(fd, "secret\n", 7), 7);
+	close(fd);
+	etcd_client_configure(caller->client, &settings);
+	send_grant(caller, 1, 1);
+	WAIT_UNTIL(caller, server->authenticating);
+	settings.username = NULL;
+	etcd_client_configure(caller->client, &settings);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
+	unlink(file);
+	stop_caller(caller);
+	stop_server(server);
+}
+
 /* What is no endpoint at all: neither another protocol nor a name unknown. */
 static void
 test_bad_urls(void **state)
@@ -1532,6 +1587,7 @@ main(void)
 		cmocka_unit_test(test_hostile_requests),
 		cmocka_unit_test(test_connect_timeout),
 		cmocka_unit_test(test_bad_urls),
+		cmocka_unit_test(test_user_dropped),
 		cmocka_unit_test(test_hung_resolver),
 		cmocka_unit_test(test_pieces_of_frames),
 		cmocka_unit_test(test_long_stream),
