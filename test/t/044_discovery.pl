@@ -62,6 +62,17 @@ $etcd->start(1);
 serve(plain(2, 0));
 poll_ok(20, sub { $pg1->status->{endpoint} eq url(2) }, 'other records: used when those before have lived their time');
 
+# A lookup that finds the same is no change of the settings: the cluster is not
+# looked at anew.
+{
+	my $lists  = 'grpc_server_handled_total{grpc_code="OK",grpc_method="MemberList",grpc_service="etcdserverpb.Cluster",grpc_type="unary"}';
+	poll_ok(10, sub { $etcd->metric($lists, 2) > 0 }, 'the members were asked for');
+	pause(1);
+	my $before = $etcd->metric($lists, 2);
+	pause(11);
+	is($etcd->metric($lists, 2), $before, 'the same records: nothing is asked for anew');
+}
+
 # The DNS server is gone, then it hangs: what it said last is kept.
 for my $how (qw(KILL STOP))
 {

@@ -73,7 +73,11 @@ $upkeep->stop('KILL');
 	my $token   = $leader->token;
 	my $sampler = $leader->sample;
 	my $offset  = $other->log_size;
-	my $filled  = 0;
+	# more elections than one would think of
+	my @many = map { "many$_" } 1 .. 20;
+	my $busy = EtcdLeader::Instance->create('pg4', etcd => $etcd, settings => { ttl => 60, elections => join(',', @many), max_elections => 20 });
+	$busy->wait_until_leader($_) for @many;
+	my $filled = 0;
 	for (1 .. 40)
 	{
 		my ($status, undef, $error) = $etcd->try_etcdctl('put', 'filler', 'x' x 100_000);
@@ -87,6 +91,12 @@ $upkeep->stop('KILL');
 	pause(1.2 * $ttl);
 	is($leader->token, $token, 'who leads goes on');
 	is($other->log_count('space exceeded', $offset), 1, 'the log says it once');
+	my $busy_offset = $busy->log_size;
+	$busy->value('SELECT etcd_resign(?)', $_) for @many;
+	pause($ttl);
+	my $lines = $busy->log_count('space exceeded', $busy_offset);
+	ok($lines > 10 && $lines <= 20, 'the log says it once for each election') or diag("$lines lines");
+	$busy->stop('fast');
 	my $now = $etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision};
 	$etcd->etcdctl('compact', $now);
 	$etcd->etcdctl('defrag');
