@@ -141,6 +141,7 @@ typedef struct Election
 
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
 	int64_t		entered_lease;	/* an entry on it may be executed, again */
+	int64_t		entry_floor;	/* etcd's revision, as known before the key was asked for */
 	int64_t		create_revision;	/* of the key that stands; 0: none known */
 	int64_t		mod_revision;	/* newest known of that key */
 	int64_t		key_lease;		/* as of mod_revision */
@@ -270,6 +271,7 @@ struct ElectionCore
 };
 
 static void expire(ElectionCore *core, int64_t now_ns);
+static void guard_against_restore(ElectionCore *core);
 static void pursue(ElectionCore *core, int64_t now_ns);
 static void send_revoke(ElectionCore *core, int64_t now_ns, int64_t lease);
 static bool send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat);
@@ -779,7 +781,9 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	core->lease_failures = 0;
 	core->lease_retry_ns = 0;
 	core->beat.number = 0;
-	core->beat_ns = core->lease.sent_ns + interval_ns(core);
+	/* one that is due before stays so: others may have waited for it for long */
+	if (core->beat_ns <= now_ns || core->beat_ns > core->lease.sent_ns + interval_ns(core))
+		core->beat_ns = core->lease.sent_ns + interval_ns(core);
 
 	for (int i = 0; i < core->max_elections; i++)
 	{
@@ -948,6 +952,12 @@ become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 	e->state = ELECTION_QUEUED;
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
+	if (e->create_revision <= e->entry_floor)
+	{
+		/* etcd was put back meanwhile, and is beyond that revision again */
+		e->entry_floor = 0;
+		guard_against_restore(core);
+	}
 	if (e->create_revision <= core->lead_above_revision)
 	{
 		/*
@@ -2662,6 +2672,7 @@ static void
 send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Op		   *op = start_election_op(core, now_ns, OP_ENTER, e);
+	char		key[ELECTION_KEY_SIZE];
 	EtcdCompare compare;
 	EtcdOp		put;
 	EtcdOp		range;
@@ -2671,7 +2682,10 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	op->lease = core->lease.id;
 	e->entered_lease = core->lease.id;
 	copy_string(op->value, e->value, sizeof(op->value));
-	make_key(e->key, e->name, core->lease.id);
+	make_key(key, e->name, core->lease.id);
+	if (strcmp(e->key, key) != 0)
+		e->entry_floor = core->max_revision;
+	copy_string(e->key, key, sizeof(e->key));
 	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, 0);
 	put = put_of_key(e->key, e->value, core->lease.id);
 	range = range_of_key(e->key);
