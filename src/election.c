@@ -141,7 +141,7 @@ typedef struct Election
 
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
 	int64_t		entered_lease;	/* an entry on it may be executed, again */
-	int64_t		entry_floor;	/* etcd's revision, as known before the key was asked for */
+	int64_t		entry_floor;	/* a revision at which the key did not stand yet */
 	int64_t		create_revision;	/* of the key that stands; 0: none known */
 	int64_t		mod_revision;	/* newest known of that key */
 	int64_t		key_lease;		/* as of mod_revision */
@@ -850,6 +850,14 @@ leave(ElectionCore *core, Election *e, ElectionReason reason)
 		settle(core, e);
 }
 
+/* The own key did not stand at that revision: the next one is younger. */
+static void
+raise_entry_floor(Election *e, int64_t revision)
+{
+	if (e->entry_floor < revision)
+		e->entry_floor = revision;
+}
+
 /* No key of ours stands and none is being deleted: what next? */
 static void
 settle(ElectionCore *core, Election *e)
@@ -911,6 +919,8 @@ set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
 static bool
 check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t revision)
 {
+	if (kv == NULL)
+		raise_entry_floor(e, revision);
 	if (kv == NULL || kv->create_revision != e->create_revision)
 	{
 		lose_key(core, e, ELECTION_REASON_KEY_DELETED);
@@ -1064,7 +1074,10 @@ see_election(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, int6
 		}
 		else if (e->state == ELECTION_LEAVING && e->create_revision == 0 &&
 				 !under_way(core, OP_ENTER, SLOT_BIT(slot)))
+		{
+			raise_entry_floor(e, revision);
 			settle(core, e);
+		}
 	}
 	else if ((asked & LOOK_OWN) && op->create_revisions[slot] == e->create_revision)
 	{
@@ -1442,6 +1455,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 		e->final_revision = kv->create_revision;
 		return;
 	}
+	raise_entry_floor(e, answer->header.revision);
 	settle(core, e);
 	if (e->state == ELECTION_JOINING && e->generation == op->generation)
 	{
@@ -1983,6 +1997,17 @@ is_configured(const ElectionCore *core, const char *name)
 	return false;
 }
 
+static bool
+stays_out(const ElectionConfig *config, const char *name)
+{
+	for (int i = 0; i < config->nelections; i++)
+	{
+		if (config->stay_out[i] && strcmp(config->elections[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Gives a slot to an election that has none yet; NULL if none is free. */
 static Election *
 take_slot(ElectionCore *core, const char *name)
@@ -2069,6 +2094,8 @@ election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory
 			e->key_lease = memory->lease;
 			copy_string(e->key_value, memory->elections[i].key_value, sizeof(e->key_value));
 		}
+		else
+			e->entry_floor = memory->max_revision;
 		e->look_wanted = true;
 	}
 	return true;
@@ -2078,6 +2105,7 @@ void
 election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *config)
 {
 	bool		renamed = strcmp(core->config.node_name, config->node_name) != 0;
+	bool		first = core->config.nendpoints == 0;
 
 	if (core->stopping)
 		return;
@@ -2097,6 +2125,9 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 		if (!is_used(e))
 			continue;
 		e->wanted = is_configured(core, e->name);
+		/* one that was resumed does not know yet */
+		if (first)
+			e->stay_out = stays_out(config, e->name);
 		if (renamed && e->proclaim_ticket == 0)
 			copy_string(e->value, config->node_name, sizeof(e->value));
 		if (!e->wanted)

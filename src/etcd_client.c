@@ -1878,7 +1878,14 @@ void
 etcd_client_drain(EtcdClient *client, long timeout_ms, bool (*done) (void *ctx), void *ctx)
 {
 	int64_t		end_ns = now_ns() + timeout_ms * NS_PER_MS;
+	int64_t		half_ns = now_ns() + timeout_ms * NS_PER_MS / 2;
 
+	/* what an endpoint does not answer shall have time for another one */
+	for (Transfer *t = client->in_flight; t != NULL && client->nendpoints > 1; t = t->next)
+	{
+		if (t->deadline_ns > half_ns)
+			t->deadline_ns = half_ns;
+	}
 	for (;;)
 	{
 		int64_t		left_ms;

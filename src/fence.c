@@ -74,6 +74,7 @@ static volatile sig_atomic_t nrequirements = 0;
  */
 static Requirement setting_requirement;
 static bool setting_recorded = false;
+static bool setting_continued = false;	/* as of the commit before, see continue_statement() */
 static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
 
 /* The timer. */
@@ -177,9 +178,11 @@ record_setting(void)
 	if (!is_fenced())
 		return;
 	pg_compiler_barrier();
-	if (!setting_recorded || strcmp(setting_requirement.election, settings_require_leadership) != 0)
+	if (!setting_recorded || (setting_continued && !has_written()) ||
+		strcmp(setting_requirement.election, settings_require_leadership) != 0)
 		init_requirement(&setting_requirement, settings_require_leadership);
 	setting_recorded = true;
+	setting_continued = false;
 	pg_compiler_barrier();
 	setting_in_force = true;
 }
@@ -581,6 +584,7 @@ end_transaction(void)
 {
 	nrequirements = 0;
 	setting_recorded = false;
+	setting_continued = false;
 	setting_in_force = false;
 	pg_compiler_barrier();
 	cancel_sent = false;
@@ -602,7 +606,7 @@ continue_statement(void)
 	if (!is_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
 		return;
 	requirement->token = current_token(requirement);
-	setting_recorded = true;
+	setting_recorded = setting_continued = true;
 	pg_compiler_barrier();
 	setting_in_force = true;
 	if (watch_created && settings_cancel_on_loss)

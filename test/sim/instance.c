@@ -475,8 +475,6 @@ instance_crash(Instance *in, bool readers_survive, bool keeps_memory)
 	in->keeps_memory = keeps_memory;
 	if (!keeps_memory)
 		in->remembers = false;
-	else
-		memset(in->stays_out, 0, sizeof(in->stays_out));
 	if (!readers_survive)
 		memset(in->views, 0, sizeof(in->views));
 	end_life(in);

@@ -162,6 +162,14 @@ win();
 	fails($app, 'CALL stages()', '25006', qr/election "alpha"/, 'a procedure');
 	usable($app, 'a procedure');
 	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by = 'stage'}), 2, 'a procedure: each transaction under its own token');
+	# an expression alone is no statement: the INSERT is the first one
+	win();
+	$node->value(q{CREATE PROCEDURE waits() LANGUAGE plpgsql SECURITY INVOKER AS $$ DECLARE ok bool; BEGIN
+		INSERT INTO ledger VALUES ('waits'); COMMIT;
+		ok := etcd_resign('alpha', false); ok := etcd_campaign('alpha'); ok := etcd_wait_for_leadership('10 s', 'alpha');
+		INSERT INTO ledger VALUES ('waits'); COMMIT; END $$});
+	succeeds($app, 'CALL waits()', 'a procedure that waits to lead before it writes');
+	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by = 'waits'}), 2, 'a procedure that waits: both are there');
 }
 
 # ---- what acts on files before its transaction commits -----------------------------

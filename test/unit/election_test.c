@@ -1378,6 +1378,62 @@ test_token_twice(void **state)
 	assert_true(leads(a));
 }
 
+/*
+ * The same for a second entry under the same name, whose answer is lost, and
+ * that etcd's revision has left behind when its retry is answered.
+ */
+static void
+test_token_of_reentry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		seen;
+
+	(void) state;
+	answer_all();
+	etcd.revision += 10;
+	run_for(2 * TTL_S * SECOND);
+	assert_true(election_resign(a->core, now, 0, true, 1));
+	while (sent(a, "enter") == NULL)
+	{
+		answer_all();
+		now += MS;
+		election_tick(a->core, now);
+	}
+	seen = etcd.revision;
+	/* as before the revisions that were passed over; the lease still lives */
+	etcd.revision -= 8;
+	execute(sent(a, "enter"));
+	etcd.revision = seen + 5;
+	give_up(a, sent(a, "enter"), false);
+	for (int i = 0; i < 5 * 1000; i++)
+	{
+		run_for(MS);
+		assert_true(!leads(a) || a->views[0].token > seen);
+	}
+	assert_true(leads(a));
+}
+
+/* Who has resigned for good stays out, though the lease is resumed for another election. */
+static void
+test_resume_resigned(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	a->config.nelections = 2;
+	strcpy(a->config.elections[1], "f");
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(election_resign(a->core, now, election_find(a->core, "f"), false, 1));
+	answer_all();
+	assert_true(a->remembers);
+	a->config.stay_out[1] = true;
+	crash(a);
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(a->views[election_find(a->core, "e")].state, ELECTION_LEADING);
+	assert_int_equal(a->views[election_find(a->core, "f")].state, ELECTION_RESIGNED);
+}
+
 static void
 test_settings(void **state)
 {
@@ -1495,6 +1551,8 @@ main(void)
 		TEST(test_namesake),
 		TEST(test_verify),
 		TEST(test_token_twice),
+		TEST(test_token_of_reentry),
+		TEST(test_resume_resigned),
 		TEST(test_settings),
 		TEST(test_stop),
 		TEST(test_farewell)
