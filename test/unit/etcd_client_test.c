@@ -1146,6 +1146,15 @@ test_drain(void **state)
 	assert_int_equal(caller->nanswers, 1);
 	assert_true(caller->answers[0].timed_out);
 	assert_true(now_ms() - start < PATIENCE_MS / 2);
+
+	/* with another endpoint, a silent one is given up at half-time */
+	caller->nanswers = 0;
+	configure(caller, server->url, etcd_url);
+	send_lease(caller, 3, ETCD_REVOKE, 1);
+	drain(caller, REQUEST_TIMEOUT_MS - 200);
+	assert_int_equal(caller->nanswers, 1);
+	assert_true(caller->answers[0].timed_out);
+	assert_int_equal(caller->answers[0].endpoint_in_use, 1);
 	stop_caller(caller);
 	stop_server(server);
 }
