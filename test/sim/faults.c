@@ -444,12 +444,14 @@ happen(Fault fault)
 			{
 				bool		keeps_memory = random_chance(6000);
 				int			slot = draw_slot(in);
+				bool		resigns = is_usable(in) && slot >= 0 && random_chance(5000);
 
-				/* with what it has just sent still under way */
-				if (is_usable(in) && slot >= 0 && random_chance(5000))
+				/* with what it has just sent still under way, and mostly when it is back */
+				if (resigns)
 					instance_resign(in, slot, true);
 				instance_crash(in, random_chance(5000), keeps_memory);
-				events_after(keeps_memory && random_chance(8000) ? random_between(20 * MS, 2 * SECOND) :
+				events_after(keeps_memory && random_chance(8000) ?
+							 random_between(5 * MS, resigns ? 50 * MS : 2 * SECOND) :
 							 draw_duration(), restart, in, 0);
 			}
 			break;
