@@ -923,11 +923,6 @@ check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t r
 		raise_entry_floor(e, revision);
 	if (kv == NULL || kv->create_revision != e->create_revision)
 	{
-		/*
-		 * Nobody told, so etcd may have been put back: another key may stand
-		 * on the lease again, that was deleted.
-		 */
-		core->lease.tainted = core->lease.id != 0;
 		lose_key(core, e, ELECTION_REASON_KEY_DELETED);
 		return false;
 	}
