@@ -12,7 +12,7 @@ use EtcdLeader::Etcd;
 use EtcdLeader::Util;
 
 my $ttl    = 3600;
-my $window = 4;
+my $window = 15;
 my $bench = Bench->new(name => 'load', title => 'Load on etcd per hand-over', text => <<"END");
 So many candidates of a kind in one process, ours without PostgreSQL around them, on an etcd of their own; the one that leads
 resigns and queues again. What etcd received in the $window s from then on, less what it received in the $window s before, when
