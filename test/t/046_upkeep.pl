@@ -78,7 +78,7 @@ $upkeep->stop('KILL');
 	my $busy = EtcdLeader::Instance->create('pg4', etcd => $etcd, settings => { ttl => 60, elections => join(',', @many), max_elections => 20 });
 	$busy->wait_until_leader($_) for @many;
 	my $filled = 0;
-	for (1 .. 40)
+	for (1 .. 80)
 	{
 		my ($status, undef, $error) = $etcd->try_etcdctl('put', 'filler', 'x' x 100_000);
 		$filled = $error =~ /space exceeded/ and last;
