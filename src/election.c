@@ -1986,26 +1986,16 @@ election_wakeup_ns(const ElectionCore *core)
 
 /* ---- settings ---------------------------------------------------------------- */
 
-static bool
-is_configured(const ElectionCore *core, const char *name)
-{
-	for (int i = 0; i < core->config.nelections; i++)
-	{
-		if (strcmp(core->config.elections[i], name) == 0)
-			return true;
-	}
-	return false;
-}
-
-static bool
-stays_out(const ElectionConfig *config, const char *name)
+/* Where an election stands in the settings; -1: it is not there. */
+static int
+find_configured(const ElectionConfig *config, const char *name)
 {
 	for (int i = 0; i < config->nelections; i++)
 	{
-		if (config->stay_out[i] && strcmp(config->elections[i], name) == 0)
-			return true;
+		if (strcmp(config->elections[i], name) == 0)
+			return i;
 	}
-	return false;
+	return -1;
 }
 
 /* Gives a slot to an election that has none yet; NULL if none is free. */
@@ -2122,12 +2112,15 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 	{
 		Election   *e = &core->elections[i];
 
+		int			configured;
+
 		if (!is_used(e))
 			continue;
-		e->wanted = is_configured(core, e->name);
+		configured = find_configured(config, e->name);
+		e->wanted = configured >= 0;
 		/* one that was resumed does not know yet */
 		if (first)
-			e->stay_out = stays_out(config, e->name);
+			e->stay_out = e->wanted && config->stay_out[configured];
 		if (renamed && e->proclaim_ticket == 0)
 			copy_string(e->value, config->node_name, sizeof(e->value));
 		if (!e->wanted)
