@@ -140,7 +140,7 @@ typedef struct Election
 	bool		must_put_value;	/* even if it has, for a command waits for etcd's word */
 
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
-	int64_t		entered_lease;	/* an entry on it may be executed, again */
+	int64_t		named_lease;	/* the key hung on it, or may come to; 0: on none */
 	int64_t		entry_floor;	/* a revision at which the key did not stand yet */
 	int64_t		create_revision;	/* of the key that stands; 0: none known */
 	int64_t		mod_revision;	/* newest known of that key */
@@ -658,6 +658,15 @@ has_value(const Election *e)
 	return !e->must_put_value && strcmp(e->key_value, e->value) == 0;
 }
 
+/* The own key hangs on this lease, and on ours keeps its name from now on. */
+static void
+see_own_lease(const ElectionCore *core, Election *e, int64_t lease)
+{
+	e->key_lease = lease;
+	if (lease != 0 && lease == core->lease.id)
+		e->named_lease = lease;
+}
+
 /* The own key has this value, since that revision. */
 static void
 see_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revision)
@@ -730,7 +739,7 @@ enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mo
 {
 	e->epoch++;
 	e->create_revision = create_revision;
-	e->key_lease = core->lease.id;
+	see_own_lease(core, e, core->lease.id);
 	see_own_value(core, e, value, mod_revision);
 	e->state = ELECTION_QUEUED;
 	e->look_wanted = true;
@@ -791,7 +800,7 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 
 		if ((slots & SLOT_BIT(i)) == 0 || !is_queued(e))
 			continue;
-		e->key_lease = core->lease.id;
+		see_own_lease(core, e, core->lease.id);
 		if (mod_revision > e->mod_revision)
 			e->mod_revision = mod_revision;
 		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
@@ -875,7 +884,7 @@ settle(ElectionCore *core, Election *e)
 		 * when a connection ends without a word; or etcd is put back to a time
 		 * when the key was there, on whichever lease.
 		 */
-		if (e->entered_lease != 0)
+		if (e->named_lease != 0)
 			core->lease.tainted = true;
 		reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
 		reply(core, &e->verify_ticket, ELECTION_NOTHING_TO_DO);
@@ -938,7 +947,7 @@ check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t r
 		return false;
 	}
 	see_own_value(core, e, kv->value, kv->mod_revision);
-	e->key_lease = kv->lease;
+	see_own_lease(core, e, kv->lease);
 	if (kv->lease == 0 || kv->lease != core->lease.id)
 	{
 		/*
@@ -1371,7 +1380,7 @@ receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 			continue;
 		if (answer->succeeded)
 		{
-			e->key_lease = op->lease;
+			see_own_lease(core, e, op->lease);
 			e->mod_revision = answer->header.revision;
 			e->look_wanted |= e->state != ELECTION_LEADING;
 		}
@@ -1901,7 +1910,7 @@ see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *even
 		}
 		else
 		{
-			e->key_lease = kv->lease;
+			see_own_lease(core, e, kv->lease);
 			see_own_value(core, e, kv->value, kv->mod_revision);
 		}
 	}
@@ -2072,8 +2081,8 @@ election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory
 		copy_string(e->value, memory->elections[i].value, sizeof(e->value));
 		copy_string(e->key, memory->elections[i].key, sizeof(e->key));
 		e->final_revision = memory->elections[i].final_revision;
-		if (memory->elections[i].entered)
-			e->entered_lease = memory->lease;
+		if (memory->elections[i].named)
+			e->named_lease = memory->lease;
 		/* a key that was to be deleted may stand: that is looked at first */
 		e->state = ELECTION_LEAVING;
 		if (memory->elections[i].create_revision != 0)
@@ -2316,7 +2325,7 @@ remember(ElectionCore *core)
 		copy_string(draft->elections[n].name, e->name, ELECTION_NAME_SIZE);
 		copy_string(draft->elections[n].value, e->value, ELECTION_VALUE_SIZE);
 		copy_string(draft->elections[n].key, e->key, ELECTION_KEY_SIZE);
-		draft->elections[n].entered = e->entered_lease == core->lease.id;
+		draft->elections[n].named = e->named_lease == core->lease.id;
 		draft->elections[n].final_revision = e->final_revision;
 		if (is_queued(e) && e->key_lease == core->lease.id)
 		{
@@ -2696,7 +2705,6 @@ static void
 send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Op		   *op = start_election_op(core, now_ns, OP_ENTER, e);
-	char		key[ELECTION_KEY_SIZE];
 	EtcdCompare compare;
 	EtcdOp		put;
 	EtcdOp		range;
@@ -2704,12 +2712,18 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	if (op == NULL)
 		return;
 	op->lease = core->lease.id;
-	e->entered_lease = core->lease.id;
 	copy_string(op->value, e->value, sizeof(op->value));
-	make_key(key, e->name, core->lease.id);
-	if (strcmp(e->key, key) != 0)
+
+	/*
+	 * One name on one lease, also for a key that was moved to it: should an
+	 * earlier key stand again, for etcd was put back, it is seen.
+	 */
+	if (e->named_lease != core->lease.id || e->key[0] == '\0')
+	{
+		make_key(e->key, e->name, core->lease.id);
+		e->named_lease = core->lease.id;
 		e->entry_floor = core->max_revision;
-	copy_string(e->key, key, sizeof(e->key));
+	}
 	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, 0);
 	put = put_of_key(e->key, e->value, core->lease.id);
 	range = range_of_key(e->key);

@@ -171,7 +171,7 @@ typedef struct ElectionMemory
 		char		value[ELECTION_VALUE_SIZE];
 		char		key[ELECTION_KEY_SIZE];
 		char		key_value[ELECTION_VALUE_SIZE];
-		bool		entered;	/* on this lease: an entry may yet be executed */
+		bool		named;		/* the key hung on this lease, or may come to */
 		int64_t		create_revision;	/* 0: not in the queue */
 		int64_t		mod_revision;
 		int64_t		final_revision;
