@@ -162,6 +162,7 @@ typedef struct Election
 	int64_t		namesake_ns;	/* it is there since then; NEVER_NS: and was told of */
 
 	bool		look_wanted;
+	uint64_t	look_id;		/* the newest look but those of beats */
 	int64_t		watch_revision; /* the watch has to tell from here on; 0: not looked yet */
 	int			failures;		/* of this election's own requests, in a row */
 	int64_t		retry_ns;
@@ -1704,8 +1705,8 @@ receive_failure(ElectionCore *core, int64_t now_ns, const Op *op)
 
 				if ((op->slots & SLOT_BIT(i)) == 0 || !is_used(e))
 					continue;
-				/* after a beat's, the next beat will ask */
-				e->look_wanted |= op->beat == 0;
+				/* a newer one will tell as much; after a beat's, the next beat will */
+				e->look_wanted |= op->id == e->look_id;
 				if (e->verify_id == op->id)
 				{
 					e->verify_id = 0;
@@ -2401,6 +2402,8 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat)
 		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e))
 			continue;
 		e->look_wanted = false;
+		if (beat == 0)
+			e->look_id = op->id;
 		if (e->verify_ticket != 0 && e->verify_id == 0)
 			e->verify_id = op->id;
 		op->slots |= SLOT_BIT(i);

@@ -718,6 +718,14 @@ run_for(int64_t ns)
 	}
 }
 
+static Key *
+own_key(const Instance *in)
+{
+	EtcdBytes	name = {in->views[0].key, strlen(in->views[0].key)};
+
+	return find_key(name);
+}
+
 static bool
 leads(const Instance *in)
 {
@@ -1413,6 +1421,84 @@ test_token_of_reentry(void **state)
 	assert_true(leads(a));
 }
 
+/*
+ * A key that was moved, deleted and entered again keeps its name: etcd is put
+ * back to when the first one stood, unseen, and that one, neither first nor
+ * just before the own one, is on a lease that is kept alive.
+ */
+static void
+test_moved_name(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	Instance   *c;
+	Key			first;
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	c = start_instance("c", true);
+	answer_all();
+	etcd.term++;
+	run_for(2 * TTL_S * SECOND);
+	first = *own_key(b);
+	assert_int_equal(first.lease, b->views[0].lease);
+	assert_true(first.mod_revision > first.create_revision);
+
+	assert_true(election_resign(b->core, now, 0, true, 1));
+	run_for(SECOND);
+	assert_int_equal(etcd.nkeys, 3);
+	assert_true(b->views[0].create_revision > first.create_revision);
+	delete_key(own_key(b));
+	etcd.keys[etcd.nkeys++] = first;
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(etcd.nkeys, 3);
+	assert_true(leads(a));
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(c->views[0].state, ELECTION_WAITING);
+}
+
+/* News calls for a look also while others hang, but only the newest is repeated. */
+static void
+test_looks_that_hang(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	Message    *looks[3];
+	Key			other;
+	int			before;
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	b->config.nendpoints = 2;
+	election_configure(b->core, now, &b->config);
+	answer_all();
+	a->watch_silent = true;
+	other = *own_key(a);
+	for (int i = 0; i < 3; i++)
+	{
+		other.create_revision = ++etcd.revision;
+		tell_watches(&other, false);
+		looks[i] = sent(b, "look");
+		assert_non_null(looks[i]);
+		assert_true(i == 0 || looks[i] != looks[i - 1]);
+	}
+	before = b->nsent;
+	for (int i = 0; i < 2; i++)
+		give_up(b, looks[i], true);
+	now += 500 * MS;
+	election_tick(b->core, now);
+	assert_int_equal(b->nsent, before);
+	give_up(b, looks[2], true);
+	now += 500 * MS;
+	election_tick(b->core, now);
+	assert_int_equal(b->nsent, before + 1);
+	answer_all();
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+}
+
 /* Who has resigned for good stays out, though the lease is resumed for another election. */
 static void
 test_resume_resigned(void **state)
@@ -1552,6 +1638,8 @@ main(void)
 		TEST(test_verify),
 		TEST(test_token_twice),
 		TEST(test_token_of_reentry),
+		TEST(test_moved_name),
+		TEST(test_looks_that_hang),
 		TEST(test_resume_resigned),
 		TEST(test_settings),
 		TEST(test_stop),
