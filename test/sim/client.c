@@ -10,6 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@
 /* A connection that is silent for so long is found to be dead. */
 #define DEAD_CONNECTION_NS	(25 * SECOND)
 
-/* A unary request. */
+/* A unary request, as it is sent to one endpoint. */
 typedef struct Exchange
 {
 	Instance   *in;
@@ -40,7 +41,10 @@ typedef struct Exchange
 	size_t		len;
 	EtcdRequest request;		/* as the gateway read it */
 	bool		read;
-	bool		told;
+	bool		reads_only;
+	bool		is_second;		/* of two that were sent for one request */
+	struct Exchange *twin;		/* the other one, while both are waited for */
+	bool		told;			/* nothing is waited for any more */
 } Exchange;
 
 typedef struct Reply
@@ -103,17 +107,22 @@ end_stream(Instance *in)
 	stream->buffer = NULL;
 }
 
-/* Goes on to the next endpoint if there is one and this one is in use. */
+static void
+use_endpoint(Instance *in, int endpoint)
+{
+	if (endpoint == in->client.endpoint)
+		return;
+	in->client.endpoint = endpoint;
+	trace(in->name, "goes on to endpoint %d", endpoint);
+	end_stream(in);
+}
+
+/* Goes on to the next endpoint if this one is in use. */
 static void
 leave_endpoint(Instance *in, int endpoint)
 {
-	Client	   *client = &in->client;
-
-	if (endpoint != client->endpoint || client->nendpoints < 2)
-		return;
-	client->endpoint = (client->endpoint + 1) % client->nendpoints;
-	trace(in->name, "goes on to endpoint %d", client->endpoint);
-	end_stream(in);
+	if (endpoint == in->client.endpoint)
+		use_endpoint(in, (endpoint + 1) % in->client.nendpoints);
 }
 
 void
@@ -143,15 +152,29 @@ client_configure(Instance *in, int nendpoints, int64_t request_timeout_ns)
 
 /* ---- unary requests ------------------------------------------------------------ */
 
+/* Of two that were sent for one request the first that is answered counts. */
 static void
 take_answer(Exchange *exchange, EtcdAnswer *answer)
 {
 	Instance   *in = exchange->in;
+	Exchange   *twin = exchange->twin;
+	bool		blames = etcd_blames_endpoint(answer->outcome, answer->code, answer->message);
 
 	exchange->told = true;
 	answer->endpoint = exchange->endpoint < in->client.nendpoints ? exchange->endpoint : -1;
-	if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+	if (blames)
 		leave_endpoint(in, exchange->endpoint);
+	if (twin != NULL && blames)
+	{
+		twin->twin = NULL;		/* it may do better */
+		trace(in->name, "goes on with the second try of %" PRIu64, exchange->id);
+		etcd_free_answer(answer);
+		return;
+	}
+	if (twin != NULL)
+		twin->told = true;
+	if (twin != NULL && exchange->is_second && answer->endpoint >= 0)
+		use_endpoint(in, answer->endpoint);
 	checker_answered(in, exchange->id, &exchange->request, exchange->read, answer);
 	election_receive(in->core, instance_now(in), exchange->id, answer);
 	etcd_free_answer(answer);
@@ -193,14 +216,49 @@ take_timeout(void *subject)
 	take_answer(exchange, &answer);
 }
 
+static void start_exchange(Exchange *exchange);
+
+/* Half of the time is over: what only reads is sent to another endpoint, too. */
 static void
-time_out(void *subject, uint64_t tag)
+take_lateness(void *subject)
+{
+	Exchange   *late = subject;
+	Instance   *in = late->in;
+	Exchange   *twin;
+
+	if (late->told || late->life != in->life || !late->reads_only || late->twin != NULL ||
+		late->is_second || late->endpoint >= in->client.nendpoints || in->client.nendpoints < 2)
+		return;
+	twin = run_alloc(sizeof(Exchange));
+	twin->in = in;
+	twin->life = late->life;
+	twin->id = late->id;
+	twin->kind = late->kind;
+	twin->endpoint = (late->endpoint + 1) % in->client.nendpoints;
+	twin->body = late->body;
+	twin->len = late->len;
+	twin->reads_only = true;
+	twin->is_second = true;
+	twin->twin = late;
+	late->twin = twin;
+	trace(in->name, "sends %" PRIu64 " to endpoint %d, too", late->id, twin->endpoint);
+	start_exchange(twin);
+}
+
+typedef enum Timer
+{
+	TIMER_LATE,
+	TIMER_OVER
+} Timer;
+
+static void
+time_out(void *subject, uint64_t timer)
 {
 	Exchange   *exchange = subject;
 
-	(void) tag;
 	if (!exchange->told)
-		instance_deliver(exchange->in, exchange->life, take_timeout, exchange, true);
+		instance_deliver(exchange->in, exchange->life, timer == TIMER_LATE ? take_lateness : take_timeout,
+						 exchange, true);
 }
 
 /* A reply has come over the network. */
@@ -267,6 +325,40 @@ request_arrives(void *subject, uint64_t tag)
 				&exchange->in->served, member_answers, exchange);
 }
 
+/* Sends it, to its endpoint. */
+static void
+start_exchange(Exchange *exchange)
+{
+	Instance   *in = exchange->in;
+	int64_t		timeout_ns = in->client.request_timeout_ns;
+	int64_t		clock_ns = instance_clock(in);
+
+	exchange->member = member_of(exchange->endpoint);
+	exchange->boot = cluster.members[exchange->member].boot;
+	exchange->timeout_ns = timeout_ns;
+	exchange->held = random_chance(3000);
+	exchange->sent_ns = now_ns;
+	if (exchange->reads_only && !exchange->is_second)
+		events_at(instance_true_time(in, clock_ns + timeout_ns / 2), time_out, exchange, TIMER_LATE);
+	events_at(instance_true_time(in, clock_ns + timeout_ns), time_out, exchange, TIMER_OVER);
+	if (network_loses())
+		return;
+	events_after(network_delay(), request_arrives, exchange, 0);
+	if (random_chance(plan.repeat))
+		events_after(network_delay() + random_between(0, 500 * MS), request_arrives, exchange, 1);
+}
+
+/* May it be sent twice, at once? */
+static bool
+reads_only(const EtcdRequest *request)
+{
+	bool		reads = request->kind == ETCD_TXN;
+
+	for (int i = 0; i < request->nsuccess; i++)
+		reads &= request->success[i].kind == ETCD_OP_RANGE;
+	return reads || request->kind == ETCD_KEEPALIVE;
+}
+
 void
 client_send(Instance *in, uint64_t id, const EtcdRequest *request)
 {
@@ -278,20 +370,11 @@ client_send(Instance *in, uint64_t id, const EtcdRequest *request)
 	exchange->id = id;
 	exchange->kind = request->kind;
 	exchange->endpoint = in->client.endpoint;
-	exchange->member = member_of(exchange->endpoint);
-	exchange->boot = cluster.members[exchange->member].boot;
-	exchange->timeout_ns = in->client.request_timeout_ns;
-	exchange->held = random_chance(3000);
-	exchange->sent_ns = now_ns;
+	exchange->reads_only = reads_only(request);
 	body = etcd_encode_request(request, &exchange->len);
 	exchange->body = run_copy(body, exchange->len);
 	free(body);
-	events_at(instance_true_time(in, instance_clock(in) + exchange->timeout_ns), time_out, exchange, 0);
-	if (network_loses())
-		return;
-	events_after(network_delay(), request_arrives, exchange, 0);
-	if (random_chance(plan.repeat))
-		events_after(network_delay() + random_between(0, 500 * MS), request_arrives, exchange, 1);
+	start_exchange(exchange);
 }
 
 /* ---- the watch stream ------------------------------------------------------------ */

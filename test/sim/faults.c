@@ -34,15 +34,15 @@ draw_duration(void)
 {
 	int64_t		ttl_ns = plan.ttl_s[0] * SECOND;
 
-	switch (random_below(5))
+	if (random_chance(plan.about_ttl))
+		return random_between(ttl_ns * 4 / 5, ttl_ns + SECOND);
+	switch (random_below(4))
 	{
 		case 0:
-			return random_between(ttl_ns * 4 / 5, ttl_ns + SECOND);
-		case 1:
 			return random_between(10 * MS, 500 * MS);
-		case 2:
+		case 1:
 			return random_between(100 * MS, ttl_ns / 2);
-		case 3:
+		case 2:
 			return random_between(ttl_ns / 2, ttl_ns * 3 / 2);
 		default:
 			return random_between(ttl_ns, 3 * ttl_ns);

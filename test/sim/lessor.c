@@ -71,7 +71,7 @@ check(void *subject, uint64_t tag)
 		if (!lease->revoking && cluster_works())
 		{
 			lease->revoking = true;
-			events_after(random_between(0, random_chance(8000) ? MS : random_chance(5000) ? 50 * MS : SECOND),
+			events_after(random_between(0, !random_chance(plan.late_expiry) ? MS : random_chance(5000) ? 50 * MS : SECOND),
 						 revoke, lease, BY_EXPIRY);
 		}
 		/* until it is gone: a proposal may be lost */

@@ -153,6 +153,8 @@ plan_draw(uint64_t seed)
 	plan.late_revokes = random_chance(5000);
 	plan.compaction_hides = random_chance(2000);
 	plan.election_timeout_ns = ONE_OF(200, 1000, 1000, 1000, 1000, 2500) * MS;
+	plan.late_expiry = 2000;
+	plan.about_ttl = 2000;
 	plan.expiry_lateness_ns = random_chance(7000) ? 500 * MS : 0;
 
 	plan.link_delay_ns = random_between(MS / 10, random_chance(2000) ? 40 * MS : 3 * MS);
@@ -180,9 +182,22 @@ plan_draw(uint64_t seed)
 			break;
 		case PROFILE_NETWORK:
 			draw_network(1000);
+			if (random_chance(5000))
+			{
+				/* what was commanded takes effect after it was taken back */
+				plan.late_writes = (int) random_between(1000, 5000);
+				plan.haste = (int) random_between(3000, 8000);
+				plan.fault[FAULT_CONFIGURE] = (int) random_between(50, 300);
+			}
 			break;
 		case PROFILE_PARTITION:
 			draw_partitions((int) random_between(50, 200));
+			if (random_chance(5000))
+			{
+				/* contact is back just when the lease has run out */
+				plan.fault[FAULT_CUT_INSTANCE] = (int) random_between(100, 300);
+				plan.late_expiry = plan.about_ttl = 8000;
+			}
 			break;
 		case PROFILE_ETCD:
 			draw_etcd((int) random_between(30, 150));
@@ -221,12 +236,22 @@ plan_draw(uint64_t seed)
 			break;
 		case PROFILE_INSTANCE:
 			draw_instance((int) random_between(50, 200));
-			plan.late_writes = random_chance(5000) ? random_between(0, 4000) : 0;
+			if (random_chance(5000))
+			{
+				/* what was sent before a crash takes effect after the restart */
+				plan.late_writes = (int) random_between(1000, 5000);
+				plan.fault[FAULT_CRASH_INSTANCE] *= 2;
+			}
 			break;
 		case PROFILE_OPERATOR:
 			draw_operator((int) random_between(30, 150));
-			plan.touch_at_look = random_chance(5000) ? random_between(0, 200) : 0;
 			draw_network(200);
+			if (random_chance(5000))
+			{
+				/* the watch tells of it before the answer that knows nothing of it */
+				plan.touch_at_look = (int) random_between(100, 1000);
+				plan.link_jitter_ns = random_between(10 * MS, 200 * MS);
+			}
 			break;
 		case PROFILE_RESTORE:
 			plan.restore_ns = random_between(plan.faults_end_ns / 3, plan.faults_end_ns * 9 / 10);

@@ -71,6 +71,7 @@ typedef struct Plan
 	bool		late_revokes;	/* a woken leader's are forwarded */
 	bool		compaction_hides;	/* a deletion, from a watch that begins there */
 	int64_t		election_timeout_ns;
+	int			late_expiry;	/* of 10,000: a lease that has run out is not revoked at once */
 	int64_t		expiry_lateness_ns;
 	int			late_writes;	/* of 10,000: proposed only after a while */
 
@@ -91,6 +92,7 @@ typedef struct Plan
 	int			drift_ppm;		/* clocks run at most so much faster or slower */
 
 	int			fault[NFAULTS];
+	int			about_ttl;		/* of 10,000: a fault lasts for about as long as a lease */
 	int			haste;			/* of 10,000: a command is followed by another at once */
 	int			stop_at_renewal;	/* of 10,000: etcd's leader, when a keepalive comes */
 	int			stop_at_grant;	/* the same, when it has granted a lease */
