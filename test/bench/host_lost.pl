@@ -44,8 +44,7 @@ sub lose
 sub ours
 {
 	my $asked = $waiting->connect_db->prepare('SELECT etcd_is_leader()');
-	my $postmaster = PostgreSQL::Test::Utils::slurp_file($leading->data_dir . '/postmaster.pid') =~ s/\n.*//sr;
-	my $took = lose(sub { $asked->execute; return ($asked->fetchrow_array)[0] }, $postmaster, Bench::children($postmaster));
+	my $took = lose(sub { $asked->execute; return ($asked->fetchrow_array)[0] }, Bench::server_pids($leading->data_dir));
 	($leading, $waiting) = ($waiting, $leading);
 	poll(30, sub { Bench::Peers::queued($etcd, 'postgres') == 2 }) or die "no second candidate\n";
 	return $took;

@@ -31,9 +31,8 @@ sub ours
 	my $leads = sub { $asked->execute; return ($asked->fetchrow_array)[0] };
 	$leads->();
 	pause(rand($ttl / 3));
-	my $postmaster = PostgreSQL::Test::Utils::slurp_file($leading->data_dir . '/postmaster.pid') =~ s/\n.*//sr;
-	my @children   = Bench::children($postmaster);
-	my $began      = now();
+	my (undef, @children) = Bench::server_pids($leading->data_dir);
+	my $began = now();
 	$leading->kill9;
 	until ($leads->()) { die "nobody leads\n" if now() > $began + 3 * $ttl; pause(0.002) }
 	my $ended = now();

@@ -8,6 +8,7 @@ use warnings;
 use Bench::Table;
 use EtcdLeader::Util;
 use JSON::PP ();
+use PostgreSQL::Test::Utils ();
 use Test::More;
 
 # The bound of a test does not hold for a bench.
@@ -94,18 +95,20 @@ sub try
 	return $made;
 }
 
-# The processes that a process has started.
-sub children
+# The processes of a server, by its data directory: the postmaster, and those
+# that it has started.
+sub server_pids
 {
-	my ($pid) = @_;
+	my ($data_dir) = @_;
+	my ($postmaster) = PostgreSQL::Test::Utils::slurp_file("$data_dir/postmaster.pid") =~ /^(\d+)/;
 	my @children;
 	for my $file (glob '/proc/[0-9]*/stat')
 	{
 		open(my $in, '<', $file) or next;
 		my ($child, $parent) = (<$in> // '') =~ /^(\d+) \(.*\) \S (\d+)/s or next;
-		push @children, $child if $parent == $pid;
+		push @children, $child if $parent == $postmaster;
 	}
-	return @children;
+	return ($postmaster, @children);
 }
 
 # Shows the tables and leaves them to the report.

@@ -109,8 +109,7 @@ sub streams
 sub pids
 {
 	my ($self, $node) = @_;
-	my $postmaster = PostgreSQL::Test::Utils::slurp_file("$node->{dir}/postmaster.pid") =~ s/\n.*//sr;
-	return ($node->{process}->pid, $postmaster, Bench::children($postmaster));
+	return ($node->{process}->pid, Bench::server_pids($node->{dir}));
 }
 
 sub stop
