@@ -142,6 +142,7 @@ typedef struct Election
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
 	int64_t		named_lease;	/* the key hung on it, or may come to; 0: on none */
 	int64_t		entry_floor;	/* a revision at which the key did not stand yet */
+	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
 	int64_t		create_revision;	/* of the key that stands; 0: none known */
 	int64_t		mod_revision;	/* newest known of that key */
 	int64_t		key_lease;		/* as of mod_revision */
@@ -783,8 +784,10 @@ lose_lease(ElectionCore *core)
 static void
 commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_revision)
 {
-	if (core->lease.id != 0)
-		core->retired = core->lease.id;
+	int64_t		old = core->lease.id;
+
+	if (old != 0)
+		core->retired = old;
 	core->lease = core->fresh;
 	memset(&core->fresh, 0, sizeof(core->fresh));
 	core->lease.moving = false;
@@ -799,7 +802,12 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	{
 		Election   *e = &core->elections[i];
 
-		if ((slots & SLOT_BIT(i)) == 0 || !is_queued(e))
+		if ((slots & SLOT_BIT(i)) == 0)
+			continue;
+		/* also of one that was left meanwhile, the key hung on the new lease */
+		if (e->named_lease != 0 && e->named_lease == old)
+			e->named_lease = core->lease.id;
+		if (!is_queued(e))
 			continue;
 		see_own_lease(core, e, core->lease.id);
 		if (mod_revision > e->mod_revision)
@@ -886,7 +894,10 @@ settle(ElectionCore *core, Election *e)
 		 * when the key was there, on whichever lease.
 		 */
 		if (e->named_lease != 0)
+		{
 			core->lease.tainted = true;
+			core->fresh.tainted |= core->fresh.moving;
+		}
 		reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
 		reply(core, &e->verify_ticket, ELECTION_NOTHING_TO_DO);
 		*e = unused;
@@ -1412,6 +1423,7 @@ receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *a
 		e->look_wanted |= e->state == ELECTION_LEAVING;
 		return;
 	}
+	e->entry_unanswered = false;
 	if (!answer->succeeded)
 	{
 		const EtcdKeyValue *kv = first_kv(answer, 0);
@@ -2725,8 +2737,11 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	{
 		make_key(e->key, e->name, core->lease.id);
 		e->named_lease = core->lease.id;
-		e->entry_floor = core->max_revision;
+		e->entry_unanswered = false;
 	}
+	if (!e->entry_unanswered)
+		e->entry_floor = core->max_revision;
+	e->entry_unanswered = true;
 	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, 0);
 	put = put_of_key(e->key, e->value, core->lease.id);
 	range = range_of_key(e->key);

@@ -1401,6 +1401,10 @@ test_token_of_reentry(void **state)
 	etcd.revision += 10;
 	run_for(2 * TTL_S * SECOND);
 	assert_true(election_resign(a->core, now, 0, true, 1));
+	deliver(a, sent(a, "delete"));
+	etcd.revision += 10;
+	assert_true(election_verify(a->core, now, 0, 2));
+	deliver(a, sent(a, "look"));
 	while (sent(a, "enter") == NULL)
 	{
 		answer_all();
@@ -1457,6 +1461,52 @@ test_moved_name(void **state)
 	assert_true(leads(a));
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_int_equal(c->views[0].state, ELECTION_WAITING);
+}
+
+/* The same where the election is left, or dropped, while its key is moved. */
+static void
+test_left_in_move(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			f;
+
+	(void) state;
+	a->config.nelections = 2;
+	strcpy(a->config.elections[1], "f");
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	f = election_find(a->core, "f");
+	for (int drop = 0; drop < 2; drop++)
+	{
+		Message    *move;
+		Key			moved;
+
+		etcd.term++;
+		now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+		deliver(a, sent(a, "keepalive"));
+		deliver(a, sent(a, "look"));
+		deliver(a, sent(a, "grant"));
+		move = sent(a, "put");
+		execute(move);
+		moved = *own_key(a);
+		if (drop)
+		{
+			a->config.nelections = 1;
+			election_configure(a->core, now, &a->config);
+			deliver(a, sent(a, "delete"));
+			assert_int_equal(a->views[f].state, ELECTION_UNUSED);
+		}
+		else
+			assert_true(election_resign(a->core, now, 0, true, 1));
+		deliver(a, move);
+		run_for(2 * TTL_S * SECOND);
+		assert_true(leads(a));
+		assert_string_equal(a->views[0].key, moved.key);
+		/* the lease of the move is kept, or not, with what may stand again on it */
+		assert_int_equal(a->views[0].lease == moved.lease, !drop);
+		assert_int_equal(find_lease(moved.lease) != NULL, !drop);
+	}
 }
 
 /* News calls for a look also while others hang, but only the newest is repeated. */
@@ -1639,6 +1689,7 @@ main(void)
 		TEST(test_token_twice),
 		TEST(test_token_of_reentry),
 		TEST(test_moved_name),
+		TEST(test_left_in_move),
 		TEST(test_looks_that_hang),
 		TEST(test_resume_resigned),
 		TEST(test_settings),
