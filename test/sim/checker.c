@@ -294,6 +294,9 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 		(view->create_revision != view->token ||
 		 (view->has_leader && view->leader_revision != view->token)))
 		fail_run("%s: leads %s, but key and leader say something else", in->name, view->name);
+	if (instance_leads(in, slot) &&
+		watchmen[in->number].looked_revision[election_number(view->name)] == 0)
+		fail_run("%s leads %s, but has not looked yet", in->name, view->name);
 	if (instance_leads(in, slot) && !view->has_leader)
 		fail_run("%s leads %s, but shows no leader", in->name, view->name);
 	if (instance_leads(in, slot))
@@ -618,6 +621,8 @@ checker_called(Instance *in)
 
 	if (in->stopping)
 		return;
+	if (w->connected != election_connected(in->core))
+		fail_run("%s has %s contact, and has not announced it", in->name, w->connected ? "lost" : "made");
 	for (int slot = 0; slot < MAX_SLOTS; slot++)
 	{
 		const ElectionView *view = &in->views[slot];

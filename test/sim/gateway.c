@@ -252,6 +252,17 @@ read_ops(const json_t *root, const char *name, const EtcdOp **ops, int *nops)
 }
 
 static bool
+has_range(const EtcdOp *ops, int nops)
+{
+	for (int i = 0; i < nops; i++)
+	{
+		if (ops[i].kind == ETCD_OP_RANGE)
+			return true;
+	}
+	return false;
+}
+
+static bool
 read_txn(json_t *root, EtcdRequest *request)
 {
 	static const char *const names[] = {"compare", "success", "failure", NULL};
@@ -268,8 +279,14 @@ read_txn(json_t *root, EtcdRequest *request)
 	}
 	request->compares = compares;
 	request->ncompares = (int) json_array_size(list);
-	return read_ops(root, "success", &request->success, &request->nsuccess) &&
-		read_ops(root, "failure", &request->failure, &request->nfailure);
+	if (!read_ops(root, "success", &request->success, &request->nsuccess) ||
+		!read_ops(root, "failure", &request->failure, &request->nfailure))
+		return false;
+
+	/* One that compares alone is answered by a member without a quorum. */
+	if (!has_range(request->success, request->nsuccess) && !has_range(request->failure, request->nfailure))
+		return refuse_body("a txn that reads nothing");
+	return true;
 }
 
 bool

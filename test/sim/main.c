@@ -23,6 +23,9 @@
 /* A process shows so many failing seeds, and then stops. */
 #define MAX_SHOWN	20
 
+/* So much of the timeline of the first. */
+#define LINES_SHOWN	60
+
 static void
 usage(void)
 {
@@ -30,7 +33,7 @@ usage(void)
 			"usage: simulate [option ...]\n"
 			"  --seed N          this seed alone\n"
 			"  --trace           with the timeline of each seed\n"
-			"  --seeds N         seeds 1 to N (default 1000)\n"
+			"  --seeds N         seeds 1 to N (default 2000)\n"
 			"  --from N          begins with that seed\n"
 			"  --list FILE       the seeds in a file, one to a line\n"
 			"  --jobs N          in so many processes\n"
@@ -40,14 +43,42 @@ usage(void)
 	exit(2);
 }
 
-/* A failing seed: what is wrong, and how to see what led to it. */
+/* The end of what happened in a seed: the last lines of its timeline. */
 static void
-show(uint64_t seed)
+show_timeline(uint64_t seed)
 {
+	char	   *lines = NULL;
+	size_t		len = 0;
+	int			nlines = 0;
+	const char *from;
+
+	timeline = open_memstream(&lines, &len);
+	if (timeline == NULL)
+		return;
+	tracing = true;
+	(void) run_seed(seed);
+	tracing = false;
+	fclose(timeline);
+	timeline = NULL;
+	for (from = lines + len; from > lines; from--)
+	{
+		if (from[-1] == '\n' && nlines++ == LINES_SHOWN)
+			break;
+	}
+	fputs(from, stdout);
+	free(lines);
+}
+
+/* A failing seed: what is wrong, and of the first one what led to it. */
+static void
+show(uint64_t seed, bool first)
+{
+	if (first && !tracing)
+		show_timeline(seed);
 	printf("seed %" PRIu64 " (%s) fails %s\n", seed, profile_name((Profile) (seed % NPROFILES)),
 		   run_verdict());
 	if (!tracing)
-		printf("  see it with: %s --seed %" PRIu64 " --trace\n", program_invocation_name, seed);
+		printf("  see all of it with: %s --seed %" PRIu64 " --trace\n", program_invocation_name, seed);
 	fflush(stdout);
 }
 
@@ -72,7 +103,7 @@ run_share(const uint64_t *seeds, int nseeds, int share, int nshares, bool expect
 				   profile_name((Profile) (seeds[i] % NPROFILES)), run_verdict());
 			return 1;
 		}
-		show(seeds[i]);
+		show(seeds[i], nfailed == 1);
 		if (nfailed == MAX_SHOWN)
 			break;
 	}
@@ -199,7 +230,7 @@ main(int argc, char **argv)
 	uint64_t	from = 1;
 	uint64_t   *seeds = NULL;
 	bool		expect_failure = false;
-	int			nseeds = 1000;
+	int			nseeds = 2000;
 	int			njobs = 1;
 	int			option;
 	int			result;

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define MS			INT64_C(1000000)
 #define SECOND		INT64_C(1000000000)
@@ -57,6 +58,7 @@ extern void run_free_all(void);
 /* ---- trace.c: the timeline, and the verdict -------------------------------------- */
 
 extern bool tracing;
+extern FILE *timeline;			/* where it is written, NULL: to stdout */
 
 extern void trace_line(const char *who, const char *format,...)
 			__attribute__((format(printf, 2, 3)));

@@ -7,12 +7,12 @@
  */
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "sim.h"
 
 bool		tracing;
+FILE	   *timeline;
 
 static bool failed;
 static char verdict[1024];
@@ -21,13 +21,14 @@ static char verdict[1024];
 void
 trace_line(const char *who, const char *format,...)
 {
+	FILE	   *out = timeline ? timeline : stdout;
 	va_list		args;
 
-	printf("%4" PRId64 ".%06" PRId64 "  %-8s ", now_ns / SECOND, now_ns % SECOND / 1000, who);
+	fprintf(out, "%4" PRId64 ".%06" PRId64 "  %-8s ", now_ns / SECOND, now_ns % SECOND / 1000, who);
 	va_start(args, format);
-	vprintf(format, args);
+	vfprintf(out, format, args);
 	va_end(args);
-	putchar('\n');
+	putc('\n', out);
 }
 
 void

@@ -1509,6 +1509,44 @@ test_left_in_move(void **state)
 	}
 }
 
+/*
+ * A look that was sent before the leases were revoked shows the key of an entry
+ * that had been thought lost: its name is still known.
+ */
+static void
+test_key_after_revocation(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *late;
+	Message    *look;
+	Message    *revoke;
+
+	(void) state;
+	a->config.nendpoints = 2;
+	election_configure(a->core, now, &a->config);
+	while (sent(a, "enter") == NULL)
+		deliver(a, sent(a, "look") ? sent(a, "look") : sent(a, "grant"));
+	late = sent(a, "enter");
+	give_up(a, late, false);
+	a->config.eligible = false;
+	election_configure(a->core, now, &a->config);
+	deliver(a, sent(a, "look"));
+	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
+	look = sent(a, "look");
+	revoke = sent(a, "revoke");
+	assert_non_null(look);
+	assert_non_null(revoke);
+	execute(late);
+	execute(look);
+	deliver(a, revoke);
+	deliver(a, look);
+	assert_int_equal(a->views[0].state, ELECTION_LEAVING);
+	assert_non_null(sent(a, "delete"));
+	assert_true(sent(a, "delete")->request.success[0].key.len > 0);
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
+}
+
 /* News calls for a look also while others hang, but only the newest is repeated. */
 static void
 test_looks_that_hang(void **state)
@@ -1690,6 +1728,7 @@ main(void)
 		TEST(test_token_of_reentry),
 		TEST(test_moved_name),
 		TEST(test_left_in_move),
+		TEST(test_key_after_revocation),
 		TEST(test_looks_that_hang),
 		TEST(test_resume_resigned),
 		TEST(test_settings),
