@@ -272,10 +272,8 @@ measure(int candidates, int observers)
 	measure_idle();
 	measure_handover();
 	if (observers == 0)
-	{
 		measure_crash(candidates / 2, &waiter_crashes, "crash of a waiter");
-		measure_crash(0, &leader_crashes, "crash of the leader");
-	}
+	measure_crash(0, &leader_crashes, "crash of the leader");
 	checker_recovered();
 	run_end();
 	if (run_failed())
