@@ -785,6 +785,7 @@ static void
 commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_revision)
 {
 	int64_t		old = core->lease.id;
+	bool		moved = core->fresh.moving;
 
 	if (old != 0)
 		core->retired = old;
@@ -802,12 +803,10 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	{
 		Election   *e = &core->elections[i];
 
-		if ((slots & SLOT_BIT(i)) == 0)
-			continue;
-		/* also of one that was left meanwhile, the key hung on the new lease */
-		if (e->named_lease != 0 && e->named_lease == old)
+		/* also of one that was left meanwhile, by a move whose answer was lost */
+		if (moved && e->named_lease != 0 && e->named_lease == old)
 			e->named_lease = core->lease.id;
-		if (!is_queued(e))
+		if ((slots & SLOT_BIT(i)) == 0 || !is_queued(e))
 			continue;
 		see_own_lease(core, e, core->lease.id);
 		if (mod_revision > e->mod_revision)
@@ -1433,8 +1432,9 @@ receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *a
 		create_revision = kv->create_revision;
 		mod_revision = kv->mod_revision;
 		value = kv->value;
-		adopt = kv->lease == op->lease && create_revision > e->final_revision;
+		adopt = kv->lease == op->lease;
 	}
+	adopt &= create_revision > e->final_revision;
 	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
 	{
 		/* The lease is gone or going, and the key with it (FINAL). */

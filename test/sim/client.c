@@ -35,6 +35,7 @@ typedef struct Exchange
 	int			member;
 	uint32_t	boot;			/* of the member that it was sent to */
 	int64_t		timeout_ns;
+	int64_t		deadline_ns;	/* by the instance's clock */
 	bool		held;			/* while the link is cut, instead of lost */
 	int64_t		sent_ns;
 	char	   *body;
@@ -226,8 +227,9 @@ take_lateness(void *subject)
 	Instance   *in = late->in;
 	Exchange   *twin;
 
-	if (late->told || late->life != in->life || !late->reads_only || late->twin != NULL ||
-		late->is_second || late->endpoint >= in->client.nendpoints || in->client.nendpoints < 2)
+	if (late->told || late->life != in->life || late->is_second || late->twin != NULL ||
+		!late->reads_only || instance_clock(in) >= late->deadline_ns ||
+		late->endpoint >= in->client.nendpoints || in->client.nendpoints < 2)
 		return;
 	twin = run_alloc(sizeof(Exchange));
 	twin->in = in;
@@ -336,6 +338,7 @@ start_exchange(Exchange *exchange)
 	exchange->member = member_of(exchange->endpoint);
 	exchange->boot = cluster.members[exchange->member].boot;
 	exchange->timeout_ns = timeout_ns;
+	exchange->deadline_ns = clock_ns + timeout_ns;
 	exchange->held = random_chance(3000);
 	exchange->sent_ns = now_ns;
 	if (exchange->reads_only && !exchange->is_second)

@@ -1463,20 +1463,28 @@ test_moved_name(void **state)
 	assert_int_equal(c->views[0].state, ELECTION_WAITING);
 }
 
-/* The same where the election is left, or dropped, while its key is moved. */
+/*
+ * The same where the election is left while its key is moved; where the answer
+ * to the move is lost as well; and where the election is dropped.
+ */
 static void
 test_left_in_move(void **state)
 {
+	enum
+	{
+		LEFT, LOST, DROPPED
+	};
 	Instance   *a = start_instance("a", true);
 	int			f;
 
 	(void) state;
+	a->config.nendpoints = 2;
 	a->config.nelections = 2;
 	strcpy(a->config.elections[1], "f");
 	election_configure(a->core, now, &a->config);
 	answer_all();
 	f = election_find(a->core, "f");
-	for (int drop = 0; drop < 2; drop++)
+	for (int how = LEFT; how <= DROPPED; how++)
 	{
 		Message    *move;
 		Key			moved;
@@ -1490,7 +1498,7 @@ test_left_in_move(void **state)
 		move = sent(a, "put");
 		execute(move);
 		moved = *own_key(a);
-		if (drop)
+		if (how == DROPPED)
 		{
 			a->config.nelections = 1;
 			election_configure(a->core, now, &a->config);
@@ -1498,14 +1506,27 @@ test_left_in_move(void **state)
 			assert_int_equal(a->views[f].state, ELECTION_UNUSED);
 		}
 		else
-			assert_true(election_resign(a->core, now, 0, true, 1));
-		deliver(a, move);
+			assert_true(election_resign(a->core, now, 0, true, 1 + how));
+		if (how == LOST)
+		{
+			deliver(a, sent(a, "delete"));
+			give_up(a, move, false);
+			/* the other key is moved before any look shows where it is */
+			while (sent(a, "put") == NULL)
+			{
+				now += MS;
+				election_tick(a->core, now);
+			}
+			deliver(a, sent(a, "put"));
+		}
+		else
+			deliver(a, move);
 		run_for(2 * TTL_S * SECOND);
 		assert_true(leads(a));
 		assert_string_equal(a->views[0].key, moved.key);
 		/* the lease of the move is kept, or not, with what may stand again on it */
-		assert_int_equal(a->views[0].lease == moved.lease, !drop);
-		assert_int_equal(find_lease(moved.lease) != NULL, !drop);
+		assert_int_equal(a->views[0].lease == moved.lease, how != DROPPED);
+		assert_int_equal(find_lease(moved.lease) != NULL, how != DROPPED);
 	}
 }
 
@@ -1545,6 +1566,39 @@ test_key_after_revocation(void **state)
 	assert_true(sent(a, "delete")->request.success[0].key.len > 0);
 	answer_all();
 	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
+}
+
+/* FINAL: the answer to an entry comes when its key has been deleted. */
+static void
+test_late_answer_of_entry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter;
+	int			f;
+
+	(void) state;
+	/* of two, or the lease would be revoked */
+	a->config.nelections = 2;
+	strcpy(a->config.elections[1], "f");
+	election_configure(a->core, now, &a->config);
+	while (sent(a, "enter") == NULL)
+		deliver(a, sent(a, "look") ? sent(a, "look") : sent(a, "grant"));
+	enter = sent(a, "enter");
+	execute(enter);
+	f = election_find(a->core, "f");
+	assert_int_equal(strncmp(enter->compares[0].key.data, "f/", 2), 0);
+	assert_true(election_resign(a->core, now, f, false, 1));
+	deliver(a, sent(a, "look"));
+	assert_true(election_campaign(a->core, now, f, 2));
+	deliver(a, sent(a, "delete"));
+	assert_int_equal(a->views[f].state, ELECTION_JOINING);
+	deliver(a, enter);
+	assert_int_equal(a->views[f].state, ELECTION_LEAVING);
+	assert_false(a->has_replied[2]);
+	run_for(SECOND);
+	assert_int_equal(a->views[f].state, ELECTION_LEADING);
+	assert_int_equal(a->replied[2], ELECTION_DONE);
+	assert_int_equal(etcd.nkeys, 2);
 }
 
 /* News calls for a look also while others hang, but only the newest is repeated. */
@@ -1729,6 +1783,7 @@ main(void)
 		TEST(test_moved_name),
 		TEST(test_left_in_move),
 		TEST(test_key_after_revocation),
+		TEST(test_late_answer_of_entry),
 		TEST(test_looks_that_hang),
 		TEST(test_resume_resigned),
 		TEST(test_settings),
