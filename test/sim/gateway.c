@@ -384,28 +384,23 @@ typedef struct Text
 } Text;
 
 static void
-put(Text *text, const char *format,...)
+append(Text *text, const char *data, size_t len)
 {
-	va_list		args;
-
-	for (;;)
+	if (text->room - text->len < len)
 	{
-		size_t		left = text->room - text->len;
-		int			n;
-
-		va_start(args, format);
-		n = vsnprintf(text->data ? text->data + text->len : NULL, left, format, args);
-		va_end(args);
-		if ((size_t) n < left)
-		{
-			text->len += (size_t) n;
-			return;
-		}
-		text->room = 2 * text->room + (size_t) n + 512;
+		text->room = 2 * text->room + len + 512;
 		text->data = realloc(text->data, text->room);
 		if (text->data == NULL)
 			abort();
 	}
+	memcpy(text->data + text->len, data, len);
+	text->len += len;
+}
+
+static void
+put(Text *text, const char *literal)
+{
+	append(text, literal, strlen(literal));
 }
 
 static void
@@ -415,26 +410,32 @@ put_name(Text *text, const char *name)
 
 	if (last != '{' && last != '[')
 		put(text, text->spaces ? ", " : ",");
-	put(text, text->spaces ? "\"%s\": " : "\"%s\":", name);
+	put(text, "\"");
+	put(text, name);
+	put(text, text->spaces ? "\": " : "\":");
 }
 
 /* Zeros are left out. */
 static void
 put_int(Text *text, const char *name, int64_t n)
 {
+	char		digits[32];
+
 	if (n == 0)
 		return;
 	put_name(text, name);
-	put(text, "\"%" PRId64 "\"", n);
+	append(text, digits, (size_t) snprintf(digits, sizeof(digits), "\"%" PRId64 "\"", n));
 }
 
 static void
 put_uint(Text *text, const char *name, uint64_t n)
 {
+	char		digits[32];
+
 	if (n == 0)
 		return;
 	put_name(text, name);
-	put(text, "\"%" PRIu64 "\"", n);
+	append(text, digits, (size_t) snprintf(digits, sizeof(digits), "\"%" PRIu64 "\"", n));
 }
 
 static void
@@ -462,8 +463,10 @@ put_bytes(Text *text, const char *name, EtcdBytes bytes)
 			bits |= (uint32_t) (unsigned char) bytes.data[i + 1] << 8;
 		if (left > 2)
 			bits |= (uint32_t) (unsigned char) bytes.data[i + 2];
-		put(text, "%c%c%c%c", alphabet[bits >> 18], alphabet[bits >> 12 & 63],
-			left > 1 ? alphabet[bits >> 6 & 63] : '=', left > 2 ? alphabet[bits & 63] : '=');
+		append(text, (const char[]) {
+			alphabet[bits >> 18], alphabet[bits >> 12 & 63],
+			left > 1 ? alphabet[bits >> 6 & 63] : '=', left > 2 ? alphabet[bits & 63] : '='
+		}, 4);
 	}
 	put(text, "\"");
 }
@@ -541,15 +544,18 @@ lay_out(Text *text)
 static void
 put_error(Text *text, int code, const char *message, bool in_stream)
 {
+	char		error[2 * ETCD_MESSAGE_SIZE + 128];
+
 	if (!in_stream && plan.dialect == 1)
-		put(text, "\"error\":\"%s\",\"message\":\"%s\",\"code\":%d}", message, message, code);
+		snprintf(error, sizeof(error), "\"error\":\"%s\",\"message\":\"%s\",\"code\":%d}", message, message, code);
 	else if (!in_stream)
-		put(text, "\"code\":%d,\"message\":\"%s\",\"details\":[]}", code, message);
+		snprintf(error, sizeof(error), "\"code\":%d,\"message\":\"%s\",\"details\":[]}", code, message);
 	else if (plan.dialect == 1)
-		put(text, "\"error\":{\"grpc_code\":%d,\"http_code\":503,\"message\":\"%s\",\"http_status\":\"Service Unavailable\"}}",
+		snprintf(error, sizeof(error), "\"error\":{\"grpc_code\":%d,\"http_code\":503,\"message\":\"%s\",\"http_status\":\"Service Unavailable\"}}",
 			code, message);
 	else
-		put(text, "\"error\":{\"code\":%d,\"message\":\"%s\",\"details\":[]}}\n", code, message);
+		snprintf(error, sizeof(error), "\"error\":{\"code\":%d,\"message\":\"%s\",\"details\":[]}}\n", code, message);
+	put(text, error);
 }
 
 static long
@@ -654,7 +660,9 @@ gateway_write_frame(const EtcdWatchFrame *frame, size_t *len)
 	if (frame->message[0] != '\0')
 	{
 		put_name(&text, "cancel_reason");
-		put(&text, "\"%s\"", frame->message);
+		put(&text, "\"");
+		put(&text, frame->message);
+		put(&text, "\"");
 	}
 	if (frame->nevents > 0)
 	{
