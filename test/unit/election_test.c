@@ -718,6 +718,29 @@ run_for(int64_t ns)
 	}
 }
 
+/* Up to the entry into the last election. */
+static Message *
+start_entry(Instance *in)
+{
+	while (sent(in, "enter") == NULL)
+		deliver(in, sent(in, "look") ? sent(in, "look") : sent(in, "grant"));
+	return sent(in, "enter");
+}
+
+/* A new term, up to the move to a fresh lease. */
+static Message *
+start_move(Instance *in)
+{
+	etcd.term++;
+	now = election_wakeup_ns(in->core);
+	election_tick(in->core, now);
+	deliver(in, sent(in, "keepalive"));
+	deliver(in, sent(in, "look"));
+	deliver(in, sent(in, "grant"));
+	assert_non_null(sent(in, "put"));
+	return sent(in, "put");
+}
+
 static Key *
 own_key(const Instance *in)
 {
@@ -920,14 +943,7 @@ test_late_move(void **state)
 
 	(void) state;
 	answer_all();
-	etcd.term++;
-	now = election_wakeup_ns(a->core);
-	election_tick(a->core, now);
-	deliver(a, sent(a, "keepalive"));
-	deliver(a, sent(a, "look"));
-	deliver(a, sent(a, "grant"));
-	late = sent(a, "put");
-	assert_non_null(late);
+	late = start_move(a);
 	give_up(a, late, false);
 	run_for(3 * TTL_S * SECOND);
 	assert_true(leads(a));
@@ -948,13 +964,7 @@ test_lost_move(void **state)
 	(void) state;
 	answer_all();
 	token = a->views[0].token;
-	etcd.term++;
-	now = election_wakeup_ns(a->core);
-	election_tick(a->core, now);
-	deliver(a, sent(a, "keepalive"));
-	deliver(a, sent(a, "look"));
-	deliver(a, sent(a, "grant"));
-	move = sent(a, "put");
+	move = start_move(a);
 	execute(move);
 	give_up(a, move, false);
 	run_for(2 * SECOND);
@@ -1489,13 +1499,7 @@ test_left_in_move(void **state)
 		Message    *move;
 		Key			moved;
 
-		etcd.term++;
-		now = election_wakeup_ns(a->core);
-		election_tick(a->core, now);
-		deliver(a, sent(a, "keepalive"));
-		deliver(a, sent(a, "look"));
-		deliver(a, sent(a, "grant"));
-		move = sent(a, "put");
+		move = start_move(a);
 		execute(move);
 		moved = *own_key(a);
 		if (how == DROPPED)
@@ -1545,9 +1549,7 @@ test_key_after_revocation(void **state)
 	(void) state;
 	a->config.nendpoints = 2;
 	election_configure(a->core, now, &a->config);
-	while (sent(a, "enter") == NULL)
-		deliver(a, sent(a, "look") ? sent(a, "look") : sent(a, "grant"));
-	late = sent(a, "enter");
+	late = start_entry(a);
 	give_up(a, late, false);
 	a->config.eligible = false;
 	election_configure(a->core, now, &a->config);
@@ -1581,9 +1583,7 @@ test_late_answer_of_entry(void **state)
 	a->config.nelections = 2;
 	strcpy(a->config.elections[1], "f");
 	election_configure(a->core, now, &a->config);
-	while (sent(a, "enter") == NULL)
-		deliver(a, sent(a, "look") ? sent(a, "look") : sent(a, "grant"));
-	enter = sent(a, "enter");
+	enter = start_entry(a);
 	execute(enter);
 	f = election_find(a->core, "f");
 	assert_int_equal(strncmp(enter->compares[0].key.data, "f/", 2), 0);
