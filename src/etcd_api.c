@@ -355,6 +355,8 @@ etcd_request_path(EtcdRequestKind kind)
 			return "/v3/auth/authenticate";
 		case ETCD_LIST_MEMBERS:
 			return "/v3/cluster/member/list";
+		case ETCD_TIME_TO_LIVE:
+			return "/v3/lease/timetolive";
 		case ETCD_TXN:
 			break;
 	}
@@ -375,6 +377,7 @@ etcd_encode_request(const EtcdRequest *request, size_t *len)
 			break;
 		case ETCD_KEEPALIVE:
 		case ETCD_REVOKE:
+		case ETCD_TIME_TO_LIVE:
 			put_int64(&text, "ID", request->lease);
 			break;
 		case ETCD_TXN:
@@ -508,6 +511,15 @@ static const Field lease_fields[] = {
 };
 static const Message lease_message =
 {lease_fields, lengthof(lease_fields), sizeof(EtcdAnswer), false};
+
+static const Field time_to_live_fields[] = {
+	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
+	{"ID", FIELD_INT64, true, offsetof(EtcdAnswer, lease), NULL, 0},
+	{"TTL", FIELD_INT64, false, offsetof(EtcdAnswer, ttl_s), NULL, 0},
+	{"grantedTTL", FIELD_INT64, false, offsetof(EtcdAnswer, granted_ttl_s), NULL, 0},
+};
+static const Message time_to_live_message =
+{time_to_live_fields, lengthof(time_to_live_fields), sizeof(EtcdAnswer), false};
 
 static const Field revoke_fields[] = {
 	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
@@ -924,6 +936,9 @@ etcd_decode_answer(EtcdRequestKind kind, long http_status,
 		case ETCD_LIST_MEMBERS:
 			message = &members_message;
 			break;
+		case ETCD_TIME_TO_LIVE:
+			message = &time_to_live_message;
+			break;
 		case ETCD_TXN:
 			break;
 	}
@@ -933,6 +948,9 @@ etcd_decode_answer(EtcdRequestKind kind, long http_status,
 		answer->memory = reader.memory;
 		if (kind == ETCD_TXN && answer->header.revision <= 0)
 			fail(&reader, "member is missing", "revision");
+		/* TTL is left out in the last second, so this one tells that a lease stands */
+		if (kind == ETCD_TIME_TO_LIVE && answer->ttl_s >= 0 && answer->granted_ttl_s <= 0)
+			fail(&reader, "member is missing", "grantedTTL");
 		if (reader.failed)
 		{
 			etcd_free_answer(answer);

@@ -100,10 +100,11 @@ typedef enum EtcdRequestKind
 	ETCD_REVOKE,
 	ETCD_TXN,
 	ETCD_AUTHENTICATE,
-	ETCD_LIST_MEMBERS
+	ETCD_LIST_MEMBERS,
+	ETCD_TIME_TO_LIVE
 } EtcdRequestKind;
 
-#define ETCD_NREQUEST_KINDS (ETCD_LIST_MEMBERS + 1)
+#define ETCD_NREQUEST_KINDS (ETCD_TIME_TO_LIVE + 1)
 
 /*
  * One unary request.  A transaction without compares always takes the
@@ -113,7 +114,7 @@ typedef enum EtcdRequestKind
 typedef struct EtcdRequest
 {
 	EtcdRequestKind kind;
-	int64_t		lease;			/* GRANT, KEEPALIVE, REVOKE */
+	int64_t		lease;			/* GRANT, KEEPALIVE, REVOKE, TIME_TO_LIVE */
 	int64_t		ttl_s;			/* GRANT */
 	const EtcdCompare *compares;	/* TXN */
 	int			ncompares;
@@ -190,8 +191,14 @@ typedef struct EtcdAnswer
 								 * or not in the list any more; set by the
 								 * transport */
 	EtcdHeader	header;			/* ANSWERED */
-	int64_t		lease;			/* GRANT, KEEPALIVE */
-	int64_t		ttl_s;			/* GRANT, KEEPALIVE; <= 0: no such lease */
+	int64_t		lease;			/* GRANT, KEEPALIVE, TIME_TO_LIVE */
+	/*
+	 * GRANT, KEEPALIVE: the whole TTL, <= 0: there is no such lease.
+	 * TIME_TO_LIVE: the seconds that are left, truncated, so 0 in the last
+	 * one; < 0: there is no such lease.
+	 */
+	int64_t		ttl_s;
+	int64_t		granted_ttl_s;	/* TIME_TO_LIVE: the whole TTL; 0: no such lease */
 	bool		succeeded;		/* TXN: the compares held */
 	EtcdResult *results;		/* TXN: one for each op of the branch taken */
 	int			nresults;

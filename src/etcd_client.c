@@ -1696,7 +1696,7 @@ copy_key(const EtcdRequest *request)
 static bool
 reads_only(const EtcdRequest *request)
 {
-	if (request->kind == ETCD_KEEPALIVE)
+	if (request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE)
 		return true;
 	for (int i = 0; i < request->nsuccess; i++)
 	{

@@ -3,7 +3,7 @@
  * answer_fuzzer.c
  *	  etcd_decode_answer() against whatever may come back for a request.
  *
- * Input: a byte for the kind of the request ('0' to '5' are those
+ * Input: a byte for the kind of the request ('0' to '6' are those
  * of EtcdRequestKind), a byte for the HTTP status ('0' and on are
  * those of the list below), and the body.
  *
@@ -50,6 +50,8 @@ decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
 		CHECK(kind == ETCD_TXN || answer.nresults == 0);
 		CHECK((kind == ETCD_AUTHENTICATE) == (answer.token != NULL));
 		CHECK(kind == ETCD_LIST_MEMBERS || answer.nmembers == 0);
+		CHECK(kind == ETCD_TIME_TO_LIVE || answer.granted_ttl_s == 0);
+		CHECK(kind != ETCD_TIME_TO_LIVE || answer.ttl_s < 0 || answer.granted_ttl_s > 0);
 		CHECK(!etcd_blames_endpoint(answer.outcome, answer.code, answer.message));
 	}
 	else

@@ -514,6 +514,9 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
 			CHECK(!"a request of the transport's own");
+			break;
+		case ETCD_TIME_TO_LIVE:
+			CHECK(!"an election does not ask for it");
 	}
 
 	for (int i = 0; i < run.npending && p == NULL; i++)

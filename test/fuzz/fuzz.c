@@ -288,6 +288,7 @@ fuzz_check_answer(const EtcdAnswer *answer)
 	hash = check_header(hash, &answer->header);
 	ADD(hash, answer->lease);
 	ADD(hash, answer->ttl_s);
+	ADD(hash, answer->granted_ttl_s);
 	ADD(hash, answer->succeeded);
 	ADD(hash, answer->nresults);
 	CHECK(answer->nresults >= 0 && (answer->nresults > 0) == (answer->results != NULL));

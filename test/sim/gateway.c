@@ -615,6 +615,8 @@ gateway_write_answer(EtcdRequestKind kind, const EtcdAnswer *answer, size_t *len
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
 			abort();			/* the transport's own */
+		case ETCD_TIME_TO_LIVE:
+			abort();			/* an election does not ask for it */
 		case ETCD_TXN:
 			put_bool(&text, "succeeded", answer->succeeded);
 			if (answer->nresults > 0)

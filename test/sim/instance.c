@@ -105,6 +105,8 @@ describe(const EtcdRequest *request, char *text, size_t size)
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
 			abort();			/* the transport's own */
+		case ETCD_TIME_TO_LIVE:
+			abort();			/* an election does not ask for it */
 		case ETCD_TXN:
 			break;
 	}

@@ -177,6 +177,8 @@ describe(const EtcdRequest *request)
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
 			fail();				/* the transport's own */
+		case ETCD_TIME_TO_LIVE:
+			fail();				/* an election does not ask for it */
 		case ETCD_TXN:
 			break;
 	}
@@ -559,6 +561,7 @@ execute(Message *m)
 			break;
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
+		case ETCD_TIME_TO_LIVE:
 			fail();
 	}
 	answer->header.revision = etcd.revision;

@@ -119,6 +119,7 @@ test_paths(void **state)
 	assert_string_equal(etcd_request_path(ETCD_TXN), "/v3/kv/txn");
 	assert_string_equal(etcd_request_path(ETCD_AUTHENTICATE), "/v3/auth/authenticate");
 	assert_string_equal(etcd_request_path(ETCD_LIST_MEMBERS), "/v3/cluster/member/list");
+	assert_string_equal(etcd_request_path(ETCD_TIME_TO_LIVE), "/v3/lease/timetolive");
 }
 
 static void
@@ -127,11 +128,13 @@ test_encode_lease_requests(void **state)
 	EtcdRequest grant = {.kind = ETCD_GRANT,.lease = 777,.ttl_s = 5};
 	EtcdRequest keepalive = {.kind = ETCD_KEEPALIVE,.lease = INT64_MAX};
 	EtcdRequest revoke = {.kind = ETCD_REVOKE,.lease = INT64_MIN};
+	EtcdRequest time_to_live = {.kind = ETCD_TIME_TO_LIVE,.lease = 777};
 
 	(void) state;
 	assert_encodes(&grant, "{\"TTL\":\"5\",\"ID\":\"777\"}");
 	assert_encodes(&keepalive, "{\"ID\":\"9223372036854775807\"}");
 	assert_encodes(&revoke, "{\"ID\":\"-9223372036854775808\"}");
+	assert_encodes(&time_to_live, "{\"ID\":\"777\"}");
 }
 
 /* A password may be anything but a NUL. */
@@ -305,6 +308,13 @@ static const Recorded revokes[] = {
 	{"v2", ETCD_REVOKE, 200, "{\"header\":" V2_HEADER("3") "}"},
 };
 
+/* A lease with time left, in its last second, gone. */
+static const Recorded times_to_live[] = {
+	{"standing", ETCD_TIME_TO_LIVE, 200, "{\"header\":" V1_HEADER("1") ",\"ID\":\"777\",\"TTL\":\"29\",\"grantedTTL\":\"30\"}"},
+	{"last second", ETCD_TIME_TO_LIVE, 200, "{\"header\":" V1_HEADER("1") ",\"ID\":\"777\",\"grantedTTL\":\"2\"}"},
+	{"gone", ETCD_TIME_TO_LIVE, 200, "{\"header\":" V1_HEADER("1") ",\"ID\":\"777\",\"TTL\":\"-1\"}"},
+};
+
 static const Recorded entered_txns[] = {
 	{"v1", ETCD_TXN, 200,
 		"{\"header\":" V1_HEADER("2") ",\"succeeded\":true,\"responses\":["
@@ -378,6 +388,36 @@ test_decode_lease_answers(void **state)
 		assert_int_equal(answer.header.revision, 3);
 		etcd_free_answer(&answer);
 	}
+}
+
+static void
+test_decode_time_to_live(void **state)
+{
+	static const char none[] = "{\"header\":{\"raft_term\":\"2\"},\"ID\":\"777\"}";
+	static const char ttl_alone[] = "{\"header\":{\"raft_term\":\"2\"},\"ID\":\"777\",\"TTL\":\"9\"}";
+	static const char no_lease[] = "{\"header\":{\"raft_term\":\"2\"},\"TTL\":\"9\",\"grantedTTL\":\"9\"}";
+	static const char number[] = "{\"header\":{},\"ID\":777,\"TTL\":8,\"grantedTTL\":9.5}";
+	static const struct
+	{
+		int64_t		ttl_s;
+		int64_t		granted_ttl_s;
+	}			expected[] = {{29, 30}, {0, 2}, {-1, 0}};
+	EtcdAnswer	answer;
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(times_to_live); i++)
+	{
+		decode_recorded(&times_to_live[i], &answer);
+		assert_int_equal(answer.header.revision, 1);
+		assert_int_equal(answer.lease, 777);
+		assert_int_equal(answer.ttl_s, expected[i].ttl_s);
+		assert_int_equal(answer.granted_ttl_s, expected[i].granted_ttl_s);
+		etcd_free_answer(&answer);
+	}
+	assert_garbage(ETCD_TIME_TO_LIVE, 200, none, strlen(none));
+	assert_garbage(ETCD_TIME_TO_LIVE, 200, ttl_alone, strlen(ttl_alone));
+	assert_garbage(ETCD_TIME_TO_LIVE, 200, no_lease, strlen(no_lease));
+	assert_garbage(ETCD_TIME_TO_LIVE, 200, number, strlen(number));
 }
 
 static void
@@ -1173,6 +1213,7 @@ main(void)
 		cmocka_unit_test(test_decode_lease_answers),
 		cmocka_unit_test(test_decode_token),
 		cmocka_unit_test(test_decode_members),
+		cmocka_unit_test(test_decode_time_to_live),
 		cmocka_unit_test(test_decode_txn_answers),
 		cmocka_unit_test(test_decode_numbers),
 		cmocka_unit_test(test_decode_bytes),

@@ -412,6 +412,7 @@ typedef struct Record
 	int			endpoint_in_use;	/* when it was told */
 	int64_t		lease;
 	int64_t		ttl_s;
+	int64_t		granted_ttl_s;
 	bool		succeeded;
 	int			nresults;
 	bool		timed_out;
@@ -460,6 +461,7 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 	record->endpoint_in_use = etcd_client_endpoint(caller->client);
 	record->lease = answer->lease;
 	record->ttl_s = answer->ttl_s;
+	record->granted_ttl_s = answer->granted_ttl_s;
 	record->succeeded = answer->succeeded;
 	record->nresults = answer->nresults;
 	record->timed_out = timing->timed_out;
@@ -724,6 +726,31 @@ test_requests(void **state)
 	assert_int_equal(answers[3].nresults, 2);
 	assert_int_equal(answers[5].code, ETCD_CODE_NOT_FOUND);
 	assert_int_equal(answers[6].ttl_s, 0);
+	stop_caller(caller);
+}
+
+static void
+test_time_to_live(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	const Record *answers = caller->answers;
+
+	(void) state;
+	send_grant(caller, 1, 778);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	send_lease(caller, 2, ETCD_TIME_TO_LIVE, 778);
+	WAIT_UNTIL(caller, caller->nanswers == 2);
+	send_lease(caller, 3, ETCD_REVOKE, 778);
+	WAIT_UNTIL(caller, caller->nanswers == 3);
+	send_lease(caller, 4, ETCD_TIME_TO_LIVE, 778);
+	WAIT_UNTIL(caller, caller->nanswers == 4);
+	assert_int_equal(answers[1].outcome, ETCD_ANSWERED);
+	assert_int_equal(answers[1].lease, 778);
+	assert_in_range(answers[1].ttl_s, 50, 59);
+	assert_int_equal(answers[1].granted_ttl_s, 60);
+	assert_int_equal(answers[3].outcome, ETCD_ANSWERED);
+	assert_int_equal(answers[3].ttl_s, -1);
+	assert_int_equal(answers[3].granted_ttl_s, 0);
 	stop_caller(caller);
 }
 
@@ -1580,6 +1607,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_etcd_starts),
 		cmocka_unit_test(test_requests),
+		cmocka_unit_test(test_time_to_live),
 		cmocka_unit_test(test_txn_meaning),
 		cmocka_unit_test(test_many_requests),
 		cmocka_unit_test(test_watches),
