@@ -262,7 +262,6 @@ ALTER SYSTEM SET etcd_leader.endpoints = :'value';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'https://127.0.0.1/', 'HTTP://[::1]:2379';
 
 -- elections
-ALTER SYSTEM SET etcd_leader.elections = '';
 ALTER SYSTEM SET etcd_leader.elections = 'a,,b';
 ALTER SYSTEM SET etcd_leader.elections = 'a, ""';
 ALTER SYSTEM SET etcd_leader.elections = 'a', 'b', 'a';

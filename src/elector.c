@@ -780,9 +780,11 @@ configure_core(void)
 	pfree(config);
 }
 
+/* At the start, and after each reload. */
 static void
 configure(void)
 {
+	settings_warn();
 	elector.discovery_due_ns = 0;
 	configure_client();
 	configure_core();

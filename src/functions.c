@@ -121,6 +121,21 @@ named_election(text *name)
 	return index;
 }
 
+/* The index of the first election; ERROR if the settings name none. */
+static inline int
+first_election(void)
+{
+	int			index = settings_election_index(NULL, 0);
+
+	if (unlikely(index < 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this instance takes part in no election"),
+				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
+						 "etcd_leader.elections")));
+	return index;
+}
+
 /*
  * The index of the election that argument number argno names, NULL being the
  * first one.  First of all, checks that the library was preloaded.
@@ -129,8 +144,7 @@ static inline int
 election_argument(FunctionCallInfo fcinfo, int argno)
 {
 	require_preloaded();
-	return PG_ARGISNULL(argno) ? settings_election_index(NULL, 0) :
-		named_election(PG_GETARG_TEXT_PP(argno));
+	return PG_ARGISNULL(argno) ? first_election() : named_election(PG_GETARG_TEXT_PP(argno));
 }
 
 /* Brings what is cached for an election up to date; false if it was so. */

@@ -65,7 +65,10 @@ bool		settings_requires_by_role = false;
 
 uint64		settings_elections_generation = 0;
 
-/* In the memory of etcd_leader.elections; never empty once that is defined. */
+/*
+ * In the memory of etcd_leader.elections.  Never NULL once that is defined,
+ * but the list is empty until somebody names an election.
+ */
 static const ElectionList *election_list;
 
 static const struct config_enum_entry candidate_options[] = {
@@ -296,9 +299,9 @@ check_elections(char **newval, void **extra, GucSource source)
 	if (!split_list(*newval, &raw, &names))
 		return false;
 
-	if (list_length(names) < 1 || list_length(names) > settings_max_elections)
+	if (list_length(names) > settings_max_elections)
 	{
-		GUC_check_errdetail("There must be at least 1 election and at most %d.", settings_max_elections);
+		GUC_check_errdetail("There must be at most %d elections.", settings_max_elections);
 		GUC_check_errhint("The limit is \"%s\".", "etcd_leader.max_elections");
 		valid = false;
 	}
@@ -540,9 +543,9 @@ settings_define(void)
 
 	DefineCustomStringVariable("etcd_leader.elections",
 							   "Sets the names of the elections to take part in.",
-							   "A name is the prefix of the candidates' keys in etcd. Functions use the first one by default.",
+							   "A name is the prefix of the candidates' keys in etcd. Functions use the first one by default. If empty, this instance takes part in none.",
 							   &settings_elections,
-							   "postgres",
+							   "",
 							   PGC_SIGHUP,
 							   GUC_LIST_INPUT,
 							   check_elections, assign_elections, NULL);
@@ -643,6 +646,20 @@ settings_define(void)
 
 /* ---- values ------------------------------------------------------------ */
 
+/*
+ * Every cluster that uses an etcd shares its keys, so that no name of an
+ * election is right for all of them.
+ */
+void
+settings_warn(void)
+{
+	if (election_list->count == 0)
+		ereport(WARNING,
+				(errmsg("\"%s\" is not set, so this instance takes part in no election", "etcd_leader.elections"),
+				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
+						 "etcd_leader.elections")));
+}
+
 List *
 settings_split(const char *value)
 {
@@ -658,7 +675,7 @@ int
 settings_election_index(const char *name, int len)
 {
 	if (name == NULL)
-		return 0;
+		return election_list->count > 0 ? 0 : -1;
 
 	for (int i = 0; i < election_list->count; i++)
 	{

@@ -61,6 +61,12 @@ extern bool settings_requires_by_role;
 extern void settings_define(void);
 
 /*
+ * Reports, as WARNINGs, settings that are allowed but hardly meant.  To be
+ * called at the start and after each reload.
+ */
+extern void settings_warn(void);
+
+/*
  * Splits the value of a list GUC (elections, databases, endpoints) that has
  * passed its check.  A palloc'd List of char *, in the current context.
  */
@@ -70,8 +76,8 @@ extern List *settings_split(const char *value);
  * The first election in etcd_leader.elections, and whether a name is in it;
  * both are cached, since they stand in the path of etcd_is_leader().
  * settings_election_index() gives the position in the list, -1 if it is not
- * there; a NULL name is the first.  settings_elections_generation changes
- * with every new value.
+ * there; a NULL name is the first, -1 if the list is empty.
+ * settings_elections_generation changes with every new value.
  */
 extern uint64 settings_elections_generation;
 extern int	settings_election_index(const char *name, int len);

@@ -1,10 +1,12 @@
-# CREATE EXTENSION works in a server that has not preloaded the library; the
+# What a new user meets first: CREATE EXTENSION works in a server that has not
+# preloaded the library, and one that has been told no election starts; the
 # functions say what to do.
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
@@ -15,7 +17,7 @@ is($node->value(q{SELECT count(*) FROM pg_extension WHERE extname = 'etcd_leader
 
 # Every function of the extension, with NULL for what has no default.
 my @functions = $node->rows(q{
-	SELECT p.proname, p.oid::regprocedure::text AS signature, p.pronargs - p.pronargdefaults AS required
+	SELECT p.proname, p.oid::regprocedure::text AS signature, pg_get_function_arguments(p.oid) AS arguments, p.pronargs - p.pronargdefaults AS required
 	FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 	JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
 	WHERE e.extname = 'etcd_leader' AND p.prokind = 'f' ORDER BY p.proname});
@@ -47,12 +49,59 @@ is(($node->failure('SELECT * FROM elsewhere.etcd_leader_status'))[0], '55000', '
 $node->value('DROP EXTENSION etcd_leader');
 $node->value('CREATE EXTENSION etcd_leader SCHEMA elsewhere');
 
-# Preloaded at the next start, it needs no more than that.
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'etcd_leader'\netcd_leader.endpoints = 'http://127.0.0.1:"
-	  . PostgreSQL::Test::Cluster::get_free_port() . "'\n");
+# Preloaded at the next start, it runs, but takes part in no election until it
+# is told the name of one.
+my $etcd = EtcdLeader::Etcd->new;
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'etcd_leader'\netcd_leader.endpoints = '" . $etcd->endpoints . "'\n"
+	  . "etcd_leader.ttl = 2\n");
+my $warning = qr/WARNING:  "etcd_leader\.elections" is not set, so this instance takes part in no election\n.*HINT:  Set "etcd_leader\.elections" to the name of the cluster/;
+my $offset  = $node->log_size;
 $node->restart;
-is($node->value('SELECT elsewhere.etcd_is_leader()'), 0, 'preloaded: false while there is no etcd');
-poll_ok(10, sub { $node->elector_pid }, 'preloaded: an elector runs');
-is($node->value('SELECT count(*) FROM elsewhere.etcd_leader_status'), 1, 'preloaded: the status');
+poll_ok(10, sub { $node->elector_pid }, 'no election: an elector runs');
+poll_ok(10, sub { slurp_file($node->logfile, $offset) =~ $warning }, 'no election: the log says what to set');
+$offset = $node->log_size;
+$node->reload;
+poll_ok(10, sub { slurp_file($node->logfile, $offset) =~ $warning }, 'no election: and says so again after a reload');
+is($node->value('SELECT count(*) FROM elsewhere.etcd_leader_status'), 0, 'no election: the status has no row');
+is($node->value('SELECT count(*) FROM elsewhere.etcd_leader_stats'), 1, 'no election: there are statistics');
+my @of_an_election = grep { $_->{arguments} =~ /(?<!OUT )\belection text/ } @functions;
+cmp_ok(scalar @of_an_election, '>=', 9, 'no election: functions have an argument for one');
+for my $function (@of_an_election)
+{
+	my $call = sub { "SELECT * FROM elsewhere.$function->{proname}(" . join(', ', ("'1 s'") x $function->{required}, @_) . ')' };
+	my ($state, $message) = $node->failure($call->());
+	is($state, '55000', "no election: $function->{signature}: ERROR 55000");
+	like($message, qr/HINT:  Set "etcd_leader\.elections" to the name of the cluster/, "no election: $function->{signature}: the hint says what to set");
+	is(($node->failure($call->(q{election => 'shop'})))[0], '42704', "no election: $function->{signature}: 42704 with a name");
+}
+is($node->value('SELECT count(*) FROM elsewhere.etcd_leader_events() WHERE election IS NOT NULL'), 0, 'no election: there are no events of one');
+{
+	my $requests = $node->value('SELECT requests FROM elsewhere.etcd_leader_stats');
+	my $ticks    = cpu_ticks($node->elector_pid);
+	$offset = $node->log_size;
+	pause(3);
+	cmp_ok($node->value('SELECT requests FROM elsewhere.etcd_leader_stats') - $requests, '<=', 12, 'no election: etcd is left in peace');
+	cmp_ok(cpu_ticks($node->elector_pid) - $ticks, '<=', 5, 'no election: the elector does not spin');
+	unlike(slurp_file($node->logfile, $offset), qr/etcd_leader elector/, 'no election: the elector logs nothing');
+}
+is(scalar(my @none = $etcd->leases), 0, 'no election: it has no lease');
+
+# A reload is enough to enter one, and to leave the last one.
+$node->configure(elections => 'shop');
+poll_ok(10, sub { $node->try_value('SELECT elsewhere.etcd_is_leader()') }, 'an election by a reload: it leads');
+is($node->value('SELECT election FROM elsewhere.etcd_leader_status'), 'shop', 'an election by a reload: the status');
+$offset = $node->log_size;
+$node->configure(elections => '');
+poll_is(10, sub { scalar(my @keys = $etcd->candidates('shop')) }, 0, 'the last election is dropped: the key is gone');
+poll_is(10, sub { ($node->failure('SELECT elsewhere.etcd_is_leader()'))[0] }, '55000', 'the last election is dropped: no default is left');
+poll_ok(10, sub { slurp_file($node->logfile, $offset) =~ $warning }, 'the last election is dropped: the log says what to set');
+
+# How much CPU a process has used, in hundredths of a second.
+sub cpu_ticks
+{
+	my ($pid) = @_;
+	my @fields = split ' ', slurp_file("/proc/$pid/stat") =~ s/^.*\)//sr;
+	return $fields[11] + $fields[12];
+}
 
 done_testing();

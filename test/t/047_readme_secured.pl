@@ -56,7 +56,7 @@ poll_ok(10, sub { ($pg3->current_leader // '') eq $other->name }, 'an observer s
 
 # An observer needs to read only.
 $etcd->etcdctl(qw(role add reader));
-$etcd->etcdctl(qw(role grant-permission reader --prefix=true read postgres/));
+$etcd->etcdctl(qw(role grant-permission reader --prefix=true read shop/));
 $etcd->etcdctl(qw(user add reader:pw));
 $etcd->etcdctl(qw(user grant-role reader reader));
 append_to_file("$dir/reader", 'pw');

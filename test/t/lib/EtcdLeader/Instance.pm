@@ -37,6 +37,7 @@ sub create
 	{
 		my %settings = (
 			endpoints => $args{endpoints} // $args{etcd}->endpoints,
+			elections => 'postgres',
 			ttl       => 5,
 			%{ $args{settings} // {} });
 		$self->append_conf('postgresql.conf', "shared_preload_libraries = '$preload'\n"
@@ -125,7 +126,8 @@ sub failure
 
 # ---- etcd_leader ------------------------------------------------------------
 
-# Changes settings by ALTER SYSTEM and reloads; undef means RESET.
+# Changes settings by ALTER SYSTEM and reloads; undef means RESET: what
+# postgresql.conf says holds again.
 sub configure
 {
 	my ($self, %settings) = @_;
