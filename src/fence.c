@@ -317,6 +317,16 @@ fence_require(int election_index)
 	int64		token;
 	int			i = 0;
 
+	/*
+	 * What a parallel worker arms ends with the worker.  The function is
+	 * marked PARALLEL RESTRICTED; one that calls it may be marked wrongly.
+	 */
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot require leadership in a parallel worker"),
+				 errhint("Mark the function that does so PARALLEL RESTRICTED.")));
+
 	while (i < nrequirements && strcmp(requirements[i].election, election) != 0)
 		i++;
 	if (i == ELECTION_MAX_ELECTIONS)
@@ -341,10 +351,12 @@ fence_require(int election_index)
 			report_broken(requirement, describe_leader(election));
 		return token;
 	}
+
+	/* This may fail.  A call that fails must not leave the transaction armed. */
+	start_watching();
 	requirement->token = token;
 	pg_compiler_barrier();
 	nrequirements++;
-	start_watching();
 	return token;
 }
 

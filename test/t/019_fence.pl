@@ -107,6 +107,34 @@ my $s = $node->connect_db;
 	win($_) for 'alpha', 'beta';
 }
 
+# The timer of cancel_on_loss cannot be created: the backend may queue no signals.
+{
+	my $sp = $node->connect_db;
+	PostgreSQL::Test::Utils::command_ok([ 'prlimit', "--pid=$sp->{pg_pid}", '--sigpending=0:' ], 'a backend that cannot create a timer');
+	fails($sp, 'SELECT etcd_require_leader()', '53000', qr/could not create a timer/, 'no timer');
+	fails($sp, 'SELECT etcd_verify_leader()', '53000', qr/could not create a timer/, 'no timer: etcd_verify_leader()');
+	usable($sp, 'no timer');
+	# after the error is caught, the transaction is as it was before the call
+	succeeds($sp, q{DO $$ BEGIN
+		BEGIN PERFORM etcd_require_leader(); EXCEPTION WHEN insufficient_resources THEN NULL; END;
+		PERFORM etcd_resign('alpha', false);
+		INSERT INTO ledger VALUES ('no timer'); END $$}, 'no timer: the call has not armed the transaction');
+	is($node->value(q{DELETE FROM ledger WHERE made_by = 'no timer' RETURNING (SELECT count(*) FROM ledger)}), 1, 'no timer: which commits on a node that does not lead');
+	win();
+	$sp->do('BEGIN');
+	$sp->do('SAVEPOINT a');
+	fails($sp, 'SELECT etcd_require_leader()', '53000', qr/could not create a timer/, 'no timer, in a savepoint');
+	$sp->do('ROLLBACK TO a');
+	# the limit is gone: the next call creates the timer, and arms
+	PostgreSQL::Test::Utils::command_ok([ 'prlimit', "--pid=$sp->{pg_pid}", '--sigpending=100:' ], 'a backend that can again');
+	$sp->do('SELECT etcd_require_leader()');
+	$sp->do(q{INSERT INTO ledger VALUES ('armed')});
+	lose();
+	fails($sp, 'COMMIT', '25006', qr/election "alpha"/, 'with a timer the transaction is armed');
+	usable($sp, 'with a timer');
+	win();
+}
+
 # ---- all that a transaction can be made of -------------------------------------
 
 # What others can see of it.
@@ -245,6 +273,26 @@ for my $kind (@kinds)
 	$s->do('DISCARD ALL');
 	$s->do('DROP TABLE IF EXISTS made; DROP INDEX IF EXISTS made_index; ALTER TABLE big DROP COLUMN IF EXISTS made');
 	$s->do('INSERT INTO big SELECT generate_series(1, 5000)') if $name eq 'TRUNCATE';
+}
+
+# ---- in a parallel worker ---------------------------------------------------------
+# Whoever marks a function PARALLEL SAFE that is not gets an error: what the
+# worker arms would end with it, and the transaction would be none the wiser.
+for my $call ('etcd_require_leader', 'etcd_verify_leader')
+{
+	$node->value("CREATE OR REPLACE FUNCTION mismarked() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS \$\$ BEGIN RETURN $call(); END \$\$");
+	$s->do('BEGIN');
+	$s->do('SET LOCAL parallel_leader_participation = off');
+	fails($s, sub { parallel($s, 'SELECT mismarked(), i FROM big WHERE i < 100') }, '25000',
+		[ qr/cannot require leadership in a parallel worker/, qr/PARALLEL RESTRICTED/ ], "$call() in a parallel worker");
+	$s->do('ROLLBACK');
+	usable($s, "$call() in a parallel worker");
+	$s->do('BEGIN');
+	succeeds($s, 'SELECT mismarked() FROM big WHERE i < 100', "$call(): the same function in the leader of the query");
+	$s->do($insert);
+	lose();
+	fails($s, 'COMMIT', '25006', qr/election "alpha"/, "$call(): and it has armed the transaction");
+	win();
 }
 
 # ---- large objects through the function calls of the protocol -------------------
