@@ -21,6 +21,7 @@
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
@@ -124,6 +125,21 @@ compat_guc_malloc(size_t size)
 	return guc_malloc(LOG, size);
 #else
 	return malloc(size);
+#endif
+}
+
+/*
+ * All settings that the server knows.  16 put them into a hash table, and
+ * returns a palloc'd copy.
+ */
+static inline struct config_generic **
+compat_guc_variables(int *count)
+{
+#if PG_VERSION_NUM >= 160000
+	return get_guc_variables(count);
+#else
+	*count = GetNumConfigOptions();
+	return get_guc_variables();
 #endif
 }
 

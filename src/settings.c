@@ -455,9 +455,77 @@ check_timeout(int *newval, void **extra, GucSource source)
 
 /* ---- definitions ------------------------------------------------------- */
 
+#define SETTINGS_PREFIX "etcd_leader"
+
+/* The value that somebody has given to a setting before it was defined. */
+typedef struct GivenSetting
+{
+	char	   *name;
+	char	   *value;
+} GivenSetting;
+
+/*
+ * The settings under our prefix that somebody has set, by whatever way.  Until
+ * they are defined, PostgreSQL keeps them as text that it has not checked.
+ */
+static List *
+find_given_settings(void)
+{
+	static const char prefix[] = SETTINGS_PREFIX ".";
+	List	   *given = NIL;
+	int			count;
+	struct config_generic **variables = compat_guc_variables(&count);
+
+	for (int i = 0; i < count; i++)
+	{
+		const char *name = variables[i]->name;
+		GivenSetting *setting;
+
+		if ((variables[i]->flags & GUC_CUSTOM_PLACEHOLDER) == 0 ||
+			pg_strncasecmp(name, prefix, strlen(prefix)) != 0)
+			continue;
+		setting = palloc(sizeof(GivenSetting));
+		setting->name = pstrdup(name);
+		setting->value = pstrdup(GetConfigOption(name, false, false));
+		given = lappend(given, setting);
+	}
+	return given;
+}
+
+/*
+ * FATAL unless each of these settings exists and may have its value.
+ *
+ * PostgreSQL makes a WARNING of a value that a library's setting may not have,
+ * and takes the default; it also makes a WARNING of a setting that does not
+ * exist.  An instance would campaign in spite of a misspelt "never".  So each
+ * value is offered again, to be checked only, with an error level that ends
+ * the start of the server.
+ */
+static void
+check_given_settings(const List *given)
+{
+	ListCell   *cell;
+
+	foreach(cell, given)
+	{
+		const GivenSetting *setting = lfirst(cell);
+
+		if (GetConfigOptionFlags(setting->name, false) & GUC_CUSTOM_PLACEHOLDER)
+			ereport(FATAL,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("unrecognized configuration parameter \"%s\"", setting->name),
+					 errdetail("The loaded version of etcd_leader, %s, has no such setting.", ETCD_LEADER_VERSION),
+					 errhint("Check how the name is spelt, or remove the setting.")));
+		(void) set_config_option(setting->name, setting->value, PGC_POSTMASTER, PGC_S_FILE,
+								 GUC_ACTION_SET, false, FATAL, false);
+	}
+}
+
 void
 settings_define(void)
 {
+	List	   *given = find_given_settings();
+
 	/* first, since it limits etcd_leader.elections */
 	DefineCustomIntVariable("etcd_leader.max_elections",
 							"Sets the maximum number of elections.",
@@ -641,7 +709,8 @@ settings_define(void)
 							 0,
 							 NULL, NULL, NULL);
 
-	MarkGUCPrefixReserved("etcd_leader");
+	check_given_settings(given);
+	MarkGUCPrefixReserved(SETTINGS_PREFIX);
 }
 
 /* ---- values ------------------------------------------------------------ */

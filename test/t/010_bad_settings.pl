@@ -1,6 +1,7 @@
 # Bad settings are refused when they are set, by ALTER SYSTEM and in
 # postgresql.conf, with an error that says what is allowed; the old setting
-# stays and goes on working.
+# stays and goes on working.  A server does not start with one, wherever it
+# stands.
 use strict;
 use warnings;
 
@@ -63,7 +64,14 @@ my @bad = (
 	[ databases => join(',', map { "d$_" } 1 .. 33), qr/at most 32/ ],
 	[ request_timeout => '0',                     qr/at least 1 ms/ ],
 	[ connect_timeout => '-5',                    qr/-1 ms \.\. |-1 \.\. / ],
+	[ connect_timeout => '0',                     qr/at least 1 ms/ ],
+	[ cancel_on_loss => 'perhaps',                qr/requires a Boolean value/ ],
+	[ ssl_cert_file => "c\x01",                   qr/must not contain control characters/ ],
+	[ ssl_key_file => "k\x01",                    qr/must not contain control characters/ ],
+	[ require_leadership => "a\x01",              qr/must not contain control characters/ ],
 );
+
+my @settings = map { $_->{name} =~ s/^etcd_leader\.//r } $pg1->rows(q{SELECT name FROM pg_settings WHERE name LIKE 'etcd\_leader.%'});
 
 for my $case (@bad)
 {
@@ -129,23 +137,96 @@ is(($pg1->failure('ALTER SYSTEM SET etcd_leader.max_elections = 0'))[0], '22023'
 is(($pg1->failure('ALTER SYSTEM SET etcd_leader.max_elections = 33'))[0], '22023', 'max_elections = 33 is refused');
 is(($pg1->failure('SET etcd_leader.max_elections = 4'))[0], '55P02', 'max_elections cannot be changed now');
 is(($pg1->failure('SET etcd_leader.ttl = 4'))[0], '55P02', 'ttl cannot be changed in a session');
-# At a start, PostgreSQL warns of a bad value of an extension's setting, and
-# takes the default: too many elections are not taken then, either.
-$pg1->stop('fast');
-append_to_file($conf, "etcd_leader.elections = 'a,b,c,d'\n");
-my $offset = $pg1->log_size;
-$pg1->start;
-like(slurp_file($pg1->logfile, $offset), qr/WARNING:.*"etcd_leader\.elections".*There must be at most 3 elections/s,
-	'more elections than max_elections at a start: it says what is allowed');
-is($pg1->value('SHOW etcd_leader.elections'), '', 'and takes the default');
-$pg1->stop('fast');
 
-# Functions refuse bad values as well.
-open my $fh, '>', $conf or die "cannot write $conf: $!";
-print $fh $good;
-close $fh;
+# A name that does not exist is refused in the same way.
+is(($pg1->failure('ALTER SYSTEM SET etcd_leader.candidat = never'))[0] ne '', 1, 'a misspelt name: ALTER SYSTEM is refused');
+{
+	my $offset = $pg1->log_size;
+	append_to_file($conf, "etcd_leader.candidat = 'never'\n");
+	$pg1->reload;
+	poll_ok(10, sub { $pg1->log_count('invalid configuration parameter name "etcd_leader\.candidat"', $offset) }, 'a misspelt name in the file: the log names it');
+	is($pg1->value('SHOW etcd_leader.candidate'), 'primary', 'a misspelt name in the file: nothing has changed');
+	write_file($conf, $good);
+}
+
+# At the start of the server: FATAL, by each way that a setting may come.
+$pg1->stop('fast');
+sub write_file
+{
+	my ($file, $text) = @_;
+	open my $fh, '>', $file or die "cannot write $file: $!";
+	print $fh $text;
+	close $fh or die "cannot write $file: $!";
+	return;
+}
+
+# Tries to start the server: (exit code, its log).
+sub try_start
+{
+	my (@arguments) = @_;
+	my $output = '';
+	my $server = IPC::Run::start([ 'postgres', '-D', $pg1->data_dir, @arguments ], '<', \undef, '>&', \$output, my $timer = IPC::Run::timeout(20));
+	# one that starts after all is ended, and has failed the test
+	eval { IPC::Run::pump($server) until $output =~ /database system is ready|database system is shut down/; 1 }
+	  or $output .= 'the server neither starts nor ends';
+	IPC::Run::signal($server, 'QUIT') if $output !~ /database system is shut down/;
+	IPC::Run::finish($server);
+	return ($server->result(0), $output);
+}
+
+my $include = $pg1->data_dir . '/more.conf';
+my $auto    = $pg1->data_dir . '/postgresql.auto.conf';
+my $automatic = slurp_file($auto);
+my %start = (
+	'on the command line'     => sub { my ($name, $value) = @_; return try_start('-c', "etcd_leader.$name=$value") },
+	'in postgresql.conf'      => sub { return try_in_file($conf, $good, @_) },
+	'in an included file'     => sub {
+		append_to_file($conf, "include 'more.conf'\n");
+		my @result = try_in_file($include, '', @_);
+		write_file($conf, $good);
+		return @result;
+	},
+	'by ALTER SYSTEM'         => sub { return try_in_file($auto, $automatic, @_) });
+
+sub try_in_file
+{
+	my ($file, $before, $name, $value) = @_;
+	(my $quoted = $value) =~ s/'/''/g;
+	write_file($file, "${before}etcd_leader.$name = '$quoted'\n");
+	my @result = try_start();
+	write_file($file, $before);
+	return @result;
+}
+
+my %tried;
+for my $case (@bad, [ max_elections => '33', qr/1 \.\. 32/ ], [ candidat => 'never', qr/has no such setting.*how the name is spelt/s ])
+{
+	my ($name, $value, $expected) = @$case;
+	my $shown = length $value > 40 ? substr($value, 0, 40) . '...' : $value;
+	$shown =~ s/[^ -~]/?/g;
+	# each value in one way, and one value of each setting in all of them
+	for my $way ($tried{$name}++ ? 'on the command line' : sort keys %start)
+	{
+		my ($status, $log) = $start{$way}->($name, $value);
+		is($status, 1, "$name = '$shown' $way: the server does not start");
+		like($log, qr/FATAL: .*parameter "etcd_leader\.$name"/, "$name = '$shown' $way: it says which setting is bad");
+		like($log =~ s/^.*?FATAL://sr, $expected, "$name = '$shown' $way: and what is allowed");
+		unlike($log, qr/geheim/, "$name = '$shown' $way: no secret is repeated");
+	}
+}
+is(join(' ', grep { !$tried{$_} } @settings), '', 'every setting was tried');
+{
+	my (undef, $log) = try_start('-c', 'etcd_leader.ttl=1', '-c', 'etcd_leader.channel=', '-c', 'Etcd_Leader.candidate=nevr');
+	like($log, qr/parameter "etcd_leader\.$_"/, "several bad ones: $_ is named") for qw(ttl channel candidate);
+}
+
+# And it does start with good ones, however they are written.
+append_to_file($conf, "ETCD_LEADER.TTL = 5000ms\netcd_leader.candidate = Primary\netcd_leader.max_elections = 16\netcd_leader.cancel_on_loss = true\n");
 $pg1->start;
 $pg1->wait_until_leader;
+is($pg1->value('SHOW etcd_leader.ttl'), '5s', 'good ones are taken at a start');
+
+# Functions refuse bad values as well.
 is(($pg1->failure('SELECT etcd_proclaim(NULL)'))[0], '22004', 'proclaiming NULL');
 isnt(($pg1->failure("SELECT etcd_proclaim(repeat('v', 256))"))[0], '', 'proclaiming more than 255 bytes');
 is($pg1->current_leader, 'pg1', 'nothing was proclaimed');
