@@ -169,7 +169,9 @@ CREATE FUNCTION etcd_leader_status(
 	OUT connected boolean,
 	OUT last_contact timestamp with time zone,
 	OUT last_error text,
-	OUT last_error_at timestamp with time zone)
+	OUT last_error_at timestamp with time zone,
+	OUT won bigint,
+	OUT lost bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'etcd_leader_status'
 LANGUAGE C STABLE PARALLEL SAFE ROWS 16;
@@ -201,6 +203,8 @@ COMMENT ON COLUMN etcd_leader_status.connected IS 'has etcd answered since all e
 COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
 COMMENT ON COLUMN etcd_leader_status.last_error IS 'what went wrong last';
 COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'when that was';
+COMMENT ON COLUMN etcd_leader_status.won IS 'times that this instance became leader, since etcd_leader_stats.stats_reset';
+COMMENT ON COLUMN etcd_leader_status.lost IS 'times that its leadership ended, since then';
 
 CREATE FUNCTION etcd_leader_stats(
 	OUT requests bigint,
@@ -224,6 +228,13 @@ CREATE FUNCTION etcd_leader_stats(
 	OUT latency_min_ms double precision,
 	OUT latency_mean_ms double precision,
 	OUT latency_max_ms double precision,
+	OUT latency_sum_ms double precision,
+	OUT latency_count bigint,
+	OUT commits_refused bigint,
+	OUT statements_cancelled bigint,
+	OUT notifiers_expected integer,
+	OUT notifiers_running integer,
+	OUT version text,
 	OUT stats_reset timestamp with time zone)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'etcd_leader_stats'
@@ -238,7 +249,7 @@ CREATE VIEW etcd_leader_stats AS
 GRANT SELECT ON etcd_leader_stats TO PUBLIC;
 
 COMMENT ON VIEW etcd_leader_stats IS
-'What the elector and the notifiers of this instance have done since stats_reset, the start of the server.';
+'What this instance has done since stats_reset: the start of the server, or the last etcd_leader_stats_reset(). A crash restart resets nothing.';
 COMMENT ON COLUMN etcd_leader_stats.requests IS 'requests to etcd, without watches';
 COMMENT ON COLUMN etcd_leader_stats.failures IS 'requests that etcd did not answer, or answered with an error';
 COMMENT ON COLUMN etcd_leader_stats.timeouts IS 'failures by timeout';
@@ -253,14 +264,29 @@ COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_deleted IS 'leaderships t
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_changed IS 'leaderships that ended as somebody put the key on another lease';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_not_eligible IS 'leaderships that ended by etcd_leader.candidate';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended as the election left etcd_leader.elections';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended with the elector';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended with the elector, also by a crash of the server';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_history_changed IS 'leaderships that ended as etcd was replaced or restored';
 COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'events notified, counted once per database';
 COMMENT ON COLUMN etcd_leader_stats.notifications_failed IS 'failed attempts to notify events';
 COMMENT ON COLUMN etcd_leader_stats.latency_min_ms IS 'least time of an answered request, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_mean_ms IS 'mean time of an answered request, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_max_ms IS 'greatest time of an answered request, in ms';
+COMMENT ON COLUMN etcd_leader_stats.latency_sum_ms IS 'sum of the times of all answered requests, in ms';
+COMMENT ON COLUMN etcd_leader_stats.latency_count IS 'number of answered requests';
+COMMENT ON COLUMN etcd_leader_stats.commits_refused IS 'commits that were refused, at their last moment, because this instance did not lead';
+COMMENT ON COLUMN etcd_leader_stats.statements_cancelled IS 'running statements that were cancelled after a loss of leadership';
+COMMENT ON COLUMN etcd_leader_stats.notifiers_expected IS 'notifiers that there should be now: the databases of etcd_leader.databases; 0 on a standby';
+COMMENT ON COLUMN etcd_leader_stats.notifiers_running IS 'notifiers that are at work now';
+COMMENT ON COLUMN etcd_leader_stats.version IS 'version of the library that the server has loaded';
 COMMENT ON COLUMN etcd_leader_stats.stats_reset IS 'since when all this is counted';
+
+CREATE FUNCTION etcd_leader_stats_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'etcd_leader_stats_reset'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+COMMENT ON FUNCTION etcd_leader_stats_reset() IS
+'Sets the counters of etcd_leader_stats, and won and lost of etcd_leader_status, to 0, and stats_reset to now. ERROR 55000: the library was not preloaded.';
 
 --
 -- PUBLIC may call what only reads
@@ -271,3 +297,4 @@ REVOKE ALL ON FUNCTION etcd_campaign(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_proclaim(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_candidates(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_verify_leader(text, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;

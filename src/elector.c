@@ -322,9 +322,9 @@ port_announce(void *ctx, const ElectionEvent *event)
 		strlcpy(shared->reason, event->detail ? event->detail : reason, sizeof(shared->reason));
 
 	if (event->kind == ELECTION_EVENT_ELECTED)
-		shared_state_count(COUNTER_ELECTIONS_WON, 1);
+		shared_state_count_won(event->election);
 	else if (event->kind == ELECTION_EVENT_UNELECTED)
-		shared_state_count(COUNTER_ELECTIONS_LOST + event->reason, 1);
+		shared_state_count_lost(event->election, event->reason);
 	else if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
 	{
 		elector.contact.connected = event->kind == ELECTION_EVENT_CONNECTED;

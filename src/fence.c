@@ -261,6 +261,8 @@ watch_leadership(SIGNAL_ARGS)
 	if (!committing && settings_cancel_on_loss &&
 		(depth > 0 || debug_query_string != NULL) && find_broken(has_written()) != NULL)
 	{
+		if (!cancel_sent)
+			shared_state_count(COUNTER_STATEMENTS_CANCELLED, 1);
 		cancel_sent = true;
 		InterruptPending = true;
 		QueryCancelPending = true;
@@ -484,6 +486,7 @@ check_commit_prepared(const Node *statement)
 	init_requirement(&requirement, settings_require_leadership);
 	if (requirement.token != 0)
 		return;
+	shared_state_count(COUNTER_COMMITS_REFUSED, 1);
 	check_election(&requirement);
 	ereport(ERROR,
 			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
@@ -576,7 +579,10 @@ check_commit(void)
 	if (broken == NULL && cancel_sent)
 		broken = nrequirements > 0 ? &requirements[0] : &setting_requirement;
 	if (broken)
+	{
+		shared_state_count(COUNTER_COMMITS_REFUSED, 1);
 		report_broken(broken, describe_leader(broken->election));
+	}
 }
 
 /* Whether a prepared transaction may commit cannot be known when it does. */

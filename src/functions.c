@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -47,6 +48,7 @@ PG_FUNCTION_INFO_V1(etcd_proclaim);
 PG_FUNCTION_INFO_V1(etcd_candidates);
 PG_FUNCTION_INFO_V1(etcd_leader_status);
 PG_FUNCTION_INFO_V1(etcd_leader_stats);
+PG_FUNCTION_INFO_V1(etcd_leader_stats_reset);
 PG_FUNCTION_INFO_V1(etcd_leader_check_version);
 
 /* The columns of the functions that return rows, as the SQL script has them. */
@@ -56,12 +58,13 @@ static const Oid event_columns[] = {
 static const Oid status_columns[] = {
 	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID,
 	TEXTOID, TEXTOID, INT8OID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TEXTOID,
-	TIMESTAMPTZOID
+	TIMESTAMPTZOID, INT8OID, INT8OID
 };
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
-	INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, TIMESTAMPTZOID
+	INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, INT8OID,
+	INT8OID, INT4OID, INT4OID, TEXTOID, TIMESTAMPTZOID
 };
 static const Oid candidate_columns[] = {
 	INT4OID, TEXTOID, BOOLOID, BOOLOID, TEXTOID, TEXTOID, INT8OID
@@ -490,6 +493,8 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		bool		is_leader;
 		const char *leader;
 		int64		now_ns;
+		int64		won;
+		int64		lost;
 
 		taken_up = read_election(i, &election);
 		if (!taken_up)
@@ -542,9 +547,48 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		add_time(&row, contact.last_contact);
 		add_text(&row, contact.last_error);
 		add_time(&row, contact.last_error_at);
+		shared_state_tally(settings_election_name(i), &won, &lost);
+		add_value(&row, Int64GetDatum(won));
+		add_value(&row, Int64GetDatum(lost));
 		put_row(fcinfo, &row);
 	}
 	return (Datum) 0;
+}
+
+/* The latencies of etcd's answers: least, mean, greatest, sum and number. */
+static void
+add_latencies(Row *row)
+{
+	int64		answers = shared_state_counter(COUNTER_ANSWERS);
+	double		sum_ms = (double) shared_state_counter(COUNTER_LATENCY_NS_SUM) / NS_PER_MS;
+
+	if (answers > 0)
+	{
+		add_value(row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_MIN) / NS_PER_MS));
+		add_value(row, Float8GetDatum(sum_ms / answers));
+		add_value(row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_MAX) / NS_PER_MS));
+	}
+	else
+	{
+		add_null(row);
+		add_null(row);
+		add_null(row);
+	}
+	add_value(row, Float8GetDatum(sum_ms));
+	add_value(row, Int64GetDatum(answers));
+}
+
+/*
+ * How many notifiers there should be, and how many are at work.  A standby has
+ * none, as it cannot NOTIFY.
+ */
+static void
+add_notifiers(Row *row)
+{
+	int			expected = RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases));
+
+	add_value(row, Int32GetDatum(expected));
+	add_value(row, Int32GetDatum(shared_state_notifiers_running()));
 }
 
 /*
@@ -564,7 +608,6 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 		COUNTER_ELECTIONS_WON
 	};
 	Row			row = {0};
-	int64		answers;
 
 	require_preloaded();
 	BEGIN_ROWS(stats_columns);
@@ -576,22 +619,25 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_NOTIFICATIONS_SENT)));
 	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_NOTIFICATIONS_FAILED)));
 
-	answers = shared_state_counter(COUNTER_ANSWERS);
-	if (answers > 0)
-	{
-		add_value(&row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_MIN) / NS_PER_MS));
-		add_value(&row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_SUM) / NS_PER_MS / answers));
-		add_value(&row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_MAX) / NS_PER_MS));
-	}
-	else
-	{
-		add_null(&row);
-		add_null(&row);
-		add_null(&row);
-	}
+	add_latencies(&row);
+	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_COMMITS_REFUSED)));
+	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_STATEMENTS_CANCELLED)));
+	add_notifiers(&row);
+	add_text(&row, ETCD_LEADER_VERSION);
 	add_time(&row, shared_state_stats_reset());
 	put_row(fcinfo, &row);
 	return (Datum) 0;
+}
+
+/*
+ * etcd_leader_stats_reset() returns void
+ */
+Datum
+etcd_leader_stats_reset(PG_FUNCTION_ARGS)
+{
+	require_preloaded();
+	shared_state_reset_stats();
+	PG_RETURN_VOID();
 }
 
 /* ---- functions that ask the elector ------------------------------------- */

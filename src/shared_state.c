@@ -153,13 +153,19 @@ typedef struct SharedState
 	uint64		last_ticket;	/* the elector's own */
 	SharedNotifier notifiers[SETTINGS_MAX_DATABASES];
 
-	TimestampTz stats_reset;
-	pg_atomic_uint64 counters[COUNTER_COUNT];
-
 	/* who waits for a free place */
 	ConditionVariable place_freed;
 	MailboxPlace mailbox[MAILBOX_SIZE];
 } SharedState;
+
+/* How often an election was won and lost.  Written by the elector. */
+typedef struct Tally
+{
+	char		election[ELECTION_NAME_SIZE];	/* empty: unused */
+	pg_atomic_uint64 won;
+	pg_atomic_uint64 lost;
+	bool		leads;			/* won and not lost since */
+} Tally;
 
 /*
  * The memory over a crash restart.  An elector that is killed amid a change
@@ -172,6 +178,10 @@ typedef struct PersistentMemory
 
 	/* elections resigned from for good; empty: unused */
 	char		stay_out[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
+
+	pg_atomic_uint64 stats_reset;	/* a TimestampTz */
+	pg_atomic_uint64 counters[COUNTER_COUNT];
+	Tally		tallies[ELECTION_MAX_ELECTIONS];
 } PersistentMemory;
 
 static PersistentMemory *persistent = NULL;
@@ -184,6 +194,7 @@ static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 static bool move_place(MailboxPlace *place, PlaceState from, PlaceState to);
 static void finish_place(MailboxPlace *place);
+static void count_forgotten_losses(void);
 
 /* ---- life ------------------------------------------------------------ */
 
@@ -225,9 +236,6 @@ init_state(void)
 		pg_atomic_init_u32(&state->notifiers[i].claimed, 0);
 		pg_atomic_init_u64(&state->notifiers[i].announced, 0);
 	}
-	state->stats_reset = GetCurrentTimestamp();
-	for (int i = 0; i < COUNTER_COUNT; i++)
-		pg_atomic_init_u64(&state->counters[i], 0);
 	ConditionVariableInit(&state->place_freed);
 	for (int i = 0; i < MAILBOX_SIZE; i++)
 	{
@@ -278,6 +286,14 @@ map_persistent_memory(void)
 						sizeof(PersistentMemory))));
 	persistent = mapping;
 	pg_atomic_init_u32(&persistent->current, 0);
+	pg_atomic_init_u64(&persistent->stats_reset, (uint64) GetCurrentTimestamp());
+	for (int i = 0; i < COUNTER_COUNT; i++)
+		pg_atomic_init_u64(&persistent->counters[i], 0);
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		pg_atomic_init_u64(&persistent->tallies[i].won, 0);
+		pg_atomic_init_u64(&persistent->tallies[i].lost, 0);
+	}
 }
 
 void
@@ -417,6 +433,7 @@ shared_state_begin_elector(void)
 {
 	free_slots();
 	fail_requests();
+	count_forgotten_losses();
 
 	/* notifiers that an elector before this one started shall leave */
 	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
@@ -1013,6 +1030,20 @@ shared_state_is_barred(int notifier_slot)
 	return pg_atomic_read_u32(&state->notifiers[notifier_slot].barred) != 0;
 }
 
+int
+shared_state_notifiers_running(void)
+{
+	int			running = 0;
+
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		if (state->notifiers[i].database[0] != '\0' &&
+			pg_atomic_read_u32(&state->notifiers[i].claimed) != 0)
+			running++;
+	}
+	return running;
+}
+
 int64
 shared_state_announced(int notifier_slot)
 {
@@ -1030,33 +1061,154 @@ shared_state_set_announced(int notifier_slot, int64 seq)
 void
 shared_state_count(SharedCounter counter, int64 n)
 {
-	(void) pg_atomic_fetch_add_u64(&state->counters[counter], n);
-}
-
-void
-shared_state_count_latency(int64 latency_ns)
-{
-	int64		min_ns = shared_state_counter(COUNTER_LATENCY_NS_MIN);
-
-	/* the elector alone does this */
-	if (shared_state_counter(COUNTER_ANSWERS) == 0 || latency_ns < min_ns)
-		pg_atomic_write_u64(&state->counters[COUNTER_LATENCY_NS_MIN], (uint64) latency_ns);
-	if (latency_ns > shared_state_counter(COUNTER_LATENCY_NS_MAX))
-		pg_atomic_write_u64(&state->counters[COUNTER_LATENCY_NS_MAX], (uint64) latency_ns);
-	shared_state_count(COUNTER_LATENCY_NS_SUM, latency_ns);
-	shared_state_count(COUNTER_ANSWERS, 1);
+	(void) pg_atomic_fetch_add_u64(&persistent->counters[counter], n);
 }
 
 int64
 shared_state_counter(SharedCounter counter)
 {
-	return (int64) pg_atomic_read_u64(&state->counters[counter]);
+	return (int64) pg_atomic_read_u64(&persistent->counters[counter]);
+}
+
+/*
+ * A reset can come at any point of this.  The next answer corrects what it
+ * leaves then: the minimum is never 0 for longer.
+ */
+void
+shared_state_count_latency(int64 latency_ns)
+{
+	int64		min_ns = shared_state_counter(COUNTER_LATENCY_NS_MIN);
+
+	if (min_ns == 0 || latency_ns < min_ns)
+		pg_atomic_write_u64(&persistent->counters[COUNTER_LATENCY_NS_MIN], (uint64) latency_ns);
+	if (latency_ns > shared_state_counter(COUNTER_LATENCY_NS_MAX))
+		pg_atomic_write_u64(&persistent->counters[COUNTER_LATENCY_NS_MAX], (uint64) latency_ns);
+	shared_state_count(COUNTER_LATENCY_NS_SUM, latency_ns);
+	shared_state_count(COUNTER_ANSWERS, 1);
+}
+
+/* The tally with that name, "" for a free one; NULL if there is none. */
+static Tally *
+find_tally(const char *election)
+{
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		if (strcmp(persistent->tallies[i].election, election) == 0)
+			return &persistent->tallies[i];
+	}
+	return NULL;
+}
+
+/* A tally that is free, or whose election has left the settings. */
+static Tally *
+find_unused_tally(void)
+{
+	Tally	   *tally = find_tally("");
+
+	for (int i = 0; tally == NULL && i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		const char *name = persistent->tallies[i].election;
+
+		if (settings_election_index(name, (int) strlen(name)) < 0)
+			tally = &persistent->tallies[i];
+	}
+	return tally;
+}
+
+void
+shared_state_count_won(const char *election)
+{
+	Tally	   *tally = find_tally(election);
+
+	shared_state_count(COUNTER_ELECTIONS_WON, 1);
+	if (tally == NULL)
+	{
+		tally = find_unused_tally();
+		if (tally == NULL)
+			return;
+
+		/* Readers look at the name before and after they read the numbers. */
+		tally->election[0] = '\0';
+		pg_write_barrier();
+		pg_atomic_write_u64(&tally->won, 0);
+		pg_atomic_write_u64(&tally->lost, 0);
+		pg_write_barrier();
+		strlcpy(tally->election, election, ELECTION_NAME_SIZE);
+	}
+	(void) pg_atomic_fetch_add_u64(&tally->won, 1);
+	tally->leads = true;
+}
+
+void
+shared_state_count_lost(const char *election, ElectionReason reason)
+{
+	Tally	   *tally = find_tally(election);
+
+	shared_state_count(COUNTER_ELECTIONS_LOST + reason, 1);
+	if (tally == NULL)
+		return;
+	(void) pg_atomic_fetch_add_u64(&tally->lost, 1);
+	tally->leads = false;
+}
+
+/*
+ * An elector that was killed, or that ended in a crash restart, could not
+ * count the leaderships that ended with it.
+ */
+static void
+count_forgotten_losses(void)
+{
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		const Tally *tally = &persistent->tallies[i];
+
+		if (tally->election[0] != '\0' && tally->leads)
+			shared_state_count_lost(tally->election, ELECTION_REASON_SHUTDOWN);
+	}
+}
+
+void
+shared_state_tally(const char *election, int64 *won, int64 *lost)
+{
+	*won = 0;
+	*lost = 0;
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		Tally	   *tally = &persistent->tallies[i];
+		int64		seen_won;
+		int64		seen_lost;
+
+		if (strcmp(tally->election, election) != 0)
+			continue;
+		pg_read_barrier();
+		seen_won = (int64) pg_atomic_read_u64(&tally->won);
+		seen_lost = (int64) pg_atomic_read_u64(&tally->lost);
+		pg_read_barrier();
+		if (strcmp(tally->election, election) != 0)
+			continue;
+		*won = seen_won;
+		*lost = seen_lost;
+		return;
+	}
+}
+
+void
+shared_state_reset_stats(void)
+{
+	for (int i = 0; i < COUNTER_COUNT; i++)
+		pg_atomic_write_u64(&persistent->counters[i], 0);
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		pg_atomic_write_u64(&persistent->tallies[i].won, 0);
+		pg_atomic_write_u64(&persistent->tallies[i].lost, 0);
+	}
+	pg_atomic_write_u64(&persistent->stats_reset, (uint64) GetCurrentTimestamp());
 }
 
 TimestampTz
 shared_state_stats_reset(void)
 {
-	return state->stats_reset;
+	return (TimestampTz) pg_atomic_read_u64(&persistent->stats_reset);
 }
 
 /* ---- mailbox ------------------------------------------------------------ */

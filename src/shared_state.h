@@ -218,6 +218,9 @@ extern bool shared_state_wait_for_leave(int notifier_slot, long timeout_ms);
 extern uint64 shared_state_bars(int notifier_slot);
 extern bool shared_state_is_barred(int notifier_slot);
 
+/* How many databases have a notifier that is at work. */
+extern int	shared_state_notifiers_running(void);
+
 extern int64 shared_state_announced(int notifier_slot);
 extern void shared_state_set_announced(int notifier_slot, int64 seq);
 
@@ -235,17 +238,33 @@ typedef enum SharedCounter
 	COUNTER_ELECTIONS_WON,
 	COUNTER_NOTIFICATIONS_SENT,
 	COUNTER_NOTIFICATIONS_FAILED,
+	COUNTER_COMMITS_REFUSED,
+	COUNTER_STATEMENTS_CANCELLED,
 	COUNTER_LATENCY_NS_SUM,
-	COUNTER_LATENCY_NS_MIN,		/* set, not added to */
+	COUNTER_LATENCY_NS_MIN,		/* set, not added to; 0: none yet */
 	COUNTER_LATENCY_NS_MAX,		/* set, not added to */
 	COUNTER_ANSWERS,			/* how many went into the latencies */
 	COUNTER_ELECTIONS_LOST,		/* + ElectionReason */
 	COUNTER_COUNT = COUNTER_ELECTIONS_LOST + ELECTION_NREASONS
 } SharedCounter;
 
+/*
+ * The counters live as long as the postmaster: a crash restart does not reset
+ * them.  Every process may count, also in a signal handler.
+ */
 extern void shared_state_count(SharedCounter counter, int64 n);
-extern void shared_state_count_latency(int64 latency_ns);
 extern int64 shared_state_counter(SharedCounter counter);
+
+/* For the elector alone. */
+extern void shared_state_count_latency(int64 latency_ns);
+extern void shared_state_count_won(const char *election);
+extern void shared_state_count_lost(const char *election, ElectionReason reason);
+
+/* How often this instance won and lost that election. */
+extern void shared_state_tally(const char *election, int64 *won, int64 *lost);
+
+/* Sets all of these to 0, and when that was. */
+extern void shared_state_reset_stats(void);
 extern TimestampTz shared_state_stats_reset(void);
 
 /* ---- mailbox ------------------------------------------------------------ */

@@ -21,6 +21,8 @@ $pg1->value('CREATE DATABASE app');
 my $offset = $pg1->log_size;
 $pg1->configure(databases => 'postgres, missing, app');
 poll_ok(10, sub { $pg1->notifier_pid('app') && $pg1->notifier_pid('postgres') }, 'a notifier in each database that exists');
+my $notifiers = q{SELECT notifiers_running || ' of ' || notifiers_expected FROM etcd_leader_stats};
+poll_is(10, sub { $pg1->value($notifiers) }, '2 of 3', 'the statistics know that one is missing');
 
 my %listeners = map { $_ => $pg1->listen($_) } qw(postgres app);
 # so that both have heard something before the first kill
@@ -159,6 +161,7 @@ is(scalar(@heard = $listeners{postgres}->notifications), $before, 'postgres is n
 $pg1->value('CREATE DATABASE missing');
 $pg1->configure(databases => 'app, missing');
 poll_ok(30, sub { $pg1->notifier_pid('missing') }, 'a database made later gets its notifier');
+poll_is(10, sub { $pg1->value($notifiers) }, '2 of 2', 'the statistics know that none is missing');
 my $late = $pg1->listen('missing');
 $pg1->value('SELECT etcd_resign()');
 ok($late->wait_for(sub { $_[0]->{event} eq 'elected' }), 'and is told');

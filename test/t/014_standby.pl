@@ -32,7 +32,8 @@ is($s->{leader}, 'primary', 'the status names the leader');
 is($s->{fencing_token}, $primary->token, 'and its token');
 is($s->{connected}, 1, 'it is connected');
 is(scalar(my @keys = $etcd->candidates('postgres')), 1, 'only the primary is in the queue');
-is($standby->value('SELECT count(*) FROM etcd_leader_stats'), 1, 'the statistics');
+is($standby->value(q{SELECT notifiers_running || ' of ' || notifiers_expected FROM etcd_leader_stats}), '0 of 0',
+	'the statistics: no notifier, and none is missing');
 is($standby->value('SELECT is_leader FROM etcd_candidates()'), 1, 'etcd_candidates() works there');
 is($standby->token, undef, 'it has no token');
 my ($state, $message) = $standby->failure('SELECT etcd_campaign()');
@@ -96,6 +97,8 @@ note(sprintf 'promoted: after %.0f ms', 1000 * $took);
 is($standby->elector_pid, $elector, 'promoted: by the same elector');
 is($standby->is_leader, 0, 'promoted: it waits for its turn');
 poll_ok(10, sub { $standby->notifier_pid }, 'promoted: a notifier runs');
+poll_is(10, sub { $standby->value(q{SELECT notifiers_running || ' of ' || notifiers_expected FROM etcd_leader_stats}) }, '1 of 1',
+	'promoted: the statistics know');
 my $listener = $standby->listen;
 $primary->stop('fast');
 poll_ok(5, sub { $standby->is_leader }, 'promoted: it leads when the old primary goes');

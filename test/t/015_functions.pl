@@ -228,7 +228,8 @@ sub result_of
 		etcd_resign     => [ '()',    'text, boolean' ],
 		etcd_campaign   => [ '()',    'text' ],
 		etcd_proclaim   => [ "('x')", 'text, text' ],
-		etcd_candidates => [ '()',    'text' ]);
+		etcd_candidates => [ '()',    'text' ],
+		etcd_leader_stats_reset => [ '()', '' ]);
 	for my $function (sort keys %signature)
 	{
 		my ($call, $types) = @{ $signature{$function} };
@@ -238,6 +239,35 @@ sub result_of
 		$_->wait_until_candidate for @nodes;
 	}
 	is(($pg1->failure('ALTER SYSTEM SET etcd_leader.ttl = 7', $joe))[0], '42501', 'and settings are not for everybody');
+}
+
+# ---- statistics ----
+{
+	my $stats = $pg1->row('SELECT *, stats_reset AS since FROM etcd_leader_stats');
+	my $tally = q{SELECT won || ' ' || lost FROM etcd_leader_status};
+	$pg1->value('SELECT etcd_leader_stats_reset()');
+	my $reset = $pg1->row('SELECT *, stats_reset > now() - interval \'10 s\' AS fresh FROM etcd_leader_stats');
+	ok($reset->{fresh}, 'statistics: etcd_leader_stats_reset() sets the time');
+	is($pg1->value($tally), '0 0', 'statistics: no election was won or lost since');
+	is($reset->{$_}, 0, "statistics: $_ begins anew")
+	  for qw(timeouts elections_won elections_lost_resigned notifications_sent commits_refused statements_cancelled);
+	cmp_ok($reset->{$_}, '<', 20, "statistics: $_ begins anew") for qw(requests keepalives latency_count);
+
+	$_->wait_until_candidate for @nodes;
+	poll(10, sub { $pg1->is_leader || $pg2->is_leader }) or die 'nobody leads';
+	for my $pair ($pg1->is_leader ? ([ $pg1, $pg2 ], [ $pg2, $pg1 ]) : ([ $pg2, $pg1 ], [ $pg1, $pg2 ]))
+	{
+		my ($old, $next) = @$pair;
+		$old->value('SELECT etcd_resign()');
+		$next->wait_until_leader;
+		$old->wait_until_candidate;
+	}
+	is($pg1->value($tally), '1 1', 'statistics: won and lost are counted');
+	poll_ok(10, sub { $pg1->value('SELECT latency_count > 0 AND latency_min_ms > 0 AND latency_min_ms <= latency_mean_ms
+		AND latency_mean_ms <= latency_max_ms AND abs(latency_sum_ms / latency_count - latency_mean_ms) < 1e-6 FROM etcd_leader_stats') },
+		'statistics: the latencies fit together');
+	is($stats->{version}, $pg1->value(q{SELECT extversion FROM pg_extension WHERE extname = 'etcd_leader'}), 'statistics: the version');
+	$_->wait_until_candidate for @nodes;
 }
 
 # ---- what a gate needs: inside functions, in parallel, prepared ----

@@ -57,12 +57,16 @@ sub resumed_ok
 	my $elector = $leader->elector_pid;
 	my $offset  = $leader->log_size;
 	my $seen    = $next->last_event;
+	my $counted = q{SELECT won, lost, elections_won, elections_lost_shutdown, stats_reset, leases_granted FROM etcd_leader_status, etcd_leader_stats};
+	my $before  = $leader->row($counted);
 	my $began   = now();
 	kill 'KILL', $elector;
 	poll_ok(20, sub { $leader->log_count('database system is ready to accept connections', $offset) }, 'elector killed: the server restarts');
 	poll_ok(20, sub { my $p = $leader->try_value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader elector'}); $p && $p != $elector },
 		'elector killed: there is a new one');
 	resumed_ok($leader, $next, $token, $seen, $began, $offset, 'elector killed');
+	$before->{$_}++ for qw(won lost elections_won elections_lost_shutdown);
+	is_deeply($leader->row($counted), $before, 'elector killed: the statistics go on, with the loss');
 }
 
 # It is killed where it waits behind the leader: it keeps its place.

@@ -234,6 +234,7 @@ sub run_steps
 	for my $step (@steps) { ref $step ? $step->($dbh) : $dbh->do($step) }
 }
 
+my $refused = $node->value('SELECT commits_refused FROM etcd_leader_stats');
 for my $kind (@kinds)
 {
 	my ($name, @steps) = @$kind;
@@ -274,6 +275,9 @@ for my $kind (@kinds)
 	$s->do('DROP TABLE IF EXISTS made; DROP INDEX IF EXISTS made_index; ALTER TABLE big DROP COLUMN IF EXISTS made');
 	$s->do('INSERT INTO big SELECT generate_series(1, 5000)') if $name eq 'TRUNCATE';
 }
+# With these, COMMIT runs the rest of a statement first, and that is refused.
+my @earlier = ('a deferred trigger', 'a cursor', 'armed by a cursor', 'a cursor WITH HOLD');
+is($node->value('SELECT commits_refused FROM etcd_leader_stats') - $refused, 2 * (@kinds - @earlier), 'each commit that was refused is counted');
 
 # ---- in a parallel worker ---------------------------------------------------------
 # Whoever marks a function PARALLEL SAFE that is not gets an error: what the

@@ -192,6 +192,8 @@ sub check_cancelled
 # A few at a time: those that compute keep the machine busy.
 {
 	my $before = $node->value('SELECT count(*) FROM ledger');
+	my $before_all = $node->value('SELECT statements_cancelled FROM etcd_leader_stats');
+	my $all        = @armed;
 	my @others = start_all(@untouched);
 	while (my @some = splice @armed, 0, 10)
 	{
@@ -213,6 +215,9 @@ sub check_cancelled
 			@others = ();
 		}
 	}
+	# the three that wait for nothing may be refused before they begin
+	my $cancelled = $node->value('SELECT statements_cancelled FROM etcd_leader_stats') - $before_all;
+	ok($cancelled >= $all - 3 && $cancelled <= $all, 'each statement that was cancelled is counted') or diag("$cancelled of $all");
 	is($node->value('SELECT count(*) FROM ledger'), $before + 2, 'only what was not armed is there');
 	is($node->value(q{SELECT to_regclass('made')}), undef, 'and no table');
 }

@@ -61,7 +61,8 @@ sub update_script
 	my ($version, $part) = @_;
 	my ($check) = $script =~ /^(CREATE FUNCTION etcd_leader_check_version.*?^DROP FUNCTION [^\n]*\n)/ms or die;
 	return for_version($version, $check)
-	  . "DROP VIEW etcd_leader_stats;\nDROP FUNCTION etcd_leader_stats();\n$part";
+	  . "DROP VIEW etcd_leader_stats;\nDROP FUNCTION etcd_leader_stats();\nDROP FUNCTION etcd_leader_stats_reset();\n"
+	  . "${part}REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;\n";
 }
 
 EtcdLeader::Installation::copy_sources("$dir/sources");
@@ -71,12 +72,12 @@ my $last_column = "\tOUT stats_reset timestamp with time zone)";
 my $older       = for_version('0.9', $script);
 $older = edit($older, ",\n$last_column", ')');
 $older =~ s/^COMMENT ON COLUMN etcd_leader_stats.stats_reset .*\n//m or die;
-$library{'0.9'} = build_library('0.9', edit(edit($functions, 'FLOAT8OID, TIMESTAMPTZOID', 'FLOAT8OID'),
+$library{'0.9'} = build_library('0.9', edit(edit($functions, 'INT4OID, TEXTOID, TIMESTAMPTZOID', 'INT4OID, TEXTOID'),
 		"\tadd_time(&row, shared_state_stats_reset());\n", ''));
 
 my $function = "CREATE FUNCTION etcd_leader_more() RETURNS integer AS 'MODULE_PATHNAME', 'etcd_leader_more' LANGUAGE C;\n";
 my $newer = edit(for_version('1.1', $script), $last_column, edit($last_column, ')', ",\n\tOUT more bigint)")) . $function;
-$library{'1.1'} = build_library('1.1', edit(edit($functions, 'FLOAT8OID, TIMESTAMPTZOID', 'FLOAT8OID, TIMESTAMPTZOID, INT8OID'),
+$library{'1.1'} = build_library('1.1', edit(edit($functions, 'INT4OID, TEXTOID, TIMESTAMPTZOID', 'INT4OID, TEXTOID, TIMESTAMPTZOID, INT8OID'),
 		"\tadd_time(&row, shared_state_stats_reset());\n", "\tadd_time(&row, shared_state_stats_reset());\n\tadd_value(&row, Int64GetDatum(11));\n")
 	  . "PG_FUNCTION_INFO_V1(etcd_leader_more);\nDatum etcd_leader_more(PG_FUNCTION_ARGS) { PG_RETURN_INT32(11); }\n");
 
@@ -161,7 +162,7 @@ sub stats_columns
 $node->wait_until_leader;
 $elector = $node->elector_pid;
 is(version($node->dbh), '0.9', 'the old version is there');
-is(stats_columns(), 21, 'and works');
+is(stats_columns(), 28, 'and works');
 my $token = $node->token;
 $node->value('CREATE DATABASE other');
 my $other = $node->connect_db('other');
@@ -171,7 +172,7 @@ too_old($node->connect_db, 'ALTER EXTENSION etcd_leader UPDATE', '0.9', '1.0', '
 too_old($other, 'CREATE EXTENSION etcd_leader', '0.9', '1.0', 'old library, new script');
 is($other->selectrow_array(q{SELECT count(*) FROM pg_proc WHERE proname LIKE 'etcd%'}), 0, 'it has left nothing');
 succeeds($other, q{CREATE EXTENSION etcd_leader VERSION '0.9'}, 'old library, old script');
-is(stats_columns(), 21, 'old library, old SQL: the statistics');
+is(stats_columns(), 28, 'old library, old SQL: the statistics');
 leads('old library');
 is($node->token, $token, 'old library: as it did before');
 $other->do('DROP EXTENSION etcd_leader');
@@ -188,7 +189,7 @@ my $member = q{SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depen
 	  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'etcd_leader') ORDER BY 1};
 succeeds($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', 'new library: update');
 is(version($node->dbh), '1.0', 'new library: updated');
-is(stats_columns(), 22, 'new library, new SQL: the statistics');
+is(stats_columns(), 29, 'new library, new SQL: the statistics');
 leads('new library, new SQL');
 my $updated = join "\n", map { $_->{pg_describe_object} } $node->rows($member);
 $other = $node->connect_db('other');
@@ -257,7 +258,7 @@ $plain->stop;
 
 restart();
 succeeds($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', 'the next version');
-is(stats_columns(), 23, 'the next version: the statistics');
+is(stats_columns(), 30, 'the next version: the statistics');
 is($node->value('SELECT etcd_leader_more()'), 11, 'the next version: the function');
 leads('the next version');
 
