@@ -15,6 +15,9 @@ OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \
 	src/election.o \
+	src/lease.o \
+	src/queue.o \
+	src/watch.o \
 	src/etcd_api.o \
 	src/etcd_client.o \
 	src/etcd_discovery.o \

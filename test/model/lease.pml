@@ -21,7 +21,7 @@
  * number: `current` says that the one known is that of the key, and what is
  * guarded by it is struck out when the key is written.
  *
- * Names in election.c: cur is core->lease (until, curterm: its until_ns,
+ * Names in lease.c: cur is core->lease (until, curterm: its until_ns,
  * term), fresh is core->fresh, mine is create_revision, final is
  * final_revision, shown is lease_until_ns while LEADING.
  *

@@ -1,0 +1,570 @@
+/*-------------------------------------------------------------------------
+ *
+ * election_internal.h
+ *	  The state that election.c, lease.c, queue.c and watch.c share.
+ *
+ * Each file changes only its own part of the state, and may read all of it:
+ *
+ * election.c	settings, commands, requests under way, contact, history, and
+ *				what is remembered over a crash.
+ * lease.c		the leases, the beat, and every deadline: until_ns of a lease,
+ *				lease_until_ns of an election.
+ * queue.c		the own keys, their places, the leaders, the looks.
+ * watch.c		the watch stream.
+ *
+ * The rules (PLACE, EPOCH, BEAT, ...) are at the head of election.c.
+ *
+ * What the revisions, terms and times mean.  0 is "none" or "not known",
+ * unless the field says something else.  "History": everything is 0 again
+ * after discard_history().
+ *
+ *	 revision			meaning								who sets it, what holds
+ *
+ *	 e.create_revision	of the own key that stands, or that	entry, look, delete answer.
+ *						is being deleted					Queued: not 0, above final_revision.
+ *	 e.mod_revision		newest known write of that key		entry, look, watch, move, proclaim;
+ *															raised only, while the key stands
+ *	 e.final_revision	no own key up to this create		leave, loss of the key (FINAL);
+ *						revision is believed any more		raised only; History
+ *	 e.entry_floor		the own key did not stand at this	sending of an entry, look, delete
+ *						revision, so the next one is		answer; 0 when the next one is not
+ *						created above it					above it: etcd was put back
+ *	 e.seen_revision	of the newest look that was used	look; raised only; History
+ *	 e.watch_revision	the watch has to tell from here on	look, watch; History
+ *	 e.leader.create_revision	of the leader's key			look
+ *	 e.leader_mod_revision	that leader_value is of			look, watch; History
+ *	 e.told_revision	of the leader announced last		announcement.
+ *															Leading: that of the own key.
+ *	 op.revision_floor	max_revision at the sending: no		sending
+ *						linearizable answer is older
+ *	 max_revision		highest seen						any good answer or frame;
+ *															raised only; History
+ *	 lead_above_revision	tokens up to this may have been	a sign that etcd was put back;
+ *						handed out in another history		etcd_campaign() of a held-back
+ *						(HISTORY)							candidate sets it to 0.
+ *															Leadership begins above it only.
+ *
+ *	 term
+ *	 term_seen			highest seen						any good answer or frame; History
+ *	 lease.term			term_seen when its grant was sent	first sending of the grant;
+ *						first								never above term_seen
+ *	 beat.keep_term		of the keepalive's answer			the answer
+ *
+ *	 time
+ *	 lease.sent_ns		first sending of the grant			sending
+ *	 lease.until_ns		the lease lives at etcd at least	grant; beat (raised); start of a
+ *						until then							move to a shorter lease (lowered)
+ *	 e.lease_until_ns	the own key lives at least until	PLACE, beat, end of a move; lowered
+ *						then								with lease.until_ns.  Not 0 exactly
+ *															while leading; never after
+ *															lease.until_ns.
+ *	 deadline			lease_until_ns minus the margin		computed, see lease_deadline_ns()
+ *	 e.leader_until_ns	the leader's name is known until	look: its sending plus a TTL
+ *						then
+ *	 *_retry_ns			postponed until then				failure of what is postponed
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ELECTION_INTERNAL_H
+#define ELECTION_INTERNAL_H
+
+#include <string.h>
+
+#include "election.h"
+
+/*
+ * The simulator, the fuzzers and the unit tests are built with
+ * ELECTION_CHECKED.  The extension is not: an elector that is in doubt about
+ * itself must not bring down the server.
+ */
+#ifdef ELECTION_CHECKED
+#include <assert.h>
+#define ELECTION_ASSERT(condition)	assert(condition)
+#else
+#define ELECTION_ASSERT(condition)	((void) 0)
+#endif
+
+#define NS_PER_MS	INT64_C(1000000)
+#define NS_PER_S	INT64_C(1000000000)
+#define NEVER_NS	INT64_MAX
+
+/*
+ * Requests under way at once, at the most: a beat's two, some looks, the
+ * lease's, and one of each kind per election.
+ */
+#define MAX_OPS				(16 + 3 * ELECTION_MAX_ELECTIONS)
+
+/* Own key, predecessor and leader of each election. */
+#define MAX_WATCHES			(3 * ELECTION_MAX_ELECTIONS)
+
+#define ALL_SLOTS			UINT32_MAX
+#define SLOT_BIT(slot)		(UINT32_C(1) << (slot))
+
+typedef enum OpKind
+{
+	OP_LOOK,
+	OP_KEEPALIVE,
+	OP_GRANT,
+	OP_REVOKE,
+	OP_MOVE,
+	OP_ENTER,
+	OP_DELETE,
+	OP_PROCLAIM
+} OpKind;
+
+/* What a look asks of an election, beside its leader. */
+#define LOOK_OWN			1
+#define LOOK_NEIGHBOUR		2		/* the predecessor; a leader's is the last in the queue */
+
+/* A request under way. */
+typedef struct Op
+{
+	uint64_t	id;				/* 0: free */
+	OpKind		kind;
+	int64_t		sent_ns;
+	int64_t		revision_floor;
+	int64_t		lease;			/* KEEPALIVE, GRANT, REVOKE, MOVE, ENTER */
+	uint64_t	beat;			/* of which it is a part; 0: none */
+	uint32_t	slots;			/* elections that it is about */
+	uint32_t	generation;		/* ENTER, DELETE, PROCLAIM: of the slot's use */
+	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
+	int64_t		create_revisions[ELECTION_MAX_ELECTIONS];
+	uint8_t		asked[ELECTION_MAX_ELECTIONS];	/* LOOK */
+	char		value[ELECTION_VALUE_SIZE]; /* ENTER, PROCLAIM */
+} Op;
+
+/* A key of the queue that is watched.  len 0: none, or too long to be kept. */
+typedef struct QueueKey
+{
+	char		data[ELECTION_KEY_SIZE];
+	size_t		len;
+	int64_t		create_revision;	/* 0: there is no such key */
+} QueueKey;
+
+typedef struct Election
+{
+	char		name[ELECTION_NAME_SIZE];	/* empty: the slot is free */
+	char		prefix[ELECTION_NAME_SIZE + 1]; /* "name/" */
+	char		prefix_end[ELECTION_NAME_SIZE + 1]; /* "name0" */
+	bool		wanted;			/* in the settings */
+	bool		stay_out;		/* resigned without rejoin */
+	ElectionState state;
+	uint32_t	generation;		/* how often the slot was taken */
+	uint32_t	epoch;			/* answers to what was asked in another are void */
+
+	/* the own key */
+	char		value[ELECTION_VALUE_SIZE]; /* that the key shall have */
+	bool		must_put_value; /* write it even if it is there: a command waits */
+	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
+	int64_t		named_lease;	/* the key hung on it, or may come to; 0: on none */
+	int64_t		entry_floor;
+	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
+	int64_t		create_revision;
+	int64_t		mod_revision;
+	int64_t		key_lease;		/* as of mod_revision */
+	char		key_value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
+	int64_t		final_revision;
+	int64_t		lease_until_ns;
+
+	/* places */
+	int64_t		seen_revision;
+	QueueKey	predecessor;
+	QueueKey	leader;
+	char		leader_value[ELECTION_VALUE_SIZE];
+	int64_t		leader_mod_revision;
+	bool		leader_known;	/* leader, or that there is none, is current */
+	int64_t		leader_until_ns;
+	int64_t		told_revision;
+	char		told_value[ELECTION_VALUE_SIZE];	/* announced with it */
+	int64_t		namesake_revision;	/* of a candidate with our value */
+	int64_t		namesake_ns;	/* it is there since then; NEVER_NS: and was reported */
+
+	/* looks, and retries of this election's own requests */
+	bool		look_wanted;
+	uint64_t	look_id;		/* the newest look but those of beats */
+	int64_t		watch_revision;
+	int			failures;		/* in a row */
+	int64_t		retry_ns;
+
+	/* commands that wait */
+	uint64_t	resign_ticket;
+	uint64_t	campaign_ticket;
+	uint64_t	proclaim_ticket;
+	uint64_t	verify_ticket;
+	uint64_t	verify_id;		/* of the look that verifies; 0: to be sent */
+} Election;
+
+typedef struct Lease
+{
+	int64_t		id;				/* 0: none */
+	bool		granted;
+	int			asked_ttl_s;
+	int64_t		ttl_ns;
+	uint64_t	term;
+	int64_t		sent_ns;
+	int64_t		until_ns;
+	int			tries;
+	bool		moving;			/* keys may hang on it: a move was sent */
+	bool		tainted;		/* a key that nobody deletes hangs on it, or may come to */
+} Lease;
+
+/* The beat under way: both halves must come back. */
+typedef struct Beat
+{
+	uint64_t	number;			/* 0: none under way */
+	int64_t		sent_ns;
+	bool		kept;
+	uint64_t	keep_term;
+	int64_t		ttl_ns;
+	bool		confirmed;
+	uint64_t	confirm_term;
+	uint32_t	slots;			/* whose own key the confirming read showed */
+	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
+} Beat;
+
+typedef enum WatchTarget
+{
+	WATCH_OWN,
+	WATCH_PREDECESSOR,
+	WATCH_LEADER,
+	WATCH_ANYBODY				/* of an election without candidates */
+} WatchTarget;
+
+typedef struct Watched
+{
+	int			slot;
+	WatchTarget target;
+	QueueKey	key;			/* not of WATCH_ANYBODY */
+} Watched;
+
+/* One stream tells of all keys. */
+typedef struct WatchStream
+{
+	bool		open;
+	int64_t		opened_ns;
+	int			failures;
+	int64_t		retry_ns;
+	int			nwatched;
+	int			ncreated;		/* of them, etcd has confirmed so many */
+	Watched		watched[MAX_WATCHES];
+} WatchStream;
+
+struct ElectionCore
+{
+	ElectionPort port;
+	ElectionConfig config;
+	int			max_elections;
+	Election   *elections;
+	bool		stopping;
+	int			farewells_left; /* revocations that may be sent again then */
+
+	Op			ops[MAX_OPS];
+	uint64_t	next_id;
+	int64_t		wakeup_ns;
+
+	/* contact */
+	bool		connected;
+	uint32_t	failed_endpoints;	/* since etcd answered last */
+	int			contact_failures;
+	int64_t		contact_retry_ns;
+
+	/* etcd's history */
+	uint64_t	cluster_id;
+	uint64_t	term_seen;
+	int64_t		max_revision;
+	int64_t		lead_above_revision;
+	int64_t		stale_since_ns; /* 0: the last answer was good */
+
+	/* the lease and the one that is to replace it */
+	Lease		lease;
+	Lease		fresh;
+	int64_t		retired;		/* lease to be revoked once the keys left it */
+	bool		revoking;		/* the lease is being given up, with all keys */
+	int			lease_failures;
+	int64_t		lease_retry_ns;
+	Beat		beat;
+	uint64_t	next_beat;
+	int64_t		beat_ns;		/* when the next one is due */
+	int			beat_failures;
+
+	/* looks */
+	int64_t		look_retry_ns;
+	int			look_failures;
+
+	WatchStream stream;
+
+	bool		remembered;		/* memory is what the caller was given last */
+	ElectionMemory memory;
+	ElectionMemory draft;
+};
+
+/* ---- helpers ------------------------------------------------------------- */
+
+static inline EtcdBytes
+bytes_of(const char *s)
+{
+	EtcdBytes	b = {s, strlen(s)};
+
+	return b;
+}
+
+static inline bool
+is_key(EtcdBytes bytes, const char *key)
+{
+	return bytes.len == strlen(key) && memcmp(bytes.data, key, bytes.len) == 0;
+}
+
+static inline void
+copy_string(char *dst, const char *src, size_t size)
+{
+	size_t		len = strlen(src);
+
+	if (len >= size)
+		len = size - 1;
+	memcpy(dst, src, len);
+	dst[len] = '\0';
+}
+
+static inline const EtcdKeyValue *
+first_kv(const EtcdAnswer *answer, int i)
+{
+	return answer->results[i].nkvs > 0 ? &answer->results[i].kvs[0] : NULL;
+}
+
+static inline EtcdOp
+range_of_key(const char *key)
+{
+	EtcdOp		op = {.kind = ETCD_OP_RANGE};
+
+	op.key = bytes_of(key);
+	return op;
+}
+
+static inline EtcdOp
+put_of_key(const char *key, const char *value, int64_t lease)
+{
+	EtcdOp		op = {.kind = ETCD_OP_PUT};
+
+	op.key = bytes_of(key);
+	op.value = bytes_of(value);
+	op.lease = lease;
+	return op;
+}
+
+static inline EtcdCompare
+compare_key(const char *key, EtcdCompareTarget target, int64_t value)
+{
+	EtcdCompare compare = {.target = target, .value = value};
+
+	compare.key = bytes_of(key);
+	return compare;
+}
+
+static inline int
+slot_of(const ElectionCore *core, const Election *e)
+{
+	return (int) (e - core->elections);
+}
+
+static inline bool
+is_used(const Election *e)
+{
+	return e->name[0] != '\0';
+}
+
+/* The key stands, as far as known, and is meant to. */
+static inline bool
+is_queued(const Election *e)
+{
+	return e->state == ELECTION_QUEUED || e->state == ELECTION_WAITING ||
+		e->state == ELECTION_LEADING || e->state == ELECTION_HELD_BACK;
+}
+
+/* Wants to have a key. */
+static inline bool
+is_candidate(const Election *e)
+{
+	return e->state == ELECTION_JOINING || is_queued(e);
+}
+
+/* ---- election.c ---------------------------------------------------------- */
+
+/* NULL: too many; what was wanted is still wanted when others have ended. */
+extern Op  *core_start_op(ElectionCore *core, int64_t now_ns, OpKind kind);
+extern Op  *core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election *e);
+extern bool core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots);
+extern void core_send_txn(ElectionCore *core, const Op *op,
+						  const EtcdCompare *compares, int ncompares,
+						  const EtcdOp *success, int nsuccess,
+						  const EtcdOp *failure, int nfailure);
+extern void core_send_lease_request(ElectionCore *core, const Op *op, EtcdRequestKind kind,
+									int64_t ttl_s);
+
+/*
+ * How long to wait after so many failures in a row: between half and all of
+ * a back-off that doubles.  It counts from the sending of the request that
+ * failed: the time in which no answer came was waiting, too.
+ */
+extern int64_t core_backoff_ns(ElectionCore *core, int failures);
+extern void core_wake_at(ElectionCore *core, int64_t when_ns);
+
+/* Is it time?  If not, pursue() comes back when it is. */
+extern bool core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns);
+
+extern void core_publish(ElectionCore *core, const Election *e);
+extern void core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
+						  bool with_leader, ElectionReason reason, const char *detail);
+extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result);
+
+/* Gives a slot to each election of the settings that has none, while there are any. */
+extern void core_take_up_elections(ElectionCore *core);
+
+/* There is a sign that etcd was put back to an earlier state. */
+extern void core_guard_against_restore(ElectionCore *core);
+
+/* ---- lease.c ------------------------------------------------------------- */
+
+/* Can a key that hangs on the lease be counted upon now? */
+extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
+
+/* When leadership in this election ends.  Only for one that leads. */
+extern int64_t lease_deadline_ns(const ElectionCore *core, const Election *e);
+
+/* The own key was seen on the good lease: it lives as long as the lease. */
+extern void lease_extend(ElectionCore *core, Election *e);
+
+/* Leadership is over: the election has no deadline any more. */
+extern void lease_end_deadline(Election *e);
+
+/*
+ * A key that nobody deletes hangs on this lease, or may come to: the lease has
+ * to be replaced.  0: it may be any lease of ours.
+ */
+extern void lease_taint(ElectionCore *core, int64_t lease);
+
+/* May our own move have put a key on that lease? */
+extern bool lease_is_moved_to(const ElectionCore *core, int64_t lease);
+
+/* Is the fate of a lease that keys hang on unknown? */
+extern bool lease_is_in_doubt(const ElectionCore *core);
+
+/* A third of the TTL. */
+extern int64_t lease_interval_ns(const ElectionCore *core);
+
+/* An answer says that this lease does not exist. */
+extern void lease_not_found(ElectionCore *core, int64_t lease);
+
+/* The answer to a keepalive, grant, revocation or move.  It may be a refusal. */
+extern void lease_receive(ElectionCore *core, int64_t now_ns, const Op *op,
+						  const EtcdAnswer *answer);
+
+/* A look was answered; standing: the elections whose own key is as it must be. */
+extern void lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
+							   const EtcdAnswer *answer, uint32_t standing);
+extern void lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
+
+/*
+ * It is time to hear from etcd: starts a beat.  False if the lease cannot be
+ * kept, or there is none; then a look has to be sent instead.
+ */
+extern bool lease_start_beat(ElectionCore *core, int64_t now_ns);
+extern bool lease_beat_is_due(ElectionCore *core, int64_t now_ns);
+extern void lease_pursue(ElectionCore *core, int64_t now_ns);
+
+/* New settings are in force: the next beat may be due earlier. */
+extern void lease_reschedule(ElectionCore *core, int64_t now_ns);
+extern void lease_retry_now(ElectionCore *core);
+
+/* The end of the core: every lease is revoked.  Again, for one try more. */
+extern void lease_revoke_all(ElectionCore *core, int64_t now_ns);
+extern void lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease);
+
+/* etcd has another history: it has none of our leases. */
+extern void lease_discard(ElectionCore *core);
+extern bool lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
+extern void lease_remember(const ElectionCore *core, ElectionMemory *memory);
+
+/* ---- queue.c ------------------------------------------------------------- */
+
+/*
+ * Ends leadership, if there is one, for readers first (ORDER), and makes what
+ * was asked before void (EPOCH).
+ */
+extern void queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason);
+
+/*
+ * Leaves an election: the key, should one stand, is to be deleted, and is
+ * not believed any more from here on (FINAL).
+ */
+extern void queue_leave(ElectionCore *core, Election *e, ElectionReason reason);
+
+/*
+ * No key of ours stands and none is being deleted.  Frees the slot if the
+ * election is not in the settings; else it joins, stays out, or observes.
+ */
+extern void queue_choose_state(ElectionCore *core, Election *e);
+
+/* etcd has another history: nothing that is known of the queue holds. */
+extern void queue_discard(ElectionCore *core, Election *e);
+extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
+
+/* Ends leadership and knowledge whose time is over. */
+extern void queue_expire(ElectionCore *core, int64_t now_ns);
+extern void queue_wake_at_expiry(ElectionCore *core);
+
+/* The lease is gone at etcd, with every key that hangs on it. */
+extern void queue_lease_lost(ElectionCore *core, int64_t lost);
+
+/* The lease was revoked on purpose. */
+extern void queue_lease_revoked(ElectionCore *core);
+
+/* A move was executed, or refused with what stands. */
+extern void queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer);
+
+/*
+ * The lease `old` was replaced by core->lease.  slots: the elections whose
+ * keys were put on it, at mod_revision (0: not known).
+ */
+extern void queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
+						uint32_t slots, int64_t mod_revision);
+
+/*
+ * Reads, for each of these elections, the own key, the predecessor and the
+ * leader, as far as there can be any: one linearizable txn for all.  beat:
+ * the number of the beat that it confirms, or 0.
+ */
+extern bool queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat);
+
+/* Returns the elections whose own key stands as it must. */
+extern uint32_t queue_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
+								   const EtcdAnswer *answer);
+
+/* The answer to an entry, delete or proclaim.  It may be a refusal. */
+extern void queue_receive(ElectionCore *core, int64_t now_ns, const Op *op,
+						  const EtcdAnswer *answer);
+extern void queue_request_failed(ElectionCore *core, const Op *op);
+
+/* Everything is to be read again. */
+extern void queue_want_looks(ElectionCore *core);
+extern void queue_retry_now(ElectionCore *core);
+extern void queue_pursue_keys(ElectionCore *core, int64_t now_ns);
+extern void queue_pursue_looks(ElectionCore *core, int64_t now_ns);
+
+/* A key that is watched has changed. */
+extern void queue_see_event(ElectionCore *core, const Watched *watched,
+							const EtcdWatchEvent *event);
+
+/* ---- watch.c ------------------------------------------------------------- */
+
+/* Opens the stream anew if something else has to be watched. */
+extern void watch_pursue(ElectionCore *core, int64_t now_ns);
+
+/* A frame of the stream.  False: the stream is of no use any more. */
+extern bool watch_receive(ElectionCore *core, const EtcdWatchFrame *frame);
+extern void watch_ended(ElectionCore *core, int64_t now_ns);
+extern void watch_close(ElectionCore *core);
+
+/* Closes a stream that tells of less than was asked for. */
+extern void watch_close_if_incomplete(ElectionCore *core, int64_t now_ns);
+
+#endif							/* ELECTION_INTERNAL_H */

@@ -1,0 +1,720 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.c
+ *	  The lease of an instance: grant, beat, fresh lease, move, revocation,
+ *	  and every deadline that follows from it (BEAT, FRESH).
+ *
+ * No other file changes a Lease, or lease_until_ns of an election.
+ * test/model/lease.pml is the model of this file.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+/* ---- deadlines ----------------------------------------------------------- */
+
+static int64_t
+margin_ns(const ElectionCore *core, int64_t ttl_ns)
+{
+	int64_t		margin = core->config.safety_margin_ms * NS_PER_MS;
+
+	if (core->config.safety_margin_ms < 0)
+		return ttl_ns / 10;
+	/* Less than half a TTL would never be renewed in time. */
+	return margin < ttl_ns / 2 ? margin : ttl_ns / 2;
+}
+
+/* When to stop counting on keys on the lease, which live until until_ns. */
+static int64_t
+deadline_ns(const ElectionCore *core, int64_t until_ns)
+{
+	int64_t		ttl_ns = core->lease.ttl_ns;
+
+	/* the keys may hang on either */
+	if (core->fresh.moving && core->fresh.ttl_ns > ttl_ns)
+		ttl_ns = core->fresh.ttl_ns;
+	return until_ns - margin_ns(core, ttl_ns);
+}
+
+static int64_t
+fresh_deadline_ns(const ElectionCore *core)
+{
+	return core->fresh.until_ns - margin_ns(core, core->fresh.ttl_ns);
+}
+
+int64_t
+lease_deadline_ns(const ElectionCore *core, const Election *e)
+{
+	return deadline_ns(core, e->lease_until_ns);
+}
+
+bool
+lease_is_good(const ElectionCore *core, int64_t now_ns)
+{
+	return core->lease.id != 0 && deadline_ns(core, core->lease.until_ns) > now_ns;
+}
+
+void
+lease_extend(ElectionCore *core, Election *e)
+{
+	e->lease_until_ns = core->lease.until_ns;
+}
+
+void
+lease_end_deadline(Election *e)
+{
+	e->lease_until_ns = 0;
+}
+
+int64_t
+lease_interval_ns(const ElectionCore *core)
+{
+	return core->config.ttl_s * NS_PER_S / 3;
+}
+
+/*
+ * Once a move to the fresh lease is sent, the keys may hang on it: nobody may
+ * count on more than it gives, with the greater margin of the two.
+ */
+static void
+cap_deadlines(ElectionCore *core)
+{
+	int64_t		until_ns = core->fresh.until_ns;
+
+	if (core->lease.until_ns > until_ns)
+		core->lease.until_ns = until_ns;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (e->state != ELECTION_LEADING)
+			continue;
+		if (e->lease_until_ns > until_ns)
+			e->lease_until_ns = until_ns;
+		core_publish(core, e);
+	}
+}
+
+/* ---- what the others ask --------------------------------------------------- */
+
+void
+lease_taint(ElectionCore *core, int64_t lease)
+{
+	if (core->lease.id != 0 && (lease == 0 || lease == core->lease.id))
+		core->lease.tainted = true;
+	if (core->fresh.moving && (lease == 0 || lease == core->fresh.id))
+		core->fresh.tainted = true;
+}
+
+bool
+lease_is_moved_to(const ElectionCore *core, int64_t lease)
+{
+	return core->fresh.moving && lease == core->fresh.id;
+}
+
+bool
+lease_is_in_doubt(const ElectionCore *core)
+{
+	return core->lease.id == 0 || core->lease.tainted || core->fresh.moving || core->revoking;
+}
+
+/* May the lease be kept as it is?  Otherwise only a fresh one helps (FRESH). */
+static bool
+needs_fresh(const ElectionCore *core, int64_t now_ns)
+{
+	return !lease_is_good(core, now_ns) || core->lease.term < core->term_seen ||
+		core->lease.tainted || core->lease.asked_ttl_s != core->config.ttl_s;
+}
+
+static bool
+is_request_under_way(const ElectionCore *core, OpKind kind, int64_t lease)
+{
+	for (int i = 0; i < MAX_OPS; i++)
+	{
+		if (core->ops[i].id != 0 && core->ops[i].kind == kind && core->ops[i].lease == lease)
+			return true;
+	}
+	return false;
+}
+
+/* ---- the end of a lease ---------------------------------------------------- */
+
+static void
+postpone(ElectionCore *core, const Op *failed)
+{
+	core->lease_retry_ns = failed->sent_ns + core_backoff_ns(core, ++core->lease_failures);
+}
+
+void
+lease_retry_now(ElectionCore *core)
+{
+	core->lease_retry_ns = 0;
+}
+
+static void
+send_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
+{
+	Op		   *op;
+
+	if (lease == 0 || is_request_under_way(core, OP_REVOKE, lease) ||
+		(op = core_start_op(core, now_ns, OP_REVOKE)) == NULL)
+		return;
+	op->lease = lease;
+	core_send_lease_request(core, op, ETCD_REVOKE, 0);
+}
+
+void
+lease_revoke_all(ElectionCore *core, int64_t now_ns)
+{
+	send_revoke(core, now_ns, core->lease.id);
+	send_revoke(core, now_ns, core->fresh.id);
+	send_revoke(core, now_ns, core->retired);
+}
+
+void
+lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease)
+{
+	send_revoke(core, now_ns, lease);
+}
+
+/*
+ * etcd says that the lease does not exist: every key on it is gone, or is
+ * going.  It is never believed again, also if a key should still be seen.
+ */
+static void
+lose_lease(ElectionCore *core)
+{
+	int64_t		lost = core->lease.id;
+
+	memset(&core->lease, 0, sizeof(core->lease));
+	core->beat.number = 0;
+	queue_lease_lost(core, lost);
+}
+
+void
+lease_not_found(ElectionCore *core, int64_t lease)
+{
+	if (lease == core->lease.id)
+		lose_lease(core);
+}
+
+/*
+ * The fresh lease is gone, and no key can hang on it: the margin is that of the
+ * old one again, for what has not come to its end by the greater of the two.
+ */
+static void
+drop_fresh(ElectionCore *core, int64_t now_ns)
+{
+	queue_expire(core, now_ns);
+	memset(&core->fresh, 0, sizeof(core->fresh));
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (core->elections[i].state == ELECTION_LEADING)
+			core_publish(core, &core->elections[i]);
+	}
+}
+
+/* The lease is given up for good, and every key with it. */
+static void
+finish_revoking(ElectionCore *core)
+{
+	core->revoking = false;
+	memset(&core->lease, 0, sizeof(core->lease));
+	memset(&core->fresh, 0, sizeof(core->fresh));
+	core->retired = 0;
+	queue_lease_revoked(core);
+}
+
+static void
+receive_revoke(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+{
+	if (!core->revoking || (op->lease != core->lease.id && op->lease != core->fresh.id))
+		return;
+	if (answer->outcome != ETCD_ANSWERED && !etcd_says_lease_not_found(answer))
+	{
+		postpone(core, op);
+		return;
+	}
+	/* lease_pursue() goes on when both are gone */
+	if (op->lease == core->lease.id)
+		memset(&core->lease, 0, sizeof(core->lease));
+	else
+		memset(&core->fresh, 0, sizeof(core->fresh));
+}
+
+/* ---- the fresh lease ------------------------------------------------------- */
+
+static void
+send_grant(ElectionCore *core, int64_t now_ns)
+{
+	Lease	   *fresh = &core->fresh;
+	Op		   *op = core_start_op(core, now_ns, OP_GRANT);
+
+	if (op == NULL)
+		return;
+	if (fresh->id == 0)
+	{
+		fresh->id = (int64_t) (core->port.random(core->port.ctx) & INT64_MAX);
+		if (fresh->id == 0)
+			fresh->id = 1;
+		fresh->asked_ttl_s = core->config.ttl_s;
+		fresh->ttl_ns = fresh->asked_ttl_s * NS_PER_S;
+		fresh->term = core->term_seen;
+		fresh->sent_ns = now_ns;
+	}
+	fresh->tries++;
+	op->lease = fresh->id;
+	core_send_lease_request(core, op, ETCD_GRANT, fresh->asked_ttl_s);
+}
+
+static void
+receive_grant(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+{
+	Lease	   *fresh = &core->fresh;
+
+	if (op->lease != fresh->id || fresh->granted)
+		return;
+	if (answer->outcome == ETCD_ANSWERED)
+	{
+		fresh->granted = true;
+		if (answer->ttl_s > 0 && answer->ttl_s < fresh->asked_ttl_s)
+			fresh->ttl_ns = answer->ttl_s * NS_PER_S;
+	}
+	else if (etcd_says_lease_exists(answer) && fresh->tries > 1)
+		fresh->granted = true;	/* by an earlier try, whose answer was lost */
+	else
+	{
+		/* Refused.  If it exists, it is somebody else's: take another ID. */
+		memset(fresh, 0, sizeof(*fresh));
+		postpone(core, op);
+		return;
+	}
+	fresh->until_ns = fresh->sent_ns + fresh->ttl_ns;
+}
+
+/*
+ * Puts the keys of these elections on a lease of ours, all or none, guarded
+ * by their create and mod revisions (GUARD).
+ */
+static void
+send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
+{
+	EtcdCompare compares[2 * ELECTION_MAX_ELECTIONS];
+	EtcdOp		puts[ELECTION_MAX_ELECTIONS];
+	EtcdOp		ranges[ELECTION_MAX_ELECTIONS];
+	int			n = 0;
+	Op		   *op = core_start_op(core, now_ns, OP_MOVE);
+
+	if (op == NULL)
+		return;
+	op->lease = lease;
+	op->slots = slots;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+
+		if ((slots & SLOT_BIT(i)) == 0)
+			continue;
+		op->create_revisions[i] = e->create_revision;
+		compares[2 * n] = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, e->create_revision);
+		compares[2 * n + 1] = compare_key(e->key, ETCD_COMPARE_MOD_REVISION, e->mod_revision);
+		puts[n] = put_of_key(e->key, e->key_value, lease);
+		ranges[n++] = range_of_key(e->key);
+	}
+	core_send_txn(core, op, compares, 2 * n, puts, n, ranges, n);
+}
+
+/*
+ * The fresh lease takes the place of the old one.  slots: the elections whose
+ * keys were put on it, at mod_revision (0: not known).
+ */
+static void
+commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_revision)
+{
+	int64_t		old = core->lease.id;
+	bool		by_move = core->fresh.moving;
+
+	if (old != 0)
+		core->retired = old;
+	core->lease = core->fresh;
+	memset(&core->fresh, 0, sizeof(core->fresh));
+	core->lease.moving = false;
+	core->lease_failures = 0;
+	core->lease_retry_ns = 0;
+	core->beat.number = 0;
+	/* A beat that is due earlier stays so: the elections may have waited for it. */
+	if (core->beat_ns <= now_ns ||
+		core->beat_ns > core->lease.sent_ns + lease_interval_ns(core))
+		core->beat_ns = core->lease.sent_ns + lease_interval_ns(core);
+	queue_moved(core, now_ns, old, by_move, slots, mod_revision);
+}
+
+/*
+ * The keys were put on another lease, or one of them was not as we knew it;
+ * then all of them were read instead.
+ */
+static void
+receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	if (answer->outcome != ETCD_ANSWERED)
+	{
+		if (etcd_says_lease_not_found(answer))
+		{
+			if (op->lease == core->fresh.id)
+				drop_fresh(core, now_ns);
+			else
+				lease_not_found(core, op->lease);
+		}
+		postpone(core, op);
+		return;
+	}
+	queue_receive_move(core, op, answer);
+	if (answer->succeeded && op->lease == core->fresh.id)
+		commit_fresh(core, now_ns, op->slots, answer->header.revision);
+}
+
+/* A move whose answer was lost shows as every key on the fresh lease. */
+static bool
+move_has_shown(const ElectionCore *core)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+
+		if (is_queued(e) && e->key_lease != core->fresh.id)
+			return false;
+	}
+	return core->fresh.moving && !core->revoking;
+}
+
+/*
+ * The old lease is not needed when no key hangs on it any more, as of a look
+ * that was sent after the lease in use was granted.
+ */
+static void
+revoke_retired(ElectionCore *core, int64_t now_ns, const Op *look, uint32_t standing)
+{
+	Op		   *revoke;
+
+	if (core->retired == 0 || look->sent_ns <= core->lease.sent_ns)
+		return;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_queued(&core->elections[i]) && (standing & SLOT_BIT(i)) == 0)
+			return;
+	}
+	revoke = core_start_op(core, now_ns, OP_REVOKE);
+	if (revoke)
+	{
+		revoke->lease = core->retired;
+		core->retired = 0;
+		core_send_lease_request(core, revoke, ETCD_REVOKE, 0);
+	}
+}
+
+/*
+ * A fresh lease that is too old is of no use.  A grant without an answer is
+ * tried again for a third of the TTL, as its time counts from the first try.
+ * A granted one is kept for as long as it gives anything.
+ */
+static void
+drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
+{
+	Lease	   *fresh = &core->fresh;
+	int64_t		end_ns = fresh->granted ? fresh_deadline_ns(core) :
+		fresh->sent_ns + lease_interval_ns(core);
+
+	if (fresh->id != 0 && now_ns >= end_ns && !is_request_under_way(core, OP_GRANT, fresh->id))
+		memset(fresh, 0, sizeof(*fresh));
+}
+
+/* The fresh lease: granted, the keys moved, and it takes over. */
+static void
+pursue_fresh(ElectionCore *core, int64_t now_ns)
+{
+	Lease	   *fresh = &core->fresh;
+	uint32_t	slots = 0;
+
+	drop_outdated_fresh(core, now_ns);
+	if (!fresh->granted)
+	{
+		if ((fresh->id != 0 || needs_fresh(core, now_ns)) &&
+			!core_is_under_way(core, OP_GRANT, ALL_SLOTS) &&
+			core_is_due(core, now_ns, core->lease_retry_ns))
+			send_grant(core, now_ns);
+		return;
+	}
+
+	/* Writes of single keys change what the move is guarded by. */
+	core_wake_at(core, fresh_deadline_ns(core));
+	if (core_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
+		core_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
+		core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS))
+		return;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_queued(&core->elections[i]))
+			slots |= SLOT_BIT(i);
+	}
+	if (slots == 0)
+		commit_fresh(core, now_ns, 0, 0);
+	else if (core_is_due(core, now_ns, core->lease_retry_ns))
+	{
+		fresh->moving = true;
+		core->beat.number = 0;
+		cap_deadlines(core);
+		send_move(core, now_ns, slots, fresh->id);
+	}
+}
+
+/* Is there an election that needs a lease? */
+static bool
+is_lease_wanted(const ElectionCore *core)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+
+		if (is_candidate(e))
+			return true;
+		/* one that leaves to join again */
+		if (e->state == ELECTION_LEAVING && e->wanted && !e->stay_out && core->config.eligible)
+			return true;
+	}
+	return false;
+}
+
+/* The elections whose keys hang on another lease than ours. */
+static uint32_t
+find_astray(const ElectionCore *core)
+{
+	uint32_t	slots = 0;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_queued(&core->elections[i]) && core->elections[i].key_lease != core->lease.id)
+			slots |= SLOT_BIT(i);
+	}
+	return slots;
+}
+
+void
+lease_pursue(ElectionCore *core, int64_t now_ns)
+{
+	bool		wanted = is_lease_wanted(core);
+	uint32_t	astray;
+
+	if (!wanted && (core->lease.id != 0 || core->fresh.id != 0))
+		core->revoking = true;
+	if (core->revoking && core->lease.id == 0 && core->fresh.id == 0)
+		finish_revoking(core);
+	if (core->revoking)
+	{
+		if (core_is_due(core, now_ns, core->lease_retry_ns))
+		{
+			send_revoke(core, now_ns, core->lease.id);
+			send_revoke(core, now_ns, core->fresh.id);
+		}
+		return;
+	}
+	if (!wanted || core->term_seen == 0)
+		return;
+	astray = find_astray(core);
+	if (core->fresh.id != 0 || needs_fresh(core, now_ns))
+		pursue_fresh(core, now_ns);
+	else if (astray != 0 && !core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
+			 !core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS) &&
+			 core_is_due(core, now_ns, core->lease_retry_ns))
+		send_move(core, now_ns, astray, core->lease.id);
+}
+
+/* ---- the beat ------------------------------------------------------------ */
+
+bool
+lease_beat_is_due(ElectionCore *core, int64_t now_ns)
+{
+	return core_is_due(core, now_ns, core->beat_ns);
+}
+
+void
+lease_reschedule(ElectionCore *core, int64_t now_ns)
+{
+	if (core->beat_ns > now_ns + lease_interval_ns(core))
+		core->beat_ns = now_ns + lease_interval_ns(core);
+}
+
+bool
+lease_start_beat(ElectionCore *core, int64_t now_ns)
+{
+	bool		keep = lease_is_good(core, now_ns) && core->lease.term >= core->term_seen &&
+		!core->fresh.moving && !core->revoking;
+	Op		   *op = NULL;
+
+	core->beat_ns = now_ns + lease_interval_ns(core);
+	core->beat.number = 0;
+	if (!keep || (op = core_start_op(core, now_ns, OP_KEEPALIVE)) == NULL)
+		return false;
+	memset(&core->beat, 0, sizeof(core->beat));
+	core->beat.number = core->next_beat++;
+	core->beat.sent_ns = now_ns;
+	op->beat = core->beat.number;
+	op->lease = core->lease.id;
+	core_send_lease_request(core, op, ETCD_KEEPALIVE, 0);
+	return true;
+}
+
+static void
+fail_beat(ElectionCore *core, int64_t now_ns)
+{
+	core->beat.number = 0;
+	core->beat_failures++;
+	/* The other endpoints are tried at once, then with a back-off. */
+	core->beat_ns = now_ns;
+	if (core->beat_failures >= core->config.nendpoints)
+		core->beat_ns = core->beat.sent_ns +
+			core_backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
+}
+
+static void
+receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	if (op->beat != core->beat.number || op->lease != core->lease.id)
+		return;
+	if (answer->ttl_s <= 0)
+	{
+		lose_lease(core);
+		return;
+	}
+	core->beat.kept = true;
+	core->beat.keep_term = answer->header.raft_term;
+	core->beat.ttl_ns = answer->ttl_s * NS_PER_S;
+	if (core->beat.ttl_ns > core->lease.ttl_ns)
+		core->beat.ttl_ns = core->lease.ttl_ns;
+	if (!queue_send_look(core, now_ns, ALL_SLOTS, core->beat.number))
+		fail_beat(core, now_ns);
+}
+
+/* Both halves are there: the deadline moves, or the lease has to (BEAT). */
+static void
+finish_beat(ElectionCore *core, int64_t now_ns)
+{
+	Beat	   *beat = &core->beat;
+	int64_t		until_ns = beat->sent_ns + beat->ttl_ns;
+
+	if (!beat->kept || !beat->confirmed)
+		return;
+	beat->number = 0;
+	if (beat->keep_term != core->lease.term || beat->confirm_term != core->lease.term)
+	{
+		/*
+		 * A newer term calls for a fresh lease, see needs_fresh().  If it is
+		 * not newer than what was seen, one of the two came from a member
+		 * that lags behind: beat again soon.
+		 */
+		fail_beat(core, now_ns);
+		return;
+	}
+	if (!lease_is_good(core, now_ns))
+		return;					/* a beat never revives a lapsed lease */
+	core->beat_failures = 0;
+	if (until_ns > core->lease.until_ns)
+		core->lease.until_ns = until_ns;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (e->state == ELECTION_LEADING && (beat->slots & SLOT_BIT(i)) != 0 &&
+			beat->epochs[i] == e->epoch && lease_deadline_ns(core, e) > now_ns)
+		{
+			lease_extend(core, e);
+			core_publish(core, e);
+		}
+	}
+}
+
+/* ---- answers --------------------------------------------------------------- */
+
+void
+lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
+				   const EtcdAnswer *answer, uint32_t standing)
+{
+	if (move_has_shown(core))
+		commit_fresh(core, now_ns, ALL_SLOTS, 0);
+	revoke_retired(core, now_ns, op, standing);
+	if (op->beat != 0 && op->beat == core->beat.number)
+	{
+		core->beat.confirmed = true;
+		core->beat.confirm_term = answer->header.raft_term;
+		core->beat.slots = standing;
+		memcpy(core->beat.epochs, op->epochs, sizeof(core->beat.epochs));
+		finish_beat(core, now_ns);
+	}
+}
+
+void
+lease_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	switch (op->kind)
+	{
+		case OP_KEEPALIVE:
+			receive_keepalive(core, now_ns, op, answer);
+			break;
+		case OP_GRANT:
+			receive_grant(core, op, answer);
+			break;
+		case OP_REVOKE:
+			receive_revoke(core, op, answer);
+			break;
+		case OP_MOVE:
+			receive_move(core, now_ns, op, answer);
+			break;
+		default:
+			break;
+	}
+}
+
+void
+lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
+{
+	if (op->beat != 0 && op->beat == core->beat.number)
+		fail_beat(core, now_ns);
+	if (op->kind == OP_GRANT || op->kind == OP_MOVE ||
+		(op->kind == OP_REVOKE && core->revoking))
+		postpone(core, op);
+}
+
+/* ---- other histories, other electors --------------------------------------- */
+
+void
+lease_discard(ElectionCore *core)
+{
+	memset(&core->lease, 0, sizeof(core->lease));
+	memset(&core->fresh, 0, sizeof(core->fresh));
+	core->retired = 0;
+	core->revoking = false;
+	core->beat.number = 0;
+}
+
+bool
+lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
+{
+	if (memory->until_ns - margin_ns(core, memory->ttl_ns) <= now_ns)
+		return false;
+	core->lease.id = memory->lease;
+	core->lease.granted = true;
+	core->lease.asked_ttl_s = memory->asked_ttl_s;
+	core->lease.ttl_ns = memory->ttl_ns;
+	core->lease.term = memory->term;
+	core->lease.until_ns = memory->until_ns;
+	return true;
+}
+
+void
+lease_remember(const ElectionCore *core, ElectionMemory *memory)
+{
+	memory->lease = core->lease.id;
+	memory->term = core->lease.term;
+	memory->asked_ttl_s = core->lease.asked_ttl_s;
+	memory->ttl_ns = core->lease.ttl_ns;
+	memory->until_ns = core->lease.until_ns;
+}

@@ -1,0 +1,1146 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.c
+ *	  The own keys, their places in the queues, the leaders, and the looks
+ *	  that show them (PLACE, EPOCH, FINAL, ORDER).
+ *
+ * test/model/queue.pml is the model of this file.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+/*
+ * After a resignation we enter again a little later.  The next candidate
+ * leads when it has read its place; its read must not wait for our read, and
+ * still less for our write.
+ */
+#define REJOIN_DELAY_NS		(50 * NS_PER_MS)
+
+/* What a look showed of one election, at one revision. */
+typedef struct Sight
+{
+	int64_t		revision;
+	const EtcdKeyValue *own;	/* NULL: it does not stand, or was not asked for */
+	const EtcdKeyValue *neighbour;	/* NULL: there is none, or it was not asked for */
+	const EtcdKeyValue *leader; /* NULL: there is none */
+} Sight;
+
+/*
+ * Copies a value of etcd's as a string: up to a NUL, and if it is too long,
+ * up to the end of a UTF-8 character.
+ */
+static void
+copy_value(char *dst, EtcdBytes value)
+{
+	size_t		len = strnlen(value.data, value.len);
+
+	if (len >= ELECTION_VALUE_SIZE)
+	{
+		len = ELECTION_VALUE_SIZE - 1;
+		while (len > 0 && ((unsigned char) value.data[len] & 0xC0) == 0x80)
+			len--;
+	}
+	memcpy(dst, value.data, len);
+	dst[len] = '\0';
+}
+
+/* key = name "/" lease, in lower-case hex without leading zeros, as Go's %x */
+static void
+make_key(char *key, const char *name, int64_t lease)
+{
+	static const char digits[] = "0123456789abcdef";
+	size_t		len = strlen(name);
+	int			shift = 60;
+
+	memcpy(key, name, len);
+	key[len++] = '/';
+	while (shift > 0 && ((lease >> shift) & 0xF) == 0)
+		shift -= 4;
+	for (; shift >= 0; shift -= 4)
+		key[len++] = digits[(lease >> shift) & 0xF];
+	key[len] = '\0';
+}
+
+static void
+postpone(ElectionCore *core, const Op *failed, Election *e)
+{
+	e->retry_ns = failed->sent_ns + core_backoff_ns(core, ++e->failures);
+}
+
+void
+queue_retry_now(ElectionCore *core)
+{
+	core->look_retry_ns = 0;
+	for (int i = 0; i < core->max_elections; i++)
+		core->elections[i].retry_ns = 0;
+}
+
+void
+queue_want_looks(ElectionCore *core)
+{
+	for (int i = 0; i < core->max_elections; i++)
+		core->elections[i].look_wanted = is_used(&core->elections[i]);
+}
+
+/* ---- the leader ------------------------------------------------------------ */
+
+/* The leader, or that there is none, is announced unless it was already. */
+static void
+tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
+{
+	int64_t		revision = e->leader_known ? e->leader.create_revision : 0;
+
+	if (revision == e->told_revision &&
+		(revision == 0 || strcmp(e->leader_value, e->told_value) == 0))
+		return;
+	if (revision != 0 && revision == e->told_revision)
+		reason = ELECTION_REASON_PROCLAIMED;
+	e->told_revision = revision;
+	copy_string(e->told_value, revision != 0 ? e->leader_value : "", sizeof(e->told_value));
+	core_announce(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
+}
+
+static void
+set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
+{
+	memset(key, 0, sizeof(*key));
+	if (kv == NULL)
+		return;
+	key->create_revision = kv->create_revision;
+	if (kv->key.len < sizeof(key->data))
+	{
+		memcpy(key->data, kv->key.data, kv->key.len);
+		key->len = kv->key.len;
+	}
+}
+
+/* Who leads, as of a look that was sent then. */
+static void
+learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_ns)
+{
+	const EtcdKeyValue *leader = sight->leader;
+
+	/* A value of ours, or one that the watch told, may be newer than this answer. */
+	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
+		sight->revision >= e->leader_mod_revision)
+	{
+		copy_value(e->leader_value, leader ? leader->value : bytes_of(""));
+		e->leader_mod_revision = leader ? leader->mod_revision : 0;
+	}
+	set_queue_key(&e->leader, leader);
+	e->leader_known = true;
+	e->leader_until_ns = sent_ns + core->config.ttl_s * NS_PER_S;
+}
+
+void
+queue_expire(ElectionCore *core, int64_t now_ns)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (e->state == ELECTION_LEADING && now_ns >= lease_deadline_ns(core, e))
+		{
+			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
+			e->look_wanted = true;
+		}
+		if (e->leader_known && e->state != ELECTION_LEADING && now_ns >= e->leader_until_ns)
+		{
+			e->leader_known = false;
+			tell_leader(core, e, ELECTION_REASON_NO_CONTACT);
+			core_publish(core, e);
+		}
+	}
+}
+
+void
+queue_wake_at_expiry(ElectionCore *core)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+
+		if (e->state == ELECTION_LEADING)
+			core_wake_at(core, lease_deadline_ns(core, e));
+		else if (e->leader_known)
+			core_wake_at(core, e->leader_until_ns);
+	}
+}
+
+/* ---- the own key: what is known of it -------------------------------------- */
+
+/* Is there nothing to proclaim? */
+static bool
+has_value(const Election *e)
+{
+	return !e->must_put_value && strcmp(e->key_value, e->value) == 0;
+}
+
+/* The own key hangs on this lease.  If that is ours, it keeps its name there. */
+static void
+learn_own_lease(const ElectionCore *core, Election *e, int64_t lease)
+{
+	e->key_lease = lease;
+	if (lease != 0 && lease == core->lease.id)
+		e->named_lease = lease;
+}
+
+/* The own key has this value, since that revision. */
+static void
+learn_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revision)
+{
+	e->mod_revision = mod_revision;
+	copy_value(e->key_value, value);
+	if (e->leader_known && e->leader.create_revision == e->create_revision &&
+		mod_revision > e->leader_mod_revision)
+	{
+		copy_string(e->leader_value, e->key_value, sizeof(e->leader_value));
+		e->leader_mod_revision = mod_revision;
+		if (e->state == ELECTION_LEADING)
+			tell_leader(core, e, ELECTION_NO_REASON);
+		core_publish(core, e);
+	}
+}
+
+/* This incarnation of the own key is never believed again (FINAL). */
+static void
+raise_final_revision(Election *e, int64_t create_revision)
+{
+	if (e->final_revision < create_revision)
+		e->final_revision = create_revision;
+}
+
+/* The own key did not stand at that revision: the next one is younger. */
+static void
+raise_entry_floor(Election *e, int64_t revision)
+{
+	if (e->entry_floor < revision)
+		e->entry_floor = revision;
+}
+
+/* No key of ours stands any more, or it is not ours to use. */
+static void
+clear_own_key(ElectionCore *core, Election *e)
+{
+	e->create_revision = 0;
+	e->mod_revision = 0;
+	e->key_lease = 0;
+	e->must_put_value = false;
+	core_reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
+}
+
+/* ---- the own key: won and lost ----------------------------------------------- */
+
+void
+queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
+{
+	e->epoch++;
+	if (e->state != ELECTION_LEADING)
+		return;
+	e->state = ELECTION_QUEUED;
+	lease_end_deadline(e);
+
+	/*
+	 * Until something newer is read, no leader is known.  Except after the
+	 * deadline: the key outlives it, and still names the leader.
+	 */
+	if (reason != ELECTION_REASON_LEASE_EXPIRED)
+		e->leader_known = false;
+	core_publish(core, e);
+	core_announce(core, ELECTION_EVENT_UNELECTED, e, false, reason, NULL);
+}
+
+/* The key is gone without our doing: enter again, last in the queue. */
+static void
+lose_key(ElectionCore *core, Election *e, ElectionReason reason)
+{
+	queue_withdraw(core, e, reason);
+	raise_final_revision(e, e->create_revision);
+	clear_own_key(core, e);
+	e->state = ELECTION_JOINING;
+	core_publish(core, e);
+}
+
+/* The key stands, and belongs to the lease. */
+static void
+enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
+			EtcdBytes value)
+{
+	e->epoch++;
+	e->create_revision = create_revision;
+	learn_own_lease(core, e, core->lease.id);
+	learn_own_value(core, e, value, mod_revision);
+	e->state = ELECTION_QUEUED;
+	e->look_wanted = true;
+	e->failures = 0;
+	e->retry_ns = 0;
+	core_publish(core, e);
+	core_reply(core, &e->campaign_ticket, ELECTION_DONE);
+}
+
+void
+queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
+{
+	if (e->state == ELECTION_LEAVING)
+		return;
+	queue_withdraw(core, e, reason);
+	raise_final_revision(e, e->create_revision);
+	if (is_candidate(e) && e->key[0] != '\0')
+	{
+		core_reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
+		e->must_put_value = false;
+		/* An entry under way, or one whose answer was lost, may leave a key. */
+		e->state = ELECTION_LEAVING;
+		e->look_wanted = e->create_revision == 0;
+		e->retry_ns = 0;
+		core_publish(core, e);
+	}
+	else
+		queue_choose_state(core, e);
+}
+
+/* A key that is to be deleted, as it may have been entered against our will. */
+static void
+leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
+{
+	e->create_revision = create_revision;
+	raise_final_revision(e, create_revision);
+	e->state = ELECTION_LEAVING;
+	core_publish(core, e);
+}
+
+/* The election is not in the settings any more, and is left. */
+static void
+free_slot(ElectionCore *core, Election *e)
+{
+	Election	unused = {.generation = e->generation, .epoch = e->epoch};
+
+	/*
+	 * Nobody looks for a key here any more, so none must come to stay.  The
+	 * entry may be executed late; or twice, as libcurl repeats a request when
+	 * a connection ends without a word; or etcd is put back to a time when
+	 * the key was there, on whichever lease.
+	 */
+	if (e->named_lease != 0)
+		lease_taint(core, 0);
+	core_reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
+	core_reply(core, &e->verify_ticket, ELECTION_NOTHING_TO_DO);
+	*e = unused;
+	core_publish(core, e);
+	core_take_up_elections(core);
+}
+
+void
+queue_choose_state(ElectionCore *core, Election *e)
+{
+	e->epoch++;
+	clear_own_key(core, e);
+	core_reply(core, &e->resign_ticket, ELECTION_DONE);
+	if (!e->wanted)
+	{
+		free_slot(core, e);
+		return;
+	}
+	if (e->stay_out)
+		e->state = ELECTION_RESIGNED;
+	else if (core->config.eligible)
+		e->state = ELECTION_JOINING;
+	else
+		e->state = ELECTION_OBSERVING;
+	if (e->state != ELECTION_JOINING)
+		core_reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
+	e->look_wanted = true;
+	core_publish(core, e);
+}
+
+/* ---- what the lease does to the keys ------------------------------------------ */
+
+void
+queue_lease_lost(ElectionCore *core, int64_t lost)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		/* the answer to a delete tells what became of its key */
+		if (!is_queued(e))
+			continue;
+		/* It may be on the fresh lease already: the move's answer will tell. */
+		if (core->fresh.moving || e->key_lease != lost)
+			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
+		else
+			lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
+	}
+}
+
+void
+queue_lease_revoked(ElectionCore *core)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		/* Its key should be gone, unless somebody hung it up elsewhere: look. */
+		if (e->state == ELECTION_LEAVING)
+		{
+			e->create_revision = 0;
+			e->look_wanted = true;
+		}
+		else if (!core_is_under_way(core, OP_LOOK, SLOT_BIT(i)))
+			e->key[0] = '\0';	/* else: an answer may show it yet */
+	}
+}
+
+void
+queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
+			uint32_t slots, int64_t mod_revision)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		/* also of one that was left meanwhile, by a move whose answer was lost */
+		if (by_move && e->named_lease != 0 && e->named_lease == old)
+			e->named_lease = core->lease.id;
+		if ((slots & SLOT_BIT(i)) == 0 || !is_queued(e))
+			continue;
+		learn_own_lease(core, e, core->lease.id);
+		if (mod_revision > e->mod_revision)
+			e->mod_revision = mod_revision;
+		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
+			lease_extend(core, e);
+		else if (e->state != ELECTION_LEADING)
+			e->look_wanted = true;
+		core_publish(core, e);
+	}
+}
+
+/* ---- what a look shows -------------------------------------------------- */
+
+/*
+ * The own key in a linearizable answer of that revision (NULL: it does not
+ * stand).  True if it stands as it must for PLACE and BEAT.
+ */
+static bool
+check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t revision)
+{
+	if (kv == NULL)
+		raise_entry_floor(e, revision);
+	if (kv == NULL || kv->create_revision != e->create_revision)
+	{
+		lose_key(core, e, ELECTION_REASON_KEY_DELETED);
+		return false;
+	}
+
+	/*
+	 * Answers come in any order; the newer state of the key is the truth.
+	 * What an older one says of places may be news all the same: ask again.
+	 * (Not older, and yet without our last write: etcd was put back.)
+	 */
+	if (kv->mod_revision < e->mod_revision && revision < e->mod_revision)
+	{
+		e->look_wanted = true;
+		return false;
+	}
+	learn_own_value(core, e, kv->value, kv->mod_revision);
+	learn_own_lease(core, e, kv->lease);
+	if (kv->lease == 0 || kv->lease != core->lease.id)
+	{
+		/*
+		 * Somebody hung our key on another lease, or a move of ours took
+		 * effect though its answer was lost.  How long the key lives is not
+		 * known here.  lease_pursue() puts it back.
+		 */
+		if (e->state == ELECTION_LEADING && !lease_is_moved_to(core, kv->lease))
+			queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
+		return false;
+	}
+	return true;
+}
+
+/* First in the queue, as of a linearizable answer at that revision (PLACE). */
+static void
+become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
+{
+	if (e->state == ELECTION_LEADING)
+		return;
+	e->state = ELECTION_QUEUED;
+	if (!lease_is_good(core, now_ns))
+		return;					/* a lapsed lease is replaced first (FRESH) */
+	if (e->create_revision <= e->entry_floor)
+	{
+		/* etcd was put back meanwhile, and is beyond that revision again */
+		e->entry_floor = 0;
+		core_guard_against_restore(core);
+	}
+	if (e->create_revision <= core->lead_above_revision)
+	{
+		/*
+		 * The token was, or may have been, handed out before.  Another key
+		 * gets another one, once etcd's revision is there.
+		 */
+		if (revision <= core->lead_above_revision)
+			e->state = ELECTION_HELD_BACK;
+		else
+			queue_leave(core, e, ELECTION_NO_REASON);
+		return;
+	}
+	e->state = ELECTION_LEADING;
+	lease_extend(core, e);
+	e->told_revision = e->create_revision;
+	copy_string(e->told_value, e->leader_value, sizeof(e->told_value));
+	core_publish(core, e);
+	core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
+}
+
+/*
+ * A key that was ours, and was deleted, stands again on the lease that is kept
+ * alive: etcd was put back.  It would never go; another lease rids us of it.
+ */
+static bool
+is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
+{
+	return kv != NULL && kv->lease != 0 && kv->lease == core->lease.id && !is_key(kv->key, e->key);
+}
+
+/*
+ * Two instances with one name: a copy of a data directory, mostly.  The key of
+ * an earlier life of this instance is gone after a TTL.
+ */
+static void
+look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const Sight *sight)
+{
+	const EtcdKeyValue *others[] = {sight->leader, sight->neighbour};
+	int64_t		found = 0;
+	char		value[ELECTION_VALUE_SIZE];
+
+	for (int i = 0; i < 2; i++)
+	{
+		if (others[i] == NULL || others[i]->create_revision == e->create_revision)
+			continue;
+		copy_value(value, others[i]->value);
+		if (strcmp(value, e->key_value) == 0)
+			found = others[i]->create_revision;
+	}
+	if (found != e->namesake_revision)
+		e->namesake_ns = now_ns;
+	e->namesake_revision = found;
+	if (found == 0 || e->namesake_ns == NEVER_NS ||
+		now_ns - e->namesake_ns < 2 * core->config.ttl_s * NS_PER_S)
+		return;
+	e->namesake_ns = NEVER_NS;
+	core->port.find_namesake(core->port.ctx, e->name, e->key_value);
+}
+
+/* We are not in the queue, and asked for the own key all the same. */
+static void
+check_absence(ElectionCore *core, Election *e, const Sight *sight)
+{
+	/*
+	 * A key that should not be there: an entry whose answer was lost took
+	 * effect, perhaps only after a deletion (FINAL).
+	 */
+	if (sight->own)
+	{
+		e->final_revision = sight->own->create_revision;
+		leave_with_key(core, e, sight->own->create_revision);
+	}
+	else if (e->state == ELECTION_LEAVING && e->create_revision == 0 &&
+			 !core_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
+	{
+		raise_entry_floor(e, sight->revision);
+		queue_choose_state(core, e);
+	}
+}
+
+/* We are in the queue: where?  True if the own key stands as it must. */
+static bool
+learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Sight *sight)
+{
+	bool		own_stands = check_own_key(core, e, sight->own, sight->revision);
+
+	/*
+	 * A lower create revision than that of a leader can only come from
+	 * another history.
+	 */
+	if (e->state == ELECTION_LEADING && e->leader.create_revision != e->create_revision)
+	{
+		queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
+		e->leader_known = true;
+		e->look_wanted = true;
+	}
+	else if (own_stands)
+	{
+		look_for_namesake(core, now_ns, e, sight);
+		if (e->leader.create_revision == e->create_revision)
+			become_first(core, now_ns, e, sight->revision);
+		else
+		{
+			e->state = ELECTION_WAITING;
+			set_queue_key(&e->predecessor, sight->neighbour);
+		}
+	}
+	return own_stands;
+}
+
+/* True if the own key stands as it must. */
+static bool
+learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+{
+	int			slot = slot_of(core, e);
+	bool		asked_own = (op->asked[slot] & LOOK_OWN) != 0;
+	bool		own_stands = false;
+
+	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
+		return false;			/* answered out of order, or void (EPOCH) */
+	e->seen_revision = sight->revision;
+	e->watch_revision = sight->revision + 1;
+	if (is_stray(core, e, sight->leader) || is_stray(core, e, sight->neighbour))
+		lease_taint(core, core->lease.id);
+	learn_leader(core, e, sight, op->sent_ns);
+	if (asked_own && !is_candidate(e))
+		check_absence(core, e, sight);
+	else if (asked_own && op->create_revisions[slot] == e->create_revision)
+		own_stands = learn_place(core, now_ns, e, sight);
+	if (is_used(e))
+	{
+		/*
+		 * The own key, which may have been entered without our knowing yet,
+		 * is announced by "elected" alone, when it leads.
+		 */
+		if (sight->leader == NULL || !is_key(sight->leader->key, e->key) ||
+			e->state == ELECTION_LEADING)
+			tell_leader(core, e, ELECTION_NO_REASON);
+		core_publish(core, e);
+	}
+	return own_stands;
+}
+
+uint32_t
+queue_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	int			next = 0;
+	uint32_t	standing = 0;
+
+	core->look_failures = 0;
+	core->look_retry_ns = 0;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+		Sight		sight = {.revision = answer->header.revision};
+
+		if ((op->slots & SLOT_BIT(i)) == 0)
+			continue;
+		if (op->asked[i] & LOOK_OWN)
+			sight.own = first_kv(answer, next++);
+		if (op->asked[i] & LOOK_NEIGHBOUR)
+			sight.neighbour = first_kv(answer, next++);
+		sight.leader = first_kv(answer, next++);
+		if (learn_sight(core, now_ns, op, e, &sight))
+			standing |= SLOT_BIT(i);
+		if (e->verify_id == op->id)
+		{
+			e->verify_id = 0;
+			core_reply(core, &e->verify_ticket, ELECTION_DONE);
+		}
+	}
+	return standing;
+}
+
+/* ---- sending of looks -------------------------------------------------------- */
+
+/* Adds what is asked of one election; returns how many ranges there are then. */
+static int
+add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n)
+{
+	EtcdOp		range = {.kind = ETCD_OP_RANGE, .limit = 1};
+
+	op->slots |= SLOT_BIT(slot);
+	op->epochs[slot] = e->epoch;
+	op->create_revisions[slot] = e->create_revision;
+
+	/*
+	 * A candidate on its way in need not ask for its own key: entering tells.
+	 * One that has left must: an entry may yet take effect.
+	 */
+	if (e->key[0] != '\0' && e->state != ELECTION_JOINING)
+	{
+		op->asked[slot] |= LOOK_OWN;
+		ranges[n++] = range_of_key(e->key);
+	}
+	range.key = bytes_of(e->prefix);
+	range.range_end = bytes_of(e->prefix_end);
+	if (is_queued(e))
+	{
+		op->asked[slot] |= LOOK_NEIGHBOUR;
+		range.sort = ETCD_SORT_LAST_CREATED;
+		/* of a predecessor never 0, no filter: etcd's first revision is 1 */
+		if (e->state != ELECTION_LEADING)
+			range.max_create_revision = e->create_revision - 1;
+		ranges[n++] = range;
+		range.max_create_revision = 0;
+	}
+	range.sort = ETCD_SORT_FIRST_CREATED;
+	ranges[n++] = range;
+	return n;
+}
+
+bool
+queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat)
+{
+	EtcdOp		ranges[3 * ELECTION_MAX_ELECTIONS];
+	int			n = 0;
+	Op		   *op = core_start_op(core, now_ns, OP_LOOK);
+
+	if (op == NULL)
+		return false;
+	op->beat = beat;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e))
+			continue;
+		e->look_wanted = false;
+		if (beat == 0)
+			e->look_id = op->id;
+		if (e->verify_ticket != 0 && e->verify_id == 0)
+			e->verify_id = op->id;
+		n = add_ranges(op, e, i, ranges, n);
+	}
+	if (n == 0)
+	{
+		op->id = 0;
+		return false;
+	}
+	core_send_txn(core, op, NULL, 0, ranges, n, NULL, 0);
+	return true;
+}
+
+void
+queue_pursue_looks(ElectionCore *core, int64_t now_ns)
+{
+	uint32_t	slots = 0;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_used(&core->elections[i]) && core->elections[i].look_wanted)
+			slots |= SLOT_BIT(i);
+	}
+	if (slots != 0 && core_is_due(core, now_ns, core->look_retry_ns))
+		(void) queue_send_look(core, now_ns, slots, 0);
+}
+
+/* ---- writes of the own key ------------------------------------------------------ */
+
+static void
+send_enter(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Op		   *op = core_start_election_op(core, now_ns, OP_ENTER, e);
+	EtcdCompare compare;
+	EtcdOp		put;
+	EtcdOp		range;
+
+	if (op == NULL)
+		return;
+	op->lease = core->lease.id;
+	copy_string(op->value, e->value, sizeof(op->value));
+
+	/*
+	 * A key that was moved to this lease keeps its name also when it is
+	 * entered again: one name on one lease.  Should an earlier key stand
+	 * again, because etcd was put back, it is seen.
+	 */
+	if (e->named_lease != core->lease.id || e->key[0] == '\0')
+	{
+		make_key(e->key, e->name, core->lease.id);
+		e->named_lease = core->lease.id;
+		e->entry_unanswered = false;
+	}
+	if (!e->entry_unanswered)
+		e->entry_floor = core->max_revision;
+	e->entry_unanswered = true;
+	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, 0);
+	put = put_of_key(e->key, e->value, core->lease.id);
+	range = range_of_key(e->key);
+	core_send_txn(core, op, &compare, 1, &put, 1, &range, 1);
+}
+
+static void
+refuse_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *answer)
+{
+	/* A lost lease is replaced at once; but not again and again. */
+	if (etcd_says_lease_not_found(answer))
+		lease_not_found(core, op->lease);
+	if (core->lease.id != 0 || e->failures > 0)
+		postpone(core, op, e);
+	else
+		e->failures++;
+	e->look_wanted |= e->state == ELECTION_LEAVING;
+}
+
+static void
+receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *answer)
+{
+	int64_t		create_revision = answer->header.revision;
+	int64_t		mod_revision = answer->header.revision;
+	EtcdBytes	value = bytes_of(op->value);
+	bool		adopt = true;
+
+	if (answer->outcome != ETCD_ANSWERED)
+	{
+		refuse_enter(core, op, e, answer);
+		return;
+	}
+	e->entry_unanswered = false;
+	if (!answer->succeeded)
+	{
+		const EtcdKeyValue *kv = first_kv(answer, 0);
+
+		if (kv == NULL)
+			return;				/* gone between compare and read: cannot be */
+		create_revision = kv->create_revision;
+		mod_revision = kv->mod_revision;
+		value = kv->value;
+		adopt = kv->lease == op->lease;
+	}
+	adopt &= create_revision > e->final_revision;
+	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
+	{
+		/* The lease is gone or going, and the key with it (FINAL). */
+		e->look_wanted = true;
+		return;
+	}
+	/* Left meanwhile, or a key that is not to be believed (FINAL). */
+	if (e->state != ELECTION_JOINING || !adopt)
+		leave_with_key(core, e, create_revision);
+	else
+		enter_queue(core, e, create_revision, mod_revision, value);
+}
+
+static void
+send_delete(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Op		   *op = core_start_election_op(core, now_ns, OP_DELETE, e);
+	EtcdCompare compare;
+	EtcdOp		delete = {.kind = ETCD_OP_DELETE};
+	EtcdOp		range;
+
+	if (op == NULL)
+		return;
+	delete.key = bytes_of(e->key);
+	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, e->create_revision);
+	range = range_of_key(e->key);
+	core_send_txn(core, op, &compare, 1, &delete, 1, &range, 1);
+}
+
+static void
+receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const EtcdAnswer *answer)
+{
+	const EtcdKeyValue *kv;
+
+	if (answer->outcome != ETCD_ANSWERED)
+	{
+		postpone(core, op, e);
+		return;
+	}
+	/* of an earlier incarnation: the one that stands is deleted by another */
+	if (e->state != ELECTION_LEAVING ||
+		op->create_revisions[slot_of(core, e)] != e->create_revision)
+		return;
+	e->failures = 0;
+	kv = answer->succeeded ? NULL : first_kv(answer, 0);
+	if (kv && kv->create_revision != e->create_revision)
+	{
+		/* It was created again, by an entry that we had given up. */
+		e->create_revision = kv->create_revision;
+		e->final_revision = kv->create_revision;
+		return;
+	}
+	raise_entry_floor(e, answer->header.revision);
+	queue_choose_state(core, e);
+	if (e->state == ELECTION_JOINING && e->generation == op->generation)
+	{
+		/* the look that follows the entry tells who leads, too */
+		e->retry_ns = now_ns + REJOIN_DELAY_NS;
+		e->look_wanted = false;
+	}
+}
+
+static void
+send_proclaim(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Op		   *op = core_start_election_op(core, now_ns, OP_PROCLAIM, e);
+	EtcdCompare compares[2];
+	EtcdOp		put;
+	EtcdOp		range;
+
+	if (op == NULL)
+		return;
+	copy_string(op->value, e->value, sizeof(op->value));
+	compares[0] = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, e->create_revision);
+	compares[1] = compare_key(e->key, ETCD_COMPARE_MOD_REVISION, e->mod_revision);
+	put = put_of_key(e->key, e->value, e->key_lease);
+	range = range_of_key(e->key);
+	core_send_txn(core, op, compares, 2, &put, 1, &range, 1);
+}
+
+static void
+receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *answer)
+{
+	if (answer->outcome != ETCD_ANSWERED)
+	{
+		postpone(core, op, e);
+		return;
+	}
+	if (!is_queued(e) || op->create_revisions[slot_of(core, e)] != e->create_revision)
+		return;
+	if (!answer->succeeded)
+	{
+		(void) check_own_key(core, e, first_kv(answer, 0), answer->header.revision);
+		return;
+	}
+	e->failures = 0;
+	if (answer->header.revision > e->mod_revision)
+		learn_own_value(core, e, bytes_of(op->value), answer->header.revision);
+	if (strcmp(op->value, e->value) == 0)
+	{
+		e->must_put_value = false;
+		core_reply(core, &e->proclaim_ticket, ELECTION_DONE);
+	}
+}
+
+void
+queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+{
+	int			next = 0;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+		const EtcdKeyValue *kv;
+
+		if ((op->slots & SLOT_BIT(i)) == 0)
+			continue;
+		kv = answer->succeeded ? NULL : first_kv(answer, next++);
+		if (!is_queued(e) || op->create_revisions[i] != e->create_revision)
+			continue;
+		if (answer->succeeded)
+		{
+			learn_own_lease(core, e, op->lease);
+			e->mod_revision = answer->header.revision;
+			e->look_wanted |= e->state != ELECTION_LEADING;
+		}
+		else
+			(void) check_own_key(core, e, kv, answer->header.revision);
+	}
+}
+
+/* The election whose key was to be written; NULL: the slot has another by now. */
+static Election *
+find_election(ElectionCore *core, const Op *op)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (op->slots & SLOT_BIT(i))
+			return is_used(e) && e->generation == op->generation ? e : NULL;
+	}
+	return NULL;
+}
+
+void
+queue_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	Election   *e = find_election(core, op);
+
+	if (e == NULL)
+		return;
+	if (op->kind == OP_ENTER)
+		receive_enter(core, op, e, answer);
+	else if (op->kind == OP_DELETE)
+		receive_delete(core, now_ns, op, e, answer);
+	else
+		receive_proclaim(core, op, e, answer);
+}
+
+static void
+fail_look(ElectionCore *core, const Op *op)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if ((op->slots & SLOT_BIT(i)) == 0 || !is_used(e))
+			continue;
+		/* a newer one will tell as much; after a beat's, the next beat will */
+		e->look_wanted |= op->id == e->look_id;
+		if (e->verify_id == op->id)
+		{
+			e->verify_id = 0;
+			e->look_wanted = true;
+		}
+	}
+	if (op->beat == 0 && ++core->look_failures >= core->config.nendpoints)
+		core->look_retry_ns = op->sent_ns +
+			core_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
+}
+
+void
+queue_request_failed(ElectionCore *core, const Op *op)
+{
+	Election   *e;
+
+	if (op->kind == OP_LOOK)
+		fail_look(core, op);
+	if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_PROCLAIM) &&
+		(e = find_election(core, op)) != NULL)
+	{
+		postpone(core, op, e);
+		e->look_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
+	}
+}
+
+/* Enters, deletes or writes the own key, if that is wanted and possible now. */
+static void
+pursue_key(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	uint32_t	slot = SLOT_BIT(slot_of(core, e));
+
+	if (e->state == ELECTION_JOINING)
+	{
+		if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
+			!core_is_under_way(core, OP_ENTER, slot) && core_is_due(core, now_ns, e->retry_ns))
+			send_enter(core, now_ns, e);
+	}
+	else if (e->state == ELECTION_LEAVING)
+	{
+		if (!core->revoking && e->create_revision != 0 &&
+			!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
+			send_delete(core, now_ns, e);
+	}
+	else if (is_queued(e) && !has_value(e))
+	{
+		if (core->fresh.id == 0 && core->lease.id != 0 && e->key_lease == core->lease.id &&
+			!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
+			!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
+			send_proclaim(core, now_ns, e);
+	}
+}
+
+void
+queue_pursue_keys(ElectionCore *core, int64_t now_ns)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_used(&core->elections[i]))
+			pursue_key(core, now_ns, &core->elections[i]);
+	}
+}
+
+/* ---- what the watch tells ------------------------------------------------------- */
+
+/* A write of the own key.  Returns whether it leaves places as they are. */
+static bool
+see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
+{
+	/* A move of ours is told by its own answer. */
+	if (kv->lease != e->key_lease && !lease_is_moved_to(core, kv->lease))
+	{
+		queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
+		return false;
+	}
+	learn_own_lease(core, e, kv->lease);
+	learn_own_value(core, e, kv->value, kv->mod_revision);
+	return true;
+}
+
+/*
+ * A PUT of the incarnation that is watched leaves places as they are; anything
+ * else has to be looked at.
+ */
+void
+queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *event)
+{
+	Election   *e = &core->elections[watched->slot];
+	const EtcdKeyValue *kv = &event->kv;
+	bool		known = !event->is_delete && kv->create_revision == watched->key.create_revision;
+
+	if (kv->mod_revision >= e->watch_revision)
+		e->watch_revision = kv->mod_revision + 1;
+
+	/*
+	 * The own key, whatever it was watched for: the stream may have been
+	 * opened for an earlier incarnation of the key, which led then.  An event
+	 * counts if it is newer than what is known of this incarnation.
+	 */
+	if (e->create_revision != 0 && is_key(kv->key, e->key))
+	{
+		if (kv->mod_revision <= e->mod_revision)
+			return;
+		if (e->state == ELECTION_LEAVING)
+			return;				/* our deletion is told by its own answer */
+		if (event->is_delete || kv->create_revision != e->create_revision)
+		{
+			lose_key(core, e, ELECTION_REASON_KEY_DELETED);
+			return;
+		}
+		known = see_own_write(core, e, kv);
+	}
+	if (known && e->leader_known && kv->create_revision == e->leader.create_revision &&
+		kv->mod_revision > e->leader_mod_revision)
+	{
+		copy_value(e->leader_value, kv->value);
+		e->leader_mod_revision = kv->mod_revision;
+		if (e->state == ELECTION_LEADING || e->create_revision != kv->create_revision)
+			tell_leader(core, e, ELECTION_NO_REASON);
+		core_publish(core, e);
+	}
+	if (!known)
+		e->look_wanted = true;
+}
+
+/* ---- other histories, other electors --------------------------------------- */
+
+void
+queue_discard(ElectionCore *core, Election *e)
+{
+	queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
+	e->final_revision = 0;
+	e->seen_revision = 0;
+	e->leader_mod_revision = 0;
+	e->watch_revision = 0;
+	e->key[0] = '\0';
+	e->look_wanted = true;
+	e->verify_id = 0;
+	queue_choose_state(core, e);
+}
+
+/*
+ * A place in the queue is taken up as one that has to be looked at.  Of
+ * another election we take what must be known before it is entered again.
+ */
+void
+queue_resume(const ElectionMemory *memory, int i, Election *e)
+{
+	copy_string(e->value, memory->elections[i].value, sizeof(e->value));
+	copy_string(e->key, memory->elections[i].key, sizeof(e->key));
+	e->final_revision = memory->elections[i].final_revision;
+	if (memory->elections[i].named)
+		e->named_lease = memory->lease;
+	/* a key that was to be deleted may stand: that is looked at first */
+	e->state = ELECTION_LEAVING;
+	if (memory->elections[i].create_revision != 0)
+	{
+		e->state = ELECTION_QUEUED;
+		e->create_revision = memory->elections[i].create_revision;
+		e->mod_revision = memory->elections[i].mod_revision;
+		e->key_lease = memory->lease;
+		copy_string(e->key_value, memory->elections[i].key_value, sizeof(e->key_value));
+	}
+	else
+		e->entry_floor = memory->max_revision;
+	e->look_wanted = true;
+}

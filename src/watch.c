@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * watch.c
+ *	  The watch stream: which keys it is about, when it is opened anew, and
+ *	  when it is of no use any more.
+ *
+ * One stream tells of the keys of all elections.  What an event means is told
+ * by queue_see_event().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+/* A stream that lived for so long did not fail at once. */
+#define WATCH_STABLE_NS		(5 * NS_PER_S)
+
+/* An answer that changes what is to be watched is waited for so long. */
+#define WATCH_PATIENCE_NS	(100 * NS_PER_MS)
+
+/* ---- what is to be watched --------------------------------------------------- */
+
+static bool
+is_same_watch(const Watched *a, const Watched *b)
+{
+	return a->slot == b->slot && a->target == b->target &&
+		a->key.create_revision == b->key.create_revision && a->key.len == b->key.len &&
+		memcmp(a->key.data, b->key.data, a->key.len) == 0;
+}
+
+static bool
+are_same_watches(const Watched *a, int na, const Watched *b, int nb)
+{
+	if (na != nb)
+		return false;
+	for (int i = 0; i < na; i++)
+	{
+		if (!is_same_watch(&a[i], &b[i]))
+			return false;
+	}
+	return true;
+}
+
+static void
+add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *key)
+{
+	Watched    *watched = &list[(*n)++];
+
+	watched->slot = slot;
+	watched->target = target;
+	watched->key = *key;
+}
+
+static int
+list_watches(const ElectionCore *core, Watched *list)
+{
+	int			n = 0;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+		bool		waits = e->state == ELECTION_WAITING && e->predecessor.len > 0;
+
+		if (!is_used(e) || e->watch_revision == 0)
+			continue;
+		if (is_queued(e))
+		{
+			QueueKey	own = {.create_revision = e->create_revision};
+
+			own.len = strlen(e->key);
+			memcpy(own.data, e->key, own.len);
+			add_watch(list, &n, i, WATCH_OWN, &own);
+		}
+		if (waits)
+			add_watch(list, &n, i, WATCH_PREDECESSOR, &e->predecessor);
+		if (e->leader.len > 0 && e->leader.create_revision != e->create_revision &&
+			!(waits && e->predecessor.create_revision == e->leader.create_revision))
+			add_watch(list, &n, i, WATCH_LEADER, &e->leader);
+
+		/*
+		 * An observer of an election without candidates waits for the first
+		 * one.  Nobody else watches the whole prefix: a candidate that leaves
+		 * shall wake one waiter, not all.
+		 */
+		if (e->leader.create_revision == 0 && !is_candidate(e))
+			add_watch(list, &n, i, WATCH_ANYBODY, &e->leader);
+	}
+	return n;
+}
+
+/* ---- the stream ---------------------------------------------------------------- */
+
+void
+watch_close(ElectionCore *core)
+{
+	core->stream.open = false;
+	core->port.watch(core->port.ctx, NULL, 0);
+}
+
+void
+watch_close_if_incomplete(ElectionCore *core, int64_t now_ns)
+{
+	const WatchStream *stream = &core->stream;
+
+	if (stream->open && stream->ncreated < stream->nwatched &&
+		now_ns - stream->opened_ns >= lease_interval_ns(core))
+		watch_close(core);
+}
+
+/* Opens the stream with these watches; none: there is no stream. */
+static void
+open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
+{
+	WatchStream *stream = &core->stream;
+	EtcdWatch	watches[MAX_WATCHES];
+
+	memset(watches, 0, sizeof(watches));
+	for (int i = 0; i < n; i++)
+	{
+		Election   *e = &core->elections[list[i].slot];
+
+		stream->watched[i] = list[i];
+		watches[i].watch_id = i + 1;
+		watches[i].start_revision = e->watch_revision;
+		if (list[i].target == WATCH_ANYBODY)
+		{
+			watches[i].key = bytes_of(e->prefix);
+			watches[i].range_end = bytes_of(e->prefix_end);
+		}
+		else
+		{
+			watches[i].key.data = stream->watched[i].key.data;
+			watches[i].key.len = stream->watched[i].key.len;
+		}
+	}
+	stream->nwatched = n;
+	stream->ncreated = 0;
+	stream->open = n > 0;
+	stream->opened_ns = now_ns;
+	core->port.watch(core->port.ctx, watches, n);
+}
+
+/* Is a request under way whose answer will change what is to be watched? */
+static bool
+is_change_expected(ElectionCore *core, int64_t now_ns)
+{
+	for (int i = 0; i < MAX_OPS; i++)
+	{
+		const Op   *op = &core->ops[i];
+
+		if (op->id != 0 &&
+			(op->kind == OP_ENTER || op->kind == OP_DELETE ||
+			 (op->kind == OP_LOOK && op->beat == 0)) &&
+			!core_is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Watches cannot be added to a stream or taken from it (etcd #12333).  So when
+ * others are wanted it is opened anew, each watch from the revision up to
+ * which it is known what happened.
+ */
+void
+watch_pursue(ElectionCore *core, int64_t now_ns)
+{
+	const WatchStream *stream = &core->stream;
+	Watched		list[MAX_WATCHES];
+	int			n;
+
+	if (is_change_expected(core, now_ns))
+		return;
+	n = list_watches(core, list);
+	if (are_same_watches(list, n, stream->watched, stream->open ? stream->nwatched : 0))
+		return;
+	if (stream->open || core_is_due(core, now_ns, stream->retry_ns))
+		open_stream(core, now_ns, list, n);
+}
+
+bool
+watch_receive(ElectionCore *core, const EtcdWatchFrame *frame)
+{
+	WatchStream *stream = &core->stream;
+
+	if (frame->outcome != ETCD_ANSWERED)
+		return false;
+	if (frame->watch_id >= 1 && frame->watch_id <= stream->nwatched)
+	{
+		if (frame->created)
+			stream->ncreated++;
+		/* Handlers may change what is wanted, not what is watched. */
+		for (int i = 0; i < frame->nevents; i++)
+			queue_see_event(core, &stream->watched[frame->watch_id - 1], &frame->events[i]);
+	}
+	return !frame->canceled && frame->watch_id >= 0;
+}
+
+void
+watch_ended(ElectionCore *core, int64_t now_ns)
+{
+	WatchStream *stream = &core->stream;
+
+	stream->open = false;
+	if (now_ns - stream->opened_ns >= WATCH_STABLE_NS)
+		stream->failures = 0;
+	stream->retry_ns = now_ns;
+	if (stream->failures++ > 0)
+		stream->retry_ns += core_backoff_ns(core, stream->failures);
+
+	/* A look shows what happened meanwhile; the next stream goes on from there. */
+	queue_want_looks(core);
+	if (core->look_retry_ns < stream->retry_ns)
+		core->look_retry_ns = stream->retry_ns;
+}
