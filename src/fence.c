@@ -189,22 +189,43 @@ record_setting(void)
 
 /* ---- errors ---------------------------------------------------------------- */
 
-/* A sentence on who leads, as far as known; palloc'd. */
-static char *
-describe_leader(const char *name)
+/*
+ * The name of the leader, as far as known, else NULL.  It may be converted to
+ * the database's encoding, which needs a transaction that has not failed.
+ */
+static const char *
+known_leader(const char *name)
 {
 	SharedElection election;
 	const char *leader = NULL;
 	uint64		layout;
 	int			slot = shared_state_find(name, &layout);
 
-	if (!shared_state_has_elector())
-		return pstrdup("The elector of etcd_leader is not running.");
-	if (shared_state_read(slot, layout, &election))
+	if (shared_state_has_elector() && shared_state_read(slot, layout, &election))
 		leader = shared_state_leader(&election, shared_state_clock_ns());
-	if (leader == NULL)
-		return pstrdup("No leader is known at present.");
-	return psprintf("The leader is \"%s\".", shared_state_text(leader));
+	return leader ? shared_state_text(leader) : NULL;
+}
+
+/* For ereport(): who leads.  leader: a name, or NULL. */
+static int
+errdetail_leader(const char *leader)
+{
+	if (leader)
+		return errdetail("The leader is \"%s\".", leader);
+	if (!shared_state_has_elector())
+		return errdetail("The elector of etcd_leader is not running.");
+	return errdetail("No leader is known at present.");
+}
+
+/* For ereport(): where to run the transaction.  leader: a name, or NULL. */
+static int
+errhint_leader(const char *leader)
+{
+	if (leader)
+		return errhint("Run the whole transaction on the leader, which is \"%s\".", leader);
+	if (!shared_state_has_elector())
+		return errhint("Run the whole transaction on the leader. On this instance the elector of etcd_leader is not running.");
+	return errhint("Run the whole transaction on the leader.");
 }
 
 /* ERROR if etcd_leader.require_leadership named none of the elections. */
@@ -220,8 +241,8 @@ check_election(const Requirement *requirement)
 }
 
 /*
- * Raises the error for a requirement that does not hold.  leader: who leads,
- * as a sentence, or NULL.
+ * Raises the error for a requirement that does not hold.  leader: the name of
+ * the leader, or NULL.
  */
 pg_noreturn static void
 report_broken(const Requirement *requirement, const char *leader)
@@ -234,16 +255,32 @@ report_broken(const Requirement *requirement, const char *leader)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("this instance did not lead election \"%s\" when the transaction began",
 						requirement->shown),
-				 errdetail("\"%s\" allows only the leader to write.%s%s",
-						   "etcd_leader.require_leadership", leader ? " " : "", leader ? leader : ""),
-				 errhint("Run the whole transaction on the leader.")));
+				 errdetail("\"%s\" allows only the leader to write.", "etcd_leader.require_leadership"),
+				 errhint_leader(leader)));
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 			 errmsg("this instance does not lead election \"%s\" any more", requirement->shown),
-			 errdetail("The transaction requires leadership under fencing token %lld.%s%s",
-					   (long long) requirement->token, leader ? " " : "", leader ? leader : ""),
-			 errhint("Run the whole transaction again on the leader.")));
+			 errdetail("The transaction requires leadership under fencing token %lld.",
+					   (long long) requirement->token),
+			 errhint_leader(leader)));
+}
+
+/* ERROR if a requirement does not hold, that of the setting if it writes. */
+static void
+check_requirements(bool writes)
+{
+	const Requirement *broken = find_broken(writes);
+
+	if (broken)
+		report_broken(broken, known_leader(broken->election));
+}
+
+pg_noreturn static void
+refuse_commit(const Requirement *broken)
+{
+	shared_state_count(COUNTER_COMMITS_REFUSED, 1);
+	report_broken(broken, known_leader(broken->election));
 }
 
 /* ---- the timer --------------------------------------------------------------- */
@@ -279,7 +316,9 @@ set_watch(long interval_ms)
 
 	spec.it_interval.tv_nsec = spec.it_value.tv_nsec = interval_ms * NS_PER_MS;
 	if (timer_settime(watch_timer, 0, &spec, NULL) != 0)
-		elog(FATAL, "could not set a timer: %m");
+		ereport(FATAL,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not set a timer: %m")));
 	watching = interval_ms > 0;
 }
 
@@ -316,6 +355,7 @@ fence_require(int election_index)
 {
 	const char *election = settings_election_name(election_index);
 	Requirement *requirement;
+	const char *leader;
 	int64		token;
 	int			i = 0;
 
@@ -342,15 +382,18 @@ fence_require(int election_index)
 
 	token = current_token(requirement);
 	if (token == 0)
+	{
+		leader = known_leader(election);
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("this instance does not lead election \"%s\"", requirement->shown),
-				 errdetail_internal("%s", describe_leader(election)),
+				 errdetail_leader(leader),
 				 errhint("Connect to the leader, or wait until there is one.")));
+	}
 	if (i < nrequirements)
 	{
 		if (token != requirement->token)
-			report_broken(requirement, describe_leader(election));
+			report_broken(requirement, known_leader(election));
 		return token;
 	}
 
@@ -396,12 +439,7 @@ begin_statement(const Node *utility)
 		if ((nrequirements > 0 || setting_in_force) && settings_cancel_on_loss)
 		{
 			if (depth == 0 && !ends_transaction(utility))
-			{
-				const Requirement *broken = find_broken(has_written());
-
-				if (broken)
-					report_broken(broken, describe_leader(broken->election));
-			}
+				check_requirements(has_written());
 			start_watching();
 		}
 	}
@@ -491,9 +529,9 @@ check_commit_prepared(const Node *statement)
 	ereport(ERROR,
 			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 			 errmsg("this instance does not lead election \"%s\"", requirement.shown),
-			 errdetail("\"%s\" allows only the leader to commit a prepared transaction. %s",
-					   "etcd_leader.require_leadership", describe_leader(requirement.election)),
-			 errhint("Commit it on the leader, or roll it back.")));
+			 errdetail("\"%s\" allows only the leader to commit a prepared transaction.",
+					   "etcd_leader.require_leadership"),
+			 errhint("Commit it when this instance leads, or roll it back.")));
 }
 
 /*
@@ -519,16 +557,12 @@ acts_before_commit(const Node *statement)
 	}
 }
 
-static void
-check_before_acting(const Node *statement)
+/* Is it a COMMIT of a transaction that has not failed? */
+static bool
+is_commit(const Node *statement)
 {
-	const Requirement *broken;
-
-	if (!acts_before_commit(statement))
-		return;
-	broken = find_broken(true);
-	if (broken)
-		report_broken(broken, describe_leader(broken->election));
+	return IsA(statement, TransactionStmt) &&
+		castNode(TransactionStmt, statement)->kind == TRANS_STMT_COMMIT && IsTransactionState();
 }
 
 static void
@@ -537,18 +571,30 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
 	MemoryContext context = CurrentMemoryContext;
+	bool		commit = is_commit(pstmt->utilityStmt);
+	const Requirement *broken;
 
 	begin_statement(pstmt->utilityStmt);
 	PG_TRY();
 	{
 		check_commit_prepared(pstmt->utilityStmt);
-		check_before_acting(pstmt->utilityStmt);
+		if (acts_before_commit(pstmt->utilityStmt))
+			check_requirements(true);
 		if (prev_process_utility)
 			prev_process_utility(pstmt, query_string, read_only_tree, utility_context, params,
 								 query_env, dest, qc);
 		else
 			standard_ProcessUtility(pstmt, query_string, read_only_tree, utility_context, params,
 									query_env, dest, qc);
+
+		/*
+		 * Now the block is marked as to be committed, which is done after this
+		 * hook; an ERROR here ends the block.  Callbacks of libraries that were
+		 * loaded later than this one come before ours: postgres_fdw commits on
+		 * the other servers there.
+		 */
+		if (commit && (broken = find_broken(has_written())) != NULL)
+			refuse_commit(broken);
 	}
 	PG_CATCH();
 	{
@@ -579,10 +625,7 @@ check_commit(void)
 	if (broken == NULL && cancel_sent)
 		broken = nrequirements > 0 ? &requirements[0] : &setting_requirement;
 	if (broken)
-	{
-		shared_state_count(COUNTER_COMMITS_REFUSED, 1);
-		report_broken(broken, describe_leader(broken->election));
-	}
+		refuse_commit(broken);
 }
 
 /* Whether a prepared transaction may commit cannot be known when it does. */
