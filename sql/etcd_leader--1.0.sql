@@ -78,7 +78,7 @@ CREATE TYPE etcd_leader_event AS (
 );
 
 COMMENT ON TYPE etcd_leader_event IS
-'What this instance saw of an election: elected, unelected or leader; or of etcd: connected or disconnected (election is NULL). seq: from 1 since the server started; node: this instance; leader: who leads now, NULL if nobody is known to; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say.';
+'What this instance saw of an election: elected, unelected or leader; or of etcd: connected or disconnected (election is NULL). seq: increases by 1, also over a crash restart; a start of the server begins above the numbers of those before, at the microseconds since 2000; node: this instance; leader: who leads now, NULL if nobody is known to; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say.';
 
 CREATE FUNCTION etcd_leader_events(after bigint DEFAULT 0)
 RETURNS SETOF etcd_leader_event
@@ -86,7 +86,7 @@ AS 'MODULE_PATHNAME', 'etcd_leader_events'
 LANGUAGE C STABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION etcd_leader_events(bigint) IS
-'The recent events with seq > after, oldest first; at least the last 256 are kept. after: 0, NULL or a number above the newest seq means all. Never waits. ERROR 55000: the library was not preloaded.';
+'The recent events with seq > after, oldest first; at least the last 256 are kept. after: 0, NULL or a number above the newest seq means all. The first seq is after + 1 if none is missing. Never waits. ERROR 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_wait_for_event(after bigint DEFAULT NULL, timeout interval DEFAULT NULL)
 RETURNS SETOF etcd_leader_event
@@ -94,7 +94,7 @@ AS 'MODULE_PATHNAME', 'etcd_wait_for_event'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_wait_for_event(bigint, interval) IS
-'Waits until there are events with seq > after and returns them; no row at the timeout. after: NULL means from now on, a number above the newest seq means all. timeout: NULL means none. Works on a standby. ERROR 57014: cancelled; 55000: the library was not preloaded.';
+'Waits until there are events with seq > after and returns them; no row at the timeout. after: NULL means from now on, a number above the newest seq means all. The first seq is after + 1 if none is missing. timeout: NULL means none. Works on a standby. ERROR 57014: cancelled; 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_wait_for_leadership(timeout interval DEFAULT NULL, election text DEFAULT NULL)
 RETURNS boolean

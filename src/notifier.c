@@ -158,7 +158,8 @@ notifier_configure(void)
 	 * A database that has been in the settings from the start gets all the
 	 * events, another one what comes from now on.
 	 */
-	from = !configured && shared_state_is_first_elector() ? 0 : shared_state_last_event();
+	from = !configured && shared_state_is_first_elector() ? shared_state_start_event() :
+		shared_state_last_event();
 	if (!configured)
 		before_shmem_exit(stop_unstarted, (Datum) 0);
 	configured = true;

@@ -147,7 +147,7 @@ typedef struct SharedState
 	ConditionVariable published;
 	ConditionVariable notifiers_wanted;
 
-	pg_atomic_uint64 last_event;
+	int64		start_event;	/* persistent->last_event when this was made */
 	SharedEventPlace events[SHARED_EVENTS];
 
 	uint64		last_ticket;	/* the elector's own */
@@ -178,6 +178,8 @@ typedef struct PersistentMemory
 
 	/* elections resigned from for good; empty: unused */
 	char		stay_out[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
+
+	pg_atomic_uint64 last_event;
 
 	pg_atomic_uint64 stats_reset;	/* a TimestampTz */
 	pg_atomic_uint64 counters[COUNTER_COUNT];
@@ -225,7 +227,7 @@ init_state(void)
 	pg_atomic_init_u64(&state->contact_generation, 0);
 	ConditionVariableInit(&state->published);
 	ConditionVariableInit(&state->notifiers_wanted);
-	pg_atomic_init_u64(&state->last_event, 0);
+	state->start_event = shared_state_last_event();
 	for (int i = 0; i < SHARED_EVENTS; i++)
 		pg_atomic_init_u64(&state->events[i].seq, 0);
 	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
@@ -286,6 +288,7 @@ map_persistent_memory(void)
 						sizeof(PersistentMemory))));
 	persistent = mapping;
 	pg_atomic_init_u32(&persistent->current, 0);
+	pg_atomic_init_u64(&persistent->last_event, (uint64) Max(GetCurrentTimestamp(), 0));
 	pg_atomic_init_u64(&persistent->stats_reset, (uint64) GetCurrentTimestamp());
 	for (int i = 0; i < COUNTER_COUNT; i++)
 		pg_atomic_init_u64(&persistent->counters[i], 0);
@@ -776,7 +779,7 @@ shared_state_append_event(SharedEvent *event)
 	pg_write_barrier();
 	pg_atomic_write_u64(&place->seq, (uint64) event->seq);
 	pg_write_barrier();
-	pg_atomic_write_u64(&state->last_event, (uint64) event->seq);
+	pg_atomic_write_u64(&persistent->last_event, (uint64) event->seq);
 
 	wake_all();
 }
@@ -784,7 +787,13 @@ shared_state_append_event(SharedEvent *event)
 int64
 shared_state_last_event(void)
 {
-	return (int64) pg_atomic_read_u64(&state->last_event);
+	return (int64) pg_atomic_read_u64(&persistent->last_event);
+}
+
+int64
+shared_state_start_event(void)
+{
+	return state->start_event;
 }
 
 /* Copies an event out; false if it was overwritten, or is being so. */

@@ -129,7 +129,7 @@ extern void shared_state_read_contact(SharedContact *contact);
 
 typedef struct SharedEvent
 {
-	int64		seq;			/* from 1, without gaps */
+	int64		seq;			/* see below */
 	TimestampTz at;
 	ElectionEventKind kind;
 	char		election[ELECTION_NAME_SIZE];	/* empty: of the instance */
@@ -140,16 +140,31 @@ typedef struct SharedEvent
 	char		reason[ELECTION_REASON_SIZE];	/* empty: none */
 } SharedEvent;
 
+/*
+ * Events are numbered by ones, also over a crash restart.  A start of the
+ * server begins above every number of the starts before it: at the wall clock,
+ * in microseconds since 2000.  So a reader that goes on from the last number
+ * it saw can tell by the first number it gets whether it has missed any.  The
+ * numbers stay below 2^53 until the year 2285: a double holds them.
+ */
+
 /* Sets event->seq, stores the event and wakes those who wait. */
 extern void shared_state_append_event(SharedEvent *event);
 
-/* The newest seq; 0: none yet. */
+/* The newest seq, or, before the first event, that from which numbers go on. */
 extern int64 shared_state_last_event(void);
 
 /*
+ * The newest seq when this server started, or restarted after a crash: none of
+ * the events up to it are there.
+ */
+extern int64 shared_state_start_event(void);
+
+/*
  * The first event with a seq above `after` that is still there.  False: none
- * such.  An `after` above the newest seq is of an earlier life of the server
- * and counts as 0.
+ * such.  An `after` above the newest seq is of another server, or of a start
+ * before the wall clock was set back, and counts as 0: better an event twice
+ * than none.
  */
 extern bool shared_state_next_event(int64 after, SharedEvent *event);
 

@@ -94,7 +94,9 @@ sub result_of
 	ok($took >= 0.3 && $took < 1, 'not before and not long after') or diag($took);
 	is(scalar(@none = $pg1->rows(q{SELECT * FROM etcd_wait_for_event(NULL, '0')})), 0, 'NULL: from now on');
 	my @past = $pg1->rows(q{SELECT * FROM etcd_wait_for_event(0, '10 s')});
-	is(join(' ', map { $_->{seq} } @past), join(' ', 1 .. $mark), 'after 0: all events, at once, in order');
+	my ($started) = $pg1->value('SELECT extract(epoch FROM pg_postmaster_start_time() - timestamptz \'2000-01-01 UTC\') * 1000000');
+	cmp_ok(abs($past[0]{seq} - $started), '<', 5e6, 'the first number is that of the clock at the start');
+	is(join(' ', map { $_->{seq} } @past), join(' ', $past[0]{seq} .. $mark), 'after 0: all events, at once, in order');
 
 	my ($dbh, $statement) = start_on($pg1, 'SELECT seq FROM etcd_wait_for_event()');
 	ok(!poll(0.3, sub { $dbh->pg_ready }), 'without a timeout it waits');
@@ -175,8 +177,21 @@ sub result_of
 	cmp_ok($pg1->token, '>', $elected, 'under a greater token');
 
 	# A restart of the server ends it, too.
+	my $mark = $pg2->last_event;
 	$pg2->restart;
 	$pg2->wait_until_candidate;
+
+	# It begins with numbers above those of before.
+	my @all  = $pg2->events;
+	my $last = $all[-1]{seq};
+	cmp_ok($all[0]{seq}, '>', $mark + 1, 'after a restart: the first number shows that there may be a gap');
+	is(join(' ', map { $_->{seq} } @all), join(' ', $all[0]{seq} .. $last), 'after a restart: and from there on there is none');
+	for my $after ([ 'from before the restart', $mark ], [ 'of another server', $last + 1_000_000 ], [ 'of long ago', 5 ])
+	{
+		my ($what, $number) = @$after;
+		is(join(' ', map { $_->{seq} } $pg2->events($number)), join(' ', map { $_->{seq} } @all), "after a restart: a number $what misses nothing that is there");
+		is($pg2->value(q{SELECT min(seq) FROM etcd_wait_for_event(?, '5 s')}, $number), $all[0]{seq}, "after a restart: nor does one who waits with a number $what");
+	}
 	ok(1, 'after a restart the other one is a candidate again');
 	is($pg2->value('SELECT etcd_resign()'), 1, 'a candidate that does not lead can resign as well');
 	$pg2->wait_until_candidate;

@@ -59,6 +59,8 @@ sub resumed_ok
 	my $seen    = $next->last_event;
 	my $counted = q{SELECT won, lost, elections_won, elections_lost_shutdown, stats_reset, leases_granted FROM etcd_leader_status, etcd_leader_stats};
 	my $before  = $leader->row($counted);
+	my $last    = $leader->last_event;
+	my $sent    = $leader->value('SELECT notifications_sent FROM etcd_leader_stats');
 	my $began   = now();
 	kill 'KILL', $elector;
 	poll_ok(20, sub { $leader->log_count('database system is ready to accept connections', $offset) }, 'elector killed: the server restarts');
@@ -67,6 +69,14 @@ sub resumed_ok
 	resumed_ok($leader, $next, $token, $seen, $began, $offset, 'elector killed');
 	$before->{$_}++ for qw(won lost elections_won elections_lost_shutdown);
 	is_deeply($leader->row($counted), $before, 'elector killed: the statistics go on, with the loss');
+
+	# Nobody can have missed anything who saw all before; for others there is a gap.
+	my @events = $leader->events($last);
+	is(join(' ', map { $_->{seq} } @events), join(' ', $last + 1 .. $last + @events), 'elector killed: the numbers of events go on');
+	is(($leader->events($last - 1))[0]{seq}, $last + 1, 'elector killed: a gap can be seen');
+	poll_ok(10, sub { $leader->value('SELECT notifications_sent FROM etcd_leader_stats') == $sent + $leader->last_event - $last },
+		'elector killed: what is new is notified');
+	is($leader->log_count('events were not notified', $offset), 0, 'elector killed: and nothing is missed');
 }
 
 # It is killed where it waits behind the leader: it keeps its place.
