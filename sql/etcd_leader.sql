@@ -241,8 +241,8 @@ SET etcd_leader.no_such_setting = 1;
 -- endpoints
 ALTER SYSTEM SET etcd_leader.endpoints = '';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:1,';
-ALTER SYSTEM SET etcd_leader.endpoints = 'localhost:2379';
-ALTER SYSTEM SET etcd_leader.endpoints = '127.0.0.1:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = 'localhost';
+ALTER SYSTEM SET etcd_leader.endpoints = 'localhost:2379/';
 ALTER SYSTEM SET etcd_leader.endpoints = 'ftp://a:2379';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://:2379';
@@ -254,12 +254,12 @@ ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379/?v=3';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379?x=1';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379/#x';
 ALTER SYSTEM SET etcd_leader.endpoints = 'http://user:secret@a:2379';
-ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'b:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'b';
 SELECT 'http://' || repeat('a', 249) AS value \gset
 ALTER SYSTEM SET etcd_leader.endpoints = :'value';
 SELECT string_agg('http://a:' || i, ',') AS value FROM generate_series(1, 33) i \gset
 ALTER SYSTEM SET etcd_leader.endpoints = :'value';
-ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'https://127.0.0.1/', 'HTTP://[::1]:2379';
+ALTER SYSTEM SET etcd_leader.endpoints = 'http://a:2379', 'https://127.0.0.1/', 'HTTP://[::1]:2379', 'localhost:2379';
 
 -- elections
 ALTER SYSTEM SET etcd_leader.elections = 'a,,b';

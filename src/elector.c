@@ -692,6 +692,25 @@ check_key_file(void)
 	return false;
 }
 
+/*
+ * Must endpoints from DNS be those with TLS?  DNS can be forged, so that it
+ * must not decide that a password travels unencrypted, or talk anybody out of
+ * TLS who has set files for it.
+ */
+static bool
+requires_tls(void)
+{
+	return settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
+		settings_username[0] != '\0';
+}
+
+/* The records of a domain are all with TLS, or all without. */
+static bool
+has_tls(const EtcdDiscovered *discovered)
+{
+	return strncmp(discovered->urls[0], "https:", 6) == 0;
+}
+
 /* The endpoints to use, in *urls; their number, 0 if none are known yet. */
 static int
 resolve_endpoints(const char **urls, const char **server_name)
@@ -702,18 +721,19 @@ resolve_endpoints(const char **urls, const char **server_name)
 	*server_name = NULL;
 	if (settings_discovery_srv[0] == '\0')
 	{
-		foreach(lc, settings_split(settings_endpoints))
+		foreach(lc, settings_endpoint_urls())
 			urls[nurls++] = lfirst(lc);
 		return nurls;
 	}
-	if (strcmp(elector.discovered.domain, settings_discovery_srv) != 0)
+	if (strcmp(elector.discovered.domain, settings_discovery_srv) != 0 ||
+		(requires_tls() && !has_tls(&elector.discovered)))
 		return 0;
 
 	/*
 	 * DNS can be forged, so it is the domain that a certificate has to be for,
 	 * as for etcdctl, and not the host that DNS named.
 	 */
-	if (strncmp(elector.discovered.urls[0], "https:", 6) == 0)
+	if (has_tls(&elector.discovered))
 		*server_name = elector.discovered.domain;
 	while (nurls < elector.discovered.nurls)
 	{
@@ -806,10 +826,9 @@ discover(void)
 	if (settings_discovery_srv[0] == '\0')
 		return -1;
 
-	/* who speaks TLS, or shall, is not to be talked out of it by DNS */
-	tls_only = settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
-		(strcmp(elector.discovered.domain, settings_discovery_srv) == 0 &&
-		 strncmp(elector.discovered.urls[0], "https:", 6) == 0);
+	/* a domain that had records with TLS is not believed to have none now */
+	tls_only = requires_tls() ||
+		(strcmp(elector.discovered.domain, settings_discovery_srv) == 0 && has_tls(&elector.discovered));
 	if (elector.discovery_due_ns <= now_ns)
 	{
 		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
@@ -844,6 +863,13 @@ finish_discovery(void)
 	{
 		note_error(found->error, true);
 		elector.discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+		return;
+	}
+
+	/* it began before a setting asked for TLS */
+	if (requires_tls() && !has_tls(found))
+	{
+		elector.discovery_due_ns = now_ns;
 		return;
 	}
 	elector.discovery_due_ns = now_ns +

@@ -11,7 +11,9 @@
  */
 #include "postgres.h"
 
+#include <arpa/inet.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <curl/curl.h>
@@ -39,6 +41,14 @@ typedef struct ElectionList
 		char		name[ELECTION_NAME_SIZE];
 	}			elections[ELECTION_MAX_ELECTIONS];
 } ElectionList;
+
+/* Parts of the URL of a host, palloc'd. */
+typedef struct HostUrl
+{
+	char	   *scheme;			/* "http" or "https" */
+	char	   *host;			/* an IPv6 address in brackets */
+	char	   *port;			/* NULL: not given */
+} HostUrl;
 
 /* GUCs */
 char	   *settings_endpoints;
@@ -148,39 +158,53 @@ check_text(const char *what, const char *value, size_t size)
 	return true;
 }
 
+/* Does an endpoint begin with a scheme?  If not, it is a host and a port. */
+static bool
+has_scheme(const char *endpoint)
+{
+	return strstr(endpoint, "://") != NULL;
+}
+
+/* The URL of an endpoint, palloc'd. */
+static char *
+endpoint_url(const char *endpoint)
+{
+	return has_scheme(endpoint) ? pstrdup(endpoint) : psprintf("http://%s", endpoint);
+}
+
+/* A part of a URL, palloc'd; NULL if there is none. */
+static char *
+url_part(CURLU *url, CURLUPart what)
+{
+	char	   *part = NULL;
+	char	   *copy;
+
+	if (curl_url_get(url, what, &part, 0) != CURLUE_OK)
+		return NULL;
+	copy = pstrdup(part);
+	curl_free(part);
+	return copy;
+}
+
 /*
- * The URL of a host, without anything behind the path.  libcurl is asked,
- * since it is libcurl that has to understand it later.
+ * Splits the URL of a host; false if it is none, or has anything behind the
+ * path.  libcurl is asked, since it is libcurl that has to understand it later.
  */
 static bool
-is_host_url(const char *endpoint)
+split_host_url(const char *endpoint, HostUrl *parts)
 {
 	CURLU	   *url = curl_url();
-	char	   *scheme = NULL;
-	char	   *host = NULL;
-	char	   *query = NULL;
-	char	   *fragment = NULL;
-	bool		valid;
+	bool		valid = url != NULL && curl_url_set(url, CURLUPART_URL, endpoint, 0) == CURLUE_OK;
 
-	/* a part that is not there leaves its pointer NULL */
-	valid = url != NULL && curl_url_set(url, CURLUPART_URL, endpoint, 0) == CURLUE_OK;
 	if (valid)
 	{
-		(void) curl_url_get(url, CURLUPART_SCHEME, &scheme, 0);
-		(void) curl_url_get(url, CURLUPART_HOST, &host, 0);
-		(void) curl_url_get(url, CURLUPART_QUERY, &query, 0);
-		(void) curl_url_get(url, CURLUPART_FRAGMENT, &fragment, 0);
-
-		valid = scheme != NULL &&
-			(strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0) &&
-			host != NULL && host[0] != '\0' &&
-			query == NULL && fragment == NULL &&
+		parts->scheme = url_part(url, CURLUPART_SCHEME);
+		parts->host = url_part(url, CURLUPART_HOST);
+		parts->port = url_part(url, CURLUPART_PORT);
+		valid = parts->scheme != NULL &&
+			(strcmp(parts->scheme, "http") == 0 || strcmp(parts->scheme, "https") == 0) &&
+			parts->host != NULL && parts->host[0] != '\0' &&
 			strpbrk(endpoint, "?#") == NULL;
-
-		curl_free(scheme);
-		curl_free(host);
-		curl_free(query);
-		curl_free(fragment);
 	}
 	curl_url_cleanup(url);
 	return valid;
@@ -197,17 +221,18 @@ is_socket_url(const char *endpoint)
 static bool
 check_endpoint(const char *endpoint)
 {
-	if (strlen(endpoint) >= SHARED_ENDPOINT_SIZE)
-	{
-		GUC_check_errdetail("An endpoint must be at most %d bytes long.", SHARED_ENDPOINT_SIZE - 1);
+	const char *url = endpoint_url(endpoint);
+	HostUrl		parts;
+
+	if (!check_text("An endpoint", url, SHARED_ENDPOINT_SIZE))
 		return false;
-	}
-	if (!check_text("An endpoint", endpoint, SHARED_ENDPOINT_SIZE))
-		return false;
-	if (is_socket_url(endpoint) || is_host_url(endpoint))
+	if (is_socket_url(url))
 		return true;
-	GUC_check_errdetail("\"%s\" is not the URL of an endpoint.", endpoint);
-	GUC_check_errhint("An endpoint is \"http://\" or \"https://\", a host name, IPv4 address or [IPv6 address], a port, and perhaps a path, such as \"http://127.0.0.1:2379\"; or \"unix://\" and the path of a socket.");
+	if (split_host_url(url, &parts) &&
+		(has_scheme(endpoint) || (parts.port != NULL && strchr(endpoint, '/') == NULL)))
+		return true;
+	GUC_check_errdetail("\"%s\" is not an endpoint of etcd.", endpoint);
+	GUC_check_errhint("Write a URL such as \"http://10.0.0.1:2379\" or \"https://etcd1.example.com:2379\", a host and a port such as \"10.0.0.1:2379\", or a socket such as \"unix:///run/etcd.sock\".");
 	return false;
 }
 
@@ -537,8 +562,8 @@ settings_define(void)
 							NULL, NULL, NULL);
 
 	DefineCustomStringVariable("etcd_leader.endpoints",
-							   "Sets the URLs of the etcd cluster's members.",
-							   "They are tried in turn.",
+							   "Sets the endpoints of the etcd cluster's members.",
+							   "Each is a URL, or a host and a port. They are tried in turn.",
 							   &settings_endpoints,
 							   "http://127.0.0.1:2379",
 							   PGC_SIGHUP,
@@ -715,20 +740,6 @@ settings_define(void)
 
 /* ---- values ------------------------------------------------------------ */
 
-/*
- * Every cluster that uses an etcd shares its keys, so that no name of an
- * election is right for all of them.
- */
-void
-settings_warn(void)
-{
-	if (election_list->count == 0)
-		ereport(WARNING,
-				(errmsg("\"%s\" is not set, so this instance takes part in no election", "etcd_leader.elections"),
-				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
-						 "etcd_leader.elections")));
-}
-
 List *
 settings_split(const char *value)
 {
@@ -738,6 +749,60 @@ settings_split(const char *value)
 	if (!SplitGUCList(pstrdup(value), ',', &elements))
 		elog(ERROR, "invalid list in a setting of etcd_leader: %s", value);
 	return elements;
+}
+
+List *
+settings_endpoint_urls(void)
+{
+	List	   *urls = settings_split(settings_endpoints);
+	ListCell   *cell;
+
+	foreach(cell, urls)
+		lfirst(cell) = endpoint_url(lfirst(cell));
+	return urls;
+}
+
+/* Does a URL lead to another host, without TLS? */
+static bool
+is_open_to_network(const char *url)
+{
+	HostUrl		parts;
+	struct in_addr ip4;
+
+	if (is_socket_url(url) || !split_host_url(url, &parts) || strcmp(parts.scheme, "http") != 0)
+		return false;
+	if (pg_strcasecmp(parts.host, "localhost") == 0 || strcmp(parts.host, "[::1]") == 0)
+		return false;
+	return inet_pton(AF_INET, parts.host, &ip4) != 1 || ntohl(ip4.s_addr) >> 24 != IN_LOOPBACKNET;
+}
+
+/*
+ * There is no default for etcd_leader.elections because every cluster that
+ * uses an etcd shares its keys: no name is right for all of them.
+ */
+void
+settings_warn(void)
+{
+	ListCell   *cell;
+
+	if (election_list->count == 0)
+		ereport(WARNING,
+				(errmsg("\"%s\" is not set, so this instance takes part in no election", "etcd_leader.elections"),
+				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
+						 "etcd_leader.elections")));
+
+	/* records of DNS without TLS are not used where there is a password */
+	if (settings_username[0] == '\0' || settings_discovery_srv[0] != '\0')
+		return;
+	foreach(cell, settings_endpoint_urls())
+	{
+		if (is_open_to_network(lfirst(cell)))
+			ereport(WARNING,
+					(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
+							settings_username, (const char *) lfirst(cell)),
+					 errhint("Use a URL that begins with \"https://\" in \"%s\", or a Unix socket.",
+							 "etcd_leader.endpoints")));
+	}
 }
 
 int

@@ -73,6 +73,12 @@ extern void settings_warn(void);
 extern List *settings_split(const char *value);
 
 /*
+ * The URLs of etcd_leader.endpoints, palloc'd; a host and a port have become
+ * one.
+ */
+extern List *settings_endpoint_urls(void);
+
+/*
  * The first election in etcd_leader.elections, and whether a name is in it;
  * both are cached, since they stand in the path of etcd_is_leader().
  * settings_election_index() gives the position in the list, -1 if it is not

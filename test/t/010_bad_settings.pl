@@ -21,18 +21,24 @@ my $token   = $pg1->token;
 my $elector = $pg1->elector_pid;
 
 my $long127 = 'e' x 127;
-my $url     = qr/"http:\/\/" or "https:\/\/"/;
+my $url     = qr/such as "http:\/\/10\.0\.0\.1:2379"/;
 
 # [setting, bad value, what the error says is allowed]
 my @bad = (
-	[ endpoints => 'nonsense',                    qr/not the URL of an endpoint.*$url/s ],
-	[ endpoints => 'ftp://127.0.0.1:2379',        qr/not the URL of an endpoint.*$url/s ],
-	[ endpoints => 'http://',                     qr/not the URL of an endpoint.*$url/s ],
-	[ endpoints => 'http://127.0.0.1:99999',      qr/not the URL of an endpoint.*$url/s ],
-	[ endpoints => 'http://127.0.0.1:2379/?a=b',  qr/not the URL of an endpoint.*$url/s ],
-	[ endpoints => 'http://127.0.0.1:2379/#a',    qr/not the URL of an endpoint.*$url/s ],
-	[ endpoints => 'unix://etcd.sock',            qr/not the URL of an endpoint.*$url/s ],
-	[ endpoints => 'http://127.0.0.1:2379,nonsense', qr/"nonsense" is not the URL.*$url/s ],
+	[ endpoints => 'nonsense',                    qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'ftp://127.0.0.1:2379',        qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'http://',                     qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'http://127.0.0.1:99999',      qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'http://127.0.0.1:2379/?a=b',  qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'http://127.0.0.1:2379/#a',    qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'unix://etcd.sock',            qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'http://127.0.0.1:2379,nonsense', qr/"nonsense" is not an endpoint.*$url/s ],
+	[ endpoints => 'localhost:2379/etcd',         qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'http:10.0.0.1:2379',          qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => '127.0.0.1:99999',             qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => '[::1]',                       qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => ':2379',                       qr/is not an endpoint of etcd.*$url/s ],
+	[ endpoints => 'root:geheim@127.0.0.1:2379',  qr/must not contain a user name or a password/ ],
 	[ endpoints => 'http://root:geheim@127.0.0.1:2379', qr/must not contain a user name or a password/ ],
 	[ endpoints => '',                            qr/at least 1 endpoint/ ],
 	[ endpoints => join(',', map { "http://127.0.0.1:$_" } 2001 .. 2033), qr/at most 32/ ],
@@ -122,7 +128,7 @@ my @fine = (
 	[ elections => '' ],
 	[ ttl => '300' ], [ ttl => '2' ], [ ttl => '2s' ], [ ttl => '5min' ], [ safety_margin => '-1' ], [ safety_margin => '0' ],
 	[ channel => 'c' x 63 ], [ node_name => 'n' x 255 ], [ elections => "a,$long127,\"b c\"" ],
-	[ endpoints => 'http://[::1]:2379, http://localhost:2379/' ],
+	[ endpoints => 'http://[::1]:2379, http://localhost:2379/' ], [ endpoints => 'localhost:2379, [::1]:2379,10.0.0.1:2379' ],
 	[ databases => '' ], [ databases => 'd' x 63 ], [ request_timeout => '1' ], [ candidate => 'never' ]);
 for my $case (@fine)
 {
@@ -225,6 +231,33 @@ append_to_file($conf, "ETCD_LEADER.TTL = 5000ms\netcd_leader.candidate = Primary
 $pg1->start;
 $pg1->wait_until_leader;
 is($pg1->value('SHOW etcd_leader.ttl'), '5s', 'good ones are taken at a start');
+
+# A password that would be read on the way: a warning at each reload.
+{
+	my $warned = sub {
+		my ($offset) = @_;
+		return join ' ', slurp_file($pg1->logfile, $offset) =~ /WARNING:  the password of etcd's user "pg" is sent to "(\S+)" without encryption\n.*HINT:  Use a URL that begins with "https:/g;
+	};
+	my $safe = 'http://127.0.0.1:1,http://127.8.9.10:1,LOCALHOST:1,http://[::1]:1,unix:///none,https://etcd.invalid:1';
+	my $offset = $pg1->log_size;
+	$pg1->configure(username => 'pg', endpoints => "http://etcd1.invalid:1,etcd2.invalid:2,$safe,http://127.etcd.invalid:3,http://0.0.0.0:4,http://[::]:5");
+	poll_is(10, sub { $warned->($offset) }, 'http://etcd1.invalid:1 http://etcd2.invalid:2 http://127.etcd.invalid:3 http://0.0.0.0:4 http://[::]:5', 'a password without encryption: warnings');
+	$offset = $pg1->log_size;
+	$pg1->reload;
+	poll_ok(10, sub { $warned->($offset) =~ /\[::\]:5$/ }, 'and again at the next reload');
+	$offset = $pg1->log_size;
+	$pg1->configure(username => 'pg', endpoints => $safe, node_name => 'safe');
+	poll_is(10, sub { $pg1->status->{node_name} }, 'safe', 'a password that stays here, or is encrypted');
+	is($warned->($offset), '', 'no warning');
+	$pg1->configure(username => '', endpoints => 'http://etcd1.invalid:1', node_name => 'no_user');
+	poll_is(10, sub { $pg1->status->{node_name} }, 'no_user', 'no user');
+	is($warned->($offset), '', 'no warning');
+	$pg1->configure(username => 'pg', endpoints => 'http://etcd1.invalid:1');
+	$pg1->restart;
+	poll_ok(10, sub { $warned->($offset) =~ /etcd1/ }, 'a password without encryption: a warning at the start');
+	$pg1->configure(username => undef, endpoints => undef, node_name => undef);
+	$pg1->wait_until_leader;
+}
 
 # Functions refuse bad values as well.
 is(($pg1->failure('SELECT etcd_proclaim(NULL)'))[0], '22004', 'proclaiming NULL');

@@ -71,7 +71,8 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 {
 	for my $i (1, 2, 0)
 	{
-		$_->configure(endpoints => $etcd->url($i)) for @nodes;
+		# a host and a port are a URL, too
+		$_->configure(endpoints => $i == 2 ? $etcd->url($i) =~ s{^http://}{}r : $etcd->url($i)) for @nodes;
 		poll_is(10, sub { $pg1->status->{endpoint} }, $etcd->url($i), "endpoints: member $i is used");
 		my ($port) = $etcd->url($i) =~ /:(\d+)$/;
 		poll_ok(10, sub { my %p = map { $_ => 1 } $pg1->tcp_connections($elector{pg1}); join(' ', keys %p) eq $port },

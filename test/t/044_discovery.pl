@@ -113,8 +113,35 @@ $dns->signal('CONT');
 	unlike($pg2->status->{endpoint}, qr/^http:/, 'nor are they used');
 	$pg2->configure(discovery_srv => undef);
 	poll_ok(15, sub { $pg2->status->{connected} }, 'back to the first: in contact');
+
+	# nor where there is a password to lose
+	append_to_file("$dir/password", "geheim\n");
+	chmod 0600, "$dir/password";
+	my $before = $pg2->value('SELECT clock_timestamp()');
+	$pg2->configure(discovery_srv => 'plain.test', ssl_ca_file => '', username => 'root', password_file => "$dir/password");
+	poll_ok(15, sub { $pg2->value(q{SELECT last_error_at > ? AND last_error ~ 'no SRV records of "_etcd-client-ssl\._tcp\.plain\.test"' FROM etcd_leader_status}, $before) },
+		'with a user, records without TLS do not count') or diag($pg2->status->{last_error});
+	unlike($pg2->status->{endpoint}, qr/^http:/, 'nor are they used');
+	$pg2->configure(discovery_srv => undef, ssl_ca_file => undef, username => undef);
+	poll_ok(15, sub { $pg2->status->{connected} }, 'back to the first: in contact');
 }
 
 my %runs = EtcdLeader::Sampler::check_exclusion([$sampler], 'DNS', max_gap => 2);
 is(scalar(grep { $_->{answer} eq 'f' } @{ $runs{pg1} }), 0, 'all that time it led, without a doubt');
+
+# A user is set after an endpoint without TLS was found: it gets no password,
+# not even if it asks for one.
+{
+	my $asked = sub { return eval { $etcd->metric('grpc_server_handled_total{grpc_code="OK",grpc_method="Authenticate",grpc_service="etcdserverpb.Auth",grpc_type="unary"}') } // 0 };
+	$pg1->configure(username => 'root', password_file => "$dir/password");
+	poll_ok(15, sub { ($pg1->status->{last_error} // '') =~ /no SRV records of "_etcd-client-ssl/ }, 'a user is set: records with TLS are looked for');
+	$etcd->etcdctl(qw(user add root:geheim));
+	$etcd->etcdctl(qw(user grant-role root root));
+	my $before = $asked->();
+	$etcd->etcdctl(qw(auth enable));
+	poll_ok(15, sub { ($pg1->status->{last_error} // '') =~ /user name is empty|etcd_leader\.username/ }, 'etcd asks for a password: last_error says so') or diag($pg1->status->{last_error});
+	pause($ttl);
+	is($asked->(), $before, 'and gets none');
+	ok(!$pg1->is_leader, 'nor is there a leader');
+}
 done_testing();
