@@ -29,8 +29,9 @@
  *	 e.entry_floor		the own key did not stand at this	sending of an entry, look, delete
  *						revision, so the next one is		answer; 0 when the next one is not
  *						created above it					above it: etcd was put back
- *	 e.seen_revision	of the newest look that was used	look; raised only; History
- *	 e.watch_revision	the watch has to tell from here on	look, watch; History
+ *	 e.seen_revision	of the newest look that was used.	look; raised only; History.
+ *						All watches of the election begin	Not by events: another watch of the
+ *						after it.							stream may be behind.
  *	 e.leader.create_revision	of the leader's key			look
  *	 e.leader_mod_revision	that leader_value is of			look, watch; History
  *	 e.told_revision	of the leader announced last		announcement.
@@ -182,7 +183,6 @@ typedef struct Election
 	/* looks, and retries of this election's own requests */
 	bool		look_wanted;
 	uint64_t	look_id;		/* the newest look but those of beats */
-	int64_t		watch_revision;
 	int			failures;		/* in a row */
 	int64_t		retry_ns;
 

@@ -595,7 +595,6 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
 		return false;			/* answered out of order, or void (EPOCH) */
 	e->seen_revision = sight->revision;
-	e->watch_revision = sight->revision + 1;
 	if (is_stray(core, e, sight->leader) || is_stray(core, e, sight->neighbour))
 		lease_taint(core, core->lease.id);
 	learn_leader(core, e, sight, op->sent_ns);
@@ -1068,9 +1067,6 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	const EtcdKeyValue *kv = &event->kv;
 	bool		known = !event->is_delete && kv->create_revision == watched->key.create_revision;
 
-	if (kv->mod_revision >= e->watch_revision)
-		e->watch_revision = kv->mod_revision + 1;
-
 	/*
 	 * The own key, whatever it was watched for: the stream may have been
 	 * opened for an earlier incarnation of the key, which led then.  An event
@@ -1111,7 +1107,6 @@ queue_discard(ElectionCore *core, Election *e)
 	e->final_revision = 0;
 	e->seen_revision = 0;
 	e->leader_mod_revision = 0;
-	e->watch_revision = 0;
 	e->key[0] = '\0';
 	e->look_wanted = true;
 	e->verify_id = 0;

@@ -60,7 +60,7 @@ list_watches(const ElectionCore *core, Watched *list)
 		const Election *e = &core->elections[i];
 		bool		waits = e->state == ELECTION_WAITING && e->predecessor.len > 0;
 
-		if (!is_used(e) || e->watch_revision == 0)
+		if (!is_used(e) || e->seen_revision == 0)
 			continue;
 		if (is_queued(e))
 		{
@@ -120,7 +120,7 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 
 		stream->watched[i] = list[i];
 		watches[i].watch_id = i + 1;
-		watches[i].start_revision = e->watch_revision;
+		watches[i].start_revision = e->seen_revision + 1;
 		if (list[i].target == WATCH_ANYBODY)
 		{
 			watches[i].key = bytes_of(e->prefix);
@@ -158,8 +158,8 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 
 /*
  * Watches cannot be added to a stream or taken from it (etcd #12333).  So when
- * others are wanted it is opened anew, each watch from the revision up to
- * which it is known what happened.
+ * others are wanted it is opened anew.  Each watch begins after the newest
+ * look at its election: what happened up to then is known.
  */
 void
 watch_pursue(ElectionCore *core, int64_t now_ns)

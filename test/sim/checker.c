@@ -71,7 +71,7 @@ typedef struct Watchman
 	int			own_keys[OWN_KEYS]; /* that it entered with last, a ring */
 	int			nown;
 	bool		connected;
-	int64_t		looked_revision[MAX_ELECTIONS]; /* the newest that is known */
+	int64_t		looked_revision[MAX_ELECTIONS]; /* of the newest look */
 	int64_t		seen_revision;
 	int64_t		old_revision;	/* highest seen of a history that is undone */
 	int64_t		sent_ns[MAX_RECENT];	/* times of requests, a ring */
@@ -394,7 +394,10 @@ checker_sent(Instance *in, const EtcdRequest *request)
 	check_storm(in);
 }
 
-/* A watch goes on where knowledge ends, and leaves nothing out. */
+/*
+ * A watch goes on where knowledge ends, and leaves nothing out.  Only a look
+ * shows all keys of an election: what one watch has told, another may not.
+ */
 void
 checker_watches(Instance *in, const EtcdWatch *watches, int nwatches)
 {
@@ -476,15 +479,6 @@ checker_watched(Instance *in, const EtcdWatchFrame *frame)
 			trace_line(in->name, "is told: %s of %.*s at %" PRId64,
 					   frame->events[i].is_delete ? "DELETE" : "PUT", (int) kv->key.len, kv->key.data,
 					   kv->mod_revision);
-		for (int e = 0; e < MAX_ELECTIONS; e++)
-		{
-			char		prefix[ELECTION_NAME_SIZE + 1];
-
-			make_prefix(prefix, e);
-			if (kv->key.len > strlen(prefix) && memcmp(kv->key.data, prefix, strlen(prefix)) == 0 &&
-				kv->mod_revision > w->looked_revision[e])
-				w->looked_revision[e] = kv->mod_revision;
-		}
 	}
 	if (frame->canceled)
 		trace(in->name, "is told: watch %" PRId64 " is canceled", frame->watch_id);

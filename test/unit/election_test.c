@@ -1054,6 +1054,43 @@ test_waiter_lost_lease(void **state)
 	assert_int_equal(b->views[0].token, etcd.keys[0].create_revision);
 }
 
+/*
+ * One watch has told of a change, another not yet of an earlier one.  A new
+ * stream begins before both.
+ */
+static void
+test_watch_start(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	int64_t		revision;
+	EtcdBytes	key;
+	EtcdBytes	value = {"b", 1};
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	assert_int_equal(b->nwatches, 2);
+	revision = etcd.revision;
+	b->watch_silent = true;
+	end_lease(find_lease(a->views[0].lease));
+	b->watch_silent = false;
+	key.data = b->views[0].key;
+	key.len = strlen(key.data);
+	put_key(key, value, b->views[0].lease);
+	assert_int_equal(etcd.revision, revision + 2);
+
+	/* the stream ends, and no look is answered before the next one is opened */
+	b->nwatches = 0;
+	election_watch_ended(b->core, now);
+	now += SECOND / 2;
+	election_tick(b->core, now);
+	assert_int_equal(b->nwatches, 2);
+	for (int i = 0; i < b->nwatches; i++)
+		assert_true(b->watches[i].start_revision <= revision + 1);
+}
+
 /* The key deleted by somebody: withdrawn when told, and queued again. */
 static void
 test_key_deleted(void **state)
@@ -1773,6 +1810,7 @@ main(void)
 		TEST(test_delete_is_final),
 		TEST(test_late_entry),
 		TEST(test_waiter_lost_lease),
+		TEST(test_watch_start),
 		TEST(test_key_deleted),
 		TEST(test_key_changed),
 		TEST(test_etcd_away),
