@@ -17,6 +17,7 @@
 
 #include "catalog/pg_database.h"
 #include "executor/executor.h"
+#include "postmaster/bgworker_internals.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
@@ -141,6 +142,34 @@ compat_guc_variables(int *count)
 	*count = GetNumConfigOptions();
 	return get_guc_variables();
 #endif
+}
+
+/*
+ * Has the postmaster taken up a worker that runs this function?  Registering
+ * one tells nobody but the server log whether it has.  To be called where the
+ * worker is registered.  18 made it a doubly linked list.
+ */
+static inline bool
+compat_is_worker_registered(const char *function_name)
+{
+#if PG_VERSION_NUM >= 180000
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &BackgroundWorkerList)
+	{
+		const RegisteredBgWorker *worker = dlist_container(RegisteredBgWorker, rw_lnode, iter.cur);
+#else
+	slist_iter	iter;
+
+	slist_foreach(iter, &BackgroundWorkerList)
+	{
+		const RegisteredBgWorker *worker = slist_container(RegisteredBgWorker, rw_lnode, iter.cur);
+#endif
+
+		if (strcmp(worker->rw_worker.bgw_function_name, function_name) == 0)
+			return true;
+	}
+	return false;
 }
 
 #endif							/* COMPAT_H */

@@ -42,6 +42,8 @@
 
 #define NS_PER_MS			INT64CONST(1000000)
 
+#define ELECTOR_FUNCTION	"etcd_leader_elector_main"
+
 /* After a termination or a failure; a second is what bgworkers count in. */
 #define RESTART_INTERVAL_S	1
 
@@ -144,6 +146,9 @@ typedef struct Elector
 } Elector;
 
 static Elector elector;
+
+/* Set in the postmaster, and inherited by all of its processes. */
+static bool lacks_worker_slot = false;
 
 /* Set by SIGQUIT in an immediate shutdown. */
 static volatile sig_atomic_t quit_pending = false;
@@ -1164,8 +1169,23 @@ elector_register(void)
 	worker.bgw_start_time = BgWorkerStart_ConsistentState;
 	worker.bgw_restart_time = RESTART_INTERVAL_S;
 	strlcpy(worker.bgw_library_name, "etcd_leader", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "etcd_leader_elector_main", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, ELECTOR_FUNCTION, BGW_MAXLEN);
 	strlcpy(worker.bgw_name, "etcd_leader elector", BGW_MAXLEN);
 	strlcpy(worker.bgw_type, "etcd_leader elector", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
+
+	/* there are no workers in single-user mode */
+	lacks_worker_slot = IsPostmasterEnvironment && !compat_is_worker_registered(ELECTOR_FUNCTION);
+	if (lacks_worker_slot)
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("could not register the elector of etcd_leader"),
+				 errdetail("There is no free background worker slot. This instance takes part in no election."),
+				 errhint("Increase \"%s\" and restart the server.", "max_worker_processes")));
+}
+
+bool
+elector_lacks_worker_slot(void)
+{
+	return lacks_worker_slot;
 }

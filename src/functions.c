@@ -25,6 +25,7 @@
 #include "utils/tuplestore.h"
 
 #include "compat.h"
+#include "elector.h"
 #include "fence.h"
 #include "settings.h"
 #include "shared_state.h"
@@ -484,6 +485,12 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 	shared_state_read_contact(&contact);
 	if (contact.node_name[0] == '\0')
 		settings_resolve_node_name(contact.node_name, sizeof(contact.node_name));
+	if (elector_lacks_worker_slot())
+	{
+		strlcpy(contact.last_error, "no background worker slot was free for the elector when the server started: increase \"max_worker_processes\"",
+				sizeof(contact.last_error));
+		contact.last_error_at = PgStartTime;
+	}
 
 	for (int i = 0; i < settings_election_count(); i++)
 	{
@@ -672,8 +679,12 @@ ask(const SharedRequest *request, const char *consequence)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the elector of etcd_leader is not running"),
+				 elector_lacks_worker_slot() ?
+				 errdetail("No background worker slot was free for it when the server started.") :
 				 errdetail("It has not been started, or it ended before it could reply."),
-				 errhint("See the server log, and whether \"max_worker_processes\" is high enough.")));
+				 elector_lacks_worker_slot() ?
+				 errhint("Increase \"%s\" and restart the server.", "max_worker_processes") :
+				 errhint("The server log says why.")));
 	if (reply->kind == REPLY_UNKNOWN_ELECTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

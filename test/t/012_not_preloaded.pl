@@ -96,6 +96,29 @@ poll_is(10, sub { scalar(my @keys = $etcd->candidates('shop')) }, 0, 'the last e
 poll_is(10, sub { ($node->failure('SELECT elsewhere.etcd_is_leader()'))[0] }, '55000', 'the last election is dropped: no default is left');
 poll_ok(10, sub { slurp_file($node->logfile, $offset) =~ $warning }, 'the last election is dropped: the log says what to set');
 
+# No worker slot is left for the elector: the status, the log and the functions
+# name the setting.  (The server's own launcher takes the only one.)
+for my $slots (0, 1)
+{
+	$node->append_conf('postgresql.conf', "etcd_leader.elections = 'shop'\nmax_worker_processes = $slots\n") ;
+	$node->configure(elections => undef) if $slots == 0;
+	$offset = $node->log_size;
+	$node->restart;
+	my $status = $node->row('SELECT *, last_error_at = pg_postmaster_start_time() AS at_start FROM elsewhere.etcd_leader_status');
+	is($status->{state}, 'elector not running', "max_worker_processes = $slots: the state");
+	like($status->{last_error}, qr/increase "max_worker_processes"/, "max_worker_processes = $slots: last_error names the setting");
+	is($status->{at_start}, 1, "max_worker_processes = $slots: and when it was");
+	like(slurp_file($node->logfile, $offset), qr/WARNING:  could not register the elector of etcd_leader\n.*HINT:  Increase "max_worker_processes"/s, "max_worker_processes = $slots: so does the log");
+	my ($state, $message) = $node->failure('SELECT elsewhere.etcd_campaign()');
+	is($state, '55000', "max_worker_processes = $slots: a command is an error");
+	like($message, qr/elector of etcd_leader is not running.*HINT:  Increase "max_worker_processes"/s, "max_worker_processes = $slots: that names the setting");
+	is($node->value('SELECT elsewhere.etcd_is_leader()'), 0, "max_worker_processes = $slots: it does not lead");
+}
+$node->append_conf('postgresql.conf', "max_worker_processes = 2\n");
+$node->restart;
+poll_ok(10, sub { $node->value('SELECT elsewhere.etcd_is_leader()') }, 'max_worker_processes = 2: it leads');
+unlike($node->value('SELECT last_error FROM elsewhere.etcd_leader_status') // '', qr/max_worker_processes/, 'max_worker_processes = 2: nothing is said of that');
+
 # How much CPU a process has used, in hundredths of a second.
 sub cpu_ticks
 {
