@@ -328,6 +328,73 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 	succeeds($su, $insert, 'and writes');
 }
 
+# ---- what the setting does not fence, as the README says ------------------------
+# It is of sessions: of who logs in, when that is.
+{
+	$node->value($_) for 'CREATE ROLE crew', 'GRANT crew, app TO free', "ALTER ROLE crew SET $guc = 'alpha'";
+	my $open = $node->connect_db('postgres', user => 'free');
+	$node->value("ALTER ROLE free SET $guc = 'alpha'");
+	succeeds($open, $insert, 'a session that was open before is not fenced');
+	refused($node->connect_db('postgres', user => 'free'), 'one that begins now is');
+	$node->value("ALTER ROLE free RESET $guc");
+	my $free = $node->connect_db('postgres', user => 'free');
+	succeeds($free, $insert, 'a member of a role that has the setting is not fenced');
+	for my $role ('crew', 'app')
+	{
+		succeeds($free, "SET ROLE $role", "SET ROLE $role");
+		is($free->selectrow_array('SELECT current_user'), $role, "SET ROLE $role: it is");
+		succeeds($free, $insert, "SET ROLE $role: it is not fenced");
+	}
+}
+# It is of what has a transaction ID.
+{
+	my $fenced   = $node->connect_db('postgres', user => 'app');
+	my $listener = $node->listen('postgres', 'elsewhere');
+	succeeds($fenced, q{NOTIFY elsewhere, '{"event":"told"}'}, 'what only does NOTIFY is not fenced');
+	ok($listener->wait_for(sub { $_[0]->{event} eq 'told' }), 'and is told');
+	fails($fenced, qq{BEGIN; NOTIFY elsewhere, '{"event":"not told"}'; $insert; COMMIT}, '25006', qr/election "alpha"/, 'NOTIFY in what writes');
+	$fenced->do('ROLLBACK') if $fenced->ping != 1;
+	is(scalar(grep { $_->{event} eq 'not told' } $listener->notifications), 0, 'NOTIFY in what writes: is not told');
+
+	my $su = $node->value('SELECT current_user');
+	$node->connect_db('other')->do('CREATE TABLE far (made_by text)');
+	$node->value($_)
+	  for 'CREATE EXTENSION postgres_fdw',
+	  "CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '" . $node->host . "', port '" . $node->port . "', dbname 'other')",
+	  qq{CREATE USER MAPPING FOR app SERVER other OPTIONS (user '$su', password_required 'false')},
+	  q{CREATE FOREIGN TABLE far (made_by text) SERVER other}, 'GRANT ALL ON far TO app';
+	my $far = sub { $node->connect_db('other')->selectrow_array('SELECT count(*) FROM far') };
+	succeeds($fenced, q{INSERT INTO far VALUES ('x')}, 'what only writes to another server is not fenced');
+	is($far->(), 1, 'and is there');
+	win();
+	$fenced->do('BEGIN');
+	$fenced->do($_) for $insert, q{INSERT INTO far VALUES ('x')};
+	lose();
+	fails($fenced, 'COMMIT', '25006', qr/election "alpha" any more/, 'here and on another server');
+	usable($fenced, 'here and on another server');
+	is($far->(), 1, 'here and on another server: COMMIT looks before that commits');
+}
+# A library that writes at pre-commit: listed before etcd_leader, it comes after the last look.
+{
+	my $library = PostgreSQL::Test::Utils::tempdir() . '/late_writer';
+	my ($headers) = split /\n/, `pg_config --includedir-server`;
+	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-O2', "-I$headers", '-o', "$library.so",
+		"$FindBin::RealBin/lib/EtcdLeader/late_writer.c");
+	for my $case ([ 'before', "$library, etcd_leader", 1 ], [ 'behind', "etcd_leader, $library", 0 ])
+	{
+		my ($where, $preload, $written) = @$case;
+		my $observer = EtcdLeader::Instance->create("observer$written", etcd => $etcd, preload => $preload,
+			settings => { elections => 'alpha', candidate => 'never' });
+		$observer->value($_) for 'CREATE ROLE app LOGIN', "ALTER ROLE app SET $guc = 'alpha'";
+		my $dbh = $observer->connect_db('postgres', user => 'app');
+		my $ok  = eval { $dbh->do('SELECT 1'); 1 };
+		is($ok ? 'written' : $dbh->state, $written ? 'written' : '25006', "a library that is listed $where etcd_leader: what it writes at pre-commit");
+		is($observer->value(q{SELECT count(*) FROM pg_largeobject_metadata WHERE lomowner = 'app'::regrole}) > 0 ? 1 : 0, $written,
+			"a library that is listed $where etcd_leader: what is there");
+		$observer->stop('immediate');
+	}
+}
+
 # ---- by database, by role in a database, for all roles -------------------------
 {
 	my %how = (
@@ -344,6 +411,18 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 		my $dbh = $node->connect_db('other', user => 'free');
 		fails($dbh, $insert, '25006', qr/election "alpha"/, $how);
 		usable($dbh, $how);
+		if ($how eq 'ALTER DATABASE')
+		{
+			for my $who (undef, 'free')
+			{
+				my $other = $node->connect_db('other', user => $who);
+				$other->do('SET ROLE app');
+				fails($other, $insert, '25006', qr/election "alpha"/, "$how: " . ($who // 'a superuser') . ' after SET ROLE');
+			}
+			$node->value("ALTER ROLE free SET $guc = ''");
+			succeeds($node->connect_db('other', user => 'free'), $insert, "$how: but not a role with another setting");
+			$node->value("ALTER ROLE free RESET $guc");
+		}
 		win();
 		succeeds($dbh, $insert, "$how: on the leader");
 		lose();
@@ -353,11 +432,14 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 
 # ---- in postgresql.conf: it does not catch what keeps the server running ---------
 $node->dbh->do("SET $guc = ''");
+my $open = $node->connect_db('postgres', user => 'free');
 $node->append_conf('postgresql.conf', "$guc = 'alpha'\n");
 $node->reload;
+poll_is(5, sub { $open->selectrow_array("SHOW $guc") }, 'alpha', 'in postgresql.conf: a session that was open before');
+refused($open, 'in postgresql.conf: a session that was open before');
 my $client = $node->connect_db('postgres', user => 'free');
 poll_is(5, sub { $node->connect_db->selectrow_array("SHOW $guc") }, 'alpha', 'in postgresql.conf');
-refused($client, 'in postgresql.conf: a session that was there before, or not');
+refused($client, 'in postgresql.conf: one that begins now');
 refused($node->connect_db, 'in postgresql.conf: superusers too');
 
 # autovacuum, which analyzes as well: that writes statistics
@@ -424,6 +506,9 @@ refused($node->connect_db, 'in postgresql.conf: superusers too');
 	lose('beta');
 	win('beta');
 	ok($listener->wait_for(sub { $_[0]->{event} eq 'elected' && $_[0]->{seq} > $began }), 'and NOTIFY');
+	# a payload proves nothing
+	$node->connect_db('postgres', user => 'free')->do(q{NOTIFY etcd_leader, '{"event":"forged"}'});
+	ok($listener->wait_for(sub { $_[0]->{event} eq 'forged' }), 'anybody can NOTIFY on the channel');
 	$node->value(qq{ALTER ROLE "$su" RESET $guc});
 }
 win();

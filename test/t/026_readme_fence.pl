@@ -1,5 +1,5 @@
-# The README's recipe that closes what the fence leaves open: its SQL as it
-# stands there, and what it promises.
+# What the README recommends: the recipe that closes what the fence leaves open,
+# its SQL as it stands there; and a gate that all processes of a statement share.
 use strict;
 use warnings;
 
@@ -34,8 +34,25 @@ is($state, '25006', 'an older token is refused');
 like($message, qr/a newer leader has written here.*Its token is @{[$token + 1]}, ours is $token/s, 'and the error says so');
 is($node->value('SELECT balance FROM account'), 90, 'nothing has changed');
 
+# A One-Time Filter is asked in each process of a parallel plan, a sub-select once.
+$node->value('CREATE TABLE big AS SELECT generate_series(1, 10000) AS i');
+my $gated = $node->connect_db;
+$gated->do("SET $_") for 'min_parallel_table_scan_size = 0', 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0';
+my %processes = (
+	'etcd_is_leader()'          => [ 3, qr/Result \(actual rows=\S+ loops=3\)[^>]*One-Time Filter: etcd_is_leader/ ],
+	'(SELECT etcd_is_leader())' => [ 1, qr/InitPlan.*\s+->  Result \(actual rows=\S+ loops=1\)[^>]*Output: etcd_is_leader.*Workers Launched: 2.*One-Time Filter: (?!etcd)/s ]);
+for my $gate (sort keys %processes)
+{
+	my ($times, $pattern) = @{ $processes{$gate} };
+	my $query = "SELECT count(*) FROM big WHERE $gate";
+	my $plan  = join "\n", map { $_->[0] } @{ $gated->selectall_arrayref("EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF, BUFFERS OFF) $query") };
+	like($plan, $pattern, "$gate is asked by so many of three processes: $times");
+	is($gated->selectrow_array($query), 10000, "$gate on the leader");
+}
+
 # and it arms the transaction by itself
 $node->value('SELECT etcd_resign(rejoin => false)');
 is(($node->failure('INSERT INTO account (id, balance) VALUES (2, 1)'))[0], '25006', 'who does not lead does not write');
+is($gated->selectrow_array("SELECT count(*) FROM big WHERE $_"), 0, "$_ elsewhere") for sort keys %processes;
 
 done_testing();
