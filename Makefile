@@ -19,7 +19,13 @@ OBJS = \
 	src/queue.o \
 	src/watch.o \
 	src/etcd_api.o \
+	src/etcd_auth.o \
 	src/etcd_client.o \
+	src/etcd_endpoints.o \
+	src/etcd_gateway.o \
+	src/etcd_http.o \
+	src/etcd_request.o \
+	src/etcd_watch.o \
 	src/etcd_discovery.o \
 	src/elector.o \
 	src/shared_state.o \

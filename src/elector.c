@@ -72,6 +72,9 @@
  */
 #define LONG_LIVED_FDS		5
 
+/* The watch stream of the protocol. */
+#define ELECTIONS_STREAM	0
+
 /*
  * Requests for etcd_candidates() are the elector's own; their ids are told
  * from the protocol's by this bit, the rest is the place in the mailbox.
@@ -227,7 +230,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
 	if (nwatches > 0)
 		shared_state_count(COUNTER_WATCH_RESTARTS, 1);
-	etcd_client_watch(elector.client, watches, nwatches);
+	etcd_client_watch(elector.client, ELECTIONS_STREAM, watches, nwatches);
 }
 
 static void
@@ -612,7 +615,7 @@ client_noticed(void *ctx, const char *what)
 }
 
 static void
-client_watched(void *ctx, const EtcdWatchFrame *frame)
+client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 {
 	/* that a token has died is mended by the next request, or told of that */
 	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) &&
@@ -622,7 +625,7 @@ client_watched(void *ctx, const EtcdWatchFrame *frame)
 }
 
 static void
-client_watch_ended(void *ctx, const char *why)
+client_watch_ended(void *ctx, int stream, const char *why)
 {
 	note_error(why, false);
 	note_endpoint();

@@ -37,9 +37,9 @@ typedef struct EtcdClientCallbacks
 	void		(*answered) (void *ctx, uint64_t id, const EtcdAnswer *answer,
 							 const EtcdTiming *timing);
 	/* ANSWERED frames alone; any other one is the end of its stream */
-	void		(*watched) (void *ctx, const EtcdWatchFrame *frame);
+	void		(*watched) (void *ctx, int stream, const EtcdWatchFrame *frame);
 	/* once for a stream that was not closed by the caller; why: for people */
-	void		(*watch_ended) (void *ctx, const char *why);
+	void		(*watch_ended) (void *ctx, int stream, const char *why);
 	/* what is wrong, but no request has come to nothing by it */
 	void		(*noticed) (void *ctx, const char *what);
 	/* members were learned of, or forgotten: another number of endpoints */
@@ -51,6 +51,9 @@ typedef struct EtcdClientCallbacks
 #define ETCD_CLIENT_MAX_ENDPOINTS	32
 
 #define ETCD_CLIENT_MAX_URL_LEN		255
+
+/* Watch streams, numbered from 0: each has a connection of its own. */
+#define ETCD_CLIENT_STREAMS			2
 
 /*
  * All strings are copied; where they may be missing, NULL and empty are the
@@ -109,10 +112,9 @@ extern void etcd_client_free(EtcdClient *client);
 /*
  * New settings, in force for all that is sent from now on.  Connections that
  * are open stay so; a new one is made beside them, so that files that cannot
- * be used are noticed now.  The endpoint in
- * use is kept, with the watch stream on it, if it is still in the list; else
- * the first one is taken, and the watch stream, if open, ends (watch_ended).
- * If memory is out, the settings stay as they are.
+ * be used are noticed now.  The endpoint in use is kept, with the watch streams
+ * on it, if it is still in the list; else the first one is taken, and the watch
+ * streams end (watch_ended).  If memory is out, the settings stay as they are.
  */
 extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings);
 
@@ -121,21 +123,21 @@ extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *
  * exactly once, within twice the request timeout, with any kind of outcome:
  * what only reads may be sent to a second endpoint when half of the time is
  * over, and what etcd refuses for want of a token is sent again with one.
- * When the outcome blames the endpoint, the next one is in use by then, and an
- * open watch stream ends (watch_ended); a single endpoint keeps its watch.
+ * When the outcome blames the endpoint, the next one is in use by then, and the
+ * watch streams end (watch_ended); a single endpoint keeps them.
  */
 extern void etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request);
 
 /*
- * Replaces the watch stream, if any, by one with these watches on the
+ * Replaces a watch stream, if it is open, by one with these watches on the
  * endpoint in use; with none, closes it.  No frame and no end of the old
- * stream is told afterwards.
+ * stream is told afterwards.  The other streams stay as they are.
  */
-extern void etcd_client_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches);
+extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *watches, int nwatches);
 
 /*
- * Goes on to the next endpoint if `endpoint` is the one in use.  An open
- * watch stream ends (watch_ended), since it may be silent for ever.
+ * Goes on to the next endpoint if `endpoint` is the one in use.  The watch
+ * streams that are open end (watch_ended), since they may be silent for ever.
  */
 extern void etcd_client_change_endpoint(EtcdClient *client, int endpoint);
 

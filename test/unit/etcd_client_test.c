@@ -421,6 +421,7 @@ typedef struct Record
 
 typedef struct Frame
 {
+	int			stream;
 	int64_t		watch_id;
 	bool		created;
 	int			nevents;
@@ -437,6 +438,7 @@ typedef struct Caller
 	int			nframes;
 	char		why[ETCD_MESSAGE_SIZE];
 	int			nends;
+	int			ended;			/* a bit for each stream that has ended */
 	int			nchanges;		/* of the endpoints */
 	bool		inside;			/* of etcd_client_process() or _drain() */
 	void		(*on_answer) (struct Caller *caller);
@@ -471,7 +473,7 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 }
 
 static void
-watched(void *ctx, const EtcdWatchFrame *frame)
+watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 {
 	Caller	   *caller = ctx;
 	Frame	   *record = &caller->frames[caller->nframes];
@@ -480,6 +482,7 @@ watched(void *ctx, const EtcdWatchFrame *frame)
 	assert_true(caller->nframes < MAX_RECORDS);
 	assert_int_equal(frame->outcome, ETCD_ANSWERED);
 	caller->nframes++;
+	record->stream = stream;
 	record->watch_id = frame->watch_id;
 	record->created = frame->created;
 	record->nevents = frame->nevents;
@@ -493,7 +496,7 @@ watched(void *ctx, const EtcdWatchFrame *frame)
 }
 
 static void
-watch_ended(void *ctx, const char *why)
+watch_ended(void *ctx, int stream, const char *why)
 {
 	Caller	   *caller = ctx;
 
@@ -501,6 +504,7 @@ watch_ended(void *ctx, const char *why)
 	assert_true(why[0] != '\0');
 	snprintf(caller->why, sizeof(caller->why), "%s", why);
 	caller->nends++;
+	caller->ended |= 1 << stream;
 	if (caller->on_end != NULL)
 		caller->on_end(caller);
 }
@@ -662,7 +666,7 @@ open_watches(Caller *caller, const char *first, const char *second)
 		{12, {second != NULL ? second : "", second != NULL ? strlen(second) : 0}, {NULL, 0}, 0},
 	};
 
-	etcd_client_watch(caller->client, watches, second != NULL ? 2 : 1);
+	etcd_client_watch(caller->client, 0, watches, second != NULL ? 2 : 1);
 }
 
 /* ---- against a real etcd --------------------------------------------- */
@@ -842,7 +846,7 @@ test_watches(void **state)
 	assert_string_equal(caller->frames[1].key, "unit/c");
 
 	/* closed */
-	etcd_client_watch(caller->client, NULL, 0);
+	etcd_client_watch(caller->client, 0, NULL, 0);
 	send_op(caller, 8, ETCD_OP_PUT, "unit/c");
 	WAIT_UNTIL(caller, caller->nanswers == 8);
 	run_for(caller, 100);
@@ -1467,7 +1471,7 @@ replace_watch(Caller *caller)
 static void
 close_watch(Caller *caller)
 {
-	etcd_client_watch(caller->client, NULL, 0);
+	etcd_client_watch(caller->client, 0, NULL, 0);
 }
 
 static void

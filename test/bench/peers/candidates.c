@@ -53,7 +53,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
-	etcd_client_watch(((Candidate *) ctx)->client, watches, nwatches);
+	etcd_client_watch(((Candidate *) ctx)->client, 0, watches, nwatches);
 }
 
 static void
@@ -108,13 +108,13 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 }
 
 static void
-watched(void *ctx, const EtcdWatchFrame *frame)
+watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 {
 	election_watched(((Candidate *) ctx)->core, now_ns(), frame);
 }
 
 static void
-watch_ended(void *ctx, const char *why)
+watch_ended(void *ctx, int stream, const char *why)
 {
 	election_watch_ended(((Candidate *) ctx)->core, now_ns());
 }

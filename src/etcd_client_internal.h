@@ -1,0 +1,386 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_client_internal.h
+ *	  The state of an EtcdClient, and what its files offer each other.
+ *
+ * etcd_client.c		the functions of etcd_client.h, and the settings
+ * etcd_request.c		the life of a request
+ * etcd_watch.c			the watch streams
+ * etcd_auth.c			users, passwords and tokens
+ * etcd_endpoints.c		the endpoints, and the members of the cluster
+ * etcd_gateway.c		etcd's JSON gateway: the only file that knows its paths,
+ *						headers and encoding
+ * etcd_http.c			POSTs: the only file that knows libcurl
+ *
+ * The last two know none of the others.  They carry one message to one
+ * endpoint and keep what comes back; the others decide where a message goes,
+ * with which token, and who is told of the answer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ETCD_CLIENT_INTERNAL_H
+#define ETCD_CLIENT_INTERNAL_H
+
+#include <sys/stat.h>
+#include <time.h>
+
+#include "etcd_client.h"
+
+/*
+ * The unit tests are built with ETCD_CLIENT_CHECKED.  The extension is not: an
+ * elector that is in doubt about itself must not bring down the server.
+ */
+#ifdef ETCD_CLIENT_CHECKED
+#include <assert.h>
+#define ETCD_CLIENT_ASSERT(condition)	assert(condition)
+#else
+#define ETCD_CLIENT_ASSERT(condition)	((void) 0)
+#endif
+
+#define NS_PER_MS		INT64_C(1000000)
+
+static inline int64_t
+etcd_client_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t) now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
+}
+
+/* A copy of EtcdClientSettings but for the endpoints; NULL: not set. */
+typedef struct Settings
+{
+	uint64_t	number;			/* counts the calls of etcd_client_configure() */
+	long		request_timeout_ms;
+	long		connect_timeout_ms;
+	char	   *ca_file;
+	char	   *cert_file;
+	char	   *key_file;
+	bool		tls_1_3;
+	char	   *server_name;
+	char	   *username;
+	char	   *password_file;
+} Settings;
+
+/* ---- etcd_http.c ----------------------------------------------------- */
+
+/* One POST to one endpoint, and what comes back. */
+typedef struct Exchange Exchange;
+
+/* libcurl, and what it wants to be called for. */
+typedef struct Http
+{
+	void	   *multi;			/* CURLM */
+	int64_t		timer_ns;		/* when libcurl wants to be called; INT64_MAX: not */
+	EtcdSocket *sockets;
+	int			nsockets;
+	int			sockets_size;
+	uint64_t	socket_changes;
+	uint64_t	nended;			/* numbers exchanges in the order of their ends */
+	Exchange   *idle;			/* to be used again */
+} Http;
+
+/*
+ * A message, encoded once.  It may be sent several times, and at the same
+ * time.  Its owner frees it after the exchanges that carry it.
+ */
+typedef struct Payload
+{
+	EtcdRequestKind kind;		/* not of a watch */
+	const char *path;
+	char	   *body;
+	size_t		len;
+} Payload;
+
+/* Where an exchange goes, and how. */
+typedef struct Destination
+{
+	const char *url;			/* of the endpoint */
+	const char *token;			/* NULL: none */
+	long		timeout_ms;		/* of a stream: to connect */
+	long		connect_timeout_ms;
+	bool		is_stream;
+	bool		connects;		/* uses no connection that is open already */
+} Destination;
+
+extern bool etcd_http_init(Http *http);
+/* All exchanges must have been released. */
+extern void etcd_http_free(Http *http);
+
+/* How many connections may stay open. */
+extern void etcd_http_keep_connections(Http *http, int n);
+
+/*
+ * Begins an exchange.  Nothing happens before the timer is run, which is due
+ * at once.  NULL if memory is out.  Only the payload must outlive it.
+ */
+extern Exchange *etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
+								const Payload *payload, const char *const *headers, int nheaders);
+
+/* Ends an exchange that takes too long, unless it has ended. */
+extern void etcd_http_time_out(Http *http, Exchange *exchange);
+
+/* Ends an exchange if need be, and frees it.  *exchange, which may be NULL, becomes NULL. */
+extern void etcd_http_release(Http *http, Exchange **exchange);
+
+/* 0 until the exchange has ended; then its place in the order of the ends. */
+extern uint64_t etcd_http_ended(const Exchange *exchange);
+
+/* Is a connection up, or was it, through which the message could go? */
+extern bool etcd_http_was_connected(const Exchange *exchange);
+
+/* How it ended: without success; because the peer hung up without a byte. */
+extern bool etcd_http_failed(const Exchange *exchange);
+extern bool etcd_http_got_nothing(const Exchange *exchange);
+
+/*
+ * Says what kind of failure it was, and in a buffer of ETCD_MESSAGE_SIZE why.
+ * True if that is for lack of time.
+ */
+extern bool etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char *message);
+
+extern const char *etcd_http_url(const Exchange *exchange);
+extern long etcd_http_status(const Exchange *exchange);
+
+/* What has come and is not taken yet; never NULL. */
+extern const char *etcd_http_data(const Exchange *exchange, size_t *len);
+
+/* Of a stream: takes so many bytes; says that what is left is not enough. */
+extern void etcd_http_take(Exchange *exchange, size_t n);
+extern void etcd_http_await_more(Http *http, Exchange *exchange);
+
+/* Has anything come since etcd_http_await_more()? */
+extern bool etcd_http_has_news(const Exchange *exchange);
+
+extern void etcd_http_run_timer(Http *http);
+extern void etcd_http_socket_ready(Http *http, int fd, int events);
+/* Waits for any socket, and lets libcurl act on all. */
+extern void etcd_http_wait(Http *http, long timeout_ms);
+
+/* ---- etcd_gateway.c -------------------------------------------------- */
+
+/* False if memory is out; etcd_gateway_free_payload() may follow all the same. */
+extern bool etcd_gateway_encode_request(const EtcdRequest *request, Payload *payload);
+extern bool etcd_gateway_encode_watches(const EtcdWatch *watches, int nwatches, Payload *payload);
+extern void etcd_gateway_free_payload(Payload *payload);
+
+/* Sends a message; as etcd_http_post(). */
+extern Exchange *etcd_gateway_start(Http *http, const Settings *settings, const Payload *payload,
+									const Destination *destination);
+
+/*
+ * What came of an exchange that has ended.  True if it is for lack of time
+ * that there is no answer.  etcd_free_answer() must follow.
+ */
+extern bool etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind,
+									 EtcdAnswer *answer);
+
+/*
+ * Takes the next frame of a stream.  As of etcd_decode_frame(): 0 if none is
+ * there in full, -1 if none will be any more.
+ */
+extern ssize_t etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame);
+
+/* Says in a buffer of ETCD_MESSAGE_SIZE why a stream has ended. */
+extern void etcd_gateway_describe_end(const Exchange *exchange, char *message);
+
+/* ---- etcd_endpoints.c ------------------------------------------------ */
+
+typedef struct Endpoint
+{
+	char	   *url;
+	bool		learned;		/* from the list of members, not from the settings */
+	/* see etcd_auth.c */
+	char	   *token;			/* NULL: none */
+	uint64_t	token_number;	/* of this token, or of this lack of one */
+} Endpoint;
+
+extern void etcd_endpoints_free(EtcdClient *client);
+
+/* From now on everything goes to that endpoint; all watch streams end. */
+extern void etcd_endpoints_use(EtcdClient *client, int endpoint, const char *why);
+
+/* Goes on to the next endpoint if this one is in use. */
+extern void etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why);
+
+/* The number of an endpoint by its URL; -1 if it is not in the list. */
+extern int	etcd_endpoints_find(const EtcdClient *client, const char *url);
+
+/* Those of new settings.  False if memory is out: then nothing has changed. */
+extern bool etcd_endpoints_configure(EtcdClient *client, const EtcdClientSettings *settings);
+
+/* Asks the cluster for its members, and for a token, if it is time to. */
+extern void etcd_endpoints_probe(EtcdClient *client);
+
+/* ---- etcd_request.c -------------------------------------------------- */
+
+/*
+ * A request is sent to one endpoint, or to two: each is an Attempt.  The head
+ * of etcd_request.c has the table of its states.
+ */
+typedef enum AttemptState
+{
+	ATTEMPT_NONE,				/* there was no need for it so far */
+	ATTEMPT_SENT,				/* under way */
+	ATTEMPT_PARKED,				/* etcd wants a token: it waits for one */
+	ATTEMPT_SENT_AGAIN,			/* under way with that token */
+	ATTEMPT_DENIED,				/* it got no token */
+	ATTEMPT_FAILED,				/* the endpoint is to blame */
+	ATTEMPT_ANSWERED,			/* it decided what the request came to */
+	ATTEMPT_DROPPED				/* the other attempt did */
+} AttemptState;
+
+#define ATTEMPT_NSTATES		(ATTEMPT_DROPPED + 1)
+
+typedef struct Attempt
+{
+	AttemptState state;
+	Exchange   *exchange;		/* SENT, SENT_AGAIN; else NULL */
+	char	   *url;			/* of the endpoint */
+	int			endpoint;		/* its number now; -1: not in the list any more */
+	uint64_t	token_number;	/* that the endpoint had when it was sent */
+	int64_t		sent_ns;		/* for the first time */
+	int64_t		deadline_ns;	/* SENT, PARKED, SENT_AGAIN */
+	struct
+	{
+		EtcdOutcome outcome;
+		int			code;
+		bool		timed_out;
+		char		message[ETCD_MESSAGE_SIZE];
+	}			denial;			/* DENIED: why */
+} Attempt;
+
+#define MAX_ATTEMPTS	2
+
+typedef struct Request Request;
+
+/* Takes what came of a request of the client's own. */
+typedef void (*RequestReceiver) (EtcdClient *client, const Request *request,
+								 const Attempt *attempt, const EtcdAnswer *answer);
+
+struct Request
+{
+	Request    *next;
+	uint64_t	id;				/* of the caller */
+	RequestReceiver receive;	/* NULL: the caller is told */
+	Payload		payload;
+	char	   *key;			/* the first one in it; may be NULL */
+	bool		reads_only;
+	uint64_t	settings_number;	/* when it was made */
+	long		timeout_ms;
+	long		connect_timeout_ms;
+	int64_t		made_ns;
+	Attempt		attempts[MAX_ATTEMPTS];
+};
+
+/* An id whose request could not be made. */
+typedef struct Unsent
+{
+	uint64_t	id;
+	const char *why;
+} Unsent;
+
+/*
+ * The protocol has at most 112 requests under way, the mailbox one for each
+ * place in it.
+ */
+#define MAX_UNSENT		1024
+
+/* Sends a request of the client's own.  False if memory is out. */
+extern bool etcd_request_ask(EtcdClient *client, int endpoint, const EtcdRequest *request,
+							 RequestReceiver receive);
+
+/* Is such a request under way, made with the settings in force? */
+extern bool etcd_request_is_asking(const EtcdClient *client, int endpoint, RequestReceiver receive);
+
+/* An endpoint has another token, or needs none: sends again what waits for it. */
+extern void etcd_request_send_parked(EtcdClient *client, int endpoint);
+
+/* There is no token: what waits for one comes to that. */
+extern void etcd_request_deny_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome,
+									 int code, const char *why);
+
+/* The numbers of the endpoints are others now. */
+extern void etcd_request_renumber(EtcdClient *client);
+
+/* Everything that is under way has until then at the most. */
+extern void etcd_request_hurry(EtcdClient *client, int64_t deadline_ns);
+
+/* When etcd_request_run() and _tell() are due; INT64_MAX: no time is known. */
+extern int64_t etcd_request_due_ns(const EtcdClient *client);
+
+/* Ends what takes too long, and sends what is late to a second endpoint. */
+extern void etcd_request_run(EtcdClient *client);
+
+/* Make the callbacks for requests that were not sent, and for answers. */
+extern void etcd_request_tell_unsent(EtcdClient *client);
+extern void etcd_request_tell(EtcdClient *client);
+
+extern void etcd_request_free(EtcdClient *client);
+
+/* ---- etcd_auth.c ----------------------------------------------------- */
+
+typedef struct Auth
+{
+	uint64_t	ntokens;		/* how many answers about tokens there were */
+	int64_t		rejected_ns;	/* when the password was rejected; 0: it was not */
+	struct stat rejected_file;	/* the file that it was in */
+	char		rejection[ETCD_MESSAGE_SIZE];
+} Auth;
+
+/*
+ * Sees to it that a token of the endpoint is asked for; etcd_request.c is told
+ * what comes of it.  False: why says why that cannot be.
+ */
+extern bool etcd_auth_ask(EtcdClient *client, int endpoint, char *why);
+
+/* New settings; same_user: with the user name of those before. */
+extern void etcd_auth_configure(EtcdClient *client, bool same_user);
+
+/* ---- etcd_watch.c ---------------------------------------------------- */
+
+/* All streams are on the endpoint in use: when that changes, they end. */
+typedef struct Stream
+{
+	Exchange   *exchange;		/* NULL: the stream is not open */
+	Payload		payload;
+	int64_t		deadline_ns;	/* to connect; INT64_MAX: it has connected */
+	bool		end_due;		/* watch_ended() is to be called */
+	char		end_why[ETCD_MESSAGE_SIZE];
+} Stream;
+
+extern void etcd_watch_init(EtcdClient *client);
+
+/* Ends all streams that are open; watch_ended() is called later. */
+extern void etcd_watch_end_all(EtcdClient *client, const char *why);
+
+extern int64_t etcd_watch_due_ns(const EtcdClient *client);
+extern void etcd_watch_run(EtcdClient *client);
+extern void etcd_watch_tell_frames(EtcdClient *client);
+extern void etcd_watch_tell_ends(EtcdClient *client);
+extern void etcd_watch_free(EtcdClient *client);
+
+/* ---- etcd_client.c --------------------------------------------------- */
+
+struct EtcdClient
+{
+	EtcdClientCallbacks callbacks;
+	Settings	settings;
+	Http		http;
+
+	Endpoint   *endpoints;		/* those of the settings first */
+	int			nendpoints;
+	int			endpoint;		/* in use */
+	int64_t		probe_due_ns;	/* see etcd_endpoints_probe() */
+
+	Auth		auth;
+
+	Request    *requests;		/* that are not answered yet; oldest first */
+	Unsent		unsent[MAX_UNSENT];
+	int			nunsent;
+
+	Stream		streams[ETCD_CLIENT_STREAMS];
+};
+
+#endif							/* ETCD_CLIENT_INTERNAL_H */

@@ -1,0 +1,336 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_endpoints.c
+ *	  The endpoints: those of the settings, and those that the cluster tells.
+ *
+ * An endpoint is known by its number in the list.  One is in use: requests
+ * and watches go there.  The cluster is asked for its members from time to
+ * time; members that are not in the settings become endpoints too, the last
+ * ones in the list.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "etcd_client_internal.h"
+
+/* How often the cluster is asked for its members, and for a new token. */
+#define PROBE_INTERVAL_MS		300000
+
+/* A list that is being made, with room for max endpoints. */
+typedef struct EndpointList
+{
+	Endpoint   *endpoints;
+	int			n;
+	int			max;
+} EndpointList;
+
+static void
+free_list(EndpointList *list)
+{
+	for (int i = 0; i < list->n; i++)
+	{
+		free(list->endpoints[i].url);
+		free(list->endpoints[i].token);
+	}
+	free(list->endpoints);
+	memset(list, 0, sizeof(*list));
+}
+
+static int
+find_in_list(const Endpoint *endpoints, int n, const char *url)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(endpoints[i].url, url) == 0)
+			return i;
+	}
+	return -1;
+}
+
+int
+etcd_endpoints_find(const EtcdClient *client, const char *url)
+{
+	return find_in_list(client->endpoints, client->nendpoints, url);
+}
+
+/* Adds an endpoint, unless it is there or the list is full.  False if memory is out. */
+static bool
+add_to_list(EndpointList *list, const char *url, size_t len, bool learned)
+{
+	char	   *copy;
+
+	if (list->n == list->max)
+		return true;
+	copy = strndup(url, len);
+	if (copy == NULL)
+		return false;
+	if (find_in_list(list->endpoints, list->n, copy) >= 0)
+	{
+		free(copy);
+		return true;
+	}
+	memset(&list->endpoints[list->n], 0, sizeof(Endpoint));
+	list->endpoints[list->n].url = copy;
+	list->endpoints[list->n].learned = learned;
+	list->n++;
+	return true;
+}
+
+void
+etcd_endpoints_free(EtcdClient *client)
+{
+	EndpointList list = {client->endpoints, client->nendpoints, client->nendpoints};
+
+	free_list(&list);
+	client->endpoints = NULL;
+	client->nendpoints = 0;
+}
+
+/* ---- the endpoint in use --------------------------------------------- */
+
+void
+etcd_endpoints_use(EtcdClient *client, int endpoint, const char *why)
+{
+	if (endpoint == client->endpoint)
+		return;
+	client->endpoint = endpoint;
+	etcd_watch_end_all(client, why);
+}
+
+void
+etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
+{
+	if (endpoint == client->endpoint)
+		etcd_endpoints_use(client, (endpoint + 1) % client->nendpoints, why);
+}
+
+/*
+ * Another list of endpoints, which is taken over.  An endpoint that is in both
+ * lists keeps its token.  The endpoint in use stays in use if it is there, with
+ * the watches on it; else the first one is taken.  What is under way was sent
+ * to the same endpoint under another number.
+ */
+static void
+replace_list(EtcdClient *client, EndpointList *list)
+{
+	EndpointList before = {client->endpoints, client->nendpoints, client->nendpoints};
+	int			in_use = -1;
+
+	for (int i = 0; i < before.n; i++)
+	{
+		Endpoint   *old = &before.endpoints[i];
+		int			same = find_in_list(list->endpoints, list->n, old->url);
+
+		if (i == client->endpoint)
+			in_use = same;
+		if (same < 0)
+			continue;
+		list->endpoints[same].token = old->token;
+		list->endpoints[same].token_number = old->token_number;
+		old->token = NULL;
+	}
+	if (in_use < 0)
+		etcd_watch_end_all(client, "the endpoint is not in the settings any more");
+
+	client->endpoints = list->endpoints;
+	client->nendpoints = list->n;
+	client->endpoint = in_use >= 0 ? in_use : 0;
+	free_list(&before);
+	etcd_request_renumber(client);
+}
+
+/* ---- those of the settings ------------------------------------------- */
+
+/* Are these the endpoints of the settings before? */
+static bool
+are_same(const EtcdClient *client, const EtcdClientSettings *settings)
+{
+	const char *server_name = client->settings.server_name;
+	int			nconfigured = 0;
+
+	while (nconfigured < client->nendpoints && !client->endpoints[nconfigured].learned)
+		nconfigured++;
+	if (nconfigured != settings->nendpoints)
+		return false;
+	for (int i = 0; i < nconfigured; i++)
+	{
+		if (strcmp(client->endpoints[i].url, settings->endpoints[i]) != 0)
+			return false;
+	}
+	return strcmp(server_name != NULL ? server_name : "",
+				  settings->server_name != NULL ? settings->server_name : "") == 0;
+}
+
+bool
+etcd_endpoints_configure(EtcdClient *client, const EtcdClientSettings *settings)
+{
+	EndpointList list = {.max = settings->nendpoints};
+	bool		good;
+
+	/* what the cluster told holds for these endpoints alone */
+	if (are_same(client, settings))
+		return true;
+	list.endpoints = calloc(settings->nendpoints + 1, sizeof(Endpoint));
+	good = list.endpoints != NULL;
+	for (int i = 0; good && i < settings->nendpoints; i++)
+		good = add_to_list(&list, settings->endpoints[i], strlen(settings->endpoints[i]), false);
+	if (good)
+		replace_list(client, &list);
+	else
+		free_list(&list);
+	return good;
+}
+
+/* ---- those that the cluster tells ------------------------------------ */
+
+/* The length of a member's URL, without the slash at its end. */
+static size_t
+url_length(const char *url)
+{
+	size_t		len = strlen(url);
+
+	return len > 0 && url[len - 1] == '/' ? len - 1 : len;
+}
+
+/* Is it an endpoint of the settings? */
+static bool
+is_configured(const EtcdClient *client, const char *url)
+{
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		const Endpoint *endpoint = &client->endpoints[i];
+
+		if (!endpoint->learned && url_length(url) == url_length(endpoint->url) &&
+			strncmp(url, endpoint->url, url_length(url)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Is it of the scheme of an endpoint in the settings?  So TLS is never left. */
+static bool
+is_scheme_in_use(const EtcdClient *client, const char *url)
+{
+	size_t		len = strcspn(url, ":");
+
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (!client->endpoints[i].learned &&
+			strncmp(client->endpoints[i].url, url, len + 1) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Does a member announce an endpoint of the settings as its own? */
+static bool
+is_any_configured(const EtcdClient *client, const EtcdAnswer *answer)
+{
+	for (int i = 0; i < answer->nmembers; i++)
+	{
+		for (int j = 0; j < answer->members[i].nclient_urls; j++)
+		{
+			if (is_configured(client, answer->members[i].client_urls[j]))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Adds the URLs of a member.  False if memory is out. */
+static bool
+add_member(const EtcdClient *client, const EtcdMember *member, EndpointList *list)
+{
+	if (member->is_learner)
+		return true;
+	for (int i = 0; i < member->nclient_urls; i++)
+	{
+		const char *url = member->client_urls[i];
+
+		if (is_scheme_in_use(client, url) && strlen(url) < ETCD_CLIENT_MAX_URL_LEN &&
+			!add_to_list(list, url, url_length(url), true))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The endpoints of the settings, and behind them those of the members: unless
+ * none of the members announces an endpoint of the settings as its own.  Then
+ * there is a proxy between, and who knows where their URLs lead from here.
+ * False if memory is out.
+ */
+static bool
+list_members(const EtcdClient *client, const EtcdAnswer *answer, EndpointList *list)
+{
+	bool		good;
+
+	list->max = ETCD_CLIENT_MAX_ENDPOINTS;
+	list->endpoints = calloc(list->max, sizeof(Endpoint));
+	good = list->endpoints != NULL;
+	for (int i = 0; good && i < client->nendpoints; i++)
+	{
+		const char *url = client->endpoints[i].url;
+
+		if (!client->endpoints[i].learned)
+			good = add_to_list(list, url, strlen(url), false);
+	}
+	if (!is_any_configured(client, answer))
+		return good;
+	for (int i = 0; good && i < answer->nmembers; i++)
+		good = add_member(client, &answer->members[i], list);
+	return good;
+}
+
+static bool
+is_list_in_use(const EtcdClient *client, const EndpointList *list)
+{
+	bool		same = list->n == client->nendpoints;
+
+	for (int i = 0; same && i < list->n; i++)
+		same = strcmp(list->endpoints[i].url, client->endpoints[i].url) == 0;
+	return same;
+}
+
+static void
+receive_members(EtcdClient *client, const Request *request, const Attempt *attempt,
+				const EtcdAnswer *answer)
+{
+	EndpointList list = {0};
+
+	(void) request;
+	(void) attempt;
+
+	if (answer->outcome == ETCD_NO_ANSWER)
+		client->callbacks.noticed(client->callbacks.ctx, answer->message);
+	/* with a server name, DNS says which endpoints there are */
+	if (answer->outcome != ETCD_ANSWERED || client->settings.server_name != NULL)
+		return;
+	if (!list_members(client, answer, &list) || is_list_in_use(client, &list))
+	{
+		free_list(&list);
+		return;
+	}
+	replace_list(client, &list);
+	client->callbacks.endpoints_changed(client->callbacks.ctx);
+}
+
+/*
+ * Nothing depends on the answer.  So this also shows whether files that have
+ * changed can be used: it makes a connection of its own.
+ */
+void
+etcd_endpoints_probe(EtcdClient *client)
+{
+	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+	char		why[ETCD_MESSAGE_SIZE];
+
+	if (client->probe_due_ns > etcd_client_clock_ns())
+		return;
+	client->probe_due_ns = etcd_client_clock_ns() + PROBE_INTERVAL_MS * NS_PER_MS;
+	(void) etcd_request_ask(client, client->endpoint, &request, receive_members);
+	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
+		client->callbacks.noticed(client->callbacks.ctx, why);
+}

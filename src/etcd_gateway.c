@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_gateway.c
+ *	  etcd's JSON gateway: requests and watches as POSTs, and what comes back.
+ *
+ * The rest of the client hands in an EtcdRequest and gets an EtcdAnswer, and
+ * knows nothing of JSON, paths and headers.  A transport of another kind has
+ * the same functions.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "etcd_client_internal.h"
+
+/* ---- what is sent ---------------------------------------------------- */
+
+bool
+etcd_gateway_encode_request(const EtcdRequest *request, Payload *payload)
+{
+	payload->kind = request->kind;
+	payload->path = etcd_request_path(request->kind);
+	payload->body = etcd_encode_request(request, &payload->len);
+	return payload->body != NULL;
+}
+
+bool
+etcd_gateway_encode_watches(const EtcdWatch *watches, int nwatches, Payload *payload)
+{
+	memset(payload, 0, sizeof(*payload));
+	payload->path = ETCD_WATCH_PATH;
+	payload->body = etcd_encode_watches(watches, nwatches, &payload->len);
+	return payload->body != NULL;
+}
+
+void
+etcd_gateway_free_payload(Payload *payload)
+{
+	/* there is a password in it */
+	if (payload->body != NULL && payload->kind == ETCD_AUTHENTICATE)
+		explicit_bzero(payload->body, payload->len);
+	free(payload->body);
+	memset(payload, 0, sizeof(*payload));
+}
+
+Exchange *
+etcd_gateway_start(Http *http, const Settings *settings, const Payload *payload,
+				   const Destination *destination)
+{
+	static const char authorization[] = "Authorization: ";
+	const char *headers[5];
+	char		grpc_timeout[64];
+	char	   *token = NULL;
+	int			nheaders = 0;
+	Exchange   *exchange;
+
+	headers[nheaders++] = "Content-Type: application/json";
+	/* The gateway hands "Grpc-Metadata-..." on: refuse without a leader. */
+	headers[nheaders++] = "Grpc-Metadata-hasleader: true";
+	headers[nheaders++] = "Expect:";
+
+	/*
+	 * When the answer begins, Go's server throws away what it has not read of
+	 * the request's body, and with it the create_requests that follow the
+	 * first.  It does not on a connection that is closed afterwards, as that of
+	 * a stream is anyway.
+	 */
+	if (destination->is_stream)
+		headers[nheaders++] = "Connection: close";
+	else
+	{
+		/* a member that hangs must not do later what was given up here */
+		snprintf(grpc_timeout, sizeof(grpc_timeout), "Grpc-Timeout: %ldm", destination->timeout_ms);
+		headers[nheaders++] = grpc_timeout;
+	}
+	if (destination->token != NULL)
+	{
+		token = malloc(strlen(authorization) + strlen(destination->token) + 1);
+		if (token == NULL)
+			return NULL;
+		strcpy(token, authorization);
+		strcat(token, destination->token);
+		headers[nheaders++] = token;
+	}
+	exchange = etcd_http_post(http, settings, destination, payload, headers, nheaders);
+	free(token);
+	return exchange;
+}
+
+/* ---- what came ------------------------------------------------------- */
+
+bool
+etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAnswer *answer)
+{
+	const char *body;
+	size_t		len;
+
+	if (etcd_http_failed(exchange))
+	{
+		memset(answer, 0, sizeof(*answer));
+		return etcd_http_describe_failure(exchange, &answer->outcome, answer->message);
+	}
+	body = etcd_http_data(exchange, &len);
+	etcd_decode_answer(kind, etcd_http_status(exchange), body, len, answer);
+	if (answer->outcome == ETCD_GARBAGE)
+	{
+		char		why[ETCD_MESSAGE_SIZE];
+
+		memcpy(why, answer->message, sizeof(why));
+		etcd_format_message(answer->message, "answer of etcd at \"%s\" is not understood: %s",
+							etcd_http_url(exchange), why);
+	}
+	return false;
+}
+
+ssize_t
+etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame)
+{
+	const char *data;
+	size_t		len;
+	ssize_t		n;
+
+	if (!etcd_http_has_news(exchange))
+		return 0;
+	data = etcd_http_data(exchange, &len);
+	n = etcd_decode_frame(data, len, frame);
+	if (n > 0)
+		etcd_http_take(exchange, n);
+	else if (n == 0)
+		etcd_http_await_more(http, exchange);
+	return n;
+}
+
+void
+etcd_gateway_describe_end(const Exchange *exchange, char *message)
+{
+	EtcdOutcome outcome;
+
+	if (etcd_http_failed(exchange))
+		(void) etcd_http_describe_failure(exchange, &outcome, message);
+	else
+		etcd_format_message(message, "etcd at \"%s\" ended the watch", etcd_http_url(exchange));
+}

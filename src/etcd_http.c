@@ -1,0 +1,717 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_http.c
+ *	  POSTs by libcurl, without blocking.
+ *
+ * An exchange is one POST to one endpoint and what comes back.  It is under
+ * way until it ends: with an answer, with a failure, or because its time is
+ * up.  A stream is an exchange whose answer arrives piece by piece.
+ *
+ * libcurl's callbacks only record: which sockets it waits on, when its timer
+ * is due, what bytes came.  They allocate by realloc() alone, and no error
+ * leaves them.  The ends of exchanges are recorded too, and nobody is called:
+ * the other files of the client look at what is recorded.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <curl/curl.h>
+
+#include "etcd_client_internal.h"
+
+#if LIBCURL_VERSION_NUM < 0x075700
+#error "libcurl 7.87.0 or later is required (CURLOPT_QUICK_EXIT)"
+#endif
+
+/*
+ * Cap of an answer, and of what has come of a stream and is not a whole frame
+ * yet.  The largest answer that is needed is a list of candidates or the keys
+ * of all elections, some hundred bytes for each key.  Values of some hundred
+ * kilobytes are no names of nodes; whoever writes them only stops the
+ * election, and a server that sends without end only loses its connection.
+ */
+#define MAX_ANSWER_SIZE		(1024 * 1024)
+
+/* How much of a stream is read before its frames are looked at. */
+#define MAX_BURST_SIZE		(64 * 1024)
+
+/* A peer that has vanished is noticed after idle + 9 probes, by default. */
+#define STREAM_KEEPALIVE_IDLE_S		10L
+#define STREAM_KEEPALIVE_INTERVAL_S	3L
+
+struct Exchange
+{
+	Exchange   *next;			/* among the idle ones */
+	CURL	   *easy;
+	struct curl_slist *headers;
+	struct curl_slist *connect_to;
+	char	   *url;			/* of the endpoint */
+	long		timeout_ms;
+	long		connect_timeout_ms;
+	bool		is_stream;
+
+	uint64_t	ended;			/* see etcd_http_ended() */
+	CURLcode	result;			/* once it has ended */
+	bool		too_large;
+	bool		has_news;		/* stream: bytes came since the last look */
+	bool		paused;			/* stream: libcurl holds bytes back until a look */
+	char	   *data;			/* what came */
+	size_t		len;
+	size_t		size;
+	size_t		taken;			/* stream: bytes that were taken */
+	char		error[CURL_ERROR_SIZE];
+};
+
+/* ---- libcurl's callbacks --------------------------------------------- */
+
+/*
+ * The set of sockets.  Every call counts as a change: a socket that is closed
+ * is taken out first, so that its number can only come back as a change.  If
+ * there is no memory for one, its exchange runs into a timeout.
+ */
+static int
+record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
+{
+	Http	   *http = arg;
+	int			i = 0;
+
+	(void) easy;
+	(void) socketp;
+
+	http->socket_changes++;
+	while (i < http->nsockets && http->sockets[i].fd != fd)
+		i++;
+
+	if (what == CURL_POLL_REMOVE)
+	{
+		if (i < http->nsockets)
+			http->sockets[i] = http->sockets[--http->nsockets];
+		return 0;
+	}
+
+	if (i == http->sockets_size)
+	{
+		int			size = 2 * http->sockets_size + 8;
+		EtcdSocket *sockets = realloc(http->sockets, size * sizeof(EtcdSocket));
+
+		if (sockets == NULL)
+			return 0;
+		http->sockets = sockets;
+		http->sockets_size = size;
+	}
+	if (i == http->nsockets)
+		http->nsockets++;
+	http->sockets[i].fd = fd;
+	http->sockets[i].events = 0;
+	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
+		http->sockets[i].events |= ETCD_SOCKET_READABLE;
+	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
+		http->sockets[i].events |= ETCD_SOCKET_WRITEABLE;
+	return 0;
+}
+
+static int
+record_timer(CURLM *multi, long timeout_ms, void *arg)
+{
+	Http	   *http = arg;
+
+	(void) multi;
+	http->timer_ns = timeout_ms < 0 ? INT64_MAX :
+		etcd_client_clock_ns() + timeout_ms * NS_PER_MS;
+	return 0;
+}
+
+/* A result that is less than what was given makes libcurl end the exchange. */
+static size_t
+record_data(char *data, size_t size, size_t n, void *arg)
+{
+	Exchange   *exchange = arg;
+
+	n *= size;
+	if (n == 0)
+		return 0;
+
+	/*
+	 * The cap is one of a frame, not of a burst of frames, which libcurl would
+	 * read for as long as it lasts.
+	 */
+	if (exchange->is_stream && exchange->has_news && exchange->len > MAX_BURST_SIZE)
+	{
+		exchange->paused = true;
+		return CURL_WRITEFUNC_PAUSE;
+	}
+	if (n > MAX_ANSWER_SIZE - exchange->len)
+	{
+		exchange->too_large = true;
+		return 0;
+	}
+	if (n > exchange->size - exchange->len)
+	{
+		size_t		new_size = 2 * exchange->size + n;
+		char	   *new_data = realloc(exchange->data, new_size);
+
+		if (new_data == NULL)
+			return 0;
+		exchange->data = new_data;
+		exchange->size = new_size;
+	}
+	memcpy(exchange->data + exchange->len, data, n);
+	exchange->len += n;
+	exchange->has_news = true;
+	return n;
+}
+
+/* ---- libcurl ----------------------------------------------------- */
+
+bool
+etcd_http_init(Http *http)
+{
+	CURLM	   *multi;
+
+	memset(http, 0, sizeof(*http));
+	http->timer_ns = INT64_MAX;
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+		return false;
+	multi = curl_multi_init();
+	if (multi == NULL)
+	{
+		curl_global_cleanup();
+		return false;
+	}
+	http->multi = multi;
+	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, record_socket);
+	curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, http);
+	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, record_timer);
+	curl_multi_setopt(multi, CURLMOPT_TIMERDATA, http);
+#if LIBCURL_VERSION_NUM >= 0x081400
+	/* since 8.20 the resolver's threads belong to the multi handle */
+	curl_multi_setopt(multi, CURLMOPT_QUICK_EXIT, 1L);
+#endif
+	return true;
+}
+
+void
+etcd_http_free(Http *http)
+{
+	while (http->idle != NULL)
+	{
+		Exchange   *exchange = http->idle;
+
+		http->idle = exchange->next;
+		curl_easy_cleanup(exchange->easy);
+		free(exchange);
+	}
+	if (http->multi != NULL)
+	{
+		curl_multi_cleanup(http->multi);
+		curl_global_cleanup();
+	}
+	free(http->sockets);
+	memset(http, 0, sizeof(*http));
+}
+
+void
+etcd_http_keep_connections(Http *http, int n)
+{
+	curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long) n);
+}
+
+/* ---- options of libcurl ---------------------------------------------- */
+
+#define SET_OPTION(option, value) \
+	do { \
+		if (curl_easy_setopt(exchange->easy, option, value) != CURLE_OK) \
+			return false; \
+	} while (0)
+
+/*
+ * The URL of a path below an endpoint's; to be free()d.  NULL if memory is out.
+ */
+static char *
+join_url(const char *base, const char *path)
+{
+	size_t		len = strlen(base);
+	char	   *joined = malloc(len + strlen(path) + 1);
+
+	if (joined == NULL)
+		return NULL;
+	while (len > 0 && base[len - 1] == '/')
+		len--;
+	memcpy(joined, base, len);
+	strcpy(joined + len, path);
+	return joined;
+}
+
+/*
+ * Connects to the host of the endpoint, but asks it as the server name.  False
+ * if memory is out.
+ */
+static bool
+replace_host(Exchange *exchange, CURLU *url, const char *server_name)
+{
+	char	   *host = NULL;
+	char	   *port = NULL;
+	bool		good;
+
+	good = curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
+		curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
+		curl_url_set(url, CURLUPART_HOST, server_name, 0) == CURLUE_OK;
+	if (good)
+	{
+		char		connect_to[1024];
+
+		snprintf(connect_to, sizeof(connect_to), "::%s:%s", host, port);
+		exchange->connect_to = curl_slist_append(NULL, connect_to);
+		good = exchange->connect_to != NULL &&
+			curl_easy_setopt(exchange->easy, CURLOPT_CONNECT_TO, exchange->connect_to) == CURLE_OK;
+	}
+	curl_free(host);
+	curl_free(port);
+	return good;
+}
+
+/*
+ * Sets where the endpoint's URL leads.  The URL of a Unix socket names the
+ * socket alone.  False if memory is out.
+ */
+static bool
+set_url(Exchange *exchange, const Settings *settings, const char *path)
+{
+	const char *unix_scheme = "unix://";
+	const char *unixs_scheme = "unixs://";
+	const char *endpoint = exchange->url;
+	char	   *joined;
+	char	   *whole = NULL;
+	CURLU	   *url;
+	bool		good;
+
+	if (strncmp(endpoint, unix_scheme, strlen(unix_scheme)) == 0)
+	{
+		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unix_scheme));
+		endpoint = "http://localhost";
+	}
+	else if (strncmp(endpoint, unixs_scheme, strlen(unixs_scheme)) == 0)
+	{
+		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unixs_scheme));
+		endpoint = "https://localhost";
+	}
+
+	url = curl_url();
+	joined = join_url(endpoint, path);
+	if (url != NULL && joined != NULL && curl_url_set(url, CURLUPART_URL, joined, 0) == CURLUE_OK)
+		good = (settings->server_name == NULL || replace_host(exchange, url, settings->server_name)) &&
+			curl_url_get(url, CURLUPART_URL, &whole, 0) == CURLUE_OK &&
+			curl_easy_setopt(exchange->easy, CURLOPT_URL, whole) == CURLE_OK;
+	else
+		/* libcurl will say what is wrong with the URL */
+		good = joined != NULL && curl_easy_setopt(exchange->easy, CURLOPT_URL, joined) == CURLE_OK;
+
+	curl_free(whole);
+	free(joined);
+	curl_url_cleanup(url);
+	return good;
+}
+
+/* False if memory is out. */
+static bool
+set_tls(Exchange *exchange, const Settings *settings)
+{
+	/* the first two are libcurl's defaults, which nothing may depend on */
+	SET_OPTION(CURLOPT_SSL_VERIFYPEER, 1L);
+	SET_OPTION(CURLOPT_SSL_VERIFYHOST, 2L);
+	SET_OPTION(CURLOPT_SSLVERSION,
+			   (long) (settings->tls_1_3 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
+	/* files are read for each connection, and no session outlives its own */
+	SET_OPTION(CURLOPT_CA_CACHE_TIMEOUT, 0L);
+	SET_OPTION(CURLOPT_SSL_SESSIONID_CACHE, 0L);
+	if (settings->ca_file != NULL)
+	{
+		/* and no other authority is trusted */
+		SET_OPTION(CURLOPT_CAINFO, settings->ca_file);
+		SET_OPTION(CURLOPT_CAPATH, NULL);
+	}
+	if (settings->cert_file != NULL)
+		SET_OPTION(CURLOPT_SSLCERT, settings->cert_file);
+	if (settings->key_file != NULL)
+	{
+		SET_OPTION(CURLOPT_SSLKEY, settings->key_file);
+		/* else OpenSSL would ask for one, at a terminal */
+		SET_OPTION(CURLOPT_KEYPASSWD, "");
+	}
+	return true;
+}
+
+/* False if memory is out. */
+static bool
+set_headers(Exchange *exchange, const char *const *headers, int nheaders)
+{
+	for (int i = 0; i < nheaders; i++)
+	{
+		struct curl_slist *list = curl_slist_append(exchange->headers, headers[i]);
+
+		if (list == NULL)
+			return false;
+		exchange->headers = list;
+	}
+	SET_OPTION(CURLOPT_HTTPHEADER, exchange->headers);
+	return true;
+}
+
+/* False if memory is out. */
+static bool
+set_options(Exchange *exchange, const Payload *payload, bool connects)
+{
+	SET_OPTION(CURLOPT_POST, 1L);
+	SET_OPTION(CURLOPT_POSTFIELDS, payload->body);
+	SET_OPTION(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) payload->len);
+	SET_OPTION(CURLOPT_WRITEFUNCTION, record_data);
+	SET_OPTION(CURLOPT_WRITEDATA, exchange);
+	SET_OPTION(CURLOPT_PRIVATE, exchange);
+	SET_OPTION(CURLOPT_ERRORBUFFER, exchange->error);
+
+	/* Nowhere but to the endpoint itself. */
+	SET_OPTION(CURLOPT_PROTOCOLS_STR, "http,https");
+	SET_OPTION(CURLOPT_FOLLOWLOCATION, 0L);
+	SET_OPTION(CURLOPT_PROXY, "");
+	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+
+	/* No signals, and no wait for a resolver that hangs. */
+	SET_OPTION(CURLOPT_NOSIGNAL, 1L);
+	SET_OPTION(CURLOPT_QUICK_EXIT, 1L);
+
+	SET_OPTION(CURLOPT_TCP_NODELAY, 1L);
+	/*
+	 * The time to connect alone is left to libcurl.  The whole time is not,
+	 * see etcd_http_time_out().
+	 */
+	SET_OPTION(CURLOPT_CONNECTTIMEOUT_MS, exchange->connect_timeout_ms);
+	if (connects)
+		SET_OPTION(CURLOPT_FRESH_CONNECT, 1L);
+	if (exchange->is_stream)
+	{
+		SET_OPTION(CURLOPT_TCP_KEEPALIVE, 1L);
+		SET_OPTION(CURLOPT_TCP_KEEPIDLE, STREAM_KEEPALIVE_IDLE_S);
+		SET_OPTION(CURLOPT_TCP_KEEPINTVL, STREAM_KEEPALIVE_INTERVAL_S);
+	}
+	return true;
+}
+
+/* ---- exchanges ------------------------------------------------------- */
+
+/* NULL if memory is out. */
+static Exchange *
+take_idle(Http *http)
+{
+	Exchange   *exchange = http->idle;
+
+	if (exchange != NULL)
+	{
+		http->idle = exchange->next;
+		exchange->next = NULL;
+		return exchange;
+	}
+	exchange = calloc(1, sizeof(Exchange));
+	if (exchange == NULL)
+		return NULL;
+	exchange->easy = curl_easy_init();
+	if (exchange->easy == NULL)
+	{
+		free(exchange);
+		return NULL;
+	}
+	return exchange;
+}
+
+Exchange *
+etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
+			   const Payload *payload, const char *const *headers, int nheaders)
+{
+	Exchange   *exchange = take_idle(http);
+
+	if (exchange == NULL)
+		return NULL;
+	exchange->url = strdup(destination->url);
+	exchange->timeout_ms = destination->timeout_ms;
+	exchange->connect_timeout_ms = destination->connect_timeout_ms;
+	exchange->is_stream = destination->is_stream;
+	if (exchange->url == NULL || !set_url(exchange, settings, payload->path) ||
+		!set_tls(exchange, settings) || !set_headers(exchange, headers, nheaders) ||
+		!set_options(exchange, payload, destination->connects) ||
+		curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
+		etcd_http_release(http, &exchange);
+	return exchange;
+}
+
+void
+etcd_http_release(Http *http, Exchange **exchange)
+{
+	Exchange   *released = *exchange;
+	CURL	   *easy;
+
+	if (released == NULL)
+		return;
+	*exchange = NULL;
+	easy = released->easy;
+	curl_multi_remove_handle(http->multi, easy);
+	/* it points to the headers, to the payload and into the exchange */
+	curl_easy_reset(easy);
+	curl_slist_free_all(released->headers);
+	curl_slist_free_all(released->connect_to);
+	free(released->url);
+	free(released->data);
+	memset(released, 0, sizeof(*released));
+	released->easy = easy;
+	released->next = http->idle;
+	http->idle = released;
+}
+
+static void
+end_exchange(Http *http, Exchange *exchange, CURLcode result)
+{
+	if (exchange->ended != 0)
+		return;
+	curl_multi_remove_handle(http->multi, exchange->easy);
+	exchange->result = result;
+	exchange->ended = ++http->nended;
+}
+
+/*
+ * This is not left to CURLOPT_TIMEOUT_MS.  If its timer is called at the very
+ * microsecond, libcurl 7.88 finds that a fraction of a millisecond is left,
+ * but has forgotten the timer by then, and the request never ends.  The timer
+ * to connect has the same fault.
+ */
+void
+etcd_http_time_out(Http *http, Exchange *exchange)
+{
+	end_exchange(http, exchange, CURLE_OPERATION_TIMEDOUT);
+}
+
+uint64_t
+etcd_http_ended(const Exchange *exchange)
+{
+	return exchange->ended;
+}
+
+/*
+ * Before a name is resolved there is no address, while libcurl 8 may have a
+ * time by then.  A Unix socket has no address at all.
+ */
+bool
+etcd_http_was_connected(const Exchange *exchange)
+{
+	curl_off_t	ready_us = 0;
+	char	   *address = NULL;
+
+	curl_easy_getinfo(exchange->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
+	curl_easy_getinfo(exchange->easy, CURLINFO_PRIMARY_IP, &address);
+	return ready_us > 0 &&
+		((address != NULL && address[0] != '\0') ||
+		 strncmp(exchange->url, "unix", 4) == 0);
+}
+
+bool
+etcd_http_got_nothing(const Exchange *exchange)
+{
+	return exchange->result == CURLE_GOT_NOTHING;
+}
+
+/* ---- running libcurl ------------------------------------------------- */
+
+/*
+ * Lets libcurl act on a socket or its timer.  It starts a thread to resolve
+ * a name, which inherits the signal mask: no signal may find its handler in
+ * there.
+ */
+static void
+run_curl(Http *http, curl_socket_t fd, int events)
+{
+	sigset_t	all;
+	sigset_t	before;
+	int			running;
+	CURLMsg    *info;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	curl_multi_socket_action(http->multi, fd, events, &running);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+
+	while ((info = curl_multi_info_read(http->multi, &running)) != NULL)
+	{
+		CURLcode	result = info->data.result;
+		char	   *exchange = NULL;
+
+		if (info->msg != CURLMSG_DONE)
+			continue;
+		curl_easy_getinfo(info->easy_handle, CURLINFO_PRIVATE, &exchange);
+		end_exchange(http, (Exchange *) exchange, result);
+	}
+}
+
+void
+etcd_http_run_timer(Http *http)
+{
+	if (http->timer_ns > etcd_client_clock_ns())
+		return;
+	http->timer_ns = INT64_MAX;
+	run_curl(http, CURL_SOCKET_TIMEOUT, 0);
+}
+
+void
+etcd_http_socket_ready(Http *http, int fd, int events)
+{
+	int			mask = 0;
+
+	if (events & ETCD_SOCKET_READABLE)
+		mask |= CURL_CSELECT_IN;
+	if (events & ETCD_SOCKET_WRITEABLE)
+		mask |= CURL_CSELECT_OUT;
+	if (events & ETCD_SOCKET_ERROR)
+		mask |= CURL_CSELECT_ERR;
+	run_curl(http, fd, mask);
+}
+
+void
+etcd_http_wait(Http *http, long timeout_ms)
+{
+	curl_multi_poll(http->multi, NULL, 0, (int) timeout_ms, NULL);
+
+	/*
+	 * libcurl finds out itself what each socket is ready for.  One that moves
+	 * within the list meanwhile has its turn in the next round.
+	 */
+	for (int i = 0; i < http->nsockets; i++)
+		run_curl(http, http->sockets[i].fd, 0);
+}
+
+/* ---- what came ------------------------------------------------------- */
+
+bool
+etcd_http_failed(const Exchange *exchange)
+{
+	return exchange->result != CURLE_OK;
+}
+
+long
+etcd_http_status(const Exchange *exchange)
+{
+	long		status = 0;
+
+	curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
+	return status;
+}
+
+const char *
+etcd_http_url(const Exchange *exchange)
+{
+	return exchange->url;
+}
+
+const char *
+etcd_http_data(const Exchange *exchange, size_t *len)
+{
+	*len = exchange->len - exchange->taken;
+	return exchange->data != NULL ? exchange->data + exchange->taken : "";
+}
+
+bool
+etcd_http_has_news(const Exchange *exchange)
+{
+	return exchange->has_news;
+}
+
+void
+etcd_http_take(Exchange *exchange, size_t n)
+{
+	exchange->taken += n;
+}
+
+void
+etcd_http_await_more(Http *http, Exchange *exchange)
+{
+	exchange->len -= exchange->taken;
+	memmove(exchange->data, exchange->data + exchange->taken, exchange->len);
+	exchange->taken = 0;
+	exchange->has_news = false;
+	if (!exchange->paused)
+		return;
+	/* calls record_data(); if that gives up, we are told here alone */
+	exchange->paused = false;
+	if (curl_easy_pause(exchange->easy, CURLPAUSE_CONT) != CURLE_OK)
+		end_exchange(http, exchange, CURLE_WRITE_ERROR);
+}
+
+static void
+describe_timeout(const Exchange *exchange, char *message)
+{
+	long		connect_ms = exchange->connect_timeout_ms;
+	long		whole_ms = exchange->timeout_ms;
+
+	if (etcd_http_was_connected(exchange))
+		etcd_format_message(message, "no answer from etcd at \"%s\" within %ld ms",
+							exchange->url, whole_ms);
+	else
+		etcd_format_message(message, "could not connect to etcd at \"%s\" within %ld ms",
+							exchange->url, connect_ms < whole_ms ? connect_ms : whole_ms);
+}
+
+bool
+etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char *message)
+{
+	const char *url = exchange->url;
+	const char *detail = exchange->error;
+	long		os_errno = 0;
+
+	*outcome = ETCD_NO_ANSWER;
+	curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &os_errno);
+	if (detail[0] == '\0')
+		detail = curl_easy_strerror(exchange->result);
+
+	if (exchange->too_large)
+	{
+		*outcome = ETCD_GARBAGE;
+		etcd_format_message(message, "answer of etcd at \"%s\" is larger than %d bytes",
+							url, MAX_ANSWER_SIZE);
+		return false;
+	}
+
+	switch (exchange->result)
+	{
+		case CURLE_OPERATION_TIMEDOUT:
+			describe_timeout(exchange, message);
+			return true;
+		case CURLE_COULDNT_RESOLVE_HOST:
+		case CURLE_COULDNT_CONNECT:
+			if (os_errno != 0)
+				detail = strerror((int) os_errno);
+			etcd_format_message(message, "could not connect to etcd at \"%s\": %s", url, detail);
+			break;
+		case CURLE_GOT_NOTHING:
+			etcd_format_message(message, "etcd at \"%s\" closed the connection without an answer", url);
+			break;
+		case CURLE_PEER_FAILED_VERIFICATION:
+			etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid: %s (the authority to trust is \"etcd_leader.ssl_ca_file\")", url, detail);
+			break;
+		case CURLE_SSL_CACERT_BADFILE:
+			etcd_format_message(message, "could not use the file of \"etcd_leader.ssl_ca_file\": %s", detail);
+			break;
+		case CURLE_SSL_CERTPROBLEM:
+		case CURLE_BAD_FUNCTION_ARGUMENT:	/* what libcurl 8.23 says of a bad key */
+			etcd_format_message(message, "could not use the files of \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\": %s", detail);
+			break;
+		case CURLE_SSL_CONNECT_ERROR:
+			etcd_format_message(message, "no TLS connection to etcd at \"%s\": %s", url, detail);
+			break;
+		default:
+			if (exchange->result == CURLE_UNSUPPORTED_PROTOCOL || exchange->result == CURLE_WEIRD_SERVER_REPLY)
+				*outcome = ETCD_GARBAGE;
+			etcd_format_message(message, "no answer from etcd at \"%s\": %s", url, detail);
+			break;
+	}
+	return false;
+}

@@ -1,0 +1,649 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_request.c
+ *	  The life of a request: where it is sent, and what comes of it.
+ *
+ * A request is sent to the endpoint in use.  If it only reads, and half of
+ * its time is over, it is sent to the next endpoint as well.  So it has one
+ * attempt or two.  Each attempt is in one state:
+ *
+ *	state		event				next state
+ *	----------	------------------	----------------------------------------
+ *	NONE		sent				SENT
+ *				not sent			FAILED: memory is out, for the second one
+ *	SENT		wants a token		PARKED: the endpoint's token is asked for
+ *				answer				ANSWERED
+ *				failure				FAILED
+ *				overtaken			DROPPED
+ *	PARKED		sent				SENT_AGAIN: a token has come
+ *				no token			DENIED: none in time, or etcd gives none
+ *				overtaken			DROPPED
+ *	SENT_AGAIN	as SENT, but a token is not asked for any more
+ *	DENIED		answer, failure		as SENT: the caller is told why
+ *				overtaken			DROPPED
+ *
+ * FAILED, ANSWERED and DROPPED are the ends.  An answer is what etcd says, be
+ * it a refusal; a failure blames the endpoint (etcd_blames_endpoint()).  What
+ * ends a request:
+ *
+ *	- an answer to one attempt; the other attempt is overtaken;
+ *	- a failure of one attempt, unless the other one is still open.
+ *
+ * So there is exactly one end.  It comes in time: an attempt that is sent or
+ * parked has a deadline, which is never later than twice the request timeout
+ * after the request was made.
+ *
+ * A token belongs to an endpoint: etcd's simple tokens live in the memory of
+ * one member.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "etcd_client_internal.h"
+
+typedef enum AttemptEvent
+{
+	EVENT_SENT,
+	EVENT_NOT_SENT,
+	EVENT_WANTS_TOKEN,
+	EVENT_NO_TOKEN,
+	EVENT_ANSWER,
+	EVENT_FAILURE,
+	EVENT_OVERTAKEN
+} AttemptEvent;
+
+#define NEVENTS		(EVENT_OVERTAKEN + 1)
+
+/* ATTEMPT_NONE: the event cannot happen in that state. */
+static const AttemptState transitions[ATTEMPT_NSTATES][NEVENTS] = {
+	[ATTEMPT_NONE] = {
+		[EVENT_SENT] = ATTEMPT_SENT,
+		[EVENT_NOT_SENT] = ATTEMPT_FAILED,
+	},
+	[ATTEMPT_SENT] = {
+		[EVENT_WANTS_TOKEN] = ATTEMPT_PARKED,
+		[EVENT_ANSWER] = ATTEMPT_ANSWERED,
+		[EVENT_FAILURE] = ATTEMPT_FAILED,
+		[EVENT_OVERTAKEN] = ATTEMPT_DROPPED,
+	},
+	[ATTEMPT_PARKED] = {
+		[EVENT_SENT] = ATTEMPT_SENT_AGAIN,
+		[EVENT_NO_TOKEN] = ATTEMPT_DENIED,
+		[EVENT_OVERTAKEN] = ATTEMPT_DROPPED,
+	},
+	[ATTEMPT_SENT_AGAIN] = {
+		[EVENT_ANSWER] = ATTEMPT_ANSWERED,
+		[EVENT_FAILURE] = ATTEMPT_FAILED,
+		[EVENT_OVERTAKEN] = ATTEMPT_DROPPED,
+	},
+	[ATTEMPT_DENIED] = {
+		[EVENT_ANSWER] = ATTEMPT_ANSWERED,
+		[EVENT_FAILURE] = ATTEMPT_FAILED,
+		[EVENT_OVERTAKEN] = ATTEMPT_DROPPED,
+	},
+};
+
+static void
+advance(Attempt *attempt, AttemptEvent event)
+{
+	AttemptState next = transitions[attempt->state][event];
+
+	ETCD_CLIENT_ASSERT(next != ATTEMPT_NONE);
+	attempt->state = next;
+}
+
+static bool
+is_under_way(const Attempt *attempt)
+{
+	return attempt->state == ATTEMPT_SENT || attempt->state == ATTEMPT_SENT_AGAIN;
+}
+
+/* May it still decide what the request comes to? */
+static bool
+is_open(const Attempt *attempt)
+{
+	return is_under_way(attempt) || attempt->state == ATTEMPT_PARKED ||
+		attempt->state == ATTEMPT_DENIED;
+}
+
+/* Has something come of it that is to be looked at? */
+static bool
+is_due(const Attempt *attempt)
+{
+	return attempt->state == ATTEMPT_DENIED ||
+		(is_under_way(attempt) && etcd_http_ended(attempt->exchange) != 0);
+}
+
+/* ---- making and freeing ---------------------------------------------- */
+
+/* A copy of the first key in a request; NULL if there is none, or no memory. */
+static char *
+copy_key(const EtcdRequest *request)
+{
+	EtcdBytes	key = {NULL, 0};
+
+	if (request->kind != ETCD_TXN)
+		return NULL;
+	if (request->ncompares > 0)
+		key = request->compares[0].key;
+	else if (request->nsuccess > 0)
+		key = request->success[0].key;
+	return key.len > 0 ? strndup(key.data, key.len) : NULL;
+}
+
+/* May it be sent twice, at once?  Then nothing changes by it. */
+static bool
+reads_only(const EtcdRequest *request)
+{
+	if (request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE)
+		return true;
+	for (int i = 0; i < request->nsuccess; i++)
+	{
+		if (request->success[i].kind != ETCD_OP_RANGE)
+			return false;
+	}
+	for (int i = 0; i < request->nfailure; i++)
+	{
+		if (request->failure[i].kind != ETCD_OP_RANGE)
+			return false;
+	}
+	return request->kind == ETCD_TXN;
+}
+
+/* For a request that is not in the list. */
+static void
+free_request(EtcdClient *client, Request *request)
+{
+	for (int i = 0; i < MAX_ATTEMPTS; i++)
+	{
+		etcd_http_release(&client->http, &request->attempts[i].exchange);
+		free(request->attempts[i].url);
+	}
+	etcd_gateway_free_payload(&request->payload);
+	free(request->key);
+	free(request);
+}
+
+static void
+unlink_request(EtcdClient *client, Request *request)
+{
+	Request   **link = &client->requests;
+
+	while (*link != request)
+		link = &(*link)->next;
+	*link = request->next;
+	request->next = NULL;
+}
+
+/*
+ * Hands an attempt to the gateway, with the token that its endpoint has now.
+ * False if memory is out.
+ */
+static bool
+launch(EtcdClient *client, Request *request, Attempt *attempt)
+{
+	const Endpoint *endpoint = &client->endpoints[attempt->endpoint];
+	EtcdRequestKind kind = request->payload.kind;
+	Destination destination = {
+		.url = attempt->url,
+		.token = kind != ETCD_AUTHENTICATE ? endpoint->token : NULL,
+		.timeout_ms = request->timeout_ms,
+		.connect_timeout_ms = request->connect_timeout_ms,
+		/* the open connection is left to the caller's requests: it is warm */
+		.connects = kind == ETCD_LIST_MEMBERS
+	};
+
+	attempt->token_number = endpoint->token_number;
+	attempt->exchange = etcd_gateway_start(&client->http, &client->settings,
+										   &request->payload, &destination);
+	return attempt->exchange != NULL;
+}
+
+/* An attempt has one timeout from now on, but ends with its request. */
+static void
+set_deadline(const Request *request, Attempt *attempt, int64_t now)
+{
+	int64_t		timeout_ns = request->timeout_ms * NS_PER_MS;
+	int64_t		latest_ns = request->made_ns + 2 * timeout_ns;
+
+	attempt->deadline_ns = now + timeout_ns < latest_ns ? now + timeout_ns : latest_ns;
+}
+
+/* Begins an attempt at an endpoint.  False if memory is out. */
+static bool
+start_attempt(EtcdClient *client, Request *request, Attempt *attempt, int endpoint)
+{
+	attempt->endpoint = endpoint;
+	attempt->url = strdup(client->endpoints[endpoint].url);
+	attempt->sent_ns = etcd_client_clock_ns();
+	set_deadline(request, attempt, attempt->sent_ns);
+	if (attempt->url == NULL || !launch(client, request, attempt))
+	{
+		advance(attempt, EVENT_NOT_SENT);
+		return false;
+	}
+	advance(attempt, EVENT_SENT);
+	return true;
+}
+
+/* Makes a request and sends it.  NULL if memory is out. */
+static Request *
+start_request(EtcdClient *client, int endpoint, const EtcdRequest *request)
+{
+	Request    *made = calloc(1, sizeof(Request));
+	Request   **last = &client->requests;
+
+	if (made == NULL)
+		return NULL;
+	made->key = copy_key(request);
+	made->settings_number = client->settings.number;
+	made->timeout_ms = client->settings.request_timeout_ms;
+	made->connect_timeout_ms = client->settings.connect_timeout_ms;
+	made->made_ns = etcd_client_clock_ns();
+	if (!etcd_gateway_encode_request(request, &made->payload) ||
+		!start_attempt(client, made, &made->attempts[0], endpoint))
+	{
+		free_request(client, made);
+		return NULL;
+	}
+	while (*last != NULL)
+		last = &(*last)->next;
+	*last = made;
+	return made;
+}
+
+void
+etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request)
+{
+	const char *why = "there is no endpoint";
+
+	if (client->nendpoints > 0)
+	{
+		Request    *made = start_request(client, client->endpoint, request);
+
+		if (made != NULL)
+		{
+			made->id = id;
+			made->reads_only = reads_only(request);
+			return;
+		}
+		why = "out of memory";
+	}
+	ETCD_CLIENT_ASSERT(client->nunsent < MAX_UNSENT);
+	if (client->nunsent < MAX_UNSENT)
+	{
+		client->unsent[client->nunsent].id = id;
+		client->unsent[client->nunsent].why = why;
+		client->nunsent++;
+	}
+}
+
+bool
+etcd_request_ask(EtcdClient *client, int endpoint, const EtcdRequest *request,
+				 RequestReceiver receive)
+{
+	Request    *made = start_request(client, endpoint, request);
+
+	if (made == NULL)
+		return false;
+	made->receive = receive;
+	return true;
+}
+
+bool
+etcd_request_is_asking(const EtcdClient *client, int endpoint, RequestReceiver receive)
+{
+	for (const Request *r = client->requests; r != NULL; r = r->next)
+	{
+		if (r->receive == receive && r->attempts[0].endpoint == endpoint &&
+			r->settings_number == client->settings.number)
+			return true;
+	}
+	return false;
+}
+
+void
+etcd_request_renumber(EtcdClient *client)
+{
+	for (Request *r = client->requests; r != NULL; r = r->next)
+	{
+		for (int i = 0; i < MAX_ATTEMPTS; i++)
+		{
+			if (r->attempts[i].url != NULL)
+				r->attempts[i].endpoint = etcd_endpoints_find(client, r->attempts[i].url);
+		}
+	}
+}
+
+void
+etcd_request_free(EtcdClient *client)
+{
+	while (client->requests != NULL)
+	{
+		Request    *request = client->requests;
+
+		unlink_request(client, request);
+		free_request(client, request);
+	}
+}
+
+/* ---- waiting for a token --------------------------------------------- */
+
+static void
+deny(Attempt *attempt, EtcdOutcome outcome, int code, const char *why)
+{
+	advance(attempt, EVENT_NO_TOKEN);
+	attempt->denial.outcome = outcome;
+	attempt->denial.code = code;
+	etcd_format_message(attempt->denial.message, "%s", why);
+}
+
+/* Does this attempt want a token that it can get? */
+static bool
+wants_token(const EtcdClient *client, const Request *request, const Attempt *attempt,
+			const EtcdAnswer *answer)
+{
+	if (attempt->state != ATTEMPT_SENT || client->settings.username == NULL ||
+		attempt->endpoint < 0 || request->payload.kind == ETCD_AUTHENTICATE)
+		return false;
+	/* Some etcds refuse a bad token by closing the connection (etcd #15256). */
+	return etcd_wants_token(answer->outcome, answer->code, answer->message) ||
+		(etcd_http_got_nothing(attempt->exchange) &&
+		 client->endpoints[attempt->endpoint].token != NULL);
+}
+
+static void
+park(EtcdClient *client, Request *request, Attempt *attempt)
+{
+	int			endpoint = attempt->endpoint;
+	char		why[ETCD_MESSAGE_SIZE];
+
+	etcd_http_release(&client->http, &attempt->exchange);
+	advance(attempt, EVENT_WANTS_TOKEN);
+	set_deadline(request, attempt, etcd_client_clock_ns());
+	if (client->endpoints[endpoint].token_number > attempt->token_number)
+		etcd_request_send_parked(client, endpoint); /* a newer one is there */
+	else if (!etcd_auth_ask(client, endpoint, why))
+		etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
+}
+
+/* Is it parked at that endpoint? */
+static bool
+is_parked_at(const Attempt *attempt, int endpoint)
+{
+	return attempt->state == ATTEMPT_PARKED && attempt->endpoint == endpoint;
+}
+
+void
+etcd_request_send_parked(EtcdClient *client, int endpoint)
+{
+	for (Request *r = client->requests; r != NULL; r = r->next)
+	{
+		for (int i = 0; i < MAX_ATTEMPTS; i++)
+		{
+			Attempt    *attempt = &r->attempts[i];
+
+			if (!is_parked_at(attempt, endpoint))
+				continue;
+			if (launch(client, r, attempt))
+				advance(attempt, EVENT_SENT);
+			else
+				deny(attempt, ETCD_NO_ANSWER, 0, "out of memory");
+		}
+	}
+}
+
+void
+etcd_request_deny_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome, int code,
+						 const char *why)
+{
+	for (Request *r = client->requests; r != NULL; r = r->next)
+	{
+		for (int i = 0; i < MAX_ATTEMPTS; i++)
+		{
+			if (is_parked_at(&r->attempts[i], endpoint))
+				deny(&r->attempts[i], outcome, code, why);
+		}
+	}
+}
+
+/* ---- time ------------------------------------------------------------ */
+
+void
+etcd_request_hurry(EtcdClient *client, int64_t deadline_ns)
+{
+	for (Request *r = client->requests; r != NULL; r = r->next)
+	{
+		for (int i = 0; i < MAX_ATTEMPTS; i++)
+		{
+			if (is_under_way(&r->attempts[i]) && r->attempts[i].deadline_ns > deadline_ns)
+				r->attempts[i].deadline_ns = deadline_ns;
+		}
+	}
+}
+
+/*
+ * When a request is to be sent to a second endpoint; INT64_MAX: never.  Half
+ * of its time is late: a member that hangs costs no more than that.
+ */
+static int64_t
+second_due_ns(const EtcdClient *client, const Request *request)
+{
+	const Attempt *first = &request->attempts[0];
+
+	if (!request->reads_only || client->nendpoints < 2 || !is_under_way(first) || is_due(first) ||
+		first->endpoint < 0 || request->attempts[1].state != ATTEMPT_NONE)
+		return INT64_MAX;
+	return request->made_ns + request->timeout_ms * NS_PER_MS / 2;
+}
+
+int64_t
+etcd_request_due_ns(const EtcdClient *client)
+{
+	int64_t		due_ns = INT64_MAX;
+
+	if (client->nunsent > 0)
+		return 0;
+	for (const Request *r = client->requests; r != NULL; r = r->next)
+	{
+		int64_t		second_ns = second_due_ns(client, r);
+
+		if (second_ns < due_ns)
+			due_ns = second_ns;
+		for (int i = 0; i < MAX_ATTEMPTS; i++)
+		{
+			const Attempt *attempt = &r->attempts[i];
+
+			if (is_due(attempt))
+				return 0;
+			if (is_open(attempt) && attempt->deadline_ns < due_ns)
+				due_ns = attempt->deadline_ns;
+		}
+	}
+	return due_ns;
+}
+
+static void
+run_deadline(EtcdClient *client, const Request *request, Attempt *attempt, int64_t now)
+{
+	if (attempt->deadline_ns > now)
+		return;
+	if (is_under_way(attempt))
+		etcd_http_time_out(&client->http, attempt->exchange);
+	else if (attempt->state == ATTEMPT_PARKED)
+	{
+		char		why[ETCD_MESSAGE_SIZE];
+
+		etcd_format_message(why, "no token from etcd at \"%s\" within %ld ms",
+							attempt->url, request->timeout_ms);
+		deny(attempt, ETCD_NO_ANSWER, 0, why);
+		attempt->denial.timed_out = true;
+	}
+}
+
+void
+etcd_request_run(EtcdClient *client)
+{
+	int64_t		now = etcd_client_clock_ns();
+
+	for (Request *r = client->requests; r != NULL; r = r->next)
+	{
+		for (int i = 0; i < MAX_ATTEMPTS; i++)
+			run_deadline(client, r, &r->attempts[i], now);
+		if (second_due_ns(client, r) <= now)
+			(void) start_attempt(client, r, &r->attempts[1],
+								 (r->attempts[0].endpoint + 1) % client->nendpoints);
+	}
+}
+
+/* ---- telling --------------------------------------------------------- */
+
+void
+etcd_request_tell_unsent(EtcdClient *client)
+{
+	/* not those that the callbacks add: they would be told without end */
+	for (int n = client->nunsent; n > 0; n--)
+	{
+		Unsent		unsent = client->unsent[0];
+		EtcdAnswer	answer = {.outcome = ETCD_NO_ANSWER,.endpoint = -1};
+		EtcdTiming	timing = {0};
+
+		client->nunsent--;
+		memmove(client->unsent, client->unsent + 1, client->nunsent * sizeof(Unsent));
+		etcd_format_message(answer.message, "%s", unsent.why);
+		client->callbacks.answered(client->callbacks.ctx, unsent.id, &answer, &timing);
+	}
+}
+
+/* This attempt decides; the other one, if it is open, is overtaken. */
+static void
+tell_end(EtcdClient *client, Request *request, Attempt *attempt, const EtcdAnswer *answer,
+		 const EtcdTiming *timing)
+{
+	Attempt    *first = &request->attempts[0];
+	Attempt    *second = &request->attempts[1];
+	char		late[ETCD_MESSAGE_SIZE] = "";
+
+	if (attempt == second && is_open(first))
+	{
+		etcd_format_message(late, "no answer from etcd at \"%s\" within %ld ms",
+							first->url, request->timeout_ms / 2);
+		advance(first, EVENT_OVERTAKEN);
+		if (second->endpoint >= 0)
+			etcd_endpoints_use(client, second->endpoint, late);
+	}
+	else if (attempt == first && is_open(second))
+		advance(second, EVENT_OVERTAKEN);
+
+	/* the callbacks may do what they like: it is ours alone now */
+	unlink_request(client, request);
+	if (late[0] != '\0')
+		client->callbacks.noticed(client->callbacks.ctx, late);
+	client->callbacks.answered(client->callbacks.ctx, request->id, answer, timing);
+	free_request(client, request);
+}
+
+/* What came of an attempt of the caller's request. */
+static void
+tell_attempt(EtcdClient *client, Request *request, Attempt *attempt, EtcdAnswer *answer,
+			 EtcdTiming *timing)
+{
+	const Attempt *other = attempt == &request->attempts[0] ?
+		&request->attempts[1] : &request->attempts[0];
+	bool		blames = etcd_blames_endpoint(answer->outcome, answer->code, answer->message);
+
+	if (answer->outcome == ETCD_ANSWERED)
+		etcd_endpoints_probe(client);
+
+	timing->latency_ns = etcd_client_clock_ns() - attempt->sent_ns;
+	timing->key = request->key;
+	answer->endpoint = attempt->endpoint;
+	etcd_http_release(&client->http, &attempt->exchange);
+	advance(attempt, blames ? EVENT_FAILURE : EVENT_ANSWER);
+	if (blames)
+		etcd_endpoints_leave(client, attempt->endpoint, answer->message);
+	if (blames && is_open(other))
+		client->callbacks.noticed(client->callbacks.ctx, answer->message);
+	else
+		tell_end(client, request, attempt, answer, timing);
+}
+
+/* What came of a request of the client's own. */
+static void
+receive_own(EtcdClient *client, Request *request, Attempt *attempt, const EtcdAnswer *answer)
+{
+	advance(attempt, EVENT_ANSWER);
+	unlink_request(client, request);
+	request->receive(client, request, attempt, answer);
+	free_request(client, request);
+}
+
+/* Looks at what came of an attempt. */
+static void
+look_at(EtcdClient *client, Request *request, Attempt *attempt)
+{
+	EtcdAnswer	answer = {0};
+	EtcdTiming	timing = {0};
+	bool		wants = false;
+
+	if (attempt->state == ATTEMPT_DENIED)
+	{
+		answer.outcome = attempt->denial.outcome;
+		answer.code = attempt->denial.code;
+		memcpy(answer.message, attempt->denial.message, ETCD_MESSAGE_SIZE);
+		timing.timed_out = attempt->denial.timed_out;
+		timing.explained = true;
+	}
+	else
+	{
+		timing.timed_out = etcd_gateway_read_answer(attempt->exchange, request->payload.kind, &answer);
+		wants = wants_token(client, request, attempt, &answer);
+	}
+
+	if (wants)
+		park(client, request, attempt);
+	else if (request->receive != NULL)
+		receive_own(client, request, attempt, &answer);
+	else
+		tell_attempt(client, request, attempt, &answer, &timing);
+	etcd_free_answer(&answer);
+}
+
+/* Which of two attempts to look at first?  Those that are denied, then in the order of their ends. */
+static bool
+comes_before(const Attempt *a, const Attempt *b)
+{
+	uint64_t	a_ended = a->state == ATTEMPT_DENIED ? 0 : etcd_http_ended(a->exchange);
+	uint64_t	b_ended = b->state == ATTEMPT_DENIED ? 0 : etcd_http_ended(b->exchange);
+
+	return a_ended < b_ended;
+}
+
+void
+etcd_request_tell(EtcdClient *client)
+{
+	for (;;)
+	{
+		Request    *request = NULL;
+		Attempt    *attempt = NULL;
+
+		/* anew each time: a callback may have changed everything */
+		for (Request *r = client->requests; r != NULL; r = r->next)
+		{
+			for (int i = 0; i < MAX_ATTEMPTS; i++)
+			{
+				if (!is_due(&r->attempts[i]) ||
+					(attempt != NULL && !comes_before(&r->attempts[i], attempt)))
+					continue;
+				request = r;
+				attempt = &r->attempts[i];
+			}
+		}
+		if (attempt == NULL)
+			return;
+		look_at(client, request, attempt);
+	}
+}

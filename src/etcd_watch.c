@@ -1,0 +1,238 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_watch.c
+ *	  The watch streams.
+ *
+ * A stream is opened by etcd_client_watch() and open until the caller
+ * replaces or closes it, or until it ends: by etcd, by a failure, or with the
+ * use of its endpoint.  Its end is recorded at once and told later, from
+ * etcd_client_process().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "etcd_client_internal.h"
+
+/*
+ * One connection stays open for requests, such as those of a beat, and one for
+ * each stream.  More are used for a moment, such as when many elections are
+ * entered at once; those to an endpoint that was left are the first to go.
+ */
+static void
+keep_connections(EtcdClient *client)
+{
+	int			nopen = 0;
+
+	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
+		nopen += client->streams[i].exchange != NULL;
+	etcd_http_keep_connections(&client->http, 1 + (nopen > 0 ? nopen : 1));
+}
+
+void
+etcd_watch_init(EtcdClient *client)
+{
+	keep_connections(client);
+}
+
+/* Of a stream that is open or not. */
+static void
+free_stream(EtcdClient *client, Stream *stream)
+{
+	etcd_http_release(&client->http, &stream->exchange);
+	etcd_gateway_free_payload(&stream->payload);
+	keep_connections(client);
+}
+
+/* Closes a stream, if it is open; watch_ended() will be called. */
+static void
+end_stream(EtcdClient *client, Stream *stream, const char *why)
+{
+	if (stream->exchange == NULL)
+		return;
+	etcd_format_message(stream->end_why, "%s", why);
+	stream->end_due = true;
+	free_stream(client, stream);
+}
+
+void
+etcd_watch_end_all(EtcdClient *client, const char *why)
+{
+	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
+		end_stream(client, &client->streams[i], why);
+}
+
+/* Opens a stream.  False if memory is out. */
+static bool
+open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nwatches)
+{
+	long		timeout_ms = client->settings.connect_timeout_ms;
+	const Endpoint *endpoint = &client->endpoints[client->endpoint];
+	Destination destination = {
+		.url = endpoint->url,
+		.token = endpoint->token,
+		.timeout_ms = timeout_ms,
+		.connect_timeout_ms = timeout_ms,
+		.is_stream = true,
+		/* the open connection is left to the requests: it is warm */
+		.connects = true
+	};
+
+	if (etcd_gateway_encode_watches(watches, nwatches, &stream->payload))
+		stream->exchange = etcd_gateway_start(&client->http, &client->settings,
+											  &stream->payload, &destination);
+	if (stream->exchange == NULL)
+	{
+		free_stream(client, stream);
+		return false;
+	}
+	stream->deadline_ns = etcd_client_clock_ns() + timeout_ms * NS_PER_MS;
+	keep_connections(client);
+	return true;
+}
+
+void
+etcd_client_watch(EtcdClient *client, int number, const EtcdWatch *watches, int nwatches)
+{
+	Stream	   *stream = &client->streams[number];
+
+	free_stream(client, stream);
+	stream->end_due = false;
+	if (nwatches == 0)
+		return;
+	if (client->nendpoints > 0 && open_stream(client, stream, watches, nwatches))
+		return;
+	etcd_format_message(stream->end_why, "%s",
+						client->nendpoints > 0 ? "out of memory" : "there is no endpoint");
+	stream->end_due = true;
+}
+
+void
+etcd_watch_free(EtcdClient *client)
+{
+	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
+		free_stream(client, &client->streams[i]);
+}
+
+/* When etcd_watch_run() or one of the functions that tell is due. */
+int64_t
+etcd_watch_due_ns(const EtcdClient *client)
+{
+	int64_t		due_ns = INT64_MAX;
+
+	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
+	{
+		const Stream *stream = &client->streams[i];
+
+		if (stream->end_due)
+			return 0;
+		if (stream->exchange == NULL)
+			continue;
+		if (etcd_http_has_news(stream->exchange) || etcd_http_ended(stream->exchange) != 0)
+			return 0;
+		if (stream->deadline_ns < due_ns)
+			due_ns = stream->deadline_ns;
+	}
+	return due_ns;
+}
+
+/* Ends the streams that have not connected in time. */
+void
+etcd_watch_run(EtcdClient *client)
+{
+	int64_t		now = etcd_client_clock_ns();
+
+	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
+	{
+		Stream	   *stream = &client->streams[i];
+
+		if (stream->exchange == NULL || stream->deadline_ns > now ||
+			etcd_http_ended(stream->exchange) != 0)
+			continue;
+		if (etcd_http_was_connected(stream->exchange))
+			stream->deadline_ns = INT64_MAX;
+		else
+			etcd_http_time_out(&client->http, stream->exchange);
+	}
+}
+
+/*
+ * Tells the frames of a stream that are there.  The callback may replace or
+ * close the stream, and with it the frames that are not told yet: look at it
+ * anew after each.
+ */
+static void
+tell_frames(EtcdClient *client, int number)
+{
+	Stream	   *stream = &client->streams[number];
+
+	while (stream->exchange != NULL)
+	{
+		EtcdWatchFrame frame;
+		ssize_t		n = etcd_gateway_read_frame(&client->http, stream->exchange, &frame);
+
+		if (n == 0)
+			return;
+		if (n < 0 || frame.outcome != ETCD_ANSWERED)
+		{
+			int			endpoint = client->endpoint;
+			char		why[ETCD_MESSAGE_SIZE];
+
+			etcd_format_message(why, "etcd at \"%s\" ended the watch: %s",
+								etcd_http_url(stream->exchange), frame.message);
+			end_stream(client, stream, why);
+			if (etcd_blames_endpoint(frame.outcome, frame.code, frame.message))
+				etcd_endpoints_leave(client, endpoint, why);
+		}
+		else
+			client->callbacks.watched(client->callbacks.ctx, number, &frame);
+		if (n > 0)
+			etcd_free_frame(&frame);
+	}
+}
+
+/*
+ * Is the stream at its end?  Whatever the reason is, another endpoint may keep
+ * one open.
+ */
+static void
+notice_end(EtcdClient *client, int number)
+{
+	Stream	   *stream = &client->streams[number];
+	int			endpoint = client->endpoint;
+	char		why[ETCD_MESSAGE_SIZE];
+
+	if (stream->exchange == NULL || etcd_http_ended(stream->exchange) == 0)
+		return;
+	etcd_gateway_describe_end(stream->exchange, why);
+	end_stream(client, stream, why);
+	etcd_endpoints_leave(client, endpoint, why);
+}
+
+void
+etcd_watch_tell_frames(EtcdClient *client)
+{
+	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
+	{
+		tell_frames(client, i);
+		notice_end(client, i);
+	}
+}
+
+void
+etcd_watch_tell_ends(EtcdClient *client)
+{
+	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
+	{
+		Stream	   *stream = &client->streams[i];
+		char		why[ETCD_MESSAGE_SIZE];
+
+		if (!stream->end_due)
+			continue;
+		/* the callback may open a stream that fails at once, with another reason */
+		stream->end_due = false;
+		memcpy(why, stream->end_why, sizeof(why));
+		client->callbacks.watch_ended(client->callbacks.ctx, i, why);
+	}
+}

@@ -1,0 +1,1049 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_request_test.c
+ *	  Unit tests of etcd_request.c: every transition of an attempt.
+ *
+ * The transport, the endpoints, the tokens and the clock are replaced by
+ * simple ones here, which do as the tests tell them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "etcd_client_internal.h"
+
+#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
+#define BYTES(literal)	{literal, sizeof(literal) - 1}
+
+#define TIMEOUT_MS		1000
+#define MS				NS_PER_MS
+#define MAX_ENDPOINTS	3
+#define MAX_IDS			200000
+
+extern int	__wrap_clock_gettime(clockid_t clock, struct timespec *now);
+extern void *__wrap_calloc(size_t n, size_t size);
+extern char *__wrap_strdup(const char *s);
+extern void *__real_calloc(size_t n, size_t size);
+extern char *__real_strdup(const char *s);
+
+/* ---- the clock and memory -------------------------------------------- */
+
+static int64_t now_ns;
+static bool memory_is_out;
+
+int
+__wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	(void) clock;
+	now->tv_sec = now_ns / (1000 * MS);
+	now->tv_nsec = now_ns % (1000 * MS);
+	return 0;
+}
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	return memory_is_out ? NULL : __real_calloc(n, size);
+}
+
+char *
+__wrap_strdup(const char *s)
+{
+	return memory_is_out ? NULL : __real_strdup(s);
+}
+
+/* ---- the transport --------------------------------------------------- */
+
+#define MAX_FLIGHTS		256
+
+struct Exchange
+{
+	int			endpoint;
+	char		token[16];
+	uint64_t	ended;
+	bool		timed_out;
+	bool		got_nothing;
+	EtcdOutcome outcome;
+	int			code;
+	const char *message;
+};
+
+static Exchange *flights[MAX_FLIGHTS];	/* oldest first */
+static int	nflights;
+static uint64_t nended;
+static bool start_fails;
+
+bool
+etcd_gateway_encode_request(const EtcdRequest *request, Payload *payload)
+{
+	payload->kind = request->kind;
+	payload->body = strdup("body");
+	return payload->body != NULL;
+}
+
+void
+etcd_gateway_free_payload(Payload *payload)
+{
+	free(payload->body);
+	payload->body = NULL;
+}
+
+Exchange *
+etcd_gateway_start(Http *http, const Settings *settings, const Payload *payload,
+				   const Destination *destination)
+{
+	Exchange   *exchange;
+
+	(void) http;
+	(void) settings;
+	assert_non_null(payload->body);
+	if (start_fails || memory_is_out)
+		return NULL;
+	exchange = calloc(1, sizeof(Exchange));
+	exchange->endpoint = destination->url[1] - '0';
+	if (destination->token != NULL)
+		strcpy(exchange->token, destination->token);
+	assert_true(nflights < MAX_FLIGHTS);
+	flights[nflights++] = exchange;
+	return exchange;
+}
+
+void
+etcd_http_release(Http *http, Exchange **exchange)
+{
+	int			i = 0;
+
+	(void) http;
+	if (*exchange == NULL)
+		return;
+	while (flights[i] != *exchange)
+		assert_true(++i < nflights);
+	memmove(&flights[i], &flights[i + 1], (nflights - i - 1) * sizeof(flights[0]));
+	nflights--;
+	free(*exchange);
+	*exchange = NULL;
+}
+
+uint64_t
+etcd_http_ended(const Exchange *exchange)
+{
+	return exchange->ended;
+}
+
+bool
+etcd_http_got_nothing(const Exchange *exchange)
+{
+	return exchange->got_nothing;
+}
+
+void
+etcd_http_time_out(Http *http, Exchange *exchange)
+{
+	(void) http;
+	if (exchange->ended != 0)
+		return;
+	exchange->ended = ++nended;
+	exchange->outcome = ETCD_NO_ANSWER;
+	exchange->message = "time is up";
+	exchange->timed_out = true;
+}
+
+bool
+etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAnswer *answer)
+{
+	(void) kind;
+	assert_true(exchange->ended != 0);
+	memset(answer, 0, sizeof(*answer));
+	answer->outcome = exchange->outcome;
+	answer->code = exchange->code;
+	if (exchange->message != NULL)
+		strcpy(answer->message, exchange->message);
+	return exchange->timed_out;
+}
+
+/* ---- endpoints and tokens -------------------------------------------- */
+
+static const char *const urls[MAX_ENDPOINTS] = {"e0", "e1", "e2"};
+static Endpoint endpoints[MAX_ENDPOINTS];
+static bool password_is_missing;
+static int	nasked[MAX_ENDPOINTS];	/* for a token */
+
+int
+etcd_endpoints_find(const EtcdClient *client, const char *url)
+{
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (strcmp(client->endpoints[i].url, url) == 0)
+			return i;
+	}
+	return -1;
+}
+
+void
+etcd_endpoints_use(EtcdClient *client, int endpoint, const char *why)
+{
+	assert_in_range(endpoint, 0, client->nendpoints - 1);
+	assert_true(why[0] != '\0');
+	client->endpoint = endpoint;
+}
+
+void
+etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
+{
+	if (endpoint == client->endpoint)
+		etcd_endpoints_use(client, (endpoint + 1) % client->nendpoints, why);
+}
+
+void
+etcd_endpoints_probe(EtcdClient *client)
+{
+	(void) client;
+}
+
+bool
+etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
+{
+	assert_non_null(client->settings.username);
+	if (password_is_missing)
+	{
+		etcd_format_message(why, "no password");
+		return false;
+	}
+	nasked[endpoint]++;
+	return true;
+}
+
+/* ---- the caller ------------------------------------------------------ */
+
+static EtcdClient client;
+static struct
+{
+	int			n;				/* how many answers */
+	int64_t		sent_ns;
+} ids[MAX_IDS];
+static int	nanswers;
+static struct
+{
+	uint64_t	id;
+	EtcdOutcome outcome;
+	int			code;
+	int			endpoint;
+	bool		timed_out;
+	bool		explained;
+	char		message[ETCD_MESSAGE_SIZE];
+} last;
+static int	nnotices;
+static int	nreceived;			/* answers to the client's own requests */
+static EtcdAnswer received;
+
+static void
+answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	(void) ctx;
+	assert_in_range(id, 1, MAX_IDS - 1);
+	ids[id].n++;
+	nanswers++;
+	last.id = id;
+	last.outcome = answer->outcome;
+	last.code = answer->code;
+	last.endpoint = answer->endpoint;
+	last.timed_out = timing->timed_out;
+	last.explained = timing->explained;
+	strcpy(last.message, answer->message);
+	assert_true(answer->outcome == ETCD_ANSWERED || answer->message[0] != '\0');
+}
+
+static void
+noticed(void *ctx, const char *what)
+{
+	(void) ctx;
+	assert_true(what[0] != '\0');
+	nnotices++;
+}
+
+static void
+receive(EtcdClient *c, const Request *request, const Attempt *attempt, const EtcdAnswer *answer)
+{
+	assert_ptr_equal(c, &client);
+	assert_non_null(request->payload.body);
+	assert_non_null(attempt->url);
+	nreceived++;
+	received = *answer;
+}
+
+static int
+begin(void **state)
+{
+	(void) state;
+	memset(&client, 0, sizeof(client));
+	memset(endpoints, 0, sizeof(endpoints));
+	memset(ids, 0, sizeof(ids));
+	memset(nasked, 0, sizeof(nasked));
+	for (int i = 0; i < MAX_ENDPOINTS; i++)
+		endpoints[i].url = (char *) urls[i];
+	client.endpoints = endpoints;
+	client.nendpoints = MAX_ENDPOINTS;
+	client.callbacks.answered = answered;
+	client.callbacks.noticed = noticed;
+	client.settings.request_timeout_ms = TIMEOUT_MS;
+	client.settings.connect_timeout_ms = TIMEOUT_MS;
+	client.settings.username = "user";
+	now_ns = 1000 * MS;
+	start_fails = memory_is_out = password_is_missing = false;
+	nanswers = nnotices = nreceived = nflights = 0;
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	(void) state;
+	etcd_request_free(&client);
+	return nflights;
+}
+
+static void
+send_request(uint64_t id, bool reads)
+{
+	EtcdOp		op = {.kind = reads ? ETCD_OP_RANGE : ETCD_OP_PUT,.key = BYTES("key")};
+	EtcdRequest txn = {.kind = ETCD_TXN,.success = &op,.nsuccess = 1};
+
+	ids[id].sent_ns = now_ns;
+	etcd_client_send(&client, id, &txn);
+}
+
+/* As etcd_client_process() does. */
+static void
+process(void)
+{
+	etcd_request_run(&client);
+	etcd_request_tell_unsent(&client);
+	etcd_request_tell(&client);
+}
+
+static void
+wait_ms(long ms)
+{
+	now_ns += ms * MS;
+	process();
+}
+
+/* Ends the exchange with that endpoint which began first, and looks at it. */
+static void
+end_flight(int endpoint, EtcdOutcome outcome, int code, const char *message)
+{
+	for (int i = 0; i < nflights; i++)
+	{
+		if (flights[i]->endpoint != endpoint || flights[i]->ended != 0)
+			continue;
+		flights[i]->ended = ++nended;
+		flights[i]->outcome = outcome;
+		flights[i]->code = code;
+		flights[i]->message = message;
+		process();
+		return;
+	}
+	fail_msg("nothing is under way to endpoint %d", endpoint);
+}
+
+static void
+answer(int endpoint)
+{
+	end_flight(endpoint, ETCD_ANSWERED, 0, NULL);
+}
+
+static void
+fail_at(int endpoint)
+{
+	end_flight(endpoint, ETCD_NO_ANSWER, 0, "no answer");
+}
+
+static void
+want_token(int endpoint)
+{
+	end_flight(endpoint, ETCD_REFUSED, ETCD_CODE_INVALID_ARGUMENT, "etcdserver: user name is empty");
+}
+
+static void
+give_token(int endpoint, const char *token)
+{
+	static uint64_t ntokens;
+
+	endpoints[endpoint].token = (char *) token;
+	endpoints[endpoint].token_number = ++ntokens;
+	etcd_request_send_parked(&client, endpoint);
+	process();
+}
+
+static void
+deny_token(int endpoint)
+{
+	etcd_request_deny_parked(&client, endpoint, ETCD_REFUSED, ETCD_CODE_INVALID_ARGUMENT, "wrong password");
+}
+
+/* The states of the two attempts of the only request. */
+static void
+assert_states(AttemptState first, AttemptState second)
+{
+	assert_non_null(client.requests);
+	assert_null(client.requests->next);
+	assert_int_equal(client.requests->attempts[0].state, first);
+	assert_int_equal(client.requests->attempts[1].state, second);
+}
+
+/* There was one answer, of that endpoint, and nothing is left. */
+static void
+assert_end(EtcdOutcome outcome, int endpoint)
+{
+	assert_int_equal(nanswers, 1);
+	assert_int_equal(last.id, 1);
+	assert_int_equal(last.outcome, outcome);
+	assert_int_equal(last.endpoint, endpoint);
+	assert_null(client.requests);
+	assert_int_equal(nflights, 0);
+	assert_true(etcd_request_due_ns(&client) == INT64_MAX);
+	wait_ms(5 * TIMEOUT_MS);
+	assert_int_equal(nanswers, 1);
+}
+
+/* ---- one attempt ----------------------------------------------------- */
+
+static void
+test_answered(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	assert_states(ATTEMPT_SENT, ATTEMPT_NONE);
+	assert_int_equal(nanswers, 0);
+	answer(0);
+	assert_end(ETCD_ANSWERED, 0);
+	assert_int_equal(client.endpoint, 0);
+}
+
+/* A refusal that does not blame the endpoint is an answer. */
+static void
+test_refused(void **state)
+{
+	(void) state;
+	send_request(1, false);
+	end_flight(0, ETCD_REFUSED, ETCD_CODE_PERMISSION_DENIED, "permission denied");
+	assert_end(ETCD_REFUSED, 0);
+	assert_int_equal(client.endpoint, 0);
+}
+
+static void
+test_failed(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	fail_at(0);
+	assert_end(ETCD_NO_ANSWER, 0);
+	assert_int_equal(client.endpoint, 1);
+	assert_int_equal(nnotices, 0);
+}
+
+static void
+test_timeout(void **state)
+{
+	(void) state;
+	send_request(1, false);
+	assert_true(etcd_request_due_ns(&client) == now_ns + TIMEOUT_MS * MS);
+	wait_ms(TIMEOUT_MS - 1);
+	assert_int_equal(nanswers, 0);
+	wait_ms(1);
+	assert_end(ETCD_NO_ANSWER, 0);
+	assert_true(last.timed_out);
+}
+
+static void
+test_order(void **state)
+{
+	(void) state;
+	for (int i = 1; i <= 3; i++)
+		send_request(i, false);
+	for (int i = 2; i >= 0; i--)
+		flights[i]->ended = ++nended;
+	assert_true(etcd_request_due_ns(&client) == 0);
+	etcd_request_tell(&client);
+	assert_int_equal(nanswers, 3);
+	assert_int_equal(last.id, 1);
+}
+
+/* ---- two attempts ---------------------------------------------------- */
+
+static void
+begin_second(void)
+{
+	send_request(1, true);
+	assert_true(etcd_request_due_ns(&client) == now_ns + TIMEOUT_MS / 2 * MS);
+	wait_ms(TIMEOUT_MS / 2);
+	assert_states(ATTEMPT_SENT, ATTEMPT_SENT);
+	assert_int_equal(nflights, 2);
+}
+
+static void
+test_second_answers(void **state)
+{
+	(void) state;
+	begin_second();
+	answer(1);
+	assert_end(ETCD_ANSWERED, 1);
+	assert_int_equal(client.endpoint, 1);
+	assert_int_equal(nnotices, 1);
+}
+
+static void
+test_first_answers(void **state)
+{
+	(void) state;
+	begin_second();
+	answer(0);
+	assert_end(ETCD_ANSWERED, 0);
+	assert_int_equal(client.endpoint, 0);
+	assert_int_equal(nnotices, 0);
+}
+
+static void
+test_first_fails(void **state)
+{
+	(void) state;
+	begin_second();
+	fail_at(0);
+	assert_states(ATTEMPT_FAILED, ATTEMPT_SENT);
+	assert_int_equal(client.endpoint, 1);
+	assert_int_equal(nnotices, 1);
+	answer(1);
+	assert_end(ETCD_ANSWERED, 1);
+}
+
+static void
+test_second_fails(void **state)
+{
+	(void) state;
+	begin_second();
+	fail_at(1);
+	assert_states(ATTEMPT_SENT, ATTEMPT_FAILED);
+	assert_int_equal(client.endpoint, 0);
+	wait_ms(1);					/* it is not sent a third time */
+	assert_int_equal(nflights, 1);
+	answer(0);
+	assert_end(ETCD_ANSWERED, 0);
+}
+
+static void
+test_both_fail(void **state)
+{
+	(void) state;
+	begin_second();
+	fail_at(0);
+	fail_at(1);
+	assert_end(ETCD_NO_ANSWER, 1);
+	assert_int_equal(client.endpoint, 2);
+}
+
+static void
+test_both_time_out(void **state)
+{
+	(void) state;
+	begin_second();
+	wait_ms(TIMEOUT_MS / 2);
+	assert_states(ATTEMPT_FAILED, ATTEMPT_SENT);
+	wait_ms(TIMEOUT_MS / 2);
+	assert_end(ETCD_NO_ANSWER, 1);
+}
+
+static void
+test_no_second(void **state)
+{
+	(void) state;
+	send_request(1, false);
+	wait_ms(TIMEOUT_MS - 1);
+	assert_states(ATTEMPT_SENT, ATTEMPT_NONE);
+	client.nendpoints = 1;
+	send_request(2, true);
+	wait_ms(TIMEOUT_MS - 1);
+	assert_states(ATTEMPT_SENT, ATTEMPT_NONE);
+}
+
+/* ---- tokens ---------------------------------------------------------- */
+
+static void
+test_token(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	want_token(0);
+	assert_states(ATTEMPT_PARKED, ATTEMPT_NONE);
+	assert_int_equal(nasked[0], 1);
+	assert_int_equal(nflights, 0);
+	give_token(1, "other");
+	assert_states(ATTEMPT_PARKED, ATTEMPT_NONE);
+	give_token(0, "token");
+	assert_states(ATTEMPT_SENT_AGAIN, ATTEMPT_NONE);
+	assert_string_equal(flights[0]->token, "token");
+	answer(0);
+	assert_end(ETCD_ANSWERED, 0);
+}
+
+/* A token is asked for once; then the refusal is the answer. */
+static void
+test_token_refused(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	want_token(0);
+	give_token(0, "token");
+	want_token(0);
+	assert_end(ETCD_REFUSED, 0);
+	assert_int_equal(nasked[0], 1);
+	assert_false(last.explained);
+}
+
+static void
+test_sent_again_fails(void **state)
+{
+	(void) state;
+	send_request(1, false);
+	want_token(0);
+	give_token(0, "token");
+	fail_at(0);
+	assert_end(ETCD_NO_ANSWER, 0);
+	assert_int_equal(client.endpoint, 1);
+}
+
+static void
+test_sent_again_overtaken(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	want_token(0);
+	give_token(0, "token");
+	wait_ms(TIMEOUT_MS / 2);
+	assert_states(ATTEMPT_SENT_AGAIN, ATTEMPT_SENT);
+	answer(1);
+	assert_end(ETCD_ANSWERED, 1);
+}
+
+/* A newer token than that of the request is there: nobody is asked. */
+static void
+test_newer_token(void **state)
+{
+	(void) state;
+	send_request(1, false);
+	give_token(0, "token");
+	want_token(0);
+	assert_states(ATTEMPT_SENT_AGAIN, ATTEMPT_NONE);
+	assert_int_equal(nasked[0], 0);
+	answer(0);
+	assert_end(ETCD_ANSWERED, 0);
+}
+
+static void
+test_got_nothing(void **state)
+{
+	(void) state;
+	give_token(0, "old");
+	send_request(1, false);
+	flights[0]->got_nothing = true;
+	fail_at(0);
+	assert_states(ATTEMPT_PARKED, ATTEMPT_NONE);
+	give_token(0, "new");
+	flights[0]->got_nothing = true;
+	fail_at(0);
+	assert_end(ETCD_NO_ANSWER, 0);
+}
+
+/* Without a user a request does not wait for a token. */
+static void
+test_no_user(void **state)
+{
+	(void) state;
+	client.settings.username = NULL;
+	send_request(1, true);
+	want_token(0);
+	assert_end(ETCD_REFUSED, 0);
+}
+
+static void
+test_token_denied(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	want_token(0);
+	deny_token(0);
+	assert_states(ATTEMPT_DENIED, ATTEMPT_NONE);
+	assert_int_equal(nanswers, 0);
+	assert_true(etcd_request_due_ns(&client) == 0);
+	process();
+	assert_string_equal(last.message, "wrong password");
+	assert_true(last.explained);
+	assert_end(ETCD_REFUSED, 0);
+}
+
+static void
+test_no_password(void **state)
+{
+	(void) state;
+	password_is_missing = true;
+	send_request(1, true);
+	want_token(0);
+	assert_string_equal(last.message, "no password");
+	assert_end(ETCD_REFUSED, 0);
+	assert_int_equal(client.endpoint, 0);
+}
+
+static void
+test_no_token_in_time(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	wait_ms(TIMEOUT_MS / 4);
+	want_token(0);
+	assert_true(etcd_request_due_ns(&client) == now_ns + TIMEOUT_MS * MS);
+	wait_ms(TIMEOUT_MS - 1);
+	assert_states(ATTEMPT_PARKED, ATTEMPT_NONE);
+	wait_ms(1);
+	assert_non_null(strstr(last.message, "no token"));
+	assert_true(last.timed_out);
+	assert_end(ETCD_NO_ANSWER, 0);
+	assert_int_equal(client.endpoint, 1);
+}
+
+/* The second attempt, parked late, does not outlast twice the timeout. */
+static void
+test_latest_end(void **state)
+{
+	(void) state;
+	begin_second();
+	wait_ms(TIMEOUT_MS / 2);
+	assert_states(ATTEMPT_FAILED, ATTEMPT_SENT);
+	wait_ms(TIMEOUT_MS / 2 - 1);
+	want_token(1);
+	assert_states(ATTEMPT_FAILED, ATTEMPT_PARKED);
+	wait_ms(TIMEOUT_MS / 2);
+	assert_states(ATTEMPT_FAILED, ATTEMPT_PARKED);
+	wait_ms(1);
+	assert_end(ETCD_NO_ANSWER, 1);
+}
+
+static void
+test_parked_overtaken(void **state)
+{
+	(void) state;
+	begin_second();
+	want_token(0);
+	assert_states(ATTEMPT_PARKED, ATTEMPT_SENT);
+	answer(1);
+	assert_end(ETCD_ANSWERED, 1);
+	give_token(0, "token");
+	assert_int_equal(nflights, 0);
+}
+
+static void
+test_denied_overtaken(void **state)
+{
+	(void) state;
+	begin_second();
+	want_token(0);
+	want_token(1);
+	assert_states(ATTEMPT_PARKED, ATTEMPT_PARKED);
+	deny_token(0);
+	deny_token(1);
+	assert_states(ATTEMPT_DENIED, ATTEMPT_DENIED);
+	process();
+	assert_end(ETCD_REFUSED, 0);
+}
+
+/* One that fails for want of a token leaves the end to the other one. */
+static void
+test_denied_fails(void **state)
+{
+	(void) state;
+	begin_second();
+	want_token(0);
+	etcd_request_deny_parked(&client, 0, ETCD_NO_ANSWER, 0, "no answer");
+	process();
+	assert_states(ATTEMPT_FAILED, ATTEMPT_SENT);
+	assert_int_equal(client.endpoint, 1);
+	answer(1);
+	assert_end(ETCD_ANSWERED, 1);
+}
+
+/* ---- memory ---------------------------------------------------------- */
+
+static void
+test_no_memory(void **state)
+{
+	(void) state;
+	memory_is_out = true;
+	send_request(1, true);
+	assert_int_equal(nanswers, 0);
+	assert_true(etcd_request_due_ns(&client) == 0);
+	memory_is_out = false;
+	process();
+	assert_end(ETCD_NO_ANSWER, -1);
+}
+
+static void
+test_no_memory_for_second(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	start_fails = true;
+	wait_ms(TIMEOUT_MS / 2);
+	assert_states(ATTEMPT_SENT, ATTEMPT_FAILED);
+	start_fails = false;
+	wait_ms(1);
+	assert_states(ATTEMPT_SENT, ATTEMPT_FAILED);
+	answer(0);
+	assert_end(ETCD_ANSWERED, 0);
+}
+
+static void
+test_no_memory_for_parked(void **state)
+{
+	(void) state;
+	send_request(1, true);
+	want_token(0);
+	start_fails = true;
+	give_token(0, "token");
+	assert_end(ETCD_NO_ANSWER, 0);
+}
+
+/* ---- the rest -------------------------------------------------------- */
+
+/* What comes of a request of the client's own is not told to the caller. */
+static void
+test_own(void **state)
+{
+	EtcdRequest members = {.kind = ETCD_LIST_MEMBERS};
+	EtcdRequest authenticate = {.kind = ETCD_AUTHENTICATE,.username = "u",.password = "p"};
+
+	(void) state;
+	assert_true(etcd_request_ask(&client, 0, &members, receive));
+	assert_true(etcd_request_is_asking(&client, 0, receive));
+	assert_false(etcd_request_is_asking(&client, 1, receive));
+	client.settings.number++;
+	assert_false(etcd_request_is_asking(&client, 0, receive));
+	answer(0);
+	assert_int_equal(nreceived, 1);
+	assert_int_equal(received.outcome, ETCD_ANSWERED);
+
+	/* it gets no token, or none in time */
+	assert_true(etcd_request_ask(&client, 0, &members, receive));
+	want_token(0);
+	deny_token(0);
+	process();
+	assert_int_equal(nreceived, 2);
+	assert_int_equal(received.outcome, ETCD_REFUSED);
+	assert_true(etcd_request_ask(&client, 0, &members, receive));
+	want_token(0);
+	wait_ms(TIMEOUT_MS);
+	assert_int_equal(nreceived, 3);
+	assert_int_equal(received.outcome, ETCD_NO_ANSWER);
+
+	/* a token is not asked for with a token */
+	give_token(0, "token");
+	assert_true(etcd_request_ask(&client, 0, &authenticate, receive));
+	assert_string_equal(flights[0]->token, "");
+	want_token(0);
+	assert_int_equal(nreceived, 4);
+	assert_int_equal(received.outcome, ETCD_REFUSED);
+
+	assert_int_equal(nanswers, 0);
+	assert_int_equal(client.endpoint, 0);
+	assert_null(client.requests);
+}
+
+static void
+renumber(int nendpoints, int first, int second)
+{
+	endpoints[0].url = (char *) urls[first];
+	endpoints[1].url = (char *) urls[second];
+	client.nendpoints = nendpoints;
+	client.endpoint = 0;
+	etcd_request_renumber(&client);
+}
+
+static void
+test_renumber(void **state)
+{
+	(void) state;
+	begin_second();
+	renumber(2, 1, 0);
+	answer(1);
+	assert_int_equal(last.endpoint, 0);
+
+	/* the endpoint is not there any more: what is parked there ends in time */
+	nanswers = 0;
+	send_request(1, true);
+	want_token(1);
+	renumber(1, 2, 2);
+	give_token(0, "token");
+	assert_states(ATTEMPT_PARKED, ATTEMPT_NONE);
+	wait_ms(TIMEOUT_MS);
+	assert_end(ETCD_NO_ANSWER, -1);
+}
+
+static void
+test_hurry(void **state)
+{
+	(void) state;
+	send_request(1, false);
+	etcd_request_hurry(&client, now_ns + 10 * MS);
+	etcd_request_hurry(&client, now_ns + 20 * MS);
+	assert_true(etcd_request_due_ns(&client) == now_ns + 10 * MS);
+	wait_ms(10);
+	assert_end(ETCD_NO_ANSWER, 0);
+}
+
+/* Something happens: whatever can happen at this time. */
+static void
+do_something(uint64_t *next_id)
+{
+	int			endpoint = rand() % MAX_ENDPOINTS;
+
+	switch (rand() % 12)
+	{
+		case 0:
+		case 1:
+			memory_is_out = rand() % 20 == 0;
+			if (nflights < MAX_FLIGHTS / 2)
+				send_request((*next_id)++, rand() % 4 > 0);
+			memory_is_out = false;
+			break;
+		case 2:
+			give_token(endpoint, rand() % 4 > 0 ? "token" : NULL);
+			break;
+		case 3:
+			if (rand() % 4 == 0)
+				etcd_request_deny_parked(&client, endpoint, ETCD_NO_ANSWER, 0, "no answer");
+			else
+				deny_token(endpoint);
+			break;
+		case 4:
+			client.settings.username = rand() % 4 > 0 ? "user" : NULL;
+			password_is_missing = rand() % 4 == 0;
+			start_fails = rand() % 8 == 0;
+			break;
+		case 5:
+			renumber(1 + rand() % MAX_ENDPOINTS, endpoint, (endpoint + 1 + rand() % 2) % MAX_ENDPOINTS);
+			break;
+		default:
+			for (int i = 0; i < nflights; i++)
+			{
+				static const struct
+				{
+					EtcdOutcome outcome;
+					int			code;
+					const char *message;
+				}			ends[] = {
+					{ETCD_ANSWERED, 0, NULL},
+					{ETCD_NO_ANSWER, 0, "no answer"},
+					{ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, "invalid auth token"},
+					{ETCD_REFUSED, ETCD_CODE_UNAVAILABLE, "no leader"},
+					{ETCD_REFUSED, ETCD_CODE_PERMISSION_DENIED, "permission denied"},
+				};
+				int			which = rand() % (3 * lengthof(ends));
+
+				if (flights[i]->ended != 0 || which >= (int) lengthof(ends))
+					continue;
+				flights[i]->ended = ++nended;
+				flights[i]->outcome = ends[which].outcome;
+				flights[i]->code = ends[which].code;
+				flights[i]->message = ends[which].message;
+				flights[i]->got_nothing = which == 1 && rand() % 2;
+			}
+	}
+}
+
+/*
+ * Whatever happens: exactly one answer to each request, not later than twice
+ * the timeout.
+ */
+static void
+test_random(void **state)
+{
+	uint64_t	next_id = 1;
+	uint64_t	oldest = 1;
+
+	(void) state;
+	srand(1);
+	for (int step = 0; step < 200000 && next_id < MAX_IDS; step++)
+	{
+		int64_t		due_ns = etcd_request_due_ns(&client);
+
+		do_something(&next_id);
+		if (rand() % 2 == 0 && due_ns != INT64_MAX && due_ns > now_ns)
+			now_ns = due_ns;
+		else if (rand() % 4 == 0)
+			now_ns += rand() % 50 * MS;
+		process();
+
+		while (oldest < next_id && ids[oldest].n > 0)
+			oldest++;
+		for (uint64_t id = oldest; id < next_id; id++)
+		{
+			assert_in_range(ids[id].n, 0, 1);
+			if (ids[id].n == 0 && now_ns >= ids[id].sent_ns + 2 * TIMEOUT_MS * MS)
+				fail_msg("step %d: request %d is not answered", step, (int) id);
+		}
+	}
+	wait_ms(2 * TIMEOUT_MS);
+	wait_ms(2 * TIMEOUT_MS);
+	assert_null(client.requests);
+	assert_int_equal(nflights, 0);
+	assert_true(next_id > 10000);
+	for (uint64_t id = 1; id < next_id; id++)
+		assert_int_equal(ids[id].n, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_answered),
+		TEST(test_refused),
+		TEST(test_failed),
+		TEST(test_timeout),
+		TEST(test_order),
+		TEST(test_second_answers),
+		TEST(test_first_answers),
+		TEST(test_first_fails),
+		TEST(test_second_fails),
+		TEST(test_both_fail),
+		TEST(test_both_time_out),
+		TEST(test_no_second),
+		TEST(test_token),
+		TEST(test_token_refused),
+		TEST(test_sent_again_fails),
+		TEST(test_sent_again_overtaken),
+		TEST(test_newer_token),
+		TEST(test_got_nothing),
+		TEST(test_no_user),
+		TEST(test_token_denied),
+		TEST(test_no_password),
+		TEST(test_no_token_in_time),
+		TEST(test_latest_end),
+		TEST(test_parked_overtaken),
+		TEST(test_denied_overtaken),
+		TEST(test_denied_fails),
+		TEST(test_no_memory),
+		TEST(test_no_memory_for_second),
+		TEST(test_no_memory_for_parked),
+		TEST(test_own),
+		TEST(test_renumber),
+		TEST(test_hurry),
+		TEST(test_random),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
