@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_client_test.c
- *	  Unit tests of etcd_client.c: against a real etcd, and against small
- *	  servers that misbehave.
+ *	  Unit tests of etcd_client.c and its files: against a real etcd, and
+ *	  against small servers that misbehave.
  *
  * $ETCD names the etcd to use.  Whatever is started here ends with the test.
  *
@@ -352,12 +352,49 @@ reset_connection(Server *server, int fd)
 	close(copy);
 }
 
+#define REFUSAL(text)	"HTTP/1.1 400 Bad Request\r\n\r\n" text
+
+/*
+ * An etcd with users.  It gives a token, refuses to, or is silent: as in
+ * server->text; members are not told without one.
+ */
+static void
+give_token(Server *server, int fd)
+{
+	static const char refusal[] = REFUSAL("{\"error\":\"etcdserver: user name is empty\",\"code\":3}");
+	static const char members[] = "HTTP/1.1 200 OK\r\n\r\n"
+		"{\"header\":{\"raft_term\":\"2\"}}";
+	static const char grant[] = "HTTP/1.1 200 OK\r\n\r\n"
+		"{\"header\":{\"raft_term\":\"2\"},\"ID\":\"5\",\"TTL\":\"9\"}";
+
+	if (strstr(server->request, "/v3/auth/authenticate ") != NULL)
+	{
+		server->authenticating = true;
+		send_text(fd, server->text, strlen(server->text));
+		if (server->text[0] == '\0')
+			be_silent(server, fd);
+	}
+	else if (strstr(server->request, "\r\nAuthorization: good\r\n") == NULL)
+		send_text(fd, refusal, strlen(refusal));
+	else if (strstr(server->request, "/v3/lease/grant ") != NULL)
+		send_text(fd, grant, strlen(grant));
+	else
+		send_text(fd, members, strlen(members));
+}
+
+/* Answers when three quarters of the request timeout are over. */
+static void
+answer_late(Server *server, int fd)
+{
+	sleep_ms(REQUEST_TIMEOUT_MS * 3 / 4);
+	send_text(fd, server->text, strlen(server->text));
+}
+
 /* An etcd with users, that takes requests without a token the second time. */
 static void
 want_token(Server *server, int fd)
 {
-	static const char refusal[] = "HTTP/1.1 400 Bad Request\r\nContent-Length: 51\r\n\r\n"
-		"{\"error\":\"etcdserver: user name is empty\",\"code\":3}";
+	static const char refusal[] = REFUSAL("{\"error\":\"etcdserver: user name is empty\",\"code\":3}");
 
 	if (strstr(server->request, "/v3/auth/authenticate ") != NULL)
 	{
@@ -855,6 +892,56 @@ test_watches(void **state)
 	stop_caller(caller);
 }
 
+/* Two streams: each is told its own, replaced and closed alone. */
+static void
+test_streams(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, closed_url);
+	EtcdWatch	watch = {21, BYTES("unit/b"), {NULL, 0}, 0};
+
+	(void) state;
+	open_watches(caller, "unit/a", NULL);
+	etcd_client_watch(caller->client, 1, &watch, 1);
+	WAIT_UNTIL(caller, caller->nframes == 2);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(caller->frames[i].watch_id, caller->frames[i].stream == 0 ? 11 : 21);
+	assert_true(caller->frames[0].stream != caller->frames[1].stream);
+
+	send_op(caller, 1, ETCD_OP_PUT, "unit/b");
+	WAIT_UNTIL(caller, caller->nframes == 3);
+	assert_int_equal(caller->frames[2].stream, 1);
+	assert_string_equal(caller->frames[2].key, "unit/b");
+
+	/* the first one is replaced and closed: the other one goes on */
+	open_watches(caller, "unit/c", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 4);
+	assert_int_equal(caller->frames[3].stream, 0);
+	etcd_client_watch(caller->client, 0, NULL, 0);
+	send_op(caller, 2, ETCD_OP_PUT, "unit/c");
+	send_op(caller, 3, ETCD_OP_DELETE, "unit/b");
+	WAIT_UNTIL(caller, caller->nframes == 5);
+	run_for(caller, 50);
+	assert_int_equal(caller->nframes, 5);
+	assert_int_equal(caller->frames[4].stream, 1);
+	assert_true(caller->frames[4].is_delete);
+	assert_int_equal(caller->nends, 0);
+
+	/* with their endpoint both end, those that are open */
+	etcd_client_change_endpoint(caller->client, 0);
+	turn(caller, 0);
+	assert_int_equal(caller->nends, 1);
+	assert_int_equal(caller->ended, 2);
+	etcd_client_change_endpoint(caller->client, 1);
+	open_watches(caller, "unit/a", NULL);
+	etcd_client_watch(caller->client, 1, &watch, 1);
+	WAIT_UNTIL(caller, caller->nframes == 7);
+	configure(caller, closed_url, NULL);
+	turn(caller, 0);
+	assert_int_equal(caller->nends, 3);
+	assert_int_equal(caller->ended, 3);
+	stop_caller(caller);
+}
+
 static void
 ask_for_key(Caller *caller)
 {
@@ -1344,6 +1431,130 @@ test_user_dropped(void **state)
 	stop_server(server);
 }
 
+/* Asks a server with users, as a user with that password file. */
+static void
+ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char *says)
+{
+	Caller	   *caller = start_caller(NULL, NULL);
+	const char *endpoints[] = {server->url};
+	EtcdClientSettings settings = {
+		.endpoints = endpoints,
+		.nendpoints = 1,
+		.request_timeout_ms = REQUEST_TIMEOUT_MS,
+		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
+		.username = "somebody",
+		.password_file = file
+	};
+	int64_t		start = now_ms();
+	const Record *answer;
+
+	etcd_client_configure(caller->client, &settings);
+	/* the second one finds a token, or that there is none */
+	for (int i = 0; i < 2; i++)
+	{
+		answer = ask_grant(caller, 5);
+		if (answer->outcome != outcome || (says != NULL && strstr(answer->message, says) == NULL))
+			fail_msg("outcome %d, %s", answer->outcome, answer->message);
+	}
+	assert_true(now_ms() - start < 4 * REQUEST_TIMEOUT_MS + 300);
+	/* what the client asks for itself is not told */
+	run_for(caller, 100);
+	assert_int_equal(caller->nanswers, 2);
+	stop_caller(caller);
+}
+
+static void
+test_tokens(void **state)
+{
+	static const char file[] = "/tmp/etcd_client_test.password";
+	static const char good[] = "HTTP/1.1 200 OK\r\n\r\n"
+		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"good\"}";
+	static const char bad[] = "HTTP/1.1 200 OK\r\n\r\n"
+		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"bad\"}";
+	static const char rejected[] = REFUSAL("{\"error\":\"etcdserver: authentication failed, "
+										   "invalid user ID or password\",\"code\":3}");
+	static const struct
+	{
+		const char *text;		/* of the answer about a token */
+		const char *file;
+		EtcdOutcome outcome;
+		const char *says;
+	}			cases[] = {
+		{good, file, ETCD_ANSWERED, NULL},
+		{bad, file, ETCD_REFUSED, "user name is empty"},
+		{rejected, file, ETCD_REFUSED, "gives user \"somebody\" no token: etcdserver: authentication failed"},
+		{"HTTP/1.1 200 OK\r\n\r\nx", file, ETCD_GARBAGE, "is not understood"},
+		{"", file, ETCD_NO_ANSWER, "within 800 ms"},
+		{good, "/nonexistent", ETCD_REFUSED, "could not open \"/nonexistent\""},
+		{good, NULL, ETCD_REFUSED, "\"etcd_leader.password_file\" is not"},
+	};
+	int			fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	(void) state;
+	assert_int_equal(write(fd, "secret\n", 7), 7);
+	close(fd);
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		Server	   *server = start_server(give_token, cases[i].text);
+
+		ask_with_user(server, cases[i].file, cases[i].outcome, cases[i].says);
+		stop_server(server);
+	}
+	unlink(file);
+}
+
+/* What only reads is sent to a second endpoint, too, when it is late. */
+static void
+test_second_endpoint(void **state)
+{
+	static const char kept[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+		"{\"result\":{\"header\":{\"raft_term\":\"2\"},\"ID\":\"5\",\"TTL\":\"9\"}}";
+	Server	   *silent = start_server(be_silent, "");
+	Server	   *late = start_server(answer_late, kept);
+	Caller	   *caller = start_caller(silent->url, etcd_url);
+	const Record *answers = caller->answers;
+	int64_t		start = now_ms();
+
+	(void) state;
+	/* the second one answers, and is in use by then; the watch goes with the first */
+	open_watches(caller, "unit/a", NULL);
+	send_lease(caller, 1, ETCD_KEEPALIVE, 1);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	assert_true(now_ms() - start >= REQUEST_TIMEOUT_MS / 2 && now_ms() - start < REQUEST_TIMEOUT_MS);
+	assert_int_equal(answers[0].outcome, ETCD_ANSWERED);
+	assert_int_equal(answers[0].endpoint, 1);
+	assert_int_equal(answers[0].endpoint_in_use, 1);
+	WAIT_UNTIL(caller, caller->nends == 1);
+	assert_non_null(strstr(caller->why, "within 400 ms"));
+	run_for(caller, REQUEST_TIMEOUT_MS);
+	assert_int_equal(caller->nanswers, 1);
+
+	/* the first one answers after all */
+	configure(caller, late->url, silent->url);
+	caller->nanswers = 0;
+	send_lease(caller, 2, ETCD_KEEPALIVE, 5);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	assert_int_equal(answers[0].ttl_s, 9);
+	assert_int_equal(answers[0].endpoint, 0);
+	assert_int_equal(answers[0].endpoint_in_use, 0);
+
+	/* neither does */
+	configure(caller, silent->url, closed_url);
+	caller->nanswers = 0;
+	start = now_ms();
+	send_lease(caller, 3, ETCD_TIME_TO_LIVE, 5);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	assert_true(now_ms() - start >= REQUEST_TIMEOUT_MS - 10 && now_ms() - start < 2 * REQUEST_TIMEOUT_MS);
+	assert_int_equal(answers[0].outcome, ETCD_NO_ANSWER);
+	assert_int_equal(answers[0].endpoint, 0);
+	assert_true(answers[0].timed_out);
+	run_for(caller, REQUEST_TIMEOUT_MS);
+	assert_int_equal(caller->nanswers, 1);
+	stop_caller(caller);
+	stop_server(late);
+	stop_server(silent);
+}
+
 /* What is no endpoint at all: neither another protocol nor a name unknown. */
 static void
 test_bad_urls(void **state)
@@ -1615,6 +1826,7 @@ main(void)
 		cmocka_unit_test(test_txn_meaning),
 		cmocka_unit_test(test_many_requests),
 		cmocka_unit_test(test_watches),
+		cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_quick),
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_no_endpoint),
@@ -1628,7 +1840,9 @@ main(void)
 		cmocka_unit_test(test_hostile_requests),
 		cmocka_unit_test(test_connect_timeout),
 		cmocka_unit_test(test_bad_urls),
+		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_user_dropped),
+		cmocka_unit_test(test_second_endpoint),
 		cmocka_unit_test(test_hung_resolver),
 		cmocka_unit_test(test_pieces_of_frames),
 		cmocka_unit_test(test_long_stream),
