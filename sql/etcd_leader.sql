@@ -106,11 +106,29 @@ SELECT etcd_wait_for_leadership(timeout => '20 ms');
 SELECT * FROM etcd_wait_for_event(timeout => '20 ms');
 SELECT * FROM etcd_wait_for_event(0, '-1 month');
 SELECT * FROM etcd_wait_for_event(after => 1000, timeout => '0');
+CALL etcd_await_leadership(NULL, '0');
+CALL etcd_await_leadership(true, timeout => '20 ms', election => 'beta gamma');
+CALL etcd_await_leadership(NULL, '0', 'gamma');
+BEGIN;
+CALL etcd_await_leadership(NULL, '0');
+ROLLBACK;
+BEGIN;
+CALL etcd_await_event(NULL, '0');
+ROLLBACK;
+DO $$
+DECLARE
+  seq bigint;
+BEGIN
+  CALL etcd_await_event(seq, timeout => '20 ms');
+  RAISE NOTICE 'a number that a double holds: %', seq BETWEEN 1 AND 1::bigint << 53;
+END $$;
 SELECT etcd_wait_for_leadership('300000 years');
 SET statement_timeout = '50 ms';
 SELECT etcd_wait_for_leadership();
 SELECT etcd_wait_for_leadership('290000 years 3 days');
 SELECT * FROM etcd_wait_for_event();
+CALL etcd_await_leadership(NULL);
+CALL etcd_await_event(NULL);
 RESET statement_timeout;
 
 --

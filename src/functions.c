@@ -14,13 +14,20 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
+#include "nodes/parsenodes.h"
+#include "storage/proc.h"
+#include "tcop/pquery.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -43,6 +50,8 @@ PG_FUNCTION_INFO_V1(etcd_verify_leader);
 PG_FUNCTION_INFO_V1(etcd_wait_for_leadership);
 PG_FUNCTION_INFO_V1(etcd_leader_events);
 PG_FUNCTION_INFO_V1(etcd_wait_for_event);
+PG_FUNCTION_INFO_V1(etcd_await_leadership);
+PG_FUNCTION_INFO_V1(etcd_await_event);
 PG_FUNCTION_INFO_V1(etcd_resign);
 PG_FUNCTION_INFO_V1(etcd_campaign);
 PG_FUNCTION_INFO_V1(etcd_proclaim);
@@ -237,6 +246,37 @@ published_wait_event(void)
 	return wait_event;
 }
 
+/*
+ * Waits until this instance leads, or until the time is over; does it lead?
+ * until_us: see timeout_argument().
+ */
+static bool
+wait_for_leadership(int index, int64 until_us)
+{
+	bool		leading;
+	long		left_ms;
+
+	shared_state_prepare_to_sleep();
+	while (!(leading = leads(index)) && (left_ms = shared_state_remaining_ms(until_us)) != 0)
+		(void) shared_state_sleep(left_ms, published_wait_event());
+	shared_state_cancel_sleep();
+	return leading;
+}
+
+/* Waits until there is an event after that one, or until the time is over. */
+static void
+wait_for_event(int64 after, int64 until_us)
+{
+	SharedEvent event;
+	long		left_ms;
+
+	shared_state_prepare_to_sleep();
+	while (!shared_state_next_event(after, &event) &&
+		   (left_ms = shared_state_remaining_ms(until_us)) != 0)
+		(void) shared_state_sleep(left_ms, published_wait_event());
+	shared_state_cancel_sleep();
+}
+
 /* ---- rows -------------------------------------------------------------- */
 
 /*
@@ -396,16 +436,8 @@ Datum
 etcd_wait_for_leadership(PG_FUNCTION_ARGS)
 {
 	int			index = election_argument(fcinfo, 1);
-	int64		until_us = timeout_argument(fcinfo, 0);
-	bool		leading;
-	long		left_ms;
 
-	shared_state_prepare_to_sleep();
-	while (!(leading = leads(index)) && (left_ms = shared_state_remaining_ms(until_us)) != 0)
-		(void) shared_state_sleep(left_ms, published_wait_event());
-	shared_state_cancel_sleep();
-
-	PG_RETURN_BOOL(leading);
+	PG_RETURN_BOOL(wait_for_leadership(index, timeout_argument(fcinfo, 0)));
 }
 
 /* Returns the events after that one as rows of etcd_leader_event. */
@@ -448,22 +480,12 @@ etcd_leader_events(PG_FUNCTION_ARGS)
 Datum
 etcd_wait_for_event(PG_FUNCTION_ARGS)
 {
-	SharedEvent event;
 	int64		after;
-	int64		until_us;
-	long		left_ms;
 
 	require_preloaded();
 	BEGIN_ROWS(event_columns);
 	after = PG_ARGISNULL(0) ? shared_state_last_event() : PG_GETARG_INT64(0);
-	until_us = timeout_argument(fcinfo, 1);
-
-	shared_state_prepare_to_sleep();
-	while (!shared_state_next_event(after, &event) &&
-		   (left_ms = shared_state_remaining_ms(until_us)) != 0)
-		(void) shared_state_sleep(left_ms, published_wait_event());
-	shared_state_cancel_sleep();
-
+	wait_for_event(after, timeout_argument(fcinfo, 1));
 	put_events(fcinfo, after);
 	return (Datum) 0;
 }
@@ -645,6 +667,103 @@ etcd_leader_stats_reset(PG_FUNCTION_ARGS)
 	require_preloaded();
 	shared_state_reset_stats();
 	PG_RETURN_VOID();
+}
+
+/* ---- procedures that wait ----------------------------------------------- */
+
+/* The row that a procedure with one INOUT argument returns. */
+static TupleDesc
+result_row(FunctionCallInfo fcinfo)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE || desc->natts != 1)
+		elog(ERROR, "procedure %u does not return a row of one column", fcinfo->flinfo->fn_oid);
+	return BlessTupleDesc(desc);
+}
+
+static Datum
+return_row(TupleDesc desc, Datum value)
+{
+	bool		is_null = false;
+
+	return HeapTupleGetDatum(heap_form_tuple(desc, &value, &is_null));
+}
+
+/*
+ * Lets go of every snapshot, so that a procedure that waits is in the way
+ * neither of VACUUM nor of recovery.  ERROR 25001 where that cannot be: in a
+ * transaction block, in a function, in a transaction that has written or that
+ * keeps its snapshot.  Nothing may look into the catalogs afterwards.
+ *
+ * A CALL that is not in an atomic context has no active snapshot but those of
+ * portals, and ends well without them: it may as well have committed, see
+ * SPI_commit().  As it returns a row, its portal has registered one more
+ * (FillPortalStore()), which a commit would drop too (PreCommit_Portals()).
+ * ExecuteCallStmt() makes a new one before it returns the row.
+ */
+static void
+release_snapshots(FunctionCallInfo fcinfo, const char *call)
+{
+	CallContext *context = (CallContext *) fcinfo->context;
+	bool		is_atomic = context == NULL || !IsA(context, CallContext) || context->atomic;
+	Portal		portal = ActivePortal;
+
+	PreventInTransactionBlock(!is_atomic, call);
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot run in a transaction that has written", call),
+				 errhint("COMMIT before the call.")));
+
+	ForgetPortalSnapshots();
+	if (portal != NULL && portal->holdSnapshot != NULL)
+	{
+		UnregisterSnapshotFromOwner(portal->holdSnapshot, portal->resowner);
+		portal->holdSnapshot = NULL;
+	}
+	InvalidateCatalogSnapshot();
+
+	if (TransactionIdIsValid(MyProc->xmin))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot run in a transaction that keeps a snapshot", call),
+				 errdetail("The isolation level is higher than READ COMMITTED, or a query or a cursor is open."),
+				 errhint("COMMIT before the call, and call it in a transaction of the isolation level READ COMMITTED.")));
+}
+
+/*
+ * etcd_await_leadership(INOUT leads boolean, timeout interval, election text)
+ */
+Datum
+etcd_await_leadership(PG_FUNCTION_ARGS)
+{
+	int			index = election_argument(fcinfo, 2);
+	int64		until_us = timeout_argument(fcinfo, 1);
+	TupleDesc	desc = result_row(fcinfo);
+
+	release_snapshots(fcinfo, "CALL etcd_await_leadership");
+	return return_row(desc, BoolGetDatum(wait_for_leadership(index, until_us)));
+}
+
+/*
+ * etcd_await_event(INOUT newest bigint, timeout interval)
+ */
+Datum
+etcd_await_event(PG_FUNCTION_ARGS)
+{
+	int64		after;
+	int64		until_us;
+	TupleDesc	desc;
+
+	require_preloaded();
+	after = PG_ARGISNULL(0) ? shared_state_last_event() : PG_GETARG_INT64(0);
+	until_us = timeout_argument(fcinfo, 1);
+	desc = result_row(fcinfo);
+
+	release_snapshots(fcinfo, "CALL etcd_await_event");
+	wait_for_event(after, until_us);
+	return return_row(desc, Int64GetDatum(shared_state_last_event()));
 }
 
 /* ---- functions that ask the elector ------------------------------------- */

@@ -17,18 +17,27 @@ is($node->value(q{SELECT count(*) FROM pg_extension WHERE extname = 'etcd_leader
 
 # Every function of the extension, with NULL for what has no default.
 my @functions = $node->rows(q{
-	SELECT p.proname, p.oid::regprocedure::text AS signature, pg_get_function_arguments(p.oid) AS arguments, p.pronargs - p.pronargdefaults AS required
+	SELECT p.proname, p.prokind, p.oid::regprocedure::text AS signature, pg_get_function_arguments(p.oid) AS arguments, p.pronargs - p.pronargdefaults AS required
 	FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 	JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
-	WHERE e.extname = 'etcd_leader' AND p.prokind = 'f' ORDER BY p.proname});
+	WHERE e.extname = 'etcd_leader' ORDER BY p.proname});
 my %names = map { $_->{proname} => 1 } @functions;
 is(join(' ', grep { !$names{$_} } qw(etcd_is_leader etcd_current_leader etcd_fencing_token etcd_wait_for_leadership
-	etcd_wait_for_event etcd_resign etcd_campaign etcd_proclaim etcd_candidates etcd_leader_events)), '', 'all functions are there');
+	etcd_wait_for_event etcd_await_leadership etcd_await_event etcd_resign etcd_campaign etcd_proclaim etcd_candidates etcd_leader_events)), '', 'all functions are there');
+
+# The statement that calls it, with that value for each argument that is
+# needed, and more arguments.
+sub call_of
+{
+	my ($function, $needed, @more) = @_;
+	my $is_procedure = $function->{prokind} eq 'p';
+	my @arguments = (($is_procedure ? 'NULL' : $needed) x $function->{required}, @more);
+	return ($is_procedure ? 'CALL' : 'SELECT * FROM') . " $function->{proname}(" . join(', ', @arguments) . ')';
+}
 my $own = qr/^etcd_/;
 for my $function (grep { $_->{proname} =~ $own } @functions)
 {
-	my $arguments = join ', ', ("'x'") x $function->{required};
-	my ($state, $message) = $node->failure("SELECT * FROM $function->{proname}($arguments)");
+	my ($state, $message) = $node->failure(call_of($function, "'x'"));
 	is($state, '55000', "$function->{signature}: ERROR 55000");
 	like($message, qr/HINT:.*shared_preload_libraries/s, "$function->{signature}: the hint says what to do");
 }
@@ -68,7 +77,7 @@ my @of_an_election = grep { $_->{arguments} =~ /(?<!OUT )\belection text/ } @fun
 cmp_ok(scalar @of_an_election, '>=', 9, 'no election: functions have an argument for one');
 for my $function (@of_an_election)
 {
-	my $call = sub { "SELECT * FROM elsewhere.$function->{proname}(" . join(', ', ("'1 s'") x $function->{required}, @_) . ')' };
+	my $call = sub { call_of({ %$function, proname => "elsewhere.$function->{proname}" }, "'1 s'", @_) };
 	my ($state, $message) = $node->failure($call->());
 	is($state, '55000', "no election: $function->{signature}: ERROR 55000");
 	like($message, qr/HINT:  Set "etcd_leader\.elections" to the name of the cluster/, "no election: $function->{signature}: the hint says what to set");
