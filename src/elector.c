@@ -127,7 +127,6 @@ typedef struct Elector
 	EtcdDiscovered discovered;	/* the last that was any good */
 	int64		discovery_due_ns;
 	bool		eligible;
-	bool		quitting;		/* keeps away from shared memory */
 	uint64		grant_id;		/* of the grant that was sent last */
 
 	SharedContact contact;
@@ -247,8 +246,7 @@ port_change_endpoint(void *ctx, int endpoint, const char *why)
 static void
 port_publish(void *ctx, int slot, const ElectionView *view)
 {
-	if (!elector.quitting)
-		shared_state_publish(slot, view);
+	shared_state_publish(slot, view);
 }
 
 /* Each event goes to the log and into the ring in shared memory. */
@@ -309,8 +307,6 @@ port_announce(void *ctx, const ElectionEvent *event)
 	SharedEvent *shared;
 	const char *reason = election_reason_name(event->reason);
 
-	if (elector.quitting)
-		return;
 	if (elector.nevents == lengthof(elector.events))
 		announce_events();
 	shared = &elector.events[elector.nevents++];
@@ -927,15 +923,15 @@ end_elector(int code, Datum arg)
 }
 
 /*
- * Immediate shutdown: the leases are revoked as well, from the memory of this
- * process.  Of shared memory only the deadlines are touched, by plain stores:
- * whoever held a lock there may be dead.
+ * Immediate shutdown: the leases are revoked as well.  Another process may have
+ * died with a lock of shared memory, as that of a condition variable, which the
+ * answers of etcd would have us take: whatever comes from here on is done
+ * outside of shared memory.
  */
 static void
 quit(void)
 {
-	elector.quitting = true;
-	shared_state_withdraw_all();
+	shared_state_leave();
 	if (election_stop(elector.core, shared_state_clock_ns(), ELECTION_REASON_SHUTDOWN))
 		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
 	_exit(2);

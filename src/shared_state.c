@@ -191,6 +191,11 @@ static PersistentMemory *persistent = NULL;
 static SharedState *state = NULL;
 static SharedSlotPadded *slots = NULL;
 
+/* The same for a process that has left, see shared_state_leave(). */
+static SharedState own_state;
+static SharedSlotPadded own_slots[ELECTION_MAX_ELECTIONS];
+static PersistentMemory own_persistent;
+
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
@@ -460,6 +465,21 @@ shared_state_end_elector(void)
 	pg_atomic_write_u32(&state->elector, NO_ELECTOR);
 	pg_memory_barrier();
 	fail_requests();
+}
+
+/*
+ * What this process reads and writes from here on is its own.  The plain
+ * stores that withdraw the deadlines are the last that others see of it.
+ */
+void
+shared_state_leave(void)
+{
+	shared_state_withdraw_all();
+	own_persistent = *persistent;
+	persistent = &own_persistent;
+	state = &own_state;
+	slots = own_slots;
+	init_state();
 }
 
 bool

@@ -32,6 +32,13 @@ extern bool shared_state_is_attached(void);
  */
 extern void shared_state_begin_elector(void);
 extern void shared_state_end_elector(void);
+
+/*
+ * For an elector that ends at once: withdraws everything, by plain stores, and
+ * leaves shared memory.  All functions can still be called; they read and write
+ * memory of this process, take no lock of another, and wake nobody.
+ */
+extern void shared_state_leave(void);
 extern bool shared_state_has_elector(void);
 
 /* CLOCK_BOOTTIME, in nanoseconds: goes on while the host sleeps. */
