@@ -43,7 +43,8 @@ endif
 ETCD_LEADER_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(SOURCES)/etcd_leader.control)
 
 PG_CPPFLAGS = -DETCD_LEADER_VERSION='"$(ETCD_LEADER_VERSION)"'
-WERROR ?= -Werror
+# The next compiler has warnings that this one has not: only the tests insist.
+WERROR ?=
 PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter
 SHLIB_LINK = -lcurl -ljansson -lresolv -lm
 
@@ -64,7 +65,7 @@ endif
 
 # Every object depends on every header: they are few.
 $(OBJS): $(wildcard $(SOURCES)/src/*.h)
-src/functions.o src/functions.bc: etcd_leader.control
+$(foreach file,etcd_leader functions settings,src/$(file).o src/$(file).bc): etcd_leader.control
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
@@ -72,7 +73,7 @@ SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
 test:
 	test/setup --test
-	$(MAKE) -s all
+	$(MAKE) -s all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run
 

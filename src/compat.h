@@ -11,8 +11,13 @@
 #ifndef COMPAT_H
 #define COMPAT_H
 
-#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
-#error "etcd_leader supports PostgreSQL 15 to 19"
+#if PG_VERSION_NUM < 150000
+#error "etcd_leader needs PostgreSQL 15 or later"
+#endif
+
+/* Worth a try.  Not #warning, which -Werror makes an error. */
+#if PG_VERSION_NUM >= 200000
+#pragma message "etcd_leader was written for PostgreSQL 15 to 19, and has never been built for this release"
 #endif
 
 #include "catalog/pg_database.h"
@@ -44,6 +49,24 @@
 /* 19: signal handlers have a second argument, which SIG_IGN has not. */
 #if PG_VERSION_NUM < 190000
 #define PG_SIG_IGN SIG_IGN
+#endif
+
+/* 18: a library can tell its name and version: pg_get_loaded_modules(). */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_MODULE_MAGIC \
+	PG_MODULE_MAGIC_EXT(.name = "etcd_leader", .version = ETCD_LEADER_VERSION)
+#else
+#define COMPAT_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
+/*
+ * 19: the flag of a worker that the server ends when a statement wants its
+ * database for itself.  Before there is no such flag: 0.
+ */
+#if PG_VERSION_NUM >= 190000
+#define COMPAT_BGWORKER_INTERRUPTIBLE BGWORKER_INTERRUPTIBLE
+#else
+#define COMPAT_BGWORKER_INTERRUPTIBLE 0
 #endif
 
 /*

@@ -12,13 +12,14 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
+#include "compat.h"
 #include "elector.h"
 #include "fence.h"
 #include "notifier.h"
 #include "settings.h"
 #include "shared_state.h"
 
-PG_MODULE_MAGIC;
+COMPAT_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
 

@@ -1,0 +1,46 @@
+# How it is built: warnings of the compiler are no errors, but for the tests,
+# and a PostgreSQL that is newer than all known ones is tried.
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $top = "$FindBin::RealBin/../..";
+
+sub commands
+{
+	my (@arguments) = @_;
+	local @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	my ($commands) = run_command([ 'make', '-n', '-B', '-C', $top, 'all', 'PG_CONFIG=pg_config', @arguments ]);
+	return $commands;
+}
+my $plain = commands();
+like($plain, qr/ -Wextra .*src\/settings\.c/, 'make compiles');
+unlike($plain, qr/ -Werror(?!=)/, 'warnings are no errors');
+like(commands('WERROR=-Werror'), qr/ -Werror(?!=)/, 'unless they are made so');
+my $test = slurp_file("$top/Makefile") =~ /^test:\n((?:\t.*\n)+)/m ? $1 : '';
+like($test, qr/WERROR=-Werror/, 'as make test does');
+
+# compat.h as the preprocessor sees it, for a release of PostgreSQL.
+my $compat = slurp_file("$top/src/compat.h") =~ s/^#include .*//mgr;
+my $dir    = PostgreSQL::Test::Utils::tempdir('build');
+append_to_file("$dir/compat.c", $compat);
+sub preprocess
+{
+	my ($version) = @_;
+	my ($stdout, $stderr);
+	my $ok = IPC::Run::run([ 'cc', '-E', '-Werror', "-DPG_VERSION_NUM=$version", "$dir/compat.c" ], '<', \undef, '>', \$stdout, '2>', \$stderr);
+	return ($ok, $stdout . $stderr);
+}
+for my $case ([ 140012, 0 ], [ 150000, 1 ], [ 190001, 1 ], [ 200000, 1 ], [ 210000, 1 ])
+{
+	my ($version, $expected) = @$case;
+	my ($ok, $output) = preprocess($version);
+	is($ok ? 1 : 0, $expected, "PostgreSQL $version: " . ($expected ? 'it is built' : 'it is not built'));
+	like($output, qr/needs PostgreSQL 15/, "PostgreSQL $version: it says why") unless $expected;
+	is(scalar(() = $output =~ /^#pragma message .*PostgreSQL 15 to 19/mg), $version >= 200000 ? 1 : 0, "PostgreSQL $version: a word about it");
+}
+done_testing();
