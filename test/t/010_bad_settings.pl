@@ -93,6 +93,16 @@ for my $case (@bad)
 	is($pg1->value("SHOW etcd_leader.$name"), $old, "$name = '$shown': the old setting stays");
 }
 
+# In one step: the elector reads the file in its own time.
+sub write_file
+{
+	my ($file, $text) = @_;
+	unlink "$file.new";
+	append_to_file("$file.new", $text);
+	rename "$file.new", $file or die "cannot write $file: $!";
+	return;
+}
+
 # The same in the file: the server says so at the reload, and goes on.
 my $conf = $pg1->data_dir . '/postgresql.conf';
 my $good = slurp_file($conf);
@@ -112,9 +122,7 @@ for my $case (@bad)
 	like($log, qr/parameter "etcd_leader\.$name"/, "$name = '$shown' in the file: the log names the setting");
 	like($log, $expected, "$name = '$shown' in the file: and says what is allowed");
 	is($pg1->value("SHOW etcd_leader.$name"), $old, "$name = '$shown' in the file: the old setting stays");
-	open my $fh, '>', $conf or die "cannot write $conf: $!";
-	print $fh $good;
-	close $fh;
+	write_file($conf, $good);
 }
 $pg1->reload;
 
@@ -157,15 +165,6 @@ is(($pg1->failure('ALTER SYSTEM SET etcd_leader.candidat = never'))[0] ne '', 1,
 
 # At the start of the server: FATAL, by each way that a setting may come.
 $pg1->stop('fast');
-sub write_file
-{
-	my ($file, $text) = @_;
-	open my $fh, '>', $file or die "cannot write $file: $!";
-	print $fh $text;
-	close $fh or die "cannot write $file: $!";
-	return;
-}
-
 # Tries to start the server: (exit code, its log).
 sub try_start
 {
