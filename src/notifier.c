@@ -232,7 +232,8 @@ start_notifier(Notifier *notifier)
 	notifier->bars = shared_state_bars(start.slot);
 
 	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION |
+		COMPAT_BGWORKER_INTERRUPTIBLE;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	worker.bgw_notify_pid = MyProcPid;
@@ -442,6 +443,7 @@ run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
  * Without this, such a statement would wait for five seconds and fail,
  * because the notifier is connected to the database.  The notifier is back a
  * second or so after the statement, if there is a database to be back in.
+ * Since 19 the server does it (COMPAT_BGWORKER_INTERRUPTIBLE).
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
@@ -470,6 +472,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 void
 notifier_install(void)
 {
+	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
+		return;
 	prev_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 }
@@ -658,6 +662,18 @@ try_to_announce_events(const NotifierStart *start)
 	return false;
 }
 
+/*
+ * An exit callback, where the server itself ends a notifier that a statement
+ * wants out of its database: to the elector that is no failure, but as if the
+ * notifier had been barred for a moment.
+ */
+static void
+count_as_barred(int code, Datum notifier_slot)
+{
+	shared_state_bar_notifier(DatumGetInt32(notifier_slot));
+	shared_state_unbar_notifier(DatumGetInt32(notifier_slot));
+}
+
 void
 etcd_leader_notifier_main(Datum main_arg)
 {
@@ -680,6 +696,8 @@ etcd_leader_notifier_main(Datum main_arg)
 
 	if (!shared_state_claim_notifier(start.slot, start.ticket))
 		proc_exit(0);
+	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
+		before_shmem_exit(count_as_barred, Int32GetDatum(start.slot));
 
 	while (shared_state_wait_for_events(start.slot, start.ticket, wait_event))
 	{
