@@ -198,6 +198,22 @@ note_error(const char *message, bool log)
 		ereport(LOG, (errmsg_internal("%s", message)));
 }
 
+static void note_formatted_error(bool log, const char *format,...) pg_attribute_printf(2, 3);
+
+/* The same with a format; what is too long is cut at the end of a character. */
+static void
+note_formatted_error(bool log, const char *format,...)
+{
+	char		message[sizeof(elector.contact.last_error)];
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
+	note_error(message, log);
+}
+
 static void
 note_endpoint(void)
 {
@@ -235,11 +251,8 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	char		message[sizeof(elector.contact.last_error)];
-
-	snprintf(message, sizeof(message), "answer of etcd at \"%s\" cannot be used: %s",
-			 etcd_client_endpoint_url(elector.client, endpoint), why);
-	note_error(message, true);
+	note_formatted_error(true, "answer of etcd at \"%s\" cannot be used: %s",
+						 etcd_client_endpoint_url(elector.client, endpoint), why);
 	etcd_client_change_endpoint(elector.client, endpoint);
 }
 
@@ -374,12 +387,9 @@ port_remember(void *ctx, const ElectionMemory *memory)
 static void
 port_find_namesake(void *ctx, const char *election, const char *value)
 {
-	char		message[sizeof(elector.contact.last_error)];
-
-	snprintf(message, sizeof(message),
-			 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
-			 election, value);
-	note_error(message, true);
+	note_formatted_error(true,
+						 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
+						 election, value);
 }
 
 static uint64_t
@@ -549,9 +559,9 @@ static void
 note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 {
 	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
+	const char *reason = answer->message;
 	const char *advice;
-	char		message[sizeof(elector.contact.last_error)];
-	bool		refused;
+	bool		log;
 
 	if (answer->outcome != ETCD_REFUSED)
 	{
@@ -565,16 +575,16 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 		return;
 	}
 	advice = etcd_advise(answer->code, answer->message);
-	snprintf(message, sizeof(message), "etcd at \"%s\" refused a request%s%s%s: %s%s%s%s",
-			 url,
-			 timing->key ? " about key \"" : "", timing->key ? timing->key : "", timing->key ? "\"" : "",
-			 answer->message,
-			 advice ? " (" : "", advice ? advice : "", advice ? ")" : "");
-	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
+	if (advice)
+		reason = psprintf("%s (%s)", answer->message, advice);
 
 	/* these two are part of how leases are had and lost */
-	refused = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
-	note_error(message, refused);
+	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
+	if (timing->key)
+		note_formatted_error(log, "etcd at \"%s\" refused a request about key \"%s\": %s",
+							 url, timing->key, reason);
+	else
+		note_formatted_error(log, "etcd at \"%s\" refused a request: %s", url, reason);
 }
 
 static void
@@ -649,13 +659,10 @@ is_eligible(void)
 static bool
 check_file_access(const char *setting, const char *file)
 {
-	char		message[sizeof(elector.contact.last_error)];
-
 	if (file[0] == '\0' || access(file, R_OK) == 0)
 		return true;
-	snprintf(message, sizeof(message), "could not access file \"%s\" (\"%s\"): %s",
-			 file, setting, strerror(errno));
-	note_error(message, true);
+	note_formatted_error(true, "could not access file \"%s\" (\"%s\"): %s",
+						 file, setting, strerror(errno));
 	return false;
 }
 
@@ -673,9 +680,7 @@ key_file(void)
 static bool
 check_key_file(void)
 {
-	char		message[sizeof(elector.contact.last_error)];
 	const char *file = key_file();
-	const char *problem = NULL;
 	struct stat key;
 
 	if (file[0] == '\0')
@@ -683,16 +688,14 @@ check_key_file(void)
 	if (!check_file_access("etcd_leader.ssl_key_file", file))
 		return false;
 	if (stat(file, &key) != 0 || !S_ISREG(key.st_mode))
-		problem = "is not a regular file";
+		note_formatted_error(true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") is not a regular file", file);
 	else if (key.st_uid != geteuid() && key.st_uid != 0)
-		problem = "must be owned by the user that runs the server, or by root";
+		note_formatted_error(true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") must be owned by the user that runs the server, or by root", file);
 	else if ((key.st_uid == geteuid() && key.st_mode & (S_IRWXG | S_IRWXO)) ||
 			 (key.st_uid == 0 && key.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)))
-		problem = "has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root";
-	if (problem == NULL)
+		note_formatted_error(true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root", file);
+	else
 		return true;
-	snprintf(message, sizeof(message), "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, problem);
-	note_error(message, true);
 	return false;
 }
 

@@ -779,7 +779,8 @@ init_request(SharedRequest *request, SharedCommand command, int index)
 
 /*
  * Asks, and turns every reply that is not a result into an ERROR.  consequence
- * says in a sentence what becomes of the command if etcd does not answer.
+ * says in a sentence what becomes of the command if etcd does not answer; NULL:
+ * nothing.
  */
 static SharedReply *
 ask(const SharedRequest *request, const char *consequence)
@@ -812,10 +813,11 @@ ask(const SharedRequest *request, const char *consequence)
 	if (no_contact)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 reply->error[0] != '\0' ?
+				 errmsg("etcd did not confirm the command for election \"%s\": %s",
+						election, shared_state_text(reply->error)) :
 				 errmsg("etcd did not confirm the command for election \"%s\"", election),
-				 errdetail("%s%s%s", shared_state_text(reply->error),
-						   reply->error[0] != '\0' && consequence[0] != '\0' ? "\n" : "",
-						   consequence)));
+				 consequence != NULL ? errdetail_internal("%s", consequence) : 0));
 	if (reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NOT_ELIGIBLE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -946,7 +948,7 @@ etcd_candidates(PG_FUNCTION_ARGS)
 	{
 		SharedElection election;
 
-		reply = ask(&request, "");
+		reply = ask(&request, NULL);
 		if (!read_election(index, &election))
 			election.view.key[0] = '\0';
 

@@ -655,8 +655,8 @@ try_to_announce_events(const NotifierStart *start)
 				(errcode(edata->sqlerrcode),
 				 errmsg("could not notify events in database \"%s\": %s",
 						start->database, edata->message),
-				 errdetail("%s%sThis will be tried again until it succeeds.",
-						   edata->detail ? edata->detail : "", edata->detail ? "\n" : "")));
+				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
+				 errhint("It will be tried again until it succeeds.")));
 	strlcpy(last_error, edata->message, sizeof(last_error));
 	FreeErrorData(edata);
 	return false;

@@ -133,25 +133,25 @@ is_repeated(const List *elements, int n)
  * control characters, shorter than size.
  */
 static bool
-check_text(const char *what, const char *value, size_t size)
+check_text(const char *value, size_t size)
 {
 	size_t		len = strlen(value);
 
 	if (len >= size)
 	{
-		GUC_check_errdetail("%s must be at most %zu bytes long.", what, size - 1);
+		GUC_check_errdetail("\"%s\" must be at most %zu bytes long.", value, size - 1);
 		return false;
 	}
 	if (pg_encoding_verifymbstr(PG_UTF8, value, (int) len) != (int) len)
 	{
-		GUC_check_errdetail("%s must be valid UTF-8.", what);
+		GUC_check_errdetail("\"%s\" must be valid UTF-8.", value);
 		return false;
 	}
 	for (const char *c = value; *c != '\0'; c++)
 	{
 		if ((unsigned char) *c < ' ' || *c == 0x7f)
 		{
-			GUC_check_errdetail("%s must not contain control characters.", what);
+			GUC_check_errdetail("\"%s\" must not contain control characters.", value);
 			return false;
 		}
 	}
@@ -224,7 +224,7 @@ check_endpoint(const char *endpoint)
 	const char *url = endpoint_url(endpoint);
 	HostUrl		parts;
 
-	if (!check_text("An endpoint", url, SHARED_ENDPOINT_SIZE))
+	if (!check_text(url, SHARED_ENDPOINT_SIZE))
 		return false;
 	if (is_socket_url(url))
 		return true;
@@ -286,7 +286,7 @@ check_election(const List *elections, int n)
 		GUC_check_errdetail("The name of an election must not be empty.");
 		return false;
 	}
-	if (!check_text("The name of an election", name, ELECTION_NAME_SIZE))
+	if (!check_text(name, ELECTION_NAME_SIZE))
 		return false;
 	if (is_repeated(elections, n))
 	{
@@ -380,19 +380,19 @@ check_discovery_srv(char **newval, void **extra, GucSource source)
 static bool
 check_username(char **newval, void **extra, GucSource source)
 {
-	return check_text("The user name", *newval, ELECTION_NAME_SIZE);
+	return check_text(*newval, ELECTION_NAME_SIZE);
 }
 
 static bool
 check_file(char **newval, void **extra, GucSource source)
 {
-	return check_text("The name of the file", *newval, MAXPGPATH);
+	return check_text(*newval, MAXPGPATH);
 }
 
 static bool
 check_node_name(char **newval, void **extra, GucSource source)
 {
-	return check_text("The node name", *newval, ELECTION_VALUE_SIZE);
+	return check_text(*newval, ELECTION_VALUE_SIZE);
 }
 
 static bool
@@ -439,7 +439,7 @@ check_channel(char **newval, void **extra, GucSource source)
 		GUC_check_errdetail("The name of the channel must not be empty.");
 		return false;
 	}
-	return check_text("The name of the channel", *newval, NAMEDATALEN);
+	return check_text(*newval, NAMEDATALEN);
 }
 
 /*
@@ -451,7 +451,7 @@ check_require_leadership(char **newval, void **extra, GucSource source)
 {
 	bool	   *by_role;
 
-	if (!check_text("The name of an election", *newval, ELECTION_NAME_SIZE))
+	if (!check_text(*newval, ELECTION_NAME_SIZE))
 		return false;
 	by_role = compat_guc_malloc(sizeof(bool));
 	if (by_role == NULL)
