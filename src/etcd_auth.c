@@ -25,7 +25,7 @@
 
 #define MAX_PASSWORD_LEN	1000
 
-/* What is wrong with an open file, so that no password is read from it; true if nothing is. */
+/* May a password be read from this file?  False: why says why not. */
 static bool
 check_password_file(const char *path, const struct stat *file, char *why)
 {
@@ -65,7 +65,10 @@ read_password_from(int fd, const char *path, char *password, size_t size, char *
 	return true;
 }
 
-/* As that; *file is what the file was like. */
+/*
+ * Reads the password from the file of the settings, and in *file what kind of
+ * file that is.  False: why says what is wrong with it.
+ */
 static bool
 read_password(const Settings *settings, char *password, size_t size, struct stat *file, char *why)
 {
@@ -98,7 +101,7 @@ is_still_rejected(const Auth *auth, const Settings *settings)
 	if (auth->rejected_ns == 0 ||
 		etcd_client_clock_ns() - auth->rejected_ns >= REJECTED_PASSWORD_MS * NS_PER_MS)
 		return false;
-	if (settings->password_file == NULL || stat(settings->password_file, &file) != 0)
+	if (stat(settings->password_file, &file) != 0)
 		return true;
 	return file.st_ino == auth->rejected_file.st_ino &&
 		file.st_size == auth->rejected_file.st_size &&

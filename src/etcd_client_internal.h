@@ -121,7 +121,7 @@ extern Exchange *etcd_http_post(Http *http, const Settings *settings, const Dest
 /* Ends an exchange that takes too long, unless it has ended. */
 extern void etcd_http_time_out(Http *http, Exchange *exchange);
 
-/* Ends an exchange if need be, and frees it.  *exchange, which may be NULL, becomes NULL. */
+/* Frees an exchange, under way or not.  *exchange may be NULL, and becomes NULL. */
 extern void etcd_http_release(Http *http, Exchange **exchange);
 
 /* 0 until the exchange has ended; then its place in the order of the ends. */
@@ -155,7 +155,7 @@ extern bool etcd_http_has_news(const Exchange *exchange);
 
 extern void etcd_http_run_timer(Http *http);
 extern void etcd_http_socket_ready(Http *http, int fd, int events);
-/* Waits for any socket, and lets libcurl act on all. */
+/* Waits for any socket, and runs libcurl for all of them. */
 extern void etcd_http_wait(Http *http, long timeout_ms);
 
 /* ---- etcd_gateway.c -------------------------------------------------- */
@@ -236,7 +236,7 @@ typedef enum AttemptState
 typedef struct Attempt
 {
 	AttemptState state;
-	Exchange   *exchange;		/* SENT, SENT_AGAIN; else NULL */
+	Exchange   *exchange;		/* NULL: there is none, as of PARKED and DENIED */
 	char	   *url;			/* of the endpoint */
 	int			endpoint;		/* its number now; -1: not in the list any more */
 	uint64_t	token_number;	/* that the endpoint had when it was sent */
@@ -281,10 +281,7 @@ typedef struct Unsent
 	const char *why;
 } Unsent;
 
-/*
- * The protocol has at most 112 requests under way, the mailbox one for each
- * place in it.
- */
+/* More than the caller ever has under way at one time. */
 #define MAX_UNSENT		1024
 
 /* Sends a request of the client's own.  False if memory is out. */

@@ -612,7 +612,10 @@ look_at(EtcdClient *client, Request *request, Attempt *attempt)
 	etcd_free_answer(&answer);
 }
 
-/* Which of two attempts to look at first?  Those that are denied, then in the order of their ends. */
+/*
+ * Is an attempt to be looked at before another one?  Those that got no token
+ * come first, the others in the order in which they ended.
+ */
 static bool
 comes_before(const Attempt *a, const Attempt *b)
 {

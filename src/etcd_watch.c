@@ -97,6 +97,7 @@ etcd_client_watch(EtcdClient *client, int number, const EtcdWatch *watches, int 
 {
 	Stream	   *stream = &client->streams[number];
 
+	ETCD_CLIENT_ASSERT(number >= 0 && number < ETCD_CLIENT_STREAMS);
 	free_stream(client, stream);
 	stream->end_due = false;
 	if (nwatches == 0)

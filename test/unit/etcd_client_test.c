@@ -97,6 +97,62 @@ count_fds(void)
 	return n;
 }
 
+/* ---- memory that runs out -------------------------------------------- */
+
+extern void *__wrap_malloc(size_t size);
+extern void *__wrap_calloc(size_t n, size_t size);
+extern void *__wrap_realloc(void *p, size_t size);
+extern char *__wrap_strdup(const char *s);
+extern char *__wrap_strndup(const char *s, size_t n);
+extern void *__real_malloc(size_t size);
+extern void *__real_calloc(size_t n, size_t size);
+extern void *__real_realloc(void *p, size_t size);
+extern char *__real_strdup(const char *s);
+extern char *__real_strndup(const char *s, size_t n);
+
+/* So many allocations of the client will succeed, and none after them; -1: all. */
+static int	allocations_left = -1;
+
+static bool
+may_allocate(void)
+{
+	if (allocations_left > 0)
+		allocations_left--;
+	else if (allocations_left == 0)
+		return false;
+	return true;
+}
+
+void *
+__wrap_malloc(size_t size)
+{
+	return may_allocate() ? __real_malloc(size) : NULL;
+}
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	return may_allocate() ? __real_calloc(n, size) : NULL;
+}
+
+void *
+__wrap_realloc(void *p, size_t size)
+{
+	return may_allocate() ? __real_realloc(p, size) : NULL;
+}
+
+char *
+__wrap_strdup(const char *s)
+{
+	return may_allocate() ? __real_strdup(s) : NULL;
+}
+
+char *
+__wrap_strndup(const char *s, size_t n)
+{
+	return may_allocate() ? __real_strndup(s, n) : NULL;
+}
+
 /* ---- a real etcd ----------------------------------------------------- */
 
 static pid_t etcd_pid;
@@ -1395,6 +1451,20 @@ test_connect_timeout(void **state)
 	close(server);
 }
 
+/* A file with a password. */
+static const char *
+write_password(void)
+{
+	static char file[sizeof(etcd_dir) + 16];
+	int			fd;
+
+	snprintf(file, sizeof(file), "%s/password", etcd_dir);
+	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_int_equal(write(fd, "secret\n", 7), 7);
+	close(fd);
+	return file;
+}
+
 /*
  * The user is taken out of the settings while a request waits for that user's
  * token: it is sent without one.
@@ -1402,7 +1472,7 @@ test_connect_timeout(void **state)
 static void
 test_user_dropped(void **state)
 {
-	static const char file[] = "/tmp/etcd_client_test.password";
+	const char *file = write_password();
 	Server	   *server = start_server(want_token, grant_answer);
 	Caller	   *caller = start_caller(NULL, NULL);
 	const char *endpoints[] = {server->url};
@@ -1414,11 +1484,8 @@ test_user_dropped(void **state)
 		.username = "somebody",
 		.password_file = file
 	};
-	int			fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 	(void) state;
-	assert_int_equal(write(fd, "secret\n", 7), 7);
-	close(fd);
 	etcd_client_configure(caller->client, &settings);
 	send_grant(caller, 1, 1);
 	WAIT_UNTIL(caller, server->authenticating);
@@ -1426,7 +1493,6 @@ test_user_dropped(void **state)
 	etcd_client_configure(caller->client, &settings);
 	WAIT_UNTIL(caller, caller->nanswers == 1);
 	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
-	unlink(file);
 	stop_caller(caller);
 	stop_server(server);
 }
@@ -1466,14 +1532,14 @@ ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char 
 static void
 test_tokens(void **state)
 {
-	static const char file[] = "/tmp/etcd_client_test.password";
+	const char *file = write_password();
 	static const char good[] = "HTTP/1.1 200 OK\r\n\r\n"
 		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"good\"}";
 	static const char bad[] = "HTTP/1.1 200 OK\r\n\r\n"
 		"{\"header\":{\"raft_term\":\"2\"},\"token\":\"bad\"}";
 	static const char rejected[] = REFUSAL("{\"error\":\"etcdserver: authentication failed, "
 										   "invalid user ID or password\",\"code\":3}");
-	static const struct
+	const struct
 	{
 		const char *text;		/* of the answer about a token */
 		const char *file;
@@ -1488,11 +1554,8 @@ test_tokens(void **state)
 		{good, "/nonexistent", ETCD_REFUSED, "could not open \"/nonexistent\""},
 		{good, NULL, ETCD_REFUSED, "\"etcd_leader.password_file\" is not"},
 	};
-	int			fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 	(void) state;
-	assert_int_equal(write(fd, "secret\n", 7), 7);
-	close(fd);
 	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		Server	   *server = start_server(give_token, cases[i].text);
@@ -1500,7 +1563,6 @@ test_tokens(void **state)
 		ask_with_user(server, cases[i].file, cases[i].outcome, cases[i].says);
 		stop_server(server);
 	}
-	unlink(file);
 }
 
 /* What only reads is sent to a second endpoint, too, when it is late. */
@@ -1792,6 +1854,36 @@ test_hostile_watches(void **state)
 	assert_int_equal(count_fds(), fds);
 }
 
+/*
+ * Memory runs out at any place: still each request has one answer, and a
+ * stream is open or its end is told.
+ */
+static void
+test_no_memory(void **state)
+{
+	int			left = 0;
+
+	(void) state;
+	for (int n = 0; left == 0; n++)
+	{
+		Caller	   *caller = start_caller(etcd_url, closed_url);
+
+		allocations_left = n;
+		send_op(caller, 1, ETCD_OP_PUT, "unit/memory");
+		open_watches(caller, "unit/memory", NULL);
+		run_for(caller, 20);
+		configure(caller, etcd_url, NULL);
+		left = allocations_left;
+		allocations_left = -1;
+		WAIT_UNTIL(caller, caller->nanswers == 1 && caller->nframes + caller->nends > 0);
+		run_for(caller, 5);
+		assert_int_equal(caller->nanswers, 1);
+		assert_true(n > 0 || caller->answers[0].outcome == ETCD_NO_ANSWER);
+		assert_true(left == 0 || caller->answers[0].outcome == ETCD_ANSWERED);
+		stop_caller(caller);
+	}
+}
+
 /* Freed in the middle of everything. */
 static void
 test_free_amid(void **state)
@@ -1848,6 +1940,7 @@ main(void)
 		cmocka_unit_test(test_long_stream),
 		cmocka_unit_test(test_replaced_while_told),
 		cmocka_unit_test(test_hostile_watches),
+		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_free_amid),
 	};
 
