@@ -64,4 +64,24 @@ is($pg2->value('SELECT count(*) FROM report'), runs($pg2) - $before{pg2}, 'a row
 is($pg2->value('SELECT min(token) FROM report'), $pg2->token, 'under the new token');
 is(failed($_), 0, $_->name . ': no run has failed') for @nodes;
 
+# A job at the start of the server comes before the election is over: README
+# lets it wait.
+my ($schedule) = slurp_file("$FindBin::RealBin/../../README.md") =~ /^```sql\n(SELECT cron\.schedule\('after a start'.*?)^```$/ms;
+ok($schedule, 'README has a job that waits');
+$pg1->value('SELECT etcd_resign(rejoin => false)');
+$pg2->value('CREATE TABLE started (at timestamptz)');
+$pg2->value('CREATE TABLE asked (at timestamptz)');
+$pg2->value($schedule);
+$pg2->value(q{SELECT cron.schedule('asks', '@reboot', 'INSERT INTO asked SELECT now() WHERE etcd_is_leader()')});
+$pg2->value('SELECT etcd_resign(rejoin => false)');
+$etcd->stop(0);
+$pg2->restart;
+poll_ok(10, sub { $pg2->try_value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_cron' AND query LIKE '%etcd_wait_for_leadership%'}) },
+	'a job at the start of the server waits');
+$etcd->start(0);
+poll_ok(15, sub { $pg2->value('SELECT count(*) FROM started') }, 'it has run when the server leads');
+poll_is(10, sub { $pg2->value(q{SELECT count(*) FROM cron.job_run_details JOIN cron.job USING (jobid) WHERE schedule = '@reboot' AND status = 'succeeded'}) },
+	2, 'and so has one that only asks');
+is($pg2->value('SELECT count(*) FROM asked'), 0, 'which was too early');
+
 done_testing();

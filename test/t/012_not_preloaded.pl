@@ -73,6 +73,9 @@ $node->reload;
 poll_ok(10, sub { slurp_file($node->logfile, $offset) =~ $warning }, 'no election: and says so again after a reload');
 is($node->value('SELECT count(*) FROM elsewhere.etcd_leader_status'), 0, 'no election: the status has no row');
 is($node->value('SELECT count(*) FROM elsewhere.etcd_leader_stats'), 1, 'no election: there are statistics');
+is($node->value(q{SELECT module_name || ' ' || version FROM pg_get_loaded_modules() WHERE file_name LIKE 'etcd_leader%'}),
+	'etcd_leader ' . $node->value(q{SELECT extversion FROM pg_extension WHERE extname = 'etcd_leader'}), 'the library tells its name and version')
+  if $node->pg_version >= 18;
 my @of_an_election = grep { $_->{arguments} =~ /(?<!OUT )\belection text/ } @functions;
 cmp_ok(scalar @of_an_election, '>=', 9, 'no election: functions have an argument for one');
 for my $function (@of_an_election)
