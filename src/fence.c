@@ -9,6 +9,8 @@
  * when it is about to commit.  That is looked at in the PRE_COMMIT callback:
  * what follows it (ON COMMIT actions, the NOTIFY lock, WAL flush, the wait for
  * a synchronous standby) is not covered.
+ * COMMIT is looked at before the callbacks as well, as those of other libraries
+ * can come first.
  *
  * While a statement of an armed transaction runs, a timer of this backend
  * looks too, and cancels the statement after a loss.  Only the backend itself
