@@ -128,7 +128,7 @@ AS 'MODULE_PATHNAME', 'etcd_resign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_resign(text, boolean) IS
-'Gives up leadership, or the place in the queue. True when the key is deleted, false if this instance was not a candidate. election: a name in etcd_leader.elections; NULL is the first. rejoin: true (or NULL) queues again, last; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+'Gives up leadership, or the place in the queue. True when the key is deleted, false if this instance was not a candidate. A NOTICE says so if there is no other candidate. election: a name in etcd_leader.elections; NULL is the first. rejoin: true (or NULL) queues again, last; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
 
 CREATE FUNCTION etcd_campaign(election text DEFAULT NULL)
 RETURNS boolean
@@ -215,8 +215,8 @@ COMMENT ON COLUMN etcd_leader_status.state IS 'state of the election''s machine;
 COMMENT ON COLUMN etcd_leader_status.endpoint IS 'endpoint of etcd in use';
 COMMENT ON COLUMN etcd_leader_status.connected IS 'has etcd answered since all endpoints failed last?';
 COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
-COMMENT ON COLUMN etcd_leader_status.last_error IS 'what went wrong last';
-COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'when that was';
+COMMENT ON COLUMN etcd_leader_status.last_error IS 'what went wrong last; NULL when that is over';
+COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'when something went wrong last';
 COMMENT ON COLUMN etcd_leader_status.won IS 'times that this instance became leader, since etcd_leader_stats.stats_reset';
 COMMENT ON COLUMN etcd_leader_status.lost IS 'times that its leadership ended, since then';
 

@@ -119,6 +119,15 @@ typedef struct LoggedError
 	int64		heard_ns;		/* when it was heard last; 0: unused */
 } LoggedError;
 
+/* What an error is about, which says when it is over. */
+typedef enum ErrorSubject
+{
+	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers */
+	ABOUT_SETTINGS,				/* the settings are applied without it */
+	ABOUT_DNS,					/* a lookup succeeds */
+	ABOUT_NAME					/* this instance has another name */
+} ErrorSubject;
+
 typedef struct Elector
 {
 	ElectionCore *core;
@@ -131,6 +140,8 @@ typedef struct Elector
 
 	SharedContact contact;
 	bool		contact_changed;
+	ErrorSubject error_subject; /* of contact.last_error */
+	int64		error_heard_ns; /* when it was heard last */
 	SharedEvent events[16];		/* to be announced */
 	int			nevents;
 	LoggedError logged_errors[REMEMBERED_ERRORS];
@@ -189,8 +200,10 @@ is_news(const char *message)
  * to be, and is news: a line per change, not per retry.
  */
 static void
-note_error(const char *message, bool log)
+note_error(ErrorSubject subject, const char *message, bool log)
 {
+	elector.error_subject = subject;
+	elector.error_heard_ns = shared_state_clock_ns();
 	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
 	elector.contact.last_error_at = GetCurrentTimestamp();
 	elector.contact_changed = true;
@@ -198,11 +211,11 @@ note_error(const char *message, bool log)
 		ereport(LOG, (errmsg_internal("%s", message)));
 }
 
-static void note_formatted_error(bool log, const char *format,...) pg_attribute_printf(2, 3);
+static void note_formatted_error(ErrorSubject subject, bool log, const char *format,...) pg_attribute_printf(3, 4);
 
 /* The same with a format; what is too long is cut at the end of a character. */
 static void
-note_formatted_error(bool log, const char *format,...)
+note_formatted_error(ErrorSubject subject, bool log, const char *format,...)
 {
 	char		message[sizeof(elector.contact.last_error)];
 	va_list		args;
@@ -211,7 +224,29 @@ note_formatted_error(bool log, const char *format,...)
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
 	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
-	note_error(message, log);
+	note_error(subject, message, log);
+}
+
+/* What is said about that subject is over; when it was heard is still known. */
+static void
+clear_error(ErrorSubject subject)
+{
+	if (elector.contact.last_error[0] == '\0' || elector.error_subject != subject)
+		return;
+	elector.contact.last_error[0] = '\0';
+	elector.contact_changed = true;
+}
+
+/*
+ * What fails at etcd is tried again within a second or two, and each beat asks
+ * etcd: an error that has not come again for a TTL is over.
+ */
+static void
+clear_old_error(void)
+{
+	if (elector.contact.connected &&
+		shared_state_clock_ns() - elector.error_heard_ns >= settings_ttl_s * 1000 * NS_PER_MS)
+		clear_error(ABOUT_ETCD);
 }
 
 static void
@@ -251,7 +286,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	note_formatted_error(true, "answer of etcd at \"%s\" cannot be used: %s",
+	note_formatted_error(ABOUT_ETCD, true, "answer of etcd at \"%s\" cannot be used: %s",
 						 etcd_client_endpoint_url(elector.client, endpoint), why);
 	etcd_client_change_endpoint(elector.client, endpoint);
 }
@@ -387,7 +422,7 @@ port_remember(void *ctx, const ElectionMemory *memory)
 static void
 port_find_namesake(void *ctx, const char *election, const char *value)
 {
-	note_formatted_error(true,
+	note_formatted_error(ABOUT_NAME, true,
 						 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
 						 election, value);
 }
@@ -565,13 +600,13 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 
 	if (answer->outcome != ETCD_REFUSED)
 	{
-		note_error(answer->message,
+		note_error(ABOUT_ETCD, answer->message,
 				   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
 		return;
 	}
 	if (timing->explained)
 	{
-		note_error(answer->message, true);
+		note_error(ABOUT_ETCD, answer->message, true);
 		return;
 	}
 	advice = etcd_advise(answer->code, answer->message);
@@ -581,10 +616,10 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 	/* these two are part of how leases are had and lost */
 	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
 	if (timing->key)
-		note_formatted_error(log, "etcd at \"%s\" refused a request about key \"%s\": %s",
+		note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
 							 url, timing->key, reason);
 	else
-		note_formatted_error(log, "etcd at \"%s\" refused a request: %s", url, reason);
+		note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request: %s", url, reason);
 }
 
 static void
@@ -616,7 +651,7 @@ static void
 client_noticed(void *ctx, const char *what)
 {
 	shared_state_count(COUNTER_FAILURES, 1);
-	note_error(what, true);
+	note_error(ABOUT_ETCD, what, true);
 	note_endpoint();
 }
 
@@ -626,14 +661,14 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 	/* that a token has died is mended by the next request, or told of that */
 	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) &&
 		strstr(frame->message, "invalid auth token") == NULL)
-		note_error(frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
+		note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
 	election_watched(elector.core, shared_state_clock_ns(), frame);
 }
 
 static void
 client_watch_ended(void *ctx, int stream, const char *why)
 {
-	note_error(why, false);
+	note_error(ABOUT_ETCD, why, false);
 	note_endpoint();
 	election_watch_ended(elector.core, shared_state_clock_ns());
 }
@@ -661,7 +696,7 @@ check_file_access(const char *setting, const char *file)
 {
 	if (file[0] == '\0' || access(file, R_OK) == 0)
 		return true;
-	note_formatted_error(true, "could not access file \"%s\" (\"%s\"): %s",
+	note_formatted_error(ABOUT_SETTINGS, true, "could not access file \"%s\" (\"%s\"): %s",
 						 file, setting, strerror(errno));
 	return false;
 }
@@ -688,12 +723,12 @@ check_key_file(void)
 	if (!check_file_access("etcd_leader.ssl_key_file", file))
 		return false;
 	if (stat(file, &key) != 0 || !S_ISREG(key.st_mode))
-		note_formatted_error(true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") is not a regular file", file);
+		note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") is not a regular file", file);
 	else if (key.st_uid != geteuid() && key.st_uid != 0)
-		note_formatted_error(true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") must be owned by the user that runs the server, or by root", file);
+		note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") must be owned by the user that runs the server, or by root", file);
 	else if ((key.st_uid == geteuid() && key.st_mode & (S_IRWXG | S_IRWXO)) ||
 			 (key.st_uid == 0 && key.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)))
-		note_formatted_error(true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root", file);
+		note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root", file);
 	else
 		return true;
 	return false;
@@ -801,6 +836,8 @@ configure_core(void)
 				 errdetail("A margin of half of the TTL is used.")));
 	elector.margin_cut = cut;
 
+	if (strcmp(elector.contact.node_name, config->node_name) != 0)
+		clear_error(ABOUT_NAME);
 	strlcpy(elector.contact.node_name, config->node_name, sizeof(elector.contact.node_name));
 	shared_state_publish_contact(&elector.contact);
 	election_configure(elector.core, shared_state_clock_ns(), config);
@@ -813,6 +850,8 @@ configure(void)
 {
 	settings_warn();
 	elector.discovery_due_ns = 0;
+	clear_error(ABOUT_SETTINGS);
+	clear_error(ABOUT_DNS);
 	configure_client();
 	configure_core();
 	notifier_configure();
@@ -868,10 +907,11 @@ finish_discovery(void)
 		return;
 	if (found->nurls == 0)
 	{
-		note_error(found->error, true);
+		note_error(ABOUT_DNS, found->error, true);
 		elector.discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
 		return;
 	}
+	clear_error(ABOUT_DNS);
 
 	/* it began before a setting asked for TLS */
 	if (requires_tls() && !has_tls(found))
@@ -1147,6 +1187,7 @@ etcd_leader_elector_main(Datum main_arg)
 		if (settings_candidate == CANDIDATE_PRIMARY && !elector.eligible &&
 			!notifier_awaits_promotion())
 			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);
+		clear_old_error();
 		if (elector.contact_changed)
 		{
 			shared_state_publish_contact(&elector.contact);

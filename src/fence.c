@@ -202,9 +202,12 @@ known_leader(const char *name)
 	const char *leader = NULL;
 	uint64		layout;
 	int			slot = shared_state_find(name, &layout);
+	int64		now_ns = shared_state_clock_ns();
 
-	if (shared_state_has_elector() && shared_state_read(slot, layout, &election))
-		leader = shared_state_leader(&election, shared_state_clock_ns());
+	/* The name of a leader outlasts its deadline; it must not be our own then. */
+	if (shared_state_has_elector() && shared_state_read(slot, layout, &election) &&
+		(election.view.role != ELECTION_LEADER || election.deadline_ns > now_ns))
+		leader = shared_state_leader(&election, now_ns);
 	return leader ? shared_state_text(leader) : NULL;
 }
 

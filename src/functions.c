@@ -42,6 +42,9 @@
 
 #define MAX_COLUMNS 32
 
+/* After a resignation etcd is asked for so long whether somebody takes over. */
+#define SUCCESSOR_TIMEOUT_US	INT64CONST(500000)
+
 PG_FUNCTION_INFO_V1(etcd_is_leader);
 PG_FUNCTION_INFO_V1(etcd_current_leader);
 PG_FUNCTION_INFO_V1(etcd_fencing_token);
@@ -861,6 +864,43 @@ etcd_verify_leader(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(fence_require(index));
 }
 
+/* The lease of this instance's key in that election; 0: there is none. */
+static int64
+own_lease(int index)
+{
+	SharedElection election;
+
+	return read_election(index, &election) ? election.view.lease : 0;
+}
+
+/*
+ * After a resignation: says so if the queue is empty but for this instance,
+ * whose keys are on the lease of before or that of now.  Says nothing if etcd
+ * does not tell soon: the resignation is done.
+ */
+static void
+notice_no_successor(int index, bool rejoin, int64 lease_before)
+{
+	SharedRequest request;
+	SharedReply *reply = palloc(sizeof(SharedReply));
+	int64		until_us = shared_state_clock_ns() / NS_PER_US + SUCCESSOR_TIMEOUT_US;
+
+	init_request(&request, COMMAND_CANDIDATES, index);
+	if (!shared_state_ask(&request, until_us, reply) || reply->kind != REPLY_CANDIDATES)
+		return;
+	for (int i = 0; i < reply->ncandidates; i++)
+	{
+		int64		lease = reply->candidates[i].lease;
+
+		if (lease == 0 || (lease != lease_before && lease != own_lease(index)))
+			return;
+	}
+	ereport(NOTICE,
+			(errmsg("election \"%s\" has no other candidate", shared_state_text(request.election)),
+			 rejoin ? errdetail("This instance will lead again.") :
+			 errdetail("Nobody will lead until a candidate enters the election.")));
+}
+
 /*
  * etcd_resign(election text, rejoin boolean) returns boolean
  */
@@ -868,6 +908,7 @@ Datum
 etcd_resign(PG_FUNCTION_ARGS)
 {
 	int			index = election_argument(fcinfo, 0);
+	int64		lease = own_lease(index);
 	SharedRequest request;
 	SharedReply *reply;
 
@@ -875,6 +916,8 @@ etcd_resign(PG_FUNCTION_ARGS)
 	request.rejoin = PG_ARGISNULL(1) ? true : PG_GETARG_BOOL(1);
 	reply = ask(&request,
 				"Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
+	if (reply->outcome == ELECTION_DONE)
+		notice_no_successor(index, request.rejoin, lease);
 	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
 }
 

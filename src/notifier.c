@@ -275,7 +275,7 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 		ereport(WARNING,
 				(errmsg("the notifier for database \"%s\" ended", notifier->database),
 				 errdetail("Events are not notified in this database until it runs again."),
-				 errhint("The reason is in the log before this. It will be tried again until it succeeds.")));
+				 errhint("The reason is in the log before this, unless the notifier was terminated by a signal. It will be tried again until it succeeds.")));
 	notifier->failed = !was_barred;
 	notifier->refused = !was_barred && !was_stable;
 
@@ -483,11 +483,25 @@ notifier_install(void)
 /* While a retry connects. */
 static bool connecting_again = false;
 
-/* An emit_log_hook: that connecting failed again is in the log already. */
+/* By SIGTERM, at an ordinary shutdown of the server for example. */
+static bool terminated = false;
+
+static emit_log_hook_type prev_emit_log = NULL;
+
+/*
+ * An emit_log_hook.  That connecting failed again is in the log already; and
+ * the end by SIGTERM, which is FATAL for PostgreSQL, is nothing to complain
+ * about.  If the server goes on, the elector says that the notifier ended.
+ */
 static void
-keep_out_of_log(ErrorData *edata)
+filter_log(ErrorData *edata)
 {
-	edata->output_to_server = false;
+	if (edata->elevel == FATAL && edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
+		terminated = true;
+	if (connecting_again || terminated)
+		edata->output_to_server = false;
+	else if (prev_emit_log)
+		prev_emit_log(edata);
 }
 
 /*
@@ -498,7 +512,7 @@ keep_out_of_log(ErrorData *edata)
 static void
 exit_quietly(int code, Datum arg)
 {
-	if (connecting_again && code != 0)
+	if ((connecting_again || terminated) && code != 0)
 		proc_exit(0);
 }
 
@@ -509,20 +523,9 @@ exit_quietly(int code, Datum arg)
 static void
 connect_to_database(const NotifierStart *start)
 {
-	if (start->refused)
-	{
-		connecting_again = true;
-		emit_log_hook = keep_out_of_log;
-		before_shmem_exit(exit_quietly, (Datum) 0);
-	}
-
+	connecting_again = start->refused;
 	BackgroundWorkerInitializeConnection(start->database, NULL, 0);
-
-	if (start->refused)
-	{
-		connecting_again = false;
-		emit_log_hook = NULL;
-	}
+	connecting_again = false;
 	if (start->failed)
 		ereport(LOG,
 				(errmsg("the notifier for database \"%s\" is running again", start->database)));
@@ -683,6 +686,9 @@ etcd_leader_notifier_main(Datum main_arg)
 
 	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
 
+	prev_emit_log = emit_log_hook;
+	emit_log_hook = filter_log;
+	before_shmem_exit(exit_quietly, (Datum) 0);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();

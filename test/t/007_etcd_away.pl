@@ -68,6 +68,7 @@ for my $how (qw(killed frozen))
 		is($node->is_leader, 0, "$how: $name says false");
 		is($node->current_leader, undef, "$how: $name names nobody");
 		is($node->token, undef, "$how: $name has no token");
+		like(($node->failure('SELECT etcd_require_leader()'))[1], qr/DETAIL:  No leader is known at present\.$/m, "$how: $name: ERROR 25006 names nobody");
 		my $s = $node->status;
 		is($s->{connected}, 0, "$how: $name: status says not connected");
 		isnt($s->{last_error} // '', '', "$how: $name: status has the error") and note($s->{last_error});
@@ -128,6 +129,12 @@ for my $how (qw(killed frozen))
 		ok($listener{ $node->name }->wait_for(sub { $_[0]->{event} eq 'connected' }), "$how: " . $node->name . ' tells that it is connected');
 		is($node->elector_pid, $elector{ $node->name }, "$how: " . $node->name . ' has the same elector');
 		is($node->status->{connected}, 1, "$how: " . $node->name . ': status says connected');
+	}
+	for my $node (@nodes)
+	{
+		my $name = $node->name;
+		poll_is(2 * $ttl, sub { $node->status->{last_error} }, undef, "$how: $name: the error is over");
+		ok($node->value('SELECT last_error_at IS NOT NULL FROM etcd_leader_status'), "$how: $name: its time is still known");
 	}
 
 	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, "etcd was $how", max_gap => 2);

@@ -176,4 +176,12 @@ my $began = now();
 $pg1->value('DROP DATABASE missing');
 cmp_ok(now() - $began, '<', 1.5, 'and it can be dropped at once');
 
+# An ordinary shutdown has a notifier end without a word; and so has had the
+# end of those that were not listed any more.
+ok($pg1->notifier_pid('app'), 'a notifier runs');
+$offset = $pg1->log_size;
+$pg1->stop('fast');
+is($pg1->log_count('notifier', $offset), 0, 'it ends without a word') or diag(PostgreSQL::Test::Utils::slurp_file($pg1->logfile, $offset));
+is($pg1->log_count('FATAL:.*terminating background worker'), 0, 'as all of them did');
+
 done_testing();

@@ -150,11 +150,20 @@ sub result_of
 }
 
 # ---- resign for good, and campaign ----
+
+# What psql prints for it, and the messages.
+sub resign
+{
+	my ($node, $rejoin) = @_;
+	my (undef, $out, $err) = $node->psql('postgres', "SELECT etcd_resign(rejoin => $rejoin)");
+	$err =~ s/^psql:<stdin>:\d+: //mg;
+	return "$out $err";
+}
 {
 	$_->wait_until_candidate for @nodes;
 	my $elected = $pg1->token;
 	is($pg1->value('SELECT etcd_campaign()'), 0, 'etcd_campaign() says false to one that is in');
-	is($pg1->value('SELECT etcd_resign(rejoin => false)'), 1, 'the leader resigns for good');
+	is(resign($pg1, 'false'), 't ', 'the leader resigns for good');
 	is($pg1->is_leader, 0, 'and does not lead when that has returned');
 	$pg2->wait_until_leader(undef, 3);
 	is($pg1->status->{state}, 'resigned', 'its state');
@@ -165,8 +174,8 @@ sub result_of
 
 	# It stays out when the other one goes, over a reload and a restart of the elector.
 	$pg1->value('SELECT pg_reload_conf()');
-	$pg2->value('SELECT etcd_resign(rejoin => false)');
-	my $old = $pg1->elector_pid;
+	like(resign($pg2, 'false'), qr/^t NOTICE:  election "postgres" has no other candidate\nDETAIL:  Nobody will lead until a candidate enters/,
+		'who leaves nobody behind is told so');
 	pause(1);    # it has the time to do wrong
 	is(scalar(my @c = $etcd->candidates('postgres')), 0, 'nobody is in the queue');
 	poll_is(5, sub { $pg1->current_leader }, undef, 'nobody leads');
@@ -174,6 +183,9 @@ sub result_of
 
 	is($pg1->value('SELECT etcd_campaign()'), 1, 'etcd_campaign() enters again');
 	poll_ok(5, sub { $pg1->is_leader }, 'it leads');
+	like(resign($pg1, 'true'), qr/^t NOTICE:  election "postgres" has no other candidate\nDETAIL:  This instance will lead again/,
+		'who is alone and queues again is told so');
+	poll_ok(5, sub { $pg1->is_leader }, 'and leads again');
 	cmp_ok($pg1->token, '>', $elected, 'under a greater token');
 
 	# A restart of the server ends it, too.

@@ -224,7 +224,7 @@ sub check_cancelled
 
 # ---- the clock alone: nobody tells that the deadline has passed ------------------
 {
-	$node->configure(ttl => 3);
+	$node->configure(ttl => 3, safety_margin => 1500);
 	poll(10, sub { my $t = $node->status('alpha')->{valid_s}; defined $t && $t < 3 }) or die 'the TTL is not shorter';
 	my ($elector) = $node->elector_pid;
 	my @started = start_all(
@@ -234,10 +234,12 @@ sub check_cancelled
 	freeze($elector);
 	poll(10, sub { !$node->is_leader('alpha') }) or die 'the deadline does not pass';
 	my $lost = now();
+	my ($state, $message) = $node->failure(q{SELECT etcd_require_leader('alpha')});
+	is("$state " . ($message =~ /DETAIL:  (.*)/)[0], '25006 No leader is known at present.', 'an instance whose deadline has passed names no leader');
 	watch_all(6, @started);
 	thaw($elector);
 	check_cancelled('a frozen elector', $lost, @started);
-	$node->configure(ttl => 20);
+	$node->configure(ttl => 20, safety_margin => -1);
 	poll(20, sub { my $t = $node->status('alpha')->{valid_s}; defined $t && $t > 5 }) or die 'the TTL is not longer';
 }
 

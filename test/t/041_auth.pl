@@ -131,12 +131,14 @@ goes_wrong('no user', { username => '' }, qr/user name is empty.*set "etcd_leade
 	# etcd 3.5 refuses what is asked about the lease as well
 	poll(2 * $ttl, sub { $pg1->status->{last_error} =~ $expected });
 	like($pg1->status->{last_error}, $expected, 'and last_error says for which key, and what to do');
+	ok(!poll(2 * $ttl, sub { !defined $pg1->status->{last_error} }), 'for as long as it is so');
 	$etcd->etcdctl(qw(role grant-permission etcd_leader --prefix=true read postgres/));
 	pause(2);
 	ok(!(grep { $_->is_leader } @nodes), 'reading alone is not enough');
 	$etcd->etcdctl(qw(role grant-permission etcd_leader --prefix=true readwrite postgres/));
 	poll_ok(15, sub { grep { $_->is_leader } @nodes }, 'the role granted again: somebody leads');
 	$_->wait_until_candidate for @nodes;
+	poll_is(2 * $ttl, sub { $pg1->status->{last_error} }, undef, 'and last_error says that nothing is wrong');
 }
 
 # 7. Auth is switched off.
