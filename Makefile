@@ -17,6 +17,7 @@ OBJS = \
 	src/election.o \
 	src/lease.o \
 	src/queue.o \
+	src/patroni.o \
 	src/watch.o \
 	src/etcd_api.o \
 	src/etcd_auth.o \

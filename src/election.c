@@ -43,7 +43,8 @@
  *			If only such answers come for a TTL, etcd was replaced or restored.
  *
  * lease.c keeps the lease (BEAT, FRESH), queue.c the keys and their places
- * (PLACE, EPOCH, FINAL, ORDER), watch.c the watch stream.  This file has the
+ * (PLACE, EPOCH, FINAL, ORDER), watch.c the watch stream, patroni.c the
+ * elections that follow Patroni and have rules of their own.  This file has the
  * inputs, the commands, the settings, contact with etcd and its history
  * (HISTORY, MEMORY).
  *
@@ -217,6 +218,8 @@ core_publish(ElectionCore *core, const Election *e)
 		view.create_revision = e->create_revision;
 		view.lease = e->key_lease;
 	}
+	if (e->followed)
+		patroni_describe(core, e, &view);
 	core->port.publish(core->port.ctx, slot_of(core, e), &view);
 }
 
@@ -259,6 +262,7 @@ set_connected(ElectionCore *core, const Op *answered)
 	core->connected = true;
 	/* What was postponed because nobody answered is due now. */
 	core->stream.retry_ns = 0;
+	patroni_retry_now(core);
 	lease_retry_now(core);
 	queue_retry_now(core);
 	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
@@ -367,7 +371,8 @@ static const char *
 doubt_answer(const ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 {
 	const EtcdHeader *header = &answer->header;
-	bool		is_read = op->kind == OP_LOOK || op->kind == OP_KEEPALIVE;
+	bool		is_read = op->kind == OP_LOOK || op->kind == OP_KEEPALIVE ||
+		op->kind == OP_TIME_TO_LIVE;
 
 	if (header->cluster_id == 0)
 		return "the answer carries no cluster id";
@@ -400,13 +405,15 @@ is_complete(const Op *op, const EtcdAnswer *answer)
 {
 	int			expected = 0;
 
-	if (op->kind == OP_GRANT || op->kind == OP_KEEPALIVE)
+	if (op->kind == OP_GRANT || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE)
 		return answer->lease == op->lease;
 	if (op->kind == OP_REVOKE)
 		return true;
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
-		if (op->slots & SLOT_BIT(i))
+		if (op->asked[i] & LOOK_PATRONI)
+			expected += PATRONI_NRANGES;
+		else if (op->slots & SLOT_BIT(i))
 			expected += 1 + ((op->asked[i] & LOOK_OWN) != 0) + ((op->asked[i] & LOOK_NEIGHBOUR) != 0);
 	}
 	return answer->nresults == expected;
@@ -418,6 +425,7 @@ fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
 {
 	lease_request_failed(core, now_ns, op);
 	queue_request_failed(core, op);
+	patroni_request_failed(core, now_ns, op);
 }
 
 /* An answer of etcd, which may be a refusal, to whose part it concerns. */
@@ -441,6 +449,9 @@ dispatch_answer(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnsw
 		case OP_PROCLAIM:
 			queue_receive(core, now_ns, op, answer);
 			break;
+		case OP_TIME_TO_LIVE:
+			patroni_receive_time_to_live(core, now_ns, op, answer);
+			break;
 	}
 }
 
@@ -449,13 +460,19 @@ static void
 receive_doubtful(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer,
 				 const char *doubt)
 {
+	int64_t		patience_ns;
+
 	core->port.change_endpoint(core->port.ctx, answer->endpoint, doubt);
 	if (core->stale_since_ns == 0)
 		core->stale_since_ns = now_ns;
 	if (revision_went_back(op, answer) && answer->header.cluster_id == core->cluster_id)
 		core_guard_against_restore(core);
 	fail_endpoint(core, op, answer->endpoint, doubt);
-	if (now_ns - core->stale_since_ns > core->config.ttl_s * NS_PER_S)
+	/* Whoever led by the other history has stopped by then. */
+	patience_ns = core->config.ttl_s * NS_PER_S;
+	if (patience_ns < patroni_longest_ttl_ns(core))
+		patience_ns = patroni_longest_ttl_ns(core);
+	if (now_ns - core->stale_since_ns > patience_ns)
 		discard_history(core);
 	else
 		fail_request(core, now_ns, op);
@@ -618,6 +635,8 @@ take_slot(ElectionCore *core, const char *name)
 		e->wanted = true;
 		e->generation++;
 		e->epoch++;
+		if (election_is_followed(name))
+			patroni_begin(core, e);
 		return e;
 	}
 	return NULL;
@@ -684,6 +703,9 @@ void
 election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *config)
 {
 	bool		renamed = strcmp(core->config.node_name, config->node_name) != 0;
+	bool		other_cluster = renamed ||
+		strcmp(core->config.patroni_namespace, config->patroni_namespace) != 0 ||
+		strcmp(core->config.system_identifier, config->system_identifier) != 0;
 	bool		first = core->config.nendpoints == 0;
 
 	if (core->stopping)
@@ -698,8 +720,13 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 	core->contact_retry_ns = now_ns;
 	for (int i = 0; i < core->max_elections; i++)
 	{
-		if (is_used(&core->elections[i]))
-			configure_election(core, &core->elections[i], first, renamed);
+		Election   *e = &core->elections[i];
+
+		if (is_used(e))
+			configure_election(core, e, first, renamed);
+		/* it may have been dropped, and its slot given away */
+		if (is_used(e) && e->followed)
+			patroni_configure(core, now_ns, e, other_cluster);
 	}
 	core_take_up_elections(core);
 	pursue(core, now_ns);
@@ -715,6 +742,11 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint6
 
 	if (e->resign_ticket != 0)
 		return false;
+	if (e->followed)
+	{
+		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
+		return true;
+	}
 	if (!rejoin)
 	{
 		was_in |= e->state == ELECTION_JOINING || e->state == ELECTION_LEAVING;
@@ -742,7 +774,7 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 
 	if (e->campaign_ticket != 0)
 		return false;
-	if (!core->config.eligible)
+	if (!core->config.eligible || e->followed)
 	{
 		core_reply(core, &ticket, ELECTION_NOT_ELIGIBLE);
 		return true;
@@ -910,6 +942,25 @@ remember(ElectionCore *core)
 #ifdef ELECTION_CHECKED
 
 static void
+check_followed(const ElectionCore *core, const Election *e)
+{
+	const Patroni *p = &e->patroni;
+
+	assert(e->state == ELECTION_FOLLOWING || e->state == ELECTION_LEADING);
+	assert(e->key[0] == '\0' && e->named_lease == 0);
+	assert(p->until_ns == 0 || e->create_revision != 0);
+	assert(!p->told.valid || p->asked_id == 0);
+	if (e->state == ELECTION_LEADING)
+	{
+		assert(!core->config.in_recovery && p->member_seen);
+		assert(strcmp(p->system_identifier, core->config.system_identifier) == 0);
+		assert(p->until_ns != 0 && strcmp(p->holder, core->config.node_name) == 0);
+		assert(e->told_revision == e->create_revision);
+		assert(e->leader_known && e->leader.create_revision == e->create_revision);
+	}
+}
+
+static void
 check_election(const ElectionCore *core, const Election *e)
 {
 	bool		leading = e->state == ELECTION_LEADING;
@@ -917,6 +968,12 @@ check_election(const ElectionCore *core, const Election *e)
 	assert(e->wanted || e->state == ELECTION_LEAVING);
 	assert(e->state != ELECTION_UNUSED);
 	assert(election_find(core, e->name) == slot_of(core, e));
+	assert(e->verify_ticket != 0 || e->verify_id == 0);
+	if (e->followed)
+	{
+		check_followed(core, e);
+		return;
+	}
 	assert((e->lease_until_ns != 0) == leading);
 	if (is_queued(e))
 	{
@@ -936,7 +993,6 @@ check_election(const ElectionCore *core, const Election *e)
 		assert(e->told_revision == e->create_revision);
 		assert(e->leader_known && e->leader.create_revision == e->create_revision);
 	}
-	assert(e->verify_ticket != 0 || e->verify_id == 0);
 }
 
 /* What holds whenever the core waits for the next input. */
@@ -969,6 +1025,20 @@ check_invariants(const ElectionCore *core)
 
 /* ---- what is wanted ------------------------------------------------------------ */
 
+/* The elections that are not followed: those have beats of their own. */
+static uint32_t
+own_slots(const ElectionCore *core)
+{
+	uint32_t	slots = 0;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (!core->elections[i].followed)
+			slots |= SLOT_BIT(i);
+	}
+	return slots;
+}
+
 /*
  * A beat is a keepalive, whose answer sends the confirming look.  Where the
  * lease cannot be kept, or there is none, a look alone is sent: it brings the
@@ -979,7 +1049,7 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
 	if (!lease_start_beat(core, now_ns))
-		(void) queue_send_look(core, now_ns, ALL_SLOTS, 0);
+		(void) queue_send_look(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, 0);
 }
 
 /* Without contact one probe at a time is all that is sent. */
@@ -1010,6 +1080,7 @@ pursue(ElectionCore *core, int64_t now_ns)
 	{
 		lease_pursue(core, now_ns);
 		queue_pursue_keys(core, now_ns);
+		patroni_pursue(core, now_ns);
 		queue_pursue_looks(core, now_ns);
 		if (lease_beat_is_due(core, now_ns))
 			send_beat_or_look(core, now_ns);
@@ -1086,7 +1157,7 @@ election_state_name(ElectionState state)
 {
 	static const char *const names[] = {
 		"unused", "observing", "resigned", "joining", "queued", "waiting",
-		"leading", "held back", "leaving"
+		"leading", "held back", "leaving", "following"
 	};
 
 	return names[state];

@@ -20,18 +20,33 @@
 #define ELECTION_H
 
 #include <stddef.h>
+#include <string.h>
 
 #include "etcd_api.h"
 
 /*
- * Sizes include the terminating NUL.  A key is "<election>/<lease in hex>".
+ * Sizes include the terminating NUL.  A key is "<election>/<lease in hex>", or
+ * Patroni's "/<namespace>/<scope>/leader".
  * Values of foreign candidates may be longer than ELECTION_VALUE_SIZE; they
  * are cut, at a character's end.
  */
 #define ELECTION_NAME_SIZE		128
 #define ELECTION_VALUE_SIZE		256
-#define ELECTION_KEY_SIZE		(ELECTION_NAME_SIZE + 17)
+#define ELECTION_KEY_SIZE		(2 * ELECTION_NAME_SIZE)
+#define ELECTION_SYSTEM_ID_SIZE	24
 #define ELECTION_REASON_SIZE	ETCD_MESSAGE_SIZE
+
+/*
+ * An election "patroni:SCOPE", or "patroni:SCOPE/GROUP", is no election of
+ * ours: it follows Patroni's leader key, see patroni.c.
+ */
+#define ELECTION_PATRONI_PREFIX "patroni:"
+
+static inline bool
+election_is_followed(const char *name)
+{
+	return strncmp(name, ELECTION_PATRONI_PREFIX, sizeof(ELECTION_PATRONI_PREFIX) - 1) == 0;
+}
 
 /*
  * A txn of etcd has at most 128 operations (--max-txn-ops), and a look asks
@@ -50,6 +65,9 @@ typedef struct ElectionConfig
 	int			ttl_s;
 	int			safety_margin_ms;	/* -1: a tenth of the TTL */
 	bool		eligible;		/* may this instance campaign now? */
+	bool		in_recovery;	/* then it leads no followed election */
+	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];	/* in decimal */
+	char		patroni_namespace[ELECTION_NAME_SIZE];
 	int			nendpoints;
 	int			nelections;
 	char		elections[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
@@ -74,7 +92,8 @@ typedef enum ElectionState
 	ELECTION_WAITING,			/* the key stands behind another */
 	ELECTION_LEADING,			/* first in the queue, and the lease is good */
 	ELECTION_HELD_BACK,			/* first, but etcd's revision went back */
-	ELECTION_LEAVING			/* the key is being deleted */
+	ELECTION_LEAVING,			/* the key is being deleted */
+	ELECTION_FOLLOWING			/* Patroni decides, and does not let us lead */
 } ElectionState;
 
 /*
@@ -96,6 +115,8 @@ typedef struct ElectionView
 	char		key[ELECTION_KEY_SIZE]; /* empty: no own key stands */
 	int64_t		create_revision;	/* of the own key; 0: none stands */
 	int64_t		lease;			/* that the own key hangs on; 0: none */
+	char		problem[ELECTION_REASON_SIZE];	/* why a followed election is not
+												 * led; empty: nothing to say */
 } ElectionView;
 
 typedef enum ElectionEventKind
@@ -279,6 +300,12 @@ extern bool election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64
  */
 extern bool election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason);
 extern bool election_stopped(const ElectionCore *core);
+
+/*
+ * What the keys of a followed election's cluster begin with, such as
+ * "/service/batman/"; prefix has room for ELECTION_KEY_SIZE.
+ */
+extern void election_patroni_prefix(char *prefix, const char *namespace, const char *election);
 
 /* The slot of an election, -1 if it has none (yet). */
 extern int	election_find(const ElectionCore *core, const char *name);

@@ -10,6 +10,7 @@
  * lease.c		the leases, the beat, and every deadline: until_ns of a lease,
  *				lease_until_ns of an election.
  * queue.c		the own keys, their places, the leaders, the looks.
+ * patroni.c	followed elections: Patroni's leader key and its deadline.
  * watch.c		the watch stream.
  *
  * The rules (PLACE, EPOCH, BEAT, ...) are at the head of election.c.
@@ -110,12 +111,17 @@ typedef enum OpKind
 	OP_MOVE,
 	OP_ENTER,
 	OP_DELETE,
-	OP_PROCLAIM
+	OP_PROCLAIM,
+	OP_TIME_TO_LIVE				/* of the lease of a followed key */
 } OpKind;
 
 /* What a look asks of an election, beside its leader. */
 #define LOOK_OWN			1
 #define LOOK_NEIGHBOUR		2		/* the predecessor; a leader's is the last in the queue */
+#define LOOK_PATRONI		4		/* of a followed election, in the place of all else */
+
+/* How many keys such a look asks for. */
+#define PATRONI_NRANGES		4
 
 /* A request under way. */
 typedef struct Op
@@ -124,7 +130,7 @@ typedef struct Op
 	OpKind		kind;
 	int64_t		sent_ns;
 	int64_t		revision_floor;
-	int64_t		lease;			/* KEEPALIVE, GRANT, REVOKE, MOVE, ENTER */
+	int64_t		lease;			/* KEEPALIVE, GRANT, REVOKE, MOVE, ENTER, TIME_TO_LIVE */
 	uint64_t	beat;			/* of which it is a part; 0: none */
 	uint32_t	slots;			/* elections that it is about */
 	uint32_t	generation;		/* ENTER, DELETE, PROCLAIM: of the slot's use */
@@ -142,6 +148,54 @@ typedef struct QueueKey
 	int64_t		create_revision;	/* 0: there is no such key */
 } QueueKey;
 
+/* What a followed election has beside the rest; see patroni.c. */
+typedef struct Patroni
+{
+	char		prefix[ELECTION_KEY_SIZE];
+	char		leader_key[ELECTION_KEY_SIZE + 8];
+	char		config_key[ELECTION_KEY_SIZE + 8];
+	char		initialize_key[ELECTION_KEY_SIZE + 16];
+	char		member_key[ELECTION_KEY_SIZE + 16 + ELECTION_VALUE_SIZE];
+
+	/*
+	 * The leader key.  The revision at which the holder became the holder is
+	 * the leader's create revision; if it names us, the election's, too.
+	 */
+	char		holder[ELECTION_VALUE_SIZE];
+	int64_t		key_revision;	/* its create revision; 0: it does not stand */
+	int64_t		lease;			/* that the key hangs on; 0: none */
+	bool		lease_changed;	/* and nothing is known of the new one */
+	int64_t		ttl_ns;			/* granted; 0: not known */
+	int64_t		until_ns;		/* the key lives at least until then; 0: not known */
+	int64_t		event_revision; /* of the newest event */
+
+	/* the beat: a time to live, and a look that is sent after its answer */
+	bool		beat_wanted;
+	int64_t		beat_ns;		/* when it is due otherwise */
+	int			beat_failures;
+	int64_t		retry_ns;
+	uint64_t	asked_id;		/* of the request under way; 0: none */
+	uint64_t	asked_term;		/* term_seen when it was sent */
+	struct
+	{
+		bool		valid;
+		uint64_t	before_id;	/* looks from this id on were sent later */
+		int64_t		sent_ns;
+		uint64_t	known_term;
+		uint64_t	term;
+		int64_t		ttl_ns;
+		int64_t		until_ns;
+	}			told;
+
+	/* the cluster */
+	int64_t		config_revision;	/* of the configuration that was read */
+	bool		is_paused;
+	bool		has_failsafe;
+	bool		has_keys;
+	bool		member_seen;
+	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];
+} Patroni;
+
 typedef struct Election
 {
 	char		name[ELECTION_NAME_SIZE];	/* empty: the slot is free */
@@ -152,6 +206,7 @@ typedef struct Election
 	ElectionState state;
 	uint32_t	generation;		/* how often the slot was taken */
 	uint32_t	epoch;			/* answers to what was asked in another are void */
+	bool		followed;		/* Patroni decides; of the own key nothing is used */
 
 	/* the own key */
 	char		value[ELECTION_VALUE_SIZE]; /* that the key shall have */
@@ -192,6 +247,8 @@ typedef struct Election
 	uint64_t	proclaim_ticket;
 	uint64_t	verify_ticket;
 	uint64_t	verify_id;		/* of the look that verifies; 0: to be sent */
+
+	Patroni		patroni;
 } Election;
 
 typedef struct Lease
@@ -227,6 +284,7 @@ typedef enum WatchTarget
 	WATCH_OWN,
 	WATCH_PREDECESSOR,
 	WATCH_LEADER,
+	WATCH_PATRONI,				/* the leader key of a followed election */
 	WATCH_ANYBODY				/* of an election without candidates */
 } WatchTarget;
 
@@ -325,6 +383,25 @@ copy_string(char *dst, const char *src, size_t size)
 	dst[len] = '\0';
 }
 
+/*
+ * Copies a value of etcd's as a string: up to a NUL, and if it is too long,
+ * up to the end of a UTF-8 character.
+ */
+static inline void
+copy_value(char *dst, EtcdBytes value, size_t size)
+{
+	size_t		len = strnlen(value.data, value.len);
+
+	if (len >= size)
+	{
+		len = size - 1;
+		while (len > 0 && ((unsigned char) value.data[len] & 0xC0) == 0x80)
+			len--;
+	}
+	memcpy(dst, value.data, len);
+	dst[len] = '\0';
+}
+
 static inline const EtcdKeyValue *
 first_kv(const EtcdAnswer *answer, int i)
 {
@@ -376,8 +453,9 @@ is_used(const Election *e)
 static inline bool
 is_queued(const Election *e)
 {
-	return e->state == ELECTION_QUEUED || e->state == ELECTION_WAITING ||
-		e->state == ELECTION_LEADING || e->state == ELECTION_HELD_BACK;
+	return !e->followed &&
+		(e->state == ELECTION_QUEUED || e->state == ELECTION_WAITING ||
+		 e->state == ELECTION_LEADING || e->state == ELECTION_HELD_BACK);
 }
 
 /* Wants to have a key. */
@@ -423,6 +501,9 @@ extern void core_take_up_elections(ElectionCore *core);
 extern void core_guard_against_restore(ElectionCore *core);
 
 /* ---- lease.c ------------------------------------------------------------- */
+
+/* The margin that a lease with that TTL is left. */
+extern int64_t lease_margin_ns(const ElectionCore *core, int64_t ttl_ns);
 
 /* Can a key that hangs on the lease be counted upon now? */
 extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
@@ -553,6 +634,48 @@ extern void queue_pursue_looks(ElectionCore *core, int64_t now_ns);
 /* A key that is watched has changed. */
 extern void queue_see_event(ElectionCore *core, const Watched *watched,
 							const EtcdWatchEvent *event);
+
+/* The leader, or that there is none, is announced unless it was already. */
+extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason);
+
+/* ---- patroni.c ----------------------------------------------------------- */
+
+/* A slot was given to a followed election, or the settings of its keys changed. */
+extern void patroni_begin(ElectionCore *core, Election *e);
+
+/* etcd has another history: nothing that is known of the keys holds. */
+extern void patroni_discard(Election *e);
+
+/* When leadership ends.  Only for a followed election that is led. */
+extern int64_t patroni_deadline_ns(const ElectionCore *core, const Election *e);
+
+/* The longest TTL of a leader key; 0: none is known. */
+extern int64_t patroni_longest_ttl_ns(const ElectionCore *core);
+
+/* Fills in the leader key, and why this instance does not lead. */
+extern void patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view);
+
+/* As add_ranges() of queue.c, and what the answer to the look shows. */
+extern int	patroni_add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n);
+extern void patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e,
+								 const EtcdAnswer *answer, int first);
+
+/* The answer to a question for a time to live.  It may be a refusal. */
+extern void patroni_receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op,
+										 const EtcdAnswer *answer);
+extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
+
+/* Sends what is due. */
+extern void patroni_pursue(ElectionCore *core, int64_t now_ns);
+
+/* There is contact again: nothing is postponed any more. */
+extern void patroni_retry_now(ElectionCore *core);
+
+extern void patroni_watch_key(const Election *e, QueueKey *key);
+extern void patroni_see_event(ElectionCore *core, Election *e, const EtcdWatchEvent *event);
+
+/* New settings are in force; other_cluster: those that name the keys changed. */
+extern void patroni_configure(ElectionCore *core, int64_t now_ns, Election *e, bool other_cluster);
 
 /* ---- watch.c ------------------------------------------------------------- */
 

@@ -136,6 +136,7 @@ typedef struct Elector
 	EtcdDiscovered discovered;	/* the last that was any good */
 	int64		discovery_due_ns;
 	bool		eligible;
+	bool		in_recovery;	/* as the core was told */
 	uint64		grant_id;		/* of the grant that was sent last */
 
 	SharedContact contact;
@@ -295,6 +296,9 @@ static void
 port_publish(void *ctx, int slot, const ElectionView *view)
 {
 	shared_state_publish(slot, view);
+	if (view->problem[0] != '\0' && is_news(view->problem))
+		ereport(LOG,
+				(errmsg_internal("election \"%s\": %s", view->name, view->problem)));
 }
 
 /* Each event goes to the log and into the ring in shared memory. */
@@ -452,28 +456,48 @@ reply_failure(int place, SharedReplyKind kind, const char *error)
 	pfree(reply);
 }
 
-/* Asks for a page of an election's queue, in the order of its places. */
+/*
+ * Asks for a page of an election's queue, in the order of its places; of a
+ * followed election for the leader key and a page of the members.
+ */
 static void
 send_candidates_request(int place)
 {
 	const SharedRequest *request = &elector.candidates[place].request;
-	char		prefix[ELECTION_NAME_SIZE + 1];
-	char		prefix_end[ELECTION_NAME_SIZE + 1];
-	EtcdOp		range = {.kind = ETCD_OP_RANGE};
+	bool		followed = election_is_followed(request->election);
+	char		patroni_prefix[ELECTION_KEY_SIZE];
+	char		leader[ELECTION_KEY_SIZE + 8];
+	char		prefix[ELECTION_KEY_SIZE + 8];
+	char		prefix_end[ELECTION_KEY_SIZE + 8];
+	EtcdOp		ranges[2] = {{.kind = ETCD_OP_RANGE}, {.kind = ETCD_OP_RANGE}};
 	EtcdRequest txn = {.kind = ETCD_TXN};
 
-	snprintf(prefix, sizeof(prefix), "%s/", request->election);
-	snprintf(prefix_end, sizeof(prefix_end), "%s0", request->election);
-	range.key.data = prefix;
-	range.key.len = strlen(prefix);
-	range.range_end.data = prefix_end;
-	range.range_end.len = strlen(prefix_end);
-	range.limit = SHARED_CANDIDATES_PER_PAGE;
-	range.sort = ETCD_SORT_FIRST_CREATED;
-	range.min_create_revision = request->after_revision > 0 ? request->after_revision + 1 : 0;
-	range.revision = request->at_revision;
-	txn.success = &range;
-	txn.nsuccess = 1;
+	if (followed)
+	{
+		election_patroni_prefix(patroni_prefix, settings_patroni_namespace, request->election);
+		snprintf(leader, sizeof(leader), "%sleader", patroni_prefix);
+		snprintf(prefix, sizeof(prefix), "%smembers/", patroni_prefix);
+		snprintf(prefix_end, sizeof(prefix_end), "%smembers0", patroni_prefix);
+		ranges[1].key.data = leader;
+		ranges[1].key.len = strlen(leader);
+		ranges[1].revision = request->at_revision;
+	}
+	else
+	{
+		snprintf(prefix, sizeof(prefix), "%s/", request->election);
+		snprintf(prefix_end, sizeof(prefix_end), "%s0", request->election);
+	}
+	ranges[0].key.data = prefix;
+	ranges[0].key.len = strlen(prefix);
+	ranges[0].range_end.data = prefix_end;
+	ranges[0].range_end.len = strlen(prefix_end);
+	/* the first row is that of the leader key */
+	ranges[0].limit = followed ? SHARED_CANDIDATES_PER_PAGE - 1 : SHARED_CANDIDATES_PER_PAGE;
+	ranges[0].sort = ETCD_SORT_FIRST_CREATED;
+	ranges[0].min_create_revision = request->after_revision > 0 ? request->after_revision + 1 : 0;
+	ranges[0].revision = request->at_revision;
+	txn.success = ranges;
+	txn.nsuccess = followed ? 2 : 1;
 	elector.candidates[place].tries++;
 	shared_state_count(COUNTER_REQUESTS, 1);
 	etcd_client_send(elector.client, CANDIDATES_ID | (uint64) place, &txn);
@@ -489,12 +513,52 @@ copy_bytes(char *dst, EtcdBytes src, size_t size)
 }
 
 static void
+add_candidate(SharedReply *reply, const EtcdKeyValue *kv, EtcdBytes node, bool has_position)
+{
+	SharedCandidate *candidate = &reply->candidates[reply->ncandidates++];
+
+	candidate->create_revision = kv->create_revision;
+	candidate->lease = kv->lease;
+	candidate->has_position = has_position;
+	copy_bytes(candidate->key, kv->key, sizeof(candidate->key));
+	copy_bytes(candidate->node, node, sizeof(candidate->node));
+}
+
+/* The leader, on the first page, and the members that do not lead. */
+static void
+add_members(SharedReply *reply, const EtcdResult *members, const EtcdResult *leaders, bool first_page)
+{
+	const EtcdKeyValue *leader = leaders->nkvs > 0 ? &leaders->kvs[0] : NULL;
+
+	if (leader && first_page)
+		add_candidate(reply, leader, leader->value, true);
+	for (int i = 0; i < members->nkvs && reply->ncandidates < SHARED_CANDIDATES_PER_PAGE; i++)
+	{
+		EtcdBytes	name = members->kvs[i].key;
+
+		for (size_t c = 0; c < members->kvs[i].key.len; c++)
+		{
+			if (members->kvs[i].key.data[c] == '/')
+			{
+				name.data = members->kvs[i].key.data + c + 1;
+				name.len = members->kvs[i].key.len - c - 1;
+			}
+		}
+		if (leader == NULL || name.len != leader->value.len ||
+			memcmp(name.data, leader->value.data, name.len) != 0)
+			add_candidate(reply, &members->kvs[i], name, false);
+	}
+}
+
+static void
 receive_candidates(int place, const EtcdAnswer *answer)
 {
 	CandidatesRequest *pending = &elector.candidates[place];
+	bool		followed = election_is_followed(pending->request.election);
+	int			limit = followed ? SHARED_CANDIDATES_PER_PAGE - 1 : SHARED_CANDIDATES_PER_PAGE;
 	SharedReply *reply;
 
-	if (answer->outcome != ETCD_ANSWERED || answer->nresults != 1)
+	if (answer->outcome != ETCD_ANSWERED || answer->nresults != (followed ? 2 : 1))
 	{
 		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&
 			pending->tries < etcd_client_endpoint_count(elector.client))
@@ -507,17 +571,13 @@ receive_candidates(int place, const EtcdAnswer *answer)
 	reply->kind = REPLY_CANDIDATES;
 	reply->revision = pending->request.at_revision > 0 ? pending->request.at_revision :
 		answer->header.revision;
-	reply->ncandidates = Min(answer->results[0].nkvs, SHARED_CANDIDATES_PER_PAGE);
-	reply->more = reply->ncandidates == SHARED_CANDIDATES_PER_PAGE;
-	for (int i = 0; i < reply->ncandidates; i++)
+	reply->more = answer->results[0].nkvs >= limit;
+	if (followed)
+		add_members(reply, &answer->results[0], &answer->results[1], pending->request.after_revision == 0);
+	else
 	{
-		const EtcdKeyValue *kv = &answer->results[0].kvs[i];
-		SharedCandidate *candidate = &reply->candidates[i];
-
-		candidate->create_revision = kv->create_revision;
-		candidate->lease = kv->lease;
-		copy_bytes(candidate->key, kv->key, sizeof(candidate->key));
-		copy_bytes(candidate->node, kv->value, sizeof(candidate->node));
+		for (int i = 0; i < answer->results[0].nkvs && i < limit; i++)
+			add_candidate(reply, &answer->results[0].kvs[i], answer->results[0].kvs[i].value, true);
 	}
 	shared_state_reply(place, reply);
 	pfree(reply);
@@ -821,6 +881,9 @@ configure_core(void)
 	config->ttl_s = settings_ttl_s;
 	config->safety_margin_ms = settings_safety_margin_ms;
 	config->eligible = elector.eligible = is_eligible();
+	config->in_recovery = elector.in_recovery = RecoveryInProgress();
+	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT, GetSystemIdentifier());
+	strlcpy(config->patroni_namespace, settings_patroni_namespace, sizeof(config->patroni_namespace));
 	config->nendpoints = etcd_client_endpoint_count(elector.client);
 	config->nelections = settings_election_count();
 	for (int i = 0; i < config->nelections; i++)
@@ -1177,14 +1240,15 @@ etcd_leader_elector_main(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 			configure();
 		}
-		else if (is_eligible() != elector.eligible)
+		else if (is_eligible() != elector.eligible || RecoveryInProgress() != elector.in_recovery)
 			configure_core();	/* promoted */
 
 		serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());
 		timeout_ms = sooner(sooner(notifier_supervise(), discover()),
 							sooner(next_timeout_ms(), MAX_SLEEP_MS));
-		if (settings_candidate == CANDIDATE_PRIMARY && !elector.eligible &&
+		if (elector.in_recovery &&
+			(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&
 			!notifier_awaits_promotion())
 			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);
 		clear_old_error();

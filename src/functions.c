@@ -577,8 +577,16 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		add_text(&row, contact.endpoint);
 		add_value(&row, BoolGetDatum(has_elector && contact.connected));
 		add_time(&row, contact.last_contact);
-		add_text(&row, contact.last_error);
-		add_time(&row, contact.last_error_at);
+		if (view->problem[0] != '\0')
+		{
+			add_text(&row, view->problem);
+			add_time(&row, election.problem_since);
+		}
+		else
+		{
+			add_text(&row, contact.last_error);
+			add_time(&row, contact.last_error_at);
+		}
 		shared_state_tally(settings_election_name(i), &won, &lost);
 		add_value(&row, Int64GetDatum(won));
 		add_value(&row, Int64GetDatum(lost));
@@ -771,6 +779,19 @@ etcd_await_event(PG_FUNCTION_ARGS)
 
 /* ---- functions that ask the elector ------------------------------------- */
 
+/* ERROR if it is Patroni that decides who leads. */
+static void
+refuse_followed(int index)
+{
+	const char *election = settings_election_name(index);
+
+	if (election_is_followed(election))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("Patroni decides who leads election \"%s\"", shared_state_text(election)),
+				 errhint("Use \"patronictl switchover\" or \"patronictl failover\".")));
+}
+
 /* A request about the election with that index. */
 static void
 init_request(SharedRequest *request, SharedCommand command, int index)
@@ -912,6 +933,7 @@ etcd_resign(PG_FUNCTION_ARGS)
 	SharedRequest request;
 	SharedReply *reply;
 
+	refuse_followed(index);
 	init_request(&request, COMMAND_RESIGN, index);
 	request.rejoin = PG_ARGISNULL(1) ? true : PG_GETARG_BOOL(1);
 	reply = ask(&request,
@@ -931,6 +953,7 @@ etcd_campaign(PG_FUNCTION_ARGS)
 	SharedRequest request;
 	SharedReply *reply;
 
+	refuse_followed(index);
 	init_request(&request, COMMAND_CAMPAIGN, index);
 	reply = ask(&request, "The instance will enter the election as soon as etcd answers.");
 	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
@@ -946,6 +969,7 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 	SharedRequest request;
 	char	   *value;
 
+	refuse_followed(index);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -990,20 +1014,28 @@ etcd_candidates(PG_FUNCTION_ARGS)
 	do
 	{
 		SharedElection election;
+		SharedContact contact;
+		bool		followed = election_is_followed(request.election);
 
 		reply = ask(&request, NULL);
 		if (!read_election(index, &election))
 			election.view.key[0] = '\0';
+		shared_state_read_contact(&contact);
 
 		for (int i = 0; i < reply->ncandidates; i++)
 		{
 			const SharedCandidate *candidate = &reply->candidates[i];
+			bool		is_self = followed ?
+				strcmp(candidate->node, contact.node_name) == 0 :
+				strcmp(candidate->key, election.view.key) == 0;
 
-			position++;
-			add_value(&row, Int32GetDatum(position));
+			if (candidate->has_position)
+				add_value(&row, Int32GetDatum(++position));
+			else
+				add_null(&row);
 			add_value(&row, CStringGetTextDatum(shared_state_text(candidate->node)));
-			add_value(&row, BoolGetDatum(position == 1));
-			add_value(&row, BoolGetDatum(strcmp(candidate->key, election.view.key) == 0));
+			add_value(&row, BoolGetDatum(candidate->has_position && position == 1));
+			add_value(&row, BoolGetDatum(is_self));
 			add_text(&row, candidate->key);
 			add_lease(&row, candidate->lease);
 			add_number(&row, candidate->create_revision);

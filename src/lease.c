@@ -13,8 +13,8 @@
 
 /* ---- deadlines ----------------------------------------------------------- */
 
-static int64_t
-margin_ns(const ElectionCore *core, int64_t ttl_ns)
+int64_t
+lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
 {
 	int64_t		margin = core->config.safety_margin_ms * NS_PER_MS;
 
@@ -33,19 +33,19 @@ deadline_ns(const ElectionCore *core, int64_t until_ns)
 	/* the keys may hang on either */
 	if (core->fresh.moving && core->fresh.ttl_ns > ttl_ns)
 		ttl_ns = core->fresh.ttl_ns;
-	return until_ns - margin_ns(core, ttl_ns);
+	return until_ns - lease_margin_ns(core, ttl_ns);
 }
 
 static int64_t
 fresh_deadline_ns(const ElectionCore *core)
 {
-	return core->fresh.until_ns - margin_ns(core, core->fresh.ttl_ns);
+	return core->fresh.until_ns - lease_margin_ns(core, core->fresh.ttl_ns);
 }
 
 int64_t
 lease_deadline_ns(const ElectionCore *core, const Election *e)
 {
-	return deadline_ns(core, e->lease_until_ns);
+	return e->followed ? patroni_deadline_ns(core, e) : deadline_ns(core, e->lease_until_ns);
 }
 
 bool
@@ -698,7 +698,7 @@ lease_discard(ElectionCore *core)
 bool
 lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
 {
-	if (memory->until_ns - margin_ns(core, memory->ttl_ns) <= now_ns)
+	if (memory->until_ns - lease_margin_ns(core, memory->ttl_ns) <= now_ns)
 		return false;
 	core->lease.id = memory->lease;
 	core->lease.granted = true;

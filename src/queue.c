@@ -26,25 +26,6 @@ typedef struct Sight
 	const EtcdKeyValue *leader; /* NULL: there is none */
 } Sight;
 
-/*
- * Copies a value of etcd's as a string: up to a NUL, and if it is too long,
- * up to the end of a UTF-8 character.
- */
-static void
-copy_value(char *dst, EtcdBytes value)
-{
-	size_t		len = strnlen(value.data, value.len);
-
-	if (len >= ELECTION_VALUE_SIZE)
-	{
-		len = ELECTION_VALUE_SIZE - 1;
-		while (len > 0 && ((unsigned char) value.data[len] & 0xC0) == 0x80)
-			len--;
-	}
-	memcpy(dst, value.data, len);
-	dst[len] = '\0';
-}
-
 /* key = name "/" lease, in lower-case hex without leading zeros, as Go's %x */
 static void
 make_key(char *key, const char *name, int64_t lease)
@@ -85,9 +66,8 @@ queue_want_looks(ElectionCore *core)
 
 /* ---- the leader ------------------------------------------------------------ */
 
-/* The leader, or that there is none, is announced unless it was already. */
-static void
-tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
+void
+queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
 {
 	int64_t		revision = e->leader_known ? e->leader.create_revision : 0;
 
@@ -125,7 +105,7 @@ learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_n
 	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
 		sight->revision >= e->leader_mod_revision)
 	{
-		copy_value(e->leader_value, leader ? leader->value : bytes_of(""));
+		copy_value(e->leader_value, leader ? leader->value : bytes_of(""), sizeof(e->leader_value));
 		e->leader_mod_revision = leader ? leader->mod_revision : 0;
 	}
 	set_queue_key(&e->leader, leader);
@@ -148,7 +128,7 @@ queue_expire(ElectionCore *core, int64_t now_ns)
 		if (e->leader_known && e->state != ELECTION_LEADING && now_ns >= e->leader_until_ns)
 		{
 			e->leader_known = false;
-			tell_leader(core, e, ELECTION_REASON_NO_CONTACT);
+			queue_tell_leader(core, e, ELECTION_REASON_NO_CONTACT);
 			core_publish(core, e);
 		}
 	}
@@ -191,14 +171,14 @@ static void
 learn_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revision)
 {
 	e->mod_revision = mod_revision;
-	copy_value(e->key_value, value);
+	copy_value(e->key_value, value, sizeof(e->key_value));
 	if (e->leader_known && e->leader.create_revision == e->create_revision &&
 		mod_revision > e->leader_mod_revision)
 	{
 		copy_string(e->leader_value, e->key_value, sizeof(e->leader_value));
 		e->leader_mod_revision = mod_revision;
 		if (e->state == ELECTION_LEADING)
-			tell_leader(core, e, ELECTION_NO_REASON);
+			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		core_publish(core, e);
 	}
 }
@@ -238,7 +218,7 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 	e->epoch++;
 	if (e->state != ELECTION_LEADING)
 		return;
-	e->state = ELECTION_QUEUED;
+	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
 	lease_end_deadline(e);
 
 	/*
@@ -342,7 +322,9 @@ queue_choose_state(ElectionCore *core, Election *e)
 		free_slot(core, e);
 		return;
 	}
-	if (e->stay_out)
+	if (e->followed)
+		e->state = ELECTION_FOLLOWING;
+	else if (e->stay_out)
 		e->state = ELECTION_RESIGNED;
 	else if (core->config.eligible)
 		e->state = ELECTION_JOINING;
@@ -519,7 +501,7 @@ look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const Sight *
 	{
 		if (others[i] == NULL || others[i]->create_revision == e->create_revision)
 			continue;
-		copy_value(value, others[i]->value);
+		copy_value(value, others[i]->value, sizeof(value));
 		if (strcmp(value, e->key_value) == 0)
 			found = others[i]->create_revision;
 	}
@@ -610,7 +592,7 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 		 */
 		if (sight->leader == NULL || !is_key(sight->leader->key, e->key) ||
 			e->state == ELECTION_LEADING)
-			tell_leader(core, e, ELECTION_NO_REASON);
+			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		core_publish(core, e);
 	}
 	return own_stands;
@@ -631,13 +613,21 @@ queue_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdA
 
 		if ((op->slots & SLOT_BIT(i)) == 0)
 			continue;
-		if (op->asked[i] & LOOK_OWN)
-			sight.own = first_kv(answer, next++);
-		if (op->asked[i] & LOOK_NEIGHBOUR)
-			sight.neighbour = first_kv(answer, next++);
-		sight.leader = first_kv(answer, next++);
-		if (learn_sight(core, now_ns, op, e, &sight))
-			standing |= SLOT_BIT(i);
+		if (op->asked[i] & LOOK_PATRONI)
+		{
+			patroni_receive_look(core, now_ns, op, e, answer, next);
+			next += PATRONI_NRANGES;
+		}
+		else
+		{
+			if (op->asked[i] & LOOK_OWN)
+				sight.own = first_kv(answer, next++);
+			if (op->asked[i] & LOOK_NEIGHBOUR)
+				sight.neighbour = first_kv(answer, next++);
+			sight.leader = first_kv(answer, next++);
+			if (learn_sight(core, now_ns, op, e, &sight))
+				standing |= SLOT_BIT(i);
+		}
 		if (e->verify_id == op->id)
 		{
 			e->verify_id = 0;
@@ -658,6 +648,8 @@ add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n)
 	op->slots |= SLOT_BIT(slot);
 	op->epochs[slot] = e->epoch;
 	op->create_revisions[slot] = e->create_revision;
+	if (e->followed)
+		return patroni_add_ranges(op, e, slot, ranges, n);
 
 	/*
 	 * A candidate on its way in need not ask for its own key: entering tells.
@@ -688,7 +680,7 @@ add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n)
 bool
 queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat)
 {
-	EtcdOp		ranges[3 * ELECTION_MAX_ELECTIONS];
+	EtcdOp		ranges[PATRONI_NRANGES * ELECTION_MAX_ELECTIONS];
 	int			n = 0;
 	Op		   *op = core_start_op(core, now_ns, OP_LOOK);
 
@@ -1088,10 +1080,10 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	if (known && e->leader_known && kv->create_revision == e->leader.create_revision &&
 		kv->mod_revision > e->leader_mod_revision)
 	{
-		copy_value(e->leader_value, kv->value);
+		copy_value(e->leader_value, kv->value, sizeof(e->leader_value));
 		e->leader_mod_revision = kv->mod_revision;
 		if (e->state == ELECTION_LEADING || e->create_revision != kv->create_revision)
-			tell_leader(core, e, ELECTION_NO_REASON);
+			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		core_publish(core, e);
 	}
 	if (!known)
@@ -1110,6 +1102,8 @@ queue_discard(ElectionCore *core, Election *e)
 	e->key[0] = '\0';
 	e->look_wanted = true;
 	e->verify_id = 0;
+	if (e->followed)
+		patroni_discard(e);
 	queue_choose_state(core, e);
 }
 

@@ -61,6 +61,7 @@ char	   *settings_ssl_key_file;
 int			settings_ssl_min_protocol_version;
 char	   *settings_elections;
 char	   *settings_node_name;
+char	   *settings_patroni_namespace;
 int			settings_ttl_s;
 int			settings_safety_margin_ms;
 int			settings_candidate;
@@ -273,6 +274,32 @@ check_endpoints(char **newval, void **extra, GucSource source)
 }
 
 /*
+ * The name of an election that follows Patroni's leader key: behind
+ * "patroni:" the scope, and for Citus a slash and the group.
+ */
+static bool
+check_followed_election(const char *name)
+{
+	const char *scope = name + strlen(ELECTION_PATRONI_PREFIX);
+	const char *slash = strchr(scope, '/');
+	const char *group = slash ? slash + 1 : NULL;
+
+	if (*scope == '\0' || scope == slash)
+	{
+		GUC_check_errdetail("In \"%s\" the scope of the Patroni cluster is missing.", name);
+		GUC_check_errhint("The name is \"patroni:SCOPE\", or for a Citus cluster \"patroni:SCOPE/GROUP\".");
+		return false;
+	}
+	if (group && (*group == '\0' || group[strspn(group, "0123456789")] != '\0'))
+	{
+		GUC_check_errdetail("In \"%s\" the group of the Citus cluster is not a number.", name);
+		GUC_check_errhint("The name is \"patroni:SCOPE\", or for a Citus cluster \"patroni:SCOPE/GROUP\".");
+		return false;
+	}
+	return true;
+}
+
+/*
  * Election number n of the list, against all the others.
  */
 static bool
@@ -293,6 +320,8 @@ check_election(const List *elections, int n)
 		GUC_check_errdetail("Election \"%s\" is listed more than once.", name);
 		return false;
 	}
+	if (election_is_followed(name))
+		return check_followed_election(name);
 
 	/*
 	 * etcd's clients count every key below "<name>/" as a candidate, and this
@@ -393,6 +422,12 @@ static bool
 check_node_name(char **newval, void **extra, GucSource source)
 {
 	return check_text(*newval, ELECTION_VALUE_SIZE);
+}
+
+static bool
+check_patroni_namespace(char **newval, void **extra, GucSource source)
+{
+	return check_text(*newval, ELECTION_NAME_SIZE);
 }
 
 static bool
@@ -643,6 +678,15 @@ settings_define(void)
 							   GUC_LIST_INPUT,
 							   check_elections, assign_elections, NULL);
 
+	DefineCustomStringVariable("etcd_leader.patroni_namespace",
+							   "Sets the namespace of the Patroni clusters whose leader keys are followed.",
+							   "It is Patroni's own setting \"namespace\".",
+							   &settings_patroni_namespace,
+							   "/service",
+							   PGC_SIGHUP,
+							   0,
+							   check_patroni_namespace, NULL, NULL);
+
 	DefineCustomStringVariable("etcd_leader.node_name",
 							   "Sets the name under which this instance is a candidate.",
 							   "If empty, it is \"cluster_name\", or else the host name and the port.",
@@ -830,6 +874,17 @@ int
 settings_election_count(void)
 {
 	return election_list->count;
+}
+
+bool
+settings_follow_patroni(void)
+{
+	for (int i = 0; i < election_list->count; i++)
+	{
+		if (election_is_followed(election_list->elections[i].name))
+			return true;
+	}
+	return false;
 }
 
 void

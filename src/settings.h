@@ -37,6 +37,7 @@ extern char *settings_ssl_key_file;
 extern int	settings_ssl_min_protocol_version;	/* SslMinProtocol */
 extern char *settings_elections;
 extern char *settings_node_name;
+extern char *settings_patroni_namespace;
 extern int	settings_ttl_s;
 extern int	settings_safety_margin_ms;
 extern int	settings_candidate;	/* CandidateMode */
@@ -89,6 +90,9 @@ extern uint64 settings_elections_generation;
 extern int	settings_election_index(const char *name, int len);
 extern const char *settings_election_name(int index);
 extern int	settings_election_count(void);
+
+/* Is one of them a followed election? */
+extern bool settings_follow_patroni(void);
 
 /* The node name in force: node_name, else cluster_name, else hostname:port. */
 extern void settings_resolve_node_name(char *buf, size_t size);

@@ -80,6 +80,7 @@ typedef struct SharedElection
 {
 	ElectionView view;			/* as published */
 	TimestampTz leader_since;	/* when this leader was first seen; 0: none */
+	TimestampTz problem_since;	/* view.problem: since then; 0: there is none */
 	int64		deadline_ns;	/* that readers go by now, 0 if withdrawn; this
 								 * instance leads if the clock is below it */
 } SharedElection;
@@ -316,6 +317,7 @@ typedef struct SharedCandidate
 {
 	int64		create_revision;
 	int64		lease;
+	bool		has_position;	/* false: a member of Patroni's that does not lead */
 	char		key[ELECTION_KEY_SIZE];
 	char		node[ELECTION_VALUE_SIZE];
 } SharedCandidate;

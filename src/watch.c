@@ -62,6 +62,14 @@ list_watches(const ElectionCore *core, Watched *list)
 
 		if (!is_used(e) || e->seen_revision == 0)
 			continue;
+		if (e->followed)
+		{
+			QueueKey	key;
+
+			patroni_watch_key(e, &key);
+			add_watch(list, &n, i, WATCH_PATRONI, &key);
+			continue;
+		}
 		if (is_queued(e))
 		{
 			QueueKey	own = {.create_revision = e->create_revision};
@@ -177,6 +185,15 @@ watch_pursue(ElectionCore *core, int64_t now_ns)
 		open_stream(core, now_ns, list, n);
 }
 
+static void
+see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *event)
+{
+	if (watched->target == WATCH_PATRONI)
+		patroni_see_event(core, &core->elections[watched->slot], event);
+	else
+		queue_see_event(core, watched, event);
+}
+
 bool
 watch_receive(ElectionCore *core, const EtcdWatchFrame *frame)
 {
@@ -190,7 +207,7 @@ watch_receive(ElectionCore *core, const EtcdWatchFrame *frame)
 			stream->ncreated++;
 		/* Handlers may change what is wanted, not what is watched. */
 		for (int i = 0; i < frame->nevents; i++)
-			queue_see_event(core, &stream->watched[frame->watch_id - 1], &frame->events[i]);
+			see_event(core, &stream->watched[frame->watch_id - 1], &frame->events[i]);
 	}
 	return !frame->canceled && frame->watch_id >= 0;
 }

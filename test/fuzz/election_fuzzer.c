@@ -1192,6 +1192,7 @@ calm_down(void)
 			case ELECTION_JOINING:
 			case ELECTION_QUEUED:
 			case ELECTION_LEAVING:
+			case ELECTION_FOLLOWING:
 				CHECK(false);
 		}
 	}

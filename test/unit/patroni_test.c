@@ -1,0 +1,911 @@
+/*-------------------------------------------------------------------------
+ *
+ * patroni_test.c
+ *	  A followed election: one instance, Patroni's keys, and an etcd that
+ *	  answers when the test wants it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "election.h"
+
+#define MS			INT64_C(1000000)
+#define SECOND		(1000 * MS)
+#define TTL_S		30
+#define MARGIN		(3 * SECOND)	/* a tenth of Patroni's TTL */
+#define SYSTEM_ID	"7123456789012345678"
+#define MAX_SENT	64
+
+/* ---- Patroni's keys, as etcd has them ---------------------------------------- */
+
+typedef struct Key
+{
+	const char *key;
+	const char *value;			/* NULL: it does not stand */
+	int64_t		create_revision;
+	int64_t		mod_revision;
+	int64_t		lease;
+} Key;
+
+enum
+{
+	LEADER,
+	CONFIG,
+	INITIALIZE,
+	MEMBER,
+	NKEYS
+};
+
+static struct
+{
+	uint64_t	cluster_id;
+	uint64_t	term;
+	int64_t		revision;
+	Key			keys[NKEYS];
+	int64_t		granted_s;
+	int64_t		left_s;			/* of any lease */
+}			etcd;
+
+static int64_t now;
+
+/* ---- the instance --------------------------------------------------------------- */
+
+typedef struct Sent
+{
+	uint64_t	id;				/* 0: answered */
+	EtcdRequestKind kind;
+	int64_t		lease;
+	int			nranges;
+	int			key[4 * ELECTION_MAX_ELECTIONS];	/* of each range; -1: unknown */
+} Sent;
+
+static ElectionCore *core;
+static ElectionConfig config;
+static ElectionView view;
+static Sent sent[MAX_SENT];
+static int	nsent;
+static char events[4096];
+static char watched[ELECTION_KEY_SIZE + 8];
+static int64_t watched_from;
+static bool has_replied;
+static ElectionReply replied;
+
+static int
+find_key(EtcdBytes name)
+{
+	for (int i = 0; i < NKEYS; i++)
+	{
+		if (strlen(etcd.keys[i].key) == name.len && memcmp(etcd.keys[i].key, name.data, name.len) == 0)
+			return i;
+	}
+	return -1;
+}
+
+static void
+port_send(void *ctx, uint64_t id, const EtcdRequest *request)
+{
+	Sent	   *s = &sent[nsent++];
+
+	(void) ctx;
+	assert_true(nsent < MAX_SENT);
+	memset(s, 0, sizeof(*s));
+	s->id = id;
+	s->kind = request->kind;
+	s->lease = request->lease;
+	s->nranges = request->nsuccess;
+	assert_int_equal(request->ncompares, 0);
+	for (int i = 0; i < request->nsuccess; i++)
+	{
+		assert_int_equal(request->success[i].kind, ETCD_OP_RANGE);
+		s->key[i] = find_key(request->success[i].key);
+	}
+}
+
+static void
+port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
+{
+	(void) ctx;
+	watched[0] = '\0';
+	if (nwatches > 0)
+	{
+		memcpy(watched, watches[0].key.data, watches[0].key.len);
+		watched[watches[0].key.len] = '\0';
+		watched_from = watches[0].start_revision;
+	}
+}
+
+static void
+port_change_endpoint(void *ctx, int endpoint, const char *why)
+{
+	(void) ctx;
+	(void) endpoint;
+	(void) why;
+}
+
+static void
+port_publish(void *ctx, int slot, const ElectionView *published)
+{
+	(void) ctx;
+	if (slot == 0)
+		view = *published;
+}
+
+static void
+port_announce(void *ctx, const ElectionEvent *event)
+{
+	const char *reason = election_reason_name(event->reason);
+	size_t		len = strlen(events);
+
+	(void) ctx;
+	if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
+		return;
+	snprintf(events + len, sizeof(events) - len, "%s%s(%s)", len > 0 ? " " : "",
+			 election_event_name(event->kind), event->leader ? event->leader : reason ? reason : "");
+}
+
+static void
+port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
+{
+	(void) ctx;
+	(void) ticket;
+	has_replied = true;
+	replied = reply;
+}
+
+static void
+port_remember(void *ctx, const ElectionMemory *memory)
+{
+	(void) ctx;
+	assert_null(memory);
+}
+
+static void
+port_find_namesake(void *ctx, const char *election, const char *value)
+{
+	(void) ctx;
+	(void) election;
+	(void) value;
+	fail();
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	(void) ctx;
+	return 0;
+}
+
+static void
+set_key(int key, const char *value, int64_t lease)
+{
+	Key		   *k = &etcd.keys[key];
+
+	etcd.revision++;
+	if (k->value == NULL)
+		k->create_revision = etcd.revision;
+	k->mod_revision = etcd.revision;
+	k->value = value;
+	k->lease = lease;
+}
+
+/* Tells the watch of the leader key as it is now. */
+static void
+tell(void)
+{
+	const Key  *k = &etcd.keys[LEADER];
+	EtcdWatchEvent event = {.is_delete = k->value == NULL};
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = 1, .events = &event, .nevents = 1};
+
+	frame.header = (EtcdHeader) {.cluster_id = etcd.cluster_id, .revision = etcd.revision, .raft_term = etcd.term};
+	event.kv.key = (EtcdBytes) {k->key, strlen(k->key)};
+	event.kv.mod_revision = etcd.revision;
+	if (k->value)
+	{
+		event.kv.value = (EtcdBytes) {k->value, strlen(k->value)};
+		event.kv.create_revision = k->create_revision;
+		event.kv.lease = k->lease;
+	}
+	assert_string_equal(watched, k->key);
+	election_watched(core, now, &frame);
+}
+
+/* The oldest request that is not answered; NULL: there is none. */
+static Sent *
+next_sent(void)
+{
+	for (int i = 0; i < nsent; i++)
+	{
+		if (sent[i].id != 0)
+			return &sent[i];
+	}
+	nsent = 0;
+	return NULL;
+}
+
+/* Is a request of that kind under way, as the next to be answered? */
+static bool
+asks(EtcdRequestKind kind)
+{
+	const Sent *s = next_sent();
+
+	return s != NULL && s->kind == kind;
+}
+
+/* Answers the oldest request. */
+static void
+answer(void)
+{
+	Sent	   *s = next_sent();
+	EtcdAnswer	a = {.outcome = ETCD_ANSWERED, .succeeded = true};
+	EtcdResult	results[4 * ELECTION_MAX_ELECTIONS];
+	EtcdKeyValue kvs[4 * ELECTION_MAX_ELECTIONS];
+	uint64_t	id;
+
+	assert_non_null(s);
+	id = s->id;
+	s->id = 0;
+	a.header = (EtcdHeader) {.cluster_id = etcd.cluster_id, .revision = etcd.revision, .raft_term = etcd.term};
+	if (s->kind == ETCD_TIME_TO_LIVE)
+	{
+		a.lease = s->lease;
+		a.ttl_s = etcd.left_s;
+		a.granted_ttl_s = etcd.left_s < 0 ? 0 : etcd.granted_s;
+	}
+	memset(results, 0, sizeof(results));
+	memset(kvs, 0, sizeof(kvs));
+	for (int i = 0; i < s->nranges; i++)
+	{
+		const Key  *k = s->key[i] >= 0 ? &etcd.keys[s->key[i]] : NULL;
+
+		results[i].kvs = &kvs[i];
+		if (k == NULL || k->value == NULL)
+			continue;
+		results[i].nkvs = 1;
+		kvs[i].key = (EtcdBytes) {k->key, strlen(k->key)};
+		kvs[i].value = (EtcdBytes) {k->value, strlen(k->value)};
+		kvs[i].create_revision = k->create_revision;
+		kvs[i].mod_revision = k->mod_revision;
+		kvs[i].lease = k->lease;
+	}
+	a.results = results;
+	a.nresults = s->nranges;
+	election_receive(core, now, id, &a);
+}
+
+static void
+answer_with_failure(void)
+{
+	EtcdAnswer	a = {.outcome = ETCD_NO_ANSWER, .endpoint = 0, .message = "gone"};
+	Sent	   *s = next_sent();
+	uint64_t	id;
+
+	assert_non_null(s);
+	id = s->id;
+	s->id = 0;
+	election_receive(core, now, id, &a);
+}
+
+static void
+answer_all(void)
+{
+	while (next_sent() != NULL)
+		answer();
+}
+
+/* Lets time pass, with answers at once; or with none. */
+static void
+run(int64_t duration_ns, bool answers)
+{
+	int64_t		end = now + duration_ns;
+
+	for (;;)
+	{
+		while (next_sent() != NULL)
+		{
+			if (answers)
+				answer();
+			else
+				answer_with_failure();
+		}
+		if (election_wakeup_ns(core) > end)
+			break;
+		if (election_wakeup_ns(core) > now)
+			now = election_wakeup_ns(core);
+		election_tick(core, now);
+	}
+	now = end;
+	election_tick(core, now);
+}
+
+static bool
+leads(void)
+{
+	return view.deadline_ns > now;
+}
+
+static int
+set_up(void **state)
+{
+	static const ElectionPort port = {
+		port_send, port_watch, port_change_endpoint, port_publish, port_announce,
+		port_reply, port_remember, port_find_namesake, port_random, NULL
+	};
+
+	(void) state;
+	memset(&etcd, 0, sizeof(etcd));
+	etcd.cluster_id = 7;
+	etcd.term = 3;
+	etcd.revision = 100;
+	etcd.granted_s = TTL_S;
+	etcd.left_s = 25;
+	etcd.keys[LEADER].key = "/service/batman/leader";
+	etcd.keys[CONFIG].key = "/service/batman/config";
+	etcd.keys[INITIALIZE].key = "/service/batman/initialize";
+	etcd.keys[MEMBER].key = "/service/batman/members/n1";
+	set_key(CONFIG, "{\"ttl\": 30}", 0);
+	set_key(INITIALIZE, SYSTEM_ID, 0);
+	set_key(MEMBER, "{}", 11);
+	set_key(LEADER, "n1", 11);
+
+	memset(&config, 0, sizeof(config));
+	strcpy(config.node_name, "n1");
+	strcpy(config.system_identifier, SYSTEM_ID);
+	strcpy(config.patroni_namespace, "/service");
+	strcpy(config.elections[0], "patroni:batman");
+	config.nelections = 1;
+	config.nendpoints = 1;
+	config.ttl_s = 10;
+	config.safety_margin_ms = -1;
+	config.eligible = true;
+
+	memset(&view, 0, sizeof(view));
+	nsent = 0;
+	events[0] = '\0';
+	watched[0] = '\0';
+	now = 1000 * SECOND;
+	core = election_create(&port, 2);
+	return 0;
+}
+
+static int
+tear_down(void **state)
+{
+	(void) state;
+	election_free(core);
+	return 0;
+}
+
+static void
+configure(void)
+{
+	election_configure(core, now, &config);
+}
+
+/* An instance that leads, with nothing under way, and no events. */
+static void
+begin_leading(void)
+{
+	configure();
+	answer_all();
+	assert_true(leads());
+	events[0] = '\0';
+}
+
+/* ---- tests ------------------------------------------------------------------------ */
+
+/* A look, a time to live, and a look again; the deadline counts from the sending. */
+static void
+test_beat(void **state)
+{
+	int64_t		sent_ns;
+
+	(void) state;
+	configure();
+	assert_true(asks(ETCD_TXN));
+	now += 10 * MS;
+	answer();
+	assert_false(leads());
+	assert_int_equal(view.state, ELECTION_FOLLOWING);
+	assert_string_equal(view.leader, "n1");
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+	sent_ns = now;
+	now += 10 * MS;
+	answer();
+	assert_false(leads());
+	assert_true(asks(ETCD_TXN));
+	now += 10 * MS;
+	answer();
+	assert_true(leads());
+	assert_int_equal(view.state, ELECTION_LEADING);
+	assert_int_equal(view.deadline_ns, sent_ns + 25 * SECOND - MARGIN);
+	assert_int_equal(view.token, etcd.keys[LEADER].create_revision);
+	assert_string_equal(view.key, "/service/batman/leader");
+	assert_string_equal(events, "leader(n1) elected(n1)");
+	assert_string_equal(watched, "/service/batman/leader");
+	assert_int_equal(watched_from, etcd.revision + 1);
+	assert_string_equal(view.problem, "");
+}
+
+/* Two requests in a third of Patroni's TTL, and the deadline follows. */
+static void
+test_pace(void **state)
+{
+	int			n = 0;
+
+	(void) state;
+	begin_leading();
+	for (int64_t end = now + 60 * SECOND; now < end;)
+	{
+		now = election_wakeup_ns(core);
+		election_tick(core, now);
+		while (next_sent() != NULL)
+		{
+			n++;
+			answer();
+		}
+		assert_true(leads());
+	}
+	assert_in_range(n, 10, 14);
+	assert_string_equal(events, "");
+}
+
+/* The answer is never believed beyond the granted TTL, and a second is kept. */
+static void
+test_bounds(void **state)
+{
+	(void) state;
+	etcd.left_s = INT64_C(9223372036);
+	etcd.granted_s = 6;
+	begin_leading();
+	assert_int_equal(view.deadline_ns, now + 6 * SECOND - SECOND);
+	config.safety_margin_ms = 2000;
+	configure();
+	answer_all();
+	assert_int_equal(view.deadline_ns, now + 6 * SECOND - 2 * SECOND);
+	/* the last second: nothing is left of it */
+	etcd.left_s = 0;
+	now += SECOND;
+	configure();
+	answer_all();
+	assert_false(leads());
+	assert_string_equal(events, "unelected(lease_expired)");
+}
+
+/* The key is there before the promotion ends. */
+static void
+test_recovery(void **state)
+{
+	(void) state;
+	config.in_recovery = true;
+	configure();
+	answer_all();
+	assert_false(leads());
+	assert_string_equal(view.problem, "");
+	now += SECOND;
+	config.in_recovery = false;
+	configure();
+	assert_true(leads());		/* no answer was needed */
+	assert_string_equal(events, "leader(n1) elected(n1)");
+}
+
+/* A new term, between the two answers or before the first, voids the beat. */
+static void
+test_terms(void **state)
+{
+	(void) state;
+	configure();
+	answer();
+	answer();					/* the time to live, in the old term */
+	etcd.term++;
+	answer();
+	assert_false(leads());
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+	etcd.term++;
+	answer();					/* this one is of a term that was not known when it was sent */
+	answer();
+	assert_false(leads());
+	run(SECOND, true);
+	assert_true(leads());
+}
+
+/* A look that was sent before the answer to the time to live proves nothing. */
+static void
+test_order(void **state)
+{
+	int64_t		deadline;
+
+	(void) state;
+	begin_leading();
+	deadline = view.deadline_ns;
+	now += 10 * SECOND;
+	election_tick(core, now);
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+	assert_true(election_verify(core, now, 0, 1));
+	assert_int_equal(nsent, 2);
+	/* the look is answered first */
+	{
+		Sent		first = sent[0];
+
+		sent[0] = sent[1];
+		sent[1] = first;
+	}
+	has_replied = false;
+	answer();
+	assert_true(has_replied && replied == ELECTION_DONE);
+	answer();
+	assert_int_equal(view.deadline_ns, deadline);
+	assert_true(asks(ETCD_TXN));
+	answer();
+	assert_true(view.deadline_ns > deadline);
+}
+
+/* Deleted by Patroni after the time to live, whose lease lives on. */
+static void
+test_deleted_between(void **state)
+{
+	(void) state;
+	begin_leading();
+	now += 10 * SECOND;
+	election_tick(core, now);
+	answer();
+	set_key(LEADER, NULL, 0);
+	answer();
+	assert_false(leads());
+	assert_string_equal(events, "unelected(key_deleted) leader()");
+	assert_int_equal(view.has_leader, false);
+}
+
+static void
+test_watch(void **state)
+{
+	(void) state;
+	begin_leading();
+	set_key(LEADER, NULL, 0);
+	tell();
+	assert_false(leads());		/* with no answer */
+	answer_all();
+	assert_string_equal(events, "unelected(key_deleted) leader()");
+	set_key(LEADER, "n2", 12);
+	tell();
+	answer_all();
+	assert_false(leads());
+	assert_string_equal(view.leader, "n2");
+	assert_string_equal(view.problem, "this server is not in recovery, but Patroni's leader key names \"n2\": is Patroni running here?");
+	set_key(LEADER, NULL, 0);
+	tell();
+	answer_all();
+	set_key(LEADER, "n1", 13);
+	tell();
+	answer_all();
+	assert_true(leads());
+	assert_int_equal(view.token, etcd.revision);
+}
+
+/* A watch that says nothing: the look of the next beat does. */
+static void
+test_silent_watch(void **state)
+{
+	(void) state;
+	begin_leading();
+	set_key(LEADER, NULL, 0);
+	set_key(LEADER, "n2", 12);
+	run(11 * SECOND, true);
+	assert_false(leads());
+	assert_string_equal(view.leader, "n2");
+	assert_string_equal(events, "unelected(key_deleted) leader(n2)");
+}
+
+/* Patroni was restarted: another lease, of which a second is believed at first. */
+static void
+test_patroni_restart(void **state)
+{
+	int64_t		token;
+
+	(void) state;
+	begin_leading();
+	token = view.token;
+	set_key(LEADER, "n1", 99);
+	tell();
+	assert_true(leads());
+	assert_int_equal(view.deadline_ns, now + SECOND);
+	answer_all();
+	assert_int_equal(view.deadline_ns, now + 25 * SECOND - MARGIN);
+	assert_int_equal(view.lease, 99);
+	assert_int_equal(view.token, token);
+	assert_string_equal(events, "");
+	/* by a look, too, where the watch is silent */
+	set_key(LEADER, "n1", 98);
+	run(11 * SECOND, true);
+	assert_int_equal(view.lease, 98);
+	assert_string_equal(events, "");
+}
+
+/* etcd was away for longer than the TTL, and the key is the same. */
+static void
+test_etcd_away(void **state)
+{
+	int64_t		token;
+	int64_t		deadline;
+
+	(void) state;
+	begin_leading();
+	token = view.token;
+	deadline = view.deadline_ns;
+	run(deadline - now - 1, false);
+	assert_true(leads());
+	run(60 * SECOND, false);
+	assert_false(leads());
+	assert_int_equal(view.deadline_ns, 0);
+	assert_string_equal(events, "unelected(lease_expired) leader(no_contact)");
+	run(SECOND, true);
+	assert_true(leads());
+	assert_int_equal(view.token, token);
+	assert_string_equal(events, "unelected(lease_expired) leader(no_contact) leader(n1) elected(n1)");
+}
+
+/* Patroni hangs: its lease is not renewed, and the deadline comes first. */
+static void
+test_patroni_hangs(void **state)
+{
+	int64_t		expires;
+
+	(void) state;
+	begin_leading();
+	expires = now + 25 * SECOND;
+	while (now < expires)
+	{
+		etcd.left_s = (expires - now) / SECOND;
+		run(500 * MS, true);
+		assert_true(!leads() || now < expires - SECOND);
+	}
+	assert_false(leads());
+	etcd.left_s = -1;
+	set_key(LEADER, NULL, 0);
+	run(20 * SECOND, true);
+	assert_string_equal(view.problem, "this server is not in recovery, but there is no leader key of Patroni: is Patroni running here?");
+}
+
+/* The lease is gone, and the key is seen all the same. */
+static void
+test_lease_gone(void **state)
+{
+	(void) state;
+	etcd.left_s = -1;
+	configure();
+	run(5 * SECOND, true);
+	assert_false(leads());
+	etcd.left_s = 20;
+	run(11 * SECOND, true);
+	assert_true(leads());
+}
+
+/* Another name, and ours again, under one create revision: the put is the token. */
+static void
+test_overwritten(void **state)
+{
+	int64_t		token;
+
+	(void) state;
+	begin_leading();
+	set_key(LEADER, "n2", 12);
+	tell();
+	assert_false(leads());
+	set_key(LEADER, "n1", 11);
+	tell();
+	token = etcd.revision;
+	answer_all();
+	assert_true(leads());
+	assert_int_equal(view.token, token);
+	assert_string_equal(events, "unelected(key_changed) leader(n1) elected(n1)");
+	set_key(LEADER, "n1", 13);
+	run(60 * SECOND, true);
+	assert_int_equal(view.token, token);
+	set_key(LEADER, NULL, 0);
+	set_key(LEADER, "n1", 11);
+	tell();
+	answer_all();
+	assert_true(leads());
+	assert_int_equal(view.token, etcd.revision);
+}
+
+static void
+test_strangers(void **state)
+{
+	(void) state;
+	etcd.keys[INITIALIZE].value = "4711";
+	configure();
+	answer_all();
+	assert_false(leads());
+	assert_string_equal(view.problem, "the Patroni cluster below \"/service/batman/\" has the system identifier 4711, and this server " SYSTEM_ID ": check \"etcd_leader.elections\" and \"etcd_leader.patroni_namespace\"");
+	etcd.keys[INITIALIZE].value = "";
+	run(11 * SECOND, true);
+	assert_string_equal(view.problem, "Patroni has not initialized the cluster below \"/service/batman/\" yet");
+	etcd.keys[INITIALIZE].value = SYSTEM_ID;
+	etcd.keys[MEMBER].value = NULL;
+	run(11 * SECOND, true);
+	assert_false(leads());
+	assert_non_null(strstr(view.problem, "has no member \"n1\""));
+	etcd.keys[MEMBER].value = "{}";
+	run(11 * SECOND, true);
+	assert_true(leads());
+	/* its Patroni was away for a while, and is a member all the same */
+	etcd.keys[MEMBER].value = NULL;
+	run(11 * SECOND, true);
+	assert_true(leads());
+	etcd.keys[INITIALIZE].value = "4712";
+	run(11 * SECOND, true);
+	assert_false(leads());
+	assert_string_equal(events, "leader(n1) elected(n1) unelected(not_eligible)");
+	for (int i = 0; i < NKEYS; i++)
+		etcd.keys[i].value = NULL;
+	run(11 * SECOND, true);
+	assert_non_null(strstr(view.problem, "etcd has no keys of a Patroni cluster below \"/service/batman/\""));
+}
+
+/* What the configuration may hold. */
+static void
+test_config(void **state)
+{
+	static const struct
+	{
+		const char *value;
+		bool		paused;
+		bool		failsafe;
+	}			cases[] = {
+		{"{\"pause\": true}", true, false},
+		{"{\"pause\": \"on\"}", true, false},
+		{"{\"pause\": 1, \"failsafe_mode\": true}", true, true},
+		{"{\"failsafe_mode\": true}", false, true},
+		{"{\"pause\": false, \"failsafe_mode\": \"off\"}", false, false},
+		{"{\"pause\": null}", false, false},
+		{"[1]", false, false},
+		{"{\"pause\": true", false, false},
+		{"", false, false}
+	};
+
+	(void) state;
+	etcd.keys[LEADER].value = NULL;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		set_key(CONFIG, cases[i].value, 0);
+		configure();
+		answer_all();
+		run(11 * SECOND, true);
+		assert_int_equal(strstr(view.problem, "Patroni is paused") != NULL, cases[i].paused);
+		assert_int_equal(strstr(view.problem, "failsafe_mode") != NULL, cases[i].failsafe && !cases[i].paused);
+	}
+}
+
+/* A pause says so also when etcd cannot be asked any more. */
+static void
+test_pause_and_etcd_away(void **state)
+{
+	(void) state;
+	set_key(CONFIG, "{\"pause\": true}", 0);
+	begin_leading();
+	run(60 * SECOND, false);
+	assert_false(leads());
+	assert_non_null(strstr(view.problem, "Patroni is paused"));
+}
+
+static void
+test_commands(void **state)
+{
+	(void) state;
+	begin_leading();
+	has_replied = false;
+	assert_true(election_resign(core, now, 0, false, 1));
+	assert_true(has_replied && replied == ELECTION_NOTHING_TO_DO);
+	has_replied = false;
+	assert_true(election_campaign(core, now, 0, 1));
+	assert_true(has_replied && replied == ELECTION_NOT_ELIGIBLE);
+	has_replied = false;
+	assert_true(election_proclaim(core, now, 0, "x", 1));
+	assert_true(has_replied && replied == ELECTION_NOT_CANDIDATE);
+	assert_true(leads());
+	assert_null(next_sent());
+}
+
+static void
+test_settings(void **state)
+{
+	(void) state;
+	begin_leading();
+	strcpy(config.node_name, "n2");
+	configure();
+	assert_false(leads());
+	answer_all();
+	assert_false(leads());
+	assert_string_equal(events, "unelected(not_eligible)");
+	strcpy(config.node_name, "n1");
+	configure();
+	answer_all();
+	assert_true(leads());
+	strcpy(config.patroni_namespace, "db/");
+	configure();
+	assert_false(leads());
+	answer_all();
+	assert_non_null(strstr(view.problem, "below \"/db/batman/\""));
+	/* slashes are as Patroni has them */
+	strcpy(config.patroni_namespace, "//service/");
+	configure();
+	answer_all();
+	assert_true(leads());
+	config.nelections = 0;
+	configure();
+	assert_false(leads());
+	assert_int_equal(view.state, ELECTION_UNUSED);
+	assert_string_equal(watched, "");
+	answer_all();
+	config.nelections = 1;
+	strcpy(config.elections[0], "patroni:batman/1");
+	configure();
+	answer_all();
+	assert_non_null(strstr(view.problem, "below \"/service/batman/1/\""));
+}
+
+/* etcd was put back to an earlier state, in which the key stood already. */
+static void
+test_restored(void **state)
+{
+	(void) state;
+	set_key(CONFIG, "{}", 0);
+	begin_leading();
+	etcd.revision -= 1;
+	etcd.term = 2;
+	for (int i = 0; i < 25; i++)
+	{
+		run(SECOND, true);
+		/* whoever led by the other history may not be replaced in its TTL */
+		assert_true(!leads() || view.deadline_ns <= 1000 * SECOND + 25 * SECOND - MARGIN);
+	}
+	run(30 * SECOND, true);
+	assert_true(leads());
+}
+
+static void
+test_stop(void **state)
+{
+	(void) state;
+	begin_leading();
+	assert_false(election_stop(core, now, ELECTION_REASON_SHUTDOWN));
+	assert_false(leads());
+	assert_string_equal(events, "unelected(shutdown)");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_beat, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_pace, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_recovery, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_terms, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_order, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_deleted_between, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_watch, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_silent_watch, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_patroni_restart, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_etcd_away, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_patroni_hangs, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_lease_gone, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_overwritten, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_strangers, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_config, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_pause_and_etcd_away, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_commands, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_settings, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_restored, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_stop, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
