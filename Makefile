@@ -32,6 +32,7 @@ OBJS = \
 	src/shared_state.o \
 	src/notifier.o \
 	src/fence.o \
+	src/status.o \
 	src/functions.o
 
 # Packages for several PostgreSQL are built in a directory for each, with VPATH.

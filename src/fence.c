@@ -44,6 +44,7 @@
 #include "fence.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "status.h"
 
 /* How often the timer looks: a loss ends the statement well within a second. */
 #define WATCH_INTERVAL_MS	250
@@ -198,14 +199,13 @@ record_setting(void)
 static const char *
 known_leader(const char *name)
 {
+	int			index = settings_election_index(name, (int) strlen(name));
+	int64		now_ns = shared_state_clock_ns();
 	SharedElection election;
 	const char *leader = NULL;
-	uint64		layout;
-	int			slot = shared_state_find(name, &layout);
-	int64		now_ns = shared_state_clock_ns();
 
 	/* The name of a leader outlasts its deadline; it must not be our own then. */
-	if (shared_state_has_elector() && shared_state_read(slot, layout, &election) &&
+	if (shared_state_has_elector() && status_read(index, &election) &&
 		(election.view.role != ELECTION_LEADER || election.deadline_ns > now_ns))
 		leader = shared_state_leader(&election, now_ns);
 	return leader ? shared_state_text(leader) : NULL;

@@ -36,6 +36,7 @@
 #include "fence.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "status.h"
 
 #define NS_PER_US	INT64CONST(1000)
 #define NS_PER_MS	INT64CONST(1000000)
@@ -82,16 +83,6 @@ static const Oid stats_columns[] = {
 static const Oid candidate_columns[] = {
 	INT4OID, TEXTOID, BOOLOID, BOOLOID, TEXTOID, TEXTOID, INT8OID
 };
-
-/* Where an election is, by its index in etcd_leader.elections. */
-typedef struct CachedSlot
-{
-	uint64		settings_generation;	/* 0: nothing cached */
-	uint64		layout;
-	int			slot;			/* -1: not taken up */
-} CachedSlot;
-
-static CachedSlot cached_slots[ELECTION_MAX_ELECTIONS];
 
 /* A row under construction. */
 typedef struct Row
@@ -163,56 +154,6 @@ election_argument(FunctionCallInfo fcinfo, int argno)
 	return PG_ARGISNULL(argno) ? first_election() : named_election(PG_GETARG_TEXT_PP(argno));
 }
 
-/* Brings what is cached for an election up to date; false if it was so. */
-static bool
-refresh_slot(int index)
-{
-	CachedSlot *cached = &cached_slots[index];
-
-	if (cached->settings_generation == settings_elections_generation &&
-		cached->layout == shared_state_layout())
-		return false;
-
-	cached->slot = shared_state_find(settings_election_name(index), &cached->layout);
-	cached->settings_generation = settings_elections_generation;
-	return true;
-}
-
-/*
- * What is published of an election; false if it was not taken up.  Tried
- * again if the slots were given away anew meanwhile.
- */
-static bool
-read_election(int index, SharedElection *election)
-{
-	const CachedSlot *cached = &cached_slots[index];
-
-	(void) refresh_slot(index);
-	do
-	{
-		if (shared_state_read(cached->slot, cached->layout, election))
-			return true;
-	} while (refresh_slot(index));
-	return false;
-}
-
-/* Does this instance lead, now? */
-static inline bool
-leads(int index)
-{
-	const CachedSlot *cached = &cached_slots[index];
-
-	/*
-	 * What is out of date in shared memory says "not leading", so only then
-	 * look whether it is.  A name may have another index since the settings
-	 * changed.
-	 */
-	if (likely(cached->settings_generation == settings_elections_generation) &&
-		shared_state_is_leader(cached->slot, cached->layout))
-		return true;
-	return refresh_slot(index) && shared_state_is_leader(cached->slot, cached->layout);
-}
-
 /*
  * When a timeout argument will be over, on the clock of
  * shared_state_clock_ns() but in microseconds, which have room for all that
@@ -260,7 +201,7 @@ wait_for_leadership(int index, int64 until_us)
 	long		left_ms;
 
 	shared_state_prepare_to_sleep();
-	while (!(leading = leads(index)) && (left_ms = shared_state_remaining_ms(until_us)) != 0)
+	while (!(leading = status_leads(index)) && (left_ms = shared_state_remaining_ms(until_us)) != 0)
 		(void) shared_state_sleep(left_ms, published_wait_event());
 	shared_state_cancel_sleep();
 	return leading;
@@ -354,6 +295,19 @@ add_time(Row *row, TimestampTz at)
 		add_value(row, TimestampTzGetDatum(at));
 }
 
+/* An interval of which 0 means that there is none. */
+static void
+add_interval(Row *row, int64 us)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = us;
+	if (us == 0)
+		add_null(row);
+	else
+		add_value(row, IntervalPGetDatum(interval));
+}
+
 /* A lease ID as etcdctl shows it. */
 static void
 add_lease(Row *row, int64 lease)
@@ -383,7 +337,7 @@ put_row(FunctionCallInfo fcinfo, Row *row)
 Datum
 etcd_is_leader(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(leads(election_argument(fcinfo, 0)));
+	PG_RETURN_BOOL(status_leads(election_argument(fcinfo, 0)));
 }
 
 /*
@@ -392,14 +346,11 @@ etcd_is_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_current_leader(PG_FUNCTION_ARGS)
 {
-	SharedElection election;
-	const char *leader = NULL;
+	const char *leader = status_current_leader(election_argument(fcinfo, 0));
 
-	if (read_election(election_argument(fcinfo, 0), &election))
-		leader = shared_state_leader(&election, shared_state_clock_ns());
 	if (leader == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(shared_state_text(leader)));
+	PG_RETURN_TEXT_P(cstring_to_text(leader));
 }
 
 /*
@@ -408,15 +359,7 @@ etcd_current_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_fencing_token(PG_FUNCTION_ARGS)
 {
-	int			index = election_argument(fcinfo, 0);
-	const CachedSlot *cached = &cached_slots[index];
-	int64		token;
-
-	(void) refresh_slot(index);
-	do
-	{
-		token = shared_state_token(cached->slot, cached->layout);
-	} while (token == 0 && refresh_slot(index));
+	int64		token = status_token(election_argument(fcinfo, 0));
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -499,97 +442,38 @@ etcd_wait_for_event(PG_FUNCTION_ARGS)
 Datum
 etcd_leader_status(PG_FUNCTION_ARGS)
 {
-	SharedContact contact;
-	bool		has_elector;
 	Row			row = {0};
 
 	require_preloaded();
 	BEGIN_ROWS(status_columns);
-
-	has_elector = shared_state_has_elector();
-	shared_state_read_contact(&contact);
-	if (contact.node_name[0] == '\0')
-		settings_resolve_node_name(contact.node_name, sizeof(contact.node_name));
-	if (elector_lacks_worker_slot())
-	{
-		strlcpy(contact.last_error, "no background worker slot was free for the elector when the server started: increase \"max_worker_processes\"",
-				sizeof(contact.last_error));
-		contact.last_error_at = PgStartTime;
-	}
-
 	for (int i = 0; i < settings_election_count(); i++)
 	{
-		SharedElection election;
-		const ElectionView *view = &election.view;
-		bool		taken_up;
-		bool		is_leader;
-		const char *leader;
-		int64		now_ns;
-		int64		won;
-		int64		lost;
+		StatusRow	status;
+		const ElectionView *view = &status.shared.view;
 
-		taken_up = read_election(i, &election);
-		if (!taken_up)
-			memset(&election, 0, sizeof(election));
-		now_ns = shared_state_clock_ns();
-		is_leader = election.deadline_ns > now_ns;
-		leader = shared_state_leader(&election, now_ns);
-
-		add_text(&row, settings_election_name(i));
-		add_text(&row, contact.node_name);
-		if (is_leader)
-			add_text(&row, election_role_name(ELECTION_LEADER));
-		else if (view->role == ELECTION_LEADER)
-			add_text(&row, election_role_name(ELECTION_CANDIDATE));
-		else
-			add_text(&row, election_role_name(view->role));
-		add_value(&row, BoolGetDatum(is_leader));
-		if (leader)
-		{
-			add_value(&row, CStringGetTextDatum(shared_state_text(leader)));
-			add_number(&row, view->leader_revision);
-			add_time(&row, election.leader_since);
-		}
-		else
-		{
-			add_null(&row);
-			add_null(&row);
-			add_null(&row);
-		}
-		if (is_leader)
-		{
-			Interval   *valid_for = palloc0(sizeof(Interval));
-
-			valid_for->time = (election.deadline_ns - now_ns) / NS_PER_US;
-			add_value(&row, IntervalPGetDatum(valid_for));
-		}
+		status_read_row(i, &status);
+		add_text(&row, status.election);
+		add_text(&row, status.contact.node_name);
+		add_text(&row, status.role);
+		add_value(&row, BoolGetDatum(status.is_leader));
+		if (status.has_leader)
+			add_value(&row, CStringGetTextDatum(shared_state_text(view->leader)));
 		else
 			add_null(&row);
+		add_number(&row, status.has_leader ? view->leader_revision : 0);
+		add_time(&row, status.has_leader ? status.shared.leader_since : 0);
+		add_interval(&row, status.valid_for_us);
 		add_lease(&row, view->lease);
 		add_text(&row, view->key);
 		add_number(&row, view->create_revision);
-		if (!has_elector)
-			add_text(&row, "elector not running");
-		else if (!taken_up)
-			add_text(&row, "starting");
-		else
-			add_text(&row, election_state_name(view->state));
-		add_text(&row, contact.endpoint);
-		add_value(&row, BoolGetDatum(has_elector && contact.connected));
-		add_time(&row, contact.last_contact);
-		if (view->problem[0] != '\0')
-		{
-			add_text(&row, view->problem);
-			add_time(&row, election.problem_since);
-		}
-		else
-		{
-			add_text(&row, contact.last_error);
-			add_time(&row, contact.last_error_at);
-		}
-		shared_state_tally(settings_election_name(i), &won, &lost);
-		add_value(&row, Int64GetDatum(won));
-		add_value(&row, Int64GetDatum(lost));
+		add_text(&row, status.state);
+		add_text(&row, status.contact.endpoint);
+		add_value(&row, BoolGetDatum(status.contact.connected));
+		add_time(&row, status.contact.last_contact);
+		add_text(&row, status.contact.last_error);
+		add_time(&row, status.contact.last_error_at);
+		add_value(&row, Int64GetDatum(status.won));
+		add_value(&row, Int64GetDatum(status.lost));
 		put_row(fcinfo, &row);
 	}
 	return (Datum) 0;
@@ -891,7 +775,7 @@ own_lease(int index)
 {
 	SharedElection election;
 
-	return read_election(index, &election) ? election.view.lease : 0;
+	return status_read(index, &election) ? election.view.lease : 0;
 }
 
 /*
@@ -1018,7 +902,7 @@ etcd_candidates(PG_FUNCTION_ARGS)
 		bool		followed = election_is_followed(request.election);
 
 		reply = ask(&request, NULL);
-		if (!read_election(index, &election))
+		if (!status_read(index, &election))
 			election.view.key[0] = '\0';
 		shared_state_read_contact(&contact);
 
