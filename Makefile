@@ -10,7 +10,7 @@
 EXTENSION = etcd_leader
 MODULE_big = etcd_leader
 DATA = sql/etcd_leader--1.0.sql
-DOCS = doc/etcd_leader.md doc/simulation.md doc/fuzzing.md doc/model.md
+DOCS = doc/etcd_leader.md doc/c-api.md doc/simulation.md doc/fuzzing.md doc/model.md
 OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \
@@ -33,7 +33,9 @@ OBJS = \
 	src/notifier.o \
 	src/fence.o \
 	src/status.o \
-	src/functions.o
+	src/functions.o \
+	src/api.o
+HEADERS_etcd_leader = include/etcd_leader.h
 
 # Packages for several PostgreSQL are built in a directory for each, with VPATH.
 SOURCES := $(or $(VPATH),.)
@@ -44,7 +46,7 @@ endif
 # The library knows its version, so that a script can ask for it.
 ETCD_LEADER_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(SOURCES)/etcd_leader.control)
 
-PG_CPPFLAGS = -DETCD_LEADER_VERSION='"$(ETCD_LEADER_VERSION)"'
+PG_CPPFLAGS = -I$(SOURCES)/include -DETCD_LEADER_VERSION='"$(ETCD_LEADER_VERSION)"'
 # The next compiler has warnings that this one has not: only the tests insist.
 WERROR ?=
 PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter
@@ -66,7 +68,7 @@ $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its head
 endif
 
 # Every object depends on every header: they are few.
-$(OBJS): $(wildcard $(SOURCES)/src/*.h)
+$(OBJS): $(wildcard $(SOURCES)/src/*.h $(SOURCES)/include/*.h)
 $(foreach file,etcd_leader functions settings,src/$(file).o src/$(file).bc): etcd_leader.control
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)

@@ -12,6 +12,7 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
+#include "api.h"
 #include "compat.h"
 #include "elector.h"
 #include "fence.h"
@@ -79,6 +80,7 @@ _PG_init(void)
 	if (IsBinaryUpgrade)
 		return;
 	shared_state_install();
+	api_install();
 	notifier_install();
 	fence_install();
 	elector_register();

@@ -146,6 +146,7 @@ typedef struct SharedState
 	 */
 	ConditionVariable published;
 	ConditionVariable notifiers_wanted;
+	pg_atomic_uint64 change_number;	/* advanced before `published` is broadcast */
 
 	int64		start_event;	/* persistent->last_event when this was made */
 	SharedEventPlace events[SHARED_EVENTS];
@@ -232,6 +233,7 @@ init_state(void)
 	pg_atomic_init_u64(&state->contact_generation, 0);
 	ConditionVariableInit(&state->published);
 	ConditionVariableInit(&state->notifiers_wanted);
+	pg_atomic_init_u64(&state->change_number, 0);
 	state->start_event = shared_state_last_event();
 	for (int i = 0; i < SHARED_EVENTS; i++)
 		pg_atomic_init_u64(&state->events[i].seq, 0);
@@ -408,11 +410,18 @@ free_slots(void)
 	end_layout_change();
 }
 
+static void
+wake_sleepers(void)
+{
+	pg_atomic_fetch_add_u64(&state->change_number, 1);
+	ConditionVariableBroadcast(&state->published);
+}
+
 /* Wakes notifiers, too. */
 static void
 wake_all(void)
 {
-	ConditionVariableBroadcast(&state->published);
+	wake_sleepers();
 	ConditionVariableBroadcast(&state->notifiers_wanted);
 }
 
@@ -584,7 +593,7 @@ shared_state_publish(int slot_number, const ElectionView *view)
 	}
 
 	if (led != leads || renamed)
-		ConditionVariableBroadcast(&state->published);
+		wake_sleepers();
 }
 
 void
@@ -871,6 +880,63 @@ shared_state_cancel_sleep(void)
 	ConditionVariableCancelSleep();
 }
 
+uint64
+shared_state_change_number(void)
+{
+	uint64		number = pg_atomic_read_u64(&state->change_number);
+
+	/* what is read afterwards is not older */
+	pg_read_barrier();
+	return number;
+}
+
+/* When the next leadership of this instance ends, PG_INT64_MAX if there is none. */
+static int64
+next_deadline_ns(void)
+{
+	int64		now_ns = shared_state_clock_ns();
+	int64		next_ns = PG_INT64_MAX;
+
+	for (int i = 0; i < settings_max_elections; i++)
+	{
+		int64		deadline_ns = (int64) pg_atomic_read_u64(&slots[i].slot.deadline_ns);
+
+		if (deadline_ns > now_ns)
+			next_ns = Min(next_ns, deadline_ns);
+	}
+	return next_ns;
+}
+
+bool
+shared_state_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
+{
+	int64		deadline_ns = next_deadline_ns();
+	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
+
+	if (deadline_ns != PG_INT64_MAX)
+	{
+		int64		left_ns = deadline_ns - shared_state_clock_ns();
+		long		left_ms = left_ns <= 0 ? 0 : (long) (left_ns / 1000000 + 1);
+
+		timeout_ms = timeout_ms < 0 ? left_ms : Min(timeout_ms, left_ms);
+	}
+	if (timeout_ms >= 0)
+		events |= WL_TIMEOUT;
+
+	/*
+	 * On the list of those who are woken, this waits for its latch itself: a
+	 * sleep on the condition variable would not end for anybody else who sets
+	 * it.
+	 */
+	ConditionVariablePrepareToSleep(&state->published);
+	if (shared_state_change_number() == seen &&
+		(WaitLatch(MyLatch, events, timeout_ms, wait_event) & WL_LATCH_SET) != 0)
+		ResetLatch(MyLatch);
+	ConditionVariableCancelSleep();
+	CHECK_FOR_INTERRUPTS();
+	return shared_state_change_number() != seen || deadline_ns <= shared_state_clock_ns();
+}
+
 /* ---- notifiers --------------------------------------------------------- */
 
 int
@@ -1102,6 +1168,17 @@ shared_state_counter(SharedCounter counter)
 	return (int64) pg_atomic_read_u64(&persistent->counters[counter]);
 }
 
+/* From what an etcd nearby needs to what a request may take by default. */
+int64
+shared_state_latency_limit_ns(int bucket)
+{
+	static const double limits_ms[SHARED_LATENCY_BUCKETS] = {
+		0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500
+	};
+
+	return (int64) (limits_ms[bucket] * 1000000);
+}
+
 /*
  * A reset can come at any point of this.  The next answer corrects what it
  * leaves then: the minimum is never 0 for longer.
@@ -1109,6 +1186,7 @@ shared_state_counter(SharedCounter counter)
 void
 shared_state_count_latency(int64 latency_ns)
 {
+	int			bucket = 0;
 	int64		min_ns = shared_state_counter(COUNTER_LATENCY_NS_MIN);
 
 	if (min_ns == 0 || latency_ns < min_ns)
@@ -1117,6 +1195,9 @@ shared_state_count_latency(int64 latency_ns)
 		pg_atomic_write_u64(&persistent->counters[COUNTER_LATENCY_NS_MAX], (uint64) latency_ns);
 	shared_state_count(COUNTER_LATENCY_NS_SUM, latency_ns);
 	shared_state_count(COUNTER_ANSWERS, 1);
+	while (bucket < SHARED_LATENCY_BUCKETS && latency_ns > shared_state_latency_limit_ns(bucket))
+		bucket++;
+	shared_state_count(COUNTER_LATENCY_BUCKETS + bucket, 1);
 }
 
 /* The tally with that name, "" for a free one; NULL if there is none. */

@@ -185,6 +185,16 @@ extern void shared_state_prepare_to_sleep(void);
 extern bool shared_state_sleep(long timeout_ms, uint32 wait_event);
 extern void shared_state_cancel_sleep(void);
 
+/*
+ * A number that changes whenever something is published that a sleeper may
+ * wait for.  wait_for_change returns when it is not `seen` any more, when a
+ * leadership of this instance ends at its deadline, when the latch of this
+ * process is set (it is reset), or when timeout_ms (-1: none) is over.  True
+ * in the first two cases.  Interrupts are served.
+ */
+extern uint64 shared_state_change_number(void);
+extern bool shared_state_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event);
+
 /* ---- notifiers --------------------------------------------------------- */
 
 /*
@@ -249,6 +259,9 @@ extern void shared_state_set_announced(int notifier_slot, int64 seq);
 
 /* ---- counters ---------------------------------------------------------- */
 
+/* Latencies are counted by buckets; the last one has no limit. */
+#define SHARED_LATENCY_BUCKETS 12
+
 typedef enum SharedCounter
 {
 	COUNTER_REQUESTS,
@@ -267,7 +280,8 @@ typedef enum SharedCounter
 	COUNTER_LATENCY_NS_MIN,		/* set, not added to; 0: none yet */
 	COUNTER_LATENCY_NS_MAX,		/* set, not added to */
 	COUNTER_ANSWERS,			/* how many went into the latencies */
-	COUNTER_ELECTIONS_LOST,		/* + ElectionReason */
+	COUNTER_LATENCY_BUCKETS,	/* + bucket */
+	COUNTER_ELECTIONS_LOST = COUNTER_LATENCY_BUCKETS + SHARED_LATENCY_BUCKETS + 1,	/* + ElectionReason */
 	COUNTER_COUNT = COUNTER_ELECTIONS_LOST + ELECTION_NREASONS
 } SharedCounter;
 
@@ -277,6 +291,7 @@ typedef enum SharedCounter
  */
 extern void shared_state_count(SharedCounter counter, int64 n);
 extern int64 shared_state_counter(SharedCounter counter);
+extern int64 shared_state_latency_limit_ns(int bucket);
 
 /* For the elector alone. */
 extern void shared_state_count_latency(int64 latency_ns);

@@ -1,0 +1,89 @@
+# The C API: an extension of a stranger, built with the installed header alone,
+# works on the leader only, and does not commit when it is deposed.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# Built away from the sources of etcd_leader.
+my $dir    = PostgreSQL::Test::Utils::tempdir('stranger');
+my $source = "$FindBin::RealBin/../modules/leader_only_worker";
+for my $file (qw(Makefile leader_only_worker.c))
+{
+	append_to_file("$dir/$file", slurp_file("$source/$file"));
+}
+my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+my $output    = '';
+ok(IPC::Run::run([ 'make', '-s', '-C', $dir, "PG_CONFIG=$pg_config", 'with_llvm=no', 'all' ], '<', \undef, '&>', \$output),
+	'it builds with the installed header') or diag($output);
+
+my $etcd = EtcdLeader::Etcd->new;
+my %node = map {
+	$_ => EtcdLeader::Instance->create($_, etcd => $etcd, preload => 'etcd_leader,leader_only_worker', start => 0,
+		conf => "dynamic_library_path = '\$libdir:$dir'\n")
+} qw(pg1 pg2);
+for my $name (qw(pg1 pg2))
+{
+	$node{$name}->start;
+	$node{$name}->value('CREATE EXTENSION etcd_leader');
+	$node{$name}->value('CREATE TABLE work (id bigserial, at timestamptz DEFAULT clock_timestamp(), token bigint)');
+	$name eq 'pg1' ? $node{$name}->wait_until_leader : $node{$name}->wait_until_candidate;
+}
+my ($pg1, $pg2) = @node{qw(pg1 pg2)};
+sub rows { my ($node) = @_; return $node->value('SELECT count(*) FROM work') }
+
+poll_ok(5, sub { rows($pg1) > 3 }, 'the worker works on the leader');
+is(rows($pg2), 0, 'and not on the candidate');
+my $token = $pg1->token;
+
+# A hand-over wakes the other worker.
+my $began = now();
+$pg1->value('SELECT etcd_resign()');
+poll_ok(5, sub { rows($pg2) > 0 }, 'a hand-over: it works on the next leader');
+cmp_ok(now() - $began, '<', 1, 'woken by the change, at once');
+my $rows = rows($pg1);
+pause(0.5);
+is(rows($pg1), $rows, 'and not on the old one any more');
+is($pg1->value('SELECT string_agg(DISTINCT token::text, $$ $$) FROM work'), $token, 'what is there has the token of its leadership');
+is($pg2->value('SELECT string_agg(DISTINCT token::text, $$ $$) FROM work'), $pg2->token, 'on both');
+
+# A transaction that is under way does not commit.
+{
+	$pg2->append_conf('postgresql.conf', "leader_only_worker.pause = '10s'\netcd_leader.cancel_on_loss = on\n");
+	$pg2->reload;
+	poll_ok(5, sub { $pg2->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'leader only worker' AND wait_event = 'PgSleep'}) },
+		'a long transaction is under way');
+	$rows = rows($pg2);
+	my $log = $pg2->log_size;
+	$pg2->value('SELECT etcd_resign()');
+	poll_ok(5, sub { $pg2->log_count('leader only worker.*this instance does not lead election "[^"]+" any more', $log) },
+		'deposed: it is cancelled, with the error of the fence');
+	is(rows($pg2), $rows, 'deposed: nothing is committed');
+	ok($pg2->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'leader only worker'}), 'the worker lives on');
+}
+
+# Leadership that ends at its deadline, without anybody to tell, wakes it, too.
+poll_ok(5, sub { $pg1->is_leader }, 'the first leads again');
+poll_ok(5, sub { rows($pg1) > $rows }, 'and works');
+kill 'STOP', $pg1->elector_pid;
+poll_ok(15, sub { !$pg1->is_leader }, 'the elector hangs: leadership ends at the deadline');
+$rows = rows($pg1);
+pause(0.5);
+is(rows($pg1), $rows, 'and so does the work');
+kill 'CONT', $pg1->elector_pid;
+
+# Without etcd_leader it says so.
+{
+	my $alone = EtcdLeader::Instance->create('alone', etcd => $etcd, preload => 'leader_only_worker', start => 0, extension => 0,
+		conf => "dynamic_library_path = '\$libdir:$dir'\n", settings => {});
+	$alone->start;
+	poll_ok(5, sub { $alone->log_count('FATAL:  etcd_leader is not loaded') }, 'not preloaded: there is no API');
+}
+done_testing();
