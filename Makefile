@@ -10,7 +10,7 @@
 EXTENSION = etcd_leader
 MODULE_big = etcd_leader
 DATA = sql/etcd_leader--1.0.sql
-DOCS = doc/etcd_leader.md doc/c-api.md doc/simulation.md doc/fuzzing.md doc/model.md
+DOCS = doc/etcd_leader.md doc/http.md doc/c-api.md doc/simulation.md doc/fuzzing.md doc/model.md
 OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \
@@ -34,19 +34,33 @@ OBJS = \
 	src/fence.o \
 	src/status.o \
 	src/functions.o \
-	src/api.o
+	src/api.o \
+	src/http_launcher.o
 HEADERS_etcd_leader = include/etcd_leader.h
+
+# A library of its own, for the HTTP worker alone.
+HTTP_OBJS = \
+	http/worker.o \
+	http/listeners.o \
+	http/tls.o \
+	http/isolation.o \
+	http/server.o \
+	http/connections.o \
+	http/agent.o \
+	http/routes.o \
+	http/metrics.o \
+	http/status_page.o
 
 # Packages for several PostgreSQL are built in a directory for each, with VPATH.
 SOURCES := $(or $(VPATH),.)
 ifdef VPATH
-$(shell mkdir -p src)
+$(shell mkdir -p src http)
 endif
 
 # The library knows its version, so that a script can ask for it.
 ETCD_LEADER_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(SOURCES)/etcd_leader.control)
 
-PG_CPPFLAGS = -I$(SOURCES)/include -DETCD_LEADER_VERSION='"$(ETCD_LEADER_VERSION)"'
+PG_CPPFLAGS = -I$(SOURCES)/include -I$(SOURCES)/src -DETCD_LEADER_VERSION='"$(ETCD_LEADER_VERSION)"'
 # The next compiler has warnings that this one has not: only the tests insist.
 WERROR ?=
 PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter
@@ -68,8 +82,38 @@ $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its head
 endif
 
 # Every object depends on every header: they are few.
-$(OBJS): $(wildcard $(SOURCES)/src/*.h $(SOURCES)/include/*.h)
+$(OBJS) $(HTTP_OBJS): $(wildcard $(SOURCES)/src/*.h $(SOURCES)/http/*.h $(SOURCES)/include/*.h)
 $(foreach file,etcd_leader functions settings,src/$(file).o src/$(file).bc): etcd_leader.control
+
+# The HTTP library is built where libmicrohttpd is; HTTP=no leaves it out, HTTP=yes
+# insists on it.
+HTTP ?= $(shell echo '\#include <microhttpd.h>' | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes || echo no)
+HTTP_LIBRARY = etcd_leader_http$(DLSUFFIX)
+
+ifeq ($(HTTP),yes)
+all: $(HTTP_LIBRARY)
+install: install-http
+uninstall: uninstall-http
+else
+all: without-http
+endif
+
+$(HTTP_LIBRARY): $(HTTP_OBJS)
+	$(CC) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) $(LDFLAGS_SL) -lmicrohttpd
+
+.PHONY: install-http uninstall-http without-http clean-http
+install-http: $(HTTP_LIBRARY) installdirs-lib
+	$(INSTALL_SHLIB) $(HTTP_LIBRARY) '$(DESTDIR)$(pkglibdir)/'
+
+uninstall-http:
+	rm -f '$(DESTDIR)$(pkglibdir)/$(HTTP_LIBRARY)'
+
+without-http:
+	@echo "etcd_leader: built without its HTTP library, for want of libmicrohttpd (Debian: libmicrohttpd-dev)"
+
+clean: clean-http
+clean-http:
+	rm -f $(HTTP_LIBRARY) $(HTTP_OBJS)
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 

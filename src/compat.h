@@ -46,9 +46,10 @@
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
-/* 19: signal handlers have a second argument, which SIG_IGN has not. */
+/* 19: signal handlers have a second argument, which SIG_IGN and SIG_DFL have not. */
 #if PG_VERSION_NUM < 190000
 #define PG_SIG_IGN SIG_IGN
+#define PG_SIG_DFL SIG_DFL
 #endif
 
 /* 18: a library can tell its name and version: pg_get_loaded_modules(). */

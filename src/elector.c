@@ -36,6 +36,7 @@
 #include "elector.h"
 #include "etcd_client.h"
 #include "etcd_discovery.h"
+#include "http_launcher.h"
 #include "notifier.h"
 #include "settings.h"
 #include "shared_state.h"
@@ -1245,7 +1246,7 @@ etcd_leader_elector_main(Datum main_arg)
 
 		serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());
-		timeout_ms = sooner(sooner(notifier_supervise(), discover()),
+		timeout_ms = sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), discover()),
 							sooner(next_timeout_ms(), MAX_SLEEP_MS));
 		if (elector.in_recovery &&
 			(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&

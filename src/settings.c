@@ -72,6 +72,10 @@ int			settings_connect_timeout_ms;
 int			settings_max_elections;
 char	   *settings_require_leadership;
 bool		settings_cancel_on_loss;
+char	   *settings_http_listen;
+char	   *settings_http_ssl_cert_file;
+char	   *settings_http_ssl_key_file;
+char	   *settings_agent_listen;
 bool		settings_requires_by_role = false;
 
 uint64		settings_elections_generation = 0;
@@ -513,6 +517,70 @@ check_timeout(int *newval, void **extra, GucSource source)
 	return true;
 }
 
+/*
+ * "host:port" of this machine.  No other name than localhost: it would have to
+ * be looked up in DNS, which may hang.
+ */
+static bool
+is_listen_address(const char *address)
+{
+	const char *colon = strrchr(address, ':');
+	char		host[INET6_ADDRSTRLEN + 2];
+	struct in6_addr ip;
+	long		port;
+	char	   *end;
+
+	if (colon == NULL || colon - address >= (ptrdiff_t) sizeof(host) || !isdigit((unsigned char) colon[1]))
+		return false;
+	port = strtol(colon + 1, &end, 10);
+	if (*end != '\0' || port < 1 || port > 65535)
+		return false;
+	strlcpy(host, address, colon - address + 1);
+	if (host[0] == '[' && host[strlen(host) - 1] == ']')
+	{
+		host[strlen(host) - 1] = '\0';
+		return inet_pton(AF_INET6, host + 1, &ip) == 1;
+	}
+	return strcmp(host, "*") == 0 || strcmp(host, "localhost") == 0 || inet_pton(AF_INET, host, &ip) == 1;
+}
+
+static bool
+check_listen(char **newval, void **extra, GucSource source)
+{
+	char	   *raw;
+	List	   *addresses;
+	bool		valid = true;
+
+	if (!split_list(*newval, &raw, &addresses))
+		return false;
+
+	if (list_length(addresses) > SETTINGS_MAX_LISTEN)
+	{
+		GUC_check_errdetail("There must be at most %d addresses.", SETTINGS_MAX_LISTEN);
+		valid = false;
+	}
+	for (int i = 0; valid && i < list_length(addresses); i++)
+	{
+		const char *address = list_nth(addresses, i);
+
+		if (!is_listen_address(address))
+		{
+			GUC_check_errdetail("\"%s\" is not an address to listen at.", address);
+			GUC_check_errhint("An address is an IPv4 address, [IPv6 address], \"localhost\" or \"*\", a colon and a port, such as \"127.0.0.1:8010\".");
+			valid = false;
+		}
+		else if (is_repeated(addresses, i))
+		{
+			GUC_check_errdetail("Address \"%s\" is listed more than once.", address);
+			valid = false;
+		}
+	}
+
+	list_free(addresses);
+	pfree(raw);
+	return valid;
+}
+
 /* ---- definitions ------------------------------------------------------- */
 
 #define SETTINGS_PREFIX "etcd_leader"
@@ -777,6 +845,42 @@ settings_define(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.http_listen",
+							   "Sets the addresses at which status and metrics are served by HTTP.",
+							   "If empty, they are not served.",
+							   &settings_http_listen,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_LIST_INPUT,
+							   check_listen, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.http_ssl_cert_file",
+							   "Sets the file of the certificate of the HTTP server.",
+							   "If set, it speaks HTTPS.",
+							   &settings_http_ssl_cert_file,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_file, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.http_ssl_key_file",
+							   "Sets the file of the private key of \"etcd_leader.http_ssl_cert_file\".",
+							   NULL,
+							   &settings_http_ssl_key_file,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   check_file, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.agent_listen",
+							   "Sets the addresses at which HAProxy's agent checks are answered.",
+							   "If empty, they are not answered.",
+							   &settings_agent_listen,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_LIST_INPUT,
+							   check_listen, NULL, NULL);
 
 	check_given_settings(given);
 	MarkGUCPrefixReserved(SETTINGS_PREFIX);

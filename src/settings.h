@@ -48,6 +48,10 @@ extern int	settings_connect_timeout_ms;
 extern int	settings_max_elections;
 extern char *settings_require_leadership;
 extern bool settings_cancel_on_loss;
+extern char *settings_http_listen;
+extern char *settings_http_ssl_cert_file;
+extern char *settings_http_ssl_key_file;
+extern char *settings_agent_listen;
 
 /*
  * Was etcd_leader.require_leadership set for this session's role, or in the
@@ -57,6 +61,9 @@ extern bool settings_requires_by_role;
 
 /* At most so many databases are notified: each costs a worker. */
 #define SETTINGS_MAX_DATABASES	32
+
+/* At most so many addresses are listened at, for each purpose. */
+#define SETTINGS_MAX_LISTEN		8
 
 /* Called once, at library load in the postmaster. */
 extern void settings_define(void);

@@ -148,6 +148,8 @@ typedef struct SharedState
 	ConditionVariable notifiers_wanted;
 	pg_atomic_uint64 change_number;	/* advanced before `published` is broadcast */
 
+	pg_atomic_uint32 http_claimed;
+
 	int64		start_event;	/* persistent->last_event when this was made */
 	SharedEventPlace events[SHARED_EVENTS];
 
@@ -234,6 +236,7 @@ init_state(void)
 	ConditionVariableInit(&state->published);
 	ConditionVariableInit(&state->notifiers_wanted);
 	pg_atomic_init_u64(&state->change_number, 0);
+	pg_atomic_init_u32(&state->http_claimed, 0);
 	state->start_event = shared_state_last_event();
 	for (int i = 0; i < SHARED_EVENTS; i++)
 		pg_atomic_init_u64(&state->events[i].seq, 0);
@@ -935,6 +938,31 @@ shared_state_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
 	ConditionVariableCancelSleep();
 	CHECK_FOR_INTERRUPTS();
 	return shared_state_change_number() != seen || deadline_ns <= shared_state_clock_ns();
+}
+
+/* ---- HTTP worker ------------------------------------------------------- */
+
+static void
+release_http(int code, Datum arg)
+{
+	pg_atomic_write_u32(&state->http_claimed, 0);
+}
+
+bool
+shared_state_claim_http(void)
+{
+	uint32		expected = 0;
+
+	if (!pg_atomic_compare_exchange_u32(&state->http_claimed, &expected, 1))
+		return false;
+	before_shmem_exit(release_http, (Datum) 0);
+	return true;
+}
+
+bool
+shared_state_has_http(void)
+{
+	return pg_atomic_read_u32(&state->http_claimed) != 0;
 }
 
 /* ---- notifiers --------------------------------------------------------- */

@@ -257,6 +257,15 @@ extern int	shared_state_notifiers_running(void);
 extern int64 shared_state_announced(int notifier_slot);
 extern void shared_state_set_announced(int notifier_slot, int64 seq);
 
+/* ---- HTTP worker ------------------------------------------------------- */
+
+/*
+ * There is one at most.  claim: makes this process the one, until it ends;
+ * false if there is one already.
+ */
+extern bool shared_state_claim_http(void);
+extern bool shared_state_has_http(void);
+
 /* ---- counters ---------------------------------------------------------- */
 
 /* Latencies are counted by buckets; the last one has no limit. */

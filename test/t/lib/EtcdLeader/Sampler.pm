@@ -27,6 +27,8 @@ package EtcdLeader::Sampler;
 use strict;
 use warnings;
 
+use IO::Socket::INET;
+
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -38,7 +40,8 @@ my $count = 0;
 my $question = 'SELECT etcd_fencing_token($1), etcd_is_leader($1), etcd_fencing_token($1)';
 
 # Starts asking.  election => name (the first); interval => pause between two
-# questions in seconds (0.0005; 0: as fast as it can).
+# questions in seconds (0.0005; 0: as fast as it can); port => the question is
+# GET /leader there, not SQL.
 sub new
 {
 	my ($class, $node, %args) = @_;
@@ -48,11 +51,57 @@ sub new
 	my $process = EtcdLeader::Util::Process->spawn(
 		name => 'sampler of ' . $node->name,
 		log  => $file,
-		code => sub { ask($node, $args{election}, $args{interval} // 0.0005) });
+		code => sub { ask($args{port} ? by_http($args{port}) : by_sql($node, $args{election}), $args{interval} // 0.0005) });
 	my $self = bless { process => $process, name => $node->name }, $class;
 	poll(30, sub { length $process->output || !$process->alive });
 	die "the sampler did not start" unless $process->alive;
 	return $self;
+}
+
+# Ways to ask.  Each returns a function that dies if there is no connection,
+# and else returns when it asked, whether the instance led, and the tokens that
+# it read before and after that.
+sub by_sql
+{
+	my ($node, $election) = @_;
+	my ($dbh, $statement);
+	return sub {
+		my $before = now();
+		my @answer = eval {
+			if (!$dbh)
+			{
+				$dbh = $node->connect_db;
+				$statement = $dbh->prepare($question);
+				$statement->bind_param(1, $election);
+				$before = now();
+			}
+			$statement->execute;
+			$statement->fetchrow_array;
+		};
+		if ($@) { $dbh = undef; die $@; }
+		my ($t1, $leads, $t2) = @answer;
+		return ($before, $leads, $t1, $t2);
+	};
+}
+
+sub by_http
+{
+	my ($port) = @_;
+	my $socket;
+	return sub {
+		$socket //= IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 1) // die 'no connection';
+		local $SIG{PIPE} = 'IGNORE';
+		my $before = now();
+		my $answer = '';
+		if (syswrite $socket, "GET /leader HTTP/1.1\r\nHost: sampler\r\n\r\n")
+		{
+			while ($answer !~ /\}\n\z/) { sysread($socket, $answer, 4096, length $answer) or last; }
+		}
+		my ($code) = $answer =~ m{^HTTP/1\.1 (\d+)};
+		if ($answer !~ /\}\n\z/) { $socket = undef; die 'no answer'; }
+		my ($token) = $answer =~ /"fencing_token":(\d+)/;
+		return ($before, $code == 200, $token, $token);
+	};
 }
 
 # In the child: asks until SIGTERM, and writes a line for each run of equal
@@ -62,10 +111,10 @@ sub new
 # `after`, the step into the run included.
 sub ask
 {
-	my ($node, $election, $interval) = @_;
+	my ($asker, $interval) = @_;
 	my $stop = 0;
 	$SIG{TERM} = sub { $stop = 1 };
-	my ($dbh, $statement, $run, $previous_after);
+	my ($run, $previous_after);
 	my $written = 0;
 	my $write   = sub {
 		my ($more) = @_;
@@ -78,16 +127,9 @@ sub ask
 	{
 		my ($answer, $token) = ('down', '-');
 		my $before = now();
-		my $ok     = eval {
-			if (!$dbh)
-			{
-				$dbh = $node->connect_db;
-				$statement = $dbh->prepare($question);
-				$statement->bind_param(1, $election);
-				$before = now();
-			}
-			$statement->execute;
-			my ($t1, $leads, $t2) = $statement->fetchrow_array;
+		eval {
+			my ($asked, $leads, $t1, $t2) = $asker->();
+			$before = $asked;
 			$answer = $leads ? 't' : 'f';
 			# The token that the answer belongs to.  Both and different: it
 			# changed in between, and the answer may belong to either.
@@ -96,7 +138,6 @@ sub ask
 			1;
 		};
 		my $after = now();
-		$dbh = undef unless $ok;
 		$write->() if $run && ($run->{answer} ne $answer || $run->{token} ne $token);
 		my $gap = $after - ($previous_after // $after);
 		$run //= { answer => $answer, token => $token, n => 0, b0 => $before, a0 => $after, gap => 0 };

@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * agent.c
+ *	  HAProxy's agent checks: a line for each connection.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "http.h"
+
+/* The line fits into the socket's empty buffer: this never waits. */
+void
+http_answer_agent(int fd)
+{
+	const char *line = http_api->is_leader(NULL) ? "up ready\n" : "down\n";
+	char		ignored[256];
+
+	(void) send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void) shutdown(fd, SHUT_WR);
+
+	/* what the client has sent, as "agent-send" does, must not reset the connection */
+	while (recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) == sizeof(ignored))
+		continue;
+	close(fd);
+}

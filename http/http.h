@@ -1,0 +1,140 @@
+/*-------------------------------------------------------------------------
+ *
+ * http.h
+ *	  Status and metrics by HTTP: what the files of this library share.
+ *
+ * Two processes have this library loaded.  The worker is a background worker
+ * of PostgreSQL: it opens the sockets, reads the certificate, and starts the
+ * server.  The server is a child of the worker: it alone speaks with clients,
+ * and it cannot write to shared memory.  See worker.c.
+ *
+ * Of etcd_leader the library uses the C API alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef HTTP_H
+#define HTTP_H
+
+#include <time.h>
+
+#include "compat.h"
+#include "etcd_leader.h"
+#include "lib/stringinfo.h"
+
+/* Milliseconds of a clock that nobody can step. */
+static inline int64
+http_clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64CONST(1000) + now.tv_nsec / 1000000;
+}
+
+/* ---- worker.c ---------------------------------------------------------- */
+
+/* In both processes. */
+extern const EtcdLeaderApi *http_api;
+
+/* Where connections come from: listen addresses of the settings. */
+#define HTTP_MAX_LISTENERS	16
+
+typedef struct HttpListener
+{
+	char		address[64];	/* as in the settings */
+	bool		is_agent;		/* HAProxy's agent checks, not HTTP */
+	int			fd;				/* -1: could not be opened yet */
+	int64		failed_ms;		/* since when; 0: it did not fail */
+	bool		reported;		/* the log says so */
+} HttpListener;
+
+typedef struct HttpConfig
+{
+	int			nlisteners;
+	HttpListener listeners[HTTP_MAX_LISTENERS];
+	char	   *certificate;	/* PEM; NULL: no TLS */
+	char	   *key;
+} HttpConfig;
+
+/* ---- listeners.c ------------------------------------------------------- */
+
+/*
+ * Opens what the settings list.  What is open in `old` goes over, or is closed.
+ * Addresses that cannot be opened have fd -1 afterwards, which is logged once.
+ */
+extern void http_open_listeners(const HttpConfig *old, HttpConfig *new);
+
+/* ---- tls.c ------------------------------------------------------------- */
+
+/*
+ * Reads the files of the certificate and its key, if the settings name any.
+ * False if that cannot be; *error says why, then.
+ */
+extern bool http_read_certificate(HttpConfig *config, const char **error);
+
+/* ---- server.c ---------------------------------------------------------- */
+
+/* Between the worker and the server, in packets of a socket. */
+typedef enum HttpMessageKind
+{
+	HTTP_READY,					/* the server serves */
+	HTTP_WANT_QUEUES,			/* somebody looks at /status */
+	HTTP_QUEUE					/* from the worker: an HttpQueue follows */
+} HttpMessageKind;
+
+#define HTTP_QUEUE_PLACES	16
+#define HTTP_MAX_QUEUES		32
+
+typedef struct HttpQueue
+{
+	HttpMessageKind kind;
+	int			election;		/* index */
+	int			nplaces;		/* -1: etcd did not answer */
+	TimestampTz at;
+	EtcdLeaderCandidate places[HTTP_QUEUE_PLACES];
+} HttpQueue;
+
+/*
+ * The server: serves until the control socket is closed on the other side.
+ * Never returns.
+ */
+pg_noreturn extern void http_serve(const HttpConfig *config, int control);
+
+/* For the page: asks the worker for the queues, if that was not of late. */
+extern void http_want_queues(void);
+
+/* The newest of an election; NULL if there is none yet. */
+extern const HttpQueue *http_queue(int election);
+
+/* The connection is not to be kept for another request. */
+extern bool http_is_draining(void);
+
+/* ---- agent.c ----------------------------------------------------------- */
+
+/* Tells an accepted connection whether this instance leads, and closes it. */
+extern void http_answer_agent(int fd);
+
+/* ---- isolation.c ------------------------------------------------------- */
+
+/*
+ * Makes this process, a child of the worker, one of its own: it ends with the
+ * worker, runs none of its exit callbacks, and cannot write to shared memory.
+ */
+extern void http_isolate(pid_t worker);
+
+/* ---- routes.c, metrics.c, status_page.c ---------------------------------- */
+
+struct MHD_Connection;
+
+/* Answers a request, when it is complete; a handler of libmicrohttpd. */
+extern int http_answer(void *cls, struct MHD_Connection *connection, const char *url,
+					   const char *method, const char *version, const char *upload_data,
+					   size_t *upload_data_size, void **request);
+
+/* Appends text of etcd's; what is not UTF-8 becomes question marks. */
+extern void http_append_json(StringInfo out, const char *text);
+
+extern void http_append_metrics(StringInfo out);
+extern void http_append_status_page(StringInfo out);
+
+#endif							/* HTTP_H */

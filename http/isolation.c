@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * isolation.c
+ *	  The server's process, apart from PostgreSQL's.
+ *
+ * PostgreSQL restarts all backends if a background worker dies, because the
+ * worker might have left shared memory in disorder (and since PostgreSQL 15
+ * there are no workers without access to shared memory).  The process that
+ * speaks with clients is therefore none of PostgreSQL's, but a child of a
+ * worker, and its shared memory is made read-only.  It needs to read only: the
+ * state of the elections is read without locks.  Whatever befalls it, the
+ * memory is in order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "utils/ps_status.h"
+
+#include "compat.h"
+#include "http.h"
+
+
+/*
+ * Takes away the right to write to memory that is shared with other processes.
+ * Where 64-bit atomics are emulated, reading one is writing.
+ */
+static void
+protect_shared_memory(void)
+{
+#ifdef PG_HAVE_8BYTE_SINGLE_COPY_ATOMICITY
+	FILE	   *maps = fopen("/proc/self/maps", "r");
+	char		line[PATH_MAX + 128];
+
+	if (maps == NULL)
+		elog(FATAL, "could not open \"/proc/self/maps\": %m");
+	while (fgets(line, sizeof(line), maps) != NULL)
+	{
+		unsigned long start;
+		unsigned long end;
+		char		rights[5];
+
+		if (sscanf(line, "%lx-%lx %4s", &start, &end, rights) == 3 &&
+			rights[1] == 'w' && rights[3] == 's' &&
+			mprotect((void *) start, end - start, PROT_READ) != 0)
+			elog(FATAL, "could not protect shared memory: %m");
+	}
+	fclose(maps);
+#endif
+}
+
+void
+http_isolate(pid_t worker)
+{
+	/* what the worker has registered is the worker's to do */
+	on_exit_reset();
+	PG_exception_stack = NULL;
+	error_context_stack = NULL;
+	MyProcPid = getpid();
+
+	pqsignal(SIGHUP, PG_SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
+	pqsignal(SIGUSR1, PG_SIG_IGN);
+	pqsignal(SIGPIPE, PG_SIG_IGN);
+	pqsignal(SIGTERM, PG_SIG_DFL);
+	pqsignal(SIGQUIT, PG_SIG_DFL);
+	pqsignal(SIGCHLD, PG_SIG_DFL);
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		elog(FATAL, "could not ask for the signal of the worker's death: %m");
+	if (getppid() != worker)
+		_exit(1);
+	set_ps_display("server");
+	protect_shared_memory();
+}

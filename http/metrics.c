@@ -1,0 +1,185 @@
+/*-------------------------------------------------------------------------
+ *
+ * metrics.c
+ *	  Metrics for Prometheus.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "mb/pg_wchar.h"
+#include "utils/timestamp.h"
+
+#include "http.h"
+
+/* What is before the samples of a metric. */
+static void
+begin_metric(StringInfo out, const char *name, const char *type, const char *help)
+{
+	appendStringInfo(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* Text within the quotes of a label; what is not UTF-8 becomes question marks. */
+static void
+append_label(StringInfo out, const char *text)
+{
+	int			left = (int) strlen(text);
+
+	while (left > 0)
+	{
+		int			len = pg_encoding_verifymbchar(PG_UTF8, text, left);
+
+		if (len < 1)
+			appendStringInfoChar(out, '?');
+		else if (*text == '"' || *text == '\\')
+			appendStringInfo(out, "\\%c", *text);
+		else if (*text == '\n')
+			appendStringInfoString(out, "\\n");
+		else
+			appendBinaryStringInfo(out, text, len);
+		len = Max(len, 1);
+		text += len;
+		left -= len;
+	}
+}
+
+/* name{label="value"} */
+static void
+append_name(StringInfo out, const char *name, const char *label, const char *value)
+{
+	appendStringInfo(out, "%s{%s=\"", name, label);
+	append_label(out, value);
+	appendStringInfoString(out, "\"} ");
+}
+
+static double
+unix_seconds(TimestampTz at)
+{
+	return at == 0 ? 0 : (double) at / USECS_PER_SEC +
+		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (double) SECS_PER_DAY;
+}
+
+/* ---- of each election ------------------------------------------------------------ */
+
+static double
+is_leader(const EtcdLeaderStatus *status)
+{
+	return status->is_leader;
+}
+
+static double
+is_candidate(const EtcdLeaderStatus *status)
+{
+	return status->create_revision != 0;
+}
+
+static double
+valid_for(const EtcdLeaderStatus *status)
+{
+	return (double) status->valid_for_us / USECS_PER_SEC;
+}
+
+static double
+fencing_token(const EtcdLeaderStatus *status)
+{
+	return status->is_leader ? status->fencing_token : 0;
+}
+
+static const struct
+{
+	const char *name;
+	const char *label;
+	const char *help;
+	double		(*value) (const EtcdLeaderStatus *status);
+}			gauges[] = {
+	{"etcd_leader_is_leader", "election", "Whether this instance leads the election.", is_leader},
+	{"etcd_leader_is_candidate", "election", "Whether this instance is in the queue of the election, as its leader or behind it.", is_candidate},
+	{"etcd_leader_valid_for_seconds", "election", "How long this instance leads at least, without another renewal; 0 if it does not lead.", valid_for},
+	{"etcd_leader_fencing_token", "election", "The fencing token under which this instance leads; 0 if it does not lead.", fencing_token},
+	{"leader_election_master_status", "name", "Whether this instance leads the election, by the name that client-go uses.", is_leader}
+};
+
+static void
+append_elections(StringInfo out)
+{
+	EtcdLeaderStatus status;
+
+	for (Size g = 0; g < lengthof(gauges); g++)
+	{
+		begin_metric(out, gauges[g].name, "gauge", gauges[g].help);
+		for (int i = 0; http_api->get_status(i, &status, sizeof(status)); i++)
+		{
+			append_name(out, gauges[g].name, gauges[g].label, status.election);
+			appendStringInfo(out, "%.15g\n", gauges[g].value(&status));
+		}
+	}
+}
+
+/* ---- of the instance --------------------------------------------------------------- */
+
+static void
+append_contact(StringInfo out, const EtcdLeaderStatus *status)
+{
+	begin_metric(out, "etcd_leader_connected", "gauge", "Whether the elector runs and has contact with etcd.");
+	appendStringInfo(out, "etcd_leader_connected %d\n", status->connected);
+	begin_metric(out, "etcd_leader_last_contact_timestamp_seconds", "gauge", "When etcd answered last, in Unix time; 0 if it never did.");
+	appendStringInfo(out, "etcd_leader_last_contact_timestamp_seconds %.6f\n", unix_seconds(status->last_contact));
+	begin_metric(out, "etcd_leader_info", "gauge", "The name of this instance, who leads the first election, and the version of etcd_leader.");
+	appendStringInfoString(out, "etcd_leader_info{node=\"");
+	append_label(out, status->node_name);
+	appendStringInfoString(out, "\",leader=\"");
+	append_label(out, status->leader);
+	appendStringInfo(out, "\",version=\"%s\"} 1\n", http_api->library_version);
+}
+
+static void
+append_counter(StringInfo out, const char *name, const char *help, int64 value)
+{
+	begin_metric(out, name, "counter", help);
+	appendStringInfo(out, "%s " INT64_FORMAT "\n", name, value);
+}
+
+static void
+append_durations(StringInfo out, const EtcdLeaderStats *stats)
+{
+	const char *name = "etcd_leader_request_duration_seconds";
+
+	begin_metric(out, name, "histogram", "How long etcd's answers took.");
+	for (int i = 0; i < stats->nbuckets; i++)
+		appendStringInfo(out, "%s_bucket{le=\"%g\"} " INT64_FORMAT "\n", name,
+						 (double) stats->latency_buckets[i].limit_ns / 1e9, stats->latency_buckets[i].count);
+	appendStringInfo(out, "%s_bucket{le=\"+Inf\"} " INT64_FORMAT "\n", name, stats->answers);
+	appendStringInfo(out, "%s_sum %.9f\n", name, (double) stats->latency_sum_ns / 1e9);
+	appendStringInfo(out, "%s_count " INT64_FORMAT "\n", name, stats->answers);
+}
+
+static void
+append_stats(StringInfo out, const EtcdLeaderStats *stats)
+{
+	const char *lost = "etcd_leader_elections_lost_total";
+
+	append_counter(out, "etcd_leader_elections_won_total", "How often this instance was elected.", stats->elections_won);
+	begin_metric(out, lost, "counter", "How often this instance ceased to lead, by reason.");
+	for (int i = 0; i < stats->nreasons; i++)
+	{
+		append_name(out, lost, "reason", stats->elections_lost[i].reason);
+		appendStringInfo(out, INT64_FORMAT "\n", stats->elections_lost[i].count);
+	}
+	append_counter(out, "etcd_leader_requests_total", "Requests that were sent to etcd.", stats->requests);
+	append_counter(out, "etcd_leader_request_failures_total", "Requests that etcd did not answer, or refused.", stats->failures);
+	append_durations(out, stats);
+	append_counter(out, "etcd_leader_notifications_total", "Events that were announced by NOTIFY, counted in each database.", stats->notifications_sent);
+}
+
+void
+http_append_metrics(StringInfo out)
+{
+	EtcdLeaderStatus status = {0};
+	EtcdLeaderStats stats;
+
+	append_elections(out);
+	if (http_api->get_status(0, &status, sizeof(status)))
+		append_contact(out, &status);
+	http_api->get_stats(&stats, sizeof(stats));
+	append_stats(out, &stats);
+}

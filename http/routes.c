@@ -1,0 +1,278 @@
+/*-------------------------------------------------------------------------
+ *
+ * routes.c
+ *	  What each path answers.
+ *
+ * Every answer is made at the time of the request, from shared memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <microhttpd.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "utils/datetime.h"
+#include "utils/json.h"
+
+#include "http.h"
+
+typedef enum RouteKind
+{
+	ROUTE_LEADER,				/* 200 where this instance leads */
+	ROUTE_PRIMARY,				/* and is not in recovery */
+	ROUTE_REPLICA,				/* in recovery */
+	ROUTE_UP,					/* always */
+	ROUTE_METRICS,
+	ROUTE_PAGE
+} RouteKind;
+
+static const struct
+{
+	const char *path;
+	RouteKind	kind;
+}			routes[] = {
+	{"/leader", ROUTE_LEADER},
+	{"/", ROUTE_PRIMARY},
+	{"/primary", ROUTE_PRIMARY},
+	{"/read-write", ROUTE_PRIMARY},
+	{"/replica", ROUTE_REPLICA},
+	{"/read-only", ROUTE_UP},
+	{"/health", ROUTE_UP},
+	{"/liveness", ROUTE_UP},
+	{"/readiness", ROUTE_UP},
+	{"/metrics", ROUTE_METRICS},
+	{"/status", ROUTE_PAGE}
+};
+
+#define ALLOWED_METHODS "GET, HEAD, OPTIONS"
+
+/* ---- JSON --------------------------------------------------------------------- */
+
+void
+http_append_json(StringInfo out, const char *text)
+{
+	char	   *valid = pstrdup(text);
+	int			left = (int) strlen(valid);
+
+	for (char *c = valid; left > 0;)
+	{
+		int			len = pg_encoding_verifymbchar(PG_UTF8, c, left);
+
+		if (len < 1)
+		{
+			*c = '?';
+			len = 1;
+		}
+		c += len;
+		left -= len;
+	}
+	escape_json(out, valid);
+	pfree(valid);
+}
+
+/* A member of an object; NULL or empty is null. */
+static void
+add_text(StringInfo json, const char *key, const char *text)
+{
+	appendStringInfo(json, "%s\"%s\":", json->len > 1 ? "," : "", key);
+	if (text == NULL || text[0] == '\0')
+		appendStringInfoString(json, "null");
+	else
+		http_append_json(json, text);
+}
+
+static void
+add_bool(StringInfo json, const char *key, bool value)
+{
+	appendStringInfo(json, ",\"%s\":%s", key, value ? "true" : "false");
+}
+
+/* 0 is null. */
+static void
+add_number(StringInfo json, const char *key, int64 number)
+{
+	if (number == 0)
+		appendStringInfo(json, ",\"%s\":null", key);
+	else
+		appendStringInfo(json, ",\"%s\":" INT64_FORMAT, key, number);
+}
+
+/* In UTC; 0 is null. */
+static void
+add_time(StringInfo json, const char *key, TimestampTz at)
+{
+	char		text[MAXDATELEN + 1];
+	int			utc = 0;
+
+	if (at != 0)
+		JsonEncodeDateTime(text, TimestampTzGetDatum(at), TIMESTAMPTZOID, &utc);
+	add_text(json, key, at == 0 ? NULL : text);
+}
+
+/* As an interval of SQL; 0 is null. */
+static void
+add_interval(StringInfo json, const char *key, int64 us)
+{
+	char		text[64];
+
+	snprintf(text, sizeof(text), "%02d:%02d:%02d.%06d",
+			 (int) (us / USECS_PER_HOUR), (int) (us / USECS_PER_MINUTE % 60),
+			 (int) (us / USECS_PER_SEC % 60), (int) (us % USECS_PER_SEC));
+	add_text(json, key, us == 0 ? NULL : text);
+}
+
+/* A row of etcd_leader_status, its columns by their names. */
+static void
+append_status(StringInfo json, const EtcdLeaderStatus *status)
+{
+	char		lease[17];
+
+	snprintf(lease, sizeof(lease), "%llx", (unsigned long long) status->lease_id);
+	appendStringInfoChar(json, '{');
+	add_text(json, "election", status->election);
+	add_text(json, "node_name", status->node_name);
+	add_text(json, "role", status->role);
+	add_bool(json, "is_leader", status->is_leader);
+	add_text(json, "leader", status->leader);
+	add_number(json, "fencing_token", status->fencing_token);
+	add_time(json, "leader_since", status->leader_since);
+	add_interval(json, "valid_for", status->valid_for_us);
+	add_text(json, "lease_id", status->lease_id == 0 ? NULL : lease);
+	add_text(json, "key", status->key);
+	add_number(json, "create_revision", status->create_revision);
+	add_text(json, "state", status->state);
+	add_text(json, "endpoint", status->endpoint);
+	add_bool(json, "connected", status->connected);
+	add_time(json, "last_contact", status->last_contact);
+	add_text(json, "last_error", status->last_error);
+	add_time(json, "last_error_at", status->last_error_at);
+	appendStringInfo(json, ",\"won\":" INT64_FORMAT ",\"lost\":" INT64_FORMAT "}\n", status->won, status->lost);
+}
+
+/* ---- answers --------------------------------------------------------------------- */
+
+/* Sends an answer with that body, which is copied. */
+static enum MHD_Result
+answer(struct MHD_Connection *connection, unsigned int code, const char *type, const StringInfoData *body)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
+	enum MHD_Result result;
+
+	if (response == NULL)
+		return MHD_NO;			/* closes the connection */
+	(void) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	(void) MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	(void) MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	(void) MHD_add_response_header(response, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+	(void) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, ALLOWED_METHODS);
+	if (http_is_draining())
+		(void) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+	result = MHD_queue_response(connection, code, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+static enum MHD_Result
+answer_error(struct MHD_Connection *connection, unsigned int code, const char *error)
+{
+	StringInfoData body;
+
+	initStringInfo(&body);
+	appendStringInfoChar(&body, '{');
+	add_text(&body, "error", error);
+	appendStringInfoString(&body, "}\n");
+	return answer(connection, code, "application/json", &body);
+}
+
+/* The status of a named election, of the first one for NULL; false if there is none. */
+static bool
+find_status(const char *name, EtcdLeaderStatus *status)
+{
+	for (int i = 0; http_api->get_status(i, status, sizeof(*status)); i++)
+	{
+		if (name == NULL || strcmp(status->election, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static enum MHD_Result
+answer_status(struct MHD_Connection *connection, RouteKind kind, bool without_body)
+{
+	const char *name = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "election");
+	EtcdLeaderStatus status = {0};
+	StringInfoData body;
+	bool		is_200 = true;
+
+	if (!find_status(name, &status))
+	{
+		if (name != NULL)
+			return answer_error(connection, MHD_HTTP_NOT_FOUND, "there is no such election");
+		memset(&status, 0, sizeof(status));	/* no election at all: nobody leads it */
+	}
+	if (kind == ROUTE_LEADER)
+		is_200 = status.is_leader;
+	else if (kind == ROUTE_PRIMARY)
+		is_200 = status.is_leader && !RecoveryInProgress();
+	else if (kind == ROUTE_REPLICA)
+		is_200 = RecoveryInProgress();
+
+	initStringInfo(&body);
+	if (!without_body)
+		append_status(&body, &status);
+	return answer(connection, is_200 ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, "application/json", &body);
+}
+
+static enum MHD_Result
+answer_route(struct MHD_Connection *connection, RouteKind kind, bool without_body)
+{
+	StringInfoData body;
+	const char *type;
+
+	if (kind != ROUTE_METRICS && kind != ROUTE_PAGE)
+		return answer_status(connection, kind, without_body);
+	initStringInfo(&body);
+	if (kind == ROUTE_METRICS)
+	{
+		type = "text/plain; version=0.0.4; charset=utf-8";
+		http_append_metrics(&body);
+	}
+	else
+	{
+		type = "text/html; charset=utf-8";
+		http_append_status_page(&body);
+	}
+	if (without_body)
+		resetStringInfo(&body);
+	return answer(connection, MHD_HTTP_OK, type, &body);
+}
+
+int
+http_answer(void *cls, struct MHD_Connection *connection, const char *url,
+			const char *method, const char *version, const char *upload_data,
+			size_t *upload_data_size, void **request)
+{
+	static int	seen;
+	bool		is_options = strcmp(method, MHD_HTTP_METHOD_OPTIONS) == 0;
+
+	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0 && !is_options)
+		return answer_error(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "the method is not allowed");
+
+	/* the first call is for the headers alone: what answers there takes no body */
+	if (*request == NULL)
+	{
+		*request = &seen;
+		return MHD_YES;
+	}
+	if (*upload_data_size > 0)
+		return MHD_NO;
+	for (Size i = 0; i < lengthof(routes); i++)
+	{
+		if (strcmp(url, routes[i].path) == 0)
+			return answer_route(connection, routes[i].kind, is_options);
+	}
+	return answer_error(connection, MHD_HTTP_NOT_FOUND, "there is no such path");
+}
