@@ -77,8 +77,8 @@ core_backoff_ns(ElectionCore *core, int failures)
 	/* A leader has a deadline to meet, and there is only one of it. */
 	for (int i = 0; i < core->max_elections; i++)
 	{
-		if (core->elections[i].state == ELECTION_LEADING && max_ms > core->config.ttl_s * 1000 / 18)
-			max_ms = core->config.ttl_s * 1000 / 18;
+		if (core->elections[i].state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
+			max_ms = lease_ttl_ns(core) / NS_PER_MS / 18;
 	}
 	while (--failures > 0 && ms < max_ms)
 		ms *= 2;
@@ -256,6 +256,7 @@ static void
 set_connected(ElectionCore *core, const Op *answered)
 {
 	core->failed_endpoints = 0;
+	core->first_failure_ns = 0;
 	core->contact_failures = 0;
 	if (core->connected)
 		return;
@@ -290,20 +291,26 @@ set_disconnected(ElectionCore *core, const char *why)
 }
 
 /*
- * Nothing useful came from that endpoint.  When every one has failed since
- * etcd answered last, contact is lost.
+ * Nothing useful came from that endpoint.  Contact is lost when every endpoint
+ * has failed since etcd answered last, and something that was sent after the
+ * first failure has failed, too.  So a single failure is not enough where
+ * there is one endpoint: it may be the address of several members.
  */
 static void
-fail_endpoint(ElectionCore *core, const Op *failed, int endpoint, const char *why)
+fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint, const char *why)
 {
 	uint32_t	all = core->config.nendpoints >= 32 ? ALL_SLOTS : SLOT_BIT(core->config.nendpoints) - 1;
+	bool		is_retry;
 
 	/* A request that was not even sent says nothing about an endpoint. */
 	if (endpoint >= 0 && endpoint < core->config.nendpoints)
 		core->failed_endpoints |= SLOT_BIT(endpoint);
 	else
 		core->contact_retry_ns = failed->sent_ns + BACKOFF_MIN_MS * NS_PER_MS;
-	if ((core->failed_endpoints & all) != all)
+	is_retry = core->first_failure_ns != 0 && failed->sent_ns >= core->first_failure_ns;
+	if (core->first_failure_ns == 0)
+		core->first_failure_ns = now_ns;
+	if ((core->failed_endpoints & all) != all || (core->connected && !is_retry))
 		return;
 	core->contact_retry_ns = failed->sent_ns + core_backoff_ns(core, ++core->contact_failures);
 	set_disconnected(core, why);
@@ -467,7 +474,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 		core->stale_since_ns = now_ns;
 	if (revision_went_back(op, answer) && answer->header.cluster_id == core->cluster_id)
 		core_guard_against_restore(core);
-	fail_endpoint(core, op, answer->endpoint, doubt);
+	fail_endpoint(core, now_ns, op, answer->endpoint, doubt);
 	/* Whoever led by the other history has stopped by then. */
 	patience_ns = core->config.ttl_s * NS_PER_S;
 	if (patience_ns < patroni_longest_ttl_ns(core))
@@ -493,10 +500,7 @@ static void
 receive_refusal(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
 	set_connected(core, op);
-	if (op->kind == OP_KEEPALIVE && etcd_says_lease_not_found(answer) &&
-		op->lease == core->lease.id)
-		lease_not_found(core, op->lease);
-	else if (op->kind == OP_LOOK || op->kind == OP_KEEPALIVE)
+	if (op->kind == OP_LOOK)
 		fail_request(core, now_ns, op);
 	else
 		dispatch_answer(core, now_ns, op, answer);
@@ -544,7 +548,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 		receive_believed(core, now_ns, &op, answer);
 	else if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 	{
-		fail_endpoint(core, &op, answer->endpoint, answer->message);
+		fail_endpoint(core, now_ns, &op, answer->endpoint, answer->message);
 		fail_request(core, now_ns, &op);
 	}
 	else
@@ -713,9 +717,10 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 	/* by the margin that was in force: another one revives nothing */
 	queue_expire(core, now_ns);
 	core->config = *config;
-	lease_reschedule(core, now_ns);
+	lease_configure(core, now_ns);
 	/* They may be other endpoints now. */
 	core->failed_endpoints = 0;
+	core->first_failure_ns = 0;
 	core->contact_failures = 0;
 	core->contact_retry_ns = now_ns;
 	for (int i = 0; i < core->max_elections; i++)
@@ -974,7 +979,6 @@ check_election(const ElectionCore *core, const Election *e)
 		check_followed(core, e);
 		return;
 	}
-	assert((e->lease_until_ns != 0) == leading);
 	if (is_queued(e))
 	{
 		assert(e->create_revision > e->final_revision);
@@ -987,9 +991,6 @@ check_election(const ElectionCore *core, const Election *e)
 	}
 	if (leading)
 	{
-		assert(core->lease.id != 0);
-		assert(e->key_lease == core->lease.id || lease_is_moved_to(core, e->key_lease));
-		assert(e->lease_until_ns <= core->lease.until_ns);
 		assert(e->told_revision == e->create_revision);
 		assert(e->leader_known && e->leader.create_revision == e->create_revision);
 	}
@@ -999,24 +1000,12 @@ check_election(const ElectionCore *core, const Election *e)
 static void
 check_invariants(const ElectionCore *core)
 {
-	const Lease *lease = &core->lease;
-	const Lease *fresh = &core->fresh;
-
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		if (is_used(&core->elections[i]))
 			check_election(core, &core->elections[i]);
 	}
-	assert(lease->id != 0 || (lease->until_ns == 0 && !lease->tainted));
-	assert(lease->id == 0 || lease->granted);
-	assert(!lease->moving);
-	assert(lease->term <= core->term_seen && fresh->term <= core->term_seen);
-	assert(fresh->id != 0 || (!fresh->granted && !fresh->moving));
-	assert(fresh->granted || !fresh->moving);
-	assert(fresh->id == 0 || (fresh->id != lease->id && fresh->id != core->retired));
-	assert(lease->id == 0 || lease->id != core->retired);
-	assert(!fresh->moving || core->beat.number == 0);
-	assert(!fresh->moving || lease->until_ns <= fresh->until_ns);
+	lease_check(core);
 	assert(!core->remembered || may_remember(core));
 	assert(!core->stream.open || core->stream.nwatched > 0);
 }
@@ -1049,7 +1038,7 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
 	if (!lease_start_beat(core, now_ns))
-		(void) queue_send_look(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, 0);
+		(void) queue_send_look(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, NULL);
 }
 
 /* Without contact one probe at a time is all that is sent. */
@@ -1115,6 +1104,7 @@ election_create(const ElectionPort *port, int max_elections)
 	core->max_elections = max_elections;
 	core->next_id = 1;
 	core->next_beat = 1;
+	core->first_beat = 1;
 	core->wakeup_ns = NEVER_NS;
 	return core;
 }
@@ -1142,6 +1132,12 @@ bool
 election_connected(const ElectionCore *core)
 {
 	return core->connected;
+}
+
+int64_t
+election_ttl_ns(const ElectionCore *core)
+{
+	return lease_ttl_ns(core);
 }
 
 const char *

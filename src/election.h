@@ -313,6 +313,13 @@ extern int	election_find(const ElectionCore *core, const char *name);
 /* Has etcd answered since the last time that every endpoint failed? */
 extern bool election_connected(const ElectionCore *core);
 
+/*
+ * The TTL by which requests are to be timed: that of the settings, or that of
+ * the lease in use while it is less.  A lease of the old TTL counts until the
+ * keys are on another; and etcd may grant less than it was asked for.
+ */
+extern int64_t election_ttl_ns(const ElectionCore *core);
+
 /* Names for SQL; the README explains each. */
 extern const char *election_role_name(ElectionRole role);
 extern const char *election_state_name(ElectionState state);

@@ -50,7 +50,7 @@
  *	 term_seen			highest seen						any good answer or frame; History
  *	 lease.term			term_seen when its grant was sent	first sending of the grant;
  *						first								never above term_seen
- *	 beat.keep_term		of the keepalive's answer			the answer
+ *	 beat.term			of the keepalive's answer			the answer
  *
  *	 time
  *	 lease.sent_ns		first sending of the grant			sending
@@ -123,6 +123,19 @@ typedef enum OpKind
 /* How many keys such a look asks for. */
 #define PATRONI_NRANGES		4
 
+/*
+ * A beat travels with its two requests, first with the keepalive and then with
+ * the look that confirms it.  So several beats can be under way at once: where
+ * etcd is slow, the next one begins before the last one is through.
+ */
+typedef struct Beat
+{
+	uint64_t	number;			/* 0: none */
+	int64_t		sent_ns;		/* the keepalive was sent */
+	uint64_t	term;			/* LOOK: of the keepalive's answer */
+	int64_t		ttl_ns;			/* LOOK: that the answer gave */
+} Beat;
+
 /* A request under way. */
 typedef struct Op
 {
@@ -131,7 +144,7 @@ typedef struct Op
 	int64_t		sent_ns;
 	int64_t		revision_floor;
 	int64_t		lease;			/* KEEPALIVE, GRANT, REVOKE, MOVE, ENTER, TIME_TO_LIVE */
-	uint64_t	beat;			/* of which it is a part; 0: none */
+	Beat		beat;			/* of which it is a part */
 	uint32_t	slots;			/* elections that it is about */
 	uint32_t	generation;		/* ENTER, DELETE, PROCLAIM: of the slot's use */
 	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
@@ -265,20 +278,6 @@ typedef struct Lease
 	bool		tainted;		/* a key that nobody deletes hangs on it, or may come to */
 } Lease;
 
-/* The beat under way: both halves must come back. */
-typedef struct Beat
-{
-	uint64_t	number;			/* 0: none under way */
-	int64_t		sent_ns;
-	bool		kept;
-	uint64_t	keep_term;
-	int64_t		ttl_ns;
-	bool		confirmed;
-	uint64_t	confirm_term;
-	uint32_t	slots;			/* whose own key the confirming read showed */
-	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
-} Beat;
-
 typedef enum WatchTarget
 {
 	WATCH_OWN,
@@ -323,6 +322,7 @@ struct ElectionCore
 	/* contact */
 	bool		connected;
 	uint32_t	failed_endpoints;	/* since etcd answered last */
+	int64_t		first_failure_ns;	/* since then; 0: none */
 	int			contact_failures;
 	int64_t		contact_retry_ns;
 
@@ -340,8 +340,8 @@ struct ElectionCore
 	bool		revoking;		/* the lease is being given up, with all keys */
 	int			lease_failures;
 	int64_t		lease_retry_ns;
-	Beat		beat;
 	uint64_t	next_beat;
+	uint64_t	first_beat;		/* what the ones before it bring does not count */
 	int64_t		beat_ns;		/* when the next one is due */
 	int			beat_failures;
 
@@ -529,7 +529,10 @@ extern bool lease_is_moved_to(const ElectionCore *core, int64_t lease);
 /* Is the fate of a lease that keys hang on unknown? */
 extern bool lease_is_in_doubt(const ElectionCore *core);
 
-/* A third of the TTL. */
+/* See election_ttl_ns(). */
+extern int64_t lease_ttl_ns(const ElectionCore *core);
+
+/* A third of that TTL. */
 extern int64_t lease_interval_ns(const ElectionCore *core);
 
 /* An answer says that this lease does not exist. */
@@ -552,8 +555,8 @@ extern bool lease_start_beat(ElectionCore *core, int64_t now_ns);
 extern bool lease_beat_is_due(ElectionCore *core, int64_t now_ns);
 extern void lease_pursue(ElectionCore *core, int64_t now_ns);
 
-/* New settings are in force: the next beat may be due earlier. */
-extern void lease_reschedule(ElectionCore *core, int64_t now_ns);
+/* New settings are in force. */
+extern void lease_configure(ElectionCore *core, int64_t now_ns);
 extern void lease_retry_now(ElectionCore *core);
 
 /* The end of the core: every lease is revoked.  Again, for one try more. */
@@ -564,6 +567,10 @@ extern void lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease
 extern void lease_discard(ElectionCore *core);
 extern bool lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
 extern void lease_remember(const ElectionCore *core, ElectionMemory *memory);
+
+#ifdef ELECTION_CHECKED
+extern void lease_check(const ElectionCore *core);
+#endif
 
 /* ---- queue.c ------------------------------------------------------------- */
 
@@ -612,9 +619,9 @@ extern void queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by
 /*
  * Reads, for each of these elections, the own key, the predecessor and the
  * leader, as far as there can be any: one linearizable txn for all.  beat:
- * the number of the beat that it confirms, or 0.
+ * the beat that it confirms, or NULL.
  */
-extern bool queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat);
+extern bool queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat);
 
 /* Returns the elections whose own key stands as it must. */
 extern uint32_t queue_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,

@@ -148,6 +148,7 @@ typedef struct Elector
 	int			nevents;
 	LoggedError logged_errors[REMEMBERED_ERRORS];
 	bool		margin_cut;
+	int64		timed_ttl_ns;	/* by which the client's time-outs were set */
 
 	CandidatesRequest *candidates;	/* by place in the mailbox */
 
@@ -852,6 +853,12 @@ configure_client(void)
 	EtcdClientSettings settings = {0};
 	const char *endpoints[ELECTION_MAX_ENDPOINTS];
 	bool		has_key = check_key_file();
+	int			ttl_ms = settings_ttl_s * 1000;
+
+	/* before the core has settings, it has no TTL */
+	elector.timed_ttl_ns = election_ttl_ns(elector.core);
+	if (elector.timed_ttl_ns != 0)
+		ttl_ms = (int) (elector.timed_ttl_ns / NS_PER_MS);
 
 	(void) check_file_access("etcd_leader.ssl_ca_file", settings_ssl_ca_file);
 	(void) check_file_access("etcd_leader.ssl_cert_file", settings_ssl_cert_file);
@@ -860,8 +867,8 @@ configure_client(void)
 	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
 	if (settings.nendpoints == 0)
 		return;					/* those before stay in use meanwhile */
-	settings.request_timeout_ms = settings_resolve_request_timeout_ms();
-	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms();
+	settings.request_timeout_ms = settings_resolve_request_timeout_ms(ttl_ms);
+	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms(ttl_ms);
 	settings.ca_file = settings_ssl_ca_file;
 	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
 	settings.key_file = has_key ? key_file() : NULL;
@@ -906,6 +913,17 @@ configure_core(void)
 	shared_state_publish_contact(&elector.contact);
 	election_configure(elector.core, shared_state_clock_ns(), config);
 	pfree(config);
+}
+
+/*
+ * The lease in use may have another TTL than the settings, until its keys are
+ * on another one.  The client's time-outs follow it.
+ */
+static void
+follow_ttl(void)
+{
+	if (elector.timed_ttl_ns != election_ttl_ns(elector.core))
+		configure_client();
 }
 
 /* At the start, and after each reload. */
@@ -1243,6 +1261,7 @@ etcd_leader_elector_main(Datum main_arg)
 		}
 		else if (is_eligible() != elector.eligible || RecoveryInProgress() != elector.in_recovery)
 			configure_core();	/* promoted */
+		follow_ttl();
 
 		serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());

@@ -11,6 +11,9 @@
  */
 #include "election_internal.h"
 
+/* Beats under way at once, where etcd is slow. */
+#define MAX_BEATS	4
+
 /* ---- deadlines ----------------------------------------------------------- */
 
 int64_t
@@ -28,12 +31,7 @@ lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
 static int64_t
 deadline_ns(const ElectionCore *core, int64_t until_ns)
 {
-	int64_t		ttl_ns = core->lease.ttl_ns;
-
-	/* the keys may hang on either */
-	if (core->fresh.moving && core->fresh.ttl_ns > ttl_ns)
-		ttl_ns = core->fresh.ttl_ns;
-	return until_ns - lease_margin_ns(core, ttl_ns);
+	return until_ns - lease_margin_ns(core, core->lease.ttl_ns);
 }
 
 static int64_t
@@ -67,19 +65,27 @@ lease_end_deadline(Election *e)
 }
 
 int64_t
+lease_ttl_ns(const ElectionCore *core)
+{
+	int64_t		ttl_ns = core->config.ttl_s * NS_PER_S;
+
+	return core->lease.id != 0 && core->lease.ttl_ns < ttl_ns ? core->lease.ttl_ns : ttl_ns;
+}
+
+int64_t
 lease_interval_ns(const ElectionCore *core)
 {
-	return core->config.ttl_s * NS_PER_S / 3;
+	return lease_ttl_ns(core) / 3;
 }
 
 /*
  * Once a move to the fresh lease is sent, the keys may hang on it: nobody may
- * count on more than it gives, with the greater margin of the two.
+ * count on them for longer than on the fresh lease, with its own margin.
  */
 static void
 cap_deadlines(ElectionCore *core)
 {
-	int64_t		until_ns = core->fresh.until_ns;
+	int64_t		until_ns = fresh_deadline_ns(core) + lease_margin_ns(core, core->lease.ttl_ns);
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
@@ -87,7 +93,7 @@ cap_deadlines(ElectionCore *core)
 	{
 		Election   *e = &core->elections[i];
 
-		if (e->state != ELECTION_LEADING)
+		if (e->state != ELECTION_LEADING || e->followed)
 			continue;
 		if (e->lease_until_ns > until_ns)
 			e->lease_until_ns = until_ns;
@@ -137,6 +143,14 @@ is_request_under_way(const ElectionCore *core, OpKind kind, int64_t lease)
 	return false;
 }
 
+/* A grant, or the question how much TTL it gave. */
+static bool
+is_grant_under_way(const ElectionCore *core)
+{
+	return core_is_under_way(core, OP_GRANT, ALL_SLOTS) ||
+		(core->fresh.id != 0 && is_request_under_way(core, OP_KEEPALIVE, core->fresh.id));
+}
+
 /* ---- the end of a lease ---------------------------------------------------- */
 
 static void
@@ -177,9 +191,16 @@ lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease)
 	send_revoke(core, now_ns, lease);
 }
 
+/* What the beats under way bring does not count any more. */
+static void
+void_beats(ElectionCore *core)
+{
+	core->first_beat = core->next_beat;
+}
+
 /*
  * etcd says that the lease does not exist: every key on it is gone, or is
- * going.  It is never believed again, also if a key should still be seen.
+ * going.  It is never believed again, even if a key is still seen.
  */
 static void
 lose_lease(ElectionCore *core)
@@ -187,7 +208,7 @@ lose_lease(ElectionCore *core)
 	int64_t		lost = core->lease.id;
 
 	memset(&core->lease, 0, sizeof(core->lease));
-	core->beat.number = 0;
+	void_beats(core);
 	queue_lease_lost(core, lost);
 }
 
@@ -199,19 +220,18 @@ lease_not_found(ElectionCore *core, int64_t lease)
 }
 
 /*
- * The fresh lease is gone, and no key can hang on it: the margin is that of the
- * old one again, for what has not come to its end by the greater of the two.
+ * The answer to a keepalive proves less than that to a write: a member that
+ * has not applied the grant yet does not know the lease either (#13675).  We
+ * give the lease up in any case.  If it lives, it must not keep our old key
+ * first in the queue, so it is revoked.
  */
 static void
-drop_fresh(ElectionCore *core, int64_t now_ns)
+lose_kept_lease(ElectionCore *core, int64_t now_ns)
 {
-	queue_expire(core, now_ns);
-	memset(&core->fresh, 0, sizeof(core->fresh));
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (core->elections[i].state == ELECTION_LEADING)
-			core_publish(core, &core->elections[i]);
-	}
+	int64_t		lost = core->lease.id;
+
+	lose_lease(core);
+	send_revoke(core, now_ns, lost);
 }
 
 /* The lease is given up for good, and every key with it. */
@@ -267,29 +287,63 @@ send_grant(ElectionCore *core, int64_t now_ns)
 	core_send_lease_request(core, op, ETCD_GRANT, fresh->asked_ttl_s);
 }
 
+/* etcd has granted the fresh lease, for so long. */
 static void
-receive_grant(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+finish_grant(ElectionCore *core, int64_t ttl_s)
 {
 	Lease	   *fresh = &core->fresh;
 
-	if (op->lease != fresh->id || fresh->granted)
+	fresh->granted = true;
+	if (ttl_s > 0 && ttl_s < fresh->asked_ttl_s)
+		fresh->ttl_ns = ttl_s * NS_PER_S;
+	fresh->until_ns = fresh->sent_ns + fresh->ttl_ns;
+}
+
+/* Another ID is taken for the next try. */
+static void
+fail_grant(ElectionCore *core, const Op *op)
+{
+	memset(&core->fresh, 0, sizeof(core->fresh));
+	postpone(core, op);
+}
+
+/*
+ * An earlier try, whose answer was lost, has granted the lease.  How much TTL
+ * etcd gave it is told by a keepalive.
+ */
+static void
+ask_granted_ttl(ElectionCore *core, int64_t now_ns)
+{
+	Op		   *op = core_start_op(core, now_ns, OP_KEEPALIVE);
+
+	if (op == NULL)
+		return;					/* the grant is tried again */
+	op->lease = core->fresh.id;
+	core_send_lease_request(core, op, ETCD_KEEPALIVE, 0);
+}
+
+static void
+receive_grant(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	if (op->lease != core->fresh.id || core->fresh.granted)
 		return;
 	if (answer->outcome == ETCD_ANSWERED)
-	{
-		fresh->granted = true;
-		if (answer->ttl_s > 0 && answer->ttl_s < fresh->asked_ttl_s)
-			fresh->ttl_ns = answer->ttl_s * NS_PER_S;
-	}
-	else if (etcd_says_lease_exists(answer) && fresh->tries > 1)
-		fresh->granted = true;	/* by an earlier try, whose answer was lost */
+		finish_grant(core, answer->ttl_s);
+	else if (etcd_says_lease_exists(answer) && core->fresh.tries > 1)
+		ask_granted_ttl(core, now_ns);
 	else
-	{
-		/* Refused.  If it exists, it is somebody else's: take another ID. */
-		memset(fresh, 0, sizeof(*fresh));
-		postpone(core, op);
+		fail_grant(core, op);	/* if it exists, it is somebody else's */
+}
+
+static void
+receive_granted_ttl(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+{
+	if (op->lease != core->fresh.id || core->fresh.granted)
 		return;
-	}
-	fresh->until_ns = fresh->sent_ns + fresh->ttl_ns;
+	if (answer->outcome == ETCD_ANSWERED && answer->ttl_s > 0)
+		finish_grant(core, answer->ttl_s);
+	else
+		fail_grant(core, op);
 }
 
 /*
@@ -341,7 +395,7 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	core->lease.moving = false;
 	core->lease_failures = 0;
 	core->lease_retry_ns = 0;
-	core->beat.number = 0;
+	void_beats(core);
 	/* A beat that is due earlier stays so: the elections may have waited for it. */
 	if (core->beat_ns <= now_ns ||
 		core->beat_ns > core->lease.sent_ns + lease_interval_ns(core))
@@ -360,8 +414,9 @@ receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 	{
 		if (etcd_says_lease_not_found(answer))
 		{
+			/* no key can hang on it then */
 			if (op->lease == core->fresh.id)
-				drop_fresh(core, now_ns);
+				memset(&core->fresh, 0, sizeof(core->fresh));
 			else
 				lease_not_found(core, op->lease);
 		}
@@ -422,9 +477,9 @@ drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 {
 	Lease	   *fresh = &core->fresh;
 	int64_t		end_ns = fresh->granted ? fresh_deadline_ns(core) :
-		fresh->sent_ns + lease_interval_ns(core);
+		fresh->sent_ns + fresh->ttl_ns / 3;
 
-	if (fresh->id != 0 && now_ns >= end_ns && !is_request_under_way(core, OP_GRANT, fresh->id))
+	if (fresh->id != 0 && now_ns >= end_ns && !is_grant_under_way(core))
 		memset(fresh, 0, sizeof(*fresh));
 }
 
@@ -439,7 +494,7 @@ pursue_fresh(ElectionCore *core, int64_t now_ns)
 	if (!fresh->granted)
 	{
 		if ((fresh->id != 0 || needs_fresh(core, now_ns)) &&
-			!core_is_under_way(core, OP_GRANT, ALL_SLOTS) &&
+			!is_grant_under_way(core) &&
 			core_is_due(core, now_ns, core->lease_retry_ns))
 			send_grant(core, now_ns);
 		return;
@@ -461,7 +516,7 @@ pursue_fresh(ElectionCore *core, int64_t now_ns)
 	else if (core_is_due(core, now_ns, core->lease_retry_ns))
 	{
 		fresh->moving = true;
-		core->beat.number = 0;
+		void_beats(core);
 		cap_deadlines(core);
 		send_move(core, now_ns, slots, fresh->id);
 	}
@@ -504,8 +559,11 @@ lease_pursue(ElectionCore *core, int64_t now_ns)
 	bool		wanted = is_lease_wanted(core);
 	uint32_t	astray;
 
-	if (!wanted && (core->lease.id != 0 || core->fresh.id != 0))
+	if (!wanted && !core->revoking && (core->lease.id != 0 || core->fresh.id != 0))
+	{
 		core->revoking = true;
+		void_beats(core);
+	}
 	if (core->revoking && core->lease.id == 0 && core->fresh.id == 0)
 		finish_revoking(core);
 	if (core->revoking)
@@ -537,10 +595,30 @@ lease_beat_is_due(ElectionCore *core, int64_t now_ns)
 }
 
 void
-lease_reschedule(ElectionCore *core, int64_t now_ns)
+lease_configure(ElectionCore *core, int64_t now_ns)
 {
+	/* the margin may be another one */
+	if (core->fresh.moving)
+		cap_deadlines(core);
 	if (core->beat_ns > now_ns + lease_interval_ns(core))
 		core->beat_ns = now_ns + lease_interval_ns(core);
+}
+
+/* Does what this beat brings still count? */
+static bool
+is_current(const ElectionCore *core, const Beat *beat)
+{
+	return beat->number != 0 && beat->number >= core->first_beat;
+}
+
+static int
+count_beats(const ElectionCore *core)
+{
+	int			n = 0;
+
+	for (int i = 0; i < MAX_OPS; i++)
+		n += core->ops[i].id != 0 && is_current(core, &core->ops[i].beat);
+	return n;
 }
 
 bool
@@ -551,67 +629,70 @@ lease_start_beat(ElectionCore *core, int64_t now_ns)
 	Op		   *op = NULL;
 
 	core->beat_ns = now_ns + lease_interval_ns(core);
-	core->beat.number = 0;
+	if (keep && count_beats(core) >= MAX_BEATS)
+		return true;			/* one more would have to wait as long */
 	if (!keep || (op = core_start_op(core, now_ns, OP_KEEPALIVE)) == NULL)
 		return false;
-	memset(&core->beat, 0, sizeof(core->beat));
-	core->beat.number = core->next_beat++;
-	core->beat.sent_ns = now_ns;
-	op->beat = core->beat.number;
+	op->beat.number = core->next_beat++;
+	op->beat.sent_ns = now_ns;
 	op->lease = core->lease.id;
 	core_send_lease_request(core, op, ETCD_KEEPALIVE, 0);
 	return true;
 }
 
+/* Another beat is wanted soon, unless there is one that was sent later. */
 static void
-fail_beat(ElectionCore *core, int64_t now_ns)
+fail_beat(ElectionCore *core, int64_t now_ns, const Beat *beat)
 {
-	core->beat.number = 0;
+	if (!is_current(core, beat) || beat->number + 1 != core->next_beat)
+		return;
 	core->beat_failures++;
 	/* The other endpoints are tried at once, then with a back-off. */
 	core->beat_ns = now_ns;
 	if (core->beat_failures >= core->config.nendpoints)
-		core->beat_ns = core->beat.sent_ns +
+		core->beat_ns = beat->sent_ns +
 			core_backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
 }
 
 static void
 receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
-	if (op->beat != core->beat.number || op->lease != core->lease.id)
+	Beat		beat = op->beat;
+
+	if (!is_current(core, &beat))
 		return;
-	if (answer->ttl_s <= 0)
+	if (answer->outcome == ETCD_ANSWERED ? answer->ttl_s <= 0 : etcd_says_lease_not_found(answer))
 	{
-		lose_lease(core);
+		lose_kept_lease(core, now_ns);
 		return;
 	}
-	core->beat.kept = true;
-	core->beat.keep_term = answer->header.raft_term;
-	core->beat.ttl_ns = answer->ttl_s * NS_PER_S;
-	if (core->beat.ttl_ns > core->lease.ttl_ns)
-		core->beat.ttl_ns = core->lease.ttl_ns;
-	if (!queue_send_look(core, now_ns, ALL_SLOTS, core->beat.number))
-		fail_beat(core, now_ns);
+	beat.term = answer->header.raft_term;
+	beat.ttl_ns = answer->ttl_s * NS_PER_S;
+	if (beat.ttl_ns > core->lease.ttl_ns)
+		beat.ttl_ns = core->lease.ttl_ns;
+	if (answer->outcome != ETCD_ANSWERED || !queue_send_look(core, now_ns, ALL_SLOTS, &beat))
+		fail_beat(core, now_ns, &beat);
 }
 
-/* Both halves are there: the deadline moves, or the lease has to (BEAT). */
+/*
+ * Both halves are there: the deadline moves, or the lease has to (BEAT).
+ * standing: the elections whose own key the confirming look showed.
+ */
 static void
-finish_beat(ElectionCore *core, int64_t now_ns)
+finish_beat(ElectionCore *core, int64_t now_ns, const Beat *beat, uint64_t confirm_term,
+			uint32_t standing)
 {
-	Beat	   *beat = &core->beat;
 	int64_t		until_ns = beat->sent_ns + beat->ttl_ns;
+	bool		complete = true;
 
-	if (!beat->kept || !beat->confirmed)
-		return;
-	beat->number = 0;
-	if (beat->keep_term != core->lease.term || beat->confirm_term != core->lease.term)
+	if (beat->term != core->lease.term || confirm_term != core->lease.term)
 	{
 		/*
 		 * A newer term calls for a fresh lease, see needs_fresh().  If it is
 		 * not newer than what was seen, one of the two came from a member
 		 * that lags behind: beat again soon.
 		 */
-		fail_beat(core, now_ns);
+		fail_beat(core, now_ns, beat);
 		return;
 	}
 	if (!lease_is_good(core, now_ns))
@@ -623,13 +704,24 @@ finish_beat(ElectionCore *core, int64_t now_ns)
 	{
 		Election   *e = &core->elections[i];
 
-		if (e->state == ELECTION_LEADING && (beat->slots & SLOT_BIT(i)) != 0 &&
-			beat->epochs[i] == e->epoch && lease_deadline_ns(core, e) > now_ns)
+		if (e->state != ELECTION_LEADING || e->followed)
+			continue;
+		if ((standing & SLOT_BIT(i)) != 0)
 		{
 			lease_extend(core, e);
 			core_publish(core, e);
 		}
+		else
+			complete = false;
 	}
+
+	/*
+	 * A look that knew less of a leader's key than we do, as the watch was
+	 * quicker, does not count for that election.  The next regular beat could
+	 * come too late for it.
+	 */
+	if (!complete)
+		fail_beat(core, now_ns, beat);
 }
 
 /* ---- answers --------------------------------------------------------------- */
@@ -641,14 +733,8 @@ lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
 	if (move_has_shown(core))
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
 	revoke_retired(core, now_ns, op, standing);
-	if (op->beat != 0 && op->beat == core->beat.number)
-	{
-		core->beat.confirmed = true;
-		core->beat.confirm_term = answer->header.raft_term;
-		core->beat.slots = standing;
-		memcpy(core->beat.epochs, op->epochs, sizeof(core->beat.epochs));
-		finish_beat(core, now_ns);
-	}
+	if (is_current(core, &op->beat))
+		finish_beat(core, now_ns, &op->beat, answer->header.raft_term, standing);
 }
 
 void
@@ -657,10 +743,13 @@ lease_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer
 	switch (op->kind)
 	{
 		case OP_KEEPALIVE:
-			receive_keepalive(core, now_ns, op, answer);
+			if (op->beat.number != 0)
+				receive_keepalive(core, now_ns, op, answer);
+			else
+				receive_granted_ttl(core, op, answer);
 			break;
 		case OP_GRANT:
-			receive_grant(core, op, answer);
+			receive_grant(core, now_ns, op, answer);
 			break;
 		case OP_REVOKE:
 			receive_revoke(core, op, answer);
@@ -676,12 +765,45 @@ lease_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer
 void
 lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
 {
-	if (op->beat != 0 && op->beat == core->beat.number)
-		fail_beat(core, now_ns);
+	fail_beat(core, now_ns, &op->beat);
 	if (op->kind == OP_GRANT || op->kind == OP_MOVE ||
+		(op->kind == OP_KEEPALIVE && op->beat.number == 0) ||
 		(op->kind == OP_REVOKE && core->revoking))
 		postpone(core, op);
 }
+
+#ifdef ELECTION_CHECKED
+
+void
+lease_check(const ElectionCore *core)
+{
+	const Lease *lease = &core->lease;
+	const Lease *fresh = &core->fresh;
+
+	assert(lease->id != 0 || (lease->until_ns == 0 && !lease->tainted));
+	assert(lease->id == 0 || lease->granted);
+	assert(!lease->moving);
+	assert(lease->term <= core->term_seen && fresh->term <= core->term_seen);
+	assert(fresh->id != 0 || (!fresh->granted && !fresh->moving));
+	assert(fresh->granted || !fresh->moving);
+	assert(fresh->id == 0 || (fresh->id != lease->id && fresh->id != core->retired));
+	assert(lease->id == 0 || lease->id != core->retired);
+	assert(!fresh->moving || lease->id == 0 ||
+		   deadline_ns(core, lease->until_ns) <= fresh_deadline_ns(core));
+	assert(count_beats(core) == 0 ||
+		   (lease->id != 0 && !fresh->moving && !core->revoking && count_beats(core) <= MAX_BEATS));
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+
+		assert((e->lease_until_ns != 0) == (e->state == ELECTION_LEADING && !e->followed));
+		assert(e->lease_until_ns <= lease->until_ns);
+		assert(e->lease_until_ns == 0 || e->key_lease == lease->id ||
+			   lease_is_moved_to(core, e->key_lease));
+	}
+}
+
+#endif
 
 /* ---- other histories, other electors --------------------------------------- */
 
@@ -692,7 +814,7 @@ lease_discard(ElectionCore *core)
 	memset(&core->fresh, 0, sizeof(core->fresh));
 	core->retired = 0;
 	core->revoking = false;
-	core->beat.number = 0;
+	void_beats(core);
 }
 
 bool

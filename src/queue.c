@@ -582,8 +582,12 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	learn_leader(core, e, sight, op->sent_ns);
 	if (asked_own && !is_candidate(e))
 		check_absence(core, e, sight);
-	else if (asked_own && op->create_revisions[slot] == e->create_revision)
+	else if (asked_own)
+	{
+		/* another key would be of another epoch */
+		ELECTION_ASSERT(op->create_revisions[slot] == e->create_revision);
 		own_stands = learn_place(core, now_ns, e, sight);
+	}
 	if (is_used(e))
 	{
 		/*
@@ -678,7 +682,7 @@ add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n)
 }
 
 bool
-queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t beat)
+queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat)
 {
 	EtcdOp		ranges[PATRONI_NRANGES * ELECTION_MAX_ELECTIONS];
 	int			n = 0;
@@ -686,7 +690,8 @@ queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t bea
 
 	if (op == NULL)
 		return false;
-	op->beat = beat;
+	if (beat)
+		op->beat = *beat;
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
@@ -694,7 +699,7 @@ queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, uint64_t bea
 		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e))
 			continue;
 		e->look_wanted = false;
-		if (beat == 0)
+		if (beat == NULL)
 			e->look_id = op->id;
 		if (e->verify_ticket != 0 && e->verify_id == 0)
 			e->verify_id = op->id;
@@ -720,7 +725,7 @@ queue_pursue_looks(ElectionCore *core, int64_t now_ns)
 			slots |= SLOT_BIT(i);
 	}
 	if (slots != 0 && core_is_due(core, now_ns, core->look_retry_ns))
-		(void) queue_send_look(core, now_ns, slots, 0);
+		(void) queue_send_look(core, now_ns, slots, NULL);
 }
 
 /* ---- writes of the own key ------------------------------------------------------ */
@@ -974,7 +979,7 @@ fail_look(ElectionCore *core, const Op *op)
 			e->look_wanted = true;
 		}
 	}
-	if (op->beat == 0 && ++core->look_failures >= core->config.nendpoints)
+	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
 		core->look_retry_ns = op->sent_ns +
 			core_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
 }

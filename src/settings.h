@@ -105,8 +105,8 @@ extern bool settings_follow_patroni(void);
 extern void settings_resolve_node_name(char *buf, size_t size);
 
 /* The timeouts in force, in ms: -1 becomes a ninth of the TTL. */
-extern int	settings_resolve_request_timeout_ms(void);
-extern int	settings_resolve_connect_timeout_ms(void);
+extern int	settings_resolve_request_timeout_ms(int ttl_ms);
+extern int	settings_resolve_connect_timeout_ms(int ttl_ms);
 
 /*
  * The safety margin in force, in ms: -1 becomes a tenth of the TTL, and what

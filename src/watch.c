@@ -157,7 +157,7 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 
 		if (op->id != 0 &&
 			(op->kind == OP_ENTER || op->kind == OP_DELETE ||
-			 (op->kind == OP_LOOK && op->beat == 0)) &&
+			 (op->kind == OP_LOOK && op->beat.number == 0)) &&
 			!core_is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
 			return true;
 	}

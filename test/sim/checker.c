@@ -62,6 +62,16 @@ typedef struct Told
 	int64_t		ttl_ns;			/* that leader_until_ns was reckoned with */
 } Told;
 
+/* A request that is not answered yet. */
+typedef struct Pending
+{
+	uint64_t	id;				/* 0: none */
+	EtcdRequestKind kind;
+	int64_t		sent_ns;		/* by the instance's clock */
+} Pending;
+
+#define MAX_PENDING	256
+#define MAX_FAILED	8
 #define MAX_RECENT	1024
 #define OWN_KEYS	64
 
@@ -78,6 +88,18 @@ typedef struct Watchman
 	int			nsent;
 	int64_t		stimulus_ns[MAX_RECENT];
 	int			nstimuli;
+
+	/* what is needless; by the instance's clock */
+	Pending		pending[MAX_PENDING];
+	Pending		answered;		/* the last one */
+	int64_t		first_failure_ns;	/* since etcd answered last; NEVER: none */
+	int64_t		kept_failure_ns;	/* the same, before the last answer */
+	bool		retry_failed;
+	int64_t		trouble_ns;
+	int64_t		failed_ns[MAX_FAILED];	/* beats and looks that failed, a ring */
+	int			nfailed;
+	uint64_t	term;
+	int64_t		refused_lease;	/* a keepalive has just said that it is gone */
 } Watchman;
 
 static Watchman *watchmen;
@@ -361,18 +383,19 @@ static void
 check_storm(Instance *in)
 {
 	Watchman   *w = &watchmen[in->number];
-	int64_t		since_ns = now_ns - in->config.ttl_s * SECOND;
+	int			ttl_s = (int) (election_ttl_ns(in->core) / SECOND);
+	int64_t		since_ns = now_ns - ttl_s * SECOND;
 	int			nsent;
 	int			nstimuli;
 
 	w->sent_ns[w->nsent++ % MAX_RECENT] = now_ns;
 	nsent = count_since(w->sent_ns, w->nsent, since_ns);
-	if (nsent < 30 + 14 * in->config.ttl_s)
+	if (nsent < 30 + 14 * ttl_s)
 		return;
 	nstimuli = count_since(w->stimulus_ns, w->nstimuli, since_ns);
-	if (nsent > 30 + 14 * in->config.ttl_s + 8 * nstimuli)
+	if (nsent > 30 + 14 * ttl_s + 8 * nstimuli)
 		fail_run("%s: %d requests and watches within a TTL of %d s, for %d reasons", in->name, nsent,
-				 in->config.ttl_s, nstimuli);
+				 ttl_s, nstimuli);
 }
 
 void
@@ -383,11 +406,187 @@ checker_stimulus(Instance *in)
 	w->stimulus_ns[w->nstimuli++ % MAX_RECENT] = now_ns;
 }
 
+/* ---- what is needless -------------------------------------------------------------------- */
+
 void
-checker_sent(Instance *in, const EtcdRequest *request)
+checker_trouble(Instance *in)
+{
+	watchmen[in->number].trouble_ns = instance_clock(in);
+}
+
+/* The least TTL of a lease in this run. */
+static int64_t
+least_ttl_ns(void)
+{
+	int64_t		a = plan_granted_ttl_s(plan.ttl_s[0]);
+	int64_t		b = plan_granted_ttl_s(plan.ttl_s[1]);
+
+	a = a < plan.ttl_s[0] ? a : plan.ttl_s[0];
+	b = b < plan.ttl_s[1] ? b : plan.ttl_s[1];
+	return (a < b ? a : b) * SECOND;
+}
+
+static int64_t
+margin_ns(int64_t ttl_ns)
+{
+	return plan.margin_ms < 0 ? ttl_ns / 10 :
+		plan.margin_ms * MS < ttl_ns / 2 ? plan.margin_ms * MS : ttl_ns / 2;
+}
+
+/*
+ * An answer that takes no longer costs nobody leadership: a beat that begins a
+ * third of a TTL after the last one is through before the deadline; and so
+ * are the grant of a lease, the move to it, and its first beat.
+ */
+static int64_t
+harmless_delay_ns(void)
+{
+	int64_t		ttl_ns = least_ttl_ns();
+	int64_t		beat_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 2;
+	int64_t		move_ns = (ttl_ns - margin_ns(ttl_ns)) / 4;
+
+	return (beat_ns < move_ns ? beat_ns : move_ns) - 150 * MS;
+}
+
+static void
+add_pending(Instance *in, uint64_t id, const EtcdRequest *request)
 {
 	Watchman   *w = &watchmen[in->number];
 
+	for (int i = 0; i < MAX_PENDING; i++)
+	{
+		if (w->pending[i].id == 0)
+		{
+			w->pending[i].id = id;
+			w->pending[i].kind = request->kind;
+			w->pending[i].sent_ns = instance_clock(in);
+			return;
+		}
+	}
+	fail_run("%s has more than %d requests under way", in->name, MAX_PENDING);
+}
+
+/* Nothing useful came of the request that was answered last. */
+static void
+note_failure(Instance *in)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	if (w->first_failure_ns == NEVER)
+		w->first_failure_ns = instance_clock(in);
+	else if (w->answered.sent_ns >= w->first_failure_ns)
+		w->retry_failed = true;
+}
+
+static void
+note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAnswer *answer)
+{
+	Watchman   *w = &watchmen[in->number];
+	int64_t		delay_ns = 0;
+
+	for (int i = 0; i < MAX_PENDING; i++)
+	{
+		if (w->pending[i].id == id)
+		{
+			w->answered = w->pending[i];
+			w->pending[i].id = 0;
+			delay_ns = instance_clock(in) - w->answered.sent_ns;
+		}
+	}
+	w->kept_failure_ns = w->first_failure_ns;
+	if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+		note_failure(in);
+	else
+	{
+		w->first_failure_ns = NEVER;
+		w->retry_failed = false;
+	}
+	if (answer->outcome != ETCD_ANSWERED || delay_ns > harmless_delay_ns() ||
+		(answer->header.raft_term != w->term && w->term != 0) ||
+		(request->kind == ETCD_KEEPALIVE && answer->ttl_s <= 0))
+		checker_trouble(in);
+	if (answer->outcome == ETCD_ANSWERED)
+		w->term = answer->header.raft_term;
+	if (request->kind == ETCD_KEEPALIVE && answer->outcome == ETCD_ANSWERED && answer->ttl_s <= 0)
+	{
+		for (int slot = 0; slot < MAX_SLOTS; slot++)
+		{
+			if (in->views[slot].lease == request->lease)
+				w->refused_lease = request->lease;
+		}
+	}
+}
+
+void
+checker_distrusted(Instance *in)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	w->first_failure_ns = w->kept_failure_ns;
+	note_failure(in);
+	checker_trouble(in);
+}
+
+/* A lease that is given up for what a keepalive said may live all the same. */
+static void
+check_refused_lease(Instance *in)
+{
+	Watchman   *w = &watchmen[in->number];
+	bool		shown = false;
+
+	for (int slot = 0; slot < MAX_SLOTS; slot++)
+		shown |= w->refused_lease != 0 && in->views[slot].lease == w->refused_lease;
+	if (w->refused_lease != 0 && !shown)
+		fail_run("%s has given up lease %" PRIx64 ", and not revoked it", in->name, w->refused_lease);
+	w->refused_lease = 0;
+}
+
+/*
+ * Leadership was lost.  Was there a reason?  For so long after a reason any
+ * loss is excused, for new leases may have been on their way.
+ */
+static void
+check_loss(const Instance *in, const ElectionEvent *event)
+{
+	const Watchman *w = &watchmen[in->number];
+	int64_t		clock_ns = instance_clock(in);
+	int64_t		since_ns = clock_ns - 2 * plan_longest_ttl_s() * SECOND;
+
+	if (event->reason != in->reason && !(event->reason == ELECTION_REASON_NOT_ELIGIBLE &&
+										 in->reason == ELECTION_REASON_DROPPED) &&
+		(in->reason != ELECTION_NO_REASON || event->reason == ELECTION_REASON_RESIGNED ||
+		 event->reason == ELECTION_REASON_DROPPED || event->reason == ELECTION_REASON_NOT_ELIGIBLE ||
+		 event->reason == ELECTION_REASON_SHUTDOWN))
+	{
+		/* what has lapsed before a call is found out by it */
+		if (event->reason != ELECTION_REASON_LEASE_EXPIRED)
+			fail_run("%s is unelected from %s: %s, which is not the reason", in->name, event->election,
+					 election_reason_name(event->reason));
+	}
+	if (in->reason != ELECTION_NO_REASON || restored_ns != NEVER || w->trouble_ns >= since_ns ||
+		in->paused)
+		return;
+	for (int i = 0; i < MAX_PENDING; i++)
+	{
+		if (w->pending[i].id != 0 && w->pending[i].sent_ns < clock_ns - harmless_delay_ns())
+			return;
+	}
+	for (const Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
+	{
+		if (excuse->since_ns > now_ns - 3 * plan_longest_ttl_s() * SECOND)
+			return;
+	}
+	fail_run("%s lost %s without need: %s", in->name, event->election, election_reason_name(event->reason));
+}
+
+void
+checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
+{
+	Watchman   *w = &watchmen[in->number];
+
+	add_pending(in, id, request);
+	if (request->kind == ETCD_REVOKE && request->lease == w->refused_lease)
+		w->refused_lease = 0;
 	if (request->kind == ETCD_TXN && request->ncompares == 1 && request->compares[0].value == 0)
 		w->own_keys[w->nown++ % OWN_KEYS] = store_intern(request->compares[0].key);
 	check_order(in, request);
@@ -440,6 +639,7 @@ checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was
 		else
 			trace_line(in->name, "is answered %" PRIu64 ": %s", id, answer->message);
 	}
+	note_answer(in, id, request, answer);
 	if (!was_read || answer->outcome != ETCD_ANSWERED)
 		return;
 	if (answer->header.revision > w->seen_revision)
@@ -540,6 +740,8 @@ checker_announced(Instance *in, const ElectionEvent *event)
 	{
 		if (w->connected == (event->kind == ELECTION_EVENT_CONNECTED))
 			fail_run("%s announces its contact twice", in->name);
+		if (w->connected && !w->retry_failed)
+			fail_run("%s gives up contact, though nothing has failed twice", in->name);
 		w->connected = event->kind == ELECTION_EVENT_CONNECTED;
 		checker_stimulus(in);
 		return;
@@ -555,6 +757,7 @@ checker_announced(Instance *in, const ElectionEvent *event)
 					 in->name, told->election);
 		told->elected = false;
 		told->unelected_last = true;
+		check_loss(in, event);
 		return;
 	}
 	if (event->kind == ELECTION_EVENT_ELECTED)
@@ -613,6 +816,7 @@ checker_called(Instance *in)
 {
 	Watchman   *w = &watchmen[in->number];
 
+	check_refused_lease(in);
 	if (in->stopping)
 		return;
 	if (w->connected != election_connected(in->core))
@@ -645,7 +849,45 @@ checker_ended(Instance *in)
 	memset(w->told, 0, sizeof(w->told));
 	memset(w->looked_revision, 0, sizeof(w->looked_revision));
 	w->connected = false;
+	memset(w->pending, 0, sizeof(w->pending));
+	w->first_failure_ns = w->kept_failure_ns = NEVER;
+	w->retry_failed = false;
+	w->term = 0;
+	checker_trouble(in);
+	w->refused_lease = 0;
 	w->seen_revision = w->old_revision = 0;
+}
+
+/* Replies other than "done" say something, too. */
+static void
+check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
+{
+	const ElectionView *view = &in->views[ticket->slot];
+	bool		wrong = false;
+
+	switch (reply)
+	{
+		case ELECTION_DONE:
+			break;
+		case ELECTION_NOTHING_TO_DO:
+			wrong = ticket->kind == TICKET_PROCLAIM ||
+				(ticket->kind == TICKET_RESIGN && ticket->create_revision != 0);
+			break;
+		case ELECTION_NOT_ELIGIBLE:
+			wrong = ticket->kind != TICKET_CAMPAIGN || in->config.eligible;
+			break;
+		case ELECTION_NOT_CANDIDATE:
+			wrong = ticket->kind != TICKET_PROCLAIM ||
+				(ticket->create_revision != 0 && view->create_revision == ticket->create_revision &&
+				 in->reason == ELECTION_NO_REASON && store_find(bytes_of(ticket->key)) != NULL &&
+				 view->state == ELECTION_LEADING);
+			break;
+		case ELECTION_NO_CONTACT:
+			wrong = watchmen[in->number].connected;
+			break;
+	}
+	if (wrong)
+		fail_run("%s gives a reply that is not so", in->name);
 }
 
 void
@@ -655,6 +897,7 @@ checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
 
 	if (ticket->kind == TICKET_CAMPAIGN && ticket->held_back && reply == ELECTION_DONE)
 		watchmen[in->number].old_revision = 0;	/* the operator's own wish */
+	check_reply(in, ticket, reply);
 	if (reply != ELECTION_DONE || restored_ns != NEVER)
 		return;
 	if (ticket->kind == TICKET_RESIGN && ticket->create_revision != 0 && own != NULL &&
@@ -731,7 +974,7 @@ begin_span(int e, const Version *first)
 		span->key = first->key;
 	}
 	spans[e] = span;
-	if (plan.profile == PROFILE_CALM)
+	if (plan.profile == PROFILE_CALM && !plan.is_slow)
 		events_after(PROMPT_NS, check_prompt, span, (uint64_t) e);
 }
 
@@ -974,10 +1217,12 @@ checker_rested(void)
 	}
 	for (int i = 0; i < ninstances; i++)
 	{
-		int64_t		nbeats = 3 * (instance_clock(&instances[i]) - rest_ns[i]) /
-			(instances[i].config.ttl_s * SECOND) + 2;
+		int64_t		nbeats;
 
-		if (instances[i].running && watchmen[i].nsent > 2 * nbeats + 2)
+		if (!instances[i].running)
+			continue;
+		nbeats = 3 * (instance_clock(&instances[i]) - rest_ns[i]) / election_ttl_ns(instances[i].core) + 2;
+		if (watchmen[i].nsent > 2 * nbeats + 2)
 			fail_run("%s sent %d requests at rest, for %" PRId64 " beats", instances[i].name,
 					 watchmen[i].nsent, nbeats);
 	}

@@ -15,7 +15,7 @@ extern void checker_reset(void);
 
 /* ---- what an instance does, told before it takes effect -------------------- */
 
-extern void checker_sent(Instance *in, const EtcdRequest *request);
+extern void checker_sent(Instance *in, uint64_t id, const EtcdRequest *request);
 extern void checker_watches(Instance *in, const EtcdWatch *watches, int nwatches);
 extern void checker_published(Instance *in, int slot, const ElectionView *old);
 extern void checker_announced(Instance *in, const ElectionEvent *event);
@@ -31,8 +31,14 @@ extern void checker_ended(Instance *in);
 
 extern void checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was_read,
 							 const EtcdAnswer *answer);
+
+/* The core does not believe the answer that it has just been given. */
+extern void checker_distrusted(Instance *in);
 extern void checker_watched(Instance *in, const EtcdWatchFrame *frame);
 extern void checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open);
+
+/* Something that excuses the loss of leadership for a while. */
+extern void checker_trouble(Instance *in);
 
 /* Something that calls for requests: a command, new settings, a rest. */
 extern void checker_stimulus(Instance *in);

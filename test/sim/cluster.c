@@ -140,12 +140,12 @@ cluster_write(const EtcdRequest *request, Cause cause, EtcdAnswer *answer)
 {
 	if (!cluster_works())
 		return false;
-	if (request->kind == ETCD_GRANT && request->ttl_s < plan_least_ttl_s())
+	if (request->kind == ETCD_GRANT && cause == BY_CLIENT)
 	{
-		EtcdRequest longer = *request;
+		EtcdRequest granted = *request;
 
-		longer.ttl_s = plan_least_ttl_s();
-		store_write(cluster.term, &longer, cause, answer);
+		granted.ttl_s = plan_granted_ttl_s((int) request->ttl_s);
+		store_write(cluster.term, &granted, cause, answer);
 	}
 	else
 		store_write(cluster.term, request, cause, answer);

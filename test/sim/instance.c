@@ -137,7 +137,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 		describe(request, text, sizeof(text));
 		trace_line(in->name, "sends %" PRIu64 ": %s", id, text);
 	}
-	checker_sent(in, request);
+	checker_sent(in, id, request);
 	client_send(in, id, request);
 }
 
@@ -166,6 +166,7 @@ port_change_endpoint(void *ctx, int endpoint, const char *why)
 	Instance   *in = ctx;
 
 	trace(in->name, "distrusts endpoint %d: %s", endpoint, why);
+	checker_distrusted(in);
 	client_change_endpoint(in, endpoint);
 }
 
@@ -256,6 +257,9 @@ static void
 settle(Instance *in)
 {
 	int64_t		wakeup_ns;
+
+	if (plan.request_timeout_ms < 0)
+		in->client.request_timeout_ns = election_ttl_ns(in->core) / 9;
 
 	while (in->client.stream_end_due)
 	{
@@ -375,7 +379,10 @@ instance_configure(Instance *in)
 		  in->config.nelections, in->config.eligible ? "candidate" : "observer", in->config.nendpoints);
 	client_configure(in, in->config.nendpoints, timeout_ms * MS);
 	checker_stimulus(in);
+	in->reason = ELECTION_REASON_DROPPED;
+	in->reason_slot = -1;
 	election_configure(in->core, instance_now(in), &in->config);
+	in->reason = ELECTION_NO_REASON;
 	settle(in);
 }
 
@@ -447,7 +454,10 @@ instance_stop(Instance *in)
 
 	trace(in->name, "shuts down");
 	in->stopping = true;
+	in->reason = ELECTION_REASON_SHUTDOWN;
+	in->reason_slot = -1;
 	waits = election_stop(in->core, instance_now(in), ELECTION_REASON_SHUTDOWN);
+	in->reason = ELECTION_NO_REASON;
 	for (int i = 0; i < MAX_SLOTS; i++)
 	{
 		if (instance_leads(in, i))
@@ -503,6 +513,7 @@ instance_resume(Instance *in)
 	bool		answers_first = random_chance(7000);
 
 	trace(in->name, "runs again");
+	checker_trouble(in);
 	in->paused = false;
 	in->inbox = NULL;
 	in->nitems = in->items_room = 0;
@@ -573,7 +584,10 @@ instance_resign(Instance *in, int slot, bool rejoin)
 
 	trace(in->name, "command %" PRIu64 ": resign %s%s", number, in->views[slot].name,
 		  rejoin ? ", rejoin" : "");
+	in->reason = ELECTION_REASON_RESIGNED;
+	in->reason_slot = slot;
 	taken = election_resign(in->core, instance_now(in), slot, rejoin, number);
+	in->reason = ELECTION_NO_REASON;
 	if (taken && instance_leads(in, slot))
 		fail_run("%s leads %s after it has resigned", in->name, in->views[slot].name);
 	if (taken && !rejoin)

@@ -87,6 +87,8 @@ typedef struct Instance
 	int64_t		timer_ns;
 	uint64_t	timer_number;
 	int			idle_ticks;		/* that changed nothing, at one moment */
+	ElectionReason reason;		/* of an "unelected" now: that of the call under way */
+	int			reason_slot;	/* -1: of any */
 
 	/* what SQL reads */
 	ElectionView views[MAX_SLOTS];

@@ -37,6 +37,14 @@ plan_longest_ttl_s(void)
 	return plan.ttl_s[0] > plan.ttl_s[1] ? plan.ttl_s[0] : plan.ttl_s[1];
 }
 
+int
+plan_granted_ttl_s(int asked_s)
+{
+	int			granted_s = asked_s / plan.granted_part;
+
+	return granted_s > plan_least_ttl_s() ? granted_s : plan_least_ttl_s();
+}
+
 static int
 one_of(const int *list, int n)
 {
@@ -129,6 +137,32 @@ draw_clocks(void)
 			ratio_ppm = margin_ms * 1000000 / ttl_ms;
 	}
 	plan.drift_ppm = random_chance(3000) ? 0 : (int) ratio_ppm;
+}
+
+/*
+ * What was thought of later.  It is drawn aside: seeds in which none of it
+ * comes keep their meaning.
+ */
+static void
+draw_more(void)
+{
+	plan.granted_part = random_chance(1500) ? ONE_OF(2, 3, 4) : 1;
+	if (random_chance(1000))
+		plan.ttl_s[1] = ONE_OF(20, 40, 60);
+	if (plan.profile == PROFILE_CALM && random_chance(3000))
+	{
+		/* etcd is so slow that a beat takes longer than the time to the next one */
+		plan.ttl_s[1] = plan.ttl_s[0];
+		plan.is_slow = true;
+		plan.link_delay_ns = random_between(86, 100) * plan.ttl_s[0] * MS;
+		plan.link_jitter_ns = 0;
+		plan.request_timeout_ms = 1000 * plan.ttl_s[0];
+		plan.granted_part = 1;
+		plan.nmembers = 1;
+		plan.margin_ms = -1;
+		draw_commands(4);
+		plan.fault[FAULT_FOREIGN] = plan.fault[FAULT_STOP_INSTANCE] = 0;
+	}
 }
 
 void
@@ -267,6 +301,9 @@ plan_draw(uint64_t seed)
 		case NPROFILES:
 			break;
 	}
+	random_aside(seed);
+	draw_more();
+	random_back();
 	draw_clocks();
 	plan.faults_end_ns += 2 * plan_longest_ttl_s() * SECOND;
 }

@@ -61,6 +61,7 @@ typedef struct Plan
 	int			nmembers;
 	int			nendpoints;
 	bool		balanced;		/* an endpoint leads to any member */
+	bool		is_slow;		/* everything is answered, but late */
 	int			slots;			/* max_elections of an instance */
 
 	/* etcd's version and settings */
@@ -74,6 +75,7 @@ typedef struct Plan
 	int			late_expiry;	/* of 10,000: a lease that has run out is not revoked at once */
 	int64_t		expiry_lateness_ns;
 	int			late_writes;	/* of 10,000: proposed only after a while */
+	int			granted_part;	/* of the TTL that is asked for, one in so many; 1: all of it */
 
 	/* the network */
 	int64_t		link_delay_ns;
@@ -110,5 +112,8 @@ extern const char *profile_name(Profile profile);
 /* The least TTL that etcd grants, and the highest in use. */
 extern int	plan_least_ttl_s(void);
 extern int	plan_longest_ttl_s(void);
+
+/* What etcd grants to who asks for that much. */
+extern int	plan_granted_ttl_s(int asked_s);
 
 #endif							/* PLAN_H */

@@ -24,6 +24,13 @@
 /* ---- random.c: the one source of chance ------------------------------------ */
 
 extern void random_seed(uint64_t seed);
+
+/*
+ * Draws between the two come from another sequence, so that they change
+ * nothing for what is drawn outside of them.
+ */
+extern void random_aside(uint64_t seed);
+extern void random_back(void);
 extern uint64_t random_next(void);
 
 /* 0 to n - 1 */

@@ -58,6 +58,8 @@ static struct
 	int			nkeys;
 	Lease		leases[MAX_LEASES];
 	int			nleases;
+	bool		is_full;		/* refuses grants */
+	int64_t		most_ttl_s;		/* grants no more than that; 0: what is asked */
 }			etcd;
 
 static int64_t now;
@@ -82,6 +84,7 @@ typedef struct Message
 	bool		executed;
 	bool		given_up;		/* the sender was told that there is no answer */
 	uint64_t	id;
+	int64_t		sent_ns;
 	EtcdRequest request;
 	EtcdCompare compares[2 * ELECTION_MAX_ELECTIONS];
 	EtcdOp		success[3 * ELECTION_MAX_ELECTIONS];
@@ -207,6 +210,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	m->nbytes = 0;
 	m->used = true;
 	m->id = id;
+	m->sent_ns = now;
 	m->request = *request;
 	for (int i = 0; i < request->ncompares; i++)
 	{
@@ -495,13 +499,20 @@ execute(Message *m)
 				refuse(answer, ETCD_CODE_FAILED_PRECONDITION, "etcdserver: lease already exists");
 				return;
 			}
+			if (etcd.is_full)
+			{
+				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
+				return;
+			}
 			assert_true(etcd.nleases < MAX_LEASES);
 			lease = &etcd.leases[etcd.nleases++];
 			lease->id = request->lease;
-			lease->ttl_ns = request->ttl_s * SECOND;
-			lease->expires_ns = now + lease->ttl_ns;
 			answer->lease = request->lease;
 			answer->ttl_s = request->ttl_s;
+			if (etcd.most_ttl_s != 0 && answer->ttl_s > etcd.most_ttl_s)
+				answer->ttl_s = etcd.most_ttl_s;
+			lease->ttl_ns = answer->ttl_s * SECOND;
+			lease->expires_ns = now + lease->ttl_ns;
 			break;
 		case ETCD_KEEPALIVE:
 			answer->lease = request->lease;
@@ -622,16 +633,25 @@ teardown(void **state)
 	return 0;
 }
 
-static Instance *
-start_instance(const char *name, bool eligible)
+static ElectionCore *
+new_core(Instance *in)
 {
-	Instance   *in = &instances[ninstances++];
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
 		.remember = port_remember, .find_namesake = port_find_namesake,
 		.random = port_random, .ctx = in
 	};
+	ElectionCore *core = election_create(&port, 4);
+
+	assert_non_null(core);
+	return core;
+}
+
+static Instance *
+start_instance(const char *name, bool eligible)
+{
+	Instance   *in = &instances[ninstances++];
 
 	memset(in, 0, sizeof(*in));
 	strcpy(in->config.node_name, name);
@@ -641,8 +661,7 @@ start_instance(const char *name, bool eligible)
 	in->config.nendpoints = 1;
 	in->config.nelections = 1;
 	strcpy(in->config.elections[0], "e");
-	in->core = election_create(&port, 4);
-	assert_non_null(in->core);
+	in->core = new_core(in);
 	election_configure(in->core, now, &in->config);
 	return in;
 }
@@ -718,6 +737,31 @@ run_for(int64_t ns)
 				election_tick(instances[i].core, now);
 		}
 		answer_all();
+	}
+}
+
+/* Time goes on; each answer comes so long after its request. */
+static void
+run_slowly(int64_t ns, int64_t delay_ns)
+{
+	int64_t		end = now + ns;
+
+	while (now < end)
+	{
+		now += 10 * MS;
+		expire_leases();
+		for (int i = 0; i < ninstances; i++)
+		{
+			if (election_wakeup_ns(instances[i].core) <= now)
+				election_tick(instances[i].core, now);
+			for (int j = 0; j < MAX_MESSAGES; j++)
+			{
+				Message    *m = &instances[i].messages[j];
+
+				if (m->used && !m->given_up && m->sent_ns + delay_ns <= now)
+					deliver(&instances[i], m);
+			}
+		}
 	}
 }
 
@@ -902,6 +946,58 @@ test_beat(void **state)
 	assert_true(find_note(0, "a: unelected - lease_expired") >= 0);
 }
 
+/* etcd is so slow that a beat takes longer than the time to the next one. */
+static void
+test_slow_beats(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		end;
+
+	(void) state;
+	answer_all();
+	for (end = now + 60 * SECOND; now < end;)
+	{
+		run_slowly(50 * MS, SECOND);
+		assert_true(leads(a));
+	}
+	assert_int_equal(find_note(0, "unelected"), -1);
+	assert_int_equal(find_note(0, "disconnected"), -1);
+
+	/* where nothing is answered, beats do not pile up */
+	while (leads(a))
+	{
+		now += 50 * MS;
+		election_tick(a->core, now);
+	}
+	end = 0;
+	for (int j = 0; j < MAX_MESSAGES; j++)
+		end += a->messages[j].used;
+	assert_true(end <= 5);
+}
+
+/* The watch tells of a newer state of the key than the confirming look saw. */
+static void
+test_confirm_overtaken(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		sent_ns;
+
+	(void) state;
+	answer_all();
+	now = election_wakeup_ns(a->core);
+	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
+	execute(sent(a, "look"));
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	execute(sent(a, "put"));
+	answer_all();
+	assert_string_equal(a->views[0].leader, "other");
+	sent_ns = now;
+	run_for(200 * MS);
+	/* not only with the next regular beat */
+	assert_true(a->views[0].deadline_ns > sent_ns + TTL_S * SECOND - MARGIN);
+}
+
 /* A deposed leader of etcd answers keepalives; the terms differ. */
 static void
 test_term(void **state)
@@ -988,7 +1084,13 @@ test_delete_is_final(void **state)
 	answer_all();
 	token = a->views[0].token;
 	assert_true(election_resign(a->core, now, 0, true, 1));
-	give_up(a, sent(a, "delete"), false);
+	while (!a->has_replied[1])
+	{
+		now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+		if (sent(a, "delete"))
+			give_up(a, sent(a, "delete"), false);
+	}
 	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
 	for (int i = 0; i < 3000; i++)
 	{
@@ -1052,6 +1154,193 @@ test_waiter_lost_lease(void **state)
 	assert_true(b->views[0].token > old);
 	assert_int_equal(etcd.nkeys, 1);
 	assert_int_equal(b->views[0].token, etcd.keys[0].create_revision);
+}
+
+/*
+ * #13675: a member that has not applied the grant answers the keepalive with
+ * TTL 0.  The lease lives, and would keep the old key first in the queue.
+ */
+static void
+test_unapplied_grant(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	Message    *keepalive;
+	int64_t		lease;
+	int			from;
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	lease = a->views[0].lease;
+	from = nlogged;
+	now = election_wakeup_ns(a->core);
+	election_tick(a->core, now);
+	keepalive = sent(a, "keepalive");
+	execute(keepalive);
+	keepalive->answer.ttl_s = 0;
+	deliver(a, keepalive);
+	assert_false(leads(a));
+	assert_true(find_note(from, "a sends revoke") > find_note(from, "a withdraws"));
+	answer_all();
+	assert_null(find_lease(lease));
+	assert_true(leads(b));
+	assert_int_equal(a->views[0].state, ELECTION_WAITING);
+	assert_int_equal(etcd.nkeys, 2);
+}
+
+/* One endpoint, which may be the address of several members: one failure. */
+static void
+test_single_failure(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *move;
+
+	(void) state;
+	answer_all();
+	now = election_wakeup_ns(a->core);
+	election_tick(a->core, now);
+	assert_true(election_resign(a->core, now, 0, true, 1));
+	move = sent(a, "delete");
+	now += 10 * MS;
+	give_up(a, sent(a, "keepalive"), true);
+	/* sent before that one failed: no retry yet */
+	give_up(a, move, true);
+	assert_true(election_connected(a->core));
+	assert_false(a->has_replied[1]);
+	run_for(2 * SECOND);
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_true(leads(a));
+	assert_int_equal(find_note(0, "disconnected"), -1);
+
+	/* the retry fails, too */
+	while (sent(a, "keepalive") == NULL)
+	{
+		now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+	}
+	give_up(a, sent(a, "keepalive"), true);
+	assert_true(election_connected(a->core));
+	while (sent(a, "keepalive") == NULL)
+	{
+		now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+	}
+	assert_true(leads(a));
+	give_up(a, sent(a, "keepalive"), true);
+	assert_false(election_connected(a->core));
+	assert_true(find_note(0, "disconnected") >= 0);
+}
+
+/* The lease in use has less TTL than the settings say. */
+static void
+test_lesser_ttl(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	assert_int_equal(election_ttl_ns(a->core), TTL_S * SECOND);
+
+	/* the TTL is raised, and etcd grants no lease */
+	etcd.is_full = true;
+	a->config.ttl_s = 60;
+	election_configure(a->core, now, &a->config);
+	for (int i = 0; i < 40; i++)
+	{
+		run_for(SECOND / 2);
+		assert_true(leads(a));
+	}
+	assert_int_equal(election_ttl_ns(a->core), TTL_S * SECOND);
+	etcd.is_full = false;
+	run_for(2 * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(election_ttl_ns(a->core), 60 * SECOND);
+
+	/* etcd grants less than it is asked for */
+	etcd.most_ttl_s = 3;
+	a->config.ttl_s = 30;
+	election_configure(a->core, now, &a->config);
+	for (int i = 0; i < 40; i++)
+	{
+		run_for(SECOND / 2);
+		assert_true(leads(a));
+	}
+	assert_int_equal(election_ttl_ns(a->core), 3 * SECOND);
+
+	/* and the answer to the grant is lost */
+	a->config.ttl_s = 40;
+	election_configure(a->core, now, &a->config);
+	execute(sent(a, "grant"));
+	give_up(a, sent(a, "grant"), false);
+	for (int i = 0; i < 40; i++)
+	{
+		run_for(SECOND / 2);
+		assert_true(leads(a));
+		assert_true(a->views[0].deadline_ns <= find_lease(etcd.keys[0].lease)->expires_ns);
+	}
+	assert_int_equal(a->views[0].token, token);
+	assert_int_equal(find_note(0, "unelected"), -1);
+}
+
+/* No election in the settings: nothing is sent, and nothing is due all the time. */
+static void
+test_no_elections(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			before;
+
+	(void) state;
+	answer_all();
+	assert_true(leads(a));
+	a->config.nelections = 0;
+	election_configure(a->core, now, &a->config);
+	assert_false(leads(a));
+	run_for(2 * SECOND);
+	assert_int_equal(etcd.nkeys, 0);
+	assert_int_equal(etcd.nleases, 0);
+	for (int turn = 0; turn < 2; turn++)
+	{
+		before = a->nsent;
+		for (int i = 0; i < 100; i++)
+		{
+			now += SECOND / 2;
+			election_tick(a->core, now);
+			assert_true(election_wakeup_ns(a->core) > now);
+		}
+		assert_int_equal(a->nsent, before);
+		assert_int_equal(a->nwatches, 0);
+
+		/* so it is from the start, too */
+		a->config.nelections = 0;
+		if (turn == 0)
+		{
+			election_free(a->core);
+			ninstances = 0;
+			nlogged = 0;
+			a = start_instance("a", false);
+			election_free(a->core);
+			a->core = new_core(a);
+			memset(a->messages, 0, sizeof(a->messages));
+			a->config.eligible = true;
+			a->config.nelections = 0;
+			election_configure(a->core, now, &a->config);
+		}
+	}
+	assert_false(election_connected(a->core));
+	assert_int_equal(find_note(0, "connected"), -1);
+	assert_false(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN));
+	election_free(a->core);
+	a->core = new_core(a);
+	election_configure(a->core, now, &a->config);
+	a->config.nelections = 1;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(leads(a));
 }
 
 /*
@@ -1804,12 +2093,18 @@ main(void)
 		TEST(test_handover),
 		TEST(test_no_herd),
 		TEST(test_beat),
+		TEST(test_slow_beats),
+		TEST(test_confirm_overtaken),
 		TEST(test_term),
 		TEST(test_late_move),
 		TEST(test_lost_move),
 		TEST(test_delete_is_final),
 		TEST(test_late_entry),
 		TEST(test_waiter_lost_lease),
+		TEST(test_unapplied_grant),
+		TEST(test_single_failure),
+		TEST(test_lesser_ttl),
+		TEST(test_no_elections),
 		TEST(test_watch_start),
 		TEST(test_key_deleted),
 		TEST(test_key_changed),
