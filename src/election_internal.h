@@ -283,7 +283,7 @@ typedef enum WatchTarget
 	WATCH_OWN,
 	WATCH_PREDECESSOR,
 	WATCH_LEADER,
-	WATCH_PATRONI,				/* the leader key of a followed election */
+	WATCH_PATRONI,				/* a followed election: leader key, configuration */
 	WATCH_ANYBODY				/* of an election without candidates */
 } WatchTarget;
 
@@ -678,7 +678,7 @@ extern void patroni_pursue(ElectionCore *core, int64_t now_ns);
 /* There is contact again: nothing is postponed any more. */
 extern void patroni_retry_now(ElectionCore *core);
 
-extern void patroni_watch_key(const Election *e, QueueKey *key);
+extern void patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config);
 extern void patroni_see_event(ElectionCore *core, Election *e, const EtcdWatchEvent *event);
 
 /* New settings are in force; other_cluster: those that name the keys changed. */

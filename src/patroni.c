@@ -604,12 +604,19 @@ patroni_retry_now(ElectionCore *core)
 
 /* ---- the watch, and settings ------------------------------------------------------------- */
 
-void
-patroni_watch_key(const Election *e, QueueKey *key)
+static void
+make_watched_key(QueueKey *key, const char *name)
 {
 	memset(key, 0, sizeof(*key));
-	key->len = strlen(e->patroni.leader_key);
-	memcpy(key->data, e->patroni.leader_key, key->len);
+	key->len = strlen(name);
+	memcpy(key->data, name, key->len);
+}
+
+void
+patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config)
+{
+	make_watched_key(leader, e->patroni.leader_key);
+	make_watched_key(config, e->patroni.config_key);
 }
 
 void
@@ -618,15 +625,14 @@ patroni_see_event(ElectionCore *core, Election *e, const EtcdWatchEvent *event)
 	Patroni    *p = &e->patroni;
 	const EtcdKeyValue *kv = &event->kv;
 
-	if (kv->mod_revision <= e->seen_revision || kv->mod_revision <= p->event_revision)
+	if (kv->mod_revision <= e->seen_revision)
+		return;
+	/* A look tells the rest: who leads now, whether that is us, a pause. */
+	e->look_wanted = true;
+	if (!is_key(kv->key, p->leader_key) || kv->mod_revision <= p->event_revision)
 		return;
 	p->event_revision = kv->mod_revision;
-	/* A look tells the rest: who leads now, and whether that is us. */
-	e->look_wanted = true;
-	if (event->is_delete)
-		(void) learn_key(core, e, NULL);
-	else
-		(void) learn_key(core, e, kv);
+	(void) learn_key(core, e, event->is_delete ? NULL : kv);
 	core_publish(core, e);
 }
 

@@ -64,10 +64,12 @@ list_watches(const ElectionCore *core, Watched *list)
 			continue;
 		if (e->followed)
 		{
-			QueueKey	key;
+			QueueKey	leader;
+			QueueKey	config;
 
-			patroni_watch_key(e, &key);
-			add_watch(list, &n, i, WATCH_PATRONI, &key);
+			patroni_watched_keys(e, &leader, &config);
+			add_watch(list, &n, i, WATCH_PATRONI, &leader);
+			add_watch(list, &n, i, WATCH_PATRONI, &config);
 			continue;
 		}
 		if (is_queued(e))

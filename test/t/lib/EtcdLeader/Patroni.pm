@@ -47,6 +47,7 @@ sub shortest_times
 #   conf     => { name => value } more settings of PostgreSQL, of the same kind
 #   preload  => shared_preload_libraries (etcd_leader)
 #   relays   => [EtcdLeader::Relay] of each member: its only way to etcd
+#   elector_relays => the same for etcd_leader alone; Patroni has its own way
 #   hosts    => [[host, address]] of each member: it runs on a host of
 #               EtcdLeader::Namespace
 sub new
@@ -172,11 +173,19 @@ sub try_patronictl
 	return ($?, $out);
 }
 
-# switchover and failover to a member; restart and reinit of it.
+# switchover and failover to a member; restart and reinit of it.  A member that
+# was rewound a moment ago is refused: it is tried again.
 sub switchover
 {
 	my ($self, $to) = @_;
-	return $self->patronictl('switchover', $self->scope, '--leader', $self->leader->name, '--candidate', $to->name, '--force');
+	my $out = '';
+	poll(60, sub {
+		my $leader = $self->leader or return;
+		return 1 if $leader->name eq $to->name;
+		(undef, $out) = $self->try_patronictl('switchover', $self->scope, '--leader', $leader->name, '--candidate', $to->name, '--force');
+		return $out =~ /Successfully switched over/;
+	}) or die "no switchover: $out";
+	return;
 }
 
 sub failover
@@ -253,6 +262,7 @@ sub make
 		preload  => $args{preload} // 'etcd_leader',
 	}, $class;
 	$self->{etcd_hosts} = $args{relays} ? $args{relays}[$i]->url : $cluster->{etcd}->endpoints;
+	$self->{settings}{endpoints} //= $args{elector_relays}[$i]->url if $args{elector_relays};
 	my %dcs = (EtcdLeader::Patroni::shortest_times(), maximum_lag_on_failover => 1048576, %{ $args{dcs} // {} });
 	$dcs{postgresql} = { use_pg_rewind => JSON::PP::true(), parameters => { wal_log_hints => 'on', max_connections => 40, wal_keep_size => '64MB' },
 		%{ $dcs{postgresql} // {} } };

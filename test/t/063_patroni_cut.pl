@@ -1,0 +1,135 @@
+# A follower of Patroni's key, and etcd that cannot be reached: by one host, with
+# and without Patroni's failsafe_mode, or by none; and etcd put back to an
+# earlier state.  Never do two lead, and all is well again without a restart.
+use strict;
+use warnings;
+
+use EtcdLeader::Etcd;
+use EtcdLeader::Patroni;
+use EtcdLeader::Relay;
+use EtcdLeader::Util;
+use Test::More;
+
+watchdog(500);
+
+my $etcd    = EtcdLeader::Etcd->new;
+my @relays  = map { EtcdLeader::Relay->new($etcd->url(0)) } 0 .. 2;
+my $cluster = EtcdLeader::Patroni->new(etcd => $etcd, relays => \@relays, settings => { ttl => 5 });
+my %relay   = map { $cluster->member($_)->name => $relays[$_] } 0 .. 2;
+my ($granted) = $etcd->lease($cluster->leader_key->{lease});
+
+$cluster->primary->wait_until_leader;
+my $samplers = $cluster->sample;
+
+# All electors are those that were there at first.
+sub electors { return { map { $_->name => $_->elector_pid } $cluster->members } }
+
+# ---- one host is cut off -------------------------------------------------------------
+
+my $old   = $cluster->primary;
+my $token = $old->token;
+my $began = now();
+$relay{ $old->name }->swallow;
+poll_is($granted + 2, sub { $old->try_value('SELECT etcd_is_leader()::int') // 0 }, 0, 'cut off: the old one is false');
+cmp_ok(now() - $began, '<', $granted, 'cut off: within the TTL');
+ok($cluster->leader_key && $cluster->leader_key->{value} eq $old->name, 'cut off: before its key is gone');
+my $new = $cluster->wait_for_primary(undef, [$old]);
+$new->wait_until_leader;
+cmp_ok($new->token, '>', $token, 'cut off: another leads, with a greater token');
+$relay{ $old->name }->thaw;
+$cluster->wait_until_streaming;
+$old->wait_until_sees($new->name);
+pass('cut off: the old one is back, and knows who leads');
+
+# ---- the same with failsafe_mode ------------------------------------------------------
+
+$cluster->edit_config(failsafe_mode => 'true');
+poll_ok(20, sub { $etcd->keys($cluster->prefix . 'failsafe') }, 'failsafe_mode: Patroni knows of it');
+my $electors = electors();
+($old, $token) = ($new, $new->token);
+$relay{ $old->name }->swallow;
+poll_is($granted + 2, sub { $old->value('SELECT etcd_is_leader()::int') }, 0, 'failsafe_mode, cut off: false');
+like($old->status->{last_error}, qr/failsafe_mode may keep this server a primary/, 'failsafe_mode, cut off: last_error says why');
+poll_ok(2 * $granted, sub { !$cluster->leader_key }, 'failsafe_mode, cut off: the key runs out');
+pause(2);
+is($old->value('SELECT pg_is_in_recovery()::int'), 0, 'failsafe_mode, cut off: it stays a primary');
+is(join(' ', map { $_->value('SELECT etcd_is_leader()::int') } $cluster->members), '0 0 0', 'failsafe_mode, cut off: and nobody leads');
+$relay{ $old->name }->thaw;
+my $leader = $cluster->wait_for_primary;
+$leader->wait_until_leader;
+cmp_ok($leader->token, '>', $token, 'failsafe_mode, back: there is a leader');
+is_deeply(electors(), $electors, 'failsafe_mode, back: without a restart');
+
+# ---- etcd is away for longer than the TTL -----------------------------------------------
+
+$token = $leader->token;
+$etcd->freeze(0);
+poll_is($granted + 2, sub { $leader->value('SELECT etcd_is_leader()::int') }, 0, 'etcd away: false');
+pause($granted / 2);
+is($leader->value('SELECT pg_is_in_recovery()::int'), 0, 'etcd away: it stays a primary');
+like($leader->status->{last_error}, qr/failsafe_mode/, 'etcd away: last_error says why');
+$etcd->thaw(0);
+$leader->wait_until_leader(undef, 40);
+cmp_ok($leader->token, '>=', $token, 'etcd back: leads again');
+is_deeply(electors(), $electors, 'etcd back: without a restart');
+# every lease has run out, and Patroni's members come back one by one
+$cluster->wait_until_streaming;
+
+# ---- etcd is put back to an earlier state ------------------------------------------------
+
+# Etcd's data of now; etcd is not away for long.
+sub copy_data
+{
+	my $dir = $etcd->{members}[0]{dir};
+	$etcd->stop(0);
+	system('cp', '-a', $dir, "$dir.copy") == 0 or die 'no copy';
+	$etcd->start(0);
+	return;
+}
+
+sub restore_data
+{
+	my $dir = $etcd->{members}[0]{dir};
+	$etcd->kill(0);
+	File::Path::rmtree($dir);
+	rename("$dir.copy", $dir) or die "cannot restore: $!";
+	$etcd->start(0);
+	return;
+}
+
+copy_data();
+$leader->wait_until_leader;
+my ($next) = $cluster->others($leader);
+$cluster->switchover($next);
+$next->wait_until_leader;
+$cluster->wait_until_streaming;
+$electors = electors();
+restore_data();
+# the key names the earlier leader again; Patroni sees to it that it is one, or
+# that somebody else is
+my $found;
+poll_ok(90, sub {
+	$found = $cluster->leader or return;
+	return ($found->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1;
+}, 'restored: there is a leader again') or diag $cluster->explain;
+$cluster->wait_until_streaming;
+is(scalar(grep { ($_->try_value('SELECT etcd_is_leader()::int') // 0) } $cluster->members), 1, 'restored: one');
+
+# Tokens may go back then, and one may be seen twice: only that two never lead
+# at the same time can be asked.
+my %runs = map { $_->{name} => [ $_->stop ] } @$samplers;
+my @overlaps;
+for my $a (sort keys %runs)
+{
+	for my $b (grep { $_ gt $a } sort keys %runs)
+	{
+		for my $x (grep { $_->{answer} eq 't' } @{ $runs{$a} })
+		{
+			push @overlaps, map { sprintf '%s %.3f-%.3f, %s %.3f-%.3f', $a, $x->{a0}, $x->{b1}, $b, $_->{a0}, $_->{b1} }
+			  grep { $_->{answer} eq 't' && $x->{a0} < $_->{b1} && $_->{a0} < $x->{b1} } @{ $runs{$b} };
+		}
+	}
+}
+is(join("\n", @overlaps), '', 'no two led at once');
+
+done_testing();

@@ -1,0 +1,104 @@
+# A follower of Patroni's key, and what goes wrong between it and etcd: a watch
+# that is silent, a key that changes while the watch is away, a compaction, a
+# leader of etcd that stops and wakes up.
+#
+# ETCD_LEADER_ROUNDS: how often etcd's leader stops (2).
+use strict;
+use warnings;
+
+use EtcdLeader::Etcd;
+use EtcdLeader::Patroni;
+use EtcdLeader::Relay;
+use EtcdLeader::Util;
+use Test::More;
+
+my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 2;
+watchdog(400 + 60 * $rounds);
+
+my $etcd    = EtcdLeader::Etcd->new(members => 3);
+my @relays  = map { EtcdLeader::Relay->new($etcd->url(0)) } 0 .. 1;
+my $cluster = EtcdLeader::Patroni->new(etcd => $etcd, members => 2, elector_relays => \@relays, settings => { ttl => 5 });
+my %relay   = map { $cluster->member($_)->name => $relays[$_] } 0 .. 1;
+my ($granted) = $etcd->lease($cluster->leader_key->{lease});
+my $leader  = $cluster->primary;
+my ($other) = $cluster->others($leader);
+
+$leader->wait_until_leader;
+my $samplers = $cluster->sample;
+my %elector = map { $_->name => $_->elector_pid } $cluster->members;
+
+# ---- the elector alone has lost etcd --------------------------------------------------
+
+my $token = $leader->token;
+$relay{ $leader->name }->cut;
+poll_is($granted + 2, sub { $leader->value('SELECT etcd_is_leader()::int') }, 0, 'elector cut off: false');
+is($cluster->leader_key->{value}, $leader->name, "elector cut off: Patroni's key stays");
+pause($granted);
+$relay{ $leader->name }->mend;
+poll_is(5, sub { $leader->value('SELECT etcd_is_leader()::int') }, 1, 'elector back: leads');
+is($leader->token, $token, 'elector back: under the same token');
+
+# ---- the key runs out while the watch is away, and etcd is compacted -------------------
+
+$relay{ $other->name }->cut;
+poll_is(20, sub { $other->status->{connected} }, 0, 'replica cut off');
+my $frozen = now();
+$leader->kill_patroni;
+poll_ok(30, sub { my $k = $cluster->leader_key; !$k || $k->{value} ne $leader->name }, 'meanwhile the key runs out');
+is($leader->value('SELECT etcd_is_leader()::int'), 0, 'the old one is false by then');
+my ($new, $old) = ($cluster->wait_for_primary($other), $leader);
+is($new->value('SELECT etcd_is_leader()::int'), 0, 'the new one does not know');
+$etcd->etcdctl('put', 'noise', $_) for 1 .. 20;
+my $revision = $etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision};
+$etcd->etcdctl('compact', $revision);
+$relay{ $new->name }->mend;
+poll_is(5, sub { $new->value('SELECT etcd_is_leader()::int') }, 1, 'the watch is back: it leads');
+is($new->value('SELECT etcd_current_leader()'), $new->name, 'the watch is back: and knows it');
+is($new->elector_pid, $elector{ $new->name }, 'the watch is back: without a restart');
+$old->start_patroni;
+poll_is(60, sub { $old->try_value('SELECT pg_is_in_recovery()::int') }, 1, 'the old one is demoted');
+$cluster->wait_until_streaming;
+
+# ---- a watch that is silent --------------------------------------------------------------
+
+($leader, $other) = ($new, $old);
+$leader->wait_until_leader;
+$relay{ $other->name }->stall_watches;
+my $before = $leader->token;
+$cluster->switchover($other);
+$cluster->wait_for_primary($other);
+my $took = poll_is($granted, sub { $other->value('SELECT etcd_is_leader()::int') }, 1, 'silent watch: the new one leads at the next beat');
+cmp_ok($took, '<', $granted / 3 + 1, sprintf 'silent watch: after %.2f s, a beat is due each %.2f s', $took, $granted / 3);
+cmp_ok($other->token, '>', $before, 'silent watch: with a greater token');
+$cluster->wait_until_streaming;
+
+# a key that is taken away from a leader whose watch is silent
+my $key = $cluster->leader_key;
+$other->kill_patroni;
+$etcd->etcdctl('del', $cluster->prefix . 'leader');
+$took = poll_is($granted, sub { $other->value('SELECT etcd_is_leader()::int') }, 0, 'silent watch: the key is gone');
+cmp_ok($took, '<', $granted / 3 + 1, sprintf 'silent watch: seen after %.2f s', $took);
+$other->start_patroni;
+poll_ok(60, sub { my $p = $cluster->leader; $p && ($p->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1 }, 'silent watch: there is a leader again');
+$cluster->wait_until_streaming;
+
+# somebody else took that key away: until the beat, that overlaps
+EtcdLeader::Sampler::check_exclusion($samplers, 'etcd and the elector', max_gap => 2, evicted => { $key->{create_revision} => $granted });
+
+# ---- etcd's leader stops, and wakes up ----------------------------------------------------
+
+$samplers = $cluster->sample;
+for my $round (1 .. $rounds)
+{
+	my $member = poll(20, sub { $etcd->leader }) // die 'etcd has no leader';
+	# the electors know the other members, too
+	$etcd->freeze($member);
+	pause(4);
+	$etcd->thaw($member);
+	my $found;
+	poll(60, sub { $found = $cluster->leader; $found && ($found->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1 });
+	is($found && $found->value('SELECT etcd_is_leader()::int'), 1, "etcd's leader stops, round $round: afterwards there is a leader") or diag $cluster->explain;
+}
+EtcdLeader::Sampler::check_exclusion($samplers, "etcd's leader stops", max_gap => 2);
+
+done_testing();
