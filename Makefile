@@ -30,7 +30,12 @@ OBJS = \
 	src/etcd_discovery.o \
 	src/elector.o \
 	src/shared_state.o \
+	src/crash_memory.o \
+	src/events.o \
+	src/mailbox.o \
+	src/stats.o \
 	src/notifier.o \
+	src/notifier_register.o \
 	src/fence.o \
 	src/status.o \
 	src/functions.o \

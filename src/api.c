@@ -13,8 +13,11 @@
 
 #include "api.h"
 #include "etcd_leader.h"
+#include "events.h"
 #include "fence.h"
+#include "mailbox.h"
 #include "settings.h"
+#include "stats.h"
 #include "status.h"
 
 #define NS_PER_US	INT64CONST(1000)
@@ -111,7 +114,7 @@ api_get_event(int64 after, EtcdLeaderEvent *event, Size size)
 	EtcdLeaderEvent full = {0};
 	SharedEvent shared;
 
-	if (!shared_state_next_event(after, &shared))
+	if (!events_next(after, &shared))
 		return false;
 	full.seq = shared.seq;
 	full.at = shared.at;
@@ -127,36 +130,52 @@ api_get_event(int64 after, EtcdLeaderEvent *event, Size size)
 	return true;
 }
 
+/* Nobody publishes that a deadline has passed: it ends the sleep. */
+static bool
+api_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
+{
+	int64		deadline_ns = shared_state_next_deadline_ns();
+
+	if (deadline_ns != PG_INT64_MAX)
+	{
+		long		left_ms = shared_state_remaining_ms(deadline_ns / NS_PER_US);
+
+		timeout_ms = timeout_ms < 0 ? left_ms : Min(timeout_ms, left_ms);
+	}
+	return events_wait_for_change(seen, timeout_ms, wait_event) ||
+		deadline_ns <= shared_state_clock_ns();
+}
+
 static void
 api_get_stats(EtcdLeaderStats *stats, Size size)
 {
 	EtcdLeaderStats full = {0};
 	int64		answers = 0;
 
-	full.stats_reset = shared_state_stats_reset();
-	full.requests = shared_state_counter(COUNTER_REQUESTS);
-	full.failures = shared_state_counter(COUNTER_FAILURES);
-	full.elections_won = shared_state_counter(COUNTER_ELECTIONS_WON);
+	full.stats_reset = stats_reset_at();
+	full.requests = stats_counter(COUNTER_REQUESTS);
+	full.failures = stats_counter(COUNTER_FAILURES);
+	full.elections_won = stats_counter(COUNTER_ELECTIONS_WON);
 	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
 	{
 		full.elections_lost[full.nreasons].reason = election_reason_name(reason);
-		full.elections_lost[full.nreasons++].count = shared_state_counter(COUNTER_ELECTIONS_LOST + reason);
+		full.elections_lost[full.nreasons++].count = stats_counter(COUNTER_ELECTIONS_LOST + reason);
 	}
-	full.notifications_sent = shared_state_counter(COUNTER_NOTIFICATIONS_SENT);
+	full.notifications_sent = stats_counter(COUNTER_NOTIFICATIONS_SENT);
 
 	/* the last bucket has no limit: it makes the number of answers */
 	for (int i = 0; i <= SHARED_LATENCY_BUCKETS; i++)
 	{
-		answers += shared_state_counter(COUNTER_LATENCY_BUCKETS + i);
+		answers += stats_counter(COUNTER_LATENCY_BUCKETS + i);
 		if (i < SHARED_LATENCY_BUCKETS)
 		{
-			full.latency_buckets[i].limit_ns = shared_state_latency_limit_ns(i);
+			full.latency_buckets[i].limit_ns = stats_latency_limit_ns(i);
 			full.latency_buckets[i].count = answers;
 		}
 	}
 	full.nbuckets = SHARED_LATENCY_BUCKETS;
 	full.answers = answers;
-	full.latency_sum_ns = shared_state_counter(COUNTER_LATENCY_NS_SUM);
+	full.latency_sum_ns = stats_counter(COUNTER_LATENCY_NS_SUM);
 
 	memcpy(stats, &full, Min(size, sizeof(full)));
 }
@@ -176,7 +195,7 @@ api_get_candidates(int index, EtcdLeaderCandidate *candidates, int max, Size siz
 	status_read_row(index, &row);
 	strlcpy(request.election, row.election, sizeof(request.election));
 	reply = palloc(sizeof(SharedReply));
-	if (shared_state_ask(&request, until_us, reply) && reply->kind == REPLY_CANDIDATES)
+	if (mailbox_ask(&request, until_us, reply) && reply->kind == REPLY_CANDIDATES)
 		n = Min(reply->ncandidates, max);
 	for (int i = 0; i < n; i++)
 	{
@@ -206,8 +225,8 @@ static const EtcdLeaderApi api = {
 	.require_leader = api_require_leader,
 	.get_status = api_get_status,
 	.get_event = api_get_event,
-	.change_number = shared_state_change_number,
-	.wait_for_change = shared_state_wait_for_change,
+	.change_number = events_change_number,
+	.wait_for_change = api_wait_for_change,
 	.get_stats = api_get_stats,
 	.get_candidates = api_get_candidates
 };

@@ -33,13 +33,17 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "crash_memory.h"
 #include "elector.h"
 #include "etcd_client.h"
 #include "etcd_discovery.h"
+#include "events.h"
 #include "http_launcher.h"
+#include "mailbox.h"
 #include "notifier.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "stats.h"
 
 #define NS_PER_MS			INT64CONST(1000000)
 
@@ -260,7 +264,7 @@ note_endpoint(void)
 	if (strcmp(url, elector.contact.endpoint) == 0)
 		return;
 	if (elector.contact.endpoint[0] != '\0')
-		shared_state_count(COUNTER_ENDPOINT_SWITCHES, 1);
+		stats_count(COUNTER_ENDPOINT_SWITCHES, 1);
 	strlcpy(elector.contact.endpoint, url, sizeof(elector.contact.endpoint));
 	elector.contact_changed = true;
 }
@@ -270,9 +274,9 @@ note_endpoint(void)
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
-	shared_state_count(COUNTER_REQUESTS, 1);
+	stats_count(COUNTER_REQUESTS, 1);
 	if (request->kind == ETCD_KEEPALIVE)
-		shared_state_count(COUNTER_KEEPALIVES, 1);
+		stats_count(COUNTER_KEEPALIVES, 1);
 	if (request->kind == ETCD_GRANT)
 		elector.grant_id = id;
 	etcd_client_send(elector.client, id, request);
@@ -282,7 +286,7 @@ static void
 port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
 	if (nwatches > 0)
-		shared_state_count(COUNTER_WATCH_RESTARTS, 1);
+		stats_count(COUNTER_WATCH_RESTARTS, 1);
 	etcd_client_watch(elector.client, ELECTIONS_STREAM, watches, nwatches);
 }
 
@@ -339,7 +343,7 @@ announce_event(SharedEvent *event)
 		shared_state_publish_contact(&elector.contact);
 		elector.contact_changed = false;
 	}
-	shared_state_append_event(event);
+	events_append(event);
 }
 
 /* Announces what has happened since the last time. */
@@ -380,9 +384,9 @@ port_announce(void *ctx, const ElectionEvent *event)
 		strlcpy(shared->reason, event->detail ? event->detail : reason, sizeof(shared->reason));
 
 	if (event->kind == ELECTION_EVENT_ELECTED)
-		shared_state_count_won(event->election);
+		stats_count_won(event->election);
 	else if (event->kind == ELECTION_EVENT_UNELECTED)
-		shared_state_count_lost(event->election, event->reason);
+		stats_count_lost(event->election, event->reason);
 	else if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
 	{
 		elector.contact.connected = event->kind == ELECTION_EVENT_CONNECTED;
@@ -407,22 +411,22 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 	{
 		uint32	   *places = &elector.verifying[ticket & ~VERIFY_TICKET];
 
-		for (int place = 0; place < shared_state_mailbox_size(); place++)
+		for (int place = 0; place < mailbox_size(); place++)
 		{
 			if (*places & (UINT32_C(1) << place))
-				shared_state_reply(place, reply);
+				mailbox_reply(place, reply);
 		}
 		*places = 0;
 	}
 	else
-		shared_state_reply((int) ticket - 1, reply);
+		mailbox_reply((int) ticket - 1, reply);
 	pfree(reply);
 }
 
 static void
 port_remember(void *ctx, const ElectionMemory *memory)
 {
-	shared_state_remember(memory);
+	crash_memory_remember(memory);
 }
 
 static void
@@ -454,7 +458,7 @@ reply_failure(int place, SharedReplyKind kind, const char *error)
 
 	reply->kind = kind;
 	strlcpy(reply->error, error, sizeof(reply->error));
-	shared_state_reply(place, reply);
+	mailbox_reply(place, reply);
 	pfree(reply);
 }
 
@@ -501,7 +505,7 @@ send_candidates_request(int place)
 	txn.success = ranges;
 	txn.nsuccess = followed ? 2 : 1;
 	elector.candidates[place].tries++;
-	shared_state_count(COUNTER_REQUESTS, 1);
+	stats_count(COUNTER_REQUESTS, 1);
 	etcd_client_send(elector.client, CANDIDATES_ID | (uint64) place, &txn);
 }
 
@@ -581,14 +585,14 @@ receive_candidates(int place, const EtcdAnswer *answer)
 		for (int i = 0; i < answer->results[0].nkvs && i < limit; i++)
 			add_candidate(reply, &answer->results[0].kvs[i], answer->results[0].kvs[i].value, true);
 	}
-	shared_state_reply(place, reply);
+	mailbox_reply(place, reply);
 	pfree(reply);
 }
 
 static void
 serve_mailbox(void)
 {
-	for (int place = 0; place < shared_state_mailbox_size(); place++)
+	for (int place = 0; place < mailbox_size(); place++)
 	{
 		SharedRequest request;
 		uint64		ticket = (uint64) place + 1;
@@ -596,7 +600,7 @@ serve_mailbox(void)
 		int			slot;
 		bool		taken = true;
 
-		if (!shared_state_take_request(place, &request))
+		if (!mailbox_take(place, &request))
 			continue;
 		now_ns = shared_state_clock_ns();
 		slot = election_find(elector.core, request.election);
@@ -610,12 +614,12 @@ serve_mailbox(void)
 			case COMMAND_RESIGN:
 				taken = election_resign(elector.core, now_ns, slot, request.rejoin, ticket);
 				if (taken && !request.rejoin)
-					shared_state_set_stay_out(request.election, true);
+					crash_memory_set_stay_out(request.election, true);
 				break;
 			case COMMAND_CAMPAIGN:
 				taken = election_campaign(elector.core, now_ns, slot, ticket);
 				if (taken && elector.eligible)
-					shared_state_set_stay_out(request.election, false);
+					crash_memory_set_stay_out(request.election, false);
 				break;
 			case COMMAND_PROCLAIM:
 				taken = election_proclaim(elector.core, now_ns, slot, request.value, ticket);
@@ -633,7 +637,7 @@ serve_mailbox(void)
 				break;
 		}
 		if (!taken)
-			shared_state_put_back(place);
+			mailbox_put_back(place);
 	}
 	for (int slot = 0; slot < settings_max_elections; slot++)
 	{
@@ -689,17 +693,17 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 {
 	if (answer->outcome == ETCD_ANSWERED)
 	{
-		shared_state_count_latency(timing->latency_ns);
+		stats_count_latency(timing->latency_ns);
 		if (id == elector.grant_id)
-			shared_state_count(COUNTER_LEASES_GRANTED, 1);
+			stats_count(COUNTER_LEASES_GRANTED, 1);
 		elector.contact.last_contact = GetCurrentTimestamp();
 		elector.contact_changed = true;
 	}
 	else
 	{
-		shared_state_count(COUNTER_FAILURES, 1);
+		stats_count(COUNTER_FAILURES, 1);
 		if (timing->timed_out)
-			shared_state_count(COUNTER_TIMEOUTS, 1);
+			stats_count(COUNTER_TIMEOUTS, 1);
 		note_failure(answer, timing);
 	}
 	note_endpoint();
@@ -712,7 +716,7 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 static void
 client_noticed(void *ctx, const char *what)
 {
-	shared_state_count(COUNTER_FAILURES, 1);
+	stats_count(COUNTER_FAILURES, 1);
 	note_error(ABOUT_ETCD, what, true);
 	note_endpoint();
 }
@@ -897,7 +901,7 @@ configure_core(void)
 	for (int i = 0; i < config->nelections; i++)
 	{
 		strlcpy(config->elections[i], settings_election_name(i), ELECTION_NAME_SIZE);
-		config->stay_out[i] = shared_state_stays_out(config->elections[i]);
+		config->stay_out[i] = crash_memory_stays_out(config->elections[i]);
 	}
 
 	(void) settings_resolve_safety_margin_ms(&cut);
@@ -1084,12 +1088,12 @@ resume(void)
 {
 	ElectionMemory *memory = palloc(sizeof(ElectionMemory));
 
-	if (shared_state_recall(memory))
+	if (crash_memory_recall(memory))
 	{
 		if (election_resume(elector.core, shared_state_clock_ns(), memory))
 			ereport(LOG,
 					(errmsg("resuming the lease that was held before the restart")));
-		shared_state_remember(NULL);
+		crash_memory_remember(NULL);
 	}
 	pfree(memory);
 }
@@ -1132,7 +1136,7 @@ begin_elector(void)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
 	elector.wait_event = compat_wait_event("EtcdLeaderElectorMain");
-	elector.candidates = palloc0(shared_state_mailbox_size() * sizeof(CandidatesRequest));
+	elector.candidates = palloc0(mailbox_size() * sizeof(CandidatesRequest));
 	shared_state_begin_elector();
 	resume();
 	before_shmem_exit(end_elector, 0);

@@ -44,6 +44,7 @@
 #include "fence.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "stats.h"
 #include "status.h"
 
 /* How often the timer looks: a loss ends the statement well within a second. */
@@ -284,7 +285,7 @@ check_requirements(bool writes)
 pg_noreturn static void
 refuse_commit(const Requirement *broken)
 {
-	shared_state_count(COUNTER_COMMITS_REFUSED, 1);
+	stats_count(COUNTER_COMMITS_REFUSED, 1);
 	report_broken(broken, known_leader(broken->election));
 }
 
@@ -304,7 +305,7 @@ watch_leadership(SIGNAL_ARGS)
 		(depth > 0 || debug_query_string != NULL) && find_broken(has_written()) != NULL)
 	{
 		if (!cancel_sent)
-			shared_state_count(COUNTER_STATEMENTS_CANCELLED, 1);
+			stats_count(COUNTER_STATEMENTS_CANCELLED, 1);
 		cancel_sent = true;
 		InterruptPending = true;
 		QueryCancelPending = true;
@@ -529,7 +530,7 @@ check_commit_prepared(const Node *statement)
 	init_requirement(&requirement, settings_require_leadership);
 	if (requirement.token != 0)
 		return;
-	shared_state_count(COUNTER_COMMITS_REFUSED, 1);
+	stats_count(COUNTER_COMMITS_REFUSED, 1);
 	check_election(&requirement);
 	ereport(ERROR,
 			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),

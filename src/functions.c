@@ -33,9 +33,13 @@
 
 #include "compat.h"
 #include "elector.h"
+#include "events.h"
 #include "fence.h"
+#include "mailbox.h"
+#include "notifier_register.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "stats.h"
 #include "status.h"
 
 #define NS_PER_US	INT64CONST(1000)
@@ -200,10 +204,10 @@ wait_for_leadership(int index, int64 until_us)
 	bool		leading;
 	long		left_ms;
 
-	shared_state_prepare_to_sleep();
+	events_prepare_to_sleep();
 	while (!(leading = status_leads(index)) && (left_ms = shared_state_remaining_ms(until_us)) != 0)
-		(void) shared_state_sleep(left_ms, published_wait_event());
-	shared_state_cancel_sleep();
+		(void) events_sleep(left_ms, published_wait_event());
+	events_cancel_sleep();
 	return leading;
 }
 
@@ -214,11 +218,11 @@ wait_for_event(int64 after, int64 until_us)
 	SharedEvent event;
 	long		left_ms;
 
-	shared_state_prepare_to_sleep();
-	while (!shared_state_next_event(after, &event) &&
+	events_prepare_to_sleep();
+	while (!events_next(after, &event) &&
 		   (left_ms = shared_state_remaining_ms(until_us)) != 0)
-		(void) shared_state_sleep(left_ms, published_wait_event());
-	shared_state_cancel_sleep();
+		(void) events_sleep(left_ms, published_wait_event());
+	events_cancel_sleep();
 }
 
 /* ---- rows -------------------------------------------------------------- */
@@ -393,7 +397,7 @@ put_events(FunctionCallInfo fcinfo, int64 after)
 	SharedEvent event;
 	Row			row = {0};
 
-	while (shared_state_next_event(after, &event))
+	while (events_next(after, &event))
 	{
 		add_value(&row, Int64GetDatum(event.seq));
 		add_value(&row, TimestampTzGetDatum(event.at));
@@ -430,7 +434,7 @@ etcd_wait_for_event(PG_FUNCTION_ARGS)
 
 	require_preloaded();
 	BEGIN_ROWS(event_columns);
-	after = PG_ARGISNULL(0) ? shared_state_last_event() : PG_GETARG_INT64(0);
+	after = PG_ARGISNULL(0) ? events_last() : PG_GETARG_INT64(0);
 	wait_for_event(after, timeout_argument(fcinfo, 1));
 	put_events(fcinfo, after);
 	return (Datum) 0;
@@ -483,14 +487,14 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 static void
 add_latencies(Row *row)
 {
-	int64		answers = shared_state_counter(COUNTER_ANSWERS);
-	double		sum_ms = (double) shared_state_counter(COUNTER_LATENCY_NS_SUM) / NS_PER_MS;
+	int64		answers = stats_counter(COUNTER_ANSWERS);
+	double		sum_ms = (double) stats_counter(COUNTER_LATENCY_NS_SUM) / NS_PER_MS;
 
 	if (answers > 0)
 	{
-		add_value(row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_MIN) / NS_PER_MS));
+		add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NS_PER_MS));
 		add_value(row, Float8GetDatum(sum_ms / answers));
-		add_value(row, Float8GetDatum((double) shared_state_counter(COUNTER_LATENCY_NS_MAX) / NS_PER_MS));
+		add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NS_PER_MS));
 	}
 	else
 	{
@@ -512,7 +516,7 @@ add_notifiers(Row *row)
 	int			expected = RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases));
 
 	add_value(row, Int32GetDatum(expected));
-	add_value(row, Int32GetDatum(shared_state_notifiers_running()));
+	add_value(row, Int32GetDatum(notifier_register_running()));
 }
 
 /*
@@ -537,18 +541,18 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	BEGIN_ROWS(stats_columns);
 
 	for (Size i = 0; i < lengthof(before_lost); i++)
-		add_value(&row, Int64GetDatum(shared_state_counter(before_lost[i])));
+		add_value(&row, Int64GetDatum(stats_counter(before_lost[i])));
 	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
-		add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_ELECTIONS_LOST + reason)));
-	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_NOTIFICATIONS_SENT)));
-	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_NOTIFICATIONS_FAILED)));
+		add_value(&row, Int64GetDatum(stats_counter(COUNTER_ELECTIONS_LOST + reason)));
+	add_value(&row, Int64GetDatum(stats_counter(COUNTER_NOTIFICATIONS_SENT)));
+	add_value(&row, Int64GetDatum(stats_counter(COUNTER_NOTIFICATIONS_FAILED)));
 
 	add_latencies(&row);
-	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_COMMITS_REFUSED)));
-	add_value(&row, Int64GetDatum(shared_state_counter(COUNTER_STATEMENTS_CANCELLED)));
+	add_value(&row, Int64GetDatum(stats_counter(COUNTER_COMMITS_REFUSED)));
+	add_value(&row, Int64GetDatum(stats_counter(COUNTER_STATEMENTS_CANCELLED)));
 	add_notifiers(&row);
 	add_text(&row, ETCD_LEADER_VERSION);
-	add_time(&row, shared_state_stats_reset());
+	add_time(&row, stats_reset_at());
 	put_row(fcinfo, &row);
 	return (Datum) 0;
 }
@@ -560,7 +564,7 @@ Datum
 etcd_leader_stats_reset(PG_FUNCTION_ARGS)
 {
 	require_preloaded();
-	shared_state_reset_stats();
+	stats_reset();
 	PG_RETURN_VOID();
 }
 
@@ -652,13 +656,13 @@ etcd_await_event(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 
 	require_preloaded();
-	after = PG_ARGISNULL(0) ? shared_state_last_event() : PG_GETARG_INT64(0);
+	after = PG_ARGISNULL(0) ? events_last() : PG_GETARG_INT64(0);
 	until_us = timeout_argument(fcinfo, 1);
 	desc = result_row(fcinfo);
 
 	release_snapshots(fcinfo, "CALL etcd_await_event");
 	wait_for_event(after, until_us);
-	return return_row(desc, Int64GetDatum(shared_state_last_event()));
+	return return_row(desc, Int64GetDatum(events_last()));
 }
 
 /* ---- functions that ask the elector ------------------------------------- */
@@ -697,7 +701,7 @@ ask(const SharedRequest *request, const char *consequence)
 	const char *election;
 	bool		no_contact;
 
-	(void) shared_state_ask(request, PG_INT64_MAX, reply);
+	(void) mailbox_ask(request, PG_INT64_MAX, reply);
 
 	election = shared_state_text(request->election);
 	no_contact = reply->kind == REPLY_FAILED ||
@@ -753,7 +757,7 @@ etcd_verify_leader(PG_FUNCTION_ARGS)
 	SharedReply *reply = palloc(sizeof(SharedReply));
 
 	init_request(&request, COMMAND_VERIFY, index);
-	if (!shared_state_ask(&request, until_us, reply))
+	if (!mailbox_ask(&request, until_us, reply))
 	{
 		SharedContact contact;
 
@@ -791,7 +795,7 @@ notice_no_successor(int index, bool rejoin, int64 lease_before)
 	int64		until_us = shared_state_clock_ns() / NS_PER_US + SUCCESSOR_TIMEOUT_US;
 
 	init_request(&request, COMMAND_CANDIDATES, index);
-	if (!shared_state_ask(&request, until_us, reply) || reply->kind != REPLY_CANDIDATES)
+	if (!mailbox_ask(&request, until_us, reply) || reply->kind != REPLY_CANDIDATES)
 		return;
 	for (int i = 0; i < reply->ncandidates; i++)
 	{

@@ -14,6 +14,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -30,6 +31,23 @@
 /* Between two starts of the worker: doubled up to the last. */
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000
+
+/* Is there a worker?  One at most. */
+static pg_atomic_uint32 *claimed = NULL;
+
+static Size
+launcher_size(void)
+{
+	return sizeof(pg_atomic_uint32);
+}
+
+static void
+init_launcher(void)
+{
+	pg_atomic_init_u32(claimed, 0);
+}
+
+const SharedPart http_launcher_part = {"etcd_leader http", launcher_size, (void **) &claimed, init_launcher};
 
 /* ---- in the elector ----------------------------------------------------- */
 
@@ -70,7 +88,7 @@ http_launcher_supervise(void)
 		backoff_ms = BACKOFF_MIN_MS;
 		return -1;
 	}
-	if (shared_state_has_http())
+	if (pg_atomic_read_u32(claimed) != 0)
 		return -1;
 	now_ns = shared_state_clock_ns();
 	if (now_ns < due_ns)
@@ -97,6 +115,26 @@ http_launcher_supervise(void)
 }
 
 /* ---- in the worker -------------------------------------------------------- */
+
+static void
+release(int code, Datum arg)
+{
+	pg_atomic_write_u32(claimed, 0);
+}
+
+/*
+ * Makes this process the HTTP worker, until it ends.  False if there is one.
+ */
+static bool
+claim(void)
+{
+	uint32		expected = 0;
+
+	if (!pg_atomic_compare_exchange_u32(claimed, &expected, 1))
+		return false;
+	before_shmem_exit(release, (Datum) 0);
+	return true;
+}
 
 typedef void (*HttpMain) (void);
 
@@ -144,7 +182,7 @@ etcd_leader_http_worker_main(Datum main_arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	/* a second one was registered before the first had come so far */
-	if (!shared_state_claim_http())
+	if (!claim())
 		proc_exit(0);
 	main_function = load_library();
 	if (main_function != NULL)

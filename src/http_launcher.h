@@ -8,6 +8,8 @@
 #ifndef HTTP_LAUNCHER_H
 #define HTTP_LAUNCHER_H
 
+#include "shared_part.h"
+
 /*
  * In the elector: starts the HTTP worker if the settings want it and it is
  * not there.  Returns the milliseconds until it must be called again, -1 if
@@ -15,6 +17,8 @@
  * want it any more.
  */
 extern long http_launcher_supervise(void);
+
+extern const SharedPart http_launcher_part;
 
 extern PGDLLEXPORT void etcd_leader_http_worker_main(Datum main_arg);
 

@@ -36,9 +36,12 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "events.h"
 #include "notifier.h"
+#include "notifier_register.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "stats.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
 
@@ -74,7 +77,7 @@ typedef struct Notifier
 	bool		failed;			/* and somebody was told */
 	bool		refused;		/* the last one did not get so far as to run */
 	int			slot;			/* in shared memory, of the one that was started */
-	uint64		bars;			/* shared_state_bars() then */
+	uint64		bars;			/* notifier_register_bars() then */
 } Notifier;
 
 static Notifier notifiers[SETTINGS_MAX_DATABASES];
@@ -158,8 +161,8 @@ notifier_configure(void)
 	 * A database that has been in the settings from the start gets all the
 	 * events, another one what comes from now on.
 	 */
-	from = !configured && shared_state_is_first_elector() ? shared_state_start_event() :
-		shared_state_last_event();
+	from = !configured && shared_state_is_first_elector() ? events_start() :
+		events_last();
 	if (!configured)
 		before_shmem_exit(stop_unstarted, (Datum) 0);
 	configured = true;
@@ -167,11 +170,11 @@ notifier_configure(void)
 	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
 	{
 		Notifier   *notifier = &notifiers[i];
-		const char *database = shared_state_notifier_database(i);
+		const char *database = notifier_register_database(i);
 
 		/* of an earlier elector, too */
 		if (database != NULL && !is_listed(databases, database))
-			shared_state_forget_notifier(i);
+			notifier_register_forget(i);
 
 		if (notifier->database[0] != '\0' && !is_listed(databases, notifier->database))
 		{
@@ -220,16 +223,16 @@ start_notifier(Notifier *notifier)
 	strlcpy(start.database, notifier->database, NAMEDATALEN);
 	start.failed = notifier->failed;
 	start.refused = notifier->refused;
-	start.slot = shared_state_notifier_slot(notifier->database, notifier->from, &start.ticket);
+	start.slot = notifier_register_slot(notifier->database, notifier->from, &start.ticket);
 
 	/* one that was dismissed has not left yet, or a statement needs the database */
-	if (start.slot < 0 || shared_state_is_barred(start.slot))
+	if (start.slot < 0 || notifier_register_is_barred(start.slot))
 	{
 		notifier->backoff_ms = 0;
 		return false;
 	}
 	notifier->slot = start.slot;
-	notifier->bars = shared_state_bars(start.slot);
+	notifier->bars = notifier_register_bars(start.slot);
 
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION |
@@ -265,7 +268,7 @@ static void
 notifier_ended(Notifier *notifier, int64 now_ns)
 {
 	bool		was_stable = notifier->up_since_ns != 0 && now_ns - notifier->up_since_ns >= STABLE_NS;
-	bool		was_barred = shared_state_bars(notifier->slot) != notifier->bars;
+	bool		was_barred = notifier_register_bars(notifier->slot) != notifier->bars;
 
 	if (was_stable)
 		notifier->failed = false;
@@ -423,7 +426,7 @@ may_vacate(const Node *statement, const char *database)
 static void
 unbar_notifier(int code, Datum notifier_slot)
 {
-	shared_state_unbar_notifier(DatumGetInt32(notifier_slot));
+	notifier_register_unbar(DatumGetInt32(notifier_slot));
 }
 
 static void
@@ -451,22 +454,22 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
 	const char *database = vacated_database(pstmt->utilityStmt);
-	int			slot = database ? shared_state_find_notifier(database) : -1;
+	int			slot = database ? notifier_register_find(database) : -1;
 
 	if (slot < 0 || !may_vacate(pstmt->utilityStmt, database))
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
 		return;
 	}
-	shared_state_bar_notifier(slot);
+	notifier_register_bar(slot);
 	PG_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
 	{
 		/* if it does not leave, the statement says that somebody is connected */
-		(void) shared_state_wait_for_leave(slot, LEAVE_TIMEOUT_MS);
+		(void) notifier_register_wait_for_leave(slot, LEAVE_TIMEOUT_MS);
 		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
-	shared_state_unbar_notifier(slot);
+	notifier_register_unbar(slot);
 }
 
 void
@@ -576,7 +579,7 @@ announce_events(const NotifierStart *start, bool again)
 {
 	SharedEvent event;
 	char	   *channel;
-	int64		announced = shared_state_announced(start->slot);
+	int64		announced = notifier_register_announced(start->slot);
 	int64		sent = 0;
 	int64		lost = 0;
 
@@ -592,7 +595,7 @@ announce_events(const NotifierStart *start, bool again)
 		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
 
 	channel = shared_state_text(settings_channel);
-	while (shared_state_next_event(announced, &event))
+	while (events_next(announced, &event))
 	{
 		Async_Notify(channel, event_payload(&event));
 		sent++;
@@ -605,8 +608,8 @@ announce_events(const NotifierStart *start, bool again)
 	 * Between the commit and this no interrupt is served, so that an event is
 	 * not announced again by the next notifier.
 	 */
-	shared_state_set_announced(start->slot, announced);
-	shared_state_count(COUNTER_NOTIFICATIONS_SENT, sent);
+	notifier_register_set_announced(start->slot, announced);
+	stats_count(COUNTER_NOTIFICATIONS_SENT, sent);
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 
@@ -652,7 +655,7 @@ try_to_announce_events(const NotifierStart *start)
 		return true;
 	}
 
-	shared_state_count(COUNTER_NOTIFICATIONS_FAILED, 1);
+	stats_count(COUNTER_NOTIFICATIONS_FAILED, 1);
 	if (strncmp(last_error, edata->message, sizeof(last_error) - 1) != 0)
 		ereport(WARNING,
 				(errcode(edata->sqlerrcode),
@@ -673,8 +676,8 @@ try_to_announce_events(const NotifierStart *start)
 static void
 count_as_barred(int code, Datum notifier_slot)
 {
-	shared_state_bar_notifier(DatumGetInt32(notifier_slot));
-	shared_state_unbar_notifier(DatumGetInt32(notifier_slot));
+	notifier_register_bar(DatumGetInt32(notifier_slot));
+	notifier_register_unbar(DatumGetInt32(notifier_slot));
 }
 
 void
@@ -700,12 +703,12 @@ etcd_leader_notifier_main(Datum main_arg)
 	pgstat_report_activity(STATE_IDLE, NULL);
 	wait_event = compat_wait_event("EtcdLeaderNotifier");
 
-	if (!shared_state_claim_notifier(start.slot, start.ticket))
+	if (!notifier_register_claim(start.slot, start.ticket))
 		proc_exit(0);
 	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
 		before_shmem_exit(count_as_barred, Int32GetDatum(start.slot));
 
-	while (shared_state_wait_for_events(start.slot, start.ticket, wait_event))
+	while (notifier_register_wait(start.slot, start.ticket, wait_event))
 	{
 		/* the settings matter here only, so a reload need not wake anybody */
 		CHECK_FOR_INTERRUPTS();
@@ -718,7 +721,7 @@ etcd_leader_notifier_main(Datum main_arg)
 		if (try_to_announce_events(&start))
 			backoff_ms = 0;
 		else
-			shared_state_pause_notifier(start.slot, start.ticket, next_backoff_ms(&backoff_ms), wait_event);
+			notifier_register_pause(start.slot, start.ticket, next_backoff_ms(&backoff_ms), wait_event);
 	}
 	proc_exit(0);
 }

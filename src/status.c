@@ -13,6 +13,7 @@
 
 #include "elector.h"
 #include "settings.h"
+#include "stats.h"
 #include "status.h"
 
 #define NS_PER_US	INT64CONST(1000)
@@ -134,7 +135,7 @@ status_read_row(int index, StatusRow *row)
 
 	row->election = settings_election_name(index);
 	read_contact(&row->contact);
-	shared_state_tally(row->election, &row->won, &row->lost);
+	stats_tally(row->election, &row->won, &row->lost);
 	taken_up = status_read(index, &row->shared);
 	if (!taken_up)
 		memset(&row->shared, 0, sizeof(row->shared));

@@ -1,0 +1,92 @@
+/*-------------------------------------------------------------------------
+ *
+ * events.h
+ *	  What has happened, and waiting for it.
+ *
+ * The elector appends events; everybody else reads them, and sleeps until
+ * something is published.  Readers take no lock, and the elector may be stopped
+ * at any instruction.  An exit callback may call all but what sleeps.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef EVENTS_H
+#define EVENTS_H
+
+#include "election.h"
+#include "shared_part.h"
+#include "storage/condition_variable.h"
+
+#define SHARED_EVENTS 512
+
+typedef struct SharedEvent
+{
+	int64		seq;			/* see below */
+	TimestampTz at;
+	ElectionEventKind kind;
+	char		election[ELECTION_NAME_SIZE];	/* empty: of the instance */
+	char		node[ELECTION_VALUE_SIZE];
+	bool		has_leader;
+	char		leader[ELECTION_VALUE_SIZE];
+	int64		leader_revision;
+	char		reason[ELECTION_REASON_SIZE];	/* empty: none */
+} SharedEvent;
+
+/*
+ * Events are numbered by ones, also over a crash restart.  A start of the
+ * server begins above every number of the starts before it: at the wall clock,
+ * in microseconds since 2000.  So a reader that goes on from the last number
+ * it saw can tell by the first number it gets whether it has missed any.  The
+ * numbers stay below 2^53 until the year 2285: a double holds them.
+ */
+
+/* Sets event->seq, stores the event and wakes those who wait. */
+extern void events_append(SharedEvent *event);
+
+/* The newest seq, or, before the first event, that from which numbers go on. */
+extern int64 events_last(void);
+
+/*
+ * The newest seq when this server started, or restarted after a crash: none of
+ * the events up to it are there.
+ */
+extern int64 events_start(void);
+
+/*
+ * The first event with a seq above `after` that is still there.  False: none
+ * such.  An `after` above the newest seq is of another server, or of a start
+ * before the wall clock was set back, and counts as 0: better an event twice
+ * than none.
+ */
+extern bool events_next(int64 after, SharedEvent *event);
+
+/*
+ * Waiting for anything that is published: an event, a leadership.  prepare,
+ * then check, then sleep, and cancel at the end, as for a condition variable.
+ * sleep: false when timeout_ms (-1: none) is over.  Interrupts are served.
+ */
+extern void events_prepare_to_sleep(void);
+extern bool events_sleep(long timeout_ms, uint32 wait_event);
+extern void events_cancel_sleep(void);
+
+/*
+ * A number that changes whenever something is published that a sleeper may
+ * wait for.  wait_for_change returns when it is not `seen` any more, which is
+ * true, or when the latch of this process is set (it is reset), or when
+ * timeout_ms (-1: none) is over.  Interrupts are served.
+ */
+extern uint64 events_change_number(void);
+extern bool events_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event);
+
+/*
+ * Something was published: wakes who sleeps for it; or the notifiers, too, who
+ * sleep on a condition variable of their own, so that they are not in the way of
+ * those who wait to lead.
+ */
+extern void events_wake(void);
+extern void events_wake_all(void);
+extern ConditionVariable *events_for_notifiers(void);
+
+extern const SharedPart events_part;
+extern const SharedPart event_number_part;	/* outlives a crash restart */
+
+#endif							/* EVENTS_H */

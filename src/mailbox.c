@@ -1,0 +1,268 @@
+/*-------------------------------------------------------------------------
+ *
+ * mailbox.c
+ *	  How backends ask the elector.
+ *
+ * The state of a place changes by compare-and-exchange alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+
+#include "compat.h"
+#include "mailbox.h"
+#include "shared_state.h"
+
+#define MAILBOX_SIZE 16
+
+/*
+ * The first so many places are not for COMMAND_VERIFY: while etcd is away,
+ * the elector keeps such requests, also those that nobody waits for any more.
+ * They must not keep anybody from resigning.
+ */
+#define MAILBOX_RESERVED 4
+
+/*
+ * The states of a place in the mailbox, with who may change it to what:
+ *
+ *	 FREE		anybody: CLAIMED
+ *	 CLAIMED	its backend: WAITING, FREE
+ *	 WAITING	the elector: TAKEN; its backend, giving up: FREE
+ *	 TAKEN		the elector: DONE, WAITING; its backend, giving up: ABANDONED
+ *	 DONE		its backend: FREE
+ *	 ABANDONED	the elector: FREE
+ *
+ * The request is written in CLAIMED, the reply in TAKEN or ABANDONED.
+ */
+typedef enum PlaceState
+{
+	PLACE_FREE,
+	PLACE_CLAIMED,
+	PLACE_WAITING,
+	PLACE_TAKEN,
+	PLACE_DONE,
+	PLACE_ABANDONED
+} PlaceState;
+
+typedef struct MailboxPlace
+{
+	pg_atomic_uint32 state;
+	ConditionVariable replied;
+	SharedRequest request;
+	SharedReply reply;
+} MailboxPlace;
+
+typedef struct Mailbox
+{
+	ConditionVariable place_freed;	/* on which who waits for a free place sleeps */
+	MailboxPlace places[MAILBOX_SIZE];
+} Mailbox;
+
+static Mailbox *mailbox = NULL;
+
+static Size
+mailbox_shmem_size(void)
+{
+	return sizeof(Mailbox);
+}
+
+static void
+init_mailbox(void)
+{
+	ConditionVariableInit(&mailbox->place_freed);
+	for (int i = 0; i < MAILBOX_SIZE; i++)
+	{
+		pg_atomic_init_u32(&mailbox->places[i].state, PLACE_FREE);
+		ConditionVariableInit(&mailbox->places[i].replied);
+	}
+}
+
+const SharedPart mailbox_part = {"etcd_leader mailbox", mailbox_shmem_size, (void **) &mailbox, init_mailbox};
+
+/*
+ * The one way in which the state of a place changes; a full barrier.  False
+ * if it was not in that state.
+ */
+static bool
+move_place(MailboxPlace *place, PlaceState from, PlaceState to)
+{
+	uint32		expected = from;
+
+	return pg_atomic_compare_exchange_u32(&place->state, &expected, to);
+}
+
+/* The reply is in the place, which the elector has taken. */
+static void
+finish_place(MailboxPlace *place)
+{
+	if (move_place(place, PLACE_TAKEN, PLACE_DONE))
+		ConditionVariableBroadcast(&place->replied);
+	else if (move_place(place, PLACE_ABANDONED, PLACE_FREE))
+		ConditionVariableBroadcast(&mailbox->place_freed);
+}
+
+void
+mailbox_fail_all(void)
+{
+	for (int i = 0; i < MAILBOX_SIZE; i++)
+	{
+		MailboxPlace *place = &mailbox->places[i];
+		uint32		found;
+
+		(void) move_place(place, PLACE_WAITING, PLACE_TAKEN);
+		found = pg_atomic_read_u32(&place->state);
+		if (found == PLACE_TAKEN || found == PLACE_ABANDONED)
+		{
+			place->reply.kind = REPLY_NO_ELECTOR;
+			finish_place(place);
+		}
+	}
+	ConditionVariableBroadcast(&mailbox->place_freed);
+}
+
+/*
+ * Claims a free place for that command, waiting for one if need be.  NULL:
+ * there is no elector, or the time is over.
+ */
+static pg_noinline MailboxPlace *
+claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
+{
+	MailboxPlace *claimed = NULL;
+	long		left_ms;
+
+	while (shared_state_has_elector())
+	{
+		for (int i = command == COMMAND_VERIFY ? MAILBOX_RESERVED : 0;
+			 i < MAILBOX_SIZE && claimed == NULL; i++)
+		{
+			if (move_place(&mailbox->places[i], PLACE_FREE, PLACE_CLAIMED))
+				claimed = &mailbox->places[i];
+		}
+		if (claimed != NULL || (left_ms = shared_state_remaining_ms(until_us)) == 0)
+			break;
+		(void) ConditionVariableTimedSleep(&mailbox->place_freed, left_ms, wait_event);
+	}
+	ConditionVariableCancelSleep();
+	return claimed;
+}
+
+/*
+ * Gives a place up, whatever has become of the request.  In the form of an
+ * exit callback.
+ */
+static void
+leave_place(int code, Datum place_pointer)
+{
+	MailboxPlace *place = (MailboxPlace *) DatumGetPointer(place_pointer);
+
+	/* the elector may be faster than any one of these */
+	while (!move_place(place, PLACE_CLAIMED, PLACE_FREE) &&
+		   !move_place(place, PLACE_WAITING, PLACE_FREE) &&
+		   !move_place(place, PLACE_DONE, PLACE_FREE))
+	{
+		/* then the elector frees it */
+		if (move_place(place, PLACE_TAKEN, PLACE_ABANDONED))
+			return;
+	}
+	ConditionVariableBroadcast(&mailbox->place_freed);
+}
+
+bool
+mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)
+{
+	static uint32 wait_event = 0;
+	MailboxPlace *place;
+	volatile bool done = true;
+
+	if (wait_event == 0)
+		wait_event = compat_wait_event("EtcdLeaderRequest");
+
+	place = claim_place(request->command, until_us, wait_event);
+	if (place == NULL)
+	{
+		memset(reply, 0, sizeof(SharedReply));
+		reply->kind = REPLY_NO_ELECTOR;
+		return !shared_state_has_elector();
+	}
+
+	PG_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
+	{
+		place->request = *request;
+		(void) move_place(place, PLACE_CLAIMED, PLACE_WAITING);
+		shared_state_wake_elector();
+
+		ConditionVariablePrepareToSleep(&place->replied);
+		while (pg_atomic_read_u32(&place->state) != PLACE_DONE)
+		{
+			long		left_ms;
+
+			/* it may have ended before it could see the request */
+			if (!shared_state_has_elector() &&
+				move_place(place, PLACE_WAITING, PLACE_CLAIMED))
+			{
+				place->reply.kind = REPLY_NO_ELECTOR;
+				break;
+			}
+			left_ms = shared_state_remaining_ms(until_us);
+			if (left_ms == 0)
+			{
+				done = false;
+				break;
+			}
+			(void) ConditionVariableTimedSleep(&place->replied, left_ms, wait_event);
+		}
+		ConditionVariableCancelSleep();
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
+
+	pg_read_barrier();
+	if (done)
+		*reply = place->reply;
+	leave_place(0, PointerGetDatum(place));
+	return done;
+}
+
+int
+mailbox_size(void)
+{
+	return MAILBOX_SIZE;
+}
+
+bool
+mailbox_take(int place_number, SharedRequest *request)
+{
+	MailboxPlace *place = &mailbox->places[place_number];
+
+	if (!move_place(place, PLACE_WAITING, PLACE_TAKEN))
+		return false;
+	*request = place->request;
+	return true;
+}
+
+void
+mailbox_put_back(int place_number)
+{
+	MailboxPlace *place = &mailbox->places[place_number];
+
+	/* unless nobody waits for it any more */
+	if (!move_place(place, PLACE_TAKEN, PLACE_WAITING))
+		finish_place(place);
+}
+
+void
+mailbox_reply(int place_number, const SharedReply *reply)
+{
+	MailboxPlace *place = &mailbox->places[place_number];
+	uint32		found = pg_atomic_read_u32(&place->state);
+
+	/* shared_state_end_elector() has replied to everything */
+	if (found != PLACE_TAKEN && found != PLACE_ABANDONED)
+		return;
+	place->reply = *reply;
+	finish_place(place);
+}
