@@ -77,6 +77,10 @@ my @bad = (
 	[ ssl_cert_file => "c\x01",                   qr/must not contain control characters/ ],
 	[ ssl_key_file => "k\x01",                    qr/must not contain control characters/ ],
 	[ require_leadership => "a\x01",              qr/must not contain control characters/ ],
+	[ http_listen => '8010',                      qr/is not an address to listen at.*such as "127\.0\.0\.1:8010"/s ],
+	[ agent_listen => 'example.com:8011',         qr/is not an address to listen at.*such as "127\.0\.0\.1:8010"/s ],
+	[ http_ssl_cert_file => "c\x01",              qr/must not contain control characters/ ],
+	[ http_ssl_key_file => "k\x01",               qr/must not contain control characters/ ],
 );
 
 my @settings = map { $_->{name} =~ s/^etcd_leader\.//r } $pg1->rows(q{SELECT name FROM pg_settings WHERE name LIKE 'etcd\_leader.%'});
