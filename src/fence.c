@@ -114,12 +114,15 @@ is_fenced(void)
 		!IsLogicalWorker() && !IsParallelWorker();
 }
 
-/* Needs a transaction. */
+/*
+ * Needs a transaction.  A name that is too long, as a setting may have it, is
+ * looked for as it is, and not found, but stored only in part.
+ */
 static void
 init_requirement(Requirement *requirement, const char *election)
 {
 	strlcpy(requirement->election, election, sizeof(requirement->election));
-	strlcpy(requirement->shown, shared_state_text(election), sizeof(requirement->shown));
+	strlcpy(requirement->shown, shared_state_text(requirement->election), sizeof(requirement->shown));
 	requirement->slot = shared_state_find(election, &requirement->layout);
 	requirement->token = shared_state_token(requirement->slot, requirement->layout);
 }

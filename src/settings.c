@@ -484,13 +484,19 @@ check_channel(char **newval, void **extra, GucSource source)
 /*
  * Where the value comes from decides for whom it holds; its assign hook is
  * not told, so that it is left here.
+ *
+ * When a session begins, nothing that its role or database sets is refused:
+ * PostgreSQL would go on without it, and the session would not be fenced.  It
+ * can be anything if it was set before the server had loaded this library.  A
+ * value that is no name of an election fences as well: no instance leads it.
  */
 static bool
 check_require_leadership(char **newval, void **extra, GucSource source)
 {
+	bool		is_stored = source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER;
 	bool	   *by_role;
 
-	if (!check_text(*newval, ELECTION_NAME_SIZE))
+	if (!is_stored && !check_text(*newval, ELECTION_NAME_SIZE))
 		return false;
 	by_role = compat_guc_malloc(sizeof(bool));
 	if (by_role == NULL)

@@ -58,6 +58,16 @@ is(($node->failure('SELECT * FROM elsewhere.etcd_leader_status'))[0], '55000', '
 $node->value('DROP EXTENSION etcd_leader');
 $node->value('CREATE EXTENSION etcd_leader SCHEMA elsewhere');
 
+# It lets anything be set that a server with the library would refuse.
+my %misfit = (long => 'e' x 128, control => "shop\x01");
+$node->value($_) for 'CREATE TABLE ledger (i int)', 'GRANT INSERT ON ledger TO PUBLIC';
+for my $name (sort keys %misfit)
+{
+	$node->value($_)
+	  for "CREATE ROLE $name LOGIN", "ALTER ROLE $name SET etcd_leader.require_leadership = " . $node->dbh->quote($misfit{$name}),
+	  "CREATE DATABASE $name", "ALTER DATABASE $name SET etcd_leader.require_leadership = " . $node->dbh->quote($misfit{$name});
+}
+
 # Preloaded at the next start, it runs, but takes part in no election until it
 # is told the name of one.
 my $etcd = EtcdLeader::Etcd->new;
@@ -102,6 +112,25 @@ is(scalar(my @none = $etcd->leases), 0, 'no election: it has no lease');
 $node->configure(elections => 'shop');
 poll_ok(10, sub { $node->try_value('SELECT elsewhere.etcd_is_leader()') }, 'an election by a reload: it leads');
 is($node->value('SELECT election FROM elsewhere.etcd_leader_status'), 'shop', 'an election by a reload: the status');
+
+# What was set before the library was there to check it fences all the same: an
+# election of that name is not led.
+for my $name (sort keys %misfit)
+{
+	for my $session ($node->connect_db('postgres', user => $name), $node->connect_db($name))
+	{
+		my $what = "$name: " . $session->selectrow_array(q{SELECT current_user || ' in ' || current_database()});
+		is($session->selectrow_array('SELECT 1'), 1, "$what may read");
+		my ($state, $message) = $node->failure($session->selectrow_array('SELECT current_database()') eq 'postgres' ?
+			  'INSERT INTO ledger VALUES (1)' : 'CREATE TABLE ledger (i int)', $session);
+		is($state, '42704', "$what may not write");
+		like($message, qr/^ERROR:  election ".*" does not exist\nDETAIL:  It is required by "etcd_leader\.require_leadership"\./, "$what: the error says why");
+	}
+}
+is($node->value('SELECT count(*) FROM ledger'), 0, 'nothing was written');
+is(($node->failure("ALTER ROLE $_ SET etcd_leader.require_leadership = " . $node->dbh->quote($misfit{$_})))[0], '22023', "$_: it could not be set now")
+  for sort keys %misfit;
+
 $offset = $node->log_size;
 $node->configure(elections => '');
 poll_is(10, sub { scalar(my @keys = $etcd->candidates('shop')) }, 0, 'the last election is dropped: the key is gone');
