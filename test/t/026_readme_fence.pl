@@ -25,6 +25,17 @@ is($node->value('SELECT fencing_token FROM account'), $token, 'a row has the tok
 is($node->dbh->do('UPDATE account SET balance = balance - 10, fencing_token = 1 WHERE id = 1'), 1, 'and so has the next version');
 is($node->value('SELECT fencing_token FROM account'), $token, 'whatever the statement says');
 
+# a session cannot put a function or an operator of its own in the place of what the trigger calls
+{
+	my $shadow = $node->connect_db;
+	$shadow->do($_)
+	  for 'CREATE SCHEMA mine', 'CREATE FUNCTION mine.etcd_require_leader() RETURNS bigint LANGUAGE sql AS $$ SELECT 9999999 $$',
+	  'CREATE FUNCTION mine.never(bigint, bigint) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$',
+	  'CREATE OPERATOR mine.< (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = mine.never)',
+	  'SET search_path = mine, pg_catalog, public', 'UPDATE account SET balance = balance WHERE id = 1';
+	is($node->value('SELECT fencing_token FROM account'), $token, 'only the extension's function counts');
+}
+
 # a newer leader has written here, as far as the row can tell
 $node->dbh->do('SET session_replication_role = replica');
 $node->dbh->do('UPDATE account SET fencing_token = fencing_token + 1');
