@@ -24,6 +24,11 @@
  *			read that is served earlier, in the old term, would hide that the
  *			new leader of etcd renewed the lease.  The old leader does not know
  *			of that renewal.  If it wakes up, it revokes the lease.
+ * BY NAME	What is read again with each beat is read by the names of the keys
+ *			that are known: the own one, the predecessor, the leader.  A sorted
+ *			range makes etcd fetch every key of the election.  If one of them
+ *			has changed, a look follows.  Only the leader, which is one, looks
+ *			with each beat: it must notice that etcd was put back.
  * FRESH	In a new raft term, or after the deadline, a fresh lease replaces
  *			the old one, and the keys are put on it.  An etcd leader that was
  *			stopped and wakes up revokes what its successor renewed.
@@ -1038,7 +1043,7 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
 	if (!lease_start_beat(core, now_ns))
-		(void) queue_send_look(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, NULL);
+		(void) queue_send_check(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, NULL);
 }
 
 /* Without contact one probe at a time is all that is sent. */

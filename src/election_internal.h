@@ -118,6 +118,7 @@ typedef enum OpKind
 /* What a look asks of an election, beside its leader. */
 #define LOOK_OWN			1
 #define LOOK_NEIGHBOUR		2		/* the predecessor; a leader's is the last in the queue */
+#define LOOK_BY_NAME		8		/* the predecessor and the leader that are known, no others */
 #define LOOK_PATRONI		4		/* of a followed election, in the place of all else */
 
 /* How many keys such a look asks for. */
@@ -239,6 +240,7 @@ typedef struct Election
 	int64_t		seen_revision;
 	QueueKey	predecessor;
 	QueueKey	leader;
+	uint64_t	places_id;		/* requests before that one were sent before these two */
 	char		leader_value[ELECTION_VALUE_SIZE];
 	int64_t		leader_mod_revision;
 	bool		leader_known;	/* leader, or that there is none, is current */
@@ -250,7 +252,7 @@ typedef struct Election
 
 	/* looks, and retries of this election's own requests */
 	bool		look_wanted;
-	uint64_t	look_id;		/* the newest look but those of beats */
+	uint64_t	look_id;		/* the newest that did not ask by name */
 	int			failures;		/* in a row */
 	int64_t		retry_ns;
 
@@ -618,10 +620,15 @@ extern void queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by
 
 /*
  * Reads, for each of these elections, the own key, the predecessor and the
- * leader, as far as there can be any: one linearizable txn for all.  beat:
- * the beat that it confirms, or NULL.
+ * leader, as far as there can be any: one linearizable txn for all.
  */
-extern bool queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat);
+extern bool queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots);
+
+/*
+ * The same, of the keys that are known, by their names (BY NAME).  beat: the
+ * beat that it confirms, or NULL.
+ */
+extern bool queue_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat);
 
 /* Returns the elections whose own key stands as it must. */
 extern uint32_t queue_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,

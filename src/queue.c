@@ -81,9 +81,12 @@ queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
 	core_announce(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
 }
 
+/* A place in the queue, as a look showed it. */
 static void
-set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
+set_queue_key(const ElectionCore *core, Election *e, QueueKey *key, const EtcdKeyValue *kv)
 {
+	if (key->create_revision != (kv ? kv->create_revision : 0))
+		e->places_id = core->next_id;
 	memset(key, 0, sizeof(*key));
 	if (kv == NULL)
 		return;
@@ -108,7 +111,7 @@ learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_n
 		copy_value(e->leader_value, leader ? leader->value : bytes_of(""), sizeof(e->leader_value));
 		e->leader_mod_revision = leader ? leader->mod_revision : 0;
 	}
-	set_queue_key(&e->leader, leader);
+	set_queue_key(core, e, &e->leader, leader);
 	e->leader_known = true;
 	e->leader_until_ns = sent_ns + core->config.ttl_s * NS_PER_S;
 }
@@ -560,9 +563,65 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Sight *sight)
 		else
 		{
 			e->state = ELECTION_WAITING;
-			set_queue_key(&e->predecessor, sight->neighbour);
+			set_queue_key(core, e, &e->predecessor, sight->neighbour);
 		}
 	}
+	return own_stands;
+}
+
+static bool
+stands(const QueueKey *key, const EtcdKeyValue *kv)
+{
+	return kv != NULL && kv->create_revision == key->create_revision;
+}
+
+/*
+ * The keys that were asked for by name.  If each stands, the places are as
+ * they were: create revisions only grow, so nobody comes before a key that
+ * stands.  True if the own key stands as it must.
+ */
+static bool
+learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+{
+	int			asked = op->asked[slot_of(core, e)];
+	bool		own_stands = false;
+
+	/* else the keys that are known are others by now */
+	if (op->id >= e->places_id)
+	{
+		if (!stands(&e->leader, sight->leader) ||
+			((asked & LOOK_NEIGHBOUR) && !stands(&e->predecessor, sight->neighbour)))
+			e->look_wanted = true;
+		else
+			learn_leader(core, e, sight, op->sent_ns);
+	}
+	if ((asked & LOOK_OWN) && is_candidate(e))
+		own_stands = check_own_key(core, e, sight->own, sight->revision);
+	else if (asked & LOOK_OWN)
+		check_absence(core, e, sight);
+	if (own_stands)
+		look_for_namesake(core, now_ns, e, sight);
+	return own_stands;
+}
+
+/* True if the own key stands as it must. */
+static bool
+learn_places(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+{
+	int			slot = slot_of(core, e);
+	bool		own_stands = false;
+
+	if (is_stray(core, e, sight->leader) || is_stray(core, e, sight->neighbour))
+		lease_taint(core, core->lease.id);
+	learn_leader(core, e, sight, op->sent_ns);
+	if ((op->asked[slot] & LOOK_OWN) && is_candidate(e))
+	{
+		/* another key would be of another epoch */
+		ELECTION_ASSERT(op->create_revisions[slot] == e->create_revision);
+		own_stands = learn_place(core, now_ns, e, sight);
+	}
+	else if (op->asked[slot] & LOOK_OWN)
+		check_absence(core, e, sight);
 	return own_stands;
 }
 
@@ -571,23 +630,15 @@ static bool
 learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
 	int			slot = slot_of(core, e);
-	bool		asked_own = (op->asked[slot] & LOOK_OWN) != 0;
-	bool		own_stands = false;
+	bool		own_stands;
 
 	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
 		return false;			/* answered out of order, or void (EPOCH) */
 	e->seen_revision = sight->revision;
-	if (is_stray(core, e, sight->leader) || is_stray(core, e, sight->neighbour))
-		lease_taint(core, core->lease.id);
-	learn_leader(core, e, sight, op->sent_ns);
-	if (asked_own && !is_candidate(e))
-		check_absence(core, e, sight);
-	else if (asked_own)
-	{
-		/* another key would be of another epoch */
-		ELECTION_ASSERT(op->create_revisions[slot] == e->create_revision);
-		own_stands = learn_place(core, now_ns, e, sight);
-	}
+	if (op->asked[slot] & LOOK_BY_NAME)
+		own_stands = learn_names(core, now_ns, op, e, sight);
+	else
+		own_stands = learn_places(core, now_ns, op, e, sight);
 	if (is_used(e))
 	{
 		/*
@@ -643,27 +694,45 @@ queue_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdA
 
 /* ---- sending of looks -------------------------------------------------------- */
 
-/* Adds what is asked of one election; returns how many ranges there are then. */
+/* Are leader and, if we wait, predecessor known by their names? */
+static bool
+has_names(const Election *e)
+{
+	if (!e->leader_known || e->leader.len == 0)
+		return false;
+	return !is_queued(e) || (e->state == ELECTION_WAITING && e->predecessor.len > 0);
+}
+
+static EtcdOp
+range_of_queue_key(const QueueKey *key)
+{
+	EtcdOp		op = {.kind = ETCD_OP_RANGE};
+
+	op.key.data = key->data;
+	op.key.len = key->len;
+	return op;
+}
+
+/* Leader and predecessor as they are known. */
 static int
-add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n)
+add_names(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
+{
+	op->asked[slot] |= LOOK_BY_NAME;
+	if (is_queued(e) && e->predecessor.create_revision != e->leader.create_revision)
+	{
+		op->asked[slot] |= LOOK_NEIGHBOUR;
+		ranges[n++] = range_of_queue_key(&e->predecessor);
+	}
+	ranges[n++] = range_of_queue_key(&e->leader);
+	return n;
+}
+
+/* Leader and predecessor, whichever they are. */
+static int
+add_places(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 {
 	EtcdOp		range = {.kind = ETCD_OP_RANGE, .limit = 1};
 
-	op->slots |= SLOT_BIT(slot);
-	op->epochs[slot] = e->epoch;
-	op->create_revisions[slot] = e->create_revision;
-	if (e->followed)
-		return patroni_add_ranges(op, e, slot, ranges, n);
-
-	/*
-	 * A candidate on its way in need not ask for its own key: entering tells.
-	 * One that has left must: an entry may yet take effect.
-	 */
-	if (e->key[0] != '\0' && e->state != ELECTION_JOINING)
-	{
-		op->asked[slot] |= LOOK_OWN;
-		ranges[n++] = range_of_key(e->key);
-	}
 	range.key = bytes_of(e->prefix);
 	range.range_end = bytes_of(e->prefix_end);
 	if (is_queued(e))
@@ -681,8 +750,32 @@ add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n)
 	return n;
 }
 
-bool
-queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat)
+/* Adds what is asked of one election; returns how many ranges there are then. */
+static int
+add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
+{
+	op->slots |= SLOT_BIT(slot);
+	op->epochs[slot] = e->epoch;
+	op->create_revisions[slot] = e->create_revision;
+	if (e->followed)
+		return patroni_add_ranges(op, e, slot, ranges, n);
+
+	/*
+	 * A candidate on its way in need not ask for its own key: entering tells.
+	 * One that has left must: an entry may yet take effect.
+	 */
+	if (e->key[0] != '\0' && e->state != ELECTION_JOINING)
+	{
+		op->asked[slot] |= LOOK_OWN;
+		ranges[n++] = range_of_key(e->key);
+	}
+	if (by_name)
+		return add_names(op, e, slot, ranges, n);
+	return add_places(op, e, slot, ranges, n);
+}
+
+static bool
+send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, const Beat *beat)
 {
 	EtcdOp		ranges[PATRONI_NRANGES * ELECTION_MAX_ELECTIONS];
 	int			n = 0;
@@ -695,15 +788,16 @@ queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
+		bool		names_do = by_name && !e->look_wanted && e->verify_ticket == 0 && has_names(e);
 
 		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e))
 			continue;
 		e->look_wanted = false;
-		if (beat == NULL)
+		if (!names_do)
 			e->look_id = op->id;
 		if (e->verify_ticket != 0 && e->verify_id == 0)
 			e->verify_id = op->id;
-		n = add_ranges(op, e, i, ranges, n);
+		n = add_ranges(op, e, i, names_do, ranges, n);
 	}
 	if (n == 0)
 	{
@@ -712,6 +806,18 @@ queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *
 	}
 	core_send_txn(core, op, NULL, 0, ranges, n, NULL, 0);
 	return true;
+}
+
+bool
+queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots)
+{
+	return send_look(core, now_ns, slots, false, NULL);
+}
+
+bool
+queue_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat)
+{
+	return send_look(core, now_ns, slots, true, beat);
 }
 
 void
@@ -725,7 +831,7 @@ queue_pursue_looks(ElectionCore *core, int64_t now_ns)
 			slots |= SLOT_BIT(i);
 	}
 	if (slots != 0 && core_is_due(core, now_ns, core->look_retry_ns))
-		(void) queue_send_look(core, now_ns, slots, NULL);
+		(void) queue_send_look(core, now_ns, slots);
 }
 
 /* ---- writes of the own key ------------------------------------------------------ */
@@ -971,7 +1077,7 @@ fail_look(ElectionCore *core, const Op *op)
 
 		if ((op->slots & SLOT_BIT(i)) == 0 || !is_used(e))
 			continue;
-		/* a newer one will tell as much; after a beat's, the next beat will */
+		/* a newer one will tell as much; the next beat asks for names again */
 		e->look_wanted |= op->id == e->look_id;
 		if (e->verify_id == op->id)
 		{

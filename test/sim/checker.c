@@ -650,12 +650,12 @@ checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was
 	{
 		const EtcdOp *op = &request->success[i];
 
-		for (int e = 0; e < MAX_ELECTIONS && op->range_end.len > 0; e++)
+		for (int e = 0; e < MAX_ELECTIONS && op->kind == ETCD_OP_RANGE; e++)
 		{
 			char		prefix[ELECTION_NAME_SIZE + 1];
 
 			make_prefix(prefix, e);
-			if (bytes_equal(op->key, bytes_of(prefix)) &&
+			if (op->key.len >= strlen(prefix) && memcmp(op->key.data, prefix, strlen(prefix)) == 0 &&
 				answer->header.revision > w->looked_revision[e])
 				w->looked_revision[e] = answer->header.revision;
 		}

@@ -40,7 +40,7 @@ plan_longest_ttl_s(void)
 int
 plan_granted_ttl_s(int asked_s)
 {
-	int			granted_s = asked_s / plan.granted_part;
+	int			granted_s = plan.granted_part > 1 ? asked_s / plan.granted_part : asked_s;
 
 	return granted_s > plan_least_ttl_s() ? granted_s : plan_least_ttl_s();
 }
@@ -146,7 +146,7 @@ draw_clocks(void)
 static void
 draw_more(void)
 {
-	plan.granted_part = random_chance(1500) ? ONE_OF(2, 3, 4) : 1;
+	plan.granted_part = random_chance(1500) ? ONE_OF(2, 3, 4) : 0;
 	if (random_chance(1000))
 		plan.ttl_s[1] = ONE_OF(20, 40, 60);
 	if (plan.profile == PROFILE_CALM && random_chance(3000))
@@ -157,7 +157,7 @@ draw_more(void)
 		plan.link_delay_ns = random_between(86, 100) * plan.ttl_s[0] * MS;
 		plan.link_jitter_ns = 0;
 		plan.request_timeout_ms = 1000 * plan.ttl_s[0];
-		plan.granted_part = 1;
+		plan.granted_part = 0;
 		plan.nmembers = 1;
 		plan.margin_ms = -1;
 		draw_commands(4);

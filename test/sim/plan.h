@@ -75,7 +75,7 @@ typedef struct Plan
 	int			late_expiry;	/* of 10,000: a lease that has run out is not revoked at once */
 	int64_t		expiry_lateness_ns;
 	int			late_writes;	/* of 10,000: proposed only after a while */
-	int			granted_part;	/* of the TTL that is asked for, one in so many; 1: all of it */
+	int			granted_part;	/* of the TTL that is asked for, one in so many; 0: all of it */
 
 	/* the network */
 	int64_t		link_delay_ns;

@@ -886,6 +886,51 @@ test_handover(void **state)
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 }
 
+/* A beat asks for the keys that are known, and a look follows if one is gone. */
+static void
+test_by_name(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	Instance   *c;
+	Instance   *o;
+	const EtcdRequest *request;
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	c = start_instance("c", true);
+	answer_all();
+	o = start_instance("o", false);
+	answer_all();
+	now += TTL_S * SECOND / 3;
+	for (int i = 0; i < ninstances; i++)
+	{
+		Instance   *in = &instances[i];
+
+		election_tick(in->core, now);
+		if (sent(in, "keepalive"))
+			deliver(in, sent(in, "keepalive"));
+		request = &sent(in, "look")->request;
+		assert_int_equal(request->nsuccess, in == o ? 1 : in == b ? 2 : 3);
+		for (int j = 0; j < request->nsuccess; j++)
+			assert_int_equal(request->success[j].range_end.len, in == a && j > 0 ? 2 : 0);
+	}
+	answer_all();
+
+	/* nobody is told that a has gone */
+	b->watch_silent = c->watch_silent = o->watch_silent = true;
+	assert_true(election_resign(a->core, now, 0, false, 1));
+	answer_all();
+	assert_false(leads(b));
+	run_for(TTL_S * SECOND / 3 + 10 * MS);
+	assert_true(leads(b));
+	assert_string_equal(c->views[0].leader, "b");
+	assert_string_equal(o->views[0].leader, "b");
+	assert_int_equal(c->views[0].state, ELECTION_WAITING);
+}
+
 /* Only the waiter behind it is woken by a candidate that leaves. */
 static void
 test_no_herd(void **state)
@@ -2091,6 +2136,7 @@ main(void)
 		TEST(test_alone),
 		TEST(test_idle_requests),
 		TEST(test_handover),
+		TEST(test_by_name),
 		TEST(test_no_herd),
 		TEST(test_beat),
 		TEST(test_slow_beats),
