@@ -1,16 +1,17 @@
 # etcd_leader: leader election for PostgreSQL through etcd.
 #
 # make, make install, make installcheck, make clean are PGXS's own.
-# make demo, make test, make bench, make sim, make fuzz, make model, make sanitize and
-# make matrix install what is missing from Debian first; they need root or sudo for that,
-# the first three for the installation, too, and the last one for trees of other suites.
+# make demo, make test, make bench, make page, make prometheus, make sim, make fuzz, make
+# model, make sanitize and make matrix install what is missing from Debian first; they need
+# root or sudo for that, the first five for the installation, too, and the last one for
+# trees of other suites.
 
 .DEFAULT_GOAL := all
 
 EXTENSION = etcd_leader
 MODULE_big = etcd_leader
 DATA = sql/etcd_leader--1.0.sql
-DOCS = doc/etcd_leader.md doc/http.md doc/c-api.md doc/simulation.md doc/fuzzing.md doc/model.md
+DOCS = doc/etcd_leader.md doc/http.md doc/status_page.png doc/c-api.md doc/simulation.md doc/fuzzing.md doc/model.md
 OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \
@@ -82,7 +83,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test demo bench sim fuzz model sanitize matrix dist,$(MAKECMDGOALS)),)
+else ifeq ($(filter test demo bench page prometheus sim fuzz model sanitize matrix dist,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -122,13 +123,21 @@ clean-http:
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test demo bench sim fuzz model sanitize matrix dist
+.PHONY: test demo bench page prometheus sim fuzz model sanitize matrix dist
 
 test:
 	test/setup --test
 	$(MAKE) -s all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run
+
+# The page for people in a browser, and Prometheus with what is in integrations/:
+# what they install is too large for `make test`.
+page prometheus:
+	test/setup --$@
+	$(MAKE) -s all WERROR=-Werror
+	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
+	PG_CONFIG=$(PG_CONFIG) test/run $@/001_$@.pl
 
 # Seeds of the simulator, seconds of each fuzzer, every variant of the models:
 # more than what `make test` runs of them.  They need no PostgreSQL server.

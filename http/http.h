@@ -15,6 +15,7 @@
 #ifndef HTTP_H
 #define HTTP_H
 
+#include <microhttpd.h>
 #include <time.h>
 
 #include "compat.h"
@@ -124,12 +125,10 @@ extern void http_isolate(pid_t worker);
 
 /* ---- routes.c, metrics.c, status_page.c ---------------------------------- */
 
-struct MHD_Connection;
-
 /* Answers a request, when it is complete; a handler of libmicrohttpd. */
-extern int http_answer(void *cls, struct MHD_Connection *connection, const char *url,
-					   const char *method, const char *version, const char *upload_data,
-					   size_t *upload_data_size, void **request);
+extern enum MHD_Result http_answer(void *cls, struct MHD_Connection *connection, const char *url,
+								   const char *method, const char *version, const char *upload_data,
+								   size_t *upload_data_size, void **request);
 
 /* Appends text of etcd's; what is not UTF-8 becomes question marks. */
 extern void http_append_json(StringInfo out, const char *text);

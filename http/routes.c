@@ -9,8 +9,6 @@
  */
 #include "postgres.h"
 
-#include <microhttpd.h>
-
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
@@ -250,7 +248,7 @@ answer_route(struct MHD_Connection *connection, RouteKind kind, bool without_bod
 	return answer(connection, MHD_HTTP_OK, type, &body);
 }
 
-int
+enum MHD_Result
 http_answer(void *cls, struct MHD_Connection *connection, const char *url,
 			const char *method, const char *version, const char *upload_data,
 			size_t *upload_data_size, void **request)

@@ -18,8 +18,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <microhttpd.h>
-
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -208,7 +206,7 @@ start_daemon(void)
 	else
 		tls[0].option = MHD_OPTION_END;
 	return MHD_start_daemon(flags, 0, NULL, NULL,
-							(MHD_AccessHandlerCallback) http_answer, NULL,
+							http_answer, NULL,
 							MHD_OPTION_EXTERNAL_LOGGER, log_start_failure, NULL,
 							MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) REQUEST_SIZE,
 							MHD_OPTION_CONNECTION_LIMIT, (unsigned int) 2 * CONNECTIONS_MAX,

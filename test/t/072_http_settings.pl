@@ -202,6 +202,7 @@ poll_ok(20, sub { ($node->try_value($checkpointer) // $killed) != $killed && htt
 	poll_ok(5, sub { !worker() }, 'off');
 	$node->append_conf('postgresql.conf', "dynamic_library_path = '$dir'\n");
 	$node->reload;
+	poll_is(5, sub { $node->value('SHOW dynamic_library_path') }, $dir, 'another path of libraries');
 	$log = $node->log_size;
 	$node->configure(http_listen => "127.0.0.1:$port");
 	poll_ok(10, sub { $node->log_count('could not load the HTTP library of etcd_leader', $log) }, 'no library: the log says so');

@@ -53,7 +53,7 @@ postgresql:
     rewind: {username: rewinder, password: x}
   parameters: {unix_socket_directories: '$self->{dir}', shared_buffers: '8MB'}
 END
-		my $node = { port => $port, dir => $dir };
+		my $node = { port => $port, rest => $rest, dir => $dir };
 		push @{ $self->{nodes} }, $node;
 		$node->{process} = EtcdLeader::Util::Process->spawn(
 			name => "patroni $name",

@@ -1,0 +1,166 @@
+/*
+ * Asks a server on loopback again and again, and tells how long it took.
+ *
+ *	 http_load PORT PATH CONNECTIONS SECONDS RATE REUSE
+ *
+ * RATE: requests per second of all connections together, 0: as fast as they
+ * are answered.  REUSE: 1, a connection goes on for the next request; 0, each
+ * request has its own.  Writes "requests per second, median and 99th
+ * percentile in microseconds, failures".
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_CONNECTIONS 256
+#define MAX_SAMPLES 4000000
+
+typedef struct Client
+{
+	int			fd;				/* -1: none */
+	bool		asked;
+	int64_t		began_ns;
+	size_t		len;
+	char		answer[65536];
+} Client;
+
+static Client clients[MAX_CONNECTIONS];
+static uint32_t samples_us[MAX_SAMPLES];
+static int	nsamples = 0;
+static int	failures = 0;
+
+static int64_t
+now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
+}
+
+static bool
+start(Client *client, int port, const char *request)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+	int			on = 1;
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	client->began_ns = now_ns();
+	client->len = 0;
+	if (client->fd < 0)
+	{
+		client->fd = socket(AF_INET, SOCK_STREAM, 0);
+		setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		if (connect(client->fd, (struct sockaddr *) &address, sizeof(address)) != 0)
+			return false;
+		fcntl(client->fd, F_SETFL, O_NONBLOCK);
+	}
+	client->asked = send(client->fd, request, strlen(request), MSG_NOSIGNAL) == (ssize_t) strlen(request);
+	return client->asked;
+}
+
+static void
+end(Client *client, bool good, bool reuse)
+{
+	if (good && nsamples < MAX_SAMPLES)
+		samples_us[nsamples++] = (uint32_t) ((now_ns() - client->began_ns) / 1000);
+	else if (!good)
+		failures++;
+	client->asked = false;
+	if (!good || !reuse)
+	{
+		close(client->fd);
+		client->fd = -1;
+	}
+}
+
+/* Reads what is there; true if the answer is complete.  *closed: nothing follows. */
+static bool
+receive(Client *client, bool *closed)
+{
+	ssize_t		n = recv(client->fd, client->answer + client->len, sizeof(client->answer) - 1 - client->len, 0);
+	char	   *body;
+	char	   *length;
+
+	*closed = n == 0 || (n < 0 && errno != EAGAIN);
+	if (n > 0)
+		client->len += n;
+	client->answer[client->len] = '\0';
+	body = strstr(client->answer, "\r\n\r\n");
+	if (body == NULL)
+		return false;
+	length = strcasestr(client->answer, "\r\nContent-Length:");
+	if (length == NULL || length > body)
+		return *closed;
+	return client->len >= (size_t) (body + 4 - client->answer) + strtoul(length + 17, NULL, 10);
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	return (*(const uint32_t *) a > *(const uint32_t *) b) - (*(const uint32_t *) a < *(const uint32_t *) b);
+}
+
+int
+main(int argc, char **argv)
+{
+	int			port = atoi(argv[1]);
+	int			connections = atoi(argv[3]);
+	double		seconds = atof(argv[4]);
+	double		rate = atof(argv[5]);
+	bool		reuse = atoi(argv[6]);
+	char		request[512];
+	int64_t		began = now_ns();
+	int64_t		until = began + (int64_t) (seconds * 1e9);
+	int64_t		started = 0;
+
+	snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", argv[2], reuse ? "" : "Connection: close\r\n");
+	for (int i = 0; i < connections; i++)
+		clients[i].fd = -1;
+	while (now_ns() < until)
+	{
+		struct pollfd fds[MAX_CONNECTIONS];
+
+		for (int i = 0; i < connections; i++)
+		{
+			bool		due = rate == 0 || started < (now_ns() - began) * rate / 1e9;
+
+			if (!clients[i].asked && due)
+			{
+				started++;
+				if (!start(&clients[i], port, request))
+					end(&clients[i], false, reuse);
+			}
+			fds[i] = (struct pollfd) {.fd = clients[i].asked ? clients[i].fd : -1, .events = POLLIN};
+		}
+		if (poll(fds, connections, 1) <= 0)
+			continue;
+		for (int i = 0; i < connections; i++)
+		{
+			bool		closed = false;
+
+			if (fds[i].fd < 0 || fds[i].revents == 0)
+				continue;
+			if (receive(&clients[i], &closed))
+				end(&clients[i], true, reuse && !closed);
+			else if (closed)
+				end(&clients[i], false, reuse);
+		}
+	}
+	qsort(samples_us, nsamples, sizeof(uint32_t), compare);
+	printf("%.0f %u %u %d\n", nsamples / seconds, nsamples ? samples_us[nsamples / 2] : 0,
+		   nsamples ? samples_us[(int) (nsamples * 0.99)] : 0, failures);
+	return 0;
+}

@@ -1,0 +1,70 @@
+# /status in a browser: Chromium renders it, on a desk and on a phone, and
+# loads nothing else.  PAGE_SCREENSHOT=FILE keeps a picture of it.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../t/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Http;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd = EtcdLeader::Etcd->new;
+my (%port, %node);
+for my $name (qw(pg1 pg2 pg3))
+{
+	$port{$name} = PostgreSQL::Test::Cluster::get_free_port();
+	$node{$name} = EtcdLeader::Instance->create($name, etcd => $etcd,
+		settings => { elections => 'shop,reports', http_listen => "127.0.0.1:$port{$name}" });
+	$name eq 'pg1' ? $node{$name}->wait_until_leader : $node{$name}->wait_until_candidate;
+}
+$node{pg1}->wait_until_leader('reports');
+$node{pg1}->value(q{SELECT etcd_resign('reports')});
+$node{pg2}->wait_until_leader('reports');
+poll_ok(10, sub { (http_get($port{pg1}, '/status'))[2] =~ /pg3/ }, 'the page has the queue');
+
+# What Chromium makes of the page of an instance: its DOM, or a picture.
+sub chromium
+{
+	my ($name, @args) = @_;
+	my ($out, $err) = ('', '');
+	my $dir = PostgreSQL::Test::Utils::tempdir('chromium');
+	local $ENV{HOME} = $dir;
+	IPC::Run::run([ 'timeout', '60', 'chromium', '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--hide-scrollbars',
+			"--user-data-dir=$dir", @args, "http://127.0.0.1:$port{$name}/status" ], '<', \undef, '>', \$out, '2>', \$err)
+	  or diag($err);
+	return $out;
+}
+
+my $dom = chromium('pg1', '--dump-dom');
+like($dom, qr/<title>pg1: leader<\/title>/, 'the title');
+like($dom, qr/Election shop.*This instance leads.*Election reports.*pg2 leads/s, 'who leads');
+like($dom, qr/<td class="">pg3<\/td>/, 'the queue');
+like($dom, qr/<td>unelected<\/td>/, 'the events');
+like(chromium('pg2', '--dump-dom'), qr/Election shop.*pg1 leads.*Election reports.*This instance leads/s, 'on another instance');
+
+# A phone: nothing is wider than its screen.  A page that is as wide as its
+# window has the same picture in a window that is wider only at the right.
+my $shots = PostgreSQL::Test::Utils::tempdir('shots');
+for my $screen ([ 'desk', 1000, 1000 ], [ 'phone', 390, 1100 ])
+{
+	my ($what, $width, $height) = @$screen;
+	my $file = "$shots/$what.png";
+	chromium('pg1', "--window-size=$width,$height", "--screenshot=$file");
+	ok(-s $file, "a picture on a $what");
+	next unless -s $file;
+	my ($w, $h) = unpack 'x16 N N', slurp_file($file);
+	is("$w $h", "$width $height", "of its size");
+	cmp_ok(-s $file, '>', 10_000, 'with something on it');
+}
+if ($ENV{PAGE_SCREENSHOT} && open my $out, '>:raw', $ENV{PAGE_SCREENSHOT})
+{
+	print $out slurp_file("$shots/phone.png");
+	close $out;
+}
+is($_->log_count('PANIC|FATAL'), 0, $_->name . ': nothing in the log') for values %node;
+done_testing();

@@ -1,0 +1,92 @@
+# What is in integrations/ fits what is served: names of metrics, paths,
+# queries.  (HAProxy's file is tried by 073, Prometheus's by `make prometheus`.)
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Http;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use JSON::PP;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $dir  = "$FindBin::RealBin/../../integrations";
+my $etcd = EtcdLeader::Etcd->new;
+my (%port, %node);
+for my $name (qw(pg1 pg2))
+{
+	$port{$name} = PostgreSQL::Test::Cluster::get_free_port();
+	$node{$name} = EtcdLeader::Instance->create($name, etcd => $etcd, settings => { http_listen => "127.0.0.1:$port{$name}" });
+	$name eq 'pg1' ? $node{$name}->wait_until_leader : $node{$name}->wait_until_candidate;
+	poll_ok(10, sub { http_code($port{$name}, '/health') == 200 }, "$name serves");
+}
+
+# Metrics.
+my $metrics = (http_get($port{pg1}, '/metrics'))[2];
+my %served  = map { $_ => 1 } $metrics =~ /^(\w+)(?:\{[^}]*\})? \S+$/mg;
+my %labels;
+while ($metrics =~ /^(\w+)\{([^}]*)\}/mg)
+{
+	my ($name, $text) = ($1, $2);
+	$labels{$_} = 1 for $text =~ /(\w+)="/g;
+}
+for my $file (qw(grafana_dashboard.json etcd_leader.rules.yml etcd_leader.rules.test.yml))
+{
+	my %used = map { $_ => 1 } slurp_file("$dir/$file") =~ /\b(etcd_leader_(?!status\b|stats\b)\w+|leader_election_master_status)\b/g;
+	cmp_ok(scalar keys %used, '>', 3, "$file uses metrics");
+	is(join(' ', grep { !$served{$_} } sort keys %used), '', "$file: all of them are served");
+}
+{
+	my $dashboard = decode_json(slurp_file("$dir/grafana_dashboard.json"));
+	my %used = map { $_ => 1 } slurp_file("$dir/grafana_dashboard.json") =~ /\b(etcd_leader_\w+)\b/g;
+	my %drawn = map { s/_(?:bucket|sum|count)$//r => 1 } grep { /^etcd_leader/ } keys %served;
+	my %shown = map { s/_(?:bucket|sum|count)$//r => 1 } keys %used;
+	is(join(' ', grep { !$shown{$_} } grep { !/^etcd_leader_(?:is_candidate|connected)$/ } sort keys %drawn), '', 'the dashboard shows all that is served');
+	is(scalar(grep { !@{ $_->{targets} } || !$_->{title} || !$_->{description} } @{ $dashboard->{panels} }), 0, 'each panel has a query, a title and a description');
+	my %ids = map { $_->{id} => 1 } @{ $dashboard->{panels} };
+	is(scalar keys %ids, scalar @{ $dashboard->{panels} }, 'and an id of its own');
+	my %grouped = map { $_ => 1 } map { split /, */ } slurp_file("$dir/etcd_leader.rules.yml") =~ /\b(?:by|on) \(([^)]*)\)/g;
+	is(join(' ', grep { !$labels{$_} && !/^(?:job|instance)$/ } sort keys %grouped), '', 'labels of the alerts are served');
+}
+
+# Paths.
+for my $file (qw(haproxy.cfg keepalived.conf consul.json kubernetes.yaml))
+{
+	my $text  = slurp_file("$dir/$file");
+	my %paths = map { $_ => 1 } $text =~ m{(?:uri |path: |:8010)(/[\w/-]+)}g;
+	cmp_ok(scalar keys %paths, '>', 0, "$file uses paths");
+	isnt(http_code($port{pg1}, $_), 404, "$file: $_ is there") for sort keys %paths;
+	decode_json($text) if $file =~ /json$/;
+}
+{
+	my ($script) = slurp_file("$dir/keepalived.conf") =~ /script "([^"]+)"/;
+	for my $name (qw(pg1 pg2))
+	{
+		my $here = $script =~ s/:8010/:$port{$name}/r;
+		is(system($here) == 0 ? 'ok' : 'fault', $name eq 'pg1' ? 'ok' : 'fault', "keepalived's script on $name");
+	}
+}
+
+# Queries of postgres_exporter, as a user who may nothing.
+{
+	my $text = slurp_file("$dir/postgres_exporter.yml");
+	$node{pg1}->value('CREATE ROLE exporter LOGIN');
+	my $dbh = $node{pg1}->connect_db('postgres', user => 'exporter');
+	my $n = 0;
+	while ($text =~ /^(\w+):\n  query: >\n((?:    .*\n)+)  metrics:\n((?:    .*\n)+)/mg)
+	{
+		my ($name, $query, $list) = ($1, $2, $3);
+		my @metrics = $list =~ /^    - (\w+):/mg;
+		my $row = $dbh->selectrow_hashref($query);
+		is(join(' ', sort keys %$row), join(' ', sort @metrics), "postgres_exporter: the columns of $name");
+		is($row->{is_leader}, 1, 'postgres_exporter: the leader') if exists $row->{is_leader};
+		$n++;
+	}
+	is($n, 2, 'both queries were tried');
+	$dbh->disconnect;
+}
+done_testing();
