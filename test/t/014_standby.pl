@@ -8,6 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
+use EtcdLeader::Session;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -86,6 +87,11 @@ is_deeply([ map { EtcdLeader::Listener::summarize($_) } grep { $_->{event} eq 'u
 
 # Promotion: it campaigns within a second, without a restart, and NOTIFYs.
 my $mark_before = $standby->last_event;
+$primary->value('CREATE TABLE promoted (token bigint)');
+$primary->wait_for_catchup($standby);
+my $waiting = $standby->connect_db;
+start_statement($waiting, q{DO $$ DECLARE l boolean; BEGIN CALL etcd_await_leadership(l); COMMIT; INSERT INTO promoted VALUES (etcd_require_leader()); END $$});
+waits_in($standby, $waiting, qr/^Extension/);
 $standby->value('SELECT pg_promote(wait => false)');
 my $promoted;
 poll(30, sub { !$standby->value('SELECT pg_is_in_recovery()') }) or die 'not promoted';
@@ -103,6 +109,8 @@ my $listener = $standby->listen;
 $primary->stop('fast');
 poll_ok(5, sub { $standby->is_leader }, 'promoted: it leads when the old primary goes');
 ok($listener->wait_for(sub { $_[0]->{event} eq 'elected' }), 'promoted: and tells');
+is(outcome($waiting), 'done', 'promoted: etcd_await_leadership, called in recovery, returns');
+is($standby->value('SELECT token FROM promoted'), $standby->token, 'promoted: and the block it is in goes on to write');
 my @told = map { $_->{seq} } $listener->notifications;
 is(join(' ', @told), join(' ', $told[0] .. $standby->last_event), 'promoted: each event once');
 
