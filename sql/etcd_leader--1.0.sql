@@ -109,14 +109,14 @@ AS 'MODULE_PATHNAME', 'etcd_await_leadership'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE etcd_await_leadership(boolean, interval, text) IS
-'Waits until this instance leads: leads is true then, false at the timeout; what is passed for it means nothing. Holds no snapshot while it waits, so it is in the way neither of VACUUM nor of recovery. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL is the first. ERROR 25001: in a transaction block, or in one that has written or keeps a snapshot; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
+'Waits until this instance leads: leads is true then, false at the timeout; what is passed for it means nothing. Holds no snapshot while it waits, so it is in the way neither of VACUUM nor of recovery. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL is the first. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE PROCEDURE etcd_await_event(INOUT newest bigint, timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'etcd_await_event'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE etcd_await_event(bigint, interval) IS
-'Waits until there are events with seq > newest (NULL means from now on), and sets newest to the highest seq, also at the timeout: then read etcd_leader_events(after). Holds no snapshot while it waits, so it is in the way neither of VACUUM nor of recovery. A number above the highest seq means that any event there is will do. timeout: NULL means none. ERROR 25001: in a transaction block, or in one that has written or keeps a snapshot; 57014: cancelled; 55000: the library was not preloaded.';
+'Waits until there are events with seq > newest (NULL means from now on), and sets newest to the highest seq, also at the timeout: then read etcd_leader_events(after). Holds no snapshot while it waits, so it is in the way neither of VACUUM nor of recovery. A number above the highest seq means that any event there is will do. timeout: NULL means none. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 55000: the library was not preloaded.';
 
 --
 -- Commands: wait for etcd
