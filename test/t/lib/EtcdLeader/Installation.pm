@@ -93,9 +93,9 @@ sub source
 sub copy_sources
 {
 	my ($dir) = @_;
-	make_path("$dir/src");
+	make_path("$dir/src", "$dir/include");
 	write_file("$dir/$_", source($_))
-	  for 'Makefile', 'etcd_leader.control', map { 'src/' . basename($_) } glob "$top/src/*.[ch]";
+	  for 'Makefile', 'etcd_leader.control', map { s{^\Q$top\E/}{}r } glob "$top/src/*.[ch] $top/include/*.h";
 	return;
 }
 
