@@ -54,23 +54,24 @@ sub count_fds { my @fds = glob "/proc/$_[0]/fd/*"; return scalar @fds }
 
 sub measure { my %pid = @_; return map { $_ => [ private_kb($pid{$_}), count_fds($pid{$_}) ] } keys %pid }
 
-# Does something again and again, and tests that nothing grows by it.
+# Does something again and again, and tests that nothing grows by it.  A round
+# can end before its last event is there: $settled->() looks whether it is.
 sub endure
 {
-	my ($what, $n, $round) = @_;
+	my ($what, $n, $round, $settled) = @_;
 	my %pid      = processes();
 	my %listener = map { $_->name => $_->listen } @nodes;
 	$round->() for 1 .. $warm_up;
 
 	my %before = measure(%pid);
-	# the line in the log follows the event
-	my $size = '';
-	poll(10, sub { my $before = $size; pause(0.2); $size = join ' ', map { $_->log_size } @nodes; return $before eq $size });
+	# the line in the log comes before the event
+	poll(10, $settled) or die 'the last event is missing';
 	my %offset = map { $_->name => $_->log_size } @nodes;
 	my %mark   = map { $_->name => $_->last_event } @nodes;
 	my $began  = now();
 	$round->() for 1 .. $n;
 	my $took = now() - $began;
+	poll(10, $settled) or die 'the last event is missing';
 	my %last = map { $_->name => $_->last_event } @nodes;
 
 	# told before it is measured: the notifiers are done, too
@@ -99,6 +100,9 @@ sub endure
 	return;
 }
 
+# The newest event of a node.
+sub newest { return $_[0]->row('SELECT * FROM etcd_leader_events() ORDER BY seq DESC LIMIT 1') }
+
 endure('hand-overs', $rounds, sub {
 	my ($old)  = grep { $_->is_leader } @nodes;
 	my ($next) = grep { $_ != $old } @nodes;
@@ -107,6 +111,9 @@ endure('hand-overs', $rounds, sub {
 	$next->value(q{SELECT etcd_wait_for_leadership('10 s')}) or die 'it was not handed over';
 	$next->token > $token or die 'the token did not increase';
 	$old->wait_until_candidate;
+}, sub {
+	my ($token) = grep { defined } map { $_->token } @nodes;
+	return !grep { (newest($_)->{fencing_token} // 0) != $token } @nodes;
 });
 
 # The watch is cut, the request fails that comes first, and all is made again
@@ -132,7 +139,7 @@ endure('reconnects', $rounds, sub {
 			  $node->value('SELECT watch_restarts FROM etcd_leader_stats') > $restarts{ $node->name };
 		}) or die 'not connected again';
 	}
-});
+}, sub { return !grep { newest($_)->{event} ne 'connected' } @nodes });
 for my $node (@nodes)
 {
 	my $name = $node->name;
