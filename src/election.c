@@ -1148,7 +1148,11 @@ election_ttl_ns(const ElectionCore *core)
 const char *
 election_role_name(ElectionRole role)
 {
-	static const char *const names[] = {"observer", "candidate", "leader"};
+	static const char *const names[] = {
+		[ELECTION_OBSERVER] = "observer",
+		[ELECTION_CANDIDATE] = "candidate",
+		[ELECTION_LEADER] = "leader"
+	};
 
 	return names[role];
 }
@@ -1157,8 +1161,16 @@ const char *
 election_state_name(ElectionState state)
 {
 	static const char *const names[] = {
-		"unused", "observing", "resigned", "joining", "queued", "waiting",
-		"leading", "held back", "leaving", "following"
+		[ELECTION_UNUSED] = "unused",
+		[ELECTION_OBSERVING] = "observing",
+		[ELECTION_RESIGNED] = "resigned",
+		[ELECTION_JOINING] = "joining",
+		[ELECTION_QUEUED] = "queued",
+		[ELECTION_WAITING] = "waiting",
+		[ELECTION_LEADING] = "leading",
+		[ELECTION_HELD_BACK] = "held back",
+		[ELECTION_LEAVING] = "leaving",
+		[ELECTION_FOLLOWING] = "following"
 	};
 
 	return names[state];
@@ -1168,7 +1180,11 @@ const char *
 election_event_name(ElectionEventKind kind)
 {
 	static const char *const names[] = {
-		"elected", "unelected", "leader", "connected", "disconnected"
+		[ELECTION_EVENT_ELECTED] = "elected",
+		[ELECTION_EVENT_UNELECTED] = "unelected",
+		[ELECTION_EVENT_LEADER] = "leader",
+		[ELECTION_EVENT_CONNECTED] = "connected",
+		[ELECTION_EVENT_DISCONNECTED] = "disconnected"
 	};
 
 	return names[kind];
@@ -1178,9 +1194,17 @@ const char *
 election_reason_name(ElectionReason reason)
 {
 	static const char *const names[] = {
-		NULL, "resigned", "lease_expired", "key_deleted", "key_changed",
-		"not_eligible", "dropped", "shutdown", "history_changed",
-		"proclaimed", "no_contact"
+		[ELECTION_NO_REASON] = NULL,
+		[ELECTION_REASON_RESIGNED] = "resigned",
+		[ELECTION_REASON_LEASE_EXPIRED] = "lease_expired",
+		[ELECTION_REASON_KEY_DELETED] = "key_deleted",
+		[ELECTION_REASON_KEY_CHANGED] = "key_changed",
+		[ELECTION_REASON_NOT_ELIGIBLE] = "not_eligible",
+		[ELECTION_REASON_DROPPED] = "dropped",
+		[ELECTION_REASON_SHUTDOWN] = "shutdown",
+		[ELECTION_REASON_HISTORY_CHANGED] = "history_changed",
+		[ELECTION_REASON_PROCLAIMED] = "proclaimed",
+		[ELECTION_REASON_NO_CONTACT] = "no_contact"
 	};
 
 	return names[reason];
