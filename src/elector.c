@@ -801,9 +801,9 @@ check_key_file(void)
 }
 
 /*
- * Must endpoints from DNS be those with TLS?  DNS can be forged, so that it
- * must not decide that a password travels unencrypted, or talk anybody out of
- * TLS who has set files for it.
+ * Must endpoints from DNS be those with TLS?  DNS can be forged.  So it must
+ * not decide that a password travels unencrypted, nor that TLS is not used
+ * although files for it are set.
  */
 static bool
 requires_tls(void)
@@ -958,7 +958,7 @@ discover(void)
 	if (settings_discovery_srv[0] == '\0')
 		return -1;
 
-	/* a domain that had records with TLS is not believed to have none now */
+	/* once a domain had records with TLS, records without do not count */
 	tls_only = requires_tls() ||
 		(strcmp(elector.discovered.domain, settings_discovery_srv) == 0 && has_tls(&elector.discovered));
 	if (elector.discovery_due_ns <= now_ns)
@@ -1053,9 +1053,9 @@ end_elector(int code, Datum arg)
 
 /*
  * Immediate shutdown: the leases are revoked as well.  Another process may have
- * died with a lock of shared memory, as that of a condition variable, which the
- * answers of etcd would have us take: whatever comes from here on is done
- * outside of shared memory.
+ * died while it held a lock in shared memory, for example that of a condition
+ * variable.  An answer of etcd would have this process wait for that lock.  So
+ * it leaves shared memory first.
  */
 static void
 quit(void)

@@ -3,8 +3,8 @@
  * events.c
  *	  What has happened, and waiting for it.
  *
- * A ring in which each place says which event is in it: who reads one looks
- * before and after whether it is still the same.
+ * A ring.  Each place says which event is in it; a reader looks at that before
+ * and after it copies the event.
  *
  *-------------------------------------------------------------------------
  */

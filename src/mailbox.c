@@ -59,7 +59,7 @@ typedef struct MailboxPlace
 
 typedef struct Mailbox
 {
-	ConditionVariable place_freed;	/* on which who waits for a free place sleeps */
+	ConditionVariable place_freed;	/* for those who wait for a free place */
 	MailboxPlace places[MAILBOX_SIZE];
 } Mailbox;
 

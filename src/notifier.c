@@ -494,7 +494,8 @@ static emit_log_hook_type prev_emit_log = NULL;
 /*
  * An emit_log_hook.  That connecting failed again is in the log already; and
  * the end by SIGTERM, which is FATAL for PostgreSQL, is nothing to complain
- * about.  If the server goes on, the elector says that the notifier ended.
+ * about.  If the server goes on, the elector says that the notifier ended, but
+ * for count_as_barred().
  */
 static void
 filter_log(ErrorData *edata)
@@ -669,9 +670,10 @@ try_to_announce_events(const NotifierStart *start)
 }
 
 /*
- * An exit callback, where the server itself ends a notifier that a statement
- * wants out of its database: to the elector that is no failure, but as if the
- * notifier had been barred for a moment.
+ * An exit callback, for releases in which the server itself ends a notifier
+ * that is in the way of a statement.  The elector must not take that for a
+ * failure: it sees a notifier that was barred for a moment.  Any other end of a
+ * notifier that has begun to work looks the same to it.
  */
 static void
 count_as_barred(int code, Datum notifier_slot)
