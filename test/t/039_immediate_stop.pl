@@ -63,7 +63,7 @@ sub wait_frozen
 	my $elector = $node->elector_pid;
 	my ($lease) = $etcd->leases;
 	my $stop = EtcdLeader::Util::Process->spawn(
-		log => $PostgreSQL::Test::Utils::log_path . '/038_stop.log',
+		log => $PostgreSQL::Test::Utils::log_path . '/039_stop.log',
 		cmd => [ 'pg_ctl', '-D', $node->data_dir, '-m', 'immediate', '-w', 'stop' ]);
 	poll(3, sub { is_pending($pid, 'QUIT') }) or die 'no immediate stop';
 	ok(kill(0, $elector), 'the elector waits for etcd');
