@@ -359,7 +359,7 @@ reads_only(const EtcdRequest *request)
 
 	for (int i = 0; i < request->nsuccess; i++)
 		reads &= request->success[i].kind == ETCD_OP_RANGE;
-	return reads || request->kind == ETCD_KEEPALIVE;
+	return reads || request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE;
 }
 
 void

@@ -93,6 +93,12 @@ extern void lessor_woken(int m);
  */
 extern int64_t lessor_renew(int m, int64_t id);
 
+/*
+ * The seconds that are left by the books of a member that thinks it leads,
+ * truncated; -1 and nothing granted for no such lease.
+ */
+extern int64_t lessor_time_to_live(int m, int64_t id, int64_t *granted_s);
+
 /* ---- told by cluster.c -------------------------------------------------------- */
 
 /* server.c: the member has applied more, or something about leaders changed. */

@@ -312,6 +312,8 @@ gateway_read_request(const char *path, const char *body, size_t len, EtcdRequest
 			request->kind = ETCD_KEEPALIVE;
 		else if (strcmp(path, "/v3/lease/revoke") == 0)
 			request->kind = ETCD_REVOKE;
+		else if (strcmp(path, "/v3/lease/timetolive") == 0)
+			request->kind = ETCD_TIME_TO_LIVE;
 		else
 			refuse_body(path);
 		understood = knows_members(root, lease_names) &&
@@ -616,7 +618,10 @@ gateway_write_answer(EtcdRequestKind kind, const EtcdAnswer *answer, size_t *len
 		case ETCD_LIST_MEMBERS:
 			abort();			/* the transport's own */
 		case ETCD_TIME_TO_LIVE:
-			abort();			/* an election does not ask for it */
+			put_int(&text, "ID", answer->lease);
+			put_int(&text, "TTL", answer->ttl_s);
+			put_int(&text, "grantedTTL", answer->granted_ttl_s);
+			break;
 		case ETCD_TXN:
 			put_bool(&text, "succeeded", answer->succeeded);
 			if (answer->nresults > 0)

@@ -24,7 +24,7 @@
 Instance   *instances;
 int			ninstances;
 
-static const char *const election_names[] = {"e", "jobs", "jobs2", "a b/c"};
+static const char *const election_names[] = {"e", "jobs", "jobs2", "a b/c", "patroni:p"};
 
 const char *
 election_name(int e)
@@ -35,7 +35,7 @@ election_name(int e)
 int
 election_number(const char *name)
 {
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 	{
 		if (strcmp(election_names[i], name) == 0)
 			return i;
@@ -106,7 +106,8 @@ describe(const EtcdRequest *request, char *text, size_t size)
 		case ETCD_LIST_MEMBERS:
 			abort();			/* the transport's own */
 		case ETCD_TIME_TO_LIVE:
-			abort();			/* an election does not ask for it */
+			snprintf(text, size, "time to live of lease %" PRIx64, request->lease);
+			return;
 		case ETCD_TXN:
 			break;
 	}

@@ -167,3 +167,25 @@ lessor_renew(int m, int64_t id)
 	arm(m, lease);
 	return lease->ttl_s;
 }
+
+int64_t
+lessor_time_to_live(int m, int64_t id, int64_t *granted_s)
+{
+	StoreLease *lease = store_find_lease(id);
+	const Member *member = &cluster.members[m];
+
+	for (int i = 0; lease == NULL && i < store_leases(); i++)
+	{
+		if (store_lease(i)->id == id && store_lease(i)->revoked_index > member->applied)
+			lease = store_lease(i);
+	}
+	*granted_s = 0;
+	if (lease == NULL || lease->granted_index > member->applied ||
+		(lease->revoked_index != 0 && lease->revoked_index <= member->applied))
+		return -1;
+	*granted_s = lease->ttl_s;
+	/* one that has just become the leader may not have counted yet */
+	if (lease->expires_ns[m] == 0)
+		return INT64_C(9223372036);
+	return (lease->expires_ns[m] - now_ns) / SECOND;
+}

@@ -206,6 +206,34 @@ answer_keepalive(void *subject, uint64_t ttl_s)
 	finish(call);
 }
 
+static void
+answer_time_to_live(void *subject, uint64_t tag)
+{
+	Call	   *call = subject;
+
+	(void) tag;
+	if (call->history == cluster.history && call->phase != CALL_ENDED)
+		finish(call);
+}
+
+/*
+ * Out of the books of a member that believes that it leads, which it does not
+ * make sure of.
+ */
+static void
+tell_time_to_live(Call *call, int m)
+{
+	if (!member_runs(m) || !member_thinks_leader(m))
+	{
+		events_after(random_between(50 * MS, 500 * MS), retry, call, 0);
+		return;
+	}
+	call->answer.outcome = ETCD_ANSWERED;
+	call->answer.lease = call->request->lease;
+	call->answer.ttl_s = lessor_time_to_live(m, call->request->lease, &call->answer.granted_ttl_s);
+	events_after(m == call->member ? 0 : random_between(0, 2 * MS), answer_time_to_live, call, 0);
+}
+
 /* A keepalive has arrived at a member that may be the leader. */
 static void
 renew(void *subject, uint64_t m)
@@ -215,6 +243,11 @@ renew(void *subject, uint64_t m)
 
 	if (call->history != cluster.history || call->phase != CALL_AT_LEADER)
 		return;
+	if (call->request->kind == ETCD_TIME_TO_LIVE)
+	{
+		tell_time_to_live(call, (int) m);
+		return;
+	}
 	if ((int) m == cluster.leader && (int) m != call->member && call->cause == BY_CLIENT)
 		faults_at_renewal((int) m, call->request->lease);
 	if (!member_runs((int) m) || !member_thinks_leader((int) m) ||
@@ -243,7 +276,9 @@ go_to_leader(Call *call)
 {
 	int			m = call->member;
 	int			leader = cluster.leader;
-	bool		keepalive = call->request->kind == ETCD_KEEPALIVE;
+	/* questions about leases go to whoever is believed to be the leader */
+	bool		keepalive = call->request->kind == ETCD_KEEPALIVE ||
+		call->request->kind == ETCD_TIME_TO_LIVE;
 	int64_t		delay_ns;
 
 	if (keepalive)
