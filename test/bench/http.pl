@@ -41,6 +41,7 @@ sub ask
 	my $out = '';
 	IPC::Run::run([ $load, $port, '/leader', $connections, 2, 0, $reuse ], '<', \undef, '>', \$out) or die "$load failed\n";
 	my ($rate, $median, $p99, $failures) = split ' ', $out;
+	die "nothing was answered\n" if $rate == 0;
 	die "$failures requests failed\n" if $failures > $rate / 100;
 	return ($rate, $median / 1000, $p99 / 1000);
 }
