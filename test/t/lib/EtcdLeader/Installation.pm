@@ -55,10 +55,11 @@ sub _put
 	return;
 }
 
+# etcd_leader.so, or another one.
 sub put_library
 {
-	my ($self, $file) = @_;
-	_put("$self->{pkglibdir}/etcd_leader.so", sub { File::Copy::cp($file, $_[0]) or die "cannot copy $file: $!" });
+	my ($self, $file, $name) = @_;
+	_put("$self->{pkglibdir}/" . ($name // 'etcd_leader.so'), sub { File::Copy::cp($file, $_[0]) or die "cannot copy $file: $!" });
 	return;
 }
 
@@ -93,13 +94,14 @@ sub source
 sub copy_sources
 {
 	my ($dir) = @_;
-	make_path("$dir/src", "$dir/include");
-	write_file("$dir/$_", source($_))
-	  for 'Makefile', 'etcd_leader.control', map { s{^\Q$top\E/}{}r } glob "$top/src/*.[ch] $top/include/*.h";
+	my @files = map { substr $_, length "$top/" } map { glob "$top/$_/*.[ch]" } qw(include src http);
+	make_path(map { "$dir/$_" } qw(include src http));
+	write_file("$dir/$_", source($_)) for 'Makefile', 'etcd_leader.control', @files;
 	return;
 }
 
-# Builds the library in a copy; arguments of make.  Returns its path.
+# Builds the library in a copy; arguments of make, which may name another one,
+# too.  Returns its path.
 sub build
 {
 	my ($dir, @arguments) = @_;

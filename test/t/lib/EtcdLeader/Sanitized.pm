@@ -43,7 +43,8 @@ sub new
 	chmod 01777, $self->{reports} or die $!;
 
 	EtcdLeader::Installation::copy_sources("$dir/sources");
-	$self->put_library(EtcdLeader::Installation::build("$dir/sources", "COPT=$kinds{$kind}{flags}"));
+	$self->put_library(EtcdLeader::Installation::build("$dir/sources", 'etcd_leader_http.so', "COPT=$kinds{$kind}{flags}"));
+	$self->put_library("$dir/sources/etcd_leader_http.so", 'etcd_leader_http.so');
 
 	my $run = $kinds{$kind}{run};
 	if ($kind eq 'address')
