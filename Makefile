@@ -11,7 +11,7 @@
 EXTENSION = etcd_leader
 MODULE_big = etcd_leader
 DATA = sql/etcd_leader--1.0.sql
-DOCS = doc/etcd_leader.md doc/http.md doc/status_page.png doc/c-api.md doc/simulation.md doc/fuzzing.md doc/model.md
+DOCS = doc/etcd_leader.md doc/patroni.md doc/http.md doc/status_page.png doc/c-api.md doc/simulation.md doc/fuzzing.md doc/model.md
 OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \

@@ -49,8 +49,8 @@
  * revived (rule FRESH of election.c), differs: there the danger is that a
  * woken leader of etcd revokes it, and a fresh one is to be had.
  *
- * The token is the key's create revision.  Patroni 3.0 can put its name over
- * that of another member, which leaves the create revision as it is: a
+ * The token is the key's create revision.  Patroni before 3.0.3 can put its
+ * name over that of another member, which leaves the create revision as it is: a
  * Patroni that was stopped and wakes up does so.  Then the token is the
  * revision of that put.
  *

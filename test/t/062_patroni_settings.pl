@@ -90,7 +90,7 @@ with({ elections => "patroni:stranger,patroni:test1,patroni:stranger/2,own" }, s
 	$etcd->etcdctl('put', '/service/stranger/2/initialize', '4712');
 	poll_is(10, sub { eval { $leader->value(q{SELECT etcd_verify_leader('patroni:stranger/2')}) } // 'no' }, 'no', "another cluster's keys later: not led any more");
 
-	# a put over the name, with the same create revision, as Patroni 3.0 does it
+	# a put over the name, with the same create revision, as Patroni before 3.0.3 does it
 	$etcd->etcdctl('put', '/service/stranger/2/initialize', $sysid);
 	poll_is(10, sub { $leader->try_value(q{SELECT etcd_is_leader('patroni:stranger/2')::int}) }, 1, 'its own again: led');
 	$etcd->etcdctl('put', '/service/stranger/2/leader', 'x', "--lease=$lease");
