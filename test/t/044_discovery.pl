@@ -111,7 +111,9 @@ $dns->signal('CONT');
 	poll_ok(15, sub { ($pg2->status->{last_error} // '') =~ /no SRV records of "_etcd-client-ssl\._tcp\.plain\.test"/ }, 'with an authority set, records without TLS do not count')
 	  or diag($pg2->status->{last_error});
 	unlike($pg2->status->{endpoint}, qr/^http:/, 'nor are they used');
-	$pg2->configure(discovery_srv => undef);
+	$pg2->configure(discovery_srv => undef, node_name => 'back');
+	# the elector has read all of these settings, and none of the next
+	poll_is(15, sub { $pg2->status->{node_name} }, 'back', 'back to the first: by the elector');
 	poll_ok(15, sub { $pg2->status->{connected} }, 'back to the first: in contact');
 
 	# nor where there is a password to lose
