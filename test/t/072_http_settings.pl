@@ -107,7 +107,7 @@ says($port, 200, 'HTTP alone');
 	my $pid     = $node->value('SELECT pg_backend_pid()');
 	my $elector = $node->elector_pid;
 	$worker = worker();
-	for my $signal (qw(KILL SEGV ABRT TERM))
+	for my $signal (qw(KILL ABRT TERM XCPU))
 	{
 		my $server = server();
 		my $began  = now();
