@@ -52,7 +52,7 @@ is(http_code($port, '/leader', host => '127.0.0.9'), 200, 'every address of the 
 is(worker(), $worker, 'by one worker all that time');
 $node->configure(http_listen => undef);
 poll_ok(5, sub { !worker() }, 'switched off by reload: the worker is gone');
-is(http_code($port, '/leader'), 0, 'and the port');
+poll_is(5, sub { http_code($port, '/leader') }, 0, 'and the port');
 is($node->log_count('etcd_leader http.*(?:WARNING|ERROR|FATAL|PANIC)', $log), 0, 'nothing to complain about in the log');
 $node->configure(http_listen => "127.0.0.1:$port");
 says($port, 200, 'and on again');
