@@ -1060,8 +1060,8 @@ end_elector(int code, Datum arg)
 static void
 quit(void)
 {
-	shared_state_leave();
-	if (election_stop(elector.core, shared_state_clock_ns(), ELECTION_REASON_SHUTDOWN))
+	if (shared_state_leave() &&
+		election_stop(elector.core, shared_state_clock_ns(), ELECTION_REASON_SHUTDOWN))
 		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
 	_exit(2);
 }

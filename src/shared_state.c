@@ -324,24 +324,33 @@ shared_state_end_elector(void)
 
 /*
  * What this process reads and writes from here on is its own.  The plain
- * stores that withdraw the deadlines are the last that others see of it.
+ * stores that withdraw the deadlines are the last that others see of it.  No
+ * ERROR if memory is out: its handling would go through shared memory.
  */
-void
+bool
 shared_state_leave(void)
 {
 	shared_state_withdraw_all();
 	for (Size i = 0; i < lengthof(lasting_parts); i++)
 	{
 		Size		size = lasting_parts[i]->size();
+		void	   *own = MemoryContextAllocExtended(TopMemoryContext, size, MCXT_ALLOC_NO_OOM);
 
-		*lasting_parts[i]->memory = memcpy(MemoryContextAlloc(TopMemoryContext, size),
-										   *lasting_parts[i]->memory, size);
+		if (own == NULL)
+			return false;
+		*lasting_parts[i]->memory = memcpy(own, *lasting_parts[i]->memory, size);
 	}
 	for (Size i = 0; i < lengthof(parts); i++)
 	{
-		*parts[i]->memory = MemoryContextAllocZero(TopMemoryContext, parts[i]->size());
+		void	   *own = MemoryContextAllocExtended(TopMemoryContext, parts[i]->size(),
+													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+
+		if (own == NULL)
+			return false;
+		*parts[i]->memory = own;
 		parts[i]->init();
 	}
+	return true;
 }
 
 bool

@@ -35,9 +35,11 @@ extern void shared_state_end_elector(void);
 /*
  * For an elector that ends at once: withdraws everything, by plain stores, and
  * leaves shared memory.  All functions can still be called; they read and write
- * memory of this process, take no lock of another, and wake nobody.
+ * memory of this process, take no lock of another, and wake nobody.  False if
+ * there is no memory for that: then everything is withdrawn, and the process
+ * has to end without touching shared memory.
  */
-extern void shared_state_leave(void);
+extern bool shared_state_leave(void);
 extern bool shared_state_has_elector(void);
 
 /* Is this the first elector since the server started, or restarted itself? */
