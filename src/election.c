@@ -29,6 +29,14 @@
  *			range makes etcd fetch every key of the election.  If one of them
  *			has changed, a look follows.  Only the leader, which is one, looks
  *			with each beat: it must notice that etcd was put back.
+ * ORDERED	What begins or extends leadership is ordered by raft's log, and not
+ *			by a read index: linearizable reads of a member that was paused
+ *			could be stale (#20418, #21399).  So a look from which leading may
+ *			be concluded, and the confirming look of a candidate's beat, also
+ *			delete a key that never exists.  Such a txn is a proposal, and is
+ *			answered when it is applied.  It writes nothing, wakes no watch,
+ *			and leaves no revision.  Where etcd has no space, and refuses
+ *			proposals, a read takes its place.
  * FRESH	In a new raft term, or after the deadline, a fresh lease replaces
  *			the old one, and the keys are put on it.  An etcd leader that was
  *			stopped and wakes up revokes what its successor renewed.
@@ -174,6 +182,7 @@ core_send_txn(ElectionCore *core, const Op *op,
 	request.nsuccess = nsuccess;
 	request.failure = failure;
 	request.nfailure = nfailure;
+	request.repeatable = op->kind == OP_LOOK;
 	/* a proclamation changes nothing that is remembered */
 	if (op->kind != OP_LOOK && op->kind != OP_PROCLAIM)
 		erase_memory(core);
@@ -428,7 +437,7 @@ is_complete(const Op *op, const EtcdAnswer *answer)
 		else if (op->slots & SLOT_BIT(i))
 			expected += 1 + ((op->asked[i] & LOOK_OWN) != 0) + ((op->asked[i] & LOOK_NEIGHBOUR) != 0);
 	}
-	return answer->nresults == expected;
+	return answer->nresults == expected + op->deletes_nothing;
 }
 
 /* A request brought nothing.  It stays wanted, so it is sent again. */
@@ -505,7 +514,9 @@ static void
 receive_refusal(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
 	set_connected(core, op);
-	if (op->kind == OP_LOOK)
+	if (op->kind == OP_LOOK && op->deletes_nothing)
+		queue_refuse_look(core, now_ns, op, answer);
+	else if (op->kind == OP_LOOK)
 		fail_request(core, now_ns, op);
 	else
 		dispatch_answer(core, now_ns, op, answer);

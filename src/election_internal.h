@@ -151,6 +151,8 @@ typedef struct Op
 	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
 	int64_t		create_revisions[ELECTION_MAX_ELECTIONS];
 	uint8_t		asked[ELECTION_MAX_ELECTIONS];	/* LOOK */
+	bool		deletes_nothing;	/* LOOK: it is a proposal of raft (ORDERED) */
+	bool		ordered;		/* LOOK: it is one, or etcd refuses them */
 	char		value[ELECTION_VALUE_SIZE]; /* ENTER, PROCLAIM */
 } Op;
 
@@ -348,6 +350,7 @@ struct ElectionCore
 	int			beat_failures;
 
 	/* looks */
+	int64_t		unordered_until_ns;	/* etcd has no space: it may refuse proposals */
 	int64_t		look_retry_ns;
 	int			look_failures;
 
@@ -537,6 +540,9 @@ extern int64_t lease_ttl_ns(const ElectionCore *core);
 /* A third of that TTL. */
 extern int64_t lease_interval_ns(const ElectionCore *core);
 
+/* Does what this beat brings still count? */
+extern bool lease_is_current(const ElectionCore *core, const Beat *beat);
+
 /* An answer says that this lease does not exist. */
 extern void lease_not_found(ElectionCore *core, int64_t lease);
 
@@ -629,6 +635,10 @@ extern bool queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots);
  * beat that it confirms, or NULL.
  */
 extern bool queue_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat);
+
+/* etcd refuses a look. */
+extern void queue_refuse_look(ElectionCore *core, int64_t now_ns, const Op *op,
+							  const EtcdAnswer *answer);
 
 /* Returns the elections whose own key stands as it must. */
 extern uint32_t queue_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,

@@ -122,6 +122,7 @@ typedef struct EtcdRequest
 	int			nsuccess;
 	const EtcdOp *failure;
 	int			nfailure;
+	bool		repeatable;		/* TXN: it writes nothing, though it may not look so */
 	const char *username;		/* AUTHENTICATE; both UTF-8 */
 	const char *password;
 } EtcdRequest;

@@ -138,7 +138,7 @@ copy_key(const EtcdRequest *request)
 static bool
 reads_only(const EtcdRequest *request)
 {
-	if (request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE)
+	if (request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE || request->repeatable)
 		return true;
 	for (int i = 0; i < request->nsuccess; i++)
 	{

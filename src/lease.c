@@ -604,9 +604,8 @@ lease_configure(ElectionCore *core, int64_t now_ns)
 		core->beat_ns = now_ns + lease_interval_ns(core);
 }
 
-/* Does what this beat brings still count? */
-static bool
-is_current(const ElectionCore *core, const Beat *beat)
+bool
+lease_is_current(const ElectionCore *core, const Beat *beat)
 {
 	return beat->number != 0 && beat->number >= core->first_beat;
 }
@@ -617,7 +616,7 @@ count_beats(const ElectionCore *core)
 	int			n = 0;
 
 	for (int i = 0; i < MAX_OPS; i++)
-		n += core->ops[i].id != 0 && is_current(core, &core->ops[i].beat);
+		n += core->ops[i].id != 0 && lease_is_current(core, &core->ops[i].beat);
 	return n;
 }
 
@@ -644,7 +643,7 @@ lease_start_beat(ElectionCore *core, int64_t now_ns)
 static void
 fail_beat(ElectionCore *core, int64_t now_ns, const Beat *beat)
 {
-	if (!is_current(core, beat) || beat->number + 1 != core->next_beat)
+	if (!lease_is_current(core, beat) || beat->number + 1 != core->next_beat)
 		return;
 	core->beat_failures++;
 	/* The other endpoints are tried at once, then with a back-off. */
@@ -659,7 +658,7 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAn
 {
 	Beat		beat = op->beat;
 
-	if (!is_current(core, &beat))
+	if (!lease_is_current(core, &beat))
 		return;
 	if (answer->outcome == ETCD_ANSWERED ? answer->ttl_s <= 0 : etcd_says_lease_not_found(answer))
 	{
@@ -733,7 +732,7 @@ lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
 	if (move_has_shown(core))
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
 	revoke_retired(core, now_ns, op, standing);
-	if (is_current(core, &op->beat))
+	if (lease_is_current(core, &op->beat))
 		finish_beat(core, now_ns, &op->beat, answer->header.raft_term, standing);
 }
 

@@ -17,6 +17,15 @@
  */
 #define REJOIN_DELAY_NS		(50 * NS_PER_MS)
 
+/*
+ * After etcd has refused a proposal for want of space, looks are reads for so
+ * long.
+ */
+#define UNORDERED_NS		(60 * NS_PER_S)
+
+/* A candidate that never exists has such a name; see ORDERED. */
+#define NOBODY				"#"
+
 /* What a look showed of one election, at one revision. */
 typedef struct Sight
 {
@@ -446,11 +455,16 @@ check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t r
 
 /* First in the queue, as of a linearizable answer at that revision (PLACE). */
 static void
-become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
+become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision, bool ordered)
 {
 	if (e->state == ELECTION_LEADING)
 		return;
 	e->state = ELECTION_QUEUED;
+	if (!ordered)
+	{
+		e->look_wanted = true;	/* an ordered one */
+		return;
+	}
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
 	if (e->create_revision <= e->entry_floor)
@@ -541,7 +555,7 @@ check_absence(ElectionCore *core, Election *e, const Sight *sight)
 
 /* We are in the queue: where?  True if the own key stands as it must. */
 static bool
-learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Sight *sight)
+learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
 	bool		own_stands = check_own_key(core, e, sight->own, sight->revision);
 
@@ -559,7 +573,7 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Sight *sight)
 	{
 		look_for_namesake(core, now_ns, e, sight);
 		if (e->leader.create_revision == e->create_revision)
-			become_first(core, now_ns, e, sight->revision);
+			become_first(core, now_ns, e, sight->revision, op->ordered);
 		else
 		{
 			e->state = ELECTION_WAITING;
@@ -618,7 +632,7 @@ learn_places(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, cons
 	{
 		/* another key would be of another epoch */
 		ELECTION_ASSERT(op->create_revisions[slot] == e->create_revision);
-		own_stands = learn_place(core, now_ns, e, sight);
+		own_stands = learn_place(core, now_ns, op, e, sight);
 	}
 	else if (op->asked[slot] & LOOK_OWN)
 		check_absence(core, e, sight);
@@ -774,10 +788,50 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 	return add_places(op, e, slot, ranges, n);
 }
 
+/*
+ * May this look conclude that the instance leads, or extend it?  One that
+ * waits behind another waiter need not be ordered: whoever should be the first
+ * by it looks again.
+ */
+static bool
+may_lead(const Election *e)
+{
+	return is_queued(e) && (e->state != ELECTION_WAITING ||
+							e->predecessor.create_revision == e->leader.create_revision);
+}
+
+/*
+ * The key that an ordered look deletes: below the own one, or one that it
+ * could have.  The role that may write the own key may delete it.  NULL: the
+ * look need not be ordered.
+ */
+static const char *
+name_nobody(const ElectionCore *core, const Op *op, char *key, size_t size)
+{
+	const Election *candidate = NULL;
+	bool		needed = op->beat.number != 0;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+
+		if ((op->slots & SLOT_BIT(i)) == 0)
+			continue;
+		needed |= may_lead(e);
+		if (is_candidate(e) && (candidate == NULL || !is_queued(candidate)))
+			candidate = e;
+	}
+	if (!needed || candidate == NULL)
+		return NULL;
+	copy_string(key, is_queued(candidate) ? candidate->key : candidate->prefix, size - strlen(NOBODY));
+	return strcat(key, NOBODY);
+}
+
 static bool
 send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, const Beat *beat)
 {
-	EtcdOp		ranges[PATRONI_NRANGES * ELECTION_MAX_ELECTIONS];
+	EtcdOp		ops[PATRONI_NRANGES * ELECTION_MAX_ELECTIONS + 1];
+	char		nobody[ELECTION_KEY_SIZE + sizeof(NOBODY)];
 	int			n = 0;
 	Op		   *op = core_start_op(core, now_ns, OP_LOOK);
 
@@ -797,14 +851,23 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, cons
 			e->look_id = op->id;
 		if (e->verify_ticket != 0 && e->verify_id == 0)
 			e->verify_id = op->id;
-		n = add_ranges(op, e, i, names_do, ranges, n);
+		n = add_ranges(op, e, i, names_do, ops, n);
 	}
 	if (n == 0)
 	{
 		op->id = 0;
 		return false;
 	}
-	core_send_txn(core, op, NULL, 0, ranges, n, NULL, 0);
+	op->ordered = now_ns < core->unordered_until_ns;
+	if (!op->ordered && name_nobody(core, op, nobody, sizeof(nobody)))
+	{
+		EtcdOp		delete = {.kind = ETCD_OP_DELETE};
+
+		delete.key = bytes_of(nobody);
+		ops[n++] = delete;
+		op->ordered = op->deletes_nothing = true;
+	}
+	core_send_txn(core, op, NULL, 0, ops, n, NULL, 0);
 	return true;
 }
 
@@ -1068,8 +1131,9 @@ queue_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer
 		receive_proclaim(core, op, e, answer);
 }
 
+/* What the look was to show is still wanted. */
 static void
-fail_look(ElectionCore *core, const Op *op)
+want_look_again(ElectionCore *core, const Op *op)
 {
 	for (int i = 0; i < core->max_elections; i++)
 	{
@@ -1085,9 +1149,31 @@ fail_look(ElectionCore *core, const Op *op)
 			e->look_wanted = true;
 		}
 	}
+}
+
+static void
+fail_look(ElectionCore *core, const Op *op)
+{
+	want_look_again(core, op);
 	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
 		core->look_retry_ns = op->sent_ns +
 			core_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
+}
+
+void
+queue_refuse_look(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	if (answer->code != ETCD_CODE_RESOURCE_EXHAUSTED)
+	{
+		lease_request_failed(core, now_ns, op);
+		fail_look(core, op);
+		return;
+	}
+	core->unordered_until_ns = now_ns + UNORDERED_NS;
+	want_look_again(core, op);
+	if (lease_is_current(core, &op->beat) &&
+		!queue_send_check(core, now_ns, ALL_SLOTS, &op->beat))
+		lease_request_failed(core, now_ns, op);
 }
 
 void

@@ -470,7 +470,8 @@ check_txn(const EtcdRequest *request)
 	for (int i = 0; i < request->nsuccess; i++)
 	{
 		has_range |= request->success[i].kind == ETCD_OP_RANGE;
-		if (request->success[i].kind == ETCD_OP_DELETE)
+		/* one of a key that never exists is part of a look */
+		if (request->success[i].kind == ETCD_OP_DELETE && !request->repeatable)
 			check_delete(request);
 		if (request->success[i].kind == ETCD_OP_PUT)
 			check_put(request, &request->success[i]);

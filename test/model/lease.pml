@@ -491,7 +491,7 @@ proctype Instance()
 		:: KEEP_COUNTS
 		:: else -> no_beat()
 		fi }
-	/* sent when the keepalive is answered; as a linearizable read, it tells the true term */
+	/* sent when the keepalive is answered; ordered by raft, it tells the true term (ORDERED) */
 	:: atomic { beat == 1 && confterm == 0 && MAY_CONFIRM ->
 		printf("confirm served\n");
 		confterm = term;
@@ -500,6 +500,17 @@ proctype Instance()
 		:: CONFIRM_COUNTS
 		:: else -> no_beat()
 		fi }
+#ifdef M_UNORDERED
+	/* a read that the deposed leader serves by a read index of before (etcd #20418) */
+	:: atomic { beat == 1 && confterm == 0 && MAY_CONFIRM && known[cur] ->
+		printf("confirm served by the deposed leader\n");
+		confterm = oldterm;
+		confgood = 1;
+		if
+		:: CONFIRM_COUNTS
+		:: else -> no_beat()
+		fi }
+#endif
 	:: atomic { beat == 1 && BEAT_DONE && UP ->
 		printf("beat answered\n");
 		if

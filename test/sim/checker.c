@@ -277,6 +277,9 @@ check_shown_leader(const Instance *in, int slot)
 		watchmen[in->number].told[slot].ttl_ns;
 	int64_t		since_ns = instance_true_time(in, view->leader_until_ns - ttl_ns);
 
+	/* what others read of it may be stale */
+	if (plan.stale_reads > 0 && view->state != ELECTION_LEADING)
+		return;
 	/* who leads until its deadline after etcd was put back shows itself */
 	if (view->state == ELECTION_LEADING && restored_ns != NEVER && is_excused(in, view))
 		return;
@@ -523,6 +526,7 @@ checker_distrusted(Instance *in)
 	Watchman   *w = &watchmen[in->number];
 
 	w->first_failure_ns = w->kept_failure_ns;
+	w->refused_lease = 0;
 	note_failure(in);
 	checker_trouble(in);
 }

@@ -359,7 +359,8 @@ reads_only(const EtcdRequest *request)
 
 	for (int i = 0; i < request->nsuccess; i++)
 		reads &= request->success[i].kind == ETCD_OP_RANGE;
-	return reads || request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE;
+	return request->repeatable || reads || request->kind == ETCD_KEEPALIVE ||
+		request->kind == ETCD_TIME_TO_LIVE;
 }
 
 void

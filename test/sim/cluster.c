@@ -316,6 +316,27 @@ reconsider(void)
 
 /* ---- faults --------------------------------------------------------------------- */
 
+static void
+end_staleness(void *subject, uint64_t boot)
+{
+	Member	   *member = subject;
+
+	if (member->boot == boot)
+		member->lag_ns = 0;
+}
+
+/* It has to catch up, and answers meanwhile. */
+static void
+begin_staleness(Member *member)
+{
+	int64_t		ns = random_between(50 * MS, SECOND);
+
+	member->lag_ns = ns;
+	member->stale_until_ns = now_ns + ns;
+	member->thinks_until_ns = now_ns + ns;
+	events_after(ns, end_staleness, member, member->boot);
+}
+
 void
 member_pause(int m, bool pause)
 {
@@ -334,6 +355,8 @@ member_pause(int m, bool pause)
 	else
 	{
 		member->thinks_until_ns = now_ns + random_between(0, 100 * MS);
+		if (plan.stale_reads > 0)
+			begin_staleness(member);
 		lessor_woken(m);
 	}
 	reconsider();

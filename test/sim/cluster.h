@@ -26,6 +26,7 @@ typedef struct Member
 	int64_t		applied;		/* index of the log */
 	bool		applying;
 	int64_t		lag_ns;			/* applies so much later */
+	int64_t		stale_until_ns; /* may serve a read by an old read index (#20418) */
 	bool		thinks_leader;
 	int64_t		thinks_until_ns;
 	uint64_t	lead_epoch;		/* how often it became leader */

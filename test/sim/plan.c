@@ -149,6 +149,23 @@ draw_more(void)
 	plan.granted_part = random_chance(1500) ? ONE_OF(2, 3, 4) : 0;
 	if (random_chance(1000))
 		plan.ttl_s[1] = ONE_OF(20, 40, 60);
+	if (plan.profile == PROFILE_WOKEN && random_chance(5000))
+	{
+		plan.stale_reads = (int) random_between(3000, 10000);
+		if (random_chance(6000))
+		{
+			/* whoever knows that member alone learns of no new term */
+			plan.nendpoints = 1;
+			plan.balanced = false;
+			plan.election_timeout_ns = ONE_OF(100, 200, 400) * MS;
+			plan.ttl_s[0] = plan.ttl_s[1] = ONE_OF(5, 6, 8, 10);
+			plan.granted_part = 0;
+			plan.margin_ms = -1;
+			plan.stop_at_renewal = plan.stop_at_grant = 0;
+			plan.fault[FAULT_PAUSE_MEMBER] = (int) random_between(100, 300);
+			plan.fault[FAULT_CUT_INSTANCE] = plan.fault[FAULT_CUT_LINK] = plan.fault[FAULT_CONFIGURE] = 0;
+		}
+	}
 	if (plan.profile == PROFILE_CALM && random_chance(3000))
 	{
 		/* etcd is so slow that a beat takes longer than the time to the next one */

@@ -71,6 +71,7 @@ typedef struct Plan
 	bool		pre_vote;
 	bool		late_revokes;	/* a woken leader's are forwarded */
 	bool		compaction_hides;	/* a deletion, from a watch that begins there */
+	int			stale_reads;	/* of 10,000: by a member that has just woken up */
 	int64_t		election_timeout_ns;
 	int			late_expiry;	/* of 10,000: a lease that has run out is not revoked at once */
 	int64_t		expiry_lateness_ns;

@@ -56,6 +56,13 @@ server_reset(void)
 	memset(calls, 0, sizeof(calls));
 }
 
+/* What a client reads, whether raft orders it or not. */
+static bool
+is_look(const EtcdRequest *request)
+{
+	return request->kind == ETCD_TXN && request->ncompares == 0;
+}
+
 static bool
 is_read(const EtcdRequest *request)
 {
@@ -298,7 +305,8 @@ go_to_leader(Call *call)
 	delay_ns = leader == m ? random_between(0, MS / 10) : random_between(MS / 10, 3 * MS);
 
 	/* a proposal may have to wait for longer than its client does */
-	if (!keepalive && !is_read(call->request) && call->cause == BY_CLIENT && random_chance(plan.late_writes))
+	if (!keepalive && !is_read(call->request) && !is_look(call->request) &&
+		call->cause == BY_CLIENT && random_chance(plan.late_writes))
 		delay_ns += random_between(0, random_chance(5000) ? SECOND : 8 * SECOND);
 	events_after(delay_ns, keepalive ? renew : at_leader, call, keepalive ? leader : 0);
 }
@@ -325,6 +333,12 @@ progress(Call *call)
 			member_header(call->member, &call->answer.header);
 		}
 		call->phase = CALL_TO_LEADER;
+		if (is_read(call->request) && now_ns < member->stale_until_ns && random_chance(plan.stale_reads))
+		{
+			/* by a read index that was confirmed before it was stopped (#20418) */
+			call->phase = CALL_APPLY;
+			call->index = 0;
+		}
 	}
 	if (call->phase == CALL_TO_LEADER)
 	{
@@ -349,7 +363,7 @@ progress(Call *call)
 			count(call, fetched);
 		}
 		finish(call);
-		if (is_read(call->request) && call->cause == BY_CLIENT)
+		if (is_look(call->request) && call->cause == BY_CLIENT)
 			faults_at_look(call->request);
 	}
 }

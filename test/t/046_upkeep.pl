@@ -66,6 +66,18 @@ my $upkeep = EtcdLeader::Util::Process->spawn(
 }
 $upkeep->stop('KILL');
 
+# The confirming look of each beat is a proposal of raft, which writes nothing.
+{
+	my $seconds = 2 * $ttl;
+	my $before = $etcd->post('/v3/maintenance/status', {});
+	pause($seconds);
+	my $after = $etcd->post('/v3/maintenance/status', {});
+	is($after->{header}{revision}, $before->{header}{revision}, 'idle candidates leave no revision');
+	my $beats = @nodes * 3 * $seconds / $ttl;
+	my $proposals = $after->{raftIndex} - $before->{raftIndex};
+	cmp_ok(abs($proposals - $beats), '<=', 4, 'and a raft entry for each beat') or diag("$proposals entries, $beats beats");
+}
+
 # No space left: who leads goes on, whoever must write is told what is wrong.
 {
 	my ($leader) = grep { $_->is_leader } @nodes;

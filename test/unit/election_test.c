@@ -59,6 +59,7 @@ static struct
 	Lease		leases[MAX_LEASES];
 	int			nleases;
 	bool		is_full;		/* refuses grants */
+	bool		refuses_txns;	/* those that are proposals, too */
 	int64_t		most_ttl_s;		/* grants no more than that; 0: what is asked */
 }			etcd;
 
@@ -531,6 +532,11 @@ execute(Message *m)
 			end_lease(lease);
 			break;
 		case ETCD_TXN:
+			if (etcd.refuses_txns && request->success[request->nsuccess - 1].kind != ETCD_OP_RANGE)
+			{
+				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
+				return;
+			}
 			answer->succeeded = true;
 			for (int i = 0; i < request->ncompares; i++)
 			{
@@ -913,9 +919,9 @@ test_by_name(void **state)
 		if (sent(in, "keepalive"))
 			deliver(in, sent(in, "keepalive"));
 		request = &sent(in, "look")->request;
-		assert_int_equal(request->nsuccess, in == o ? 1 : in == b ? 2 : 3);
+		assert_int_equal(request->nsuccess, in == o ? 1 : in == b ? 3 : 4);
 		for (int j = 0; j < request->nsuccess; j++)
-			assert_int_equal(request->success[j].range_end.len, in == a && j > 0 ? 2 : 0);
+			assert_int_equal(request->success[j].range_end.len, in == a && (j == 1 || j == 2) ? 2 : 0);
 	}
 	answer_all();
 
@@ -929,6 +935,109 @@ test_by_name(void **state)
 	assert_string_equal(c->views[0].leader, "b");
 	assert_string_equal(o->views[0].leader, "b");
 	assert_int_equal(c->views[0].state, ELECTION_WAITING);
+}
+
+static bool
+is_ordered(const Message *m)
+{
+	const EtcdOp *last = &m->request.success[m->request.nsuccess - 1];
+
+	return last->kind == ETCD_OP_DELETE && m->request.repeatable &&
+		last->key.data[last->key.len - 1] == '#';
+}
+
+/* What begins or extends leadership is a proposal, all else is read. */
+static void
+test_ordered(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	Instance   *c;
+	Instance   *o;
+	int64_t		revision;
+	EtcdOp		nobody;
+
+	(void) state;
+	assert_false(is_ordered(sent(a, "look")));	/* not in the queue yet */
+	deliver(a, start_entry(a));
+	assert_true(is_ordered(sent(a, "look")));
+	nobody = sent(a, "look")->request.success[sent(a, "look")->request.nsuccess - 1];
+	assert_int_equal(nobody.key.len, strlen(a->views[0].key) + 1);
+	assert_memory_equal(nobody.key.data, a->views[0].key, strlen(a->views[0].key));
+	answer_all();
+	assert_true(leads(a));
+	b = start_instance("b", true);
+	answer_all();
+	c = start_instance("c", true);
+	answer_all();
+	o = start_instance("o", false);
+	answer_all();
+	revision = etcd.revision;
+	now += TTL_S * SECOND / 3;
+	for (int i = 0; i < ninstances; i++)
+	{
+		Instance   *in = &instances[i];
+
+		election_tick(in->core, now);
+		if (sent(in, "keepalive"))
+			deliver(in, sent(in, "keepalive"));
+		assert_int_equal(is_ordered(sent(in, "look")), in != o);
+	}
+	answer_all();
+	assert_int_equal(etcd.revision, revision);
+
+	/* who cannot become the first by it only reads */
+	assert_true(election_resign(a->core, now, 0, false, 1));
+	deliver(a, sent(a, "revoke"));
+	assert_true(is_ordered(sent(b, "look")));
+	assert_false(is_ordered(sent(c, "look")));
+	assert_false(is_ordered(sent(o, "look")));
+
+	/* b goes, and c's read shows c as the first: that is not enough */
+	execute(sent(b, "look"));
+	end_lease(find_lease(b->views[0].lease));
+	deliver(c, sent(c, "look"));
+	assert_false(leads(c));
+	assert_true(is_ordered(sent(c, "look")));
+	answer_all();
+	assert_true(leads(c));
+}
+
+/* etcd has no space, and refuses proposals: reads take their place. */
+static void
+test_no_space(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	int			before;
+
+	(void) state;
+	answer_all();
+	b = start_instance("b", true);
+	answer_all();
+	etcd.is_full = etcd.refuses_txns = true;
+	run_for(20 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(find_note(0, "unelected"), -1);
+	before = a->nsent;
+	run_for(10 * TTL_S * SECOND);
+	/* a look is refused once in a while, not with each beat */
+	assert_true(a->nsent - before <= 2 * 3 * 11 + 3);
+	end_lease(find_lease(a->views[0].lease));
+	answer_all();
+	assert_true(leads(b));
+
+	/* and are proposals again when it has */
+	etcd.is_full = etcd.refuses_txns = false;
+	run_for(61 * SECOND);
+	while (sent(b, "look") == NULL)
+	{
+		now = election_wakeup_ns(b->core);
+		election_tick(b->core, now);
+		if (sent(b, "keepalive"))
+			deliver(b, sent(b, "keepalive"));
+	}
+	assert_true(is_ordered(sent(b, "look")));
 }
 
 /* Only the waiter behind it is woken by a candidate that leaves. */
@@ -2137,6 +2246,8 @@ main(void)
 		TEST(test_idle_requests),
 		TEST(test_handover),
 		TEST(test_by_name),
+		TEST(test_ordered),
+		TEST(test_no_space),
 		TEST(test_no_herd),
 		TEST(test_beat),
 		TEST(test_slow_beats),
