@@ -175,11 +175,12 @@ matrix:
 	test/setup --matrix
 	$(SUDO) test/matrix $(QUICK) $(ROWS)
 
+# PATRONI=1: with a cluster of Patroni's.
 demo:
-	test/setup --demo
+	PATRONI=$(PATRONI) test/setup --demo
 	$(MAKE) -s all
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
-	PG_CONFIG=$(PG_CONFIG) test/demo/demo
+	PG_CONFIG=$(PG_CONFIG) test/demo/$(if $(PATRONI),patroni,demo)
 
 # Against its peers; PARTS and ROUNDS choose how much of it, see test/bench/run.
 bench:
