@@ -135,8 +135,9 @@ typedef struct EtcdLeaderApi
 	 * Does this instance lead, now?  As etcd_is_leader() of SQL, but false for
 	 * an election that is not in etcd_leader.elections, and for NULL if that
 	 * is empty.  The answer is about the moment at which it reads shared
-	 * memory.  No error, no lock, no wait: may be called anywhere, also in a
-	 * critical section, without a transaction, and after an error.
+	 * memory.  No error, no lock, no wait: may be called anywhere but in a
+	 * signal handler, also in a critical section, without a transaction, and
+	 * after an error.
 	 */
 	bool		(*is_leader) (const char *election);
 
@@ -181,18 +182,20 @@ typedef struct EtcdLeaderApi
 	uint64		(*change_number) (void);
 
 	/*
-	 * Waits until change_number() is not `seen` any more, or a leadership of
-	 * this instance ends at its deadline; or until the latch of the process is
-	 * set, or `timeout_ms` milliseconds are over (-1: no limit).  Returns at
-	 * once if change_number() is another one already.  `wait_event` is shown
-	 * in pg_stat_activity, such as PG_WAIT_EXTENSION.
+	 * Waits until change_number() is not `seen` any more, or the deadline
+	 * passes that a leadership of this instance has when the wait begins; or
+	 * until the latch of the process is set, or `timeout_ms` milliseconds are
+	 * over (-1: no limit).  Returns at once if change_number() is another one
+	 * already.  `wait_event` is shown in pg_stat_activity, such as
+	 * PG_WAIT_EXTENSION.
 	 *
 	 * The latch is reset, and interrupts are served, so that it may raise an
 	 * ERROR; the death of the postmaster ends the process.  True if something
-	 * was published, or a deadline passed.  Look at the flags of your signal
-	 * handlers in either case, and never take the answer for one about who
-	 * leads.  To be called where CHECK_FOR_INTERRUPTS() may be, and not while
-	 * the process is in the wait list of a condition variable.
+	 * was published, or the deadline passed.  In either case look at the flags
+	 * of your signal handlers, and ask again who leads: the leadership may
+	 * have been renewed meanwhile.  To be called where CHECK_FOR_INTERRUPTS()
+	 * may be, and not while the process is in the wait list of a condition
+	 * variable.
 	 */
 	bool		(*wait_for_change) (uint64 seen, long timeout_ms, uint32 wait_event);
 
