@@ -33,7 +33,7 @@ is($node->value('SELECT fencing_token FROM account'), $token, 'whatever the stat
 	  'CREATE FUNCTION mine.never(bigint, bigint) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$',
 	  'CREATE OPERATOR mine.< (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = mine.never)',
 	  'SET search_path = mine, pg_catalog, public', 'UPDATE account SET balance = balance WHERE id = 1';
-	is($node->value('SELECT fencing_token FROM account'), $token, 'only the extension's function counts');
+	is($node->value('SELECT fencing_token FROM account'), $token, "only the extension's function counts");
 }
 
 # a newer leader has written here, as far as the row can tell
