@@ -39,7 +39,7 @@
 #define MAX_SLOTS		3
 #define MAX_KEYS		32
 #define MAX_PENDING		128		/* the core has fewer at once */
-#define MAX_RESULTS		(3 * MAX_SLOTS)
+#define MAX_RESULTS		(3 * MAX_SLOTS + 1)	/* a look, and the key that it deletes */
 #define MAX_STEPS		1000
 #define MAX_TICKETS		64
 #define MEMORY			64		/* of leases, and of deletes, newest last */
