@@ -608,7 +608,8 @@ run_seed(uint64_t seed)
 		if (instances[i].running && !instances[i].stopping)
 			instance_stop(&instances[i]);
 	}
-	(void) run_on(2 * SECOND);
+	/* messages that are under way arrive */
+	(void) run_on(20 * SECOND);
 	instances_reset(0);
 	run_free_all();
 	return !run_failed();
