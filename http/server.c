@@ -176,6 +176,8 @@ accept_connections(const HttpListener *listener)
 
 /* ---- the loop ------------------------------------------------------------------ */
 
+static void log_start_failure(void *cls, const char *format, va_list args) pg_attribute_printf(2, 0);
+
 static void
 log_start_failure(void *cls, const char *format, va_list args)
 {
