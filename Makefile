@@ -1,10 +1,10 @@
 # etcd_leader: leader election for PostgreSQL through etcd.
 #
 # make, make install, make installcheck, make clean are PGXS's own.
-# make demo, make test, make bench, make page, make prometheus, make sim, make fuzz, make
-# model, make sanitize and make matrix install what is missing from Debian first; they need
-# root or sudo for that, the first five for the installation, too, and the last one for
-# trees of other suites.
+# make demo, make test, make long, make bench, make page, make prometheus, make sim, make
+# fuzz, make model, make sanitize and make matrix install what is missing from Debian first;
+# they need root or sudo for that, the first six for the installation, too, and the last one
+# for trees of other suites.
 
 .DEFAULT_GOAL := all
 
@@ -83,7 +83,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test demo bench page prometheus sim fuzz model sanitize matrix dist,$(MAKECMDGOALS)),)
+else ifeq ($(filter test long demo bench page prometheus sim fuzz model sanitize matrix dist,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -123,13 +123,20 @@ clean-http:
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test demo bench page prometheus sim fuzz model sanitize matrix dist
+.PHONY: test long demo bench page prometheus sim fuzz model sanitize matrix dist
 
 test:
 	test/setup --test
 	$(MAKE) -s all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run
+
+# The tests that need minutes each.
+long:
+	test/setup --test
+	$(MAKE) -s all WERROR=-Werror
+	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
+	PG_CONFIG=$(PG_CONFIG) test/run long
 
 # The page for people in a browser, and Prometheus with what is in integrations/:
 # what they install is too large for `make test`.
