@@ -20,15 +20,6 @@ $_->wait_until_candidate for @nodes;
 $pg1->value('CREATE TABLE t (i int)');
 my %elector = map { $_->name => $_->elector_pid } @nodes;
 
-# CPU seconds of a process.
-sub cpu_of
-{
-	my ($pid) = @_;
-	open my $fh, '<', "/proc/$pid/stat" or die "no process $pid";
-	my @f = split / /, (<$fh> =~ /\) (.*)/)[0];
-	return ($f[11] + $f[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
-}
-
 for my $how (qw(killed frozen))
 {
 	my ($leader) = grep { $_->is_leader } @nodes;
@@ -43,7 +34,7 @@ for my $how (qw(killed frozen))
 
 	my $gone = now();
 	$how eq 'killed' ? $etcd->kill(0) : $etcd->freeze(0);
-	my %cpu = map { $_->name => cpu_of($_->elector_pid) } @nodes;
+	my %cpu = map { $_->name => cpu_seconds($_->elector_pid) } @nodes;
 
 	# Queries go on, and nothing that only reads waits.
 	my ($slowest, $queries) = (0, 0);
@@ -73,7 +64,7 @@ for my $how (qw(killed frozen))
 		is($s->{connected}, 0, "$how: $name: status says not connected");
 		isnt($s->{last_error} // '', '', "$how: $name: status has the error") and note($s->{last_error});
 		ok($node->value(q{SELECT last_error_at > now() - interval '10 s' FROM etcd_leader_status}), "$how: $name: and its time");
-		cmp_ok(cpu_of($node->elector_pid) - $cpu{$name}, '<', 0.05 * 2 * $ttl, "$how: $name: no CPU is burnt");
+		cmp_ok(cpu_seconds($node->elector_pid) - $cpu{$name}, '<', 0.05 * 2 * $ttl, "$how: $name: no CPU is burnt");
 	}
 
 	# What waits for etcd ends with an error, in bounded time.

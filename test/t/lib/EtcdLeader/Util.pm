@@ -10,13 +10,23 @@ use POSIX ();
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(now pause poll poll_ok poll_is wait_for_exit watchdog);
+our @EXPORT = qw(cpu_seconds now pause poll poll_ok poll_is wait_for_exit watchdog);
 
 # Seconds of the clock that all processes of this machine share and that
 # nobody can step.
 sub now
 {
 	return Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC());
+}
+
+# CPU seconds that a process has used with its threads, to a clock tick: proc(5),
+# utime and stime.
+sub cpu_seconds
+{
+	my ($pid) = @_;
+	open my $fh, '<', "/proc/$pid/stat" or die "no process $pid";
+	my @f = split / /, (<$fh> =~ /\) (.*)/)[0];
+	return ($f[11] + $f[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
 # Lets time pass.  Only for tests in which the time itself is the matter, and
