@@ -30,6 +30,9 @@ OBJS = \
 	src/etcd_watch.o \
 	src/etcd_discovery.o \
 	src/elector.o \
+	src/elector_contact.o \
+	src/elector_settings.o \
+	src/elector_mailbox.o \
 	src/shared_state.o \
 	src/crash_memory.o \
 	src/events.o \

@@ -15,12 +15,9 @@
 
 #include <limits.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
-#include "common/hashfn.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -35,17 +32,13 @@
 #include "compat.h"
 #include "crash_memory.h"
 #include "elector.h"
-#include "etcd_client.h"
-#include "etcd_discovery.h"
+#include "elector_internal.h"
 #include "events.h"
 #include "http_launcher.h"
 #include "mailbox.h"
 #include "notifier.h"
 #include "settings.h"
-#include "shared_state.h"
 #include "stats.h"
-
-#define NS_PER_MS			INT64CONST(1000000)
 
 #define ELECTOR_FUNCTION	"etcd_leader_elector_main"
 
@@ -80,194 +73,20 @@
 /* The watch stream of the protocol. */
 #define ELECTIONS_STREAM	0
 
-/*
- * Requests for etcd_candidates() are the elector's own; their ids are told
- * from the protocol's by this bit, the rest is the place in the mailbox.
- */
-#define CANDIDATES_ID		(UINT64CONST(1) << 63)
+Elector		elector;
 
-/*
- * One read verifies for all who wait for one.  The protocol's ticket for it is
- * this bit and the election's slot, of any other command it is the place in
- * the mailbox, plus 1.
- */
-#define VERIFY_TICKET		(UINT64CONST(1) << 63)
-
-/*
- * A different complaint is logged, the same one again is not, until it was not
- * heard for so long.  Room for two of each election and of each endpoint, as
- * one that is forgotten is logged each time.
- */
-#define REMEMBERED_ERRORS	(2 * ELECTION_MAX_ELECTIONS + 2 * ELECTION_MAX_ENDPOINTS)
-#define SILENCE_MS			60000
-
-/* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
-#define MIN_DISCOVERY_MS	5000
-#define MAX_DISCOVERY_MS	3600000
-
-/* And after one that failed. */
-#define DISCOVERY_RETRY_MS	10000
-
-StaticAssertDecl(ETCD_CLIENT_MAX_ENDPOINTS <= ELECTION_MAX_ENDPOINTS &&
-				 ETCD_CLIENT_MAX_URL_LEN < SHARED_ENDPOINT_SIZE,
-				 "endpoints that are learned do not fit");
-
-typedef struct CandidatesRequest
-{
-	SharedRequest request;
-	int			tries;
-} CandidatesRequest;
-
-typedef struct LoggedError
-{
-	uint32		hash;			/* of its text */
-	int64		heard_ns;		/* when it was heard last; 0: unused */
-} LoggedError;
-
-/* What an error is about, which says when it is over. */
-typedef enum ErrorSubject
-{
-	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers */
-	ABOUT_SETTINGS,				/* the settings are applied without it */
-	ABOUT_DNS,					/* a lookup succeeds */
-	ABOUT_NAME					/* this instance has another name */
-} ErrorSubject;
-
-typedef struct Elector
-{
-	ElectionCore *core;
-	EtcdClient *client;
-	EtcdDiscovery *discovery;
-	EtcdDiscovered discovered;	/* the last that was any good */
-	int64		discovery_due_ns;
-	bool		eligible;
-	bool		in_recovery;	/* as the core was told */
-	uint64		grant_id;		/* of the grant that was sent last */
-
-	SharedContact contact;
-	bool		contact_changed;
-	ErrorSubject error_subject; /* of contact.last_error */
-	int64		error_heard_ns; /* when it was heard last */
-	SharedEvent events[16];		/* to be announced */
-	int			nevents;
-	LoggedError logged_errors[REMEMBERED_ERRORS];
-	bool		margin_cut;
-	int64		timed_ttl_ns;	/* by which the client's time-outs were set */
-
-	CandidatesRequest *candidates;	/* by place in the mailbox */
-
-	/* who waits for a verifying read: places in the mailbox, by slot */
-	uint32		to_verify[ELECTION_MAX_ELECTIONS];	/* it is to be sent */
-	uint32		verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
-
-	uint32		wait_event;
-	WaitEventSet *wait_set;
-	uint64		wait_set_changes;	/* of the sockets that it was made from */
-} Elector;
-
-static Elector elector;
+static uint64 grant_id;			/* of the grant that was sent last */
+static SharedEvent pending_events[16];	/* to be announced */
+static int	npending_events;
+static uint32 wait_event;
+static WaitEventSet *wait_set;
+static uint64 wait_set_changes; /* of the sockets that it was made from */
 
 /* Set in the postmaster, and inherited by all of its processes. */
 static bool lacks_worker_slot = false;
 
 /* Set by SIGQUIT in an immediate shutdown. */
 static volatile sig_atomic_t quit_pending = false;
-
-/* ---- errors and contact -------------------------------------------------- */
-
-/* Is it to be logged: was it not heard of late? */
-static bool
-is_news(const char *message)
-{
-	uint32		hash = hash_bytes((const unsigned char *) message, (int) strlen(message));
-	int64		now_ns = shared_state_clock_ns();
-	LoggedError *oldest = &elector.logged_errors[0];
-	bool		news;
-
-	for (int i = 0; i < REMEMBERED_ERRORS; i++)
-	{
-		LoggedError *error = &elector.logged_errors[i];
-
-		if (error->hash == hash && error->heard_ns != 0)
-		{
-			news = now_ns - error->heard_ns >= SILENCE_MS * NS_PER_MS;
-			error->heard_ns = now_ns;
-			return news;
-		}
-		if (error->heard_ns < oldest->heard_ns)
-			oldest = error;
-	}
-	oldest->hash = hash;
-	oldest->heard_ns = now_ns;
-	return true;
-}
-
-/*
- * Remembers an error for etcd_leader_status.last_error, and logs it if it is
- * to be, and is news: a line per change, not per retry.
- */
-static void
-note_error(ErrorSubject subject, const char *message, bool log)
-{
-	elector.error_subject = subject;
-	elector.error_heard_ns = shared_state_clock_ns();
-	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
-	elector.contact.last_error_at = GetCurrentTimestamp();
-	elector.contact_changed = true;
-	if (is_news(message) && log)
-		ereport(LOG, (errmsg_internal("%s", message)));
-}
-
-static void note_formatted_error(ErrorSubject subject, bool log, const char *format,...) pg_attribute_printf(3, 4);
-
-/* The same with a format; what is too long is cut at the end of a character. */
-static void
-note_formatted_error(ErrorSubject subject, bool log, const char *format,...)
-{
-	char		message[sizeof(elector.contact.last_error)];
-	va_list		args;
-
-	va_start(args, format);
-	vsnprintf(message, sizeof(message), format, args);
-	va_end(args);
-	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
-	note_error(subject, message, log);
-}
-
-/* What is said about that subject is over; when it was heard is still known. */
-static void
-clear_error(ErrorSubject subject)
-{
-	if (elector.contact.last_error[0] == '\0' || elector.error_subject != subject)
-		return;
-	elector.contact.last_error[0] = '\0';
-	elector.contact_changed = true;
-}
-
-/*
- * What fails at etcd is tried again within a second or two, and each beat asks
- * etcd: an error that has not come again for a TTL is over.
- */
-static void
-clear_old_error(void)
-{
-	if (elector.contact.connected &&
-		shared_state_clock_ns() - elector.error_heard_ns >= settings_ttl_s * 1000 * NS_PER_MS)
-		clear_error(ABOUT_ETCD);
-}
-
-static void
-note_endpoint(void)
-{
-	const char *url = etcd_client_endpoint_url(elector.client, etcd_client_endpoint(elector.client));
-
-	if (strcmp(url, elector.contact.endpoint) == 0)
-		return;
-	if (elector.contact.endpoint[0] != '\0')
-		stats_count(COUNTER_ENDPOINT_SWITCHES, 1);
-	strlcpy(elector.contact.endpoint, url, sizeof(elector.contact.endpoint));
-	elector.contact_changed = true;
-}
 
 /* ---- the protocol's way out ------------------------------------------------ */
 
@@ -278,7 +97,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	if (request->kind == ETCD_KEEPALIVE)
 		stats_count(COUNTER_KEEPALIVES, 1);
 	if (request->kind == ETCD_GRANT)
-		elector.grant_id = id;
+		grant_id = id;
 	etcd_client_send(elector.client, id, request);
 }
 
@@ -293,8 +112,8 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	note_formatted_error(ABOUT_ETCD, true, "answer of etcd at \"%s\" cannot be used: %s",
-						 etcd_client_endpoint_url(elector.client, endpoint), why);
+	elector_note_formatted_error(ABOUT_ETCD, true, "answer of etcd at \"%s\" cannot be used: %s",
+								 etcd_client_endpoint_url(elector.client, endpoint), why);
 	etcd_client_change_endpoint(elector.client, endpoint);
 }
 
@@ -302,7 +121,7 @@ static void
 port_publish(void *ctx, int slot, const ElectionView *view)
 {
 	shared_state_publish(slot, view);
-	if (view->problem[0] != '\0' && is_news(view->problem))
+	if (view->problem[0] != '\0' && elector_is_news(view->problem))
 		ereport(LOG,
 				(errmsg_internal("election \"%s\": %s", view->name, view->problem)));
 }
@@ -338,21 +157,16 @@ announce_event(SharedEvent *event)
 	}
 
 	/* Who is woken by the event shall see the contact that it speaks of. */
-	if (elector.contact_changed)
-	{
-		shared_state_publish_contact(&elector.contact);
-		elector.contact_changed = false;
-	}
+	elector_publish_contact();
 	events_append(event);
 }
 
-/* Announces what has happened since the last time. */
-static void
-announce_events(void)
+void
+elector_announce_events(void)
 {
-	for (int i = 0; i < elector.nevents; i++)
-		announce_event(&elector.events[i]);
-	elector.nevents = 0;
+	for (int i = 0; i < npending_events; i++)
+		announce_event(&pending_events[i]);
+	npending_events = 0;
 }
 
 /*
@@ -365,9 +179,9 @@ port_announce(void *ctx, const ElectionEvent *event)
 	SharedEvent *shared;
 	const char *reason = election_reason_name(event->reason);
 
-	if (elector.nevents == lengthof(elector.events))
-		announce_events();
-	shared = &elector.events[elector.nevents++];
+	if (npending_events == lengthof(pending_events))
+		elector_announce_events();
+	shared = &pending_events[npending_events++];
 	memset(shared, 0, sizeof(*shared));
 	shared->at = GetCurrentTimestamp();
 	shared->kind = event->kind;
@@ -393,34 +207,7 @@ port_announce(void *ctx, const ElectionEvent *event)
 		elector.contact_changed = true;
 	}
 	if (event->kind == ELECTION_EVENT_CONNECTED)
-		memset(elector.logged_errors, 0, sizeof(elector.logged_errors));
-}
-
-static void
-port_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
-{
-	SharedReply *reply = palloc0(sizeof(SharedReply));
-
-	/* who is told of the end of a command finds its events */
-	announce_events();
-	reply->kind = REPLY_ELECTION;
-	reply->outcome = outcome;
-	if (outcome == ELECTION_NO_CONTACT)
-		strlcpy(reply->error, elector.contact.last_error, sizeof(reply->error));
-	if (ticket & VERIFY_TICKET)
-	{
-		uint32	   *places = &elector.verifying[ticket & ~VERIFY_TICKET];
-
-		for (int place = 0; place < mailbox_size(); place++)
-		{
-			if (*places & (UINT32_C(1) << place))
-				mailbox_reply(place, reply);
-		}
-		*places = 0;
-	}
-	else
-		mailbox_reply((int) ticket - 1, reply);
-	pfree(reply);
+		elector_forget_errors();
 }
 
 static void
@@ -432,9 +219,9 @@ port_remember(void *ctx, const ElectionMemory *memory)
 static void
 port_find_namesake(void *ctx, const char *election, const char *value)
 {
-	note_formatted_error(ABOUT_NAME, true,
-						 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
-						 election, value);
+	elector_note_formatted_error(ABOUT_NAME, true,
+								 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
+								 election, value);
 }
 
 static uint64_t
@@ -447,207 +234,6 @@ port_random(void *ctx)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate a random lease ID")));
 	return random;
-}
-
-/* ---- mailbox ------------------------------------------------------------------ */
-
-static void
-reply_failure(int place, SharedReplyKind kind, const char *error)
-{
-	SharedReply *reply = palloc0(sizeof(SharedReply));
-
-	reply->kind = kind;
-	strlcpy(reply->error, error, sizeof(reply->error));
-	mailbox_reply(place, reply);
-	pfree(reply);
-}
-
-/*
- * Asks for a page of an election's queue, in the order of its places; of a
- * followed election for the leader key and a page of the members.
- */
-static void
-send_candidates_request(int place)
-{
-	const SharedRequest *request = &elector.candidates[place].request;
-	bool		followed = election_is_followed(request->election);
-	char		patroni_prefix[ELECTION_KEY_SIZE];
-	char		leader[ELECTION_KEY_SIZE + 8];
-	char		prefix[ELECTION_KEY_SIZE + 8];
-	char		prefix_end[ELECTION_KEY_SIZE + 8];
-	EtcdOp		ranges[2] = {{.kind = ETCD_OP_RANGE}, {.kind = ETCD_OP_RANGE}};
-	EtcdRequest txn = {.kind = ETCD_TXN};
-
-	if (followed)
-	{
-		election_patroni_prefix(patroni_prefix, settings_patroni_namespace, request->election);
-		snprintf(leader, sizeof(leader), "%sleader", patroni_prefix);
-		snprintf(prefix, sizeof(prefix), "%smembers/", patroni_prefix);
-		snprintf(prefix_end, sizeof(prefix_end), "%smembers0", patroni_prefix);
-		ranges[1].key.data = leader;
-		ranges[1].key.len = strlen(leader);
-		ranges[1].revision = request->at_revision;
-	}
-	else
-	{
-		snprintf(prefix, sizeof(prefix), "%s/", request->election);
-		snprintf(prefix_end, sizeof(prefix_end), "%s0", request->election);
-	}
-	ranges[0].key.data = prefix;
-	ranges[0].key.len = strlen(prefix);
-	ranges[0].range_end.data = prefix_end;
-	ranges[0].range_end.len = strlen(prefix_end);
-	/* the first row is that of the leader key */
-	ranges[0].limit = followed ? SHARED_CANDIDATES_PER_PAGE - 1 : SHARED_CANDIDATES_PER_PAGE;
-	ranges[0].sort = ETCD_SORT_FIRST_CREATED;
-	ranges[0].min_create_revision = request->after_revision > 0 ? request->after_revision + 1 : 0;
-	ranges[0].revision = request->at_revision;
-	txn.success = ranges;
-	txn.nsuccess = followed ? 2 : 1;
-	elector.candidates[place].tries++;
-	stats_count(COUNTER_REQUESTS, 1);
-	etcd_client_send(elector.client, CANDIDATES_ID | (uint64) place, &txn);
-}
-
-static void
-copy_bytes(char *dst, EtcdBytes src, size_t size)
-{
-	size_t		len = Min(src.len, size - 1);
-
-	memcpy(dst, src.data, len);
-	dst[len] = '\0';
-}
-
-static void
-add_candidate(SharedReply *reply, const EtcdKeyValue *kv, EtcdBytes node, bool has_position)
-{
-	SharedCandidate *candidate = &reply->candidates[reply->ncandidates++];
-
-	candidate->create_revision = kv->create_revision;
-	candidate->lease = kv->lease;
-	candidate->has_position = has_position;
-	copy_bytes(candidate->key, kv->key, sizeof(candidate->key));
-	copy_bytes(candidate->node, node, sizeof(candidate->node));
-}
-
-/* The leader, on the first page, and the members that do not lead. */
-static void
-add_members(SharedReply *reply, const EtcdResult *members, const EtcdResult *leaders, bool first_page)
-{
-	const EtcdKeyValue *leader = leaders->nkvs > 0 ? &leaders->kvs[0] : NULL;
-
-	if (leader && first_page)
-		add_candidate(reply, leader, leader->value, true);
-	for (int i = 0; i < members->nkvs && reply->ncandidates < SHARED_CANDIDATES_PER_PAGE; i++)
-	{
-		EtcdBytes	name = members->kvs[i].key;
-
-		for (size_t c = 0; c < members->kvs[i].key.len; c++)
-		{
-			if (members->kvs[i].key.data[c] == '/')
-			{
-				name.data = members->kvs[i].key.data + c + 1;
-				name.len = members->kvs[i].key.len - c - 1;
-			}
-		}
-		if (leader == NULL || name.len != leader->value.len ||
-			memcmp(name.data, leader->value.data, name.len) != 0)
-			add_candidate(reply, &members->kvs[i], name, false);
-	}
-}
-
-static void
-receive_candidates(int place, const EtcdAnswer *answer)
-{
-	CandidatesRequest *pending = &elector.candidates[place];
-	bool		followed = election_is_followed(pending->request.election);
-	int			limit = followed ? SHARED_CANDIDATES_PER_PAGE - 1 : SHARED_CANDIDATES_PER_PAGE;
-	SharedReply *reply;
-
-	if (answer->outcome != ETCD_ANSWERED || answer->nresults != (followed ? 2 : 1))
-	{
-		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&
-			pending->tries < etcd_client_endpoint_count(elector.client))
-			send_candidates_request(place);
-		else
-			reply_failure(place, REPLY_FAILED, answer->message);
-		return;
-	}
-	reply = palloc0(sizeof(SharedReply));
-	reply->kind = REPLY_CANDIDATES;
-	reply->revision = pending->request.at_revision > 0 ? pending->request.at_revision :
-		answer->header.revision;
-	reply->more = answer->results[0].nkvs >= limit;
-	if (followed)
-		add_members(reply, &answer->results[0], &answer->results[1], pending->request.after_revision == 0);
-	else
-	{
-		for (int i = 0; i < answer->results[0].nkvs && i < limit; i++)
-			add_candidate(reply, &answer->results[0].kvs[i], answer->results[0].kvs[i].value, true);
-	}
-	mailbox_reply(place, reply);
-	pfree(reply);
-}
-
-static void
-serve_mailbox(void)
-{
-	for (int place = 0; place < mailbox_size(); place++)
-	{
-		SharedRequest request;
-		uint64		ticket = (uint64) place + 1;
-		int64		now_ns;
-		int			slot;
-		bool		taken = true;
-
-		if (!mailbox_take(place, &request))
-			continue;
-		now_ns = shared_state_clock_ns();
-		slot = election_find(elector.core, request.election);
-		if (slot < 0)
-		{
-			reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
-			continue;
-		}
-		switch (request.command)
-		{
-			case COMMAND_RESIGN:
-				taken = election_resign(elector.core, now_ns, slot, request.rejoin, ticket);
-				if (taken && !request.rejoin)
-					crash_memory_set_stay_out(request.election, true);
-				break;
-			case COMMAND_CAMPAIGN:
-				taken = election_campaign(elector.core, now_ns, slot, ticket);
-				if (taken && elector.eligible)
-					crash_memory_set_stay_out(request.election, false);
-				break;
-			case COMMAND_PROCLAIM:
-				taken = election_proclaim(elector.core, now_ns, slot, request.value, ticket);
-				break;
-			case COMMAND_VERIFY:
-				elector.to_verify[slot] |= UINT32_C(1) << place;
-				break;
-			case COMMAND_CANDIDATES:
-				elector.candidates[place].request = request;
-				elector.candidates[place].tries = 0;
-				if (elector.contact.connected)
-					send_candidates_request(place);
-				else
-					reply_failure(place, REPLY_FAILED, elector.contact.last_error);
-				break;
-		}
-		if (!taken)
-			mailbox_put_back(place);
-	}
-	for (int slot = 0; slot < settings_max_elections; slot++)
-	{
-		if (elector.to_verify[slot] == 0 || elector.verifying[slot] != 0)
-			continue;
-		elector.verifying[slot] = elector.to_verify[slot];
-		elector.to_verify[slot] = 0;
-		(void) election_verify(elector.core, shared_state_clock_ns(), slot,
-							   VERIFY_TICKET | (uint64) slot);
-	}
 }
 
 /* ---- what comes from etcd --------------------------------------------------------- */
@@ -666,13 +252,13 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 
 	if (answer->outcome != ETCD_REFUSED)
 	{
-		note_error(ABOUT_ETCD, answer->message,
-				   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
+		elector_note_error(ABOUT_ETCD, answer->message,
+						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
 		return;
 	}
 	if (timing->explained)
 	{
-		note_error(ABOUT_ETCD, answer->message, true);
+		elector_note_error(ABOUT_ETCD, answer->message, true);
 		return;
 	}
 	advice = etcd_advise(answer->code, answer->message);
@@ -682,10 +268,10 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 	/* these two are part of how leases are had and lost */
 	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
 	if (timing->key)
-		note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
-							 url, timing->key, reason);
+		elector_note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
+									 url, timing->key, reason);
 	else
-		note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request: %s", url, reason);
+		elector_note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request: %s", url, reason);
 }
 
 static void
@@ -694,7 +280,7 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 	if (answer->outcome == ETCD_ANSWERED)
 	{
 		stats_count_latency(timing->latency_ns);
-		if (id == elector.grant_id)
+		if (id == grant_id)
 			stats_count(COUNTER_LEASES_GRANTED, 1);
 		elector.contact.last_contact = GetCurrentTimestamp();
 		elector.contact_changed = true;
@@ -706,9 +292,9 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 			stats_count(COUNTER_TIMEOUTS, 1);
 		note_failure(answer, timing);
 	}
-	note_endpoint();
+	elector_note_endpoint();
 	if (id & CANDIDATES_ID)
-		receive_candidates((int) (id & ~CANDIDATES_ID), answer);
+		elector_receive_candidates((int) (id & ~CANDIDATES_ID), answer);
 	else
 		election_receive(elector.core, shared_state_clock_ns(), id, answer);
 }
@@ -717,8 +303,8 @@ static void
 client_noticed(void *ctx, const char *what)
 {
 	stats_count(COUNTER_FAILURES, 1);
-	note_error(ABOUT_ETCD, what, true);
-	note_endpoint();
+	elector_note_error(ABOUT_ETCD, what, true);
+	elector_note_endpoint();
 }
 
 static void
@@ -727,303 +313,23 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 	/* that a token has died is mended by the next request, or told of that */
 	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) &&
 		strstr(frame->message, "invalid auth token") == NULL)
-		note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
+		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
 	election_watched(elector.core, shared_state_clock_ns(), frame);
 }
 
 static void
 client_watch_ended(void *ctx, int stream, const char *why)
 {
-	note_error(ABOUT_ETCD, why, false);
-	note_endpoint();
+	elector_note_error(ABOUT_ETCD, why, false);
+	elector_note_endpoint();
 	election_watch_ended(elector.core, shared_state_clock_ns());
-}
-
-/* ---- settings ------------------------------------------------------------------------ */
-
-static bool
-is_eligible(void)
-{
-	switch ((CandidateMode) settings_candidate)
-	{
-		case CANDIDATE_NEVER:
-			return false;
-		case CANDIDATE_ALWAYS:
-			return true;
-		case CANDIDATE_PRIMARY:
-			break;
-	}
-	return !RecoveryInProgress();
-}
-
-/* True if a file of the settings may be read; else says so. */
-static bool
-check_file_access(const char *setting, const char *file)
-{
-	if (file[0] == '\0' || access(file, R_OK) == 0)
-		return true;
-	note_formatted_error(ABOUT_SETTINGS, true, "could not access file \"%s\" (\"%s\"): %s",
-						 file, setting, strerror(errno));
-	return false;
-}
-
-/* The key may be in the file of the certificate. */
-static const char *
-key_file(void)
-{
-	return settings_ssl_key_file[0] != '\0' ? settings_ssl_key_file : settings_ssl_cert_file;
-}
-
-/*
- * May the private key be used?  Not if others can read it: the rules are those
- * of the server's own (be-secure-common.c).
- */
-static bool
-check_key_file(void)
-{
-	const char *file = key_file();
-	struct stat key;
-
-	if (file[0] == '\0')
-		return true;
-	if (!check_file_access("etcd_leader.ssl_key_file", file))
-		return false;
-	if (stat(file, &key) != 0 || !S_ISREG(key.st_mode))
-		note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") is not a regular file", file);
-	else if (key.st_uid != geteuid() && key.st_uid != 0)
-		note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") must be owned by the user that runs the server, or by root", file);
-	else if ((key.st_uid == geteuid() && key.st_mode & (S_IRWXG | S_IRWXO)) ||
-			 (key.st_uid == 0 && key.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)))
-		note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root", file);
-	else
-		return true;
-	return false;
-}
-
-/*
- * Must endpoints from DNS be those with TLS?  DNS can be forged.  So it must
- * not decide that a password travels unencrypted, nor that TLS is not used
- * although files for it are set.
- */
-static bool
-requires_tls(void)
-{
-	return settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
-		settings_username[0] != '\0';
-}
-
-/* The records of a domain are all with TLS, or all without. */
-static bool
-has_tls(const EtcdDiscovered *discovered)
-{
-	return strncmp(discovered->urls[0], "https:", 6) == 0;
-}
-
-/* The endpoints to use, in *urls; their number, 0 if none are known yet. */
-static int
-resolve_endpoints(const char **urls, const char **server_name)
-{
-	ListCell   *lc;
-	int			nurls = 0;
-
-	*server_name = NULL;
-	if (settings_discovery_srv[0] == '\0')
-	{
-		foreach(lc, settings_endpoint_urls())
-			urls[nurls++] = lfirst(lc);
-		return nurls;
-	}
-	if (strcmp(elector.discovered.domain, settings_discovery_srv) != 0 ||
-		(requires_tls() && !has_tls(&elector.discovered)))
-		return 0;
-
-	/*
-	 * DNS can be forged, so it is the domain that a certificate has to be for,
-	 * as for etcdctl, and not the host that DNS named.
-	 */
-	if (has_tls(&elector.discovered))
-		*server_name = elector.discovered.domain;
-	while (nurls < elector.discovered.nurls)
-	{
-		urls[nurls] = elector.discovered.urls[nurls];
-		nurls++;
-	}
-	return nurls;
-}
-
-static void
-configure_client(void)
-{
-	EtcdClientSettings settings = {0};
-	const char *endpoints[ELECTION_MAX_ENDPOINTS];
-	bool		has_key = check_key_file();
-	int			ttl_ms = settings_ttl_s * 1000;
-
-	/* before the core has settings, it has no TTL */
-	elector.timed_ttl_ns = election_ttl_ns(elector.core);
-	if (elector.timed_ttl_ns != 0)
-		ttl_ms = (int) (elector.timed_ttl_ns / NS_PER_MS);
-
-	(void) check_file_access("etcd_leader.ssl_ca_file", settings_ssl_ca_file);
-	(void) check_file_access("etcd_leader.ssl_cert_file", settings_ssl_cert_file);
-
-	settings.endpoints = endpoints;
-	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
-	if (settings.nendpoints == 0)
-		return;					/* those before stay in use meanwhile */
-	settings.request_timeout_ms = settings_resolve_request_timeout_ms(ttl_ms);
-	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms(ttl_ms);
-	settings.ca_file = settings_ssl_ca_file;
-	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
-	settings.key_file = has_key ? key_file() : NULL;
-	settings.tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
-	settings.username = settings_username;
-	settings.password_file = settings_password_file;
-	etcd_client_configure(elector.client, &settings);
-	note_endpoint();
-}
-
-static void
-configure_core(void)
-{
-	ElectionConfig *config = palloc0(sizeof(ElectionConfig));
-	bool		cut;
-
-	settings_resolve_node_name(config->node_name, sizeof(config->node_name));
-	config->ttl_s = settings_ttl_s;
-	config->safety_margin_ms = settings_safety_margin_ms;
-	config->eligible = elector.eligible = is_eligible();
-	config->in_recovery = elector.in_recovery = RecoveryInProgress();
-	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT, GetSystemIdentifier());
-	strlcpy(config->patroni_namespace, settings_patroni_namespace, sizeof(config->patroni_namespace));
-	config->nendpoints = etcd_client_endpoint_count(elector.client);
-	config->nelections = settings_election_count();
-	for (int i = 0; i < config->nelections; i++)
-	{
-		strlcpy(config->elections[i], settings_election_name(i), ELECTION_NAME_SIZE);
-		config->stay_out[i] = crash_memory_stays_out(config->elections[i]);
-	}
-
-	(void) settings_resolve_safety_margin_ms(&cut);
-	if (cut && !elector.margin_cut)
-		ereport(WARNING,
-				(errmsg("\"etcd_leader.safety_margin\" leaves less than half of \"etcd_leader.ttl\""),
-				 errdetail("A margin of half of the TTL is used.")));
-	elector.margin_cut = cut;
-
-	if (strcmp(elector.contact.node_name, config->node_name) != 0)
-		clear_error(ABOUT_NAME);
-	strlcpy(elector.contact.node_name, config->node_name, sizeof(elector.contact.node_name));
-	shared_state_publish_contact(&elector.contact);
-	election_configure(elector.core, shared_state_clock_ns(), config);
-	pfree(config);
-}
-
-/*
- * The lease in use may have another TTL than the settings, until its keys are
- * on another one.  The client's time-outs follow it.
- */
-static void
-follow_ttl(void)
-{
-	if (elector.timed_ttl_ns != election_ttl_ns(elector.core))
-		configure_client();
-}
-
-/* At the start, and after each reload. */
-static void
-configure(void)
-{
-	settings_warn();
-	elector.discovery_due_ns = 0;
-	clear_error(ABOUT_SETTINGS);
-	clear_error(ABOUT_DNS);
-	configure_client();
-	configure_core();
-	notifier_configure();
-}
-
-/* ---- endpoints from DNS ----------------------------------------------------------------- */
-
-/*
- * Looks the endpoints up when that is due, if they are to be had from DNS.
- * Milliseconds until the next time; -1: never.
- */
-static long
-discover(void)
-{
-	int64		now_ns = shared_state_clock_ns();
-	bool		tls_only;
-
-	if (settings_discovery_srv[0] == '\0')
-		return -1;
-
-	/* once a domain had records with TLS, records without do not count */
-	tls_only = requires_tls() ||
-		(strcmp(elector.discovered.domain, settings_discovery_srv) == 0 && has_tls(&elector.discovered));
-	if (elector.discovery_due_ns <= now_ns)
-	{
-		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
-		elector.discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
-	}
-	return (long) ((elector.discovery_due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
-static bool
-is_same_discovered(const EtcdDiscovered *a, const EtcdDiscovered *b)
-{
-	if (strcmp(a->domain, b->domain) != 0 || a->nurls != b->nurls)
-		return false;
-	for (int i = 0; i < a->nurls; i++)
-	{
-		if (strcmp(a->urls[i], b->urls[i]) != 0)
-			return false;
-	}
-	return true;
-}
-
-/* A lookup has ended.  One that failed changes nothing. */
-static void
-finish_discovery(void)
-{
-	const EtcdDiscovered *found = etcd_discovery_finish(elector.discovery);
-	int64		now_ns = shared_state_clock_ns();
-
-	if (found == NULL || strcmp(found->domain, settings_discovery_srv) != 0)
-		return;
-	if (found->nurls == 0)
-	{
-		note_error(ABOUT_DNS, found->error, true);
-		elector.discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
-		return;
-	}
-	clear_error(ABOUT_DNS);
-
-	/* it began before a setting asked for TLS */
-	if (requires_tls() && !has_tls(found))
-	{
-		elector.discovery_due_ns = now_ns;
-		return;
-	}
-	elector.discovery_due_ns = now_ns +
-		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NS_PER_MS;
-
-	/*
-	 * Whoever is configured begins anew to count which endpoints fail, asks
-	 * for members and tokens, and so on: not at each lookup.
-	 */
-	if (is_same_discovered(found, &elector.discovered))
-		return;
-	elector.discovered = *found;
-	configure_client();
-	configure_core();
 }
 
 static void
 client_endpoints_changed(void *ctx)
 {
-	note_endpoint();
-	configure_core();
+	elector_note_endpoint();
+	elector_configure_core();
 }
 
 /* ---- life ------------------------------------------------------------------------------ */
@@ -1045,7 +351,7 @@ end_elector(int code, Datum arg)
 	bool		revoking = election_stop(elector.core, shared_state_clock_ns(),
 										 ELECTION_REASON_SHUTDOWN);
 
-	announce_events();
+	elector_announce_events();
 	shared_state_end_elector();
 	if (revoking)
 		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
@@ -1114,7 +420,7 @@ begin_elector(void)
 		.change_endpoint = port_change_endpoint,
 		.publish = port_publish,
 		.announce = port_announce,
-		.reply = port_reply,
+		.reply = elector_reply,
 		.remember = port_remember,
 		.find_namesake = port_find_namesake,
 		.random = port_random
@@ -1135,8 +441,8 @@ begin_elector(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
-	elector.wait_event = compat_wait_event("EtcdLeaderElectorMain");
-	elector.candidates = palloc0(mailbox_size() * sizeof(CandidatesRequest));
+	wait_event = compat_wait_event("EtcdLeaderElectorMain");
+	elector_begin_mailbox();
 	shared_state_begin_elector();
 	resume();
 	before_shmem_exit(end_elector, 0);
@@ -1156,15 +462,15 @@ refresh_wait_set(void)
 	uint64_t	changes;
 
 	sockets = etcd_client_sockets(elector.client, &nsockets, &changes);
-	if (elector.wait_set && elector.wait_set_changes == changes)
+	if (wait_set && wait_set_changes == changes)
 		return;
-	if (elector.wait_set)
-		FreeWaitEventSet(elector.wait_set);
-	elector.wait_set = compat_create_wait_event_set(nsockets + 3);
-	elector.wait_set_changes = changes;
-	AddWaitEventToSet(elector.wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-	AddWaitEventToSet(elector.wait_set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	AddWaitEventToSet(elector.wait_set, WL_SOCKET_READABLE, etcd_discovery_fd(elector.discovery), NULL, NULL);
+	if (wait_set)
+		FreeWaitEventSet(wait_set);
+	wait_set = compat_create_wait_event_set(nsockets + 3);
+	wait_set_changes = changes;
+	AddWaitEventToSet(wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(wait_set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, etcd_discovery_fd(elector.discovery), NULL, NULL);
 	for (int i = 0; i < nsockets; i++)
 	{
 		uint32		events = 0;
@@ -1174,7 +480,7 @@ refresh_wait_set(void)
 		if (sockets[i].events & ETCD_SOCKET_WRITEABLE)
 			events |= WL_SOCKET_WRITEABLE;
 		if (events != 0)
-			AddWaitEventToSet(elector.wait_set, events, sockets[i].fd, NULL, NULL);
+			AddWaitEventToSet(wait_set, events, sockets[i].fd, NULL, NULL);
 	}
 }
 
@@ -1209,8 +515,8 @@ turn(long timeout_ms)
 	int			nevents;
 
 	refresh_wait_set();
-	nevents = WaitEventSetWait(elector.wait_set, timeout_ms, events, lengthof(events),
-							   elector.wait_event);
+	nevents = WaitEventSetWait(wait_set, timeout_ms, events, lengthof(events),
+							   wait_event);
 	if (quit_pending)
 		quit();
 	for (int i = 0; i < nevents; i++)
@@ -1226,12 +532,12 @@ turn(long timeout_ms)
 		if (events[i].events & WL_SOCKET_WRITEABLE)
 			what |= ETCD_SOCKET_WRITEABLE;
 		if (events[i].fd == etcd_discovery_fd(elector.discovery))
-			finish_discovery();
+			elector_finish_discovery();
 		else if (what != 0)
 			etcd_client_socket_ready(elector.client, events[i].fd, what);
 	}
 	etcd_client_process(elector.client);
-	announce_events();
+	elector_announce_events();
 }
 
 void
@@ -1251,7 +557,7 @@ etcd_leader_elector_main(Datum main_arg)
 										 ALLOCSET_DEFAULT_SIZES);
 	begin_elector();
 	MemoryContextSwitchTo(turn_context);
-	configure();
+	elector_configure();
 
 	while (!ShutdownRequestPending)
 	{
@@ -1261,27 +567,23 @@ etcd_leader_elector_main(Datum main_arg)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
-			configure();
+			elector_configure();
 		}
-		else if (is_eligible() != elector.eligible || RecoveryInProgress() != elector.in_recovery)
-			configure_core();	/* promoted */
-		follow_ttl();
+		else if (elector_is_eligible() != elector.eligible || RecoveryInProgress() != elector.in_recovery)
+			elector_configure_core();	/* promoted */
+		elector_follow_ttl();
 
-		serve_mailbox();
+		elector_serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());
-		timeout_ms = sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), discover()),
+		timeout_ms = sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), elector_discover()),
 							sooner(next_timeout_ms(), MAX_SLEEP_MS));
 		if (elector.in_recovery &&
 			(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&
 			!notifier_awaits_promotion())
 			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);
-		clear_old_error();
-		if (elector.contact_changed)
-		{
-			shared_state_publish_contact(&elector.contact);
-			elector.contact_changed = false;
-		}
-		turn(elector.nevents > 0 ? 0 : timeout_ms);
+		elector_clear_old_error();
+		elector_publish_contact();
+		turn(npending_events > 0 ? 0 : timeout_ms);
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(turn_context);
 	}

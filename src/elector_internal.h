@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_internal.h
+ *	  What the files of the elector share.
+ *
+ * elector.c			the process, its loop, and what goes in and out of the
+ *						protocol
+ * elector_contact.c	errors and the contact with etcd, as
+ *						etcd_leader_status shows them
+ * elector_settings.c	settings and endpoints, for the protocol and the client
+ * elector_mailbox.c	requests of backends
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ELECTOR_INTERNAL_H
+#define ELECTOR_INTERNAL_H
+
+#include "election.h"
+#include "etcd_client.h"
+#include "etcd_discovery.h"
+#include "shared_state.h"
+
+#define NS_PER_MS			INT64CONST(1000000)
+
+/* What an error is about, which says when it is over. */
+typedef enum ErrorSubject
+{
+	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers */
+	ABOUT_SETTINGS,				/* the settings are applied without it */
+	ABOUT_DNS,					/* a lookup succeeds */
+	ABOUT_NAME					/* this instance has another name */
+} ErrorSubject;
+
+typedef struct Elector
+{
+	ElectionCore *core;
+	EtcdClient *client;
+	EtcdDiscovery *discovery;
+
+	/* as the core was told */
+	bool		eligible;
+	bool		in_recovery;
+
+	SharedContact contact;
+	bool		contact_changed;	/* since it was published */
+} Elector;
+
+extern Elector elector;
+
+/* ---- elector.c ----------------------------------------------------------- */
+
+/* Announces what has happened since the last time. */
+extern void elector_announce_events(void);
+
+/* ---- elector_contact.c ---------------------------------------------------- */
+
+/* Is an error to be logged: was it not heard of late? */
+extern bool elector_is_news(const char *message);
+
+/*
+ * Remembers an error for etcd_leader_status.last_error, and logs it if it is
+ * to be, and is news: a line per change, not per retry.
+ */
+extern void elector_note_error(ErrorSubject subject, const char *message, bool log);
+
+/* The same with a format; what is too long is cut at the end of a character. */
+extern void elector_note_formatted_error(ErrorSubject subject, bool log, const char *format,...) pg_attribute_printf(3, 4);
+
+/* What is said about that subject is over; when it was heard is still known. */
+extern void elector_clear_error(ErrorSubject subject);
+
+/*
+ * What fails at etcd is tried again within a second or two, and each beat asks
+ * etcd: an error that has not come again for a TTL is over.
+ */
+extern void elector_clear_old_error(void);
+
+/* All errors are news again. */
+extern void elector_forget_errors(void);
+
+/* The endpoint in use may be another one. */
+extern void elector_note_endpoint(void);
+
+/* For readers, if it has changed. */
+extern void elector_publish_contact(void);
+
+/* ---- elector_settings.c ---------------------------------------------------- */
+
+/* May this instance be a candidate now? */
+extern bool elector_is_eligible(void);
+
+/* Applies all settings: at the start, and after each reload. */
+extern void elector_configure(void);
+
+/* Applies those of the protocol alone, and what the server is: a promotion. */
+extern void elector_configure_core(void);
+
+/*
+ * The lease in use may have another TTL than the settings, until its keys are
+ * on another one.  The client's time-outs follow it.
+ */
+extern void elector_follow_ttl(void);
+
+/*
+ * Looks the endpoints up when that is due, if they are to be had from DNS.
+ * Milliseconds until the next time; -1: never.
+ */
+extern long elector_discover(void);
+
+/* A lookup has ended.  One that failed changes nothing. */
+extern void elector_finish_discovery(void);
+
+/* ---- elector_mailbox.c ----------------------------------------------------- */
+
+/*
+ * Requests for etcd_candidates() are the elector's own; their ids are told
+ * from the protocol's by this bit, the rest is the place in the mailbox.
+ */
+#define CANDIDATES_ID		(UINT64CONST(1) << 63)
+
+/* Called once, at the start of the elector. */
+extern void elector_begin_mailbox(void);
+
+/* Takes what backends have asked for. */
+extern void elector_serve_mailbox(void);
+
+/* The protocol tells of the end of a command: ElectionPort.reply. */
+extern void elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome);
+
+/* The answer to a request for the candidates, for a place in the mailbox. */
+extern void elector_receive_candidates(int place, const EtcdAnswer *answer);
+
+#endif							/* ELECTOR_INTERNAL_H */

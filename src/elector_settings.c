@@ -1,0 +1,303 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_settings.c
+ *	  The settings on their way to the protocol and to the client of etcd, and
+ *	  the endpoints that DNS names.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+
+#include "crash_memory.h"
+#include "elector_internal.h"
+#include "notifier.h"
+#include "settings.h"
+
+/* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
+#define MIN_DISCOVERY_MS	5000
+#define MAX_DISCOVERY_MS	3600000
+
+/* And after one that failed. */
+#define DISCOVERY_RETRY_MS	10000
+
+StaticAssertDecl(ETCD_CLIENT_MAX_ENDPOINTS <= ELECTION_MAX_ENDPOINTS &&
+				 ETCD_CLIENT_MAX_URL_LEN < SHARED_ENDPOINT_SIZE,
+				 "endpoints that are learned do not fit");
+
+static EtcdDiscovered discovered;	/* the last that was any good */
+static int64 discovery_due_ns;
+static bool margin_cut;			/* the WARNING about it was given */
+static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
+
+bool
+elector_is_eligible(void)
+{
+	switch ((CandidateMode) settings_candidate)
+	{
+		case CANDIDATE_NEVER:
+			return false;
+		case CANDIDATE_ALWAYS:
+			return true;
+		case CANDIDATE_PRIMARY:
+			break;
+	}
+	return !RecoveryInProgress();
+}
+
+/* True if a file of the settings may be read; else says so. */
+static bool
+check_file_access(const char *setting, const char *file)
+{
+	if (file[0] == '\0' || access(file, R_OK) == 0)
+		return true;
+	elector_note_formatted_error(ABOUT_SETTINGS, true, "could not access file \"%s\" (\"%s\"): %s",
+								 file, setting, strerror(errno));
+	return false;
+}
+
+/* The key may be in the file of the certificate. */
+static const char *
+key_file(void)
+{
+	return settings_ssl_key_file[0] != '\0' ? settings_ssl_key_file : settings_ssl_cert_file;
+}
+
+/*
+ * May the private key be used?  Not if others can read it: the rules are those
+ * of the server's own (be-secure-common.c).
+ */
+static bool
+check_key_file(void)
+{
+	const char *file = key_file();
+	struct stat key;
+
+	if (file[0] == '\0')
+		return true;
+	if (!check_file_access("etcd_leader.ssl_key_file", file))
+		return false;
+	if (stat(file, &key) != 0 || !S_ISREG(key.st_mode))
+		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") is not a regular file", file);
+	else if (key.st_uid != geteuid() && key.st_uid != 0)
+		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") must be owned by the user that runs the server, or by root", file);
+	else if ((key.st_uid == geteuid() && key.st_mode & (S_IRWXG | S_IRWXO)) ||
+			 (key.st_uid == 0 && key.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)))
+		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root", file);
+	else
+		return true;
+	return false;
+}
+
+/*
+ * Must endpoints from DNS be those with TLS?  DNS can be forged.  So it must
+ * not decide that a password travels unencrypted, nor that TLS is not used
+ * although files for it are set.
+ */
+static bool
+requires_tls(void)
+{
+	return settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
+		settings_username[0] != '\0';
+}
+
+/* The records of a domain are all with TLS, or all without. */
+static bool
+has_tls(const EtcdDiscovered *discovered)
+{
+	return strncmp(discovered->urls[0], "https:", 6) == 0;
+}
+
+/* The endpoints to use, in *urls; their number, 0 if none are known yet. */
+static int
+resolve_endpoints(const char **urls, const char **server_name)
+{
+	ListCell   *lc;
+	int			nurls = 0;
+
+	*server_name = NULL;
+	if (settings_discovery_srv[0] == '\0')
+	{
+		foreach(lc, settings_endpoint_urls())
+			urls[nurls++] = lfirst(lc);
+		return nurls;
+	}
+	if (strcmp(discovered.domain, settings_discovery_srv) != 0 ||
+		(requires_tls() && !has_tls(&discovered)))
+		return 0;
+
+	/*
+	 * DNS can be forged, so it is the domain that a certificate has to be for,
+	 * as for etcdctl, and not the host that DNS named.
+	 */
+	if (has_tls(&discovered))
+		*server_name = discovered.domain;
+	while (nurls < discovered.nurls)
+	{
+		urls[nurls] = discovered.urls[nurls];
+		nurls++;
+	}
+	return nurls;
+}
+
+static void
+configure_client(void)
+{
+	EtcdClientSettings settings = {0};
+	const char *endpoints[ELECTION_MAX_ENDPOINTS];
+	bool		has_key = check_key_file();
+	int			ttl_ms = settings_ttl_s * 1000;
+
+	/* before the core has settings, it has no TTL */
+	timed_ttl_ns = election_ttl_ns(elector.core);
+	if (timed_ttl_ns != 0)
+		ttl_ms = (int) (timed_ttl_ns / NS_PER_MS);
+
+	(void) check_file_access("etcd_leader.ssl_ca_file", settings_ssl_ca_file);
+	(void) check_file_access("etcd_leader.ssl_cert_file", settings_ssl_cert_file);
+
+	settings.endpoints = endpoints;
+	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
+	if (settings.nendpoints == 0)
+		return;					/* those before stay in use meanwhile */
+	settings.request_timeout_ms = settings_resolve_request_timeout_ms(ttl_ms);
+	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms(ttl_ms);
+	settings.ca_file = settings_ssl_ca_file;
+	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
+	settings.key_file = has_key ? key_file() : NULL;
+	settings.tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
+	settings.username = settings_username;
+	settings.password_file = settings_password_file;
+	etcd_client_configure(elector.client, &settings);
+	elector_note_endpoint();
+}
+
+void
+elector_configure_core(void)
+{
+	ElectionConfig *config = palloc0(sizeof(ElectionConfig));
+	bool		cut;
+
+	settings_resolve_node_name(config->node_name, sizeof(config->node_name));
+	config->ttl_s = settings_ttl_s;
+	config->safety_margin_ms = settings_safety_margin_ms;
+	config->eligible = elector.eligible = elector_is_eligible();
+	config->in_recovery = elector.in_recovery = RecoveryInProgress();
+	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT, GetSystemIdentifier());
+	strlcpy(config->patroni_namespace, settings_patroni_namespace, sizeof(config->patroni_namespace));
+	config->nendpoints = etcd_client_endpoint_count(elector.client);
+	config->nelections = settings_election_count();
+	for (int i = 0; i < config->nelections; i++)
+	{
+		strlcpy(config->elections[i], settings_election_name(i), ELECTION_NAME_SIZE);
+		config->stay_out[i] = crash_memory_stays_out(config->elections[i]);
+	}
+
+	(void) settings_resolve_safety_margin_ms(&cut);
+	if (cut && !margin_cut)
+		ereport(WARNING,
+				(errmsg("\"etcd_leader.safety_margin\" leaves less than half of \"etcd_leader.ttl\""),
+				 errdetail("A margin of half of the TTL is used.")));
+	margin_cut = cut;
+
+	if (strcmp(elector.contact.node_name, config->node_name) != 0)
+		elector_clear_error(ABOUT_NAME);
+	strlcpy(elector.contact.node_name, config->node_name, sizeof(elector.contact.node_name));
+	shared_state_publish_contact(&elector.contact);
+	election_configure(elector.core, shared_state_clock_ns(), config);
+	pfree(config);
+}
+
+void
+elector_follow_ttl(void)
+{
+	if (timed_ttl_ns != election_ttl_ns(elector.core))
+		configure_client();
+}
+
+void
+elector_configure(void)
+{
+	settings_warn();
+	discovery_due_ns = 0;
+	elector_clear_error(ABOUT_SETTINGS);
+	elector_clear_error(ABOUT_DNS);
+	configure_client();
+	elector_configure_core();
+	notifier_configure();
+}
+
+/* ---- endpoints from DNS ----------------------------------------------------------------- */
+
+long
+elector_discover(void)
+{
+	int64		now_ns = shared_state_clock_ns();
+	bool		tls_only;
+
+	if (settings_discovery_srv[0] == '\0')
+		return -1;
+
+	/* once a domain had records with TLS, records without do not count */
+	tls_only = requires_tls() ||
+		(strcmp(discovered.domain, settings_discovery_srv) == 0 && has_tls(&discovered));
+	if (discovery_due_ns <= now_ns)
+	{
+		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
+		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+	}
+	return (long) ((discovery_due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static bool
+is_same_discovered(const EtcdDiscovered *a, const EtcdDiscovered *b)
+{
+	if (strcmp(a->domain, b->domain) != 0 || a->nurls != b->nurls)
+		return false;
+	for (int i = 0; i < a->nurls; i++)
+	{
+		if (strcmp(a->urls[i], b->urls[i]) != 0)
+			return false;
+	}
+	return true;
+}
+
+void
+elector_finish_discovery(void)
+{
+	const EtcdDiscovered *found = etcd_discovery_finish(elector.discovery);
+	int64		now_ns = shared_state_clock_ns();
+
+	if (found == NULL || strcmp(found->domain, settings_discovery_srv) != 0)
+		return;
+	if (found->nurls == 0)
+	{
+		elector_note_error(ABOUT_DNS, found->error, true);
+		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+		return;
+	}
+	elector_clear_error(ABOUT_DNS);
+
+	/* it began before a setting asked for TLS */
+	if (requires_tls() && !has_tls(found))
+	{
+		discovery_due_ns = now_ns;
+		return;
+	}
+	discovery_due_ns = now_ns +
+		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NS_PER_MS;
+
+	/*
+	 * Whoever is configured begins anew to count which endpoints fail, asks
+	 * for members and tokens, and so on: not at each lookup.
+	 */
+	if (is_same_discovered(found, &discovered))
+		return;
+	discovered = *found;
+	configure_client();
+	elector_configure_core();
+}
