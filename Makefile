@@ -16,8 +16,10 @@ OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \
 	src/election.o \
+	src/command.o \
 	src/lease.o \
 	src/queue.o \
+	src/look.o \
 	src/patroni.o \
 	src/watch.o \
 	src/etcd_api.o \

@@ -55,13 +55,14 @@
  *			raft term, or a lower revision than a linearizable answer can have.
  *			If only such answers come for a TTL, etcd was replaced or restored.
  *
- * lease.c keeps the lease (BEAT, FRESH), queue.c the keys and their places
- * (PLACE, EPOCH, FINAL, ORDER), watch.c the watch stream, patroni.c the
- * elections that follow Patroni and have rules of their own.  This file has the
- * inputs, the commands, the settings, contact with etcd and its history
- * (HISTORY, MEMORY).
+ * lease.c keeps the lease (BEAT, FRESH), queue.c the own keys (FINAL, GUARD,
+ * ORDER), look.c reads them and their places (PLACE, EPOCH, BY NAME, ORDERED),
+ * watch.c has the watch stream, patroni.c the elections that follow Patroni and
+ * have rules of their own, command.c the settings and commands.  This file has
+ * the answers and where they go, contact with etcd, its history, and what is
+ * remembered (HISTORY, MEMORY).
  *
- * Inputs change the state and mark what is wanted; pursue() then sends
+ * Inputs change the state and mark what is wanted; core_pursue() then sends
  * whatever is wanted, not under way and not postponed.  So a lost answer
  * needs no handler of its own: what it should have brought is still wanted.
  *
@@ -76,7 +77,6 @@
 #define BACKOFF_MAX_MS		1000
 
 static void erase_memory(ElectionCore *core);
-static void pursue(ElectionCore *core, int64_t now_ns);
 
 /* ---- time ---------------------------------------------------------------- */
 
@@ -280,9 +280,10 @@ set_connected(ElectionCore *core, const Op *answered)
 	patroni_retry_now(core);
 	lease_retry_now(core);
 	queue_retry_now(core);
+	look_retry_now(core);
 	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
 	if (answered->kind != OP_LOOK && !core_is_under_way(core, OP_LOOK, ALL_SLOTS))
-		queue_want_looks(core);
+		look_want_all(core);
 }
 
 /* Commands that wait are answered; the work that they asked for goes on. */
@@ -446,6 +447,8 @@ fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
 {
 	lease_request_failed(core, now_ns, op);
 	queue_request_failed(core, op);
+	if (op->kind == OP_LOOK)
+		look_request_failed(core, op);
 	patroni_request_failed(core, now_ns, op);
 }
 
@@ -457,7 +460,7 @@ dispatch_answer(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnsw
 	{
 		case OP_LOOK:
 			lease_receive_look(core, now_ns, op, answer,
-							   queue_receive_look(core, now_ns, op, answer));
+							   look_receive(core, now_ns, op, answer));
 			break;
 		case OP_KEEPALIVE:
 		case OP_GRANT:
@@ -515,7 +518,7 @@ receive_refusal(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnsw
 {
 	set_connected(core, op);
 	if (op->kind == OP_LOOK && op->deletes_nothing)
-		queue_refuse_look(core, now_ns, op, answer);
+		look_refused(core, now_ns, op, answer);
 	else if (op->kind == OP_LOOK)
 		fail_request(core, now_ns, op);
 	else
@@ -569,7 +572,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	}
 	else
 		receive_refusal(core, now_ns, &op, answer);
-	pursue(core, now_ns);
+	core_pursue(core, now_ns);
 }
 
 void
@@ -596,7 +599,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 		election_watch_ended(core, now_ns);
 		return;
 	}
-	pursue(core, now_ns);
+	core_pursue(core, now_ns);
 }
 
 void
@@ -605,287 +608,20 @@ election_watch_ended(ElectionCore *core, int64_t now_ns)
 	if (core->stopping || !core->stream.open)
 		return;
 	watch_ended(core, now_ns);
-	pursue(core, now_ns);
+	core_pursue(core, now_ns);
 }
 
 void
 election_tick(ElectionCore *core, int64_t now_ns)
 {
 	if (!core->stopping)
-		pursue(core, now_ns);
+		core_pursue(core, now_ns);
 }
 
 int64_t
 election_wakeup_ns(const ElectionCore *core)
 {
 	return core->stopping ? NEVER_NS : core->wakeup_ns;
-}
-
-/* ---- settings ---------------------------------------------------------------- */
-
-/* Where an election stands in the settings; -1: it is not there. */
-static int
-find_configured(const ElectionConfig *config, const char *name)
-{
-	for (int i = 0; i < config->nelections; i++)
-	{
-		if (strcmp(config->elections[i], name) == 0)
-			return i;
-	}
-	return -1;
-}
-
-/* Gives a slot to an election that has none yet; NULL if none is free. */
-static Election *
-take_slot(ElectionCore *core, const char *name)
-{
-	size_t		len = strlen(name);
-
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
-
-		if (is_used(e))
-			continue;
-		copy_string(e->name, name, sizeof(e->name));
-		memcpy(e->prefix, name, len);
-		memcpy(e->prefix + len, "/", 2);
-		memcpy(e->prefix_end, name, len);
-		memcpy(e->prefix_end + len, "0", 2);	/* '/' + 1 */
-		e->wanted = true;
-		e->generation++;
-		e->epoch++;
-		if (election_is_followed(name))
-			patroni_begin(core, e);
-		return e;
-	}
-	return NULL;
-}
-
-void
-core_take_up_elections(ElectionCore *core)
-{
-	for (int i = 0; i < core->config.nelections; i++)
-	{
-		const char *name = core->config.elections[i];
-		Election   *e;
-
-		if (election_find(core, name) >= 0)
-			continue;
-		e = take_slot(core, name);
-		if (e == NULL)
-			return;				/* until a key is known to be deleted */
-		copy_string(e->value, core->config.node_name, sizeof(e->value));
-		e->stay_out = core->config.stay_out[i];
-		queue_choose_state(core, e);
-	}
-}
-
-bool
-election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
-{
-	core->config.safety_margin_ms = memory->safety_margin_ms;
-	if (memory->nelections > core->max_elections || !lease_resume(core, now_ns, memory))
-		return false;
-	copy_string(core->config.node_name, memory->node_name, sizeof(core->config.node_name));
-	core->cluster_id = memory->cluster_id;
-	core->term_seen = memory->term_seen;
-	core->max_revision = memory->max_revision;
-	core->lead_above_revision = memory->lead_above_revision;
-	for (int i = 0; i < memory->nelections; i++)
-		queue_resume(memory, i, take_slot(core, memory->elections[i].name));
-	return true;
-}
-
-/* The new settings, which are in core->config, for an election that has a slot. */
-static void
-configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
-{
-	int			configured = find_configured(&core->config, e->name);
-
-	e->wanted = configured >= 0;
-	/* one that was resumed does not know yet */
-	if (first)
-		e->stay_out = e->wanted && core->config.stay_out[configured];
-	if (renamed && e->proclaim_ticket == 0)
-		copy_string(e->value, core->config.node_name, sizeof(e->value));
-	if (!e->wanted)
-		queue_leave(core, e, ELECTION_REASON_DROPPED);
-	else if (!core->config.eligible && is_candidate(e))
-		queue_leave(core, e, ELECTION_REASON_NOT_ELIGIBLE);
-	else if (core->config.eligible && e->state == ELECTION_OBSERVING)
-		queue_choose_state(core, e);
-	else
-		core_publish(core, e);	/* the margin may have changed */
-}
-
-void
-election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *config)
-{
-	bool		renamed = strcmp(core->config.node_name, config->node_name) != 0;
-	bool		other_cluster = renamed ||
-		strcmp(core->config.patroni_namespace, config->patroni_namespace) != 0 ||
-		strcmp(core->config.system_identifier, config->system_identifier) != 0;
-	bool		first = core->config.nendpoints == 0;
-
-	if (core->stopping)
-		return;
-	/* by the margin that was in force: another one revives nothing */
-	queue_expire(core, now_ns);
-	core->config = *config;
-	lease_configure(core, now_ns);
-	/* They may be other endpoints now. */
-	core->failed_endpoints = 0;
-	core->first_failure_ns = 0;
-	core->contact_failures = 0;
-	core->contact_retry_ns = now_ns;
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
-
-		if (is_used(e))
-			configure_election(core, e, first, renamed);
-		/* it may have been dropped, and its slot given away */
-		if (is_used(e) && e->followed)
-			patroni_configure(core, now_ns, e, other_cluster);
-	}
-	core_take_up_elections(core);
-	pursue(core, now_ns);
-}
-
-/* ---- commands ------------------------------------------------------------------ */
-
-bool
-election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint64_t ticket)
-{
-	Election   *e = &core->elections[slot];
-	bool		was_in = is_queued(e);
-
-	if (e->resign_ticket != 0)
-		return false;
-	if (e->followed)
-	{
-		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
-		return true;
-	}
-	if (!rejoin)
-	{
-		was_in |= e->state == ELECTION_JOINING || e->state == ELECTION_LEAVING;
-		e->stay_out = true;
-		if (e->state == ELECTION_OBSERVING)
-			queue_choose_state(core, e);
-	}
-	if (!was_in)
-	{
-		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
-		return true;
-	}
-	e->resign_ticket = ticket;
-	queue_leave(core, e, ELECTION_REASON_RESIGNED);
-	if (!core->connected)
-		core_reply(core, &e->resign_ticket, ELECTION_NO_CONTACT);
-	pursue(core, now_ns);
-	return true;
-}
-
-bool
-election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
-{
-	Election   *e = &core->elections[slot];
-
-	if (e->campaign_ticket != 0)
-		return false;
-	if (!core->config.eligible || e->followed)
-	{
-		core_reply(core, &ticket, ELECTION_NOT_ELIGIBLE);
-		return true;
-	}
-	if (core->lead_above_revision != 0 && e->state == ELECTION_HELD_BACK)
-	{
-		/* The operator accepts that tokens may go back. */
-		core->lead_above_revision = 0;
-		e->look_wanted = true;
-		core_reply(core, &ticket, ELECTION_DONE);
-	}
-	else if (is_candidate(e) || (e->state == ELECTION_LEAVING && !e->stay_out))
-		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
-	else
-	{
-		e->campaign_ticket = ticket;
-		e->stay_out = false;
-		if (e->state != ELECTION_LEAVING)
-			queue_choose_state(core, e);
-		if (!core->connected)
-			core_reply(core, &e->campaign_ticket, ELECTION_NO_CONTACT);
-	}
-	pursue(core, now_ns);
-	return true;
-}
-
-bool
-election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value, uint64_t ticket)
-{
-	Election   *e = &core->elections[slot];
-
-	if (e->proclaim_ticket != 0)
-		return false;
-	if (!is_queued(e))
-	{
-		core_reply(core, &ticket, ELECTION_NOT_CANDIDATE);
-		return true;
-	}
-	e->proclaim_ticket = ticket;
-	copy_string(e->value, value, sizeof(e->value));
-	e->must_put_value = true;
-	e->retry_ns = 0;
-	if (!core->connected)
-		core_reply(core, &e->proclaim_ticket, ELECTION_NO_CONTACT);
-	pursue(core, now_ns);
-	return true;
-}
-
-bool
-election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
-{
-	Election   *e = &core->elections[slot];
-
-	if (e->verify_ticket != 0)
-		return false;
-	if (!is_used(e))
-	{
-		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
-		return true;
-	}
-	e->verify_ticket = ticket;
-	e->verify_id = 0;			/* a look that is under way was sent before */
-	e->look_wanted = true;
-	pursue(core, now_ns);
-	return true;
-}
-
-bool
-election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]))
-			queue_withdraw(core, &core->elections[i], reason);
-	}
-	core->stopping = true;
-	/* a try at each other endpoint for each of the leases */
-	core->farewells_left = 3 * (core->config.nendpoints - 1);
-	core->port.watch(core->port.ctx, NULL, 0);
-
-	/* Nothing that is still under way matters: the keys go with the leases. */
-	memset(core->ops, 0, sizeof(core->ops));
-	lease_revoke_all(core, now_ns);
-	return !election_stopped(core);
-}
-
-bool
-election_stopped(const ElectionCore *core)
-{
-	return core->stopping && !core_is_under_way(core, OP_REVOKE, ALL_SLOTS);
 }
 
 /* ---- what is remembered -------------------------------------------------- */
@@ -1054,7 +790,7 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
 	if (!lease_start_beat(core, now_ns))
-		(void) queue_send_check(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, NULL);
+		(void) look_send_check(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, NULL);
 }
 
 /* Without contact one probe at a time is all that is sent. */
@@ -1072,8 +808,8 @@ pursue_contact(ElectionCore *core, int64_t now_ns)
  * Sends whatever is wanted, not under way and not postponed, and sets the
  * time at which this has to be done again.
  */
-static void
-pursue(ElectionCore *core, int64_t now_ns)
+void
+core_pursue(ElectionCore *core, int64_t now_ns)
 {
 	if (core->config.nendpoints == 0)
 		return;					/* not configured yet */
@@ -1086,7 +822,7 @@ pursue(ElectionCore *core, int64_t now_ns)
 		lease_pursue(core, now_ns);
 		queue_pursue_keys(core, now_ns);
 		patroni_pursue(core, now_ns);
-		queue_pursue_looks(core, now_ns);
+		look_pursue(core, now_ns);
 		if (lease_beat_is_due(core, now_ns))
 			send_beat_or_look(core, now_ns);
 		watch_pursue(core, now_ns);

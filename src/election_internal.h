@@ -1,15 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * election_internal.h
- *	  The state that election.c, lease.c, queue.c and watch.c share.
+ *	  The state that the files of the core share: election.c, command.c,
+ *	  lease.c, queue.c, look.c, patroni.c and watch.c.
  *
  * Each file changes only its own part of the state, and may read all of it:
  *
- * election.c	settings, commands, requests under way, contact, history, and
- *				what is remembered over a crash.
+ * election.c	requests under way, contact, history, and what is remembered
+ *				over a crash.
+ * command.c	settings and commands.
  * lease.c		the leases, the beat, and every deadline: until_ns of a lease,
  *				lease_until_ns of an election.
- * queue.c		the own keys, their places, the leaders, the looks.
+ * queue.c		the own keys, and what they are in their elections.
+ * look.c		their places, the leaders, the looks.  look_wanted is set by
+ *				whoever wants one.
  * patroni.c	followed elections: Patroni's leader key and its deadline.
  * watch.c		the watch stream.
  *
@@ -499,11 +503,19 @@ extern void core_announce(ElectionCore *core, ElectionEventKind kind, const Elec
 						  bool with_leader, ElectionReason reason, const char *detail);
 extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result);
 
-/* Gives a slot to each election of the settings that has none, while there are any. */
-extern void core_take_up_elections(ElectionCore *core);
+/*
+ * Sends whatever is wanted, not under way and not postponed, and sets the time
+ * at which this has to be done again.  Every input ends with it.
+ */
+extern void core_pursue(ElectionCore *core, int64_t now_ns);
 
 /* There is a sign that etcd was put back to an earlier state. */
 extern void core_guard_against_restore(ElectionCore *core);
+
+/* ---- command.c -------------------------------------------------------------- */
+
+/* Gives a slot to each election of the settings that has none, while there are any. */
+extern void command_take_up_elections(ElectionCore *core);
 
 /* ---- lease.c ------------------------------------------------------------- */
 
@@ -608,6 +620,21 @@ extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
 extern void queue_expire(ElectionCore *core, int64_t now_ns);
 extern void queue_wake_at_expiry(ElectionCore *core);
 
+/*
+ * The own key in a linearizable answer of that revision (NULL: it does not
+ * stand).  True if it stands as it must for PLACE and BEAT.
+ */
+extern bool queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
+								int64_t revision);
+
+/* The same where we are not in the queue, and asked for the own key all the same. */
+extern void queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
+								int64_t revision);
+
+/* First in the queue, as of a linearizable answer at that revision (PLACE). */
+extern void queue_become_first(ElectionCore *core, int64_t now_ns, Election *e,
+							   int64_t revision, bool ordered);
+
 /* The lease is gone at etcd, with every key that hangs on it. */
 extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 
@@ -624,36 +651,13 @@ extern void queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswe
 extern void queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 						uint32_t slots, int64_t mod_revision);
 
-/*
- * Reads, for each of these elections, the own key, the predecessor and the
- * leader, as far as there can be any: one linearizable txn for all.
- */
-extern bool queue_send_look(ElectionCore *core, int64_t now_ns, uint32_t slots);
-
-/*
- * The same, of the keys that are known, by their names (BY NAME).  beat: the
- * beat that it confirms, or NULL.
- */
-extern bool queue_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat);
-
-/* etcd refuses a look. */
-extern void queue_refuse_look(ElectionCore *core, int64_t now_ns, const Op *op,
-							  const EtcdAnswer *answer);
-
-/* Returns the elections whose own key stands as it must. */
-extern uint32_t queue_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
-								   const EtcdAnswer *answer);
-
 /* The answer to an entry, delete or proclaim.  It may be a refusal. */
 extern void queue_receive(ElectionCore *core, int64_t now_ns, const Op *op,
 						  const EtcdAnswer *answer);
 extern void queue_request_failed(ElectionCore *core, const Op *op);
 
-/* Everything is to be read again. */
-extern void queue_want_looks(ElectionCore *core);
 extern void queue_retry_now(ElectionCore *core);
 extern void queue_pursue_keys(ElectionCore *core, int64_t now_ns);
-extern void queue_pursue_looks(ElectionCore *core, int64_t now_ns);
 
 /* A key that is watched has changed. */
 extern void queue_see_event(ElectionCore *core, const Watched *watched,
@@ -661,6 +665,36 @@ extern void queue_see_event(ElectionCore *core, const Watched *watched,
 
 /* The leader, or that there is none, is announced unless it was already. */
 extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason);
+
+/* ---- look.c -------------------------------------------------------------- */
+
+/* Everything is to be read again. */
+extern void look_want_all(ElectionCore *core);
+extern void look_retry_now(ElectionCore *core);
+
+/*
+ * Reads, for each of these elections, the own key, the predecessor and the
+ * leader, as far as there can be any: one linearizable txn for all.
+ */
+extern bool look_send(ElectionCore *core, int64_t now_ns, uint32_t slots);
+
+/*
+ * The same, of the keys that are known, by their names (BY NAME).  beat: the
+ * beat that it confirms, or NULL.
+ */
+extern bool look_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat);
+
+/* etcd refuses the look, or it brought nothing. */
+extern void look_refused(ElectionCore *core, int64_t now_ns, const Op *op,
+						 const EtcdAnswer *answer);
+extern void look_request_failed(ElectionCore *core, const Op *op);
+
+/* Returns the elections whose own key stands as it must. */
+extern uint32_t look_receive(ElectionCore *core, int64_t now_ns, const Op *op,
+							 const EtcdAnswer *answer);
+
+/* Sends the looks that are wanted and not postponed. */
+extern void look_pursue(ElectionCore *core, int64_t now_ns);
 
 /* ---- patroni.c ----------------------------------------------------------- */
 
@@ -679,7 +713,7 @@ extern int64_t patroni_longest_ttl_ns(const ElectionCore *core);
 /* Fills in the leader key, and why this instance does not lead. */
 extern void patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view);
 
-/* As add_ranges() of queue.c, and what the answer to the look shows. */
+/* As add_ranges() of look.c, and what the answer to the look shows. */
 extern int	patroni_add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n);
 extern void patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e,
 								 const EtcdAnswer *answer, int first);

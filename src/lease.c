@@ -669,7 +669,7 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAn
 	beat.ttl_ns = answer->ttl_s * NS_PER_S;
 	if (beat.ttl_ns > core->lease.ttl_ns)
 		beat.ttl_ns = core->lease.ttl_ns;
-	if (answer->outcome != ETCD_ANSWERED || !queue_send_check(core, now_ns, ALL_SLOTS, &beat))
+	if (answer->outcome != ETCD_ANSWERED || !look_send_check(core, now_ns, ALL_SLOTS, &beat))
 		fail_beat(core, now_ns, &beat);
 }
 

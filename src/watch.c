@@ -227,7 +227,7 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 		stream->retry_ns += core_backoff_ns(core, stream->failures);
 
 	/* A look shows what happened meanwhile; the next stream goes on from there. */
-	queue_want_looks(core);
+	look_want_all(core);
 	if (core->look_retry_ns < stream->retry_ns)
 		core->look_retry_ns = stream->retry_ns;
 }

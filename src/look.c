@@ -1,0 +1,512 @@
+/*-------------------------------------------------------------------------
+ *
+ * look.c
+ *	  Looks: one txn that reads, for several elections, the own key, the
+ *	  predecessor and the leader; and what its answer shows (PLACE, EPOCH,
+ *	  BY NAME, ORDERED).
+ *
+ * What follows for the own key is up to queue.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+/*
+ * After etcd has refused a proposal for want of space, looks are reads for so
+ * long.
+ */
+#define UNORDERED_NS		(60 * NS_PER_S)
+
+/* A candidate that never exists has such a name; see ORDERED. */
+#define NOBODY				"#"
+
+/* What a look showed of one election, at one revision. */
+typedef struct Sight
+{
+	int64_t		revision;
+	const EtcdKeyValue *own;	/* NULL: it does not stand, or was not asked for */
+	const EtcdKeyValue *neighbour;	/* NULL: there is none, or it was not asked for */
+	const EtcdKeyValue *leader; /* NULL: there is none */
+} Sight;
+
+/* ---- what is wanted ---------------------------------------------------------- */
+
+void
+look_want_all(ElectionCore *core)
+{
+	for (int i = 0; i < core->max_elections; i++)
+		core->elections[i].look_wanted = is_used(&core->elections[i]);
+}
+
+void
+look_retry_now(ElectionCore *core)
+{
+	core->look_retry_ns = 0;
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+/* Are leader and, if we wait, predecessor known by their names? */
+static bool
+has_names(const Election *e)
+{
+	if (!e->leader_known || e->leader.len == 0)
+		return false;
+	return !is_queued(e) || (e->state == ELECTION_WAITING && e->predecessor.len > 0);
+}
+
+static EtcdOp
+range_of_queue_key(const QueueKey *key)
+{
+	EtcdOp		op = {.kind = ETCD_OP_RANGE};
+
+	op.key.data = key->data;
+	op.key.len = key->len;
+	return op;
+}
+
+/* Leader and predecessor as they are known. */
+static int
+add_names(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
+{
+	op->asked[slot] |= LOOK_BY_NAME;
+	if (is_queued(e) && e->predecessor.create_revision != e->leader.create_revision)
+	{
+		op->asked[slot] |= LOOK_NEIGHBOUR;
+		ranges[n++] = range_of_queue_key(&e->predecessor);
+	}
+	ranges[n++] = range_of_queue_key(&e->leader);
+	return n;
+}
+
+/* Leader and predecessor, whichever they are. */
+static int
+add_places(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
+{
+	EtcdOp		range = {.kind = ETCD_OP_RANGE, .limit = 1};
+
+	range.key = bytes_of(e->prefix);
+	range.range_end = bytes_of(e->prefix_end);
+	if (is_queued(e))
+	{
+		op->asked[slot] |= LOOK_NEIGHBOUR;
+		range.sort = ETCD_SORT_LAST_CREATED;
+		/* of a predecessor never 0, no filter: etcd's first revision is 1 */
+		if (e->state != ELECTION_LEADING)
+			range.max_create_revision = e->create_revision - 1;
+		ranges[n++] = range;
+		range.max_create_revision = 0;
+	}
+	range.sort = ETCD_SORT_FIRST_CREATED;
+	ranges[n++] = range;
+	return n;
+}
+
+/* Adds what is asked of one election; returns how many ranges there are then. */
+static int
+add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
+{
+	op->slots |= SLOT_BIT(slot);
+	op->epochs[slot] = e->epoch;
+	op->create_revisions[slot] = e->create_revision;
+	if (e->followed)
+		return patroni_add_ranges(op, e, slot, ranges, n);
+
+	/*
+	 * A candidate on its way in need not ask for its own key: entering tells.
+	 * One that has left must: an entry may yet take effect.
+	 */
+	if (e->key[0] != '\0' && e->state != ELECTION_JOINING)
+	{
+		op->asked[slot] |= LOOK_OWN;
+		ranges[n++] = range_of_key(e->key);
+	}
+	if (by_name)
+		return add_names(op, e, slot, ranges, n);
+	return add_places(op, e, slot, ranges, n);
+}
+
+/*
+ * May this look conclude that the instance leads, or extend it?  One that
+ * waits behind another waiter need not be ordered: whoever should be the first
+ * by it looks again.
+ */
+static bool
+may_lead(const Election *e)
+{
+	return is_queued(e) && (e->state != ELECTION_WAITING ||
+							e->predecessor.create_revision == e->leader.create_revision);
+}
+
+/*
+ * The key that an ordered look deletes: below the own one, or one that it
+ * could have.  The role that may write the own key may delete it.  NULL: the
+ * look need not be ordered.
+ */
+static const char *
+name_nobody(const ElectionCore *core, const Op *op, char *key, size_t size)
+{
+	const Election *candidate = NULL;
+	bool		needed = op->beat.number != 0;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		const Election *e = &core->elections[i];
+
+		if ((op->slots & SLOT_BIT(i)) == 0)
+			continue;
+		needed |= may_lead(e);
+		if (is_candidate(e) && (candidate == NULL || !is_queued(candidate)))
+			candidate = e;
+	}
+	if (!needed || candidate == NULL)
+		return NULL;
+	copy_string(key, is_queued(candidate) ? candidate->key : candidate->prefix, size - strlen(NOBODY));
+	return strcat(key, NOBODY);
+}
+
+static bool
+send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, const Beat *beat)
+{
+	EtcdOp		ops[PATRONI_NRANGES * ELECTION_MAX_ELECTIONS + 1];
+	char		nobody[ELECTION_KEY_SIZE + sizeof(NOBODY)];
+	int			n = 0;
+	Op		   *op = core_start_op(core, now_ns, OP_LOOK);
+
+	if (op == NULL)
+		return false;
+	if (beat)
+		op->beat = *beat;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+		bool		names_do = by_name && !e->look_wanted && e->verify_ticket == 0 && has_names(e);
+
+		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e))
+			continue;
+		e->look_wanted = false;
+		if (!names_do)
+			e->look_id = op->id;
+		if (e->verify_ticket != 0 && e->verify_id == 0)
+			e->verify_id = op->id;
+		n = add_ranges(op, e, i, names_do, ops, n);
+	}
+	if (n == 0)
+	{
+		op->id = 0;
+		return false;
+	}
+	op->ordered = now_ns < core->unordered_until_ns;
+	if (!op->ordered && name_nobody(core, op, nobody, sizeof(nobody)))
+	{
+		EtcdOp		delete = {.kind = ETCD_OP_DELETE};
+
+		delete.key = bytes_of(nobody);
+		ops[n++] = delete;
+		op->ordered = op->deletes_nothing = true;
+	}
+	core_send_txn(core, op, NULL, 0, ops, n, NULL, 0);
+	return true;
+}
+
+bool
+look_send(ElectionCore *core, int64_t now_ns, uint32_t slots)
+{
+	return send_look(core, now_ns, slots, false, NULL);
+}
+
+bool
+look_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat)
+{
+	return send_look(core, now_ns, slots, true, beat);
+}
+
+void
+look_pursue(ElectionCore *core, int64_t now_ns)
+{
+	uint32_t	slots = 0;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_used(&core->elections[i]) && core->elections[i].look_wanted)
+			slots |= SLOT_BIT(i);
+	}
+	if (slots != 0 && core_is_due(core, now_ns, core->look_retry_ns))
+		(void) look_send(core, now_ns, slots);
+}
+
+/* ---- what an answer shows ---------------------------------------------------- */
+
+/* A place in the queue, as a look showed it. */
+static void
+set_queue_key(const ElectionCore *core, Election *e, QueueKey *key, const EtcdKeyValue *kv)
+{
+	if (key->create_revision != (kv ? kv->create_revision : 0))
+		e->places_id = core->next_id;
+	memset(key, 0, sizeof(*key));
+	if (kv == NULL)
+		return;
+	key->create_revision = kv->create_revision;
+	if (kv->key.len < sizeof(key->data))
+	{
+		memcpy(key->data, kv->key.data, kv->key.len);
+		key->len = kv->key.len;
+	}
+}
+
+/* Who leads, as of a look that was sent then. */
+static void
+learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_ns)
+{
+	const EtcdKeyValue *leader = sight->leader;
+
+	/* A value of ours, or one that the watch told, may be newer than this answer. */
+	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
+		sight->revision >= e->leader_mod_revision)
+	{
+		copy_value(e->leader_value, leader ? leader->value : bytes_of(""), sizeof(e->leader_value));
+		e->leader_mod_revision = leader ? leader->mod_revision : 0;
+	}
+	set_queue_key(core, e, &e->leader, leader);
+	e->leader_known = true;
+	e->leader_until_ns = sent_ns + core->config.ttl_s * NS_PER_S;
+}
+
+/*
+ * A key that was ours, and was deleted, stands again on the lease that is kept
+ * alive: etcd was put back.  It would never go; another lease rids us of it.
+ */
+static bool
+is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
+{
+	return kv != NULL && kv->lease != 0 && kv->lease == core->lease.id && !is_key(kv->key, e->key);
+}
+
+/*
+ * Two instances with one name: a copy of a data directory, mostly.  The key of
+ * an earlier life of this instance is gone after a TTL.
+ */
+static void
+look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const Sight *sight)
+{
+	const EtcdKeyValue *others[] = {sight->leader, sight->neighbour};
+	int64_t		found = 0;
+	char		value[ELECTION_VALUE_SIZE];
+
+	for (int i = 0; i < 2; i++)
+	{
+		if (others[i] == NULL || others[i]->create_revision == e->create_revision)
+			continue;
+		copy_value(value, others[i]->value, sizeof(value));
+		if (strcmp(value, e->key_value) == 0)
+			found = others[i]->create_revision;
+	}
+	if (found != e->namesake_revision)
+		e->namesake_ns = now_ns;
+	e->namesake_revision = found;
+	if (found == 0 || e->namesake_ns == NEVER_NS ||
+		now_ns - e->namesake_ns < 2 * core->config.ttl_s * NS_PER_S)
+		return;
+	e->namesake_ns = NEVER_NS;
+	core->port.find_namesake(core->port.ctx, e->name, e->key_value);
+}
+
+/* We are in the queue: where?  True if the own key stands as it must. */
+static bool
+learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+{
+	bool		own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
+
+	/*
+	 * A lower create revision than that of a leader can only come from
+	 * another history.
+	 */
+	if (e->state == ELECTION_LEADING && e->leader.create_revision != e->create_revision)
+	{
+		queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
+		e->leader_known = true;
+		e->look_wanted = true;
+	}
+	else if (own_stands)
+	{
+		look_for_namesake(core, now_ns, e, sight);
+		if (e->leader.create_revision == e->create_revision)
+			queue_become_first(core, now_ns, e, sight->revision, op->ordered);
+		else
+		{
+			e->state = ELECTION_WAITING;
+			set_queue_key(core, e, &e->predecessor, sight->neighbour);
+		}
+	}
+	return own_stands;
+}
+
+static bool
+stands(const QueueKey *key, const EtcdKeyValue *kv)
+{
+	return kv != NULL && kv->create_revision == key->create_revision;
+}
+
+/*
+ * The keys that were asked for by name.  If each stands, the places are as
+ * they were: create revisions only grow, so nobody comes before a key that
+ * stands.  True if the own key stands as it must.
+ */
+static bool
+learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+{
+	int			asked = op->asked[slot_of(core, e)];
+	bool		own_stands = false;
+
+	/* else the keys that are known are others by now */
+	if (op->id >= e->places_id)
+	{
+		if (!stands(&e->leader, sight->leader) ||
+			((asked & LOOK_NEIGHBOUR) && !stands(&e->predecessor, sight->neighbour)))
+			e->look_wanted = true;
+		else
+			learn_leader(core, e, sight, op->sent_ns);
+	}
+	if ((asked & LOOK_OWN) && is_candidate(e))
+		own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
+	else if (asked & LOOK_OWN)
+		queue_check_absence(core, e, sight->own, sight->revision);
+	if (own_stands)
+		look_for_namesake(core, now_ns, e, sight);
+	return own_stands;
+}
+
+/* True if the own key stands as it must. */
+static bool
+learn_places(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+{
+	int			slot = slot_of(core, e);
+	bool		own_stands = false;
+
+	if (is_stray(core, e, sight->leader) || is_stray(core, e, sight->neighbour))
+		lease_taint(core, core->lease.id);
+	learn_leader(core, e, sight, op->sent_ns);
+	if ((op->asked[slot] & LOOK_OWN) && is_candidate(e))
+	{
+		/* another key would be of another epoch */
+		ELECTION_ASSERT(op->create_revisions[slot] == e->create_revision);
+		own_stands = learn_place(core, now_ns, op, e, sight);
+	}
+	else if (op->asked[slot] & LOOK_OWN)
+		queue_check_absence(core, e, sight->own, sight->revision);
+	return own_stands;
+}
+
+/* True if the own key stands as it must. */
+static bool
+learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+{
+	int			slot = slot_of(core, e);
+	bool		own_stands;
+
+	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
+		return false;			/* answered out of order, or void (EPOCH) */
+	e->seen_revision = sight->revision;
+	if (op->asked[slot] & LOOK_BY_NAME)
+		own_stands = learn_names(core, now_ns, op, e, sight);
+	else
+		own_stands = learn_places(core, now_ns, op, e, sight);
+	if (is_used(e))
+	{
+		/*
+		 * The own key, which may have been entered without our knowing yet,
+		 * is announced by "elected" alone, when it leads.
+		 */
+		if (sight->leader == NULL || !is_key(sight->leader->key, e->key) ||
+			e->state == ELECTION_LEADING)
+			queue_tell_leader(core, e, ELECTION_NO_REASON);
+		core_publish(core, e);
+	}
+	return own_stands;
+}
+
+uint32_t
+look_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	int			next = 0;
+	uint32_t	standing = 0;
+
+	core->look_failures = 0;
+	core->look_retry_ns = 0;
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+		Sight		sight = {.revision = answer->header.revision};
+
+		if ((op->slots & SLOT_BIT(i)) == 0)
+			continue;
+		if (op->asked[i] & LOOK_PATRONI)
+		{
+			patroni_receive_look(core, now_ns, op, e, answer, next);
+			next += PATRONI_NRANGES;
+		}
+		else
+		{
+			if (op->asked[i] & LOOK_OWN)
+				sight.own = first_kv(answer, next++);
+			if (op->asked[i] & LOOK_NEIGHBOUR)
+				sight.neighbour = first_kv(answer, next++);
+			sight.leader = first_kv(answer, next++);
+			if (learn_sight(core, now_ns, op, e, &sight))
+				standing |= SLOT_BIT(i);
+		}
+		if (e->verify_id == op->id)
+		{
+			e->verify_id = 0;
+			core_reply(core, &e->verify_ticket, ELECTION_DONE);
+		}
+	}
+	return standing;
+}
+
+/* ---- what failed --------------------------------------------------------------- */
+
+/* What the look was to show is still wanted. */
+static void
+want_look_again(ElectionCore *core, const Op *op)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if ((op->slots & SLOT_BIT(i)) == 0 || !is_used(e))
+			continue;
+		/* a newer one will tell as much; the next beat asks for names again */
+		e->look_wanted |= op->id == e->look_id;
+		if (e->verify_id == op->id)
+		{
+			e->verify_id = 0;
+			e->look_wanted = true;
+		}
+	}
+}
+
+void
+look_request_failed(ElectionCore *core, const Op *op)
+{
+	want_look_again(core, op);
+	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
+		core->look_retry_ns = op->sent_ns +
+			core_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
+}
+
+void
+look_refused(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	if (answer->code != ETCD_CODE_RESOURCE_EXHAUSTED)
+	{
+		lease_request_failed(core, now_ns, op);
+		look_request_failed(core, op);
+		return;
+	}
+	core->unordered_until_ns = now_ns + UNORDERED_NS;
+	want_look_again(core, op);
+	if (lease_is_current(core, &op->beat) &&
+		!look_send_check(core, now_ns, ALL_SLOTS, &op->beat))
+		lease_request_failed(core, now_ns, op);
+}
