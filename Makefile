@@ -15,6 +15,8 @@ DOCS = doc/etcd_leader.md doc/patroni.md doc/http.md doc/status_page.png doc/c-a
 OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \
+	src/settings_check.o \
+	src/endpoint_url.o \
 	src/election.o \
 	src/command.o \
 	src/lease.o \
