@@ -25,8 +25,8 @@
 #include "etcd_api.h"
 
 /*
- * Sizes include the terminating NUL.  A key is "<election>/<lease in hex>", or
- * Patroni's "/<namespace>/<scope>/leader".
+ * Sizes include the terminating NUL.  A key is "<election>/<lease in
+ * hex>.pg", or Patroni's "/<namespace>/<scope>/leader".
  * Values of foreign candidates may be longer than ELECTION_VALUE_SIZE; they
  * are cut, at a character's end.
  */
@@ -35,6 +35,13 @@
 #define ELECTION_KEY_SIZE		(2 * ELECTION_NAME_SIZE)
 #define ELECTION_SYSTEM_ID_SIZE	24
 #define ELECTION_REASON_SIZE	ETCD_MESSAGE_SIZE
+
+/*
+ * What the keys of etcd_leader's candidates end with.  etcdctl and Go's
+ * concurrency.Election take any key below the prefix for a candidate's; theirs
+ * are "<election>/<lease in hex>".
+ */
+#define ELECTION_KEY_SUFFIX		".pg"
 
 /*
  * An election "patroni:SCOPE", or "patroni:SCOPE/GROUP", is no election of

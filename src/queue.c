@@ -17,7 +17,10 @@
  */
 #define REJOIN_DELAY_NS		(50 * NS_PER_MS)
 
-/* key = name "/" lease, in lower-case hex without leading zeros, as Go's %x */
+/*
+ * key = name "/" lease ".pg", the lease in lower-case hex without leading
+ * zeros, as Go's %x.  The suffix marks the keys that are ours.
+ */
 static void
 make_key(char *key, const char *name, int64_t lease)
 {
@@ -31,7 +34,7 @@ make_key(char *key, const char *name, int64_t lease)
 		shift -= 4;
 	for (; shift >= 0; shift -= 4)
 		key[len++] = digits[(lease >> shift) & 0xF];
-	key[len] = '\0';
+	memcpy(key + len, ELECTION_KEY_SUFFIX, sizeof(ELECTION_KEY_SUFFIX));
 }
 
 static void

@@ -40,7 +40,7 @@ for my $kv (@queue)
 	my $s = $node->status;
 	$position++;
 	is($s->{key}, decode_base64($kv->{key}), "$name: status has the key");
-	is($s->{key}, "postgres/$s->{lease_id}", "$name: the key is <election>/<lease>");
+	is($s->{key}, "postgres/$s->{lease_id}.pg", "$name: the key is <election>/<lease>.pg");
 	is($s->{lease_id}, sprintf('%x', $kv->{lease}), "$name: status has the lease");
 	is($s->{create_revision}, $kv->{create_revision}, "$name: status has the create revision");
 	is($s->{fencing_token}, $queue[0]{create_revision}, "$name: status has the leader's token");
