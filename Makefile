@@ -40,6 +40,7 @@ OBJS = \
 	src/shared_state.o \
 	src/crash_memory.o \
 	src/events.o \
+	src/event_ring.o \
 	src/mailbox.o \
 	src/stats.o \
 	src/notifier.o \

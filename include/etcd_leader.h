@@ -47,6 +47,7 @@
 #define ETCD_LEADER_URL_SIZE		256
 #define ETCD_LEADER_REASON_SIZE		256
 #define ETCD_LEADER_ERROR_SIZE		512
+#define ETCD_LEADER_CHANGE_SIZE		1001
 
 #define ETCD_LEADER_REASONS			16
 #define ETCD_LEADER_BUCKETS			16
@@ -86,6 +87,11 @@ typedef struct EtcdLeaderEvent
 	char		leader[ETCD_LEADER_NODE_SIZE];
 	int64		fencing_token;
 	char		reason[ETCD_LEADER_REASON_SIZE];
+	/* of a change */
+	char		key[ETCD_LEADER_CHANGE_SIZE];
+	bool		has_value;		/* false: SQL has NULL; an empty value is none */
+	char		value[ETCD_LEADER_CHANGE_SIZE];
+	int64		revision;
 } EtcdLeaderEvent;
 
 /* What is counted, for the whole instance, since stats_reset. */

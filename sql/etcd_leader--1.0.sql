@@ -74,11 +74,14 @@ CREATE TYPE etcd_leader_event AS (
 	node text,
 	leader text,
 	fencing_token bigint,
-	reason text
+	reason text,
+	key text,
+	value text,
+	revision bigint
 );
 
 COMMENT ON TYPE etcd_leader_event IS
-'What this instance saw of an election: elected, unelected or leader; or of etcd: connected or disconnected (election is NULL). seq: increases by 1, also over a crash restart; a start of the server begins above the numbers of those before, at the microseconds since 2000; node: this instance; leader: who leads now, NULL if nobody is known to; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say.';
+'What this instance saw of an election: elected, unelected or leader; of etcd: connected or disconnected (election is NULL); or of a key below etcd_leader.watched_prefixes: change (election is NULL). seq: increases by 1, also over a crash restart; a start of the server begins above the numbers of those before, at the microseconds since 2000; node: this instance; leader: who leads now, NULL if nobody is known to; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say. Of a change: key, value (NULL: the key was deleted) and revision, which is etcd''s mod revision; each text is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary); key NULL and reason gap: changes may be missing here, read again.';
 
 CREATE FUNCTION etcd_leader_events(after bigint DEFAULT 0)
 RETURNS SETOF etcd_leader_event

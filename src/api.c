@@ -27,6 +27,7 @@ StaticAssertDecl(ETCD_LEADER_NAME_SIZE >= ELECTION_NAME_SIZE &&
 				 ETCD_LEADER_KEY_SIZE >= ELECTION_KEY_SIZE &&
 				 ETCD_LEADER_URL_SIZE >= SHARED_ENDPOINT_SIZE &&
 				 ETCD_LEADER_REASON_SIZE >= ELECTION_REASON_SIZE &&
+				 ETCD_LEADER_CHANGE_SIZE >= EVENT_TEXT_SIZE &&
 				 ETCD_LEADER_ERROR_SIZE >= sizeof(((SharedContact *) 0)->last_error),
 				 "text of the C API would be cut");
 StaticAssertDecl(ETCD_LEADER_REASONS >= ELECTION_NREASONS && ETCD_LEADER_BUCKETS >= SHARED_LATENCY_BUCKETS,
@@ -119,12 +120,16 @@ api_get_event(int64 after, EtcdLeaderEvent *event, Size size)
 	full.seq = shared.seq;
 	full.at = shared.at;
 	strlcpy(full.election, shared.election, sizeof(full.election));
-	full.event = election_event_name(shared.kind);
+	full.event = events_kind_name(&shared);
 	strlcpy(full.node, shared.node, sizeof(full.node));
 	if (shared.has_leader)
 		strlcpy(full.leader, shared.leader, sizeof(full.leader));
 	full.fencing_token = shared.leader_revision;
 	strlcpy(full.reason, shared.reason, sizeof(full.reason));
+	strlcpy(full.key, shared.key, sizeof(full.key));
+	full.has_value = shared.has_value;
+	strlcpy(full.value, shared.value, sizeof(full.value));
+	full.revision = shared.revision;
 
 	memcpy(event, &full, Min(size, sizeof(full)));
 	return true;

@@ -159,6 +159,7 @@ announce_event(SharedEvent *event)
 	/* Who is woken by the event shall see the contact that it speaks of. */
 	elector_publish_contact();
 	events_append(event);
+	events_wake_all();
 }
 
 void

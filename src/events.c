@@ -3,8 +3,8 @@
  * events.c
  *	  What has happened, and waiting for it.
  *
- * A ring.  Each place says which event is in it; a reader looks at that before
- * and after it copies the event.
+ * Two rings: one of changes of other keys, which may come in a flood, and one
+ * of all other events.  Readers put them together by their numbers.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,13 +17,46 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "event_ring.h"
 #include "events.h"
 
-typedef struct EventPlace
+/*
+ * The changes that are kept: some seconds of a flood.  More than 256 of the
+ * longest ones fit in.
+ */
+#define CHANGES_PLACES	16384
+#define CHANGES_BYTES	(4 * 1024 * 1024)
+
+/* The strings of an event, of which a record holds what is in use. */
+static const struct
 {
-	pg_atomic_uint64 seq;		/* 0: being written */
-	SharedEvent event;
-} EventPlace;
+	Size		offset;
+	Size		size;
+}			event_strings[] = {
+#define EVENT_STRING(member)	{offsetof(SharedEvent, member), sizeof(((SharedEvent *) NULL)->member)}
+	EVENT_STRING(election), EVENT_STRING(node), EVENT_STRING(leader), EVENT_STRING(reason),
+	EVENT_STRING(key), EVENT_STRING(value)
+};
+
+/* An event in a ring; the strings follow, each with its NUL. */
+typedef struct EventRecord
+{
+	int			kind;
+	bool		has_leader;
+	bool		has_value;
+	int64		leader_revision;
+	int64		revision;
+	char		strings[FLEXIBLE_ARRAY_MEMBER];
+} EventRecord;
+
+/* No record is larger: an event is its strings, and more than the rest. */
+typedef union EventBuffer
+{
+	EventRecord record;
+	char		bytes[sizeof(SharedEvent)];
+} EventBuffer;
+
+StaticAssertDecl(CHANGES_BYTES / sizeof(SharedEvent) >= 256, "too few changes are kept");
 
 typedef struct Events
 {
@@ -37,10 +70,11 @@ typedef struct Events
 	pg_atomic_uint64 change_number; /* advanced before `published` is broadcast */
 
 	int64		start;			/* the last event when this was made */
-	EventPlace	ring[SHARED_EVENTS];
 } Events;
 
 static Events *events = NULL;
+static EventRing *elections_ring = NULL;
+static EventRing *changes_ring = NULL;
 
 /* The number of the last event: outlives a crash restart. */
 static pg_atomic_uint64 *last_event = NULL;
@@ -60,11 +94,37 @@ init_events(void)
 	ConditionVariableInit(&events->notifiers_wanted);
 	pg_atomic_init_u64(&events->change_number, 0);
 	events->start = events_last();
-	for (int i = 0; i < SHARED_EVENTS; i++)
-		pg_atomic_init_u64(&events->ring[i].seq, 0);
 }
 
 const SharedPart events_part = {"etcd_leader events", events_size, (void **) &events, init_events};
+
+static Size
+elections_ring_size(void)
+{
+	return event_ring_size(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer));
+}
+
+static void
+init_elections_ring(void)
+{
+	event_ring_init(elections_ring, SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer));
+}
+
+const SharedPart elections_ring_part = {"etcd_leader events of elections", elections_ring_size, (void **) &elections_ring, init_elections_ring};
+
+static Size
+changes_ring_size(void)
+{
+	return event_ring_size(CHANGES_PLACES, CHANGES_BYTES);
+}
+
+static void
+init_changes_ring(void)
+{
+	event_ring_init(changes_ring, CHANGES_PLACES, CHANGES_BYTES);
+}
+
+const SharedPart changes_ring_part = {"etcd_leader changes", changes_ring_size, (void **) &changes_ring, init_changes_ring};
 
 static Size
 event_number_size(void)
@@ -102,29 +162,54 @@ events_wake_all(void)
 	ConditionVariableBroadcast(&events->notifiers_wanted);
 }
 
-static EventPlace *
-event_place(int64 seq)
+const char *
+events_kind_name(const SharedEvent *event)
 {
-	return &events->ring[seq % SHARED_EVENTS];
+	return event->kind == EVENT_CHANGE ? "change" : election_event_name(event->kind);
+}
+
+/* Writes an event as a record; its length. */
+static Size
+write_record(const SharedEvent *event, EventRecord *record)
+{
+	char	   *end = record->strings;
+
+	record->kind = event->kind;
+	record->has_leader = event->has_leader;
+	record->has_value = event->has_value;
+	record->leader_revision = event->leader_revision;
+	record->revision = event->revision;
+	for (Size i = 0; i < lengthof(event_strings); i++)
+		end += strlcpy(end, (const char *) event + event_strings[i].offset, event_strings[i].size) + 1;
+	return end - (char *) record;
+}
+
+static void
+read_record(const EventRecord *record, SharedEvent *event)
+{
+	const char *string = record->strings;
+
+	memset(event, 0, sizeof(SharedEvent));
+	event->kind = record->kind;
+	event->has_leader = record->has_leader;
+	event->has_value = record->has_value;
+	event->leader_revision = record->leader_revision;
+	event->revision = record->revision;
+	for (Size i = 0; i < lengthof(event_strings); i++)
+		string += strlcpy((char *) event + event_strings[i].offset, string, event_strings[i].size) + 1;
 }
 
 void
 events_append(SharedEvent *event)
 {
-	EventPlace *place;
+	EventBuffer buffer;
+	Size		len = write_record(event, &buffer.record);
 
 	event->seq = events_last() + 1;
-	place = event_place(event->seq);
-
-	pg_atomic_write_u64(&place->seq, 0);
-	pg_write_barrier();
-	place->event = *event;
-	pg_write_barrier();
-	pg_atomic_write_u64(&place->seq, (uint64) event->seq);
+	event_ring_append(event->kind == EVENT_CHANGE ? changes_ring : elections_ring,
+					  event->seq, event->at, &buffer, len);
 	pg_write_barrier();
 	pg_atomic_write_u64(last_event, (uint64) event->seq);
-
-	events_wake_all();
 }
 
 int64
@@ -139,37 +224,76 @@ events_start(void)
 	return events->start;
 }
 
-/* Copies an event out; false if it was overwritten, or is being so. */
-static bool
-read_event(int64 seq, SharedEvent *event)
+/* What to tell of a loss of changes. */
+static void
+make_gap(SharedEvent *event)
 {
-	EventPlace *place = event_place(seq);
-
-	if (pg_atomic_read_u64(&place->seq) != (uint64) seq)
-		return false;
-	pg_read_barrier();
-	*event = place->event;
-	pg_read_barrier();
-	return pg_atomic_read_u64(&place->seq) == (uint64) seq;
+	memset(event, 0, sizeof(SharedEvent));
+	event->kind = EVENT_CHANGE;
+	strlcpy(event->reason, EVENT_REASON_GAP, sizeof(event->reason));
 }
 
+/*
+ * The first event of one ring, up to `last`.  A loss of changes is an event,
+ * too, with the number of the last one that is lost.  False: none such.
+ * *outrun: there was a loss, and what follows is above `last`.
+ */
+static bool
+next_of_ring(EventRing *ring, int64 after, int64 last, SharedEvent *event, bool *outrun)
+{
+	EventBuffer buffer;
+	int64		seq;
+	TimestampTz at;
+	RingResult	result = event_ring_next(ring, after, &seq, &at, &buffer, sizeof(buffer));
+	bool		lost = result == RING_LOST;
+
+	while (result == RING_LOST && ring == elections_ring)
+		result = event_ring_next(ring, seq, &seq, &at, &buffer, sizeof(buffer));
+	if (result == RING_NONE || seq > last)
+	{
+		*outrun |= lost;
+		return false;
+	}
+	if (result == RING_LOST)
+		make_gap(event);
+	else
+		read_record(&buffer.record, event);
+	event->seq = seq;
+	event->at = at;
+	event->follows_loss = lost && ring == elections_ring;
+	return true;
+}
+
+/*
+ * What was appended after `last` was read is left alone: an event that is there
+ * in one ring can be newer than one that was not there yet in the other.
+ */
 bool
 events_next(int64 after, SharedEvent *event)
 {
 	int64		last = events_last();
-	int64		seq;
+	bool		outrun;
 
 	if (after < 0 || after > last)
 		after = 0;
-
-	for (seq = after + 1; seq <= last; seq++)
+	do
 	{
+		SharedEvent change;
+		bool		found;
+
 		pg_read_barrier();
-		seq = Max(seq, last - SHARED_EVENTS + 1);
-		if (read_event(seq, event))
+		outrun = false;
+		found = next_of_ring(elections_ring, after, last, event, &outrun);
+		if (next_of_ring(changes_ring, after, last, &change, &outrun) &&
+			(!found || change.seq < event->seq))
+		{
+			*event = change;
+			found = true;
+		}
+		if (found && !outrun)
 			return true;
 		last = events_last();
-	}
+	} while (outrun);
 	return false;
 }
 

@@ -16,20 +16,43 @@
 #include "shared_part.h"
 #include "storage/condition_variable.h"
 
+/*
+ * So many events of elections and of the contact with etcd are kept.  Changes of
+ * other keys have a ring of their own: however many there are, the others stay.
+ */
 #define SHARED_EVENTS 512
+
+/* A change of a key below a watched prefix, beside the kinds of the protocol. */
+#define EVENT_CHANGE	(ELECTION_EVENT_DISCONNECTED + 1)
+
+/* Of a key and of a value so many bytes are kept, and a NUL. */
+#define EVENT_TEXT_SIZE	1001
 
 typedef struct SharedEvent
 {
 	int64		seq;			/* see below */
 	TimestampTz at;
-	ElectionEventKind kind;
+	int			kind;			/* ElectionEventKind or EVENT_CHANGE */
+	bool		follows_loss;	/* for readers: events of elections before it
+								 * have made room */
 	char		election[ELECTION_NAME_SIZE];	/* empty: of the instance */
 	char		node[ELECTION_VALUE_SIZE];
 	bool		has_leader;
 	char		leader[ELECTION_VALUE_SIZE];
 	int64		leader_revision;
 	char		reason[ELECTION_REASON_SIZE];	/* empty: none */
+	/* CHANGE */
+	char		key[EVENT_TEXT_SIZE];	/* empty: changes were lost */
+	bool		has_value;		/* false: the key was deleted, or changes were lost */
+	char		value[EVENT_TEXT_SIZE];
+	int64		revision;		/* 0: none */
 } SharedEvent;
+
+/* The reason of a CHANGE without a key. */
+#define EVENT_REASON_GAP	"gap"
+
+/* What SQL calls its kind. */
+extern const char *events_kind_name(const SharedEvent *event);
 
 /*
  * Events are numbered by ones, also over a crash restart.  A start of the
@@ -39,7 +62,7 @@ typedef struct SharedEvent
  * numbers stay below 2^53 until the year 2285: a double holds them.
  */
 
-/* Sets event->seq, stores the event and wakes those who wait. */
+/* Sets event->seq and stores the event.  events_wake_all() must follow. */
 extern void events_append(SharedEvent *event);
 
 /* The newest seq, or, before the first event, that from which numbers go on. */
@@ -53,7 +76,8 @@ extern int64 events_start(void);
 
 /*
  * The first event with a seq above `after` that is still there.  False: none
- * such.  An `after` above the newest seq is of another server, or of a start
+ * such.  Changes that have made room for newer ones become one event without a
+ * key, at their place.  An `after` above the newest seq is of another server, or of a start
  * before the wall clock was set back, and counts as 0: better an event twice
  * than none.
  */
@@ -87,6 +111,8 @@ extern void events_wake_all(void);
 extern ConditionVariable *events_for_notifiers(void);
 
 extern const SharedPart events_part;
+extern const SharedPart elections_ring_part;
+extern const SharedPart changes_ring_part;
 extern const SharedPart event_number_part;	/* outlives a crash restart */
 
 #endif							/* EVENTS_H */

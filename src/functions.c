@@ -71,7 +71,8 @@ PG_FUNCTION_INFO_V1(etcd_leader_check_version);
 
 /* The columns of the functions that return rows, as the SQL script has them. */
 static const Oid event_columns[] = {
-	INT8OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID
+	INT8OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID,
+	TEXTOID, TEXTOID, INT8OID
 };
 static const Oid status_columns[] = {
 	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID,
@@ -402,11 +403,17 @@ put_events(FunctionCallInfo fcinfo, int64 after)
 		add_value(&row, Int64GetDatum(event.seq));
 		add_value(&row, TimestampTzGetDatum(event.at));
 		add_text(&row, event.election);
-		add_value(&row, CStringGetTextDatum(election_event_name(event.kind)));
+		add_value(&row, CStringGetTextDatum(events_kind_name(&event)));
 		add_text(&row, event.node);
 		add_text(&row, event.has_leader ? event.leader : NULL);
 		add_number(&row, event.leader_revision);
 		add_text(&row, event.reason);
+		add_text(&row, event.key);
+		if (event.has_value)
+			add_value(&row, CStringGetTextDatum(shared_state_text(event.value)));
+		else
+			add_null(&row);
+		add_number(&row, event.revision);
 		put_row(fcinfo, &row);
 		after = event.seq;
 	}

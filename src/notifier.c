@@ -65,6 +65,14 @@
 StaticAssertDecl(6 * (ELECTION_NAME_SIZE + 2 * ELECTION_VALUE_SIZE + ELECTION_REASON_SIZE) + 512 < PAYLOAD_SIZE,
 				 "an event may not fit into the payload of a notification");
 
+/*
+ * Of an event of a change only the node, the key and the value are long.  What
+ * is in the latter two becomes 2 bytes at most: other control characters than
+ * tab and line ends make them binary, which is shown in hex.
+ */
+StaticAssertDecl(6 * ELECTION_VALUE_SIZE + 2 * 2 * EVENT_TEXT_SIZE + 512 < PAYLOAD_SIZE,
+				 "the event of a change may not fit into the payload of a notification");
+
 /* A notifier as its elector sees it. */
 typedef struct Notifier
 {
@@ -558,7 +566,7 @@ event_payload(const SharedEvent *event)
 	initStringInfo(&json);
 	appendStringInfo(&json, "{\"seq\":" INT64_FORMAT ",\"at\":\"%s\"", event->seq, at);
 	append_member(&json, "election", event->election);
-	append_member(&json, "event", election_event_name(event->kind));
+	append_member(&json, "event", events_kind_name(event));
 	append_member(&json, "node", event->node);
 	append_member(&json, "leader", event->has_leader ? event->leader : NULL);
 	if (event->leader_revision != 0)
@@ -566,6 +574,15 @@ event_payload(const SharedEvent *event)
 	else
 		appendStringInfoString(&json, ",\"fencing_token\":null");
 	append_member(&json, "reason", event->reason);
+	append_member(&json, "key", event->key);
+	if (event->has_value && event->value[0] == '\0')
+		appendStringInfoString(&json, ",\"value\":\"\"");
+	else
+		append_member(&json, "value", event->has_value ? event->value : NULL);
+	if (event->revision != 0)
+		appendStringInfo(&json, ",\"revision\":" INT64_FORMAT, event->revision);
+	else
+		appendStringInfoString(&json, ",\"revision\":null");
 	appendStringInfoChar(&json, '}');
 	return json.data;
 }
@@ -600,7 +617,8 @@ announce_events(const NotifierStart *start, bool again)
 	{
 		Async_Notify(channel, event_payload(&event));
 		sent++;
-		lost += event.seq - announced - 1;
+		if (event.follows_loss)
+			lost += event.seq - announced - 1;
 		announced = event.seq;
 	}
 	CommitTransactionCommand();

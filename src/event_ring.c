@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * event_ring.c
+ *	  A ring of numbered records in shared memory: one process appends, any
+ *	  number read.
+ *
+ * Two rings, in fact: the bytes of the records, one after the other, and a
+ * place for each record, which says where its bytes begin.  Records count from
+ * 1, bytes from 0, and neither count ever goes back; place and byte number n
+ * are at n modulo the size of their ring.
+ *
+ * Before the writer overwrites anything, it advances `oldest` past the records
+ * that this concerns.  A reader looks at `oldest` after it has copied a record:
+ * if the record is still in the ring, the copy is whole.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+
+#include "event_ring.h"
+
+/* Written before the record counts as appended. */
+typedef struct RingPlace
+{
+	int64		seq;
+	TimestampTz at;
+	uint64		start;			/* number of its first byte */
+	uint64		len;
+} RingPlace;
+
+struct EventRing
+{
+	int			nplaces;
+	Size		nbytes;
+	uint64		end;			/* the writer's own: bytes written, ever */
+	pg_atomic_uint64 newest;	/* number of the newest record; 0: none */
+	pg_atomic_uint64 oldest;	/* number of the oldest one that is whole */
+	/* of the newest record that has made room; 0: none has */
+	pg_atomic_uint64 lost_seq;
+	pg_atomic_uint64 lost_at;
+	RingPlace	places[FLEXIBLE_ARRAY_MEMBER];
+};
+
+static RingPlace *
+place_of(EventRing *ring, uint64 number)
+{
+	return &ring->places[number % ring->nplaces];
+}
+
+static char *
+bytes_of_ring(EventRing *ring)
+{
+	return (char *) &ring->places[ring->nplaces];
+}
+
+Size
+event_ring_size(int nplaces, Size nbytes)
+{
+	return offsetof(EventRing, places) + nplaces * sizeof(RingPlace) + nbytes;
+}
+
+void
+event_ring_init(EventRing *ring, int nplaces, Size nbytes)
+{
+	ring->nplaces = nplaces;
+	ring->nbytes = nbytes;
+	pg_atomic_init_u64(&ring->newest, 0);
+	pg_atomic_init_u64(&ring->oldest, 1);
+	pg_atomic_init_u64(&ring->lost_seq, 0);
+	pg_atomic_init_u64(&ring->lost_at, 0);
+}
+
+/* Copies `len` bytes between the ring, from byte number start on, and a buffer. */
+static void
+copy_in(EventRing *ring, uint64 start, const char *record, Size len)
+{
+	Size		offset = start % ring->nbytes;
+	Size		first = Min(len, ring->nbytes - offset);
+
+	memcpy(bytes_of_ring(ring) + offset, record, first);
+	memcpy(bytes_of_ring(ring), record + first, len - first);
+}
+
+static void
+copy_out(EventRing *ring, uint64 start, char *record, Size len)
+{
+	Size		offset = start % ring->nbytes;
+	Size		first = Min(len, ring->nbytes - offset);
+
+	memcpy(record, bytes_of_ring(ring) + offset, first);
+	memcpy(record + first, bytes_of_ring(ring), len - first);
+}
+
+/* The oldest records leave the ring, until there is room for one of that length. */
+static void
+make_room(EventRing *ring, uint64 number, Size len)
+{
+	uint64		oldest = pg_atomic_read_u64(&ring->oldest);
+
+	while (oldest < number)
+	{
+		RingPlace  *place = place_of(ring, oldest);
+
+		if (number - oldest < (uint64) ring->nplaces && ring->end + len - place->start <= ring->nbytes)
+			break;
+		/* who sees the record gone shall see the loss, too */
+		pg_atomic_write_u64(&ring->lost_at, (uint64) place->at);
+		pg_atomic_write_u64(&ring->lost_seq, (uint64) place->seq);
+		pg_write_barrier();
+		pg_atomic_write_u64(&ring->oldest, ++oldest);
+	}
+	pg_write_barrier();
+}
+
+void
+event_ring_append(EventRing *ring, int64 seq, TimestampTz at, const void *record, Size len)
+{
+	uint64		number = pg_atomic_read_u64(&ring->newest) + 1;
+	RingPlace  *place = place_of(ring, number);
+
+	Assert(len < ring->nbytes);
+	make_room(ring, number, len);
+	place->seq = seq;
+	place->at = at;
+	place->start = ring->end;
+	place->len = len;
+	copy_in(ring, ring->end, record, len);
+	ring->end += len;
+	pg_write_barrier();
+	pg_atomic_write_u64(&ring->newest, number);
+}
+
+/* The number of the first record above `after`, from oldest to newest + 1. */
+static uint64
+search(EventRing *ring, int64 after, uint64 oldest, uint64 newest)
+{
+	uint64		low = oldest;
+	uint64		high = newest + 1;
+
+	while (low < high)
+	{
+		uint64		middle = low + (high - low) / 2;
+
+		if (place_of(ring, middle)->seq > after)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/*
+ * What is read of a record that leaves the ring meanwhile can be anything; the
+ * last look at `oldest` finds that out, and the next round finds the loss.
+ */
+RingResult
+event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at,
+				void *record, Size size)
+{
+	for (;;)
+	{
+		uint64		newest = pg_atomic_read_u64(&ring->newest);
+		uint64		oldest;
+		uint64		number;
+		RingPlace	place;
+
+		pg_read_barrier();
+		oldest = pg_atomic_read_u64(&ring->oldest);
+		pg_read_barrier();
+		*seq = (int64) pg_atomic_read_u64(&ring->lost_seq);
+		*at = (TimestampTz) pg_atomic_read_u64(&ring->lost_at);
+		if (*seq > after)
+			return RING_LOST;
+
+		number = search(ring, after, oldest, newest);
+		if (number <= newest)
+		{
+			place = *place_of(ring, number);
+			if (place.len <= size)
+				copy_out(ring, place.start, record, place.len);
+		}
+		pg_read_barrier();
+		if (pg_atomic_read_u64(&ring->oldest) != oldest)
+			continue;
+		if (number > newest)
+			return RING_NONE;
+		*seq = place.seq;
+		*at = place.at;
+		return RING_FOUND;
+	}
+}

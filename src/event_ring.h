@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * event_ring.h
+ *	  A ring of numbered records in shared memory: one process appends, any
+ *	  number read.
+ *
+ * Records differ in length.  The oldest ones make room for a new one.  Readers
+ * take no lock, and the writer may be stopped at any instruction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef EVENT_RING_H
+#define EVENT_RING_H
+
+typedef struct EventRing EventRing;
+
+/*
+ * A ring for at most nplaces records of together at most nbytes.  init: of
+ * memory that is zero, before others see it.
+ */
+extern Size event_ring_size(int nplaces, Size nbytes);
+extern void event_ring_init(EventRing *ring, int nplaces, Size nbytes);
+
+/* For the writer.  seq increases from record to record; len is below nbytes. */
+extern void event_ring_append(EventRing *ring, int64 seq, TimestampTz at, const void *record, Size len);
+
+typedef enum RingResult
+{
+	RING_NONE,					/* there is no record after that one */
+	RING_FOUND,
+	RING_LOST					/* records after that one have made room */
+} RingResult;
+
+/*
+ * The first record with a seq above `after`.  FOUND: it is copied into
+ * `record`, of `size` bytes, which is room for every record of the ring.  LOST: *seq and *at
+ * are those of the newest record that has made room; whoever asks again with
+ * that seq goes on behind the loss.
+ */
+extern RingResult event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at,
+								  void *record, Size size);
+
+#endif							/* EVENT_RING_H */
