@@ -11,7 +11,6 @@
 EXTENSION = etcd_leader
 MODULE_big = etcd_leader
 DATA = sql/etcd_leader--1.0.sql
-DOCS = doc/etcd_leader.md doc/patroni.md doc/http.md doc/status_page.png doc/c-api.md doc/simulation.md doc/fuzzing.md doc/model.md
 OBJS = \
 	src/etcd_leader.o \
 	src/settings.o \
@@ -128,6 +127,23 @@ without-http:
 clean: clean-http
 clean-http:
 	rm -f $(HTTP_LIBRARY) $(HTTP_OBJS)
+
+# Documents, with the tree's own layout, so that their links lead somewhere: not
+# PGXS's DOCS, which puts the files of all extensions in one directory.
+DOCUMENTS = $(DESTDIR)$(docdir)/etcd_leader
+
+.PHONY: install-documents uninstall-documents
+install: install-documents
+uninstall: uninstall-documents
+
+install-documents:
+	$(MKDIR_P) '$(DOCUMENTS)/doc' '$(DOCUMENTS)/integrations'
+	$(INSTALL_DATA) $(wildcard $(SOURCES)/*.md) $(SOURCES)/LICENSE '$(DOCUMENTS)/'
+	$(INSTALL_DATA) $(wildcard $(SOURCES)/doc/*.*) '$(DOCUMENTS)/doc/'
+	$(INSTALL_DATA) $(wildcard $(SOURCES)/integrations/*) '$(DOCUMENTS)/integrations/'
+
+uninstall-documents:
+	rm -rf '$(DOCUMENTS)'
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 

@@ -327,7 +327,7 @@ extern bool election_connected(const ElectionCore *core);
  */
 extern int64_t election_ttl_ns(const ElectionCore *core);
 
-/* Names for SQL; the README explains each. */
+/* Names for SQL; doc/reference.md explains each. */
 extern const char *election_role_name(ElectionRole role);
 extern const char *election_state_name(ElectionState state);
 extern const char *election_event_name(ElectionEventKind kind);

@@ -6,6 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
@@ -51,6 +52,20 @@ is($pg1->value('SELECT min(token) = max(token) AND min(token) = ? FROM report', 
 is($pg2->value('SELECT count(*) FROM report'), 0, 'none on the follower');
 like(results($pg2), qr/^INSERT 0 0(?:, INSERT 0 0)*$/, 'where the job ran, and did nothing');
 
+# The jobs of README, their commands at once: on the leader only.
+for my $node (@nodes)
+{
+	$node->value($_) for 'CREATE TABLE sales (day date, amount numeric)', q{INSERT INTO sales VALUES ('2026-01-01', 2), ('2026-01-01', 3)},
+	  'CREATE TABLE rollup (day date, amount numeric)', 'CREATE PROCEDURE rollup() LANGUAGE sql AS $$ INSERT INTO rollup VALUES (NULL, 7) $$';
+	for my $block (qw(gate gate_procedure))
+	{
+		my $job = $node->value(document_block('README.md', $block));
+		$node->value($node->value('SELECT command FROM cron.job WHERE jobid = ?', $job));
+		$node->value('SELECT cron.unschedule(?::bigint)', $job);
+	}
+	is($node->value('SELECT coalesce(sum(amount), 0) FROM rollup'), $node == $pg1 ? 12 : 0, 'README: jobs on ' . $node->name);
+}
+
 # hand-over, well before the next minute
 my %before = map { $_->name => runs($_) } @nodes;
 my $rows   = $pg1->value('SELECT count(*) FROM report');
@@ -66,8 +81,7 @@ is(failed($_), 0, $_->name . ': no run has failed') for @nodes;
 
 # A job at the start of the server comes before the election is over: README
 # lets it wait.
-my ($schedule) = slurp_file("$FindBin::RealBin/../../README.md") =~ /^```sql\n(SELECT cron\.schedule\('after a start'.*?)^```$/ms;
-ok($schedule, 'README has a job that waits');
+my $schedule = document_block('README.md', 'after_a_start');
 $pg1->value('SELECT etcd_resign(rejoin => false)');
 $pg2->value('CREATE TABLE started (at timestamptz)');
 $pg2->value('CREATE TABLE asked (at timestamptz)');

@@ -328,7 +328,7 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 	succeeds($su, $insert, 'and writes');
 }
 
-# ---- what the setting does not fence, as the README says ------------------------
+# ---- what the setting does not fence, as the reference says ------------------------
 # It is of sessions: of who logs in, when that is.
 {
 	$node->value($_) for 'CREATE ROLE crew', 'GRANT crew, app TO free', "ALTER ROLE crew SET $guc = 'alpha'";

@@ -28,7 +28,7 @@ sub write_password
 	return $file;
 }
 
-# As README says: one role, for the keys of one election.
+# As doc/operations.md says: one role, for the keys of one election.
 $etcd->etcdctl(qw(user add root:rootpw));
 $etcd->etcdctl(qw(user grant-role root root));
 $etcd->etcdctl(qw(role add etcd_leader));

@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Patroni;
 use EtcdLeader::Session;
@@ -12,13 +13,7 @@ use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $doc = slurp_file("$FindBin::RealBin/../../doc/patroni.md");
-my %blocks;
-push @{ $blocks{$1} }, $2 while $doc =~ /^```(\w+)\n(.*?)^```/msg;
-my ($yaml)  = @{ $blocks{yaml} };
-my ($users) = @{ $blocks{sh} };
-my ($login) = @{ $blocks{ini} };
-my ($job, $fence) = @{ $blocks{sql} };
+my ($yaml, $users, $login, $job, $fence) = map { document_block('doc/patroni.md', $_) } qw(patroni.yml users login job fence);
 
 my $etcd = EtcdLeader::Etcd->new;
 my $dir  = PostgreSQL::Test::Utils::tempdir_short();

@@ -1,21 +1,23 @@
-# What the README recommends: the recipe that closes what the fence leaves open,
-# its SQL as it stands there; and a gate that all processes of a statement share.
+# What the documents recommend for commits: the transaction and the setting of
+# README, the trigger that closes what the fence leaves open, their SQL as it
+# stands there; and a gate that all processes of a statement share.
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
+use EtcdLeader::Session;
+use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $readme = slurp_file("$FindBin::RealBin/../../README.md");
-my ($sql) = $readme =~ /^```sql\n(CREATE TABLE account.*?)^```$/ms;
-ok($sql, 'the README has the recipe') or BAIL_OUT('no recipe');
+my $sql = document_block('doc/reference.md', 'refuse_old_token');
 
 my $etcd = EtcdLeader::Etcd->new;
-my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd);
+my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { elections => 'shop' });
 $node->wait_until_leader;
 $node->dbh->do($sql);
 my $token = $node->token;
@@ -61,8 +63,24 @@ for my $gate (sort keys %processes)
 	is($gated->selectrow_array($query), 10000, "$gate on the leader");
 }
 
-# and it arms the transaction by itself
+# The transaction of README, one statement after the other; and its role.
+my @transaction = map { s/\s*--.*//r } split /\n/, document_block('README.md', 'require_leader');
+is($transaction[0] . $transaction[-1], 'BEGIN;COMMIT;', 'README has a whole transaction');
+$node->dbh->do('UPDATE account SET balance = 100') if $node->dbh->do('DELETE FROM account') && $node->dbh->do('INSERT INTO account (id, balance) VALUES (1, 100)');
+my $session = $node->connect_db;
+$session->do($_) for @transaction;
+is($node->value('SELECT balance FROM account'), 90, 'the transaction of README commits on the leader');
+$node->value($_) for 'CREATE ROLE app LOGIN', 'CREATE TABLE plain (i int)', 'GRANT ALL ON plain TO app', document_block('README.md', 'fence_role');
+my $app = $node->connect_db('postgres', user => 'app');
+succeeds($app, 'INSERT INTO plain VALUES (1)', 'the role of README writes on the leader');
+$session->do($_) for @transaction[ 0 .. $#transaction - 1 ];
+
+# and the trigger arms the transaction by itself
 $node->value('SELECT etcd_resign(rejoin => false)');
+fails($session, 'COMMIT', '25006', qr/does not lead|any more/, 'the transaction of README does not commit elsewhere');
+is($node->value('SELECT balance FROM account'), 90, 'and nothing is written');
+fails($app, 'INSERT INTO plain VALUES (2)', '25006', qr/does not lead/, 'the role of README does not write elsewhere');
+is($node->value('SELECT count(*) FROM plain'), 1, 'and reads what it wrote');
 is(($node->failure('INSERT INTO account (id, balance) VALUES (2, 1)'))[0], '25006', 'who does not lead does not write');
 is($gated->selectrow_array("SELECT count(*) FROM big WHERE $_"), 0, "$_ elsewhere") for sort keys %processes;
 

@@ -1,4 +1,4 @@
-# README's section on a secured etcd, as it stands there: its commands make the
+# doc/operations.md on a secured etcd, as it stands there: its commands make the
 # certificates, the user and the role, and its settings work with them.
 use strict;
 use warnings;
@@ -6,18 +6,14 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Certificates;
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $readme = slurp_file("$FindBin::RealBin/../../README.md");
-my ($section) = $readme =~ /^## Running against a secured etcd\n(.*?)^## /ms or die 'README has no such section';
-my %blocks;
-push @{ $blocks{$1} }, $2 while $section =~ /^```(\w+)\n(.*?)^```/msg;
-my ($users, $certificates) = @{ $blocks{sh} };
-my ($settings) = @{ $blocks{ini} };
+my ($users, $certificates, $settings) = map { document_block('doc/operations.md', $_) } qw(users certificates secured_settings);
 
 my $dir = PostgreSQL::Test::Utils::tempdir('secured');
 append_to_file("$dir/password", "geheim-1\n");
