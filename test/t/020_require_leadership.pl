@@ -8,6 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use DBD::Pg ();
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Session;
@@ -522,7 +523,8 @@ succeeds($client, $insert, 'in postgresql.conf: on the leader all may write');
 	my $dbh = $plain->connect_db('postgres', user => 'app');
 	succeeds($dbh, $insert, 'without the preload the setting is not known, and does nothing');
 	fails($dbh, 'SELECT etcd_require_leader()', '55000', qr/shared_preload_libraries/, 'without the preload: the function');
-	$plain->value(q{ALTER ROLE app SET session_preload_libraries = 'etcd_leader'});
+	my $recipe = document_block('doc/reference.md', 'session_preload');
+	$plain->value($recipe);
 	for my $attempt ('', q{-c etcd_leader.require_leadership=}, '-c session_preload_libraries=')
 	{
 		my $in = eval {
@@ -536,7 +538,7 @@ succeeds($client, $insert, 'in postgresql.conf: on the leader all may write');
 	}
 	is($plain->connect_db->selectrow_array('SELECT 1'), 1, 'other roles can');
 	# and nothing of it is in the way where the library is preloaded
-	$node->value(q{ALTER ROLE app SET session_preload_libraries = 'etcd_leader'});
+	$node->value($recipe);
 	succeeds($node->connect_db('postgres', user => 'app'), $insert, 'the recipe where the library is preloaded');
 }
 
