@@ -90,7 +90,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test long demo bench page prometheus sim fuzz model sanitize matrix dist,$(MAKECMDGOALS)),)
+else ifeq ($(filter test long demo bench page prometheus sim fuzz model sanitize matrix newcomer pictures dist,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -147,7 +147,7 @@ uninstall-documents:
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test long demo bench page prometheus sim fuzz model sanitize matrix dist
+.PHONY: test long demo bench page prometheus sim fuzz model sanitize matrix newcomer pictures dist
 
 test:
 	test/setup --test
@@ -200,6 +200,18 @@ DIST = $(EXTENSION)-$(shell sed -n '1,/"version"/s/^ *"version": *"\(.*\)",/\1/p
 dist:
 	test/meta
 	git -c safe.directory="$(CURDIR)" archive --format=zip --prefix=$(DIST)/ -o $(DIST).zip $(COMMIT)
+
+# The pictures of the documents, the timelines from a run.
+pictures:
+	test/setup --pictures
+	$(MAKE) -s all
+	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
+	PG_CONFIG=$(PG_CONFIG) test/pictures/run
+
+# What README says, typed in fresh trees of Debian, with a compiler and without.
+newcomer:
+	test/setup --matrix
+	$(SUDO) test/matrix newcomer
 
 # Every supported PostgreSQL and etcd; ROWS and QUICK=--quick narrow it.
 matrix:

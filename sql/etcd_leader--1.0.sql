@@ -52,7 +52,7 @@ AS 'MODULE_PATHNAME', 'etcd_require_leader'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION etcd_require_leader(text) IS
-'The fencing token; and the transaction can commit only if this instance still leads under it at pre-commit. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 25006: this instance does not lead, here or at COMMIT; 0A000 at PREPARE TRANSACTION; 42704: no such election; 55000: the library was not preloaded.';
+'The fencing token; and the transaction can commit only if this instance still leads under it at pre-commit. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 25006: this instance does not lead, here or at COMMIT; 25000: in a parallel worker; 54000: too many elections are required; 0A000: at PREPARE TRANSACTION; 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_verify_leader(election text DEFAULT NULL, timeout interval DEFAULT '5 s')
 RETURNS bigint

@@ -1,0 +1,303 @@
+# The documents say what the code does, in both directions: functions, columns,
+# settings, events, reasons, states, metrics, SQLSTATEs, paths of HTTP, files.
+# Every link leads somewhere, and every block of code is run or is an example.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
+use EtcdLeader::Etcd;
+use EtcdLeader::Http;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $top   = documents_top();
+my @pages = document_pages();
+my %text  = map { $_ => document($_) } @pages;
+my $reference = $text{'doc/reference.md'};
+my $code = join '', map { slurp_file($_) } glob("$top/src/*.c $top/http/*.c");
+
+# Compares two sets of words; says what is in the one only.
+sub same
+{
+	my ($documented, $real, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my (%documented, %real);
+	@documented{@$documented} = ();
+	@real{@$real} = ();
+	my @missing = sort grep { !exists $documented{$_} } keys %real;
+	my @wrong   = sort grep { !exists $real{$_} } keys %documented;
+	ok(%real && !@missing && !@wrong, $name) or diag("not documented: @missing\ndocumented, and not there: @wrong");
+	return;
+}
+
+# The text below a heading, up to the next one of its level or a higher one.
+sub section
+{
+	my ($page, $heading) = @_;
+	my ($marks, $rest) = $text{$page} =~ /^(#+) \Q$heading\E\n(.*)/ms or die "$page has no section $heading";
+	my $level = length $marks;
+	return $rest =~ s/^#{1,$level} .*//msr;
+}
+
+# Rows of a table whose first line has these heads, as lists of cells.
+sub table_rows
+{
+	my ($section, @heads) = @_;
+	my $head = join ' \| ', map { quotemeta } @heads;
+	my ($rows) = $section =~ /^\| $head \|\n\|[-|]+\|\n((?:\|.*\n)+)/m or die "no table: @heads";
+	return map { [ map { s/^\s+|\s+$//gr } split /(?<!\\)\|/, s/^\||\|$//gr ] } split /\n/, $rows;
+}
+
+# The first cells of a table, each one name in `backquotes`.
+sub table_names
+{
+	my ($section, @heads) = @_;
+	return map { $_->[0] =~ /^`(.*)`$/ ? $1 : "not a name: $_->[0]" } table_rows($section, @heads);
+}
+
+my $etcd = EtcdLeader::Etcd->new;
+my $port = PostgreSQL::Test::Cluster::get_free_port();
+my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { elections => 'shop', http_listen => "127.0.0.1:$port" });
+$node->wait_until_leader;
+
+# ---- SQL ---------------------------------------------------------------------------
+
+my $members = q{SELECT objid FROM pg_depend WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'etcd_leader') AND classid = };
+
+# A function has a heading, and below it its signature.
+my (%documented, %section);
+for my $page (grep { m{^doc/} } @pages)
+{
+	while ($text{$page} =~ /^### (\w+)\n\n`(?:CALL )?(\g1\([^`]*\))`(?: → `([^`]*)`)?\n(.*?)(?=^#|\z)/msg)
+	{
+		$documented{ $2 . (defined $3 ? " → $3" : '') } = 1;
+		$section{$1} = $4;
+	}
+}
+my @functions = $node->rows(qq{SELECT proname AS name, proname || '(' || pg_get_function_arguments(oid) || ')' AS signature,
+	pg_get_function_result(oid) AS result, prokind, provolatile, proparallel, obj_description(oid, 'pg_proc') AS comment,
+	has_function_privilege('public', oid, 'EXECUTE') AS public
+	FROM pg_proc WHERE oid IN ($members 'pg_proc'::regclass) ORDER BY 1});
+my (@signatures, @revoked);
+for my $function (@functions)
+{
+	my $name      = $function->{name};
+	my $signature = $function->{signature};
+	$signature =~ s/::(?:text|interval|bigint|boolean|name)\b//g;
+	$signature =~ s/\bIN (?=\w)//g;
+	$signature =~ s/'00:00:05'/'5 s'/;
+	$signature =~ s/'00:00:10'/'10 s'/;
+	$signature =~ s/'00:01:00'/'1 min'/;
+	# the columns of a view's function are those of the view
+	$signature =~ s/\(OUT .*\)/()/s;
+	# and of a function that returns a table, those of its result
+	push @signatures, $signature . ($function->{prokind} eq 'p' ? '' : " → $function->{result}");
+	push @revoked, $name unless $function->{public};
+	ok($function->{comment}, "$name has a comment");
+	next unless defined $section{$name};
+	if ($function->{prokind} eq 'f')
+	{
+		my $properties = { i => 'IMMUTABLE', s => 'STABLE', v => 'VOLATILE' }->{ $function->{provolatile} }
+		  . ', PARALLEL ' . { s => 'SAFE', r => 'RESTRICTED', u => 'UNSAFE' }->{ $function->{proparallel} };
+		like($section{$name} =~ s/\n/ /gr, qr/\b\Q$properties\E\./, "$name: the reference says $properties");
+	}
+	# what every function raises stands before all of them
+	my ($of_document, $of_comment) = map {
+		my %states = map { $_ => 1 } /\b(?=[0-9A-F]{5}\b)(?=\d|0A)[0-9A-F]{5}\b/g;
+		delete @states{qw(42704 55000 57014)};
+		join ' ', sort keys %states
+	} $section{$name}, $function->{comment} // '';
+	is($of_document, $of_comment, "$name: reference and comment name the same SQLSTATEs");
+}
+same([ keys %documented ], \@signatures, 'functions and procedures: names, parameters, defaults, results');
+my ($privileges) = section('doc/reference.md', 'Privileges') =~ /(^`etcd_resign`.*?are revoked)/ms;
+same([ $privileges =~ /`(\w+)`/g ], \@revoked, 'functions that are revoked from PUBLIC');
+
+# Views, tables and types have a heading, and a table of their columns.
+my %short = ('timestamp with time zone' => 'timestamptz');
+for my $relation ($node->rows(qq{SELECT c.oid, relname AS name, relkind AS kind, obj_description(c.oid, 'pg_class') AS comment
+	FROM pg_class c WHERE c.oid IN ($members 'pg_class'::regclass) AND relkind IN ('v', 'r') ORDER BY 1}),
+	{ oid => $node->value(q{SELECT 'etcd_leader_event'::regtype::oid}), name => 'etcd_leader_event', kind => 'c',
+		comment => $node->value(q{SELECT obj_description('etcd_leader_event'::regtype, 'pg_type')}) })
+{
+	my $name = $relation->{name};
+	my ($heading) = $relation->{kind} eq 'c' ? 'Events' : ({ v => 'View', r => 'Table' }->{ $relation->{kind} } . " $name");
+	my ($page) = grep { $text{$_} =~ /^#+ \Q$heading\E$/m } @pages;
+	ok($page, "$name has a heading '$heading'") or next;
+	my @columns = $node->rows($relation->{kind} eq 'c'
+		? q{SELECT attname AS name, format_type(atttypid, NULL) AS type, 1 AS comment FROM pg_attribute
+			WHERE attrelid = (SELECT typrelid FROM pg_type WHERE oid = ?) AND attnum > 0 ORDER BY attnum}
+		: q{SELECT attname AS name, format_type(atttypid, NULL) AS type, col_description(attrelid, attnum) AS comment FROM pg_attribute
+			WHERE attrelid = ? AND attnum > 0 AND NOT attisdropped ORDER BY attnum}, $relation->{oid});
+	is(join("\n", map { "$_->[0] $_->[1]" } table_rows(section($page, $heading), qw(column type meaning))),
+		join("\n", map { "`$_->{name}` " . ($short{ $_->{type} } // $_->{type}) } @columns), "$name: its columns, their types and order");
+	ok($relation->{comment}, "$name has a comment");
+	is(join(' ', map { $_->{name} } grep { !$_->{comment} } @columns), '', "$name: each column has a comment");
+}
+for my $function (grep { defined $_->{result} && $_->{result} =~ /^TABLE/ } @functions)
+{
+	same([ table_names($section{ $function->{name} }, qw(column meaning)) ], [ $function->{result} =~ /(?:TABLE\(|, )"?(\w+)"? /g ],
+		"$function->{name}: its columns");
+}
+
+# ---- settings -------------------------------------------------------------------------
+
+{
+	my (%line, @real);
+	$line{$1} = $2 while $reference =~ /^### (etcd_leader\.\w+)\n\n(.*)$/mg;
+	my %change = (sighup => 'reload', postmaster => 'restart', superuser => 'superuser', user => 'any user');
+	for my $setting ($node->rows(q{SELECT *, enumvals::text[] AS allowed FROM pg_settings WHERE name LIKE 'etcd\_leader.%' ORDER BY name}))
+	{
+		my $type = $setting->{vartype};
+		push @real, $setting->{name};
+		my $default = $type eq 'string' || $setting->{boot_val} eq '' ? "'$setting->{boot_val}'" : $setting->{boot_val};
+		my $range = $type eq 'integer' ? " · $setting->{min_val} to $setting->{max_val}"
+		  : $type eq 'enum' ? ' · one of ' . join(', ', map { length ? "`$_`" : "`''`" } @{ $setting->{allowed} }) : '';
+		my $unit = $setting->{unit} ? " $setting->{unit}" : '';
+		is($line{ $setting->{name} }, "`$type` · default `$default`$unit$range · $change{ $setting->{context} }",
+			"$setting->{name}: type, default, range, when it changes");
+		like($setting->{short_desc}, qr/^[A-Z].*\.$/, "$setting->{name}: its description is a sentence");
+	}
+	same([ keys %line ], \@real, 'settings');
+	my @named = map { $text{$_} =~ /`(etcd_leader\.\w+)`/g } @pages;
+	my %known = map { $_ => 1 } @real, qw(etcd_leader.control etcd_leader.c etcd_leader.h);
+	my %columns = map { $_ => 1 } 'etcd_leader_stats.stats_reset';
+	is(join(' ', grep { !$known{$_} } @named), '', 'no page names a setting that is not there');
+}
+
+# ---- words ------------------------------------------------------------------------------
+
+# The strings in the body of a function of C.
+sub strings_of
+{
+	my ($function) = @_;
+	my ($body) = $code =~ /^\Q$function\E\(.*?\)\n\{(.*?)^\}/ms or die "there is no $function()";
+	return $body =~ /"([^"]+)"/g;
+}
+same([ table_names(section('doc/reference.md', 'States'), qw(state meaning)) ],
+	[ grep({ $_ ne 'unused' } strings_of('election_state_name')), $code =~ /row->state = "(.*)";/g ], 'states');
+same([ table_names(section('doc/reference.md', 'Events'), qw(event when reason)) ],
+	[ strings_of('election_event_name'), strings_of('events_kind_name') ], 'events');
+my @reasons = table_names(section('doc/reference.md', 'Events'), qw(reason meaning));
+same([ grep { my $reason = $_; grep { $_ eq $reason } strings_of('election_reason_name') } @reasons ], [ strings_of('election_reason_name') ], 'reasons');
+is(join(' ', grep { $code !~ /"\Q$_\E"/ } @reasons), '', 'no reason that is not in the code');
+
+my %sqlstate;
+{
+	my $sharedir = `pg_config --sharedir` =~ s/\n//r;
+	my %macro = map { /^(\w{5})\s+\w\s+(ERRCODE_\w+)\s+(\w+)/ ? ($2 => [ $1, $3 ]) : () } split /\n/, slurp_file("$sharedir/errcodes.txt");
+	my @raised = map { join ' ', @{ $macro{$_} } } map { /ERRCODE_\w+/g } $code =~ /errcode\(([^()]*)\)/g;
+	my @rows = table_rows(section('doc/reference.md', 'SQLSTATEs'), qw(SQLSTATE condition when));
+	same([ map { ($_->[0] =~ s/`//gr) . " $_->[1]" } @rows ], \@raised, 'SQLSTATEs and their names');
+}
+
+# ---- HTTP ---------------------------------------------------------------------------------
+
+{
+	poll_ok(10, sub { http_code($port, '/health') == 200 }, 'HTTP is served');
+	my $served = (http_get($port, '/metrics'))[2];
+	my %labels;
+	while ($served =~ /^(\w+?)(?:_bucket|_sum|_count)?(?:\{([^}]*)\})? \S+$/mg)
+	{
+		my ($name, $labels) = ($1, $2 // '');
+		$labels{$name} //= join ',', grep { $_ ne 'le' } $labels =~ /(\w+)="/g;
+	}
+	my %type = $served =~ /^# TYPE (\w+) (\w+)$/mg;
+	same([ map { ($_->[0] =~ s/`//gr) . " $_->[1]" } table_rows(section('doc/reference.md', 'Metrics'), qw(metric type meaning)) ],
+		[ map { $_ . ($labels{$_} ? "{$labels{$_}}" : '') . " $type{$_}" } keys %type ], 'metrics, their labels and types');
+	my ($routes) = $code =~ /routes\[\] = \{(.*?)\n\}/s;
+	same([ section('doc/http.md', 'Paths') =~ /^\| (`.*?) \|/mg ? map { /`(.*?)`/g } section('doc/http.md', 'Paths') =~ /^\| (`.*?) \|/mg : () ],
+		[ $routes =~ /\{"(.*?)"/g ], 'paths of HTTP');
+}
+
+# ---- the map of the tree --------------------------------------------------------------------
+
+{
+	my $map = section('doc/testing.md', 'The tree in ten minutes');
+	same([ grep { -e "$top/src/$_" || !/^elector_\*/ } $map =~ /`(?:src\/)?(\w+\.c)`/g ], [ map { s{.*/}{}r } glob("$top/src/*.c") ], 'files of src/');
+}
+
+# ---- README, links and blocks ----------------------------------------------------------------
+
+cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 250, 'README has at most 250 lines');
+
+# Anchors as GitHub makes them of headings.
+sub anchors
+{
+	my ($page) = @_;
+	my (%anchor, %count);
+	my $plain = ($text{$page} // slurp_file("$top/$page")) =~ s/^( *)```.*?^\1```$//msgr;
+	for my $heading ($plain =~ /^#+ (.*)$/mg)
+	{
+		my $anchor = lc($heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr);
+		$anchor =~ s/[^\w\- ]//g;
+		$anchor =~ s/ /-/g;
+		my $n = $count{$anchor}++;
+		$anchor{ $n ? "$anchor-$n" : $anchor } = 1;
+	}
+	return \%anchor;
+}
+for my $page (@pages)
+{
+	my ($dir) = $page =~ m{^(.*/)?};
+	my $plain = $text{$page} =~ s/^( *)```.*?^\1```$//msgr;
+	my @broken;
+	for my $link ($plain =~ /\]\(([^)\s]+)\)/g)
+	{
+		next if $link =~ /^https?:/;
+		my ($file, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
+		my $target = length $file ? ($dir // '') . $file : $page;
+		1 while $target =~ s{[^/]+/\.\./}{};
+		push @broken, $link unless -e "$top/$target";
+		push @broken, $link if defined $anchor && -f "$top/$target" && !anchors($target)->{$anchor};
+	}
+	is(join(' ', @broken), '', "$page: every link leads somewhere");
+
+	my @unknown;
+	for my $block (document_blocks($page))
+	{
+		next if $block->{example};
+		my $by = $block->{test} // '';
+		my $reads = $by && -f "$top/$by" && slurp_file("$top/$by");
+		my $is_read = $reads && ($reads =~ /\b\Q$block->{name}\E\b/ || $by eq 'test/t/096_tutorial.pl') && $reads =~ /\Q$page\E/;
+		push @unknown, "line $block->{line}" unless $is_read;
+	}
+	is(join(', ', @unknown), '', "$page: every block of code is run by the test that its comment names, or is an example");
+}
+
+# ---- the short blocks of the pages -------------------------------------------------------------
+
+{
+	my $peer = EtcdLeader::Instance->create('pg2', etcd => $etcd, settings => { elections => 'shop' });
+	$peer->wait_until_candidate;
+	$node->value($_) for 'CREATE ROLE operator LOGIN', 'CREATE ROLE app', 'ALTER ROLE app SET etcd_leader.require_leadership = $$shop$$';
+	my $operator = $node->connect_db('postgres', user => 'operator');
+	my ($resign, $campaign) = map { document_block('doc/operations.md', $_) } qw(resign campaign);
+	ok(!eval { $operator->do($resign) }, 'not everybody may resign');
+	$node->value(document_block('doc/reference.md', 'grant'));
+
+	my ($faults, $missing) = split /(?<=;)\n/, document_block('doc/operations.md', 'monitor');
+	poll_is(10, sub { scalar(my @rows = $node->rows($faults)) }, 0, 'monitoring: all is well');
+	poll_is(10, sub { $node->value($missing) }, 0, 'monitoring: no notifier is missing');
+	is(scalar(my @rows = $node->rows(document_block('doc/operations.md', 'runbook'))), 1, 'a row for the election');
+
+	$operator->do($resign);
+	poll_ok(10, sub { $peer->is_leader }, 'maintenance: the other instance leads');
+	is($node->status->{state}, 'resigned', 'maintenance: this one stays out');
+	$operator->do($campaign);
+	poll_is(10, sub { $node->status->{state} }, 'waiting', 'maintenance: it is back');
+	$etcd->stop(0);
+	poll_ok(20, sub { scalar(my @faulty = $node->rows($faults)) }, 'monitoring: etcd is away');
+	$etcd->start(0);
+	$node->value($_) for map { "$_;" } split /;\n/, document_block('doc/operations.md', 'remove');
+	is($node->value(q{SELECT count(*) FROM pg_extension WHERE extname = 'etcd_leader'}), 0, 'it is removed');
+	is($node->value(q{SELECT count(*) FROM pg_db_role_setting}), 0, 'and so is the fence');
+}
+
+done_testing();
