@@ -793,12 +793,16 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
 		(void) look_send_check(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, NULL);
 }
 
-/* Without contact one probe at a time is all that is sent. */
+/*
+ * Without contact one probe at a time is all that is sent.  A keepalive does
+ * not wait for the end of a look: the lease has a deadline, and the look may
+ * have been sent to a member that is slow or stopped.
+ */
 static void
 pursue_contact(ElectionCore *core, int64_t now_ns)
 {
-	if (core_is_under_way(core, OP_LOOK, ALL_SLOTS) ||
-		core_is_under_way(core, OP_KEEPALIVE, ALL_SLOTS))
+	if (core_is_under_way(core, OP_KEEPALIVE, ALL_SLOTS) ||
+		(!lease_is_kept(core, now_ns) && core_is_under_way(core, OP_LOOK, ALL_SLOTS)))
 		return;
 	if (core_is_due(core, now_ns, core->contact_retry_ns))
 		send_beat_or_look(core, now_ns);

@@ -567,9 +567,12 @@ extern void lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
 							   const EtcdAnswer *answer, uint32_t standing);
 extern void lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
+/* Does a beat keep the lease?  Not if there is none, or another takes its place. */
+extern bool lease_is_kept(const ElectionCore *core, int64_t now_ns);
+
 /*
- * It is time to hear from etcd: starts a beat.  False if the lease cannot be
- * kept, or there is none; then a look has to be sent instead.
+ * It is time to hear from etcd: starts a beat.  False if the lease is not
+ * kept; then a look has to be sent instead.
  */
 extern bool lease_start_beat(ElectionCore *core, int64_t now_ns);
 extern bool lease_beat_is_due(ElectionCore *core, int64_t now_ns);

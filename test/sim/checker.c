@@ -28,6 +28,9 @@
 /* Where nothing is wrong, everybody knows of a change after that time. */
 #define PROMPT_NS		(2500 * MS)
 
+/* A process is scheduled no later than that; see instance.c. */
+#define TICK_LATENESS_NS	(60 * MS)
+
 /* A time during which one key, with one value, was the first. */
 typedef struct Span
 {
@@ -67,6 +70,8 @@ typedef struct Pending
 {
 	uint64_t	id;				/* 0: none */
 	EtcdRequestKind kind;
+	bool		renews;			/* a lease, or puts another in its place */
+	int64_t		lease;
 	int64_t		sent_ns;		/* by the instance's clock */
 } Pending;
 
@@ -100,6 +105,9 @@ typedef struct Watchman
 	int			nfailed;
 	uint64_t	term;
 	int64_t		refused_lease;	/* a keepalive has just said that it is gone */
+	uint64_t	newest_id;		/* of what was sent */
+	uint64_t	renewal_id;		/* the same, of what renews */
+	int64_t		distrust_ns;	/* the core has not believed an answer */
 } Watchman;
 
 static Watchman *watchmen;
@@ -451,17 +459,34 @@ harmless_delay_ns(void)
 	return (beat_ns < move_ns ? beat_ns : move_ns) - 150 * MS;
 }
 
+/* Does it renew a lease, or lead to another one in its place? */
+static bool
+renews_lease(const Instance *in, const EtcdRequest *request)
+{
+	bool		moves = request->kind == ETCD_TXN && request->ncompares > 1;
+
+	/* a proclamation leaves its key where it hangs */
+	for (int slot = 0; slot < MAX_SLOTS && moves; slot++)
+		moves = request->success[0].lease != in->views[slot].lease;
+	return moves || request->kind == ETCD_KEEPALIVE || request->kind == ETCD_GRANT;
+}
+
 static void
 add_pending(Instance *in, uint64_t id, const EtcdRequest *request)
 {
 	Watchman   *w = &watchmen[in->number];
 
+	w->newest_id = id;
 	for (int i = 0; i < MAX_PENDING; i++)
 	{
 		if (w->pending[i].id == 0)
 		{
 			w->pending[i].id = id;
 			w->pending[i].kind = request->kind;
+			w->pending[i].lease = request->lease;
+			w->pending[i].renews = renews_lease(in, request);
+			if (w->pending[i].renews)
+				w->renewal_id = id;
 			w->pending[i].sent_ns = instance_clock(in);
 			return;
 		}
@@ -481,6 +506,67 @@ note_failure(Instance *in)
 		w->retry_failed = true;
 }
 
+/* A keepalive that has failed, of a lease that is led on. */
+typedef struct Failed
+{
+	Instance   *in;
+	int			slot;
+	uint32_t	life;
+	int64_t		lease;
+} Failed;
+
+/* By now the leader should have tried again, unless something else came up. */
+static void
+check_retry(void *subject, uint64_t id)
+{
+	const Failed *failed = subject;
+	const Instance *in = failed->in;
+	const ElectionView *view = &in->views[failed->slot];
+	const Watchman *w = &watchmen[in->number];
+
+	if (in->life != failed->life || in->paused || in->stopping ||
+		!instance_leads(in, failed->slot) || view->lease != failed->lease || w->renewal_id > id)
+		return;
+	/* a lease that is to be replaced, but not without contact: a look will do */
+	if (!w->connected && w->newest_id > id)
+		return;
+	for (int i = 0; i < MAX_PENDING; i++)
+	{
+		if (w->pending[i].id != 0 && w->pending[i].renews && w->pending[i].kind != ETCD_KEEPALIVE)
+			return;
+	}
+	fail_run("%s leads %s, but has not tried again to renew its lease", in->name, view->name);
+}
+
+/*
+ * A leader has a deadline to meet.  When a keepalive fails, the next one is
+ * sent at once, or when an eighteenth of the TTL has passed since that one
+ * was sent; unless another lease is about to take the place of this one.
+ */
+static void
+expect_retry(Instance *in)
+{
+	const Watchman *w = &watchmen[in->number];
+	int64_t		due_ns = w->answered.sent_ns + election_ttl_ns(in->core) / 18;
+
+	if (due_ns < instance_clock(in))
+		due_ns = instance_clock(in);
+	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	{
+		Failed	   *failed;
+
+		if (!instance_leads(in, slot) || in->views[slot].lease != w->answered.lease)
+			continue;
+		failed = run_alloc(sizeof(Failed));
+		failed->in = in;
+		failed->slot = slot;
+		failed->life = in->life;
+		failed->lease = w->answered.lease;
+		events_at(instance_true_time(in, due_ns) + TICK_LATENESS_NS, check_retry, failed, w->answered.id);
+		return;
+	}
+}
+
 static void
 note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAnswer *answer)
 {
@@ -497,9 +583,12 @@ note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAns
 		}
 	}
 	w->kept_failure_ns = w->first_failure_ns;
+	if (w->answered.kind == ETCD_KEEPALIVE && answer->outcome != ETCD_ANSWERED)
+		expect_retry(in);
 	if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 		note_failure(in);
-	else
+	/* what was asked of a history that is given up since then counts for nothing */
+	else if (restored_ns == NEVER || w->answered.sent_ns >= w->distrust_ns)
 	{
 		w->first_failure_ns = NEVER;
 		w->retry_failed = false;
@@ -527,6 +616,7 @@ checker_distrusted(Instance *in)
 
 	w->first_failure_ns = w->kept_failure_ns;
 	w->refused_lease = 0;
+	w->distrust_ns = instance_clock(in);
 	note_failure(in);
 	checker_trouble(in);
 }
@@ -859,6 +949,7 @@ checker_ended(Instance *in)
 	w->term = 0;
 	checker_trouble(in);
 	w->refused_lease = 0;
+	w->newest_id = w->renewal_id = 0;
 	w->seen_revision = w->old_revision = 0;
 }
 

@@ -1388,6 +1388,42 @@ test_single_failure(void **state)
 	assert_true(find_note(0, "disconnected") >= 0);
 }
 
+/* Without contact: a leader's keepalive does not wait for a look that hangs. */
+static void
+test_probe_beside_look(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *look;
+
+	(void) state;
+	answer_all();
+	assert_true(election_verify(a->core, now, 0, 1));
+	look = sent(a, "look");
+	assert_non_null(look);
+	while (election_connected(a->core))
+	{
+		now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+		if (sent(a, "keepalive"))
+			give_up(a, sent(a, "keepalive"), true);
+	}
+	assert_true(leads(a));
+	assert_true(look->used && !look->given_up);
+	assert_null(sent(a, "keepalive"));
+	now += TTL_S * SECOND / 18;
+	election_tick(a->core, now);
+	assert_non_null(sent(a, "keepalive"));
+
+	/* one probe at a time, all the same */
+	now += SECOND;
+	election_tick(a->core, now);
+	give_up(a, look, true);
+	assert_null(sent(a, "look"));
+	answer_all();
+	assert_true(election_connected(a->core));
+	assert_true(leads(a));
+}
+
 /* The lease in use has less TTL than the settings say. */
 static void
 test_lesser_ttl(void **state)
@@ -2260,6 +2296,7 @@ main(void)
 		TEST(test_waiter_lost_lease),
 		TEST(test_unapplied_grant),
 		TEST(test_single_failure),
+		TEST(test_probe_beside_look),
 		TEST(test_lesser_ttl),
 		TEST(test_no_elections),
 		TEST(test_watch_start),
