@@ -44,6 +44,12 @@ OBJS = \
 	src/stats.o \
 	src/notifier.o \
 	src/notifier_register.o \
+	src/quiet_exit.o \
+	src/hooks.o \
+	src/hook_register.o \
+	src/hook_records.o \
+	src/hook_launcher.o \
+	src/hook_worker.o \
 	src/fence.o \
 	src/status.o \
 	src/functions.o \

@@ -306,6 +306,99 @@ COMMENT ON FUNCTION etcd_leader_stats_reset() IS
 'Sets the counters of etcd_leader_stats, and won and lost of etcd_leader_status, to 0, and stats_reset to now. ERROR 55000: the library was not preloaded.';
 
 --
+-- Hooks: SQL that runs when leadership comes and goes
+--
+
+CREATE FUNCTION etcd_leader_hook_changed()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'etcd_leader_hook_changed'
+LANGUAGE C;
+
+COMMENT ON FUNCTION etcd_leader_hook_changed() IS
+'Trigger of etcd_leader_hook: tells the process that starts hooks, at commit, that they have changed.';
+
+CREATE TABLE etcd_leader_hook (
+	name text PRIMARY KEY CHECK (length(name) > 0 AND octet_length(name) < 64),
+	event text NOT NULL CHECK (event IN ('elected', 'unelected')),
+	election text NOT NULL,
+	command text NOT NULL CHECK (command <> ''),
+	run_as name NOT NULL,
+	timeout interval NOT NULL CHECK (timeout BETWEEN interval '1 second' AND interval '1 day'),
+	enabled boolean NOT NULL DEFAULT true
+);
+
+CREATE TRIGGER etcd_leader_hook_changed
+	AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON etcd_leader_hook
+	FOR EACH STATEMENT EXECUTE FUNCTION etcd_leader_hook_changed();
+
+ALTER TABLE etcd_leader_hook ENABLE ROW LEVEL SECURITY;
+CREATE POLICY etcd_leader_hook_policy ON etcd_leader_hook
+	USING (run_as OPERATOR(pg_catalog.=) current_user);
+GRANT SELECT, UPDATE (enabled) ON etcd_leader_hook TO PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('etcd_leader_hook', '');
+
+COMMENT ON TABLE etcd_leader_hook IS
+'The hooks of this database, see etcd_add_hook(). Everybody sees those that run as himself, and may enable and disable them.';
+COMMENT ON COLUMN etcd_leader_hook.name IS 'name of the hook, unique in the database';
+COMMENT ON COLUMN etcd_leader_hook.event IS 'when it runs: elected or unelected';
+COMMENT ON COLUMN etcd_leader_hook.election IS 'of which election';
+COMMENT ON COLUMN etcd_leader_hook.command IS 'SQL: one statement or several';
+COMMENT ON COLUMN etcd_leader_hook.run_as IS 'role that runs it';
+COMMENT ON COLUMN etcd_leader_hook.timeout IS 'for how long a run may take';
+COMMENT ON COLUMN etcd_leader_hook.enabled IS 'a hook that is not enabled does not run';
+
+CREATE TABLE etcd_leader_hook_run (
+	hook text NOT NULL,
+	election text NOT NULL,
+	event text NOT NULL,
+	fencing_token bigint,
+	started_at timestamp with time zone NOT NULL,
+	ended_at timestamp with time zone,
+	status text NOT NULL CHECK (status IN ('waiting', 'running', 'succeeded', 'failed', 'cancelled')),
+	message text,
+	PRIMARY KEY (hook, started_at)
+);
+
+ALTER TABLE etcd_leader_hook_run ENABLE ROW LEVEL SECURITY;
+CREATE POLICY etcd_leader_hook_run_policy ON etcd_leader_hook_run
+	USING (EXISTS (SELECT FROM etcd_leader_hook h WHERE h.name OPERATOR(pg_catalog.=) hook));
+GRANT SELECT ON etcd_leader_hook_run TO PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('etcd_leader_hook_run', '');
+
+COMMENT ON TABLE etcd_leader_hook_run IS
+'The last 1,000 runs of this database''s hooks, and of each hook the last one that succeeded. Everybody sees those of the hooks that he sees.';
+COMMENT ON COLUMN etcd_leader_hook_run.hook IS 'name of the hook';
+COMMENT ON COLUMN etcd_leader_hook_run.election IS 'of which election';
+COMMENT ON COLUMN etcd_leader_hook_run.event IS 'why it ran: elected or unelected';
+COMMENT ON COLUMN etcd_leader_hook_run.fencing_token IS 'elected: the token under which this instance led; unelected: that of the leadership which was lost, NULL at the start of the server';
+COMMENT ON COLUMN etcd_leader_hook_run.started_at IS 'when it began; later than every run before it, also if the clock was set back';
+COMMENT ON COLUMN etcd_leader_hook_run.ended_at IS 'when it ended; NULL while it runs or waits';
+COMMENT ON COLUMN etcd_leader_hook_run.status IS 'waiting for a background worker, running, succeeded, failed, or cancelled by etcd_leader';
+COMMENT ON COLUMN etcd_leader_hook_run.message IS 'why it waits, failed or was cancelled';
+
+CREATE FUNCTION etcd_add_hook(
+	name text,
+	event text,
+	command text,
+	election text DEFAULT NULL,
+	timeout interval DEFAULT '1 min',
+	run_as name DEFAULT current_user)
+RETURNS void
+AS 'MODULE_PATHNAME', 'etcd_add_hook'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) IS
+'Has SQL run on this instance when leadership comes or goes. name: 1 to 63 bytes; event: elected or unelected; command: statements as psql takes them; election: a name in etcd_leader.elections, NULL is the first; timeout: 1 s to 1 day, for a whole run; run_as: the role that runs it. An elected hook is due at once where this instance leads. ERROR 42710: there is such a hook; 42501: the caller could not SET ROLE run_as, or that is a superuser and the caller is not; 22004: an argument is NULL; 22023: name, event, command or timeout is not allowed; 42601: the command cannot be parsed; 42704: no such election or role; 55000: the library was not preloaded, or there is no election.';
+
+CREATE FUNCTION etcd_drop_hook(name text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'etcd_drop_hook'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_drop_hook(text) IS
+'Drops a hook and the records of its runs; a run of it is cancelled. ERROR 42704: no such hook; 42501: the caller could not have added it; 22004: name is NULL; 55000: the library was not preloaded.';
+
+--
 -- PUBLIC may call what only reads
 --
 
@@ -315,3 +408,6 @@ REVOKE ALL ON FUNCTION etcd_proclaim(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_candidates(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_verify_leader(text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_drop_hook(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_leader_hook_changed() FROM PUBLIC;

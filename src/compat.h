@@ -25,6 +25,7 @@
 #include "postmaster/bgworker_internals.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "tcop/pquery.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -136,6 +137,30 @@ compat_is_database_owner(Oid database, Oid role)
 	return object_ownercheck(DatabaseRelationId, database, role);
 #else
 	return pg_database_ownercheck(database, role);
+#endif
+}
+
+/* May this role SET ROLE to that one?  16 made that a grant's own option. */
+static inline bool
+compat_can_set_role(Oid member, Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+	return member_can_set_role(member, role);
+#else
+	return is_member_of_role(member, role);
+#endif
+}
+
+/* Runs a portal to its end, at the top level.  18 took run_once away. */
+static inline void
+compat_portal_run(Portal portal, DestReceiver *receiver)
+{
+	QueryCompletion completion;
+
+#if PG_VERSION_NUM >= 180000
+	(void) PortalRun(portal, FETCH_ALL, true, receiver, receiver, &completion);
+#else
+	(void) PortalRun(portal, FETCH_ALL, true, true, receiver, receiver, &completion);
 #endif
 }
 

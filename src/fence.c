@@ -3,8 +3,8 @@
  * fence.c
  *	  Transactions that only the leader can commit.
  *
- * A transaction is armed by etcd_require_leader(), or by
- * etcd_leader.require_leadership if it writes.  Armed, it remembers the
+ * A transaction is armed by etcd_require_leader(), by
+ * etcd_leader.require_leadership if it writes, or as one of a hook.  Armed, it remembers the
  * fencing token, and must find this instance leading under the same token
  * when it is about to commit.  That is looked at in the PRE_COMMIT callback:
  * what follows it (ON COMMIT actions, the NOTIFY lock, WAL flush, the wait for
@@ -81,6 +81,10 @@ static bool setting_recorded = false;
 static bool setting_continued = false;	/* as of the commit before, see continue_statement() */
 static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
 
+/* Of every transaction of this process, by fence_bind(). */
+static Requirement binding;
+static volatile sig_atomic_t bound = false;
+
 /* The timer. */
 static timer_t watch_timer;
 static bool watch_created = false;
@@ -156,6 +160,20 @@ has_written(void)
 	return TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
+/* Does this transaction require anything?  The setting counts, if it is in force. */
+static bool
+is_armed(void)
+{
+	return bound || nrequirements > 0 || setting_in_force;
+}
+
+/* A requirement of a transaction that is armed. */
+static const Requirement *
+any_requirement(void)
+{
+	return bound ? &binding : nrequirements > 0 ? &requirements[0] : &setting_requirement;
+}
+
 /*
  * The first requirement that does not hold, NULL if all do; the setting's
  * counts for what writes.  Safe in a signal handler.
@@ -163,6 +181,8 @@ has_written(void)
 static const Requirement *
 find_broken(bool writes)
 {
+	if (bound && is_broken(&binding))
+		return &binding;
 	for (int i = 0; i < nrequirements; i++)
 	{
 		if (is_broken(&requirements[i]))
@@ -414,6 +434,15 @@ fence_require(int election_index)
 	return token;
 }
 
+void
+fence_bind(const char *election, int64 token)
+{
+	init_requirement(&binding, election);
+	binding.token = token;
+	pg_compiler_barrier();
+	bound = true;
+}
+
 /* ---- statements ---------------------------------------------------------------- */
 
 /* What a transaction that is doomed may still run: what ends it. */
@@ -445,7 +474,7 @@ begin_statement(const Node *utility)
 	if (IsTransactionState())
 	{
 		record_setting();
-		if ((nrequirements > 0 || setting_in_force) && settings_cancel_on_loss)
+		if (is_armed() && settings_cancel_on_loss)
 		{
 			if (depth == 0 && !ends_transaction(utility))
 				check_requirements(has_written());
@@ -470,7 +499,7 @@ abandon_statement(MemoryContext context)
 	cancel_sent = false;
 	requirement = find_broken(has_written());
 	if (requirement == NULL)	/* won again meanwhile */
-		requirement = nrequirements > 0 ? &requirements[0] : &setting_requirement;
+		requirement = any_requirement();
 	MemoryContextSwitchTo(context);
 	FlushErrorState();
 	report_broken(requirement, NULL);
@@ -632,7 +661,7 @@ check_commit(void)
 	record_setting();			/* had no statement done so */
 	broken = find_broken(has_written());
 	if (broken == NULL && cancel_sent)
-		broken = nrequirements > 0 ? &requirements[0] : &setting_requirement;
+		broken = any_requirement();
 	if (broken)
 		refuse_commit(broken);
 }
@@ -642,11 +671,11 @@ static void
 check_prepare(void)
 {
 	record_setting();
-	if (nrequirements > 0 || setting_in_force)
+	if (is_armed())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot PREPARE a transaction that requires leadership of election \"%s\"",
-						nrequirements > 0 ? requirements[0].shown : setting_requirement.shown)));
+						any_requirement()->shown)));
 }
 
 static void
@@ -673,6 +702,8 @@ continue_statement(void)
 {
 	Requirement *requirement = &setting_requirement;
 
+	if (bound && watch_created && settings_cancel_on_loss)
+		set_watch(WATCH_INTERVAL_MS);
 	if (!is_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
 		return;
 	requirement->token = current_token(requirement);

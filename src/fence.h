@@ -21,4 +21,10 @@ extern void fence_install(void);
  */
 extern int64 fence_require(int election_index);
 
+/*
+ * Arms every transaction of this process from here on, until it ends, under
+ * that token.  Needs a transaction.
+ */
+extern void fence_bind(const char *election, int64 token);
+
 #endif							/* FENCE_H */

@@ -35,6 +35,7 @@
 #include "elector.h"
 #include "events.h"
 #include "fence.h"
+#include "functions.h"
 #include "mailbox.h"
 #include "notifier_register.h"
 #include "settings.h"
@@ -99,7 +100,6 @@ typedef struct Row
 
 /* ---- arguments --------------------------------------------------------- */
 
-/* ERROR unless the library was preloaded: there is nothing to work with. */
 static inline void
 require_preloaded(void)
 {
@@ -148,15 +148,23 @@ first_election(void)
 	return index;
 }
 
-/*
- * The index of the election that argument number argno names, NULL being the
- * first one.  First of all, checks that the library was preloaded.
- */
 static inline int
 election_argument(FunctionCallInfo fcinfo, int argno)
 {
 	require_preloaded();
 	return PG_ARGISNULL(argno) ? first_election() : named_election(PG_GETARG_TEXT_PP(argno));
+}
+
+void
+functions_require_preloaded(void)
+{
+	require_preloaded();
+}
+
+int
+functions_election_argument(FunctionCallInfo fcinfo, int argno)
+{
+	return election_argument(fcinfo, argno);
 }
 
 /*

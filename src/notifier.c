@@ -37,8 +37,10 @@
 
 #include "compat.h"
 #include "events.h"
+#include "hook_launcher.h"
 #include "notifier.h"
 #include "notifier_register.h"
+#include "quiet_exit.h"
 #include "settings.h"
 #include "shared_state.h"
 #include "stats.h"
@@ -491,43 +493,6 @@ notifier_install(void)
 
 /* ---- in the notifier ------------------------------------------------------ */
 
-/* While a retry connects. */
-static bool connecting_again = false;
-
-/* By SIGTERM, at an ordinary shutdown of the server for example. */
-static bool terminated = false;
-
-static emit_log_hook_type prev_emit_log = NULL;
-
-/*
- * An emit_log_hook.  That connecting failed again is in the log already; and
- * the end by SIGTERM, which is FATAL for PostgreSQL, is nothing to complain
- * about.  If the server goes on, the elector says that the notifier ended, but
- * for count_as_barred().
- */
-static void
-filter_log(ErrorData *edata)
-{
-	if (edata->elevel == FATAL && edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
-		terminated = true;
-	if (connecting_again || terminated)
-		edata->output_to_server = false;
-	else if (prev_emit_log)
-		prev_emit_log(edata);
-}
-
-/*
- * An exit callback: the postmaster would log any other code than 0 each time.
- * It makes no difference otherwise, as nobody restarts the worker but the
- * elector.
- */
-static void
-exit_quietly(int code, Datum arg)
-{
-	if ((connecting_again || terminated) && code != 0)
-		proc_exit(0);
-}
-
 /*
  * Connects to the database, or ends the process.  Why it cannot connect is
  * logged the first time only.
@@ -535,9 +500,9 @@ exit_quietly(int code, Datum arg)
 static void
 connect_to_database(const NotifierStart *start)
 {
-	connecting_again = start->refused;
+	quiet_exit_always(start->refused);
 	BackgroundWorkerInitializeConnection(start->database, NULL, 0);
-	connecting_again = false;
+	quiet_exit_always(false);
 	if (start->failed)
 		ereport(LOG,
 				(errmsg("the notifier for database \"%s\" is running again", start->database)));
@@ -709,9 +674,7 @@ etcd_leader_notifier_main(Datum main_arg)
 
 	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
 
-	prev_emit_log = emit_log_hook;
-	emit_log_hook = filter_log;
-	before_shmem_exit(exit_quietly, (Datum) 0);
+	quiet_exit_install();
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
@@ -728,7 +691,8 @@ etcd_leader_notifier_main(Datum main_arg)
 	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
 		before_shmem_exit(count_as_barred, Int32GetDatum(start.slot));
 
-	while (notifier_register_wait(start.slot, start.ticket, wait_event))
+	while (notifier_register_wait(start.slot, start.ticket,
+								  hook_launcher_supervise(start.database, start.slot), wait_event))
 	{
 		/* the settings matter here only, so a reload need not wake anybody */
 		CHECK_FOR_INTERRUPTS();
@@ -738,6 +702,10 @@ etcd_leader_notifier_main(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 
+		/* before NOTIFY, which may have to wait */
+		(void) hook_launcher_supervise(start.database, start.slot);
+		if (events_last() <= notifier_register_announced(start.slot))
+			continue;
 		if (try_to_announce_events(&start))
 			backoff_ms = 0;
 		else

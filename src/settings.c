@@ -16,6 +16,7 @@
 
 #include "compat.h"
 #include "endpoint_url.h"
+#include "hook_register.h"
 #include "settings.h"
 #include "settings_check.h"
 
@@ -48,6 +49,7 @@ char	   *settings_http_listen;
 char	   *settings_http_ssl_cert_file;
 char	   *settings_http_ssl_key_file;
 char	   *settings_agent_listen;
+int			settings_max_hook_workers;
 bool		settings_requires_by_role = false;
 
 uint64		settings_elections_generation = 0;
@@ -417,6 +419,19 @@ define_http_settings(void)
 							   settings_check_listen, NULL, NULL);
 }
 
+static void
+define_hook_settings(void)
+{
+	DefineCustomIntVariable("etcd_leader.max_hook_workers",
+							"Sets how many hooks can run at the same time.",
+							"Each takes a background worker. 0 means that none run.",
+							&settings_max_hook_workers,
+							2, 0, HOOK_REGISTER_MAX_RUNS,
+							PGC_SIGHUP,
+							0,
+							NULL, NULL, NULL);
+}
+
 void
 settings_define(void)
 {
@@ -429,6 +444,7 @@ settings_define(void)
 	define_notification_settings();
 	define_fence_settings();
 	define_http_settings();
+	define_hook_settings();
 	check_given_settings(given);
 	MarkGUCPrefixReserved(SETTINGS_PREFIX);
 }

@@ -52,6 +52,7 @@ extern char *settings_http_listen;
 extern char *settings_http_ssl_cert_file;
 extern char *settings_http_ssl_key_file;
 extern char *settings_agent_listen;
+extern int	settings_max_hook_workers;
 
 /*
  * Was etcd_leader.require_leadership set for this session's role, or in the

@@ -1,0 +1,218 @@
+/*-------------------------------------------------------------------------
+ *
+ * hook_records.c
+ *	  The tables of hooks and of their runs, for the hook launcher.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "hook_records.h"
+
+/* At most so many runs are kept. */
+#define KEPT_RUNS	"1000"
+
+/* The schema of the extension, quoted; as of this transaction. */
+static char *schema = NULL;
+
+/* ---- SPI ------------------------------------------------------------- */
+
+/*
+ * Executes a statement, in which @ stands for the schema of the extension.
+ * ERROR if it does not end as it should.
+ */
+static void
+execute(int expected, const char *statement, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	StringInfoData sql;
+	int			result;
+
+	initStringInfo(&sql);
+	for (const char *c = statement; *c != '\0'; c++)
+	{
+		if (*c == '@')
+			appendStringInfo(&sql, "%s.", schema);
+		else
+			appendStringInfoChar(&sql, *c);
+	}
+	result = SPI_execute_with_args(sql.data, nargs, types, values, nulls, false, 0);
+	if (result != expected)
+		elog(ERROR, "unexpected result of \"%s\": %s", sql.data, SPI_result_code_string(result));
+	pfree(sql.data);
+}
+
+/* A column of a row of the result, as text; NULL if it is null. */
+static char *
+result_text(uint64 row, int column)
+{
+	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
+}
+
+static Datum
+result_datum(uint64 row, int column, bool *isnull)
+{
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, isnull);
+}
+
+/* ---- hooks ----------------------------------------------------------- */
+
+bool
+hook_records_find(void)
+{
+	schema = NULL;
+	execute(SPI_OK_SELECT,
+			"SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
+			"WHERE e.extname = 'etcd_leader' AND EXISTS (SELECT FROM pg_class c "
+			"WHERE c.relnamespace = n.oid AND c.relname = 'etcd_leader_hook_run')",
+			0, NULL, NULL, NULL);
+	if (SPI_processed == 0)
+		return false;
+	schema = result_text(0, 1);
+	return true;
+}
+
+List *
+hook_records_elections(void)
+{
+	List	   *elections = NIL;
+
+	execute(SPI_OK_SELECT, "SELECT DISTINCT election FROM @etcd_leader_hook", 0, NULL, NULL, NULL);
+	for (uint64 i = 0; i < SPI_processed; i++)
+		elections = lappend(elections, result_text(i, 1));
+	return elections;
+}
+
+bool
+hook_records_is_enabled(const char *name)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(name)};
+
+	execute(SPI_OK_SELECT, "SELECT FROM @etcd_leader_hook WHERE name = $1 AND enabled", 1, types, values, NULL);
+	return SPI_processed > 0;
+}
+
+List *
+hook_records_due(const char *election, const HookPhase *phase)
+{
+	/*
+	 * Elected: done when it has succeeded under the token since hooks that
+	 * may have undone it.  Unelected: done when it was tried.
+	 */
+	static const char *const statements[] = {
+		[HOOK_ELECTED] =
+		"SELECT name, command, run_as, (extract(epoch FROM timeout) * 1000)::int FROM @etcd_leader_hook h "
+		"WHERE enabled AND event = 'elected' AND election = $1 AND NOT EXISTS (SELECT FROM @etcd_leader_hook_run r "
+		"WHERE r.hook = h.name AND r.event = 'elected' AND r.election = $1 AND r.fencing_token = $2 AND "
+		"(r.status = 'running' OR r.status = 'succeeded' AND r.started_at > coalesce((SELECT max(u.started_at) "
+		"FROM @etcd_leader_hook_run u WHERE u.event = 'unelected' AND u.election = $1 AND u.status <> 'waiting'), '-infinity'))) "
+		"AND $3 IS NOT NULL ORDER BY name COLLATE \"C\"",
+		[HOOK_UNELECTED] =
+		"SELECT name, command, run_as, (extract(epoch FROM timeout) * 1000)::int FROM @etcd_leader_hook h "
+		"WHERE enabled AND event = 'unelected' AND election = $1 AND NOT EXISTS (SELECT FROM @etcd_leader_hook_run r "
+		"WHERE r.hook = h.name AND r.event = 'unelected' AND r.election = $1 AND r.fencing_token IS NOT DISTINCT FROM nullif($2, 0) "
+		"AND r.started_at > $3 AND r.status IN ('running', 'succeeded', 'failed')) ORDER BY name COLLATE \"C\""
+	};
+	Oid			types[] = {TEXTOID, INT8OID, TIMESTAMPTZOID};
+	Datum		values[] = {
+		CStringGetTextDatum(election), Int64GetDatum(phase->token),
+		TimestampTzGetDatum(phase->token == 0 ? phase->after : DT_NOBEGIN)
+	};
+	List	   *due = NIL;
+
+	execute(SPI_OK_SELECT, statements[phase->event], 3, types, values, NULL);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		DueHook    *hook = palloc(sizeof(DueHook));
+		bool		isnull;
+
+		hook->name = result_text(i, 1);
+		hook->command = result_text(i, 2);
+		hook->role = result_text(i, 3);
+		hook->timeout_ms = DatumGetInt32(result_datum(i, 4, &isnull));
+		due = lappend(due, hook);
+	}
+	return due;
+}
+
+/* ---- runs ------------------------------------------------------------ */
+
+TimestampTz
+hook_records_last_start(void)
+{
+	bool		isnull;
+	Datum		last;
+
+	execute(SPI_OK_SELECT, "SELECT max(started_at) FROM @etcd_leader_hook_run", 0, NULL, NULL, NULL);
+	last = result_datum(0, 1, &isnull);
+	return isnull ? 0 : DatumGetTimestampTz(last);
+}
+
+void
+hook_records_insert(const char *hook, const char *election, const HookPhase *phase,
+					TimestampTz started_at, const char *status, const char *message)
+{
+	Oid			types[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID, TEXTOID};
+	Datum		values[] = {
+		CStringGetTextDatum(hook),
+		CStringGetTextDatum(election),
+		CStringGetTextDatum(phase->event == HOOK_ELECTED ? "elected" : "unelected"),
+		Int64GetDatum(phase->token),
+		TimestampTzGetDatum(started_at),
+		CStringGetTextDatum(status),
+		CStringGetTextDatum(message ? message : "")
+	};
+
+	execute(SPI_OK_INSERT,
+			"INSERT INTO @etcd_leader_hook_run (hook, election, event, fencing_token, started_at, status, message) "
+			"VALUES ($1, $2, $3, nullif($4, 0), $5, $6, nullif($7, ''))",
+			7, types, values, NULL);
+}
+
+void
+hook_records_end(const char *hook, TimestampTz started_at, const char *status, const char *message)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TEXTOID, TEXTOID};
+	Datum		values[] = {
+		CStringGetTextDatum(hook),
+		TimestampTzGetDatum(started_at),
+		CStringGetTextDatum(status),
+		CStringGetTextDatum(message)
+	};
+
+	execute(SPI_OK_UPDATE,
+			"UPDATE @etcd_leader_hook_run SET ended_at = greatest(clock_timestamp(), started_at), status = $3, message = nullif($4, '') "
+			"WHERE hook = $1 AND started_at = $2",
+			4, types, values, NULL);
+}
+
+void
+hook_records_close_unfinished(void)
+{
+	hook_records_delete_waiting();
+	execute(SPI_OK_UPDATE,
+			"UPDATE @etcd_leader_hook_run SET ended_at = greatest(clock_timestamp(), started_at), status = 'cancelled', "
+			"message = 'the server, or the process that starts hooks, ended before the run did' WHERE ended_at IS NULL",
+			0, NULL, NULL, NULL);
+}
+
+void
+hook_records_delete_waiting(void)
+{
+	execute(SPI_OK_DELETE, "DELETE FROM @etcd_leader_hook_run WHERE status = 'waiting'", 0, NULL, NULL, NULL);
+}
+
+void
+hook_records_prune(void)
+{
+	execute(SPI_OK_DELETE,
+			"DELETE FROM @etcd_leader_hook_run r WHERE ended_at IS NOT NULL AND (NOT EXISTS (SELECT FROM @etcd_leader_hook h WHERE h.name = r.hook) OR "
+			"started_at <= (SELECT started_at FROM @etcd_leader_hook_run ORDER BY started_at DESC OFFSET " KEPT_RUNS " LIMIT 1) "
+			"AND started_at IS DISTINCT FROM (SELECT max(started_at) FROM @etcd_leader_hook_run l WHERE l.hook = r.hook AND l.status = 'succeeded'))",
+			0, NULL, NULL, NULL);
+}

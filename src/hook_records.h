@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * hook_records.h
+ *	  The tables of hooks and of their runs, for the hook launcher.
+ *
+ * All of these need a transaction with a snapshot, connected to SPI, of a
+ * superuser, and raise ERRORs.  What they return lives until SPI_finish().
+ * Text is in the database's encoding.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef HOOK_RECORDS_H
+#define HOOK_RECORDS_H
+
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+
+typedef enum HookEvent
+{
+	HOOK_UNELECTED,
+	HOOK_ELECTED
+} HookEvent;
+
+/* Why a hook runs; what runs for the same reason is one phase. */
+typedef struct HookPhase
+{
+	HookEvent	event;
+	int64		token;			/* ELECTED: the one that leads; UNELECTED: the lost one, or 0 */
+	TimestampTz after;			/* UNELECTED without a token: runs up to then do not count */
+} HookPhase;
+
+/* A hook that is to run. */
+typedef struct DueHook
+{
+	char	   *name;
+	char	   *command;
+	char	   *role;
+	int			timeout_ms;
+} DueHook;
+
+/*
+ * To be called first in each transaction: finds the tables.  False if this
+ * database has none.
+ */
+extern bool hook_records_find(void);
+
+/* The elections that hooks name, char *. */
+extern List *hook_records_elections(void);
+
+/* Is there still such a hook, and is it enabled? */
+extern bool hook_records_is_enabled(const char *name);
+
+/* The hooks that are to run in a phase and have not, DueHook *, in order. */
+extern List *hook_records_due(const char *election, const HookPhase *phase);
+
+/* When the last run began; 0: there is none. */
+extern TimestampTz hook_records_last_start(void);
+
+/*
+ * Runs are recorded when they begin (or wait for a worker, status "waiting")
+ * and when they end.  close_unfinished: nobody is left to tell of these.
+ */
+extern void hook_records_insert(const char *hook, const char *election, const HookPhase *phase,
+								TimestampTz started_at, const char *status, const char *message);
+extern void hook_records_end(const char *hook, TimestampTz started_at, const char *status, const char *message);
+extern void hook_records_close_unfinished(void);
+extern void hook_records_delete_waiting(void);
+
+/* Keeps the last 1,000 runs, and what says that a hook is done. */
+extern void hook_records_prune(void);
+
+#endif							/* HOOK_RECORDS_H */

@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * quiet_exit.c
+ *	  Background workers whose end is nothing to complain about.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/ipc.h"
+
+#include "quiet_exit.h"
+
+static bool is_always_quiet = false;
+
+/* By SIGTERM. */
+static bool is_terminated = false;
+
+static emit_log_hook_type prev_emit_log = NULL;
+
+/* An emit_log_hook.  The end by SIGTERM is FATAL for PostgreSQL. */
+static void
+filter_log(ErrorData *edata)
+{
+	if (edata->elevel == FATAL && edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
+		is_terminated = true;
+	if ((is_always_quiet && edata->elevel >= FATAL) || is_terminated)
+		edata->output_to_server = false;
+	else if (prev_emit_log)
+		prev_emit_log(edata);
+}
+
+/*
+ * An exit callback: the postmaster would log any other code than 0 each time.
+ * It makes no difference otherwise, as it does not restart the worker.
+ */
+static void
+exit_quietly(int code, Datum arg)
+{
+	if ((is_always_quiet || is_terminated) && code != 0)
+		proc_exit(0);
+}
+
+void
+quiet_exit_install(void)
+{
+	prev_emit_log = emit_log_hook;
+	emit_log_hook = filter_log;
+	before_shmem_exit(exit_quietly, (Datum) 0);
+}
+
+void
+quiet_exit_always(bool always)
+{
+	is_always_quiet = always;
+}
