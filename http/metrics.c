@@ -157,6 +157,7 @@ static void
 append_stats(StringInfo out, const EtcdLeaderStats *stats)
 {
 	const char *lost = "etcd_leader_elections_lost_total";
+	const char *hooks = "etcd_leader_hook_runs_total";
 
 	append_counter(out, "etcd_leader_elections_won_total", "How often this instance was elected.", stats->elections_won);
 	begin_metric(out, lost, "counter", "How often this instance ceased to lead, by reason.");
@@ -169,13 +170,19 @@ append_stats(StringInfo out, const EtcdLeaderStats *stats)
 	append_counter(out, "etcd_leader_request_failures_total", "Requests that etcd did not answer, or refused.", stats->failures);
 	append_durations(out, stats);
 	append_counter(out, "etcd_leader_notifications_total", "Events that were announced by NOTIFY, counted in each database.", stats->notifications_sent);
+	begin_metric(out, hooks, "counter", "Runs of hooks that have ended, by status.");
+	for (int i = 0; i < stats->nhook_statuses; i++)
+	{
+		append_name(out, hooks, "status", stats->hook_runs[i].status);
+		appendStringInfo(out, INT64_FORMAT "\n", stats->hook_runs[i].count);
+	}
 }
 
 void
 http_append_metrics(StringInfo out)
 {
 	EtcdLeaderStatus status = {0};
-	EtcdLeaderStats stats;
+	EtcdLeaderStats stats = {0};
 
 	append_elections(out);
 	if (http_api->get_status(0, &status, sizeof(status)))

@@ -51,6 +51,7 @@
 
 #define ETCD_LEADER_REASONS			16
 #define ETCD_LEADER_BUCKETS			16
+#define ETCD_LEADER_HOOK_STATUSES	8
 
 /* A row of the view etcd_leader_status. */
 typedef struct EtcdLeaderStatus
@@ -118,6 +119,14 @@ typedef struct EtcdLeaderStats
 		int64		limit_ns;
 		int64		count;		/* of the answers that took so long at most */
 	}			latency_buckets[ETCD_LEADER_BUCKETS];
+
+	/* Runs of hooks that have ended. */
+	int			nhook_statuses;
+	struct
+	{
+		const char *status;		/* of static lifetime */
+		int64		count;
+	}			hook_runs[ETCD_LEADER_HOOK_STATUSES];
 } EtcdLeaderStats;
 
 /* A place in the queue of an election, as etcd has it. */

@@ -396,7 +396,7 @@ AS 'MODULE_PATHNAME', 'etcd_drop_hook'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_drop_hook(text) IS
-'Drops a hook and the records of its runs; a run of it is cancelled. ERROR 42704: no such hook; 42501: the caller could not have added it; 22004: name is NULL; 55000: the library was not preloaded.';
+'Drops a hook and the records of its runs; a run of it is cancelled. ERROR 42704: no such hook; 42501: the caller could not have added it; 22004: name is NULL; 22023: it cannot be the name of a hook; 55000: the library was not preloaded.';
 
 --
 -- PUBLIC may call what only reads

@@ -152,6 +152,13 @@ api_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
 }
 
 static void
+add_hook_runs(EtcdLeaderStats *stats, const char *status, SharedCounter counter)
+{
+	stats->hook_runs[stats->nhook_statuses].status = status;
+	stats->hook_runs[stats->nhook_statuses++].count = stats_counter(counter);
+}
+
+static void
 api_get_stats(EtcdLeaderStats *stats, Size size)
 {
 	EtcdLeaderStats full = {0};
@@ -181,6 +188,10 @@ api_get_stats(EtcdLeaderStats *stats, Size size)
 	full.nbuckets = SHARED_LATENCY_BUCKETS;
 	full.answers = answers;
 	full.latency_sum_ns = stats_counter(COUNTER_LATENCY_NS_SUM);
+
+	add_hook_runs(&full, "succeeded", COUNTER_HOOKS_SUCCEEDED);
+	add_hook_runs(&full, "failed", COUNTER_HOOKS_FAILED);
+	add_hook_runs(&full, "cancelled", COUNTER_HOOKS_CANCELLED);
 
 	memcpy(stats, &full, Min(size, sizeof(full)));
 }

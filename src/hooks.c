@@ -109,9 +109,7 @@ become_owner(const FmgrInfo *function)
 	Oid			owner;
 
 	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table \"%s\" does not exist in schema \"%s\"", "etcd_leader_hook", name)));
+		elog(ERROR, "there is no table etcd_leader_hook in schema %s", name);
 	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
 	ReleaseSysCache(tuple);
 	SetUserIdAndSecContext(owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);

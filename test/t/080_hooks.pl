@@ -4,6 +4,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Session;
@@ -106,5 +107,20 @@ cmp_ok(now() - $began, '<', 2, 'soon');
 like($pg2->value(q{SELECT message FROM etcd_leader_hook_run WHERE hook = 'hangs'}), qr/does not lead election "postgres" any more/, 'the message says why');
 unlike(effects($pg2), qr/late/, 'its statement is rolled back');
 $pg2->value(q{SELECT etcd_drop_hook('hangs')});
+
+# ---- as doc/hooks.md has them --------------------------------------------------------
+
+$pg2->value('SELECT etcd_campaign()');
+$pg2->wait_until_leader;
+$pg2->value('CREATE TABLE duty (who text, token bigint)');
+$pg2->value('CREATE TABLE opening (token bigint PRIMARY KEY)');
+$pg2->value(document_block('doc/hooks.md', $_)) for 'first', 'idempotent';
+my $token4 = $pg2->token;
+poll_is(10, sub { $pg2->value('SELECT who || token FROM duty') }, "pg2$token4", 'the first hook of the document');
+poll_is(10, sub { $pg2->value('SELECT token FROM opening') }, $token4, 'the one that stores the token');
+$pg2->value(q{DELETE FROM etcd_leader_hook_run WHERE hook = 'opening'});
+$pg2->value(q{UPDATE etcd_leader_hook SET enabled = enabled});
+poll_is(10, sub { runs($pg2, 'opening') }, "elected $token4 succeeded", 'run again under the same token');
+is($pg2->value('SELECT count(*) FROM opening'), 1, 'it has done nothing twice');
 
 done_testing();
