@@ -3,9 +3,9 @@
  * etcd_auth.c
  *	  Users of etcd: the password, and the token of each endpoint.
  *
- * A token is asked for when etcd refuses a request for want of one, and from
- * time to time with the members of the cluster.  The password is read from
- * its file each time.
+ * A token is requested when etcd refuses a request that has none, and from
+ * time to time together with the members of the cluster.  The password is read
+ * from its file each time.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,10 @@
 
 #define MAX_PASSWORD_LEN	1000
 
-/* May a password be read from this file?  False: why says why not. */
+/*
+ * May a password be read from this file?  If not, returns false and sets
+ * `why`.
+ */
 static bool
 check_password_file(const char *path, const struct stat *file, char *why)
 {
@@ -40,7 +43,7 @@ check_password_file(const char *path, const struct stat *file, char *why)
 
 /*
  * Reads the password from an open file, without the newline at its end.
- * False: why says what is wrong with it.
+ * Returns false and sets `why` if that fails.
  */
 static bool
 read_password_from(int fd, const char *path, char *password, size_t size, char *why)
@@ -67,7 +70,7 @@ read_password_from(int fd, const char *path, char *password, size_t size, char *
 
 /*
  * Reads the password from the file of the settings, and in *file what kind of
- * file that is.  False: why says what is wrong with it.
+ * file that is.  Returns false and sets `why` if that fails.
  */
 static bool
 read_password(const Settings *settings, char *password, size_t size, struct stat *file, char *why)
@@ -130,7 +133,7 @@ receive_refusal(EtcdClient *client, const Attempt *attempt, const EtcdAnswer *an
 	else
 		etcd_format_message(why, "%s", answer->message);
 
-	/* a wrong password is a reason to wait before the next try; "not now" is none */
+	/* after a wrong password wait before the next try; after other errors do not */
 	if (answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_INVALID_ARGUMENT)
 	{
 		memcpy(client->auth.rejection, why, ETCD_MESSAGE_SIZE);
@@ -152,8 +155,8 @@ receive_token(EtcdClient *client, const Request *request, const Attempt *attempt
 	if (request->settings_number != client->settings.number)
 	{
 		/*
-		 * It may be the token of another user, or for another password: ask
-		 * once more.  Without a user nobody waits for it.
+		 * The token may belong to another user, or to another password, so ask
+		 * once more.  Without a user nobody waits for a token.
 		 */
 		if (client->settings.username != NULL && !etcd_auth_ask(client, endpoint, why))
 			etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);

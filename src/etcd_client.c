@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_client.c
- *	  A client of etcd: what its caller's event loop drives.
+ *	  A client of etcd, which the event loop of its caller drives.
  *
  * See etcd_client_internal.h for the files that the client is made of.
  *
@@ -184,7 +184,7 @@ etcd_client_process(EtcdClient *client)
 	etcd_request_tell(client);
 	etcd_watch_tell_ends(client);
 
-	/* sends what the callbacks have made, without another turn */
+	/* sends the requests that the callbacks have made, in this turn */
 	etcd_http_run_timer(&client->http);
 }
 
@@ -194,7 +194,7 @@ etcd_client_drain(EtcdClient *client, long timeout_ms, bool (*done) (void *ctx),
 	int64_t		start_ns = etcd_client_clock_ns();
 	int64_t		end_ns = start_ns + timeout_ms * NS_PER_MS;
 
-	/* what an endpoint does not answer shall have time for another one */
+	/* leave time for another endpoint if this one does not answer */
 	if (client->nendpoints > 1)
 		etcd_request_hurry(client, start_ns + timeout_ms * NS_PER_MS / 2);
 	for (;;)

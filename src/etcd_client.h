@@ -40,7 +40,7 @@ typedef struct EtcdClientCallbacks
 	void		(*watched) (void *ctx, int stream, const EtcdWatchFrame *frame);
 	/* once for a stream that was not closed by the caller; why: for people */
 	void		(*watch_ended) (void *ctx, int stream, const char *why);
-	/* what is wrong, but no request has come to nothing by it */
+	/* something is wrong, but no request has failed by it */
 	void		(*noticed) (void *ctx, const char *what);
 	/* members were learned of, or forgotten: another number of endpoints */
 	void		(*endpoints_changed) (void *ctx);
@@ -120,18 +120,19 @@ extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *
 
 /*
  * Sends a request to the endpoint in use.  answered() will be called for it
- * exactly once, within twice the request timeout, with any kind of outcome:
- * what only reads may be sent to a second endpoint when half of the time is
- * over, and what etcd refuses for want of a token is sent again with one.
- * When the outcome blames the endpoint, the next one is in use by then, and the
- * watch streams end (watch_ended); a single endpoint keeps them.
+ * exactly once, within twice the request timeout, with any kind of outcome: a
+ * request that only reads may be sent to a second endpoint when half of its
+ * time is over, and a request that etcd refuses because it has no valid token
+ * is sent again with one.  When the outcome blames the endpoint, the next one
+ * is in use by then, and the watch streams end (watch_ended); a single
+ * endpoint keeps them.
  */
 extern void etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request);
 
 /*
  * Replaces a watch stream, if it is open, by one with these watches on the
- * endpoint in use; with none, closes it.  No frame and no end of the old
- * stream is told afterwards.  The other streams stay as they are.
+ * endpoint in use; with none, closes it.  No callback is made for the old
+ * stream afterwards.  The other streams stay as they are.
  */
 extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *watches, int nwatches);
 

@@ -14,7 +14,7 @@
  *
  * The last two know none of the others.  They carry one message to one
  * endpoint and keep what comes back; the others decide where a message goes,
- * with which token, and who is told of the answer.
+ * with which token, and who gets the answer.
  *
  *-------------------------------------------------------------------------
  */
@@ -135,15 +135,15 @@ extern bool etcd_http_failed(const Exchange *exchange);
 extern bool etcd_http_got_nothing(const Exchange *exchange);
 
 /*
- * Says what kind of failure it was, and in a buffer of ETCD_MESSAGE_SIZE why.
- * True if that is for lack of time.
+ * Returns the kind of failure, and its text in a buffer of ETCD_MESSAGE_SIZE.
+ * True if it was a time-out.
  */
 extern bool etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char *message);
 
 extern const char *etcd_http_url(const Exchange *exchange);
 extern long etcd_http_status(const Exchange *exchange);
 
-/* What has come and is not taken yet; never NULL. */
+/* The bytes that have arrived and are not taken yet; never NULL. */
 extern const char *etcd_http_data(const Exchange *exchange, size_t *len);
 
 /* Of a stream: takes so many bytes; says that what is left is not enough. */
@@ -170,8 +170,8 @@ extern Exchange *etcd_gateway_start(Http *http, const Settings *settings, const 
 									const Destination *destination);
 
 /*
- * What came of an exchange that has ended.  True if it is for lack of time
- * that there is no answer.  etcd_free_answer() must follow.
+ * Reads the answer of an exchange that has ended.  True if there is none
+ * because of a time-out.  etcd_free_answer() must follow.
  */
 extern bool etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind,
 									 EtcdAnswer *answer);
@@ -227,7 +227,7 @@ typedef enum AttemptState
 	ATTEMPT_SENT_AGAIN,			/* under way with that token */
 	ATTEMPT_DENIED,				/* it got no token */
 	ATTEMPT_FAILED,				/* the endpoint is to blame */
-	ATTEMPT_ANSWERED,			/* it decided what the request came to */
+	ATTEMPT_ANSWERED,			/* it decided the result of the request */
 	ATTEMPT_DROPPED				/* the other attempt did */
 } AttemptState;
 
@@ -255,7 +255,7 @@ typedef struct Attempt
 
 typedef struct Request Request;
 
-/* Takes what came of a request of the client's own. */
+/* Receives the result of a request of the client itself. */
 typedef void (*RequestReceiver) (EtcdClient *client, const Request *request,
 								 const Attempt *attempt, const EtcdAnswer *answer);
 
@@ -294,20 +294,23 @@ extern bool etcd_request_is_asking(const EtcdClient *client, int endpoint, Reque
 /* An endpoint has another token, or needs none: sends again what waits for it. */
 extern void etcd_request_send_parked(EtcdClient *client, int endpoint);
 
-/* There is no token: what waits for one comes to that. */
+/* There is no token: requests that wait for one fail with this reason. */
 extern void etcd_request_deny_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome,
 									 int code, const char *why);
 
 /* The numbers of the endpoints are others now. */
 extern void etcd_request_renumber(EtcdClient *client);
 
-/* Everything that is under way has until then at the most. */
+/* Gives everything that is under way a deadline no later than this. */
 extern void etcd_request_hurry(EtcdClient *client, int64_t deadline_ns);
 
 /* When etcd_request_run() and _tell() are due; INT64_MAX: no time is known. */
 extern int64_t etcd_request_due_ns(const EtcdClient *client);
 
-/* Ends what takes too long, and sends what is late to a second endpoint. */
+/*
+ * Ends attempts that take too long, and sends late requests to a second
+ * endpoint.
+ */
 extern void etcd_request_run(EtcdClient *client);
 
 /* Make the callbacks for requests that were not sent, and for answers. */
@@ -327,8 +330,8 @@ typedef struct Auth
 } Auth;
 
 /*
- * Sees to it that a token of the endpoint is asked for; etcd_request.c is told
- * what comes of it.  False: why says why that cannot be.
+ * Requests a token of the endpoint, unless that is under way.  etcd_request.c
+ * gets the result.  False if that is not possible; then `why` is set.
  */
 extern bool etcd_auth_ask(EtcdClient *client, int endpoint, char *why);
 

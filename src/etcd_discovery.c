@@ -4,9 +4,9 @@
  *	  Endpoints from the SRV records of a DNS domain.
  *
  * The C library's resolver blocks, so it is called in a thread, as libcurl
- * does for addresses.  The thread touches nothing but its own EtcdDiscovery,
- * and that alone from the start of a lookup until it has written to the
- * eventfd.
+ * does for addresses.  The thread uses nothing but its own EtcdDiscovery, and
+ * nobody else uses that from the start of a lookup until the thread has
+ * written to the eventfd.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,10 +48,10 @@ typedef struct Record
 } Record;
 
 /*
- * Where a target stands among those of its priority: in an order that is
- * drawn once for this process, the heavier the likelier to be early
- * (Efraimidis and Spirakis's reservoir).  The same each time, so that a look
- * at the same records changes nothing.
+ * The place of a target among those of its priority.  The order is drawn at
+ * random once for this process; a greater weight makes an early place likelier
+ * (Efraimidis and Spirakis's reservoir). It is the same each time, so that a
+ * lookup of the same records changes nothing.
  */
 static double
 rank_target(uint32_t seed, const char *target, unsigned port, unsigned weight)
@@ -106,8 +106,10 @@ read_records(const unsigned char *answer, int len, uint32_t seed, const char *sc
 		if (ns_name_uncompress(ns_msg_base(message), ns_msg_end(message), data + 6,
 							   target, sizeof(target)) < 0)
 			continue;
-		/* "." says that there is no such service here; what is no name of a
-		 * host could be more than one in a URL */
+		/*
+		 * "." means that there is no such service; other text that is no host
+		 * name could change the meaning of a URL
+		 */
 		if (target[strspn(target, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")] != '\0' ||
 			target[0] == '\0' || strcmp(target, ".") == 0)
 			continue;
@@ -125,8 +127,8 @@ read_records(const unsigned char *answer, int len, uint32_t seed, const char *sc
 }
 
 /*
- * Looks up one name.  True if DNS gave an answer, be it that there are no such
- * records.
+ * Looks up one name.  True if DNS gave an answer, also if the answer is that
+ * there are no such records.
  */
 static bool
 look_up(EtcdDiscovery *discovery, const char *service, const char *scheme)

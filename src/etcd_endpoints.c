@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_endpoints.c
- *	  The endpoints: those of the settings, and those that the cluster tells.
+ *	  The endpoints: those of the settings, and those learned from the
+ *	  cluster.
  *
  * An endpoint is known by its number in the list.  One is in use: requests
  * and watches go there.  The cluster is asked for its members from time to
@@ -107,10 +108,10 @@ etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
 }
 
 /*
- * Another list of endpoints, which is taken over.  An endpoint that is in both
- * lists keeps its token.  The endpoint in use stays in use if it is there, with
- * the watches on it; else the first one is taken.  What is under way was sent
- * to the same endpoint under another number.
+ * Installs another list of endpoints and takes ownership of it.  An endpoint
+ * that is in both lists keeps its token.  The endpoint in use stays in use,
+ * with its watches, if the new list has it; otherwise the first one is used.
+ * Requests under way keep their endpoint, which may have another number now.
  */
 static void
 replace_list(EtcdClient *client, EndpointList *list)
@@ -169,7 +170,7 @@ etcd_endpoints_configure(EtcdClient *client, const EtcdClientSettings *settings)
 	EndpointList list = {.max = settings->nendpoints};
 	bool		good;
 
-	/* what the cluster told holds for these endpoints alone */
+	/* the learned members belong to these endpoints only */
 	if (are_same(client, settings))
 		return true;
 	list.endpoints = calloc(settings->nendpoints + 1, sizeof(Endpoint));
@@ -209,7 +210,10 @@ is_configured(const EtcdClient *client, const char *url)
 	return false;
 }
 
-/* Is it of the scheme of an endpoint in the settings?  So TLS is never left. */
+/*
+ * Has it the scheme of an endpoint in the settings?  This keeps a connection
+ * with TLS from being followed by one without.
+ */
 static bool
 is_scheme_in_use(const EtcdClient *client, const char *url)
 {
@@ -257,10 +261,10 @@ add_member(const EtcdClient *client, const EtcdMember *member, EndpointList *lis
 }
 
 /*
- * The endpoints of the settings, and behind them those of the members: unless
- * none of the members announces an endpoint of the settings as its own.  Then
- * there is a proxy between, and who knows where their URLs lead from here.
- * False if memory is out.
+ * Makes the list of the endpoints of the settings, followed by those of the
+ * members.  If no member announces an endpoint of the settings as its own,
+ * there is a proxy in between, and the members' URLs may lead elsewhere from
+ * this host; then they are left out.  False if memory is out.
  */
 static bool
 list_members(const EtcdClient *client, const EtcdAnswer *answer, EndpointList *list)
@@ -318,8 +322,8 @@ receive_members(EtcdClient *client, const Request *request, const Attempt *attem
 }
 
 /*
- * Nothing depends on the answer.  So this also shows whether files that have
- * changed can be used: it makes a connection of its own.
+ * Nothing depends on the answer.  The request uses a new connection, so it
+ * also shows whether changed certificate files are valid.
  */
 void
 etcd_endpoints_probe(EtcdClient *client)

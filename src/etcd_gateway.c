@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_gateway.c
- *	  etcd's JSON gateway: requests and watches as POSTs, and what comes back.
+ *	  etcd's JSON gateway: requests and watches as POSTs, and their answers.
  *
  * The rest of the client hands in an EtcdRequest and gets an EtcdAnswer, and
  * knows nothing of JSON, paths and headers.  A transport of another kind has
@@ -71,7 +71,10 @@ etcd_gateway_start(Http *http, const Settings *settings, const Payload *payload,
 		headers[nheaders++] = "Connection: close";
 	else
 	{
-		/* a member that hangs must not do later what was given up here */
+		/*
+		 * a member that hangs must not execute later what this client has
+		 * given up
+		 */
 		snprintf(grpc_timeout, sizeof(grpc_timeout), "Grpc-Timeout: %ldm", destination->timeout_ms);
 		headers[nheaders++] = grpc_timeout;
 	}

@@ -3,14 +3,14 @@
  * etcd_http.c
  *	  POSTs by libcurl, without blocking.
  *
- * An exchange is one POST to one endpoint and what comes back.  It is under
- * way until it ends: with an answer, with a failure, or because its time is
- * up.  A stream is an exchange whose answer arrives piece by piece.
+ * An exchange is one POST to one endpoint and its answer.  It is under way
+ * until it ends: with an answer, with a failure, or because its time is up.  A
+ * stream is an exchange whose answer arrives piece by piece.
  *
  * libcurl's callbacks only record: which sockets it waits on, when its timer
  * is due, what bytes came.  They allocate by realloc() alone, and no error
- * leaves them.  The ends of exchanges are recorded too, and nobody is called:
- * the other files of the client look at what is recorded.
+ * leaves them.  The ends of exchanges are recorded, too.  No callback of the
+ * caller is made from here; the other files of the client look at the records.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,11 +29,11 @@
 #endif
 
 /*
- * Cap of an answer, and of what has come of a stream and is not a whole frame
- * yet.  The largest answer that is needed is a list of candidates or the keys
- * of all elections, some hundred bytes for each key.  Values of some hundred
- * kilobytes are no names of nodes; whoever writes them only stops the
- * election, and a server that sends without end only loses its connection.
+ * The maximum size of an answer, and of an incomplete frame of a stream.  The
+ * largest answer that is needed is a list of candidates or the keys of all
+ * elections, with some hundred bytes for each key.  A program that writes
+ * values of some hundred kilobytes stops the election, but nothing else; a
+ * server that sends without end loses its connection.
  */
 #define MAX_ANSWER_SIZE		(1024 * 1024)
 
@@ -137,8 +137,8 @@ record_data(char *data, size_t size, size_t n, void *arg)
 		return 0;
 
 	/*
-	 * The cap is one of a frame, not of a burst of frames, which libcurl would
-	 * read for as long as it lasts.
+	 * The limit is one of a frame, and not of a burst of frames, which libcurl
+	 * would read as long as it lasts.
 	 */
 	if (exchange->is_stream && exchange->has_news && exchange->len > MAX_BURST_SIZE)
 	{
@@ -582,8 +582,8 @@ etcd_http_wait(Http *http, long timeout_ms)
 	curl_multi_poll(http->multi, NULL, 0, (int) timeout_ms, NULL);
 
 	/*
-	 * libcurl finds out itself what each socket is ready for.  One that moves
-	 * within the list meanwhile has its turn in the next round.
+	 * libcurl finds out itself what each socket is ready for.  A socket that
+	 * moves within the list meanwhile is handled in the next round.
 	 */
 	for (int i = 0; i < http->nsockets; i++)
 		run_curl(http, http->sockets[i].fd, 0);
@@ -640,7 +640,9 @@ etcd_http_await_more(Http *http, Exchange *exchange)
 	exchange->has_news = false;
 	if (!exchange->paused)
 		return;
-	/* calls record_data(); if that gives up, we are told here alone */
+	/*
+	 * calls record_data(); this is the only place that learns of its failure
+	 */
 	exchange->paused = false;
 	if (curl_easy_pause(exchange->easy, CURLPAUSE_CONT) != CURLE_OK)
 		end_exchange(http, exchange, CURLE_WRITE_ERROR);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_request.c
- *	  The life of a request: where it is sent, and what comes of it.
+ *	  The life of a request: where it is sent, and how it ends.
  *
  * A request is sent to the endpoint in use.  If it only reads, and half of
  * its time is over, it is sent to the next endpoint as well.  So it has one
@@ -22,9 +22,9 @@
  *	DENIED		answer, failure		as SENT: the caller is told why
  *				overtaken			DROPPED
  *
- * FAILED, ANSWERED and DROPPED are the ends.  An answer is what etcd says, be
- * it a refusal; a failure blames the endpoint (etcd_blames_endpoint()).  What
- * ends a request:
+ * FAILED, ANSWERED and DROPPED are the ends.  Any reply of etcd is an answer,
+ * including a refusal.  A failure is one that is the fault of the endpoint
+ * (etcd_blames_endpoint()). A request ends with
  *
  *	- an answer to one attempt; the other attempt is overtaken;
  *	- a failure of one attempt, unless the other one is still open.
@@ -101,7 +101,7 @@ is_under_way(const Attempt *attempt)
 	return attempt->state == ATTEMPT_SENT || attempt->state == ATTEMPT_SENT_AGAIN;
 }
 
-/* May it still decide what the request comes to? */
+/* May this attempt still decide the result of the request? */
 static bool
 is_open(const Attempt *attempt)
 {
@@ -109,7 +109,7 @@ is_open(const Attempt *attempt)
 		attempt->state == ATTEMPT_DENIED;
 }
 
-/* Has something come of it that is to be looked at? */
+/* Has this attempt a result that has not been processed yet? */
 static bool
 is_due(const Attempt *attempt)
 {
@@ -134,7 +134,9 @@ copy_key(const EtcdRequest *request)
 	return key.len > 0 ? strndup(key.data, key.len) : NULL;
 }
 
-/* May it be sent twice, at once?  Then nothing changes by it. */
+/*
+ * May the request be sent twice at the same time?  Only if it changes nothing.
+ */
 static bool
 reads_only(const EtcdRequest *request)
 {
@@ -192,7 +194,7 @@ launch(EtcdClient *client, Request *request, Attempt *attempt)
 		.token = kind != ETCD_AUTHENTICATE ? endpoint->token : NULL,
 		.timeout_ms = request->timeout_ms,
 		.connect_timeout_ms = request->connect_timeout_ms,
-		/* the open connection is left to the caller's requests: it is warm */
+		/* the caller's requests keep the open connection, which is warm */
 		.connects = kind == ETCD_LIST_MEMBERS
 	};
 
@@ -426,8 +428,8 @@ etcd_request_hurry(EtcdClient *client, int64_t deadline_ns)
 }
 
 /*
- * When a request is to be sent to a second endpoint; INT64_MAX: never.  Half
- * of its time is late: a member that hangs costs no more than that.
+ * When a request has to be sent to a second endpoint; INT64_MAX: never.  It is
+ * late after half of its time, so a member that hangs costs no more than that.
  */
 static int64_t
 second_due_ns(const EtcdClient *client, const Request *request)
@@ -504,7 +506,7 @@ etcd_request_run(EtcdClient *client)
 void
 etcd_request_tell_unsent(EtcdClient *client)
 {
-	/* not those that the callbacks add: they would be told without end */
+	/* leave out those that the callbacks add, or this might never end */
 	for (int n = client->nunsent; n > 0; n--)
 	{
 		Unsent		unsent = client->unsent[0];
@@ -538,7 +540,7 @@ tell_end(EtcdClient *client, Request *request, Attempt *attempt, const EtcdAnswe
 	else if (attempt == first && is_open(second))
 		advance(second, EVENT_OVERTAKEN);
 
-	/* the callbacks may do what they like: it is ours alone now */
+	/* from here on the callbacks cannot reach the request any more */
 	unlink_request(client, request);
 	if (late[0] != '\0')
 		client->callbacks.noticed(client->callbacks.ctx, late);
@@ -546,7 +548,7 @@ tell_end(EtcdClient *client, Request *request, Attempt *attempt, const EtcdAnswe
 	free_request(client, request);
 }
 
-/* What came of an attempt of the caller's request. */
+/* Processes the result of an attempt of a request of the caller. */
 static void
 tell_attempt(EtcdClient *client, Request *request, Attempt *attempt, EtcdAnswer *answer,
 			 EtcdTiming *timing)
@@ -571,7 +573,7 @@ tell_attempt(EtcdClient *client, Request *request, Attempt *attempt, EtcdAnswer 
 		tell_end(client, request, attempt, answer, timing);
 }
 
-/* What came of a request of the client's own. */
+/* Processes the result of a request of the client itself. */
 static void
 receive_own(EtcdClient *client, Request *request, Attempt *attempt, const EtcdAnswer *answer)
 {
@@ -581,7 +583,7 @@ receive_own(EtcdClient *client, Request *request, Attempt *attempt, const EtcdAn
 	free_request(client, request);
 }
 
-/* Looks at what came of an attempt. */
+/* Processes the result of an attempt. */
 static void
 look_at(EtcdClient *client, Request *request, Attempt *attempt)
 {
@@ -613,8 +615,8 @@ look_at(EtcdClient *client, Request *request, Attempt *attempt)
 }
 
 /*
- * Is an attempt to be looked at before another one?  Those that got no token
- * come first, the others in the order in which they ended.
+ * Is attempt a to be processed before attempt b?  Attempts without a token
+ * come first, then the others in the order in which they ended.
  */
 static bool
 comes_before(const Attempt *a, const Attempt *b)
@@ -633,7 +635,7 @@ etcd_request_tell(EtcdClient *client)
 		Request    *request = NULL;
 		Attempt    *attempt = NULL;
 
-		/* anew each time: a callback may have changed everything */
+		/* search anew each time, since a callback may have changed the list */
 		for (Request *r = client->requests; r != NULL; r = r->next)
 		{
 			for (int i = 0; i < MAX_ATTEMPTS; i++)

@@ -3,10 +3,10 @@
  * etcd_watch.c
  *	  The watch streams.
  *
- * A stream is opened by etcd_client_watch() and open until the caller
- * replaces or closes it, or until it ends: by etcd, by a failure, or with the
- * use of its endpoint.  Its end is recorded at once and told later, from
- * etcd_client_process().
+ * A stream is opened by etcd_client_watch() and open until the caller replaces
+ * or closes it, or until it ends: by etcd, by a failure, or with the use of
+ * its endpoint.  Its end is recorded at once, and the callback is made later
+ * by etcd_client_process().
  *
  *-------------------------------------------------------------------------
  */
@@ -36,7 +36,7 @@ etcd_watch_init(EtcdClient *client)
 	keep_connections(client);
 }
 
-/* Of a stream that is open or not. */
+/* Frees a stream, whether it is open or not. */
 static void
 free_stream(EtcdClient *client, Stream *stream)
 {
@@ -75,7 +75,7 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 		.timeout_ms = timeout_ms,
 		.connect_timeout_ms = timeout_ms,
 		.is_stream = true,
-		/* the open connection is left to the requests: it is warm */
+		/* the requests keep the open connection, which is warm */
 		.connects = true
 	};
 
@@ -116,7 +116,7 @@ etcd_watch_free(EtcdClient *client)
 		free_stream(client, &client->streams[i]);
 }
 
-/* When etcd_watch_run() or one of the functions that tell is due. */
+/* When etcd_watch_run() or one of the functions that make callbacks is due. */
 int64_t
 etcd_watch_due_ns(const EtcdClient *client)
 {
@@ -159,9 +159,9 @@ etcd_watch_run(EtcdClient *client)
 }
 
 /*
- * Tells the frames of a stream that are there.  The callback may replace or
- * close the stream, and with it the frames that are not told yet: look at it
- * anew after each.
+ * Makes the callbacks for the frames of a stream that have arrived.  A
+ * callback may replace or close the stream, and drop the remaining frames with
+ * it, so check the stream again after each one.
  */
 static void
 tell_frames(EtcdClient *client, int number)
