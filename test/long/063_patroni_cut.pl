@@ -1,25 +1,32 @@
 # A follower of Patroni's key, and etcd that cannot be reached: by one host, with
 # and without Patroni's failsafe_mode, or by none; and etcd put back to an
 # earlier state.  Never do two lead, and all is well again without a restart.
+#
+# Each member has a host of its own, in networks that the test made; packets are
+# dropped, nothing is refused.  The test's own way is a Unix socket.
 use strict;
 use warnings;
 
+use EtcdLeader::Namespace;
 use EtcdLeader::Etcd;
 use EtcdLeader::Patroni;
-use EtcdLeader::Relay;
 use EtcdLeader::Util;
 use Test::More;
 
 watchdog(500);
 
-my $etcd    = EtcdLeader::Etcd->new;
-my @relays  = map { EtcdLeader::Relay->new($etcd->url(0)) } 0 .. 2;
-my $cluster = EtcdLeader::Patroni->new(etcd => $etcd, relays => \@relays, settings => { ttl => 5 });
-my %relay   = map { $cluster->member($_)->name => $relays[$_] } 0 .. 2;
+my $hosts   = EtcdLeader::Patroni::make_hosts(3);
+my $etcd    = EtcdLeader::Etcd->new(hosts => [ [ undef, '10.1.0.254', '10.1.0.254' ] ]);
+my $cluster = EtcdLeader::Patroni->new(etcd => $etcd, hosts => $hosts, settings => { ttl => 5 });
 my ($granted) = $etcd->lease($cluster->leader_key->{lease});
 
 $cluster->primary->wait_until_leader;
 my $samplers = $cluster->sample;
+
+# A member without the network of etcd, or that of the other members, or both; and
+# with them again.
+sub cut  { my ($member, @networks) = @_; EtcdLeader::Namespace::pull($_ . $member->number) for @networks; return }
+sub mend { my ($member, @networks) = @_; EtcdLeader::Namespace::plug($_ . $member->number, "${_}s") for @networks; return }
 
 # All electors are those that were there at first.
 sub electors { return { map { $_->name => $_->elector_pid } $cluster->members } }
@@ -29,14 +36,14 @@ sub electors { return { map { $_->name => $_->elector_pid } $cluster->members } 
 my $old   = $cluster->primary;
 my $token = $old->token;
 my $began = now();
-$relay{ $old->name }->swallow;
+cut($old, 'etcd');
 poll_is($granted + 2, sub { $old->try_value('SELECT etcd_is_leader()::int') // 0 }, 0, 'cut off: the old one is false');
 cmp_ok(now() - $began, '<', $granted, 'cut off: within the TTL');
 ok($cluster->leader_key && $cluster->leader_key->{value} eq $old->name, 'cut off: before its key is gone');
 my $new = $cluster->wait_for_primary(undef, [$old]);
 $new->wait_until_leader;
 cmp_ok($new->token, '>', $token, 'cut off: another leads, with a greater token');
-$relay{ $old->name }->thaw;
+mend($old, 'etcd');
 $cluster->wait_until_streaming;
 $old->wait_until_sees($new->name);
 pass('cut off: the old one is back, and knows who leads');
@@ -47,18 +54,34 @@ $cluster->edit_config(failsafe_mode => 'true');
 poll_ok(20, sub { $etcd->keys($cluster->prefix . 'failsafe') }, 'failsafe_mode: Patroni knows of it');
 my $electors = electors();
 ($old, $token) = ($new, $new->token);
-$relay{ $old->name }->swallow;
+cut($old, 'etcd');
 poll_is($granted + 2, sub { $old->value('SELECT etcd_is_leader()::int') }, 0, 'failsafe_mode, cut off: false');
-like($old->status->{last_error}, qr/failsafe_mode may keep this server a primary/, 'failsafe_mode, cut off: last_error says why');
+# the elector says it when it has seen the deadline pass
+poll_ok(2, sub { ($old->status->{last_error} // '') =~ /failsafe_mode may keep this server a primary/ }, 'failsafe_mode, cut off: last_error says why');
 poll_ok(2 * $granted, sub { !$cluster->leader_key }, 'failsafe_mode, cut off: the key runs out');
 pause(2);
 is($old->value('SELECT pg_is_in_recovery()::int'), 0, 'failsafe_mode, cut off: it stays a primary');
 is(join(' ', map { $_->value('SELECT etcd_is_leader()::int') } $cluster->members), '0 0 0', 'failsafe_mode, cut off: and nobody leads');
-$relay{ $old->name }->thaw;
+mend($old, 'etcd');
 my $leader = $cluster->wait_for_primary;
 $leader->wait_until_leader;
 cmp_ok($leader->token, '>', $token, 'failsafe_mode, back: there is a leader');
 is_deeply(electors(), $electors, 'failsafe_mode, back: without a restart');
+
+# ---- cut off from the other members, too: failsafe_mode asks them ---------------------------
+
+($old, $token) = ($leader, $leader->token);
+cut($old, 'etcd', 'peer');
+poll_is($granted + 2, sub { $old->try_value('SELECT etcd_is_leader()::int') // 0 }, 0, 'cut off from all: the old one is false');
+ok($cluster->leader_key && $cluster->leader_key->{value} eq $old->name, 'cut off from all: before its key is gone');
+$leader = $cluster->wait_for_primary(undef, [$old]);
+$leader->wait_until_leader;
+cmp_ok($leader->token, '>', $token, 'cut off from all: another leads, with a greater token');
+mend($old, 'etcd', 'peer');
+$cluster->wait_until_streaming;
+$old->wait_until_sees($leader->name);
+pass('cut off from all: the old one is back, and knows who leads');
+$electors = electors();
 
 # ---- etcd is away for longer than the TTL -----------------------------------------------
 
@@ -69,11 +92,15 @@ pause($granted / 2);
 is($leader->value('SELECT pg_is_in_recovery()::int'), 0, 'etcd away: it stays a primary');
 like($leader->status->{last_error}, qr/failsafe_mode/, 'etcd away: last_error says why');
 $etcd->thaw(0);
-$leader->wait_until_leader(undef, 40);
-cmp_ok($leader->token, '>=', $token, 'etcd back: leads again');
-is_deeply(electors(), $electors, 'etcd back: without a restart');
-# every lease has run out, and Patroni's members come back one by one
+# every lease has run out, and Patroni's members come back one by one: whoever is
+# the first takes the key, and Patroni demotes the other
+my $before = $leader;
+poll_ok(60, sub { $leader = $cluster->leader or return; return ($leader->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1 },
+	'etcd back: there is a leader') or diag $cluster->explain;
+cmp_ok($leader->token, '>=', $token, 'etcd back: with a token that is not less');
 $cluster->wait_until_streaming;
+my $now = electors();
+is_deeply([ map { $now->{ $_->name } } $cluster->others($before) ], [ map { $electors->{ $_->name } } $cluster->others($before) ], 'etcd back: without a restart of electors');
 
 # ---- etcd is put back to an earlier state ------------------------------------------------
 

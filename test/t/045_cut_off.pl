@@ -17,19 +17,18 @@ my $ttl = 5;
 
 # Hosts 1 to 3 have 10.1.0.N for clients and 10.2.0.N for peers; the
 # PostgreSQL instances are here, at 10.1.0.254.
-EtcdLeader::Namespace::run_as_root('ip link add clients type bridge && ip addr add 10.1.0.254/24 dev clients && ip link set clients up'
-	  . ' && ip link add peers type bridge && ip link set peers up');
+EtcdLeader::Namespace::make_network('clients', '10.1.0.254/24');
+EtcdLeader::Namespace::make_network('peers');
 my @hosts;
 for my $n (1 .. 3)
 {
 	my $host = EtcdLeader::Namespace::make_host([ "client$n", "10.1.0.$n/24" ], [ "peer$n", "10.2.0.$n/24" ]);
-	EtcdLeader::Namespace::run_as_root("ip link set $_$n master ${_}s up") for qw(client peer);
+	plug("$_$n") for qw(client peer);
 	push @hosts, [ $host, "10.1.0.$n", "10.2.0.$n" ];
 }
 
-# A cable pulled out of the bridge: what is sent is lost.
-sub pull { EtcdLeader::Namespace::run_as_root("ip link set $_ nomaster") for @_; return }
-sub plug { EtcdLeader::Namespace::run_as_root("ip link set $_ master " . s/\d/s/r) for @_; return }
+sub pull { EtcdLeader::Namespace::pull($_) for @_; return }
+sub plug { EtcdLeader::Namespace::plug($_, s/\d/s/r) for @_; return }
 
 my $etcd  = EtcdLeader::Etcd->new(members => 3, hosts => \@hosts);
 my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } qw(pg1 pg2);

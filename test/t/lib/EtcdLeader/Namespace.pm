@@ -45,9 +45,23 @@ SH
 	die "cannot execute unshare: $!";
 }
 
+# Makes a network: a bridge of that name, in which the test itself has this
+# address, such as 10.1.0.254/24 (none).
+sub make_network
+{
+	my ($name, $address) = @_;
+	run_as_root("ip link add $name type bridge" . ($address ? " && ip addr add $address dev $name" : '') . " && ip link set $name up");
+	return;
+}
+
+# Puts the cable of an interface into a network, and pulls it out again: what is
+# sent then is lost, nothing is refused.
+sub plug { my ($interface, $network) = @_; run_as_root("ip link set $interface master $network"); return }
+sub pull { my ($interface) = @_; run_as_root("ip link set $interface nomaster"); return }
+
 # Makes a host: a network of its own in the network of the test, with these
 # interfaces: [its name here, its address there, ...].  They are in no network
-# here yet.  Returns what names it to enter().
+# here yet.  Returns what names it to EtcdLeader::Namespace::Process.
 sub make_host
 {
 	my (@interfaces) = @_;
@@ -59,7 +73,7 @@ sub make_host
 	for (@interfaces)
 	{
 		my ($name, $address) = @$_;
-		run_as_root("ip link add $name type veth peer name in-$name && ip link set in-$name netns $pid"
+		run_as_root("ip link add $name type veth peer name in-$name && ip link set $name up && ip link set in-$name netns $pid"
 			  . " && $enter ip addr add $address dev in-$name && $enter ip link set in-$name up");
 	}
 	run_as_root("$enter ip link set lo up");
@@ -104,8 +118,10 @@ sub spawn
 	my ($class, %args) = @_;
 	my $command = join ' ', map { my $a = $_; $a =~ s/'/'\\''/g; "'$a'" } @{ $args{cmd} };
 	my $file = "$dir/" . ++$commands . '.pid';
+	# only root may enter a network, and the program is to run as the test's user
 	EtcdLeader::Namespace::run_as_root(
-		"( setsid nsenter --net=/proc/$args{host}/ns/net sh -c 'echo \$\$ >$file; exec \"\$@\"' sh $command >>'$args{log}' 2>&1 & )");
+		"( setsid nsenter --net=/proc/$args{host}/ns/net nsenter --user=/proc/$$/ns/user --preserve-credentials"
+		  . " sh -c 'echo \$\$ >$file; exec \"\$@\"' sh $command >>'$args{log}' 2>&1 & )");
 	my $pid;
 	poll(10, sub { open my $fh, '<', $file or return; return ($pid) = (<$fh> // '') =~ /(\d+)/ }) or die "no process: $command";
 	push @hosts, $pid;

@@ -49,7 +49,8 @@ sub shortest_times
 #   relays   => [EtcdLeader::Relay] of each member: its only way to etcd
 #   elector_relays => the same for etcd_leader alone; Patroni has its own way
 #   hosts    => [[host, address]] of each member: it runs on a host of
-#               EtcdLeader::Namespace
+#               EtcdLeader::Namespace, and listens there; the test itself uses its
+#               Unix socket, which no network cuts off
 sub new
 {
 	my ($class, %args) = @_;
@@ -114,6 +115,24 @@ sub others
 	my ($self, @known) = @_;
 	my %known = map { $_->name => 1 } @known;
 	return grep { !$known{ $_->name } } $self->members;
+}
+
+# Hosts for so many members (hosts => of new()), each with a cable to the network
+# of etcd, "etcd0", "etcd1", ..., and one to that of the members, "peer0", ...
+# The test, and etcd with it, is at 10.1.0.254 and 10.2.0.254.
+sub make_hosts
+{
+	my ($n) = @_;
+	EtcdLeader::Namespace::make_network('etcds', '10.1.0.254/24');
+	EtcdLeader::Namespace::make_network('peers', '10.2.0.254/24');
+	my @hosts;
+	for my $i (0 .. $n - 1)
+	{
+		my ($to_etcd, $to_peers) = map { "$_." . ($i + 1) } '10.1.0', '10.2.0';
+		push @hosts, [ EtcdLeader::Namespace::make_host([ "etcd$i", "$to_etcd/24" ], [ "peer$i", "$to_peers/24" ]), $to_peers ];
+		EtcdLeader::Namespace::plug("$_$i", "${_}s") for qw(etcd peer);
+	}
+	return \@hosts;
 }
 
 # Waits (90 s) until that member (one that is not among @$others) is the only
@@ -217,7 +236,8 @@ sub sample
 sub stop
 {
 	my ($self) = @_;
-	$_->kill_all for $self->members;
+	# the end of the program may have taken some already
+	$_->kill_all for grep { defined } $self->members;
 	return;
 }
 
@@ -335,7 +355,8 @@ sub write_json
 }
 
 sub name     { return $_[0]{name} }
-sub host     { return $_[0]{netns} ? $_[0]{address} : $_[0]{dir} }
+sub number   { return substr $_[0]{name}, 1 }
+sub host     { return $_[0]{dir} }
 sub port     { return $_[0]{port} }
 sub data_dir { return "$_[0]{dir}/data" }
 sub logfile  { return "$_[0]{log}.log" }
