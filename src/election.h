@@ -309,6 +309,14 @@ extern bool election_stop(ElectionCore *core, int64_t now_ns, ElectionReason rea
 extern bool election_stopped(const ElectionCore *core);
 
 /*
+ * Is an etcd of that version ("3.5.13") too old to follow an election in it?
+ * Before 3.4.31 and 3.5.13 a leader of etcd that was stopped and wakes up may
+ * revoke leases that its successor has renewed (etcd #15247), and with
+ * Patroni's lease its leader key goes.  False for what is no version.
+ */
+extern bool election_is_etcd_old(const char *version);
+
+/*
  * What the keys of a followed election's cluster begin with, such as
  * "/service/batman/"; prefix has room for ELECTION_KEY_SIZE.
  */

@@ -208,7 +208,10 @@ port_announce(void *ctx, const ElectionEvent *event)
 		elector.contact_changed = true;
 	}
 	if (event->kind == ELECTION_EVENT_CONNECTED)
+	{
 		elector_forget_errors();
+		elector_ask_versions();
+	}
 }
 
 static void
@@ -327,10 +330,17 @@ client_watch_ended(void *ctx, int stream, const char *why)
 }
 
 static void
+client_version_told(void *ctx, int endpoint, const char *version)
+{
+	elector_learn_version(endpoint, version);
+}
+
+static void
 client_endpoints_changed(void *ctx)
 {
 	elector_note_endpoint();
 	elector_configure_core();
+	elector_ask_versions();
 }
 
 /* ---- life ------------------------------------------------------------------------------ */
@@ -413,6 +423,7 @@ begin_elector(void)
 		.watched = client_watched,
 		.watch_ended = client_watch_ended,
 		.noticed = client_noticed,
+		.version_told = client_version_told,
 		.endpoints_changed = client_endpoints_changed
 	};
 	static const ElectionPort port = {

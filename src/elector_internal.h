@@ -96,6 +96,13 @@ extern void elector_configure(void);
 extern void elector_configure_core(void);
 
 /*
+ * Has each endpoint say which etcd it is, if an election is followed; and what
+ * one said.  One that is too old is a WARNING, once after each reload.
+ */
+extern void elector_ask_versions(void);
+extern void elector_learn_version(int endpoint, const char *version);
+
+/*
  * The lease in use may have another TTL than the settings, until its keys are
  * on another one.  The client's time-outs follow it.
  */

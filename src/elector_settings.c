@@ -33,6 +33,7 @@ static EtcdDiscovered discovered;	/* the last that was any good */
 static int64 discovery_due_ns;
 static bool margin_cut;			/* the WARNING about it was given */
 static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
+static bool told_of_old_etcd;	/* since the last reload */
 
 bool
 elector_is_eligible(void)
@@ -220,6 +221,29 @@ elector_follow_ttl(void)
 }
 
 void
+elector_ask_versions(void)
+{
+	if (settings_follow_patroni() && !told_of_old_etcd)
+		etcd_client_ask_versions(elector.client);
+}
+
+void
+elector_learn_version(int endpoint, const char *version)
+{
+	char		printable[ETCD_MESSAGE_SIZE];
+
+	if (told_of_old_etcd || !election_is_etcd_old(version))
+		return;
+	told_of_old_etcd = true;
+	etcd_format_message(printable, "%s", version);
+	ereport(WARNING,
+			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end Patroni's lease",
+					etcd_client_endpoint_url(elector.client, endpoint), printable),
+			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may revoke leases that its successor has renewed."),
+			 errhint("Update etcd to 3.4.31, 3.5.13 or later.")));
+}
+
+void
 elector_configure(void)
 {
 	settings_warn();
@@ -228,6 +252,9 @@ elector_configure(void)
 	elector_clear_error(ABOUT_DNS);
 	configure_client();
 	elector_configure_core();
+	told_of_old_etcd = false;
+	if (elector.contact.connected)
+		elector_ask_versions();
 	notifier_configure();
 }
 

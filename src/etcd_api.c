@@ -357,6 +357,8 @@ etcd_request_path(EtcdRequestKind kind)
 			return "/v3/cluster/member/list";
 		case ETCD_TIME_TO_LIVE:
 			return "/v3/lease/timetolive";
+		case ETCD_STATUS:
+			return "/v3/maintenance/status";
 		case ETCD_TXN:
 			break;
 	}
@@ -397,6 +399,7 @@ etcd_encode_request(const EtcdRequest *request, size_t *len)
 			put_escaped(&text, "password", request->password);
 			break;
 		case ETCD_LIST_MEMBERS:
+		case ETCD_STATUS:
 			break;
 	}
 	put(&text, "}");
@@ -555,6 +558,13 @@ static const Field members_fields[] = {
 };
 static const Message members_message =
 {members_fields, lengthof(members_fields), sizeof(EtcdAnswer), false};
+
+static const Field status_fields[] = {
+	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
+	{"version", FIELD_STRING, true, offsetof(EtcdAnswer, version), NULL, 0},
+};
+static const Message status_message =
+{status_fields, lengthof(status_fields), sizeof(EtcdAnswer), false};
 
 static const Field event_fields[] = {
 	{"type", FIELD_EVENT_TYPE, false, offsetof(EtcdWatchEvent, is_delete), NULL, 0},
@@ -939,6 +949,9 @@ etcd_decode_answer(EtcdRequestKind kind, long http_status,
 		case ETCD_TIME_TO_LIVE:
 			message = &time_to_live_message;
 			break;
+		case ETCD_STATUS:
+			message = &status_message;
+			break;
 		case ETCD_TXN:
 			break;
 	}
@@ -974,6 +987,7 @@ etcd_free_answer(EtcdAnswer *answer)
 	answer->results = NULL;
 	answer->nresults = 0;
 	answer->token = NULL;
+	answer->version = NULL;
 	answer->members = NULL;
 	answer->nmembers = 0;
 }

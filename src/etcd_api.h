@@ -101,10 +101,11 @@ typedef enum EtcdRequestKind
 	ETCD_TXN,
 	ETCD_AUTHENTICATE,
 	ETCD_LIST_MEMBERS,
-	ETCD_TIME_TO_LIVE
+	ETCD_TIME_TO_LIVE,
+	ETCD_STATUS
 } EtcdRequestKind;
 
-#define ETCD_NREQUEST_KINDS (ETCD_TIME_TO_LIVE + 1)
+#define ETCD_NREQUEST_KINDS (ETCD_STATUS + 1)
 
 /*
  * One unary request.  A transaction without compares always takes the
@@ -204,6 +205,7 @@ typedef struct EtcdAnswer
 	EtcdResult *results;		/* TXN: one for each op of the branch taken */
 	int			nresults;
 	const char *token;			/* AUTHENTICATE */
+	const char *version;		/* STATUS: of the member, such as "3.5.13" */
 	EtcdMember *members;		/* LIST_MEMBERS */
 	int			nmembers;
 	void	   *memory;			/* owner of what the pointers point to */

@@ -42,6 +42,8 @@ typedef struct EtcdClientCallbacks
 	void		(*watch_ended) (void *ctx, int stream, const char *why);
 	/* something is wrong, but no request has failed by it */
 	void		(*noticed) (void *ctx, const char *what);
+	/* etcd's version at an endpoint: of etcd_client_ask_versions() */
+	void		(*version_told) (void *ctx, int endpoint, const char *version);
 	/* members were learned of, or forgotten: another number of endpoints */
 	void		(*endpoints_changed) (void *ctx);
 	void	   *ctx;
@@ -141,6 +143,12 @@ extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *w
  * streams that are open end (watch_ended), since they may be silent for ever.
  */
 extern void etcd_client_change_endpoint(EtcdClient *client, int endpoint);
+
+/*
+ * Asks every endpoint for the version of etcd there.  version_told() is called
+ * for each that answers; that another one does not is no matter.
+ */
+extern void etcd_client_ask_versions(EtcdClient *client);
 
 /* How many endpoints there are: those of the settings, and what was learned. */
 extern int	etcd_client_endpoint_count(const EtcdClient *client);

@@ -7,7 +7,7 @@
  * etcd_request.c		the life of a request
  * etcd_watch.c			the watch streams
  * etcd_auth.c			users, passwords and tokens
- * etcd_endpoints.c		the endpoints, and the members of the cluster
+ * etcd_endpoints.c		the endpoints, the members of the cluster and their versions
  * etcd_gateway.c		etcd's JSON gateway: the only file that knows its paths,
  *						headers and encoding
  * etcd_http.c			POSTs: the only file that knows libcurl

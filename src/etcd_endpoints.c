@@ -321,6 +321,25 @@ receive_members(EtcdClient *client, const Request *request, const Attempt *attem
 	client->callbacks.endpoints_changed(client->callbacks.ctx);
 }
 
+static void
+receive_status(EtcdClient *client, const Request *request, const Attempt *attempt,
+			   const EtcdAnswer *answer)
+{
+	(void) request;
+
+	if (answer->outcome == ETCD_ANSWERED && attempt->endpoint >= 0)
+		client->callbacks.version_told(client->callbacks.ctx, attempt->endpoint, answer->version);
+}
+
+void
+etcd_client_ask_versions(EtcdClient *client)
+{
+	EtcdRequest request = {.kind = ETCD_STATUS};
+
+	for (int i = 0; i < client->nendpoints; i++)
+		(void) etcd_request_ask(client, i, &request, receive_status);
+}
+
 /*
  * Nothing depends on the answer.  The request uses a new connection, so it
  * also shows whether changed certificate files are valid.

@@ -105,6 +105,20 @@ election_patroni_prefix(char *prefix, const char *namespace, const char *electio
 	prefix[len] = '\0';
 }
 
+bool
+election_is_etcd_old(const char *version)
+{
+	int			major;
+	int			minor;
+	int			patch;
+
+	if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) != 3)
+		return false;
+	if (major != 3 || minor > 5)
+		return major < 3;
+	return minor < 4 || (minor == 4 && patch < 31) || (minor == 5 && patch < 13);
+}
+
 /* Everything is to be learned anew. */
 static void
 forget_cluster(Election *e)

@@ -51,6 +51,7 @@ decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
 		CHECK((kind == ETCD_AUTHENTICATE) == (answer.token != NULL));
 		CHECK(kind == ETCD_LIST_MEMBERS || answer.nmembers == 0);
 		CHECK(kind == ETCD_TIME_TO_LIVE || answer.granted_ttl_s == 0);
+		CHECK((kind == ETCD_STATUS) == (answer.version != NULL));
 		CHECK(kind != ETCD_TIME_TO_LIVE || answer.ttl_s < 0 || answer.granted_ttl_s > 0);
 		CHECK(!etcd_blames_endpoint(answer.outcome, answer.code, answer.message));
 	}

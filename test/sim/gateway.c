@@ -616,6 +616,7 @@ gateway_write_answer(EtcdRequestKind kind, const EtcdAnswer *answer, size_t *len
 			break;
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
+		case ETCD_STATUS:
 			abort();			/* the transport's own */
 		case ETCD_TIME_TO_LIVE:
 			put_int(&text, "ID", answer->lease);

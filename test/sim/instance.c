@@ -104,6 +104,7 @@ describe(const EtcdRequest *request, char *text, size_t size)
 			return;
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
+		case ETCD_STATUS:
 			abort();			/* the transport's own */
 		case ETCD_TIME_TO_LIVE:
 			snprintf(text, size, "time to live of lease %" PRIx64, request->lease);

@@ -621,6 +621,7 @@ store_write(uint64_t term, const EtcdRequest *request, Cause cause, EtcdAnswer *
 		case ETCD_KEEPALIVE:
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
+		case ETCD_STATUS:
 		case ETCD_TIME_TO_LIVE:
 			abort();			/* never in the log */
 	}

@@ -37,6 +37,7 @@ pause($granted);
 $relay{ $leader->name }->mend;
 poll_is(5, sub { $leader->value('SELECT etcd_is_leader()::int') }, 1, 'elector back: leads');
 is($leader->token, $token, 'elector back: under the same token');
+is($leader->log_count('WARNING:  etcd at ".*" has version'), $etcd->is_old, 'elector back: an old etcd is warned of once, and not again by that');
 
 # ---- the key runs out while the watch is away, and etcd is compacted -------------------
 

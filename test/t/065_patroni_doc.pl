@@ -52,7 +52,7 @@ $yaml .= "    unix_socket_directories: $dir\n    fsync: 'off'\n    max_connectio
 append_to_file("$dir/patroni.yml", $yaml);
 
 my $patroni = EtcdLeader::Util::Process->spawn(name => 'patroni', log => "$PostgreSQL::Test::Utils::log_path/065_patroni_doc_patroni.log", cmd => [ 'patroni', "$dir/patroni.yml" ]);
-my $node = bless { name => 'node1', dir => $dir, port => $port, process => $patroni }, 'EtcdLeader::Patroni::Member';
+my $node = bless { name => 'node1', log => $patroni->{log} =~ s/\.log$//r, dir => $dir, port => $port, process => $patroni }, 'EtcdLeader::Patroni::Member';
 END { local $?; $node->kill_all if $node }
 
 poll_ok(60, sub { ($node->try_value('SELECT pg_is_in_recovery()::int') // 1) == 0 }, 'the file of the document starts a primary');
@@ -60,6 +60,7 @@ $node->value('CREATE EXTENSION etcd_leader');
 $node->wait_until_leader;
 is($node->status->{state}, 'leading', 'and it leads');
 is($node->status->{last_error}, undef, 'with a role that may read only');
+cmp_ok($node->log_count('WARNING:  etcd at ".*" has version'), '==', $etcd->is_old, 'with that role it knows which etcd this is');
 cmp_ok($node->status->{valid_s}, '>', 10, 'the TTL is that of the document');
 is($node->value('SELECT node FROM etcd_candidates()'), 'node1', 'etcd_candidates() works with that role');
 is($node->value('SELECT etcd_verify_leader()'), $node->token, 'and so does etcd_verify_leader()');

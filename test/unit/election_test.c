@@ -180,6 +180,7 @@ describe(const EtcdRequest *request)
 			return "revoke";
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
+		case ETCD_STATUS:
 			fail();				/* the transport's own */
 		case ETCD_TIME_TO_LIVE:
 			fail();				/* an election does not ask for it */
@@ -578,6 +579,7 @@ execute(Message *m)
 			break;
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
+		case ETCD_STATUS:
 		case ETCD_TIME_TO_LIVE:
 			fail();
 	}

@@ -120,6 +120,7 @@ test_paths(void **state)
 	assert_string_equal(etcd_request_path(ETCD_AUTHENTICATE), "/v3/auth/authenticate");
 	assert_string_equal(etcd_request_path(ETCD_LIST_MEMBERS), "/v3/cluster/member/list");
 	assert_string_equal(etcd_request_path(ETCD_TIME_TO_LIVE), "/v3/lease/timetolive");
+	assert_string_equal(etcd_request_path(ETCD_STATUS), "/v3/maintenance/status");
 }
 
 static void
@@ -468,6 +469,26 @@ test_decode_members(void **state)
 	assert_int_equal(answer.nmembers, 0);
 	assert_garbage(ETCD_LIST_MEMBERS, 200, number, strlen(number));
 	assert_garbage(ETCD_LIST_MEMBERS, 200, text, strlen(text));
+}
+
+static void
+test_decode_status(void **state)
+{
+	static const char v1[] = "{\"header\":{\"raft_term\":\"2\"},\"version\":\"3.4.23\",\"dbSize\":\"20480\",\"leader\":\"10\"}";
+	static const char none[] = "{\"header\":{\"raft_term\":\"2\"}}";
+	static const char number[] = "{\"header\":{\"raft_term\":\"2\"},\"version\":3}";
+	EtcdRequest request = {.kind = ETCD_STATUS};
+	EtcdAnswer	answer;
+
+	(void) state;
+	assert_encodes(&request, "{}");
+	decode(ETCD_STATUS, 200, v1, strlen(v1), &answer);
+	assert_int_equal(answer.outcome, ETCD_ANSWERED);
+	assert_string_equal(answer.version, "3.4.23");
+	etcd_free_answer(&answer);
+	assert_null(answer.version);
+	assert_garbage(ETCD_STATUS, 200, none, strlen(none));
+	assert_garbage(ETCD_STATUS, 200, number, strlen(number));
 }
 
 static void
@@ -1213,6 +1234,7 @@ main(void)
 		cmocka_unit_test(test_decode_lease_answers),
 		cmocka_unit_test(test_decode_token),
 		cmocka_unit_test(test_decode_members),
+		cmocka_unit_test(test_decode_status),
 		cmocka_unit_test(test_decode_time_to_live),
 		cmocka_unit_test(test_decode_txn_answers),
 		cmocka_unit_test(test_decode_numbers),

@@ -533,6 +533,9 @@ typedef struct Caller
 	int			nends;
 	int			ended;			/* a bit for each stream that has ended */
 	int			nchanges;		/* of the endpoints */
+	int			nversions;		/* that were told */
+	int			versioned;		/* a bit for each endpoint of them */
+	char		version[32];	/* the last one */
 	bool		inside;			/* of etcd_client_process() or _drain() */
 	void		(*on_answer) (struct Caller *caller);
 	void		(*on_frame) (struct Caller *caller);
@@ -612,6 +615,17 @@ noticed(void *ctx, const char *what)
 }
 
 static void
+version_told(void *ctx, int endpoint, const char *version)
+{
+	Caller	   *caller = ctx;
+
+	assert_true(caller->inside);
+	caller->nversions++;
+	caller->versioned |= 1 << endpoint;
+	snprintf(caller->version, sizeof(caller->version), "%s", version);
+}
+
+static void
 endpoints_changed(void *ctx)
 {
 	Caller	   *caller = ctx;
@@ -638,7 +652,7 @@ static Caller *
 start_caller(const char *first, const char *second)
 {
 	Caller	   *caller = calloc(1, sizeof(Caller));
-	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, noticed, endpoints_changed, caller};
+	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, noticed, version_told, endpoints_changed, caller};
 
 	caller->client = etcd_client_create(&callbacks);
 	assert_non_null(caller->client);
@@ -1237,6 +1251,37 @@ test_reentrant(void **state)
 	open_watches(caller, "unit/a", "unit/b");
 	WAIT_UNTIL(caller, caller->nanswers > 12);
 	stop_caller(caller);
+}
+
+/* Each endpoint is asked, whichever is in use; one that is silent is no matter. */
+static void
+test_versions(void **state)
+{
+	static const char versions[] = "HTTP/1.1 200 OK\r\n\r\n"
+		"{\"header\":{\"raft_term\":\"2\"},\"version\":\"3.5.13\"}";
+	Server	   *server = start_server(send_and_close, versions);
+	Server	   *silent = start_server(be_silent, "");
+	Caller	   *caller = start_caller(etcd_url, server->url);
+
+	(void) state;
+	etcd_client_ask_versions(caller->client);
+	WAIT_UNTIL(caller, caller->nversions == 2);
+	assert_int_equal(caller->versioned, 3);
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+
+	configure(caller, etcd_url, NULL);
+	etcd_client_ask_versions(caller->client);
+	WAIT_UNTIL(caller, caller->nversions == 3);
+	assert_true(strncmp(caller->version, "3.", 2) == 0);
+
+	configure(caller, silent->url, server->url);
+	etcd_client_ask_versions(caller->client);
+	WAIT_UNTIL(caller, caller->nversions == 4);
+	assert_string_equal(caller->version, "3.5.13");
+	assert_int_equal(caller->nanswers, 0);
+	stop_caller(caller);
+	stop_server(server);
+	stop_server(silent);
 }
 
 static void
@@ -1927,6 +1972,7 @@ main(void)
 		cmocka_unit_test(test_single_endpoint),
 		cmocka_unit_test(test_configure),
 		cmocka_unit_test(test_reentrant),
+		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_socket_changes),
 		cmocka_unit_test(test_drain),
 		cmocka_unit_test(test_hostile_requests),

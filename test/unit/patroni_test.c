@@ -871,6 +871,19 @@ test_restored(void **state)
 }
 
 static void
+test_versions(void **state)
+{
+	static const char *const old[] = {"2.3.8", "3.3.27", "3.4.0", "3.4.23", "3.4.30", "3.5.0", "3.5.12", "3.5.12-rc.1"};
+	static const char *const good[] = {"3.4.31", "3.4.42", "3.5.13", "3.5.30", "3.6.0", "3.6.0-rc.1", "3.7.1", "4.0.0", "", "x", "3", "3.4", "3.4.x"};
+
+	(void) state;
+	for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++)
+		assert_true(election_is_etcd_old(old[i]));
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_false(election_is_etcd_old(good[i]));
+}
+
+static void
 test_stop(void **state)
 {
 	(void) state;
@@ -904,6 +917,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_commands, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_settings, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_restored, set_up, tear_down),
+		cmocka_unit_test(test_versions),
 		cmocka_unit_test_setup_teardown(test_stop, set_up, tear_down),
 	};
 

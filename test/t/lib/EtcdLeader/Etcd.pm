@@ -184,6 +184,15 @@ sub leader
 	return defined $leader ? $member{$leader} : undef;
 }
 
+# 1 if its version is one of which etcd_leader warns where it follows Patroni;
+# else 0.
+sub is_old
+{
+	my ($self) = @_;
+	my ($minor, $patch) = $self->post('/v3/maintenance/status', {})->{version} =~ /^3\.(\d+)\.(\d+)/ or die 'no version';
+	return $minor == 4 && $patch < 31 || $minor == 5 && $patch < 13 ? 1 : 0;
+}
+
 # Runs etcdctl against all members, or members => [numbers] given first; a
 # reference to a text given last is its standard input.
 # Returns what it printed, without the last newline; dies if it failed.
