@@ -22,7 +22,7 @@ http_answer_agent(int fd)
 	(void) send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL);
 	(void) shutdown(fd, SHUT_WR);
 
-	/* what the client has sent, as "agent-send" does, must not reset the connection */
+	/* data that the client has sent, as "agent-send" does, must not reset the connection */
 	while (recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) == sizeof(ignored))
 		continue;
 	close(fd);

@@ -18,7 +18,7 @@
 typedef struct Connection
 {
 	int			fd;
-	uint64		address;		/* of the client, see address_key() */
+	uint64		address;		/* of the client; see address_key() */
 	int64		since_ms;		/* it was there, or completed a request */
 	bool		shut_down;
 } Connection;
@@ -26,7 +26,10 @@ typedef struct Connection
 static Connection connections[CONNECTIONS_MAX];
 static int	count = 0;
 
-/* One client's address: of IPv6 the network, as a client has all of its network. */
+/*
+ * The address of a client.  Of an IPv6 address only the network counts, since
+ * a client can use its whole network.
+ */
 static uint64
 address_key(const struct sockaddr_storage *address)
 {
@@ -94,7 +97,7 @@ find(int fd)
 void
 connections_add(int fd, const struct sockaddr_storage *address)
 {
-	/* libmicrohttpd says nothing of one that it could not take */
+	/* libmicrohttpd does not report a connection that it could not accept */
 	connections_remove(fd);
 	Assert(count < CONNECTIONS_MAX);
 	connections[count++] = (Connection) {

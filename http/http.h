@@ -8,7 +8,7 @@
  * server.  The server is a child of the worker: it alone speaks with clients,
  * and it cannot write to shared memory.  See worker.c.
  *
- * Of etcd_leader the library uses the C API alone.
+ * This library uses nothing of etcd_leader but the C API.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,8 +60,9 @@ typedef struct HttpConfig
 /* ---- listeners.c ------------------------------------------------------- */
 
 /*
- * Opens what the settings list.  What is open in `old` goes over, or is closed.
- * Addresses that cannot be opened have fd -1 afterwards, which is logged once.
+ * Opens the addresses of the settings.  Sockets that are open in `old` are
+ * taken over, or closed.  An address that cannot be opened has fd -1
+ * afterwards, which is logged once.
  */
 extern void http_open_listeners(const HttpConfig *old, HttpConfig *new);
 
@@ -118,8 +119,9 @@ extern void http_answer_agent(int fd);
 /* ---- isolation.c ------------------------------------------------------- */
 
 /*
- * Makes this process, a child of the worker, one of its own: it ends with the
- * worker, runs none of its exit callbacks, and cannot write to shared memory.
+ * Separates this process, a child of the worker, from PostgreSQL: it ends with
+ * the worker, runs none of its exit callbacks, and cannot write to shared
+ * memory.
  */
 extern void http_isolate(pid_t worker);
 

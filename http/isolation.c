@@ -5,11 +5,11 @@
  *
  * PostgreSQL restarts all backends if a background worker dies, because the
  * worker might have left shared memory in disorder (and since PostgreSQL 15
- * there are no workers without access to shared memory).  The process that
- * speaks with clients is therefore none of PostgreSQL's, but a child of a
- * worker, and its shared memory is made read-only.  It needs to read only: the
- * state of the elections is read without locks.  Whatever befalls it, the
- * memory is in order.
+ * there are no workers without access to shared memory). The process that
+ * speaks with clients is therefore a child of a worker, and not a process of
+ * PostgreSQL, and its shared memory is read-only.  It only needs to read: the
+ * state of the elections is read without locks.  Whatever happens to this
+ * process, shared memory stays in order.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,7 +61,7 @@ protect_shared_memory(void)
 void
 http_isolate(pid_t worker)
 {
-	/* what the worker has registered is the worker's to do */
+	/* the exit callbacks of the worker are not for this process */
 	on_exit_reset();
 	PG_exception_stack = NULL;
 	error_context_stack = NULL;

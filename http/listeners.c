@@ -107,8 +107,8 @@ find_listener(const HttpConfig *config, const HttpListener *wanted)
 }
 
 /*
- * An address that is in use is not reported at first: the server before may
- * have it still, as a part of another address.
+ * An address that is in use is not reported at first.  The previous server may
+ * still use it, as a part of another address.
  */
 static void
 open_listener(HttpListener *listener)
@@ -180,7 +180,7 @@ http_open_listeners(const HttpConfig *old, HttpConfig *new)
 	add_listeners(old, new, "etcd_leader.http_listen", false);
 	add_listeners(old, new, "etcd_leader.agent_listen", true);
 
-	/* what the settings do not list any more may be in the way of a new one */
+	/* a socket that the settings do not list any more may block a new one */
 	close_listeners(old, new);
 	for (int i = 0; i < new->nlisteners; i++)
 	{

@@ -209,7 +209,7 @@ answer_status(struct MHD_Connection *connection, RouteKind kind, bool without_bo
 	{
 		if (name != NULL)
 			return answer_error(connection, MHD_HTTP_NOT_FOUND, "there is no such election");
-		memset(&status, 0, sizeof(status));	/* no election at all: nobody leads it */
+		memset(&status, 0, sizeof(status));	/* without any election nobody leads */
 	}
 	if (kind == ROUTE_LEADER)
 		is_200 = status.is_leader;

@@ -25,13 +25,13 @@
 #include "connections.h"
 #include "http.h"
 
-/* What a request may need: its line, its headers, and the head of the answer. */
+/* Memory of a request: its line, its headers, and the head of the answer. */
 #define REQUEST_SIZE		(16 * 1024)
 
 /* More wait for the next turn. */
 #define ACCEPTS_PER_TURN	32
 
-/* How long what is under way may take when the server is to finish. */
+/* How long requests under way may take when the server has to finish. */
 #define DRAIN_MS			1000
 
 /* The page asks for the queues no more often. */
@@ -154,7 +154,10 @@ accept_connections(const HttpListener *listener)
 
 		if (connections_count() == CONNECTIONS_MAX && !listener->is_agent)
 		{
-			/* whoever it is from: nobody is accepted before there is room */
+			/*
+			 * no connection is accepted before there is room, whatever its
+			 * address
+			 */
 			memset(&address, 0, sizeof(address));
 			(void) connections_make_room(&address);
 			return;
@@ -183,7 +186,7 @@ log_start_failure(void *cls, const char *format, va_list args)
 {
 	char		message[512];
 
-	/* later it would be about what clients do wrong */
+	/* later messages are about errors of clients */
 	if (daemon_handle != NULL)
 		return;
 	vsnprintf(message, sizeof(message), format, args);

@@ -186,7 +186,7 @@ append_events(StringInfo out)
 	EtcdLeaderEvent event;
 	int			n = 0;
 
-	/* the last ones: each takes the place of one that is too old */
+	/* keep the last ones: each replaces one that is too old */
 	for (int64 after = 0; http_api->get_event(after, &event, sizeof(event)); after = event.seq)
 		events[n++ % EVENTS_SHOWN] = event;
 

@@ -64,7 +64,7 @@ extern PGDLLEXPORT void etcd_leader_http_main(void);
 
 /* ---- the server ------------------------------------------------------------ */
 
-/* A server that is told to finish does so, and is buried by reap(). */
+/* Tells a server to finish. reap() waits for its end. */
 static void
 forget_server(Server *server)
 {
@@ -139,7 +139,7 @@ server_died(int status)
 	pfree(how);
 	start_failed = !was_ready;
 
-	/* one that dies at once is not to be started as fast as it dies */
+	/* do not restart at once a server that died at once */
 	start_due_ms = current.started_ms + RETRY_MS;
 	start_due_ms = Max(start_due_ms, now_ms);
 	forget_server(&current);
@@ -148,7 +148,10 @@ server_died(int status)
 	start_wanted = current.pid == 0;
 }
 
-/* Buries the dead.  Of those that were told to finish nothing is said. */
+/*
+ * Waits for servers that have ended.  The end of a server that was told to
+ * finish is not logged.
+ */
 static void
 reap(void)
 {
@@ -203,10 +206,10 @@ free_certificate(HttpConfig *old)
 }
 
 /*
- * Takes the settings over, and has a new server started if one is needed: after
- * a reload in any case, since a server keeps all settings that it began with.
- * A certificate that cannot be used leaves all as it is: nothing is served in
- * its place.  False: to be tried again.
+ * Takes the settings over, and has a new server started if one is needed:
+ * after a reload in any case, since a server keeps all settings that it began
+ * with.  If the certificate cannot be used, nothing changes: no server is
+ * started without it.  False if this has to be tried again.
  */
 static bool
 configure(bool reloaded)

@@ -4,8 +4,8 @@
  *	  The C API for other extensions.
  *
  * include/etcd_leader.h is its contract.  An extension may have been built
- * with an older header: what it wants to have filled in is copied as far as
- * the struct goes that it knows.
+ * with an older header.  Structs are therefore filled in only up to the size
+ * that the caller passes.
  *
  *-------------------------------------------------------------------------
  */
@@ -135,7 +135,7 @@ api_get_event(int64 after, EtcdLeaderEvent *event, Size size)
 	return true;
 }
 
-/* Nobody publishes that a deadline has passed: it ends the sleep. */
+/* Nobody publishes that a deadline has passed, so the sleep ends there. */
 static bool
 api_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
 {

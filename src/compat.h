@@ -15,7 +15,10 @@
 #error "etcd_leader needs PostgreSQL 15 or later"
 #endif
 
-/* Worth a try.  Not #warning, which -Werror makes an error. */
+/*
+ * A newer release may work.  This is not #warning, which -Werror would make an
+ * error.
+ */
 #if PG_VERSION_NUM >= 200000
 #pragma message "etcd_leader was written for PostgreSQL 15 to 19, and has never been built for this release"
 #endif
@@ -194,9 +197,10 @@ compat_guc_variables(int *count)
 }
 
 /*
- * Has the postmaster taken up a worker that runs this function?  Registering
- * one tells nobody but the server log whether it has.  To be called where the
- * worker is registered.  18 made it a doubly linked list.
+ * Has the postmaster accepted a worker that runs this function?
+ * RegisterBackgroundWorker() reports that to the server log only.  To be
+ * called in the process that registers the worker.  18 made the list a doubly
+ * linked one.
  */
 static inline bool
 compat_is_worker_registered(const char *function_name)

@@ -12,8 +12,8 @@
 #include "crash_memory.h"
 
 /*
- * An elector that is killed amid a change leaves the copy that was in force:
- * `current` is changed last.
+ * `current` is changed last.  An elector that is killed during a change leaves
+ * the copy that was in force before.
  */
 typedef struct CrashMemory
 {
@@ -83,7 +83,7 @@ crash_memory_remember(const ElectionMemory *memory)
 		pg_write_barrier();
 	}
 	pg_atomic_write_u32(&memory_kept->current, next);
-	/* before whatever is sent next */
+	/* must take effect before the next message is sent */
 	pg_memory_barrier();
 }
 

@@ -14,19 +14,19 @@
 #include "shared_part.h"
 
 /*
- * Elections that this instance has resigned from for good: remembered until
- * the server is started anew, whatever becomes of the elector.  For the
- * elector alone.
+ * Elections from which this instance has resigned for good.  They are
+ * remembered until the next start of the server, also if the elector is
+ * restarted.  Only for the elector.
  */
 extern void crash_memory_set_stay_out(const char *election, bool stay_out);
 extern bool crash_memory_stays_out(const char *election);
 
 /*
- * What the elector has remembered over a crash restart of the server: lives as
- * long as the postmaster, outside of what a restart makes anew, and in no
- * file, so that no copy of the data directory carries it.  NULL erases.
- * recall: false if nothing is remembered.  For the elector alone, and of
- * plain stores, safe at any time.
+ * Stores and reads the memory of the elector.  It lives as long as the
+ * postmaster, outside of the memory that a crash restart initializes again.
+ * It is in no file, so that no copy of the data directory carries it.  NULL
+ * erases it.  recall: false if nothing is remembered.  Only for the elector.
+ * These functions are plain stores and loads, and safe at any time.
  */
 extern void crash_memory_remember(const ElectionMemory *memory);
 extern bool crash_memory_recall(ElectionMemory *memory);

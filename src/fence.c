@@ -4,19 +4,19 @@
  *	  Transactions that only the leader can commit.
  *
  * A transaction is armed by etcd_require_leader(), by
- * etcd_leader.require_leadership if it writes, or as one of a hook.  Armed, it remembers the
- * fencing token, and must find this instance leading under the same token
- * when it is about to commit.  That is looked at in the PRE_COMMIT callback:
- * what follows it (ON COMMIT actions, the NOTIFY lock, WAL flush, the wait for
- * a synchronous standby) is not covered.
- * COMMIT is looked at before the callbacks as well, as those of other libraries
- * can come first.
+ * etcd_leader.require_leadership if it writes, or as one of a hook.  Armed, it
+ * remembers the fencing token, and must find this instance leading under the
+ * same token when it is about to commit.  The PRE_COMMIT callback checks that.
+ * What follows the callback (ON COMMIT actions, the NOTIFY lock, WAL flush,
+ * the wait for a synchronous standby) is not covered.  COMMIT checks before
+ * the callbacks as well, since those of other libraries can come first.
  *
  * While a statement of an armed transaction runs, a timer of this backend
- * looks too, and cancels the statement after a loss.  Only the backend itself
- * may do so: a signal from another process could come when the commit waits
- * for a synchronous standby, end that wait, and have the client told of a
- * success that is none (syncrep.c).  So from PRE_COMMIT on the timer is deaf.
+ * checks, too, and cancels the statement after a loss.  Only the backend
+ * itself may do so.  A signal from another process could arrive while the
+ * commit waits for a synchronous standby, and end that wait; the client would
+ * then be told of a success that is none (syncrep.c).  So the timer does
+ * nothing from PRE_COMMIT on.
  *
  * The cancellation is QUERY_CANCELED until it leaves the outermost statement,
  * and only there becomes 25006: WHEN OTHERS of PL/pgSQL does not catch the
@@ -47,7 +47,9 @@
 #include "stats.h"
 #include "status.h"
 
-/* How often the timer looks: a loss ends the statement well within a second. */
+/*
+ * How often the timer checks: a loss ends the statement well within a second.
+ */
 #define WATCH_INTERVAL_MS	250
 
 #define NS_PER_MS			INT64CONST(1000000)
@@ -103,9 +105,10 @@ static ProcessUtility_hook_type prev_process_utility = NULL;
 
 /*
  * Does etcd_leader.require_leadership hold for this process?  In a background
- * worker only if its role asks for it (as that of a pg_cron job may): with the
- * setting in postgresql.conf, whatever applies the changes of a publisher, or
- * launches others, would be caught.  Autovacuum and walsenders are neither.
+ * worker it holds only if the role of the worker has the setting, as that of a
+ * pg_cron job may.  Otherwise the setting in postgresql.conf would also fence
+ * apply workers of logical replication and launchers.  Autovacuum and
+ * walsenders are never fenced.
  */
 static bool
 is_fenced(void)
@@ -119,8 +122,8 @@ is_fenced(void)
 }
 
 /*
- * Needs a transaction.  A name that is too long, as a setting may have it, is
- * looked for as it is, and not found, but stored only in part.
+ * Needs a transaction.  A setting may have a name that is too long.  It is
+ * searched for as it is, and not found, and only a part of it is stored.
  */
 static void
 init_requirement(Requirement *requirement, const char *election)
@@ -175,8 +178,8 @@ any_requirement(void)
 }
 
 /*
- * The first requirement that does not hold, NULL if all do; the setting's
- * counts for what writes.  Safe in a signal handler.
+ * The first requirement that does not hold; NULL if all do.  That of the
+ * setting counts only if the transaction writes.  Safe in a signal handler.
  */
 static const Requirement *
 find_broken(bool writes)
@@ -228,7 +231,10 @@ known_leader(const char *name)
 	SharedElection election;
 	const char *leader = NULL;
 
-	/* The name of a leader outlasts its deadline; it must not be our own then. */
+	/*
+	 * The name of a leader outlasts its deadline.  It must not be our own name
+	 * then.
+	 */
 	if (shared_state_has_elector() && status_read(index, &election) &&
 		(election.view.role != ELECTION_LEADER || election.deadline_ns > now_ns))
 		leader = shared_state_leader(&election, now_ns);
@@ -315,9 +321,9 @@ refuse_commit(const Requirement *broken)
 /* ---- the timer --------------------------------------------------------------- */
 
 /*
- * The timer's handler: reads atomics and the clock, and cancels as
+ * The timer's handler.  It reads atomics and the clock, and cancels as
  * StatementCancelHandler() does (postgres.c).  A session that waits for its
- * client is left alone: its next command will tell.
+ * client is not disturbed; its next command will fail.
  */
 static void
 watch_leadership(SIGNAL_ARGS)
@@ -352,9 +358,9 @@ set_watch(long interval_ms)
 }
 
 /*
- * Has the timer run until the transaction ends.  It is none of PostgreSQL's
- * timeouts, which go by the wall clock: stepped back by an hour, they come an
- * hour late.
+ * Starts the timer, which runs until the transaction ends.  It is not one of
+ * PostgreSQL's timeouts, because these use the wall clock: if that is set back
+ * by an hour, they come an hour late.
  */
 static void
 start_watching(void)
@@ -389,8 +395,9 @@ fence_require(int election_index)
 	int			i = 0;
 
 	/*
-	 * What a parallel worker arms ends with the worker.  The function is
-	 * marked PARALLEL RESTRICTED; one that calls it may be marked wrongly.
+	 * A requirement of a parallel worker would end with the worker.  This
+	 * function is marked PARALLEL RESTRICTED, but a function that calls it may
+	 * be marked wrongly.
 	 */
 	if (IsParallelWorker())
 		ereport(ERROR,
@@ -445,7 +452,10 @@ fence_bind(const char *election, int64 token)
 
 /* ---- statements ---------------------------------------------------------------- */
 
-/* What a transaction that is doomed may still run: what ends it. */
+/*
+ * May a transaction that cannot commit any more still run this?  Only commands
+ * that end it.
+ */
 static bool
 ends_transaction(const Node *statement)
 {
@@ -464,13 +474,14 @@ ends_transaction(const Node *statement)
 }
 
 /*
- * Before each statement, those within others too: procedures begin new
- * transactions.  utility: NULL for what the executor runs.
+ * Called before each statement, also before those within others, since
+ * procedures begin new transactions.  utility: NULL for what the executor
+ * runs.
  */
 static void
 begin_statement(const Node *utility)
 {
-	/* an aborted transaction only waits for its end */
+	/* an aborted transaction can only be ended */
 	if (IsTransactionState())
 	{
 		record_setting();
@@ -573,8 +584,8 @@ check_commit_prepared(const Node *statement)
 }
 
 /*
- * What it does to files, or to another server, is done before its transaction
- * commits: refused then, it would have been done all the same.
+ * These statements change files or another server before their transaction
+ * commits.  A refusal at the commit would come too late.
  */
 static bool
 acts_before_commit(const Node *statement)
@@ -646,9 +657,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 /* ---- the end of the transaction -------------------------------------------------- */
 
 /*
- * May the transaction commit?  ERROR if not.  From here on the timer is deaf,
- * also if another callback runs statements, and what it has asked for is not
- * left to the wait for a synchronous standby.
+ * May the transaction commit?  ERROR if not.  From here on the timer does
+ * nothing, also if another callback runs statements.  A cancellation that it
+ * has requested must not reach the wait for a synchronous standby.
  */
 static void
 check_commit(void)
@@ -666,7 +677,10 @@ check_commit(void)
 		refuse_commit(broken);
 }
 
-/* Whether a prepared transaction may commit cannot be known when it does. */
+/*
+ * Nobody can tell at COMMIT PREPARED under which token the transaction was
+ * armed.
+ */
 static void
 check_prepare(void)
 {
@@ -693,9 +707,10 @@ end_transaction(void)
 }
 
 /*
- * A statement that commits amid its work, as CREATE INDEX CONCURRENTLY does, goes
- * on in another transaction, of whose beginning no hook tells: it requires the
- * leadership of now.  Nothing here may fail, the one before is committed.
+ * A statement that commits during its work, as CREATE INDEX CONCURRENTLY does,
+ * goes on in another transaction.  No hook is called when that one begins, so
+ * it requires the current leadership.  Nothing here may fail, because the
+ * transaction before is committed.
  */
 static void
 continue_statement(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * http_launcher.c
- *	  The HTTP worker's beginning: when it is wanted, and its library.
+ *	  The start of the HTTP worker: when it is needed, and its library.
  *
  * What the worker does is in a library of its own, etcd_leader_http, so that
  * no other process loads what that needs.  The elector registers the worker,
@@ -94,7 +94,7 @@ http_launcher_supervise(void)
 	if (now_ns < due_ns)
 		return (long) ((due_ns - now_ns) / NS_PER_MS + 1);
 
-	/* one that ran for a while may come back at once */
+	/* a worker that ran for a while is restarted at once */
 	if (now_ns - due_ns > BACKOFF_MAX_MS * NS_PER_MS)
 		backoff_ms = BACKOFF_MIN_MS;
 	due_ns = now_ns + backoff_ms * NS_PER_MS;
@@ -181,14 +181,17 @@ etcd_leader_http_worker_main(Datum main_arg)
 	/* to no database, but pg_stat_activity shows it so */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
-	/* a second one was registered before the first had come so far */
+	/* a second worker was registered before the first one got here */
 	if (!claim())
 		proc_exit(0);
 	main_function = load_library();
 	if (main_function != NULL)
 		main_function();
 
-	/* it could not be loaded: a reload ends this, and the elector tries again */
+	/*
+	 * it could not be loaded: after a reload this process ends, and the
+	 * elector tries again
+	 */
 	while (!ShutdownRequestPending && !ConfigReloadPending)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1,

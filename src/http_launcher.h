@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * http_launcher.h
- *	  The HTTP worker's beginning: when it is wanted, and its library.
+ *	  The start of the HTTP worker: when it is needed, and its library.
  *
  *-------------------------------------------------------------------------
  */

@@ -21,14 +21,15 @@
 #define MAILBOX_SIZE 16
 
 /*
- * The first so many places are not for COMMAND_VERIFY: while etcd is away,
- * the elector keeps such requests, also those that nobody waits for any more.
- * They must not keep anybody from resigning.
+ * COMMAND_VERIFY must not use the first places.  While etcd is away, the
+ * elector keeps such requests, even if nobody waits for them any more.  They
+ * must not block a resignation.
  */
 #define MAILBOX_RESERVED 4
 
 /*
- * The states of a place in the mailbox, with who may change it to what:
+ * The states of a place in the mailbox, and which process may change it to
+ * which state:
  *
  *	 FREE		anybody: CLAIMED
  *	 CLAIMED	its backend: WAITING, FREE
@@ -59,7 +60,7 @@ typedef struct MailboxPlace
 
 typedef struct Mailbox
 {
-	ConditionVariable place_freed;	/* for those who wait for a free place */
+	ConditionVariable place_freed;	/* for backends that wait for a free place */
 	MailboxPlace places[MAILBOX_SIZE];
 } Mailbox;
 
@@ -85,8 +86,8 @@ init_mailbox(void)
 const SharedPart mailbox_part = {"etcd_leader mailbox", mailbox_shmem_size, (void **) &mailbox, init_mailbox};
 
 /*
- * The one way in which the state of a place changes; a full barrier.  False
- * if it was not in that state.
+ * Changes the state of a place.  There is no other way to change it.  Acts as
+ * a full barrier.  False if the place was not in state `from`.
  */
 static bool
 move_place(MailboxPlace *place, PlaceState from, PlaceState to)
@@ -152,7 +153,7 @@ claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
 }
 
 /*
- * Gives a place up, whatever has become of the request.  In the form of an
+ * Gives up a place, whatever the state of the request.  It has the form of an
  * exit callback.
  */
 static void
@@ -249,7 +250,7 @@ mailbox_put_back(int place_number)
 {
 	MailboxPlace *place = &mailbox->places[place_number];
 
-	/* unless nobody waits for it any more */
+	/* unless the backend has given it up */
 	if (!move_place(place, PLACE_TAKEN, PLACE_WAITING))
 		finish_place(place);
 }

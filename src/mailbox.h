@@ -84,7 +84,7 @@ extern bool mailbox_take(int place, SharedRequest *request);
 extern void mailbox_put_back(int place);
 extern void mailbox_reply(int place, const SharedReply *reply);
 
-/* Nobody will reply to what is in the mailbox: there is no elector. */
+/* There is no elector any more: fails all requests in the mailbox. */
 extern void mailbox_fail_all(void);
 
 extern const SharedPart mailbox_part;

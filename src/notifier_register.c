@@ -82,7 +82,7 @@ notifier_register_slot(const char *database, int64 from, uint64 *ticket)
 			break;
 		}
 
-		/* a forgotten notifier may still be about to store its mark */
+		/* a notifier that was dismissed may still store its mark */
 		if (found < 0 && notifier->database[0] == '\0' &&
 			pg_atomic_read_u32(&notifier->claimed) == 0)
 			found = i;
@@ -116,10 +116,10 @@ notifier_register_forget(int notifier_slot)
 	NotifierSlot *notifier = &notifiers->slots[notifier_slot];
 
 	/*
-	 * Here the ticket is void before it is looked whether the slot is claimed
-	 * (when it is given away), in notifier_register_claim() it is the
-	 * other way round: no notifier works on a slot that is another database's
-	 * by now.
+	 * Here the ticket becomes invalid first, and whether the slot is claimed
+	 * is checked later, when it is given away.  In notifier_register_claim()
+	 * the order is reversed.  So no notifier works on a slot that belongs to
+	 * another database by now.
 	 */
 	pg_atomic_write_u64(&notifier->ticket, 0);
 	pg_memory_barrier();
@@ -239,7 +239,7 @@ notifier_register_wait_for_leave(int notifier_slot, long timeout_ms)
 	bool		left = false;
 	long		left_ms;
 
-	/* Its end is a broadcast, too. */
+	/* The end of a notifier broadcasts, too. */
 	events_prepare_to_sleep();
 	while (!(left = pg_atomic_read_u32(&notifiers->slots[notifier_slot].claimed) == 0 &&
 			 !hook_register_occupies(notifier_slot)) &&

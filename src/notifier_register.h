@@ -25,8 +25,8 @@ extern int	notifier_register_slot(const char *database, int64 from, uint64 *tick
 extern const char *notifier_register_database(int notifier_slot);
 
 /*
- * A database left the settings: its notifier is dismissed, and should it come
- * back, it begins anew.
+ * A database was removed from the settings: dismisses its notifier.  If the
+ * database comes back, it begins anew.
  */
 extern void notifier_register_forget(int notifier_slot);
 

@@ -2,7 +2,7 @@
  *
  * shared_state.c
  *	  Elections and contact, as the elector publishes them and backends read
- *	  them; and the beginning of all that is shared.
+ *	  them; and the creation of all shared memory.
  *
  * There are two kinds of data here, and two ways to share them:
  *
@@ -52,8 +52,8 @@
 #define NO_ELECTOR	PG_UINT32_MAX
 
 /*
- * One election.  What every call of etcd_is_leader() reads has a cache line
- * for itself: it changes with every beat only.
+ * One election.  The fields that every call of etcd_is_leader() reads have a
+ * cache line of their own, which changes only with each beat.
  */
 typedef struct SharedSlot
 {
@@ -130,8 +130,9 @@ static const SharedPart state_part = {"etcd_leader", state_size, (void **) &stat
 static const SharedPart slots_part = {"etcd_leader elections", slots_size, (void **) &slots, init_slots};
 
 /*
- * What a crash restart makes anew, and what it leaves.  The latter comes
- * first, as the former may begin with it.
+ * Creates the parts that a crash restart initializes again, and those that it
+ * leaves.  The latter come first, since the initialization of the former may
+ * read them.
  */
 static const SharedPart *const parts[] = {
 	&state_part, &slots_part, &events_part, &elections_ring_part, &changes_ring_part, &mailbox_part, &notifier_register_part,
@@ -174,8 +175,8 @@ startup_shmem(void)
 }
 
 /*
- * An anonymous mapping that the postmaster makes and its children inherit,
- * over any number of crash restarts: those make main shared memory anew.
+ * An anonymous mapping, which the postmaster creates and its children inherit.
+ * It survives crash restarts, which create main shared memory again.
  */
 static void
 map_lasting_part(const SharedPart *part)
@@ -228,9 +229,9 @@ write_snapshot(pg_atomic_uint64 *generation, void *copies, Size size, const void
 	uint64		next = pg_atomic_read_u64(generation) + 1;
 
 	/*
-	 * The first barrier keeps what is written now behind the generation that
-	 * put this copy out of use, the second one before that which puts it into
-	 * use.
+	 * The first barrier keeps the writes below behind the generation that took
+	 * this copy out of use.  The second one keeps them before the generation
+	 * that puts it into use.
 	 */
 	pg_write_barrier();
 	memcpy((char *) copies + (next & 1) * size, value, size);
@@ -253,7 +254,7 @@ read_snapshot(pg_atomic_uint64 *generation, const void *copies, Size size, void 
 	} while (pg_atomic_read_u64(generation) != seen);
 }
 
-/* What a slot's snapshot says, for the elector: nobody else changes it. */
+/* The snapshot of a slot, for the elector, which is the only writer. */
 static const SharedElection *
 published_election(SharedSlot *slot)
 {
@@ -266,7 +267,10 @@ write_election(SharedSlot *slot, const SharedElection *election)
 	write_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
 }
 
-/* Readers that cached a slot look again, and find none until the end. */
+/*
+ * From here until the end readers that have cached a slot search again, and
+ * find none.
+ */
 static void
 begin_layout_change(void)
 {
@@ -316,8 +320,8 @@ shared_state_end_elector(void)
 	free_slots();
 
 	/*
-	 * A backend puts its request first and looks for the elector then, here
-	 * it is the other way round: one of the two sees the other.
+	 * A backend writes its request first and looks for the elector then.  Here
+	 * the order is reversed, so one of the two sees the other.
 	 */
 	pg_atomic_write_u32(&state->elector, NO_ELECTOR);
 	pg_memory_barrier();
@@ -325,9 +329,10 @@ shared_state_end_elector(void)
 }
 
 /*
- * What this process reads and writes from here on is its own.  The plain
- * stores that withdraw the deadlines are the last that others see of it.  No
- * ERROR if memory is out: its handling would go through shared memory.
+ * From here on this process reads and writes memory of its own.  The plain
+ * stores that withdraw the deadlines are the last ones that others see.  If
+ * memory is out there is no ERROR, because its handling would use shared
+ * memory.
  */
 bool
 shared_state_leave(void)
@@ -366,7 +371,7 @@ shared_state_wake_elector(void)
 {
 	uint32		elector = pg_atomic_read_u32(&state->elector);
 
-	/* if it has just ended, somebody else is woken for nothing */
+	/* if it has just ended, this wakes another process for nothing */
 	if (elector != NO_ELECTOR)
 		SetLatch(&GetPGProcByNumber(elector)->procLatch);
 }
@@ -452,8 +457,8 @@ shared_state_publish(int slot_number, const ElectionView *view)
 	Assert(slot_number >= 0 && slot_number < settings_max_elections);
 
 	/*
-	 * First of all.  A deadline must not meet another token or another name
-	 * than its own either.
+	 * This comes first.  A deadline must not be combined with the token or the
+	 * name of another leadership either.
 	 */
 	if (led && (!leads || renamed || old->view.token != view->token))
 		withdraw(slot);

@@ -52,14 +52,14 @@ extern void shared_state_wake_elector(void);
 extern int64 shared_state_clock_ns(void);
 
 /*
- * What is left until then (in microseconds of that clock, PG_INT64_MAX: no
- * limit), in ms, for a sleep: -1 without limit, 0 if it is over.
+ * The time left until `until_us` of that clock, in milliseconds, for a sleep.
+ * PG_INT64_MAX means no limit: the result is -1.  It is 0 if the time is over.
  */
 extern long shared_state_remaining_ms(int64 until_us);
 
 /*
- * What came from etcd, in the database's encoding; palloc'd.  Never fails:
- * a byte that is not UTF-8, or a character that the encoding does not have,
+ * Converts text of etcd to the database's encoding; palloc'd.  Never fails: a
+ * byte that is not UTF-8, or a character that the encoding does not have,
  * becomes a question mark.  Needs a transaction.
  */
 extern char *shared_state_text(const char *utf8);
@@ -67,12 +67,12 @@ extern char *shared_state_text(const char *utf8);
 /* ---- elections ------------------------------------------------------- */
 
 /*
- * Publishes one slot.  Leadership is gone for every reader when this returns
- * with view->deadline_ns 0.
+ * Publishes one slot.  If view->deadline_ns is 0, no reader sees leadership
+ * any more when this returns.
  */
 extern void shared_state_publish(int slot, const ElectionView *view);
 
-/* Leadership of all elections is gone; safe in an exit callback. */
+/* Withdraws leadership of all elections.  Safe in an exit callback. */
 extern void shared_state_withdraw_all(void);
 
 /*

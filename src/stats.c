@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.c
- *	  What is counted.
+ *	  Counters.
  *
  *-------------------------------------------------------------------------
  */
@@ -64,7 +64,10 @@ stats_counter(SharedCounter counter)
 	return (int64) pg_atomic_read_u64(&stats->counters[counter]);
 }
 
-/* From what an etcd nearby needs to what a request may take by default. */
+/*
+ * From the time that an etcd nearby needs to the time that a request may take
+ * by default.
+ */
 int64
 stats_latency_limit_ns(int bucket)
 {
@@ -76,8 +79,8 @@ stats_latency_limit_ns(int bucket)
 }
 
 /*
- * A reset can come at any point of this.  The next answer corrects what it
- * leaves then: the minimum is never 0 for longer.
+ * A reset can come at any point of this function.  Whatever it leaves then,
+ * the next answer corrects it: the minimum is not 0 for longer than that.
  */
 void
 stats_count_latency(int64 latency_ns)
@@ -161,8 +164,8 @@ stats_count_lost(const char *election, ElectionReason reason)
 }
 
 /*
- * An elector that was killed, or that ended in a crash restart, could not
- * count the leaderships that ended with it.
+ * An elector that was killed, or that ended in a crash restart, has not
+ * counted the leaderships that ended with it.
  */
 void
 stats_count_forgotten_losses(void)

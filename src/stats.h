@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *	  What is counted.
+ *	  Counters.
  *
  * The counters outlive a crash restart of the server.
  *

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * status.c
- *	  What readers ask: who leads, under which token, in which state.
+ *	  Answers for readers: who leads, under which token, in which state.
  *
- * SQL functions, the fence and the C API all answer by these.
+ * SQL functions, the fence and the C API all use these functions.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,10 @@ typedef struct CachedSlot
 
 static CachedSlot cached_slots[ELECTION_MAX_ELECTIONS];
 
-/* Brings what is cached for an election up to date; false if it was so. */
+/*
+ * Brings the cache of an election up to date.  False if it was up to date
+ * already.
+ */
 static bool
 refresh_slot(int index)
 {
@@ -52,9 +55,8 @@ status_leads(int index)
 		return false;
 
 	/*
-	 * What is out of date in shared memory says "not leading", so only then
-	 * look whether it is.  A name may have another index since the settings
-	 * changed.
+	 * A cached slot that is out of date says "not leading", so it is checked
+	 * only then.  A name may have another index since the settings changed.
 	 */
 	cached = &cached_slots[index];
 	if (likely(cached->settings_generation == settings_elections_generation) &&
@@ -109,7 +111,7 @@ status_current_leader(int index)
 	return leader ? shared_state_text(leader) : NULL;
 }
 
-/* The contact as readers see it, who may be there without an elector. */
+/* The contact as readers see it.  There may be no elector. */
 static void
 read_contact(SharedContact *contact)
 {

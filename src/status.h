@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * status.h
- *	  What readers ask: who leads, under which token, in which state.
+ *	  Answers for readers: who leads, under which token, in which state.
  *
- * Elections are given by their index in etcd_leader.elections; -1 is none,
- * and nobody leads it.  The functions read shared memory alone, take no lock
- * and raise no error.  Not for signal handlers: they keep where an election
- * was found last.
+ * Elections are given by their index in etcd_leader.elections; -1 is none, and
+ * nobody leads it.  The functions read shared memory alone, take no lock and
+ * raise no error.  They must not be called in signal handlers, since they
+ * cache where an election was found.
  *
  *-------------------------------------------------------------------------
  */
