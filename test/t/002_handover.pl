@@ -115,7 +115,7 @@ for my $node (grep { $_ != $stopped[0] } @nodes)
 		my %expected = map { $_ => $events[$i]{$_} } @columns;
 		is_deeply(\%got, \%expected, "$name: notification $events[$i]{seq} is the event");
 		is(join(' ', sort grep { !/^(?:arrived|pid|channel|payload)$/ } keys %{ $told[$i] }),
-			'at election event fencing_token leader node reason seq', "$name: its keys");
+			'at election event fencing_token key leader node reason revision seq value', "$name: its keys");
 		ok($node->value('SELECT ?::timestamptz = ?::timestamptz', $told[$i]{at}, $events[$i]{at}), "$name: its time");
 	}
 }
