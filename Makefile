@@ -96,7 +96,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test long demo bench page prometheus sim fuzz model sanitize matrix newcomer pictures dist,$(MAKECMDGOALS)),)
+else ifeq ($(filter test long chaos demo bench page prometheus sim fuzz model sanitize matrix newcomer pictures dist,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -153,7 +153,7 @@ uninstall-documents:
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test long demo bench page prometheus sim fuzz model sanitize matrix newcomer pictures dist
+.PHONY: test long chaos demo bench page prometheus sim fuzz model sanitize matrix newcomer pictures dist
 
 test:
 	test/setup --test
@@ -175,6 +175,17 @@ page prometheus:
 	$(MAKE) -s all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run $@/001_$@.pl
+
+# Faults of all kinds at once on real servers, see test/chaos/README.md.
+SEED = 1
+
+chaos: SECONDS = 120
+chaos:
+	test/setup --test
+	test/chaos/check_test
+	$(MAKE) -s all WERROR=-Werror
+	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
+	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) PG_CONFIG=$(PG_CONFIG) PROVE_FLAGS=-v test/run chaos/chaos.pl
 
 # Seeds of the simulator, seconds of each fuzzer, every variant of the models:
 # more than what `make test` runs of them.  They need no PostgreSQL server.

@@ -28,6 +28,7 @@ my $no_fsync;
 #   listen  => [URLs] at which the first member listens, too
 #   hosts   => [[host, client address, peer address]] of each member: it runs on
 #              a host of EtcdLeader::Namespace
+#   dirs    => [its data directory] of each member
 sub new
 {
 	my ($class, %args) = @_;
@@ -62,7 +63,7 @@ sub new
 			url  => 'http://' . ($self->{hosts}[$i][1] // '127.0.0.1') . ":$client",
 			peer => 'http://' . ($self->{hosts}[$i][2] // '127.0.0.1') . ":$peer",
 			($args{tls} ? (tls_url => 'https://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port()) : ()),
-			dir  => "$self->{dir}/$i",
+			dir  => $args{dirs}[$i] // "$self->{dir}/$i",
 			log  => "$PostgreSQL::Test::Utils::log_path/"
 			  . File::Basename::basename($0, '.pl') . "_$self->{name}-$i.log",
 		  };
@@ -98,12 +99,13 @@ sub tls_endpoints
 sub use_credentials { my ($self, $user, $password) = @_; $self->{credentials} = [ $user, $password ]; return }
 
 # Starts a member that is not running; waits until it serves unless wait => 0.
-# fresh => 1 takes away its data first: another history begins.
+# fresh => 1 takes away its data first: another history begins.  join => 1 as
+# well, but it joins the others, to which it was added.
 sub start
 {
 	my ($self, $i, %args) = @_;
 	my $m = $self->{members}[$i];
-	File::Path::rmtree($m->{dir}) if $args{fresh};
+	File::Path::rmtree($m->{dir}) if $args{fresh} || $args{join};
 	$self->{token} = "$self->{name}-" . ++$self->{histories} if $args{fresh} || !$self->{token};
 	my $host = $self->{hosts}[$i] ? $self->{hosts}[$i][0] : undef;
 	$m->{process} = ($host ? 'EtcdLeader::Namespace::Process' : 'EtcdLeader::Util::Process')->spawn(
@@ -121,6 +123,7 @@ sub start
 			'--initial-advertise-peer-urls' => $m->{peer},
 			'--initial-cluster-token'       => $self->{token},
 			'--initial-cluster' => join(',', map { "$_->{name}=$_->{peer}" } @{ $self->{members} }),
+			($args{join} ? ('--initial-cluster-state' => 'existing') : ()),
 			($no_fsync ? '--unsafe-no-fsync' : ()),
 			@{ $self->{flags} },
 		]);

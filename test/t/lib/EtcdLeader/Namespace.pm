@@ -17,6 +17,7 @@ my @hosts;
 
 sub import
 {
+	return if $root;
 	$dir = $ENV{ETCD_LEADER_NAMESPACE};
 	if (defined $dir)
 	{

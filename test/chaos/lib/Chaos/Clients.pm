@@ -1,0 +1,351 @@
+# The clients of a chaos run.  Each is a process of its own, connects again
+# when its connection is gone, and writes what it did and was told into a
+# history: times are seconds of CLOCK_MONOTONIC, before an operation was asked
+# for and after it was answered.
+package Chaos::Clients;
+
+use strict;
+use warnings;
+
+use Chaos::History;
+use DBI;
+use EtcdLeader::Util;
+use HTTP::Tiny;
+use JSON::PP ();
+use MIME::Base64 qw(encode_base64 decode_base64);
+use POSIX ();
+use PostgreSQL::Test::Utils;
+
+our $election = 'chaos';
+my $json = JSON::PP->new;
+
+# Starts a client: kind, a name of its own, and what its function takes.
+sub start
+{
+	my ($kind, $name, @args) = @_;
+	my $run = __PACKAGE__->can("run_$kind") or die "no client $kind";
+	return EtcdLeader::Util::Process->spawn(
+		name => "client $name",
+		log  => "$PostgreSQL::Test::Utils::log_path/client_$name.log",
+		code => sub {
+			srand(unpack '%32C*', $name);
+			$0 = "chaos client $name";
+			$run->(Chaos::History->new($name), @args);
+		});
+}
+
+# A connection; dies if there is none within 2 s.
+sub connect_to
+{
+	my ($node, %args) = @_;
+	return DBI->connect(
+		sprintf('dbi:Pg:host=%s;port=%d;dbname=postgres;connect_timeout=2;application_name=%s', $node->host, $node->port, $args{name} // 'chaos'),
+		$args{user}, undef, { RaiseError => 1, PrintError => 0, PrintWarn => 0, AutoCommit => 1, pg_server_prepare => 0 });
+}
+
+# Calls $step with a connection, for ever.  $lost is called when one is gone;
+# an error of a statement alone is none.
+sub with_connection
+{
+	my ($node, $step, %args) = @_;
+	while (1)
+	{
+		my $dbh = eval { connect_to($node, %args) };
+		if (!$dbh) { pause(0.05); next; }
+		eval { $args{begin}->($dbh) if $args{begin}; $step->($dbh) while 1; };
+		my $error = $@;
+		$args{lost}->($error) if $args{lost};
+		eval { $dbh->disconnect };
+		pause(0.02);
+	}
+	return;
+}
+
+# ---- who leads -------------------------------------------------------------------
+
+# Asks again and again whether the instance leads, under which token, and who
+# leads as far as it knows.  Equal answers are one line: the first and last time
+# they were asked for and answered, how many, the longest time between two
+# answers.  The token is read before and after, as the answers are several reads.
+sub run_sampler
+{
+	my ($history, $node, $interval) = @_;
+	my ($run, $previous);
+	my $flush = sub { $history->write(k => 'sample', i => $node->name, %$run) if $run; $run = undef; };
+	my $note  = sub {
+		my ($before, $after, %answer) = @_;
+		my $key = join ' ', map { $_ // '-' } @answer{qw(leads token leader)};
+		$flush->() if $run && ($run->{key} ne $key || $after - $run->{a0} > 0.5);
+		$run //= { key => $key, %answer, n => 0, b0 => $before, a0 => $after, gap => 0 };
+		my $gap = $after - ($previous // $before);
+		$run->{n}++;
+		@{$run}{qw(b1 a1)} = ($before, $after);
+		$run->{gap} = $gap if $gap > $run->{gap};
+		$previous = $after;
+	};
+	my $statement;
+	local $SIG{TERM} = sub { $flush->(); POSIX::_exit(0) };
+	with_connection($node, sub {
+			my $before = now();
+			$statement->execute;
+			my ($t1, $leads, $t2, $leader) = $statement->fetchrow_array;
+			my $after = now();
+			# both, and different: the answer may belong to either
+			my $token = defined $t1 && defined $t2 && $t1 != $t2 ? undef : $t1 // $t2;
+			$note->($before, $after, leads => $leads ? 1 : 0, ($leads ? (token => $token) : ()), leader => $leader);
+			pause($interval);
+		},
+		name  => 'sampler',
+		begin => sub {
+			my ($dbh) = @_;
+			$statement = $dbh->prepare('SELECT etcd_fencing_token($1), etcd_is_leader($1), etcd_fencing_token($1), etcd_current_leader($1)',
+				{ pg_server_prepare => 1 });
+			$statement->bind_param(1, $election);
+		},
+		lost => sub { $flush->(); $history->write(k => 'down', i => $node->name, t => now()); $previous = undef; });
+	return;
+}
+
+# ---- those who write ----------------------------------------------------------------
+
+sub create_tables
+{
+	my ($node) = @_;
+	$node->value($_) for
+	  'CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL, n bigint NOT NULL, token bigint NOT NULL)',
+	  'CREATE TABLE account_log (id int, n bigint, token bigint, txn text PRIMARY KEY, before bigint, after bigint)',
+	  'INSERT INTO account VALUES (1, 0, 0, 0), (2, 0, 0, 0)',
+	  'CREATE ROLE app LOGIN', 'GRANT ALL ON account, account_log TO app',
+	  "ALTER ROLE app SET etcd_leader.require_leadership = '$election'";
+	return;
+}
+
+# A server that no fault reaches: what the leader alone is to write to.
+# entry.serial is the order in which it was written to.
+sub create_ledger
+{
+	my ($node) = @_;
+	$node->value($_) for
+	  'CREATE TABLE clock (n bigint)', 'INSERT INTO clock VALUES (0)',
+	  'CREATE TABLE entry (serial bigint PRIMARY KEY, token bigint, instance text, txn text)',
+	  'CREATE TABLE account (id int PRIMARY KEY, balance bigint, version bigint, token bigint)',
+	  'INSERT INTO account VALUES (1, 0, 0, 0)';
+	return;
+}
+
+# One armed transaction after the other on the instance: how => function (it
+# calls etcd_require_leader), verify (etcd_verify_leader) or role (a role that has
+# require_leadership set).  By function it also writes to the ledger, between arming and
+# commit: an entry; and its account, which is read and written in two
+# transactions there, with a fence: a greater token keeps a lesser one out.
+sub run_writer
+{
+	my ($history, $node, $how, $ledger) = @_;
+	my $id = $how eq 'role' ? 2 : 1;
+	my $count = 0;
+	my $outside;
+	with_connection($node, sub {
+			my ($dbh) = @_;
+			my ($leads) = $dbh->selectrow_array('SELECT etcd_is_leader(?)', undef, $election);
+			# who does not lead is to be refused: that is tried, too
+			if (!$leads && rand() > 0.1) { pause(0.2); return; }
+			$outside //= connect_to($ledger) if $ledger;
+			my $call = $how eq 'function' && rand() < 0.1 ? 'verify' : $how;
+			my %txn = (k => 'txn', i => $node->name, how => $call, txn => $node->name . "-$how-" . ++$count, account => $id, begun => now());
+			my $ok = eval { transact($dbh, $outside, \%txn); 1 };
+			$txn{ended} = now();
+			my ($state, $message) = ($dbh->state, $dbh->errstr);
+			if ($ok) { $txn{outcome} = 'committed' }
+			else
+			{
+				# a server that ends while it commits says nothing, or that it was told to end
+				$txn{state}   = $state;
+				$txn{message} = $message // "$@";
+				my $refused = $state =~ /^(?:25006|40|23|22|42|0A|53)/ || !$txn{commit_before};
+				$txn{outcome} = $refused ? 'refused' : 'unknown';
+			}
+			$history->write(%txn);
+			if (!$ok)
+			{
+				die "connection lost\n" if ($dbh->ping // 0) <= 0 || !eval { $dbh->rollback unless $dbh->{AutoCommit}; 1 };
+			}
+			pause(0.02 + rand(0.08));
+		}, name => "writer-$how", ($how eq 'role' ? (user => 'app') : ()));
+	return;
+}
+
+# Fills in the times and what was read.
+sub transact
+{
+	my ($dbh, $outside, $txn) = @_;
+	my ($how, $id) = @$txn{qw(how account)};
+	my $thinks = rand() < 0.05 ? rand(1.5) : 0;
+	$dbh->begin_work;
+	if ($how eq 'role')
+	{
+		$txn->{armed_before} = now();
+		($txn->{token}) = $dbh->selectrow_array('SELECT etcd_fencing_token(?)', undef, $election);
+		$txn->{armed_after} = now();
+	}
+	else
+	{
+		my $function = $how eq 'verify' ? 'etcd_verify_leader' : 'etcd_require_leader';
+		$txn->{armed_before} = now();
+		($txn->{token}) = $dbh->selectrow_array("SELECT $function(?)", undef, $election);
+		$txn->{armed_after} = now();
+	}
+	my $token = $txn->{token};
+	my $account;
+	if ($outside && defined $token)
+	{
+		($txn->{serial}) = $outside->selectrow_array(
+			'WITH c AS (UPDATE clock SET n = n + 1 RETURNING n) INSERT INTO entry SELECT n, ?, ?, ? FROM c RETURNING serial',
+			undef, $token, @$txn{qw(i txn)});
+		$account = $outside->selectrow_hashref(
+			'UPDATE account SET token = $1 WHERE id = 1 AND token <= $1 RETURNING balance, version', undef, $token);
+		$txn->{fenced_off} = 1 if !$account;
+	}
+	my ($balance, $n) = $dbh->selectrow_array('SELECT balance, n FROM account WHERE id = ? FOR UPDATE', undef, $id);
+	my $amount = int(rand(100)) - 50;
+	pause($thinks) if $thinks;
+	$dbh->do('UPDATE account SET balance = ?, n = ?, token = coalesce(?, -1) WHERE id = ?', undef, $balance + $amount, $n + 1, $token, $id);
+	$dbh->do('INSERT INTO account_log VALUES (?, ?, ?, ?, ?, ?)', undef, $id, $n + 1, $token, $txn->{txn}, $balance, $balance + $amount);
+	@$txn{qw(n before after)} = ($n + 1, $balance, $balance + $amount);
+	if ($account)
+	{
+		my ($version) = $outside->selectrow_array(
+			'UPDATE account SET balance = ?, version = version + 1 WHERE id = 1 AND token = ? RETURNING version',
+			undef, $account->{balance} + $amount, $token);
+		@$txn{qw(outside_read outside_written outside_amount)} = ($account->{version}, $version, $amount);
+	}
+	$txn->{commit_before} = now();
+	$dbh->commit;
+	$txn->{commit_after} = now();
+	return;
+}
+
+# ---- those who are told ----------------------------------------------------------------
+
+# A client that LISTENs.  A session is one connection.
+sub run_listener
+{
+	my ($history, $node) = @_;
+	my $session = 0;
+	with_connection($node, sub {
+			my ($dbh) = @_;
+			my $arrived = now();
+			while (my $notify = $dbh->func('pg_notifies'))
+			{
+				my $payload = eval { $json->decode($notify->[2]) } // { broken => $notify->[2] };
+				$history->write(%$payload, k => 'notify', i => $node->name, session => $session, t => $arrived);
+			}
+			my $ready = '';
+			vec($ready, $dbh->{pg_socket}, 1) = 1;
+			select($ready, undef, undef, 1);
+			$dbh->ping > 0 or die "gone\n";
+		},
+		name  => 'listener',
+		begin => sub { my ($dbh) = @_; $dbh->do('LISTEN etcd_leader'); $history->write(k => 'listen', i => $node->name, session => ++$session, t => now()) },
+		lost  => sub { $history->write(k => 'unlisten', i => $node->name, session => $session, t => now()) });
+	return;
+}
+
+# A client that reads all events, by waiting for the next.
+sub run_reader
+{
+	my ($history, $node) = @_;
+	my ($after, $session) = (0, 0);
+	with_connection($node, sub {
+			my ($dbh) = @_;
+			my $before = now();
+			my $rows = $dbh->selectall_arrayref('SELECT * FROM etcd_wait_for_event(?, ?)', { Slice => {} }, $after, '5 s');
+			my $t = now();
+			for my $row (@$rows)
+			{
+				$history->write(%$row, k => 'event', i => $node->name, session => $session, after => $after, b => $before, t => $t);
+				$after = $row->{seq};
+			}
+		}, name => 'reader', begin => sub { $session++ });
+	return;
+}
+
+# A client that waits for leadership: how => function, or procedure.
+sub run_waiter
+{
+	my ($history, $node, $how) = @_;
+	my $call = $how eq 'function' ? 'SELECT etcd_wait_for_leadership(?, ?)' : 'CALL etcd_await_leadership(NULL, ?, ?)';
+	my $asked;
+	with_connection($node, sub {
+			my ($dbh) = @_;
+			my ($leads) = $dbh->selectrow_array('SELECT etcd_is_leader(?)', undef, $election);
+			if ($leads) { pause(0.05); return; }
+			$asked = now();
+			my ($answer) = $dbh->selectrow_array($call, undef, '20 s', $election);
+			$history->write(k => 'wait', i => $node->name, how => $how, b => $asked, a => now(), leads => $answer ? 1 : 0);
+			$asked = undef;
+		},
+		name => "waiter-$how",
+		lost => sub { $history->write(k => 'wait', i => $node->name, how => $how, b => $asked, a => now(), error => "$_[0]") if $asked; $asked = undef; });
+	return;
+}
+
+# ---- etcd itself, looked at from outside ----------------------------------------------
+
+# Asks the members in turn, which no fault of the network keeps from here, who
+# is the first of the election.  The read is ordered by raft's log: it also
+# deletes a key that never exists.  (Other reads of etcd may be stale, #20418.)
+# Equal answers are one line, as a sampler's; revision is that of the first.
+sub run_looker
+{
+	my ($history, @urls) = @_;
+	my ($run, %http);
+	my $flush = sub { $history->write(k => 'look', %$run) if $run; $run = undef; };
+	my ($prefix, $end, $nobody) = map { encode_base64($_, '') } "$election/", "${election}0", "$election#";
+	my $body = $json->encode({
+			success => [
+				{ request_range => { key => $prefix, range_end => $end, limit => '1', sort_order => 'ASCEND', sort_target => 'CREATE' } },
+				{ request_delete_range => { key => $nobody } } ] });
+	local $SIG{TERM} = sub { $flush->(); POSIX::_exit(0) };
+	while (1)
+	{
+		push @urls, shift @urls;
+		my $http = $http{ $urls[0] } //= HTTP::Tiny->new(timeout => 1, http_proxy => undef);
+		my $before = now();
+		my $answer = $http->post("$urls[0]/v3/kv/txn", { content => $body });
+		my $after = now();
+		my $txn = $answer->{success} ? eval { $json->decode($answer->{content}) } : undef;
+		if (!$txn) { pause(0.05); next; }
+		my $kv = $txn->{responses}[0]{response_range}{kvs}[0];
+		my $first = $kv ? 0 + $kv->{create_revision} : 0;
+		$flush->() if $run && ($run->{first} != $first || $after - $run->{a0} > 0.5);
+		$run //= { first => $first, value => $kv ? decode_base64($kv->{value} // '') : undef, revision => 0 + $txn->{header}{revision},
+			n => 0, b0 => $before, a0 => $after };
+		$run->{n}++;
+		@{$run}{qw(b1 a1)} = ($before, $after);
+		pause(0.05);
+	}
+	return;
+}
+
+# ---- operators ---------------------------------------------------------------------------
+
+# A statement, once, in a process of its own: an instance that does not answer
+# keeps nobody else waiting.
+sub run_operator
+{
+	my ($history, $node, $kind, @statements) = @_;
+	my $before = now();
+	my $error;
+	my $answer = eval {
+		my $dbh = connect_to($node, name => 'operator');
+		$dbh->do('SET statement_timeout = 8000');
+		my $last;
+		for (@statements) { ($last) = /^SELECT/ ? $dbh->selectrow_array($_) : $dbh->do($_) }
+		$last;
+	};
+	$error = $@ if $@;
+	$history->write(k => 'command', i => $node->name, what => $kind, b => $before, a => now(), answer => $answer, error => $error);
+	return;
+}
+
+1;

@@ -1,0 +1,435 @@
+# The cluster of a chaos run: etcd members and PostgreSQL instances on hosts of
+# their own, and a supervisor that starts again what shall run, as systemd does.
+package Chaos::Cluster;
+
+use strict;
+use warnings;
+
+use Chaos::Clients;
+use Chaos::History;
+use Chaos::Instance;
+use Chaos::Network;
+use EtcdLeader::Etcd;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Scalar::Util qw(weaken);
+
+my $member_disk = '400m';
+# what etcd_no_space fills
+my $quota = 16 * 1024 * 1024;
+
+# members, instances: how many; plan; install_path: of a PostgreSQL with another
+# library.
+sub new
+{
+	my ($class, %args) = @_;
+	my $self = bless { plan => $args{plan}, jobs => [], wanted => {}, began => {}, install_path => $args{install_path} }, $class;
+	my %address = (copy => '10.1.3.1', map({ ("etcd$_" => "10.1.1.$_") } 1 .. $args{members}), map({ ("pg$_" => "10.1.2.$_") } 1 .. $args{instances}));
+	$self->{network} = Chaos::Network->new(hosts => \%address, seed => $args{plan}{seed});
+	$self->_start_etcd($args{members});
+	$self->_start_instance("pg$_") for 1 .. $args{instances};
+	$self->{copy} = Chaos::Instance->new('copy', install_path => $args{install_path});
+	$self->{copy}->live_on($self->{network}->host('copy'));
+	return $self;
+}
+
+sub _start_etcd
+{
+	my ($self, $members) = @_;
+	my (@hosts, @dirs);
+	for my $name (map { "etcd$_" } 1 .. $members)
+	{
+		my $dir = PostgreSQL::Test::Utils::tempdir($name);
+		EtcdLeader::Namespace::run_as_root("mount -t tmpfs -o size=$member_disk,mode=0700 disk '$dir'");
+		my $address = $self->{network}->address($name);
+		push @hosts, [ $self->{network}->host($name), $address, $address ];
+		push @dirs, $dir;
+	}
+	$self->{etcd} = EtcdLeader::Etcd->new(members => $members, hosts => \@hosts, dirs => [ map { "$_/data" } @dirs ],
+		flags => [ '--quota-backend-bytes', $quota, '--snapshot-count', 2000, '--max-wals', 2 ]);
+	for my $i ($self->{etcd}->all)
+	{
+		my $name = 'etcd' . ($i + 1);
+		$self->{members}{$name} = $i;
+		$self->{disks}{$name}   = $dirs[$i];
+		$self->{wanted}{$name}  = 1;
+	}
+	return;
+}
+
+sub _start_instance
+{
+	my ($self, $name) = @_;
+	my $node = Chaos::Instance->create($name,
+		host => $self->{network}->host($name), etcd => $self->{etcd}, install_path => $self->{install_path},
+		init     => { allows_streaming => 1 },
+		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name },
+		conf     => "max_connections = 40\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\n");
+	$node->start;
+	poll(60, sub { $node->serves }) or die "$name does not start: see " . $node->logfile;
+	$node->value('CREATE EXTENSION etcd_leader');
+	Chaos::Clients::create_tables($node);
+	$self->{instances}{$name} = $node;
+	$self->{wanted}{$name}    = 1;
+	return;
+}
+
+sub network   { return $_[0]{network} }
+sub etcd      { return $_[0]{etcd} }
+sub node      { return $_[0]{instances}{ $_[1] } }
+sub copy_node { return $_[0]{copy} }
+sub nodes     { my ($self) = @_; return map { $self->{instances}{$_} } sort keys %{ $self->{instances} } }
+sub members   { my ($self) = @_; return sort keys %{ $self->{members} } }
+
+# The hosts that one talks to.
+sub others
+{
+	my ($self, $name) = @_;
+	my @others = $self->members;
+	push @others, 'copy', sort keys %{ $self->{instances} } if defined $self->{members}{$name};
+	return grep { $_ ne $name } @others;
+}
+
+# The TCP ports between two hosts: client, or peer.
+sub ports
+{
+	my ($self, $kind, @names) = @_;
+	my @members = map { $self->{etcd}{members}[ $self->{members}{$_} ] } grep { defined $self->{members}{$_} } @names;
+	return map { $_->{ $kind eq 'client' ? 'url' : 'peer' } =~ /:(\d+)$/ } @members;
+}
+
+sub disk
+{
+	my ($self, $name) = @_;
+	return $self->{disks}{$name} // $self->node($name)->disk;
+}
+
+# ---- the supervisor ----------------------------------------------------------------
+
+# From now on it shall run, or not.
+sub want { my ($self, $name, $wanted) = @_; $self->{wanted}{$name} = $wanted; return }
+
+sub signal_member
+{
+	my ($self, $name, $signal) = @_;
+	my $process = $self->{etcd}{members}[ $self->{members}{$name} ]{process};
+	return $process->signal($signal);
+}
+
+# Starts what shall run and does not; each at most once in a second.  Goes on
+# with what takes time.
+sub tick
+{
+	my ($self) = @_;
+	for my $name (sort grep { $self->{wanted}{$_} } keys %{ $self->{wanted} })
+	{
+		next if now() < ($self->{began}{$name} // 0) + 1;
+		my $i = $self->{members}{$name};
+		if (defined $i)
+		{
+			next if $self->{etcd}{members}[$i]{process}->alive;
+			my $joins = $self->{joins}{$name};
+			next if $joins && ($joins->status // -1) != 0;
+			$self->{etcd}->start($i, wait => 0, ($joins ? (join => 1) : ()));
+			delete $self->{joins}{$name};
+		}
+		else
+		{
+			my $node = $name eq 'copy' ? $self->{copy} : $self->node($name);
+			next if $node->alive;
+			$node->start;
+		}
+		$self->{began}{$name} = now();
+	}
+	$self->_tick_copy;
+	@{ $self->{jobs} } = grep { $_->alive } @{ $self->{jobs} };
+	return;
+}
+
+# Does a piece of Perl in a process of its own, which writes no history.
+sub in_background
+{
+	my ($self, $name, $code) = @_;
+	my $job = EtcdLeader::Util::Process->spawn(name => $name, log => "$PostgreSQL::Test::Utils::log_path/jobs.log", code => $code);
+	push @{ $self->{jobs} }, $job;
+	return $job;
+}
+
+sub is_busy { my ($self) = @_; $self->tick; return @{ $self->{jobs} } > 0 || %{ $self->{joins} // {} } || ($self->{copying} && 1) }
+
+# Calls $code until it returns something true and does not die.
+sub insist
+{
+	my ($code) = @_;
+	poll(120, sub { eval { $code->() } || do { pause(0.3); 0 } }) or die "in vain: $@";
+	return;
+}
+
+# A statement of an operator.
+sub operate
+{
+	my ($self, $node, $kind, @statements) = @_;
+	my $name = 'operator' . ++$self->{operators};
+	push @{ $self->{jobs} }, EtcdLeader::Util::Process->spawn(
+		name => $name,
+		log  => "$PostgreSQL::Test::Utils::log_path/jobs.log",
+		code => sub { Chaos::Clients::run_operator(Chaos::History->new('operators'), $node, $kind, @statements) });
+	return;
+}
+
+# ---- etcd ---------------------------------------------------------------------------
+
+sub member_url { my ($self, $name) = @_; return $self->{etcd}->url($self->{members}{$name}) }
+
+sub etcdctl
+{
+	my ($self, $fault, @args) = @_;
+	$self->in_background("etcdctl @args", sub { $self->{etcd}->etcdctl('--command-timeout=8s', '--dial-timeout=2s', @args); });
+	return;
+}
+
+sub member_number { my ($self, $name) = @_; return $self->{members}{$name} }
+
+# The instance whose key is the first; undef if etcd does not say so soon.
+sub leading_instance
+{
+	my ($self) = @_;
+	for my $i ($self->{etcd}->all)
+	{
+		my $answer = $self->{etcd}->post('/v3/kv/range', { key => EtcdLeader::Etcd::b64("$Chaos::Clients::election/"),
+				range_end => EtcdLeader::Etcd::b64("${Chaos::Clients::election}0"), limit => 1, sort_order => 'ASCEND', sort_target => 'CREATE' }, $i, 0.3) or next;
+		my $kv = $answer->{kvs}[0] or return;
+		my $name = MIME::Base64::decode_base64($kv->{value} // '');
+		return $self->{instances}{$name} ? $name : undef;
+	}
+	return;
+}
+
+# The name of the member that leads etcd; undef if nobody says so soon.
+sub leading_member
+{
+	my ($self) = @_;
+	for my $name ($self->members)
+	{
+		my $status = $self->{etcd}->post('/v3/maintenance/status', {}, $self->{members}{$name}, 0.3) or next;
+		$self->{ids}{ $status->{header}{member_id} } = $name;
+		my $leader = $self->{ids}{ $status->{leader} // '' };
+		return $leader if $leader;
+	}
+	return;
+}
+
+sub compact
+{
+	my ($self) = @_;
+	my $etcd = $self->{etcd};
+	$self->in_background('compact', sub {
+		my ($answer) = grep { $_ } map { $etcd->post('/v3/kv/range', { key => 'eA==' }, $_, 2) } $etcd->all;
+		$etcd->etcdctl('--command-timeout=8s', 'compact', $answer->{header}{revision});
+	});
+	return;
+}
+
+sub move_leader
+{
+	my ($self, $fault) = @_;
+	my $etcd = $self->{etcd};
+	return if $etcd->all < 2;
+	$self->in_background('move leader', sub {
+		my $leader = $etcd->leader // return;
+		my @others = grep { $_ != $leader } $etcd->all;
+		my $target = $etcd->post('/v3/maintenance/status', {}, $others[ $fault->{amount} * @others ], 2) or return;
+		$etcd->etcdctl([$leader], '--command-timeout=4s', 'move-leader', sprintf('%x', $target->{header}{member_id}));
+	});
+	return;
+}
+
+# Writes until etcd has no space left by its quota; and makes room again.
+sub fill_etcd
+{
+	my ($self, $fault) = @_;
+	my $etcd = $self->{etcd};
+	$fault->{filling} = $self->in_background('fill etcd', sub {
+		my $value = 'x' x 900_000;
+		for my $n (1 .. 60)
+		{
+			my ($status, undef, $error) = $etcd->try_etcdctl('--command-timeout=4s', 'put', "/filler/$n", \$value);
+			return if $error =~ /space exceeded/;
+		}
+	});
+	return;
+}
+
+sub empty_etcd
+{
+	my ($self, $fault) = @_;
+	my $etcd = $self->{etcd};
+	$fault->{filling}->stop('KILL');
+	$self->in_background('empty etcd', sub {
+		insist(sub {
+			my @ctl = ('--command-timeout=8s', '--dial-timeout=2s');
+			$etcd->etcdctl(@ctl, 'del', '--prefix', '/filler/');
+			my ($answer) = grep { $_ } map { $etcd->post('/v3/kv/range', { key => 'eA==' }, $_, 2) } $etcd->all;
+			$etcd->try_etcdctl(@ctl, 'compact', $answer->{header}{revision});
+			$etcd->etcdctl([$_], @ctl, 'defrag') for $etcd->all;
+			$etcd->etcdctl(@ctl, 'alarm', 'disarm');
+			pause(0.5);
+			return $etcd->etcdctl(@ctl, 'alarm', 'list') eq '';
+		});
+	});
+	return;
+}
+
+# The member loses its disk: it is removed, and joins again with an empty one.
+sub replace_member
+{
+	my ($self, $name) = @_;
+	my $etcd = $self->{etcd};
+	my $i    = $self->{members}{$name};
+	my @rest = grep { $_ != $i } $etcd->all;
+	if (!@rest || $self->{joins} && %{ $self->{joins} }) { return }
+	my $member = $etcd->{members}[$i];
+	$self->want($name, 0);
+	$self->signal_member($name, 'KILL');
+	$self->{joins}{$name} = $self->in_background("replace $name", sub {
+		my $removed = 0;
+		insist(sub {
+			my ($old) = grep { ($_->{name} // '') eq $member->{name} } @{ $etcd->post('/v3/cluster/member/list', {}, $rest[0], 3)->{members} };
+			$old || $removed or return 0;
+			$etcd->etcdctl([@rest], '--command-timeout=6s', 'member', 'remove', sprintf('%x', $old->{ID})) if $old;
+			$removed = 1;
+			$etcd->etcdctl([@rest], '--command-timeout=6s', 'member', 'add', $member->{name}, "--peer-urls=$member->{peer}");
+			return 1;
+		});
+	});
+	return;
+}
+
+# A candidate of etcd's own.
+sub start_rival
+{
+	my ($self, $fault) = @_;
+	$fault->{process} = $self->{etcd}->background_etcdctl('elect', $Chaos::Clients::election, "rival$fault->{id}");
+	return;
+}
+
+# It resigns; one that does not end is killed, and its lease revoked, as that
+# would live for a minute.
+sub end_rival
+{
+	my ($self, $fault) = @_;
+	my $etcd = $self->{etcd};
+	my ($process, $name) = ($fault->{process}, "rival$fault->{id}");
+	$process->signal('INT');
+	my $pid = $process->pid;
+	push @{ $self->{rivals} }, $process;
+	$self->in_background("end $name", sub {
+		poll(3, sub { !-e "/proc/$pid/root" });
+		kill 'KILL', $pid;
+		insist(sub {
+			my @keys = grep { $_->{value} eq $name } $etcd->candidates($Chaos::Clients::election) or return $etcd->post('/v3/kv/range', { key => 'eA==' });
+			$etcd->etcdctl('--command-timeout=4s', 'lease', 'revoke', $_->{lease_hex}) for @keys;
+			return 0;
+		});
+	});
+	return;
+}
+
+# ---- a copy of an instance ---------------------------------------------------------------
+
+# Makes a base backup of it, which is started beside it: on its own, with the same
+# settings, as by somebody who does not think of them; or as its standby.
+sub copy
+{
+	my ($self, $name, $standby) = @_;
+	return if $self->{copying} || $self->{wanted}{copy} || $self->{copy}->alive;
+	my ($original, $copy) = ($self->node($name), $self->{copy});
+	my $bindir = $self->{install_path} ? "$self->{install_path}/bin/" : '';
+	File::Path::rmtree($copy->data_dir);
+	$self->{copying} = $self->in_background("copy of $name", sub {
+		system('timeout', '30', "${bindir}pg_basebackup", '-D', $copy->data_dir, '-h', $original->host, '-p', $original->port, '-c', 'fast', '--no-sync',
+			($standby ? '-R' : ())) == 0 or die 'no backup';
+		$copy->append_conf('postgresql.conf', 'port = ' . $copy->port . "\n" . ($standby ? "etcd_leader.node_name = 'copy'\n" : ''));
+	});
+	$self->{copy_is_ended} = 0;
+	return;
+}
+
+sub end_copy
+{
+	my ($self) = @_;
+	$self->want('copy', 0);
+	$self->{copy_is_ended} = 1;
+	my @pids = $self->{copy}->processes;
+	kill 'KILL', @pids if @pids;
+	return;
+}
+
+sub _tick_copy
+{
+	my ($self) = @_;
+	my $job = $self->{copying} or return;
+	return if $job->alive;
+	$self->{copying} = undef;
+	$self->want('copy', 1) if $job->status == 0 && !$self->{copy_is_ended};
+	return;
+}
+
+# ---- rest, and the end ---------------------------------------------------------------------
+
+# Nothing is stopped, wanted and not there, or under way.
+sub heal
+{
+	my ($self) = @_;
+	$self->end_copy;
+	for my $name (sort keys %{ $self->{wanted} }) { $self->want($name, 1) unless $name eq 'copy' }
+	for my $node ($self->nodes) { my @pids = $node->processes; kill 'CONT', @pids if @pids }
+	$self->signal_member($_, 'CONT') for $self->members;
+	return;
+}
+
+# Everybody has contact, names the same leader, and one of them is it.
+sub is_settled
+{
+	my ($self) = @_;
+	return 0 if $self->is_busy;
+	my %leaders;
+	my $leading = 0;
+	for my $node ($self->nodes)
+	{
+		my $row = eval { $node->alive && $node->status($Chaos::Clients::election) } or return 0;
+		return 0 unless $row->{connected} && defined $row->{leader} && $row->{create_revision};
+		$leaders{ $row->{leader} } = 1;
+		$leading++ if $row->{is_leader};
+	}
+	return $leading == 1 && keys %leaders == 1;
+}
+
+# What is in the tables, into a history.
+sub dump_tables
+{
+	my ($self, $history, $ledger) = @_;
+	for my $node ($self->nodes)
+	{
+		$history->write(%$_, k => 'row', i => $node->name) for $node->rows('SELECT * FROM account_log ORDER BY id, n');
+		$history->write(%$_, k => 'account', i => $node->name) for $node->rows('SELECT * FROM account');
+	}
+	$history->write(%$_, k => 'entry') for $ledger->rows('SELECT serial, token, instance AS i, txn FROM entry ORDER BY serial');
+	$history->write(%$_, k => 'ledger') for $ledger->rows('SELECT * FROM account');
+	return;
+}
+
+# Ends everything in order; returns what did not end by itself.
+sub stop
+{
+	my ($self) = @_;
+	$self->{wanted} = {};
+	my @left = map { my $node = $_; map { $node->name . " $_" } $node->end(10) } $self->nodes;
+	$self->{copy}->end(10);
+	$_->release_disk for $self->nodes, $self->{copy};
+	for my $i ($self->{etcd}->all) { $self->{etcd}->stop($i) }
+	$self->{network}->stop;
+	return @left;
+}
+
+1;

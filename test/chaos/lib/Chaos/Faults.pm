@@ -1,0 +1,171 @@
+# What each kind of fault does to the cluster, and how it ends.  All return at
+# once: what takes time is done by a process of its own.
+package Chaos::Faults;
+
+use strict;
+use warnings;
+
+use Chaos::Clients;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+
+# kind => [ begin, end ]; both are called with the cluster and the fault.
+my %does = (
+	cut     => [ sub { rules(@_, loss => 1) }, \&mend ],
+	isolate => [ sub { my ($c, $f) = @_; rules_for($c, $f, [ map { ([ $f->{target}, $_ ], [ $_, $f->{target} ]) } $c->others($f->{target}) ], loss => 1) }, \&mend ],
+	# from what nobody notices to more than a request's time-out
+	slow    => [ sub { my ($c, $f) = @_; my $d = 0.01 * 200**$f->{amount}; rules($c, $f, delay => $d, jitter => $d / 2) }, \&mend ],
+	lossy   => [ sub { my ($c, $f) = @_; rules($c, $f, loss => 0.02 + 0.6 * $f->{amount}) }, \&mend ],
+
+	etcd_kill    => [ sub { my ($c, $f) = @_; $c->want($f->{target}, 0); $c->signal_member($f->{target}, 'KILL') }, \&want_again ],
+	etcd_restart => [ sub { my ($c, $f) = @_; $c->want($f->{target}, 0); $c->signal_member($f->{target}, 'TERM') },
+		sub { my ($c, $f) = @_; $c->signal_member($f->{target}, 'KILL'); want_again($c, $f) } ],
+	etcd_stop      => [ sub { my ($c, $f) = @_; $c->signal_member($f->{target}, 'STOP') }, sub { my ($c, $f) = @_; $c->signal_member($f->{target}, 'CONT') } ],
+	etcd_disk_full => [ \&fill_disk, \&empty_disk ],
+	etcd_replace   => [ sub { my ($c, $f) = @_; $c->replace_member($f->{target}) }, \&want_again ],
+	etcd_defragment => [ sub { my ($c, $f) = @_; my $url = $c->member_url($f->{target}); $c->etcdctl($f, "--endpoints=$url", 'defrag') } ],
+	etcd_compact   => [ sub { my ($c, $f) = @_; $c->compact($f) } ],
+	etcd_move      => [ sub { my ($c, $f) = @_; $c->move_leader($f) } ],
+	etcd_no_space  => [ sub { my ($c, $f) = @_; $c->fill_etcd($f) }, sub { my ($c, $f) = @_; $c->empty_etcd($f) } ],
+
+	pg_restart   => [ sub { stop_server(@_, 'INT') },  \&want_again ],
+	pg_immediate => [ sub { stop_server(@_, 'QUIT') }, \&want_again ],
+	pg_kill      => [ sub { stop_server(@_, 'KILL') }, \&want_again ],
+	pg_host_lost => [ sub { my ($c, $f) = @_; $c->want($f->{target}, 0); to_processes($c, $f, 'KILL') }, \&want_again ],
+	pg_stop      => [ sub { to_processes(@_, 'STOP') }, sub { to_processes(@_, 'CONT') } ],
+	pg_stop_postmaster => [ sub { to_postmaster(@_, 'STOP') }, sub { to_processes(@_, 'CONT') } ],
+	pg_stop_elector  => [ sub { to_processes(@_, 'STOP', 'etcd_leader elector') },  sub { to_processes(@_, 'CONT') } ],
+	pg_stop_notifier => [ sub { to_processes(@_, 'STOP', 'etcd_leader notifier') }, sub { to_processes(@_, 'CONT') } ],
+	pg_kill_elector  => [ sub { to_processes(@_, 'KILL', 'etcd_leader elector') } ],
+	pg_end_elector   => [ sub { to_processes(@_, 'TERM', 'etcd_leader elector') } ],
+	pg_end_notifier  => [ sub { to_processes(@_, 'TERM', 'etcd_leader notifier') } ],
+	pg_kill_backend  => [ sub { to_processes(@_, 'KILL', ': app postgres') } ],
+	pg_disk_full     => [ \&fill_disk, \&empty_disk ],
+	# an hour ahead at the most, and back: seconds to hours
+	pg_clock => [ sub { my ($c, $f) = @_; $c->node($f->{target})->clock->step_wall(int(3600 * (2 * $f->{amount} - 1))) },
+		sub { my ($c, $f) = @_; $c->node($f->{target})->clock->step_wall(-int(3600 * (2 * $f->{amount} - 1))) } ],
+	copy    => [ sub { my ($c, $f) = @_; $c->copy($f->{target}, 0) }, sub { my ($c, $f) = @_; $c->end_copy } ],
+	standby => [ sub { my ($c, $f) = @_; $c->copy($f->{target}, 1) },
+		sub { my ($c, $f) = @_; $f->{amount} < 0.6 ? $c->operate($c->copy_node, 'promote', 'SELECT pg_promote(false)') : $c->end_copy } ],
+
+	resign => [ sub { ask(@_, "SELECT etcd_resign('$Chaos::Clients::election')") } ],
+	resign_out => [ sub { ask(@_, "SELECT etcd_resign('$Chaos::Clients::election', false)") }, sub { ask(@_, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
+	campaign => [ sub { ask(@_, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
+	proclaim => [ sub { my ($c, $f) = @_; ask($c, $f, "SELECT etcd_proclaim('$f->{target}', '$Chaos::Clients::election')") } ],
+	observe => [ sub { settings(@_, candidate => 'never') }, sub { settings(@_, candidate => undef) } ],
+	set_ttl => [ sub { my ($c, $f) = @_; settings($c, $f, ttl => $f->{ttl}) } ],
+	rival   => [ sub { my ($c, $f) = @_; $c->start_rival($f) }, sub { my ($c, $f) = @_; $c->end_rival($f) } ],
+);
+
+sub begin { my ($c, $f) = @_; return $does{ $f->{kind} }[0]->($c, $f) }
+
+sub end { my ($c, $f) = @_; my $end = $does{ $f->{kind} }[1] or return; return $end->($c, $f) }
+
+# Half of the faults that are for one strike the leader, at that time.  What
+# takes a whole process strikes none that such a fault has already: false then.
+sub aim
+{
+	my ($c, $f, @current) = @_;
+	my %taken = map { $_->{target} => 1 } grep { $_->{whole} } @current;
+	if ($f->{at_leader})
+	{
+		my $leader = defined $c->member_number($f->{target}) ? $c->leading_member : $c->leading_instance;
+		$f->{target} = $leader if defined $leader && !$taken{$leader};
+	}
+	return !($f->{whole} && $taken{ $f->{target} });
+}
+
+# Has it an end?
+sub lasts { my ($f) = @_; return defined $does{ $f->{kind} }[1] }
+
+# ---- the network -------------------------------------------------------------------
+
+sub rules
+{
+	my ($c, $f, %rule) = @_;
+	my ($one, $other) = split /-/, $f->{target};
+	return rules_for($c, $f, [ [ $one, $other ], $f->{both} ? [ $other, $one ] : () ], %rule);
+}
+
+sub rules_for
+{
+	my ($c, $f, $ways, %rule) = @_;
+	for my $way (@$ways)
+	{
+		my @ports = ($f->{port} // 'any') eq 'any' ? (0) : $c->ports($f->{port}, @$way);
+		push @{ $f->{rules} }, map { $c->network->add(@$way, port => $_, %rule) } @ports;
+	}
+	return;
+}
+
+sub mend { my ($c, $f) = @_; $c->network->remove($_) for @{ delete $f->{rules} // [] }; return }
+
+# ---- processes -----------------------------------------------------------------------
+
+sub want_again { my ($c, $f) = @_; return $c->want($f->{target}, 1) }
+
+sub stop_server
+{
+	my ($c, $f, $signal) = @_;
+	$c->want($f->{target}, 0);
+	return to_postmaster($c, $f, $signal);
+}
+
+sub to_postmaster
+{
+	my ($c, $f, $signal) = @_;
+	my $node = $c->node($f->{target});
+	kill $signal, $node->pid if $node->alive;
+	return;
+}
+
+# To all processes of a server, or those with that title; to one of them, if
+# they are clients.
+sub to_processes
+{
+	my ($c, $f, $signal, $title) = @_;
+	my $node = $c->node($f->{target});
+	my @pids = defined $title ? $node->processes_like($title) : $node->processes;
+	@pids = $pids[ $f->{amount} * @pids ] if @pids > 1 && $f->{kind} eq 'pg_kill_backend';
+	kill $signal, @pids if @pids;
+	return;
+}
+
+# ---- disks -----------------------------------------------------------------------------
+
+sub fill_disk
+{
+	my ($c, $f) = @_;
+	my $filler = $c->disk($f->{target}) . '/filler';
+	$f->{filling} = $c->in_background("fill $filler", sub {
+		open my $fh, '>', $filler or die "$filler: $!";
+		my $block = "\0" x 1048576;
+		1 while syswrite $fh, $block;
+	});
+	return;
+}
+
+sub empty_disk
+{
+	my ($c, $f) = @_;
+	$f->{filling}->stop('KILL');
+	unlink $c->disk($f->{target}) . '/filler';
+	return;
+}
+
+# ---- operators ----------------------------------------------------------------------------
+
+sub ask
+{
+	my ($c, $f, $sql) = @_;
+	return $c->operate($c->node($f->{target}), $f->{kind}, $sql);
+}
+
+sub settings
+{
+	my ($c, $f, $name, $value) = @_;
+	return $c->operate($c->node($f->{target}), $f->{kind},
+		'ALTER SYSTEM ' . (defined $value ? "SET etcd_leader.$name = '$value'" : "RESET etcd_leader.$name"), 'SELECT pg_reload_conf()');
+}
+
+1;

@@ -1,0 +1,151 @@
+# What a run does to its cluster, drawn from a seed: rounds of faults.  The same
+# seed, hosts and length give the same plan.  What comes of it is not repeatable:
+# these are real systems.
+package Chaos::Plan;
+
+use strict;
+use warnings;
+
+# Kinds of faults: what they strike, their weight in each profile, and whether
+# they take the whole process: then no other such fault does at the same time.
+#   calm     commands, settings, restarts: what happens on good days
+#   network  cuts, delays, losses
+#   etcd     members die, hang, are full, are replaced
+#   instance the same for PostgreSQL and its processes
+#   all      everything
+my @profiles = qw(all network etcd instance calm);
+
+my %kinds = (
+	# what                strikes       calm network etcd instance whole
+	cut             => [ 'link',     [ 0, 8, 2, 1 ] ],
+	isolate         => [ 'host',     [ 0, 5, 1, 1 ] ],
+	slow            => [ 'link',     [ 0, 6, 1, 1 ] ],
+	lossy           => [ 'link',     [ 0, 4, 1, 1 ] ],
+	etcd_kill       => [ 'etcd',     [ 0, 1, 5, 1 ], 1 ],
+	etcd_restart    => [ 'etcd',     [ 2, 0, 3, 1 ], 1 ],
+	etcd_stop       => [ 'etcd',     [ 0, 2, 8, 1 ], 1 ],
+	etcd_disk_full  => [ 'etcd',     [ 0, 0, 2, 0 ], 1 ],
+	etcd_replace    => [ 'etcd',     [ 0, 0, 2, 0 ], 1 ],
+	etcd_defragment => [ 'etcd',     [ 1, 1, 2, 1 ] ],
+	etcd_compact    => [ 'cluster',  [ 2, 1, 2, 1 ] ],
+	etcd_move       => [ 'cluster',  [ 1, 1, 3, 1 ] ],
+	etcd_no_space   => [ 'cluster',  [ 0, 0, 1, 0 ] ],
+	pg_restart      => [ 'instance', [ 3, 1, 1, 4 ], 1 ],
+	pg_immediate    => [ 'instance', [ 0, 0, 0, 3 ], 1 ],
+	pg_kill         => [ 'instance', [ 0, 1, 0, 5 ], 1 ],
+	pg_host_lost    => [ 'instance', [ 0, 1, 1, 5 ], 1 ],
+	pg_stop         => [ 'instance', [ 0, 1, 1, 6 ], 1 ],
+	pg_stop_postmaster => [ 'instance', [ 0, 0, 0, 2 ], 1 ],
+	pg_stop_elector => [ 'instance', [ 0, 2, 1, 6 ], 1 ],
+	pg_stop_notifier => [ 'instance', [ 0, 0, 0, 2 ], 1 ],
+	pg_kill_elector => [ 'instance', [ 0, 0, 0, 3 ] ],
+	pg_end_elector  => [ 'instance', [ 0, 0, 0, 3 ] ],
+	pg_kill_backend => [ 'instance', [ 0, 0, 0, 3 ] ],
+	pg_end_notifier => [ 'instance', [ 1, 0, 0, 2 ] ],
+	pg_disk_full    => [ 'instance', [ 0, 0, 0, 2 ], 1 ],
+	pg_clock        => [ 'instance', [ 1, 0, 0, 2 ] ],
+	copy            => [ 'instance', [ 1, 0, 0, 1 ] ],
+	standby         => [ 'instance', [ 1, 0, 0, 1 ] ],
+	resign          => [ 'instance', [ 6, 3, 2, 3 ] ],
+	resign_out      => [ 'instance', [ 2, 1, 0, 1 ] ],
+	campaign        => [ 'instance', [ 2, 1, 0, 1 ] ],
+	proclaim        => [ 'instance', [ 2, 1, 1, 1 ] ],
+	observe         => [ 'instance', [ 2, 0, 0, 1 ] ],
+	set_ttl         => [ 'instance', [ 2, 1, 1, 1 ] ],
+	rival           => [ 'cluster',  [ 2, 1, 1, 1 ] ],
+);
+
+# seed, seconds, etcd => [names], instances => [names].  A plan: seed, profile,
+# ttl, ttls (what set_ttl chooses from), rounds => [[fault, ...], ...]; a fault has id,
+# kind, at and for (seconds, in its round), target, and what was drawn for it.
+sub draw
+{
+	my (%args) = @_;
+	srand($args{seed});
+	my $profile = $profiles[ $args{seed} % @profiles ];
+	my @short   = (2, 3, 4, 5);
+	my @ttls    = $args{seconds} < 300 ? @short : (@short, 2 .. 10, 8 .. 30);
+	my $ttl     = $args{ttl} // pick(@ttls);
+	my %plan    = (seed => $args{seed}, profile => $profile, ttl => $ttl,
+		ttls => $args{ttl} ? [$ttl] : [ $ttl, pick(grep { $_ <= 2 * $ttl } @ttls) ], rounds => []);
+	my $id = 0;
+
+	# a round is at least long enough for a lease to run out in it
+	my $length = 12 + 2 * $ttl;
+	for my $round (1 .. 1 + $args{seconds} / $length)
+	{
+		my @faults;
+		my $number = 3 + int(rand($length / 1.5));
+		for (1 .. $number)
+		{
+			my $kind = draw_kind($profile, $args{only});
+			my ($strikes, undef, $whole) = @{ $kinds{$kind} };
+			my %fault = (kind => $kind, at => rand($length), for => duration($ttl, $length));
+			$fault{for} = $length - $fault{at} if $fault{at} + $fault{for} > $length;
+			draw_target(\%fault, $strikes, %args);
+			$fault{amount} = rand();
+			$fault{whole}  = 1 if $whole;
+			$fault{at_leader} = 1 if $strikes =~ /etcd|instance|host/ && rand() < 0.5;
+			$fault{ttl} = pick(@{ $plan{ttls} }) if $kind eq 'set_ttl';
+			push @faults, { %fault, id => ++$id, round => $round };
+		}
+		push @{ $plan{rounds} }, [ sort { $a->{at} <=> $b->{at} } @faults ];
+	}
+	return \%plan;
+}
+
+sub pick { return $_[ rand @_ ] }
+
+sub draw_kind
+{
+	my ($profile, $only) = @_;
+	my %weight;
+	for my $kind (sort keys %kinds)
+	{
+		next if $only && !grep { $_ eq $kind } @$only;
+		my @weights = @{ $kinds{$kind}[1] };
+		my %of = (calm => $weights[0], network => $weights[1], etcd => $weights[2], instance => $weights[3],
+			all => $weights[0] + $weights[1] + $weights[2] + $weights[3]);
+		$weight{$kind} = $only ? 1 : $of{$profile};
+	}
+	my $sum = 0;
+	$sum += $_ for values %weight;
+	my $drawn = rand($sum);
+	for my $kind (sort keys %weight)
+	{
+		$drawn -= $weight{$kind};
+		return $kind if $drawn < 0;
+	}
+	die 'no kind';
+}
+
+# From a tenth of a second to the rest of the round, a fifth of them about a TTL.
+sub duration
+{
+	my ($ttl, $length) = @_;
+	return $ttl * (0.8 + rand(0.5)) if rand() < 0.2;
+	return 0.1 * (10 * $length) ** rand();
+}
+
+sub draw_target
+{
+	my ($fault, $strikes, %args) = @_;
+	my @etcd      = @{ $args{etcd} };
+	my @instances = @{ $args{instances} };
+	if ($strikes eq 'etcd')         { $fault->{target} = pick(@etcd) }
+	elsif ($strikes eq 'instance')  { $fault->{target} = pick(@instances) }
+	elsif ($strikes eq 'host')      { $fault->{target} = pick(@etcd, @instances) }
+	elsif ($strikes eq 'cluster')   { $fault->{target} = 'etcd' }
+	else
+	{
+		# instances do not talk to each other
+		my $one = pick(@etcd, @instances);
+		my $other = pick(grep { $_ ne $one } @etcd, (grep { $_ eq $one } @instances) ? () : @instances);
+		$fault->{target} = "$one-$other";
+		$fault->{both}   = rand() < 0.4 ? 1 : 0;
+		$fault->{port}   = pick(qw(any any client peer));
+	}
+	return;
+}
+
+1;
