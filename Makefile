@@ -1,10 +1,10 @@
 # etcd_leader: leader election for PostgreSQL through etcd.
 #
 # make, make install, make installcheck, make clean are PGXS's own.
-# make demo, make test, make long, make bench, make page, make prometheus, make sim, make
-# fuzz, make model, make sanitize and make matrix install what is missing from Debian first;
-# they need root or sudo for that, the first six for the installation, too, and the last one
-# for trees of other suites.
+# make demo, make test, make long, make chaos, make bench, make page, make prometheus, make
+# sim, make fuzz, make model, make sanitize and make matrix install what is missing from
+# Debian first; they need root or sudo for that, the first seven for the installation, too,
+# and the last one for trees of other suites.
 
 .DEFAULT_GOAL := all
 

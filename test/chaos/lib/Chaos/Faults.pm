@@ -127,7 +127,8 @@ sub to_processes
 	my $node = $c->node($f->{target});
 	my @pids = defined $title ? $node->processes_like($title) : $node->processes;
 	@pids = $pids[ $f->{amount} * @pids ] if @pids > 1 && $f->{kind} eq 'pg_kill_backend';
-	kill $signal, @pids if @pids;
+	my $struck = kill $signal, @pids;
+	$f->{struck} = $struck unless $signal eq 'CONT';
 	return;
 }
 

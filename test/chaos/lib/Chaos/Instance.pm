@@ -56,7 +56,7 @@ sub start
 		name => $self->name,
 		log  => $self->logfile,
 		cmd  => [ 'unshare', '--user', "--map-user=$uid", "--map-group=$gid", '--', 'env', @world,
-			"$bindir/postgres", '-D', $self->data_dir, '-c', 'cluster_name=' . $self->name ]);
+			"$bindir/postgres", '-D', $self->data_dir, '-c', 'cluster_name=' . $self->cluster_name ]);
 	return;
 }
 
@@ -67,27 +67,24 @@ sub pid { my ($self) = @_; return $self->{el_process} ? $self->{el_process}->pid
 # Does it take connections?
 sub serves { my ($self) = @_; return $self->alive && defined $self->try_value('SELECT 1') }
 
-# All processes of the server, the postmaster first: what has its data
-# directory as its working directory.
-sub processes
-{
-	my ($self) = @_;
-	my $dir = $self->data_dir;
-	my @pids = grep { (readlink("/proc/$_/cwd") // '') eq $dir } map { m{(\d+)} } glob '/proc/[0-9]*';
-	my $postmaster = $self->pid // 0;
-	return ((grep { $_ == $postmaster } @pids), (grep { $_ != $postmaster } @pids));
-}
+# All processes of the server: those whose title has its cluster_name, which no
+# other server of this machine has, or which are as the postmaster began them.
+# (More than titles nobody may see of processes in another user namespace.)
+sub processes { my ($self) = @_; return $self->processes_like('') }
 
-# The processes whose title has this text.
+# Those whose title has this text, too.
 sub processes_like
 {
 	my ($self, $text) = @_;
+	my ($dir, $name) = ($self->data_dir, $self->cluster_name);
 	return grep {
-		open my $fh, '<', "/proc/$_/cmdline";
-		my $title = $fh ? <$fh> // '' : '';
-		index($title, $text) >= 0
-	} $self->processes;
+		my $title = '';
+		if (open my $fh, '<', "/proc/$_/cmdline") { local $/; $title = <$fh> // '' }
+		$title =~ /^postgres: \Q$name\E[: ]|postgres\0-D\0\Q$dir\E\0/ && index($title, $text) >= 0
+	} map { m{(\d+)} } glob '/proc/[0-9]*';
 }
+
+sub cluster_name { my ($self) = @_; my ($run) = $PostgreSQL::Test::Utils::tmp_check =~ m{([^/]+)/tmp_check}; return $self->name . "-$run" }
 
 sub clock { my ($self) = @_; return $self->{el_shim} }
 
