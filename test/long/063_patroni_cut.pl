@@ -15,7 +15,7 @@ use Test::More;
 
 watchdog(500);
 
-my $hosts   = EtcdLeader::Patroni::make_hosts(3);
+my $hosts   = EtcdLeader::Namespace::make_hosts(3);
 my $etcd    = EtcdLeader::Etcd->new(hosts => [ [ undef, '10.1.0.254', '10.1.0.254' ] ]);
 my $cluster = EtcdLeader::Patroni->new(etcd => $etcd, hosts => $hosts, settings => { ttl => 5 });
 my ($granted) = $etcd->lease($cluster->leader_key->{lease});

@@ -13,7 +13,7 @@ use EtcdLeader::Patroni;
 use EtcdLeader::Util;
 use Test::More;
 
-my $hosts   = EtcdLeader::Patroni::make_hosts(2);
+my $hosts   = EtcdLeader::Namespace::make_hosts(2);
 my $etcd    = EtcdLeader::Etcd->new(hosts => [ [ undef, '10.1.0.254', '10.1.0.254' ] ]);
 my $cluster = EtcdLeader::Patroni->new(etcd => $etcd, members => 2, hosts => $hosts, dcs => { failsafe_mode => JSON::PP::true() });
 my ($granted) = $etcd->lease($cluster->leader_key->{lease});

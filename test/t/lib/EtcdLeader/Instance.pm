@@ -25,10 +25,13 @@ use Test::More;
 #   start     => 0: not started
 #   extension => 0: not created
 #   install_path => EtcdLeader::Installation's path()
+#   host      => a host of EtcdLeader::Namespace, on which it runs; the test's own
+#                way to it is a Unix socket
 sub create
 {
 	my ($class, $name, %args) = @_;
 	my $self = $class->new($name, install_path => $args{install_path});
+	$self->{el_host} = $args{host};
 	$self->init(%{ $args{init} // {} });
 	$self->append_conf('postgresql.conf', "shared_buffers = 8MB\nlog_statement = none\nrestart_after_crash = on\n"
 		  . "max_connections = 40\nlog_line_prefix = '%m [%p] %b %q%a '\n");
@@ -48,6 +51,21 @@ sub create
 	$self->start;
 	$self->value('CREATE EXTENSION etcd_leader') unless defined $args{extension} && !$args{extension};
 	return $self;
+}
+
+# As PostgreSQL::Test::Cluster starts it, or on its host.
+sub start
+{
+	my ($self, %args) = @_;
+	return $self->SUPER::start(%args) unless $self->{el_host};
+	EtcdLeader::Namespace::Process->spawn(
+		host => $self->{el_host},
+		name => $self->name,
+		log  => $self->logfile,
+		cmd  => [ 'postgres', '-D', $self->data_dir, '--cluster-name=' . $self->name ]);
+	poll(30, sub { defined $self->try_value('SELECT 1') }) or die $self->name . ' does not start';
+	$self->_update_pid(1);
+	return 1;
 }
 
 # A standby of $primary, streaming from it, with its own settings; started.

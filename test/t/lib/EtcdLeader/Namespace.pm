@@ -82,6 +82,24 @@ sub make_host
 	return $pid;
 }
 
+# So many hosts, each with a cable to the network of etcd, "etcd0", "etcd1", ...,
+# and one to that of all others, "peer0", ...  The test, and etcd with it, is at
+# 10.1.0.254 and 10.2.0.254.  Returns [host, its address among the peers] of each.
+sub make_hosts
+{
+	my ($n) = @_;
+	my @hosts;
+	make_network('etcds', '10.1.0.254/24');
+	make_network('peers', '10.2.0.254/24');
+	for my $i (0 .. $n - 1)
+	{
+		my ($to_etcd, $to_peers) = map { "$_." . ($i + 1) } '10.1.0', '10.2.0';
+		push @hosts, [ make_host([ "etcd$i", "$to_etcd/24" ], [ "peer$i", "$to_peers/24" ]), $to_peers ];
+		plug("$_$i", "${_}s") for qw(etcd peer);
+	}
+	return \@hosts;
+}
+
 # Not TERM: an etcd that has no quorum does not end by it.
 END { kill 'KILL', @hosts if @hosts }
 

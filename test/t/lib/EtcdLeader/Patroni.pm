@@ -48,9 +48,9 @@ sub shortest_times
 #   preload  => shared_preload_libraries (etcd_leader)
 #   relays   => [EtcdLeader::Relay] of each member: its only way to etcd
 #   elector_relays => the same for etcd_leader alone; Patroni has its own way
-#   hosts    => [[host, address]] of each member: it runs on a host of
-#               EtcdLeader::Namespace, and listens there; the test itself uses its
-#               Unix socket, which no network cuts off
+#   hosts    => [[host, address]] of each member: EtcdLeader::Namespace's
+#               make_hosts(); the test's own way to a server is its Unix socket,
+#               which no network cuts off
 sub new
 {
 	my ($class, %args) = @_;
@@ -115,24 +115,6 @@ sub others
 	my ($self, @known) = @_;
 	my %known = map { $_->name => 1 } @known;
 	return grep { !$known{ $_->name } } $self->members;
-}
-
-# Hosts for so many members (hosts => of new()), each with a cable to the network
-# of etcd, "etcd0", "etcd1", ..., and one to that of the members, "peer0", ...
-# The test, and etcd with it, is at 10.1.0.254 and 10.2.0.254.
-sub make_hosts
-{
-	my ($n) = @_;
-	EtcdLeader::Namespace::make_network('etcds', '10.1.0.254/24');
-	EtcdLeader::Namespace::make_network('peers', '10.2.0.254/24');
-	my @hosts;
-	for my $i (0 .. $n - 1)
-	{
-		my ($to_etcd, $to_peers) = map { "$_." . ($i + 1) } '10.1.0', '10.2.0';
-		push @hosts, [ EtcdLeader::Namespace::make_host([ "etcd$i", "$to_etcd/24" ], [ "peer$i", "$to_peers/24" ]), $to_peers ];
-		EtcdLeader::Namespace::plug("$_$i", "${_}s") for qw(etcd peer);
-	}
-	return \@hosts;
 }
 
 # Waits (90 s) until that member (one that is not among @$others) is the only
@@ -284,8 +266,8 @@ sub make
 	$self->{etcd_hosts} = $args{relays} ? $args{relays}[$i]->url : $cluster->{etcd}->endpoints;
 	$self->{settings}{endpoints} //= $args{elector_relays}[$i]->url if $args{elector_relays};
 	my %dcs = (EtcdLeader::Patroni::shortest_times(), maximum_lag_on_failover => 1048576, %{ $args{dcs} // {} });
-	$dcs{postgresql} = { use_pg_rewind => JSON::PP::true(), parameters => { wal_log_hints => 'on', max_connections => 40, wal_keep_size => '64MB' },
-		%{ $dcs{postgresql} // {} } };
+	$dcs{postgresql} = { use_pg_rewind => JSON::PP::true(), %{ $dcs{postgresql} // {} },
+		parameters => { wal_log_hints => 'on', max_connections => 40, wal_keep_size => '64MB', %{ $dcs{postgresql}{parameters} // {} } } };
 	$self->{bootstrap} = {
 		dcs    => \%dcs,
 		initdb => [ { encoding => 'UTF8' }, { locale => 'C' }, { 'auth-host' => 'trust' }, { 'auth-local' => 'trust' }, 'no-sync' ],

@@ -41,7 +41,7 @@ my $question = 'SELECT etcd_fencing_token($1), etcd_is_leader($1), etcd_fencing_
 
 # Starts asking.  election => name (the first); interval => pause between two
 # questions in seconds (0.0005; 0: as fast as it can); port => the question is
-# GET /leader there, not SQL.
+# GET /leader there, not SQL; at that host => (127.0.0.1).
 sub new
 {
 	my ($class, $node, %args) = @_;
@@ -51,7 +51,7 @@ sub new
 	my $process = EtcdLeader::Util::Process->spawn(
 		name => 'sampler of ' . $node->name,
 		log  => $file,
-		code => sub { ask($args{port} ? by_http($args{port}) : by_sql($node, $args{election}), $args{interval} // 0.0005) });
+		code => sub { ask($args{port} ? by_http($args{host} // '127.0.0.1', $args{port}) : by_sql($node, $args{election}), $args{interval} // 0.0005) });
 	my $self = bless { process => $process, name => $node->name }, $class;
 	poll(30, sub { length $process->output || !$process->alive });
 	die "the sampler did not start" unless $process->alive;
@@ -86,10 +86,10 @@ sub by_sql
 
 sub by_http
 {
-	my ($port) = @_;
+	my ($host, $port) = @_;
 	my $socket;
 	return sub {
-		$socket //= IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 1) // die 'no connection';
+		$socket //= IO::Socket::INET->new(PeerAddr => $host, PeerPort => $port, Timeout => 1) // die 'no connection';
 		local $SIG{PIPE} = 'IGNORE';
 		my $before = now();
 		my $answer = '';

@@ -1,0 +1,46 @@
+# A follower of Patroni's key, three members, and etcd's leader of three, which is
+# stopped for longer than etcd takes to elect another, and woken.  A woken leader
+# may revoke what its successor has renewed: Patroni loses its key then, and nobody
+# leads for a while.  Never do two.
+#
+# ETCD_LEADER_ROUNDS: how often (10).
+use strict;
+use warnings;
+
+use EtcdLeader::Etcd;
+use EtcdLeader::Patroni;
+use EtcdLeader::Util;
+use Test::More;
+
+my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 10;
+watchdog(200 + 90 * $rounds);
+
+my $etcd    = EtcdLeader::Etcd->new(members => 3);
+my $cluster = EtcdLeader::Patroni->new(etcd => $etcd);
+$cluster->primary->wait_until_leader;
+my %elector  = map { $_->name => $_->elector_pid } $cluster->members;
+my $samplers = $cluster->sample;
+my ($lost, $moved) = (0, 0);
+for my $round (1 .. $rounds)
+{
+	my $member = poll(20, sub { $etcd->leader }) // die 'etcd has no leader';
+	my $before = $cluster->wait_for_primary;
+	my $token  = $before->token;
+	# the electors and Patroni know the other members, too
+	$etcd->freeze($member);
+	pause(4);
+	$etcd->thaw($member);
+	my $leader;
+	poll_ok(60, sub {
+		$leader = $cluster->leader or return;
+		return ($leader->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1;
+	}, "round $round: afterwards one member leads, the only primary") or diag $cluster->explain;
+	cmp_ok($leader->token, '>=', $token, "round $round: with a token that is not less");
+	$moved++ if $leader->name ne $before->name;
+	$lost++  if $leader->token != $token;
+	$cluster->wait_until_streaming;
+}
+EtcdLeader::Sampler::check_exclusion($samplers, "etcd's leader stops", max_gap => 2);
+diag("$rounds times: Patroni lost its key $lost times, and the leader was another one $moved times");
+
+done_testing();
