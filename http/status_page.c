@@ -92,7 +92,7 @@ append_queue(StringInfo out, int election)
 	if (queue == NULL || queue->nplaces < 0)
 	{
 		appendStringInfo(out, "<p class=\"dim\">%s</p>\n", queue == NULL ?
-						 "The queue is being read." : "etcd did not answer who is in the queue.");
+						 "The queue is being read." : "etcd did not say who is in the queue.");
 		return;
 	}
 	appendStringInfoString(out, "<table><tr><th>Place</th><th>Node</th><th>Token</th><th class=\"wide\">Key</th></tr>\n");

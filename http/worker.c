@@ -134,8 +134,8 @@ server_died(int status)
 		ereport(WARNING,
 				(errmsg("the HTTP server of etcd_leader, process %d, died", (int) current.pid),
 				 errdetail_internal("%s", how),
-				 previous.pid != 0 ? errhint("The server before it goes on. Correct the settings and reload them.") :
-				 errhint("It will be started again. No other process is concerned.")));
+				 previous.pid != 0 ? errhint("The previous server continues to run. Correct the settings and reload them.") :
+				 errhint("It will be started again. No other process is affected.")));
 	pfree(how);
 	start_failed = !was_ready;
 
@@ -224,7 +224,7 @@ configure(bool reloaded)
 			ereport(WARNING,
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
 					 errmsg("could not use the certificate of the HTTP server: %s", error),
-					 current.pid != 0 ? errdetail("The server goes on with the settings that it has.") :
+					 current.pid != 0 ? errdetail("The server keeps its current settings.") :
 					 errdetail("Nothing is served until it can be used.")));
 		strlcpy(tls_error, error, sizeof(tls_error));
 		return false;
@@ -331,8 +331,8 @@ etcd_leader_http_main(void)
 	http_api = etcd_leader_api();
 	if (http_api == NULL)
 		ereport(FATAL,
-				(errmsg("the HTTP library of etcd_leader does not belong to the etcd_leader library that is loaded"),
-				 errhint("Restart the server to load what is installed now.")));
+				(errmsg("the HTTP library of etcd_leader is of another version than the loaded library"),
+				 errhint("Restart the server to load the installed version.")));
 	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "etcd_leader http", ALLOCSET_DEFAULT_SIZES));
 	pqsignal(SIGCHLD, handle_child);
 

@@ -3,8 +3,8 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION etcd_leader" to load this file. \quit
 
--- The library that is loaded may be older than this script: that is an error
--- that says so.  Every script, also of an update, begins with this.
+-- The loaded library may be older than this script.  Raise an error in that
+-- case.  Every script begins with this, also those of updates.
 CREATE FUNCTION etcd_leader_check_version(version text)
 RETURNS void
 AS 'MODULE_PATHNAME', 'etcd_leader_check_version'
@@ -24,7 +24,7 @@ AS 'MODULE_PATHNAME', 'etcd_is_leader'
 LANGUAGE C STABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION etcd_is_leader(text) IS
-'Does this instance lead, now? election: a name in etcd_leader.elections; NULL is the first. True only while it provably leads, false when in doubt. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
+'Returns whether this instance leads. election: a name in etcd_leader.elections; NULL means the first one. True only while it provably leads; false when in doubt. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_current_leader(election text DEFAULT NULL)
 RETURNS text
@@ -32,7 +32,7 @@ AS 'MODULE_PATHNAME', 'etcd_current_leader'
 LANGUAGE C STABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION etcd_current_leader(text) IS
-'Node name of the leader; NULL if there is none, or if the last confirmed answer of etcd is older than one TTL. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
+'Returns the node name of the leader; NULL if there is none, or if the last confirmed answer of etcd is older than one TTL. election: a name in etcd_leader.elections; NULL means the first one. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_fencing_token(election text DEFAULT NULL)
 RETURNS bigint
@@ -40,7 +40,7 @@ AS 'MODULE_PATHNAME', 'etcd_fencing_token'
 LANGUAGE C STABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION etcd_fencing_token(text) IS
-'The fencing token, which is the create revision of this instance''s key, while it leads, else NULL. Increases from leader to leader. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
+'Returns the fencing token while this instance leads, else NULL. The token is the create revision of the leader''s key; it increases from leader to leader. election: a name in etcd_leader.elections; NULL means the first one. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
 
 --
 -- Transactions that only the leader can commit
@@ -52,7 +52,7 @@ AS 'MODULE_PATHNAME', 'etcd_require_leader'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION etcd_require_leader(text) IS
-'The fencing token; and the transaction can commit only if this instance still leads under it at pre-commit. election: a name in etcd_leader.elections; NULL is the first. Never waits. ERROR 25006: this instance does not lead, here or at COMMIT; 25000: in a parallel worker; 54000: too many elections are required; 0A000: at PREPARE TRANSACTION; 42704: no such election; 55000: the library was not preloaded.';
+'Returns the fencing token, and lets the transaction commit only if this instance still leads under that token. election: a name in etcd_leader.elections; NULL means the first one. Never waits. ERROR 25006: this instance does not lead, here or at COMMIT; 25000: in a parallel worker; 54000: too many elections are required; 0A000: at PREPARE TRANSACTION; 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_verify_leader(election text DEFAULT NULL, timeout interval DEFAULT '5 s')
 RETURNS bigint
@@ -60,7 +60,7 @@ AS 'MODULE_PATHNAME', 'etcd_verify_leader'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_verify_leader(text, interval) IS
-'As etcd_require_leader(), after etcd was asked by a linearizable read. election: a name in etcd_leader.elections; NULL is the first. timeout: how long to wait for etcd, NULL means without limit. ERROR 25006: this instance does not lead, or etcd did not answer in time; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
+'As etcd_require_leader(), but asks etcd first, by a linearizable read. election: a name in etcd_leader.elections; NULL means the first one. timeout: how long to wait for etcd; NULL means without limit. ERROR 25006: this instance does not lead, or etcd did not answer in time; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
 --
 -- Events
@@ -81,7 +81,7 @@ CREATE TYPE etcd_leader_event AS (
 );
 
 COMMENT ON TYPE etcd_leader_event IS
-'What this instance saw of an election: elected, unelected or leader; of etcd: connected or disconnected (election is NULL); or of a key below etcd_leader.watched_prefixes: change (election is NULL). seq: increases by 1, also over a crash restart; a start of the server begins above the numbers of those before, at the microseconds since 2000; node: this instance; leader: who leads now, NULL if nobody is known to; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say. Of a change: key, value (NULL: the key was deleted) and revision, which is etcd''s mod revision; each text is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary); key NULL and reason gap: changes may be missing here, read again.';
+'What this instance saw of an election: elected, unelected or leader; of etcd: connected or disconnected (election is NULL); or of a key below etcd_leader.watched_prefixes: change (election is NULL). seq: increases by 1, also over a restart after a crash; each start of the server begins above all earlier numbers, at the microseconds since 2000; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say. Of a change: key, value (NULL: the key was deleted) and revision, which is etcd''s mod revision; each text is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary); key NULL and reason gap: changes may be missing here, read again.';
 
 CREATE FUNCTION etcd_leader_events(after bigint DEFAULT 0)
 RETURNS SETOF etcd_leader_event
@@ -89,7 +89,7 @@ AS 'MODULE_PATHNAME', 'etcd_leader_events'
 LANGUAGE C STABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION etcd_leader_events(bigint) IS
-'The recent events with seq > after, oldest first; at least the last 256 are kept. after: 0, NULL or a number above the newest seq means all. The first seq is after + 1 if none is missing. Never waits. ERROR 55000: the library was not preloaded.';
+'Returns the recent events with seq > after, oldest first. At least the last 256 are kept. after: 0, NULL or a number above the newest seq means all. The first seq is after + 1 if none is missing. Never waits. ERROR 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_wait_for_event(after bigint DEFAULT NULL, timeout interval DEFAULT NULL)
 RETURNS SETOF etcd_leader_event
@@ -97,7 +97,7 @@ AS 'MODULE_PATHNAME', 'etcd_wait_for_event'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_wait_for_event(bigint, interval) IS
-'Waits until there are events with seq > after and returns them; no row at the timeout. after: NULL means from now on, a number above the newest seq means all. The first seq is after + 1 if none is missing. timeout: NULL means none. Works on a standby. ERROR 57014: cancelled; 55000: the library was not preloaded.';
+'Waits until there are events with seq > after and returns them; no rows after the timeout. after: NULL means from now on, a number above the newest seq means all. The first seq is after + 1 if none is missing. timeout: NULL means none. Works on a standby. ERROR 57014: cancelled; 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_wait_for_leadership(timeout interval DEFAULT NULL, election text DEFAULT NULL)
 RETURNS boolean
@@ -105,21 +105,21 @@ AS 'MODULE_PATHNAME', 'etcd_wait_for_leadership'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_wait_for_leadership(interval, text) IS
-'Waits until this instance leads: true; false at the timeout. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL is the first. Works on a standby. ERROR 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
+'Waits until this instance leads. Returns true then, and false after the timeout. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL means the first one. Works on a standby. ERROR 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE PROCEDURE etcd_await_leadership(INOUT leads boolean, timeout interval DEFAULT NULL, election text DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'etcd_await_leadership'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE etcd_await_leadership(boolean, interval, text) IS
-'Waits until this instance leads: leads is true then, false at the timeout; what is passed for it means nothing. Holds no snapshot while it waits, so it is in the way neither of VACUUM nor of recovery. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL is the first. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
+'Waits until this instance leads. leads becomes true then, and false after the timeout; the value passed for it is ignored. Holds no snapshot while it waits, so it does not hold back VACUUM or recovery. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL means the first one. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE PROCEDURE etcd_await_event(INOUT newest bigint, timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'etcd_await_event'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE etcd_await_event(bigint, interval) IS
-'Waits until there are events with seq > newest (NULL means from now on), and sets newest to the highest seq, also at the timeout: then read etcd_leader_events(after). Holds no snapshot while it waits, so it is in the way neither of VACUUM nor of recovery. A number above the highest seq means that any event there is will do. timeout: NULL means none. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 55000: the library was not preloaded.';
+'Waits until there are events with seq > newest (NULL means from now on), and sets newest to the highest seq, also after the timeout. Then read etcd_leader_events(after). Holds no snapshot while it waits, so it does not hold back VACUUM or recovery. A number above the highest seq means any event. timeout: NULL means none. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 55000: the library was not preloaded.';
 
 --
 -- Commands: wait for etcd
@@ -131,7 +131,7 @@ AS 'MODULE_PATHNAME', 'etcd_resign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_resign(text, boolean) IS
-'Gives up leadership, or the place in the queue. True when the key is deleted, false if this instance was not a candidate. A NOTICE says so if there is no other candidate. election: a name in etcd_leader.elections; NULL is the first. rejoin: true (or NULL) queues again, last; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+'Gives up leadership, or the place in the queue. Returns true when the key is deleted, false if this instance was not a candidate. A NOTICE says so if there is no other candidate. election: a name in etcd_leader.elections; NULL means the first one. rejoin: true (or NULL) enters the queue again at its end; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
 
 CREATE FUNCTION etcd_campaign(election text DEFAULT NULL)
 RETURNS boolean
@@ -139,7 +139,7 @@ AS 'MODULE_PATHNAME', 'etcd_campaign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_campaign(text) IS
-'Enters the election, again after etcd_resign(rejoin => false). True when the key stands, false if this instance was in already. election: a name in etcd_leader.elections; NULL is the first. ERROR 55000: etcd_leader.candidate forbids it, no elector, or the election is not taken up yet; 08006: etcd did not answer; 42704: no such election.';
+'Enters the election, for example after etcd_resign(rejoin => false). Returns true when the key stands, false if this instance was in the queue already. election: a name in etcd_leader.elections; NULL means the first one. ERROR 55000: etcd_leader.candidate forbids it, no elector, or the election is not taken up yet; 08006: etcd did not answer; 42704: no such election.';
 
 CREATE FUNCTION etcd_proclaim(value text, election text DEFAULT NULL)
 RETURNS void
@@ -147,7 +147,7 @@ AS 'MODULE_PATHNAME', 'etcd_proclaim'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_proclaim(text, text) IS
-'Changes the value that this instance''s key announces, without an election. value: 1 to 255 bytes of UTF-8 without control characters. election: a name in etcd_leader.elections; NULL is the first. ERROR 22004: value is NULL; 22023: value is not allowed; 08006: etcd did not answer; 42704: no such election; 55000: not a candidate, no elector, or the election is not taken up yet.';
+'Changes the value of this instance''s key, which others see as the leader''s name, without an election. value: 1 to 255 bytes of UTF-8 without control characters. election: a name in etcd_leader.elections; NULL means the first one. ERROR 22004: value is NULL; 22023: value is not allowed; 08006: etcd did not answer; 42704: no such election; 55000: not a candidate, no elector, or the election is not taken up yet.';
 
 CREATE FUNCTION etcd_candidates(election text DEFAULT NULL)
 RETURNS TABLE (
@@ -163,7 +163,7 @@ AS 'MODULE_PATHNAME', 'etcd_candidates'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_candidates(text) IS
-'The queue as etcd has it now, the leader first. election: a name in etcd_leader.elections; NULL is the first. position: from 1; node: the value of the key; is_self: the key is this instance''s; lease_id: in hex, NULL if the key is on none. ERROR 08006: etcd did not answer; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+'Returns the queue as etcd has it now, the leader first. election: a name in etcd_leader.elections; NULL means the first one. position: from 1; node: the value of the key; is_self: the key is this instance''s; lease_id: in hex, NULL if the key has no lease. ERROR 08006: etcd did not answer; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
 
 --
 -- Views
@@ -210,13 +210,13 @@ COMMENT ON COLUMN etcd_leader_status.is_leader IS 'as etcd_is_leader()';
 COMMENT ON COLUMN etcd_leader_status.leader IS 'as etcd_current_leader()';
 COMMENT ON COLUMN etcd_leader_status.fencing_token IS 'create revision of the leader''s key';
 COMMENT ON COLUMN etcd_leader_status.leader_since IS 'when this instance first saw this leader';
-COMMENT ON COLUMN etcd_leader_status.valid_for IS 'for how long this instance leads if etcd does not answer any more; NULL if it does not lead';
+COMMENT ON COLUMN etcd_leader_status.valid_for IS 'how long this instance goes on leading if etcd does not answer any more; NULL if it does not lead';
 COMMENT ON COLUMN etcd_leader_status.lease_id IS 'lease of this instance''s key, in hex';
 COMMENT ON COLUMN etcd_leader_status.key IS 'this instance''s key in etcd; NULL if none is known to stand';
 COMMENT ON COLUMN etcd_leader_status.create_revision IS 'create revision of this instance''s key: its place in the queue';
-COMMENT ON COLUMN etcd_leader_status.state IS 'state of the election''s machine; "starting" if the elector has not taken it up, "elector not running" without one';
+COMMENT ON COLUMN etcd_leader_status.state IS 'state of this instance in the election; "starting" if the elector has not taken it up yet, "elector not running" if there is no elector';
 COMMENT ON COLUMN etcd_leader_status.endpoint IS 'endpoint of etcd in use';
-COMMENT ON COLUMN etcd_leader_status.connected IS 'has etcd answered since all endpoints failed last?';
+COMMENT ON COLUMN etcd_leader_status.connected IS 'whether etcd has answered since all endpoints failed last';
 COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
 COMMENT ON COLUMN etcd_leader_status.last_error IS 'what went wrong last; NULL when that is over';
 COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'when something went wrong last';
@@ -266,7 +266,7 @@ CREATE VIEW etcd_leader_stats AS
 GRANT SELECT ON etcd_leader_stats TO PUBLIC;
 
 COMMENT ON VIEW etcd_leader_stats IS
-'What this instance has done since stats_reset: the start of the server, or the last etcd_leader_stats_reset(). A crash restart resets nothing.';
+'What this instance has done since stats_reset: the start of the server, or the last etcd_leader_stats_reset(). A restart after a crash does not reset the counters.';
 COMMENT ON COLUMN etcd_leader_stats.requests IS 'requests to etcd, without watches';
 COMMENT ON COLUMN etcd_leader_stats.failures IS 'requests that etcd did not answer, or answered with an error';
 COMMENT ON COLUMN etcd_leader_stats.timeouts IS 'failures by timeout';
@@ -276,26 +276,26 @@ COMMENT ON COLUMN etcd_leader_stats.keepalives IS 'keepalive requests of leases'
 COMMENT ON COLUMN etcd_leader_stats.watch_restarts IS 'watch streams opened';
 COMMENT ON COLUMN etcd_leader_stats.elections_won IS 'times that this instance became leader';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_resigned IS 'leaderships that ended by etcd_resign()';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended with the lease';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_deleted IS 'leaderships that ended as somebody deleted the key';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_changed IS 'leaderships that ended as somebody put the key on another lease';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended because etcd was not reached in time';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_deleted IS 'leaderships that ended because somebody deleted the key or revoked the lease';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_changed IS 'leaderships that ended because somebody put the key on another lease';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_not_eligible IS 'leaderships that ended by etcd_leader.candidate';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended as the election left etcd_leader.elections';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended because the election was removed from etcd_leader.elections';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended with the elector, also by a crash of the server';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_history_changed IS 'leaderships that ended as etcd was replaced or restored';
-COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'events notified, counted once per database';
-COMMENT ON COLUMN etcd_leader_stats.notifications_failed IS 'failed attempts to notify events';
-COMMENT ON COLUMN etcd_leader_stats.latency_min_ms IS 'least time of an answered request, in ms';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_history_changed IS 'leaderships that ended because etcd was replaced or restored';
+COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'events announced by NOTIFY, counted once for each database';
+COMMENT ON COLUMN etcd_leader_stats.notifications_failed IS 'failed attempts to announce events';
+COMMENT ON COLUMN etcd_leader_stats.latency_min_ms IS 'shortest time of an answered request, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_mean_ms IS 'mean time of an answered request, in ms';
-COMMENT ON COLUMN etcd_leader_stats.latency_max_ms IS 'greatest time of an answered request, in ms';
+COMMENT ON COLUMN etcd_leader_stats.latency_max_ms IS 'longest time of an answered request, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_sum_ms IS 'sum of the times of all answered requests, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_count IS 'number of answered requests';
-COMMENT ON COLUMN etcd_leader_stats.commits_refused IS 'commits that were refused, at their last moment, because this instance did not lead';
+COMMENT ON COLUMN etcd_leader_stats.commits_refused IS 'commits that were refused because this instance did not lead';
 COMMENT ON COLUMN etcd_leader_stats.statements_cancelled IS 'running statements that were cancelled after a loss of leadership';
-COMMENT ON COLUMN etcd_leader_stats.notifiers_expected IS 'notifiers that there should be now: the databases of etcd_leader.databases; 0 on a standby';
-COMMENT ON COLUMN etcd_leader_stats.notifiers_running IS 'notifiers that are at work now';
+COMMENT ON COLUMN etcd_leader_stats.notifiers_expected IS 'number of notifiers that should run now: one for each database of etcd_leader.databases; 0 on a standby';
+COMMENT ON COLUMN etcd_leader_stats.notifiers_running IS 'number of notifiers that are at work now';
 COMMENT ON COLUMN etcd_leader_stats.version IS 'version of the library that the server has loaded';
-COMMENT ON COLUMN etcd_leader_stats.stats_reset IS 'since when all this is counted';
+COMMENT ON COLUMN etcd_leader_stats.stats_reset IS 'when the counters began at 0';
 
 CREATE FUNCTION etcd_leader_stats_reset()
 RETURNS void
@@ -388,7 +388,7 @@ AS 'MODULE_PATHNAME', 'etcd_add_hook'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) IS
-'Has SQL run on this instance when leadership comes or goes. name: 1 to 63 bytes; event: elected or unelected; command: statements as psql takes them; election: a name in etcd_leader.elections, NULL is the first; timeout: 1 s to 1 day, for a whole run; run_as: the role that runs it. An elected hook is due at once where this instance leads. ERROR 42710: there is such a hook; 42501: the caller could not SET ROLE run_as, or that is a superuser and the caller is not; 22004: an argument is NULL; 22023: name, event, command or timeout is not allowed; 42601: the command cannot be parsed; 42704: no such election or role; 55000: the library was not preloaded, or there is no election.';
+'Adds a hook: SQL that runs on this instance when leadership comes or goes. name: 1 to 63 bytes; event: elected or unelected; command: statements as psql takes them; election: a name in etcd_leader.elections, NULL is the first; timeout: 1 s to 1 day, for a whole run; run_as: the role that runs it. An elected hook is due at once where this instance leads. ERROR 42710: there is such a hook; 42501: the caller could not SET ROLE run_as, or that is a superuser and the caller is not; 22004: an argument is NULL; 22023: name, event, command or timeout is not allowed; 42601: the command cannot be parsed; 42704: no such election or role; 55000: the library was not preloaded, or there is no election.';
 
 CREATE FUNCTION etcd_drop_hook(name text)
 RETURNS void
@@ -399,7 +399,7 @@ COMMENT ON FUNCTION etcd_drop_hook(text) IS
 'Drops a hook and the records of its runs; a run of it is cancelled. ERROR 42704: no such hook; 42501: the caller could not have added it; 22004: name is NULL; 22023: it cannot be the name of a hook; 55000: the library was not preloaded.';
 
 --
--- PUBLIC may call what only reads
+-- PUBLIC may call the functions that only read
 --
 
 REVOKE ALL ON FUNCTION etcd_resign(text, boolean) FROM PUBLIC;

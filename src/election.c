@@ -560,7 +560,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	queue_expire(core, now_ns);
 	if (answer->outcome == ETCD_ANSWERED)
 		doubt = is_complete(&op, answer) ? doubt_answer(core, &op, answer) :
-			"the answer is not what was asked for";
+			"the answer does not fit the request";
 	if (doubt)
 		receive_doubtful(core, now_ns, &op, answer, doubt);
 	else if (answer->outcome == ETCD_ANSWERED)

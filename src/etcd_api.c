@@ -904,7 +904,7 @@ describe_garbage(char *message, long http_status, const char *body, size_t len)
 	else if (len == 0)
 		etcd_format_message(message, "empty answer");
 	else
-		etcd_format_message(message, "not the JSON of etcd: %.*s", excerpt, body);
+		etcd_format_message(message, "not a JSON answer of etcd: %.*s", excerpt, body);
 }
 
 void

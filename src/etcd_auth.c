@@ -127,7 +127,7 @@ receive_refusal(EtcdClient *client, const Attempt *attempt, const EtcdAnswer *an
 	char		why[ETCD_MESSAGE_SIZE];
 
 	if (answer->outcome == ETCD_REFUSED)
-		etcd_format_message(why, "etcd at \"%s\" gives user \"%s\" no token: %s%s%s%s",
+		etcd_format_message(why, "etcd at \"%s\" did not give user \"%s\" a token: %s%s%s%s",
 							attempt->url, client->settings.username, answer->message,
 							advice ? " (" : "", advice ? advice : "", advice ? ")" : "");
 	else

@@ -173,10 +173,10 @@ look_up(EtcdDiscovery *discovery, const char *service, const char *scheme)
 		return true;
 	if (len >= 0 || error == HOST_NOT_FOUND || error == NO_DATA)
 	{
-		etcd_format_message(found->error, "DNS has no SRV records of \"%s\"", name);
+		etcd_format_message(found->error, "DNS has no SRV records for \"%s\"", name);
 		return true;
 	}
-	etcd_format_message(found->error, "could not look up the SRV records of \"%s\": %s",
+	etcd_format_message(found->error, "could not look up the SRV records for \"%s\": %s",
 						name, hstrerror(error));
 	return false;
 }

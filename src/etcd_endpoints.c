@@ -133,7 +133,7 @@ replace_list(EtcdClient *client, EndpointList *list)
 		old->token = NULL;
 	}
 	if (in_use < 0)
-		etcd_watch_end_all(client, "the endpoint is not in the settings any more");
+		etcd_watch_end_all(client, "the endpoint was removed from the settings");
 
 	client->endpoints = list->endpoints;
 	client->nendpoints = list->n;

@@ -112,7 +112,7 @@ etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAns
 		char		why[ETCD_MESSAGE_SIZE];
 
 		memcpy(why, answer->message, sizeof(why));
-		etcd_format_message(answer->message, "answer of etcd at \"%s\" is not understood: %s",
+		etcd_format_message(answer->message, "could not understand the answer of etcd at \"%s\": %s",
 							etcd_http_url(exchange), why);
 	}
 	return false;

@@ -736,7 +736,7 @@ ask(const SharedRequest *request, const char *consequence)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("election \"%s\" has not been taken up yet", election),
-				 errhint("Try again when its state in \"%s\" is another.", "etcd_leader_status")));
+				 errhint("Try again when its state in \"%s\" has changed.", "etcd_leader_status")));
 	if (no_contact)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),

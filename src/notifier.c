@@ -287,7 +287,7 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 	if (!was_barred && !notifier->failed)
 		ereport(WARNING,
 				(errmsg("the notifier for database \"%s\" ended", notifier->database),
-				 errdetail("Events are not notified in this database until it runs again."),
+				 errdetail("Events are not announced in this database until it runs again."),
 				 errhint("The reason is in the log before this, unless the notifier was terminated by a signal. It will be tried again until it succeeds.")));
 	notifier->failed = !was_barred;
 	notifier->refused = !was_barred && !was_stable;
@@ -599,7 +599,7 @@ announce_events(const NotifierStart *start, bool again)
 
 	if (lost > 0)
 		ereport(WARNING,
-				(errmsg("%lld events were not notified in database \"%s\"",
+				(errmsg("%lld events were not announced in database \"%s\"",
 						(long long) lost, start->database),
 				 errdetail("Only the last %d events are kept.", SHARED_EVENTS)));
 }
@@ -634,7 +634,7 @@ try_to_announce_events(const NotifierStart *start)
 	{
 		if (last_error[0] != '\0')
 			ereport(LOG,
-					(errmsg("events are notified in database \"%s\" again", start->database)));
+					(errmsg("events are announced in database \"%s\" again", start->database)));
 		last_error[0] = '\0';
 		return true;
 	}
@@ -643,7 +643,7 @@ try_to_announce_events(const NotifierStart *start)
 	if (strncmp(last_error, edata->message, sizeof(last_error) - 1) != 0)
 		ereport(WARNING,
 				(errcode(edata->sqlerrcode),
-				 errmsg("could not notify events in database \"%s\": %s",
+				 errmsg("could not announce events in database \"%s\": %s",
 						start->database, edata->message),
 				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
 				 errhint("It will be tried again until it succeeds.")));

@@ -208,7 +208,7 @@ define_lease_settings(void)
 {
 	DefineCustomIntVariable("etcd_leader.ttl",
 							"Sets the time to live of the lease in etcd.",
-							"A leader that is lost without a word is replaced after this time.",
+							"A leader that disappears is replaced after this time.",
 							&settings_ttl_s,
 							10, ELECTION_MIN_TTL_S, ELECTION_MAX_TTL_S,
 							PGC_SIGHUP,
@@ -216,7 +216,7 @@ define_lease_settings(void)
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("etcd_leader.safety_margin",
-							"Sets by how much leadership ends before the lease does.",
+							"Sets how long before the end of the lease leadership ends.",
 							"-1 means a tenth of \"etcd_leader.ttl\".",
 							&settings_safety_margin_ms,
 							-1, -1, MAX_SAFETY_MARGIN_MS,
@@ -271,7 +271,7 @@ static void
 define_authentication_settings(void)
 {
 	DefineCustomStringVariable("etcd_leader.username",
-							   "Sets the user to be authenticated as by etcd.",
+							   "Sets the user of etcd to authenticate as.",
 							   "If empty, there is no authentication.",
 							   &settings_username,
 							   "",
@@ -281,7 +281,7 @@ define_authentication_settings(void)
 
 	DefineCustomStringVariable("etcd_leader.password_file",
 							   "Sets the file that holds the password of \"etcd_leader.username\".",
-							   "It must be readable by its owner alone, and is read when a token is needed.",
+							   "Only its owner may be able to read it. It is read when a token is needed.",
 							   &settings_password_file,
 							   "",
 							   PGC_SIGHUP,
@@ -289,7 +289,7 @@ define_authentication_settings(void)
 							   settings_check_file, NULL, NULL);
 
 	DefineCustomStringVariable("etcd_leader.ssl_ca_file",
-							   "Sets the file of the certificate authorities to trust in etcd's certificates.",
+							   "Sets the file of the certificate authorities that may have signed etcd's certificates.",
 							   "If empty, those of the system are trusted.",
 							   &settings_ssl_ca_file,
 							   "",
@@ -331,7 +331,7 @@ static void
 define_notification_settings(void)
 {
 	DefineCustomStringVariable("etcd_leader.databases",
-							   "Sets the databases in which events are notified.",
+							   "Sets the databases in which events are announced by NOTIFY.",
 							   "If empty, there are no notifications.",
 							   &settings_databases,
 							   "postgres",
@@ -340,7 +340,7 @@ define_notification_settings(void)
 							   settings_check_databases, NULL, NULL);
 
 	DefineCustomStringVariable("etcd_leader.channel",
-							   "Sets the channel on which events are notified.",
+							   "Sets the channel of NOTIFY on which events are announced.",
 							   NULL,
 							   &settings_channel,
 							   "etcd_leader",

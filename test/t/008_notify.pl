@@ -57,7 +57,7 @@ is($kills, 6, 'notifiers were killed');
 my $last = $pg1->last_event;
 cmp_ok($last, '>=', $mark + 2 * 21, 'many events');
 cmp_ok($last, '<', 2**53, 'a double holds their numbers');
-is($pg1->log_count('events were not notified'), 0, 'none was missed');
+is($pg1->log_count('events were not announced'), 0, 'none was missed');
 for my $dbname (qw(postgres app))
 {
 	poll_ok(30, sub { grep { $_->{seq} == $last } $listeners{$dbname}->notifications }, "$dbname: the last event arrives");

@@ -76,7 +76,7 @@ sub resumed_ok
 	is(($leader->events($last - 1))[0]{seq}, $last + 1, 'elector killed: a gap can be seen');
 	poll_ok(10, sub { $leader->value('SELECT notifications_sent FROM etcd_leader_stats') == $sent + $leader->last_event - $last },
 		'elector killed: what is new is notified');
-	is($leader->log_count('events were not notified', $offset), 0, 'elector killed: and nothing is missed');
+	is($leader->log_count('events were not announced', $offset), 0, 'elector killed: and nothing is missed');
 }
 
 # It is killed where it waits behind the leader: it keeps its place.

@@ -113,7 +113,7 @@ sub all_announced
 		poll_ok(20, sub { stats()->{notifications_failed} > $failed }, "$name: the notifier gives up waiting");
 	});
 	is_deeply([ map { $_->{seq} } grep { $_->{seq} > $mark } $listener->notifications ], [], "$name: nothing is announced meanwhile");
-	is($pg1->log_count('WARNING:  could not notify events in database "postgres": canceling statement due to lock timeout', $offset),
+	is($pg1->log_count('WARNING:  could not announce events in database "postgres": canceling statement due to lock timeout', $offset),
 		1, "$name: the log says so once");
 	ok(!is_done($stalled), "$name: it does wait");
 
@@ -122,7 +122,7 @@ sub all_announced
 	is(outcome($stalled), 'done', "$name: the commit gets through");
 	is(outcome($others),  'done', "$name: and so does another NOTIFY");
 	all_announced($listener, $mark, $name);
-	is($pg1->log_count('LOG:  events are notified in database "postgres" again', $offset), 1, "$name: the log says that it is over");
+	is($pg1->log_count('LOG:  events are announced in database "postgres" again', $offset), 1, "$name: the log says that it is over");
 	$listener->stop;
 }
 
@@ -162,7 +162,7 @@ sub all_announced
 	untouched($name, 0.9 * $ttl, sub {
 		poll_ok(20, sub { stats()->{notifications_failed} >= $before->{notifications_failed} + 2 }, "$name: failures are counted, and it is tried again");
 	});
-	is($pg1->log_count('WARNING:  could not notify events in database "postgres": ', $offset), 1, "$name: the log says so once");
+	is($pg1->log_count('WARNING:  could not announce events in database "postgres": ', $offset), 1, "$name: the log says so once");
 	like(PostgreSQL::Test::Utils::slurp_file($pg1->logfile, $offset),
 		$queue_has_limit ? qr/WARNING:.*too many notifications in the NOTIFY queue/ : qr/WARNING:.*\n.* notifier DETAIL:.*pg_notify.*Permission denied/,
 		"$name: and why");
@@ -180,7 +180,7 @@ sub all_announced
 	$keeper->disconnect;
 	all_announced($listener, $mark, $name);
 	is(stats()->{notifications_sent}, $before->{notifications_sent} + $pg1->last_event - $mark, "$name: what was announced is counted, once");
-	is($pg1->log_count('LOG:  events are notified in database "postgres" again', $offset), 1, "$name: the log says that it is over");
+	is($pg1->log_count('LOG:  events are announced in database "postgres" again', $offset), 1, "$name: the log says that it is over");
 	$listener->stop;
 }
 

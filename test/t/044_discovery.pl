@@ -81,7 +81,7 @@ for my $how (qw(KILL STOP))
 	$dns->signal($how);
 	my $offset = $pg1->log_size;
 	$pg1->reload;
-	poll_ok(20, sub { ($pg1->status->{last_error} // '') =~ /could not look up the SRV records of "_etcd-client-ssl\._tcp\.plain\.test"/ }, "DNS gone ($how): last_error says so");
+	poll_ok(20, sub { ($pg1->status->{last_error} // '') =~ /could not look up the SRV records for "_etcd-client-ssl\._tcp\.plain\.test"/ }, "DNS gone ($how): last_error says so");
 	pause($ttl);
 	is($pg1->token, $token, "DNS gone ($how): it leads on");
 	is($pg1->status->{connected}, 1, "DNS gone ($how): in contact");
@@ -108,7 +108,7 @@ $dns->signal('CONT');
 	poll_ok(15, sub { ($pg2->status->{last_error} // '') =~ /certificate of etcd .* is not valid.*other\.test/ }, 'a certificate of another domain is not valid')
 	  or diag($pg2->status->{last_error});
 	$pg2->configure(discovery_srv => 'plain.test');
-	poll_ok(15, sub { ($pg2->status->{last_error} // '') =~ /no SRV records of "_etcd-client-ssl\._tcp\.plain\.test"/ }, 'with an authority set, records without TLS do not count')
+	poll_ok(15, sub { ($pg2->status->{last_error} // '') =~ /no SRV records for "_etcd-client-ssl\._tcp\.plain\.test"/ }, 'with an authority set, records without TLS do not count')
 	  or diag($pg2->status->{last_error});
 	unlike($pg2->status->{endpoint}, qr/^http:/, 'nor are they used');
 	$pg2->configure(discovery_srv => undef, node_name => 'back');
@@ -121,7 +121,7 @@ $dns->signal('CONT');
 	chmod 0600, "$dir/password";
 	my $before = $pg2->value('SELECT clock_timestamp()');
 	$pg2->configure(discovery_srv => 'plain.test', ssl_ca_file => '', username => 'root', password_file => "$dir/password");
-	poll_ok(15, sub { $pg2->value(q{SELECT last_error_at > ? AND last_error ~ 'no SRV records of "_etcd-client-ssl\._tcp\.plain\.test"' FROM etcd_leader_status}, $before) },
+	poll_ok(15, sub { $pg2->value(q{SELECT last_error_at > ? AND last_error ~ 'no SRV records for "_etcd-client-ssl\._tcp\.plain\.test"' FROM etcd_leader_status}, $before) },
 		'with a user, records without TLS do not count') or diag($pg2->status->{last_error});
 	unlike($pg2->status->{endpoint}, qr/^http:/, 'nor are they used');
 	$pg2->configure(discovery_srv => undef, ssl_ca_file => undef, username => undef);
@@ -136,7 +136,7 @@ is(scalar(grep { $_->{answer} eq 'f' } @{ $runs{pg1} }), 0, 'all that time it le
 {
 	my $asked = sub { return eval { $etcd->metric('grpc_server_handled_total{grpc_code="OK",grpc_method="Authenticate",grpc_service="etcdserverpb.Auth",grpc_type="unary"}') } // 0 };
 	$pg1->configure(username => 'root', password_file => "$dir/password");
-	poll_ok(15, sub { ($pg1->status->{last_error} // '') =~ /no SRV records of "_etcd-client-ssl/ }, 'a user is set: records with TLS are looked for');
+	poll_ok(15, sub { ($pg1->status->{last_error} // '') =~ /no SRV records for "_etcd-client-ssl/ }, 'a user is set: records with TLS are looked for');
 	$etcd->etcdctl(qw(user add root:geheim));
 	$etcd->etcdctl(qw(user grant-role root root));
 	my $before = $asked->();

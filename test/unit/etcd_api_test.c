@@ -680,7 +680,7 @@ test_decode_garbage(void **state)
 		{400, "CommonName of client sending a request against gateway will be ignored and not used as expected",
 		"CommonName"},
 		{301, "<html>\r\n<body>moved</body></html>", "HTTP status 301: <html> <body>moved"},
-		{200, "<html></html>", "not the JSON of etcd: <html></html>"},
+		{200, "<html></html>", "not a JSON answer of etcd: <html></html>"},
 		{200, "\xff\xfe\x01", NULL},
 		{200, "null", NULL},
 		{200, "[]", NULL},

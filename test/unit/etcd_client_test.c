@@ -1593,8 +1593,8 @@ test_tokens(void **state)
 	}			cases[] = {
 		{good, file, ETCD_ANSWERED, NULL},
 		{bad, file, ETCD_REFUSED, "user name is empty"},
-		{rejected, file, ETCD_REFUSED, "gives user \"somebody\" no token: etcdserver: authentication failed"},
-		{"HTTP/1.1 200 OK\r\n\r\nx", file, ETCD_GARBAGE, "is not understood"},
+		{rejected, file, ETCD_REFUSED, "did not give user \"somebody\" a token: etcdserver: authentication failed"},
+		{"HTTP/1.1 200 OK\r\n\r\nx", file, ETCD_GARBAGE, "could not understand the answer"},
 		{"", file, ETCD_NO_ANSWER, "within 800 ms"},
 		{good, "/nonexistent", ETCD_REFUSED, "could not open \"/nonexistent\""},
 		{good, NULL, ETCD_REFUSED, "\"etcd_leader.password_file\" is not"},
