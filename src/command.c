@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * command.c
- *	  What the core is told by its owner: settings, commands, the end.
+ *	  Settings, commands and the end of the core.
  *
  *-------------------------------------------------------------------------
  */
@@ -90,7 +90,7 @@ configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
 	int			configured = find_configured(&core->config, e->name);
 
 	e->wanted = configured >= 0;
-	/* one that was resumed does not know yet */
+	/* a resumed election does not know yet */
 	if (first)
 		e->stay_out = e->wanted && core->config.stay_out[configured];
 	if (renamed && e->proclaim_ticket == 0)
@@ -116,7 +116,7 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 
 	if (core->stopping)
 		return;
-	/* by the margin that was in force: another one revives nothing */
+	/* by the margin in force: a new margin revives nothing */
 	queue_expire(core, now_ns);
 	core->config = *config;
 	lease_configure(core, now_ns);

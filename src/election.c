@@ -87,7 +87,7 @@ core_backoff_ns(ElectionCore *core, int failures)
 	int64_t		max_ms = BACKOFF_MAX_MS;
 	uint64_t	jitter = core->port.random(core->port.ctx) % 512;
 
-	/* A leader has a deadline to meet, and there is only one of it. */
+	/* A leader has a deadline to meet, and there is only one leader. */
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		if (core->elections[i].state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
@@ -275,7 +275,7 @@ set_connected(ElectionCore *core, const Op *answered)
 	if (core->connected)
 		return;
 	core->connected = true;
-	/* What was postponed because nobody answered is due now. */
+	/* Work that was postponed because nobody answered is due now. */
 	core->stream.retry_ns = 0;
 	patroni_retry_now(core);
 	lease_retry_now(core);
@@ -306,10 +306,10 @@ set_disconnected(ElectionCore *core, const char *why)
 }
 
 /*
- * Nothing useful came from that endpoint.  Contact is lost when every endpoint
- * has failed since etcd answered last, and something that was sent after the
- * first failure has failed, too.  So a single failure is not enough where
- * there is one endpoint: it may be the address of several members.
+ * An endpoint gave no useful answer.  Contact is lost when every endpoint has
+ * failed since etcd answered last, and a request that was sent after the first
+ * failure has failed, too.  So a single failure is not enough if there is only
+ * one endpoint, which may be the address of several members.
  */
 static void
 fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint, const char *why)
@@ -335,14 +335,14 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint
 
 /*
  * etcd was put back to an earlier state.  From now on it may hand out a create
- * revision a second time.  So nobody leads here unless its create revision is
- * above every token that may have been seen.  And a key that was deleted may
- * stand again on a lease that is kept alive: another lease rids us of it.
+ * revision a second time.  So this instance leads only with a create revision
+ * above every token that may have been seen.  A key that was deleted may stand
+ * again on a lease that is kept alive.  A new lease gets rid of it.
  */
 void
 core_guard_against_restore(ElectionCore *core)
 {
-	/* Once for each time: until etcd is believed again, every answer says so. */
+	/* Only once: every answer shows it until etcd is believed again. */
 	if (core->max_revision <= core->lead_above_revision)
 		return;
 	core->lead_above_revision = core->max_revision;
@@ -350,8 +350,8 @@ core_guard_against_restore(ElectionCore *core)
 }
 
 /*
- * etcd was replaced by another one, or put back to an earlier state: nothing
- * that we know of keys, leases and terms holds (HISTORY).
+ * etcd was replaced by another one, or put back to an earlier state.  Nothing
+ * that is known of keys, leases and terms holds any more (HISTORY).
  */
 static void
 discard_history(ElectionCore *core)
@@ -373,9 +373,9 @@ discard_history(ElectionCore *core)
 }
 
 /*
- * A txn is executed after it was sent, so it cannot show less than was known
- * by then, and one that wrote shows more; unless etcd was put back to an
- * earlier state, or an endpoint leads to a copy of it.
+ * A txn is executed after it was sent.  So it cannot show a lower revision
+ * than was known by then, and one that wrote shows a higher one, unless etcd
+ * was put back to an earlier state, or an endpoint leads to a copy of it.
  */
 static bool
 revision_went_back(const Op *op, const EtcdAnswer *answer)
@@ -386,8 +386,9 @@ revision_went_back(const Op *op, const EtcdAnswer *answer)
 }
 
 /*
- * May this answer be believed?  NULL, or what is wrong with it.  A committed
- * write is true whoever tells it, as long as it is the same cluster.
+ * May this answer be believed?  Returns NULL, or what is wrong with it.  A
+ * committed write is true whichever member reports it, as long as it is the
+ * same cluster.
  */
 static const char *
 doubt_answer(const ElectionCore *core, const Op *op, const EtcdAnswer *answer)
@@ -441,7 +442,7 @@ is_complete(const Op *op, const EtcdAnswer *answer)
 	return answer->nresults == expected + op->deletes_nothing;
 }
 
-/* A request brought nothing.  It stays wanted, so it is sent again. */
+/* A request got no useful answer.  It stays wanted, so it is sent again. */
 static void
 fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
 {
@@ -452,7 +453,10 @@ fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
 	patroni_request_failed(core, now_ns, op);
 }
 
-/* An answer of etcd, which may be a refusal, to whose part it concerns. */
+/*
+ * Passes an answer of etcd, which may be a refusal, to the part that it
+ * concerns.
+ */
 static void
 dispatch_answer(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
@@ -492,7 +496,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 	if (revision_went_back(op, answer) && answer->header.cluster_id == core->cluster_id)
 		core_guard_against_restore(core);
 	fail_endpoint(core, now_ns, op, answer->endpoint, doubt);
-	/* Whoever led by the other history has stopped by then. */
+	/* An instance that led by the other history has stopped by then. */
 	patience_ns = core->config.ttl_s * NS_PER_S;
 	if (patience_ns < patroni_longest_ttl_ns(core))
 		patience_ns = patroni_longest_ttl_ns(core);
@@ -512,7 +516,7 @@ receive_believed(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 	dispatch_answer(core, now_ns, op, answer);
 }
 
-/* etcd refuses: there is contact, but what was asked cannot be had. */
+/* etcd refuses the request: there is contact, but no result. */
 static void
 receive_refusal(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
@@ -556,7 +560,10 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 		return;
 	}
 
-	/* What has run out meanwhile must be withdrawn before the answer is used. */
+	/*
+	 * Leadership that has run out meanwhile must be withdrawn before the
+	 * answer is used.
+	 */
 	queue_expire(core, now_ns);
 	if (answer->outcome == ETCD_ANSWERED)
 		doubt = is_complete(&op, answer) ? doubt_answer(core, &op, answer) :
@@ -585,7 +592,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 	queue_expire(core, now_ns);
 	if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != 0 &&
 		frame->header.cluster_id != core->cluster_id)
-		usable = false;			/* a look will tell what to think of it */
+		usable = false;			/* a look will show what has happened */
 	else
 	{
 		if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != 0)
@@ -667,7 +674,7 @@ remember_election(const ElectionCore *core, const Election *e, ElectionMemory *m
 	}
 }
 
-/* Has the caller remember the state as it is now. */
+/* Lets the caller remember the current state. */
 static void
 remember(ElectionCore *core)
 {
@@ -748,7 +755,7 @@ check_election(const ElectionCore *core, const Election *e)
 	}
 }
 
-/* What holds whenever the core waits for the next input. */
+/* Checks what must hold whenever the core waits for the next input. */
 static void
 check_invariants(const ElectionCore *core)
 {
@@ -781,9 +788,10 @@ own_slots(const ElectionCore *core)
 }
 
 /*
- * A beat is a keepalive, whose answer sends the confirming look.  Where the
- * lease cannot be kept, or there is none, a look alone is sent: it brings the
- * same news to an observer, and shows that etcd lives.
+ * A beat is a keepalive, and a look that confirms it, which is sent when the
+ * keepalive is answered.  If the lease cannot be kept, or there is none, only
+ * a look is sent.  It brings the same news to an observer, and shows that etcd
+ * lives.
  */
 static void
 send_beat_or_look(ElectionCore *core, int64_t now_ns)

@@ -104,9 +104,9 @@ typedef enum ElectionState
 } ElectionState;
 
 /*
- * What SQL shall see of one election.  deadline_ns and token are non-zero
- * only while leading; leadership ends at deadline_ns with nobody's help.
- * The leader's name is good until leader_until_ns.
+ * What SQL sees of one election.  deadline_ns and token are non-zero only
+ * while leading; leadership ends at deadline_ns with nobody's help.  The
+ * leader's name is good until leader_until_ns.
  */
 typedef struct ElectionView
 {
@@ -174,9 +174,9 @@ typedef enum ElectionReply
 } ElectionReply;
 
 /*
- * What an instance has to know to take its lease and its places up again
- * after the loss of all else: the memory of an elector that dies while the
- * postmaster lives.  Nothing in it points anywhere.
+ * What an instance has to know to continue with its lease and its places after
+ * all else is lost: the memory of an elector that dies while the postmaster
+ * lives.  It contains no pointers.
  */
 typedef struct ElectionMemory
 {
@@ -214,9 +214,9 @@ election_memory_size(const ElectionMemory *memory)
 }
 
 /*
- * The way out.  None of these may call back into the core.  publish() and
- * send() are called in the order in which they must take effect: what
- * withdraws is published before what deletes is sent.
+ * The output of the core.  None of these may call back into the core.
+ * publish() and send() are called in the order in which they must take effect:
+ * a withdrawal is published before a deletion is sent.
  *
  * Every send() must be followed by exactly one election_receive() of its id,
  * within a bounded time, whatever happens to the network.
@@ -252,10 +252,11 @@ extern ElectionCore *election_create(const ElectionPort *port, int max_elections
 extern void election_free(ElectionCore *core);
 
 /*
- * Before the first election_configure(): goes on where the core left off that
- * had this remembered.  False if it is too late for that, or if there are more
- * elections than slots; then nothing has changed.  Nobody leads by it: that
- * takes a linearizable answer, as always.
+ * To be called before the first election_configure(): continues where the core
+ * stopped that remembered this.  False if it is too late for that, or if there
+ * are more elections than slots; then nothing has changed.  This alone does
+ * not make an instance the leader: that takes a linearizable answer, as
+ * always.
  */
 extern bool election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
 
@@ -275,7 +276,9 @@ extern void election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatch
 /* The watch stream that was opened last is at its end. */
 extern void election_watch_ended(ElectionCore *core, int64_t now_ns);
 
-/* Does what is due.  To be called at election_wakeup_ns() or before. */
+/*
+ * Does the work that is due.  To be called at election_wakeup_ns() or before.
+ */
 extern void election_tick(ElectionCore *core, int64_t now_ns);
 
 /* When election_tick() has to be called at the latest. */

@@ -123,7 +123,7 @@ typedef enum OpKind
 #define LOOK_OWN			1
 #define LOOK_NEIGHBOUR		2		/* the predecessor; a leader's is the last in the queue */
 #define LOOK_BY_NAME		8		/* the predecessor and the leader that are known, no others */
-#define LOOK_PATRONI		4		/* of a followed election, in the place of all else */
+#define LOOK_PATRONI		4		/* of a followed election, instead of all others */
 
 /* How many keys such a look asks for. */
 #define PATRONI_NRANGES		4
@@ -168,7 +168,7 @@ typedef struct QueueKey
 	int64_t		create_revision;	/* 0: there is no such key */
 } QueueKey;
 
-/* What a followed election has beside the rest; see patroni.c. */
+/* The additional state of a followed election; see patroni.c. */
 typedef struct Patroni
 {
 	char		prefix[ELECTION_KEY_SIZE];
@@ -476,7 +476,10 @@ is_candidate(const Election *e)
 
 /* ---- election.c ---------------------------------------------------------- */
 
-/* NULL: too many; what was wanted is still wanted when others have ended. */
+/*
+ * Returns NULL if there are too many; the request is still wanted when others
+ * have ended.
+ */
 extern Op  *core_start_op(ElectionCore *core, int64_t now_ns, OpKind kind);
 extern Op  *core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election *e);
 extern bool core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots);
@@ -495,7 +498,7 @@ extern void core_send_lease_request(ElectionCore *core, const Op *op, EtcdReques
 extern int64_t core_backoff_ns(ElectionCore *core, int failures);
 extern void core_wake_at(ElectionCore *core, int64_t when_ns);
 
-/* Is it time?  If not, pursue() comes back when it is. */
+/* Is it time?  If not, pursue() is called again then. */
 extern bool core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns);
 
 extern void core_publish(ElectionCore *core, const Election *e);
@@ -552,7 +555,7 @@ extern int64_t lease_ttl_ns(const ElectionCore *core);
 /* A third of that TTL. */
 extern int64_t lease_interval_ns(const ElectionCore *core);
 
-/* Does what this beat brings still count? */
+/* Does the result of this beat still count? */
 extern bool lease_is_current(const ElectionCore *core, const Beat *beat);
 
 /* An answer says that this lease does not exist. */
@@ -582,7 +585,10 @@ extern void lease_pursue(ElectionCore *core, int64_t now_ns);
 extern void lease_configure(ElectionCore *core, int64_t now_ns);
 extern void lease_retry_now(ElectionCore *core);
 
-/* The end of the core: every lease is revoked.  Again, for one try more. */
+/*
+ * The end of the core: revokes every lease.  May be called again for one more
+ * try.
+ */
 extern void lease_revoke_all(ElectionCore *core, int64_t now_ns);
 extern void lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease);
 
@@ -598,8 +604,8 @@ extern void lease_check(const ElectionCore *core);
 /* ---- queue.c ------------------------------------------------------------- */
 
 /*
- * Ends leadership, if there is one, for readers first (ORDER), and makes what
- * was asked before void (EPOCH).
+ * Ends leadership, if there is one, for readers first (ORDER), and makes
+ * answers to earlier requests void (EPOCH).
  */
 extern void queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason);
 
@@ -619,7 +625,7 @@ extern void queue_choose_state(ElectionCore *core, Election *e);
 extern void queue_discard(ElectionCore *core, Election *e);
 extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
 
-/* Ends leadership and knowledge whose time is over. */
+/* Ends leadership, and what is known of the leader, if its time is over. */
 extern void queue_expire(ElectionCore *core, int64_t now_ns);
 extern void queue_wake_at_expiry(ElectionCore *core);
 
@@ -630,7 +636,10 @@ extern void queue_wake_at_expiry(ElectionCore *core);
 extern bool queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
 								int64_t revision);
 
-/* The same where we are not in the queue, and asked for the own key all the same. */
+/*
+ * The same if this instance is not in the queue, and the look asked for the
+ * own key nevertheless.
+ */
 extern void queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
 								int64_t revision);
 
@@ -713,7 +722,7 @@ extern int64_t patroni_deadline_ns(const ElectionCore *core, const Election *e);
 /* The longest TTL of a leader key; 0: none is known. */
 extern int64_t patroni_longest_ttl_ns(const ElectionCore *core);
 
-/* Fills in the leader key, and why this instance does not lead. */
+/* Fills in the leader key, and the reason why this instance does not lead. */
 extern void patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view);
 
 /* As add_ranges() of look.c, and what the answer to the look shows. */
@@ -729,7 +738,7 @@ extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op 
 /* Sends what is due. */
 extern void patroni_pursue(ElectionCore *core, int64_t now_ns);
 
-/* There is contact again: nothing is postponed any more. */
+/* There is contact again: postponed requests are due now. */
 extern void patroni_retry_now(ElectionCore *core);
 
 extern void patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config);

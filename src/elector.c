@@ -53,20 +53,21 @@
 #define FAREWELL_MS			700
 
 /*
- * In recovery, and only where no notifier waits for its end (the postmaster's
- * signal for its start is how a promotion is learned of otherwise).
+ * How often to check for a promotion, in recovery.  Needed only if no notifier
+ * waits for the end of recovery; otherwise the postmaster's signal for its
+ * start reports the promotion.
  */
 #define PROMOTION_POLL_MS	500
 
 /*
- * The clock by which the wait is timed stops while the host sleeps: what is
- * due when it wakes is done so much later at most.
+ * The clock of the wait stops while the host sleeps.  This limits how late due
+ * work is done after the host wakes up.
  */
 #define MAX_SLEEP_MS		5000
 
 /*
- * The watch and the requests that are under way at once, most of the time; and
- * what tells of a lookup.
+ * The descriptors that are needed most of the time: for the watch, for the
+ * requests under way at once, and for a lookup.
  */
 #define LONG_LIVED_FDS		5
 
@@ -156,7 +157,10 @@ announce_event(SharedEvent *event)
 			break;
 	}
 
-	/* Who is woken by the event shall see the contact that it speaks of. */
+	/*
+	 * A process that is woken by the event must see the contact that the event
+	 * reports.
+	 */
 	elector_publish_contact();
 	events_append(event);
 	events_wake_all();
@@ -269,7 +273,7 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 	if (advice)
 		reason = psprintf("%s (%s)", answer->message, advice);
 
-	/* these two are part of how leases are had and lost */
+	/* these two are a normal part of granting and losing leases */
 	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
 	if (timing->key)
 		elector_note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
@@ -314,7 +318,10 @@ client_noticed(void *ctx, const char *what)
 static void
 client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 {
-	/* that a token has died is mended by the next request, or told of that */
+	/*
+	 * a token that has expired is replaced by the next request, which
+	 * otherwise reports it
+	 */
 	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) &&
 		strstr(frame->message, "invalid auth token") == NULL)
 		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
@@ -384,8 +391,8 @@ quit(void)
 }
 
 /*
- * SIGQUIT.  After a crash of another process nothing here can be trusted, and
- * the instance will be back in a moment: no farewell.
+ * SIGQUIT.  After a crash of another process nothing in shared memory can be
+ * trusted, and the instance will be back soon.  So the leases are not revoked.
  */
 static void
 handle_quit(SIGNAL_ARGS)
@@ -513,7 +520,7 @@ next_timeout_ms(void)
 	{
 		int64		left_ns = wakeup_ns - shared_state_clock_ns();
 
-		/* rounded up: waking too early would be for nothing */
+		/* rounded up, because waking up too early would be useless */
 		timeout = sooner(timeout, left_ns <= 0 ? 0 : (long) Min((left_ns + NS_PER_MS - 1) / NS_PER_MS, INT_MAX));
 	}
 	return timeout;

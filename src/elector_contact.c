@@ -17,8 +17,8 @@
 #include "stats.h"
 
 /*
- * A different complaint is logged, the same one again is not, until it was not
- * heard for so long.  Room for two of each election and of each endpoint, as
+ * A new error is logged.  The same error is logged again only if it has not
+ * come for this time.  Room for two of each election and of each endpoint, as
  * one that is forgotten is logged each time.
  */
 #define REMEMBERED_ERRORS	(2 * ELECTION_MAX_ELECTIONS + 2 * ELECTION_MAX_ENDPOINTS)

@@ -58,24 +58,25 @@ extern void elector_announce_events(void);
 extern bool elector_is_news(const char *message);
 
 /*
- * Remembers an error for etcd_leader_status.last_error, and logs it if it is
- * to be, and is news: a line per change, not per retry.
+ * Remembers an error for etcd_leader_status.last_error.  Logs it if `logged`
+ * and if it is new: one line for each change, and not for each retry.
  */
 extern void elector_note_error(ErrorSubject subject, const char *message, bool log);
 
 /* The same with a format; what is too long is cut at the end of a character. */
 extern void elector_note_formatted_error(ErrorSubject subject, bool log, const char *format,...) pg_attribute_printf(3, 4);
 
-/* What is said about that subject is over; when it was heard is still known. */
+/* The errors about that subject are over.  Their time stays known. */
 extern void elector_clear_error(ErrorSubject subject);
 
 /*
- * What fails at etcd is tried again within a second or two, and each beat asks
- * etcd: an error that has not come again for a TTL is over.
+ * Forgets errors of etcd that are over.  A request that fails is tried again
+ * within a second or two, and each beat asks etcd.  So an error that has not
+ * come again for a TTL is over.
  */
 extern void elector_clear_old_error(void);
 
-/* All errors are news again. */
+/* All errors are new again, and will be logged. */
 extern void elector_forget_errors(void);
 
 /* The endpoint in use may be another one. */
@@ -109,8 +110,8 @@ extern void elector_learn_version(int endpoint, const char *version);
 extern void elector_follow_ttl(void);
 
 /*
- * Looks the endpoints up when that is due, if they are to be had from DNS.
- * Milliseconds until the next time; -1: never.
+ * Looks up the endpoints when that is due, if they come from DNS.  Returns the
+ * milliseconds until the next time; -1: never.
  */
 extern long elector_discover(void);
 

@@ -15,9 +15,9 @@
 #include "stats.h"
 
 /*
- * One read verifies for all who wait for one.  The protocol's ticket for it is
- * this bit and the election's slot, of any other command it is the place in
- * the mailbox, plus 1.
+ * One read serves all backends that wait for a verification.  The protocol's
+ * ticket for it is this bit and the election's slot, of any other command it
+ * is the place in the mailbox, plus 1.
  */
 #define VERIFY_TICKET		(UINT64CONST(1) << 63)
 
@@ -243,7 +243,7 @@ elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 {
 	SharedReply *reply = palloc0(sizeof(SharedReply));
 
-	/* who is told of the end of a command finds its events */
+	/* a backend that gets the reply must find the events of its command */
 	elector_announce_events();
 	reply->kind = REPLY_ELECTION;
 	reply->outcome = outcome;

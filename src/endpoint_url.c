@@ -54,7 +54,8 @@ url_part(CURLU *url, CURLUPart what)
 
 /*
  * Splits the URL of a host; false if it is none, or has anything behind the
- * path.  libcurl is asked, since it is libcurl that has to understand it later.
+ * path.  This uses libcurl's parser, since libcurl has to understand the URL
+ * later.
  */
 static bool
 split_host_url(const char *endpoint, HostUrl *parts)

@@ -34,7 +34,7 @@
  */
 #define JSON_FLAGS	(JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES)
 
-/* How much of a body that is not understood is shown. */
+/* How much is shown of a body that could not be understood. */
 #define EXCERPT_SIZE	100
 
 /*
@@ -126,7 +126,7 @@ etcd_format_message(char *message, const char *format,...)
 
 /* ---- requests -------------------------------------------------------- */
 
-/* Text that grows; once memory was out, nothing more is added. */
+/* Text that grows.  If memory runs out, nothing more is added. */
 typedef struct Text
 {
 	char	   *data;
@@ -594,7 +594,7 @@ typedef union Chunk
 	int64_t		alignment;
 } Chunk;
 
-/* The first problem makes the answer useless, whatever is read after it. */
+/* Records the first problem, which makes the answer useless. */
 typedef struct Reader
 {
 	void	   *memory;
@@ -887,7 +887,7 @@ read_error(const json_t *root, int *code, char *message)
 
 /* ---- answers --------------------------------------------------------- */
 
-/* Why the body of an unary answer is none of etcd's. */
+/* Why the body of a unary answer does not come from etcd. */
 static void
 describe_garbage(char *message, long http_status, const char *body, size_t len)
 {
@@ -1021,7 +1021,7 @@ etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame)
 	buf += start;
 	len -= start;
 
-	/* whatever the rest may be: a frame is an object */
+	/* a frame is an object, whatever follows */
 	root = NULL;
 	if (buf[0] == '{')
 	{

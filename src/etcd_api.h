@@ -4,9 +4,9 @@
  *	  etcd's v3 messages, to and from the JSON of its HTTP gateway.
  *
  * Pure: no I/O, no clock, no postgres.h.  The same object is linked into the
- * extension, into the unit tests and into whatever drives the protocol
- * without a network.  Memory is malloc'd, and failures are returned, so that an
- * answer may be decoded where nothing may be thrown.
+ * extension, into the unit tests and into whatever drives the protocol without
+ * a network.  Memory is malloc'd, and failures are returned, so that an answer
+ * can be decoded where no ERROR may be raised.
  *
  * The messages are those of etcd's api/etcdserverpb/rpc.proto, the JSON is
  * grpc-gateway's: int64 are strings, bytes are base64, fields that are zero
@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The gRPC status codes that etcd answers with and somebody here looks at. */
+/* The gRPC status codes of etcd that are used here. */
 typedef enum EtcdCode
 {
 	ETCD_CODE_OK = 0,
@@ -253,9 +253,9 @@ extern char *etcd_encode_request(const EtcdRequest *request, size_t *len);
 extern char *etcd_encode_watches(const EtcdWatch *watches, int nwatches, size_t *len);
 
 /*
- * What came back for a request of that kind: the HTTP status and the body.
- * Never fails: what cannot be understood (or found memory for) becomes
- * ETCD_GARBAGE with a message that says why.  *answer need not be
+ * Decodes the answer to a request of that kind: the HTTP status and the body.
+ * Never fails: an answer that cannot be understood, or for which memory runs
+ * out, becomes ETCD_GARBAGE with a message that says why.  *answer need not be
  * initialised; etcd_free_answer() must follow.
  */
 extern void etcd_decode_answer(EtcdRequestKind kind, long http_status,
@@ -273,10 +273,10 @@ extern ssize_t etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *fr
 extern void etcd_free_frame(EtcdWatchFrame *frame);
 
 /*
- * Does a failure speak of the member that was asked, so that another one may
- * do better?  (No answer, garbage, unavailable, no leader, deadline
- * exceeded, "not a primary lessor"; not: permission denied, no such lease,
- * no space, ...)
+ * Is a failure the fault of the member that was asked, so that another one may
+ * do better?  (No answer, garbage, unavailable, no leader, deadline exceeded,
+ * "not a primary lessor"; not: permission denied, no such lease, no space,
+ * ...)
  */
 extern bool etcd_blames_endpoint(EtcdOutcome outcome, int code, const char *message);
 
@@ -293,7 +293,9 @@ extern void etcd_format_message(char *message, const char *format,...)
  */
 extern bool etcd_wants_token(EtcdOutcome outcome, int code, const char *message);
 
-/* "authentication is not enabled": tokens are neither to be had nor needed. */
+/*
+ * "authentication is not enabled": there are no tokens, and none are needed.
+ */
 extern bool etcd_says_auth_is_off(const EtcdAnswer *answer);
 
 /*

@@ -45,10 +45,11 @@ is_session_preloaded(void)
 }
 
 /*
- * A library that is loaded into a session cannot enforce what was set for it;
- * with session_preload_libraries this keeps the session from beginning.  What
- * the setting says must not matter then: a server that does not know it lets
- * everybody change it by an option of the connection.
+ * A library that is loaded into a session cannot enforce
+ * etcd_leader.require_leadership.  With session_preload_libraries this ERROR
+ * keeps the session from starting.  The value of the setting must not matter
+ * then: a server that does not know it lets everybody change it by an option
+ * of the connection.
  */
 static void
 check_not_fenced(void)
@@ -64,9 +65,10 @@ check_not_fenced(void)
 }
 
 /*
- * In the postmaster everything is set up; a library that is loaded later, by
- * a function call in a server that has not preloaded it, gets nothing, and
- * its functions say what to do.  pg_upgrade's servers hold no elections.
+ * In the postmaster everything is set up.  A library that is loaded later, by
+ * a function call in a server that has not preloaded it, sets up nothing, and
+ * its functions raise an error that says what to do.  The servers of
+ * pg_upgrade hold no elections.
  */
 void
 _PG_init(void)

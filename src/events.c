@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * events.c
- *	  What has happened, and waiting for it.
+ *	  Events, and waiting for them.
  *
  * Two rings: one of changes of other keys, which may come in a flood, and one
  * of all other events.  Readers put them together by their numbers.
@@ -61,9 +61,9 @@ StaticAssertDecl(CHANGES_BYTES / sizeof(SharedEvent) >= 256, "too few changes ar
 typedef struct Events
 {
 	/*
-	 * Who waits for anything to be published; and the notifiers, which wait
-	 * for events alone, and are not to be in the way of those who wait to
-	 * lead.
+	 * Processes that wait for anything to be published, and the notifiers,
+	 * which wait for events only, and must not delay sessions that wait for
+	 * leadership.
 	 */
 	ConditionVariable published;
 	ConditionVariable notifiers_wanted;

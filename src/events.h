@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * events.h
- *	  What has happened, and waiting for it.
+ *	  Events, and waiting for them.
  *
  * The elector appends events; everybody else reads them, and sleeps until
  * something is published.  Readers take no lock, and the elector may be stopped

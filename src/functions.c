@@ -3,8 +3,8 @@
  * functions.c
  *	  The functions that SQL calls, and those behind the views.
  *
- * What only reads looks into shared memory and waits for nothing.  What asks
- * etcd does so through the elector's mailbox.
+ * Functions that only read use shared memory and wait for nothing.  Functions
+ * that ask etcd do so through the elector's mailbox.
  *
  * The SQL objects can be of an older version than the library, until ALTER
  * EXTENSION UPDATE: a function whose arguments change gets a new name here,
@@ -48,7 +48,9 @@
 
 #define MAX_COLUMNS 32
 
-/* After a resignation etcd is asked for so long whether somebody takes over. */
+/*
+ * How long to ask etcd after a resignation whether there is another candidate.
+ */
 #define SUCCESSOR_TIMEOUT_US	INT64CONST(500000)
 
 PG_FUNCTION_INFO_V1(etcd_is_leader);
@@ -192,7 +194,7 @@ timeout_argument(FunctionCallInfo fcinfo, int argno)
 	return shared_state_clock_ns() / NS_PER_US + (end - now);
 }
 
-/* The wait event of those who wait for what is published. */
+/* The wait event of sessions that wait for something to be published. */
 static uint32
 published_wait_event(void)
 {
@@ -605,10 +607,10 @@ return_row(TupleDesc desc, Datum value)
 }
 
 /*
- * Lets go of every snapshot, so that a procedure that waits is in the way
- * neither of VACUUM nor of recovery.  ERROR 25001 where that cannot be: in a
- * transaction block, in a function, in a transaction that has written or that
- * keeps its snapshot.  Nothing may look into the catalogs afterwards.
+ * Releases every snapshot, so that a procedure that waits does not hold back
+ * VACUUM or recovery.  ERROR 25001 where that is impossible: in a transaction
+ * block, in a function, in a transaction that has written or that keeps its
+ * snapshot.  Nothing may look into the catalogs afterwards.
  *
  * A CALL that is not in an atomic context has no active snapshot but those of
  * portals, and ends well without them: it may as well have committed, see
@@ -798,9 +800,9 @@ own_lease(int index)
 }
 
 /*
- * After a resignation: says so if the queue is empty but for this instance,
- * whose keys are on the lease of before or that of now.  Says nothing if etcd
- * does not tell soon: the resignation is done.
+ * After a resignation: raises a NOTICE if the queue is empty except for this
+ * instance, whose keys are on the previous or the current lease.  Does nothing
+ * if etcd does not answer soon, since the resignation is done.
  */
 static void
 notice_no_successor(int index, bool rejoin, int64 lease_before)
@@ -964,10 +966,10 @@ version_number(const char *version)
 }
 
 /*
- * etcd_leader_check_version(version text) returns void: what every script of
- * the extension asks first, ERROR if the library is too old for its SQL
- * objects.  After an upgrade of the package the old one stays loaded until the
- * server is restarted.
+ * etcd_leader_check_version(version text) returns void: called first by every
+ * script of the extension.  ERROR if the library is too old for the SQL
+ * objects of the script.  After an upgrade of the package the old library
+ * stays loaded until the server is restarted.
  */
 Datum
 etcd_leader_check_version(PG_FUNCTION_ARGS)

@@ -23,7 +23,7 @@ lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
 
 	if (core->config.safety_margin_ms < 0)
 		return ttl_ns / 10;
-	/* Less than half a TTL would never be renewed in time. */
+	/* With less than half a TTL no renewal would be in time. */
 	return margin < ttl_ns / 2 ? margin : ttl_ns / 2;
 }
 
@@ -124,7 +124,7 @@ lease_is_in_doubt(const ElectionCore *core)
 	return core->lease.id == 0 || core->lease.tainted || core->fresh.moving || core->revoking;
 }
 
-/* May the lease be kept as it is?  Otherwise only a fresh one helps (FRESH). */
+/* May the lease be kept?  Otherwise a fresh one is needed (FRESH). */
 static bool
 needs_fresh(const ElectionCore *core, int64_t now_ns)
 {
@@ -191,7 +191,7 @@ lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease)
 	send_revoke(core, now_ns, lease);
 }
 
-/* What the beats under way bring does not count any more. */
+/* The results of the beats under way do not count any more. */
 static void
 void_beats(ElectionCore *core)
 {
@@ -308,8 +308,8 @@ fail_grant(ElectionCore *core, const Op *op)
 }
 
 /*
- * An earlier try, whose answer was lost, has granted the lease.  How much TTL
- * etcd gave it is told by a keepalive.
+ * An earlier try, whose answer was lost, has granted the lease.  A keepalive
+ * shows which TTL etcd gave it.
  */
 static void
 ask_granted_ttl(ElectionCore *core, int64_t now_ns)
@@ -332,7 +332,7 @@ receive_grant(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer
 	else if (etcd_says_lease_exists(answer) && core->fresh.tries > 1)
 		ask_granted_ttl(core, now_ns);
 	else
-		fail_grant(core, op);	/* if it exists, it is somebody else's */
+		fail_grant(core, op);	/* if it exists, it belongs to somebody else */
 }
 
 static void
@@ -379,8 +379,8 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 }
 
 /*
- * The fresh lease takes the place of the old one.  slots: the elections whose
- * keys were put on it, at mod_revision (0: not known).
+ * The fresh lease replaces the old one.  slots: the elections whose keys were
+ * put on it, at mod_revision (0: not known).
  */
 static void
 commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_revision)
@@ -396,7 +396,10 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	core->lease_failures = 0;
 	core->lease_retry_ns = 0;
 	void_beats(core);
-	/* A beat that is due earlier stays so: the elections may have waited for it. */
+	/*
+	 * A beat that is due earlier stays due, since the elections may have
+	 * waited for it.
+	 */
 	if (core->beat_ns <= now_ns ||
 		core->beat_ns > core->lease.sent_ns + lease_interval_ns(core))
 		core->beat_ns = core->lease.sent_ns + lease_interval_ns(core);
@@ -532,7 +535,7 @@ is_lease_wanted(const ElectionCore *core)
 
 		if (is_candidate(e))
 			return true;
-		/* one that leaves to join again */
+		/* an election that is left in order to join again */
 		if (e->state == ELECTION_LEAVING && e->wanted && !e->stay_out && core->config.eligible)
 			return true;
 	}
@@ -635,7 +638,7 @@ lease_start_beat(ElectionCore *core, int64_t now_ns)
 
 	core->beat_ns = now_ns + lease_interval_ns(core);
 	if (keep && count_beats(core) >= MAX_BEATS)
-		return true;			/* one more would have to wait as long */
+		return true;			/* another one would have to wait as long */
 	if (!keep || (op = core_start_op(core, now_ns, OP_KEEPALIVE)) == NULL)
 		return false;
 	op->beat.number = core->next_beat++;
@@ -721,9 +724,9 @@ finish_beat(ElectionCore *core, int64_t now_ns, const Beat *beat, uint64_t confi
 	}
 
 	/*
-	 * A look that knew less of a leader's key than we do, as the watch was
-	 * quicker, does not count for that election.  The next regular beat could
-	 * come too late for it.
+	 * A look that shows an older state of a leader's key than is known,
+	 * because the watch was quicker, does not count for that election.  The
+	 * next regular beat could come too late for it.
 	 */
 	if (!complete)
 		fail_beat(core, now_ns, beat);

@@ -5,22 +5,22 @@
  *	  predecessor and the leader; and what its answer shows (PLACE, EPOCH,
  *	  BY NAME, ORDERED).
  *
- * What follows for the own key is up to queue.c.
+ * queue.c decides what follows for the own key.
  *
  *-------------------------------------------------------------------------
  */
 #include "election_internal.h"
 
 /*
- * After etcd has refused a proposal for want of space, looks are reads for so
- * long.
+ * After etcd has refused a proposal because it has no space, looks are reads
+ * for this time.
  */
 #define UNORDERED_NS		(60 * NS_PER_S)
 
 /* A candidate that never exists has such a name; see ORDERED. */
 #define NOBODY				"#"
 
-/* What a look showed of one election, at one revision. */
+/* The result of a look for one election, at one revision. */
 typedef struct Sight
 {
 	int64_t		revision;
@@ -127,9 +127,9 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 }
 
 /*
- * May this look conclude that the instance leads, or extend it?  One that
- * waits behind another waiter need not be ordered: whoever should be the first
- * by it looks again.
+ * May this look conclude that the instance leads, or extend it?  The look of a
+ * candidate behind another waiter need not be ordered: if it shows the
+ * candidate as the first, the candidate looks again.
  */
 static bool
 may_lead(const Election *e)
@@ -273,8 +273,8 @@ learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_n
 }
 
 /*
- * A key that was ours, and was deleted, stands again on the lease that is kept
- * alive: etcd was put back.  It would never go; another lease rids us of it.
+ * A deleted own key stands again on the lease that is kept alive: etcd was put
+ * back.  The key would never go.  A new lease gets rid of it.
  */
 static bool
 is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
@@ -311,7 +311,10 @@ look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const Sight *
 	core->port.find_namesake(core->port.ctx, e->name, e->key_value);
 }
 
-/* We are in the queue: where?  True if the own key stands as it must. */
+/*
+ * This instance is in the queue: finds its place.  True if the own key stands
+ * as it must.
+ */
 static bool
 learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
@@ -414,8 +417,8 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	if (is_used(e))
 	{
 		/*
-		 * The own key, which may have been entered without our knowing yet,
-		 * is announced by "elected" alone, when it leads.
+		 * If the own key leads, only "elected" is announced.  The key may have
+		 * been entered by a request whose answer is not there yet.
 		 */
 		if (sight->leader == NULL || !is_key(sight->leader->key, e->key) ||
 			e->state == ELECTION_LEADING)
@@ -466,7 +469,7 @@ look_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 
 /* ---- what failed --------------------------------------------------------------- */
 
-/* What the look was to show is still wanted. */
+/* The result of the look is still wanted. */
 static void
 want_look_again(ElectionCore *core, const Op *op)
 {
@@ -476,7 +479,7 @@ want_look_again(ElectionCore *core, const Op *op)
 
 		if ((op->slots & SLOT_BIT(i)) == 0 || !is_used(e))
 			continue;
-		/* a newer one will tell as much; the next beat asks for names again */
+		/* a newer look shows the same; the next beat asks by names again */
 		e->look_wanted |= op->id == e->look_id;
 		if (e->verify_id == op->id)
 		{

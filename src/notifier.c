@@ -3,11 +3,11 @@
  * notifier.c
  *	  A worker for each notified database: events to NOTIFY.
  *
- * NOTIFY takes a lock of the whole server at commit, which somebody else may
+ * NOTIFY takes a lock of the whole server at commit, which another session may
  * hold for as long as a synchronous standby does not answer.  That must not
- * cost the lease, so it is done in processes of their own, which do nothing
- * else.  How far the events are announced is in shared memory: it outlives
- * the notifier and the elector.
+ * cost the lease, so separate processes do it, which do nothing else.  Shared
+ * memory records how far the events are announced; it outlives the notifier
+ * and the elector.
  *
  *-------------------------------------------------------------------------
  */
@@ -142,8 +142,8 @@ find_notifier(const char *database)
 }
 
 /*
- * At the end of the elector: what the postmaster has not started yet must not
- * keep a worker slot.  The others go on announcing, until the next elector
+ * At the end of the elector: workers that the postmaster has not started yet
+ * must not keep a slot.  The others go on announcing, until the next elector
  * begins and dismisses them.
  */
 static void
@@ -373,7 +373,10 @@ find_string_option(const List *options, const char *name)
 	return NULL;
 }
 
-/* The database that nobody else may be in while a statement runs; or NULL. */
+/*
+ * The database to which nobody else may be connected while a statement runs;
+ * or NULL.
+ */
 static const char *
 vacated_database(Node *statement)
 {
@@ -400,8 +403,8 @@ vacated_database(Node *statement)
 }
 
 /*
- * May this user run that statement?  Whoever may not, gets an error, and is no
- * reason to send a notifier away.
+ * May this user run that statement?  A user who may not gets an error, and is
+ * no reason to stop a notifier.
  */
 static bool
 may_vacate(const Node *statement, const char *database)

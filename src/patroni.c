@@ -41,13 +41,14 @@
  *   deposed leader; etcd's leaders step down an election timeout after they
  *   lost their quorum, and the margin is no less than that.
  *
- * The deadline is what the last beat said, be it earlier than before: the
- * newer answer is the better one.  A beat also begins anew after the deadline
- * has passed, without a new create revision.  Nobody else can have led
- * meanwhile: whoever takes the key over deletes it, or waits until it is gone,
- * and creates it with another create revision.  An own lease, which is never
- * revived (rule FRESH of election.c), differs: there the danger is that a
- * woken leader of etcd revokes it, and a fresh one is to be had.
+ * The deadline is that of the last beat, even if it is earlier than before,
+ * because the newer answer is the better one.  A beat also begins anew after
+ * the deadline has passed, without a new create revision.  Nobody else can
+ * have led meanwhile: whoever takes the key over deletes it, or waits until it
+ * is gone, and creates it with another create revision.  A lease of our own is
+ * different: it is never revived (rule FRESH of election.c), because a leader
+ * of etcd that wakes up might revoke it, and because a fresh lease can be
+ * granted.
  *
  * The token is the key's create revision.  Patroni before 3.0.3 can put its
  * name over that of another member, which leaves the create revision as it is: a
@@ -64,8 +65,8 @@
 #include "election_internal.h"
 
 /*
- * The least margin: etcd's default election timeout.  So long a deposed leader
- * may believe that it still leads.
+ * The least margin: etcd's default election timeout.  A deposed leader of etcd
+ * may believe for this long that it still leads.
  */
 #define MIN_MARGIN_NS		NS_PER_S
 
@@ -119,7 +120,7 @@ election_is_etcd_old(const char *version)
 	return minor < 4 || (minor == 4 && patch < 31) || (minor == 5 && patch < 13);
 }
 
-/* Everything is to be learned anew. */
+/* Forgets everything, which has to be learned again. */
 static void
 forget_cluster(Election *e)
 {
@@ -279,7 +280,7 @@ patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view
 
 /* ---- leading ------------------------------------------------------------------------ */
 
-/* Leads if everything is as it must be, and ends it if not. */
+/* Begins or ends leadership, by whether all conditions hold. */
 static void
 conclude(ElectionCore *core, int64_t now_ns, Election *e)
 {
@@ -392,8 +393,8 @@ learn_config(Patroni *p, const EtcdKeyValue *kv)
 }
 
 /*
- * A member whose Patroni has been away for a TTL has no key, and is the member
- * all the same: once it was there, that is known.
+ * A member whose Patroni has been away for a TTL has no key, and is still the
+ * member.  So it is remembered that the key was there once.
  */
 static void
 learn_cluster(const ElectionCore *core, Patroni *p, const EtcdAnswer *answer, int first)
@@ -423,7 +424,7 @@ fail_beat(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 		p->retry_ns = sent_ns + core_backoff_ns(core, p->beat_failures - core->config.nendpoints);
 }
 
-/* Both halves of a beat are there: the deadline moves, or it is tried again. */
+/* Both answers of a beat have come: moves the deadline, or tries again. */
 static void
 finish_beat(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, uint64_t term, bool named)
 {
@@ -470,7 +471,7 @@ patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election 
 	finish_beat(core, now_ns, op, e, answer->header.raft_term, named);
 	e->leader_until_ns = op->sent_ns + ttl_ns(core, e);
 	conclude(core, now_ns, e);
-	/* withdrawn just now, as of this answer: it tells who leads, too */
+	/* leadership was withdrawn by this answer, which shows who leads, too */
 	e->leader_known = true;
 	queue_tell_leader(core, e, ELECTION_NO_REASON);
 	core_publish(core, e);
@@ -641,7 +642,10 @@ patroni_see_event(ElectionCore *core, Election *e, const EtcdWatchEvent *event)
 
 	if (kv->mod_revision <= e->seen_revision)
 		return;
-	/* A look tells the rest: who leads now, whether that is us, a pause. */
+	/*
+	 * A look shows the rest: who leads now, whether it is this instance,
+	 * whether Patroni is paused.
+	 */
 	e->look_wanted = true;
 	if (!is_key(kv->key, p->leader_key) || kv->mod_revision <= p->event_revision)
 		return;

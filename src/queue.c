@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *	  The own keys and what an election is to them: entered, led, left
- *	  (FINAL, GUARD, ORDER).
+ *	  The own keys: how they enter the queue, lead, and leave it (FINAL,
+ *	  GUARD, ORDER).
  *
  * test/model/queue.pml is the model of this file.
  *
@@ -185,7 +185,10 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 	core_announce(core, ELECTION_EVENT_UNELECTED, e, false, reason, NULL);
 }
 
-/* The key is gone without our doing: enter again, last in the queue. */
+/*
+ * The key is gone, and this instance did not delete it: enters again, at the
+ * end of the queue.
+ */
 static void
 lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 {
@@ -224,7 +227,10 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 	{
 		core_reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
 		e->must_put_value = false;
-		/* An entry under way, or one whose answer was lost, may leave a key. */
+		/*
+		 * An entry that is under way, or whose answer was lost, may leave a
+		 * key.
+		 */
 		e->state = ELECTION_LEAVING;
 		e->look_wanted = e->create_revision == 0;
 		e->retry_ns = 0;
@@ -234,7 +240,7 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 		queue_choose_state(core, e);
 }
 
-/* A key that is to be deleted, as it may have been entered against our will. */
+/* Deletes a key that may have been entered by a request that was given up. */
 static void
 leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 {
@@ -251,10 +257,10 @@ free_slot(ElectionCore *core, Election *e)
 	Election	unused = {.generation = e->generation, .epoch = e->epoch};
 
 	/*
-	 * Nobody looks for a key here any more, so none must come to stay.  The
-	 * entry may be executed late; or twice, as libcurl repeats a request when
-	 * a connection ends without a word; or etcd is put back to a time when
-	 * the key was there, on whichever lease.
+	 * Nobody searches for a key of this election any more, so none may remain.
+	 * The entry may be executed late; or twice, as libcurl repeats a request
+	 * when a connection ends without a word; or etcd is put back to a time
+	 * when the key was there, on whichever lease.
 	 */
 	if (e->named_lease != 0)
 		lease_taint(core, 0);
@@ -343,9 +349,10 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	}
 
 	/*
-	 * Answers come in any order; the newer state of the key is the truth.
-	 * What an older one says of places may be news all the same: ask again.
-	 * (Not older, and yet without our last write: etcd was put back.)
+	 * Answers come in any order, and the newer state of the key counts.  An
+	 * older answer may still have news about places, so ask again.  (An answer
+	 * that is not older and does not show the last write means that etcd was
+	 * put back.)
 	 */
 	if (kv->mod_revision < e->mod_revision && revision < e->mod_revision)
 	{
@@ -357,9 +364,9 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	if (kv->lease == 0 || kv->lease != core->lease.id)
 	{
 		/*
-		 * Somebody hung our key on another lease, or a move of ours took
-		 * effect though its answer was lost.  How long the key lives is not
-		 * known here.  lease_pursue() puts it back.
+		 * Somebody put the own key on another lease, or a move took effect
+		 * although its answer was lost.  How long the key lives is not known
+		 * here.  lease_pursue() puts it back.
 		 */
 		if (e->state == ELECTION_LEADING && !lease_is_moved_to(core, kv->lease))
 			queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
@@ -372,8 +379,8 @@ void
 queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t revision)
 {
 	/*
-	 * A key that should not be there: an entry whose answer was lost took
-	 * effect, perhaps only after a deletion (FINAL).
+	 * This key should not stand: an entry whose answer was lost took effect,
+	 * perhaps after a deletion (FINAL).
 	 */
 	if (kv)
 	{
@@ -397,10 +404,13 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 	{
 		Election   *e = &core->elections[i];
 
-		/* the answer to a delete tells what became of its key */
+		/* the answer to a delete shows the state of its key */
 		if (!is_queued(e))
 			continue;
-		/* It may be on the fresh lease already: the move's answer will tell. */
+		/*
+		 * It may be on the fresh lease already; the answer of the move will
+		 * show.
+		 */
 		if (core->fresh.moving || e->key_lease != lost)
 			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 		else
@@ -415,14 +425,17 @@ queue_lease_revoked(ElectionCore *core)
 	{
 		Election   *e = &core->elections[i];
 
-		/* Its key should be gone, unless somebody hung it up elsewhere: look. */
+		/*
+		 * Its key should be gone, unless somebody put it on another lease:
+		 * look.
+		 */
 		if (e->state == ELECTION_LEAVING)
 		{
 			e->create_revision = 0;
 			e->look_wanted = true;
 		}
 		else if (!core_is_under_way(core, OP_LOOK, SLOT_BIT(i)))
-			e->key[0] = '\0';	/* else: an answer may show it yet */
+			e->key[0] = '\0';	/* otherwise an answer may still show it */
 	}
 }
 
@@ -580,7 +593,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 	queue_choose_state(core, e);
 	if (e->state == ELECTION_JOINING && e->generation == op->generation)
 	{
-		/* the look that follows the entry tells who leads, too */
+		/* the look that follows the entry shows who leads, too */
 		e->retry_ns = now_ns + REJOIN_DELAY_NS;
 		e->look_wanted = false;
 	}
@@ -655,7 +668,10 @@ queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 	}
 }
 
-/* The election whose key was to be written; NULL: the slot has another by now. */
+/*
+ * The election whose key the request writes; NULL if the slot belongs to
+ * another one now.
+ */
 static Election *
 find_election(ElectionCore *core, const Op *op)
 {
@@ -740,7 +756,7 @@ queue_pursue_keys(ElectionCore *core, int64_t now_ns)
 static bool
 see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 {
-	/* A move of ours is told by its own answer. */
+	/* The answer of a move reports it. */
 	if (kv->lease != e->key_lease && !lease_is_moved_to(core, kv->lease))
 	{
 		queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
@@ -752,8 +768,8 @@ see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 }
 
 /*
- * A PUT of the incarnation that is watched leaves places as they are; anything
- * else has to be looked at.
+ * A PUT of the watched incarnation of a key does not change places; anything
+ * else needs a look.
  */
 void
 queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *event)
@@ -772,7 +788,7 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 		if (kv->mod_revision <= e->mod_revision)
 			return;
 		if (e->state == ELECTION_LEAVING)
-			return;				/* our deletion is told by its own answer */
+			return;				/* the answer of a deletion reports it */
 		if (event->is_delete || kv->create_revision != e->create_revision)
 		{
 			lose_key(core, e, ELECTION_REASON_KEY_DELETED);
@@ -811,8 +827,8 @@ queue_discard(ElectionCore *core, Election *e)
 }
 
 /*
- * A place in the queue is taken up as one that has to be looked at.  Of
- * another election we take what must be known before it is entered again.
+ * A remembered place in the queue needs a look.  Of an election without a
+ * place only that is restored which must be known before it is entered again.
  */
 void
 queue_resume(const ElectionMemory *memory, int i, Election *e)
@@ -822,7 +838,7 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	e->final_revision = memory->elections[i].final_revision;
 	if (memory->elections[i].named)
 		e->named_lease = memory->lease;
-	/* a key that was to be deleted may stand: that is looked at first */
+	/* a key that should have been deleted may still stand: look first */
 	e->state = ELECTION_LEAVING;
 	if (memory->elections[i].create_revision != 0)
 	{

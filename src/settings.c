@@ -67,7 +67,7 @@ static const struct config_enum_entry candidate_options[] = {
 	{NULL, 0, false}
 };
 
-/* What is older is refused by etcd, and should be. */
+/* Older versions are refused by etcd. */
 static const struct config_enum_entry ssl_min_protocol_version_options[] = {
 	{"", SSL_MIN_DEFAULT, false},
 	{"TLSv1.2", SSL_MIN_TLS_1_2, false},
@@ -266,7 +266,7 @@ define_connection_settings(void)
 							settings_check_timeout, NULL, NULL);
 }
 
-/* Who this instance and etcd are to each other. */
+/* The connection of this instance to etcd. */
 static void
 define_authentication_settings(void)
 {

@@ -60,18 +60,20 @@ extern int	settings_max_hook_workers;
  */
 extern bool settings_requires_by_role;
 
-/* At most so many databases are notified: each costs a worker. */
+/*
+ * The maximum number of databases with a notifier, since each costs a worker.
+ */
 #define SETTINGS_MAX_DATABASES	32
 
-/* At most so many addresses are listened at, for each purpose. */
+/* The maximum number of addresses of each of the two lists. */
 #define SETTINGS_MAX_LISTEN		8
 
 /* Called once, at library load in the postmaster. */
 extern void settings_define(void);
 
 /*
- * Reports, as WARNINGs, settings that are allowed but hardly meant.  To be
- * called at the start and after each reload.
+ * Raises a WARNING for settings that are allowed, but probably not intended.
+ * To be called at the start and after each reload.
  */
 extern void settings_warn(void);
 

@@ -53,8 +53,8 @@ is_repeated(const List *elements, int n)
 }
 
 /*
- * What is sent to etcd, or shown to people on its behalf: UTF-8 without
- * control characters, shorter than size.
+ * Checks text that is sent to etcd, or shown to people: UTF-8 without control
+ * characters, shorter than `size`.
  */
 static bool
 check_text(const char *value, size_t size)
@@ -102,9 +102,9 @@ settings_check_endpoints(char **newval, void **extra, GucSource source)
 	bool		valid = true;
 
 	/*
-	 * No URL of a host needs an @ but for what is before it.  Looked for
-	 * first, and with a message of our own, so that the server log does not
-	 * get to see the secret.
+	 * A URL of a host needs an @ only for a user or a password before it.
+	 * This is checked first, with a message of our own, so that the secret
+	 * does not get into the server log.
 	 */
 	if (strchr(*newval, '@') != NULL)
 	{
@@ -328,13 +328,14 @@ settings_check_channel(char **newval, void **extra, GucSource source)
 }
 
 /*
- * Where the value comes from decides for whom it holds; its assign hook is
- * not told, so that it is left here.
+ * The source of the value decides for whom it holds.  The assign hook does not
+ * get the source, so it is kept in `extra`.
  *
  * When a session begins, nothing that its role or database sets is refused:
- * PostgreSQL would go on without it, and the session would not be fenced.  It
- * can be anything if it was set before the server had loaded this library.  A
- * value that is no name of an election fences as well: no instance leads it.
+ * PostgreSQL would go on without it, and the session would not be fenced.  The
+ * value can be any text if it was set before the server had loaded this
+ * library.  A value that cannot be the name of an election fences as well,
+ * since no instance leads it.
  */
 bool
 settings_check_require_leadership(char **newval, void **extra, GucSource source)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * watch.c
- *	  The watch stream: which keys it is about, when it is opened anew, and
- *	  when it is of no use any more.
+ *	  The watch stream: which keys it watches, when it is opened anew, and
+ *	  when it is useless.
  *
- * One stream tells of the keys of all elections.  What an event means is told
- * by queue_see_event().
+ * One stream watches the keys of all elections.  queue_see_event() interprets
+ * its events.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 /* A stream that lived for so long did not fail at once. */
 #define WATCH_STABLE_NS		(5 * NS_PER_S)
 
-/* An answer that changes what is to be watched is waited for so long. */
+/* How long an answer is awaited that changes the set of watched keys. */
 #define WATCH_PATIENCE_NS	(100 * NS_PER_MS)
 
 /* ---- what is to be watched --------------------------------------------------- */
@@ -88,8 +88,8 @@ list_watches(const ElectionCore *core, Watched *list)
 
 		/*
 		 * An observer of an election without candidates waits for the first
-		 * one.  Nobody else watches the whole prefix: a candidate that leaves
-		 * shall wake one waiter, not all.
+		 * one.  Nobody else watches the whole prefix, so that a candidate that
+		 * leaves wakes one waiter, and not all.
 		 */
 		if (e->leader.create_revision == 0 && !is_candidate(e))
 			add_watch(list, &n, i, WATCH_ANYBODY, &e->leader);
@@ -167,9 +167,9 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 }
 
 /*
- * Watches cannot be added to a stream or taken from it (etcd #12333).  So when
- * others are wanted it is opened anew.  Each watch begins after the newest
- * look at its election: what happened up to then is known.
+ * Watches cannot be added to a stream or taken from it (etcd #12333). So it is
+ * opened anew when the set of watches changes.  Each watch begins after the
+ * newest look at its election: what happened up to then is known.
  */
 void
 watch_pursue(ElectionCore *core, int64_t now_ns)
@@ -207,7 +207,7 @@ watch_receive(ElectionCore *core, const EtcdWatchFrame *frame)
 	{
 		if (frame->created)
 			stream->ncreated++;
-		/* Handlers may change what is wanted, not what is watched. */
+		/* Handlers may change what is wanted, but not what is watched. */
 		for (int i = 0; i < frame->nevents; i++)
 			see_event(core, &stream->watched[frame->watch_id - 1], &frame->events[i]);
 	}
