@@ -67,6 +67,7 @@ HTTP_OBJS = \
 	http/connections.o \
 	http/agent.o \
 	http/routes.o \
+	http/text.o \
 	http/metrics.o \
 	http/status_page.o
 

@@ -125,15 +125,21 @@ extern void http_answer_agent(int fd);
  */
 extern void http_isolate(pid_t worker);
 
+/* ---- text.c ---------------------------------------------------------------- */
+
+/*
+ * The next character of a text that may come from anybody, and its length in
+ * bytes.  What is not UTF-8 is a question mark for each byte.  *text goes on
+ * behind it; not to be called at its end.
+ */
+extern const char *http_next_character(const char **text, int *len);
+
 /* ---- routes.c, metrics.c, status_page.c ---------------------------------- */
 
 /* Answers a request, when it is complete; a handler of libmicrohttpd. */
 extern enum MHD_Result http_answer(void *cls, struct MHD_Connection *connection, const char *url,
 								   const char *method, const char *version, const char *upload_data,
 								   size_t *upload_data_size, void **request);
-
-/* Appends text of etcd's; what is not UTF-8 becomes question marks. */
-extern void http_append_json(StringInfo out, const char *text);
 
 extern void http_append_metrics(StringInfo out);
 extern void http_append_status_page(StringInfo out);

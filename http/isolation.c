@@ -29,7 +29,6 @@
 #include "compat.h"
 #include "http.h"
 
-
 /*
  * Takes away the right to write to memory that is shared with other processes.
  * Where 64-bit atomics are emulated, reading one is writing.
@@ -42,7 +41,9 @@ protect_shared_memory(void)
 	char		line[PATH_MAX + 128];
 
 	if (maps == NULL)
-		elog(FATAL, "could not open \"/proc/self/maps\": %m");
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not open file \"%s\": %m", "/proc/self/maps")));
 	while (fgets(line, sizeof(line), maps) != NULL)
 	{
 		unsigned long start;
@@ -52,7 +53,9 @@ protect_shared_memory(void)
 		if (sscanf(line, "%lx-%lx %4s", &start, &end, rights) == 3 &&
 			rights[1] == 'w' && rights[3] == 's' &&
 			mprotect((void *) start, end - start, PROT_READ) != 0)
-			elog(FATAL, "could not protect shared memory: %m");
+			ereport(FATAL,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("could not make shared memory read-only for the HTTP server: %m")));
 	}
 	fclose(maps);
 #endif
@@ -76,7 +79,9 @@ http_isolate(pid_t worker)
 	pqsignal(SIGCHLD, PG_SIG_DFL);
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
-		elog(FATAL, "could not ask for the signal of the worker's death: %m");
+		ereport(FATAL,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not have the HTTP server end with its worker: %m")));
 	if (getppid() != worker)
 		_exit(1);
 	set_ps_display("server");

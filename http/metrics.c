@@ -7,7 +7,6 @@
  */
 #include "postgres.h"
 
-#include "mb/pg_wchar.h"
 #include "utils/timestamp.h"
 
 #include "http.h"
@@ -19,27 +18,21 @@ begin_metric(StringInfo out, const char *name, const char *type, const char *hel
 	appendStringInfo(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Text within the quotes of a label; what is not UTF-8 becomes question marks. */
+/* Text within the quotes of a label. */
 static void
 append_label(StringInfo out, const char *text)
 {
-	int			left = (int) strlen(text);
-
-	while (left > 0)
+	while (*text != '\0')
 	{
-		int			len = pg_encoding_verifymbchar(PG_UTF8, text, left);
+		int			len;
+		const char *character = http_next_character(&text, &len);
 
-		if (len < 1)
-			appendStringInfoChar(out, '?');
-		else if (*text == '"' || *text == '\\')
-			appendStringInfo(out, "\\%c", *text);
-		else if (*text == '\n')
+		if (*character == '"' || *character == '\\')
+			appendStringInfo(out, "\\%c", *character);
+		else if (*character == '\n')
 			appendStringInfoString(out, "\\n");
 		else
-			appendBinaryStringInfo(out, text, len);
-		len = Max(len, 1);
-		text += len;
-		left -= len;
+			appendBinaryStringInfo(out, character, len);
 	}
 }
 

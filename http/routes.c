@@ -11,7 +11,6 @@
 
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
-#include "mb/pg_wchar.h"
 #include "utils/datetime.h"
 #include "utils/json.h"
 
@@ -49,26 +48,22 @@ static const struct
 
 /* ---- JSON --------------------------------------------------------------------- */
 
-void
-http_append_json(StringInfo out, const char *text)
+/* A string of JSON. */
+static void
+append_string(StringInfo json, const char *text)
 {
-	char	   *valid = pstrdup(text);
-	int			left = (int) strlen(valid);
+	StringInfoData valid;
 
-	for (char *c = valid; left > 0;)
+	initStringInfo(&valid);
+	while (*text != '\0')
 	{
-		int			len = pg_encoding_verifymbchar(PG_UTF8, c, left);
+		int			len;
+		const char *character = http_next_character(&text, &len);
 
-		if (len < 1)
-		{
-			*c = '?';
-			len = 1;
-		}
-		c += len;
-		left -= len;
+		appendBinaryStringInfo(&valid, character, len);
 	}
-	escape_json(out, valid);
-	pfree(valid);
+	escape_json(json, valid.data);
+	pfree(valid.data);
 }
 
 /* A member of an object; NULL or empty is null. */
@@ -79,7 +74,7 @@ add_text(StringInfo json, const char *key, const char *text)
 	if (text == NULL || text[0] == '\0')
 		appendStringInfoString(json, "null");
 	else
-		http_append_json(json, text);
+		append_string(json, text);
 }
 
 static void
@@ -197,55 +192,57 @@ find_status(const char *name, EtcdLeaderStatus *status)
 	return false;
 }
 
-static enum MHD_Result
-answer_status(struct MHD_Connection *connection, RouteKind kind, bool without_body)
+/* Is the answer about an election 200? */
+static bool
+is_200(RouteKind kind, const EtcdLeaderStatus *status)
 {
-	const char *name = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "election");
-	EtcdLeaderStatus status = {0};
-	StringInfoData body;
-	bool		is_200 = true;
-
-	if (!find_status(name, &status))
+	switch (kind)
 	{
-		if (name != NULL)
-			return answer_error(connection, MHD_HTTP_NOT_FOUND, "there is no such election");
-		memset(&status, 0, sizeof(status));	/* without any election nobody leads */
+		case ROUTE_LEADER:
+			return status->is_leader;
+		case ROUTE_PRIMARY:
+			return status->is_leader && !RecoveryInProgress();
+		case ROUTE_REPLICA:
+			return RecoveryInProgress();
+		default:
+			return true;
 	}
-	if (kind == ROUTE_LEADER)
-		is_200 = status.is_leader;
-	else if (kind == ROUTE_PRIMARY)
-		is_200 = status.is_leader && !RecoveryInProgress();
-	else if (kind == ROUTE_REPLICA)
-		is_200 = RecoveryInProgress();
-
-	initStringInfo(&body);
-	if (!without_body)
-		append_status(&body, &status);
-	return answer(connection, is_200 ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, "application/json", &body);
 }
 
 static enum MHD_Result
 answer_route(struct MHD_Connection *connection, RouteKind kind, bool without_body)
 {
+	const char *name = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "election");
+	EtcdLeaderStatus status;
+	const char *type = "application/json";
+	unsigned int code = MHD_HTTP_OK;
 	StringInfoData body;
-	const char *type;
 
-	if (kind != ROUTE_METRICS && kind != ROUTE_PAGE)
-		return answer_status(connection, kind, without_body);
 	initStringInfo(&body);
-	if (kind == ROUTE_METRICS)
+	switch (kind)
 	{
-		type = "text/plain; version=0.0.4; charset=utf-8";
-		http_append_metrics(&body);
-	}
-	else
-	{
-		type = "text/html; charset=utf-8";
-		http_append_status_page(&body);
+		case ROUTE_METRICS:
+			type = "text/plain; version=0.0.4; charset=utf-8";
+			http_append_metrics(&body);
+			break;
+		case ROUTE_PAGE:
+			type = "text/html; charset=utf-8";
+			http_append_status_page(&body);
+			break;
+		default:
+			if (!find_status(name, &status))
+			{
+				if (name != NULL)
+					return answer_error(connection, MHD_HTTP_NOT_FOUND, "there is no such election");
+				memset(&status, 0, sizeof(status)); /* no election at all: nobody leads it */
+			}
+			if (!is_200(kind, &status))
+				code = MHD_HTTP_SERVICE_UNAVAILABLE;
+			append_status(&body, &status);
 	}
 	if (without_body)
 		resetStringInfo(&body);
-	return answer(connection, MHD_HTTP_OK, type, &body);
+	return answer(connection, code, type, &body);
 }
 
 enum MHD_Result

@@ -228,7 +228,9 @@ watch_fd(int fd, int what)
 	struct epoll_event event = {.events = EPOLLIN, .data.u32 = what};
 
 	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
-		elog(FATAL, "could not watch a socket: %m");
+		ereport(FATAL,
+				(errcode_for_socket_access(),
+				 errmsg("could not have a socket of the HTTP server watched: %m")));
 }
 
 /* Milliseconds until something is to be done; -1: never. */

@@ -10,7 +10,6 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "mb/pg_wchar.h"
 #include "utils/timestamp.h"
 
 #include "http.h"
@@ -36,25 +35,19 @@ static const char head[] =
 "@media (max-width: 34em) { .wide { display: none } body { padding: .7em } }\n"
 "</style>\n";
 
-/* Text of a page; what is not UTF-8 becomes question marks. */
+/* Text of a page. */
 static void
 append_text(StringInfo out, const char *text)
 {
-	int			left = (int) strlen(text);
-
-	while (left > 0)
+	while (*text != '\0')
 	{
-		int			len = pg_encoding_verifymbchar(PG_UTF8, text, left);
+		int			len;
+		const char *character = http_next_character(&text, &len);
 
-		if (len < 1)
-			appendStringInfoChar(out, '?');
-		else if (strchr("<>&\"'", *text) != NULL)
-			appendStringInfo(out, "&#%d;", *text);
+		if (strchr("<>&\"'", *character) != NULL)
+			appendStringInfo(out, "&#%d;", *character);
 		else
-			appendBinaryStringInfo(out, text, len);
-		len = Max(len, 1);
-		text += len;
-		left -= len;
+			appendBinaryStringInfo(out, character, len);
 	}
 }
 

@@ -39,6 +39,7 @@
 #include "notifier.h"
 #include "settings.h"
 #include "stats.h"
+#include "worker.h"
 
 #define ELECTOR_FUNCTION	"etcd_leader_elector_main"
 
@@ -616,14 +617,8 @@ elector_register(void)
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker_init(&worker, "etcd_leader elector", ELECTOR_FUNCTION, BgWorkerStart_ConsistentState);
 	worker.bgw_restart_time = RESTART_INTERVAL_S;
-	strlcpy(worker.bgw_library_name, "etcd_leader", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, ELECTOR_FUNCTION, BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "etcd_leader elector", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "etcd_leader elector", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
 
 	/* there are no workers in single-user mode */

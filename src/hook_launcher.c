@@ -49,6 +49,7 @@
 #include "shared_state.h"
 #include "stats.h"
 #include "status.h"
+#include "worker.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
 
@@ -157,15 +158,9 @@ register_launcher(const char *database, int notifier_slot)
 	strlcpy(start.database, database, NAMEDATALEN);
 	start.slot = notifier_slot;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION |
-		COMPAT_BGWORKER_INTERRUPTIBLE;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker_init(&worker, "etcd_leader hook launcher", "etcd_leader_hook_launcher_main", BgWorkerStart_RecoveryFinished);
+	worker.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
 	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader hook launcher for database %s", database);
-	strlcpy(worker.bgw_type, "etcd_leader hook launcher", BGW_MAXLEN);
-	strlcpy(worker.bgw_library_name, "etcd_leader", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "etcd_leader_hook_launcher_main", sizeof(worker.bgw_function_name));
 	memcpy(worker.bgw_extra, &start, sizeof(start));
 	return RegisterDynamicBackgroundWorker(&worker, NULL);
 }
@@ -562,17 +557,11 @@ register_worker(ActiveRun *active_run)
 	MemoryContext context;
 	bool		registered;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION |
-		COMPAT_BGWORKER_INTERRUPTIBLE;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker_init(&worker, "etcd_leader hook", "etcd_leader_hook_main", BgWorkerStart_RecoveryFinished);
+	worker.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
 	worker.bgw_notify_pid = MyProcPid;
 	worker.bgw_main_arg = UInt32GetDatum(dsm_segment_handle(active_run->segment));
 	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader hook %s", active_run->name);
-	strlcpy(worker.bgw_type, "etcd_leader hook", BGW_MAXLEN);
-	strlcpy(worker.bgw_library_name, "etcd_leader", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "etcd_leader_hook_main", sizeof(worker.bgw_function_name));
 	memcpy(worker.bgw_extra, &start, sizeof(start));
 
 	context = MemoryContextSwitchTo(TopMemoryContext);

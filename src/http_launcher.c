@@ -25,6 +25,7 @@
 #include "http_launcher.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "worker.h"
 
 #define NS_PER_MS		INT64CONST(1000000)
 
@@ -63,14 +64,7 @@ register_worker(void)
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_name, "etcd_leader http", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "etcd_leader http", BGW_MAXLEN);
-	strlcpy(worker.bgw_library_name, "etcd_leader", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "etcd_leader_http_worker_main", sizeof(worker.bgw_function_name));
+	worker_init(&worker, "etcd_leader http", "etcd_leader_http_worker_main", BgWorkerStart_ConsistentState);
 	return RegisterDynamicBackgroundWorker(&worker, NULL);
 }
 

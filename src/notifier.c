@@ -44,6 +44,7 @@
 #include "settings.h"
 #include "shared_state.h"
 #include "stats.h"
+#include "worker.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
 
@@ -244,16 +245,10 @@ start_notifier(Notifier *notifier)
 	notifier->slot = start.slot;
 	notifier->bars = notifier_register_bars(start.slot);
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION |
-		COMPAT_BGWORKER_INTERRUPTIBLE;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker_init(&worker, "etcd_leader notifier", "etcd_leader_notifier_main", BgWorkerStart_RecoveryFinished);
+	worker.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
 	worker.bgw_notify_pid = MyProcPid;
 	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader notifier for database %s", notifier->database);
-	strlcpy(worker.bgw_type, "etcd_leader notifier", BGW_MAXLEN);
-	strlcpy(worker.bgw_library_name, "etcd_leader", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "etcd_leader_notifier_main", sizeof(worker.bgw_function_name));
 	memcpy(worker.bgw_extra, &start, sizeof(start));
 
 	caller_context = MemoryContextSwitchTo(TopMemoryContext);

@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  What all background workers of this library have in common.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef WORKER_H
+#define WORKER_H
+
+#include "postmaster/bgworker.h"
+
+/*
+ * Fills in a worker of that type, which runs a function of this library.  It
+ * may connect to a database; it is not restarted; its name is its type.  The
+ * caller changes what is different, and registers it.
+ */
+static inline void
+worker_init(BackgroundWorker *worker, const char *type, const char *function, BgWorkerStartTime start_time)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = start_time;
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker->bgw_name, type, BGW_MAXLEN);
+	strlcpy(worker->bgw_type, type, BGW_MAXLEN);
+	strlcpy(worker->bgw_library_name, "etcd_leader", sizeof(worker->bgw_library_name));
+	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
+}
+
+#endif							/* WORKER_H */
