@@ -348,6 +348,7 @@ client_endpoints_changed(void *ctx)
 {
 	elector_note_endpoint();
 	elector_configure_core();
+	elector_warn_of_members();
 	elector_ask_versions();
 }
 

@@ -97,6 +97,13 @@ extern void elector_configure(void);
 extern void elector_configure_core(void);
 
 /*
+ * Members of etcd were learned of that are not in the settings.  One to which
+ * the password would go without encryption is a WARNING, once after each
+ * reload.
+ */
+extern void elector_warn_of_members(void);
+
+/*
  * Has each endpoint say which etcd it is, if an election is followed; and what
  * one said.  One that is too old is a WARNING, once after each reload.
  */

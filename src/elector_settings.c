@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
+#include "utils/memutils.h"
 
 #include "crash_memory.h"
 #include "elector_internal.h"
@@ -33,7 +34,10 @@ static EtcdDiscovered discovered;	/* the last that was any good */
 static int64 discovery_due_ns;
 static bool margin_cut;			/* the WARNING about it was given */
 static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
-static bool told_of_old_etcd;	/* since the last reload */
+
+/* Since the last reload. */
+static bool told_of_old_etcd;
+static List *warned_members = NIL;	/* URLs, in TopMemoryContext */
 
 bool
 elector_is_eligible(void)
@@ -220,6 +224,43 @@ elector_follow_ttl(void)
 		configure_client();
 }
 
+static bool
+is_in_list(const List *strings, const char *string)
+{
+	ListCell   *lc;
+
+	foreach(lc, strings)
+	{
+		if (strcmp(lfirst(lc), string) == 0)
+			return true;
+	}
+	return false;
+}
+
+void
+elector_warn_of_members(void)
+{
+	const List *configured = settings_endpoint_urls();
+
+	for (int i = 0; i < etcd_client_endpoint_count(elector.client); i++)
+	{
+		const char *url = etcd_client_endpoint_url(elector.client, i);
+		MemoryContext context;
+
+		if (!settings_exposes_password(url) || is_in_list(configured, url) || is_in_list(warned_members, url))
+			continue;
+		context = MemoryContextSwitchTo(TopMemoryContext);
+		warned_members = lappend(warned_members, pstrdup(url));
+		MemoryContextSwitchTo(context);
+		ereport(WARNING,
+				(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
+						settings_username, url),
+				 errdetail("A member of etcd announces this URL as its own."),
+				 errhint("Have etcd announce a URL that begins with \"https://\" (\"--advertise-client-urls\"), and use such URLs in \"%s\".",
+						 "etcd_leader.endpoints")));
+	}
+}
+
 void
 elector_ask_versions(void)
 {
@@ -252,6 +293,9 @@ elector_configure(void)
 	elector_clear_error(ABOUT_DNS);
 	configure_client();
 	elector_configure_core();
+	list_free_deep(warned_members);
+	warned_members = NIL;
+	elector_warn_of_members();
 	told_of_old_etcd = false;
 	if (elector.contact.connected)
 		elector_ask_versions();

@@ -489,17 +489,23 @@ settings_warn(void)
 						 "etcd_leader.elections")));
 
 	/* records of DNS without TLS are not used where there is a password */
-	if (settings_username[0] == '\0' || settings_discovery_srv[0] != '\0')
+	if (settings_discovery_srv[0] != '\0')
 		return;
 	foreach(cell, settings_endpoint_urls())
 	{
-		if (endpoint_is_open(lfirst(cell)))
+		if (settings_exposes_password(lfirst(cell)))
 			ereport(WARNING,
 					(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
 							settings_username, (const char *) lfirst(cell)),
 					 errhint("Use a URL that begins with \"https://\" in \"%s\", or a Unix socket.",
 							 "etcd_leader.endpoints")));
 	}
+}
+
+bool
+settings_exposes_password(const char *url)
+{
+	return settings_username[0] != '\0' && endpoint_is_open(url);
 }
 
 int

@@ -78,6 +78,12 @@ extern void settings_define(void);
 extern void settings_warn(void);
 
 /*
+ * Is the password of etcd's user sent to that URL, on another host, without
+ * encryption?
+ */
+extern bool settings_exposes_password(const char *url);
+
+/*
  * Splits the value of a list GUC (elections, databases, endpoints) that has
  * passed its check.  A palloc'd List of char *, in the current context.
  */
