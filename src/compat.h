@@ -24,6 +24,7 @@
 #endif
 
 #include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "executor/executor.h"
 #include "postmaster/bgworker_internals.h"
 #include "storage/latch.h"
@@ -140,6 +141,16 @@ compat_is_database_owner(Oid database, Oid role)
 	return object_ownercheck(DatabaseRelationId, database, role);
 #else
 	return pg_database_ownercheck(database, role);
+#endif
+}
+
+static inline bool
+compat_is_extension_owner(Oid extension, Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(ExtensionRelationId, extension, role);
+#else
+	return pg_extension_ownercheck(extension, role);
 #endif
 }
 

@@ -175,6 +175,8 @@ hook_launcher_supervise(const char *database, int notifier_slot)
 
 	if (!hook_register_wants_launcher(notifier_slot))
 		return -1;
+	if (hook_register_was_dismissed(notifier_slot))
+		due_ns = 0;
 	if (now_ns < due_ns)
 		return (long) ((due_ns - now_ns) / NS_PER_MS + 1);
 
@@ -815,6 +817,8 @@ work_in_transaction(void)
 	}
 	if (no_worker)
 		next_ns = Min(next_ns, no_worker_until_ns);
+	if (active != NIL)			/* the extension may go by DROP SCHEMA, too */
+		next_ns = Min(next_ns, shared_state_clock_ns() + LOOK_INTERVAL_MS * NS_PER_MS);
 	hook_records_prune();
 	return next_ns;
 }

@@ -19,7 +19,7 @@ typedef struct HookDatabase
 {
 	pg_atomic_uint32 launchers; /* 1: there is one */
 	pg_atomic_uint64 changes;	/* of the hooks, from 1 */
-	pg_atomic_uint64 seen;		/* of them, by a launcher that has ended for want of work */
+	pg_atomic_uint64 seen;		/* of them, by a launcher that has ended for want of work; else 0 */
 	pg_atomic_uint64 handled;
 } HookDatabase;
 
@@ -99,6 +99,7 @@ hook_register_claim(int notifier_slot)
 	if (!pg_atomic_compare_exchange_u32(&hooks->databases[notifier_slot].launchers, &expected, 1))
 		return false;
 	before_shmem_exit(release_launcher, Int32GetDatum(notifier_slot));
+	pg_atomic_write_u64(&hooks->databases[notifier_slot].seen, 0);
 	return true;
 }
 
@@ -109,6 +110,12 @@ hook_register_wants_launcher(int notifier_slot)
 
 	return pg_atomic_read_u32(&database->launchers) == 0 &&
 		pg_atomic_read_u64(&database->seen) != pg_atomic_read_u64(&database->changes);
+}
+
+bool
+hook_register_was_dismissed(int notifier_slot)
+{
+	return pg_atomic_read_u64(&hooks->databases[notifier_slot].seen) != 0;
 }
 
 void

@@ -30,6 +30,9 @@ extern bool hook_register_claim(int notifier_slot);
  */
 extern bool hook_register_wants_launcher(int notifier_slot);
 
+/* Did the last launcher end for want of work? */
+extern bool hook_register_was_dismissed(int notifier_slot);
+
 /*
  * The hooks of a database have changed: wakes its launcher, and its notifier,
  * which starts one.  changes: a number that says which changes the caller has

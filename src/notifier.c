@@ -20,6 +20,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
+#include "commands/extension.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -368,15 +369,36 @@ find_string_option(const List *options, const char *name)
 	return NULL;
 }
 
+/* Does a statement drop this extension? */
+static bool
+drops_extension(const Node *statement)
+{
+	ListCell   *cell;
+
+	if (!IsA(statement, DropStmt) || ((const DropStmt *) statement)->removeType != OBJECT_EXTENSION)
+		return false;
+	foreach(cell, ((const DropStmt *) statement)->objects)
+	{
+		if (strcmp(strVal(lfirst(cell)), "etcd_leader") == 0)
+			return true;
+	}
+	return false;
+}
+
 /*
- * The database to which nobody else may be connected while a statement runs;
- * or NULL.
+ * The database to which nobody else may be connected while a statement runs
+ * (since 19 the server sees to that itself); or to which no hook may be, as it
+ * may hold locks of tables of the extension.  NULL: none.
  */
 static const char *
 vacated_database(Node *statement)
 {
 	const char *template;
 
+	if (drops_extension(statement))
+		return get_database_name(MyDatabaseId);
+	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
+		return NULL;
 	switch (nodeTag(statement))
 	{
 		case T_DropdbStmt:
@@ -409,6 +431,15 @@ may_vacate(const Node *statement, const char *database)
 	HeapTuple	tuple;
 
 	if (!OidIsValid(database_id))
+		return false;
+	if (IsA(statement, DropStmt))
+	{
+		Oid			extension = get_extension_oid("etcd_leader", true);
+
+		return OidIsValid(extension) && compat_is_extension_owner(extension, GetUserId());
+	}
+	/* in its own database a statement fails; but a copy can be made of it */
+	if (database_id == MyDatabaseId && !IsA(statement, CreatedbStmt))
 		return false;
 	if (compat_is_database_owner(database_id, GetUserId()))
 		return true;
@@ -451,10 +482,9 @@ run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 }
 
 /*
- * Without this, such a statement would wait for five seconds and fail,
- * because the notifier is connected to the database.  The notifier is back a
- * second or so after the statement, if there is a database to be back in.
- * Since 19 the server does it (COMPAT_BGWORKER_INTERRUPTIBLE).
+ * Without this, a statement about a database would wait for five seconds and
+ * fail, because the notifier is connected to it.  The notifier is back a second
+ * or so after the statement, if there is a database to be back in.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
@@ -483,8 +513,6 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 void
 notifier_install(void)
 {
-	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
-		return;
 	prev_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 }
