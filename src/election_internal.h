@@ -302,7 +302,7 @@ typedef struct Watched
 	QueueKey	key;			/* not of WATCH_ANYBODY */
 } Watched;
 
-/* One stream tells of all keys. */
+/* One stream watches all keys. */
 typedef struct WatchStream
 {
 	bool		open;
@@ -757,7 +757,7 @@ extern bool watch_receive(ElectionCore *core, const EtcdWatchFrame *frame);
 extern void watch_ended(ElectionCore *core, int64_t now_ns);
 extern void watch_close(ElectionCore *core);
 
-/* Closes a stream that tells of less than was asked for. */
+/* Closes a stream that watches less than was asked for. */
 extern void watch_close_if_incomplete(ElectionCore *core, int64_t now_ns);
 
 #endif							/* ELECTION_INTERNAL_H */

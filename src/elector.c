@@ -472,8 +472,8 @@ begin_elector(void)
 /* ---- the loop ---------------------------------------------------------------------------- */
 
 /*
- * The wait set, made anew when the sockets may have changed: an fd cannot be
- * taken out of one.
+ * The wait set.  It is created again when the sockets may have changed, since
+ * a descriptor cannot be removed from one.
  */
 static void
 refresh_wait_set(void)

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * elector_contact.c
- *	  Errors and the contact with etcd, as etcd_leader_status shows them and
- *	  the log tells of them.
+ *	  Errors and the contact with etcd, for etcd_leader_status and for the
+ *	  log.
  *
  *-------------------------------------------------------------------------
  */

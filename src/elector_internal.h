@@ -128,8 +128,8 @@ extern void elector_finish_discovery(void);
 /* ---- elector_mailbox.c ----------------------------------------------------- */
 
 /*
- * Requests for etcd_candidates() are the elector's own; their ids are told
- * from the protocol's by this bit, the rest is the place in the mailbox.
+ * Requests for etcd_candidates() belong to the elector and not to the
+ * protocol.  This bit of the id says so; the rest is the place in the mailbox.
  */
 #define CANDIDATES_ID		(UINT64CONST(1) << 63)
 
@@ -139,7 +139,7 @@ extern void elector_begin_mailbox(void);
 /* Takes what backends have asked for. */
 extern void elector_serve_mailbox(void);
 
-/* The protocol tells of the end of a command: ElectionPort.reply. */
+/* A command of the protocol has ended: ElectionPort.reply. */
 extern void elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome);
 
 /* The answer to a request for the candidates, for a place in the mailbox. */

@@ -29,7 +29,9 @@ typedef struct CandidatesRequest
 
 static CandidatesRequest *candidates_requests;	/* by place in the mailbox */
 
-/* Who waits for a verifying read: places in the mailbox, by slot. */
+/*
+ * The backends that wait for a verifying read: places in the mailbox, by slot.
+ */
 static uint32 to_verify[ELECTION_MAX_ELECTIONS];	/* it is to be sent */
 static uint32 verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
 

@@ -363,8 +363,9 @@ elector_finish_discovery(void)
 		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NS_PER_MS;
 
 	/*
-	 * Whoever is configured begins anew to count which endpoints fail, asks
-	 * for members and tokens, and so on: not at each lookup.
+	 * A new configuration makes the core and the client count failed endpoints
+	 * from 0, ask for members and tokens, and so on.  That must not happen at
+	 * each lookup.
 	 */
 	if (is_same_discovered(found, &discovered))
 		return;

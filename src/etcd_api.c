@@ -3,9 +3,9 @@
  * etcd_api.c
  *	  etcd's v3 messages, to and from the JSON of its HTTP gateway.
  *
- * Requests are written as text: but for a user name and a password, all that
- * goes into them is names from here, numbers and base64.  Answers are parsed by
- * jansson and then read by tables, one for each message of rpc.proto, that
+ * Requests are written as text.  Except for a user name and a password, they
+ * contain nothing but names from here, numbers and base64. Answers are parsed
+ * by jansson and then read by tables, one for each message of rpc.proto, that
  * say which member goes where.
  *
  * An answer is taken as a whole or not at all: one member of the wrong type
@@ -28,9 +28,9 @@
 
 /*
  * A string may hold a NUL (an escaped one), which ends a message for people
- * and is no base64.  Of two members with one name, who knows which is meant.
- * A NUL that is not escaped is never JSON, but jansson skips one behind a
- * number or a literal, so that is looked for here.
+ * and is no base64. If two members have the same name, nobody knows which one
+ * is meant.  A NUL that is not escaped is never JSON, but jansson skips one
+ * behind a number or a literal, so that is looked for here.
  */
 #define JSON_FLAGS	(JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES)
 

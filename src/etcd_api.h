@@ -134,7 +134,7 @@ typedef struct EtcdWatch
 	int64_t		watch_id;
 	EtcdBytes	key;
 	EtcdBytes	range_end;		/* empty: the single key */
-	int64_t		start_revision; /* the first revision to be told of */
+	int64_t		start_revision; /* the first revision to report */
 } EtcdWatch;
 
 /* ---- answers --------------------------------------------------------- */

@@ -146,7 +146,10 @@ extern long etcd_http_status(const Exchange *exchange);
 /* The bytes that have arrived and are not taken yet; never NULL. */
 extern const char *etcd_http_data(const Exchange *exchange, size_t *len);
 
-/* Of a stream: takes so many bytes; says that what is left is not enough. */
+/*
+ * Of a stream: removes so many bytes; reports that the rest is not a whole
+ * frame.
+ */
 extern void etcd_http_take(Exchange *exchange, size_t n);
 extern void etcd_http_await_more(Http *http, Exchange *exchange);
 

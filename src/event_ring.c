@@ -106,7 +106,7 @@ make_room(EventRing *ring, uint64 number, Size len)
 
 		if (number - oldest < (uint64) ring->nplaces && ring->end + len - place->start <= ring->nbytes)
 			break;
-		/* who sees the record gone shall see the loss, too */
+		/* a reader that sees the record gone must see the loss, too */
 		pg_atomic_write_u64(&ring->lost_at, (uint64) place->at);
 		pg_atomic_write_u64(&ring->lost_seq, (uint64) place->seq);
 		pg_write_barrier();

@@ -32,10 +32,10 @@ typedef enum RingResult
 } RingResult;
 
 /*
- * The first record with a seq above `after`.  FOUND: it is copied into
- * `record`, of `size` bytes, which is room for every record of the ring.  LOST: *seq and *at
- * are those of the newest record that has made room; whoever asks again with
- * that seq goes on behind the loss.
+ * The first record with a seq above `after`. FOUND: it is copied into
+ * `record`, of `size` bytes, which is room for every record of the ring.
+ * LOST: *seq and *at are those of the newest record that has made room; a
+ * reader that asks again with that seq continues after the loss.
  */
 extern RingResult event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at,
 								  void *record, Size size);

@@ -25,7 +25,10 @@
 /* A change of a key below a watched prefix, beside the kinds of the protocol. */
 #define EVENT_CHANGE	(ELECTION_EVENT_DISCONNECTED + 1)
 
-/* Of a key and of a value so many bytes are kept, and a NUL. */
+/*
+ * The maximum number of bytes that are kept of a key and of a value, and a
+ * NUL.
+ */
 #define EVENT_TEXT_SIZE	1001
 
 typedef struct SharedEvent
@@ -102,9 +105,9 @@ extern uint64 events_change_number(void);
 extern bool events_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event);
 
 /*
- * Something was published: wakes who sleeps for it; or the notifiers, too, who
- * sleep on a condition variable of their own, so that they are not in the way of
- * those who wait to lead.
+ * Something was published: wakes the processes that sleep for it, or the
+ * notifiers as well.  These sleep on a condition variable of their own, so
+ * that they do not delay sessions that wait for leadership.
  */
 extern void events_wake(void);
 extern void events_wake_all(void);

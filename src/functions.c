@@ -684,7 +684,7 @@ etcd_await_event(PG_FUNCTION_ARGS)
 
 /* ---- functions that ask the elector ------------------------------------- */
 
-/* ERROR if it is Patroni that decides who leads. */
+/* ERROR if Patroni decides who leads. */
 static void
 refuse_followed(int index)
 {

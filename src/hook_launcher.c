@@ -8,7 +8,7 @@
  * must not.  It is not the hooks' either: each run has a process, and a role,
  * of its own.
  *
- * What is due follows from what is so, and not from what was heard: for each
+ * Due work follows from the current state, and not from events: for each
  * election, the token under which this instance leads; the tokens that it has
  * lost and whose unelected hooks have not run; and the records of runs.  So a
  * launcher that was killed, and the next one, start what is missing.  For one
@@ -57,22 +57,25 @@
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000
 
-/* While hooks run, it is looked so often whether they still may. */
+/* How often to check, while hooks run, whether they still may. */
 #define LOOK_INTERVAL_MS	500
 
-/* An elected hook that a loss has not ended by then, by the fence, is ended. */
+/*
+ * After a loss the fence has this time to end an elected hook.  Then its
+ * process is ended.
+ */
 #define LOSS_GRACE_NS		(500 * NS_PER_MS)
 
-/* So is one that does not heed its timeout. */
+/* The same for a hook that does not end at its timeout. */
 #define TIMEOUT_GRACE_NS	(2000 * NS_PER_MS)
 
-/* At its start an instance that may yet lead is not taken for one that does not. */
+/* How long after its start an instance that does not lead may still be about to lead. */
 #define START_GRACE_NS		(1000 * NS_PER_MS)
 
 /* Waits for the locks of tables are given up after this time. */
 #define LAUNCHER_LOCK_TIMEOUT	"2s"
 
-/* What a launcher gets along: in bgw_extra. */
+/* The arguments of a launcher, in bgw_extra. */
 typedef struct LauncherStart
 {
 	char		database[NAMEDATALEN];
@@ -180,7 +183,7 @@ hook_launcher_supervise(const char *database, int notifier_slot)
 	if (now_ns < due_ns)
 		return (long) ((due_ns - now_ns) / NS_PER_MS + 1);
 
-	/* one that was there for a while may come back at once */
+	/* a launcher that ran for a while is restarted at once */
 	if (now_ns - due_ns > BACKOFF_MAX_MS * NS_PER_MS)
 		backoff_ms = BACKOFF_MIN_MS;
 	due_ns = now_ns + backoff_ms * NS_PER_MS;
@@ -227,8 +230,8 @@ find_election(const char *name)
 }
 
 /*
- * A leadership has ended, as the state or an event says.  What says so later
- * is no news; tokens increase.
+ * A leadership has ended, by the state or by an event.  A later report of the
+ * same loss is ignored, since tokens increase.
  */
 static void
 note_loss(Election *election, int64 token, int64 seq)
@@ -285,9 +288,10 @@ current_token(const Election *election)
 }
 
 /*
- * Brings the elections up to date.  The state comes after the events: a loss
- * that it tells of, and they do not yet, is noted at once, since the deadline
- * ends a leadership also if nobody is there to say so.  Needs a transaction.
+ * Brings the elections up to date.  The state is read after the events.  A
+ * loss that the state shows and no event reports yet is noted at once, since
+ * the deadline ends a leadership also if there is no elector to report it.
+ * Needs a transaction.
  */
 static void
 look_at_elections(void)
@@ -349,7 +353,7 @@ does_not_lead(const Election *election)
 		 shared.view.leader_revision != shared.view.create_revision);
 }
 
-/* All that came before this event has had its consequences. */
+/* The last event up to which all events have been dealt with. */
 static void
 store_handled(void)
 {
@@ -439,7 +443,7 @@ end_run(ActiveRun *active_run, const char *reason, bool is_cancelled)
 	TerminateBackgroundWorker(active_run->handle);
 }
 
-/* At the end of the launcher: what it has started, ends, too. */
+/* At the end of the launcher: ends the hooks that it has started. */
 static void
 end_all_runs(int code, Datum arg)
 {
@@ -585,7 +589,9 @@ forget_run(ActiveRun *active_run)
 
 /* ---- runs: their records ------------------------------------------------ */
 
-/* Says once that no worker is free, in the log and in a record of the run. */
+/*
+ * Reports once that no worker is free, in the log and in a record of the run.
+ */
 static void
 report_no_worker(const Election *election, const HookPhase *phase, const DueHook *hook)
 {
@@ -823,7 +829,7 @@ work_in_transaction(void)
 	return next_ns;
 }
 
-/* The transaction is committed: what it has recorded is so. */
+/* The transaction is committed, and its records are valid. */
 static void
 finish_work(void)
 {
@@ -847,7 +853,7 @@ finish_work(void)
 	store_handled();
 }
 
-/* It is not: what has no record must not run. */
+/* It is not committed: a run without a record must not go on. */
 static void
 abandon_work(void)
 {

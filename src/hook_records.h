@@ -58,7 +58,8 @@ extern TimestampTz hook_records_last_start(void);
 
 /*
  * Runs are recorded when they begin (or wait for a worker, status "waiting")
- * and when they end.  close_unfinished: nobody is left to tell of these.
+ * and when they end.  close_unfinished: closes records of runs whose launcher
+ * is gone.
  */
 extern void hook_records_insert(const char *hook, const char *election, const HookPhase *phase,
 								TimestampTz started_at, const char *status, const char *message);
@@ -66,7 +67,9 @@ extern void hook_records_end(const char *hook, TimestampTz started_at, const cha
 extern void hook_records_close_unfinished(void);
 extern void hook_records_delete_waiting(void);
 
-/* Keeps the last 1,000 runs, and what says that a hook is done. */
+/*
+ * Keeps the last 1,000 runs, and the records which show that a hook is done.
+ */
 extern void hook_records_prune(void);
 
 #endif							/* HOOK_RECORDS_H */

@@ -124,7 +124,7 @@ hook_register_change(int notifier_slot)
 	HookDatabase *database = &hooks->databases[notifier_slot];
 	uint64		changes = pg_atomic_fetch_add_u64(&database->changes, 1);
 
-	/* nobody was there for what happened before: it is of no concern to new hooks */
+	/* there was no launcher for earlier events, and new hooks do not need them */
 	if (pg_atomic_read_u64(&database->seen) == changes)
 		hook_register_set_handled(notifier_slot, events_last());
 	events_wake_all();

@@ -4,7 +4,7 @@
  *	  Which databases have a hook launcher, and which hooks are running.
  *
  * Databases are given by their slot in the notifier register.  Nothing here
- * waits, takes a lock or raises an error, but for hook_register_claim().
+ * waits, takes a lock or raises an error, except hook_register_claim().
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 
 #include "shared_part.h"
 
-/* At most so many hooks run at once; the limit of etcd_leader.max_hook_workers. */
+/* The maximum of etcd_leader.max_hook_workers. */
 #define HOOK_REGISTER_MAX_RUNS	64
 
 /* ---- launchers ------------------------------------------------------- */
@@ -57,8 +57,9 @@ extern void hook_register_forget(int notifier_slot);
 /* ---- runs ------------------------------------------------------------ */
 
 /*
- * A place for a run of a hook, below `max` of them: 0 if all are taken.  The
- * ticket that is returned frees it, once, whoever does so first.
+ * Takes a place for a run of a hook, among the first `max` ones.  Returns 0 if
+ * all are taken.  The returned ticket frees the place; a second attempt to
+ * free it does nothing.
  */
 extern uint64 hook_register_reserve(int notifier_slot, int max);
 extern void hook_register_release(uint64 ticket);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * hook_run.h
- *	  A run of a hook: what its launcher tells its worker, and is told.
+ *	  A run of a hook: what its launcher and its worker tell each other.
  *
  * It lies in a dynamic shared memory segment that these two have, so that it
  * is gone when both are.
@@ -43,7 +43,7 @@ typedef struct HookRun
 	char		command[FLEXIBLE_ARRAY_MEMBER];
 } HookRun;
 
-/* What a worker gets along in bgw_extra, beside the segment. */
+/* The arguments of a worker in bgw_extra, beside the segment. */
 typedef struct HookRunStart
 {
 	uint64		ticket;

@@ -8,8 +8,8 @@
  * opened a block.  So what cannot run in a function (ALTER SYSTEM, VACUUM, a
  * procedure that commits) runs here.  The first error ends the run.
  *
- * The process begins as the role, and never is anybody else: what the role may
- * not do, the hook cannot do.
+ * The process begins as the role, and never becomes another one.  So the hook
+ * can do nothing that the role may not do.
  *
  *-------------------------------------------------------------------------
  */
@@ -81,8 +81,9 @@ set_result(HookResult result, const char *message, const char *detail)
 }
 
 /*
- * An emit_log_hook.  What ends the process, as at the connection, is the result
- * of the run; the launcher logs that, and not each time.
+ * An emit_log_hook.  An error that ends the process, for example at the
+ * connection, is the result of the run.  The launcher logs it, and not each
+ * time.
  */
 static void
 keep_message(ErrorData *edata)
@@ -286,7 +287,7 @@ attach_run(dsm_handle handle)
 {
 	dsm_segment *segment;
 
-	/* without an owner it is this process's until it ends */
+	/* without an owner it belongs to this process until it ends */
 	CurrentResourceOwner = ResourceOwnerCreate(NULL, "etcd_leader hook");
 	segment = dsm_attach(handle);
 	if (segment == NULL)

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * hooks.c
- *	  The functions that add and drop hooks, and who may.
+ *	  The functions that add and drop hooks, and their privileges.
  *
- * A hook runs as a role, and nobody may have it do what he could not do
- * himself: he must be able to SET ROLE to that role, and be a superuser if it
- * is one.  The table belongs to the owner of the extension, and these functions
- * write it as he, after they have checked that.
+ * A hook runs as a role.  A user must not gain privileges by it: the user must
+ * be able to SET ROLE to that role, and must be a superuser if the role is
+ * one.  The table belongs to the owner of the extension.  These functions
+ * check that, and then write the table as its owner.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,7 +57,7 @@ tell_at_commit(XactEvent event, void *arg)
 
 /*
  * Trigger of etcd_leader_hook, after each statement that changes it.  In a
- * server that has not preloaded the library there is nobody to be told.
+ * server that has not preloaded the library there is no launcher to wake.
  */
 Datum
 etcd_leader_hook_changed(PG_FUNCTION_ARGS)
@@ -80,7 +80,7 @@ etcd_leader_hook_changed(PG_FUNCTION_ARGS)
 
 /* ---- privileges --------------------------------------------------------- */
 
-/* ERROR unless the caller could do himself whatever that role can. */
+/* ERROR unless the caller has all privileges of that role. */
 static void
 check_may_run_as(Oid role)
 {
@@ -292,7 +292,7 @@ etcd_add_hook(PG_FUNCTION_ARGS)
 /*
  * etcd_drop_hook(name text) returns void
  *
- * Whoever could have added a hook can drop it.  If the role is gone, a
+ * A user who could have added a hook can drop it.  If the role is gone, a
  * superuser can.
  */
 Datum

@@ -598,7 +598,7 @@ announce_events(const NotifierStart *start, bool again)
 
 	/*
 	 * Room that has become free in a full queue is found by a NOTIFY that
-	 * succeeds, and by who asks for the usage: nobody else would end it.
+	 * succeeds, and by a query of the usage.  Nothing else would end it.
 	 */
 	if (again)
 		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);

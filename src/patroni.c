@@ -44,11 +44,11 @@
  * The deadline is that of the last beat, even if it is earlier than before,
  * because the newer answer is the better one.  A beat also begins anew after
  * the deadline has passed, without a new create revision.  Nobody else can
- * have led meanwhile: whoever takes the key over deletes it, or waits until it
- * is gone, and creates it with another create revision.  A lease of our own is
- * different: it is never revived (rule FRESH of election.c), because a leader
- * of etcd that wakes up might revoke it, and because a fresh lease can be
- * granted.
+ * have led meanwhile: a member that takes the key over deletes it, or waits
+ * until it is gone, and creates it with another create revision.  A lease of
+ * our own is different: it is never revived (rule FRESH of election.c),
+ * because a leader of etcd that wakes up might revoke it, and because a fresh
+ * lease can be granted.
  *
  * The token is the key's create revision.  Patroni before 3.0.3 can put its
  * name over that of another member, which leaves the create revision as it is: a
