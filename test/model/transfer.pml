@@ -1,0 +1,353 @@
+/*-------------------------------------------------------------------------
+ *
+ * transfer.pml
+ *	  queue.pml with a waiter that leads by an event (ARMED), and with the
+ *	  transfer, which deletes keys of others.
+ *
+ * A waiter with one key before it is armed: when that key is deleted, it leads
+ * without asking.  One watch tells it of the own key and of the predecessor, in
+ * the order of revisions and each revision whole, at any time afterwards.
+ *
+ * A transfer is one txn: it deletes the own key and those between it and the
+ * target's, guarded by the create revisions of all of them and of the
+ * target's.  It may be executed at once, late, more than once, or never; also
+ * after its sender has gone on, and is in the queue again.
+ *
+ * The instance FOREIGN, if there is one, is a waiter of Go's
+ * concurrency.Election: it does not look at its own key again (etcd #19597).
+ *
+ * What has to hold: G1, G3; a transfer deletes no key of somebody who leads,
+ * none that is not ours, none that is not between, and then the target is the
+ * first.
+ *
+ * Parameters: N (3 or 4), KEYS, FOREIGN.  Mistakes: see the `run` script.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef N
+#define N			3
+#endif
+#ifndef KEYS
+#define KEYS		5
+#endif
+#ifndef FOREIGN
+#define FOREIGN		N
+#endif
+
+byte rev = 0;				/* of entries alone: deletions need no number */
+byte created[N];			/* of the key that stands; 0: none does */
+
+byte mine[N];				/* create revision of the own key, as known */
+bit good[N];				/* the deadline has not passed */
+bit lead[N];
+byte delete[N];				/* a delete of that incarnation was sent */
+byte look[N];				/* 0 none; 1 served: first; 2 served: not first */
+byte armed[N];				/* create revision of the predecessor; 0: not */
+byte told[N];				/* 1: the predecessor is gone; 2: by then the own key was, too */
+
+/* The transfer that was sent last, and may be executed. */
+byte txn_own[N];			/* 0: none */
+byte txn_target[N];			/* whose */
+byte txn_to[N];				/* create revision of the target's key */
+byte txn_between[N * N];	/* those of the keys to be deleted; 0: none */
+
+byte token = 0;				/* that was believed in last, */
+byte owner = N;				/* and by whom */
+byte leaders = 0;			/* how many believe now */
+
+#define BEFORE(i, j)	((j) != (i) && created[j] != 0 && created[j] < mine[i])
+#define OWN_STANDS(i)	(created[i] == mine[i])
+
+#if N == 3
+#define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1) || BEFORE(i, 2))
+#define COUNT_BEFORE(i)	(BEFORE(i, 0) + BEFORE(i, 1) + BEFORE(i, 2))
+#else
+#define ANY_BEFORE(i)	(BEFORE(i, 0) || BEFORE(i, 1) || BEFORE(i, 2) || BEFORE(i, 3))
+#define COUNT_BEFORE(i)	(BEFORE(i, 0) + BEFORE(i, 1) + BEFORE(i, 2) + BEFORE(i, 3))
+#endif
+
+#ifdef M_TWO_WATCHES
+#define OWN_GONE	1					/* of the own key another watch tells */
+#else
+#define OWN_GONE	2
+#endif
+
+inline disarm(i)
+{
+	armed[i] = 0;
+	told[i] = 0
+}
+
+inline begin(i)
+{
+	printf("pg%d leads: token %d\n", i, mine[i]);
+	lead[i] = 1;
+	leaders++;
+	disarm(i);
+#if !defined(ONLY_G3) && !defined(ONLY_KEYS)
+	assert(leaders == 1);												/* G1 */
+#endif
+#if !defined(ONLY_G1) && !defined(ONLY_KEYS)
+	assert(mine[i] > token || (mine[i] == token && owner == i));		/* G3 */
+#endif
+	token = mine[i];
+	owner = i
+}
+
+inline end(i)
+{
+	if
+	:: lead[i] -> lead[i] = 0; leaders--
+	:: else
+	fi
+}
+
+/* What was asked before is void. */
+inline withdraw(i)
+{
+	end(i);
+	look[i] = 0;
+	disarm(i)
+}
+
+/* Keys were deleted, at one revision. */
+inline tell(w, j)
+{
+	w = 0;
+	do
+	:: w < N ->
+		j = 0;
+		if
+		:: armed[w] != 0 && told[w] == 0 ->
+			do
+			:: j < N && created[j] == armed[w] -> break
+			:: j < N && created[j] != armed[w] -> j++
+			:: else ->
+				told[w] = (OWN_STANDS(w) -> 1 : OWN_GONE);
+				break
+			od
+		:: else
+		fi;
+		w++
+	:: else -> break
+	od;
+	w = 0; j = 0
+}
+
+/* Does each key that the txn of i names stand as it was surveyed? */
+inline compare(i, holds, k)
+{
+	holds = 1;
+#ifndef M_NO_OWN
+	holds = holds && created[i] == txn_own[i];
+#endif
+#ifndef M_NO_TARGET
+	holds = holds && created[txn_target[i]] == txn_to[i];
+#endif
+#ifndef M_NO_GUARD
+	k = 0;
+	do
+	:: k < N ->
+		holds = holds && (txn_between[i * N + k] == 0 || created[k] == txn_between[i * N + k]);
+		k++
+	:: else -> break
+	od;
+#endif
+	k = 0
+}
+
+inline execute(i, k, w)
+{
+	printf("transfer of pg%d to pg%d executed\n", i, txn_target[i]);
+	if
+	:: created[i] != 0 -> assert(!lead[i]); created[i] = 0
+	:: else
+	fi;
+	k = 0;
+	do
+	:: k < N ->
+		if
+		:: txn_between[i * N + k] != 0 && created[k] != 0 ->
+			printf("and with it the key %d of pg%d\n", created[k], k);
+#if !defined(ONLY_G1) && !defined(ONLY_G3)
+			assert(k != FOREIGN && !lead[k] && created[k] > txn_own[i] && created[k] < txn_to[i]);
+#endif
+			created[k] = 0
+		:: else
+		fi;
+		k++
+	:: else -> break
+	od;
+	k = 0;
+	tell(w, k);
+#if !defined(ONLY_G1) && !defined(ONLY_G3)
+	do
+	:: k < N ->
+		assert(created[k] == 0 || created[k] >= txn_to[i]);
+		k++
+	:: else -> break
+	od;
+	assert(created[txn_target[i]] == txn_to[i]);
+	k = 0
+#endif
+}
+
+/* The leader reads the queue, withdraws, and sends. */
+inline transfer(i, j, foreign, k)
+{
+	foreign = 0;
+	k = 0;
+	do
+	:: k < N ->
+		txn_between[i * N + k] = 0;
+		if
+		:: k != i && k != j && created[k] > mine[i] && created[k] < created[j] ->
+			txn_between[i * N + k] = created[k];
+#ifndef M_FOREIGN
+			foreign = foreign || k == FOREIGN
+#endif
+		:: else
+		fi;
+		k++
+	:: else -> break
+	od;
+	k = 0;
+	if
+	:: foreign ->				/* refused, nothing has changed */
+		do
+		:: k < N -> txn_between[i * N + k] = 0; k++
+		:: else -> break
+		od;
+		txn_own[i] = 0; txn_to[i] = 0; txn_target[i] = 0
+	:: else ->
+		printf("pg%d: withdrawn, transfer to pg%d sent\n", i, j);
+		txn_own[i] = mine[i];
+		txn_target[i] = j;
+		txn_to[i] = created[j];
+		withdraw(i);
+		delete[i] = mine[i]; mine[i] = 0
+	fi;
+	k = 0; foreign = 0
+}
+
+proctype Instance(byte i)
+{
+	byte k, w;
+	bit holds;
+
+	do
+	:: atomic { created[i] == 0 && mine[i] == 0 && delete[i] == 0 && rev < KEYS ->
+		printf("pg%d: entry executed\n", i);
+		rev++; created[i] = rev; good[i] = 1 }
+	/* its answer, or that of another try which finds the key */
+	:: atomic { created[i] != 0 && mine[i] == 0 && delete[i] == 0 ->
+		mine[i] = created[i] }
+
+	:: atomic { mine[i] != 0 && look[i] == 0 && !lead[i] && i != FOREIGN ->
+		if
+		:: !OWN_STANDS(i) ->
+			printf("pg%d: look: the key is gone\n", i);
+			mine[i] = 0; disarm(i)
+		:: OWN_STANDS(i) && !ANY_BEFORE(i) ->
+			printf("pg%d: look served: first\n", i);
+			look[i] = 1; disarm(i)
+		:: else ->
+			disarm(i);
+			look[i] = 2;
+			if
+			:: COUNT_BEFORE(i) == 1 ->
+				k = 0;
+				do
+				:: BEFORE(i, k) -> armed[i] = created[k]; break
+				:: else -> k++
+				od;
+				k = 0;
+				printf("pg%d: armed, behind %d\n", i, armed[i])
+			:: else
+			fi
+		fi }
+	:: atomic { look[i] != 0 && mine[i] != 0 ->
+		if
+		:: look[i] == 1 && good[i] && !lead[i] -> begin(i)
+		:: else
+		fi;
+		look[i] = 0 }
+	:: atomic { look[i] != 0 -> look[i] = 0 }
+
+	/* told that the predecessor is gone (ARMED) */
+	:: atomic { told[i] != 0 && mine[i] != 0 && !lead[i] ->
+		if
+		:: told[i] == 2 ->
+			printf("pg%d: told that its own key is gone, too\n", i);
+			mine[i] = 0; look[i] = 0; disarm(i)
+		:: told[i] == 1 && good[i] -> begin(i)
+		:: else -> disarm(i)
+		fi }
+
+	/* Go's waiter: nobody is before it any more */
+	:: atomic { i == FOREIGN && mine[i] != 0 && good[i] && !lead[i] && !ANY_BEFORE(i) -> begin(i) }
+
+	/* the deadline passes, and is set anew when the key is put on a fresh lease */
+	:: atomic { good[i] ->
+		good[i] = 0;
+		if
+		:: lead[i] -> withdraw(i)
+		:: else
+		fi }
+	:: atomic { !good[i] && mine[i] != 0 && created[i] == mine[i] && i != FOREIGN -> good[i] = 1 }
+
+	/* leaves: withdraws, then deletes; comes again when it is gone */
+	:: atomic { mine[i] != 0 && delete[i] == 0 ->
+		printf("pg%d: withdrawn, delete of %d sent\n", i, mine[i]);
+		withdraw(i);
+		delete[i] = mine[i]; mine[i] = 0 }
+	:: atomic { delete[i] != 0 ->
+		printf("pg%d: delete executed\n", i);
+		if
+		:: created[i] == delete[i] -> created[i] = 0; tell(w, k)
+		:: else
+		fi;
+		delete[i] = 0 }
+
+	/* transfers: to the next, or to the one after it */
+	:: atomic { lead[i] && i != FOREIGN && created[(i + 1) % N] > mine[i] ->
+		transfer(i, ((i + 1) % N), holds, k) }
+	:: atomic { lead[i] && i != FOREIGN && created[(i + 2) % N] > mine[i] ->
+		transfer(i, ((i + 2) % N), holds, k) }
+	:: atomic { txn_own[i] != 0 ->
+		compare(i, holds, k);
+		if
+		:: holds -> execute(i, k, w)
+		:: else
+		fi;
+		holds = 0 }
+	:: atomic { txn_own[i] != 0 ->
+		printf("the transfer of pg%d is lost\n", i);
+		txn_own[i] = 0; txn_to[i] = 0; txn_target[i] = 0; k = 0;
+		do
+		:: k < N -> txn_between[i * N + k] = 0; k++
+		:: else -> break
+		od;
+		k = 0 }
+
+	/* the lease is at its end, and with it the key */
+	:: atomic { created[i] != 0 && !(good[i] && mine[i] == created[i]) && delete[i] == 0 ->
+		printf("etcd: the key of pg%d is gone with its lease\n", i);
+		created[i] = 0; tell(w, k) }
+	:: atomic { created[i] != 0 && mine[i] == created[i] && ANY_BEFORE(i) && i != FOREIGN ->
+		printf("an operator deletes the key of pg%d, which waits\n", i);
+		created[i] = 0; tell(w, k) }
+	od
+}
+
+init
+{
+	byte i = 0;
+
+	atomic {
+		do
+		:: i < N -> run Instance(i); i++
+		:: else -> break
+		od
+	}
+}
