@@ -21,6 +21,7 @@ OBJS = \
 	src/lease.o \
 	src/queue.o \
 	src/look.o \
+	src/transfer.o \
 	src/patroni.o \
 	src/watch.o \
 	src/etcd_api.o \

@@ -149,6 +149,14 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION etcd_proclaim(text, text) IS
 'Changes the value of this instance''s key, which others see as the leader''s name, without an election. value: 1 to 255 bytes of UTF-8 without control characters. election: a name in etcd_leader.elections; NULL means the first one. ERROR 22004: value is NULL; 22023: value is not allowed; 08006: etcd did not answer; 42704: no such election; 55000: not a candidate, no elector, or the election is not taken up yet.';
 
+CREATE FUNCTION etcd_transfer(to_node text, election text DEFAULT NULL, timeout interval DEFAULT '10 s')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'etcd_transfer'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_transfer(text, text, interval) IS
+'Hands leadership over to a candidate, from wherever it is in the queue; those before it, and this instance, queue again behind. To be called on the leader. to_node: as etcd_candidates() shows it. election: a name in etcd_leader.elections; NULL is the first. timeout: NULL means none. True when to_node is seen to lead, and if it is this instance; false if another one leads, or nobody until the timeout. ERROR 42704: no such election, or no such candidate; 55000: this instance does not lead, two candidates have that name, a candidate of another program is before it, no elector, or the election is not taken up yet; 54000: more than 120 candidates are before it; 22004: to_node is NULL; 08006: etcd did not answer, leadership may have ended here.';
+
 CREATE FUNCTION etcd_candidates(election text DEFAULT NULL)
 RETURNS TABLE (
 	"position" integer,
@@ -233,6 +241,7 @@ CREATE FUNCTION etcd_leader_stats(
 	OUT watch_restarts bigint,
 	OUT elections_won bigint,
 	OUT elections_lost_resigned bigint,
+	OUT elections_lost_transferred bigint,
 	OUT elections_lost_lease_expired bigint,
 	OUT elections_lost_key_deleted bigint,
 	OUT elections_lost_key_changed bigint,
@@ -276,6 +285,7 @@ COMMENT ON COLUMN etcd_leader_stats.keepalives IS 'keepalive requests of leases'
 COMMENT ON COLUMN etcd_leader_stats.watch_restarts IS 'watch streams opened';
 COMMENT ON COLUMN etcd_leader_stats.elections_won IS 'times that this instance became leader';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_resigned IS 'leaderships that ended by etcd_resign()';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_transferred IS 'leaderships that were handed over, by etcd_transfer() or to a node of etcd_leader.preferred_nodes';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended because etcd was not reached in time';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_deleted IS 'leaderships that ended because somebody deleted the key or revoked the lease';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_changed IS 'leaderships that ended because somebody put the key on another lease';
@@ -406,6 +416,7 @@ REVOKE ALL ON FUNCTION etcd_resign(text, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_campaign(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_proclaim(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_candidates(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_transfer(text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_verify_leader(text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) FROM PUBLIC;

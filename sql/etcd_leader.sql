@@ -94,6 +94,7 @@ SELECT etcd_wait_for_leadership('1 s', 'gamma');
 SELECT etcd_resign('gamma');
 SELECT etcd_campaign('gamma');
 SELECT etcd_proclaim('x', 'gamma');
+SELECT etcd_transfer('x', 'gamma');
 SELECT * FROM etcd_candidates('gamma');
 
 --
@@ -199,6 +200,9 @@ SELECT etcd_proclaim(NULL);
 SELECT etcd_proclaim('');
 SELECT etcd_proclaim(repeat('x', 256));
 SELECT etcd_proclaim(E'a\tb');
+SELECT etcd_transfer('x');
+SELECT etcd_transfer(NULL);
+SELECT etcd_transfer(repeat('x', 256));
 \set VERBOSITY sqlstate
 SELECT * FROM etcd_candidates();
 \set VERBOSITY default
@@ -235,6 +239,7 @@ SELECT count(*) FROM etcd_leader_stats;
 SELECT etcd_resign();
 SELECT etcd_campaign();
 SELECT etcd_proclaim('x');
+SELECT etcd_transfer('x');
 SELECT * FROM etcd_candidates();
 SELECT etcd_require_leader();
 SELECT etcd_verify_leader();
@@ -309,6 +314,10 @@ SELECT repeat('a', 256) AS value \gset
 ALTER SYSTEM SET etcd_leader.node_name = :'value';
 ALTER SYSTEM SET etcd_leader.node_name = E'a\x7fb';
 ALTER SYSTEM SET etcd_leader.candidate = 'sometimes';
+ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', 'b', 'a';
+ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', '""';
+ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', E'"b\tc"';
+ALTER SYSTEM SET etcd_leader.preferred_delay = 0;
 ALTER SYSTEM SET etcd_leader.databases = 'a', 'b', 'a';
 ALTER SYSTEM SET etcd_leader.databases = '""';
 SELECT repeat('a', 64) AS value \gset

@@ -47,6 +47,13 @@
  *			never believed again.  So is a revocation.
  * ORDER	Leadership is withdrawn from readers before the key is deleted or
  *			the lease revoked.
+ * TRANSFER	The leader hands over to a named candidate by one txn, which deletes
+ *			the own key and those of ours up to the target's, and does nothing
+ *			unless each of them and the target's stands as it was read.  A key
+ *			of another program is never deleted: Go's waiter would lead without
+ *			it (#19597).  A candidate whose key was taken away queues again.
+ *			It learns of that not later than of the leader's end: both are one
+ *			revision, and one watch tells of both keys (ARMED).
  * MEMORY	What is remembered over a crash of the elector is erased before a
  *			message is sent that changes keys or leases, until that message is
  *			answered.  The elector that resumes would not know that it may yet
@@ -57,7 +64,7 @@
  *
  * lease.c keeps the lease (BEAT, FRESH), queue.c the own keys (FINAL, GUARD,
  * ORDER), look.c reads them and their places (PLACE, EPOCH, BY NAME, ORDERED),
- * watch.c has the watch stream, patroni.c the elections that follow Patroni and
+ * transfer.c hands over (TRANSFER), watch.c has the watch stream, patroni.c the elections that follow Patroni and
  * have rules of their own, command.c the settings and commands.  This file has
  * the answers and where they go, contact with etcd, its history, and what is
  * remembered (HISTORY, MEMORY).
@@ -168,6 +175,13 @@ core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
 	return false;
 }
 
+/* Does the txn write nothing? */
+static bool
+is_read(const Op *op)
+{
+	return op->kind == OP_LOOK || op->kind == OP_SURVEY;
+}
+
 void
 core_send_txn(ElectionCore *core, const Op *op,
 			  const EtcdCompare *compares, int ncompares,
@@ -182,9 +196,9 @@ core_send_txn(ElectionCore *core, const Op *op,
 	request.nsuccess = nsuccess;
 	request.failure = failure;
 	request.nfailure = nfailure;
-	request.repeatable = op->kind == OP_LOOK;
+	request.repeatable = is_read(op);
 	/* a proclamation changes nothing that is remembered */
-	if (op->kind != OP_LOOK && op->kind != OP_PROCLAIM)
+	if (!is_read(op) && op->kind != OP_PROCLAIM)
 		erase_memory(core);
 	core->port.send(core->port.ctx, op->id, &request);
 }
@@ -302,6 +316,7 @@ set_disconnected(ElectionCore *core, const char *why)
 		core_reply(core, &e->resign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->campaign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->proclaim_ticket, ELECTION_NO_CONTACT);
+		transfer_disconnected(core, e);
 	}
 }
 
@@ -380,7 +395,7 @@ discard_history(ElectionCore *core)
 static bool
 revision_went_back(const Op *op, const EtcdAnswer *answer)
 {
-	bool		wrote = op->kind != OP_LOOK && answer->succeeded;
+	bool		wrote = !is_read(op) && answer->succeeded;
 
 	return op->slots != 0 && answer->header.revision < op->revision_floor + wrote;
 }
@@ -394,16 +409,15 @@ static const char *
 doubt_answer(const ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 {
 	const EtcdHeader *header = &answer->header;
-	bool		is_read = op->kind == OP_LOOK || op->kind == OP_KEEPALIVE ||
-		op->kind == OP_TIME_TO_LIVE;
+	bool		tells_now = is_read(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
 
 	if (header->cluster_id == 0)
 		return "the answer carries no cluster id";
 	if (core->cluster_id != 0 && header->cluster_id != core->cluster_id)
 		return "the endpoint belongs to another etcd cluster";
-	if (is_read && header->raft_term == 0)
+	if (tells_now && header->raft_term == 0)
 		return "the answer carries no raft term";
-	if (is_read && header->raft_term < core->term_seen)
+	if (tells_now && header->raft_term < core->term_seen)
 		return "the member is behind its cluster, or etcd was put back to an earlier state";
 	if (revision_went_back(op, answer))
 		return "etcd's revision went back";
@@ -432,6 +446,8 @@ is_complete(const Op *op, const EtcdAnswer *answer)
 		return answer->lease == op->lease;
 	if (op->kind == OP_REVOKE)
 		return true;
+	if (op->kind == OP_TRANSFER && answer->succeeded)
+		return answer->nresults > 0;
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
 		if (op->asked[i] & LOOK_PATRONI)
@@ -448,6 +464,7 @@ fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
 {
 	lease_request_failed(core, now_ns, op);
 	queue_request_failed(core, op);
+	transfer_request_failed(core, op);
 	if (op->kind == OP_LOOK)
 		look_request_failed(core, op);
 	patroni_request_failed(core, now_ns, op);
@@ -476,6 +493,10 @@ dispatch_answer(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnsw
 		case OP_DELETE:
 		case OP_PROCLAIM:
 			queue_receive(core, now_ns, op, answer);
+			break;
+		case OP_SURVEY:
+		case OP_TRANSFER:
+			transfer_receive(core, now_ns, op, answer);
 			break;
 		case OP_TIME_TO_LIVE:
 			patroni_receive_time_to_live(core, now_ns, op, answer);
@@ -642,6 +663,17 @@ erase_memory(ElectionCore *core)
 	core->remembered = false;
 }
 
+static bool
+is_transfer_unresolved(const ElectionCore *core)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_used(&core->elections[i]) && transfer_is_sent(&core->elections[i]))
+			return true;
+	}
+	return core_is_under_way(core, OP_TRANSFER, ALL_SLOTS);
+}
+
 /*
  * Is the result of everything that was sent about keys and leases known?  A
  * grant under way does not matter: no key hangs on that lease yet.
@@ -652,7 +684,8 @@ may_remember(const ElectionCore *core)
 	return !lease_is_in_doubt(core) &&
 		!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
 		!core_is_under_way(core, OP_ENTER, ALL_SLOTS) &&
-		!core_is_under_way(core, OP_DELETE, ALL_SLOTS);
+		!core_is_under_way(core, OP_DELETE, ALL_SLOTS) &&
+		!is_transfer_unresolved(core);
 }
 
 static void
@@ -733,6 +766,9 @@ check_election(const ElectionCore *core, const Election *e)
 	assert(e->state != ELECTION_UNUSED);
 	assert(election_find(core, e->name) == slot_of(core, e));
 	assert(e->verify_ticket != 0 || e->verify_id == 0);
+	assert(e->transfer.stage != TRANSFER_NONE || e->transfer.ticket == 0);
+	assert(e->transfer.stage != TRANSFER_SURVEYING || leading);
+	assert(!transfer_is_sent(e) || !leading);
 	if (e->followed)
 	{
 		check_followed(core, e);
@@ -833,6 +869,7 @@ core_pursue(ElectionCore *core, int64_t now_ns)
 	{
 		lease_pursue(core, now_ns);
 		queue_pursue_keys(core, now_ns);
+		transfer_pursue(core, now_ns);
 		patroni_pursue(core, now_ns);
 		look_pursue(core, now_ns);
 		if (lease_beat_is_due(core, now_ns))
@@ -955,6 +992,7 @@ election_reason_name(ElectionReason reason)
 	static const char *const names[] = {
 		[ELECTION_NO_REASON] = NULL,
 		[ELECTION_REASON_RESIGNED] = "resigned",
+		[ELECTION_REASON_TRANSFERRED] = "transferred",
 		[ELECTION_REASON_LEASE_EXPIRED] = "lease_expired",
 		[ELECTION_REASON_KEY_DELETED] = "key_deleted",
 		[ELECTION_REASON_KEY_CHANGED] = "key_changed",

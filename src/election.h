@@ -61,6 +61,7 @@ election_is_followed(const char *name)
  */
 #define ELECTION_MAX_ELECTIONS	32
 #define ELECTION_MAX_ENDPOINTS	32
+#define ELECTION_MAX_PREFERRED	32
 
 #define ELECTION_MIN_TTL_S		2
 /* Above, etcd's lease checkpoints may shorten a lease at a change of leader. */
@@ -75,6 +76,10 @@ typedef struct ElectionConfig
 	bool		in_recovery;	/* then it leads no followed election */
 	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];	/* in decimal */
 	char		patroni_namespace[ELECTION_NAME_SIZE];
+	/* who shall lead, best first: a better one that waits for so long is handed over to */
+	int			npreferred;
+	char		preferred_nodes[ELECTION_MAX_PREFERRED][ELECTION_VALUE_SIZE];
+	int			preferred_delay_ms;
 	int			nendpoints;
 	int			nelections;
 	char		elections[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
@@ -140,6 +145,7 @@ typedef enum ElectionReason
 	ELECTION_NO_REASON,
 	/* of UNELECTED */
 	ELECTION_REASON_RESIGNED,
+	ELECTION_REASON_TRANSFERRED,	/* handed over, by command or by preference */
 	ELECTION_REASON_LEASE_EXPIRED,
 	ELECTION_REASON_KEY_DELETED,
 	ELECTION_REASON_KEY_CHANGED,	/* the key was put on another lease */
@@ -170,7 +176,14 @@ typedef enum ElectionReply
 	ELECTION_NOTHING_TO_DO,		/* false: was not in, or was in already */
 	ELECTION_NOT_ELIGIBLE,		/* settings or recovery forbid */
 	ELECTION_NOT_CANDIDATE,		/* proclaim: no own key stands */
-	ELECTION_NO_CONTACT			/* etcd cannot be reached; see the command */
+	ELECTION_NO_CONTACT,		/* etcd cannot be reached; see the command */
+	/* transfer: */
+	ELECTION_FAILED,			/* false: the target is not seen to lead, see the command */
+	ELECTION_NOT_LEADER,
+	ELECTION_NO_SUCH_CANDIDATE,
+	ELECTION_AMBIGUOUS_CANDIDATE,	/* more than one has that name */
+	ELECTION_FOREIGN_CANDIDATE, /* another program's key stands in between */
+	ELECTION_TOO_MANY_CANDIDATES	/* in between, for one txn */
 } ElectionReply;
 
 /*
@@ -294,6 +307,10 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  * campaign: DONE when the key stands.
  * proclaim: DONE when the key has the value.  The value is remembered for as
  * long as the core lives, and until the node name changes.
+ * transfer: DONE when the candidate whose key has the value to_node is seen to
+ * lead, or at once if that is this instance.  FAILED: it is not so until
+ * until_ns, another one leads, or leadership was lost before anything was done.
+ * NO_CONTACT: the same is not known.  The others: nothing has changed.
  * verify: DONE when a linearizable read that was sent after the call has been
  * answered; what it showed is published by then.  Without contact it goes on
  * waiting.  NOTHING_TO_DO: the election was dropped from the settings.
@@ -301,6 +318,8 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
 extern bool election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint64_t ticket);
 extern bool election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
 extern bool election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value, uint64_t ticket);
+extern bool election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
+							  int64_t until_ns, uint64_t ticket);
 extern bool election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
 
 /*

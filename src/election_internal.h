@@ -11,6 +11,7 @@
  * command.c	settings and commands.
  * lease.c		the leases, the beat, and every deadline: until_ns of a lease,
  *				lease_until_ns of an election.
+ * transfer.c	the hand-over to a named candidate.
  * queue.c		the own keys, and what they are in their elections.
  * look.c		their places, the leaders, the looks.  look_wanted is set by
  *				whoever wants one.
@@ -29,6 +30,9 @@
  *						is being deleted					Queued: not 0, above final_revision.
  *	 e.mod_revision		newest known write of that key		entry, look, watch, move, proclaim;
  *															raised only, while the key stands
+ *	 e.written_revision	newest write of that key by this	entry, move, proclaim: answers.
+ *						instance, as far as known			Below mod_revision: somebody else
+ *															wrote it, or an answer was lost
  *	 e.final_revision	no own key up to this create		leave, loss of the key (FINAL);
  *						revision is believed any more		raised only; History
  *	 e.entry_floor		the own key did not stand at this	sending of an entry, look, delete
@@ -116,6 +120,8 @@ typedef enum OpKind
 	OP_ENTER,
 	OP_DELETE,
 	OP_PROCLAIM,
+	OP_SURVEY,					/* the queue, for a transfer */
+	OP_TRANSFER,
 	OP_TIME_TO_LIVE				/* of the lease of a followed key */
 } OpKind;
 
@@ -216,6 +222,35 @@ typedef struct Patroni
 	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];
 } Patroni;
 
+typedef enum TransferStage
+{
+	TRANSFER_NONE,
+	TRANSFER_SURVEYING,			/* leads; a command waits for the queue to be read */
+	TRANSFER_SENT,				/* does not lead; the own key may be gone at any time */
+	TRANSFER_WATCHING			/* the own key is gone; a command waits for the next leader */
+} TransferStage;
+
+/* The hand-over to a named candidate; see transfer.c. */
+typedef struct Transfer
+{
+	TransferStage stage;
+	uint64_t	ticket;			/* of the command; 0: by preference, or it was answered */
+	char		to_node[ELECTION_VALUE_SIZE];	/* SURVEYING: whom the command names */
+	int64_t		until_ns;		/* then it is over */
+	int64_t		own_revision;	/* SENT, WATCHING: create revision of the key given up */
+	int64_t		target_revision;	/* SENT, WATCHING: of the target's */
+	int64_t		receipt_above;	/* WATCHING: a later write of the target's key says that it leads */
+
+	uint64_t	op_id;			/* survey or txn under way; 0: none */
+	int			failures;		/* in a row */
+	int64_t		retry_ns;
+
+	/* while leading: a candidate that is preferred to this instance */
+	int64_t		better_revision;	/* create revision of its key; 0: none */
+	int64_t		better_since_ns;	/* it is there since then, as far as seen */
+	int64_t		survey_ns;		/* when to look for one again */
+} Transfer;
+
 typedef struct Election
 {
 	char		name[ELECTION_NAME_SIZE];	/* empty: the slot is free */
@@ -237,6 +272,7 @@ typedef struct Election
 	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
 	int64_t		create_revision;
 	int64_t		mod_revision;
+	int64_t		written_revision;
 	int64_t		key_lease;		/* as of mod_revision */
 	char		key_value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
 	int64_t		final_revision;
@@ -269,6 +305,7 @@ typedef struct Election
 	uint64_t	verify_ticket;
 	uint64_t	verify_id;		/* of the look that verifies; 0: to be sent */
 
+	Transfer	transfer;
 	Patroni		patroni;
 } Election;
 
@@ -647,6 +684,9 @@ extern void queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyVa
 extern void queue_become_first(ElectionCore *core, int64_t now_ns, Election *e,
 							   int64_t revision, bool ordered);
 
+/* A transfer deleted the own key, at that revision. */
+extern void queue_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
+
 /* The lease is gone at etcd, with every key that hangs on it. */
 extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 
@@ -707,6 +747,33 @@ extern uint32_t look_receive(ElectionCore *core, int64_t now_ns, const Op *op,
 
 /* Sends the looks that are wanted and not postponed. */
 extern void look_pursue(ElectionCore *core, int64_t now_ns);
+
+/* ---- transfer.c ---------------------------------------------------------- */
+
+/* The deletion of the own key was sent, and it is not known what became of it. */
+static inline bool
+transfer_is_sent(const Election *e)
+{
+	return e->transfer.stage == TRANSFER_SENT;
+}
+
+/* What the others notice. */
+extern void transfer_leadership_won(Election *e);
+extern void transfer_leadership_lost(ElectionCore *core, Election *e);
+extern void transfer_key_lost(Election *e);
+extern void transfer_leader_seen(ElectionCore *core, Election *e);
+extern void transfer_disconnected(ElectionCore *core, Election *e);
+
+/* The election is dropped, or etcd has another history. */
+extern void transfer_dropped(ElectionCore *core, Election *e);
+
+/* The answer to a survey or a transfer.  It may be a refusal. */
+extern void transfer_receive(ElectionCore *core, int64_t now_ns, const Op *op,
+							 const EtcdAnswer *answer);
+extern void transfer_request_failed(ElectionCore *core, const Op *op);
+
+/* Sends what is due. */
+extern void transfer_pursue(ElectionCore *core, int64_t now_ns);
 
 /* ---- patroni.c ----------------------------------------------------------- */
 

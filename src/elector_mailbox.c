@@ -214,6 +214,10 @@ elector_serve_mailbox(void)
 			case COMMAND_PROCLAIM:
 				taken = election_proclaim(elector.core, now_ns, slot, request.value, ticket);
 				break;
+			case COMMAND_TRANSFER:
+				taken = election_transfer(elector.core, now_ns, slot, request.value,
+										  request.until_ns, ticket);
+				break;
 			case COMMAND_VERIFY:
 				to_verify[slot] |= UINT32_C(1) << place;
 				break;

@@ -181,6 +181,17 @@ configure_client(void)
 	elector_note_endpoint();
 }
 
+static void
+configure_preferred(ElectionConfig *config)
+{
+	List	   *nodes = settings_split(settings_preferred_nodes);
+	ListCell   *lc;
+
+	foreach(lc, nodes)
+		strlcpy(config->preferred_nodes[config->npreferred++], lfirst(lc), ELECTION_VALUE_SIZE);
+	config->preferred_delay_ms = settings_preferred_delay_ms;
+}
+
 void
 elector_configure_core(void)
 {
@@ -194,6 +205,7 @@ elector_configure_core(void)
 	config->in_recovery = elector.in_recovery = RecoveryInProgress();
 	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT, GetSystemIdentifier());
 	strlcpy(config->patroni_namespace, settings_patroni_namespace, sizeof(config->patroni_namespace));
+	configure_preferred(config);
 	config->nendpoints = etcd_client_endpoint_count(elector.client);
 	config->nelections = settings_election_count();
 	for (int i = 0; i < config->nelections; i++)

@@ -66,6 +66,7 @@ PG_FUNCTION_INFO_V1(etcd_await_event);
 PG_FUNCTION_INFO_V1(etcd_resign);
 PG_FUNCTION_INFO_V1(etcd_campaign);
 PG_FUNCTION_INFO_V1(etcd_proclaim);
+PG_FUNCTION_INFO_V1(etcd_transfer);
 PG_FUNCTION_INFO_V1(etcd_candidates);
 PG_FUNCTION_INFO_V1(etcd_leader_status);
 PG_FUNCTION_INFO_V1(etcd_leader_stats);
@@ -85,7 +86,7 @@ static const Oid status_columns[] = {
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
-	INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, INT8OID,
+	INT8OID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, INT8OID,
 	INT8OID, INT4OID, INT4OID, TEXTOID, TIMESTAMPTZOID
 };
 static const Oid candidate_columns[] = {
@@ -709,16 +710,17 @@ init_request(SharedRequest *request, SharedCommand command, int index)
 /*
  * Asks, and turns every reply that is not a result into an ERROR.  consequence
  * says in a sentence what becomes of the command if etcd does not answer; NULL:
- * nothing.
+ * nothing.  Returns NULL if there was no reply until then, see mailbox_ask().
  */
 static SharedReply *
-ask(const SharedRequest *request, const char *consequence)
+ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
 {
 	SharedReply *reply = palloc(sizeof(SharedReply));
 	const char *election;
 	bool		no_contact;
 
-	(void) mailbox_ask(request, PG_INT64_MAX, reply);
+	if (!mailbox_ask(request, until_us, reply))
+		return NULL;
 
 	election = shared_state_text(request->election);
 	no_contact = reply->kind == REPLY_FAILED ||
@@ -760,6 +762,12 @@ ask(const SharedRequest *request, const char *consequence)
 				 errmsg("this instance is not a candidate of election \"%s\"", election),
 				 errhint("\"%s\" shows its state; etcd_campaign() enters the election.", "etcd_leader_status")));
 	return reply;
+}
+
+static SharedReply *
+ask(const SharedRequest *request, const char *consequence)
+{
+	return ask_until(request, PG_INT64_MAX, consequence);
 }
 
 /*
@@ -898,6 +906,90 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 	strlcpy(request.value, value, ELECTION_VALUE_SIZE);
 	(void) ask(&request, "The value will be put as soon as etcd answers.");
 	PG_RETURN_VOID();
+}
+
+/* What keeps the leader from handing over, as an ERROR. */
+static void
+refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
+{
+	const char *election = shared_state_text(request->election);
+	const char *node = shared_state_text(request->value);
+	char	   *leader;
+
+	switch (outcome)
+	{
+		case ELECTION_NOT_LEADER:
+			leader = status_current_leader(index);
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("this instance does not lead election \"%s\"", election),
+					 leader != NULL ? errdetail("The leader is \"%s\".", leader) :
+					 errdetail("No leader is known."),
+					 errhint("Call etcd_transfer() on the leader.")));
+			break;
+		case ELECTION_NO_SUCH_CANDIDATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("there is no candidate \"%s\" in election \"%s\"", node, election),
+					 errhint("etcd_candidates() shows the queue.")));
+			break;
+		case ELECTION_AMBIGUOUS_CANDIDATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("more than one candidate of election \"%s\" has the name \"%s\"", election, node),
+					 errhint("Set \"%s\" of a copied instance.", "etcd_leader.node_name")));
+			break;
+		case ELECTION_FOREIGN_CANDIDATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("a candidate of another program is before \"%s\" in election \"%s\"", node, election),
+					 errdetail("Its key must not be deleted by others: it could lead without one."),
+					 errhint("etcd_candidates() shows the queue. Its key does not end with \"%s\".", ELECTION_KEY_SUFFIX)));
+			break;
+		case ELECTION_TOO_MANY_CANDIDATES:
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("too many candidates are before \"%s\" in election \"%s\"", node, election)));
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * etcd_transfer(to_node text, election text, timeout interval) returns boolean
+ */
+Datum
+etcd_transfer(PG_FUNCTION_ARGS)
+{
+	int			index = election_argument(fcinfo, 1);
+	int64		until_us = timeout_argument(fcinfo, 2);
+	SharedRequest request;
+	SharedReply *reply;
+	char	   *node;
+
+	refuse_followed(index);
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the node to hand over to must not be null")));
+	node = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	node = pg_server_to_any(node, strlen(node), PG_UTF8);
+
+	init_request(&request, COMMAND_TRANSFER, index);
+	request.until_ns = until_us == PG_INT64_MAX ? PG_INT64_MAX : until_us * NS_PER_US;
+	if (strlen(node) >= ELECTION_VALUE_SIZE)
+	{
+		strlcpy(request.value, node, pg_encoding_mbcliplen(PG_UTF8, node, strlen(node), ELECTION_VALUE_SIZE - 1) + 1);
+		refuse_transfer(&request, index, ELECTION_NO_SUCH_CANDIDATE);
+	}
+	strlcpy(request.value, node, ELECTION_VALUE_SIZE);
+	reply = ask_until(&request, until_us,
+					  "If leadership has ended here, the hand-over goes on as soon as etcd answers.");
+	if (reply == NULL)
+		PG_RETURN_BOOL(false);
+	refuse_transfer(&request, index, reply->outcome);
+	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
 }
 
 /*

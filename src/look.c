@@ -423,6 +423,7 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 		if (sight->leader == NULL || !is_key(sight->leader->key, e->key) ||
 			e->state == ELECTION_LEADING)
 			queue_tell_leader(core, e, ELECTION_NO_REASON);
+		transfer_leader_seen(core, e);
 		core_publish(core, e);
 	}
 	return own_stands;

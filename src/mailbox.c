@@ -21,9 +21,8 @@
 #define MAILBOX_SIZE 16
 
 /*
- * COMMAND_VERIFY must not use the first places.  While etcd is away, the
- * elector keeps such requests, even if nobody waits for them any more.  They
- * must not block a resignation.
+ * COMMAND_VERIFY and COMMAND_TRANSFER must not use the first places.  The
+ * elector may keep such requests for long.  They must not block a resignation.
  */
 #define MAILBOX_RESERVED 4
 
@@ -138,7 +137,7 @@ claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
 
 	while (shared_state_has_elector())
 	{
-		for (int i = command == COMMAND_VERIFY ? MAILBOX_RESERVED : 0;
+		for (int i = command == COMMAND_VERIFY || command == COMMAND_TRANSFER ? MAILBOX_RESERVED : 0;
 			 i < MAILBOX_SIZE && claimed == NULL; i++)
 		{
 			if (move_place(&mailbox->places[i], PLACE_FREE, PLACE_CLAIMED))

@@ -21,7 +21,8 @@ typedef enum SharedCommand
 	COMMAND_CAMPAIGN,
 	COMMAND_PROCLAIM,
 	COMMAND_VERIFY,
-	COMMAND_CANDIDATES
+	COMMAND_CANDIDATES,
+	COMMAND_TRANSFER
 } SharedCommand;
 
 typedef struct SharedRequest
@@ -29,7 +30,8 @@ typedef struct SharedRequest
 	SharedCommand command;
 	char		election[ELECTION_NAME_SIZE];
 	bool		rejoin;			/* RESIGN */
-	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM */
+	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM; TRANSFER: to which node */
+	int64		until_ns;		/* TRANSFER: of shared_state_clock_ns()'s clock */
 	int64		after_revision; /* CANDIDATES: create revision of the last row */
 	int64		at_revision;	/* CANDIDATES: 0, or what the first page was read at */
 } SharedRequest;

@@ -157,8 +157,10 @@ raise_entry_floor(Election *e, int64_t revision)
 static void
 clear_own_key(ElectionCore *core, Election *e)
 {
+	transfer_key_lost(e);
 	e->create_revision = 0;
 	e->mod_revision = 0;
+	e->written_revision = 0;
 	e->key_lease = 0;
 	e->must_put_value = false;
 	core_reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
@@ -174,6 +176,7 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 		return;
 	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
 	lease_end_deadline(e);
+	transfer_leadership_lost(core, e);
 
 	/*
 	 * Until something newer is read, no leader is known.  Except after the
@@ -206,6 +209,7 @@ enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mo
 {
 	e->epoch++;
 	e->create_revision = create_revision;
+	e->written_revision = create_revision;
 	learn_own_lease(core, e, core->lease.id);
 	learn_own_value(core, e, value, mod_revision);
 	e->state = ELECTION_QUEUED;
@@ -266,6 +270,7 @@ free_slot(ElectionCore *core, Election *e)
 		lease_taint(core, 0);
 	core_reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
 	core_reply(core, &e->verify_ticket, ELECTION_NOTHING_TO_DO);
+	transfer_dropped(core, e);
 	*e = unused;
 	core_publish(core, e);
 	command_take_up_elections(core);
@@ -307,6 +312,8 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 		e->look_wanted = true;	/* an ordered one */
 		return;
 	}
+	if (transfer_is_sent(e))
+		return;					/* the key may be gone already (TRANSFER) */
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
 	if (e->create_revision <= e->entry_floor)
@@ -328,6 +335,7 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 		return;
 	}
 	e->state = ELECTION_LEADING;
+	transfer_leadership_won(e);
 	lease_extend(core, e);
 	e->told_revision = e->create_revision;
 	copy_string(e->told_value, e->leader_value, sizeof(e->told_value));
@@ -454,7 +462,7 @@ queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 			continue;
 		learn_own_lease(core, e, core->lease.id);
 		if (mod_revision > e->mod_revision)
-			e->mod_revision = mod_revision;
+			e->mod_revision = e->written_revision = mod_revision;
 		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
 			lease_extend(core, e);
 		else if (e->state != ELECTION_LEADING)
@@ -566,6 +574,30 @@ send_delete(ElectionCore *core, int64_t now_ns, Election *e)
 	core_send_txn(core, op, &compare, 1, &delete, 1, &range, 1);
 }
 
+/* The own key is gone, as of that revision. */
+static void
+finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
+{
+	uint32_t	generation = e->generation;
+
+	raise_entry_floor(e, revision);
+	queue_choose_state(core, e);
+	if (e->state == ELECTION_JOINING && e->generation == generation)
+	{
+		/* the look that follows the entry shows who leads, too */
+		e->retry_ns = now_ns + REJOIN_DELAY_NS;
+		e->look_wanted = false;
+	}
+}
+
+void
+queue_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
+{
+	raise_final_revision(e, e->create_revision);
+	e->failures = 0;
+	finish_leaving(core, now_ns, e, revision);
+}
+
 static void
 receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const EtcdAnswer *answer)
 {
@@ -589,14 +621,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 		e->final_revision = kv->create_revision;
 		return;
 	}
-	raise_entry_floor(e, answer->header.revision);
-	queue_choose_state(core, e);
-	if (e->state == ELECTION_JOINING && e->generation == op->generation)
-	{
-		/* the look that follows the entry shows who leads, too */
-		e->retry_ns = now_ns + REJOIN_DELAY_NS;
-		e->look_wanted = false;
-	}
+	finish_leaving(core, now_ns, e, answer->header.revision);
 }
 
 static void
@@ -633,6 +658,8 @@ receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer
 		return;
 	}
 	e->failures = 0;
+	if (answer->header.revision > e->written_revision)
+		e->written_revision = answer->header.revision;
 	if (answer->header.revision > e->mod_revision)
 		learn_own_value(core, e, bytes_of(op->value), answer->header.revision);
 	if (strcmp(op->value, e->value) == 0)
@@ -660,7 +687,7 @@ queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 		if (answer->succeeded)
 		{
 			learn_own_lease(core, e, op->lease);
-			e->mod_revision = answer->header.revision;
+			e->mod_revision = e->written_revision = answer->header.revision;
 			e->look_wanted |= e->state != ELECTION_LEADING;
 		}
 		else
@@ -787,7 +814,7 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	{
 		if (kv->mod_revision <= e->mod_revision)
 			return;
-		if (e->state == ELECTION_LEAVING)
+		if (e->state == ELECTION_LEAVING || (event->is_delete && transfer_is_sent(e)))
 			return;				/* the answer of a deletion reports it */
 		if (event->is_delete || kv->create_revision != e->create_revision)
 		{
@@ -803,6 +830,7 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 		e->leader_mod_revision = kv->mod_revision;
 		if (e->state == ELECTION_LEADING || e->create_revision != kv->create_revision)
 			queue_tell_leader(core, e, ELECTION_NO_REASON);
+		transfer_leader_seen(core, e);
 		core_publish(core, e);
 	}
 	if (!known)
@@ -815,6 +843,7 @@ void
 queue_discard(ElectionCore *core, Election *e)
 {
 	queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
+	transfer_dropped(core, e);
 	e->final_revision = 0;
 	e->seen_revision = 0;
 	e->leader_mod_revision = 0;
@@ -844,7 +873,7 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	{
 		e->state = ELECTION_QUEUED;
 		e->create_revision = memory->elections[i].create_revision;
-		e->mod_revision = memory->elections[i].mod_revision;
+		e->mod_revision = e->written_revision = memory->elections[i].mod_revision;
 		e->key_lease = memory->lease;
 		copy_string(e->key_value, memory->elections[i].key_value, sizeof(e->key_value));
 	}

@@ -37,6 +37,8 @@ char	   *settings_node_name;
 char	   *settings_patroni_namespace;
 int			settings_ttl_s;
 int			settings_safety_margin_ms;
+char	   *settings_preferred_nodes;
+int			settings_preferred_delay_ms;
 int			settings_candidate;
 char	   *settings_databases;
 char	   *settings_channel;
@@ -191,6 +193,25 @@ define_election_settings(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("etcd_leader.preferred_nodes",
+							   "Sets the nodes that shall lead, the best first.",
+							   "A leader hands over to a better one that has waited for \"etcd_leader.preferred_delay\".",
+							   &settings_preferred_nodes,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_LIST_INPUT,
+							   settings_check_preferred_nodes, NULL, NULL);
+
+	DefineCustomIntVariable("etcd_leader.preferred_delay",
+							"Sets for how long a preferred node has to wait before the leader hands over to it.",
+							NULL,
+							&settings_preferred_delay_ms,
+							30000,
+							100, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
 
 	DefineCustomStringVariable("etcd_leader.patroni_namespace",
 							   "Sets the namespace of the Patroni clusters whose leader keys are followed.",

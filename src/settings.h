@@ -40,6 +40,8 @@ extern char *settings_node_name;
 extern char *settings_patroni_namespace;
 extern int	settings_ttl_s;
 extern int	settings_safety_margin_ms;
+extern char *settings_preferred_nodes;
+extern int	settings_preferred_delay_ms;
 extern int	settings_candidate;	/* CandidateMode */
 extern char *settings_databases;
 extern char *settings_channel;

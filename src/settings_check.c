@@ -281,6 +281,44 @@ settings_check_patroni_namespace(char **newval, void **extra, GucSource source)
 }
 
 bool
+settings_check_preferred_nodes(char **newval, void **extra, GucSource source)
+{
+	char	   *raw;
+	List	   *nodes;
+	bool		valid = true;
+
+	if (!split_list(*newval, &raw, &nodes))
+		return false;
+
+	if (list_length(nodes) > ELECTION_MAX_PREFERRED)
+	{
+		GUC_check_errdetail("There must be at most %d nodes.", ELECTION_MAX_PREFERRED);
+		valid = false;
+	}
+	for (int i = 0; valid && i < list_length(nodes); i++)
+	{
+		const char *node = list_nth(nodes, i);
+
+		if (node[0] == '\0')
+		{
+			GUC_check_errdetail("The name of a node must not be empty.");
+			valid = false;
+		}
+		else if (is_repeated(nodes, i))
+		{
+			GUC_check_errdetail("Node \"%s\" is listed more than once.", node);
+			valid = false;
+		}
+		else
+			valid = check_text(node, ELECTION_VALUE_SIZE);
+	}
+
+	list_free(nodes);
+	pfree(raw);
+	return valid;
+}
+
+bool
 settings_check_databases(char **newval, void **extra, GucSource source)
 {
 	char	   *raw;

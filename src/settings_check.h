@@ -30,6 +30,7 @@ extern bool settings_check_username(char **newval, void **extra, GucSource sourc
 extern bool settings_check_file(char **newval, void **extra, GucSource source);
 extern bool settings_check_node_name(char **newval, void **extra, GucSource source);
 extern bool settings_check_patroni_namespace(char **newval, void **extra, GucSource source);
+extern bool settings_check_preferred_nodes(char **newval, void **extra, GucSource source);
 extern bool settings_check_databases(char **newval, void **extra, GucSource source);
 extern bool settings_check_channel(char **newval, void **extra, GucSource source);
 extern bool settings_check_timeout(int *newval, void **extra, GucSource source);

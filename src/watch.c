@@ -158,7 +158,7 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 		const Op   *op = &core->ops[i];
 
 		if (op->id != 0 &&
-			(op->kind == OP_ENTER || op->kind == OP_DELETE ||
+			(op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_TRANSFER ||
 			 (op->kind == OP_LOOK && op->beat.number == 0)) &&
 			!core_is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
 			return true;

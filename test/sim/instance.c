@@ -210,7 +210,8 @@ port_announce(void *ctx, const ElectionEvent *event)
 static void
 port_reply(void *ctx, uint64_t number, ElectionReply reply)
 {
-	static const char *const names[] = {"done", "nothing to do", "not eligible", "not a candidate", "no contact"};
+	static const char *const names[] = {"done", "nothing to do", "not eligible", "not a candidate", "no contact",
+		"failed", "not the leader", "no such candidate", "more than one", "a foreign one is before it", "too many are before it"};
 	Instance   *in = ctx;
 	Ticket	   *ticket = &in->tickets[number % MAX_TICKETS];
 

@@ -41,7 +41,8 @@ typedef enum TicketKind
 	TICKET_NONE,
 	TICKET_RESIGN,
 	TICKET_CAMPAIGN,
-	TICKET_PROCLAIM
+	TICKET_PROCLAIM,
+	TICKET_TRANSFER
 } TicketKind;
 
 /* A command that is not answered yet. */

@@ -1,0 +1,486 @@
+/*-------------------------------------------------------------------------
+ *
+ * transfer.c
+ *	  The hand-over to a named candidate, by command or by preference
+ *	  (TRANSFER).
+ *
+ * The leader reads the queue.  If the target is there, it withdraws, and sends
+ * one txn: delete the own key and the keys of ours that stand between it and
+ * the target's.  The compares name all of these and the target's, with their
+ * create revisions, so that the txn does all of that or nothing.  The txn also
+ * writes the target's key anew, as it is.  The target sees that somebody else
+ * wrote it, and writes it once more when it leads: that is the receipt.
+ *
+ * Until it is known what became of the txn, the instance does not lead, though
+ * its key may stand.  It may lead again when another compare than that of the
+ * own key has failed: create revisions do not come back, so that txn is never
+ * executed.
+ *
+ * test/model/transfer.pml is the model of this file.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+/* So much of the queue is read. */
+#define SURVEY_LIMIT	1000
+
+/* A txn of etcd has at most 128 compares (--max-txn-ops). */
+#define MAX_BETWEEN		120
+
+/* The queue from the own key on, as a survey showed it. */
+typedef struct Survey
+{
+	const EtcdKeyValue *kvs;
+	int			nkvs;
+} Survey;
+
+/* ---- the end ----------------------------------------------------------------- */
+
+static void
+end_transfer(ElectionCore *core, Election *e, ElectionReply reply)
+{
+	e->transfer.stage = TRANSFER_NONE;
+	e->transfer.op_id = 0;
+	core_reply(core, &e->transfer.ticket, reply);
+}
+
+void
+transfer_leadership_lost(ElectionCore *core, Election *e)
+{
+	if (e->transfer.stage == TRANSFER_SURVEYING)
+		end_transfer(core, e, ELECTION_FAILED);
+}
+
+void
+transfer_key_lost(Election *e)
+{
+	Transfer   *t = &e->transfer;
+
+	if (t->stage == TRANSFER_SENT)
+		t->stage = t->ticket != 0 ? TRANSFER_WATCHING : TRANSFER_NONE;
+}
+
+void
+transfer_disconnected(ElectionCore *core, Election *e)
+{
+	if (e->transfer.stage == TRANSFER_SENT)
+		core_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
+	else
+		end_transfer(core, e, ELECTION_NO_CONTACT);
+}
+
+void
+transfer_dropped(ElectionCore *core, Election *e)
+{
+	end_transfer(core, e, ELECTION_FAILED);
+}
+
+void
+transfer_leader_seen(ElectionCore *core, Election *e)
+{
+	Transfer   *t = &e->transfer;
+
+	/* the own key may still be the one that was seen last */
+	if (t->stage != TRANSFER_WATCHING || !e->leader_known ||
+		e->leader.create_revision == t->own_revision)
+		return;
+	if (e->leader.create_revision != t->target_revision)
+		end_transfer(core, e, ELECTION_FAILED);
+	else if (e->leader_mod_revision > t->receipt_above)
+		end_transfer(core, e, ELECTION_DONE);
+}
+
+/* ---- sending ------------------------------------------------------------------- */
+
+static EtcdOp
+survey_range(const Election *e)
+{
+	EtcdOp		range = {.kind = ETCD_OP_RANGE, .limit = SURVEY_LIMIT, .sort = ETCD_SORT_FIRST_CREATED};
+
+	range.key = bytes_of(e->prefix);
+	range.range_end = bytes_of(e->prefix_end);
+	range.min_create_revision = e->create_revision;
+	return range;
+}
+
+static void
+send_survey(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Op		   *op = core_start_election_op(core, now_ns, OP_SURVEY, e);
+	EtcdOp		range = survey_range(e);
+
+	if (op == NULL)
+		return;
+	e->transfer.op_id = op->id;
+	core_send_txn(core, op, NULL, 0, &range, 1, NULL, 0);
+}
+
+static EtcdCompare
+compare_kv(const EtcdKeyValue *kv, EtcdCompareTarget target)
+{
+	EtcdCompare compare = {.key = kv->key, .target = target};
+
+	compare.value = target == ETCD_COMPARE_MOD_REVISION ? kv->mod_revision : kv->create_revision;
+	return compare;
+}
+
+/* Is it the key of an instance of ours: "<election>/<lease in hex>.pg"? */
+static bool
+is_ours(const Election *e, const EtcdKeyValue *kv)
+{
+	size_t		prefix_len = strlen(e->prefix);
+	size_t		suffix_len = strlen(ELECTION_KEY_SUFFIX);
+	size_t		end;
+
+	if (kv->key.len <= prefix_len + suffix_len)
+		return false;
+	end = kv->key.len - suffix_len;
+	if (end - prefix_len > 16 || memcmp(kv->key.data, e->prefix, prefix_len) != 0 ||
+		memcmp(kv->key.data + end, ELECTION_KEY_SUFFIX, suffix_len) != 0)
+		return false;
+	for (size_t i = prefix_len; i < end; i++)
+	{
+		char		c = kv->key.data[i];
+
+		if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The txn.  The own key is the first that is deleted, see ARMED.  If a compare
+ * fails, the queue is read again instead.
+ */
+static void
+send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey, int target)
+{
+	EtcdCompare compares[MAX_BETWEEN + 3];
+	EtcdOp		ops[MAX_BETWEEN + 2];
+	EtcdOp		range = survey_range(e);
+	const EtcdKeyValue *to = &survey->kvs[target];
+	int			ncompares = 0;
+	int			nops = 0;
+	Op		   *op = core_start_election_op(core, now_ns, OP_TRANSFER, e);
+
+	if (op == NULL)
+		return;
+	for (int i = 0; i < target; i++)
+	{
+		EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = survey->kvs[i].key};
+
+		compares[ncompares++] = compare_kv(&survey->kvs[i], ETCD_COMPARE_CREATE_REVISION);
+		ops[nops++] = delete;
+	}
+	compares[ncompares++] = compare_kv(to, ETCD_COMPARE_CREATE_REVISION);
+	if (is_ours(e, to))
+	{
+		EtcdOp		put = {.kind = ETCD_OP_PUT, .key = to->key, .value = to->value, .lease = to->lease};
+
+		compares[ncompares++] = compare_kv(to, ETCD_COMPARE_MOD_REVISION);
+		ops[nops++] = put;
+	}
+	e->transfer.op_id = op->id;
+	core_send_txn(core, op, compares, ncompares, ops, nops, &range, 1);
+}
+
+/* What keeps the leader from handing over to that candidate; DONE: nothing. */
+static ElectionReply
+check_target(const Election *e, const Survey *survey, int target)
+{
+	for (int i = 1; i < target; i++)
+	{
+		if (!is_ours(e, &survey->kvs[i]))
+			return ELECTION_FOREIGN_CANDIDATE;
+	}
+	return target - 1 > MAX_BETWEEN ? ELECTION_TOO_MANY_CANDIDATES : ELECTION_DONE;
+}
+
+/* Withdraws, and hands over. */
+static void
+hand_over(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey, int target)
+{
+	Transfer   *t = &e->transfer;
+
+	t->stage = TRANSFER_SENT;
+	t->own_revision = e->create_revision;
+	t->target_revision = survey->kvs[target].create_revision;
+	t->receipt_above = 0;
+	t->retry_ns = 0;
+	t->failures = 0;
+	queue_withdraw(core, e, ELECTION_REASON_TRANSFERRED);
+	send_transfer(core, now_ns, e, survey, target);
+}
+
+/* ---- who is meant ----------------------------------------------------------------- */
+
+/* The candidate of that name; -1: there is none, -2: there is more than one. */
+static int
+find_candidate(const Survey *survey, const char *node)
+{
+	int			found = -1;
+
+	for (int i = 1; i < survey->nkvs; i++)
+	{
+		if (!is_key(survey->kvs[i].value, node))
+			continue;
+		if (found != -1)
+			return -2;
+		found = i;
+	}
+	return found;
+}
+
+static void
+receive_commanded(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
+{
+	int			target = find_candidate(survey, e->transfer.to_node);
+	ElectionReply reply;
+
+	if (target < 0)
+		reply = target == -1 ? ELECTION_NO_SUCH_CANDIDATE : ELECTION_AMBIGUOUS_CANDIDATE;
+	else
+		reply = check_target(e, survey, target);
+	if (reply == ELECTION_DONE)
+		hand_over(core, now_ns, e, survey, target);
+	else
+		end_transfer(core, e, reply);
+}
+
+/* The place of a name in the list of the preferred ones, which ends with the others. */
+static int
+rank(const ElectionConfig *config, EtcdBytes node)
+{
+	int			i = 0;
+
+	while (i < config->npreferred && !is_key(node, config->preferred_nodes[i]))
+		i++;
+	return i;
+}
+
+/* The best one that can be handed over to; -1: none is better than this instance. */
+static int
+find_better(const ElectionCore *core, const Election *e, const Survey *survey)
+{
+	int			best_rank = rank(&core->config, bytes_of(e->key_value));
+	int			best = -1;
+
+	for (int i = 1; i < survey->nkvs; i++)
+	{
+		int			r = rank(&core->config, survey->kvs[i].value);
+
+		if (r < best_rank && check_target(e, survey, i) == ELECTION_DONE)
+		{
+			best_rank = r;
+			best = i;
+		}
+	}
+	return best;
+}
+
+/* A key that stands all the time has one create revision. */
+static void
+receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
+{
+	Transfer   *t = &e->transfer;
+	int			better = find_better(core, e, survey);
+	int64_t		revision = better < 0 ? 0 : survey->kvs[better].create_revision;
+
+	if (revision != t->better_revision)
+		t->better_since_ns = now_ns;
+	t->better_revision = revision;
+	t->survey_ns = now_ns + lease_interval_ns(core);
+	if (better < 0)
+		return;
+	if (now_ns - t->better_since_ns >= core->config.preferred_delay_ms * NS_PER_MS)
+	{
+		t->better_since_ns = now_ns;
+		t->until_ns = now_ns + lease_ttl_ns(core);
+		hand_over(core, now_ns, e, survey, better);
+	}
+	else if (t->survey_ns > t->better_since_ns + core->config.preferred_delay_ms * NS_PER_MS)
+		t->survey_ns = t->better_since_ns + core->config.preferred_delay_ms * NS_PER_MS;
+}
+
+/* The txn was sent, and it is not known what became of it; or a compare failed. */
+static void
+resolve(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
+{
+	Transfer   *t = &e->transfer;
+
+	for (int i = 1; i < survey->nkvs; i++)
+	{
+		if (survey->kvs[i].create_revision == t->target_revision &&
+			check_target(e, survey, i) == ELECTION_DONE)
+		{
+			send_transfer(core, now_ns, e, survey, i);
+			return;
+		}
+	}
+	/* The target is gone: the txn is never executed, and the own key counts again. */
+	end_transfer(core, e, ELECTION_FAILED);
+	e->look_wanted = true;
+}
+
+static void
+receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const EtcdResult *result)
+{
+	Survey		survey = {result->kvs, result->nkvs};
+
+	if (survey.nkvs == 0 || !is_queued(e) || survey.kvs[0].create_revision != e->create_revision)
+	{
+		/* The own key is gone, or not ours any more: a look tells the rest. */
+		e->look_wanted = true;
+		return;
+	}
+	if (e->transfer.stage == TRANSFER_SENT)
+		resolve(core, now_ns, e, &survey);
+	else if (e->transfer.stage == TRANSFER_SURVEYING)
+		receive_commanded(core, now_ns, e, &survey);
+	else if (e->state == ELECTION_LEADING)
+		receive_preferred(core, now_ns, e, &survey);
+}
+
+/* ---- answers ------------------------------------------------------------------------- */
+
+/* The election that the request is about; NULL: nobody waits for it any more. */
+static Election *
+take_answer(ElectionCore *core, const Op *op)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if ((op->slots & SLOT_BIT(i)) != 0 && is_used(e) && e->transfer.op_id == op->id)
+		{
+			e->transfer.op_id = 0;
+			return e;
+		}
+	}
+	return NULL;
+}
+
+void
+transfer_request_failed(ElectionCore *core, const Op *op)
+{
+	Election   *e = take_answer(core, op);
+
+	if (e)
+		e->transfer.retry_ns = op->sent_ns + core_backoff_ns(core, ++e->transfer.failures);
+}
+
+void
+transfer_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	Election   *e;
+
+	if (answer->outcome != ETCD_ANSWERED)
+	{
+		transfer_request_failed(core, op);
+		return;
+	}
+	e = take_answer(core, op);
+	if (e == NULL)
+		return;
+	e->transfer.failures = 0;
+	if (op->kind == OP_SURVEY || !answer->succeeded)
+	{
+		receive_survey(core, now_ns, e, &answer->results[0]);
+		return;
+	}
+	if (answer->nresults > 1 && answer->results[answer->nresults - 1].kind == ETCD_OP_PUT)
+		e->transfer.receipt_above = answer->header.revision;
+	if (e->create_revision == e->transfer.own_revision)
+		queue_transferred(core, now_ns, e, answer->header.revision);
+	transfer_leader_seen(core, e);
+}
+
+/* ---- what is due ------------------------------------------------------------------------ */
+
+/* Is the queue to be read for somebody better? */
+static bool
+seeks_better(const ElectionCore *core, const Election *e)
+{
+	return e->state == ELECTION_LEADING && !e->followed &&
+		rank(&core->config, bytes_of(e->key_value)) > 0;
+}
+
+static void
+pursue_one(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Transfer   *t = &e->transfer;
+
+	if (t->stage != TRANSFER_NONE && core_is_due(core, now_ns, t->until_ns))
+	{
+		bool		in_doubt = t->stage == TRANSFER_SENT;
+
+		end_transfer(core, e, ELECTION_FAILED);
+		/* A deletion that is sent now ends the doubt. */
+		if (in_doubt && is_queued(e))
+			queue_leave(core, e, ELECTION_NO_REASON);
+		return;
+	}
+	if (t->op_id != 0 || core->revoking)
+		return;
+	if (t->stage == TRANSFER_SURVEYING || (t->stage == TRANSFER_SENT && is_queued(e)))
+	{
+		if (core_is_due(core, now_ns, t->retry_ns))
+			send_survey(core, now_ns, e);
+	}
+	else if (t->stage == TRANSFER_NONE && seeks_better(core, e) &&
+			 core_is_due(core, now_ns, t->survey_ns) && core_is_due(core, now_ns, t->retry_ns))
+		send_survey(core, now_ns, e);
+}
+
+void
+transfer_pursue(ElectionCore *core, int64_t now_ns)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_used(&core->elections[i]))
+			pursue_one(core, now_ns, &core->elections[i]);
+	}
+}
+
+void
+transfer_leadership_won(Election *e)
+{
+	e->transfer.better_revision = 0;
+	e->transfer.survey_ns = 0;
+
+	/* Somebody handed over to this instance: this is the receipt. */
+	if (e->mod_revision > e->written_revision)
+		e->must_put_value = true;
+}
+
+/* ---- the command ------------------------------------------------------------------------- */
+
+bool
+election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
+				  int64_t until_ns, uint64_t ticket)
+{
+	Election   *e = &core->elections[slot];
+	Transfer   *t = &e->transfer;
+
+	if (t->stage != TRANSFER_NONE || t->ticket != 0)
+		return false;
+	if (e->followed || e->state != ELECTION_LEADING)
+		core_reply(core, &ticket, ELECTION_NOT_LEADER);
+	else if (strcmp(to_node, e->key_value) == 0)
+		core_reply(core, &ticket, ELECTION_DONE);
+	else if (!core->connected)
+		core_reply(core, &ticket, ELECTION_NO_CONTACT);
+	else
+	{
+		t->stage = TRANSFER_SURVEYING;
+		t->ticket = ticket;
+		copy_string(t->to_node, to_node, sizeof(t->to_node));
+		t->until_ns = until_ns;
+		t->op_id = 0;			/* a survey that is under way was sent before */
+		t->retry_ns = 0;
+		t->failures = 0;
+		core_pursue(core, now_ns);
+	}
+	return true;
+}
