@@ -66,6 +66,7 @@ for my $node ($cluster->nodes, $cluster->copy_node)
 	  Chaos::Clients::start(sampler  => "sampler-$name",  $node, $ENV{CHAOS_INTERVAL} || 0.001),
 	  Chaos::Clients::start(listener => "listener-$name", $node),
 	  Chaos::Clients::start(reader   => "reader-$name",   $node),
+	  Chaos::Clients::start(counter  => "counter-$name",  $node),
 	  (map { Chaos::Clients::start(waiter => "waiter-$_-$name", $node, $_) } qw(function procedure));
 	next if $name eq 'copy';
 	push @clients, (map { Chaos::Clients::start(writer => "writer-$_-$name", $node, $_, $_ eq 'function' ? $ledger : undef) } qw(function role));
@@ -139,7 +140,7 @@ is(join(', ', @left), '', 'every server ended when it was told to');
 is(join(', ', map { $_->name } grep { $_->alive } @clients), '', 'and every client');
 
 my $history = Chaos::History::dir();
-my $json = JSON::PP->new->canonical->pretty;
+my $json = JSON::PP->new->canonical->pretty->allow_blessed;
 PostgreSQL::Test::Utils::append_to_file("$history/plan.json", $json->encode({ %$plan, seconds => now() - $began, members => $members, instances => $instances,
 			break => $ENV{CHAOS_BREAK}, logs => { map { $_->name => $_->logfile } grep { -e $_->logfile } $cluster->nodes, $cluster->copy_node } }));
 my $report = `python3 '$FindBin::RealBin/check' '$history' 2>&1`;

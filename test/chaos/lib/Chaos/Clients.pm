@@ -289,6 +289,21 @@ sub run_waiter
 	return;
 }
 
+# Notes what the instance counts, once in a second: how much it asks of etcd.
+sub run_counter
+{
+	my ($history, $node) = @_;
+	with_connection($node, sub {
+			my ($dbh) = @_;
+			my $before = now();
+			my $row = $dbh->selectrow_hashref(
+				'SELECT requests, failures, watch_restarts, notifications_sent, stats_reset, version FROM etcd_leader_stats');
+			$history->write(%$row, k => 'stats', i => $node->name, b => $before, t => now());
+			pause(1);
+		}, name => 'counter');
+	return;
+}
+
 # ---- etcd itself, looked at from outside ----------------------------------------------
 
 # Asks the members in turn, which no fault of the network keeps from here, who

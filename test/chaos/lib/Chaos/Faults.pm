@@ -15,6 +15,7 @@ my %does = (
 	isolate => [ sub { my ($c, $f) = @_; rules_for($c, $f, [ map { ([ $f->{target}, $_ ], [ $_, $f->{target} ]) } $c->others($f->{target}) ], loss => 1) }, \&mend ],
 	# from what nobody notices to more than a request's time-out
 	slow    => [ sub { my ($c, $f) = @_; my $d = 0.01 * 200**$f->{amount}; rules($c, $f, delay => $d, jitter => $d / 2) }, \&mend ],
+	slow_host => [ sub { my ($c, $f) = @_; my $d = 0.01 * 200**$f->{amount}; rules_for($c, $f, [ map { ([ $_, $f->{target} ]) } $c->others($f->{target}) ], delay => $d, jitter => $d / 2) }, \&mend ],
 	lossy   => [ sub { my ($c, $f) = @_; rules($c, $f, loss => 0.02 + 0.6 * $f->{amount}) }, \&mend ],
 
 	etcd_kill    => [ sub { my ($c, $f) = @_; $c->want($f->{target}, 0); $c->signal_member($f->{target}, 'KILL') }, \&want_again ],

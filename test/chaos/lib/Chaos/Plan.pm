@@ -20,6 +20,7 @@ my %kinds = (
 	cut             => [ 'link',     [ 0, 8, 2, 1 ] ],
 	isolate         => [ 'host',     [ 0, 5, 1, 1 ] ],
 	slow            => [ 'link',     [ 0, 6, 1, 1 ] ],
+	slow_host       => [ 'host',     [ 0, 3, 1, 1 ] ],
 	lossy           => [ 'link',     [ 0, 4, 1, 1 ] ],
 	etcd_kill       => [ 'etcd',     [ 0, 1, 5, 1 ], 1 ],
 	etcd_restart    => [ 'etcd',     [ 2, 0, 3, 1 ], 1 ],
