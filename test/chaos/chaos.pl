@@ -69,6 +69,7 @@ for my $node ($cluster->nodes, $cluster->copy_node)
 	  Chaos::Clients::start(counter  => "counter-$name",  $node),
 	  (map { Chaos::Clients::start(waiter => "waiter-$_-$name", $node, $_) } qw(function procedure));
 	next if $name eq 'copy';
+	push @clients, Chaos::Clients::start(http => "http-$name", $node, $cluster->network->address($name) . ':8010');
 	push @clients, (map { Chaos::Clients::start(writer => "writer-$_-$name", $node, $_, $_ eq 'function' ? $ledger : undef) } qw(function role));
 }
 

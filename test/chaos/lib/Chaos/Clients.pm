@@ -11,6 +11,8 @@ use Chaos::History;
 use DBI;
 use EtcdLeader::Util;
 use HTTP::Tiny;
+use IO::Select;
+use IO::Socket::INET;
 use JSON::PP ();
 use MIME::Base64 qw(encode_base64 decode_base64);
 use POSIX ();
@@ -106,6 +108,37 @@ sub run_sampler
 	return;
 }
 
+# The same by HTTP, as a load balancer asks: GET /leader, over one connection.
+sub run_http
+{
+	my ($history, $node, $address) = @_;
+	my $socket;
+	while (1)
+	{
+		my $before = now();
+		my ($answer, $code, $token) = ('');
+		my $ok = eval {
+			local $SIG{PIPE} = 'IGNORE';
+			$socket //= IO::Socket::INET->new(PeerAddr => $address, Timeout => 1) // die "no connection\n";
+			syswrite $socket, "GET /leader HTTP/1.1\r\nHost: chaos\r\n\r\n" or die "gone\n";
+			my $select = IO::Select->new($socket);
+			while ($answer !~ /\}\n\z/)
+			{
+				$select->can_read(2) or die "no answer\n";
+				sysread($socket, $answer, 4096, length $answer) or die "gone\n";
+			}
+			($code)  = $answer =~ m{^HTTP/1\.1 (\d+)};
+			($token) = $answer =~ /"fencing_token":(\d+)/;
+			1;
+		};
+		my $after = now();
+		if ($ok) { $history->write(k => 'http', i => $node->name, b => $before, a => $after, code => 0 + $code, token => $token && 0 + $token) }
+		else     { $socket = undef }
+		pause(0.02);
+	}
+	return;
+}
+
 # ---- those who write ----------------------------------------------------------------
 
 sub create_tables
@@ -117,6 +150,18 @@ sub create_tables
 	  'INSERT INTO account VALUES (1, 0, 0, 0), (2, 0, 0, 0)',
 	  'CREATE ROLE app LOGIN', 'GRANT ALL ON account, account_log TO app',
 	  "ALTER ROLE app SET etcd_leader.require_leadership = '$election'";
+	return;
+}
+
+# Jobs and hooks, which the instance runs by itself: all write into one table.
+sub create_jobs
+{
+	my ($node) = @_;
+	$node->value($_) for
+	  'CREATE TABLE duty (id bigserial PRIMARY KEY, kind text, token bigint)',
+	  "SELECT etcd_add_hook('duty', 'elected', 'INSERT INTO duty (kind, token) VALUES (''elected'', etcd_fencing_token())')",
+	  'CREATE EXTENSION pg_cron',
+	  "SELECT cron.schedule('duty', '* * * * *', 'INSERT INTO duty (kind, token) SELECT ''job'', etcd_require_leader() WHERE etcd_is_leader()')";
 	return;
 }
 

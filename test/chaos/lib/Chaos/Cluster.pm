@@ -63,12 +63,15 @@ sub _start_instance
 	my $node = Chaos::Instance->create($name,
 		host => $self->{network}->host($name), etcd => $self->{etcd}, install_path => $self->{install_path},
 		init     => { allows_streaming => 1 },
-		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name },
-		conf     => "max_connections = 40\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\n");
+		preload  => 'etcd_leader,pg_cron',
+		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name, http_listen => '*:8010' },
+		conf     => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n"
+		  . "max_connections = 40\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\n");
 	$node->start;
 	poll(60, sub { $node->serves }) or die "$name does not start: see " . $node->logfile;
 	$node->value('CREATE EXTENSION etcd_leader');
 	Chaos::Clients::create_tables($node);
+	Chaos::Clients::create_jobs($node);
 	$self->{instances}{$name} = $node;
 	$self->{wanted}{$name}    = 1;
 	return;
@@ -412,6 +415,7 @@ sub dump_tables
 	for my $node ($self->nodes)
 	{
 		$history->write(%$_, k => 'row', i => $node->name) for $node->rows('SELECT * FROM account_log ORDER BY id, n');
+		$history->write(%$_, k => 'duty', i => $node->name) for $node->rows('SELECT id, kind, token FROM duty ORDER BY id');
 		$history->write(%$_, k => 'account', i => $node->name) for $node->rows('SELECT * FROM account');
 	}
 	$history->write(%$_, k => 'entry') for $ledger->rows('SELECT serial, token, instance AS i, txn FROM entry ORDER BY serial');
