@@ -26,7 +26,7 @@ my @nodes = map {
 } qw(pg1 pg2 pg3);
 $_->wait_until_candidate for @nodes;
 my @listeners = map { $_->listen } @nodes;
-$_->command_ok([ 'pgbench', '-i', '-q', 'postgres' ], 'pgbench has its tables') for @nodes;
+system_or_bail('pgbench', '-i', '-q', '-h', $_->host, '-p', $_->port, 'postgres') for @nodes;
 
 my $dir = Chaos::History::dir();
 mkdir $dir;
