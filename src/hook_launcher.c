@@ -353,7 +353,7 @@ does_not_lead(const Election *election)
 		 shared.view.leader_revision != shared.view.create_revision);
 }
 
-/* The last event up to which all events have been dealt with. */
+/* Stores the last event up to which all events have been dealt with. */
 static void
 store_handled(void)
 {
