@@ -23,8 +23,10 @@ OBJS = \
 	src/look.o \
 	src/transfer.o \
 	src/patroni.o \
+	src/changes.o \
 	src/watch.o \
 	src/etcd_api.o \
+	src/etcd_text.o \
 	src/etcd_auth.o \
 	src/etcd_client.o \
 	src/etcd_endpoints.o \
@@ -37,6 +39,7 @@ OBJS = \
 	src/elector_contact.o \
 	src/elector_settings.o \
 	src/elector_mailbox.o \
+	src/elector_changes.o \
 	src/shared_state.o \
 	src/crash_memory.o \
 	src/events.o \
@@ -54,6 +57,7 @@ OBJS = \
 	src/fence.o \
 	src/status.o \
 	src/functions.o \
+	src/get.o \
 	src/api.o \
 	src/http_launcher.o
 HEADERS_etcd_leader = include/etcd_leader.h

@@ -173,6 +173,24 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION etcd_candidates(text) IS
 'Returns the queue as etcd has it now, the leader first. election: a name in etcd_leader.elections; NULL means the first one. position: from 1; node: the value of the key; is_self: the key is this instance''s; lease_id: in hex, NULL if the key has no lease. ERROR 08006: etcd did not answer; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
 
+CREATE TYPE etcd_leader_key_value AS (
+	key text,
+	value text,
+	create_revision bigint,
+	mod_revision bigint
+);
+
+COMMENT ON TYPE etcd_leader_key_value IS
+'A key as etcd has it. key, value: in hex if it is not text (UTF-8 without control characters other than tab and line ends).';
+
+CREATE FUNCTION etcd_get(key text, prefix boolean DEFAULT false)
+RETURNS SETOF etcd_leader_key_value
+AS 'MODULE_PATHNAME', 'etcd_get'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_get(text, boolean) IS
+'A key as etcd has it now, by a linearizable read; no row if it does not exist. prefix: all keys that begin with key, in their order, as of one revision. Reads only below etcd_leader.watched_prefixes, whoever calls it. ERROR 42501: key is not below a watched prefix; 22004: key is NULL; 22023: key is longer than 65,536 bytes; 54000: a key with its value is larger than 2 MB; 08006: etcd did not answer, refused, or has compacted the revision meanwhile; 55000: no elector, or the library was not preloaded.';
+
 --
 -- Views
 --
@@ -418,6 +436,7 @@ REVOKE ALL ON FUNCTION etcd_proclaim(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_candidates(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_transfer(text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_verify_leader(text, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_get(text, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_drop_hook(text) FROM PUBLIC;

@@ -206,6 +206,9 @@ SELECT etcd_transfer(repeat('x', 256));
 \set VERBOSITY sqlstate
 SELECT * FROM etcd_candidates();
 \set VERBOSITY default
+SELECT * FROM etcd_get('flags/');
+SELECT * FROM etcd_get(NULL);
+SELECT * FROM etcd_get(repeat('x', 65537));
 
 ALTER SYSTEM SET etcd_leader.candidate = 'never';
 SELECT pg_reload_conf();
@@ -241,6 +244,7 @@ SELECT etcd_campaign();
 SELECT etcd_proclaim('x');
 SELECT etcd_transfer('x');
 SELECT * FROM etcd_candidates();
+SELECT * FROM etcd_get('flags/');
 SELECT etcd_require_leader();
 SELECT etcd_verify_leader();
 RESET ROLE;
@@ -298,6 +302,22 @@ ALTER SYSTEM SET etcd_leader.elections = :'value';
 SELECT string_agg('e' || i, ',') AS value FROM generate_series(1, 17) i \gset
 ALTER SYSTEM SET etcd_leader.elections = :'value';
 ALTER SYSTEM SET etcd_leader.elections = 'a', '"b c"', 'ab', 'x/y', 'x/yz';
+
+-- watched prefixes
+ALTER SYSTEM SET etcd_leader.watched_prefixes = '""';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = 'flags/', 'maintenance/', 'flags/a';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = 'flags/a', 'flags/';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = 'flags/', 'flags/';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = 'alpha/';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = 'alpha/flags/';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = 'al';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = 'alpha';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = E'a\x01b';
+SELECT repeat('a', 256) AS value \gset
+ALTER SYSTEM SET etcd_leader.watched_prefixes = :'value';
+SELECT string_agg('p' || chr(96 + i), ',') AS value FROM generate_series(1, 17) i \gset
+ALTER SYSTEM SET etcd_leader.watched_prefixes = :'value';
+ALTER SYSTEM SET etcd_leader.watched_prefixes = 'alphabet/', '/flags/', '"two words/"';
 
 -- out of range: the messages are PostgreSQL's, with units in newer releases only
 \set VERBOSITY sqlstate

@@ -67,10 +67,10 @@
 #define MAX_SLEEP_MS		5000
 
 /*
- * The descriptors that are needed most of the time: for the watch, for the
+ * The descriptors that are needed most of the time: for the watches, for the
  * requests under way at once, and for a lookup.
  */
-#define LONG_LIVED_FDS		5
+#define LONG_LIVED_FDS		6
 
 /* The watch stream of the protocol. */
 #define ELECTIONS_STREAM	0
@@ -252,8 +252,9 @@ port_random(void *ctx)
  * is logged as such; a refusal is not, as it leaves the contact as it is.
  */
 static void
-note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
+note_failure(uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
+	ErrorSubject subject = id & CHANGES_ID ? ABOUT_CHANGES : ABOUT_ETCD;
 	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
 	const char *reason = answer->message;
 	const char *advice;
@@ -265,22 +266,26 @@ note_failure(const EtcdAnswer *answer, const EtcdTiming *timing)
 						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
 		return;
 	}
+	if (id & GET_ID)
+		return;					/* its caller is told */
 	if (timing->explained)
 	{
-		elector_note_error(ABOUT_ETCD, answer->message, true);
+		elector_note_error(subject, answer->message, true);
 		return;
 	}
 	advice = etcd_advise(answer->code, answer->message);
+	if (id & CHANGES_ID && answer->code == ETCD_CODE_PERMISSION_DENIED)
+		advice = "grant the etcd user a role that may read the keys below each prefix in \"etcd_leader.watched_prefixes\"";
 	if (advice)
 		reason = psprintf("%s (%s)", answer->message, advice);
 
 	/* these two are a normal part of granting and losing leases */
 	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
 	if (timing->key)
-		elector_note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
+		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
 									 url, timing->key, reason);
 	else
-		elector_note_formatted_error(ABOUT_ETCD, log, "etcd at \"%s\" refused a request: %s", url, reason);
+		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request: %s", url, reason);
 }
 
 static void
@@ -299,10 +304,14 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 		stats_count(COUNTER_FAILURES, 1);
 		if (timing->timed_out)
 			stats_count(COUNTER_TIMEOUTS, 1);
-		note_failure(answer, timing);
+		note_failure(id, answer, timing);
 	}
 	elector_note_endpoint();
-	if (id & CANDIDATES_ID)
+	if (id & CHANGES_ID)
+		elector_receive_changes(id & ~CHANGES_ID, answer);
+	else if (id & GET_ID)
+		elector_receive_get(answer);
+	else if (id & CANDIDATES_ID)
 		elector_receive_candidates((int) (id & ~CANDIDATES_ID), answer);
 	else
 		election_receive(elector.core, shared_state_clock_ns(), id, answer);
@@ -319,6 +328,11 @@ client_noticed(void *ctx, const char *what)
 static void
 client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 {
+	if (stream != ELECTIONS_STREAM)
+	{
+		elector_watched_changes(frame);
+		return;
+	}
 	/*
 	 * a token that has expired is replaced by the next request, which
 	 * otherwise reports it
@@ -330,8 +344,14 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 }
 
 static void
-client_watch_ended(void *ctx, int stream, const char *why)
+client_watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 {
+	if (stream != ELECTIONS_STREAM)
+	{
+		elector_changes_ended(outcome, why);
+		elector_note_endpoint();
+		return;
+	}
 	elector_note_error(ABOUT_ETCD, why, false);
 	elector_note_endpoint();
 	election_watch_ended(elector.core, shared_state_clock_ns());
@@ -372,6 +392,7 @@ end_elector(int code, Datum arg)
 										 ELECTION_REASON_SHUTDOWN);
 
 	elector_announce_events();
+	elector_end_changes();
 	shared_state_end_elector();
 	if (revoking)
 		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
@@ -386,6 +407,7 @@ end_elector(int code, Datum arg)
 static void
 quit(void)
 {
+	elector_end_changes();
 	if (shared_state_leave() &&
 		election_stop(elector.core, shared_state_clock_ns(), ELECTION_REASON_SHUTDOWN))
 		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
@@ -464,6 +486,7 @@ begin_elector(void)
 				 errmsg("out of memory")));
 	wait_event = compat_wait_event("EtcdLeaderElectorMain");
 	elector_begin_mailbox();
+	elector_begin_changes();
 	shared_state_begin_elector();
 	resume();
 	before_shmem_exit(end_elector, 0);
@@ -515,7 +538,7 @@ sooner(long a, long b)
 static long
 next_timeout_ms(void)
 {
-	int64		wakeup_ns = election_wakeup_ns(elector.core);
+	int64		wakeup_ns = Min(election_wakeup_ns(elector.core), elector_changes_wakeup_ns());
 	long		timeout = etcd_client_timeout_ms(elector.client);
 
 	if (wakeup_ns != PG_INT64_MAX)
@@ -559,6 +582,7 @@ turn(long timeout_ms)
 	}
 	etcd_client_process(elector.client);
 	elector_announce_events();
+	elector_wake_for_changes();
 }
 
 void
@@ -596,6 +620,7 @@ etcd_leader_elector_main(Datum main_arg)
 
 		elector_serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());
+		elector_tick_changes();
 		timeout_ms = sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), elector_discover()),
 							sooner(next_timeout_ms(), MAX_SLEEP_MS));
 		if (elector.in_recovery &&

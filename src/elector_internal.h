@@ -9,6 +9,7 @@
  *						etcd_leader_status shows them
  * elector_settings.c	settings and endpoints, for the protocol and the client
  * elector_mailbox.c	requests of backends
+ * elector_changes.c	changes of keys of others, and reads of them
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +19,7 @@
 #include "election.h"
 #include "etcd_client.h"
 #include "etcd_discovery.h"
+#include "mailbox.h"
 #include "shared_state.h"
 
 #define NS_PER_MS			INT64CONST(1000000)
@@ -28,7 +30,8 @@ typedef enum ErrorSubject
 	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers */
 	ABOUT_SETTINGS,				/* the settings are applied without it */
 	ABOUT_DNS,					/* a lookup succeeds */
-	ABOUT_NAME					/* this instance has another name */
+	ABOUT_NAME,					/* this instance has another name */
+	ABOUT_CHANGES				/* a read of the watched prefixes succeeds */
 } ErrorSubject;
 
 typedef struct Elector
@@ -133,6 +136,10 @@ extern void elector_finish_discovery(void);
  */
 #define CANDIDATES_ID		(UINT64CONST(1) << 63)
 
+/* Those of changes.c are told by this bit; and that for etcd_get(). */
+#define CHANGES_ID			(UINT64CONST(1) << 62)
+#define GET_ID				(UINT64CONST(1) << 61)
+
 /* Called once, at the start of the elector. */
 extern void elector_begin_mailbox(void);
 
@@ -144,5 +151,32 @@ extern void elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome);
 
 /* The answer to a request for the candidates, for a place in the mailbox. */
 extern void elector_receive_candidates(int place, const EtcdAnswer *answer);
+
+extern void elector_reply_failure(int place, SharedReplyKind kind, const char *error);
+
+/* ---- elector_changes.c ----------------------------------------------------- */
+
+/* Called once, at the start of the elector; and at its end. */
+extern void elector_begin_changes(void);
+extern void elector_end_changes(void);
+
+/* Applies the settings of the changes. */
+extern void elector_configure_changes(void);
+
+/* Does what is due; when that is the next time (PG_INT64_MAX: never). */
+extern void elector_tick_changes(void);
+extern int64 elector_changes_wakeup_ns(void);
+
+/* What comes from etcd: without CHANGES_ID in the id. */
+extern void elector_receive_changes(uint64 id, const EtcdAnswer *answer);
+extern void elector_watched_changes(const EtcdWatchFrame *frame);
+extern void elector_changes_ended(EtcdOutcome outcome, const char *why);
+
+/* Wakes who waits for events, if there are any that nobody was woken for. */
+extern void elector_wake_for_changes(void);
+
+/* A request of etcd_get() was taken; the answer to it. */
+extern void elector_begin_get(int place, const SharedRequest *request);
+extern void elector_receive_get(const EtcdAnswer *answer);
 
 #endif							/* ELECTOR_INTERNAL_H */

@@ -41,8 +41,8 @@ elector_begin_mailbox(void)
 	candidates_requests = palloc0(mailbox_size() * sizeof(CandidatesRequest));
 }
 
-static void
-reply_failure(int place, SharedReplyKind kind, const char *error)
+void
+elector_reply_failure(int place, SharedReplyKind kind, const char *error)
 {
 	SharedReply *reply = palloc0(sizeof(SharedReply));
 
@@ -160,7 +160,7 @@ elector_receive_candidates(int place, const EtcdAnswer *answer)
 			pending->tries < etcd_client_endpoint_count(elector.client))
 			send_candidates_request(place);
 		else
-			reply_failure(place, REPLY_FAILED, answer->message);
+			elector_reply_failure(place, REPLY_FAILED, answer->message);
 		return;
 	}
 	reply = palloc0(sizeof(SharedReply));
@@ -192,11 +192,16 @@ elector_serve_mailbox(void)
 
 		if (!mailbox_take(place, &request))
 			continue;
+		if (request.command == COMMAND_GET)
+		{
+			elector_begin_get(place, &request);
+			continue;
+		}
 		now_ns = shared_state_clock_ns();
 		slot = election_find(elector.core, request.election);
 		if (slot < 0)
 		{
-			reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
+			elector_reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
 			continue;
 		}
 		switch (request.command)
@@ -227,7 +232,9 @@ elector_serve_mailbox(void)
 				if (elector.contact.connected)
 					send_candidates_request(place);
 				else
-					reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+					elector_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+				break;
+			case COMMAND_GET:	/* is of no election */
 				break;
 		}
 		if (!taken)

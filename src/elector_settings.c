@@ -308,6 +308,7 @@ elector_configure(void)
 	list_free_deep(warned_members);
 	warned_members = NIL;
 	elector_warn_of_members();
+	elector_configure_changes();
 	told_of_old_etcd = false;
 	if (elector.contact.connected)
 		elector_ask_versions();

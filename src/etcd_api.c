@@ -422,6 +422,10 @@ etcd_encode_watches(const EtcdWatch *watches, int nwatches, size_t *len)
 			put_bytes(&text, "range_end", watches[i].range_end);
 		put_int64(&text, "watch_id", watches[i].watch_id);
 		put_int64(&text, "start_revision", watches[i].start_revision);
+		if (watches[i].fragment)
+			put(&text, ",\"fragment\":true");
+		if (watches[i].progress_notify)
+			put(&text, ",\"progress_notify\":true");
 		put(&text, "}}");
 	}
 	return finish(&text, len);
@@ -578,6 +582,7 @@ static const Field frame_fields[] = {
 	{"watch_id", FIELD_INT64, false, offsetof(EtcdWatchFrame, watch_id), NULL, 0},
 	{"created", FIELD_BOOL, false, offsetof(EtcdWatchFrame, created), NULL, 0},
 	{"canceled", FIELD_BOOL, false, offsetof(EtcdWatchFrame, canceled), NULL, 0},
+	{"fragment", FIELD_BOOL, false, offsetof(EtcdWatchFrame, fragment), NULL, 0},
 	{"cancel_reason", FIELD_TEXT, false, offsetof(EtcdWatchFrame, message), NULL, 0},
 	{"compact_revision", FIELD_INT64, false, offsetof(EtcdWatchFrame, compact_revision), NULL, 0},
 	{"events", FIELD_LIST, false, offsetof(EtcdWatchFrame, events), &event_message, offsetof(EtcdWatchFrame, nevents)},

@@ -124,6 +124,12 @@ typedef struct EtcdRequest
 	const EtcdOp *failure;
 	int			nfailure;
 	bool		repeatable;		/* TXN: it writes nothing, though it may not look so */
+
+	/*
+	 * The answer may be large, as values of others are asked for.  If it is
+	 * too large, it counts as REFUSED, RESOURCE_EXHAUSTED.
+	 */
+	bool		is_large;
 	const char *username;		/* AUTHENTICATE; both UTF-8 */
 	const char *password;
 } EtcdRequest;
@@ -135,6 +141,8 @@ typedef struct EtcdWatch
 	EtcdBytes	key;
 	EtcdBytes	range_end;		/* empty: the single key */
 	int64_t		start_revision; /* the first revision to report */
+	bool		fragment;		/* a large response may come in several frames */
+	bool		progress_notify;	/* tell now and then how far it is if it is quiet */
 } EtcdWatch;
 
 /* ---- answers --------------------------------------------------------- */
@@ -227,6 +235,7 @@ typedef struct EtcdWatchFrame
 	int64_t		watch_id;		/* -1: the create request was refused */
 	bool		created;
 	bool		canceled;
+	bool		fragment;		/* the next frame goes on with the same response */
 	int64_t		compact_revision;	/* canceled: 0, or the oldest revision left */
 	EtcdWatchEvent *events;
 	int			nevents;

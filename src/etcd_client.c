@@ -178,10 +178,12 @@ etcd_client_process(EtcdClient *client)
 	etcd_request_run(client);
 
 	/* frames first: a hand-over waits for them */
-	etcd_watch_tell_frames(client);
+	etcd_watch_tell_frames(client, 0);
 	etcd_watch_tell_ends(client);
 	etcd_request_tell_unsent(client);
 	etcd_request_tell(client);
+	for (int i = 1; i < ETCD_CLIENT_STREAMS; i++)
+		etcd_watch_tell_frames(client, i);
 	etcd_watch_tell_ends(client);
 
 	/* sends the requests that the callbacks have made, in this turn */

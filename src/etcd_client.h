@@ -38,8 +38,11 @@ typedef struct EtcdClientCallbacks
 							 const EtcdTiming *timing);
 	/* ANSWERED frames alone; any other one is the end of its stream */
 	void		(*watched) (void *ctx, int stream, const EtcdWatchFrame *frame);
-	/* once for a stream that was not closed by the caller; why: for people */
-	void		(*watch_ended) (void *ctx, int stream, const char *why);
+	/*
+	 * once for a stream that was not closed by the caller; GARBAGE: something
+	 * came that cannot be read, or is too large; why: for people
+	 */
+	void		(*watch_ended) (void *ctx, int stream, EtcdOutcome outcome, const char *why);
 	/* something is wrong, but no request has failed by it */
 	void		(*noticed) (void *ctx, const char *what);
 	/* etcd's version at an endpoint: of etcd_client_ask_versions() */
@@ -54,7 +57,11 @@ typedef struct EtcdClientCallbacks
 
 #define ETCD_CLIENT_MAX_URL_LEN		255
 
-/* Watch streams, numbered from 0: each has a connection of its own. */
+/*
+ * Watch streams, numbered from 0: each has a connection of its own.  What comes
+ * on a stream with a lower number is told first, and before the answers to
+ * requests if the number is 0.
+ */
 #define ETCD_CLIENT_STREAMS			2
 
 /*
@@ -122,7 +129,8 @@ extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *
 
 /*
  * Sends a request to the endpoint in use.  answered() will be called for it
- * exactly once, within twice the request timeout, with any kind of outcome: a
+ * exactly once, within twice the request timeout (of a large one: at
+ * least 5 s), with any kind of outcome: a
  * request that only reads may be sent to a second endpoint when half of its
  * time is over, and a request that etcd refuses because it has no valid token
  * is sent again with one.  When the outcome blames the endpoint, the next one

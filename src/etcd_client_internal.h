@@ -93,6 +93,27 @@ typedef struct Payload
 	size_t		len;
 } Payload;
 
+/*
+ * Cap of an answer, and of what has come of a stream and is not a whole frame
+ * yet.  The largest answer that elections need is a list of candidates or their
+ * keys, some hundred bytes for each.  Values of some hundred kilobytes are no
+ * names of nodes; whoever writes them only stops the election, and a server
+ * that sends without end only loses its connection.
+ *
+ * Where values of others are asked for, the other one holds.  A value may be as
+ * large as etcd takes it in one request, 1.5 MB by default, and a fragment of a
+ * watch response, too; in JSON a value becomes a third more, and an event of
+ * 60 bytes up to four times as much.
+ */
+#define ETCD_MAX_ANSWER_SIZE	(1024 * 1024)
+#define ETCD_MAX_LARGE_SIZE		(8 * 1024 * 1024)
+
+/*
+ * So much time a large answer has at least: that it takes long is not the
+ * endpoint's fault.
+ */
+#define ETCD_LARGE_TIMEOUT_MS	5000
+
 /* Where an exchange goes, and how. */
 typedef struct Destination
 {
@@ -102,6 +123,7 @@ typedef struct Destination
 	long		connect_timeout_ms;
 	bool		is_stream;
 	bool		connects;		/* uses no connection that is open already */
+	size_t		max_size;		/* of an answer, of a frame */
 } Destination;
 
 extern bool etcd_http_init(Http *http);
@@ -137,6 +159,8 @@ extern bool etcd_http_got_nothing(const Exchange *exchange);
 /*
  * Returns the kind of failure, and its text in a buffer of ETCD_MESSAGE_SIZE.
  * True if it was a time-out.
+ * REFUSED: the answer to a request for values of others is too large, which is
+ * not the endpoint's fault.
  */
 extern bool etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char *message);
 
@@ -145,6 +169,11 @@ extern long etcd_http_status(const Exchange *exchange);
 
 /* The bytes that have arrived and are not taken yet; never NULL. */
 extern const char *etcd_http_data(const Exchange *exchange, size_t *len);
+
+/*
+ * Of a stream: in so many bytes at the beginning of that no frame ends.
+ */
+extern size_t etcd_http_searched(const Exchange *exchange);
 
 /*
  * Of a stream: removes so many bytes; reports that the rest is not a whole
@@ -185,8 +214,11 @@ extern bool etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind k
  */
 extern ssize_t etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame);
 
-/* Says in a buffer of ETCD_MESSAGE_SIZE why a stream has ended. */
-extern void etcd_gateway_describe_end(const Exchange *exchange, char *message);
+/*
+ * Says in a buffer of ETCD_MESSAGE_SIZE why a stream has ended, and what kind
+ * of failure that was: ETCD_GARBAGE or ETCD_NO_ANSWER.
+ */
+extern EtcdOutcome etcd_gateway_describe_end(const Exchange *exchange, char *message);
 
 /* ---- etcd_endpoints.c ------------------------------------------------ */
 
@@ -270,6 +302,7 @@ struct Request
 	Payload		payload;
 	char	   *key;			/* the first one in it; may be NULL */
 	bool		reads_only;
+	bool		is_large;		/* its answer may be */
 	uint64_t	settings_number;	/* when it was made */
 	long		timeout_ms;
 	long		connect_timeout_ms;
@@ -350,6 +383,7 @@ typedef struct Stream
 	Payload		payload;
 	int64_t		deadline_ns;	/* to connect; INT64_MAX: it has connected */
 	bool		end_due;		/* watch_ended() is to be called */
+	EtcdOutcome end_outcome;
 	char		end_why[ETCD_MESSAGE_SIZE];
 } Stream;
 
@@ -360,7 +394,7 @@ extern void etcd_watch_end_all(EtcdClient *client, const char *why);
 
 extern int64_t etcd_watch_due_ns(const EtcdClient *client);
 extern void etcd_watch_run(EtcdClient *client);
-extern void etcd_watch_tell_frames(EtcdClient *client);
+extern void etcd_watch_tell_frames(EtcdClient *client, int stream);
 extern void etcd_watch_tell_ends(EtcdClient *client);
 extern void etcd_watch_free(EtcdClient *client);
 

@@ -102,8 +102,13 @@ etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAns
 
 	if (etcd_http_failed(exchange))
 	{
+		bool		timed_out;
+
 		memset(answer, 0, sizeof(*answer));
-		return etcd_http_describe_failure(exchange, &answer->outcome, answer->message);
+		timed_out = etcd_http_describe_failure(exchange, &answer->outcome, answer->message);
+		if (answer->outcome == ETCD_REFUSED)
+			answer->code = ETCD_CODE_RESOURCE_EXHAUSTED;
+		return timed_out;
 	}
 	body = etcd_http_data(exchange, &len);
 	etcd_decode_answer(kind, etcd_http_status(exchange), body, len, answer);
@@ -118,6 +123,27 @@ etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAns
 	return false;
 }
 
+/* So much is decoded without a look whether it can be a frame. */
+#define SMALL_FRAME_SIZE	(64 * 1024)
+
+/*
+ * May a frame end in what has come since the last look?  Each try to decode one
+ * begins at its beginning, and a large frame comes in many pieces.  Between
+ * its braces etcd writes no white space; who does only costs more tries.
+ */
+static bool
+may_end_frame(const char *data, size_t searched, size_t len)
+{
+	if (len <= SMALL_FRAME_SIZE)
+		return true;
+	for (size_t i = searched; i < len; i++)
+	{
+		if (data[i] == '}' && (i + 1 == len || strchr(" \t\r\n{", data[i + 1]) != NULL))
+			return true;
+	}
+	return false;
+}
+
 ssize_t
 etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame)
 {
@@ -128,7 +154,7 @@ etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame)
 	if (!etcd_http_has_news(exchange))
 		return 0;
 	data = etcd_http_data(exchange, &len);
-	n = etcd_decode_frame(data, len, frame);
+	n = may_end_frame(data, etcd_http_searched(exchange), len) ? etcd_decode_frame(data, len, frame) : 0;
 	if (n > 0)
 		etcd_http_take(exchange, n);
 	else if (n == 0)
@@ -136,13 +162,14 @@ etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame)
 	return n;
 }
 
-void
+EtcdOutcome
 etcd_gateway_describe_end(const Exchange *exchange, char *message)
 {
-	EtcdOutcome outcome;
+	EtcdOutcome outcome = ETCD_NO_ANSWER;
 
 	if (etcd_http_failed(exchange))
 		(void) etcd_http_describe_failure(exchange, &outcome, message);
 	else
 		etcd_format_message(message, "etcd at \"%s\" ended the watch", etcd_http_url(exchange));
+	return outcome;
 }

@@ -28,17 +28,11 @@
 #error "libcurl 7.87.0 or later is required (CURLOPT_QUICK_EXIT)"
 #endif
 
-/*
- * The maximum size of an answer, and of an incomplete frame of a stream.  The
- * largest answer that is needed is a list of candidates or the keys of all
- * elections, with some hundred bytes for each key.  A program that writes
- * values of some hundred kilobytes stops the election, but nothing else; a
- * server that sends without end loses its connection.
- */
-#define MAX_ANSWER_SIZE		(1024 * 1024)
-
 /* How much of a stream is read before its frames are looked at. */
 #define MAX_BURST_SIZE		(64 * 1024)
+
+/* A buffer of a stream that is larger than this is not kept when it is empty. */
+#define MAX_IDLE_SIZE		(1024 * 1024)
 
 /* A peer that has vanished is noticed after idle + 9 probes, by default. */
 #define STREAM_KEEPALIVE_IDLE_S		10L
@@ -53,6 +47,7 @@ struct Exchange
 	char	   *url;			/* of the endpoint */
 	long		timeout_ms;
 	long		connect_timeout_ms;
+	size_t		max_size;		/* of what has come, see Destination */
 	bool		is_stream;
 
 	uint64_t	ended;			/* see etcd_http_ended() */
@@ -64,6 +59,7 @@ struct Exchange
 	size_t		len;
 	size_t		size;
 	size_t		taken;			/* stream: bytes that were taken */
+	size_t		searched;		/* stream: bytes in which no frame ends */
 	char		error[CURL_ERROR_SIZE];
 };
 
@@ -140,12 +136,13 @@ record_data(char *data, size_t size, size_t n, void *arg)
 	 * The limit is one of a frame, and not of a burst of frames, which libcurl
 	 * would read as long as it lasts.
 	 */
-	if (exchange->is_stream && exchange->has_news && exchange->len > MAX_BURST_SIZE)
+	if (exchange->is_stream && exchange->has_news &&
+		exchange->len - exchange->searched > MAX_BURST_SIZE)
 	{
 		exchange->paused = true;
 		return CURL_WRITEFUNC_PAUSE;
 	}
-	if (n > MAX_ANSWER_SIZE - exchange->len)
+	if (n > exchange->max_size - exchange->len)
 	{
 		exchange->too_large = true;
 		return 0;
@@ -439,6 +436,7 @@ etcd_http_post(Http *http, const Settings *settings, const Destination *destinat
 	exchange->timeout_ms = destination->timeout_ms;
 	exchange->connect_timeout_ms = destination->connect_timeout_ms;
 	exchange->is_stream = destination->is_stream;
+	exchange->max_size = destination->max_size;
 	if (exchange->url == NULL || !set_url(exchange, settings, payload->path) ||
 		!set_tls(exchange, settings) || !set_headers(exchange, headers, nheaders) ||
 		!set_options(exchange, payload, destination->connects) ||
@@ -619,6 +617,12 @@ etcd_http_data(const Exchange *exchange, size_t *len)
 	return exchange->data != NULL ? exchange->data + exchange->taken : "";
 }
 
+size_t
+etcd_http_searched(const Exchange *exchange)
+{
+	return exchange->searched;
+}
+
 bool
 etcd_http_has_news(const Exchange *exchange)
 {
@@ -629,15 +633,24 @@ void
 etcd_http_take(Exchange *exchange, size_t n)
 {
 	exchange->taken += n;
+	exchange->searched = 0;
 }
 
 void
 etcd_http_await_more(Http *http, Exchange *exchange)
 {
 	exchange->len -= exchange->taken;
-	memmove(exchange->data, exchange->data + exchange->taken, exchange->len);
+	if (exchange->taken > 0)
+		memmove(exchange->data, exchange->data + exchange->taken, exchange->len);
 	exchange->taken = 0;
+	exchange->searched = exchange->len;
 	exchange->has_news = false;
+	if (exchange->len == 0 && exchange->size > MAX_IDLE_SIZE)
+	{
+		free(exchange->data);
+		exchange->data = NULL;
+		exchange->size = 0;
+	}
 	if (!exchange->paused)
 		return;
 	/*
@@ -676,9 +689,11 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 
 	if (exchange->too_large)
 	{
-		*outcome = ETCD_GARBAGE;
-		etcd_format_message(message, "answer of etcd at \"%s\" is larger than %d bytes",
-							url, MAX_ANSWER_SIZE);
+		/* who asks for values of others may get too many, from any endpoint */
+		*outcome = exchange->max_size > ETCD_MAX_ANSWER_SIZE && !exchange->is_stream ?
+			ETCD_REFUSED : ETCD_GARBAGE;
+		etcd_format_message(message, "answer of etcd at \"%s\" is larger than %zu bytes",
+							url, exchange->max_size);
 		return false;
 	}
 

@@ -195,7 +195,8 @@ launch(EtcdClient *client, Request *request, Attempt *attempt)
 		.timeout_ms = request->timeout_ms,
 		.connect_timeout_ms = request->connect_timeout_ms,
 		/* the caller's requests keep the open connection, which is warm */
-		.connects = kind == ETCD_LIST_MEMBERS
+		.connects = kind == ETCD_LIST_MEMBERS,
+		.max_size = request->is_large ? ETCD_MAX_LARGE_SIZE : ETCD_MAX_ANSWER_SIZE
 	};
 
 	attempt->token_number = endpoint->token_number;
@@ -242,7 +243,10 @@ start_request(EtcdClient *client, int endpoint, const EtcdRequest *request)
 		return NULL;
 	made->key = copy_key(request);
 	made->settings_number = client->settings.number;
+	made->is_large = request->is_large;
 	made->timeout_ms = client->settings.request_timeout_ms;
+	if (made->is_large && made->timeout_ms < ETCD_LARGE_TIMEOUT_MS)
+		made->timeout_ms = ETCD_LARGE_TIMEOUT_MS;
 	made->connect_timeout_ms = client->settings.connect_timeout_ms;
 	made->made_ns = etcd_client_clock_ns();
 	if (!etcd_gateway_encode_request(request, &made->payload) ||

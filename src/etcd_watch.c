@@ -47,10 +47,11 @@ free_stream(EtcdClient *client, Stream *stream)
 
 /* Closes a stream, if it is open; watch_ended() will be called. */
 static void
-end_stream(EtcdClient *client, Stream *stream, const char *why)
+end_stream(EtcdClient *client, Stream *stream, EtcdOutcome outcome, const char *why)
 {
 	if (stream->exchange == NULL)
 		return;
+	stream->end_outcome = outcome;
 	etcd_format_message(stream->end_why, "%s", why);
 	stream->end_due = true;
 	free_stream(client, stream);
@@ -60,7 +61,7 @@ void
 etcd_watch_end_all(EtcdClient *client, const char *why)
 {
 	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
-		end_stream(client, &client->streams[i], why);
+		end_stream(client, &client->streams[i], ETCD_NO_ANSWER, why);
 }
 
 /* Opens a stream.  False if memory is out. */
@@ -75,6 +76,7 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 		.timeout_ms = timeout_ms,
 		.connect_timeout_ms = timeout_ms,
 		.is_stream = true,
+		.max_size = nwatches > 0 && watches[0].fragment ? ETCD_MAX_LARGE_SIZE : ETCD_MAX_ANSWER_SIZE,
 		/* the requests keep the open connection, which is warm */
 		.connects = true
 	};
@@ -104,6 +106,7 @@ etcd_client_watch(EtcdClient *client, int number, const EtcdWatch *watches, int 
 		return;
 	if (client->nendpoints > 0 && open_stream(client, stream, watches, nwatches))
 		return;
+	stream->end_outcome = ETCD_NO_ANSWER;
 	etcd_format_message(stream->end_why, "%s",
 						client->nendpoints > 0 ? "out of memory" : "there is no endpoint");
 	stream->end_due = true;
@@ -159,6 +162,17 @@ etcd_watch_run(EtcdClient *client)
 }
 
 /*
+ * What is too large, or cannot be read for another reason, is the endpoint's
+ * fault on stream 0 alone.  The other streams are about values of others: they
+ * must not make stream 0 change its endpoint again and again.
+ */
+static bool
+may_blame_endpoint(int number, EtcdOutcome outcome)
+{
+	return number == 0 || outcome != ETCD_GARBAGE;
+}
+
+/*
  * Makes the callbacks for the frames of a stream that have arrived.  A
  * callback may replace or close the stream, and drop the remaining frames with
  * it, so check the stream again after each one.
@@ -182,8 +196,9 @@ tell_frames(EtcdClient *client, int number)
 
 			etcd_format_message(why, "etcd at \"%s\" ended the watch: %s",
 								etcd_http_url(stream->exchange), frame.message);
-			end_stream(client, stream, why);
-			if (etcd_blames_endpoint(frame.outcome, frame.code, frame.message))
+			end_stream(client, stream, frame.outcome, why);
+			if (may_blame_endpoint(number, frame.outcome) &&
+				etcd_blames_endpoint(frame.outcome, frame.code, frame.message))
 				etcd_endpoints_leave(client, endpoint, why);
 		}
 		else
@@ -202,23 +217,22 @@ notice_end(EtcdClient *client, int number)
 {
 	Stream	   *stream = &client->streams[number];
 	int			endpoint = client->endpoint;
+	EtcdOutcome outcome;
 	char		why[ETCD_MESSAGE_SIZE];
 
 	if (stream->exchange == NULL || etcd_http_ended(stream->exchange) == 0)
 		return;
-	etcd_gateway_describe_end(stream->exchange, why);
-	end_stream(client, stream, why);
-	etcd_endpoints_leave(client, endpoint, why);
+	outcome = etcd_gateway_describe_end(stream->exchange, why);
+	end_stream(client, stream, outcome, why);
+	if (may_blame_endpoint(number, outcome))
+		etcd_endpoints_leave(client, endpoint, why);
 }
 
 void
-etcd_watch_tell_frames(EtcdClient *client)
+etcd_watch_tell_frames(EtcdClient *client, int stream)
 {
-	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
-	{
-		tell_frames(client, i);
-		notice_end(client, i);
-	}
+	tell_frames(client, stream);
+	notice_end(client, stream);
 }
 
 void
@@ -234,6 +248,6 @@ etcd_watch_tell_ends(EtcdClient *client)
 		/* the callback may open a stream that fails at once, with another reason */
 		stream->end_due = false;
 		memcpy(why, stream->end_why, sizeof(why));
-		client->callbacks.watch_ended(client->callbacks.ctx, i, why);
+		client->callbacks.watch_ended(client->callbacks.ctx, i, stream->end_outcome, why);
 	}
 }

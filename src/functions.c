@@ -113,6 +113,12 @@ require_preloaded(void)
 				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
 }
 
+void
+functions_require_preloaded(void)
+{
+	require_preloaded();
+}
+
 /* The index of a named election; ERROR if this session's settings lack it. */
 static int
 named_election(text *name)
@@ -156,12 +162,6 @@ election_argument(FunctionCallInfo fcinfo, int argno)
 {
 	require_preloaded();
 	return PG_ARGISNULL(argno) ? first_election() : named_election(PG_GETARG_TEXT_PP(argno));
-}
-
-void
-functions_require_preloaded(void)
-{
-	require_preloaded();
 }
 
 int
@@ -239,12 +239,8 @@ wait_for_event(int64 after, int64 until_us)
 
 /* ---- rows -------------------------------------------------------------- */
 
-/*
- * Begins the result of a function that returns rows.  ERROR if the SQL
- * objects are not of this library's version and want other columns.
- */
-static void
-begin_rows(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns)
+void
+functions_begin_rows(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns)
 {
 	TupleDesc	desc;
 	bool		matches;
@@ -263,7 +259,7 @@ begin_rows(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns)
 				 errhint("If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server to load the library that is installed now.")));
 }
 
-#define BEGIN_ROWS(columns) begin_rows(fcinfo, (columns), lengthof(columns))
+#define BEGIN_ROWS(columns) functions_begin_rows(fcinfo, (columns), lengthof(columns))
 
 static void
 add_value(Row *row, Datum value)
@@ -707,6 +703,20 @@ init_request(SharedRequest *request, SharedCommand command, int index)
 	strlcpy(request->election, settings_election_name(index), ELECTION_NAME_SIZE);
 }
 
+void
+functions_report_no_elector(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the elector of etcd_leader is not running"),
+			 elector_lacks_worker_slot() ?
+			 errdetail("No background worker slot was free for it when the server started.") :
+			 errdetail("It has not been started, or it ended before it could reply."),
+			 elector_lacks_worker_slot() ?
+			 errhint("Increase \"%s\" and restart the server.", "max_worker_processes") :
+			 errhint("The server log says why.")));
+}
+
 /*
  * Asks, and turns every reply that is not a result into an ERROR.  consequence
  * says in a sentence what becomes of the command if etcd does not answer; NULL:
@@ -727,15 +737,7 @@ ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
 		(reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NO_CONTACT);
 
 	if (reply->kind == REPLY_NO_ELECTOR)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the elector of etcd_leader is not running"),
-				 elector_lacks_worker_slot() ?
-				 errdetail("No background worker slot was free for it when the server started.") :
-				 errdetail("It has not been started, or it ended before it could reply."),
-				 elector_lacks_worker_slot() ?
-				 errhint("Increase \"%s\" and restart the server.", "max_worker_processes") :
-				 errhint("The server log says why.")));
+		functions_report_no_elector();
 	if (reply->kind == REPLY_UNKNOWN_ELECTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -20,4 +20,13 @@ extern void functions_require_preloaded(void);
  */
 extern int	functions_election_argument(FunctionCallInfo fcinfo, int argno);
 
+/*
+ * Begins the result of a function that returns rows.  ERROR 55000 if the SQL
+ * objects are not of this library's version and want other columns.
+ */
+extern void functions_begin_rows(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns);
+
+/* ERROR 55000: there is nobody to ask. */
+extern void functions_report_no_elector(void) pg_attribute_noreturn();
+
 #endif							/* FUNCTIONS_H */

@@ -18,7 +18,9 @@
 #include "mailbox.h"
 #include "shared_state.h"
 
-#define MAILBOX_SIZE 16
+/* The last one is for COMMAND_GET, and for nothing else. */
+#define MAILBOX_SIZE	17
+#define PAGE_PLACE		(MAILBOX_SIZE - 1)
 
 /*
  * COMMAND_VERIFY and COMMAND_TRANSFER must not use the first places.  The
@@ -82,6 +84,20 @@ init_mailbox(void)
 	}
 }
 
+static char *mailbox_page_memory = NULL;
+
+static Size
+mailbox_page_size(void)
+{
+	return SHARED_PAGE_SIZE;
+}
+
+static void
+init_mailbox_page(void)
+{
+}
+
+const SharedPart mailbox_page_part = {"etcd_leader mailbox page", mailbox_page_size, (void **) &mailbox_page_memory, init_mailbox_page};
 const SharedPart mailbox_part = {"etcd_leader mailbox", mailbox_shmem_size, (void **) &mailbox, init_mailbox};
 
 /*
@@ -132,13 +148,15 @@ mailbox_fail_all(void)
 static pg_noinline MailboxPlace *
 claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
 {
+	int			first = command == COMMAND_GET ? PAGE_PLACE :
+		command == COMMAND_VERIFY || command == COMMAND_TRANSFER ? MAILBOX_RESERVED : 0;
+	int			end = command == COMMAND_GET ? MAILBOX_SIZE : PAGE_PLACE;
 	MailboxPlace *claimed = NULL;
 	long		left_ms;
 
 	while (shared_state_has_elector())
 	{
-		for (int i = command == COMMAND_VERIFY || command == COMMAND_TRANSFER ? MAILBOX_RESERVED : 0;
-			 i < MAILBOX_SIZE && claimed == NULL; i++)
+		for (int i = first; i < end && claimed == NULL; i++)
 		{
 			if (move_place(&mailbox->places[i], PLACE_FREE, PLACE_CLAIMED))
 				claimed = &mailbox->places[i];
@@ -175,6 +193,12 @@ leave_place(int code, Datum place_pointer)
 bool
 mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)
 {
+	return mailbox_ask_page(request, until_us, reply, NULL, 0);
+}
+
+bool
+mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page, Size len)
+{
 	static uint32 wait_event = 0;
 	MailboxPlace *place;
 	volatile bool done = true;
@@ -193,6 +217,8 @@ mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)
 	PG_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
 	{
 		place->request = *request;
+		if (len > 0)
+			memcpy(mailbox_page_memory, page, len);
 		(void) move_place(place, PLACE_CLAIMED, PLACE_WAITING);
 		shared_state_wake_elector();
 
@@ -223,6 +249,8 @@ mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)
 	pg_read_barrier();
 	if (done)
 		*reply = place->reply;
+	if (done && page != NULL && reply->kind == REPLY_PAGE)
+		memcpy(page, mailbox_page_memory, reply->page_len);
 	leave_place(0, PointerGetDatum(place));
 	return done;
 }
@@ -244,6 +272,26 @@ mailbox_take(int place_number, SharedRequest *request)
 	return true;
 }
 
+int
+mailbox_place_for_page(void)
+{
+	return PAGE_PLACE;
+}
+
+bool
+mailbox_is_taken(int place_number)
+{
+	uint32		found = pg_atomic_read_u32(&mailbox->places[place_number].state);
+
+	return found == PLACE_TAKEN || found == PLACE_ABANDONED;
+}
+
+char *
+mailbox_page(void)
+{
+	return mailbox_page_memory;
+}
+
 void
 mailbox_put_back(int place_number)
 {
@@ -258,10 +306,9 @@ void
 mailbox_reply(int place_number, const SharedReply *reply)
 {
 	MailboxPlace *place = &mailbox->places[place_number];
-	uint32		found = pg_atomic_read_u32(&place->state);
 
 	/* shared_state_end_elector() has replied to everything */
-	if (found != PLACE_TAKEN && found != PLACE_ABANDONED)
+	if (!mailbox_is_taken(place_number))
 		return;
 	place->reply = *reply;
 	finish_place(place);

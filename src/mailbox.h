@@ -22,7 +22,8 @@ typedef enum SharedCommand
 	COMMAND_PROCLAIM,
 	COMMAND_VERIFY,
 	COMMAND_CANDIDATES,
-	COMMAND_TRANSFER
+	COMMAND_TRANSFER,
+	COMMAND_GET
 } SharedCommand;
 
 typedef struct SharedRequest
@@ -33,8 +34,29 @@ typedef struct SharedRequest
 	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM; TRANSFER: to which node */
 	int64		until_ns;		/* TRANSFER: of shared_state_clock_ns()'s clock */
 	int64		after_revision; /* CANDIDATES: create revision of the last row */
-	int64		at_revision;	/* CANDIDATES: 0, or what the first page was read at */
+	int64		at_revision;	/* CANDIDATES, GET: 0, or what the first page was read at */
+	/* GET; in the page are the key that was asked for, and that to begin with */
+	Size		key_len;
+	Size		first_len;
+	bool		prefix;			/* all keys that begin so */
+	int			limit;			/* then so many at most */
 } SharedRequest;
+
+/*
+ * Of GET: keys and values are longer than a request or a reply has room for.
+ * So there is one page beside the mailbox, which belongs to the one place for
+ * that command.  It has room for what etcd takes in one request by default.
+ */
+#define SHARED_PAGE_SIZE	(2 * 1024 * 1024)
+
+/* In the page of a reply: this, the key, the value, for each of them. */
+typedef struct SharedKeyValue
+{
+	int64		create_revision;
+	int64		mod_revision;
+	Size		key_len;
+	Size		value_len;
+} SharedKeyValue;
 
 #define SHARED_CANDIDATES_PER_PAGE 32
 
@@ -51,6 +73,9 @@ typedef enum SharedReplyKind
 {
 	REPLY_ELECTION,				/* see outcome */
 	REPLY_CANDIDATES,
+	REPLY_PAGE,
+	REPLY_TOO_LARGE,			/* GET: the first key, or the answer */
+	REPLY_NOT_WATCHED,			/* GET: the key is below no watched prefix */
 	REPLY_FAILED,				/* etcd did not answer, or refused: see error */
 	REPLY_UNKNOWN_ELECTION,		/* the elector has not taken it up (yet) */
 	REPLY_NO_ELECTOR			/* it is not running, or was restarted meanwhile */
@@ -61,8 +86,10 @@ typedef struct SharedReply
 	SharedReplyKind kind;
 	ElectionReply outcome;
 	char		error[ETCD_MESSAGE_SIZE];
-	int64		revision;		/* CANDIDATES: that they were read at */
-	bool		more;			/* CANDIDATES: there is a next page */
+	int64		revision;		/* CANDIDATES, PAGE: that they were read at */
+	bool		more;			/* CANDIDATES, PAGE: there is a next page */
+	int			nkeys;			/* PAGE: so many are in it */
+	Size		page_len;		/* PAGE: so many bytes */
 	int			ncandidates;
 	SharedCandidate candidates[SHARED_CANDIDATES_PER_PAGE];
 } SharedReply;
@@ -77,6 +104,12 @@ typedef struct SharedReply
 extern bool mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply);
 
 /*
+ * The same for COMMAND_GET.  page: of SHARED_PAGE_SIZE bytes, of which so many
+ * go along, and those of the reply come back.
+ */
+extern bool mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page, Size len);
+
+/*
  * The elector: goes through the places from 0 to mailbox_size()
  * - 1.  take: true if a request is waiting in it; it is taken then, and must
  * be replied to, or put back to be taken again later.
@@ -86,9 +119,18 @@ extern bool mailbox_take(int place, SharedRequest *request);
 extern void mailbox_put_back(int place);
 extern void mailbox_reply(int place, const SharedReply *reply);
 
+/*
+ * The elector: the place for COMMAND_GET, and its page, which may be touched
+ * while the place is taken.
+ */
+extern int	mailbox_place_for_page(void);
+extern bool mailbox_is_taken(int place);
+extern char *mailbox_page(void);
+
 /* There is no elector any more: fails all requests in the mailbox. */
 extern void mailbox_fail_all(void);
 
 extern const SharedPart mailbox_part;
+extern const SharedPart mailbox_page_part;
 
 #endif							/* MAILBOX_H */

@@ -33,6 +33,7 @@ char	   *settings_ssl_cert_file;
 char	   *settings_ssl_key_file;
 int			settings_ssl_min_protocol_version;
 char	   *settings_elections;
+char	   *settings_watched_prefixes;
 char	   *settings_node_name;
 char	   *settings_patroni_namespace;
 int			settings_ttl_s;
@@ -174,6 +175,16 @@ define_election_settings(void)
 							   PGC_SIGHUP,
 							   GUC_LIST_INPUT,
 							   settings_check_elections, assign_elections, NULL);
+
+	/* after etcd_leader.elections, which it is checked against */
+	DefineCustomStringVariable("etcd_leader.watched_prefixes",
+							   "Sets the prefixes of other keys in etcd whose changes are events.",
+							   "If empty, no other keys are watched.",
+							   &settings_watched_prefixes,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_LIST_INPUT,
+							   settings_check_watched_prefixes, NULL, NULL);
 
 	DefineCustomStringVariable("etcd_leader.node_name",
 							   "Sets the name under which this instance is a candidate.",
@@ -554,6 +565,23 @@ int
 settings_election_count(void)
 {
 	return election_list->count;
+}
+
+const char *
+settings_find_election_within(const char *prefix)
+{
+	for (int i = 0; i < election_list->count; i++)
+	{
+		const char *name = election_list->elections[i].name;
+		size_t		len = election_list->elections[i].len;
+
+		/* the keys begin with the name and a slash */
+		if (!election_is_followed(name) &&
+			(strncmp(prefix, name, strlen(prefix)) == 0 ||
+			 (strncmp(prefix, name, len) == 0 && (prefix[len] == '\0' || prefix[len] == '/'))))
+			return name;
+	}
+	return NULL;
 }
 
 bool

@@ -36,6 +36,7 @@ extern char *settings_ssl_cert_file;
 extern char *settings_ssl_key_file;
 extern int	settings_ssl_min_protocol_version;	/* SslMinProtocol */
 extern char *settings_elections;
+extern char *settings_watched_prefixes;
 extern char *settings_node_name;
 extern char *settings_patroni_namespace;
 extern int	settings_ttl_s;
@@ -108,6 +109,12 @@ extern uint64 settings_elections_generation;
 extern int	settings_election_index(const char *name, int len);
 extern const char *settings_election_name(int index);
 extern int	settings_election_count(void);
+
+/*
+ * The election of our own that has keys below this prefix, or the prefix below
+ * its keys; NULL: none.
+ */
+extern const char *settings_find_election_within(const char *prefix);
 
 /* Is one of them a followed election? */
 extern bool settings_follow_patroni(void);

@@ -16,6 +16,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/varlena.h"
 
+#include "changes.h"
 #include "compat.h"
 #include "endpoint_url.h"
 #include "settings.h"
@@ -238,6 +239,70 @@ settings_check_elections(char **newval, void **extra, GucSource source)
 	}
 
 	list_free(names);
+	pfree(raw);
+	return valid;
+}
+
+/* Prefix number n of the list, against all the others and the elections. */
+static bool
+check_watched_prefix(const List *prefixes, int n)
+{
+	const char *prefix = list_nth(prefixes, n);
+	const char *election;
+
+	if (prefix[0] == '\0')
+	{
+		GUC_check_errdetail("A watched prefix must not be empty.");
+		return false;
+	}
+	if (!check_text(prefix, CHANGES_PREFIX_SIZE))
+		return false;
+	for (int i = 0; i < list_length(prefixes); i++)
+	{
+		const char *other = list_nth(prefixes, i);
+
+		/* of two equal ones, the second */
+		if (i != n && strncmp(prefix, other, strlen(other)) == 0 &&
+			(i < n || strcmp(prefix, other) != 0))
+		{
+			GUC_check_errdetail("The keys below prefix \"%s\" would be watched twice, as they are below \"%s\", too.",
+								prefix, other);
+			return false;
+		}
+	}
+	election = settings_find_election_within(prefix);
+	if (election != NULL)
+	{
+		GUC_check_errdetail("Prefix \"%s\" has keys of election \"%s\".", prefix, election);
+		GUC_check_errhint("The changes of an election are the events \"elected\", \"unelected\" and \"leader\".");
+		return false;
+	}
+	return true;
+}
+
+/*
+ * The elections may change later, or in the same reload: the elector looks at
+ * both again.
+ */
+bool
+settings_check_watched_prefixes(char **newval, void **extra, GucSource source)
+{
+	char	   *raw;
+	List	   *prefixes;
+	bool		valid = true;
+
+	if (!split_list(*newval, &raw, &prefixes))
+		return false;
+
+	if (list_length(prefixes) > CHANGES_MAX_PREFIXES)
+	{
+		GUC_check_errdetail("There must be at most %d prefixes.", CHANGES_MAX_PREFIXES);
+		valid = false;
+	}
+	for (int i = 0; valid && i < list_length(prefixes); i++)
+		valid = check_watched_prefix(prefixes, i);
+
+	list_free(prefixes);
 	pfree(raw);
 	return valid;
 }

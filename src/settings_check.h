@@ -25,6 +25,7 @@ typedef struct ElectionList
 
 extern bool settings_check_endpoints(char **newval, void **extra, GucSource source);
 extern bool settings_check_elections(char **newval, void **extra, GucSource source);
+extern bool settings_check_watched_prefixes(char **newval, void **extra, GucSource source);
 extern bool settings_check_discovery_srv(char **newval, void **extra, GucSource source);
 extern bool settings_check_username(char **newval, void **extra, GucSource source);
 extern bool settings_check_file(char **newval, void **extra, GucSource source);

@@ -135,7 +135,8 @@ static const SharedPart slots_part = {"etcd_leader elections", slots_size, (void
  * read them.
  */
 static const SharedPart *const parts[] = {
-	&state_part, &slots_part, &events_part, &elections_ring_part, &changes_ring_part, &mailbox_part, &notifier_register_part,
+	&state_part, &slots_part, &events_part, &elections_ring_part, &changes_ring_part, &mailbox_part, &mailbox_page_part,
+	&notifier_register_part,
 	&hook_register_part, &http_launcher_part
 };
 static const SharedPart *const lasting_parts[] = {

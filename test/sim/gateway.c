@@ -330,7 +330,7 @@ bool
 gateway_read_watches(const char *body, size_t len, EtcdWatch **watches, int *nwatches)
 {
 	static const char *const outer[] = {"create_request", NULL};
-	static const char *const names[] = {"key", "range_end", "watch_id", "start_revision", NULL};
+	static const char *const names[] = {"key", "range_end", "watch_id", "start_revision", "fragment", "progress_notify", NULL};
 	size_t		at = 0;
 	int			room = 4;
 
@@ -361,6 +361,8 @@ gateway_read_watches(const char *body, size_t len, EtcdWatch **watches, int *nwa
 			read_bytes(create, "range_end", &watch->range_end) &&
 			read_int(create, "watch_id", &watch->watch_id) &&
 			read_int(create, "start_revision", &watch->start_revision);
+		watch->fragment = json_is_true(json_object_get(create, "fragment"));
+		watch->progress_notify = json_is_true(json_object_get(create, "progress_notify"));
 		json_decref(root);
 		if (!understood)
 			return false;
@@ -664,6 +666,7 @@ gateway_write_frame(const EtcdWatchFrame *frame, size_t *len)
 	put_int(&text, "watch_id", frame->watch_id);
 	put_bool(&text, "created", frame->created);
 	put_bool(&text, "canceled", frame->canceled);
+	put_bool(&text, "fragment", frame->fragment);
 	put_int(&text, "compact_revision", frame->compact_revision);
 	if (frame->message[0] != '\0')
 	{

@@ -238,22 +238,25 @@ static void
 test_encode_watches(void **state)
 {
 	EtcdWatch	watches[] = {
-		{11, BYTES("a/k"), {NULL, 0}, 8},
-		{12, BYTES("a/"), BYTES("a0"), 9},
+		{.watch_id = 11,.key = BYTES("a/k"),.start_revision = 8},
+		{.watch_id = 12,.key = BYTES("a/"),.range_end = BYTES("a0"),.start_revision = 9},
+		{.watch_id = 13,.key = BYTES("b"),.start_revision = 1,.fragment = true,.progress_notify = true},
 	};
 	const char *expected[] = {
 		"{\"create_request\":{\"key\":\"YS9r\",\"watch_id\":\"11\",\"start_revision\":\"8\"}}",
 		"{\"create_request\":{\"key\":\"YS8=\",\"range_end\":\"YTA=\",\"watch_id\":\"12\","
 		"\"start_revision\":\"9\"}}",
+		"{\"create_request\":{\"key\":\"Yg==\",\"watch_id\":\"13\",\"start_revision\":\"1\","
+		"\"fragment\":true,\"progress_notify\":true}}",
 	};
 	size_t		len = 0;
 	size_t		pos = 0;
-	char	   *text = etcd_encode_watches(watches, 2, &len);
+	char	   *text = etcd_encode_watches(watches, 3, &len);
 
 	(void) state;
 	assert_non_null(text);
 	assert_int_equal(strlen(text), len);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 	{
 		json_error_t error;
 		json_t	   *json = json_loadb(text + pos, len - pos, JSON_DISABLE_EOF_CHECK, &error);
@@ -775,7 +778,7 @@ test_decode_depth(void **state)
 	"{\"key\":\"YS9r\",\"create_revision\":\"2\",\"mod_revision\":\"2\",\"version\":\"1\"," \
 	"\"value\":\"dg==\",\"lease\":\"777\"}}]}}\n"
 #define V1_DELETE \
-	"{\"result\":{\"header\":" V1_HEADER("3") ",\"watch_id\":\"11\",\"events\":[{\"type\":\"DELETE\"," \
+	"{\"result\":{\"header\":" V1_HEADER("3") ",\"watch_id\":\"11\",\"fragment\":true,\"events\":[{\"type\":\"DELETE\"," \
 	"\"kv\":{\"key\":\"YS9r\",\"mod_revision\":\"3\"}}]}}\n"
 #define V1_COMPACTED \
 	"{\"result\":{\"header\":{\"cluster_id\":\"10144879847569953045\",\"member_id\":" \
@@ -831,6 +834,7 @@ test_decode_frames(void **state)
 	n = decode_frame(stream + pos, len - pos, &frame);
 	pos += n;
 	assert_int_equal(frame.nevents, 1);
+	assert_true(frame.fragment);
 	assert_true(frame.events[0].is_delete);
 	assert_int_equal(frame.events[0].kv.mod_revision, 3);
 	assert_int_equal(frame.events[0].kv.create_revision, 0);

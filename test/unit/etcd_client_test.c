@@ -520,6 +520,7 @@ typedef struct Frame
 	int			nevents;
 	bool		is_delete;
 	char		key[32];
+	size_t		value_len;
 } Frame;
 
 typedef struct Caller
@@ -530,6 +531,7 @@ typedef struct Caller
 	Frame		frames[MAX_RECORDS];
 	int			nframes;
 	char		why[ETCD_MESSAGE_SIZE];
+	EtcdOutcome end_outcome;
 	int			nends;
 	int			ended;			/* a bit for each stream that has ended */
 	int			nchanges;		/* of the endpoints */
@@ -586,15 +588,18 @@ watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 	{
 		record->is_delete = frame->events[0].is_delete;
 		snprintf(record->key, sizeof(record->key), "%s", frame->events[0].kv.key.data);
+		record->value_len = frame->events[0].kv.value.len;
 	}
 	if (caller->on_frame != NULL)
 		caller->on_frame(caller);
 }
 
 static void
-watch_ended(void *ctx, int stream, const char *why)
+watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 {
 	Caller	   *caller = ctx;
+
+	caller->end_outcome = outcome;
 
 	assert_true(caller->inside);
 	assert_true(why[0] != '\0');
@@ -769,8 +774,8 @@ static void
 open_watches(Caller *caller, const char *first, const char *second)
 {
 	EtcdWatch	watches[] = {
-		{11, {first, strlen(first)}, {NULL, 0}, 0},
-		{12, {second != NULL ? second : "", second != NULL ? strlen(second) : 0}, {NULL, 0}, 0},
+		{.watch_id = 11,.key = {first, strlen(first)}},
+		{.watch_id = 12,.key = {second != NULL ? second : "", second != NULL ? strlen(second) : 0}},
 	};
 
 	etcd_client_watch(caller->client, 0, watches, second != NULL ? 2 : 1);
@@ -967,7 +972,7 @@ static void
 test_streams(void **state)
 {
 	Caller	   *caller = start_caller(etcd_url, closed_url);
-	EtcdWatch	watch = {21, BYTES("unit/b"), {NULL, 0}, 0};
+	EtcdWatch	watch = {.watch_id = 21,.key = BYTES("unit/b")};
 
 	(void) state;
 	open_watches(caller, "unit/a", NULL);
@@ -1900,6 +1905,64 @@ test_hostile_watches(void **state)
 }
 
 /*
+ * Values of others: an answer and a frame of more than a megabyte.  What is
+ * larger than that is allowed for ends the stream, and is no answer, but not
+ * the endpoint's fault.
+ */
+static void
+test_large(void **state)
+{
+	size_t		size = 1500000;
+	char	   *value = malloc(size);
+	EtcdOp		put = {.kind = ETCD_OP_PUT,.key = BYTES("unit/large"),.value = {value, size}};
+	EtcdOp		range = {.kind = ETCD_OP_RANGE,.key = BYTES("unit/large")};
+	EtcdRequest write = {.kind = ETCD_TXN,.success = &put,.nsuccess = 1};
+	EtcdRequest read = {.kind = ETCD_TXN,.success = &range,.nsuccess = 1,.is_large = true};
+	EtcdWatch	watch = {.watch_id = 21,.key = BYTES("unit/large"),.fragment = true,.progress_notify = true};
+	Caller	   *caller = start_caller(etcd_url, closed_url);
+	Server	   *stream_server = start_server(send_10_megabytes, "HTTP/1.1 200 OK\r\n\r\n" FRAME("1") "{\"result\":");
+	Server	   *server = start_server(send_10_megabytes, "HTTP/1.1 200 OK\r\n\r\n");
+
+	(void) state;
+	memset(value, 0xff, size);
+	etcd_client_watch(caller->client, 1, &watch, 1);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+	for (int i = 1; i <= 3; i++)
+	{
+		etcd_client_send(caller->client, i, &write);
+		WAIT_UNTIL(caller, caller->nanswers == i && caller->nframes == i + 1);
+		assert_int_equal(caller->frames[i].value_len, size);
+	}
+	etcd_client_send(caller->client, 4, &read);
+	WAIT_UNTIL(caller, caller->nanswers == 4);
+	assert_int_equal(caller->answers[3].outcome, ETCD_ANSWERED);
+	assert_int_equal(caller->nends, 0);
+
+	stop_caller(caller);
+
+	caller = start_caller(stream_server->url, etcd_url);
+	etcd_client_watch(caller->client, 1, &watch, 1);
+	WAIT_UNTIL(caller, caller->nends == 1);
+	assert_int_equal(caller->nframes, 1);
+	assert_int_equal(caller->end_outcome, ETCD_GARBAGE);
+	assert_non_null(strstr(caller->why, "is larger than 8388608 bytes"));
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+
+	stop_caller(caller);
+
+	caller = start_caller(server->url, etcd_url);
+	etcd_client_send(caller->client, 5, &read);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	assert_int_equal(caller->answers[0].outcome, ETCD_REFUSED);
+	assert_int_equal(caller->answers[0].code, ETCD_CODE_RESOURCE_EXHAUSTED);
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	stop_caller(caller);
+	stop_server(server);
+	stop_server(stream_server);
+	free(value);
+}
+
+/*
  * Memory runs out at any place: still each request has one answer, and a
  * stream is open or its end is told.
  */
@@ -1986,6 +2049,7 @@ main(void)
 		cmocka_unit_test(test_long_stream),
 		cmocka_unit_test(test_replaced_while_told),
 		cmocka_unit_test(test_hostile_watches),
+		cmocka_unit_test(test_large),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_free_amid),
 	};

@@ -114,7 +114,7 @@ watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 }
 
 static void
-watch_ended(void *ctx, int stream, const char *why)
+watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 {
 	election_watch_ended(((Candidate *) ctx)->core, now_ns());
 }
@@ -132,7 +132,14 @@ endpoints_changed(void *ctx)
 static void
 start(Candidate *candidate, const char *endpoint, const char *election, const char *name, int number, int ttl_s)
 {
-	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, noticed, endpoints_changed, candidate};
+	EtcdClientCallbacks callbacks = {
+		.answered = answered,
+		.watched = watched,
+		.watch_ended = watch_ended,
+		.noticed = noticed,
+		.endpoints_changed = endpoints_changed,
+		.ctx = candidate
+	};
 	ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce, port_reply,
 		port_remember, port_find_namesake, port_random, candidate

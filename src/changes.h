@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * changes.h
+ *	  Changes of keys of others: which puts and deletes there were below some
+ *	  prefixes.  A pure state machine, as election.h is one.
+ *
+ * What goes in: the time, prefixes, etcd's answers, frames of a watch stream.
+ * What comes out, through ChangesPort: reads, the watches of the stream, the
+ * changes.  changes.c says what is promised of them.
+ *
+ * All times are nanoseconds of one clock that never stops and never jumps.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CHANGES_H
+#define CHANGES_H
+
+#include "etcd_api.h"
+
+#define CHANGES_MAX_PREFIXES	16
+#define CHANGES_PREFIX_SIZE		256 /* with the terminating NUL */
+
+/*
+ * The way out.  None of these may call back.  Every send() must be followed by
+ * one changes_receive() of its id, within a bounded time.
+ */
+typedef struct ChangesPort
+{
+	void		(*send) (void *ctx, uint64_t id, const EtcdRequest *request);
+	/* replaces the watch stream by one with these; none: closes it */
+	void		(*watch) (void *ctx, const EtcdWatch *watches, int nwatches);
+	/* a change; NULL: changes may be missing here */
+	void		(*announce) (void *ctx, const EtcdWatchEvent *event);
+	uint64_t	(*random) (void *ctx);
+	void	   *ctx;
+} ChangesPort;
+
+typedef struct Changes Changes;
+
+/* Without prefixes: changes_configure() starts it.  NULL if memory is out. */
+extern Changes *changes_create(const ChangesPort *port);
+extern void changes_free(Changes *changes);
+
+/*
+ * The prefixes, none of which is empty or begins with another one, each shorter
+ * than CHANGES_PREFIX_SIZE; at most CHANGES_MAX_PREFIXES.  Those that were there
+ * before go on.  Every interval_ns it is checked whether etcd is still the one
+ * that it was.
+ */
+extern void changes_configure(Changes *changes, int64_t now_ns, const char *const *prefixes, int nprefixes,
+							  int64_t interval_ns);
+
+/* The answer to the request of that id, or the failure to get one. */
+extern void changes_receive(Changes *changes, int64_t now_ns, uint64_t id, const EtcdAnswer *answer);
+
+/* A frame of the stream, an ANSWERED one. */
+extern void changes_watched(Changes *changes, int64_t now_ns, const EtcdWatchFrame *frame);
+
+/*
+ * The stream ended, and was not closed from here.  outcome: of what came last;
+ * ETCD_GARBAGE is something that cannot be read, now or another time.
+ */
+extern void changes_watch_ended(Changes *changes, int64_t now_ns, EtcdOutcome outcome);
+
+/* Does what is due; when that is the next time (INT64_MAX: never). */
+extern void changes_tick(Changes *changes, int64_t now_ns);
+extern int64_t changes_wakeup_ns(const Changes *changes);
+
+/* Is the stream open, and are all changes told since the last gap? */
+extern bool changes_is_watching(const Changes *changes);
+
+/*
+ * The end of the range of keys that begin with a prefix.  Both have
+ * CHANGES_PREFIX_SIZE bytes; the prefix is neither empty nor does it end with
+ * 0xff, as no UTF-8 does.
+ */
+extern void changes_prefix_end(const char *prefix, char *end);
+
+#endif							/* CHANGES_H */

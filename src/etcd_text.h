@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_text.h
+ *	  Keys and values of others as text.
+ *
+ * etcd holds bytes.  What is valid UTF-8, without control characters other than
+ * tab and line ends, is text; anything else is shown in hex.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ETCD_TEXT_H
+#define ETCD_TEXT_H
+
+#include "etcd_api.h"
+
+extern bool etcd_is_text(EtcdBytes bytes);
+
+/*
+ * Copies bytes into a buffer of `size`, as text or in hex, with a NUL.  What is
+ * too long is cut, text at the end of a character.  True if it was cut.
+ */
+extern bool etcd_copy_text(char *buffer, size_t size, EtcdBytes bytes);
+
+#endif							/* ETCD_TEXT_H */
