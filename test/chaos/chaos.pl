@@ -58,7 +58,7 @@ Chaos::Clients::create_ledger($ledger);
 my $cluster = Chaos::Cluster->new(plan => $plan, members => $members, instances => $instances,
 	($ENV{CHAOS_BREAK} ? (install_path => install_mistake($ENV{CHAOS_BREAK})) : ()));
 
-my @clients = Chaos::Clients::start(looker => 'looker', map { $cluster->etcd->url($_) } $cluster->etcd->all);
+my @clients = Chaos::Clients::start(looker => 'looker', $cluster->operator, map { $cluster->etcd->url($_) } $cluster->etcd->all);
 for my $node ($cluster->nodes, $cluster->copy_node)
 {
 	my $name = $node->name;

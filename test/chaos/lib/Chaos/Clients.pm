@@ -357,8 +357,8 @@ sub run_counter
 # Equal answers are one line, as a sampler's; revision is that of the first.
 sub run_looker
 {
-	my ($history, @urls) = @_;
-	my ($run, %http);
+	my ($history, $user, $password, @urls) = @_;
+	my ($run, %http, %token);
 	my $flush = sub { $history->write(k => 'look', %$run) if $run; $run = undef; };
 	my ($prefix, $end, $nobody) = map { encode_base64($_, '') } "$election/", "${election}0", "$election#";
 	my $body = $json->encode({
@@ -371,10 +371,17 @@ sub run_looker
 		push @urls, shift @urls;
 		my $http = $http{ $urls[0] } //= HTTP::Tiny->new(timeout => 1, http_proxy => undef);
 		my $before = now();
-		my $answer = $http->post("$urls[0]/v3/kv/txn", { content => $body });
+		my $answer = $http->post("$urls[0]/v3/kv/txn", { content => $body, headers => $token{ $urls[0] } ? { Authorization => $token{ $urls[0] } } : {} });
 		my $after = now();
 		my $txn = $answer->{success} ? eval { $json->decode($answer->{content}) } : undef;
-		if (!$txn) { pause(0.05); next; }
+		if (!$txn)
+		{
+			# etcd may have users now, or none any more, or have forgotten the token
+			my $granted = $http->post("$urls[0]/v3/auth/authenticate", { content => $json->encode({ name => $user, password => $password }) });
+			$token{ $urls[0] } = $granted->{success} ? $json->decode($granted->{content})->{token} : undef;
+			pause(0.05);
+			next;
+		}
 		my $kv = $txn->{responses}[0]{response_range}{kvs}[0];
 		my $first = $kv ? 0 + $kv->{create_revision} : 0;
 		$flush->() if $run && ($run->{first} != $first || $after - $run->{a0} > 0.5);

@@ -10,6 +10,7 @@ use Chaos::History;
 use Chaos::Instance;
 use Chaos::Network;
 use EtcdLeader::Etcd;
+use EtcdLeader::Installation;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Scalar::Util qw(weaken);
@@ -17,6 +18,8 @@ use Scalar::Util qw(weaken);
 my $member_disk = '400m';
 # what etcd_no_space fills
 my $quota = 16 * 1024 * 1024;
+my @operator = ('root', 'operators only');
+my @user     = ('pg', 'instances only');
 
 # members, instances: how many; plan; install_path: of a PostgreSQL with another
 # library.
@@ -46,7 +49,14 @@ sub _start_etcd
 		push @dirs, $dir;
 	}
 	$self->{etcd} = EtcdLeader::Etcd->new(members => $members, hosts => \@hosts, dirs => [ map { "$_/data" } @dirs ],
-		flags => [ '--quota-backend-bytes', $quota, '--snapshot-count', 2000, '--max-wals', 2 ]);
+		flags => [ '--quota-backend-bytes', $quota, '--snapshot-count', 2000, '--max-wals', 2, '--bcrypt-cost', 4 ]);
+	$self->{etcd}->etcdctl(@$_) for [ qw(user add), join ':', @operator ], [qw(user grant-role root root)], [ qw(user add), join ':', @user ],
+	  [qw(role add instances)], [ qw(role grant-permission --prefix=true instances readwrite), $Chaos::Clients::election ], [qw(user grant-role pg instances)];
+	# from now on, also while etcd asks for nobody
+	$self->{etcd}->use_credentials(@operator);
+	$self->{password_file} = PostgreSQL::Test::Utils::tempdir('password') . '/password';
+	EtcdLeader::Installation::write_file($self->{password_file}, "$user[1]\n");
+	chmod 0600, $self->{password_file} or die "chmod: $!";
 	for my $i ($self->{etcd}->all)
 	{
 		my $name = 'etcd' . ($i + 1);
@@ -64,7 +74,8 @@ sub _start_instance
 		host => $self->{network}->host($name), etcd => $self->{etcd}, install_path => $self->{install_path},
 		init     => { allows_streaming => 1 },
 		preload  => 'etcd_leader,pg_cron',
-		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name, http_listen => '*:8010' },
+		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name, http_listen => '*:8010',
+			username => $user[0], password_file => $self->{password_file} },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n"
 		  . "max_connections = 40\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\n");
 	$node->start;
@@ -76,6 +87,9 @@ sub _start_instance
 	$self->{wanted}{$name}    = 1;
 	return;
 }
+
+# Of etcd: name and password.
+sub operator { return @operator }
 
 sub network   { return $_[0]{network} }
 sub etcd      { return $_[0]{etcd} }
@@ -279,6 +293,17 @@ sub empty_etcd
 			pause(0.5);
 			return $etcd->etcdctl(@ctl, 'alarm', 'list') eq '';
 		});
+	});
+	return;
+}
+
+# etcd has users from now on, or none.
+sub switch_auth
+{
+	my ($self, $on) = @_;
+	my $etcd = $self->{etcd};
+	$self->in_background("auth $on", sub {
+		insist(sub { my ($status, undef, $error) = $etcd->try_etcdctl('--command-timeout=6s', 'auth', $on); return $status == 0 || $error =~ /not enabled/ });
 	});
 	return;
 }

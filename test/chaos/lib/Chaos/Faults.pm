@@ -29,6 +29,8 @@ my %does = (
 	etcd_move      => [ sub { my ($c, $f) = @_; $c->move_leader($f) } ],
 	etcd_no_space  => [ sub { my ($c, $f) = @_; $c->fill_etcd($f) }, sub { my ($c, $f) = @_; $c->empty_etcd($f) } ],
 
+	etcd_auth      => [ sub { $_[0]->switch_auth('enable') }, sub { $_[0]->switch_auth('disable') } ],
+
 	pg_restart   => [ sub { stop_server(@_, 'INT') },  \&want_again ],
 	pg_immediate => [ sub { stop_server(@_, 'QUIT') }, \&want_again ],
 	pg_kill      => [ sub { stop_server(@_, 'KILL') }, \&want_again ],
@@ -51,6 +53,8 @@ my %does = (
 
 	resign => [ sub { ask(@_, "SELECT etcd_resign('$Chaos::Clients::election')") } ],
 	resign_out => [ sub { ask(@_, "SELECT etcd_resign('$Chaos::Clients::election', false)") }, sub { ask(@_, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
+	transfer => [ sub { my ($c, $f) = @_; my @nodes = $c->nodes; my $to = $nodes[ $f->{amount} * @nodes ]->name;
+			ask($c, $f, "SELECT etcd_transfer('$to', '$Chaos::Clients::election', '6 s')") } ],
 	campaign => [ sub { ask(@_, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
 	proclaim => [ sub { my ($c, $f) = @_; ask($c, $f, "SELECT etcd_proclaim('$f->{target}', '$Chaos::Clients::election')") } ],
 	observe => [ sub { settings(@_, candidate => 'never') }, sub { settings(@_, candidate => undef) } ],
