@@ -1,0 +1,145 @@
+# The recipes of doc/hooks.md: all of pg_cron on the leader, also over the start
+# of a crashed leader; a subscription that runs on one node; synchronized_standby_slots,
+# where PostgreSQL has it (17); news for the outside.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Session;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd  = EtcdLeader::Etcd->new;
+my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, preload => 'pg_cron, etcd_leader', settings => { elections => 'shop' },
+	conf => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\nmax_replication_slots = 10\nwal_retrieve_retry_interval = 500ms\n") } qw(pg1 pg2);
+my ($pg1, $pg2) = @nodes{qw(pg1 pg2)};
+$pg1->wait_until_leader;
+$pg2->wait_until_candidate;
+
+sub recipe { my ($node, $name) = @_; $node->value("$_;") for split /;\n(?=SELECT)/, document_block('doc/hooks.md', $name) =~ s/;\n\z//r; return }
+
+sub succeeded
+{
+	my ($node, $hook, $n) = @_;
+	return ($node->try_value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = ? AND status = 'succeeded'}, $hook) // -1) >= ($n // 1);
+}
+
+# ---- pg_cron ------------------------------------------------------------------
+
+my $version = $pg1->value(q{SELECT default_version FROM pg_available_extensions WHERE name = 'pg_cron'});
+my $has_switch = $version !~ /^1\.[0-4]\b/;
+note("pg_cron $version");
+
+# Is pg_cron switched on here?
+sub is_on
+{
+	my ($node) = @_;
+	return $has_switch ? $node->try_value(q{SELECT setting FROM pg_settings WHERE name = 'cron.launch_active_jobs'}) eq 'on'
+	  : $node->try_value('SELECT bool_and(active) FROM cron.job');
+}
+
+for my $node ($pg1, $pg2)
+{
+	$node->value($_) for 'CREATE EXTENSION pg_cron', 'CREATE ROLE jobs LOGIN', document_block('doc/hooks.md', 'fence'),
+	  'CREATE TABLE effect (at timestamptz DEFAULT clock_timestamp(), token bigint DEFAULT etcd_fencing_token())', 'GRANT ALL ON effect TO jobs',
+	  q{SELECT cron.schedule_in_database('each', } . ($has_switch ? q{'1 second'} : q{'* * * * *'}) . q{, 'INSERT INTO effect DEFAULT VALUES', 'postgres', 'jobs')},
+	  q{SELECT cron.schedule_in_database('start', '@reboot', 'INSERT INTO effect DEFAULT VALUES', 'postgres', 'jobs')};
+	$node->append_conf('postgresql.conf', "cron.launch_active_jobs = off\n");
+	$node->value('UPDATE cron.job SET active = false') unless $has_switch;
+	$node->reload;
+	recipe($node, $has_switch ? 'pg_cron' : 'pg_cron_1.4');
+}
+poll_ok(10, sub { is_on($pg1) }, 'pg_cron is on where the instance leads');
+ok(!is_on($pg2), 'and off where not');
+if ($has_switch)
+{
+	poll_ok(15, sub { $pg1->value('SELECT count(*) FROM effect') }, 'a job runs on the leader');
+}
+$pg1->value('SELECT etcd_resign()');
+$pg2->wait_until_leader;
+poll_ok(10, sub { is_on($pg2) && !is_on($pg1) }, 'a hand-over takes it along');
+
+# The leader crashes, another one leads, it starts again: switched on on disk.
+$pg2->value('TRUNCATE effect');
+$pg2->value('DELETE FROM cron.job_run_details');
+$pg2->stop('immediate');
+$pg1->wait_until_leader;
+ok(slurp_file($pg2->data_dir . '/postgresql.auto.conf') =~ /launch_active_jobs = 'on'/, 'the crashed leader has left it on') if $has_switch;
+$pg2->start;
+poll_ok(10, sub { succeeded($pg2, 'pg_cron off', 1) && !is_on($pg2) }, 'the crashed leader starts, and switches pg_cron off');
+poll_ok(10, sub { is_on($pg1) }, 'it is on elsewhere');
+$pg2->wait_until_candidate;
+# a second, in which jobs of each second would run
+pause(1.5);
+is($pg2->value('SELECT count(*) FROM effect'), 0, 'no job has done anything before its election');
+my $job_runs = q{SELECT count(*) FROM cron.job_run_details JOIN cron.job USING (jobid) WHERE status = 'succeeded'};
+is($pg2->value($job_runs), 0, 'none has succeeded');
+$pg2->value('TRUNCATE effect');
+$pg1->value('SELECT etcd_resign()');
+$pg2->wait_until_leader;
+poll_ok(10, sub { is_on($pg2) }, 'elected again, it is on');
+if ($has_switch)
+{
+	poll_ok(15, sub { $pg2->value('SELECT count(*) FROM effect') }, 'and jobs run');
+	is($pg2->value('SELECT min(token) FROM effect'), $pg2->token, 'under its token');
+}
+
+# ---- a subscription --------------------------------------------------------------
+
+my $publisher = EtcdLeader::Instance->create('pub', preload => 0, extension => 0, init => { allows_streaming => 'logical' });
+$_->value('CREATE TABLE orders (id int PRIMARY KEY)') for $publisher, $pg1, $pg2;
+$publisher->value('CREATE PUBLICATION orders FOR TABLE orders');
+$publisher->value(q{SELECT pg_create_logical_replication_slot('orders', 'pgoutput')});
+for my $node ($pg1, $pg2)
+{
+	$node->value(q{CREATE SUBSCRIPTION orders CONNECTION '} . $publisher->connstr('postgres') =~ s/'/''/gr
+		  . q{' PUBLICATION orders WITH (enabled = false, create_slot = false, slot_name = 'orders', copy_data = false)});
+	recipe($node, 'subscription');
+}
+sub orders { return $_[0]->value(q{SELECT string_agg(id::text, ' ' ORDER BY id) FROM orders}) // '' }
+$publisher->value('INSERT INTO orders VALUES (1)');
+poll_is(15, sub { orders($pg2) }, '1', 'the leader applies');
+is(orders($pg1), '', 'the other one does not');
+$pg2->value('SELECT etcd_resign()');
+$pg1->wait_until_leader;
+poll_ok(10, sub { succeeded($pg2, 'subscription off') && !$pg2->value(q{SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL}) }, 'the old leader ceases to apply');
+$publisher->value('INSERT INTO orders VALUES (2)');
+poll_is(15, sub { orders($pg1) }, '2', 'the next leader goes on');
+is(orders($pg2), '1', 'and not the old one');
+
+# ---- synchronized_standby_slots ---------------------------------------------------
+
+if ($pg1->pg_version >= 17)
+{
+	recipe($_, 'standby_slots') for $pg1, $pg2;
+	my $slots = q{SELECT setting FROM pg_settings WHERE name = 'synchronized_standby_slots'};
+	poll_is(10, sub { $pg1->value($slots) }, 'peer', 'synchronized_standby_slots is set on the leader');
+	is($pg1->value(q{SELECT slot_type FROM pg_replication_slots WHERE slot_name = 'peer'}), 'physical', 'and its slot is there');
+	is($pg2->value($slots), '', 'and not elsewhere');
+	$pg1->value('SELECT etcd_resign()');
+	$pg2->wait_until_leader;
+	poll_ok(10, sub { $pg2->value($slots) eq 'peer' && $pg1->value($slots) eq '' }, 'a hand-over takes it along');
+	$pg2->value('SELECT etcd_resign()');
+	$pg1->wait_until_leader;
+}
+
+# ---- news for the outside -----------------------------------------------------------
+
+my $dir = PostgreSQL::Test::Utils::tempdir('outside');
+append_to_file("$dir/announce", "#!/bin/sh\ncat >>$dir/news\n");
+chmod 0755, "$dir/announce" or die $!;
+$_->value(document_block('doc/hooks.md', 'tell') =~ s{/usr/local/bin/announce-leader}{$dir/announce}r) for $pg1, $pg2;
+poll_ok(10, sub { -s "$dir/news" }, 'the outside is told');
+is(slurp_file("$dir/news"), $pg1->token . "\tpg1\n", 'the token and the name');
+my $first = slurp_file("$dir/news");
+$pg1->value('SELECT etcd_resign()');
+$pg2->wait_until_leader;
+my $second = $first . $pg2->token . "\tpg2\n";
+poll_is(10, sub { slurp_file("$dir/news") }, $second, 'and told of the next one, with a greater token');
+
+done_testing();
