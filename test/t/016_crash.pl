@@ -103,7 +103,7 @@ sub resumed_ok
 	resumed_ok($leader, $next, $token, $seen, $began, $offset, 'backend killed');
 }
 
-# Who has resigned for good stays out.
+# An instance that has resigned for good stays out.
 {
 	my ($leader, $next) = places();
 	is($next->value('SELECT etcd_resign(rejoin => false)'), 1, 'resigned for good');

@@ -291,7 +291,7 @@ for my $kind (@kinds)
 is($node->value('SELECT commits_refused FROM etcd_leader_stats') - $refused, 2 * @kinds, 'each commit that was refused is counted');
 
 # ---- in a parallel worker ---------------------------------------------------------
-# Whoever marks a function PARALLEL SAFE that is not gets an error: what the
+# A function that is wrongly marked PARALLEL SAFE raises an error: what the
 # worker arms would end with it, and the transaction would be none the wiser.
 for my $call ('etcd_require_leader', 'etcd_verify_leader')
 {
@@ -613,7 +613,7 @@ for my $lost ('alpha', 'beta')
 }
 
 # The key is deleted, and of the watch that would tell nothing arrives: until
-# the next beat, which is seconds away, nobody knows. Who asks, does.
+# the next beat, which is seconds away, nobody knows, except a session that asks etcd.
 {
 	is($s->selectrow_array('SELECT etcd_verify_leader()'), $node->token('alpha'), 'it leads');
 	# the next in the queue, so that it does not win at once again

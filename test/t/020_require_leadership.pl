@@ -330,7 +330,7 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 }
 
 # ---- what the setting does not fence, as the reference says ------------------------
-# It is of sessions: of who logs in, when that is.
+# The setting belongs to the session: to the role that logs in, and to the time of the login.
 {
 	$node->value($_) for 'CREATE ROLE crew', 'GRANT crew, app TO free', "ALTER ROLE crew SET $guc = 'alpha'";
 	my $open = $node->connect_db('postgres', user => 'free');
@@ -347,7 +347,7 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 		succeeds($free, $insert, "SET ROLE $role: it is not fenced");
 	}
 }
-# It is of what has a transaction ID.
+# It fences transactions that have a transaction ID.
 {
 	my $fenced   = $node->connect_db('postgres', user => 'app');
 	my $listener = $node->listen('postgres', 'elsewhere');

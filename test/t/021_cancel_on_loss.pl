@@ -1,6 +1,6 @@
 # A statement that runs in an armed transaction when leadership goes is
-# cancelled within a second, by its own backend; who waits for its client is
-# told at its next command; and a commit that waits for a synchronous standby
+# cancelled within a second, by its own backend; a session that waits for its
+# client gets the error at its next command; and a commit that waits for a synchronous standby
 # is neither cancelled nor reported as done.
 use strict;
 use warnings;
@@ -252,7 +252,7 @@ sub has_message
 	return select($ready, undef, undef, 0);
 }
 
-# ---- who waits for its client ----------------------------------------------------
+# ---- a session that waits for its client -----------------------------------------
 {
 	my @idle = map { { dbh => $node->connect_db } } 1 .. 5;
 	for my $case (@idle)

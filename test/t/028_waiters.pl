@@ -1,5 +1,5 @@
 # Two hundred sessions that wait at once: cancelled, terminated, woken by a
-# hand-over.  A full mailbox while etcd is frozen: who gives up frees his
+# hand-over.  A full mailbox while etcd is frozen: a session that gives up frees its
 # place, the others are answered when etcd is back, and a resignation gets
 # through.  A killed one costs nobody else anything but the crash restart.
 use strict;
@@ -189,7 +189,7 @@ for my $order ([qw(etcd_verify_leader etcd_candidates etcd_proclaim etcd_campaig
 	is($pg2->token, $token, "$name: pg2 leads under the same token");
 }
 
-# Who verifies leaves room for who resigns.
+# Requests that verify leave room for a resignation.
 {
 	$etcd->freeze(0);
 	my @verifying = start_all($pg2, 60, $ask{etcd_verify_leader});

@@ -128,7 +128,7 @@ sub all_announced
 
 # ---- the queue has no room ---------------------------------------------------------
 
-# Who listens, and does not end his transaction, keeps all that is queued.
+# A session that listens, and does not end its transaction, keeps the whole queue.
 # Before 17 the queue ends with the disk, at 8 GB, or where its directory
 # cannot be written.
 {

@@ -1,4 +1,4 @@
-# Deaths of one who does not lead: second in the queue, and between its lease
+# A candidate that does not lead dies: as the second in the queue, and between its lease
 # and its key, with the entry on its way to etcd.  The leader is not disturbed,
 # nothing of the dead stays behind, and the queue goes on.  And a leader that
 # is frozen for three TTLs.

@@ -16,7 +16,7 @@ my $ttl    = 5;
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 3;
 EtcdLeader::Util::watchdog(240 + 20 * $rounds);
 my $etcd = EtcdLeader::Etcd->new(members => 3);
-# pg2 is told of one member only, and has to learn of the others
+# pg2 knows one member only, and has to learn of the others
 my $pg1 = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => $ttl });
 $pg1->wait_until_leader;
 my $pg2 = EtcdLeader::Instance->create('pg2', endpoints => $etcd->url(0), settings => { ttl => $ttl });

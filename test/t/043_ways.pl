@@ -67,7 +67,7 @@ my %node = map { $_ => EtcdLeader::Instance->create($_, endpoints => $ways{$_}{e
 $_->wait_until_candidate for values %node;
 poll_ok(10, sub { grep { $_->is_leader } values %node }, 'somebody leads');
 
-# Each takes its turn, and is told of it by its watch.
+# Each leads in turn, and hears of it by its watch.
 for (1 .. keys %ways)
 {
 	my ($leader) = grep { $_->is_leader } values %node;

@@ -97,7 +97,7 @@ for my $how (qw(KILL STOP))
 }
 $dns->signal('CONT');
 
-# TLS: the certificate has to be the domain's.  Who asks for TLS gets no other.
+# TLS: the certificate has to be valid for the domain.  With TLS configured, other endpoints are not used.
 {
 	serve(plain(0, 0), [ '-ssl', 'tls.test', 0, $tls[0], 0 ], [ '-ssl', 'other.test', 0, $tls[0], 0 ]);
 	my $pg2 = EtcdLeader::Instance->create('pg2', endpoints => 'http://127.0.0.1:1', settings => { ttl => $ttl, discovery_srv => 'tls.test', ssl_ca_file => $ca->ca });

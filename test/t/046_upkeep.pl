@@ -35,7 +35,7 @@ my $upkeep = EtcdLeader::Util::Process->spawn(
 		}
 	});
 
-# Candidates come and go: who is next is told each time, and no hand-over waits
+# Candidates come and go: the next one hears of it each time, and no hand-over waits
 # for a beat, a third of the TTL.
 {
 	my @samplers = map { $_->sample } @nodes;
@@ -78,7 +78,7 @@ $upkeep->stop('KILL');
 	cmp_ok(abs($proposals - $beats), '<=', 4, 'and a raft entry for each beat') or diag("$proposals entries, $beats beats");
 }
 
-# No space left: who leads goes on, whoever must write is told what is wrong.
+# No space left: the leader goes on, and an instance that must write says what is wrong.
 {
 	my ($leader) = grep { $_->is_leader } @nodes;
 	my ($other)  = grep { $_ != $leader } @nodes;

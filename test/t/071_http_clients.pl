@@ -114,7 +114,7 @@ attacked('mutated requests', sub {
 	}
 });
 
-# Whoever completes no request is sent away after 5 s, and nobody earlier.
+# A client that completes no request is disconnected after 5 s, and no client earlier.
 {
 	my @silent = map { http_connect($port) } 1 .. 3;
 	my $began  = now();
