@@ -182,6 +182,17 @@ is_read(const Op *op)
 	return op->kind == OP_LOOK || op->kind == OP_SURVEY;
 }
 
+static bool
+is_op_under_way(const ElectionCore *core, uint64_t id)
+{
+	for (int i = 0; i < MAX_OPS; i++)
+	{
+		if (id != 0 && core->ops[i].id == id)
+			return true;
+	}
+	return false;
+}
+
 void
 core_send_txn(ElectionCore *core, const Op *op,
 			  const EtcdCompare *compares, int ncompares,
@@ -838,18 +849,18 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
 }
 
 /*
- * Without contact one probe at a time is all that is sent.  A keepalive does
- * not wait for the end of a look: the lease has a deadline, and the look may
- * have been sent to a member that is slow or stopped.
+ * Without contact one probe at a time is all that is sent.  It does not wait
+ * for what was sent before contact was lost: that may be with a member that is
+ * slow or stopped, and the lease has a deadline.
  */
 static void
 pursue_contact(ElectionCore *core, int64_t now_ns)
 {
-	if (core_is_under_way(core, OP_KEEPALIVE, ALL_SLOTS) ||
-		(!lease_is_kept(core, now_ns) && core_is_under_way(core, OP_LOOK, ALL_SLOTS)))
+	if (is_op_under_way(core, core->probe_id) ||
+		!core_is_due(core, now_ns, core->contact_retry_ns))
 		return;
-	if (core_is_due(core, now_ns, core->contact_retry_ns))
-		send_beat_or_look(core, now_ns);
+	core->probe_id = core->next_id;
+	send_beat_or_look(core, now_ns);
 }
 
 /*

@@ -370,6 +370,7 @@ struct ElectionCore
 	int64_t		first_failure_ns;	/* since then; 0: none */
 	int			contact_failures;
 	int64_t		contact_retry_ns;
+	uint64_t	probe_id;		/* the last request that was sent without contact */
 
 	/* etcd's history */
 	uint64_t	cluster_id;
@@ -606,9 +607,6 @@ extern void lease_receive(ElectionCore *core, int64_t now_ns, const Op *op,
 extern void lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
 							   const EtcdAnswer *answer, uint32_t standing);
 extern void lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
-
-/* Does a beat keep the lease?  Not if there is none, or another takes its place. */
-extern bool lease_is_kept(const ElectionCore *core, int64_t now_ns);
 
 /*
  * It is time to hear from etcd: starts a beat.  False if the lease is not

@@ -624,16 +624,10 @@ count_beats(const ElectionCore *core)
 }
 
 bool
-lease_is_kept(const ElectionCore *core, int64_t now_ns)
-{
-	return lease_is_good(core, now_ns) && core->lease.term >= core->term_seen &&
-		!core->fresh.moving && !core->revoking;
-}
-
-bool
 lease_start_beat(ElectionCore *core, int64_t now_ns)
 {
-	bool		keep = lease_is_kept(core, now_ns);
+	bool		keep = lease_is_good(core, now_ns) && core->lease.term >= core->term_seen &&
+		!core->fresh.moving && !core->revoking;
 	Op		   *op = NULL;
 
 	core->beat_ns = now_ns + lease_interval_ns(core);

@@ -1390,7 +1390,7 @@ test_single_failure(void **state)
 	assert_true(find_note(0, "disconnected") >= 0);
 }
 
-/* Without contact: a leader's keepalive does not wait for a look that hangs. */
+/* Without contact: a leader's keepalive does not wait for what was sent before. */
 static void
 test_probe_beside_look(void **state)
 {
