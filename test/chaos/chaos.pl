@@ -4,9 +4,9 @@
 #
 # Environment: CHAOS_SEED (1), CHAOS_SECONDS (120), CHAOS_ETCD and CHAOS_PG, how many
 # members and instances (3 and 3), CHAOS_TTL, CHAOS_ONLY, a comma list of kinds of
-# faults, CHAOS_DATA, a directory for the histories, CHAOS_LIBRARY, another
-# etcd_leader.so (see mistakes), CHAOS_INTERVAL, seconds between two questions of a sampler
-# (0.001).
+# faults, CHAOS_DATA, a directory for the histories, CHAOS_BREAK, a mistake of
+# test/sim/breaks that the extension is built with, CHAOS_INTERVAL, seconds between two
+# questions of a sampler (0.001).
 use strict;
 use warnings;
 
@@ -38,12 +38,17 @@ my $plan = Chaos::Plan::draw(
 EtcdLeader::Util::watchdog(2 * $seconds + 600);
 note("seed $plan->{seed}, profile $plan->{profile}, TTL $plan->{ttl} s");
 
-# A PostgreSQL with another etcd_leader.
-sub install_library
+my $top = "$FindBin::RealBin/../..";
+
+# A PostgreSQL whose etcd_leader has that mistake.
+sub install_mistake
 {
-	my ($library) = @_;
+	my ($name) = @_;
+	my $sources = PostgreSQL::Test::Utils::tempdir('mistake');
+	EtcdLeader::Installation::copy_sources($sources);
+	system("patch -s -p1 -d '$sources' <'$top/test/sim/breaks/$name.patch'") == 0 or die "cannot apply $name";
 	my $installation = EtcdLeader::Installation->new(PostgreSQL::Test::Utils::tempdir('installation'));
-	$installation->put_library($library);
+	$installation->put_library(EtcdLeader::Installation::build($sources));
 	return $installation->path;
 }
 
@@ -51,7 +56,7 @@ my $faults  = Chaos::History->new('faults');
 my $ledger  = EtcdLeader::Instance->create('ledger', preload => 0, extension => 0);
 Chaos::Clients::create_ledger($ledger);
 my $cluster = Chaos::Cluster->new(plan => $plan, members => $members, instances => $instances,
-	($ENV{CHAOS_LIBRARY} ? (install_path => install_library($ENV{CHAOS_LIBRARY})) : ()));
+	($ENV{CHAOS_BREAK} ? (install_path => install_mistake($ENV{CHAOS_BREAK})) : ()));
 
 my @clients = Chaos::Clients::start(looker => 'looker', $cluster->operator, map { $cluster->etcd->url($_) } $cluster->etcd->all);
 for my $node ($cluster->nodes, $cluster->copy_node)
@@ -138,7 +143,7 @@ is(join(', ', map { $_->name } grep { $_->alive } @clients), '', 'and every clie
 my $history = Chaos::History::dir();
 my $json = JSON::PP->new->canonical->pretty->allow_blessed;
 PostgreSQL::Test::Utils::append_to_file("$history/plan.json", $json->encode({ %$plan, seconds => now() - $began, members => $members, instances => $instances,
-			library => $ENV{CHAOS_LIBRARY}, logs => { map { $_->name => $_->logfile } grep { -e $_->logfile } $cluster->nodes, $cluster->copy_node } }));
+			break => $ENV{CHAOS_BREAK}, logs => { map { $_->name => $_->logfile } grep { -e $_->logfile } $cluster->nodes, $cluster->copy_node } }));
 my $report = `python3 '$FindBin::RealBin/check' '$history' 2>&1`;
 is($?, 0, 'the checker finds nothing');
 note($report);

@@ -23,8 +23,6 @@
 #include "cluster.h"
 #include "plan.h"
 
-#define MAX_ELECTIONS	4
-
 /* Where nothing is wrong, everybody knows of a change after that time. */
 #define PROMPT_NS		(2500 * MS)
 
@@ -78,7 +76,7 @@ typedef struct Pending
 #define MAX_PENDING	256
 #define MAX_FAILED	8
 #define MAX_RECENT	1024
-#define OWN_KEYS	64
+#define OWN_KEYS	256
 
 typedef struct Watchman
 {
@@ -219,7 +217,7 @@ check_exclusion(const Instance *in, int slot)
 	{
 		const Instance *other = &instances[i];
 
-		for (int j = 0; other != in && j < MAX_SLOTS; j++)
+		for (int j = 0; other != in && j < plan.slots; j++)
 		{
 			const ElectionView *its = &other->views[j];
 
@@ -288,6 +286,13 @@ check_shown_leader(const Instance *in, int slot)
 	/* what others read of it may be stale */
 	if (plan.stale_reads > 0 && view->state != ELECTION_LEADING)
 		return;
+	/*
+	 * A key that was gone may stand again, and be the first, since etcd was put
+	 * back: who asks for the leader that it knows by its name does not see it.
+	 */
+	if (view->state != ELECTION_LEADING && restored_ns != NEVER &&
+		now_ns < restored_ns + 2 * plan_longest_ttl_s() * SECOND)
+		return;
 	/* who leads until its deadline after etcd was put back shows itself */
 	if (view->state == ELECTION_LEADING && restored_ns != NEVER && is_excused(in, view))
 		return;
@@ -330,8 +335,9 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 	if (instance_leads(in, slot) &&
 		watchmen[in->number].looked_revision[election_number(view->name)] == 0)
 		fail_run("%s leads %s, but has not looked yet", in->name, view->name);
-	if (instance_leads(in, slot) && !view->has_leader)
-		fail_run("%s leads %s, but shows no leader", in->name, view->name);
+	if (instance_leads(in, slot) && (!view->has_leader || view->leader_until_ns < view->deadline_ns))
+		fail_run("%s leads %s, but does not show itself as the leader until its deadline", in->name,
+				 view->name);
 	if (instance_leads(in, slot))
 	{
 		check_leader(in, slot);
@@ -358,7 +364,7 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 static void
 check_order(const Instance *in, const EtcdRequest *request)
 {
-	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	for (int slot = 0; slot < plan.slots; slot++)
 	{
 		const ElectionView *view = &in->views[slot];
 
@@ -396,15 +402,16 @@ check_storm(Instance *in)
 	Watchman   *w = &watchmen[in->number];
 	int			ttl_s = (int) (election_ttl_ns(in->core) / SECOND);
 	int64_t		since_ns = now_ns - ttl_s * SECOND;
+	int			allowed = 20 + 4 * plan.nelections + 14 * ttl_s;
 	int			nsent;
 	int			nstimuli;
 
 	w->sent_ns[w->nsent++ % MAX_RECENT] = now_ns;
 	nsent = count_since(w->sent_ns, w->nsent, since_ns);
-	if (nsent < 30 + 14 * ttl_s)
+	if (nsent < allowed)
 		return;
 	nstimuli = count_since(w->stimulus_ns, w->nstimuli, since_ns);
-	if (nsent > 30 + 14 * ttl_s + 8 * nstimuli)
+	if (nsent > allowed + 8 * nstimuli)
 		fail_run("%s: %d requests and watches within a TTL of %d s, for %d reasons", in->name, nsent,
 				 ttl_s, nstimuli);
 }
@@ -466,7 +473,7 @@ renews_lease(const Instance *in, const EtcdRequest *request)
 	bool		moves = request->kind == ETCD_TXN && request->ncompares > 1;
 
 	/* a proclamation leaves its key where it hangs */
-	for (int slot = 0; slot < MAX_SLOTS && moves; slot++)
+	for (int slot = 0; slot < plan.slots && moves; slot++)
 		moves = request->success[0].lease != in->views[slot].lease;
 	return moves || request->kind == ETCD_KEEPALIVE || request->kind == ETCD_GRANT;
 }
@@ -551,7 +558,7 @@ expect_retry(Instance *in)
 
 	if (due_ns < instance_clock(in))
 		due_ns = instance_clock(in);
-	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	for (int slot = 0; slot < plan.slots; slot++)
 	{
 		Failed	   *failed;
 
@@ -601,7 +608,7 @@ note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAns
 		w->term = answer->header.raft_term;
 	if (request->kind == ETCD_KEEPALIVE && answer->outcome == ETCD_ANSWERED && answer->ttl_s <= 0)
 	{
-		for (int slot = 0; slot < MAX_SLOTS; slot++)
+		for (int slot = 0; slot < plan.slots; slot++)
 		{
 			if (in->views[slot].lease == request->lease)
 				w->refused_lease = request->lease;
@@ -628,7 +635,7 @@ check_refused_lease(Instance *in)
 	Watchman   *w = &watchmen[in->number];
 	bool		shown = false;
 
-	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	for (int slot = 0; slot < plan.slots; slot++)
 		shown |= w->refused_lease != 0 && in->views[slot].lease == w->refused_lease;
 	if (w->refused_lease != 0 && !shown)
 		fail_run("%s has given up lease %" PRIx64 ", and not revoked it", in->name, w->refused_lease);
@@ -698,7 +705,7 @@ checker_watches(Instance *in, const EtcdWatch *watches, int nwatches)
 		check_storm(in);
 	for (int i = 0; i < nwatches; i++)
 	{
-		for (int e = 0; e < MAX_ELECTIONS; e++)
+		for (int e = 0; e < plan.nelections; e++)
 		{
 			char		prefix[ELECTION_NAME_SIZE + 1];
 			size_t		len;
@@ -744,7 +751,7 @@ checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was
 	{
 		const EtcdOp *op = &request->success[i];
 
-		for (int e = 0; e < MAX_ELECTIONS && op->kind == ETCD_OP_RANGE; e++)
+		for (int e = 0; e < plan.nelections && op->kind == ETCD_OP_RANGE; e++)
 		{
 			char		prefix[ELECTION_NAME_SIZE + 1];
 
@@ -793,7 +800,7 @@ checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 			if (excuse->told || excuse->key != key ||
 				excuse->revision > frame->events[i].kv.mod_revision)
 				continue;
-			for (int slot = 0; slot < MAX_SLOTS; slot++)
+			for (int slot = 0; slot < plan.slots; slot++)
 			{
 				if (!bytes_equal(bytes_of(in->views[slot].key), frame->events[i].kv.key) ||
 					in->views[slot].create_revision != excuse->create_revision)
@@ -810,7 +817,7 @@ checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 static Told *
 find_told(Instance *in, const char *election, int *slot)
 {
-	for (*slot = 0; *slot < MAX_SLOTS; (*slot)++)
+	for (*slot = 0; *slot < plan.slots; (*slot)++)
 	{
 		Told	   *told = &watchmen[in->number].told[*slot];
 
@@ -915,7 +922,7 @@ checker_called(Instance *in)
 		return;
 	if (w->connected != election_connected(in->core))
 		fail_run("%s has %s contact, and has not announced it", in->name, w->connected ? "lost" : "made");
-	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	for (int slot = 0; slot < plan.slots; slot++)
 	{
 		const ElectionView *view = &in->views[slot];
 		const Told *told = &w->told[slot];
@@ -1037,7 +1044,7 @@ check_prompt(void *subject, uint64_t e)
 
 		if (!in->running || in->stopping)
 			continue;
-		for (int slot = 0; slot < MAX_SLOTS; slot++)
+		for (int slot = 0; slot < plan.slots; slot++)
 		{
 			const ElectionView *view = &in->views[slot];
 
@@ -1126,7 +1133,7 @@ checker_changed(const Version *version)
 	begin_spans();
 	for (int i = 0; i < ninstances; i++)
 	{
-		for (int slot = 0; slot < MAX_SLOTS; slot++)
+		for (int slot = 0; slot < plan.slots; slot++)
 		{
 			if (instances[i].views[slot].deadline_ns != 0 && instance_leads(&instances[i], slot) &&
 				bytes_equal(bytes_of(instances[i].views[slot].key), name))
@@ -1148,7 +1155,7 @@ checker_history_ends(void)
 
 		if (w->seen_revision > w->old_revision)
 			w->old_revision = w->seen_revision;
-		for (int slot = 0; slot < MAX_SLOTS; slot++)
+		for (int slot = 0; slot < plan.slots; slot++)
 		{
 			const ElectionView *view = &instances[i].views[slot];
 			Excuse	   *excuse;
@@ -1208,7 +1215,7 @@ wants_to_lead(const Instance *in, int e)
 static void
 check_settled(const Instance *in, const Version *first, int e)
 {
-	for (int slot = 0; slot < MAX_SLOTS; slot++)
+	for (int slot = 0; slot < plan.slots; slot++)
 	{
 		const ElectionView *view = &in->views[slot];
 
@@ -1241,7 +1248,7 @@ checker_recovered(void)
 		for (int i = 0; i < ninstances; i++)
 		{
 			nwilling += wants_to_lead(&instances[i], e);
-			for (int slot = 0; slot < MAX_SLOTS; slot++)
+			for (int slot = 0; slot < plan.slots; slot++)
 				nleaders += strcmp(instances[i].views[slot].name, election_name(e)) == 0 &&
 					instance_leads(&instances[i], slot);
 		}
@@ -1298,7 +1305,7 @@ checker_rested(void)
 
 		for (int j = 0; j < ninstances; j++)
 		{
-			for (int slot = 0; slot < MAX_SLOTS; slot++)
+			for (int slot = 0; slot < plan.slots; slot++)
 				known |= bytes_equal(bytes_of(instances[j].views[slot].key), name) &&
 					instances[j].views[slot].create_revision == version->create_revision;
 		}
@@ -1312,7 +1319,7 @@ checker_rested(void)
 
 		for (int j = 0; j < ninstances; j++)
 		{
-			for (int slot = 0; slot < MAX_SLOTS; slot++)
+			for (int slot = 0; slot < plan.slots; slot++)
 				known |= instances[j].views[slot].lease == lease->id;
 		}
 		if (!known)

@@ -24,6 +24,11 @@
 /* A connection that is silent for so long is found to be dead. */
 #define DEAD_CONNECTION_NS	(25 * SECOND)
 
+/* etcd's --max-txn-ops, of each of the three lists. */
+#define MAX_TXN_OPS		128
+
+bool		passes_structures;
+
 /* A unary request, as it is sent to one endpoint. */
 typedef struct Exchange
 {
@@ -38,6 +43,7 @@ typedef struct Exchange
 	int64_t		deadline_ns;	/* by the instance's clock */
 	bool		held;			/* while the link is cut, instead of lost */
 	int64_t		sent_ns;
+	const EtcdRequest *unwritten;	/* NULL: its bytes are in body */
 	char	   *body;
 	size_t		len;
 	EtcdRequest request;		/* as the gateway read it */
@@ -51,7 +57,8 @@ typedef struct Exchange
 typedef struct Reply
 {
 	Exchange   *exchange;
-	char	   *bytes;			/* NULL: the connection was closed */
+	const EtcdAnswer *unwritten;
+	char	   *bytes;			/* neither: the connection was closed */
 	size_t		len;
 	long		http_status;
 } Reply;
@@ -60,7 +67,9 @@ typedef struct Piece
 {
 	struct Piece *next;
 	ClientStream *stream;
-	char	   *bytes;			/* NULL: the end of the stream */
+	bool		is_end;			/* of the stream */
+	const EtcdWatchFrame *unwritten;
+	char	   *bytes;
 	size_t		len;
 	int64_t		arrives_ns;
 } Piece;
@@ -193,7 +202,9 @@ take_reply(void *subject)
 		free(reply->bytes);
 		return;
 	}
-	if (reply->bytes != NULL)
+	if (reply->unwritten != NULL)
+		answer = *reply->unwritten;
+	else if (reply->bytes != NULL)
 		etcd_decode_answer(exchange->kind, reply->http_status, reply->bytes, reply->len, &answer);
 	else
 	{
@@ -237,6 +248,7 @@ take_lateness(void *subject)
 	twin->id = late->id;
 	twin->kind = late->kind;
 	twin->endpoint = (late->endpoint + 1) % in->client.nendpoints;
+	twin->unwritten = late->unwritten;
 	twin->body = late->body;
 	twin->len = late->len;
 	twin->reads_only = true;
@@ -292,6 +304,8 @@ member_answers(void *owner, const EtcdAnswer *answer)
 	reply->exchange = exchange;
 	if (answer != NULL && random_chance(plan.garbage))
 		reply->bytes = gateway_write_garbage(&reply->len, &reply->http_status);
+	else if (answer != NULL && passes_structures && answer->outcome == ETCD_ANSWERED)
+		reply->unwritten = gateway_copy_answer(answer);
 	else if (answer != NULL)
 		reply->bytes = gateway_write_answer(exchange->kind, answer, &reply->len, &reply->http_status);
 	events_after(network_delay(), reply_arrives, reply, 0);
@@ -319,10 +333,15 @@ request_arrives(void *subject, uint64_t tag)
 	if (!exchange->read)
 	{
 		exchange->read = true;
-		if (!gateway_read_request(etcd_request_path(exchange->kind), exchange->body,
-								  exchange->len, &exchange->request))
+		if (exchange->unwritten != NULL)
+			exchange->request = *exchange->unwritten;
+		else if (!gateway_read_request(etcd_request_path(exchange->kind), exchange->body,
+									   exchange->len, &exchange->request))
 			return;
 	}
+	if (exchange->request.ncompares > MAX_TXN_OPS || exchange->request.nsuccess > MAX_TXN_OPS ||
+		exchange->request.nfailure > MAX_TXN_OPS)
+		fail_run("%s sends a txn that etcd refuses: too many operations", exchange->in->name);
 	server_call(m, &exchange->request, exchange->timeout_ns, BY_CLIENT,
 				&exchange->in->served, member_answers, exchange);
 }
@@ -367,7 +386,6 @@ void
 client_send(Instance *in, uint64_t id, const EtcdRequest *request)
 {
 	Exchange   *exchange = run_alloc(sizeof(Exchange));
-	char	   *body;
 
 	exchange->in = in;
 	exchange->life = in->life;
@@ -375,9 +393,15 @@ client_send(Instance *in, uint64_t id, const EtcdRequest *request)
 	exchange->kind = request->kind;
 	exchange->endpoint = in->client.endpoint;
 	exchange->reads_only = reads_only(request);
-	body = etcd_encode_request(request, &exchange->len);
-	exchange->body = run_copy(body, exchange->len);
-	free(body);
+	if (passes_structures)
+		exchange->unwritten = gateway_copy_request(request);
+	else
+	{
+		char	   *body = etcd_encode_request(request, &exchange->len);
+
+		exchange->body = run_copy(body, exchange->len);
+		free(body);
+	}
 	start_exchange(exchange);
 }
 
@@ -397,6 +421,16 @@ take_failure(void *subject)
 }
 
 static void
+take_frame(ClientStream *stream, const EtcdWatchFrame *frame)
+{
+	Instance   *in = stream->in;
+
+	checker_watched(in, frame);
+	election_watched(in->core, instance_now(in), frame);
+	checker_watched_end(in, frame, in->client.stream == stream);
+}
+
+static void
 take_piece(void *subject)
 {
 	Piece	   *piece = subject;
@@ -409,11 +443,15 @@ take_piece(void *subject)
 		free(piece->bytes);
 		return;
 	}
-	if (piece->bytes == NULL)
+	if (piece->is_end)
 	{
 		take_failure(stream);
 		return;
 	}
+	if (piece->unwritten != NULL)
+		take_frame(stream, piece->unwritten);
+	if (piece->bytes == NULL)
+		return;
 	if (stream->nbuffered + piece->len > stream->room)
 	{
 		stream->room = 2 * stream->room + piece->len;
@@ -444,9 +482,7 @@ take_piece(void *subject)
 			return;
 		}
 		taken += (size_t) n;
-		checker_watched(in, &frame);
-		election_watched(in->core, instance_now(in), &frame);
-		checker_watched_end(in, &frame, in->client.stream == stream);
+		take_frame(stream, &frame);
 		etcd_free_frame(&frame);
 	}
 	if (stream->ended)
@@ -487,18 +523,17 @@ pump(void *subject, uint64_t tag)
 }
 
 static void
-send_piece(ClientStream *stream, char *bytes, size_t len)
+send_piece(ClientStream *stream, Piece content)
 {
 	Piece	   *piece = run_alloc(sizeof(Piece));
 	int64_t		arrives_ns = now_ns + network_delay();
 
-	if (bytes == NULL && random_chance(2000))
+	if (content.is_end && random_chance(2000))
 		arrives_ns += DEAD_CONNECTION_NS;	/* its host is gone, too */
 	if (stream->last != NULL && stream->last->arrives_ns > arrives_ns)
 		arrives_ns = stream->last->arrives_ns;
+	*piece = content;
 	piece->stream = stream;
-	piece->bytes = bytes;
-	piece->len = len;
 	piece->arrives_ns = arrives_ns;
 	if (stream->last != NULL)
 		stream->last->next = piece;
@@ -508,30 +543,49 @@ send_piece(ClientStream *stream, char *bytes, size_t len)
 	events_at(arrives_ns, pump, stream, 0);
 }
 
-/* Frames may come in pieces. */
+/*
+ * The first part of a frame that comes in pieces; returns how long it is.  More
+ * than the end of its line is left.
+ */
+static size_t
+send_first_piece(ClientStream *stream, const Piece *whole)
+{
+	Piece		first = {.len = 1 + random_next() % (whole->bytes ? whole->len - 2 : 1)};
+
+	if (whole->bytes != NULL)
+	{
+		first.bytes = malloc(first.len);
+		if (first.bytes == NULL)
+			abort();
+		memcpy(first.bytes, whole->bytes, first.len);
+	}
+	send_piece(stream, first);
+	return first.len;
+}
+
 static void
-member_writes(void *owner, char *bytes, size_t len)
+member_writes(void *owner, const EtcdWatchFrame *frame)
 {
 	ClientStream *stream = owner;
+	Piece		piece = {.is_end = frame == NULL};
 
 	if (stream->ended || stream->life != stream->in->life)
-	{
-		free(bytes);
 		return;
-	}
-	if (bytes != NULL && len > 1 && random_chance(1000))
+	if (frame != NULL && passes_structures && frame->outcome == ETCD_ANSWERED)
+		piece.unwritten = gateway_copy_frame(frame);
+	else if (frame != NULL)
+		piece.bytes = gateway_write_frame(frame, &piece.len);
+	if (frame != NULL && random_chance(1000))
 	{
-		size_t		cut = (size_t) random_between(1, (int64_t) len - 1);
-		char	   *rest = malloc(len - cut);
+		size_t		sent = send_first_piece(stream, &piece);
 
-		if (rest == NULL)
-			abort();
-		memcpy(rest, bytes + cut, len - cut);
-		send_piece(stream, bytes, cut);
-		send_piece(stream, rest, len - cut);
+		if (piece.bytes != NULL)
+		{
+			piece.len -= sent;
+			memmove(piece.bytes, piece.bytes + sent, piece.len);
+		}
 	}
-	else
-		send_piece(stream, bytes, len);
+	send_piece(stream, piece);
 }
 
 static void
@@ -555,7 +609,7 @@ stream_arrives(void *subject, uint64_t tag)
 		return;
 	stream->connected = true;
 	if (!cluster.members[m].up || cluster.members[m].boot != stream->boot)
-		send_piece(stream, NULL, 0);
+		send_piece(stream, (Piece) {.is_end = true});
 	else
 		stream->server = stream_open(m, stream->watches, stream->nwatches, &stream->in->served,
 									 member_writes, stream);
@@ -565,8 +619,6 @@ void
 client_watch(Instance *in, const EtcdWatch *watches, int nwatches)
 {
 	ClientStream *stream;
-	size_t		len;
-	char	   *body;
 
 	end_stream(in);
 	in->client.stream_end_due = false;
@@ -578,9 +630,19 @@ client_watch(Instance *in, const EtcdWatch *watches, int nwatches)
 	stream->endpoint = in->client.endpoint;
 	stream->member = member_of(stream->endpoint);
 	stream->boot = cluster.members[stream->member].boot;
-	body = etcd_encode_watches(watches, nwatches, &len);
-	(void) gateway_read_watches(body, len, &stream->watches, &stream->nwatches);
-	free(body);
+	if (passes_structures)
+	{
+		stream->watches = gateway_copy_watches(watches, nwatches);
+		stream->nwatches = nwatches;
+	}
+	else
+	{
+		size_t		len;
+		char	   *body = etcd_encode_watches(watches, nwatches, &len);
+
+		(void) gateway_read_watches(body, len, &stream->watches, &stream->nwatches);
+		free(body);
+	}
 	if (stream->nwatches != nwatches)
 		fail_run("%d watches were asked for, %d arrived", nwatches, stream->nwatches);
 	in->client.stream = stream;

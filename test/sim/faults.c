@@ -578,6 +578,8 @@ stop_granter(void *subject, uint64_t index)
 void
 faults_at_grant(int leader)
 {
+	if (!over && random_chance(plan.proclaim_at_grant))
+		command(&instances[random_below(ninstances)], FAULT_PROCLAIM, 0);
 	if (random_chance(plan.stop_at_grant))
 		stop_granter(&cluster.members[leader], store_index());
 }

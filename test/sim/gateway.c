@@ -537,11 +537,17 @@ put_result(Text *text, const EtcdResult *result)
 }
 
 static void
-lay_out(Text *text)
+draw_layout(Text *text)
 {
 	memset(text, 0, sizeof(*text));
 	text->spaces = random_chance(2000);
 	text->header_last = random_chance(2000);
+}
+
+static void
+lay_out(Text *text)
+{
+	draw_layout(text);
 	put(text, text->spaces ? " {" : "{");
 }
 
@@ -715,4 +721,88 @@ gateway_write_garbage(size_t *len, long *http_status)
 	*http_status = statuses[i];
 	*len = strlen(bodies[i]);
 	return strdup(bodies[i]);
+}
+
+/* ---- messages that are not written ------------------------------------------------- */
+
+static EtcdBytes
+copy_bytes(EtcdBytes bytes)
+{
+	EtcdBytes	copy = {run_copy(bytes.data, bytes.len), bytes.len};
+
+	return copy;
+}
+
+static const EtcdOp *
+copy_ops(const EtcdOp *ops, int nops)
+{
+	EtcdOp	   *copies = run_alloc((size_t) (nops + 1) * sizeof(EtcdOp));
+
+	for (int i = 0; i < nops; i++)
+	{
+		copies[i] = ops[i];
+		copies[i].key = copy_bytes(ops[i].key);
+		copies[i].range_end = copy_bytes(ops[i].range_end);
+		copies[i].value = copy_bytes(ops[i].value);
+	}
+	return copies;
+}
+
+EtcdRequest *
+gateway_copy_request(const EtcdRequest *request)
+{
+	EtcdRequest *copy = run_alloc(sizeof(EtcdRequest));
+	EtcdCompare *compares = run_alloc((size_t) (request->ncompares + 1) * sizeof(EtcdCompare));
+
+	*copy = *request;
+	for (int i = 0; i < request->ncompares; i++)
+	{
+		compares[i] = request->compares[i];
+		compares[i].key = copy_bytes(request->compares[i].key);
+	}
+	copy->compares = compares;
+	copy->success = copy_ops(request->success, request->nsuccess);
+	copy->failure = copy_ops(request->failure, request->nfailure);
+	return copy;
+}
+
+EtcdWatch *
+gateway_copy_watches(const EtcdWatch *watches, int nwatches)
+{
+	EtcdWatch  *copies = run_alloc((size_t) (nwatches + 1) * sizeof(EtcdWatch));
+
+	for (int i = 0; i < nwatches; i++)
+	{
+		copies[i] = watches[i];
+		copies[i].key = copy_bytes(watches[i].key);
+		copies[i].range_end = copy_bytes(watches[i].range_end);
+	}
+	return copies;
+}
+
+/* What it points to is the store's, and lives as long as the run. */
+EtcdAnswer *
+gateway_copy_answer(const EtcdAnswer *answer)
+{
+	EtcdAnswer *copy = run_alloc(sizeof(EtcdAnswer));
+	Text		text;
+
+	draw_layout(&text);
+	*copy = *answer;
+	return copy;
+}
+
+EtcdWatchFrame *
+gateway_copy_frame(const EtcdWatchFrame *frame)
+{
+	EtcdWatchFrame *copy = run_alloc(sizeof(EtcdWatchFrame));
+	size_t		size = (size_t) frame->nevents * sizeof(EtcdWatchEvent);
+	Text		text;
+
+	draw_layout(&text);
+	*copy = *frame;
+	copy->events = run_alloc(size);
+	if (size > 0)
+		memcpy(copy->events, frame->events, size);
+	return copy;
 }

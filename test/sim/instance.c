@@ -24,7 +24,11 @@
 Instance   *instances;
 int			ninstances;
 
-static const char *const election_names[] = {"e", "jobs", "jobs2", "a b/c", "patroni:p"};
+/* The last one is followed. */
+static const char *const election_names[MAX_ELECTIONS + 1] = {
+	"e", "jobs", "jobs2", "a b/c", "e2", "e 2", "e-e", "x/y/z", "0", "E", "e1", "e10", "e11", "e12",
+	"e13", "e14", "patroni:p"
+};
 
 const char *
 election_name(int e)
@@ -35,7 +39,7 @@ election_name(int e)
 int
 election_number(const char *name)
 {
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i <= MAX_ELECTIONS; i++)
 	{
 		if (strcmp(election_names[i], name) == 0)
 			return i;
@@ -461,7 +465,7 @@ instance_stop(Instance *in)
 	in->reason_slot = -1;
 	waits = election_stop(in->core, instance_now(in), ELECTION_REASON_SHUTDOWN);
 	in->reason = ELECTION_NO_REASON;
-	for (int i = 0; i < MAX_SLOTS; i++)
+	for (int i = 0; i < plan.slots; i++)
 	{
 		if (instance_leads(in, i))
 			fail_run("%s leads after its shutdown", in->name);

@@ -12,7 +12,8 @@
 #include "election.h"
 #include "server.h"
 
-#define MAX_SLOTS		4
+#define MAX_ELECTIONS	16
+#define MAX_SLOTS		(MAX_ELECTIONS + 1)
 #define MAX_TICKETS		256
 
 typedef struct ClientStream ClientStream;

@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "instance.h"
 #include "plan.h"
 
 Plan		plan;
@@ -139,17 +140,21 @@ draw_clocks(void)
 	plan.drift_ppm = random_chance(3000) ? 0 : (int) ratio_ppm;
 }
 
-/*
- * What was thought of later.  It is drawn aside: seeds in which none of it
- * comes keep their meaning.
- */
+/* What changes the plan of any profile. */
 static void
 draw_more(void)
 {
 	plan.granted_part = random_chance(1500) ? ONE_OF(2, 3, 4) : 0;
+	plan.syncs_in_batches = random_chance(5000);
+	plan.proclaim_at_grant = random_chance(2000) ? 5000 : 0;
+	if (random_chance(400))
+	{
+		plan.nelections = (int) random_between(4, MAX_ELECTIONS);
+		plan.slots = plan.nelections + random_below(2);
+	}
 	if (random_chance(1000))
 		plan.ttl_s[1] = ONE_OF(20, 40, 60);
-	if (plan.profile == PROFILE_WOKEN && random_chance(5000))
+	if (plan.profile == PROFILE_WOKEN && random_chance(3500))
 	{
 		plan.stale_reads = (int) random_between(3000, 10000);
 		if (random_chance(6000))
@@ -270,7 +275,7 @@ plan_draw(uint64_t seed)
 			plan.fault[FAULT_CUT_INSTANCE] = plan.fault[FAULT_CUT_LINK] = (int) random_between(0, 150);
 			if (random_chance(5000))
 				draw_network(200);
-			if (random_chance(6000))
+			if (random_chance(7500))
 			{
 				/* long enough for another leader while a request is under way */
 				if (random_chance(6000))
@@ -318,9 +323,7 @@ plan_draw(uint64_t seed)
 		case NPROFILES:
 			break;
 	}
-	random_aside(seed);
 	draw_more();
-	random_back();
 	draw_clocks();
 	plan.faults_end_ns += 2 * plan_longest_ttl_s() * SECOND;
 }

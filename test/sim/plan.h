@@ -71,6 +71,7 @@ typedef struct Plan
 	bool		pre_vote;
 	bool		late_revokes;	/* a woken leader's are forwarded */
 	bool		compaction_hides;	/* a deletion, from a watch that begins there */
+	bool		syncs_in_batches;	/* watches of a stream catch up one after the other */
 	int			stale_reads;	/* of 10,000: by a member that has just woken up */
 	int64_t		election_timeout_ns;
 	int			late_expiry;	/* of 10,000: a lease that has run out is not revoked at once */
@@ -99,6 +100,7 @@ typedef struct Plan
 	int			haste;			/* of 10,000: a command is followed by another at once */
 	int			stop_at_renewal;	/* of 10,000: etcd's leader, when a keepalive comes */
 	int			stop_at_grant;	/* the same, when it has granted a lease */
+	int			proclaim_at_grant;	/* an instance proclaims, when a lease was granted */
 	int			touch_at_look;	/* an operator, what a client has just read */
 	int64_t		faults_end_ns;
 	int64_t		calm_ns;		/* what is left for recovery */

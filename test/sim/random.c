@@ -8,7 +8,6 @@
 #include "sim.h"
 
 static uint64_t state;
-static uint64_t put_by;
 
 /*
  * Seeds are numbered from 1 and must not give related sequences, so the
@@ -19,19 +18,6 @@ random_seed(uint64_t seed)
 {
 	state = seed * UINT64_C(0xD1342543DE82EF95) + 1;
 	(void) random_next();
-}
-
-void
-random_aside(uint64_t seed)
-{
-	put_by = state;
-	random_seed(~seed);
-}
-
-void
-random_back(void)
-{
-	state = put_by;
 }
 
 uint64_t

@@ -34,8 +34,8 @@ extern void server_call(int m, const EtcdRequest *request, int64_t timeout_ns, C
 
 typedef struct Stream Stream;
 
-/* Bytes for the client, malloc'd; NULL: the member ends the stream. */
-typedef void (*StreamWrite) (void *owner, char *bytes, size_t len);
+/* NULL: the member ends the stream. */
+typedef void (*StreamWrite) (void *owner, const EtcdWatchFrame *frame);
 
 extern Stream *stream_open(int m, const EtcdWatch *watches, int nwatches,
 						   Served *account, StreamWrite write, void *owner);

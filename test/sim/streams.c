@@ -4,7 +4,9 @@
  *	  A member of etcd tells of changes: watch streams.
  *
  * A watch from a revision that is there already has to catch up, and may be
- * cancelled for a compaction until then.  A member that is cut off applies
+ * canceled for a compaction until then.  etcd lets such watches catch up each
+ * tenth of a second, as many at a time as it likes, so one of a stream may tell
+ * of later changes than another one has told of yet.  A member that is cut off applies
  * nothing, so its streams are silent; in time they end with "no leader".
  *
  *-------------------------------------------------------------------------
@@ -12,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway.h"
 #include "plan.h"
 #include "server.h"
 
@@ -24,6 +25,7 @@ typedef struct Watcher
 	EtcdBytes	end;
 	int64_t		start_revision;
 	int			next_version;	/* to be looked at */
+	int64_t		synced_ns;		/* catches up then */
 	bool		synced;
 	bool		canceled;
 } Watcher;
@@ -34,7 +36,6 @@ struct Stream
 	int			member;
 	uint32_t	boot;
 	bool		closed;
-	int64_t		synced_ns;		/* catches up then */
 	Watcher    *watchers;
 	int			nwatchers;
 	Served	   *account;
@@ -53,10 +54,7 @@ streams_reset(void)
 static void
 write_frame(Stream *stream, const EtcdWatchFrame *frame)
 {
-	size_t		len;
-	char	   *bytes = gateway_write_frame(frame, &len);
-
-	stream->write(stream->owner, bytes, len);
+	stream->write(stream->owner, frame);
 }
 
 static void
@@ -86,7 +84,7 @@ advance(Stream *stream, Watcher *watcher)
 		return;
 	if (catching_up)
 	{
-		if (now_ns < stream->synced_ns)
+		if (now_ns < watcher->synced_ns)
 			return;
 		watcher->synced = true;
 		if (watcher->start_revision < applied->compacted)
@@ -160,6 +158,7 @@ begin(void *subject, uint64_t boot)
 {
 	Stream	   *stream = subject;
 	int			m = stream->member;
+	int64_t		together_ns;
 
 	if (stream->closed || cluster.members[m].boot != boot)
 		return;
@@ -177,21 +176,21 @@ begin(void *subject, uint64_t boot)
 		stream->closed = true;
 		return;
 	}
-	stream->synced_ns = now_ns;
+	together_ns = now_ns + random_between(0, 100 * MS);
 	for (int i = 0; i < stream->nwatchers; i++)
 	{
 		EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .created = true};
-		const Watcher *watcher = &stream->watchers[i];
+		Watcher    *watcher = &stream->watchers[i];
 
 		member_header(m, &frame.header);
 		frame.watch_id = watcher->id;
 		write_frame(stream, &frame);
+		watcher->synced_ns = now_ns;
 		if (watcher->start_revision <= frame.header.revision)
-			stream->synced_ns = now_ns + 1;
+			watcher->synced_ns = !plan.syncs_in_batches ? together_ns :
+				together_ns + random_between(0, 2) * 100 * MS;
+		events_at(watcher->synced_ns, catch_up, stream, boot);
 	}
-	if (stream->synced_ns > now_ns)
-		stream->synced_ns = now_ns + random_between(0, 100 * MS);
-	events_at(stream->synced_ns, catch_up, stream, boot);
 	stream->next = streams[m];
 	streams[m] = stream;
 }
@@ -272,7 +271,7 @@ streams_crashed(int m)
 		if (!stream->closed)
 		{
 			stream->closed = true;
-			stream->write(stream->owner, NULL, 0);
+			stream->write(stream->owner, NULL);
 		}
 	}
 	streams[m] = NULL;
