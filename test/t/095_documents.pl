@@ -19,7 +19,7 @@ my $top   = documents_top();
 my @pages = document_pages();
 my %text  = map { $_ => document($_) } @pages;
 my $reference = $text{'doc/reference.md'};
-my $code = join '', map { slurp_file($_) } glob("$top/src/*.c $top/http/*.c");
+my ($code, $headers) = map { join '', map { slurp_file($_) } glob } "$top/src/*.c $top/http/*.c", "$top/src/*.h";
 
 # Compares two sets of words; says what is in the one only.
 sub same
@@ -123,11 +123,11 @@ same([ $privileges =~ /`(\w+)`/g ], \@revoked, 'functions that are revoked from 
 my %short = ('timestamp with time zone' => 'timestamptz');
 for my $relation ($node->rows(qq{SELECT c.oid, relname AS name, relkind AS kind, obj_description(c.oid, 'pg_class') AS comment
 	FROM pg_class c WHERE c.oid IN ($members 'pg_class'::regclass) AND relkind IN ('v', 'r') ORDER BY 1}),
-	{ oid => $node->value(q{SELECT 'etcd_leader_event'::regtype::oid}), name => 'etcd_leader_event', kind => 'c',
-		comment => $node->value(q{SELECT obj_description('etcd_leader_event'::regtype, 'pg_type')}) })
+	$node->rows(qq{SELECT oid, typname AS name, 'c' AS kind, obj_description(oid, 'pg_type') AS comment
+	FROM pg_type WHERE oid IN ($members 'pg_type'::regclass) AND typtype = 'c' ORDER BY 2}))
 {
 	my $name = $relation->{name};
-	my ($heading) = $relation->{kind} eq 'c' ? 'Events' : ({ v => 'View', r => 'Table' }->{ $relation->{kind} } . " $name");
+	my ($heading) = $name eq 'etcd_leader_event' ? 'Events' : ({ v => 'View', r => 'Table', c => 'Type' }->{ $relation->{kind} } . " $name");
 	my ($page) = grep { $text{$_} =~ /^#+ \Q$heading\E$/m } @pages;
 	ok($page, "$name has a heading '$heading'") or next;
 	my @columns = $node->rows($relation->{kind} eq 'c'
@@ -186,7 +186,7 @@ same([ table_names(section('doc/reference.md', 'Events'), qw(event when reason))
 	[ strings_of('election_event_name'), strings_of('events_kind_name') ], 'events');
 my @reasons = table_names(section('doc/reference.md', 'Events'), qw(reason meaning));
 same([ grep { my $reason = $_; grep { $_ eq $reason } strings_of('election_reason_name') } @reasons ], [ strings_of('election_reason_name') ], 'reasons');
-is(join(' ', grep { $code !~ /"\Q$_\E"/ } @reasons), '', 'no reason that is not in the code');
+is(join(' ', grep { "$code$headers" !~ /"\Q$_\E"/ } @reasons), '', 'no reason that is not in the code');
 
 my %sqlstate;
 {
