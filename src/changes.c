@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * changes.c
- *	  Changes of keys of others, below some prefixes.
+ *	  Changes of keys of other programs, below some prefixes.
  *
- * Promised of what is announced:
+ * The promises about announced changes:
  *
  * ONCE		Between two gaps each change of a key below a prefix is announced,
  *			and only once.
@@ -24,20 +24,20 @@
  *   that cannot take an event at once is served by itself later ("victims" in
  *   mvcc/watchable_store.go), and each watch catches up by itself.  Hence no
  *   order between prefixes.
- * - A large response comes in fragments: etcd sends so much at once as it takes
- *   in one request.  One revision may then be split.  If the stream ends
- *   within it, the next one begins with that revision, and as many of its
+ * - A large response comes in fragments: etcd sends at once as much as it
+ *   accepts in one request.  One revision may then be split.  If the stream
+ *   ends within it, the next one begins with that revision, and as many of its
  *   events are left out as were announced.  The order of the events of one
  *   revision is that of the transaction, at each member.
- * - Before a stream is opened, and while it is open, linearizable reads ask
- *   whether etcd is the one that it was: the cluster's id is the same, and
- *   neither revision nor raft term is below what was known when the read was
- *   sent.  Else etcd was put back or replaced, and no position means anything.
- *   The same read gives a position to a prefix that has none.
+ * - Before a stream is opened, and while it is open, linearizable reads check
+ *   whether etcd is still the same: the cluster's id is the same, and neither
+ *   revision nor raft term is below what was known when the read was sent.
+ *   Else etcd was put back or replaced, and no position means anything.  The
+ *   same read gives a position to a prefix that has none.
  * - A position is lost if it was compacted away, if etcd is another one, and if
  *   something cannot be read, such as a response that is too large.  A prefix
  *   that gets a new position has a gap.  So the start is a gap, too.
- * - A quiet prefix would have its position compacted away.  etcd tells of the
+ * - The position of a quiet prefix would be compacted away.  etcd reports the
  *   progress of such a watch every ten minutes (progress_notify).
  *
  *-------------------------------------------------------------------------
@@ -67,7 +67,7 @@ typedef struct Prefix
 	int			nseen;			/* so many of them came on this stream */
 } Prefix;
 
-/* What etcd is, as far as answers have told. */
+/* The identity of etcd, as far as it is known from answers. */
 typedef struct History
 {
 	uint64_t	cluster_id;		/* 0: nothing is known */
@@ -147,7 +147,7 @@ start_revision(const Prefix *prefix)
 
 /* ---- the stream ---------------------------------------------------------------- */
 
-/* What failed is tried again at once, and then with a back-off. */
+/* Tries again after a failure: at once, and then with a back-off. */
 static void
 retry(Changes *changes, int64_t now_ns)
 {
@@ -165,8 +165,8 @@ retry(Changes *changes, int64_t now_ns)
 }
 
 /*
- * An answer that is on its way may be older than what the stream has told: no
- * position for the next one.
+ * An answer on its way may be older than the events of the stream.  So it
+ * gives no position to the next one.
  */
 static void
 stream_ended(Changes *changes, int64_t now_ns)
@@ -186,8 +186,8 @@ close_stream(Changes *changes, int64_t now_ns)
 }
 
 /*
- * After a read.  A prefix without a position begins where everybody's keys have
- * come, as far as is known.
+ * After a read.  A prefix without a position begins at the highest revision
+ * that is known.
  */
 static void
 open_stream(Changes *changes, int64_t now_ns)
@@ -231,7 +231,7 @@ changes_watch_ended(Changes *changes, int64_t now_ns, EtcdOutcome outcome)
 		return;
 
 	/*
-	 * Where etcd had begun to speak, it would say the same again, from the same
+	 * If etcd had begun to answer, it would send the same again from the same
 	 * position.
 	 */
 	if (outcome == ETCD_GARBAGE && changes->ncreated > 0)
@@ -316,9 +316,9 @@ changes_watched(Changes *changes, int64_t now_ns, const EtcdWatchFrame *frame)
 /* ---- reads ----------------------------------------------------------------------- */
 
 /*
- * Asks for nothing in particular, by a range of each prefix: so it is refused
- * where a watch would be, and each watch where it is not.  No key is as old as
- * the filter asks, so that none is answered.
+ * Reads a range of each prefix, with a filter that no key passes, so that the
+ * answer is empty.  etcd refuses this read if it would refuse a watch of one
+ * of the prefixes.
  */
 static void
 send_read(Changes *changes)
@@ -339,7 +339,7 @@ send_read(Changes *changes)
 	changes->port.send(changes->port.ctx, changes->asked_id, &request);
 }
 
-/* Is etcd the one that it was when the read was sent? */
+/* Is etcd still the same as when the read was sent? */
 static bool
 is_same_history(const History *asked, const EtcdHeader *header)
 {
@@ -440,7 +440,7 @@ changes_configure(Changes *changes, int64_t now_ns, const char *const *prefixes,
 	memcpy(changes->prefixes, taken, nprefixes * sizeof(Prefix));
 	changes->nprefixes = nprefixes;
 
-	/* an answer that is on its way is about others */
+	/* an answer on its way is about the previous prefixes */
 	changes->asked_id = 0;
 	if (changes->open)
 		changes->port.watch(changes->port.ctx, NULL, 0);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * changes.h
- *	  Changes of keys of others: which puts and deletes there were below some
- *	  prefixes.  A pure state machine, as election.h is one.
+ *	  Changes of keys of other programs: the puts and deletes below some
+ *	  prefixes.  A pure state machine, like election.h.
  *
  * What goes in: the time, prefixes, etcd's answers, frames of a watch stream.
  * What comes out, through ChangesPort: reads, the watches of the stream, the
@@ -21,7 +21,7 @@
 #define CHANGES_PREFIX_SIZE		256 /* with the terminating NUL */
 
 /*
- * The way out.  None of these may call back.  Every send() must be followed by
+ * The output.  None of these may call back.  Every send() must be followed by
  * one changes_receive() of its id, within a bounded time.
  */
 typedef struct ChangesPort
@@ -42,10 +42,10 @@ extern Changes *changes_create(const ChangesPort *port);
 extern void changes_free(Changes *changes);
 
 /*
- * The prefixes, none of which is empty or begins with another one, each shorter
- * than CHANGES_PREFIX_SIZE; at most CHANGES_MAX_PREFIXES.  Those that were there
- * before go on.  Every interval_ns it is checked whether etcd is still the one
- * that it was.
+ * The prefixes, none of which is empty or begins with another one, each
+ * shorter than CHANGES_PREFIX_SIZE; at most CHANGES_MAX_PREFIXES. Prefixes
+ * that were there before keep their positions.  Every interval_ns this checks
+ * whether etcd is still the same.
  */
 extern void changes_configure(Changes *changes, int64_t now_ns, const char *const *prefixes, int nprefixes,
 							  int64_t interval_ns);
@@ -57,12 +57,14 @@ extern void changes_receive(Changes *changes, int64_t now_ns, uint64_t id, const
 extern void changes_watched(Changes *changes, int64_t now_ns, const EtcdWatchFrame *frame);
 
 /*
- * The stream ended, and was not closed from here.  outcome: of what came last;
- * ETCD_GARBAGE is something that cannot be read, now or another time.
+ * The stream ended, and was not closed from here.  outcome: that of the last
+ * frame.  ETCD_GARBAGE is a frame that cannot be read, now or later.
  */
 extern void changes_watch_ended(Changes *changes, int64_t now_ns, EtcdOutcome outcome);
 
-/* Does what is due; when that is the next time (INT64_MAX: never). */
+/*
+ * Does the work that is due.  Returns when there is more (INT64_MAX: never).
+ */
 extern void changes_tick(Changes *changes, int64_t now_ns);
 extern int64_t changes_wakeup_ns(const Changes *changes);
 

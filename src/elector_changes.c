@@ -185,7 +185,7 @@ elector_watched_changes(const EtcdWatchFrame *frame)
 void
 elector_changes_ended(EtcdOutcome outcome, const char *why)
 {
-	/* where etcd is away, the log has it from the elections */
+	/* if etcd is away, the elections log it */
 	elector_note_error(outcome == ETCD_GARBAGE ? ABOUT_CHANGES : ABOUT_ETCD, why, outcome == ETCD_GARBAGE);
 	changes_watch_ended(changes, shared_state_clock_ns(), outcome);
 }
@@ -199,9 +199,9 @@ begins_with(const char *text, size_t len, const char *prefix)
 }
 
 /*
- * Whoever asks: no other keys than those below the watched prefixes.  In the
- * page is the key to begin with, and before it the key that was asked for, of
- * which it is the first one or one that follows.
+ * Reads no other keys than those below the watched prefixes, whoever the
+ * caller is.  The page holds the requested key, and after it the key with
+ * which to begin: the same one, or a later one.
  */
 static bool
 is_watched(const SharedRequest *request, const char *page)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_text.h
- *	  Keys and values of others as text.
+ *	  Keys and values of other programs as text.
  *
  * etcd holds bytes.  What is valid UTF-8, without control characters other than
  * tab and line ends, is text; anything else is shown in hex.

@@ -32,7 +32,7 @@ PG_FUNCTION_INFO_V1(etcd_get);
 /* A page that is smaller than this lets the next one ask for more. */
 #define SMALL_PAGE_SIZE	(SHARED_PAGE_SIZE / 8)
 
-/* A longer key is not asked for; etcd has longer ones if somebody insists. */
+/* The longest key that can be read. etcd itself has no such limit. */
 #define MAX_KEY_SIZE	(64 * 1024)
 
 static const Oid get_columns[] = {TEXTOID, TEXTOID, INT8OID, INT8OID};
@@ -56,7 +56,7 @@ key_argument(FunctionCallInfo fcinfo)
 	return key;
 }
 
-/* What etcd holds as text of the database's encoding, or in hex. */
+/* Converts bytes of etcd to text in the database's encoding, or to hex. */
 static Datum
 text_datum(const char *data, Size len)
 {
@@ -149,7 +149,7 @@ etcd_get(PG_FUNCTION_ARGS)
 		const char *last = key;
 		Size		last_len = 0;
 
-		/* what goes along is kept, in case that the answer is too large */
+		/* keep the request, in case the answer is too large */
 		(void) mailbox_ask_page(&request, PG_INT64_MAX, reply, page, request.key_len + request.first_len);
 		if (reply->kind == REPLY_TOO_LARGE && request.prefix && request.limit > 1)
 		{

@@ -30,7 +30,7 @@ extern bool hook_register_claim(int notifier_slot);
  */
 extern bool hook_register_wants_launcher(int notifier_slot);
 
-/* Did the last launcher end for want of work? */
+/* Did the last launcher end because it had no work? */
 extern bool hook_register_was_dismissed(int notifier_slot);
 
 /*
