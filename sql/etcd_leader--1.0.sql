@@ -181,7 +181,7 @@ CREATE TYPE etcd_leader_key_value AS (
 );
 
 COMMENT ON TYPE etcd_leader_key_value IS
-'A key as etcd has it. key, value: in hex if it is not text (UTF-8 without control characters other than tab and line ends).';
+'A key of etcd. key, value: in hex if it is not text (UTF-8 without control characters other than tab and line ends).';
 
 CREATE FUNCTION etcd_get(key text, prefix boolean DEFAULT false)
 RETURNS SETOF etcd_leader_key_value
@@ -189,7 +189,7 @@ AS 'MODULE_PATHNAME', 'etcd_get'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_get(text, boolean) IS
-'A key as etcd has it now, by a linearizable read; no row if it does not exist. prefix: all keys that begin with key, in their order, as of one revision. Reads only below etcd_leader.watched_prefixes, whoever calls it. ERROR 42501: key is not below a watched prefix; 22004: key is NULL; 22023: key is longer than 65,536 bytes; 54000: a key with its value is larger than 2 MB; 08006: etcd did not answer, refused, or has compacted the revision meanwhile; 55000: no elector, or the library was not preloaded.';
+'Returns a key of etcd as it is now, by a linearizable read; no row if it does not exist. prefix: returns all keys that begin with key, in their order, as of one revision. Reads only below etcd_leader.watched_prefixes, also for superusers. ERROR 42501: key is not below a watched prefix; 22004: key is NULL; 22023: key is longer than 65,536 bytes; 54000: a key with its value is larger than 2 MB; 08006: etcd did not answer, refused, or has compacted the revision meanwhile; 55000: no elector, or the library was not preloaded.';
 
 --
 -- Views

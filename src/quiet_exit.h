@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * quiet_exit.h
- *	  Background workers whose end is nothing to complain about.
+ *	  Background workers that end without a message in the log.
  *
  *-------------------------------------------------------------------------
  */
