@@ -434,7 +434,7 @@ fuzz_check_encoding(const EtcdKeyValue *kv)
 		.success = &put, .nsuccess = 1,
 		.failure = &range, .nfailure = 1,
 	};
-	EtcdWatch	watch = {1, kv->key, kv->value, kv->mod_revision};
+	EtcdWatch	watch = {.watch_id = 1,.key = kv->key,.range_end = kv->value,.start_revision = kv->mod_revision};
 	EtcdAnswer	answer;
 	const EtcdKeyValue *again;
 	char	   *key = base64(kv->key);

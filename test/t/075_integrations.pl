@@ -71,6 +71,27 @@ for my $file (qw(haproxy.cfg keepalived.conf consul.json kubernetes.yaml))
 	}
 }
 
+# YAML, and a probe's port is one that the container has.
+sub yaml
+{
+	my ($file) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'python3', '-c', 'import json, sys, yaml; json.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)' ], '<', "$dir/$file", '>', \$out, '2>', \$err)
+	  or diag($err);
+	return $out ne '' ? decode_json($out) : undef;
+}
+for my $file (map { s/.*\///r } glob "$dir/*.y*ml")
+{
+	ok(yaml($file), "$file is YAML");
+}
+{
+	my ($container) = @{ yaml('kubernetes.yaml')->[0]{spec}{template}{spec}{containers} };
+	my %ports = map { $_->{name} => $_->{containerPort} } @{ $container->{ports} };
+	is(join(' ', map { $ports{ $container->{$_}{httpGet}{port} } // 'none' } grep { /Probe$/ } sort keys %$container), '8010 8010 8010', 'kubernetes.yaml: the ports of all three probes');
+}
+is(join(' ', map { $_->{checks}[0]{http} } @{ decode_json(slurp_file("$dir/consul.json"))->{services} }),
+	'http://127.0.0.1:8010/leader http://127.0.0.1:8010/health', 'consul.json: what is asked for each service');
+
 # Queries of postgres_exporter, as a user who may nothing.
 {
 	my $text = slurp_file("$dir/postgres_exporter.yml");
