@@ -32,8 +32,8 @@
  * - Before a stream is opened, and while it is open, linearizable reads check
  *   whether etcd is still the same: the cluster's id is the same, and neither
  *   revision nor raft term is below what was known when the read was sent.
- *   Else etcd was put back or replaced, and no position means anything.  The
- *   same read gives a position to a prefix that has none.
+ *   Else etcd was put back or replaced, and no position means anything.  All
+ *   members stop for that, so that no connection outlives it.  The same read gives a position to a prefix that has none.
  * - A position is lost if it was compacted away, if etcd is another one, and if
  *   something cannot be read, such as a response that is too large.  A prefix
  *   that gets a new position has a gap.  So the start is a gap, too.
