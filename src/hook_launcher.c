@@ -73,7 +73,7 @@
 #define START_GRACE_NS		(1000 * NS_PER_MS)
 
 /* Waits for the locks of tables are given up after this time. */
-#define LAUNCHER_LOCK_TIMEOUT	"2s"
+#define LAUNCHER_LOCK_TIMEOUT	"500ms"
 
 /* The arguments of a launcher, in bgw_extra. */
 typedef struct LauncherStart
@@ -114,7 +114,7 @@ typedef struct ActiveRun
 	HookRun    *run;
 	uint64		ticket;
 	const char *ended_for;		/* why it was ended; NULL: it was not */
-	bool		is_cancelled;	/* ended for no fault of its own */
+	bool		is_cancelled;	/* ended for no fault of its own, or not begun */
 	bool		is_recorded;	/* that it began */
 	bool		is_over;		/* there is no worker; then these are set: */
 	const char *status;
@@ -483,7 +483,10 @@ judge_run(ActiveRun *active_run)
 		return;
 	}
 	if (result == HOOK_UNFINISHED)
+	{
+		active_run->is_cancelled |= pg_atomic_read_u32(&active_run->run->has_begun) == 0;
 		active_run->message = active_run->ended_for ? active_run->ended_for : "its process was ended";
+	}
 	if (is_outdated || (result == HOOK_UNFINISHED && active_run->is_cancelled))
 	{
 		active_run->status = "cancelled";
@@ -521,7 +524,6 @@ look_at_runs(void)
 		if (status == BGWH_STOPPED || status == BGWH_POSTMASTER_DIED)
 		{
 			judge_run(active_run);
-			hook_register_release(active_run->ticket);
 			news = true;
 		}
 		else if (active_run->phase.event == HOOK_ELECTED && active_run->phase.token != election->token &&
@@ -548,6 +550,7 @@ make_segment(const Election *election, const HookPhase *phase, const DueHook *ho
 	run->token = phase->event == HOOK_ELECTED ? phase->token : 0;
 	run->timeout_ms = hook->timeout_ms;
 	pg_atomic_init_u32(&run->may_begin, 0);
+	pg_atomic_init_u32(&run->has_begun, 0);
 	pg_atomic_init_u32(&run->result, HOOK_UNFINISHED);
 	run->message[0] = '\0';
 	strcpy(run->command, hook->command);
@@ -581,7 +584,9 @@ static void
 forget_run(ActiveRun *active_run)
 {
 	active = list_delete_ptr(active, active_run);
-	dsm_detach(active_run->segment);
+	hook_register_release(active_run->ticket);
+	if (active_run->segment)
+		dsm_detach(active_run->segment);
 	if (active_run->handle)
 		pfree(active_run->handle);
 	pfree(active_run);
@@ -637,15 +642,14 @@ start_run(Election *election, const HookPhase *phase, const DueHook *hook)
 	active_run->phase = *phase;
 	active_run->ticket = ticket;
 	active_run->started_ns = shared_state_clock_ns();
-	active_run->segment = make_segment(election, phase, hook);
-	active_run->run = dsm_segment_address(active_run->segment);
 	active = lappend(active, active_run);
 	MemoryContextSwitchTo(context);
 
+	active_run->segment = make_segment(election, phase, hook);
+	active_run->run = dsm_segment_address(active_run->segment);
 	if (!register_worker(active_run))
 	{
 		forget_run(active_run);
-		hook_register_release(ticket);
 		report_no_worker(election, phase, hook);
 		return false;
 	}
@@ -842,7 +846,7 @@ finish_work(void)
 
 		if (active_run->is_over)
 			forget_run(active_run);
-		else if (!active_run->is_recorded)
+		else if (!active_run->is_recorded && active_run->ended_for == NULL)
 		{
 			active_run->is_recorded = true;
 			pg_atomic_write_u32(&active_run->run->may_begin, 1);
@@ -857,15 +861,19 @@ finish_work(void)
 static void
 abandon_work(void)
 {
+	List	   *runs = list_copy(active);
 	ListCell   *cell;
 
-	foreach(cell, active)
+	foreach(cell, runs)
 	{
 		ActiveRun  *active_run = lfirst(cell);
 
-		if (!active_run->is_recorded)
+		if (active_run->handle == NULL)
+			forget_run(active_run);
+		else if (!active_run->is_recorded)
 			end_run(active_run, "its beginning could not be recorded", true);
 	}
+	list_free(runs);
 }
 
 /*

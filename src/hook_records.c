@@ -61,14 +61,16 @@ result_datum(uint64 row, int column, bool *isnull)
 
 /* ---- hooks ----------------------------------------------------------- */
 
+/* They are the extension's own: anybody may make tables of these names. */
 bool
 hook_records_find(void)
 {
 	schema = NULL;
 	execute(SPI_OK_SELECT,
 			"SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
-			"WHERE e.extname = 'etcd_leader' AND EXISTS (SELECT FROM pg_class c "
-			"WHERE c.relnamespace = n.oid AND c.relname = 'etcd_leader_hook_run')",
+			"WHERE e.extname = 'etcd_leader' AND (SELECT count(*) FROM pg_class c JOIN pg_depend d ON d.objid = c.oid "
+			"AND d.classid = 'pg_class'::regclass AND d.refobjid = e.oid AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' "
+			"WHERE c.relnamespace = n.oid AND c.relname IN ('etcd_leader_hook', 'etcd_leader_hook_run')) = 2",
 			0, NULL, NULL, NULL);
 	if (SPI_processed == 0)
 		return false;

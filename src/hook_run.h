@@ -36,7 +36,8 @@ typedef struct HookRun
 	/* by the launcher: the record of the run is there, it may begin */
 	pg_atomic_uint32 may_begin;
 
-	/* by the worker: the message is complete when the result is set */
+	/* by the worker: it has begun; the message is complete when the result is set */
+	pg_atomic_uint32 has_begun;
 	pg_atomic_uint32 result;	/* a HookResult */
 	char		message[HOOK_MESSAGE_SIZE]; /* in the database's encoding */
 

@@ -353,6 +353,7 @@ etcd_leader_hook_main(Datum main_arg)
 	SetConfigOption("statement_timeout", timeout, PGC_USERSET, PGC_S_SESSION);
 
 	wait_for_record(start.ticket);
+	pg_atomic_write_u32(&run->has_begun, 1);
 	deadline_ns = shared_state_clock_ns() + run->timeout_ms * NS_PER_MS;
 	debug_query_string = run->command;
 	pgstat_report_activity(STATE_RUNNING, run->command);

@@ -1,0 +1,74 @@
+# From the wish to give leadership up to the first statement of a hook on the next
+# leader; and what a hundred hooks do to a hand-over.
+#
+#   make bench PARTS=hooks      ROUNDS=50
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use Bench;
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use Time::HiRes ();
+
+my $bench = Bench->new(name => 'hooks', title => 'Hooks', text => <<'END');
+Pairs of instances on one etcd. The time from calling `etcd_resign()` on the leader to the event `elected` on the next one, and to
+the clock as the first statement of its `elected` hook reads it; with that hook alone, and with a hundred hooks of the event, of
+which two run at a time. All of them have ended before the next round begins.
+END
+my $rounds = Bench::rounds(50);
+my $etcd   = EtcdLeader::Etcd->new;
+
+my $settle = 0.15;
+
+sub pair
+{
+	my ($election, $hooks) = @_;
+	my @nodes = map { EtcdLeader::Instance->create("$election$_", etcd => $etcd, settings => { elections => $election, ttl => 10 },
+		conf => "max_worker_processes = 16\n") } 1, 2;
+	$nodes[0]->wait_until_leader;
+	$nodes[1]->wait_until_candidate;
+	for my $node (@nodes)
+	{
+		$node->value('CREATE TABLE begun (token bigint, at timestamptz)');
+		# the first by name
+		$node->value(q{SELECT etcd_add_hook('hook ' || to_char(i, 'FM000'), 'elected', $$INSERT INTO begun VALUES (etcd_fencing_token(), clock_timestamp())$$)
+			FROM generate_series(1, ?) i}, $hooks) if $hooks;
+	}
+	return { nodes => \@nodes, hooks => $hooks };
+}
+
+# Milliseconds until the next one is elected, and until its first hook begins.
+sub hand_over
+{
+	my ($pair) = @_;
+	my ($old, $new) = $pair->{nodes}[0]->is_leader ? @{ $pair->{nodes} } : reverse @{ $pair->{nodes} };
+	$new->wait_until_candidate;
+	my $done = q{SELECT count(*) FROM etcd_leader_hook_run WHERE fencing_token = ? AND status = 'succeeded'};
+	poll(60, sub { $old->value($done, $old->token) == $pair->{hooks} }) or die "the hooks do not end\n";
+	pause($settle);
+	my $dbh   = $old->dbh;
+	my $began = Time::HiRes::time();
+	$dbh->selectrow_array('SELECT etcd_resign()');
+	$new->wait_until_leader;
+	my $token   = $new->token;
+	my $elected = $new->value(q{SELECT extract(epoch FROM at) FROM etcd_leader_events() WHERE event = 'elected' AND fencing_token = ?}, $token);
+	my @samples = (1000 * ($elected - $began));
+	if ($pair->{hooks})
+	{
+		my $first = poll(60, sub { $new->value('SELECT extract(epoch FROM min(at)) FROM begun WHERE token = ?', $token) }) or die "no hook runs\n";
+		push @samples, 1000 * ($first - $began);
+	}
+	return @samples;
+}
+
+my %pair  = (none => pair('none', 0), one => pair('one', 1), hundred => pair('hundred', 100));
+my $table = $bench->table(name => 'hook_hand_over', title => 'From etcd_resign() to the next leader', unit => 'ms', ours => 'one hook');
+my $hook  = $bench->table(name => 'hook_first_statement', title => 'From etcd_resign() to the first statement of a hook', unit => 'ms', ours => 'one hook');
+$bench->in_turn($rounds,
+	[ Bench::row($table, 'no hooks'), sub { hand_over($pair{none}) } ],
+	[ [ Bench::row($table, 'one hook'), Bench::row($hook, 'one hook') ], sub { hand_over($pair{one}) } ],
+	[ [ Bench::row($table, 'a hundred hooks'), Bench::row($hook, 'a hundred hooks') ], sub { hand_over($pair{hundred}) } ]);
+$bench->finish;
