@@ -39,9 +39,9 @@ SELECT pg_describe_object(d.classid, d.objid, 0)
 FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
 WHERE e.extname = 'etcd_leader' AND d.deptype = 'e'
   AND obj_description(d.objid, (SELECT relname FROM pg_class WHERE oid = d.classid)) IS NULL
-  -- types that come with a type or a view; they belong to the extension since 17
+  -- types that come with a type, a view or a table; they belong to the extension since 17
   AND NOT EXISTS (SELECT FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
-    WHERE d.classid = 'pg_type'::regclass AND t.oid = d.objid AND (t.typelem <> 0 OR c.relkind = 'v'));
+    WHERE d.classid = 'pg_type'::regclass AND t.oid = d.objid AND (t.typelem <> 0 OR c.relkind IN ('v', 'r')));
 SELECT c.relname, a.attname
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relname IN ('etcd_leader_status', 'etcd_leader_stats')

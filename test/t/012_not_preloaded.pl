@@ -35,7 +35,8 @@ sub call_of
 	return ($is_procedure ? 'CALL' : 'SELECT * FROM') . " $function->{proname}(" . join(', ', @arguments) . ')';
 }
 my $own = qr/^etcd_/;
-for my $function (grep { $_->{proname} =~ $own } @functions)
+# the trigger says nothing in such a server: there is nobody to be told
+for my $function (grep { $_->{proname} =~ $own && $_->{proname} ne 'etcd_leader_hook_changed' } @functions)
 {
 	my ($state, $message) = $node->failure(call_of($function, "'x'"));
 	is($state, '55000', "$function->{signature}: ERROR 55000");

@@ -26,25 +26,31 @@ sub runs
 }
 sub pid_of { my ($node, $type) = @_; return $node->try_value('SELECT pid FROM pg_stat_activity WHERE backend_type = ?', "etcd_leader $type") }
 
+# A run of the hook is in its pg_sleep(); the pid of its process.
+sub sleeper
+{
+	return poll(20, sub { $pg1->try_value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook' AND wait_event = 'PgSleep'}) });
+}
+
 # ---- a process is ended ------------------------------------------------------
 
 my $token = $pg1->token;
 $pg1->value(q{SELECT etcd_add_hook('long', 'elected', 'INSERT INTO t VALUES (''begun''); SELECT pg_sleep(3); INSERT INTO t VALUES (''long'', etcd_fencing_token())')});
-poll(10, sub { pid_of($pg1, 'hook') }) or die 'it does not run';
-$pg1->value('SELECT pg_terminate_backend(?)', pid_of($pg1, 'hook'));
+$pg1->value('SELECT pg_terminate_backend(?)', sleeper() // die 'it does not run');
 poll_ok(10, sub { runs($pg1, 'long') =~ /^elected $token failed/ }, 'a hook is ended');
 is($pg1->value('SELECT message FROM etcd_leader_hook_run LIMIT 1'), 'its process was ended', 'its record says so');
-poll_ok(10, sub { pid_of($pg1, 'hook') }, 'it runs again');
-$pg1->value('SELECT pg_cancel_backend(?)', pid_of($pg1, 'hook'));
+my $pid = sleeper();
+ok($pid, 'it runs again');
+$pg1->value('SELECT pg_cancel_backend(?)', $pid);
 poll_is(10, sub { $pg1->value('SELECT message FROM etcd_leader_hook_run WHERE ended_at IS NOT NULL ORDER BY started_at DESC LIMIT 1') },
 	'canceling statement due to user request', 'a hook is cancelled');
-poll_ok(10, sub { pid_of($pg1, 'hook') }, 'it runs again');
+ok(sleeper(), 'it runs again');
 
 my $launcher = pid_of($pg1, 'hook launcher');
 $pg1->value('SELECT pg_terminate_backend(?)', $launcher);
 poll_ok(10, sub { (pid_of($pg1, 'hook launcher') // $launcher) != $launcher }, 'the launcher is ended, and another one is there');
 poll_ok(10, sub { runs($pg1, 'long') =~ /, elected $token cancelled/ }, 'its runs ended with it, and the records say so');
-poll_ok(10, sub { pid_of($pg1, 'hook') }, 'they run again');
+ok(sleeper(), 'they run again');
 my $notifier = $pg1->notifier_pid;
 $pg1->value('SELECT pg_terminate_backend(?)', $notifier);
 poll_ok(10, sub { runs($pg1, 'long') =~ /, elected $token succeeded$/ }, 'the notifier is ended: the hook goes on');
@@ -56,11 +62,11 @@ $pg1->value(q{SELECT etcd_drop_hook('long')});
 $pg1->value('TRUNCATE t');
 $pg1->value(q{SELECT etcd_add_hook('done', 'elected', 'INSERT INTO t VALUES (''done'')')});
 poll(10, sub { runs($pg1, 'done') eq "elected $token succeeded" }) or die 'it does not succeed';
-$pg1->value(q{SELECT etcd_add_hook('killed', 'elected', 'INSERT INTO t VALUES (''begun''); SELECT pg_sleep(1); INSERT INTO t VALUES (''killed'')')});
+$pg1->value(q{SELECT etcd_add_hook('killed', 'elected', 'INSERT INTO t VALUES (''begun''); SELECT pg_sleep(2); INSERT INTO t VALUES (''killed'')')});
 $pg1->value(q{SELECT etcd_add_hook('off', 'unelected', 'INSERT INTO t VALUES (''off'')')});
-poll(10, sub { pid_of($pg1, 'hook') }) or die 'it does not run';
+$pid = sleeper() or die 'it does not run';
 my $offset = $pg1->log_size;
-kill 'KILL', pid_of($pg1, 'hook');
+kill 'KILL', $pid;
 poll_ok(20, sub { $pg1->log_count('database system is ready to accept connections', $offset) }, 'a hook is killed: the server restarts');
 poll_ok(15, sub { ($pg1->try_value(q{SELECT string_agg(status, ' ' ORDER BY started_at) FROM etcd_leader_hook_run WHERE hook = 'killed'}) // '') eq 'cancelled succeeded' },
 	'its run is closed, and another one succeeds');
