@@ -239,7 +239,7 @@ typedef struct Transfer
 	int64_t		until_ns;		/* then it is over */
 	int64_t		own_revision;	/* SENT, WATCHING: create revision of the key given up */
 	int64_t		target_revision;	/* SENT, WATCHING: of the target's */
-	int64_t		receipt_above;	/* WATCHING: a later write of the target's key says that it leads */
+	int64_t		receipt_version;	/* SENT, WATCHING: of the target's key when it leads; 0: any */
 
 	uint64_t	op_id;			/* survey or txn under way; 0: none */
 	int			failures;		/* in a row */
@@ -285,6 +285,7 @@ typedef struct Election
 	uint64_t	places_id;		/* requests before that one were sent before these two */
 	char		leader_value[ELECTION_VALUE_SIZE];
 	int64_t		leader_mod_revision;
+	int64_t		leader_version; /* as of leader_mod_revision, of another's key */
 	bool		leader_known;	/* leader, or that there is none, is current */
 	int64_t		leader_until_ns;
 	int64_t		told_revision;

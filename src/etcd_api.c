@@ -483,6 +483,7 @@ static const Field kv_fields[] = {
 	{"value", FIELD_BYTES, false, offsetof(EtcdKeyValue, value), NULL, 0},
 	{"create_revision", FIELD_INT64, false, offsetof(EtcdKeyValue, create_revision), NULL, 0},
 	{"mod_revision", FIELD_INT64, true, offsetof(EtcdKeyValue, mod_revision), NULL, 0},
+	{"version", FIELD_INT64, false, offsetof(EtcdKeyValue, version), NULL, 0},
 	{"lease", FIELD_INT64, false, offsetof(EtcdKeyValue, lease), NULL, 0},
 };
 static const Message kv_message =

@@ -162,6 +162,7 @@ typedef struct EtcdKeyValue
 	EtcdBytes	value;
 	int64_t		create_revision;
 	int64_t		mod_revision;
+	int64_t		version;		/* how often it was written since it was created */
 	int64_t		lease;			/* 0: none */
 } EtcdKeyValue;
 

@@ -266,6 +266,7 @@ learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_n
 	{
 		copy_value(e->leader_value, leader ? leader->value : bytes_of(""), sizeof(e->leader_value));
 		e->leader_mod_revision = leader ? leader->mod_revision : 0;
+		e->leader_version = leader ? leader->version : 0;
 	}
 	set_queue_key(core, e, &e->leader, leader);
 	e->leader_known = true;

@@ -828,6 +828,7 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	{
 		copy_value(e->leader_value, kv->value, sizeof(e->leader_value));
 		e->leader_mod_revision = kv->mod_revision;
+		e->leader_version = kv->version;
 		if (e->state == ELECTION_LEADING || e->create_revision != kv->create_revision)
 			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		transfer_leader_seen(core, e);

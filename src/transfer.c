@@ -87,7 +87,7 @@ transfer_leader_seen(ElectionCore *core, Election *e)
 		return;
 	if (e->leader.create_revision != t->target_revision)
 		end_transfer(core, e, ELECTION_FAILED);
-	else if (e->leader_mod_revision > t->receipt_above)
+	else if (e->leader_version >= t->receipt_version)
 		end_transfer(core, e, ELECTION_DONE);
 }
 
@@ -181,6 +181,8 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Survey *sur
 		compares[ncompares++] = compare_kv(to, ETCD_COMPARE_MOD_REVISION);
 		ops[nops++] = put;
 	}
+	/* The txn's write is the next one, the target's own the one after it. */
+	e->transfer.receipt_version = is_ours(e, to) ? to->version + 2 : 0;
 	e->transfer.op_id = op->id;
 	core_send_txn(core, op, compares, ncompares, ops, nops, &range, 1);
 }
@@ -206,7 +208,6 @@ hand_over(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey,
 	t->stage = TRANSFER_SENT;
 	t->own_revision = e->create_revision;
 	t->target_revision = survey->kvs[target].create_revision;
-	t->receipt_above = 0;
 	t->retry_ns = 0;
 	t->failures = 0;
 	queue_withdraw(core, e, ELECTION_REASON_TRANSFERRED);
@@ -389,8 +390,6 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 		receive_survey(core, now_ns, e, &answer->results[0]);
 		return;
 	}
-	if (answer->nresults > 1 && answer->results[answer->nresults - 1].kind == ETCD_OP_PUT)
-		e->transfer.receipt_above = answer->header.revision;
 	if (e->create_revision == e->transfer.own_revision)
 		queue_transferred(core, now_ns, e, answer->header.revision);
 	transfer_leader_seen(core, e);

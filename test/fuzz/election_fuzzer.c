@@ -73,6 +73,7 @@ typedef struct Key
 	char		value[ELECTION_VALUE_SIZE];
 	int64_t		create_revision;	/* 0: does not stand */
 	int64_t		mod_revision;
+	int64_t		version;
 	int64_t		lease;
 } Key;
 
@@ -288,6 +289,7 @@ put_key(EtcdBytes key, EtcdBytes value, int64_t lease)
 	memset(k->value, 0, sizeof(k->value));
 	memcpy(k->value, value.data, value.len);
 	k->mod_revision = run.header.revision;
+	k->version++;
 	k->lease = lease;
 }
 
@@ -322,6 +324,7 @@ tell_key(EtcdKeyValue *kv, const Key *key)
 	kv->value.len = strlen(key->value);
 	kv->create_revision = key->create_revision;
 	kv->mod_revision = key->mod_revision;
+	kv->version = key->version;
 	kv->lease = key->lease;
 }
 

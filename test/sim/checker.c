@@ -57,6 +57,8 @@ typedef struct Told
 	char		election[ELECTION_NAME_SIZE];
 	int64_t		since_ns;		/* it was taken up */
 	bool		elected;
+	int64_t		elected_ns;		/* by its own clock, as the core had it */
+	int64_t		transferred_ns; /* true time of the last hand-over */
 	bool		unelected_last;
 	int64_t		leader_revision;	/* 0: none */
 	char		leader[ELECTION_VALUE_SIZE];
@@ -115,6 +117,7 @@ static int64_t last_token[MAX_ELECTIONS];
 static int	last_leader[MAX_ELECTIONS];
 static uint32_t last_lineage[MAX_ELECTIONS];
 static int64_t highest_told[MAX_ELECTIONS];
+static int64_t (*elected_ns)[MAX_ELECTIONS];	/* of each instance: the last time */
 static int64_t restored_revision;	/* up to there, histories are the same */
 static int64_t restored_ns;
 static bool resting;
@@ -131,6 +134,7 @@ void
 checker_reset(void)
 {
 	watchmen = run_alloc((size_t) ninstances * sizeof(Watchman));
+	elected_ns = run_alloc((size_t) ninstances * sizeof(*elected_ns));
 	memset(spans, 0, sizeof(spans));
 	excuses = NULL;
 	memset(last_token, 0, sizeof(last_token));
@@ -646,13 +650,37 @@ check_refused_lease(Instance *in)
  * Leadership was lost.  Was there a reason?  For so long after a reason any
  * loss is excused, for new leases may have been on their way.
  */
+/*
+ * Handed over: a command says so, or somebody better has waited for as long as
+ * this instance has led.
+ */
 static void
-check_loss(const Instance *in, const ElectionEvent *event)
+check_hand_over(const Instance *in, const ElectionEvent *event, int slot)
+{
+	int64_t		delay_ns = in->config.preferred_delay_ms * MS;
+
+	for (int i = 0; i < MAX_TICKETS; i++)
+	{
+		if (in->tickets[i].kind == TICKET_TRANSFER && in->tickets[i].slot == slot)
+			return;
+	}
+	if (in->config.npreferred == 0 ||
+		in->last_clock_ns - watchmen[in->number].told[slot].elected_ns < delay_ns)
+		fail_run("%s hands over %s too soon", in->name, event->election);
+}
+
+static void
+check_loss(const Instance *in, const ElectionEvent *event, int slot)
 {
 	const Watchman *w = &watchmen[in->number];
 	int64_t		clock_ns = instance_clock(in);
 	int64_t		since_ns = clock_ns - 2 * plan_longest_ttl_s() * SECOND;
 
+	if (event->reason == ELECTION_REASON_TRANSFERRED)
+	{
+		check_hand_over(in, event, slot);
+		return;
+	}
 	if (event->reason != in->reason && !(event->reason == ELECTION_REASON_NOT_ELIGIBLE &&
 										 in->reason == ELECTION_REASON_DROPPED) &&
 		(in->reason != ELECTION_NO_REASON || event->reason == ELECTION_REASON_RESIGNED ||
@@ -858,7 +886,9 @@ checker_announced(Instance *in, const ElectionEvent *event)
 					 in->name, told->election);
 		told->elected = false;
 		told->unelected_last = true;
-		check_loss(in, event);
+		check_loss(in, event, slot);
+		if (event->reason == ELECTION_REASON_TRANSFERRED)
+			told->transferred_ns = now_ns;
 		return;
 	}
 	if (event->kind == ELECTION_EVENT_ELECTED)
@@ -867,6 +897,8 @@ checker_announced(Instance *in, const ElectionEvent *event)
 			fail_run("%s is elected in %s twice, or with another token than published",
 					 in->name, told->election);
 		told->elected = true;
+		told->elected_ns = in->last_clock_ns;
+		elected_ns[in->number][election_number(told->election)] = now_ns;
 	}
 	else
 	{
@@ -1000,6 +1032,33 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 		fail_run("%s gives a reply that is not so", in->name);
 }
 
+/* Does anybody of that name stand first, and has not written its key since the hand-over? */
+static void
+check_transferred(const Instance *in, const Ticket *ticket)
+{
+	int			e = election_number(in->views[ticket->slot].name);
+	char		prefix[ELECTION_NAME_SIZE + 1];
+	const Version *first;
+
+	if (e < 0)
+		return;
+	make_prefix(prefix, e);
+	first = store_first(prefix);
+	for (int i = 0; first != NULL && i < ninstances; i++)
+	{
+		/* a key of its own has a lease that it knows; "go1" and the like are foreign */
+		if (&instances[i] == in || strcmp(ticket->value, instances[i].name) != 0 ||
+			!is_value(first->value, ticket->value) || elected_ns[i][e] >= ticket->since_ns)
+			continue;
+		for (int v = store_versions() - 1; v >= 0 && store_version(v)->revision >= first->revision; v--)
+		{
+			if (store_version(v)->revision == first->revision && store_version(v)->deleted)
+				fail_run("%s has transferred %s to %s, which does not know it yet", in->name,
+						 election_name(e), ticket->value);
+		}
+	}
+}
+
 void
 checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
 {
@@ -1013,6 +1072,8 @@ checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
 	if (ticket->kind == TICKET_RESIGN && ticket->create_revision != 0 && own != NULL &&
 		own->create_revision == ticket->create_revision)
 		fail_run("%s has resigned, but its key stands", in->name);
+	if (ticket->kind == TICKET_TRANSFER)
+		check_transferred(in, ticket);
 	if (ticket->kind == TICKET_PROCLAIM)
 	{
 		int			v = store_key(store_intern(bytes_of(ticket->key)))->last_version;
@@ -1049,7 +1110,9 @@ check_prompt(void *subject, uint64_t e)
 			const ElectionView *view = &in->views[slot];
 
 			if (strcmp(view->name, election_name((int) e)) != 0 || view->state == ELECTION_LEAVING ||
-				watchmen[i].told[slot].since_ns + PROMPT_NS > now_ns)
+				watchmen[i].told[slot].since_ns + PROMPT_NS > now_ns ||
+				(watchmen[i].told[slot].transferred_ns != 0 &&
+				 watchmen[i].told[slot].transferred_ns + PROMPT_NS > now_ns))
 				continue;
 			if (first == NULL ? view->has_leader :
 				(!view->has_leader || view->leader_revision != first->create_revision ||
@@ -1111,6 +1174,47 @@ cause_name(Cause cause)
 	return names[cause];
 }
 
+/*
+ * Keys of others, which a hand-over touches: only those of our kind are
+ * deleted, and what is written then is the first key, with none of those
+ * behind it deleted.
+ */
+static void
+check_other_key(const Version *version)
+{
+	EtcdBytes	name = store_key(version->key)->name;
+	size_t		suffix = strlen(ELECTION_KEY_SUFFIX);
+	char		prefix[ELECTION_NAME_SIZE + 1];
+	const Version *first;
+
+	if (version->deleted)
+	{
+		if (name.len < suffix || memcmp(name.data + name.len - suffix, ELECTION_KEY_SUFFIX, suffix) != 0)
+			fail_run("a key of another program is deleted");
+		return;
+	}
+	/* a hand-over deletes the own key first, and writes the target's last */
+	for (int e = 0; e < plan.nelections; e++)
+	{
+		make_prefix(prefix, e);
+		if (name.len < strlen(prefix) || memcmp(name.data, prefix, strlen(prefix)) != 0)
+			continue;
+		first = store_first(prefix);
+		for (int v = store_versions() - 1; v >= 0 && store_version(v)->revision == version->revision; v--)
+		{
+			const Version *other = store_version(v);
+
+			if (!other->deleted || store_key(other->key)->name.len < strlen(prefix) ||
+				memcmp(store_key(other->key)->name.data, prefix, strlen(prefix)) != 0)
+				continue;
+			if (first == NULL || first->key != version->key)
+				fail_run("after a hand-over in %s its target is not the first", election_name(e));
+			else if (other->create_revision > version->create_revision)
+				fail_run("a hand-over in %s deletes a key that is behind its target's", election_name(e));
+		}
+	}
+}
+
 void
 checker_changed(const Version *version)
 {
@@ -1119,6 +1223,8 @@ checker_changed(const Version *version)
 	trace("etcd", "revision %" PRId64 ": %s %.*s %s, lease %" PRIx64, version->revision,
 		  version->deleted ? "DELETE" : "PUT", (int) name.len, name.data, cause_name(version->cause),
 		  version->lease);
+	if (version->cause == BY_CLIENT)
+		check_other_key(version);
 	if (version->cause == BY_OPERATOR)
 	{
 		Excuse	   *excuse = run_alloc(sizeof(Excuse));

@@ -215,6 +215,21 @@ reconfigure(Instance *in, int setting)
 	instance_configure(in);
 }
 
+/* Who shall lead: the same for all, or with itself at the end. */
+static void
+prefer(Instance *in)
+{
+	ElectionConfig *config = &in->config;
+
+	for (int i = 0; plan.preferred != 0 && i < ninstances - 1; i++)
+	{
+		int			who = plan.preferred == 1 ? i : (in->number + 1 + i) % ninstances;
+
+		snprintf(config->preferred_nodes[config->npreferred++], ELECTION_VALUE_SIZE, "%s", instances[who].name);
+	}
+	config->preferred_delay_ms = plan.preferred_delay_ms;
+}
+
 static void
 begin_instance(void *subject, uint64_t tag)
 {
@@ -232,6 +247,7 @@ begin_instance(void *subject, uint64_t tag)
 	config->nelections = plan.nelections;
 	for (int e = 0; e < plan.nelections; e++)
 		strcpy(config->elections[e], election_name(e));
+	prefer(in);
 	instance_start(in);
 }
 
@@ -356,6 +372,40 @@ restore(void *subject, uint64_t tag)
 
 static void command(Instance *in, Fault fault, int setting);
 
+/* To one of those who are in the queue now; mostly on the leader. */
+static void
+transfer(Instance *in, int slot)
+{
+	char		election[ELECTION_NAME_SIZE];
+	char		node[ELECTION_VALUE_SIZE] = "nobody";
+	int			n = 0;
+
+	snprintf(election, sizeof(election), "%s", in->views[slot].name);
+	for (int i = 0; i < ninstances && random_chance(9000); i++)
+	{
+		for (int s = 0; s < plan.slots; s++)
+		{
+			if (is_usable(&instances[i]) && instance_leads(&instances[i], s) &&
+				strcmp(instances[i].views[s].name, election) == 0)
+			{
+				in = &instances[i];
+				slot = s;
+			}
+		}
+	}
+	for (int i = 0; i < store_live_count(); i++)
+	{
+		const Version *version = store_live(i);
+		EtcdBytes	key = store_key(version->key)->name;
+		size_t		len = strlen(election);
+
+		if (key.len > len && memcmp(key.data, election, len) == 0 && key.data[len] == '/' &&
+			version->value.len < sizeof(node) && random_below(++n) == 0)
+			snprintf(node, sizeof(node), "%.*s", (int) version->value.len, version->value.data);
+	}
+	instance_transfer(in, slot, node, random_between(10 * MS, 2 * plan_longest_ttl_s() * SECOND));
+}
+
 static void
 command_again(void *subject, uint64_t tag)
 {
@@ -382,6 +432,8 @@ command(Instance *in, Fault fault, int setting)
 		instance_resign(in, slot, random_chance(7000));
 	else if (slot >= 0 && fault == FAULT_CAMPAIGN)
 		instance_campaign(in, slot);
+	else if (slot >= 0 && fault == FAULT_TRANSFER)
+		transfer(in, slot);
 	else if (slot >= 0)
 	{
 		snprintf(value, sizeof(value), "value %d", random_below(1000));
@@ -389,7 +441,9 @@ command(Instance *in, Fault fault, int setting)
 	}
 	if (!random_chance(plan.haste))
 		return;
-	if (random_chance(5000))
+	if (fault == FAULT_TRANSFER && random_chance(7000))
+		next = random_chance(5000) ? FAULT_TRANSFER : FAULT_RESIGN;
+	else if (random_chance(5000))
 		next = fault == FAULT_RESIGN ? FAULT_CAMPAIGN : fault == FAULT_CAMPAIGN ? FAULT_RESIGN : fault;
 	else
 		setting = random_below(NSETTINGS);
@@ -466,6 +520,7 @@ happen(Fault fault)
 		case FAULT_CAMPAIGN:
 		case FAULT_PROCLAIM:
 		case FAULT_CONFIGURE:
+		case FAULT_TRANSFER:
 			command(in, fault, random_below(NSETTINGS));
 			break;
 		case FAULT_DELETE_KEY:
@@ -713,10 +768,16 @@ faults_end(void)
 			link_cut(i, m, false);
 		if (in->stopping)
 			continue;
+		in->config.npreferred = 0;
 		if (in->running && in->paused)
 			instance_resume(in);
 		else if (!in->running && in->life > 0)
 			instance_start(in);
+	}
+	for (int i = 0; plan.preferred != 0 && i < ninstances; i++)
+	{
+		if (is_usable(&instances[i]))
+			instance_configure(&instances[i]);
 	}
 	events_after(plan.election_timeout_ns, sweep, NULL, 0);
 }

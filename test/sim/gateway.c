@@ -494,6 +494,7 @@ put_kv(Text *text, const EtcdKeyValue *kv)
 	put_bytes(text, "key", kv->key);
 	put_int(text, "create_revision", kv->create_revision);
 	put_int(text, "mod_revision", kv->mod_revision);
+	put_int(text, "version", kv->version);
 	put_bytes(text, "value", kv->value);
 	put_int(text, "lease", kv->lease);
 	put(text, "}");

@@ -627,3 +627,16 @@ instance_proclaim(Instance *in, int slot, const char *value)
 	taken = election_proclaim(in->core, instance_now(in), slot, value, number);
 	end_command(in, number, taken);
 }
+
+void
+instance_transfer(Instance *in, int slot, const char *to_node, int64_t timeout_ns)
+{
+	uint64_t	number = take_ticket(in, TICKET_TRANSFER, slot);
+	int64_t		clock_ns = instance_now(in);
+	bool		taken;
+
+	in->tickets[number % MAX_TICKETS].value = run_copy(to_node, strlen(to_node));
+	trace(in->name, "command %" PRIu64 ": transfer %s to %s", number, in->views[slot].name, to_node);
+	taken = election_transfer(in->core, clock_ns, slot, to_node, clock_ns + timeout_ns, number);
+	end_command(in, number, taken);
+}

@@ -52,7 +52,7 @@ typedef struct Ticket
 	TicketKind	kind;
 	int64_t		create_revision;	/* RESIGN: of the key that is given up */
 	char	   *key;
-	char	   *value;			/* PROCLAIM */
+	char	   *value;			/* PROCLAIM; TRANSFER: to whom */
 	bool		held_back;		/* CAMPAIGN: the operator lets it lead */
 	int			slot;
 	int64_t		since_ns;
@@ -126,6 +126,7 @@ extern void instance_configure(Instance *in);
 
 extern void instance_resign(Instance *in, int slot, bool rejoin);
 extern void instance_campaign(Instance *in, int slot);
+extern void instance_transfer(Instance *in, int slot, const char *to_node, int64_t timeout_ns);
 extern void instance_proclaim(Instance *in, int slot, const char *value);
 
 /* Something for the elector: now, or when it runs again. */

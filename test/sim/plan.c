@@ -185,6 +185,14 @@ draw_more(void)
 		draw_commands(4);
 		plan.fault[FAULT_FOREIGN] = plan.fault[FAULT_STOP_INSTANCE] = 0;
 	}
+	/* hand-overs to a named one, under all that the profile has */
+	if (plan.profile != PROFILE_RESTORE && random_chance(4000))
+		plan.fault[FAULT_TRANSFER] = (int) random_between(100, 800);
+	if (plan.profile != PROFILE_RESTORE && random_chance(2000))
+	{
+		plan.preferred = ONE_OF(1, 1, 2);
+		plan.preferred_delay_ms = (int) random_between(200, 8000);
+	}
 }
 
 void

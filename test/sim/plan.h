@@ -49,6 +49,7 @@ typedef enum Fault
 	FAULT_COMPACT,
 	FAULT_FOREIGN,				/* a candidate of etcdctl comes or goes */
 	FAULT_STORM_OF_LOSS,		/* for a while most messages are lost */
+	FAULT_TRANSFER,
 	NFAULTS
 } Fault;
 
@@ -97,6 +98,8 @@ typedef struct Plan
 
 	int			fault[NFAULTS];
 	int			about_ttl;		/* of 10,000: a fault lasts for about as long as a lease */
+	int			preferred;		/* 0: nobody; 1: all have one list; 2: each has its own */
+	int			preferred_delay_ms;
 	int			haste;			/* of 10,000: a command is followed by another at once */
 	int			stop_at_renewal;	/* of 10,000: etcd's leader, when a keepalive comes */
 	int			stop_at_grant;	/* the same, when it has granted a lease */

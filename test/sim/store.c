@@ -302,6 +302,7 @@ put_key(EtcdBytes name, EtcdBytes value, int64_t lease, Cause cause)
 	version.value.data = run_copy(value.data, value.len);
 	version.value.len = value.len;
 	version.create_revision = old ? old->create_revision : entries[nentries - 1].revision;
+	version.number = old ? old->number + 1 : 1;
 	add_version(&version);
 	if (old == NULL)
 	{
@@ -428,6 +429,7 @@ set_kv(EtcdKeyValue *kv, const Version *version)
 	kv->value = version->value;
 	kv->create_revision = version->create_revision;
 	kv->mod_revision = version->revision;
+	kv->version = version->number;
 	kv->lease = version->lease;
 }
 

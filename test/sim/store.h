@@ -47,6 +47,7 @@ typedef struct Version
 	int64_t		index;			/* of the log entry */
 	int64_t		revision;
 	int64_t		create_revision;	/* of a deletion: of what was deleted */
+	int64_t		number;			/* of the key's writes since then */
 	int64_t		lease;
 	bool		deleted;
 	EtcdBytes	value;

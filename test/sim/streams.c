@@ -118,6 +118,7 @@ advance(Stream *stream, Watcher *watcher)
 		{
 			event->kv.value = version->value;
 			event->kv.create_revision = version->create_revision;
+			event->kv.version = version->number;
 			event->kv.lease = version->lease;
 		}
 		stream->account->events++;

@@ -39,6 +39,7 @@ typedef struct Key
 	char		value[ELECTION_VALUE_SIZE];
 	int64_t		create_revision;
 	int64_t		mod_revision;
+	int64_t		version;
 	int64_t		lease;
 } Key;
 
@@ -373,6 +374,7 @@ tell_watches(const Key *key, bool is_delete)
 			event.kv.value.len = strlen(key->value);
 			event.kv.create_revision = is_delete ? 0 : key->create_revision;
 			event.kv.mod_revision = etcd.revision;
+			event.kv.version = is_delete ? 0 : key->version;
 			event.kv.lease = is_delete ? 0 : key->lease;
 			frame.header.cluster_id = etcd.cluster_id;
 			frame.header.revision = etcd.revision;
@@ -429,6 +431,7 @@ put_key(EtcdBytes name, EtcdBytes value, int64_t lease)
 	memset(key->value, 0, sizeof(key->value));
 	memcpy(key->value, value.data, value.len);
 	key->mod_revision = etcd.revision;
+	key->version++;
 	key->lease = lease;
 	copy = *key;
 	tell_watches(&copy, false);
@@ -470,6 +473,7 @@ read_range(Message *m, const EtcdOp *op, EtcdResult *result, int *nkvs)
 		kv->value.len = strlen(kv->value.data);
 		kv->create_revision = best->create_revision;
 		kv->mod_revision = best->mod_revision;
+		kv->version = best->version;
 		kv->lease = best->lease;
 		result->kvs = kv;
 		result->nkvs = 1;
