@@ -4,9 +4,9 @@
 #
 # Environment: CHAOS_SEED (1), CHAOS_SECONDS (120), CHAOS_ETCD and CHAOS_PG, how many
 # members and instances (3 and 3), CHAOS_TTL, CHAOS_ONLY, a comma list of kinds of
-# faults, CHAOS_DATA, a directory for the histories, CHAOS_BREAK, a mistake of
-# test/sim/breaks that the extension is built with, CHAOS_INTERVAL, seconds between two
-# questions of a sampler (0.001).
+# faults, CHAOS_DATA, a directory for the histories, CHAOS_LIBRARY, another
+# etcd_leader.so (see mistakes), CHAOS_INTERVAL, seconds between two questions of a sampler
+# (0.001).
 use strict;
 use warnings;
 
@@ -29,26 +29,21 @@ my $seconds   = $ENV{CHAOS_SECONDS}  || 120;
 my $members   = $ENV{CHAOS_ETCD}     || 3;
 my $instances = $ENV{CHAOS_PG}       || 3;
 my $plan = Chaos::Plan::draw(
-	seed      => $ENV{CHAOS_SEED} || 1,
+	seed      => 0 + ($ENV{CHAOS_SEED} || 1),
 	seconds   => $seconds,
 	etcd      => [ map { "etcd$_" } 1 .. $members ],
 	instances => [ map { "pg$_" } 1 .. $instances ],
-	($ENV{CHAOS_TTL}  ? (ttl  => $ENV{CHAOS_TTL})                : ()),
+	($ENV{CHAOS_TTL}  ? (ttl  => 0 + $ENV{CHAOS_TTL})            : ()),
 	($ENV{CHAOS_ONLY} ? (only => [ split /,/, $ENV{CHAOS_ONLY} ]) : ()));
 EtcdLeader::Util::watchdog(2 * $seconds + 600);
 note("seed $plan->{seed}, profile $plan->{profile}, TTL $plan->{ttl} s");
 
-my $top = "$FindBin::RealBin/../..";
-
-# A PostgreSQL whose etcd_leader has that mistake.
-sub install_mistake
+# A PostgreSQL with another etcd_leader.
+sub install_library
 {
-	my ($name) = @_;
-	my $sources = PostgreSQL::Test::Utils::tempdir('mistake');
-	EtcdLeader::Installation::copy_sources($sources);
-	system("patch -s -p1 -d '$sources' <'$top/test/sim/breaks/$name.patch'") == 0 or die "cannot apply $name";
+	my ($library) = @_;
 	my $installation = EtcdLeader::Installation->new(PostgreSQL::Test::Utils::tempdir('installation'));
-	$installation->put_library(EtcdLeader::Installation::build($sources));
+	$installation->put_library($library);
 	return $installation->path;
 }
 
@@ -56,7 +51,7 @@ my $faults  = Chaos::History->new('faults');
 my $ledger  = EtcdLeader::Instance->create('ledger', preload => 0, extension => 0);
 Chaos::Clients::create_ledger($ledger);
 my $cluster = Chaos::Cluster->new(plan => $plan, members => $members, instances => $instances,
-	($ENV{CHAOS_BREAK} ? (install_path => install_mistake($ENV{CHAOS_BREAK})) : ()));
+	($ENV{CHAOS_LIBRARY} ? (install_path => install_library($ENV{CHAOS_LIBRARY})) : ()));
 
 my @clients = Chaos::Clients::start(looker => 'looker', $cluster->operator, map { $cluster->etcd->url($_) } $cluster->etcd->all);
 for my $node ($cluster->nodes, $cluster->copy_node)
@@ -143,7 +138,7 @@ is(join(', ', map { $_->name } grep { $_->alive } @clients), '', 'and every clie
 my $history = Chaos::History::dir();
 my $json = JSON::PP->new->canonical->pretty->allow_blessed;
 PostgreSQL::Test::Utils::append_to_file("$history/plan.json", $json->encode({ %$plan, seconds => now() - $began, members => $members, instances => $instances,
-			break => $ENV{CHAOS_BREAK}, logs => { map { $_->name => $_->logfile } grep { -e $_->logfile } $cluster->nodes, $cluster->copy_node } }));
+			library => $ENV{CHAOS_LIBRARY}, logs => { map { $_->name => $_->logfile } grep { -e $_->logfile } $cluster->nodes, $cluster->copy_node } }));
 my $report = `python3 '$FindBin::RealBin/check' '$history' 2>&1`;
 is($?, 0, 'the checker finds nothing');
 note($report);

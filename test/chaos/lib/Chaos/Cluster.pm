@@ -9,6 +9,7 @@ use Chaos::Clients;
 use Chaos::History;
 use Chaos::Instance;
 use Chaos::Network;
+use EtcdLeader::Certificates;
 use EtcdLeader::Etcd;
 use EtcdLeader::Installation;
 use EtcdLeader::Util;
@@ -48,7 +49,15 @@ sub _start_etcd
 		push @hosts, [ $self->{network}->host($name), $address, $address ];
 		push @dirs, $dir;
 	}
-	$self->{etcd} = EtcdLeader::Etcd->new(members => $members, hosts => \@hosts, dirs => [ map { "$_/data" } @dirs ],
+	my @tls;
+	if ($self->{plan}{tls})
+	{
+		$self->{authority} = EtcdLeader::Certificates->new;
+		$self->{addresses} = [ map { "IP:$_->[1]" } @hosts ];
+		my ($certificate, $key) = $self->{authority}->sign('etcd', for => $self->{addresses});
+		@tls = (tls => [ '--cert-file', $certificate, '--key-file', $key ]);
+	}
+	$self->{etcd} = EtcdLeader::Etcd->new(@tls, members => $members, hosts => \@hosts, dirs => [ map { "$_/data" } @dirs ],
 		flags => [ '--quota-backend-bytes', $quota, '--snapshot-count', 2000, '--max-wals', 2, '--bcrypt-cost', 4 ]);
 	$self->{etcd}->etcdctl(@$_) for [ qw(user add), join ':', @operator ], [qw(user grant-role root root)], [ qw(user add), join ':', @user ],
 	  [qw(role add instances)], [ qw(role grant-permission --prefix=true instances readwrite), $Chaos::Clients::election ], [qw(user grant-role pg instances)];
@@ -71,11 +80,13 @@ sub _start_instance
 {
 	my ($self, $name) = @_;
 	my $node = Chaos::Instance->create($name,
-		host => $self->{network}->host($name), etcd => $self->{etcd}, install_path => $self->{install_path},
+		host => $self->{network}->host($name), install_path => $self->{install_path},
 		init     => { allows_streaming => 1 },
 		preload  => 'etcd_leader,pg_cron',
+		endpoints => $self->{authority} ? $self->{etcd}->tls_endpoints : $self->{etcd}->endpoints,
 		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name, http_listen => '*:8010',
-			username => $user[0], password_file => $self->{password_file} },
+			username => $user[0], password_file => $self->{password_file},
+			($self->{authority} ? (ssl_ca_file => $self->{authority}->ca) : ()) },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n"
 		  . "max_connections = 40\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\n");
 	$node->start;
@@ -112,7 +123,7 @@ sub ports
 {
 	my ($self, $kind, @names) = @_;
 	my @members = map { $self->{etcd}{members}[ $self->{members}{$_} ] } grep { defined $self->{members}{$_} } @names;
-	return map { $_->{ $kind eq 'client' ? 'url' : 'peer' } =~ /:(\d+)$/ } @members;
+	return map { ($_->{ $kind eq 'client' ? $self->{authority} ? 'tls_url' : 'url' : 'peer' } =~ /:(\d+)$/)[0] } @members;
 }
 
 sub disk
@@ -294,6 +305,14 @@ sub empty_etcd
 			return $etcd->etcdctl(@ctl, 'alarm', 'list') eq '';
 		});
 	});
+	return;
+}
+
+# The members have new certificates, valid for so many days.
+sub sign_certificates
+{
+	my ($self, $days) = @_;
+	$self->in_background('certificates', sub { $self->{authority}->sign('etcd', for => $self->{addresses}, days => $days) });
 	return;
 }
 

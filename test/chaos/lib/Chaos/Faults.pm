@@ -31,6 +31,9 @@ my %does = (
 
 	etcd_auth      => [ sub { $_[0]->switch_auth('enable') }, sub { $_[0]->switch_auth('disable') } ],
 
+	# new ones, or such as have run out
+	certificates   => [ sub { my ($c, $f) = @_; $c->sign_certificates($f->{amount} < 0.3 ? 0 : 30) }, sub { $_[0]->sign_certificates(30) } ],
+
 	pg_restart   => [ sub { stop_server(@_, 'INT') },  \&want_again ],
 	pg_immediate => [ sub { stop_server(@_, 'QUIT') }, \&want_again ],
 	pg_kill      => [ sub { stop_server(@_, 'KILL') }, \&want_again ],

@@ -32,6 +32,7 @@ my %kinds = (
 	etcd_move       => [ 'cluster',  [ 1, 1, 3, 1 ] ],
 	etcd_no_space   => [ 'cluster',  [ 0, 0, 1, 0 ] ],
 	etcd_auth       => [ 'cluster',  [ 1, 0, 1, 0 ] ],
+	certificates    => [ 'cluster',  [ 2, 1, 2, 1 ] ],
 	pg_restart      => [ 'instance', [ 3, 1, 1, 4 ], 1 ],
 	pg_immediate    => [ 'instance', [ 0, 0, 0, 3 ], 1 ],
 	pg_kill         => [ 'instance', [ 0, 1, 0, 5 ], 1 ],
@@ -59,7 +60,7 @@ my %kinds = (
 );
 
 # seed, seconds, etcd => [names], instances => [names].  A plan: seed, profile,
-# ttl, ttls (what set_ttl chooses from), rounds => [[fault, ...], ...]; a fault has id,
+# tls (each third seed: instances talk to etcd by TLS), ttl, ttls (what set_ttl chooses from), rounds => [[fault, ...], ...]; a fault has id,
 # kind, at and for (seconds, in its round), target, and what was drawn for it.
 sub draw
 {
@@ -70,7 +71,7 @@ sub draw
 	my @ttls    = $args{seconds} < 300 ? @short : (@short, 2 .. 10, 8 .. 30);
 	my $ttl     = $args{ttl} // pick(@ttls);
 	my %plan    = (seed => $args{seed}, profile => $profile, ttl => $ttl,
-		ttls => $args{ttl} ? [$ttl] : [ $ttl, pick(grep { $_ <= 2 * $ttl } @ttls) ], rounds => []);
+		tls => $args{seed} % 3 == 0 ? 1 : 0, ttls => $args{ttl} ? [$ttl] : [ $ttl, pick(grep { $_ <= 2 * $ttl } @ttls) ], rounds => []);
 	my $id = 0;
 
 	# a round is at least long enough for a lease to run out in it
@@ -81,7 +82,7 @@ sub draw
 		my $number = 3 + int(rand($length / 1.5));
 		for (1 .. $number)
 		{
-			my $kind = draw_kind($profile, $args{only});
+			my $kind = draw_kind(\%plan, $args{only});
 			my ($strikes, undef, $whole) = @{ $kinds{$kind} };
 			my %fault = (kind => $kind, at => rand($length), for => duration($ttl, $length));
 			$fault{for} = $length - $fault{at} if $fault{at} + $fault{for} > $length;
@@ -101,15 +102,16 @@ sub pick { return $_[ rand @_ ] }
 
 sub draw_kind
 {
-	my ($profile, $only) = @_;
+	my ($plan, $only) = @_;
 	my %weight;
 	for my $kind (sort keys %kinds)
 	{
 		next if $only && !grep { $_ eq $kind } @$only;
+		next if $kind eq 'certificates' && !$plan->{tls};
 		my @weights = @{ $kinds{$kind}[1] };
 		my %of = (calm => $weights[0], network => $weights[1], etcd => $weights[2], instance => $weights[3],
 			all => $weights[0] + $weights[1] + $weights[2] + $weights[3]);
-		$weight{$kind} = $only ? 1 : $of{$profile};
+		$weight{$kind} = $only ? 1 : $of{ $plan->{profile} };
 	}
 	my $sum = 0;
 	$sum += $_ for values %weight;

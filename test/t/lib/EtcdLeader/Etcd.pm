@@ -62,7 +62,7 @@ sub new
 			name => "$self->{name}-$i",
 			url  => 'http://' . ($self->{hosts}[$i][1] // '127.0.0.1') . ":$client",
 			peer => 'http://' . ($self->{hosts}[$i][2] // '127.0.0.1') . ":$peer",
-			($args{tls} ? (tls_url => 'https://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port()) : ()),
+			($args{tls} ? (tls_url => 'https://' . ($self->{hosts}[$i][1] // '127.0.0.1') . ':' . PostgreSQL::Test::Cluster::get_free_port()) : ()),
 			dir  => $args{dirs}[$i] // "$self->{dir}/$i",
 			log  => "$PostgreSQL::Test::Utils::log_path/"
 			  . File::Basename::basename($0, '.pl') . "_$self->{name}-$i.log",
