@@ -1,0 +1,116 @@
+# etcd_transfer() to a target that is stopped, dies, is cut off, resigns or
+# leaves: somebody leads within a TTL, and the call says what happened.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+watchdog(170);
+
+my $ttl   = 3;
+my $etcd  = EtcdLeader::Etcd->new;
+my @names = map { "pg$_" } 1 .. 3;
+my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } @names;
+my @nodes = @nodes{@names};
+$_->wait_until_candidate for @nodes;
+my @samplers = map { $_->sample } @nodes;
+
+sub queue { return map { $_->{value} } $etcd->candidates('postgres') }
+
+# All three are in the queue, and the first leads: they, in order.
+sub settled
+{
+	poll(20, sub { my @q = queue(); @q == 3 && $nodes{ $q[0] }->is_leader }) or die 'they do not settle';
+	$_->wait_until_candidate for @nodes;
+	return @nodes{ queue() };
+}
+
+# (answer or SQLSTATE, seconds)
+sub transfer
+{
+	my ($from, $to, $timeout) = @_;
+	my $began = now();
+	my $dbh   = $from->connect_db;
+	my ($answer) = eval { $dbh->selectrow_array('SELECT etcd_transfer(?, NULL, ?::interval)', {}, $to->name, $timeout) };
+	my $outcome = $@ ? $dbh->state : $answer;
+	$dbh->disconnect;
+	return ($outcome, now() - $began);
+}
+
+# Somebody leads within a TTL (and half a second, and what a busy machine takes).
+sub somebody_leads
+{
+	my ($name, @who) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $began = now();
+	poll_ok(2 * $ttl + 3, sub { grep { ($_->try_value('SELECT etcd_is_leader()') // 0) } @who }, "$name: somebody leads");
+	note(sprintf '%s: after %.1f s', $name, now() - $began);
+	return;
+}
+
+# 1. Stopped before the call: its key is the first for the rest of its lease.
+for my $place (1, 2)
+{
+	my @order = settled();
+	my ($leader, $target) = @order[ 0, $place ];
+	my $pid = $target->elector_pid;
+	kill 'STOP', $pid;
+	my ($outcome, $took) = transfer($leader, $target, '2 s');
+	is($outcome, 0, "stopped, place $place: false");
+	cmp_ok($took, '<', 4, "stopped, place $place: within the timeout") and note(sprintf '%.2f s', $took);
+	somebody_leads("stopped, place $place", grep { $_ != $target } @order);
+	kill 'CONT', $pid;
+}
+
+# 2. The target's elector is killed at each moment: before, amid, after.
+for my $delay (0, 0.001, 0.003, 0.01, 0.05)
+{
+	my ($leader, $other, $target) = settled();
+	my $pid = $target->elector_pid;
+	my $dbh = $leader->connect_db;
+	$dbh->do(sprintf('SELECT etcd_transfer(%s, NULL, %s)', $dbh->quote($target->name), $dbh->quote('3 s')), { pg_async => 1 });
+	pause($delay);
+	kill 'KILL', $pid;
+	my $began = now();
+	my $outcome = eval { $dbh->pg_result; 1 } ? 'answered' : $dbh->state;
+	cmp_ok(now() - $began, '<', 5, "killed after $delay s: the call ends in time") and note("$outcome");
+	like($outcome, qr/^(?:answered|42704|08006|55000)$/, "killed after $delay s: it says what happened");
+	somebody_leads("killed after $delay s", @nodes);
+	$dbh->disconnect if $dbh->ping;
+	# the server restarts itself
+	poll(20, sub { $target->try_value('SELECT etcd_is_leader() IS NOT NULL') && eval { $target->connect_db->disconnect; 1 } }) or die 'no restart';
+}
+
+# 3. It resigns, or stops, at the same time.
+for my $how (qw(resign stop))
+{
+	my ($leader, $other, $target) = settled();
+	my $dbh = $leader->connect_db;
+	my $leaving = $target->connect_db;
+	$dbh->do(sprintf('SELECT etcd_transfer(%s, NULL, %s)', $dbh->quote($target->name), $dbh->quote('3 s')), { pg_async => 1 });
+	$how eq 'resign' ? $leaving->do('SELECT etcd_resign()') : $leaving->do('SELECT pg_terminate_backend(?)', {}, $target->elector_pid);
+	my $outcome = eval { $dbh->pg_result; 1 } ? 'answered' : $dbh->state;
+	like($outcome, qr/^(?:answered|42704)$/, "$how: the call says what happened");
+	somebody_leads($how, @nodes);
+}
+
+# 4. etcd is away: an error within the timeout, or false.
+{
+	my ($leader, $other, $target) = settled();
+	$etcd->freeze(0);
+	my ($outcome, $took) = transfer($leader, $target, '1 s');
+	like($outcome, qr/^(?:0|08006)$/, 'etcd is away: false, or an error');
+	cmp_ok($took, '<', 3, 'etcd is away: within the timeout') and note("$outcome");
+	$etcd->thaw(0);
+	somebody_leads('etcd is back', @nodes);
+}
+settled();
+
+EtcdLeader::Sampler::check_exclusion(\@samplers, 'with faults');
+done_testing();
