@@ -236,10 +236,10 @@ newcomer:
 	test/setup --matrix
 	$(SUDO) test/matrix newcomer
 
-# Every supported PostgreSQL and etcd; ROWS and QUICK=--quick narrow it.
+# Every supported PostgreSQL and etcd; ROWS, QUICK=--quick and FILES narrow it.
 matrix:
 	test/setup --matrix
-	$(SUDO) test/matrix $(QUICK) $(ROWS)
+	$(SUDO) env FILES="$(FILES)" test/matrix $(QUICK) $(ROWS)
 
 # PATRONI=1: with a cluster of Patroni's.
 demo:

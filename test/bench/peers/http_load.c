@@ -5,7 +5,7 @@
  *
  * RATE: requests per second of all connections together, 0: as fast as they
  * are answered.  REUSE: 1, a connection goes on for the next request; 0, each
- * request has its own.  Writes "requests per second, median and 99th
+ * request has its own.  It ends after SECONDS, or by SIGTERM.  Writes "requests per second, median and 99th
  * percentile in microseconds, failures".
  */
 #include <arpa/inet.h>
@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ typedef struct Client
 } Client;
 
 static Client clients[MAX_CONNECTIONS];
+static volatile sig_atomic_t stopped = false;
 static uint32_t samples_us[MAX_SAMPLES];
 static int	nsamples = 0;
 static int	failures = 0;
@@ -113,6 +115,13 @@ compare(const void *a, const void *b)
 	return (*(const uint32_t *) a > *(const uint32_t *) b) - (*(const uint32_t *) a < *(const uint32_t *) b);
 }
 
+static void
+stop(int signal)
+{
+	(void) signal;
+	stopped = true;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -129,7 +138,8 @@ main(int argc, char **argv)
 	snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", argv[2], reuse ? "" : "Connection: close\r\n");
 	for (int i = 0; i < connections; i++)
 		clients[i].fd = -1;
-	while (now_ns() < until)
+	signal(SIGTERM, stop);
+	while (!stopped && now_ns() < until)
 	{
 		struct pollfd fds[MAX_CONNECTIONS];
 
@@ -159,6 +169,7 @@ main(int argc, char **argv)
 				end(&clients[i], false, reuse);
 		}
 	}
+	seconds = (now_ns() - began) / 1e9;
 	qsort(samples_us, nsamples, sizeof(uint32_t), compare);
 	printf("%.0f %u %u %d\n", nsamples / seconds, nsamples ? samples_us[nsamples / 2] : 0,
 		   nsamples ? samples_us[(int) (nsamples * 0.99)] : 0, failures);
