@@ -1,0 +1,41 @@
+# The use in doc/changes.md: a table follows keys of etcd, over a restart of the
+# elector.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Session;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $doc     = slurp_file("$FindBin::RealBin/../../doc/changes.md");
+my @sql     = $doc =~ /^```sql\n(.*?)^```/msg;
+my ($conf)  = $doc =~ /^(etcd_leader\.watched_prefixes = .*)$/m;
+my @etcdctl = $doc =~ /^etcdctl (put \S+ \S+)$/mg;
+is(scalar(@sql), 2, 'the statements of the page');
+is(scalar(@etcdctl), 1, 'and its command');
+
+my $etcd = EtcdLeader::Etcd->new;
+$etcd->etcdctl(qw(put fleet/before 1));
+my $pg = EtcdLeader::Instance->create('pg', etcd => $etcd, conf => "$conf\n");
+$pg->value($sql[0]);
+my $session = $pg->connect_db;
+start_statement($session, 'CALL follow_fleet()');
+my $table = sub { $pg->value(q{SELECT string_agg(key || '=' || value, ' ' ORDER BY key) FROM fleet}) // '' };
+poll_is(10, $table, 'fleet/before=1', 'what was there before');
+is($pg->value($sql[1]), 0, 'no maintenance yet');
+$etcd->etcdctl(split / /, $etcdctl[0]);
+poll_ok(10, sub { $pg->value($sql[1]) }, 'maintenance by one etcdctl put');
+$pg->value('SELECT pg_terminate_backend(?)', $pg->elector_pid);
+$etcd->etcdctl(qw(del fleet/before));
+$etcd->etcdctl(qw(put fleet/maintenance off));
+poll_is(20, $table, 'fleet/maintenance=off', 'over a restart of the elector');
+is($pg->value($sql[1]), 0, 'maintenance is over');
+waits_in($pg, $session, qr/^Extension/);
+is($pg->value(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL follow%' AND backend_xmin IS NOT NULL}), 0,
+	'the session that follows holds no snapshot');
+done_testing();
