@@ -34,7 +34,7 @@ sub effects { return join ' ', map { $_->{what} } $_[0]->rows('SELECT what FROM 
 for my $node ($pg1, $pg2)
 {
 	$node->value(q{SELECT etcd_add_hook('on', 'elected', 'INSERT INTO effect (what, token) VALUES (''on'', etcd_fencing_token())')});
-	$node->value(q{SELECT etcd_add_hook('off', 'unelected', 'INSERT INTO effect (what) VALUES (''off'')')});
+	$node->value(q{SELECT etcd_add_hook('off', 'unelected', 'INSERT INTO effect (what) SELECT ''off'' FROM pg_sleep(0.3)')});
 }
 my $token1 = $pg1->token;
 poll_is(10, sub { runs($pg1, 'on') }, "elected $token1 succeeded", 'an elected hook runs where this instance leads already');
@@ -54,7 +54,7 @@ my $run = $pg2->row(q{SELECT *, ended_at >= started_at AS sane FROM etcd_leader_
 is_deeply([ @{$run}{qw(hook election event status message sane)} ], [ 'on', 'postgres', 'elected', 'succeeded', undef, 1 ], 'what is recorded');
 
 # Alone in the queue, an instance loses and wins in an instant: both hooks run,
-# in this order.
+# and the elected one waits for the other.
 $pg1->value('SELECT etcd_resign(rejoin => false)');
 for my $round (1 .. 3)
 {
@@ -106,7 +106,21 @@ poll_is(10, sub { runs($pg2, 'hangs') }, "elected $token3 cancelled", 'a loss ca
 cmp_ok(now() - $began, '<', 2, 'soon');
 like($pg2->value(q{SELECT message FROM etcd_leader_hook_run WHERE hook = 'hangs'}), qr/does not lead election "postgres" any more/, 'the message says why');
 unlike(effects($pg2), qr/late/, 'its statement is rolled back');
+poll_ok(10, sub { runs($pg2, 'off') =~ /unelected $token3 succeeded$/ }, 'the unelected hook runs');
+is($pg2->value(q{SELECT max(r.started_at) FILTER (WHERE r.hook = 'off') > max(r.ended_at) FILTER (WHERE r.hook = 'hangs')
+	FROM etcd_leader_hook_run r WHERE fencing_token = ?}, $token3), 1, 'after it has ended');
 $pg2->value(q{SELECT etcd_drop_hook('hangs')});
+
+# One that waits for the loss, and writes at once.
+$pg2->value('SELECT etcd_campaign()');
+$pg2->wait_until_leader;
+my $lost = $pg2->token;
+$pg2->value(q{SELECT etcd_add_hook('late', 'elected', 'DO $$ BEGIN WHILE etcd_is_leader() LOOP PERFORM pg_sleep(0.005); END LOOP; INSERT INTO effect (what) VALUES (''late''); END $$')});
+poll(10, sub { runs($pg2, 'late') eq "elected $lost running" }) or die 'it does not run';
+$pg2->value('SELECT etcd_resign(rejoin => false)');
+poll_is(10, sub { runs($pg2, 'late') }, "elected $lost cancelled", 'one that writes as soon as leadership is lost');
+unlike(effects($pg2), qr/late/, 'commits nothing');
+$pg2->value(q{SELECT etcd_drop_hook('late')});
 
 # ---- as doc/hooks.md has them --------------------------------------------------------
 

@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
-my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, preload => 'pg_cron, etcd_leader', settings => { elections => 'shop' },
+my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, preload => 'pg_cron, etcd_leader', init => { allows_streaming => 1 }, settings => { elections => 'shop' },
 	conf => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\nmax_replication_slots = 10\nwal_retrieve_retry_interval = 500ms\n") } qw(pg1 pg2);
 my ($pg1, $pg2) = @nodes{qw(pg1 pg2)};
 $pg1->wait_until_leader;
