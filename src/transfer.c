@@ -11,7 +11,7 @@
  * writes the target's key anew, as it is.  The target sees that somebody else
  * wrote it, and writes it once more when it leads: that is the receipt.
  *
- * Until it is known what became of the txn, the instance does not lead, though
+ * Until the result of the txn is known, the instance does not lead, although
  * its key may stand.  It may lead again when another compare than that of the
  * own key has failed: create revisions do not come back, so that txn is never
  * executed.
@@ -22,13 +22,15 @@
  */
 #include "election_internal.h"
 
-/* So much of the queue is read. */
+/* The maximum number of keys of the queue that are read. */
 #define SURVEY_LIMIT	1000
 
 /* A txn of etcd has at most 128 compares (--max-txn-ops). */
 #define MAX_BETWEEN		120
 
-/* The queue from the own key on, as a survey showed it. */
+/*
+ * The queue from the own key on, as a survey (a read of the queue) showed it.
+ */
 typedef struct Survey
 {
 	const EtcdKeyValue *kvs;
@@ -187,7 +189,7 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Survey *sur
 	core_send_txn(core, op, compares, ncompares, ops, nops, &range, 1);
 }
 
-/* What keeps the leader from handing over to that candidate; DONE: nothing. */
+/* Why the leader cannot hand over to that candidate; DONE: it can. */
 static ElectionReply
 check_target(const Election *e, const Survey *survey, int target)
 {
@@ -304,7 +306,7 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Survey 
 		t->survey_ns = t->better_since_ns + core->config.preferred_delay_ms * NS_PER_MS;
 }
 
-/* The txn was sent, and it is not known what became of it; or a compare failed. */
+/* The txn was sent and its result is not known, or a compare failed. */
 static void
 resolve(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
 {
@@ -331,7 +333,7 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const EtcdResult
 
 	if (survey.nkvs == 0 || !is_queued(e) || survey.kvs[0].create_revision != e->create_revision)
 	{
-		/* The own key is gone, or not ours any more: a look tells the rest. */
+		/* The own key is gone, or not ours any more: a look shows the rest. */
 		e->look_wanted = true;
 		return;
 	}
