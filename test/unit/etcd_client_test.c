@@ -1916,7 +1916,8 @@ test_large(void **state)
 	char	   *value = malloc(size);
 	EtcdOp		put = {.kind = ETCD_OP_PUT,.key = BYTES("unit/large"),.value = {value, size}};
 	EtcdOp		range = {.kind = ETCD_OP_RANGE,.key = BYTES("unit/large")};
-	EtcdRequest write = {.kind = ETCD_TXN,.success = &put,.nsuccess = 1};
+	/* a write of that size takes long, too, on a busy machine */
+	EtcdRequest write = {.kind = ETCD_TXN,.success = &put,.nsuccess = 1,.is_large = true};
 	EtcdRequest read = {.kind = ETCD_TXN,.success = &range,.nsuccess = 1,.is_large = true};
 	EtcdWatch	watch = {.watch_id = 21,.key = BYTES("unit/large"),.fragment = true,.progress_notify = true};
 	Caller	   *caller = start_caller(etcd_url, closed_url);
