@@ -1,0 +1,351 @@
+/*-------------------------------------------------------------------------
+ *
+ * changes_test.c
+ *	  Unit tests of changes.c: what is asked, watched and announced, input by
+ *	  input.  test/sim/changes_sim.c has the faults in any order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "changes.h"
+
+#define MS			INT64_C(1000000)
+#define SECOND		(1000 * MS)
+#define CLUSTER		7
+
+/* What has gone out since it was looked at last, as text. */
+static char out[4096];
+static uint64_t read_id;
+static Changes *core;
+static int64_t now;
+
+static void
+note(const char *format,...)
+{
+	va_list		args;
+	size_t		len = strlen(out);
+
+	va_start(args, format);
+	vsnprintf(out + len, sizeof(out) - len, format, args);
+	va_end(args);
+}
+
+#define assert_out(expected) \
+	do { \
+		assert_string_equal(out, expected); \
+		out[0] = '\0'; \
+	} while (0)
+
+static void
+port_send(void *ctx, uint64_t id, const EtcdRequest *request)
+{
+	(void) ctx;
+	read_id = id;
+	note("read %d; ", request->nsuccess);
+}
+
+static void
+port_watch(void *ctx, const EtcdWatch *watches, int n)
+{
+	(void) ctx;
+	note("watch");
+	for (int i = 0; i < n; i++)
+		note(" %.*s-%.*s from %" PRId64, (int) watches[i].key.len, watches[i].key.data,
+			 (int) watches[i].range_end.len, watches[i].range_end.data, watches[i].start_revision);
+	note("; ");
+}
+
+static void
+port_announce(void *ctx, const EtcdWatchEvent *event)
+{
+	(void) ctx;
+	if (event == NULL)
+		note("gap; ");
+	else
+		note("%.*s@%" PRId64 "; ", (int) event->kv.key.len, event->kv.key.data, event->kv.mod_revision);
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	(void) ctx;
+	return 0;
+}
+
+static int
+begin(void **state)
+{
+	static const ChangesPort port = {
+		.send = port_send,.watch = port_watch,.announce = port_announce,.random = port_random
+	};
+
+	(void) state;
+	out[0] = '\0';
+	now = 0;
+	core = changes_create(&port);
+	return core == NULL;
+}
+
+static int
+end(void **state)
+{
+	(void) state;
+	changes_free(core);
+	return 0;
+}
+
+static void
+answer(EtcdOutcome outcome, uint64_t cluster, int64_t revision, uint64_t term)
+{
+	EtcdAnswer	a = {.outcome = outcome,.header = {.cluster_id = cluster,.revision = revision,.raft_term = term}};
+
+	changes_receive(core, now, read_id, &a);
+}
+
+/* A frame of watch 1 or 2 with events "key@revision key@revision". */
+static void
+frame(int64_t watch_id, const char *events, bool fragment)
+{
+	EtcdWatchEvent list[8];
+	EtcdWatchFrame f = {.watch_id = watch_id,.events = list,.fragment = fragment,.header = {.cluster_id = CLUSTER,.revision = 1000}};
+	char		text[256];
+
+	memset(list, 0, sizeof(list));
+	snprintf(text, sizeof(text), "%s", events);
+	for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
+	{
+		char	   *at = strchr(word, '@');
+
+		list[f.nevents].kv.key = (EtcdBytes) {word, (size_t) (at - word)};
+		list[f.nevents++].kv.mod_revision = atoi(at + 1);
+	}
+	changes_watched(core, now, &f);
+}
+
+static void
+frame_created(int64_t watch_id)
+{
+	EtcdWatchFrame f = {.watch_id = watch_id,.created = true,.header = {.cluster_id = CLUSTER,.revision = 1000}};
+
+	changes_watched(core, now, &f);
+}
+
+/* Two prefixes are watched from revision 100 on. */
+static void
+start(void)
+{
+	const char *prefixes[] = {"a/", "b/"};
+
+	changes_configure(core, now, prefixes, 2, SECOND);
+	changes_tick(core, now);
+	assert_out("read 2; ");
+	answer(ETCD_ANSWERED, CLUSTER, 100, 3);
+	assert_out("gap; watch a/-a0 from 101 b/-b0 from 101; ");
+	frame_created(1);
+	assert_false(changes_is_watching(core));
+	frame_created(2);
+	assert_true(changes_is_watching(core));
+	assert_int_equal(changes_wakeup_ns(core), now + SECOND);
+}
+
+/* The stream ends, and the next one is opened after a read. */
+static void
+reopen(const char *expected)
+{
+	changes_watch_ended(core, now, ETCD_NO_ANSWER);
+	now += 10 * SECOND;
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 1000, 3);
+	assert_out(expected);
+}
+
+static void
+test_nothing_to_watch(void **state)
+{
+	(void) state;
+	changes_tick(core, now);
+	assert_out("");
+	assert_int_equal(changes_wakeup_ns(core), INT64_MAX);
+	assert_false(changes_is_watching(core));
+}
+
+static void
+test_once(void **state)
+{
+	(void) state;
+	start();
+	frame(1, "a/x@101 a/y@103 other@104", false);
+	frame(2, "b/x@102 b/y@102", false);
+	frame(1, "a/x@101 a/y@103 a/z@105", false);
+	frame(3, "a/q@200", false);
+	assert_out("a/x@101; a/y@103; b/x@102; b/y@102; a/z@105; ");
+	reopen("read 2; watch a/-a0 from 106 b/-b0 from 103; ");
+}
+
+static void
+test_fragments(void **state)
+{
+	(void) state;
+	start();
+	frame(1, "a/1@101 a/1@102 a/2@102", true);
+	assert_out("a/1@101; a/1@102; a/2@102; ");
+	/* revision 102 is not over: it comes again, and goes on */
+	reopen("read 2; watch a/-a0 from 102 b/-b0 from 101; ");
+	frame(1, "a/1@102 a/2@102 a/3@102", true);
+	frame(1, "a/4@102 a/1@103", false);
+	assert_out("a/3@102; a/4@102; a/1@103; ");
+	reopen("read 2; watch a/-a0 from 104 b/-b0 from 101; ");
+}
+
+static void
+test_progress(void **state)
+{
+	(void) state;
+	start();
+	frame(2, "", false);
+	reopen("read 2; watch a/-a0 from 101 b/-b0 from 1001; ");
+}
+
+static void
+test_compacted(void **state)
+{
+	EtcdWatchFrame f = {.watch_id = 2,.canceled = true,.compact_revision = 500,.header = {.cluster_id = CLUSTER}};
+
+	(void) state;
+	start();
+	frame(1, "a/x@101", false);
+	assert_out("a/x@101; ");
+	changes_watched(core, now, &f);
+	assert_out("watch; ");
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 600, 3);
+	assert_out("read 2; gap; watch a/-a0 from 102 b/-b0 from 601; ");
+}
+
+/* Another cluster, a lower revision, a lower term: each is another etcd. */
+static void
+test_other_etcd(void **state)
+{
+	static const struct
+	{
+		uint64_t	cluster;
+		int64_t		revision;
+		uint64_t	term;
+		bool		same;
+	}			cases[] = {
+		{CLUSTER, 100, 3, true}, {CLUSTER, 200, 0, true},
+		{CLUSTER + 1, 200, 3, false}, {CLUSTER, 99, 3, false}, {CLUSTER, 200, 2, false},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		end(state);
+		assert_int_equal(begin(state), 0);
+		start();
+		now += SECOND;
+		changes_tick(core, now);
+		assert_out("read 2; ");
+		answer(ETCD_ANSWERED, cases[i].cluster, cases[i].revision, cases[i].term);
+		assert_out(cases[i].same ? "" : "watch; ");
+		assert_int_equal(changes_is_watching(core), cases[i].same);
+	}
+}
+
+static void
+test_too_large(void **state)
+{
+	(void) state;
+	start();
+	changes_watch_ended(core, now, ETCD_GARBAGE);
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 300, 3);
+	assert_out("read 2; gap; watch a/-a0 from 301 b/-b0 from 301; ");
+}
+
+/* What fails is tried again later and later, 5 s at the most. */
+static void
+test_back_off(void **state)
+{
+	int			nreads = 0;
+
+	start();
+	(void) state;
+	changes_watch_ended(core, now, ETCD_NO_ANSWER);
+	for (; now < 60 * SECOND; now += 10 * MS)
+	{
+		changes_tick(core, now);
+		if (out[0] != '\0')
+		{
+			nreads++;
+			out[0] = '\0';
+			answer(ETCD_REFUSED, 0, 0, 0);
+		}
+	}
+	assert_in_range(nreads, 12, 40);
+	now += 10 * SECOND;
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 200, 3);
+	assert_out("read 2; watch a/-a0 from 101 b/-b0 from 101; ");
+}
+
+static void
+test_configure(void **state)
+{
+	const char *prefixes[] = {"b/", "c/"};
+
+	(void) state;
+	start();
+	frame(2, "b/x@110", false);
+	assert_out("b/x@110; ");
+	changes_configure(core, now, prefixes, 2, SECOND);
+	assert_out("watch; ");
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 200, 3);
+	assert_out("read 2; gap; watch b/-b0 from 111 c/-c0 from 201; ");
+	changes_configure(core, now, NULL, 0, SECOND);
+	assert_out("watch; ");
+	assert_int_equal(changes_wakeup_ns(core), INT64_MAX);
+}
+
+/* A stream that does not begin is given up. */
+static void
+test_silent_stream(void **state)
+{
+	const char *prefixes[] = {"a/"};
+
+	(void) state;
+	changes_configure(core, now, prefixes, 1, SECOND);
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 100, 3);
+	assert_out("read 1; gap; watch a/-a0 from 101; ");
+	now += SECOND;
+	changes_tick(core, now);
+	assert_out("watch; read 1; ");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_nothing_to_watch, begin, end),
+		cmocka_unit_test_setup_teardown(test_once, begin, end),
+		cmocka_unit_test_setup_teardown(test_fragments, begin, end),
+		cmocka_unit_test_setup_teardown(test_progress, begin, end),
+		cmocka_unit_test_setup_teardown(test_compacted, begin, end),
+		cmocka_unit_test_setup_teardown(test_other_etcd, begin, end),
+		cmocka_unit_test_setup_teardown(test_too_large, begin, end),
+		cmocka_unit_test_setup_teardown(test_back_off, begin, end),
+		cmocka_unit_test_setup_teardown(test_configure, begin, end),
+		cmocka_unit_test_setup_teardown(test_silent_stream, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
