@@ -79,6 +79,7 @@ advance(Stream *stream, Watcher *watcher)
 	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = watcher->id};
 	EtcdWatchEvent events[64];
 	bool		catching_up = !watcher->synced;
+	bool		cut = false;	/* the frame ends with this revision */
 
 	if (watcher->canceled)
 		return;
@@ -109,6 +110,14 @@ advance(Stream *stream, Watcher *watcher)
 		if (plan.compaction_hides && catching_up && version->deleted &&
 			version->revision == applied->compacted)
 			continue;
+		/* what one watch is told of a revision is never split (etcd's API guarantees) */
+		if (cut && events[frame.nevents - 1].kv.mod_revision != version->revision)
+		{
+			member_header(stream->member, &frame.header);
+			write_frame(stream, &frame);
+			frame.nevents = 0;
+			cut = false;
+		}
 		event = &events[frame.nevents++];
 		memset(event, 0, sizeof(*event));
 		event->is_delete = version->deleted;
@@ -122,12 +131,7 @@ advance(Stream *stream, Watcher *watcher)
 			event->kv.lease = version->lease;
 		}
 		stream->account->events++;
-		if (frame.nevents == 64 || random_chance(3000))
-		{
-			member_header(stream->member, &frame.header);
-			write_frame(stream, &frame);
-			frame.nevents = 0;
-		}
+		cut |= frame.nevents >= 32 || random_chance(3000);
 	}
 	if (frame.nevents > 0)
 	{
