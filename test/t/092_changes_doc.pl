@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Session;
@@ -12,12 +13,10 @@ use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $doc     = slurp_file("$FindBin::RealBin/../../doc/changes.md");
-my @sql     = $doc =~ /^```sql\n(.*?)^```/msg;
-my ($conf)  = $doc =~ /^(etcd_leader\.watched_prefixes = .*)$/m;
-my @etcdctl = $doc =~ /^etcdctl (put \S+ \S+)$/mg;
-is(scalar(@sql), 2, 'the statements of the page');
-is(scalar(@etcdctl), 1, 'and its command');
+my ($conf, $follow, $put, $gate) = map { document_block('doc/changes.md', $_) } qw(setting follow put gate);
+my @sql = ($follow, $gate);
+my @etcdctl = $put =~ /^etcdctl (put \S+ \S+)$/mg;
+is(scalar(@etcdctl), 1, 'a command of etcdctl');
 
 my $etcd = EtcdLeader::Etcd->new;
 $etcd->etcdctl(qw(put fleet/before 1));
