@@ -4,7 +4,7 @@
 # longer, memory does not grow, and the log is quiet.
 #
 # ETCD_LEADER_ROUNDS: so many thousand changes (20), and seconds of the flood
-# are 3/5 of it: with 100, 100,000 changes and a minute.
+# are 3/5 of it, at least 15: with 100, 100,000 changes and a minute.
 use strict;
 use warnings;
 
@@ -150,7 +150,7 @@ sub hand_over
 
 sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
 
-my $seconds = 0.6 * $rounds;
+my $seconds = $rounds > 25 ? 0.6 * $rounds : 15;
 my @quiet   = map { hand_over() } 1 .. 11;
 my $flood   = EtcdLeader::Util::Process->spawn(name => 'flood', log => "$PostgreSQL::Test::Utils::log_path/092_flood.log",
 	code => sub {
@@ -167,8 +167,11 @@ pause(2);
 my %memory = map { ($_->name => resident_kb($_)) } @nodes;
 my %log    = map { ($_->name => $_->log_size) } @nodes;
 my @busy   = map { hand_over() } 1 .. 11;
-$flood->wait;
-note('flood: ' . $flood->output);
+ok($flood->alive, 'the flood lasts as long as the hand-overs');
+$flood->wait($seconds + 30);
+my ($flooded, $took) = $flood->output =~ /^(\d+) in (\S+) s$/ or die 'the flood: ' . $flood->output;
+note("flood: $flooded changes in $took s");
+cmp_ok($flooded / $took, '>', 1500, 'as many changes a second as were meant');
 note(sprintf 'hand-over: median %.1f ms (%.1f to %.1f) without, %.1f ms (%.1f to %.1f) with the flood',
 	median(@quiet), (sort { $a <=> $b } @quiet)[ 0, -1 ], median(@busy), (sort { $a <=> $b } @busy)[ 0, -1 ]);
 cmp_ok(median(@busy), '<', median(@quiet) + 100, 'a flood delays no hand-over');
