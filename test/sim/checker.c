@@ -406,7 +406,7 @@ check_storm(Instance *in)
 	Watchman   *w = &watchmen[in->number];
 	int			ttl_s = (int) (election_ttl_ns(in->core) / SECOND);
 	int64_t		since_ns = now_ns - ttl_s * SECOND;
-	int			allowed = 20 + 4 * plan.nelections + 14 * ttl_s;
+	int			allowed = 26 + 4 * plan.nelections + 14 * ttl_s;
 	int			nsent;
 	int			nstimuli;
 
@@ -1215,6 +1215,17 @@ check_other_key(const Version *version)
 	}
 }
 
+/* A key that is put on another lease keeps its value. */
+static void
+check_move(const Version *version, EtcdBytes name)
+{
+	const Version *old = version->previous >= 0 ? store_version(version->previous) : NULL;
+
+	if (version->cause == BY_CLIENT && !version->deleted && old != NULL && !old->deleted &&
+		old->lease != version->lease && !bytes_equal(old->value, version->value))
+		fail_run("%.*s was put on another lease with another value", (int) name.len, name.data);
+}
+
 void
 checker_changed(const Version *version)
 {
@@ -1236,6 +1247,7 @@ checker_changed(const Version *version)
 		excuse->next = excuses;
 		excuses = excuse;
 	}
+	check_move(version, name);
 	begin_spans();
 	for (int i = 0; i < ninstances; i++)
 	{

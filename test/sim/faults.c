@@ -631,11 +631,12 @@ stop_granter(void *subject, uint64_t index)
  * It will have run out in those books when the leader wakes up.
  */
 void
-faults_at_grant(int leader)
+faults_at_grant(int leader, int member)
 {
-	if (!over && random_chance(plan.proclaim_at_grant))
-		command(&instances[random_below(ninstances)], FAULT_PROCLAIM, 0);
-	if (random_chance(plan.stop_at_grant))
+	/* when keys are about to be moved to that lease */
+	for (int i = 0; i < ninstances && !over && random_chance(plan.proclaim_at_grant); i++)
+		command(&instances[i], FAULT_PROCLAIM, 0);
+	if (leader != member && random_chance(plan.stop_at_grant))
 		stop_granter(&cluster.members[leader], store_index());
 }
 

@@ -19,8 +19,8 @@ extern void faults_end(void);
 /* By way of another member a keepalive has come to the true leader. */
 extern void faults_at_renewal(int leader, int64_t lease);
 
-/* By way of another member the true leader was asked for a lease, and has granted it. */
-extern void faults_at_grant(int leader);
+/* The true leader has granted a lease, for which that member was asked. */
+extern void faults_at_grant(int leader, int member);
 
 /* A client's read was served, and is not answered yet. */
 extern void faults_at_look(const EtcdRequest *request);

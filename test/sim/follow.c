@@ -314,9 +314,10 @@ faults_at_renewal(int leader, int64_t lease)
 }
 
 void
-faults_at_grant(int leader)
+faults_at_grant(int leader, int member)
 {
 	(void) leader;
+	(void) member;
 }
 
 void

@@ -146,7 +146,7 @@ draw_more(void)
 {
 	plan.granted_part = random_chance(1500) ? ONE_OF(2, 3, 4) : 0;
 	plan.syncs_in_batches = random_chance(5000);
-	plan.proclaim_at_grant = random_chance(2000) ? 5000 : 0;
+	plan.proclaim_at_grant = random_chance(3000) ? 5000 : 0;
 	if (random_chance(400))
 	{
 		plan.nelections = (int) random_between(4, MAX_ELECTIONS);
@@ -154,7 +154,7 @@ draw_more(void)
 	}
 	if (random_chance(1000))
 		plan.ttl_s[1] = ONE_OF(20, 40, 60);
-	if (plan.profile == PROFILE_WOKEN && random_chance(3500))
+	if (plan.profile == PROFILE_WOKEN && random_chance(4500))
 	{
 		plan.stale_reads = (int) random_between(3000, 10000);
 		if (random_chance(6000))
@@ -217,12 +217,12 @@ plan_draw(uint64_t seed)
 	plan.late_revokes = random_chance(5000);
 	plan.compaction_hides = random_chance(2000);
 	plan.election_timeout_ns = ONE_OF(200, 1000, 1000, 1000, 1000, 2500) * MS;
-	plan.late_expiry = 2000;
+	plan.late_expiry = ONE_OF(2000, 2000, 6000);
 	plan.about_ttl = 2000;
 	plan.expiry_lateness_ns = random_chance(7000) ? 500 * MS : 0;
 
 	plan.link_delay_ns = random_between(MS / 10, random_chance(2000) ? 40 * MS : 3 * MS);
-	plan.link_jitter_ns = random_between(0, random_chance(2000) ? 200 * MS : 5 * MS);
+	plan.link_jitter_ns = random_between(0, random_chance(3500) ? 200 * MS : 5 * MS);
 	plan.apply_delay_ns = random_between(0, 5 * MS);
 
 	plan.ttl_s[0] = ONE_OF(2, 3, 3, 4, 5, 6, 10);
@@ -246,7 +246,7 @@ plan_draw(uint64_t seed)
 			break;
 		case PROFILE_NETWORK:
 			draw_network(1000);
-			if (random_chance(5000))
+			if (random_chance(7500))
 			{
 				/* what was commanded takes effect after it was taken back */
 				plan.late_writes = (int) random_between(1000, 5000);
@@ -256,7 +256,7 @@ plan_draw(uint64_t seed)
 			break;
 		case PROFILE_PARTITION:
 			draw_partitions((int) random_between(50, 200));
-			if (random_chance(5000))
+			if (random_chance(8000))
 			{
 				/* contact is back just when the lease has run out */
 				plan.fault[FAULT_CUT_INSTANCE] = (int) random_between(100, 300);

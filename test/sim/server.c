@@ -195,8 +195,8 @@ at_leader(void *subject, uint64_t tag)
 	(void) cluster_write(call->request, call->cause, &call->answer);
 	count(call, fetched);
 	call->index = store_index();
-	if (call->request->kind == ETCD_GRANT && cluster.leader != call->member && call->cause == BY_CLIENT)
-		faults_at_grant(cluster.leader);
+	if (call->request->kind == ETCD_GRANT && call->cause == BY_CLIENT)
+		faults_at_grant(cluster.leader, call->member);
 	call->phase = CALL_APPLY;
 	progress(call);
 }
