@@ -337,7 +337,6 @@ ALTER SYSTEM SET etcd_leader.candidate = 'sometimes';
 ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', 'b', 'a';
 ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', '""';
 ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', E'"b\tc"';
-ALTER SYSTEM SET etcd_leader.preferred_delay = 0;
 ALTER SYSTEM SET etcd_leader.databases = 'a', 'b', 'a';
 ALTER SYSTEM SET etcd_leader.databases = '""';
 SELECT repeat('a', 64) AS value \gset
