@@ -12,9 +12,9 @@
  *			alone.  In it the own key stands, with the known create revision,
  *			on the lease, and is the first.  Go's Campaign does not look at its
  *			own key again after waiting, and elects a waiter whose lease is
- *			gone (etcd #19597).
+ *			gone (etcd #19597).  ARMED is the other way to leadership.
  * EPOCH	An answer is ignored if leadership was withdrawn after its request
- *			was sent.
+ *			was sent.  Whoever was armed is so no more.
  * BEAT		A keepalive and a confirming read move the deadline only together:
  *			both are answered in the raft term that the lease was granted in,
  *			the old deadline has not passed, and the key is found as in PLACE.
@@ -27,8 +27,9 @@
  * BY NAME	What is read again with each beat is read by the names of the keys
  *			that are known: the own one, the predecessor, the leader.  A sorted
  *			range makes etcd fetch every key of the election.  If one of them
- *			has changed, a look follows.  Only the leader, which is one, looks
- *			with each beat: it must notice that etcd was put back.
+ *			has changed, a look follows; also in a new raft term, as etcd may
+ *			have been put back.  Only the leader, which is one, looks with each
+ *			beat.
  * ORDERED	What begins or extends leadership is ordered by raft's log, and not
  *			by a read index: linearizable reads of a member that was paused
  *			could be stale (#20418, #21399).  So a look from which leading may
@@ -37,6 +38,18 @@
  *			answered when it is applied.  It writes nothing, wakes no watch,
  *			and leaves no revision.  Where etcd has no space, and refuses
  *			proposals, a read takes its place.
+ * ARMED	The successor leads without reading again when its wait ends.  An
+ *			ordered look that shows the own key, and exactly one before it,
+ *			arms: create revisions only grow, so nobody else can come before.
+ *			The wait ends with the deletion of that key, told by the watch,
+ *			later than the answer that armed.  One watch tells of both keys all
+ *			that came after that answer, and a frame is used as a whole: a
+ *			transfer deletes both at one revision.  The instance then leads if
+ *			the lease is good, the own key hangs on it as far as known, nothing
+ *			about leases and keys is unresolved, and the answers are not in
+ *			doubt (HISTORY).  A look follows at once, and ends leadership if it
+ *			disagrees.  Go's waiter asks neither for a lease nor for its key
+ *			(etcd #19597).
  * FRESH	In a new raft term, or after the deadline, a fresh lease replaces
  *			the old one, and the keys are put on it.  An etcd leader that was
  *			stopped and wakes up revokes what its successor renewed.
@@ -62,12 +75,13 @@
  *			raft term, or a lower revision than a linearizable answer can have.
  *			If only such answers come for a TTL, etcd was replaced or restored.
  *
- * lease.c keeps the lease (BEAT, FRESH), queue.c the own keys (FINAL, GUARD,
- * ORDER), look.c reads them and their places (PLACE, EPOCH, BY NAME, ORDERED),
- * transfer.c hands over (TRANSFER), watch.c has the watch stream, patroni.c the elections that follow Patroni and
- * have rules of their own, command.c the settings and commands.  This file has
- * the answers and where they go, contact with etcd, its history, and what is
- * remembered (HISTORY, MEMORY).
+ * lease.c keeps the lease (BEAT, FRESH), queue.c the own keys (ARMED, FINAL,
+ * GUARD, ORDER), look.c reads them and their places (PLACE, EPOCH, BY NAME,
+ * ORDERED), transfer.c hands over (TRANSFER), watch.c has the watch stream,
+ * patroni.c the elections that follow Patroni and have rules of their own,
+ * command.c the settings and commands.  This file has the answers and where
+ * they go, contact with etcd, its history, and what is remembered (HISTORY,
+ * MEMORY).
  *
  * Inputs change the state and mark what is wanted; core_pursue() then sends
  * whatever is wanted, not under way and not postponed.  So a lost answer
@@ -622,14 +636,13 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 	if (core->stopping || !core->stream.open)
 		return;
 	queue_expire(core, now_ns);
-	if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != 0 &&
-		frame->header.cluster_id != core->cluster_id)
+	if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != core->cluster_id)
 		usable = false;			/* a look will show what has happened */
 	else
 	{
-		if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != 0)
+		if (frame->outcome == ETCD_ANSWERED)
 			learn_header(core, &frame->header);
-		usable = watch_receive(core, frame);
+		usable = watch_receive(core, now_ns, frame);
 	}
 	if (!usable)
 	{
@@ -795,6 +808,9 @@ check_election(const ElectionCore *core, const Election *e)
 		assert(e->state == ELECTION_LEAVING || e->create_revision == 0);
 		assert(e->proclaim_ticket == 0 && !e->must_put_value);
 	}
+	assert(e->armed_revision == 0 || e->state == ELECTION_WAITING);
+	assert(e->armed_revision <= e->seen_revision);
+	assert(e->first_revision == 0 || leading);
 	if (leading)
 	{
 		assert(e->told_revision == e->create_revision);

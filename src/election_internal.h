@@ -41,8 +41,16 @@
  *	 e.seen_revision	of the newest look that was used.	look; raised only; History.
  *						All watches of the election begin	Not by events: another watch of the
  *						after it.							stream may be behind.
- *	 e.leader.create_revision	of the leader's key			look
- *	 e.leader_mod_revision	that leader_value is of			look, watch; History
+ *	 e.armed_revision	of the newest answer that shows		ordered look; 0 with the epoch,
+ *						the own key and exactly one			a lost watch, or another place.
+ *						before it (ARMED)					Waiting only; up to seen_revision
+ *	 e.first_revision	at which the wait ended (ARMED):	event; 0 with the epoch.
+ *						older answers know of a place		Leading only
+ *						that is none any more
+ *	 e.ended_revision	of the event that ends the wait		event; 0 with the epoch, and
+ *						(ARMED)								at the end of each frame
+ *	 e.leader.create_revision	of the leader's key			look, end of the wait (ARMED)
+ *	 e.leader_mod_revision	that leader_value is of			look, watch, own writes; History
  *	 e.told_revision	of the leader announced last		announcement.
  *															Leading: that of the own key.
  *	 op.revision_floor	max_revision at the sending: no		sending
@@ -59,6 +67,8 @@
  *	 lease.term			term_seen when its grant was sent	first sending of the grant;
  *						first								never above term_seen
  *	 beat.term			of the keepalive's answer			the answer
+ *	 e.places_term		of the answer that showed the		look that did not ask by name
+ *						places
  *
  *	 time
  *	 lease.sent_ns		first sending of the grant			sending
@@ -104,8 +114,8 @@
  */
 #define MAX_OPS				(16 + 3 * ELECTION_MAX_ELECTIONS)
 
-/* Own key, predecessor and leader of each election. */
-#define MAX_WATCHES			(3 * ELECTION_MAX_ELECTIONS)
+/* Own key and leader of each election; of a followed one, Patroni's two. */
+#define MAX_WATCHES			(2 * ELECTION_MAX_ELECTIONS)
 
 #define ALL_SLOTS			UINT32_MAX
 #define SLOT_BIT(slot)		(UINT32_C(1) << (slot))
@@ -280,8 +290,12 @@ typedef struct Election
 
 	/* places */
 	int64_t		seen_revision;
+	int64_t		armed_revision;
+	int64_t		first_revision;
+	int64_t		ended_revision;
 	QueueKey	predecessor;
 	QueueKey	leader;
+	uint64_t	places_term;
 	uint64_t	places_id;		/* requests before that one were sent before these two */
 	char		leader_value[ELECTION_VALUE_SIZE];
 	int64_t		leader_mod_revision;
@@ -327,8 +341,8 @@ typedef struct Lease
 typedef enum WatchTarget
 {
 	WATCH_OWN,
-	WATCH_PREDECESSOR,
 	WATCH_LEADER,
+	WATCH_WAIT,					/* of a successor: both, by one watch (ARMED) */
 	WATCH_PATRONI,				/* a followed election: leader key, configuration */
 	WATCH_ANYBODY				/* of an election without candidates */
 } WatchTarget;
@@ -338,6 +352,9 @@ typedef struct Watched
 	int			slot;
 	WatchTarget target;
 	QueueKey	key;			/* not of WATCH_ANYBODY */
+	QueueKey	leader;			/* WAIT; key is the own one */
+	char		range_end[ELECTION_KEY_SIZE + 1];	/* WAIT: behind both */
+	int64_t		start_revision;
 } Watched;
 
 /* One stream watches all keys. */
@@ -418,6 +435,12 @@ static inline bool
 is_key(EtcdBytes bytes, const char *key)
 {
 	return bytes.len == strlen(key) && memcmp(bytes.data, key, bytes.len) == 0;
+}
+
+static inline bool
+is_queue_key(const QueueKey *key, EtcdBytes bytes)
+{
+	return key->len == bytes.len && memcmp(key->data, bytes.data, bytes.len) == 0;
 }
 
 static inline void
@@ -504,6 +527,14 @@ is_queued(const Election *e)
 	return !e->followed &&
 		(e->state == ELECTION_QUEUED || e->state == ELECTION_WAITING ||
 		 e->state == ELECTION_LEADING || e->state == ELECTION_HELD_BACK);
+}
+
+/* Waits behind nobody but the leader, as far as known. */
+static inline bool
+is_successor(const Election *e)
+{
+	return e->state == ELECTION_WAITING &&
+		e->predecessor.create_revision == e->leader.create_revision;
 }
 
 /* Wants to have a key. */
@@ -714,6 +745,12 @@ extern void queue_pursue_keys(ElectionCore *core, int64_t now_ns);
 extern void queue_see_event(ElectionCore *core, const Watched *watched,
 							const EtcdWatchEvent *event);
 
+/* All events of a frame are known: a wait that has ended may make a leader (ARMED). */
+extern void queue_end_frame(ElectionCore *core, int64_t now_ns);
+
+/* There may be events that the watch does not tell: nobody is armed (ARMED). */
+extern void queue_watch_lost(ElectionCore *core);
+
 /* The leader, or that there is none, is announced unless it was already. */
 extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason);
 
@@ -819,7 +856,10 @@ extern void patroni_configure(ElectionCore *core, int64_t now_ns, Election *e, b
 extern void watch_pursue(ElectionCore *core, int64_t now_ns);
 
 /* A frame of the stream.  False: the stream is of no use any more. */
-extern bool watch_receive(ElectionCore *core, const EtcdWatchFrame *frame);
+extern bool watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame);
+
+/* Does one watch tell of the own key and of the leader's all that came after that revision? */
+extern bool watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision);
 extern void watch_ended(ElectionCore *core, int64_t now_ns);
 extern void watch_close(ElectionCore *core);
 

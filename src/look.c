@@ -24,6 +24,7 @@
 typedef struct Sight
 {
 	int64_t		revision;
+	uint64_t	term;
 	const EtcdKeyValue *own;	/* NULL: it does not stand, or was not asked for */
 	const EtcdKeyValue *neighbour;	/* NULL: there is none, or it was not asked for */
 	const EtcdKeyValue *leader; /* NULL: there is none */
@@ -134,8 +135,7 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 static bool
 may_lead(const Election *e)
 {
-	return is_queued(e) && (e->state != ELECTION_WAITING ||
-							e->predecessor.create_revision == e->leader.create_revision);
+	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
 /*
@@ -333,6 +333,7 @@ learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	}
 	else if (own_stands)
 	{
+		e->armed_revision = 0;
 		look_for_namesake(core, now_ns, e, sight);
 		if (e->leader.create_revision == e->create_revision)
 			queue_become_first(core, now_ns, e, sight->revision, op->ordered);
@@ -340,6 +341,11 @@ learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 		{
 			e->state = ELECTION_WAITING;
 			set_queue_key(core, e, &e->predecessor, sight->neighbour);
+			/* the first key is the one before ours: there is no other (ARMED) */
+			if (is_successor(e) && op->ordered)
+				e->armed_revision = sight->revision;
+			else if (is_successor(e))
+				e->look_wanted = true;	/* an ordered one */
 		}
 	}
 	return own_stands;
@@ -354,22 +360,25 @@ stands(const QueueKey *key, const EtcdKeyValue *kv)
 /*
  * The keys that were asked for by name.  If each stands, the places are as
  * they were: create revisions only grow, so nobody comes before a key that
- * stands.  True if the own key stands as it must.
+ * stands.  Unless etcd was put back, which begins a new raft term.  True if the
+ * own key stands as it must.
  */
 static bool
 learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
 	int			asked = op->asked[slot_of(core, e)];
 	bool		own_stands = false;
+	bool		places_stand = false;
 
 	/* else the keys that are known are others by now */
 	if (op->id >= e->places_id)
 	{
-		if (!stands(&e->leader, sight->leader) ||
-			((asked & LOOK_NEIGHBOUR) && !stands(&e->predecessor, sight->neighbour)))
-			e->look_wanted = true;
-		else
+		places_stand = sight->term == e->places_term && stands(&e->leader, sight->leader) &&
+			(!(asked & LOOK_NEIGHBOUR) || stands(&e->predecessor, sight->neighbour));
+		if (places_stand)
 			learn_leader(core, e, sight, op->sent_ns);
+		else
+			e->look_wanted = true;
 	}
 	if ((asked & LOOK_OWN) && is_candidate(e))
 		own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
@@ -377,6 +386,8 @@ learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 		queue_check_absence(core, e, sight->own, sight->revision);
 	if (own_stands)
 		look_for_namesake(core, now_ns, e, sight);
+	if (own_stands && places_stand && e->armed_revision != 0 && op->ordered)
+		e->armed_revision = sight->revision;
 	return own_stands;
 }
 
@@ -389,6 +400,7 @@ learn_places(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, cons
 
 	if (is_stray(core, e, sight->leader) || is_stray(core, e, sight->neighbour))
 		lease_taint(core, core->lease.id);
+	e->places_term = sight->term;
 	learn_leader(core, e, sight, op->sent_ns);
 	if ((op->asked[slot] & LOOK_OWN) && is_candidate(e))
 	{
@@ -406,12 +418,18 @@ static bool
 learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
 	int			slot = slot_of(core, e);
-	bool		own_stands;
+	bool		own_stands = false;
 
 	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
 		return false;			/* answered out of order, or void (EPOCH) */
 	e->seen_revision = sight->revision;
-	if (op->asked[slot] & LOOK_BY_NAME)
+	if (sight->revision < e->first_revision)
+	{
+		/* from before the end of the wait (ARMED): of places it tells nothing */
+		if (op->asked[slot] & LOOK_OWN)
+			own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
+	}
+	else if (op->asked[slot] & LOOK_BY_NAME)
 		own_stands = learn_names(core, now_ns, op, e, sight);
 	else
 		own_stands = learn_places(core, now_ns, op, e, sight);
@@ -441,7 +459,7 @@ look_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
-		Sight		sight = {.revision = answer->header.revision};
+		Sight		sight = {.revision = answer->header.revision, .term = answer->header.raft_term};
 
 		if ((op->slots & SLOT_BIT(i)) == 0)
 			continue;

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *	  The own keys: how they enter the queue, lead, and leave it (FINAL,
- *	  GUARD, ORDER).
+ *	  The own keys: how they enter the queue, lead, and leave it (ARMED,
+ *	  FINAL, GUARD, ORDER).
  *
  * test/model/queue.pml is the model of this file.
  *
@@ -11,9 +11,9 @@
 #include "election_internal.h"
 
 /*
- * After a resignation we enter again a little later.  The next candidate
- * leads when it has read its place; its read must not wait for our read, and
- * still less for our write.
+ * After a resignation we enter again a little later.  The next candidate may
+ * have to read its place before it leads; its read must not wait for our read,
+ * and still less for our write.
  */
 #define REJOIN_DELAY_NS		(50 * NS_PER_MS)
 
@@ -168,10 +168,20 @@ clear_own_key(ElectionCore *core, Election *e)
 
 /* ---- the own key: won and lost ----------------------------------------------- */
 
+/* What was asked before is void (EPOCH), and the wait goes on (ARMED). */
+static void
+begin_epoch(Election *e)
+{
+	e->epoch++;
+	e->armed_revision = 0;
+	e->first_revision = 0;
+	e->ended_revision = 0;
+}
+
 void
 queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 {
-	e->epoch++;
+	begin_epoch(e);
 	if (e->state != ELECTION_LEADING)
 		return;
 	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
@@ -207,7 +217,7 @@ static void
 enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
 			EtcdBytes value)
 {
-	e->epoch++;
+	begin_epoch(e);
 	e->create_revision = create_revision;
 	e->written_revision = create_revision;
 	learn_own_lease(core, e, core->lease.id);
@@ -279,7 +289,7 @@ free_slot(ElectionCore *core, Election *e)
 void
 queue_choose_state(ElectionCore *core, Election *e)
 {
-	e->epoch++;
+	begin_epoch(e);
 	clear_own_key(core, e);
 	core_reply(core, &e->resign_ticket, ELECTION_DONE);
 	if (!e->wanted)
@@ -299,6 +309,18 @@ queue_choose_state(ElectionCore *core, Election *e)
 		core_reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
 	e->look_wanted = true;
 	core_publish(core, e);
+}
+
+static void
+begin_leading(ElectionCore *core, Election *e)
+{
+	e->state = ELECTION_LEADING;
+	transfer_leadership_won(e);
+	lease_extend(core, e);
+	e->told_revision = e->create_revision;
+	copy_string(e->told_value, e->leader_value, sizeof(e->told_value));
+	core_publish(core, e);
+	core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
 }
 
 void
@@ -334,13 +356,36 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 			queue_leave(core, e, ELECTION_NO_REASON);
 		return;
 	}
-	e->state = ELECTION_LEADING;
-	transfer_leadership_won(e);
-	lease_extend(core, e);
-	e->told_revision = e->create_revision;
-	copy_string(e->told_value, e->leader_value, sizeof(e->told_value));
-	core_publish(core, e);
-	core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
+	begin_leading(core, e);
+}
+
+/* May this instance lead if its wait is over (ARMED)? */
+static bool
+may_lead_armed(const ElectionCore *core, int64_t now_ns, const Election *e)
+{
+	return lease_is_good(core, now_ns) && !lease_is_in_doubt(core) &&
+		!core_is_under_way(core, OP_MOVE, ALL_SLOTS) && e->key_lease == core->lease.id &&
+		!transfer_is_sent(e) && core->stale_since_ns == 0 && e->create_revision > e->entry_floor &&
+		e->create_revision > core->lead_above_revision;
+}
+
+/* The only key before the own one was deleted at that revision (ARMED). */
+static void
+end_wait(ElectionCore *core, Election *e, int64_t revision)
+{
+	memset(&e->leader, 0, sizeof(e->leader));
+	e->leader.create_revision = e->create_revision;
+	e->leader.len = strlen(e->key);
+	memcpy(e->leader.data, e->key, e->leader.len);
+	copy_string(e->leader_value, e->key_value, sizeof(e->leader_value));
+	e->leader_mod_revision = e->mod_revision;
+	e->leader_known = true;
+	e->leader_until_ns = 0;		/* beyond the deadline only if it is read */
+	e->places_id = core->next_id;
+	e->armed_revision = 0;
+	e->first_revision = revision;
+	e->look_wanted = true;
+	begin_leading(core, e);
 }
 
 /* ---- the own key, as an answer shows it ---------------------------------------- */
@@ -779,6 +824,32 @@ queue_pursue_keys(ElectionCore *core, int64_t now_ns)
 
 /* ---- what the watch tells ------------------------------------------------------- */
 
+void
+queue_watch_lost(ElectionCore *core)
+{
+	for (int i = 0; i < core->max_elections; i++)
+		core->elections[i].armed_revision = 0;
+}
+
+/* The key that an event of this watch is about; NULL: one that lies between two. */
+static const QueueKey *
+watched_key(const Watched *watched, const EtcdWatchEvent *event)
+{
+	if (watched->target != WATCH_WAIT || is_queue_key(&watched->key, event->kv.key))
+		return &watched->key;
+	return is_queue_key(&watched->leader, event->kv.key) ? &watched->leader : NULL;
+}
+
+/* Is this the end of the wait for the only key before the own one (ARMED)? */
+static bool
+ends_wait(const ElectionCore *core, const Election *e, const EtcdWatchEvent *event)
+{
+	return e->armed_revision != 0 && is_successor(e) && event->is_delete &&
+		is_queue_key(&e->leader, event->kv.key) &&
+		event->kv.mod_revision > e->armed_revision &&
+		watch_tells_since(core, e, e->armed_revision);
+}
+
 /* A write of the own key.  Returns whether it leaves places as they are. */
 static bool
 see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
@@ -803,7 +874,12 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 {
 	Election   *e = &core->elections[watched->slot];
 	const EtcdKeyValue *kv = &event->kv;
-	bool		known = !event->is_delete && kv->create_revision == watched->key.create_revision;
+	const QueueKey *key = watched_key(watched, event);
+	bool		known;
+
+	if (key == NULL)
+		return;
+	known = !event->is_delete && kv->create_revision == key->create_revision;
 
 	/*
 	 * The own key, whatever it was watched for: the stream may have been
@@ -836,6 +912,21 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	}
 	if (!known)
 		e->look_wanted = true;
+	if (ends_wait(core, e, event))
+		e->ended_revision = kv->mod_revision;
+}
+
+void
+queue_end_frame(ElectionCore *core, int64_t now_ns)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (e->ended_revision != 0 && is_successor(e) && may_lead_armed(core, now_ns, e))
+			end_wait(core, e, e->ended_revision);
+		e->ended_revision = 0;
+	}
 }
 
 /* ---- other histories, other electors --------------------------------------- */

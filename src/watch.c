@@ -23,6 +23,7 @@ static bool
 is_same_watch(const Watched *a, const Watched *b)
 {
 	return a->slot == b->slot && a->target == b->target &&
+		a->leader.create_revision == b->leader.create_revision &&
 		a->key.create_revision == b->key.create_revision && a->key.len == b->key.len &&
 		memcmp(a->key.data, b->key.data, a->key.len) == 0;
 }
@@ -45,9 +46,31 @@ add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *k
 {
 	Watched    *watched = &list[(*n)++];
 
+	memset(watched, 0, sizeof(*watched));
 	watched->slot = slot;
 	watched->target = target;
 	watched->key = *key;
+}
+
+/*
+ * What is watched by those who have a key.  Who waits behind another waiter
+ * need not know at once what becomes of either key, and learns it by the next
+ * beat.  When the leader goes everybody looks, to show who leads.
+ */
+static void
+add_own_watch(Watched *list, int *n, int slot, const Election *e)
+{
+	QueueKey	own = {.create_revision = e->create_revision};
+
+	own.len = strlen(e->key);
+	memcpy(own.data, e->key, own.len);
+	if (is_successor(e) && e->leader.len > 0)
+	{
+		add_watch(list, n, slot, WATCH_WAIT, &own);
+		list[*n - 1].leader = e->leader;
+	}
+	else if (e->state != ELECTION_WAITING)
+		add_watch(list, n, slot, WATCH_OWN, &own);
 }
 
 static int
@@ -58,8 +81,6 @@ list_watches(const ElectionCore *core, Watched *list)
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		const Election *e = &core->elections[i];
-		bool		waits = e->state == ELECTION_WAITING && e->predecessor.len > 0;
-
 		if (!is_used(e) || e->seen_revision == 0)
 			continue;
 		if (e->followed)
@@ -73,17 +94,9 @@ list_watches(const ElectionCore *core, Watched *list)
 			continue;
 		}
 		if (is_queued(e))
-		{
-			QueueKey	own = {.create_revision = e->create_revision};
-
-			own.len = strlen(e->key);
-			memcpy(own.data, e->key, own.len);
-			add_watch(list, &n, i, WATCH_OWN, &own);
-		}
-		if (waits)
-			add_watch(list, &n, i, WATCH_PREDECESSOR, &e->predecessor);
-		if (e->leader.len > 0 && e->leader.create_revision != e->create_revision &&
-			!(waits && e->predecessor.create_revision == e->leader.create_revision))
+			add_own_watch(list, &n, i, e);
+		/* one's own key, which is being deleted or gone, needs no watch */
+		if (e->leader.len > 0 && !is_successor(e) && !is_queue_key(&e->leader, bytes_of(e->key)))
 			add_watch(list, &n, i, WATCH_LEADER, &e->leader);
 
 		/*
@@ -116,6 +129,32 @@ watch_close_if_incomplete(ElectionCore *core, int64_t now_ns)
 		watch_close(core);
 }
 
+/*
+ * One watch of the own key and the leader's: etcd tells of each revision as a
+ * whole, and one after the other.  Two watches may be told apart.  What else
+ * lies between the two names is told, too.
+ */
+static void
+set_wait_range(Watched *watched, EtcdWatch *watch)
+{
+	const QueueKey *low = &watched->key;
+	const QueueKey *high = &watched->leader;
+	size_t		len = low->len < high->len ? low->len : high->len;
+	int			order = memcmp(low->data, high->data, len);
+
+	if (order > 0 || (order == 0 && low->len > high->len))
+	{
+		low = &watched->leader;
+		high = &watched->key;
+	}
+	memcpy(watched->range_end, high->data, high->len);
+	watched->range_end[high->len] = '\0';
+	watch->key.data = low->data;
+	watch->key.len = low->len;
+	watch->range_end.data = watched->range_end;
+	watch->range_end.len = high->len + 1;
+}
+
 /* Opens the stream with these watches; none: there is no stream. */
 static void
 open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
@@ -129,13 +168,16 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 		Election   *e = &core->elections[list[i].slot];
 
 		stream->watched[i] = list[i];
+		stream->watched[i].start_revision = e->seen_revision + 1;
 		watches[i].watch_id = i + 1;
-		watches[i].start_revision = e->seen_revision + 1;
+		watches[i].start_revision = stream->watched[i].start_revision;
 		if (list[i].target == WATCH_ANYBODY)
 		{
 			watches[i].key = bytes_of(e->prefix);
 			watches[i].range_end = bytes_of(e->prefix_end);
 		}
+		else if (list[i].target == WATCH_WAIT)
+			set_wait_range(&stream->watched[i], &watches[i]);
 		else
 		{
 			watches[i].key.data = stream->watched[i].key.data;
@@ -187,6 +229,21 @@ watch_pursue(ElectionCore *core, int64_t now_ns)
 		open_stream(core, now_ns, list, n);
 }
 
+bool
+watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision)
+{
+	for (int i = 0; i < core->stream.nwatched; i++)
+	{
+		const Watched *watched = &core->stream.watched[i];
+
+		if (watched->target == WATCH_WAIT && watched->slot == slot_of(core, e) &&
+			watched->key.create_revision == e->create_revision &&
+			watched->leader.create_revision == e->leader.create_revision)
+			return core->stream.open && watched->start_revision <= revision + 1;
+	}
+	return false;
+}
+
 static void
 see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *event)
 {
@@ -197,7 +254,7 @@ see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *even
 }
 
 bool
-watch_receive(ElectionCore *core, const EtcdWatchFrame *frame)
+watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 {
 	WatchStream *stream = &core->stream;
 
@@ -210,6 +267,7 @@ watch_receive(ElectionCore *core, const EtcdWatchFrame *frame)
 		/* Handlers may change what is wanted, but not what is watched. */
 		for (int i = 0; i < frame->nevents; i++)
 			see_event(core, &stream->watched[frame->watch_id - 1], &frame->events[i]);
+		queue_end_frame(core, now_ns);
 	}
 	return !frame->canceled && frame->watch_id >= 0;
 }
@@ -227,6 +285,7 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 		stream->retry_ns += core_backoff_ns(core, stream->failures);
 
 	/* A look shows what happened meanwhile; the next stream goes on from there. */
+	queue_watch_lost(core);
 	look_want_all(core);
 	if (core->look_retry_ns < stream->retry_ns)
 		core->look_retry_ns = stream->retry_ns;

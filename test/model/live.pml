@@ -14,8 +14,8 @@
  * out, and once it is calm it leaves only when it leads.  Without such a one
  * nobody need lead.
  *
- * Places are counted, create revisions are not, so nothing is bounded.  Who
- * leaves wakes the one behind it alone.
+ * Places are counted, create revisions are not, so nothing is bounded.  All
+ * watch the first one, and nobody who only waits.
  *
  * Checked under weak fairness: a process that can always go on does.
  *
@@ -38,11 +38,11 @@ bit told[N];				/* a watch event, or a beat, says: look */
 
 ltl live { [] (calm -> (<> SOMEBODY_LEADS && <> IN_QUEUE)) }
 
-/* Those behind move up; the next one is told, or the event is lost. */
+/* Those behind move up.  That the first one goes is told, or the event is lost. */
 inline move_up(i, j)
 {
 	if
-	:: place[j] == place[i] + 1 ->
+	:: place[i] == 1 && place[j] != 0 ->
 		if
 		:: told[j] = known[j]
 		:: !calm -> skip

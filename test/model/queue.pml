@@ -12,6 +12,10 @@
  * Looks are answered late, or never, or after the instance has left and come
  * again; entries take effect though their answers are lost.
  *
+ * ARMED: a look that shows exactly one key before the own one arms.  The
+ * watch tells, at any time or never, that this key was deleted after the look
+ * was served; what happened to the own key before is told before.
+ *
  * Parameters: N (2 or 3), MAXREV.  Mistakes: see the `run` script.
  *
  *-------------------------------------------------------------------------
@@ -30,7 +34,15 @@ byte mine[N];				/* create revision of the own key, as known */
 bit good[N];				/* the deadline has not passed */
 bit lead[N];
 byte delete[N];				/* a delete of that incarnation was sent */
-byte look[N];				/* 0 none; 1 served: first; 2 served: not first */
+byte look[N];				/* 0 none; served: 1 first, 2 not first, 3 one key before */
+
+byte pred[N];				/* the key before the own one, as of the look: 1 + whose */
+bit armed[N];				/* by that look, which was answered */
+bit gone[N];				/* that key was deleted after the look was served, */
+bit missing[N];				/* and the own key was before it */
+#ifdef M_ARMED_OLDER
+bit ever[N];				/* a key of that name was deleted at some time */
+#endif
 
 byte token = 0;				/* that was believed in last, */
 byte owner = N;				/* and by whom */
@@ -51,6 +63,28 @@ byte before[N];				/* the predecessor, as of the last look */
 #define OWN_STANDS(i)	(1)			/* it is not looked at again */
 #else
 #define OWN_STANDS(i)	(created[i] == mine[i])
+#endif
+
+#define AHEAD(i, j)		(BEFORE(i, j) -> 1 : 0)
+#if N == 2
+#define NAHEAD(i)		(AHEAD(i, 0) + AHEAD(i, 1))
+#else
+#define NAHEAD(i)		(AHEAD(i, 0) + AHEAD(i, 1) + AHEAD(i, 2))
+#endif
+#ifdef M_ARMED_MANY
+#define ONE_AHEAD(i)	(NAHEAD(i) > 0)		/* the next one of however many */
+#else
+#define ONE_AHEAD(i)	(NAHEAD(i) == 1)
+#endif
+#ifdef M_ARMED_LAPSED
+#define ARMED_GOOD(i)	(1)			/* whatever the deadline */
+#else
+#define ARMED_GOOD(i)	(good[i])
+#endif
+#ifdef M_ARMED_APART
+#define IN_ORDER(i)		(1)			/* each watch tells of its key in its own time */
+#else
+#define IN_ORDER(i)		(!missing[i])
 #endif
 
 inline begin(i)
@@ -76,13 +110,60 @@ inline end(i)
 	fi
 }
 
+/* The instance waits for nothing that the watch could tell. */
+inline disarm(i)
+{
+	armed[i] = 0; pred[i] = 0; gone[i] = 0; missing[i] = 0
+}
+
 /* What was asked before is void. */
 inline withdraw(i)
 {
 	end(i);
+#ifndef M_ARMED_EPOCH
+	disarm(i);
+#endif
 #ifndef M_EPOCH
 	look[i] = 0
 #endif
+}
+
+#define TELL_GONE(i, j)	\
+	if :: pred[j] == 1 + i && !gone[j] -> gone[j] = 1 :: else fi
+
+/* A key is deleted, which is an event for those who watch it. */
+inline key_gone(i)
+{
+	created[i] = 0;
+#ifdef M_ARMED_OLDER
+	ever[i] = 1;
+#endif
+	if
+	:: pred[i] != 0 && !gone[i] -> missing[i] = 1
+	:: else
+	fi;
+	TELL_GONE(i, 0);
+#if N > 2
+	TELL_GONE(i, 2);
+#endif
+	TELL_GONE(i, 1)
+}
+
+/* Arms, should the look be answered: what is deleted from here on is told. */
+inline note_pred(i)
+{
+	disarm(i);
+	if
+	:: BEFORE(i, 0) -> pred[i] = 1
+	:: BEFORE(i, 1) -> pred[i] = 2
+#if N > 2
+	:: BEFORE(i, 2) -> pred[i] = 3
+#endif
+	fi;
+#ifdef M_ARMED_OLDER
+	gone[i] = ever[pred[i] - 1];		/* an event of before comes late */
+#endif
+	look[i] = 3
 }
 
 proctype Instance(byte i)
@@ -99,7 +180,7 @@ proctype Instance(byte i)
 	:: atomic { created[i] != 0 && mine[i] == 0 && delete[i] == 0 ->
 		mine[i] = created[i] }
 
-	:: atomic { mine[i] != 0 && look[i] == 0 && !lead[i] ->
+	:: atomic { mine[i] != 0 && look[i] == 0 && !armed[i] && !lead[i] ->
 		if
 		:: !OWN_STANDS(i) ->
 			printf("pg%d: look: the key is gone\n", i);
@@ -107,6 +188,9 @@ proctype Instance(byte i)
 		:: OWN_STANDS(i) && !ANY_BEFORE(i) ->
 			printf("pg%d: look served: first\n", i);
 			look[i] = 1
+		:: OWN_STANDS(i) && ONE_AHEAD(i) ->
+			printf("pg%d: look served: one before it\n", i);
+			note_pred(i)
 		:: else ->
 			look[i] = 2
 #ifdef M_PREDECESSOR
@@ -127,10 +211,27 @@ proctype Instance(byte i)
 	:: atomic { look[i] != 0 && mine[i] != 0 ->
 		if
 		:: look[i] == 1 && good[i] && !lead[i] -> begin(i)
+		:: look[i] == 3 -> armed[i] = 1
 		:: else
 		fi;
 		look[i] = 0 }
-	:: atomic { look[i] != 0 -> look[i] = 0 }
+	:: atomic { look[i] != 0 -> look[i] = 0; disarm(i) }
+
+	/* the event ends the wait; what it tells of the own key comes before it */
+	:: atomic { armed[i] && gone[i] && IN_ORDER(i) && mine[i] != 0 && !lead[i] && ARMED_GOOD(i) ->
+		printf("pg%d: the one before it is gone\n", i);
+		disarm(i);
+		begin(i) }
+	/* or a new look takes its place */
+#ifdef M_ARMED_EPOCH
+	:: atomic { armed[i] && mine[i] != 0 -> disarm(i) }
+#else
+	:: atomic { armed[i] -> disarm(i) }
+#endif
+#ifdef M_ARMED_LOST
+	/* the watch is lost, and goes on with what happens from now on */
+	:: atomic { armed[i] && missing[i] && !gone[i] -> missing[i] = 0 }
+#endif
 
 #ifdef M_PREDECESSOR
 	/* the predecessor is gone: that is taken for leadership */
@@ -154,6 +255,7 @@ proctype Instance(byte i)
 		printf("pg%d: withdrawn, delete of %d sent\n", i, mine[i]);
 #ifdef M_ORDER
 		look[i] = 0;
+		disarm(i);
 #else
 		withdraw(i);
 #endif
@@ -161,7 +263,7 @@ proctype Instance(byte i)
 	:: atomic { delete[i] != 0 ->
 		printf("pg%d: delete executed\n", i);
 		if
-		:: created[i] == delete[i] -> created[i] = 0
+		:: created[i] == delete[i] -> key_gone(i)
 		:: else
 		fi;
 		delete[i] = 0 }
@@ -172,10 +274,12 @@ proctype Instance(byte i)
 	/* the lease is at its end, and with it the key */
 	:: atomic { created[i] != 0 && !(good[i] && mine[i] == created[i]) && delete[i] == 0 ->
 		printf("etcd: the key of pg%d is gone with its lease\n", i);
-		created[i] = 0 }
+		key_gone(i) }
+#ifndef NO_OPERATOR
 	:: atomic { created[i] != 0 && mine[i] == created[i] && ANY_BEFORE(i) ->
 		printf("an operator deletes the key of pg%d, which waits\n", i);
-		created[i] = 0 }
+		key_gone(i) }
+#endif
 	od
 }
 

@@ -24,7 +24,7 @@
 #define TTL_S		5
 #define MARGIN		(SECOND / 2)	/* a tenth of the TTL */
 
-#define MAX_INSTANCES	4
+#define MAX_INSTANCES	10
 #define MAX_KEYS		64
 #define MAX_LEASES		512
 #define MAX_MESSAGES	256
@@ -110,6 +110,7 @@ typedef struct Instance
 	int			nwatches;
 	bool		watch_silent;
 	int			nsent;
+	int			nwatched;		/* watches asked for, in all streams */
 	ElectionReply replied[16];
 	bool		has_replied[16];
 	bool		remembers;
@@ -235,6 +236,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 	Instance   *in = ctx;
 
 	in->nwatches = nwatches;
+	in->nwatched += nwatches;
 	for (int i = 0; i < nwatches; i++)
 	{
 		in->watches[i] = watches[i];
@@ -350,6 +352,30 @@ find_lease(int64_t id)
 	return NULL;
 }
 
+/* An event at that revision, as that watch of the instance tells it. */
+static void
+tell_watch(Instance *in, int w, const Key *key, bool is_delete, int64_t revision)
+{
+	EtcdWatchEvent event = {.is_delete = is_delete};
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED};
+
+	event.kv.key.data = key->key;
+	event.kv.key.len = strlen(key->key);
+	event.kv.value.data = key->value;
+	event.kv.value.len = strlen(key->value);
+	event.kv.create_revision = is_delete ? 0 : key->create_revision;
+	event.kv.mod_revision = revision;
+	event.kv.version = is_delete ? 0 : key->version;
+	event.kv.lease = is_delete ? 0 : key->lease;
+	frame.header.cluster_id = etcd.cluster_id;
+	frame.header.revision = etcd.revision;
+	frame.header.raft_term = etcd.term;
+	frame.watch_id = in->watches[w].watch_id;
+	frame.events = &event;
+	frame.nevents = 1;
+	election_watched(in->core, now, &frame);
+}
+
 /* Tells every watch that is open and not silent. */
 static void
 tell_watches(const Key *key, bool is_delete)
@@ -362,27 +388,10 @@ tell_watches(const Key *key, bool is_delete)
 			continue;
 		for (int w = 0; w < in->nwatches; w++)
 		{
-			EtcdWatchEvent event = {.is_delete = is_delete};
-			EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED};
-			EtcdBytes	end = in->watches[w].range_end;
-
-			if (in->watches[w].start_revision > etcd.revision || !in_range(key, in->watches[w].key, end))
+			if (in->watches[w].start_revision > etcd.revision ||
+				!in_range(key, in->watches[w].key, in->watches[w].range_end))
 				continue;
-			event.kv.key.data = key->key;
-			event.kv.key.len = strlen(key->key);
-			event.kv.value.data = key->value;
-			event.kv.value.len = strlen(key->value);
-			event.kv.create_revision = is_delete ? 0 : key->create_revision;
-			event.kv.mod_revision = etcd.revision;
-			event.kv.version = is_delete ? 0 : key->version;
-			event.kv.lease = is_delete ? 0 : key->lease;
-			frame.header.cluster_id = etcd.cluster_id;
-			frame.header.revision = etcd.revision;
-			frame.header.raft_term = etcd.term;
-			frame.watch_id = in->watches[w].watch_id;
-			frame.events = &event;
-			frame.nevents = 1;
-			election_watched(in->core, now, &frame);
+			tell_watch(in, w, key, is_delete, etcd.revision);
 			break;
 		}
 	}
@@ -898,6 +907,35 @@ test_handover(void **state)
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 }
 
+/* What etcd is asked in a hand-over among ten, between two beats. */
+static void
+test_handover_requests(void **state)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+	int			before = 0;
+	int			after = 0;
+
+	(void) state;
+	for (int i = 0; i < 10; i++)
+	{
+		start_instance(names[i], true);
+		answer_all();
+	}
+	for (int leader = 0; leader < 3; leader++)
+	{
+		run_for(2 * TTL_S * SECOND / 3);
+		before = after = 0;
+		for (int i = 0; i < 10; i++)
+			before += instances[i].nsent + instances[i].nwatched;
+		assert_true(election_resign(instances[leader].core, now, 0, true, 1));
+		run_for(200 * MS);
+		assert_true(leads(&instances[leader + 1]));
+		for (int i = 0; i < 10; i++)
+			after += instances[i].nsent + instances[i].nwatched;
+		assert_in_range(after - before, 10, 25);
+	}
+}
+
 /* A beat asks for the keys that are known, and a look follows if one is gone. */
 static void
 test_by_name(void **state)
@@ -1007,6 +1045,256 @@ test_ordered(void **state)
 	assert_true(is_ordered(sent(c, "look")));
 	answer_all();
 	assert_true(leads(c));
+}
+
+/* a leads, and b waits behind a alone; c, if there is one, behind b. */
+static Instance *
+start_armed(int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		static const char *const names[] = {"a", "b", "c"};
+
+		start_instance(names[i], true);
+		answer_all();
+	}
+	assert_true(leads(&instances[0]));
+	return &instances[1];
+}
+
+/* The watch of a waiter tells that the leader's key is gone, which still stands. */
+static void
+tell_gone(Instance *in, int64_t revision)
+{
+	Key		   *key = own_key(&instances[0]);
+	int			w = 0;
+
+	while (w < in->nwatches && !in_range(key, in->watches[w].key, in->watches[w].range_end))
+		w++;
+	assert_true(w < in->nwatches);
+	tell_watch(in, w, key, true, revision);
+}
+
+/* The successor leads when the watch tells it, and looks beside that. */
+static void
+test_armed(void **state)
+{
+	Instance   *b = start_armed(3);
+	Instance   *c = &instances[2];
+	int64_t		token = b->views[0].create_revision;
+
+	(void) state;
+	assert_true(election_resign(instances[0].core, now, 0, true, 1));
+	deliver(&instances[0], sent(&instances[0], "delete"));
+	assert_true(leads(b) && !leads(c));
+	assert_int_equal(b->views[0].token, token);
+	assert_string_equal(b->views[0].leader, "b");
+	assert_true(find_note(0, "b: elected b -") >= 0);
+	assert_non_null(sent(b, "look"));
+	assert_true(is_ordered(sent(b, "look")));
+	answer_all();
+	assert_true(leads(b) && !leads(c));
+	assert_int_equal(find_note(0, "b: unelected"), -1);
+	assert_string_equal(c->views[0].leader, "b");
+
+	/* and c is the next */
+	run_for(100 * MS);
+	assert_true(election_resign(b->core, now, 0, false, 1));
+	deliver(b, sent(b, "revoke"));
+	assert_true(leads(c));
+	answer_all();
+	assert_true(leads(c));
+}
+
+/* A look that was served before the event says nothing of places; a later one does. */
+static void
+test_armed_looks(void **state)
+{
+	Instance   *b = start_armed(2);
+	Message    *look;
+
+	(void) state;
+	assert_true(election_verify(b->core, now, 0, 1));
+	look = sent(b, "look");
+	execute(look);
+	assert_true(election_resign(instances[0].core, now, 0, false, 2));
+	deliver(&instances[0], sent(&instances[0], "revoke"));
+	assert_true(leads(b));
+	deliver(b, look);
+	assert_true(leads(b));
+	answer_all();
+	assert_true(leads(b));
+
+	/* the watch lied: a's key stands */
+	assert_true(election_campaign(instances[0].core, now, 0, 3));
+	answer_all();
+	assert_true(election_resign(b->core, now, 0, true, 4));
+	answer_all();
+	run_for(100 * MS);
+	assert_true(leads(&instances[0]) && !leads(b));
+	tell_gone(b, ++etcd.revision);
+	assert_true(leads(b));
+	deliver(b, sent(b, "look"));
+	assert_false(leads(b));
+	assert_true(find_note(0, "b: unelected - history_changed") >= 0);
+	answer_all();
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_string_equal(b->views[0].leader, "a");
+}
+
+/* What does not arm, or ends it: then the place is read before anything is concluded. */
+static void
+check_not_armed(Instance *in, int64_t revision)
+{
+	tell_gone(in, revision);
+	assert_int_equal(in->views[0].deadline_ns, 0);
+}
+
+static void
+test_armed_not_alone(void **state)
+{
+	(void) state;
+	(void) start_armed(3);
+	check_not_armed(&instances[2], etcd.revision + 1);
+	assert_non_null(sent(&instances[2], "look"));
+}
+
+static void
+test_armed_older_event(void **state)
+{
+	Instance   *b = start_armed(2);
+
+	(void) state;
+	check_not_armed(b, etcd.revision);
+	assert_non_null(sent(b, "look"));
+	answer_all();
+	tell_gone(b, etcd.revision + 1);
+	assert_true(leads(b));
+}
+
+/* Not even the time between two beats is enough where the deadline has passed. */
+static void
+test_armed_lapsed(void **state)
+{
+	Instance   *b = start_armed(2);
+
+	(void) state;
+	now += TTL_S * SECOND;
+	check_not_armed(b, etcd.revision + 1);
+}
+
+static void
+test_armed_lost_watch(void **state)
+{
+	Instance   *b = start_armed(2);
+
+	(void) state;
+	b->nwatches = 0;
+	election_watch_ended(b->core, now);
+	now += SECOND / 2;
+	election_tick(b->core, now);
+	assert_int_equal(b->nwatches, 1);
+	check_not_armed(b, etcd.revision + 1);
+	answer_all();
+	tell_gone(b, etcd.revision + 1);
+	assert_true(leads(b));
+}
+
+static void
+test_armed_move(void **state)
+{
+	Instance   *b = start_armed(2);
+	Message    *put = start_move(b);
+
+	(void) state;
+	check_not_armed(b, etcd.revision + 1);
+	deliver(b, put);
+	answer_all();
+	tell_gone(b, etcd.revision + 1);
+	assert_true(leads(b));
+}
+
+/* The key is known to hang on somebody else's lease. */
+static void
+test_armed_other_lease(void **state)
+{
+	Instance   *b = start_armed(2);
+	EtcdBytes	key = {b->views[0].key, strlen(b->views[0].key)};
+	EtcdBytes	value = {"b", 1};
+	Lease	   *other = &etcd.leases[etcd.nleases++];
+
+	(void) state;
+	other->id = 4711;
+	other->ttl_ns = 100 * SECOND;
+	other->expires_ns = now + other->ttl_ns;
+	b->watch_silent = true;
+	put_key(key, value, 4711);
+	b->watch_silent = false;
+	now += TTL_S * SECOND / 3;
+	election_tick(b->core, now);
+	deliver(b, sent(b, "keepalive"));
+	deliver(b, sent(b, "look"));
+	check_not_armed(b, etcd.revision + 1);
+}
+
+static void
+test_armed_left(void **state)
+{
+	Instance   *b = start_armed(2);
+
+	(void) state;
+	assert_true(election_resign(b->core, now, 0, true, 1));
+	check_not_armed(b, etcd.revision + 1);
+	answer_all();
+	assert_false(leads(b));
+	/* and is armed again behind the key, with its new one */
+	run_for(100 * MS);
+	tell_gone(b, etcd.revision + 1);
+	assert_true(leads(b));
+}
+
+/* A transfer deletes the leader's key and the own one at one revision. */
+static void
+test_armed_transfer(void **state)
+{
+	Instance   *b = start_armed(2);
+	EtcdWatchEvent events[2] = {{.is_delete = true}, {.is_delete = true}};
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .events = events, .nevents = 2};
+
+	(void) state;
+	assert_int_equal(b->nwatches, 1);
+	for (int i = 0; i < 2; i++)
+	{
+		Key		   *key = own_key(&instances[i]);
+
+		events[i].kv.key.data = key->key;
+		events[i].kv.key.len = strlen(key->key);
+		events[i].kv.mod_revision = etcd.revision + 1;
+		assert_true(in_range(key, b->watches[0].key, b->watches[0].range_end));
+	}
+	frame.header.cluster_id = etcd.cluster_id;
+	frame.header.revision = etcd.revision + 1;
+	frame.header.raft_term = etcd.term;
+	frame.watch_id = b->watches[0].watch_id;
+	election_watched(b->core, now, &frame);
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+	assert_int_equal(find_note(0, "b: elected"), -1);
+}
+
+/* An answer that cannot be: etcd may have been put back. */
+static void
+test_armed_doubt(void **state)
+{
+	Instance   *b = start_armed(2);
+
+	(void) state;
+	now += TTL_S * SECOND / 3;
+	election_tick(b->core, now);
+	deliver(b, sent(b, "keepalive"));
+	etcd.revision--;
+	deliver(b, sent(b, "look"));
+	etcd.revision += 5;
+	check_not_armed(b, etcd.revision + 1);
 }
 
 /* etcd has no space, and refuses proposals: reads take their place. */
@@ -1556,7 +1844,7 @@ test_watch_start(void **state)
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
-	assert_int_equal(b->nwatches, 2);
+	assert_int_equal(b->nwatches, 1);
 	revision = etcd.revision;
 	b->watch_silent = true;
 	end_lease(find_lease(a->views[0].lease));
@@ -1571,7 +1859,7 @@ test_watch_start(void **state)
 	election_watch_ended(b->core, now);
 	now += SECOND / 2;
 	election_tick(b->core, now);
-	assert_int_equal(b->nwatches, 2);
+	assert_int_equal(b->nwatches, 1);
 	for (int i = 0; i < b->nwatches; i++)
 		assert_true(b->watches[i].start_revision <= revision + 1);
 }
@@ -2287,8 +2575,20 @@ main(void)
 		TEST(test_alone),
 		TEST(test_idle_requests),
 		TEST(test_handover),
+		TEST(test_handover_requests),
 		TEST(test_by_name),
 		TEST(test_ordered),
+		TEST(test_armed),
+		TEST(test_armed_looks),
+		TEST(test_armed_not_alone),
+		TEST(test_armed_older_event),
+		TEST(test_armed_lapsed),
+		TEST(test_armed_lost_watch),
+		TEST(test_armed_move),
+		TEST(test_armed_other_lease),
+		TEST(test_armed_left),
+		TEST(test_armed_transfer),
+		TEST(test_armed_doubt),
 		TEST(test_no_space),
 		TEST(test_no_herd),
 		TEST(test_beat),
