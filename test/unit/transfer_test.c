@@ -1,0 +1,1367 @@
+/*-------------------------------------------------------------------------
+ *
+ * transfer_test.c
+ *	  The hand-over to a named candidate: one instance, the keys of others,
+ *	  and an etcd that answers when the test wants it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "election.h"
+
+#define MS			INT64_C(1000000)
+#define SECOND		(1000 * MS)
+#define TTL_S		6
+#define DELAY		(30 * SECOND)	/* preferred_delay */
+#define SURVEYS		(TTL_S * SECOND / 3)	/* from one survey to the next */
+#define MAX_BETWEEN	120			/* keys between the own one and the target's */
+#define MAX_KEYS	200
+#define MAX_CHANGES	4096
+#define MAX_SENT	32
+#define TICKET		5
+
+/* ---- etcd ---------------------------------------------------------------------- */
+
+typedef struct Key
+{
+	char		key[64];
+	char		value[64];
+	int64_t		create_revision;
+	int64_t		mod_revision;
+	int64_t		version;
+	int64_t		lease;
+} Key;
+
+typedef struct Change
+{
+	int64_t		revision;
+	bool		is_delete;
+	Key			key;
+} Change;
+
+static struct
+{
+	int64_t		revision;
+	Key			keys[MAX_KEYS]; /* as they were created */
+	int			nkeys;
+	Change		changes[MAX_CHANGES];
+	int			nchanges;
+}			etcd;
+
+static int64_t now;
+
+/* ---- the instance, n1 ------------------------------------------------------------ */
+
+typedef struct Sent
+{
+	uint64_t	id;				/* 0: free */
+	EtcdRequest request;
+	EtcdCompare compares[MAX_BETWEEN + 8];
+	EtcdOp		success[MAX_BETWEEN + 8];
+	EtcdOp		failure[8];
+	char		bytes[32768];
+	size_t		nbytes;
+	bool		led;			/* the instance led when it was sent */
+} Sent;
+
+static ElectionCore *core;
+static ElectionConfig config;
+static ElectionView view;
+static Sent sent[MAX_SENT];
+static int	nsurveys;
+static int	ntransfers;
+static char events[4096];
+static EtcdWatch watches[8];
+static char watched[8][2][ELECTION_KEY_SIZE + 1];	/* key, range_end */
+static int	nwatches;
+static bool is_watch_silent;
+static bool is_remembered;
+static int	nreplies;
+static ElectionReply replied;
+static uint64_t next_random;
+
+static bool
+leads(void)
+{
+	return view.deadline_ns > now;
+}
+
+static const char *
+describe(const EtcdRequest *request)
+{
+	if (request->kind == ETCD_GRANT)
+		return "grant";
+	if (request->kind == ETCD_KEEPALIVE)
+		return "keepalive";
+	if (request->kind == ETCD_REVOKE)
+		return "revoke";
+	assert_int_equal(request->kind, ETCD_TXN);
+	if (request->success[0].kind == ETCD_OP_RANGE)
+		return request->success[0].limit == 1000 ? "survey" : "look";
+	if (request->success[0].kind == ETCD_OP_DELETE)
+		return request->ncompares > 1 ? "transfer" : "delete";
+	return request->compares[0].value == 0 ? "enter" : "put";
+}
+
+static EtcdBytes
+keep_bytes(Sent *s, EtcdBytes b)
+{
+	EtcdBytes	copy = {s->bytes + s->nbytes, b.len};
+
+	assert_true(s->nbytes + b.len <= sizeof(s->bytes));
+	if (b.len > 0)
+		memcpy(s->bytes + s->nbytes, b.data, b.len);
+	s->nbytes += b.len;
+	return copy;
+}
+
+static void
+keep_ops(Sent *s, EtcdOp *copies, const EtcdOp *ops, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		copies[i] = ops[i];
+		copies[i].key = keep_bytes(s, ops[i].key);
+		copies[i].range_end = keep_bytes(s, ops[i].range_end);
+		copies[i].value = keep_bytes(s, ops[i].value);
+	}
+}
+
+static void
+port_send(void *ctx, uint64_t id, const EtcdRequest *request)
+{
+	Sent	   *s = sent;
+
+	(void) ctx;
+	while (s->id != 0)
+		assert_true(++s < sent + MAX_SENT);
+	s->id = id;
+	s->nbytes = 0;
+	s->led = leads();
+	s->request = *request;
+	assert_true(request->ncompares <= MAX_BETWEEN + 8 && request->nsuccess <= MAX_BETWEEN + 8);
+	for (int i = 0; i < request->ncompares; i++)
+	{
+		s->compares[i] = request->compares[i];
+		s->compares[i].key = keep_bytes(s, request->compares[i].key);
+	}
+	keep_ops(s, s->success, request->success, request->nsuccess);
+	keep_ops(s, s->failure, request->failure, request->nfailure);
+	s->request.compares = s->compares;
+	s->request.success = s->success;
+	s->request.failure = s->failure;
+	nsurveys += strcmp(describe(request), "survey") == 0;
+	ntransfers += strcmp(describe(request), "transfer") == 0;
+}
+
+static void
+port_watch(void *ctx, const EtcdWatch *list, int n)
+{
+	(void) ctx;
+	assert_true(n <= 8);
+	nwatches = n;
+	for (int i = 0; i < n; i++)
+	{
+		watches[i] = list[i];
+		memcpy(watched[i][0], list[i].key.data, list[i].key.len);
+		watches[i].key.data = watched[i][0];
+		if (list[i].range_end.len > 0)
+			memcpy(watched[i][1], list[i].range_end.data, list[i].range_end.len);
+		watches[i].range_end.data = watched[i][1];
+	}
+}
+
+static void
+port_change_endpoint(void *ctx, int endpoint, const char *why)
+{
+	(void) ctx;
+	(void) endpoint;
+	(void) why;
+	fail();
+}
+
+static void
+port_publish(void *ctx, int slot, const ElectionView *published)
+{
+	(void) ctx;
+	assert_int_equal(slot, 0);
+	view = *published;
+}
+
+static void
+port_announce(void *ctx, const ElectionEvent *event)
+{
+	const char *reason = election_reason_name(event->reason);
+	size_t		len = strlen(events);
+
+	(void) ctx;
+	if (event->kind != ELECTION_EVENT_ELECTED && event->kind != ELECTION_EVENT_UNELECTED)
+		return;
+	snprintf(events + len, sizeof(events) - len, "%s%s(%s)", len > 0 ? " " : "",
+			 election_event_name(event->kind), event->leader ? event->leader : reason ? reason : "");
+}
+
+static void
+port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
+{
+	(void) ctx;
+	if (ticket != TICKET)
+		return;					/* of a resignation */
+	nreplies++;
+	replied = reply;
+}
+
+static void
+port_remember(void *ctx, const ElectionMemory *memory)
+{
+	(void) ctx;
+	is_remembered = memory != NULL;
+}
+
+static void
+port_find_namesake(void *ctx, const char *election, const char *value)
+{
+	(void) ctx;
+	(void) election;
+	(void) value;
+}
+
+/* Other leases each time, and no jitter. */
+static uint64_t
+port_random(void *ctx)
+{
+	(void) ctx;
+	return next_random += 0x1000;
+}
+
+/* ---- etcd executes ------------------------------------------------------------------ */
+
+static bool
+in_range(const char *key, EtcdBytes from, EtcdBytes end)
+{
+	EtcdBytes	bounds[] = {from, end};
+	int			order[2];
+
+	if (end.len == 0)
+		return strlen(key) == from.len && memcmp(key, from.data, from.len) == 0;
+	for (int i = 0; i < 2; i++)
+	{
+		size_t		len = strlen(key);
+		size_t		n = len < bounds[i].len ? len : bounds[i].len;
+
+		order[i] = memcmp(key, bounds[i].data, n);
+		if (order[i] == 0)
+			order[i] = (len > bounds[i].len) - (len < bounds[i].len);
+	}
+	return order[0] >= 0 && order[1] < 0;
+}
+
+static Key *
+find_key(EtcdBytes name)
+{
+	EtcdBytes	none = {NULL, 0};
+
+	for (int i = 0; i < etcd.nkeys; i++)
+	{
+		if (in_range(etcd.keys[i].key, name, none))
+			return &etcd.keys[i];
+	}
+	return NULL;
+}
+
+static EtcdBytes
+bytes(const char *s)
+{
+	return (EtcdBytes) {s, strlen(s)};
+}
+
+static Key *
+key_of(const char *name)
+{
+	return find_key(bytes(name));
+}
+
+static void
+add_change(bool is_delete, const Key *key)
+{
+	assert_true(etcd.nchanges < MAX_CHANGES);
+	etcd.changes[etcd.nchanges++] = (Change) {etcd.revision, is_delete, *key};
+}
+
+/* A write is part of the revision that its txn has begun. */
+static void
+put_in_revision(EtcdBytes name, EtcdBytes value, int64_t lease)
+{
+	Key		   *key = find_key(name);
+
+	if (key == NULL)
+	{
+		assert_true(etcd.nkeys < MAX_KEYS);
+		key = &etcd.keys[etcd.nkeys++];
+		memset(key, 0, sizeof(*key));
+		memcpy(key->key, name.data, name.len);
+		key->create_revision = etcd.revision;
+	}
+	memset(key->value, 0, sizeof(key->value));
+	memcpy(key->value, value.data, value.len);
+	key->mod_revision = etcd.revision;
+	key->version++;
+	key->lease = lease;
+	add_change(false, key);
+}
+
+static void
+delete_in_revision(Key *key)
+{
+	add_change(true, key);
+	memmove(key, key + 1, (etcd.keys + --etcd.nkeys - key) * sizeof(Key));
+}
+
+static bool
+holds(const EtcdCompare *compare)
+{
+	const Key  *key = find_key(compare->key);
+
+	if (key == NULL)
+		return compare->value == 0;
+	return compare->value == (compare->target == ETCD_COMPARE_CREATE_REVISION ?
+							  key->create_revision : key->mod_revision);
+}
+
+static void
+read_range(const EtcdOp *op, EtcdResult *result, EtcdKeyValue *kvs)
+{
+	static Key	copies[8][MAX_KEYS];
+	static int	next;
+	Key		   *copy = copies[next++ % 8];
+	int64_t		limit = op->limit == 0 ? MAX_KEYS : op->limit;
+
+	result->kvs = kvs;
+	memcpy(copy, etcd.keys, sizeof(etcd.keys));
+	for (int i = 0; i < etcd.nkeys && result->nkvs < limit; i++)
+	{
+		Key		   *key = op->sort == ETCD_SORT_LAST_CREATED ? &copy[etcd.nkeys - 1 - i] : &copy[i];
+		EtcdKeyValue *kv = &kvs[result->nkvs];
+
+		if (!in_range(key->key, op->key, op->range_end) ||
+			key->create_revision < op->min_create_revision ||
+			(op->max_create_revision != 0 && key->create_revision > op->max_create_revision))
+			continue;
+		*kv = (EtcdKeyValue) {bytes(key->key), bytes(key->value), key->create_revision,
+			key->mod_revision, key->version, key->lease};
+		result->nkvs++;
+	}
+}
+
+static void
+execute_txn(const EtcdRequest *request, EtcdAnswer *answer)
+{
+	static EtcdResult results[MAX_BETWEEN + 8];
+	static EtcdKeyValue kvs[8][MAX_KEYS];
+	const EtcdOp *ops = request->success;
+	bool		writes = false;
+	int			nranges = 0;
+
+	answer->succeeded = true;
+	for (int i = 0; i < request->ncompares; i++)
+		answer->succeeded &= holds(&request->compares[i]);
+	if (!answer->succeeded)
+		ops = request->failure;
+	answer->nresults = answer->succeeded ? request->nsuccess : request->nfailure;
+	for (int i = 0; i < answer->nresults; i++)
+		writes |= ops[i].kind == ETCD_OP_PUT || (ops[i].kind == ETCD_OP_DELETE && find_key(ops[i].key));
+	etcd.revision += writes;
+	memset(results, 0, sizeof(results));
+	for (int i = 0; i < answer->nresults; i++)
+	{
+		results[i].kind = ops[i].kind;
+		if (ops[i].kind == ETCD_OP_PUT)
+			put_in_revision(ops[i].key, ops[i].value, ops[i].lease);
+		else if (ops[i].kind == ETCD_OP_RANGE)
+			read_range(&ops[i], &results[i], kvs[nranges++]);
+		else if (find_key(ops[i].key))
+			delete_in_revision(find_key(ops[i].key));
+	}
+	answer->results = results;
+}
+
+static void
+execute(const EtcdRequest *request, EtcdAnswer *answer)
+{
+	memset(answer, 0, sizeof(*answer));
+	answer->outcome = ETCD_ANSWERED;
+	if (request->kind == ETCD_TXN)
+		execute_txn(request, answer);
+	else
+	{
+		answer->lease = request->lease;
+		answer->ttl_s = TTL_S;
+	}
+	answer->header = (EtcdHeader) {.cluster_id = 7, .revision = etcd.revision, .raft_term = 3};
+}
+
+/* What another program, or another instance, does. */
+static void
+put(const char *key, const char *value)
+{
+	etcd.revision++;
+	put_in_revision(bytes(key), bytes(value), 77);
+}
+
+static void
+delete(const char *key)
+{
+	assert_non_null(key_of(key));
+	etcd.revision++;
+	delete_in_revision(key_of(key));
+}
+
+/* ---- what the instance is told -------------------------------------------------------- */
+
+/* Tells a watch of the next revision that has something for it; false: none has. */
+static bool
+tell_watch(EtcdWatch *watch)
+{
+	EtcdWatchEvent list[MAX_BETWEEN + 8];
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = watch->watch_id, .events = list};
+	int64_t		revision = 0;
+
+	memset(list, 0, sizeof(list));
+	for (int i = 0; i < etcd.nchanges; i++)
+	{
+		const Change *c = &etcd.changes[i];
+		EtcdWatchEvent *event = &list[frame.nevents];
+
+		if (c->revision < watch->start_revision || (revision != 0 && c->revision != revision) ||
+			!in_range(c->key.key, watch->key, watch->range_end))
+			continue;
+		revision = c->revision;
+		frame.nevents++;
+		event->is_delete = c->is_delete;
+		event->kv.key = bytes(c->key.key);
+		event->kv.mod_revision = revision;
+		if (!c->is_delete)
+			event->kv = (EtcdKeyValue) {bytes(c->key.key), bytes(c->key.value), c->key.create_revision,
+				revision, c->key.version, c->key.lease};
+	}
+	if (revision == 0)
+		return false;
+	watch->start_revision = revision + 1;
+	frame.header = (EtcdHeader) {.cluster_id = 7, .revision = etcd.revision, .raft_term = 3};
+	election_watched(core, now, &frame);
+	return true;
+}
+
+static void
+tell(void)
+{
+	for (int i = 0; i < nwatches && !is_watch_silent; i++)
+	{
+		if (tell_watch(&watches[i]))
+			i = -1;				/* the stream may be another one now */
+	}
+}
+
+/* The oldest request of that kind (NULL: of any) that is not answered. */
+static Sent *
+next_sent(const char *kind)
+{
+	Sent	   *oldest = NULL;
+
+	for (Sent *s = sent; s < sent + MAX_SENT; s++)
+	{
+		if (s->id != 0 && (oldest == NULL || s->id < oldest->id) &&
+			(kind == NULL || strcmp(describe(&s->request), kind) == 0))
+			oldest = s;
+	}
+	return oldest;
+}
+
+static void
+answer(Sent *s)
+{
+	EtcdAnswer	a;
+	uint64_t	id = s->id;
+
+	execute(&s->request, &a);
+	s->id = 0;
+	election_receive(core, now, id, &a);
+}
+
+/* There is no answer; the request may have been executed. */
+static void
+give_up(Sent *s, bool executed)
+{
+	EtcdAnswer	a;
+	uint64_t	id = s->id;
+
+	if (executed)
+		execute(&s->request, &a);
+	s->id = 0;
+	a = (EtcdAnswer) {.outcome = ETCD_NO_ANSWER, .message = "gone"};
+	election_receive(core, now, id, &a);
+}
+
+/* Answers what is asked; stops before a request of that kind, and returns it. */
+static Sent *
+answer_until(const char *kind)
+{
+	for (;;)
+	{
+		Sent	   *s = next_sent(NULL);
+
+		if (s == NULL || (kind && strcmp(describe(&s->request), kind) == 0))
+			return s;
+		answer(s);
+		tell();
+	}
+}
+
+static void
+answer_all(void)
+{
+	tell();
+	(void) answer_until(NULL);
+}
+
+/* Lets time pass, until a request of that kind is sent (NULL: to the end). */
+static Sent *
+run_until(const char *kind, int64_t end)
+{
+	for (;;)
+	{
+		Sent	   *s;
+
+		tell();
+		s = answer_until(kind);
+		if (s)
+			return s;
+		if (election_wakeup_ns(core) > end)
+			break;
+		if (election_wakeup_ns(core) > now)
+			now = election_wakeup_ns(core);
+		election_tick(core, now);
+	}
+	now = end;
+	election_tick(core, now);
+	return kind ? answer_until(kind) : NULL;
+}
+
+static void
+run(int64_t duration_ns)
+{
+	(void) run_until(NULL, now + duration_ns);
+	answer_all();
+}
+
+/* ---- setting up -------------------------------------------------------------------------- */
+
+static int
+set_up(void **state)
+{
+	static const ElectionPort port = {
+		port_send, port_watch, port_change_endpoint, port_publish, port_announce,
+		port_reply, port_remember, port_find_namesake, port_random, NULL
+	};
+
+	(void) state;
+	memset(&etcd, 0, sizeof(etcd));
+	etcd.revision = 100;
+	memset(&config, 0, sizeof(config));
+	strcpy(config.node_name, "n1");
+	strcpy(config.elections[0], "e");
+	config.nelections = 1;
+	config.nendpoints = 1;
+	config.ttl_s = TTL_S;
+	config.safety_margin_ms = -1;
+	config.eligible = true;
+	config.preferred_delay_ms = DELAY / MS;
+	memset(&view, 0, sizeof(view));
+	memset(sent, 0, sizeof(sent));
+	nsurveys = ntransfers = nreplies = nwatches = 0;
+	is_watch_silent = false;
+	events[0] = '\0';
+	next_random = 0;
+	now = 1000 * SECOND;
+	core = election_create(&port, 1);
+	return 0;
+}
+
+static int
+tear_down(void **state)
+{
+	(void) state;
+	election_free(core);
+	return 0;
+}
+
+/* n1 leads, with nothing under way; n2 and n3 wait in this order. */
+static void
+begin_leading(void)
+{
+	election_configure(core, now, &config);
+	answer_all();
+	assert_true(leads());
+	events[0] = '\0';
+	put("e/b2.pg", "n2");
+	put("e/c3.pg", "n3");
+	answer_all();
+}
+
+static void
+transfer(const char *node)
+{
+	nreplies = 0;
+	assert_true(election_transfer(core, now, 0, node, now + 4 * SECOND, TICKET));
+}
+
+static void
+assert_reply(ElectionReply reply)
+{
+	assert_int_equal(nreplies, 1);
+	assert_int_equal(replied, reply);
+}
+
+/* The command is refused, and nothing has changed. */
+static void
+assert_refused(const char *node, ElectionReply reply)
+{
+	int64_t		revision = etcd.revision;
+	int64_t		token = view.token;
+	int			ntransfers_before = ntransfers;
+
+	transfer(node);
+	answer_all();
+	assert_reply(reply);
+	assert_true(leads());
+	assert_int_equal(view.token, token);
+	assert_string_equal(events, "");
+	assert_int_equal(etcd.revision, revision);
+	assert_int_equal(ntransfers, ntransfers_before);
+}
+
+/* ---- tests: refusals ------------------------------------------------------------------------ */
+
+static void
+test_not_leader(void **state)
+{
+	(void) state;
+	put("e/a1.pg", "n2");
+	election_configure(core, now, &config);
+	answer_all();
+	assert_int_equal(view.state, ELECTION_WAITING);
+	put("e/c3.pg", "n3");
+	transfer("n3");
+	assert_reply(ELECTION_NOT_LEADER);
+	/* also to itself */
+	transfer("n1");
+	assert_reply(ELECTION_NOT_LEADER);
+	assert_null(next_sent(NULL));
+	assert_int_equal(nsurveys, 0);
+}
+
+static void
+test_names(void **state)
+{
+	(void) state;
+	begin_leading();
+	assert_refused("n9", ELECTION_NO_SUCH_CANDIDATE);
+	assert_refused("n", ELECTION_NO_SUCH_CANDIDATE);
+	put("e/d4.pg", "n2");
+	assert_refused("n2", ELECTION_AMBIGUOUS_CANDIDATE);
+	delete("e/d4.pg");
+	transfer("n2");
+	answer_all();
+	assert_string_equal(events, "unelected(transferred)");
+}
+
+/* Between this instance and the target is a key that does not end as ours. */
+static void
+test_foreign_between(void **state)
+{
+	static const char *const foreign[] = {
+		"e/d4", "e/.pg", "e/D4.pg", "e/g4.pg", "e/d4.pgx", "e/0123456789abcdef0.pg", "e/d/4.pg"
+	};
+
+	(void) state;
+	begin_leading();
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+	{
+		put(foreign[i], "go");
+		put("e/e5.pg", "n5");
+		assert_refused("n5", ELECTION_FOREIGN_CANDIDATE);
+		delete(foreign[i]);
+		delete("e/e5.pg");
+	}
+	/* behind the target it stays */
+	put("e/d4", "go");
+	transfer("n3");
+	answer_all();
+	assert_string_equal(events, "unelected(transferred)");
+	assert_non_null(key_of("e/d4"));
+	assert_null(key_of("e/b2.pg"));
+}
+
+static void
+put_between(int n)
+{
+	char		key[32];
+
+	for (int i = 0; i < n; i++)
+	{
+		snprintf(key, sizeof(key), "e/f%03x.pg", i);
+		put(key, "n");
+	}
+}
+
+static void
+test_too_many_between(void **state)
+{
+	(void) state;
+	begin_leading();
+	put_between(MAX_BETWEEN - 1);	/* and n2, n3 */
+	put("e/e5.pg", "n5");
+	assert_refused("n5", ELECTION_TOO_MANY_CANDIDATES);
+	delete("e/b2.pg");
+	transfer("n5");
+	answer_all();
+	assert_string_equal(events, "unelected(transferred)");
+	assert_string_equal(etcd.keys[0].key, "e/e5.pg");
+}
+
+static void
+test_to_itself(void **state)
+{
+	(void) state;
+	begin_leading();
+	transfer("n1");
+	assert_reply(ELECTION_DONE);
+	assert_true(leads());
+	assert_string_equal(events, "");
+	assert_null(next_sent(NULL));
+}
+
+/* The second command comes while the first one is under way. */
+static void
+test_twice(void **state)
+{
+	(void) state;
+	begin_leading();
+	transfer("n3");
+	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, TICKET));
+	assert_non_null(answer_until("transfer"));
+	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, TICKET));
+	answer_all();
+	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, TICKET));
+	put("e/c3.pg", "n3");
+	answer_all();
+	assert_reply(ELECTION_DONE);
+	transfer("n2");
+	assert_reply(ELECTION_NOT_LEADER);
+}
+
+/* ---- tests: the txn --------------------------------------------------------------------------- */
+
+static void
+assert_bytes(EtcdBytes b, const char *expected)
+{
+	assert_int_equal(b.len, strlen(expected));
+	assert_memory_equal(b.data, expected, b.len);
+}
+
+static void
+assert_survey(const EtcdOp *op, int64_t own_revision)
+{
+	assert_int_equal(op->kind, ETCD_OP_RANGE);
+	assert_bytes(op->key, "e/");
+	assert_bytes(op->range_end, "e0");
+	assert_int_equal(op->sort, ETCD_SORT_FIRST_CREATED);
+	assert_int_equal(op->limit, 1000);
+	assert_int_equal(op->min_create_revision, own_revision);
+	assert_int_equal(op->revision, 0);
+}
+
+static void
+assert_compare(const EtcdCompare *compare, const char *key, EtcdCompareTarget target)
+{
+	const Key  *k = key_of(key);
+
+	assert_bytes(compare->key, key);
+	assert_int_equal(compare->target, target);
+	assert_int_equal(compare->value, target == ETCD_COMPARE_CREATE_REVISION ?
+					 k->create_revision : k->mod_revision);
+}
+
+static void
+assert_delete(const EtcdOp *op, const char *key)
+{
+	assert_int_equal(op->kind, ETCD_OP_DELETE);
+	assert_bytes(op->key, key);
+	assert_int_equal(op->range_end.len, 0);
+}
+
+static void
+test_txn(void **state)
+{
+	char		own[ELECTION_KEY_SIZE];
+	int64_t		own_revision;
+	Sent	   *s;
+
+	(void) state;
+	begin_leading();
+	strcpy(own, view.key);
+	own_revision = view.token;
+	put("e/d4.pg", "n4");
+	put("e/c3.pg", "n3");		/* the second write */
+	transfer("n3");
+	s = answer_until("survey");
+	assert_int_equal(s->request.ncompares, 0);
+	assert_int_equal(s->request.nsuccess, 1);
+	assert_survey(&s->success[0], own_revision);
+	assert_true(leads());
+	s = answer_until("transfer");
+
+	/* ORDER, MEMORY */
+	assert_false(s->led);
+	assert_string_equal(events, "unelected(transferred)");
+	assert_false(is_remembered);
+
+	assert_int_equal(s->request.ncompares, 4);
+	assert_compare(&s->compares[0], own, ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->compares[1], "e/b2.pg", ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->compares[2], "e/c3.pg", ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->compares[3], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
+	assert_int_equal(s->request.nsuccess, 3);
+	assert_delete(&s->success[0], own);
+	assert_delete(&s->success[1], "e/b2.pg");
+	assert_int_equal(s->success[2].kind, ETCD_OP_PUT);
+	assert_bytes(s->success[2].key, "e/c3.pg");
+	assert_bytes(s->success[2].value, "n3");
+	assert_int_equal(s->success[2].lease, key_of("e/c3.pg")->lease);
+	assert_int_equal(s->request.nfailure, 1);
+	assert_survey(&s->failure[0], own_revision);
+	assert_false(s->request.repeatable);
+
+	/* n1 queues again, behind n4 */
+	run(SECOND);
+	assert_string_equal(etcd.keys[0].value, "n3");
+	assert_string_equal(etcd.keys[1].value, "n4");
+	assert_string_equal(etcd.keys[2].value, "n1");
+	assert_int_equal(etcd.nkeys, 3);
+	assert_int_equal(view.state, ELECTION_WAITING);
+	assert_true(is_remembered);
+}
+
+/* A candidate of another program writes no receipt, and its key is not written. */
+static void
+test_txn_to_foreign(void **state)
+{
+	Sent	   *s;
+
+	(void) state;
+	begin_leading();
+	delete("e/b2.pg");
+	put("e/d4", "go");
+	transfer("go");
+	s = answer_until("transfer");
+	assert_int_equal(s->request.ncompares, 3);
+	assert_compare(&s->compares[2], "e/d4", ETCD_COMPARE_CREATE_REVISION);
+	assert_int_equal(s->request.nsuccess, 2);
+	assert_delete(&s->success[1], "e/c3.pg");
+	answer_all();
+	assert_reply(ELECTION_DONE);
+	assert_int_equal(key_of("e/d4")->version, 1);
+}
+
+/* ---- tests: how it ends ------------------------------------------------------------------------- */
+
+/* True when the target has written its key after the txn. */
+static void
+receipt(bool silent)
+{
+	begin_leading();
+	is_watch_silent = silent;
+	transfer("n3");
+	answer_all();
+	run(SECOND);
+	assert_string_equal(view.leader, "n3");
+	assert_int_equal(key_of("e/c3.pg")->version, 2);
+	assert_int_equal(nreplies, 0);
+	put("e/c3.pg", "n3");
+	if (silent)
+		run(SURVEYS);			/* the next beat looks */
+	else
+		tell();
+	assert_reply(ELECTION_DONE);
+	assert_string_equal(events, "unelected(transferred)");
+}
+
+static void
+test_receipt(void **state)
+{
+	(void) state;
+	receipt(false);
+}
+
+static void
+test_receipt_by_look(void **state)
+{
+	(void) state;
+	receipt(true);
+}
+
+/* The target hangs: its key stands, and is not written. */
+static void
+test_deadline(void **state)
+{
+	int64_t		start;
+
+	(void) state;
+	begin_leading();
+	start = now;
+	transfer("n3");
+	run_until(NULL, start + 4 * SECOND - MS);
+	assert_int_equal(nreplies, 0);
+	run(2 * MS);
+	assert_reply(ELECTION_FAILED);
+	assert_int_equal(view.state, ELECTION_WAITING);
+	/* what comes now is not answered again */
+	put("e/c3.pg", "n3");
+	run(SECOND);
+	assert_int_equal(nreplies, 1);
+}
+
+/* The target dies after the txn: the next one leads. */
+static void
+test_target_dies(void **state)
+{
+	(void) state;
+	begin_leading();
+	put("e/d4.pg", "n4");
+	transfer("n3");
+	answer_all();
+	delete("e/c3.pg");
+	answer_all();
+	assert_reply(ELECTION_FAILED);
+	assert_string_equal(view.leader, "n4");
+}
+
+/* The target is gone before the txn is executed: this instance goes on to lead. */
+static void
+test_target_gone(void **state)
+{
+	int64_t		token;
+
+	(void) state;
+	begin_leading();
+	token = view.token;
+	transfer("n3");
+	assert_non_null(answer_until("transfer"));
+	delete("e/c3.pg");
+	assert_false(leads());
+	answer_all();
+	assert_reply(ELECTION_FAILED);
+	assert_true(leads());
+	assert_int_equal(view.token, token);
+	assert_non_null(key_of("e/b2.pg"));
+	assert_int_equal(ntransfers, 1);
+	assert_string_equal(events, "unelected(transferred) elected(n1)");
+	transfer("n2");				/* another one can be given */
+	answer_all();
+	assert_string_equal(etcd.keys[0].key, "e/b2.pg");
+}
+
+/* Another compare fails: the queue is read again, and the txn names it as it is. */
+static void
+test_queue_changes(void **state)
+{
+	Sent	   *s;
+
+	(void) state;
+	begin_leading();
+	transfer("n3");
+	assert_non_null(answer_until("transfer"));
+	delete("e/b2.pg");
+	put("e/c3.pg", "n3");
+	put("e/b2.pg", "n2");		/* behind the target */
+	answer(next_sent("transfer"));
+	s = answer_until("transfer");
+	assert_false(leads());
+	assert_int_equal(s->request.ncompares, 3);
+	assert_compare(&s->compares[1], "e/c3.pg", ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->compares[2], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
+	assert_int_equal(s->request.nsuccess, 2);
+	answer_all();
+	assert_non_null(key_of("e/b2.pg"));
+	assert_int_equal(key_of("e/c3.pg")->version, 3);
+	run(SECOND);
+	assert_int_equal(nreplies, 0);
+	put("e/c3.pg", "n3");
+	answer_all();
+	assert_reply(ELECTION_DONE);
+}
+
+/* The txn is executed, and its answer is lost. */
+static void
+test_answer_lost(void **state)
+{
+	(void) state;
+	begin_leading();
+	transfer("n3");
+	give_up(answer_until("transfer"), true);
+	run(SECOND);
+	assert_int_equal(nreplies, 0);
+	assert_int_equal(ntransfers, 1);
+	put("e/c3.pg", "n3");
+	answer_all();
+	assert_reply(ELECTION_DONE);
+	assert_string_equal(events, "unelected(transferred)");
+	assert_int_equal(view.state, ELECTION_WAITING);
+}
+
+/* It is not executed, again and again: the own key stands, and does not count. */
+static void
+test_in_doubt(void **state)
+{
+	char		own[ELECTION_KEY_SIZE];
+	int64_t		end = now + 4 * SECOND;
+	Sent	   *s;
+
+	(void) state;
+	begin_leading();
+	strcpy(own, view.key);
+	transfer("n3");
+	while ((s = run_until("transfer", end)) != NULL)
+	{
+		assert_non_null(key_of(own));
+		assert_false(leads());
+		assert_false(is_remembered);
+		assert_int_equal(nreplies, 0);
+		give_up(s, false);
+	}
+	assert_true(ntransfers > 3);
+	assert_reply(ELECTION_FAILED);
+	/* a deletion ends the doubt */
+	answer_all();
+	assert_null(key_of(own));
+	assert_string_equal(view.leader, "n2");
+	assert_string_equal(events, "unelected(transferred)");
+	run(SECOND);
+	assert_int_equal(view.state, ELECTION_WAITING);
+}
+
+static void
+lose_contact(void)
+{
+	for (int i = 0; i < 100 && election_connected(core); i++)
+	{
+		Sent	   *s;
+
+		while ((s = next_sent(NULL)) != NULL)
+			give_up(s, false);
+		if (election_wakeup_ns(core) > now)
+			now = election_wakeup_ns(core);
+		election_tick(core, now);
+	}
+	assert_false(election_connected(core));
+}
+
+static void
+test_no_contact(void **state)
+{
+	(void) state;
+	begin_leading();
+	transfer("n3");
+	lose_contact();
+	assert_reply(ELECTION_NO_CONTACT);
+	assert_string_equal(events, "");
+	transfer("n3");
+	assert_reply(ELECTION_NO_CONTACT);
+	answer_all();
+	assert_int_equal(ntransfers, 0);
+	assert_true(leads());
+
+	/* after the txn was sent, it goes on without the command */
+	transfer("n3");
+	assert_non_null(answer_until("transfer"));
+	lose_contact();
+	assert_reply(ELECTION_NO_CONTACT);
+	assert_false(leads());
+	run(SECOND);
+	assert_string_equal(view.leader, "n3");
+	assert_int_equal(nreplies, 1);
+}
+
+/* Leadership is lost before anything is done. */
+static void
+test_lost_before(void **state)
+{
+	char		own[ELECTION_KEY_SIZE];
+
+	(void) state;
+	begin_leading();
+	strcpy(own, view.key);
+	transfer("n3");
+	delete(own);
+	tell();
+	assert_reply(ELECTION_FAILED);
+	answer_all();
+	assert_int_equal(ntransfers, 0);
+	assert_string_equal(events, "unelected(key_deleted)");
+}
+
+/* This instance is the target: its key was written by another, so it writes it, once. */
+static void
+test_target_writes_receipt(void **state)
+{
+	char		own[ELECTION_KEY_SIZE];
+	int64_t		lease;
+
+	(void) state;
+	put("e/a1.pg", "n2");
+	election_configure(core, now, &config);
+	answer_all();
+	run(SECOND);
+	strcpy(own, view.key);
+	lease = view.lease;
+	assert_int_equal(key_of(own)->version, 1);
+	etcd.revision++;
+	delete_in_revision(key_of("e/a1.pg"));
+	put_in_revision(bytes(own), bytes("n1"), lease);
+	run(SECOND);
+	assert_true(leads());
+	assert_int_equal(key_of(own)->version, 3);
+	assert_int_equal(key_of(own)->lease, lease);
+}
+
+static void
+test_no_receipt_without_transfer(void **state)
+{
+	char		own[ELECTION_KEY_SIZE];
+
+	(void) state;
+	put("e/a1.pg", "n2");
+	election_configure(core, now, &config);
+	answer_all();
+	strcpy(own, view.key);
+	delete("e/a1.pg");
+	run(SECOND);
+	assert_true(leads());
+	assert_int_equal(key_of(own)->version, 1);
+}
+
+/* ---- tests: preferred nodes ------------------------------------------------------------------------ */
+
+static void
+prefer(const char *first, const char *second, const char *third)
+{
+	const char *names[] = {first, second, third};
+
+	for (config.npreferred = 0; config.npreferred < 3 && names[config.npreferred]; config.npreferred++)
+		strcpy(config.preferred_nodes[config.npreferred], names[config.npreferred]);
+}
+
+/* When the next txn is sent; it is left unanswered. */
+static int64_t
+time_of_transfer(void)
+{
+	assert_non_null(run_until("transfer", now + 10 * DELAY));
+	return now;
+}
+
+static void
+test_preferred(void **state)
+{
+	int64_t		start = now;
+	Sent	   *s;
+
+	(void) state;
+	prefer("n3", "n1", "n2");
+	begin_leading();
+	/* it came after the first survey, so the second one saw it */
+	assert_int_equal(time_of_transfer(), start + SURVEYS + DELAY);
+	s = next_sent("transfer");
+	assert_false(s->led);
+	assert_compare(&s->compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
+	answer_all();
+	run(2 * DELAY);
+	assert_string_equal(events, "unelected(transferred)");
+	assert_string_equal(view.leader, "n3");
+	assert_int_equal(ntransfers, 1);
+	assert_int_equal(nreplies, 0);
+}
+
+/* It goes and comes back between two surveys: the delay begins anew. */
+static void
+test_preferred_comes_and_goes(void **state)
+{
+	int64_t		back;
+
+	(void) state;
+	prefer("n3", NULL, NULL);
+	begin_leading();
+	run(DELAY - SECOND);
+	delete("e/c3.pg");
+	put("e/c3.pg", "n3");
+	back = now;
+	assert_in_range(time_of_transfer(), back + DELAY, back + DELAY + SURVEYS);
+}
+
+/* The lead comes back while the better one waits: the delay counts from then. */
+static void
+test_preferred_not_at_once(void **state)
+{
+	int64_t		elected;
+	int64_t		surveyed;
+
+	(void) state;
+	prefer("n3", NULL, NULL);
+	begin_leading();
+	delete("e/b2.pg");
+	(void) time_of_transfer();
+	answer_all();
+	run(SECOND);
+	assert_string_equal(view.leader, "n3");
+	put("e/d4.pg", "n3");		/* its next key */
+	delete("e/c3.pg");
+	answer_all();
+	assert_true(leads());
+	elected = now;
+	surveyed = nsurveys;
+	assert_int_equal(time_of_transfer(), elected + DELAY);
+	assert_in_range(nsurveys - surveyed, DELAY / SURVEYS - 1, DELAY / SURVEYS + 1);
+	assert_int_equal(ntransfers, 2);
+}
+
+/* Leadership is lost and won while the better one waits: the delay counts from then. */
+static void
+test_preferred_after_lapse(void **state)
+{
+	int64_t		elected;
+
+	(void) state;
+	prefer("n3", NULL, NULL);
+	begin_leading();
+	run(DELAY - SECOND);
+	lose_contact();
+	now += TTL_S * SECOND;
+	election_tick(core, now);
+	assert_false(leads());
+	run(SECOND);
+	assert_true(leads());
+	assert_string_equal(events, "unelected(lease_expired) elected(n1)");
+	elected = now;
+	assert_in_range(time_of_transfer(), elected + DELAY - SECOND, elected + DELAY);
+}
+
+/* The best that can be handed over to is taken; who is not named is not better. */
+static void
+test_preferred_rank(void **state)
+{
+	Sent	   *s;
+
+	(void) state;
+	prefer("n5", "n3", "n2");
+	begin_leading();
+	put("e/d4", "go");
+	put("e/e5.pg", "n5");
+	(void) time_of_transfer();
+	s = next_sent("transfer");
+	assert_compare(&s->compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
+}
+
+static void
+test_preferred_none(void **state)
+{
+	(void) state;
+	prefer("n9", "n1", "n2");
+	begin_leading();
+	run(3 * DELAY);
+	assert_true(nsurveys > 0);
+	assert_int_equal(ntransfers, 0);
+	/* the first of the list has nobody to look for */
+	prefer("n1", "n2", "n3");
+	election_configure(core, now, &config);
+	answer_all();
+	nsurveys = 0;
+	run(3 * DELAY);
+	assert_int_equal(nsurveys + ntransfers, 0);
+	/* a list of others does not name the candidates */
+	prefer("n9", NULL, NULL);
+	election_configure(core, now, &config);
+	run(3 * DELAY);
+	assert_int_equal(ntransfers, 0);
+	assert_string_equal(events, "");
+}
+
+/* etcd_resign(rejoin => false): no key stands that could be handed over to. */
+static void
+test_preferred_resigned(void **state)
+{
+	(void) state;
+	prefer("n3", "n1", NULL);
+	begin_leading();
+	run(DELAY - SECOND);
+	nsurveys = 0;
+	assert_true(election_resign(core, now, 0, false, TICKET + 1));
+	run(3 * DELAY);
+	assert_int_equal(view.state, ELECTION_RESIGNED);
+	assert_int_equal(etcd.nkeys, 2);
+	assert_int_equal(nsurveys + ntransfers, 0);
+	assert_string_equal(events, "unelected(resigned)");
+
+	/* it leads when it is asked to, and hands over after the delay */
+	delete("e/b2.pg");
+	assert_true(election_campaign(core, now, 0, TICKET + 1));
+	answer_all();
+	delete("e/c3.pg");
+	answer_all();
+	assert_true(leads());
+	run(3 * DELAY);
+	assert_int_equal(ntransfers, 0);
+	put("e/c3.pg", "n3");
+	(void) time_of_transfer();
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_not_leader, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_foreign_between, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_too_many_between, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_to_itself, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_twice, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_txn, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_txn_to_foreign, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_receipt, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_receipt_by_look, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_deadline, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_target_dies, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_target_gone, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_queue_changes, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_answer_lost, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_in_doubt, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_contact, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_lost_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_target_writes_receipt, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_receipt_without_transfer, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_comes_and_goes, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_not_at_once, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_after_lapse, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_rank, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_none, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_resigned, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
