@@ -54,9 +54,10 @@ sub stall_watches { return $_[0]->order('w') }
 # From now on etcd's answers arrive at a byte a second.
 sub trickle { return $_[0]->order('t') }
 
-# From now on requests that put a key do not get through; released they do,
-# also those whose senders have gone.
+# From now on requests that put a key, or all that read or write keys, do not
+# get through; released they do, also those whose senders have gone.
 sub hold_puts { return $_[0]->order('h') }
+sub hold_keys { return $_[0]->order('k') }
 sub release   { return $_[0]->order('r') }
 
 # Cuts all connections, and each new one at once; mend() ends that.
@@ -127,7 +128,7 @@ sub relay
 				}
 				$on{c} = 0 if $order eq 'm';
 				next unless $order eq 'r';
-				$on{h} = 0;
+				@on{qw(h k)} = ();
 				for my $kept (values %held) { $send->(@$kept) }
 				%held = ();
 				next;
@@ -154,7 +155,7 @@ sub relay
 			# what comes from etcd for one who has asked to watch
 			$watch{$other} = 1 if $data =~ m{^POST /v3/watch}m;
 			next if $on{w} && $watch{$ready};
-			if ($held{$ready} || ($on{h} && $data =~ /"request_?put"/i))
+			if ($held{$ready} || ($on{h} && $data =~ /"request_?put"/i) || ($on{k} && $data =~ m{^POST /v3/kv/}m))
 			{
 				syswrite(STDOUT, "held\n") unless $held{$ready};
 				$late{$ready} = 1;
