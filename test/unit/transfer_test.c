@@ -19,7 +19,7 @@
 #define MS			INT64_C(1000000)
 #define SECOND		(1000 * MS)
 #define TTL_S		6
-#define DELAY		(30 * SECOND)	/* preferred_delay */
+#define DELAY		(31 * SECOND)	/* preferred_delay; no multiple of SURVEYS */
 #define SURVEYS		(TTL_S * SECOND / 3)	/* from one survey to the next */
 #define MAX_BETWEEN	120			/* keys between the own one and the target's */
 #define MAX_KEYS	200
@@ -687,7 +687,7 @@ static void
 test_foreign_between(void **state)
 {
 	static const char *const foreign[] = {
-		"e/d4", "e/.pg", "e/D4.pg", "e/g4.pg", "e/d4.pgx", "e/0123456789abcdef0.pg", "e/d/4.pg"
+		"e/d4", "e/.pg", "e/D4.pg", "e/g4.pg", "e/d4.pgx", "e/d4.pq", "e/0123456789abcdef0.pg", "e/d/4.pg"
 	};
 
 	(void) state;
@@ -848,6 +848,10 @@ test_txn(void **state)
 	assert_int_equal(s->request.nfailure, 1);
 	assert_survey(&s->failure[0], own_revision);
 	assert_false(s->request.repeatable);
+
+	/* the answer alone shows that the own key is gone */
+	answer(s);
+	assert_int_equal(view.state, ELECTION_JOINING);
 
 	/* n1 queues again, behind n4 */
 	run(SECOND);
@@ -1026,6 +1030,58 @@ test_answer_lost(void **state)
 	assert_int_equal(view.state, ELECTION_WAITING);
 }
 
+/* A look shows the own key as the first, before the txn is executed. */
+static void
+test_look_before(void **state)
+{
+	(void) state;
+	begin_leading();
+	transfer("n3");
+	assert_non_null(answer_until("transfer"));
+	assert_true(election_verify(core, now, 0, TICKET + 1));
+	answer(next_sent("look"));
+	assert_string_equal(view.leader, "n1");
+	assert_false(leads());
+	answer_all();
+	run(SECOND);
+	assert_int_equal(nreplies, 0);
+	put("e/c3.pg", "n3");
+	answer_all();
+	assert_reply(ELECTION_DONE);
+	assert_string_equal(events, "unelected(transferred)");
+}
+
+/* The answer comes when this instance has its next key: that is not meant. */
+static void
+test_answer_late(void **state)
+{
+	char		own[ELECTION_KEY_SIZE];
+	int64_t		create_revision;
+	EtcdAnswer	late;
+	uint64_t	id;
+	Sent	   *s;
+
+	(void) state;
+	begin_leading();
+	transfer("n3");
+	s = answer_until("transfer");
+	id = s->id;
+	execute(&s->request, &late);
+	s->id = 0;
+	run(SURVEYS);				/* a beat looks */
+	assert_int_equal(view.state, ELECTION_WAITING);
+	strcpy(own, view.key);
+	create_revision = view.create_revision;
+	election_receive(core, now, id, &late);
+	run(SECOND);
+	assert_int_equal(view.state, ELECTION_WAITING);
+	assert_int_equal(view.create_revision, create_revision);
+	assert_int_equal(key_of(own)->create_revision, create_revision);
+	put("e/c3.pg", "n3");
+	answer_all();
+	assert_reply(ELECTION_DONE);
+}
+
 /* It is not executed, again and again: the own key stands, and does not count. */
 static void
 test_in_doubt(void **state)
@@ -1094,6 +1150,7 @@ test_no_contact(void **state)
 	lose_contact();
 	assert_reply(ELECTION_NO_CONTACT);
 	assert_false(leads());
+	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, TICKET));
 	run(SECOND);
 	assert_string_equal(view.leader, "n3");
 	assert_int_equal(nreplies, 1);
@@ -1277,6 +1334,20 @@ test_preferred_rank(void **state)
 	assert_compare(&s->compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
 }
 
+/* The better one is the first of the queue, and not the last. */
+static void
+test_preferred_best(void **state)
+{
+	Sent	   *s;
+
+	(void) state;
+	prefer("n2", "n3", NULL);
+	begin_leading();
+	(void) time_of_transfer();
+	s = next_sent("transfer");
+	assert_compare(&s->compares[s->request.ncompares - 1], "e/b2.pg", ETCD_COMPARE_MOD_REVISION);
+}
+
 static void
 test_preferred_none(void **state)
 {
@@ -1349,6 +1420,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_target_gone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_queue_changes, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_answer_lost, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_look_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_answer_late, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_in_doubt, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_contact, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lost_before, set_up, tear_down),
@@ -1359,6 +1432,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_not_at_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_after_lapse, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_rank, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_best, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_none, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_resigned, set_up, tear_down),
 	};
