@@ -287,10 +287,11 @@ plan_draw(uint64_t seed)
 			{
 				/* long enough for another leader while a request is under way */
 				if (random_chance(6000))
-					plan.stop_at_renewal = (int) random_between(100, 1000);
+					plan.stop_at_renewal = (int) random_between(300, 3000);
 				else
 					plan.stop_at_grant = (int) random_between(1000, 5000);
 				plan.link_delay_ns = random_between(MS, 60 * MS);
+				plan.link_jitter_ns = random_between(0, 200 * MS);
 				plan.request_timeout_ms = random_between(1000, 3000);
 				plan.election_timeout_ns = ONE_OF(100, 200) * MS;
 				plan.ttl_s[0] = plan.ttl_s[1] = ONE_OF(6, 8, 10, 15);
