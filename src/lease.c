@@ -199,24 +199,22 @@ void_beats(ElectionCore *core)
 }
 
 /*
- * etcd says that the lease does not exist: every key on it is gone, or is
- * going.  It is never believed again, even if a key is still seen.
+ * etcd says that the lease, in use or fresh, does not exist: every key on it is
+ * gone, or is going.  It is never believed again, even if a key is still seen.
  */
-static void
-lose_lease(ElectionCore *core)
-{
-	int64_t		lost = core->lease.id;
-
-	memset(&core->lease, 0, sizeof(core->lease));
-	void_beats(core);
-	queue_lease_lost(core, lost);
-}
-
 void
 lease_not_found(ElectionCore *core, int64_t lease)
 {
 	if (lease == core->lease.id)
-		lose_lease(core);
+	{
+		memset(&core->lease, 0, sizeof(core->lease));
+		void_beats(core);
+	}
+	else if (lease == core->fresh.id)
+		memset(&core->fresh, 0, sizeof(core->fresh));
+	else
+		return;
+	queue_lease_lost(core, lease);
 }
 
 /*
@@ -230,7 +228,7 @@ lose_kept_lease(ElectionCore *core, int64_t now_ns)
 {
 	int64_t		lost = core->lease.id;
 
-	lose_lease(core);
+	lease_not_found(core, lost);
 	send_revoke(core, now_ns, lost);
 }
 
@@ -416,13 +414,7 @@ receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 	if (answer->outcome != ETCD_ANSWERED)
 	{
 		if (etcd_says_lease_not_found(answer))
-		{
-			/* no key can hang on it then */
-			if (op->lease == core->fresh.id)
-				memset(&core->fresh, 0, sizeof(core->fresh));
-			else
-				lease_not_found(core, op->lease);
-		}
+			lease_not_found(core, op->lease);
 		postpone(core, op);
 		return;
 	}

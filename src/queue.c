@@ -462,12 +462,12 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 			continue;
 		/*
 		 * It may be on the fresh lease already; the answer of the move will
-		 * show.
+		 * show.  If the fresh one is lost, what is on the other stays.
 		 */
-		if (core->fresh.moving || e->key_lease != lost)
-			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
-		else
+		if (e->key_lease == lost && !core->fresh.moving)
 			lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
+		else if (core->lease.id == 0)
+			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 	}
 }
 

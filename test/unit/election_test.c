@@ -1521,6 +1521,78 @@ test_lost_move(void **state)
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
+/*
+ * The fresh lease is lost, and with it the key that was seen on it.  The first
+ * try of the grant and the first move were given up and are executed late, so
+ * that the watch tells of the key on the lease before the answer comes which
+ * says that there is none.
+ */
+static void
+test_lost_fresh_lease(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *grant;
+	Message    *move;
+	int64_t		token;
+	int64_t		fresh;
+
+	(void) state;
+	a->config.nendpoints = 3;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	token = a->views[0].token;
+	etcd.term++;
+	now = election_wakeup_ns(a->core);
+	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
+	deliver(a, sent(a, "look"));
+	grant = sent(a, "grant");
+	fresh = grant->request.lease;
+	give_up(a, grant, false);
+	while (sent(a, "grant") == NULL)
+		election_tick(a->core, now += MS);
+	assert_true(sent(a, "grant")->request.lease == fresh);
+	deliver(a, sent(a, "grant"));
+	move = sent(a, "put");
+	give_up(a, move, false);
+	while (sent(a, "put") == NULL)
+		election_tick(a->core, now += MS);
+	end_lease(find_lease(fresh));
+	execute(sent(a, "put"));
+	execute(grant);
+	execute(move);
+	assert_true(leads(a));
+	assert_true(a->views[0].lease == fresh);
+	deliver(a, sent(a, "put"));
+	assert_false(leads(a));
+	run_for(2 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_true(a->views[0].token > token);
+	assert_int_equal(etcd.nkeys, 1);
+	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+}
+
+/* A fresh lease that is lost before a key hangs on it: the old one still counts. */
+static void
+test_lost_fresh_lease_unused(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *move;
+	int64_t		token;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	move = start_move(a);
+	end_lease(find_lease(move->success[0].lease));
+	deliver(a, move);
+	assert_true(leads(a));
+	run_for(2 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, token);
+	assert_int_equal(find_note(0, "unelected"), -1);
+}
+
 /* FINAL: the delete's answer was lost and the key still stands. */
 static void
 test_delete_is_final(void **state)
@@ -2597,6 +2669,8 @@ main(void)
 		TEST(test_term),
 		TEST(test_late_move),
 		TEST(test_lost_move),
+		TEST(test_lost_fresh_lease),
+		TEST(test_lost_fresh_lease_unused),
 		TEST(test_delete_is_final),
 		TEST(test_late_entry),
 		TEST(test_waiter_lost_lease),
