@@ -18,6 +18,8 @@
  * - leadership is withdrawn before a delete of its key, or a revocation of
  *	 its lease, is sent; and a key whose delete was sent never leads again;
  * - every txn holds a range, every write of an own key is guarded;
+ * - a followed election is led no longer than the last answer about its key's
+ *	 lease gives less the margin, and never in recovery;
  * - requests are bounded: by time, and by what comes from etcd (but for good
  *	 answers) and from the operator; the core never asks to be called again
  *	 and again at one time;
@@ -39,7 +41,7 @@
 #define MAX_SLOTS		3
 #define MAX_KEYS		32
 #define MAX_PENDING		128		/* the core has fewer at once */
-#define MAX_RESULTS		(3 * MAX_SLOTS + 1)	/* a look, and the key that it deletes */
+#define MAX_RESULTS		(4 * MAX_SLOTS + 1)	/* a look, and the key that it deletes */
 #define MAX_STEPS		1000
 #define MAX_TICKETS		64
 #define MEMORY			64		/* of leases, and of deletes, newest last */
@@ -47,6 +49,10 @@
 /* etcd's own limits. */
 #define MAX_REVISION	(INT64_MAX / 2)
 #define MAX_TTL_S		INT64_C(9000000000)
+
+/* Of the lease that Patroni's leader key hangs on. */
+#define PATRONI_TTL_S	30
+#define PATRONI_LEASE	12
 
 /* The time that a request and its answer take at the least. */
 #define ROUND_TRIP_NS	MS
@@ -134,6 +140,7 @@ static struct
 	int			nleases;
 	Deleted		deleted[MEMORY];
 	int			ndeleted;
+	int64_t		told_ns;		/* no answer gives Patroni's lease more time */
 
 	EtcdHeader	header;
 	Key			keys[MAX_KEYS];
@@ -233,6 +240,14 @@ learn_answer(const Pending *p, const EtcdAnswer *answer)
 	Lease	   *lease = find_lease(p->lease);
 	int64_t		ttl_ns;
 
+	if (p->kind == ETCD_TIME_TO_LIVE && answer->outcome == ETCD_ANSWERED)
+	{
+		int64_t		left_s = answer->ttl_s < answer->granted_ttl_s ? answer->ttl_s : answer->granted_ttl_s;
+
+		if (left_s > 0 && p->sent_ns + left_s * SECOND > run.told_ns)
+			run.told_ns = p->sent_ns + left_s * SECOND;
+		return;
+	}
 	if (p->kind != ETCD_KEEPALIVE || answer->outcome != ETCD_ANSWERED ||
 		answer->lease != p->lease || answer->ttl_s <= 0 || lease == NULL)
 		return;
@@ -369,6 +384,11 @@ execute(Pending *p, const EtcdRequest *request)
 	memset(&p->answer, 0, sizeof(p->answer));
 	p->answer.lease = request->lease;
 	p->answer.ttl_s = request->ttl_s;
+	if (request->kind == ETCD_TIME_TO_LIVE)
+	{
+		p->answer.granted_ttl_s = PATRONI_TTL_S;
+		p->answer.ttl_s = PATRONI_TTL_S - 1;
+	}
 	if (request->kind == ETCD_KEEPALIVE)
 		p->answer.ttl_s = find_lease(request->lease)->ttl_ns / SECOND;
 	if (request->kind == ETCD_REVOKE)
@@ -521,7 +541,8 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 			CHECK(!"a request of the transport's own");
 			break;
 		case ETCD_TIME_TO_LIVE:
-			CHECK(!"an election does not ask for it");
+			CHECK(request->lease != 0);
+			break;
 	}
 
 	for (int i = 0; i < run.npending && p == NULL; i++)
@@ -584,7 +605,12 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 	CHECK(view->token == (view->state == ELECTION_LEADING ? view->create_revision : 0));
 	CHECK((view->key[0] != '\0') == (view->create_revision != 0));
 
-	if (view->state == ELECTION_LEADING)
+	if (view->state == ELECTION_LEADING && election_is_followed(view->name))
+	{
+		CHECK(!run.stopped && !run.config.in_recovery);
+		CHECK(view->deadline_ns <= run.told_ns - SECOND);
+	}
+	else if (view->state == ELECTION_LEADING)
 	{
 		/* that of the lease on which the key was seen last */
 		const Lease *lease = find_lease(view->lease);
@@ -837,6 +863,63 @@ some_request(int number)
 
 /* ---- what else happens ----------------------------------------------- */
 
+static void
+put_string(const char *key, const char *value, int64_t lease)
+{
+	EtcdBytes	k = {key, strlen(key)};
+	EtcdBytes	v = {value, strlen(value)};
+
+	put_key(k, v, lease);
+}
+
+/* The keys of a Patroni cluster, as its members write and delete them. */
+static void
+write_as_patroni(void)
+{
+	static const char *const names[] = {"pg0", "pg1", "pg2"};
+	static const char *const configs[] = {"{\"ttl\":30}", "{\"pause\":true}", "{\"failsafe_mode\":\"on\"}", "no JSON"};
+	static const char *const deleted[] = {
+		"/service/p/leader", "/service/p/config", "/service/p/initialize", "/service/p/members/pg1"
+	};
+	int			what = choose(6);
+	EtcdBytes	key;
+	Key		   *k;
+
+	switch (what)
+	{
+		case 0:
+			put_string("/service/p/leader", names[choose(3)], PATRONI_LEASE + choose(2));
+			break;
+		case 1:
+			put_string("/service/p/initialize", choose(4) == 1 ? "8" : "7", 0);
+			break;
+		case 2:
+			for (int i = 0; i < 3; i++)
+			{
+				char		member[] = "/service/p/members/pg0";
+
+				member[sizeof(member) - 2] += i;
+				put_string(member, "{}", PATRONI_LEASE);
+			}
+			break;
+		case 3:
+			put_string("/service/p/config", configs[choose(4)], 0);
+			break;
+		case 4:
+			put_string("/service/p/initialize", "7", 0);
+			put_string("/service/p/members/pg0", "{}", PATRONI_LEASE);
+			put_string("/service/p/leader", "pg0", PATRONI_LEASE);
+			break;
+		case 5:
+			key.data = deleted[choose(lengthof(deleted))];
+			key.len = strlen(key.data);
+			k = find_key(key);
+			if (k != NULL)
+				k->create_revision = 0;
+			break;
+	}
+}
+
 /* Other clients, an operator, etcd's own fate. */
 static void
 meddle(void)
@@ -848,10 +931,13 @@ meddle(void)
 
 	earn(PER_INPUT);
 	run.header.revision++;
-	switch (choose(5))
+	switch (choose(6))
 	{
 		case 0:
 			k->create_revision = 0;
+			break;
+		case 5:
+			write_as_patroni();
 			break;
 		case 1:
 			k->mod_revision = run.header.revision;
@@ -979,13 +1065,16 @@ command(void)
 static void
 configure(void)
 {
-	static const char *const names[] = {"a", "b", "a-b", "c"};
+	static const char *const names[] = {"a", "b", "a-b", "c", "patroni:p"};
 	static const int ttls[] = {5, 2, 3, 10, 300};
 	static const int margins[] = {-1, 0, 500, 100000};
 	ElectionConfig *c = &run.config;
-	int			chosen = 1 ^ choose(16);
+	int			chosen = 1 ^ choose(32);
 
 	memset(c, 0, sizeof(*c));
+	c->in_recovery = choose(4) == 1;
+	strcpy(c->system_identifier, "7");
+	strcpy(c->patroni_namespace, "/service/");
 	c->ttl_s = ttls[choose(lengthof(ttls))];
 	c->safety_margin_ms = margins[choose(lengthof(margins))];
 	c->eligible = choose(4) != 1;
@@ -1174,6 +1263,9 @@ calm_down(void)
 			case ELECTION_RESIGNED:
 			case ELECTION_HELD_BACK:
 				break;
+			case ELECTION_FOLLOWING:
+				CHECK(election_is_followed(view->name));
+				break;
 			case ELECTION_OBSERVING:
 				CHECK(!run.config.eligible);
 				break;
@@ -1185,6 +1277,8 @@ calm_down(void)
 					EtcdOp		range = {.key = {prefix, len + 1}, .range_end = {"x", 1}};
 					const Key  *first;
 
+					if (election_is_followed(view->name))
+						break;
 					CHECK(run.config.eligible);
 					memcpy(prefix, view->name, len);
 					prefix[len] = '/';
@@ -1197,7 +1291,6 @@ calm_down(void)
 			case ELECTION_JOINING:
 			case ELECTION_QUEUED:
 			case ELECTION_LEAVING:
-			case ELECTION_FOLLOWING:
 				CHECK(false);
 		}
 	}
