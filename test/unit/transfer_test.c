@@ -1246,6 +1246,7 @@ test_preferred(void **state)
 	assert_int_equal(time_of_transfer(), start + SURVEYS + DELAY);
 	s = next_sent("transfer");
 	assert_false(s->led);
+	assert_int_equal(view.state, ELECTION_QUEUED);	/* and it is not given up yet */
 	assert_compare(&s->compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
 	answer_all();
 	run(2 * DELAY);
