@@ -41,7 +41,7 @@
 #define MAX_SLOTS		3
 #define MAX_KEYS		32
 #define MAX_PENDING		128		/* the core has fewer at once */
-#define MAX_RESULTS		(4 * MAX_SLOTS + 1)	/* a look, and the key that it deletes */
+#define MAX_RESULTS		(MAX_KEYS + 1)	/* a survey, or a transfer; a look has fewer */
 #define MAX_STEPS		1000
 #define MAX_TICKETS		64
 #define MEMORY			64		/* of leases, and of deletes, newest last */
@@ -165,6 +165,15 @@ static int
 choose(int n)
 {
 	return take() % n;
+}
+
+/* From 0 to n; n by few bytes, so that older inputs go on to mean the same. */
+static int
+choose_or_new(int n)
+{
+	uint8_t		byte = take();
+
+	return byte < 250 ? byte % n : n;
 }
 
 /* Numbers that mean something somewhere, and some others. */
@@ -343,12 +352,40 @@ tell_key(EtcdKeyValue *kv, const Key *key)
 	kv->lease = key->lease;
 }
 
+/* The queue from its own key on, as the only result. */
+static void
+execute_survey(Pending *p, const EtcdOp *op)
+{
+	EtcdOp		range = *op;
+	const Key  *found;
+
+	range.sort = ETCD_SORT_LAST_CREATED;
+	p->results[0].kind = op->kind;
+	p->results[0].kvs = &p->kvs[MAX_RESULTS];
+	while ((found = first_key(&range)) != NULL && found->create_revision >= op->min_create_revision)
+	{
+		int			i = MAX_RESULTS - ++p->results[0].nkvs;
+
+		CHECK(i >= 0);
+		p->copies[i] = *found;
+		tell_key(--p->results[0].kvs, &p->copies[i]);
+		range.max_create_revision = found->create_revision - 1;
+		if (range.max_create_revision == 0)
+			break;
+	}
+}
+
 static void
 execute_op(Pending *p, const EtcdOp *op, int i)
 {
 	Key		   *key = find_key(op->key);
 	const Key  *found;
 
+	if (op->min_create_revision != 0)
+	{
+		execute_survey(p, op);
+		return;
+	}
 	p->results[i].kind = op->kind;
 	switch (op->kind)
 	{
@@ -461,6 +498,36 @@ check_delete(const EtcdRequest *request)
 	}
 }
 
+/*
+ * A transfer comes after the withdrawal.  Each of its deletes is guarded, and
+ * of a key of ours; the first is of the own one.
+ */
+static void
+check_transfer(const EtcdRequest *request)
+{
+	static const size_t suffix_len = sizeof(ELECTION_KEY_SUFFIX) - 1;
+
+	for (int i = 0; i < request->nsuccess; i++)
+	{
+		EtcdBytes	key = request->success[i].key;
+		const EtcdCompare *c = &request->compares[i];
+
+		CHECK(c->key.len == key.len && memcmp(c->key.data, key.data, key.len) == 0);
+		CHECK(c->target == ETCD_COMPARE_CREATE_REVISION && c->value != 0);
+		if (request->success[i].kind == ETCD_OP_PUT || i > 0)
+			CHECK(key.len > suffix_len &&
+				  memcmp(key.data + key.len - suffix_len, ELECTION_KEY_SUFFIX, suffix_len) == 0);
+		CHECK(request->success[i].kind == ETCD_OP_DELETE || i == request->nsuccess - 1);
+	}
+	for (int i = 0; i < MAX_SLOTS; i++)
+	{
+		const ElectionView *view = &run.views[i];
+
+		CHECK(view->create_revision != request->compares[0].value || view->deadline_ns == 0 ||
+			  !is_below(request->success[0].key, view->name));
+	}
+}
+
 /* A put is of a key that must be new, or be as it was known in both ways. */
 static void
 check_put(const EtcdRequest *request, const EtcdOp *op)
@@ -469,7 +536,8 @@ check_put(const EtcdRequest *request, const EtcdOp *op)
 	bool		by_mod = false;
 	bool		is_new = false;
 
-	CHECK(op->lease != 0);
+	/* a transfer writes the target's key as it is */
+	CHECK(op->lease != 0 || request->success[0].kind == ETCD_OP_DELETE);
 	for (int i = 0; i < request->ncompares; i++)
 	{
 		const EtcdCompare *c = &request->compares[i];
@@ -490,11 +558,13 @@ check_txn(const EtcdRequest *request)
 
 	/* etcd's limit of a txn (--max-txn-ops) */
 	CHECK(request->nsuccess > 0 && request->nsuccess <= 128 && request->nfailure <= 128);
+	if (request->success[0].kind == ETCD_OP_DELETE && request->ncompares > 1)
+		check_transfer(request);
 	for (int i = 0; i < request->nsuccess; i++)
 	{
 		has_range |= request->success[i].kind == ETCD_OP_RANGE;
 		/* one of a key that never exists is part of a look */
-		if (request->success[i].kind == ETCD_OP_DELETE && !request->repeatable)
+		if (request->success[i].kind == ETCD_OP_DELETE && !request->repeatable && request->ncompares == 1)
 			check_delete(request);
 		if (request->success[i].kind == ETCD_OP_PUT)
 			check_put(request, &request->success[i]);
@@ -924,8 +994,9 @@ write_as_patroni(void)
 static void
 meddle(void)
 {
-	static const char *const foreign[] = {"a/1", "a/ffff", "a/", "b/b/c"};
-	static const EtcdBytes value = {"them", 4};
+	static const char *const foreign[] = {"a/1", "a/ffff", "a/", "b/b/c", "a/2.pg"};
+	static const EtcdBytes them = {"them", 4};
+	static const EtcdBytes pg9 = {"pg9", 3};
 	Key		   *k = &run.keys[choose(MAX_KEYS)];
 	EtcdBytes	key;
 
@@ -944,9 +1015,9 @@ meddle(void)
 			k->lease = choose(4);
 			break;
 		case 2:
-			key.data = foreign[choose(lengthof(foreign))];
+			key.data = foreign[choose_or_new(lengthof(foreign) - 1)];
 			key.len = strlen(key.data);
-			put_key(key, value, 9);
+			put_key(key, strcmp(key.data, "a/2.pg") == 0 ? pg9 : them, 9);
 			break;
 		case 3:
 			run.header.raft_term++;
@@ -1034,7 +1105,7 @@ command(void)
 		return;
 	run.open[ticket] = true;
 	earn(PER_INPUT);
-	switch (choose(5))
+	switch (choose_or_new(5))
 	{
 		case 0:
 			taken = election_resign(run.core, run.now, slot, true, ticket);
@@ -1054,6 +1125,10 @@ command(void)
 			break;
 		case 4:
 			taken = election_verify(run.core, run.now, slot, ticket);
+			break;
+		case 5:
+			taken = election_transfer(run.core, run.now, slot, "pg9",
+									  run.now + choose(8) * SECOND, ticket);
 			break;
 	}
 	if (taken)
