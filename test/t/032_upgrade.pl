@@ -162,7 +162,8 @@ sub stats_columns
 $node->wait_until_leader;
 $elector = $node->elector_pid;
 is(version($node->dbh), '0.9', 'the old version is there');
-is(stats_columns(), 28, 'and works');
+my $columns = stats_columns();
+cmp_ok($columns, '>', 0, 'and works');
 my $token = $node->token;
 $node->value('CREATE DATABASE other');
 my $other = $node->connect_db('other');
@@ -172,7 +173,7 @@ too_old($node->connect_db, 'ALTER EXTENSION etcd_leader UPDATE', '0.9', '1.0', '
 too_old($other, 'CREATE EXTENSION etcd_leader', '0.9', '1.0', 'old library, new script');
 is($other->selectrow_array(q{SELECT count(*) FROM pg_proc WHERE proname LIKE 'etcd%'}), 0, 'it has left nothing');
 succeeds($other, q{CREATE EXTENSION etcd_leader VERSION '0.9'}, 'old library, old script');
-is(stats_columns(), 28, 'old library, old SQL: the statistics');
+is(stats_columns(), $columns, 'old library, old SQL: the statistics');
 leads('old library');
 is($node->token, $token, 'old library: as it did before');
 $other->do('DROP EXTENSION etcd_leader');
@@ -189,7 +190,7 @@ my $member = q{SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depen
 	  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'etcd_leader') ORDER BY 1};
 succeeds($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', 'new library: update');
 is(version($node->dbh), '1.0', 'new library: updated');
-is(stats_columns(), 29, 'new library, new SQL: the statistics');
+is(stats_columns(), $columns + 1, 'new library, new SQL: the statistics');
 leads('new library, new SQL');
 my $updated = join "\n", map { $_->{pg_describe_object} } $node->rows($member);
 $other = $node->connect_db('other');
@@ -259,7 +260,7 @@ $plain->stop;
 
 restart();
 succeeds($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', 'the next version');
-is(stats_columns(), 30, 'the next version: the statistics');
+is(stats_columns(), $columns + 2, 'the next version: the statistics');
 is($node->value('SELECT etcd_leader_more()'), 11, 'the next version: the function');
 leads('the next version');
 
