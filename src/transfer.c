@@ -331,7 +331,8 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const EtcdResult
 {
 	Survey		survey = {result->kvs, result->nkvs};
 
-	if (survey.nkvs == 0 || !is_queued(e) || survey.kvs[0].create_revision != e->create_revision)
+	if (survey.nkvs == 0 || !is_queued(e) || !is_key(survey.kvs[0].key, e->key) ||
+		survey.kvs[0].create_revision != e->create_revision)
 	{
 		/* The own key is gone, or not ours any more: a look shows the rest. */
 		e->look_wanted = true;
