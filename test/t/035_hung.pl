@@ -191,7 +191,7 @@ sub check_ddl
 				$node->value("ALTER DATABASE \"no $database\" RENAME TO $database") if $sql =~ /RENAME/;
 			}
 			my $more = $took{app} - $took{other};
-			cmp_ok($more, '<', 0.5, "$kind, $what: " . sprintf($sql, 'app', 'app') . ' takes less than half a second more');
+			cmp_ok($more, '<', 1, "$kind, $what: " . sprintf($sql, 'app', 'app') . ' takes less than a second more');
 			$most{$sql} = max($most{$sql} // 0, $more);
 		}
 	}

@@ -198,7 +198,7 @@ for my $death ('elector killed', 'postmaster killed', 'immediate stop', 'fast st
 	thaw($result) if $death eq 'elector frozen';
 	start_again($joining, $death =~ /^(?:postmaster killed|host gone)$/ && $pid);
 	places();
-	is(scalar(my @keys = $etcd->candidates('postgres')), 3, "$what: afterwards, everybody is a candidate");
+	poll_is($ttl + 3, sub { scalar(my @keys = $etcd->candidates('postgres')) }, 3, "$what: afterwards, everybody is a candidate");
 	poll_is($ttl + 3, sub { scalar(my @leases = $etcd->leases) }, 3, "$what: with a lease each, and no other");
 	is($joining->status->{create_revision}, key_of($joining)->{create_revision}, "$what: and knows its place");
 	$leader->value('SELECT etcd_resign()');

@@ -3,8 +3,6 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;

@@ -5,8 +5,6 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
