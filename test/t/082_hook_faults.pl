@@ -119,10 +119,13 @@ drop(map { "wait$_" } 1 .. 7);
 
 # ---- the last 1,000 runs ---------------------------------------------------------------
 
+# in one transaction: runs of hooks that are not there are deleted
+$pg1->dbh->begin_work;
 $pg1->value(q{INSERT INTO etcd_leader_hook_run SELECT 'kept', 'postgres', 'elected', i, now() - '1 day'::interval + i * '1 s'::interval, now(), 'failed' FROM generate_series(1, 1500) i});
 $pg1->value(q{INSERT INTO etcd_leader_hook_run VALUES ('kept', 'postgres', 'elected', 9, now() - '2 days'::interval, now(), 'succeeded')});
 $pg1->value(q{INSERT INTO etcd_leader_hook_run VALUES ('unknown', 'postgres', 'elected', 9, now(), now(), 'succeeded')});
 add('kept', 'SELECT 1');
+$pg1->dbh->commit;
 poll_is(10, sub { $pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'kept' AND fencing_token < 1501}) . statuses('unknown') }, 1000, 'the last runs are kept, with those of hooks that are there');
 drop('kept');
 
