@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
+use EtcdLeader::Relay;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -16,7 +17,8 @@ watchdog(170);
 my $ttl   = 3;
 my $etcd  = EtcdLeader::Etcd->new;
 my @names = map { "pg$_" } 1 .. 3;
-my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } @names;
+my %relay = map { $_ => EtcdLeader::Relay->new($etcd->url(0)) } @names;
+my %nodes = map { $_ => EtcdLeader::Instance->create($_, endpoints => $relay{$_}->url, settings => { ttl => $ttl }) } @names;
 my @nodes = @nodes{@names};
 $_->wait_until_candidate for @nodes;
 my @samplers = map { $_->sample } @nodes;
@@ -31,13 +33,16 @@ sub settled
 	return @nodes{ queue() };
 }
 
-# (answer or SQLSTATE, seconds)
+# (answer or SQLSTATE, seconds); $amid is called as soon as the call is sent.
 sub transfer
 {
-	my ($from, $to, $timeout) = @_;
+	my ($from, $to, $timeout, $amid) = @_;
 	my $began = now();
 	my $dbh   = $from->connect_db;
-	my ($answer) = eval { $dbh->selectrow_array('SELECT etcd_transfer(?, NULL, ?::interval)', {}, $to->name, $timeout) };
+	my $call  = $dbh->prepare('SELECT etcd_transfer(?, NULL, ?::interval)', { pg_async => 1 });
+	$call->execute($to->name, $timeout);
+	$amid->() if $amid;
+	my ($answer) = eval { $dbh->pg_result; $call->fetchrow_array };
 	my $outcome = $@ ? $dbh->state : $answer;
 	$dbh->disconnect;
 	return ($outcome, now() - $began);
@@ -49,7 +54,7 @@ sub somebody_leads
 	my ($name, @who) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $began = now();
-	poll_ok(2 * $ttl + 3, sub { grep { ($_->try_value('SELECT etcd_is_leader()') // 0) } @who }, "$name: somebody leads");
+	poll_ok($ttl + 3, sub { grep { ($_->try_value('SELECT etcd_is_leader()') // 0) } @who }, "$name: somebody leads");
 	note(sprintf '%s: after %.1f s', $name, now() - $began);
 	return;
 }
@@ -100,7 +105,26 @@ for my $how (qw(resign stop))
 	somebody_leads($how, @nodes);
 }
 
-# 4. etcd is away: an error within the timeout, or false.
+# 4. The target alone loses etcd: before the call, or just after it was sent.  Its
+# key stands for the rest of its lease.  True means that it led before the cut.
+for my $moment (qw(before amid))
+{
+	my ($leader, $target, $last) = settled();
+	my $name  = "cut off $moment the call";
+	my $relay = $relay{ $target->name };
+	my $seen  = $target->last_event;
+	my $amid  = sub { pause(rand 0.015); $relay->cut };
+	$relay->cut if $moment eq 'before';
+	my ($outcome, $took) = transfer($leader, $target, '2 s', $moment eq 'amid' ? $amid : undef);
+	my $led = grep { $_->{event} eq 'elected' } $target->events($seen);
+	like($outcome, $led ? qr/^(?:[01]|08006)$/ : qr/^(?:0|08006)$/, "$name: it says what happened");
+	cmp_ok($took, '<', 4, "$name: within the timeout") and note(sprintf '%s after %.2f s, the target led: %d', $outcome, $took, $led);
+	somebody_leads($name, $leader, $last);
+	$relay->mend;
+	poll_ok(20, sub { queue() == 3 }, "$name: mended, all queue again");
+}
+
+# 5. etcd is away: an error within the timeout, or false.
 {
 	my ($leader, $other, $target) = settled();
 	$etcd->freeze(0);
