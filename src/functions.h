@@ -8,6 +8,8 @@
 #ifndef FUNCTIONS_H
 #define FUNCTIONS_H
 
+#include "compat.h"
+
 #include "fmgr.h"
 
 /* ERROR 55000 unless the library was preloaded: there is nothing to work with. */
@@ -27,6 +29,6 @@ extern int	functions_election_argument(FunctionCallInfo fcinfo, int argno);
 extern void functions_begin_rows(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns);
 
 /* ERROR 55000: there is nobody to ask. */
-extern void functions_report_no_elector(void) pg_attribute_noreturn();
+pg_noreturn extern void functions_report_no_elector(void);
 
 #endif							/* FUNCTIONS_H */
