@@ -150,9 +150,9 @@ sub floor
 my @rows = (
 	[ is_leader => '`etcd_resign()` → `etcd_is_leader()`' ],
 	[ hears     => '`etcd_resign()` → NOTIFY' ],
-	[ etcdctl   => '`etcdctl elect`, interrupted', '<= 0.5' ],
-	[ npm       => 'npm `etcd-leader`, `stop()`' ],
-	[ go        => 'Go `concurrency.Election`, `Resign`' ],
+	[ etcdctl   => '`etcdctl elect`, interrupted', '<= 1.0' ],
+	[ npm       => 'npm `etcd-leader`, `stop()`', '<= 0.65' ],
+	[ go        => 'Go `concurrency.Election`, `Resign`', '<= 1.4' ],
 	[ floor     => 'the floor', '<= 1.8' ],
 	[ event     => 'the floor, without the txn' ]);
 my %row;
