@@ -54,7 +54,9 @@ sub hand_over
 	$dbh->selectrow_array('SELECT etcd_resign()');
 	$new->wait_until_leader;
 	my $token   = $new->token;
-	my $elected = $new->value(q{SELECT extract(epoch FROM at) FROM etcd_leader_events() WHERE event = 'elected' AND fencing_token = ?}, $token);
+	my $elected = poll(10, sub {
+		return $new->value(q{SELECT extract(epoch FROM at) FROM etcd_leader_events() WHERE event = 'elected' AND fencing_token = ?}, $token);
+	}) or die "no event tells of the election\n";
 	my @samples = (1000 * ($elected - $began));
 	if ($pair->{hooks})
 	{
