@@ -746,6 +746,46 @@ parse_event_type(const json_t *value, bool *is_delete)
 		(*is_delete || json_integer_value(value) == 0);
 }
 
+static bool
+read_strings(Reader *reader, const json_t *json, const char ***strings, int *nstrings)
+{
+	size_t		n = json_array_size(json);
+	bool		good = json_is_array(json) && n <= INT_MAX;
+
+	if (!good || n == 0)
+		return good;
+	*strings = allocate(reader, n, sizeof(char *));
+	for (size_t i = 0; i < n && good && !reader->failed; i++)
+		good = parse_string(reader, json_array_get(json, i), &(*strings)[i]);
+	*nstrings = (int) n;
+	return good;
+}
+
+static void read_message(Reader *reader, const json_t *json, const Message *message, void *structure);
+
+/* Reads the messages of a list into an array. */
+static bool
+read_list(Reader *reader, const json_t *json, const Field *field, void **items, int *nitems)
+{
+	size_t		n = json_array_size(json);
+
+	if (!json_is_array(json) || n > INT_MAX)
+		return false;
+	if (n == 0)
+		return true;
+	*items = allocate(reader, n, field->message->size);
+	for (size_t i = 0; i < n && !reader->failed; i++)
+	{
+		const json_t *item = json_array_get(json, i);
+
+		if (!json_is_object(item))
+			fail(reader, "member is not understood", field->name);
+		read_message(reader, item, field->message, (char *) *items + i * field->message->size);
+	}
+	*nitems = (int) n;
+	return true;
+}
+
 /*
  * Reads a message into its structure, which is zeroed.  The recursion is as
  * deep as the tables are, whatever came.
@@ -797,20 +837,8 @@ read_message(Reader *reader, const json_t *json, const Message *message, void *s
 				good = parse_string(reader, value, target);
 				break;
 			case FIELD_STRINGS:
-				{
-					size_t		n = json_array_size(value);
-					const char **strings = NULL;
-
-					good = json_is_array(value) && n <= INT_MAX;
-					if (!good || n == 0)
-						break;
-					strings = allocate(reader, n, sizeof(char *));
-					for (size_t j = 0; j < n && good && !reader->failed; j++)
-						good = parse_string(reader, json_array_get(value, j), &strings[j]);
-					*(const char ***) target = strings;
-					*(int *) ((char *) structure + field->extra) = (int) n;
-					break;
-				}
+				good = read_strings(reader, value, target, (int *) ((char *) structure + field->extra));
+				break;
 			case FIELD_EVENT_TYPE:
 				good = parse_event_type(value, target);
 				break;
@@ -824,27 +852,8 @@ read_message(Reader *reader, const json_t *json, const Message *message, void *s
 				read_message(reader, value, field->message, structure);
 				break;
 			case FIELD_LIST:
-				{
-					size_t		n = json_array_size(value);
-					char	   *items = NULL;
-
-					good = json_is_array(value) && n <= INT_MAX;
-					if (!good || n == 0)
-						break;
-					items = allocate(reader, n, field->message->size);
-					for (size_t j = 0; j < n && !reader->failed; j++)
-					{
-						const json_t *item = json_array_get(value, j);
-
-						if (!json_is_object(item))
-							fail(reader, "member is not understood", field->name);
-						read_message(reader, item, field->message,
-									 items + j * field->message->size);
-					}
-					*(void **) target = items;
-					*(int *) ((char *) structure + field->extra) = (int) n;
-					break;
-				}
+				good = read_list(reader, value, field, target, (int *) ((char *) structure + field->extra));
+				break;
 		}
 		if (!good)
 			fail(reader, "member is not understood", field->name);

@@ -186,6 +186,20 @@ define_election_settings(void)
 							   GUC_LIST_INPUT,
 							   settings_check_watched_prefixes, NULL, NULL);
 
+	DefineCustomStringVariable("etcd_leader.patroni_namespace",
+							   "Sets the namespace of the Patroni clusters whose leader keys are followed.",
+							   "It is Patroni's own setting \"namespace\".",
+							   &settings_patroni_namespace,
+							   "/service",
+							   PGC_SIGHUP,
+							   0,
+							   settings_check_patroni_namespace, NULL, NULL);
+}
+
+/* The candidate. */
+static void
+define_candidate_settings(void)
+{
 	DefineCustomStringVariable("etcd_leader.node_name",
 							   "Sets the name under which this instance is a candidate.",
 							   "If empty, it is \"cluster_name\", or else the host name and the port.",
@@ -223,15 +237,6 @@ define_election_settings(void)
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);
-
-	DefineCustomStringVariable("etcd_leader.patroni_namespace",
-							   "Sets the namespace of the Patroni clusters whose leader keys are followed.",
-							   "It is Patroni's own setting \"namespace\".",
-							   &settings_patroni_namespace,
-							   "/service",
-							   PGC_SIGHUP,
-							   0,
-							   settings_check_patroni_namespace, NULL, NULL);
 }
 
 /* The lease. */
@@ -470,6 +475,7 @@ settings_define(void)
 	List	   *given = find_given_settings();
 
 	define_election_settings();
+	define_candidate_settings();
 	define_lease_settings();
 	define_connection_settings();
 	define_authentication_settings();
