@@ -53,7 +53,7 @@
 #define BACKOFF_MIN_NS		(100 * NS_PER_MS)
 #define BACKOFF_MAX_NS		(5000 * NS_PER_MS)
 
-/* A stream that lived for so long did not fail at once. */
+/* A stream that lived for this long did not fail at once. */
 #define STREAM_STABLE_NS	(5000 * NS_PER_MS)
 
 typedef struct Prefix
@@ -61,8 +61,7 @@ typedef struct Prefix
 	char		text[CHANGES_PREFIX_SIZE];
 	char		end[CHANGES_PREFIX_SIZE];	/* of its range of keys */
 	int64_t		position;		/* 0: none */
-	int64_t		split;			/* a revision of which only the first events are
-								 * announced; 0: none */
+	int64_t		split;			/* only the first events of this revision are announced; 0: none */
 	int			nannounced;		/* so many */
 	int			nseen;			/* so many of them came on this stream */
 } Prefix;
@@ -84,7 +83,7 @@ struct Changes
 	History		history;
 
 	uint64_t	asked_id;		/* of the read that is under way; 0: none */
-	History		asked;			/* what was known when it was sent */
+	History		asked;			/* the state when it was sent */
 	uint64_t	last_id;
 	int64_t		read_due_ns;
 
@@ -128,14 +127,21 @@ forget_all(Changes *changes)
 	memset(&changes->history, 0, sizeof(changes->history));
 }
 
+/* etcd has come to this revision. */
+static void
+learn_revision(Changes *changes, int64_t revision)
+{
+	if (changes->history.revision < revision)
+		changes->history.revision = revision;
+}
+
 /* All events of the revisions up to this one are announced. */
 static void
 advance(Changes *changes, Prefix *prefix, int64_t revision)
 {
 	if (prefix->position < revision)
 		prefix->position = revision;
-	if (changes->history.revision < revision)
-		changes->history.revision = revision;
+	learn_revision(changes, revision);
 }
 
 /* Where a watch begins. */
@@ -258,6 +264,7 @@ see_event(Changes *changes, Prefix *prefix, const EtcdWatchEvent *event)
 	{
 		if (prefix->split != 0)
 			advance(changes, prefix, prefix->split);
+		learn_revision(changes, revision);
 		prefix->split = revision;
 		prefix->nannounced = 0;
 		prefix->nseen = 0;
@@ -373,8 +380,7 @@ changes_receive(Changes *changes, int64_t now_ns, uint64_t id, const EtcdAnswer 
 	history->cluster_id = answer->header.cluster_id;
 	if (history->term < answer->header.raft_term)
 		history->term = answer->header.raft_term;
-	if (history->revision < answer->header.revision)
-		history->revision = answer->header.revision;
+	learn_revision(changes, answer->header.revision);
 	if (!changes->open)
 		open_stream(changes, now_ns);
 	else

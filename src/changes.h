@@ -68,7 +68,9 @@ extern void changes_watch_ended(Changes *changes, int64_t now_ns, EtcdOutcome ou
 extern void changes_tick(Changes *changes, int64_t now_ns);
 extern int64_t changes_wakeup_ns(const Changes *changes);
 
-/* Is the stream open, and are all changes told since the last gap? */
+/*
+ * Is the stream open, and have all changes since the last gap been announced?
+ */
 extern bool changes_is_watching(const Changes *changes);
 
 /*

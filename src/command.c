@@ -9,7 +9,7 @@
 
 /* ---- settings ---------------------------------------------------------------- */
 
-/* Where an election stands in the settings; -1: it is not there. */
+/* The position of an election in the settings; -1: it is not there. */
 static int
 find_configured(const ElectionConfig *config, const char *name)
 {

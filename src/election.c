@@ -9,12 +9,12 @@
  * and its clients take part in ours.  The rules beyond it:
  *
  * PLACE	An instance concludes that it leads from one linearizable answer
- *			alone.  In it the own key stands, with the known create revision,
- *			on the lease, and is the first.  Go's Campaign does not look at its
- *			own key again after waiting, and elects a waiter whose lease is
- *			gone (etcd #19597).  ARMED is the other way to leadership.
+ *			alone.  It shows the own key, with the known create revision, on
+ *			the lease, as the first of the queue.  Go's Campaign does not read
+ *			its own key again after waiting, and elects a waiting candidate
+ *			whose lease is gone (etcd #19597).  ARMED is the other way to leadership.
  * EPOCH	An answer is ignored if leadership was withdrawn after its request
- *			was sent.  Whoever was armed is so no more.
+ *			was sent.  An armed instance is not armed any more then.
  * BEAT		A keepalive and a confirming read move the deadline only together:
  *			both are answered in the raft term that the lease was granted in,
  *			the old deadline has not passed, and the key is found as in PLACE.
@@ -24,53 +24,55 @@
  *			read that is served earlier, in the old term, would hide that the
  *			new leader of etcd renewed the lease.  The old leader does not know
  *			of that renewal.  If it wakes up, it revokes the lease.
- * BY NAME	What is read again with each beat is read by the names of the keys
- *			that are known: the own one, the predecessor, the leader.  A sorted
- *			range makes etcd fetch every key of the election.  If one of them
- *			has changed, a look follows; also in a new raft term, as etcd may
- *			have been put back.  Only the leader, which is one, looks with each
+ * BY NAME	A beat reads the known keys by their names: the own key, the
+ *			predecessor's, the leader's.  A sorted range would make etcd fetch
+ *			every key of the election.  If one of the keys has changed, a look
+ *			at the range follows.  So it does in a new raft term, because etcd
+ *			may have been put back.  Only the leader reads the range with each
  *			beat.
- * ORDERED	What begins or extends leadership is ordered by raft's log, and not
- *			by a read index: linearizable reads of a member that was paused
- *			could be stale (#20418, #21399).  So a look from which leading may
- *			be concluded, and the confirming look of a candidate's beat, also
+ * ORDERED	An answer that begins or extends leadership is ordered by raft's
+ *			log, and not by a read index: linearizable reads of a member that
+ *			was paused can be stale (#20418, #21399).  So a look that may begin
+ *			leadership, and the confirming look of a candidate's beat, also
  *			delete a key that never exists.  Such a txn is a proposal, and is
  *			answered when it is applied.  It writes nothing, wakes no watch,
- *			and leaves no revision.  Where etcd has no space, and refuses
- *			proposals, a read takes its place.
+ *			and makes no revision.  If etcd has no space and refuses proposals,
+ *			a plain read is sent instead.
  * ARMED	The successor leads without reading again when its wait ends.  An
  *			ordered look that shows the own key, and exactly one before it,
- *			arms: create revisions only grow, so nobody else can come before.
- *			The wait ends with the deletion of that key, told by the watch,
- *			later than the answer that armed.  One watch tells of both keys all
- *			that came after that answer, and a frame is used as a whole: a
- *			transfer deletes both at one revision.  The instance then leads if
- *			the lease is good, the own key hangs on it as far as known, nothing
- *			about leases and keys is unresolved, and the answers are not in
- *			doubt (HISTORY).  A look follows at once, and ends leadership if it
- *			disagrees.  Go's waiter asks neither for a lease nor for its key
- *			(etcd #19597).
+ *			arms it: create revisions only increase, so no other key can come
+ *			before.  The wait ends when the watch reports the deletion of that
+ *			key, at a later revision than the answer that armed.  One watch
+ *			reports all changes of both keys after that answer, and a frame is
+ *			used as a whole, because a transfer deletes both keys at one
+ *			revision.  The instance then leads if the lease is good, the own
+ *			key is attached to it as far as is known, the result of every write
+ *			of leases and keys is known, and the answers are not in doubt
+ *			(HISTORY).  A look follows at once, and ends leadership if it
+ *			disagrees.  Go's client checks neither its lease nor its key (etcd
+ *			#19597).
  * FRESH	In a new raft term, or after the deadline, a fresh lease replaces
  *			the old one, and the keys are put on it.  An etcd leader that was
- *			stopped and wakes up revokes what its successor renewed.
+ *			stopped and wakes up revokes leases that its successor renewed.
  * GUARD	Every write of an own key compares create and mod revision.  So a
  *			write that was sent earlier and given up cannot take effect after
- *			it: a stopped member executes what it has when it wakes up.
+ *			it: a stopped member executes its pending requests when it wakes up.
  * FINAL	A delete that was sent is final: that incarnation of the key is
- *			never believed again.  So is a revocation.
+ *			never believed again.  The same holds for a revocation.
  * ORDER	Leadership is withdrawn from readers before the key is deleted or
  *			the lease revoked.
  * TRANSFER	The leader hands over to a named candidate by one txn, which deletes
  *			the own key and those of ours up to the target's, and does nothing
- *			unless each of them and the target's stands as it was read.  A key
- *			of another program is never deleted: Go's waiter would lead without
- *			it (#19597).  A candidate whose key was taken away queues again.
- *			It learns of that not later than of the leader's end: both are one
- *			revision, and one watch tells of both keys (ARMED).
- * MEMORY	What is remembered over a crash of the elector is erased before a
- *			message is sent that changes keys or leases, until that message is
- *			answered.  The elector that resumes would not know that it may yet
- *			be executed.
+ *			unless each of them and the target's is still as it was read.  A
+ *			key of another program is never deleted: Go's client would lead
+ *			without it (#19597).  A candidate whose key was deleted enters the
+ *			queue again.  It sees the deletion of its own key and of the
+ *			leader's together: they have one revision, and one watch reports
+ *			both (ARMED).
+ * MEMORY	The record for the time after a crash of the elector is erased
+ *			before a message is sent that changes keys or leases, until that
+ *			message is answered.  The next elector would not know that the
+ *			message may still be executed.
  * HISTORY	An answer is dropped if it comes from another cluster, has a lower
  *			raft term, or a lower revision than a linearizable answer can have.
  *			If only such answers come for a TTL, etcd was replaced or restored.
@@ -83,9 +85,9 @@
  * they go, contact with etcd, its history, and what is remembered (HISTORY,
  * MEMORY).
  *
- * Inputs change the state and mark what is wanted; core_pursue() then sends
- * whatever is wanted, not under way and not postponed.  So a lost answer
- * needs no handler of its own: what it should have brought is still wanted.
+ * Inputs change the state and mark the wanted work.  core_pursue() then sends
+ * each request that is wanted, not under way and not postponed.  So a lost
+ * answer needs no handler of its own: its request is still wanted.
  *
  *-------------------------------------------------------------------------
  */
@@ -93,7 +95,10 @@
 
 #include "election_internal.h"
 
-/* Back-off between tries of what failed: doubled up to the last, jittered. */
+/*
+ * The back-off between two tries of a failed request.  It doubles up to the
+ * last value, and has a jitter.
+ */
 #define BACKOFF_MIN_MS		100
 #define BACKOFF_MAX_MS		1000
 
@@ -314,6 +319,7 @@ set_connected(ElectionCore *core, const Op *answered)
 	if (core->connected)
 		return;
 	core->connected = true;
+	core->probe_id = 0;			/* it may hang; the next loss of contact has its own */
 	/* Work that was postponed because nobody answered is due now. */
 	core->stream.retry_ns = 0;
 	patroni_retry_now(core);
@@ -376,8 +382,8 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint
 /*
  * etcd was put back to an earlier state.  From now on it may hand out a create
  * revision a second time.  So this instance leads only with a create revision
- * above every token that may have been seen.  A key that was deleted may stand
- * again on a lease that is kept alive.  A new lease gets rid of it.
+ * above every token that may have been seen.  A deleted key may exist again,
+ * on a lease that is kept alive.  A new lease gets rid of it.
  */
 void
 core_guard_against_restore(ElectionCore *core)
@@ -426,9 +432,9 @@ revision_went_back(const Op *op, const EtcdAnswer *answer)
 }
 
 /*
- * May this answer be believed?  Returns NULL, or what is wrong with it.  A
- * committed write is true whichever member reports it, as long as it is the
- * same cluster.
+ * May this answer be believed?  Returns NULL, or a text that says what is
+ * wrong with it.  A committed write is true, no matter which member reports
+ * it, as long as it is the same cluster.
  */
 static const char *
 doubt_answer(const ElectionCore *core, const Op *op, const EtcdAnswer *answer)
@@ -461,7 +467,7 @@ learn_header(ElectionCore *core, const EtcdHeader *header)
 
 /* ---- inputs ---------------------------------------------------------------- */
 
-/* Does the answer have what its request asked for? */
+/* Does the answer contain everything that its request asked for? */
 static bool
 is_complete(const Op *op, const EtcdAnswer *answer)
 {
@@ -637,7 +643,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 		return;
 	queue_expire(core, now_ns);
 	if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != core->cluster_id)
-		usable = false;			/* a look will show what has happened */
+		usable = false;			/* a look shows the rest */
 	else
 	{
 		if (frame->outcome == ETCD_ANSWERED)
@@ -700,7 +706,7 @@ is_transfer_unresolved(const ElectionCore *core)
 
 /*
  * Is the result of everything that was sent about keys and leases known?  A
- * grant under way does not matter: no key hangs on that lease yet.
+ * grant under way does not matter: no key is attached to that lease yet.
  */
 static bool
 may_remember(const ElectionCore *core)
@@ -818,7 +824,10 @@ check_election(const ElectionCore *core, const Election *e)
 	}
 }
 
-/* Checks what must hold whenever the core waits for the next input. */
+/*
+ * Checks the conditions that must hold whenever the core waits for the next
+ * input.
+ */
 static void
 check_invariants(const ElectionCore *core)
 {
@@ -836,7 +845,10 @@ check_invariants(const ElectionCore *core)
 
 /* ---- what is wanted ------------------------------------------------------------ */
 
-/* The elections that are not followed: those have beats of their own. */
+/*
+ * The elections that do not follow Patroni: a followed election has its own
+ * beats.
+ */
 static uint32_t
 own_slots(const ElectionCore *core)
 {
@@ -851,10 +863,10 @@ own_slots(const ElectionCore *core)
 }
 
 /*
- * A beat is a keepalive, and a look that confirms it, which is sent when the
- * keepalive is answered.  If the lease cannot be kept, or there is none, only
- * a look is sent.  It brings the same news to an observer, and shows that etcd
- * lives.
+ * A beat is a keepalive, and a look that confirms it.  The look is sent when
+ * the keepalive is answered.  If the lease cannot be kept, or there is none,
+ * only a look is sent.  An observer learns as much from it, and it shows that
+ * etcd lives.
  */
 static void
 send_beat_or_look(ElectionCore *core, int64_t now_ns)
@@ -865,9 +877,9 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
 }
 
 /*
- * Without contact one probe at a time is all that is sent.  It does not wait
- * for what was sent before contact was lost: that may be with a member that is
- * slow or stopped, and the lease has a deadline.
+ * Without contact, only one probe at a time is sent.  It does not wait for the
+ * requests that were sent before contact was lost.  They may be at a member
+ * that is slow or stopped, and the lease has a deadline.
  */
 static void
 pursue_contact(ElectionCore *core, int64_t now_ns)

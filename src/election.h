@@ -37,15 +37,15 @@
 #define ELECTION_REASON_SIZE	ETCD_MESSAGE_SIZE
 
 /*
- * What the keys of etcd_leader's candidates end with.  etcdctl and Go's
- * concurrency.Election take any key below the prefix for a candidate's; theirs
+ * The suffix of the keys of etcd_leader's candidates.  etcdctl and Go's
+ * concurrency.Election treat any key below the prefix as a candidate's; theirs
  * are "<election>/<lease in hex>".
  */
 #define ELECTION_KEY_SUFFIX		".pg"
 
 /*
- * An election "patroni:SCOPE", or "patroni:SCOPE/GROUP", is no election of
- * ours: it follows Patroni's leader key, see patroni.c.
+ * An election "patroni:SCOPE", or "patroni:SCOPE/GROUP", is not held by us: it
+ * follows Patroni's leader key, see patroni.c.
  */
 #define ELECTION_PATRONI_PREFIX "patroni:"
 
@@ -76,14 +76,14 @@ typedef struct ElectionConfig
 	bool		in_recovery;	/* then it leads no followed election */
 	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];	/* in decimal */
 	char		patroni_namespace[ELECTION_NAME_SIZE];
-	/* who shall lead, best first: a better one that waits for so long is handed over to */
+	/* the nodes that should lead, the best first, and for how long one waits */
 	int			npreferred;
 	char		preferred_nodes[ELECTION_MAX_PREFERRED][ELECTION_VALUE_SIZE];
 	int			preferred_delay_ms;
 	int			nendpoints;
 	int			nelections;
 	char		elections[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
-	/* looked at when an election is taken up: it begins as resigned */
+	/* read when an election gets a slot: it begins as resigned */
 	bool		stay_out[ELECTION_MAX_ELECTIONS];
 } ElectionConfig;
 
@@ -100,8 +100,8 @@ typedef enum ElectionState
 	ELECTION_OBSERVING,			/* not a candidate: settings or recovery */
 	ELECTION_RESIGNED,			/* not a candidate: etcd_resign(rejoin => false) */
 	ELECTION_JOINING,			/* wants a lease and a key */
-	ELECTION_QUEUED,			/* the key stands, its place is being read */
-	ELECTION_WAITING,			/* the key stands behind another */
+	ELECTION_QUEUED,			/* the key exists, its place is being read */
+	ELECTION_WAITING,			/* the key exists, behind another one */
 	ELECTION_LEADING,			/* first in the queue, and the lease is good */
 	ELECTION_HELD_BACK,			/* first, but etcd's revision went back */
 	ELECTION_LEAVING,			/* the key is being deleted */
@@ -109,9 +109,10 @@ typedef enum ElectionState
 } ElectionState;
 
 /*
- * What SQL sees of one election.  deadline_ns and token are non-zero only
- * while leading; leadership ends at deadline_ns with nobody's help.  The
- * leader's name is good until leader_until_ns.
+ * The state of one election, as SQL sees it.  deadline_ns and token are
+ * non-zero only while this instance leads.  Leadership ends at deadline_ns,
+ * even if nobody withdraws it.  The leader's name is valid until
+ * leader_until_ns.
  */
 typedef struct ElectionView
 {
@@ -124,11 +125,11 @@ typedef struct ElectionView
 	char		leader[ELECTION_VALUE_SIZE];
 	int64_t		leader_revision;	/* create revision of the leader's key */
 	int64_t		leader_until_ns;
-	char		key[ELECTION_KEY_SIZE]; /* empty: no own key stands */
-	int64_t		create_revision;	/* of the own key; 0: none stands */
-	int64_t		lease;			/* that the own key hangs on; 0: none */
-	char		problem[ELECTION_REASON_SIZE];	/* why a followed election is not
-												 * led; empty: nothing to say */
+	char		key[ELECTION_KEY_SIZE]; /* empty: there is no own key */
+	int64_t		create_revision;	/* of the own key; 0: there is none */
+	int64_t		lease;			/* that the own key is attached to; 0: none */
+	char		problem[ELECTION_REASON_SIZE];	/* why this instance does not lead a
+												 * followed election; empty: no reason */
 } ElectionView;
 
 typedef enum ElectionEventKind
@@ -155,7 +156,7 @@ typedef enum ElectionReason
 	ELECTION_REASON_HISTORY_CHANGED,	/* etcd was replaced or restored */
 	/* of LEADER */
 	ELECTION_REASON_PROCLAIMED, /* same leader, new value */
-	ELECTION_REASON_NO_CONTACT, /* nothing heard for a TTL: no leader known */
+	ELECTION_REASON_NO_CONTACT, /* no answer for a TTL: no leader is known */
 	ELECTION_NREASONS
 } ElectionReason;
 
@@ -173,23 +174,23 @@ typedef struct ElectionEvent
 typedef enum ElectionReply
 {
 	ELECTION_DONE,				/* true */
-	ELECTION_NOTHING_TO_DO,		/* false: was not in, or was in already */
+	ELECTION_NOTHING_TO_DO,		/* false: it was not in the queue, or was in it already */
 	ELECTION_NOT_ELIGIBLE,		/* settings or recovery forbid */
-	ELECTION_NOT_CANDIDATE,		/* proclaim: no own key stands */
+	ELECTION_NOT_CANDIDATE,		/* proclaim: there is no own key */
 	ELECTION_NO_CONTACT,		/* etcd cannot be reached; see the command */
 	/* transfer: */
-	ELECTION_FAILED,			/* false: the target is not seen to lead, see the command */
+	ELECTION_FAILED,			/* false: the target did not lead in time, see the command */
 	ELECTION_NOT_LEADER,
 	ELECTION_NO_SUCH_CANDIDATE,
 	ELECTION_AMBIGUOUS_CANDIDATE,	/* more than one has that name */
-	ELECTION_FOREIGN_CANDIDATE, /* another program's key stands in between */
+	ELECTION_FOREIGN_CANDIDATE, /* another program's key is in between */
 	ELECTION_TOO_MANY_CANDIDATES	/* in between, for one txn */
 } ElectionReply;
 
 /*
- * What an instance has to know to continue with its lease and its places after
- * all else is lost: the memory of an elector that dies while the postmaster
- * lives.  It contains no pointers.
+ * The memory of an elector that dies while the postmaster lives.  With it, the
+ * next elector continues with the same lease and the same places in the
+ * queues.  It contains no pointers.
  */
 typedef struct ElectionMemory
 {
@@ -212,7 +213,8 @@ typedef struct ElectionMemory
 		char		value[ELECTION_VALUE_SIZE];
 		char		key[ELECTION_KEY_SIZE];
 		char		key_value[ELECTION_VALUE_SIZE];
-		bool		named;		/* the key hung on this lease, or may come to */
+		bool		named;		/* the key was attached to this lease, or a
+								 * request under way may do so */
 		int64_t		create_revision;	/* 0: not in the queue */
 		int64_t		mod_revision;
 		int64_t		final_revision;
@@ -232,7 +234,7 @@ election_memory_size(const ElectionMemory *memory)
  * a withdrawal is published before a deletion is sent.
  *
  * Every send() must be followed by exactly one election_receive() of its id,
- * within a bounded time, whatever happens to the network.
+ * within a bounded time, even if the network fails.
  *
  * remember() replaces what is remembered; NULL erases it.  Only the last call
  * counts, and it must have taken effect before the next send().
@@ -240,15 +242,15 @@ election_memory_size(const ElectionMemory *memory)
 typedef struct ElectionPort
 {
 	void		(*send) (void *ctx, uint64_t id, const EtcdRequest *request);
-	/* replaces the watch stream by one with these; none: closes it */
+	/* replaces the watch stream by one with these watches; none: closes it */
 	void		(*watch) (void *ctx, const EtcdWatch *watches, int nwatches);
-	/* the answers of this endpoint are not to be trusted, or there are none */
+	/* this endpoint does not answer, or its answers cannot be trusted */
 	void		(*change_endpoint) (void *ctx, int endpoint, const char *why);
 	void		(*publish) (void *ctx, int slot, const ElectionView *view);
 	void		(*announce) (void *ctx, const ElectionEvent *event);
 	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
 	void		(*remember) (void *ctx, const ElectionMemory *memory);
-	/* another candidate of the election has this instance's value, and stays */
+	/* another candidate has had the value of this instance for some time */
 	void		(*find_namesake) (void *ctx, const char *election, const char *value);
 	uint64_t	(*random) (void *ctx);
 	void	   *ctx;
@@ -265,33 +267,31 @@ extern ElectionCore *election_create(const ElectionPort *port, int max_elections
 extern void election_free(ElectionCore *core);
 
 /*
- * To be called before the first election_configure(): continues where the core
- * stopped that remembered this.  False if it is too late for that, or if there
- * are more elections than slots; then nothing has changed.  This alone does
- * not make an instance the leader: that takes a linearizable answer, as
- * always.
+ * Call it before the first election_configure().  Continues at the point at
+ * which the core that remembered this has stopped.  False if it is too late
+ * for that, or if there are more elections than slots; then nothing has
+ * changed.  This alone does not make the instance the leader: a linearizable
+ * answer is still needed.
  */
 extern bool election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
 
 /*
- * New settings, in force at once: elections that are gone are left, new ones
- * are entered as far as slots are free (a slot is free when the key that was
- * in it is known to be deleted).  Call it also when eligible changes.
+ * Applies new settings at once.  Leaves the elections that are not in them any
+ * more, and enters new ones while slots are free.  (A slot is free when its
+ * key is known to be deleted.)  Call it also when eligible changes.
  */
 extern void election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *config);
 
-/* The answer to the request of that id, or the failure to get one. */
+/* Passes the answer to the request of that id, or the failure to get one. */
 extern void election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnswer *answer);
 
-/* A frame of the watch stream that was opened last. */
+/* Passes a frame of the watch stream that was opened last. */
 extern void election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame);
 
-/* The watch stream that was opened last is at its end. */
+/* Tells the core that the watch stream that was opened last has ended. */
 extern void election_watch_ended(ElectionCore *core, int64_t now_ns);
 
-/*
- * Does the work that is due.  To be called at election_wakeup_ns() or before.
- */
+/* Does the work that is due.  Call it at election_wakeup_ns() or before. */
 extern void election_tick(ElectionCore *core, int64_t now_ns);
 
 /* When election_tick() has to be called at the latest. */
@@ -299,21 +299,26 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
 
 /*
  * Commands.  Each is answered by one reply() with its ticket (not 0), maybe
- * before the call returns.  False: a command of the same kind is under way
- * for the slot; ask again later, no reply will come.
+ * before the call returns.  False: a command of the same kind is under way for
+ * the slot; ask again later, no reply will come.
  *
  * resign: leadership is withdrawn before this returns.  DONE when the key is
  * known to be deleted; NO_CONTACT: the delete goes on, and is final.
- * campaign: DONE when the key stands.
+ *
+ * campaign: DONE when the key exists.
+ *
  * proclaim: DONE when the key has the value.  The value is remembered for as
  * long as the core lives, and until the node name changes.
+ *
  * transfer: DONE when the candidate whose key has the value to_node is seen to
- * lead, or at once if that is this instance.  FAILED: it is not so until
- * until_ns, another one leads, or leadership was lost before anything was done.
- * NO_CONTACT: the same is not known.  The others: nothing has changed.
+ * lead, or at once if that is this instance.  FAILED: it did not lead until
+ * until_ns, another one leads, or leadership was lost before the hand-over.
+ * NO_CONTACT: the result is not known.  After the other replies nothing has
+ * changed.
+ *
  * verify: DONE when a linearizable read that was sent after the call has been
- * answered; what it showed is published by then.  Without contact it goes on
- * waiting.  NOTHING_TO_DO: the election was dropped from the settings.
+ * answered, and its result is published.  Without contact it goes on waiting.
+ * NOTHING_TO_DO: the election was dropped from the settings.
  */
 extern bool election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint64_t ticket);
 extern bool election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
@@ -333,13 +338,13 @@ extern bool election_stopped(const ElectionCore *core);
 /*
  * Is an etcd of that version ("3.5.13") too old to follow an election in it?
  * Before 3.4.31 and 3.5.13 a leader of etcd that was stopped and wakes up may
- * revoke leases that its successor has renewed (etcd #15247), and with
- * Patroni's lease its leader key goes.  False for what is no version.
+ * revoke leases that its successor has renewed (etcd #15247), and Patroni's
+ * leader key is deleted with its lease.  False for a text that is no version.
  */
 extern bool election_is_etcd_old(const char *version);
 
 /*
- * What the keys of a followed election's cluster begin with, such as
+ * The prefix of the keys of a followed Patroni cluster, such as
  * "/service/batman/"; prefix has room for ELECTION_KEY_SIZE.
  */
 extern void election_patroni_prefix(char *prefix, const char *namespace, const char *election);
@@ -351,13 +356,14 @@ extern int	election_find(const ElectionCore *core, const char *name);
 extern bool election_connected(const ElectionCore *core);
 
 /*
- * The TTL by which requests are to be timed: that of the settings, or that of
- * the lease in use while it is less.  A lease of the old TTL counts until the
- * keys are on another; and etcd may grant less than it was asked for.
+ * The TTL for the time-outs of requests: the TTL of the settings, or the TTL
+ * of the lease in use while it is less.  A lease with the old TTL is in use
+ * until the keys are on another one.  etcd may also grant less than was
+ * requested.
  */
 extern int64_t election_ttl_ns(const ElectionCore *core);
 
-/* Names for SQL; doc/reference.md explains each. */
+/* Names for SQL, explained in doc/reference.md. */
 extern const char *election_role_name(ElectionRole role);
 extern const char *election_state_name(ElectionState state);
 extern const char *election_event_name(ElectionEventKind kind);

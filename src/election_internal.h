@@ -35,7 +35,7 @@
  *															wrote it, or an answer was lost
  *	 e.final_revision	no own key up to this create		leave, loss of the key (FINAL);
  *						revision is believed any more		raised only; History
- *	 e.entry_floor		the own key did not stand at this	sending of an entry, look, delete
+ *	 e.entry_floor		the own key did not exist at this	sending of an entry, look, delete
  *						revision, so the next one is		answer; 0 when the next one is not
  *						created above it					above it: etcd was put back
  *	 e.seen_revision	of the newest look that was used.	look; raised only; History.
@@ -45,8 +45,8 @@
  *						the own key and exactly one			a lost watch, or another place.
  *						before it (ARMED)					Waiting only; up to seen_revision
  *	 e.first_revision	at which the wait ended (ARMED):	event; 0 with the epoch.
- *						older answers know of a place		Leading only
- *						that is none any more
+ *						older answers show a place that		Leading only
+ *						is not the own one any more
  *	 e.ended_revision	of the event that ends the wait		event; 0 with the epoch, and
  *						(ARMED)								at the end of each frame
  *	 e.leader.create_revision	of the leader's key			look, end of the wait (ARMED)
@@ -135,9 +135,9 @@ typedef enum OpKind
 	OP_TIME_TO_LIVE				/* of the lease of a followed key */
 } OpKind;
 
-/* What a look asks of an election, beside its leader. */
+/* The keys that a look reads of an election, beside its leader's. */
 #define LOOK_OWN			1
-#define LOOK_NEIGHBOUR		2		/* the predecessor; a leader's is the last in the queue */
+#define LOOK_NEIGHBOUR		2		/* the predecessor; for a leader, the last key of the queue */
 #define LOOK_BY_NAME		8		/* the predecessor and the leader that are known, no others */
 #define LOOK_PATRONI		4		/* of a followed election, instead of all others */
 
@@ -165,7 +165,7 @@ typedef struct Op
 	int64_t		sent_ns;
 	int64_t		revision_floor;
 	int64_t		lease;			/* KEEPALIVE, GRANT, REVOKE, MOVE, ENTER, TIME_TO_LIVE */
-	Beat		beat;			/* of which it is a part */
+	Beat		beat;			/* that it is a part of */
 	uint32_t	slots;			/* elections that it is about */
 	uint32_t	generation;		/* ENTER, DELETE, PROCLAIM: of the slot's use */
 	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
@@ -198,8 +198,8 @@ typedef struct Patroni
 	 * the leader's create revision; if it names us, the election's, too.
 	 */
 	char		holder[ELECTION_VALUE_SIZE];
-	int64_t		key_revision;	/* its create revision; 0: it does not stand */
-	int64_t		lease;			/* that the key hangs on; 0: none */
+	int64_t		key_revision;	/* its create revision; 0: it does not exist */
+	int64_t		lease;			/* that the key is attached to; 0: none */
 	bool		lease_changed;	/* and nothing is known of the new one */
 	int64_t		ttl_ns;			/* granted; 0: not known */
 	int64_t		until_ns;		/* the key lives at least until then; 0: not known */
@@ -215,7 +215,7 @@ typedef struct Patroni
 	struct
 	{
 		bool		valid;
-		uint64_t	before_id;	/* looks from this id on were sent later */
+		uint64_t	before_id;	/* looks with this id or a higher one were sent later */
 		int64_t		sent_ns;
 		uint64_t	known_term;
 		uint64_t	term;
@@ -245,7 +245,7 @@ typedef struct Transfer
 {
 	TransferStage stage;
 	uint64_t	ticket;			/* of the command; 0: by preference, or it was answered */
-	char		to_node[ELECTION_VALUE_SIZE];	/* SURVEYING: whom the command names */
+	char		to_node[ELECTION_VALUE_SIZE];	/* SURVEYING: the name in the command */
 	int64_t		until_ns;		/* then it is over */
 	int64_t		own_revision;	/* SENT, WATCHING: create revision of the key given up */
 	int64_t		target_revision;	/* SENT, WATCHING: of the target's */
@@ -257,7 +257,7 @@ typedef struct Transfer
 
 	/* while leading: a candidate that is preferred to this instance */
 	int64_t		better_revision;	/* create revision of its key; 0: none */
-	int64_t		better_since_ns;	/* it is there since then, as far as seen */
+	int64_t		better_since_ns;	/* when it was first seen in the queue */
 	int64_t		survey_ns;		/* when to look for one again */
 } Transfer;
 
@@ -270,14 +270,15 @@ typedef struct Election
 	bool		stay_out;		/* resigned without rejoin */
 	ElectionState state;
 	uint32_t	generation;		/* how often the slot was taken */
-	uint32_t	epoch;			/* answers to what was asked in another are void */
+	uint32_t	epoch;			/* answers to requests of another epoch are ignored */
 	bool		followed;		/* Patroni decides; of the own key nothing is used */
 
 	/* the own key */
 	char		value[ELECTION_VALUE_SIZE]; /* that the key shall have */
 	bool		must_put_value; /* write it even if it is there: a command waits */
 	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
-	int64_t		named_lease;	/* the key hung on it, or may come to; 0: on none */
+	int64_t		named_lease;	/* the key was attached to it, or a request
+								 * under way may do so; 0: none */
 	int64_t		entry_floor;
 	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
 	int64_t		create_revision;
@@ -305,7 +306,7 @@ typedef struct Election
 	int64_t		told_revision;
 	char		told_value[ELECTION_VALUE_SIZE];	/* announced with it */
 	int64_t		namesake_revision;	/* of a candidate with our value */
-	int64_t		namesake_ns;	/* it is there since then; NEVER_NS: and was reported */
+	int64_t		namesake_ns;	/* when it was first seen; NEVER_NS: it was reported */
 
 	/* looks, and retries of this election's own requests */
 	bool		look_wanted;
@@ -334,15 +335,15 @@ typedef struct Lease
 	int64_t		sent_ns;
 	int64_t		until_ns;
 	int			tries;
-	bool		moving;			/* keys may hang on it: a move was sent */
-	bool		tainted;		/* a key that nobody deletes hangs on it, or may come to */
+	bool		moving;			/* keys may be attached to it: a move was sent */
+	bool		tainted;		/* a key that nobody deletes is or may become attached to it */
 } Lease;
 
 typedef enum WatchTarget
 {
 	WATCH_OWN,
 	WATCH_LEADER,
-	WATCH_WAIT,					/* of a successor: both, by one watch (ARMED) */
+	WATCH_WAIT,					/* for a successor: both keys, by one watch (ARMED) */
 	WATCH_PATRONI,				/* a followed election: leader key, configuration */
 	WATCH_ANYBODY				/* of an election without candidates */
 } WatchTarget;
@@ -405,7 +406,7 @@ struct ElectionCore
 	int			lease_failures;
 	int64_t		lease_retry_ns;
 	uint64_t	next_beat;
-	uint64_t	first_beat;		/* what the ones before it bring does not count */
+	uint64_t	first_beat;		/* the results of earlier ones do not count */
 	int64_t		beat_ns;		/* when the next one is due */
 	int			beat_failures;
 
@@ -416,7 +417,7 @@ struct ElectionCore
 
 	WatchStream stream;
 
-	bool		remembered;		/* memory is what the caller was given last */
+	bool		remembered;		/* memory has the record that the caller was given last */
 	ElectionMemory memory;
 	ElectionMemory draft;
 };
@@ -520,7 +521,9 @@ is_used(const Election *e)
 	return e->name[0] != '\0';
 }
 
-/* The key stands, as far as known, and is meant to. */
+/*
+ * The key exists, as far as is known, and this instance has not given it up.
+ */
 static inline bool
 is_queued(const Election *e)
 {
@@ -529,7 +532,7 @@ is_queued(const Election *e)
 		 e->state == ELECTION_LEADING || e->state == ELECTION_HELD_BACK);
 }
 
-/* Waits behind nobody but the leader, as far as known. */
+/* Waits directly behind the leader, as far as is known. */
 static inline bool
 is_successor(const Election *e)
 {
@@ -561,9 +564,9 @@ extern void core_send_lease_request(ElectionCore *core, const Op *op, EtcdReques
 									int64_t ttl_s);
 
 /*
- * How long to wait after so many failures in a row: between half and all of
- * a back-off that doubles.  It counts from the sending of the request that
- * failed: the time in which no answer came was waiting, too.
+ * How long to wait after this number of failures in a row: between half and
+ * all of a back-off that doubles.  It counts from the sending of the failed
+ * request, because the time without an answer was waiting, too.
  */
 extern int64_t core_backoff_ns(ElectionCore *core, int failures);
 extern void core_wake_at(ElectionCore *core, int64_t when_ns);
@@ -592,13 +595,16 @@ extern void command_take_up_elections(ElectionCore *core);
 
 /* ---- lease.c ------------------------------------------------------------- */
 
-/* The margin that a lease with that TTL is left. */
+/* The safety margin of a lease with that TTL. */
 extern int64_t lease_margin_ns(const ElectionCore *core, int64_t ttl_ns);
 
-/* Can a key that hangs on the lease be counted upon now? */
+/* Can this instance rely on a key that is attached to the lease now? */
 extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
 
-/* When leadership in this election ends.  Only for one that leads. */
+/*
+ * When leadership in this election ends.  Only for an election that this
+ * instance leads.
+ */
 extern int64_t lease_deadline_ns(const ElectionCore *core, const Election *e);
 
 /* The own key was seen on the good lease: it lives as long as the lease. */
@@ -608,15 +614,15 @@ extern void lease_extend(ElectionCore *core, Election *e);
 extern void lease_end_deadline(Election *e);
 
 /*
- * A key that nobody deletes hangs on this lease, or may come to: the lease has
- * to be replaced.  0: it may be any lease of ours.
+ * A key that nobody deletes is attached to this lease, or may become so.
+ * Therefore the lease has to be replaced.  0: it may be any lease of ours.
  */
 extern void lease_taint(ElectionCore *core, int64_t lease);
 
 /* May our own move have put a key on that lease? */
 extern bool lease_is_moved_to(const ElectionCore *core, int64_t lease);
 
-/* Is the fate of a lease that keys hang on unknown? */
+/* Is there a lease with keys of which nobody knows whether it exists? */
 extern bool lease_is_in_doubt(const ElectionCore *core);
 
 /* See election_ttl_ns(). */
@@ -635,14 +641,17 @@ extern void lease_not_found(ElectionCore *core, int64_t lease);
 extern void lease_receive(ElectionCore *core, int64_t now_ns, const Op *op,
 						  const EtcdAnswer *answer);
 
-/* A look was answered; standing: the elections whose own key is as it must be. */
+/*
+ * A look was answered; standing: the elections whose own key is as PLACE and
+ * BEAT require.
+ */
 extern void lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
 							   const EtcdAnswer *answer, uint32_t standing);
 extern void lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
 /*
- * It is time to hear from etcd: starts a beat.  False if the lease is not
- * kept; then a look has to be sent instead.
+ * Starts a beat.  False if the lease is not kept; then a look has to be sent
+ * instead.
  */
 extern bool lease_start_beat(ElectionCore *core, int64_t now_ns);
 extern bool lease_beat_is_due(ElectionCore *core, int64_t now_ns);
@@ -653,13 +662,12 @@ extern void lease_configure(ElectionCore *core, int64_t now_ns);
 extern void lease_retry_now(ElectionCore *core);
 
 /*
- * The end of the core: revokes every lease.  May be called again for one more
- * try.
+ * Ends the core: revokes every lease.  May be called again for one more try.
  */
 extern void lease_revoke_all(ElectionCore *core, int64_t now_ns);
 extern void lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease);
 
-/* etcd has another history: it has none of our leases. */
+/* etcd has another history: none of our leases exist there. */
 extern void lease_discard(ElectionCore *core);
 extern bool lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
 extern void lease_remember(const ElectionCore *core, ElectionMemory *memory);
@@ -671,34 +679,34 @@ extern void lease_check(const ElectionCore *core);
 /* ---- queue.c ------------------------------------------------------------- */
 
 /*
- * Ends leadership, if there is one, for readers first (ORDER), and makes
- * answers to earlier requests void (EPOCH).
+ * Ends leadership, if this instance leads, for readers first (ORDER).  Answers
+ * to earlier requests are ignored from then on (EPOCH).
  */
 extern void queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason);
 
 /*
- * Leaves an election: the key, should one stand, is to be deleted, and is
- * not believed any more from here on (FINAL).
+ * Leaves an election: deletes the key, if there is one.  From now on the key
+ * is not believed any more (FINAL).
  */
 extern void queue_leave(ElectionCore *core, Election *e, ElectionReason reason);
 
 /*
- * No key of ours stands and none is being deleted.  Frees the slot if the
+ * No key of ours exists, and none is being deleted.  Frees the slot if the
  * election is not in the settings; else it joins, stays out, or observes.
  */
 extern void queue_choose_state(ElectionCore *core, Election *e);
 
-/* etcd has another history: nothing that is known of the queue holds. */
+/* etcd has another history: forgets everything about the queue. */
 extern void queue_discard(ElectionCore *core, Election *e);
 extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
 
-/* Ends leadership, and what is known of the leader, if its time is over. */
+/* Ends leadership, and forgets the leader's name, if their time is over. */
 extern void queue_expire(ElectionCore *core, int64_t now_ns);
 extern void queue_wake_at_expiry(ElectionCore *core);
 
 /*
  * The own key in a linearizable answer of that revision (NULL: it does not
- * stand).  True if it stands as it must for PLACE and BEAT.
+ * exist).  True if the key is as PLACE and BEAT require.
  */
 extern bool queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
 								int64_t revision);
@@ -717,13 +725,13 @@ extern void queue_become_first(ElectionCore *core, int64_t now_ns, Election *e,
 /* A transfer deleted the own key, at that revision. */
 extern void queue_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
 
-/* The lease is gone at etcd, with every key that hangs on it. */
+/* The lease is gone at etcd, with every key that is attached to it. */
 extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 
 /* The lease was revoked on purpose. */
 extern void queue_lease_revoked(ElectionCore *core);
 
-/* A move was executed, or refused with what stands. */
+/* A move was executed, or refused with the keys as they are. */
 extern void queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer);
 
 /*
@@ -745,39 +753,45 @@ extern void queue_pursue_keys(ElectionCore *core, int64_t now_ns);
 extern void queue_see_event(ElectionCore *core, const Watched *watched,
 							const EtcdWatchEvent *event);
 
-/* All events of a frame are known: a wait that has ended may make a leader (ARMED). */
+/*
+ * All events of a frame are known.  If a wait has ended, this instance may
+ * lead now (ARMED).
+ */
 extern void queue_end_frame(ElectionCore *core, int64_t now_ns);
 
-/* There may be events that the watch does not tell: nobody is armed (ARMED). */
+/* The watch may miss events: this instance is not armed any more (ARMED). */
 extern void queue_watch_lost(ElectionCore *core);
 
-/* The leader, or that there is none, is announced unless it was already. */
+/*
+ * Announces the leader, or that there is none, unless this was announced
+ * already.
+ */
 extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason);
 
 /* ---- look.c -------------------------------------------------------------- */
 
-/* Everything is to be read again. */
+/* Everything has to be read again. */
 extern void look_want_all(ElectionCore *core);
 extern void look_retry_now(ElectionCore *core);
 
 /*
- * Reads, for each of these elections, the own key, the predecessor and the
- * leader, as far as there can be any: one linearizable txn for all.
+ * Sends a look: one linearizable txn that reads, for each of these elections,
+ * the own key, the predecessor and the leader, if there can be any.
  */
 extern bool look_send(ElectionCore *core, int64_t now_ns, uint32_t slots);
 
 /*
- * The same, of the keys that are known, by their names (BY NAME).  beat: the
- * beat that it confirms, or NULL.
+ * The same for the known keys, by their names (BY NAME).  beat: the beat that
+ * it confirms, or NULL.
  */
 extern bool look_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat);
 
-/* etcd refuses the look, or it brought nothing. */
+/* etcd refuses the look, or it got no answer. */
 extern void look_refused(ElectionCore *core, int64_t now_ns, const Op *op,
 						 const EtcdAnswer *answer);
 extern void look_request_failed(ElectionCore *core, const Op *op);
 
-/* Returns the elections whose own key stands as it must. */
+/* Returns the elections whose own key is as PLACE and BEAT require. */
 extern uint32_t look_receive(ElectionCore *core, int64_t now_ns, const Op *op,
 							 const EtcdAnswer *answer);
 
@@ -786,14 +800,14 @@ extern void look_pursue(ElectionCore *core, int64_t now_ns);
 
 /* ---- transfer.c ---------------------------------------------------------- */
 
-/* The deletion of the own key was sent, and it is not known what became of it. */
+/* The deletion of the own key was sent, and its result is not known. */
 static inline bool
 transfer_is_sent(const Election *e)
 {
 	return e->transfer.stage == TRANSFER_SENT;
 }
 
-/* What the others notice. */
+/* Events that transfers need to know. */
 extern void transfer_leadership_won(Election *e);
 extern void transfer_leadership_lost(ElectionCore *core, Election *e);
 extern void transfer_key_lost(Election *e);
@@ -816,10 +830,13 @@ extern void transfer_pursue(ElectionCore *core, int64_t now_ns);
 /* A slot was given to a followed election, or the settings of its keys changed. */
 extern void patroni_begin(ElectionCore *core, Election *e);
 
-/* etcd has another history: nothing that is known of the keys holds. */
+/* etcd has another history: forgets everything about the keys. */
 extern void patroni_discard(Election *e);
 
-/* When leadership ends.  Only for a followed election that is led. */
+/*
+ * When leadership ends.  Only for a followed election that this instance
+ * leads.
+ */
 extern int64_t patroni_deadline_ns(const ElectionCore *core, const Election *e);
 
 /* The longest TTL of a leader key; 0: none is known. */
@@ -828,12 +845,14 @@ extern int64_t patroni_longest_ttl_ns(const ElectionCore *core);
 /* Fills in the leader key, and the reason why this instance does not lead. */
 extern void patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view);
 
-/* As add_ranges() of look.c, and what the answer to the look shows. */
+/*
+ * The counterpart of add_ranges() of look.c, and the use of the look's answer.
+ */
 extern int	patroni_add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n);
 extern void patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e,
 								 const EtcdAnswer *answer, int first);
 
-/* The answer to a question for a time to live.  It may be a refusal. */
+/* The answer to a request for a time to live.  It may be a refusal. */
 extern void patroni_receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op,
 										 const EtcdAnswer *answer);
 extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
@@ -858,7 +877,10 @@ extern void watch_pursue(ElectionCore *core, int64_t now_ns);
 /* A frame of the stream.  False: the stream is of no use any more. */
 extern bool watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame);
 
-/* Does one watch tell of the own key and of the leader's all that came after that revision? */
+/*
+ * Does one watch report all changes of the own key and the leader's key after
+ * that revision?
+ */
 extern bool watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision);
 extern void watch_ended(ElectionCore *core, int64_t now_ns);
 extern void watch_close(ElectionCore *core);

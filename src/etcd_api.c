@@ -81,7 +81,7 @@ utf8_length(const unsigned char *s, size_t left)
 
 /*
  * See etcd_api.h.  Control characters become a space, several in a row one;
- * what is not UTF-8 becomes a question mark.
+ * bytes that are not UTF-8 become a question mark.
  */
 void
 etcd_format_message(char *message, const char *format,...)
@@ -192,7 +192,7 @@ put_text(Text *text, const char *name, const char *value)
 	put(text, "\"");
 }
 
-/* UTF-8 of any kind.  What is not a control character may stand as it is. */
+/* UTF-8 of any kind.  Only control characters must be escaped. */
 static void
 put_escaped(Text *text, const char *name, const char *utf8)
 {
@@ -922,13 +922,24 @@ describe_garbage(char *message, long http_status, const char *body, size_t len)
 		etcd_format_message(message, "not a JSON answer of etcd: %.*s", excerpt, body);
 }
 
+/* What the answer to a request of each kind is. */
+static const Message *const answer_messages[] = {
+	[ETCD_GRANT] = &lease_message,
+	[ETCD_KEEPALIVE] = &lease_message,
+	[ETCD_REVOKE] = &revoke_message,
+	[ETCD_TXN] = &txn_message,
+	[ETCD_AUTHENTICATE] = &authenticate_message,
+	[ETCD_LIST_MEMBERS] = &members_message,
+	[ETCD_TIME_TO_LIVE] = &time_to_live_message,
+	[ETCD_STATUS] = &status_message
+};
+
 void
 etcd_decode_answer(EtcdRequestKind kind, long http_status,
 				   const char *body, size_t len, EtcdAnswer *answer)
 {
 	json_t	   *root = NULL;
 	const json_t *json;
-	const Message *message = &txn_message;
 	Reader		reader = {0};
 
 	memset(answer, 0, sizeof(*answer));
@@ -942,41 +953,18 @@ etcd_decode_answer(EtcdRequestKind kind, long http_status,
 		return;
 	}
 
-	switch (kind)
-	{
-		case ETCD_KEEPALIVE:
-			/* the first and only message of a stream */
-			json = json_object_get(root, "result");
-			message = &lease_message;
-			break;
-		case ETCD_GRANT:
-			message = &lease_message;
-			break;
-		case ETCD_REVOKE:
-			message = &revoke_message;
-			break;
-		case ETCD_AUTHENTICATE:
-			message = &authenticate_message;
-			break;
-		case ETCD_LIST_MEMBERS:
-			message = &members_message;
-			break;
-		case ETCD_TIME_TO_LIVE:
-			message = &time_to_live_message;
-			break;
-		case ETCD_STATUS:
-			message = &status_message;
-			break;
-		case ETCD_TXN:
-			break;
-	}
+	if (kind == ETCD_KEEPALIVE)
+		json = json_object_get(root, "result");	/* the first and only message of a stream */
 	if (http_status / 100 == 2 && json_is_object(json))
 	{
-		read_message(&reader, json, message, answer);
+		read_message(&reader, json, answer_messages[kind], answer);
 		answer->memory = reader.memory;
 		if (kind == ETCD_TXN && answer->header.revision <= 0)
 			fail(&reader, "member is missing", "revision");
-		/* TTL is left out in the last second, so this one tells that a lease stands */
+		/*
+		 * TTL is left out in the last second, so this field shows that the
+		 * lease exists
+		 */
 		if (kind == ETCD_TIME_TO_LIVE && answer->ttl_s >= 0 && answer->granted_ttl_s <= 0)
 			fail(&reader, "member is missing", "grantedTTL");
 		if (reader.failed)

@@ -142,7 +142,7 @@ typedef struct EtcdWatch
 	EtcdBytes	range_end;		/* empty: the single key */
 	int64_t		start_revision; /* the first revision to report */
 	bool		fragment;		/* a large response may come in several frames */
-	bool		progress_notify;	/* tell now and then how far it is if it is quiet */
+	bool		progress_notify;	/* report the position now and then while there are no events */
 } EtcdWatch;
 
 /* ---- answers --------------------------------------------------------- */
@@ -166,7 +166,7 @@ typedef struct EtcdKeyValue
 	int64_t		lease;			/* 0: none */
 } EtcdKeyValue;
 
-/* What one operation of a transaction gave. */
+/* The result of one operation of a transaction. */
 typedef struct EtcdResult
 {
 	EtcdOpKind	kind;
@@ -217,7 +217,7 @@ typedef struct EtcdAnswer
 	const char *version;		/* STATUS: of the member, such as "3.5.13" */
 	EtcdMember *members;		/* LIST_MEMBERS */
 	int			nmembers;
-	void	   *memory;			/* owner of what the pointers point to */
+	void	   *memory;			/* owner of the memory that the pointers point to */
 } EtcdAnswer;
 
 typedef struct EtcdWatchEvent
@@ -309,8 +309,8 @@ extern bool etcd_wants_token(EtcdOutcome outcome, int code, const char *message)
 extern bool etcd_says_auth_is_off(const EtcdAnswer *answer);
 
 /*
- * What an administrator can do about an error of etcd, as a clause to follow
- * its text; NULL if there is nothing to add.
+ * Advice for an administrator about an error of etcd, as a clause that follows
+ * its text; NULL if there is none.
  */
 extern const char *etcd_advise(int code, const char *message);
 

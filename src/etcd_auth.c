@@ -18,7 +18,7 @@
 #include "etcd_client_internal.h"
 
 /*
- * A password that etcd has rejected is not tried again for so long, unless
+ * A password that etcd has rejected is not tried again for this time, unless
  * its file changes.
  */
 #define REJECTED_PASSWORD_MS	30000

@@ -182,6 +182,9 @@ etcd_client_process(EtcdClient *client)
 	etcd_watch_tell_ends(client);
 	etcd_request_tell_unsent(client);
 	etcd_request_tell(client);
+
+	/* the requests that these have asked for do not wait for the other streams */
+	etcd_http_run_timer(&client->http);
 	for (int i = 1; i < ETCD_CLIENT_STREAMS; i++)
 		etcd_watch_tell_frames(client, i);
 	etcd_watch_tell_ends(client);

@@ -58,9 +58,9 @@ typedef struct EtcdClientCallbacks
 #define ETCD_CLIENT_MAX_URL_LEN		255
 
 /*
- * Watch streams, numbered from 0: each has a connection of its own.  What comes
- * on a stream with a lower number is told first, and before the answers to
- * requests if the number is 0.
+ * Watch streams, numbered from 0: each has its own connection.  Frames of a
+ * stream with a lower number are passed on first.  Those of stream 0 come
+ * before the answers to requests.
  */
 #define ETCD_CLIENT_STREAMS			2
 
@@ -158,7 +158,9 @@ extern void etcd_client_change_endpoint(EtcdClient *client, int endpoint);
  */
 extern void etcd_client_ask_versions(EtcdClient *client);
 
-/* How many endpoints there are: those of the settings, and what was learned. */
+/*
+ * How many endpoints there are: those of the settings, and the learned ones.
+ */
 extern int	etcd_client_endpoint_count(const EtcdClient *client);
 
 /* The endpoint in use: its number, and its URL as configured. */
@@ -168,7 +170,7 @@ extern const char *etcd_client_endpoint_url(const EtcdClient *client, int endpoi
 /*
  * The sockets to wait on; *changes is a number that differs whenever the set
  * may differ from what an earlier call gave (a closed and reopened fd
- * included), so that a wait set is rebuilt only then.
+ * included), so a wait set is rebuilt only then.
  */
 extern const EtcdSocket *etcd_client_sockets(const EtcdClient *client, int *nsockets, uint64_t *changes);
 
@@ -178,7 +180,10 @@ extern long etcd_client_timeout_ms(const EtcdClient *client);
 /* A socket has events (of EtcdSocketEvents). */
 extern void etcd_client_socket_ready(EtcdClient *client, int fd, int events);
 
-/* Runs what is due and makes the callbacks for what has ended or arrived. */
+/*
+ * Does the work that is due, and calls back for requests that have ended and
+ * frames that have arrived.
+ */
 extern void etcd_client_process(EtcdClient *client);
 
 /*

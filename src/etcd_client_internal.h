@@ -65,10 +65,10 @@ typedef struct Settings
 
 /* ---- etcd_http.c ----------------------------------------------------- */
 
-/* One POST to one endpoint, and what comes back. */
+/* One POST to one endpoint, and its answer. */
 typedef struct Exchange Exchange;
 
-/* libcurl, and what it wants to be called for. */
+/* libcurl, and the sockets and the timer for which it has to be called. */
 typedef struct Http
 {
 	void	   *multi;			/* CURLM */
@@ -94,11 +94,11 @@ typedef struct Payload
 } Payload;
 
 /*
- * Cap of an answer, and of what has come of a stream and is not a whole frame
- * yet.  The largest answer that elections need is a list of candidates or their
- * keys, some hundred bytes for each.  Values of some hundred kilobytes are no
- * names of nodes; whoever writes them only stops the election, and a server
- * that sends without end only loses its connection.
+ * Upper limit of an answer, and of the incomplete frame at the end of a
+ * stream.  The largest answer that elections need is a list of candidates or
+ * their keys, some hundred bytes for each.  Values of some hundred kilobytes
+ * are no names of nodes; whoever writes them only stops the election, and a
+ * server that sends without end only loses its connection.
  *
  * Where values of others are asked for, the other one holds.  A value may be as
  * large as etcd takes it in one request, 1.5 MB by default, and a fragment of a
@@ -274,7 +274,7 @@ typedef struct Attempt
 	Exchange   *exchange;		/* NULL: there is none, as of PARKED and DENIED */
 	char	   *url;			/* of the endpoint */
 	int			endpoint;		/* its number now; -1: not in the list any more */
-	uint64_t	token_number;	/* that the endpoint had when it was sent */
+	uint64_t	token_number;	/* the token of the endpoint when it was sent */
 	int64_t		sent_ns;		/* for the first time */
 	int64_t		deadline_ns;	/* SENT, PARKED, SENT_AGAIN */
 	struct
@@ -298,7 +298,7 @@ struct Request
 {
 	Request    *next;
 	uint64_t	id;				/* of the caller */
-	RequestReceiver receive;	/* NULL: the caller is told */
+	RequestReceiver receive;	/* NULL: the failure is passed to the caller */
 	Payload		payload;
 	char	   *key;			/* the first one in it; may be NULL */
 	bool		reads_only;
@@ -327,7 +327,10 @@ extern bool etcd_request_ask(EtcdClient *client, int endpoint, const EtcdRequest
 /* Is such a request under way, made with the settings in force? */
 extern bool etcd_request_is_asking(const EtcdClient *client, int endpoint, RequestReceiver receive);
 
-/* An endpoint has another token, or needs none: sends again what waits for it. */
+/*
+ * An endpoint has another token, or needs none: sends the requests again that
+ * wait for it.
+ */
 extern void etcd_request_send_parked(EtcdClient *client, int endpoint);
 
 /* There is no token: requests that wait for one fail with this reason. */
@@ -382,7 +385,7 @@ typedef struct Stream
 	Exchange   *exchange;		/* NULL: the stream is not open */
 	Payload		payload;
 	int64_t		deadline_ns;	/* to connect; INT64_MAX: it has connected */
-	bool		end_due;		/* watch_ended() is to be called */
+	bool		end_due;		/* watch_ended() has to be called */
 	EtcdOutcome end_outcome;
 	char		end_why[ETCD_MESSAGE_SIZE];
 } Stream;

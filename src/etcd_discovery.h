@@ -43,8 +43,8 @@ extern bool etcd_discovery_start(EtcdDiscovery *discovery, const char *domain, b
 extern int	etcd_discovery_fd(const EtcdDiscovery *discovery);
 
 /*
- * What the lookup found that has ended; NULL if none has.  Good until the next
- * one is started.
+ * The result of the lookup that has ended; NULL if none has ended.  It is
+ * valid until the next one is started.
  */
 extern const EtcdDiscovered *etcd_discovery_finish(EtcdDiscovery *discovery);
 

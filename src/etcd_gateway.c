@@ -62,18 +62,18 @@ etcd_gateway_start(Http *http, const Settings *settings, const Payload *payload,
 	headers[nheaders++] = "Expect:";
 
 	/*
-	 * When the answer begins, Go's server throws away what it has not read of
-	 * the request's body, and with it the create_requests that follow the
-	 * first.  It does not on a connection that is closed afterwards, as that of
-	 * a stream is anyway.
+	 * When the answer begins, Go's server discards the rest of the request's
+	 * body, and with it the create_requests after the first.  It does not do
+	 * so if the connection is closed afterwards.  The connection of a stream
+	 * is closed anyway.
 	 */
 	if (destination->is_stream)
 		headers[nheaders++] = "Connection: close";
 	else
 	{
 		/*
-		 * a member that hangs must not execute later what this client has
-		 * given up
+		 * a member that hangs must not execute a request later that this
+		 * client has given up
 		 */
 		snprintf(grpc_timeout, sizeof(grpc_timeout), "Grpc-Timeout: %ldm", destination->timeout_ms);
 		headers[nheaders++] = grpc_timeout;
@@ -127,9 +127,10 @@ etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAns
 #define SMALL_FRAME_SIZE	(64 * 1024)
 
 /*
- * May a frame end in what has come since the last look?  Each try to decode one
- * begins at its beginning, and a large frame comes in many pieces.  Between
- * its braces etcd writes no white space; who does only costs more tries.
+ * May a frame end in the bytes that have come since the last check?  Each try
+ * to decode a frame starts at its beginning, and a large frame comes in many
+ * pieces.  etcd writes no white space between its braces.  A server that does
+ * only costs more tries.
  */
 static bool
 may_end_frame(const char *data, size_t searched, size_t len)

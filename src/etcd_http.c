@@ -47,7 +47,7 @@ struct Exchange
 	char	   *url;			/* of the endpoint */
 	long		timeout_ms;
 	long		connect_timeout_ms;
-	size_t		max_size;		/* of what has come, see Destination */
+	size_t		max_size;		/* of the received bytes, see Destination */
 	bool		is_stream;
 
 	uint64_t	ended;			/* see etcd_http_ended() */
@@ -55,7 +55,7 @@ struct Exchange
 	bool		too_large;
 	bool		has_news;		/* stream: bytes came since the last look */
 	bool		paused;			/* stream: libcurl holds bytes back until a look */
-	char	   *data;			/* what came */
+	char	   *data;			/* the received bytes */
 	size_t		len;
 	size_t		size;
 	size_t		taken;			/* stream: bytes that were taken */
@@ -122,7 +122,10 @@ record_timer(CURLM *multi, long timeout_ms, void *arg)
 	return 0;
 }
 
-/* A result that is less than what was given makes libcurl end the exchange. */
+/*
+ * libcurl ends the exchange if the result is less than the number of given
+ * bytes.
+ */
 static size_t
 record_data(char *data, size_t size, size_t n, void *arg)
 {
@@ -305,7 +308,7 @@ set_url(Exchange *exchange, const Settings *settings, const char *path)
 			curl_url_get(url, CURLUPART_URL, &whole, 0) == CURLUE_OK &&
 			curl_easy_setopt(exchange->easy, CURLOPT_URL, whole) == CURLE_OK;
 	else
-		/* libcurl will say what is wrong with the URL */
+		/* libcurl reports the error in the URL */
 		good = joined != NULL && curl_easy_setopt(exchange->easy, CURLOPT_URL, joined) == CURLE_OK;
 
 	curl_free(whole);
@@ -580,14 +583,17 @@ etcd_http_wait(Http *http, long timeout_ms)
 	curl_multi_poll(http->multi, NULL, 0, (int) timeout_ms, NULL);
 
 	/*
-	 * libcurl finds out itself what each socket is ready for.  A socket that
-	 * moves within the list meanwhile is handled in the next round.
+	 * libcurl finds out itself what each socket is ready for.  If a socket
+	 * moves within the list meanwhile, it is handled in the next round.
 	 */
 	for (int i = 0; i < http->nsockets; i++)
 		run_curl(http, http->sockets[i].fd, 0);
 }
 
-/* ---- what came ------------------------------------------------------- */
+/*
+ * ---- the received bytes
+ * -------------------------------------------------------
+ */
 
 bool
 etcd_http_failed(const Exchange *exchange)
@@ -689,7 +695,10 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 
 	if (exchange->too_large)
 	{
-		/* who asks for values of others may get too many, from any endpoint */
+		/*
+		 * a read of values of other programs can be too large, from any
+		 * endpoint
+		 */
 		*outcome = exchange->max_size > ETCD_MAX_ANSWER_SIZE && !exchange->is_stream ?
 			ETCD_REFUSED : ETCD_GARBAGE;
 		etcd_format_message(message, "answer of etcd at \"%s\" is larger than %zu bytes",
@@ -718,7 +727,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 			etcd_format_message(message, "could not use the file of \"etcd_leader.ssl_ca_file\": %s", detail);
 			break;
 		case CURLE_SSL_CERTPROBLEM:
-		case CURLE_BAD_FUNCTION_ARGUMENT:	/* what libcurl 8.23 says of a bad key */
+		case CURLE_BAD_FUNCTION_ARGUMENT:	/* the message of libcurl 8.23 about a bad key */
 			etcd_format_message(message, "could not use the files of \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\": %s", detail);
 			break;
 		case CURLE_SSL_CONNECT_ERROR:

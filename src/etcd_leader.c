@@ -67,8 +67,8 @@ check_not_fenced(void)
 /*
  * In the postmaster everything is set up.  A library that is loaded later, by
  * a function call in a server that has not preloaded it, sets up nothing, and
- * its functions raise an error that says what to do.  The servers of
- * pg_upgrade hold no elections.
+ * its functions raise an error with a hint.  The servers of pg_upgrade hold no
+ * elections.
  */
 void
 _PG_init(void)

@@ -16,8 +16,9 @@
 extern bool etcd_is_text(EtcdBytes bytes);
 
 /*
- * Copies bytes into a buffer of `size`, as text or in hex, with a NUL.  What is
- * too long is cut, text at the end of a character.  True if it was cut.
+ * Copies bytes into a buffer of `size`, as text or in hex, with a NUL.  A
+ * value that is too long is cut, text at the end of a character.  True if it
+ * was cut.
  */
 extern bool etcd_copy_text(char *buffer, size_t size, EtcdBytes bytes);
 

@@ -162,9 +162,9 @@ etcd_watch_run(EtcdClient *client)
 }
 
 /*
- * What is too large, or cannot be read for another reason, is the endpoint's
- * fault on stream 0 alone.  The other streams are about values of others: they
- * must not make stream 0 change its endpoint again and again.
+ * A frame that is too large, or cannot be read for another reason, counts
+ * against the endpoint only on stream 0.  The other streams carry values of
+ * other programs, and must not make stream 0 change its endpoint repeatedly.
  */
 static bool
 may_blame_endpoint(int number, EtcdOutcome outcome)

@@ -27,7 +27,7 @@ lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
 	return margin < ttl_ns / 2 ? margin : ttl_ns / 2;
 }
 
-/* When to stop counting on keys on the lease, which live until until_ns. */
+/* When to stop relying on keys of the lease, which live until until_ns. */
 static int64_t
 deadline_ns(const ElectionCore *core, int64_t until_ns)
 {
@@ -79,8 +79,8 @@ lease_interval_ns(const ElectionCore *core)
 }
 
 /*
- * Once a move to the fresh lease is sent, the keys may hang on it: nobody may
- * count on them for longer than on the fresh lease, with its own margin.
+ * Once a move to the fresh lease is sent, the keys may be attached to it.
+ * From then on they live no longer than the fresh lease, with its own margin.
  */
 static void
 cap_deadlines(ElectionCore *core)
@@ -285,7 +285,7 @@ send_grant(ElectionCore *core, int64_t now_ns)
 	core_send_lease_request(core, op, ETCD_GRANT, fresh->asked_ttl_s);
 }
 
-/* etcd has granted the fresh lease, for so long. */
+/* etcd has granted the fresh lease, with this TTL. */
 static void
 finish_grant(ElectionCore *core, int64_t ttl_s)
 {
@@ -438,8 +438,9 @@ move_has_shown(const ElectionCore *core)
 }
 
 /*
- * The old lease is not needed when no key hangs on it any more, as of a look
- * that was sent after the lease in use was granted.
+ * The old lease is not needed any more when a look shows that no key is
+ * attached to it.  The look must have been sent after the lease in use was
+ * granted.
  */
 static void
 revoke_retired(ElectionCore *core, int64_t now_ns, const Op *look, uint32_t standing)
@@ -495,7 +496,7 @@ pursue_fresh(ElectionCore *core, int64_t now_ns)
 		return;
 	}
 
-	/* Writes of single keys change what the move is guarded by. */
+	/* Writes of single keys change the revisions that guard the move. */
 	core_wake_at(core, fresh_deadline_ns(core));
 	if (core_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
 		core_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
@@ -534,7 +535,7 @@ is_lease_wanted(const ElectionCore *core)
 	return false;
 }
 
-/* The elections whose keys hang on another lease than ours. */
+/* The elections whose keys are attached to another lease than ours. */
 static uint32_t
 find_astray(const ElectionCore *core)
 {
@@ -669,8 +670,9 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAn
 }
 
 /*
- * Both halves are there: the deadline moves, or the lease has to (BEAT).
- * standing: the elections whose own key the confirming look showed.
+ * Both answers of the beat have come: the deadline moves forward, or a fresh
+ * lease is needed (BEAT).  standing: the elections whose own key the
+ * confirming look showed.
  */
 static void
 finish_beat(ElectionCore *core, int64_t now_ns, const Beat *beat, uint64_t confirm_term,
@@ -682,9 +684,9 @@ finish_beat(ElectionCore *core, int64_t now_ns, const Beat *beat, uint64_t confi
 	if (beat->term != core->lease.term || confirm_term != core->lease.term)
 	{
 		/*
-		 * A newer term calls for a fresh lease, see needs_fresh().  If it is
-		 * not newer than what was seen, one of the two came from a member
-		 * that lags behind: beat again soon.
+		 * A newer term requires a fresh lease, see needs_fresh().  If the term
+		 * is not newer than the last one that was seen, one of the answers
+		 * came from a member that lags behind: beat again soon.
 		 */
 		fail_beat(core, now_ns, beat);
 		return;

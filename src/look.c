@@ -25,7 +25,7 @@ typedef struct Sight
 {
 	int64_t		revision;
 	uint64_t	term;
-	const EtcdKeyValue *own;	/* NULL: it does not stand, or was not asked for */
+	const EtcdKeyValue *own;	/* NULL: it does not exist, or was not asked for */
 	const EtcdKeyValue *neighbour;	/* NULL: there is none, or it was not asked for */
 	const EtcdKeyValue *leader; /* NULL: there is none */
 } Sight;
@@ -80,7 +80,7 @@ add_names(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 	return n;
 }
 
-/* Leader and predecessor, whichever they are. */
+/* The leader's and the predecessor's key, without knowing their names. */
 static int
 add_places(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 {
@@ -103,7 +103,7 @@ add_places(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 	return n;
 }
 
-/* Adds what is asked of one election; returns how many ranges there are then. */
+/* Adds the ranges of one election; returns how many there are then. */
 static int
 add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 {
@@ -114,8 +114,9 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 		return patroni_add_ranges(op, e, slot, ranges, n);
 
 	/*
-	 * A candidate on its way in need not ask for its own key: entering tells.
-	 * One that has left must: an entry may yet take effect.
+	 * An instance that is entering need not ask for its own key: the answer to
+	 * the entry shows it.  An instance that has left must ask, because an
+	 * earlier entry may still take effect.
 	 */
 	if (e->key[0] != '\0' && e->state != ELECTION_JOINING)
 	{
@@ -254,13 +255,16 @@ set_queue_key(const ElectionCore *core, Election *e, QueueKey *key, const EtcdKe
 	}
 }
 
-/* Who leads, as of a look that was sent then. */
+/* The leader, as a look shows it that was sent then. */
 static void
 learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_ns)
 {
 	const EtcdKeyValue *leader = sight->leader;
 
-	/* A value of ours, or one that the watch told, may be newer than this answer. */
+	/*
+	 * A value that we wrote, or that the watch reported, may be newer than
+	 * this answer.
+	 */
 	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
 		sight->revision >= e->leader_mod_revision)
 	{
@@ -274,8 +278,8 @@ learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_n
 }
 
 /*
- * A deleted own key stands again on the lease that is kept alive: etcd was put
- * back.  The key would never go.  A new lease gets rid of it.
+ * A deleted own key exists again, on the lease that is kept alive: etcd was
+ * put back.  The lease would never expire.  A new lease gets rid of the key.
  */
 static bool
 is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
@@ -313,8 +317,8 @@ look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const Sight *
 }
 
 /*
- * This instance is in the queue: finds its place.  True if the own key stands
- * as it must.
+ * This instance is in the queue: finds its place.  True if the own key is as
+ * PLACE and BEAT require.
  */
 static bool
 learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
@@ -358,10 +362,10 @@ stands(const QueueKey *key, const EtcdKeyValue *kv)
 }
 
 /*
- * The keys that were asked for by name.  If each stands, the places are as
- * they were: create revisions only grow, so nobody comes before a key that
- * stands.  Unless etcd was put back, which begins a new raft term.  True if the
- * own key stands as it must.
+ * Uses the keys that were read by name.  If each exists, the places have not
+ * changed: create revisions only increase, so no key can come before one that
+ * exists.  (If etcd was put back, a new raft term has begun.)  True if the own
+ * key is as PLACE and BEAT require.
  */
 static bool
 learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
@@ -391,7 +395,7 @@ learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	return own_stands;
 }
 
-/* True if the own key stands as it must. */
+/* True if the own key is as PLACE and BEAT require. */
 static bool
 learn_places(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
@@ -413,7 +417,7 @@ learn_places(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, cons
 	return own_stands;
 }
 
-/* True if the own key stands as it must. */
+/* True if the own key is as PLACE and BEAT require. */
 static bool
 learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
@@ -425,7 +429,9 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	e->seen_revision = sight->revision;
 	if (sight->revision < e->first_revision)
 	{
-		/* from before the end of the wait (ARMED): of places it tells nothing */
+		/*
+		 * from before the end of the wait (ARMED): it does not show the place
+		 */
 		if (op->asked[slot] & LOOK_OWN)
 			own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
 	}

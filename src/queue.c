@@ -111,7 +111,10 @@ has_value(const Election *e)
 	return !e->must_put_value && strcmp(e->key_value, e->value) == 0;
 }
 
-/* The own key hangs on this lease.  If that is ours, it keeps its name there. */
+/*
+ * The own key is attached to this lease.  If the lease is ours, the key keeps
+ * its name there.
+ */
 static void
 learn_own_lease(const ElectionCore *core, Election *e, int64_t lease)
 {
@@ -145,7 +148,7 @@ raise_final_revision(Election *e, int64_t create_revision)
 		e->final_revision = create_revision;
 }
 
-/* The own key did not stand at that revision: the next one is younger. */
+/* The own key did not exist at that revision: the next one is younger. */
 static void
 raise_entry_floor(Election *e, int64_t revision)
 {
@@ -153,7 +156,7 @@ raise_entry_floor(Election *e, int64_t revision)
 		e->entry_floor = revision;
 }
 
-/* No key of ours stands any more, or it is not ours to use. */
+/* No key of ours exists any more, or we must not use it. */
 static void
 clear_own_key(ElectionCore *core, Election *e)
 {
@@ -168,7 +171,10 @@ clear_own_key(ElectionCore *core, Election *e)
 
 /* ---- the own key: won and lost ----------------------------------------------- */
 
-/* What was asked before is void (EPOCH), and the wait goes on (ARMED). */
+/*
+ * Answers to earlier requests are ignored (EPOCH), and the wait goes on
+ * (ARMED).
+ */
 static void
 begin_epoch(Election *e)
 {
@@ -212,7 +218,7 @@ lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 	core_publish(core, e);
 }
 
-/* The key stands, and belongs to the lease. */
+/* The key exists, and belongs to the lease. */
 static void
 enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
 			EtcdBytes value)
@@ -272,9 +278,9 @@ free_slot(ElectionCore *core, Election *e)
 
 	/*
 	 * Nobody searches for a key of this election any more, so none may remain.
-	 * The entry may be executed late; or twice, as libcurl repeats a request
-	 * when a connection ends without a word; or etcd is put back to a time
-	 * when the key was there, on whichever lease.
+	 * But the entry may be executed late.  It may be executed twice, because
+	 * libcurl repeats a request when a connection ends without an answer.  Or
+	 * etcd is put back to a time when the key existed, on any of our leases.
 	 */
 	if (e->named_lease != 0)
 		lease_taint(core, 0);
@@ -432,7 +438,7 @@ void
 queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t revision)
 {
 	/*
-	 * This key should not stand: an entry whose answer was lost took effect,
+	 * This key should not exist: an entry whose answer was lost took effect,
 	 * perhaps after a deletion (FINAL).
 	 */
 	if (kv)
@@ -462,7 +468,7 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 			continue;
 		/*
 		 * It may be on the fresh lease already; the answer of the move will
-		 * show.  If the fresh one is lost, what is on the other stays.
+		 * show.  If the fresh one is lost, keys on the other one stay.
 		 */
 		if (e->key_lease == lost && !core->fresh.moving)
 			lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
@@ -505,7 +511,8 @@ queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 			e->named_lease = core->lease.id;
 		if ((slots & SLOT_BIT(i)) == 0 || !is_queued(e))
 			continue;
-		learn_own_lease(core, e, core->lease.id);
+		if (mod_revision == 0 || mod_revision >= e->mod_revision)
+			learn_own_lease(core, e, core->lease.id);
 		if (mod_revision > e->mod_revision)
 			e->mod_revision = e->written_revision = mod_revision;
 		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
@@ -532,9 +539,9 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	copy_string(op->value, e->value, sizeof(op->value));
 
 	/*
-	 * A key that was moved to this lease keeps its name also when it is
-	 * entered again: one name on one lease.  Should an earlier key stand
-	 * again, because etcd was put back, it is seen.
+	 * A key that was moved to this lease keeps its name when it is entered
+	 * again.  So a lease has one name only, and an earlier key that exists
+	 * again, because etcd was put back, is seen.
 	 */
 	if (e->named_lease != core->lease.id || e->key[0] == '\0')
 	{
@@ -629,7 +636,7 @@ finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision
 	queue_choose_state(core, e);
 	if (e->state == ELECTION_JOINING && e->generation == generation)
 	{
-		/* the look that follows the entry shows who leads, too */
+		/* the look that follows the entry also shows the leader */
 		e->retry_ns = now_ns + REJOIN_DELAY_NS;
 		e->look_wanted = false;
 	}
@@ -653,7 +660,10 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 		postpone(core, op, e);
 		return;
 	}
-	/* of an earlier incarnation: the one that stands is deleted by another */
+	/*
+	 * of an earlier incarnation: the existing key is deleted by another
+	 * request
+	 */
 	if (e->state != ELECTION_LEAVING ||
 		op->create_revisions[slot_of(core, e)] != e->create_revision)
 		return;
@@ -731,8 +741,14 @@ queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 			continue;
 		if (answer->succeeded)
 		{
-			learn_own_lease(core, e, op->lease);
-			e->mod_revision = e->written_revision = answer->header.revision;
+			/* a look or the watch may have told of a newer write (ARMED) */
+			if (answer->header.revision >= e->mod_revision)
+			{
+				learn_own_lease(core, e, op->lease);
+				e->mod_revision = answer->header.revision;
+			}
+			if (answer->header.revision > e->written_revision)
+				e->written_revision = answer->header.revision;
 			e->look_wanted |= e->state != ELECTION_LEADING;
 		}
 		else
@@ -882,9 +898,9 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	known = !event->is_delete && kv->create_revision == key->create_revision;
 
 	/*
-	 * The own key, whatever it was watched for: the stream may have been
-	 * opened for an earlier incarnation of the key, which led then.  An event
-	 * counts if it is newer than what is known of this incarnation.
+	 * An event of the own key.  The stream may have been opened for an earlier
+	 * incarnation of the key, which led then.  An event counts if it is newer
+	 * than the known state of this incarnation.
 	 */
 	if (e->create_revision != 0 && is_key(kv->key, e->key))
 	{
@@ -959,7 +975,7 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	e->final_revision = memory->elections[i].final_revision;
 	if (memory->elections[i].named)
 		e->named_lease = memory->lease;
-	/* a key that should have been deleted may still stand: look first */
+	/* a key that should have been deleted may still exist: look first */
 	e->state = ELECTION_LEAVING;
 	if (memory->elections[i].create_revision != 0)
 	{

@@ -189,7 +189,9 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Survey *sur
 	core_send_txn(core, op, compares, ncompares, ops, nops, &range, 1);
 }
 
-/* Why the leader cannot hand over to that candidate; DONE: it can. */
+/*
+ * The reason why the leader cannot hand over to that candidate; DONE: it can.
+ */
 static ElectionReply
 check_target(const Election *e, const Survey *survey, int target)
 {
@@ -251,7 +253,10 @@ receive_commanded(ElectionCore *core, int64_t now_ns, Election *e, const Survey 
 		end_transfer(core, e, reply);
 }
 
-/* The place of a name in the list of the preferred ones, which ends with the others. */
+/*
+ * The place of a name in preferred_nodes.  A name that is not there gets the
+ * place behind the last one.
+ */
 static int
 rank(const ElectionConfig *config, EtcdBytes node)
 {
@@ -262,7 +267,10 @@ rank(const ElectionConfig *config, EtcdBytes node)
 	return i;
 }
 
-/* The best one that can be handed over to; -1: none is better than this instance. */
+/*
+ * The best candidate that leadership can be handed to; -1: none is better than
+ * this instance.
+ */
 static int
 find_better(const ElectionCore *core, const Election *e, const Survey *survey)
 {
@@ -282,7 +290,7 @@ find_better(const ElectionCore *core, const Election *e, const Survey *survey)
 	return best;
 }
 
-/* A key that stands all the time has one create revision. */
+/* The create revision shows whether a key was in the queue all the time. */
 static void
 receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
 {
@@ -293,12 +301,10 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Survey 
 	if (revision != t->better_revision)
 		t->better_since_ns = now_ns;
 	t->better_revision = revision;
-	t->survey_ns = now_ns + lease_interval_ns(core);
 	if (better < 0)
 		return;
 	if (now_ns - t->better_since_ns >= core->config.preferred_delay_ms * NS_PER_MS)
 	{
-		t->better_since_ns = now_ns;
 		t->until_ns = now_ns + lease_ttl_ns(core);
 		hand_over(core, now_ns, e, survey, better);
 	}
@@ -334,10 +340,12 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const EtcdResult
 	if (survey.nkvs == 0 || !is_queued(e) || !is_key(survey.kvs[0].key, e->key) ||
 		survey.kvs[0].create_revision != e->create_revision)
 	{
-		/* The own key is gone, or not ours any more: a look shows the rest. */
+		/* The own key is gone, or not ours any more: a look shows the rest, and ends this. */
 		e->look_wanted = true;
+		e->transfer.retry_ns = now_ns + core_backoff_ns(core, ++e->transfer.failures);
 		return;
 	}
+	e->transfer.failures = 0;
 	if (e->transfer.stage == TRANSFER_SENT)
 		resolve(core, now_ns, e, &survey);
 	else if (e->transfer.stage == TRANSFER_SURVEYING)
@@ -387,7 +395,6 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 	e = take_answer(core, op);
 	if (e == NULL)
 		return;
-	e->transfer.failures = 0;
 	if (op->kind == OP_SURVEY || !answer->succeeded)
 	{
 		receive_survey(core, now_ns, e, &answer->results[0]);
@@ -431,8 +438,12 @@ pursue_one(ElectionCore *core, int64_t now_ns, Election *e)
 			send_survey(core, now_ns, e);
 	}
 	else if (t->stage == TRANSFER_NONE && seeks_better(core, e) &&
-			 core_is_due(core, now_ns, t->survey_ns) && core_is_due(core, now_ns, t->retry_ns))
+			 core_is_due(core, now_ns, t->survey_ns))
+	{
+		/* It is not urgent: one that fails is not sent again before the next. */
+		t->survey_ns = now_ns + lease_interval_ns(core);
 		send_survey(core, now_ns, e);
+	}
 }
 
 void
@@ -451,7 +462,7 @@ transfer_leadership_won(Election *e)
 	e->transfer.better_revision = 0;
 	e->transfer.survey_ns = 0;
 
-	/* Somebody handed over to this instance: this is the receipt. */
+	/* Another instance handed over to this one: this write confirms it. */
 	if (e->mod_revision > e->written_revision)
 		e->must_put_value = true;
 }

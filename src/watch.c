@@ -11,7 +11,7 @@
  */
 #include "election_internal.h"
 
-/* A stream that lived for so long did not fail at once. */
+/* A stream that lived for this long did not fail at once. */
 #define WATCH_STABLE_NS		(5 * NS_PER_S)
 
 /* How long an answer is awaited that changes the set of watched keys. */
@@ -53,9 +53,10 @@ add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *k
 }
 
 /*
- * What is watched by those who have a key.  Who waits behind another waiter
- * need not know at once what becomes of either key, and learns it by the next
- * beat.  When the leader goes everybody looks, to show who leads.
+ * The keys that a candidate watches.  A candidate behind another waiting one
+ * learns of changes of both keys with its next beat, which is soon enough.
+ * When the leader's key is gone, every instance sends a look, to show who
+ * leads.
  */
 static void
 add_own_watch(Watched *list, int *n, int slot, const Election *e)
@@ -130,9 +131,10 @@ watch_close_if_incomplete(ElectionCore *core, int64_t now_ns)
 }
 
 /*
- * One watch of the own key and the leader's: etcd tells of each revision as a
- * whole, and one after the other.  Two watches may be told apart.  What else
- * lies between the two names is told, too.
+ * One watch covers the own key and the leader's key.  On one watch, etcd
+ * reports each revision as a whole, and one after the other.  Two watches can
+ * report them at different times.  Events of other keys between the two names
+ * come, too.
  */
 static void
 set_wait_range(Watched *watched, EtcdWatch *watch)
@@ -211,7 +213,7 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 /*
  * Watches cannot be added to a stream or taken from it (etcd #12333). So it is
  * opened anew when the set of watches changes.  Each watch begins after the
- * newest look at its election: what happened up to then is known.
+ * newest look at its election: the state up to then is known.
  */
 void
 watch_pursue(ElectionCore *core, int64_t now_ns)
@@ -264,7 +266,7 @@ watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 	{
 		if (frame->created)
 			stream->ncreated++;
-		/* Handlers may change what is wanted, but not what is watched. */
+		/* Handlers may change the wanted watches, but not the watched keys. */
 		for (int i = 0; i < frame->nevents; i++)
 			see_event(core, &stream->watched[frame->watch_id - 1], &frame->events[i]);
 		queue_end_frame(core, now_ns);
@@ -284,7 +286,10 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 	if (stream->failures++ > 0)
 		stream->retry_ns += core_backoff_ns(core, stream->failures);
 
-	/* A look shows what happened meanwhile; the next stream goes on from there. */
+	/*
+	 * A look shows the changes of the meantime; the next stream continues from
+	 * there.
+	 */
 	queue_watch_lost(core);
 	look_want_all(core);
 	if (core->look_retry_ns < stream->retry_ns)

@@ -35,6 +35,8 @@
 	} while (0)
 
 #define MAX_SENT		65536
+#define NEVENTS			16896
+#define LAST_EVENT		INT64CONST(800000000016896)
 #define MAX_ANSWER		(4 * 1024 * 1024)
 
 extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -205,11 +207,18 @@ get_status(int index, EtcdLeaderStatus *status, Size size)
 	return true;
 }
 
+/* Many events, of which a page reads a few. */
 static bool
 get_event(int64 after, EtcdLeaderEvent *event, Size size)
 {
-	if (after >= 30)
+	static int	nread;
+
+	nread = after == 0 ? 1 : nread + 1;
+	CHECK(nread < 100);
+	if (after == LAST_EVENT)
 		return false;
+	if (after < LAST_EVENT - NEVENTS || after > LAST_EVENT)
+		after = LAST_EVENT - NEVENTS;
 	memset(event, 0, sizeof(*event));
 	event->seq = after + 1;
 	event->at = GetCurrentTimestamp();

@@ -21,11 +21,21 @@
  * number: `current` says that the one known is that of the key, and what is
  * guarded by it is struck out when the key is written.
  *
+ * Several beats may be under way at once, each with a process of its own here;
+ * they are kept in order of their age, the oldest first, so that two that
+ * change places are no new state.
+ *
+ * ARMED, with -DARMED: `ended` says that the only key before the own one is
+ * deleted, and holds the lease that the own key is then known to hang on.  The
+ * watch tells of it at any time or never.  What happened to the own key before
+ * is told before.  The look that arms is left out: the instance counts as armed
+ * whenever it waits, which is more often than in the code.
+ *
  * Names in lease.c: cur is core->lease (until, curterm: its until_ns,
  * term), fresh is core->fresh, mine is create_revision, final is
  * final_revision, shown is lease_until_ns while LEADING.
  *
- * Parameters: TTL, MAXTERM, MAXREV; EXT, what a new leader of etcd adds to
+ * Parameters: TTL, MAXTERM, MAXREV; BEATS, under way at the most; EXT, what a new leader of etcd adds to
  * each lease; CRASH, the elector may crash and resume (DESIGN 4.10), with
  * REWRITE by a put.  Mistakes to be built in, M_...: see the `run` script.
  *
@@ -42,6 +52,10 @@
 #endif
 #ifndef MAXREV
 #define MAXREV		2
+#endif
+
+#ifndef BEATS
+#define BEATS		1
 #endif
 
 #define NONE		3
@@ -87,11 +101,20 @@ byte delete = 0;			/* a delete of that incarnation */
 byte look = 0;				/* own key was seen first in the queue: 1 + its lease */
 bit lookcurrent = 0;		/* and not been written since */
 
-byte beat = 0;				/* 0 none, 1 under way */
-byte beatage = 0;			/* ticks since its keepalive was sent */
-byte keepterm = 0;			/* the keepalive's answer: its term; 0: not served */
-byte confterm = 0;			/* the confirm's answer */
-bit confgood = 0;			/* it showed the own key, on the lease */
+bit beat[BEATS];			/* under way */
+byte beatage[BEATS];		/* ticks since its keepalive was sent */
+byte keepterm[BEATS];		/* the keepalive's answer: its term; 0: not served */
+byte confterm[BEATS];		/* the confirm's answer */
+bit confgood[BEATS];		/* it showed the own key, on the lease */
+
+#ifdef ARMED
+/*
+ * The key before the own one is deleted.  1 + the lease that the own key hangs
+ * on as far as is known: from the watch, which tells what happened until then,
+ * or from the answer of a move.  0: not deleted.
+ */
+byte ended = 0;
+#endif
 
 #ifdef CRASH
 /* over a crash, mine, cur, curterm, until and final are what is remembered */
@@ -104,6 +127,11 @@ bit unaware = 0;			/* it does not know of the delete under way */
 #define LEAVING		(delete != 0)
 #endif
 
+#ifdef ARMED
+#define FIRST_BY_EVENT	(ended != 0)
+#else
+#define FIRST_BY_EVENT	(0)
+#endif
 #define BELIEVES	(shown > 0)
 #define OWN_STANDS	(stands && created == mine)
 #define MIN(a, b)	((a) < (b) -> (a) : (b))
@@ -114,32 +142,84 @@ bit unaware = 0;			/* it does not know of the delete under way */
 
 #ifdef M_RECEIPT
 #define GIVEN(age)	(TTL)			/* the deadline counts from the answer */
-#define TOO_LATE	skip
+#define TOO_LATE(b)	skip
 #else
 #define GIVEN(age)	(TTL - (age))
-#define TOO_LATE	no_beat()
+#define TOO_LATE(b)	no_beat(b)
 #endif
 #ifdef M_KEEPALIVE
-#define BEAT_DONE	(keepterm != 0)		/* a keepalive alone extends */
-#define KEY_SEEN	(1)
+#define BEAT_DONE(b)	(keepterm[b] != 0)		/* a keepalive alone extends */
+#define KEY_SEEN(b)		(1)
 #else
-#define BEAT_DONE	(keepterm != 0 && confterm != 0)
-#define KEY_SEEN	(confgood)
+#define BEAT_DONE(b)	(keepterm[b] != 0 && confterm[b] != 0)
+#define KEY_SEEN(b)		(confgood[b])
 #endif
 #if defined(M_TERMS)
-#define KEEP_COUNTS	(1)					/* in whatever terms */
-#define CONFIRM_COUNTS	(1)
+#define KEEP_COUNTS(b)	(1)				/* in whatever terms */
+#define CONFIRM_COUNTS(b)	(1)
 #elif defined(M_OLDLEASE)
-#define KEEP_COUNTS	(1)					/* in one term, not the lease's */
-#define CONFIRM_COUNTS	(confterm == keepterm)
+#define KEEP_COUNTS(b)	(1)				/* in one term, not the lease's */
+#define CONFIRM_COUNTS(b)	(confterm[b] == keepterm[b])
 #else
-#define KEEP_COUNTS	(keepterm == curterm)
-#define CONFIRM_COUNTS	(confterm == curterm)
+#define KEEP_COUNTS(b)	(keepterm[b] == curterm)
+#define CONFIRM_COUNTS(b)	(confterm[b] == curterm)
 #endif
 #ifdef M_TOGETHER
-#define MAY_CONFIRM	(1)
+#define MAY_CONFIRM(b)	(1)
 #else
-#define MAY_CONFIRM	(keepterm != 0)
+#define MAY_CONFIRM(b)	(keepterm[b] != 0)
+#endif
+#if BEATS == 1
+#define NEWEST		0
+#elif BEATS == 2
+#define NEWEST		(beat[1] -> 1 : 0)
+#else
+#define NEWEST		(beat[2] -> 2 : (beat[1] -> 1 : 0))
+#endif
+#if defined(M_BEATSENT)
+#define COUNTED		NEWEST			/* from the newest beat's sending, whichever is answered */
+#elif defined(M_BEATMIXED)
+#define COUNTED		(keepterm[NEWEST] != 0 -> NEWEST : b)	/* the answer is taken for the newest's */
+#else
+#define COUNTED		b
+#endif
+#ifdef M_BEATBACK
+#define LATER(v)	(1)				/* the last answer counts */
+#else
+#define LATER(v)	((v) > until)
+#endif
+#ifdef M_BEATREFUSED
+#define SUSPECT		(suspect)		/* the lease is kept for the sake of an older beat */
+bit suspect = 0;
+#else
+#define SUSPECT		(0)
+#endif
+#ifdef M_ARMED_LAPSED
+#define ARMED_UNTIL	(TTL)			/* whatever the deadline */
+#else
+#define ARMED_UNTIL	(until)
+#endif
+#ifdef M_ARMED_MOVING
+#define ARMED_SETTLED	(1)			/* a move may be unresolved */
+#else
+#define ARMED_SETTLED	(!moving)
+#endif
+#ifdef M_ARMED_ANYLEASE
+#define ARMED_ON	(1)				/* whatever lease it hangs on */
+#else
+#define ARMED_ON	(current -> hangs == cur : ended == 1 + cur)
+#endif
+#ifdef M_ARMED_APART
+#define TOLD_BEFORE	(1)				/* what became of the own key may be told later */
+#define TOLD_LEASE	cur
+#else
+#define TOLD_BEFORE	(OWN_STANDS)
+#define TOLD_LEASE	hangs
+#endif
+#ifdef M_ARMED_OLDMOVE
+#define MOVE_HIDES	(current)		/* the answer of a move hides what a look has shown since */
+#else
+#define MOVE_HIDES	(0)
 #endif
 #ifdef M_REVIVE
 #define NOT_LAPSED	(1)
@@ -159,7 +239,7 @@ bit unaware = 0;			/* it does not know of the delete under way */
 #ifdef M_OPERATOR
 #define WAITS		(1)				/* an operator deletes whose key he likes */
 #else
-#define WAITS		(created != mine || (!BELIEVES && look == 0))
+#define WAITS		(created != mine || (!BELIEVES && look == 0 && !FIRST_BY_EVENT))
 #endif
 #ifdef M_ANYLEASE
 #define ON_LEASE(l)	(1)				/* whatever lease it hangs on */
@@ -205,6 +285,13 @@ inline tidy(l)
 	:: look == 1 + l && cur != l && fresh != l -> no_look()
 	:: else
 	fi
+#ifdef ARMED
+	;
+	if
+	:: ended == 1 + l && UNUSED(l) -> ended = 1 + THEIRS
+	:: else
+	fi
+#endif
 }
 
 inline tidy_all()
@@ -212,10 +299,83 @@ inline tidy_all()
 	tidy(0); tidy(1); tidy(2)
 }
 
-inline no_beat()
+inline disarm()
 {
-	beat = 0; beatage = 0; keepterm = 0; confterm = 0; confgood = 0
+#ifdef ARMED
+	ended = 0
+#else
+	skip
+#endif
 }
+
+/*
+ * The key is known to hang on the fresh lease.  But that it was put on another
+ * one after the move, and before the wait ended, is newer.
+ */
+inline follow_move()
+{
+#ifdef ARMED
+	if
+	:: ended != 0 && (ended != 1 + THEIRS || MOVE_HIDES) -> ended = 1 + fresh
+	:: else
+	fi
+#else
+	skip
+#endif
+}
+
+/* Of two that were sent in one tick, which was sent first is of no interest. */
+#define PROGRESS(b)	(8 * beatage[b] + 4 * (keepterm[b] != 0) + 2 * (confterm[b] != 0) + confgood[b])
+
+inline swap_beats(a, b)
+{
+	if
+	:: beat[b] && (!beat[a] || PROGRESS(b) > PROGRESS(a)) ->
+		beat[b] = beat[a]; beat[a] = 1;
+		x = beatage[a]; beatage[a] = beatage[b]; beatage[b] = x;
+		x = keepterm[a]; keepterm[a] = keepterm[b]; keepterm[b] = x;
+		x = confterm[a]; confterm[a] = confterm[b]; confterm[b] = x;
+		x = confgood[a]; confgood[a] = confgood[b]; confgood[b] = x;
+		x = 0
+	:: else
+	fi
+}
+
+inline sort_beats()
+{
+#if BEATS == 2
+	swap_beats(0, 1)
+#elif BEATS == 3
+	swap_beats(0, 1); swap_beats(1, 2); swap_beats(0, 1)
+#else
+	skip
+#endif
+}
+
+inline no_beat(b)
+{
+	beat[b] = 0; beatage[b] = 0; keepterm[b] = 0; confterm[b] = 0; confgood[b] = 0
+}
+
+/* The results of those under way do not count any more. */
+inline void_beats()
+{
+	no_beat(0)
+#if BEATS > 1
+	; no_beat(1)
+#endif
+#if BEATS > 2
+	; no_beat(2)
+#endif
+}
+
+#if BEATS == 1
+#define NOT_SEEN	confgood[0] = 0
+#elif BEATS == 2
+#define NOT_SEEN	confgood[0] = 0; confgood[1] = 0; sort_beats()
+#else
+#define NOT_SEEN	confgood[0] = 0; confgood[1] = 0; confgood[2] = 0; sort_beats()
+#endif
 
 inline no_look()
 {
@@ -226,7 +386,10 @@ inline no_lease()
 {
 	cur = NONE; curterm = 0; until = 0;
 	enter = 0;						/* the next one has another name */
-	no_beat()
+#ifdef M_BEATREFUSED
+	suspect = 0;
+#endif
+	void_beats()
 }
 
 inline no_fresh()
@@ -272,8 +435,9 @@ inline lose_key()
 	:: else
 	fi;
 	mine = 0; current = 0;
-	confgood = 0;
-	no_look()
+	NOT_SEEN;
+	no_look();
+	disarm()
 }
 
 inline lease_gone(l)
@@ -300,8 +464,11 @@ inline commit_fresh()
 	:: else
 	fi;
 	enter = 0;
+#ifdef M_BEATREFUSED
+	suspect = 0;
+#endif
 	no_fresh();
-	no_beat()
+	void_beats()
 }
 
 #ifdef CRASH
@@ -327,7 +494,7 @@ inline crash()
 	:: else
 	fi;
 #endif
-	no_fresh(); no_look(); no_beat();
+	no_fresh(); no_look(); void_beats(); disarm();
 	current = 0;
 	tidy_all()
 }
@@ -338,6 +505,7 @@ inline crash()
 proctype Instance()
 {
 	byte l;
+	byte x;
 
 	do
 	/* -- a lease; which, once it is granted, the key is put on -- */
@@ -378,8 +546,10 @@ proctype Instance()
 	:: atomic { granted && MAY_MOVE(fresh) && UP ->
 		printf("move to lease %d sent\n", fresh);
 		moving = 1;
-#ifndef M_BEATMOVE
-		no_beat();
+#if defined(M_BEATVOID)
+		no_beat(NEWEST);			/* the older ones go on */
+#elif !defined(M_BEATMOVE)
+		void_beats();
 #endif
 #ifndef M_NOLOWER
 		until = MIN(until, TTL - freshage);
@@ -394,6 +564,7 @@ proctype Instance()
 		if
 		:: mine != 0 ->
 			printf("move to lease %d answered\n", fresh);
+			follow_move();
 			current = (created == mine && hangs == fresh);
 			commit_fresh();
 			believe()
@@ -425,6 +596,7 @@ proctype Instance()
 
 	/* read, by a look of whatever kind: its mod revision, and the lease it hangs on */
 	:: atomic { mine != 0 && OWN_STANDS && !current && UP ->
+		printf("the own key is read\n");
 		current = 1 }
 
 	/* -- first in the queue? The answer may be late -- */
@@ -442,11 +614,11 @@ proctype Instance()
 			:: mine != 0 && NOT_OLDER ->
 				current = lookcurrent;
 				if
-				:: l == fresh && moving -> commit_fresh()
+				:: l == fresh && moving -> follow_move(); commit_fresh()
 				:: else
 				fi;
 				if
-				:: ON_LEASE(l) && until > 0 && !BELIEVES -> shown = until
+				:: ON_LEASE(l) && until > 0 && !BELIEVES && !SUSPECT -> shown = until; disarm()
 				:: else
 				fi
 			:: else
@@ -458,76 +630,21 @@ proctype Instance()
 		l = 0;
 		tidy_all() }
 
-	/* -- the beat, with a key or without: it is the lease's -- */
+	/* -- the wait ends (ARMED) -- */
 
-	:: atomic { beat == 0 && cur != NONE && NOT_LAPSED && MAY_BEAT && UP ->
-		printf("beat sent\n");
-		beat = 1; beatage = 0 }
-	/* it may win against a revocation on its way (etcd #14758, #20590) */
-	:: atomic { beat == 1 && keepterm == 0 && alive[cur] ->
-		printf("keepalive served by etcd's leader\n");
-		if
-		:: !doomed[cur] -> left[cur] = TTL
-		:: else
-		fi;
-		/* the term in its header is that of a member which may lag behind */
-		if
-		:: keepterm = term
-		:: term > 1 -> keepterm = term - 1
-		:: term > 2 -> keepterm = term - 2
-		fi;
-		if
-		:: KEEP_COUNTS
-		:: else -> no_beat()
-		fi }
-	:: atomic { beat == 1 && keepterm == 0 && known[cur] ->
-		printf("keepalive served by the deposed leader\n");
-		if
-		:: !doomed[cur] -> oldleft[cur] = TTL
-		:: else
-		fi;
-		keepterm = oldterm;
-		if
-		:: KEEP_COUNTS
-		:: else -> no_beat()
-		fi }
-	/* sent when the keepalive is answered; ordered by raft, it tells the true term (ORDERED) */
-	:: atomic { beat == 1 && confterm == 0 && MAY_CONFIRM ->
-		printf("confirm served\n");
-		confterm = term;
-		confgood = (OWN_STANDS && ON_LEASE(hangs));
-		if
-		:: CONFIRM_COUNTS
-		:: else -> no_beat()
-		fi }
-#ifdef M_UNORDERED
-	/* a read that the deposed leader serves by a read index of before (etcd #20418) */
-	:: atomic { beat == 1 && confterm == 0 && MAY_CONFIRM && known[cur] ->
-		printf("confirm served by the deposed leader\n");
-		confterm = oldterm;
-		confgood = 1;
-		if
-		:: CONFIRM_COUNTS
-		:: else -> no_beat()
-		fi }
-#endif
-	:: atomic { beat == 1 && BEAT_DONE && UP ->
-		printf("beat answered\n");
-		if
-		:: NOT_LAPSED ->
-			if
-			:: GIVEN(beatage) > until -> until = GIVEN(beatage)
-			:: else
-			fi;
-			if
-			:: BELIEVES && KEY_SEEN -> shown = until
-			:: else
-			fi
-		:: else
-		fi;
-		no_beat();
+#ifdef ARMED
+	:: atomic { mine != 0 && ended == 0 && TOLD_BEFORE && !BELIEVES && UP ->
+		printf("the one before it is deleted\n");
+		ended = 1 + TOLD_LEASE }
+	:: atomic { mine != 0 && ended != 0 && !BELIEVES && ARMED_UNTIL > 0 && ARMED_SETTLED &&
+		ARMED_ON && !SUSPECT && cur != NONE && UP ->
+		printf("told that the wait is over\n");
+		shown = ARMED_UNTIL;
+		disarm();
 		believe() }
-	:: atomic { beat == 1 -> no_beat() }
+	/* it is not armed, or a look or a lost watch ends that */
+	:: atomic { ended != 0 && UP -> disarm() }
+#endif
 
 	/* -- leaving: withdrawn, then deleted, or the lease is revoked -- */
 
@@ -569,7 +686,8 @@ proctype Instance()
 		doom(cur);
 #if defined(M_REVOKED)
 		shown = 0;					/* it timed out: the lease is used on */
-		no_look()
+		no_look();
+		disarm()
 #elif defined(M_CRASHREVOKE)
 		crash()						/* and the lease was not forgotten before */
 #else
@@ -587,7 +705,7 @@ proctype Instance()
 	:: atomic { cur != NONE && !alive[cur] && UP ->
 		printf("told that lease %d is gone\n", cur);
 		if
-		:: shown = 0; no_look()		/* the key may be on another one */
+		:: shown = 0; no_look(); disarm()	/* the key may be on another one */
 		:: lose_key()
 		fi;
 		no_lease();
@@ -635,6 +753,128 @@ proctype Instance()
 	od
 }
 
+/* ---- a beat, with a key or without: it is the lease's ----------------------------- */
+
+proctype Beat(byte b)
+{
+	byte x;
+
+	do
+	:: atomic { !beat[b] && cur != NONE && NOT_LAPSED && MAY_BEAT && UP && (b == 0 || beat[b - 1]) ->
+		printf("beat sent\n");
+		beat[b] = 1; beatage[b] = 0 }
+	/* it may win against a revocation on its way (etcd #14758, #20590) */
+	:: atomic { beat[b] && keepterm[b] == 0 && alive[cur] ->
+		printf("keepalive of beat %d served by etcd's leader\n", b);
+		if
+		:: !doomed[cur] -> left[cur] = TTL
+		:: else
+		fi;
+		/* the term in its header is that of a member which may lag behind */
+		if
+		:: keepterm[b] = term
+		:: term > 1 -> keepterm[b] = term - 1
+		:: term > 2 -> keepterm[b] = term - 2
+		fi;
+		if
+		:: KEEP_COUNTS(b)
+		:: else -> no_beat(b)
+		fi;
+		sort_beats() }
+	:: atomic { beat[b] && keepterm[b] == 0 && known[cur] ->
+		printf("keepalive of beat %d served by the deposed leader\n", b);
+		if
+		:: !doomed[cur] -> oldleft[cur] = TTL
+		:: else
+		fi;
+		keepterm[b] = oldterm;
+		if
+		:: KEEP_COUNTS(b)
+		:: else -> no_beat(b)
+		fi;
+		sort_beats() }
+	/*
+	 * A member that is behind, or etcd's leader, does not know the lease.  It
+	 * is given up and revoked; what the other beats bring does not count.
+	 */
+	:: atomic { beat[b] && keepterm[b] == 0 && UP ->
+		printf("beat %d refused; revocation of lease %d sent\n", b, cur);
+		if
+		:: alive[cur] -> doom(cur)
+		:: else
+		fi;
+#ifdef M_BEATREFUSED
+		if
+		:: b > 0 ->
+			no_beat(b);
+			sort_beats();
+			shown = 0; no_look(); disarm();
+			suspect = 1;
+			goto done
+		:: else
+		fi;
+#endif
+		if
+		:: moving -> shown = 0; no_look(); disarm()		/* it may be on the fresh one */
+		:: else -> lose_key()
+		fi;
+		no_lease();
+		tidy_all();
+#ifdef M_BEATREFUSED
+done:
+#endif
+		skip }
+	/* sent when the keepalive is answered; ordered by raft, it tells the true term (ORDERED) */
+	:: atomic { beat[b] && confterm[b] == 0 && MAY_CONFIRM(b) ->
+		printf("confirm of beat %d served\n", b);
+		confterm[b] = term;
+		confgood[b] = (OWN_STANDS && ON_LEASE(hangs));
+		if
+		:: CONFIRM_COUNTS(b)
+		:: else -> no_beat(b)
+		fi;
+		sort_beats() }
+#ifdef M_UNORDERED
+	/* a read that the deposed leader serves by a read index of before (etcd #20418) */
+	:: atomic { beat[b] && confterm[b] == 0 && MAY_CONFIRM(b) && known[cur] ->
+		printf("confirm of beat %d served by the deposed leader\n", b);
+		confterm[b] = oldterm;
+		confgood[b] = 1;
+		if
+		:: CONFIRM_COUNTS(b)
+		:: else -> no_beat(b)
+		fi;
+		sort_beats() }
+#endif
+	:: atomic { beat[b] && BEAT_DONE(b) && UP ->
+		printf("beat %d answered\n", b);
+		if
+		:: NOT_LAPSED ->
+			x = GIVEN(beatage[COUNTED]);
+			if
+			:: LATER(x) ->
+				assert(x >= until);			/* no answer takes time back */
+				until = x
+			:: else
+			fi;
+			x = 0;
+#ifdef M_BEATREFUSED
+			suspect = 0;
+#endif
+			if
+			:: BELIEVES && KEY_SEEN(b) -> shown = until
+			:: else
+			fi
+		:: else
+		fi;
+		no_beat(b);
+		sort_beats();
+		believe() }
+	/* its answer is lost */
+	:: atomic { beat[b] -> no_beat(b); sort_beats() }
+	od
+}
+
 /* ---- etcd's own doings, and time --------------------------------------------------- */
 
 inline do_lease(l)
@@ -673,6 +913,15 @@ inline tick(l)
 	COUNT(oldleft[l])
 }
 
+inline grow_older(b)
+{
+	if
+	:: beat[b] && beatage[b] + 1 < TTL -> beatage[b]++
+	:: beat[b] && beatage[b] + 1 >= TTL -> TOO_LATE(b)
+	:: else
+	fi
+}
+
 inline promote(l)
 {
 	if
@@ -691,12 +940,14 @@ inline prolong(l)
 
 proctype Etcd()
 {
+	byte x;
+
 	do
 	:: atomic { printf("--- tick\n");
 		COUNT(until);
 		/* what has lapsed is withdrawn before anything else is looked at */
 		if
-		:: shown == 1 -> shown = 0; no_look()
+		:: shown == 1 -> shown = 0; no_look(); disarm()
 		:: shown > 1 -> shown--
 		:: else
 		fi;
@@ -706,11 +957,14 @@ proctype Etcd()
 		:: fresh != NONE && freshage + 1 >= TTL -> no_fresh(); tidy_all()	/* gives nothing any more */
 		:: else
 		fi;
-		if
-		:: beat != 0 && beatage + 1 < TTL -> beatage++
-		:: beat != 0 && beatage + 1 >= TTL -> TOO_LATE
-		:: else
-		fi }
+		grow_older(0);
+#if BEATS > 1
+		grow_older(1);
+#endif
+#if BEATS > 2
+		grow_older(2);
+#endif
+		sort_beats() }
 	:: atomic { do_lease(0) }
 	:: atomic { do_lease(1) }
 	:: atomic { do_lease(2) }
@@ -748,5 +1002,13 @@ proctype Etcd()
 
 init
 {
-	atomic { run Instance(); run Etcd() }
+	atomic {
+		run Instance(); run Etcd(); run Beat(0);
+#if BEATS > 1
+		run Beat(1);
+#endif
+#if BEATS > 2
+		run Beat(2)
+#endif
+	}
 }

@@ -647,10 +647,6 @@ check_refused_lease(Instance *in)
 }
 
 /*
- * Leadership was lost.  Was there a reason?  For so long after a reason any
- * loss is excused, for new leases may have been on their way.
- */
-/*
  * Handed over: a command says so, or somebody better has waited for as long as
  * this instance has led.
  */
@@ -669,6 +665,10 @@ check_hand_over(const Instance *in, const ElectionEvent *event, int slot)
 		fail_run("%s hands over %s too soon", in->name, event->election);
 }
 
+/*
+ * Leadership was lost.  Was there a reason?  For so long after a reason any
+ * loss is excused, for new leases may have been on their way.
+ */
 static void
 check_loss(const Instance *in, const ElectionEvent *event, int slot)
 {
@@ -775,6 +775,9 @@ checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was
 		w->seen_revision = answer->header.revision;
 	if (request->kind != ETCD_TXN)
 		return;
+	/* Somebody wrote its key meanwhile: a move to another lease takes twice as long. */
+	if (!answer->succeeded)
+		checker_trouble(in);
 	for (int i = 0; i < request->nsuccess; i++)
 	{
 		const EtcdOp *op = &request->success[i];
@@ -1446,12 +1449,14 @@ checker_rested(void)
 	for (int i = 0; i < ninstances; i++)
 	{
 		int64_t		nbeats;
+		int			per_beat;
 
 		if (!instances[i].running)
 			continue;
 		nbeats = 3 * (instance_clock(&instances[i]) - rest_ns[i]) / election_ttl_ns(instances[i].core) + 2;
-		/* a leader with a list of preferred nodes reads the queue with each beat */
-		if (watchmen[i].nsent > (instances[i].config.npreferred > 0 ? 3 : 2) * nbeats + 2)
+		/* a leader with a list of preferred nodes reads the queue of each election with each beat */
+		per_beat = 2 + (instances[i].config.npreferred > 0 ? plan.slots : 0);
+		if (watchmen[i].nsent > per_beat * nbeats + 2)
 			fail_run("%s sent %d requests at rest, for %" PRId64 " beats", instances[i].name,
 					 watchmen[i].nsent, nbeats);
 	}

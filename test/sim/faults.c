@@ -769,10 +769,11 @@ faults_end(void)
 			link_cut(i, m, false);
 		if (in->stopping)
 			continue;
-		in->config.npreferred = 0;
+		/* what waits for it was sent under the settings that it knows */
 		if (in->running && in->paused)
 			instance_resume(in);
-		else if (!in->running && in->life > 0)
+		in->config.npreferred = 0;
+		if (!in->running && in->life > 0)
 			instance_start(in);
 	}
 	for (int i = 0; plan.preferred != 0 && i < ninstances; i++)

@@ -105,11 +105,18 @@ add(Served *sum, int i)
 	const Served *before = &served_before[i];
 
 	sum->reads += now->reads - before->reads;
+	sum->ordered += now->ordered - before->ordered;
 	sum->writes += now->writes - before->writes;
 	sum->keepalives += now->keepalives - before->keepalives;
 	sum->streams += now->streams - before->streams;
 	sum->events += now->events - before->events;
 	sum->fetched += now->fetched - before->fetched;
+}
+
+static int64_t
+requests(const Served *served)
+{
+	return served->reads + served->ordered + served->writes + served->keepalives + served->streams;
 }
 
 static void
@@ -142,11 +149,12 @@ end_measure(Rows *rows, const char *what, const Instance *first, const Instance 
 		add(&instances[i] == first || &instances[i] == second ? &queue : &others, i);
 	if (queue.keepalives + others.keepalives > 0)
 		fail_run("somebody beats while a %s is measured", what);
-	write_row(rows, "| %s | %d | %d | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64
-			  " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " |\n",
-			  what, ncandidates, nobservers, store_index() - index_before,
-			  queue.writes, queue.reads, queue.streams, queue.events, queue.fetched,
-			  others.reads, others.streams, others.events, others.fetched);
+	write_row(rows, "| %s | %d | %d | %" PRId64 " | %" PRId64, what, ncandidates, nobservers, store_index() - index_before,
+			  requests(&queue) + requests(&others));
+	write_row(rows, " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64,
+			  queue.writes, queue.ordered, queue.reads, queue.streams, queue.events, queue.fetched);
+	write_row(rows, " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " |\n",
+			  others.ordered, others.reads, others.streams, others.events, others.fetched);
 	if (others.writes > 0)
 		fail_run("somebody writes who has no part in a %s", what);
 }
@@ -178,8 +186,8 @@ measure_idle(void)
 	pass_beats(3, QUIET_NS);
 	for (int i = 0; i < ninstances; i++)
 		add(&all, i);
-	write_row(&idle, "| %d | %d | %.10g | %.10g | %.10g | %.10g | %.10g | %.10g |\n", ncandidates, nobservers,
-			  (double) all.keepalives / TTL_S, (double) all.reads / TTL_S, (double) all.writes / TTL_S,
+	write_row(&idle, "| %d | %d | %.10g | %.10g | %.10g | %.10g | %.10g | %.10g | %.10g |\n", ncandidates, nobservers,
+			  (double) all.keepalives / TTL_S, (double) all.ordered / TTL_S, (double) all.reads / TTL_S, (double) all.writes / TTL_S,
 			  (double) all.streams / TTL_S, (double) all.events / TTL_S, (double) all.fetched / TTL_S);
 }
 
@@ -308,13 +316,13 @@ scale_write_table(void)
 	if (!good)
 		return false;
 
-	printf("| what happens | candidates | observers | log | queue: writes | reads | streams | events | keys"
-		   " | the others: reads | streams | events | keys |\n"
-		   "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n%s%s%s\n",
+	printf("| what happens | candidates | observers | log | requests | queue: writes | ordered | reads | streams | events | keys"
+		   " | the others: ordered | reads | streams | events | keys |\n"
+		   "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n%s%s%s\n",
 		   handovers.text, leader_crashes.text, waiter_crashes.text);
 	printf("Per second in which nothing happens:\n\n"
-		   "| candidates | observers | keepalives | reads | writes | streams | events | keys |\n"
-		   "|--:|--:|--:|--:|--:|--:|--:|--:|\n%s\n", idle.text);
+		   "| candidates | observers | keepalives | ordered | reads | writes | streams | events | keys |\n"
+		   "|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n%s\n", idle.text);
 	printf("The core of an instance takes %zu kB for %d elections, in each of these.\n",
 		   (core_size() + 1023) / 1024, USUAL_ELECTIONS);
 	return true;

@@ -81,6 +81,25 @@ is_read(const EtcdRequest *request)
 	return true;
 }
 
+/*
+ * A look that raft orders, because it also deletes a key that never exists:
+ * only such keys end with #.
+ */
+static bool
+is_ordered_look(const EtcdRequest *request)
+{
+	if (!is_look(request))
+		return false;
+	for (int i = 0; i < request->nsuccess; i++)
+	{
+		const EtcdOp *op = &request->success[i];
+
+		if (op->kind == ETCD_OP_DELETE ? op->key.data[op->key.len - 1] != '#' : op->kind != ETCD_OP_RANGE)
+			return false;
+	}
+	return true;
+}
+
 /* It was executed; before that, so many keys had been fetched. */
 static void
 count(const Call *call, int64_t fetched)
@@ -93,6 +112,8 @@ count(const Call *call, int64_t fetched)
 		account->keepalives++;
 	else if (is_read(call->request))
 		account->reads++;
+	else if (is_ordered_look(call->request))
+		account->ordered++;
 	else
 		account->writes++;
 	account->fetched += store_fetched - fetched;

@@ -14,6 +14,7 @@
 typedef struct Served
 {
 	int64_t		reads;			/* txns that only read */
+	int64_t		ordered;		/* txns that read by way of the log: ordered looks */
 	int64_t		writes;			/* other txns, grants, revocations: through the log */
 	int64_t		keepalives;
 	int64_t		streams;		/* opened */

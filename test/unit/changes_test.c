@@ -205,6 +205,23 @@ test_fragments(void **state)
 	reopen("read 2; watch a/-a0 from 104 b/-b0 from 101; ");
 }
 
+/* What is known of etcd's revision is known of a fragment, too. */
+static void
+test_put_back_to_before_a_fragment(void **state)
+{
+	(void) state;
+	start();
+	frame(1, "a/1@102", true);
+	assert_out("a/1@102; ");
+	changes_watch_ended(core, now, ETCD_NO_ANSWER);
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 101, 3);
+	assert_out("read 2; gap; watch a/-a0 from 102 b/-b0 from 102; ");
+	/* the first event of another revision 102 */
+	frame(1, "a/other@102", false);
+	assert_out("a/other@102; ");
+}
+
 static void
 test_progress(void **state)
 {
@@ -338,6 +355,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_nothing_to_watch, begin, end),
 		cmocka_unit_test_setup_teardown(test_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_fragments, begin, end),
+		cmocka_unit_test_setup_teardown(test_put_back_to_before_a_fragment, begin, end),
 		cmocka_unit_test_setup_teardown(test_progress, begin, end),
 		cmocka_unit_test_setup_teardown(test_compacted, begin, end),
 		cmocka_unit_test_setup_teardown(test_other_etcd, begin, end),

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "election.h"
+#include "small_etcd.h"
 
 #define MS			INT64_C(1000000)
 #define SECOND		(1000 * MS)
@@ -25,23 +25,12 @@
 #define MARGIN		(SECOND / 2)	/* a tenth of the TTL */
 
 #define MAX_INSTANCES	10
-#define MAX_KEYS		64
 #define MAX_LEASES		512
 #define MAX_MESSAGES	256
 #define MAX_EVENTS		4096
 #define MAX_RESULTS		96
 
 /* ---- the model of etcd --------------------------------------------------- */
-
-typedef struct Key
-{
-	char		key[ELECTION_KEY_SIZE];
-	char		value[ELECTION_VALUE_SIZE];
-	int64_t		create_revision;
-	int64_t		mod_revision;
-	int64_t		version;
-	int64_t		lease;
-} Key;
 
 typedef struct Lease
 {
@@ -52,17 +41,12 @@ typedef struct Lease
 
 static struct
 {
-	uint64_t	cluster_id;
-	uint64_t	term;
-	int64_t		revision;
-	Key			keys[MAX_KEYS];
-	int			nkeys;
 	Lease		leases[MAX_LEASES];
 	int			nleases;
 	bool		is_full;		/* refuses grants */
 	bool		refuses_txns;	/* those that are proposals, too */
 	int64_t		most_ttl_s;		/* grants no more than that; 0: what is asked */
-}			etcd;
+}			lessor;
 
 static int64_t now;
 static uint64_t random_state;
@@ -88,11 +72,7 @@ typedef struct Message
 	uint64_t	id;
 	int64_t		sent_ns;
 	EtcdRequest request;
-	EtcdCompare compares[2 * ELECTION_MAX_ELECTIONS];
-	EtcdOp		success[3 * ELECTION_MAX_ELECTIONS];
-	EtcdOp		failure[ELECTION_MAX_ELECTIONS];
-	char		bytes[16384];
-	size_t		nbytes;
+	uint64_t	room[4096];		/* of what the request points to */
 	EtcdAnswer	answer;
 	EtcdResult	results[MAX_RESULTS];
 	EtcdKeyValue kvs[MAX_RESULTS];
@@ -145,59 +125,6 @@ find_note(int from, const char *text)
 	return -1;
 }
 
-static EtcdBytes
-keep_bytes(Message *m, EtcdBytes b)
-{
-	EtcdBytes	copy = {m->bytes + m->nbytes, b.len};
-
-	assert_true(m->nbytes + b.len < sizeof(m->bytes));
-	if (b.len > 0)
-		memcpy(m->bytes + m->nbytes, b.data, b.len);
-	m->nbytes += b.len;
-	return copy;
-}
-
-static void
-keep_ops(Message *m, EtcdOp *copies, const EtcdOp *ops, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		copies[i] = ops[i];
-		copies[i].key = keep_bytes(m, ops[i].key);
-		copies[i].range_end = keep_bytes(m, ops[i].range_end);
-		copies[i].value = keep_bytes(m, ops[i].value);
-	}
-}
-
-static const char *
-describe(const EtcdRequest *request)
-{
-	switch (request->kind)
-	{
-		case ETCD_GRANT:
-			return "grant";
-		case ETCD_KEEPALIVE:
-			return "keepalive";
-		case ETCD_REVOKE:
-			return "revoke";
-		case ETCD_AUTHENTICATE:
-		case ETCD_LIST_MEMBERS:
-		case ETCD_STATUS:
-			fail();				/* the transport's own */
-		case ETCD_TIME_TO_LIVE:
-			fail();				/* an election does not ask for it */
-		case ETCD_TXN:
-			break;
-	}
-	if (request->success[0].kind == ETCD_OP_DELETE)
-		return "delete";
-	if (request->success[0].kind == ETCD_OP_RANGE)
-		return "look";
-	if (request->compares[0].value == 0)
-		return "enter";
-	return "put";
-}
-
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
@@ -210,22 +137,11 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 			m = &in->messages[i];
 	}
 	assert_non_null(m);
-	memset(m, 0, offsetof(Message, compares));
-	m->nbytes = 0;
+	memset(m, 0, offsetof(Message, room));
 	m->used = true;
 	m->id = id;
 	m->sent_ns = now;
-	m->request = *request;
-	for (int i = 0; i < request->ncompares; i++)
-	{
-		m->compares[i] = request->compares[i];
-		m->compares[i].key = keep_bytes(m, request->compares[i].key);
-	}
-	keep_ops(m, m->success, request->success, request->nsuccess);
-	keep_ops(m, m->failure, request->failure, request->nfailure);
-	m->request.compares = m->compares;
-	m->request.success = m->success;
-	m->request.failure = m->failure;
+	m->request = keep_request(m->room, sizeof(m->room), request);
 	in->nsent++;
 	note("%s sends %s", in->config.node_name, describe(&m->request));
 }
@@ -310,44 +226,13 @@ port_random(void *ctx)
 
 /* ---- etcd executes ------------------------------------------------------------ */
 
-static bool
-in_range(const Key *key, EtcdBytes from, EtcdBytes end)
-{
-	size_t		len = strlen(key->key);
-	size_t		n;
-	int			c;
-
-	if (end.len == 0)
-		return len == from.len && memcmp(key->key, from.data, len) == 0;
-	n = len < from.len ? len : from.len;
-	c = memcmp(key->key, from.data, n);
-	if (c < 0 || (c == 0 && len < from.len))
-		return false;
-	n = len < end.len ? len : end.len;
-	c = memcmp(key->key, end.data, n);
-	return c < 0 || (c == 0 && len < end.len);
-}
-
-static Key *
-find_key(EtcdBytes name)
-{
-	EtcdBytes	none = {NULL, 0};
-
-	for (int i = 0; i < etcd.nkeys; i++)
-	{
-		if (in_range(&etcd.keys[i], name, none))
-			return &etcd.keys[i];
-	}
-	return NULL;
-}
-
 static Lease *
 find_lease(int64_t id)
 {
-	for (int i = 0; i < etcd.nleases; i++)
+	for (int i = 0; i < lessor.nleases; i++)
 	{
-		if (etcd.leases[i].id == id)
-			return &etcd.leases[i];
+		if (lessor.leases[i].id == id)
+			return &lessor.leases[i];
 	}
 	return NULL;
 }
@@ -356,23 +241,10 @@ find_lease(int64_t id)
 static void
 tell_watch(Instance *in, int w, const Key *key, bool is_delete, int64_t revision)
 {
-	EtcdWatchEvent event = {.is_delete = is_delete};
-	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED};
+	EtcdWatchEvent event = event_of(key, is_delete, revision);
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .header = etcd_header(), .events = &event, .nevents = 1};
 
-	event.kv.key.data = key->key;
-	event.kv.key.len = strlen(key->key);
-	event.kv.value.data = key->value;
-	event.kv.value.len = strlen(key->value);
-	event.kv.create_revision = is_delete ? 0 : key->create_revision;
-	event.kv.mod_revision = revision;
-	event.kv.version = is_delete ? 0 : key->version;
-	event.kv.lease = is_delete ? 0 : key->lease;
-	frame.header.cluster_id = etcd.cluster_id;
-	frame.header.revision = etcd.revision;
-	frame.header.raft_term = etcd.term;
 	frame.watch_id = in->watches[w].watch_id;
-	frame.events = &event;
-	frame.nevents = 1;
 	election_watched(in->core, now, &frame);
 }
 
@@ -389,7 +261,7 @@ tell_watches(const Key *key, bool is_delete)
 		for (int w = 0; w < in->nwatches; w++)
 		{
 			if (in->watches[w].start_revision > etcd.revision ||
-				!in_range(key, in->watches[w].key, in->watches[w].range_end))
+				!in_range(key->key, in->watches[w].key, in->watches[w].range_end))
 				continue;
 			tell_watch(in, w, key, is_delete, etcd.revision);
 			break;
@@ -403,7 +275,7 @@ delete_key(Key *key)
 	Key			gone = *key;
 
 	etcd.revision++;
-	*key = etcd.keys[--etcd.nkeys];
+	remove_key(key);
 	tell_watches(&gone, true);
 }
 
@@ -412,7 +284,7 @@ end_lease(Lease *lease)
 {
 	int64_t		id = lease->id;
 
-	*lease = etcd.leases[--etcd.nleases];
+	*lease = lessor.leases[--lessor.nleases];
 	for (int i = 0; i < etcd.nkeys;)
 	{
 		if (etcd.keys[i].lease == id)
@@ -425,25 +297,22 @@ end_lease(Lease *lease)
 static void
 put_key(EtcdBytes name, EtcdBytes value, int64_t lease)
 {
-	Key		   *key = find_key(name);
 	Key			copy;
 
 	etcd.revision++;
-	if (key == NULL)
-	{
-		assert_true(etcd.nkeys < MAX_KEYS);
-		key = &etcd.keys[etcd.nkeys++];
-		memset(key, 0, sizeof(*key));
-		memcpy(key->key, name.data, name.len);
-		key->create_revision = etcd.revision;
-	}
-	memset(key->value, 0, sizeof(key->value));
-	memcpy(key->value, value.data, value.len);
-	key->mod_revision = etcd.revision;
-	key->version++;
-	key->lease = lease;
-	copy = *key;
+	copy = *write_key(name, value, lease);
 	tell_watches(&copy, false);
+}
+
+/* A key as it was, at its old place in the order of creation. */
+static void
+put_back_key(const Key *key)
+{
+	int			i = etcd.nkeys++;
+
+	for (; i > 0 && etcd.keys[i - 1].create_revision > key->create_revision; i--)
+		etcd.keys[i] = etcd.keys[i - 1];
+	etcd.keys[i] = *key;
 }
 
 static void
@@ -452,42 +321,6 @@ refuse(EtcdAnswer *answer, int code, const char *message)
 	answer->outcome = ETCD_REFUSED;
 	answer->code = code;
 	strcpy(answer->message, message);
-}
-
-static void
-read_range(Message *m, const EtcdOp *op, EtcdResult *result, int *nkvs)
-{
-	const Key  *best = NULL;
-
-	for (int i = 0; i < etcd.nkeys; i++)
-	{
-		const Key  *key = &etcd.keys[i];
-
-		if (!in_range(key, op->key, op->range_end) ||
-			(op->max_create_revision != 0 && key->create_revision > op->max_create_revision))
-			continue;
-		if (best == NULL ||
-			(op->sort == ETCD_SORT_LAST_CREATED ? key->create_revision > best->create_revision
-			 : key->create_revision < best->create_revision))
-			best = key;
-	}
-	if (best)
-	{
-		EtcdKeyValue *kv = &m->kvs[*nkvs];
-
-		m->copies[*nkvs] = *best;
-		kv->key.data = m->copies[*nkvs].key;
-		kv->key.len = strlen(kv->key.data);
-		kv->value.data = m->copies[*nkvs].value;
-		kv->value.len = strlen(kv->value.data);
-		kv->create_revision = best->create_revision;
-		kv->mod_revision = best->mod_revision;
-		kv->version = best->version;
-		kv->lease = best->lease;
-		result->kvs = kv;
-		result->nkvs = 1;
-		(*nkvs)++;
-	}
 }
 
 /* Runs a request, and leaves the answer in it. */
@@ -514,18 +347,18 @@ execute(Message *m)
 				refuse(answer, ETCD_CODE_FAILED_PRECONDITION, "etcdserver: lease already exists");
 				return;
 			}
-			if (etcd.is_full)
+			if (lessor.is_full)
 			{
 				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
 				return;
 			}
-			assert_true(etcd.nleases < MAX_LEASES);
-			lease = &etcd.leases[etcd.nleases++];
+			assert_true(lessor.nleases < MAX_LEASES);
+			lease = &lessor.leases[lessor.nleases++];
 			lease->id = request->lease;
 			answer->lease = request->lease;
 			answer->ttl_s = request->ttl_s;
-			if (etcd.most_ttl_s != 0 && answer->ttl_s > etcd.most_ttl_s)
-				answer->ttl_s = etcd.most_ttl_s;
+			if (lessor.most_ttl_s != 0 && answer->ttl_s > lessor.most_ttl_s)
+				answer->ttl_s = lessor.most_ttl_s;
 			lease->ttl_ns = answer->ttl_s * SECOND;
 			lease->expires_ns = now + lease->ttl_ns;
 			break;
@@ -546,22 +379,14 @@ execute(Message *m)
 			end_lease(lease);
 			break;
 		case ETCD_TXN:
-			if (etcd.refuses_txns && request->success[request->nsuccess - 1].kind != ETCD_OP_RANGE)
+			if (lessor.refuses_txns && request->success[request->nsuccess - 1].kind != ETCD_OP_RANGE)
 			{
 				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
 				return;
 			}
 			answer->succeeded = true;
 			for (int i = 0; i < request->ncompares; i++)
-			{
-				const Key  *key = find_key(request->compares[i].key);
-				int64_t		value = key == NULL ? 0 :
-					request->compares[i].target == ETCD_COMPARE_CREATE_REVISION ?
-					key->create_revision : key->mod_revision;
-
-				if (value != request->compares[i].value)
-					answer->succeeded = false;
-			}
+				answer->succeeded &= holds(&request->compares[i]);
 			ops = answer->succeeded ? request->success : request->failure;
 			nops = answer->succeeded ? request->nsuccess : request->nfailure;
 			for (int i = 0; i < nops; i++)
@@ -585,7 +410,11 @@ execute(Message *m)
 						delete_key(key);
 				}
 				else
-					read_range(m, &ops[i], &m->results[i], &nkvs);
+				{
+					m->results[i].kvs = &m->kvs[nkvs];
+					m->results[i].nkvs = read_keys(&ops[i], &m->copies[nkvs], &m->kvs[nkvs], MAX_RESULTS - nkvs);
+					nkvs += m->results[i].nkvs;
+				}
 			}
 			answer->results = m->results;
 			answer->nresults = nops;
@@ -596,8 +425,7 @@ execute(Message *m)
 		case ETCD_TIME_TO_LIVE:
 			fail();
 	}
-	answer->header.revision = etcd.revision;
-	answer->header.raft_term = etcd.term;
+	answer->header = etcd_header();
 }
 
 /*
@@ -634,6 +462,7 @@ setup(void **state)
 {
 	(void) state;
 	memset(&etcd, 0, sizeof(etcd));
+	memset(&lessor, 0, sizeof(lessor));
 	etcd.cluster_id = 77;
 	etcd.term = 2;
 	etcd.revision = 1;
@@ -707,10 +536,10 @@ sent(Instance *in, const char *kind)
 static void
 expire_leases(void)
 {
-	for (int i = 0; i < etcd.nleases;)
+	for (int i = 0; i < lessor.nleases;)
 	{
-		if (etcd.leases[i].expires_ns <= now)
-			end_lease(&etcd.leases[i]);
+		if (lessor.leases[i].expires_ns <= now)
+			end_lease(&lessor.leases[i]);
 		else
 			i++;
 	}
@@ -1069,7 +898,7 @@ tell_gone(Instance *in, int64_t revision)
 	Key		   *key = own_key(&instances[0]);
 	int			w = 0;
 
-	while (w < in->nwatches && !in_range(key, in->watches[w].key, in->watches[w].range_end))
+	while (w < in->nwatches && !in_range(key->key, in->watches[w].key, in->watches[w].range_end))
 		w++;
 	assert_true(w < in->nwatches);
 	tell_watch(in, w, key, true, revision);
@@ -1146,8 +975,14 @@ test_armed_looks(void **state)
 static void
 check_not_armed(Instance *in, int64_t revision)
 {
+	int			from = nlogged;
+	char		elected[ELECTION_VALUE_SIZE + 16];
+
 	tell_gone(in, revision);
 	assert_int_equal(in->views[0].deadline_ns, 0);
+	/* not even for a moment */
+	snprintf(elected, sizeof(elected), "%s: elected", in->config.node_name);
+	assert_int_equal(find_note(from, elected), -1);
 }
 
 static void
@@ -1157,6 +992,53 @@ test_armed_not_alone(void **state)
 	(void) start_armed(3);
 	check_not_armed(&instances[2], etcd.revision + 1);
 	assert_non_null(sent(&instances[2], "look"));
+}
+
+/* The look of one that waits behind a waiter is a read, which may be stale: it does not arm. */
+static void
+test_armed_read(void **state)
+{
+	Instance   *c;
+
+	(void) state;
+	(void) start_armed(3);
+	c = &instances[2];
+	assert_true(election_resign(instances[1].core, now, 0, false, 1));
+	deliver(&instances[1], sent(&instances[1], "revoke"));
+	while (sent(c, "look") == NULL)
+	{
+		now = election_wakeup_ns(c->core);
+		election_tick(c->core, now);
+		if (sent(c, "keepalive"))
+			deliver(c, sent(c, "keepalive"));
+	}
+	if (is_ordered(sent(c, "look")))
+	{
+		/* the beat's, by the names that were known; then it asks for the places */
+		deliver(c, sent(c, "look"));
+		assert_non_null(sent(c, "look"));
+	}
+	assert_false(is_ordered(sent(c, "look")));
+	deliver(c, sent(c, "look"));
+	assert_true(is_ordered(sent(c, "look")));
+	check_not_armed(c, etcd.revision + 1);
+	answer_all();
+	tell_gone(c, etcd.revision + 1);
+	assert_true(leads(c));
+}
+
+/* The leader's key is written anew, which ends no wait. */
+static void
+test_armed_proclaim(void **state)
+{
+	Instance   *b = start_armed(2);
+
+	(void) state;
+	assert_true(election_proclaim(instances[0].core, now, 0, "other", 1));
+	answer_all();
+	assert_string_equal(b->views[0].leader, "other");
+	assert_true(leads(&instances[0]));
+	assert_int_equal(find_note(0, "b: elected"), -1);
 }
 
 static void
@@ -1200,41 +1082,164 @@ test_armed_lost_watch(void **state)
 	assert_true(leads(b));
 }
 
+/* A move that was given up may be executed at any time. */
 static void
 test_armed_move(void **state)
 {
 	Instance   *b = start_armed(2);
+	EtcdBytes	key = {b->views[0].key, strlen(b->views[0].key)};
 	Message    *put = start_move(b);
 
 	(void) state;
+	give_up(b, put, false);
+	assert_null(sent(b, "put"));
 	check_not_armed(b, etcd.revision + 1);
-	deliver(b, put);
+	/* nor does the next frame, when it is resolved */
+	while (sent(b, "put") == NULL)
+	{
+		now = election_wakeup_ns(b->core);
+		election_tick(b->core, now);
+	}
+	deliver(b, sent(b, "put"));
+	tell_watch(b, 0, find_key(key), false, etcd.revision);
+	assert_int_equal(b->views[0].deadline_ns, 0);
 	answer_all();
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
 }
 
-/* The key is known to hang on somebody else's lease. */
+/* Another election was dropped, and its key may yet be entered: the lease is to be replaced. */
+static void
+test_armed_tainted(void **state)
+{
+	Instance   *b = start_armed(2);
+
+	(void) state;
+	b->config.nelections = 2;
+	strcpy(b->config.elections[1], "f");
+	election_configure(b->core, now, &b->config);
+	answer_all();
+	b->config.nelections = 1;
+	election_configure(b->core, now, &b->config);
+	while (sent(b, "grant") == NULL)
+	{
+		if (sent(b, "delete"))
+			deliver(b, sent(b, "delete"));
+		else if (sent(b, "look"))
+			deliver(b, sent(b, "look"));
+		now += MS;
+		election_tick(b->core, now);
+	}
+	check_not_armed(b, etcd.revision + 1);
+	answer_all();
+	tell_gone(b, etcd.revision + 1);
+	assert_true(leads(b));
+}
+
+/* An operator hangs the waiter's key on a lease of somebody else's. */
+static void
+put_on_other_lease(Instance *b)
+{
+	EtcdBytes	key = {b->views[0].key, strlen(b->views[0].key)};
+	EtcdBytes	value = {"b", 1};
+	Lease	   *other = &lessor.leases[lessor.nleases++];
+
+	other->id = 4711;
+	other->ttl_ns = 100 * SECOND;
+	other->expires_ns = now + other->ttl_ns;
+	put_key(key, value, 4711);
+}
+
+/*
+ * The same, but its watch does not tell that yet, and a look shows it.  Returns
+ * the move that puts the key back.
+ */
+static Message *
+hang_elsewhere(Instance *b)
+{
+	b->watch_silent = true;
+	put_on_other_lease(b);
+	b->watch_silent = false;
+	assert_true(election_verify(b->core, now, 0, 1));
+	deliver(b, sent(b, "look"));
+	assert_non_null(sent(b, "put"));
+	return sent(b, "put");
+}
+
+/* The key is known to hang on another lease, and no move is under way. */
 static void
 test_armed_other_lease(void **state)
 {
 	Instance   *b = start_armed(2);
-	EtcdBytes	key = {b->views[0].key, strlen(b->views[0].key)};
-	EtcdBytes	value = {"b", 1};
-	Lease	   *other = &etcd.leases[etcd.nleases++];
 
 	(void) state;
-	other->id = 4711;
-	other->ttl_ns = 100 * SECOND;
-	other->expires_ns = now + other->ttl_ns;
-	b->watch_silent = true;
-	put_key(key, value, 4711);
-	b->watch_silent = false;
-	now += TTL_S * SECOND / 3;
-	election_tick(b->core, now);
-	deliver(b, sent(b, "keepalive"));
-	deliver(b, sent(b, "look"));
+	give_up(b, hang_elsewhere(b), true);
+	assert_null(sent(b, "put"));
 	check_not_armed(b, etcd.revision + 1);
+}
+
+/* It was put back, as a look shows, and the answer of the move is not there yet. */
+static void
+test_armed_put_back(void **state)
+{
+	Instance   *b = start_armed(2);
+	Message    *put = hang_elsewhere(b);
+
+	(void) state;
+	b->watch_silent = true;
+	execute(put);
+	b->watch_silent = false;
+	assert_true(election_verify(b->core, now, 0, 2));
+	deliver(b, sent(b, "look"));
+	assert_true(sent(b, "put") == put);
+	check_not_armed(b, etcd.revision + 1);
+	answer_all();
+	tell_gone(b, etcd.revision + 1);
+	assert_true(leads(b));
+}
+
+/*
+ * A move is executed, and then the key is hung on a lease of somebody else's.  A
+ * look and the watch tell that before the answer of the move comes: it is older.
+ */
+static void
+test_armed_older_move(void **state)
+{
+	Instance   *b = start_armed(2);
+	Message    *put = start_move(b);
+
+	(void) state;
+	b->watch_silent = true;
+	execute(put);
+	b->watch_silent = false;
+	assert_true(hang_elsewhere(b) == put);
+	deliver(b, put);
+	check_not_armed(b, etcd.revision + 1);
+	/* it is put back */
+	answer_all();
+	tell_gone(b, etcd.revision + 1);
+	assert_true(leads(b));
+}
+
+/*
+ * The same, and the watch alone tells it.  The answer of the move comes when
+ * the wait has ended: it does not arm again.
+ */
+static void
+test_armed_told_move(void **state)
+{
+	Instance   *b = start_armed(2);
+	Message    *put = start_move(b);
+
+	(void) state;
+	execute(put);
+	put_on_other_lease(b);
+	check_not_armed(b, etcd.revision + 1);
+	deliver(b, put);
+	check_not_armed(b, etcd.revision + 1);
+	answer_all();
+	tell_gone(b, etcd.revision + 1);
+	assert_true(leads(b));
 }
 
 static void
@@ -1258,7 +1263,7 @@ static void
 test_armed_transfer(void **state)
 {
 	Instance   *b = start_armed(2);
-	EtcdWatchEvent events[2] = {{.is_delete = true}, {.is_delete = true}};
+	EtcdWatchEvent events[2];
 	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .events = events, .nevents = 2};
 
 	(void) state;
@@ -1267,10 +1272,8 @@ test_armed_transfer(void **state)
 	{
 		Key		   *key = own_key(&instances[i]);
 
-		events[i].kv.key.data = key->key;
-		events[i].kv.key.len = strlen(key->key);
-		events[i].kv.mod_revision = etcd.revision + 1;
-		assert_true(in_range(key, b->watches[0].key, b->watches[0].range_end));
+		events[i] = event_of(key, true, etcd.revision + 1);
+		assert_true(in_range(key->key, b->watches[0].key, b->watches[0].range_end));
 	}
 	frame.header.cluster_id = etcd.cluster_id;
 	frame.header.revision = etcd.revision + 1;
@@ -1291,9 +1294,68 @@ test_armed_doubt(void **state)
 	now += TTL_S * SECOND / 3;
 	election_tick(b->core, now);
 	deliver(b, sent(b, "keepalive"));
+	etcd.term--;
+	deliver(b, sent(b, "look"));
+	etcd.term++;
+	assert_true(find_note(0, "b distrusts") >= 0);
+	assert_null(sent(b, "put"));
+	check_not_armed(b, etcd.revision + 1);
+}
+
+/* etcd was put back, and is believed again: the own key may be from both histories. */
+static void
+test_armed_restored(void **state)
+{
+	Instance   *b = start_armed(2);
+	int64_t		token = b->views[0].create_revision;
+
+	(void) state;
+	now += TTL_S * SECOND / 3;
+	election_tick(b->core, now);
+	deliver(b, sent(b, "keepalive"));
 	etcd.revision--;
 	deliver(b, sent(b, "look"));
+	assert_true(find_note(0, "b distrusts") >= 0);
 	etcd.revision += 5;
+	run_for(SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(b->views[0].create_revision, token);
+	check_not_armed(b, etcd.revision + 1);
+	answer_all();
+	assert_true(election_resign(instances[0].core, now, 0, false, 1));
+	run_for(SECOND);
+	assert_true(leads(b) && b->views[0].token > token);
+}
+
+/* So it was when the own key was entered, and went by unseen. */
+static void
+test_armed_reentry(void **state)
+{
+	Instance   *b = start_armed(2);
+	int64_t		seen;
+
+	(void) state;
+	etcd.revision += 10;
+	run_for(2 * TTL_S * SECOND);
+	assert_true(election_resign(b->core, now, 0, true, 1));
+	deliver(b, sent(b, "delete"));
+	etcd.revision += 10;
+	assert_true(election_verify(b->core, now, 0, 2));
+	deliver(b, sent(b, "look"));
+	while (sent(b, "enter") == NULL)
+	{
+		answer_all();
+		now += MS;
+		election_tick(b->core, now);
+	}
+	seen = etcd.revision;
+	etcd.revision -= 8;
+	execute(sent(b, "enter"));
+	etcd.revision = seen + 5;
+	give_up(b, sent(b, "enter"), false);
+	run_for(200 * MS);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_true(b->views[0].create_revision < seen);
 	check_not_armed(b, etcd.revision + 1);
 }
 
@@ -1309,7 +1371,7 @@ test_no_space(void **state)
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
-	etcd.is_full = etcd.refuses_txns = true;
+	lessor.is_full = lessor.refuses_txns = true;
 	run_for(20 * TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(find_note(0, "unelected"), -1);
@@ -1322,7 +1384,7 @@ test_no_space(void **state)
 	assert_true(leads(b));
 
 	/* and are proposals again when it has */
-	etcd.is_full = etcd.refuses_txns = false;
+	lessor.is_full = lessor.refuses_txns = false;
 	run_for(61 * SECOND);
 	while (sent(b, "look") == NULL)
 	{
@@ -1423,6 +1485,121 @@ test_slow_beats(void **state)
 	assert_true(end <= 5);
 }
 
+/* Two beats under way: their keepalives, and when they were sent. */
+static void
+start_beats(Instance *a, Message *keepalives[2], int64_t sent_ns[2])
+{
+	answer_all();
+	for (int i = 0; i < 2; i++)
+	{
+		now += TTL_S * SECOND / 3;
+		election_tick(a->core, now);
+		keepalives[i] = sent(a, "keepalive");
+		sent_ns[i] = now;
+	}
+	assert_true(keepalives[0] != NULL && keepalives[1] != keepalives[0]);
+	now += 100 * MS;
+}
+
+/* The answer to the older one comes last, and takes no time back. */
+static void
+test_beats_overtaken(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *keepalives[2];
+	int64_t		sent_ns[2];
+
+	(void) state;
+	start_beats(a, keepalives, sent_ns);
+	for (int i = 1; i >= 0; i--)
+	{
+		deliver(a, keepalives[i]);
+		deliver(a, sent(a, "look"));
+		assert_int_equal(a->views[0].deadline_ns, sent_ns[1] + TTL_S * SECOND - MARGIN);
+	}
+}
+
+/* Each confirms its own: neither the time nor the term of the newer one is the older's. */
+static void
+test_beats_apart(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *keepalives[2];
+	Message    *look;
+	int64_t		sent_ns[2];
+
+	(void) state;
+	start_beats(a, keepalives, sent_ns);
+	deliver(a, keepalives[0]);
+	look = sent(a, "look");
+	execute(look);
+	deliver(a, keepalives[1]);
+	assert_true(sent(a, "look") != look);
+	/* the second keepalive was a deposed leader's, as its own confirm will show */
+	etcd.term++;
+	deliver(a, look);
+	assert_int_equal(a->views[0].deadline_ns, sent_ns[0] + TTL_S * SECOND - MARGIN);
+	deliver(a, sent(a, "look"));
+	assert_int_equal(a->views[0].deadline_ns, sent_ns[0] + TTL_S * SECOND - MARGIN);
+}
+
+/* The newer one is refused, and the lease revoked: the success of the older one does not count. */
+static void
+test_beats_refused(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *keepalives[2];
+	int64_t		sent_ns[2];
+	int64_t		token;
+	Message    *look;
+
+	(void) state;
+	start_beats(a, keepalives, sent_ns);
+	token = a->views[0].token;
+	deliver(a, keepalives[0]);
+	look = sent(a, "look");
+	execute(look);
+	/* by a member that has not applied its grant */
+	execute(keepalives[1]);
+	keepalives[1]->answer.ttl_s = 0;
+	deliver(a, keepalives[1]);
+	assert_false(leads(a));
+	assert_non_null(sent(a, "revoke"));
+	deliver(a, look);
+	while (sent(a, "look"))
+		deliver(a, sent(a, "look"));
+	assert_false(leads(a));
+	run_for(SECOND);
+	assert_true(leads(a) && a->views[0].token > token);
+}
+
+/* A move to a shorter lease makes both void. */
+static void
+test_beats_moved(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *keepalives[2];
+	int64_t		sent_ns[2];
+	int64_t		deadline;
+
+	(void) state;
+	start_beats(a, keepalives, sent_ns);
+	deliver(a, keepalives[0]);
+	a->config.ttl_s = 2;
+	election_configure(a->core, now, &a->config);
+	deliver(a, sent(a, "grant"));
+	assert_non_null(sent(a, "put"));
+	deadline = a->views[0].deadline_ns;
+	assert_true(deadline <= now + 2 * SECOND);
+	deliver(a, sent(a, "look"));
+	deliver(a, keepalives[1]);
+	while (sent(a, "look"))
+		deliver(a, sent(a, "look"));
+	assert_int_equal(a->views[0].deadline_ns, deadline);
+	answer_all();
+	assert_true(leads(a));
+}
+
 /* The watch tells of a newer state of the key than the confirming look saw. */
 static void
 test_confirm_overtaken(void **state)
@@ -1477,7 +1654,7 @@ test_term(void **state)
 	assert_int_not_equal(a->views[0].lease, lease);
 	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
 	run_for(10 * SECOND);
-	assert_int_equal(etcd.nleases, 1);	/* the old one is revoked */
+	assert_int_equal(lessor.nleases, 1);	/* the old one is revoked */
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
@@ -1584,7 +1761,7 @@ test_lost_fresh_lease_unused(void **state)
 	answer_all();
 	token = a->views[0].token;
 	move = start_move(a);
-	end_lease(find_lease(move->success[0].lease));
+	end_lease(find_lease(move->request.success[0].lease));
 	deliver(a, move);
 	assert_true(leads(a));
 	run_for(2 * TTL_S * SECOND);
@@ -1790,6 +1967,52 @@ test_probe_beside_look(void **state)
 	assert_true(leads(a));
 }
 
+/* Fails all that is under way, but for one message, until contact is lost. */
+static void
+lose_contact_but(Instance *a, const Message *hanging)
+{
+	for (int turns = 0; election_connected(a->core); turns++)
+	{
+		assert_true(turns < 100);
+		now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+		for (int i = 0; i < MAX_MESSAGES; i++)
+		{
+			Message    *m = &a->messages[i];
+
+			if (m != hanging && m->used && !m->given_up)
+				give_up(a, m, true);
+		}
+	}
+}
+
+/* A probe that hangs is not waited for when contact is lost another time. */
+static void
+test_probe_hangs(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *look;
+	Message    *probe;
+
+	(void) state;
+	answer_all();
+	assert_true(election_verify(a->core, now, 0, 1));
+	look = sent(a, "look");
+	lose_contact_but(a, look);
+	now += TTL_S * SECOND / 18;
+	election_tick(a->core, now);
+	probe = sent(a, "keepalive");
+	assert_non_null(probe);
+	deliver(a, look);
+	assert_true(election_connected(a->core));
+	lose_contact_but(a, probe);
+	assert_true(leads(a));
+	assert_true(probe->used && sent(a, "keepalive") == probe);
+	now += TTL_S * SECOND / 18;
+	election_tick(a->core, now);
+	assert_true(sent(a, "keepalive") != probe);
+}
+
 /* The lease in use has less TTL than the settings say. */
 static void
 test_lesser_ttl(void **state)
@@ -1803,7 +2026,7 @@ test_lesser_ttl(void **state)
 	assert_int_equal(election_ttl_ns(a->core), TTL_S * SECOND);
 
 	/* the TTL is raised, and etcd grants no lease */
-	etcd.is_full = true;
+	lessor.is_full = true;
 	a->config.ttl_s = 60;
 	election_configure(a->core, now, &a->config);
 	for (int i = 0; i < 40; i++)
@@ -1812,13 +2035,13 @@ test_lesser_ttl(void **state)
 		assert_true(leads(a));
 	}
 	assert_int_equal(election_ttl_ns(a->core), TTL_S * SECOND);
-	etcd.is_full = false;
+	lessor.is_full = false;
 	run_for(2 * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(election_ttl_ns(a->core), 60 * SECOND);
 
 	/* etcd grants less than it is asked for */
-	etcd.most_ttl_s = 3;
+	lessor.most_ttl_s = 3;
 	a->config.ttl_s = 30;
 	election_configure(a->core, now, &a->config);
 	for (int i = 0; i < 40; i++)
@@ -1858,7 +2081,7 @@ test_no_elections(void **state)
 	assert_false(leads(a));
 	run_for(2 * SECOND);
 	assert_int_equal(etcd.nkeys, 0);
-	assert_int_equal(etcd.nleases, 0);
+	assert_int_equal(lessor.nleases, 0);
 	for (int turn = 0; turn < 2; turn++)
 	{
 		before = a->nsent;
@@ -1973,7 +2196,7 @@ test_key_changed(void **state)
 	(void) state;
 	answer_all();
 	token = a->views[0].token;
-	other = &etcd.leases[etcd.nleases++];
+	other = &lessor.leases[lessor.nleases++];
 	other->id = 4711;
 	other->ttl_ns = 100 * SECOND;
 	other->expires_ns = now + other->ttl_ns;
@@ -2043,7 +2266,7 @@ test_history(void **state)
 	token = a->views[0].token;
 	from = nlogged;
 	etcd.nkeys = 0;
-	etcd.nleases = 0;
+	lessor.nleases = 0;
 	etcd.revision = 10;
 	etcd.term = 1;
 	run_for(4 * TTL_S * SECOND);
@@ -2067,7 +2290,7 @@ test_observer(void **state)
 	answer_all();
 	assert_int_equal(o->views[0].state, ELECTION_OBSERVING);
 	assert_false(o->views[0].has_leader);
-	assert_int_equal(etcd.nleases, 0);
+	assert_int_equal(lessor.nleases, 0);
 	a = start_instance("a", true);
 	answer_all();
 	assert_true(leads(a));
@@ -2090,7 +2313,7 @@ test_observer(void **state)
 	assert_true(leads(o));
 	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
 	assert_true(find_note(0, "a: unelected - not_eligible") >= 0);
-	assert_int_equal(etcd.nleases, 1);
+	assert_int_equal(lessor.nleases, 1);
 }
 
 /* The elector is gone; another begins, with what is remembered. */
@@ -2144,7 +2367,7 @@ test_resume(void **state)
 	assert_int_equal(a->views[0].token, token);
 	assert_string_equal(a->views[0].leader, "elsewhere");
 	assert_int_equal(find_note(from, "b:"), -1);
-	assert_int_equal(etcd.nleases, 2);
+	assert_int_equal(lessor.nleases, 2);
 	run_for(10 * TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].token, token);
@@ -2270,7 +2493,7 @@ test_token_twice(void **state)
 	from = nlogged;
 	/* to just before the key was put; the lease is unknown there */
 	etcd.nkeys = 0;
-	etcd.nleases = 0;
+	lessor.nleases = 0;
 	etcd.revision = token - 1;
 	for (int i = 0; i < 5 * 1000; i++)
 	{
@@ -2350,7 +2573,7 @@ test_moved_name(void **state)
 	assert_int_equal(etcd.nkeys, 3);
 	assert_true(b->views[0].create_revision > first.create_revision);
 	delete_key(own_key(b));
-	etcd.keys[etcd.nkeys++] = first;
+	put_back_key(&first);
 	run_for(2 * TTL_S * SECOND);
 	assert_int_equal(etcd.nkeys, 3);
 	assert_true(leads(a));
@@ -2471,7 +2694,7 @@ test_late_answer_of_entry(void **state)
 	enter = start_entry(a);
 	execute(enter);
 	f = election_find(a->core, "f");
-	assert_int_equal(strncmp(enter->compares[0].key.data, "f/", 2), 0);
+	assert_int_equal(strncmp(enter->request.compares[0].key.data, "f/", 2), 0);
 	assert_true(election_resign(a->core, now, f, false, 1));
 	deliver(a, sent(a, "look"));
 	assert_true(election_campaign(a->core, now, f, 2));
@@ -2566,8 +2789,8 @@ test_settings(void **state)
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].token, token);
 	run_for(SECOND);
-	assert_int_equal(etcd.nleases, 1);
-	assert_int_equal(etcd.leases[0].ttl_ns, 2 * SECOND);
+	assert_int_equal(lessor.nleases, 1);
+	assert_int_equal(lessor.leases[0].ttl_ns, 2 * SECOND);
 
 	/* elections come and go, all on one lease: another one, as one has gone */
 	a->config.nelections = 4;
@@ -2579,7 +2802,7 @@ test_settings(void **state)
 	answer_all();
 	run_for(SECOND);
 	assert_int_equal(etcd.nkeys, 4);
-	assert_int_equal(etcd.nleases, 1);
+	assert_int_equal(lessor.nleases, 1);
 	assert_int_equal(election_find(a->core, "e"), -1);
 	for (int i = 0; i < 4; i++)
 		assert_true(a->views[i].deadline_ns > now);
@@ -2628,7 +2851,7 @@ test_farewell(void **state)
 	assert_false(election_stopped(a->core));
 	answer_all();
 	assert_true(election_stopped(a->core));
-	assert_int_equal(etcd.nleases, 0);
+	assert_int_equal(lessor.nleases, 0);
 
 	a = start_instance("b", true);
 	a->config.nendpoints = 2;
@@ -2653,18 +2876,30 @@ main(void)
 		TEST(test_armed),
 		TEST(test_armed_looks),
 		TEST(test_armed_not_alone),
+		TEST(test_armed_read),
+		TEST(test_armed_proclaim),
 		TEST(test_armed_older_event),
 		TEST(test_armed_lapsed),
 		TEST(test_armed_lost_watch),
 		TEST(test_armed_move),
+		TEST(test_armed_tainted),
 		TEST(test_armed_other_lease),
+		TEST(test_armed_put_back),
+		TEST(test_armed_older_move),
+		TEST(test_armed_told_move),
 		TEST(test_armed_left),
 		TEST(test_armed_transfer),
 		TEST(test_armed_doubt),
+		TEST(test_armed_restored),
+		TEST(test_armed_reentry),
 		TEST(test_no_space),
 		TEST(test_no_herd),
 		TEST(test_beat),
 		TEST(test_slow_beats),
+		TEST(test_beats_overtaken),
+		TEST(test_beats_apart),
+		TEST(test_beats_refused),
+		TEST(test_beats_moved),
 		TEST(test_confirm_overtaken),
 		TEST(test_term),
 		TEST(test_late_move),
@@ -2677,6 +2912,7 @@ main(void)
 		TEST(test_unapplied_grant),
 		TEST(test_single_failure),
 		TEST(test_probe_beside_look),
+		TEST(test_probe_hangs),
 		TEST(test_lesser_ttl),
 		TEST(test_no_elections),
 		TEST(test_watch_start),

@@ -1017,6 +1017,77 @@ test_streams(void **state)
 	stop_caller(caller);
 }
 
+/* Waits until that many of its sockets are readable; none is read. */
+static void
+wait_until_readable(Caller *caller, int wanted)
+{
+	int64_t		end_ms = now_ms() + PATIENCE_MS;
+	int			nreadable = 0;
+
+	while (nreadable < wanted)
+	{
+		int			nsockets;
+		uint64_t	changes;
+		const EtcdSocket *sockets = etcd_client_sockets(caller->client, &nsockets, &changes);
+
+		if (now_ms() > end_ms)
+			fail_msg("%d sockets are readable, not %d", nreadable, wanted);
+		nreadable = 0;
+		for (int i = 0; i < nsockets; i++)
+		{
+			struct pollfd pollfd = {.fd = sockets[i].fd,.events = POLLIN};
+
+			nreadable += poll(&pollfd, 1, 1) == 1;
+		}
+	}
+}
+
+static Caller *observer;
+
+/* A frame of stream 0 asks for a put, which etcd has before one of stream 1 is told. */
+static void
+put_and_observe(Caller *caller)
+{
+	if (caller->frames[caller->nframes - 1].stream == 0)
+		send_op(caller, 2, ETCD_OP_PUT, "unit/follows");
+	else
+		WAIT_UNTIL(observer, observer->nframes == 2);
+}
+
+/* What stream 0 leads to does not wait for the frames of the other streams. */
+static void
+test_first_stream_goes_first(void **state)
+{
+	Caller	   *caller = start_caller(etcd_url, NULL);
+	Caller	   *writer = start_caller(etcd_url, NULL);
+	EtcdWatch	watch = {.watch_id = 21,.key = BYTES("unit/second")};
+
+	(void) state;
+	observer = start_caller(etcd_url, NULL);
+	open_watches(observer, "unit/follows", NULL);
+	WAIT_UNTIL(observer, observer->nframes == 1);
+	open_watches(caller, "unit/first", NULL);
+	etcd_client_watch(caller->client, 1, &watch, 1);
+	WAIT_UNTIL(caller, caller->nframes == 2);
+
+	/* now there is a connection for requests */
+	send_op(caller, 1, ETCD_OP_RANGE, "unit/follows");
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+
+	send_op(writer, 1, ETCD_OP_PUT, "unit/second");
+	send_op(writer, 2, ETCD_OP_PUT, "unit/first");
+	WAIT_UNTIL(writer, writer->nanswers == 2);
+	wait_until_readable(caller, 2);
+	caller->on_frame = put_and_observe;
+	turn(caller, 0);
+	assert_int_equal(caller->nframes, 4);
+	assert_int_equal(caller->frames[2].stream, 0);
+	assert_int_equal(caller->frames[3].stream, 1);
+	stop_caller(caller);
+	stop_caller(writer);
+	stop_caller(observer);
+}
+
 static void
 ask_for_key(Caller *caller)
 {
@@ -2028,6 +2099,7 @@ main(void)
 		cmocka_unit_test(test_many_requests),
 		cmocka_unit_test(test_watches),
 		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_first_stream_goes_first),
 		cmocka_unit_test(test_quick),
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_no_endpoint),

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "election.h"
+#include "small_etcd.h"
 
 #define MS			INT64_C(1000000)
 #define SECOND		(1000 * MS)
@@ -22,22 +22,11 @@
 #define DELAY		(31 * SECOND)	/* preferred_delay; no multiple of SURVEYS */
 #define SURVEYS		(TTL_S * SECOND / 3)	/* from one survey to the next */
 #define MAX_BETWEEN	120			/* keys between the own one and the target's */
-#define MAX_KEYS	200
 #define MAX_CHANGES	4096
 #define MAX_SENT	32
 #define TICKET		5
 
 /* ---- etcd ---------------------------------------------------------------------- */
-
-typedef struct Key
-{
-	char		key[64];
-	char		value[64];
-	int64_t		create_revision;
-	int64_t		mod_revision;
-	int64_t		version;
-	int64_t		lease;
-} Key;
 
 typedef struct Change
 {
@@ -46,14 +35,8 @@ typedef struct Change
 	Key			key;
 } Change;
 
-static struct
-{
-	int64_t		revision;
-	Key			keys[MAX_KEYS]; /* as they were created */
-	int			nkeys;
-	Change		changes[MAX_CHANGES];
-	int			nchanges;
-}			etcd;
+static Change changes[MAX_CHANGES];
+static int	nchanges;
 
 static int64_t now;
 
@@ -63,11 +46,7 @@ typedef struct Sent
 {
 	uint64_t	id;				/* 0: free */
 	EtcdRequest request;
-	EtcdCompare compares[MAX_BETWEEN + 8];
-	EtcdOp		success[MAX_BETWEEN + 8];
-	EtcdOp		failure[8];
-	char		bytes[32768];
-	size_t		nbytes;
+	uint64_t	room[8192];		/* of what the request points to */
 	bool		led;			/* the instance led when it was sent */
 } Sent;
 
@@ -93,47 +72,6 @@ leads(void)
 	return view.deadline_ns > now;
 }
 
-static const char *
-describe(const EtcdRequest *request)
-{
-	if (request->kind == ETCD_GRANT)
-		return "grant";
-	if (request->kind == ETCD_KEEPALIVE)
-		return "keepalive";
-	if (request->kind == ETCD_REVOKE)
-		return "revoke";
-	assert_int_equal(request->kind, ETCD_TXN);
-	if (request->success[0].kind == ETCD_OP_RANGE)
-		return request->success[0].limit == 1000 ? "survey" : "look";
-	if (request->success[0].kind == ETCD_OP_DELETE)
-		return request->ncompares > 1 ? "transfer" : "delete";
-	return request->compares[0].value == 0 ? "enter" : "put";
-}
-
-static EtcdBytes
-keep_bytes(Sent *s, EtcdBytes b)
-{
-	EtcdBytes	copy = {s->bytes + s->nbytes, b.len};
-
-	assert_true(s->nbytes + b.len <= sizeof(s->bytes));
-	if (b.len > 0)
-		memcpy(s->bytes + s->nbytes, b.data, b.len);
-	s->nbytes += b.len;
-	return copy;
-}
-
-static void
-keep_ops(Sent *s, EtcdOp *copies, const EtcdOp *ops, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		copies[i] = ops[i];
-		copies[i].key = keep_bytes(s, ops[i].key);
-		copies[i].range_end = keep_bytes(s, ops[i].range_end);
-		copies[i].value = keep_bytes(s, ops[i].value);
-	}
-}
-
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
@@ -143,20 +81,9 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	while (s->id != 0)
 		assert_true(++s < sent + MAX_SENT);
 	s->id = id;
-	s->nbytes = 0;
 	s->led = leads();
-	s->request = *request;
-	assert_true(request->ncompares <= MAX_BETWEEN + 8 && request->nsuccess <= MAX_BETWEEN + 8);
-	for (int i = 0; i < request->ncompares; i++)
-	{
-		s->compares[i] = request->compares[i];
-		s->compares[i].key = keep_bytes(s, request->compares[i].key);
-	}
-	keep_ops(s, s->success, request->success, request->nsuccess);
-	keep_ops(s, s->failure, request->failure, request->nfailure);
-	s->request.compares = s->compares;
-	s->request.success = s->success;
-	s->request.failure = s->failure;
+	s->request = keep_request(s->room, sizeof(s->room), request);
+	assert_true(request->nsuccess <= MAX_BETWEEN + 8);
 	nsurveys += strcmp(describe(request), "survey") == 0;
 	ntransfers += strcmp(describe(request), "transfer") == 0;
 }
@@ -243,45 +170,6 @@ port_random(void *ctx)
 
 /* ---- etcd executes ------------------------------------------------------------------ */
 
-static bool
-in_range(const char *key, EtcdBytes from, EtcdBytes end)
-{
-	EtcdBytes	bounds[] = {from, end};
-	int			order[2];
-
-	if (end.len == 0)
-		return strlen(key) == from.len && memcmp(key, from.data, from.len) == 0;
-	for (int i = 0; i < 2; i++)
-	{
-		size_t		len = strlen(key);
-		size_t		n = len < bounds[i].len ? len : bounds[i].len;
-
-		order[i] = memcmp(key, bounds[i].data, n);
-		if (order[i] == 0)
-			order[i] = (len > bounds[i].len) - (len < bounds[i].len);
-	}
-	return order[0] >= 0 && order[1] < 0;
-}
-
-static Key *
-find_key(EtcdBytes name)
-{
-	EtcdBytes	none = {NULL, 0};
-
-	for (int i = 0; i < etcd.nkeys; i++)
-	{
-		if (in_range(etcd.keys[i].key, name, none))
-			return &etcd.keys[i];
-	}
-	return NULL;
-}
-
-static EtcdBytes
-bytes(const char *s)
-{
-	return (EtcdBytes) {s, strlen(s)};
-}
-
 static Key *
 key_of(const char *name)
 {
@@ -291,48 +179,22 @@ key_of(const char *name)
 static void
 add_change(bool is_delete, const Key *key)
 {
-	assert_true(etcd.nchanges < MAX_CHANGES);
-	etcd.changes[etcd.nchanges++] = (Change) {etcd.revision, is_delete, *key};
+	assert_true(nchanges < MAX_CHANGES);
+	changes[nchanges++] = (Change) {etcd.revision, is_delete, *key};
 }
 
 /* A write is part of the revision that its txn has begun. */
 static void
 put_in_revision(EtcdBytes name, EtcdBytes value, int64_t lease)
 {
-	Key		   *key = find_key(name);
-
-	if (key == NULL)
-	{
-		assert_true(etcd.nkeys < MAX_KEYS);
-		key = &etcd.keys[etcd.nkeys++];
-		memset(key, 0, sizeof(*key));
-		memcpy(key->key, name.data, name.len);
-		key->create_revision = etcd.revision;
-	}
-	memset(key->value, 0, sizeof(key->value));
-	memcpy(key->value, value.data, value.len);
-	key->mod_revision = etcd.revision;
-	key->version++;
-	key->lease = lease;
-	add_change(false, key);
+	add_change(false, write_key(name, value, lease));
 }
 
 static void
 delete_in_revision(Key *key)
 {
 	add_change(true, key);
-	memmove(key, key + 1, (etcd.keys + --etcd.nkeys - key) * sizeof(Key));
-}
-
-static bool
-holds(const EtcdCompare *compare)
-{
-	const Key  *key = find_key(compare->key);
-
-	if (key == NULL)
-		return compare->value == 0;
-	return compare->value == (compare->target == ETCD_COMPARE_CREATE_REVISION ?
-							  key->create_revision : key->mod_revision);
+	remove_key(key);
 }
 
 static void
@@ -340,24 +202,9 @@ read_range(const EtcdOp *op, EtcdResult *result, EtcdKeyValue *kvs)
 {
 	static Key	copies[8][MAX_KEYS];
 	static int	next;
-	Key		   *copy = copies[next++ % 8];
-	int64_t		limit = op->limit == 0 ? MAX_KEYS : op->limit;
 
 	result->kvs = kvs;
-	memcpy(copy, etcd.keys, sizeof(etcd.keys));
-	for (int i = 0; i < etcd.nkeys && result->nkvs < limit; i++)
-	{
-		Key		   *key = op->sort == ETCD_SORT_LAST_CREATED ? &copy[etcd.nkeys - 1 - i] : &copy[i];
-		EtcdKeyValue *kv = &kvs[result->nkvs];
-
-		if (!in_range(key->key, op->key, op->range_end) ||
-			key->create_revision < op->min_create_revision ||
-			(op->max_create_revision != 0 && key->create_revision > op->max_create_revision))
-			continue;
-		*kv = (EtcdKeyValue) {bytes(key->key), bytes(key->value), key->create_revision,
-			key->mod_revision, key->version, key->lease};
-		result->nkvs++;
-	}
+	result->nkvs = read_keys(op, copies[next++ % 8], kvs, MAX_KEYS);
 }
 
 static void
@@ -404,7 +251,7 @@ execute(const EtcdRequest *request, EtcdAnswer *answer)
 		answer->lease = request->lease;
 		answer->ttl_s = TTL_S;
 	}
-	answer->header = (EtcdHeader) {.cluster_id = 7, .revision = etcd.revision, .raft_term = 3};
+	answer->header = etcd_header();
 }
 
 /* What another program, or another instance, does. */
@@ -433,28 +280,20 @@ tell_watch(EtcdWatch *watch)
 	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = watch->watch_id, .events = list};
 	int64_t		revision = 0;
 
-	memset(list, 0, sizeof(list));
-	for (int i = 0; i < etcd.nchanges; i++)
+	for (int i = 0; i < nchanges; i++)
 	{
-		const Change *c = &etcd.changes[i];
-		EtcdWatchEvent *event = &list[frame.nevents];
+		const Change *c = &changes[i];
 
 		if (c->revision < watch->start_revision || (revision != 0 && c->revision != revision) ||
 			!in_range(c->key.key, watch->key, watch->range_end))
 			continue;
 		revision = c->revision;
-		frame.nevents++;
-		event->is_delete = c->is_delete;
-		event->kv.key = bytes(c->key.key);
-		event->kv.mod_revision = revision;
-		if (!c->is_delete)
-			event->kv = (EtcdKeyValue) {bytes(c->key.key), bytes(c->key.value), c->key.create_revision,
-				revision, c->key.version, c->key.lease};
+		list[frame.nevents++] = event_of(&c->key, c->is_delete, revision);
 	}
 	if (revision == 0)
 		return false;
 	watch->start_revision = revision + 1;
-	frame.header = (EtcdHeader) {.cluster_id = 7, .revision = etcd.revision, .raft_term = 3};
+	frame.header = etcd_header();
 	election_watched(core, now, &frame);
 	return true;
 }
@@ -573,6 +412,9 @@ set_up(void **state)
 
 	(void) state;
 	memset(&etcd, 0, sizeof(etcd));
+	nchanges = 0;
+	etcd.cluster_id = 7;
+	etcd.term = 3;
 	etcd.revision = 100;
 	memset(&config, 0, sizeof(config));
 	strcpy(config.node_name, "n1");
@@ -824,7 +666,7 @@ test_txn(void **state)
 	s = answer_until("survey");
 	assert_int_equal(s->request.ncompares, 0);
 	assert_int_equal(s->request.nsuccess, 1);
-	assert_survey(&s->success[0], own_revision);
+	assert_survey(&s->request.success[0], own_revision);
 	assert_true(leads());
 	s = answer_until("transfer");
 
@@ -834,19 +676,19 @@ test_txn(void **state)
 	assert_false(is_remembered);
 
 	assert_int_equal(s->request.ncompares, 4);
-	assert_compare(&s->compares[0], own, ETCD_COMPARE_CREATE_REVISION);
-	assert_compare(&s->compares[1], "e/b2.pg", ETCD_COMPARE_CREATE_REVISION);
-	assert_compare(&s->compares[2], "e/c3.pg", ETCD_COMPARE_CREATE_REVISION);
-	assert_compare(&s->compares[3], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
+	assert_compare(&s->request.compares[0], own, ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->request.compares[1], "e/b2.pg", ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->request.compares[2], "e/c3.pg", ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->request.compares[3], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
 	assert_int_equal(s->request.nsuccess, 3);
-	assert_delete(&s->success[0], own);
-	assert_delete(&s->success[1], "e/b2.pg");
-	assert_int_equal(s->success[2].kind, ETCD_OP_PUT);
-	assert_bytes(s->success[2].key, "e/c3.pg");
-	assert_bytes(s->success[2].value, "n3");
-	assert_int_equal(s->success[2].lease, key_of("e/c3.pg")->lease);
+	assert_delete(&s->request.success[0], own);
+	assert_delete(&s->request.success[1], "e/b2.pg");
+	assert_int_equal(s->request.success[2].kind, ETCD_OP_PUT);
+	assert_bytes(s->request.success[2].key, "e/c3.pg");
+	assert_bytes(s->request.success[2].value, "n3");
+	assert_int_equal(s->request.success[2].lease, key_of("e/c3.pg")->lease);
 	assert_int_equal(s->request.nfailure, 1);
-	assert_survey(&s->failure[0], own_revision);
+	assert_survey(&s->request.failure[0], own_revision);
 	assert_false(s->request.repeatable);
 
 	/* the answer alone shows that the own key is gone */
@@ -876,9 +718,9 @@ test_txn_to_foreign(void **state)
 	transfer("go");
 	s = answer_until("transfer");
 	assert_int_equal(s->request.ncompares, 3);
-	assert_compare(&s->compares[2], "e/d4", ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->request.compares[2], "e/d4", ETCD_COMPARE_CREATE_REVISION);
 	assert_int_equal(s->request.nsuccess, 2);
-	assert_delete(&s->success[1], "e/c3.pg");
+	assert_delete(&s->request.success[1], "e/c3.pg");
 	run(SECOND);
 	assert_reply(ELECTION_DONE);
 	assert_int_equal(key_of("e/d4")->version, 1);
@@ -999,8 +841,8 @@ test_queue_changes(void **state)
 	s = answer_until("transfer");
 	assert_false(leads());
 	assert_int_equal(s->request.ncompares, 3);
-	assert_compare(&s->compares[1], "e/c3.pg", ETCD_COMPARE_CREATE_REVISION);
-	assert_compare(&s->compares[2], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
+	assert_compare(&s->request.compares[1], "e/c3.pg", ETCD_COMPARE_CREATE_REVISION);
+	assert_compare(&s->request.compares[2], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
 	assert_int_equal(s->request.nsuccess, 2);
 	answer_all();
 	assert_non_null(key_of("e/b2.pg"));
@@ -1111,6 +953,36 @@ test_in_doubt(void **state)
 	run(SECOND);
 	assert_string_equal(view.leader, "n2");
 	assert_int_equal(view.state, ELECTION_WAITING);
+}
+
+/* A survey that shows the own key gone is not repeated at once: a look ends the doubt. */
+static void
+test_in_doubt_without_key(void **state)
+{
+	Sent	   *s;
+
+	(void) state;
+	begin_leading();
+	transfer("n3");
+	s = run_until("transfer", now + SECOND);
+	assert_non_null(s);
+	delete(view.key);
+	nsurveys = 0;
+	give_up(s, false);
+	/* nobody answers looks, and the watch is silent */
+	for (int64_t end = now + SECOND / 2; now < end; election_tick(core, now))
+	{
+		while ((s = next_sent("survey")) != NULL)
+		{
+			assert_true(nsurveys < 20);
+			answer(s);
+		}
+		now = election_wakeup_ns(core) > now ? election_wakeup_ns(core) : now;
+	}
+	assert_true(nsurveys > 0);
+	answer_all();
+	run(SECOND);
+	assert_string_equal(view.leader, "n2");
 }
 
 static void
@@ -1247,7 +1119,7 @@ test_preferred(void **state)
 	s = next_sent("transfer");
 	assert_false(s->led);
 	assert_int_equal(view.state, ELECTION_QUEUED);	/* and it is not given up yet */
-	assert_compare(&s->compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
+	assert_compare(&s->request.compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
 	answer_all();
 	run(2 * DELAY);
 	assert_string_equal(events, "unelected(transferred)");
@@ -1332,7 +1204,7 @@ test_preferred_rank(void **state)
 	put("e/e5.pg", "n5");
 	(void) time_of_transfer();
 	s = next_sent("transfer");
-	assert_compare(&s->compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
+	assert_compare(&s->request.compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
 }
 
 /* The better one is the first of the queue, and not the last. */
@@ -1346,7 +1218,7 @@ test_preferred_best(void **state)
 	begin_leading();
 	(void) time_of_transfer();
 	s = next_sent("transfer");
-	assert_compare(&s->compares[s->request.ncompares - 1], "e/b2.pg", ETCD_COMPARE_MOD_REVISION);
+	assert_compare(&s->request.compares[s->request.ncompares - 1], "e/b2.pg", ETCD_COMPARE_MOD_REVISION);
 }
 
 static void
@@ -1371,6 +1243,24 @@ test_preferred_none(void **state)
 	run(3 * DELAY);
 	assert_int_equal(ntransfers, 0);
 	assert_string_equal(events, "");
+}
+
+/* A survey that is not answered is not sent again before the next one is due. */
+static void
+test_preferred_not_answered(void **state)
+{
+	int64_t		end;
+	Sent	   *s;
+
+	(void) state;
+	prefer("n3", NULL, NULL);
+	begin_leading();
+	end = now + 10 * SURVEYS;
+	nsurveys = 0;
+	while ((s = run_until("survey", end)) != NULL)
+		give_up(s, false);
+	assert_in_range(nsurveys, 9, 11);
+	assert_true(leads());
 }
 
 /* etcd_resign(rejoin => false): no key stands that could be handed over to. */
@@ -1424,6 +1314,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_look_before, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_answer_late, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_in_doubt, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_in_doubt_without_key, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_contact, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lost_before, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_target_writes_receipt, set_up, tear_down),
@@ -1435,6 +1326,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_rank, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_best, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_none, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_not_answered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_resigned, set_up, tear_down),
 	};
 
