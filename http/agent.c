@@ -17,13 +17,16 @@ void
 http_answer_agent(int fd)
 {
 	const char *line = http_api->is_leader(NULL) ? "up ready\n" : "down\n";
-	char		ignored[256];
+	char		ignored[1024];
 
 	(void) send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL);
 	(void) shutdown(fd, SHUT_WR);
 
-	/* data that the client has sent, as "agent-send" does, must not reset the connection */
-	while (recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) == sizeof(ignored))
-		continue;
+	/*
+	 * Data that the client has sent, as "agent-send" does, must not reset the
+	 * connection.  It is read once: a client that sends more, without end, is
+	 * not to keep others waiting.
+	 */
+	(void) recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT);
 	close(fd);
 }

@@ -20,8 +20,8 @@
 #define CONNECTIONS_TIMEOUT_MS		5000
 
 /*
- * Makes room for a connection from that address.  False: there is none before
- * libmicrohttpd has closed what was shut down.
+ * Makes room for a connection from that address.  False: there is no room
+ * before libmicrohttpd has closed the connections that were shut down.
  */
 extern bool connections_make_room(const struct sockaddr_storage *address);
 
@@ -33,8 +33,8 @@ extern void connections_remove(int fd);
 extern int	connections_count(void);
 
 /*
- * Shuts down what has taken too long.  Milliseconds until this must be called
- * again, -1 if there are no connections.
+ * Shuts down connections that have taken too long.  Returns the milliseconds
+ * until this must be called again, -1 if there are no connections.
  */
 extern int	connections_expire(void);
 

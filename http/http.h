@@ -53,7 +53,7 @@ typedef struct HttpConfig
 {
 	int			nlisteners;
 	HttpListener listeners[HTTP_MAX_LISTENERS];
-	char	   *certificate;	/* PEM; NULL: no TLS */
+	char	   *certificate;	/* PEM, in TopMemoryContext; NULL: no TLS */
 	char	   *key;
 } HttpConfig;
 
@@ -70,7 +70,8 @@ extern void http_open_listeners(const HttpConfig *old, HttpConfig *new);
 
 /*
  * Reads the files of the certificate and its key, if the settings name any.
- * False if that cannot be; *error says why, then.
+ * False if that cannot be; *error says why, then.  What it has read is in
+ * *config in either case.
  */
 extern bool http_read_certificate(HttpConfig *config, const char **error);
 
@@ -128,9 +129,9 @@ extern void http_isolate(pid_t worker);
 /* ---- text.c ---------------------------------------------------------------- */
 
 /*
- * The next character of a text that may come from anybody, and its length in
- * bytes.  What is not UTF-8 is a question mark for each byte.  *text goes on
- * behind it; not to be called at its end.
+ * The next character of an untrusted text, and its length in bytes.  Bytes
+ * that are not UTF-8 become a question mark each.  *text is moved behind it.
+ * Not to be called at the end of the text.
  */
 extern const char *http_next_character(const char **text, int *len);
 

@@ -69,7 +69,10 @@ open_socket(const char *address)
 	struct sockaddr_storage addr;
 	socklen_t	len;
 	int			on = 1;
-	int			off = 0;
+	int			save_errno;
+
+	/* as for PostgreSQL's own sockets, IPv6 alone: IPv4 may have its own */
+	int			ip6_only = address[0] != '*';
 	int			fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	bool		has_ip6 = fd >= 0;
 
@@ -83,14 +86,14 @@ open_socket(const char *address)
 	if (fd < 0)
 		return -1;
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-		(addr.ss_family == AF_INET || address[0] != '*' ||
-		 setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0) &&
+		(addr.ss_family == AF_INET ||
+		 setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &ip6_only, sizeof(ip6_only)) == 0) &&
 		bind(fd, (struct sockaddr *) &addr, len) == 0 && listen(fd, BACKLOG) == 0)
 		return fd;
 
-	off = errno;
+	save_errno = errno;
 	close(fd);
-	errno = off;
+	errno = save_errno;
 	return -1;
 }
 
@@ -163,7 +166,7 @@ add_listeners(const HttpConfig *old, HttpConfig *new, const char *setting, bool 
 	pfree(raw);
 }
 
-/* Closes what is open in `old` and not wanted in `new`. */
+/* Closes the listeners of `old` that are not wanted in `new`. */
 static void
 close_listeners(const HttpConfig *old, const HttpConfig *new)
 {

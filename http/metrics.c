@@ -11,7 +11,7 @@
 
 #include "http.h"
 
-/* What is before the samples of a metric. */
+/* The lines before the samples of a metric. */
 static void
 begin_metric(StringInfo out, const char *name, const char *type, const char *help)
 {

@@ -256,7 +256,10 @@ http_answer(void *cls, struct MHD_Connection *connection, const char *url,
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0 && !is_options)
 		return answer_error(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "the method is not allowed");
 
-	/* the first call is for the headers alone: what answers there takes no body */
+	/*
+	 * the first call is for the headers only: an answer at this point refuses
+	 * the body
+	 */
 	if (*request == NULL)
 	{
 		*request = &seen;

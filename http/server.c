@@ -233,7 +233,7 @@ watch_fd(int fd, int what)
 				 errmsg("could not have a socket of the HTTP server watched: %m")));
 }
 
-/* Milliseconds until something is to be done; -1: never. */
+/* Milliseconds until there is work; -1: never. */
 static int
 next_timeout_ms(void)
 {

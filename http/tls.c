@@ -12,12 +12,13 @@
 
 #include "storage/fd.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 
 #include "http.h"
 
 #define MAX_FILE_SIZE	(1024 * 1024)
 
-/* The text of a file, palloc'd; NULL with *error if it cannot be read. */
+/* The text of a file, in TopMemoryContext; NULL with *error if it cannot be read. */
 static char *
 read_file(const char *name, const char **error)
 {
@@ -30,7 +31,7 @@ read_file(const char *name, const char **error)
 		*error = psprintf("could not open file \"%s\": %s", name, strerror(errno));
 		return NULL;
 	}
-	text = palloc(MAX_FILE_SIZE + 1);
+	text = MemoryContextAlloc(TopMemoryContext, MAX_FILE_SIZE + 1);
 	len = fread(text, 1, MAX_FILE_SIZE, file);
 	text[len] = '\0';
 	if (ferror(file) || !feof(file))

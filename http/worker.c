@@ -39,7 +39,7 @@ PG_MODULE_MAGIC;
 /* After something failed: an address, a certificate, a server. */
 #define RETRY_MS		1000
 
-/* How long the elector may take to answer what the page asks for. */
+/* How long the elector may take to answer a request of the page. */
 #define QUEUE_TIMEOUT_MS	1000
 
 typedef struct Server
@@ -85,7 +85,8 @@ start_server(void)
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
 		ereport(ERROR,
-				(errmsg("could not create a socket: %m")));
+				(errcode_for_socket_access(),
+				 errmsg("could not create a socket: %m")));
 
 	/* until the child has handlers of its own */
 	sigfillset(&all);
@@ -107,7 +108,8 @@ start_server(void)
 	{
 		close(sockets[0]);
 		ereport(ERROR,
-				(errmsg("could not fork the HTTP server: %m")));
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not fork the HTTP server: %m")));
 	}
 	if (current.ready)
 	{
@@ -227,6 +229,7 @@ configure(bool reloaded)
 					 current.pid != 0 ? errdetail("The server keeps its current settings.") :
 					 errdetail("Nothing is served until it can be used.")));
 		strlcpy(tls_error, error, sizeof(tls_error));
+		free_certificate(&new);
 		return false;
 	}
 	tls_error[0] = '\0';
@@ -282,7 +285,7 @@ send_queues(void)
 	}
 }
 
-/* Does what the server has asked for. */
+/* Executes the request of the server. */
 static void
 serve_control(void)
 {
@@ -327,13 +330,15 @@ etcd_leader_http_main(void)
 	uint32		wait_event = compat_wait_event("EtcdLeaderHttpMain");
 	bool		complete = false;
 	bool		reloaded = true;
+	MemoryContext turn_context;
 
 	http_api = etcd_leader_api();
 	if (http_api == NULL)
 		ereport(FATAL,
 				(errmsg("the HTTP library of etcd_leader is of another version than the loaded library"),
 				 errhint("Restart the server to load the installed version.")));
-	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "etcd_leader http", ALLOCSET_DEFAULT_SIZES));
+	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader http", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(turn_context);
 	pqsignal(SIGCHLD, handle_child);
 
 	while (!ShutdownRequestPending)
@@ -356,6 +361,7 @@ etcd_leader_http_main(void)
 		wait_for_work(complete, wait_event);
 		if (!ShutdownRequestPending)
 			serve_control();
+		MemoryContextReset(turn_context);
 	}
 	/* the server ends with this process */
 	proc_exit(1);

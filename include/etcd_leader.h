@@ -95,7 +95,7 @@ typedef struct EtcdLeaderEvent
 	int64		revision;
 } EtcdLeaderEvent;
 
-/* What is counted, for the whole instance, since stats_reset. */
+/* The counters of the whole instance, since stats_reset. */
 typedef struct EtcdLeaderStats
 {
 	TimestampTz stats_reset;
@@ -117,7 +117,7 @@ typedef struct EtcdLeaderStats
 	struct
 	{
 		int64		limit_ns;
-		int64		count;		/* of the answers that took so long at most */
+		int64		count;		/* the number of answers that took at most this long */
 	}			latency_buckets[ETCD_LEADER_BUCKETS];
 
 	/* Runs of hooks that have ended. */
@@ -191,8 +191,8 @@ typedef struct EtcdLeaderApi
 
 	/*
 	 * A number that changes whenever something is published: an event, or
-	 * whether this instance leads an election.  To be read before what it is
-	 * about, and passed to wait_for_change().  No error, no lock, no wait.
+	 * whether this instance leads an election.  Read it before you read the
+	 * state, and pass it to wait_for_change().  No error, no lock, no wait.
 	 */
 	uint64		(*change_number) (void);
 
@@ -215,8 +215,8 @@ typedef struct EtcdLeaderApi
 	bool		(*wait_for_change) (uint64 seen, long timeout_ms, uint32 wait_event);
 
 	/*
-	 * Fills in what is counted.  `size` is the caller's
-	 * sizeof(EtcdLeaderStats).  No error, no lock, no wait.
+	 * Fills in the counters.  `size` is the caller's sizeof(EtcdLeaderStats).
+	 * No error, no lock, no wait.
 	 */
 	void		(*get_stats) (EtcdLeaderStats *stats, Size size);
 

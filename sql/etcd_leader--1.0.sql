@@ -24,7 +24,7 @@ AS 'MODULE_PATHNAME', 'etcd_is_leader'
 LANGUAGE C STABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION etcd_is_leader(text) IS
-'Returns whether this instance leads. election: a name in etcd_leader.elections; NULL means the first one. True only while it provably leads; false when in doubt. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
+'Returns whether this instance leads. election: a name in etcd_leader.elections; NULL means the first one. True only while it provably leads; false in case of doubt. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_current_leader(election text DEFAULT NULL)
 RETURNS text
@@ -60,7 +60,7 @@ AS 'MODULE_PATHNAME', 'etcd_verify_leader'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_verify_leader(text, interval) IS
-'As etcd_require_leader(), but asks etcd first, by a linearizable read. election: a name in etcd_leader.elections; NULL means the first one. timeout: how long to wait for etcd; NULL means without limit. ERROR 25006: this instance does not lead, or etcd did not answer in time; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
+'Does the same as etcd_require_leader(), but first asks etcd by a linearizable read. election: a name in etcd_leader.elections; NULL means the first one. timeout: how long to wait for etcd; NULL means without limit. ERROR 25006: this instance does not lead, or etcd did not answer in time; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
 --
 -- Events
@@ -81,7 +81,7 @@ CREATE TYPE etcd_leader_event AS (
 );
 
 COMMENT ON TYPE etcd_leader_event IS
-'What this instance saw of an election: elected, unelected or leader; of etcd: connected or disconnected (election is NULL); or of a key below etcd_leader.watched_prefixes: change (election is NULL). seq: increases by 1, also over a restart after a crash; each start of the server begins above all earlier numbers, at the microseconds since 2000; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say. Of a change: key, value (NULL: the key was deleted) and revision, which is etcd''s mod revision; each text is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary); key NULL and reason gap: changes may be missing here, read again.';
+'An event of an election: elected, unelected or leader; of the contact with etcd: connected or disconnected (election is NULL); or of a key below etcd_leader.watched_prefixes: change (election is NULL). seq: increases by 1, also over a restart after a crash; each start of the server begins above all earlier numbers, at the microseconds since 2000; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say. Of a change: key, value (NULL: the key was deleted) and revision, which is etcd''s mod revision; each text is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary); key NULL and reason gap: changes may be missing here, read again.';
 
 CREATE FUNCTION etcd_leader_events(after bigint DEFAULT 0)
 RETURNS SETOF etcd_leader_event
@@ -131,7 +131,7 @@ AS 'MODULE_PATHNAME', 'etcd_resign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_resign(text, boolean) IS
-'Gives up leadership, or the place in the queue. Returns true when the key is deleted, false if this instance was not a candidate. A NOTICE says so if there is no other candidate. election: a name in etcd_leader.elections; NULL means the first one. rejoin: true (or NULL) enters the queue again at its end; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+'Gives up leadership, or the place in the queue. Returns true when the key is deleted, false if this instance was not a candidate. If there is no other candidate, a NOTICE says so. election: a name in etcd_leader.elections; NULL means the first one. rejoin: true (or NULL) enters the queue again at its end; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
 
 CREATE FUNCTION etcd_campaign(election text DEFAULT NULL)
 RETURNS boolean
@@ -139,7 +139,7 @@ AS 'MODULE_PATHNAME', 'etcd_campaign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_campaign(text) IS
-'Enters the election, for example after etcd_resign(rejoin => false). Returns true when the key stands, false if this instance was in the queue already. election: a name in etcd_leader.elections; NULL means the first one. ERROR 55000: etcd_leader.candidate forbids it, no elector, or the election is not taken up yet; 08006: etcd did not answer; 42704: no such election.';
+'Enters the election, for example after etcd_resign(rejoin => false). Returns true when the key is in the queue, false if this instance was in the queue already. election: a name in etcd_leader.elections; NULL means the first one. ERROR 55000: etcd_leader.candidate forbids it, no elector, or the election is not taken up yet; 08006: etcd did not answer; 42704: no such election.';
 
 CREATE FUNCTION etcd_proclaim(value text, election text DEFAULT NULL)
 RETURNS void
@@ -155,7 +155,7 @@ AS 'MODULE_PATHNAME', 'etcd_transfer'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_transfer(text, text, interval) IS
-'Hands leadership over to a candidate, from wherever it is in the queue; those before it, and this instance, queue again behind. To be called on the leader. to_node: as etcd_candidates() shows it. election: a name in etcd_leader.elections; NULL is the first. timeout: NULL means none. True when to_node is seen to lead, and if it is this instance; false if another one leads, or nobody until the timeout. ERROR 42704: no such election, or no such candidate; 55000: this instance does not lead, two candidates have that name, a candidate of another program is before it, no elector, or the election is not taken up yet; 54000: more than 120 candidates are before it; 22004: to_node is NULL; 08006: etcd did not answer, leadership may have ended here.';
+'Hands leadership over to a candidate, at any place in the queue. This instance and the candidates before the new leader enter the queue again at its end. Call it on the leader. to_node: as etcd_candidates() shows it. election: a name in etcd_leader.elections; NULL is the first. timeout: NULL means none. True when to_node is seen to lead, and if it is this instance; false if another one leads, or nobody until the timeout. ERROR 42704: no such election, or no such candidate; 55000: this instance does not lead, two candidates have that name, a candidate of another program is before it, no elector, or the election is not taken up yet; 54000: more than 120 candidates are before it; 22004: to_node is NULL; 08006: etcd did not answer, leadership may have ended here.';
 
 CREATE FUNCTION etcd_candidates(election text DEFAULT NULL)
 RETURNS TABLE (
@@ -171,7 +171,7 @@ AS 'MODULE_PATHNAME', 'etcd_candidates'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_candidates(text) IS
-'Returns the queue as etcd has it now, the leader first. election: a name in etcd_leader.elections; NULL means the first one. position: from 1; node: the value of the key; is_self: the key is this instance''s; lease_id: in hex, NULL if the key has no lease. ERROR 08006: etcd did not answer; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+'Reads the queue from etcd and returns it, the leader first. election: a name in etcd_leader.elections; NULL means the first one. position: from 1; node: the value of the key; is_self: the key is this instance''s; lease_id: in hex, NULL if the key has no lease. ERROR 08006: etcd did not answer; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
 
 CREATE TYPE etcd_leader_key_value AS (
 	key text,
@@ -189,7 +189,7 @@ AS 'MODULE_PATHNAME', 'etcd_get'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_get(text, boolean) IS
-'Returns a key of etcd as it is now, by a linearizable read; no row if it does not exist. prefix: returns all keys that begin with key, in their order, as of one revision. Reads only below etcd_leader.watched_prefixes, also for superusers. ERROR 42501: key is not below a watched prefix; 22004: key is NULL; 22023: key is longer than 65,536 bytes; 54000: a key with its value is larger than 2 MB; 08006: etcd did not answer, refused, or has compacted the revision meanwhile; 55000: no elector, or the library was not preloaded.';
+'Reads a key of etcd by a linearizable read and returns it; no row if it does not exist. prefix: returns all keys that begin with key, in the order of their names, as of one revision. Reads only below etcd_leader.watched_prefixes, for superusers, too. ERROR 42501: key is not below a watched prefix; 22004: key is NULL; 22023: key is longer than 65,536 bytes; 54000: a key with its value is larger than 2 MB; 08006: etcd did not answer, refused, or has compacted the revision meanwhile; 55000: no elector, or the library was not preloaded.';
 
 --
 -- Views
@@ -228,24 +228,24 @@ CREATE VIEW etcd_leader_status AS
 GRANT SELECT ON etcd_leader_status TO PUBLIC;
 
 COMMENT ON VIEW etcd_leader_status IS
-'What this instance knows of each election in etcd_leader.elections, and of etcd; from shared memory alone.';
+'The state of each election in etcd_leader.elections and of the contact with etcd, as this instance knows it. Read from shared memory only.';
 COMMENT ON COLUMN etcd_leader_status.election IS 'name of the election';
 COMMENT ON COLUMN etcd_leader_status.node_name IS 'name under which this instance is a candidate';
 COMMENT ON COLUMN etcd_leader_status.role IS 'leader, candidate or observer';
-COMMENT ON COLUMN etcd_leader_status.is_leader IS 'as etcd_is_leader()';
-COMMENT ON COLUMN etcd_leader_status.leader IS 'as etcd_current_leader()';
+COMMENT ON COLUMN etcd_leader_status.is_leader IS 'result of etcd_is_leader()';
+COMMENT ON COLUMN etcd_leader_status.leader IS 'result of etcd_current_leader()';
 COMMENT ON COLUMN etcd_leader_status.fencing_token IS 'create revision of the leader''s key';
 COMMENT ON COLUMN etcd_leader_status.leader_since IS 'when this instance first saw this leader';
-COMMENT ON COLUMN etcd_leader_status.valid_for IS 'how long this instance goes on leading if etcd does not answer any more; NULL if it does not lead';
+COMMENT ON COLUMN etcd_leader_status.valid_for IS 'how long this instance still leads if etcd does not answer any more; NULL if it does not lead';
 COMMENT ON COLUMN etcd_leader_status.lease_id IS 'lease of this instance''s key, in hex';
-COMMENT ON COLUMN etcd_leader_status.key IS 'this instance''s key in etcd; NULL if none is known to stand';
+COMMENT ON COLUMN etcd_leader_status.key IS 'this instance''s key in etcd; NULL if no key is known to exist';
 COMMENT ON COLUMN etcd_leader_status.create_revision IS 'create revision of this instance''s key: its place in the queue';
-COMMENT ON COLUMN etcd_leader_status.state IS 'state of this instance in the election; "starting" if the elector has not taken it up yet, "elector not running" if there is no elector';
+COMMENT ON COLUMN etcd_leader_status.state IS 'state of this instance in the election; "starting" if the elector does not handle it yet, "elector not running" if there is no elector';
 COMMENT ON COLUMN etcd_leader_status.endpoint IS 'endpoint of etcd in use';
 COMMENT ON COLUMN etcd_leader_status.connected IS 'whether etcd has answered since all endpoints failed last';
 COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
-COMMENT ON COLUMN etcd_leader_status.last_error IS 'what went wrong last; NULL when that is over';
-COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'when something went wrong last';
+COMMENT ON COLUMN etcd_leader_status.last_error IS 'the last error; NULL when it is over';
+COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'time of the last error';
 COMMENT ON COLUMN etcd_leader_status.won IS 'times that this instance became leader, since etcd_leader_stats.stats_reset';
 COMMENT ON COLUMN etcd_leader_status.lost IS 'times that its leadership ended, since then';
 
@@ -293,7 +293,7 @@ CREATE VIEW etcd_leader_stats AS
 GRANT SELECT ON etcd_leader_stats TO PUBLIC;
 
 COMMENT ON VIEW etcd_leader_stats IS
-'What this instance has done since stats_reset: the start of the server, or the last etcd_leader_stats_reset(). A restart after a crash does not reset the counters.';
+'Counters of this instance since stats_reset: the start of the server, or the last etcd_leader_stats_reset(). A restart after a crash does not reset the counters.';
 COMMENT ON COLUMN etcd_leader_stats.requests IS 'requests to etcd, without watches';
 COMMENT ON COLUMN etcd_leader_stats.failures IS 'requests that etcd did not answer, or answered with an error';
 COMMENT ON COLUMN etcd_leader_stats.timeouts IS 'failures by timeout';
@@ -304,12 +304,12 @@ COMMENT ON COLUMN etcd_leader_stats.watch_restarts IS 'watch streams opened';
 COMMENT ON COLUMN etcd_leader_stats.elections_won IS 'times that this instance became leader';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_resigned IS 'leaderships that ended by etcd_resign()';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_transferred IS 'leaderships that were handed over, by etcd_transfer() or to a node of etcd_leader.preferred_nodes';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended because etcd was not reached in time';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended because etcd did not renew the lease in time';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_deleted IS 'leaderships that ended because somebody deleted the key or revoked the lease';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_changed IS 'leaderships that ended because somebody put the key on another lease';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_not_eligible IS 'leaderships that ended by etcd_leader.candidate';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended because the election was removed from etcd_leader.elections';
-COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended with the elector, also by a crash of the server';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended because the elector ended, also by a crash of the server';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_history_changed IS 'leaderships that ended because etcd was replaced or restored';
 COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'events announced by NOTIFY, counted once for each database';
 COMMENT ON COLUMN etcd_leader_stats.notifications_failed IS 'failed attempts to announce events';
@@ -321,7 +321,7 @@ COMMENT ON COLUMN etcd_leader_stats.latency_count IS 'number of answered request
 COMMENT ON COLUMN etcd_leader_stats.commits_refused IS 'commits that were refused because this instance did not lead';
 COMMENT ON COLUMN etcd_leader_stats.statements_cancelled IS 'running statements that were cancelled after a loss of leadership';
 COMMENT ON COLUMN etcd_leader_stats.notifiers_expected IS 'number of notifiers that should run now: one for each database of etcd_leader.databases; 0 on a standby';
-COMMENT ON COLUMN etcd_leader_stats.notifiers_running IS 'number of notifiers that are at work now';
+COMMENT ON COLUMN etcd_leader_stats.notifiers_running IS 'number of notifiers that run now';
 COMMENT ON COLUMN etcd_leader_stats.version IS 'version of the library that the server has loaded';
 COMMENT ON COLUMN etcd_leader_stats.stats_reset IS 'when the counters began at 0';
 
@@ -334,7 +334,7 @@ COMMENT ON FUNCTION etcd_leader_stats_reset() IS
 'Sets the counters of etcd_leader_stats, and won and lost of etcd_leader_status, to 0, and stats_reset to now. ERROR 55000: the library was not preloaded.';
 
 --
--- Hooks: SQL that runs when leadership comes and goes
+-- Hooks: SQL that runs when leadership comes and goes, and when other keys change
 --
 
 CREATE FUNCTION etcd_leader_hook_changed()
@@ -347,12 +347,13 @@ COMMENT ON FUNCTION etcd_leader_hook_changed() IS
 
 CREATE TABLE etcd_leader_hook (
 	name text PRIMARY KEY CHECK (length(name) > 0 AND octet_length(name) < 64),
-	event text NOT NULL CHECK (event IN ('elected', 'unelected')),
-	election text NOT NULL,
+	event text NOT NULL CHECK (event IN ('elected', 'unelected', 'change')),
+	election text,
 	command text NOT NULL CHECK (command <> ''),
 	run_as name NOT NULL,
 	timeout interval NOT NULL CHECK (timeout BETWEEN interval '1 second' AND interval '1 day'),
-	enabled boolean NOT NULL DEFAULT true
+	enabled boolean NOT NULL DEFAULT true,
+	CHECK ((event = 'change') = (election IS NULL))
 );
 
 CREATE TRIGGER etcd_leader_hook_changed
@@ -366,24 +367,25 @@ GRANT SELECT, UPDATE (enabled) ON etcd_leader_hook TO PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('etcd_leader_hook', '');
 
 COMMENT ON TABLE etcd_leader_hook IS
-'The hooks of this database, see etcd_add_hook(). Everybody sees those that run as himself, and may enable and disable them.';
+'The hooks of this database, see etcd_add_hook(). Each role sees the hooks that run as this role, and may enable and disable them.';
 COMMENT ON COLUMN etcd_leader_hook.name IS 'name of the hook, unique in the database';
-COMMENT ON COLUMN etcd_leader_hook.event IS 'when it runs: elected or unelected';
-COMMENT ON COLUMN etcd_leader_hook.election IS 'of which election';
+COMMENT ON COLUMN etcd_leader_hook.event IS 'when it runs: elected, unelected or change';
+COMMENT ON COLUMN etcd_leader_hook.election IS 'name of the election; NULL for change';
 COMMENT ON COLUMN etcd_leader_hook.command IS 'SQL: one statement or several';
 COMMENT ON COLUMN etcd_leader_hook.run_as IS 'role that runs it';
-COMMENT ON COLUMN etcd_leader_hook.timeout IS 'for how long a run may take';
-COMMENT ON COLUMN etcd_leader_hook.enabled IS 'a hook that is not enabled does not run';
+COMMENT ON COLUMN etcd_leader_hook.timeout IS 'how long a run may take';
+COMMENT ON COLUMN etcd_leader_hook.enabled IS 'whether the hook runs';
 
 CREATE TABLE etcd_leader_hook_run (
 	hook text NOT NULL,
-	election text NOT NULL,
+	election text,
 	event text NOT NULL,
 	fencing_token bigint,
 	started_at timestamp with time zone NOT NULL,
 	ended_at timestamp with time zone,
 	status text NOT NULL CHECK (status IN ('waiting', 'running', 'succeeded', 'failed', 'cancelled')),
 	message text,
+	revision bigint,
 	PRIMARY KEY (hook, started_at)
 );
 
@@ -394,15 +396,16 @@ GRANT SELECT ON etcd_leader_hook_run TO PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('etcd_leader_hook_run', '');
 
 COMMENT ON TABLE etcd_leader_hook_run IS
-'The last 1,000 runs of this database''s hooks, and of each hook the last one that succeeded. Everybody sees those of the hooks that he sees.';
+'The last 1,000 elected and unelected runs of this database''s hooks, the last 1,000 runs for changes, and of each hook the last one that succeeded. Each role sees the runs of the hooks that it sees.';
 COMMENT ON COLUMN etcd_leader_hook_run.hook IS 'name of the hook';
-COMMENT ON COLUMN etcd_leader_hook_run.election IS 'of which election';
-COMMENT ON COLUMN etcd_leader_hook_run.event IS 'why it ran: elected or unelected';
-COMMENT ON COLUMN etcd_leader_hook_run.fencing_token IS 'elected: the token under which this instance led; unelected: that of the leadership which was lost, NULL at the start of the server';
-COMMENT ON COLUMN etcd_leader_hook_run.started_at IS 'when it began; later than every run before it, also if the clock was set back';
+COMMENT ON COLUMN etcd_leader_hook_run.election IS 'name of the election; NULL for change';
+COMMENT ON COLUMN etcd_leader_hook_run.event IS 'why it ran: elected, unelected or change';
+COMMENT ON COLUMN etcd_leader_hook_run.fencing_token IS 'elected: the token under which this instance led; unelected: the token of the lost leadership, NULL at the start of the server';
+COMMENT ON COLUMN etcd_leader_hook_run.started_at IS 'when it began; always later than the runs before it, even if the clock was set back';
 COMMENT ON COLUMN etcd_leader_hook_run.ended_at IS 'when it ended; NULL while it runs or waits';
 COMMENT ON COLUMN etcd_leader_hook_run.status IS 'waiting for a background worker, running, succeeded, failed, or cancelled by etcd_leader';
 COMMENT ON COLUMN etcd_leader_hook_run.message IS 'why it waits, failed or was cancelled';
+COMMENT ON COLUMN etcd_leader_hook_run.revision IS 'change: the revision of the change; NULL for a gap';
 
 CREATE FUNCTION etcd_add_hook(
 	name text,
@@ -416,7 +419,7 @@ AS 'MODULE_PATHNAME', 'etcd_add_hook'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) IS
-'Adds a hook: SQL that runs on this instance when leadership comes or goes. name: 1 to 63 bytes; event: elected or unelected; command: statements as psql takes them; election: a name in etcd_leader.elections, NULL is the first; timeout: 1 s to 1 day, for a whole run; run_as: the role that runs it. An elected hook is due at once where this instance leads. ERROR 42710: there is such a hook; 42501: the caller could not SET ROLE run_as, or that is a superuser and the caller is not; 22004: an argument is NULL; 22023: name, event, command or timeout is not allowed; 42601: the command cannot be parsed; 42704: no such election or role; 55000: the library was not preloaded, or there is no election.';
+'Adds a hook: SQL that runs on this instance when leadership comes or goes, or for each change of a key below etcd_leader.watched_prefixes. name: 1 to 63 bytes; event: elected, unelected or change; command: statements as psql takes them, for a change with the settings etcd_leader.change_type, change_key, change_value, change_revision and change_reason; election: a name in etcd_leader.elections, NULL is the first, and must be NULL for change; timeout: 1 s to 1 day, for a whole run; run_as: the role that runs it. An elected hook is due at once where this instance leads. ERROR 42710: there is such a hook; 42501: the caller could not SET ROLE run_as, or that is a superuser and the caller is not; 22004: an argument is NULL; 22023: name, event, election, command or timeout is not allowed; 42601: the command cannot be parsed; 42704: no such election or role; 55000: the library was not preloaded, or there is no election.';
 
 CREATE FUNCTION etcd_drop_hook(name text)
 RETURNS void

@@ -57,7 +57,9 @@
 #define PG_SIG_DFL SIG_DFL
 #endif
 
-/* 18: a library can tell its name and version: pg_get_loaded_modules(). */
+/*
+ * 18: a library can declare its name and version for pg_get_loaded_modules().
+ */
 #if PG_VERSION_NUM >= 180000
 #define COMPAT_MODULE_MAGIC \
 	PG_MODULE_MAGIC_EXT(.name = "etcd_leader", .version = ETCD_LEADER_VERSION)

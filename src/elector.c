@@ -267,7 +267,7 @@ note_failure(uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 		return;
 	}
 	if (id & GET_ID)
-		return;					/* its caller is told */
+		return;					/* its caller gets an error */
 	if (timing->explained)
 	{
 		elector_note_error(subject, answer->message, true);
@@ -392,6 +392,9 @@ end_elector(int code, Datum arg)
 										 ELECTION_REASON_SHUTDOWN);
 
 	elector_announce_events();
+
+	/* for a change of the last milliseconds, of which nobody has been told yet */
+	events_wake_all();
 	elector_end_changes();
 	shared_state_end_elector();
 	if (revoking)
@@ -634,7 +637,7 @@ etcd_leader_elector_main(Datum main_arg)
 		MemoryContextReset(turn_context);
 	}
 
-	/* Not 0, which would tell the postmaster not to start it again. */
+	/* Not 0: after 0 the postmaster would not start it again. */
 	proc_exit(1);
 }
 

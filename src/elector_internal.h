@@ -24,7 +24,7 @@
 
 #define NS_PER_MS			INT64CONST(1000000)
 
-/* What an error is about, which says when it is over. */
+/* The subject of an error.  It decides when the error is over. */
 typedef enum ErrorSubject
 {
 	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers */
@@ -40,7 +40,7 @@ typedef struct Elector
 	EtcdClient *client;
 	EtcdDiscovery *discovery;
 
-	/* as the core was told */
+	/* as they were passed to the core */
 	bool		eligible;
 	bool		in_recovery;
 
@@ -66,7 +66,10 @@ extern bool elector_is_news(const char *message);
  */
 extern void elector_note_error(ErrorSubject subject, const char *message, bool log);
 
-/* The same with a format; what is too long is cut at the end of a character. */
+/*
+ * The same with a format; a text that is too long is cut at the end of a
+ * character.
+ */
 extern void elector_note_formatted_error(ErrorSubject subject, bool log, const char *format,...) pg_attribute_printf(3, 4);
 
 /* The errors about that subject are over.  Their time stays known. */
@@ -96,7 +99,7 @@ extern bool elector_is_eligible(void);
 /* Applies all settings: at the start, and after each reload. */
 extern void elector_configure(void);
 
-/* Applies those of the protocol alone, and what the server is: a promotion. */
+/* Applies only the settings of the protocol, and a promotion of the server. */
 extern void elector_configure_core(void);
 
 /*
@@ -107,8 +110,9 @@ extern void elector_configure_core(void);
 extern void elector_warn_of_members(void);
 
 /*
- * Has each endpoint say which etcd it is, if an election is followed; and what
- * one said.  One that is too old is a WARNING, once after each reload.
+ * Asks each endpoint for its version of etcd, if an election follows Patroni;
+ * and handles an answer.  A version that is too old causes a WARNING, once
+ * after each reload.
  */
 extern void elector_ask_versions(void);
 extern void elector_learn_version(int endpoint, const char *version);
@@ -136,14 +140,16 @@ extern void elector_finish_discovery(void);
  */
 #define CANDIDATES_ID		(UINT64CONST(1) << 63)
 
-/* Those of changes.c are told by this bit; and that for etcd_get(). */
+/*
+ * The requests of changes.c, and that of etcd_get(), are marked by this bit.
+ */
 #define CHANGES_ID			(UINT64CONST(1) << 62)
 #define GET_ID				(UINT64CONST(1) << 61)
 
 /* Called once, at the start of the elector. */
 extern void elector_begin_mailbox(void);
 
-/* Takes what backends have asked for. */
+/* Takes the requests of backends. */
 extern void elector_serve_mailbox(void);
 
 /* A command of the protocol has ended: ElectionPort.reply. */
@@ -163,16 +169,22 @@ extern void elector_end_changes(void);
 /* Applies the settings of the changes. */
 extern void elector_configure_changes(void);
 
-/* Does what is due; when that is the next time (PG_INT64_MAX: never). */
+/*
+ * Does the work that is due, and returns when there is more (PG_INT64_MAX:
+ * never).
+ */
 extern void elector_tick_changes(void);
 extern int64 elector_changes_wakeup_ns(void);
 
-/* What comes from etcd: without CHANGES_ID in the id. */
+/* Answers and frames of etcd, without CHANGES_ID in the id. */
 extern void elector_receive_changes(uint64 id, const EtcdAnswer *answer);
 extern void elector_watched_changes(const EtcdWatchFrame *frame);
 extern void elector_changes_ended(EtcdOutcome outcome, const char *why);
 
-/* Wakes who waits for events, if there are any that nobody was woken for. */
+/*
+ * Wakes the processes that wait for events, if there are events since it woke
+ * them last and it is time to wake them again.
+ */
 extern void elector_wake_for_changes(void);
 
 /* A request of etcd_get() was taken; the answer to it. */

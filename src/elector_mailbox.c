@@ -32,7 +32,7 @@ static CandidatesRequest *candidates_requests;	/* by place in the mailbox */
 /*
  * The backends that wait for a verifying read: places in the mailbox, by slot.
  */
-static uint32 to_verify[ELECTION_MAX_ELECTIONS];	/* it is to be sent */
+static uint32 to_verify[ELECTION_MAX_ELECTIONS];	/* it has to be sent */
 static uint32 verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
 
 void

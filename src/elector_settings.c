@@ -326,7 +326,9 @@ elector_discover(void)
 	if (settings_discovery_srv[0] == '\0')
 		return -1;
 
-	/* once a domain had records with TLS, records without do not count */
+	/*
+	 * once a domain has had records with TLS, records without TLS are ignored
+	 */
 	tls_only = requires_tls() ||
 		(strcmp(discovered.domain, settings_discovery_srv) == 0 && has_tls(&discovered));
 	if (discovery_due_ns <= now_ns)

@@ -67,6 +67,7 @@ event_ring_init(EventRing *ring, int nplaces, Size nbytes)
 {
 	ring->nplaces = nplaces;
 	ring->nbytes = nbytes;
+	ring->end = 0;
 	pg_atomic_init_u64(&ring->newest, 0);
 	pg_atomic_init_u64(&ring->oldest, 1);
 	pg_atomic_init_u64(&ring->lost_seq, 0);
@@ -106,8 +107,12 @@ make_room(EventRing *ring, uint64 number, Size len)
 
 		if (number - oldest < (uint64) ring->nplaces && ring->end + len - place->start <= ring->nbytes)
 			break;
-		/* a reader that sees the record gone must see the loss, too */
+		/*
+		 * a reader that sees the record gone must see the loss, too, and its
+		 * time
+		 */
 		pg_atomic_write_u64(&ring->lost_at, (uint64) place->at);
+		pg_write_barrier();
 		pg_atomic_write_u64(&ring->lost_seq, (uint64) place->seq);
 		pg_write_barrier();
 		pg_atomic_write_u64(&ring->oldest, ++oldest);
@@ -153,8 +158,8 @@ search(EventRing *ring, int64 after, uint64 oldest, uint64 newest)
 }
 
 /*
- * What is read of a record that leaves the ring meanwhile can be anything; the
- * last look at `oldest` finds that out, and the next round finds the loss.
+ * If a record leaves the ring while it is read, the result is arbitrary.  The
+ * last check of `oldest` detects this, and the next round detects the loss.
  */
 RingResult
 event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at,
@@ -171,6 +176,7 @@ event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at,
 		oldest = pg_atomic_read_u64(&ring->oldest);
 		pg_read_barrier();
 		*seq = (int64) pg_atomic_read_u64(&ring->lost_seq);
+		pg_read_barrier();
 		*at = (TimestampTz) pg_atomic_read_u64(&ring->lost_at);
 		if (*seq > after)
 			return RING_LOST;

@@ -16,7 +16,7 @@ typedef struct EventRing EventRing;
 
 /*
  * A ring for at most nplaces records of together at most nbytes.  init: of
- * memory that is zero, before others see it.
+ * memory that may hold anything, before others see it.
  */
 extern Size event_ring_size(int nplaces, Size nbytes);
 extern void event_ring_init(EventRing *ring, int nplaces, Size nbytes);
@@ -34,8 +34,9 @@ typedef enum RingResult
 /*
  * The first record with a seq above `after`. FOUND: it is copied into
  * `record`, of `size` bytes, which is room for every record of the ring.
- * LOST: *seq and *at are those of the newest record that has made room; a
- * reader that asks again with that seq continues after the loss.
+ * LOST: *seq is that of a record that has made room, as all before it have;
+ * *at is its time, or that of one that made room right after it.  A reader
+ * that asks again with that seq continues after the loss.
  */
 extern RingResult event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at,
 								  void *record, Size size);

@@ -27,7 +27,7 @@
 #define CHANGES_PLACES	16384
 #define CHANGES_BYTES	(4 * 1024 * 1024)
 
-/* The strings of an event, of which a record holds what is in use. */
+/* The strings of an event.  A record holds only the used part of each. */
 static const struct
 {
 	Size		offset;
@@ -224,7 +224,7 @@ events_start(void)
 	return events->start;
 }
 
-/* What to tell of a loss of changes. */
+/* The event that reports a loss of changes. */
 static void
 make_gap(SharedEvent *event)
 {
@@ -236,7 +236,7 @@ make_gap(SharedEvent *event)
 /*
  * The first event of one ring, up to `last`.  A loss of changes is an event,
  * too, with the number of the last one that is lost.  False: none such.
- * *outrun: there was a loss, and what follows is above `last`.
+ * *outrun: there was a loss, and the events that follow are above `last`.
  */
 static bool
 next_of_ring(EventRing *ring, int64 after, int64 last, SharedEvent *event, bool *outrun)
@@ -265,8 +265,9 @@ next_of_ring(EventRing *ring, int64 after, int64 last, SharedEvent *event, bool 
 }
 
 /*
- * What was appended after `last` was read is left alone: an event that is there
- * in one ring can be newer than one that was not there yet in the other.
+ * Events that were appended after `last` was read are left for the next call:
+ * an event in one ring can be newer than an event that was not in the other
+ * ring yet.
  */
 bool
 events_next(int64 after, SharedEvent *event)
@@ -297,6 +298,37 @@ events_next(int64 after, SharedEvent *event)
 	return false;
 }
 
+static bool
+next_of_one_ring(EventRing *ring, int64 after, SharedEvent *event)
+{
+	bool		outrun;
+
+	do
+	{
+		int64		last = events_last();
+
+		if (after < 0 || after > last)
+			after = 0;
+		pg_read_barrier();
+		outrun = false;
+		if (next_of_ring(ring, after, last, event, &outrun))
+			return true;
+	} while (outrun);
+	return false;
+}
+
+bool
+events_next_change(int64 after, SharedEvent *event)
+{
+	return next_of_one_ring(changes_ring, after, event);
+}
+
+bool
+events_next_but_changes(int64 after, SharedEvent *event)
+{
+	return next_of_one_ring(elections_ring, after, event);
+}
+
 void
 events_prepare_to_sleep(void)
 {
@@ -320,7 +352,7 @@ events_change_number(void)
 {
 	uint64		number = pg_atomic_read_u64(&events->change_number);
 
-	/* what is read afterwards is not older */
+	/* the values that are read afterwards are not older */
 	pg_read_barrier();
 	return number;
 }
@@ -334,9 +366,9 @@ events_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
 		wake_events |= WL_TIMEOUT;
 
 	/*
-	 * On the list of those who are woken, this waits for its latch itself: a
-	 * sleep on the condition variable would not end for anybody else who sets
-	 * it.
+	 * This process is on the list of those that are woken, but waits for its
+	 * latch itself.  A sleep on the condition variable would not end when
+	 * somebody else sets the latch.
 	 */
 	ConditionVariablePrepareToSleep(&events->published);
 	if (events_change_number() == seen &&

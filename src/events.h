@@ -25,6 +25,9 @@
 /* A change of a key below a watched prefix, beside the kinds of the protocol. */
 #define EVENT_CHANGE	(ELECTION_EVENT_DISCONNECTED + 1)
 
+/* What SQL calls it. */
+#define EVENT_CHANGE_NAME	"change"
+
 /*
  * The maximum number of bytes that are kept of a key and of a value, and a
  * NUL.
@@ -54,15 +57,16 @@ typedef struct SharedEvent
 /* The reason of a CHANGE without a key. */
 #define EVENT_REASON_GAP	"gap"
 
-/* What SQL calls its kind. */
+/* The name of its kind in SQL. */
 extern const char *events_kind_name(const SharedEvent *event);
 
 /*
  * Events are numbered by ones, also over a crash restart.  A start of the
  * server begins above every number of the starts before it: at the wall clock,
- * in microseconds since 2000.  So a reader that goes on from the last number
- * it saw can tell by the first number it gets whether it has missed any.  The
- * numbers stay below 2^53 until the year 2285: a double holds them.
+ * in microseconds since 2000.  So a reader that continues after the last
+ * number that it saw can see by the first number that it gets whether it has
+ * missed any.  The numbers stay below 2^53 until the year 2285: a double holds
+ * them.
  */
 
 /* Sets event->seq and stores the event.  events_wake_all() must follow. */
@@ -85,6 +89,10 @@ extern int64 events_start(void);
  * than none.
  */
 extern bool events_next(int64 after, SharedEvent *event);
+
+/* The same among the changes alone, or among all others. */
+extern bool events_next_change(int64 after, SharedEvent *event);
+extern bool events_next_but_changes(int64 after, SharedEvent *event);
 
 /*
  * Waiting for anything that is published: an event, a leadership.  prepare,

@@ -198,8 +198,8 @@ find_broken(bool writes)
 
 /*
  * Remembers what etcd_leader.require_leadership demands of this transaction,
- * the first time that it is asked; the setting may come and go with functions
- * that have it in a SET clause.
+ * when it is called first.  Functions with a SET clause can change the setting
+ * within the transaction.
  */
 static void
 record_setting(void)
@@ -241,7 +241,7 @@ known_leader(const char *name)
 	return leader ? shared_state_text(leader) : NULL;
 }
 
-/* For ereport(): who leads.  leader: a name, or NULL. */
+/* For ereport(): a detail that names the leader.  leader: a name, or NULL. */
 static int
 errdetail_leader(const char *leader)
 {
@@ -474,8 +474,8 @@ ends_transaction(const Node *statement)
 }
 
 /*
- * Called before each statement, also before those within others, since
- * procedures begin new transactions.  utility: NULL for what the executor
+ * Called before each statement, also before nested ones, since procedures
+ * begin new transactions.  utility: NULL for a statement that the executor
  * runs.
  */
 static void
@@ -561,7 +561,9 @@ executor_finish(QueryDesc *query_desc)
 	depth--;
 }
 
-/* COMMIT PREPARED commits what was prepared past the callback below. */
+/*
+ * COMMIT PREPARED commits a prepared transaction without the callback below.
+ */
 static void
 check_commit_prepared(const Node *statement)
 {
@@ -669,7 +671,7 @@ check_commit(void)
 	committing = true;
 	pg_compiler_barrier();
 
-	record_setting();			/* had no statement done so */
+	record_setting();			/* in case no statement has done so */
 	broken = find_broken(has_written());
 	if (broken == NULL && cancel_sent)
 		broken = any_requirement();
@@ -678,7 +680,7 @@ check_commit(void)
 }
 
 /*
- * Nobody can tell at COMMIT PREPARED under which token the transaction was
+ * At COMMIT PREPARED, the token is not known under which the transaction was
  * armed.
  */
 static void

@@ -128,7 +128,7 @@ named_election(text *name)
 	char	   *utf8 = pg_server_to_any(str, len, PG_UTF8);
 	int			index;
 
-	/* what needed no conversion was not copied, and has no NUL */
+	/* without a conversion it was not copied, and has no NUL */
 	if (utf8 != str)
 		len = (int) strlen(utf8);
 	index = settings_election_index(utf8, len);
@@ -287,7 +287,7 @@ add_text(Row *row, const char *utf8)
 		add_value(row, CStringGetTextDatum(shared_state_text(utf8)));
 }
 
-/* A number of which 0 means that there is none. */
+/* A number; 0 becomes NULL. */
 static void
 add_number(Row *row, int64 number)
 {
@@ -297,7 +297,7 @@ add_number(Row *row, int64 number)
 		add_value(row, Int64GetDatum(number));
 }
 
-/* A time of which 0 means that there is none. */
+/* A time; 0 becomes NULL. */
 static void
 add_time(Row *row, TimestampTz at)
 {
@@ -307,7 +307,7 @@ add_time(Row *row, TimestampTz at)
 		add_value(row, TimestampTzGetDatum(at));
 }
 
-/* An interval of which 0 means that there is none. */
+/* An interval; 0 becomes NULL. */
 static void
 add_interval(Row *row, int64 us)
 {
@@ -718,9 +718,10 @@ functions_report_no_elector(void)
 }
 
 /*
- * Asks, and turns every reply that is not a result into an ERROR.  consequence
- * says in a sentence what becomes of the command if etcd does not answer; NULL:
- * nothing.  Returns NULL if there was no reply until then, see mailbox_ask().
+ * Sends the command, and turns every reply that is not a result into an ERROR.
+ * consequence is a sentence that describes the effect of the command if etcd
+ * does not answer; NULL: it has none.  Returns NULL if there was no reply
+ * until then, see mailbox_ask().
  */
 static SharedReply *
 ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
@@ -910,7 +911,7 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* What keeps the leader from handing over, as an ERROR. */
+/* Raises an ERROR that says why the leader cannot hand over. */
 static void
 refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 {

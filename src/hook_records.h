@@ -15,10 +15,13 @@
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 
+#include "hook_run.h"
+
 typedef enum HookEvent
 {
 	HOOK_UNELECTED,
-	HOOK_ELECTED
+	HOOK_ELECTED,
+	HOOK_CHANGE
 } HookEvent;
 
 /* Why a hook runs; what runs for the same reason is one phase. */
@@ -36,6 +39,10 @@ typedef struct DueHook
 	char	   *command;
 	char	   *role;
 	int			timeout_ms;
+	uint32		version;		/* another one after each change of the hook */
+	/* CHANGE */
+	bool		begins_with_gap;
+	int64		after;			/* the event after which it goes on */
 } DueHook;
 
 /*
@@ -44,8 +51,14 @@ typedef struct DueHook
  */
 extern bool hook_records_find(void);
 
+/* Are there hooks? */
+extern bool hook_records_have_hooks(void);
+
 /* The elections that hooks name, char *. */
 extern List *hook_records_elections(void);
+
+/* The hooks of changes that are enabled, DueHook *, in order. */
+extern List *hook_records_of_changes(void);
 
 /* Is there still such a hook, and is it enabled? */
 extern bool hook_records_is_enabled(const char *name);
@@ -65,10 +78,19 @@ extern void hook_records_insert(const char *hook, const char *election, const Ho
 								TimestampTz started_at, const char *status, const char *message);
 extern void hook_records_end(const char *hook, TimestampTz started_at, const char *status, const char *message);
 extern void hook_records_close_unfinished(void);
+
+/*
+ * The same for runs of a hook of changes, which are recorded when they have ended;
+ * those that take long, too, while they run.
+ */
+extern void hook_records_insert_changes(const char *hook, const HookChange *changes, int nchanges,
+										const char *status, const char *message);
+extern void hook_records_delete_running(const char *hook);
 extern void hook_records_delete_waiting(void);
 
 /*
- * Keeps the last 1,000 runs, and the records which show that a hook is done.
+ * Keeps the last 1,000 runs of either kind, of changes and others, and the
+ * records which show that a hook is done.
  */
 extern void hook_records_prune(void);
 

@@ -27,6 +27,8 @@ typedef struct HookRegister
 {
 	HookDatabase databases[SETTINGS_MAX_DATABASES];
 	pg_atomic_uint64 tickets;	/* how many were given out */
+	pg_atomic_uint64 releases;	/* how many were given back */
+	pg_atomic_uint64 refusals;	/* how often there was none */
 	pg_atomic_uint64 runs[HOOK_REGISTER_MAX_RUNS];	/* the ticket; 0: free */
 } HookRegister;
 
@@ -74,6 +76,8 @@ init_register(void)
 		init_database(database);
 	}
 	pg_atomic_init_u64(&hooks->tickets, 0);
+	pg_atomic_init_u64(&hooks->releases, 0);
+	pg_atomic_init_u64(&hooks->refusals, 0);
 	for (int i = 0; i < HOOK_REGISTER_MAX_RUNS; i++)
 		pg_atomic_init_u64(&hooks->runs[i], 0);
 }
@@ -179,6 +183,8 @@ hook_register_reserve(int notifier_slot, int max)
 		if (pg_atomic_compare_exchange_u64(&hooks->runs[i], &expected, ticket))
 			return ticket;
 	}
+	pg_atomic_fetch_add_u64(&hooks->refusals, 1);
+	events_wake();
 	return 0;
 }
 
@@ -187,8 +193,26 @@ hook_register_release(uint64 ticket)
 {
 	uint64		expected = ticket;
 
-	if (pg_atomic_compare_exchange_u64(&hooks->runs[TICKET_PLACE(ticket)], &expected, 0))
-		events_wake();
+	if (!pg_atomic_compare_exchange_u64(&hooks->runs[TICKET_PLACE(ticket)], &expected, 0))
+		return;
+	pg_atomic_fetch_add_u64(&hooks->releases, 1);
+	events_wake();
+}
+
+uint64
+hook_register_releases(void)
+{
+	uint64		releases = pg_atomic_read_u64(&hooks->releases);
+
+	/* what is read afterwards is not older */
+	pg_read_barrier();
+	return releases;
+}
+
+uint64
+hook_register_refusals(void)
+{
+	return pg_atomic_read_u64(&hooks->refusals);
 }
 
 bool

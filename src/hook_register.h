@@ -66,6 +66,13 @@ extern void hook_register_release(uint64 ticket);
 extern bool hook_register_is_reserved(uint64 ticket);
 
 /*
+ * How many places have been freed, and how often none was free: numbers that only
+ * grow.
+ */
+extern uint64 hook_register_releases(void);
+extern uint64 hook_register_refusals(void);
+
+/*
  * Is a launcher of this database at work, or a hook other than that which this
  * process runs?
  */

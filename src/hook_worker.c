@@ -11,6 +11,9 @@
  * The process begins as the role, and never becomes another one.  So the hook
  * can do nothing that the role may not do.
  *
+ * A hook of changes runs for one change after the other, as in a session that
+ * is new each time.  The process waits for more of them for a second.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -18,6 +21,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
+#include "commands/discard.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/analyze.h"
@@ -41,6 +45,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timeout.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "events.h"
@@ -55,6 +60,9 @@
 /* In the segment that the launcher made. */
 static HookRun *run = NULL;
 
+/* For how long a process works off changes.  It keeps a place for so long. */
+#define CHANGES_NS	(1000 * NS_PER_MS)
+
 /* When the timeout will be over, in ns of shared_state_clock_ns(). */
 static int64 deadline_ns;
 
@@ -64,7 +72,7 @@ static emit_log_hook_type prev_emit_log = NULL;
 
 /* Tells the launcher how the run has ended. */
 static void
-set_result(HookResult result, const char *message, const char *detail)
+set_result(HookResult result, int sqlerrcode, const char *message, const char *detail)
 {
 	char		text[HOOK_MESSAGE_SIZE];
 	int			len;
@@ -76,6 +84,7 @@ set_result(HookResult result, const char *message, const char *detail)
 	len = pg_mbcliplen(text, Min(len, (int) sizeof(text) - 1), HOOK_MESSAGE_SIZE - 1);
 	memcpy(run->message, text, len);
 	run->message[len] = '\0';
+	run->sqlerrcode = sqlerrcode;
 	pg_write_barrier();
 	pg_atomic_write_u32(&run->result, result);
 }
@@ -89,7 +98,7 @@ static void
 keep_message(ErrorData *edata)
 {
 	if (edata->elevel == FATAL && run != NULL && edata->sqlerrcode != ERRCODE_ADMIN_SHUTDOWN)
-		set_result(HOOK_FAILED, edata->message, edata->detail);
+		set_result(HOOK_FAILED, edata->sqlerrcode, edata->message, edata->detail);
 	if (prev_emit_log)
 		prev_emit_log(edata);
 }
@@ -249,18 +258,23 @@ run_command(void)
 }
 
 /*
- * Runs the command and tells how it ended.  An error is not logged here, as it
- * may be that of the run before.
+ * Runs the command.  False if it has failed, which is told.  An error is not
+ * logged here, as it may be that of the run before.
  */
-static void
+static bool
 try_command(void)
 {
 	MemoryContext context = CurrentMemoryContext;
+	volatile bool has_succeeded = false;
 
+	deadline_ns = shared_state_clock_ns() + run->timeout_ms * NS_PER_MS;
+	pg_atomic_write_u64(&run->began_ns, (uint64) shared_state_clock_ns());
+	debug_query_string = run->command;
+	pgstat_report_activity(STATE_RUNNING, run->command);
 	PG_TRY();
 	{
 		run_command();
-		set_result(HOOK_SUCCEEDED, NULL, NULL);
+		has_succeeded = true;
 	}
 	PG_CATCH();
 	{
@@ -273,10 +287,105 @@ try_command(void)
 		edata = CopyErrorData();
 		FlushErrorState();
 		AbortOutOfAnyTransaction();
-		set_result(HOOK_FAILED, edata->message, edata->detail);
+		set_result(HOOK_FAILED, edata->sqlerrcode, edata->message, edata->detail);
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
+	return has_succeeded;
+}
+
+/* ---- changes --------------------------------------------------------- */
+
+/* Makes the session as good as new, and tells it of the change. */
+static void
+begin_change(const SharedEvent *event)
+{
+	DiscardStmt all = {.type = T_DiscardStmt,.target = DISCARD_ALL};
+	bool		is_gap = event->key[0] == '\0';
+	char		revision[32] = "";
+	struct
+	{
+		const char *name;
+		const char *value;
+	}			settings[] = {
+		{"etcd_leader.change_type", is_gap ? "gap" : event->has_value ? "put" : "delete"},
+		{"etcd_leader.change_key", event->key},
+		{"etcd_leader.change_value", event->value},
+		{"etcd_leader.change_revision", revision},
+		{"etcd_leader.change_reason", event->reason}
+	};
+
+	if (!is_gap)
+		snprintf(revision, sizeof(revision), INT64_FORMAT, event->revision);
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	DiscardCommand(&all, true);
+	for (Size i = 0; i < lengthof(settings); i++)
+		SetConfigOption(settings[i].name, shared_state_text(settings[i].value), PGC_USERSET, PGC_S_CLIENT);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+/* Runs the command for one change.  False if it has failed. */
+static bool
+run_change(const SharedEvent *event)
+{
+	uint32		n = pg_atomic_read_u32(&run->nsucceeded);
+	HookChange *change = &hook_run_changes(run)[n];
+
+	begin_change(event);
+	change->seq = event->seq;
+	change->revision = event->revision;
+	change->started_at = GetCurrentTimestamp();
+	change->ended_at = DT_NOEND;
+	pg_write_barrier();
+	pg_atomic_write_u32(&run->nbegun, n + 1);
+	if (!try_command())
+		return false;
+	change->ended_at = GetCurrentTimestamp();
+	pg_write_barrier();
+	pg_atomic_write_u32(&run->nsucceeded, n + 1);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	return true;
+}
+
+/*
+ * The next change, if it comes in time, and nobody wants the place meanwhile.  A
+ * request to cancel is for a command, and none is running.
+ */
+static bool
+wait_for_change(int64 after, int64 until_ns, SharedEvent *event)
+{
+	uint32		wait_event = compat_wait_event("EtcdLeaderHookChange");
+	int64		left_ns;
+	bool		found;
+
+	HOLD_CANCEL_INTERRUPTS();
+	events_prepare_to_sleep();
+	while ((left_ns = until_ns - shared_state_clock_ns()) > 0 && !(found = events_next_change(after, event)) &&
+		   hook_register_refusals() == run->refusals)
+		(void) events_sleep(left_ns / NS_PER_MS + 1, wait_event);
+	events_cancel_sleep();
+	QueryCancelPending = false;
+	RESUME_CANCEL_INTERRUPTS();
+	return left_ns > 0 && found;
+}
+
+/* Runs the command for each change that comes within some time. */
+static bool
+run_changes(void)
+{
+	int64		until_ns = shared_state_clock_ns() + CHANGES_NS;
+	SharedEvent event = {.seq = run->after,.reason = EVENT_REASON_GAP};
+
+	if (run->begins_with_gap && !run_change(&event))
+		return false;
+	while (pg_atomic_read_u32(&run->nsucceeded) < HOOK_MAX_CHANGES && wait_for_change(event.seq, until_ns, &event))
+	{
+		if (!run_change(&event))
+			return false;
+	}
+	return true;
 }
 
 /* ---- the process ----------------------------------------------------- */
@@ -348,16 +457,13 @@ etcd_leader_hook_main(Datum main_arg)
 	run = attach_run(DatumGetUInt32(main_arg));
 	BackgroundWorkerInitializeConnection(run->database, run->role, 0);
 	check_connection_limit();
-	SetConfigOption("application_name", psprintf("etcd_leader hook %s", run->name), PGC_USERSET, PGC_S_SESSION);
+	SetConfigOption("application_name", psprintf("etcd_leader hook %s", run->name), PGC_USERSET, PGC_S_CLIENT);
 	snprintf(timeout, sizeof(timeout), "%dms", run->timeout_ms);
-	SetConfigOption("statement_timeout", timeout, PGC_USERSET, PGC_S_SESSION);
+	SetConfigOption("statement_timeout", timeout, PGC_USERSET, PGC_S_CLIENT);
 
 	wait_for_record(start.ticket);
-	pg_atomic_write_u32(&run->has_begun, 1);
-	deadline_ns = shared_state_clock_ns() + run->timeout_ms * NS_PER_MS;
-	debug_query_string = run->command;
-	pgstat_report_activity(STATE_RUNNING, run->command);
 	bind_to_leadership();
-	try_command();
+	if (run->is_of_changes ? run_changes() : try_command())
+		set_result(HOOK_SUCCEEDED, 0, NULL, NULL);
 	proc_exit(0);
 }

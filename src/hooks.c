@@ -31,6 +31,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "events.h"
 #include "functions.h"
 #include "hook_register.h"
 #include "notifier_register.h"
@@ -122,7 +123,8 @@ become_owner(const FmgrInfo *function)
  * the first row, NULL for none, in *value (in the caller's memory context).
  */
 static uint64
-execute_as_owner(FunctionCallInfo fcinfo, const char *statement, int nargs, Oid *types, Datum *values, char **value)
+execute_as_owner(FunctionCallInfo fcinfo, const char *statement, int nargs, Oid *types, Datum *values, const char *nulls,
+				 char **value)
 {
 	MemoryContext context = CurrentMemoryContext;
 	int			nest_level = NewGUCNestLevel();
@@ -145,7 +147,7 @@ execute_as_owner(FunctionCallInfo fcinfo, const char *statement, int nargs, Oid 
 			appendStringInfoChar(&sql, *c);
 	}
 	SPI_connect();
-	if (SPI_execute_with_args(sql.data, nargs, types, values, NULL, false, 0) < 0)
+	if (SPI_execute_with_args(sql.data, nargs, types, values, nulls, false, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", sql.data);
 	processed = SPI_processed;
 	if (value != NULL)
@@ -191,19 +193,42 @@ name_argument(FunctionCallInfo fcinfo, int argno)
 	return name;
 }
 
-static Datum
+static char *
 event_argument(FunctionCallInfo fcinfo, int argno)
 {
 	char	   *event;
 
 	check_not_null(fcinfo, argno);
 	event = text_to_cstring(PG_GETARG_TEXT_PP(argno));
-	if (strcmp(event, "elected") != 0 && strcmp(event, "unelected") != 0)
+	if (strcmp(event, "elected") != 0 && strcmp(event, "unelected") != 0 && strcmp(event, EVENT_CHANGE_NAME) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid event of a hook: \"%s\"", event),
-				 errhint("The event is \"elected\" or \"unelected\".")));
-	return PG_GETARG_DATUM(argno);
+				 errhint("The event is \"elected\", \"unelected\" or \"change\".")));
+	return event;
+}
+
+/*
+ * The name of the election; of changes there is none, and NULL is the only
+ * argument.
+ */
+static Datum
+election_argument(FunctionCallInfo fcinfo, int argno, const char *event, bool *isnull)
+{
+	*isnull = strcmp(event, EVENT_CHANGE_NAME) == 0;
+	if (!*isnull)
+	{
+		int			election = functions_election_argument(fcinfo, argno);
+
+		return CStringGetTextDatum(shared_state_text(settings_election_name(election)));
+	}
+	functions_require_preloaded();
+	if (!PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("election must be NULL for a hook of the event \"%s\"", EVENT_CHANGE_NAME),
+				 errdetail("Changes of other keys are of no election.")));
+	return (Datum) 0;
 }
 
 /* ERROR if the command is empty, or cannot be parsed. */
@@ -256,6 +281,16 @@ warn_if_not_notified(void)
 			 errhint("Add it to \"%s\" and reload the configuration.", "etcd_leader.databases")));
 }
 
+/* There are no changes for which a hook could run. */
+static void
+warn_if_not_watching(void)
+{
+	if (settings_watched_prefixes[0] == '\0')
+		ereport(WARNING,
+				(errmsg("no changes are watched"),
+				 errhint("Add prefixes of keys to \"%s\" and reload the configuration.", "etcd_leader.watched_prefixes")));
+}
+
 /*
  * etcd_add_hook(name text, event text, command text, election text,
  *				 timeout interval, run_as name) returns void
@@ -265,13 +300,20 @@ etcd_add_hook(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID, NAMEOID};
 	Datum		values[6];
-	int			election = functions_election_argument(fcinfo, 3);
-	char	   *name = name_argument(fcinfo, 0);
+	char		nulls[] = "      ";
+	bool		no_election;
+	char	   *event;
+	char	   *name;
 
+	functions_require_preloaded();
+	event = event_argument(fcinfo, 1);
+	values[3] = election_argument(fcinfo, 3, event, &no_election);
+	if (no_election)
+		nulls[3] = 'n';
+	name = name_argument(fcinfo, 0);
 	values[0] = CStringGetTextDatum(name);
-	values[1] = event_argument(fcinfo, 1);
+	values[1] = CStringGetTextDatum(event);
 	values[2] = command_argument(fcinfo, 2);
-	values[3] = CStringGetTextDatum(shared_state_text(settings_election_name(election)));
 	values[4] = timeout_argument(fcinfo, 4);
 	check_not_null(fcinfo, 5);
 	values[5] = PG_GETARG_DATUM(5);
@@ -280,12 +322,14 @@ etcd_add_hook(PG_FUNCTION_ARGS)
 	if (execute_as_owner(fcinfo,
 						 "INSERT INTO @etcd_leader_hook (name, event, command, election, timeout, run_as) "
 						 "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING",
-						 lengthof(values), types, values, NULL) == 0)
+						 lengthof(values), types, values, nulls, NULL) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
 				 errmsg("hook \"%s\" already exists", name),
 				 errhint("Drop it first: etcd_drop_hook().")));
 	warn_if_not_notified();
+	if (no_election)
+		warn_if_not_watching();
 	PG_RETURN_VOID();
 }
 
@@ -308,7 +352,7 @@ etcd_drop_hook(PG_FUNCTION_ARGS)
 	name = name_argument(fcinfo, 0);
 	values[0] = CStringGetTextDatum(name);
 	if (execute_as_owner(fcinfo, "SELECT run_as FROM @etcd_leader_hook WHERE name = $1 FOR UPDATE",
-						 1, types, values, &role_name) == 0)
+						 1, types, values, NULL, &role_name) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("hook \"%s\" does not exist", name)));
@@ -320,7 +364,7 @@ etcd_drop_hook(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for a hook of role \"%s\"", role_name),
 				 errdetail("The role does not exist, and only superusers can drop such a hook.")));
-	(void) execute_as_owner(fcinfo, "DELETE FROM @etcd_leader_hook WHERE name = $1", 1, types, values, NULL);
-	(void) execute_as_owner(fcinfo, "DELETE FROM @etcd_leader_hook_run WHERE hook = $1", 1, types, values, NULL);
+	(void) execute_as_owner(fcinfo, "DELETE FROM @etcd_leader_hook WHERE name = $1", 1, types, values, NULL, NULL);
+	(void) execute_as_owner(fcinfo, "DELETE FROM @etcd_leader_hook_run WHERE hook = $1", 1, types, values, NULL, NULL);
 	PG_RETURN_VOID();
 }

@@ -34,7 +34,7 @@ typedef struct SharedRequest
 	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM; TRANSFER: to which node */
 	int64		until_ns;		/* TRANSFER: of shared_state_clock_ns()'s clock */
 	int64		after_revision; /* CANDIDATES: create revision of the last row */
-	int64		at_revision;	/* CANDIDATES, GET: 0, or what the first page was read at */
+	int64		at_revision;	/* CANDIDATES, GET: 0, or the revision of the first page */
 	/* GET; in the page are the key that was asked for, and that to begin with */
 	Size		key_len;
 	Size		first_len;
@@ -104,8 +104,8 @@ typedef struct SharedReply
 extern bool mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply);
 
 /*
- * The same for COMMAND_GET.  page: of SHARED_PAGE_SIZE bytes, of which so many
- * go along, and those of the reply come back.
+ * The same for COMMAND_GET.  page has SHARED_PAGE_SIZE bytes.  The given
+ * number of them is sent, and the bytes of the reply come back.
  */
 extern bool mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page, Size len);
 

@@ -37,6 +37,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "attempt.h"
 #include "compat.h"
 #include "events.h"
 #include "hook_launcher.h"
@@ -579,14 +580,22 @@ event_payload(const SharedEvent *event)
 	return json.data;
 }
 
+static void announce_events(void *arg);
+
+static Attempt announcing = {
+	.work = announce_events,
+	.failed = gettext_noop("could not announce events in database \"%s\": %s"),
+	.succeeded = gettext_noop("events are announced in database \"%s\" again")
+};
+
 /*
  * Announces, in one transaction, all events after the mark, and advances it.
- * ERROR if that cannot be; then the mark has not moved.  again: it could not
- * be the last time.
+ * ERROR if that cannot be; then the mark has not moved.
  */
 static void
-announce_events(const NotifierStart *start, bool again)
+announce_events(void *arg)
 {
+	const NotifierStart *start = arg;
 	SharedEvent event;
 	char	   *channel;
 	int64		announced = notifier_register_announced(start->slot);
@@ -601,7 +610,7 @@ announce_events(const NotifierStart *start, bool again)
 	 * Room that has become free in a full queue is found by a NOTIFY that
 	 * succeeds, and by a query of the usage.  Nothing else would end it.
 	 */
-	if (again)
+	if (announcing.last_error[0] != '\0')
 		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
 
 	channel = shared_state_text(settings_channel);
@@ -629,54 +638,6 @@ announce_events(const NotifierStart *start, bool again)
 				(errmsg("%lld events were not announced in database \"%s\"",
 						(long long) lost, start->database),
 				 errdetail("Only the last %d events are kept.", SHARED_EVENTS)));
-}
-
-/*
- * As announce_events(), but false after an ERROR.  That is logged if it is
- * another one than the last time; the end of a series is logged, too.
- */
-static bool
-try_to_announce_events(const NotifierStart *start)
-{
-	static char last_error[256] = "";
-	MemoryContext context = CurrentMemoryContext;
-	ErrorData  *volatile edata = NULL;
-
-	PG_TRY();
-	{
-		announce_events(start, last_error[0] != '\0');
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		edata = CopyErrorData();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		pgstat_report_activity(STATE_IDLE, NULL);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-
-	if (edata == NULL)
-	{
-		if (last_error[0] != '\0')
-			ereport(LOG,
-					(errmsg("events are announced in database \"%s\" again", start->database)));
-		last_error[0] = '\0';
-		return true;
-	}
-
-	stats_count(COUNTER_NOTIFICATIONS_FAILED, 1);
-	if (strncmp(last_error, edata->message, sizeof(last_error) - 1) != 0)
-		ereport(WARNING,
-				(errcode(edata->sqlerrcode),
-				 errmsg("could not announce events in database \"%s\": %s",
-						start->database, edata->message),
-				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
-				 errhint("It will be tried again until it succeeds.")));
-	strlcpy(last_error, edata->message, sizeof(last_error));
-	FreeErrorData(edata);
-	return false;
 }
 
 /*
@@ -733,10 +694,13 @@ etcd_leader_notifier_main(Datum main_arg)
 		(void) hook_launcher_supervise(start.database, start.slot);
 		if (events_last() <= notifier_register_announced(start.slot))
 			continue;
-		if (try_to_announce_events(&start))
+		if (attempt_run(&announcing, start.database, &start))
+		{
 			backoff_ms = 0;
-		else
-			notifier_register_pause(start.slot, start.ticket, next_backoff_ms(&backoff_ms), wait_event);
+			continue;
+		}
+		stats_count(COUNTER_NOTIFICATIONS_FAILED, 1);
+		notifier_register_pause(start.slot, start.ticket, next_backoff_ms(&backoff_ms), wait_event);
 	}
 	proc_exit(0);
 }

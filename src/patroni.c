@@ -70,7 +70,7 @@
  */
 #define MIN_MARGIN_NS		NS_PER_S
 
-/* What a look asks for; the order is that of its ranges. */
+/* The keys that a look reads, in the order of its ranges. */
 enum
 {
 	RANGE_LEADER,
@@ -252,7 +252,7 @@ explain_follower(const Election *e, char *problem)
 	else if (p->has_failsafe)
 		etcd_format_message(problem, "Patroni's failsafe_mode may keep this server a primary, but its leader key does not name this server, or cannot be confirmed");
 	else if (e->create_revision != 0)
-		problem[0] = '\0';		/* a beat tells soon, or why it cannot */
+		problem[0] = '\0';		/* a beat shows it soon, or why it cannot */
 	else if (e->leader.create_revision != 0)
 		etcd_format_message(problem, "this server is not in recovery, but Patroni's leader key names \"%s\": is Patroni running here?", e->leader_value);
 	else
@@ -312,8 +312,8 @@ lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 }
 
 /*
- * The leader key as it stands (NULL: it does not).  Returns whether it names
- * us.
+ * The leader key as it is now (NULL: it does not exist).  Returns whether it
+ * names us.
  */
 static bool
 learn_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
@@ -458,7 +458,7 @@ patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election 
 	if (op->epochs[slot_of(core, e)] != e->epoch || revision < e->seen_revision ||
 		revision < p->event_revision)
 	{
-		/* void (EPOCH), or older than what is known */
+		/* ignored (EPOCH), or older than the known state */
 		e->look_wanted = true;
 		return;
 	}
@@ -471,7 +471,7 @@ patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election 
 	finish_beat(core, now_ns, op, e, answer->header.raft_term, named);
 	e->leader_until_ns = op->sent_ns + ttl_ns(core, e);
 	conclude(core, now_ns, e);
-	/* leadership was withdrawn by this answer, which shows who leads, too */
+	/* leadership was withdrawn by this answer, which also shows the leader */
 	e->leader_known = true;
 	queue_tell_leader(core, e, ELECTION_NO_REASON);
 	core_publish(core, e);
@@ -506,7 +506,10 @@ patroni_receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op, c
 	p->asked_id = 0;
 	if (answer->outcome != ETCD_ANSWERED || left_s < 0)
 	{
-		/* With the lease the key is gone, or hangs on another one by now. */
+		/*
+		 * The lease is gone.  So the key is gone, or attached to another lease
+		 * by now.
+		 */
 		e->look_wanted = true;
 		fail_beat(core, now_ns, e, op->sent_ns);
 		p->beat_wanted = false;
@@ -572,8 +575,8 @@ pursue_election(ElectionCore *core, int64_t now_ns, Election *e)
 	Patroni    *p = &e->patroni;
 
 	/*
-	 * The key hangs on another lease, of which nothing is known yet.  No
-	 * lease of etcd is shorter than an election timeout and a half.
+	 * The key is attached to another lease, and nothing is known of that lease
+	 * yet.  No lease of etcd is shorter than an election timeout and a half.
 	 */
 	if (p->lease_changed)
 	{

@@ -23,6 +23,9 @@
 /* Leaves at least half of the greatest TTL. */
 #define MAX_SAFETY_MARGIN_MS	(ELECTION_MAX_TTL_S * 1000 / 2)
 
+/* The settings that tell a hook of its change. */
+#define SETTINGS_HOOK_CHANGES	5
+
 /* GUCs */
 char	   *settings_endpoints;
 char	   *settings_discovery_srv;
@@ -53,6 +56,7 @@ char	   *settings_http_ssl_cert_file;
 char	   *settings_http_ssl_key_file;
 char	   *settings_agent_listen;
 int			settings_max_hook_workers;
+static char *hook_change[SETTINGS_HOOK_CHANGES];
 bool		settings_requires_by_role = false;
 
 uint64		settings_elections_generation = 0;
@@ -469,6 +473,30 @@ define_hook_settings(void)
 							NULL, NULL, NULL);
 }
 
+/*
+ * What a hook of changes is told.  These are for reading, and no harm is done by
+ * whoever sets them.  They are not PGC_INTERNAL, which parallel workers do not get.
+ */
+static void
+define_change_settings(void)
+{
+	static const struct
+	{
+		const char *name;
+		const char *description;
+	}			settings[SETTINGS_HOOK_CHANGES] = {
+		{"etcd_leader.change_type", "In a hook of changes, tells whether the change is a put, a delete or a gap."},
+		{"etcd_leader.change_key", "In a hook of changes, tells the key that has changed."},
+		{"etcd_leader.change_value", "In a hook of changes, tells the value of the key."},
+		{"etcd_leader.change_revision", "In a hook of changes, tells the revision of the change."},
+		{"etcd_leader.change_reason", "In a hook of changes, tells the reason in the event."}
+	};
+
+	for (int i = 0; i < SETTINGS_HOOK_CHANGES; i++)
+		DefineCustomStringVariable(settings[i].name, settings[i].description, "Empty elsewhere.", &hook_change[i], "",
+								   PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
+}
+
 void
 settings_define(void)
 {
@@ -483,6 +511,7 @@ settings_define(void)
 	define_fence_settings();
 	define_http_settings();
 	define_hook_settings();
+	define_change_settings();
 	check_given_settings(given);
 	MarkGUCPrefixReserved(SETTINGS_PREFIX);
 }

@@ -100,7 +100,7 @@ extern List *settings_endpoint_urls(void);
 
 /*
  * The first election in etcd_leader.elections, and whether a name is in it;
- * both are cached, since they stand in the path of etcd_is_leader().
+ * both are cached, because each call of etcd_is_leader() needs them.
  * settings_election_index() gives the position in the list, -1 if it is not
  * there; a NULL name is the first, -1 if the list is empty.
  * settings_elections_generation changes with every new value.
@@ -127,8 +127,8 @@ extern int	settings_resolve_request_timeout_ms(int ttl_ms);
 extern int	settings_resolve_connect_timeout_ms(int ttl_ms);
 
 /*
- * The safety margin in force, in ms: -1 becomes a tenth of the TTL, and what
- * would leave less than half of the TTL is cut to that half (*cut is set).
+ * The safety margin in force, in ms: -1 becomes a tenth of the TTL.  A larger
+ * value than half of the TTL is cut to that half (*cut is set).
  */
 extern int	settings_resolve_safety_margin_ms(bool *cut);
 

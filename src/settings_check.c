@@ -431,14 +431,14 @@ settings_check_channel(char **newval, void **extra, GucSource source)
 }
 
 /*
- * The source of the value decides for whom it holds.  The assign hook does not
- * get the source, so it is kept in `extra`.
+ * The source of the value decides which sessions it applies to.  The assign
+ * hook does not get the source, so it is kept in `extra`.
  *
- * When a session begins, nothing that its role or database sets is refused:
- * PostgreSQL would go on without it, and the session would not be fenced.  The
- * value can be any text if it was set before the server had loaded this
- * library.  A value that cannot be the name of an election fences as well,
- * since no instance leads it.
+ * When a session begins, no value of its role or database is refused:
+ * PostgreSQL would continue without the value, and the session would not be
+ * fenced.  The value can be any text if it was set before the server had
+ * loaded this library.  A value that cannot be the name of an election fences
+ * as well, since no instance leads it.
  */
 bool
 settings_check_require_leadership(char **newval, void **extra, GucSource source)
@@ -468,8 +468,8 @@ settings_check_timeout(int *newval, void **extra, GucSource source)
 }
 
 /*
- * "host:port" of this machine.  No other name than localhost: it would have to
- * be looked up in DNS, which may hang.
+ * "host:port" of this machine.  No name but localhost is allowed: another one
+ * would need DNS, which may hang.
  */
 static bool
 is_listen_address(const char *address)
@@ -483,7 +483,7 @@ is_listen_address(const char *address)
 	if (colon == NULL || colon - address >= (ptrdiff_t) sizeof(host) || !isdigit((unsigned char) colon[1]))
 		return false;
 	port = strtol(colon + 1, &end, 10);
-	if (*end != '\0' || port < 1 || port > 65535)
+	if (*end != '\0' || end - colon > 6 || port < 1 || port > 65535)
 		return false;
 	strlcpy(host, address, colon - address + 1);
 	if (host[0] == '[' && host[strlen(host) - 1] == ']')

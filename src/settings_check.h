@@ -12,7 +12,7 @@
 
 #include "election.h"
 
-/* What settings_check_elections() leaves in *extra: the value, split. */
+/* The result of settings_check_elections() in *extra: the value, split. */
 typedef struct ElectionList
 {
 	int			count;

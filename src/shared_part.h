@@ -17,7 +17,9 @@ typedef struct SharedPart
 	const char *name;
 	Size		(*size) (void);
 	void	  **memory;			/* where this process has it */
-	void		(*init) (void); /* of memory that is zero, before others see it */
+	void		(*init) (void); /* before others see it; of memory that is
+								 * zero, if shared_state.c does not say
+								 * otherwise */
 } SharedPart;
 
 #endif							/* SHARED_PART_H */

@@ -143,6 +143,16 @@ static const SharedPart *const lasting_parts[] = {
 	&crash_memory_part, &event_number_part, &stats_part
 };
 
+/*
+ * These are megabytes, of which most servers use nothing.  So they are not made
+ * zero: no page of them is touched before it is needed.
+ */
+static bool
+is_large(const SharedPart *part)
+{
+	return part == &changes_ring_part || part == &mailbox_page_part;
+}
+
 static void
 request_shmem(void)
 {
@@ -168,7 +178,8 @@ startup_shmem(void)
 		*parts[i]->memory = ShmemInitStruct(parts[i]->name, parts[i]->size(), &found);
 		if (!found)
 		{
-			memset(*parts[i]->memory, 0, parts[i]->size());
+			if (!is_large(parts[i]))
+				memset(*parts[i]->memory, 0, parts[i]->size());
 			parts[i]->init();
 		}
 	}
@@ -595,9 +606,9 @@ shared_state_read(int slot_number, uint64 layout, SharedElection *election)
 	read_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
 
 	/*
-	 * The deadline in the snapshot may have been withdrawn since, and that in
-	 * the slot may be of a leadership of which the snapshot does not know
-	 * yet: only where they are of the same token, this is leadership.
+	 * The deadline in the snapshot may have been withdrawn since then.  The
+	 * one in the slot may belong to a newer leadership than the snapshot.
+	 * This instance leads only if both have the same token.
 	 */
 	token = pg_atomic_read_u64(&slot->token);
 	pg_read_barrier();

@@ -25,9 +25,9 @@ extern void shared_state_install(void);
 extern bool shared_state_is_attached(void);
 
 /*
- * The elector begins (withdraws what an earlier one left, fails what its
- * callers wait for) and ends (withdraws everything).  begin stores the
- * number of this process, so that backends can set its latch.
+ * The elector begins (withdraws the leaderships that an earlier one left, and
+ * fails the commands of its callers) and ends (withdraws everything).  begin
+ * stores the number of this process, so that backends can set its latch.
  */
 extern void shared_state_begin_elector(void);
 extern void shared_state_end_elector(void);

@@ -142,7 +142,7 @@ status_read_row(int index, StatusRow *row)
 	if (!taken_up)
 		memset(&row->shared, 0, sizeof(row->shared));
 
-	/* what concerns this election alone comes first */
+	/* an error of this election only comes first */
 	if (view->problem[0] != '\0')
 	{
 		strlcpy(row->contact.last_error, view->problem, sizeof(row->contact.last_error));

@@ -21,12 +21,15 @@ extern bool status_leads(int index);
 /* The token while this instance leads, else 0. */
 extern int64 status_token(int index);
 
-/* What is published of an election; false if the elector has not taken it up. */
+/*
+ * The published state of an election; false if the elector does not handle it
+ * yet.
+ */
 extern bool status_read(int index, SharedElection *election);
 
 /*
- * Who leads, in the database's encoding, palloc'd; NULL if that is not known.
- * Needs a transaction that has not failed.
+ * The leader's name in the database's encoding, palloc'd; NULL if it is not
+ * known.  Needs a transaction that has not failed.
  */
 extern char *status_current_leader(int index);
 
@@ -37,7 +40,7 @@ typedef struct StatusRow
 	SharedContact contact;
 	SharedElection shared;		/* zero if it was not taken up */
 	bool		is_leader;
-	bool		has_leader;		/* shared.view.leader is to be shown */
+	bool		has_leader;		/* shared.view.leader is valid */
 	int64		valid_for_us;	/* 0 unless is_leader */
 	const char *role;
 	const char *state;

@@ -13,7 +13,7 @@
 /*
  * Fills in a worker of that type, which runs a function of this library.  It
  * may connect to a database; it is not restarted; its name is its type.  The
- * caller changes what is different, and registers it.
+ * caller changes the fields that differ, and registers it.
  */
 static inline void
 worker_init(BackgroundWorker *worker, const char *type, const char *function, BgWorkerStartTime start_time)

@@ -1,15 +1,19 @@
 # Many changes: puts and deletes of ten writers over members of etcd that
-# are killed, instances that are stopped and crash, compared with what `etcdctl
-# watch` tells; and 2,000 changes a second, during which hand-overs take no
-# longer, memory does not grow, and the log is quiet.
+# are killed and frozen, over instances that are cut off, stopped and crash, and
+# over compactions, compared with what `etcdctl watch` tells; and 2,000 changes
+# a second, during which memory does not grow, and the log is quiet.
 #
-# ETCD_LEADER_ROUNDS: so many thousand changes (20), and seconds of the flood
-# are 3/5 of it, at least 15: with 100, 100,000 changes and a minute.
+# Each instance is on a host of its own, in a network that the test made: on one
+# that is cut off, packets are dropped, and nothing is refused.
+#
+# ETCD_LEADER_ROUNDS: at least so many thousand changes (20); seconds of the
+# flood are 3/5 of it, at least 15: with 100, 100,000 changes and a minute.
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../t/lib";
+use EtcdLeader::Namespace;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
@@ -19,9 +23,12 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 20;
-watchdog(120 + 15 * $rounds);
-my $etcd   = EtcdLeader::Etcd->new(members => 3);
-my @nodes  = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { watched_prefixes => 'w/', ttl => 6 }) } qw(pg1 pg2);
+watchdog(240 + 15 * $rounds);
+my $hosts = EtcdLeader::Namespace::make_hosts(2);
+my $etcd  = EtcdLeader::Etcd->new(members => 3, hosts => [ map { [ undef, '10.1.0.254', '10.1.0.254' ] } 1 .. 3 ]);
+my @nodes = map {
+	EtcdLeader::Instance->create('pg' . ($_ + 1), etcd => $etcd, host => $hosts->[$_][0], settings => { watched_prefixes => 'w/', ttl => 6 })
+} 0, 1;
 my ($pg1, $pg2) = @nodes;
 $_->wait_until_candidate for @nodes;
 my $watch = $etcd->background_etcdctl(qw(watch --prefix --rev=1 w/ -w json));
@@ -48,12 +55,15 @@ sub collect
 
 sub put_body { my ($key, $value) = @_; return { key => encode_base64($key, ''), value => encode_base64($value, '') } }
 
-# A writer goes on to another member when one does not answer.
+# A writer goes on to another member when one does not answer, and writes at
+# least n changes, until there have been enough faults, too.
+my $enough = "$PostgreSQL::Test::Utils::tmp_check/enough";
+
 sub write_changes
 {
 	my ($number, $n) = @_;
 	my $member = $number % 3;
-	for my $i (1 .. $n)
+	for (my $i = 1; $i <= $n || !-e $enough; $i++)
 	{
 		my $key = "w/$number/" . $i % 50;
 		my $ok;
@@ -72,40 +82,67 @@ sub write_changes
 my $per_writer = 100 * $rounds;
 my @writers    = map { my $n = $_; EtcdLeader::Util::Process->spawn(name => "writer $n",
 		log => "$PostgreSQL::Test::Utils::log_path/092_writer_$n.log", code => sub { write_changes($n, $per_writer) }) } 0 .. 9;
-my $began  = now();
-my $faults = 0;
-my @todo   = (
-	sub { $etcd->kill(0) }, sub { $etcd->start(0) },
-	sub { kill 'STOP', $pg1->elector_pid }, sub { kill 'CONT', $pg1->value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader elector'}) },
-	sub { $etcd->freeze(1) }, sub { $etcd->thaw(1) },
-	sub { kill 'KILL', $pg2->elector_pid }, sub { },
-	sub { $etcd->kill(2) }, sub { $etcd->start(2) });
-my $next = now() + 2;
+my $began = now();
+
+# The elector, when there is one: the server may be in recovery after a crash.
+sub signal_elector { my ($signal, $pg) = @_; return poll(20, sub { my $pid = eval { $pg->elector_pid }; $pid && kill $signal, $pid }) }
+
+# Compacts what the instances that are cut off have not seen, and etcdctl has.
+sub compact
+{
+	my $revision = ($etcd->post('/v3/kv/range', { key => put_body('w/', '')->{key} }, 1) // return)->{header}{revision};
+	poll(10, sub { ($watch->output =~ /.*"mod_revision":(\d+)/s ? $1 : 0) >= $revision }) or return;
+	return $etcd->etcdctl('compact', $revision);
+}
+
+# what happens, what ends it, and after how many seconds
+my ($cut, $mend) = (\&EtcdLeader::Namespace::pull, sub { EtcdLeader::Namespace::plug($_[0], 'etcds') });
+my @faults = (
+	[ 'member 0 is killed', sub { $etcd->kill(0) }, sub { $etcd->start(0) }, 2 ],
+	[ 'pg1 is cut off', sub { $cut->('etcd0') }, sub { $mend->('etcd0') }, 1 ],
+	[ 'pg1 is cut off for longer than its TTL', sub { $cut->('etcd0') }, sub { $mend->('etcd0') }, 8 ],
+	[ 'the elector of pg1 is stopped', sub { signal_elector('STOP', $pg1) }, sub { signal_elector('CONT', $pg1) }, 2 ],
+	[ 'member 1 is frozen', sub { $etcd->freeze(1) }, sub { $etcd->thaw(1) }, 2 ],
+	[ 'pg2 crashes', sub { signal_elector('KILL', $pg2) }, sub { }, 2 ],
+	[ 'pg2 is cut off', sub { $cut->('etcd1') }, sub { $mend->('etcd1') }, 3 ],
+	[ 'member 2 is killed', sub { $etcd->kill(2) }, sub { $etcd->start(2) }, 2 ],
+	[ 'a compaction while pg2 is cut off', sub { $cut->('etcd1'); pause(1); compact() }, sub { $mend->('etcd1') }, 5 ],
+	[ 'all are cut off', sub { $cut->("etcd$_") for 0, 1 }, sub { $mend->("etcd$_") for 0, 1 }, 4 ]);
+my ($begun, $ended, $next) = (0, 0, now() + 2);
 while (grep { $_->alive } @writers)
 {
 	collect();
-	if (now() > $next && $faults < @todo)
-	{
-		$todo[ $faults++ ]->();
-		$next = now() + 2;
-	}
 	pause(0.2);
+	next if now() < $next;
+	my (undef, $begin, $end, $s) = @{ $faults[ $ended % @faults ] };
+	if ($begun == $ended) { $begin->(); $begun++; $next = now() + $s }
+	else                  { $end->(); $ended++; $next = now() + 2 }
+	append_to_file($enough, '') if $ended == @faults;
 }
-$todo[ $faults++ ]->() while $faults < @todo;
-note(sprintf '%d changes in %.0f s, %d faults', 10 * $per_writer, now() - $began, $faults / 2);
-$etcd->etcdctl('put', 'w/end', 'end');
-poll(60, sub { collect(); return !grep { my $t = $told{ $_->name }; !($t && ref $t->[-1] && $t->[-1][1] eq 'w/end') } @nodes });
-my $end = quotemeta encode_base64('w/end', '');
-poll(60, sub { $watch->output =~ $end });
+$faults[ $ended++ % @faults ][2]->() if $begun > $ended;
+my $written_in = now() - $began;
+# One after the other, as a gap may stand for the first of them.
+my $ends = sub { my ($pg) = @_; my $t = $told{ $pg->name }; return $t && ref $t->[-1] && $t->[-1][1] eq 'w/end' };
+poll(60, sub {
+	$etcd->etcdctl('put', 'w/end', 'end');
+	pause(0.5);
+	collect();
+	return !grep { !$ends->($_) } @nodes;
+});
+my ($newest) = sort { $b <=> $a } map { $ends->($_) ? $told{ $_->name }[-1][0] : 0 } @nodes;
+poll(60, sub { $watch->output =~ /"mod_revision":$newest\b/ });
 my @reference;
 for (split /\n/, $watch->output)
 {
 	my $answer = eval { JSON::PP::decode_json($_) } or next;
 	push @reference, map { [ $_->{kv}{mod_revision}, decode_base64($_->{kv}{key}), ($_->{type} // 0) eq '1' || ($_->{type} // '') eq 'DELETE' ? 0 : 1 ] } @{ $answer->{Events} // [] };
 }
-cmp_ok(scalar(@reference), '>=', 5 * $per_writer, 'etcdctl watch has told of changes');
+note(sprintf '%d changes in %.0f s on 2 instances, %d faults', scalar(@reference), $written_in, $ended);
+cmp_ok(scalar(@reference), '>=', 10 * $per_writer, 'etcdctl watch has told of changes');
 my %place = map { ("$reference[$_][0] $reference[$_][1]" => $_) } 0 .. $#reference;
 is(scalar(keys %place), scalar @reference, 'each once');
+# a gap at the beginning, and one for each of these
+my %loses = (pg1 => qr/(?!)/, pg2 => qr/^pg2 crashes|^a compaction/);
 for my $pg (@nodes)
 {
 	my @told = @{ $told{ $pg->name } };
@@ -126,8 +163,10 @@ for my $pg (@nodes)
 	}
 	is_deeply([ @wrong[ 0 .. ($#wrong > 5 ? 5 : $#wrong) ] ], [], $pg->name . ': each once and in order, or a gap')
 	  or note(scalar @wrong);
-	is($told[-1][1], 'w/end', $pg->name . ': up to the end');
-	note($pg->name . ': ' . @told . " changes, $gaps gaps");
+	ok($ends->($pg), $pg->name . ': up to the end');
+	my $reasons = 1 + grep { $faults[ $_ % @faults ][0] =~ $loses{ $pg->name } } 0 .. $ended - 1;
+	cmp_ok($gaps, '<=', $reasons, $pg->name . ': no gap without a reason');
+	note($pg->name . ': ' . (@told - $gaps) . " changes, $gaps gaps, at most $reasons with a reason");
 }
 
 # ---- a flood ------------------------------------------------------------------

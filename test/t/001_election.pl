@@ -20,7 +20,7 @@ poll_ok(10, sub { grep { $_->is_leader } @nodes }, 'somebody leads');
 
 is(scalar(grep { $_->is_leader } @nodes), 1, 'exactly one leads');
 my ($leader) = grep { $_->is_leader } @nodes;
-is($leader->name, 'pg1', 'it is the one that came first');
+is($leader->name, 'pg1', 'the instance that entered first leads');
 for my $node (@nodes)
 {
 	poll_is(5, sub { $node->current_leader }, $leader->name, $node->name . ' names the leader');
@@ -114,8 +114,8 @@ my %before = map { $_->name => $_->row('SELECT requests, failures, keepalives FR
 my $began  = now();
 pause(15);
 my $beats = (now() - $began) / (5 / 3);
-is(join(' ', map { $_->{create_revision} } $etcd->candidates('postgres')), "@tokens", 'after three TTLs the same queue stands');
-ok($leader->is_leader, 'and the same instance leads');
+is(join(' ', map { $_->{create_revision} } $etcd->candidates('postgres')), "@tokens", 'the queue is the same after three TTLs');
+ok($leader->is_leader, 'the same instance leads after three TTLs');
 for my $node (@nodes)
 {
 	my $after = $node->row('SELECT requests, failures, keepalives, elections_won FROM etcd_leader_stats');

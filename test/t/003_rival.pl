@@ -37,7 +37,7 @@ $rival->stop('INT');
 poll_ok(5, sub { $pg1->is_leader }, 'the rival goes, pg1 leads');
 note(sprintf 'after %.0f ms', 1000 * (now() - $began));
 my $token = $pg1->token;
-cmp_ok($token, '>', $key->{create_revision}, 'with a greater token');
+cmp_ok($token, '>', $key->{create_revision}, 'the new leader has a greater token');
 
 # 2. We lead, and it waits.
 $rival = $etcd->background_etcdctl('elect', 'postgres', 'second');
@@ -55,7 +55,7 @@ is($rival->output, '', 'the rival still waits');
 $rival->stop('INT');
 poll_is(10, \&queue, 'pg1 pg2', 'the middle candidate is gone');
 ok($pg1->is_leader, 'pg1 leads on');
-is($pg1->token, $token, 'under its token');
+is($pg1->token, $token, 'the event has the token of the rival');
 is($pg2->is_leader, 0, 'pg2 does not');
 
 # 4. One that dies silently: its lease of two seconds runs out.
@@ -71,7 +71,7 @@ poll_ok(3, sub { $pg2->is_leader }, 'pg2 leads after pg1');
 $token = $pg2->token;
 $pg2->stop('fast');
 poll_ok(3, sub { $pg3->is_leader }, 'pg3 leads after pg2: nobody waits for the dead');
-cmp_ok($pg3->token, '>', $token, 'with a greater token');
+cmp_ok($pg3->token, '>', $token, 'the new leader has a greater token');
 
 # 5. Both the leader and the one in the middle are gone at the same time.
 $pg2->start;
@@ -85,7 +85,7 @@ my %evicted = ($token => 0.5);
 $etcd->etcdctl('lease', 'revoke', $keys[1]{lease_hex});
 $etcd->etcdctl('lease', 'revoke', $keys[0]{lease_hex});
 poll_ok(3, sub { $pg1->is_leader }, 'the last one leads');
-cmp_ok($pg1->token, '>', $token, 'with a greater token');
+cmp_ok($pg1->token, '>', $token, 'the new leader has a greater token');
 poll_ok(5, sub { my @q = $etcd->candidates('postgres'); @q == 3 && $q[0]{value} eq 'pg1' }, 'the others queue again');
 
 # 6. The rival takes over from us, and proclaims nothing of ours.

@@ -44,14 +44,14 @@ sub tokens_of { my %t = map { $_->{token} => 1 } grep { $_->{answer} eq 't' } @_
 	$pg2->wait_until_candidate;
 	poll_ok(10, sub { my $s = $pg2->status; $s->{create_revision} && $s->{create_revision} > $rival_key->{create_revision} },
 		'the woken waiter has queued anew, behind the rival');
-	is($pg2->is_leader, 0, 'and does not lead');
+	is($pg2->is_leader, 0, 'the woken instance does not lead');
 	$rival->stop('INT');
-	poll_ok(5, sub { $pg2->is_leader }, 'it leads when its turn comes');
+	poll_ok(5, sub { $pg2->is_leader }, 'the woken instance leads when it is first in the queue');
 	my ($key) = $etcd->candidates('postgres');
-	is($pg2->token, $key->{create_revision}, 'under the key that stands');
+	is($pg2->token, $key->{create_revision}, 'its token is the create revision of its key');
 	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'a frozen waiter', max_gap => 2);
 	is(join(' ', tokens_of(@{ $runs{pg2} })), $key->{create_revision}, 'never under another');
-	cmp_ok($key->{create_revision}, '>', $old, 'which is not the old one');
+	cmp_ok($key->{create_revision}, '>', $old, 'its key is not the old one');
 }
 
 # 2. The waiter loses its key while it is frozen, and the leader's key is
@@ -101,11 +101,11 @@ for my $restart (0, 1)
 	$pg2->wait_until_candidate;
 	my $old = $pg2->status->{create_revision};
 	$etcd->etcdctl('lease', 'revoke', $pg2->status->{lease_id});
-	poll_ok(5, sub { my $s = $pg2->status; $s->{create_revision} && $s->{create_revision} > $old }, 'it has a new key');
-	is($pg2->is_leader, 0, 'it does not lead');
+	poll_ok(5, sub { my $s = $pg2->status; $s->{create_revision} && $s->{create_revision} > $old }, 'the instance has a new key');
+	is($pg2->is_leader, 0, 'the instance does not lead');
 	$pg1->value('SELECT etcd_resign()');
-	poll_ok(5, sub { $pg2->is_leader }, 'it leads when its turn comes');
-	cmp_ok($pg2->token, '>', $old, 'under the new key');
+	poll_ok(5, sub { $pg2->is_leader }, 'the woken instance leads when it is first in the queue');
+	cmp_ok($pg2->token, '>', $old, 'its token is the create revision of the new key');
 	$pg1->wait_until_candidate;
 }
 
@@ -118,7 +118,7 @@ for my $restart (0, 1)
 	my $pid      = freeze($pg2);
 	poll_ok($ttl + 5, sub { $pg1->is_leader }, 'the next one leads when the lease has expired');
 	is($pg2->value('SELECT etcd_is_leader()'), 0, 'the frozen one says false');
-	is($pg2->token, undef, 'has no token');
+	is($pg2->token, undef, 'the instance has no token');
 	is($pg2->status->{is_leader}, 0, 'its status says so');
 	isnt($pg2->status->{role}, 'leader', 'and not that it is the leader');
 	cmp_ok($pg2->value('SELECT coalesce(extract(epoch FROM valid_for), 0) FROM etcd_leader_status'), '<=', 0, 'nothing is valid');
@@ -133,7 +133,7 @@ for my $restart (0, 1)
 	my $margin = $ttl / 10;
 	# The keepalive that counted last was sent before the freeze; 0.02 s for the signal.
 	cmp_ok($last->{b1}, '<=', $froze + $ttl - $margin + 0.02, 'it believed no longer than the lease less the margin');
-	cmp_ok($last->{b1}, '>', $froze, 'but some time');
+	cmp_ok($last->{b1}, '>', $froze, 'the old leader is named for some time');
 	note(sprintf 'believed for %.3f s after the freeze; the other led %.3f s later', $last->{b1} - $froze, $next->{b0} - $last->{b1});
 	ok($listener->wait_for(sub { $_[0]->{event} eq 'unelected' }), 'woken, it tells that it has lost');
 	is_deeply([ grep { /^unelected/ } $listener->summary ], ['unelected postgres - lease_expired'], 'why, and once');

@@ -40,7 +40,7 @@ for my $key (map { $etcd->candidates($_) } qw(alpha beta))
 }
 is(scalar(keys %{ $lease{$_} }), 1, "$_ has one lease") for qw(pg1 pg2);
 is(scalar(keys %all), 2, 'two instances, two leases');
-is(join(' ', sort(my @leases = $etcd->leases)), join(' ', sort keys %all), 'and no others in etcd');
+is(join(' ', sort(my @leases = $etcd->leases)), join(' ', sort keys %all), 'etcd has no other keys');
 
 # one watch stream for all watches of an instance
 my $streams = 'etcd_debugging_mvcc_watch_stream_total';
@@ -59,8 +59,8 @@ for my $name (@names)
 	poll_ok(10, sub { scalar(my @c = $etcd->candidates($name)) == 2 }, "$name has two candidates");
 }
 poll_is(10, sub { $etcd->metric($watchers) }, 12 * 2, 'a leader watches its key, its successor both by one watch');
-poll_is(10, sub { $etcd->metric($streams) }, 2, 'but still two watch streams');
-is(scalar(my @more = $etcd->leases), 2, 'and two leases');
+poll_is(10, sub { $etcd->metric($streams) }, 2, 'there are still two watch streams');
+is(scalar(my @more = $etcd->leases), 2, 'there are two leases');
 for my $node (@nodes)
 {
 	cmp_ok(scalar(@few = $node->tcp_connections($node->elector_pid)), '<=', 3, $node->name . ': few connections');

@@ -146,7 +146,7 @@ $etcd->thaw(0);
 $etcd->kill(0);
 $pg2->start;
 poll_ok(10, sub { my $s = $pg2->status; $s && $s->{last_error} }, 'started without etcd: the status has the error');
-is($pg2->is_leader, 0, 'and nobody leads');
+is($pg2->is_leader, 0, 'nobody leads without etcd');
 $etcd->start(0);
 poll_ok(10, sub { my $l = $pg2->current_leader; defined $l }, 'etcd is there: somebody leads');
 

@@ -57,7 +57,7 @@ is($kills, 6, 'notifiers were killed');
 my $last = $pg1->last_event;
 cmp_ok($last, '>=', $mark + 2 * 21, 'many events');
 cmp_ok($last, '<', 2**53, 'a double holds their numbers');
-is($pg1->log_count('events were not announced'), 0, 'none was missed');
+is($pg1->log_count('events were not announced'), 0, 'no event was missed');
 for my $dbname (qw(postgres app))
 {
 	poll_ok(30, sub { grep { $_->{seq} == $last } $listeners{$dbname}->notifications }, "$dbname: the last event arrives");
@@ -89,8 +89,8 @@ is($pg1->log_count('WARNING:.*"missing"', $offset), 1, 'the missing database cos
 $pg1->value('SELECT pg_reload_conf()');
 $pg1->value('SELECT etcd_resign()');
 poll(10, sub { $pg1->is_leader });
-is($pg1->log_count('WARNING:.*"missing"', $offset), 1, 'and no more later');
-is($pg1->log_count('FATAL:.*"missing"', $offset) <= 2, 1, 'and no flood of other messages');
+is($pg1->log_count('WARNING:.*"missing"', $offset), 1, 'no event is announced twice');
+is($pg1->log_count('FATAL:.*"missing"', $offset) <= 2, 1, 'the log has no other messages');
 
 # The counters know.
 my $stats = $pg1->row('SELECT notifications_sent, notifications_failed FROM etcd_leader_stats');
@@ -113,7 +113,7 @@ cmp_ok($stats->{notifications_sent}, '>=', 2 * 42, 'notifications are counted');
 		return $out =~ /"event":\s*"elected"/;
 	});
 	ok($heard, 'psql prints the notification') or diag("$out$err");
-	like($out, qr/Asynchronous notification "etcd_leader" with payload "\{"seq":\s*\d+,/, 'in its own words');
+	like($out, qr/Asynchronous notification "etcd_leader" with payload "\{"seq":\s*\d+,/, 'the log has a message of the extension');
 	$in .= "\\q\n";
 	$psql->finish;
 }
@@ -129,10 +129,10 @@ cmp_ok($stats->{notifications_sent}, '>=', 2 * 42, 'notifications are counted');
 	poll_ok(10, sub { $program->output =~ /^leads: True$/m }, 'a program listens, and reads the state');
 	$pg1->value('SELECT etcd_resign()');
 	poll(10, sub { $pg1->is_leader });
-	poll_ok(10, sub { $program->output =~ /^elected/m }, 'it is told');
+	poll_ok(10, sub { $program->output =~ /^elected/m }, 'the program receives the event');
 	# whether nobody is seen to lead in between is a matter of time
 	(my $output = $program->output) =~ s/^leader None None\n//m;
-	is($output, "leads: True\nunelected None resigned\nelected pg1 None\n", 'and prints it');
+	is($output, "leads: True\nunelected None resigned\nelected pg1 None\n", 'the program prints the event');
 	$program->stop;
 }
 
@@ -153,7 +153,7 @@ poll_ok(30, sub { $pg1->notifier_pid('missing') }, 'a database made later gets i
 poll_is(10, sub { $pg1->value($notifiers) }, '2 of 2', 'the statistics know that none is missing');
 my $late = $pg1->listen('missing');
 $pg1->value('SELECT etcd_resign()');
-ok($late->wait_for(sub { $_[0]->{event} eq 'elected' }), 'and is told');
+ok($late->wait_for(sub { $_[0]->{event} eq 'elected' }), 'the session receives the event');
 
 # Databases can be dropped quickly although a notifier sits in them.
 $late->stop;
@@ -161,14 +161,14 @@ $pg1->configure(databases => 'app');
 poll_is(10, sub { $pg1->notifier_pid('missing') }, undef, 'its notifier ends when it is not listed');
 my $began = now();
 $pg1->value('DROP DATABASE missing');
-cmp_ok(now() - $began, '<', 1.5, 'and it can be dropped at once');
+cmp_ok(now() - $began, '<', 1.5, 'the database can be dropped at once');
 
 # An ordinary shutdown has a notifier end without a word; and so has had the
 # end of those that were not listed any more.
 ok($pg1->notifier_pid('app'), 'a notifier runs');
 $offset = $pg1->log_size;
 $pg1->stop('fast');
-is($pg1->log_count('notifier', $offset), 0, 'it ends without a word') or diag(PostgreSQL::Test::Utils::slurp_file($pg1->logfile, $offset));
-is($pg1->log_count('FATAL:.*terminating background worker'), 0, 'as all of them did');
+is($pg1->log_count('notifier', $offset), 0, 'the notifier ends without a message') or diag(PostgreSQL::Test::Utils::slurp_file($pg1->logfile, $offset));
+is($pg1->log_count('FATAL:.*terminating background worker'), 0, 'all notifiers ended without a message');
 
 done_testing();

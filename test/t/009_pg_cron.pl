@@ -48,8 +48,8 @@ sub failed { return $_[0]->value(q{SELECT count(*) FROM cron.job_run_details WHE
 poll_ok(90, sub { runs($pg1) >= 1 && runs($pg2) >= 1 }, 'the job has run on both');
 my $token1 = $pg1->token;
 is($pg1->value('SELECT count(*) FROM report'), runs($pg1), 'a row for each run on the leader');
-is($pg1->value('SELECT min(token) = max(token) AND min(token) = ? FROM report', $token1), 1, 'under its token');
-is($pg2->value('SELECT count(*) FROM report'), 0, 'none on the follower');
+is($pg1->value('SELECT min(token) = max(token) AND min(token) = ? FROM report', $token1), 1, 'the rows have the token of the leader');
+is($pg2->value('SELECT count(*) FROM report'), 0, 'the follower has no rows');
 like(results($pg2), qr/^INSERT 0 0(?:, INSERT 0 0)*$/, 'where the job ran, and did nothing');
 
 # The jobs of README, their commands at once: on the leader only.
@@ -74,9 +74,9 @@ $pg2->wait_until_leader(undef, 5);
 
 # the second minute: pg2 leads
 poll_ok(90, sub { runs($pg1) > $before{pg1} && runs($pg2) > $before{pg2} }, 'the job has run on both again');
-is($pg1->value('SELECT count(*) FROM report'), $rows, 'no more rows on the old leader');
+is($pg1->value('SELECT count(*) FROM report'), $rows, 'the old leader gets no more rows');
 is($pg2->value('SELECT count(*) FROM report'), runs($pg2) - $before{pg2}, 'a row for each run on the new one');
-is($pg2->value('SELECT min(token) FROM report'), $pg2->token, 'under the new token');
+is($pg2->value('SELECT min(token) FROM report'), $pg2->token, 'the rows have the new token');
 is(failed($_), 0, $_->name . ': no run has failed') for @nodes;
 
 # A job at the start of the server comes before the election is over: README
@@ -93,9 +93,9 @@ $pg2->restart;
 poll_ok(10, sub { $pg2->try_value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_cron' AND query LIKE '%etcd_wait_for_leadership%'}) },
 	'a job at the start of the server waits');
 $etcd->start(0);
-poll_ok(15, sub { $pg2->value('SELECT count(*) FROM started') }, 'it has run when the server leads');
+poll_ok(15, sub { $pg2->value('SELECT count(*) FROM started') }, 'the waiting job has run when the server leads');
 poll_is(10, sub { $pg2->value(q{SELECT count(*) FROM cron.job_run_details JOIN cron.job USING (jobid) WHERE schedule = '@reboot' AND status = 'succeeded'}) },
-	2, 'and so has one that only asks');
-is($pg2->value('SELECT count(*) FROM asked'), 0, 'which was too early');
+	2, 'the job that only asks has succeeded, too');
+is($pg2->value('SELECT count(*) FROM asked'), 0, 'the job that only asks ran too early and wrote nothing');
 
 done_testing();

@@ -91,7 +91,8 @@ my @of_an_election = grep { $_->{arguments} =~ /(?<!OUT )\belection text/ } @fun
 cmp_ok(scalar @of_an_election, '>=', 9, 'no election: functions have an argument for one');
 for my $function (@of_an_election)
 {
-	my $call = sub { call_of({ %$function, proname => "elsewhere.$function->{proname}" }, "'1 s'", @_) };
+	my $needed = $function->{proname} eq 'etcd_add_hook' ? "'elected'" : "'1 s'";
+	my $call = sub { call_of({ %$function, proname => "elsewhere.$function->{proname}" }, $needed, @_) };
 	my ($state, $message) = $node->failure($call->());
 	is($state, '55000', "no election: $function->{signature}: ERROR 55000");
 	like($message, qr/HINT:  Set "etcd_leader\.elections" to the name of the cluster/, "no election: $function->{signature}: the hint says what to set");

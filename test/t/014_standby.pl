@@ -27,26 +27,26 @@ poll_is(10, sub { $standby->current_leader }, 'primary', 'the standby names the 
 my $s = $standby->status;
 is($s->{role}, 'observer', 'its role');
 is($s->{state}, 'observing', 'its state');
-is($s->{is_leader}, 0, 'it does not lead');
-is($s->{key}, undef, 'it has no key');
+is($s->{is_leader}, 0, 'the standby does not lead');
+is($s->{key}, undef, 'the standby has no key');
 is($s->{leader}, 'primary', 'the status names the leader');
-is($s->{fencing_token}, $primary->token, 'and its token');
-is($s->{connected}, 1, 'it is connected');
+is($s->{fencing_token}, $primary->token, 'the standby knows the token of the leader');
+is($s->{connected}, 1, 'the standby is connected');
 is(scalar(my @keys = $etcd->candidates('postgres')), 1, 'only the primary is in the queue');
 is($standby->value(q{SELECT notifiers_running || ' of ' || notifiers_expected FROM etcd_leader_stats}), '0 of 0',
 	'the statistics: no notifier, and none is missing');
 is($standby->value('SELECT is_leader FROM etcd_candidates()'), 1, 'etcd_candidates() works there');
-is($standby->token, undef, 'it has no token');
+is($standby->token, undef, 'the standby has no token of its own');
 my ($state, $message) = $standby->failure('SELECT etcd_campaign()');
 is($state, '55000', 'etcd_campaign() is refused');
-like($message, qr/recovery/, 'and says why');
+like($message, qr/recovery/, 'the error says that the server is in recovery');
 is($standby->value('SELECT etcd_resign()'), 0, 'etcd_resign() says false');
 
 # Its waiting functions.
 my $began = now();
 is($standby->value(q{SELECT etcd_wait_for_leadership('300 ms')}), 0, 'etcd_wait_for_leadership() ends at its timeout');
 my $took = now() - $began;
-ok($took >= 0.3 && $took < 1.5, 'and not before') or diag($took);
+ok($took >= 0.3 && $took < 1.5, 'the standby does not campaign before its promotion') or diag($took);
 {
 	my $dbh = $standby->connect_db;
 	my $mark = $standby->last_event;
@@ -57,8 +57,8 @@ ok($took >= 0.3 && $took < 1.5, 'and not before') or diag($took);
 	poll_ok(10, sub { $dbh->pg_ready }, 'etcd_wait_for_event() returns when something happens');
 	$dbh->pg_result;
 	my $row = $statement->fetchrow_arrayref;
-	is($row->[0], 'leader', 'with the event');
-	poll_is(5, sub { $standby->current_leader }, 'primary', 'it is the leader again');
+	is($row->[0], 'leader', 'the promoted server announces that it is elected');
+	poll_is(5, sub { $standby->current_leader }, 'primary', 'the promoted server leads again');
 	is($standby->value(q{SELECT event FROM etcd_wait_for_event(?, '20 s') ORDER BY seq LIMIT 1}, $mark), 'leader',
 		'events that are there already are returned at once');
 }

@@ -68,8 +68,8 @@ sub result_of
 
 	($dbh, $statement) = start_on($pg2, 'SELECT etcd_wait_for_leadership()');
 	ok(cancel($pg2, $dbh), 'pg_cancel_backend() ends it');
-	poll_ok(5, sub { $dbh->pg_ready }, 'at once');
-	is(result_of($dbh, $statement), 'error: 57014', 'with the usual error');
+	poll_ok(5, sub { $dbh->pg_ready }, 'a cancelled wait ends at once');
+	is(result_of($dbh, $statement), 'error: 57014', 'a cancelled wait ends with 57014');
 
 	($dbh, $statement) = start_on($pg2, 'SELECT etcd_wait_for_leadership()');
 	is(($pg2->failure('SET statement_timeout = 200; SELECT etcd_wait_for_leadership()'))[0], '57014', 'statement_timeout ends it');
@@ -78,10 +78,10 @@ sub result_of
 	# and it returns as soon as there is something to return
 	$pg1->value('SELECT etcd_resign()');
 	my $resigned = now();
-	poll_ok(5, sub { $dbh->pg_ready }, 'it returns when this instance leads');
-	cmp_ok(now() - $resigned, '<', 1, 'soon');
-	is(result_of($dbh, $statement), 1, 'with true');
-	ok($pg2->is_leader, 'which is right');
+	poll_ok(5, sub { $dbh->pg_ready }, 'the wait returns when this instance leads');
+	cmp_ok(now() - $resigned, '<', 1, 'the wait returns within a second');
+	is(result_of($dbh, $statement), 1, 'the wait returns true');
+	ok($pg2->is_leader, 'the instance whose wait has returned leads');
 	$pg1->wait_until_candidate;
 }
 
@@ -101,15 +101,15 @@ sub result_of
 	my ($dbh, $statement) = start_on($pg1, 'SELECT seq FROM etcd_wait_for_event()');
 	ok(!poll(0.3, sub { $dbh->pg_ready }), 'without a timeout it waits');
 	$pg2->value('SELECT etcd_resign()');
-	poll_ok(5, sub { $dbh->pg_ready }, 'it returns when something happens');
-	is(result_of($dbh, $statement), $mark + 1, 'with the first event after that');
+	poll_ok(5, sub { $dbh->pg_ready }, 'the wait for an event returns when there is one');
+	is(result_of($dbh, $statement), $mark + 1, 'the wait returns the first event after the mark');
 	$pg1->wait_until_leader(undef, 5);
 	$pg2->wait_until_candidate;
 
 	($dbh, $statement) = start_on($pg1, 'SELECT seq FROM etcd_wait_for_event()');
 	cancel($pg1, $dbh);
 	poll_ok(5, sub { $dbh->pg_ready }, 'it can be cancelled');
-	is(result_of($dbh, $statement), 'error: 57014', 'with the usual error');
+	is(result_of($dbh, $statement), 'error: 57014', 'a cancelled wait ends with 57014');
 
 	# A reader that goes on from the last seq sees all, once.
 	my @seen;
@@ -144,7 +144,7 @@ sub result_of
 	my @events = $pg1->events;
 	my $last   = $pg1->last_event;
 	cmp_ok(scalar @events, '>=', 256, 'at least 256 events are kept');
-	is(join(' ', map { $_->{seq} } @events), join(' ', $events[0]{seq} .. $last), 'without a gap');
+	is(join(' ', map { $_->{seq} } @events), join(' ', $events[0]{seq} .. $last), 'the numbers of the kept events have no gap');
 	is($events[-1]{seq}, $last, 'up to the newest');
 	is($pg2->value('SELECT etcd_campaign()'), 1, 'the other one is back');
 }
@@ -164,13 +164,13 @@ sub resign
 	my $elected = $pg1->token;
 	is($pg1->value('SELECT etcd_campaign()'), 0, 'etcd_campaign() says false to one that is in');
 	is(resign($pg1, 'false'), 't ', 'the leader resigns for good');
-	is($pg1->is_leader, 0, 'and does not lead when that has returned');
+	is($pg1->is_leader, 0, 'the instance that resigned does not lead when the call has returned');
 	$pg2->wait_until_leader(undef, 3);
-	is($pg1->status->{state}, 'resigned', 'its state');
-	is($pg1->status->{role}, 'observer', 'its role');
-	poll_is(5, sub { $pg1->current_leader }, 'pg2', 'it names the new leader');
-	is($pg1->value('SELECT etcd_resign()'), 0, 'it cannot resign again');
-	is(($pg1->failure(q{SELECT etcd_proclaim('x')}))[0], '55000', 'and has nothing to proclaim');
+	is($pg1->status->{state}, 'resigned', 'its state is resigned');
+	is($pg1->status->{role}, 'observer', 'its role is observer');
+	poll_is(5, sub { $pg1->current_leader }, 'pg2', 'the instance that resigned names the new leader');
+	is($pg1->value('SELECT etcd_resign()'), 0, 'a second resignation returns false');
+	is(($pg1->failure(q{SELECT etcd_proclaim('x')}))[0], '55000', 'an instance without a key cannot proclaim');
 
 	# It stays out when the other one goes, over a reload and a restart of the elector.
 	$pg1->value('SELECT pg_reload_conf()');
@@ -179,14 +179,14 @@ sub resign
 	pause(1);    # it has the time to do wrong
 	is(scalar(my @c = $etcd->candidates('postgres')), 0, 'nobody is in the queue');
 	poll_is(5, sub { $pg1->current_leader }, undef, 'nobody leads');
-	is($pg1->is_leader, 0, 'nor does the one that resigned');
+	is($pg1->is_leader, 0, 'the instance that resigned does not lead');
 
 	is($pg1->value('SELECT etcd_campaign()'), 1, 'etcd_campaign() enters again');
-	poll_ok(5, sub { $pg1->is_leader }, 'it leads');
+	poll_ok(5, sub { $pg1->is_leader }, 'the instance leads after etcd_campaign()');
 	like(resign($pg1, 'true'), qr/^t NOTICE:  election "postgres" has no other candidate\nDETAIL:  This instance will lead again/,
 		'who is alone and queues again is told so');
-	poll_ok(5, sub { $pg1->is_leader }, 'and leads again');
-	cmp_ok($pg1->token, '>', $elected, 'under a greater token');
+	poll_ok(5, sub { $pg1->is_leader }, 'the instance leads again after its resignation');
+	cmp_ok($pg1->token, '>', $elected, 'the new leadership has a greater token');
 
 	# A restart of the server ends it, too.
 	my $mark = $pg2->last_event;
@@ -207,7 +207,7 @@ sub resign
 	ok(1, 'after a restart the other one is a candidate again');
 	is($pg2->value('SELECT etcd_resign()'), 1, 'a candidate that does not lead can resign as well');
 	$pg2->wait_until_candidate;
-	ok($pg1->is_leader, 'which does not touch the leader');
+	ok($pg1->is_leader, 'a resignation of a candidate does not affect the leader');
 }
 
 # ---- proclaim ----
@@ -218,26 +218,26 @@ sub resign
 	$pg1->value(q{SELECT etcd_proclaim('pg1 is up: 5432 ä')});
 	my ($after) = $etcd->candidates('postgres');
 	is($after->{value}, 'pg1 is up: 5432 ä', 'the key has the value');
-	is($after->{create_revision}, $before->{create_revision}, 'it is the same key');
+	is($after->{create_revision}, $before->{create_revision}, 'a proclaim keeps the key');
 	is($after->{lease}, $before->{lease}, 'on the same lease');
 	is($pg1->token, $token, 'the token is the same');
 	is($pg1->current_leader, 'pg1 is up: 5432 ä', 'the leader itself knows');
 	poll_is(5, sub { $pg2->current_leader }, 'pg1 is up: 5432 ä', 'the other one sees it');
-	poll_ok(5, sub { grep { $_->{event} eq 'leader' && ($_->{reason} // '') eq 'proclaimed' } $pg2->events($mark) }, 'and tells');
-	is(scalar(my @told = $pg2->events($mark)), 1, 'once');
+	poll_ok(5, sub { grep { $_->{event} eq 'leader' && ($_->{reason} // '') eq 'proclaimed' } $pg2->events($mark) }, 'the other instance announces the proclaimed name');
+	is(scalar(my @told = $pg2->events($mark)), 1, 'the proclaimed name is announced once');
 	is($pg2->value('SELECT node FROM etcd_candidates() WHERE is_leader'), 'pg1 is up: 5432 ä', 'etcd_candidates() as well');
 
 	my $observer = $etcd->background_etcdctl('elect', '-l', 'postgres');
 	poll_ok(10, sub { $observer->output =~ /^pg1 is up: 5432 ä$/m }, 'etcdctl elect -l prints it');
 	$pg1->value(q{SELECT etcd_proclaim('pg1')});
-	poll_ok(10, sub { $observer->output =~ /^pg1$/m }, 'and the next one');
+	poll_ok(10, sub { $observer->output =~ /^pg1$/m }, 'an observer of etcdctl sees the next proclaimed name');
 	$observer->stop('INT');
 	$pg2->wait_until_sees('pg1');
 
 	# one that waits may proclaim, too: its key says what it will announce
 	$pg2->value(q{SELECT etcd_proclaim('in spe')});
 	is($pg1->value('SELECT node FROM etcd_candidates() WHERE NOT is_leader'), 'in spe', 'a candidate proclaims');
-	is($pg1->current_leader, 'pg1', 'which changes no leader');
+	is($pg1->current_leader, 'pg1', 'a proclaim of a candidate does not change the leader');
 	$pg2->value(q{SELECT etcd_proclaim('pg2')});
 }
 
@@ -265,7 +265,7 @@ sub resign
 		is(join('', $pg1->failure("SELECT $function$call", $joe)), '', "$function can be granted");
 		$_->wait_until_candidate for @nodes;
 	}
-	is(($pg1->failure('ALTER SYSTEM SET etcd_leader.ttl = 7', $joe))[0], '42501', 'and settings are not for everybody');
+	is(($pg1->failure('ALTER SYSTEM SET etcd_leader.ttl = 7', $joe))[0], '42501', 'an ordinary role cannot change the settings');
 }
 
 # ---- statistics ----

@@ -65,8 +65,8 @@ my $s = $node->connect_db;
 
 # ---- what it returns, and what it says -----------------------------------------
 {
-	is($s->selectrow_array('SELECT etcd_require_leader()'), $node->token('alpha'), 'it returns the token of the first election');
-	is($s->selectrow_array(q{SELECT etcd_require_leader('beta')}), $node->token('beta'), 'and that of the one it is asked for');
+	is($s->selectrow_array('SELECT etcd_require_leader()'), $node->token('alpha'), 'etcd_require_leader() returns the token of the first election');
+	is($s->selectrow_array(q{SELECT etcd_require_leader('beta')}), $node->token('beta'), 'etcd_require_leader(election) returns the token of that election');
 	fails($s, q{SELECT etcd_require_leader('nobody')}, '42704', qr/election "nobody" does not exist/, 'an election that is not there');
 	fails($s, q{SELECT etcd_verify_leader('nobody')}, '42704', qr/election "nobody" does not exist/, 'the same of etcd_verify_leader()');
 	lose();
@@ -82,6 +82,8 @@ my $s = $node->connect_db;
 	fails($s, 'SELECT etcd_verify_leader()', '25006',
 		[ qr/election "alpha"/, qr/^DETAIL:  The leader is "the "rival""\.$/m, qr/^HINT:/m ], 'another leads: etcd_verify_leader()');
 	$rival->stop('INT');
+	# it may end before its deletion is done
+	$etcd->etcdctl('del', '--prefix', 'alpha/');
 	win();
 
 	$other->wait_until_sees('pg1', 'alpha');
@@ -103,7 +105,7 @@ my $s = $node->connect_db;
 	succeeds($sp, q{DO $$ BEGIN
 		BEGIN PERFORM etcd_require_leader('beta'); EXCEPTION WHEN read_only_sql_transaction THEN NULL; END;
 		BEGIN PERFORM etcd_verify_leader('beta'); EXCEPTION WHEN read_only_sql_transaction THEN NULL; END;
-		INSERT INTO ledger VALUES ('not armed'); END $$}, 'nor in PL/pgSQL');
+		INSERT INTO ledger VALUES ('not armed'); END $$}, 'a call that failed in PL/pgSQL has not armed the transaction');
 	is($node->value(q{DELETE FROM ledger WHERE made_by = 'not armed' RETURNING (SELECT count(*) FROM ledger)}), 2, 'both were written');
 	# nor does it take away what is armed
 	$sp->do('BEGIN');
@@ -468,12 +470,12 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 	fails($s, q{PREPARE TRANSACTION 'armed'}, '0A000', qr/election "alpha"/, 'PREPARE TRANSACTION, lost');
 	usable($s, 'PREPARE TRANSACTION, lost');
 	is($node->value('SELECT count(*) FROM pg_prepared_xacts'), 0, 'nothing is prepared');
-	is(residue(), $before, 'nor written');
+	is(residue(), $before, 'nothing is written');
 	# what is not armed can be prepared, and committed, by anybody
 	$s->do('BEGIN');
 	$s->do($insert);
 	succeeds($s, q{PREPARE TRANSACTION 'free'}, 'what is not armed can be prepared');
-	succeeds($s, q{COMMIT PREPARED 'free'}, 'and committed');
+	succeeds($s, q{COMMIT PREPARED 'free'}, 'a prepared transaction of a role without the setting can be committed');
 	win();
 }
 
@@ -535,8 +537,8 @@ for my $lost ('alpha', 'beta')
 	kill 'CONT', $pid;
 	$node->wait_until_leader('alpha', 10);
 	is($node->token('alpha'), $token, 'it leads again under the same token');
-	succeeds($waits, 'COMMIT', 'which is good for what was armed before');
-	isnt(residue(), $before, 'and is there');
+	succeeds($waits, 'COMMIT', 'a transaction that was armed before under the same token commits');
+	isnt(residue(), $before, 'its row is there');
 	usable($commits, 'past the deadline');
 	$node->configure(ttl => 20, safety_margin => 10000);
 	poll_ok(10, sub { my $t = $node->status->{valid_s}; defined $t && $t > 5 }, 'the TTL is longer');
@@ -547,9 +549,9 @@ for my $lost ('alpha', 'beta')
 	$node->value('CREATE ROLE joe LOGIN');
 	my $joe = $node->connect_db('postgres', user => 'joe');
 	succeeds($joe, $arm, 'PUBLIC may call etcd_require_leader()');
-	fails($joe, 'SELECT etcd_verify_leader()', '42501', qr/etcd_verify_leader/, 'but not etcd_verify_leader()');
+	fails($joe, 'SELECT etcd_verify_leader()', '42501', qr/etcd_verify_leader/, 'an ordinary role may not call etcd_verify_leader()');
 	$node->value('GRANT EXECUTE ON FUNCTION etcd_verify_leader(text, interval) TO joe');
-	succeeds($joe, 'SELECT etcd_verify_leader()', 'which can be granted');
+	succeeds($joe, 'SELECT etcd_verify_leader()', 'etcd_verify_leader() can be granted');
 }
 
 # ---- etcd_verify_leader() -------------------------------------------------------
@@ -584,7 +586,7 @@ for my $lost ('alpha', 'beta')
 			"no answer after $timeout");
 		ok($took >= $seconds && $took < $seconds + 0.7, "no answer after $timeout: not before and not long after") or diag($took);
 	}
-	is($node->is_leader('alpha'), 1, 'which it does while it leads');
+	is($node->is_leader('alpha'), 1, 'an instance that waits for etcd still leads until its deadline');
 	for my $dbh (@many[ 0 .. 19 ]) { start_statement($dbh, q{SELECT etcd_verify_leader('alpha', '400 ms')}) }
 	%outcomes = ();
 	$outcomes{ substr outcome($_), 0, 5 }++ for @many[ 0 .. 19 ];
@@ -605,7 +607,7 @@ for my $lost ('alpha', 'beta')
 	start_statement($resigning, q{SELECT etcd_resign('alpha', false)});
 	poll_is(3, sub { $node->is_leader('alpha') }, 0, 'etcd_resign() is heard behind all of them');
 	$relay->thaw;
-	is(outcome($resigning), 'done', 'and done when etcd is back');
+	is(outcome($resigning), 'done', 'the resignation is done when etcd is back');
 	$_->disconnect for @many;
 	poll(10, sub { $node->status->{connected} }) or die 'not connected';
 	win();
@@ -626,9 +628,9 @@ for my $lost ('alpha', 'beta')
 	$etcd->etcdctl('del', $key);
 	my $believed = $node->is_leader('alpha');
 	fails($node->connect_db, 'SELECT etcd_verify_leader()', '25006', qr/election "alpha"/, 'the key is gone: etcd_verify_leader()');
-	is($node->token('alpha'), undef, 'which the whole instance knows then');
-	fails($s, 'COMMIT', '25006', qr/election "alpha"/, 'and what was armed before is refused');
-	is($believed, 1, 'which nobody knew');
+	is($node->token('alpha'), undef, 'the token is gone for the whole instance after the verification');
+	fails($s, 'COMMIT', '25006', qr/election "alpha"/, 'a transaction that was armed before is refused');
+	is($believed, 1, 'the instance believed that it led before the verification');
 	$rival->stop('INT');
 }
 

@@ -130,7 +130,7 @@ win();
 		$app->do('ROLLBACK') if $app->ping != 1;
 		usable($app, "another token since $first");
 	}
-	is(count(), $before, 'none of them leaves anything');
+	is(count(), $before, 'no refused statement leaves a row');
 	# not the leader at first
 	lose();
 	$app->do('BEGIN');
@@ -207,7 +207,7 @@ win();
 	$writer->do('ROLLBACK');
 	like(outcome($app), qr/^25006/, 'CREATE INDEX CONCURRENTLY: lost and won again on the way');
 	is($node->value(q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'built_i'::regclass}), 0, 'what came after is not committed');
-	succeeds($app, 'DROP INDEX built_i; DROP TABLE built', 'and the session goes on');
+	succeeds($app, 'DROP INDEX built_i; DROP TABLE built', 'the session stays usable');
 }
 
 # ---- two-phase commit; from here on it does not lead ----------------------------
@@ -239,7 +239,7 @@ win();
 	succeeds($su, q{COMMIT PREPARED 'two'}, 'COMMIT PREPARED in a session that is not fenced');
 	win();
 	succeeds($fenced, q{COMMIT PREPARED 'three'}, 'COMMIT PREPARED on the leader');
-	is(count(), $before + 2, 'and they are there');
+	is(count(), $before + 2, 'the rows are there');
 	$fenced->do("SET $guc = 'nobody'");
 	fails($fenced, q{COMMIT PREPARED 'five'}, '42704', qr/election "nobody" does not exist/, 'COMMIT PREPARED, an election that is not there');
 }
@@ -313,7 +313,7 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 	usable($granted, 'the SET clause of such a function alone cannot');
 	$node->value("GRANT SET ON PARAMETER $guc TO app");
 	succeeds($granted, "SET $guc = ''", 'SET ON PARAMETER can be granted');
-	succeeds($granted, $insert, 'and is of use');
+	succeeds($granted, $insert, 'the granted privilege works');
 	succeeds($granted, "RESET $guc", 'RESET');
 	refused($granted, 'and back');
 	$granted->do('BEGIN');
@@ -326,7 +326,7 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 	succeeds($su, "SET $guc = 'alpha'", 'a superuser fences itself');
 	refused($su, 'a superuser fences itself');
 	succeeds($su, "SET $guc = ''", 'a superuser frees itself');
-	succeeds($su, $insert, 'and writes');
+	succeeds($su, $insert, 'the transaction writes on the leader');
 }
 
 # ---- what the setting does not fence, as the reference says ------------------------
@@ -352,7 +352,7 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 	my $fenced   = $node->connect_db('postgres', user => 'app');
 	my $listener = $node->listen('postgres', 'elsewhere');
 	succeeds($fenced, q{NOTIFY elsewhere, '{"event":"told"}'}, 'what only does NOTIFY is not fenced');
-	ok($listener->wait_for(sub { $_[0]->{event} eq 'told' }), 'and is told');
+	ok($listener->wait_for(sub { $_[0]->{event} eq 'told' }), 'the listener receives the NOTIFY');
 	fails($fenced, qq{BEGIN; NOTIFY elsewhere, '{"event":"not told"}'; $insert; COMMIT}, '25006', qr/election "alpha"/, 'NOTIFY in what writes');
 	$fenced->do('ROLLBACK') if $fenced->ping != 1;
 	is(scalar(grep { $_->{event} eq 'not told' } $listener->notifications), 0, 'NOTIFY in what writes: is not told');
@@ -506,7 +506,7 @@ refused($node->connect_db, 'in postgresql.conf: superusers too');
 	my $began = $node->last_event;
 	lose('beta');
 	win('beta');
-	ok($listener->wait_for(sub { $_[0]->{event} eq 'elected' && $_[0]->{seq} > $began }), 'and NOTIFY');
+	ok($listener->wait_for(sub { $_[0]->{event} eq 'elected' && $_[0]->{seq} > $began }), 'a transaction that only executes NOTIFY is not fenced');
 	# a payload proves nothing
 	$node->connect_db('postgres', user => 'free')->do(q{NOTIFY etcd_leader, '{"event":"forged"}'});
 	ok($listener->wait_for(sub { $_[0]->{event} eq 'forged' }), 'anybody can NOTIFY on the channel');

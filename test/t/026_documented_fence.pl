@@ -44,7 +44,7 @@ $node->dbh->do('UPDATE account SET fencing_token = fencing_token + 1');
 $node->dbh->do('RESET session_replication_role');
 my ($state, $message) = $node->failure('UPDATE account SET balance = 0');
 is($state, '25006', 'an older token is refused');
-like($message, qr/a newer leader has written here.*Its token is @{[$token + 1]}, ours is $token/s, 'and the error says so');
+like($message, qr/a newer leader has written here.*Its token is @{[$token + 1]}, ours is $token/s, 'the error of the trigger names both tokens');
 is($node->value('SELECT balance FROM account'), 90, 'nothing has changed');
 
 # A One-Time Filter is asked in each process of a parallel plan, a sub-select once.
@@ -79,11 +79,11 @@ $session->do($_) for @transaction[ 0 .. $#transaction - 1 ];
 # and the trigger arms the transaction by itself
 $node->value('SELECT etcd_resign(rejoin => false)');
 fails($session, 'COMMIT', '25006', qr/does not lead|any more/, 'the transaction of README does not commit elsewhere');
-is($node->value('SELECT balance FROM account'), 90, 'and nothing is written');
+is($node->value('SELECT balance FROM account'), 90, 'nothing is written on the other node');
 fails($app, 'INSERT INTO plain VALUES (2)', '25006', qr{(?:does|did) not lead}, 'the role of README does not write elsewhere');
-is($node->value('SELECT count(*) FROM plain'), 1, 'and reads what it wrote');
+is($node->value('SELECT count(*) FROM plain'), 1, 'the role of README reads its rows on the other node');
 fails($node->connect_db('shop', user => 'other'), 'CREATE TABLE of_other ()', '25006', qr/did not lead/, 'the setting of a database holds for superusers');
-succeeds($node->connect_db('shop', user => 'admin'), 'CREATE TABLE of_admin ()', 'but not for a role that has another setting');
+succeeds($node->connect_db('shop', user => 'admin'), 'CREATE TABLE of_admin ()', 'the setting of the database does not fence a role with another setting');
 is(($node->failure('INSERT INTO account (id, balance) VALUES (2, 1)'))[0], '25006', 'who does not lead does not write');
 is($gated->selectrow_array("SELECT count(*) FROM big WHERE $_"), 0, "$_ elsewhere") for sort keys %processes;
 

@@ -123,7 +123,7 @@ sub outcomes
 		is_deeply([ $node->events($mark{ $node->name }) ], [], $node->name . ': there was no event meanwhile');
 		is($node->token($election), $token{$election}, $node->name . " leads $election under the same token");
 	}
-	is_deeply([ map { { map { ($_->{answer} => 1) } $_->stop } } @samplers ], [ { t => 1 }, { t => 1 } ], 'and was always sure of it');
+	is_deeply([ map { { map { ($_->{answer} => 1) } $_->stop } } @samplers ], [ { t => 1 }, { t => 1 } ], 'the leader led all the time');
 
 	my $began = now();
 	$pg1->value('SELECT etcd_resign()');
@@ -199,8 +199,8 @@ for my $order ([qw(etcd_verify_leader etcd_candidates etcd_proclaim etcd_campaig
 	poll_is(5, sub { $pg2->is_leader }, 0, 'a resignation is heard behind all of them');
 	note(sprintf '%.0f ms', 1000 * (now() - $began));
 	$etcd->thaw(0);
-	is(outcome($resigns), 'done', 'and done when etcd is back');
-	is(outcomes($pg2, @verifying), '25006 x 60', 'and they are told that the instance does not lead');
+	is(outcome($resigns), 'done', 'the resignations are done when etcd is back');
+	is(outcomes($pg2, @verifying), '25006 x 60', 'the waiting sessions get an error: the instance does not lead');
 	$pg1->wait_until_leader;
 	$pg2->wait_until_candidate;
 	mailbox_works('after the resignation') if is($pg1->value('SELECT etcd_resign()'), 1, 'pg1 gives it back') && poll(20, sub { $pg2->is_leader });

@@ -47,7 +47,7 @@ $_->wait_until_candidate for $pg1, $pg2;
 my ($leader) = grep { $_->is_leader } $pg1, $pg2;
 my ($other)  = grep { $_ != $leader } $pg1, $pg2;
 $leader->value('SELECT etcd_resign()');
-poll_ok(10, sub { $other->is_leader }, 'and hands over');
+poll_ok(10, sub { $other->is_leader }, 'the leader hands over');
 poll_ok(10, sub { ($pg3->current_leader // '') eq $other->name }, 'an observer sees it');
 
 # An observer needs to read only.

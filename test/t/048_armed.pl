@@ -102,7 +102,7 @@ my @samplers = map { $_->sample } values %nodes;
 
 	$relay->release;
 	poll_ok(5, sub { ($next->status->{create_revision} // 0) > $own->{create_revision} }, "$what: released, it queues anew");
-	is($next->current_leader, $third->name, "$what: it knows who leads");
+	poll_is(5, sub { $next->current_leader }, $third->name, "$what: it knows who leads");
 	is_deeply([ grep { $_->{event} eq 'elected' } $next->events($seen) ], [], "$what: and has never led");
 	places();
 }

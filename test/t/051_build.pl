@@ -1,5 +1,6 @@
-# How it is built: warnings of the compiler are no errors, but for the tests,
-# and a PostgreSQL that is newer than all known ones is tried.
+# How it is built: warnings of the compiler are no errors, but for the tests; the
+# HTTP library is left out where libmicrohttpd is not; and a PostgreSQL that is
+# newer than all known ones is tried.
 use strict;
 use warnings;
 
@@ -23,6 +24,14 @@ unlike($plain, qr/ -Werror(?!=)/, 'warnings are no errors');
 like(commands('WERROR=-Werror'), qr/ -Werror(?!=)/, 'unless they are made so');
 my $test = slurp_file("$top/Makefile") =~ /^test:\n((?:\t.*\n)+)/m ? $1 : '';
 like($test, qr/WERROR=-Werror/, 'as make test does');
+
+# The HTTP library is built where libmicrohttpd is.  With -nostdinc the compiler
+# finds no header.
+like($plain, qr/ -shared -o etcd_leader_http\.so /, 'make builds the HTTP library');
+unlike($plain, qr/without its HTTP library/, 'and says nothing about it');
+my $without = commands('CPPFLAGS=-nostdinc');
+unlike($without, qr/etcd_leader_http\.so/, 'without libmicrohttpd: no HTTP library');
+like($without, qr/built without its HTTP library, for want of libmicrohttpd/, 'and make says so');
 
 # compat.h as the preprocessor sees it, for a release of PostgreSQL.
 my $compat = slurp_file("$top/src/compat.h") =~ s/^#include .*//mgr;

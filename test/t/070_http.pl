@@ -130,21 +130,36 @@ poll_is(10, sub { codes($port{pg2}) }, $expected{pg2}, 'the elector is stopped: 
 kill 'CONT', $pg2->elector_pid;
 $pg2->value('SELECT pg_terminate_backend(?)', $pg2->elector_pid);
 poll_ok(5, sub { !$pg2->elector_pid }, 'the elector is gone');
-is(codes($port{pg2}), $expected{pg2}, 'and the rest is served');
+is(codes($port{pg2}), $expected{pg2}, 'the other addresses are served');
 like((http_get($port{pg2}, '/leader'))[2], qr/"state":"elector not running"/, 'the body says so');
 poll_ok(10, sub { $pg2->elector_pid }, 'the elector is back');
-poll_ok(10, sub { (http_get($port{pg2}, '/leader'))[2] =~ /"connected":true/ }, 'and has contact');
+poll_ok(10, sub { (http_get($port{pg2}, '/leader'))[2] =~ /"connected":true/ }, 'the instance has contact');
 is(EtcdLeader::Http::worker_pid($pg2), $worker, 'the worker stayed');
 
 # Promotion.
 $standby->promote;
 poll_ok(10, sub { http_code($port{standby}, '/replica') == 503 }, 'promoted: no replica any more');
 
+# The TCP ports at which the processes of an instance listen.
+sub ports
+{
+	my ($node) = @_;
+	my %of = map { my @field = split; ($field[3] // '') eq '0A' ? ($field[9] => hex $field[1] =~ s/.*://r) : () }
+	  map { split /\n/, slurp_file($_) } '/proc/net/tcp', '/proc/net/tcp6';
+	my @pids = ($node->{_pid}, map { @$_ } @{ $node->dbh->selectall_arrayref('SELECT pid FROM pg_stat_activity') });
+	push @pids, map { EtcdLeader::Http::server_pid($_) // () } EtcdLeader::Http::worker_pid($node);
+	my %ports = map { $_ => 1 } grep { $_ } map { $of{ (readlink($_) // '') =~ /^socket:\[(\d+)\]$/ ? $1 : '' } } map { glob "/proc/$_/fd/*" } @pids;
+	return sort keys %ports;
+}
+
 # Off by default.
 {
 	my $quiet = EtcdLeader::Instance->create('quiet', etcd => $etcd);
 	$quiet->wait_until_candidate;
+	is($quiet->value('SHOW etcd_leader.http_listen') . $quiet->value('SHOW etcd_leader.agent_listen'), '', 'off by default');
 	is(EtcdLeader::Http::worker_pid($quiet), undef, 'off: no worker');
+	is(join(' ', ports($quiet)), '', 'off: no port');
+	is(join(' ', ports($pg1)), $port{pg1}, 'on: this port alone');
 	my $maps = join '', map { slurp_file("/proc/$_/maps") } $quiet->elector_pid, $quiet->value('SELECT pg_backend_pid()');
 	unlike($maps, qr/etcd_leader_http|microhttpd/, 'off: no library');
 	$maps = join '', map { slurp_file("/proc/$_/maps") } $pg1->elector_pid, $pg1->value('SELECT pg_backend_pid()');

@@ -40,7 +40,7 @@ my ($pg1, $pg2) = @node{qw(pg1 pg2)};
 sub rows { my ($node) = @_; return $node->value('SELECT count(*) FROM work') }
 
 poll_ok(5, sub { rows($pg1) > 3 }, 'the worker works on the leader');
-is(rows($pg2), 0, 'and not on the candidate');
+is(rows($pg2), 0, 'the worker does not work on the candidate');
 my $token = $pg1->token;
 
 # A hand-over wakes the other worker.
@@ -50,7 +50,7 @@ poll_ok(5, sub { rows($pg2) > 0 }, 'a hand-over: it works on the next leader');
 cmp_ok(now() - $began, '<', 1, 'woken by the change, at once');
 my $rows = rows($pg1);
 pause(0.5);
-is(rows($pg1), $rows, 'and not on the old one any more');
+is(rows($pg1), $rows, 'the worker does not work on the old leader any more');
 is($pg1->value('SELECT string_agg(DISTINCT token::text, $$ $$) FROM work'), $token, 'what is there has the token of its leadership');
 is($pg2->value('SELECT string_agg(DISTINCT token::text, $$ $$) FROM work'), $pg2->token, 'on both');
 
@@ -71,12 +71,12 @@ is($pg2->value('SELECT string_agg(DISTINCT token::text, $$ $$) FROM work'), $pg2
 
 # Leadership that ends at its deadline, without anybody to tell, wakes it, too.
 poll_ok(5, sub { $pg1->is_leader }, 'the first leads again');
-poll_ok(5, sub { rows($pg1) > $rows }, 'and works');
+poll_ok(5, sub { rows($pg1) > $rows }, 'the worker works on the new leader');
 kill 'STOP', $pg1->elector_pid;
 poll_ok(15, sub { !$pg1->is_leader }, 'the elector hangs: leadership ends at the deadline');
 $rows = rows($pg1);
 pause(0.5);
-is(rows($pg1), $rows, 'and so does the work');
+is(rows($pg1), $rows, 'the work continues');
 kill 'CONT', $pg1->elector_pid;
 
 # Without etcd_leader it says so.

@@ -89,6 +89,26 @@ for my $file (map { s/.*\///r } glob "$dir/*.y*ml")
 	my %ports = map { $_->{name} => $_->{containerPort} } @{ $container->{ports} };
 	is(join(' ', map { $ports{ $container->{$_}{httpGet}{port} } // 'none' } grep { /Probe$/ } sort keys %$container), '8010 8010 8010', 'kubernetes.yaml: the ports of all three probes');
 }
+# kubectl reads the file into the types of Kubernetes, and writes without what these do not know.
+SKIP:
+{
+	skip 'there is no kubectl', 1 unless grep { -x "$_/kubectl" } split /:/, $ENV{PATH};
+	my ($out, $err) = ('', '');
+	local $ENV{KUBECONFIG} = '/dev/null';
+	IPC::Run::run([ qw(kubectl set image --local -o json postgres=tried -f), "$dir/kubernetes.yaml" ], '<', \undef, '>', \$out, '2>', \$err);
+	my $known = $out ? decode_json($out) : {};
+	is(join(' ', unknown(yaml('kubernetes.yaml')->[0], $known, '')), '/spec/template/spec/containers/0/image', 'kubernetes.yaml: Kubernetes knows all but the image, which was changed')
+	  or diag($err);
+}
+
+# The paths below which something is not in the other one.
+sub unknown
+{
+	my ($ours, $theirs, $path) = @_;
+	return map { unknown($ours->{$_}, ref $theirs eq 'HASH' ? $theirs->{$_} : undef, "$path/$_") } sort keys %$ours if ref $ours eq 'HASH';
+	return map { unknown($ours->[$_], ref $theirs eq 'ARRAY' ? $theirs->[$_] : undef, "$path/$_") } 0 .. $#$ours if ref $ours eq 'ARRAY';
+	return defined $theirs && $ours eq $theirs ? () : $path;
+}
 is(join(' ', map { $_->{checks}[0]{http} } @{ decode_json(slurp_file("$dir/consul.json"))->{services} }),
 	'http://127.0.0.1:8010/leader http://127.0.0.1:8010/health', 'consul.json: what is asked for each service');
 

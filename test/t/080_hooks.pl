@@ -39,9 +39,9 @@ for my $node ($pg1, $pg2)
 my $token1 = $pg1->token;
 poll_is(10, sub { runs($pg1, 'on') }, "elected $token1 succeeded", 'an elected hook runs where this instance leads already');
 is(runs($pg1, 'off'), '', 'an unelected one has nothing to do');
-is(runs($pg2, 'on'), '', 'neither has the follower');
+is(runs($pg2, 'on'), '', 'the follower has not run the hook');
 is(runs($pg2, 'off'), '', 'whose start is long over');
-is($pg1->value('SELECT token FROM effect'), $token1, 'it saw the token');
+is($pg1->value('SELECT token FROM effect'), $token1, 'the hook has seen the token');
 
 $pg1->value('SELECT etcd_resign()');
 $pg2->wait_until_leader;
@@ -49,7 +49,7 @@ my $token2 = $pg2->token;
 poll_is(10, sub { runs($pg2, 'on') }, "elected $token2 succeeded", 'the next leader runs its own');
 poll_is(10, sub { runs($pg1, 'off') }, "unelected $token1 succeeded", 'the old leader runs its unelected hook, with the token that it lost');
 is(effects($pg1), 'on off', 'the effects on the old leader');
-is(effects($pg2), 'on', 'and on the new one');
+is(effects($pg2), 'on', 'the hook has run on the new leader');
 my $run = $pg2->row(q{SELECT *, ended_at >= started_at AS sane FROM etcd_leader_hook_run});
 is_deeply([ @{$run}{qw(hook election event status message sane)} ], [ 'on', 'postgres', 'elected', 'succeeded', undef, 1 ], 'what is recorded');
 
@@ -65,7 +65,7 @@ for my $round (1 .. 3)
 	poll_ok(10, sub { runs($pg2, 'on') =~ /elected $next succeeded$/ }, "resignation $round: the elected hook has run");
 	like(runs($pg2, 'off'), qr/unelected $token succeeded$/, "resignation $round: and the unelected one");
 }
-is(effects($pg2), 'on off on off on off on', 'in the order of what happened');
+is(effects($pg2), 'on off on off on off on', 'the hooks ran in the order of the events');
 
 # ---- a start without leading ------------------------------------------------
 
@@ -73,7 +73,7 @@ $pg1->value('TRUNCATE effect, etcd_leader_hook_run');
 $pg1->restart;
 poll_is(10, sub { runs($pg1, 'off') }, 'unelected - succeeded', 'the server starts without leading: its unelected hook runs');
 $pg1->wait_until_candidate;
-is(effects($pg1), 'off', 'once');
+is(effects($pg1), 'off', 'the hook ran once');
 $pg1->value('SELECT etcd_resign(rejoin => false)');
 $pg2->value('TRUNCATE effect, etcd_leader_hook_run');
 $pg2->restart;
@@ -108,7 +108,7 @@ like($pg2->value(q{SELECT message FROM etcd_leader_hook_run WHERE hook = 'hangs'
 unlike(effects($pg2), qr/late/, 'its statement is rolled back');
 poll_ok(10, sub { runs($pg2, 'off') =~ /unelected $token3 succeeded$/ }, 'the unelected hook runs');
 is($pg2->value(q{SELECT max(r.started_at) FILTER (WHERE r.hook = 'off') > max(r.ended_at) FILTER (WHERE r.hook = 'hangs')
-	FROM etcd_leader_hook_run r WHERE fencing_token = ?}, $token3), 1, 'after it has ended');
+	FROM etcd_leader_hook_run r WHERE fencing_token = ?}, $token3), 1, 'the next hook began after the first one had ended');
 $pg2->value(q{SELECT etcd_drop_hook('hangs')});
 
 # One that waits for the loss, and writes at once.
@@ -135,6 +135,6 @@ poll_is(10, sub { $pg2->value('SELECT token FROM opening') }, $token4, 'the one 
 $pg2->value(q{DELETE FROM etcd_leader_hook_run WHERE hook = 'opening'});
 $pg2->value(q{UPDATE etcd_leader_hook SET enabled = enabled});
 poll_is(10, sub { runs($pg2, 'opening') }, "elected $token4 succeeded", 'run again under the same token');
-is($pg2->value('SELECT count(*) FROM opening'), 1, 'it has done nothing twice');
+is($pg2->value('SELECT count(*) FROM opening'), 1, 'the hook has done nothing twice');
 
 done_testing();

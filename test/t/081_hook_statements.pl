@@ -115,7 +115,7 @@ for my $case (
 	[ bob => 'run_as', "'elected', 'SELECT 1', run_as => 'batch'", '42501', qr/permission denied for a hook of role "batch"\nDETAIL:  The current user must be able to SET ROLE "batch"\./ ],
 	[ alice => 'a superuser of whom she is a member', "'elected', 'SELECT 1', run_as => 'boss'", '42501', qr/Only superusers can add and drop hooks of a superuser/ ],
 	[ alice => 'no such role', "'elected', 'SELECT 1', run_as => 'nobody_here'", '42704', qr/role "nobody_here" does not exist/ ],
-	[ alice => 'an event', "'elect', 'SELECT 1'", '22023', qr/invalid event of a hook: "elect"\nHINT:  The event is "elected" or "unelected"\./ ],
+	[ alice => 'an event', "'elect', 'SELECT 1'", '22023', qr/invalid event of a hook: "elect"\nHINT:  The event is "elected", "unelected" or "change"\./ ],
 	[ alice => 'no command', "'elected', ' ; -- nothing'", '22023', qr/the command of a hook must not be empty/ ],
 	[ alice => 'not SQL', "'elected', 'SELEC 1'", '42601', qr/syntax error at or near "SELEC"/ ],
 	[ alice => 'a short timeout', "'elected', 'SELECT 1', timeout => '999 ms'", '22023', qr/invalid timeout of a hook: 00:00:00.999\nHINT:  The timeout must be 1 s to 1 day\./ ],

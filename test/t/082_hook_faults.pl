@@ -94,11 +94,11 @@ is($pg1->log_count('was terminated by signal'), 0, 'nothing has crashed');
 	pause(3);
 	my $more = $pg1->value($runs) - $mark;
 	ok($more >= 1 && $more <= 4, "a hook that resigns, alone: $more runs in three seconds");
-	unlike(statuses('resigns'), qr/succeeded/, 'none of them has committed anything');
-	like($pg1->value(q{SELECT message FROM etcd_leader_hook_run WHERE hook = 'resigns' AND status = 'cancelled' LIMIT 1}), qr/does not lead election/, 'and the records say so');
+	unlike(statuses('resigns'), qr/succeeded/, 'no cancelled run has committed anything');
+	like($pg1->value(q{SELECT message FROM etcd_leader_hook_run WHERE hook = 'resigns' AND status = 'cancelled' LIMIT 1}), qr/does not lead election/, 'the records say that the runs were cancelled');
 	drop('resigns');
 	# a last run may still resign: the other one comes back after that
-	poll_is(5, sub { hooks_running($pg1) }, 0, 'it is gone');
+	poll_is(5, sub { hooks_running($pg1) }, 0, 'the process of the run has ended');
 	$pg1->wait_until_leader;
 	$pg2->value('SELECT etcd_campaign()');
 	$pg2->wait_until_candidate;
@@ -113,8 +113,8 @@ poll_ok(20, sub {
 	$most = $now if $now > $most;
 	$pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook LIKE 'wait%' AND status = 'succeeded'}) == 7;
 }, 'more hooks than workers: all run');
-is($most, 3, 'at most max_hook_workers at once');
-is($pg1->value(q{SELECT string_agg(hook, ' ' ORDER BY started_at) FROM etcd_leader_hook_run WHERE hook LIKE 'wait%'}), join(' ', map { "wait$_" } 1 .. 7), 'in order');
+is($most, 3, 'at most max_hook_workers hooks run at once');
+is($pg1->value(q{SELECT string_agg(hook, ' ' ORDER BY started_at) FROM etcd_leader_hook_run WHERE hook LIKE 'wait%'}), join(' ', map { "wait$_" } 1 .. 7), 'the hooks begin in the order of their names');
 drop(map { "wait$_" } 1 .. 7);
 
 # ---- the last 1,000 runs ---------------------------------------------------------------
@@ -144,7 +144,7 @@ drop('kept');
 	$pg3->append_conf('postgresql.conf', "max_worker_processes = 8\n");
 	$pg3->restart;
 	$pg3->wait_until_leader;
-	poll_is(10, sub { $pg3->value('SELECT string_agg(status, $$ $$) FROM etcd_leader_hook_run') }, 'succeeded', 'with more it runs');
+	poll_is(10, sub { $pg3->value('SELECT string_agg(status, $$ $$) FROM etcd_leader_hook_run') }, 'succeeded', 'the hook runs when a worker is free');
 	$pg3->stop('fast');
 }
 
@@ -157,7 +157,7 @@ $app->do('CREATE EXTENSION etcd_leader');
 add('same', 'SELECT pg_sleep(600)', dbh => $app);
 add('same', 'INSERT INTO t VALUES (1)');
 poll_is(10, sub { statuses('same') }, 'succeeded', 'two databases, the same name: one runs');
-poll_ok(10, sub { $app->selectrow_array('SELECT status FROM etcd_leader_hook_run') }, 'and so does the other');
+poll_ok(10, sub { $app->selectrow_array('SELECT status FROM etcd_leader_hook_run') }, 'the other hook runs, too');
 $app->do('UPDATE etcd_leader_hook SET enabled = false');
 poll_is(3, sub { hooks_running($pg1) }, 0, 'a hook that is disabled ends');
 poll_is(3, sub { $app->selectrow_array(q{SELECT status || ': ' || message FROM etcd_leader_hook_run}) }, 'cancelled: the hook was dropped or disabled', 'and the record says so');
@@ -167,7 +167,7 @@ poll(10, sub { hooks_running($pg1) == 2 }) or die 'they do not run';
 my $began = now();
 $app->do('DROP EXTENSION etcd_leader');
 cmp_ok(now() - $began, '<', 1, 'DROP EXTENSION waits for no hook');
-poll_is(2, sub { hooks_running($pg1) }, 0, 'which are gone');
+poll_is(2, sub { hooks_running($pg1) }, 0, 'the processes of the runs have ended');
 cmp_ok(now() - $began, '<', 1.5, 'within a second');
 
 $app->do('CREATE SCHEMA s');

@@ -54,8 +54,8 @@ ok(sleeper(), 'they run again');
 my $notifier = $pg1->notifier_pid;
 $pg1->value('SELECT pg_terminate_backend(?)', $notifier);
 poll_ok(10, sub { runs($pg1, 'long') =~ /, elected $token succeeded$/ }, 'the notifier is ended: the hook goes on');
-poll_ok(10, sub { $pg1->notifier_pid }, 'and there is another notifier');
-is($pg1->value(q{SELECT count(*) FROM t WHERE what = 'long'}), 1, 'one run has come to its end');
+poll_ok(10, sub { $pg1->notifier_pid }, 'another notifier runs');
+is($pg1->value(q{SELECT count(*) FROM t WHERE what = 'long'}), 1, 'one run has succeeded');
 
 # SIGKILL: the server restarts, and goes on leading under its token.
 $pg1->value(q{SELECT etcd_drop_hook('long')});
@@ -71,29 +71,29 @@ poll_ok(20, sub { $pg1->log_count('database system is ready to accept connection
 poll_ok(15, sub { ($pg1->try_value(q{SELECT string_agg(status, ' ' ORDER BY started_at) FROM etcd_leader_hook_run WHERE hook = 'killed'}) // '') eq 'cancelled succeeded' },
 	'its run is closed, and another one succeeds');
 is($pg1->value(q{SELECT message FROM etcd_leader_hook_run WHERE status = 'cancelled'}), 'the server, or the process that starts hooks, ended before the run did', 'the record says why');
-is($pg1->token, $token, 'under the same token');
+is($pg1->token, $token, 'the instance leads under the same token');
 is(runs($pg1, 'done'), "elected $token succeeded", 'what is done is not done again');
-is(runs($pg1, 'off'), '', 'and no leadership was lost');
-is($pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL}), 0, 'no run is left open');
+is(runs($pg1, 'off'), '', 'no leadership was lost');
+is($pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL}), 0, 'no record of a run is open');
 
 # ---- a standby ------------------------------------------------------------------
 
 my $standby = EtcdLeader::Instance->create_standby('pg2', $pg1, settings => { node_name => 'pg2' });
 $pg1->wait_for_catchup($standby);
 is($standby->value('SELECT count(*) FROM etcd_leader_hook'), 3, 'a standby has the hooks');
-is(pid_of($standby, 'hook launcher'), undef, 'and nobody who starts them');
+is(pid_of($standby, 'hook launcher'), undef, 'no launcher runs');
 $pg1->stop('immediate');
 $standby->promote;
 $standby->wait_until_leader;
 my $next = $standby->token;
 poll_ok(15, sub { runs($standby, 'done') =~ /, elected $next succeeded$/ && runs($standby, 'killed') =~ /elected $next succeeded$/ }, 'promotion runs what is due');
-is($standby->value('SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL'), 0, 'and no run is open');
+is($standby->value('SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL'), 0, 'no record of a run is open');
 
 # The old primary is a server of its own by now.  It starts without leading.
 $pg1->start;
 poll_is(10, sub { runs($pg1, 'off') }, 'unelected - succeeded', 'the crashed leader starts, does not lead, and runs its unelected hook');
 pause(0.5);
-is(runs($pg1, 'off'), 'unelected - succeeded', 'once');
+is(runs($pg1, 'off'), 'unelected - succeeded', 'the hook has run once');
 
 # etcd is away at the start: the same.
 $etcd->stop(0);
@@ -134,7 +134,7 @@ for my $table (qw(etcd_leader_hook etcd_leader_hook_run))
 	my $all = "SELECT md5(string_agg(x::text, '|' ORDER BY x::text)) FROM $table x";
 	is($restored->selectrow_array($all), $standby->value($all), "$table is as it was");
 }
-is($restored->selectrow_array(q{SELECT count(*) FROM pg_policies WHERE tablename LIKE 'etcd\_leader\_hook%'}), 2, 'with its policies');
+is($restored->selectrow_array(q{SELECT count(*) FROM pg_policies WHERE tablename LIKE 'etcd\_leader\_hook%'}), 2, 'the restored tables have their policies');
 
 is($_->log_count('PANIC|TRAP'), 0, $_->name . ': nothing else has crashed') for $pg1, $standby;
 done_testing();

@@ -55,7 +55,7 @@ for my $node ($pg1, $pg2)
 	recipe($node, $has_switch ? 'pg_cron' : 'pg_cron_1.4');
 }
 poll_ok(10, sub { is_on($pg1) }, 'pg_cron is on where the instance leads');
-ok(!is_on($pg2), 'and off where not');
+ok(!is_on($pg2), 'the switch is off on the follower');
 if ($has_switch)
 {
 	poll_ok(15, sub { $pg1->value('SELECT count(*) FROM effect') }, 'a job runs on the leader');
@@ -72,21 +72,21 @@ $pg1->wait_until_leader;
 ok(slurp_file($pg2->data_dir . '/postgresql.auto.conf') =~ /launch_active_jobs = 'on'/, 'the crashed leader has left it on') if $has_switch;
 $pg2->start;
 poll_ok(10, sub { succeeded($pg2, 'pg_cron off', 1) && !is_on($pg2) }, 'the crashed leader starts, and switches pg_cron off');
-poll_ok(10, sub { is_on($pg1) }, 'it is on elsewhere');
+poll_ok(10, sub { is_on($pg1) }, 'the switch is on on the new leader');
 $pg2->wait_until_candidate;
 # a second, in which jobs of each second would run
 pause(1.5);
 is($pg2->value('SELECT count(*) FROM effect'), 0, 'no job has done anything before its election');
 my $job_runs = q{SELECT count(*) FROM cron.job_run_details JOIN cron.job USING (jobid) WHERE status = 'succeeded'};
-is($pg2->value($job_runs), 0, 'none has succeeded');
+is($pg2->value($job_runs), 0, 'no job without leadership has succeeded');
 $pg2->value('TRUNCATE effect');
 $pg1->value('SELECT etcd_resign()');
 $pg2->wait_until_leader;
 poll_ok(10, sub { is_on($pg2) }, 'elected again, it is on');
 if ($has_switch)
 {
-	poll_ok(15, sub { $pg2->value('SELECT count(*) FROM effect') }, 'and jobs run');
-	is($pg2->value('SELECT min(token) FROM effect'), $pg2->token, 'under its token');
+	poll_ok(15, sub { $pg2->value('SELECT count(*) FROM effect') }, 'jobs run on the leader');
+	is($pg2->value('SELECT min(token) FROM effect'), $pg2->token, 'the rows have the token of the leader');
 }
 
 # ---- a subscription --------------------------------------------------------------
@@ -110,7 +110,7 @@ $pg1->wait_until_leader;
 poll_ok(10, sub { succeeded($pg2, 'subscription off') && !$pg2->value(q{SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL}) }, 'the old leader ceases to apply');
 $publisher->value('INSERT INTO orders VALUES (2)');
 poll_is(15, sub { orders($pg1) }, '2', 'the next leader goes on');
-is(orders($pg2), '1', 'and not the old one');
+is(orders($pg2), '1', 'the old leader does not apply changes');
 
 # ---- synchronized_standby_slots ---------------------------------------------------
 
@@ -119,8 +119,8 @@ if ($pg1->pg_version >= 17)
 	recipe($_, 'standby_slots') for $pg1, $pg2;
 	my $slots = q{SELECT setting FROM pg_settings WHERE name = 'synchronized_standby_slots'};
 	poll_is(10, sub { $pg1->value($slots) }, 'peer', 'synchronized_standby_slots is set on the leader');
-	is($pg1->value(q{SELECT slot_type FROM pg_replication_slots WHERE slot_name = 'peer'}), 'physical', 'and its slot is there');
-	is($pg2->value($slots), '', 'and not elsewhere');
+	is($pg1->value(q{SELECT slot_type FROM pg_replication_slots WHERE slot_name = 'peer'}), 'physical', 'the new primary has the slot');
+	is($pg2->value($slots), '', 'the setting is not on the old primary');
 	$pg1->value('SELECT etcd_resign()');
 	$pg2->wait_until_leader;
 	poll_ok(10, sub { $pg2->value($slots) eq 'peer' && $pg1->value($slots) eq '' }, 'a hand-over takes it along');

@@ -22,7 +22,7 @@ poll(10, sub { $etcd->candidates('postgres') == 4 }) or die 'not all are in the 
 
 sub queue { return map { $_->{value} } $etcd->candidates('postgres') }
 sub leader { return $nodes{ (queue())[0] } }
-poll_ok(10, sub { leader()->is_leader }, 'one leads');
+poll_ok(10, sub { leader()->is_leader }, 'one of the instances leads');
 $_->wait_until_sees(leader()->name) for @nodes;
 my @samplers = map { $_->sample } @nodes;
 
@@ -104,7 +104,7 @@ nothing_changed('NULL', '22004', $leader, 'SELECT etcd_transfer(NULL)');
 my @before = $etcd->candidates('postgres');
 is($leader->value('SELECT etcd_transfer(?)', $leader->name), 1, 'to itself: true');
 is_deeply([ $etcd->candidates('postgres') ], \@before, 'to itself: nothing is done');
-is($leader->token, $token, 'to itself: it leads on');
+is($leader->token, $token, 'to itself: the instance still leads');
 $leader->value('CREATE ROLE nobody LOGIN');
 is(($leader->failure('SET ROLE nobody; SELECT etcd_transfer(\'pg1\')'))[0], '42501', 'not for PUBLIC');
 $leader->value('RESET ROLE');
@@ -120,7 +120,7 @@ for my $name ((queue())[ 1, 2 ])
 	poll_ok(10, sub { (queue())[-1] eq $name }, "$name queues behind the rival");
 }
 my @queue = queue();
-is($queue[2], 'rival', 'it is the third') or note("@queue");
+is($queue[2], 'rival', 'the target is the third in the queue') or note("@queue");
 nothing_changed('one behind it', '55000', $leader, "SELECT etcd_transfer('$_')") for @queue[ 3, 4 ];
 
 # One before it: it is not touched.

@@ -32,7 +32,7 @@ my %mark = map { $_ => $nodes{$_}->last_event } qw(pg2 pg3);
 $nodes{pg1}->stop('fast');
 poll_ok(10, sub { $nodes{pg2}->is_leader }, 'pg1 is gone: pg2 leads');
 pause($delay + 1.5);
-ok($nodes{pg2}->is_leader, 'and goes on, without anybody better');
+ok($nodes{pg2}->is_leader, 'the leader still leads if there is no preferred candidate');
 my $began = now();
 $nodes{pg1}->start;
 $nodes{pg1}->wait_until_candidate;
@@ -40,7 +40,7 @@ poll_ok(15, sub { $nodes{pg1}->is_leader }, 'pg1 is back: it leads');
 my $took = now() - $began;
 cmp_ok($took, '>=', $delay, 'not before the delay has passed') and note(sprintf '%.1f s', $took);
 pause(2 * $delay);
-ok($nodes{pg1}->is_leader, 'and goes on');
+ok($nodes{pg1}->is_leader, 'the preferred leader still leads');
 is(changes($nodes{pg1}, 0), 'elected', 'pg1 was elected once');
 like(changes($nodes{pg2}, $mark{pg2}), qr/^(?:(?:un)?elected\S* ?)*elected unelected\(transferred\)$/, 'pg2 says why it ceased to lead');
 
@@ -59,7 +59,7 @@ for (1 .. 3)
 }
 is($nodes{pg2}->token, $token, 'pg1 comes and goes: pg2 leads on under the same token');
 pause($delay + 1.5);
-is($nodes{pg2}->token, $token, 'and who has resigned for good does not count');
+is($nodes{pg2}->token, $token, 'a node that has resigned for good does not get leadership');
 
 # 3. Different lists: no more hand-overs than one in a delay.
 $nodes{pg2}->configure(preferred_nodes => 'pg1, pg2');

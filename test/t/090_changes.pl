@@ -8,7 +8,9 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
+use EtcdLeader::Session;
 use EtcdLeader::Util;
+use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -66,6 +68,51 @@ my @notified = grep { $_->{event} eq 'change' } $listener->notifications;
 is_deeply([ map { "$_->{key}=" . ($_->{value} // '-') . ' ' . ($_->{reason} // '-') } @notified ], \@expected, 'NOTIFY: the same');
 is($notified[0]{revision} + 1, $notified[1]{revision}, 'NOTIFY: with revisions');
 
+# Some changes in a moment: who waits is woken for the first one at once, and for
+# the others soon, though nothing else happens then. Requests at the same time,
+# since etcd answers a request after a write to disk.
+sub put_together
+{
+	my (@keys) = @_;
+	my @sockets = map { IO::Socket::INET->new(PeerAddr => $etcd->url(0) =~ s{^http://}{}r) // die $! } @keys;
+	for my $i (0 .. $#keys)
+	{
+		my $body = '{"key":"' . EtcdLeader::Etcd::b64($keys[$i]) . '","value":"MQ=="}';
+		syswrite $sockets[$i], "POST /v3/kv/put HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
+	}
+	for my $socket (@sockets) { local $/; <$socket> =~ m{^HTTP/1.1 200 } or die 'no answer' }
+	return;
+}
+
+my ($bursts, @burst) = (15, map { "flags/burst$_" } 1 .. 8);
+$primary->value('CREATE TABLE arrival (key text, after_ms float)');
+$primary->value(<<'END');
+CREATE PROCEDURE note_arrivals(seen bigint, n int) LANGUAGE plpgsql AS $$
+DECLARE
+	newest bigint := seen;
+BEGIN
+	WHILE (SELECT count(*) FROM arrival) < n LOOP
+		CALL etcd_await_event(newest);
+		INSERT INTO arrival SELECT key, 1000 * extract(epoch FROM clock_timestamp() - at)
+			FROM etcd_leader_events(seen) WHERE seq <= newest AND event = 'change';
+		COMMIT;
+		seen := newest;
+	END LOOP;
+END $$
+END
+my $waiter = $primary->connect_db;
+start_statement($waiter, sprintf 'CALL note_arrivals(%s, %d)', $primary->last_event, $bursts * @burst);
+for my $n (1 .. $bursts)
+{
+	put_together(@burst);
+	poll(10, sub { $primary->value('SELECT count(*) FROM arrival') == $n * @burst });
+}
+my $arrivals = $primary->row('SELECT count(*) AS n, max(after_ms) AS longest, percentile_disc(0.5) WITHIN GROUP (ORDER BY after_ms) AS median FROM arrival');
+note(sprintf 'they were told after %.1f ms (median), %.1f ms (longest)', @$arrivals{qw(median longest)});
+is($arrivals->{n}, $bursts * @burst, 'changes in a moment: each is told');
+cmp_ok($arrivals->{median}, '<', 50, 'after milliseconds');
+cmp_ok($arrivals->{longest}, '<', 500, 'and none waits for something else to happen');
+
 # What is no text, and what is long.
 $mark = $primary->last_event;
 put('flags/nul', "a\0b");
@@ -93,10 +140,10 @@ $mark = $primary->last_event;
 my $large = 1_500_000;
 put('flags/large', 'v' x $large);
 $etcd->etcdctl('del', '--prefix', 'flags/');
-poll(20, sub { changes($primary, $mark) >= 13 });
+poll(20, sub { changes($primary, $mark) >= 21 });
 my @seen = changes($primary, $mark);
 is($seen[0], 'flags/large=' . 'v' x 1000 . ' truncated', 'a value of 1.5 MB');
-is(scalar(grep { /=- / } @seen[ 1 .. $#seen ]), 12, 'a prefix is deleted: each of its keys');
+is(scalar(grep { /=- / } @seen[ 1 .. $#seen ]), 20, 'a prefix is deleted: each of its keys');
 
 my $lease = $etcd->etcdctl('lease', 'grant', '2') =~ /lease (\w+)/ ? $1 : die;
 $mark = $primary->last_event;

@@ -26,7 +26,7 @@ my $session = $pg->connect_db;
 start_statement($session, 'CALL follow_fleet()');
 my $table = sub { $pg->value(q{SELECT string_agg(key || '=' || value, ' ' ORDER BY key) FROM fleet}) // '' };
 poll_is(10, $table, 'fleet/before=1', 'what was there before');
-is($pg->value($sql[1]), 0, 'no maintenance yet');
+is($pg->value($sql[1]), 0, 'the table has no maintenance at first');
 $etcd->etcdctl(split / /, $etcdctl[0]);
 poll_ok(10, sub { $pg->value($sql[1]) }, 'maintenance by one etcdctl put');
 $pg->value('SELECT pg_terminate_backend(?)', $pg->elector_pid);

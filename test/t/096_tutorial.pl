@@ -31,7 +31,7 @@ delete @ENV{ grep { /^(?:PG(?!_)|ETCDCTL_)/ } keys %ENV };
 my $shell = EtcdLeader::Util::Process->spawn(name => 'tutorial', log => "$dir/out", stderr => "$dir/err",
 	cmd => [ 'bash', '-c', 'cd "$1"/empty && . "$1"/script', 'bash', $dir ]);
 ok($shell->wait(120), 'the tutorial comes to its end');
-is($shell->status, 0, 'and its last command succeeds');
+is($shell->status, 0, 'the last command of the tutorial succeeds');
 
 my %printed = map { /^ (\S+)\n(.*)\z/s } grep { length } split /^\@\@/m, slurp_file("$dir/out");
 for my $step (@steps)

@@ -29,6 +29,7 @@ my $no_fsync;
 #   hosts   => [[host, client address, peer address]] of each member: it runs on
 #              a host of EtcdLeader::Namespace
 #   dirs    => [its data directory] of each member
+#   fsync   => 1: it syncs its log, though that can be switched off
 sub new
 {
 	my ($class, %args) = @_;
@@ -40,6 +41,7 @@ sub new
 		tls     => $args{tls},
 		listen  => $args{listen} // [],
 		hosts   => $args{hosts} // [],
+		fsync   => $args{fsync},
 		members => [],
 	}, $class;
 
@@ -98,6 +100,8 @@ sub tls_endpoints
 # Users: from here on, requests of the tests are those of that one.
 sub use_credentials { my ($self, $user, $password) = @_; $self->{credentials} = [ $user, $password ]; return }
 
+sub _user_argument { my ($self) = @_; return map { '--user=' . join ':', @$_ } $self->{credentials} // () }
+
 # Starts a member that is not running; waits until it serves unless wait => 0.
 # fresh => 1 takes away its data first: another history begins.  join => 1 as
 # well, but it joins the others, to which it was added.
@@ -106,6 +110,8 @@ sub start
 	my ($self, $i, %args) = @_;
 	my $m = $self->{members}[$i];
 	File::Path::rmtree($m->{dir}) if $args{fresh} || $args{join};
+	# until its data says so: it may be killed before there are any
+	$m->{joins} = $args{join} if $args{fresh} || $args{join};
 	$self->{token} = "$self->{name}-" . ++$self->{histories} if $args{fresh} || !$self->{token};
 	my $host = $self->{hosts}[$i] ? $self->{hosts}[$i][0] : undef;
 	$m->{process} = ($host ? 'EtcdLeader::Namespace::Process' : 'EtcdLeader::Util::Process')->spawn(
@@ -123,8 +129,8 @@ sub start
 			'--initial-advertise-peer-urls' => $m->{peer},
 			'--initial-cluster-token'       => $self->{token},
 			'--initial-cluster' => join(',', map { "$_->{name}=$_->{peer}" } @{ $self->{members} }),
-			($args{join} ? ('--initial-cluster-state' => 'existing') : ()),
-			($no_fsync ? '--unsafe-no-fsync' : ()),
+			($m->{joins} ? ('--initial-cluster-state' => 'existing') : ()),
+			($no_fsync && !$self->{fsync} ? '--unsafe-no-fsync' : ()),
 			@{ $self->{flags} },
 		]);
 	$self->wait_until_serving($i) unless defined $args{wait} && !$args{wait};
@@ -215,7 +221,7 @@ sub try_etcdctl
 	my $input = ref $args[-1] ? ${ pop @args } : undef;
 	local $ENV{ETCDCTL_API} = 3;
 	my ($out, $err) = ('', '');
-	unshift @args, '--user=' . join(':', @{ $self->{credentials} }) if $self->{credentials} && "@args" !~ /--user=/;
+	unshift @args, $self->_user_argument unless "@args" =~ /--user=/;
 	IPC::Run::run([ $etcdctl_program, '--endpoints=' . $self->endpoints(@members), @args ],
 		'<', \$input, '>', \$out, '2>', \$err);
 	my $status = $?;
@@ -234,7 +240,7 @@ sub background_etcdctl
 		log  => "$self->{dir}/etcdctl-" . ++$background,
 		stderr => "$self->{dir}/etcdctl-$background.err",
 		env  => { ETCDCTL_API => 3 },
-		cmd  => [ $etcdctl_program, '--endpoints=' . $self->endpoints, @args ]);
+		cmd  => [ $etcdctl_program, '--endpoints=' . $self->endpoints, $self->_user_argument, @args ]);
 }
 
 # The keys under a prefix, first created first: hashes with key, value,
@@ -278,14 +284,21 @@ sub leases
 	return map { $_->{ID} } @{ $answer->{leases} // [] };
 }
 
-# The sum of a metric over its labels, of one member (0).
-sub metric
+# The metrics of one member (0), as it writes them.
+sub metrics
 {
-	my ($self, $name, $i) = @_;
+	my ($self, $i) = @_;
 	my $answer = HTTP::Tiny->new(timeout => 5, http_proxy => undef)->get($self->url($i // 0) . '/metrics');
 	die "no metrics: $answer->{status}" unless $answer->{success};
+	return $answer->{content};
+}
+
+# The sum of one of them over its labels.
+sub sum
+{
+	my ($metrics, $name) = @_;
 	my ($sum, $seen) = (0, 0);
-	for ($answer->{content} =~ /^\Q$name\E(?:\{[^}]*\})?\s+(\S+)$/mg)
+	for ($metrics =~ /^\Q$name\E(?:\{[^}]*\})?\s+(\S+)$/mg)
 	{
 		$sum += $_;
 		$seen = 1;
@@ -293,5 +306,7 @@ sub metric
 	die "etcd has no metric $name" unless $seen;
 	return $sum;
 }
+
+sub metric { my ($self, $name, $i) = @_; return sum($self->metrics($i), $name) }
 
 1;

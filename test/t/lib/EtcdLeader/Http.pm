@@ -57,14 +57,15 @@ sub http_get
 # The status code alone.
 sub http_code { return (http_get(@_))[0] }
 
-# As http_get(), by curl with TLS and an authority to trust: (status code, body).
+# As http_get(), by curl with TLS and an authority to trust: (status code, body,
+# errors, seconds).
 sub tls_get
 {
 	my ($port, $path, $ca, @more) = @_;
 	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'curl', '-sS', '--max-time', 5, '--cacert', $ca, @more, '-w', '\n%{http_code}', "https://127.0.0.1:$port$path" ],
+	IPC::Run::run([ 'curl', '-sS', '--max-time', 5, '--cacert', $ca, @more, '-w', '\n%{http_code} %{time_total}', "https://127.0.0.1:$port$path" ],
 		'<', \undef, '>', \$out, '2>', \$err);
-	return $out =~ /^(.*)\n(\d{3})$/s ? ($2, $1, $err) : (0, '', $err);
+	return $out =~ /^(.*)\n(\d{3}) ([\d.]+)$/s ? ($2, $1, $err, $3) : (0, '', $err, 0);
 }
 
 # The pid of the worker; of the process that serves, its child.

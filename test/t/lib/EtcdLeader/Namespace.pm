@@ -13,7 +13,7 @@ use POSIX ();
 my $dir;
 my $root;
 my $commands = 0;
-my @hosts;
+my %began;			# hosts and processes on them: when they began, by their pid
 
 sub import
 {
@@ -23,6 +23,12 @@ sub import
 	{
 		open $root, '>&=', 9 or die "no way to root: $!";
 		return;
+	}
+	if (system('unshare', '--user', '--map-root-user', '--net', '--mount', 'true') != 0)
+	{
+		die "This test needs a network of its own, and the kernel does not let this user make one.  These forbid user namespaces:\n"
+		  . "sysctl user.max_user_namespaces=0, kernel.unprivileged_userns_clone=0 (Debian), kernel.apparmor_restrict_unprivileged_userns=1 (Ubuntu),\n"
+		  . "and containers without CAP_SYS_ADMIN.\n";
 	}
 	$dir = File::Temp::tempdir('ns_XXXX', DIR => $ENV{TESTDATADIR} // $ENV{TMPDIR} // '/tmp');
 	open my $fh, '>', "$dir/resolv.conf" or die "cannot write: $!";
@@ -78,7 +84,7 @@ sub make_host
 			  . " && $enter ip addr add $address dev in-$name && $enter ip link set in-$name up");
 	}
 	run_as_root("$enter ip link set lo up");
-	push @hosts, $pid;
+	$began{$pid} = began_at($pid);
 	return $pid;
 }
 
@@ -101,7 +107,19 @@ sub make_hosts
 }
 
 # Not TERM: an etcd that has no quorum does not end by it.
-END { kill 'KILL', @hosts if @hosts }
+END { kill 'KILL', grep { is_still($_, $began{$_}) } keys %began }
+
+# When the kernel says that a process has begun; undef if it is not there, or dead.
+# Its pid alone is no name: numbers come again, within minutes on a busy machine.
+sub began_at
+{
+	my ($pid) = @_;
+	open my $fh, '<', "/proc/$pid/stat" or return;
+	my ($state, @fields) = split ' ', ((<$fh> // '') =~ /\) (.*)/)[0] // 'Z';
+	return $state eq 'Z' ? undef : $fields[18];
+}
+
+sub is_still { my ($pid, $began) = @_; my $now = began_at($pid); return defined $now && defined $began && $now == $began ? 1 : 0 }
 
 # Runs a command of the shell as root of these namespaces; dies if it fails.
 # Returns what it printed.
@@ -143,15 +161,14 @@ sub spawn
 		  . " sh -c 'echo \$\$ >$file; exec \"\$@\"' sh $command >>'$args{log}' 2>&1 & )");
 	my $pid;
 	poll(10, sub { open my $fh, '<', $file or return; return ($pid) = (<$fh> // '') =~ /(\d+)/ }) or die "no process: $command";
-	push @hosts, $pid;
-	return bless { pid => $pid, log => $args{log}, name => $args{name} }, $class;
+	$began{$pid} = EtcdLeader::Namespace::began_at($pid);
+	return bless { pid => $pid, began => $began{$pid}, log => $args{log}, name => $args{name} }, $class;
 }
 
 sub alive
 {
 	my ($self) = @_;
-	open my $fh, '<', "/proc/$self->{pid}/stat" or return 0;
-	return (<$fh> // '') =~ /\) [^Z]/ ? 1 : 0;
+	return EtcdLeader::Namespace::is_still(@$self{qw(pid began)});
 }
 
 1;

@@ -22,7 +22,7 @@ my $sources = abs_path(dirname(__FILE__) . '/../../../sanitize');
 my %kinds = (
 	address => {
 		flags => "-O1 -fno-omit-frame-pointer -fno-wrapv -fsanitize=address,undefined -fsanitize-undefined-trap-on-error -I$sources",
-		run   => 'export LD_PRELOAD="RUNTIME DIR/early.so"
+		run   => 'export LD_PRELOAD="RUNTIME DIR/early.so${LD_PRELOAD:+ $LD_PRELOAD}"
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:handle_sigill=1:strict_string_checks=1:log_path=REPORTS/asan
 exec',
 	},
@@ -78,13 +78,15 @@ sub _wrap
 	return;
 }
 
+sub report_files { my ($self) = @_; return glob "$self->{reports}/*" }
+
 # What was found.  Valgrind finds much in PostgreSQL itself, which is built
 # without a word to it: only what has the library on its stack counts.
 sub reports
 {
 	my ($self) = @_;
 	my @reports;
-	for my $file (glob "$self->{reports}/*")
+	for my $file ($self->report_files)
 	{
 		open my $fh, '<', $file or die "cannot read $file: $!";
 		my $text = do { local $/; <$fh> };
