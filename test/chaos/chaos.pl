@@ -5,8 +5,10 @@
 # Environment: CHAOS_SEED (1), CHAOS_SECONDS (120), CHAOS_ETCD and CHAOS_PG, how many
 # members and instances (3 and 3), CHAOS_TTL, CHAOS_ONLY, a comma list of kinds of
 # faults, CHAOS_DATA, a directory for the histories, CHAOS_LIBRARY, another
-# etcd_leader.so (see mistakes), CHAOS_INTERVAL, seconds between two questions of a sampler
-# (0.001).
+# etcd_leader.so (see mistakes), CHAOS_PATRONI, whether the instances are members of a
+# Patroni cluster whose key they follow, CHAOS_SANITIZE, whether the servers are watched by
+# AddressSanitizer and UndefinedBehaviorSanitizer, CHAOS_INTERVAL, seconds between two
+# questions of a sampler (0.001); with more, other clients ask less often, too.
 use strict;
 use warnings;
 
@@ -17,55 +19,71 @@ use Chaos::Clients;
 use Chaos::Cluster;
 use Chaos::Faults;
 use Chaos::History;
+use Chaos::Patroni;
 use Chaos::Plan;
 use EtcdLeader::Installation;
 use EtcdLeader::Instance;
+use EtcdLeader::Sanitized;
 use EtcdLeader::Util;
 use JSON::PP ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $seconds   = $ENV{CHAOS_SECONDS}  || 120;
-my $members   = $ENV{CHAOS_ETCD}     || 3;
-my $instances = $ENV{CHAOS_PG}       || 3;
+my $members   = 0 + ($ENV{CHAOS_ETCD} || 3);
+my $instances = 0 + ($ENV{CHAOS_PG} || 3);
+my $interval  = 0 + ($ENV{CHAOS_INTERVAL} || 0.001);
+my $class     = $ENV{CHAOS_PATRONI} ? 'Chaos::Patroni' : 'Chaos::Cluster';
 my $plan = Chaos::Plan::draw(
 	seed      => 0 + ($ENV{CHAOS_SEED} || 1),
 	seconds   => $seconds,
 	etcd      => [ map { "etcd$_" } 1 .. $members ],
-	instances => [ map { "pg$_" } 1 .. $instances ],
-	($ENV{CHAOS_TTL}  ? (ttl  => 0 + $ENV{CHAOS_TTL})            : ()),
-	($ENV{CHAOS_ONLY} ? (only => [ split /,/, $ENV{CHAOS_ONLY} ]) : ()));
+	instances => [ $class->instance_names($instances) ],
+	($ENV{CHAOS_TTL}     ? (ttl  => 0 + $ENV{CHAOS_TTL})  : ()),
+	($ENV{CHAOS_PATRONI} ? (ttl  => $class->ttl, tls => 0, only => [ $class->kinds ]) : ()),
+	($ENV{CHAOS_ONLY}    ? (only => [ split /,/, $ENV{CHAOS_ONLY} ]) : ()));
 EtcdLeader::Util::watchdog(2 * $seconds + 600);
 note("seed $plan->{seed}, profile $plan->{profile}, TTL $plan->{ttl} s");
 
-# A PostgreSQL with another etcd_leader.
-sub install_library
+# A PostgreSQL with another etcd_leader; undef: the one that is there.
+sub install
 {
-	my ($library) = @_;
+	return EtcdLeader::Sanitized->new(PostgreSQL::Test::Utils::tempdir('sanitized'), 'address') if $ENV{CHAOS_SANITIZE};
+	return unless $ENV{CHAOS_LIBRARY};
 	my $installation = EtcdLeader::Installation->new(PostgreSQL::Test::Utils::tempdir('installation'));
-	$installation->put_library($library);
-	return $installation->path;
+	$installation->put_library($ENV{CHAOS_LIBRARY});
+	return $installation;
 }
 
+my $installation = install();
 my $faults  = Chaos::History->new('faults');
 my $ledger  = EtcdLeader::Instance->create('ledger', preload => 0, extension => 0);
 Chaos::Clients::create_ledger($ledger);
-my $cluster = Chaos::Cluster->new(plan => $plan, members => $members, instances => $instances,
-	($ENV{CHAOS_LIBRARY} ? (install_path => install_library($ENV{CHAOS_LIBRARY})) : ()));
+my $cluster = $class->new(plan => $plan, members => $members, instances => $instances,
+	($installation ? (install_path => $installation->path) : ()));
 
-my @clients = Chaos::Clients::start(looker => 'looker', $cluster->operator, map { $cluster->etcd->url($_) } $cluster->etcd->all);
+my @clients = (
+	Chaos::Clients::start(looker  => 'looker',  $cluster->operator, map { $cluster->etcd->url($_) } $cluster->etcd->all),
+	Chaos::Clients::start(changer => 'changer', $cluster->etcd, $interval),
+	Chaos::Clients::start(watcher => 'watcher', $cluster->etcd),
+	Chaos::Clients::start(proxied => 'proxied', $cluster->start_haproxy, $interval));
 for my $node ($cluster->nodes, $cluster->copy_node)
 {
 	my $name = $node->name;
 	push @clients,
-	  Chaos::Clients::start(sampler  => "sampler-$name",  $node, $ENV{CHAOS_INTERVAL} || 0.001),
+	  Chaos::Clients::start(sampler  => "sampler-$name",  $node, $interval),
 	  Chaos::Clients::start(listener => "listener-$name", $node),
 	  Chaos::Clients::start(reader   => "reader-$name",   $node),
 	  Chaos::Clients::start(counter  => "counter-$name",  $node),
 	  (map { Chaos::Clients::start(waiter => "waiter-$_-$name", $node, $_) } qw(function procedure));
 	next if $name eq 'copy';
-	push @clients, Chaos::Clients::start(http => "http-$name", $node, $cluster->network->address($name) . ':8010');
-	push @clients, (map { Chaos::Clients::start(writer => "writer-$_-$name", $node, $_, $_ eq 'function' ? $ledger : undef) } qw(function role));
+	push @clients, Chaos::Clients::start(http => "http-$name", $node, $cluster->network->address($name) . ':8010', $interval > 0.02 ? $interval : 0.02);
+	push @clients, Chaos::Clients::start(writer => "writer-function-$name", $node, 'function', account => 1, ledger => $ledger),
+	  Chaos::Clients::start(writer => "writer-role-$name", $node, 'role', account => 2);
+	my %sits = (sits => 2 * $plan->{ttl});
+	push @clients, Chaos::Clients::start(writer => "sitter-function-$name", $node, 'function', %sits, account => 3, ledger => $ledger),
+	  Chaos::Clients::start(writer => "sitter-role-$name", $node, 'role', %sits, account => 4);
+	push @clients, Chaos::Clients::start(writer => "sitter-prepared-$name", $node, 'prepared', %sits, account => 5) unless $ENV{CHAOS_PATRONI};
 }
 
 # ---- the run ---------------------------------------------------------------------------
@@ -137,8 +155,10 @@ is(join(', ', map { $_->name } grep { $_->alive } @clients), '', 'and every clie
 
 my $history = Chaos::History::dir();
 my $json = JSON::PP->new->canonical->pretty->allow_blessed;
-PostgreSQL::Test::Utils::append_to_file("$history/plan.json", $json->encode({ %$plan, seconds => now() - $began, members => $members, instances => $instances,
-			library => $ENV{CHAOS_LIBRARY}, logs => { map { $_->name => $_->logfile } grep { -e $_->logfile } $cluster->nodes, $cluster->copy_node } }));
+my %logs = map { $_->name => $_->logfile } grep { -e $_->logfile } $cluster->nodes, $cluster->copy_node;
+$logs{$_} = $_ for $ENV{CHAOS_SANITIZE} ? $installation->report_files : ();
+PostgreSQL::Test::Utils::append_to_file("$history/plan.json", $json->encode({ %$plan, seconds => now() - $began, interval => $interval, members => $members, instances => $instances,
+			nodes => [ map { $_->name } $cluster->nodes ], follows => $ENV{CHAOS_PATRONI} ? 1 : 0, library => $ENV{CHAOS_LIBRARY}, logs => \%logs }));
 my $report = `python3 '$FindBin::RealBin/check' '$history' 2>&1`;
 is($?, 0, 'the checker finds nothing');
 note($report);

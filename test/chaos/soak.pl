@@ -1,6 +1,7 @@
-# One cluster for a long time, half of it at rest, and half under pgbench with a
-# hand-over each minute: what the processes of the extension take, and what
-# they leave in logs and in etcd, must not grow.  `plots` draws what this notes.
+# One cluster for a long time, half of it under pgbench, armed writers and probes of
+# HTTP with a hand-over each minute, and half at rest: what the processes of the
+# extension take, and what they leave in logs and in etcd, must not grow.  `growth`
+# judges what this notes, `plots` draws it.
 #
 # Environment: CHAOS_SECONDS (7200), CHAOS_DATA, a directory for soak.csv.
 use strict;
@@ -12,117 +13,171 @@ use Chaos::History;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
+use HTTP::Tiny;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $seconds = $ENV{CHAOS_SECONDS} || 7200;
-my $every   = $seconds > 1800 ? 10 : 5;
+my $every   = 10;
 EtcdLeader::Util::watchdog($seconds + 300);
 
 my $etcd  = EtcdLeader::Etcd->new(members => 3);
-my @nodes = map {
-	EtcdLeader::Instance->create($_, etcd => $etcd,
-		settings => { ttl => 5, http_listen => '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port() })
-} qw(pg1 pg2 pg3);
-$_->wait_until_candidate for @nodes;
-my @listeners = map { $_->listen } @nodes;
-system_or_bail('pgbench', '-i', '-q', '-h', $_->host, '-p', $_->port, 'postgres') for @nodes;
+my %port  = map { $_ => PostgreSQL::Test::Cluster::get_free_port() } qw(pg1 pg2 pg3);
+my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => 5, http_listen => "127.0.0.1:$port{$_}" }) } qw(pg1 pg2 pg3);
+my @listeners;
+for my $node (@nodes)
+{
+	system_or_bail('pgbench', '-i', '-q', '-h', $node->host, '-p', $node->port, 'postgres');
+	$node->value($_) for 'CREATE TABLE written (token bigint, n bigint)', 'INSERT INTO written VALUES (0, 0)', 'CREATE TABLE duty (token bigint)',
+	  "SELECT etcd_add_hook('duty', 'elected', 'INSERT INTO duty VALUES (etcd_fencing_token())')";
+	$node->wait_until_candidate;
+	push @listeners, $node->listen;
+}
 
-my $dir = Chaos::History::dir();
-mkdir $dir;
-open my $csv, '>', "$dir/soak.csv" or die "cannot write soak.csv: $!";
+mkdir Chaos::History::dir();
+my $file = Chaos::History::dir() . '/soak.csv';
+open my $csv, '>', $file or die "cannot write $file: $!";
 $csv->autoflush(1);
 print $csv "seconds,phase,instance,what,process,value\n";
 
-# The extension's processes of an instance: by their titles.
-my %title = (elector => 'etcd_leader elector', notifier => 'etcd_leader notifier', http => 'etcd_leader http');
-my %first;
-my %latest;
+# ---- what is measured ----------------------------------------------------------------
 
-sub note_value
+# name => pid: the extension's processes of an instance, and two of its sessions.
+sub processes
 {
-	my ($began, $phase, $name, $what, $process, $value) = @_;
-	printf $csv "%.1f,%s,%s,%s,%s,%d\n", now() - $began, $phase, $name, $what, $process, $value;
-	push @{ $latest{"$name $process $what"}{$phase} }, $value;
-	return;
+	my ($node) = @_;
+	return map { ($_->{process} => $_->{pid}) } $node->rows(<<'SQL');
+SELECT pid, replace(regexp_replace(backend_type, '^etcd_leader ', ''), ' ', '_') AS process FROM pg_stat_activity
+ WHERE backend_type IN ('etcd_leader elector', 'etcd_leader notifier', 'etcd_leader http', 'etcd_leader hook launcher')
+UNION ALL SELECT pid, application_name FROM pg_stat_activity WHERE application_name = 'writer'
+UNION ALL SELECT pg_backend_pid(), 'reader'
+SQL
 }
 
-# Memory of its own, file descriptors and TCP connections of each process.
+# kB: in all; its part of what is shared; what only it has, without files.
+sub memory
+{
+	my ($pid) = @_;
+	my $rollup = PostgreSQL::Test::Utils::slurp_file("/proc/$pid/smaps_rollup");
+	my %kb = $rollup =~ /^(Rss|Pss|Anonymous):\s+(\d+) kB/mg;
+	return (rss => $kb{Rss}, pss => $kb{Pss}, private => $kb{Anonymous});
+}
+
 sub measure
 {
-	my ($began, $phase) = @_;
+	my ($note) = @_;
 	for my $node (@nodes)
 	{
-		my $name = $node->name;
-		for my $row ($node->rows(q{SELECT pid, backend_type FROM pg_stat_activity WHERE backend_type LIKE 'etcd_leader%'}))
+		my $name    = $node->name;
+		my %pid     = processes($node);
+		for my $process (sort keys %pid)
 		{
-			my ($process) = $row->{backend_type} =~ /^etcd_leader (\w+)/;
-			my $status = eval { PostgreSQL::Test::Utils::slurp_file("/proc/$row->{pid}/status") } or next;
-			my ($rss) = $status =~ /^RssAnon:\s+(\d+)/m;
-			note_value($began, $phase, $name, 'memory', $process, $rss);
-			note_value($began, $phase, $name, 'descriptors', $process, scalar(() = glob "/proc/$row->{pid}/fd/*"));
-			note_value($began, $phase, $name, 'connections', $process, scalar($node->tcp_connections($row->{pid})));
+			my $pid  = $pid{$process};
+			# a writer of this moment may have ended
+			my %memory = eval { memory($pid) } or next;
+			$note->($name, $_, $process, $memory{$_}) for sort keys %memory;
+			$note->($name, 'descriptors', $process, scalar(() = glob "/proc/$pid/fd/*"));
+			$note->($name, 'connections', $process, scalar($node->tcp_connections($pid)));
 		}
-		# lines of the extension; pgbench and the listener log nothing
-		note_value($began, $phase, $name, 'log', 'server', $node->log_size);
+		$note->($name, 'log', 'server', $node->log_size);
 	}
+	$note->('etcd', 'token', 'etcd', ($etcd->candidates('postgres'))[0]{create_revision} // 0);
+	$note->('etcd', 'leases', 'etcd', scalar(() = $etcd->leases));
+	my %metric = (
+		database => 'etcd_mvcc_db_total_size_in_use_in_bytes', file => 'etcd_mvcc_db_total_size_in_bytes', watchers => 'etcd_debugging_mvcc_watcher_total',
+		keys => 'etcd_debugging_mvcc_keys_total', rss => 'process_resident_memory_bytes', descriptors => 'process_open_fds');
 	for my $i ($etcd->all)
 	{
-		my %metric = (database => 'etcd_mvcc_db_total_size_in_bytes', streams => 'etcd_debugging_mvcc_watcher_total');
 		for my $what (sort keys %metric)
 		{
 			# a member that answers late is not what this is about
 			my $value = eval { $etcd->metric($metric{$what}, $i) } // next;
-			note_value($began, $phase, "etcd$i", $what, 'etcd', $value);
+			$note->("etcd$i", $what, 'etcd', $what eq 'rss' ? $value / 1024 : $value);
 		}
 	}
 	return;
 }
 
+# ---- what the instances have to do -----------------------------------------------------
+
+# One transaction after the other, armed where the instance leads.
+sub write_for_ever
+{
+	my ($node) = @_;
+	my $dbh = $node->connect_db;
+	$dbh->do("SET application_name = 'writer'");
+	while (1)
+	{
+		eval {
+			$dbh->begin_work;
+			my ($token) = $dbh->selectrow_array('SELECT CASE WHEN etcd_is_leader() THEN etcd_require_leader() END');
+			$dbh->do('UPDATE written SET token = ?, n = n + 1', undef, $token);
+			$dbh->commit;
+			1;
+		} or $dbh->rollback;
+		pause(0.1);
+	}
+	return;
+}
+
+sub probe_for_ever
+{
+	my (@ports) = @_;
+	while (1)
+	{
+		for my $port (@ports) { HTTP::Tiny->new(timeout => 2, http_proxy => undef)->get("http://127.0.0.1:$port/$_") for qw(leader metrics) }
+		pause(1);
+	}
+	return;
+}
+
+sub start_load
+{
+	my ($duration) = @_;
+	my $spawn = sub { return EtcdLeader::Util::Process->spawn(log => "$PostgreSQL::Test::Utils::log_path/load_$_[0].log", @_[ 1 .. $#_ ]) };
+	my @load = $spawn->('probe', code => sub { probe_for_ever(values %port) });
+	for my $node (@nodes)
+	{
+		push @load, $spawn->('writer_' . $node->name, code => sub { write_for_ever($node) }),
+		  $spawn->('pgbench_' . $node->name, cmd => [ 'pgbench', '-h', $node->host, '-p', $node->port, '-n', '-c', 2, '-R', 50, '-T', int($duration), 'postgres' ]);
+	}
+	return @load;
+}
+
+# The leader hands over; true when another one leads.
+sub hand_over
+{
+	my ($leader) = grep { $_->is_leader } @nodes;
+	return $leader && $leader->value('SELECT etcd_resign()') && poll(10, sub { grep { $_ != $leader && $_->is_leader } @nodes });
+}
+
+# ---- the run -----------------------------------------------------------------------------
+
 my $began = now();
-my $hand_overs = 0;
-for my $phase (qw(rest load))
+my ($asked, $handed_over) = (0, 0);
+for my $phase (qw(load rest))
 {
 	my $start = now();
-	my @load;
-	if ($phase eq 'load')
-	{
-		@load = map {
-			EtcdLeader::Util::Process->spawn(log => "$PostgreSQL::Test::Utils::log_path/pgbench_" . $_->name,
-				cmd => [ 'pgbench', '-h', $_->host, '-p', $_->port, '-n', '-c', 2, '-R', 50, '-T', int($seconds / 2), 'postgres' ])
-		} @nodes;
-	}
-	my $next = $start + 60;
+	my @load  = $phase eq 'load' ? start_load($seconds / 2) : ();
+	my ($next, $next_hand_over) = ($start, $start + 30);
 	while (now() - $start < $seconds / 2)
 	{
-		measure($began, $phase);
-		if ($phase eq 'load' && now() >= $next)
+		measure(sub { printf $csv "%.1f,%s,%s,%s,%s,%d\n", now() - $began, $phase, @_ });
+		if (@load && now() >= $next_hand_over)
 		{
-			my ($leader) = grep { $_->is_leader } @nodes;
-			if ($leader && $leader->value('SELECT etcd_resign()')) { $hand_overs++ }
-			$next += 60;
+			$asked++;
+			$handed_over++ if hand_over();
+			$next_hand_over += 60;
 		}
-		pause($every);
+		$next += $every;
+		pause($next - now());
 	}
 	$_->stop for @load;
 }
-cmp_ok($hand_overs, '>=', int($seconds / 120) - 1, "$hand_overs hand-overs");
-
-# The last quarter of each phase against its second: nothing grows by more than
-# a tenth and what one more connection takes.
-for my $key (sort keys %latest)
-{
-	my (undef, undef, $what) = split / /, $key;
-	next unless $what =~ /^(?:memory|descriptors|connections|streams)$/;
-	for my $phase (qw(rest load))
-	{
-		my @values = @{ $latest{$key}{$phase} // [] };
-		my $quarter = int(@values / 4) or next;
-		my $mean = sub { my $sum = 0; $sum += $_ for @_; return $sum / @_ };
-		my $then = $mean->(@values[ $quarter .. 2 * $quarter - 1 ]);
-		my $now  = $mean->(@values[ @values - $quarter .. $#values ]);
-		my $room = $what eq 'memory' ? 300 : 3;
-		cmp_ok($now, '<=', 1.1 * $then + $room, sprintf '%s at %s: %.0f, then %.0f', $key, $phase, $then, $now);
-	}
-}
+cmp_ok($handed_over, '>', 0, "$handed_over hand-overs");
+is($handed_over, $asked, 'each that was asked for');
+my $report = `python3 '$FindBin::RealBin/growth' '$file' 2>&1`;
+# in less time a page that is touched late is much in an hour
+is($?, 0, 'nothing grows') or diag($report) if $seconds >= 3600;
+note($report);
 done_testing();

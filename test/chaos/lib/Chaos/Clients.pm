@@ -19,6 +19,9 @@ use POSIX ();
 use PostgreSQL::Test::Utils;
 
 our $election = 'chaos';
+# the keys of the queue, of which the first leads: from, and up to
+our @queue    = ('chaos/', 'chaos0');
+our $watched  = 'fleet/';
 my $json = JSON::PP->new;
 
 # Starts a client: kind, a name of its own, and what its function takes.
@@ -50,9 +53,11 @@ sub connect_to
 sub with_connection
 {
 	my ($node, $step, %args) = @_;
+	my $socket = $node->host . '/.s.PGSQL.' . $node->port;
 	while (1)
 	{
-		my $dbh = eval { connect_to($node, %args) };
+		# to look is cheaper than to try, above all where the copy is not there
+		my $dbh = -e $socket && eval { connect_to($node, %args) };
 		if (!$dbh) { pause(0.05); next; }
 		eval { $args{begin}->($dbh) if $args{begin}; $step->($dbh) while 1; };
 		my $error = $@;
@@ -111,7 +116,7 @@ sub run_sampler
 # The same by HTTP, as a load balancer asks: GET /leader, over one connection.
 sub run_http
 {
-	my ($history, $node, $address) = @_;
+	my ($history, $node, $address, $interval) = @_;
 	my $socket;
 	while (1)
 	{
@@ -134,7 +139,27 @@ sub run_http
 		my $after = now();
 		if ($ok) { $history->write(k => 'http', i => $node->name, b => $before, a => $after, code => 0 + $code, token => $token && 0 + $token) }
 		else     { $socket = undef }
-		pause(0.02);
+		pause($interval);
+	}
+	return;
+}
+
+# A client of HAProxy's, whose checks choose the instance: a new connection for
+# each question.  No other than who led a moment ago is to be reached.
+sub run_proxied
+{
+	my ($history, $port, $interval) = @_;
+	while (1)
+	{
+		my $before = now();
+		my ($instance, $token) = eval {
+			my $dbh = DBI->connect("dbi:Pg:host=127.0.0.1;port=$port;dbname=postgres;connect_timeout=2;application_name=proxied", 'postgres', undef,
+				{ RaiseError => 1, PrintError => 0, PrintWarn => 0, pg_server_prepare => 0 });
+			$dbh->selectrow_array(q{SELECT current_setting('etcd_leader.node_name'), etcd_fencing_token($1)}, undef, $election);
+		};
+		my $after = now();
+		$history->write(k => 'proxied', i => $instance, token => $token, b => $before, a => $after) if defined $instance;
+		pause(0.1 + 10 * $interval);
 	}
 	return;
 }
@@ -147,7 +172,7 @@ sub create_tables
 	$node->value($_) for
 	  'CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL, n bigint NOT NULL, token bigint NOT NULL)',
 	  'CREATE TABLE account_log (id int, n bigint, token bigint, txn text PRIMARY KEY, before bigint, after bigint)',
-	  'INSERT INTO account VALUES (1, 0, 0, 0), (2, 0, 0, 0)',
+	  'INSERT INTO account SELECT n, 0, 0, 0 FROM generate_series(1, 5) n',
 	  'CREATE ROLE app LOGIN', 'GRANT ALL ON account, account_log TO app',
 	  "ALTER ROLE app SET etcd_leader.require_leadership = '$election'";
 	return;
@@ -174,19 +199,23 @@ sub create_ledger
 	  'CREATE TABLE clock (n bigint)', 'INSERT INTO clock VALUES (0)',
 	  'CREATE TABLE entry (serial bigint PRIMARY KEY, token bigint, instance text, txn text)',
 	  'CREATE TABLE account (id int PRIMARY KEY, balance bigint, version bigint, token bigint)',
-	  'INSERT INTO account VALUES (1, 0, 0, 0)';
+	  'INSERT INTO account VALUES (1, 0, 0, 0), (3, 0, 0, 0)';
 	return;
 }
 
-# One armed transaction after the other on the instance: how => function (it
-# calls etcd_require_leader), verify (etcd_verify_leader) or role (a role that has
-# require_leadership set).  By function it also writes to the ledger, between arming and
-# commit: an entry; and its account, which is read and written in two
-# transactions there, with a fence: a greater token keeps a lesser one out.
+# One transaction after the other on the instance that only the leader may
+# commit.  how => function (it calls etcd_require_leader, sometimes
+# etcd_verify_leader), role (a role that has require_leadership set) or prepared
+# (COMMIT PREPARED, with require_leadership set).  Each writer has an account of its
+# own.  With a ledger it also writes there, between arming and commit: an entry;
+# and the account of that number, which is read and written in two transactions
+# there, with a fence: a greater token keeps a lesser one out.  sits => seconds: between its
+# last statement and COMMIT it does nothing for up to so long, so that leadership
+# comes and goes meanwhile.
 sub run_writer
 {
-	my ($history, $node, $how, $ledger) = @_;
-	my $id = $how eq 'role' ? 2 : 1;
+	my ($history, $node, $how, %args) = @_;
+	my $kind  = $args{sits} ? "sitting_$how" : $how;
 	my $count = 0;
 	my $outside;
 	with_connection($node, sub {
@@ -194,19 +223,21 @@ sub run_writer
 			my ($leads) = $dbh->selectrow_array('SELECT etcd_is_leader(?)', undef, $election);
 			# who does not lead is to be refused: that is tried, too
 			if (!$leads && rand() > 0.1) { pause(0.2); return; }
-			$outside //= connect_to($ledger) if $ledger;
-			my $call = $how eq 'function' && rand() < 0.1 ? 'verify' : $how;
-			my %txn = (k => 'txn', i => $node->name, how => $call, txn => $node->name . "-$how-" . ++$count, account => $id, begun => now());
-			my $ok = eval { transact($dbh, $outside, \%txn); 1 };
+			$outside //= connect_to($args{ledger}) if $args{ledger};
+			my %txn = (k => 'txn', i => $node->name, how => $how, txn => $node->name . "-$kind-" . ++$count, account => $args{account}, begun => now());
+			$txn{how} = 'verify' if $how eq 'function' && rand() < 0.1;
+			# most are short; from a tenth of a second on
+			$txn{sits} = $args{sits} ? 0.1 * (10 * $args{sits})**rand() : rand() < 0.05 ? rand(1.5) : 0;
+			my $ok = eval { $how eq 'prepared' ? transact_prepared($dbh, \%txn) : transact($dbh, $outside, \%txn); 1 };
 			$txn{ended} = now();
-			my ($state, $message) = ($dbh->state, $dbh->errstr);
+			my ($state, $message) = ($dbh->state, $dbh->errstr // "$@");
 			if ($ok) { $txn{outcome} = 'committed' }
 			else
 			{
 				# a server that ends while it commits says nothing, or that it was told to end
-				$txn{state}   = $state;
-				$txn{message} = $message // "$@";
-				my $refused = $state =~ /^(?:25006|40|23|22|42|0A|53)/ || !$txn{commit_before};
+				$txn{state}   //= $state;
+				$txn{message} //= $message;
+				my $refused = $txn{state} =~ /^(?:25006|40|23|22|42|0A|53)/ || !$txn{commit_before};
 				$txn{outcome} = $refused ? 'refused' : 'unknown';
 			}
 			$history->write(%txn);
@@ -215,7 +246,14 @@ sub run_writer
 				die "connection lost\n" if ($dbh->ping // 0) <= 0 || !eval { $dbh->rollback unless $dbh->{AutoCommit}; 1 };
 			}
 			pause(0.02 + rand(0.08));
-		}, name => "writer-$how", ($how eq 'role' ? (user => 'app') : ()));
+		},
+		name  => "writer-$kind",
+		begin => sub {
+			my ($dbh) = @_;
+			# what a connection before left; its row is locked
+			$dbh->do("ROLLBACK PREPARED '$_->[0]'") for @{ $how eq 'prepared' ? $dbh->selectall_arrayref('SELECT gid FROM pg_prepared_xacts') : [] };
+		},
+		($how eq 'role' ? (user => 'app') : ()));
 	return;
 }
 
@@ -223,23 +261,12 @@ sub run_writer
 sub transact
 {
 	my ($dbh, $outside, $txn) = @_;
-	my ($how, $id) = @$txn{qw(how account)};
-	my $thinks = rand() < 0.05 ? rand(1.5) : 0;
+	my $function = { role => 'etcd_fencing_token', function => 'etcd_require_leader', verify => 'etcd_verify_leader' }->{ $txn->{how} };
 	$dbh->begin_work;
-	if ($how eq 'role')
-	{
-		$txn->{armed_before} = now();
-		($txn->{token}) = $dbh->selectrow_array('SELECT etcd_fencing_token(?)', undef, $election);
-		$txn->{armed_after} = now();
-	}
-	else
-	{
-		my $function = $how eq 'verify' ? 'etcd_verify_leader' : 'etcd_require_leader';
-		$txn->{armed_before} = now();
-		($txn->{token}) = $dbh->selectrow_array("SELECT $function(?)", undef, $election);
-		$txn->{armed_after} = now();
-	}
-	my $token = $txn->{token};
+	$txn->{armed_before} = now();
+	my ($token) = $dbh->selectrow_array("SELECT $function(?)", undef, $election);
+	$txn->{armed_after} = now();
+	$txn->{token} = $token;
 	my $account;
 	if ($outside && defined $token)
 	{
@@ -247,26 +274,57 @@ sub transact
 			'WITH c AS (UPDATE clock SET n = n + 1 RETURNING n) INSERT INTO entry SELECT n, ?, ?, ? FROM c RETURNING serial',
 			undef, $token, @$txn{qw(i txn)});
 		$account = $outside->selectrow_hashref(
-			'UPDATE account SET token = $1 WHERE id = 1 AND token <= $1 RETURNING balance, version', undef, $token);
+			'UPDATE account SET token = $1 WHERE id = $2 AND token <= $1 RETURNING balance, version', undef, $token, $txn->{account});
 		$txn->{fenced_off} = 1 if !$account;
 	}
-	my ($balance, $n) = $dbh->selectrow_array('SELECT balance, n FROM account WHERE id = ? FOR UPDATE', undef, $id);
-	my $amount = int(rand(100)) - 50;
-	pause($thinks) if $thinks;
-	$dbh->do('UPDATE account SET balance = ?, n = ?, token = coalesce(?, -1) WHERE id = ?', undef, $balance + $amount, $n + 1, $token, $id);
-	$dbh->do('INSERT INTO account_log VALUES (?, ?, ?, ?, ?, ?)', undef, $id, $n + 1, $token, $txn->{txn}, $balance, $balance + $amount);
-	@$txn{qw(n before after)} = ($n + 1, $balance, $balance + $amount);
+	my $amount = write_account($dbh, $txn);
+	pause($txn->{sits}) if $txn->{sits};
 	if ($account)
 	{
 		my ($version) = $outside->selectrow_array(
-			'UPDATE account SET balance = ?, version = version + 1 WHERE id = 1 AND token = ? RETURNING version',
-			undef, $account->{balance} + $amount, $token);
+			'UPDATE account SET balance = ?, version = version + 1 WHERE id = ? AND token = ? RETURNING version',
+			undef, $account->{balance} + $amount, $txn->{account}, $token);
 		@$txn{qw(outside_read outside_written outside_amount)} = ($account->{version}, $version, $amount);
 	}
 	$txn->{commit_before} = now();
 	$dbh->commit;
 	$txn->{commit_after} = now();
 	return;
+}
+
+# The same by two-phase commit.  What is armed cannot be prepared, so it is
+# armed when it is to be committed.
+sub transact_prepared
+{
+	my ($dbh, $txn) = @_;
+	$dbh->do('RESET etcd_leader.require_leadership');
+	$dbh->begin_work;
+	write_account($dbh, $txn);
+	$dbh->do("PREPARE TRANSACTION '$txn->{txn}'");
+	$dbh->commit;
+	$dbh->do("SET etcd_leader.require_leadership = '$election'");
+	pause($txn->{sits}) if $txn->{sits};
+	$txn->{commit_before} = now();
+	my $ok = eval { $dbh->do("COMMIT PREPARED '$txn->{txn}'"); 1 };
+	$txn->{commit_after} = now();
+	return if $ok;
+	my $error = $@;
+	@$txn{qw(state message)} = ($dbh->state, $dbh->errstr);
+	$dbh->do("ROLLBACK PREPARED '$txn->{txn}'") if $txn->{state} eq '25006';
+	die $error;
+}
+
+# Moves an amount, and writes that down beside it.
+sub write_account
+{
+	my ($dbh, $txn) = @_;
+	my ($id, $token) = @$txn{qw(account token)};
+	my ($balance, $n) = $dbh->selectrow_array('SELECT balance, n FROM account WHERE id = ? FOR UPDATE', undef, $id);
+	my $amount = int(rand(100)) - 50;
+	$dbh->do('UPDATE account SET balance = ?, n = ?, token = coalesce(?, -1) WHERE id = ?', undef, $balance + $amount, $n + 1, $token, $id);
+	$dbh->do('INSERT INTO account_log VALUES (?, ?, ?, ?, ?, ?)', undef, $id, $n + 1, $token, $txn->{txn}, $balance, $balance + $amount);
+	@$txn{qw(n before after)} = ($n + 1, $balance, $balance + $amount);
+	return $amount;
 }
 
 # ---- those who are told ----------------------------------------------------------------
@@ -290,7 +348,13 @@ sub run_listener
 			$dbh->ping > 0 or die "gone\n";
 		},
 		name  => 'listener',
-		begin => sub { my ($dbh) = @_; $dbh->do('LISTEN etcd_leader'); $history->write(k => 'listen', i => $node->name, session => ++$session, t => now()) },
+		begin => sub {
+			my ($dbh) = @_;
+			# a standby cannot
+			pause(0.5) while ($dbh->selectrow_array('SELECT pg_is_in_recovery()'));
+			$dbh->do('LISTEN etcd_leader');
+			$history->write(k => 'listen', i => $node->name, session => ++$session, t => now());
+		},
 		lost  => sub { $history->write(k => 'unlisten', i => $node->name, session => $session, t => now()) });
 	return;
 }
@@ -358,9 +422,9 @@ sub run_counter
 sub run_looker
 {
 	my ($history, $user, $password, @urls) = @_;
-	my ($run, %http, %token);
+	my ($run, %http, %token, %changed);
 	my $flush = sub { $history->write(k => 'look', %$run) if $run; $run = undef; };
-	my ($prefix, $end, $nobody) = map { encode_base64($_, '') } "$election/", "${election}0", "$election#";
+	my ($prefix, $end, $nobody) = map { encode_base64($_, '') } @queue, 'chaos#';
 	my $body = $json->encode({
 			success => [
 				{ request_range => { key => $prefix, range_end => $end, limit => '1', sort_order => 'ASCEND', sort_target => 'CREATE' } },
@@ -384,6 +448,13 @@ sub run_looker
 		}
 		my $kv = $txn->{responses}[0]{response_range}{kvs}[0];
 		my $first = $kv ? 0 + $kv->{create_revision} : 0;
+		if ($kv && $election =~ /^patroni:/)
+		{
+			# Patroni 3.0 may take its key back by a put: then another reign begins
+			my $known = $changed{$first} //= { value => $kv->{value}, token => $first };
+			@$known{qw(value token)} = ($kv->{value}, 0 + $kv->{mod_revision}) if $known->{value} ne $kv->{value};
+			$first = $known->{token};
+		}
 		$flush->() if $run && ($run->{first} != $first || $after - $run->{a0} > 0.5);
 		$run //= { first => $first, value => $kv ? decode_base64($kv->{value} // '') : undef, revision => 0 + $txn->{header}{revision},
 			n => 0, b0 => $before, a0 => $after };
@@ -394,10 +465,75 @@ sub run_looker
 	return;
 }
 
+# ---- keys that the instances watch ---------------------------------------------------------
+
+# Somebody who writes such keys by etcdctl: puts, deletions, and several at once.
+sub run_changer
+{
+	my ($history, $etcd, $interval) = @_;
+	my $number = 0;
+	while (1)
+	{
+		my ($key, $other) = map { $watched . int(rand(10)) } 1 .. 2;
+		$number++;
+		my @command = ('put', $key, $number);
+		@command = ('del', $key) if $number % 5 == 0;
+		@command = ('txn', \"\nput $key $number\nput $other/too $number\n\n\n") if $number % 5 == 3;
+		my $before = now();
+		my ($status) = $etcd->try_etcdctl('--command-timeout=2s', '--dial-timeout=1s', @command);
+		$history->write(k => 'put', b => $before, a => now(), ok => $status == 0 ? 1 : 0);
+		pause(0.3 + 30 * $interval);
+	}
+	return;
+}
+
+# All that etcd says of those keys, by etcdctl, which no fault of the network keeps
+# from the members.  What it says nothing for 3 s begins anew, with the next
+# revision: so it misses nothing but what was compacted meanwhile, which is written down.
+sub run_watcher
+{
+	my ($history, $etcd) = @_;
+	my $next = 1;
+	my $process;
+	local $SIG{TERM} = sub { $process->stop('KILL') if $process; POSIX::_exit(0) };
+	while (1)
+	{
+		my $heard = now();
+		$process = $etcd->background_etcdctl('watch', '--prefix', $watched, "--rev=$next", '-w', 'json');
+		my $fh;
+		poll(5, sub { open $fh, '<', $process->{log} }) or die 'no etcdctl';
+		my $rest = '';
+		while ($process->alive && now() - $heard < 3)
+		{
+			seek $fh, 0, 1;
+			if (!read $fh, $rest, 65536, length $rest) { pause(0.02); next }
+			$heard = now();
+			while ($rest =~ s/\A(.*)\n//)
+			{
+				my $answer = $json->decode($1);
+				if ($answer->{CompactRevision})
+				{
+					$history->write(k => 'missed', from => $next, to => 0 + $answer->{CompactRevision}, t => $heard);
+					$next = $answer->{CompactRevision};
+				}
+				for my $event (@{ $answer->{Events} // [] })
+				{
+					my $kv = $event->{kv};
+					$next = $kv->{mod_revision} + 1;
+					$history->write(k => 'change', revision => 0 + $kv->{mod_revision}, key => decode_base64($kv->{key}),
+						value => $event->{type} ? undef : decode_base64($kv->{value} // ''), t => $heard);
+				}
+			}
+		}
+		$process->stop('KILL');
+	}
+	return;
+}
+
 # ---- operators ---------------------------------------------------------------------------
 
-# A statement, once, in a process of its own: an instance that does not answer
-# keeps nobody else waiting.
+# Statements, once, in a process of its own: an instance that does not answer keeps
+# nobody else waiting.  True if they were carried out.
 sub run_operator
 {
 	my ($history, $node, $kind, @statements) = @_;
@@ -412,7 +548,7 @@ sub run_operator
 	};
 	$error = $@ if $@;
 	$history->write(k => 'command', i => $node->name, what => $kind, b => $before, a => now(), answer => $answer, error => $error);
-	return;
+	return !defined $error;
 }
 
 1;

@@ -13,6 +13,8 @@ use EtcdLeader::Certificates;
 use EtcdLeader::Etcd;
 use EtcdLeader::Installation;
 use EtcdLeader::Util;
+use File::Basename qw(dirname);
+use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 use Scalar::Util qw(weaken);
 
@@ -21,6 +23,8 @@ my $member_disk = '400m';
 my $quota = 16 * 1024 * 1024;
 my @operator = ('root', 'operators only');
 my @user     = ('pg', 'instances only');
+
+sub instance_names { my ($class, $number) = @_; return map { "pg$_" } 1 .. $number }
 
 # members, instances: how many; plan; install_path: of a PostgreSQL with another
 # library.
@@ -60,7 +64,8 @@ sub _start_etcd
 	$self->{etcd} = EtcdLeader::Etcd->new(@tls, members => $members, hosts => \@hosts, dirs => [ map { "$_/data" } @dirs ],
 		flags => [ '--quota-backend-bytes', $quota, '--snapshot-count', 2000, '--max-wals', 2, '--bcrypt-cost', 4 ]);
 	$self->{etcd}->etcdctl(@$_) for [ qw(user add), join ':', @operator ], [qw(user grant-role root root)], [ qw(user add), join ':', @user ],
-	  [qw(role add instances)], [ qw(role grant-permission --prefix=true instances readwrite), $Chaos::Clients::election ], [qw(user grant-role pg instances)];
+	  [qw(role add instances)], [ qw(role grant-permission --prefix=true instances readwrite), $Chaos::Clients::election ],
+	  [ qw(role grant-permission --prefix=true instances read), $Chaos::Clients::watched ], [qw(user grant-role pg instances)];
 	# from now on, also while etcd asks for nobody
 	$self->{etcd}->use_credentials(@operator);
 	$self->{password_file} = PostgreSQL::Test::Utils::tempdir('password') . '/password';
@@ -79,16 +84,20 @@ sub _start_etcd
 sub _start_instance
 {
 	my ($self, $name) = @_;
+	# every second one leaves all to the check at commit
+	my $cancels = $name =~ /[13579]$/ ? 'on' : 'off';
 	my $node = Chaos::Instance->create($name,
 		host => $self->{network}->host($name), install_path => $self->{install_path},
 		init     => { allows_streaming => 1 },
 		preload  => 'etcd_leader,pg_cron',
 		endpoints => $self->{authority} ? $self->{etcd}->tls_endpoints : $self->{etcd}->endpoints,
-		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name, http_listen => '*:8010',
+		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name, http_listen => '*:8010', cancel_on_loss => $cancels,
+			watched_prefixes => $Chaos::Clients::watched,
 			username => $user[0], password_file => $self->{password_file},
 			($self->{authority} ? (ssl_ca_file => $self->{authority}->ca) : ()) },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n"
-		  . "max_connections = 40\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\n");
+		  . "max_connections = 40\nmax_prepared_transactions = 2\nlisten_addresses = '*'\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\n");
+	$node->append_conf('pg_hba.conf', "host all all 10.1.0.0/16 trust\n");
 	$node->start;
 	poll(60, sub { $node->serves }) or die "$name does not start: see " . $node->logfile;
 	$node->value('CREATE EXTENSION etcd_leader');
@@ -97,6 +106,26 @@ sub _start_instance
 	$self->{instances}{$name} = $node;
 	$self->{wanted}{$name}    = 1;
 	return;
+}
+
+# HAProxy on the host of the test, as integrations/haproxy.cfg says, which no fault
+# reaches: who checks and who asks by it is not cut off.  Returns its port.
+sub start_haproxy
+{
+	my ($self) = @_;
+	my $config = EtcdLeader::Installation::source('integrations/haproxy.cfg');
+	$config =~ s/^listen (?!postgres_leader$).*?(?=^listen|\z)//gms;
+	$config =~ s/^\s+server .*\n//gm;
+	$config .= join '', map { '    server ' . $_->name . ' ' . $self->{network}->address($_->name) . ':' . $_->port . " check port 8010\n" } $self->nodes;
+	my $file = PostgreSQL::Test::Utils::tempdir('haproxy') . '/haproxy.cfg';
+	EtcdLeader::Installation::write_file($file, $config);
+	$self->{haproxy} = EtcdLeader::Util::Process->spawn(name => 'haproxy', log => "$PostgreSQL::Test::Utils::log_path/haproxy.log",
+		cmd => [ 'haproxy', '-db', '-f', $file ]);
+	# a server counts as up until its first check
+	my $port = 5000;
+	poll(10, sub { IO::Socket::INET->new(PeerAddr => "127.0.0.1:$port") }) or die 'HAProxy does not start: ' . $self->{haproxy}->output;
+	pause(3);
+	return $port;
 }
 
 # Of etcd: name and password.
@@ -114,7 +143,7 @@ sub others
 {
 	my ($self, $name) = @_;
 	my @others = $self->members;
-	push @others, 'copy', sort keys %{ $self->{instances} } if defined $self->{members}{$name};
+	push @others, ($self->{copy} ? 'copy' : ()), sort keys %{ $self->{instances} } if defined $self->{members}{$name};
 	return grep { $_ ne $name } @others;
 }
 
@@ -169,8 +198,9 @@ sub tick
 		}
 		$self->{began}{$name} = now();
 	}
-	$self->_tick_copy;
+	$self->_tick_copy if $self->{copy};
 	@{ $self->{jobs} } = grep { $_->alive } @{ $self->{jobs} };
+	$self->_tick_later;
 	return;
 }
 
@@ -183,7 +213,9 @@ sub in_background
 	return $job;
 }
 
-sub is_busy { my ($self) = @_; $self->tick; return @{ $self->{jobs} } > 0 || %{ $self->{joins} // {} } || ($self->{copying} && 1) }
+sub has_jobs { my ($self) = @_; $self->tick; return @{ $self->{jobs} } > 0 || @{ $self->{later} } > 0 }
+
+sub is_busy { my ($self) = @_; return $self->has_jobs || %{ $self->{joins} // {} } || ($self->{copying} && 1) }
 
 # Calls $code until it returns something true and does not die.
 sub insist
@@ -193,15 +225,44 @@ sub insist
 	return;
 }
 
-# A statement of an operator.
+# Statements of an operator; returns the process that sends them.
 sub operate
 {
 	my ($self, $node, $kind, @statements) = @_;
-	my $name = 'operator' . ++$self->{operators};
-	push @{ $self->{jobs} }, EtcdLeader::Util::Process->spawn(
-		name => $name,
-		log  => "$PostgreSQL::Test::Utils::log_path/jobs.log",
-		code => sub { Chaos::Clients::run_operator(Chaos::History->new('operators'), $node, $kind, @statements) });
+	return $self->in_background($kind, sub { Chaos::Clients::run_operator(Chaos::History->new('operators'), $node, $kind, @statements) });
+}
+
+# Statements that undo what such a process has done: after its end, which comes late if
+# the server is stopped, and until they are carried out, as the server may be away.
+sub operate_back
+{
+	my ($self, $done, $node, $kind, @statements) = @_;
+	$self->_after($done, sub {
+		$self->in_background("end of $kind", sub {
+			insist(sub { Chaos::Clients::run_operator(Chaos::History->new('operators'), $node, $kind, @statements) });
+		});
+	});
+	return;
+}
+
+# Does something when a process has ended.
+sub _after
+{
+	my ($self, $process, $do) = @_;
+	push @{ $self->{later} }, { after => $process, do => $do };
+	return;
+}
+
+sub _tick_later
+{
+	my ($self) = @_;
+	my @later = @{ $self->{later} // [] };
+	$self->{later} = [];
+	for my $l (@later)
+	{
+		if ($l->{after}->alive) { push @{ $self->{later} }, $l }
+		else                    { $l->{do}->() }
+	}
 	return;
 }
 
@@ -308,11 +369,17 @@ sub empty_etcd
 	return;
 }
 
-# The members have new certificates, valid for so many days.
+# The members have new certificates, valid for so many days; one after the other, as
+# the certificate and its key are two files.
 sub sign_certificates
 {
 	my ($self, $days) = @_;
-	$self->in_background('certificates', sub { $self->{authority}->sign('etcd', for => $self->{addresses}, days => $days) });
+	if ($self->{signing} && $self->{signing}->alive)
+	{
+		$self->_after($self->{signing}, sub { $self->sign_certificates($days) });
+		return;
+	}
+	$self->{signing} = $self->in_background('certificates', sub { $self->{authority}->sign('etcd', for => $self->{addresses}, days => $days) });
 	return;
 }
 
@@ -339,12 +406,18 @@ sub replace_member
 	$self->want($name, 0);
 	$self->signal_member($name, 'KILL');
 	$self->{joins}{$name} = $self->in_background("replace $name", sub {
-		my $removed = 0;
+		my $removed;
 		insist(sub {
-			my ($old) = grep { ($_->{name} // '') eq $member->{name} } @{ $etcd->post('/v3/cluster/member/list', {}, $rest[0], 3)->{members} };
-			$old || $removed or return 0;
-			$etcd->etcdctl([@rest], '--command-timeout=6s', 'member', 'remove', sprintf('%x', $old->{ID})) if $old;
-			$removed = 1;
+			# by its address: one that has not begun yet has no name
+			my ($known) = grep { $_->{peerURLs}[0] eq $member->{peer} } @{ $etcd->post('/v3/cluster/member/list', {}, $rest[0], 3)->{members} };
+			# an order that was not answered may have been obeyed
+			return 1 if $known && defined $removed && $known->{ID} ne $removed;
+			return 0 if !$known && !defined $removed;
+			if ($known)
+			{
+				$removed = $known->{ID};
+				$etcd->etcdctl([@rest], '--command-timeout=6s', 'member', 'remove', sprintf('%x', $removed));
+			}
 			$etcd->etcdctl([@rest], '--command-timeout=6s', 'member', 'add', $member->{name}, "--peer-urls=$member->{peer}");
 			return 1;
 		});
@@ -352,11 +425,21 @@ sub replace_member
 	return;
 }
 
-# A candidate of etcd's own.
+# A candidate of etcd's own: `etcdctl elect`; or, half of the time, one of Go's
+# concurrency.Election, where test/bench/peers/build has made it.  That one has a
+# lease of our TTL, and does not resign at its end.
+my $go = dirname(__FILE__) . '/../../../bench/build/candidate';
+
 sub start_rival
 {
 	my ($self, $fault) = @_;
-	$fault->{process} = $self->{etcd}->background_etcdctl('elect', $Chaos::Clients::election, "rival$fault->{id}");
+	my ($etcd, $name) = ($self->{etcd}, "rival$fault->{id}");
+	$fault->{go} = $fault->{amount} < 0.5 && -x $go ? 1 : 0;
+	my @members = $etcd->all;
+	$fault->{process} = $fault->{go}
+	  ? EtcdLeader::Util::Process->spawn(name => $name, log => "$PostgreSQL::Test::Utils::log_path/$name.log",
+		cmd => [ $go, $etcd->url($members[ $fault->{id} % @members ]), $Chaos::Clients::election, $name, $self->{plan}{ttl} ])
+	  : $etcd->background_etcdctl('elect', $Chaos::Clients::election, $name);
 	return;
 }
 
@@ -374,7 +457,7 @@ sub end_rival
 		poll(3, sub { !-e "/proc/$pid/root" });
 		kill 'KILL', $pid;
 		insist(sub {
-			my @keys = grep { $_->{value} eq $name } $etcd->candidates($Chaos::Clients::election) or return $etcd->post('/v3/kv/range', { key => 'eA==' });
+			my @keys = grep { $_->{value} =~ /^\Q$name\E(?:-0)?$/ } $etcd->candidates($Chaos::Clients::election) or return $etcd->post('/v3/kv/range', { key => 'eA==' });
 			$etcd->etcdctl('--command-timeout=4s', 'lease', 'revoke', $_->{lease_hex}) for @keys;
 			return 0;
 		});
@@ -462,6 +545,12 @@ sub dump_tables
 		$history->write(%$_, k => 'duty', i => $node->name) for $node->rows('SELECT id, kind, token FROM duty ORDER BY id');
 		$history->write(%$_, k => 'account', i => $node->name) for $node->rows('SELECT * FROM account');
 	}
+	return $self->dump_ledger($history, $ledger);
+}
+
+sub dump_ledger
+{
+	my ($self, $history, $ledger) = @_;
 	$history->write(%$_, k => 'entry') for $ledger->rows('SELECT serial, token, instance AS i, txn FROM entry ORDER BY serial');
 	$history->write(%$_, k => 'ledger') for $ledger->rows('SELECT * FROM account');
 	return;
@@ -475,9 +564,17 @@ sub stop
 	my @left = map { my $node = $_; map { $node->name . " $_" } $node->end(10) } $self->nodes;
 	$self->{copy}->end(10);
 	$_->release_disk for $self->nodes, $self->{copy};
-	for my $i ($self->{etcd}->all) { $self->{etcd}->stop($i) }
-	$self->{network}->stop;
+	$self->stop_rest;
 	return @left;
+}
+
+sub stop_rest
+{
+	my ($self) = @_;
+	for my $i ($self->{etcd}->all) { $self->{etcd}->stop($i) }
+	$self->{haproxy}->stop if $self->{haproxy};
+	$self->{network}->stop;
+	return;
 }
 
 1;

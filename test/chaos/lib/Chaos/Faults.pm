@@ -55,13 +55,18 @@ my %does = (
 		sub { my ($c, $f) = @_; $f->{amount} < 0.6 ? $c->operate($c->copy_node, 'promote', 'SELECT pg_promote(false)') : $c->end_copy } ],
 
 	resign => [ sub { ask(@_, "SELECT etcd_resign('$Chaos::Clients::election')") } ],
-	resign_out => [ sub { ask(@_, "SELECT etcd_resign('$Chaos::Clients::election', false)") }, sub { ask(@_, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
+	resign_out => [ sub { $_[1]{order} = ask(@_, "SELECT etcd_resign('$Chaos::Clients::election', false)") },
+		sub { my ($c, $f) = @_; $c->operate_back($f->{order}, $c->node($f->{target}), $f->{kind}, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
 	transfer => [ sub { my ($c, $f) = @_; my @nodes = $c->nodes; my $to = $nodes[ $f->{amount} * @nodes ]->name;
 			ask($c, $f, "SELECT etcd_transfer('$to', '$Chaos::Clients::election', '6 s')") } ],
 	campaign => [ sub { ask(@_, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
 	proclaim => [ sub { my ($c, $f) = @_; ask($c, $f, "SELECT etcd_proclaim('$f->{target}', '$Chaos::Clients::election')") } ],
-	observe => [ sub { settings(@_, candidate => 'never') }, sub { settings(@_, candidate => undef) } ],
+	observe => [ sub { $_[1]{order} = settings(@_, candidate => 'never') },
+		sub { my ($c, $f) = @_; $c->operate_back($f->{order}, $c->node($f->{target}), $f->{kind}, 'ALTER SYSTEM RESET etcd_leader.candidate', 'SELECT pg_reload_conf()') } ],
 	set_ttl => [ sub { my ($c, $f) = @_; settings($c, $f, ttl => $f->{ttl}) } ],
+	patroni_kill => [ sub { my ($c, $f) = @_; $c->want($f->{target}, 0); $c->node($f->{target})->kill_patroni }, \&want_again ],
+	patroni_stop => [ sub { my ($c, $f) = @_; $c->node($f->{target})->freeze_patroni }, sub { to_processes(@_, 'CONT') } ],
+	switchover   => [ sub { my ($c, $f) = @_; $c->switchover($f->{target}) } ],
 	rival   => [ sub { my ($c, $f) = @_; $c->start_rival($f) }, sub { my ($c, $f) = @_; $c->end_rival($f) } ],
 );
 
@@ -123,7 +128,8 @@ sub to_postmaster
 {
 	my ($c, $f, $signal) = @_;
 	my $node = $c->node($f->{target});
-	kill $signal, $node->pid if $node->alive;
+	my $pid  = $node->pid;
+	kill $signal, $pid if $pid && $node->alive;
 	return;
 }
 
@@ -174,7 +180,7 @@ sub settings
 {
 	my ($c, $f, $name, $value) = @_;
 	return $c->operate($c->node($f->{target}), $f->{kind},
-		'ALTER SYSTEM ' . (defined $value ? "SET etcd_leader.$name = '$value'" : "RESET etcd_leader.$name"), 'SELECT pg_reload_conf()');
+		"ALTER SYSTEM SET etcd_leader.$name = '$value'", 'SELECT pg_reload_conf()');
 }
 
 1;

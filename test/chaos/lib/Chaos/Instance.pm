@@ -80,7 +80,7 @@ sub processes_like
 	return grep {
 		my $title = '';
 		if (open my $fh, '<', "/proc/$_/cmdline") { local $/; $title = <$fh> // '' }
-		$title =~ /^postgres: \Q$name\E[: ]|postgres\0-D\0\Q$dir\E\0/ && index($title, $text) >= 0
+		$title =~ /^postgres: \Q$name\E[: ]|postgres(?:\.bin)?\0-D\0\Q$dir\E\0/ && index($title, $text) >= 0
 	} map { m{(\d+)} } glob '/proc/[0-9]*';
 }
 

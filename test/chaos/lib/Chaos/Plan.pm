@@ -57,6 +57,10 @@ my %kinds = (
 	observe         => [ 'instance', [ 2, 0, 0, 1 ] ],
 	set_ttl         => [ 'instance', [ 2, 1, 1, 1 ] ],
 	rival           => [ 'cluster',  [ 2, 1, 1, 1 ] ],
+	# of Chaos::Patroni alone
+	patroni_kill    => [ 'instance', [ 0, 0, 0, 0 ], 1 ],
+	patroni_stop    => [ 'instance', [ 0, 0, 0, 0 ], 1 ],
+	switchover      => [ 'instance', [ 0, 0, 0, 0 ] ],
 );
 
 # seed, seconds, etcd => [names], instances => [names].  A plan: seed, profile,
@@ -71,7 +75,7 @@ sub draw
 	my @ttls    = $args{seconds} < 300 ? @short : (@short, 2 .. 10, 8 .. 30);
 	my $ttl     = $args{ttl} // pick(@ttls);
 	my %plan    = (seed => $args{seed}, profile => $profile, ttl => $ttl,
-		tls => $args{seed} % 3 == 0 ? 1 : 0, ttls => $args{ttl} ? [$ttl] : [ $ttl, pick(grep { $_ <= 2 * $ttl } @ttls) ], rounds => []);
+		tls => $args{tls} // ($args{seed} % 3 == 0 ? 1 : 0), ttls => $args{ttl} ? [$ttl] : [ $ttl, pick(grep { $_ <= 2 * $ttl } @ttls) ], rounds => []);
 	my $id = 0;
 
 	# a round is at least long enough for a lease to run out in it
