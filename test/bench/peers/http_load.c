@@ -1,8 +1,9 @@
 /*
  * Asks a server on loopback again and again, and tells how long it took.
  *
- *	 http_load PORT PATH CONNECTIONS SECONDS RATE REUSE
+ *	 http_load PORT[,PORT] PATH CONNECTIONS SECONDS RATE REUSE
  *
+ * CONNECTIONS: of all ports together, which have the same number each.
  * RATE: requests per second of all connections together, 0: as fast as they
  * are answered.  REUSE: 1, a connection goes on for the next request; 0, each
  * request has its own.  It ends after SECONDS, or by SIGTERM.  Writes "requests per second, median and 99th
@@ -30,8 +31,10 @@
 
 typedef struct Client
 {
+	int			port;
 	int			fd;				/* -1: none */
-	bool		asked;
+	bool		asked;			/* a request is under way */
+	bool		sent;			/* else it waits for the connection */
 	int64_t		began_ns;
 	size_t		len;
 	char		answer[65536];
@@ -52,25 +55,36 @@ now_ns(void)
 	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
 }
 
+/* Sends the request; false if that cannot be. */
 static bool
-start(Client *client, int port, const char *request)
+ask(Client *client, const char *request)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+	client->sent = send(client->fd, request, strlen(request), MSG_NOSIGNAL) == (ssize_t) strlen(request);
+	return client->sent;
+}
+
+/*
+ * Begins a request.  It does not wait for a connection: a server that accepts
+ * few at a time may take a second, and the other clients go on meanwhile.
+ */
+static bool
+start(Client *client, const char *request)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(client->port)};
 	int			on = 1;
 
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	client->began_ns = now_ns();
 	client->len = 0;
-	if (client->fd < 0)
-	{
-		client->fd = socket(AF_INET, SOCK_STREAM, 0);
-		setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		if (connect(client->fd, (struct sockaddr *) &address, sizeof(address)) != 0)
-			return false;
-		fcntl(client->fd, F_SETFL, O_NONBLOCK);
-	}
-	client->asked = send(client->fd, request, strlen(request), MSG_NOSIGNAL) == (ssize_t) strlen(request);
-	return client->asked;
+	client->asked = true;
+	client->sent = false;
+	if (client->fd >= 0)
+		return ask(client, request);
+	client->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (connect(client->fd, (struct sockaddr *) &address, sizeof(address)) == 0)
+		return ask(client, request);
+	return errno == EINPROGRESS;
 }
 
 static void
@@ -88,7 +102,10 @@ end(Client *client, bool good, bool reuse)
 	}
 }
 
-/* Reads what is there; true if the answer is complete.  *closed: nothing follows. */
+/*
+ * Reads what is there; true if the answer is complete.  *closed: nothing follows,
+ * as the connection has ended, or will, by HTTP/1.0.
+ */
 static bool
 receive(Client *client, bool *closed)
 {
@@ -106,7 +123,10 @@ receive(Client *client, bool *closed)
 	length = strcasestr(client->answer, "\r\nContent-Length:");
 	if (length == NULL || length > body)
 		return *closed;
-	return client->len >= (size_t) (body + 4 - client->answer) + strtoul(length + 17, NULL, 10);
+	if (client->len < (size_t) (body + 4 - client->answer) + strtoul(length + 17, NULL, 10))
+		return false;
+	*closed = *closed || strncmp(client->answer, "HTTP/1.0", 8) == 0;
+	return true;
 }
 
 static int
@@ -125,7 +145,8 @@ stop(int signal)
 int
 main(int argc, char **argv)
 {
-	int			port = atoi(argv[1]);
+	const char *second = strchr(argv[1], ',');
+	int			ports[2] = {atoi(argv[1]), atoi(second ? second + 1 : argv[1])};
 	int			connections = atoi(argv[3]);
 	double		seconds = atof(argv[4]);
 	double		rate = atof(argv[5]);
@@ -137,7 +158,10 @@ main(int argc, char **argv)
 
 	snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", argv[2], reuse ? "" : "Connection: close\r\n");
 	for (int i = 0; i < connections; i++)
+	{
+		clients[i].port = ports[i % 2];
 		clients[i].fd = -1;
+	}
 	signal(SIGTERM, stop);
 	while (!stopped && now_ns() < until)
 	{
@@ -150,10 +174,10 @@ main(int argc, char **argv)
 			if (!clients[i].asked && due)
 			{
 				started++;
-				if (!start(&clients[i], port, request))
+				if (!start(&clients[i], request))
 					end(&clients[i], false, reuse);
 			}
-			fds[i] = (struct pollfd) {.fd = clients[i].asked ? clients[i].fd : -1, .events = POLLIN};
+			fds[i] = (struct pollfd) {.fd = clients[i].asked ? clients[i].fd : -1, .events = clients[i].sent ? POLLIN : POLLOUT};
 		}
 		if (poll(fds, connections, 1) <= 0)
 			continue;
@@ -163,6 +187,12 @@ main(int argc, char **argv)
 
 			if (fds[i].fd < 0 || fds[i].revents == 0)
 				continue;
+			if (!clients[i].sent)
+			{
+				if (!ask(&clients[i], request))
+					end(&clients[i], false, reuse);
+				continue;
+			}
 			if (receive(&clients[i], &closed))
 				end(&clients[i], true, reuse && !closed);
 			else if (closed)

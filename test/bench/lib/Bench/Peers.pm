@@ -21,12 +21,13 @@ sub etcdctl
 		$ENV{ETCDCTL} // 'etcdctl', '--endpoints=' . $etcd->endpoints, 'elect', $election, $name);
 }
 
-# Many of ours in one process, without PostgreSQL.
+# Many of ours in one process, without PostgreSQL, by this program of test/bench/build.
 sub ours
 {
-	my ($etcd, $election, $name, $ttl, $number) = @_;
-	-x "$build/candidates" or die "the program of our candidates is not there\n";
-	return Bench::Peer->start({}, qr/^elected/, "$build/candidates", $etcd->endpoints, $election, $name, $ttl, $number);
+	my ($etcd, $election, $name, $ttl, $number, $program) = @_;
+	$program = "$build/" . ($program // 'candidates');
+	-x $program or die "the program of our candidates is not there\n";
+	return Bench::Peer->start({}, qr/^elected/, $program, $etcd->endpoints, $election, $name, $ttl, $number);
 }
 
 # npm's etcd-leader, so many candidates in one process; etcd needs --enable-v2=true.

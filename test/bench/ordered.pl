@@ -1,0 +1,75 @@
+# What the rule ORDERED costs etcd.
+#
+#   make bench PARTS=ordered   ROUNDS=3 (of IDLE=40 seconds)
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use Bench;
+use Bench::Peers;
+use EtcdLeader::Etcd;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils ();
+
+my $ttl    = 10;
+my $number = 10;
+my $idle   = $ENV{IDLE} // 40;
+my $bench  = Bench->new(name => 'ordered', title => 'What ORDERED costs', text => <<"END");
+The rule ORDERED of [protocol.md](protocol.md#the-rules-that-other-clients-lack): the read of a beat goes through raft's log. $number candidates,
+ours without PostgreSQL around them, TTL $ttl s; one leads and the others wait, for $idle s a round. They begin one after the other, so that
+their beats are apart: beats that come together would share a sync. "by reads alone" is the same program with
+`test/sim/breaks/unordered.patch`, which takes this rule away and no other. Each kind has an etcd of one member to itself, which syncs its log;
+a third etcd has no candidates. All three are measured in the same seconds. CPU, syncs of the log, entries of the log and requests (messages
+of gRPC, the gateway's, too) are those that etcd counts itself. Disk writes are those that the kernel counts for the process of etcd. Where
+"by reads alone" writes nothing, there is no ratio.
+END
+my $rounds = Bench::rounds(3);
+
+# What etcd has used so far, by its own metrics, and by the kernel.
+my @figures = (
+	[ 'cpu', 'CPU of etcd', '%', sub { 100 * EtcdLeader::Etcd::sum($_[0], 'process_cpu_seconds_total') } ],
+	[ 'written', 'Disk writes of etcd', 'kB/s', sub { $_[1] / 1000 } ],
+	[ 'syncs', 'Syncs of the log', '1/s', sub { EtcdLeader::Etcd::sum($_[0], 'etcd_disk_wal_fsync_duration_seconds_count') } ],
+	[ 'entries', 'Entries of the log', '1/s', sub { EtcdLeader::Etcd::sum($_[0], 'etcd_server_proposals_applied_total') } ],
+	[ 'requests', 'Requests', '1/s', sub { EtcdLeader::Etcd::sum($_[0], 'grpc_server_msg_received_total') } ]);
+my %table = map { $_->[0] => $bench->table(name => "ordered_$_->[0]", title => $_->[1], unit => $_->[2], ours => 'ORDERED', linear => 1) } @figures;
+
+sub used
+{
+	my ($etcd) = @_;
+	my $metrics = $etcd->metrics;
+	my ($written) = PostgreSQL::Test::Utils::slurp_file('/proc/' . $etcd->pid(0) . '/io') =~ /^write_bytes: (\d+)/m;
+	return { at => now(), map { $_->[0] => $_->[3]->($metrics, $written) } @figures };
+}
+
+my @kinds;
+for ([ 'ORDERED', 'candidates' ], [ 'by reads alone', 'candidates_by_reads' ], [ 'no candidates' ])
+{
+	my ($name, $program) = @$_;
+	my $etcd = EtcdLeader::Etcd->new(fsync => 1);
+	my $many;
+	if ($program)
+	{
+		$many = $bench->try($name, sub {
+			my @started = map { pause($ttl / 3 / $number); Bench::Peers::ours($etcd, 'idle', "c$_", $ttl, 1, $program) } 1 .. $number;
+			poll(60, sub { Bench::Peers::queued($etcd, 'idle') == $number }) or die "not all are in the queue\n";
+			return \@started;
+		}) or next;
+	}
+	push @kinds, { etcd => $etcd, many => $many, rows => { map { $_ => Bench::row($table{$_}, $name) } keys %table } };
+}
+# what beginning has cost
+pause($ttl);
+for my $round (1 .. $rounds)
+{
+	my @before = map { used($_->{etcd}) } @kinds;
+	pause($idle);
+	for my $kind (@kinds)
+	{
+		my ($before, $after) = (shift @before, used($kind->{etcd}));
+		my $seconds = $after->{at} - $before->{at};
+		Bench::sample($kind->{rows}{$_}, $round, ($after->{$_} - $before->{$_}) / $seconds) for keys %table;
+	}
+}
+$bench->finish;
