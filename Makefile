@@ -2,9 +2,9 @@
 #
 # make, make install, make installcheck, make clean are PGXS's own.
 # make demo, make test, make long, make chaos, make bench, make page, make prometheus, make
-# sim, make fuzz, make model, make sanitize and make matrix install what is missing from
-# Debian first; they need root or sudo for that, the first seven for the installation, too,
-# and the last one for trees of other suites.
+# sim, make fuzz, make model, make sanitize, make matrix and make container install what is
+# missing from Debian first; they need root or sudo for that, the first seven for the
+# installation, too, and the last two for trees of other suites.
 
 .DEFAULT_GOAL := all
 
@@ -49,10 +49,14 @@ OBJS = \
 	src/notifier.o \
 	src/notifier_register.o \
 	src/quiet_exit.o \
+	src/attempt.o \
 	src/hooks.o \
 	src/hook_register.o \
 	src/hook_records.o \
 	src/hook_launcher.o \
+	src/hook_elections.o \
+	src/hook_runs.o \
+	src/hook_changes.o \
 	src/hook_worker.o \
 	src/fence.o \
 	src/status.o \
@@ -102,7 +106,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test long chaos demo bench page prometheus sim fuzz model sanitize matrix newcomer pictures dist,$(MAKECMDGOALS)),)
+else ifeq ($(filter test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures dist,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -112,7 +116,7 @@ $(foreach file,etcd_leader functions settings,src/$(file).o src/$(file).bc): etc
 
 # The HTTP library is built where libmicrohttpd is; HTTP=no leaves it out, HTTP=yes
 # insists on it.
-HTTP ?= $(shell echo '\#include <microhttpd.h>' | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes || echo no)
+HTTP ?= $(shell $(CC) $(CPPFLAGS) -include microhttpd.h -E -x c /dev/null >/dev/null 2>&1 && echo yes || echo no)
 HTTP_LIBRARY = etcd_leader_http$(DLSUFFIX)
 
 ifeq ($(HTTP),yes)
@@ -159,7 +163,7 @@ uninstall-documents:
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test long chaos demo bench page prometheus sim fuzz model sanitize matrix newcomer pictures dist
+.PHONY: test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures dist
 
 test:
 	test/setup --test
@@ -189,6 +193,7 @@ chaos: SECONDS = 120
 chaos:
 	test/setup --test
 	test/chaos/check_test
+	test/chaos/growth_test
 	$(MAKE) -s all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) PG_CONFIG=$(PG_CONFIG) PROVE_FLAGS=-v test/run chaos/chaos.pl
@@ -240,6 +245,11 @@ newcomer:
 matrix:
 	test/setup --matrix
 	$(SUDO) env FILES="$(FILES)" test/matrix $(QUICK) $(ROWS)
+
+# The images of container/Dockerfile.
+container:
+	test/setup --container
+	$(SUDO) test/container
 
 # PATRONI=1: with a cluster of Patroni's.
 demo:
