@@ -224,11 +224,12 @@ sub explain_status
 	return join '; ', map { my $r = $_; join ' ', map { "$_=" . ($r->{$_} // 'NULL') } sort keys %$r } @rows;
 }
 
-# Waits (30 s) until its key stands in the queue; dies if it does not.
+# Waits (30 s) until its key stands in the queue at a place that it knows; dies
+# if it does not.
 sub wait_until_candidate
 {
 	my ($self, $election, $timeout) = @_;
-	poll($timeout // 30, sub { my $s = eval { $self->status($election) }; $s && $s->{create_revision} })
+	poll($timeout // 30, sub { my $s = eval { $self->status($election) }; $s && $s->{create_revision} && $s->{state} ne 'queued' })
 	  or die $self->name . ' is no candidate: ' . explain_status($self);
 	return;
 }
