@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * agent.c
- *	  Patroni, as far as it uses the leader key: its HA loop, the promotion
- *	  and the demotion of its server, pause and failsafe.
+ *	  A model of Patroni: its HA loop with the leader key, the promotion and
+ *	  the demotion of its server, pause and failsafe.
  *
- * It sits beside its instance.  What cuts that off cuts Patroni off, too.
+ * It runs on the host of its instance.  A fault that cuts the instance off cuts
+ * Patroni off, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +25,7 @@ int			agents_ttl_s;
 int64_t		agents_loop_ns;
 Agent	   *agents;
 
-/* What was asked, and what came back. */
+/* A request of Patroni, and its answer. */
 typedef struct Question
 {
 	Agent	   *agent;
@@ -150,7 +151,7 @@ agent_kill_server(Agent *agent)
 
 /* ---- the HA loop ------------------------------------------------------------------ */
 
-/* etcd cannot be reached, or does not do what it was asked in time. */
+/* etcd cannot be reached, or does not answer in time. */
 static void
 miss_etcd(Agent *agent)
 {
@@ -164,7 +165,7 @@ miss_etcd(Agent *agent)
 	next_cycle(agent);
 }
 
-/* Its lease is renewed: what follows from the key? */
+/* The lease is renewed and the key is read: promotes, demotes or goes on. */
 static void
 decide(Agent *agent)
 {
@@ -239,7 +240,7 @@ use_answer(Agent *agent, const EtcdAnswer *answer)
 	}
 }
 
-/* Frozen, it finds the answer when it is woken. */
+/* A frozen Patroni looks at the answer when it runs again. */
 static void
 look_at_answer(void *subject, uint64_t tag)
 {
@@ -330,9 +331,10 @@ ask_about_key(Agent *agent, EtcdOpKind kind, bool compares, int64_t mod_revision
 }
 
 /*
- * The deletion is executed at once, or not at all.  One that is executed late,
- * when Patroni has given it up and promoted the server again, takes a key away
- * under a leader; nothing but the watch can tell of that.
+ * The deletion is executed at once, or not at all.  A real one may be executed
+ * late, when Patroni does not wait for it any more and has promoted the server
+ * again.  It then takes the key away from a leader, and only the watch reports
+ * that.
  */
 static void
 release(Agent *agent)

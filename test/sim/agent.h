@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * agent.h
- *	  Patroni, as far as it uses the leader key: one beside each instance.
+ *	  A model of Patroni: only its use of the leader key.  One runs beside each
+ *	  instance.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,8 +16,8 @@
 
 typedef enum AgentStep
 {
-	STEP_REFRESH,				/* its lease: kept alive, or granted */
-	STEP_READ,					/* the leader key */
+	STEP_REFRESH,				/* keeps its lease alive, or asks for one */
+	STEP_READ,					/* reads the leader key */
 	STEP_TAKE,					/* creates the key */
 	STEP_MOVE,					/* puts its key on its lease */
 	STEP_RELEASE				/* deletes its key, after the server has stopped */
@@ -27,21 +28,21 @@ typedef struct Agent
 	Instance   *in;
 	bool		runs;			/* the process of Patroni */
 	bool		frozen;
-	bool		server_runs;	/* PostgreSQL; in recovery if in->config says so */
+	bool		server_runs;	/* PostgreSQL; in->config tells if it is in recovery */
 	int64_t		lease;
 	AgentStep	step;
-	uint64_t	number;			/* of what it waits for */
-	uint64_t	server_number;	/* of what its server waits for */
-	int64_t		cycle_ns;		/* this HA loop began then */
-	int64_t		refreshed_ns;	/* its lease was renewed, for a loop that had begun then */
-	/* the key, as it was read */
+	uint64_t	number;			/* of the question that is not answered yet */
+	uint64_t	server_number;	/* of the next change of the server's state */
+	int64_t		cycle_ns;		/* when this HA loop began */
+	int64_t		refreshed_ns;	/* when the last HA loop began that renewed the lease */
+	/* the key as Patroni has read it */
 	bool		key_stands;
 	bool		key_is_mine;
 	int64_t		key_lease;
 	int64_t		key_mod_revision;
 } Agent;
 
-/* Of the cluster, as its configuration says. */
+/* The configuration of the Patroni cluster. */
 extern bool agents_paused;
 extern bool agents_failsafe;
 extern int	agents_ttl_s;
@@ -51,15 +52,15 @@ extern Agent *agents;
 
 extern void agents_reset(void);
 
-/* Patroni begins beside a server that is down, or runs. */
+/* Starts Patroni.  Its server may be down, or run already. */
 extern void agent_start(Agent *agent);
 extern void agent_kill(Agent *agent);
 extern void agent_freeze(Agent *agent, bool frozen);
 
-/* The server is killed, and nobody but Patroni starts it again. */
+/* Kills the server.  Only Patroni starts it again. */
 extern void agent_kill_server(Agent *agent);
 
-/* Gives the key up after a clean shutdown of the server, as for a switchover. */
+/* Shuts the server down cleanly and deletes the key, as for a switchover. */
 extern void agent_switch_over(Agent *agent);
 
 extern bool agent_is_primary(const Agent *agent);

@@ -1,24 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * changes_sim.c
- *	  Runs of the changes of other keys: src/changes.c against a model of what
- *	  etcd promises of watches, under faults.
+ *	  Simulates the changes of keys of other programs: src/changes.c with a
+ *	  model of etcd's watches, under faults.
  *
- * The model is its own, and small: a list of changes of three prefixes, of which
- * transactions make several at one revision; linearizable reads, which take
- * time and fail; one stream, of which each watch catches up by itself, a member
- * that lags behind, responses of whole revisions, or fragments of them, progress
- * of quiet watches, compaction; changes that are too large to be read; an etcd
- * that is put back or replaced.
+ * This model of etcd is small, and separate from that of the other runs:
  *
- * What has to hold of each prefix:
+ * - a list of changes of three prefixes; a transaction makes several changes at
+ *   one revision, and some changes are too large to be read
+ * - linearizable reads, which take time and fail
+ * - one watch stream; each watch catches up by itself, and the member may lag
+ *   behind; a response has whole revisions, or is sent in fragments
+ * - progress notifications of quiet watches
+ * - compaction, and an etcd that is put back to an earlier state or replaced
  *
- * - What is announced next is the next change in etcd's order, except after a
- *   gap, when changes of before the gap may be left out.  Nothing is announced
- *   twice, unless etcd was put back.
- * - Before the first change, and after etcd was put back or replaced, there is a
- *   gap.
- * - When the faults are over, every change is announced, and then nothing more is.
+ * What has to hold for each prefix:
+ *
+ * - Changes are announced in etcd's order, and none is left out or announced
+ *   twice.  There are two exceptions: after a gap, changes from before the gap
+ *   may be left out; after etcd was put back, a change may come again.
+ * - A gap is announced before the first change, and after etcd was put back or
+ *   replaced.
+ * - After the faults every change is announced, and then nothing more.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +50,7 @@ typedef struct Change
 	char		key[16];
 } Change;
 
-/* here they always do */
+/* This simulator has no bytes; client.c of the others reads this variable. */
 bool		passes_structures;
 
 /* etcd */
@@ -57,10 +60,10 @@ static int64_t revision;
 static int64_t compacted;
 static uint64_t cluster_id;
 static uint64_t term;
-static bool refuses;			/* no permission */
+static bool refuses;			/* etcd answers "permission denied" */
 static bool over;				/* the faults have ended */
-static bool quiet;				/* nobody writes any more */
-static bool at_rest;			/* and everything must have been told */
+static bool quiet;				/* no key is written any more */
+static bool at_rest;			/* every change must have been announced */
 
 /* the client */
 static Changes *core;
@@ -72,9 +75,9 @@ static int	nreads;
 typedef struct Watcher
 {
 	int			prefix;
-	int64_t		next_revision;	/* to be told */
-	int			next_change;	/* a split response goes on here; -1: it is not split */
-	int64_t		response_end;	/* of a split response: its last revision */
+	int64_t		next_revision;	/* of the next event to send */
+	int			next_change;	/* the next change of a split response; -1: none is split */
+	int64_t		response_end;	/* the last revision of a split response */
 	bool		created;
 } Watcher;
 
@@ -82,16 +85,16 @@ static uint64_t stream;			/* number of the stream that is open; 0: none */
 static uint64_t streams_opened;
 static Watcher watchers[NPREFIXES];
 static int	nwatchers;
-static int64_t lag;				/* so many revisions its member is behind */
+static int64_t lag;				/* the member is that many revisions behind */
 
-/* what the checker knows of a prefix */
+/* what was announced of each prefix */
 static struct
 {
-	int			last;			/* change that was announced last; -1: none */
+	int			last;			/* the newest change that was announced; -1: none */
 	int			floor;			/* changes up to this one may be left out */
 	bool		needs_gap;
 }			told[NPREFIXES];
-static bool restored;			/* and no gap has been announced since */
+static bool restored;			/* etcd was put back, and no gap was announced since */
 static int	nrestores;
 
 /* ---- the checker ------------------------------------------------------------- */
@@ -128,7 +131,7 @@ check_change(const EtcdWatchEvent *event)
 	int			p;
 
 	trace("", "%.*s at %" PRId64, (int) event->kv.key.len, event->kv.key.data, event->kv.mod_revision);
-	/* etcd is another one, and nobody can know that yet */
+	/* etcd was put back, and the core has not learned of that yet */
 	if (restored)
 		return;
 	for (int i = 0; i < nchanges && found < 0; i++)
@@ -154,7 +157,7 @@ check_change(const EtcdWatchEvent *event)
 		fail_run("%s: change %d after change %d", prefix_names[p], found, told[p].last);
 	else
 	{
-		/* what lies between may be missing only up to the floor */
+		/* changes above the floor must not be missing */
 		int			missing = next_of_prefix(p, told[p].last < told[p].floor ? told[p].floor : told[p].last);
 
 		if (missing >= 0 && missing < found)
@@ -226,7 +229,7 @@ restore(void)
 	revision = back < 2 ? 2 : back;
 	while (nchanges > 0 && changes[nchanges - 1].revision > revision)
 		nchanges--;
-	/* with the same cluster's id, raft's terms begin anew */
+	/* a restored etcd has another cluster id, or starts with a lower term */
 	if (term == 1 || random_chance(5000))
 		cluster_id++;
 	else
@@ -259,7 +262,7 @@ tell(const Watcher *watcher, EtcdWatchFrame *frame, int64_t header_revision)
 	changes_watched(core, now_ns, frame);
 }
 
-/* A response, or a fragment of one; false if there is nothing to tell. */
+/* Sends a response or a fragment of one; false if there is no change to send. */
 static bool
 tell_changes(Watcher *watcher, int64_t applied)
 {
@@ -321,7 +324,7 @@ advance_watcher(Watcher *watcher)
 	}
 	else if (watcher->next_change < 0 && watcher->next_revision > applied)
 	{
-		/* quiet: of its progress etcd tells now and then */
+		/* without events, etcd sends a progress notification now and then */
 		if (random_chance(500))
 			tell(watcher, &frame, applied);
 	}
@@ -343,7 +346,7 @@ advance_stream(void *subject, uint64_t number)
 	events_after(random_between(MS, 100 * MS), advance_stream, NULL, number);
 }
 
-/* ---- the client's way out ----------------------------------------------------------- */
+/* ---- outputs of the core ------------------------------------------------------------ */
 
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int n)
@@ -386,7 +389,10 @@ port_random(void *ctx)
 	return random_next();
 }
 
-/* No connection outlives the stop of all members, which it takes to put etcd back. */
+/*
+ * All members are stopped before etcd is put back.  This closes all
+ * connections, so that an answer from before does not arrive.
+ */
 static void
 arrive(void *subject, uint64_t id)
 {
@@ -429,7 +435,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 				 run_alloc(sizeof(EtcdAnswer)), id);
 }
 
-/* ---- what happens ---------------------------------------------------------------------- */
+/* ---- writes and faults ------------------------------------------------------------------ */
 
 static void
 configure(void)

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * checker.c
- *	  What has to hold, in true time.
+ *	  Checks what has to hold, in true time.
  *
- * What SQL would say is what was published last, its deadline compared with
- * the instance's own clock.  Leadership can begin with a publication alone,
- * and what it stands on can go with a change in etcd alone, so looking at
- * these two sees every moment.
+ * SQL reports the last published state, and compares its deadline with the
+ * instance's own clock.  Leadership can only begin when an instance publishes
+ * a state, and its key can only go when etcd changes.  So it is enough to
+ * check at these two moments.
  *
- * Exclusion is checked twice: no two instances lead at once, and an instance
- * that leads has the first key in etcd, on a lease that etcd will keep for as
- * long as the instance believes.  The second finds what is wrong before
- * another instance happens to profit from it.
+ * Exclusion is checked in two ways.  No two instances lead at once.  And an
+ * instance that leads has the first key in etcd, on a lease that etcd keeps
+ * until the instance's deadline.  The second check finds a mistake even when no
+ * other instance begins to lead in that time.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,10 +23,10 @@
 #include "cluster.h"
 #include "plan.h"
 
-/* Where nothing is wrong, everybody knows of a change after that time. */
+/* Without faults, every instance knows of a change after that time. */
 #define PROMPT_NS		(2500 * MS)
 
-/* A process is scheduled no later than that; see instance.c. */
+/* The greatest delay until a process is scheduled; see instance.c. */
 #define TICK_LATENESS_NS	(60 * MS)
 
 /* A time during which one key, with one value, was the first. */
@@ -35,12 +35,15 @@ typedef struct Span
 	struct Span *older;
 	int64_t		from_ns;
 	int64_t		to_ns;
-	int64_t		create_revision;	/* 0: nobody */
+	int64_t		create_revision;	/* 0: there was no key */
 	int			key;
 	EtcdBytes	value;
 } Span;
 
-/* An operator's hand on a key: who leads on it may do so until told. */
+/*
+ * An operator has changed a key.  Its owner may lead on until its watch has
+ * reported the change.
+ */
 typedef struct Excuse
 {
 	struct Excuse *next;
@@ -55,14 +58,14 @@ typedef struct Excuse
 typedef struct Told
 {
 	char		election[ELECTION_NAME_SIZE];
-	int64_t		since_ns;		/* it was taken up */
+	int64_t		since_ns;		/* when the slot was given to the election */
 	bool		elected;
-	int64_t		elected_ns;		/* by its own clock, as the core had it */
+	int64_t		elected_ns;		/* by the instance's clock, as its core read it */
 	int64_t		transferred_ns; /* true time of the last hand-over */
 	bool		unelected_last;
 	int64_t		leader_revision;	/* 0: none */
 	char		leader[ELECTION_VALUE_SIZE];
-	int64_t		ttl_ns;			/* that leader_until_ns was reckoned with */
+	int64_t		ttl_ns;			/* the TTL in leader_until_ns */
 } Told;
 
 /* A request that is not answered yet. */
@@ -70,7 +73,7 @@ typedef struct Pending
 {
 	uint64_t	id;				/* 0: none */
 	EtcdRequestKind kind;
-	bool		renews;			/* a lease, or puts another in its place */
+	bool		renews;			/* renews a lease, or replaces it */
 	int64_t		lease;
 	int64_t		sent_ns;		/* by the instance's clock */
 } Pending;
@@ -83,31 +86,31 @@ typedef struct Pending
 typedef struct Watchman
 {
 	Told		told[MAX_SLOTS];
-	int			own_keys[OWN_KEYS]; /* that it entered with last, a ring */
+	int			own_keys[OWN_KEYS]; /* the last keys that it entered with, a ring */
 	int			nown;
 	bool		connected;
-	int64_t		looked_revision[MAX_ELECTIONS]; /* of the newest look */
+	int64_t		looked_revision[MAX_ELECTIONS]; /* revision of the newest look */
 	int64_t		seen_revision;
-	int64_t		old_revision;	/* highest seen of a history that is undone */
+	int64_t		old_revision;	/* highest revision seen before etcd was put back */
 	int64_t		sent_ns[MAX_RECENT];	/* times of requests, a ring */
 	int			nsent;
 	int64_t		stimulus_ns[MAX_RECENT];
 	int			nstimuli;
 
-	/* what is needless; by the instance's clock */
+	/* to find losses without need; by the instance's clock */
 	Pending		pending[MAX_PENDING];
-	Pending		answered;		/* the last one */
-	int64_t		first_failure_ns;	/* since etcd answered last; NEVER: none */
+	Pending		answered;		/* the request that was answered last */
+	int64_t		first_failure_ns;	/* first failure since etcd answered last; NEVER: none */
 	int64_t		kept_failure_ns;	/* the same, before the last answer */
 	bool		retry_failed;
 	int64_t		trouble_ns;
 	int64_t		failed_ns[MAX_FAILED];	/* beats and looks that failed, a ring */
 	int			nfailed;
 	uint64_t	term;
-	int64_t		refused_lease;	/* a keepalive has just said that it is gone */
-	uint64_t	newest_id;		/* of what was sent */
-	uint64_t	renewal_id;		/* the same, of what renews */
-	int64_t		distrust_ns;	/* the core has not believed an answer */
+	int64_t		refused_lease;	/* a keepalive's answer said that it is gone */
+	uint64_t	newest_id;		/* the newest request */
+	uint64_t	renewal_id;		/* the newest request that renews a lease */
+	int64_t		distrust_ns;	/* when the core has refused an answer */
 } Watchman;
 
 static Watchman *watchmen;
@@ -117,12 +120,12 @@ static int64_t last_token[MAX_ELECTIONS];
 static int	last_leader[MAX_ELECTIONS];
 static uint32_t last_lineage[MAX_ELECTIONS];
 static int64_t highest_told[MAX_ELECTIONS];
-static int64_t (*elected_ns)[MAX_ELECTIONS];	/* of each instance: the last time */
-static int64_t restored_revision;	/* up to there, histories are the same */
+static int64_t (*elected_ns)[MAX_ELECTIONS];	/* when each instance was elected last */
+static int64_t restored_revision;	/* the revision that etcd was put back to */
 static int64_t restored_ns;
 static bool resting;
 static int	rest_events;
-static int64_t *rest_ns;			/* each by its own clock */
+static int64_t *rest_ns;			/* begin of the rest, by each instance's clock */
 
 static void
 make_prefix(char *prefix, int e)
@@ -161,9 +164,10 @@ bytes_of(const char *s)
 }
 
 /*
- * An operator took the key or its lease, or hung it elsewhere: the owner
- * leads on until its watch tells, or its deadline.  A beat that was sent
- * before may still move that, by less than a TTL.
+ * An operator has deleted the key, revoked its lease, or put it on another
+ * lease.  Its owner leads on until its watch reports that, or until its
+ * deadline.  A beat that was sent before may still move the deadline, by less
+ * than a TTL.
  */
 static bool
 is_excused(const Instance *in, const ElectionView *view)
@@ -227,7 +231,7 @@ check_exclusion(const Instance *in, int slot)
 
 			if (!instance_leads(other, j) || strcmp(its->name, view->name) != 0)
 				continue;
-			/* the old one may be excused; after a restore, whichever it is */
+			/* the older leader may be excused; after a restore, either of the two */
 			if (restored_ns != NEVER ? is_excused(other, its) || is_excused(in, view) :
 				is_excused(its->token < view->token ? other : in, its->token < view->token ? its : view))
 				continue;
@@ -237,9 +241,9 @@ check_exclusion(const Instance *in, int slot)
 }
 
 /*
- * Tokens increase from leader to leader.  After etcd's history was undone
- * that is not promised any more, but nobody leads with a token that it may
- * itself have seen in use.
+ * Tokens increase from leader to leader.  This does not hold after etcd was put
+ * back to an earlier state.  But then no instance leads with a token that it may
+ * have seen in use.
  */
 static void
 check_token(const Instance *in, int slot)
@@ -249,8 +253,8 @@ check_token(const Instance *in, int slot)
 	int			e = election_number(view->name);
 
 	/*
-	 * An answer from before an operator took the key, or etcd was put back,
-	 * may come after.
+	 * Such an answer may have been sent before an operator took the key, or
+	 * before etcd was put back.
 	 */
 	if (is_excused(in, view))
 		return;
@@ -265,9 +269,9 @@ check_token(const Instance *in, int slot)
 	last_lineage[e] = in->lineage;
 }
 
-/* ---- what is said about the leader ------------------------------------------------- */
+/* ---- the leader that is shown ------------------------------------------------------ */
 
-/* Values are cut for those who read them. */
+/* Compares a key's value with the value that is shown, which may be truncated. */
 static bool
 is_value(EtcdBytes value, const char *shown)
 {
@@ -277,33 +281,33 @@ is_value(EtcdBytes value, const char *shown)
 		(len == value.len || value.len >= ELECTION_VALUE_SIZE);
 }
 
-/* It was so at a time that is no longer ago than a TTL. */
+/* The leader that is shown was the leader at some time within the last TTL. */
 static void
 check_shown_leader(const Instance *in, int slot)
 {
 	const ElectionView *view = &in->views[slot];
-	/* who leads is sure of itself for as long as its lease says, which may be older */
+	/* the lease of a leader may have been granted with an older, longer TTL */
 	int64_t		ttl_ns = view->state == ELECTION_LEADING ? plan_longest_ttl_s() * SECOND :
 		watchmen[in->number].told[slot].ttl_ns;
 	int64_t		since_ns = instance_true_time(in, view->leader_until_ns - ttl_ns);
 
-	/* what others read of it may be stale */
+	/* reads of the other instances may be stale */
 	if (plan.stale_reads > 0 && view->state != ELECTION_LEADING)
 		return;
 	/*
-	 * A key that was gone may stand again, and be the first, since etcd was put
-	 * back: who asks for the leader that it knows by its name does not see it.
+	 * When etcd was put back, a deleted key may exist again, and be the first.  An
+	 * instance that asks for the key of the leader it knows does not see that.
 	 */
 	if (view->state != ELECTION_LEADING && restored_ns != NEVER &&
 		now_ns < restored_ns + 2 * plan_longest_ttl_s() * SECOND)
 		return;
-	/* who leads until its deadline after etcd was put back shows itself */
+	/* an instance that led when etcd was put back shows itself until its deadline */
 	if (view->state == ELECTION_LEADING && restored_ns != NEVER && is_excused(in, view))
 		return;
 	for (const Span *span = spans[election_number(view->name)];
 		 span != NULL && span->to_ns >= since_ns; span = span->older)
 	{
-		/* what the new history makes of a key is told before which history it is */
+		/* a watch may report a value of the new history before that is detected */
 		if (span->create_revision == view->leader_revision &&
 			(is_value(span->value, view->leader) || restored_ns != NEVER))
 			return;
@@ -362,8 +366,8 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 /* ---- requests ---------------------------------------------------------------------------- */
 
 /*
- * Readers first, then etcd: at the time that the end of a key is sent,
- * nobody may be told any more that it leads.
+ * An instance withdraws leadership from its readers before it sends a request
+ * that deletes its key or revokes its lease.
  */
 static void
 check_order(const Instance *in, const EtcdRequest *request)
@@ -396,9 +400,9 @@ count_since(const int64_t *times, int n, int64_t since_ns)
 }
 
 /*
- * No more requests in a TTL than two for each beat, three for each second of
- * failures (what fails is postponed, up to a second, each kind by itself), and
- * some for each thing that happened.
+ * Limits the requests in a TTL: two for each beat, some for each stimulus, and
+ * three for each second of failures.  Each kind of request that fails is
+ * postponed by up to a second.
  */
 static void
 check_storm(Instance *in)
@@ -428,7 +432,7 @@ checker_stimulus(Instance *in)
 	w->stimulus_ns[w->nstimuli++ % MAX_RECENT] = now_ns;
 }
 
-/* ---- what is needless -------------------------------------------------------------------- */
+/* ---- losses without need ----------------------------------------------------------------- */
 
 void
 checker_trouble(Instance *in)
@@ -456,9 +460,9 @@ margin_ns(int64_t ttl_ns)
 }
 
 /*
- * An answer that takes no longer costs nobody leadership: a beat that begins a
- * third of a TTL after the last one is through before the deadline; and so
- * are the grant of a lease, the move to it, and its first beat.
+ * The longest time that answers may take without a loss of leadership.  A beat
+ * that begins a third of a TTL after the last one still ends before the
+ * deadline.  So do the grant of a lease, the move to it, and its first beat.
  */
 static int64_t
 harmless_delay_ns(void)
@@ -470,13 +474,13 @@ harmless_delay_ns(void)
 	return (beat_ns < move_ns ? beat_ns : move_ns) - 150 * MS;
 }
 
-/* Does it renew a lease, or lead to another one in its place? */
+/* Does the request renew a lease, or help to replace it? */
 static bool
 renews_lease(const Instance *in, const EtcdRequest *request)
 {
 	bool		moves = request->kind == ETCD_TXN && request->ncompares > 1;
 
-	/* a proclamation leaves its key where it hangs */
+	/* a proclamation leaves the key on its lease */
 	for (int slot = 0; slot < plan.slots && moves; slot++)
 		moves = request->success[0].lease != in->views[slot].lease;
 	return moves || request->kind == ETCD_KEEPALIVE || request->kind == ETCD_GRANT;
@@ -505,7 +509,7 @@ add_pending(Instance *in, uint64_t id, const EtcdRequest *request)
 	fail_run("%s has more than %d requests under way", in->name, MAX_PENDING);
 }
 
-/* Nothing useful came of the request that was answered last. */
+/* The request that was answered last has failed. */
 static void
 note_failure(Instance *in)
 {
@@ -517,7 +521,7 @@ note_failure(Instance *in)
 		w->retry_failed = true;
 }
 
-/* A keepalive that has failed, of a lease that is led on. */
+/* A failed keepalive of a lease on which an instance leads. */
 typedef struct Failed
 {
 	Instance   *in;
@@ -526,7 +530,7 @@ typedef struct Failed
 	int64_t		lease;
 } Failed;
 
-/* By now the leader should have tried again, unless something else came up. */
+/* By now the leader must have tried again, unless the situation has changed. */
 static void
 check_retry(void *subject, uint64_t id)
 {
@@ -538,7 +542,7 @@ check_retry(void *subject, uint64_t id)
 	if (in->life != failed->life || in->paused || in->stopping ||
 		!instance_leads(in, failed->slot) || view->lease != failed->lease || w->renewal_id > id)
 		return;
-	/* a lease that is to be replaced, but not without contact: a look will do */
+	/* without contact, a lease is not replaced; a look is tried first */
 	if (!w->connected && w->newest_id > id)
 		return;
 	for (int i = 0; i < MAX_PENDING; i++)
@@ -550,9 +554,9 @@ check_retry(void *subject, uint64_t id)
 }
 
 /*
- * A leader has a deadline to meet.  When a keepalive fails, the next one is
- * sent at once, or when an eighteenth of the TTL has passed since that one
- * was sent; unless another lease is about to take the place of this one.
+ * A leader has to renew its lease before the deadline.  When a keepalive fails,
+ * the next one is sent at once, but not earlier than an eighteenth of the TTL
+ * after the failed one.  None is sent if another lease replaces this one.
  */
 static void
 expect_retry(Instance *in)
@@ -598,7 +602,7 @@ note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAns
 		expect_retry(in);
 	if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 		note_failure(in);
-	/* what was asked of a history that is given up since then counts for nothing */
+	/* an answer to a request from before etcd was put back does not count */
 	else if (restored_ns == NEVER || w->answered.sent_ns >= w->distrust_ns)
 	{
 		w->first_failure_ns = NEVER;
@@ -632,7 +636,10 @@ checker_distrusted(Instance *in)
 	checker_trouble(in);
 }
 
-/* A lease that is given up for what a keepalive said may live all the same. */
+/*
+ * A lease that is given up because of a keepalive's answer has to be revoked.
+ * It may still live, if the member has not applied its grant.
+ */
 static void
 check_refused_lease(Instance *in)
 {
@@ -647,8 +654,8 @@ check_refused_lease(Instance *in)
 }
 
 /*
- * Handed over: a command says so, or somebody better has waited for as long as
- * this instance has led.
+ * A hand-over needs a command, or a preferred node and that this instance has
+ * led for preferred_delay.
  */
 static void
 check_hand_over(const Instance *in, const ElectionEvent *event, int slot)
@@ -666,8 +673,8 @@ check_hand_over(const Instance *in, const ElectionEvent *event, int slot)
 }
 
 /*
- * Leadership was lost.  Was there a reason?  For so long after a reason any
- * loss is excused, for new leases may have been on their way.
+ * Leadership was lost, and there must be a reason.  For two TTLs after any
+ * trouble a loss is excused, because new leases may have been on their way.
  */
 static void
 check_loss(const Instance *in, const ElectionEvent *event, int slot)
@@ -687,7 +694,7 @@ check_loss(const Instance *in, const ElectionEvent *event, int slot)
 		 event->reason == ELECTION_REASON_DROPPED || event->reason == ELECTION_REASON_NOT_ELIGIBLE ||
 		 event->reason == ELECTION_REASON_SHUTDOWN))
 	{
-		/* what has lapsed before a call is found out by it */
+		/* the deadline may have passed before the call */
 		if (event->reason != ELECTION_REASON_LEASE_EXPIRED)
 			fail_run("%s is unelected from %s: %s, which is not the reason", in->name, event->election,
 					 election_reason_name(event->reason));
@@ -723,8 +730,9 @@ checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 }
 
 /*
- * A watch goes on where knowledge ends, and leaves nothing out.  Only a look
- * shows all keys of an election: what one watch has told, another may not.
+ * A watch begins no later than after the revision of the newest look, so that
+ * it misses no event.  Only a look shows all keys of an election.  An event of
+ * one watch does not show that another watch has sent everything before it.
  */
 void
 checker_watches(Instance *in, const EtcdWatch *watches, int nwatches)
@@ -750,7 +758,7 @@ checker_watches(Instance *in, const EtcdWatch *watches, int nwatches)
 	}
 }
 
-/* ---- what it is told ------------------------------------------------------------------------ */
+/* ---- what an instance receives -------------------------------------------------------------- */
 
 void
 checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was_read,
@@ -775,7 +783,7 @@ checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was
 		w->seen_revision = answer->header.revision;
 	if (request->kind != ETCD_TXN)
 		return;
-	/* Somebody wrote its key meanwhile: a move to another lease takes twice as long. */
+	/* Its key was written meanwhile, so a move to another lease takes twice as long. */
 	if (!answer->succeeded)
 		checker_trouble(in);
 	for (int i = 0; i < request->nsuccess; i++)
@@ -816,7 +824,7 @@ checker_watched(Instance *in, const EtcdWatchFrame *frame)
 		trace(in->name, "is told: watch %" PRId64 " is canceled", frame->watch_id);
 }
 
-/* An operator's hand does not excuse any more once the owner was told. */
+/* A change by an operator excuses the owner only until its watch has reported it. */
 void
 checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 {
@@ -928,8 +936,8 @@ checker_announced(Instance *in, const ElectionEvent *event)
 }
 
 /*
- * Is the leader's key one that the instance itself has made, known to it by
- * now or not?  Those are announced by "elected" alone.
+ * Has the instance itself made the leader's key?  It may not know that yet.  Such
+ * a key is announced by "elected" only.
  */
 static bool
 is_own_key(const Watchman *w, const ElectionView *view)
@@ -946,7 +954,7 @@ is_own_key(const Watchman *w, const ElectionView *view)
 	return false;
 }
 
-/* What was announced is what is shown. */
+/* The events agree with the published state. */
 void
 checker_called(Instance *in)
 {
@@ -995,7 +1003,7 @@ checker_ended(Instance *in)
 	w->seen_revision = w->old_revision = 0;
 }
 
-/* Replies other than "done" say something, too. */
+/* Checks that a reply other than "done" is true. */
 static void
 check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 {
@@ -1035,7 +1043,7 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 		fail_run("%s gives a reply that is not so", in->name);
 }
 
-/* Does anybody of that name stand first, and has not written its key since the hand-over? */
+/* If the target's key is the first, the target has written it since the hand-over. */
 static void
 check_transferred(const Instance *in, const Ticket *ticket)
 {
@@ -1049,7 +1057,7 @@ check_transferred(const Instance *in, const Ticket *ticket)
 	first = store_first(prefix);
 	for (int i = 0; first != NULL && i < ninstances; i++)
 	{
-		/* a key of its own has a lease that it knows; "go1" and the like are foreign */
+		/* skips foreign candidates, and a target that was elected since the command */
 		if (&instances[i] == in || strcmp(ticket->value, instances[i].name) != 0 ||
 			!is_value(first->value, ticket->value) || elected_ns[i][e] >= ticket->since_ns)
 			continue;
@@ -1068,7 +1076,7 @@ checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
 	const Version *own = store_find(bytes_of(ticket->key));
 
 	if (ticket->kind == TICKET_CAMPAIGN && ticket->held_back && reply == ELECTION_DONE)
-		watchmen[in->number].old_revision = 0;	/* the operator's own wish */
+		watchmen[in->number].old_revision = 0;	/* an operator may allow an older token */
 	check_reply(in, ticket, reply);
 	if (reply != ELECTION_DONE || restored_ns != NEVER)
 		return;
@@ -1090,7 +1098,7 @@ checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
 
 /* ---- what happens to etcd ------------------------------------------------------------------------- */
 
-/* Everybody should know of it by now, and the first should lead. */
+/* By now every instance must know of the change, and the first must lead. */
 static void
 check_prompt(void *subject, uint64_t e)
 {
@@ -1178,9 +1186,9 @@ cause_name(Cause cause)
 }
 
 /*
- * Keys of others, which a hand-over touches: only those of our kind are
- * deleted, and what is written then is the first key, with none of those
- * behind it deleted.
+ * A hand-over changes keys of other instances.  It deletes only keys of this
+ * extension.  After it the target's key is the first, and no key behind it was
+ * deleted.
  */
 static void
 check_other_key(const Version *version)
@@ -1264,8 +1272,8 @@ checker_changed(const Version *version)
 }
 
 /*
- * What was excluded from the promise: who leads when etcd is put back does so
- * until its deadline.
+ * Exclusion has an exception: an instance that leads when etcd is put back may
+ * lead until its deadline.
  */
 void
 checker_history_ends(void)
@@ -1307,10 +1315,10 @@ checker_history_begins(void)
 /* ---- the end -------------------------------------------------------------------------------------- */
 
 /*
- * Faults have ended.  What may stand in the way then: leases that etcd's
- * leader begins anew (a TTL, an election timeout), and ends late; an old
- * history that is believed for a TTL; a silent watch, found out by the next
- * beat (a third of a TTL); elections of etcd's; postponements of a second.
+ * The time that recovery may take after the faults.  It covers leases that
+ * etcd's new leader extends (a TTL and an election timeout) and revokes late, an
+ * instance that believes an old history (a TTL), a silent watch until the next
+ * beat (a third of a TTL), elections of etcd, and postponements of a second.
  */
 int64_t
 checker_recovery_bound_ns(void)
@@ -1409,8 +1417,8 @@ checker_rest(void)
 }
 
 /*
- * Each key is one that is shown, each lease one that keys hang on; nobody
- * changed its mind, and of requests there were those of the beats alone.
+ * Every key and every lease belongs to an instance that shows it.  No event was
+ * announced, and no requests were sent except those of the beats.
  */
 void
 checker_rested(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * checker.h
- *	  What has to hold, in true time.
+ *	  Checks what has to hold, in true time.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 
 extern void checker_reset(void);
 
-/* ---- what an instance does, told before it takes effect -------------------- */
+/* ---- what an instance does; called before it takes effect ------------------ */
 
 extern void checker_sent(Instance *in, uint64_t id, const EtcdRequest *request);
 extern void checker_watches(Instance *in, const EtcdWatch *watches, int nwatches);
@@ -24,44 +24,47 @@ extern void checker_replied(Instance *in, const Ticket *ticket, ElectionReply re
 /* A call of its core has returned. */
 extern void checker_called(Instance *in);
 
-/* Its core is gone, or a new one is there. */
+/* Its core has ended, or a new one has begun. */
 extern void checker_ended(Instance *in);
 
-/* ---- what it is told ---------------------------------------------------------- */
+/* ---- what an instance receives ------------------------------------------------ */
 
 extern void checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was_read,
 							 const EtcdAnswer *answer);
 
-/* The core does not believe the answer that it has just been given. */
+/* The core has refused the answer that it was given last. */
 extern void checker_distrusted(Instance *in);
 extern void checker_watched(Instance *in, const EtcdWatchFrame *frame);
 extern void checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open);
 
-/* Something that excuses the loss of leadership for a while. */
+/* Something has happened that excuses the loss of leadership for a while. */
 extern void checker_trouble(Instance *in);
 
-/* Something that calls for requests: a command, new settings, a rest. */
+/* A command, new settings, or another reason to send requests. */
 extern void checker_stimulus(Instance *in);
 
 /* ---- what happens to etcd ------------------------------------------------------ */
 
 extern void checker_changed(const Version *version);
 
-/* Before etcd is put back to an earlier state. */
+/* Called before and after etcd is put back to an earlier state. */
 extern void checker_history_ends(void);
 extern void checker_history_begins(void);
 
 /* ---- the end --------------------------------------------------------------------- */
 
-/* Faults have ended, all runs again; and the bound for recovery is over. */
+/*
+ * How long recovery may take after the end of the faults; and the check after
+ * that time.
+ */
 extern int64_t checker_recovery_bound_ns(void);
 extern void checker_recovered(void);
 
-/* A time of rest, in which nothing has a reason: before and after. */
+/* Called before and after a time of rest, in which nothing may change. */
 extern void checker_rest(void);
 extern void checker_rested(void);
 
-/* Every instance was stopped, and a TTL has passed. */
+/* Called when every instance was stopped and a TTL has passed. */
 extern void checker_all_gone(void);
 
 #endif							/* CHECKER_H */

@@ -3,10 +3,10 @@
  * client.c
  *	  The transport of an instance, as src/etcd_client.h describes it.
  *
- * All that passes is bytes: what the core asks for goes through
- * etcd_encode_request(), is read by gateway.c at a member, answered there,
- * and comes back through etcd_decode_answer(); a watch stream's frames, cut
- * anywhere, through etcd_decode_frame().
+ * Messages pass as bytes.  etcd_encode_request() encodes a request, gateway.c
+ * decodes it at a member and encodes the answer, and etcd_decode_answer()
+ * decodes that.  etcd_decode_frame() decodes the frames of a watch stream,
+ * which arrive in pieces of any size.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,15 +21,15 @@
 #include "plan.h"
 #include "server.h"
 
-/* A connection that is silent for so long is found to be dead. */
+/* The client closes a connection that is silent for that long. */
 #define DEAD_CONNECTION_NS	(25 * SECOND)
 
-/* etcd's --max-txn-ops, of each of the three lists. */
+/* etcd's --max-txn-ops, the limit of each of the three lists. */
 #define MAX_TXN_OPS		128
 
 bool		passes_structures;
 
-/* A unary request, as it is sent to one endpoint. */
+/* A unary request that is sent to one endpoint. */
 typedef struct Exchange
 {
 	Instance   *in;
@@ -38,27 +38,27 @@ typedef struct Exchange
 	EtcdRequestKind kind;
 	int			endpoint;
 	int			member;
-	uint32_t	boot;			/* of the member that it was sent to */
+	uint32_t	boot;			/* process of the member that it was sent to */
 	int64_t		timeout_ns;
 	int64_t		deadline_ns;	/* by the instance's clock */
-	bool		held;			/* while the link is cut, instead of lost */
+	bool		held;			/* is kept while the link is cut, and not lost */
 	int64_t		sent_ns;
 	const EtcdRequest *unwritten;	/* NULL: its bytes are in body */
 	char	   *body;
 	size_t		len;
-	EtcdRequest request;		/* as the gateway read it */
+	EtcdRequest request;		/* as the gateway has decoded it */
 	bool		read;
 	bool		reads_only;
-	bool		is_second;		/* of two that were sent for one request */
-	struct Exchange *twin;		/* the other one, while both are waited for */
-	bool		told;			/* nothing is waited for any more */
+	bool		is_second;		/* the second of two that were sent for one request */
+	struct Exchange *twin;		/* the other one of two, until one is answered */
+	bool		told;			/* an answer or a time-out was passed on */
 } Exchange;
 
 typedef struct Reply
 {
 	Exchange   *exchange;
 	const EtcdAnswer *unwritten;
-	char	   *bytes;			/* neither: the connection was closed */
+	char	   *bytes;			/* no answer and no bytes: the connection was closed */
 	size_t		len;
 	long		http_status;
 } Reply;
@@ -67,7 +67,7 @@ typedef struct Piece
 {
 	struct Piece *next;
 	ClientStream *stream;
-	bool		is_end;			/* of the stream */
+	bool		is_end;			/* the end of the stream */
 	const EtcdWatchFrame *unwritten;
 	char	   *bytes;
 	size_t		len;
@@ -86,9 +86,9 @@ struct ClientStream
 	EtcdWatch  *watches;
 	int			nwatches;
 	Stream	   *server;
-	Piece	   *first;			/* on the way, in order */
+	Piece	   *first;			/* pieces on the way, in order */
 	Piece	   *last;
-	char	   *buffer;			/* arrived, not decoded yet */
+	char	   *buffer;			/* bytes that arrived and are not decoded yet */
 	size_t		nbuffered;
 	size_t		room;
 };
@@ -127,7 +127,7 @@ use_endpoint(Instance *in, int endpoint)
 	end_stream(in);
 }
 
-/* Goes on to the next endpoint if this one is in use. */
+/* Changes to the next endpoint if this one is in use. */
 static void
 leave_endpoint(Instance *in, int endpoint)
 {
@@ -162,7 +162,7 @@ client_configure(Instance *in, int nendpoints, int64_t request_timeout_ns)
 
 /* ---- unary requests ------------------------------------------------------------ */
 
-/* Of two that were sent for one request the first that is answered counts. */
+/* If two were sent for one request, the first answer counts. */
 static void
 take_answer(Exchange *exchange, EtcdAnswer *answer)
 {
@@ -176,7 +176,7 @@ take_answer(Exchange *exchange, EtcdAnswer *answer)
 		leave_endpoint(in, exchange->endpoint);
 	if (twin != NULL && blames)
 	{
-		twin->twin = NULL;		/* it may do better */
+		twin->twin = NULL;		/* its answer may be better */
 		trace(in->name, "goes on with the second try of %" PRIu64, exchange->id);
 		etcd_free_answer(answer);
 		return;
@@ -230,7 +230,7 @@ take_timeout(void *subject)
 
 static void start_exchange(Exchange *exchange);
 
-/* Half of the time is over: what only reads is sent to another endpoint, too. */
+/* Half of the time-out is over: sends a read to another endpoint, too. */
 static void
 take_lateness(void *subject)
 {
@@ -320,7 +320,7 @@ request_arrives(void *subject, uint64_t tag)
 
 	if (link_is_cut(exchange->in->number, m))
 	{
-		/* sent again and again below, until the connection is given up */
+		/* TCP sends it again, until the client closes the connection */
 		if (exchange->held && now_ns - exchange->sent_ns < 10 * SECOND)
 			events_after(random_between(50 * MS, 300 * MS), request_arrives, exchange, tag);
 		return;
@@ -346,7 +346,7 @@ request_arrives(void *subject, uint64_t tag)
 				&exchange->in->served, member_answers, exchange);
 }
 
-/* Sends it, to its endpoint. */
+/* Sends a request to its endpoint. */
 static void
 start_exchange(Exchange *exchange)
 {
@@ -370,7 +370,7 @@ start_exchange(Exchange *exchange)
 		events_after(network_delay() + random_between(0, 500 * MS), request_arrives, exchange, 1);
 }
 
-/* May it be sent twice, at once? */
+/* May it be sent to two endpoints at once? */
 static bool
 reads_only(const EtcdRequest *request)
 {
@@ -407,7 +407,7 @@ client_send(Instance *in, uint64_t id, const EtcdRequest *request)
 
 /* ---- the watch stream ------------------------------------------------------------ */
 
-/* The stream has failed, and was not closed by the core. */
+/* The stream has failed; the core has not closed it. */
 static void
 take_failure(void *subject)
 {
@@ -491,7 +491,7 @@ take_piece(void *subject)
 	memmove(stream->buffer, stream->buffer + taken, stream->nbuffered);
 }
 
-/* Hands on what has arrived, in order. */
+/* Passes on the pieces that have arrived, in order. */
 static void
 pump(void *subject, uint64_t tag)
 {
@@ -529,7 +529,7 @@ send_piece(ClientStream *stream, Piece content)
 	int64_t		arrives_ns = now_ns + network_delay();
 
 	if (content.is_end && random_chance(2000))
-		arrives_ns += DEAD_CONNECTION_NS;	/* its host is gone, too */
+		arrives_ns += DEAD_CONNECTION_NS;	/* its host is down, too, and closes no connection */
 	if (stream->last != NULL && stream->last->arrives_ns > arrives_ns)
 		arrives_ns = stream->last->arrives_ns;
 	*piece = content;
@@ -544,8 +544,8 @@ send_piece(ClientStream *stream, Piece content)
 }
 
 /*
- * The first part of a frame that comes in pieces; returns how long it is.  More
- * than the end of its line is left.
+ * Sends the first part of a frame that comes in two pieces, and returns its
+ * length.  The second part has more than the end of the line.
  */
 static size_t
 send_first_piece(ClientStream *stream, const Piece *whole)

@@ -98,10 +98,10 @@ apply(void *subject, uint64_t boot)
 	member->applying = false;
 	if (!member_runs(m) || behind <= 0)
 		return;
-	/* A member that is cut off has what it has. */
+	/* A member that is cut off receives no entries. */
 	if (cluster.leader < 0 || !members_connected(m, cluster.leader))
 		return;
-	/* Whose entries it gets, it follows: it is no leader by then. */
+	/* A member that receives entries of a leader knows that it is not the leader. */
 	if (m != cluster.leader)
 		member->thinks_leader = false;
 	if (behind > 1 && random_chance(2000))
@@ -167,7 +167,7 @@ cluster_compact(int64_t revision)
 
 /* ---- leaders ------------------------------------------------------------------ */
 
-/* A follower learns of the new leader a little later, unless it applies first. */
+/* A follower learns of the new leader a little later, or with its next entry. */
 static void
 learn_leader(void *subject, uint64_t leader)
 {
@@ -188,8 +188,8 @@ learn_leader(void *subject, uint64_t leader)
 }
 
 /*
- * A new term.  The log that a majority has survives in full, so what was
- * committed is known to the new leader, applied or not.
+ * Begins a new term.  The new leader has all committed entries in its log, but
+ * may not have applied them yet.
  */
 void
 cluster_elect(int m)
@@ -258,13 +258,13 @@ become_leaderless(void *subject, uint64_t boot)
 	}
 }
 
-/* Something about who runs and who reaches whom has changed. */
+/* Called when a member was started or stopped, or a link has changed. */
 static void
 reconsider(void)
 {
 	int			leader = cluster.leader;
 
-	/* A leader without a majority finds out by its own check, and steps down. */
+	/* A leader without a majority steps down after an election timeout. */
 	if (leader >= 0 && member_runs(leader))
 	{
 		Member	   *member = &cluster.members[leader];
@@ -325,7 +325,7 @@ end_staleness(void *subject, uint64_t boot)
 		member->lag_ns = 0;
 }
 
-/* It has to catch up, and answers meanwhile. */
+/* The member was woken.  It has to catch up, and answers old reads meanwhile. */
 static void
 begin_staleness(Member *member)
 {
@@ -348,7 +348,7 @@ member_pause(int m, bool pause)
 	trace(member->name, pause ? "is stopped" : "runs again");
 	if (pause)
 	{
-		/* until it is woken, and then until the others tell it */
+		/* until it runs again and hears from the other members */
 		member->thinks_until_ns = NEVER;
 		member->applying = false;
 	}
@@ -374,7 +374,7 @@ member_cut(int m, bool cut)
 	member->cut = cut;
 	trace(member->name, cut ? "is cut off from the other members" : "reaches the other members again");
 
-	/* Without pre-vote it comes back with a higher term. */
+	/* Without pre-vote it comes back with a higher term, and causes an election. */
 	if (!cut && !plan.pre_vote && member_runs(m) && m != cluster.leader && random_chance(5000))
 	{
 		int			next = random_below(cluster.nmembers);

@@ -3,9 +3,9 @@
  * cluster.h
  *	  etcd's members and their abstract raft.
  *
- * There is at most one true leader, of the highest term: what it appends is
- * committed at once, while it has a majority.  Members apply the log later,
- * each in its own time.  A member that was cut off or stopped may think for a
+ * There is at most one true leader, that of the highest term.  While it has a
+ * majority, its entries are committed as soon as it appends them.  Each member
+ * applies the log later.  A member that was cut off or stopped may think for a
  * while that it still leads.
  *
  *-------------------------------------------------------------------------
@@ -21,17 +21,17 @@ typedef struct Member
 	uint64_t	id;
 	bool		up;
 	bool		paused;
-	bool		cut;			/* from the other members */
+	bool		cut;			/* cut off from the other members */
 	uint32_t	boot;			/* number of its process */
-	int64_t		applied;		/* index of the log */
+	int64_t		applied;		/* log index of the last entry it has applied */
 	bool		applying;
-	int64_t		lag_ns;			/* applies so much later */
-	int64_t		stale_until_ns; /* may serve a read by an old read index (#20418) */
+	int64_t		lag_ns;			/* additional delay of applying */
+	int64_t		stale_until_ns; /* until then it may read by an old read index (#20418) */
 	bool		thinks_leader;
 	int64_t		thinks_until_ns;
 	uint64_t	lead_epoch;		/* how often it became leader */
-	int			believes;		/* in this leader; -1: none known */
-	int64_t		leaderless_ns;	/* since (or from) when it knows of no leader */
+	int			believes;		/* the leader it knows; -1: none */
+	int64_t		leaderless_ns;	/* when it has lost, or will lose, its leader */
 } Member;
 
 typedef struct Cluster
@@ -55,13 +55,13 @@ extern bool cluster_works(void);
 /* Do two members reach each other? */
 extern bool members_connected(int a, int b);
 
-/* Does it run (whoever reaches it)? */
+/* Does it run?  It may be cut off. */
 extern bool member_runs(int m);
 
 /* Does it know of a leader? */
 extern bool member_has_leader(int m);
 
-/* Does it believe that it leads? */
+/* Does it believe to be the leader? */
 extern bool member_thinks_leader(int m);
 
 extern uint64_t member_term(int m);
@@ -76,31 +76,30 @@ extern void cluster_elect(int m);
 extern void cluster_restore(int64_t index, uint64_t term, bool other_cluster);
 
 /*
- * A write of the true leader, committed now.  False if there is none that
- * works.
+ * Commits a write now.  False if there is no true leader with a majority.
  */
 extern bool cluster_write(const EtcdRequest *request, Cause cause, EtcdAnswer *answer);
 extern bool cluster_compact(int64_t revision);
 
-/* ---- lessor.c: the books that a leader keeps of leases -------------------- */
+/* ---- lessor.c: the expiry times that each leader keeps of leases ---------- */
 
 extern void lessor_promote(int m);
 extern void lessor_granted(StoreLease *lease);
 extern void lessor_woken(int m);
 
 /*
- * A keepalive at a member that thinks it leads: the TTL that is answered, 0
- * for no such lease.
+ * Renews a lease at a member that thinks it leads.  Returns the TTL of the
+ * answer, 0 if it knows no such lease.
  */
 extern int64_t lessor_renew(int m, int64_t id);
 
 /*
- * The seconds that are left by the books of a member that thinks it leads,
- * truncated; -1 and nothing granted for no such lease.
+ * Returns the remaining whole seconds of a lease, as a member knows them that
+ * thinks it leads.  If it knows no such lease, returns -1, with granted_s 0.
  */
 extern int64_t lessor_time_to_live(int m, int64_t id, int64_t *granted_s);
 
-/* ---- told by cluster.c -------------------------------------------------------- */
+/* ---- called by cluster.c ------------------------------------------------------ */
 
 /* server.c: the member has applied more, or something about leaders changed. */
 extern void server_wake(int m);

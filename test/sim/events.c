@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * events.c
- *	  True time and what happens next: a heap, ordered by time and, where
- *	  times are equal, by the order of scheduling.
+ *	  True time and the queue of events: a heap ordered by time, and at equal
+ *	  times by the order of scheduling.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +42,7 @@ events_reset(void)
 	now_ns = 0;
 }
 
-/* An event in the past happens now, after what was due before. */
+/* An event in the past is due now, after the events that were due before. */
 void
 events_at(int64_t when_ns, EventHandler handler, void *subject, uint64_t tag)
 {

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * faults.c
- *	  What happens to instances, network and etcd: each tenth of a second
- *	  every kind of fault has its chance, as the plan says.
+ *	  The faults of instances, network and etcd, and the commands.  Each kind
+ *	  of fault can begin every tenth of a second, with the probability of the
+ *	  plan.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,16 +20,16 @@
 
 #define TICK_NS		(100 * MS)
 
-/* What reconfigure() can change. */
+/* The number of settings that reconfigure() can change. */
 #define NSETTINGS	5
 
 static bool over;
-static int64_t undone_revision;	/* that etcd had before it was put back */
-static Instance *doomed;		/* loses contact when it has looked */
+static int64_t undone_revision;	/* the revision of etcd before it was put back */
+static Instance *doomed;		/* loses contact at its next look */
 
-/* ---- how long ---------------------------------------------------------------- */
+/* ---- durations --------------------------------------------------------------- */
 
-/* Short against a TTL, about as long as a lease lives, or several of them. */
+/* Draws a duration: much shorter than a TTL, about a TTL, or several TTLs. */
 static int64_t
 draw_duration(void)
 {
@@ -123,7 +124,7 @@ cut_off_instance(Instance *in, bool from_all)
 	events_after(draw_duration(), join_instance, in, m);
 }
 
-/* Of a member: the leader more often than others. */
+/* Draws a member, most often the leader. */
 static int
 draw_member(void)
 {
@@ -159,7 +160,7 @@ is_usable(const Instance *in)
 	return in->running && !in->paused && !in->stopping;
 }
 
-/* A slot that is in use, -1: none. */
+/* Draws a slot that is in use; -1 if there is none. */
 static int
 draw_slot(const Instance *in)
 {
@@ -183,7 +184,7 @@ reconfigure(Instance *in, int setting)
 			config->eligible = !config->eligible;
 			break;
 		case 2:
-			/* an election less, or one more */
+			/* removes or adds an election */
 			if (config->nelections > 1 && random_chance(5000))
 			{
 				e = random_below(config->nelections);
@@ -215,7 +216,10 @@ reconfigure(Instance *in, int setting)
 	instance_configure(in);
 }
 
-/* Who shall lead: the same for all, or with itself at the end. */
+/*
+ * Sets the preferred nodes.  Either all instances have the same list, or each
+ * has a list of the others, which begins behind its own number.
+ */
 static void
 prefer(Instance *in)
 {
@@ -251,7 +255,7 @@ begin_instance(void *subject, uint64_t tag)
 	instance_start(in);
 }
 
-/* ---- an operator's hand ------------------------------------------------------------------ */
+/* ---- writes of an operator ----------------------------------------------------------------- */
 
 static EtcdBytes
 bytes_of(const char *s)
@@ -275,7 +279,7 @@ operate(EtcdRequestKind kind, int64_t lease, EtcdOpKind op_kind, EtcdBytes key, 
 	(void) cluster_write(&request, BY_OPERATOR, &answer);
 }
 
-/* A key in a queue, NULL: there is none. */
+/* Draws a key of a queue; NULL if there is none. */
 static const Version *
 draw_key(void)
 {
@@ -317,7 +321,7 @@ touch_key(Fault fault, const Version *version)
 	}
 }
 
-/* A key under a prefix, without a lease: nobody behind it leads until it is gone. */
+/* A rogue key is under a prefix and has no lease.  It blocks all behind it. */
 static void
 remove_rogue(void *subject, uint64_t tag)
 {
@@ -348,8 +352,8 @@ write_other(void)
 }
 
 /*
- * An older copy of the data: as the same cluster or as another one, in which
- * the terms may have started again, or may have gone on beyond what was.
+ * Replaces etcd's data by an older copy, as the same cluster or as another one.
+ * The raft terms begin again at 2, or continue above the term of the copy.
  */
 static void
 restore(void *subject, uint64_t tag)
@@ -372,7 +376,10 @@ restore(void *subject, uint64_t tag)
 
 static void command(Instance *in, Fault fault, int setting);
 
-/* To one of those who are in the queue now; mostly on the leader. */
+/*
+ * Commands a transfer to a candidate that is in the queue now, mostly on the
+ * leader.
+ */
 static void
 transfer(Instance *in, int slot)
 {
@@ -414,8 +421,8 @@ command_again(void *subject, uint64_t tag)
 }
 
 /*
- * Who is in haste gives another command before the first can be through, and
- * often takes back what the first has done.
+ * Gives a command.  With the probability plan.haste another one follows before
+ * the first can be done, and often reverses it.
  */
 static void
 command(Instance *in, Fault fault, int setting)
@@ -500,7 +507,7 @@ happen(Fault fault)
 				int			slot = draw_slot(in);
 				bool		resigns = is_usable(in) && slot >= 0 && random_chance(5000);
 
-				/* with what it has just sent still under way, and mostly when it is back */
+				/* these requests are under way at the crash, and mostly at the restart, too */
 				if (resigns)
 					instance_resign(in, slot, true);
 				instance_crash(in, random_chance(5000), keeps_memory);
@@ -562,7 +569,7 @@ lose_contact(void *subject, uint64_t ns)
 	events_after((int64_t) ns, join_instance, in, MAX_MEMBERS);
 }
 
-/* False: it would not be replaced at once. */
+/* Stops etcd's leader.  False if no successor would be elected at once. */
 static bool
 stop_leader(int leader, int64_t ns)
 {
@@ -576,7 +583,7 @@ stop_leader(int leader, int64_t ns)
 	return true;
 }
 
-/* Which one leads on that lease?  NULL: none does. */
+/* The instance that leads on that lease; NULL if there is none. */
 static Instance *
 leader_on(int64_t lease)
 {
@@ -592,10 +599,10 @@ leader_on(int64_t lease)
 }
 
 /*
- * The moment at which the two halves of a beat can fall into two terms: the
- * leader is stopped until leases begin to run out in its books, and the
- * instances, most of them, lose contact before they learn of its successor,
- * or one of them just after it has.
+ * A keepalive and its confirming read can now fall into two terms.  Stops
+ * etcd's leader until leases begin to expire in its own view.  Then either most
+ * instances lose contact, before they learn of the new leader of etcd; or one
+ * instance loses contact just after its read.
  */
 void
 faults_at_renewal(int leader, int64_t lease)
@@ -626,21 +633,21 @@ stop_granter(void *subject, uint64_t index)
 }
 
 /*
- * The moment at which a lease can be told of in another term than it was
- * granted in: the leader has it in its books, the others have not heard that.
- * It will have run out in those books when the leader wakes up.
+ * The answer to a grant can now come in another term than the grant.  The
+ * leader knows the lease, and the other members have not applied it.  Stops the
+ * leader until the lease has expired in its own view.
  */
 void
 faults_at_grant(int leader, int member)
 {
-	/* when keys are about to be moved to that lease */
+	/* the instances are about to move their keys to that lease */
 	for (int i = 0; i < ninstances && !over && random_chance(plan.proclaim_at_grant); i++)
 		command(&instances[i], FAULT_PROCLAIM, 0);
 	if (leader != member && random_chance(plan.stop_at_grant))
 		stop_granter(&cluster.members[leader], store_index());
 }
 
-/* The moment at which what was read is not true any more when it is told. */
+/* Changes a key after it was read, and before the answer arrives. */
 void
 faults_at_look(const EtcdRequest *request)
 {
@@ -682,7 +689,7 @@ faults_begin(void)
 		Instance   *in = &instances[i];
 		int64_t		drift_ppb = plan.drift_ppm * INT64_C(1000);
 
-		/* the edge of what the margin allows is where it hurts */
+		/* most clocks differ by as much as the margin allows */
 		switch (random_below(3))
 		{
 			case 0:
@@ -703,9 +710,10 @@ faults_begin(void)
 }
 
 /*
- * What stands in the way and would stay there is cleared away: foreign
- * candidates, keys without a lease.  Where etcd was put back, an operator
- * lets those lead who hold back, or its revision goes on to where it was.
+ * Removes what would prevent recovery for ever: foreign candidates, and keys
+ * without a lease.  If etcd was put back, either an operator commands a
+ * campaign on the instances that hold back, or etcd's revision goes on to where
+ * it was.
  */
 static void
 sweep(void *subject, uint64_t round)
@@ -769,7 +777,7 @@ faults_end(void)
 			link_cut(i, m, false);
 		if (in->stopping)
 			continue;
-		/* what waits for it was sent under the settings that it knows */
+		/* its inbox was sent under the old settings, so they change afterwards */
 		if (in->running && in->paused)
 			instance_resume(in);
 		in->config.npreferred = 0;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * faults.h
- *	  What happens to instances, network and etcd.
+ *	  The faults of instances, network and etcd, and the commands.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,19 +10,19 @@
 
 #include "etcd_api.h"
 
-/* Instances are started, faults begin. */
+/* Starts the instances, and the faults. */
 extern void faults_begin(void);
 
-/* All is mended: what was stopped runs, what was cut is joined. */
+/* Ends all faults: starts what is stopped, and joins what is cut. */
 extern void faults_end(void);
 
-/* By way of another member a keepalive has come to the true leader. */
+/* A keepalive has come to the true leader from another member. */
 extern void faults_at_renewal(int leader, int64_t lease);
 
-/* The true leader has granted a lease, for which that member was asked. */
+/* The true leader has granted a lease; `member` received the request. */
 extern void faults_at_grant(int leader, int member);
 
-/* A client's read was served, and is not answered yet. */
+/* A client's read was executed, and is not answered yet. */
 extern void faults_at_look(const EtcdRequest *request);
 
 #endif							/* FAULTS_H */

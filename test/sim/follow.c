@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * follow.c
- *	  Runs of followed elections: what a run is made of, what goes wrong in
- *	  it, and what has to hold.  Beside each instance there is a Patroni
- *	  (agent.c).  The rest of the simulator is that of the other runs.
+ *	  Simulates elections that follow Patroni: the plan of a run, its faults
+ *	  and its checks.  A Patroni (agent.c) runs beside each instance.  The other
+ *	  parts are those of the main simulator.
  *
  * What has to hold:
  *
  * - An instance leads only while, in true time, Patroni's leader key names it,
  *   under the key's create revision, and while its server is not in recovery.
- * - When nothing goes wrong any more, and no message is lost or late, the instance that the key names leads,
- *   if its server is a primary.
- * - Then nothing is announced at rest, and an instance sends at most two requests
- *   in a third of Patroni's TTL.
+ * - After the faults, if no message is lost or late, the instance that the key
+ *   names leads, if its server is a primary.
+ * - Then it announces nothing, and sends at most two requests in a third of
+ *   Patroni's TTL.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@ static int	fault_rate;
 static int	nrequests[16];
 static int	nevents[16];
 
-/* ---- what a run is made of ---------------------------------------------------- */
+/* ---- the plan of a run --------------------------------------------------------- */
 
 const char *
 profile_name(Profile profile)
@@ -103,7 +103,7 @@ plan_draw(uint64_t seed)
 		plan.repeat = random_below(500);
 		plan.garbage = random_below(200);
 	}
-	/* what the margin of a second is for, beside deposed leaders of etcd */
+	/* the margin of a second has to cover this drift and deposed leaders of etcd */
 	plan.drift_ppm = plan.election_timeout_ns < SECOND && random_chance(5000) ? 20000 : 0;
 	plan.faults_end_ns = random_between(40, 80) * SECOND;
 	agents_ttl_s = ONE_OF(8, 8, 10, 20);
@@ -138,7 +138,7 @@ check_leaders(void)
 	}
 }
 
-/* All is well, and was for long enough. */
+/* The faults have ended, and the time for recovery is over. */
 static void
 check_recovery(void)
 {
@@ -304,7 +304,7 @@ checker_changed(const Version *version)
 	check_leaders();
 }
 
-/* ---- what goes wrong --------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------ */
 
 void
 faults_at_renewal(int leader, int64_t lease)
@@ -326,7 +326,7 @@ faults_at_look(const EtcdRequest *request)
 	(void) request;
 }
 
-/* The end of a fault; tag: which, and of what. */
+/* The kinds of end of a fault; the tag has the kind and the subject. */
 typedef enum End
 {
 	END_MEMBER_PAUSE,
@@ -454,7 +454,7 @@ fault_host(void)
 			end_later(END_AGENT_FREEZE, n);
 			break;
 		case 6:
-			/* the server alone: Patroni starts it again */
+			/* kills only the server; Patroni starts it again */
 			if (in->running && !in->stopping && !in->paused)
 				agent_kill_server(agent);
 			break;
@@ -512,7 +512,7 @@ end_faults(void)
 
 /* ---- a run --------------------------------------------------------------------------- */
 
-/* As somebody has set the cluster up; before anybody looks. */
+/* Writes a key before the run, as the setup of the cluster does. */
 static void
 put(const char *key, const char *value)
 {
@@ -593,7 +593,7 @@ run_seed(uint64_t seed)
 	if (run_on(plan.faults_end_ns))
 		end_faults();
 	(void) run_on(RECOVERY_NS + 3 * agents_ttl_s * SECOND);
-	/* where messages are lost, or late, all is never well, and there is no rest */
+	/* runs that lose or delay messages to the end do not come to rest */
 	if (is_calm())
 		check_recovery();
 	at_rest = true;

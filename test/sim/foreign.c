@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * foreign.c
- *	  Candidates that follow Go's concurrency.Election, faults included: a
- *	  waiter does not look at its own key again.  They take no part in what is
- *	  promised; but their keys stand in the queue.
+ *	  Candidates that follow Go's concurrency.Election, including its faults: a
+ *	  waiter does not look at its own key again.  Nothing is checked of them,
+ *	  but their keys are in the queue.
  *
- * They sit beside a member, so no network is between.
+ * They run on the host of a member, so no network is between.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +24,8 @@ typedef enum Step
 {
 	STEP_GRANT,
 	STEP_ENTER,
-	STEP_ASK,					/* for the predecessor */
-	STEP_WAIT,					/* until it is gone */
+	STEP_ASK,					/* asks for the predecessor */
+	STEP_WAIT,					/* waits until the predecessor is gone */
 	STEP_LEAD,
 	STEP_RESIGN,
 	STEP_REVOKE,
@@ -47,7 +47,7 @@ typedef struct Foreign
 	int64_t		create_revision;
 	EtcdBytes	predecessor;
 	int64_t		predecessor_revision;
-	uint64_t	number;			/* of what it waits for */
+	uint64_t	number;			/* of the request that it waits for */
 } Foreign;
 
 static Foreign *foreign[MAX_FOREIGN];
@@ -83,7 +83,7 @@ done(void *owner, const EtcdAnswer *answer)
 
 	if (answer == NULL || answer->outcome != ETCD_ANSWERED)
 	{
-		/* another member may do better; a lost lease is its end */
+		/* tries another member; ends if the lease is lost */
 		f->member = random_below(cluster.nmembers);
 		if (answer != NULL && answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_NOT_FOUND)
 			f->step = STEP_GONE;
@@ -246,7 +246,7 @@ foreign_begin(int e)
 		return;
 	foreign[nforeign++] = f;
 	snprintf(f->name, sizeof(f->name), "go%d", nforeign);
-	/* now and then a value that is longer than what is kept of it */
+	/* now and then a value that is longer than the limit of shown values */
 	memset(f->value, 'x', random_chance(2000) ? sizeof(f->value) - 1 : 8);
 	memcpy(f->value, f->name, strlen(f->name));
 	snprintf(f->prefix, sizeof(f->prefix), "%s/", election);

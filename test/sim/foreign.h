@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * foreign.h
- *	  Candidates of etcd's own clients: etcdctl elect, Go's
+ *	  Candidates that use etcd's own clients: etcdctl elect, and Go's
  *	  concurrency.Election.
  *
  *-------------------------------------------------------------------------
@@ -11,10 +11,10 @@
 
 extern void foreign_reset(void);
 
-/* A new one enters an election. */
+/* A new candidate enters an election. */
 extern void foreign_begin(int e);
 
-/* They all leave at once, without asking the network. */
+/* Removes all of them at once, without messages. */
 extern void foreign_end_all(void);
 
 #endif							/* FOREIGN_H */

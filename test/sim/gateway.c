@@ -3,8 +3,8 @@
  * gateway.c
  *	  etcd's side of the HTTP/JSON gateway.
  *
- * Written against etcd's rpc.proto and grpc-gateway, not against etcd_api.c:
- * the two have to agree by way of the bytes alone.
+ * Written from etcd's rpc.proto and grpc-gateway, and not from etcd_api.c, so
+ * that each of the two checks the other.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +32,7 @@ value_of(char c)
 	return p ? (int) (p - alphabet) : -1;
 }
 
-/* Standard, padded, as Go's encoding/json wants it. */
+/* Standard base64 with padding, as Go's encoding/json requires. */
 static bool
 decode_base64(const char *s, size_t len, EtcdBytes *bytes)
 {
@@ -74,7 +74,7 @@ refuse_body(const char *what)
 	return false;
 }
 
-/* Every member has to be one of these: a gateway ignores, or refuses, what it does not know. */
+/* Allows only these members.  A gateway ignores or refuses unknown ones. */
 static bool
 knows_members(json_t *object, const char *const *names)
 {
@@ -133,7 +133,7 @@ read_bytes(const json_t *object, const char *name, EtcdBytes *bytes)
 	return true;
 }
 
-/* The name of an enum's value; an unknown one is taken for 0 by some gateways. */
+/* Reads the name of an enum's value.  Some gateways take an unknown one for 0. */
 static bool
 read_enum(const json_t *object, const char *name, const char *const *names, int *n)
 {
@@ -169,7 +169,7 @@ read_compare(json_t *json, EtcdCompare *compare)
 	if (result != 0 || (target != 1 && target != 2))
 		return refuse_body("compare");
 	compare->target = target == 1 ? ETCD_COMPARE_CREATE_REVISION : ETCD_COMPARE_MOD_REVISION;
-	/* the other one would be compared with 0 */
+	/* a gateway would compare the other revision with 0 */
 	if (json_object_get(json, target == 1 ? "mod_revision" : "create_revision") != NULL)
 		return refuse_body("compare");
 	return read_int(json, target == 1 ? "create_revision" : "mod_revision", &compare->value);
@@ -283,7 +283,7 @@ read_txn(json_t *root, EtcdRequest *request)
 		!read_ops(root, "failure", &request->failure, &request->nfailure))
 		return false;
 
-	/* One that compares alone is answered by a member without a quorum. */
+	/* A member without a quorum answers a txn that only compares. */
 	if (!has_range(request->success, request->nsuccess) && !has_range(request->failure, request->nfailure))
 		return refuse_body("a txn that reads nothing");
 	return true;
@@ -325,7 +325,7 @@ gateway_read_request(const char *path, const char *body, size_t len, EtcdRequest
 	return understood && !run_failed();
 }
 
-/* One object after the other, each a create_request. */
+/* Reads a sequence of objects, each with a create_request. */
 bool
 gateway_read_watches(const char *body, size_t len, EtcdWatch **watches, int *nwatches)
 {
@@ -375,8 +375,8 @@ gateway_read_watches(const char *body, size_t len, EtcdWatch **watches, int *nwa
 /* ---- writing -------------------------------------------------------------------- */
 
 /*
- * Text that grows.  How it is laid out is drawn for each answer: gateways
- * differ in white space and order.
+ * A growing text.  White space and the order of members are drawn for each
+ * answer, because gateways differ in these.
  */
 typedef struct Text
 {
@@ -598,7 +598,7 @@ gateway_write_answer(EtcdRequestKind kind, const EtcdAnswer *answer, size_t *len
 	*http_status = 200;
 	if (answer->outcome == ETCD_REFUSED)
 	{
-		/* a keepalive is a stream, whose error may come after its status */
+		/* a keepalive is a stream, so an error may come after the HTTP status */
 		bool		in_stream = kind == ETCD_KEEPALIVE && random_chance(5000);
 
 		put_error(&text, answer->code, answer->message, in_stream);
@@ -626,7 +626,7 @@ gateway_write_answer(EtcdRequestKind kind, const EtcdAnswer *answer, size_t *len
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
 		case ETCD_STATUS:
-			abort();			/* the transport's own */
+			abort();			/* only the transport sends these */
 		case ETCD_TIME_TO_LIVE:
 			put_int(&text, "ID", answer->lease);
 			put_int(&text, "TTL", answer->ttl_s);
@@ -724,7 +724,7 @@ gateway_write_garbage(size_t *len, long *http_status)
 	return strdup(bodies[i]);
 }
 
-/* ---- messages that are not written ------------------------------------------------- */
+/* ---- messages that pass as structures ---------------------------------------------- */
 
 static EtcdBytes
 copy_bytes(EtcdBytes bytes)
@@ -781,7 +781,7 @@ gateway_copy_watches(const EtcdWatch *watches, int nwatches)
 	return copies;
 }
 
-/* What it points to is the store's, and lives as long as the run. */
+/* Copies only the structure; the store keeps the rest for the whole run. */
 EtcdAnswer *
 gateway_copy_answer(const EtcdAnswer *answer)
 {

@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * instance.c
- *	  An instance: what the elector does around the core, and what can happen
- *	  to it.
+ *	  An instance: the elector around the core, and its faults.
  *
- * The elector's process can be stopped anywhere.  Between two calls of the
- * core that is a full inbox; within a call it is a clock that was read long
- * ago, see instance_resume().
+ * The elector's process can be stopped anywhere.  If it is stopped between two
+ * calls of the core, inputs wait in the inbox.  If it is stopped before a call,
+ * the clock was read long ago, see instance_resume().
  *
  *-------------------------------------------------------------------------
  */
@@ -18,13 +17,13 @@
 #include "checker.h"
 #include "plan.h"
 
-/* For how long a shutdown waits for the revocation of its leases. */
+/* The longest time that a shutdown waits for the revocation of its leases. */
 #define FAREWELL_NS		(900 * MS)
 
 Instance   *instances;
 int			ninstances;
 
-/* The last one is followed. */
+/* The last one follows Patroni. */
 static const char *const election_names[MAX_ELECTIONS + 1] = {
 	"e", "jobs", "jobs2", "a b/c", "e2", "e 2", "e-e", "x/y/z", "0", "E", "e1", "e10", "e11", "e12",
 	"e13", "e14", "patroni:p"
@@ -79,16 +78,16 @@ instance_now(Instance *in)
 	return clock_ns;
 }
 
-/* Readers load the deadline, then the clock. */
+/* As in src/shared_state.c, loads the deadline before it reads the clock. */
 bool
 instance_leads(const Instance *in, int slot)
 {
 	return in->views[slot].deadline_ns > instance_clock(in);
 }
 
-/* ---- the core's way out ----------------------------------------------------------- */
+/* ---- outputs of the core ---------------------------------------------------------- */
 
-/* What a request is about, for the timeline. */
+/* Describes a request for the timeline. */
 static void
 describe(const EtcdRequest *request, char *text, size_t size)
 {
@@ -109,7 +108,7 @@ describe(const EtcdRequest *request, char *text, size_t size)
 		case ETCD_AUTHENTICATE:
 		case ETCD_LIST_MEMBERS:
 		case ETCD_STATUS:
-			abort();			/* the transport's own */
+			abort();			/* only the transport sends these */
 		case ETCD_TIME_TO_LIVE:
 			snprintf(text, size, "time to live of lease %" PRIx64, request->lease);
 			return;
@@ -259,7 +258,7 @@ port_random(void *ctx)
 static void end_life(Instance *in);
 static void tick(void *subject, uint64_t number);
 
-/* After each call of the core, as the elector's loop does. */
+/* Called after each call of the core, as in the elector's loop. */
 static void
 settle(Instance *in)
 {
@@ -284,7 +283,7 @@ settle(Instance *in)
 	{
 		int64_t		when_ns = instance_true_time(in, wakeup_ns);
 
-		/* a process is scheduled when there is a processor for it */
+		/* the process is scheduled a little later */
 		in->timer_ns = wakeup_ns;
 		in->timer_number++;
 		if (when_ns != NEVER)
@@ -305,7 +304,7 @@ tick(void *subject, uint64_t number)
 	in->timer_ns = 0;
 	election_tick(in->core, clock_ns);
 
-	/* A time that is past again and again would keep a processor busy. */
+	/* A core that is due at once again and again would keep a processor busy. */
 	if (election_wakeup_ns(in->core) > clock_ns)
 		in->idle_ticks = 0;
 	else if (++in->idle_ticks > 3)
@@ -327,7 +326,7 @@ instance_deliver(Instance *in, uint32_t life, void (*handler) (void *subject), v
 {
 	Item		item = {handler, subject, is_timeout, instance_clock(in)};
 
-	/* what is for an earlier life is freed by its handler */
+	/* the handler frees an input for an earlier life */
 	if (!in->paused || life != in->life)
 	{
 		if (life != in->life || !in->running)
@@ -425,7 +424,7 @@ instance_start(Instance *in)
 	instance_configure(in);
 }
 
-/* The process is gone, and what it was sent falls on deaf ears. */
+/* The process ends.  Inputs for it have no effect any more. */
 static void
 end_life(Instance *in)
 {
@@ -453,7 +452,7 @@ end_farewell(void *subject, uint64_t life)
 		end_life(in);
 }
 
-/* A clean shutdown. */
+/* Shuts the instance down cleanly. */
 void
 instance_stop(Instance *in)
 {
@@ -482,9 +481,9 @@ instance_stop(Instance *in)
 }
 
 /*
- * The elector is gone without a word.  Those who read shared memory may live
- * on for a while: what they see does not change any more.  If the postmaster
- * lives on, so does what the elector has it remember, but nothing else.
+ * The elector crashes.  Readers of shared memory may survive for a while, and
+ * see the last published state.  If the postmaster survives, the memory of
+ * leases and keys (src/crash_memory.c) does, too, but nothing else.
  */
 void
 instance_crash(Instance *in, bool readers_survive, bool keeps_memory)
@@ -507,9 +506,9 @@ instance_pause(Instance *in)
 }
 
 /*
- * What came first may have been in its hands already when it was stopped: the
- * clock had been read by then.  What is there is looked at before what has
- * timed out is, mostly.
+ * Lets a stopped instance run again.  In half of the cases it had already
+ * received the first input when it was stopped, so its clock is that of the
+ * receipt.  Mostly it processes answers before time-outs.
  */
 void
 instance_resume(Instance *in)
@@ -576,7 +575,7 @@ take_ticket(Instance *in, TicketKind kind, int slot)
 static void
 end_command(Instance *in, uint64_t number, bool taken)
 {
-	/* one of that kind is under way: the elector would ask again later */
+	/* a command of that kind is under way; the real elector would try again later */
 	if (!taken)
 		in->tickets[number % MAX_TICKETS].kind = TICKET_NONE;
 	settle(in);

@@ -18,17 +18,17 @@
 
 typedef struct ClientStream ClientStream;
 
-/* What client.c keeps for an instance; as src/etcd_client.h describes it. */
+/* The client of an instance, as src/etcd_client.h describes it. */
 typedef struct Client
 {
-	int			endpoint;		/* in use */
+	int			endpoint;		/* the endpoint in use */
 	int			nendpoints;
 	int64_t		request_timeout_ns;
 	ClientStream *stream;
 	bool		stream_end_due;
 } Client;
 
-/* What arrived while the instance was stopped. */
+/* An input that arrived while the instance was stopped. */
 typedef struct Item
 {
 	void		(*handler) (void *subject);
@@ -50,10 +50,10 @@ typedef enum TicketKind
 typedef struct Ticket
 {
 	TicketKind	kind;
-	int64_t		create_revision;	/* RESIGN: of the key that is given up */
+	int64_t		create_revision;	/* RESIGN: of the key to delete */
 	char	   *key;
-	char	   *value;			/* PROCLAIM; TRANSFER: to whom */
-	bool		held_back;		/* CAMPAIGN: the operator lets it lead */
+	char	   *value;			/* PROCLAIM: the value; TRANSFER: the target */
+	bool		held_back;		/* CAMPAIGN: it held back after a restore of etcd */
 	int			slot;
 	int64_t		since_ns;
 } Ticket;
@@ -64,7 +64,7 @@ typedef struct Instance
 	char		name[16];
 	uint32_t	life;			/* number of its elector's process */
 	uint32_t	lineage;		/* number of its postmaster's life */
-	bool		keeps_memory;	/* the postmaster lives, should the elector be gone */
+	bool		keeps_memory;	/* the postmaster survives a crash of the elector */
 	bool		remembers;
 	ElectionMemory memory;
 	int64_t		started_ns;
@@ -73,7 +73,7 @@ typedef struct Instance
 	bool		paused;
 	ElectionCore *core;
 	ElectionConfig config;
-	bool		stays_out[ELECTION_MAX_ELECTIONS];	/* by number of the election */
+	bool		stays_out[ELECTION_MAX_ELECTIONS];	/* resigned; by number of the election */
 
 	/* clock_ns = base + true time * rate */
 	int64_t		clock_base_ns;
@@ -82,15 +82,15 @@ typedef struct Instance
 	int64_t		last_clock_ns;
 
 	Client		client;
-	Served		served;			/* what it has cost etcd so far */
+	Served		served;			/* the requests that etcd has executed for it */
 	Item	   *inbox;
 	int			nitems;
 	int			items_room;
 	int64_t		timer_ns;
 	uint64_t	timer_number;
-	int			idle_ticks;		/* that changed nothing, at one moment */
-	ElectionReason reason;		/* of an "unelected" now: that of the call under way */
-	int			reason_slot;	/* -1: of any */
+	int			idle_ticks;		/* calls at the same time that changed nothing */
+	ElectionReason reason;		/* the reason that an "unelected" of this call must have */
+	int			reason_slot;	/* the slot that it is for; -1: any */
 
 	/* what SQL reads */
 	ElectionView views[MAX_SLOTS];
@@ -106,15 +106,15 @@ extern int	ninstances;
 extern const char *election_name(int e);
 extern int	election_number(const char *name);
 
-/* Makes them, not running yet. */
+/* Makes n instances that do not run yet. */
 extern void instances_reset(int n);
 
 extern int64_t instance_clock(const Instance *in);
 
-/* When its clock will show that. */
+/* The true time at which its clock shows clock_ns. */
 extern int64_t instance_true_time(const Instance *in, int64_t clock_ns);
 
-/* Would SQL say now that it leads? */
+/* Would SQL report now that it leads? */
 extern bool instance_leads(const Instance *in, int slot);
 
 extern void instance_start(Instance *in);
@@ -129,11 +129,11 @@ extern void instance_campaign(Instance *in, int slot);
 extern void instance_transfer(Instance *in, int slot, const char *to_node, int64_t timeout_ns);
 extern void instance_proclaim(Instance *in, int slot, const char *value);
 
-/* Something for the elector: now, or when it runs again. */
+/* Passes an input to the elector, now or when it runs again. */
 extern void instance_deliver(Instance *in, uint32_t life, void (*handler) (void *subject),
 							 void *subject, bool is_timeout);
 
-/* The time as the elector has it. */
+/* The time that the elector has read from its clock. */
 extern int64_t instance_now(Instance *in);
 
 /* ---- client.c --------------------------------------------------------------- */

@@ -1,13 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * lessor.c
- *	  The books that etcd's leader keeps of leases.
+ *	  The expiry times that each leader of etcd keeps of leases.
  *
- * When a lease ends is no part of what is replicated: each leader counts for
- * itself, from the time that it was promoted, and proposes a revocation when
- * a lease has run out.  A proposal carries no term: that of a leader which
- * was stopped, and does not know yet that it was replaced, is forwarded to
- * its successor and committed.
+ * Expiry times are not replicated.  Each leader counts them from its own
+ * promotion, and proposes a revocation when a lease has expired.  A proposal
+ * carries no term.  A leader that was stopped, and does not know yet that it was
+ * replaced, forwards its proposal to its successor, and it is committed.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,12 +15,12 @@
 
 static void check(void *subject, uint64_t tag);
 
-/* The member looks at the lease again when it should have run out. */
+/* Schedules the member's check of a lease at its expiry time. */
 static void
 arm(int m, StoreLease *lease)
 {
 	if (lease->armed[m] || lease->expires_ns[m] == 0)
-		return;					/* it is looked at already, or not in these books */
+		return;					/* a check is scheduled, or the member has no expiry time */
 	lease->armed[m] = true;
 	events_at(lease->expires_ns[m] + random_between(0, plan.expiry_lateness_ns), check, lease,
 			  cluster.members[m].lead_epoch * MAX_MEMBERS + m);
@@ -39,7 +38,7 @@ revoke(void *subject, uint64_t tag)
 	if (lease->revoked_index != 0)
 		return;
 	if (store_find_lease(lease->id) != lease)
-		return;					/* of a history that was undone */
+		return;					/* etcd was put back, and has no such lease */
 	if (!cluster_works())
 		return;
 	trace("etcd", "lease %llx %s", (unsigned long long) lease->id,
@@ -55,7 +54,7 @@ check(void *subject, uint64_t tag)
 	Member	   *member = &cluster.members[m];
 
 	if (tag / MAX_MEMBERS != member->lead_epoch)
-		return;					/* books of an earlier promotion */
+		return;					/* scheduled under an earlier promotion */
 	lease->armed[m] = false;
 	if (lease->revoked_index != 0 || !member->up || !member_thinks_leader(m))
 		return;
@@ -74,7 +73,7 @@ check(void *subject, uint64_t tag)
 			events_after(random_between(0, !random_chance(plan.late_expiry) ? MS : random_chance(5000) ? 50 * MS : SECOND),
 						 revoke, lease, BY_EXPIRY);
 		}
-		/* until it is gone: a proposal may be lost */
+		/* checks again until the lease is gone, because a proposal may be lost */
 		lease->armed[m] = true;
 		events_after(500 * MS, check, lease, tag);
 	}
@@ -85,7 +84,7 @@ check(void *subject, uint64_t tag)
 	}
 }
 
-/* A new leader of etcd gives every lease its full time, and an election timeout. */
+/* A new leader of etcd extends every lease to its TTL and an election timeout. */
 void
 lessor_promote(int m)
 {
@@ -98,7 +97,7 @@ lessor_promote(int m)
 			continue;
 		lease->expires_ns[m] = now_ns + lease->ttl_s * SECOND + plan.election_timeout_ns;
 		if (random_chance(8000))
-			lease->revoking = false;	/* the proposal died with the old leader */
+			lease->revoking = false;	/* the proposal was lost with the old leader */
 		arm(m, lease);
 	}
 }
@@ -111,8 +110,8 @@ lessor_granted(StoreLease *lease)
 }
 
 /*
- * A member that was stopped looks at its books as soon as it runs: whether
- * that is before it learns of the new leader is a matter of luck.
+ * A member that was stopped checks its leases as soon as it runs.  It may do so
+ * before or after it learns of the new leader.
  */
 void
 lessor_woken(int m)
@@ -138,8 +137,8 @@ lessor_renew(int m, int64_t id)
 	const Member *member = &cluster.members[m];
 
 	/*
-	 * A revocation that this member has not applied is unknown to it: a lease
-	 * that is gone can still be renewed in its books.
+	 * This member may not have applied the revocation of a lease.  Then it
+	 * still renews the lease.
 	 */
 	for (int i = 0; lease == NULL && i < store_leases(); i++)
 	{
@@ -155,8 +154,8 @@ lessor_renew(int m, int64_t id)
 	if (lease->expires_ns[m] <= now_ns || lease->revoking)
 	{
 		/*
-		 * It has run out, and its revocation is on the way: etcd waits for
-		 * that, but a renewal can win the race for an answer.
+		 * The lease has expired, and its revocation is on the way.  etcd waits
+		 * for the revocation, but may answer a renewal before it.
 		 */
 		if (random_chance(5000))
 			return 0;
@@ -184,7 +183,7 @@ lessor_time_to_live(int m, int64_t id, int64_t *granted_s)
 		(lease->revoked_index != 0 && lease->revoked_index <= member->applied))
 		return -1;
 	*granted_s = lease->ttl_s;
-	/* one that has just become the leader may not have counted yet */
+	/* a new leader may not have set the expiry time yet */
 	if (lease->expires_ns[m] == 0)
 		return INT64_C(9223372036);
 	return (lease->expires_ns[m] - now_ns) / SECOND;

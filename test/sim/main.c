@@ -20,10 +20,10 @@
 #include "plan.h"
 #include "run.h"
 
-/* A process shows so many failing seeds, and then stops. */
+/* A process stops after it has shown that many failing seeds. */
 #define MAX_SHOWN	20
 
-/* So much of the timeline of the first. */
+/* The number of lines of the first failing seed's timeline that are shown. */
 #define LINES_SHOWN	60
 
 static void
@@ -44,7 +44,7 @@ usage(void)
 	exit(2);
 }
 
-/* The end of what happened in a seed: the last lines of its timeline. */
+/* Prints the last lines of a seed's timeline. */
 static void
 show_timeline(uint64_t seed)
 {
@@ -70,7 +70,7 @@ show_timeline(uint64_t seed)
 	free(lines);
 }
 
-/* A failing seed: what is wrong, and of the first one what led to it. */
+/* Prints the verdict of a failing seed, and the timeline of the first one. */
 static void
 show(uint64_t seed, bool first)
 {
@@ -83,7 +83,7 @@ show(uint64_t seed, bool first)
 	fflush(stdout);
 }
 
-/* Runs each seed whose number in the list is ours; the exit status of a process. */
+/* Runs this process's share of the list; returns the exit status of the process. */
 static int
 run_share(const uint64_t *seeds, int nseeds, int share, int nshares)
 {
@@ -105,7 +105,7 @@ run_share(const uint64_t *seeds, int nseeds, int share, int nshares)
 	return nfailed > 0;
 }
 
-/* Each process takes its share; 0 if no seed has failed, 2 if a process crashed. */
+/* Starts a process for each share; returns 0 if no seed has failed, 2 after a crash. */
 static int
 run_shares(const uint64_t *seeds, int nseeds, int njobs)
 {
@@ -116,7 +116,7 @@ run_shares(const uint64_t *seeds, int nseeds, int njobs)
 	{
 		pid_t		pid = fork();
 
-		/* not _exit(): the sanitizers look for leaks when a process ends */
+		/* not _exit(), because the sanitizers look for leaks at exit() */
 		if (pid == 0)
 			exit(run_share(seeds, nseeds, job, njobs));
 		if (pid < 0)
@@ -140,7 +140,7 @@ run_shares(const uint64_t *seeds, int nseeds, int njobs)
 	return result;
 }
 
-/* A mistake is built in: so many seeds have to find it. */
+/* The core has a mistake built in.  That many seeds have to find it. */
 static int
 expect_failures(const uint64_t *seeds, int nseeds, int expected)
 {
@@ -167,7 +167,7 @@ expect_failures(const uint64_t *seeds, int nseeds, int expected)
 static int
 run_all(const uint64_t *seeds, int nseeds, int njobs)
 {
-	/* A process of its own would hide from a debugger. */
+	/* One job runs in this process, so that a debugger sees it. */
 	int			result = njobs == 1 ? run_share(seeds, nseeds, 0, 1) : run_shares(seeds, nseeds, njobs);
 
 	if (result > 1)
@@ -178,8 +178,8 @@ run_all(const uint64_t *seeds, int nseeds, int njobs)
 }
 
 /*
- * A broken core is linked into a binary of its own, see the Makefile; it is
- * run with the same options but for this one, which ends at argv[end].
+ * Executes the binary with a mistake built in, see the Makefile, with the same
+ * options except --break NAME, which ends at argv[end].
  */
 static void
 become_broken(char **argv, int end, const char *name)
@@ -248,7 +248,7 @@ main(int argc, char **argv)
 	int			option;
 	int			result;
 
-	/* no hash depends on what the machine calls chance */
+	/* a constant seed, so that no hash depends on the machine's random numbers */
 	json_object_seed(1);
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
 	{

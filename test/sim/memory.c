@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * memory.c
- *	  Memory that lives as long as the run.  What is under way is referred to
- *	  from the queue of events, from members and from clients; freeing it
- *	  piece by piece would need an owner for each.
+ *	  Memory that lives as long as the run.  The queue of events, members and
+ *	  clients all refer to messages under way, so that no single owner could
+ *	  free them.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,7 @@ typedef struct Chunk
 
 static Chunk *chunks;
 
-/* Zeroed. */
+/* Allocates zeroed memory. */
 void *
 run_alloc(size_t size)
 {
@@ -49,7 +49,7 @@ run_alloc(size_t size)
 	return p;
 }
 
-/* NUL-terminated. */
+/* Copies bytes, and adds a NUL. */
 char *
 run_copy(const char *data, size_t len)
 {

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * network.c
- *	  What is between clients and members: nothing keeps the order of two
- *	  messages, but that of the bytes of one stream.
+ *	  The network between clients and members.  Only the bytes of one stream
+ *	  keep their order; any two other messages may overtake each other.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * network.h
- *	  What is between clients and members.
+ *	  The network between clients and members.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,14 +12,14 @@
 
 extern void network_reset(int nclients);
 
-/* Does nothing get through between a client and a member? */
+/* Is a client cut off from a member? */
 extern bool link_is_cut(int client, int m);
 extern void link_cut(int client, int m, bool cut);
 
-/* For a while most messages are lost. */
+/* Begins or ends a time in which most messages are lost. */
 extern void network_storm(bool on);
 
-/* How long the next message takes, and whether it is lost. */
+/* The delay of the next message, and whether it is lost. */
 extern int64_t network_delay(void);
 extern bool network_loses(void);
 

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * plan.c
- *	  What a run is made of: drawn from its seed before it begins.
+ *	  The plan of a run, drawn from its seed before it begins.
  *
- * Everything mixed all the time would mostly show an etcd that is away.  So a
- * run has a profile, in which some faults are frequent and others do not
- * happen; "all" mixes them, each less often.
+ * With all faults at full rate etcd would be away most of the time.  So each run
+ * has a profile, in which some faults are frequent and others do not happen.
+ * The profile "all" mixes them at lower rates.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,7 +55,7 @@ one_of(const int *list, int n)
 #define ONE_OF(...) \
 	one_of((const int[]) {__VA_ARGS__}, (int) (sizeof((int[]) {__VA_ARGS__}) / sizeof(int)))
 
-/* Hand-overs and the like: no faults, part of every run. */
+/* Commands and other events that are no faults.  Every run has them. */
 static void
 draw_commands(int rate)
 {
@@ -118,8 +118,8 @@ draw_operator(int rate)
 }
 
 /*
- * The margin takes up how much slower a clock may be than etcd's; what is
- * drawn is never more than that, for any TTL of the run, and often just that.
+ * The safety margin covers clocks that are slower than etcd's.  The drift never
+ * exceeds what the margin covers with any TTL of the run, and often equals it.
  */
 static void
 draw_clocks(void)
@@ -140,7 +140,7 @@ draw_clocks(void)
 	plan.drift_ppm = random_chance(3000) ? 0 : (int) ratio_ppm;
 }
 
-/* What changes the plan of any profile. */
+/* Draws changes of the plan that are possible in any profile. */
 static void
 draw_more(void)
 {
@@ -159,7 +159,7 @@ draw_more(void)
 		plan.stale_reads = (int) random_between(3000, 10000);
 		if (random_chance(6000))
 		{
-			/* whoever knows that member alone learns of no new term */
+			/* an instance that knows only that member learns of no new term */
 			plan.nendpoints = 1;
 			plan.balanced = false;
 			plan.election_timeout_ns = ONE_OF(100, 200, 400) * MS;
@@ -185,7 +185,7 @@ draw_more(void)
 		draw_commands(4);
 		plan.fault[FAULT_FOREIGN] = plan.fault[FAULT_STOP_INSTANCE] = 0;
 	}
-	/* hand-overs to a named one, under all that the profile has */
+	/* transfers to a named candidate, with all faults of the profile */
 	if (plan.profile != PROFILE_RESTORE && random_chance(4000))
 		plan.fault[FAULT_TRANSFER] = (int) random_between(100, 800);
 	if (plan.profile != PROFILE_RESTORE && random_chance(2000))
@@ -248,7 +248,7 @@ plan_draw(uint64_t seed)
 			draw_network(1000);
 			if (random_chance(7500))
 			{
-				/* what was commanded takes effect after it was taken back */
+				/* a command takes effect after it was reversed */
 				plan.late_writes = (int) random_between(1000, 5000);
 				plan.haste = (int) random_between(3000, 8000);
 				plan.fault[FAULT_CONFIGURE] = (int) random_between(50, 300);
@@ -258,7 +258,7 @@ plan_draw(uint64_t seed)
 			draw_partitions((int) random_between(50, 200));
 			if (random_chance(8000))
 			{
-				/* contact is back just when the lease has run out */
+				/* contact comes back about when the lease expires */
 				plan.fault[FAULT_CUT_INSTANCE] = (int) random_between(100, 300);
 				plan.late_expiry = plan.about_ttl = 8000;
 			}
@@ -267,7 +267,7 @@ plan_draw(uint64_t seed)
 			draw_etcd((int) random_between(30, 150));
 			if (random_chance(5000))
 			{
-				/* what is given up takes effect, while keys are moved again and again */
+				/* etcd executes requests after their time-out, while keys are often moved */
 				plan.late_writes = (int) random_between(1000, 5000);
 				plan.fault[FAULT_ELECT] = (int) random_between(200, 600);
 				plan.fault[FAULT_PROCLAIM] = plan.fault[FAULT_CONFIGURE] = (int) random_between(50, 300);
@@ -285,7 +285,7 @@ plan_draw(uint64_t seed)
 				draw_network(200);
 			if (random_chance(7500))
 			{
-				/* long enough for another leader while a request is under way */
+				/* requests take so long that etcd's leader can change meanwhile */
 				if (random_chance(6000))
 					plan.stop_at_renewal = (int) random_between(300, 3000);
 				else
@@ -303,7 +303,7 @@ plan_draw(uint64_t seed)
 			draw_instance((int) random_between(50, 200));
 			if (random_chance(5000))
 			{
-				/* what was sent before a crash takes effect after the restart */
+				/* etcd executes requests of before a crash after the restart */
 				plan.late_writes = (int) random_between(1000, 5000);
 				plan.fault[FAULT_CRASH_INSTANCE] *= 2;
 			}
@@ -313,7 +313,7 @@ plan_draw(uint64_t seed)
 			draw_network(200);
 			if (random_chance(5000))
 			{
-				/* the watch tells of it before the answer that knows nothing of it */
+				/* a watch reports a change before the answer of an older read arrives */
 				plan.touch_at_look = (int) random_between(100, 1000);
 				plan.link_jitter_ns = random_between(10 * MS, 200 * MS);
 			}

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * plan.h
- *	  What a run is made of: drawn from its seed before it begins.
+ *	  The plan of a run, drawn from its seed before it begins.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 
 typedef enum Profile
 {
-	PROFILE_CALM,				/* hand-overs and compactions, no faults: all is quick */
+	PROFILE_CALM,				/* hand-overs and compactions, no faults, short delays */
 	PROFILE_NETWORK,			/* loss, delay, repetition, garbage */
 	PROFILE_PARTITION,			/* instances and members are cut off */
 	PROFILE_ETCD,				/* members stop and start, etcd's leader changes */
@@ -24,7 +24,7 @@ typedef enum Profile
 	NPROFILES
 } Profile;
 
-/* What faults.c does, each so many times in 10,000 tenths of a second. */
+/* The faults and commands of faults.c.  Rates are per 10,000 tenths of a second. */
 typedef enum Fault
 {
 	FAULT_CUT_INSTANCE,			/* from every member */
@@ -42,13 +42,13 @@ typedef enum Fault
 	FAULT_PROCLAIM,
 	FAULT_CONFIGURE,
 	FAULT_DELETE_KEY,
-	FAULT_RELEASE_KEY,			/* put on another lease, or on none */
+	FAULT_RELEASE_KEY,			/* puts a key on another lease, or on none */
 	FAULT_REVOKE_LEASE,
-	FAULT_ROGUE_KEY,			/* under the prefix, without a lease */
-	FAULT_OTHER_WRITE,			/* the revision goes on */
+	FAULT_ROGUE_KEY,			/* puts a key without a lease under the prefix */
+	FAULT_OTHER_WRITE,			/* writes another key, so that the revision grows */
 	FAULT_COMPACT,
 	FAULT_FOREIGN,				/* a candidate of etcdctl comes or goes */
-	FAULT_STORM_OF_LOSS,		/* for a while most messages are lost */
+	FAULT_STORM_OF_LOSS,		/* most messages are lost for a while */
 	FAULT_TRANSFER,
 	NFAULTS
 } Fault;
@@ -67,47 +67,47 @@ typedef struct Plan
 
 	/* etcd's version and settings */
 	int			dialect;		/* of the gateway: 1 or 2 */
-	bool		ensures_leadership; /* before a keepalive is answered */
-	bool		early_lessor;	/* a new leader does not wait for its log */
+	bool		ensures_leadership; /* a member makes sure that it leads before it answers a keepalive */
+	bool		early_lessor;	/* a new leader answers keepalives before it has applied its log */
 	bool		pre_vote;
-	bool		late_revokes;	/* a woken leader's are forwarded */
-	bool		compaction_hides;	/* a deletion, from a watch that begins there */
+	bool		late_revokes;	/* revocations of a woken leader are forwarded */
+	bool		compaction_hides;	/* a watch that begins at the compact revision misses a deletion there */
 	bool		syncs_in_batches;	/* watches of a stream catch up one after the other */
-	int			stale_reads;	/* of 10,000: by a member that has just woken up */
+	int			stale_reads;	/* of 10,000 reads at a member that was just woken */
 	int64_t		election_timeout_ns;
-	int			late_expiry;	/* of 10,000: a lease that has run out is not revoked at once */
+	int			late_expiry;	/* of 10,000 expired leases; they are not revoked at once */
 	int64_t		expiry_lateness_ns;
-	int			late_writes;	/* of 10,000: proposed only after a while */
-	int			granted_part;	/* of the TTL that is asked for, one in so many; 0: all of it */
+	int			late_writes;	/* of 10,000 writes; they are proposed only after a while */
+	int			granted_part;	/* etcd grants the requested TTL divided by this; 0: all of it */
 
 	/* the network */
 	int64_t		link_delay_ns;
 	int64_t		link_jitter_ns;
 	int64_t		apply_delay_ns;
-	int			loss;			/* of 10,000, of each message */
-	int			slow;			/* much slower than usual */
+	int			loss;			/* of 10,000 messages */
+	int			slow;			/* of 10,000; delayed by up to slow_ns */
 	int64_t		slow_ns;
-	int			repeat;			/* executed twice */
+	int			repeat;			/* of 10,000; executed twice */
 	int			garbage;
 
 	/* instances */
 	int			ttl_s[2];		/* one of these */
-	int			margin_ms;		/* -1: a tenth */
+	int			margin_ms;		/* -1: a tenth of the TTL */
 	int64_t		request_timeout_ms; /* -1: a ninth of the TTL */
-	int			drift_ppm;		/* clocks run at most so much faster or slower */
+	int			drift_ppm;		/* the greatest difference of a clock's rate */
 
 	int			fault[NFAULTS];
-	int			about_ttl;		/* of 10,000: a fault lasts for about as long as a lease */
-	int			preferred;		/* 0: nobody; 1: all have one list; 2: each has its own */
+	int			about_ttl;		/* of 10,000 faults; they last about a TTL */
+	int			preferred;		/* lists of preferred nodes: 0: none; 1: one for all; 2: one for each */
 	int			preferred_delay_ms;
-	int			haste;			/* of 10,000: a command is followed by another at once */
-	int			stop_at_renewal;	/* of 10,000: etcd's leader, when a keepalive comes */
-	int			stop_at_grant;	/* the same, when it has granted a lease */
-	int			proclaim_at_grant;	/* an instance proclaims, when a lease was granted */
-	int			touch_at_look;	/* an operator, what a client has just read */
+	int			haste;			/* of 10,000 commands; another one follows at once */
+	int			stop_at_renewal;	/* of 10,000 keepalives; etcd's leader is stopped */
+	int			stop_at_grant;	/* of 10,000 grants; etcd's leader is stopped */
+	int			proclaim_at_grant;	/* of 10,000 grants; an instance proclaims */
+	int			touch_at_look;	/* of 10,000 looks; an operator changes a key that was read */
 	int64_t		faults_end_ns;
-	int64_t		calm_ns;		/* what is left for recovery */
-	int64_t		restore_ns;		/* PROFILE_RESTORE: when */
+	int64_t		calm_ns;		/* the time for recovery */
+	int64_t		restore_ns;		/* PROFILE_RESTORE: when etcd is put back */
 } Plan;
 
 extern Plan plan;
@@ -119,7 +119,7 @@ extern const char *profile_name(Profile profile);
 extern int	plan_least_ttl_s(void);
 extern int	plan_longest_ttl_s(void);
 
-/* What etcd grants to who asks for that much. */
+/* The TTL that etcd grants when asked for that one. */
 extern int	plan_granted_ttl_s(int asked_s);
 
 #endif							/* PLAN_H */

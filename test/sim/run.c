@@ -72,7 +72,7 @@ run_seed(uint64_t seed)
 	if (run_until(end_ns))
 		checker_recovered();
 
-	/* What nobody wants any more is gone after another TTL, and all is quiet. */
+	/* After another TTL unused keys and leases are gone, and nothing happens. */
 	checker_rest();
 	end_ns += plan_longest_ttl_s() * SECOND + plan_least_ttl_s() * SECOND + 2 * plan.election_timeout_ns;
 	if (run_until(end_ns))

@@ -11,18 +11,18 @@
 #include "sim.h"
 
 /*
- * A run, by its parts: what plan says is made, without faults; time goes on
- * until then, or until something is wrong (false); everybody is shut down,
- * and all is forgotten but the verdict.
+ * The parts of a run.  run_begin() makes everything that the plan says, without
+ * faults.  run_until() lets time go on; it returns false if a check has failed.
+ * run_end() shuts all instances down and frees everything except the verdict.
  */
 extern void run_begin(void);
 extern bool run_until(int64_t until_ns);
 extern void run_end(void);
 
-/* False if something failed; run_verdict() says what. */
+/* Returns false if a check failed; run_verdict() describes it. */
 extern bool run_seed(uint64_t seed);
 
-/* The table of what etcd has to serve, as Markdown; false if something failed. */
+/* Prints the table of etcd's load as Markdown; false if a check failed. */
 extern bool scale_write_table(void);
 
 #endif							/* RUN_H */

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * scale.c
- *	  What etcd has to serve for elections with many candidates or observers:
- *	  at a hand-over, at a crash, and while nothing happens.
+ *	  Counts what etcd has to serve for elections with many candidates or
+ *	  observers: at a hand-over, at a crash, and at rest.
  *
- * Everything is counted where it is executed, by the simulated members of
- * etcd, on the account of the instance that asked for it.  What happens is
- * put between two beats, so nothing has to be subtracted.  Network and
- * members have no limits here: how long it takes is not measured.
+ * The simulated members of etcd count what they execute, for each instance.  A
+ * hand-over or a crash is put between two beats, so that no beats have to be
+ * subtracted.  Network and members have no limits here, so times are not
+ * measured.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,14 +27,14 @@
 #define BEAT_NS			(TTL_S * SECOND / 3)
 
 /*
- * All start within the first half second, so they beat in the first half
- * second of each BEAT_NS (and, for timers are late, a little afterwards).
+ * All instances start within the first half second.  So they beat in the first
+ * half second of each BEAT_NS, or a little later, because timers are late.
  */
 #define CROWD_NS		(500 * MS)
 #define QUIET_NS		(1500 * MS)
 #define MAX_LATE_NS		(100 * MS)
 
-/* As etcd_leader.max_elections is by default. */
+/* The default of etcd_leader.max_elections. */
 #define USUAL_ELECTIONS	16
 
 /* Room for all rows of one kind. */
@@ -53,15 +53,15 @@ static Rows idle;
 
 static int	ncandidates;
 static int	nobservers;
-static int64_t beat;			/* the number of the one that is next */
+static int64_t beat;			/* the number of the next beat */
 
-/* At the begin of what is measured. */
+/* The counters when the measurement began. */
 static Served *served_before;
 static int64_t index_before;
 
 /* ---- time ------------------------------------------------------------------ */
 
-/* Goes on to that time after the begin of the next beats. */
+/* Lets nbeats beats pass, and goes on to that time after the begin of the next. */
 static void
 pass_beats(int nbeats, int64_t offset_ns)
 {
@@ -69,7 +69,7 @@ pass_beats(int nbeats, int64_t offset_ns)
 	(void) run_until(beat * BEAT_NS + offset_ns);
 }
 
-/* ---- who is who -------------------------------------------------------------- */
+/* ---- the queue --------------------------------------------------------------- */
 
 /* The instance at that place of the queue. */
 static Instance *
@@ -88,7 +88,7 @@ instance_at(int place)
 	return &instances[0];
 }
 
-/* ---- what it costs ------------------------------------------------------------- */
+/* ---- counters ------------------------------------------------------------------ */
 
 static void
 begin_measure(void)
@@ -136,8 +136,8 @@ write_row(Rows *rows, const char *format,...)
 }
 
 /*
- * The queue's part is what those two had and asked for who change places; all
- * others need not know for the queue to work.
+ * Writes a row.  The queue's part is that of the two instances that change
+ * places.  The queue does not need the requests of the others.
  */
 static void
 end_measure(Rows *rows, const char *what, const Instance *first, const Instance *second)
@@ -159,7 +159,7 @@ end_measure(Rows *rows, const char *what, const Instance *first, const Instance 
 		fail_run("somebody writes who has no part in a %s", what);
 }
 
-/* ---- what happens ---------------------------------------------------------------- */
+/* ---- what is measured ------------------------------------------------------------ */
 
 static void
 begin_instance(void *subject, uint64_t eligible)
@@ -208,9 +208,9 @@ measure_handover(void)
 }
 
 /*
- * Who is at that place is gone without a word, and its lease expires.  It is
- * stopped for a while before, so that it beats alone: then that time comes
- * between everybody else's beats, too.
+ * The instance at that place crashes, and its lease expires.  It is stopped for
+ * a while before, so that its beats come at another time than the others'.  Then
+ * its lease expires between the beats of the others.
  */
 static void
 measure_crash(int place, Rows *rows, const char *what)
@@ -228,7 +228,7 @@ measure_crash(int place, Rows *rows, const char *what)
 	(void) run_until(beat * BEAT_NS + QUIET_NS + SECOND);
 	end_measure(rows, what, next, next);
 
-	/* it comes back, to beat with the others */
+	/* it starts again, at a time that makes it beat with the others */
 	pass_beats(1, CROWD_NS / 2);
 	instance_start(victim);
 	pass_beats(0, QUIET_NS);
@@ -241,7 +241,7 @@ make_plan(int n)
 {
 	memset(&plan, 0, sizeof(plan));
 	random_seed((uint64_t) n);
-	/* so the checker wants everybody to know who leads, soon */
+	/* in this profile the checker requires that all know the leader soon */
 	plan.profile = PROFILE_CALM;
 	plan.faults_end_ns = NEVER;
 	plan.ninstances = n;
@@ -289,7 +289,7 @@ measure(int candidates, int observers)
 	return !run_failed();
 }
 
-/* What a core takes: all of it when it is made, nothing later. */
+/* The memory of a core.  It allocates all of it when it is made. */
 static size_t
 core_size(void)
 {

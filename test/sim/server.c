@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * server.c
- *	  A member of etcd answers unary calls.
+ *	  A member of etcd: it answers unary calls.
  *
- * A write goes to the true leader, through the member's idea of where that
- * is, and is answered when the member has applied it.  A linearizable read
- * asks the true leader how far the log goes, waits until that is applied and
- * then reads what the member has.  A keepalive takes its header first and is
- * then renewed in the books of whoever the member believes to lead.
+ * A write goes to the true leader, and is answered when the member has applied
+ * it.  A linearizable read asks the true leader for the index of its log, waits
+ * until the member has applied that much, and reads the member's state.  For a
+ * keepalive the member first takes the header of the answer.  Then the member
+ * that it believes to be the leader renews the lease.
  *
- * What a client does not wait for any more may still be executed.
+ * A request may still be executed after its client's time-out.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,16 +21,16 @@
 
 typedef enum CallPhase
 {
-	CALL_ARRIVED,				/* the member is stopped, or has not looked yet */
-	CALL_TO_LEADER,				/* waits for a leader to go to */
-	CALL_AT_LEADER,				/* on the way there, or back */
-	CALL_APPLY,					/* until the member has applied `index` */
+	CALL_ARRIVED,				/* the member has not begun with it, or is stopped */
+	CALL_TO_LEADER,				/* waits for a leader */
+	CALL_AT_LEADER,				/* on the way to the leader, or back */
+	CALL_APPLY,					/* waits until the member has applied `index` */
 	CALL_ENDED
 } CallPhase;
 
 typedef struct Call
 {
-	struct Call *next;			/* at the same member */
+	struct Call *next;			/* next call at the same member */
 	int			member;
 	uint32_t	boot;
 	uint32_t	history;
@@ -39,7 +39,7 @@ typedef struct Call
 	Served	   *account;
 	CallPhase	phase;
 	bool		answered;
-	int64_t		give_up_ns;		/* a write is not tried any more */
+	int64_t		give_up_ns;		/* after that time a write is not tried any more */
 	int64_t		index;
 	EtcdAnswer	answer;
 	CallDone	done;
@@ -56,7 +56,7 @@ server_reset(void)
 	memset(calls, 0, sizeof(calls));
 }
 
-/* What a client reads, whether raft orders it or not. */
+/* Does the client only read?  Raft's log may order the read, or not. */
 static bool
 is_look(const EtcdRequest *request)
 {
@@ -82,8 +82,8 @@ is_read(const EtcdRequest *request)
 }
 
 /*
- * A look that raft orders, because it also deletes a key that never exists:
- * only such keys end with #.
+ * A look that raft's log orders, because it also deletes a key that never
+ * exists.  Such a key ends with #.
  */
 static bool
 is_ordered_look(const EtcdRequest *request)
@@ -100,7 +100,7 @@ is_ordered_look(const EtcdRequest *request)
 	return true;
 }
 
-/* It was executed; before that, so many keys had been fetched. */
+/* Counts a call that was executed.  `fetched` is store_fetched before it. */
 static void
 count(const Call *call, int64_t fetched)
 {
@@ -137,7 +137,7 @@ refuse(Call *call, int code, const char *message)
 	answer_now(call, &answer);
 }
 
-/* The rest of the header is taken when the answer is written. */
+/* The header is completed when the answer is written. */
 static void
 write_answer(void *subject, uint64_t boot)
 {
@@ -192,7 +192,7 @@ retry(void *subject, uint64_t tag)
 	progress(call);
 }
 
-/* A write or the question of a read has arrived at the true leader. */
+/* A write, or a read's request for the index, has arrived at the true leader. */
 static void
 at_leader(void *subject, uint64_t tag)
 {
@@ -245,8 +245,8 @@ answer_time_to_live(void *subject, uint64_t tag)
 }
 
 /*
- * Out of the books of a member that believes that it leads, which it does not
- * make sure of.
+ * Answers from the expiry times of a member that believes to be the leader.  It
+ * does not verify that.
  */
 static void
 tell_time_to_live(Call *call, int m)
@@ -304,7 +304,7 @@ go_to_leader(Call *call)
 {
 	int			m = call->member;
 	int			leader = cluster.leader;
-	/* questions about leases go to whoever is believed to be the leader */
+	/* the member sends these to the leader that it believes in */
 	bool		keepalive = call->request->kind == ETCD_KEEPALIVE ||
 		call->request->kind == ETCD_TIME_TO_LIVE;
 	int64_t		delay_ns;
@@ -325,7 +325,7 @@ go_to_leader(Call *call)
 	call->phase = CALL_AT_LEADER;
 	delay_ns = leader == m ? random_between(0, MS / 10) : random_between(MS / 10, 3 * MS);
 
-	/* a proposal may have to wait for longer than its client does */
+	/* a proposal may wait for longer than its client's time-out */
 	if (!keepalive && !is_read(call->request) && !is_look(call->request) &&
 		call->cause == BY_CLIENT && random_chance(plan.late_writes))
 		delay_ns += random_between(0, random_chance(5000) ? SECOND : 8 * SECOND);
@@ -356,7 +356,7 @@ progress(Call *call)
 		call->phase = CALL_TO_LEADER;
 		if (is_read(call->request) && now_ns < member->stale_until_ns && random_chance(plan.stale_reads))
 		{
-			/* by a read index that was confirmed before it was stopped (#20418) */
+			/* the read index was confirmed before the member was stopped (#20418) */
 			call->phase = CALL_APPLY;
 			call->index = 0;
 		}
@@ -400,7 +400,7 @@ time_out(void *subject, uint64_t boot)
 		return;
 	if (!member_runs(call->member))
 	{
-		/* what is stopped times nobody out */
+		/* a stopped member cannot answer with a time-out */
 		events_after(100 * MS, time_out, call, boot);
 		return;
 	}
@@ -409,7 +409,7 @@ time_out(void *subject, uint64_t boot)
 	else
 		refuse(call, ETCD_CODE_UNAVAILABLE, "etcdserver: request timed out");
 
-	/* A proposal that is under way is not called back. */
+	/* A proposal that is under way may still be executed. */
 	call->give_up_ns = random_chance(5000) ? now_ns : now_ns + random_between(0, 8 * SECOND);
 }
 
@@ -451,8 +451,8 @@ wake(void *subject, uint64_t boot)
 }
 
 /*
- * Calls that wait go on.  Those that came while the member was stopped are
- * looked at in any order.
+ * Continues the calls that wait.  Those that came while the member was stopped
+ * are processed in any order.
  */
 void
 server_wake(int m)
@@ -476,7 +476,7 @@ server_wake(int m)
 	}
 }
 
-/* Connections are closed.  A proposal that has left the member goes on. */
+/* Closes all connections.  A proposal that has left the member goes on. */
 void
 server_crashed(int m)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * server.h
- *	  A member of etcd answers: calls, and watch streams.
+ *	  A member of etcd: it answers calls, and serves watch streams.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,25 +10,25 @@
 
 #include "cluster.h"
 
-/* What etcd had to do on a client's account. */
+/* Counters of what etcd has executed for a client. */
 typedef struct Served
 {
 	int64_t		reads;			/* txns that only read */
-	int64_t		ordered;		/* txns that read by way of the log: ordered looks */
-	int64_t		writes;			/* other txns, grants, revocations: through the log */
+	int64_t		ordered;		/* txns that read, ordered by raft's log */
+	int64_t		writes;			/* other txns, grants, revocations; all through the log */
 	int64_t		keepalives;
 	int64_t		streams;		/* opened */
-	int64_t		events;			/* told on them */
-	int64_t		fetched;		/* keys, for ranges: see store_fetched */
+	int64_t		events;			/* sent on the streams */
+	int64_t		fetched;		/* keys read for ranges, see store_fetched */
 } Served;
 
 /* NULL: the connection is closed without an answer. */
 typedef void (*CallDone) (void *owner, const EtcdAnswer *answer);
 
 /*
- * A unary call has arrived at a member that is up; timeout_ns is what its
- * client asks the server to keep to.  done() is called once, never from here.
- * account: NULL if nobody counts.
+ * A unary call has arrived at a member that is up.  timeout_ns is the time-out
+ * that the client has sent with it.  done() is called once, and never before
+ * this function has returned.  account may be NULL.
  */
 extern void server_call(int m, const EtcdRequest *request, int64_t timeout_ns, Cause cause,
 						Served *account, CallDone done, void *owner);

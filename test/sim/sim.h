@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * sim.h
- *	  What every part of the simulator uses: true time, the queue of what
- *	  happens next, chance, memory, the timeline and the verdict.
+ *	  Used by every part of the simulator: true time, the queue of events,
+ *	  random numbers, memory, the timeline and the verdict.
  *
- * One run is a function of its seed alone.  Nothing here reads a clock, an
- * address or the order of a hash table; all chance comes from one source.
+ * One run is a function of its seed alone.  Nothing depends on a clock, an
+ * address or the order of a hash table, and all random numbers come from one
+ * generator.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +22,7 @@
 #define SECOND		INT64_C(1000000000)
 #define NEVER		INT64_MAX
 
-/* ---- random.c: the one source of chance ------------------------------------ */
+/* ---- random.c: the only generator of random numbers ------------------------ */
 
 extern void random_seed(uint64_t seed);
 
@@ -33,10 +34,10 @@ extern int	random_below(int n);
 /* low to high, both included */
 extern int64_t random_between(int64_t low, int64_t high);
 
-/* true so many times in 10,000 */
+/* true with a probability of per_myriad / 10,000 */
 extern bool random_chance(int per_myriad);
 
-/* ---- events.c: true time and what happens next ------------------------------- */
+/* ---- events.c: true time and the queue of events ----------------------------- */
 
 typedef void (*EventHandler) (void *subject, uint64_t tag);
 
@@ -47,7 +48,7 @@ extern void events_reset(void);
 extern void events_at(int64_t when_ns, EventHandler handler, void *subject, uint64_t tag);
 extern void events_after(int64_t delay_ns, EventHandler handler, void *subject, uint64_t tag);
 
-/* Lets time go on to the next event and has it happen; false if none is left until then. */
+/* Executes the next event; false if there is none until that time. */
 extern bool events_step(int64_t until_ns);
 
 /* ---- memory.c: memory that lives as long as the run ---------------------------- */
@@ -58,13 +59,13 @@ extern void run_free_all(void);
 
 /* ---- client.c: how messages pass --------------------------------------------- */
 
-/* As structures, and not as bytes: four times as fast, and the same run. */
+/* Messages pass as structures and not as bytes.  The run is the same, four times as fast. */
 extern bool passes_structures;
 
 /* ---- trace.c: the timeline, and the verdict -------------------------------------- */
 
 extern bool tracing;
-extern FILE *timeline;			/* where it is written, NULL: to stdout */
+extern FILE *timeline;			/* where trace() writes; NULL: stdout */
 
 extern void trace_line(const char *who, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
@@ -75,7 +76,7 @@ extern void trace_line(const char *who, const char *format,...)
 			trace_line(__VA_ARGS__); \
 	} while (0)
 
-/* The first failure of a run is its verdict, and ends it. */
+/* Ends the run.  The first failure of a run is its verdict. */
 extern void fail_run(const char *format,...)
 			__attribute__((format(printf, 1, 2)));
 

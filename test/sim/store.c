@@ -45,7 +45,7 @@ static int	nleases;
 static int	leases_room;
 static int	lease_buckets[NBUCKETS];
 
-/* Keys that stand, by create revision. */
+/* Keys that exist, by create revision. */
 static int *live;
 static int	nlive;
 static int	live_room;
@@ -55,7 +55,7 @@ void		(*store_changed) (const Version *version);
 bool		store_counts;
 int64_t		store_fetched;
 
-/* What was counted last: the range, as of which entry, and how much it had. */
+/* The last result of count_range(): the range, the log index, the count. */
 static EtcdBytes counted_range;
 static int64_t counted_index;
 static int64_t counted;
@@ -101,9 +101,9 @@ bucket_of_lease(int64_t id)
 	return (int) ((uint64_t) id * UINT64_C(0x9E3779B97F4A7C15) >> 52);
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- begin and restore --------------------------------------------------- */
 
-/* A new etcd: revision 1, and an entry 0 that nobody reads. */
+/* Makes a new etcd: revision 1, and an entry 0 that is never read. */
 void
 store_reset(void)
 {
@@ -246,7 +246,7 @@ store_lease(int i)
 	return leases[i];
 }
 
-/* NULL if it does not live. */
+/* Finds a lease; NULL if it does not exist or was revoked. */
 StoreLease *
 store_find_lease(int64_t id)
 {
@@ -334,7 +334,7 @@ refuse(EtcdAnswer *answer, int code, const char *message)
 	strcpy(answer->message, message);
 }
 
-/* The keys go with their lease, all in one revision. */
+/* Deletes the keys of a lease, all in one revision. */
 static void
 end_lease(StoreLease *lease, Cause cause)
 {
@@ -383,7 +383,7 @@ compare_found(const void *a, const void *b)
 	return compare_bytes(keys[fa->version->key].name, keys[fb->version->key].name);
 }
 
-/* The version of a key as of an entry of the log, NULL if it does not stand. */
+/* The version of a key at an index of the log; NULL if it did not exist. */
 static const Version *
 version_at(int key, int64_t index)
 {
@@ -403,7 +403,7 @@ matches(const EtcdOp *op, const Version *version)
 		bytes_in_range(keys[version->key].name, op->key, op->range_end);
 }
 
-/* The number of keys that stand and were created at that revision or before. */
+/* The number of existing keys that were created at that revision or before. */
 static int
 live_up_to(int64_t revision)
 {
@@ -433,7 +433,10 @@ set_kv(EtcdKeyValue *kv, const Version *version)
 	kv->lease = version->lease;
 }
 
-/* How much etcd fetches for it; many ask for the same, of the same state. */
+/*
+ * The number of keys that etcd fetches for a range.  The last result is kept,
+ * because many instances read the same range at the same index.
+ */
 static int64_t
 count_range(int64_t index, const EtcdOp *op)
 {
@@ -449,7 +452,7 @@ count_range(int64_t index, const EtcdOp *op)
 	return counted;
 }
 
-/* Has nothing been deleted since that entry of the log? */
+/* Was no key deleted after that index of the log? */
 static bool
 all_still_stand(int64_t index)
 {
@@ -462,9 +465,9 @@ all_still_stand(int64_t index)
 }
 
 /*
- * What stood at that time is read along the list of what stands now, from the
- * end that the order asks for; if something of it may be gone, by looking at
- * every key there ever was.
+ * Reads a range at an index of the log.  If no key was deleted since then, the
+ * list of the existing keys is enough, in the order of the request.  Otherwise
+ * all keys that ever existed are examined.
  */
 static void
 read_range(int64_t index, const EtcdOp *op, EtcdResult *result)
@@ -625,7 +628,7 @@ store_write(uint64_t term, const EtcdRequest *request, Cause cause, EtcdAnswer *
 		case ETCD_LIST_MEMBERS:
 		case ETCD_STATUS:
 		case ETCD_TIME_TO_LIVE:
-			abort();			/* never in the log */
+			abort();			/* these are not in the log */
 	}
 	answer->header.revision = entries[nentries - 1].revision;
 	tell_changed(from);

@@ -3,8 +3,8 @@
  * store.h
  *	  What etcd has committed: the log, every version of every key, leases.
  *
- * There is one copy for all members.  A member is described by how much of
- * the log it has applied, and reads the versions up to there.
+ * There is one copy for all members.  Each member has an index up to which it
+ * has applied the log, and reads the versions up to that index.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +16,7 @@
 
 #define MAX_MEMBERS		3
 
-/* On whose account a change is. */
+/* Who has made a change. */
 typedef enum Cause
 {
 	BY_CLIENT,
@@ -28,9 +28,9 @@ typedef enum Cause
 
 typedef struct LogEntry
 {
-	int64_t		revision;		/* of the store after it */
+	int64_t		revision;		/* of the store after this entry */
 	uint64_t	term;
-	int64_t		compacted;		/* revisions below are gone */
+	int64_t		compacted;		/* lower revisions are compacted */
 } LogEntry;
 
 typedef struct StoreKey
@@ -43,11 +43,11 @@ typedef struct StoreKey
 typedef struct Version
 {
 	int			key;
-	int			previous;		/* version of the same key; -1: none */
+	int			previous;		/* previous version of the same key; -1: none */
 	int64_t		index;			/* of the log entry */
 	int64_t		revision;
-	int64_t		create_revision;	/* of a deletion: of what was deleted */
-	int64_t		number;			/* of the key's writes since then */
+	int64_t		create_revision;	/* for a deletion, that of the deleted key */
+	int64_t		number;			/* of writes of the key since it was created */
 	int64_t		lease;
 	bool		deleted;
 	EtcdBytes	value;
@@ -61,7 +61,7 @@ typedef struct StoreLease
 	int64_t		granted_index;
 	int64_t		revoked_index;	/* 0: it lives */
 	int			next_in_bucket;
-	/* the books of each member's lessor, see lessor.c */
+	/* the expiry time that each member knows, see lessor.c */
 	int64_t		expires_ns[MAX_MEMBERS];
 	bool		armed[MAX_MEMBERS];
 	bool		revoking;		/* a revocation for expiry is proposed */
@@ -75,7 +75,7 @@ extern int64_t store_index(void);	/* of the newest entry */
 extern const LogEntry *store_entry(int64_t index);
 extern int64_t store_revision(void);
 
-/* An empty entry, as an etcd leader makes it at the start of its term. */
+/* Appends an empty entry, as an etcd leader does at the start of its term. */
 extern void store_append(uint64_t term);
 extern void store_compact(uint64_t term, int64_t revision);
 
@@ -85,20 +85,20 @@ extern void store_compact(uint64_t term, int64_t revision);
  */
 extern void store_write(uint64_t term, const EtcdRequest *request, Cause cause, EtcdAnswer *answer);
 
-/* Puts the store back to what it was at that index. */
+/* Puts the store back to its state at that index. */
 extern void store_restore(int64_t index);
 
 /* ---- reading ------------------------------------------------------------ */
 
 /*
- * The number of keys that etcd had to fetch to answer ranges, if they are
- * counted.  Where it has to sort, or to filter by revision, it fetches the
- * whole range first, and keeps to the limit afterwards.
+ * The number of keys that etcd had to fetch to answer ranges, if store_counts
+ * is set.  If etcd has to sort, or to filter by revision, it first fetches the
+ * whole range, and then applies the limit.
  */
 extern bool store_counts;
 extern int64_t store_fetched;
 
-/* Executes a txn of reads as of that index. */
+/* Executes a txn that only reads, on the state at that index. */
 extern void store_read(int64_t index, const EtcdRequest *request, EtcdAnswer *answer);
 
 extern int	store_intern(EtcdBytes name);
@@ -106,13 +106,13 @@ extern const StoreKey *store_key(int key);
 extern int	store_versions(void);
 extern const Version *store_version(int version);
 
-/* The newest version of a key, NULL if it does not stand. */
+/* The newest version of a key, NULL if it does not exist. */
 extern const Version *store_find(EtcdBytes name);
 
-/* The first in the queue of an election ("prefix/"), NULL: nobody. */
+/* The first key in the queue of an election ("prefix/"), NULL if there is none. */
 extern const Version *store_first(const char *prefix);
 
-/* The keys that stand, by create revision. */
+/* The keys that exist, by create revision. */
 extern int	store_live_count(void);
 extern const Version *store_live(int i);
 
@@ -123,7 +123,7 @@ extern StoreLease *store_find_lease(int64_t id);
 extern bool bytes_equal(EtcdBytes a, EtcdBytes b);
 extern bool bytes_in_range(EtcdBytes name, EtcdBytes from, EtcdBytes end);
 
-/* Is told of each change, in the order of the log. */
+/* Called for each change, in the order of the log. */
 extern void (*store_changed) (const Version *version);
 
 #endif							/* STORE_H */

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * streams.c
- *	  A member of etcd tells of changes: watch streams.
+ *	  The watch streams of a member of etcd.
  *
- * A watch from a revision that is there already has to catch up, and may be
- * canceled for a compaction until then.  etcd lets such watches catch up each
- * tenth of a second, as many at a time as it likes, so one of a stream may tell
- * of later changes than another one has told of yet.  A member that is cut off applies
- * nothing, so its streams are silent; in time they end with "no leader".
+ * A watch from an old revision has to catch up.  Until then it may be canceled
+ * because of a compaction.  etcd lets such watches catch up each tenth of a
+ * second, any number at a time.  So one watch of a stream may send a change
+ * before another watch of it has sent an earlier one.  A member that is cut off
+ * applies nothing, so its streams are silent.  After a while they end with "no
+ * leader".
  *
  *-------------------------------------------------------------------------
  */
@@ -20,19 +21,19 @@
 typedef struct Watcher
 {
 	int64_t		id;
-	int			key;			/* -1: a range */
+	int			key;			/* -1: watches a range */
 	EtcdBytes	from;
 	EtcdBytes	end;
 	int64_t		start_revision;
-	int			next_version;	/* to be looked at */
-	int64_t		synced_ns;		/* catches up then */
+	int			next_version;	/* the next version to examine */
+	int64_t		synced_ns;		/* when it catches up */
 	bool		synced;
 	bool		canceled;
 } Watcher;
 
 struct Stream
 {
-	Stream	   *next;			/* at the same member */
+	Stream	   *next;			/* next stream at the same member */
 	int			member;
 	uint32_t	boot;
 	bool		closed;
@@ -71,7 +72,7 @@ cancel(Stream *stream, Watcher *watcher, int64_t compacted)
 	write_frame(stream, &frame);
 }
 
-/* Tells a watcher what its member has applied. */
+/* Sends a watcher the events that its member has applied. */
 static void
 advance(Stream *stream, Watcher *watcher)
 {
@@ -79,7 +80,7 @@ advance(Stream *stream, Watcher *watcher)
 	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = watcher->id};
 	EtcdWatchEvent events[64];
 	bool		catching_up = !watcher->synced;
-	bool		cut = false;	/* the frame ends with this revision */
+	bool		cut = false;	/* the frame ends after this revision */
 
 	if (watcher->canceled)
 		return;
@@ -110,7 +111,7 @@ advance(Stream *stream, Watcher *watcher)
 		if (plan.compaction_hides && catching_up && version->deleted &&
 			version->revision == applied->compacted)
 			continue;
-		/* what one watch is told of a revision is never split (etcd's API guarantees) */
+		/* the events of one revision are in one frame (etcd's API guarantees) */
 		if (cut && events[frame.nevents - 1].kv.mod_revision != version->revision)
 		{
 			member_header(stream->member, &frame.header);
@@ -157,7 +158,7 @@ catch_up(void *subject, uint64_t boot)
 		advance_all(stream);
 }
 
-/* A stream of a member that is stopped begins when that runs again. */
+/* At a stopped member, a stream begins when it runs again. */
 static void
 begin(void *subject, uint64_t boot)
 {
@@ -247,7 +248,7 @@ stream_close(Stream *stream)
 	stream->closed = true;
 }
 
-/* ---- told by cluster.c ------------------------------------------------------------ */
+/* ---- called by cluster.c ---------------------------------------------------------- */
 
 void
 streams_advance(int m)
@@ -296,7 +297,7 @@ end_leaderless(void *subject, uint64_t boot)
 	write_frame(stream, &frame);
 }
 
-/* "no leader" comes three election timeouts after the leader is missed. */
+/* A stream ends with "no leader" three election timeouts after the member has lost it. */
 void
 streams_leaderless(int m)
 {

@@ -17,7 +17,7 @@ FILE	   *timeline;
 static bool failed;
 static char verdict[1024];
 
-/* A line of the timeline: true time in seconds, who, what. */
+/* Writes a line of the timeline: true time in seconds, subject, text. */
 void
 trace_line(const char *who, const char *format,...)
 {
