@@ -94,8 +94,6 @@ typedef struct Told
 
 static struct
 {
-	const uint8_t *data;
-	size_t		left;
 	int64_t		now;
 	int64_t		credit;			/* reads and streams that may still come, times SECOND */
 	bool		lied;
@@ -118,21 +116,6 @@ static struct
 extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- the input -------------------------------------------------------- */
-
-static uint8_t
-take(void)
-{
-	if (run.left == 0)
-		return 0;
-	run.left--;
-	return *run.data++;
-}
-
-static int
-choose(int n)
-{
-	return take() % n;
-}
 
 /* A revision near the one given, or far from it. */
 static int64_t
@@ -674,8 +657,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	};
 
 	memset(&run, 0, sizeof(run));
-	run.data = data;
-	run.left = size;
+	set_input(data, size);
 	run.now = 1000 * SECOND;
 	run.header = (EtcdHeader) {.cluster_id = 7,.member_id = 1,.revision = 5,.raft_term = 3};
 	run.compacted = 1;
@@ -686,7 +668,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_watch_memory(0);
 	run.core = changes_create(&port);
 	configure(1 + choose(15), false);
-	for (int i = 0; i < MAX_STEPS && run.left > 0; i++)
+	for (int i = 0; i < MAX_STEPS && has_input(); i++)
 		step();
 	calm_down();
 	CHECK(fuzz_allocations() == 1);

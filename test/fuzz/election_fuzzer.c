@@ -115,8 +115,6 @@ typedef struct Deleted
 /* Everything of one run. */
 static struct
 {
-	const uint8_t *data;
-	size_t		left;
 	uint64_t	random;
 	int64_t		now;
 	bool		stopped;
@@ -151,21 +149,6 @@ static struct
 extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- the input and the time ------------------------------------------ */
-
-static uint8_t
-take(void)
-{
-	if (run.left == 0)
-		return 0;
-	run.left--;
-	return *run.data++;
-}
-
-static int
-choose(int n)
-{
-	return take() % n;
-}
 
 /* From 0 to n; n by few bytes, so that older inputs go on to mean the same. */
 static int
@@ -1378,8 +1361,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	/* the requests, which are large, are cleared by their use */
 	memset(&run, 0, offsetof(typeof(run), pending));
-	run.data = data;
-	run.left = size;
+	set_input(data, size);
 	run.random = size;
 	run.now = 1000 * SECOND;
 	run.next_ticket = 1;
@@ -1390,7 +1372,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	run.header.raft_term = 2;
 
 	start();
-	for (int i = 0; i < MAX_STEPS && run.left > 0; i++)
+	for (int i = 0; i < MAX_STEPS && has_input(); i++)
 		step();
 	calm_down();
 

@@ -36,6 +36,9 @@
 
 size_t		fuzz_max_work = 16 * 1024;
 
+static const uint8_t *input;
+static size_t input_left;
+
 static bool watching;
 static size_t allocations;
 static size_t fail_from;
@@ -170,6 +173,36 @@ fuzz_check_memory(size_t max_bytes)
 	CHECK(live == 0);
 	CHECK(live_bytes == 0);
 	CHECK(peak_bytes <= max_bytes);
+}
+
+/* ---- inputs that are programs ----------------------------------------- */
+
+void
+set_input(const uint8_t *data, size_t size)
+{
+	input = data;
+	input_left = size;
+}
+
+bool
+has_input(void)
+{
+	return input_left > 0;
+}
+
+uint8_t
+take(void)
+{
+	if (input_left == 0)
+		return 0;
+	input_left--;
+	return *input++;
+}
+
+int
+choose(int n)
+{
+	return take() % n;
 }
 
 /* ---- checks ---------------------------------------------------------- */

@@ -2,7 +2,7 @@
  *
  * fuzz.h
  *	  What the fuzzing harnesses share: memory that is counted and can run
- *	  out, and checks of what etcd_api.c hands out.
+ *	  out, inputs that are programs, and checks of what etcd_api.c hands out.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,6 +61,17 @@ extern size_t fuzz_allocations(void);
 
 /* Nothing is left of what was allocated since, which was at most that. */
 extern void fuzz_check_memory(size_t max_bytes);
+
+/* ---- inputs that are programs ----------------------------------------- */
+
+/*
+ * The harness reads the input byte by byte.  After the end every byte is 0.
+ * choose() returns a number from 0 to n - 1, by one byte.
+ */
+extern void set_input(const uint8_t *data, size_t size);
+extern bool has_input(void);
+extern uint8_t take(void);
+extern int	choose(int n);
 
 /* ---- checks ---------------------------------------------------------- */
 
