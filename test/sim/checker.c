@@ -463,15 +463,19 @@ margin_ns(int64_t ttl_ns)
  * The longest time that answers may take without a loss of leadership.  A beat
  * that begins a third of a TTL after the last one still ends before the
  * deadline.  So do the grant of a lease, the move to it, and its first beat.
+ * A move voids the beat under way; it still ends in time if it is sent just
+ * before that beat would have ended.
  */
 static int64_t
 harmless_delay_ns(void)
 {
 	int64_t		ttl_ns = least_ttl_ns();
 	int64_t		beat_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 2;
-	int64_t		move_ns = (ttl_ns - margin_ns(ttl_ns)) / 4;
+	int64_t		fresh_ns = (ttl_ns - margin_ns(ttl_ns)) / 4;
+	int64_t		void_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 3;
+	int64_t		least_ns = beat_ns < fresh_ns ? beat_ns : fresh_ns;
 
-	return (beat_ns < move_ns ? beat_ns : move_ns) - 150 * MS;
+	return (least_ns < void_ns ? least_ns : void_ns) - 150 * MS;
 }
 
 /* Does the request renew a lease, or help to replace it? */
