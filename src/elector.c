@@ -330,6 +330,8 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 {
 	if (stream != ELECTIONS_STREAM)
 	{
+		/* those of elections do not wait for a burst of changes */
+		elector_announce_events();
 		elector_watched_changes(frame);
 		return;
 	}
@@ -392,9 +394,6 @@ end_elector(int code, Datum arg)
 										 ELECTION_REASON_SHUTDOWN);
 
 	elector_announce_events();
-
-	/* for a change of the last milliseconds, of which nobody has been told yet */
-	events_wake_all();
 	elector_end_changes();
 	shared_state_end_elector();
 	if (revoking)

@@ -22,18 +22,10 @@
 /* The watch stream of changes, beside that of the protocol. */
 #define CHANGES_STREAM		1
 
-/*
- * Who waits for events is woken for a change at once, and then again after so
- * long at the earliest: each of them is a process, and in a flood of changes
- * they would take the time from those that a hand-over needs.
- */
-#define WAKE_INTERVAL_NS	(5 * NS_PER_MS)
-
 static Changes *changes;
 static char *prefixes[CHANGES_MAX_PREFIXES];
 static int	nprefixes;
 static bool events_are_new;		/* nobody has been woken for them yet */
-static int64 woken_ns;			/* when they were the last time */
 
 /* The read for etcd_get(); there is one at a time, as there is one place for it. */
 static SharedRequest get_request;
@@ -159,21 +151,15 @@ elector_tick_changes(void)
 int64
 elector_changes_wakeup_ns(void)
 {
-	int64		wakeup_ns = changes_wakeup_ns(changes);
-
-	return events_are_new ? Min(wakeup_ns, woken_ns + WAKE_INTERVAL_NS) : wakeup_ns;
+	return changes_wakeup_ns(changes);
 }
 
 void
 elector_wake_for_changes(void)
 {
-	int64		now_ns = shared_state_clock_ns();
-
-	if (!events_are_new || now_ns < woken_ns + WAKE_INTERVAL_NS)
-		return;
+	if (events_are_new)
+		events_wake_all();
 	events_are_new = false;
-	woken_ns = now_ns;
-	events_wake_all();
 }
 
 /* ---- what comes from etcd --------------------------------------------------------- */

@@ -181,10 +181,7 @@ extern void elector_receive_changes(uint64 id, const EtcdAnswer *answer);
 extern void elector_watched_changes(const EtcdWatchFrame *frame);
 extern void elector_changes_ended(EtcdOutcome outcome, const char *why);
 
-/*
- * Wakes the processes that wait for events, if there are events since it woke
- * them last and it is time to wake them again.
- */
+/* Wakes the processes that wait for events, if there are new ones. */
 extern void elector_wake_for_changes(void);
 
 /* A request of etcd_get() was taken; the answer to it. */

@@ -60,7 +60,8 @@ typedef struct EtcdClientCallbacks
 /*
  * Watch streams, numbered from 0: each has its own connection.  Frames of a
  * stream with a lower number are passed on first.  Those of stream 0 come
- * before the answers to requests.
+ * before the answers to requests.  The other streams are read at most every
+ * 5 ms.
  */
 #define ETCD_CLIENT_STREAMS			2
 

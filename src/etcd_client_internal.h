@@ -185,6 +185,10 @@ extern void etcd_http_await_more(Http *http, Exchange *exchange);
 /* Has anything come since etcd_http_await_more()? */
 extern bool etcd_http_has_news(const Exchange *exchange);
 
+/* Stops reading a stream until it is resumed. */
+extern void etcd_http_pause(Http *http, Exchange *exchange);
+extern void etcd_http_resume(Http *http, Exchange *exchange);
+
 extern void etcd_http_run_timer(Http *http);
 extern void etcd_http_socket_ready(Http *http, int fd, int events);
 /* Waits for any socket, and runs libcurl for all of them. */
@@ -385,6 +389,8 @@ typedef struct Stream
 	Exchange   *exchange;		/* NULL: the stream is not open */
 	Payload		payload;
 	int64_t		deadline_ns;	/* to connect; INT64_MAX: it has connected */
+	bool		has_told;		/* frames were passed on since it rested last */
+	int64_t		rests_until_ns; /* it is not read before; INT64_MAX: it is read */
 	bool		end_due;		/* watch_ended() has to be called */
 	EtcdOutcome end_outcome;
 	char		end_why[ETCD_MESSAGE_SIZE];

@@ -657,12 +657,24 @@ etcd_http_await_more(Http *http, Exchange *exchange)
 		exchange->data = NULL;
 		exchange->size = 0;
 	}
-	if (!exchange->paused)
-		return;
-	/*
-	 * calls record_data(); this is the only place that learns of its failure
-	 */
-	exchange->paused = false;
+	if (exchange->paused)
+	{
+		exchange->paused = false;
+		etcd_http_resume(http, exchange);
+	}
+}
+
+void
+etcd_http_pause(Http *http, Exchange *exchange)
+{
+	if (curl_easy_pause(exchange->easy, CURLPAUSE_RECV) != CURLE_OK)
+		end_exchange(http, exchange, CURLE_WRITE_ERROR);
+}
+
+void
+etcd_http_resume(Http *http, Exchange *exchange)
+{
+	/* calls record_data(); nothing else learns of its failure */
 	if (curl_easy_pause(exchange->easy, CURLPAUSE_CONT) != CURLE_OK)
 		end_exchange(http, exchange, CURLE_WRITE_ERROR);
 }

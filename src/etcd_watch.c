@@ -16,6 +16,13 @@
 #include "etcd_client_internal.h"
 
 /*
+ * A stream other than 0 is not read for so long after its frames were passed
+ * on.  A flood of changes then comes in few large reads in the place of many
+ * small ones, which would take the processor from a hand-over.
+ */
+#define REST_NS		(5 * NS_PER_MS)
+
+/*
  * One connection stays open for requests, such as those of a beat, and one for
  * each stream.  More are used for a moment, such as when many elections are
  * entered at once; those to an endpoint that was left are the first to go.
@@ -90,6 +97,8 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 		return false;
 	}
 	stream->deadline_ns = etcd_client_clock_ns() + timeout_ms * NS_PER_MS;
+	stream->has_told = false;
+	stream->rests_until_ns = INT64_MAX;
 	keep_connections(client);
 	return true;
 }
@@ -137,11 +146,13 @@ etcd_watch_due_ns(const EtcdClient *client)
 			return 0;
 		if (stream->deadline_ns < due_ns)
 			due_ns = stream->deadline_ns;
+		if (stream->rests_until_ns < due_ns)
+			due_ns = stream->rests_until_ns;
 	}
 	return due_ns;
 }
 
-/* Ends the streams that have not connected in time. */
+/* Reads the streams that have rested; ends those that have not connected in time. */
 void
 etcd_watch_run(EtcdClient *client)
 {
@@ -151,8 +162,14 @@ etcd_watch_run(EtcdClient *client)
 	{
 		Stream	   *stream = &client->streams[i];
 
-		if (stream->exchange == NULL || stream->deadline_ns > now ||
-			etcd_http_ended(stream->exchange) != 0)
+		if (stream->exchange == NULL || etcd_http_ended(stream->exchange) != 0)
+			continue;
+		if (stream->rests_until_ns <= now)
+		{
+			stream->rests_until_ns = INT64_MAX;
+			etcd_http_resume(&client->http, stream->exchange);
+		}
+		if (stream->deadline_ns > now)
 			continue;
 		if (etcd_http_was_connected(stream->exchange))
 			stream->deadline_ns = INT64_MAX;
@@ -202,10 +219,25 @@ tell_frames(EtcdClient *client, int number)
 				etcd_endpoints_leave(client, endpoint, why);
 		}
 		else
+		{
+			stream->has_told = true;
 			client->callbacks.watched(client->callbacks.ctx, number, &frame);
+		}
 		if (n > 0)
 			etcd_free_frame(&frame);
 	}
+}
+
+/* Stops reading a stream for a while whose frames were all passed on. */
+static void
+rest(EtcdClient *client, Stream *stream)
+{
+	if (stream->exchange == NULL || !stream->has_told ||
+		etcd_http_has_news(stream->exchange) || etcd_http_ended(stream->exchange) != 0)
+		return;
+	stream->has_told = false;
+	stream->rests_until_ns = etcd_client_clock_ns() + REST_NS;
+	etcd_http_pause(&client->http, stream->exchange);
 }
 
 /*
@@ -232,6 +264,8 @@ void
 etcd_watch_tell_frames(EtcdClient *client, int stream)
 {
 	tell_frames(client, stream);
+	if (stream > 0)
+		rest(client, &client->streams[stream]);
 	notice_end(client, stream);
 }
 

@@ -1069,6 +1069,8 @@ test_first_stream_goes_first(void **state)
 	open_watches(caller, "unit/first", NULL);
 	etcd_client_watch(caller->client, 1, &watch, 1);
 	WAIT_UNTIL(caller, caller->nframes == 2);
+	/* stream 1 is read again */
+	run_for(caller, 20);
 
 	/* now there is a connection for requests */
 	send_op(caller, 1, ETCD_OP_RANGE, "unit/follows");
@@ -1839,6 +1841,48 @@ forget_frames(Caller *caller)
 	caller->answers[0].id++;
 }
 
+#define TRICKLE 50
+
+static void
+trickle_frames(Server *server, int fd)
+{
+	send_text(fd, watch_head, strlen(watch_head));
+	for (int i = 0; i < TRICKLE; i++)
+	{
+		send_text(fd, FRAME("1"), strlen(FRAME("1")));
+		sleep_ms(1);
+	}
+	be_silent(server, fd);
+}
+
+/* Frames that come one by one on another stream than 0 are passed on some at a time. */
+static void
+test_second_stream_rests(void **state)
+{
+	Server	   *server = start_server(trickle_frames, "");
+	Caller	   *caller = start_caller(server->url, NULL);
+	EtcdWatch	watch = {.watch_id = 1,.key = BYTES("a")};
+	int			nreads = 0;
+	int64_t		began_ms = 0;
+
+	(void) state;
+	etcd_client_watch(caller->client, 1, &watch, 1);
+	while (caller->nframes < TRICKLE)
+	{
+		int			nframes = caller->nframes;
+
+		turn(caller, PATIENCE_MS);
+		if (began_ms == 0 && caller->nframes > 0)
+			began_ms = now_ms();
+		nreads += caller->nframes > nframes;
+	}
+	/* now_ms() is rounded */
+	assert_true(nreads <= (now_ms() - began_ms + 1) / 5 + 1);
+	assert_int_equal(caller->nends, 0);
+	stop_caller(caller);
+	stop_server(server);
+}
+
 /* The cap is one of a frame, not of the stream. */
 static void
 test_long_stream(void **state)
@@ -2119,6 +2163,7 @@ main(void)
 		cmocka_unit_test(test_second_endpoint),
 		cmocka_unit_test(test_hung_resolver),
 		cmocka_unit_test(test_pieces_of_frames),
+		cmocka_unit_test(test_second_stream_rests),
 		cmocka_unit_test(test_long_stream),
 		cmocka_unit_test(test_replaced_while_told),
 		cmocka_unit_test(test_hostile_watches),
