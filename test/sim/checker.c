@@ -90,6 +90,7 @@ typedef struct Watchman
 	int			nown;
 	bool		connected;
 	int64_t		looked_revision[MAX_ELECTIONS]; /* revision of the newest look */
+	int64_t		watched_revision[MAX_ELECTIONS];	/* where its newest watch begins */
 	int64_t		seen_revision;
 	int64_t		old_revision;	/* highest revision seen before etcd was put back */
 	int64_t		sent_ns[MAX_RECENT];	/* times of requests, a ring */
@@ -754,6 +755,7 @@ checker_watches(Instance *in, const EtcdWatch *watches, int nwatches)
 			len = strlen(prefix);
 			if (watches[i].key.len < len || memcmp(watches[i].key.data, prefix, len) != 0)
 				continue;
+			watchmen[in->number].watched_revision[e] = watches[i].start_revision;
 			if (watches[i].start_revision > watchmen[in->number].looked_revision[e] + 1)
 				fail_run("%s watches %s from revision %" PRId64 ", but knows it up to %" PRId64 " only",
 						 in->name, election_name(e), watches[i].start_revision,
@@ -828,7 +830,11 @@ checker_watched(Instance *in, const EtcdWatchFrame *frame)
 		trace(in->name, "is told: watch %" PRId64 " is canceled", frame->watch_id);
 }
 
-/* A change by an operator excuses the owner only until its watch has reported it. */
+/*
+ * A change by an operator excuses the owner only until its watch has reported
+ * it.  A watch that was opened for an earlier key may happen to cover the key,
+ * as it is one of a range; the instance ignores what it reports.
+ */
 void
 checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 {
@@ -845,8 +851,11 @@ checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 				continue;
 			for (int slot = 0; slot < plan.slots; slot++)
 			{
-				if (!bytes_equal(bytes_of(in->views[slot].key), frame->events[i].kv.key) ||
-					in->views[slot].create_revision != excuse->create_revision)
+				const ElectionView *view = &in->views[slot];
+
+				if (!bytes_equal(bytes_of(view->key), frame->events[i].kv.key) ||
+					view->create_revision != excuse->create_revision ||
+					watchmen[in->number].watched_revision[election_number(view->name)] < view->create_revision)
 					continue;
 				excuse->told = true;
 				check_leader(in, slot);
