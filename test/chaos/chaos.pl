@@ -1,14 +1,7 @@
-# Everything at once on real servers: faults drawn from a seed strike etcd
-# members, PostgreSQL instances and the network between them, while clients write
-# down what they see; then a checker reads that alone.  See README.md here.
-#
-# Environment: CHAOS_SEED (1), CHAOS_SECONDS (120), CHAOS_ETCD and CHAOS_PG, how many
-# members and instances (3 and 3), CHAOS_TTL, CHAOS_ONLY, a comma list of kinds of
-# faults, CHAOS_DATA, a directory for the histories, CHAOS_LIBRARY, another
-# etcd_leader.so (see mistakes), CHAOS_PATRONI, whether the instances are members of a
-# Patroni cluster whose key they follow, CHAOS_SANITIZE, whether the servers are watched by
-# AddressSanitizer and UndefinedBehaviorSanitizer, CHAOS_INTERVAL, seconds between two
-# questions of a sampler (0.001); with more, other clients ask less often, too.
+# All kinds of faults at once on real servers.  The faults are drawn from a seed, and
+# hit etcd members, PostgreSQL instances and the network between them.  Meanwhile
+# clients write histories, and then a checker judges these.  README.md in this
+# directory explains a run, and the environment variables CHAOS_*.
 use strict;
 use warnings;
 
@@ -45,7 +38,7 @@ my $plan = Chaos::Plan::draw(
 EtcdLeader::Util::watchdog(2 * $seconds + 600);
 note("seed $plan->{seed}, profile $plan->{profile}, TTL $plan->{ttl} s");
 
-# A PostgreSQL with another etcd_leader; undef: the one that is there.
+# A PostgreSQL with another etcd_leader; undef for the installed one.
 sub install
 {
 	return EtcdLeader::Sanitized->new(PostgreSQL::Test::Utils::tempdir('sanitized'), 'address') if $ENV{CHAOS_SANITIZE};
@@ -91,7 +84,7 @@ for my $node ($cluster->nodes, $cluster->copy_node)
 my $began = now();
 my $bound = 3.34 * (sort { $b <=> $a } @{ $plan->{ttls} })[0] + 15;
 
-# All is well again: how long that took.
+# Waits for recovery, and writes how long it took.
 sub settle
 {
 	my ($round) = @_;
@@ -99,7 +92,7 @@ sub settle
 	poll($bound + 60, sub { $cluster->is_settled });
 	my $settled = $cluster->is_settled ? now() : undef;
 	diag(map { $_->name . ': ' . EtcdLeader::Instance::explain_status($_) . "\n" } $cluster->nodes) unless $settled;
-	# to be looked at: nothing happens
+	# a time without faults, for the checker
 	pause(3);
 	$faults->write(k => 'round', round => $round, healed => $healed, settled => $settled, ended => now());
 	return;
@@ -150,8 +143,8 @@ $_->stop('TERM', 3) for @clients;
 $cluster->dump_tables(Chaos::History->new('tables'), $ledger);
 my @left = $cluster->stop;
 $ledger->stop;
-is(join(', ', @left), '', 'every server ended when it was told to');
-is(join(', ', map { $_->name } grep { $_->alive } @clients), '', 'and every client');
+is(join(', ', @left), '', 'every server has ended at a fast shutdown');
+is(join(', ', map { $_->name } grep { $_->alive } @clients), '', 'every client has ended');
 
 my $history = Chaos::History::dir();
 my $json = JSON::PP->new->canonical->pretty->allow_blessed;
@@ -160,7 +153,7 @@ $logs{$_} = $_ for $ENV{CHAOS_SANITIZE} ? $installation->report_files : ();
 PostgreSQL::Test::Utils::append_to_file("$history/plan.json", $json->encode({ %$plan, seconds => now() - $began, interval => $interval, members => $members, instances => $instances,
 			nodes => [ map { $_->name } $cluster->nodes ], follows => $ENV{CHAOS_PATRONI} ? 1 : 0, library => $ENV{CHAOS_LIBRARY}, logs => \%logs }));
 my $report = `python3 '$FindBin::RealBin/check' '$history' 2>&1`;
-is($?, 0, 'the checker finds nothing');
+is($?, 0, 'the checker finds no violation');
 note($report);
 diag($report) if $?;
 system('python3', "$FindBin::RealBin/timeline", $history, "$history/timeline.svg") == 0 or fail('a picture is drawn');

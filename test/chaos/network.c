@@ -1,24 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * network.c
- *	  The network between the hosts of a chaos run: what cables, switches and
- *	  long distances do to packets.
+ *	  The network between the hosts of a chaos run.  It forwards packets, and
+ *	  loses and delays them by rules.
  *
  * usage: network SEED INTERFACE=ADDRESS ...
  *
- * Each host has a pair of virtual interfaces.  One is the host's own; this
- * program reads and writes raw frames on the other.  A frame is handed to the
- * host that has its IPv4 destination address; ARP goes to all.  The kernel
- * leaves checksums and segmentation to the interface, so frames travel with
- * the kernel's own note about that (PACKET_VNET_HDR).
+ * Each host has a pair of virtual interfaces.  The host uses one; this program
+ * reads and writes raw frames on the other.  It delivers a frame to the host
+ * with its IPv4 destination address, and ARP to all hosts.  The kernel leaves
+ * checksums and segmentation to the interface.  So each frame has a header of
+ * the kernel about these (PACKET_VNET_HDR).
  *
  * Standard input has orders, a line each:
- *	  set ID FROM TO PORT LOSS DELAY JITTER		a rule begins
- *	  del ID									it ends
+ *	  set ID FROM TO PORT LOSS DELAY JITTER		begins a rule
+ *	  del ID									ends it
  * FROM and TO are addresses, * is any.  PORT is a TCP port at either end, 0 is
- * any.  LOSS is in a thousand, DELAY and JITTER in microseconds.  A packet
- * suffers from every rule that it matches.  Packets of one direction do not
- * overtake each other.  Each order is answered with "ok".
+ * any.  LOSS is in a thousand, DELAY and JITTER in microseconds.  All rules that
+ * a packet matches apply to it.  Packets of one direction do not overtake each
+ * other.  Each order is answered with "ok".
  *
  *-------------------------------------------------------------------------
  */
@@ -197,13 +197,13 @@ read_orders(void)
 static void
 deliver(int to, const unsigned char *data, size_t len)
 {
-	/* a full queue of the interface is a loss, as in life */
+	/* a full queue of the interface loses the frame, as in a real network */
 	if (write(hosts[to].socket, data, len) < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ENETDOWN &&
 		errno != EINVAL && errno != EMSGSIZE)
 		fail("write");
 }
 
-/* Does the frame, of IPv4, match?  ip is behind its Ethernet header. */
+/* Does a rule match an IPv4 packet? */
 static int
 matches(const Rule *rule, const struct iphdr *ip, const uint16_t *ports)
 {
@@ -213,7 +213,7 @@ matches(const Rule *rule, const struct iphdr *ip, const uint16_t *ports)
 		(rule->port == 0 || ntohs(ports[0]) == rule->port || ntohs(ports[1]) == rule->port);
 }
 
-/* Lets the frame suffer, and sends it on. */
+/* Applies the rules to a frame, and forwards it. */
 static void
 forward(int from, const unsigned char *data, size_t len)
 {
@@ -274,7 +274,7 @@ forward(int from, const unsigned char *data, size_t len)
 	num_queued++;
 }
 
-/* Delivers what is due; returns the milliseconds until the next, or -1. */
+/* Delivers the frames that are due; returns the milliseconds until the next, or -1. */
 static int
 deliver_due(void)
 {
@@ -326,7 +326,7 @@ main(int argc, char **argv)
 			fail("poll");
 		for (int i = 0; i < num_hosts; i++)
 		{
-			/* some at a time, so that nobody keeps the others waiting */
+			/* a limited number at a time, so that the other hosts get their turn */
 			for (int n = 0; n < 64 && fds[i].revents != 0; n++)
 			{
 				ssize_t		len = read(hosts[i].socket, data, sizeof(data));

@@ -1,7 +1,7 @@
-# One cluster for a long time, half of it under pgbench, armed writers and probes of
-# HTTP with a hand-over each minute, and half at rest: what the processes of the
-# extension take, and what they leave in logs and in etcd, must not grow.  `growth`
-# judges what this notes, `plots` draws it.
+# Measures one cluster for a long time.  In the first half it has load: pgbench, armed
+# writers, probes by HTTP, and a hand-over each minute.  In the second half it is at
+# rest.  The memory, descriptors and connections of the extension's processes, the logs
+# and etcd's data must not grow.  `growth` judges the measurements, `plots` draws them.
 #
 # Environment: CHAOS_SECONDS (7200), CHAOS_DATA, a directory for soak.csv.
 use strict;
@@ -40,9 +40,9 @@ open my $csv, '>', $file or die "cannot write $file: $!";
 $csv->autoflush(1);
 print $csv "seconds,phase,instance,what,process,value\n";
 
-# ---- what is measured ----------------------------------------------------------------
+# ---- measurements --------------------------------------------------------------------
 
-# name => pid: the extension's processes of an instance, and two of its sessions.
+# name => pid of the extension's processes of an instance, and of two sessions.
 sub processes
 {
 	my ($node) = @_;
@@ -54,7 +54,7 @@ UNION ALL SELECT pg_backend_pid(), 'reader'
 SQL
 }
 
-# kB: in all; its part of what is shared; what only it has, without files.
+# Memory in kB: resident; the same with its share of shared pages; private.
 sub memory
 {
 	my ($pid) = @_;
@@ -73,7 +73,7 @@ sub measure
 		for my $process (sort keys %pid)
 		{
 			my $pid  = $pid{$process};
-			# a writer of this moment may have ended
+			# the process may have ended meanwhile
 			my %memory = eval { memory($pid) } or next;
 			$note->($name, $_, $process, $memory{$_}) for sort keys %memory;
 			$note->($name, 'descriptors', $process, scalar(() = glob "/proc/$pid/fd/*"));
@@ -90,7 +90,7 @@ sub measure
 	{
 		for my $what (sort keys %metric)
 		{
-			# a member that answers late is not what this is about
+			# a late answer of a member is no failure here
 			my $value = eval { $etcd->metric($metric{$what}, $i) } // next;
 			$note->("etcd$i", $what, 'etcd', $what eq 'rss' ? $value / 1024 : $value);
 		}
@@ -98,9 +98,9 @@ sub measure
 	return;
 }
 
-# ---- what the instances have to do -----------------------------------------------------
+# ---- load --------------------------------------------------------------------------------
 
-# One transaction after the other, armed where the instance leads.
+# Executes one transaction after the other, armed if the instance leads.
 sub write_for_ever
 {
 	my ($node) = @_;
@@ -144,7 +144,7 @@ sub start_load
 	return @load;
 }
 
-# The leader hands over; true when another one leads.
+# Makes the leader resign; true when another instance leads.
 sub hand_over
 {
 	my ($leader) = grep { $_->is_leader } @nodes;
@@ -174,10 +174,10 @@ for my $phase (qw(load rest))
 	}
 	$_->stop for @load;
 }
-cmp_ok($handed_over, '>', 0, "$handed_over hand-overs");
-is($handed_over, $asked, 'each that was asked for');
+cmp_ok($handed_over, '>', 0, "there were $handed_over hand-overs");
+is($handed_over, $asked, 'no hand-over has failed');
 my $report = `python3 '$FindBin::RealBin/growth' '$file' 2>&1`;
-# in less time a page that is touched late is much in an hour
-is($?, 0, 'nothing grows') or diag($report) if $seconds >= 3600;
+# in a shorter run a single page is a large growth in an hour
+is($?, 0, 'no resource grows') or diag($report) if $seconds >= 3600;
 note($report);
 done_testing();

@@ -1,7 +1,7 @@
-# The clients of a chaos run.  Each is a process of its own, connects again
-# when its connection is gone, and writes what it did and was told into a
-# history: times are seconds of CLOCK_MONOTONIC, before an operation was asked
-# for and after it was answered.
+# The clients of a chaos run.  Each is a process of its own, and connects again
+# when its connection is lost.  It writes its operations and their answers into a
+# history, with the time before the operation and after the answer, in seconds of
+# CLOCK_MONOTONIC.
 package Chaos::Clients;
 
 use strict;
@@ -19,12 +19,12 @@ use POSIX ();
 use PostgreSQL::Test::Utils;
 
 our $election = 'chaos';
-# the keys of the queue, of which the first leads: from, and up to
+# the range of the queue's keys; the first key is the leader's
 our @queue    = ('chaos/', 'chaos0');
 our $watched  = 'fleet/';
 my $json = JSON::PP->new;
 
-# Starts a client: kind, a name of its own, and what its function takes.
+# Starts a client: its kind, its name, and the arguments of its function.
 sub start
 {
 	my ($kind, $name, @args) = @_;
@@ -48,15 +48,15 @@ sub connect_to
 		$args{user}, undef, { RaiseError => 1, PrintError => 0, PrintWarn => 0, AutoCommit => 1, pg_server_prepare => 0 });
 }
 
-# Calls $step with a connection, for ever.  $lost is called when one is gone;
-# an error of a statement alone is none.
+# Calls $step with a connection, for ever.  Calls $lost when $step has died, which
+# ends the connection.
 sub with_connection
 {
 	my ($node, $step, %args) = @_;
 	my $socket = $node->host . '/.s.PGSQL.' . $node->port;
 	while (1)
 	{
-		# to look is cheaper than to try, above all where the copy is not there
+		# a look at the socket is cheaper than a failed connection; the copy often does not run
 		my $dbh = -e $socket && eval { connect_to($node, %args) };
 		if (!$dbh) { pause(0.05); next; }
 		eval { $args{begin}->($dbh) if $args{begin}; $step->($dbh) while 1; };
@@ -68,12 +68,12 @@ sub with_connection
 	return;
 }
 
-# ---- who leads -------------------------------------------------------------------
+# ---- questions about the leader ---------------------------------------------------
 
-# Asks again and again whether the instance leads, under which token, and who
-# leads as far as it knows.  Equal answers are one line: the first and last time
-# they were asked for and answered, how many, the longest time between two
-# answers.  The token is read before and after, as the answers are several reads.
+# Asks all the time whether the instance leads, with which token, and which leader
+# it knows.  Equal answers in sequence make one line: the times of the first and the
+# last question and answer, their number, and the longest time between two answers.
+# The functions read one after the other, so the token is read before and after.
 sub run_sampler
 {
 	my ($history, $node, $interval) = @_;
@@ -97,7 +97,7 @@ sub run_sampler
 			$statement->execute;
 			my ($t1, $leads, $t2, $leader) = $statement->fetchrow_array;
 			my $after = now();
-			# both, and different: the answer may belong to either
+			# if the two tokens differ, the answer may belong to either
 			my $token = defined $t1 && defined $t2 && $t1 != $t2 ? undef : $t1 // $t2;
 			$note->($before, $after, leads => $leads ? 1 : 0, ($leads ? (token => $token) : ()), leader => $leader);
 			pause($interval);
@@ -113,7 +113,7 @@ sub run_sampler
 	return;
 }
 
-# The same by HTTP, as a load balancer asks: GET /leader, over one connection.
+# Asks by HTTP, as a load balancer does: GET /leader, over one connection.
 sub run_http
 {
 	my ($history, $node, $address, $interval) = @_;
@@ -144,8 +144,8 @@ sub run_http
 	return;
 }
 
-# A client of HAProxy's, whose checks choose the instance: a new connection for
-# each question.  No other than who led a moment ago is to be reached.
+# Asks through HAProxy, with a new connection for each question.  HAProxy chooses the
+# instance by its checks, so it has to reach one that led a moment ago.
 sub run_proxied
 {
 	my ($history, $port, $interval) = @_;
@@ -164,7 +164,7 @@ sub run_proxied
 	return;
 }
 
-# ---- those who write ----------------------------------------------------------------
+# ---- writers -------------------------------------------------------------------------
 
 sub create_tables
 {
@@ -178,7 +178,7 @@ sub create_tables
 	return;
 }
 
-# Jobs and hooks, which the instance runs by itself: all write into one table.
+# Makes a job of pg_cron and a hook.  Both write into the table duty.
 sub create_jobs
 {
 	my ($node) = @_;
@@ -190,8 +190,8 @@ sub create_jobs
 	return;
 }
 
-# A server that no fault reaches: what the leader alone is to write to.
-# entry.serial is the order in which it was written to.
+# Makes the tables of the ledger, a server without faults to which only the leader
+# may write.  entry.serial is the order of the writes.
 sub create_ledger
 {
 	my ($node) = @_;
@@ -203,15 +203,18 @@ sub create_ledger
 	return;
 }
 
-# One transaction after the other on the instance that only the leader may
-# commit.  how => function (it calls etcd_require_leader, sometimes
-# etcd_verify_leader), role (a role that has require_leadership set) or prepared
-# (COMMIT PREPARED, with require_leadership set).  Each writer has an account of its
-# own.  With a ledger it also writes there, between arming and commit: an entry;
-# and the account of that number, which is read and written in two transactions
-# there, with a fence: a greater token keeps a lesser one out.  sits => seconds: between its
-# last statement and COMMIT it does nothing for up to so long, so that leadership
-# comes and goes meanwhile.
+# Executes one transaction after the other, which only the leader may commit.
+#
+# how => function (it calls etcd_require_leader, sometimes etcd_verify_leader), role (a
+# role that has require_leadership set) or prepared (COMMIT PREPARED, with
+# require_leadership set).  Each writer has an account of its own.
+#
+# ledger => a server, to which it also writes between arming and commit: an entry, and
+# the account of the same number.  There this account is read and written in two
+# transactions.  A fence refuses a token that is lower than the last one.
+#
+# sits => seconds: it waits for up to that long between its last statement and COMMIT,
+# so that leadership may change meanwhile.
 sub run_writer
 {
 	my ($history, $node, $how, %args) = @_;
@@ -221,12 +224,12 @@ sub run_writer
 	with_connection($node, sub {
 			my ($dbh) = @_;
 			my ($leads) = $dbh->selectrow_array('SELECT etcd_is_leader(?)', undef, $election);
-			# who does not lead is to be refused: that is tried, too
+			# now and then an instance tries that does not lead, and has to be refused
 			if (!$leads && rand() > 0.1) { pause(0.2); return; }
 			$outside //= connect_to($args{ledger}) if $args{ledger};
 			my %txn = (k => 'txn', i => $node->name, how => $how, txn => $node->name . "-$kind-" . ++$count, account => $args{account}, begun => now());
 			$txn{how} = 'verify' if $how eq 'function' && rand() < 0.1;
-			# most are short; from a tenth of a second on
+			# most waits are short; the shortest is a tenth of a second
 			$txn{sits} = $args{sits} ? 0.1 * (10 * $args{sits})**rand() : rand() < 0.05 ? rand(1.5) : 0;
 			my $ok = eval { $how eq 'prepared' ? transact_prepared($dbh, \%txn) : transact($dbh, $outside, \%txn); 1 };
 			$txn{ended} = now();
@@ -234,7 +237,7 @@ sub run_writer
 			if ($ok) { $txn{outcome} = 'committed' }
 			else
 			{
-				# a server that ends while it commits says nothing, or that it was told to end
+				# a server that ends during a commit gives no answer, or reports its shutdown
 				$txn{state}   //= $state;
 				$txn{message} //= $message;
 				my $refused = $txn{state} =~ /^(?:25006|40|23|22|42|0A|53)/ || !$txn{commit_before};
@@ -250,14 +253,14 @@ sub run_writer
 		name  => "writer-$kind",
 		begin => sub {
 			my ($dbh) = @_;
-			# what a connection before left; its row is locked
+			# an earlier connection may have left a prepared transaction, which locks the row
 			$dbh->do("ROLLBACK PREPARED '$_->[0]'") for @{ $how eq 'prepared' ? $dbh->selectall_arrayref('SELECT gid FROM pg_prepared_xacts') : [] };
 		},
 		($how eq 'role' ? (user => 'app') : ()));
 	return;
 }
 
-# Fills in the times and what was read.
+# Executes the transaction, and adds its times and results to $txn.
 sub transact
 {
 	my ($dbh, $outside, $txn) = @_;
@@ -292,8 +295,8 @@ sub transact
 	return;
 }
 
-# The same by two-phase commit.  What is armed cannot be prepared, so it is
-# armed when it is to be committed.
+# The same by two-phase commit.  An armed transaction cannot be prepared, so it is
+# armed for COMMIT PREPARED.
 sub transact_prepared
 {
 	my ($dbh, $txn) = @_;
@@ -314,7 +317,7 @@ sub transact_prepared
 	die $error;
 }
 
-# Moves an amount, and writes that down beside it.
+# Changes the balance of an account, and inserts a row about that into a log.
 sub write_account
 {
 	my ($dbh, $txn) = @_;
@@ -327,7 +330,7 @@ sub write_account
 	return $amount;
 }
 
-# ---- those who are told ----------------------------------------------------------------
+# ---- events and waiters ------------------------------------------------------------------
 
 # A client that LISTENs.  A session is one connection.
 sub run_listener
@@ -350,7 +353,7 @@ sub run_listener
 		name  => 'listener',
 		begin => sub {
 			my ($dbh) = @_;
-			# a standby cannot
+			# LISTEN is not possible on a standby
 			pause(0.5) while ($dbh->selectrow_array('SELECT pg_is_in_recovery()'));
 			$dbh->do('LISTEN etcd_leader');
 			$history->write(k => 'listen', i => $node->name, session => ++$session, t => now());
@@ -378,7 +381,7 @@ sub run_reader
 	return;
 }
 
-# A client that waits for leadership: how => function, or procedure.
+# A client that waits for leadership.  how => function or procedure.
 sub run_waiter
 {
 	my ($history, $node, $how) = @_;
@@ -398,7 +401,7 @@ sub run_waiter
 	return;
 }
 
-# Notes what the instance counts, once in a second: how much it asks of etcd.
+# Writes the counters of an instance's requests to etcd, each second.
 sub run_counter
 {
 	my ($history, $node) = @_;
@@ -413,12 +416,12 @@ sub run_counter
 	return;
 }
 
-# ---- etcd itself, looked at from outside ----------------------------------------------
+# ---- etcd ---------------------------------------------------------------------------------
 
-# Asks the members in turn, which no fault of the network keeps from here, who
-# is the first of the election.  The read is ordered by raft's log: it also
-# deletes a key that never exists.  (Other reads of etcd may be stale, #20418.)
-# Equal answers are one line, as a sampler's; revision is that of the first.
+# Reads the first key of the election from each member in turn.  No fault of the
+# network cuts it off.  The read also deletes a key that never exists, so raft's log
+# orders it.  (Other reads of etcd may be stale, #20418.)  Equal answers make one line,
+# as for a sampler, with the revision of the first answer.
 sub run_looker
 {
 	my ($history, $user, $password, @urls) = @_;
@@ -440,7 +443,7 @@ sub run_looker
 		my $txn = $answer->{success} ? eval { $json->decode($answer->{content}) } : undef;
 		if (!$txn)
 		{
-			# etcd may have users now, or none any more, or have forgotten the token
+			# authentication may have been switched on or off, or the token has expired
 			my $granted = $http->post("$urls[0]/v3/auth/authenticate", { content => $json->encode({ name => $user, password => $password }) });
 			$token{ $urls[0] } = $granted->{success} ? $json->decode($granted->{content})->{token} : undef;
 			pause(0.05);
@@ -450,7 +453,7 @@ sub run_looker
 		my $first = $kv ? 0 + $kv->{create_revision} : 0;
 		if ($kv && $election =~ /^patroni:/)
 		{
-			# Patroni 3.0 may take its key back by a put: then another reign begins
+			# Patroni 3.0 may take its key back by a put, and then another leadership begins
 			my $known = $changed{$first} //= { value => $kv->{value}, token => $first };
 			@$known{qw(value token)} = ($kv->{value}, 0 + $kv->{mod_revision}) if $known->{value} ne $kv->{value};
 			$first = $known->{token};
@@ -467,7 +470,7 @@ sub run_looker
 
 # ---- keys that the instances watch ---------------------------------------------------------
 
-# Somebody who writes such keys by etcdctl: puts, deletions, and several at once.
+# Writes such keys by etcdctl: puts, deletions, and transactions with two keys.
 sub run_changer
 {
 	my ($history, $etcd, $interval) = @_;
@@ -487,9 +490,9 @@ sub run_changer
 	return;
 }
 
-# All that etcd says of those keys, by etcdctl, which no fault of the network keeps
-# from the members.  What it says nothing for 3 s begins anew, with the next
-# revision: so it misses nothing but what was compacted meanwhile, which is written down.
+# Watches those keys by etcdctl, which no fault of the network cuts off.  If there is no
+# event for 3 s, the watch is started again at the next revision.  So it only misses
+# revisions that were compacted meanwhile, and writes these into the history.
 sub run_watcher
 {
 	my ($history, $etcd) = @_;
@@ -532,8 +535,8 @@ sub run_watcher
 
 # ---- operators ---------------------------------------------------------------------------
 
-# Statements, once, in a process of its own: an instance that does not answer keeps
-# nobody else waiting.  True if they were carried out.
+# Executes statements once, in a process of its own, because the instance may not
+# answer.  Returns true if they were executed.
 sub run_operator
 {
 	my ($history, $node, $kind, @statements) = @_;

@@ -1,5 +1,5 @@
 # The cluster of a chaos run: etcd members and PostgreSQL instances on hosts of
-# their own, and a supervisor that starts again what shall run, as systemd does.
+# their own, and a supervisor that starts servers again, as systemd does.
 package Chaos::Cluster;
 
 use strict;
@@ -19,15 +19,15 @@ use PostgreSQL::Test::Utils;
 use Scalar::Util qw(weaken);
 
 my $member_disk = '400m';
-# what etcd_no_space fills
+# etcd's quota, which etcd_no_space exceeds
 my $quota = 16 * 1024 * 1024;
 my @operator = ('root', 'operators only');
 my @user     = ('pg', 'instances only');
 
 sub instance_names { my ($class, $number) = @_; return map { "pg$_" } 1 .. $number }
 
-# members, instances: how many; plan; install_path: of a PostgreSQL with another
-# library.
+# members, instances: their numbers; plan; install_path: a PostgreSQL with another
+# etcd_leader.so.
 sub new
 {
 	my ($class, %args) = @_;
@@ -66,7 +66,7 @@ sub _start_etcd
 	$self->{etcd}->etcdctl(@$_) for [ qw(user add), join ':', @operator ], [qw(user grant-role root root)], [ qw(user add), join ':', @user ],
 	  [qw(role add instances)], [ qw(role grant-permission --prefix=true instances readwrite), $Chaos::Clients::election ],
 	  [ qw(role grant-permission --prefix=true instances read), $Chaos::Clients::watched ], [qw(user grant-role pg instances)];
-	# from now on, also while etcd asks for nobody
+	# sent from now on, even while authentication is off
 	$self->{etcd}->use_credentials(@operator);
 	$self->{password_file} = PostgreSQL::Test::Utils::tempdir('password') . '/password';
 	EtcdLeader::Installation::write_file($self->{password_file}, "$user[1]\n");
@@ -84,7 +84,7 @@ sub _start_etcd
 sub _start_instance
 {
 	my ($self, $name) = @_;
-	# every second one leaves all to the check at commit
+	# every second instance relies on the check at commit
 	my $cancels = $name =~ /[13579]$/ ? 'on' : 'off';
 	my $node = Chaos::Instance->create($name,
 		host => $self->{network}->host($name), install_path => $self->{install_path},
@@ -108,8 +108,8 @@ sub _start_instance
 	return;
 }
 
-# HAProxy on the host of the test, as integrations/haproxy.cfg says, which no fault
-# reaches: who checks and who asks by it is not cut off.  Returns its port.
+# Starts HAProxy with integrations/haproxy.cfg, on the host of the test.  That host has
+# no faults, so HAProxy's checks and clients are never cut off.  Returns its port.
 sub start_haproxy
 {
 	my ($self) = @_;
@@ -121,14 +121,14 @@ sub start_haproxy
 	EtcdLeader::Installation::write_file($file, $config);
 	$self->{haproxy} = EtcdLeader::Util::Process->spawn(name => 'haproxy', log => "$PostgreSQL::Test::Utils::log_path/haproxy.log",
 		cmd => [ 'haproxy', '-db', '-f', $file ]);
-	# a server counts as up until its first check
+	# wait for the first checks, because HAProxy assumes that a server is up
 	my $port = 5000;
 	poll(10, sub { IO::Socket::INET->new(PeerAddr => "127.0.0.1:$port") }) or die 'HAProxy does not start: ' . $self->{haproxy}->output;
 	pause(3);
 	return $port;
 }
 
-# Of etcd: name and password.
+# Name and password of etcd's root user.
 sub operator { return @operator }
 
 sub network   { return $_[0]{network} }
@@ -138,7 +138,7 @@ sub copy_node { return $_[0]{copy} }
 sub nodes     { my ($self) = @_; return map { $self->{instances}{$_} } sort keys %{ $self->{instances} } }
 sub members   { my ($self) = @_; return sort keys %{ $self->{members} } }
 
-# The hosts that one talks to.
+# The other hosts that a host talks to.
 sub others
 {
 	my ($self, $name) = @_;
@@ -147,7 +147,7 @@ sub others
 	return grep { $_ ne $name } @others;
 }
 
-# The TCP ports between two hosts: client, or peer.
+# The TCP ports of one kind, client or peer, between two hosts.
 sub ports
 {
 	my ($self, $kind, @names) = @_;
@@ -163,7 +163,7 @@ sub disk
 
 # ---- the supervisor ----------------------------------------------------------------
 
-# From now on it shall run, or not.
+# Sets whether the supervisor keeps a server running.
 sub want { my ($self, $name, $wanted) = @_; $self->{wanted}{$name} = $wanted; return }
 
 sub signal_member
@@ -173,8 +173,8 @@ sub signal_member
 	return $process->signal($signal);
 }
 
-# Starts what shall run and does not; each at most once in a second.  Goes on
-# with what takes time.
+# Starts the servers that have to run and do not, each at most once in a second.
+# Continues the background jobs.
 sub tick
 {
 	my ($self) = @_;
@@ -204,7 +204,7 @@ sub tick
 	return;
 }
 
-# Does a piece of Perl in a process of its own, which writes no history.
+# Runs Perl code in a process of its own, which writes no history.
 sub in_background
 {
 	my ($self, $name, $code) = @_;
@@ -217,7 +217,7 @@ sub has_jobs { my ($self) = @_; $self->tick; return @{ $self->{jobs} } > 0 || @{
 
 sub is_busy { my ($self) = @_; return $self->has_jobs || %{ $self->{joins} // {} } || ($self->{copying} && 1) }
 
-# Calls $code until it returns something true and does not die.
+# Calls $code until it returns a true value and does not die.
 sub insist
 {
 	my ($code) = @_;
@@ -225,15 +225,16 @@ sub insist
 	return;
 }
 
-# Statements of an operator; returns the process that sends them.
+# Executes statements of an operator; returns the process that does so.
 sub operate
 {
 	my ($self, $node, $kind, @statements) = @_;
 	return $self->in_background($kind, sub { Chaos::Clients::run_operator(Chaos::History->new('operators'), $node, $kind, @statements) });
 }
 
-# Statements that undo what such a process has done: after its end, which comes late if
-# the server is stopped, and until they are carried out, as the server may be away.
+# Executes statements that undo those of such a process.  It waits for the end of that
+# process, which comes late if the server is stopped.  It tries until the statements are
+# executed, because the server may be down.
 sub operate_back
 {
 	my ($self, $done, $node, $kind, @statements) = @_;
@@ -245,7 +246,7 @@ sub operate_back
 	return;
 }
 
-# Does something when a process has ended.
+# Calls $do when a process has ended.
 sub _after
 {
 	my ($self, $process, $do) = @_;
@@ -279,7 +280,7 @@ sub etcdctl
 
 sub member_number { my ($self, $name) = @_; return $self->{members}{$name} }
 
-# The instance whose key is the first; undef if etcd does not say so soon.
+# The instance whose key is the first; undef if etcd does not answer soon.
 sub leading_instance
 {
 	my ($self) = @_;
@@ -294,7 +295,7 @@ sub leading_instance
 	return;
 }
 
-# The name of the member that leads etcd; undef if nobody says so soon.
+# The name of etcd's leader; undef if no member answers soon.
 sub leading_member
 {
 	my ($self) = @_;
@@ -333,7 +334,7 @@ sub move_leader
 	return;
 }
 
-# Writes until etcd has no space left by its quota; and makes room again.
+# Writes until etcd exceeds its quota; empty_etcd() makes room again.
 sub fill_etcd
 {
 	my ($self, $fault) = @_;
@@ -369,8 +370,8 @@ sub empty_etcd
 	return;
 }
 
-# The members have new certificates, valid for so many days; one after the other, as
-# the certificate and its key are two files.
+# Gives the members a new certificate, valid for that many days.  Only one process does
+# this at a time, because the certificate and its key are two files.
 sub sign_certificates
 {
 	my ($self, $days) = @_;
@@ -383,7 +384,7 @@ sub sign_certificates
 	return;
 }
 
-# etcd has users from now on, or none.
+# Switches etcd's authentication on or off.
 sub switch_auth
 {
 	my ($self, $on) = @_;
@@ -394,7 +395,7 @@ sub switch_auth
 	return;
 }
 
-# The member loses its disk: it is removed, and joins again with an empty one.
+# The member loses its data.  It is removed, and joins again with an empty disk.
 sub replace_member
 {
 	my ($self, $name) = @_;
@@ -408,9 +409,9 @@ sub replace_member
 	$self->{joins}{$name} = $self->in_background("replace $name", sub {
 		my $removed;
 		insist(sub {
-			# by its address: one that has not begun yet has no name
+			# found by its address, because a member has no name before it has started
 			my ($known) = grep { $_->{peerURLs}[0] eq $member->{peer} } @{ $etcd->post('/v3/cluster/member/list', {}, $rest[0], 3)->{members} };
-			# an order that was not answered may have been obeyed
+			# a request without an answer may have been executed
 			return 1 if $known && defined $removed && $known->{ID} ne $removed;
 			return 0 if !$known && !defined $removed;
 			if ($known)
@@ -425,9 +426,9 @@ sub replace_member
 	return;
 }
 
-# A candidate of etcd's own: `etcdctl elect`; or, half of the time, one of Go's
-# concurrency.Election, where test/bench/peers/build has made it.  That one has a
-# lease of our TTL, and does not resign at its end.
+# Starts a candidate of etcd's own: `etcdctl elect`; or half of the time one that uses
+# Go's concurrency.Election, if test/bench/peers/build has built it.  The latter has a
+# lease of the run's TTL, and does not resign when it ends.
 my $go = dirname(__FILE__) . '/../../../bench/build/candidate';
 
 sub start_rival
@@ -443,7 +444,7 @@ sub start_rival
 	return;
 }
 
-# It resigns; one that does not end is killed, and its lease revoked, as that
+# Makes it resign.  If it does not end, it is killed, and its lease is revoked, which
 # would live for a minute.
 sub end_rival
 {
@@ -467,8 +468,8 @@ sub end_rival
 
 # ---- a copy of an instance ---------------------------------------------------------------
 
-# Makes a base backup of it, which is started beside it: on its own, with the same
-# settings, as by somebody who does not think of them; or as its standby.
+# Makes a base backup of an instance, which is started beside it.  It runs as a primary
+# with the same settings, as if its operator had forgotten them, or as a standby.
 sub copy
 {
 	my ($self, $name, $standby) = @_;
@@ -507,7 +508,7 @@ sub _tick_copy
 
 # ---- rest, and the end ---------------------------------------------------------------------
 
-# Nothing is stopped, wanted and not there, or under way.
+# Ends the faults: all servers have to run, and no process is stopped.
 sub heal
 {
 	my ($self) = @_;
@@ -518,7 +519,7 @@ sub heal
 	return;
 }
 
-# Everybody has contact, names the same leader, and one of them is it.
+# All instances have contact and name the same leader, and one of them leads.
 sub is_settled
 {
 	my ($self) = @_;
@@ -535,7 +536,7 @@ sub is_settled
 	return $leading == 1 && keys %leaders == 1;
 }
 
-# What is in the tables, into a history.
+# Writes the contents of the tables into a history.
 sub dump_tables
 {
 	my ($self, $history, $ledger) = @_;
@@ -556,7 +557,7 @@ sub dump_ledger
 	return;
 }
 
-# Ends everything in order; returns what did not end by itself.
+# Stops all servers; returns the processes of instances that did not end by themselves.
 sub stop
 {
 	my ($self) = @_;

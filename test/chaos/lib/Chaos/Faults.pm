@@ -1,5 +1,5 @@
-# What each kind of fault does to the cluster, and how it ends.  All return at
-# once: what takes time is done by a process of its own.
+# Begins and ends each kind of fault.  All functions return at once; actions that take
+# time run in processes of their own.
 package Chaos::Faults;
 
 use strict;
@@ -9,11 +9,12 @@ use Chaos::Clients;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 
-# kind => [ begin, end ]; both are called with the cluster and the fault.
+# kind => [ begin, end ]; both are called with the cluster and the fault.  A kind
+# without an end lasts no time.
 my %does = (
 	cut     => [ sub { rules(@_, loss => 1) }, \&mend ],
 	isolate => [ sub { my ($c, $f) = @_; rules_for($c, $f, [ map { ([ $f->{target}, $_ ], [ $_, $f->{target} ]) } $c->others($f->{target}) ], loss => 1) }, \&mend ],
-	# from what nobody notices to more than a request's time-out
+	# from a short delay to more than a request's time-out
 	slow    => [ sub { my ($c, $f) = @_; my $d = 0.01 * 200**$f->{amount}; rules($c, $f, delay => $d, jitter => $d / 2) }, \&mend ],
 	slow_host => [ sub { my ($c, $f) = @_; my $d = 0.01 * 200**$f->{amount}; rules_for($c, $f, [ map { ([ $_, $f->{target} ]) } $c->others($f->{target}) ], delay => $d, jitter => $d / 2) }, \&mend ],
 	lossy   => [ sub { my ($c, $f) = @_; rules($c, $f, loss => 0.02 + 0.6 * $f->{amount}) }, \&mend ],
@@ -31,7 +32,7 @@ my %does = (
 
 	etcd_auth      => [ sub { $_[0]->switch_auth('enable') }, sub { $_[0]->switch_auth('disable') } ],
 
-	# new ones, or such as have run out
+	# new certificates; three in ten have expired
 	certificates   => [ sub { my ($c, $f) = @_; $c->sign_certificates($f->{amount} < 0.3 ? 0 : 30) }, sub { $_[0]->sign_certificates(30) } ],
 
 	pg_restart   => [ sub { stop_server(@_, 'INT') },  \&want_again ],
@@ -47,7 +48,7 @@ my %does = (
 	pg_end_notifier  => [ sub { to_processes(@_, 'TERM', 'etcd_leader notifier') } ],
 	pg_kill_backend  => [ sub { to_processes(@_, 'KILL', ': app postgres') } ],
 	pg_disk_full     => [ \&fill_disk, \&empty_disk ],
-	# an hour ahead at the most, and back: seconds to hours
+	# by up to an hour, forward or back
 	pg_clock => [ sub { my ($c, $f) = @_; $c->node($f->{target})->clock->step_wall(int(3600 * (2 * $f->{amount} - 1))) },
 		sub { my ($c, $f) = @_; $c->node($f->{target})->clock->step_wall(-int(3600 * (2 * $f->{amount} - 1))) } ],
 	copy    => [ sub { my ($c, $f) = @_; $c->copy($f->{target}, 0) }, sub { my ($c, $f) = @_; $c->end_copy } ],
@@ -74,8 +75,9 @@ sub begin { my ($c, $f) = @_; return $does{ $f->{kind} }[0]->($c, $f) }
 
 sub end { my ($c, $f) = @_; my $end = $does{ $f->{kind} }[1] or return; return $end->($c, $f) }
 
-# Half of the faults that are for one strike the leader, at that time.  What
-# takes a whole process strikes none that such a fault has already: false then.
+# Chooses the target of a fault when it begins.  Half of the faults of one server hit
+# the present leader.  Returns false if the fault needs a whole server, and another such
+# fault has it already.
 sub aim
 {
 	my ($c, $f, @current) = @_;
@@ -88,7 +90,7 @@ sub aim
 	return !($f->{whole} && $taken{ $f->{target} });
 }
 
-# Has it an end?
+# Does the fault last, until its end is called?
 sub lasts { my ($f) = @_; return defined $does{ $f->{kind} }[1] }
 
 # ---- the network -------------------------------------------------------------------
@@ -133,8 +135,8 @@ sub to_postmaster
 	return;
 }
 
-# To all processes of a server, or those with that title; to one of them, if
-# they are clients.
+# Sends a signal to all processes of a server, or to those with that title.
+# pg_kill_backend sends it to only one of them.
 sub to_processes
 {
 	my ($c, $f, $signal, $title) = @_;

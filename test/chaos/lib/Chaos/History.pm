@@ -1,5 +1,5 @@
-# What a client saw, as a file of JSON lines.  A line is written when its
-# operation is over, in one piece, so that a killed client leaves whole lines.
+# The history of a client: a file with JSON lines.  A line is written in one piece when
+# its operation is over, so that a killed client leaves only whole lines.
 package Chaos::History;
 
 use strict;

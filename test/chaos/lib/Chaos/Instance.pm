@@ -1,6 +1,5 @@
-# A PostgreSQL instance on a host of its own, with a disk of its own.  Clients
-# reach it by its Unix socket, which is a file: no fault of the network comes
-# between them.
+# A PostgreSQL instance on a host of its own, with a disk of its own.  Clients connect
+# to its Unix socket, so no fault of the network affects them.
 package Chaos::Instance;
 
 use strict;
@@ -15,8 +14,8 @@ use EtcdLeader::Util;
 
 my $disk_size = '160m';
 
-# As EtcdLeader::Instance->create(), and host => what names the host;
-# disk => 0: on the disk of the test.
+# The arguments of EtcdLeader::Instance->create(), and host => the host, as from
+# Chaos::Network->host().
 sub create
 {
 	my ($class, $name, %args) = @_;
@@ -42,8 +41,8 @@ sub live_on
 	return;
 }
 
-# Starts the postmaster, and waits for nothing.  It is nobody's child here, and
-# not root, which it is in the namespace that has the hosts.
+# Starts the postmaster, and does not wait.  In the namespace that has the hosts it would
+# run as root, so it gets a user namespace of its own.
 sub start
 {
 	my ($self) = @_;
@@ -64,15 +63,15 @@ sub alive { my ($self) = @_; return $self->{el_process} && $self->{el_process}->
 
 sub pid { my ($self) = @_; return $self->{el_process} ? $self->{el_process}->pid : undef }
 
-# Does it take connections?
+# Does it accept connections?
 sub serves { my ($self) = @_; return $self->alive && defined $self->try_value('SELECT 1') }
 
-# All processes of the server: those whose title has its cluster_name, which no
-# other server of this machine has, or which are as the postmaster began them.
-# (More than titles nobody may see of processes in another user namespace.)
+# All processes of the server.  Their titles have its cluster_name, which is unique on
+# this machine; before that their command line is the postmaster's.  (Of processes in
+# another user namespace only the titles are visible.)
 sub processes { my ($self) = @_; return $self->processes_like('') }
 
-# Those whose title has this text, too.
+# The processes of the server whose title has this text.
 sub processes_like
 {
 	my ($self, $text) = @_;
@@ -90,8 +89,8 @@ sub clock { my ($self) = @_; return $self->{el_shim} }
 
 sub disk { my ($self) = @_; return $self->{_basedir} }
 
-# Its end, as an operator ends it (fast), in at most that many seconds; the
-# pids that were left after that, and are killed.
+# Shuts the server down (fast).  After that many seconds it kills the remaining
+# processes, and returns their pids.
 sub end
 {
 	my ($self, $timeout) = @_;
@@ -110,7 +109,7 @@ sub release_disk
 	return;
 }
 
-# PostgreSQL::Test::Cluster's own ways to start and stop it are not used.
+# PostgreSQL::Test::Cluster has not started the server, and must not stop it.
 sub teardown_node { return }
 
 1;

@@ -1,6 +1,6 @@
-# The network of a chaos run: hosts, each a network namespace of its own, and
-# between them the program network.c, which loses and delays packets as it is
-# told.  The test itself is a host, too, which no fault reaches.
+# The network of a chaos run.  Each host is a network namespace.  Between them the
+# program network.c loses and delays packets by rules.  The test is a host, too, and no
+# fault hits that host.
 package Chaos::Network;
 
 use strict;
@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 
 my $source = dirname(__FILE__) . '/../../network.c';
 
-# hosts => { name => address }; seed => of what is drawn in the network.
+# hosts => { name => address }; seed => for the random numbers of network.c.
 sub new
 {
 	my ($class, %args) = @_;
@@ -43,12 +43,12 @@ sub new
 	return $self;
 }
 
-# What names a host to EtcdLeader::Namespace; its address.
+# The host for EtcdLeader::Namespace, and its address.
 sub host    { my ($self, $name) = @_; return $self->{hosts}{$name} }
 sub address { my ($self, $name) = @_; return $self->{addresses}{$name} }
 
-# A rule for packets from one host to another.  port => 0: all; loss => 0 to 1;
-# delay, jitter => seconds.  Returns what remove() takes.
+# Adds a rule for packets from one host to another.  port => 0: all; loss => 0 to 1;
+# delay, jitter => seconds.  Returns the number of the rule, for remove().
 sub add
 {
 	my ($self, $from, $to, %rule) = @_;
@@ -77,7 +77,7 @@ sub _wait_for_answers
 	return;
 }
 
-# The end of its orders is the end of the network.
+# The program ends at the end of its orders.
 sub stop { my ($self) = @_; close $self->{orders}; return }
 
 1;

@@ -1,5 +1,5 @@
-# A cluster of Patroni's in place of bare instances: etcd_leader follows its leader
-# key.  Patroni starts, promotes and demotes the servers.
+# A Patroni cluster in the place of separate instances.  etcd_leader follows Patroni's
+# leader key.  Patroni starts, promotes and demotes the servers.
 package Chaos::Patroni;
 
 use strict;
@@ -16,17 +16,18 @@ my $scope = 'chaos';
 
 sub instance_names { my ($class, $number) = @_; return map { "n$_" } 0 .. $number - 1 }
 
-# What can strike it, of Chaos::Faults: nobody resigns from Patroni's election.
+# The kinds of faults of Chaos::Faults that are possible.  Commands like
+# etcd_resign() are not, because Patroni chooses the leader.
 sub kinds
 {
 	return qw(cut isolate slow slow_host lossy etcd_kill etcd_restart etcd_stop etcd_move etcd_compact etcd_defragment
 	  pg_stop pg_kill pg_host_lost pg_stop_elector pg_kill_elector pg_end_elector patroni_kill patroni_stop switchover);
 }
 
-# That of its key, the shortest.
+# The shortest TTL of Patroni's key.
 sub ttl { return { EtcdLeader::Patroni::shortest_times() }->{ttl} }
 
-# members, instances: how many; plan.
+# members, instances: their numbers; plan.
 sub new
 {
 	my ($class, %args) = @_;
@@ -50,12 +51,12 @@ sub new
 	return $self;
 }
 
-# There is none.
+# There is no copy of an instance.
 sub copy_node { return }
 sub end_copy  { return }
 sub is_busy   { my ($self) = @_; return $self->has_jobs }
 
-# The member whom the key names.
+# The member that the leader key names.
 sub leading_instance
 {
 	my ($self) = @_;
@@ -75,8 +76,8 @@ sub switchover
 	return;
 }
 
-# One leads, and all servers that run name it.  Patroni may leave one down: its
-# operator has to help then.
+# One member leads, and all servers that run name it.  Patroni may leave a server down
+# until an operator acts.
 sub is_settled
 {
 	my ($self) = @_;
@@ -92,7 +93,7 @@ sub is_settled
 	return $leading == 1 && keys %leaders == 1;
 }
 
-# The tables are as Patroni's asynchronous replication has left them.
+# The instances' tables are not compared, because Patroni's replication is asynchronous.
 sub dump_tables
 {
 	my ($self, $history, $ledger) = @_;
@@ -115,7 +116,7 @@ use warnings;
 
 use parent -norequire, 'EtcdLeader::Patroni::Member';
 
-# Is Patroni there?  It starts the server.
+# Does Patroni run?  Patroni starts the server.
 sub alive { my ($self) = @_; return $self->{process}->alive }
 sub start { my ($self) = @_; return $self->start_patroni }
 

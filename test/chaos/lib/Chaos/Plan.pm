@@ -1,22 +1,21 @@
-# What a run does to its cluster, drawn from a seed: rounds of faults.  The same
-# seed, hosts and length give the same plan.  What comes of it is not repeatable:
-# these are real systems.
+# The plan of a run: rounds of faults, drawn from a seed.  The same seed, hosts and
+# length give the same plan.  The outcome is not repeatable, because the systems are real.
 package Chaos::Plan;
 
 use strict;
 use warnings;
 
-# Kinds of faults: what they strike, their weight in each profile, and whether
-# they take the whole process: then no other such fault does at the same time.
-#   calm     commands, settings, restarts: what happens on good days
+# Kinds of faults: what they hit, their weight in each profile, and whether they need
+# the whole server.  Only one such fault hits a server at a time.
+#   calm     commands, settings, restarts
 #   network  cuts, delays, losses
-#   etcd     members die, hang, are full, are replaced
+#   etcd     members crash, hang, have a full disk, are replaced
 #   instance the same for PostgreSQL and its processes
-#   all      everything
+#   all      all of these
 my @profiles = qw(all network etcd instance calm);
 
 my %kinds = (
-	# what                strikes       calm network etcd instance whole
+	# kind                hits          calm network etcd instance whole
 	cut             => [ 'link',     [ 0, 8, 2, 1 ] ],
 	isolate         => [ 'host',     [ 0, 5, 1, 1 ] ],
 	slow            => [ 'link',     [ 0, 6, 1, 1 ] ],
@@ -57,15 +56,16 @@ my %kinds = (
 	observe         => [ 'instance', [ 2, 0, 0, 1 ] ],
 	set_ttl         => [ 'instance', [ 2, 1, 1, 1 ] ],
 	rival           => [ 'cluster',  [ 2, 1, 1, 1 ] ],
-	# of Chaos::Patroni alone
+	# only for Chaos::Patroni
 	patroni_kill    => [ 'instance', [ 0, 0, 0, 0 ], 1 ],
 	patroni_stop    => [ 'instance', [ 0, 0, 0, 0 ], 1 ],
 	switchover      => [ 'instance', [ 0, 0, 0, 0 ] ],
 );
 
-# seed, seconds, etcd => [names], instances => [names].  A plan: seed, profile,
-# tls (each third seed: instances talk to etcd by TLS), ttl, ttls (what set_ttl chooses from), rounds => [[fault, ...], ...]; a fault has id,
-# kind, at and for (seconds, in its round), target, and what was drawn for it.
+# Draws a plan.  Arguments: seed, seconds, etcd => [names], instances => [names].
+# A plan has: seed, profile, tls (instances use TLS to etcd, with each third seed), ttl,
+# ttls (set_ttl chooses one), rounds => [[fault, ...], ...].  A fault has: id, kind, at and
+# for (seconds in its round), target, and random values for its kind.
 sub draw
 {
 	my (%args) = @_;
@@ -78,7 +78,7 @@ sub draw
 		tls => $args{tls} // ($args{seed} % 3 == 0 ? 1 : 0), ttls => $args{ttl} ? [$ttl] : [ $ttl, pick(grep { $_ <= 2 * $ttl } @ttls) ], rounds => []);
 	my $id = 0;
 
-	# a round is at least long enough for a lease to run out in it
+	# a round is long enough for a lease to expire
 	my $length = 12 + 2 * $ttl;
 	for my $round (1 .. 1 + $args{seconds} / $length)
 	{
@@ -128,7 +128,7 @@ sub draw_kind
 	die 'no kind';
 }
 
-# From a tenth of a second to the rest of the round, a fifth of them about a TTL.
+# From a tenth of a second to the length of a round; a fifth of them about a TTL.
 sub duration
 {
 	my ($ttl, $length) = @_;
