@@ -25,7 +25,7 @@ use Test::More;
 my $seconds   = $ENV{CHAOS_SECONDS}  || 120;
 my $members   = 0 + ($ENV{CHAOS_ETCD} || 3);
 my $instances = 0 + ($ENV{CHAOS_PG} || 3);
-my $interval  = 0 + ($ENV{CHAOS_INTERVAL} || 0.001);
+$Chaos::Clients::interval = 0 + $ENV{CHAOS_INTERVAL} if $ENV{CHAOS_INTERVAL};
 my $class     = $ENV{CHAOS_PATRONI} ? 'Chaos::Patroni' : 'Chaos::Cluster';
 my $plan = Chaos::Plan::draw(
 	seed      => 0 + ($ENV{CHAOS_SEED} || 1),
@@ -57,20 +57,20 @@ my $cluster = $class->new(plan => $plan, members => $members, instances => $inst
 
 my @clients = (
 	Chaos::Clients::start(looker  => 'looker',  $cluster->operator, map { $cluster->etcd->url($_) } $cluster->etcd->all),
-	Chaos::Clients::start(changer => 'changer', $cluster->etcd, $interval),
+	Chaos::Clients::start(changer => 'changer', $cluster->etcd),
 	Chaos::Clients::start(watcher => 'watcher', $cluster->etcd),
-	Chaos::Clients::start(proxied => 'proxied', $cluster->start_haproxy, $interval));
+	Chaos::Clients::start(proxied => 'proxied', $cluster->start_haproxy));
 for my $node ($cluster->nodes, $cluster->copy_node)
 {
 	my $name = $node->name;
 	push @clients,
-	  Chaos::Clients::start(sampler  => "sampler-$name",  $node, $interval),
+	  Chaos::Clients::start(sampler  => "sampler-$name",  $node),
 	  Chaos::Clients::start(listener => "listener-$name", $node),
 	  Chaos::Clients::start(reader   => "reader-$name",   $node),
 	  Chaos::Clients::start(counter  => "counter-$name",  $node),
 	  (map { Chaos::Clients::start(waiter => "waiter-$_-$name", $node, $_) } qw(function procedure));
 	next if $name eq 'copy';
-	push @clients, Chaos::Clients::start(http => "http-$name", $node, $cluster->network->address($name) . ':8010', $interval > 0.02 ? $interval : 0.02);
+	push @clients, Chaos::Clients::start(http => "http-$name", $node, $cluster->network->address($name) . ':8010');
 	push @clients, Chaos::Clients::start(writer => "writer-function-$name", $node, 'function', account => 1, ledger => $ledger),
 	  Chaos::Clients::start(writer => "writer-role-$name", $node, 'role', account => 2);
 	my %sits = (sits => 2 * $plan->{ttl});
@@ -150,7 +150,7 @@ my $history = Chaos::History::dir();
 my $json = JSON::PP->new->canonical->pretty->allow_blessed;
 my %logs = map { $_->name => $_->logfile } grep { -e $_->logfile } $cluster->nodes, $cluster->copy_node;
 $logs{$_} = $_ for $ENV{CHAOS_SANITIZE} ? $installation->report_files : ();
-PostgreSQL::Test::Utils::append_to_file("$history/plan.json", $json->encode({ %$plan, seconds => now() - $began, interval => $interval, members => $members, instances => $instances,
+PostgreSQL::Test::Utils::append_to_file("$history/plan.json", $json->encode({ %$plan, seconds => now() - $began, interval => $Chaos::Clients::interval, members => $members, instances => $instances,
 			nodes => [ map { $_->name } $cluster->nodes ], follows => $ENV{CHAOS_PATRONI} ? 1 : 0, library => $ENV{CHAOS_LIBRARY}, logs => \%logs }));
 my $report = `python3 '$FindBin::RealBin/check' '$history' 2>&1`;
 is($?, 0, 'the checker finds no violation');

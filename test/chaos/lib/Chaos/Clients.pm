@@ -22,6 +22,8 @@ our $election = 'chaos';
 # the range of the queue's keys; the first key is the leader's
 our @queue    = ('chaos/', 'chaos0');
 our $watched  = 'fleet/';
+# seconds between two questions of a sampler; with more, all clients ask less often
+our $interval = 0.001;
 my $json = JSON::PP->new;
 
 # Starts a client: its kind, its name, and the arguments of its function.
@@ -76,7 +78,7 @@ sub with_connection
 # The functions read one after the other, so the token is read before and after.
 sub run_sampler
 {
-	my ($history, $node, $interval) = @_;
+	my ($history, $node) = @_;
 	my ($run, $previous);
 	my $flush = sub { $history->write(k => 'sample', i => $node->name, %$run) if $run; $run = undef; };
 	my $note  = sub {
@@ -116,7 +118,7 @@ sub run_sampler
 # Asks by HTTP, as a load balancer does: GET /leader, over one connection.
 sub run_http
 {
-	my ($history, $node, $address, $interval) = @_;
+	my ($history, $node, $address) = @_;
 	my $socket;
 	while (1)
 	{
@@ -139,7 +141,7 @@ sub run_http
 		my $after = now();
 		if ($ok) { $history->write(k => 'http', i => $node->name, b => $before, a => $after, code => 0 + $code, token => $token && 0 + $token) }
 		else     { $socket = undef }
-		pause($interval);
+		pause($interval > 0.02 ? $interval : 0.02);
 	}
 	return;
 }
@@ -148,7 +150,7 @@ sub run_http
 # instance by its checks, so it has to reach one that led a moment ago.
 sub run_proxied
 {
-	my ($history, $port, $interval) = @_;
+	my ($history, $port) = @_;
 	while (1)
 	{
 		my $before = now();
@@ -225,7 +227,7 @@ sub run_writer
 			my ($dbh) = @_;
 			my ($leads) = $dbh->selectrow_array('SELECT etcd_is_leader(?)', undef, $election);
 			# now and then an instance tries that does not lead, and has to be refused
-			if (!$leads && rand() > 0.1) { pause(0.2); return; }
+			if (!$leads && rand() > 0.1) { pause(0.2 + $interval); return; }
 			$outside //= connect_to($args{ledger}) if $args{ledger};
 			my %txn = (k => 'txn', i => $node->name, how => $how, txn => $node->name . "-$kind-" . ++$count, account => $args{account}, begun => now());
 			$txn{how} = 'verify' if $how eq 'function' && rand() < 0.1;
@@ -248,7 +250,7 @@ sub run_writer
 			{
 				die "connection lost\n" if ($dbh->ping // 0) <= 0 || !eval { $dbh->rollback unless $dbh->{AutoCommit}; 1 };
 			}
-			pause(0.02 + rand(0.08));
+			pause(0.02 + rand(0.08 + 5 * $interval));
 		},
 		name  => "writer-$kind",
 		begin => sub {
@@ -390,7 +392,7 @@ sub run_waiter
 	with_connection($node, sub {
 			my ($dbh) = @_;
 			my ($leads) = $dbh->selectrow_array('SELECT etcd_is_leader(?)', undef, $election);
-			if ($leads) { pause(0.05); return; }
+			if ($leads) { pause(0.05 + $interval); return; }
 			$asked = now();
 			my ($answer) = $dbh->selectrow_array($call, undef, '20 s', $election);
 			$history->write(k => 'wait', i => $node->name, how => $how, b => $asked, a => now(), leads => $answer ? 1 : 0);
@@ -463,7 +465,7 @@ sub run_looker
 			n => 0, b0 => $before, a0 => $after };
 		$run->{n}++;
 		@{$run}{qw(b1 a1)} = ($before, $after);
-		pause(0.05);
+		pause(0.05 + $interval / 2);
 	}
 	return;
 }
@@ -473,7 +475,7 @@ sub run_looker
 # Writes such keys by etcdctl: puts, deletions, and transactions with two keys.
 sub run_changer
 {
-	my ($history, $etcd, $interval) = @_;
+	my ($history, $etcd) = @_;
 	my $number = 0;
 	while (1)
 	{
