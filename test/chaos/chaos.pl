@@ -138,6 +138,9 @@ for my $round (@{ $plan->{rounds} })
 
 # ---- the end ---------------------------------------------------------------------------
 
+# the changes of the last round are announced: see RESUME in check
+pause(8);
+$faults->write(k => 'end', t => now());
 $_->signal('TERM') for @clients;
 $_->stop('TERM', 3) for @clients;
 $cluster->dump_tables(Chaos::History->new('tables'), $ledger);
