@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * changes_test.c
- *	  Unit tests of changes.c: what is asked, watched and announced, input by
- *	  input.  test/sim/changes_sim.c has the faults in any order.
+ *	  Unit tests of changes.c: its reads, watches and events after each input.
+ *	  test/sim/changes_sim.c tests random orders of faults.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
 #define SECOND		(1000 * MS)
 #define CLUSTER		7
 
-/* What has gone out since it was looked at last, as text. */
+/* The outputs since the last assert_out(), as text. */
 static char out[4096];
 static uint64_t read_id;
 static Changes *core;
@@ -138,7 +138,7 @@ frame_created(int64_t watch_id)
 	changes_watched(core, now, &f);
 }
 
-/* Two prefixes are watched from revision 100 on. */
+/* Begins to watch two prefixes at revision 100. */
 static void
 start(void)
 {
@@ -156,7 +156,7 @@ start(void)
 	assert_int_equal(changes_wakeup_ns(core), now + SECOND);
 }
 
-/* The stream ends, and the next one is opened after a read. */
+/* Ends the stream, and answers the read after which the next one is opened. */
 static void
 reopen(const char *expected)
 {
@@ -197,7 +197,7 @@ test_fragments(void **state)
 	start();
 	frame(1, "a/1@101 a/1@102 a/2@102", true);
 	assert_out("a/1@101; a/1@102; a/2@102; ");
-	/* revision 102 is not over: it comes again, and goes on */
+	/* revision 102 is not complete, so the next stream begins with it */
 	reopen("read 2; watch a/-a0 from 102 b/-b0 from 101; ");
 	frame(1, "a/1@102 a/2@102 a/3@102", true);
 	frame(1, "a/4@102 a/1@103", false);
@@ -205,7 +205,7 @@ test_fragments(void **state)
 	reopen("read 2; watch a/-a0 from 104 b/-b0 from 101; ");
 }
 
-/* What is known of etcd's revision is known of a fragment, too. */
+/* A fragment shows etcd's revision, too, so a lower one shows that etcd was put back. */
 static void
 test_put_back_to_before_a_fragment(void **state)
 {
@@ -217,7 +217,7 @@ test_put_back_to_before_a_fragment(void **state)
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 101, 3);
 	assert_out("read 2; gap; watch a/-a0 from 102 b/-b0 from 102; ");
-	/* the first event of another revision 102 */
+	/* this revision 102 is another one, of the new history */
 	frame(1, "a/other@102", false);
 	assert_out("a/other@102; ");
 }
@@ -247,7 +247,7 @@ test_compacted(void **state)
 	assert_out("read 2; gap; watch a/-a0 from 102 b/-b0 from 601; ");
 }
 
-/* Another cluster, a lower revision, a lower term: each is another etcd. */
+/* Another cluster id, a lower revision or a lower term shows that etcd has changed. */
 static void
 test_other_etcd(void **state)
 {
@@ -287,7 +287,7 @@ test_too_large(void **state)
 	assert_out("read 2; gap; watch a/-a0 from 301 b/-b0 from 301; ");
 }
 
-/* What fails is tried again later and later, 5 s at the most. */
+/* A read that fails is tried again, with growing delays of up to 5 s. */
 static void
 test_back_off(void **state)
 {
@@ -332,7 +332,7 @@ test_configure(void **state)
 	assert_int_equal(changes_wakeup_ns(core), INT64_MAX);
 }
 
-/* A stream that does not begin is given up. */
+/* A stream that does not begin in time is closed. */
 static void
 test_silent_stream(void **state)
 {

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * election_test.c
- *	  The protocol against a small model of etcd, in virtual time.
+ *	  Unit tests of the protocol, with a small model of etcd and virtual time.
  *
- * Each test moves instances, messages and the clock by hand, so that what a
- * network does once in a year happens exactly where the test wants it.  What
- * comes by chance is the simulator's (test/sim).
+ * Each test moves instances, messages and the clock by hand.  So a rare order
+ * of messages happens exactly where the test needs it.  The simulator
+ * (test/sim) tests random orders.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,8 +44,8 @@ static struct
 	Lease		leases[MAX_LEASES];
 	int			nleases;
 	bool		is_full;		/* refuses grants */
-	bool		refuses_txns;	/* those that are proposals, too */
-	int64_t		most_ttl_s;		/* grants no more than that; 0: what is asked */
+	bool		refuses_txns;	/* refuses txns that are proposals, too */
+	int64_t		most_ttl_s;		/* the greatest TTL that it grants; 0: any */
 }			lessor;
 
 static int64_t now;
@@ -68,11 +68,11 @@ typedef struct Message
 {
 	bool		used;
 	bool		executed;
-	bool		given_up;		/* the sender was told that there is no answer */
+	bool		given_up;		/* the sender has timed out */
 	uint64_t	id;
 	int64_t		sent_ns;
 	EtcdRequest request;
-	uint64_t	room[4096];		/* of what the request points to */
+	uint64_t	room[4096];		/* the data that the request points to */
 	EtcdAnswer	answer;
 	EtcdResult	results[MAX_RESULTS];
 	EtcdKeyValue kvs[MAX_RESULTS];
@@ -90,7 +90,7 @@ typedef struct Instance
 	int			nwatches;
 	bool		watch_silent;
 	int			nsent;
-	int			nwatched;		/* watches asked for, in all streams */
+	int			nwatched;		/* watches opened, in all streams */
 	ElectionReply replied[16];
 	bool		has_replied[16];
 	bool		remembers;
@@ -113,7 +113,7 @@ note(const char *format,...)
 	va_end(args);
 }
 
-/* The position in the log of the first line with that text from `from`; -1. */
+/* Finds the first line of the log with that text, from line `from` on; -1: none. */
 static int
 find_note(int from, const char *text)
 {
@@ -224,7 +224,7 @@ port_random(void *ctx)
 	return next_random();
 }
 
-/* ---- etcd executes ------------------------------------------------------------ */
+/* ---- the model executes requests ---------------------------------------------- */
 
 static Lease *
 find_lease(int64_t id)
@@ -237,7 +237,7 @@ find_lease(int64_t id)
 	return NULL;
 }
 
-/* An event at that revision, as that watch of the instance tells it. */
+/* Sends an event at that revision on a watch of the instance. */
 static void
 tell_watch(Instance *in, int w, const Key *key, bool is_delete, int64_t revision)
 {
@@ -248,7 +248,7 @@ tell_watch(Instance *in, int w, const Key *key, bool is_delete, int64_t revision
 	election_watched(in->core, now, &frame);
 }
 
-/* Tells every watch that is open and not silent. */
+/* Sends an event on every open watch that is not silent. */
 static void
 tell_watches(const Key *key, bool is_delete)
 {
@@ -304,7 +304,7 @@ put_key(EtcdBytes name, EtcdBytes value, int64_t lease)
 	tell_watches(&copy, false);
 }
 
-/* A key as it was, at its old place in the order of creation. */
+/* Restores an old version of a key, at its old place in the order of creation. */
 static void
 put_back_key(const Key *key)
 {
@@ -323,7 +323,7 @@ refuse(EtcdAnswer *answer, int code, const char *message)
 	strcpy(answer->message, message);
 }
 
-/* Runs a request, and leaves the answer in it. */
+/* Executes a request, and keeps the answer in the message. */
 static void
 execute(Message *m)
 {
@@ -429,9 +429,9 @@ execute(Message *m)
 }
 
 /*
- * The sender is told that there is no answer.  What was not executed yet may
- * be so later, unless it is lost.  The message must not be touched afterwards:
- * another may have taken its place.
+ * Lets a request of the instance time out.  If it was not executed yet, it may
+ * be executed later, unless it is lost.  If it was executed or lost, another
+ * message may take its place.
  */
 static void
 give_up(Instance *in, Message *m, bool lost)
@@ -455,7 +455,7 @@ deliver(Instance *in, Message *m)
 		election_receive(in->core, now, m->id, &m->answer);
 }
 
-/* ---- moving by hand -------------------------------------------------------------- */
+/* ---- steps of the tests ---------------------------------------------------------- */
 
 static int
 setup(void **state)
@@ -516,7 +516,7 @@ start_instance(const char *name, bool eligible)
 	return in;
 }
 
-/* The message of that kind that was sent last and is not answered; NULL. */
+/* The newest message of that kind that is not answered; NULL if there is none. */
 static Message *
 sent(Instance *in, const char *kind)
 {
@@ -545,7 +545,7 @@ expire_leases(void)
 	}
 }
 
-/* Answers everything at once, until nobody sends any more. */
+/* Answers all messages at once, until no instance sends any more. */
 static void
 answer_all(void)
 {
@@ -553,7 +553,7 @@ answer_all(void)
 
 	for (int turns = 0; moved; turns++)
 	{
-		assert_true(turns < 1000);	/* a storm */
+		assert_true(turns < 1000);	/* a loop of requests */
 		moved = false;
 		for (int i = 0; i < ninstances; i++)
 		{
@@ -571,7 +571,7 @@ answer_all(void)
 	}
 }
 
-/* Time goes on in steps of a millisecond; everything is answered at once. */
+/* Lets time pass in steps of a millisecond, and answers all messages at once. */
 static void
 run_for(int64_t ns)
 {
@@ -590,7 +590,7 @@ run_for(int64_t ns)
 	}
 }
 
-/* Time goes on; each answer comes so long after its request. */
+/* Lets time pass, and answers each message after that delay. */
 static void
 run_slowly(int64_t ns, int64_t delay_ns)
 {
@@ -615,7 +615,7 @@ run_slowly(int64_t ns, int64_t delay_ns)
 	}
 }
 
-/* Up to the entry into the last election. */
+/* Answers until the entry into the last election is sent. */
 static Message *
 start_entry(Instance *in)
 {
@@ -624,7 +624,7 @@ start_entry(Instance *in)
 	return sent(in, "enter");
 }
 
-/* A new term, up to the move to a fresh lease. */
+/* Begins a new term, and answers until the move to a fresh lease is sent. */
 static Message *
 start_move(Instance *in)
 {
@@ -682,7 +682,7 @@ test_idle_requests(void **state)
 	run_for(20 * SECOND);
 	before = a->nsent;
 	run_for(50 * SECOND);
-	/* two for each third of a TTL */
+	/* two requests in each third of a TTL */
 	assert_true(a->nsent - before >= 2 * 29 && a->nsent - before <= 2 * 31);
 }
 
@@ -709,7 +709,7 @@ test_handover(void **state)
 	from = nlogged;
 	assert_true(election_resign(a->core, now, 0, true, 1));
 	assert_false(leads(a));
-	/* ORDER: readers first */
+	/* ORDER: leadership is withdrawn before the delete is sent */
 	assert_true(find_note(from, "a withdraws") >= 0);
 	assert_true(find_note(from, "a withdraws") < find_note(from, "a sends delete"));
 	answer_all();
@@ -723,7 +723,7 @@ test_handover(void **state)
 	assert_true(find_note(from, "b: elected b -") >= 0);
 	assert_true(find_note(from, "c: leader b -") >= 0);
 
-	/* a is last now */
+	/* a is the last in the queue now */
 	assert_true(election_resign(b->core, now, 0, false, 1));
 	answer_all();
 	assert_true(leads(c));
@@ -736,7 +736,7 @@ test_handover(void **state)
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 }
 
-/* What etcd is asked in a hand-over among ten, between two beats. */
+/* The number of requests in a hand-over among ten, between two beats. */
 static void
 test_handover_requests(void **state)
 {
@@ -765,7 +765,7 @@ test_handover_requests(void **state)
 	}
 }
 
-/* A beat asks for the keys that are known, and a look follows if one is gone. */
+/* A beat reads the known keys by their names.  If one is gone, a look follows. */
 static void
 test_by_name(void **state)
 {
@@ -798,7 +798,7 @@ test_by_name(void **state)
 	}
 	answer_all();
 
-	/* nobody is told that a has gone */
+	/* no watch reports the deletion of a's key */
 	b->watch_silent = c->watch_silent = o->watch_silent = true;
 	assert_true(election_resign(a->core, now, 0, false, 1));
 	answer_all();
@@ -819,7 +819,7 @@ is_ordered(const Message *m)
 		last->key.data[last->key.len - 1] == '#';
 }
 
-/* What begins or extends leadership is a proposal, all else is read. */
+/* A look that begins or extends leadership is a proposal; the others only read. */
 static void
 test_ordered(void **state)
 {
@@ -859,14 +859,14 @@ test_ordered(void **state)
 	answer_all();
 	assert_int_equal(etcd.revision, revision);
 
-	/* who cannot become the first by it only reads */
+	/* an instance that cannot become the first now only reads */
 	assert_true(election_resign(a->core, now, 0, false, 1));
 	deliver(a, sent(a, "revoke"));
 	assert_true(is_ordered(sent(b, "look")));
 	assert_false(is_ordered(sent(c, "look")));
 	assert_false(is_ordered(sent(o, "look")));
 
-	/* b goes, and c's read shows c as the first: that is not enough */
+	/* b's lease ends, and a mere read that shows c as the first is not enough */
 	execute(sent(b, "look"));
 	end_lease(find_lease(b->views[0].lease));
 	deliver(c, sent(c, "look"));
@@ -876,7 +876,7 @@ test_ordered(void **state)
 	assert_true(leads(c));
 }
 
-/* a leads, and b waits behind a alone; c, if there is one, behind b. */
+/* a leads, b waits behind a, and c, if n is 3, behind b.  Returns b. */
 static Instance *
 start_armed(int n)
 {
@@ -891,7 +891,7 @@ start_armed(int n)
 	return &instances[1];
 }
 
-/* The watch of a waiter tells that the leader's key is gone, which still stands. */
+/* The watch of a waiter reports that the leader's key is gone, although it exists. */
 static void
 tell_gone(Instance *in, int64_t revision)
 {
@@ -904,7 +904,7 @@ tell_gone(Instance *in, int64_t revision)
 	tell_watch(in, w, key, true, revision);
 }
 
-/* The successor leads when the watch tells it, and looks beside that. */
+/* The successor leads as soon as the watch reports the deletion, and also sends a look. */
 static void
 test_armed(void **state)
 {
@@ -926,7 +926,7 @@ test_armed(void **state)
 	assert_int_equal(find_note(0, "b: unelected"), -1);
 	assert_string_equal(c->views[0].leader, "b");
 
-	/* and c is the next */
+	/* c is the next */
 	run_for(100 * MS);
 	assert_true(election_resign(b->core, now, 0, false, 1));
 	deliver(b, sent(b, "revoke"));
@@ -935,7 +935,7 @@ test_armed(void **state)
 	assert_true(leads(c));
 }
 
-/* A look that was served before the event says nothing of places; a later one does. */
+/* A look that was executed before the event does not count; a later one does. */
 static void
 test_armed_looks(void **state)
 {
@@ -954,7 +954,7 @@ test_armed_looks(void **state)
 	answer_all();
 	assert_true(leads(b));
 
-	/* the watch lied: a's key stands */
+	/* the event was wrong: a's key exists */
 	assert_true(election_campaign(instances[0].core, now, 0, 3));
 	answer_all();
 	assert_true(election_resign(b->core, now, 0, true, 4));
@@ -971,7 +971,7 @@ test_armed_looks(void **state)
 	assert_string_equal(b->views[0].leader, "a");
 }
 
-/* What does not arm, or ends it: then the place is read before anything is concluded. */
+/* The instance is not armed.  The event does not make it lead before it has read the queue. */
 static void
 check_not_armed(Instance *in, int64_t revision)
 {
@@ -994,7 +994,7 @@ test_armed_not_alone(void **state)
 	assert_non_null(sent(&instances[2], "look"));
 }
 
-/* The look of one that waits behind a waiter is a read, which may be stale: it does not arm. */
+/* A waiter behind another waiter only reads.  The read may be stale, so it does not arm. */
 static void
 test_armed_read(void **state)
 {
@@ -1014,7 +1014,7 @@ test_armed_read(void **state)
 	}
 	if (is_ordered(sent(c, "look")))
 	{
-		/* the beat's, by the names that were known; then it asks for the places */
+		/* this is the beat's look, by the known names; then it reads the queue */
 		deliver(c, sent(c, "look"));
 		assert_non_null(sent(c, "look"));
 	}
@@ -1027,7 +1027,7 @@ test_armed_read(void **state)
 	assert_true(leads(c));
 }
 
-/* The leader's key is written anew, which ends no wait. */
+/* The leader writes its key.  That does not end the wait. */
 static void
 test_armed_proclaim(void **state)
 {
@@ -1054,7 +1054,7 @@ test_armed_older_event(void **state)
 	assert_true(leads(b));
 }
 
-/* Not even the time between two beats is enough where the deadline has passed. */
+/* The waiter's lease has passed its deadline, before the next beat notices it. */
 static void
 test_armed_lapsed(void **state)
 {
@@ -1082,7 +1082,7 @@ test_armed_lost_watch(void **state)
 	assert_true(leads(b));
 }
 
-/* A move that was given up may be executed at any time. */
+/* A move that timed out may be executed at any time, so the waiter is not armed. */
 static void
 test_armed_move(void **state)
 {
@@ -1094,7 +1094,7 @@ test_armed_move(void **state)
 	give_up(b, put, false);
 	assert_null(sent(b, "put"));
 	check_not_armed(b, etcd.revision + 1);
-	/* nor does the next frame, when it is resolved */
+	/* the event of the next move does not arm it, either */
 	while (sent(b, "put") == NULL)
 	{
 		now = election_wakeup_ns(b->core);
@@ -1108,7 +1108,7 @@ test_armed_move(void **state)
 	assert_true(leads(b));
 }
 
-/* Another election was dropped, and its key may yet be entered: the lease is to be replaced. */
+/* Another election was dropped, and its entry may be executed late, so the lease is replaced. */
 static void
 test_armed_tainted(void **state)
 {
@@ -1136,7 +1136,7 @@ test_armed_tainted(void **state)
 	assert_true(leads(b));
 }
 
-/* An operator hangs the waiter's key on a lease of somebody else's. */
+/* An operator puts the waiter's key on another lease. */
 static void
 put_on_other_lease(Instance *b)
 {
@@ -1151,8 +1151,8 @@ put_on_other_lease(Instance *b)
 }
 
 /*
- * The same, but its watch does not tell that yet, and a look shows it.  Returns
- * the move that puts the key back.
+ * The same, but a look shows it before the watch does.  Returns the move that
+ * puts the key back.
  */
 static Message *
 hang_elsewhere(Instance *b)
@@ -1166,7 +1166,7 @@ hang_elsewhere(Instance *b)
 	return sent(b, "put");
 }
 
-/* The key is known to hang on another lease, and no move is under way. */
+/* The instance knows that its key is on another lease, and no move is under way. */
 static void
 test_armed_other_lease(void **state)
 {
@@ -1178,7 +1178,7 @@ test_armed_other_lease(void **state)
 	check_not_armed(b, etcd.revision + 1);
 }
 
-/* It was put back, as a look shows, and the answer of the move is not there yet. */
+/* A look shows that the key was put back, before the answer to the move. */
 static void
 test_armed_put_back(void **state)
 {
@@ -1199,8 +1199,9 @@ test_armed_put_back(void **state)
 }
 
 /*
- * A move is executed, and then the key is hung on a lease of somebody else's.  A
- * look and the watch tell that before the answer of the move comes: it is older.
+ * A move is executed, and then an operator puts the key on another lease.  A look
+ * and the watch show that before the answer to the move comes.  The answer is
+ * older than the look.
  */
 static void
 test_armed_older_move(void **state)
@@ -1215,15 +1216,15 @@ test_armed_older_move(void **state)
 	assert_true(hang_elsewhere(b) == put);
 	deliver(b, put);
 	check_not_armed(b, etcd.revision + 1);
-	/* it is put back */
+	/* the key is put back on its lease */
 	answer_all();
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
 }
 
 /*
- * The same, and the watch alone tells it.  The answer of the move comes when
- * the wait has ended: it does not arm again.
+ * The same, but only the watch shows it.  The answer to the move comes after the
+ * instance was disarmed, and does not arm it again.
  */
 static void
 test_armed_told_move(void **state)
@@ -1252,13 +1253,13 @@ test_armed_left(void **state)
 	check_not_armed(b, etcd.revision + 1);
 	answer_all();
 	assert_false(leads(b));
-	/* and is armed again behind the key, with its new one */
+	/* it waits behind the leader with a new key, and is armed again */
 	run_for(100 * MS);
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
 }
 
-/* A transfer deletes the leader's key and the own one at one revision. */
+/* A transfer deletes the leader's key and the own key at one revision. */
 static void
 test_armed_transfer(void **state)
 {
@@ -1284,7 +1285,7 @@ test_armed_transfer(void **state)
 	assert_int_equal(find_note(0, "b: elected"), -1);
 }
 
-/* An answer that cannot be: etcd may have been put back. */
+/* An answer has an older term than before.  etcd may have been put back. */
 static void
 test_armed_doubt(void **state)
 {
@@ -1302,7 +1303,7 @@ test_armed_doubt(void **state)
 	check_not_armed(b, etcd.revision + 1);
 }
 
-/* etcd was put back, and is believed again: the own key may be from both histories. */
+/* etcd was put back and is trusted again.  The own key may be of either history. */
 static void
 test_armed_restored(void **state)
 {
@@ -1327,7 +1328,7 @@ test_armed_restored(void **state)
 	assert_true(leads(b) && b->views[0].token > token);
 }
 
-/* So it was when the own key was entered, and went by unseen. */
+/* etcd was put back while the own key was entered, and the instance has not noticed. */
 static void
 test_armed_reentry(void **state)
 {
@@ -1359,7 +1360,7 @@ test_armed_reentry(void **state)
 	check_not_armed(b, etcd.revision + 1);
 }
 
-/* etcd has no space, and refuses proposals: reads take their place. */
+/* etcd has no space and refuses proposals.  Looks only read then. */
 static void
 test_no_space(void **state)
 {
@@ -1377,13 +1378,13 @@ test_no_space(void **state)
 	assert_int_equal(find_note(0, "unelected"), -1);
 	before = a->nsent;
 	run_for(10 * TTL_S * SECOND);
-	/* a look is refused once in a while, not with each beat */
+	/* a proposal is tried now and then, and not with each beat */
 	assert_true(a->nsent - before <= 2 * 3 * 11 + 3);
 	end_lease(find_lease(a->views[0].lease));
 	answer_all();
 	assert_true(leads(b));
 
-	/* and are proposals again when it has */
+	/* looks are proposals again when etcd has space */
 	lessor.is_full = lessor.refuses_txns = false;
 	run_for(61 * SECOND);
 	while (sent(b, "look") == NULL)
@@ -1396,7 +1397,7 @@ test_no_space(void **state)
 	assert_true(is_ordered(sent(b, "look")));
 }
 
-/* Only the waiter behind it is woken by a candidate that leaves. */
+/* A candidate that leaves wakes only the waiter behind it. */
 static void
 test_no_herd(void **state)
 {
@@ -1419,7 +1420,10 @@ test_no_herd(void **state)
 	assert_int_equal(d->nsent, before);
 }
 
-/* The deadline counts from the send, and only both halves move it. */
+/*
+ * The deadline counts from the sending.  Only a keepalive and its confirming look
+ * move it.
+ */
 static void
 test_beat(void **state)
 {
@@ -1441,7 +1445,7 @@ test_beat(void **state)
 	deliver(a, sent(a, "look"));
 	assert_int_equal(a->views[0].deadline_ns, sent_ns + TTL_S * SECOND - MARGIN);
 
-	/* the keepalive alone, until the end */
+	/* only keepalives are answered, until the deadline passes */
 	while (leads(a))
 	{
 		now += 50 * MS;
@@ -1473,7 +1477,7 @@ test_slow_beats(void **state)
 	assert_int_equal(find_note(0, "unelected"), -1);
 	assert_int_equal(find_note(0, "disconnected"), -1);
 
-	/* where nothing is answered, beats do not pile up */
+	/* without answers, the number of beats under way is limited */
 	while (leads(a))
 	{
 		now += 50 * MS;
@@ -1485,7 +1489,7 @@ test_slow_beats(void **state)
 	assert_true(end <= 5);
 }
 
-/* Two beats under way: their keepalives, and when they were sent. */
+/* Begins two beats.  Sets their keepalives and the times when they were sent. */
 static void
 start_beats(Instance *a, Message *keepalives[2], int64_t sent_ns[2])
 {
@@ -1501,7 +1505,7 @@ start_beats(Instance *a, Message *keepalives[2], int64_t sent_ns[2])
 	now += 100 * MS;
 }
 
-/* The answer to the older one comes last, and takes no time back. */
+/* The answer to the older beat comes last, and does not lower the deadline. */
 static void
 test_beats_overtaken(void **state)
 {
@@ -1519,7 +1523,7 @@ test_beats_overtaken(void **state)
 	}
 }
 
-/* Each confirms its own: neither the time nor the term of the newer one is the older's. */
+/* A look confirms only its own beat, with the time and the term of that beat. */
 static void
 test_beats_apart(void **state)
 {
@@ -1535,7 +1539,7 @@ test_beats_apart(void **state)
 	execute(look);
 	deliver(a, keepalives[1]);
 	assert_true(sent(a, "look") != look);
-	/* the second keepalive was a deposed leader's, as its own confirm will show */
+	/* a deposed leader of etcd answered the second keepalive; its look will show that */
 	etcd.term++;
 	deliver(a, look);
 	assert_int_equal(a->views[0].deadline_ns, sent_ns[0] + TTL_S * SECOND - MARGIN);
@@ -1543,7 +1547,7 @@ test_beats_apart(void **state)
 	assert_int_equal(a->views[0].deadline_ns, sent_ns[0] + TTL_S * SECOND - MARGIN);
 }
 
-/* The newer one is refused, and the lease revoked: the success of the older one does not count. */
+/* The newer beat is refused, and the lease revoked.  The older one does not count any more. */
 static void
 test_beats_refused(void **state)
 {
@@ -1559,7 +1563,7 @@ test_beats_refused(void **state)
 	deliver(a, keepalives[0]);
 	look = sent(a, "look");
 	execute(look);
-	/* by a member that has not applied its grant */
+	/* the member has not applied the grant of the lease */
 	execute(keepalives[1]);
 	keepalives[1]->answer.ttl_s = 0;
 	deliver(a, keepalives[1]);
@@ -1573,7 +1577,7 @@ test_beats_refused(void **state)
 	assert_true(leads(a) && a->views[0].token > token);
 }
 
-/* A move to a shorter lease makes both void. */
+/* A move to a shorter lease cancels both beats. */
 static void
 test_beats_moved(void **state)
 {
@@ -1600,7 +1604,7 @@ test_beats_moved(void **state)
 	assert_true(leads(a));
 }
 
-/* The watch tells of a newer state of the key than the confirming look saw. */
+/* The watch reports a newer version of the key than the confirming look shows. */
 static void
 test_confirm_overtaken(void **state)
 {
@@ -1619,11 +1623,11 @@ test_confirm_overtaken(void **state)
 	assert_string_equal(a->views[0].leader, "other");
 	sent_ns = now;
 	run_for(200 * MS);
-	/* not only with the next regular beat */
+	/* the deadline moves before the next regular beat */
 	assert_true(a->views[0].deadline_ns > sent_ns + TTL_S * SECOND - MARGIN);
 }
 
-/* A deposed leader of etcd answers keepalives; the terms differ. */
+/* A deposed leader of etcd answers the keepalive, and the terms of the answers differ. */
 static void
 test_term(void **state)
 {
@@ -1654,11 +1658,11 @@ test_term(void **state)
 	assert_int_not_equal(a->views[0].lease, lease);
 	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
 	run_for(10 * SECOND);
-	assert_int_equal(lessor.nleases, 1);	/* the old one is revoked */
+	assert_int_equal(lessor.nleases, 1);	/* the old lease is revoked */
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
-/* GUARD: a move that was given up must not take effect after the next one. */
+/* GUARD: a move that timed out must not take effect after the next one. */
 static void
 test_late_move(void **state)
 {
@@ -1677,7 +1681,7 @@ test_late_move(void **state)
 	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
 }
 
-/* A move whose answer was lost took effect: found out by reading. */
+/* The answer to a move is lost.  A look shows that the move took effect. */
 static void
 test_lost_move(void **state)
 {
@@ -1699,10 +1703,9 @@ test_lost_move(void **state)
 }
 
 /*
- * The fresh lease is lost, and with it the key that was seen on it.  The first
- * try of the grant and the first move were given up and are executed late, so
- * that the watch tells of the key on the lease before the answer comes which
- * says that there is none.
+ * The fresh lease is lost, and with it the key.  The first grant and the first
+ * move have timed out, and are executed late.  So the watch shows the key on the
+ * lease before the answer to the second move says that there is no such lease.
  */
 static void
 test_lost_fresh_lease(void **state)
@@ -1749,7 +1752,7 @@ test_lost_fresh_lease(void **state)
 	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
 }
 
-/* A fresh lease that is lost before a key hangs on it: the old one still counts. */
+/* The fresh lease is lost before a key is moved to it.  The old lease stays in use. */
 static void
 test_lost_fresh_lease_unused(void **state)
 {
@@ -1770,7 +1773,7 @@ test_lost_fresh_lease_unused(void **state)
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
-/* FINAL: the delete's answer was lost and the key still stands. */
+/* FINAL: a delete was sent and timed out.  The key exists, but is not used again. */
 static void
 test_delete_is_final(void **state)
 {
@@ -1800,7 +1803,7 @@ test_delete_is_final(void **state)
 	assert_true(a->views[0].token > token);
 }
 
-/* An entry that was given up takes effect after resignation: deleted again. */
+/* An entry that timed out takes effect after a resignation.  Its key is deleted. */
 static void
 test_late_entry(void **state)
 {
@@ -1854,7 +1857,7 @@ test_waiter_lost_lease(void **state)
 }
 
 /*
- * #13675: a member that has not applied the grant answers the keepalive with
+ * etcd #13675: a member that has not applied the grant answers the keepalive with
  * TTL 0.  The lease lives, and would keep the old key first in the queue.
  */
 static void
@@ -1887,7 +1890,7 @@ test_unapplied_grant(void **state)
 	assert_int_equal(etcd.nkeys, 2);
 }
 
-/* One endpoint, which may be the address of several members: one failure. */
+/* With one endpoint, which may have several members, one failure is no loss of contact. */
 static void
 test_single_failure(void **state)
 {
@@ -1902,7 +1905,7 @@ test_single_failure(void **state)
 	move = sent(a, "delete");
 	now += 10 * MS;
 	give_up(a, sent(a, "keepalive"), true);
-	/* sent before that one failed: no retry yet */
+	/* this one was sent before the failure, so it is no failed retry */
 	give_up(a, move, true);
 	assert_true(election_connected(a->core));
 	assert_false(a->has_replied[1]);
@@ -1931,7 +1934,7 @@ test_single_failure(void **state)
 	assert_true(find_note(0, "disconnected") >= 0);
 }
 
-/* Without contact: a leader's keepalive does not wait for what was sent before. */
+/* Without contact, a leader sends a keepalive while older requests are under way. */
 static void
 test_probe_beside_look(void **state)
 {
@@ -1957,7 +1960,7 @@ test_probe_beside_look(void **state)
 	election_tick(a->core, now);
 	assert_non_null(sent(a, "keepalive"));
 
-	/* one probe at a time, all the same */
+	/* but it sends one probe at a time */
 	now += SECOND;
 	election_tick(a->core, now);
 	give_up(a, look, true);
@@ -1967,7 +1970,7 @@ test_probe_beside_look(void **state)
 	assert_true(leads(a));
 }
 
-/* Fails all that is under way, but for one message, until contact is lost. */
+/* Lets all messages except one time out, until contact is lost. */
 static void
 lose_contact_but(Instance *a, const Message *hanging)
 {
@@ -1986,7 +1989,7 @@ lose_contact_but(Instance *a, const Message *hanging)
 	}
 }
 
-/* A probe that hangs is not waited for when contact is lost another time. */
+/* When contact is lost again, a new probe does not wait for an old one. */
 static void
 test_probe_hangs(void **state)
 {
@@ -2013,7 +2016,7 @@ test_probe_hangs(void **state)
 	assert_true(sent(a, "keepalive") != probe);
 }
 
-/* The lease in use has less TTL than the settings say. */
+/* The lease in use has a shorter TTL than the settings. */
 static void
 test_lesser_ttl(void **state)
 {
@@ -2040,7 +2043,7 @@ test_lesser_ttl(void **state)
 	assert_true(leads(a));
 	assert_int_equal(election_ttl_ns(a->core), 60 * SECOND);
 
-	/* etcd grants less than it is asked for */
+	/* etcd grants less than requested */
 	lessor.most_ttl_s = 3;
 	a->config.ttl_s = 30;
 	election_configure(a->core, now, &a->config);
@@ -2051,7 +2054,7 @@ test_lesser_ttl(void **state)
 	}
 	assert_int_equal(election_ttl_ns(a->core), 3 * SECOND);
 
-	/* and the answer to the grant is lost */
+	/* etcd grants less, and the answer to the grant is lost */
 	a->config.ttl_s = 40;
 	election_configure(a->core, now, &a->config);
 	execute(sent(a, "grant"));
@@ -2066,7 +2069,7 @@ test_lesser_ttl(void **state)
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
-/* No election in the settings: nothing is sent, and nothing is due all the time. */
+/* Without elections in the settings nothing is sent, and no timer is due at once. */
 static void
 test_no_elections(void **state)
 {
@@ -2094,7 +2097,7 @@ test_no_elections(void **state)
 		assert_int_equal(a->nsent, before);
 		assert_int_equal(a->nwatches, 0);
 
-		/* so it is from the start, too */
+		/* the same with an instance that starts without elections */
 		a->config.nelections = 0;
 		if (turn == 0)
 		{
@@ -2123,8 +2126,8 @@ test_no_elections(void **state)
 }
 
 /*
- * One watch has told of a change, another not yet of an earlier one.  A new
- * stream begins before both.
+ * One watch has reported a change, and another watch has not yet reported an
+ * earlier one.  A new stream begins before both changes.
  */
 static void
 test_watch_start(void **state)
@@ -2159,7 +2162,7 @@ test_watch_start(void **state)
 		assert_true(b->watches[i].start_revision <= revision + 1);
 }
 
-/* The key deleted by somebody: withdrawn when told, and queued again. */
+/* Somebody deletes the key.  The instance withdraws when the watch reports it, and queues again. */
 static void
 test_key_deleted(void **state)
 {
@@ -2175,7 +2178,7 @@ test_key_deleted(void **state)
 	answer_all();
 	assert_true(leads(a) && a->views[0].token > token);
 
-	/* the watch is silent: the next beat finds out */
+	/* if the watch is silent, the next beat shows it */
 	a->watch_silent = true;
 	token = a->views[0].token;
 	delete_key(&etcd.keys[0]);
@@ -2183,7 +2186,7 @@ test_key_deleted(void **state)
 	assert_true(leads(a) && a->views[0].token > token);
 }
 
-/* The key put on another lease by somebody: not believed until it is back. */
+/* Somebody puts the key on another lease.  The instance leads again when the key is back. */
 static void
 test_key_changed(void **state)
 {
@@ -2239,7 +2242,7 @@ test_etcd_away(void **state)
 		}
 		assert_true(now < deadline || !leads(a));
 	}
-	assert_true(a->nsent - before < 60);	/* no storm */
+	assert_true(a->nsent - before < 60);	/* few requests meanwhile */
 	assert_true(find_note(from, "a: disconnected") >= 0);
 	assert_true(find_note(from, "a: unelected - lease_expired") > find_note(from, "a: disconnected"));
 	assert_true(find_note(from, "a: leader - no_contact") > find_note(from, "a: unelected - lease_expired"));
@@ -2316,7 +2319,7 @@ test_observer(void **state)
 	assert_int_equal(lessor.nleases, 1);
 }
 
-/* The elector is gone; another begins, with what is remembered. */
+/* The elector crashes.  A new one begins with the memory of the old one. */
 static void
 crash(Instance *in)
 {
@@ -2339,7 +2342,7 @@ crash(Instance *in)
 	election_configure(in->core, now, &in->config);
 }
 
-/* MEMORY: the same token after a crash, but never without having looked. */
+/* MEMORY: after a crash the instance leads with the same token, but not before a look. */
 static void
 test_resume(void **state)
 {
@@ -2358,7 +2361,7 @@ test_resume(void **state)
 	answer_all();
 	from = nlogged;
 
-	/* at once: the same leader, whom b has not missed */
+	/* soon after: a leads on, and b has not noticed */
 	now += SECOND;
 	crash(a);
 	assert_false(leads(a));
@@ -2378,14 +2381,14 @@ test_resume(void **state)
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_int_equal(etcd.nkeys, 2);
 
-	/* too late */
+	/* after the deadline: a new token */
 	now += TTL_S * SECOND;
 	crash(a);
 	answer_all();
 	assert_int_not_equal(a->views[0].token, token);
 	run_for(2 * TTL_S * SECOND);
 
-	/* with a deletion under way nothing is remembered */
+	/* while a deletion is under way the memory is empty */
 	leader = leads(a) ? a : b;
 	assert_true(leads(leader));
 	token = leader->views[0].token;
@@ -2398,13 +2401,16 @@ test_resume(void **state)
 	assert_int_not_equal(leader->views[0].token, token);
 	run_for(2 * TTL_S * SECOND);
 
-	/* nor after the shutdown */
+	/* the same after a shutdown */
 	assert_true(a->remembers);
 	(void) election_stop(a->core, now, ELECTION_REASON_SHUTDOWN);
 	assert_false(a->remembers);
 }
 
-/* Two with one name: both are told, once; not of what a crash has left. */
+/*
+ * Two instances with one name: each reports that once.  An own key from before a
+ * crash is not reported.
+ */
 static void
 test_namesake(void **state)
 {
@@ -2432,7 +2438,7 @@ test_namesake(void **state)
 	assert_int_equal(find_note(first + 1, "a: namesake a in e"), -1);
 }
 
-/* A read that was sent before verifies nothing. */
+/* A read that was sent before the command does not verify leadership. */
 static void
 test_verify(void **state)
 {
@@ -2455,13 +2461,13 @@ test_verify(void **state)
 	deliver(a, before);
 	assert_false(a->has_replied[1]);
 
-	/* no answer: it is asked again */
+	/* after a time-out it is sent again */
 	give_up(a, verifying, true);
 	now += SECOND;
 	election_tick(a->core, now);
 	assert_false(a->has_replied[1]);
 
-	/* what it shows is published before it replies */
+	/* the result is published before the reply */
 	etcd.nkeys = 0;
 	etcd.revision++;
 	answer_all();
@@ -2469,7 +2475,7 @@ test_verify(void **state)
 	assert_int_equal(a->replied[1], ELECTION_DONE);
 	assert_true(find_note(0, "unelected") >= 0);
 
-	/* an election that is left, and a slot without one */
+	/* an election that is dropped meanwhile, and a slot without an election */
 	assert_true(election_verify(a->core, now, 0, 3));
 	strcpy(a->config.elections[0], "f");
 	election_configure(a->core, now, &a->config);
@@ -2479,7 +2485,7 @@ test_verify(void **state)
 	assert_int_equal(a->replied[4], ELECTION_NOTHING_TO_DO);
 }
 
-/* A new key whose revision was there before: etcd was put back meanwhile. */
+/* etcd was put back, so a new key has a create revision that was used before. */
 static void
 test_token_twice(void **state)
 {
@@ -2491,7 +2497,7 @@ test_token_twice(void **state)
 	answer_all();
 	token = a->views[0].token;
 	from = nlogged;
-	/* to just before the key was put; the lease is unknown there */
+	/* to the state just before the entry, without the lease */
 	etcd.nkeys = 0;
 	lessor.nleases = 0;
 	etcd.revision = token - 1;
@@ -2505,8 +2511,8 @@ test_token_twice(void **state)
 }
 
 /*
- * The same for a second entry under the same name, whose answer is lost, and
- * that etcd's revision has left behind when its retry is answered.
+ * The same for a second entry with the same name.  Its answer is lost, and when
+ * its retry is answered, etcd's revision is higher than before the restore.
  */
 static void
 test_token_of_reentry(void **state)
@@ -2530,7 +2536,7 @@ test_token_of_reentry(void **state)
 		election_tick(a->core, now);
 	}
 	seen = etcd.revision;
-	/* as before the revisions that were passed over; the lease still lives */
+	/* etcd is put back, and the lease exists in that state */
 	etcd.revision -= 8;
 	execute(sent(a, "enter"));
 	etcd.revision = seen + 5;
@@ -2544,9 +2550,10 @@ test_token_of_reentry(void **state)
 }
 
 /*
- * A key that was moved, deleted and entered again keeps its name: etcd is put
- * back to when the first one stood, unseen, and that one, neither first nor
- * just before the own one, is on a lease that is kept alive.
+ * A key was moved, deleted and entered again under the same name.  Then etcd is
+ * put back to the first key, and no watch shows that.  The first key is on a
+ * lease that is kept alive, and is neither the first in the queue nor just before
+ * the own key.
  */
 static void
 test_moved_name(void **state)
@@ -2582,8 +2589,8 @@ test_moved_name(void **state)
 }
 
 /*
- * The same where the election is left while its key is moved; where the answer
- * to the move is lost as well; and where the election is dropped.
+ * The same if the instance leaves the election while its key is moved; if the
+ * answer to the move is also lost; and if the election is dropped.
  */
 static void
 test_left_in_move(void **state)
@@ -2623,7 +2630,7 @@ test_left_in_move(void **state)
 		{
 			deliver(a, sent(a, "delete"));
 			give_up(a, move, false);
-			/* the other key is moved before any look shows where it is */
+			/* the key of f is moved before a look shows its lease */
 			while (sent(a, "put") == NULL)
 			{
 				now += MS;
@@ -2636,15 +2643,15 @@ test_left_in_move(void **state)
 		run_for(2 * TTL_S * SECOND);
 		assert_true(leads(a));
 		assert_string_equal(a->views[0].key, moved.key);
-		/* the lease of the move is kept, or not, with what may stand again on it */
+		/* DROPPED replaces the lease of the move, because a key may still be put on it */
 		assert_int_equal(a->views[0].lease == moved.lease, how != DROPPED);
 		assert_int_equal(find_lease(moved.lease) != NULL, how != DROPPED);
 	}
 }
 
 /*
- * A look that was sent before the leases were revoked shows the key of an entry
- * that had been thought lost: its name is still known.
+ * A look that was sent before the revocation shows the key of an entry that has
+ * timed out.  The instance still knows the name of that key.
  */
 static void
 test_key_after_revocation(void **state)
@@ -2678,7 +2685,7 @@ test_key_after_revocation(void **state)
 	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
 }
 
-/* FINAL: the answer to an entry comes when its key has been deleted. */
+/* FINAL: the answer to an entry comes after its key was deleted. */
 static void
 test_late_answer_of_entry(void **state)
 {
@@ -2687,7 +2694,7 @@ test_late_answer_of_entry(void **state)
 	int			f;
 
 	(void) state;
-	/* of two, or the lease would be revoked */
+	/* a second election keeps the lease in use */
 	a->config.nelections = 2;
 	strcpy(a->config.elections[1], "f");
 	election_configure(a->core, now, &a->config);
@@ -2709,7 +2716,7 @@ test_late_answer_of_entry(void **state)
 	assert_int_equal(etcd.nkeys, 2);
 }
 
-/* News calls for a look also while others hang, but only the newest is repeated. */
+/* Each event causes a look, even while others are under way.  Only the newest is repeated. */
 static void
 test_looks_that_hang(void **state)
 {
@@ -2749,7 +2756,7 @@ test_looks_that_hang(void **state)
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 }
 
-/* Who has resigned for good stays out, though the lease is resumed for another election. */
+/* After a crash an election that was resigned stays so, though another resumes the lease. */
 static void
 test_resume_resigned(void **state)
 {
@@ -2780,7 +2787,7 @@ test_settings(void **state)
 	answer_all();
 	token = a->views[0].token;
 
-	/* a shorter TTL: lower at once, moved, same token */
+	/* a shorter TTL: the deadline is lowered at once, the key is moved, the token stays */
 	a->config.ttl_s = 2;
 	election_configure(a->core, now, &a->config);
 	deliver(a, sent(a, "grant"));
@@ -2792,7 +2799,7 @@ test_settings(void **state)
 	assert_int_equal(lessor.nleases, 1);
 	assert_int_equal(lessor.leases[0].ttl_ns, 2 * SECOND);
 
-	/* elections come and go, all on one lease: another one, as one has gone */
+	/* other elections: a new lease for all of them, because the old election was dropped */
 	a->config.nelections = 4;
 	strcpy(a->config.elections[0], "w");
 	strcpy(a->config.elections[1], "x");
@@ -2835,7 +2842,10 @@ test_stop(void **state)
 	assert_true(leads(b));
 }
 
-/* The endpoint in use is gone as well: another one is told, but not for ever. */
+/*
+ * The endpoint fails at the shutdown.  The revocation goes to another one, but is
+ * not tried for ever.
+ */
 static void
 test_farewell(void **state)
 {

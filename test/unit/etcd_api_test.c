@@ -4,8 +4,8 @@
  *	  Unit tests of etcd_api.c.
  *
  * The answers were recorded from etcd 3.4.23 (v1: grpc-gateway v1) and
- * 3.5.30 (v2: grpc-gateway v2).  What is decoded lies in a buffer that ends
- * with its last byte, so that a sanitizer sees every read beyond it.
+ * 3.5.30 (v2: grpc-gateway v2).  Each is decoded in a buffer of exactly its
+ * length, so that a sanitizer detects every read beyond it.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@
 
 /* ---- helpers --------------------------------------------------------- */
 
-/* Decodes a copy that has nothing behind it. */
+/* Decodes a copy in a buffer of exactly its length. */
 static void
 decode(EtcdRequestKind kind, long status, const char *body, size_t len, EtcdAnswer *answer)
 {
@@ -51,7 +51,7 @@ decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame)
 	return taken;
 }
 
-/* Is it fit to be shown: UTF-8 on one line, with an end? */
+/* Checks a message that is shown: UTF-8 on one line, NUL-terminated. */
 static void
 assert_presentable(const char *message)
 {
@@ -201,7 +201,7 @@ test_encode_txn(void **state)
 				   "\"max_create_revision\":\"9\"}}]}");
 }
 
-/* Any byte can be in a key or a value, and a text grows with what is in it. */
+/* A key or a value may have any bytes, and any length. */
 static void
 test_encode_bytes(void **state)
 {
@@ -297,7 +297,7 @@ static const Recorded grants[] = {
 	{"v2", ETCD_GRANT, 200, "{\"header\":" V2_HEADER("1") ", \"ID\":\"777\", \"TTL\":\"5\"}"},
 	{"v1", ETCD_KEEPALIVE, 200, "{\"result\":{\"header\":" V1_HEADER("1") ",\"ID\":\"777\",\"TTL\":\"5\"}}\n"},
 	{"v2", ETCD_KEEPALIVE, 200, "{\"result\":{\"header\":" V1_HEADER("1") ",\"ID\":\"777\",\"TTL\":\"5\"}}\n"},
-	/* not seen, but JSON of protobuf */
+	/* not recorded from an etcd, but possible in protobuf's JSON */
 	{"numbers", ETCD_GRANT, 200, "{\"header\":{\"cluster_id\":10144879847569953045e0,\"revision\":1,"
 		"\"raft_term\":2},\"ID\":777,\"TTL\":5}"},
 };
@@ -312,7 +312,7 @@ static const Recorded revokes[] = {
 	{"v2", ETCD_REVOKE, 200, "{\"header\":" V2_HEADER("3") "}"},
 };
 
-/* A lease with time left, in its last second, gone. */
+/* Leases with time left, in the last second, and expired. */
 static const Recorded times_to_live[] = {
 	{"standing", ETCD_TIME_TO_LIVE, 200, "{\"header\":" V1_HEADER("1") ",\"ID\":\"777\",\"TTL\":\"29\",\"grantedTTL\":\"30\"}"},
 	{"last second", ETCD_TIME_TO_LIVE, 200, "{\"header\":" V1_HEADER("1") ",\"ID\":\"777\",\"grantedTTL\":\"2\"}"},
@@ -464,7 +464,7 @@ test_decode_members(void **state)
 	assert_string_equal(answer.members[0].client_urls[0], "http://a:2379");
 	assert_string_equal(answer.members[0].client_urls[1], "http://[::1]:2379");
 	assert_false(answer.members[0].is_learner);
-	/* a member that has not started yet has announced nothing */
+	/* a member that has not started yet has no client URLs */
 	assert_int_equal(answer.members[1].nclient_urls, 0);
 	assert_int_equal(answer.members[2].nclient_urls, 0);
 	assert_true(answer.members[2].is_learner);
@@ -520,7 +520,7 @@ test_decode_txn_answers(void **state)
 		assert_int_equal(kv->mod_revision, 2);
 		assert_int_equal(kv->lease, 777);
 		etcd_free_answer(&answer);
-		etcd_free_answer(&answer);	/* once more does no harm */
+		etcd_free_answer(&answer);	/* a second call does no harm */
 
 		decode_recorded(&failed_txns[i], &answer);
 		assert_false(answer.succeeded);
@@ -579,11 +579,11 @@ test_decode_numbers(void **state)
 		snprintf(body, sizeof(body), "{\"header\":{\"raft_term\":%s},\"ID\":1}", terms[i]);
 		assert_garbage(ETCD_GRANT, 200, body, strlen(body));
 	}
-	/* a real is not cut to an id */
+	/* a real number is not rounded to an id */
 	assert_garbage(ETCD_GRANT, 200, grants[4].body, strlen(grants[4].body));
 }
 
-/* NULs and what is not UTF-8 in keys and values are kept. */
+/* NULs and invalid UTF-8 in keys and values are kept. */
 static void
 test_decode_bytes(void **state)
 {
@@ -643,7 +643,7 @@ test_decode_errors(void **state)
 		14, "error reading from server: EOF"},
 		{401, "{\"code\":16, \"message\":\"etcdserver: invalid auth token\", \"details\":[]}",
 		16, "etcdserver: invalid auth token"},
-		/* not seen: members that are missing or wrong */
+		/* not recorded from an etcd: members that are missing or wrong */
 		{500, "{\"error\":\"m\"}", ETCD_CODE_UNKNOWN, "m"},
 		{500, "{\"error\":{}}", ETCD_CODE_UNKNOWN, "error code 2 without a message"},
 		{500, "{\"code\":\"seven\",\"message\":{}}", ETCD_CODE_UNKNOWN, "error code 2 without a message"},
@@ -698,7 +698,7 @@ test_decode_garbage(void **state)
 		{200, "{\"header\":{},\"header\":{}}", NULL},
 		{200, "{\"error\":5}", NULL},
 		{200, "{\"error\":\"\"}", NULL},
-		/* a proxy's page of success with another status */
+		/* the body of a success with the status of a failure */
 		{503, "{\"header\":{\"revision\":\"1\"},\"ID\":\"1\",\"TTL\":\"1\"}", "HTTP status 503"},
 	};
 
@@ -719,7 +719,7 @@ test_decode_garbage(void **state)
 	}
 }
 
-/* What could be taken for "there is no such key" must not be. */
+/* A malformed answer must not be taken for "there is no such key". */
 static void
 test_decode_bad_txn(void **state)
 {
@@ -871,15 +871,15 @@ test_decode_frames(void **state)
 }
 
 /*
- * A stream that comes a byte at a time: no byte more is needed for a frame
- * than those up to its closing brace, and none before that is an error.
+ * A stream that arrives a byte at a time.  A frame is decoded as soon as its
+ * closing brace has arrived, and no earlier byte causes an error.
  */
 static void
 test_cut_frames(void **state)
 {
 	const char *frames[] = {
 		V1_CREATED, V1_PUT, V1_DELETE, V1_COMPACTED, V1_FORBIDDEN, V1_ERROR, V2_ERROR,
-		/* cut within a literal, an escape, a character, a number */
+		/* split within a literal, an escape, a character or a number */
 		" {\"result\" : {\"header\":{\"raft_term\":12, \"x\":[null,false,-1.5e+7,\"\\u00e9\\ud83d\\ude00\\n\"]},"
 		"\"created\":true,\"cancel_reason\":\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"}}\n",
 		"{\"error\":{\"message\":\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"}}",
@@ -984,7 +984,7 @@ test_cut_answers(void **state)
 	}
 }
 
-/* Whatever it is: it is taken apart without harm, and nothing is half told. */
+/* Decodes any bytes without harm, and checks that a result is complete. */
 static void
 decode_anything(const char *body, size_t len)
 {
@@ -1033,7 +1033,7 @@ decode_anything(const char *body, size_t len)
 	}
 }
 
-/* Puts each value in the place of each member, one after the other. */
+/* Replaces each member by each of the values. */
 static void
 change_members(json_t *root, json_t *json)
 {
@@ -1144,7 +1144,7 @@ test_messages(void **state)
 	etcd_format_message(message, "%s", "");
 	assert_string_equal(message, "");
 
-	/* cut before the character that does not fit, wherever that is */
+	/* truncated before the character that does not fit, at any position */
 	for (int shift = 0; shift < 4; shift++)
 	{
 		memset(text, 'x', shift);
@@ -1174,7 +1174,7 @@ test_blames_endpoint(void **state)
 	for (size_t i = 0; i < lengthof(not_blamed); i++)
 		assert_false(etcd_blames_endpoint(ETCD_REFUSED, not_blamed[i], "etcdserver: m"));
 	assert_true(etcd_blames_endpoint(ETCD_REFUSED, 2, "not a primary lessor"));
-	/* grpc-gateway v2 for a path that it does not know */
+	/* grpc-gateway v2's answer for an unknown path */
 	assert_true(etcd_blames_endpoint(ETCD_REFUSED, 5, "Not Found"));
 }
 
@@ -1198,7 +1198,7 @@ test_says(void **state)
 	assert_false(etcd_says_lease_exists(&answered));
 }
 
-/* The texts are what etcd 3.4.23 and 3.5.30 answer. */
+/* The texts are answers of etcd 3.4.23 and 3.5.30. */
 static void
 test_auth_errors(void **state)
 {

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_client_test.c
- *	  Unit tests of etcd_client.c and its files: against a real etcd, and
- *	  against small servers that misbehave.
+ *	  Unit tests of etcd_client.c and its files, with a real etcd, and with
+ *	  small servers that misbehave.
  *
- * $ETCD names the etcd to use.  Whatever is started here ends with the test.
+ * $ETCD names the etcd to use.  All processes end with the test.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +37,7 @@
 
 #define REQUEST_TIMEOUT_MS	800
 #define CONNECT_TIMEOUT_MS	600
-#define PATIENCE_MS			10000	/* for what ought to happen at once */
+#define PATIENCE_MS			10000	/* bound for events that are expected at once */
 
 static int64_t
 now_ms(void)
@@ -57,9 +57,9 @@ sleep_ms(long ms)
 }
 
 /*
- * A socket bound to a free port of the loopback.  Not one of those that the
- * kernel gives to clients: a client of a closed port could get that very port,
- * and be connected with itself.
+ * Binds a socket to a free port of the loopback, outside of the range that the
+ * kernel gives to clients.  Otherwise a client of a closed port could get that
+ * port itself, and connect to itself.
  */
 static int
 bind_somewhere(int *port)
@@ -97,7 +97,7 @@ count_fds(void)
 	return n;
 }
 
-/* ---- memory that runs out -------------------------------------------- */
+/* ---- out of memory --------------------------------------------------- */
 
 extern void *__wrap_malloc(size_t size);
 extern void *__wrap_calloc(size_t n, size_t size);
@@ -110,7 +110,7 @@ extern void *__real_realloc(void *p, size_t size);
 extern char *__real_strdup(const char *s);
 extern char *__real_strndup(const char *s, size_t n);
 
-/* So many allocations of the client will succeed, and none after them; -1: all. */
+/* The number of allocations of the client that succeed; -1: all. */
 static int	allocations_left = -1;
 
 static bool
@@ -158,7 +158,7 @@ __wrap_strndup(const char *s, size_t n)
 static pid_t etcd_pid;
 static char etcd_dir[] = "/tmp/etcd_client_test.XXXXXX";
 static char etcd_url[64];
-static char closed_url[64];		/* nobody listens there */
+static char closed_url[64];		/* no server listens there */
 
 static int
 start_etcd(void **state)
@@ -210,7 +210,7 @@ stop_etcd(void **state)
 	return system(command);
 }
 
-/* ---- a server that does as it is told -------------------------------- */
+/* ---- a server that the tests control --------------------------------- */
 
 #define MAX_CONNECTIONS 64
 
@@ -221,17 +221,17 @@ struct Server
 {
 	char		url[64];
 	int			fd;
-	Behaviour	behave;			/* after a request was read; then it hangs up */
-	const char *text;			/* for it to send */
-	bool		reads;			/* is a request read before? */
+	Behaviour	behave;			/* called after a request was read; then the connection is closed */
+	const char *text;			/* the text that it sends */
+	bool		reads;			/* a request is read first */
 	pthread_t	thread;
 	pthread_t	threads[MAX_CONNECTIONS];
 	int			fds[MAX_CONNECTIONS];
 	int			nconnections;
 	volatile bool stopping;
-	char		request[65536]; /* the last one, but for a list of members */
+	char		request[65536]; /* the last one that does not ask for the members */
 	volatile int nrequests;
-	volatile bool authenticating;	/* has a token been asked for? */
+	volatile bool authenticating;	/* a token was requested */
 };
 
 typedef struct Connection
@@ -254,7 +254,7 @@ send_text(int fd, const char *text, size_t len)
 	}
 }
 
-/* A whole request with its body; false if the client has gone. */
+/* Reads a whole request with its body; false if the client has closed. */
 static bool
 read_request(Server *server, int fd)
 {
@@ -351,7 +351,7 @@ stop_server(Server *server)
 	free(server);
 }
 
-/* Until the client goes or the server is stopped. */
+/* Waits until the client closes or the server is stopped. */
 static void
 be_silent(Server *server, int fd)
 {
@@ -403,7 +403,7 @@ reset_connection(Server *server, int fd)
 
 	(void) server;
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-	/* only the last close resets; the number must stay taken until then */
+	/* the socket is reset at its last close; until then its number must stay in use */
 	dup2(server->fd, fd);
 	close(copy);
 }
@@ -411,8 +411,8 @@ reset_connection(Server *server, int fd)
 #define REFUSAL(text)	"HTTP/1.1 400 Bad Request\r\n\r\n" text
 
 /*
- * An etcd with users.  It gives a token, refuses to, or is silent: as in
- * server->text; members are not told without one.
+ * An etcd with authentication.  server->text decides whether it gives a token,
+ * refuses it, or is silent.  It does not list the members without a token.
  */
 static void
 give_token(Server *server, int fd)
@@ -438,7 +438,7 @@ give_token(Server *server, int fd)
 		send_text(fd, members, strlen(members));
 }
 
-/* Answers when three quarters of the request timeout are over. */
+/* Answers after three quarters of the request timeout. */
 static void
 answer_late(Server *server, int fd)
 {
@@ -446,7 +446,7 @@ answer_late(Server *server, int fd)
 	send_text(fd, server->text, strlen(server->text));
 }
 
-/* An etcd with users, that takes requests without a token the second time. */
+/* An etcd with authentication, which accepts the second request without a token. */
 static void
 want_token(Server *server, int fd)
 {
@@ -470,8 +470,8 @@ static volatile bool resolver_called;
 static volatile bool resolver_took_signals;
 
 /*
- * In place of the C library's, which libcurl calls in a thread of its own for
- * all names that are no addresses: every name is unknown, one is so for long.
+ * Replaces the C library's resolver, which libcurl calls in a thread of its own
+ * for names.  Every name is unknown; for one name the result takes long.
  */
 int
 getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
@@ -502,7 +502,7 @@ typedef struct Record
 	int			code;
 	char		message[ETCD_MESSAGE_SIZE];
 	int			endpoint;
-	int			endpoint_in_use;	/* when it was told */
+	int			endpoint_in_use;	/* when the answer was passed on */
 	int64_t		lease;
 	int64_t		ttl_s;
 	int64_t		granted_ttl_s;
@@ -533,12 +533,12 @@ typedef struct Caller
 	char		why[ETCD_MESSAGE_SIZE];
 	EtcdOutcome end_outcome;
 	int			nends;
-	int			ended;			/* a bit for each stream that has ended */
-	int			nchanges;		/* of the endpoints */
-	int			nversions;		/* that were told */
-	int			versioned;		/* a bit for each endpoint of them */
+	int			ended;			/* bit mask of the streams that have ended */
+	int			nchanges;		/* number of changes of the endpoint */
+	int			nversions;		/* number of versions that were reported */
+	int			versioned;		/* bit mask of their endpoints */
 	char		version[32];	/* the last one */
-	bool		inside;			/* of etcd_client_process() or _drain() */
+	bool		inside;			/* etcd_client_process() or _drain() runs */
 	void		(*on_answer) (struct Caller *caller);
 	void		(*on_frame) (struct Caller *caller);
 	void		(*on_end) (struct Caller *caller);
@@ -673,7 +673,7 @@ stop_caller(Caller *caller)
 	free(caller);
 }
 
-/* One turn of an event loop: as many milliseconds at the most. */
+/* One turn of an event loop, of at most that many milliseconds. */
 static void
 turn(Caller *caller, long max_ms)
 {
@@ -757,7 +757,7 @@ send_op(Caller *caller, uint64_t id, EtcdOpKind kind, const char *key)
 	etcd_client_send(caller->client, id, &txn);
 }
 
-/* Sends and waits; the record of the answer. */
+/* Sends a request, waits, and returns the record of the answer. */
 static const Record *
 ask_grant(Caller *caller, int64_t lease)
 {
@@ -781,7 +781,7 @@ open_watches(Caller *caller, const char *first, const char *second)
 	etcd_client_watch(caller->client, 0, watches, second != NULL ? 2 : 1);
 }
 
-/* ---- against a real etcd --------------------------------------------- */
+/* ---- tests with a real etcd ------------------------------------------ */
 
 static void
 test_etcd_starts(void **state)
@@ -790,7 +790,7 @@ test_etcd_starts(void **state)
 	int64_t		end = now_ms() + PATIENCE_MS;
 
 	(void) state;
-	/* refused: an earlier try, whose answer was too late, was successful */
+	/* refused if an earlier try was executed after its time-out */
 	while (ask_grant(caller, 1)->outcome != ETCD_ANSWERED &&
 		   caller->answers[caller->nanswers - 1].outcome != ETCD_REFUSED)
 	{
@@ -870,7 +870,7 @@ test_time_to_live(void **state)
 	stop_caller(caller);
 }
 
-/* Every request that the codec can write means to etcd what it shall. */
+/* etcd understands every request that the codec can encode. */
 static void
 test_txn_meaning(void **state)
 {
@@ -943,7 +943,7 @@ test_watches(void **state)
 	assert_int_equal(caller->frames[4].watch_id, 12);
 	assert_true(caller->frames[4].is_delete);
 
-	/* replaced: of the old one nothing is told any more */
+	/* the watch is replaced, and the old one passes on nothing more */
 	send_op(caller, 4, ETCD_OP_PUT, "unit/a");
 	WAIT_UNTIL(caller, caller->nanswers == 4);
 	caller->nframes = 0;
@@ -957,7 +957,7 @@ test_watches(void **state)
 	WAIT_UNTIL(caller, caller->nframes == 2);
 	assert_string_equal(caller->frames[1].key, "unit/c");
 
-	/* closed */
+	/* the watch is closed */
 	etcd_client_watch(caller->client, 0, NULL, 0);
 	send_op(caller, 8, ETCD_OP_PUT, "unit/c");
 	WAIT_UNTIL(caller, caller->nanswers == 8);
@@ -967,7 +967,7 @@ test_watches(void **state)
 	stop_caller(caller);
 }
 
-/* Two streams: each is told its own, replaced and closed alone. */
+/* Each of two streams has its own events, and is replaced and closed alone. */
 static void
 test_streams(void **state)
 {
@@ -987,7 +987,7 @@ test_streams(void **state)
 	assert_int_equal(caller->frames[2].stream, 1);
 	assert_string_equal(caller->frames[2].key, "unit/b");
 
-	/* the first one is replaced and closed: the other one goes on */
+	/* the first one is replaced and closed, and the other one goes on */
 	open_watches(caller, "unit/c", NULL);
 	WAIT_UNTIL(caller, caller->nframes == 4);
 	assert_int_equal(caller->frames[3].stream, 0);
@@ -1001,7 +1001,7 @@ test_streams(void **state)
 	assert_true(caller->frames[4].is_delete);
 	assert_int_equal(caller->nends, 0);
 
-	/* with their endpoint both end, those that are open */
+	/* all open streams end with their endpoint */
 	etcd_client_change_endpoint(caller->client, 0);
 	turn(caller, 0);
 	assert_int_equal(caller->nends, 1);
@@ -1017,7 +1017,7 @@ test_streams(void **state)
 	stop_caller(caller);
 }
 
-/* Waits until that many of its sockets are readable; none is read. */
+/* Waits until that many of the client's sockets are readable, without reading. */
 static void
 wait_until_readable(Caller *caller, int wanted)
 {
@@ -1044,7 +1044,7 @@ wait_until_readable(Caller *caller, int wanted)
 
 static Caller *observer;
 
-/* A frame of stream 0 asks for a put, which etcd has before one of stream 1 is told. */
+/* A frame of stream 0 causes a put, which etcd has before a frame of stream 1 is passed on. */
 static void
 put_and_observe(Caller *caller)
 {
@@ -1054,7 +1054,7 @@ put_and_observe(Caller *caller)
 		WAIT_UNTIL(observer, observer->nframes == 2);
 }
 
-/* What stream 0 leads to does not wait for the frames of the other streams. */
+/* Requests that a frame of stream 0 causes do not wait for the frames of other streams. */
 static void
 test_first_stream_goes_first(void **state)
 {
@@ -1072,7 +1072,7 @@ test_first_stream_goes_first(void **state)
 	/* stream 1 is read again */
 	run_for(caller, 20);
 
-	/* now there is a connection for requests */
+	/* makes a connection for requests */
 	send_op(caller, 1, ETCD_OP_RANGE, "unit/follows");
 	WAIT_UNTIL(caller, caller->nanswers == 1);
 
@@ -1097,7 +1097,7 @@ ask_for_key(Caller *caller)
 		send_op(caller, 50, ETCD_OP_DELETE, "unit/quick");
 }
 
-/* A frame, the request that follows from it, its answer: no time is lost. */
+/* A frame, the request that it causes, and the answer follow without delay. */
 static void
 test_quick(void **state)
 {
@@ -1111,7 +1111,7 @@ test_quick(void **state)
 	send_op(caller, 1, ETCD_OP_PUT, "unit/quick");
 	WAIT_UNTIL(caller, caller->nframes == 2);
 
-	/* it was sent within the turn of the frame: only sockets are waited for */
+	/* it was sent in the turn of the frame, so only sockets are waited for */
 	while (caller->nanswers < 2 && turns < 20)
 	{
 		turn(caller, PATIENCE_MS);
@@ -1134,7 +1134,7 @@ test_idle(void **state)
 	open_watches(caller, "unit/idle", NULL);
 	WAIT_UNTIL(caller, caller->nframes == 1);
 	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_REFUSED);
-	/* timers of what is over, such as that to connect, run out */
+	/* timers of finished requests expire, such as that to connect */
 	run_for(caller, REQUEST_TIMEOUT_MS + 100);
 	for (end = now_ms() + 1000; now_ms() < end; turns++)
 		turn(caller, end - now_ms());
@@ -1221,14 +1221,14 @@ test_change_endpoint(void **state)
 	turn(caller, 0);
 	assert_int_equal(caller->nends, 1);
 
-	/* a watch that is opened before the end is told: it is not told any more */
+	/* the end of a stream is not passed on after another watch was opened */
 	open_watches(caller, "unit/a", NULL);
 	etcd_client_change_endpoint(caller->client, 1);
 	open_watches(caller, "unit/a", NULL);
 	WAIT_UNTIL(caller, caller->nframes == 2);
 	assert_int_equal(caller->nends, 1);
 
-	/* a request that fails takes the watch with it, unless it is an old one */
+	/* a request that fails ends the watch, unless the request is of an older endpoint */
 	etcd_client_change_endpoint(caller->client, 0);
 	turn(caller, 0);
 	assert_int_equal(caller->nends, 2);
@@ -1246,7 +1246,7 @@ test_change_endpoint(void **state)
 	stop_server(server);
 }
 
-/* With a single endpoint there is nothing better: it keeps its watch. */
+/* A single endpoint keeps its watch after a failure, because there is no other. */
 static void
 test_single_endpoint(void **state)
 {
@@ -1272,7 +1272,7 @@ test_configure(void **state)
 
 	(void) state;
 
-	/* under way: the number follows the endpoint, or is gone with it */
+	/* of a request under way: the number follows the endpoint, or is -1 if that was removed */
 	send_grant(caller, 1, 1);
 	turn(caller, 0);
 	configure(caller, etcd_url, silent->url);
@@ -1331,7 +1331,7 @@ test_reentrant(void **state)
 	stop_caller(caller);
 }
 
-/* Each endpoint is asked, whichever is in use; one that is silent is no matter. */
+/* Each endpoint is asked for its version; a silent one does no harm. */
 static void
 test_versions(void **state)
 {
@@ -1373,14 +1373,14 @@ test_socket_changes(void **state)
 	(void) state;
 	etcd_client_sockets(caller->client, &nsockets, &changes[0]);
 	assert_int_equal(nsockets, 0);
-	/* with the first answer the members are asked for, once */
+	/* after the first answer the client asks for the members, once */
 	ask_grant(caller, 1);
 	WAIT_UNTIL(caller, (etcd_client_sockets(caller->client, &nsockets, &changes[0]), nsockets == 0));
 	for (int i = 0; i < 3; i++)
 	{
 		int			fds[2];
 
-		/* each has a connection of its own, which most likely is the same fd */
+		/* each client has a connection of its own, most likely with the same fd */
 		for (int j = 0; j < 2; j++)
 		{
 			const EtcdSocket *sockets;
@@ -1389,7 +1389,7 @@ test_socket_changes(void **state)
 			send_grant(caller, 1, 1);
 			while ((sockets = etcd_client_sockets(caller->client, &nsockets, &changes[j])), nsockets == 0)
 				turn(caller, 0);
-			/* libcurl 8.23 has one more, before it: to be woken by its resolver */
+			/* libcurl 8.23 has one more socket before it, for its resolver */
 			fds[j] = sockets[nsockets - 1].fd;
 			WAIT_UNTIL(caller, caller->nanswers > n);
 		}
@@ -1431,7 +1431,7 @@ test_drain(void **state)
 	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
 	assert_true(now_ms() - start < PATIENCE_MS / 2);
 
-	/* the time is up before an answer is there, or a failure */
+	/* the time is over before an answer or a failure */
 	caller->nanswers = 0;
 	configure(caller, server->url, NULL);
 	send_lease(caller, 2, ETCD_REVOKE, 1);
@@ -1444,7 +1444,7 @@ test_drain(void **state)
 	assert_true(caller->answers[0].timed_out);
 	assert_true(now_ms() - start < PATIENCE_MS / 2);
 
-	/* with another endpoint, a silent one is given up at half-time */
+	/* with two endpoints, the client leaves a silent one after half of the time */
 	caller->nanswers = 0;
 	configure(caller, server->url, etcd_url);
 	send_lease(caller, 3, ETCD_REVOKE, 1);
@@ -1461,7 +1461,7 @@ test_drain(void **state)
 static const struct
 {
 	const char *name;
-	Behaviour	behave;			/* NULL: nobody listens */
+	Behaviour	behave;			/* NULL: no server listens */
 	const char *text;
 	EtcdOutcome outcome;
 	bool		timed_out;
@@ -1539,7 +1539,7 @@ test_hostile_requests(void **state)
 	assert_int_equal(count_fds(), fds);
 }
 
-/* A full queue of connections: the peer does not even say no. */
+/* The server's queue of connections is full, so a connection is not even refused. */
 static void
 test_connect_timeout(void **state)
 {
@@ -1574,7 +1574,7 @@ test_connect_timeout(void **state)
 	close(server);
 }
 
-/* A file with a password. */
+/* Makes a file with a password. */
 static const char *
 write_password(void)
 {
@@ -1589,8 +1589,8 @@ write_password(void)
 }
 
 /*
- * The user is taken out of the settings while a request waits for that user's
- * token: it is sent without one.
+ * The user is removed from the settings while a request waits for a token.  The
+ * request is then sent without one.
  */
 static void
 test_user_dropped(void **state)
@@ -1620,7 +1620,7 @@ test_user_dropped(void **state)
 	stop_server(server);
 }
 
-/* Asks a server with users, as a user with that password file. */
+/* Sends a request to a server with authentication, with that password file. */
 static void
 ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char *says)
 {
@@ -1638,7 +1638,7 @@ ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char 
 	const Record *answer;
 
 	etcd_client_configure(caller->client, &settings);
-	/* the second one finds a token, or that there is none */
+	/* the second request finds a token, or the refusal of one */
 	for (int i = 0; i < 2; i++)
 	{
 		answer = ask_grant(caller, 5);
@@ -1646,7 +1646,7 @@ ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char 
 			fail_msg("outcome %d, %s", answer->outcome, answer->message);
 	}
 	assert_true(now_ms() - start < 4 * REQUEST_TIMEOUT_MS + 300);
-	/* what the client asks for itself is not told */
+	/* answers to the client's own requests are not passed on */
 	run_for(caller, 100);
 	assert_int_equal(caller->nanswers, 2);
 	stop_caller(caller);
@@ -1664,7 +1664,7 @@ test_tokens(void **state)
 										   "invalid user ID or password\",\"code\":3}");
 	const struct
 	{
-		const char *text;		/* of the answer about a token */
+		const char *text;		/* of the answer to the request for a token */
 		const char *file;
 		EtcdOutcome outcome;
 		const char *says;
@@ -1688,7 +1688,7 @@ test_tokens(void **state)
 	}
 }
 
-/* What only reads is sent to a second endpoint, too, when it is late. */
+/* A read whose answer is late is also sent to a second endpoint. */
 static void
 test_second_endpoint(void **state)
 {
@@ -1701,7 +1701,7 @@ test_second_endpoint(void **state)
 	int64_t		start = now_ms();
 
 	(void) state;
-	/* the second one answers, and is in use by then; the watch goes with the first */
+	/* the second endpoint answers, and is in use then; the watch ends with the first */
 	open_watches(caller, "unit/a", NULL);
 	send_lease(caller, 1, ETCD_KEEPALIVE, 1);
 	WAIT_UNTIL(caller, caller->nanswers == 1);
@@ -1714,7 +1714,7 @@ test_second_endpoint(void **state)
 	run_for(caller, REQUEST_TIMEOUT_MS);
 	assert_int_equal(caller->nanswers, 1);
 
-	/* the first one answers after all */
+	/* the first endpoint answers at last */
 	configure(caller, late->url, silent->url);
 	caller->nanswers = 0;
 	send_lease(caller, 2, ETCD_KEEPALIVE, 5);
@@ -1723,7 +1723,7 @@ test_second_endpoint(void **state)
 	assert_int_equal(answers[0].endpoint, 0);
 	assert_int_equal(answers[0].endpoint_in_use, 0);
 
-	/* neither does */
+	/* no endpoint answers */
 	configure(caller, silent->url, closed_url);
 	caller->nanswers = 0;
 	start = now_ms();
@@ -1740,7 +1740,7 @@ test_second_endpoint(void **state)
 	stop_server(silent);
 }
 
-/* What is no endpoint at all: neither another protocol nor a name unknown. */
+/* Invalid endpoints: another protocol, or an unknown name. */
 static void
 test_bad_urls(void **state)
 {
@@ -1761,7 +1761,7 @@ test_bad_urls(void **state)
 	}
 }
 
-/* Nothing waits for a name: not the failure, and not the end. */
+/* Neither a time-out nor the end of the client waits for the resolver. */
 static void
 test_hung_resolver(void **state)
 {
@@ -1790,7 +1790,7 @@ test_hung_resolver(void **state)
 	sleep_ms(100);
 }
 
-/* Frames however they come: in pieces, and many at once. */
+/* Frames arrive in pieces, or many at once. */
 static void
 send_frames(Server *server, int fd)
 {
@@ -1855,7 +1855,7 @@ trickle_frames(Server *server, int fd)
 	be_silent(server, fd);
 }
 
-/* Frames that come one by one on another stream than 0 are passed on some at a time. */
+/* Single frames of other streams than 0 are collected, and passed on several at a time. */
 static void
 test_second_stream_rests(void **state)
 {
@@ -1883,7 +1883,7 @@ test_second_stream_rests(void **state)
 	stop_server(server);
 }
 
-/* The cap is one of a frame, not of the stream. */
+/* The size limit is that of a frame, and not of the stream. */
 static void
 test_long_stream(void **state)
 {
@@ -1918,7 +1918,7 @@ change_to_etcd(Caller *caller)
 	etcd_client_change_endpoint(caller->client, 0);
 }
 
-/* The stream goes while its frames are told: the rest is not. */
+/* The stream is closed while its frames are passed on.  The rest is dropped. */
 static void
 test_replaced_while_told(void **state)
 {
@@ -1960,7 +1960,7 @@ static const struct
 	Behaviour	behave;
 	const char *text;
 	int			nframes;
-	bool		stays;			/* with the endpoint */
+	bool		stays;			/* the endpoint stays in use */
 	const char *says;
 }			hostile_watches[] = {
 	{"refuses", NULL, "", 0, false, "Connection refused"},
@@ -2020,9 +2020,9 @@ test_hostile_watches(void **state)
 }
 
 /*
- * Values of others: an answer and a frame of more than a megabyte.  What is
- * larger than that is allowed for ends the stream, and is no answer, but not
- * the endpoint's fault.
+ * Large values of other programs: an answer and a frame of more than a megabyte.
+ * A frame beyond the limit ends the stream, and an answer beyond it is an error.
+ * But neither counts as a failure of the endpoint.
  */
 static void
 test_large(void **state)
@@ -2031,7 +2031,7 @@ test_large(void **state)
 	char	   *value = malloc(size);
 	EtcdOp		put = {.kind = ETCD_OP_PUT,.key = BYTES("unit/large"),.value = {value, size}};
 	EtcdOp		range = {.kind = ETCD_OP_RANGE,.key = BYTES("unit/large")};
-	/* a write of that size takes long, too, on a busy machine */
+	/* a write of that size takes long on a busy machine */
 	EtcdRequest write = {.kind = ETCD_TXN,.success = &put,.nsuccess = 1,.is_large = true};
 	EtcdRequest read = {.kind = ETCD_TXN,.success = &range,.nsuccess = 1,.is_large = true};
 	EtcdWatch	watch = {.watch_id = 21,.key = BYTES("unit/large"),.fragment = true,.progress_notify = true};
@@ -2079,8 +2079,8 @@ test_large(void **state)
 }
 
 /*
- * Memory runs out at any place: still each request has one answer, and a
- * stream is open or its end is told.
+ * Memory runs out at any place.  Still each request gets one answer, and a
+ * stream is open or its end is reported.
  */
 static void
 test_no_memory(void **state)
@@ -2108,7 +2108,7 @@ test_no_memory(void **state)
 	}
 }
 
-/* Freed in the middle of everything. */
+/* The client is freed while requests and streams are under way. */
 static void
 test_free_amid(void **state)
 {
@@ -2174,7 +2174,7 @@ main(void)
 
 	signal(SIGPIPE, SIG_IGN);
 	srand(getpid());
-	/* nothing listens to the discard port: a proxy would be noticed */
+	/* no proxy listens on the discard port, so using it would be noticed */
 	setenv("http_proxy", "http://127.0.0.1:9", 1);
 	setenv("all_proxy", "http://127.0.0.1:9", 1);
 	return cmocka_run_group_tests(tests, start_etcd, stop_etcd);

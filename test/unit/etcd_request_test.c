@@ -3,8 +3,8 @@
  * etcd_request_test.c
  *	  Unit tests of etcd_request.c: every transition of an attempt.
  *
- * The transport, the endpoints, the tokens and the clock are replaced by
- * simple ones here, which do as the tests tell them.
+ * The transport, the endpoints, the tokens and the clock are replaced by simple
+ * ones that the tests control.
  *
  *-------------------------------------------------------------------------
  */
@@ -172,7 +172,7 @@ etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAns
 static const char *const urls[MAX_ENDPOINTS] = {"e0", "e1", "e2"};
 static Endpoint endpoints[MAX_ENDPOINTS];
 static bool password_is_missing;
-static int	nasked[MAX_ENDPOINTS];	/* for a token */
+static int	nasked[MAX_ENDPOINTS];	/* how often each was asked for a token */
 
 int
 etcd_endpoints_find(const EtcdClient *client, const char *url)
@@ -224,7 +224,7 @@ etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
 static EtcdClient client;
 static struct
 {
-	int			n;				/* how many answers */
+	int			n;				/* number of answers */
 	int64_t		sent_ns;
 } ids[MAX_IDS];
 static int	nanswers;
@@ -318,7 +318,7 @@ send_request(uint64_t id, bool reads)
 	etcd_client_send(&client, id, &txn);
 }
 
-/* As etcd_client_process() does. */
+/* Does the same as etcd_client_process(). */
 static void
 process(void)
 {
@@ -334,7 +334,7 @@ wait_ms(long ms)
 	process();
 }
 
-/* Ends the exchange with that endpoint which began first, and looks at it. */
+/* Ends the oldest exchange with that endpoint, and processes the result. */
 static void
 end_flight(int endpoint, EtcdOutcome outcome, int code, const char *message)
 {
@@ -387,7 +387,7 @@ deny_token(int endpoint)
 	etcd_request_deny_parked(&client, endpoint, ETCD_REFUSED, ETCD_CODE_INVALID_ARGUMENT, "wrong password");
 }
 
-/* The states of the two attempts of the only request. */
+/* Checks the states of the two attempts of the only request. */
 static void
 assert_states(AttemptState first, AttemptState second)
 {
@@ -397,7 +397,7 @@ assert_states(AttemptState first, AttemptState second)
 	assert_int_equal(client.requests->attempts[1].state, second);
 }
 
-/* There was one answer, of that endpoint, and nothing is left. */
+/* Checks that there was one answer, of that endpoint, and that nothing is left. */
 static void
 assert_end(EtcdOutcome outcome, int endpoint)
 {
@@ -630,7 +630,7 @@ test_sent_again_overtaken(void **state)
 	assert_end(ETCD_ANSWERED, 1);
 }
 
-/* A newer token than that of the request is there: nobody is asked. */
+/* The client has a newer token than the request, so it does not ask for one. */
 static void
 test_newer_token(void **state)
 {
@@ -760,7 +760,7 @@ test_denied_overtaken(void **state)
 	assert_end(ETCD_REFUSED, 0);
 }
 
-/* One that fails for want of a token leaves the end to the other one. */
+/* The first attempt fails because there is no token.  The second one decides. */
 static void
 test_denied_fails(void **state)
 {
@@ -816,9 +816,9 @@ test_no_memory_for_parked(void **state)
 	assert_end(ETCD_NO_ANSWER, 0);
 }
 
-/* ---- the rest -------------------------------------------------------- */
+/* ---- other tests ------------------------------------------------------ */
 
-/* What comes of a request of the client's own is not told to the caller. */
+/* The caller gets no answer to a request of the client's own. */
 static void
 test_own(void **state)
 {
@@ -835,7 +835,7 @@ test_own(void **state)
 	assert_int_equal(nreceived, 1);
 	assert_int_equal(received.outcome, ETCD_ANSWERED);
 
-	/* it gets no token, or none in time */
+	/* the request gets no token, or none in time */
 	assert_true(etcd_request_ask(&client, 0, &members, receive));
 	want_token(0);
 	deny_token(0);
@@ -848,7 +848,7 @@ test_own(void **state)
 	assert_int_equal(nreceived, 3);
 	assert_int_equal(received.outcome, ETCD_NO_ANSWER);
 
-	/* a token is not asked for with a token */
+	/* a request for a token is sent without a token */
 	give_token(0, "token");
 	assert_true(etcd_request_ask(&client, 0, &authenticate, receive));
 	assert_string_equal(flights[0]->token, "");
@@ -880,7 +880,7 @@ test_renumber(void **state)
 	answer(1);
 	assert_int_equal(last.endpoint, 0);
 
-	/* the endpoint is not there any more: what is parked there ends in time */
+	/* the endpoint was removed; an attempt that is parked there times out */
 	nanswers = 0;
 	send_request(1, true);
 	want_token(1);
@@ -903,7 +903,7 @@ test_hurry(void **state)
 	assert_end(ETCD_NO_ANSWER, 0);
 }
 
-/* Something happens: whatever can happen at this time. */
+/* Executes a random event. */
 static void
 do_something(uint64_t *next_id)
 {
@@ -964,8 +964,8 @@ do_something(uint64_t *next_id)
 }
 
 /*
- * Whatever happens: exactly one answer to each request, not later than twice
- * the timeout.
+ * Random events.  Each request gets exactly one answer, not later than twice the
+ * timeout.
  */
 static void
 test_random(void **state)

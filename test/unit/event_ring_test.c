@@ -4,17 +4,16 @@
  *	  Tests of event_ring.c: one writer, many readers, no lock.
  *
  * The writer or a reader can be stopped anywhere, and the other one goes on.
- * `stepped` is a copy of event_ring.c in which every access to what is shared
- * is a step: before each step in turn one side stops, and the other one does
- * all that it can.  It copies a few bytes a step.  Each side has a copy of the
- * ring, so that the order in which one sees what the other did is the test's
- * to choose: the one in which it was done, or as different from it as the
- * barriers let it be.  The last test has the file as it is, in processes that
- * run at once.
+ * `stepped` is a copy of event_ring.c in which every access to shared memory is
+ * a step.  A step copies only a few bytes.  For each step there is a run in which
+ * one side stops before it, and the other side does all that it can.  Each side
+ * has its own copy of the ring.  So the test chooses the order in which a reader
+ * sees the writes: in the order of execution, or in an order as different as the
+ * barriers allow.  The last test uses the unchanged file in concurrent processes.
  *
- * A reader copies bytes while they may be overwritten, and finds that out
- * afterwards.  ThreadSanitizer would report each of these races, which are
- * meant, and does not know PostgreSQL's atomics.  So it is of no use here.
+ * A reader copies bytes while they may be overwritten, and detects that
+ * afterwards.  ThreadSanitizer would report these intended races, and does not
+ * know PostgreSQL's atomics.  So it is of no use here.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,21 +35,21 @@
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* In which order readers see what the writer does. */
+/* The order in which readers see writes. */
 static enum
 {
 	AS_DONE,
-	DATA_LATE,					/* places and bytes after the next barrier */
-	DATA_EARLY					/* the other numbers then, the last one first */
+	DATA_LATE,					/* places and bytes become visible at the next barrier */
+	DATA_EARLY					/* the other numbers do, in reverse order */
 }			order;
-/* A reader reads these parts right after a barrier, and the others when it does. */
+/* A reader loads these parts right after a barrier, and the others when it uses them. */
 static int	reads_early;
 #define NPARTS		5
 
-static int	nsteps;				/* since the run began */
-static int	stop_at;			/* before this one the other side goes on */
+static int	nsteps;				/* in this run */
+static int	stop_at;			/* before this step the other side runs */
 static void (*other_side) (void);
-static bool writing;			/* that side is at work */
+static bool writing;			/* the writer runs now */
 
 static void show_data(void);
 static void show_numbers(void);
@@ -127,7 +126,7 @@ write_step(pg_atomic_uint64 *to, uint64 value)
 #undef event_ring_append
 #undef event_ring_next
 
-/* the file as it is */
+/* the unchanged file */
 extern Size event_ring_size(int nplaces, Size nbytes);
 extern void event_ring_init(EventRing *ring, int nplaces, Size nbytes);
 extern void event_ring_append(EventRing *ring, int64 seq, TimestampTz at, const void *record, Size len);
@@ -139,7 +138,10 @@ extern RingResult event_ring_next(EventRing *ring, int64 after, int64 *seq, Time
 #define NBYTES		61
 #define MAX_LEN		(NBYTES - 1)
 
-/* From empty ones to one that fills the ring alone; the number tells the length. */
+/*
+ * The length of a record, which follows from its number: from 0 to one that fills
+ * the ring alone.
+ */
 static Size
 length_of(int64 seq)
 {
@@ -175,7 +177,7 @@ is_record(int64 seq, const char *record)
 	return true;
 }
 
-/* The time of a loss may be that of a record that was lost right after it. */
+/* The time of a loss may be that of a record that was lost just after it. */
 static bool
 is_time(RingResult result, int64 seq, TimestampTz at, int64 last)
 {
@@ -185,14 +187,14 @@ is_time(RingResult result, int64 seq, TimestampTz at, int64 last)
 /* ---- one side stops --------------------------------------------------------- */
 
 static EventRing *shared;
-static EventRing *made;			/* as the writer has it */
-static EventRing *seen;			/* as the reader has it */
-static pg_atomic_uint64 *hidden[16];	/* numbers that are shown at the next barrier */
+static EventRing *made;			/* the writer's copy */
+static EventRing *seen;			/* the reader's copy */
+static pg_atomic_uint64 *hidden[16];	/* numbers that become visible at the next barrier */
 static int	nhidden;
 static int64 newest;			/* seq of the record that was appended last */
-static int	nappends;			/* so many at a time */
+static int	nappends;			/* number of records that are appended at a time */
 static int64 reads_after;
-static int64 whole;				/* up to this one a reader must come */
+static int64 whole;				/* a reader has to read at least up to this record */
 
 static void
 look(int parts)
@@ -269,7 +271,7 @@ append_some(void)
 		append();
 }
 
-/* Reads on from there to the end: each record once and whole, or a loss. */
+/* Reads on to the end.  Each record is read once and whole, or reported as lost. */
 static void
 read_all(void)
 {
@@ -322,7 +324,7 @@ begin(int nrecords)
 	nsteps = 0;
 }
 
-/* A reader stops, and the writer goes on: up to twice around the ring. */
+/* A reader stops, and the writer goes on for up to twice the ring's size. */
 static void
 stop_reader(void)
 {
@@ -359,7 +361,7 @@ test_stopped_reader(void **state)
 	}
 }
 
-/* The writer stops, and stays so while a reader reads all. */
+/* The writer stops until a reader has read all. */
 static void
 stop_writer(void)
 {
@@ -407,7 +409,7 @@ clock_ms(void)
 	return now.tv_sec * INT64CONST(1000) + now.tv_nsec / 1000000;
 }
 
-/* Reads until that record; what is wrong, or NULL. */
+/* Reads up to that record; returns a description of a fault, or NULL. */
 static const char *
 read_on(EventRing *ring, const volatile int64 *last)
 {
@@ -430,17 +432,17 @@ read_on(EventRing *ring, const volatile int64 *last)
 			return "a torn record";
 		after = seq;
 		if (n % 1000 == 0)
-			usleep(100);		/* and is passed */
+			usleep(100);		/* the writer overtakes it */
 	}
 	return after == *last ? NULL : "no end";
 }
 
-/* A writer, and readers that it passes, as processes at the same time. */
+/* A writer and readers, which it overtakes, run as concurrent processes. */
 static void
 test_processes(void **state)
 {
 	Size		size = event_ring_size(NPLACES, NBYTES);
-	/* the end of the run is told before the ring */
+	/* the last number is in the memory before the ring */
 	volatile int64 *last = mmap(NULL, PG_CACHE_LINE_SIZE + size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	EventRing  *ring = (EventRing *) ((char *) last + PG_CACHE_LINE_SIZE);
 	int64		end_ms = clock_ms() + RUN_MS;
@@ -470,7 +472,7 @@ test_processes(void **state)
 
 		event_ring_append(ring, seq, seq * 1000, record, len);
 		if (seq % 5000 == 0)
-			usleep(50);			/* so that they read something, too */
+			usleep(50);			/* lets readers catch up now and then */
 	}
 	*last = seq;
 	for (int i = 0; i < NREADERS; i++)

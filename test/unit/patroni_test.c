@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * patroni_test.c
- *	  A followed election: one instance, Patroni's keys, and an etcd that
- *	  answers when the test wants it.
+ *	  Unit tests of an election that follows Patroni: one instance, Patroni's
+ *	  keys, and an etcd that answers when the test says so.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,12 +23,12 @@
 #define SYSTEM_ID	"7123456789012345678"
 #define MAX_SENT	64
 
-/* ---- Patroni's keys, as etcd has them ---------------------------------------- */
+/* ---- Patroni's keys in etcd --------------------------------------------------- */
 
 typedef struct Key
 {
 	const char *key;
-	const char *value;			/* NULL: it does not stand */
+	const char *value;			/* NULL: the key does not exist */
 	int64_t		create_revision;
 	int64_t		mod_revision;
 	int64_t		lease;
@@ -50,7 +50,7 @@ static struct
 	int64_t		revision;
 	Key			keys[NKEYS];
 	int64_t		granted_s;
-	int64_t		left_s;			/* of any lease */
+	int64_t		left_s;			/* remaining time of every lease */
 }			etcd;
 
 static int64_t now;
@@ -63,7 +63,7 @@ typedef struct Sent
 	EtcdRequestKind kind;
 	int64_t		lease;
 	int			nranges;
-	int			key[4 * ELECTION_MAX_ELECTIONS];	/* of each range; -1: unknown */
+	int			key[4 * ELECTION_MAX_ELECTIONS];	/* the key of each range; -1: unknown */
 } Sent;
 
 static ElectionCore *core;
@@ -195,7 +195,7 @@ set_key(int key, const char *value, int64_t lease)
 	k->lease = lease;
 }
 
-/* Tells the watch of the leader key as it is now. */
+/* Sends the present leader key on the watch. */
 static void
 tell(void)
 {
@@ -216,7 +216,7 @@ tell(void)
 	election_watched(core, now, &frame);
 }
 
-/* The oldest request that is not answered; NULL: there is none. */
+/* The oldest request that is not answered; NULL if there is none. */
 static Sent *
 next_sent(void)
 {
@@ -229,7 +229,7 @@ next_sent(void)
 	return NULL;
 }
 
-/* Is a request of that kind under way, as the next to be answered? */
+/* Is the oldest request of that kind? */
 static bool
 asks(EtcdRequestKind kind)
 {
@@ -299,7 +299,7 @@ answer_all(void)
 		answer();
 }
 
-/* Lets time pass, with answers at once; or with none. */
+/* Lets time pass, and answers at once or not at all. */
 static void
 run(int64_t duration_ns, bool answers)
 {
@@ -388,7 +388,7 @@ configure(void)
 	election_configure(core, now, &config);
 }
 
-/* An instance that leads, with nothing under way, and no events. */
+/* Makes the instance lead, without requests under way, and forgets the events. */
 static void
 begin_leading(void)
 {
@@ -400,7 +400,10 @@ begin_leading(void)
 
 /* ---- tests ------------------------------------------------------------------------ */
 
-/* A look, a time to live, and a look again; the deadline counts from the sending. */
+/*
+ * A beat is a look, a request for the time to live, and another look.  The
+ * deadline counts from the sending of the second request.
+ */
 static void
 test_beat(void **state)
 {
@@ -433,7 +436,7 @@ test_beat(void **state)
 	assert_string_equal(view.problem, "");
 }
 
-/* Two requests in a third of Patroni's TTL, and the deadline follows. */
+/* There are two requests in a third of Patroni's TTL, and the deadline moves. */
 static void
 test_pace(void **state)
 {
@@ -456,7 +459,7 @@ test_pace(void **state)
 	assert_string_equal(events, "");
 }
 
-/* The answer is never believed beyond the granted TTL, and a second is kept. */
+/* The deadline is limited by the granted TTL.  The margin is at least a second. */
 static void
 test_bounds(void **state)
 {
@@ -469,7 +472,7 @@ test_bounds(void **state)
 	configure();
 	answer_all();
 	assert_int_equal(view.deadline_ns, now + 6 * SECOND - 2 * SECOND);
-	/* the last second: nothing is left of it */
+	/* the lease is in its last second, so there is no leadership */
 	etcd.left_s = 0;
 	now += SECOND;
 	configure();
@@ -478,7 +481,7 @@ test_bounds(void **state)
 	assert_string_equal(events, "unelected(lease_expired)");
 }
 
-/* The key is there before the promotion ends. */
+/* The key exists before the promotion ends. */
 static void
 test_recovery(void **state)
 {
@@ -495,7 +498,7 @@ test_recovery(void **state)
 	assert_string_equal(events, "leader(n1) elected(n1)");
 }
 
-/* A new term, between the two answers or before the first, voids the beat. */
+/* A new term between the two answers, or before the first, invalidates the beat. */
 static void
 test_terms(void **state)
 {
@@ -508,14 +511,14 @@ test_terms(void **state)
 	assert_false(leads());
 	assert_true(asks(ETCD_TIME_TO_LIVE));
 	etcd.term++;
-	answer();					/* this one is of a term that was not known when it was sent */
+	answer();					/* the term was not known when this was sent */
 	answer();
 	assert_false(leads());
 	run(SECOND, true);
 	assert_true(leads());
 }
 
-/* A look that was sent before the answer to the time to live proves nothing. */
+/* A look that was sent before the answer about the time to live does not confirm it. */
 static void
 test_order(void **state)
 {
@@ -546,7 +549,7 @@ test_order(void **state)
 	assert_true(view.deadline_ns > deadline);
 }
 
-/* Deleted by Patroni after the time to live, whose lease lives on. */
+/* Patroni deletes its key after the answer about the time to live.  The lease lives on. */
 static void
 test_deleted_between(void **state)
 {
@@ -588,7 +591,7 @@ test_watch(void **state)
 	assert_int_equal(view.token, etcd.revision);
 }
 
-/* A watch that says nothing: the look of the next beat does. */
+/* The watch is silent.  The look of the next beat shows the change. */
 static void
 test_silent_watch(void **state)
 {
@@ -602,7 +605,7 @@ test_silent_watch(void **state)
 	assert_string_equal(events, "unelected(key_deleted) leader(n2)");
 }
 
-/* Patroni was restarted: another lease, of which a second is believed at first. */
+/* Patroni was restarted, and has another lease.  It counts for one second at first. */
 static void
 test_patroni_restart(void **state)
 {
@@ -620,7 +623,7 @@ test_patroni_restart(void **state)
 	assert_int_equal(view.lease, 99);
 	assert_int_equal(view.token, token);
 	assert_string_equal(events, "");
-	/* by a look, too, where the watch is silent */
+	/* if the watch is silent, a look shows the other lease */
 	set_key(LEADER, "n1", 98);
 	run(11 * SECOND, true);
 	assert_int_equal(view.lease, 98);
@@ -672,7 +675,7 @@ test_patroni_hangs(void **state)
 	assert_string_equal(view.problem, "this server is not in recovery, but there is no leader key of Patroni: is Patroni running here?");
 }
 
-/* The lease is gone, and the key is seen all the same. */
+/* The lease is gone, and a look still shows the key. */
 static void
 test_lease_gone(void **state)
 {
@@ -686,7 +689,10 @@ test_lease_gone(void **state)
 	assert_true(leads());
 }
 
-/* Another name, and ours again, under one create revision: the put is the token. */
+/*
+ * The key gets another name, and then ours again, with one create revision.  The
+ * mod revision of the last put is the token.
+ */
 static void
 test_overwritten(void **state)
 {
@@ -735,7 +741,7 @@ test_strangers(void **state)
 	etcd.keys[MEMBER].value = "{}";
 	run(11 * SECOND, true);
 	assert_true(leads());
-	/* its Patroni was away for a while, and is a member all the same */
+	/* its Patroni has no member key for a while; the instance leads on */
 	etcd.keys[MEMBER].value = NULL;
 	run(11 * SECOND, true);
 	assert_true(leads());
@@ -749,7 +755,7 @@ test_strangers(void **state)
 	assert_non_null(strstr(view.problem, "etcd has no keys of a Patroni cluster below \"/service/batman/\""));
 }
 
-/* What the configuration may hold. */
+/* Values of Patroni's configuration key. */
 static void
 test_config(void **state)
 {
@@ -783,7 +789,7 @@ test_config(void **state)
 	}
 }
 
-/* A pause says so also when etcd cannot be asked any more. */
+/* The problem reports a pause even after contact with etcd is lost. */
 static void
 test_pause_and_etcd_away(void **state)
 {
@@ -833,7 +839,7 @@ test_settings(void **state)
 	assert_false(leads());
 	answer_all();
 	assert_non_null(strstr(view.problem, "below \"/db/batman/\""));
-	/* slashes are as Patroni has them */
+	/* slashes are handled as in Patroni */
 	strcpy(config.patroni_namespace, "//service/");
 	configure();
 	answer_all();
@@ -851,7 +857,7 @@ test_settings(void **state)
 	assert_non_null(strstr(view.problem, "below \"/service/batman/1/\""));
 }
 
-/* etcd was put back to an earlier state, in which the key stood already. */
+/* etcd was put back to an earlier state, which has the key. */
 static void
 test_restored(void **state)
 {
@@ -863,7 +869,7 @@ test_restored(void **state)
 	for (int i = 0; i < 25; i++)
 	{
 		run(SECOND, true);
-		/* whoever led by the other history may not be replaced in its TTL */
+		/* a leader of the other history may lead for a TTL, so no new deadline yet */
 		assert_true(!leads() || view.deadline_ns <= 1000 * SECOND + 25 * SECOND - MARGIN);
 	}
 	run(30 * SECOND, true);

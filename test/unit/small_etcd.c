@@ -13,7 +13,7 @@
 
 #include "small_etcd.h"
 
-#define SURVEY_LIMIT	1000		/* of the read that begins a transfer */
+#define SURVEY_LIMIT	1000		/* the limit of the read that begins a transfer */
 
 SmallEtcd	etcd;
 

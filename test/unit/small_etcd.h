@@ -36,7 +36,7 @@ typedef struct SmallEtcd
 
 extern SmallEtcd etcd;
 
-/* A short name of what a request of an election does. */
+/* A short name for a request of an election. */
 extern const char *describe(const EtcdRequest *request);
 
 /*
@@ -51,14 +51,14 @@ extern bool in_range(const char *key, EtcdBytes from, EtcdBytes end);
 extern Key *find_key(EtcdBytes name);
 extern bool holds(const EtcdCompare *compare);
 
-/* These change the current revision.  A new one is begun by its caller. */
+/* These write at the present revision.  The caller begins a new revision. */
 extern Key *write_key(EtcdBytes name, EtcdBytes value, int64_t lease);
 extern void remove_key(Key *key);
 
 /* Copies the keys of a range, at most n of them, and returns how many. */
 extern int	read_keys(const EtcdOp *op, Key *copies, EtcdKeyValue *kvs, int n);
 
-/* The event of a change at that revision, with pointers into the key. */
+/* The event of a change at that revision.  It points into the key. */
 extern EtcdWatchEvent event_of(const Key *key, bool is_delete, int64_t revision);
 
 #endif							/* SMALL_ETCD_H */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * transfer_test.c
- *	  The hand-over to a named candidate: one instance, the keys of others,
- *	  and an etcd that answers when the test wants it.
+ *	  Unit tests of the hand-over to a named candidate: one instance, the keys
+ *	  of others, and an etcd that answers when the test says so.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,9 +19,9 @@
 #define MS			INT64_C(1000000)
 #define SECOND		(1000 * MS)
 #define TTL_S		6
-#define DELAY		(31 * SECOND)	/* preferred_delay; no multiple of SURVEYS */
-#define SURVEYS		(TTL_S * SECOND / 3)	/* from one survey to the next */
-#define MAX_BETWEEN	120			/* keys between the own one and the target's */
+#define DELAY		(31 * SECOND)	/* preferred_delay, not a multiple of SURVEYS */
+#define SURVEYS		(TTL_S * SECOND / 3)	/* time between two surveys */
+#define MAX_BETWEEN	120			/* limit of keys between the own key and the target's */
 #define MAX_CHANGES	4096
 #define MAX_SENT	32
 #define TICKET		5
@@ -46,7 +46,7 @@ typedef struct Sent
 {
 	uint64_t	id;				/* 0: free */
 	EtcdRequest request;
-	uint64_t	room[8192];		/* of what the request points to */
+	uint64_t	room[8192];		/* the data that the request points to */
 	bool		led;			/* the instance led when it was sent */
 } Sent;
 
@@ -140,7 +140,7 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 {
 	(void) ctx;
 	if (ticket != TICKET)
-		return;					/* of a resignation */
+		return;					/* the reply to a resignation */
 	nreplies++;
 	replied = reply;
 }
@@ -160,7 +160,7 @@ port_find_namesake(void *ctx, const char *election, const char *value)
 	(void) value;
 }
 
-/* Other leases each time, and no jitter. */
+/* Makes different ids of leases, and no jitter. */
 static uint64_t
 port_random(void *ctx)
 {
@@ -168,7 +168,7 @@ port_random(void *ctx)
 	return next_random += 0x1000;
 }
 
-/* ---- etcd executes ------------------------------------------------------------------ */
+/* ---- the model executes requests ----------------------------------------------------- */
 
 static Key *
 key_of(const char *name)
@@ -183,7 +183,7 @@ add_change(bool is_delete, const Key *key)
 	changes[nchanges++] = (Change) {etcd.revision, is_delete, *key};
 }
 
-/* A write is part of the revision that its txn has begun. */
+/* Writes at the revision that the txn has begun. */
 static void
 put_in_revision(EtcdBytes name, EtcdBytes value, int64_t lease)
 {
@@ -254,7 +254,7 @@ execute(const EtcdRequest *request, EtcdAnswer *answer)
 	answer->header = etcd_header();
 }
 
-/* What another program, or another instance, does. */
+/* Writes of other instances or programs. */
 static void
 put(const char *key, const char *value)
 {
@@ -270,9 +270,9 @@ delete(const char *key)
 	delete_in_revision(key_of(key));
 }
 
-/* ---- what the instance is told -------------------------------------------------------- */
+/* ---- watches and answers ---------------------------------------------------------------- */
 
-/* Tells a watch of the next revision that has something for it; false: none has. */
+/* Sends a watch its events of the next revision; false if there are none. */
 static bool
 tell_watch(EtcdWatch *watch)
 {
@@ -304,11 +304,11 @@ tell(void)
 	for (int i = 0; i < nwatches && !is_watch_silent; i++)
 	{
 		if (tell_watch(&watches[i]))
-			i = -1;				/* the stream may be another one now */
+			i = -1;				/* there may be a new stream now */
 	}
 }
 
-/* The oldest request of that kind (NULL: of any) that is not answered. */
+/* The oldest request of that kind (NULL: of any kind) that is not answered. */
 static Sent *
 next_sent(const char *kind)
 {
@@ -334,7 +334,7 @@ answer(Sent *s)
 	election_receive(core, now, id, &a);
 }
 
-/* There is no answer; the request may have been executed. */
+/* Lets a request time out.  It may have been executed. */
 static void
 give_up(Sent *s, bool executed)
 {
@@ -348,7 +348,7 @@ give_up(Sent *s, bool executed)
 	election_receive(core, now, id, &a);
 }
 
-/* Answers what is asked; stops before a request of that kind, and returns it. */
+/* Answers all requests up to one of that kind, and returns that. */
 static Sent *
 answer_until(const char *kind)
 {
@@ -370,7 +370,7 @@ answer_all(void)
 	(void) answer_until(NULL);
 }
 
-/* Lets time pass, until a request of that kind is sent (NULL: to the end). */
+/* Lets time pass until a request of that kind is sent, or until `end`. */
 static Sent *
 run_until(const char *kind, int64_t end)
 {
@@ -444,7 +444,7 @@ tear_down(void **state)
 	return 0;
 }
 
-/* n1 leads, with nothing under way; n2 and n3 wait in this order. */
+/* Makes n1 lead, without requests under way.  n2 and n3 wait in this order. */
 static void
 begin_leading(void)
 {
@@ -471,7 +471,7 @@ assert_reply(ElectionReply reply)
 	assert_int_equal(replied, reply);
 }
 
-/* The command is refused, and nothing has changed. */
+/* Checks that the command is refused, and that nothing has changed. */
 static void
 assert_refused(const char *node, ElectionReply reply)
 {
@@ -502,7 +502,7 @@ test_not_leader(void **state)
 	put("e/c3.pg", "n3");
 	transfer("n3");
 	assert_reply(ELECTION_NOT_LEADER);
-	/* also to itself */
+	/* the same with itself as the target */
 	transfer("n1");
 	assert_reply(ELECTION_NOT_LEADER);
 	assert_null(next_sent(NULL));
@@ -524,7 +524,7 @@ test_names(void **state)
 	assert_string_equal(events, "unelected(transferred)");
 }
 
-/* Between this instance and the target is a key that does not end as ours. */
+/* A key between this instance and the target has another form than ours. */
 static void
 test_foreign_between(void **state)
 {
@@ -542,7 +542,7 @@ test_foreign_between(void **state)
 		delete(foreign[i]);
 		delete("e/e5.pg");
 	}
-	/* behind the target it stays */
+	/* such a key behind the target is not touched */
 	put("e/d4", "go");
 	transfer("n3");
 	answer_all();
@@ -568,7 +568,7 @@ test_too_many_between(void **state)
 {
 	(void) state;
 	begin_leading();
-	put_between(MAX_BETWEEN - 1);	/* and n2, n3 */
+	put_between(MAX_BETWEEN - 1);	/* in addition to n2 and n3 */
 	put("e/e5.pg", "n5");
 	assert_refused("n5", ELECTION_TOO_MANY_CANDIDATES);
 	delete("e/b2.pg");
@@ -661,7 +661,7 @@ test_txn(void **state)
 	strcpy(own, view.key);
 	own_revision = view.token;
 	put("e/d4.pg", "n4");
-	put("e/c3.pg", "n3");		/* the second write */
+	put("e/c3.pg", "n3");		/* the second write of this key */
 	transfer("n3");
 	s = answer_until("survey");
 	assert_int_equal(s->request.ncompares, 0);
@@ -691,7 +691,7 @@ test_txn(void **state)
 	assert_survey(&s->request.failure[0], own_revision);
 	assert_false(s->request.repeatable);
 
-	/* the answer alone shows that the own key is gone */
+	/* the answer shows that the own key is gone; no look is needed */
 	answer(s);
 	assert_int_equal(view.state, ELECTION_JOINING);
 
@@ -705,7 +705,10 @@ test_txn(void **state)
 	assert_true(is_remembered);
 }
 
-/* A candidate of another program writes no receipt, and its key is not written. */
+/*
+ * The target is a candidate of another program.  The txn does not write its key,
+ * and the transfer does not wait for a receipt.
+ */
 static void
 test_txn_to_foreign(void **state)
 {
@@ -726,9 +729,9 @@ test_txn_to_foreign(void **state)
 	assert_int_equal(key_of("e/d4")->version, 1);
 }
 
-/* ---- tests: how it ends ------------------------------------------------------------------------- */
+/* ---- tests: the end of a transfer ---------------------------------------------------------------- */
 
-/* True when the target has written its key after the txn. */
+/* The reply is "done" when the target has written its key after the txn. */
 static void
 receipt(bool silent)
 {
@@ -742,7 +745,7 @@ receipt(bool silent)
 	assert_int_equal(nreplies, 0);
 	put("e/c3.pg", "n3");
 	if (silent)
-		run(SURVEYS);			/* the next beat looks */
+		run(SURVEYS);			/* the next beat sends a look */
 	else
 		tell();
 	assert_reply(ELECTION_DONE);
@@ -763,7 +766,7 @@ test_receipt_by_look(void **state)
 	receipt(true);
 }
 
-/* The target hangs: its key stands, and is not written. */
+/* The target hangs.  Its key exists, but is not written. */
 static void
 test_deadline(void **state)
 {
@@ -778,13 +781,13 @@ test_deadline(void **state)
 	run(2 * MS);
 	assert_reply(ELECTION_FAILED);
 	assert_int_equal(view.state, ELECTION_WAITING);
-	/* what comes now is not answered again */
+	/* a later write of the key causes no second reply */
 	put("e/c3.pg", "n3");
 	run(SECOND);
 	assert_int_equal(nreplies, 1);
 }
 
-/* The target dies after the txn: the next one leads. */
+/* The target's lease ends after the txn, and the next candidate leads. */
 static void
 test_target_dies(void **state)
 {
@@ -799,7 +802,7 @@ test_target_dies(void **state)
 	assert_string_equal(view.leader, "n4");
 }
 
-/* The target is gone before the txn is executed: this instance goes on to lead. */
+/* The target is gone before the txn is executed.  This instance leads on. */
 static void
 test_target_gone(void **state)
 {
@@ -819,12 +822,12 @@ test_target_gone(void **state)
 	assert_non_null(key_of("e/b2.pg"));
 	assert_int_equal(ntransfers, 1);
 	assert_string_equal(events, "unelected(transferred) elected(n1)");
-	transfer("n2");				/* another one can be given */
+	transfer("n2");				/* another command is possible */
 	answer_all();
 	assert_string_equal(etcd.keys[0].key, "e/b2.pg");
 }
 
-/* Another compare fails: the queue is read again, and the txn names it as it is. */
+/* Another compare fails.  The next txn has the queue as read by the failed one. */
 static void
 test_queue_changes(void **state)
 {
@@ -893,7 +896,7 @@ test_look_before(void **state)
 	assert_string_equal(events, "unelected(transferred)");
 }
 
-/* The answer comes when this instance has its next key: that is not meant. */
+/* The answer comes when this instance has its next key.  It does not concern that key. */
 static void
 test_answer_late(void **state)
 {
@@ -910,7 +913,7 @@ test_answer_late(void **state)
 	id = s->id;
 	execute(&s->request, &late);
 	s->id = 0;
-	run(SURVEYS);				/* a beat looks */
+	run(SURVEYS);				/* a beat sends a look */
 	assert_int_equal(view.state, ELECTION_WAITING);
 	strcpy(own, view.key);
 	create_revision = view.create_revision;
@@ -924,7 +927,7 @@ test_answer_late(void **state)
 	assert_reply(ELECTION_DONE);
 }
 
-/* It is not executed, again and again: the own key stands, and does not count. */
+/* The txn times out again and again.  The own key exists, but is not used. */
 static void
 test_in_doubt(void **state)
 {
@@ -955,7 +958,7 @@ test_in_doubt(void **state)
 	assert_int_equal(view.state, ELECTION_WAITING);
 }
 
-/* A survey that shows the own key gone is not repeated at once: a look ends the doubt. */
+/* After a survey without the own key, a look decides, and no survey is repeated at once. */
 static void
 test_in_doubt_without_key(void **state)
 {
@@ -969,7 +972,7 @@ test_in_doubt_without_key(void **state)
 	delete(view.key);
 	nsurveys = 0;
 	give_up(s, false);
-	/* nobody answers looks, and the watch is silent */
+	/* looks have no answer, and the watch is silent */
 	for (int64_t end = now + SECOND / 2; now < end; election_tick(core, now))
 	{
 		while ((s = next_sent("survey")) != NULL)
@@ -1016,7 +1019,7 @@ test_no_contact(void **state)
 	assert_int_equal(ntransfers, 0);
 	assert_true(leads());
 
-	/* after the txn was sent, it goes on without the command */
+	/* the transfer was sent, so it goes on after the end of the command */
 	transfer("n3");
 	assert_non_null(answer_until("transfer"));
 	lose_contact();
@@ -1028,7 +1031,7 @@ test_no_contact(void **state)
 	assert_int_equal(nreplies, 1);
 }
 
-/* Leadership is lost before anything is done. */
+/* Leadership is lost before the txn is sent. */
 static void
 test_lost_before(void **state)
 {
@@ -1046,7 +1049,7 @@ test_lost_before(void **state)
 	assert_string_equal(events, "unelected(key_deleted)");
 }
 
-/* This instance is the target: its key was written by another, so it writes it, once. */
+/* This instance is the target.  Another one has written its key, so it writes it once. */
 static void
 test_target_writes_receipt(void **state)
 {
@@ -1097,7 +1100,7 @@ prefer(const char *first, const char *second, const char *third)
 		strcpy(config.preferred_nodes[config.npreferred], names[config.npreferred]);
 }
 
-/* When the next txn is sent; it is left unanswered. */
+/* The time at which the next txn is sent.  It is not answered. */
 static int64_t
 time_of_transfer(void)
 {
@@ -1114,11 +1117,11 @@ test_preferred(void **state)
 	(void) state;
 	prefer("n3", "n1", "n2");
 	begin_leading();
-	/* it came after the first survey, so the second one saw it */
+	/* the node came after the first survey, so the second one showed it */
 	assert_int_equal(time_of_transfer(), start + SURVEYS + DELAY);
 	s = next_sent("transfer");
 	assert_false(s->led);
-	assert_int_equal(view.state, ELECTION_QUEUED);	/* and it is not given up yet */
+	assert_int_equal(view.state, ELECTION_QUEUED);	/* the txn has not timed out yet */
 	assert_compare(&s->request.compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
 	answer_all();
 	run(2 * DELAY);
@@ -1128,7 +1131,7 @@ test_preferred(void **state)
 	assert_int_equal(nreplies, 0);
 }
 
-/* It goes and comes back between two surveys: the delay begins anew. */
+/* The better node leaves and comes back between two surveys.  The delay begins anew. */
 static void
 test_preferred_comes_and_goes(void **state)
 {
@@ -1144,7 +1147,7 @@ test_preferred_comes_and_goes(void **state)
 	assert_in_range(time_of_transfer(), back + DELAY, back + DELAY + SURVEYS);
 }
 
-/* The lead comes back while the better one waits: the delay counts from then. */
+/* This instance leads again while the better node waits.  The delay counts from then. */
 static void
 test_preferred_not_at_once(void **state)
 {
@@ -1159,7 +1162,7 @@ test_preferred_not_at_once(void **state)
 	answer_all();
 	run(SECOND);
 	assert_string_equal(view.leader, "n3");
-	put("e/d4.pg", "n3");		/* its next key */
+	put("e/d4.pg", "n3");		/* the next key of n3 */
 	delete("e/c3.pg");
 	answer_all();
 	assert_true(leads());
@@ -1170,7 +1173,7 @@ test_preferred_not_at_once(void **state)
 	assert_int_equal(ntransfers, 2);
 }
 
-/* Leadership is lost and won while the better one waits: the delay counts from then. */
+/* Leadership lapses and comes back while the better node waits.  The delay counts from then. */
 static void
 test_preferred_after_lapse(void **state)
 {
@@ -1191,7 +1194,7 @@ test_preferred_after_lapse(void **state)
 	assert_in_range(time_of_transfer(), elected + DELAY - SECOND, elected + DELAY);
 }
 
-/* The best that can be handed over to is taken; who is not named is not better. */
+/* The target is the best node that is possible.  A node without a name in the list is not better. */
 static void
 test_preferred_rank(void **state)
 {
@@ -1207,7 +1210,7 @@ test_preferred_rank(void **state)
 	assert_compare(&s->request.compares[s->request.ncompares - 1], "e/c3.pg", ETCD_COMPARE_MOD_REVISION);
 }
 
-/* The better one is the first of the queue, and not the last. */
+/* The better node is the first of the queue, and not the last. */
 static void
 test_preferred_best(void **state)
 {
@@ -1230,14 +1233,14 @@ test_preferred_none(void **state)
 	run(3 * DELAY);
 	assert_true(nsurveys > 0);
 	assert_int_equal(ntransfers, 0);
-	/* the first of the list has nobody to look for */
+	/* the first node of the list makes no surveys */
 	prefer("n1", "n2", "n3");
 	election_configure(core, now, &config);
 	answer_all();
 	nsurveys = 0;
 	run(3 * DELAY);
 	assert_int_equal(nsurveys + ntransfers, 0);
-	/* a list of others does not name the candidates */
+	/* the list names none of the candidates */
 	prefer("n9", NULL, NULL);
 	election_configure(core, now, &config);
 	run(3 * DELAY);
@@ -1263,7 +1266,7 @@ test_preferred_not_answered(void **state)
 	assert_true(leads());
 }
 
-/* etcd_resign(rejoin => false): no key stands that could be handed over to. */
+/* After etcd_resign(rejoin => false) this instance has no key, so it hands nothing over. */
 static void
 test_preferred_resigned(void **state)
 {
