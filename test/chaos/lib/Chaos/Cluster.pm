@@ -524,16 +524,16 @@ sub is_settled
 {
 	my ($self) = @_;
 	return 0 if $self->is_busy;
-	my %leaders;
-	my $leading = 0;
-	for my $node ($self->nodes)
-	{
-		my $row = eval { $node->alive && $node->status($Chaos::Clients::election) } or return 0;
-		return 0 unless $row->{connected} && defined $row->{leader} && $row->{create_revision};
-		$leaders{ $row->{leader} } = 1;
-		$leading++ if $row->{is_leader};
-	}
-	return $leading == 1 && keys %leaders == 1;
+	my @rows = map { my $node = $_; eval { $node->status($Chaos::Clients::election) } || () } $self->nodes;
+	my %leaders = map { $_->{connected} ? $_->{leader} // '' : '' => 1 } @rows;
+	return $self->is_complete(@rows) && !$leaders{''} && keys %leaders == 1 && grep({ $_->{is_leader} } @rows) == 1;
+}
+
+# Every instance tells its status, and has a key in the queue.
+sub is_complete
+{
+	my ($self, @rows) = @_;
+	return @rows == $self->nodes && !grep { !$_->{create_revision} } @rows;
 }
 
 # Writes the contents of the tables into a history.
