@@ -25,7 +25,6 @@ typedef struct Follower
 	int64		failed_seq;		/* the change that has failed last */
 	int			tries;
 	bool		is_held_up;		/* it could not be started the last time */
-	bool		is_there;
 } Follower;
 
 /* Follower *; the one that was started last is the last. */
@@ -42,6 +41,21 @@ find_follower(const char *name)
 
 		if (strcmp(follower->name, name) == 0)
 			return follower;
+	}
+	return NULL;
+}
+
+static DueHook *
+find_hook(List *hooks, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, hooks)
+	{
+		DueHook    *hook = lfirst(cell);
+
+		if (strcmp(hook->name, name) == 0)
+			return hook;
 	}
 	return NULL;
 }
@@ -69,8 +83,6 @@ hook_changes_look(void)
 	MemoryContext context;
 	ListCell   *cell;
 
-	foreach(cell, followers)
-		((Follower *) lfirst(cell))->is_there = false;
 	foreach(cell, hooks)
 	{
 		const DueHook *hook = lfirst(cell);
@@ -87,17 +99,17 @@ hook_changes_look(void)
 		if (follower->version != hook->version)
 		{
 			hook_runs_end(hook->name, "the hook was changed");
-			hook_runs_forget_failure(hook->name);
 			begin_following(follower, hook->version);
 		}
-		follower->is_there = true;
 		follower->is_held_up = false;
 	}
 	foreach(cell, followers)
 	{
-		if (((Follower *) lfirst(cell))->is_there)
+		Follower   *follower = lfirst(cell);
+
+		if (find_hook(hooks, follower->name) != NULL)
 			continue;
-		pfree(lfirst(cell));
+		pfree(follower);
 		followers = foreach_delete_current(followers, cell);
 	}
 	return hooks;
@@ -122,7 +134,7 @@ hook_changes_have_news(void)
 	{
 		const Follower *follower = lfirst(cell);
 
-		if (!follower->is_held_up && hook_runs_due_ns(follower->name) <= shared_state_clock_ns() && is_behind(follower))
+		if (!follower->is_held_up && hook_runs_due_ns(follower->name, follower->version) <= shared_state_clock_ns() && is_behind(follower))
 			return true;
 	}
 	return false;
@@ -154,21 +166,6 @@ start(Follower *follower, DueHook *hook)
 	return true;
 }
 
-static DueHook *
-find_hook(List *hooks, const char *name)
-{
-	ListCell   *cell;
-
-	foreach(cell, hooks)
-	{
-		DueHook    *hook = lfirst(cell);
-
-		if (strcmp(hook->name, name) == 0)
-			return hook;
-	}
-	return NULL;
-}
-
 int64
 hook_changes_start_due(List *hooks)
 {
@@ -181,14 +178,13 @@ hook_changes_start_due(List *hooks)
 	foreach(cell, queue)
 	{
 		Follower   *follower = lfirst(cell);
-		DueHook    *hook = find_hook(hooks, follower->name);
-		int64		due_ns = hook_runs_due_ns(follower->name);
+		int64		due_ns = hook_runs_due_ns(follower->name, follower->version);
 
-		if (hook == NULL || !is_behind(follower))
+		if (!is_behind(follower))
 			continue;
 		if (due_ns > now_ns)
 			next_ns = Min(next_ns, due_ns);
-		else if (is_full || !start(follower, hook))
+		else if (is_full || !start(follower, find_hook(hooks, follower->name)))
 			follower->is_held_up = is_full = true;
 	}
 	return next_ns;

@@ -104,7 +104,10 @@ hook_launcher_supervise(const char *database, int notifier_slot)
 	if (!hook_register_wants_launcher(notifier_slot))
 		return -1;
 	if (hook_register_was_dismissed(notifier_slot))
+	{
 		due_ns = 0;
+		hook_register_recall(notifier_slot);
+	}
 	if (now_ns < due_ns)
 		return (long) ((due_ns - now_ns) / NS_PER_MS + 1);
 
@@ -148,7 +151,7 @@ start_due_hooks(HookElection *election, int64 *next_ns)
 		foreach(cell, due)
 		{
 			const DueHook *hook = lfirst(cell);
-			int64		due_ns = hook_runs_due_ns(hook->name);
+			int64		due_ns = hook_runs_due_ns(hook->name, hook->version);
 
 			if (due_ns > now_ns)
 				*next_ns = Min(*next_ns, due_ns);

@@ -103,7 +103,6 @@ hook_register_claim(int notifier_slot)
 	if (!pg_atomic_compare_exchange_u32(&hooks->databases[notifier_slot].launchers, &expected, 1))
 		return false;
 	before_shmem_exit(release_launcher, Int32GetDatum(notifier_slot));
-	pg_atomic_write_u64(&hooks->databases[notifier_slot].seen, 0);
 	return true;
 }
 
@@ -120,6 +119,12 @@ bool
 hook_register_was_dismissed(int notifier_slot)
 {
 	return pg_atomic_read_u64(&hooks->databases[notifier_slot].seen) != 0;
+}
+
+void
+hook_register_recall(int notifier_slot)
+{
+	pg_atomic_write_u64(&hooks->databases[notifier_slot].seen, 0);
 }
 
 void

@@ -30,8 +30,12 @@ extern bool hook_register_claim(int notifier_slot);
  */
 extern bool hook_register_wants_launcher(int notifier_slot);
 
-/* Did the last launcher end because it had no work? */
+/*
+ * Did the last launcher end because it had no work?  Then the next one starts
+ * without a wait.  recall: the next one is started.
+ */
 extern bool hook_register_was_dismissed(int notifier_slot);
+extern void hook_register_recall(int notifier_slot);
 
 /*
  * The hooks of a database have changed: wakes its launcher, and its notifier,

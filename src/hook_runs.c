@@ -71,6 +71,7 @@ typedef struct ActiveRun
 typedef struct Failure
 {
 	char		name[NAMEDATALEN];	/* the key */
+	uint32		version;		/* of the hook */
 	int64		token;			/* of an elected hook */
 	int64		due_ns;			/* when it is tried again */
 	int			backoff_ms;
@@ -136,8 +137,9 @@ note_failure(const ActiveRun *active_run)
 	Failure    *failure = hash_search(failures, active_run->name, HASH_ENTER, &found);
 	const char *shown = shown_message(active_run);
 
-	if (!found)
+	if (!found || failure->version != active_run->run->hook_version)
 	{
+		failure->version = active_run->run->hook_version;
 		failure->token = 0;
 		failure->backoff_ms = BACKOFF_MIN_MS;
 		failure->message[0] = '\0';
@@ -169,7 +171,7 @@ note_success(const ActiveRun *active_run)
 	if (failure->message[0] != '\0')
 		ereport(LOG,
 				(errmsg("hook \"%s\" in database \"%s\" has succeeded again", active_run->name, database)));
-	hook_runs_forget_failure(active_run->name);
+	(void) hash_search(failures, active_run->name, HASH_REMOVE, NULL);
 }
 
 /* ---- runs: their processes ---------------------------------------------- */
@@ -704,17 +706,11 @@ hook_runs_end_all(const char *reason)
 }
 
 int64
-hook_runs_due_ns(const char *hook)
+hook_runs_due_ns(const char *hook, uint32 version)
 {
 	const Failure *failure = find_failure(hook);
 
-	return failure ? failure->due_ns : 0;
-}
-
-void
-hook_runs_forget_failure(const char *hook)
-{
-	(void) hash_search(failures, hook, HASH_REMOVE, NULL);
+	return failure && failure->version == version ? failure->due_ns : 0;
 }
 
 bool

@@ -46,9 +46,8 @@ extern void hook_runs_end_all(const char *reason);
 /* Does a process run this hook? */
 extern bool hook_runs_is_running(const char *hook);
 
-/* When a hook that has failed is to be tried again; 0: it has not failed. */
-extern int64 hook_runs_due_ns(const char *hook);
-extern void hook_runs_forget_failure(const char *hook);
+/* When a hook that has failed is to be tried again; 0: this version of it has not failed. */
+extern int64 hook_runs_due_ns(const char *hook, uint32 version);
 
 /*
  * Starts a run and records it; it waits until hook_runs_commit().  False if

@@ -181,7 +181,7 @@ notifier_register_wait(int notifier_slot, uint64 ticket, long timeout_ms, uint32
 	ConditionVariablePrepareToSleep(events_for_notifiers());
 	while ((admitted = is_admitted(notifier_slot, ticket)) && !is_over &&
 		   events_last() <= notifier_register_announced(notifier_slot) &&
-		   (timeout_ms >= 0 || !hook_register_wants_launcher(notifier_slot)))
+		   !(hook_register_wants_launcher(notifier_slot) && (timeout_ms < 0 || hook_register_was_dismissed(notifier_slot))))
 		is_over = ConditionVariableTimedSleep(events_for_notifiers(), timeout_ms, wait_event);
 	ConditionVariableCancelSleep();
 	return admitted;

@@ -177,6 +177,7 @@ poll(10, sub { hooks_running($pg1) == 1 }) or die 'it does not run';
 $began = now();
 { local $app->{PrintWarn} = 0; local $SIG{__WARN__} = sub { }; $app->do('DROP SCHEMA s CASCADE'); }
 poll_is(3, sub { hooks_running($pg1) }, 0, 'DROP SCHEMA ends them, too');
+poll_is(3, sub { $pg1->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook launcher' AND datname = 'app'}) }, 0, 'and the launcher');
 $app->do('CREATE EXTENSION etcd_leader');
 add('hangs', 'SELECT pg_sleep(600)', dbh => $app);
 poll(10, sub { hooks_running($pg1) == 1 }) or die 'it does not run';

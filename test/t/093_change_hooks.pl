@@ -1,5 +1,5 @@
-# Hooks of the event change: order, what they are told, failures, a hook that is
-# passed by the changes, privileges, places, and the recipes of doc/changes.md.
+# Hooks of the event change: order, what they are told, failures, places, privileges, the
+# recipes of doc/changes.md, and a hook that is passed by the changes.
 use strict;
 use warnings;
 
@@ -53,7 +53,7 @@ sub tells
 	return qq{INSERT INTO effect (hook, told, revision) SELECT '$hook', format('%s %s=%s %s', current_setting('etcd_leader.change_type'), current_setting('etcd_leader.change_key'),
 		current_setting('etcd_leader.change_value'), current_setting('etcd_leader.change_reason')), nullif(current_setting('etcd_leader.change_revision'), '')::bigint};
 }
-$pg->value('CREATE TABLE effect (id serial, hook text, told text, revision bigint, who name DEFAULT current_user, pid int DEFAULT pg_backend_pid())');
+$pg->value('CREATE TABLE effect (id serial, hook text, told text, revision bigint, who name DEFAULT current_user, pid int DEFAULT pg_backend_pid(), at timestamptz DEFAULT clock_timestamp())');
 $pg->value('CREATE TABLE state (is_broken bool)');
 $pg->value('INSERT INTO state VALUES (true)');
 poll(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE event = 'change'}) }) or die 'no gap at the beginning';
@@ -65,16 +65,24 @@ fails($pg->dbh, q{INSERT INTO etcd_leader_hook VALUES ('x', 'change', 'postgres'
 fails($pg->dbh, q{INSERT INTO etcd_leader_hook VALUES ('x', 'elected', NULL, 'SELECT 1', current_user, '1 min')}, '23514', qr/check constraint/, 'the others need one');
 is($pg->value("SELECT current_setting('etcd_leader.change_$_')"), '', "etcd_leader.change_$_ is empty elsewhere") for qw(type key value revision reason);
 
-# ---- one that fails for some values, of which the log must not tell ----------------------
+# ---- hooks that fail: the log must not tell of values -------------------------------------
 
 my $offset = $pg->log_size;
+add('hopeless', tells('hopeless') . '; SELECT 1 / 0');
+add('vain', 'SELECT 1 / 0', event => 'elected');
+
+# It fails once for each of five changes: its first statement is committed.
+add('flaky', tells('flaky') . q{; SELECT 1 / (current_setting('etcd_leader.change_key') <> 'w/flaky' OR count(*) > 1)::int
+	FROM effect WHERE hook = 'flaky' AND revision = nullif(current_setting('etcd_leader.change_revision'), '')::bigint});
+poll(10, sub { told('flaky') }) or die 'no first run';
 add('picky', tells('picky') . q{; SELECT coalesce(nullif(current_setting('etcd_leader.change_value'), ''), '0')::int});
 poll_is(10, sub { join ', ', told('picky') }, 'gap = gap', 'the first run of a hook is for a gap');
 put('w/number', 1);
 put('w/number', 'top secret');
 put('w/number', 3);
+put('w/flaky', $_) for 1 .. 5;
 # what comes after the gap of the next hook is a run of that hook
-poll(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE key = 'w/number'}) == 3 }) or die 'the changes do not come';
+poll(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE key IN ('w/number', 'w/flaky')}) == 8 }) or die 'the changes do not come';
 
 # ---- one that fails for a while --------------------------------------------------------
 
@@ -133,6 +141,9 @@ is($pg->value(q{SELECT string_agg(DISTINCT told, ', ') FROM effect WHERE hook = 
 cmp_ok($pg->value(q{SELECT count(DISTINCT pid) FROM effect WHERE hook = 'all'}), '<', 50, 'a process runs many');
 drop('fresh');
 
+poll_is(5, sub { join ' ', map { /flaky=(\d)/ } told('flaky') }, '1 1 2 2 3 3 4 4 5 5', 'a success ends a series of failures: each change waits for a second, and none is given up');
+drop('flaky');
+
 # ---- places ------------------------------------------------------------------------------
 
 # Two of them hang; the elected hook has a place of its own.
@@ -164,41 +175,15 @@ poll_ok(10, sub { (told('all'))[-1] eq 'put w/after=1 ' }, 'others go on');
 
 # With one place for all, they take turns.
 $pg->configure(max_hook_workers => 1);
-add('endless', q{SELECT pg_sleep(0.01)});
+add("endless$_", q{SELECT pg_sleep(0.01)}) for 1, 2;
 $began = now();
 put_many(map { [ "w/turn$_", $_ ] } 1 .. 200);
 add('on again', q{SELECT 1}, event => 'elected');
 poll_ok(20, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'on again' AND status = 'succeeded'}) }, 'one place: an elected hook has its turn');
-ok((() = runs('endless')) < 201, 'before the changes are through') or diag(scalar(() = runs('endless')));
+poll_ok(5, sub { !grep { runs("endless$_") < 2 } 1, 2 }, 'and hooks of changes have theirs');
+ok(!(grep { runs("endless$_") > 200 } 1, 2), 'before the changes are through');
 $pg->configure(max_hook_workers => 3);
-drop('endless');
-
-# ---- the one that fails for some values -------------------------------------------------------
-
-# Before many changes push these out of memory.
-poll_ok(30, sub { $pg->log_count('WARNING:  hook "picky" in database "postgres" gave up a change', $offset) }, 'a change that always fails is given up');
-poll_ok(10, sub { (() = told('picky')) > 8 }, 'and a run for a gap stands for it');
-is_deeply([ (told('picky'))[ 1 .. 8 ] ], [ 'put w/number=1 ', ('put w/number=top secret ') x 5, 'gap = gap', 'put w/number=3 ' ], 'tried five times, given up, on to the next');
-
-# ---- a hook that is slower than the changes -------------------------------------------------
-
-$pg->value('SELECT pg_advisory_lock(7)');
-$pg->value(q{DELETE FROM effect WHERE hook = 'all'});
-add('slow', q{SELECT pg_advisory_lock(7) WHERE current_setting('etcd_leader.change_type') = 'put'; } . tells('slow'));
-poll(10, sub { told('slow') == 1 }) or die 'no first run';
-drop('all');
-# 4 MB of memory for events, and these have 2 kB each
-put_many([ 'w/first', 1 ], map { [ 'w/' . 'k' x 900 . sprintf('%05d', $_), 'v' x 1000 ] } 1 .. 3000);
-poll(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE key LIKE '%03000'}) }) or die 'the changes do not come';
-$pg->value('SELECT pg_advisory_unlock(7)');
-poll_ok(30, sub { ((told('slow'))[-1] // '') =~ /k03000=/ }, 'a hook that was passed by the changes comes to the last one');
-my @told = map { s/^put w\/k+(\d+)=.*/$1/r } told('slow');
-is_deeply([ @told[ 0 .. 2 ] ], [ 'gap = gap', 'put w/first=1 ', 'gap = gap' ], 'after a gap');
-is_deeply([ @told[ 3 .. $#told ] ], [ map { sprintf '%05d', $_ } $told[3] .. 3000 ], 'after which all are there, in order');
-cmp_ok(scalar(@told), '>', 1000, 'as many as memory holds');
-is($pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'on' AND status = 'succeeded'}), 1, 'records of elected hooks stay');
-poll_ok(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE event = 'change' AND ended_at IS NOT NULL}) <= 1002 }, 'those of changes are the last 1,000');
-drop('slow');
+drop('endless1', 'endless2');
 
 # ---- as whom ----------------------------------------------------------------------------------
 
@@ -244,7 +229,49 @@ poll_is(10, $fleet, 'fleet/a=1', 'a table follows by a hook');
 $etcd->etcdctl(qw(put fleet/b 2));
 $etcd->etcdctl(qw(del fleet/a));
 poll_is(10, $fleet, 'fleet/b=2', 'a put and a deletion');
+drop('maintenance', 'keep fleet');
 
+# ---- hooks that have failed for long -----------------------------------------------------------
+
+# Before many changes push these out of memory.
+poll_ok(30, sub { $pg->log_count('WARNING:  hook "picky" in database "postgres" gave up a change', $offset) }, 'a change that always fails is given up');
+poll_ok(10, sub { (() = told('picky')) > 8 }, 'and a run for a gap stands for it');
+is_deeply([ (told('picky'))[ 1 .. 8 ] ], [ 'put w/number=1 ', ('put w/number=top secret ') x 5, 'gap = gap', 'put w/number=3 ' ], 'tried five times, given up, on to the next');
+my @tried = map { $_->{at} } $pg->rows(q{SELECT extract(epoch FROM at) AS at FROM effect WHERE hook = 'picky' AND told LIKE '%secret%' ORDER BY id});
+cmp_ok($tried[ $_ + 1 ] - $tried[$_], '>', 2**$_ - 0.1, 'it waits for ' . 2**$_ . ' s') for 0 .. 3;
+poll_is(3, sub { join ', ', told('hopeless') }, join(', ', ('gap = gap') x 5), 'a gap that fails is tried again, too');
+is($pg->log_count('hook "hopeless" in database "postgres" gave up'), 0, 'and not given up');
+$pg->value(q{UPDATE etcd_leader_hook SET command = 'SELECT 1' WHERE name = 'hopeless'});
+drop('vain');
+add('vain', 'SELECT 1', event => 'elected');
+for my $hook (qw(hopeless vain))
+{
+	poll_ok(3, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = ? AND status = 'succeeded'}, $hook) }, "$hook: a hook that was changed does not wait for its next try");
+}
+drop(qw(hopeless vain));
+
+# ---- a hook that is slower than the changes -------------------------------------------------
+
+$pg->value('SELECT pg_advisory_lock(7)');
+$pg->value(q{DELETE FROM effect WHERE hook = 'all'});
+add('slow', q{SELECT pg_advisory_lock(7) WHERE current_setting('etcd_leader.change_type') = 'put'; } . tells('slow'));
+poll(10, sub { told('slow') == 1 }) or die 'no first run';
+drop('all');
+# 4 MB of memory for events, and these have 2 kB each
+put_many([ 'w/first', 1 ], map { [ 'w/' . 'k' x 900 . sprintf('%05d', $_), 'v' x 1000 ] } 1 .. 3000);
+poll(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE key LIKE '%03000'}) }) or die 'the changes do not come';
+$pg->value('SELECT pg_advisory_unlock(7)');
+poll_ok(30, sub { ((told('slow'))[-1] // '') =~ /k03000=/ }, 'a hook that was passed by the changes comes to the last one');
+my @told = map { s/^put w\/k+(\d+)=.*/$1/r } told('slow');
+is_deeply([ @told[ 0 .. 2 ] ], [ 'gap = gap', 'put w/first=1 ', 'gap = gap' ], 'after a gap');
+is_deeply([ @told[ 3 .. $#told ] ], [ map { sprintf '%05d', $_ } $told[3] .. 3000 ], 'after which all are there, in order');
+cmp_ok(scalar(@told), '>', 1000, 'as many as memory holds');
+is($pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'on' AND status = 'succeeded'}), 1, 'records of elected hooks stay');
+poll_ok(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE event = 'change' AND ended_at IS NOT NULL}) <= 1002 }, 'those of changes are the last 1,000');
+drop('slow');
+
+my ($launcher, $age) = @{ $pg->row(q{SELECT pid, extract(epoch FROM clock_timestamp() - backend_start) AS age FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook launcher'}) }{qw(pid age)};
+cmp_ok(cpu_seconds($launcher), '<', $age / 10, 'the launcher has slept most of the time');
 my $log = slurp_file($pg->logfile);
 unlike($log, qr/top secret|w\/number/, 'the log has no values and no keys');
 unlike($log, qr/PANIC|TRAP|was terminated by signal/, 'nothing has crashed');

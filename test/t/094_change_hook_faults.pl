@@ -18,6 +18,11 @@ my $pg   = EtcdLeader::Instance->create('pg', etcd => $etcd, init => { allows_st
 $pg->wait_until_leader;
 $pg->value('CREATE TABLE effect (id serial, told text)');
 
+# Another server, in which no worker is free: that of the elected hook is the last one.
+my $tight = EtcdLeader::Instance->create('tight', etcd => $etcd, settings => { elections => 'tight', watched_prefixes => 't/', max_hook_workers => 3 }, conf => "max_worker_processes = 5\n");
+$tight->value('CREATE TABLE effect (id serial, told text)');
+$tight->value(q{SELECT etcd_add_hook('holds', 'elected', 'SELECT pg_sleep(600)')});
+
 sub put { my ($key, $value) = @_; $etcd->etcdctl('put', $key, $value // 1); return }
 sub told { my ($node) = @_; return $node->try_value(q{SELECT string_agg(told, ' ' ORDER BY id) FROM effect}) // '' }
 sub pid_of { my ($node, $type) = @_; return $node->try_value('SELECT min(pid) FROM pg_stat_activity WHERE backend_type = ?', "etcd_leader $type") }
@@ -25,22 +30,28 @@ sub pid_of { my ($node, $type) = @_; return $node->try_value('SELECT min(pid) FR
 # The pid of a process that sleeps in a command.
 sub sleeper { return poll(15, sub { $pg->try_value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook' AND wait_event = 'PgSleep'}) }) // die 'none sleeps' }
 
-# Sleeps for the value, then tells the key, or "gap".
-my $command = q{SELECT pg_sleep(nullif(current_setting('etcd_leader.change_value'), '')::float / 10);
+# Sleeps for the number at the beginning of the value, then tells the key, or "gap".
+my $command = q{SELECT pg_sleep(substring(current_setting('etcd_leader.change_value') FROM '^\d+')::float / 10);
 	INSERT INTO effect (told) SELECT coalesce(nullif(current_setting('etcd_leader.change_key'), ''), 'gap')};
 poll(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE event = 'change'}) }) or die 'no gap at the beginning';
 $pg->value(q{SELECT etcd_add_hook('h', 'change', ?)}, $command);
 poll_is(10, sub { told($pg) }, 'gap', 'a hook begins with a gap');
 
+my $waiting = q{SELECT min(status || ': ' || message) || ', ' || count(*) FROM etcd_leader_hook_run WHERE event = 'change'};
+poll(10, sub { $tight->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE status = 'running'}) }) or die 'no run takes the worker';
+$tight->value(q{SELECT etcd_add_hook('h', 'change', ?)}, $command);
+poll_ok(10, sub { ($tight->value($waiting) // '') =~ /^waiting: no background worker is free.*, 1$/ }, 'no worker is free: the record says so');
+put("t/$_", 0) for 1, 2;
+
 # ---- its process, a request to cancel ----------------------------------------------------
 
-put('w/1', 20);
+put('w/1', 10);
 put('w/2', 0);
 my $pid = sleeper();
 $pg->value('SELECT pg_terminate_backend(?)', $pid);
 poll_is(15, sub { told($pg) }, 'gap w/1 w/2', 'its process is ended: the change is run again, and the next one after it');
 is($pg->value(q{SELECT message FROM etcd_leader_hook_run WHERE status = 'failed'}), 'its process was ended', 'the record says so');
-put('w/3', 20);
+put('w/3', 10);
 $pg->value('SELECT pg_cancel_backend(?)', sleeper());
 poll_is(15, sub { told($pg) }, 'gap w/1 w/2 w/3', 'it is cancelled: the same');
 is($pg->value(q{SELECT message FROM etcd_leader_hook_run WHERE status = 'failed' ORDER BY started_at DESC LIMIT 1}), 'canceling statement due to user request', 'and the record');
@@ -54,17 +65,72 @@ put('w/5', 0);
 poll_is(15, sub { told($pg) }, 'gap w/1 w/2 w/3 w/4 w/5', 'nothing to cancel');
 is($pg->log_count('ERROR|WARNING', $offset), 0, 'and nothing is said');
 
+# ---- leadership ----------------------------------------------------------------------------
+
+$pg->value('TRUNCATE effect');
+put('w/led', 8);
+sleeper();
+$pg->value('SELECT etcd_resign(rejoin => false)');
+put('w/not', 0);
+poll_is(10, sub { told($pg) }, 'w/led w/not', 'leadership is lost: the run goes on, and so do the changes');
+ok(!$pg->is_leader, 'and it leads no more');
+$pg->value('SELECT etcd_campaign()');
+
 # ---- its timeout --------------------------------------------------------------------------
 
 $pg->value(q{UPDATE etcd_leader_hook SET timeout = '1 s'});
-poll_is(15, sub { told($pg) }, 'gap w/1 w/2 w/3 w/4 w/5 gap', 'a hook that was changed begins with a gap');
+poll_is(15, sub { told($pg) }, 'w/led w/not gap', 'a hook that was changed begins with a gap');
+put("w/short$_", 7) for 1, 2;
+poll_is(10, sub { told($pg) }, 'w/led w/not gap w/short1 w/short2', 'the timeout is that of one run');
+is($pg->log_count('WARNING', $offset), 0, 'and not of a process');
 put('w/late', 600);
 put('w/6', 0);
-poll_ok(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE message = 'canceling statement due to statement timeout'}) > 1 }, 'the timeout is that of one run');
+poll_ok(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE message = 'canceling statement due to statement timeout'}) > 1 }, 'a run that takes longer fails, each time');
 $pg->value(q{UPDATE etcd_leader_hook SET enabled = false});
 $pg->value('TRUNCATE effect');
+put('w/off', 0);
+poll(10, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE key = 'w/off'}) }) or die 'the change does not come';
+pause(0.3);
+is(told($pg), '', 'one that is switched off does not run');
 $pg->value(q{UPDATE etcd_leader_hook SET enabled = true, timeout = '1 min'});
 poll_is(10, sub { told($pg) }, 'gap', 'one that was switched off and on: a gap');
+
+# ---- several databases, of other encodings --------------------------------------------------
+
+# One place is for all of them.  Each begins with a hook of the same name.
+my %shown = (latin1 => "w/caf\xe9=5\xfc?", sql_ascii => "w/caf\xc3\xa9=5\xc3\xbc\xe2\x82\xac");
+my @others = sort keys %shown;
+$pg->value("CREATE DATABASE $_ TEMPLATE template0 ENCODING '$_' LC_COLLATE 'C' LC_CTYPE 'C'") for @others;
+my %other = map { $_ => $pg->connect_db($_) } @others;
+for my $dbh (values %other)
+{
+	$dbh->do($_) for 'CREATE EXTENSION etcd_leader', 'CREATE TABLE effect (id serial, told text)';
+}
+my $told_in = sub { my ($name) = @_; return $other{$name}->selectrow_array(q{SELECT encode(string_agg(told, ' ' ORDER BY id)::bytea, 'hex') FROM effect}) // '' };
+$pg->configure(databases => join ',', 'postgres', @others);
+poll(10, sub { $pg->notifier_pid($_) }) or die "no notifier in $_" for @others;
+pause(0.2);
+for my $name (@others)
+{
+	my $begun = now();
+	$other{$name}->do(q{SELECT etcd_add_hook('h', 'change', $$INSERT INTO effect (told) SELECT current_setting('etcd_leader.change_key') || '=' || current_setting('etcd_leader.change_value')$$)});
+	poll_is(10, sub { $told_in->($name) }, unpack('H*', '='), "a hook in a database of $name");
+	cmp_ok(now() - $begun, '<', 0.6, 'starts at once, though its notifier has just started');
+}
+$pg->value('TRUNCATE effect');
+put("w/caf\xc3\xa9", "5\xc3\xbc\xe2\x82\xac");
+poll_is(10, sub { $told_in->($_) }, unpack('H*', "= $shown{$_}"), "$_: characters of its encoding, and ? for others") for @others;
+poll_is(10, sub { told($pg) }, "w/caf\xc3\xa9", 'UTF8: all characters');
+$other{latin1}->do(q{SELECT etcd_drop_hook('h')});
+put('w/+', 0);
+poll_is(10, sub { $told_in->('sql_ascii') }, unpack('H*', "= $shown{sql_ascii} w/+=0"), 'a hook is dropped in one database: the others go on');
+poll_is(10, sub { told($pg) }, "w/caf\xc3\xa9 w/+", 'in order');
+is($told_in->('latin1'), unpack('H*', "= $shown{latin1}"), 'and it does not run');
+poll_is(5, sub { $other{sql_ascii}->selectrow_array(q{SELECT string_agg(status, ' ') FROM etcd_leader_hook_run}) }, 'succeeded succeeded succeeded', 'each database has its own records');
+$_->disconnect for values %other;
+$pg->configure(databases => 'postgres');
+poll_is(5, sub { $pg->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook launcher'}) }, 1, 'databases that are taken out of the settings have no launcher');
+$pg->value('TRUNCATE effect');
 
 # ---- records that cannot be written --------------------------------------------------------
 
@@ -74,15 +140,33 @@ $pg->value('ALTER TABLE etcd_leader_hook_run RENAME message TO renamed');
 put('w/unrecorded', 0);
 poll_ok(10, sub { $pg->log_count('WARNING:  could not start hooks in database "postgres": column', $offset) }, 'records cannot be written: the log says so');
 my $cpu = cpu_seconds($launcher);
-pause(2);
+pause(1.3);
 cmp_ok(cpu_seconds($launcher) - $cpu, '<', 0.3, 'the launcher does not try without a pause');
 is($pg->log_count('could not start hooks', $offset), 1, 'nor say so twice');
 $pg->value('ALTER TABLE etcd_leader_hook_run RENAME renamed TO message');
-poll_is(15, sub { told($pg) }, 'gap w/unrecorded', 'when they can, it goes on');
+poll_is(15, sub { told($pg) }, 'w/unrecorded', 'when they can, it goes on');
 $pg->value('TRUNCATE effect');
+
+# ---- a server without a free worker -------------------------------------------------------
+
+my $starved = $tight->value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook launcher'});
+cmp_ok(cpu_seconds($starved), '<', 0.5, 'no worker is free: the launcher does not try without a pause');
+is($tight->log_count('WARNING:  could not start hook "h"'), 1, 'the log says so once');
+# right after a try that is followed by a wait of 4 s or more
+my $first = $tight->value('SELECT backend_start FROM pg_stat_activity WHERE pid = ?', $starved);
+poll(10, sub { $tight->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE status = 'waiting' AND started_at > clock_timestamp() - '0.5 s'::interval AND started_at > ?::timestamptz + '2.9 s'::interval}, $first) }) or die 'no other try';
+like($tight->value($waiting), qr/^waiting: .*, 1$/, 'one record');
+$tight->value(q{SELECT etcd_drop_hook('holds')});
+poll(5, sub { !defined pid_of($tight, 'hook') }) or die 'its process does not end';
+my $began = now();
+$tight->value(q{SELECT etcd_add_hook('on', 'elected', 'SELECT 1')});
+poll_ok(10, sub { $tight->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'on' AND status = 'succeeded'}) }, 'a worker is free: an elected hook');
+cmp_ok(now() - $began, '<', 2, 'does not wait for as long as the changes');
 
 # ---- its launcher -------------------------------------------------------------------------
 
+# As if the clock had been set back.
+$pg->value(q{INSERT INTO etcd_leader_hook_run (hook, event, started_at, ended_at, status) VALUES ('h', 'change', now() + '1 hour', now() + '1 hour', 'succeeded')});
 put('w/7', 30);
 put('w/8', 0);
 sleeper();
@@ -90,6 +174,7 @@ $pg->value('SELECT pg_terminate_backend(?)', $launcher);
 poll_is(15, sub { told($pg) }, 'gap', 'the launcher is ended, and its runs: a gap stands for them');
 put('w/9', 0);
 poll_is(15, sub { told($pg) }, 'gap w/9', 'it goes on');
+poll_is(5, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE started_at > now() + '30 min'::interval AND ended_at >= started_at}) }, 3, 'a run counts as later than those before it');
 
 # ---- the server ----------------------------------------------------------------------------
 
@@ -132,7 +217,7 @@ poll_is(15, sub { told($standby) }, 'w/14 gap w/15', 'and what comes then');
 
 put('w/16', 600);
 poll(10, sub { $standby->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook' AND wait_event = 'PgSleep'}) }) or die 'it does not run';
-my $began = now();
+$began = now();
 $standby->value('DROP EXTENSION etcd_leader');
 poll_is(5, sub { pid_of($standby, 'hook') }, undef, 'DROP EXTENSION ends it');
 cmp_ok(now() - $began, '<', 2, 'soon');
@@ -140,6 +225,8 @@ poll_is(5, sub { pid_of($standby, 'hook launcher') }, undef, 'and the launcher')
 $standby->value('CREATE EXTENSION etcd_leader');
 $standby->value(q{SELECT etcd_add_hook('h', 'change', ?)}, $command);
 poll_is(10, sub { told($standby) }, 'w/14 gap w/15 gap', 'a new one begins with a gap');
-is($_->log_count('PANIC|TRAP'), 0, $_->name . ': nothing else has crashed') for $pg, $standby;
+poll_is(20, sub { told($tight) }, 'gap t/1 t/2', 'what has waited for a worker has run, in order');
+is($tight->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE status = 'waiting'}), 0, 'and waits no more');
+is($_->log_count('PANIC|TRAP'), 0, $_->name . ': nothing else has crashed') for $pg, $standby, $tight;
 is($standby->log_count('could not start hooks'), 0, 'nothing was in the way of the records');
 done_testing();
