@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * answer_fuzzer.c
- *	  etcd_decode_answer() against whatever may come back for a request.
+ *	  Fuzzes etcd_decode_answer() with any answer to a request.
  *
  * Input: a byte for the kind of the request ('0' to '6' are those
  * of EtcdRequestKind), a byte for the HTTP status ('0' and on are
@@ -21,8 +21,8 @@ static const long statuses[] = {
 extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /*
- * Decodes with memory that fails from that allocation on, and checks what
- * comes of it.
+ * Decodes with memory that runs out at that allocation (0: never), and checks
+ * the result.
  */
 static uint64_t
 decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
@@ -39,7 +39,7 @@ decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
 
 	CHECK(answer.outcome == ETCD_GARBAGE || memchr(body, '\0', size) == NULL);
 
-	/* nothing of the body may be pointed to */
+	/* the answer must not point into the body */
 	fuzz_drop(body);
 	hash = fuzz_check_answer(&answer);
 	*outcome = answer.outcome;
@@ -59,22 +59,22 @@ decode(EtcdRequestKind kind, long status, const uint8_t *data, size_t size,
 	{
 		bool		blames = etcd_blames_endpoint(answer.outcome, answer.code, answer.message);
 
-		/* what is known of the client's own request is not the endpoint's fault */
+		/* these refusals concern the client's own lease, so they do not blame the endpoint */
 		CHECK(answer.outcome != ETCD_GARBAGE || blames);
 		CHECK(!(etcd_says_lease_not_found(&answer) && blames));
 		CHECK(!(etcd_says_lease_exists(&answer) && blames));
 	}
 	etcd_free_answer(&answer);
 	CHECK(answer.memory == NULL && answer.results == NULL && answer.nresults == 0);
-	/* twice is as good as once */
+	/* a second call does no harm */
 	etcd_free_answer(&answer);
 	fuzz_check_memory(MAX_MEMORY(size));
 	return hash;
 }
 
 /*
- * An answer that stops before its last brace is not taken for one, nor for
- * another.
+ * An answer without its last brace is not taken for an answer, and no truncated
+ * one is taken for another.
  */
 static void
 check_cuts(EtcdRequestKind kind, long status, const uint8_t *data, size_t size, uint64_t whole)
@@ -94,7 +94,7 @@ check_cuts(EtcdRequestKind kind, long status, const uint8_t *data, size_t size, 
 	}
 }
 
-/* The first keys of an answer; the others are like them. */
+/* Checks the first keys of an answer.  The others are like them. */
 static void
 check_encoding(EtcdRequestKind kind, long status, const uint8_t *data, size_t size)
 {
@@ -135,7 +135,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (outcome == ETCD_ANSWERED && kind == ETCD_TXN)
 		check_encoding(kind, status, data, size);
 
-	/* Without memory it is the same, or garbage, but nothing else. */
+	/* Without memory the result is the same, or garbage. */
 	if (allocations > 0 &&
 		decode(kind, status, data, size, 1 + hash % allocations, &without_memory, &ignored) != hash)
 		CHECK(without_memory == ETCD_GARBAGE);

@@ -1,30 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * changes_fuzzer.c
- *	  changes.c against an etcd whose faults the input chooses.
+ *	  Fuzzes changes.c with an etcd whose faults the input chooses.
  *
- * The input is a program, as that of election_fuzzer.c: its bytes say what
- * happens next.  Behind it stands a list of changes, as etcd would have them:
- * writes of several keys at one revision, watches that catch up one by one and
- * in fragments, members that lag, progress, compaction, responses that are too
- * large, an etcd that is put back or replaced, reads that are late, lost or
- * refused, settings, time.  As long as that is all, each change of a prefix is
- * announced once and in order, or after a gap:
+ * The input is a program, like that of election_fuzzer.c.  Its bytes choose the
+ * next event.  A model of etcd keeps a list of changes.  The events are: writes
+ * of several keys at one revision, watches that catch up one by one and in
+ * fragments, members that lag behind, progress, compaction, responses that are
+ * too large, an etcd that is put back or replaced, reads that are late, lost or
+ * refused, new settings, and time.  With these events the following holds:
  *
- * - what is announced next is the next change of its prefix, or one after a
- *	 gap, when those written before the gap may be left out; nothing comes
- *	 twice;
- * - a prefix that is new, and an etcd that was put back, have a gap first;
- * - in the end everything was announced, and nothing more is.
+ * - each change of a prefix is announced once and in order; only after a gap,
+ *	 changes from before the gap may be left out;
+ * - a gap is announced before the first change of a prefix, and after etcd was
+ *	 put back;
+ * - in the end everything was announced, and then nothing more is.
  *
- * An input may lie, too: frames and answers that no etcd would give.  From
- * then on what is announced below one prefix still goes forward between two
- * gaps and is below the prefix; and when the lies are over, new changes come,
- * with or without a gap.
+ * An input may also have frames and answers that no etcd would send.  From then
+ * on the announced changes of a prefix still belong to the prefix, and their
+ * revisions do not decrease between two gaps.  After the last wrong frame, new
+ * changes are announced, with or without a gap.
  *
- * Always: reads alone are sent; reads and streams are bounded by time and by
- * what happens; the time of the next call is not the same again and again;
- * memory is the first allocation and no more.
+ * The following always holds: only reads are sent; the number of reads and
+ * streams is limited, by time and by the number of events; the core is not due
+ * again and again at one time; it allocates memory only once.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,12 +43,12 @@
 #define MAX_STEPS		1000
 #define MAX_REVISION	(INT64_MAX / 2)	/* etcd's own limit */
 
-/* Reads and streams that may be opened at first, for a second, and for each fault. */
+/* Allowed reads and streams: at first, in addition in each second, and for each fault. */
 #define AT_FIRST		8
 #define PER_SECOND		4
 #define PER_INPUT		4
 
-/* How often the core may ask to be called again without time having passed. */
+/* How often the core may be due again at the same time. */
 #define MAX_TICKS_AT_ONCE	8
 
 static const char *const names[NPREFIXES] = {"a/", "b/", "flags/c/", "a0"};
@@ -59,7 +58,7 @@ typedef struct Change
 	int			prefix;			/* -1: it was lost when etcd was put back */
 	int64_t		revision;
 	bool		is_delete;
-	bool		is_large;		/* cannot be read */
+	bool		is_large;		/* too large to be read */
 	char		key[16];
 } Change;
 
@@ -68,9 +67,9 @@ typedef struct Watcher
 {
 	int			prefix;
 	bool		created;
-	int64_t		next_revision;	/* to be told */
-	int			split;			/* the response goes on with this change; -1: there is none */
-	int64_t		response_end;	/* its last revision */
+	int64_t		next_revision;	/* of the next event to send */
+	int			split;			/* the next change of a split response; -1: none is split */
+	int64_t		response_end;	/* the last revision of a split response */
 } Watcher;
 
 /* A read under way. */
@@ -81,25 +80,25 @@ typedef struct Pending
 	EtcdAnswer	answer;
 } Pending;
 
-/* What was announced below a prefix. */
+/* What was announced of a prefix. */
 typedef struct Told
 {
 	bool		configured;
 	bool		needs_gap;
-	int			last;			/* change that was announced last; -1: none */
+	int			last;			/* the newest change that was announced; -1: none */
 	int			floor;			/* changes up to this one may be left out */
-	int64_t		revision;		/* the last one since the gap */
-	bool		heard;			/* of it since the end of the lies */
+	int64_t		revision;		/* of the last change since the gap */
+	bool		heard;			/* a change was announced since the last wrong frame */
 } Told;
 
 static struct
 {
 	int64_t		now;
-	int64_t		credit;			/* reads and streams that may still come, times SECOND */
+	int64_t		credit;			/* reads and streams that are still allowed, times SECOND */
 	bool		lied;
-	bool		put_back;		/* and no gap since */
+	bool		put_back;		/* etcd was put back, and no gap was announced since */
 	bool		calm;			/* there are no more faults */
-	bool		at_rest;		/* nor writes, and everything has been announced */
+	bool		at_rest;		/* there are no more writes, and all changes were announced */
 
 	Changes    *core;
 	Change		changes[MAX_CHANGES];
@@ -108,7 +107,7 @@ static struct
 	int64_t		compacted;
 	Watcher		watchers[NPREFIXES];
 	int			nwatchers;		/* 0: no stream is open */
-	int64_t		lag;			/* of its member, in revisions */
+	int64_t		lag;			/* how far the member is behind, in revisions */
 	Pending		pending[MAX_PENDING];
 	Told		told[NPREFIXES];
 }			run;
@@ -117,7 +116,7 @@ extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- the input -------------------------------------------------------- */
 
-/* A revision near the one given, or far from it. */
+/* Takes a revision near the given one, or far from it. */
 static int64_t
 take_revision(int64_t near)
 {
@@ -148,7 +147,7 @@ spend(void)
 	run.credit -= SECOND;
 }
 
-/* ---- what is announced ------------------------------------------------- */
+/* ---- checks of the announced changes ----------------------------------- */
 
 static int
 next_change(int prefix, int after)
@@ -190,7 +189,7 @@ first_owed(const Told *told, int p)
 	return next_change(p, told->last > told->floor ? told->last : told->floor);
 }
 
-/* Is this the next change of its prefix, or one that may come, too? */
+/* Checks that the event is the next change of its prefix, or another allowed one. */
 static void
 check_next(Told *told, int p, const EtcdWatchEvent *event)
 {
@@ -227,14 +226,14 @@ port_announce(void *ctx, const EtcdWatchEvent *event)
 	CHECK(event->kv.mod_revision >= told->revision);
 	told->revision = event->kv.mod_revision;
 	told->heard = true;
-	/* once etcd was put back, nobody can know it before the next read */
+	/* after etcd was put back, the core learns of that only with its next read */
 	if (!run.lied && !run.put_back)
 		check_next(told, p, event);
 }
 
 /* ---- etcd ---------------------------------------------------------------- */
 
-/* Several keys of several prefixes at one revision; the bits of a byte choose. */
+/* Writes several keys of several prefixes at one revision.  The bits of a byte choose. */
 static void
 write_changes(int which)
 {
@@ -266,7 +265,7 @@ end_stream(EtcdOutcome outcome)
 	changes_watch_ended(run.core, run.now, outcome);
 }
 
-/* All members stop for that: no connection outlives it. */
+/* Puts etcd back.  All members are stopped for that, which closes all connections. */
 static void
 put_back(void)
 {
@@ -310,7 +309,7 @@ tell(int64_t watch_id, EtcdWatchFrame *frame)
 	changes_watched(run.core, run.now, frame);
 }
 
-/* The next response of a watch, or the next fragment of it, with room for so many. */
+/* Sends the next response of a watch, or the next fragment, of at most `room` events. */
 static void
 tell_changes(int w, int64_t applied, int room)
 {
@@ -369,14 +368,14 @@ advance_watcher(int w, int how)
 	else if (watcher->split < 0 && watcher->next_revision > applied)
 	{
 		if (how % 2 == 1)
-			tell(w + 1, &frame);	/* progress of a quiet watch */
+			tell(w + 1, &frame);	/* progress of a watch without events */
 	}
 	else
 		tell_changes(w, how % 3 == 2 && watcher->next_revision < applied ? watcher->next_revision : applied,
 					 how < 128 ? MAX_CHANGES : 1 + how % 4);
 }
 
-/* What no etcd would tell. */
+/* Sends a frame that no etcd would send. */
 static void
 tell_a_lie(void)
 {
@@ -447,7 +446,7 @@ fail(Pending *p)
 	}
 }
 
-/* ---- the way out of the core ------------------------------------------------ */
+/* ---- outputs of the core ----------------------------------------------------- */
 
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
@@ -496,7 +495,7 @@ port_random(void *ctx)
 	return take();
 }
 
-/* ---- what happens ------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------- */
 
 /* The prefixes, in one of two orders. */
 static void
@@ -530,7 +529,7 @@ tick(void)
 	}
 	for (int i = MAX_PENDING - 1; i >= 0; i--)
 	{
-		/* each read has an end; here, before there are too many */
+		/* each read is answered, at the latest when there are too many */
 		if (run.pending[MAX_PENDING - 2].id != 0 || run.calm)
 			arrive(&run.pending[i]);
 	}
@@ -545,7 +544,7 @@ pass_time(int64_t ns)
 	tick();
 }
 
-/* Reads are answered and watches advance, as fast as they can. */
+/* Lets time pass, while reads are answered and watches advance at once. */
 static void
 go_on(int64_t ns)
 {
@@ -620,7 +619,7 @@ step(void)
 	tick();
 }
 
-/* The faults are over: everything comes, and then nothing more. */
+/* Ends the faults.  All changes are announced, and then nothing more. */
 static void
 calm_down(void)
 {

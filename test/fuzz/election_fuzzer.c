@@ -1,31 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * election_fuzzer.c
- *	  election.c against an etcd that answers whatever it likes.
+ *	  Fuzzes election.c with an etcd that gives any answers.
  *
- * The input is a program: its bytes say what happens next to one instance,
- * and how.  Behind it stands a list of keys that does what is asked, so that
- * states are reached that need dozens of good answers in a row.  But any
- * request may be lost, any answer lost, refused, late, or false in each of
- * its parts, as long as some etcd could have given it; watches tell what they
- * like; commands and settings come at any time.  What only a faithful etcd
- * can promise (one leader at a time) is for the simulator to check.  Checked
- * here is what the instance owes to an etcd that lies:
+ * The input is a program.  Its bytes choose the next event of one instance, and
+ * its details.  A model of etcd keeps a list of keys and executes requests, so
+ * that states are reached that need dozens of correct answers in a row.  But any
+ * request may be lost.  Any answer may be lost, refused, late, or wrong in each
+ * of its parts, as long as some etcd could have sent it.  Watches report
+ * anything.  Commands and new settings come at any time.  One leader at a time
+ * needs a correct etcd, and is checked by the simulator.  The following has to
+ * hold even with wrong answers:
  *
- * - no deadline is published beyond what the first send of the lease's grant,
- *	 or the send of an answered keepalive, gives less the margin; none that
- *	 has passed is extended; at the deadline the core wants to be called;
- * - leadership is withdrawn before a delete of its key, or a revocation of
- *	 its lease, is sent; and a key whose delete was sent never leads again;
- * - every txn holds a range, every write of an own key is guarded;
- * - a followed election is led no longer than the last answer about its key's
- *	 lease gives less the margin, and never in recovery;
- * - requests are bounded: by time, and by what comes from etcd (but for good
- *	 answers) and from the operator; the core never asks to be called again
- *	 and again at one time;
+ * - no deadline is later than the sending of the lease's first grant, or of an
+ *	 answered keepalive, plus the TTL, minus the margin; none that has passed
+ *	 is extended; the core is due at the deadline;
+ * - leadership is withdrawn before a delete of its key, or a revocation of its
+ *	 lease, is sent; a key whose delete was sent never leads again;
+ * - every txn has a range, and every write of an own key is guarded;
+ * - an election that follows Patroni is led no longer than the last answer about
+ *	 the lease of its key allows, minus the margin, and never in recovery;
+ * - the number of requests is limited, by time and by the number of events,
+ *	 without correct answers; the core is not due again and again at one time;
  * - a command is answered once;
- * - at the end, when etcd has become faithful: every command has been
- *	 answered, and every election is led, waited in, or given up for a reason.
+ * - at the end, with correct answers, every command was answered, and in every
+ *	 election the instance leads, waits, or has a reason not to.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,69 +39,69 @@
 
 #define MAX_SLOTS		3
 #define MAX_KEYS		32
-#define MAX_PENDING		128		/* the core has fewer at once */
-#define MAX_RESULTS		(MAX_KEYS + 1)	/* a survey, or a transfer; a look has fewer */
+#define MAX_PENDING		128		/* the core has fewer under way */
+#define MAX_RESULTS		(MAX_KEYS + 1)	/* for a survey or a transfer; a look has fewer */
 #define MAX_STEPS		1000
 #define MAX_TICKETS		64
-#define MEMORY			64		/* of leases, and of deletes, newest last */
+#define MEMORY			64		/* number of leases, and of deletes, that are kept */
 
 /* etcd's own limits. */
 #define MAX_REVISION	(INT64_MAX / 2)
 #define MAX_TTL_S		INT64_C(9000000000)
 
-/* Of the lease that Patroni's leader key hangs on. */
+/* The lease of Patroni's leader key. */
 #define PATRONI_TTL_S	30
 #define PATRONI_LEASE	12
 
-/* The time that a request and its answer take at the least. */
+/* The least time that a request and its answer take. */
 #define ROUND_TRIP_NS	MS
 
-/* An unanswered request ends after. */
+/* The time-out of a request. */
 #define TIMEOUT_NS		(2 * SECOND)
 
 /*
- * Requests that may be sent at the beginning, for a second that passes (with
- * so many more for each endpoint: what fails is tried at the others at once),
- * and for each thing that happens beyond good answers.
+ * Allowed requests: at the beginning, in addition in each second, in each second
+ * for each endpoint (a request that fails is tried at the others at once), and
+ * for each event that is no correct answer.
  */
 #define AT_FIRST		100
 #define PER_SECOND		60
 #define PER_ENDPOINT	20
 #define PER_INPUT		(4 + 3 * MAX_SLOTS)
 
-/* How often the core may ask to be called again without time having passed. */
+/* How often the core may be due again at the same time. */
 #define MAX_TICKS_AT_ONCE	8
 
 typedef struct Key
 {
 	char		key[ELECTION_KEY_SIZE];
 	char		value[ELECTION_VALUE_SIZE];
-	int64_t		create_revision;	/* 0: does not stand */
+	int64_t		create_revision;	/* 0: the key does not exist */
 	int64_t		mod_revision;
 	int64_t		version;
 	int64_t		lease;
 } Key;
 
-/* A request under way, with the answer that a faithful etcd gives. */
+/* A request under way, with the correct answer. */
 typedef struct Pending
 {
 	uint64_t	id;				/* 0: free */
 	int64_t		sent_ns;
 	EtcdRequestKind kind;
 	int64_t		lease;
-	bool		lost;			/* never came to etcd */
+	bool		lost;			/* did not reach etcd */
 	EtcdAnswer	answer;
 	EtcdResult	results[MAX_RESULTS];
 	EtcdKeyValue kvs[MAX_RESULTS];
 	Key			copies[MAX_RESULTS];
 } Pending;
 
-/* What is known of a lease from what was sent and answered. */
+/* What requests and answers have shown of a lease. */
 typedef struct Lease
 {
 	int64_t		id;
 	int64_t		ttl_ns;
-	int64_t		until_ns;		/* no answer promises more */
+	int64_t		until_ns;		/* latest end according to all answers */
 	bool		revoked;		/* a revocation was sent */
 } Lease;
 
@@ -112,13 +111,13 @@ typedef struct Deleted
 	int64_t		create_revision;
 } Deleted;
 
-/* Everything of one run. */
+/* The state of a run. */
 static struct
 {
 	uint64_t	random;
 	int64_t		now;
 	bool		stopped;
-	bool		calm;			/* etcd is faithful */
+	bool		calm;			/* all answers are correct */
 
 	ElectionCore *core;
 	ElectionConfig config;
@@ -131,18 +130,18 @@ static struct
 	bool		open[MAX_TICKETS];	/* commands without a reply */
 	uint64_t	next_ticket;
 
-	int			endpoint;		/* that is asked now, as by etcd_client.c */
+	int			endpoint;		/* the endpoint in use, as in etcd_client.c */
 	uint64_t	last_id;
-	int64_t		credit;			/* requests that may still be sent, times SECOND */
+	int64_t		credit;			/* requests that are still allowed, times SECOND */
 	Lease		leases[MEMORY];
 	int			nleases;
 	Deleted		deleted[MEMORY];
 	int			ndeleted;
-	int64_t		told_ns;		/* no answer gives Patroni's lease more time */
+	int64_t		told_ns;		/* latest end of Patroni's lease according to all answers */
 
 	EtcdHeader	header;
 	Key			keys[MAX_KEYS];
-	int			npending;		/* places that were ever used */
+	int			npending;		/* number of entries that were ever used */
 	Pending		pending[MAX_PENDING];
 }			run;
 
@@ -150,7 +149,7 @@ extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- the input and the time ------------------------------------------ */
 
-/* From 0 to n; n by few bytes, so that older inputs go on to mean the same. */
+/* Chooses from 0 to n.  Few bytes choose n, so that most older inputs keep their meaning. */
 static int
 choose_or_new(int n)
 {
@@ -159,7 +158,7 @@ choose_or_new(int n)
 	return byte < 250 ? byte % n : n;
 }
 
-/* Numbers that mean something somewhere, and some others. */
+/* Takes a number: special values, or a number near the given one. */
 static int64_t
 take_number(int64_t near)
 {
@@ -193,12 +192,12 @@ pass_time(int64_t ns)
 
 	run.now += ns;
 	run.credit += counted * (PER_SECOND + PER_ENDPOINT * run.config.nendpoints);
-	/* calm times are no licence for a storm */
+	/* time without events does not allow more and more requests */
 	if (run.credit > AT_FIRST * SECOND)
 		run.credit = AT_FIRST * SECOND;
 }
 
-/* ---- what is known of leases ----------------------------------------- */
+/* ---- leases ------------------------------------------------------------ */
 
 static Lease *
 find_lease(int64_t id)
@@ -217,7 +216,7 @@ learn_grant(int64_t id, int64_t ttl_s)
 	Lease	   *lease = find_lease(id);
 
 	if (lease != NULL)
-		return;					/* tried again: the time counts from the first */
+		return;					/* tried again; the time counts from the first try */
 	lease = &run.leases[run.nleases++ % MEMORY];
 	lease->id = id;
 	lease->ttl_ns = ttl_s * SECOND;
@@ -225,7 +224,7 @@ learn_grant(int64_t id, int64_t ttl_s)
 	lease->revoked = false;
 }
 
-/* What an answer that the core is about to be given may say of a lease. */
+/* Learns about a lease from an answer, before the core receives it. */
 static void
 learn_answer(const Pending *p, const EtcdAnswer *answer)
 {
@@ -260,7 +259,7 @@ latest_deadline(const Lease *lease)
 	return lease->until_ns - margin;
 }
 
-/* ---- a list of keys that does what is asked -------------------------- */
+/* ---- a list of keys that executes requests ---------------------------- */
 
 static Key *
 find_key(EtcdBytes key)
@@ -335,7 +334,7 @@ tell_key(EtcdKeyValue *kv, const Key *key)
 	kv->lease = key->lease;
 }
 
-/* The queue from its own key on, as the only result. */
+/* Reads the queue from its own key on, as the only result. */
 static void
 execute_survey(Pending *p, const EtcdOp *op)
 {
@@ -392,7 +391,7 @@ execute_op(Pending *p, const EtcdOp *op, int i)
 	}
 }
 
-/* Does what is asked, and keeps the answer. */
+/* Executes a request, and keeps the answer. */
 static void
 execute(Pending *p, const EtcdRequest *request)
 {
@@ -449,9 +448,9 @@ execute(Pending *p, const EtcdRequest *request)
 	p->answer.header = run.header;
 }
 
-/* ---- the way out of the core ----------------------------------------- */
+/* ---- outputs of the core ---------------------------------------------- */
 
-/* Is the key one of the election's? */
+/* Is the key below the election's prefix? */
 static bool
 is_below(EtcdBytes key, const char *name)
 {
@@ -460,7 +459,7 @@ is_below(EtcdBytes key, const char *name)
 	return key.len > len + 1 && memcmp(key.data, name, len) == 0 && key.data[len] == '/';
 }
 
-/* A delete is guarded, comes after the withdrawal, and is remembered. */
+/* Checks that a delete is guarded and comes after the withdrawal, and remembers it. */
 static void
 check_delete(const EtcdRequest *request)
 {
@@ -482,8 +481,8 @@ check_delete(const EtcdRequest *request)
 }
 
 /*
- * A transfer comes after the withdrawal.  Each of its deletes is guarded, and
- * of a key of ours; the first is of the own one.
+ * Checks that a transfer comes after the withdrawal.  Each of its deletes is
+ * guarded, and deletes a key of this extension; the first deletes the own key.
  */
 static void
 check_transfer(const EtcdRequest *request)
@@ -511,7 +510,7 @@ check_transfer(const EtcdRequest *request)
 	}
 }
 
-/* A put is of a key that must be new, or be as it was known in both ways. */
+/* Checks that a put requires a new key, or compares both revisions of the key. */
 static void
 check_put(const EtcdRequest *request, const EtcdOp *op)
 {
@@ -519,7 +518,7 @@ check_put(const EtcdRequest *request, const EtcdOp *op)
 	bool		by_mod = false;
 	bool		is_new = false;
 
-	/* a transfer writes the target's key as it is */
+	/* a transfer writes the target's key without changing its lease */
 	CHECK(op->lease != 0 || request->success[0].kind == ETCD_OP_DELETE);
 	for (int i = 0; i < request->ncompares; i++)
 	{
@@ -546,13 +545,13 @@ check_txn(const EtcdRequest *request)
 	for (int i = 0; i < request->nsuccess; i++)
 	{
 		has_range |= request->success[i].kind == ETCD_OP_RANGE;
-		/* one of a key that never exists is part of a look */
+		/* a look may delete a key that never exists */
 		if (request->success[i].kind == ETCD_OP_DELETE && !request->repeatable && request->ncompares == 1)
 			check_delete(request);
 		if (request->success[i].kind == ETCD_OP_PUT)
 			check_put(request, &request->success[i]);
 	}
-	/* without one, etcd would not ask its quorum if nothing is written */
+	/* without a range, etcd would answer a txn that writes nothing without its quorum */
 	for (int i = 0; i < request->nfailure; i++)
 		has_range |= request->failure[i].kind == ETCD_OP_RANGE;
 	CHECK(has_range);
@@ -567,7 +566,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	CHECK(id > run.last_id);
 	run.last_id = id;
 	run.credit -= SECOND;
-	CHECK(run.credit >= 0 || run.stopped);	/* else: a storm */
+	CHECK(run.credit >= 0 || run.stopped);	/* else too many requests */
 
 	switch (request->kind)
 	{
@@ -627,7 +626,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 	{
 		CHECK(watches[i].watch_id == i + 1);
 		CHECK(watches[i].key.len > 0 && watches[i].key.len < ELECTION_KEY_SIZE);
-		/* 0 would mean: from now on */
+		/* 0 would begin the watch at the present revision */
 		CHECK(watches[i].start_revision != 0);
 		memcpy(run.watched[i], watches[i].key.data, watches[i].key.len);
 		run.watches[i] = watches[i];
@@ -665,7 +664,7 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 	}
 	else if (view->state == ELECTION_LEADING)
 	{
-		/* that of the lease on which the key was seen last */
+		/* the lease on which the key was seen last */
 		const Lease *lease = find_lease(view->lease);
 		const ElectionView *before = &run.views[slot];
 
@@ -788,7 +787,7 @@ spoil_kv(EtcdKeyValue *kv, int64_t revision)
 	}
 }
 
-/* No key is newer than the store that tells it. */
+/* No key of an answer is newer than the answer. */
 static void
 limit_revisions(EtcdKeyValue *kv, int64_t revision)
 {
@@ -898,7 +897,7 @@ answer_request(Pending *p)
 	receive(p, &answer);
 }
 
-/* The one with that number among those under way. */
+/* The request with that number among those under way. */
 static Pending *
 some_request(int number)
 {
@@ -914,7 +913,7 @@ some_request(int number)
 	return NULL;
 }
 
-/* ---- what else happens ----------------------------------------------- */
+/* ---- other events ------------------------------------------------------ */
 
 static void
 put_string(const char *key, const char *value, int64_t lease)
@@ -925,7 +924,7 @@ put_string(const char *key, const char *value, int64_t lease)
 	put_key(k, v, lease);
 }
 
-/* The keys of a Patroni cluster, as its members write and delete them. */
+/* Writes or deletes a key of a Patroni cluster, as its members do. */
 static void
 write_as_patroni(void)
 {
@@ -973,7 +972,7 @@ write_as_patroni(void)
 	}
 }
 
-/* Other clients, an operator, etcd's own fate. */
+/* Writes of other clients or of an operator, or a change of etcd itself. */
 static void
 meddle(void)
 {
@@ -1006,7 +1005,7 @@ meddle(void)
 			run.header.raft_term++;
 			break;
 		case 4:
-			/* put back to an earlier state, or replaced */
+			/* etcd is put back to an earlier state, or replaced */
 			run.header.cluster_id += choose(2);
 			run.header.raft_term = 1 + choose(4);
 			run.header.revision -= choose(8);
@@ -1083,7 +1082,7 @@ command(void)
 	char		value[8];
 	bool		taken = false;
 
-	/* only elections that are there can be named */
+	/* a command needs an election that exists */
 	if (ticket >= MAX_TICKETS || run.views[slot].name[0] == '\0')
 		return;
 	run.open[ticket] = true;
@@ -1097,7 +1096,7 @@ command(void)
 			taken = election_resign(run.core, run.now, slot, false, ticket);
 			break;
 		case 2:
-			/* to campaign then is to take it upon oneself that tokens may go back */
+			/* with this command the operator accepts that tokens may decrease */
 			if (run.views[slot].state == ELECTION_HELD_BACK)
 				run.ndeleted = 0;
 			taken = election_campaign(run.core, run.now, slot, ticket);
@@ -1150,7 +1149,7 @@ configure(void)
 	election_configure(run.core, run.now, c);
 }
 
-/* A new core, which goes on where an earlier one left off. */
+/* Makes a new core, which resumes from the memory of an earlier one. */
 static void
 start(void)
 {
@@ -1168,13 +1167,13 @@ start(void)
 
 	run.core = election_create(&port, MAX_SLOTS);
 	CHECK(run.core != NULL);
-	/* without it, or too late, it cannot know that etcd was put back */
+	/* without the memory, or too late, it cannot know that etcd was put back */
 	if (!run.remembers || !election_resume(run.core, run.now, &run.memory))
 		run.ndeleted = 0;
 	configure();
 }
 
-/* The elector dies, with all requests and commands, and is started again. */
+/* The elector crashes, with all requests and commands, and is started again. */
 static void
 crash(void)
 {
@@ -1189,7 +1188,7 @@ crash(void)
 	start();
 }
 
-/* Whoever is called at the right times withdraws leadership at its deadline. */
+/* The core is due at its deadline at the latest, so that it withdraws leadership. */
 static void
 check_wakeup(void)
 {
@@ -1198,7 +1197,7 @@ check_wakeup(void)
 			  election_wakeup_ns(run.core) <= run.views[i].deadline_ns);
 }
 
-/* When a request that is under way ends, if nothing happens before. */
+/* The time at which a request under way ends without another event. */
 static int64_t
 end_of_request(const Pending *p)
 {
@@ -1216,7 +1215,7 @@ end_request(Pending *p)
 	receive(p, &answer);
 }
 
-/* Lets time pass, and calls the core whenever it asks for it. */
+/* Lets time pass, and calls the core whenever it is due. */
 static void
 tick_until(int64_t until)
 {
@@ -1274,7 +1273,7 @@ step(void)
 			tick_until(run.now + times[choose(lengthof(times) - 1)]);
 			break;
 		case 10:
-			/* the process stood still, and knows nothing of it */
+			/* the process was stopped, and was not called */
 			pass_time(times[choose(lengthof(times))]);
 			break;
 		case 11:
@@ -1301,8 +1300,8 @@ step(void)
 }
 
 /*
- * From now on etcd is faithful: it takes the core a TTL to see that what it
- * was told earlier was false, and some more to come to an end with everything.
+ * From now on all answers are correct.  The core needs a TTL to detect earlier
+ * wrong answers, and some more time to complete all commands.
  */
 static void
 calm_down(void)
@@ -1359,7 +1358,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	bool		waits;
 
-	/* the requests, which are large, are cleared by their use */
+	/* the requests are large, and are cleared when they are used */
 	memset(&run, 0, offsetof(typeof(run), pending));
 	set_input(data, size);
 	run.random = size;

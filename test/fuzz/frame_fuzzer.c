@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * frame_fuzzer.c
- *	  etcd_decode_frame() on a stream that arrives in pieces.
+ *	  Fuzzes etcd_decode_frame() with a stream that arrives in pieces.
  *
  * Input: a byte with the number of sizes (its lowest 3 bits, so '0' to '7'),
- * so many bytes with the sizes of the pieces, taken in turn, and the stream.
- * With no sizes it comes byte by byte.  What is told must be the same as if
- * all had come at once.
+ * that many bytes with the sizes of the pieces, taken in turn, and the stream.
+ * Without sizes it arrives byte by byte.  The frames must be the same as if all
+ * had arrived at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,19 +14,19 @@
 
 #include "fuzz.h"
 
-/* What came of a stream. */
+/* The result of a stream. */
 typedef struct Told
 {
-	uint64_t	hash;			/* of all frames, in order */
+	uint64_t	hash;			/* hash of all frames, in order */
 	int			nframes;
-	bool		ended;			/* something that cannot become a frame */
-	char		message[ETCD_MESSAGE_SIZE]; /* ended: why */
-	size_t		left;			/* bytes that are no frame yet */
+	bool		ended;			/* there were bytes that cannot become a frame */
+	char		message[ETCD_MESSAGE_SIZE]; /* if ended, the reason */
+	size_t		left;			/* bytes that are no complete frame yet */
 } Told;
 
 extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Decodes one frame, in memory that ends where the buffer does. */
+/* Decodes one frame, in a buffer of exactly its length. */
 static ssize_t
 decode(const uint8_t *data, size_t size, size_t fail_at, uint64_t *hash,
 	   char *message, size_t *allocations)
@@ -59,7 +59,7 @@ decode(const uint8_t *data, size_t size, size_t fail_at, uint64_t *hash,
 	return taken;
 }
 
-/* Takes what can be taken from the front of a buffer, as the transport does. */
+/* Takes all complete frames from the front of a buffer, as the transport does. */
 static size_t
 take_frames(const uint8_t *data, size_t size, Told *told)
 {
@@ -85,7 +85,7 @@ take_frames(const uint8_t *data, size_t size, Told *told)
 	return taken;
 }
 
-/* White space belongs to no frame; it may be taken with one, or be left. */
+/* White space belongs to no frame.  It may be taken with a frame, or be left. */
 static size_t
 without_space(const uint8_t *data, size_t size)
 {
@@ -122,7 +122,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	sizes = data + 1;
 	data += 1 + nsizes;
 	size -= 1 + nsizes;
-	/* each piece has all that is there decoded anew */
+	/* each piece causes a decoding of all bytes that have arrived */
 	least = size * size / (2 * fuzz_max_work);
 
 	start = take_frames(data, size, &whole);
@@ -147,11 +147,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(pieces.ended == whole.ended);
 	CHECK(pieces.left == whole.left);
 
-	/* An excerpt shows what had come by then, but the rest does not differ. */
+	/* A message with an excerpt may differ, because less had arrived; others do not. */
 	if (whole.ended && strncmp(whole.message, "not a JSON answer", 17) != 0)
 		CHECK(strcmp(whole.message, pieces.message) == 0);
 
-	/* Without memory a frame is not told, or as it is; never as another. */
+	/* Without memory there is no frame, or the same frame. */
 	taken = decode(data, size, 0, &hash, message, &allocations);
 	if (allocations > 0 && taken > 0 &&
 		decode(data, size, 1 + hash % allocations, &hash_without, message, &ignored) > 0)

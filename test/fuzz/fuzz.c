@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz.c
- *	  What the fuzzing harnesses share; see fuzz.h.
+ *	  Code that the fuzzing harnesses share; see fuzz.h.
  *
- * The linker sends the allocations of etcd_api.c here (--wrap), jansson is
- * told to come here.  LeakSanitizer would see a leak, too, but at the end of
- * the run; counting says which input it was.
+ * The linker redirects the allocations of etcd_api.c to this file (--wrap), and
+ * a call of jansson does so for jansson.  LeakSanitizer would report a leak at
+ * the end of the run.  The counters show the input that causes it.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@
 
 #include "fuzz.h"
 
-#if defined(__SANITIZE_ADDRESS__)	/* gcc says so */
+#if defined(__SANITIZE_ADDRESS__)	/* gcc */
 #define WITH_ADDRESS_SANITIZER
 #elif defined(__has_feature)			/* clang, and gcc 14 */
 #if __has_feature(address_sanitizer)
@@ -31,7 +31,7 @@
 #include <sanitizer/asan_interface.h>
 #define IS_READABLE(data, len)	(__asan_region_is_poisoned((void *) (data), (len)) == NULL)
 #else
-#define IS_READABLE(data, len)	(true)	/* valgrind sees when it is read */
+#define IS_READABLE(data, len)	(true)	/* valgrind checks reads itself */
 #endif
 
 size_t		fuzz_max_work = 16 * 1024;
@@ -71,7 +71,7 @@ fuzz_copy(const void *data, size_t len)
 	return copy;
 }
 
-/* Not counted: it is not etcd_api.c's. */
+/* Frees without counting, because the memory is not of etcd_api.c. */
 void
 fuzz_drop(char *copy)
 {
@@ -138,9 +138,8 @@ __wrap_free(void *memory)
 }
 
 /*
- * Never fails: jansson 2.14 ends in an assertion of its own when the buffer
- * of a long string cannot grow (lex_unget_unsave), which nobody here can
- * prevent.
+ * Never fails.  If the buffer of a long string cannot grow, an assertion of
+ * jansson 2.14 fails (lex_unget_unsave), which the extension cannot prevent.
  */
 static void *
 allocate_for_jansson(size_t size)
@@ -271,7 +270,7 @@ static uint64_t
 check_bytes(uint64_t hash, const EtcdBytes *bytes)
 {
 	ADD(hash, bytes->len);
-	/* also of bytes that were left out */
+	/* this holds for absent bytes, too */
 	CHECK(bytes->data != NULL);
 	CHECK(IS_READABLE(bytes->data, bytes->len + 1));
 	CHECK(bytes->data[bytes->len] == '\0');
@@ -394,7 +393,10 @@ fuzz_check_frame(const EtcdWatchFrame *frame)
 
 /* ---- encoding -------------------------------------------------------- */
 
-/* Base64, to be dropped.  Written from RFC 4648, as etcd_api.c uses PostgreSQL's. */
+/*
+ * Encodes as base64; fuzz_drop() frees the result.  Written from RFC 4648, because
+ * etcd_api.c uses PostgreSQL's code.
+ */
 static char *
 base64(EtcdBytes bytes)
 {
@@ -421,7 +423,7 @@ base64(EtcdBytes bytes)
 
 static void print(char **text, const char *format,...) __attribute__((format(printf, 2, 3)));
 
-/* Formats a string to be dropped. */
+/* Formats a string; fuzz_drop() frees it. */
 static void
 print(char **text, const char *format,...)
 {
@@ -434,7 +436,7 @@ print(char **text, const char *format,...)
 	CHECK(n >= 0);
 }
 
-/* The encoder writes just that; or NULL, and leaks nothing, if memory is out. */
+/* The encoder returns that text; without memory it returns NULL and leaks nothing. */
 static void
 check_request(const EtcdRequest *request, const char *expected)
 {
@@ -478,7 +480,7 @@ fuzz_check_encoding(const EtcdKeyValue *kv)
 	char	   *text;
 	size_t		len;
 
-	/* what is empty or zero is left out */
+	/* empty and zero members are left out */
 	print(&range_end, "%s%s%s", kv->value.len > 0 ? ",\"range_end\":\"" : "", value,
 		  kv->value.len > 0 ? "\"" : "");
 	if (kv->lease != 0)

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz.h
- *	  What the fuzzing harnesses share: memory that is counted and can run
- *	  out, inputs that are programs, and checks of what etcd_api.c hands out.
+ *	  Code that the fuzzing harnesses share: memory that is counted and can
+ *	  run out, inputs that are programs, and checks of the results of
+ *	  etcd_api.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,17 +18,17 @@
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 
-/* The transport gives up on an answer, or a frame, that is larger. */
+/* The transport refuses a larger answer or frame. */
 #define MAX_ANSWER_SIZE		(1024 * 1024)
 
 /*
- * What decoding may use at its peak, by the length of what is decoded: an
- * empty object, 3 bytes with its comma, costs jansson about 200.  At the
- * transport's cap this is 128 MiB.
+ * The most memory that decoding may use, by the length of its input.  jansson
+ * needs about 200 bytes for an empty object, which is 3 bytes with its comma.  At
+ * the transport's limit this is 128 MiB.
  */
 #define MAX_MEMORY(len)		(128 * (len) + 8192)
 
-/* Ends the run like an assertion, and says which of them it was. */
+/* Ends the run like an assertion, and prints the condition. */
 #define CHECK(condition) \
 	do { \
 		if (!(condition)) \
@@ -37,29 +38,28 @@
 extern void fuzz_fail(const char *what, const char *file, int line) __attribute__((noreturn));
 
 /*
- * To cut an input of n bytes at every byte takes n * n / 2 bytes of decoding.
- * Where that is more than this, it is cut at fewer places: fuzzing needs
- * speed, a check of the corpus does not.
+ * To decode an input of n bytes truncated at every byte takes n * n / 2 bytes of
+ * decoding.  If that exceeds this limit, it is truncated at fewer places.  Fuzzing
+ * needs speed; a check of the corpus does not.
  */
 extern size_t fuzz_max_work;
 
-/* A copy that has nothing behind it, so that every read beyond it is seen. */
+/* Copies to a buffer of exactly that length, so that every read beyond it is detected. */
 extern char *fuzz_copy(const void *data, size_t len);
 extern void fuzz_drop(char *copy);
 
 /* ---- memory ---------------------------------------------------------- */
 
 /*
- * From here on what etcd_api.c and jansson allocate is counted.  Of those of
- * etcd_api.c itself the one with that number (from 1) fails, with all that
- * follow; 0: none does.
+ * Begins to count the allocations of etcd_api.c and jansson.  The allocation of
+ * etcd_api.c with that number (from 1) fails, and so do all later ones; 0: none.
  */
 extern void fuzz_watch_memory(size_t fail_at);
 
-/* The number of allocations of etcd_api.c since. */
+/* The number of allocations of etcd_api.c since then. */
 extern size_t fuzz_allocations(void);
 
-/* Nothing is left of what was allocated since, which was at most that. */
+/* Checks that all memory since then was freed, and that it was at most that. */
 extern void fuzz_check_memory(size_t max_bytes);
 
 /* ---- inputs that are programs ----------------------------------------- */
@@ -75,16 +75,16 @@ extern int	choose(int n);
 
 /* ---- checks ---------------------------------------------------------- */
 
-/* Follows every pointer; the result is the same for equal contents. */
+/* Follows every pointer.  Returns a hash of the contents. */
 extern uint64_t fuzz_check_answer(const EtcdAnswer *answer);
 extern uint64_t fuzz_check_frame(const EtcdWatchFrame *frame);
 
-/* Is it fit to be shown: UTF-8 on one line, with an end? */
+/* Checks a message that is shown: UTF-8 on one line, NUL-terminated. */
 extern void fuzz_check_message(const char *message);
 
 /*
- * What was read of a key can be told to etcd: it is the same in a request and
- * in a watch, and when etcd tells it again.
+ * Checks that a decoded key can be encoded again, in a request and in a watch, and
+ * that etcd's answer with it is decoded to the same key.
  */
 extern void fuzz_check_encoding(const EtcdKeyValue *kv);
 

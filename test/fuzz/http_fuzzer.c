@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * http_fuzzer.c
- *	  The HTTP server with the real libmicrohttpd: any bytes of a client, and
- *	  any text of etcd's in the answers.
+ *	  Fuzzes the HTTP server, with the real libmicrohttpd: any bytes of a
+ *	  client, and any text from etcd in the answers.
  *
  * Input: a byte with the number of sizes (its lowest 3 bits, so '0' to '7'), a
  * byte with the length of the text, that text, the sizes of the pieces, taken
- * in turn, and what the client sends; without sizes it comes in one piece.
+ * in turn, and the bytes of the client.  Without sizes they arrive in one piece.
  *
- * server.c is included, so that its daemon and its connections are those of
- * the server; its loop and its listening sockets are not used.  Of PostgreSQL
- * there are stand-ins for what these files use, and of the C API one with two
- * elections, of which this instance leads the first.
+ * server.c is included, so that the daemon and the connections are those of the
+ * server.  Its loop and its listening sockets are not used.  PostgreSQL's
+ * functions that these files use are replaced, and so is the C API, by one with
+ * two elections; this instance leads the first.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,18 +42,18 @@
 extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern size_t fuzz_max_work;
 
-size_t		fuzz_max_work;		/* of replay.c; not used here */
+size_t		fuzz_max_work;		/* replay.c sets it; not used here */
 
-static char etcd_text[256];			/* that etcd has, in the place of every name */
+static char etcd_text[256];			/* the text that replaces every name from etcd */
 static char *received;
 static size_t nreceived;
 
-/* ---- in the place of PostgreSQL ------------------------------------------------ */
+/* ---- replacements of PostgreSQL's functions ------------------------------------ */
 
 MemoryContext TopMemoryContext;
 MemoryContext CurrentMemoryContext;
 
-/* What is allocated in a turn is freed at its end, as the server does it. */
+/* Memory of a turn is freed at the end of the turn, as in the server. */
 typedef struct Chunk
 {
 	struct Chunk *next;
@@ -119,7 +119,7 @@ MemoryContextAlloc(MemoryContext context, Size size)
 	static HttpQueue queue_memory[HTTP_MAX_QUEUES];
 	static int	n = 0;
 
-	/* lives as long as the server */
+	/* this memory lives as long as the server */
 	CHECK(context == TopMemoryContext && size == sizeof(HttpQueue) && n < HTTP_MAX_QUEUES);
 	return &queue_memory[n++];
 }
@@ -137,7 +137,7 @@ MemoryContextReset(MemoryContext context)
 		pfree(chunks->data);
 }
 
-/* Nothing that a client does may be an ERROR; what is less is for the log. */
+/* A client must not be able to cause an ERROR.  Lower levels go to the log. */
 bool
 errstart(int elevel, const char *domain)
 {
@@ -178,7 +178,7 @@ escape_json(StringInfo out, const char *in)
 	appendStringInfoChar(out, '"');
 }
 
-/* ---- in the place of the C API --------------------------------------------------- */
+/* ---- a replacement of the C API --------------------------------------------------- */
 
 static bool
 is_leader(const char *election)
@@ -207,7 +207,7 @@ get_status(int index, EtcdLeaderStatus *status, Size size)
 	return true;
 }
 
-/* Many events, of which a page reads a few. */
+/* There are many events.  A page reads a few. */
 static bool
 get_event(int64 after, EtcdLeaderEvent *event, Size size)
 {
@@ -300,7 +300,7 @@ connect_client(void)
 	return sockets[1];
 }
 
-/* One turn of the server, and whatever it has to say; false: it has hung up. */
+/* Runs one turn of the server, and receives; false if the server has closed. */
 static bool
 take_turn(int client)
 {
@@ -329,7 +329,7 @@ is_known_code(int code)
 	return false;
 }
 
-/* Each answer begins as one should, and what says to be JSON is. */
+/* Each answer has a valid first line, and a JSON answer is valid JSON. */
 static void
 check_answers(bool is_head_possible)
 {
@@ -348,14 +348,14 @@ check_answers(bool is_head_possible)
 
 		CHECK(sscanf(next, "HTTP/1.%*1[01] %d ", &code) == 1 && is_known_code(code));
 		if (body == NULL)
-			return;				/* it hung up in the middle: the client did so first */
+			return;				/* the client closed first, so this answer is not complete */
 		body += 4;
 		if (length != NULL && length < body)
 			len = strtoul(length + strlen("\r\nContent-Length:"), NULL, 10);
 		is_json = memmem(next, body - next, "application/json", strlen("application/json")) != NULL;
 		if (is_head_possible || len > (size_t) (end - body))
-			return;				/* who knows where the next one begins */
-		/* libmicrohttpd 0.9.75 writes the head of its own refusals twice at times */
+			return;				/* the begin of the next answer is unknown */
+		/* libmicrohttpd 0.9.75 sometimes writes the head of its own refusals twice */
 		if (code == 400)
 			return;
 		if (is_json && len > 0)
@@ -411,7 +411,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		is_open = take_turn(client);
 	check_answers(memmem(sent, size, "HEAD", 4) != NULL);
 
-	/* the client goes, and its connection with it */
+	/* the client closes, and the server closes the connection */
 	close(client);
 	for (int i = 0; i < 100 && connections_count() > 0; i++)
 	{

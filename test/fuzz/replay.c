@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * replay.c
- *	  Runs a harness on the files that are named, without libFuzzer: for
- *	  compilers that have none, and for valgrind.
+ *	  Runs a harness on the given files without libFuzzer, for compilers
+ *	  without it, and for valgrind.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +34,7 @@ main(int argc, char **argv)
 		size = fread(data, 1, sizeof(data), file);
 		fclose(file);
 		fprintf(stderr, "%s\n", argv[i]);
-		/* an input that never ends is a finding, too */
+		/* an input that takes too long is a finding, too */
 		alarm(60);
 		(void) LLVMFuzzerTestOneInput(data, size);
 	}
