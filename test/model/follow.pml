@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * follow.pml
- *	  The deadline of a followed election: Patroni's leader key stands for as
- *	  long as the instance believes that it leads.
+ *	  The deadline of an election that follows Patroni.  Patroni's leader key
+ *	  exists for as long as the instance leads.
  *
- * One key of one incarnation, on one lease, in ticks.  etcd's leader of term 1
- * is deposed once.  The leader of term 2 gives the lease its full time anew.
- * The deposed one may believe for DELUSION ticks more that it leads: Patroni's
- * renewals that reach it are in its books alone, and so is the time to live
- * that it answers.  Answers are late, or never come.  An expired lease is
- * revoked at any time.
+ * There is one key with one create revision, on one lease, and time in ticks.
+ * etcd's leader of term 1 is deposed once.  The leader of term 2 extends the
+ * lease to its TTL.  The deposed leader may believe for DELUSION ticks that it
+ * leads.  Then renewals by Patroni that reach it count only for itself, and its
+ * answers have the time to live that it knows.  Answers are late, or never come.
+ * An expired lease is revoked at any later time.
  *
- * A member passes an answer on with the term that it knows by then.  With
- * RESIDUAL, that may be the new one though the deposed leader has answered,
- * and the instance knew of it: the margin is for that.
+ * A member passes an answer on with the term that it knows then.  With RESIDUAL,
+ * this may be the new term though the deposed leader has answered, and though
+ * the instance knew the new term.  The margin covers that.
  *
  * Parameters: TTL, MARGIN, DELUSION.  Mistakes: see the `run` script.
  *
@@ -32,18 +32,18 @@
 #define RESIDUAL	1
 #endif
 
-bit key = 1;				/* it stands */
-byte left1 = TTL;			/* of the lease, in the books of the first leader */
-byte left2 = 0;				/* and of the second */
+bit key = 1;				/* it exists */
+byte left1 = TTL;			/* ticks left of the lease, as the first leader counts */
+byte left2 = 0;				/* the same, as the second leader counts */
 byte term = 1;
-byte delusion = 0;			/* so many ticks more the first believes that it leads */
+byte delusion = 0;			/* ticks for which the first still believes that it leads */
 
-byte deadline = 0;			/* the instance leads for so long */
+byte deadline = 0;			/* ticks for which the instance still leads */
 byte known = 1;				/* highest term seen */
 byte step = 0;				/* 0 idle, 3 asked for a time to live, 4 and 5 answered, 6 looked */
 byte age = 0;				/* ticks since the time to live was asked for */
-byte known_then = 0;		/* when it was asked for */
-byte told = 0;				/* time to live */
+byte known_then = 0;		/* the term known when the time to live was asked for */
+byte told = 0;				/* time to live in the answer */
 byte told_term = 0;
 bit seen = 0;				/* the look has shown the key */
 byte seen_term = 0;
@@ -105,10 +105,10 @@ active proctype world()
 	:: atomic { key && term == 2 -> left2 = TTL }
 	:: atomic { key && term == 2 && delusion > 0 -> left1 = TTL }
 
-	/* the instance hears of the term elsewhere */
+	/* the instance learns the term from another answer */
 	:: atomic { known < term -> known = term }
 
-	/* its beat, which may be given up at any time */
+	/* its beat, which may time out at any time */
 #ifdef M_ORDER
 	:: atomic { step == 0 -> step = 1; seen = key; seen_term = term; learn(term) }
 	:: atomic { step == 1 -> step = 3; age = 0; known_then = known }
@@ -118,7 +118,7 @@ active proctype world()
 	:: atomic { step == 3 && term == 1 -> told = left1; told_term = 1; step = 4 }
 	:: atomic { step == 3 && term == 2 -> told = left2; told_term = 2; step = 4; learn(2) }
 	:: atomic { step == 3 && term == 2 && delusion > 0 -> told = left1; told_term = 1; step = 4 }
-	/* passed on by a member that has learned of the new term meanwhile */
+	/* a member passes the answer on, and has learned the new term meanwhile */
 	:: atomic { step == 3 && term == 2 && delusion > 0 && (RESIDUAL || known_then == 1) ->
 		told = left1; told_term = 2; step = 4; learn(2) }
 #ifdef M_RECEIPT

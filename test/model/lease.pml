@@ -1,43 +1,43 @@
 /*-------------------------------------------------------------------------
  *
  * lease.pml
- *	  One instance in all detail, and etcd.
+ *	  One instance in detail, and etcd.
  *
- * Exclusion (G1) rests on one thing: while an instance believes that it
- * leads, the key that it believes in stands at etcd.  Who stands behind it is
- * then not the first, and who is not the first does not lead.  That is what is
- * checked here, and one instance is enough for it, among however many:
- * whether others stand before it is left open, so any look may find it the
- * first.  queue.pml shows the other half, that being first is concluded
- * rightly.
+ * Exclusion (G1) depends on one property: while an instance leads, its key
+ * exists in etcd.  Then the candidates behind it are not the first, and only
+ * the first leads.  This model checks that property.  One instance is enough,
+ * for any number of others.  The keys before its own are not modelled, so any
+ * look may show it as the first.  queue.pml checks the other part: an instance
+ * leads only if it is the first.
  *
- * Time is counted in ticks, clocks run alike and the margin is 0, so that an
- * error of one tick shows.  Times are kept as "ticks left" or "ticks since":
- * time has no end, only raft terms and create revisions have.  Nothing is
- * forced to happen: whatever was sent may be executed at once, much later,
- * or never, and its answer may be lost.
+ * Time is counted in ticks.  Clocks run alike and the margin is 0, so that an
+ * error of one tick shows.  Times are kept as "ticks left" or "ticks since", so
+ * time has no bound; only raft terms and create revisions have.  No event is
+ * forced: a request may be executed at once, much later, or never, and its
+ * answer may be lost.
  *
- * A lease is a slot, 0 to 2; NONE is no lease.  A mod revision is not a
- * number: `current` says that the one known is that of the key, and what is
- * guarded by it is struck out when the key is written.
+ * A lease is a slot, 0 to 2; NONE is no lease.  A mod revision is not a number.
+ * `current` means that the known mod revision is that of the key.  When the key
+ * is written, all requests that compare its mod revision are removed.
  *
- * Several beats may be under way at once, each with a process of its own here;
- * they are kept in order of their age, the oldest first, so that two that
- * change places are no new state.
+ * Several beats may be under way at once.  Each has a process of its own here.
+ * They are sorted by age, the oldest first, so that two in another order are not
+ * another state.
  *
- * ARMED, with -DARMED: `ended` says that the only key before the own one is
- * deleted, and holds the lease that the own key is then known to hang on.  The
- * watch tells of it at any time or never.  What happened to the own key before
- * is told before.  The look that arms is left out: the instance counts as armed
+ * ARMED, with -DARMED: `ended` means that the only key before the own one was
+ * deleted.  It has the lease of the own key, as known at that event.  The watch
+ * reports the event at any time or never, and reports earlier changes of the own
+ * key before it.  The look that arms is not modelled.  The instance is armed
  * whenever it waits, which is more often than in the code.
  *
  * Names in lease.c: cur is core->lease (until, curterm: its until_ns,
  * term), fresh is core->fresh, mine is create_revision, final is
  * final_revision, shown is lease_until_ns while LEADING.
  *
- * Parameters: TTL, MAXTERM, MAXREV; BEATS, under way at the most; EXT, what a new leader of etcd adds to
- * each lease; CRASH, the elector may crash and resume (DESIGN 4.10), with
- * REWRITE by a put.  Mistakes to be built in, M_...: see the `run` script.
+ * Parameters: TTL, MAXTERM, MAXREV; BEATS, the most beats under way; EXT, the
+ * ticks that a new leader of etcd adds to each lease; CRASH, the elector may
+ * crash and resume (DESIGN 4.10), with REWRITE by a put.  Mistakes M_...: see
+ * the `run` script.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,66 +59,66 @@
 #endif
 
 #define NONE		3
-#define THEIRS		4			/* a lease of somebody else's, that may end at any time */
+#define THEIRS		4			/* a lease of another program, which may end at any time */
 
 /* ---- etcd ---------------------------------------------------------------- */
 
 byte term = 1;
 byte rev = 0;				/* last create revision */
-byte oldterm = 0;			/* of one leader that was deposed; 0: there is none */
+byte oldterm = 0;			/* term of the deposed leader; 0: there is none */
 
 bit alive[3];				/* the lease exists */
 byte left[3];				/* ticks left, as the true leader counts them */
 bit known[3];				/* the deposed leader knows it, too */
-byte oldleft[3];			/* and counts so many ticks */
+byte oldleft[3];			/* ticks left, as the deposed leader counts them */
 bit doomed[3];				/* a revocation is on its way into the log */
 
-bit stands = 0;				/* the instance's key */
+bit stands = 0;				/* the instance's key exists */
 byte created = 0;			/* its create revision */
-byte hangs = NONE;			/* the lease it hangs on */
+byte hangs = NONE;			/* the lease it is on */
 
 /* ---- the instance ---------------------------------------------------------- */
 
 byte cur = NONE;			/* the lease */
-byte curterm = 0;			/* in which it was granted, as far as was known */
+byte curterm = 0;			/* raft term of its grant, as far as known */
 byte until = 0;				/* ticks left of its deadline */
 byte fresh = NONE;			/* the lease that is to replace it */
-bit granted = 0;			/* it was */
+bit granted = 0;			/* fresh was granted */
 byte freshterm = 0;
 byte freshage = 0;			/* ticks since the first send of its grant */
 bit moving = 0;				/* a move to it was sent */
-bit moved = 0;				/* and executed, and is not yet answered */
+bit moved = 0;				/* the move was executed, and is not answered yet */
 byte mine = 0;				/* create revision of the own key; 0: none known */
-byte final = 0;				/* incarnations up to this are not believed */
-bit current = 0;			/* the mod revision known is that of the key */
-byte shown = 0;				/* what readers see: so many ticks of leadership left */
+byte final = 0;				/* keys with create revisions up to this are not used */
+bit current = 0;			/* the known mod revision is that of the key */
+byte shown = 0;				/* ticks of leadership left that readers see */
 
-/* ---- what was sent and is not done with ------------------------------------- */
+/* ---- requests under way ------------------------------------------------------- */
 
 bit move[3];				/* a move of the key to that lease; its guard holds */
 bit enter = 0;				/* entries under the lease; some may be late */
-byte delete = 0;			/* a delete of that incarnation */
-byte look = 0;				/* own key was seen first in the queue: 1 + its lease */
-bit lookcurrent = 0;		/* and not been written since */
+byte delete = 0;			/* a delete of the key with that create revision */
+byte look = 0;				/* a look shows the own key as the first: 1 + its lease */
+bit lookcurrent = 0;		/* the key was not written since that look */
 
 bit beat[BEATS];			/* under way */
 byte beatage[BEATS];		/* ticks since its keepalive was sent */
 byte keepterm[BEATS];		/* the keepalive's answer: its term; 0: not served */
-byte confterm[BEATS];		/* the confirm's answer */
-bit confgood[BEATS];		/* it showed the own key, on the lease */
+byte confterm[BEATS];		/* the same of the confirming look */
+bit confgood[BEATS];		/* the look showed the own key, on the lease */
 
 #ifdef ARMED
 /*
- * The key before the own one is deleted.  1 + the lease that the own key hangs
- * on as far as is known: from the watch, which tells what happened until then,
- * or from the answer of a move.  0: not deleted.
+ * The key before the own one was deleted: 1 + the lease of the own key, as known
+ * from the watch, which has reported all earlier changes, or from the answer to
+ * a move.  0: it was not deleted.
  */
 byte ended = 0;
 #endif
 
 #ifdef CRASH
-/* over a crash, mine, cur, curterm, until and final are what is remembered */
-bit down = 0;				/* the elector is */
+/* mine, cur, curterm, until and final are remembered over a crash */
+bit down = 0;				/* the elector does not run */
 bit unaware = 0;			/* it does not know of the delete under way */
 #define UP			(!down)
 #define LEAVING		(delete != 0 && !unaware)
@@ -155,10 +155,10 @@ bit unaware = 0;			/* it does not know of the delete under way */
 #define KEY_SEEN(b)		(confgood[b])
 #endif
 #if defined(M_TERMS)
-#define KEEP_COUNTS(b)	(1)				/* in whatever terms */
+#define KEEP_COUNTS(b)	(1)				/* the terms do not matter */
 #define CONFIRM_COUNTS(b)	(1)
 #elif defined(M_OLDLEASE)
-#define KEEP_COUNTS(b)	(1)				/* in one term, not the lease's */
+#define KEEP_COUNTS(b)	(1)				/* any term, if both answers have it */
 #define CONFIRM_COUNTS(b)	(confterm[b] == keepterm[b])
 #else
 #define KEEP_COUNTS(b)	(keepterm[b] == curterm)
@@ -177,25 +177,25 @@ bit unaware = 0;			/* it does not know of the delete under way */
 #define NEWEST		(beat[2] -> 2 : (beat[1] -> 1 : 0))
 #endif
 #if defined(M_BEATSENT)
-#define COUNTED		NEWEST			/* from the newest beat's sending, whichever is answered */
+#define COUNTED		NEWEST			/* from the sending of the newest beat, though another is answered */
 #elif defined(M_BEATMIXED)
 #define COUNTED		(keepterm[NEWEST] != 0 -> NEWEST : b)	/* the answer is taken for the newest's */
 #else
 #define COUNTED		b
 #endif
 #ifdef M_BEATBACK
-#define LATER(v)	(1)				/* the last answer counts */
+#define LATER(v)	(1)				/* the last answer counts, even if it lowers the deadline */
 #else
 #define LATER(v)	((v) > until)
 #endif
 #ifdef M_BEATREFUSED
-#define SUSPECT		(suspect)		/* the lease is kept for the sake of an older beat */
+#define SUSPECT		(suspect)		/* the lease stays in use because an older beat succeeds */
 bit suspect = 0;
 #else
 #define SUSPECT		(0)
 #endif
 #ifdef M_ARMED_LAPSED
-#define ARMED_UNTIL	(TTL)			/* whatever the deadline */
+#define ARMED_UNTIL	(TTL)			/* the deadline does not matter */
 #else
 #define ARMED_UNTIL	(until)
 #endif
@@ -205,19 +205,19 @@ bit suspect = 0;
 #define ARMED_SETTLED	(!moving)
 #endif
 #ifdef M_ARMED_ANYLEASE
-#define ARMED_ON	(1)				/* whatever lease it hangs on */
+#define ARMED_ON	(1)				/* the lease of the key does not matter */
 #else
 #define ARMED_ON	(current -> hangs == cur : ended == 1 + cur)
 #endif
 #ifdef M_ARMED_APART
-#define TOLD_BEFORE	(1)				/* what became of the own key may be told later */
+#define TOLD_BEFORE	(1)				/* changes of the own key may be reported later */
 #define TOLD_LEASE	cur
 #else
 #define TOLD_BEFORE	(OWN_STANDS)
 #define TOLD_LEASE	hangs
 #endif
 #ifdef M_ARMED_OLDMOVE
-#define MOVE_HIDES	(current)		/* the answer of a move hides what a look has shown since */
+#define MOVE_HIDES	(current)		/* the answer to a move replaces the result of a later look */
 #else
 #define MOVE_HIDES	(0)
 #endif
@@ -232,22 +232,22 @@ bit suspect = 0;
 #define MAY_BEAT	(!moving)
 #endif
 #ifdef M_CHECKPOINT
-#define PROMOTED	(1)				/* the time left as it was written down earlier */
+#define PROMOTED	(1)				/* the time left in an earlier checkpoint */
 #else
 #define PROMOTED	(TTL + EXT)
 #endif
 #ifdef M_OPERATOR
-#define WAITS		(1)				/* an operator deletes whose key he likes */
+#define WAITS		(1)				/* an operator may delete the leader's key, too */
 #else
 #define WAITS		(created != mine || (!BELIEVES && look == 0 && !FIRST_BY_EVENT))
 #endif
 #ifdef M_ANYLEASE
-#define ON_LEASE(l)	(1)				/* whatever lease it hangs on */
+#define ON_LEASE(l)	(1)				/* the lease of the key does not matter */
 #else
 #define ON_LEASE(l)	((l) == cur)
 #endif
 #ifdef M_OLDER
-#define NOT_OLDER	(1)				/* a look older than what is known is believed */
+#define NOT_OLDER	(1)				/* a look is used that is older than the known state */
 #else
 #define NOT_OLDER	(lookcurrent || !current)
 #endif
@@ -259,7 +259,7 @@ bit suspect = 0;
 
 /* ---- steps --------------------------------------------------------------------- */
 
-/* Belief can only begin, or grow, here. */
+/* Leadership begins or is extended only here. */
 inline believe()
 {
 	if
@@ -271,8 +271,8 @@ inline believe()
 }
 
 /*
- * A lease that nothing can come to hang on any more is as good as gone: the
- * instance revokes it, or it expires.  Erased at once, it costs no states.
+ * A lease on which no key can be put any more has no effect.  The instance
+ * revokes it, or it expires.  It is erased at once to save states.
  */
 inline tidy(l)
 {
@@ -280,7 +280,7 @@ inline tidy(l)
 	:: UNUSED(l) -> alive[l] = 0; left[l] = 0; known[l] = 0; oldleft[l] = 0; doomed[l] = 0
 	:: else
 	fi;
-	/* what was seen on it has no meaning for what comes after it */
+	/* a look that showed this lease must not count for the next lease in this slot */
 	if
 	:: look == 1 + l && cur != l && fresh != l -> no_look()
 	:: else
@@ -309,8 +309,8 @@ inline disarm()
 }
 
 /*
- * The key is known to hang on the fresh lease.  But that it was put on another
- * one after the move, and before the wait ended, is newer.
+ * The instance knows that the key is on the fresh lease.  If the key was put on
+ * another lease after the move, and before the wait ended, that is newer.
  */
 inline follow_move()
 {
@@ -324,7 +324,7 @@ inline follow_move()
 #endif
 }
 
-/* Of two that were sent in one tick, which was sent first is of no interest. */
+/* The order of two beats of one tick does not matter. */
 #define PROGRESS(b)	(8 * beatage[b] + 4 * (keepterm[b] != 0) + 2 * (confterm[b] != 0) + confgood[b])
 
 inline swap_beats(a, b)
@@ -357,7 +357,7 @@ inline no_beat(b)
 	beat[b] = 0; beatage[b] = 0; keepterm[b] = 0; confterm[b] = 0; confgood[b] = 0
 }
 
-/* The results of those under way do not count any more. */
+/* The answers to the beats under way do not count any more. */
 inline void_beats()
 {
 	no_beat(0)
@@ -397,7 +397,7 @@ inline no_fresh()
 	fresh = NONE; granted = 0; freshterm = 0; freshage = 0; moving = 0; moved = 0
 }
 
-/* Whatever was guarded by the key as it was cannot take effect any more. */
+/* Requests that compare the old mod revision cannot take effect any more. */
 inline key_written()
 {
 	current = 0;
@@ -420,13 +420,13 @@ inline key_gone()
 	move[0] = 0; move[1] = 0; move[2] = 0
 }
 
-/* A revocation is on its way; for how long the lease would live is of no interest. */
+/* A revocation is on its way.  The time left of the lease does not matter any more. */
 inline doom(l)
 {
 	doomed[l] = 1; left[l] = 0; oldleft[l] = 0
 }
 
-/* The own key is gone, or not believed any more; what was asked is void. */
+/* The own key is gone, or not used any more.  Requests under way do not count. */
 inline lose_key()
 {
 	shown = 0;
@@ -445,7 +445,7 @@ inline lease_gone(l)
 	alive[l] = 0; left[l] = 0; known[l] = 0; oldleft[l] = 0; doomed[l] = 0;
 	move[l] = 0;
 	if
-	:: cur == l -> enter = 0		/* they fail: there is no such lease */
+	:: cur == l -> enter = 0		/* entries fail without the lease */
 	:: else
 	fi;
 	if
@@ -478,7 +478,7 @@ inline crash()
 	down = 1; shown = 0;
 	unaware = (delete != 0);
 #ifdef M_CRASHFINAL
-	/* a key was not forgotten before its delete was sent */
+	/* the memory still has a key whose delete was sent */
 	if
 	:: delete != 0 && created == delete -> mine = delete
 	:: else
@@ -488,7 +488,7 @@ inline crash()
 	final = 0;
 #endif
 #if !defined(M_CRASHMOVE) && !defined(REWRITE)
-	/* all was erased before the move was sent */
+	/* the memory was erased before the move was sent */
 	if
 	:: moving -> mine = 0; no_lease()
 	:: else
@@ -508,9 +508,9 @@ proctype Instance()
 	byte x;
 
 	do
-	/* -- a lease; which, once it is granted, the key is put on -- */
+	/* -- a fresh lease, and the move of the key to it -- */
 
-	/* the term known may be older than etcd's */
+	/* the known term may be older than etcd's */
 	:: atomic { UP && fresh == NONE && (FREE(0) || FREE(1) || FREE(2)) ->
 		if
 		:: FREE(0) -> fresh = 0
@@ -527,12 +527,12 @@ proctype Instance()
 		printf("grant of lease %d executed\n", fresh);
 		alive[fresh] = 1; left[fresh] = TTL; granted = 1 }
 #ifdef M_RETRY
-	/* sent again under the same ID, and counted from there */
+	/* the grant is sent again with the same ID, and the time counts from then */
 	:: atomic { granted && !moving && freshage > 0 && UP ->
 		printf("grant of lease %d sent again\n", fresh);
 		freshage = 0 }
 #endif
-	/* given up: its time is over, or it is refused */
+	/* the instance gives up the fresh lease: its time is over, or it is refused */
 	:: atomic { fresh != NONE && (!granted || !alive[fresh]) && UP ->
 		printf("lease %d given up\n", fresh);
 		no_fresh();
@@ -542,7 +542,7 @@ proctype Instance()
 		commit_fresh();
 		tidy_all() }
 
-	/* what is believed is no more than the fresh one gives, before it is sent */
+	/* the deadline is lowered to that of the fresh lease before the move is sent */
 	:: atomic { granted && MAY_MOVE(fresh) && UP ->
 		printf("move to lease %d sent\n", fresh);
 		moving = 1;
@@ -556,7 +556,7 @@ proctype Instance()
 		shown = MIN(shown, until);
 #endif
 		move[fresh] = 1 }
-	/* put back from a lease of somebody else's */
+	/* the key is put back from a lease of another program */
 	:: atomic { fresh == NONE && cur != NONE && until > 0 && MAY_MOVE(cur) && UP ->
 		printf("move back to lease %d sent\n", cur);
 		move[cur] = 1 }
@@ -568,7 +568,7 @@ proctype Instance()
 			current = (created == mine && hangs == fresh);
 			commit_fresh();
 			believe()
-		:: moved = 0				/* lost */
+		:: moved = 0				/* the answer is lost */
 		fi;
 		tidy_all() }
 
@@ -578,8 +578,9 @@ proctype Instance()
 		printf("enter sent\n");
 		enter = 1 }
 	/*
-	 * Its answer, or that of one sent later, which finds the key.  No entry
-	 * is sent while a fresh lease is there, and no move while one is under way.
+	 * The answer to an entry, or to a later one, which finds the key.  No entry
+	 * is sent while there is a fresh lease, and no move while an entry is under
+	 * way.
 	 */
 	:: atomic { mine == 0 && !LEAVING && !moving && enter && stands && hangs == cur && UP ->
 		if
@@ -594,7 +595,7 @@ proctype Instance()
 			delete = created
 		fi }
 
-	/* read, by a look of whatever kind: its mod revision, and the lease it hangs on */
+	/* any look reads the key's mod revision and its lease */
 	:: atomic { mine != 0 && OWN_STANDS && !current && UP ->
 		printf("the own key is read\n");
 		current = 1 }
@@ -609,7 +610,7 @@ proctype Instance()
 		l = look - 1;
 		if
 		:: printf("look received\n");
-			/* one that is older than what is known of the key is not believed */
+			/* a look that is older than the known state of the key is not used */
 			if
 			:: mine != 0 && NOT_OLDER ->
 				current = lookcurrent;
@@ -642,11 +643,11 @@ proctype Instance()
 		shown = ARMED_UNTIL;
 		disarm();
 		believe() }
-	/* it is not armed, or a look or a lost watch ends that */
+	/* it is not armed, or is disarmed by a look or by the loss of the watch */
 	:: atomic { ended != 0 && UP -> disarm() }
 #endif
 
-	/* -- leaving: withdrawn, then deleted, or the lease is revoked -- */
+	/* -- it leaves: withdraws leadership, then deletes the key or revokes the lease -- */
 
 	:: atomic { mine != 0 && !LEAVING && UP ->
 		printf("withdrawn; delete of %d sent\n", mine);
@@ -665,11 +666,11 @@ proctype Instance()
 		fi;
 		key_gone();
 		tidy_all() }
-	/* its answer, or a look, says that there is nothing to delete */
+	/* the answer, or a look, shows that the key is gone */
 	:: atomic { delete != 0 && !(stands && DELETES) && UP ->
 		delete = 0 }
 #ifdef M_REUSE
-	/* the delete timed out, the key still stands: go on with it */
+	/* the delete timed out, the key exists, and is used again */
 	:: atomic { mine == 0 && delete != 0 && created == delete && UP ->
 		printf("the key still stands: believed again\n");
 		mine = created; current = 1 }
@@ -685,11 +686,11 @@ proctype Instance()
 		printf("withdrawn; revocation of lease %d sent\n", cur);
 		doom(cur);
 #if defined(M_REVOKED)
-		shown = 0;					/* it timed out: the lease is used on */
+		shown = 0;					/* the revocation timed out, and the lease is used again */
 		no_look();
 		disarm()
 #elif defined(M_CRASHREVOKE)
-		crash()						/* and the lease was not forgotten before */
+		crash()						/* the memory still has the lease */
 #else
 		lose_key();
 		no_lease(); no_fresh();
@@ -697,7 +698,7 @@ proctype Instance()
 #endif
 		}
 
-	/* -- told, or seen, that the key is gone, or the lease -- */
+	/* -- an event or a look shows that the key or the lease is gone -- */
 
 	:: atomic { mine != 0 && !OWN_STANDS && UP ->
 		printf("seen that the key is gone\n");
@@ -705,26 +706,26 @@ proctype Instance()
 	:: atomic { cur != NONE && !alive[cur] && UP ->
 		printf("told that lease %d is gone\n", cur);
 		if
-		:: shown = 0; no_look(); disarm()	/* the key may be on another one */
+		:: shown = 0; no_look(); disarm()	/* the key may be on another lease */
 		:: lose_key()
 		fi;
 		no_lease();
 		tidy_all() }
 
 #ifdef CRASH
-	/* -- crash restart: shared memory is new, what the mapping holds is not -- */
+	/* -- crash restart: shared memory is new, but the memory in the mapping is kept -- */
 
 	:: atomic { UP -> crash() }
 
 	/*
-	 * Nothing is read for it: whether the key stands, on the lease, and is
-	 * the first, is told by the look that every candidate needs before it
-	 * leads.  Without the key, it is for the sake of other elections.
+	 * It resumes without a read.  Every candidate needs a look before it leads,
+	 * which shows whether the key exists, on the lease, and is the first.
+	 * Without the key, the lease is resumed for other elections.
 	 */
 	:: atomic { down && cur != NONE && until > 0 ->
 		if
 #ifdef REWRITE
-		/* a guarded put, after which no move from before can be executed */
+		/* after this guarded put no earlier move can be executed */
 		:: OWN_STANDS && hangs == cur ->
 			printf("key written again: resumed: token %d\n", mine);
 			key_written();
@@ -737,10 +738,10 @@ proctype Instance()
 			lose_key()
 		fi;
 #ifdef M_CRASHTERM
-		curterm = term;				/* the lease's is not remembered */
+		curterm = term;				/* the term of the lease is not remembered */
 #endif
 #ifdef M_CRASHTIME
-		until = TTL;				/* nor its deadline */
+		until = TTL;				/* the deadline is not remembered */
 #endif
 		down = 0 }
 	:: atomic { down ->
@@ -753,7 +754,7 @@ proctype Instance()
 	od
 }
 
-/* ---- a beat, with a key or without: it is the lease's ----------------------------- */
+/* ---- a beat, which renews the lease, with or without a key ------------------------- */
 
 proctype Beat(byte b)
 {
@@ -763,14 +764,14 @@ proctype Beat(byte b)
 	:: atomic { !beat[b] && cur != NONE && NOT_LAPSED && MAY_BEAT && UP && (b == 0 || beat[b - 1]) ->
 		printf("beat sent\n");
 		beat[b] = 1; beatage[b] = 0 }
-	/* it may win against a revocation on its way (etcd #14758, #20590) */
+	/* it may be answered before a revocation on its way (etcd #14758, #20590) */
 	:: atomic { beat[b] && keepterm[b] == 0 && alive[cur] ->
 		printf("keepalive of beat %d served by etcd's leader\n", b);
 		if
 		:: !doomed[cur] -> left[cur] = TTL
 		:: else
 		fi;
-		/* the term in its header is that of a member which may lag behind */
+		/* the term in its header is that of a member that may lag behind */
 		if
 		:: keepterm[b] = term
 		:: term > 1 -> keepterm[b] = term - 1
@@ -794,8 +795,8 @@ proctype Beat(byte b)
 		fi;
 		sort_beats() }
 	/*
-	 * A member that is behind, or etcd's leader, does not know the lease.  It
-	 * is given up and revoked; what the other beats bring does not count.
+	 * A member that is behind, or etcd's leader, does not know the lease.  The
+	 * instance gives the lease up and revokes it.  The other beats do not count.
 	 */
 	:: atomic { beat[b] && keepterm[b] == 0 && UP ->
 		printf("beat %d refused; revocation of lease %d sent\n", b, cur);
@@ -815,7 +816,7 @@ proctype Beat(byte b)
 		fi;
 #endif
 		if
-		:: moving -> shown = 0; no_look(); disarm()		/* it may be on the fresh one */
+		:: moving -> shown = 0; no_look(); disarm()		/* the key may be on the fresh lease */
 		:: else -> lose_key()
 		fi;
 		no_lease();
@@ -824,7 +825,7 @@ proctype Beat(byte b)
 done:
 #endif
 		skip }
-	/* sent when the keepalive is answered; ordered by raft, it tells the true term (ORDERED) */
+	/* sent after the keepalive's answer; raft's log orders it, so its term is right (ORDERED) */
 	:: atomic { beat[b] && confterm[b] == 0 && MAY_CONFIRM(b) ->
 		printf("confirm of beat %d served\n", b);
 		confterm[b] = term;
@@ -835,7 +836,7 @@ done:
 		fi;
 		sort_beats() }
 #ifdef M_UNORDERED
-	/* a read that the deposed leader serves by a read index of before (etcd #20418) */
+	/* the deposed leader executes the read with an old read index (etcd #20418) */
 	:: atomic { beat[b] && confterm[b] == 0 && MAY_CONFIRM(b) && known[cur] ->
 		printf("confirm of beat %d served by the deposed leader\n", b);
 		confterm[b] = oldterm;
@@ -853,7 +854,7 @@ done:
 			x = GIVEN(beatage[COUNTED]);
 			if
 			:: LATER(x) ->
-				assert(x >= until);			/* no answer takes time back */
+				assert(x >= until);			/* no answer lowers the deadline */
 				until = x
 			:: else
 			fi;
@@ -870,12 +871,12 @@ done:
 		no_beat(b);
 		sort_beats();
 		believe() }
-	/* its answer is lost */
+	/* the answer is lost */
 	:: atomic { beat[b] -> no_beat(b); sort_beats() }
 	od
 }
 
-/* ---- etcd's own doings, and time --------------------------------------------------- */
+/* ---- etcd, and time ----------------------------------------------------------------- */
 
 inline do_lease(l)
 {
@@ -886,10 +887,10 @@ inline do_lease(l)
 		move[l] = 0; hangs = l;
 		if
 		:: fresh == l && moving -> moved = 1
-		:: else						/* it was given up, or puts the key back */
+		:: else						/* the move timed out, or puts the key back */
 		fi;
 		tidy_all()
-	/* found expired, or by the one that was asleep; and, later, executed */
+	/* the leader, or a deposed leader that wakes up, finds the lease expired */
 	:: alive[l] && left[l] == 0 && !doomed[l] ->
 		printf("etcd: lease %d has expired\n", l);
 		doom(l)
@@ -945,7 +946,7 @@ proctype Etcd()
 	do
 	:: atomic { printf("--- tick\n");
 		COUNT(until);
-		/* what has lapsed is withdrawn before anything else is looked at */
+		/* leadership that has lapsed is withdrawn before anything else */
 		if
 		:: shown == 1 -> shown = 0; no_look(); disarm()
 		:: shown > 1 -> shown--
@@ -954,7 +955,7 @@ proctype Etcd()
 		tick(0); tick(1); tick(2);
 		if
 		:: fresh != NONE && freshage + 1 < TTL -> freshage++
-		:: fresh != NONE && freshage + 1 >= TTL -> no_fresh(); tidy_all()	/* gives nothing any more */
+		:: fresh != NONE && freshage + 1 >= TTL -> no_fresh(); tidy_all()	/* too old to be used */
 		:: else
 		fi;
 		grow_older(0);
@@ -972,18 +973,18 @@ proctype Etcd()
 		printf("an entry is executed\n");
 		rev++; stands = 1; created = rev; hangs = cur; current = 0 }
 
-	/* a new leader begins every lease anew; its predecessor may not know */
+	/* a new leader extends every lease; its predecessor may not know that it was deposed */
 	:: atomic { term < MAXTERM ->
 		printf("etcd: new leader\n");
 		oldterm = term; term++;
 		promote(0); promote(1); promote(2) }
-	/* or one that was deposed before still sleeps */
+	/* the leader that was deposed before is still stopped */
 	:: atomic { term < MAXTERM && oldterm != 0 ->
 		printf("etcd: new leader, the older one still sleeps\n");
 		term++;
 		prolong(0); prolong(1); prolong(2) }
 
-	/* an operator deletes the key of one who waits, or hangs it up elsewhere */
+	/* an operator deletes a waiter's key, or puts it on another lease */
 	:: atomic { stands && WAITS ->
 		printf("an operator deletes the key\n");
 		key_gone();

@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * live.pml
- *	  N instances: once the faults have ended, somebody leads again and again,
- *	  and who wants to be in the queue is in it again and again.
+ *	  N instances.  After the faults there is a leader again and again, and an
+ *	  instance that wants to be in the queue is in it again and again.
  *
  * Until `calm` anything may fail: leases lapse, answers and watch events are
- * lost, instances die for good, entries are given up and take effect later.
- * From then on what is sent is answered, a living instance keeps its lease,
- * and the keys of the dead go; an entry from before may still come.
- * Instances may leave at any time, and come again, or stay out, which is
- * resignation without rejoin; their lease lives on, for another election.
- * Instance 0 stands for one that wants to lead: it neither dies nor stays
- * out, and once it is calm it leaves only when it leads.  Without such a one
- * nobody need lead.
+ * lost, instances crash for ever, entries time out and are executed later.
+ * After that requests are answered, a running instance keeps its lease, and the
+ * keys of crashed instances expire; an old entry may still be executed.
+ * Instances may leave at any time.  They come back, or stay out, which is
+ * resignation without rejoin.  Their lease lives on, for another election.
+ * Instance 0 wants to lead: it neither crashes nor stays out, and after `calm`
+ * it leaves only when it leads.  Without such an instance there need not be a
+ * leader.
  *
- * Places are counted, create revisions are not, so nothing is bounded.  All
- * watch the first one, and nobody who only waits.
+ * The model has places and no create revisions, so it needs no bound.  All watch
+ * the first key, and no key of a waiter.
  *
- * Checked under weak fairness: a process that can always go on does.
+ * Checked under weak fairness: a process that can always continue does so.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,19 +26,19 @@
 bit calm = 0;
 bit dead[N];
 bit out[N];					/* stays out */
-byte place[N];				/* in the queue at etcd, from 1; 0: no key stands */
+byte place[N];				/* place in etcd's queue, from 1; 0: no key exists */
 byte length = 0;			/* of the queue */
-bit late[N];				/* an entry that was given up may take effect */
+bit late[N];				/* an entry that timed out may take effect */
 bit known[N];				/* the instance knows of its key */
 bit lead[N];
-bit told[N];				/* a watch event, or a beat, says: look */
+bit told[N];				/* a watch event or a beat causes a look */
 
 #define SOMEBODY_LEADS	(lead[0] || lead[1] || lead[2])
 #define IN_QUEUE		(known[0] && place[0] != 0)
 
 ltl live { [] (calm -> (<> SOMEBODY_LEADS && <> IN_QUEUE)) }
 
-/* Those behind move up.  That the first one goes is told, or the event is lost. */
+/* The candidates behind move up.  If the first key goes, there is an event, which may be lost. */
 inline move_up(i, j)
 {
 	if
@@ -89,7 +89,7 @@ proctype Instance(byte i)
 			printf("pg%d: entry sent, to be executed later\n", i);
 			late[i] = 1
 		fi }
-	/* another try finds the key */
+	/* another try of the entry finds the key */
 	:: atomic { !dead[i] && !out[i] && place[i] != 0 && !known[i] ->
 		known[i] = 1; told[i] = 1 }
 	:: atomic { !dead[i] && known[i] && told[i] && !lead[i] ->
@@ -101,7 +101,7 @@ proctype Instance(byte i)
 			:: printf("pg%d: leads\n", i);
 				lead[i] = 1
 #ifdef M_ONCE
-			:: !calm -> skip			/* lost, and not asked for again */
+			:: !calm -> skip			/* the answer is lost, and the look is not repeated */
 #else
 			:: !calm -> told[i] = 1
 #endif
@@ -109,11 +109,11 @@ proctype Instance(byte i)
 		:: else
 		fi }
 #ifndef M_ONCE
-	/* every beat reads again, whatever the watch told */
+	/* every beat reads again, with or without an event */
 	:: atomic { !dead[i] && known[i] && !told[i] && !lead[i] -> told[i] = 1 }
 #endif
 
-	/* leaves: the leader, or one who waits */
+	/* the leader or a waiter leaves */
 	:: atomic { !dead[i] && known[i] && place[i] != 0 && (i != 0 || lead[i] || !calm) ->
 		if
 		:: skip
@@ -122,7 +122,7 @@ proctype Instance(byte i)
 		printf("pg%d: leaves\n", i);
 		forget(i);
 		key_gone(i) }
-	/* comes again, or not: fairness does not force it to */
+	/* it comes back, or stays out; fairness does not force it */
 	:: atomic { !dead[i] && out[i] ->
 		if
 		:: out[i] = 0
@@ -131,24 +131,24 @@ proctype Instance(byte i)
 	od
 }
 
-/* What becomes of a key without its candidate's doing. */
+/* Changes of a key without its candidate. */
 proctype Background(byte i)
 {
 	do
-	/* the keys of the dead go when their leases end */
+	/* the keys of crashed instances go when their leases end */
 	:: atomic { dead[i] && place[i] != 0 -> key_gone(i) }
 #ifndef M_NOLOOK
-	/* who stays out goes on looking whether a key of its own stands */
+	/* an instance that stays out still looks for a key of its own, and deletes it */
 	:: atomic { !dead[i] && out[i] && place[i] != 0 -> key_gone(i) }
 #endif
-	/* late entries come, or never */
+	/* late entries are executed, or never */
 	:: atomic { late[i] ->
 		late[i] = 0;
 		if
 		:: !dead[i] && place[i] == 0 ->
 			printf("pg%d: an entry given up is executed\n", i);
 			enter(i);
-			/* not the incarnation that the instance knew */
+			/* this is not the key that the instance knew */
 			forget(i)
 		:: skip
 		fi }
@@ -169,7 +169,7 @@ proctype Faults()
 		if
 		/* the deadline passes */
 		:: lead[i] -> lead[i] = 0; told[i] = 1
-		/* the key goes with its lease, or by an operator's hand */
+		/* the key goes with its lease, or an operator deletes it */
 		:: !lead[i] && place[i] != 0 -> key_gone(i)
 		/* the instance sees that it is gone */
 		:: place[i] == 0 && known[i] -> forget(i)
@@ -181,7 +181,7 @@ proctype Faults()
 		fi;
 		i = 0 }
 	:: atomic { !calm ->
-		/* what the watch has missed is read at the latest when it is opened anew */
+		/* every change that the watch has missed is read when it is opened again */
 		printf("--- calm\n");
 		calm = 1;
 		do

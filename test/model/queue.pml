@@ -1,20 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * queue.pml
- *	  N instances and their places in the queue: the other half of G1, and G3.
+ *	  N instances and their places in the queue: the other part of G1, and G3.
  *
- * lease.pml shows that a key stands for as long as the deadline of its
- * instance has not passed.  That is taken for granted here, so there is no
- * time: `good` says that the deadline has not passed, and while it holds, the
- * key that the instance knows of is not taken from it; except that an
- * operator may delete the key of one who waits.
+ * lease.pml shows that a key exists until the deadline of its instance.  This
+ * model assumes that, and has no time.  `good` means that the deadline has not
+ * passed.  While it is set, the known key of the instance is not deleted, except
+ * that an operator may delete the key of a waiter.
  *
  * Looks are answered late, or never, or after the instance has left and come
- * again; entries take effect though their answers are lost.
+ * back.  Entries take effect though their answers are lost.
  *
- * ARMED: a look that shows exactly one key before the own one arms.  The
- * watch tells, at any time or never, that this key was deleted after the look
- * was served; what happened to the own key before is told before.
+ * ARMED: a look that shows exactly one key before the own one arms.  The watch
+ * reports, at any time or never, that this key was deleted after the look was
+ * executed.  It reports earlier changes of the own key before that.
  *
  * Parameters: N (2 or 3), MAXREV.  Mistakes: see the `run` script.
  *
@@ -28,25 +27,25 @@
 #endif
 
 byte rev = 0;
-byte created[N];			/* of the key that stands; 0: none does */
+byte created[N];			/* create revision of the key in etcd; 0: none */
 
-byte mine[N];				/* create revision of the own key, as known */
+byte mine[N];				/* create revision of the own key, as the instance knows it */
 bit good[N];				/* the deadline has not passed */
 bit lead[N];
-byte delete[N];				/* a delete of that incarnation was sent */
-byte look[N];				/* 0 none; served: 1 first, 2 not first, 3 one key before */
+byte delete[N];				/* a delete of the key with that create revision was sent */
+byte look[N];				/* 0: none; result: 1 first, 2 not first, 3 one key before */
 
-byte pred[N];				/* the key before the own one, as of the look: 1 + whose */
-bit armed[N];				/* by that look, which was answered */
-bit gone[N];				/* that key was deleted after the look was served, */
-bit missing[N];				/* and the own key was before it */
+byte pred[N];				/* the owner of the key before the own one, as of the look: 1 + number */
+bit armed[N];				/* that look was answered, and has armed */
+bit gone[N];				/* that key was deleted after the look was executed */
+bit missing[N];				/* the own key was deleted before that key */
 #ifdef M_ARMED_OLDER
 bit ever[N];				/* a key of that name was deleted at some time */
 #endif
 
-byte token = 0;				/* that was believed in last, */
-byte owner = N;				/* and by whom */
-byte leaders = 0;			/* how many believe now */
+byte token = 0;				/* token of the last leader */
+byte owner = N;				/* the last leader */
+byte leaders = 0;			/* number of leaders */
 
 #ifdef M_PREDECESSOR
 byte before[N];				/* the predecessor, as of the last look */
@@ -60,7 +59,7 @@ byte before[N];				/* the predecessor, as of the last look */
 #endif
 
 #ifdef M_OWN
-#define OWN_STANDS(i)	(1)			/* it is not looked at again */
+#define OWN_STANDS(i)	(1)			/* the own key is not read again */
 #else
 #define OWN_STANDS(i)	(created[i] == mine[i])
 #endif
@@ -72,17 +71,17 @@ byte before[N];				/* the predecessor, as of the last look */
 #define NAHEAD(i)		(AHEAD(i, 0) + AHEAD(i, 1) + AHEAD(i, 2))
 #endif
 #ifdef M_ARMED_MANY
-#define ONE_AHEAD(i)	(NAHEAD(i) > 0)		/* the next one of however many */
+#define ONE_AHEAD(i)	(NAHEAD(i) > 0)		/* any number of keys may be before the own one */
 #else
 #define ONE_AHEAD(i)	(NAHEAD(i) == 1)
 #endif
 #ifdef M_ARMED_LAPSED
-#define ARMED_GOOD(i)	(1)			/* whatever the deadline */
+#define ARMED_GOOD(i)	(1)			/* the deadline does not matter */
 #else
 #define ARMED_GOOD(i)	(good[i])
 #endif
 #ifdef M_ARMED_APART
-#define IN_ORDER(i)		(1)			/* each watch tells of its key in its own time */
+#define IN_ORDER(i)		(1)			/* each watch reports its key at its own time */
 #else
 #define IN_ORDER(i)		(!missing[i])
 #endif
@@ -110,13 +109,13 @@ inline end(i)
 	fi
 }
 
-/* The instance waits for nothing that the watch could tell. */
+/* The instance is not armed any more. */
 inline disarm(i)
 {
 	armed[i] = 0; pred[i] = 0; gone[i] = 0; missing[i] = 0
 }
 
-/* What was asked before is void. */
+/* Leadership is withdrawn.  Answers to earlier requests do not count. */
 inline withdraw(i)
 {
 	end(i);
@@ -131,7 +130,7 @@ inline withdraw(i)
 #define TELL_GONE(i, j)	\
 	if :: pred[j] == 1 + i && !gone[j] -> gone[j] = 1 :: else fi
 
-/* A key is deleted, which is an event for those who watch it. */
+/* A key is deleted, which is an event for the instances that watch it. */
 inline key_gone(i)
 {
 	created[i] = 0;
@@ -149,7 +148,7 @@ inline key_gone(i)
 	TELL_GONE(i, 1)
 }
 
-/* Arms, should the look be answered: what is deleted from here on is told. */
+/* Prepares to arm when the look is answered.  Later deletions of the key are reported. */
 inline note_pred(i)
 {
 	disarm(i);
@@ -161,7 +160,7 @@ inline note_pred(i)
 #endif
 	fi;
 #ifdef M_ARMED_OLDER
-	gone[i] = ever[pred[i] - 1];		/* an event of before comes late */
+	gone[i] = ever[pred[i] - 1];		/* an earlier event comes late */
 #endif
 	look[i] = 3
 }
@@ -176,7 +175,7 @@ proctype Instance(byte i)
 	:: atomic { created[i] == 0 && mine[i] == 0 && delete[i] == 0 && rev < MAXREV ->
 		printf("pg%d: entry executed\n", i);
 		rev++; created[i] = rev; good[i] = 1 }
-	/* its answer, or that of another try which finds the key */
+	/* the answer to an entry, or to another try, which finds the key */
 	:: atomic { created[i] != 0 && mine[i] == 0 && delete[i] == 0 ->
 		mine[i] = created[i] }
 
@@ -217,31 +216,31 @@ proctype Instance(byte i)
 		look[i] = 0 }
 	:: atomic { look[i] != 0 -> look[i] = 0; disarm(i) }
 
-	/* the event ends the wait; what it tells of the own key comes before it */
+	/* the event ends the wait; earlier events of the own key have come before it */
 	:: atomic { armed[i] && gone[i] && IN_ORDER(i) && mine[i] != 0 && !lead[i] && ARMED_GOOD(i) ->
 		printf("pg%d: the one before it is gone\n", i);
 		disarm(i);
 		begin(i) }
-	/* or a new look takes its place */
+	/* a new look replaces the old one */
 #ifdef M_ARMED_EPOCH
 	:: atomic { armed[i] && mine[i] != 0 -> disarm(i) }
 #else
 	:: atomic { armed[i] -> disarm(i) }
 #endif
 #ifdef M_ARMED_LOST
-	/* the watch is lost, and goes on with what happens from now on */
+	/* the watch is lost, and a new one begins with the events from now on */
 	:: atomic { armed[i] && missing[i] && !gone[i] -> missing[i] = 0 }
 #endif
 
 #ifdef M_PREDECESSOR
-	/* the predecessor is gone: that is taken for leadership */
+	/* it leads because the predecessor is gone */
 #define IS_GONE(r)		(created[0] != r && created[1] != r && created[2] != r)
 	:: atomic { mine[i] != 0 && before[i] != 0 && !lead[i] && good[i] && IS_GONE(before[i]) ->
 		before[i] = 0;
 		begin(i) }
 #endif
 
-	/* the deadline passes, and is set anew when the key is put on a fresh lease */
+	/* the deadline passes; a move of the key to a fresh lease sets it again */
 	:: atomic { good[i] ->
 		good[i] = 0;
 		if
@@ -250,7 +249,7 @@ proctype Instance(byte i)
 		fi }
 	:: atomic { !good[i] && mine[i] != 0 && created[i] == mine[i] -> good[i] = 1 }
 
-	/* leaves: withdraws, then deletes; comes again when it is gone */
+	/* it leaves: withdraws, then deletes its key; it comes back when the key is gone */
 	:: atomic { mine[i] != 0 && delete[i] == 0 ->
 		printf("pg%d: withdrawn, delete of %d sent\n", i, mine[i]);
 #ifdef M_ORDER
@@ -271,7 +270,7 @@ proctype Instance(byte i)
 	:: atomic { mine[i] == 0 -> end(i) }
 #endif
 
-	/* the lease is at its end, and with it the key */
+	/* the lease ends, and the key with it */
 	:: atomic { created[i] != 0 && !(good[i] && mine[i] == created[i]) && delete[i] == 0 ->
 		printf("etcd: the key of pg%d is gone with its lease\n", i);
 		key_gone(i) }

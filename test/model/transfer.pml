@@ -2,22 +2,22 @@
  *
  * transfer.pml
  *	  queue.pml with a waiter that leads by an event (ARMED), and with the
- *	  transfer, which deletes keys of others.
+ *	  transfer, which deletes keys of other instances.
  *
- * A waiter with one key before it is armed: when that key is deleted, it leads
- * without asking.  One watch tells it of the own key and of the predecessor, in
- * the order of revisions and each revision whole, at any time afterwards.
+ * A waiter with one key before it is armed.  When that key is deleted, it leads
+ * without a look.  One watch reports the own key and the predecessor's, in the
+ * order of revisions and each revision as a whole, at any later time.
  *
- * A transfer is one txn: it deletes the own key and those between it and the
- * target's, guarded by the create revisions of all of them and of the
+ * A transfer is one txn.  It deletes the own key and the keys between it and the
+ * target's.  It compares the create revisions of all these keys and of the
  * target's.  It may be executed at once, late, more than once, or never; also
- * after its sender has gone on, and is in the queue again.
+ * after its sender has timed out, and is in the queue again.
  *
  * The instance FOREIGN, if there is one, is a waiter of Go's
- * concurrency.Election: it does not look at its own key again (etcd #19597).
+ * concurrency.Election.  It does not look at its own key again (etcd #19597).
  *
- * What has to hold: G1, G3; a transfer deletes no key of somebody who leads,
- * none that is not ours, none that is not between, and then the target is the
+ * What has to hold: G1 and G3.  A transfer deletes no key of a leader, no key of
+ * another program, and only keys between the two.  After it the target is the
  * first.
  *
  * Parameters: N (3 or 4), KEYS, FOREIGN.  Mistakes: see the `run` script.
@@ -34,26 +34,26 @@
 #define FOREIGN		N
 #endif
 
-byte rev = 0;				/* of entries alone: deletions need no number */
-byte created[N];			/* of the key that stands; 0: none does */
+byte rev = 0;				/* of entries only; deletions need no revision */
+byte created[N];			/* create revision of the key in etcd; 0: none */
 
-byte mine[N];				/* create revision of the own key, as known */
+byte mine[N];				/* create revision of the own key, as the instance knows it */
 bit good[N];				/* the deadline has not passed */
 bit lead[N];
-byte delete[N];				/* a delete of that incarnation was sent */
-byte look[N];				/* 0 none; 1 served: first; 2 served: not first */
-byte armed[N];				/* create revision of the predecessor; 0: not */
-byte told[N];				/* 1: the predecessor is gone; 2: by then the own key was, too */
+byte delete[N];				/* a delete of the key with that create revision was sent */
+byte look[N];				/* 0: none; result: 1 first, 2 not first */
+byte armed[N];				/* create revision of the predecessor; 0: not armed */
+byte told[N];				/* 1: the predecessor is gone; 2: the own key was gone by then, too */
 
-/* The transfer that was sent last, and may be executed. */
-byte txn_own[N];			/* 0: none */
-byte txn_target[N];			/* whose */
+/* The transfer that was sent last.  It may be executed. */
+byte txn_own[N];			/* create revision of the own key; 0: no transfer */
+byte txn_target[N];			/* the target */
 byte txn_to[N];				/* create revision of the target's key */
-byte txn_between[N * N];	/* those of the keys to be deleted; 0: none */
+byte txn_between[N * N];	/* create revisions of the keys between; 0: none */
 
-byte token = 0;				/* that was believed in last, */
-byte owner = N;				/* and by whom */
-byte leaders = 0;			/* how many believe now */
+byte token = 0;				/* token of the last leader */
+byte owner = N;				/* the last leader */
+byte leaders = 0;			/* number of leaders */
 
 #define BEFORE(i, j)	((j) != (i) && created[j] != 0 && created[j] < mine[i])
 #define OWN_STANDS(i)	(created[i] == mine[i])
@@ -67,7 +67,7 @@ byte leaders = 0;			/* how many believe now */
 #endif
 
 #ifdef M_TWO_WATCHES
-#define OWN_GONE	1					/* of the own key another watch tells */
+#define OWN_GONE	1					/* another watch reports the own key */
 #else
 #define OWN_GONE	2
 #endif
@@ -102,7 +102,7 @@ inline end(i)
 	fi
 }
 
-/* What was asked before is void. */
+/* Leadership is withdrawn.  Answers to earlier requests do not count. */
 inline withdraw(i)
 {
 	end(i);
@@ -110,7 +110,7 @@ inline withdraw(i)
 	disarm(i)
 }
 
-/* Keys were deleted, at one revision. */
+/* Keys were deleted at one revision. */
 inline tell(w, j)
 {
 	w = 0;
@@ -134,7 +134,7 @@ inline tell(w, j)
 	w = 0; j = 0
 }
 
-/* Does each key that the txn of i names stand as it was surveyed? */
+/* Do the keys in the txn of i still exist with the same create revisions? */
 inline compare(i, holds, k)
 {
 	holds = 1;
@@ -213,7 +213,7 @@ inline transfer(i, j, foreign, k)
 	od;
 	k = 0;
 	if
-	:: foreign ->				/* refused, nothing has changed */
+	:: foreign ->				/* the transfer is refused, and nothing has changed */
 		do
 		:: k < N -> txn_between[i * N + k] = 0; k++
 		:: else -> break
@@ -239,7 +239,7 @@ proctype Instance(byte i)
 	:: atomic { created[i] == 0 && mine[i] == 0 && delete[i] == 0 && rev < KEYS ->
 		printf("pg%d: entry executed\n", i);
 		rev++; created[i] = rev; good[i] = 1 }
-	/* its answer, or that of another try which finds the key */
+	/* the answer to an entry, or to another try, which finds the key */
 	:: atomic { created[i] != 0 && mine[i] == 0 && delete[i] == 0 ->
 		mine[i] = created[i] }
 
@@ -274,7 +274,7 @@ proctype Instance(byte i)
 		look[i] = 0 }
 	:: atomic { look[i] != 0 -> look[i] = 0 }
 
-	/* told that the predecessor is gone (ARMED) */
+	/* the watch reports that the predecessor is gone (ARMED) */
 	:: atomic { told[i] != 0 && mine[i] != 0 && !lead[i] ->
 		if
 		:: told[i] == 2 ->
@@ -284,10 +284,10 @@ proctype Instance(byte i)
 		:: else -> disarm(i)
 		fi }
 
-	/* Go's waiter: nobody is before it any more */
+	/* Go's waiter leads when no key is before its own */
 	:: atomic { i == FOREIGN && mine[i] != 0 && good[i] && !lead[i] && !ANY_BEFORE(i) -> begin(i) }
 
-	/* the deadline passes, and is set anew when the key is put on a fresh lease */
+	/* the deadline passes; a move of the key to a fresh lease sets it again */
 	:: atomic { good[i] ->
 		good[i] = 0;
 		if
@@ -296,7 +296,7 @@ proctype Instance(byte i)
 		fi }
 	:: atomic { !good[i] && mine[i] != 0 && created[i] == mine[i] && i != FOREIGN -> good[i] = 1 }
 
-	/* leaves: withdraws, then deletes; comes again when it is gone */
+	/* it leaves: withdraws, then deletes its key; it comes back when the key is gone */
 	:: atomic { mine[i] != 0 && delete[i] == 0 ->
 		printf("pg%d: withdrawn, delete of %d sent\n", i, mine[i]);
 		withdraw(i);
@@ -309,7 +309,7 @@ proctype Instance(byte i)
 		fi;
 		delete[i] = 0 }
 
-	/* transfers: to the next, or to the one after it */
+	/* it transfers to the next one, or to the one after it */
 	:: atomic { lead[i] && i != FOREIGN && created[(i + 1) % N] > mine[i] ->
 		transfer(i, ((i + 1) % N), holds, k) }
 	:: atomic { lead[i] && i != FOREIGN && created[(i + 2) % N] > mine[i] ->
@@ -330,7 +330,7 @@ proctype Instance(byte i)
 		od;
 		k = 0 }
 
-	/* the lease is at its end, and with it the key */
+	/* the lease ends, and the key with it */
 	:: atomic { created[i] != 0 && !(good[i] && mine[i] == created[i]) && delete[i] == 0 ->
 		printf("etcd: the key of pg%d is gone with its lease\n", i);
 		created[i] = 0; tell(w, k) }
