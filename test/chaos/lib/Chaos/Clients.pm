@@ -499,16 +499,16 @@ sub run_watcher
 {
 	my ($history, $etcd) = @_;
 	my $next = 1;
-	my $process;
-	local $SIG{TERM} = sub { $process->stop('KILL') if $process; POSIX::_exit(0) };
-	while (1)
+	my $ends;
+	local $SIG{TERM} = sub { $ends = 1 };
+	while (!$ends)
 	{
 		my $heard = now();
-		$process = $etcd->background_etcdctl('watch', '--prefix', $watched, "--rev=$next", '-w', 'json');
+		my $process = $etcd->background_etcdctl('watch', '--prefix', $watched, "--rev=$next", '-w', 'json');
 		my $fh;
 		poll(5, sub { open $fh, '<', $process->{log} }) or die 'no etcdctl';
 		my $rest = '';
-		while ($process->alive && now() - $heard < 3)
+		while (!$ends && $process->alive && now() - $heard < 3)
 		{
 			seek $fh, 0, 1;
 			if (!read $fh, $rest, 65536, length $rest) { pause(0.02); next }
