@@ -1,9 +1,9 @@
-# Many hand-overs, and many losses of all connections to etcd: neither elector
-# nor notifier grows by it, in memory or in file descriptors, they are the same
-# processes all the time, the log has a line per change and no more, and each
-# event is announced once.
+# Many hand-overs, and many losses of all connections to etcd.  Elector and
+# notifier need no more memory or file descriptors after them, and are the same
+# processes all the time.  The log has one line for each change, and each event is
+# announced once.
 #
-# ETCD_LEADER_ROUNDS: how many of each (100).
+# ETCD_LEADER_ROUNDS: the number of each (100).
 use strict;
 use warnings;
 
@@ -17,9 +17,9 @@ use Test::More;
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 100;
 watchdog(200 + 2 * $rounds);
 
-# What a process may grow by after the warm-up, however many rounds there are:
-# pages that it touches for the first time.  160 kB in 1,000 rounds are 164
-# bytes a round, less than any message has.
+# The allowed growth of a process after the warm-up, for any number of rounds.  It
+# covers pages that are touched for the first time.  160 kB in 1,000 rounds are 164
+# bytes in a round, less than any message has.
 my $warm_up = 50;
 my $max_kb  = 160;
 my $max_fds = 3;
@@ -32,13 +32,13 @@ $_->wait_until_candidate for @nodes;
 poll(30, sub { $_->is_leader && return 1 for @nodes; 0 }) or die 'nobody leads';
 poll(30, sub { $_->notifier_pid }) or die 'no notifier' for @nodes;
 
-# All that is measured: name => pid.
+# The processes that are measured: name => pid.
 sub processes
 {
 	return map { ($_->name . ' elector' => $_->elector_pid, $_->name . ' notifier' => $_->notifier_pid) } @nodes;
 }
 
-# Memory that a process has for itself, in kB.
+# The private memory of a process, in kB.
 sub private_kb
 {
 	my ($pid) = @_;
@@ -52,8 +52,8 @@ sub count_fds { my @fds = glob "/proc/$_[0]/fd/*"; return scalar @fds }
 
 sub measure { my %pid = @_; return map { $_ => [ private_kb($pid{$_}), count_fds($pid{$_}) ] } keys %pid }
 
-# Does something again and again, and tests that nothing grows by it.  A round
-# can end before its last event is there: $settled->() looks whether it is.
+# Repeats a round, and tests that no process grows.  A round can end before its last
+# event comes; $settled->() tells whether it has come.
 sub endure
 {
 	my ($what, $n, $round, $settled) = @_;
@@ -72,7 +72,7 @@ sub endure
 	poll(10, $settled) or die 'the last event is missing';
 	my %last = map { $_->name => $_->last_event } @nodes;
 
-	# told before it is measured: the notifiers are done, too
+	# wait for all notifications before the measurement, so that the notifiers are done
 	for my $node (@nodes)
 	{
 		my $name = $node->name;
@@ -114,8 +114,8 @@ endure('hand-overs', $rounds, sub {
 	return !grep { (newest($_)->{fencing_token} // 0) != $token } @nodes;
 });
 
-# The watch is cut, the request fails that comes first, and all is made again
-# when etcd can be reached: by new connections.
+# All connections are cut, so the watch ends and the next request fails.  When etcd can
+# be reached again, there are new connections and a new watch.
 my ($leader)    = grep { $_->is_leader } @nodes;
 my $token       = $leader->token;
 my %connections = map { $_ => $relay{$_}->connections } keys %relay;
@@ -124,7 +124,7 @@ endure('reconnects', $rounds, sub {
 	$_->cut for values %relay;
 	for my $node (@nodes)
 	{
-		# the answer to the one before may be there already, and is good for this one
+		# a first call may succeed with an answer that has arrived before
 		poll(10, sub { ($node->failure(q{SELECT etcd_proclaim(current_setting('cluster_name'))}))[0] }) or die 'etcd can be reached';
 		$node->status->{connected} and die 'the loss is not noticed';
 	}
@@ -142,9 +142,9 @@ for my $node (@nodes)
 {
 	my $name = $node->name;
 	my $n    = $rounds + $warm_up;
-	cmp_ok($relay{$name}->connections - $connections{$name}, '>=', 2 * $n, "$name: the connections were new ones");
-	cmp_ok($node->value('SELECT watch_restarts FROM etcd_leader_stats') - $watches{$name}, '>=', $n, "$name: and the watches");
+	cmp_ok($relay{$name}->connections - $connections{$name}, '>=', 2 * $n, "$name: there were new connections");
+	cmp_ok($node->value('SELECT watch_restarts FROM etcd_leader_stats') - $watches{$name}, '>=', $n, "$name: there were new watches");
 }
-is($leader->token, $token, 'none of this has cost the leadership');
+is($leader->token, $token, 'the leader has not changed');
 
 done_testing();

@@ -1,8 +1,8 @@
-# NOTIFY cannot be done: its lock is held by a commit that waits for a standby,
-# its queue has no room, the database is not there, there is no worker for it.
-# Each is said once and tried again, costs the election nothing, and all events
-# are announced, once and in order, when it can be done again.  No worker for
-# the elector either: everything says so.
+# NOTIFY is not possible: a commit that waits for a standby holds its lock, its queue
+# is full, the database does not exist, or there is no background worker for it.  Each
+# failure is logged once, is tried again, and does not affect the election.  Later all
+# events are announced, once and in order.  At last there is no background worker for
+# the elector, and all functions report that.
 use strict;
 use warnings;
 
@@ -17,7 +17,7 @@ my $ttl  = 3;
 my $etcd = EtcdLeader::Etcd->new;
 my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => $ttl },
 	init => { allows_streaming => 1 }, conf => "synchronous_commit = off\n", start => 0);
-# the least that it can be set to, where it can
+# the least value, in releases that have the setting
 my $queue_has_limit = $pg1->pg_version >= 17;
 $pg1->append_conf('postgresql.conf', "max_notify_queue_pages = 64\n") if $queue_has_limit;
 $pg1->start;
@@ -31,8 +31,8 @@ poll(10, sub { $pg1->notifier_pid }) or die 'no notifier';
 
 sub stats { return $pg1->row('SELECT * FROM etcd_leader_stats') }
 
-# For so many seconds, at least, pg1 leads without a doubt, under one token and
-# with one elector.
+# Checks for at least that many seconds that pg1 leads all the time, with one token and
+# one elector.
 sub untouched
 {
 	my ($name, $seconds, $meanwhile) = @_;
@@ -58,7 +58,7 @@ sub untouched
 	return;
 }
 
-# Two hand-overs; pg1 leads again.
+# Makes two hand-overs, so that pg1 leads again.
 sub hand_over_twice
 {
 	my ($name) = @_;
@@ -74,7 +74,7 @@ sub hand_over_twice
 	return;
 }
 
-# Everything after the mark is announced, once and in order.
+# Checks that all events after the mark are announced, once and in order.
 sub all_announced
 {
 	my ($listener, $mark, $name) = @_;
@@ -87,7 +87,7 @@ sub all_announced
 	return;
 }
 
-# ---- somebody else's commit, which waits for a standby, holds the lock of NOTIFY ----
+# ---- another session's commit waits for a standby and holds the lock of NOTIFY -------
 {
 	my $name     = 'commit stalled';
 	my $listener = $pg1->listen;
@@ -106,29 +106,29 @@ sub all_announced
 	my $others = $pg1->connect_db;
 	start_statement($others, 'NOTIFY other');
 	waits_in($pg1, $others, qr/^Lock/);
-	# until the notifier gives up waiting for the lock, for the first time
+	# until the notifier's first lock timeout
 	untouched($name, 2.5 * $ttl, sub {
 		poll_ok(20, sub { stats()->{notifications_failed} > $failed }, "$name: the notifier gives up waiting");
 	});
 	is_deeply([ map { $_->{seq} } grep { $_->{seq} > $mark } $listener->notifications ], [], "$name: nothing is announced meanwhile");
 	is($pg1->log_count('WARNING:  could not announce events in database "postgres": canceling statement due to lock timeout', $offset),
 		1, "$name: the log says so once");
-	ok(!is_done($stalled), "$name: it does wait");
+	ok(!is_done($stalled), "$name: the commit still waits");
 
 	$pg1->value('ALTER SYSTEM RESET synchronous_standby_names');
 	$pg1->value('SELECT pg_reload_conf()');
-	is(outcome($stalled), 'done', "$name: the commit gets through");
-	is(outcome($others),  'done', "$name: and so does another NOTIFY");
+	is(outcome($stalled), 'done', "$name: the commit succeeds");
+	is(outcome($others),  'done', "$name: another NOTIFY succeeds");
 	all_announced($listener, $mark, $name);
 	is($pg1->log_count('LOG:  events are announced in database "postgres" again', $offset), 1, "$name: the log says that it is over");
 	$listener->stop;
 }
 
-# ---- the queue has no room ---------------------------------------------------------
+# ---- the queue is full -------------------------------------------------------------
 
-# A session that listens, and does not end its transaction, keeps the whole queue.
-# Before 17 the queue ends with the disk, at 8 GB, or where its directory
-# cannot be written.
+# A session that listens and does not end its transaction keeps the whole queue.
+# Before PostgreSQL 17 the queue is full when the disk is full, at 8 GB, or when its
+# directory cannot be written.
 {
 	my $name     = 'queue full';
 	$pg1->value('CREATE DATABASE quiet');
@@ -147,7 +147,7 @@ sub all_announced
 	my $filler = $pg1->connect_db;
 	if (!$queue_has_limit) { chmod 0500, $queue or die $! }
 	my ($notified, $state) = (0, '');
-	# a page each, so that the last page has no room for an event
+	# each fills a page, so that the last page has no room for an event
 	until ($state)
 	{
 		($state) = $pg1->failure(q{SELECT pg_notify('other', repeat('x', 7999))}, $filler);
@@ -166,23 +166,23 @@ sub all_announced
 		"$name: and why");
 	is_deeply([ map { $_->{seq} } grep { $_->{seq} > $mark } $listener->notifications ], [], "$name: nothing is announced meanwhile");
 
-	# By now the notifiers wait for seconds before they try again.
+	# After that many failures the notifiers wait for seconds before they try again.
 	poll(20, sub { stats()->{notifications_failed} >= $before->{notifications_failed} + 6 }) or die 'it is not tried again';
 	ok($pg1->notifier_pid('quiet'), "$name: another notifier waits to try again");
 	my $began = now();
 	$pg1->value('DROP DATABASE quiet');
-	cmp_ok(now() - $began, '<', 0.7, "$name: and makes room at once");
+	cmp_ok(now() - $began, '<', 0.7, "$name: the notifier makes room at once");
 	$pg1->configure(databases => 'postgres');
 
 	if (!$queue_has_limit) { chmod 0700, $queue or die $! }
 	$keeper->disconnect;
 	all_announced($listener, $mark, $name);
-	is(stats()->{notifications_sent}, $before->{notifications_sent} + $pg1->last_event - $mark, "$name: what was announced is counted, once");
+	is(stats()->{notifications_sent}, $before->{notifications_sent} + $pg1->last_event - $mark, "$name: the counter has each announced event once");
 	is($pg1->log_count('LOG:  events are announced in database "postgres" again', $offset), 1, "$name: the log says that it is over");
 	$listener->stop;
 }
 
-# ---- the database cannot be connected to --------------------------------------------------
+# ---- a connection to the database is not possible -------------------------------------------
 
 $pg1->value('CREATE DATABASE app');
 $pg1->configure(databases => 'postgres, app');
@@ -197,20 +197,20 @@ for my $way (@ways)
 	my ($what, $do, $undo, $message) = @$way;
 	my $name = "database $what";
 	my $pid  = poll(10, sub { $pg1->notifier_pid('app') }) or die 'no notifier';
-	# one that has run for a while: its end is worth a word
+	# only the end of a notifier that has run for a while is logged
 	poll(10, sub { $pg1->value(q{SELECT backend_start < now() - interval '1.1 s' FROM pg_stat_activity WHERE pid = ?}, $pid) });
 	my $offset = $pg1->log_size;
 	my $mark   = $pg1->last_event;
 	untouched($name, 0.8 * $ttl, sub {
 		$pg1->value($do);
-		# which does not end who is connected already
+		# the statement does not end existing connections
 		$pg1->value('SELECT pg_terminate_backend(?)', $pid) if $what eq 'closed';
 		poll_ok(10, sub { $pg1->log_count("FATAL:  $message", $offset) }, "$name: the log says so");
-		# each reload has it tried again at once
+		# each reload causes another try at once
 		for (1 .. 5) { $pg1->value('SELECT pg_reload_conf()'); pause(0.1); }
 	});
 	hand_over_twice($name);
-	is($pg1->log_count("FATAL:  $message", $offset), 1, "$name: once");
+	is($pg1->log_count("FATAL:  $message", $offset), 1, "$name: the log says so once");
 	is($pg1->log_count('WARNING:  the notifier for database "app" ended', $offset), 1, "$name: the elector says so once");
 	is($pg1->notifier_pid('app'), undef, "$name: there is no notifier");
 
@@ -231,7 +231,7 @@ my $pg3 = EtcdLeader::Instance->create('pg3', etcd => $etcd, settings => { ttl =
 $pg3->wait_until_leader;
 ($pg1, $pg2) = ($pg3, undef);
 
-# For the notifier.
+# There is none for the notifier.
 {
 	my $name = 'no worker for the notifier';
 	my $busy = $pg3->connect_db;
@@ -243,7 +243,7 @@ $pg3->wait_until_leader;
 	my $mark     = $pg3->last_event;
 	$pg3->configure(databases => 'postgres');
 	poll_ok(10, sub { $pg3->log_count('WARNING:  could not start the notifier for database "postgres"', $offset) }, "$name: the log says so");
-	like(PostgreSQL::Test::Utils::slurp_file($pg3->logfile, $offset), qr/HINT:.*max_worker_processes/, "$name: and what helps");
+	like(PostgreSQL::Test::Utils::slurp_file($pg3->logfile, $offset), qr/HINT:.*max_worker_processes/, "$name: the hint names the setting");
 	for (1 .. 2) { $pg3->value('SELECT etcd_resign()'); $pg3->wait_until_leader; }
 	untouched($name, 1.3 * $ttl);
 	is($pg3->log_count('WARNING:  could not start the notifier', $offset), 1, "$name: once");
@@ -256,7 +256,7 @@ $pg3->wait_until_leader;
 	$listener->stop;
 }
 
-# For the elector.
+# There is none for the elector.
 {
 	my $name = 'no worker for the elector';
 	$pg3->stop('fast');
@@ -296,7 +296,7 @@ $pg3->wait_until_leader;
 	$pg3->append_conf('postgresql.conf', "max_worker_processes = 8\n");
 	$pg3->restart;
 	$pg3->wait_until_leader;
-	ok(1, "$name: with more workers all is well");
+	ok(1, "$name: with more workers it leads");
 }
 
 done_testing();

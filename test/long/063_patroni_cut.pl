@@ -1,9 +1,9 @@
-# A follower of Patroni's key, and etcd that cannot be reached: by one host, with
-# and without Patroni's failsafe_mode, or by none; and etcd put back to an
-# earlier state.  Never do two lead, and all is well again without a restart.
+# An election that follows Patroni's key, when etcd cannot be reached: from one host,
+# with and without Patroni's failsafe_mode, or from all.  Then etcd is put back to an
+# earlier state.  Two instances never lead, and recovery needs no restart.
 #
-# Each member has a host of its own, in networks that the test made; packets are
-# dropped, nothing is refused.  The test's own way is a Unix socket.
+# Each member has a host of its own, in networks of the test.  Packets are dropped, and
+# no connection is refused.  The test itself uses Unix sockets.
 use strict;
 use warnings;
 
@@ -23,12 +23,12 @@ my ($granted) = $etcd->lease($cluster->leader_key->{lease});
 $cluster->primary->wait_until_leader;
 my $samplers = $cluster->sample;
 
-# A member without the network of etcd, or that of the other members, or both; and
-# with them again.
+# Cuts a member off from the network of etcd, or of the other members, or of both, and
+# connects it again.
 sub cut  { my ($member, @networks) = @_; EtcdLeader::Namespace::pull($_ . $member->number) for @networks; return }
 sub mend { my ($member, @networks) = @_; EtcdLeader::Namespace::plug($_ . $member->number, "${_}s") for @networks; return }
 
-# All electors are those that were there at first.
+# The pids of all electors.
 sub electors { return { map { $_->name => $_->elector_pid } $cluster->members } }
 
 # ---- one host is cut off -------------------------------------------------------------
@@ -37,31 +37,31 @@ my $old   = $cluster->primary;
 my $token = $old->token;
 my $began = now();
 cut($old, 'etcd');
-poll_is($granted + 2, sub { $old->try_value('SELECT etcd_is_leader()::int') // 0 }, 0, 'cut off: the old one is false');
-cmp_ok(now() - $began, '<', $granted, 'cut off: within the TTL');
-ok($cluster->leader_key && $cluster->leader_key->{value} eq $old->name, 'cut off: before its key is gone');
+poll_is($granted + 2, sub { $old->try_value('SELECT etcd_is_leader()::int') // 0 }, 0, 'cut off: the old leader does not lead any more');
+cmp_ok(now() - $began, '<', $granted, 'cut off: its leadership ends within the TTL');
+ok($cluster->leader_key && $cluster->leader_key->{value} eq $old->name, 'cut off: its leadership ends before its key is gone');
 my $new = $cluster->wait_for_primary(undef, [$old]);
 $new->wait_until_leader;
 cmp_ok($new->token, '>', $token, 'cut off: another leads, with a greater token');
 mend($old, 'etcd');
 $cluster->wait_until_streaming;
 $old->wait_until_sees($new->name);
-pass('cut off: the old one is back, and knows who leads');
+pass('cut off: the old leader has contact again, and knows the leader');
 
 # ---- the same with failsafe_mode ------------------------------------------------------
 
 $cluster->edit_config(failsafe_mode => 'true');
-poll_ok(20, sub { $etcd->keys($cluster->prefix . 'failsafe') }, 'failsafe_mode: Patroni knows of it');
+poll_ok(20, sub { $etcd->keys($cluster->prefix . 'failsafe') }, 'failsafe_mode: Patroni has switched it on');
 my $electors = electors();
 ($old, $token) = ($new, $new->token);
 cut($old, 'etcd');
-poll_is($granted + 2, sub { $old->value('SELECT etcd_is_leader()::int') }, 0, 'failsafe_mode, cut off: false');
-# the elector says it when it has seen the deadline pass
+poll_is($granted + 2, sub { $old->value('SELECT etcd_is_leader()::int') }, 0, 'failsafe_mode, cut off: the old leader does not lead any more');
+# the elector reports this after the deadline
 poll_ok(2, sub { ($old->status->{last_error} // '') =~ /failsafe_mode may keep this server a primary/ }, 'failsafe_mode, cut off: last_error says why');
-poll_ok(2 * $granted, sub { !$cluster->leader_key }, 'failsafe_mode, cut off: the key runs out');
+poll_ok(2 * $granted, sub { !$cluster->leader_key }, 'failsafe_mode, cut off: the key expires');
 pause(2);
 is($old->value('SELECT pg_is_in_recovery()::int'), 0, 'failsafe_mode, cut off: it stays a primary');
-is(join(' ', map { $_->value('SELECT etcd_is_leader()::int') } $cluster->members), '0 0 0', 'failsafe_mode, cut off: and nobody leads');
+is(join(' ', map { $_->value('SELECT etcd_is_leader()::int') } $cluster->members), '0 0 0', 'failsafe_mode, cut off: nobody leads');
 mend($old, 'etcd');
 my $leader = $cluster->wait_for_primary;
 $leader->wait_until_leader;
@@ -72,39 +72,39 @@ is_deeply(electors(), $electors, 'failsafe_mode, back: without a restart');
 
 ($old, $token) = ($leader, $leader->token);
 cut($old, 'etcd', 'peer');
-poll_is($granted + 2, sub { $old->try_value('SELECT etcd_is_leader()::int') // 0 }, 0, 'cut off from all: the old one is false');
-ok($cluster->leader_key && $cluster->leader_key->{value} eq $old->name, 'cut off from all: before its key is gone');
+poll_is($granted + 2, sub { $old->try_value('SELECT etcd_is_leader()::int') // 0 }, 0, 'cut off from all: the old leader does not lead any more');
+ok($cluster->leader_key && $cluster->leader_key->{value} eq $old->name, 'cut off from all: its leadership ends before its key is gone');
 $leader = $cluster->wait_for_primary(undef, [$old]);
 $leader->wait_until_leader;
 cmp_ok($leader->token, '>', $token, 'cut off from all: another leads, with a greater token');
 mend($old, 'etcd', 'peer');
 $cluster->wait_until_streaming;
 $old->wait_until_sees($leader->name);
-pass('cut off from all: the old one is back, and knows who leads');
+pass('cut off from all: the old leader has contact again, and knows the leader');
 $electors = electors();
 
 # ---- etcd is away for longer than the TTL -----------------------------------------------
 
 $token = $leader->token;
 $etcd->freeze(0);
-poll_is($granted + 2, sub { $leader->value('SELECT etcd_is_leader()::int') }, 0, 'etcd away: false');
+poll_is($granted + 2, sub { $leader->value('SELECT etcd_is_leader()::int') }, 0, 'etcd away: it does not lead any more');
 pause($granted / 2);
 is($leader->value('SELECT pg_is_in_recovery()::int'), 0, 'etcd away: it stays a primary');
 like($leader->status->{last_error}, qr/failsafe_mode/, 'etcd away: last_error says why');
 $etcd->thaw(0);
-# every lease has run out, and Patroni's members come back one by one: whoever is
-# the first takes the key, and Patroni demotes the other
+# All leases have expired, and Patroni's members come back one by one.  The first one
+# takes the key, and Patroni demotes the other primary.
 my $before = $leader;
 poll_ok(60, sub { $leader = $cluster->leader or return; return ($leader->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1 },
 	'etcd back: there is a leader') or diag $cluster->explain;
-cmp_ok($leader->token, '>=', $token, 'etcd back: with a token that is not less');
+cmp_ok($leader->token, '>=', $token, 'etcd back: the token is not lower');
 $cluster->wait_until_streaming;
 my $now = electors();
 is_deeply([ map { $now->{ $_->name } } $cluster->others($before) ], [ map { $electors->{ $_->name } } $cluster->others($before) ], 'etcd back: without a restart of electors');
 
 # ---- etcd is put back to an earlier state ------------------------------------------------
 
-# Etcd's data of now; etcd is not away for long.
+# Copies etcd's present data; etcd is down for a short time only.
 sub copy_data
 {
 	my $dir = $etcd->{members}[0]{dir};
@@ -132,18 +132,17 @@ $next->wait_until_leader;
 $cluster->wait_until_streaming;
 $electors = electors();
 restore_data();
-# the key names the earlier leader again; Patroni sees to it that it is one, or
-# that somebody else is
+# The key names the earlier leader again.  Patroni promotes that one, or another.
 my $found;
 poll_ok(90, sub {
 	$found = $cluster->leader or return;
 	return ($found->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1;
 }, 'restored: there is a leader again') or diag $cluster->explain;
 $cluster->wait_until_streaming;
-is(scalar(grep { ($_->try_value('SELECT etcd_is_leader()::int') // 0) } $cluster->members), 1, 'restored: one');
+is(scalar(grep { ($_->try_value('SELECT etcd_is_leader()::int') // 0) } $cluster->members), 1, 'restored: only one leads');
 
-# Tokens may go back then, and one may be seen twice: only that two never lead
-# at the same time can be asked.
+# After a restore tokens may decrease, and one may be used twice.  So this checks only
+# that two never lead at the same time.
 my %runs = map { $_->{name} => [ $_->stop ] } @$samplers;
 my @overlaps;
 for my $a (sort keys %runs)

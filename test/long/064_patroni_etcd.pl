@@ -1,6 +1,6 @@
-# A follower of Patroni's key, and what goes wrong between it and etcd: a watch
-# that is silent, a key that changes while the watch is away, a compaction.
-# long/068_patroni_etcd_leader.pl has a leader of etcd that stops and wakes up.
+# An election that follows Patroni's key, and faults between it and etcd: a silent
+# watch, a change of the key without a watch, a compaction.
+# long/068_patroni_etcd_leader.pl tests a leader of etcd that is stopped and woken.
 use strict;
 use warnings;
 
@@ -24,37 +24,37 @@ $leader->wait_until_leader;
 my $samplers = $cluster->sample;
 my %elector = map { $_->name => $_->elector_pid } $cluster->members;
 
-# ---- the elector alone has lost etcd --------------------------------------------------
+# ---- only the elector is cut off from etcd ----------------------------------------------
 
 my $token = $leader->token;
 $relay{ $leader->name }->cut;
-poll_is($granted + 2, sub { $leader->value('SELECT etcd_is_leader()::int') }, 0, 'elector cut off: false');
+poll_is($granted + 2, sub { $leader->value('SELECT etcd_is_leader()::int') }, 0, 'elector cut off: it does not lead any more');
 is($cluster->leader_key->{value}, $leader->name, "elector cut off: Patroni's key stays");
 pause($granted);
 $relay{ $leader->name }->mend;
 poll_is(5, sub { $leader->value('SELECT etcd_is_leader()::int') }, 1, 'elector back: leads');
 is($leader->token, $token, 'elector back: under the same token');
-is($leader->log_count('WARNING:  etcd at ".*" has version'), $etcd->is_old, 'elector back: an old etcd is warned of once, and not again by that');
+is($leader->log_count('WARNING:  etcd at ".*" has version'), $etcd->is_old, 'elector back: the warning of an old etcd is not repeated');
 
-# ---- the key runs out while the watch is away, and etcd is compacted -------------------
+# ---- the key expires while there is no watch, and etcd is compacted ---------------------
 
 $relay{ $other->name }->cut;
 poll_is(20, sub { $other->status->{connected} }, 0, 'replica cut off');
 my $frozen = now();
 $leader->kill_patroni;
-poll_ok(30, sub { my $k = $cluster->leader_key; !$k || $k->{value} ne $leader->name }, 'meanwhile the key runs out');
-is($leader->value('SELECT etcd_is_leader()::int'), 0, 'the old one is false by then');
+poll_ok(30, sub { my $k = $cluster->leader_key; !$k || $k->{value} ne $leader->name }, 'meanwhile the key expires');
+is($leader->value('SELECT etcd_is_leader()::int'), 0, 'the old leader does not lead by then');
 my ($new, $old) = ($cluster->wait_for_primary($other), $leader);
-is($new->value('SELECT etcd_is_leader()::int'), 0, 'the new one does not know');
+is($new->value('SELECT etcd_is_leader()::int'), 0, 'the new leader does not know that yet');
 $etcd->etcdctl('put', 'noise', $_) for 1 .. 20;
 my $revision = $etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision};
 $etcd->etcdctl('compact', $revision);
 $relay{ $new->name }->mend;
 poll_is(5, sub { $new->value('SELECT etcd_is_leader()::int') }, 1, 'the watch is back: it leads');
-is($new->value('SELECT etcd_current_leader()'), $new->name, 'the watch is back: and knows it');
-is($new->elector_pid, $elector{ $new->name }, 'the watch is back: without a restart');
+is($new->value('SELECT etcd_current_leader()'), $new->name, 'the watch is back: it shows itself as the leader');
+is($new->elector_pid, $elector{ $new->name }, 'the watch is back: the elector was not restarted');
 $old->start_patroni;
-poll_is(60, sub { $old->try_value('SELECT pg_is_in_recovery()::int') }, 1, 'the old one is demoted');
+poll_is(60, sub { $old->try_value('SELECT pg_is_in_recovery()::int') }, 1, 'the old leader is demoted');
 $cluster->wait_until_streaming;
 
 # ---- a watch that is silent --------------------------------------------------------------
@@ -70,7 +70,7 @@ cmp_ok($took, '<', $granted / 3 + 1, sprintf 'silent watch: after %.2f s, a beat
 cmp_ok($other->token, '>', $before, 'silent watch: with a greater token');
 $cluster->wait_until_streaming;
 
-# a key that is taken away from a leader whose watch is silent
+# the key of a leader is deleted while its watch is silent
 my $key = $cluster->leader_key;
 $other->kill_patroni;
 $etcd->etcdctl('del', $cluster->prefix . 'leader');
@@ -80,7 +80,7 @@ $other->start_patroni;
 poll_ok(60, sub { my $p = $cluster->leader; $p && ($p->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1 }, 'silent watch: there is a leader again');
 $cluster->wait_until_streaming;
 
-# somebody else took that key away: until the beat, that overlaps
+# another program has deleted that key, so leaderships may overlap until the beat
 EtcdLeader::Sampler::check_exclusion($samplers, 'etcd and the elector', max_gap => 2, evicted => { $key->{create_revision} => $granted });
 
 done_testing();

@@ -1,14 +1,14 @@
-# A job of pg_cron each second on three members, gated by the followed election as
-# doc/patroni.md says, over switchovers, and over Patronis that are killed while
-# their servers live on: no second has two rows.  Seconds without a row are
+# A job of pg_cron runs each second on three members.  It is gated by an election that
+# follows Patroni, as in doc/patroni.md.  There are switchovers, and Patroni is killed
+# while its server lives on.  No second has two rows.  Seconds without a row are
 # counted.
 #
-# pg_cron 1.4 starts jobs at full minutes, and @reboot ones when a server has come
-# out of recovery.  So both start a procedure that goes on, unless it runs: it asks
-# the gate and commits each second.  A row may be lost when a server is rewound;
-# so the procedure notes each in the server's log, too, after the commit.
+# pg_cron 1.4 starts jobs at full minutes, and @reboot jobs at the end of recovery.  So
+# both start a procedure that runs for ever, unless it runs already.  It asks the gate
+# and commits each second.  A row may be lost when a server is rewound, so the
+# procedure also writes each row to the server's log, after the commit.
 #
-# ETCD_LEADER_ROUNDS: how many switchovers (10); after every fifth Patroni is killed.
+# ETCD_LEADER_ROUNDS: the number of switchovers (10); Patroni is killed after every fifth.
 use strict;
 use warnings;
 
@@ -53,7 +53,8 @@ $first->value($_) for 'CREATE EXTENSION pg_cron', 'CREATE TABLE tick (second big
   q{SELECT cron.schedule('each minute', '* * * * *', 'CALL tick_each_second()')};
 poll(30, sub { (grep { ($_->try_value('SELECT count(*) FROM cron.job') // 0) == 2 } $cluster->members) == 3 }) or die 'no jobs';
 
-# second => [names of those that committed a row]; and runs that the gate held back
+# second => [names of members that committed a row]; and the number of runs that the
+# gate refused
 sub runs
 {
 	my (%runs, $held_back);
@@ -77,7 +78,7 @@ sub switch_over
 	return $next;
 }
 
-# the job begins to run with the first one
+# the job begins with the first switchover
 switch_over();
 poll_ok(20, sub { keys %{ (runs())[0] } }, 'the job runs after a switchover, before the minute is full');
 my $began = time;
@@ -102,15 +103,15 @@ pause(2);
 my $ended = time - 1;
 
 my ($runs, $held_back) = runs();
-is(join(', ', map { "$_: @{ $runs->{$_} }" } grep { @{ $runs->{$_} } > 1 } sort keys %$runs), '', 'no second has two rows by the logs');
+is(join(', ', map { "$_: @{ $runs->{$_} }" } grep { @{ $runs->{$_} } > 1 } sort keys %$runs), '', 'no second has two rows in the logs');
 my $primary = $cluster->primary;
 is($primary->value(q{SELECT coalesce(string_agg(second::text, ' '), '') FROM (SELECT second FROM tick GROUP BY second HAVING count(*) > 1) AS s}),
-	'', 'nor by the table');
-is($primary->value(q{SELECT count(*) FROM (SELECT token < lag(token) OVER (ORDER BY second) AS back FROM tick) AS t WHERE back}), 0, 'tokens never go back');
+	'', 'no second has two rows in the table');
+is($primary->value(q{SELECT count(*) FROM (SELECT token < lag(token) OVER (ORDER BY second) AS back FROM tick) AS t WHERE back}), 0, 'tokens never decrease');
 my $seconds = $ended - $began + 1;
 my $without = grep { !$runs->{$_} } $began .. $ended;
 cmp_ok($seconds - $without, '>', $seconds / 4, 'the job has run');
-cmp_ok($held_back, '>', 0, 'and was held back on a primary that does not lead') if $kills;
+cmp_ok($held_back, '>', 0, 'the gate has refused runs on a primary that does not lead') if $kills;
 diag(sprintf '%d switchovers, %d Patronis killed: of %d seconds %d without a row; %d runs held back', $rounds, $kills, $seconds, $without, $held_back // 0);
 
 done_testing();

@@ -1,9 +1,9 @@
-# A follower of Patroni's key, three members, and etcd's leader of three, which is
-# stopped for longer than etcd takes to elect another, and woken.  A woken leader
-# may revoke what its successor has renewed: Patroni loses its key then, and nobody
-# leads for a while.  Never do two.
+# An election that follows Patroni's key, with three members of Patroni and of etcd.
+# etcd's leader is stopped until etcd has elected another one, and then runs again.  It
+# may revoke a lease that its successor has renewed.  Then Patroni loses its key, and
+# nobody leads for a while.  Two instances never lead.
 #
-# ETCD_LEADER_ROUNDS: how often (10).
+# ETCD_LEADER_ROUNDS: the number of times (10).
 use strict;
 use warnings;
 
@@ -35,7 +35,7 @@ for my $round (1 .. $rounds)
 		$leader = $cluster->leader or return;
 		return ($leader->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1;
 	}, "round $round: afterwards one member leads, the only primary") or diag $cluster->explain;
-	cmp_ok($leader->token, '>=', $token, "round $round: with a token that is not less");
+	cmp_ok($leader->token, '>=', $token, "round $round: the token is not lower");
 	$moved++ if $leader->name ne $before->name;
 	$lost++  if $leader->token != $token;
 	$cluster->wait_until_streaming;

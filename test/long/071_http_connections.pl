@@ -1,9 +1,9 @@
-# HTTP: 10,000 clients at once that connect, say nothing, and come again when they
-# are sent away.  The server stays within its limits, others are served, the
-# elector and SQL are not touched.
+# HTTP with 10,000 clients at once that connect, send nothing, and connect again when
+# they are refused.  The server stays within its limits, other clients are served, and
+# the elector and SQL are not affected.
 #
-# 20 processes of 500 sockets each, so that none needs more file descriptors than
-# a process usually may have; 200 addresses, since one may have 64 connections.
+# There are 20 processes with 500 sockets each, to stay below the usual limit of file
+# descriptors, and 200 addresses, because the server allows 64 connections for each.
 use strict;
 use warnings;
 
@@ -25,23 +25,23 @@ my $etcd = EtcdLeader::Etcd->new;
 my $port = PostgreSQL::Test::Cluster::get_free_port();
 my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => 5, http_listen => "127.0.0.1:$port" });
 $node->wait_until_leader;
-poll_ok(10, sub { http_code($port, '/leader') == 200 }, 'it serves');
+poll_ok(10, sub { http_code($port, '/leader') == 200 }, 'the server answers');
 my $worker = EtcdLeader::Http::worker_pid($node);
 my $server = EtcdLeader::Http::server_pid($worker);
 
 sub memory_kb { return slurp_file("/proc/$server/status") =~ /^RssAnon:\s+(\d+)/m ? $1 : die 'no memory' }
 sub open_sockets { return scalar grep { (readlink($_) // '') =~ /^socket:/ } glob "/proc/$server/fd/*" }
 
-# The sockets of clients: those whose other end is the server's port; in any
-# state but "closed long ago" (TIME_WAIT, which has no owner).
+# The number of the clients' sockets: those with the server's port at the other end, in
+# any state except TIME_WAIT, which has no owner.
 sub client_sockets
 {
 	my $hex = sprintf '%04X', $port;
 	return scalar grep { /^\s*\d+: \S+ \S+:$hex (?!06)/ } split /\n/, slurp_file('/proc/net/tcp');
 }
 
-# Keeps so many sockets open; those that are closed on the other side come again,
-# 25 every quarter of a second.
+# Keeps that many sockets open.  Sockets that the server has closed are opened again, 25
+# every quarter of a second.
 sub crowd
 {
 	my ($n) = @_;
@@ -71,7 +71,7 @@ sub crowd
 	}
 }
 
-# Asks for so many seconds; (answers, seconds that each took).
+# Asks for that many seconds; returns the answers, and the seconds of each.
 sub ask
 {
 	my ($seconds, $ask) = @_;
@@ -101,22 +101,22 @@ my ($codes, $took) = ask(15, sub {
 	return http_code($port, '/leader', from => '127.0.0.1');
 });
 my $there = client_sockets();
-cmp_ok($there, '>', 0.95 * $clients, 'they are still there');
+cmp_ok($there, '>', 0.95 * $clients, 'the clients are still connected');
 is(scalar(grep { $_ == 200 } @$codes), scalar @$codes, 'another client is served each time');
-cmp_ok($took->[ 0.9 * $#$took ], '<', 0.1, 'nine times of ten within 100 ms');
+cmp_ok($took->[ 0.9 * $#$took ], '<', 0.1, 'nine of ten answers come within 100 ms');
 cmp_ok($most, '<=', 256 + 15, 'the connections are limited');
 cmp_ok($most_kb, '<', $before + 16 * 1024, 'the memory is limited');
 
 my ($answers, $sql) = ask(5, sub { return $node->value('SELECT etcd_is_leader()::int') });
 is(scalar(grep { !$_ } @$answers), 0, 'SQL: it leads all the time');
-cmp_ok($sql->[ 0.9 * $#$sql ], '<', 0.1, 'SQL: nine times of ten within 100 ms');
+cmp_ok($sql->[ 0.9 * $#$sql ], '<', 0.1, 'SQL: nine of ten answers come within 100 ms');
 is($node->token, $token, 'it has led under one token');
-is($node->last_event, $events, 'no event');
+is($node->last_event, $events, 'there was no event');
 is($node->value('SELECT failures FROM etcd_leader_stats'), $failures, 'no request to etcd has failed');
 is(EtcdLeader::Http::server_pid(EtcdLeader::Http::worker_pid($node)), $server, 'the server is the same');
 diag(sprintf '%d clients: a request takes %.1f ms (median), %.1f ms (nine of ten), %.1f ms (longest); SQL %.1f ms, %.1f ms; %d sockets, %d kB more',
 	$there, (map { 1000 * $_ } $took->[ 0.5 * $#$took ], $took->[ 0.9 * $#$took ], $took->[-1], $sql->[ 0.5 * $#$sql ], $sql->[ 0.9 * $#$sql ]),
 	$most, $most_kb - $before);
 $_->stop('KILL') for @crowd;
-poll_ok(10, sub { open_sockets() < 40 }, 'when they have gone, so have their connections');
+poll_ok(10, sub { open_sockets() < 40 }, 'the connections end with the clients');
 done_testing();

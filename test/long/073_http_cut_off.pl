@@ -1,7 +1,7 @@
-# HTTP on hosts that are cut off from etcd, while their clients still reach them:
-# /leader never says 200 on two, sampled each millisecond.  Packets are dropped,
-# nothing is refused: each instance has a host of its own, in networks that the
-# test made.
+# HTTP on hosts that are cut off from etcd, while their clients still reach them.  Two
+# instances never answer 200 for /leader at the same time; each is asked every
+# millisecond.  Each instance has a host of its own, in networks of the test.  Packets
+# are dropped, and no connection is refused.
 #
 # ETCD_LEADER_ROUNDS: how often the leader is cut off (10).
 use strict;
@@ -42,10 +42,10 @@ for my $round (1 .. $rounds)
 		$true  //= now() if grep { $_ != $old && says($_) == 200 } 0 .. 2;
 		return $false && $true;
 	}, "round $round: 503 there, and 200 on another");
-	cmp_ok($false - $began, '<', $ttl, "round $round: within the TTL");
-	cmp_ok($false, '<', $true, "round $round: in this order");
+	cmp_ok($false - $began, '<', $ttl, "round $round: the old leader ends within the TTL");
+	cmp_ok($false, '<', $true, "round $round: the next one leads after that");
 	push @took, sprintf '%.1f/%.1f', $false - $began, $true - $began;
-	# cut off for a while longer, it stays so
+	# it stays so while it is cut off
 	pause(1);
 	is(says($old), 503, "round $round: 503 as long as it is cut off");
 	EtcdLeader::Namespace::plug("etcd$old", 'etcds');

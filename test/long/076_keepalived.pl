@@ -1,8 +1,8 @@
-# keepalived, set up as integrations/keepalived.conf says, on two hosts with an
-# instance each, in a network that the test made: the address is where the leader
-# is, and moves with it.
+# keepalived with integrations/keepalived.conf, on two hosts with an instance each, in a
+# network of the test.  The leader's host has the address, and the address moves when the
+# leader changes.
 #
-# ETCD_LEADER_ROUNDS: how many hand-overs (5).
+# ETCD_LEADER_ROUNDS: the number of hand-overs (5).
 use strict;
 use warnings;
 
@@ -27,8 +27,8 @@ my @nodes = map {
 } 0, 1;
 $_->wait_until_candidate for @nodes;
 
-# keepalived gives up its groups before it runs the script, which nobody may in a
-# user namespace; without that it does not run it at all.
+# keepalived calls setgroups() before it runs the script, and does not run the script if
+# the call fails.  A user namespace forbids it, so a shim makes it succeed.
 my $dir  = PostgreSQL::Test::Utils::tempdir('keepalived');
 my $shim = "$dir/setgroups.so";
 append_to_file("$dir/setgroups.c", "#include <grp.h>\nint setgroups(size_t n, const gid_t *groups) { (void) n; (void) groups; return 0; }\n");
@@ -62,7 +62,7 @@ sub holders
 	return grep { EtcdLeader::Namespace::run_as_root("nsenter --net=/proc/$hosts->[$_][0]/ns/net ip -o -4 addr show") =~ /\Q$address\E\// } 0, 1;
 }
 
-# Whom a client gets to who asks at that address for the leader.
+# The instance that answers a client at that address as the leader.
 sub reached
 {
 	my ($code, $headers, $body) = http_get(8010, '/leader', host => $address);
@@ -71,8 +71,8 @@ sub reached
 
 sub leader { return (grep { $nodes[$_]->try_value('SELECT etcd_is_leader()') // 0 } 0, 1)[0] }
 
-poll_is(30, sub { join ' ', holders() }, leader(), 'the address is where the leader is') or diag(map { slurp_file($_) } @logs);
-poll_is(10, \&reached, 'pg' . leader(), 'and clients get there');
+poll_is(30, sub { join ' ', holders() }, leader(), "the leader's host has the address") or diag(map { slurp_file($_) } @logs);
+poll_is(10, \&reached, 'pg' . leader(), 'clients reach the leader at the address');
 unlike(slurp_file($logs[0]), qr/Unknown keyword|setgroups/, 'keepalived understands the file, and runs its script');
 my @took;
 for my $round (1 .. $rounds)
@@ -83,13 +83,13 @@ for my $round (1 .. $rounds)
 	$nodes[$old]->value('SELECT etcd_resign()');
 	poll_is(10, \&leader, $new, "round $round: a hand-over");
 	poll_is(15, sub { join ' ', holders() }, $new, "round $round: the address moves");
-	poll_is(10, \&reached, "pg$new", "round $round: and clients with it");
+	poll_is(10, \&reached, "pg$new", "round $round: clients reach the new leader");
 	push @took, sprintf '%.1f', now() - $began;
 	$nodes[$old]->wait_until_candidate;
 }
 my $old = leader();
 EtcdLeader::Namespace::pull("etcd$old");
 poll_is(20, sub { join ' ', holders() }, 1 - $old, 'cut off from etcd: the address moves');
-poll_is(10, \&reached, 'pg' . (1 - $old), 'cut off from etcd: and clients with it');
+poll_is(10, \&reached, 'pg' . (1 - $old), 'cut off from etcd: clients reach the new leader');
 diag("seconds from a hand-over until clients get to the next leader: @took");
 done_testing();

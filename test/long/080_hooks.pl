@@ -1,9 +1,9 @@
-# 200 hand-overs while hooks, their launchers, notifiers, backends, electors and
-# whole servers are killed: the records of runs and the effects agree, an elected
-# hook commits nothing after the loss, each leadership that lasts has its run, and
-# in the end it is switched on where an instance leads and off where not.
+# 200 hand-overs while hooks, launchers of hooks, notifiers, backends, electors and
+# whole servers are killed.  The records of runs agree with the effects.  An elected
+# hook commits nothing after the loss of leadership.  In the end the switch is on where
+# an instance leads, and off on the other.
 #
-# ETCD_LEADER_ROUNDS: how many hand-overs (200); ETCD_LEADER_SEED: which.
+# ETCD_LEADER_ROUNDS: the number of hand-overs (200); ETCD_LEADER_SEED: the seed.
 use strict;
 use warnings;
 
@@ -27,9 +27,9 @@ $nodes{pg1}->wait_until_leader;
 for my $node (@nodes)
 {
 	$node->value($_) for 'CREATE TABLE effect (token bigint, hook text)', 'CREATE TABLE switch (state text)', q{INSERT INTO switch VALUES ('off')},
-	  # all that have led, by their tokens: what the records are compared with
+	  # writes the token of each leadership, to be compared with the records
 	  q{SELECT etcd_add_hook('quick', 'elected', $$INSERT INTO effect VALUES (etcd_fencing_token(), 'quick')$$)},
-	  # in the middle of its transaction at many a loss
+	  # is often within its transaction when leadership is lost
 	  q{SELECT etcd_add_hook('slow', 'elected', $$INSERT INTO effect SELECT etcd_fencing_token(), 'slow' FROM pg_sleep(0.2 * random())$$)},
 	  q{SELECT etcd_add_hook('on', 'elected', $$UPDATE switch SET state = 'on'$$)},
 	  q{SELECT etcd_add_hook('off', 'unelected', $$UPDATE switch SET state = 'off'$$, timeout => '20 s')};
@@ -45,11 +45,11 @@ sub kill_process
 	return;
 }
 
-# Starts a server that is down, as soon as nothing is left of it.
+# Starts a server that is down, as soon as all its processes have ended.
 sub start_again
 {
 	my ($node) = @_;
-	# a start that fails finds the pid of the server that is gone
+	# PostgreSQL::Test::Cluster keeps the old pid after a failed start
 	poll(30, sub { $node->{_pid} = undef; $node->start(fail_ok => 1) }) or die $node->name . ' does not start again';
 	return;
 }
@@ -67,7 +67,7 @@ my %fault = (
 	server    => sub { $_[0]->kill9; start_again($_[0]) });
 my @faults = ((sort keys %fault), ('none', 'hook', 'launcher', 'notifier') x 3);
 
-# What each token's leader was, and from when to when it was seen to lead.
+# The number of each kind of fault, and the leader of each token.
 my (%count, %seen);
 my $handed_over = 0;
 for my $round (1 .. $rounds)
@@ -78,7 +78,7 @@ for my $round (1 .. $rounds)
 	my $fault = $faults[ rand @faults ];
 	$count{$fault}++;
 	$fault{$fault}->($leader);
-	# any moment of a recovery
+	# go on at any moment of a recovery
 	pause(rand 0.1);
 	$leader->try_value('SELECT etcd_resign()');
 	$seen{$token} = $leader->name;
@@ -93,7 +93,7 @@ for my $round (1 .. $rounds)
 note(join ', ', map { "$_ $count{$_}" } sort keys %count);
 is($handed_over, $rounds, "$rounds hand-overs");
 
-# ---- in the end -----------------------------------------------------------------
+# ---- the end state ---------------------------------------------------------------
 
 my $last = poll(30, \&leader) or die 'nobody leads';
 my ($other) = grep { $_ != $last } @nodes;
@@ -103,8 +103,8 @@ for my $node (@nodes)
 	my $open = q{SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL};
 	poll_is(30, sub { $node->try_value($open) }, 0, $node->name . ': no run is open');
 }
-poll_is(60, sub { $last->value('SELECT state FROM switch') }, 'on', 'switched on where it leads');
-poll_is(60, sub { $other->value('SELECT state FROM switch') }, 'off', 'and off where not');
+poll_is(60, sub { $last->value('SELECT state FROM switch') }, 'on', 'the switch is on where it leads');
+poll_is(60, sub { $other->value('SELECT state FROM switch') }, 'off', 'the switch is off on the other');
 
 for my $node (@nodes)
 {
@@ -113,16 +113,16 @@ for my $node (@nodes)
 		WHERE r.hook = e.hook AND r.fencing_token = e.token AND r.event = 'elected')}), 0, "$name: each effect has a record");
 	is($node->value(q{SELECT count(*) FROM etcd_leader_hook_run r WHERE status = 'succeeded' AND hook IN ('quick', 'slow') AND NOT EXISTS (SELECT FROM effect e
 		WHERE r.hook = e.hook AND r.fencing_token = e.token)}), 0, "$name: each run that succeeded has its effect");
-	# a run whose end the server did not live to record may have had its effect
+	# a run may have had its effect though the server crashed before the record of its end
 	is($node->value(q{SELECT count(*) FROM (SELECT hook, token, count(*) AS n FROM effect GROUP BY 1, 2) e WHERE n >
-		(SELECT count(*) FROM etcd_leader_hook_run r WHERE r.hook = e.hook AND r.fencing_token = e.token)}), 0, "$name: no effect more than runs");
+		(SELECT count(*) FROM etcd_leader_hook_run r WHERE r.hook = e.hook AND r.fencing_token = e.token)}), 0, "$name: there are no more effects than runs");
 	diag(sprintf '%s: %s', $name, join ', ', map { "$_->{hook} $_->{status} $_->{n}" }
 		  $node->rows('SELECT hook, status, count(*) AS n FROM etcd_leader_hook_run GROUP BY 1, 2 ORDER BY 1, 2'));
 	is($node->log_count('PANIC|TRAP|could not start hooks'), 0, "$name: the log is clean");
 }
 
-# Tokens are of one leader each; what was committed under a token was committed
-# before the next one led, but for the time from PRE_COMMIT to the end of a commit.
+# Each token has one leader.  All commits under a token come before the next leader's,
+# except for the time from PRE_COMMIT to the end of a commit.
 {
 	my %committed;
 	for my $node (@nodes)
@@ -131,7 +131,7 @@ for my $node (@nodes)
 		  for $node->rows(q{SELECT token, hook, extract(epoch FROM pg_xact_commit_timestamp(xmin)) AS at, current_setting('cluster_name') AS node FROM effect});
 	}
 	my @tokens = sort { $a <=> $b } keys %committed;
-	is(join(' ', grep { my %by = map { $_->{node} => 1 } @{ $committed{$_} }; keys %by > 1 } @tokens), '', 'each token is of one leader');
+	is(join(' ', grep { my %by = map { $_->{node} => 1 } @{ $committed{$_} }; keys %by > 1 } @tokens), '', 'each token has one leader');
 	my ($late, $worst) = (0, 0);
 	for my $i (0 .. $#tokens - 1)
 	{

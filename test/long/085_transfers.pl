@@ -1,7 +1,7 @@
-# Many transfers to each of five waiters, the last one too, under load: the
-# target leads next, tokens increase, never two lead, everybody queues again.
+# Many transfers to each of five waiters, even the last, under load.  The target leads
+# next, tokens increase, two never lead, and all instances queue again.
 #
-# ETCD_LEADER_ROUNDS: how many transfers to each place (40).
+# ETCD_LEADER_ROUNDS: the number of transfers to each place (40).
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ $_->wait_until_candidate for @nodes;
 my @samplers = map { $_->sample } @nodes;
 my %asking   = map { $_ => $nodes{$_}->connect_db } @names;
 
-# Others write to etcd all the time, and the servers have work to do.
+# Other clients write to etcd all the time.
 my @load = map {
 	my $i = $_;
 	EtcdLeader::Util::Process->spawn(name => "load $i", log => PostgreSQL::Test::Utils::tempdir() . "/load$i", code => sub {

@@ -1,7 +1,7 @@
-# Changes of other keys, and what goes wrong: etcd stops and comes back, forgets
-# by a compaction, is replaced; the elector ends, the server crashes; settings
-# that change; a ring that overflows; a user without permission.  Each change is
-# told once and in order, or a gap is.  The election does not notice.
+# Changes of keys of other programs, under faults: etcd is restarted, compacted or
+# replaced; the elector ends, or the server crashes; settings change; the ring of events
+# overflows; the user has no permission.  Each change is announced once and in order, or
+# a gap is.  The election is not affected.
 use strict;
 use warnings;
 
@@ -36,7 +36,7 @@ sub put { $etcd->etcdctl('put', @_); return }
 
 told(0, 'gap', 'the beginning');
 
-# etcd stops while keys change behind its back: it comes back with them.
+# etcd is restarted, and keys change before the instance has contact again.
 my $mark = $pg->last_event;
 put('flags/a', 1);
 told($mark, 'flags/a=1', 'a change');
@@ -46,7 +46,7 @@ $etcd->start(0);
 put('flags/a', $_) for 2 .. 4;
 told($mark, 'flags/a=1 flags/a=2 flags/a=3 flags/a=4', 'etcd was restarted: no change is missing, none comes twice');
 
-# Another etcd is in its place.
+# etcd is replaced by another one.
 $mark = $pg->last_event;
 $etcd->kill(0);
 $etcd->start(0, fresh => 1);
@@ -55,9 +55,9 @@ poll(20, sub { changes($mark) =~ /gap/ });
 put('flags/new', 3);
 poll(20, sub { changes($mark) =~ /flags\/new=3$/ });
 like(changes($mark), qr{^gap( flags/new=1)?( flags/new=2)? flags/new=3$}, 'etcd was replaced: a gap first');
-is($pg->value(q{SELECT value FROM etcd_get('flags/new')}), 3, 'and what is there can be read');
+is($pg->value(q{SELECT value FROM etcd_get('flags/new')}), 3, 'the keys of the new etcd can be read');
 
-# A compaction while the elector is stopped: what it asks for is gone.
+# A compaction while the elector is stopped, so that its next revision is gone.
 $mark = $pg->last_event;
 my $elector = $pg->elector_pid;
 put('flags/b', 1);
@@ -71,9 +71,9 @@ $etcd->etcdctl('compact', $revision);
 kill 'CONT', $elector;
 poll(20, sub { changes($mark) =~ /gap/ });
 put('flags/b', 5);
-told($mark, 'flags/b=1 gap flags/b=5', 'after a compaction: a gap, and then what comes');
+told($mark, 'flags/b=1 gap flags/b=5', 'after a compaction: a gap, and then the next change');
 
-# The elector ends; the server crashes.
+# The elector ends, and then the server crashes.
 $mark = $pg->last_event;
 $pg->value('SELECT pg_terminate_backend(?)', $pg->elector_pid);
 poll(20, sub { changes($mark) =~ /gap/ });
@@ -85,39 +85,39 @@ poll(30, sub { (eval { changes($seq) } // '') =~ /gap/ }) or die 'no gap after t
 put('flags/c', 2);
 told($seq, 'gap flags/c=2', 'the server crashed: a gap');
 
-# Settings: one that was there before goes on, a new one begins with a gap.
+# Settings: an old prefix goes on, and a new one begins with a gap.
 $mark = $pg->last_event;
 $pg->configure(watched_prefixes => 'flags/,more/');
 told($mark, 'gap', 'a new prefix');
 put('flags/d', 1);
 put('more/d', 2);
 poll(20, sub { changes($mark) =~ /more/ });
-is(join(' ', sort split / /, changes($mark)), 'flags/d=1 gap more/d=2', 'both are told');
+is(join(' ', sort split / /, changes($mark)), 'flags/d=1 gap more/d=2', 'changes of both prefixes are announced');
 $pg->configure(watched_prefixes => 'flags/');
 poll(10, sub { ($pg->failure(q{SELECT etcd_get('more/d')}))[0] eq '42501' });
-is(($pg->failure(q{SELECT etcd_get('more/d')}))[0], '42501', 'a prefix that is gone cannot be read');
+is(($pg->failure(q{SELECT etcd_get('more/d')}))[0], '42501', 'a removed prefix cannot be read');
 put('more/d', 3);
 put('flags/d', 4);
 poll(20, sub { changes($mark) =~ /flags\/d=4/ });
-unlike(changes($mark), qr/gap.*gap|more\/d=3/, 'nor is it told of; the other one has no gap');
+unlike(changes($mark), qr/gap.*gap|more\/d=3/, 'changes of a removed prefix are not announced, and the other one has no gap');
 
-# An election takes the prefix: elections go first.
+# An election has keys below the prefix.  Elections have priority.
 my ($state, $message) = $pg->failure(q{ALTER SYSTEM SET etcd_leader.watched_prefixes = 'flags/', 'postgres/x'});
 is($state, '22023', 'a prefix in an election is refused');
 $pg->configure(elections => 'postgres,flags');
 poll(10, sub { ($pg->status->{last_error} // '') =~ /watched_prefixes/ });
 like($pg->status->{last_error}, qr/"etcd_leader\.watched_prefixes" is ignored for prefix "flags\/", which has keys of election "flags"/,
 	'an election in a prefix: last_error says that the prefix is ignored');
-is(($pg->failure(q{SELECT etcd_get('flags/d')}))[0], '42501', 'and nothing is read');
+is(($pg->failure(q{SELECT etcd_get('flags/d')}))[0], '42501', 'an election in a prefix: it cannot be read');
 $mark = $pg->last_event;
 $pg->configure(elections => undef);
 poll(20, sub { changes($mark) =~ /gap/ });
-# the key of the election that is left may be deleted after that
+# the key of the dropped election may be deleted after the watch began
 like(changes($mark), qr{^gap( flags/[0-9a-f]+\.pg=-)?$}, 'without the election: watched again');
 poll(5, sub { !defined $pg->status->{last_error} });
-is($pg->status->{last_error}, undef, 'and last_error is over');
+is($pg->status->{last_error}, undef, 'without the election: last_error is empty');
 
-# More changes than the ring holds: it tells that, and keeps the other events.
+# More changes than the ring can hold: a gap is announced, and the other events are kept.
 my $listener = $pg->listen;
 $mark = $pg->last_event;
 $pg->value('SELECT etcd_resign()');
@@ -137,12 +137,12 @@ my ($gap) = grep { ($_->{reason} // '') eq 'gap' } @all;
 ok($gap, 'the ring overflows: a gap');
 is($elections->(), $before, 'the events of the election are all there');
 my @after = grep { $_->{event} eq 'change' && $_->{seq} > $gap->{seq} } @all;
-is(join(' ', map { $_->{seq} } @after), join(' ', $gap->{seq} + 1 .. $all[-1]{seq}), 'after the gap: each number');
+is(join(' ', map { $_->{seq} } @after), join(' ', $gap->{seq} + 1 .. $all[-1]{seq}), 'after the gap: no number is missing');
 cmp_ok(scalar(@after), '>=', 256, 'at least 256 are kept');
-is($pg->value('SELECT count(*) FROM etcd_leader_events(?)', $gap->{seq}), scalar @after, 'who goes on from there has no gap');
+is($pg->value('SELECT count(*) FROM etcd_leader_events(?)', $gap->{seq}), scalar @after, 'a reader that continues after the gap misses nothing');
 ok($listener->wait_for(sub { ($_[0]->{key} // '') eq 'flags/end' }, 20), 'NOTIFY goes on');
 
-# A user that may not read the prefix: said, and the election goes on.
+# A user may not read the prefix.  That is reported, and the election goes on.
 my $token = $pg->token;
 $etcd->etcdctl(qw(user add root:rootpw));
 $etcd->etcdctl(qw(user grant-role root root));
@@ -162,7 +162,7 @@ poll(20, sub { ($pg->status->{last_error} // '') =~ $denied });
 like($pg->status->{last_error}, $denied, 'no permission: last_error says so');
 ($state, $message) = $pg->failure(q{SELECT * FROM etcd_get('flags/a')});
 is($state, '08006', 'etcd_get: an error');
-like($message, qr/could not read key "flags\/a" from etcd: .*permission denied/, 'etcd_get: with etcd\'s words');
+like($message, qr/could not read key "flags\/a" from etcd: .*permission denied/, 'etcd_get: the message has etcd\'s text');
 pause(6);
 is($pg->token, $token, 'the instance leads on');
 is($pg->log_count($denied, $offset), 1, 'one line in the log');

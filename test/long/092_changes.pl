@@ -1,13 +1,13 @@
-# Many changes: puts and deletes of ten writers over members of etcd that
-# are killed and frozen, over instances that are cut off, stopped and crash, and
-# over compactions, compared with what `etcdctl watch` tells; and 2,000 changes
-# a second, during which memory does not grow, and the log is quiet.
+# Many changes: ten writers put and delete keys.  Meanwhile members of etcd are killed
+# and frozen, instances are cut off, stopped and killed, and etcd is compacted.  The
+# events are compared with the output of `etcdctl watch`.  Then there is a flood of
+# 2,000 changes a second, in which memory does not grow, and the log has no more lines.
 #
-# Each instance is on a host of its own, in a network that the test made: on one
-# that is cut off, packets are dropped, and nothing is refused.
+# Each instance has a host of its own, in a network of the test.  When it is cut off,
+# packets are dropped, and no connection is refused.
 #
-# ETCD_LEADER_ROUNDS: at least so many thousand changes (20); seconds of the
-# flood are 3/5 of it, at least 15: with 100, 100,000 changes and a minute.
+# ETCD_LEADER_ROUNDS: the least number of thousands of changes (20).  The flood lasts
+# 3/5 of that in seconds, at least 15.  With 100, there are 100,000 changes and a minute.
 use strict;
 use warnings;
 
@@ -37,7 +37,7 @@ for my $pg (@nodes)
 	poll(20, sub { $pg->value(q{SELECT count(*) FROM etcd_leader_events() WHERE event = 'change'}) }) or die 'no gap at the beginning';
 }
 
-# What an instance has told: [revision, key, is it there?], or 'gap'.
+# The events of an instance: [revision, key, does it exist?], or 'gap'.
 my (%told, %after);
 sub collect
 {
@@ -55,8 +55,8 @@ sub collect
 
 sub put_body { my ($key, $value) = @_; return { key => encode_base64($key, ''), value => encode_base64($value, '') } }
 
-# A writer goes on to another member when one does not answer, and writes at
-# least n changes, until there have been enough faults, too.
+# A writer changes to another member when one does not answer.  It writes at least n
+# changes, and goes on until there were enough faults.
 my $enough = "$PostgreSQL::Test::Utils::tmp_check/enough";
 
 sub write_changes
@@ -84,10 +84,10 @@ my @writers    = map { my $n = $_; EtcdLeader::Util::Process->spawn(name => "wri
 		log => "$PostgreSQL::Test::Utils::log_path/092_writer_$n.log", code => sub { write_changes($n, $per_writer) }) } 0 .. 9;
 my $began = now();
 
-# The elector, when there is one: the server may be in recovery after a crash.
+# Signals the elector if there is one.  The server may be in recovery after a crash.
 sub signal_elector { my ($signal, $pg) = @_; return poll(20, sub { my $pid = eval { $pg->elector_pid }; $pid && kill $signal, $pid }) }
 
-# Compacts what the instances that are cut off have not seen, and etcdctl has.
+# Compacts revisions that etcdctl has received, and instances that are cut off have not.
 sub compact
 {
 	my $revision = ($etcd->post('/v3/kv/range', { key => put_body('w/', '')->{key} }, 1) // return)->{header}{revision};
@@ -95,7 +95,7 @@ sub compact
 	return $etcd->etcdctl('compact', $revision);
 }
 
-# what happens, what ends it, and after how many seconds
+# name of the fault, its begin, its end, and the seconds between
 my ($cut, $mend) = (\&EtcdLeader::Namespace::pull, sub { EtcdLeader::Namespace::plug($_[0], 'etcds') });
 my @faults = (
 	[ 'member 0 is killed', sub { $etcd->kill(0) }, sub { $etcd->start(0) }, 2 ],
@@ -121,7 +121,7 @@ while (grep { $_->alive } @writers)
 }
 $faults[ $ended++ % @faults ][2]->() if $begun > $ended;
 my $written_in = now() - $began;
-# One after the other, as a gap may stand for the first of them.
+# Puts one last change after the other, because a gap may replace the first.
 my $ends = sub { my ($pg) = @_; my $t = $told{ $pg->name }; return $t && ref $t->[-1] && $t->[-1][1] eq 'w/end' };
 poll(60, sub {
 	$etcd->etcdctl('put', 'w/end', 'end');
@@ -138,10 +138,10 @@ for (split /\n/, $watch->output)
 	push @reference, map { [ $_->{kv}{mod_revision}, decode_base64($_->{kv}{key}), ($_->{type} // 0) eq '1' || ($_->{type} // '') eq 'DELETE' ? 0 : 1 ] } @{ $answer->{Events} // [] };
 }
 note(sprintf '%d changes in %.0f s on 2 instances, %d faults', scalar(@reference), $written_in, $ended);
-cmp_ok(scalar(@reference), '>=', 10 * $per_writer, 'etcdctl watch has told of changes');
+cmp_ok(scalar(@reference), '>=', 10 * $per_writer, 'etcdctl watch has the changes');
 my %place = map { ("$reference[$_][0] $reference[$_][1]" => $_) } 0 .. $#reference;
-is(scalar(keys %place), scalar @reference, 'each once');
-# a gap at the beginning, and one for each of these
+is(scalar(keys %place), scalar @reference, 'etcdctl watch has each change once');
+# there may be a gap at the beginning, and one for each of these faults
 my %loses = (pg1 => qr/(?!)/, pg2 => qr/^pg2 crashes|^a compaction/);
 for my $pg (@nodes)
 {
@@ -161,9 +161,9 @@ for my $pg (@nodes)
 		push @wrong, "$place after $last" if defined $place && defined $last && $place != $last + 1;
 		$last = $place;
 	}
-	is_deeply([ @wrong[ 0 .. ($#wrong > 5 ? 5 : $#wrong) ] ], [], $pg->name . ': each once and in order, or a gap')
+	is_deeply([ @wrong[ 0 .. ($#wrong > 5 ? 5 : $#wrong) ] ], [], $pg->name . ': each change is announced once and in order, or a gap')
 	  or note(scalar @wrong);
-	ok($ends->($pg), $pg->name . ': up to the end');
+	ok($ends->($pg), $pg->name . ': the last change is announced');
 	my $reasons = 1 + grep { $faults[ $_ % @faults ][0] =~ $loses{ $pg->name } } 0 .. $ended - 1;
 	cmp_ok($gaps, '<=', $reasons, $pg->name . ': no gap without a reason');
 	note($pg->name . ': ' . (@told - $gaps) . " changes, $gaps gaps, at most $reasons with a reason");
@@ -173,7 +173,7 @@ for my $pg (@nodes)
 
 sub resident_kb { my ($pg) = @_; return slurp_file('/proc/' . $pg->elector_pid . '/status') =~ /VmRSS:\s+(\d+)/ ? $1 : die }
 
-# Milliseconds from a resignation until the other instance leads.
+# The milliseconds from a resignation until the other instance leads.
 sub hand_over
 {
 	my ($from, $to) = $pg1->is_leader ? ($pg1, $pg2) : ($pg2, $pg1);
@@ -210,7 +210,7 @@ ok($flood->alive, 'the flood lasts as long as the hand-overs');
 $flood->wait($seconds + 30);
 my ($flooded, $took) = $flood->output =~ /^(\d+) in (\S+) s$/ or die 'the flood: ' . $flood->output;
 note("flood: $flooded changes in $took s");
-cmp_ok($flooded / $took, '>', 1500, 'as many changes a second as were meant');
+cmp_ok($flooded / $took, '>', 1500, 'the flood has enough changes in a second');
 note(sprintf 'hand-over: median %.1f ms (%.1f to %.1f) without, %.1f ms (%.1f to %.1f) with the flood',
 	median(@quiet), (sort { $a <=> $b } @quiet)[ 0, -1 ], median(@busy), (sort { $a <=> $b } @busy)[ 0, -1 ]);
 cmp_ok(median(@busy), '<', median(@quiet) + 100, 'a flood delays no hand-over');
@@ -220,7 +220,7 @@ for my $pg (@nodes)
 	my $grown = resident_kb($pg) - $memory{$name};
 	cmp_ok($grown, '<', 32 * 1024, "$name: memory is bounded") or diag($grown);
 	my $lines = () = substr(slurp_file($pg->logfile), $log{$name}) =~ /^.*(?:LOG|WARNING|ERROR):  .*$/mg;
-	cmp_ok($lines, '<', 11 * 4 + 10, "$name: the log has the hand-overs alone");
+	cmp_ok($lines, '<', 11 * 4 + 10, "$name: the log has only lines of the hand-overs");
 	poll_ok(20, sub { $pg->value(q{SELECT bool_and(connected) FROM etcd_leader_status}) }, "$name: connected");
 }
 done_testing();

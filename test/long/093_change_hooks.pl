@@ -1,9 +1,9 @@
-# Hooks of changes while their processes, launchers, electors, etcd and the whole
-# server are killed: each change has its run, in order, or a run for a gap comes after
-# it, and a table that follows by a hook is what etcd holds. Then hundreds of changes a
-# second: hooks of an election begin as soon as without.
+# Hooks of changes while their processes, the launcher, the elector, etcd and the whole
+# server are killed.  Each change has its run, in order, or a run for a gap comes after
+# it.  A table that a hook keeps has the same keys as etcd.  Then there are hundreds of
+# changes a second, and hooks of an election begin as soon as without them.
 #
-# ETCD_LEADER_ROUNDS: how many faults (20); ETCD_LEADER_SEED: which.
+# ETCD_LEADER_ROUNDS: the number of faults (20); ETCD_LEADER_SEED: the seed.
 use strict;
 use warnings;
 
@@ -77,14 +77,14 @@ for (1 .. $rounds)
 }
 $writer->stop;
 note(join ', ', map { "$_ $count{$_}" } sort keys %count);
-# what the last fault has switched off
+# the last fault may have disabled a hook
 poll(10, sub { $pg1->try_value(q{UPDATE etcd_leader_hook SET enabled = true WHERE NOT enabled}) // 1 });
 pause(1.5);
 my ($end) = $etcd->etcdctl(qw(put fleet/end end -w json)) =~ /"revision":(\d+)/;
 poll_is(90, sub { $pg1->try_value('SELECT max(revision) FROM effect') // 0 }, $end, 'the last change has its run');
 my $fleet = sub { my ($from) = @_; return $pg1->try_value(qq{SELECT string_agg(key || '=' || value || '@' || rev, ' ' ORDER BY key COLLATE "C") FROM $from}) // '' };
 poll_is(90, sub { $fleet->('(SELECT key, value, revision AS rev FROM fleet) x') }, $fleet->(q{(SELECT key, value, mod_revision AS rev FROM etcd_get('fleet/', true)) x}),
-	'a table that follows is what etcd holds');
+	'the table that a hook keeps equals the keys in etcd');
 
 poll(30, sub { $watch->output =~ quotemeta encode_base64('fleet/end', '') }) or die 'etcdctl watch does not tell of the end';
 my @reference;
@@ -113,7 +113,7 @@ for ($pg1->rows('SELECT revision FROM effect ORDER BY id'))
 }
 is_deeply([ @wrong[ 0 .. ($#wrong > 5 ? 5 : $#wrong) ] ], [], 'each change in order, or a gap');
 note(sprintf '%d changes, %d runs for them, %d of them again, %d gaps', scalar @reference, $pg1->value('SELECT count(revision) FROM effect'), $repeated, $gaps);
-is($pg1->value('SELECT count(*) FROM etcd_leader_hook_run WHERE status = $$running$$ AND ended_at IS NOT NULL'), 0, 'records are sane');
+is($pg1->value('SELECT count(*) FROM etcd_leader_hook_run WHERE status = $$running$$ AND ended_at IS NOT NULL'), 0, 'no running record has an end');
 is($pg1->log_count('PANIC|TRAP|could not start hooks'), 0, 'the log is clean');
 
 # ---- a flood ------------------------------------------------------------------------
@@ -127,7 +127,7 @@ for my $pg ($pg1, $pg2)
 	  q{SELECT etcd_add_hook('list', 'change', $$INSERT INTO effect SELECT nullif(current_setting('etcd_leader.change_revision'), '')::bigint$$)};
 }
 
-# Milliseconds from the election of the other instance to its hook.
+# The milliseconds from the election of the other instance to its hook.
 sub hook_after_hand_over
 {
 	my ($from, $to) = $pg1->is_leader ? ($pg1, $pg2) : ($pg2, $pg1);
@@ -168,7 +168,8 @@ $flood->stop;
 diag(sprintf 'from the election to its hook: median %s without, %s with %.0f runs a second for changes', spread(@quiet), spread(@busy), $ran / $seconds);
 
 # The launcher, the hook's process and its commit share the machine with the flood and
-# its runs, which may take most of it. More than that would be to wait for them.
+# its runs, which may use most of it.  A longer delay would show that the elected hook
+# waits for these runs.
 cmp_ok(median(@busy), '<', 100 + 5 * median(@quiet), 'a flood of changes delays no elected hook');
 is($_->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'list' AND status = 'failed'}), 0, $_->name . ': no run has failed') for $pg1, $pg2;
 

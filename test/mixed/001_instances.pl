@@ -1,5 +1,5 @@
-# Instances of two releases of PostgreSQL in one election hand over to each
-# other.  Environment: OLD_CONFIG, the pg_config of the older one.
+# Instances of two releases of PostgreSQL hand over to each other in one election.
+# Environment: OLD_CONFIG, the pg_config of the older release.
 use strict;
 use warnings;
 

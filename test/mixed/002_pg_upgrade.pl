@@ -1,6 +1,6 @@
-# pg_upgrade from an older PostgreSQL with the extension installed: no server
-# campaigns while it works, and the new one goes on electing.  Environment:
-# OLD_CONFIG, the pg_config of the older one.
+# pg_upgrade from an older PostgreSQL with the extension installed.  No server
+# campaigns during the upgrade, and the new one does afterwards.  Environment:
+# OLD_CONFIG, the pg_config of the older release.
 use strict;
 use warnings;
 
@@ -34,12 +34,12 @@ is($etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision}, $revision
 
 $new->start;
 $new->wait_until_leader;
-isnt($new->value('SELECT version()'), $from, 'another PostgreSQL leads');
-cmp_ok($new->token, '>', $token, 'under a greater token');
+isnt($new->value('SELECT version()'), $from, 'the new PostgreSQL leads');
+cmp_ok($new->token, '>', $token, 'the token is greater');
 is(join(' ', sort keys %{ $new->status }), $status, 'the status is as before');
 is($new->value(q{SELECT setconfig::text FROM pg_db_role_setting WHERE setrole = 'app'::regrole}), '{etcd_leader.require_leadership=postgres}',
-	'what a role requires is kept');
-is($new->value(q{SELECT has_function_privilege('app', 'etcd_resign(text, boolean)', 'EXECUTE')}), 1, 'and what it is granted');
+	'the setting of a role is kept');
+is($new->value(q{SELECT has_function_privilege('app', 'etcd_resign(text, boolean)', 'EXECUTE')}), 1, 'the grants of a role are kept');
 is($new->value('SELECT count(*) FROM etcd_candidates()'), 1, 'a function that waits works');
 $new->stop;
 is($new->log_count('was terminated by signal|PANIC'), 0, 'nothing has crashed');

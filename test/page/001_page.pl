@@ -1,5 +1,5 @@
-# /status in a browser: Chromium renders it, on a desk and on a phone, and
-# loads nothing else.  PAGE_SCREENSHOT=FILE keeps a picture of it.
+# /status in a browser.  Chromium renders it in the size of a desktop and of a phone,
+# and loads nothing else.  PAGE_SCREENSHOT=FILE keeps a picture of it.
 use strict;
 use warnings;
 
@@ -27,7 +27,7 @@ $node{pg1}->value(q{SELECT etcd_resign('reports')});
 $node{pg2}->wait_until_leader('reports');
 poll_ok(10, sub { (http_get($port{pg1}, '/status'))[2] =~ /pg3/ }, 'the page has the queue');
 
-# What Chromium makes of the page of an instance: its DOM, or a picture.
+# Chromium's result for the page of an instance: its DOM, or a picture.
 sub chromium
 {
 	my ($name, @args) = @_;
@@ -42,24 +42,24 @@ sub chromium
 
 my $dom = chromium('pg1', '--dump-dom');
 like($dom, qr/<title>pg1: leader<\/title>/, 'the title');
-like($dom, qr/Election shop.*This instance leads.*Election reports.*pg2 leads/s, 'who leads');
+like($dom, qr/Election shop.*This instance leads.*Election reports.*pg2 leads/s, 'the leaders of both elections');
 like($dom, qr/<td class="">pg3<\/td>/, 'the queue');
 like($dom, qr/<td>unelected<\/td>/, 'the events');
-like(chromium('pg2', '--dump-dom'), qr/Election shop.*pg1 leads.*Election reports.*This instance leads/s, 'on another instance');
+like(chromium('pg2', '--dump-dom'), qr/Election shop.*pg1 leads.*Election reports.*This instance leads/s, 'the page of another instance');
 
-# A phone: nothing is wider than its screen.  A page that is as wide as its
-# window has the same picture in a window that is wider only at the right.
+# On a phone the page is not wider than the screen.  Then a wider window gives the same
+# picture, with more space at the right.
 my $shots = PostgreSQL::Test::Utils::tempdir('shots');
 for my $screen ([ 'desk', 1000, 1000 ], [ 'phone', 390, 1100 ])
 {
 	my ($what, $width, $height) = @$screen;
 	my $file = "$shots/$what.png";
 	chromium('pg1', "--window-size=$width,$height", "--screenshot=$file");
-	ok(-s $file, "a picture on a $what");
+	ok(-s $file, "there is a picture on a $what");
 	next unless -s $file;
 	my ($w, $h) = unpack 'x16 N N', slurp_file($file);
-	is("$w $h", "$width $height", "of its size");
-	cmp_ok(-s $file, '>', 10_000, 'with something on it');
+	is("$w $h", "$width $height", "the picture has the size of a $what");
+	cmp_ok(-s $file, '>', 10_000, 'the picture is not empty');
 }
 if ($ENV{PAGE_SCREENSHOT} && open my $out, '>:raw', $ENV{PAGE_SCREENSHOT})
 {

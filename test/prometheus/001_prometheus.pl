@@ -1,5 +1,5 @@
-# Prometheus, with the configuration and the alerts of integrations/: it
-# scrapes two instances, and every query of the dashboard is one.
+# Prometheus with the configuration and the alerts of integrations/.  It scrapes two
+# instances, and accepts every query of the dashboard.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ for my $name (qw(pg1 pg2))
 	poll_ok(10, sub { http_code($port{$name}, '/health') == 200 }, "$name serves");
 }
 
-# Runs promtool; a test.
+# Runs promtool, as a test.
 sub promtool
 {
 	my ($name, $input, @args) = @_;
@@ -36,13 +36,13 @@ sub promtool
 for my $name (sort keys %port)
 {
 	my $metrics = (http_get($port{$name}, '/metrics'))[2];
-	is(promtool("check metrics: $name", $metrics, 'check', 'metrics'), '', "$name: nothing to complain about");
+	is(promtool("check metrics: $name", $metrics, 'check', 'metrics'), '', "$name: promtool has no complaint");
 }
 promtool('check rules', '', 'check', 'rules', "$source/etcd_leader.rules.yml");
 promtool('test rules', '', 'test', 'rules', "$source/etcd_leader.rules.test.yml");
 promtool('check config', '', 'check', 'config', "$source/prometheus.yml");
 
-# A Prometheus that scrapes them.
+# A Prometheus that scrapes the instances.
 my $dir     = PostgreSQL::Test::Utils::tempdir('prometheus');
 my $listen  = PostgreSQL::Test::Cluster::get_free_port();
 my $config  = slurp_file("$source/prometheus.yml");
@@ -61,7 +61,7 @@ sub query { my ($expr) = @_; return ask('/api/v1/query?query=' . encode($expr)) 
 
 poll_ok(30, sub { grep { $_->{value}[1] == 1 } @{ query('etcd_leader_is_leader == 1')->{data}{result} // [] } }, 'Prometheus knows the leader')
   or diag($prometheus->output);
-is(join(' ', map { $_->{metric}{instance} } @{ query('etcd_leader_is_leader == 1')->{data}{result} }), "127.0.0.1:$port{pg1}", 'the right one');
+is(join(' ', map { $_->{metric}{instance} } @{ query('etcd_leader_is_leader == 1')->{data}{result} }), "127.0.0.1:$port{pg1}", 'Prometheus has the right leader');
 poll_is(10, sub { query('sum(up{job="etcd_leader"})')->{data}{result}[0]{value}[1] }, 2, 'both are scraped');
 is(scalar @{ ask('/api/v1/rules')->{data}{groups}[0]{rules} }, 7, 'the alerts are loaded');
 is(scalar(grep { $_->{health} eq 'err' } @{ ask('/api/v1/rules')->{data}{groups}[0]{rules} }), 0, 'none of them fails');
@@ -78,7 +78,7 @@ for my $panel (@{ $dashboard->{panels} })
 }
 ok(@{ query($dashboard->{panels}[0]{targets}[0]{expr} =~ s/\$\w+/.*/gr)->{data}{result} }, 'the first panel has a row');
 
-# A hand-over is seen.
+# Prometheus shows a hand-over.
 $node{pg1}->value('SELECT etcd_resign()');
 poll_ok(15, sub { (query('etcd_leader_is_leader == 1')->{data}{result}[0]{metric}{instance} // '') eq "127.0.0.1:$port{pg2}" }, 'a hand-over is seen');
 $prometheus->stop;
