@@ -1,4 +1,4 @@
-# What a call costs, beside others that ask for a state.
+# The time of a call of the extension's functions, beside other functions that read a state.
 #
 #   make bench PARTS=calls      ROUNDS=5, CALLS=10000000
 use strict;
@@ -61,7 +61,7 @@ for my $node ($leader, $follower)
 	my $net   = $bench->table(name => "calls_net_$who", title => "A call on the $who, net of the loop", unit => 'ns', linear => 1);
 	my %whole = map { $_ => Bench::row($whole, $_, goal => $_ eq $theirs ? '<= 1.3' : undef) } grep { $_ ne $select } @names;
 	my %net = map { $_ => Bench::row($net, $_) } grep { $_ ne $loop } @names;
-	# into memory first, and once to see it all
+	# a first run fills the caches
 	statement($dbh, $_, $calls / 100) for @names;
 	for my $round (1 .. $rounds)
 	{

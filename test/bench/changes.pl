@@ -1,4 +1,4 @@
-# What a flood of changes of other keys does to a hand-over, to memory and to the log.
+# The effect of a flood of changes of other keys on hand-overs, memory and the log.
 #
 #   make bench PARTS=changes      ROUNDS=40
 use strict;
@@ -33,8 +33,8 @@ my $settle = 0.15;
 
 # ---- the writer ----------------------------------------------------------------
 
-# Puts below the prefix of which it was told last, over some connections at a
-# time; after each order it says how many were answered before.
+# Puts keys below the prefix of the last order, over several connections at a time.
+# Answers each order with the number of puts that were answered before it.
 sub write_puts
 {
 	my ($orders, $answers) = @_;
@@ -69,12 +69,12 @@ pipe(my $answers, my $answers_out) or die $!;
 my $writer = EtcdLeader::Util::Process->spawn(name => 'writer', log => PostgreSQL::Test::Utils::tempdir() . '/writer',
 	code => sub { close $orders; write_puts($orders_out, $answers_out) });
 
-# Writes there from now on (nowhere); how many puts there were since the last time.
+# Sets the prefix of the writer ('': none); returns the number of puts since the last call.
 sub write_below { my ($prefix) = @_; syswrite $orders, "$prefix\n"; return scalar <$answers> }
 
 # ---- hand-overs ------------------------------------------------------------------
 
-# Milliseconds of one; and how many puts a second there were meanwhile.
+# The milliseconds of a hand-over, and the puts a second meanwhile.
 sub hand_over
 {
 	my ($prefix) = @_;
@@ -119,7 +119,7 @@ for my $pair ([ 'than with puts below another prefix', $other ], [ 'than without
 	Bench::sample(Bench::row($shift, $name), 1, $found[1]);
 }
 
-# ---- a minute of it -----------------------------------------------------------------
+# ---- a minute of the flood ------------------------------------------------------------
 
 my $seconds = 60;
 my $seen    = sub { my ($pg) = @_; return $pg->value(q{SELECT coalesce(max(revision), 0) FROM etcd_leader_events(?)}, $pg->last_event - 1) };

@@ -1,4 +1,4 @@
-# What the fence costs a transaction: pgbench with one client.
+# The cost of the fence for a transaction: pgbench with one client.
 #
 #   make bench PARTS=commits      ROUNDS=20
 use strict;
@@ -19,7 +19,7 @@ END
 my $rounds  = Bench::rounds(20);
 my $seconds = 1;
 
-# Without a disk to wait for, what a transaction costs beside it is not hidden.
+# Without waits for the disk, which would hide the cost of the fence.
 my $conf = "fsync = off\nautovacuum = off\ncheckpoint_timeout = 1h\nmax_wal_size = 8GB\nshared_buffers = 256MB\n";
 
 my $etcd   = EtcdLeader::Etcd->new;
@@ -27,7 +27,7 @@ my $loaded = EtcdLeader::Instance->create('loaded', etcd => $etcd, conf => $conf
 my $plain  = EtcdLeader::Instance->create('plain', preload => '', extension => 0, conf => $conf);
 $loaded->wait_until_leader;
 
-# What it printed.
+# The output of pgbench.
 sub pgbench
 {
 	my ($node, @arguments) = @_;
@@ -85,7 +85,7 @@ sub transactions_per_second
 	return $1;
 }
 
-# ours, against, the least ratio
+# our row, the row to compare, the least ratio
 for (
 	[ 'require_leadership',    'loaded, not used',    0.98 ],
 	[ 'etcd_require_leader()', 'pg_is_in_recovery()', 0.98 ],

@@ -1,4 +1,4 @@
-# etcd is away for a while: how long after it is back does somebody lead?
+# The time until there is a leader after etcd was down for a while.
 #
 #   make bench PARTS=etcd_away      ROUNDS=3
 use strict;
@@ -54,7 +54,7 @@ for my $away (5, 3 * $ttl)
 		pause(2 + rand($ttl / 3));
 		$etcd->kill(0);
 		my $down = now();
-		# what they say meanwhile is to be read
+		# read the output of the peers meanwhile
 		while (now() < $down + $away) { $_->{leads}->() for @who; pause(0.05) }
 		$etcd->start(0);
 		my $back = now();

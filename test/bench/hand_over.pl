@@ -1,4 +1,4 @@
-# From the wish to give leadership up to the next one having it.
+# The time of a hand-over, from the resignation to the next leader.
 #
 #   make bench PARTS=hand_over      ROUNDS=50
 use strict;
@@ -28,11 +28,11 @@ my $etcd = EtcdLeader::Etcd->new(flags => ['--enable-v2=true']);
 my ($a, $b) = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => 10 }) } qw(pg1 pg2);
 $a->wait_until_leader;
 $b->wait_until_candidate;
-# a rival that waits for its place anew must not be met before it has it
+# the time in which a peer that queues again gets its place
 my $settle = 0.15;
 
-# Waits until a connection has something to read, as is waited for a peer's
-# output; the time at which it had.
+# Waits until a connection can be read, in the same way as for the output of a peer.
+# Returns the time.
 sub arrival
 {
 	my ($dbh) = @_;
@@ -42,7 +42,7 @@ sub arrival
 	return now();
 }
 
-# Milliseconds until what $prepare->(the next leader) sees when it is called.
+# The milliseconds until the function that $prepare->(the next leader) has returned ends.
 sub resign
 {
 	my ($prepare) = @_;
@@ -92,8 +92,8 @@ sub hears
 	};
 }
 
-# Milliseconds from the signal to a peer until the next one says that it is
-# elected.  $again: the first one's queueing again; else another is started.
+# The milliseconds from the signal to a peer until the next one writes that it is elected.
+# $another: starts a new candidate; without it the old leader queues again by itself.
 sub peer
 {
 	my ($pair, $signal, $queued, $another) = @_;
@@ -122,7 +122,8 @@ my %queued = (
 	npm     => sub { Bench::Peers::queued_v2($etcd, 'npm') },
 	go      => sub { Bench::Peers::queued($etcd, 'go') });
 
-# The floor: until a txn after the watch's event is answered, or until that event.
+# The floor: the milliseconds from a deletion until the event of a watch, or until the
+# answer to a txn after that event.
 my ($deleter, $watcher, $writer) = map { Bench::Connection->new($etcd) } 1 .. 3;
 my $key = EtcdLeader::Etcd::b64('floor');
 $watcher->request('/v3/watch', { create_request => { key => $key } });

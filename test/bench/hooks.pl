@@ -1,5 +1,5 @@
-# From the wish to give leadership up to the first statement of a hook on the next
-# leader; and what a hundred hooks do to a hand-over.
+# The time from a resignation to the first statement of a hook on the next leader, and
+# the effect of a hundred hooks on hand-overs.
 #
 #   make bench PARTS=hooks      ROUNDS=50
 use strict;
@@ -33,14 +33,14 @@ sub pair
 	for my $node (@nodes)
 	{
 		$node->value('CREATE TABLE begun (token bigint, at timestamptz)');
-		# the first by name
+		# the first hook by name
 		$node->value(q{SELECT etcd_add_hook('hook ' || to_char(i, 'FM000'), 'elected', $$INSERT INTO begun VALUES (etcd_fencing_token(), clock_timestamp())$$)
 			FROM generate_series(1, ?) i}, $hooks) if $hooks;
 	}
 	return { nodes => \@nodes, hooks => $hooks };
 }
 
-# Milliseconds until the next one is elected, and until its first hook begins.
+# The milliseconds until the next instance is elected, and until its first hook begins.
 sub hand_over
 {
 	my ($pair) = @_;

@@ -1,4 +1,4 @@
-# The leader's host is lost: how long until the next one leads?
+# The time until the next instance leads when the leader's host is lost.
 #
 #   make bench PARTS=host_lost      ROUNDS=5
 use strict;
@@ -26,7 +26,7 @@ my ($leading, $waiting) = map { EtcdLeader::Instance->create($_, etcd => $etcd, 
 $leading->wait_until_leader;
 $waiting->wait_until_candidate;
 
-# Seconds from the loss of these processes until $leads->() is true, asked
+# The seconds from the loss of these processes until $leads->() is true.  It is called
 # every 2 ms.
 sub lose
 {
@@ -57,7 +57,7 @@ sub peer
 	my $took = lose(sub { $pair->{waiting}->wait_until_elected(0) }, $pair->{leading}->pid);
 	@$pair{qw(leading waiting)} = @$pair{qw(waiting leading)};
 	poll(30, sub { $queued->() == 2 }) or die "no second candidate\n";
-	# the one that was lost may have had a word to say
+	# the stopped leader may write something when it runs again
 	$pair->{waiting}->forget;
 	return $took;
 }

@@ -1,4 +1,4 @@
-# What HTTP costs: how long an answer of /leader takes, and memory.
+# The cost of HTTP: the time of an answer of /leader, and memory.
 #
 #   make bench PARTS=http      ROUNDS=5
 use strict;
@@ -67,7 +67,7 @@ for my $way (sort keys %way)
 	$bench->in_turn($rounds, @pairs);
 }
 
-# Memory, after all that.
+# Memory after these requests.
 {
 	my $table  = $bench->table(name => 'http_memory', title => 'Private memory of the HTTP processes', unit => 'MB');
 	my $worker = EtcdLeader::Http::worker_pid($node{pg1});

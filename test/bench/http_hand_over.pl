@@ -1,4 +1,4 @@
-# What thousands of HTTP requests a second do to a hand-over.
+# The effect of thousands of HTTP requests a second on hand-overs.
 #
 #   make bench PARTS=http_hand_over      ROUNDS=50
 use strict;
@@ -32,21 +32,21 @@ $node{pg1}->wait_until_leader;
 $node{pg2}->wait_until_candidate;
 poll(10, sub { http_code($port{pg1}, '/leader') == 200 && http_code($port{pg2}, '/leader') == 503 }) or die "it does not serve\n";
 
-# Sessions of their own for the clients and the control, as PostgreSQL's processes have them:
-# Linux gives the processor to sessions in turn (autogroup), and the session of this program is also etcd's.
-# The priority is that of the session then.
+# The clients and the control run in sessions of their own, as PostgreSQL's processes do.
+# Linux shares the processor among sessions (autogroup), and etcd is in the session of this
+# program.  With autogroup the priority is that of the session.
 my @apart = ('setsid', 'nice', '-n', 19, 'sh', '-c', 'echo 19 2>/dev/null >/proc/self/autogroup; exec "$@"', 'apart');
 my $rate  = 10_000;
 
-# The control.
+# The servers of the control.
 my $answer_bytes = length((http_get($port{pg1}, '/leader'))[2]);
 my %control      = map { $_ => PostgreSQL::Test::Cluster::get_free_port() } 1, 2;
 my @control      = map { EtcdLeader::Util::Process->spawn(name => 'http_answer', log => PostgreSQL::Test::Utils::tempdir() . '/answer',
 		cmd => [ 'setsid', "$build/http_answer", $_, $answer_bytes ]) } values %control;
 for my $port (values %control) { poll(10, sub { http_code($port, '/') == 200 }) or die "the control does not answer\n" }
 
-# Milliseconds until the next one leads, by its event, and until it says so by HTTP;
-# how many requests a second to the ports of the load were answered.
+# The milliseconds until the event of the next leader, and until its answer by HTTP; and
+# the answered requests a second to the ports under load.
 sub hand_over
 {
 	my (@ports) = @_;

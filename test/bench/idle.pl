@@ -1,4 +1,4 @@
-# What candidates cost that have nothing to do but to wait.
+# The cost of candidates while nothing happens.
 #
 #   make bench PARTS=idle      ROUNDS=1 (of IDLE=30 seconds)
 use strict;
@@ -53,7 +53,7 @@ sub measure
 {
 	my ($name, $goals, $etcd, @candidates) = @_;
 	my %row = map { $_ => Bench::row($table{$_}, $name, goal => $goals->{$_}) } keys %table;
-	# what beginning has cost
+	# the start is not measured
 	pause(3);
 	for my $round (1 .. $rounds)
 	{
@@ -74,7 +74,7 @@ sub measure
 	return;
 }
 
-# Each on an etcd of its own, which nobody else asks.
+# Each kind has an etcd of its own.
 for my $elections (1, 16)
 {
 	my $etcd  = EtcdLeader::Etcd->new;

@@ -1,4 +1,4 @@
-# The leader's server is killed: how long until the next one leads?
+# The time until the next instance leads when the leader's server is killed.
 #
 #   make bench PARTS=killed      ROUNDS=6
 use strict;

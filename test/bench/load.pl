@@ -1,4 +1,4 @@
-# What a hand-over costs etcd, by the number of those who wait.
+# The load of a hand-over on etcd, by the number of waiters.
 #
 #   make bench PARTS=load      ROUNDS=5, CANDIDATES="10 100 1000"
 use strict;
@@ -34,7 +34,7 @@ sub served
 	return { requests => Bench::Peers::requests($etcd), bytes => $bytes / 1000 };
 }
 
-# What is served in the window, and for the questions.
+# The requests and bytes in the window, including the reads of the counters themselves.
 sub in_window
 {
 	my ($etcd) = @_;

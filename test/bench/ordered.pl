@@ -1,4 +1,4 @@
-# What the rule ORDERED costs etcd.
+# The cost of the rule ORDERED for etcd.
 #
 #   make bench PARTS=ordered   ROUNDS=3 (of IDLE=40 seconds)
 use strict;
@@ -26,7 +26,7 @@ of gRPC, the gateway's, too) are those that etcd counts itself. Disk writes are 
 END
 my $rounds = Bench::rounds(3);
 
-# What etcd has used so far, by its own metrics, and by the kernel.
+# The resources that etcd has used so far, by its own metrics and by the kernel's.
 my @figures = (
 	[ 'cpu', 'CPU of etcd', '%', sub { 100 * EtcdLeader::Etcd::sum($_[0], 'process_cpu_seconds_total') } ],
 	[ 'written', 'Disk writes of etcd', 'kB/s', sub { $_[1] / 1000 } ],
@@ -59,7 +59,7 @@ for ([ 'ORDERED', 'candidates' ], [ 'by reads alone', 'candidates_by_reads' ], [
 	}
 	push @kinds, { etcd => $etcd, many => $many, rows => { map { $_ => Bench::row($table{$_}, $name) } keys %table } };
 }
-# what beginning has cost
+# the start is not measured
 pause($ttl);
 for my $round (1 .. $rounds)
 {

@@ -1,5 +1,5 @@
-# A followed election: from Patroni's key to the answer in SQL, beside Patroni's
-# own REST API.
+# An election that follows Patroni: the time from Patroni's key to the answer in SQL, beside
+# Patroni's own REST API.
 #
 #   make bench PARTS=patroni      ROUNDS=5
 use strict;
@@ -56,7 +56,7 @@ sub observe_rest
 	return observe(0.005, sub { return $http->get("http://127.0.0.1:$member->{rest}/leader")->{status} });
 }
 
-# When a process has first seen something like that, after a time; undef: never.
+# The time of the first line after $after that matches; undef if there is none.
 sub first_seen
 {
 	my ($process, $pattern, $after) = @_;
@@ -102,7 +102,7 @@ sub change_leader
 	my $name = $new->name;
 	my $old_name = $old->name;
 	my $lost = first_seen($key, qr/^(?!$old_name$)/, $began);
-	# asked before it is its own: a server that is down is false, too
+	# read before the key is its own; false also if the server is down
 	my $false = first_seen($roles{$old_name}, qr/ 0$|^down/, $began);
 	my ($mine, $promoted, $true) = (first_seen($key, qr/^$name$/, $began), first_seen($roles{$name}, qr/^0 /, $began), first_seen($roles{$name}, qr/^0 1/, $began));
 	my $rest = first_seen($rest{$name}, qr/^200/, $began);

@@ -1,4 +1,4 @@
-# A server starts, alone: how long until it leads?
+# The time until a server leads after its start, without other candidates.
 #
 #   make bench PARTS=start      ROUNDS=10
 use strict;

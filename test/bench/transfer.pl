@@ -1,4 +1,4 @@
-# From the wish that a named node shall lead to that it leads.
+# The time of a transfer, from the command until the named node leads.
 #
 #   make bench PARTS=transfer      ROUNDS=50
 use strict;
@@ -24,7 +24,7 @@ my $etcd    = EtcdLeader::Etcd->new;
 my %nodes   = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => 10 }) } map { "pg$_" } 1 .. 4;
 my $cluster = EtcdLeader::Patroni->new(etcd => $etcd);
 
-# Milliseconds until $see->(connection to the next leader) returns.
+# The milliseconds until $see->(connection to the next leader) returns.
 sub measure
 {
 	my ($new, $see, $do) = @_;

@@ -1,5 +1,5 @@
-# A part of the bench: what it measures, in turn and round by round, and its
-# tables, which go to the terminal and to a file for the report.
+# A part of the bench.  It runs its measurements in turn, in rounds, prints its tables, and
+# writes them to a file for the report.
 package Bench;
 
 use strict;
@@ -12,23 +12,23 @@ use POSIX ();
 use PostgreSQL::Test::Utils ();
 use Test::More;
 
-# The bound of a test does not hold for a bench.
+# A bench has no time limit, unlike a test.
 watchdog(1200);
 $| = 1;
 
-#   name  => of its files
-#   title => for people
-#   text  => what is measured, and how
+#   name  => the name of its files
+#   title => the heading of its section
+#   text  => a description of the measurement
 sub new
 {
 	my ($class, %args) = @_;
 	return bless { %args, tables => [], problems => [] }, $class;
 }
 
-# How many rounds: ROUNDS, or else the part's own number.
+# The number of rounds: ROUNDS, or the default of the part.
 sub rounds { my ($default) = @_; return $ENV{ROUNDS} || $default }
 
-# Another table; see Bench::Table.
+# Adds a table; see Bench::Table.
 sub table
 {
 	my ($self, %args) = @_;
@@ -37,7 +37,7 @@ sub table
 	return $table;
 }
 
-# Another row of a table.
+# Adds a row to a table.
 sub row
 {
 	my ($table, $name, %args) = @_;
@@ -48,9 +48,9 @@ sub row
 
 sub sample { my ($row, $round, $value) = @_; push @{ $row->{samples} }, [ $round, $value ]; return }
 
-# Runs each of the pairs [row or rows, code] in every round, another one first
-# each time.  The code returns the samples, one for each row.  One that fails
-# is left out from then on, and named; undef is no sample.
+# Runs each of the pairs [row or rows, code] in every round, each time beginning with
+# another one.  The code returns a sample for each row; undef is no sample.  A pair that
+# fails is reported, and left out from then on.
 sub in_turn
 {
 	my ($self, $rounds, @pairs) = @_;
@@ -76,10 +76,10 @@ sub in_turn
 	return;
 }
 
-# Could the samples of two rows be those of the same thing?  The two-sided
-# Mann-Whitney test, with the normal approximation, which is good from about 10
-# samples each, and corrected for ties; and by how much the second ones are greater,
-# as the median of all differences (Hodges and Lehmann).  (p, difference)
+# Compares the samples of two rows, and returns (p, difference).  p is that of the two-sided
+# Mann-Whitney test, with a correction for ties and the normal approximation, which needs
+# about 10 samples of each.  The difference is the median of all differences (Hodges and
+# Lehmann); it is positive if the second row is greater.
 sub compare
 {
 	my ($first, $second) = @_;
@@ -97,7 +97,7 @@ sub compare
 	return ($z > 0 ? POSIX::erfc($z / sqrt 2) : 1, $middle);
 }
 
-# What could not be measured, and why.
+# Reports a measurement that is not possible, and the reason.
 sub problem
 {
 	my ($self, $why) = @_;
@@ -108,7 +108,7 @@ sub problem
 	return;
 }
 
-# Calls code that makes a peer; undef, with a word about it, if that fails.
+# Calls code that makes a peer.  If it fails, reports that and returns undef.
 sub try
 {
 	my ($self, $name, $code) = @_;
@@ -117,8 +117,7 @@ sub try
 	return $made;
 }
 
-# The processes of a server, by its data directory: the postmaster, and those
-# that it has started.
+# The processes of a server with that data directory: the postmaster and its children.
 sub server_pids
 {
 	my ($data_dir) = @_;
@@ -133,7 +132,7 @@ sub server_pids
 	return ($postmaster, @children);
 }
 
-# Shows the tables and leaves them to the report.
+# Prints the tables, and writes them for the report.
 sub finish
 {
 	my ($self) = @_;

@@ -1,12 +1,12 @@
 /*
- * Many candidates of ours in one process: the very election.c, etcd_api.c and
- * etcd_client.c of the extension, each candidate with a client and a lease of
- * its own, without PostgreSQL around them.
+ * Many candidates of ours in one process, without PostgreSQL.  They use
+ * election.c, etcd_api.c and etcd_client.c of the extension.  Each candidate has
+ * a client and a lease of its own.
  *
  *	 candidates ENDPOINT ELECTION NAME TTL NUMBER
  *
- * Writes a line for each election.  SIGUSR1: the one that leads resigns, and
- * enters again.
+ * Writes a line for each election.  On SIGUSR1 the leader resigns and enters
+ * again.
  */
 #include <poll.h>
 #include <signal.h>
@@ -42,7 +42,7 @@ now_ns(void)
 	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
 }
 
-/* ---- from the core ---- */
+/* ---- called by the core ---- */
 
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
@@ -99,7 +99,7 @@ port_random(void *ctx)
 	return (uint64_t) random() << 33 ^ (uint64_t) random() << 11 ^ (uint64_t) random();
 }
 
-/* ---- from the client ---- */
+/* ---- called by the client ---- */
 
 static void
 answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
@@ -185,7 +185,7 @@ main(int argc, char **argv)
 		long		timeout_ms = 1000;
 		int			nfds = 0;
 
-		/* one after the other: a thousand at once would be another test */
+		/* they start one after the other, because a thousand at once would be another test */
 		if (started < n)
 		{
 			start(&candidates[started], argv[1], argv[2], argv[3], started, atoi(argv[4]));

@@ -1,10 +1,10 @@
 /*
- * Answers every request on loopback with the same text: the least that a server
- * of HTTP can do.  What a load of requests costs by itself is measured with it.
+ * Answers every request on loopback with the same text, which is the least that
+ * an HTTP server can do.  It measures the cost of the requests themselves.
  *
  *	 http_answer PORT BYTES
  *
- * BYTES: the length of the body.  It ends by SIGTERM.
+ * BYTES: the length of the body.  It ends on SIGTERM.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

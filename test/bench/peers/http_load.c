@@ -1,13 +1,13 @@
 /*
- * Asks a server on loopback again and again, and tells how long it took.
+ * Sends requests to a server on loopback all the time, and measures its answers.
  *
  *	 http_load PORT[,PORT] PATH CONNECTIONS SECONDS RATE REUSE
  *
- * CONNECTIONS: of all ports together, which have the same number each.
- * RATE: requests per second of all connections together, 0: as fast as they
- * are answered.  REUSE: 1, a connection goes on for the next request; 0, each
- * request has its own.  It ends after SECONDS, or by SIGTERM.  Writes "requests per second, median and 99th
- * percentile in microseconds, failures".
+ * CONNECTIONS: the number for all ports together, divided among them.
+ * RATE: requests per second of all connections together; 0: as fast as they are
+ * answered.  REUSE: 1: a connection is used again; 0: each request has its own.
+ * It ends after SECONDS, or on SIGTERM.  Writes "requests per second, median and
+ * 99th percentile in microseconds, failures".
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -34,7 +34,7 @@ typedef struct Client
 	int			port;
 	int			fd;				/* -1: none */
 	bool		asked;			/* a request is under way */
-	bool		sent;			/* else it waits for the connection */
+	bool		sent;			/* false: the connection is not established yet */
 	int64_t		began_ns;
 	size_t		len;
 	char		answer[65536];
@@ -55,7 +55,7 @@ now_ns(void)
 	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
 }
 
-/* Sends the request; false if that cannot be. */
+/* Sends the request; false if that fails. */
 static bool
 ask(Client *client, const char *request)
 {
@@ -64,8 +64,8 @@ ask(Client *client, const char *request)
 }
 
 /*
- * Begins a request.  It does not wait for a connection: a server that accepts
- * few at a time may take a second, and the other clients go on meanwhile.
+ * Begins a request.  It does not wait for the connection.  A server that accepts
+ * few at a time may need a second, and the other clients go on meanwhile.
  */
 static bool
 start(Client *client, const char *request)
@@ -103,8 +103,8 @@ end(Client *client, bool good, bool reuse)
 }
 
 /*
- * Reads what is there; true if the answer is complete.  *closed: nothing follows,
- * as the connection has ended, or will, by HTTP/1.0.
+ * Reads without waiting; true if the answer is complete.  *closed is set if the
+ * connection has ended, or will end because of HTTP/1.0.
  */
 static bool
 receive(Client *client, bool *closed)

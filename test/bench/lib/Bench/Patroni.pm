@@ -11,8 +11,8 @@ use PostgreSQL::Test::Utils;
 
 my $clusters = 0;
 
-# Returns when one is the primary and the other streams from it.  The TTL is
-# 5 s at the least, and loop_wait and retry_timeout the least that go with it.
+# Returns when one server is the primary and the other streams from it.  The TTL is at least
+# 5 s.  loop_wait and retry_timeout are the least that are possible with it.
 sub new
 {
 	my ($class, $etcd, $ttl) = @_;

@@ -1,5 +1,5 @@
-# The peers: candidates of other programs, as processes whose output is read,
-# and a client of the gateway that does no more than it must.
+# The peers: candidates of other programs, as processes whose output is read, and a minimal
+# client of etcd's gateway.
 package Bench::Peers;
 
 use strict;
@@ -21,7 +21,8 @@ sub etcdctl
 		$ENV{ETCDCTL} // 'etcdctl', '--endpoints=' . $etcd->endpoints, 'elect', $election, $name);
 }
 
-# Many of ours in one process, without PostgreSQL, by this program of test/bench/build.
+# Many candidates of ours in one process, without PostgreSQL, by that program of
+# test/bench/build.
 sub ours
 {
 	my ($etcd, $election, $name, $ttl, $number, $program) = @_;
@@ -30,7 +31,7 @@ sub ours
 	return Bench::Peer->start({}, qr/^elected/, $program, $etcd->endpoints, $election, $name, $ttl, $number);
 }
 
-# npm's etcd-leader, so many candidates in one process; etcd needs --enable-v2=true.
+# npm's etcd-leader, with that many candidates in one process; etcd needs --enable-v2=true.
 sub npm
 {
 	my ($etcd, $election, $name, $ttl, $number) = @_;
@@ -38,7 +39,7 @@ sub npm
 	return Bench::Peer->start({}, qr/^elected/, 'node', "$build/npm/candidate.js", address($etcd), "/$election", $name, $ttl, $number // 1);
 }
 
-# Go's concurrency.Election, so many candidates in one process.
+# Go's concurrency.Election, with that many candidates in one process.
 sub go
 {
 	my ($etcd, $election, $name, $ttl, $number) = @_;
@@ -46,8 +47,8 @@ sub go
 	return Bench::Peer->start({}, qr/^elected/, "$build/candidate", $etcd->endpoints, $election, $name, $ttl, $number // 1);
 }
 
-# Two of them, the first leading and the second waiting: { leading, waiting }.
-# $make->(name) starts one, $queued->() tells how many stand in the queue.
+# Starts two candidates, and returns { leading, waiting }.  $make->(name) starts one, and
+# $queued->() returns the number of keys in the queue.
 sub pair
 {
 	my ($make, $queued) = @_;
@@ -58,7 +59,7 @@ sub pair
 	return $pair;
 }
 
-# How many stand in an election, of etcd's API v3 and v2.
+# The number of candidates of an election, with etcd's API v3 and v2.
 sub queued
 {
 	my ($etcd, $election) = @_;
@@ -74,8 +75,8 @@ sub queued_v2
 	return scalar @{ JSON::PP->new->decode($answer->{content})->{node}{nodes} // [] };
 }
 
-# Requests that etcd has received: messages of gRPC, the gateway's, too; and
-# those to API v2, where watches are counted apart.
+# The number of requests that etcd has received: messages of gRPC, including those of the
+# gateway, and requests to API v2, which counts watches separately.
 sub requests
 {
 	my ($etcd) = @_;
@@ -123,8 +124,8 @@ sub pid { return $_[0]{pid} }
 
 sub signal { my ($self, $signal) = @_; return kill $signal, $self->{pid} }
 
-# Waits for the line that says it is elected; the time at which it was there,
-# undef after so many seconds, or at the end of the process.
+# Waits for the line that it is elected, and returns the time of the line.  Returns undef
+# after that many seconds, or at the end of the process.
 sub wait_until_elected
 {
 	my ($self, $timeout) = @_;
@@ -152,7 +153,7 @@ sub wait_until_elected
 	}
 }
 
-# Forgets what it has said so far.
+# Forgets its output so far.
 sub forget
 {
 	my ($self) = @_;
@@ -160,7 +161,7 @@ sub forget
 	return;
 }
 
-# Does it lead, by what it has said so far?
+# Does it lead, according to its output so far?
 sub leads { my ($self) = @_; $self->forget; return $self->{leads} }
 
 sub stop
@@ -183,7 +184,7 @@ END
 }
 
 # ---------------------------------------------------------------------------
-# A connection to etcd's gateway that stays open, and does not wait to send.
+# A connection to etcd's gateway that stays open, and sends without delay (TCP_NODELAY).
 package Bench::Connection;
 
 use strict;
@@ -209,7 +210,7 @@ sub send_request
 	return;
 }
 
-# Reads until the buffer matches; takes that away, and returns what was caught.
+# Reads until the buffer matches; removes the match, and returns its groups.
 sub take
 {
 	my ($self, $pattern) = @_;
@@ -223,7 +224,7 @@ sub take
 	}
 }
 
-# The body of an answer; of a stream's, the first piece.
+# Reads the body of an answer; for a stream, the first piece.
 sub answer
 {
 	my ($self) = @_;

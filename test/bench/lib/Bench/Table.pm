@@ -1,17 +1,16 @@
-# A table of what was measured: rows of samples, statistics over them, and the
-# ways to show it.  Plain data, so that it can be written to a file as JSON.
+# A table of measurements: rows of samples, their statistics, and their presentation.  It is
+# plain data, so that it can be written to a file as JSON.
 #
-#   name   => of its files
-#   title  => for people
-#   unit   => of the samples
+#   name   => the name of its files
+#   title  => the title
+#   unit   => the unit of the samples
 #   rows   => [ { name, x, samples => [[round, value], ...], goal, note } ... ]
 #
-# x, where given, is a number by which rows of the same name form a curve.
-# Each row has "ratio", by which ours is divided by it: the median of the
-# ratios of all rounds in which both were measured, since what else the machine
-# does changes from round to round.  Ours is the row named in "ours", at the
-# same x; "goal" of any other row is about that ratio, "goal" of ours about the
-# median.
+# With x, which is a number, rows of the same name form a curve.  "ours" names our row at
+# the same x.  Each other row has a "ratio": the median of the ratios of our sample to its
+# sample, over all rounds that have both.  Samples of one round are compared, because the
+# load of the machine changes between rounds.  "goal" of our row concerns its median, "goal"
+# of the others their ratio.
 package Bench::Table;
 
 use strict;
@@ -36,7 +35,7 @@ sub ratio
 	return median(map { $_->[1] / $value{ $_->[0] } } grep { $value{ $_->[0] } } @{ $ours->{samples} });
 }
 
-# Three digits that count, no exponents.
+# Formats a number with three significant digits and without an exponent.
 sub figure
 {
 	my ($value) = @_;
@@ -53,7 +52,7 @@ sub judged
 	return ($sign eq '<' ? '≤' : '≥') . " $bound, " . (!defined $value ? 'not measured' : $met ? 'met' : '**missed**');
 }
 
-# Its lines as lists of cells, the head first.
+# The lines of the table as lists of cells, the head first.
 sub lines
 {
 	my ($table) = @_;
@@ -78,7 +77,7 @@ sub lines
 	return @lines;
 }
 
-# For a terminal.
+# The table as text for a terminal.
 sub text
 {
 	my ($table) = @_;
@@ -123,9 +122,8 @@ sub csv
 	return $csv;
 }
 
-# The script for gnuplot that draws it into $file: a box (quartiles, whiskers,
-# what lies outside) for each row, or a curve of medians, with least and
-# greatest, for each name.
+# The script for gnuplot that draws the table into $file: a box plot (quartiles, whiskers,
+# outliers) for each row, or a curve of medians, with minimum and maximum, for each name.
 sub plot
 {
 	my ($table, $file) = @_;
@@ -172,7 +170,7 @@ sub plot
 	return $data . join("\n", @script, 'plot ' . join(', ', @plots)) . "\n";
 }
 
-# A name on several lines, of some twenty letters.
+# Breaks a name into lines of about twenty letters.
 sub wrapped
 {
 	my ($name) = @_;
