@@ -81,7 +81,7 @@ CREATE TYPE etcd_leader_event AS (
 );
 
 COMMENT ON TYPE etcd_leader_event IS
-'An event of an election: elected, unelected or leader; of the contact with etcd: connected or disconnected (election is NULL); or of a key below etcd_leader.watched_prefixes: change (election is NULL). seq: increases by 1, also over a restart after a crash; each start of the server begins above all earlier numbers, at the microseconds since 2000; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, NULL where there is nothing to say. Of a change: key, value (NULL: the key was deleted) and revision, which is etcd''s mod revision; each text is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary); key NULL and reason gap: changes may be missing here, read again.';
+'An event. event: elected, unelected or leader for an election; connected or disconnected for the contact with etcd; change for a key below etcd_leader.watched_prefixes. seq: increases by 1, also over a restart after a crash; each start of the server begins above all earlier numbers, at the microseconds since 2000; election: NULL if the event is not of an election; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, or NULL. Only for change: key; value: NULL if the key was deleted; revision: etcd''s mod revision. A key or value is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary). Reason gap, key NULL: changes may be missing here, so read the keys again.';
 
 CREATE FUNCTION etcd_leader_events(after bigint DEFAULT 0)
 RETURNS SETOF etcd_leader_event
@@ -131,7 +131,7 @@ AS 'MODULE_PATHNAME', 'etcd_resign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_resign(text, boolean) IS
-'Gives up leadership, or the place in the queue. Returns true when the key is deleted, false if this instance was not a candidate. If there is no other candidate, a NOTICE says so. election: a name in etcd_leader.elections; NULL means the first one. rejoin: true (or NULL) enters the queue again at its end; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+'Gives up leadership, or the place in the queue. Returns true when the key is deleted, false if this instance was not a candidate. If there is no other candidate, a NOTICE says so. election: a name in etcd_leader.elections; NULL means the first one. rejoin: true (or NULL) enters the queue again at its end; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: there is no elector, or it does not handle the election yet.';
 
 CREATE FUNCTION etcd_campaign(election text DEFAULT NULL)
 RETURNS boolean
@@ -139,7 +139,7 @@ AS 'MODULE_PATHNAME', 'etcd_campaign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_campaign(text) IS
-'Enters the election, for example after etcd_resign(rejoin => false). Returns true when the key is in the queue, false if this instance was in the queue already. election: a name in etcd_leader.elections; NULL means the first one. ERROR 55000: etcd_leader.candidate forbids it, no elector, or the election is not taken up yet; 08006: etcd did not answer; 42704: no such election.';
+'Enters the election, for example after etcd_resign(rejoin => false). Returns true when the key is in the queue, false if this instance was in the queue already. election: a name in etcd_leader.elections; NULL means the first one. ERROR 55000: etcd_leader.candidate forbids it, there is no elector, or it does not handle the election yet; 08006: etcd did not answer; 42704: no such election.';
 
 CREATE FUNCTION etcd_proclaim(value text, election text DEFAULT NULL)
 RETURNS void
@@ -147,7 +147,7 @@ AS 'MODULE_PATHNAME', 'etcd_proclaim'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_proclaim(text, text) IS
-'Changes the value of this instance''s key, which others see as the leader''s name, without an election. value: 1 to 255 bytes of UTF-8 without control characters. election: a name in etcd_leader.elections; NULL means the first one. ERROR 22004: value is NULL; 22023: value is not allowed; 08006: etcd did not answer; 42704: no such election; 55000: not a candidate, no elector, or the election is not taken up yet.';
+'Changes the value of this instance''s key, which others see as the leader''s name, without an election. value: 1 to 255 bytes of UTF-8 without control characters. election: a name in etcd_leader.elections; NULL means the first one. ERROR 22004: value is NULL; 22023: value is not allowed; 08006: etcd did not answer; 42704: no such election; 55000: not a candidate, there is no elector, or it does not handle the election yet.';
 
 CREATE FUNCTION etcd_transfer(to_node text, election text DEFAULT NULL, timeout interval DEFAULT '10 s')
 RETURNS boolean
@@ -155,7 +155,7 @@ AS 'MODULE_PATHNAME', 'etcd_transfer'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_transfer(text, text, interval) IS
-'Hands leadership over to a candidate, at any place in the queue. This instance and the candidates before the new leader enter the queue again at its end. Call it on the leader. to_node: as etcd_candidates() shows it. election: a name in etcd_leader.elections; NULL is the first. timeout: NULL means none. True when to_node is seen to lead, and if it is this instance; false if another one leads, or nobody until the timeout. ERROR 42704: no such election, or no such candidate; 55000: this instance does not lead, two candidates have that name, a candidate of another program is before it, no elector, or the election is not taken up yet; 54000: more than 120 candidates are before it; 22004: to_node is NULL; 08006: etcd did not answer, leadership may have ended here.';
+'Hands leadership over to a candidate, at any place in the queue. This instance and the candidates before the new leader enter the queue again at its end. Call it on the leader. Returns true when to_node leads, and false if another candidate leads, or if to_node is not seen to lead within the timeout. to_node: as etcd_candidates() shows it. election: a name in etcd_leader.elections; NULL means the first one. timeout: NULL means none. ERROR 42704: no such election, or no such candidate; 55000: this instance does not lead, two candidates have that name, a candidate of another program is before it, there is no elector, or it does not handle the election yet; 54000: more than 120 candidates are before it; 22004: to_node is NULL; 08006: etcd did not answer, leadership may have ended here.';
 
 CREATE FUNCTION etcd_candidates(election text DEFAULT NULL)
 RETURNS TABLE (
@@ -171,7 +171,7 @@ AS 'MODULE_PATHNAME', 'etcd_candidates'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_candidates(text) IS
-'Reads the queue from etcd and returns it, the leader first. election: a name in etcd_leader.elections; NULL means the first one. position: from 1; node: the value of the key; is_self: the key is this instance''s; lease_id: in hex, NULL if the key has no lease. ERROR 08006: etcd did not answer; 42704: no such election; 55000: no elector, or the election is not taken up yet.';
+'Reads the queue from etcd and returns it, the leader first. election: a name in etcd_leader.elections; NULL means the first one. position: from 1; node: the value of the key; is_self: the key is this instance''s; lease_id: in hex, NULL if the key has no lease. ERROR 08006: etcd did not answer; 42704: no such election; 55000: there is no elector, or it does not handle the election yet.';
 
 CREATE TYPE etcd_leader_key_value AS (
 	key text,
@@ -181,7 +181,7 @@ CREATE TYPE etcd_leader_key_value AS (
 );
 
 COMMENT ON TYPE etcd_leader_key_value IS
-'A key of etcd. key, value: in hex if it is not text (UTF-8 without control characters other than tab and line ends).';
+'A key of etcd and its value. Each is in hex if it is not text (UTF-8 without control characters other than tab and line ends).';
 
 CREATE FUNCTION etcd_get(key text, prefix boolean DEFAULT false)
 RETURNS SETOF etcd_leader_key_value
@@ -189,7 +189,7 @@ AS 'MODULE_PATHNAME', 'etcd_get'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_get(text, boolean) IS
-'Reads a key of etcd by a linearizable read and returns it; no row if it does not exist. prefix: returns all keys that begin with key, in the order of their names, as of one revision. Reads only below etcd_leader.watched_prefixes, for superusers, too. ERROR 42501: key is not below a watched prefix; 22004: key is NULL; 22023: key is longer than 65,536 bytes; 54000: a key with its value is larger than 2 MB; 08006: etcd did not answer, refused, or has compacted the revision meanwhile; 55000: no elector, or the library was not preloaded.';
+'Reads a key of etcd by a linearizable read and returns it; no row if it does not exist. prefix: true returns all keys that begin with key, in the order of their names, as of one revision. Reads only below etcd_leader.watched_prefixes, for superusers, too. ERROR 42501: key is not below a watched prefix; 22004: key is NULL; 22023: key is longer than 65,536 bytes; 54000: a key with its value is larger than 2 MB; 08006: etcd did not answer, refused, or has compacted the revision meanwhile; 55000: there is no elector, or the library was not preloaded.';
 
 --
 -- Views
@@ -220,7 +220,7 @@ AS 'MODULE_PATHNAME', 'etcd_leader_status'
 LANGUAGE C STABLE PARALLEL SAFE ROWS 16;
 
 COMMENT ON FUNCTION etcd_leader_status() IS
-'The rows of the view etcd_leader_status. ERROR 55000: the library was not preloaded.';
+'Returns the rows of the view etcd_leader_status. ERROR 55000: the library was not preloaded.';
 
 CREATE VIEW etcd_leader_status AS
 	SELECT * FROM etcd_leader_status();
@@ -242,12 +242,12 @@ COMMENT ON COLUMN etcd_leader_status.key IS 'this instance''s key in etcd; NULL 
 COMMENT ON COLUMN etcd_leader_status.create_revision IS 'create revision of this instance''s key: its place in the queue';
 COMMENT ON COLUMN etcd_leader_status.state IS 'state of this instance in the election; "starting" if the elector does not handle it yet, "elector not running" if there is no elector';
 COMMENT ON COLUMN etcd_leader_status.endpoint IS 'endpoint of etcd in use';
-COMMENT ON COLUMN etcd_leader_status.connected IS 'whether etcd has answered since all endpoints failed last';
+COMMENT ON COLUMN etcd_leader_status.connected IS 'whether etcd has answered since the last time that all endpoints failed';
 COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
 COMMENT ON COLUMN etcd_leader_status.last_error IS 'the last error; NULL when it is over';
 COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'time of the last error';
-COMMENT ON COLUMN etcd_leader_status.won IS 'times that this instance became leader, since etcd_leader_stats.stats_reset';
-COMMENT ON COLUMN etcd_leader_status.lost IS 'times that its leadership ended, since then';
+COMMENT ON COLUMN etcd_leader_status.won IS 'how often this instance became the leader since etcd_leader_stats.stats_reset';
+COMMENT ON COLUMN etcd_leader_status.lost IS 'how often its leadership ended since then';
 
 CREATE FUNCTION etcd_leader_stats(
 	OUT requests bigint,
@@ -285,7 +285,7 @@ AS 'MODULE_PATHNAME', 'etcd_leader_stats'
 LANGUAGE C STABLE PARALLEL SAFE ROWS 1;
 
 COMMENT ON FUNCTION etcd_leader_stats() IS
-'The row of the view etcd_leader_stats. ERROR 55000: the library was not preloaded.';
+'Returns the row of the view etcd_leader_stats. ERROR 55000: the library was not preloaded.';
 
 CREATE VIEW etcd_leader_stats AS
 	SELECT * FROM etcd_leader_stats();
@@ -299,9 +299,9 @@ COMMENT ON COLUMN etcd_leader_stats.failures IS 'requests that etcd did not answ
 COMMENT ON COLUMN etcd_leader_stats.timeouts IS 'failures by timeout';
 COMMENT ON COLUMN etcd_leader_stats.endpoint_switches IS 'changes to another endpoint';
 COMMENT ON COLUMN etcd_leader_stats.leases_granted IS 'leases granted';
-COMMENT ON COLUMN etcd_leader_stats.keepalives IS 'keepalive requests of leases';
+COMMENT ON COLUMN etcd_leader_stats.keepalives IS 'keepalives sent';
 COMMENT ON COLUMN etcd_leader_stats.watch_restarts IS 'watch streams opened';
-COMMENT ON COLUMN etcd_leader_stats.elections_won IS 'times that this instance became leader';
+COMMENT ON COLUMN etcd_leader_stats.elections_won IS 'how often this instance became the leader';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_resigned IS 'leaderships that ended by etcd_resign()';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_transferred IS 'leaderships that were handed over, by etcd_transfer() or to a node of etcd_leader.preferred_nodes';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended because etcd did not renew the lease in time';
@@ -343,7 +343,7 @@ AS 'MODULE_PATHNAME', 'etcd_leader_hook_changed'
 LANGUAGE C;
 
 COMMENT ON FUNCTION etcd_leader_hook_changed() IS
-'Trigger of etcd_leader_hook: tells the process that starts hooks, at commit, that they have changed.';
+'Trigger function of etcd_leader_hook. It tells the hook launcher at commit that hooks have changed.';
 
 CREATE TABLE etcd_leader_hook (
 	name text PRIMARY KEY CHECK (length(name) > 0 AND octet_length(name) < 64),
@@ -419,7 +419,7 @@ AS 'MODULE_PATHNAME', 'etcd_add_hook'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) IS
-'Adds a hook: SQL that runs on this instance when leadership comes or goes, or for each change of a key below etcd_leader.watched_prefixes. name: 1 to 63 bytes; event: elected, unelected or change; command: statements as psql takes them, for a change with the settings etcd_leader.change_type, change_key, change_value, change_revision and change_reason; election: a name in etcd_leader.elections, NULL is the first, and must be NULL for change; timeout: 1 s to 1 day, for a whole run; run_as: the role that runs it. An elected hook is due at once where this instance leads. ERROR 42710: there is such a hook; 42501: the caller could not SET ROLE run_as, or that is a superuser and the caller is not; 22004: an argument is NULL; 22023: name, event, election, command or timeout is not allowed; 42601: the command cannot be parsed; 42704: no such election or role; 55000: the library was not preloaded, or there is no election.';
+'Adds a hook: SQL that runs on this instance when leadership comes or goes, or for each change of a key below etcd_leader.watched_prefixes. name: 1 to 63 bytes; event: elected, unelected or change; command: SQL statements, which for change can read the settings etcd_leader.change_type, change_key, change_value, change_revision and change_reason; election: a name in etcd_leader.elections, NULL means the first one, and must be NULL for change; timeout: 1 s to 1 day, for a whole run; run_as: the role that runs it. If this instance leads, an elected hook runs at once. ERROR 42710: there is a hook of this name; 42501: the caller cannot SET ROLE to run_as, or run_as is a superuser and the caller is not; 22004: an argument is NULL; 22023: name, event, election, command or timeout is not allowed; 42601: the command cannot be parsed; 42704: no such election or role; 55000: the library was not preloaded, or there is no election.';
 
 CREATE FUNCTION etcd_drop_hook(name text)
 RETURNS void
@@ -427,7 +427,7 @@ AS 'MODULE_PATHNAME', 'etcd_drop_hook'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_drop_hook(text) IS
-'Drops a hook and the records of its runs; a run of it is cancelled. ERROR 42704: no such hook; 42501: the caller could not have added it; 22004: name is NULL; 22023: it cannot be the name of a hook; 55000: the library was not preloaded.';
+'Drops a hook and the records of its runs, and cancels its run. ERROR 42704: no such hook; 42501: the caller may not add such a hook; 22004: name is NULL; 22023: it cannot be the name of a hook; 55000: the library was not preloaded.';
 
 --
 -- PUBLIC may call the functions that only read

@@ -742,7 +742,7 @@ ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
 	if (reply->kind == REPLY_UNKNOWN_ELECTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("election \"%s\" has not been taken up yet", election),
+				 errmsg("elector does not handle election \"%s\" yet", election),
 				 errhint("Try again when its state in \"%s\" has changed.", "etcd_leader_status")));
 	if (no_contact)
 		ereport(ERROR,
