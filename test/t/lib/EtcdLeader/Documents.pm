@@ -22,7 +22,7 @@ sub documents_top { return $top }
 # Every page that people write: paths below the sources.
 sub document_pages
 {
-	return grep { $_ ne 'doc/BENCHMARKS.md' } map { s{^\Q$top\E/}{}r } sort glob("$top/*.md $top/doc/*.md");
+	return grep { $_ ne 'doc/BENCHMARKS.md' } map { s{^\Q$top\E/}{}r } sort glob("$top/*.md $top/doc/*.md $top/test/*/README.md");
 }
 
 sub document { my ($page) = @_; return slurp_file("$top/$page") }
