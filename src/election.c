@@ -106,24 +106,36 @@ static void erase_memory(ElectionCore *core);
 
 /* ---- time ---------------------------------------------------------------- */
 
-int64_t
-core_backoff_ns(ElectionCore *core, int failures)
+static int64_t
+backoff_ns(ElectionCore *core, int failures, int64_t max_ms)
 {
 	int64_t		ms = BACKOFF_MIN_MS;
-	int64_t		max_ms = BACKOFF_MAX_MS;
 	uint64_t	jitter = core->port.random(core->port.ctx) % 512;
 
-	/* A leader has a deadline to meet, and there is only one leader. */
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (core->elections[i].state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
-			max_ms = lease_ttl_ns(core) / NS_PER_MS / 18;
-	}
 	while (--failures > 0 && ms < max_ms)
 		ms *= 2;
 	if (ms > max_ms)
 		ms = max_ms;
 	return ms * NS_PER_MS * (int64_t) (512 + jitter) / 1024;
+}
+
+int64_t
+core_backoff_ns(ElectionCore *core, int failures)
+{
+	return backoff_ns(core, failures, BACKOFF_MAX_MS);
+}
+
+int64_t
+core_urgent_backoff_ns(ElectionCore *core, int failures)
+{
+	int64_t		max_ms = BACKOFF_MAX_MS;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (core->elections[i].state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
+			max_ms = lease_ttl_ns(core) / NS_PER_MS / 18;
+	}
+	return backoff_ns(core, failures, max_ms);
 }
 
 void
@@ -373,7 +385,7 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint
 		core->first_failure_ns = now_ns;
 	if ((core->failed_endpoints & all) != all || (core->connected && !is_retry))
 		return;
-	core->contact_retry_ns = failed->sent_ns + core_backoff_ns(core, ++core->contact_failures);
+	core->contact_retry_ns = failed->sent_ns + core_urgent_backoff_ns(core, ++core->contact_failures);
 	set_disconnected(core, why);
 }
 

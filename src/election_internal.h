@@ -38,9 +38,10 @@
  *	 e.entry_floor		the own key did not exist at this	sending of an entry, look, delete
  *						revision, so the next one is		answer; 0 when the next one is not
  *						created above it					above it: etcd was put back
- *	 e.seen_revision	of the newest look that was used.	look; raised only; History.
- *						All watches of the election begin	Not by events: another watch of the
- *						after it.							stream may be behind.
+ *	 e.seen_revision	of the newest look that was used	look; raised only; History.
+ *						and asked for the present places.	Not by events: another watch of the
+ *						All watches of the election begin	stream may be behind.
+ *						after it.
  *	 e.armed_revision	of the newest answer that shows		ordered look; 0 with the epoch,
  *						the own key and exactly one			a lost watch, or another place.
  *						before it (ARMED)					Waiting only; up to seen_revision
@@ -566,9 +567,12 @@ extern void core_send_lease_request(ElectionCore *core, const Op *op, EtcdReques
 /*
  * How long to wait after this number of failures in a row: between half and
  * all of a back-off that doubles.  It counts from the sending of the failed
- * request, because the time without an answer was waiting, too.
+ * request, because the time without an answer was waiting, too.  A leader has
+ * a deadline to meet, and there is only one leader: its urgent back-off ends at
+ * an 18th of the TTL.
  */
 extern int64_t core_backoff_ns(ElectionCore *core, int failures);
+extern int64_t core_urgent_backoff_ns(ElectionCore *core, int failures);
 extern void core_wake_at(ElectionCore *core, int64_t when_ns);
 
 /* Is it time?  If not, pursue() is called again then. */

@@ -156,7 +156,7 @@ is_grant_under_way(const ElectionCore *core)
 static void
 postpone(ElectionCore *core, const Op *failed)
 {
-	core->lease_retry_ns = failed->sent_ns + core_backoff_ns(core, ++core->lease_failures);
+	core->lease_retry_ns = failed->sent_ns + core_urgent_backoff_ns(core, ++core->lease_failures);
 }
 
 void
@@ -646,7 +646,7 @@ fail_beat(ElectionCore *core, int64_t now_ns, const Beat *beat)
 	core->beat_ns = now_ns;
 	if (core->beat_failures >= core->config.nendpoints)
 		core->beat_ns = beat->sent_ns +
-			core_backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
+			core_urgent_backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
 }
 
 static void

@@ -426,7 +426,13 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 
 	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
 		return false;			/* answered out of order, or void (EPOCH) */
-	e->seen_revision = sight->revision;
+
+	/*
+	 * A look at keys that are not the places any more does not show whether
+	 * the present ones still exist.  The watch must report that.
+	 */
+	if (!(op->asked[slot] & LOOK_BY_NAME) || op->id >= e->places_id)
+		e->seen_revision = sight->revision;
 	if (sight->revision < e->first_revision)
 	{
 		/*
@@ -521,7 +527,7 @@ look_request_failed(ElectionCore *core, const Op *op)
 	want_look_again(core, op);
 	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
 		core->look_retry_ns = op->sent_ns +
-			core_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
+			core_urgent_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
 }
 
 void

@@ -421,7 +421,7 @@ fail_beat(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 	p->beat_wanted = true;
 	p->retry_ns = now_ns;
 	if (++p->beat_failures > core->config.nendpoints)
-		p->retry_ns = sent_ns + core_backoff_ns(core, p->beat_failures - core->config.nendpoints);
+		p->retry_ns = sent_ns + core_urgent_backoff_ns(core, p->beat_failures - core->config.nendpoints);
 }
 
 /* Both answers of a beat have come: moves the deadline, or tries again. */

@@ -342,7 +342,7 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const EtcdResult
 	{
 		/* The own key is gone, or not ours any more: a look shows the rest, and ends this. */
 		e->look_wanted = true;
-		e->transfer.retry_ns = now_ns + core_backoff_ns(core, ++e->transfer.failures);
+		e->transfer.retry_ns = now_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
 		return;
 	}
 	e->transfer.failures = 0;
@@ -379,7 +379,7 @@ transfer_request_failed(ElectionCore *core, const Op *op)
 	Election   *e = take_answer(core, op);
 
 	if (e)
-		e->transfer.retry_ns = op->sent_ns + core_backoff_ns(core, ++e->transfer.failures);
+		e->transfer.retry_ns = op->sent_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
 }
 
 void

@@ -284,7 +284,7 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 		stream->failures = 0;
 	stream->retry_ns = now_ns;
 	if (stream->failures++ > 0)
-		stream->retry_ns += core_backoff_ns(core, stream->failures);
+		stream->retry_ns += core_urgent_backoff_ns(core, stream->failures);
 
 	/*
 	 * A look shows the changes of the meantime; the next stream continues from

@@ -74,6 +74,7 @@ typedef struct Pending
 	uint64_t	id;				/* 0: none */
 	EtcdRequestKind kind;
 	bool		renews;			/* renews a lease, or replaces it */
+	bool		writes;			/* writes or deletes a key */
 	int64_t		lease;
 	int64_t		sent_ns;		/* by the instance's clock */
 } Pending;
@@ -464,19 +465,20 @@ margin_ns(int64_t ttl_ns)
  * The longest time that answers may take without a loss of leadership.  A beat
  * that begins a third of a TTL after the last one still ends before the
  * deadline.  So do the grant of a lease, the move to it, and its first beat.
- * A move voids the beat under way; it still ends in time if it is sent just
- * before that beat would have ended.
+ * A write of the own key may cost the beat under way: a move voids it, and its
+ * look may be older than the write.  Then the next beat must end in time.
  */
 static int64_t
-harmless_delay_ns(void)
+harmless_delay_ns(bool writes)
 {
 	int64_t		ttl_ns = least_ttl_ns();
 	int64_t		beat_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 2;
 	int64_t		fresh_ns = (ttl_ns - margin_ns(ttl_ns)) / 4;
-	int64_t		void_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 3;
-	int64_t		least_ns = beat_ns < fresh_ns ? beat_ns : fresh_ns;
+	int64_t		next_beat_ns = (ttl_ns / 3 - margin_ns(ttl_ns)) / 2;
 
-	return (least_ns < void_ns ? least_ns : void_ns) - 150 * MS;
+	if (writes)
+		return next_beat_ns - 150 * MS;
+	return (beat_ns < fresh_ns ? beat_ns : fresh_ns) - 150 * MS;
 }
 
 /* Does the request renew a lease, or help to replace it? */
@@ -505,6 +507,7 @@ add_pending(Instance *in, uint64_t id, const EtcdRequest *request)
 			w->pending[i].kind = request->kind;
 			w->pending[i].lease = request->lease;
 			w->pending[i].renews = renews_lease(in, request);
+			w->pending[i].writes = request->kind == ETCD_TXN && request->ncompares > 0;
 			if (w->pending[i].renews)
 				w->renewal_id = id;
 			w->pending[i].sent_ns = instance_clock(in);
@@ -613,7 +616,7 @@ note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAns
 		w->first_failure_ns = NEVER;
 		w->retry_failed = false;
 	}
-	if (answer->outcome != ETCD_ANSWERED || delay_ns > harmless_delay_ns() ||
+	if (answer->outcome != ETCD_ANSWERED || delay_ns > harmless_delay_ns(w->answered.writes) ||
 		(answer->header.raft_term != w->term && w->term != 0) ||
 		(request->kind == ETCD_KEEPALIVE && answer->ttl_s <= 0))
 		checker_trouble(in);
@@ -709,7 +712,9 @@ check_loss(const Instance *in, const ElectionEvent *event, int slot)
 		return;
 	for (int i = 0; i < MAX_PENDING; i++)
 	{
-		if (w->pending[i].id != 0 && w->pending[i].sent_ns < clock_ns - harmless_delay_ns())
+		const Pending *pending = &w->pending[i];
+
+		if (pending->id != 0 && pending->sent_ns < clock_ns - harmless_delay_ns(pending->writes))
 			return;
 	}
 	for (const Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)

@@ -2125,6 +2125,36 @@ test_no_elections(void **state)
 	assert_true(leads(a));
 }
 
+/* No deadline depends on a proclamation: a leader's back-off is that of others. */
+static void
+test_proclaim_not_answered(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		end_ns;
+	int			ntries = 0;
+
+	(void) state;
+	answer_all();
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	for (end_ns = now + 5 * SECOND; now < end_ns; now += 10 * MS)
+	{
+		Message    *put = sent(a, "put");
+
+		election_tick(a->core, now);
+		if (put != NULL)
+		{
+			ntries++;
+			give_up(a, put, true);
+		}
+		if (sent(a, "keepalive"))
+			deliver(a, sent(a, "keepalive"));
+		if (sent(a, "look"))
+			deliver(a, sent(a, "look"));
+	}
+	assert_true(leads(a));
+	assert_in_range(ntries, 5, 15);
+}
+
 /*
  * One watch has reported a change, and another watch has not yet reported an
  * earlier one.  A new stream begins before both changes.
@@ -2160,6 +2190,45 @@ test_watch_start(void **state)
 	assert_int_equal(b->nwatches, 1);
 	for (int i = 0; i < b->nwatches; i++)
 		assert_true(b->watches[i].start_revision <= revision + 1);
+}
+
+/*
+ * A beat asked for the key of an earlier leader, and its answer is newer than
+ * the look that showed the present leader.  A new stream begins after that look.
+ */
+static void
+test_watch_start_after_names(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *o;
+	Message    *look;
+	Message    *beat;
+	int64_t		revision;
+
+	(void) state;
+	answer_all();
+	start_instance("b", true);
+	o = start_instance("o", false);
+	answer_all();
+	assert_string_equal(o->views[0].leader, "a");
+	end_lease(find_lease(a->views[0].lease));
+	look = sent(o, "look");
+	assert_non_null(look);
+	execute(look);
+	revision = etcd.revision;
+	now += TTL_S * SECOND / 3;
+	election_tick(o->core, now);
+	beat = sent(o, "look");
+	assert_ptr_not_equal(beat, look);
+
+	delete_key(&etcd.keys[0]);
+	deliver(o, look);
+	assert_string_equal(o->views[0].leader, "b");
+	deliver(o, beat);
+	now += SECOND;
+	election_tick(o->core, now);
+	assert_int_equal(o->nwatches, 1);
+	assert_int_equal(o->watches[0].start_revision, revision + 1);
 }
 
 /* Somebody deletes the key.  The instance withdraws when the watch reports it, and queues again. */
@@ -2925,7 +2994,9 @@ main(void)
 		TEST(test_probe_hangs),
 		TEST(test_lesser_ttl),
 		TEST(test_no_elections),
+		TEST(test_proclaim_not_answered),
 		TEST(test_watch_start),
+		TEST(test_watch_start_after_names),
 		TEST(test_key_deleted),
 		TEST(test_key_changed),
 		TEST(test_etcd_away),
