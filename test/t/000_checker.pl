@@ -49,7 +49,7 @@ is(count_faults(
 is(count_faults(
 		a => [ run_of('t', 7, 1.0, 1.1, 1.2, 1.3) ],
 		b => [ run_of('t', 5, 1.6, 1.7, 1.8, 1.9) ]),
-	1, 'the later reign has the lesser token');
+	1, 'the later leadership has the lesser token');
 for my $case ([ 0.3, 0 ], [ 0.1, 1 ])
 {
 	is(count_faults(

@@ -19,7 +19,7 @@ $nodes[0]->wait_until_leader;
 $_->wait_until_sees('pg1') for @nodes;
 my %listeners = map { $_->name => $_->listen } @nodes;
 my @samplers  = map { $_->sample } @nodes;
-my $reigns    = 1;
+my $leaderships    = 1;
 my %evicted;
 
 # Notifications after a mark that begin like this, in short.
@@ -52,7 +52,7 @@ sub hand_over
 	note(sprintf '%s: %.0f ms', $what, 1000 * $took);
 	cmp_ok($next->token, '>', $token, "$what: with a greater token");
 	poll_is(5, sub { $third->current_leader }, $next->name, "$what: the third one names it");
-	$reigns++;
+	$leaderships++;
 
 	poll_ok(5, sub { told($next->name, $mark{ $next->name }, 'elected') }, "$what: elected is told");
 	poll_ok(5, sub { told($third->name, $mark{ $third->name }, 'leader postgres ' . $next->name) }, "$what: leader is told");
@@ -122,6 +122,6 @@ for my $node (grep { $_ != $stopped[0] } @nodes)
 
 my %runs   = EtcdLeader::Sampler::check_exclusion(\@samplers, 'five hand-overs', evicted => \%evicted);
 my %tokens = map { $_->{token} => 1 } grep { $_->{answer} eq 't' } map { @$_ } values %runs;
-is(scalar keys %tokens, $reigns, 'each reign was seen');
+is(scalar keys %tokens, $leaderships, 'each leadership was seen');
 
 done_testing();

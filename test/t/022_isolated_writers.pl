@@ -250,7 +250,7 @@ for my $row (sort { $a->{at} <=> $b->{at} } @rows)
 }
 is(join(', ', @back), '', 'tokens never go back in the order of commits');
 is(join(', ', grep { keys %{ $holder{$_} } > 1 } sort keys %holder), '', 'no token is that of two');
-is(scalar(keys %holder), 1 + @cases, 'a token for each reign');
+is(scalar(keys %holder), 1 + @cases, 'a token for each leadership');
 note(join ', ', map { my $t = $_; "token $t: " . join ' ', map { "$holder{$t}{$_} on $_" } keys %{ $holder{$t} } } sort { $a <=> $b } keys %holder);
 for my $token (sort { $a <=> $b } keys %deadline)
 {

@@ -40,7 +40,7 @@ sub restart_each
 	}
 	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'rolling restart');
 	my %led  = map { ($_->{token} => 1) } grep { $_->{answer} eq 't' } map { @$_ } values %runs;
-	is(join(' ', sort { $a <=> $b } keys %led), "@tokens", 'one reign after each restart, and no others');
+	is(join(' ', sort { $a <=> $b } keys %led), "@tokens", 'one leadership after each restart, and no others');
 	return;
 }
 

@@ -11,13 +11,13 @@
 #
 # What is a proven overlap.  While A leads under token T, that is, its key's
 # create revision, the key stands at the head of the queue, and T belongs to
-# that key alone: all that A says under T belongs to one and the same reign,
+# that key alone: all that A says under T belongs to one and the same leadership,
 # from the first such instant to the last, whatever A says in between.  Two
-# reigns of different instances must not overlap, and the later one has the
+# leaderships of different instances must not overlap, and the later one has the
 # greater token.  With
-#     first(T) = the least `after`  of the answers under T: the reign had begun
-#     last(T)  = the greatest `before` of them: the reign was not yet over
-# the reigns T < U of two instances overlap, provably, exactly if
+#     first(T) = the least `after`  of the answers under T: the leadership had begun
+#     last(T)  = the greatest `before` of them: the leadership was not yet over
+# the leaderships T < U of two instances overlap, provably, exactly if
 #     first(U) < last(T):
 # U was there at an instant that is proven to be before one at which T was
 # still believed.  The same token on two instances is an overlap by itself.
@@ -197,7 +197,7 @@ sub stop
 sub faults
 {
 	my ($runs, $evicted) = @_;
-	my (@faults, %reign);
+	my (@faults, %leadership);
 	for my $name (sort keys %$runs)
 	{
 		for my $run (grep { $_->{answer} eq 't' } @{ $runs->{$name} })
@@ -208,26 +208,26 @@ sub faults
 				push @faults, "$name: true without a single token at $run->{b0}";
 				next;
 			}
-			my $r = $reign{$token}{$name} //= { name => $name, token => $token, first => $run->{a0}, last => $run->{b1} };
+			my $r = $leadership{$token}{$name} //= { name => $name, token => $token, first => $run->{a0}, last => $run->{b1} };
 			$r->{first} = $run->{a0} if $run->{a0} < $r->{first};
 			$r->{last}  = $run->{b1} if $run->{b1} > $r->{last};
 		}
 	}
-	my @reigns;
-	for my $token (sort { $a <=> $b } keys %reign)
+	my @leaderships;
+	for my $token (sort { $a <=> $b } keys %leadership)
 	{
-		my @holders = map { $reign{$token}{$_} } sort keys %{ $reign{$token} };
+		my @holders = map { $leadership{$token}{$_} } sort keys %{ $leadership{$token} };
 		push @faults, "token $token on " . join(' and ', map { $_->{name} } @holders) if @holders > 1;
-		push @reigns, @holders;
+		push @leaderships, @holders;
 	}
-	for my $i (0 .. $#reigns)
+	for my $i (0 .. $#leaderships)
 	{
-		for my $j ($i + 1 .. $#reigns)
+		for my $j ($i + 1 .. $#leaderships)
 		{
-			my ($t, $u) = @reigns[ $i, $j ];
+			my ($t, $u) = @leaderships[ $i, $j ];
 			next if $t->{token} == $u->{token};
 			next if $t->{last} - $u->{first} < ($evicted->{ $t->{token} } // 0);
-			# of one instance: its later reign must not begin before the earlier one is over, either
+			# of one instance: its later leadership must not begin before the earlier one is over, either
 			push @faults,
 			  sprintf('%s under %s at %.6f, but %s still under %s at %.6f (%.3f ms later)',
 				$u->{name}, $u->{token}, $u->{first}, $t->{name}, $t->{token}, $t->{last}, 1000 * ($t->{last} - $u->{first}))
