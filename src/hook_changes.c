@@ -191,7 +191,7 @@ hook_changes_start_due(List *hooks)
 }
 
 HookChangesEnd
-hook_changes_ended(HookRun *run, bool has_failed)
+hook_changes_ended(HookRun *run)
 {
 	const HookChange *changes = hook_run_changes(run);
 	uint32		nsucceeded = pg_atomic_read_u32(&run->nsucceeded);
@@ -205,7 +205,7 @@ hook_changes_ended(HookRun *run, bool has_failed)
 		follower->needs_gap = false;
 		follower->position = changes[nsucceeded - 1].seq;
 	}
-	if (!has_failed || pg_atomic_read_u32(&run->nbegun) == nsucceeded)
+	if (pg_atomic_read_u32(&run->nbegun) == nsucceeded)
 		return HOOK_CHANGES_GO_ON;
 	failed = &changes[nsucceeded];
 	follower->tries = failed->seq == follower->failed_seq ? follower->tries + 1 : 1;

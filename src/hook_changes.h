@@ -42,7 +42,7 @@ typedef enum HookChangesEnd
 	HOOK_CHANGES_OUTDATED		/* the hook is gone, or another one */
 } HookChangesEnd;
 
-/* A process of such a hook has ended, and has_failed in its last change. */
-extern HookChangesEnd hook_changes_ended(HookRun *run, bool has_failed);
+/* A process of such a hook has ended. */
+extern HookChangesEnd hook_changes_ended(HookRun *run);
 
 #endif							/* HOOK_CHANGES_H */

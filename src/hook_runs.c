@@ -221,7 +221,7 @@ is_command_running(HookRun *run)
 static void
 note_end_of_changes(const ActiveRun *active_run)
 {
-	HookChangesEnd end = hook_changes_ended(active_run->run, strcmp(active_run->status, "failed") == 0);
+	HookChangesEnd end = hook_changes_ended(active_run->run);
 	Failure    *failure = find_failure(active_run->name);
 
 	if (end == HOOK_CHANGES_OUTDATED)
@@ -231,9 +231,7 @@ note_end_of_changes(const ActiveRun *active_run)
 	note_failure(active_run);
 	if (end != HOOK_CHANGES_GIVEN_UP)
 		return;
-	failure = find_failure(active_run->name);
-	failure->due_ns = 0;
-	failure->backoff_ms = BACKOFF_MIN_MS;
+	find_failure(active_run->name)->due_ns = 0;
 	ereport(WARNING,
 			(errmsg("hook \"%s\" in database \"%s\" gave up a change", active_run->name, database),
 			 errdetail("Its command has failed %d times. A run for a gap follows.", HOOK_MAX_TRIES)));
@@ -258,7 +256,7 @@ judge_run(ActiveRun *active_run)
 	{
 		active_run->status = "succeeded";
 		if (active_run->phase.event == HOOK_CHANGE)
-			(void) hook_changes_ended(active_run->run, false);
+			(void) hook_changes_ended(active_run->run);
 		else
 			stats_count(COUNTER_HOOKS_SUCCEEDED, 1);
 		note_success(active_run);

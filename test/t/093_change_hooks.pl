@@ -135,7 +135,7 @@ $pg->value(q{SELECT etcd_add_hook('fresh', 'change', $$
 poll(10, sub { told('fresh') == 1 }) or die 'no first run';
 $pg->value(q{DELETE FROM effect WHERE hook IN ('all', 'fresh')});
 put_many(map { [ sprintf('w/%04d', $_), $_ ] } 1 .. 500);
-poll_ok(20, sub { told('fresh') == 500 && told('all') == 500 }, '500 changes') or diag(scalar(told('fresh')), ' ', scalar(told('all')));
+poll_ok(40, sub { told('fresh') == 500 && told('all') == 500 }, '500 changes') or diag(scalar(told('fresh')), ' ', scalar(told('all')));
 is_deeply([ told('all') ], [ map { sprintf 'put w/%04d=%d ', $_, $_ } 1 .. 500 ], 'in order');
 is($pg->value(q{SELECT string_agg(DISTINCT told, ', ') FROM effect WHERE hook = 'fresh'}), '4MB 20s', 'each run in a session as new');
 cmp_ok($pg->value(q{SELECT count(DISTINCT pid) FROM effect WHERE hook = 'all'}), '<', 50, 'a process runs many');
