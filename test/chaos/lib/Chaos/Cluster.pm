@@ -355,17 +355,23 @@ sub empty_etcd
 	my ($self, $fault) = @_;
 	my $etcd = $self->{etcd};
 	$fault->{filling}->stop('KILL');
-	$self->in_background('empty etcd', sub {
-		insist(sub {
-			my @ctl = ('--command-timeout=8s', '--dial-timeout=2s');
-			$etcd->etcdctl(@ctl, 'del', '--prefix', '/filler/');
-			my ($answer) = grep { $_ } map { $etcd->post('/v3/kv/range', { key => 'eA==' }, $_, 2) } $etcd->all;
-			$etcd->try_etcdctl(@ctl, 'compact', $answer->{header}{revision});
-			$etcd->etcdctl([$_], @ctl, 'defrag') for $etcd->all;
-			$etcd->etcdctl(@ctl, 'alarm', 'disarm');
-			pause(0.5);
-			return $etcd->etcdctl(@ctl, 'alarm', 'list') eq '';
-		});
+	$self->{was_full} = 1;
+	$self->in_background('empty etcd', sub { make_room($etcd) });
+	return;
+}
+
+sub make_room
+{
+	my ($etcd) = @_;
+	my @ctl = ('--command-timeout=8s', '--dial-timeout=2s');
+	insist(sub {
+		$etcd->etcdctl(@ctl, 'del', '--prefix', '/filler/');
+		my ($answer) = grep { $_ } map { $etcd->post('/v3/kv/range', { key => 'eA==' }, $_, 2) } $etcd->all;
+		$etcd->try_etcdctl(@ctl, 'compact', $answer->{header}{revision});
+		$etcd->etcdctl([$_], @ctl, 'defrag') for $etcd->all;
+		$etcd->etcdctl(@ctl, 'alarm', 'disarm');
+		pause(0.5);
+		return $etcd->etcdctl(@ctl, 'alarm', 'list') eq '';
 	});
 	return;
 }
@@ -516,6 +522,15 @@ sub heal
 	for my $name (sort keys %{ $self->{wanted} }) { $self->want($name, 1) unless $name eq 'copy' }
 	for my $node ($self->nodes) { my @pids = $node->processes; kill 'CONT', @pids if @pids }
 	$self->signal_member($_, 'CONT') for $self->members;
+
+	# a member that joins executes the log from its beginning, is full once more
+	# before it comes to the deletion, and raises the alarm again
+	my $etcd = $self->{etcd};
+	$self->in_background('disarm', sub {
+			pause(3);
+			my ($status, $alarms) = $etcd->try_etcdctl('--command-timeout=8s', 'alarm', 'list');
+			make_room($etcd) if $status != 0 || $alarms ne '';
+		}) if $self->{was_full};
 	return;
 }
 
