@@ -74,7 +74,7 @@ typedef struct Pending
 	uint64_t	id;				/* 0: none */
 	EtcdRequestKind kind;
 	bool		renews;			/* renews a lease, or replaces it */
-	bool		writes;			/* writes or deletes a key */
+	bool		writes;			/* writes a key with which it may lead */
 	int64_t		lease;
 	int64_t		sent_ns;		/* by the instance's clock */
 } Pending;
@@ -465,8 +465,8 @@ margin_ns(int64_t ttl_ns)
  * The longest time that answers may take without a loss of leadership.  A beat
  * that begins a third of a TTL after the last one still ends before the
  * deadline.  So do the grant of a lease, the move to it, and its first beat.
- * A write of the own key may cost the beat under way: a move voids it, and its
- * look may be older than the write.  Then the next beat must end in time.
+ * A leader's write of its key may cost the beat under way: a move voids it, and
+ * its look may be older than the write.  Then the next beat must end in time.
  */
 static int64_t
 harmless_delay_ns(bool writes)
@@ -493,6 +493,18 @@ renews_lease(const Instance *in, const EtcdRequest *request)
 	return moves || request->kind == ETCD_KEEPALIVE || request->kind == ETCD_GRANT;
 }
 
+/* A leader's move or proclamation; an entry creates its key. */
+static bool
+is_write_of_leader(const Instance *in, const EtcdRequest *request)
+{
+	bool		leads = false;
+
+	for (int slot = 0; slot < plan.slots; slot++)
+		leads |= instance_leads(in, slot);
+	return leads && request->kind == ETCD_TXN && request->ncompares > 0 &&
+		request->compares[0].value != 0 && request->success[0].kind == ETCD_OP_PUT;
+}
+
 static void
 add_pending(Instance *in, uint64_t id, const EtcdRequest *request)
 {
@@ -507,7 +519,7 @@ add_pending(Instance *in, uint64_t id, const EtcdRequest *request)
 			w->pending[i].kind = request->kind;
 			w->pending[i].lease = request->lease;
 			w->pending[i].renews = renews_lease(in, request);
-			w->pending[i].writes = request->kind == ETCD_TXN && request->ncompares > 0;
+			w->pending[i].writes = is_write_of_leader(in, request);
 			if (w->pending[i].renews)
 				w->renewal_id = id;
 			w->pending[i].sent_ns = instance_clock(in);
