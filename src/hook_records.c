@@ -293,14 +293,16 @@ hook_records_delete_waiting(void)
 	execute(SPI_OK_DELETE, "DELETE FROM @etcd_leader_hook_run WHERE status = 'waiting'", 0, NULL, NULL, NULL);
 }
 
+/* Runs of hooks that do not exist any more are all deleted, and do not count. */
+#define HOOK_EXISTS		"EXISTS (SELECT FROM @etcd_leader_hook h WHERE h.name = r.hook)"
 #define NEWEST_TO_GO(condition) \
-	"(SELECT started_at FROM @etcd_leader_hook_run WHERE " condition " ORDER BY started_at DESC OFFSET " KEPT_RUNS " LIMIT 1)"
+	"(SELECT started_at FROM @etcd_leader_hook_run r WHERE " condition " AND " HOOK_EXISTS " ORDER BY started_at DESC OFFSET " KEPT_RUNS " LIMIT 1)"
 
 void
 hook_records_prune(void)
 {
 	execute(SPI_OK_DELETE,
-			"DELETE FROM @etcd_leader_hook_run r WHERE ended_at IS NOT NULL AND (NOT EXISTS (SELECT FROM @etcd_leader_hook h WHERE h.name = r.hook) OR "
+			"DELETE FROM @etcd_leader_hook_run r WHERE ended_at IS NOT NULL AND (NOT " HOOK_EXISTS " OR "
 			"started_at <= CASE WHEN event = 'change' THEN " NEWEST_TO_GO("event = 'change'") " ELSE " NEWEST_TO_GO("event <> 'change'") " END "
 			"AND (hook, started_at) NOT IN (SELECT hook, max(started_at) FROM @etcd_leader_hook_run WHERE status = 'succeeded' GROUP BY hook))",
 			0, NULL, NULL, NULL);

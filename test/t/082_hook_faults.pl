@@ -126,10 +126,10 @@ $pg1->value(q{INSERT INTO etcd_leader_hook_run VALUES ('kept', 'postgres', 'elec
 $pg1->value(q{INSERT INTO etcd_leader_hook_run VALUES ('unknown', 'postgres', 'elected', 9, now(), now(), 'succeeded')});
 add('kept', 'SELECT 1');
 $pg1->dbh->commit;
-# 1,000 are kept, among them the run of the hook that is not there, if it was still there; beside them the last success
+# beside the last 1,000: the last success, and the run of now, if it is recorded after the others were pruned
 poll_ok(10, sub {
 	my $kept = $pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'kept' AND fencing_token < 1501});
-	return $kept >= 999 && $kept <= 1001 && !$pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'unknown'});
+	return $kept >= 1000 && $kept <= 1002 && !$pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'unknown'});
 }, 'the last runs are kept, with those of hooks that are there');
 drop('kept');
 

@@ -1328,6 +1328,37 @@ test_armed_restored(void **state)
 	assert_true(leads(b) && b->views[0].token > token);
 }
 
+/*
+ * The instance resigns and enters the queue again, and etcd is put back while it
+ * does.  Returns the revision that it had seen before.
+ */
+static int64_t
+enter_while_put_back(Instance *in)
+{
+	int64_t		seen;
+
+	etcd.revision += 10;
+	run_for(2 * TTL_S * SECOND);
+	assert_true(election_resign(in->core, now, 0, true, 1));
+	deliver(in, sent(in, "delete"));
+	etcd.revision += 10;
+	assert_true(election_verify(in->core, now, 0, 2));
+	deliver(in, sent(in, "look"));
+	while (sent(in, "enter") == NULL)
+	{
+		answer_all();
+		now += MS;
+		election_tick(in->core, now);
+	}
+	seen = etcd.revision;
+	/* the lease exists in that state, too */
+	etcd.revision -= 8;
+	execute(sent(in, "enter"));
+	etcd.revision = seen + 5;
+	give_up(in, sent(in, "enter"), false);
+	return seen;
+}
+
 /* etcd was put back while the own key was entered, and the instance has not noticed. */
 static void
 test_armed_reentry(void **state)
@@ -1336,24 +1367,7 @@ test_armed_reentry(void **state)
 	int64_t		seen;
 
 	(void) state;
-	etcd.revision += 10;
-	run_for(2 * TTL_S * SECOND);
-	assert_true(election_resign(b->core, now, 0, true, 1));
-	deliver(b, sent(b, "delete"));
-	etcd.revision += 10;
-	assert_true(election_verify(b->core, now, 0, 2));
-	deliver(b, sent(b, "look"));
-	while (sent(b, "enter") == NULL)
-	{
-		answer_all();
-		now += MS;
-		election_tick(b->core, now);
-	}
-	seen = etcd.revision;
-	etcd.revision -= 8;
-	execute(sent(b, "enter"));
-	etcd.revision = seen + 5;
-	give_up(b, sent(b, "enter"), false);
+	seen = enter_while_put_back(b);
 	run_for(200 * MS);
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_true(b->views[0].create_revision < seen);
@@ -2591,25 +2605,7 @@ test_token_of_reentry(void **state)
 
 	(void) state;
 	answer_all();
-	etcd.revision += 10;
-	run_for(2 * TTL_S * SECOND);
-	assert_true(election_resign(a->core, now, 0, true, 1));
-	deliver(a, sent(a, "delete"));
-	etcd.revision += 10;
-	assert_true(election_verify(a->core, now, 0, 2));
-	deliver(a, sent(a, "look"));
-	while (sent(a, "enter") == NULL)
-	{
-		answer_all();
-		now += MS;
-		election_tick(a->core, now);
-	}
-	seen = etcd.revision;
-	/* etcd is put back, and the lease exists in that state */
-	etcd.revision -= 8;
-	execute(sent(a, "enter"));
-	etcd.revision = seen + 5;
-	give_up(a, sent(a, "enter"), false);
+	seen = enter_while_put_back(a);
 	for (int i = 0; i < 5 * 1000; i++)
 	{
 		run_for(MS);
