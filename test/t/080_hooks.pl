@@ -27,6 +27,8 @@ sub runs
 	  $node->rows('SELECT * FROM etcd_leader_hook_run WHERE hook = ? ORDER BY started_at', $hook);
 }
 
+sub last_run { return (split /, /, runs(@_))[-1] // '' }
+
 sub effects { return join ' ', map { $_->{what} } $_[0]->rows('SELECT what FROM effect ORDER BY id') }
 
 # ---- elected and unelected ------------------------------------------------
@@ -69,17 +71,17 @@ is(effects($pg2), 'on off on off on off on', 'the hooks ran in the order of the 
 
 # ---- a start without leading ------------------------------------------------
 
-$pg1->value('TRUNCATE effect, etcd_leader_hook_run');
+# The records stay: a hook whose run is not recorded is run again, at a moment that the test does not choose.
+$pg1->value('TRUNCATE effect');
 $pg1->restart;
-poll_is(10, sub { runs($pg1, 'off') }, 'unelected - succeeded', 'the server starts without leading: its unelected hook runs');
+poll_is(10, sub { last_run($pg1, 'off') }, 'unelected - succeeded', 'the server starts without leading: its unelected hook runs');
 $pg1->wait_until_candidate;
 is(effects($pg1), 'off', 'the hook ran once');
 $pg1->value('SELECT etcd_resign(rejoin => false)');
-$pg2->value('TRUNCATE effect, etcd_leader_hook_run');
 $pg2->restart;
 $pg2->wait_until_leader;
 my $token3 = $pg2->token;
-poll_is(10, sub { runs($pg2, 'on') }, "elected $token3 succeeded", 'one that leads runs the other');
+poll_is(10, sub { last_run($pg2, 'on') }, "elected $token3 succeeded", 'one that leads runs the other');
 
 # ---- failure ------------------------------------------------------------------
 
