@@ -93,7 +93,13 @@ init_events(void)
 	ConditionVariableInit(&events->published);
 	ConditionVariableInit(&events->notifiers_wanted);
 	pg_atomic_init_u64(&events->change_number, 0);
-	events->start = events_last();
+
+	/*
+	 * A crash restart loses events that nobody has read, and leadership can end
+	 * over it without an event.  So it skips a number, which readers notice.
+	 */
+	events->start = events_last() + 1;
+	pg_atomic_write_u64(last_event, (uint64) events->start);
 }
 
 const SharedPart events_part = {"etcd_leader events", events_size, (void **) &events, init_events};

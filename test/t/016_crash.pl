@@ -70,11 +70,10 @@ sub resumed_ok
 	$before->{$_}++ for qw(won lost elections_won elections_lost_shutdown);
 	is_deeply($leader->row($counted), $before, 'elector killed: the statistics go on, with the loss');
 
-	# Nobody can have missed anything who saw all before; for others there is a gap.
+	# Leadership may have ended without an event, so a number is skipped.
 	my @events = $leader->events($last);
-	is(join(' ', map { $_->{seq} } @events), join(' ', $last + 1 .. $last + @events), 'elector killed: the numbers of events go on');
-	is(($leader->events($last - 1))[0]{seq}, $last + 1, 'elector killed: a gap can be seen');
-	poll_ok(10, sub { $leader->value('SELECT notifications_sent FROM etcd_leader_stats') == $sent + $leader->last_event - $last },
+	is(join(' ', map { $_->{seq} } @events), join(' ', $last + 2 .. $last + 1 + @events), 'elector killed: the numbers of events go on, with a gap');
+	poll_ok(10, sub { $leader->value('SELECT notifications_sent FROM etcd_leader_stats') == $sent + $leader->last_event - $last - 1 },
 		'elector killed: what is new is notified');
 	is($leader->log_count('events were not announced', $offset), 0, 'elector killed: and nothing is missed');
 }
