@@ -27,7 +27,8 @@ sub runs_soon
 	my $began = now();
 	$node->safe_psql('postgres', $statement);
 	my $took = now() - $began;
-	cmp_ok($took, '<', 1.5, sprintf '%s: %.0f ms', $statement, 1000 * $took);
+	# with a session there it would fail after 5 s
+	cmp_ok($took, '<', 4, sprintf '%s: %.0f ms', $statement, 1000 * $took);
 	return;
 }
 
