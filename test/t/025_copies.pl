@@ -12,7 +12,7 @@ use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $ttl  = 2;
+my $ttl  = 5;
 my $etcd = EtcdLeader::Etcd->new;
 
 my $original = EtcdLeader::Instance->create('original', etcd => $etcd,
@@ -64,7 +64,8 @@ for my $kind (sort keys %make)
 	{
 		my $who = $node == $original ? 'the original' : 'the copy';
 		poll_ok(6 * $ttl, sub { ($node->status->{last_error} // '') =~ /has the name "pg1", too/ }, "$kind: last_error of $who says so");
-		is($node->log_count('has the name "pg1", too', $node == $original ? $from_log : 0), 1, "$kind: the log of $who says so, once");
+		# the log says it after the status
+		poll_is(5, sub { $node->log_count('has the name "pg1", too', $node == $original ? $from_log : 0) }, 1, "$kind: the log of $who says so, once");
 	}
 	is($original->token, $token, "$kind: the original leads as before");
 	is_deeply([ grep { $_->{answer} eq 't' } $sampler->stop ], [], "$kind: the copy never led");

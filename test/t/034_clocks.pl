@@ -100,7 +100,7 @@ sub end_session
 		for my $wait (sort keys %waits)
 		{
 			my ($took, $value) = $waits{$wait}->();
-			ok($took >= 3 && $took < 3.5, "$what: $wait takes its time") or diag("$took s");
+			ok($took >= 3 && $took < 6, "$what: $wait takes its time") or diag("$took s");
 			is($value || undef, undef, "$what: $wait: nothing happens");
 		}
 		my $window = now() - $began;
@@ -131,7 +131,7 @@ for my $step (1, -2, 1)
 	my ($took, undef, $state) = $end->();
 	$relay->thaw;
 	is($state, '25006', "stepped by $step h: etcd_verify_leader() without an answer");
-	ok($took >= 0.7 && $took < 1.2, "stepped by $step h: takes its time") or diag("$took s");
+	ok($took >= 0.7 && $took < 4, "stepped by $step h: takes its time") or diag("$took s");
 	poll_ok(5, sub { $pg1->value(q{SELECT connected FROM etcd_leader_status}) }, "stepped by $step h: etcd answers");
 	is($pg1->token, $token, "stepped by $step h: it leads on");
 }
@@ -237,8 +237,9 @@ for my $how ('a moment longer than the lease', 'for longer than a TTL', 'for an 
 		return $led;
 	}, "$how: it leads again");
 	is_deeply([ grep { $_ eq $lease } @leases ], [], "$how: by a fresh lease, and not once by the old one");
-	is_deeply([ grep { /elected/ } map { EtcdLeader::Listener::summarize($_) } $pg1->events($seen) ],
-		[ 'unelected postgres - lease_expired', 'elected postgres pg1 -' ], "$how: and says what happened");
+	# an event comes after the state
+	poll_is(5, sub { join ', ', grep { /elected/ } map { EtcdLeader::Listener::summarize($_) } $pg1->events($seen) },
+		'unelected postgres - lease_expired, elected postgres pg1 -', "$how: and says what happened");
 	# its timers knew nothing of the sleep: those of a beat, or the longest
 	cmp_ok($led // 99, '<', min($ttl / 3, 5) + 1, "$how: soon after it woke");
 	is($pg1->elector_pid, $pid, "$how: with the same elector");

@@ -70,8 +70,8 @@ for my $node (@nodes)
 		my $began = now();
 		$etcd->freeze($i);
 		poll_ok(10, sub { $node->status->{endpoint} ne $used }, "$name: another endpoint");
-		# a beat every third of the TTL, and half of the time-out, which is a ninth
-		cmp_ok(now() - $began, '<', $ttl / 3 + $ttl / 18 + 0.3, "$name: by the next beat");
+		# a beat every third of the TTL, and half of the time-out, which is a ninth; less than another beat for a busy machine
+		cmp_ok(now() - $began, '<', $ttl / 3 + $ttl / 18 + 1.2, "$name: by the next beat");
 		note(sprintf '%s: after %.2f s', $name, now() - $began);
 		cmp_ok($node->value('SELECT endpoint_switches FROM etcd_leader_stats'), '>', $switches, "$name: which is counted");
 		# at its time-out, which may come after the other one was asked; in
@@ -114,8 +114,9 @@ undisturbed("etcd's leader changes", sub {
 # Two of three gone for longer than the TTL.
 {
 	my @samplers = map { $_->sample } @nodes;
-	my $gone = now();
 	$etcd->kill($_) for 1, 2;
+	# with the first one alone gone, a keepalive is answered
+	my $gone = now();
 	poll_ok($ttl + 2, sub { !grep { $_->is_leader } @nodes }, 'no majority: nobody leads');
 	pause($gone + 1.5 * $ttl - now());
 	like($_->status->{last_error}, qr/no (?:answer|leader)|could not connect|Unavailable|timed out|deadline/i, $_->name . ' says why') for @nodes;
