@@ -47,7 +47,9 @@ sub runs_as_psql
 	$node->value('TRUNCATE t');
 	add($name, $command, %expected);
 	like(ended($name), $result, "$what: how it ends");
-	is($node->value(q{SELECT string_agg(i::text, ' ' ORDER BY i) FROM t}) // '', $expected{rows} // '', "$what: its rows");
+	# one that fails is tried again after a second
+	my $rows = $result =~ /failed/ ? 'DISTINCT i::text' : 'i::text';
+	is($node->value("SELECT string_agg($rows, ' ' ORDER BY i::text) FROM t") // '', $expected{rows} // '', "$what: its rows");
 	$node->value('SELECT etcd_drop_hook(?)', $name);
 	return;
 }
@@ -153,14 +155,17 @@ $node->configure(max_hook_workers => 0);
 # until the launcher has read it
 poll(10, sub {
 	add('probe', 'SELECT 1');
-	my $ran = poll(0.5, sub { $node->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'probe'}) });
+	my $ran = poll(1.5, sub { $node->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'probe'}) });
 	$node->value(q{SELECT etcd_drop_hook('probe')});
 	return !$ran;
 }) or die 'max_hook_workers is not heeded';
+# in one transaction: whoever sees the hooks sees what has become of the roles
+$node->dbh->begin_work;
 add("gone$_", 'SELECT 1', run_as => "gone$_") for 1 .. 3;
 $node->value('DROP ROLE gone1');
 $node->value('ALTER ROLE gone2 NOLOGIN');
 $node->value('ALTER ROLE gone3 CONNECTION LIMIT 0');
+$node->dbh->commit;
 is($node->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook LIKE 'gone%'}), 0, 'with max_hook_workers = 0 none runs');
 $node->configure(max_hook_workers => 2);
 is(ended('gone1'), 'failed: role "gone1" does not exist', 'a role that was dropped');

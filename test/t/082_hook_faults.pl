@@ -41,9 +41,10 @@ sub hands_over
 	$pg1->value('SELECT etcd_resign()');
 	$pg2->wait_until_leader(undef, 5);
 	my $took = now() - $began;
-	cmp_ok($took, '<', 1, "$what: the hand-over");
+	# locks are held for 5 s, and all others for longer; the rest is for a busy machine
+	cmp_ok($took, '<', 3, "$what: the hand-over");
 	ok($listener->wait_for(sub { $_[0]{event} eq 'unelected' && $_[0]{seq} > $mark }), "$what: NOTIFY goes on");
-	cmp_ok(now() - $began, '<', 3, "$what: at once");
+	cmp_ok(now() - $began, '<', 4, "$what: at once");
 	$listener->stop;
 	$pg1->wait_until_candidate;
 	$pg2->value('SELECT etcd_resign()');
@@ -90,10 +91,13 @@ is($pg1->log_count('was terminated by signal'), 0, 'nothing has crashed');
 	$pg2->value('SELECT etcd_resign(rejoin => false)');
 	$pg1->wait_until_leader;
 	my $runs = q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = 'resigns'};
+	my $since = now();
 	$mark = $pg1->value($runs);
 	pause(3);
+	poll(5, sub { $pg1->value($runs) > $mark });
 	my $more = $pg1->value($runs) - $mark;
-	ok($more >= 1 && $more <= 4, "a hook that resigns, alone: $more runs in three seconds");
+	my $time = now() - $since;
+	ok($more >= 1 && $more <= $time + 1, sprintf 'a hook that resigns, alone: %d runs in %.1f s', $more, $time);
 	unlike(statuses('resigns'), qr/succeeded/, 'no cancelled run has committed anything');
 	like($pg1->value(q{SELECT message FROM etcd_leader_hook_run WHERE hook = 'resigns' AND status = 'cancelled' LIMIT 1}), qr/does not lead election/, 'the records say that the runs were cancelled');
 	drop('resigns');
@@ -106,14 +110,14 @@ is($pg1->log_count('was terminated by signal'), 0, 'nothing has crashed');
 
 # ---- one after the other -------------------------------------------------------------
 
-add("wait$_", 'SELECT pg_sleep(0.3)') for 1 .. 7;
-my $most = 0;
-poll_ok(20, sub {
-	my $now = hooks_running($pg1);
-	$most = $now if $now > $most;
-	$pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook LIKE 'wait%' AND status = 'succeeded'}) == 7;
-}, 'more hooks than workers: all run');
-is($most, 3, 'at most max_hook_workers hooks run at once');
+# They run until the test lets them end.
+$pg1->value('SELECT pg_advisory_lock(1)');
+add("wait$_", 'SELECT pg_advisory_lock_shared(1)') for 1 .. 7;
+poll_is(10, sub { hooks_running($pg1) }, 3, 'max_hook_workers hooks run at once');
+pause(1.2);
+is(hooks_running($pg1), 3, 'and no more');
+$pg1->value('SELECT pg_advisory_unlock(1)');
+poll_ok(20, sub { $pg1->value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook LIKE 'wait%' AND status = 'succeeded'}) == 7 }, 'more hooks than workers: all run');
 is($pg1->value(q{SELECT string_agg(hook, ' ' ORDER BY started_at) FROM etcd_leader_hook_run WHERE hook LIKE 'wait%'}), join(' ', map { "wait$_" } 1 .. 7), 'the hooks begin in the order of their names');
 drop(map { "wait$_" } 1 .. 7);
 
@@ -170,9 +174,9 @@ $app->do(q{UPDATE etcd_leader_hook SET command = 'BEGIN; SELECT count(*) FROM et
 poll(10, sub { hooks_running($pg1) == 2 }) or die 'they do not run';
 my $began = now();
 $app->do('DROP EXTENSION etcd_leader');
-cmp_ok(now() - $began, '<', 1, 'DROP EXTENSION waits for no hook');
-poll_is(2, sub { hooks_running($pg1) }, 0, 'the processes of the runs have ended');
-cmp_ok(now() - $began, '<', 1.5, 'within a second');
+cmp_ok(now() - $began, '<', 3, 'DROP EXTENSION waits for no hook');
+poll_is(4, sub { hooks_running($pg1) }, 0, 'the processes of the runs have ended');
+cmp_ok(now() - $began, '<', 4, 'within a second, and what a busy machine takes');
 
 $app->do('CREATE SCHEMA s');
 $app->do('CREATE EXTENSION etcd_leader SCHEMA s');
@@ -188,7 +192,8 @@ poll(10, sub { hooks_running($pg1) == 1 }) or die 'it does not run';
 $app->disconnect;
 $began = now();
 $pg1->value('DROP DATABASE app');
-cmp_ok(now() - $began, '<', 1.5, 'DROP DATABASE ends a hook there');
+# it would fail after 5 s
+cmp_ok(now() - $began, '<', 4, 'DROP DATABASE ends a hook there');
 
 # Shutdown.
 add($_, $fault{$_}) for qw(hangs busy);
@@ -196,6 +201,6 @@ poll(10, sub { hooks_running($pg1) == 2 }) or die 'they do not run';
 my $offset = $pg1->log_size;
 $began = now();
 $pg1->stop('fast');
-cmp_ok(now() - $began, '<', 2, 'a fast shutdown ends them');
+cmp_ok(now() - $began, '<', 4, 'a fast shutdown ends them');
 is($pg1->log_count('etcd_leader hook', $offset), 0, 'without a word') or diag(slurp_file($pg1->logfile, $offset));
 done_testing();

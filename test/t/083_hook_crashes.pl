@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
-my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, init => { allows_streaming => 1 }, conf => "max_worker_processes = 16\n");
+my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, init => { allows_streaming => 1 }, settings => { ttl => 10 }, conf => "max_worker_processes = 16\n");
 $pg1->wait_until_leader;
 $pg1->value('CREATE TABLE t (what text, token bigint, at timestamptz DEFAULT clock_timestamp())');
 
@@ -38,7 +38,7 @@ my $token = $pg1->token;
 $pg1->value(q{SELECT etcd_add_hook('long', 'elected', 'INSERT INTO t VALUES (''begun''); SELECT pg_sleep(3); INSERT INTO t VALUES (''long'', etcd_fencing_token())')});
 $pg1->value('SELECT pg_terminate_backend(?)', sleeper() // die 'it does not run');
 poll_ok(10, sub { runs($pg1, 'long') =~ /^elected $token failed/ }, 'a hook is ended');
-is($pg1->value('SELECT message FROM etcd_leader_hook_run LIMIT 1'), 'its process was ended', 'its record says so');
+is($pg1->value(q{SELECT message FROM etcd_leader_hook_run WHERE status = 'failed' ORDER BY started_at LIMIT 1}), 'its process was ended', 'its record says so');
 my $pid = sleeper();
 ok($pid, 'it runs again');
 $pg1->value('SELECT pg_cancel_backend(?)', $pid);
@@ -87,7 +87,7 @@ $standby->promote;
 $standby->wait_until_leader;
 my $next = $standby->token;
 poll_ok(15, sub { runs($standby, 'done') =~ /, elected $next succeeded$/ && runs($standby, 'killed') =~ /elected $next succeeded$/ }, 'promotion runs what is due');
-is($standby->value('SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL'), 0, 'no record of a run is open');
+poll_is(5, sub { $standby->value('SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL') }, 0, 'no record of a run is open');
 
 # The old primary is a server of its own by now.  It starts without leading.
 $pg1->start;
@@ -109,7 +109,7 @@ my $last    = $standby->token;
 my $elector = $standby->elector_pid;
 poll(10, sub { runs($standby, 'done') =~ /elected $last succeeded$/ }) or die 'it does not run';
 kill 'STOP', $elector;
-poll_ok(15, sub { runs($standby, 'off') =~ /unelected $last succeeded$/ }, 'the elector hangs: unelected hooks run after the deadline');
+poll_ok(20, sub { runs($standby, 'off') =~ /unelected $last succeeded$/ }, 'the elector hangs: unelected hooks run after the deadline');
 kill 'CONT', $elector;
 $standby->wait_until_leader;
 my $newest = $standby->token;
@@ -123,8 +123,11 @@ $standby->value(q{SELECT etcd_add_hook('other role', 'elected', 'SELECT 1; -- ''
 my ($error, $output) = ('', '');
 my $dump = PostgreSQL::Test::Utils::tempdir('dump') . '/dump.sql';
 $standby->value(q{UPDATE etcd_leader_hook SET enabled = false WHERE name = 'killed'});
+$last = $standby->token;
 $standby->value('SELECT etcd_resign(rejoin => false)');
-poll(10, sub { !$standby->value('SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL') });
+# nothing is recorded any more after the run that the loss causes
+poll(10, sub { runs($standby, 'off') =~ /unelected $last succeeded$/ && !$standby->value('SELECT count(*) FROM etcd_leader_hook_run WHERE ended_at IS NULL') })
+  or die 'the hooks do not end';
 ok(IPC::Run::run([ 'pg_dump', '-f', $dump, '-d', $standby->connstr('postgres') ], '2>', \$error), 'pg_dump') or diag($error);
 $standby->value('CREATE DATABASE restored');
 ok(IPC::Run::run([ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $standby->connstr('restored') ], '>', \$output, '2>', \$error), 'restored') or diag($error);
