@@ -18,6 +18,7 @@ my @nodes = map {
 	EtcdLeader::Instance->create(
 		$_,
 		etcd    => $etcd,
+		settings => { ttl => 10 },
 		preload => 'pg_cron, etcd_leader',
 		conf    => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n")
 } qw(pg1 pg2);

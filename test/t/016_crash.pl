@@ -11,7 +11,8 @@ use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $ttl   = 6;
+# so long that a lease outlasts a crash restart
+my $ttl   = 10;
 my $etcd  = EtcdLeader::Etcd->new;
 my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } qw(pg1 pg2);
 my @nodes = @nodes{qw(pg1 pg2)};
@@ -122,7 +123,7 @@ sub resumed_ok
 	my $token = $leader->token;
 	my $began = now();
 	$leader->stop('immediate');
-	cmp_ok(time_to_lead($next, $began, 'immediate stop'), '<', 2, 'immediate stop: long before the lease would have expired');
+	cmp_ok(time_to_lead($next, $began, 'immediate stop'), '<', $ttl / 2, 'immediate stop: long before the lease would have expired');
 	cmp_ok($next->token, '>', $token, 'immediate stop: under a greater token');
 	$leader->start;
 }
@@ -134,7 +135,7 @@ sub resumed_ok
 	my $pid   = $leader->{_pid};
 	my $began = now();
 	$leader->kill9;
-	cmp_ok(time_to_lead($next, $began, 'postmaster killed'), '<', 2, 'postmaster killed: long before the lease would have expired');
+	cmp_ok(time_to_lead($next, $began, 'postmaster killed'), '<', $ttl / 2, 'postmaster killed: long before the lease would have expired');
 	cmp_ok($next->token, '>', $token, 'postmaster killed: under a greater token');
 	wait_for_exit($pid, 10);
 	# what is left of the old server must be gone before it can start

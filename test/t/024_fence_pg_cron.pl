@@ -30,7 +30,7 @@ for my $name (sort keys %mode)
 		$name,
 		etcd     => $etcd,
 		preload  => 'pg_cron, etcd_leader',
-		settings => { candidate => $leads ? 'primary' : 'never' },
+		settings => { ttl => 20, candidate => $leads ? 'primary' : 'never' },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = $workers\ncron.database_name = 'postgres'\n");
 	$node->append_conf('postgresql.conf', "cron.host = '" . $node->host . "'\n");
 	$node->restart;

@@ -13,7 +13,7 @@ use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $ttl   = 6;
+my $ttl   = 15;
 my $etcd  = EtcdLeader::Etcd->new;
 my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } qw(pg1 pg2);
 $_->wait_until_candidate for values %nodes;
@@ -78,8 +78,8 @@ for my $death (sort keys %took)
 {
 	my @sorted = sort { $a <=> $b } @{ $took{$death} };
 	diag(sprintf '%s: the next one leads after %s ms', $death, join ', ', map { sprintf '%.0f', 1000 * $_ } @sorted);
-	# the middle one: an immediate stop itself takes its time on a busy machine
-	cmp_ok($sorted[1], '<', 0.25, "$death: within 250 ms");
+	# the middle one: an immediate stop itself takes its time on a busy machine; a beat comes each 5 s
+	cmp_ok($sorted[1], '<', 0.6, "$death: the successor does not wait for a beat");
 }
 
 # ---- orphans ------------------------------------------------------------------------

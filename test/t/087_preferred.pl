@@ -50,6 +50,9 @@ poll(10, sub { $nodes{pg2}->is_leader || $nodes{pg3}->is_leader });
 poll_ok(15, sub { $nodes{pg2}->is_leader }, 'the second best one leads');
 pause(0.5);
 my $token = $nodes{pg2}->token;
+# a delay that no machine is too slow for; the TTL shows that it is taken
+$nodes{pg2}->configure(preferred_delay => '10s', ttl => 6);
+poll(10, sub { my ($key) = $etcd->candidates('postgres'); ($etcd->lease($key->{lease}))[0] == 6 }) or die 'the settings are not taken';
 for (1 .. 3)
 {
 	$nodes{pg1}->value('SELECT etcd_campaign()');
@@ -58,6 +61,7 @@ for (1 .. 3)
 	pause(0.3);
 }
 is($nodes{pg2}->token, $token, 'pg1 comes and goes: pg2 leads on under the same token');
+$nodes{pg2}->configure(preferred_delay => undef, ttl => undef);
 pause($delay + 1.5);
 is($nodes{pg2}->token, $token, 'a node that has resigned for good does not get leadership');
 
@@ -80,7 +84,8 @@ cmp_ok($handed, '<=', $seconds / $delay, 'different lists: at most once in a del
 # 4. None: nobody is preferred, and nothing is asked for it.
 $_->configure(preferred_nodes => '') for @nodes;
 pause(1);
-my ($leader) = grep { $_->is_leader } @nodes;
+my $leader;
+poll(10, sub { ($leader) = grep { $_->is_leader } @nodes; $leader }) or die 'nobody leads';
 $token = $leader->token;
 pause($delay + 1);
 is($leader->token, $token, 'an empty list: the leader stays');

@@ -16,7 +16,7 @@ use Test::More;
 
 my $etcd    = EtcdLeader::Etcd->new;
 my $primary = EtcdLeader::Instance->create('primary', etcd => $etcd, init => { allows_streaming => 1 },
-	settings => { watched_prefixes => 'flags/, "maintenance "' });
+	settings => { ttl => 30, watched_prefixes => 'flags/, "maintenance "' });
 $primary->wait_until_leader;
 my $standby = EtcdLeader::Instance->create_standby('standby', $primary);
 $primary->wait_for_catchup($standby);
@@ -110,8 +110,9 @@ for my $n (1 .. $bursts)
 my $arrivals = $primary->row('SELECT count(*) AS n, max(after_ms) AS longest, percentile_disc(0.5) WITHIN GROUP (ORDER BY after_ms) AS median FROM arrival');
 note(sprintf 'they were told after %.1f ms (median), %.1f ms (longest)', @$arrivals{qw(median longest)});
 is($arrivals->{n}, $bursts * @burst, 'changes in a moment: each is told');
-cmp_ok($arrivals->{median}, '<', 50, 'after milliseconds');
-cmp_ok($arrivals->{longest}, '<', 500, 'and none waits for something else to happen');
+cmp_ok($arrivals->{median}, '<', 200, 'after milliseconds');
+# the next thing would be a beat, which comes every 10 s
+cmp_ok($arrivals->{longest}, '<', 3000, 'and none waits for something else to happen');
 
 # What is no text, and what is long.
 $mark = $primary->last_event;
@@ -145,7 +146,8 @@ my @seen = changes($primary, $mark);
 is($seen[0], 'flags/large=' . 'v' x 1000 . ' truncated', 'a value of 1.5 MB');
 is(scalar(grep { /=- / } @seen[ 1 .. $#seen ]), 20, 'a prefix is deleted: each of its keys');
 
-my $lease = $etcd->etcdctl('lease', 'grant', '2') =~ /lease (\w+)/ ? $1 : die;
+# long enough for all the puts
+my $lease = $etcd->etcdctl('lease', 'grant', '5') =~ /lease (\w+)/ ? $1 : die;
 $mark = $primary->last_event;
 my $after_puts;
 for my $n (0 .. 9)
