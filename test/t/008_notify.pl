@@ -36,7 +36,7 @@ sub told_all
 }
 
 my $etcd = EtcdLeader::Etcd->new;
-my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, conf => "max_worker_processes = 16\n");
+my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => 20 }, conf => "max_worker_processes = 16\n");
 $pg1->wait_until_leader;
 $pg1->value('CREATE DATABASE app');
 my $offset = $pg1->log_size;
