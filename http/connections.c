@@ -52,35 +52,42 @@ shut_down(Connection *connection)
 	connection->shut_down = true;
 }
 
-bool
+void
 connections_make_room(const struct sockaddr_storage *address)
 {
 	uint64		key = address_key(address);
 	Connection *oldest = NULL;
-	Connection *oldest_of_address = NULL;
 	int			of_address = 0;
-	int			open = 0;
 
 	for (int i = 0; i < count; i++)
 	{
 		Connection *connection = &connections[i];
 
-		if (connection->shut_down)
-			continue;
-		open++;
-		if (oldest == NULL || connection->since_ms < oldest->since_ms)
-			oldest = connection;
-		if (connection->address != key)
+		if (connection->shut_down || connection->address != key)
 			continue;
 		of_address++;
-		if (oldest_of_address == NULL || connection->since_ms < oldest_of_address->since_ms)
-			oldest_of_address = connection;
+		if (oldest == NULL || connection->since_ms < oldest->since_ms)
+			oldest = connection;
 	}
 	if (of_address >= CONNECTIONS_PER_ADDRESS)
-		shut_down(oldest_of_address);
-	else if (open >= CONNECTIONS_MAX)
 		shut_down(oldest);
-	return count < CONNECTIONS_MAX;
+}
+
+bool
+connections_make_any_room(void)
+{
+	Connection *oldest = NULL;
+
+	for (int i = 0; i < count; i++)
+	{
+		if (connections[i].shut_down)
+			return true;
+		if (oldest == NULL || connections[i].since_ms < oldest->since_ms)
+			oldest = &connections[i];
+	}
+	if (oldest != NULL)
+		shut_down(oldest);
+	return oldest != NULL;
 }
 
 static Connection *

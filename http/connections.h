@@ -19,11 +19,14 @@
 #define CONNECTIONS_PER_ADDRESS		64
 #define CONNECTIONS_TIMEOUT_MS		5000
 
+/* Makes room for a connection from that address, if there are too many of it. */
+extern void connections_make_room(const struct sockaddr_storage *address);
+
 /*
- * Makes room for a connection from that address.  False: there is no room
- * before libmicrohttpd has closed the connections that were shut down.
+ * Makes room for any connection.  This takes effect when libmicrohttpd has
+ * closed the connection that is shut down.  False if there is no connection.
  */
-extern bool connections_make_room(const struct sockaddr_storage *address);
+extern bool connections_make_any_room(void);
 
 /* A connection is there; has completed a request; is gone. */
 extern void connections_add(int fd, const struct sockaddr_storage *address);

@@ -31,6 +31,9 @@
 /* More wait for the next turn. */
 #define ACCEPTS_PER_TURN	32
 
+/* With no connection to close, how long to wait for descriptors or memory. */
+#define NO_RESOURCES_MS		100
+
 /* How long requests under way may take when the server has to finish. */
 #define DRAIN_MS			1000
 
@@ -158,19 +161,24 @@ accept_connections(const HttpListener *listener)
 			 * no connection is accepted before there is room, whatever its
 			 * address
 			 */
-			memset(&address, 0, sizeof(address));
-			(void) connections_make_room(&address);
+			(void) connections_make_any_room();
 			return;
 		}
 		fd = accept4(listener->fd, (struct sockaddr *) &address, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
+		{
+			/* a connection that cannot be accepted stays in the queue */
+			if ((errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) &&
+				!connections_make_any_room())
+				pg_usleep(NO_RESOURCES_MS * 1000L);
 			return;
+		}
 		if (listener->is_agent)
 		{
 			http_answer_agent(fd);
 			continue;
 		}
-		(void) connections_make_room(&address);
+		connections_make_room(&address);
 		connections_add(fd, &address);
 		if (MHD_add_connection(daemon_handle, fd, (struct sockaddr *) &address, len) != MHD_YES)
 			connections_remove(fd);

@@ -58,6 +58,7 @@ static Server previous;			/* serves until the current one is ready */
 static bool start_wanted = false;
 static int64 start_due_ms = 0;
 static bool start_failed = false;	/* and the log says so */
+static bool reloaded = true;	/* the settings, since a server was wanted for them */
 static char tls_error[256] = "";	/* that was logged */
 
 extern PGDLLEXPORT void etcd_leader_http_main(void);
@@ -73,6 +74,19 @@ forget_server(Server *server)
 	memset(server, 0, sizeof(Server));
 }
 
+/* The current server goes on, if there is one. */
+static void
+postpone_start(void)
+{
+	if (!start_failed)
+		ereport(WARNING,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not start the HTTP server of etcd_leader: %m"),
+				 errdetail("This will be tried again until it succeeds.")));
+	start_failed = true;
+	start_due_ms = http_clock_ms() + RETRY_MS;
+}
+
 /* Starts a server for `config`.  The one before goes on until this is ready. */
 static void
 start_server(void)
@@ -84,9 +98,10 @@ start_server(void)
 	sigset_t	before;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
-		ereport(ERROR,
-				(errcode_for_socket_access(),
-				 errmsg("could not create a socket: %m")));
+	{
+		postpone_start();
+		return;
+	}
 
 	/* until the child has handlers of its own */
 	sigfillset(&all);
@@ -102,14 +117,14 @@ start_server(void)
 		sigprocmask(SIG_SETMASK, &before, NULL);
 		http_serve(&config, sockets[1]);
 	}
+	if (pid < 0)
+		postpone_start();
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	close(sockets[1]);
 	if (pid < 0)
 	{
 		close(sockets[0]);
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not fork the HTTP server: %m")));
+		return;
 	}
 	if (current.ready)
 	{
@@ -214,7 +229,7 @@ free_certificate(HttpConfig *old)
  * started without it.  False if this has to be tried again.
  */
 static bool
-configure(bool reloaded)
+configure(void)
 {
 	HttpConfig	new = {0};
 	const char *error = NULL;
@@ -242,6 +257,7 @@ configure(bool reloaded)
 		start_wanted = true;
 		start_due_ms = 0;
 		start_failed = false;
+		reloaded = false;
 	}
 	free_certificate(&config);
 	config = new;
@@ -329,7 +345,6 @@ etcd_leader_http_main(void)
 {
 	uint32		wait_event = compat_wait_event("EtcdLeaderHttpMain");
 	bool		complete = false;
-	bool		reloaded = true;
 	MemoryContext turn_context;
 
 	http_api = etcd_leader_api();
@@ -354,8 +369,7 @@ etcd_leader_http_main(void)
 			proc_exit(0);
 		reap();
 		if (!complete)
-			complete = configure(reloaded);
-		reloaded = false;
+			complete = configure();
 		if (start_wanted && start_due_ms <= http_clock_ms())
 			start_server();
 		wait_for_work(complete, wait_event);
