@@ -42,8 +42,8 @@ sub hand_over
 	my $token = $old->token;
 	my %mark  = map { $_ => $nodes{$_}->last_event } keys %nodes;
 
-	# two may lead until the watch has told the old one, or at the latest its next beat
-	$evicted{$token} = 10 / 3 if $args{evict};
+	# two may lead until the watch has told the old one, not until its next beat after 10/3 s
+	$evicted{$token} = 1.5 if $args{evict};
 	my $began = now();
 	$how->($old);
 	poll_ok(5, sub { $next->is_leader }, "$what: the next one leads");

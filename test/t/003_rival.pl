@@ -80,8 +80,8 @@ $pg1->value('SELECT etcd_campaign()');
 is(queue(), 'pg3 pg2 pg1', 'three again');
 my @keys = $etcd->candidates('postgres');
 $token = $pg3->token;
-# the middle one first, then the leader, which may believe until it is told, or until its next beat
-my %evicted = ($token => 5 / 3);
+# the middle one first, then the leader, which may believe until its watch tells it
+my %evicted = ($token => 1.5);
 $etcd->etcdctl('lease', 'revoke', $keys[1]{lease_hex});
 $etcd->etcdctl('lease', 'revoke', $keys[0]{lease_hex});
 poll_ok(3, sub { $pg1->is_leader }, 'the last one leads');
