@@ -41,11 +41,25 @@ sub live_on
 	return;
 }
 
+# Kills processes that have outlived their postmaster for 10 s, as systemd does.  With
+# them no server can start, and the launcher of pg_cron 1.4 does not always notice the
+# death.  The extension's processes have to end by themselves.
+sub kill_orphans
+{
+	my ($self) = @_;
+	my %orphans = map { $_ => $self->{el_orphans}{$_} // now() } $self->processes;
+	delete @orphans{ $self->processes_like('etcd_leader ') };
+	kill 'KILL', grep { now() - $orphans{$_} > 10 } keys %orphans;
+	$self->{el_orphans} = \%orphans;
+	return;
+}
+
 # Starts the postmaster, and does not wait.  In the namespace that has the hosts it would
 # run as root, so it gets a user namespace of its own.
 sub start
 {
 	my ($self) = @_;
+	$self->kill_orphans;
 	my ($uid, $gid) = ($>, (split / /, $))[0]);
 	my $bindir = $self->{_install_path} ? "$self->{_install_path}/bin" : $self->config_data('--bindir');
 	my @world;
