@@ -464,7 +464,9 @@ sub end_rival
 		poll(3, sub { !-e "/proc/$pid/root" });
 		kill 'KILL', $pid;
 		insist(sub {
-			my @keys = grep { $_->{value} =~ /^\Q$name\E(?:-0)?$/ } $etcd->candidates($Chaos::Clients::election) or return $etcd->post('/v3/kv/range', { key => 'eA==' });
+			# none: etcd has not answered, or all keys have expired
+			my @candidates = $etcd->candidates($Chaos::Clients::election) or return 0;
+			my @keys = grep { $_->{value} =~ /^\Q$name\E(?:-0)?$/ } @candidates or return 1;
 			$etcd->etcdctl('--command-timeout=4s', 'lease', 'revoke', $_->{lease_hex}) for @keys;
 			return 0;
 		});
