@@ -58,7 +58,7 @@ static Server previous;			/* serves until the current one is ready */
 static bool start_wanted = false;
 static int64 start_due_ms = 0;
 static bool start_failed = false;	/* and the log says so */
-static bool reloaded = true;	/* the settings, since a server was wanted for them */
+static bool reloaded = true;	/* and no server was wanted since */
 static char tls_error[256] = "";	/* that was logged */
 
 extern PGDLLEXPORT void etcd_leader_http_main(void);

@@ -95,8 +95,8 @@ init_events(void)
 	pg_atomic_init_u64(&events->change_number, 0);
 
 	/*
-	 * A crash restart loses events that nobody has read, and leadership can end
-	 * over it without an event.  So it skips a number, which readers notice.
+	 * A crash restart loses events that nobody has read, and the end of a
+	 * leadership is not announced.  So a number is skipped, which readers notice.
 	 */
 	events->start = events_last() + 1;
 	pg_atomic_write_u64(last_event, (uint64) events->start);

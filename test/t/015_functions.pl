@@ -61,7 +61,7 @@ sub result_of
 		my $began = now();
 		is($pg2->value('SELECT etcd_wait_for_leadership(?)', $timeout), 0, "false after $timeout");
 		my $took = now() - $began;
-		ok($took >= $seconds && $took < $seconds + 2, "not before and not long after $timeout") or diag($took);
+		ok($took >= $seconds && $took < $seconds + 0.5, "not before and not long after $timeout") or diag($took);
 	}
 	my ($dbh, $statement) = start_on($pg2, 'SELECT etcd_wait_for_leadership()');
 	ok(!poll(0.3, sub { $dbh->pg_ready }), 'without a timeout it waits');
@@ -92,7 +92,7 @@ sub result_of
 	my $began = now();
 	is(scalar(my @none = $pg1->rows(q{SELECT * FROM etcd_wait_for_event(?, '300 ms')}, $mark)), 0, 'no event: no row at the timeout');
 	my $took = now() - $began;
-	ok($took >= 0.3 && $took < 2, 'not before and not long after') or diag($took);
+	ok($took >= 0.3 && $took < 1, 'not before and not long after') or diag($took);
 	is(scalar(@none = $pg1->rows(q{SELECT * FROM etcd_wait_for_event(NULL, '0')})), 0, 'NULL: from now on');
 	my @past = $pg1->rows(q{SELECT * FROM etcd_wait_for_event(0, '10 s')});
 	my ($started) = $pg1->value('SELECT extract(epoch FROM pg_postmaster_start_time() - timestamptz \'2000-01-01 UTC\') * 1000000');

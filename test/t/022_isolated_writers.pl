@@ -258,8 +258,8 @@ note(join ', ', map { my $t = $_; "token $t: " . join ' ', map { "$holder{$t}{$_
 for my $token (sort { $a <=> $b } keys %deadline)
 {
 	my ($last) = sort { $b <=> $a } map { $_->{at} } grep { $_->{token} == $token } @rows;
-	# from the last look to the commit timestamp; less than the safety margin, which is for that
-	cmp_ok($last, '<=', $deadline{$token} + 0.08 * $ttl, "no commit under token $token after its deadline");
+	# 0.05 s from the last look to the commit timestamp, on a busy machine
+	cmp_ok($last, '<=', $deadline{$token} + 0.05, "no commit under token $token after its deadline");
 	note(sprintf 'token %d: the last commit %.3f s before the latest possible deadline', $token, $deadline{$token} - $last);
 }
 
