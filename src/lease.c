@@ -665,23 +665,24 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAn
 	beat.ttl_ns = answer->ttl_s * NS_PER_S;
 	if (beat.ttl_ns > core->lease.ttl_ns)
 		beat.ttl_ns = core->lease.ttl_ns;
-	if (answer->outcome != ETCD_ANSWERED || !look_send_check(core, now_ns, ALL_SLOTS, &beat))
+	if (answer->outcome != ETCD_ANSWERED || !look_send(core, now_ns, &beat))
 		fail_beat(core, now_ns, &beat);
 }
 
 /*
  * Both answers of the beat have come: the deadline moves forward, or a fresh
- * lease is needed (BEAT).  standing: the elections whose own key the
+ * lease is needed (BEAT, ORDERED).  standing: the elections whose own key the
  * confirming look showed.
  */
 static void
-finish_beat(ElectionCore *core, int64_t now_ns, const Beat *beat, uint64_t confirm_term,
+finish_beat(ElectionCore *core, int64_t now_ns, const Op *look, uint64_t confirm_term,
 			uint32_t standing)
 {
+	const Beat *beat = &look->beat;
 	int64_t		until_ns = beat->sent_ns + beat->ttl_ns;
 	bool		complete = true;
 
-	if (beat->term != core->lease.term || confirm_term != core->lease.term)
+	if (!look->ordered || beat->term != core->lease.term || confirm_term != core->lease.term)
 	{
 		/*
 		 * A newer term requires a fresh lease, see needs_fresh().  If the term
@@ -730,7 +731,7 @@ lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
 	revoke_retired(core, now_ns, op, standing);
 	if (lease_is_current(core, &op->beat))
-		finish_beat(core, now_ns, &op->beat, answer->header.raft_term, standing);
+		finish_beat(core, now_ns, op, answer->header.raft_term, standing);
 }
 
 void
