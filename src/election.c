@@ -258,6 +258,8 @@ core_send_txn(ElectionCore *core, const Op *op,
 	request.nsuccess = nsuccess;
 	request.failure = failure;
 	request.nfailure = nfailure;
+	/* the queue may have large values of other programs */
+	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
 	/* a proclamation changes nothing that is remembered */
 	if (!is_read(op) && op->kind != OP_PROCLAIM)
 		erase_memory(core);
@@ -777,6 +779,7 @@ remember_election(const ElectionCore *core, const Election *e, ElectionMemory *m
 		copy_string(memory->elections[n].key_value, e->key_value, ELECTION_VALUE_SIZE);
 		memory->elections[n].create_revision = e->create_revision;
 		memory->elections[n].mod_revision = e->mod_revision;
+		memory->elections[n].written_revision = e->written_revision;
 	}
 }
 

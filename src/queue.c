@@ -962,7 +962,8 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	{
 		e->state = ELECTION_QUEUED;
 		e->create_revision = memory->elections[i].create_revision;
-		e->mod_revision = e->written_revision = memory->elections[i].mod_revision;
+		e->mod_revision = memory->elections[i].mod_revision;
+		e->written_revision = memory->elections[i].written_revision;
 		e->key_lease = memory->lease;
 		copy_string(e->key_value, memory->elections[i].key_value, sizeof(e->key_value));
 	}

@@ -882,6 +882,10 @@ done:
 #endif
 			if
 			:: BELIEVES && KEY_SEEN(b) -> shown = until
+			/* the watch has shown a newer state */
+			:: BELIEVES && !KEY_SEEN(b) && current && OWN_STANDS && ON_LEASE(hangs) -> shown = until
+			:: BELIEVES && !KEY_SEEN(b) && !(current && OWN_STANDS && ON_LEASE(hangs)) ->
+				shown = 0; no_look(); disarm()
 			:: else
 			fi
 		:: else
