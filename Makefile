@@ -16,6 +16,10 @@ OBJS = \
 	src/settings.o \
 	src/settings_check.o \
 	src/endpoint_url.o \
+	src/requests.o \
+	src/lease_state.o \
+	src/patroni_cluster.o \
+	src/publish.o \
 	src/election.o \
 	src/command.o \
 	src/lease.o \

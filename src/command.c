@@ -21,52 +21,6 @@ find_configured(const ElectionConfig *config, const char *name)
 	return -1;
 }
 
-/* Gives a slot to an election that has none yet; NULL if none is free. */
-static Election *
-take_slot(ElectionCore *core, const char *name)
-{
-	size_t		len = strlen(name);
-
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
-
-		if (is_used(e))
-			continue;
-		copy_string(e->name, name, sizeof(e->name));
-		memcpy(e->prefix, name, len);
-		memcpy(e->prefix + len, "/", 2);
-		memcpy(e->prefix_end, name, len);
-		memcpy(e->prefix_end + len, "0", 2);	/* '/' + 1 */
-		e->wanted = true;
-		e->generation++;
-		e->epoch++;
-		if (election_is_followed(name))
-			patroni_begin(core, e);
-		return e;
-	}
-	return NULL;
-}
-
-void
-command_take_up_elections(ElectionCore *core)
-{
-	for (int i = 0; i < core->config.nelections; i++)
-	{
-		const char *name = core->config.elections[i];
-		Election   *e;
-
-		if (election_find(core, name) >= 0)
-			continue;
-		e = take_slot(core, name);
-		if (e == NULL)
-			return;				/* until a key is known to be deleted */
-		copy_string(e->value, core->config.node_name, sizeof(e->value));
-		e->stay_out = core->config.stay_out[i];
-		queue_choose_state(core, e);
-	}
-}
-
 bool
 election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
 {
@@ -79,7 +33,7 @@ election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory
 	core->max_revision = memory->max_revision;
 	core->lead_above_revision = memory->lead_above_revision;
 	for (int i = 0; i < memory->nelections; i++)
-		queue_resume(memory, i, take_slot(core, memory->elections[i].name));
+		queue_resume(memory, i, queue_take_slot(core, memory->elections[i].name));
 	return true;
 }
 
@@ -135,7 +89,7 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 		if (is_used(e) && e->followed)
 			patroni_configure(core, now_ns, e, other_cluster);
 	}
-	command_take_up_elections(core);
+	queue_take_up_elections(core);
 	core_pursue(core, now_ns);
 }
 
@@ -227,6 +181,28 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 	if (!core->connected)
 		core_reply(core, &e->proclaim_ticket, ELECTION_NO_CONTACT);
 	core_pursue(core, now_ns);
+	return true;
+}
+
+bool
+election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
+				  int64_t until_ns, uint64_t ticket)
+{
+	Election   *e = &core->elections[slot];
+
+	if (e->transfer.stage != TRANSFER_NONE || e->transfer.ticket != 0)
+		return false;
+	if (e->followed || e->state != ELECTION_LEADING)
+		core_reply(core, &ticket, ELECTION_NOT_LEADER);
+	else if (strcmp(to_node, e->key_value) == 0)
+		core_reply(core, &ticket, ELECTION_DONE);
+	else if (!core->connected)
+		core_reply(core, &ticket, ELECTION_NO_CONTACT);
+	else
+	{
+		transfer_begin(e, to_node, until_ns, ticket);
+		core_pursue(core, now_ns);
+	}
 	return true;
 }
 

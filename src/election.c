@@ -82,9 +82,10 @@
  * GUARD, ORDER), look.c reads them and their places (PLACE, EPOCH, BY NAME,
  * ORDERED), transfer.c hands over (TRANSFER), watch.c has the watch stream,
  * patroni.c the elections that follow Patroni and have rules of their own,
- * command.c the settings and commands.  This file has the answers and where
- * they go, contact with etcd, its history, and what is remembered (HISTORY,
- * MEMORY).
+ * command.c the settings and commands.  Below them are requests.c,
+ * lease_state.c, patroni_cluster.c and publish.c.  This file has the answers and
+ * where they go, contact with etcd, its history, and what is remembered
+ * (HISTORY, MEMORY).
  *
  * Inputs change the state and mark the wanted work.  core_pursue() then sends
  * each request that is wanted, not under way and not postponed.  So a lost
@@ -95,261 +96,6 @@
 #include <stdlib.h>
 
 #include "election_internal.h"
-
-/*
- * The back-off between two tries of a failed request.  It doubles up to the
- * last value, and has a jitter.
- */
-#define BACKOFF_MIN_MS		100
-#define BACKOFF_MAX_MS		1000
-
-static void erase_memory(ElectionCore *core);
-
-/* ---- time ---------------------------------------------------------------- */
-
-static int64_t
-backoff_ns(ElectionCore *core, int failures, int64_t max_ms)
-{
-	int64_t		ms = BACKOFF_MIN_MS;
-	uint64_t	jitter = core->port.random(core->port.ctx) % 512;
-
-	while (--failures > 0 && ms < max_ms)
-		ms *= 2;
-	if (ms > max_ms)
-		ms = max_ms;
-	return ms * NS_PER_MS * (int64_t) (512 + jitter) / 1024;
-}
-
-int64_t
-core_backoff_ns(ElectionCore *core, int failures)
-{
-	return backoff_ns(core, failures, BACKOFF_MAX_MS);
-}
-
-int64_t
-core_urgent_backoff_ns(ElectionCore *core, int failures)
-{
-	int64_t		max_ms = BACKOFF_MAX_MS;
-
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (core->elections[i].state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
-			max_ms = lease_ttl_ns(core) / NS_PER_MS / 18;
-	}
-	return backoff_ns(core, failures, max_ms);
-}
-
-void
-core_wake_at(ElectionCore *core, int64_t when_ns)
-{
-	if (when_ns < core->wakeup_ns)
-		core->wakeup_ns = when_ns;
-}
-
-bool
-core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns)
-{
-	if (now_ns >= when_ns)
-		return true;
-	core_wake_at(core, when_ns);
-	return false;
-}
-
-/* ---- requests under way ------------------------------------------------ */
-
-Op *
-core_start_op(ElectionCore *core, int64_t now_ns, OpKind kind)
-{
-	for (int i = 0; i < MAX_OPS; i++)
-	{
-		Op		   *op = &core->ops[i];
-
-		if (op->id == 0)
-		{
-			memset(op, 0, sizeof(*op));
-			op->id = core->next_id++;
-			op->kind = kind;
-			op->sent_ns = now_ns;
-			op->revision_floor = core->max_revision;
-			return op;
-		}
-	}
-	return NULL;
-}
-
-Op *
-core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election *e)
-{
-	Op		   *op = core_start_op(core, now_ns, kind);
-	int			slot = slot_of(core, e);
-
-	if (op)
-	{
-		op->slots = SLOT_BIT(slot);
-		op->epochs[slot] = e->epoch;
-		op->create_revisions[slot] = e->create_revision;
-		op->generation = e->generation;
-	}
-	return op;
-}
-
-bool
-core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
-{
-	for (int i = 0; i < MAX_OPS; i++)
-	{
-		const Op   *op = &core->ops[i];
-
-		if (op->id != 0 && op->kind == kind &&
-			(slots == ALL_SLOTS || (op->slots & slots) != 0))
-			return true;
-	}
-	return false;
-}
-
-Election *
-core_find_election(ElectionCore *core, const Op *op)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
-
-		if (op->slots & SLOT_BIT(i))
-			return is_used(e) && e->generation == op->generation ? e : NULL;
-	}
-	return NULL;
-}
-
-static bool
-is_look(const Op *op)
-{
-	return op->kind == OP_LOOK || op->kind == OP_PATRONI_LOOK;
-}
-
-/* Does the txn write nothing? */
-static bool
-is_read(const Op *op)
-{
-	return is_look(op) || op->kind == OP_SURVEY;
-}
-
-static bool
-is_op_under_way(const ElectionCore *core, uint64_t id)
-{
-	for (int i = 0; i < MAX_OPS; i++)
-	{
-		if (id != 0 && core->ops[i].id == id)
-			return true;
-	}
-	return false;
-}
-
-void
-core_send_txn(ElectionCore *core, const Op *op,
-			  const EtcdCompare *compares, int ncompares,
-			  const EtcdOp *success, int nsuccess,
-			  const EtcdOp *failure, int nfailure)
-{
-	EtcdRequest request = {.kind = ETCD_TXN};
-
-	request.compares = compares;
-	request.ncompares = ncompares;
-	request.success = success;
-	request.nsuccess = nsuccess;
-	request.failure = failure;
-	request.nfailure = nfailure;
-	/* the queue may have large values of other programs */
-	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
-	/* a proclamation changes nothing that is remembered */
-	if (!is_read(op) && op->kind != OP_PROCLAIM)
-		erase_memory(core);
-	core->port.send(core->port.ctx, op->id, &request);
-}
-
-void
-core_send_look(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered)
-{
-	static const EtcdOp order = {.kind = ETCD_OP_EMPTY_TXN};
-
-	op->ordered = ordered;
-	if (ordered)
-		ops[nops++] = order;
-	core_send_txn(core, op, NULL, 0, ops, nops, NULL, 0);
-}
-
-void
-core_send_lease_request(ElectionCore *core, const Op *op, EtcdRequestKind kind, int64_t ttl_s)
-{
-	EtcdRequest request = {.kind = kind, .lease = op->lease, .ttl_s = ttl_s};
-
-	if (kind == ETCD_REVOKE)
-		erase_memory(core);
-	core->port.send(core->port.ctx, op->id, &request);
-}
-
-/* ---- what is published and announced ----------------------------------- */
-
-void
-core_publish(ElectionCore *core, const Election *e)
-{
-	ElectionView view;
-
-	memset(&view, 0, sizeof(view));
-	copy_string(view.name, e->name, sizeof(view.name));
-	view.state = is_used(e) ? e->state : ELECTION_UNUSED;
-	view.role = e->state == ELECTION_LEADING ? ELECTION_LEADER :
-		is_candidate(e) ? ELECTION_CANDIDATE : ELECTION_OBSERVER;
-	if (e->state == ELECTION_LEADING)
-	{
-		view.deadline_ns = lease_deadline_ns(core, e);
-		view.token = e->create_revision;
-	}
-	if (e->leader_known && e->leader.create_revision != 0)
-	{
-		view.has_leader = true;
-		copy_string(view.leader, e->leader_value, sizeof(view.leader));
-		view.leader_revision = e->leader.create_revision;
-		view.leader_until_ns = e->leader_until_ns;
-		/* the leader itself knows the leader as long as it leads */
-		if (view.leader_until_ns < view.deadline_ns)
-			view.leader_until_ns = view.deadline_ns;
-	}
-	if (is_queued(e))
-	{
-		copy_string(view.key, e->key, sizeof(view.key));
-		view.create_revision = e->create_revision;
-		view.lease = e->key_lease;
-	}
-	if (e->followed)
-		patroni_describe(core, e, &view);
-	core->port.publish(core->port.ctx, slot_of(core, e), &view);
-}
-
-void
-core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
-			  bool with_leader, ElectionReason reason, const char *detail)
-{
-	ElectionEvent event = {.kind = kind, .reason = reason, .detail = detail};
-
-	if (e)
-		event.election = e->name;
-	if (with_leader)
-	{
-		event.leader = e->leader_value;
-		event.leader_revision = e->leader.create_revision;
-	}
-	core->port.announce(core->port.ctx, &event);
-}
-
-void
-core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result)
-{
-	uint64_t	t = *ticket;
-
-	*ticket = 0;
-	if (t != 0)
-		core->port.reply(core->port.ctx, t, result);
-}
 
 /* ---- contact ------------------------------------------------------------- */
 
@@ -371,7 +117,7 @@ set_connected(ElectionCore *core, const Op *answered)
 	queue_retry_now(core);
 	look_retry_now(core);
 	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
-	if (!is_look(answered) && !core_is_under_way(core, OP_LOOK, ALL_SLOTS))
+	if (!core_is_look(answered) && !core_is_under_way(core, OP_LOOK, ALL_SLOTS))
 		look_want_all(core);
 }
 
@@ -424,29 +170,13 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint
 /* ---- etcd's history ------------------------------------------------------ */
 
 /*
- * etcd was put back to an earlier state.  From now on it may hand out a create
- * revision a second time.  So this instance leads only with a create revision
- * above every token that may have been seen.  A deleted key may exist again,
- * on a lease that is kept alive.  A new lease gets rid of it.
- */
-void
-core_guard_against_restore(ElectionCore *core)
-{
-	/* Only once: every answer shows it until etcd is believed again. */
-	if (core->max_revision <= core->lead_above_revision)
-		return;
-	core->lead_above_revision = core->max_revision;
-	lease_taint(core, 0);
-}
-
-/*
  * etcd was replaced by another one, or put back to an earlier state.  Nothing
  * that is known of keys, leases and terms holds any more (HISTORY).
  */
 static void
 discard_history(ElectionCore *core)
 {
-	core_guard_against_restore(core);
+	queue_guard_against_restore(core);
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		if (is_used(&core->elections[i]))
@@ -470,7 +200,7 @@ discard_history(ElectionCore *core)
 static bool
 revision_went_back(const Op *op, const EtcdAnswer *answer)
 {
-	bool		wrote = !is_read(op) && answer->succeeded;
+	bool		wrote = !core_is_read(op) && answer->succeeded;
 
 	return op->slots != 0 && answer->header.revision < op->revision_floor + wrote;
 }
@@ -484,7 +214,7 @@ static const char *
 doubt_answer(const ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 {
 	const EtcdHeader *header = &answer->header;
-	bool		tells_now = is_read(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
+	bool		tells_now = core_is_read(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
 
 	if (header->cluster_id == 0)
 		return "the answer carries no cluster id";
@@ -594,7 +324,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 	if (core->stale_since_ns == 0)
 		core->stale_since_ns = now_ns;
 	if (revision_went_back(op, answer) && answer->header.cluster_id == core->cluster_id)
-		core_guard_against_restore(core);
+		queue_guard_against_restore(core);
 	fail_endpoint(core, now_ns, op, answer->endpoint, doubt);
 	/* An instance that led by the other history has stopped by then. */
 	patience_ns = core->config.ttl_s * NS_PER_S;
@@ -609,7 +339,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 static void
 receive_believed(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
-	if (is_look(op))
+	if (core_is_look(op))
 		core->stale_since_ns = 0;
 	set_connected(core, op);
 	learn_header(core, &answer->header);
@@ -729,15 +459,6 @@ election_wakeup_ns(const ElectionCore *core)
 }
 
 /* ---- what is remembered -------------------------------------------------- */
-
-/* Before a message is sent that changes keys or leases (MEMORY). */
-static void
-erase_memory(ElectionCore *core)
-{
-	if (core->remembered)
-		core->port.remember(core->port.ctx, NULL);
-	core->remembered = false;
-}
 
 static bool
 is_transfer_unresolved(const ElectionCore *core)
@@ -913,7 +634,7 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
 static void
 pursue_contact(ElectionCore *core, int64_t now_ns)
 {
-	if (is_op_under_way(core, core->probe_id) ||
+	if (core_is_answer_awaited(core, core->probe_id) ||
 		!core_is_due(core, now_ns, core->contact_retry_ns))
 		return;
 	core->probe_id = core->next_id;
@@ -948,7 +669,7 @@ core_pursue(ElectionCore *core, int64_t now_ns)
 	if (may_remember(core))
 		remember(core);
 	else
-		erase_memory(core);
+		core_erase_memory(core);
 #ifdef ELECTION_CHECKED
 	check_invariants(core);
 #endif
@@ -1009,68 +730,3 @@ election_ttl_ns(const ElectionCore *core)
 	return lease_ttl_ns(core);
 }
 
-const char *
-election_role_name(ElectionRole role)
-{
-	static const char *const names[] = {
-		[ELECTION_OBSERVER] = "observer",
-		[ELECTION_CANDIDATE] = "candidate",
-		[ELECTION_LEADER] = "leader"
-	};
-
-	return names[role];
-}
-
-const char *
-election_state_name(ElectionState state)
-{
-	static const char *const names[] = {
-		[ELECTION_UNUSED] = "unused",
-		[ELECTION_OBSERVING] = "observing",
-		[ELECTION_RESIGNED] = "resigned",
-		[ELECTION_JOINING] = "joining",
-		[ELECTION_QUEUED] = "queued",
-		[ELECTION_WAITING] = "waiting",
-		[ELECTION_LEADING] = "leading",
-		[ELECTION_HELD_BACK] = "held back",
-		[ELECTION_LEAVING] = "leaving",
-		[ELECTION_FOLLOWING] = "following"
-	};
-
-	return names[state];
-}
-
-const char *
-election_event_name(ElectionEventKind kind)
-{
-	static const char *const names[] = {
-		[ELECTION_EVENT_ELECTED] = "elected",
-		[ELECTION_EVENT_UNELECTED] = "unelected",
-		[ELECTION_EVENT_LEADER] = "leader",
-		[ELECTION_EVENT_CONNECTED] = "connected",
-		[ELECTION_EVENT_DISCONNECTED] = "disconnected"
-	};
-
-	return names[kind];
-}
-
-const char *
-election_reason_name(ElectionReason reason)
-{
-	static const char *const names[] = {
-		[ELECTION_NO_REASON] = NULL,
-		[ELECTION_REASON_RESIGNED] = "resigned",
-		[ELECTION_REASON_TRANSFERRED] = "transferred",
-		[ELECTION_REASON_LEASE_EXPIRED] = "lease_expired",
-		[ELECTION_REASON_KEY_DELETED] = "key_deleted",
-		[ELECTION_REASON_KEY_CHANGED] = "key_changed",
-		[ELECTION_REASON_NOT_ELIGIBLE] = "not_eligible",
-		[ELECTION_REASON_DROPPED] = "dropped",
-		[ELECTION_REASON_SHUTDOWN] = "shutdown",
-		[ELECTION_REASON_HISTORY_CHANGED] = "history_changed",
-		[ELECTION_REASON_PROCLAIMED] = "proclaimed",
-		[ELECTION_REASON_NO_CONTACT] = "no_contact"
-	};
-
-	return names[reason];
-}

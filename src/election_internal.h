@@ -1,8 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * election_internal.h
- *	  The state that the files of the core share: election.c, command.c,
- *	  lease.c, queue.c, look.c, patroni.c and watch.c.
+ *	  The state that the files of the core share.
+ *
+ * The ground, which sends nothing by itself: requests.c (requests under way),
+ * lease_state.c and patroni_cluster.c (what is known), publish.c (what readers
+ * are shown).
  *
  * Each file changes only its own part of the state, and may read all of it:
  *
@@ -111,6 +114,13 @@
 #define NEVER_NS	INT64_MAX
 
 /*
+ * The back-off between two tries of a failed request.  It doubles up to the
+ * last value, and has a jitter.
+ */
+#define BACKOFF_MIN_MS		100
+#define BACKOFF_MAX_MS		1000
+
+/*
  * Requests under way at once, at the most: a beat's two, some looks, the
  * lease's, and one of each kind per election.
  */
@@ -143,8 +153,21 @@ typedef enum OpKind
 #define LOOK_NEIGHBOUR		2		/* the predecessor; for a leader, the last key of the queue */
 #define LOOK_BY_NAME		4		/* the predecessor and the leader that are known, no others */
 
-/* How many keys a PATRONI_LOOK asks for. */
-#define PATRONI_NRANGES		4
+/* The keys that a PATRONI_LOOK reads, in the order of its ranges. */
+enum
+{
+	PATRONI_LEADER,
+	PATRONI_CONFIG,
+	PATRONI_INITIALIZE,
+	PATRONI_MEMBER,
+	PATRONI_NRANGES
+};
+
+/*
+ * The least margin of a followed election: etcd's default election timeout.  A
+ * deposed leader of etcd may believe for this long that it still leads.
+ */
+#define PATRONI_MIN_MARGIN_NS	NS_PER_S
 
 /*
  * A beat travels with its two requests, first with the keepalive and then with
@@ -545,7 +568,7 @@ is_candidate(const Election *e)
 	return e->state == ELECTION_JOINING || is_queued(e);
 }
 
-/* ---- election.c ---------------------------------------------------------- */
+/* ---- requests.c ------------------------------------------------------------ */
 
 /*
  * Returns NULL if there are too many; the request is still wanted when others
@@ -587,38 +610,33 @@ extern void core_wake_at(ElectionCore *core, int64_t when_ns);
 /* Is it time?  If not, pursue() is called again then. */
 extern bool core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns);
 
-extern void core_publish(ElectionCore *core, const Election *e);
-extern void core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
-						  bool with_leader, ElectionReason reason, const char *detail);
-extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result);
+/* Does somebody wait for the answer to that request? */
+extern bool core_is_answer_awaited(const ElectionCore *core, uint64_t id);
+
+/* Is the request a look of any kind?  Does its txn write nothing? */
+extern bool core_is_look(const Op *op);
+extern bool core_is_read(const Op *op);
 
 /*
- * Sends whatever is wanted, not under way and not postponed, and sets the time
- * at which this has to be done again.  Every input ends with it.
+ * The record for the time after a crash is erased before a message is sent that
+ * changes keys or leases (MEMORY).
  */
-extern void core_pursue(ElectionCore *core, int64_t now_ns);
+extern void core_erase_memory(ElectionCore *core);
 
-/* There is a sign that etcd was put back to an earlier state. */
-extern void core_guard_against_restore(ElectionCore *core);
-
-/* ---- command.c -------------------------------------------------------------- */
-
-/* Gives a slot to each election of the settings that has none, while there are any. */
-extern void command_take_up_elections(ElectionCore *core);
-
-/* ---- lease.c ------------------------------------------------------------- */
+/* ---- lease_state.c --------------------------------------------------------- */
 
 /* The safety margin of a lease with that TTL. */
 extern int64_t lease_margin_ns(const ElectionCore *core, int64_t ttl_ns);
 
+/*
+ * When to stop relying on keys of the lease, if it lives until until_ns; and on
+ * keys of the lease that is to replace it.
+ */
+extern int64_t lease_deadline_of(const ElectionCore *core, int64_t until_ns);
+extern int64_t lease_fresh_deadline_ns(const ElectionCore *core);
+
 /* Can this instance rely on a key that is attached to the lease now? */
 extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
-
-/*
- * When leadership in this election ends.  Only for an election that this
- * instance leads.
- */
-extern int64_t lease_deadline_ns(const ElectionCore *core, const Election *e);
 
 /* The own key was seen on the good lease: it lives as long as the lease. */
 extern void lease_extend(ElectionCore *core, Election *e);
@@ -643,6 +661,51 @@ extern int64_t lease_ttl_ns(const ElectionCore *core);
 
 /* A third of that TTL. */
 extern int64_t lease_interval_ns(const ElectionCore *core);
+
+/* ---- patroni_cluster.c ----------------------------------------------------- */
+
+/* A slot was given to a followed election, or the settings of its keys changed. */
+extern void patroni_begin(ElectionCore *core, Election *e);
+
+/* etcd has another history: forgets everything about the keys. */
+extern void patroni_discard(Election *e);
+
+/*
+ * When leadership ends.  Only for a followed election that this instance
+ * leads.
+ */
+extern int64_t patroni_deadline_ns(const ElectionCore *core, const Election *e);
+
+/* The TTL of the leader key's lease; ours, until that is known. */
+extern int64_t patroni_ttl_ns(const ElectionCore *core, const Election *e);
+
+/* The longest TTL of a leader key; 0: none is known. */
+extern int64_t patroni_longest_ttl_ns(const ElectionCore *core);
+
+/* Fills in the leader key, and the reason why this instance does not lead. */
+extern void patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view);
+
+/* Does the cluster of the keys run this server? (OURS) */
+extern bool patroni_is_ours(const ElectionCore *core, const Patroni *p);
+
+/* What a look shows of the cluster, apart from its leader. */
+extern void patroni_learn_cluster(const ElectionCore *core, Patroni *p, const EtcdAnswer *answer);
+
+/* ---- publish.c ------------------------------------------------------------- */
+
+/*
+ * When leadership in this election ends.  Only for an election that this
+ * instance leads.
+ */
+extern int64_t lease_deadline_ns(const ElectionCore *core, const Election *e);
+
+extern void core_publish(ElectionCore *core, const Election *e);
+extern void core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
+						  bool with_leader, ElectionReason reason, const char *detail);
+extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result);
+
+
+/* ---- lease.c --------------------------------------------------------------- */
 
 /* Does the result of this beat still count? */
 extern bool lease_is_current(const ElectionCore *core, const Beat *beat);
@@ -691,6 +754,9 @@ extern void lease_check(const ElectionCore *core);
 
 /* ---- queue.c ------------------------------------------------------------- */
 
+/* There is a sign that etcd was put back to an earlier state. */
+extern void queue_guard_against_restore(ElectionCore *core);
+
 /*
  * Ends leadership, if this instance leads, for readers first (ORDER).  Answers
  * to earlier requests are ignored from then on (EPOCH).
@@ -702,6 +768,13 @@ extern void queue_withdraw(ElectionCore *core, Election *e, ElectionReason reaso
  * is not believed any more (FINAL).
  */
 extern void queue_leave(ElectionCore *core, Election *e, ElectionReason reason);
+
+/*
+ * Gives a slot to an election that has none yet; NULL if none is free.  And to
+ * each election of the settings, while there are any.
+ */
+extern Election *queue_take_slot(ElectionCore *core, const char *name);
+extern void queue_take_up_elections(ElectionCore *core);
 
 /*
  * No key of ours exists, and none is being deleted.  Frees the slot if the
@@ -783,9 +856,9 @@ extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason re
 
 /* ---- look.c -------------------------------------------------------------- */
 
-/* Everything has to be read again, but not before that time. */
+/* Everything has to be read again.  No look of own elections is sent before that time. */
 extern void look_want_all(ElectionCore *core);
-extern void look_postpone_all(ElectionCore *core, int64_t until_ns);
+extern void look_postpone(ElectionCore *core, int64_t until_ns);
 
 /*
  * A look at the election, by look.c or patroni.c, is sent; its answer was used;
@@ -824,6 +897,9 @@ transfer_is_sent(const Election *e)
 	return e->transfer.stage == TRANSFER_SENT;
 }
 
+/* The command: the queue is read first.  The instance leads, and no transfer is under way. */
+extern void transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t ticket);
+
 /* Events that transfers need to know. */
 extern void transfer_leadership_won(Election *e);
 extern void transfer_leadership_lost(ElectionCore *core, Election *e);
@@ -842,25 +918,7 @@ extern void transfer_request_failed(ElectionCore *core, const Op *op);
 /* Sends what is due. */
 extern void transfer_pursue(ElectionCore *core, int64_t now_ns);
 
-/* ---- patroni.c ----------------------------------------------------------- */
-
-/* A slot was given to a followed election, or the settings of its keys changed. */
-extern void patroni_begin(ElectionCore *core, Election *e);
-
-/* etcd has another history: forgets everything about the keys. */
-extern void patroni_discard(Election *e);
-
-/*
- * When leadership ends.  Only for a followed election that this instance
- * leads.
- */
-extern int64_t patroni_deadline_ns(const ElectionCore *core, const Election *e);
-
-/* The longest TTL of a leader key; 0: none is known. */
-extern int64_t patroni_longest_ttl_ns(const ElectionCore *core);
-
-/* Fills in the leader key, and the reason why this instance does not lead. */
-extern void patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view);
+/* ---- patroni.c ------------------------------------------------------------- */
 
 /* The answer to a look or to a request for a time to live.  It may be a refusal. */
 extern void patroni_receive(ElectionCore *core, int64_t now_ns, const Op *op,
@@ -904,5 +962,13 @@ extern void watch_close(ElectionCore *core);
 
 /* Closes a stream that watches less than was asked for. */
 extern void watch_close_if_incomplete(ElectionCore *core, int64_t now_ns);
+
+/* ---- election.c ------------------------------------------------------------ */
+
+/*
+ * Sends whatever is wanted, not under way and not postponed, and sets the time
+ * at which this has to be done again.  Every input ends with it.
+ */
+extern void core_pursue(ElectionCore *core, int64_t now_ns);
 
 #endif							/* ELECTION_INTERNAL_H */

@@ -16,68 +16,6 @@
 
 /* ---- deadlines ----------------------------------------------------------- */
 
-int64_t
-lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
-{
-	int64_t		margin = core->config.safety_margin_ms * NS_PER_MS;
-
-	if (core->config.safety_margin_ms < 0)
-		return ttl_ns / 10;
-	/* With less than half a TTL no renewal would be in time. */
-	return margin < ttl_ns / 2 ? margin : ttl_ns / 2;
-}
-
-/* When to stop relying on keys of the lease, which live until until_ns. */
-static int64_t
-deadline_ns(const ElectionCore *core, int64_t until_ns)
-{
-	return until_ns - lease_margin_ns(core, core->lease.ttl_ns);
-}
-
-static int64_t
-fresh_deadline_ns(const ElectionCore *core)
-{
-	return core->fresh.until_ns - lease_margin_ns(core, core->fresh.ttl_ns);
-}
-
-int64_t
-lease_deadline_ns(const ElectionCore *core, const Election *e)
-{
-	return e->followed ? patroni_deadline_ns(core, e) : deadline_ns(core, e->lease_until_ns);
-}
-
-bool
-lease_is_good(const ElectionCore *core, int64_t now_ns)
-{
-	return core->lease.id != 0 && deadline_ns(core, core->lease.until_ns) > now_ns;
-}
-
-void
-lease_extend(ElectionCore *core, Election *e)
-{
-	e->lease_until_ns = core->lease.until_ns;
-}
-
-void
-lease_end_deadline(Election *e)
-{
-	e->lease_until_ns = 0;
-}
-
-int64_t
-lease_ttl_ns(const ElectionCore *core)
-{
-	int64_t		ttl_ns = core->config.ttl_s * NS_PER_S;
-
-	return core->lease.id != 0 && core->lease.ttl_ns < ttl_ns ? core->lease.ttl_ns : ttl_ns;
-}
-
-int64_t
-lease_interval_ns(const ElectionCore *core)
-{
-	return lease_ttl_ns(core) / 3;
-}
-
 /*
  * Once a move to the fresh lease is sent, the keys may be attached to it.
  * From then on they live no longer than the fresh lease, with its own margin.
@@ -85,7 +23,7 @@ lease_interval_ns(const ElectionCore *core)
 static void
 cap_deadlines(ElectionCore *core)
 {
-	int64_t		until_ns = fresh_deadline_ns(core) + lease_margin_ns(core, core->lease.ttl_ns);
+	int64_t		until_ns = lease_fresh_deadline_ns(core) + lease_margin_ns(core, core->lease.ttl_ns);
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
@@ -102,27 +40,6 @@ cap_deadlines(ElectionCore *core)
 }
 
 /* ---- what the others ask --------------------------------------------------- */
-
-void
-lease_taint(ElectionCore *core, int64_t lease)
-{
-	if (core->lease.id != 0 && (lease == 0 || lease == core->lease.id))
-		core->lease.tainted = true;
-	if (core->fresh.moving && (lease == 0 || lease == core->fresh.id))
-		core->fresh.tainted = true;
-}
-
-bool
-lease_is_moved_to(const ElectionCore *core, int64_t lease)
-{
-	return core->fresh.moving && lease == core->fresh.id;
-}
-
-bool
-lease_is_in_doubt(const ElectionCore *core)
-{
-	return core->lease.id == 0 || core->lease.tainted || core->fresh.moving || core->revoking;
-}
 
 /* May the lease be kept?  Otherwise a fresh one is needed (FRESH). */
 static bool
@@ -472,7 +389,7 @@ static void
 drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 {
 	Lease	   *fresh = &core->fresh;
-	int64_t		end_ns = fresh->granted ? fresh_deadline_ns(core) :
+	int64_t		end_ns = fresh->granted ? lease_fresh_deadline_ns(core) :
 		fresh->sent_ns + fresh->ttl_ns / 3;
 
 	if (fresh->id != 0 && now_ns >= end_ns && !is_grant_under_way(core))
@@ -497,7 +414,7 @@ pursue_fresh(ElectionCore *core, int64_t now_ns)
 	}
 
 	/* Writes of single keys change the revisions that guard the move. */
-	core_wake_at(core, fresh_deadline_ns(core));
+	core_wake_at(core, lease_fresh_deadline_ns(core));
 	if (core_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
 		core_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
 		core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS))
@@ -771,7 +688,7 @@ lease_check(const ElectionCore *core)
 	assert(fresh->id == 0 || (fresh->id != lease->id && fresh->id != core->retired));
 	assert(lease->id == 0 || lease->id != core->retired);
 	assert(!fresh->moving || lease->id == 0 ||
-		   deadline_ns(core, lease->until_ns) <= fresh_deadline_ns(core));
+		   lease_deadline_of(core, lease->until_ns) <= lease_fresh_deadline_ns(core));
 	assert(count_beats(core) == 0 ||
 		   (lease->id != 0 && !fresh->moving && !core->revoking && count_beats(core) <= MAX_BEATS));
 	for (int i = 0; i < core->max_elections; i++)

@@ -34,11 +34,10 @@ look_want_all(ElectionCore *core)
 }
 
 void
-look_postpone_all(ElectionCore *core, int64_t until_ns)
+look_postpone(ElectionCore *core, int64_t until_ns)
 {
 	if (core->look_retry_ns < until_ns)
 		core->look_retry_ns = until_ns;
-	patroni_postpone_looks(core, until_ns);
 }
 
 void

@@ -60,227 +60,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <jansson.h>
-
 #include "election_internal.h"
-
-/*
- * The least margin: etcd's default election timeout.  A deposed leader of etcd
- * may believe for this long that it still leads.
- */
-#define MIN_MARGIN_NS		NS_PER_S
-
-/* The keys that a look reads, in the order of its ranges. */
-enum
-{
-	RANGE_LEADER,
-	RANGE_CONFIG,
-	RANGE_INITIALIZE,
-	RANGE_MEMBER
-};
-
-/* ---- what is set -------------------------------------------------------------- */
-
-/* "patroni:SCOPE" or "patroni:SCOPE/GROUP" */
-static const char *
-scope_of(const Election *e)
-{
-	return e->name + strlen(ELECTION_PATRONI_PREFIX);
-}
-
-/* Patroni's own rule: slashes around the parts, never two in a row. */
-void
-election_patroni_prefix(char *prefix, const char *namespace, const char *election)
-{
-	const char *parts[] = {"/", namespace, "/", election + strlen(ELECTION_PATRONI_PREFIX), "/"};
-	size_t		len = 0;
-
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-	{
-		for (const char *c = parts[i]; *c != '\0'; c++)
-		{
-			if (*c != '/' || len == 0 || prefix[len - 1] != '/')
-				prefix[len++] = *c;
-		}
-	}
-	prefix[len] = '\0';
-}
-
-bool
-election_is_etcd_old(const char *version)
-{
-	int			major;
-	int			minor;
-	int			patch;
-
-	if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) != 3)
-		return false;
-	if (major != 3 || minor > 5)
-		return major < 3;
-	return minor < 4 || (minor == 4 && patch < 31) || (minor == 5 && patch < 13);
-}
-
-/* Forgets everything, which has to be learned again. */
-static void
-forget_cluster(Election *e)
-{
-	Patroni    *p = &e->patroni;
-
-	e->seen_revision = 0;
-	e->create_revision = 0;
-	e->leader.create_revision = 0;
-	e->leader_value[0] = '\0';
-	e->leader_known = false;
-	p->lease = 0;
-	p->ttl_ns = 0;
-	p->until_ns = 0;
-	p->event_revision = 0;
-	p->key_revision = 0;
-	p->asked_id = 0;
-	p->told.valid = false;
-	p->beat_wanted = false;
-	p->beat_failures = 0;
-	p->retry_ns = 0;
-	p->config_revision = 0;
-	p->is_paused = false;
-	p->has_failsafe = false;
-	p->has_keys = false;
-	p->member_seen = false;
-	p->system_identifier[0] = '\0';
-}
-
-void
-patroni_begin(ElectionCore *core, Election *e)
-{
-	Patroni    *p = &e->patroni;
-	const ElectionConfig *config = &core->config;
-
-	e->followed = true;
-	forget_cluster(e);
-	election_patroni_prefix(p->prefix, config->patroni_namespace, e->name);
-	snprintf(p->leader_key, sizeof(p->leader_key), "%sleader", p->prefix);
-	snprintf(p->config_key, sizeof(p->config_key), "%sconfig", p->prefix);
-	snprintf(p->initialize_key, sizeof(p->initialize_key), "%sinitialize", p->prefix);
-	snprintf(p->member_key, sizeof(p->member_key), "%smembers/%s", p->prefix, config->node_name);
-}
-
-void
-patroni_discard(Election *e)
-{
-	forget_cluster(e);
-}
-
-/* ---- times ---------------------------------------------------------------------- */
-
-/* The TTL of the leader key's lease; ours, until that is known. */
-static int64_t
-ttl_ns(const ElectionCore *core, const Election *e)
-{
-	return e->patroni.ttl_ns != 0 ? e->patroni.ttl_ns : core->config.ttl_s * NS_PER_S;
-}
-
-int64_t
-patroni_deadline_ns(const ElectionCore *core, const Election *e)
-{
-	int64_t		margin_ns = lease_margin_ns(core, ttl_ns(core, e));
-
-	if (margin_ns < MIN_MARGIN_NS)
-		margin_ns = MIN_MARGIN_NS;
-	return e->patroni.until_ns - margin_ns;
-}
-
-int64_t
-patroni_longest_ttl_ns(const ElectionCore *core)
-{
-	int64_t		longest_ns = 0;
-
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		const Election *e = &core->elections[i];
-
-		if (is_used(e) && e->followed && e->patroni.ttl_ns > longest_ns)
-			longest_ns = e->patroni.ttl_ns;
-	}
-	return longest_ns;
-}
-
-/* ---- what is wrong ---------------------------------------------------------------- */
-
-static bool
-is_other_cluster(const ElectionCore *core, const Patroni *p)
-{
-	return strcmp(p->system_identifier, core->config.system_identifier) != 0;
-}
-
-/* Does the cluster of the keys run this server? (OURS) */
-static bool
-is_ours(const ElectionCore *core, const Patroni *p)
-{
-	return p->member_seen && !is_other_cluster(core, p);
-}
-
-/* Why this server is no member of the cluster. */
-static void
-explain_stranger(const ElectionCore *core, const Election *e, char *problem)
-{
-	const Patroni *p = &e->patroni;
-	const char *node = core->config.node_name;
-
-	if (!p->has_keys)
-		etcd_format_message(problem, "etcd has no keys of a Patroni cluster below \"%s\": check its scope in \"etcd_leader.elections\", and \"etcd_leader.patroni_namespace\"",
-							p->prefix);
-	else if (p->system_identifier[0] == '\0')
-		etcd_format_message(problem, "Patroni has not initialized the cluster below \"%s\" yet", p->prefix);
-	else if (is_other_cluster(core, p))
-		etcd_format_message(problem, "the Patroni cluster below \"%s\" has the system identifier %s, and this server %s: check \"etcd_leader.elections\" and \"etcd_leader.patroni_namespace\"",
-							p->prefix, p->system_identifier, core->config.system_identifier);
-	else if (strcmp(node, scope_of(e)) == 0)
-		etcd_format_message(problem, "the Patroni cluster below \"%s\" has no member \"%s\": that is its scope; set \"etcd_leader.node_name\" to the name of this member, in the node's own configuration",
-							p->prefix, node);
-	else
-		etcd_format_message(problem, "the Patroni cluster below \"%s\" has no member \"%s\": set \"etcd_leader.node_name\" to the name of this member",
-							p->prefix, node);
-}
-
-/* Why a server that is a member, and not in recovery, does not lead. */
-static void
-explain_follower(const Election *e, char *problem)
-{
-	const Patroni *p = &e->patroni;
-
-	if (p->is_paused)
-		etcd_format_message(problem, "Patroni is paused and keeps this server a primary, but its leader key does not name this server, or cannot be confirmed");
-	else if (p->has_failsafe)
-		etcd_format_message(problem, "Patroni's failsafe_mode may keep this server a primary, but its leader key does not name this server, or cannot be confirmed");
-	else if (e->create_revision != 0)
-		problem[0] = '\0';		/* a beat shows it soon, or why it cannot */
-	else if (e->leader.create_revision != 0)
-		etcd_format_message(problem, "this server is not in recovery, but Patroni's leader key names \"%s\": is Patroni running here?", e->leader_value);
-	else
-		etcd_format_message(problem, "this server is not in recovery, but there is no leader key of Patroni: is Patroni running here?");
-}
-
-void
-patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view)
-{
-	const Patroni *p = &e->patroni;
-
-	if (e->create_revision != 0)
-	{
-		copy_string(view->key, p->leader_key, sizeof(view->key));
-		view->create_revision = e->create_revision;
-		view->lease = p->lease;
-	}
-	if (e->seen_revision == 0 || e->state == ELECTION_LEADING)
-		return;
-	if (!is_ours(core, p))
-		explain_stranger(core, e, view->problem);
-	else if (!core->config.in_recovery)
-		explain_follower(e, view->problem);
-}
 
 /* ---- leading ------------------------------------------------------------------------ */
 
@@ -290,7 +70,7 @@ conclude(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	const Patroni *p = &e->patroni;
 	bool		lives = p->until_ns != 0 && patroni_deadline_ns(core, e) > now_ns;
-	bool		leads = e->create_revision != 0 && e->leader_known && lives && is_ours(core, p) &&
+	bool		leads = e->create_revision != 0 && e->leader_known && lives && patroni_is_ours(core, p) &&
 		!core->config.in_recovery;
 
 	if (e->state == ELECTION_LEADING && !leads)
@@ -322,7 +102,7 @@ lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 static void
 cap_deadline(const ElectionCore *core, int64_t now_ns, Election *e)
 {
-	int64_t		excess_ns = patroni_deadline_ns(core, e) - (now_ns + MIN_MARGIN_NS);
+	int64_t		excess_ns = patroni_deadline_ns(core, e) - (now_ns + PATRONI_MIN_MARGIN_NS);
 
 	if (e->patroni.until_ns != 0 && excess_ns > 0)
 		e->patroni.until_ns -= excess_ns;
@@ -379,10 +159,10 @@ send_look(ElectionCore *core, int64_t now_ns, Election *e)
 		return false;
 	look_take_up(op, e);
 	e->look_id = op->id;
-	ops[RANGE_LEADER] = range_of_key(p->leader_key);
-	ops[RANGE_CONFIG] = range_of_key(p->config_key);
-	ops[RANGE_INITIALIZE] = range_of_key(p->initialize_key);
-	ops[RANGE_MEMBER] = range_of_key(p->member_key);
+	ops[PATRONI_LEADER] = range_of_key(p->leader_key);
+	ops[PATRONI_CONFIG] = range_of_key(p->config_key);
+	ops[PATRONI_INITIALIZE] = range_of_key(p->initialize_key);
+	ops[PATRONI_MEMBER] = range_of_key(p->member_key);
 	core_send_look(core, op, ops, PATRONI_NRANGES, e->create_revision != 0);
 	return true;
 }
@@ -410,58 +190,6 @@ patroni_postpone_looks(ElectionCore *core, int64_t until_ns)
 		if (is_used(e) && e->followed && e->retry_ns < until_ns)
 			e->retry_ns = until_ns;
 	}
-}
-
-/* Patroni takes these for true in its configuration, beside a number. */
-static bool
-is_true(const json_t *value)
-{
-	static const char *const words[] = {"on", "true", "yes", "1"};
-
-	if (json_is_string(value))
-	{
-		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		{
-			if (strcmp(json_string_value(value), words[i]) == 0)
-				return true;
-		}
-		return false;
-	}
-	return json_is_true(value) || (json_is_integer(value) && json_integer_value(value) != 0);
-}
-
-static void
-learn_config(Patroni *p, const EtcdKeyValue *kv)
-{
-	json_t	   *config;
-
-	if (kv != NULL && kv->mod_revision == p->config_revision)
-		return;
-	p->config_revision = kv != NULL ? kv->mod_revision : 0;
-	config = kv != NULL ? json_loadb(kv->value.data, kv->value.len, 0, NULL) : NULL;
-	p->is_paused = is_true(json_object_get(config, "pause"));
-	p->has_failsafe = is_true(json_object_get(config, "failsafe_mode"));
-	json_decref(config);
-}
-
-/*
- * A member whose Patroni has been away for a TTL has no key, and is still the
- * member.  So it is remembered that the key was there once.
- */
-static void
-learn_cluster(const ElectionCore *core, Patroni *p, const EtcdAnswer *answer)
-{
-	const EtcdKeyValue *config = first_kv(answer, RANGE_CONFIG);
-	const EtcdKeyValue *initialize = first_kv(answer, RANGE_INITIALIZE);
-	const EtcdKeyValue *member = first_kv(answer, RANGE_MEMBER);
-	bool		has_leader = first_kv(answer, RANGE_LEADER) != NULL;
-
-	p->has_keys = has_leader || config != NULL || initialize != NULL || member != NULL;
-	p->system_identifier[0] = '\0';
-	if (initialize != NULL)
-		copy_value(p->system_identifier, initialize->value, sizeof(p->system_identifier));
-	p->member_seen = !is_other_cluster(core, p) && (p->member_seen || member != NULL);
-	learn_config(p, config);
 }
 
 static void
@@ -514,11 +242,11 @@ receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, cons
 		return;
 	}
 	e->seen_revision = revision;
-	learn_cluster(core, p, answer);
-	named = learn_key(core, now_ns, e, first_kv(answer, RANGE_LEADER));
+	patroni_learn_cluster(core, p, answer);
+	named = learn_key(core, now_ns, e, first_kv(answer, PATRONI_LEADER));
 	e->leader_known = true;
 	finish_beat(core, now_ns, op, e, answer->header.raft_term, named);
-	e->leader_until_ns = op->sent_ns + ttl_ns(core, e);
+	e->leader_until_ns = op->sent_ns + patroni_ttl_ns(core, e);
 	conclude(core, now_ns, e);
 	/* leadership was withdrawn by this answer, which also shows the leader */
 	e->leader_known = true;
@@ -629,7 +357,7 @@ send_beat(ElectionCore *core, int64_t now_ns, Election *e)
 	Op		   *op;
 
 	p->beat_wanted = false;
-	p->beat_ns = now_ns + ttl_ns(core, e) / 3;
+	p->beat_ns = now_ns + patroni_ttl_ns(core, e) / 3;
 	core_wake_at(core, p->beat_ns);
 	watch_close_if_incomplete(core, now_ns);
 	if (p->lease == 0)

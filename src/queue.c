@@ -50,6 +50,22 @@ queue_retry_now(ElectionCore *core)
 		core->elections[i].retry_ns = 0;
 }
 
+/*
+ * etcd was put back to an earlier state.  From now on it may hand out a create
+ * revision a second time.  So this instance leads only with a create revision
+ * above every token that may have been seen.  A deleted key may exist again,
+ * on a lease that is kept alive.  A new lease gets rid of it.
+ */
+void
+queue_guard_against_restore(ElectionCore *core)
+{
+	/* Only once: every answer shows it until etcd is believed again. */
+	if (core->max_revision <= core->lead_above_revision)
+		return;
+	core->lead_above_revision = core->max_revision;
+	lease_taint(core, 0);
+}
+
 /* ---- the leader ------------------------------------------------------------ */
 
 void
@@ -270,6 +286,52 @@ leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 	core_publish(core, e);
 }
 
+/* Gives a slot to an election that has none yet; NULL if none is free. */
+Election *
+queue_take_slot(ElectionCore *core, const char *name)
+{
+	size_t		len = strlen(name);
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (is_used(e))
+			continue;
+		copy_string(e->name, name, sizeof(e->name));
+		memcpy(e->prefix, name, len);
+		memcpy(e->prefix + len, "/", 2);
+		memcpy(e->prefix_end, name, len);
+		memcpy(e->prefix_end + len, "0", 2);	/* '/' + 1 */
+		e->wanted = true;
+		e->generation++;
+		e->epoch++;
+		if (election_is_followed(name))
+			patroni_begin(core, e);
+		return e;
+	}
+	return NULL;
+}
+
+void
+queue_take_up_elections(ElectionCore *core)
+{
+	for (int i = 0; i < core->config.nelections; i++)
+	{
+		const char *name = core->config.elections[i];
+		Election   *e;
+
+		if (election_find(core, name) >= 0)
+			continue;
+		e = queue_take_slot(core, name);
+		if (e == NULL)
+			return;				/* until a key is known to be deleted */
+		copy_string(e->value, core->config.node_name, sizeof(e->value));
+		e->stay_out = core->config.stay_out[i];
+		queue_choose_state(core, e);
+	}
+}
+
 /* The election is not in the settings any more, and is left. */
 static void
 free_slot(ElectionCore *core, Election *e)
@@ -289,7 +351,7 @@ free_slot(ElectionCore *core, Election *e)
 	transfer_dropped(core, e);
 	*e = unused;
 	core_publish(core, e);
-	command_take_up_elections(core);
+	queue_take_up_elections(core);
 }
 
 void
@@ -348,7 +410,7 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 	{
 		/* etcd was put back meanwhile, and is beyond that revision again */
 		e->entry_floor = 0;
-		core_guard_against_restore(core);
+		queue_guard_against_restore(core);
 	}
 	if (e->create_revision <= core->lead_above_revision)
 	{

@@ -469,31 +469,16 @@ transfer_leadership_won(Election *e)
 
 /* ---- the command ------------------------------------------------------------------------- */
 
-bool
-election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
-				  int64_t until_ns, uint64_t ticket)
+void
+transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t ticket)
 {
-	Election   *e = &core->elections[slot];
 	Transfer   *t = &e->transfer;
 
-	if (t->stage != TRANSFER_NONE || t->ticket != 0)
-		return false;
-	if (e->followed || e->state != ELECTION_LEADING)
-		core_reply(core, &ticket, ELECTION_NOT_LEADER);
-	else if (strcmp(to_node, e->key_value) == 0)
-		core_reply(core, &ticket, ELECTION_DONE);
-	else if (!core->connected)
-		core_reply(core, &ticket, ELECTION_NO_CONTACT);
-	else
-	{
-		t->stage = TRANSFER_SURVEYING;
-		t->ticket = ticket;
-		copy_string(t->to_node, to_node, sizeof(t->to_node));
-		t->until_ns = until_ns;
-		t->op_id = 0;			/* a survey that is under way was sent before */
-		t->retry_ns = 0;
-		t->failures = 0;
-		core_pursue(core, now_ns);
-	}
-	return true;
+	t->stage = TRANSFER_SURVEYING;
+	t->ticket = ticket;
+	copy_string(t->to_node, to_node, sizeof(t->to_node));
+	t->until_ns = until_ns;
+	t->op_id = 0;				/* a survey that is under way was sent before */
+	t->retry_ns = 0;
+	t->failures = 0;
 }

@@ -292,5 +292,6 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 	 */
 	queue_watch_lost(core);
 	look_want_all(core);
-	look_postpone_all(core, stream->retry_ns);
+	look_postpone(core, stream->retry_ns);
+	patroni_postpone_looks(core, stream->retry_ns);
 }

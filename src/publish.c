@@ -1,0 +1,144 @@
+/*-------------------------------------------------------------------------
+ *
+ * publish.c
+ *	  What readers are shown of an election, and told.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+int64_t
+lease_deadline_ns(const ElectionCore *core, const Election *e)
+{
+	return e->followed ? patroni_deadline_ns(core, e) : lease_deadline_of(core, e->lease_until_ns);
+}
+
+void
+core_publish(ElectionCore *core, const Election *e)
+{
+	ElectionView view;
+
+	memset(&view, 0, sizeof(view));
+	copy_string(view.name, e->name, sizeof(view.name));
+	view.state = is_used(e) ? e->state : ELECTION_UNUSED;
+	view.role = e->state == ELECTION_LEADING ? ELECTION_LEADER :
+		is_candidate(e) ? ELECTION_CANDIDATE : ELECTION_OBSERVER;
+	if (e->state == ELECTION_LEADING)
+	{
+		view.deadline_ns = lease_deadline_ns(core, e);
+		view.token = e->create_revision;
+	}
+	if (e->leader_known && e->leader.create_revision != 0)
+	{
+		view.has_leader = true;
+		copy_string(view.leader, e->leader_value, sizeof(view.leader));
+		view.leader_revision = e->leader.create_revision;
+		view.leader_until_ns = e->leader_until_ns;
+		/* the leader itself knows the leader as long as it leads */
+		if (view.leader_until_ns < view.deadline_ns)
+			view.leader_until_ns = view.deadline_ns;
+	}
+	if (is_queued(e))
+	{
+		copy_string(view.key, e->key, sizeof(view.key));
+		view.create_revision = e->create_revision;
+		view.lease = e->key_lease;
+	}
+	if (e->followed)
+		patroni_describe(core, e, &view);
+	core->port.publish(core->port.ctx, slot_of(core, e), &view);
+}
+
+void
+core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
+			  bool with_leader, ElectionReason reason, const char *detail)
+{
+	ElectionEvent event = {.kind = kind, .reason = reason, .detail = detail};
+
+	if (e)
+		event.election = e->name;
+	if (with_leader)
+	{
+		event.leader = e->leader_value;
+		event.leader_revision = e->leader.create_revision;
+	}
+	core->port.announce(core->port.ctx, &event);
+}
+
+void
+core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result)
+{
+	uint64_t	t = *ticket;
+
+	*ticket = 0;
+	if (t != 0)
+		core->port.reply(core->port.ctx, t, result);
+}
+
+/* ---- the words ------------------------------------------------------------- */
+
+const char *
+election_role_name(ElectionRole role)
+{
+	static const char *const names[] = {
+		[ELECTION_OBSERVER] = "observer",
+		[ELECTION_CANDIDATE] = "candidate",
+		[ELECTION_LEADER] = "leader"
+	};
+
+	return names[role];
+}
+
+const char *
+election_state_name(ElectionState state)
+{
+	static const char *const names[] = {
+		[ELECTION_UNUSED] = "unused",
+		[ELECTION_OBSERVING] = "observing",
+		[ELECTION_RESIGNED] = "resigned",
+		[ELECTION_JOINING] = "joining",
+		[ELECTION_QUEUED] = "queued",
+		[ELECTION_WAITING] = "waiting",
+		[ELECTION_LEADING] = "leading",
+		[ELECTION_HELD_BACK] = "held back",
+		[ELECTION_LEAVING] = "leaving",
+		[ELECTION_FOLLOWING] = "following"
+	};
+
+	return names[state];
+}
+
+const char *
+election_event_name(ElectionEventKind kind)
+{
+	static const char *const names[] = {
+		[ELECTION_EVENT_ELECTED] = "elected",
+		[ELECTION_EVENT_UNELECTED] = "unelected",
+		[ELECTION_EVENT_LEADER] = "leader",
+		[ELECTION_EVENT_CONNECTED] = "connected",
+		[ELECTION_EVENT_DISCONNECTED] = "disconnected"
+	};
+
+	return names[kind];
+}
+
+const char *
+election_reason_name(ElectionReason reason)
+{
+	static const char *const names[] = {
+		[ELECTION_NO_REASON] = NULL,
+		[ELECTION_REASON_RESIGNED] = "resigned",
+		[ELECTION_REASON_TRANSFERRED] = "transferred",
+		[ELECTION_REASON_LEASE_EXPIRED] = "lease_expired",
+		[ELECTION_REASON_KEY_DELETED] = "key_deleted",
+		[ELECTION_REASON_KEY_CHANGED] = "key_changed",
+		[ELECTION_REASON_NOT_ELIGIBLE] = "not_eligible",
+		[ELECTION_REASON_DROPPED] = "dropped",
+		[ELECTION_REASON_SHUTDOWN] = "shutdown",
+		[ELECTION_REASON_HISTORY_CHANGED] = "history_changed",
+		[ELECTION_REASON_PROCLAIMED] = "proclaimed",
+		[ELECTION_REASON_NO_CONTACT] = "no_contact"
+	};
+
+	return names[reason];
+}

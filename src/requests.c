@@ -1,0 +1,210 @@
+/*-------------------------------------------------------------------------
+ *
+ * requests.c
+ *	  The requests under way: how they are numbered, sent, and tried again.
+ *
+ * The ground of the core: every other file that sends something uses this one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+/*
+ * The back-off between two tries of a failed request.  It doubles up to the
+ * last value, and has a jitter.
+ */
+#define BACKOFF_MIN_MS		100
+#define BACKOFF_MAX_MS		1000
+
+/* ---- time ------------------------------------------------------------------ */
+
+static int64_t
+backoff_ns(ElectionCore *core, int failures, int64_t max_ms)
+{
+	int64_t		ms = BACKOFF_MIN_MS;
+	uint64_t	jitter = core->port.random(core->port.ctx) % 512;
+
+	while (--failures > 0 && ms < max_ms)
+		ms *= 2;
+	if (ms > max_ms)
+		ms = max_ms;
+	return ms * NS_PER_MS * (int64_t) (512 + jitter) / 1024;
+}
+
+int64_t
+core_backoff_ns(ElectionCore *core, int failures)
+{
+	return backoff_ns(core, failures, BACKOFF_MAX_MS);
+}
+
+int64_t
+core_urgent_backoff_ns(ElectionCore *core, int failures)
+{
+	int64_t		max_ms = BACKOFF_MAX_MS;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (core->elections[i].state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
+			max_ms = lease_ttl_ns(core) / NS_PER_MS / 18;
+	}
+	return backoff_ns(core, failures, max_ms);
+}
+
+void
+core_wake_at(ElectionCore *core, int64_t when_ns)
+{
+	if (when_ns < core->wakeup_ns)
+		core->wakeup_ns = when_ns;
+}
+
+bool
+core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns)
+{
+	if (now_ns >= when_ns)
+		return true;
+	core_wake_at(core, when_ns);
+	return false;
+}
+
+/* ---- requests under way ---------------------------------------------------- */
+
+Op *
+core_start_op(ElectionCore *core, int64_t now_ns, OpKind kind)
+{
+	for (int i = 0; i < MAX_OPS; i++)
+	{
+		Op		   *op = &core->ops[i];
+
+		if (op->id == 0)
+		{
+			memset(op, 0, sizeof(*op));
+			op->id = core->next_id++;
+			op->kind = kind;
+			op->sent_ns = now_ns;
+			op->revision_floor = core->max_revision;
+			return op;
+		}
+	}
+	return NULL;
+}
+
+Op *
+core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election *e)
+{
+	Op		   *op = core_start_op(core, now_ns, kind);
+	int			slot = slot_of(core, e);
+
+	if (op)
+	{
+		op->slots = SLOT_BIT(slot);
+		op->epochs[slot] = e->epoch;
+		op->create_revisions[slot] = e->create_revision;
+		op->generation = e->generation;
+	}
+	return op;
+}
+
+bool
+core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
+{
+	for (int i = 0; i < MAX_OPS; i++)
+	{
+		const Op   *op = &core->ops[i];
+
+		if (op->id != 0 && op->kind == kind &&
+			(slots == ALL_SLOTS || (op->slots & slots) != 0))
+			return true;
+	}
+	return false;
+}
+
+Election *
+core_find_election(ElectionCore *core, const Op *op)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (op->slots & SLOT_BIT(i))
+			return is_used(e) && e->generation == op->generation ? e : NULL;
+	}
+	return NULL;
+}
+
+bool
+core_is_answer_awaited(const ElectionCore *core, uint64_t id)
+{
+	for (int i = 0; i < MAX_OPS; i++)
+	{
+		if (id != 0 && core->ops[i].id == id)
+			return true;
+	}
+	return false;
+}
+
+bool
+core_is_look(const Op *op)
+{
+	return op->kind == OP_LOOK || op->kind == OP_PATRONI_LOOK;
+}
+
+/* Does the txn write nothing? */
+bool
+core_is_read(const Op *op)
+{
+	return core_is_look(op) || op->kind == OP_SURVEY;
+}
+
+/* ---- sending --------------------------------------------------------------- */
+
+/* Before a message is sent that changes keys or leases (MEMORY). */
+void
+core_erase_memory(ElectionCore *core)
+{
+	if (core->remembered)
+		core->port.remember(core->port.ctx, NULL);
+	core->remembered = false;
+}
+
+void
+core_send_txn(ElectionCore *core, const Op *op,
+			  const EtcdCompare *compares, int ncompares,
+			  const EtcdOp *success, int nsuccess,
+			  const EtcdOp *failure, int nfailure)
+{
+	EtcdRequest request = {.kind = ETCD_TXN};
+
+	request.compares = compares;
+	request.ncompares = ncompares;
+	request.success = success;
+	request.nsuccess = nsuccess;
+	request.failure = failure;
+	request.nfailure = nfailure;
+	/* the queue may have large values of other programs */
+	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
+	/* a proclamation changes nothing that is remembered */
+	if (!core_is_read(op) && op->kind != OP_PROCLAIM)
+		core_erase_memory(core);
+	core->port.send(core->port.ctx, op->id, &request);
+}
+
+void
+core_send_look(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered)
+{
+	static const EtcdOp order = {.kind = ETCD_OP_EMPTY_TXN};
+
+	op->ordered = ordered;
+	if (ordered)
+		ops[nops++] = order;
+	core_send_txn(core, op, NULL, 0, ops, nops, NULL, 0);
+}
+
+void
+core_send_lease_request(ElectionCore *core, const Op *op, EtcdRequestKind kind, int64_t ttl_s)
+{
+	EtcdRequest request = {.kind = kind, .lease = op->lease, .ttl_s = ttl_s};
+
+	if (kind == ETCD_REVOKE)
+		core_erase_memory(core);
+	core->port.send(core->port.ctx, op->id, &request);
+}
