@@ -19,6 +19,8 @@ OBJS = \
 	src/requests.o \
 	src/lease_state.o \
 	src/patroni_cluster.o \
+	src/transfer_state.o \
+	src/watch_state.o \
 	src/publish.o \
 	src/election.o \
 	src/command.o \

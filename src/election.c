@@ -298,6 +298,10 @@ dispatch_answer(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnsw
 			lease_receive(core, now_ns, op, answer);
 			break;
 		case OP_ENTER:
+			if (etcd_says_lease_not_found(answer))
+				lease_not_found(core, op->lease);
+			queue_receive(core, now_ns, op, answer);
+			break;
 		case OP_DELETE:
 		case OP_PROCLAIM:
 			queue_receive(core, now_ns, op, answer);
@@ -705,17 +709,6 @@ election_free(ElectionCore *core)
 	if (core)
 		free(core->elections);
 	free(core);
-}
-
-int
-election_find(const ElectionCore *core, const char *name)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]) && strcmp(core->elections[i].name, name) == 0)
-			return i;
-	}
-	return -1;
 }
 
 bool

@@ -4,8 +4,10 @@
  *	  The state that the files of the core share.
  *
  * The ground, which sends nothing by itself: requests.c (requests under way),
- * lease_state.c and patroni_cluster.c (what is known), publish.c (what readers
- * are shown).
+ * lease_state.c, patroni_cluster.c, transfer_state.c and watch_state.c (what is
+ * known), publish.c (what readers are shown).  Then, from the bottom to the top:
+ * queue.c, look.c; lease.c, transfer.c, patroni.c; watch.c, election.c, command.c.
+ * No file calls one above it, or beside it.
  *
  * Each file changes only its own part of the state, and may read all of it:
  *
@@ -691,6 +693,40 @@ extern bool patroni_is_ours(const ElectionCore *core, const Patroni *p);
 /* What a look shows of the cluster, apart from its leader. */
 extern void patroni_learn_cluster(const ElectionCore *core, Patroni *p, const EtcdAnswer *answer);
 
+/* ---- transfer_state.c ------------------------------------------------------ */
+
+/* The deletion of the own key was sent, and its result is not known. */
+static inline bool
+transfer_is_sent(const Election *e)
+{
+	return e->transfer.stage == TRANSFER_SENT;
+}
+
+/* Ends the transfer, and answers the command that waits. */
+extern void transfer_end(ElectionCore *core, Election *e, ElectionReply reply);
+
+/* Events that transfers need to know. */
+extern void transfer_leadership_won(Election *e);
+extern void transfer_leadership_lost(ElectionCore *core, Election *e);
+extern void transfer_key_lost(Election *e);
+extern void transfer_leader_seen(ElectionCore *core, Election *e);
+extern void transfer_disconnected(ElectionCore *core, Election *e);
+
+/* The election is dropped, or etcd has another history. */
+extern void transfer_dropped(ElectionCore *core, Election *e);
+
+/* ---- watch_state.c --------------------------------------------------------- */
+
+/*
+ * Does one watch report all changes of the own key and the leader's key after
+ * that revision?
+ */
+extern bool watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision);
+extern void watch_close(ElectionCore *core);
+
+/* Closes a stream that watches less than was asked for. */
+extern void watch_close_if_incomplete(ElectionCore *core, int64_t now_ns);
+
 /* ---- publish.c ------------------------------------------------------------- */
 
 /*
@@ -890,25 +926,8 @@ extern void look_pursue(ElectionCore *core, int64_t now_ns);
 
 /* ---- transfer.c ---------------------------------------------------------- */
 
-/* The deletion of the own key was sent, and its result is not known. */
-static inline bool
-transfer_is_sent(const Election *e)
-{
-	return e->transfer.stage == TRANSFER_SENT;
-}
-
 /* The command: the queue is read first.  The instance leads, and no transfer is under way. */
 extern void transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t ticket);
-
-/* Events that transfers need to know. */
-extern void transfer_leadership_won(Election *e);
-extern void transfer_leadership_lost(ElectionCore *core, Election *e);
-extern void transfer_key_lost(Election *e);
-extern void transfer_leader_seen(ElectionCore *core, Election *e);
-extern void transfer_disconnected(ElectionCore *core, Election *e);
-
-/* The election is dropped, or etcd has another history. */
-extern void transfer_dropped(ElectionCore *core, Election *e);
 
 /* The answer to a survey or a transfer.  It may be a refusal. */
 extern void transfer_receive(ElectionCore *core, int64_t now_ns, const Op *op,
@@ -952,16 +971,7 @@ extern void watch_pursue(ElectionCore *core, int64_t now_ns);
 /* A frame of the stream.  False: the stream is of no use any more. */
 extern bool watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame);
 
-/*
- * Does one watch report all changes of the own key and the leader's key after
- * that revision?
- */
-extern bool watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision);
 extern void watch_ended(ElectionCore *core, int64_t now_ns);
-extern void watch_close(ElectionCore *core);
-
-/* Closes a stream that watches less than was asked for. */
-extern void watch_close_if_incomplete(ElectionCore *core, int64_t now_ns);
 
 /* ---- election.c ------------------------------------------------------------ */
 

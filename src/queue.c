@@ -286,6 +286,17 @@ leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 	core_publish(core, e);
 }
 
+int
+election_find(const ElectionCore *core, const char *name)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_used(&core->elections[i]) && strcmp(core->elections[i].name, name) == 0)
+			return i;
+	}
+	return -1;
+}
+
 /* Gives a slot to an election that has none yet; NULL if none is free. */
 Election *
 queue_take_slot(ElectionCore *core, const char *name)
@@ -618,11 +629,9 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 }
 
 static void
-refuse_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *answer)
+refuse_enter(ElectionCore *core, const Op *op, Election *e)
 {
 	/* A lost lease is replaced at once; but not again and again. */
-	if (etcd_says_lease_not_found(answer))
-		lease_not_found(core, op->lease);
 	if (core->lease.id != 0 || e->failures > 0)
 		postpone(core, op, e);
 	else
@@ -640,7 +649,7 @@ receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *a
 
 	if (answer->outcome != ETCD_ANSWERED)
 	{
-		refuse_enter(core, op, e, answer);
+		refuse_enter(core, op, e);
 		return;
 	}
 	e->entry_unanswered = false;

@@ -37,62 +37,6 @@ typedef struct Survey
 	int			nkvs;
 } Survey;
 
-/* ---- the end ----------------------------------------------------------------- */
-
-static void
-end_transfer(ElectionCore *core, Election *e, ElectionReply reply)
-{
-	e->transfer.stage = TRANSFER_NONE;
-	e->transfer.op_id = 0;
-	core_reply(core, &e->transfer.ticket, reply);
-}
-
-void
-transfer_leadership_lost(ElectionCore *core, Election *e)
-{
-	if (e->transfer.stage == TRANSFER_SURVEYING)
-		end_transfer(core, e, ELECTION_FAILED);
-}
-
-void
-transfer_key_lost(Election *e)
-{
-	Transfer   *t = &e->transfer;
-
-	if (t->stage == TRANSFER_SENT)
-		t->stage = t->ticket != 0 ? TRANSFER_WATCHING : TRANSFER_NONE;
-}
-
-void
-transfer_disconnected(ElectionCore *core, Election *e)
-{
-	if (e->transfer.stage == TRANSFER_SENT)
-		core_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
-	else
-		end_transfer(core, e, ELECTION_NO_CONTACT);
-}
-
-void
-transfer_dropped(ElectionCore *core, Election *e)
-{
-	end_transfer(core, e, ELECTION_FAILED);
-}
-
-void
-transfer_leader_seen(ElectionCore *core, Election *e)
-{
-	Transfer   *t = &e->transfer;
-
-	/* the own key may still be the one that was seen last */
-	if (t->stage != TRANSFER_WATCHING || !e->leader_known ||
-		e->leader.create_revision == t->own_revision)
-		return;
-	if (e->leader.create_revision != t->target_revision)
-		end_transfer(core, e, ELECTION_FAILED);
-	else if (e->leader_version >= t->receipt_version)
-		end_transfer(core, e, ELECTION_DONE);
-}
-
 /* ---- sending ------------------------------------------------------------------- */
 
 static EtcdOp
@@ -250,7 +194,7 @@ receive_commanded(ElectionCore *core, int64_t now_ns, Election *e, const Survey 
 	if (reply == ELECTION_DONE)
 		hand_over(core, now_ns, e, survey, target);
 	else
-		end_transfer(core, e, reply);
+		transfer_end(core, e, reply);
 }
 
 /*
@@ -328,7 +272,7 @@ resolve(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
 		}
 	}
 	/* The target is gone: the txn is never executed, and the own key counts again. */
-	end_transfer(core, e, ELECTION_FAILED);
+	transfer_end(core, e, ELECTION_FAILED);
 	e->look_wanted = true;
 }
 
@@ -424,7 +368,7 @@ pursue_one(ElectionCore *core, int64_t now_ns, Election *e)
 	{
 		bool		in_doubt = t->stage == TRANSFER_SENT;
 
-		end_transfer(core, e, ELECTION_FAILED);
+		transfer_end(core, e, ELECTION_FAILED);
 		/* A deletion that is sent now ends the doubt. */
 		if (in_doubt && is_queued(e))
 			queue_leave(core, e, ELECTION_NO_REASON);
@@ -454,17 +398,6 @@ transfer_pursue(ElectionCore *core, int64_t now_ns)
 		if (is_used(&core->elections[i]))
 			pursue_one(core, now_ns, &core->elections[i]);
 	}
-}
-
-void
-transfer_leadership_won(Election *e)
-{
-	e->transfer.better_revision = 0;
-	e->transfer.survey_ns = 0;
-
-	/* Another instance handed over to this one: this write confirms it. */
-	if (e->mod_revision > e->written_revision)
-		e->must_put_value = true;
 }
 
 /* ---- the command ------------------------------------------------------------------------- */

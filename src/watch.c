@@ -113,23 +113,6 @@ list_watches(const ElectionCore *core, Watched *list)
 
 /* ---- the stream ---------------------------------------------------------------- */
 
-void
-watch_close(ElectionCore *core)
-{
-	core->stream.open = false;
-	core->port.watch(core->port.ctx, NULL, 0);
-}
-
-void
-watch_close_if_incomplete(ElectionCore *core, int64_t now_ns)
-{
-	const WatchStream *stream = &core->stream;
-
-	if (stream->open && stream->ncreated < stream->nwatched &&
-		now_ns - stream->opened_ns >= lease_interval_ns(core))
-		watch_close(core);
-}
-
 /*
  * One watch covers the own key and the leader's key.  On one watch, etcd
  * reports each revision as a whole, and one after the other.  Two watches can
@@ -229,21 +212,6 @@ watch_pursue(ElectionCore *core, int64_t now_ns)
 		return;
 	if (stream->open || core_is_due(core, now_ns, stream->retry_ns))
 		open_stream(core, now_ns, list, n);
-}
-
-bool
-watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision)
-{
-	for (int i = 0; i < core->stream.nwatched; i++)
-	{
-		const Watched *watched = &core->stream.watched[i];
-
-		if (watched->target == WATCH_WAIT && watched->slot == slot_of(core, e) &&
-			watched->key.create_revision == e->create_revision &&
-			watched->leader.create_revision == e->leader.create_revision)
-			return core->stream.open && watched->start_revision <= revision + 1;
-	}
-	return false;
 }
 
 static void
