@@ -46,6 +46,7 @@
 #include "tcop/utility.h"
 
 #include "compat.h"
+#include "etcd_text.h"
 #include "fence.h"
 #include "settings.h"
 #include "shared_state.h"
@@ -250,7 +251,7 @@ known_leader(const char *name)
 	if (shared_state_has_elector() && status_read(index, &election) &&
 		(election.view.role != ELECTION_LEADER || election.deadline_ns > now_ns))
 		leader = shared_state_leader(&election, now_ns);
-	return leader ? shared_state_text(leader) : NULL;
+	return leader ? shared_state_text(etcd_escape_text(leader)) : NULL;
 }
 
 /* For ereport(): a detail that names the leader.  leader: a name, or NULL. */

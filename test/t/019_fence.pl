@@ -120,6 +120,13 @@ my $s = $node->connect_db;
 	win($_) for 'alpha', 'beta';
 }
 
+# Its signal goes to the thread that runs PostgreSQL's code, and not to one of another library.
+{
+	my $sp = $node->connect_db;
+	$sp->do('SELECT etcd_require_leader()');
+	like(slurp_file("/proc/$sp->{pg_pid}/timers"), qr{^notify: signal/tid\.$sp->{pg_pid}$}m, 'the timer signals a thread');
+}
+
 # The timer of cancel_on_loss cannot be created: the backend may queue no signals.
 {
 	my $sp = $node->connect_db;
