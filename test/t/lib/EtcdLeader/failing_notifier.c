@@ -1,5 +1,5 @@
 /*
- * A library in which no notifier can commit.
+ * A library with which no notifier can commit, after it has connected.
  */
 #include "postgres.h"
 
@@ -14,8 +14,10 @@ extern PGDLLEXPORT void _PG_init(void);
 static void
 refuse_commit(XactEvent event, void *arg)
 {
+	static int	ncommits = 0;
+
 	if (event == XACT_EVENT_PRE_COMMIT && MyBgworkerEntry != NULL &&
-		strstr(MyBgworkerEntry->bgw_type, "notifier") != NULL)
+		strstr(MyBgworkerEntry->bgw_type, "notifier") != NULL && ncommits++ > 0)
 		ereport(ERROR,
 				(errmsg("no commit, for a test"),
 				 errdetail("This is a test."),
