@@ -209,6 +209,15 @@ find_broken(bool writes)
 	return NULL;
 }
 
+/* The requirement for which the timer has acted.  It may hold again meanwhile. */
+static const Requirement *
+lost_requirement(void)
+{
+	const Requirement *broken = find_broken(has_written());
+
+	return broken ? broken : any_requirement();
+}
+
 /*
  * Remembers what etcd_leader.require_leadership demands of this transaction,
  * when it is called first.  Functions with a SET clause can change the setting
@@ -531,17 +540,12 @@ begin_statement(const Node *utility)
 static void
 abandon_statement(MemoryContext context)
 {
-	const Requirement *requirement;
-
 	if (--depth > 0 || !cancel_sent || geterrcode() != ERRCODE_QUERY_CANCELED)
 		return;
 	cancel_sent = false;
-	requirement = find_broken(has_written());
-	if (requirement == NULL)	/* won again meanwhile */
-		requirement = any_requirement();
 	MemoryContextSwitchTo(context);
 	FlushErrorState();
-	report_broken(requirement, NULL);
+	report_broken(lost_requirement(), NULL);
 }
 
 /* Is it a COMMIT of a transaction that has not failed? */
@@ -703,13 +707,11 @@ end_copy(void)
 static void
 explain_end(void *arg)
 {
-	const Requirement *requirement;
+	const Requirement *requirement = lost_requirement();
 
 	if (!end_sent || geterrcode() != ERRCODE_ADMIN_SHUTDOWN)
 		return;
-	requirement = find_broken(has_written());
-	if (requirement == NULL)	/* won again meanwhile */
-		requirement = any_requirement();
+
 	errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION);
 	errmsg("terminating connection because this instance does not lead election \"%s\" any more",
 		   requirement->shown);
