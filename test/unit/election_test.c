@@ -753,8 +753,10 @@ test_campaign_while_joining(void **state)
 	assert_true(election_resign(a->core, now, 0, true, 2));
 	assert_true(election_campaign(a->core, now, 0, 3));
 	assert_false(a->has_replied[3]);
-	answer_all();
+	run_for(100 * MS);
+	assert_true(a->has_replied[3]);
 	assert_int_equal(a->replied[3], ELECTION_DONE);
+	assert_true(leads(a));
 	assert_true(election_campaign(a->core, now, 0, 4));
 	assert_int_equal(a->replied[4], ELECTION_NOTHING_TO_DO);
 }
