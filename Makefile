@@ -116,7 +116,7 @@ else ifeq ($(filter test long chaos demo bench page prometheus sim fuzz model sa
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
-# Every object depends on every header: they are few.
+# Every object depends on every header: no list says which it includes.
 $(OBJS) $(HTTP_OBJS): $(wildcard $(SOURCES)/src/*.h $(SOURCES)/http/*.h $(SOURCES)/include/*.h)
 $(foreach file,etcd_leader functions settings,src/$(file).o src/$(file).bc): etcd_leader.control
 

@@ -82,6 +82,11 @@ http_isolate(pid_t worker)
 		ereport(FATAL,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not have the HTTP server end with its worker: %m")));
+	/* nothing that it may execute gets rights that it has not */
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not deny the HTTP server new privileges: %m")));
 	if (getppid() != worker)
 		_exit(1);
 	set_ps_display("server");

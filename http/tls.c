@@ -7,14 +7,12 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "storage/fd.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "http.h"
+#include "secret_file.h"
 
 #define MAX_FILE_SIZE	(1024 * 1024)
 
@@ -44,24 +42,17 @@ read_file(const char *name, const char **error)
 	return text ? repalloc(text, len + 1) : NULL;
 }
 
-/*
- * May the private key be used?  Not if others can read it: the rules are those
- * of PostgreSQL's own key (be-secure-common.c).
- */
+/* May the private key be used?  Not if others can read it. */
 static bool
 check_key_file(const char *name, const char **error)
 {
+	const char *fault;
 	struct stat key;
 
 	if (stat(name, &key) != 0)
 		*error = psprintf("could not access private key file \"%s\": %s", name, strerror(errno));
-	else if (!S_ISREG(key.st_mode))
-		*error = psprintf("private key file \"%s\" is not a regular file", name);
-	else if (key.st_uid != geteuid() && key.st_uid != 0)
-		*error = psprintf("private key file \"%s\" must be owned by the user that runs the server, or by root", name);
-	else if ((key.st_uid == geteuid() && (key.st_mode & (S_IRWXG | S_IRWXO))) ||
-			 (key.st_uid == 0 && (key.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO))))
-		*error = psprintf("private key file \"%s\" has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root", name);
+	else if ((fault = secret_file_fault(&key)) != NULL)
+		*error = psprintf("private key file \"%s\" %s", name, fault);
 	return *error == NULL;
 }
 

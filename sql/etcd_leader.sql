@@ -179,6 +179,7 @@ SELECT * FROM ledger;
 
 -- not for the role itself to decide
 CREATE ROLE regress_etcd_leader_writer;
+ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership = 'alhpa';
 ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership = 'alpha';
 SET ROLE regress_etcd_leader_writer;
 SET etcd_leader.require_leadership = '';
@@ -194,7 +195,9 @@ DROP TABLE ledger;
 --
 
 SELECT etcd_resign();
+\set VERBOSITY sqlstate
 SELECT etcd_campaign();
+\set VERBOSITY default
 SELECT etcd_proclaim('x');
 SELECT etcd_proclaim(NULL);
 SELECT etcd_proclaim('');

@@ -53,7 +53,9 @@ attempt_run(Attempt *attempt, const char *database, void *arg)
 				(errcode(edata->sqlerrcode),
 				 errmsg(attempt->failed, database, edata->message),
 				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
-				 errhint("It will be tried again until it succeeds.")));
+				 errhint("%s%sIt will be tried again until it succeeds.",
+						 edata->hint ? edata->hint : "", edata->hint ? " " : ""),
+				 edata->context ? errcontext("%s", edata->context) : 0));
 	strlcpy(attempt->last_error, edata->message, sizeof(attempt->last_error));
 	FreeErrorData(edata);
 	return false;

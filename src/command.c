@@ -147,13 +147,14 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		e->look_wanted = true;
 		core_reply(core, &ticket, ELECTION_DONE);
 	}
-	else if (is_candidate(e) || (e->state == ELECTION_LEAVING && !e->stay_out))
+	else if (is_queued(e))
 		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
 	else
 	{
 		e->campaign_ticket = ticket;
 		e->stay_out = false;
-		if (e->state != ELECTION_LEAVING)
+		/* in these two states it will enter without more ado */
+		if (e->state != ELECTION_LEAVING && e->state != ELECTION_JOINING)
 			queue_choose_state(core, e);
 		if (!core->connected)
 			core_reply(core, &e->campaign_ticket, ELECTION_NO_CONTACT);

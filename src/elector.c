@@ -33,6 +33,7 @@
 #include "crash_memory.h"
 #include "elector.h"
 #include "elector_internal.h"
+#include "etcd_text.h"
 #include "events.h"
 #include "http_launcher.h"
 #include "mailbox.h"
@@ -145,7 +146,7 @@ announce_event(SharedEvent *event)
 		case ELECTION_EVENT_LEADER:
 			if (event->has_leader)
 				ereport(LOG, (errmsg("leader of election \"%s\" is \"%s\"",
-									 event->election, event->leader)));
+									 event->election, etcd_escape_text(event->leader))));
 			else
 				ereport(LOG, (errmsg("election \"%s\" has no known leader", event->election)));
 			break;

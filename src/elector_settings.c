@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -17,6 +16,7 @@
 #include "crash_memory.h"
 #include "elector_internal.h"
 #include "notifier.h"
+#include "secret_file.h"
 #include "settings.h"
 
 /* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
@@ -72,30 +72,22 @@ key_file(void)
 	return settings_ssl_key_file[0] != '\0' ? settings_ssl_key_file : settings_ssl_cert_file;
 }
 
-/*
- * May the private key be used?  Not if others can read it: the rules are those
- * of the server's own (be-secure-common.c).
- */
+/* May the private key be used?  Not if others can read it. */
 static bool
 check_key_file(void)
 {
 	const char *file = key_file();
+	const char *fault;
 	struct stat key;
 
 	if (file[0] == '\0')
 		return true;
 	if (!check_file_access("etcd_leader.ssl_key_file", file))
 		return false;
-	if (stat(file, &key) != 0 || !S_ISREG(key.st_mode))
-		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") is not a regular file", file);
-	else if (key.st_uid != geteuid() && key.st_uid != 0)
-		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") must be owned by the user that runs the server, or by root", file);
-	else if ((key.st_uid == geteuid() && key.st_mode & (S_IRWXG | S_IRWXO)) ||
-			 (key.st_uid == 0 && key.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)))
-		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root", file);
-	else
-		return true;
-	return false;
+	fault = stat(file, &key) != 0 ? strerror(errno) : secret_file_fault(&key);
+	if (fault != NULL)
+		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, fault);
+	return fault == NULL;
 }
 
 /*

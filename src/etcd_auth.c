@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "etcd_client_internal.h"
+#include "secret_file.h"
 
 /*
  * A password that etcd has rejected is not tried again for this time, unless
@@ -32,13 +33,11 @@
 static bool
 check_password_file(const char *path, const struct stat *file, char *why)
 {
-	if (!S_ISREG(file->st_mode))
-		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") is not a regular file", path);
-	else if ((file->st_mode & (S_IRWXG | S_IRWXO)) != 0)
-		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") has group or world access: its permissions should be u=rw (0600) or less", path);
-	else
-		return true;
-	return false;
+	const char *fault = secret_file_fault(file);
+
+	if (fault != NULL)
+		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") %s", path, fault);
+	return fault == NULL;
 }
 
 /*

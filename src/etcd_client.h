@@ -89,7 +89,7 @@ typedef struct EtcdClientSettings
 								 * host in the URL */
 
 	const char *username;		/* or none */
-	const char *password_file;	/* readable by its owner alone */
+	const char *password_file;	/* see secret_file.h */
 } EtcdClientSettings;
 
 typedef enum EtcdSocketEvents

@@ -20,6 +20,14 @@
 #include "settings.h"
 #include "shared_state.h"
 
+/*
+ * What survives a crash lies in memory that each process inherits by fork()
+ * (crash_memory.c).
+ */
+#ifdef EXEC_BACKEND
+#error "etcd_leader needs a PostgreSQL whose processes are made by fork(), without EXEC_BACKEND"
+#endif
+
 COMPAT_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);

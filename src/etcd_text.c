@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 
@@ -47,4 +48,36 @@ etcd_copy_text(char *buffer, size_t size, EtcdBytes bytes)
 	}
 	buffer[written] = '\0';
 	return len < bytes.len;
+}
+
+/* C0, DEL, and C1: terminals take U+009B for ESC [. */
+static bool
+is_control(const unsigned char *s)
+{
+	return s[0] < ' ' || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
+}
+
+char *
+etcd_escape_text(const char *text)
+{
+	int			left = (int) strlen(text);
+	StringInfoData escaped;
+
+	initStringInfo(&escaped);
+	while (left > 0)
+	{
+		int			len = pg_encoding_verifymbchar(PG_UTF8, text, left);
+
+		if (len > 0 && !is_control((const unsigned char *) text))
+			appendBinaryStringInfo(&escaped, text, len);
+		else
+		{
+			len = Max(len, 1);
+			for (int i = 0; i < len; i++)
+				appendStringInfo(&escaped, "\\x%02x", (unsigned char) text[i]);
+		}
+		text += len;
+		left -= len;
+	}
+	return escaped.data;
 }

@@ -22,4 +22,11 @@ extern bool etcd_is_text(EtcdBytes bytes);
  */
 extern bool etcd_copy_text(char *buffer, size_t size, EtcdBytes bytes);
 
+/*
+ * A value for the server log and for messages, palloc'd: the bytes of control
+ * characters, and those that are not UTF-8, are written as \x and two digits.
+ * So a name can begin no line of the log and command no terminal.
+ */
+extern char *etcd_escape_text(const char *text);
+
 #endif							/* ETCD_TEXT_H */

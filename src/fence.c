@@ -8,8 +8,9 @@
  * remembers the fencing token, and must find this instance leading under the
  * same token when it is about to commit.  The PRE_COMMIT callback checks that.
  * What follows the callback (ON COMMIT actions, the NOTIFY lock, WAL flush,
- * the wait for a synchronous standby) is not covered.  COMMIT checks before
- * the callbacks as well, since those of other libraries can come first.
+ * the wait for a synchronous standby) is not covered.  The outermost statement
+ * checks at its end as well, since callbacks of other libraries can come before
+ * ours.
  *
  * While a statement of an armed transaction runs, a timer of this backend
  * checks, too, and cancels the statement after a loss.  Only the backend
@@ -21,6 +22,10 @@
  * The cancellation is QUERY_CANCELED until it leaves the outermost statement,
  * and only there becomes 25006: WHEN OTHERS of PL/pgSQL does not catch the
  * former.
+ *
+ * A COPY that waits for data from the client cannot be cancelled: the client
+ * and the server would disagree about where the next message begins.  The
+ * session ends then, as PostgreSQL ends one for pg_terminate_backend().
  *
  *-------------------------------------------------------------------------
  */
@@ -41,6 +46,7 @@
 #include "tcop/utility.h"
 
 #include "compat.h"
+#include "etcd_text.h"
 #include "fence.h"
 #include "settings.h"
 #include "shared_state.h"
@@ -56,6 +62,11 @@
 
 /* The timer's; PostgreSQL has no use for it. */
 #define WATCH_SIGNAL		SIGVTALRM
+
+/* Older releases of glibc have the field without its name. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id	_sigev_un._tid
+#endif
 
 /*
  * Leadership that the transaction needs.  Complete before the timer can see
@@ -93,6 +104,8 @@ static bool watch_created = false;
 static bool watching = false;
 static volatile sig_atomic_t committing = false;	/* it must not cancel any more */
 static volatile sig_atomic_t cancel_sent = false;	/* it has */
+static volatile sig_atomic_t copying = false;	/* COPY FROM STDIN runs */
+static volatile sig_atomic_t end_sent = false;	/* the timer ends the session */
 
 /* How many statements are running, one within the other. */
 static volatile sig_atomic_t depth = 0;
@@ -196,6 +209,15 @@ find_broken(bool writes)
 	return NULL;
 }
 
+/* The requirement for which the timer has acted.  It may hold again meanwhile. */
+static const Requirement *
+lost_requirement(void)
+{
+	const Requirement *broken = find_broken(has_written());
+
+	return broken ? broken : any_requirement();
+}
+
 /*
  * Remembers what etcd_leader.require_leadership demands of this transaction,
  * when it is called first.  Functions with a SET clause can change the setting
@@ -238,7 +260,7 @@ known_leader(const char *name)
 	if (shared_state_has_elector() && status_read(index, &election) &&
 		(election.view.role != ELECTION_LEADER || election.deadline_ns > now_ns))
 		leader = shared_state_leader(&election, now_ns);
-	return leader ? shared_state_text(leader) : NULL;
+	return leader ? shared_state_text(etcd_escape_text(leader)) : NULL;
 }
 
 /* For ereport(): a detail that names the leader.  leader: a name, or NULL. */
@@ -321,9 +343,20 @@ refuse_commit(const Requirement *broken)
 /* ---- the timer --------------------------------------------------------------- */
 
 /*
+ * Does COPY still wait for its client, although it has been cancelled?  While
+ * PostgreSQL reads a message, it holds cancellations back.
+ */
+static bool
+is_stuck_in_copy(void)
+{
+	return cancel_sent && copying && QueryCancelHoldoffCount > 0;
+}
+
+/*
  * The timer's handler.  It reads atomics and the clock, and cancels as
- * StatementCancelHandler() does (postgres.c).  A session that waits for its
- * client is not disturbed; its next command will fail.
+ * StatementCancelHandler() does (postgres.c), or ends the session as die()
+ * does.  A session that waits for its client between commands is not
+ * disturbed; its next command will fail.
  */
 static void
 watch_leadership(SIGNAL_ARGS)
@@ -333,6 +366,8 @@ watch_leadership(SIGNAL_ARGS)
 	if (!committing && settings_cancel_on_loss &&
 		(depth > 0 || debug_query_string != NULL) && find_broken(has_written()) != NULL)
 	{
+		if (is_stuck_in_copy())
+			ProcDiePending = end_sent = true;
 		if (!cancel_sent)
 			stats_count(COUNTER_STATEMENTS_CANCELLED, 1);
 		cancel_sent = true;
@@ -371,7 +406,9 @@ start_watching(void)
 	{
 		struct sigevent event = {0};
 
-		event.sigev_notify = SIGEV_SIGNAL;
+		/* Other libraries may have threads, and PostgreSQL's are not for them. */
+		event.sigev_notify = SIGEV_THREAD_ID;
+		event.sigev_notify_thread_id = MyProcPid;
 		event.sigev_signo = WATCH_SIGNAL;
 		pqsignal(WATCH_SIGNAL, watch_leadership);
 		if (timer_create(CLOCK_MONOTONIC, &event, &watch_timer) != 0)
@@ -503,17 +540,48 @@ begin_statement(const Node *utility)
 static void
 abandon_statement(MemoryContext context)
 {
-	const Requirement *requirement;
-
 	if (--depth > 0 || !cancel_sent || geterrcode() != ERRCODE_QUERY_CANCELED)
 		return;
 	cancel_sent = false;
-	requirement = find_broken(has_written());
-	if (requirement == NULL)	/* won again meanwhile */
-		requirement = any_requirement();
 	MemoryContextSwitchTo(context);
 	FlushErrorState();
-	report_broken(requirement, NULL);
+	report_broken(lost_requirement(), NULL);
+}
+
+/* Is it a COMMIT of a transaction that has not failed? */
+static bool
+is_commit(const Node *statement)
+{
+	return statement != NULL && IsA(statement, TransactionStmt) &&
+		castNode(TransactionStmt, statement)->kind == TRANS_STMT_COMMIT && IsTransactionState();
+}
+
+/*
+ * May a commit follow this statement in a transaction block?  A block may be
+ * the implicit one of a query string, and this its last statement.  It may as
+ * well go on; so without cancel_on_loss only COMMIT counts.  utility: NULL for
+ * a statement that the executor runs.
+ */
+static bool
+may_end_block(const Node *utility)
+{
+	return is_commit(utility) || (settings_cancel_on_loss && !ends_transaction(utility));
+}
+
+/*
+ * Called when a statement has succeeded.  The callback below comes too late if
+ * libraries that were loaded after this one act in theirs: postgres_fdw commits
+ * on the other servers there.  An ERROR here ends the transaction.  in_block:
+ * what may_end_block() said.
+ */
+static void
+check_end(bool in_block)
+{
+	const Requirement *broken;
+
+	if (depth == 1 && (in_block || !IsTransactionBlock()) &&
+		(broken = find_broken(has_written())) != NULL)
+		refuse_commit(broken);
 }
 
 static void
@@ -551,6 +619,7 @@ executor_finish(QueryDesc *query_desc)
 			prev_executor_finish(query_desc);
 		else
 			standard_ExecutorFinish(query_desc);
+		check_end(may_end_block(NULL));
 	}
 	PG_CATCH();
 	{
@@ -608,12 +677,47 @@ acts_before_commit(const Node *statement)
 	}
 }
 
-/* Is it a COMMIT of a transaction that has not failed? */
+/* Does it read data from the client? */
 static bool
-is_commit(const Node *statement)
+is_copy_from_client(const Node *statement)
 {
-	return IsA(statement, TransactionStmt) &&
-		castNode(TransactionStmt, statement)->kind == TRANS_STMT_COMMIT && IsTransactionState();
+	return IsA(statement, CopyStmt) && castNode(CopyStmt, statement)->is_from &&
+		castNode(CopyStmt, statement)->filename == NULL;
+}
+
+/*
+ * Called at the end of a statement.  COPY FROM STDIN is always the outermost
+ * one.  If the timer has ordered the end of the session, that must not come
+ * later, when the callback below is gone.
+ */
+static void
+end_copy(void)
+{
+	if (depth > 1)
+		return;
+	copying = false;
+	if (end_sent)
+		CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * An error context callback: the end of the session was ordered by the timer,
+ * and not by an administrator, as PostgreSQL says.
+ */
+static void
+explain_end(void *arg)
+{
+	const Requirement *requirement = lost_requirement();
+
+	if (!end_sent || geterrcode() != ERRCODE_ADMIN_SHUTDOWN)
+		return;
+
+	errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION);
+	errmsg("terminating connection because this instance does not lead election \"%s\" any more",
+		   requirement->shown);
+	errdetail("The transaction requires leadership under fencing token %lld, and COPY waits for the client.",
+			  (long long) requirement->token);
+	errhint_leader(NULL);
 }
 
 static void
@@ -622,14 +726,20 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
 	MemoryContext context = CurrentMemoryContext;
-	bool		commit = is_commit(pstmt->utilityStmt);
-	const Requirement *broken;
+	Node	   *statement = pstmt->utilityStmt;	/* may be freed by a ROLLBACK */
+	bool		in_block = may_end_block(statement);
+	ErrorContextCallback explanation = {error_context_stack, explain_end, NULL};
 
-	begin_statement(pstmt->utilityStmt);
+	begin_statement(statement);
+	if (is_copy_from_client(statement))
+	{
+		error_context_stack = &explanation;
+		copying = true;
+	}
 	PG_TRY();
 	{
-		check_commit_prepared(pstmt->utilityStmt);
-		if (acts_before_commit(pstmt->utilityStmt))
+		check_commit_prepared(statement);
+		if (acts_before_commit(statement))
 			check_requirements(true);
 		if (prev_process_utility)
 			prev_process_utility(pstmt, query_string, read_only_tree, utility_context, params,
@@ -637,22 +747,17 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		else
 			standard_ProcessUtility(pstmt, query_string, read_only_tree, utility_context, params,
 									query_env, dest, qc);
-
-		/*
-		 * Now the block is marked as to be committed, which is done after this
-		 * hook; an ERROR here ends the block.  Callbacks of libraries that were
-		 * loaded later than this one come before ours: postgres_fdw commits on
-		 * the other servers there.
-		 */
-		if (commit && (broken = find_broken(has_written())) != NULL)
-			refuse_commit(broken);
+		check_end(in_block);
 	}
 	PG_CATCH();
 	{
+		end_copy();
 		abandon_statement(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	end_copy();
+	error_context_stack = explanation.previous;
 	depth--;
 }
 

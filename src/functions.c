@@ -922,7 +922,7 @@ refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 	switch (outcome)
 	{
 		case ELECTION_NOT_LEADER:
-			leader = status_current_leader(index);
+			leader = status_leader_for_message(index);
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("this instance does not lead election \"%s\"", election),

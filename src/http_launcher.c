@@ -156,7 +156,7 @@ load_library(void)
 		ereport(WARNING,
 				(errcode(edata->sqlerrcode),
 				 errmsg("could not load the HTTP library of etcd_leader"),
-				 errdetail_internal("%s", edata->message),
+				 errdetail_internal("%s%s%s", edata->message, edata->detail ? "\n" : "", edata->detail ? edata->detail : ""),
 				 errhint("It is built where libmicrohttpd is installed. Install it and reload the settings, or reset \"etcd_leader.http_listen\" and \"etcd_leader.agent_listen\".")));
 		FreeErrorData(edata);
 	}

@@ -439,6 +439,10 @@ settings_check_channel(char **newval, void **extra, GucSource source)
  * fenced.  The value can be any text if it was set before the server had
  * loaded this library.  A value that cannot be the name of an election fences
  * as well, since no instance leads it.
+ *
+ * The names of elections may change before the value is used.  So ALTER ROLE
+ * and ALTER DATABASE only give notice of an unknown one, as they do for
+ * default_tablespace.
  */
 bool
 settings_check_require_leadership(char **newval, void **extra, GucSource source)
@@ -448,6 +452,11 @@ settings_check_require_leadership(char **newval, void **extra, GucSource source)
 
 	if (!is_stored && !check_text(*newval, ELECTION_NAME_SIZE))
 		return false;
+	if (source == PGC_S_TEST && (*newval)[0] != '\0' &&
+		settings_election_index(*newval, (int) strlen(*newval)) < 0)
+		ereport(NOTICE,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("election \"%s\" does not exist", *newval)));
 	by_role = compat_guc_malloc(sizeof(bool));
 	if (by_role == NULL)
 		return false;

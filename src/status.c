@@ -12,6 +12,7 @@
 #include "utils/timestamp.h"
 
 #include "elector.h"
+#include "etcd_text.h"
 #include "settings.h"
 #include "stats.h"
 #include "status.h"
@@ -100,15 +101,31 @@ status_read(int index, SharedElection *election)
 	return false;
 }
 
+/* The leader's name as it was published, in *election; NULL if it is not known. */
+static const char *
+read_leader(int index, SharedElection *election)
+{
+	if (!status_read(index, election))
+		return NULL;
+	return shared_state_leader(election, shared_state_clock_ns());
+}
+
 char *
 status_current_leader(int index)
 {
 	SharedElection election;
-	const char *leader = NULL;
+	const char *leader = read_leader(index, &election);
 
-	if (status_read(index, &election))
-		leader = shared_state_leader(&election, shared_state_clock_ns());
 	return leader ? shared_state_text(leader) : NULL;
+}
+
+char *
+status_leader_for_message(int index)
+{
+	SharedElection election;
+	const char *leader = read_leader(index, &election);
+
+	return leader ? shared_state_text(etcd_escape_text(leader)) : NULL;
 }
 
 /* The contact as readers see it.  There may be no elector. */

@@ -33,6 +33,9 @@ extern bool status_read(int index, SharedElection *election);
  */
 extern char *status_current_leader(int index);
 
+/* The same for a message: without control characters. */
+extern char *status_leader_for_message(int index);
+
 /* A row of etcd_leader_status. */
 typedef struct StatusRow
 {

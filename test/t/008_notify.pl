@@ -187,6 +187,21 @@ $pg1->value('DROP DATABASE missing');
 # with a session there it would fail after 5 s
 cmp_ok(now() - $began, '<', 4, 'the database can be dropped at once');
 
+# What PostgreSQL says about an error gets to the log, too.
+{
+	my $library = PostgreSQL::Test::Utils::tempdir() . '/failing_notifier';
+	my ($headers) = split /\n/, `pg_config --includedir-server`;
+	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-O2', "-I$headers", '-o', "$library.so",
+		"$FindBin::RealBin/lib/EtcdLeader/failing_notifier.c");
+	my $failing = EtcdLeader::Instance->create('failing', etcd => $etcd, preload => "etcd_leader, $library");
+	poll_ok(20, sub {
+		slurp_file($failing->logfile) =~ /WARNING:  could not announce events in database "postgres": no commit, for a test
+.*DETAIL:  This is a test\.
+.*HINT:  Unload the library\. It will be tried again until it succeeds\.
+.*CONTEXT:  commit of a notifier/ }, 'an error of a notifier: with its detail, hint and context');
+	$failing->stop('immediate');
+}
+
 # An ordinary shutdown has a notifier end without a word; and so has had the
 # end of those that were not listed any more.
 ok($pg1->notifier_pid('app'), 'a notifier runs');

@@ -120,6 +120,13 @@ my $s = $node->connect_db;
 	win($_) for 'alpha', 'beta';
 }
 
+# Its signal goes to the thread that runs PostgreSQL's code, and not to one of another library.
+{
+	my $sp = $node->connect_db;
+	$sp->do('SELECT etcd_require_leader()');
+	like(slurp_file("/proc/$sp->{pg_pid}/timers"), qr{^notify: signal/tid\.$sp->{pg_pid}$}m, 'the timer signals a thread');
+}
+
 # The timer of cancel_on_loss cannot be created: the backend may queue no signals.
 {
 	my $sp = $node->connect_db;
@@ -247,6 +254,42 @@ sub run_steps
 {
 	my ($dbh, @steps) = @_;
 	for my $step (@steps) { ref $step ? $step->($dbh) : $dbh->do($step) }
+}
+
+# ---- a statement that is a transaction by itself, and writes to another server --
+# The callback of postgres_fdw comes before that of the fence.
+{
+	my $body = q{BEGIN PERFORM etcd_require_leader(); INSERT INTO far_ledger VALUES ('x'); PERFORM etcd_resign('alpha', false); END};
+	$node->value("CREATE FUNCTION write_far() RETURNS void LANGUAGE plpgsql AS \$\$ $body \$\$");
+	$node->value("CREATE PROCEDURE call_far() LANGUAGE plpgsql AS \$\$ $body \$\$");
+	my @writers = (
+		[ 'DO', "DO \$\$ $body \$\$" ],
+		[ 'CALL', 'CALL call_far()' ],
+		[ 'the last of several statements', 'SELECT 1; CALL call_far()' ],
+		[ 'SELECT', 'SELECT write_far()' ],
+		[ 'EXPLAIN ANALYZE', 'EXPLAIN ANALYZE SELECT write_far()' ],
+		[ 'DO, cancel_on_loss is off', "DO \$\$ $body \$\$", 'off' ],
+		[ 'SELECT, cancel_on_loss is off', 'SELECT write_far()', 'off' ],
+	);
+	for my $writer (@writers)
+	{
+		my ($name, $sql, $cancel) = @$writer;
+		cancel_on_loss($cancel) if $cancel;
+		my $before = residue();
+		fails($s, $sql, '25006', qr/election "alpha" any more/, "another server, $name");
+		usable($s, "another server, $name");
+		is(residue(), $before, "another server, $name: nothing is there");
+		cancel_on_loss('on') if $cancel;
+		win();
+	}
+	# a block goes on until its COMMIT, or can be rolled back
+	$s->do('BEGIN');
+	$s->do($_) for $arm, 'SAVEPOINT a';
+	lose();
+	succeeds($s, 'ROLLBACK TO a', 'ROLLBACK TO after a loss');
+	succeeds($s, 'ROLLBACK', 'ROLLBACK after a loss');
+	usable($s, 'ROLLBACK after a loss');
+	win();
 }
 
 my $refused = $node->value('SELECT commits_refused FROM etcd_leader_stats');

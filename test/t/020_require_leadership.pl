@@ -257,6 +257,17 @@ win();
 	$dbh->do('ROLLBACK') if $dbh->ping != 1;
 	usable($dbh, 'unknown election: in a block');
 	is(count(), $before, 'unknown election: it leaves nothing');
+	# who misspells it is told so at once
+	my $notice = '';
+	local $SIG{__WARN__} = sub { $notice .= $_[0] };
+	local $node->dbh->{PrintWarn} = 1;
+	for my $case ([ 'ROLE app', 'shpo', 1 ], [ 'DATABASE other', 'shpo', 1 ], [ 'ROLE app', 'alpha', 0 ], [ 'DATABASE other', '', 0 ])
+	{
+		my ($whose, $value, $told) = @$case;
+		$notice = '';
+		$node->value("ALTER $whose SET $guc = '$value'");
+		is($notice =~ /^NOTICE:  election "shpo" does not exist/ ? 1 : 0, $told, "unknown election: ALTER $whose SET '$value'") or diag($notice);
+	}
 	$node->value("ALTER ROLE app SET $guc = 'alpha'");
 }
 
@@ -356,6 +367,10 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 	fails($fenced, qq{BEGIN; NOTIFY elsewhere, '{"event":"not told"}'; $insert; COMMIT}, '25006', qr/election "alpha"/, 'NOTIFY in what writes');
 	$fenced->do('ROLLBACK') if $fenced->ping != 1;
 	is(scalar(grep { $_->{event} eq 'not told' } $listener->notifications), 0, 'NOTIFY in what writes: is not told');
+
+	$node->value($_) for 'CREATE TABLE vacuumed AS SELECT generate_series(1, 100) AS i', 'DELETE FROM vacuumed WHERE i < 50', 'ALTER TABLE vacuumed OWNER TO app';
+	succeeds($fenced, 'VACUUM vacuumed', 'VACUUM is not fenced');
+	cmp_ok($node->value(q{SELECT relallvisible FROM pg_class WHERE relname = 'vacuumed'}), '>', 0, 'VACUUM did its work');
 
 	my $su = $node->value('SELECT current_user');
 	$node->connect_db('other')->do('CREATE TABLE far (made_by text)');

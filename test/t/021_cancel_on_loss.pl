@@ -52,7 +52,7 @@ my $guc    = 'etcd_leader.require_leadership';
 my $insert = q{INSERT INTO ledger VALUES ('x')};
 $node->value($_)
   for 'CREATE TABLE ledger (made_by text)', 'CREATE TABLE rows (i int PRIMARY KEY)', 'INSERT INTO rows SELECT generate_series(1, 100)',
-  'CREATE TABLE locked (i int)', 'CREATE TABLE big AS SELECT generate_series(1, 1000) AS i',
+  'CREATE TABLE locked (i int)', 'CREATE TABLE copied (i int)', 'CREATE TABLE big AS SELECT generate_series(1, 1000) AS i',
   'CREATE ROLE app LOGIN', "ALTER ROLE app SET $guc = 'alpha'", 'GRANT ALL ON ledger, rows, big, locked TO app',
   'CREATE TABLE slow (i int)', 'CREATE TABLE slow_deferred (i int)',
   'CREATE FUNCTION sleeping() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NULL; END $$',
@@ -263,20 +263,35 @@ sub has_message
 		$case->{dbh}->do('SAVEPOINT a');
 		$case->{dbh}->do($insert);
 	}
-	my $copy = $node->connect_db;
-	$copy->do('BEGIN');
-	$copy->do($arm);
-	$copy->do('COPY ledger FROM STDIN');
-	$copy->pg_putcopydata("first\n");
-	waits_in($node, $copy, qr{Client/ClientRead});
+	# one in the middle of a row, one that has sent nothing
+	my @copies;
+	for my $data ("first\nsec", undef)
+	{
+		my $copy = $node->connect_db;
+		$copy->do('BEGIN');
+		$copy->do($arm);
+		$copy->do('LOCK copied IN ACCESS EXCLUSIVE MODE') unless @copies;
+		$copy->do('COPY ledger FROM STDIN');
+		$copy->pg_putcopydata($data) if defined $data;
+		push @copies, { dbh => $copy, pid => $copy->{pg_pid} };
+	}
+	waits_in($node, $_->{dbh}, qr{Client/ClientRead}) for @copies;
+	# a COPY that is not armed
+	my $free = $node->connect_db;
+	$free->do('COPY ledger FROM STDIN');
+	$free->pg_putcopydata("free\n");
+	my $log = $node->log_size;
 	my $lost = lose();
+	# A COPY that waits for its client holds its locks no longer.
+	my $alive = q{SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (?)};
+	poll_is(6, sub { $node->value($alive, [ map { $_->{pid} } @copies ]) }, 0, 'COPY FROM STDIN: the sessions end');
+	cmp_ok(now() - $lost, '<', $soon, 'COPY FROM STDIN: soon');
+	succeeds($node->connect_db, 'BEGIN; LOCK copied IN ACCESS EXCLUSIVE MODE NOWAIT; COMMIT', 'COPY FROM STDIN: the lock is free');
 	# the timers have had their time
 	pause(1);
 	my ($command, $commit, $rollback, $savepoint, $prepared) = map { $_->{dbh} } @idle;
-	is($node->value('SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (?)', [ map { $_->{pg_pid} } $command, $commit, $rollback, $savepoint, $prepared ]),
-		5, 'a session that waits for its client is left alone');
+	is($node->value($alive, [ map { $_->{pg_pid} } $command, $commit, $rollback, $savepoint, $prepared ]), 5, 'a session that waits for its client is left alone');
 	is(has_message($command), 0, 'and is told nothing');
-	note('COPY FROM STDIN: told before its next message: ' . has_message($copy));
 	fails($command, 'SELECT 1', '25006', [ qr/election "alpha" any more/, qr/DETAIL/, qr/HINT/ ], 'the next command');
 	is($command->ping, 4, 'the next command: the transaction is aborted');
 	$command->do('ROLLBACK');
@@ -294,10 +309,16 @@ sub has_message
 	$prepared->do('ROLLBACK');
 	usable($prepared, 'the next command, extended protocol');
 
-	# a COPY that waits for its client is told when that sends something
-	fails($copy, sub { $copy->pg_putcopyend }, '25006', qr/election "alpha" any more/, 'COPY FROM STDIN');
-	$copy->do('ROLLBACK') if $copy->ping != 1;
-	usable($copy, 'COPY FROM STDIN');
+	for my $copy (@copies)
+	{
+		eval { $copy->{dbh}->pg_putcopyend };
+		like($copy->{dbh}->errstr, qr/FATAL:  terminating connection because .*election "alpha" any more\nDETAIL:.*token \d+.*\nHINT:/,
+			'COPY FROM STDIN: the client is told why');
+		is($copy->{dbh}->state, '25006', 'COPY FROM STDIN: SQLSTATE');
+	}
+	is($node->log_count('administrator command', $log), 0, 'COPY FROM STDIN: nor does the log name an administrator');
+	succeeds($free, sub { $free->pg_putcopyend }, 'COPY FROM STDIN that is not armed goes on');
+	$node->value(q{DELETE FROM ledger WHERE made_by = 'free'});
 	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by <> 'x'}), 0, 'COPY FROM STDIN: nothing is there');
 	win();
 }

@@ -70,6 +70,9 @@ $standby->wait_until_sees('old');
 	$standby->value('CREATE TABLE promoted (i int)');
 	is($standby->is_leader, 0, 'promotion without etcd: it does not lead');
 	poll_is(5, sub { $standby->status->{state} }, 'joining', 'promotion without etcd: it wants to');
+	my ($state, $message) = $standby->failure('SELECT etcd_campaign()');
+	is($state, '08006', 'promotion without etcd: etcd_campaign() does not say that it is in the queue');
+	like($message, qr/DETAIL:  The instance will enter the election as soon as etcd answers\./, 'promotion without etcd: but that it will be');
 
 	my $back = now();
 	$etcd->thaw(0);

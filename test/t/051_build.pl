@@ -52,4 +52,16 @@ for my $case ([ 140012, 0 ], [ 150000, 1 ], [ 190001, 1 ], [ 200000, 1 ], [ 2100
 	like($output, qr/needs PostgreSQL 15/, "PostgreSQL $version: it says why") unless $expected;
 	is(scalar(() = $output =~ /^#pragma message .*PostgreSQL 15 to 19/mg), $version >= 200000 ? 1 : 0, "PostgreSQL $version: a word about it");
 }
+
+# Processes that are not made by fork() do not inherit what survives a crash.
+my $entry = slurp_file("$top/src/etcd_leader.c") =~ s/^#include .*//mgr;
+append_to_file("$dir/entry.c", $entry);
+for my $case ([ '-UEXEC_BACKEND', 1 ], [ '-DEXEC_BACKEND', 0 ])
+{
+	my ($option, $expected) = @$case;
+	my ($stdout, $stderr);
+	my $ok = IPC::Run::run([ 'cc', '-E', $option, "$dir/entry.c" ], '<', \undef, '>', \$stdout, '2>', \$stderr);
+	is($ok ? 1 : 0, $expected, "$option: " . ($expected ? 'it is built' : 'it is not built'));
+	like($stderr, qr/made by fork/, "$option: it says why") unless $expected;
+}
 done_testing();

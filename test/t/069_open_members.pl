@@ -42,5 +42,13 @@ poll_is(10, sub { $node->log_count($open) }, 2, 'a reload: a WARNING again');
 $node->configure(endpoints => $etcd->endpoints);
 poll_is(10, sub { $node->log_count($open) }, 3, 'in the settings: a WARNING, too');
 is($node->log_count('DETAIL:  A member of etcd announces this URL as its own'), 2, 'but one alone');
+
+# A wrong password is an answer of etcd; the runbook says so.
+$node->stop('fast');
+append_to_file($password_file, 'x');
+$node->start;
+poll_ok(20, sub { ($node->status->{last_error} // '') =~ /authentication failed/ }, 'a wrong password: last_error');
+is($node->status->{connected}, 1, 'a wrong password: connected is true');
+is($node->status->{state}, 'joining', 'a wrong password: it is not in the queue');
 unlike(slurp_file($node->logfile), qr/geheim/, 'the password is not in the log');
 done_testing();

@@ -22,6 +22,7 @@ my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd,
 $node->wait_until_leader;
 poll_ok(10, sub { http_code($port, '/leader') == 200 }, 'the server answers');
 my $server = EtcdLeader::Http::server_pid(EtcdLeader::Http::worker_pid($node));
+like(slurp_file("/proc/$server/status"), qr/^NoNewPrivs:\t1$/m, 'nothing that the server executes gets new privileges');
 
 sub open_sockets { return scalar grep { (readlink($_) // '') =~ /^socket:/ } glob "/proc/$server/fd/*" }
 sub memory_kb { return slurp_file("/proc/$server/status") =~ /^RssAnon:\s+(\d+)/m ? $1 : die 'no memory' }

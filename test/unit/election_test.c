@@ -736,6 +736,31 @@ test_handover(void **state)
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 }
 
+/* An instance that joins is not in the queue: etcd_campaign() waits for its key, or for etcd. */
+static void
+test_campaign_while_joining(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	assert_int_equal(a->views[0].state, ELECTION_JOINING);
+	assert_true(election_campaign(a->core, now, 0, 1));
+	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
+	answer_all();
+	assert_true(leads(a));
+
+	/* it deletes its key, and will enter again */
+	assert_true(election_resign(a->core, now, 0, true, 2));
+	assert_true(election_campaign(a->core, now, 0, 3));
+	assert_false(a->has_replied[3]);
+	run_for(100 * MS);
+	assert_true(a->has_replied[3]);
+	assert_int_equal(a->replied[3], ELECTION_DONE);
+	assert_true(leads(a));
+	assert_true(election_campaign(a->core, now, 0, 4));
+	assert_int_equal(a->replied[4], ELECTION_NOTHING_TO_DO);
+}
+
 /* The number of requests in a hand-over among ten, between two beats. */
 static void
 test_handover_requests(void **state)
@@ -3017,6 +3042,7 @@ main(void)
 		TEST(test_alone),
 		TEST(test_idle_requests),
 		TEST(test_handover),
+		TEST(test_campaign_while_joining),
 		TEST(test_handover_requests),
 		TEST(test_by_name),
 		TEST(test_ordered),

@@ -31,6 +31,7 @@
 #include <cmocka.h>
 
 #include "etcd_client.h"
+#include "secret_file.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(literal)	{literal, sizeof(literal) - 1}
@@ -1688,6 +1689,44 @@ test_tokens(void **state)
 	}
 }
 
+/* Whose files may hold a secret. */
+static void
+test_secret_files(void **state)
+{
+	const uid_t own = geteuid();
+	const uid_t other = own + 4711;
+	const struct
+	{
+		mode_t		mode;
+		uid_t		owner;
+		const char *says;
+	}			cases[] = {
+		{S_IFREG | 0600, own, NULL},
+		{S_IFREG | 0400, own, NULL},
+		{S_IFREG | 0600, 0, NULL},
+		{S_IFREG | 0602, 0, "world access"},
+		{S_IFREG | 0604, own, "world access"},
+		{S_IFREG | 0600, other, "must be owned"},
+		{S_IFDIR | 0700, own, "not a regular file"},
+		/* of root, as far as the tests do not run as root */
+		{S_IFREG | 0640, 0, own == 0 ? "group or world" : NULL},
+		{S_IFREG | 0660, 0, "group or world"},
+		{S_IFREG | 0640, own, "group or world"},
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		struct stat file = {.st_mode = cases[i].mode, .st_uid = cases[i].owner};
+		const char *fault = secret_file_fault(&file);
+
+		if (cases[i].says == NULL)
+			assert_null(fault);
+		else
+			assert_non_null(strstr(fault, cases[i].says));
+	}
+}
+
 /* A read whose answer is late is also sent to a second endpoint. */
 static void
 test_second_endpoint(void **state)
@@ -2159,6 +2198,7 @@ main(void)
 		cmocka_unit_test(test_connect_timeout),
 		cmocka_unit_test(test_bad_urls),
 		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_secret_files),
 		cmocka_unit_test(test_user_dropped),
 		cmocka_unit_test(test_second_endpoint),
 		cmocka_unit_test(test_hung_resolver),
