@@ -13,63 +13,63 @@ MODULE_big = etcd_leader
 DATA = sql/etcd_leader--1.0.sql
 OBJS = \
 	src/etcd_leader.o \
-	src/settings.o \
-	src/settings_check.o \
-	src/endpoint_url.o \
-	src/requests.o \
-	src/lease_state.o \
-	src/patroni_cluster.o \
-	src/transfer_state.o \
-	src/watch_state.o \
-	src/publish.o \
-	src/election.o \
-	src/command.o \
-	src/lease.o \
-	src/queue.o \
-	src/look.o \
-	src/transfer.o \
-	src/patroni.o \
-	src/changes.o \
-	src/watch.o \
-	src/etcd_api.o \
-	src/etcd_text.o \
-	src/etcd_auth.o \
-	src/etcd_client.o \
-	src/etcd_endpoints.o \
-	src/etcd_gateway.o \
-	src/etcd_http.o \
-	src/etcd_request.o \
-	src/etcd_watch.o \
-	src/etcd_discovery.o \
-	src/elector.o \
-	src/elector_contact.o \
-	src/elector_settings.o \
-	src/elector_mailbox.o \
-	src/elector_changes.o \
-	src/shared_state.o \
-	src/crash_memory.o \
-	src/events.o \
-	src/event_ring.o \
-	src/mailbox.o \
-	src/stats.o \
-	src/notifier.o \
-	src/notifier_register.o \
-	src/quiet_exit.o \
-	src/attempt.o \
-	src/hooks.o \
-	src/hook_register.o \
-	src/hook_records.o \
-	src/hook_launcher.o \
-	src/hook_elections.o \
-	src/hook_runs.o \
-	src/hook_changes.o \
-	src/hook_worker.o \
-	src/fence.o \
-	src/status.o \
-	src/functions.o \
-	src/get.o \
-	src/api.o \
-	src/http_launcher.o
+	src/settings/settings.o \
+	src/settings/settings_check.o \
+	src/etcd/endpoint_url.o \
+	src/protocol/requests.o \
+	src/protocol/lease_state.o \
+	src/protocol/patroni_cluster.o \
+	src/protocol/transfer_state.o \
+	src/protocol/watch_state.o \
+	src/protocol/publish.o \
+	src/protocol/election.o \
+	src/protocol/command.o \
+	src/protocol/lease.o \
+	src/protocol/queue.o \
+	src/protocol/look.o \
+	src/protocol/transfer.o \
+	src/protocol/patroni.o \
+	src/protocol/changes.o \
+	src/protocol/watch.o \
+	src/etcd/etcd_api.o \
+	src/etcd/etcd_text.o \
+	src/etcd/etcd_auth.o \
+	src/etcd/etcd_client.o \
+	src/etcd/etcd_endpoints.o \
+	src/etcd/etcd_gateway.o \
+	src/etcd/etcd_http.o \
+	src/etcd/etcd_request.o \
+	src/etcd/etcd_watch.o \
+	src/etcd/etcd_discovery.o \
+	src/elector/elector.o \
+	src/elector/elector_contact.o \
+	src/elector/elector_settings.o \
+	src/elector/elector_mailbox.o \
+	src/elector/elector_changes.o \
+	src/shared/shared_state.o \
+	src/shared/crash_memory.o \
+	src/shared/events.o \
+	src/shared/event_ring.o \
+	src/shared/mailbox.o \
+	src/shared/stats.o \
+	src/notifier/notifier.o \
+	src/shared/notifier_register.o \
+	src/base/quiet_exit.o \
+	src/base/attempt.o \
+	src/hooks/hooks.o \
+	src/hooks/hook_register.o \
+	src/hooks/hook_records.o \
+	src/hooks/hook_launcher.o \
+	src/hooks/hook_elections.o \
+	src/hooks/hook_runs.o \
+	src/hooks/hook_changes.o \
+	src/hooks/hook_worker.o \
+	src/fence/fence.o \
+	src/session/status.o \
+	src/session/functions.o \
+	src/session/get.o \
+	src/session/api.o \
+	src/elector/http_launcher.o
 HEADERS_etcd_leader = include/etcd_leader.h
 
 # A library of its own, for the HTTP worker alone.
@@ -89,7 +89,7 @@ HTTP_OBJS = \
 # Packages for several PostgreSQL are built in a directory for each, with VPATH.
 SOURCES := $(or $(VPATH),.)
 ifdef VPATH
-$(shell mkdir -p src http)
+$(shell mkdir -p http $(addprefix src/,base etcd protocol shared settings elector notifier fence hooks session))
 endif
 
 # The library knows its version, so that a script can ask for it.
@@ -117,8 +117,8 @@ $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its head
 endif
 
 # Every object depends on every header: no list says which it includes.
-$(OBJS) $(HTTP_OBJS): $(wildcard $(SOURCES)/src/*.h $(SOURCES)/http/*.h $(SOURCES)/include/*.h)
-$(foreach file,etcd_leader functions settings,src/$(file).o src/$(file).bc): etcd_leader.control
+$(OBJS) $(HTTP_OBJS): $(wildcard $(SOURCES)/src/*/*.h $(SOURCES)/http/*.h $(SOURCES)/include/*.h)
+$(foreach file,etcd_leader session/functions settings/settings,src/$(file).o src/$(file).bc): etcd_leader.control
 
 # The HTTP library is built where libmicrohttpd is; HTTP=no leaves it out, HTTP=yes
 # insists on it.

@@ -18,7 +18,7 @@
 #include <microhttpd.h>
 #include <time.h>
 
-#include "compat.h"
+#include "base/compat.h"
 #include "etcd_leader.h"
 #include "lib/stringinfo.h"
 

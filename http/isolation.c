@@ -26,7 +26,7 @@
 #include "storage/ipc.h"
 #include "utils/ps_status.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "http.h"
 
 /*

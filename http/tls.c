@@ -12,7 +12,7 @@
 #include "utils/memutils.h"
 
 #include "http.h"
-#include "secret_file.h"
+#include "base/secret_file.h"
 
 #define MAX_FILE_SIZE	(1024 * 1024)
 

@@ -31,7 +31,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "http.h"
 
 PG_MODULE_MAGIC;

@@ -12,13 +12,13 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
-#include "api.h"
-#include "compat.h"
-#include "elector.h"
-#include "fence.h"
-#include "notifier.h"
-#include "settings.h"
-#include "shared_state.h"
+#include "session/api.h"
+#include "base/compat.h"
+#include "elector/elector.h"
+#include "fence/fence.h"
+#include "notifier/notifier.h"
+#include "settings/settings.h"
+#include "shared/shared_state.h"
 
 /*
  * What survives a crash lies in memory that each process inherits by fork()

@@ -30,7 +30,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "changes.h"
+#include "protocol/changes.h"
 #include "fuzz.h"
 
 #define MS			INT64_C(1000000)

@@ -31,7 +31,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "election.h"
+#include "protocol/election.h"
 #include "fuzz.h"
 
 #define MS			INT64_C(1000000)

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "etcd_api.h"
+#include "etcd/etcd_api.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * changes_sim.c
- *	  Simulates the changes of keys of other programs: src/changes.c with a
+ *	  Simulates the changes of keys of other programs: src/protocol/changes.c with a
  *	  model of etcd's watches, under faults.
  *
  * This model of etcd is small, and separate from that of the other runs:
@@ -28,7 +28,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "changes.h"
+#include "protocol/changes.h"
 #include "plan.h"
 #include "run.h"
 

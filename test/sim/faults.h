@@ -8,7 +8,7 @@
 #ifndef FAULTS_H
 #define FAULTS_H
 
-#include "etcd_api.h"
+#include "etcd/etcd_api.h"
 
 /* Starts the instances, and the faults. */
 extern void faults_begin(void);

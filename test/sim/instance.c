@@ -78,7 +78,7 @@ instance_now(Instance *in)
 	return clock_ns;
 }
 
-/* As in src/shared_state.c, loads the deadline before it reads the clock. */
+/* As in src/shared/shared_state.c, loads the deadline before it reads the clock. */
 bool
 instance_leads(const Instance *in, int slot)
 {
@@ -483,7 +483,7 @@ instance_stop(Instance *in)
 /*
  * The elector crashes.  Readers of shared memory may survive for a while, and
  * see the last published state.  If the postmaster survives, the memory of
- * leases and keys (src/crash_memory.c) does, too, but nothing else.
+ * leases and keys (src/shared/crash_memory.c) does, too, but nothing else.
  */
 void
 instance_crash(Instance *in, bool readers_survive, bool keeps_memory)

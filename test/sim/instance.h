@@ -9,7 +9,7 @@
 #ifndef INSTANCE_H
 #define INSTANCE_H
 
-#include "election.h"
+#include "protocol/election.h"
 #include "server.h"
 
 #define MAX_ELECTIONS	16
@@ -18,7 +18,7 @@
 
 typedef struct ClientStream ClientStream;
 
-/* The client of an instance, as src/etcd_client.h describes it. */
+/* The client of an instance, as src/etcd/etcd_client.h describes it. */
 typedef struct Client
 {
 	int			endpoint;		/* the endpoint in use */

@@ -19,7 +19,7 @@ sub commands
 	return $commands;
 }
 my $plain = commands();
-like($plain, qr/ -Wextra .*src\/settings\.c/, 'make compiles');
+like($plain, qr/ -Wextra .*src\/settings\/settings\.c/, 'make compiles');
 unlike($plain, qr/ -Werror(?!=)/, 'warnings are no errors');
 like(commands('WERROR=-Werror'), qr/ -Werror(?!=)/, 'unless they are made so');
 my $test = slurp_file("$top/Makefile") =~ /^test:\n((?:\t.*\n)+)/m ? $1 : '';
@@ -34,7 +34,7 @@ unlike($without, qr/etcd_leader_http\.so/, 'without libmicrohttpd: no HTTP libra
 like($without, qr/built without its HTTP library, for want of libmicrohttpd/, 'and make says so');
 
 # compat.h as the preprocessor sees it, for a release of PostgreSQL.
-my $compat = slurp_file("$top/src/compat.h") =~ s/^#include .*//mgr;
+my $compat = slurp_file("$top/src/base/compat.h") =~ s/^#include .*//mgr;
 my $dir    = PostgreSQL::Test::Utils::tempdir('build');
 append_to_file("$dir/compat.c", $compat);
 sub preprocess

@@ -19,7 +19,7 @@ my $top   = documents_top();
 my @pages = document_pages();
 my %text  = map { $_ => document($_) } @pages;
 my $reference = $text{'doc/reference.md'};
-my ($code, $headers) = map { join '', map { slurp_file($_) } glob } "$top/src/*.c $top/http/*.c", "$top/src/*.h";
+my ($code, $headers) = map { join '', map { slurp_file($_) } glob } "$top/src/*.c $top/src/*/*.c $top/http/*.c", "$top/src/*/*.h";
 
 # Compares two sets of words; says what is in the one only.
 sub same
@@ -220,7 +220,7 @@ my %sqlstate;
 
 {
 	my $map = section('doc/testing.md', 'The tree in ten minutes');
-	same([ grep { -e "$top/src/$_" || !/^elector_\*/ } $map =~ /`(?:src\/)?(\w+\.c)`/g ], [ map { s{.*/}{}r } glob("$top/src/*.c") ], 'files of src/');
+	same([ grep { glob("$top/src/*/$_ $top/src/$_") || !/^elector_\*/ } $map =~ /`(?:src\/)?(?:\w+\/)?(\w+\.c)`/g ], [ map { s{.*/}{}r } glob("$top/src/*.c $top/src/*/*.c") ], 'files of src/');
 }
 
 # ---- README, links and blocks ----------------------------------------------------------------

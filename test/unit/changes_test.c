@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "changes.h"
+#include "protocol/changes.h"
 
 #define MS			INT64_C(1000000)
 #define SECOND		(1000 * MS)

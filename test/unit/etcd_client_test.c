@@ -30,8 +30,8 @@
 
 #include <cmocka.h>
 
-#include "etcd_client.h"
-#include "secret_file.h"
+#include "etcd/etcd_client.h"
+#include "base/secret_file.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(literal)	{literal, sizeof(literal) - 1}

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "etcd_client_internal.h"
+#include "etcd/etcd_client_internal.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(literal)	{literal, sizeof(literal) - 1}

@@ -119,7 +119,7 @@ write_step(pg_atomic_uint64 *to, uint64 value)
 #define event_ring_init		stepped_init
 #define event_ring_append	stepped_append
 #define event_ring_next		stepped_next
-#include "../../src/event_ring.c"
+#include "../../src/shared/event_ring.c"
 #undef memcpy
 #undef event_ring_size
 #undef event_ring_init

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "election.h"
+#include "protocol/election.h"
 
 #define MS			INT64_C(1000000)
 #define SECOND		(1000 * MS)

@@ -11,7 +11,7 @@
 #ifndef SMALL_ETCD_H
 #define SMALL_ETCD_H
 
-#include "election.h"
+#include "protocol/election.h"
 
 #define MAX_KEYS	200
 

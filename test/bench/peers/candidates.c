@@ -15,8 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "election.h"
-#include "etcd_client.h"
+#include "protocol/election.h"
+#include "etcd/etcd_client.h"
 
 typedef struct Candidate
 {

@@ -94,8 +94,8 @@ sub source
 sub copy_sources
 {
 	my ($dir) = @_;
-	my @files = map { substr $_, length "$top/" } map { glob "$top/$_/*.[ch]" } qw(include src http);
-	make_path(map { "$dir/$_" } qw(include src http));
+	my @files = map { substr $_, length "$top/" } map { glob "$top/$_/*.[ch]" } qw(include src src/* http);
+	make_path(map { "$dir/$_" =~ s{/[^/]*$}{}r } @files);
 	write_file("$dir/$_", source($_)) for 'Makefile', 'etcd_leader.control', @files;
 	return;
 }

@@ -1,0 +1,667 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector.c
+ *	  The process that talks to etcd on behalf of the instance: one event
+ *	  loop that wires the protocol (election.c), the transport
+ *	  (etcd_client.c) and shared memory together.
+ *
+ * It connects to the shared catalogs only, opens no transaction and takes no
+ * heavyweight lock, so that nothing that happens in a database can delay a
+ * beat.  NOTIFY, which can be delayed, is the notifiers' job.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/pmsignal.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "shared/crash_memory.h"
+#include "elector.h"
+#include "elector_internal.h"
+#include "etcd/etcd_text.h"
+#include "shared/events.h"
+#include "http_launcher.h"
+#include "shared/mailbox.h"
+#include "notifier/notifier.h"
+#include "settings/settings.h"
+#include "shared/stats.h"
+#include "base/worker.h"
+
+#define ELECTOR_FUNCTION	"etcd_leader_elector_main"
+
+/* After a termination or a failure; a second is what bgworkers count in. */
+#define RESTART_INTERVAL_S	1
+
+/*
+ * How long the end of the process may wait for etcd to confirm that the lease
+ * is revoked: an etcd that does not answer makes a shutdown take so much
+ * longer, which is to stay well below a second.
+ */
+#define FAREWELL_MS			700
+
+/*
+ * How often to check for a promotion, in recovery.  Needed only if no notifier
+ * waits for the end of recovery; otherwise the postmaster's signal for its
+ * start reports the promotion.
+ */
+#define PROMOTION_POLL_MS	500
+
+/*
+ * The clock of the wait stops while the host sleeps.  This limits how late due
+ * work is done after the host wakes up.
+ */
+#define MAX_SLEEP_MS		5000
+
+/*
+ * The descriptors that are needed most of the time: for the watches, for the
+ * requests under way at once, and for a lookup.
+ */
+#define LONG_LIVED_FDS		6
+
+/* The watch stream of the protocol. */
+#define ELECTIONS_STREAM	0
+
+Elector		elector;
+
+static uint64 grant_id;			/* of the grant that was sent last */
+static SharedEvent pending_events[16];	/* to be announced */
+static int	npending_events;
+static uint32 wait_event;
+static WaitEventSet *wait_set;
+static uint64 wait_set_changes; /* of the sockets that it was made from */
+
+/* Set in the postmaster, and inherited by all of its processes. */
+static bool lacks_worker_slot = false;
+
+/* Set by SIGQUIT in an immediate shutdown. */
+static volatile sig_atomic_t quit_pending = false;
+
+/* ---- the protocol's way out ------------------------------------------------ */
+
+static void
+port_send(void *ctx, uint64_t id, const EtcdRequest *request)
+{
+	stats_count(COUNTER_REQUESTS, 1);
+	if (request->kind == ETCD_KEEPALIVE)
+		stats_count(COUNTER_KEEPALIVES, 1);
+	if (request->kind == ETCD_GRANT)
+		grant_id = id;
+	etcd_client_send(elector.client, id, request);
+}
+
+static void
+port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
+{
+	if (nwatches > 0)
+		stats_count(COUNTER_WATCH_RESTARTS, 1);
+	etcd_client_watch(elector.client, ELECTIONS_STREAM, watches, nwatches);
+}
+
+static void
+port_change_endpoint(void *ctx, int endpoint, const char *why)
+{
+	elector_note_formatted_error(ABOUT_ETCD, true, "answer of etcd at \"%s\" cannot be used: %s",
+								 etcd_client_endpoint_url(elector.client, endpoint), why);
+	etcd_client_change_endpoint(elector.client, endpoint);
+}
+
+static void
+port_publish(void *ctx, int slot, const ElectionView *view)
+{
+	shared_state_publish(slot, view);
+	if (view->problem[0] != '\0' && elector_is_news(view->problem))
+		ereport(LOG,
+				(errmsg_internal("election \"%s\": %s", view->name, view->problem)));
+}
+
+/* Each event goes to the log and into the ring in shared memory. */
+static void
+announce_event(SharedEvent *event)
+{
+	switch (event->kind)
+	{
+		case ELECTION_EVENT_ELECTED:
+			ereport(LOG, (errmsg("elected leader of election \"%s\"", event->election),
+						  errdetail("The fencing token is %lld.", (long long) event->leader_revision)));
+			break;
+		case ELECTION_EVENT_UNELECTED:
+			ereport(LOG, (errmsg("no longer leader of election \"%s\"", event->election),
+						  errdetail("The reason is \"%s\".", event->reason)));
+			break;
+		case ELECTION_EVENT_LEADER:
+			if (event->has_leader)
+				ereport(LOG, (errmsg("leader of election \"%s\" is \"%s\"",
+									 event->election, etcd_escape_text(event->leader))));
+			else
+				ereport(LOG, (errmsg("election \"%s\" has no known leader", event->election)));
+			break;
+		case ELECTION_EVENT_CONNECTED:
+			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector.contact.endpoint)));
+			break;
+		case ELECTION_EVENT_DISCONNECTED:
+			ereport(LOG, (errmsg("lost contact with etcd"),
+						  errdetail_internal("%s", event->reason)));
+			break;
+	}
+
+	/*
+	 * A process that is woken by the event must see the contact that the event
+	 * reports.
+	 */
+	elector_publish_contact();
+	events_append(event);
+	events_wake_all();
+}
+
+void
+elector_announce_events(void)
+{
+	for (int i = 0; i < npending_events; i++)
+		announce_event(&pending_events[i]);
+	npending_events = 0;
+}
+
+/*
+ * An event is kept until the requests that follow from it are on their way: a
+ * hand-over does not wait for a log, nor for the notifiers that it wakes.
+ */
+static void
+port_announce(void *ctx, const ElectionEvent *event)
+{
+	SharedEvent *shared;
+	const char *reason = election_reason_name(event->reason);
+
+	if (npending_events == lengthof(pending_events))
+		elector_announce_events();
+	shared = &pending_events[npending_events++];
+	memset(shared, 0, sizeof(*shared));
+	shared->at = GetCurrentTimestamp();
+	shared->kind = event->kind;
+	if (event->election)
+		strlcpy(shared->election, event->election, sizeof(shared->election));
+	strlcpy(shared->node, elector.contact.node_name, sizeof(shared->node));
+	if (event->leader)
+	{
+		shared->has_leader = true;
+		strlcpy(shared->leader, event->leader, sizeof(shared->leader));
+		shared->leader_revision = event->leader_revision;
+	}
+	if (event->detail || reason)
+		strlcpy(shared->reason, event->detail ? event->detail : reason, sizeof(shared->reason));
+
+	if (event->kind == ELECTION_EVENT_ELECTED)
+		stats_count_won(event->election);
+	else if (event->kind == ELECTION_EVENT_UNELECTED)
+		stats_count_lost(event->election, event->reason);
+	else if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
+	{
+		elector.contact.connected = event->kind == ELECTION_EVENT_CONNECTED;
+		elector.contact_changed = true;
+	}
+	if (event->kind == ELECTION_EVENT_CONNECTED)
+	{
+		elector_forget_errors();
+		elector_ask_versions();
+	}
+}
+
+static void
+port_remember(void *ctx, const ElectionMemory *memory)
+{
+	crash_memory_remember(memory);
+}
+
+static void
+port_find_namesake(void *ctx, const char *election, const char *value)
+{
+	elector_note_formatted_error(ABOUT_NAME, true,
+								 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
+								 election, value);
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	uint64_t	random;
+
+	if (!pg_strong_random(&random, sizeof(random)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random lease ID")));
+	return random;
+}
+
+/* ---- what comes from etcd --------------------------------------------------------- */
+
+/*
+ * A failure: for last_error in the words of an administrator.  Loss of contact
+ * is logged as such; a refusal is not, as it leaves the contact as it is.
+ */
+static void
+note_failure(uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	ErrorSubject subject = id & CHANGES_ID ? ABOUT_CHANGES : ABOUT_ETCD;
+	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
+	const char *reason = answer->message;
+	const char *advice;
+	bool		log;
+
+	if (answer->outcome != ETCD_REFUSED)
+	{
+		elector_note_error(ABOUT_ETCD, answer->message,
+						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
+		return;
+	}
+	if (id & GET_ID)
+		return;					/* its caller gets an error */
+	if (timing->explained)
+	{
+		elector_note_error(subject, answer->message, true);
+		return;
+	}
+	advice = etcd_advise(answer->code, answer->message);
+	if (id & CHANGES_ID && answer->code == ETCD_CODE_PERMISSION_DENIED)
+		advice = "grant the etcd user a role that may read the keys below each prefix in \"etcd_leader.watched_prefixes\"";
+	if (advice)
+		reason = psprintf("%s (%s)", answer->message, advice);
+
+	/* these two are a normal part of granting and losing leases */
+	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
+	if (timing->key)
+		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
+									 url, timing->key, reason);
+	else
+		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request: %s", url, reason);
+}
+
+static void
+client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	if (answer->outcome == ETCD_ANSWERED)
+	{
+		stats_count_latency(timing->latency_ns);
+		if (id == grant_id)
+			stats_count(COUNTER_LEASES_GRANTED, 1);
+		elector.contact.last_contact = GetCurrentTimestamp();
+		elector.contact_changed = true;
+	}
+	else
+	{
+		stats_count(COUNTER_FAILURES, 1);
+		if (timing->timed_out)
+			stats_count(COUNTER_TIMEOUTS, 1);
+		note_failure(id, answer, timing);
+	}
+	elector_note_endpoint();
+	if (id & CHANGES_ID)
+		elector_receive_changes(id & ~CHANGES_ID, answer);
+	else if (id & GET_ID)
+		elector_receive_get(answer);
+	else if (id & CANDIDATES_ID)
+		elector_receive_candidates((int) (id & ~CANDIDATES_ID), answer);
+	else
+		election_receive(elector.core, shared_state_clock_ns(), id, answer);
+}
+
+static void
+client_noticed(void *ctx, const char *what)
+{
+	stats_count(COUNTER_FAILURES, 1);
+	elector_note_error(ABOUT_ETCD, what, true);
+	elector_note_endpoint();
+}
+
+static void
+client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
+{
+	if (stream != ELECTIONS_STREAM)
+	{
+		/* those of elections do not wait for a burst of changes */
+		elector_announce_events();
+		elector_watched_changes(frame);
+		return;
+	}
+	/*
+	 * a token that has expired is replaced by the next request, which
+	 * otherwise reports it
+	 */
+	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) &&
+		strstr(frame->message, "invalid auth token") == NULL)
+		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
+	election_watched(elector.core, shared_state_clock_ns(), frame);
+}
+
+static void
+client_watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
+{
+	if (stream != ELECTIONS_STREAM)
+	{
+		elector_changes_ended(outcome, why);
+		elector_note_endpoint();
+		return;
+	}
+	elector_note_error(ABOUT_ETCD, why, false);
+	elector_note_endpoint();
+	election_watch_ended(elector.core, shared_state_clock_ns());
+}
+
+static void
+client_version_told(void *ctx, int endpoint, const char *version)
+{
+	elector_learn_version(endpoint, version);
+}
+
+static void
+client_endpoints_changed(void *ctx)
+{
+	elector_note_endpoint();
+	elector_configure_core();
+	elector_warn_of_members();
+	elector_ask_versions();
+}
+
+/* ---- life ------------------------------------------------------------------------------ */
+
+static bool
+has_stopped(void *ctx)
+{
+	return election_stopped(elector.core);
+}
+
+/*
+ * Whatever ends this process: leadership is withdrawn at once, and the leases
+ * are revoked, so that another instance leads in milliseconds.  Nothing of
+ * the client is freed: that could wait for a hung resolver.
+ */
+static void
+end_elector(int code, Datum arg)
+{
+	bool		revoking = election_stop(elector.core, shared_state_clock_ns(),
+										 ELECTION_REASON_SHUTDOWN);
+
+	elector_announce_events();
+	elector_end_changes();
+	shared_state_end_elector();
+	if (revoking)
+		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
+}
+
+/*
+ * Immediate shutdown: the leases are revoked as well.  Another process may have
+ * died while it held a lock in shared memory, for example that of a condition
+ * variable.  An answer of etcd would have this process wait for that lock.  So
+ * it leaves shared memory first.
+ */
+static void
+quit(void)
+{
+	elector_end_changes();
+	if (shared_state_leave() &&
+		election_stop(elector.core, shared_state_clock_ns(), ELECTION_REASON_SHUTDOWN))
+		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
+	_exit(2);
+}
+
+/*
+ * SIGQUIT.  After a crash of another process nothing in shared memory can be
+ * trusted, and the instance will be back soon.  So the leases are not revoked.
+ */
+static void
+handle_quit(SIGNAL_ARGS)
+{
+	if (GetQuitSignalReason() != PMQUIT_FOR_STOP)
+		_exit(2);
+	quit_pending = true;
+	SetLatch(MyLatch);
+}
+
+/*
+ * After a crash of the server: goes on with the lease and the places of the
+ * elector before, if it has left anything.
+ */
+static void
+resume(void)
+{
+	ElectionMemory *memory = palloc(sizeof(ElectionMemory));
+
+	if (crash_memory_recall(memory))
+	{
+		if (election_resume(elector.core, shared_state_clock_ns(), memory))
+			ereport(LOG,
+					(errmsg("resuming the lease that was held before the restart")));
+		crash_memory_remember(NULL);
+	}
+	pfree(memory);
+}
+
+static void
+begin_elector(void)
+{
+	static const EtcdClientCallbacks callbacks = {
+		.answered = client_answered,
+		.watched = client_watched,
+		.watch_ended = client_watch_ended,
+		.noticed = client_noticed,
+		.version_told = client_version_told,
+		.endpoints_changed = client_endpoints_changed
+	};
+	static const ElectionPort port = {
+		.send = port_send,
+		.watch = port_watch,
+		.change_endpoint = port_change_endpoint,
+		.publish = port_publish,
+		.announce = port_announce,
+		.reply = elector_reply,
+		.remember = port_remember,
+		.find_namesake = port_find_namesake,
+		.random = port_random
+	};
+
+	for (int i = 0; i < LONG_LIVED_FDS; i++)
+	{
+		if (!AcquireExternalFD())
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+					 errmsg("too few file descriptors for the connections to etcd"),
+					 errhint("Increase \"max_files_per_process\".")));
+	}
+	elector.client = etcd_client_create(&callbacks);
+	elector.discovery = etcd_discovery_create();
+	elector.core = election_create(&port, settings_max_elections);
+	if (elector.client == NULL || elector.discovery == NULL || elector.core == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	wait_event = compat_wait_event("EtcdLeaderElectorMain");
+	elector_begin_mailbox();
+	elector_begin_changes();
+	shared_state_begin_elector();
+	resume();
+	before_shmem_exit(end_elector, 0);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+/*
+ * The wait set.  It is created again when the sockets may have changed, since
+ * a descriptor cannot be removed from one.
+ */
+static void
+refresh_wait_set(void)
+{
+	const EtcdSocket *sockets;
+	int			nsockets;
+	uint64_t	changes;
+
+	sockets = etcd_client_sockets(elector.client, &nsockets, &changes);
+	if (wait_set && wait_set_changes == changes)
+		return;
+	if (wait_set)
+		FreeWaitEventSet(wait_set);
+	wait_set = compat_create_wait_event_set(nsockets + 3);
+	wait_set_changes = changes;
+	AddWaitEventToSet(wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(wait_set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, etcd_discovery_fd(elector.discovery), NULL, NULL);
+	for (int i = 0; i < nsockets; i++)
+	{
+		uint32		events = 0;
+
+		if (sockets[i].events & ETCD_SOCKET_READABLE)
+			events |= WL_SOCKET_READABLE;
+		if (sockets[i].events & ETCD_SOCKET_WRITEABLE)
+			events |= WL_SOCKET_WRITEABLE;
+		if (events != 0)
+			AddWaitEventToSet(wait_set, events, sockets[i].fd, NULL, NULL);
+	}
+}
+
+static long
+sooner(long a, long b)
+{
+	return a < 0 ? b : b < 0 ? a : Min(a, b);
+}
+
+/* Milliseconds until the protocol or the client has something to do; -1: never. */
+static long
+next_timeout_ms(void)
+{
+	int64		wakeup_ns = Min(election_wakeup_ns(elector.core), elector_changes_wakeup_ns());
+	long		timeout = etcd_client_timeout_ms(elector.client);
+
+	if (wakeup_ns != PG_INT64_MAX)
+	{
+		int64		left_ns = wakeup_ns - shared_state_clock_ns();
+
+		/* rounded up, because waking up too early would be useless */
+		timeout = sooner(timeout, left_ns <= 0 ? 0 : (long) Min((left_ns + NS_PER_MS - 1) / NS_PER_MS, INT_MAX));
+	}
+	return timeout;
+}
+
+/* One turn: waits for something, and does it. */
+static void
+turn(long timeout_ms)
+{
+	WaitEvent	events[8];
+	int			nevents;
+
+	refresh_wait_set();
+	nevents = WaitEventSetWait(wait_set, timeout_ms, events, lengthof(events),
+							   wait_event);
+	if (quit_pending)
+		quit();
+	for (int i = 0; i < nevents; i++)
+	{
+		int			what = 0;
+
+		if (events[i].events & WL_POSTMASTER_DEATH)
+			proc_exit(1);
+		if (events[i].events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		if (events[i].events & WL_SOCKET_READABLE)
+			what |= ETCD_SOCKET_READABLE;
+		if (events[i].events & WL_SOCKET_WRITEABLE)
+			what |= ETCD_SOCKET_WRITEABLE;
+		if (events[i].fd == etcd_discovery_fd(elector.discovery))
+			elector_finish_discovery();
+		else if (what != 0)
+			etcd_client_socket_ready(elector.client, events[i].fd, what);
+	}
+	etcd_client_process(elector.client);
+	elector_announce_events();
+	elector_wake_for_changes();
+}
+
+void
+etcd_leader_elector_main(Datum main_arg)
+{
+	MemoryContext turn_context;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGQUIT, handle_quit);
+	/* pg_cancel_backend() has nothing to cancel here. */
+	pqsignal(SIGINT, PG_SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader elector turn",
+										 ALLOCSET_DEFAULT_SIZES);
+	begin_elector();
+	MemoryContextSwitchTo(turn_context);
+	elector_configure();
+
+	while (!ShutdownRequestPending)
+	{
+		long		timeout_ms;
+
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			elector_configure();
+		}
+		else if (elector_is_eligible() != elector.eligible || RecoveryInProgress() != elector.in_recovery)
+			elector_configure_core();	/* promoted */
+		elector_follow_ttl();
+
+		elector_serve_mailbox();
+		election_tick(elector.core, shared_state_clock_ns());
+		elector_tick_changes();
+		timeout_ms = sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), elector_discover()),
+							sooner(next_timeout_ms(), MAX_SLEEP_MS));
+		if (elector.in_recovery &&
+			(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&
+			!notifier_awaits_promotion())
+			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);
+		elector_clear_old_error();
+		elector_publish_contact();
+		turn(npending_events > 0 ? 0 : timeout_ms);
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(turn_context);
+	}
+
+	/* Not 0: after 0 the postmaster would not start it again. */
+	proc_exit(1);
+}
+
+void
+elector_register(void)
+{
+	BackgroundWorker worker;
+
+	worker_init(&worker, "etcd_leader elector", ELECTOR_FUNCTION, BgWorkerStart_ConsistentState);
+	worker.bgw_restart_time = RESTART_INTERVAL_S;
+	RegisterBackgroundWorker(&worker);
+
+	/* there are no workers in single-user mode */
+	lacks_worker_slot = IsPostmasterEnvironment && !compat_is_worker_registered(ELECTOR_FUNCTION);
+	if (lacks_worker_slot)
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("could not register the elector of etcd_leader"),
+				 errdetail("There is no free background worker slot. This instance takes part in no election."),
+				 errhint("Increase \"%s\" and restart the server.", "max_worker_processes")));
+}
+
+bool
+elector_lacks_worker_slot(void)
+{
+	return lacks_worker_slot;
+}

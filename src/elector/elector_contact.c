@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_contact.c
+ *	  Errors and the contact with etcd, for etcd_leader_status and for the
+ *	  log.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "mb/pg_wchar.h"
+#include "utils/timestamp.h"
+
+#include "elector_internal.h"
+#include "settings/settings.h"
+#include "shared/stats.h"
+
+/*
+ * A new error is logged.  The same error is logged again only if it has not
+ * come for this time.  Room for two of each election and of each endpoint, as
+ * one that is forgotten is logged each time.
+ */
+#define REMEMBERED_ERRORS	(2 * ELECTION_MAX_ELECTIONS + 2 * ELECTION_MAX_ENDPOINTS)
+#define SILENCE_MS			60000
+
+typedef struct LoggedError
+{
+	uint32		hash;			/* of its text */
+	int64		heard_ns;		/* when it was heard last; 0: unused */
+} LoggedError;
+
+static ErrorSubject error_subject;	/* of contact.last_error */
+static int64 error_heard_ns;	/* when it was heard last */
+static LoggedError logged_errors[REMEMBERED_ERRORS];
+
+bool
+elector_is_news(const char *message)
+{
+	uint32		hash = hash_bytes((const unsigned char *) message, (int) strlen(message));
+	int64		now_ns = shared_state_clock_ns();
+	LoggedError *oldest = &logged_errors[0];
+	bool		news;
+
+	for (int i = 0; i < REMEMBERED_ERRORS; i++)
+	{
+		LoggedError *error = &logged_errors[i];
+
+		if (error->hash == hash && error->heard_ns != 0)
+		{
+			news = now_ns - error->heard_ns >= SILENCE_MS * NS_PER_MS;
+			error->heard_ns = now_ns;
+			return news;
+		}
+		if (error->heard_ns < oldest->heard_ns)
+			oldest = error;
+	}
+	oldest->hash = hash;
+	oldest->heard_ns = now_ns;
+	return true;
+}
+
+void
+elector_note_error(ErrorSubject subject, const char *message, bool log)
+{
+	error_subject = subject;
+	error_heard_ns = shared_state_clock_ns();
+	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
+	elector.contact.last_error_at = GetCurrentTimestamp();
+	elector.contact_changed = true;
+	if (elector_is_news(message) && log)
+		ereport(LOG, (errmsg_internal("%s", message)));
+}
+
+void
+elector_note_formatted_error(ErrorSubject subject, bool log, const char *format,...)
+{
+	char		message[sizeof(elector.contact.last_error)];
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
+	elector_note_error(subject, message, log);
+}
+
+void
+elector_clear_error(ErrorSubject subject)
+{
+	if (elector.contact.last_error[0] == '\0' || error_subject != subject)
+		return;
+	elector.contact.last_error[0] = '\0';
+	elector.contact_changed = true;
+}
+
+void
+elector_clear_old_error(void)
+{
+	if (elector.contact.connected &&
+		shared_state_clock_ns() - error_heard_ns >= settings_ttl_s * 1000 * NS_PER_MS)
+		elector_clear_error(ABOUT_ETCD);
+}
+
+void
+elector_note_endpoint(void)
+{
+	const char *url = etcd_client_endpoint_url(elector.client, etcd_client_endpoint(elector.client));
+
+	if (strcmp(url, elector.contact.endpoint) == 0)
+		return;
+	if (elector.contact.endpoint[0] != '\0')
+		stats_count(COUNTER_ENDPOINT_SWITCHES, 1);
+	strlcpy(elector.contact.endpoint, url, sizeof(elector.contact.endpoint));
+	elector.contact_changed = true;
+}
+
+void
+elector_forget_errors(void)
+{
+	memset(logged_errors, 0, sizeof(logged_errors));
+}
+
+void
+elector_publish_contact(void)
+{
+	if (!elector.contact_changed)
+		return;
+	shared_state_publish_contact(&elector.contact);
+	elector.contact_changed = false;
+}

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_internal.h
+ *	  What the files of the elector share.
+ *
+ * elector.c			the process, its loop, and what goes in and out of the
+ *						protocol
+ * elector_contact.c	errors and the contact with etcd, as
+ *						etcd_leader_status shows them
+ * elector_settings.c	settings and endpoints, for the protocol and the client
+ * elector_mailbox.c	requests of backends
+ * elector_changes.c	changes of keys of others, and reads of them
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ELECTOR_INTERNAL_H
+#define ELECTOR_INTERNAL_H
+
+#include "protocol/election.h"
+#include "etcd/etcd_client.h"
+#include "etcd/etcd_discovery.h"
+#include "shared/mailbox.h"
+#include "shared/shared_state.h"
+
+#define NS_PER_MS			INT64CONST(1000000)
+
+/* The subject of an error.  It decides when the error is over. */
+typedef enum ErrorSubject
+{
+	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers */
+	ABOUT_SETTINGS,				/* the settings are applied without it */
+	ABOUT_DNS,					/* a lookup succeeds */
+	ABOUT_NAME,					/* this instance has another name */
+	ABOUT_CHANGES				/* a read of the watched prefixes succeeds */
+} ErrorSubject;
+
+typedef struct Elector
+{
+	ElectionCore *core;
+	EtcdClient *client;
+	EtcdDiscovery *discovery;
+
+	/* as they were passed to the core */
+	bool		eligible;
+	bool		in_recovery;
+
+	SharedContact contact;
+	bool		contact_changed;	/* since it was published */
+} Elector;
+
+extern Elector elector;
+
+/* ---- elector.c ----------------------------------------------------------- */
+
+/* Announces what has happened since the last time. */
+extern void elector_announce_events(void);
+
+/* ---- elector_contact.c ---------------------------------------------------- */
+
+/* Is an error to be logged: was it not heard of late? */
+extern bool elector_is_news(const char *message);
+
+/*
+ * Remembers an error for etcd_leader_status.last_error.  Logs it if `logged`
+ * and if it is new: one line for each change, and not for each retry.
+ */
+extern void elector_note_error(ErrorSubject subject, const char *message, bool log);
+
+/*
+ * The same with a format; a text that is too long is cut at the end of a
+ * character.
+ */
+extern void elector_note_formatted_error(ErrorSubject subject, bool log, const char *format,...) pg_attribute_printf(3, 4);
+
+/* The errors about that subject are over.  Their time stays known. */
+extern void elector_clear_error(ErrorSubject subject);
+
+/*
+ * Forgets errors of etcd that are over.  A request that fails is tried again
+ * within a second or two, and each beat asks etcd.  So an error that has not
+ * come again for a TTL is over.
+ */
+extern void elector_clear_old_error(void);
+
+/* All errors are new again, and will be logged. */
+extern void elector_forget_errors(void);
+
+/* The endpoint in use may be another one. */
+extern void elector_note_endpoint(void);
+
+/* For readers, if it has changed. */
+extern void elector_publish_contact(void);
+
+/* ---- elector_settings.c ---------------------------------------------------- */
+
+/* May this instance be a candidate now? */
+extern bool elector_is_eligible(void);
+
+/* Applies all settings: at the start, and after each reload. */
+extern void elector_configure(void);
+
+/* Applies only the settings of the protocol, and a promotion of the server. */
+extern void elector_configure_core(void);
+
+/*
+ * Members of etcd were learned of that are not in the settings.  One to which
+ * the password would go without encryption is a WARNING, once after each
+ * reload.
+ */
+extern void elector_warn_of_members(void);
+
+/*
+ * Asks each endpoint for its version of etcd, if an election follows Patroni;
+ * and handles an answer.  A version that is too old causes a WARNING, once
+ * after each reload.
+ */
+extern void elector_ask_versions(void);
+extern void elector_learn_version(int endpoint, const char *version);
+
+/*
+ * The lease in use may have another TTL than the settings, until its keys are
+ * on another one.  The client's time-outs follow it.
+ */
+extern void elector_follow_ttl(void);
+
+/*
+ * Looks up the endpoints when that is due, if they come from DNS.  Returns the
+ * milliseconds until the next time; -1: never.
+ */
+extern long elector_discover(void);
+
+/* A lookup has ended.  One that failed changes nothing. */
+extern void elector_finish_discovery(void);
+
+/* ---- elector_mailbox.c ----------------------------------------------------- */
+
+/*
+ * Requests for etcd_candidates() belong to the elector and not to the
+ * protocol.  This bit of the id says so; the rest is the place in the mailbox.
+ */
+#define CANDIDATES_ID		(UINT64CONST(1) << 63)
+
+/*
+ * The requests of changes.c, and that of etcd_get(), are marked by this bit.
+ */
+#define CHANGES_ID			(UINT64CONST(1) << 62)
+#define GET_ID				(UINT64CONST(1) << 61)
+
+/* Called once, at the start of the elector. */
+extern void elector_begin_mailbox(void);
+
+/* Takes the requests of backends. */
+extern void elector_serve_mailbox(void);
+
+/* A command of the protocol has ended: ElectionPort.reply. */
+extern void elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome);
+
+/* The answer to a request for the candidates, for a place in the mailbox. */
+extern void elector_receive_candidates(int place, const EtcdAnswer *answer);
+
+extern void elector_reply_failure(int place, SharedReplyKind kind, const char *error);
+
+/* ---- elector_changes.c ----------------------------------------------------- */
+
+/* Called once, at the start of the elector; and at its end. */
+extern void elector_begin_changes(void);
+extern void elector_end_changes(void);
+
+/* Applies the settings of the changes. */
+extern void elector_configure_changes(void);
+
+/*
+ * Does the work that is due, and returns when there is more (PG_INT64_MAX:
+ * never).
+ */
+extern void elector_tick_changes(void);
+extern int64 elector_changes_wakeup_ns(void);
+
+/* Answers and frames of etcd, without CHANGES_ID in the id. */
+extern void elector_receive_changes(uint64 id, const EtcdAnswer *answer);
+extern void elector_watched_changes(const EtcdWatchFrame *frame);
+extern void elector_changes_ended(EtcdOutcome outcome, const char *why);
+
+/* Wakes the processes that wait for events, if there are new ones. */
+extern void elector_wake_for_changes(void);
+
+/* A request of etcd_get() was taken; the answer to it. */
+extern void elector_begin_get(int place, const SharedRequest *request);
+extern void elector_receive_get(const EtcdAnswer *answer);
+
+#endif							/* ELECTOR_INTERNAL_H */

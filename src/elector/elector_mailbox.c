@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_mailbox.c
+ *	  Requests of backends: commands for the protocol, and the candidates of
+ *	  an election, which the protocol has no part in.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/crash_memory.h"
+#include "elector_internal.h"
+#include "shared/mailbox.h"
+#include "settings/settings.h"
+#include "shared/stats.h"
+
+/*
+ * One read serves all backends that wait for a verification.  The protocol's
+ * ticket for it is this bit and the election's slot, of any other command it
+ * is the place in the mailbox, plus 1.
+ */
+#define VERIFY_TICKET		(UINT64CONST(1) << 63)
+
+typedef struct CandidatesRequest
+{
+	SharedRequest request;
+	int			tries;
+} CandidatesRequest;
+
+static CandidatesRequest *candidates_requests;	/* by place in the mailbox */
+
+/*
+ * The backends that wait for a verifying read: places in the mailbox, by slot.
+ */
+static uint32 to_verify[ELECTION_MAX_ELECTIONS];	/* it has to be sent */
+static uint32 verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
+
+void
+elector_begin_mailbox(void)
+{
+	candidates_requests = palloc0(mailbox_size() * sizeof(CandidatesRequest));
+}
+
+void
+elector_reply_failure(int place, SharedReplyKind kind, const char *error)
+{
+	SharedReply *reply = palloc0(sizeof(SharedReply));
+
+	reply->kind = kind;
+	strlcpy(reply->error, error, sizeof(reply->error));
+	mailbox_reply(place, reply);
+	pfree(reply);
+}
+
+/*
+ * Asks for a page of an election's queue, in the order of its places; of a
+ * followed election for the leader key and a page of the members.
+ */
+static void
+send_candidates_request(int place)
+{
+	const SharedRequest *request = &candidates_requests[place].request;
+	bool		followed = election_is_followed(request->election);
+	char		patroni_prefix[ELECTION_KEY_SIZE];
+	char		leader[ELECTION_KEY_SIZE + 8];
+	char		prefix[ELECTION_KEY_SIZE + 8];
+	char		prefix_end[ELECTION_KEY_SIZE + 8];
+	EtcdOp		ranges[2] = {{.kind = ETCD_OP_RANGE}, {.kind = ETCD_OP_RANGE}};
+	EtcdRequest txn = {.kind = ETCD_TXN};
+
+	if (followed)
+	{
+		election_patroni_prefix(patroni_prefix, settings_patroni_namespace, request->election);
+		snprintf(leader, sizeof(leader), "%sleader", patroni_prefix);
+		snprintf(prefix, sizeof(prefix), "%smembers/", patroni_prefix);
+		snprintf(prefix_end, sizeof(prefix_end), "%smembers0", patroni_prefix);
+		ranges[1].key.data = leader;
+		ranges[1].key.len = strlen(leader);
+		ranges[1].revision = request->at_revision;
+	}
+	else
+	{
+		snprintf(prefix, sizeof(prefix), "%s/", request->election);
+		snprintf(prefix_end, sizeof(prefix_end), "%s0", request->election);
+	}
+	ranges[0].key.data = prefix;
+	ranges[0].key.len = strlen(prefix);
+	ranges[0].range_end.data = prefix_end;
+	ranges[0].range_end.len = strlen(prefix_end);
+	/* the first row is that of the leader key */
+	ranges[0].limit = followed ? SHARED_CANDIDATES_PER_PAGE - 1 : SHARED_CANDIDATES_PER_PAGE;
+	ranges[0].sort = ETCD_SORT_FIRST_CREATED;
+	ranges[0].min_create_revision = request->after_revision > 0 ? request->after_revision + 1 : 0;
+	ranges[0].revision = request->at_revision;
+	txn.success = ranges;
+	txn.nsuccess = followed ? 2 : 1;
+	candidates_requests[place].tries++;
+	stats_count(COUNTER_REQUESTS, 1);
+	etcd_client_send(elector.client, CANDIDATES_ID | (uint64) place, &txn);
+}
+
+static void
+copy_bytes(char *dst, EtcdBytes src, size_t size)
+{
+	size_t		len = Min(src.len, size - 1);
+
+	memcpy(dst, src.data, len);
+	dst[len] = '\0';
+}
+
+static void
+add_candidate(SharedReply *reply, const EtcdKeyValue *kv, EtcdBytes node, bool has_position)
+{
+	SharedCandidate *candidate = &reply->candidates[reply->ncandidates++];
+
+	candidate->create_revision = kv->create_revision;
+	candidate->lease = kv->lease;
+	candidate->has_position = has_position;
+	copy_bytes(candidate->key, kv->key, sizeof(candidate->key));
+	copy_bytes(candidate->node, node, sizeof(candidate->node));
+}
+
+/* The leader, on the first page, and the members that do not lead. */
+static void
+add_members(SharedReply *reply, const EtcdResult *members, const EtcdResult *leaders, bool first_page)
+{
+	const EtcdKeyValue *leader = leaders->nkvs > 0 ? &leaders->kvs[0] : NULL;
+
+	if (leader && first_page)
+		add_candidate(reply, leader, leader->value, true);
+	for (int i = 0; i < members->nkvs && reply->ncandidates < SHARED_CANDIDATES_PER_PAGE; i++)
+	{
+		EtcdBytes	name = members->kvs[i].key;
+
+		for (size_t c = 0; c < members->kvs[i].key.len; c++)
+		{
+			if (members->kvs[i].key.data[c] == '/')
+			{
+				name.data = members->kvs[i].key.data + c + 1;
+				name.len = members->kvs[i].key.len - c - 1;
+			}
+		}
+		if (leader == NULL || name.len != leader->value.len ||
+			memcmp(name.data, leader->value.data, name.len) != 0)
+			add_candidate(reply, &members->kvs[i], name, false);
+	}
+}
+
+void
+elector_receive_candidates(int place, const EtcdAnswer *answer)
+{
+	CandidatesRequest *pending = &candidates_requests[place];
+	bool		followed = election_is_followed(pending->request.election);
+	int			limit = followed ? SHARED_CANDIDATES_PER_PAGE - 1 : SHARED_CANDIDATES_PER_PAGE;
+	SharedReply *reply;
+
+	if (answer->outcome != ETCD_ANSWERED || answer->nresults != (followed ? 2 : 1))
+	{
+		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&
+			pending->tries < etcd_client_endpoint_count(elector.client))
+			send_candidates_request(place);
+		else
+			elector_reply_failure(place, REPLY_FAILED, answer->message);
+		return;
+	}
+	reply = palloc0(sizeof(SharedReply));
+	reply->kind = REPLY_CANDIDATES;
+	reply->revision = pending->request.at_revision > 0 ? pending->request.at_revision :
+		answer->header.revision;
+	reply->more = answer->results[0].nkvs >= limit;
+	if (followed)
+		add_members(reply, &answer->results[0], &answer->results[1], pending->request.after_revision == 0);
+	else
+	{
+		for (int i = 0; i < answer->results[0].nkvs && i < limit; i++)
+			add_candidate(reply, &answer->results[0].kvs[i], answer->results[0].kvs[i].value, true);
+	}
+	mailbox_reply(place, reply);
+	pfree(reply);
+}
+
+void
+elector_serve_mailbox(void)
+{
+	for (int place = 0; place < mailbox_size(); place++)
+	{
+		SharedRequest request;
+		uint64		ticket = (uint64) place + 1;
+		int64		now_ns;
+		int			slot;
+		bool		taken = true;
+
+		if (!mailbox_take(place, &request))
+			continue;
+		if (request.command == COMMAND_GET)
+		{
+			elector_begin_get(place, &request);
+			continue;
+		}
+		now_ns = shared_state_clock_ns();
+		slot = election_find(elector.core, request.election);
+		if (slot < 0)
+		{
+			elector_reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
+			continue;
+		}
+		switch (request.command)
+		{
+			case COMMAND_RESIGN:
+				taken = election_resign(elector.core, now_ns, slot, request.rejoin, ticket);
+				if (taken && !request.rejoin)
+					crash_memory_set_stay_out(request.election, true);
+				break;
+			case COMMAND_CAMPAIGN:
+				taken = election_campaign(elector.core, now_ns, slot, ticket);
+				if (taken && elector.eligible)
+					crash_memory_set_stay_out(request.election, false);
+				break;
+			case COMMAND_PROCLAIM:
+				taken = election_proclaim(elector.core, now_ns, slot, request.value, ticket);
+				break;
+			case COMMAND_TRANSFER:
+				taken = election_transfer(elector.core, now_ns, slot, request.value,
+										  request.until_ns, ticket);
+				break;
+			case COMMAND_VERIFY:
+				to_verify[slot] |= UINT32_C(1) << place;
+				break;
+			case COMMAND_CANDIDATES:
+				candidates_requests[place].request = request;
+				candidates_requests[place].tries = 0;
+				if (elector.contact.connected)
+					send_candidates_request(place);
+				else
+					elector_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+				break;
+			case COMMAND_GET:	/* is of no election */
+				break;
+		}
+		if (!taken)
+			mailbox_put_back(place);
+	}
+	for (int slot = 0; slot < settings_max_elections; slot++)
+	{
+		if (to_verify[slot] == 0 || verifying[slot] != 0)
+			continue;
+		verifying[slot] = to_verify[slot];
+		to_verify[slot] = 0;
+		(void) election_verify(elector.core, shared_state_clock_ns(), slot,
+							   VERIFY_TICKET | (uint64) slot);
+	}
+}
+
+void
+elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
+{
+	SharedReply *reply = palloc0(sizeof(SharedReply));
+
+	/* a backend that gets the reply must find the events of its command */
+	elector_announce_events();
+	reply->kind = REPLY_ELECTION;
+	reply->outcome = outcome;
+	if (outcome == ELECTION_NO_CONTACT)
+		strlcpy(reply->error, elector.contact.last_error, sizeof(reply->error));
+	if (ticket & VERIFY_TICKET)
+	{
+		uint32	   *places = &verifying[ticket & ~VERIFY_TICKET];
+
+		for (int place = 0; place < mailbox_size(); place++)
+		{
+			if (*places & (UINT32_C(1) << place))
+				mailbox_reply(place, reply);
+		}
+		*places = 0;
+	}
+	else
+		mailbox_reply((int) ticket - 1, reply);
+	pfree(reply);
+}

@@ -1,0 +1,382 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_settings.c
+ *	  The settings on their way to the protocol and to the client of etcd, and
+ *	  the endpoints that DNS names.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "utils/memutils.h"
+
+#include "shared/crash_memory.h"
+#include "elector_internal.h"
+#include "notifier/notifier.h"
+#include "base/secret_file.h"
+#include "settings/settings.h"
+
+/* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
+#define MIN_DISCOVERY_MS	5000
+#define MAX_DISCOVERY_MS	3600000
+
+/* And after one that failed. */
+#define DISCOVERY_RETRY_MS	10000
+
+StaticAssertDecl(ETCD_CLIENT_MAX_ENDPOINTS <= ELECTION_MAX_ENDPOINTS &&
+				 ETCD_CLIENT_MAX_URL_LEN < SHARED_ENDPOINT_SIZE,
+				 "endpoints that are learned do not fit");
+
+static EtcdDiscovered discovered;	/* the last that was any good */
+static int64 discovery_due_ns;
+static bool margin_cut;			/* the WARNING about it was given */
+static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
+
+/* Since the last reload. */
+static bool told_of_old_etcd;
+static List *warned_members = NIL;	/* URLs, in TopMemoryContext */
+
+bool
+elector_is_eligible(void)
+{
+	switch ((CandidateMode) settings_candidate)
+	{
+		case CANDIDATE_NEVER:
+			return false;
+		case CANDIDATE_ALWAYS:
+			return true;
+		case CANDIDATE_PRIMARY:
+			break;
+	}
+	return !RecoveryInProgress();
+}
+
+/* True if a file of the settings may be read; else says so. */
+static bool
+check_file_access(const char *setting, const char *file)
+{
+	if (file[0] == '\0' || access(file, R_OK) == 0)
+		return true;
+	elector_note_formatted_error(ABOUT_SETTINGS, true, "could not access file \"%s\" (\"%s\"): %s",
+								 file, setting, strerror(errno));
+	return false;
+}
+
+/* The key may be in the file of the certificate. */
+static const char *
+key_file(void)
+{
+	return settings_ssl_key_file[0] != '\0' ? settings_ssl_key_file : settings_ssl_cert_file;
+}
+
+/* May the private key be used?  Not if others can read it. */
+static bool
+check_key_file(void)
+{
+	const char *file = key_file();
+	const char *fault;
+	struct stat key;
+
+	if (file[0] == '\0')
+		return true;
+	if (!check_file_access("etcd_leader.ssl_key_file", file))
+		return false;
+	fault = stat(file, &key) != 0 ? strerror(errno) : secret_file_fault(&key);
+	if (fault != NULL)
+		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, fault);
+	return fault == NULL;
+}
+
+/*
+ * Must endpoints from DNS be those with TLS?  DNS can be forged.  So it must
+ * not decide that a password travels unencrypted, nor that TLS is not used
+ * although files for it are set.
+ */
+static bool
+requires_tls(void)
+{
+	return settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
+		settings_username[0] != '\0';
+}
+
+/* The records of a domain are all with TLS, or all without. */
+static bool
+has_tls(const EtcdDiscovered *discovered)
+{
+	return strncmp(discovered->urls[0], "https:", 6) == 0;
+}
+
+/* The endpoints to use, in *urls; their number, 0 if none are known yet. */
+static int
+resolve_endpoints(const char **urls, const char **server_name)
+{
+	ListCell   *lc;
+	int			nurls = 0;
+
+	*server_name = NULL;
+	if (settings_discovery_srv[0] == '\0')
+	{
+		foreach(lc, settings_endpoint_urls())
+			urls[nurls++] = lfirst(lc);
+		return nurls;
+	}
+	if (strcmp(discovered.domain, settings_discovery_srv) != 0 ||
+		(requires_tls() && !has_tls(&discovered)))
+		return 0;
+
+	/*
+	 * DNS can be forged, so it is the domain that a certificate has to be for,
+	 * as for etcdctl, and not the host that DNS named.
+	 */
+	if (has_tls(&discovered))
+		*server_name = discovered.domain;
+	while (nurls < discovered.nurls)
+	{
+		urls[nurls] = discovered.urls[nurls];
+		nurls++;
+	}
+	return nurls;
+}
+
+static void
+configure_client(void)
+{
+	EtcdClientSettings settings = {0};
+	const char *endpoints[ELECTION_MAX_ENDPOINTS];
+	bool		has_key = check_key_file();
+	int			ttl_ms = settings_ttl_s * 1000;
+
+	/* before the core has settings, it has no TTL */
+	timed_ttl_ns = election_ttl_ns(elector.core);
+	if (timed_ttl_ns != 0)
+		ttl_ms = (int) (timed_ttl_ns / NS_PER_MS);
+
+	(void) check_file_access("etcd_leader.ssl_ca_file", settings_ssl_ca_file);
+	(void) check_file_access("etcd_leader.ssl_cert_file", settings_ssl_cert_file);
+
+	settings.endpoints = endpoints;
+	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
+	if (settings.nendpoints == 0)
+		return;					/* those before stay in use meanwhile */
+	settings.request_timeout_ms = settings_resolve_request_timeout_ms(ttl_ms);
+	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms(ttl_ms);
+	settings.ca_file = settings_ssl_ca_file;
+	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
+	settings.key_file = has_key ? key_file() : NULL;
+	settings.tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
+	settings.username = settings_username;
+	settings.password_file = settings_password_file;
+	etcd_client_configure(elector.client, &settings);
+	elector_note_endpoint();
+}
+
+static void
+configure_preferred(ElectionConfig *config)
+{
+	List	   *nodes = settings_split(settings_preferred_nodes);
+	ListCell   *lc;
+
+	foreach(lc, nodes)
+		strlcpy(config->preferred_nodes[config->npreferred++], lfirst(lc), ELECTION_VALUE_SIZE);
+	config->preferred_delay_ms = settings_preferred_delay_ms;
+}
+
+void
+elector_configure_core(void)
+{
+	ElectionConfig *config = palloc0(sizeof(ElectionConfig));
+	bool		cut;
+
+	settings_resolve_node_name(config->node_name, sizeof(config->node_name));
+	config->ttl_s = settings_ttl_s;
+	config->safety_margin_ms = settings_safety_margin_ms;
+	config->eligible = elector.eligible = elector_is_eligible();
+	config->in_recovery = elector.in_recovery = RecoveryInProgress();
+	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT, GetSystemIdentifier());
+	strlcpy(config->patroni_namespace, settings_patroni_namespace, sizeof(config->patroni_namespace));
+	configure_preferred(config);
+	config->nendpoints = etcd_client_endpoint_count(elector.client);
+	config->nelections = settings_election_count();
+	for (int i = 0; i < config->nelections; i++)
+	{
+		strlcpy(config->elections[i], settings_election_name(i), ELECTION_NAME_SIZE);
+		config->stay_out[i] = crash_memory_stays_out(config->elections[i]);
+	}
+
+	(void) settings_resolve_safety_margin_ms(&cut);
+	if (cut && !margin_cut)
+		ereport(WARNING,
+				(errmsg("\"etcd_leader.safety_margin\" leaves less than half of \"etcd_leader.ttl\""),
+				 errdetail("A margin of half of the TTL is used.")));
+	margin_cut = cut;
+
+	if (strcmp(elector.contact.node_name, config->node_name) != 0)
+		elector_clear_error(ABOUT_NAME);
+	strlcpy(elector.contact.node_name, config->node_name, sizeof(elector.contact.node_name));
+	shared_state_publish_contact(&elector.contact);
+	election_configure(elector.core, shared_state_clock_ns(), config);
+	pfree(config);
+}
+
+void
+elector_follow_ttl(void)
+{
+	if (timed_ttl_ns != election_ttl_ns(elector.core))
+		configure_client();
+}
+
+static bool
+is_in_list(const List *strings, const char *string)
+{
+	ListCell   *lc;
+
+	foreach(lc, strings)
+	{
+		if (strcmp(lfirst(lc), string) == 0)
+			return true;
+	}
+	return false;
+}
+
+void
+elector_warn_of_members(void)
+{
+	const List *configured = settings_endpoint_urls();
+
+	for (int i = 0; i < etcd_client_endpoint_count(elector.client); i++)
+	{
+		const char *url = etcd_client_endpoint_url(elector.client, i);
+		MemoryContext context;
+
+		if (!settings_exposes_password(url) || is_in_list(configured, url) || is_in_list(warned_members, url))
+			continue;
+		context = MemoryContextSwitchTo(TopMemoryContext);
+		warned_members = lappend(warned_members, pstrdup(url));
+		MemoryContextSwitchTo(context);
+		ereport(WARNING,
+				(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
+						settings_username, url),
+				 errdetail("A member of etcd announces this URL as its own."),
+				 errhint("Have etcd announce a URL that begins with \"https://\" (\"--advertise-client-urls\"), and use such URLs in \"%s\".",
+						 "etcd_leader.endpoints")));
+	}
+}
+
+void
+elector_ask_versions(void)
+{
+	if (settings_follow_patroni() && !told_of_old_etcd)
+		etcd_client_ask_versions(elector.client);
+}
+
+void
+elector_learn_version(int endpoint, const char *version)
+{
+	char		printable[ETCD_MESSAGE_SIZE];
+
+	if (told_of_old_etcd || !election_is_etcd_old(version))
+		return;
+	told_of_old_etcd = true;
+	etcd_format_message(printable, "%s", version);
+	ereport(WARNING,
+			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end Patroni's lease",
+					etcd_client_endpoint_url(elector.client, endpoint), printable),
+			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may revoke leases that its successor has renewed."),
+			 errhint("Update etcd to 3.4.31, 3.5.13 or later.")));
+}
+
+void
+elector_configure(void)
+{
+	settings_warn();
+	discovery_due_ns = 0;
+	elector_clear_error(ABOUT_SETTINGS);
+	elector_clear_error(ABOUT_DNS);
+	configure_client();
+	elector_configure_core();
+	list_free_deep(warned_members);
+	warned_members = NIL;
+	elector_warn_of_members();
+	elector_configure_changes();
+	told_of_old_etcd = false;
+	if (elector.contact.connected)
+		elector_ask_versions();
+	notifier_configure();
+}
+
+/* ---- endpoints from DNS ----------------------------------------------------------------- */
+
+long
+elector_discover(void)
+{
+	int64		now_ns = shared_state_clock_ns();
+	bool		tls_only;
+
+	if (settings_discovery_srv[0] == '\0')
+		return -1;
+
+	/*
+	 * once a domain has had records with TLS, records without TLS are ignored
+	 */
+	tls_only = requires_tls() ||
+		(strcmp(discovered.domain, settings_discovery_srv) == 0 && has_tls(&discovered));
+	if (discovery_due_ns <= now_ns)
+	{
+		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
+		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+	}
+	return (long) ((discovery_due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static bool
+is_same_discovered(const EtcdDiscovered *a, const EtcdDiscovered *b)
+{
+	if (strcmp(a->domain, b->domain) != 0 || a->nurls != b->nurls)
+		return false;
+	for (int i = 0; i < a->nurls; i++)
+	{
+		if (strcmp(a->urls[i], b->urls[i]) != 0)
+			return false;
+	}
+	return true;
+}
+
+void
+elector_finish_discovery(void)
+{
+	const EtcdDiscovered *found = etcd_discovery_finish(elector.discovery);
+	int64		now_ns = shared_state_clock_ns();
+
+	if (found == NULL || strcmp(found->domain, settings_discovery_srv) != 0)
+		return;
+	if (found->nurls == 0)
+	{
+		elector_note_error(ABOUT_DNS, found->error, true);
+		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+		return;
+	}
+	elector_clear_error(ABOUT_DNS);
+
+	/* it began before a setting asked for TLS */
+	if (requires_tls() && !has_tls(found))
+	{
+		discovery_due_ns = now_ns;
+		return;
+	}
+	discovery_due_ns = now_ns +
+		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NS_PER_MS;
+
+	/*
+	 * A new configuration makes the core and the client count failed endpoints
+	 * from 0, ask for members and tokens, and so on.  That must not happen at
+	 * each lookup.
+	 */
+	if (is_same_discovered(found, &discovered))
+		return;
+	discovered = *found;
+	configure_client();
+	elector_configure_core();
+}

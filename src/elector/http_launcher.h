@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * http_launcher.h
+ *	  The start of the HTTP worker: when it is needed, and its library.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef HTTP_LAUNCHER_H
+#define HTTP_LAUNCHER_H
+
+#include "shared/shared_part.h"
+
+/*
+ * In the elector: starts the HTTP worker if the settings want it and it is
+ * not there.  Returns the milliseconds until it must be called again, -1 if
+ * not before a reload.  The worker ends by itself when the settings do not
+ * want it any more.
+ */
+extern long http_launcher_supervise(void);
+
+extern const SharedPart http_launcher_part;
+
+extern PGDLLEXPORT void etcd_leader_http_worker_main(Datum main_arg);
+
+#endif							/* HTTP_LAUNCHER_H */

@@ -1,0 +1,876 @@
+/*-------------------------------------------------------------------------
+ *
+ * fence.c
+ *	  Transactions that only the leader can commit.
+ *
+ * A transaction is armed by etcd_require_leader(), by
+ * etcd_leader.require_leadership if it writes, or as one of a hook.  Armed, it
+ * remembers the fencing token, and must find this instance leading under the
+ * same token when it is about to commit.  The PRE_COMMIT callback checks that.
+ * What follows the callback (ON COMMIT actions, the NOTIFY lock, WAL flush,
+ * the wait for a synchronous standby) is not covered.  The outermost statement
+ * checks at its end as well, since callbacks of other libraries can come before
+ * ours.
+ *
+ * While a statement of an armed transaction runs, a timer of this backend
+ * checks, too, and cancels the statement after a loss.  Only the backend
+ * itself may do so.  A signal from another process could arrive while the
+ * commit waits for a synchronous standby, and end that wait; the client would
+ * then be told of a success that is none (syncrep.c).  So the timer does
+ * nothing from PRE_COMMIT on.
+ *
+ * The cancellation is QUERY_CANCELED until it leaves the outermost statement,
+ * and only there becomes 25006: WHEN OTHERS of PL/pgSQL does not catch the
+ * former.
+ *
+ * A COPY that waits for data from the client cannot be cancelled: the client
+ * and the server would disagree about where the next message begins.  The
+ * session ends then, as PostgreSQL ends one for pg_terminate_backend().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <time.h>
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "replication/logicalworker.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+
+#include "base/compat.h"
+#include "etcd/etcd_text.h"
+#include "fence.h"
+#include "settings/settings.h"
+#include "shared/shared_state.h"
+#include "shared/stats.h"
+#include "session/status.h"
+
+/*
+ * How often the timer checks: a loss ends the statement well within a second.
+ */
+#define WATCH_INTERVAL_MS	250
+
+#define NS_PER_MS			INT64CONST(1000000)
+
+/* The timer's; PostgreSQL has no use for it. */
+#define WATCH_SIGNAL		SIGVTALRM
+
+/* Older releases of glibc have the field without its name. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id	_sigev_un._tid
+#endif
+
+/*
+ * Leadership that the transaction needs.  Complete before the timer can see
+ * it, and not changed afterwards.
+ */
+typedef struct Requirement
+{
+	char		election[ELECTION_NAME_SIZE];
+	char		shown[ELECTION_NAME_SIZE * MAX_CONVERSION_GROWTH];	/* in the database's encoding */
+	int64		token;			/* 0: this instance did not lead */
+	int			slot;			/* where the election was when this was made */
+	uint64		layout;
+} Requirement;
+
+/* Of this transaction, by etcd_require_leader(). */
+static Requirement requirements[ELECTION_MAX_ELECTIONS];
+static volatile sig_atomic_t nrequirements = 0;
+
+/*
+ * Of this transaction, by etcd_leader.require_leadership, as of the first
+ * statement; counts once the transaction writes.
+ */
+static Requirement setting_requirement;
+static bool setting_recorded = false;
+static bool setting_continued = false;	/* as of the commit before, see continue_statement() */
+static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
+
+/* Of every transaction of this process, by fence_bind(). */
+static Requirement binding;
+static volatile sig_atomic_t bound = false;
+
+/* The timer. */
+static timer_t watch_timer;
+static bool watch_created = false;
+static bool watching = false;
+static volatile sig_atomic_t committing = false;	/* it must not cancel any more */
+static volatile sig_atomic_t cancel_sent = false;	/* it has */
+static volatile sig_atomic_t copying = false;	/* COPY FROM STDIN runs */
+static volatile sig_atomic_t end_sent = false;	/* the timer ends the session */
+
+/* How many statements are running, one within the other. */
+static volatile sig_atomic_t depth = 0;
+
+static ExecutorRun_hook_type prev_executor_run = NULL;
+static ExecutorFinish_hook_type prev_executor_finish = NULL;
+static ProcessUtility_hook_type prev_process_utility = NULL;
+
+/* ---- requirements -------------------------------------------------------- */
+
+/*
+ * Does etcd_leader.require_leadership hold for this process?  In a background
+ * worker it holds only if the role of the worker has the setting, as that of a
+ * pg_cron job may.  Otherwise the setting in postgresql.conf would also fence
+ * apply workers of logical replication and launchers.  Autovacuum and
+ * walsenders are never fenced.
+ */
+static bool
+is_fenced(void)
+{
+	if (likely(settings_require_leadership[0] == '\0'))
+		return false;
+	if (MyBackendType == B_BACKEND)
+		return true;
+	return MyBackendType == B_BG_WORKER && settings_requires_by_role &&
+		!IsLogicalWorker() && !IsParallelWorker();
+}
+
+/*
+ * Needs a transaction.  A setting may have a name that is too long.  It is
+ * searched for as it is, and not found, and only a part of it is stored.
+ */
+static void
+init_requirement(Requirement *requirement, const char *election)
+{
+	strlcpy(requirement->election, election, sizeof(requirement->election));
+	strlcpy(requirement->shown, shared_state_text(requirement->election), sizeof(requirement->shown));
+	requirement->slot = shared_state_find(election, &requirement->layout);
+	requirement->token = shared_state_token(requirement->slot, requirement->layout);
+}
+
+/* The token under which this instance leads now, else 0.  Safe in a signal handler. */
+static int64
+current_token(const Requirement *requirement)
+{
+	uint64		layout = requirement->layout;
+	int			slot = requirement->slot;
+
+	if (unlikely(layout != shared_state_layout()))
+		slot = shared_state_find(requirement->election, &layout);
+	return shared_state_token(slot, layout);
+}
+
+/* A token that was 0 does not hold either.  Safe in a signal handler. */
+static bool
+is_broken(const Requirement *requirement)
+{
+	return requirement->token == 0 || current_token(requirement) != requirement->token;
+}
+
+/*
+ * Has the transaction written?  The setting lets one that only reads commit
+ * anywhere.  Safe in a signal handler.
+ */
+static bool
+has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+/* Does this transaction require anything?  The setting counts, if it is in force. */
+static bool
+is_armed(void)
+{
+	return bound || nrequirements > 0 || setting_in_force;
+}
+
+/* A requirement of a transaction that is armed. */
+static const Requirement *
+any_requirement(void)
+{
+	return bound ? &binding : nrequirements > 0 ? &requirements[0] : &setting_requirement;
+}
+
+/*
+ * The first requirement that does not hold; NULL if all do.  That of the
+ * setting counts only if the transaction writes.  Safe in a signal handler.
+ */
+static const Requirement *
+find_broken(bool writes)
+{
+	if (bound && is_broken(&binding))
+		return &binding;
+	for (int i = 0; i < nrequirements; i++)
+	{
+		if (is_broken(&requirements[i]))
+			return &requirements[i];
+	}
+	if (setting_in_force && writes && is_broken(&setting_requirement))
+		return &setting_requirement;
+	return NULL;
+}
+
+/* The requirement for which the timer has acted.  It may hold again meanwhile. */
+static const Requirement *
+lost_requirement(void)
+{
+	const Requirement *broken = find_broken(has_written());
+
+	return broken ? broken : any_requirement();
+}
+
+/*
+ * Remembers what etcd_leader.require_leadership demands of this transaction,
+ * when it is called first.  Functions with a SET clause can change the setting
+ * within the transaction.
+ */
+static void
+record_setting(void)
+{
+	setting_in_force = false;
+	if (!is_fenced())
+		return;
+	pg_compiler_barrier();
+	if (!setting_recorded || (setting_continued && !has_written()) ||
+		strcmp(setting_requirement.election, settings_require_leadership) != 0)
+		init_requirement(&setting_requirement, settings_require_leadership);
+	setting_recorded = true;
+	setting_continued = false;
+	pg_compiler_barrier();
+	setting_in_force = true;
+}
+
+/* ---- errors ---------------------------------------------------------------- */
+
+/*
+ * The name of the leader, as far as known, else NULL.  It may be converted to
+ * the database's encoding, which needs a transaction that has not failed.
+ */
+static const char *
+known_leader(const char *name)
+{
+	int			index = settings_election_index(name, (int) strlen(name));
+	int64		now_ns = shared_state_clock_ns();
+	SharedElection election;
+	const char *leader = NULL;
+
+	/*
+	 * The name of a leader outlasts its deadline.  It must not be our own name
+	 * then.
+	 */
+	if (shared_state_has_elector() && status_read(index, &election) &&
+		(election.view.role != ELECTION_LEADER || election.deadline_ns > now_ns))
+		leader = shared_state_leader(&election, now_ns);
+	return leader ? shared_state_text(etcd_escape_text(leader)) : NULL;
+}
+
+/* For ereport(): a detail that names the leader.  leader: a name, or NULL. */
+static int
+errdetail_leader(const char *leader)
+{
+	if (leader)
+		return errdetail("The leader is \"%s\".", leader);
+	if (!shared_state_has_elector())
+		return errdetail("The elector of etcd_leader is not running.");
+	return errdetail("No leader is known at present.");
+}
+
+/* For ereport(): where to run the transaction.  leader: a name, or NULL. */
+static int
+errhint_leader(const char *leader)
+{
+	if (leader)
+		return errhint("Run the whole transaction on the leader, which is \"%s\".", leader);
+	if (!shared_state_has_elector())
+		return errhint("Run the whole transaction on the leader. On this instance the elector of etcd_leader is not running.");
+	return errhint("Run the whole transaction on the leader.");
+}
+
+/* ERROR if etcd_leader.require_leadership named none of the elections. */
+static void
+check_election(const Requirement *requirement)
+{
+	if (settings_election_index(requirement->election, (int) strlen(requirement->election)) < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("election \"%s\" does not exist", requirement->shown),
+				 errdetail("It is required by \"%s\".", "etcd_leader.require_leadership"),
+				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
+}
+
+/*
+ * Raises the error for a requirement that does not hold.  leader: the name of
+ * the leader, or NULL.
+ */
+pg_noreturn static void
+report_broken(const Requirement *requirement, const char *leader)
+{
+	/* of a setting: etcd_require_leader() arms nothing without a token */
+	if (requirement->token == 0)
+	{
+		check_election(requirement);
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("this instance did not lead election \"%s\" when the transaction began",
+						requirement->shown),
+				 errdetail("\"%s\" allows only the leader to write.", "etcd_leader.require_leadership"),
+				 errhint_leader(leader)));
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			 errmsg("this instance does not lead election \"%s\" any more", requirement->shown),
+			 errdetail("The transaction requires leadership under fencing token %lld.",
+					   (long long) requirement->token),
+			 errhint_leader(leader)));
+}
+
+/* ERROR if a requirement does not hold, that of the setting if it writes. */
+static void
+check_requirements(bool writes)
+{
+	const Requirement *broken = find_broken(writes);
+
+	if (broken)
+		report_broken(broken, known_leader(broken->election));
+}
+
+pg_noreturn static void
+refuse_commit(const Requirement *broken)
+{
+	stats_count(COUNTER_COMMITS_REFUSED, 1);
+	report_broken(broken, known_leader(broken->election));
+}
+
+/* ---- the timer --------------------------------------------------------------- */
+
+/*
+ * Does COPY still wait for its client, although it has been cancelled?  While
+ * PostgreSQL reads a message, it holds cancellations back.
+ */
+static bool
+is_stuck_in_copy(void)
+{
+	return cancel_sent && copying && QueryCancelHoldoffCount > 0;
+}
+
+/*
+ * The timer's handler.  It reads atomics and the clock, and cancels as
+ * StatementCancelHandler() does (postgres.c), or ends the session as die()
+ * does.  A session that waits for its client between commands is not
+ * disturbed; its next command will fail.
+ */
+static void
+watch_leadership(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	if (!committing && settings_cancel_on_loss &&
+		(depth > 0 || debug_query_string != NULL) && find_broken(has_written()) != NULL)
+	{
+		if (is_stuck_in_copy())
+			ProcDiePending = end_sent = true;
+		if (!cancel_sent)
+			stats_count(COUNTER_STATEMENTS_CANCELLED, 1);
+		cancel_sent = true;
+		InterruptPending = true;
+		QueryCancelPending = true;
+		SetLatch(MyLatch);
+	}
+	errno = save_errno;
+}
+
+/* Sets the timer's interval; 0 stops it. */
+static void
+set_watch(long interval_ms)
+{
+	struct itimerspec spec = {0};
+
+	spec.it_interval.tv_nsec = spec.it_value.tv_nsec = interval_ms * NS_PER_MS;
+	if (timer_settime(watch_timer, 0, &spec, NULL) != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not set a timer: %m")));
+	watching = interval_ms > 0;
+}
+
+/*
+ * Starts the timer, which runs until the transaction ends.  It is not one of
+ * PostgreSQL's timeouts, because these use the wall clock: if that is set back
+ * by an hour, they come an hour late.
+ */
+static void
+start_watching(void)
+{
+	if (!settings_cancel_on_loss || committing || watching)
+		return;
+	if (!watch_created)
+	{
+		struct sigevent event = {0};
+
+		/* Other libraries may have threads, and PostgreSQL's are not for them. */
+		event.sigev_notify = SIGEV_THREAD_ID;
+		event.sigev_notify_thread_id = MyProcPid;
+		event.sigev_signo = WATCH_SIGNAL;
+		pqsignal(WATCH_SIGNAL, watch_leadership);
+		if (timer_create(CLOCK_MONOTONIC, &event, &watch_timer) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+					 errmsg("could not create a timer: %m")));
+		watch_created = true;
+	}
+	set_watch(WATCH_INTERVAL_MS);
+}
+
+/* ---- arming -------------------------------------------------------------------- */
+
+int64
+fence_require(int election_index)
+{
+	const char *election = settings_election_name(election_index);
+	Requirement *requirement;
+	const char *leader;
+	int64		token;
+	int			i = 0;
+
+	/*
+	 * A requirement of a parallel worker would end with the worker.  This
+	 * function is marked PARALLEL RESTRICTED, but a function that calls it may
+	 * be marked wrongly.
+	 */
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot require leadership in a parallel worker"),
+				 errhint("Mark the function that does so PARALLEL RESTRICTED.")));
+
+	while (i < nrequirements && strcmp(requirements[i].election, election) != 0)
+		i++;
+	if (i == ELECTION_MAX_ELECTIONS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a transaction cannot require leadership of more than %d elections",
+						ELECTION_MAX_ELECTIONS)));
+	requirement = &requirements[i];
+	if (i == nrequirements)
+		init_requirement(requirement, election);
+
+	token = current_token(requirement);
+	if (token == 0)
+	{
+		leader = known_leader(election);
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("this instance does not lead election \"%s\"", requirement->shown),
+				 errdetail_leader(leader),
+				 errhint("Connect to the leader, or wait until there is one.")));
+	}
+	if (i < nrequirements)
+	{
+		if (token != requirement->token)
+			report_broken(requirement, known_leader(election));
+		return token;
+	}
+
+	/* This may fail.  A call that fails must not leave the transaction armed. */
+	start_watching();
+	requirement->token = token;
+	pg_compiler_barrier();
+	nrequirements++;
+	return token;
+}
+
+void
+fence_bind(const char *election, int64 token)
+{
+	init_requirement(&binding, election);
+	binding.token = token;
+	pg_compiler_barrier();
+	bound = true;
+}
+
+/* ---- statements ---------------------------------------------------------------- */
+
+/*
+ * May a transaction that cannot commit any more still run this?  Only commands
+ * that end it.
+ */
+static bool
+ends_transaction(const Node *statement)
+{
+	if (statement == NULL || !IsA(statement, TransactionStmt))
+		return false;
+	switch (castNode(TransactionStmt, statement)->kind)
+	{
+		case TRANS_STMT_COMMIT:
+		case TRANS_STMT_PREPARE:
+		case TRANS_STMT_ROLLBACK:
+		case TRANS_STMT_ROLLBACK_TO:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Called before each statement, also before nested ones, since procedures
+ * begin new transactions.  utility: NULL for a statement that the executor
+ * runs.
+ */
+static void
+begin_statement(const Node *utility)
+{
+	/* an aborted transaction can only be ended */
+	if (IsTransactionState())
+	{
+		record_setting();
+		if (is_armed() && settings_cancel_on_loss)
+		{
+			if (depth == 0 && !ends_transaction(utility))
+				check_requirements(has_written());
+			start_watching();
+		}
+	}
+	depth++;
+}
+
+/*
+ * After an error in a statement, in its memory context.  If it is the timer's
+ * cancellation, and this is the outermost statement, the error becomes the one
+ * that says so.
+ */
+static void
+abandon_statement(MemoryContext context)
+{
+	if (--depth > 0 || !cancel_sent || geterrcode() != ERRCODE_QUERY_CANCELED)
+		return;
+	cancel_sent = false;
+	MemoryContextSwitchTo(context);
+	FlushErrorState();
+	report_broken(lost_requirement(), NULL);
+}
+
+/* Is it a COMMIT of a transaction that has not failed? */
+static bool
+is_commit(const Node *statement)
+{
+	return statement != NULL && IsA(statement, TransactionStmt) &&
+		castNode(TransactionStmt, statement)->kind == TRANS_STMT_COMMIT && IsTransactionState();
+}
+
+/*
+ * May a commit follow this statement in a transaction block?  A block may be
+ * the implicit one of a query string, and this its last statement.  It may as
+ * well go on; so without cancel_on_loss only COMMIT counts.  utility: NULL for
+ * a statement that the executor runs.
+ */
+static bool
+may_end_block(const Node *utility)
+{
+	return is_commit(utility) || (settings_cancel_on_loss && !ends_transaction(utility));
+}
+
+/*
+ * Called when a statement has succeeded.  The callback below comes too late if
+ * libraries that were loaded after this one act in theirs: postgres_fdw commits
+ * on the other servers there.  An ERROR here ends the transaction.  in_block:
+ * what may_end_block() said.
+ */
+static void
+check_end(bool in_block)
+{
+	const Requirement *broken;
+
+	if (depth == 1 && (in_block || !IsTransactionBlock()) &&
+		(broken = find_broken(has_written())) != NULL)
+		refuse_commit(broken);
+}
+
+static void
+executor_run(COMPAT_EXECUTOR_RUN_PARAMS)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	begin_statement(NULL);
+	PG_TRY();
+	{
+		if (prev_executor_run)
+			prev_executor_run(COMPAT_EXECUTOR_RUN_ARGS);
+		else
+			standard_ExecutorRun(COMPAT_EXECUTOR_RUN_ARGS);
+	}
+	PG_CATCH();
+	{
+		abandon_statement(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	depth--;
+}
+
+/* AFTER triggers run here. */
+static void
+executor_finish(QueryDesc *query_desc)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	begin_statement(NULL);
+	PG_TRY();
+	{
+		if (prev_executor_finish)
+			prev_executor_finish(query_desc);
+		else
+			standard_ExecutorFinish(query_desc);
+		check_end(may_end_block(NULL));
+	}
+	PG_CATCH();
+	{
+		abandon_statement(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	depth--;
+}
+
+/*
+ * COMMIT PREPARED commits a prepared transaction without the callback below.
+ */
+static void
+check_commit_prepared(const Node *statement)
+{
+	Requirement requirement;
+
+	if (!IsA(statement, TransactionStmt) ||
+		castNode(TransactionStmt, statement)->kind != TRANS_STMT_COMMIT_PREPARED || !is_fenced())
+		return;
+	init_requirement(&requirement, settings_require_leadership);
+	if (requirement.token != 0)
+		return;
+	stats_count(COUNTER_COMMITS_REFUSED, 1);
+	check_election(&requirement);
+	ereport(ERROR,
+			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			 errmsg("this instance does not lead election \"%s\"", requirement.shown),
+			 errdetail("\"%s\" allows only the leader to commit a prepared transaction.",
+					   "etcd_leader.require_leadership"),
+			 errhint("Commit it when this instance leads, or roll it back.")));
+}
+
+/*
+ * These statements change files or another server before their transaction
+ * commits.  A refusal at the commit would come too late.
+ */
+static bool
+acts_before_commit(const Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+		case T_AlterDatabaseStmt:
+		case T_CreateTableSpaceStmt:
+		case T_DropTableSpaceStmt:
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+		case T_DropSubscriptionStmt:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Does it read data from the client? */
+static bool
+is_copy_from_client(const Node *statement)
+{
+	return IsA(statement, CopyStmt) && castNode(CopyStmt, statement)->is_from &&
+		castNode(CopyStmt, statement)->filename == NULL;
+}
+
+/*
+ * Called at the end of a statement.  COPY FROM STDIN is always the outermost
+ * one.  If the timer has ordered the end of the session, that must not come
+ * later, when the callback below is gone.
+ */
+static void
+end_copy(void)
+{
+	if (depth > 1)
+		return;
+	copying = false;
+	if (end_sent)
+		CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * An error context callback: the end of the session was ordered by the timer,
+ * and not by an administrator, as PostgreSQL says.
+ */
+static void
+explain_end(void *arg)
+{
+	const Requirement *requirement = lost_requirement();
+
+	if (!end_sent || geterrcode() != ERRCODE_ADMIN_SHUTDOWN)
+		return;
+
+	errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION);
+	errmsg("terminating connection because this instance does not lead election \"%s\" any more",
+		   requirement->shown);
+	errdetail("The transaction requires leadership under fencing token %lld, and COPY waits for the client.",
+			  (long long) requirement->token);
+	errhint_leader(NULL);
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				ProcessUtilityContext utility_context, ParamListInfo params,
+				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Node	   *statement = pstmt->utilityStmt;	/* may be freed by a ROLLBACK */
+	bool		in_block = may_end_block(statement);
+	ErrorContextCallback explanation = {error_context_stack, explain_end, NULL};
+
+	begin_statement(statement);
+	if (is_copy_from_client(statement))
+	{
+		error_context_stack = &explanation;
+		copying = true;
+	}
+	PG_TRY();
+	{
+		check_commit_prepared(statement);
+		if (acts_before_commit(statement))
+			check_requirements(true);
+		if (prev_process_utility)
+			prev_process_utility(pstmt, query_string, read_only_tree, utility_context, params,
+								 query_env, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, query_string, read_only_tree, utility_context, params,
+									query_env, dest, qc);
+		check_end(in_block);
+	}
+	PG_CATCH();
+	{
+		end_copy();
+		abandon_statement(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	end_copy();
+	error_context_stack = explanation.previous;
+	depth--;
+}
+
+/* ---- the end of the transaction -------------------------------------------------- */
+
+/*
+ * May the transaction commit?  ERROR if not.  From here on the timer does
+ * nothing, also if another callback runs statements.  A cancellation that it
+ * has requested must not reach the wait for a synchronous standby.
+ */
+static void
+check_commit(void)
+{
+	const Requirement *broken;
+
+	committing = true;
+	pg_compiler_barrier();
+
+	record_setting();			/* in case no statement has done so */
+	broken = find_broken(has_written());
+	if (broken == NULL && cancel_sent)
+		broken = any_requirement();
+	if (broken)
+		refuse_commit(broken);
+}
+
+/*
+ * At COMMIT PREPARED, the token is not known under which the transaction was
+ * armed.
+ */
+static void
+check_prepare(void)
+{
+	record_setting();
+	if (is_armed())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that requires leadership of election \"%s\"",
+						any_requirement()->shown)));
+}
+
+static void
+end_transaction(void)
+{
+	nrequirements = 0;
+	setting_recorded = false;
+	setting_continued = false;
+	setting_in_force = false;
+	pg_compiler_barrier();
+	cancel_sent = false;
+	committing = false;
+	if (watching)
+		set_watch(0);
+}
+
+/*
+ * A statement that commits during its work, as CREATE INDEX CONCURRENTLY does,
+ * goes on in another transaction.  No hook is called when that one begins, so
+ * it requires the current leadership.  Nothing here may fail, because the
+ * transaction before is committed.
+ */
+static void
+continue_statement(void)
+{
+	Requirement *requirement = &setting_requirement;
+
+	if (bound && watch_created && settings_cancel_on_loss)
+		set_watch(WATCH_INTERVAL_MS);
+	if (!is_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
+		return;
+	requirement->token = current_token(requirement);
+	setting_recorded = setting_continued = true;
+	pg_compiler_barrier();
+	setting_in_force = true;
+	if (watch_created && settings_cancel_on_loss)
+		set_watch(WATCH_INTERVAL_MS);
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			check_commit();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			check_prepare();
+			break;
+		case XACT_EVENT_COMMIT:
+			end_transaction();
+			if (depth > 0)
+				continue_statement();
+			break;
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			end_transaction();
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			break;				/* the leader of the parallel query is asked */
+	}
+}
+
+void
+fence_install(void)
+{
+	prev_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	prev_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = executor_finish;
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	RegisterXactCallback(xact_callback, NULL);
+}

@@ -1,0 +1,706 @@
+/*-------------------------------------------------------------------------
+ *
+ * notifier.c
+ *	  A worker for each notified database: events to NOTIFY.
+ *
+ * NOTIFY takes a lock of the whole server at commit, which another session may
+ * hold for as long as a synchronous standby does not answer.  That must not
+ * cost the lease, so separate processes do it, which do nothing else.  Shared
+ * memory records how far the events are announced; it outlives the notifier
+ * and the elector.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/async.h"
+#include "commands/defrem.h"
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/json.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "base/attempt.h"
+#include "base/compat.h"
+#include "shared/events.h"
+#include "hooks/hook_launcher.h"
+#include "notifier.h"
+#include "shared/notifier_register.h"
+#include "base/quiet_exit.h"
+#include "settings/settings.h"
+#include "shared/shared_state.h"
+#include "shared/stats.h"
+#include "base/worker.h"
+
+#define NS_PER_MS	INT64CONST(1000000)
+
+/* Between tries of what failed: doubled up to the last. */
+#define BACKOFF_MIN_MS	1000
+#define BACKOFF_MAX_MS	60000
+
+/* A notifier that ran for so long had connected to its database. */
+#define STABLE_NS	(1000 * NS_PER_MS)
+
+/* Waits for the lock that NOTIFY takes are given up after this time. */
+#define NOTIFY_LOCK_TIMEOUT	"10s"
+
+/*
+ * The greatest payload of NOTIFY, as in async.c.  Ours stay below: of the
+ * strings, a byte becomes 6 at most ("\u001f"), or the third part of a
+ * character 4/3 (EUC_TW), and names, numbers and time are less than 512.
+ */
+#define PAYLOAD_SIZE	(BLCKSZ - NAMEDATALEN - 128)
+
+StaticAssertDecl(6 * (ELECTION_NAME_SIZE + 2 * ELECTION_VALUE_SIZE + ELECTION_REASON_SIZE) + 512 < PAYLOAD_SIZE,
+				 "an event may not fit into the payload of a notification");
+
+/*
+ * Of an event of a change only the node, the key and the value are long.  What
+ * is in the latter two becomes 2 bytes at most: other control characters than
+ * tab and line ends make them binary, which is shown in hex.
+ */
+StaticAssertDecl(6 * ELECTION_VALUE_SIZE + 2 * 2 * EVENT_TEXT_SIZE + 512 < PAYLOAD_SIZE,
+				 "the event of a change may not fit into the payload of a notification");
+
+/* A notifier as its elector sees it. */
+typedef struct Notifier
+{
+	char		database[NAMEDATALEN];	/* empty: unused */
+	int64		from;			/* begins after this event */
+	BackgroundWorkerHandle *handle; /* NULL: not registered */
+	int64		up_since_ns;	/* 0: not seen running */
+	int64		due_ns;			/* not registered: when it shall be */
+	int			backoff_ms;
+	bool		failed;			/* and somebody was told */
+	bool		refused;		/* the last one did not get so far as to run */
+	int			slot;			/* in shared memory, of the one that was started */
+	uint64		bars;			/* notifier_register_bars() then */
+} Notifier;
+
+static Notifier notifiers[SETTINGS_MAX_DATABASES];
+
+/* What a notifier gets along: in bgw_extra. */
+typedef struct NotifierStart
+{
+	char		database[NAMEDATALEN];
+	int			slot;
+	uint64		ticket;
+	bool		failed;			/* the log says that there is none */
+	bool		refused;		/* and why it could not connect */
+} NotifierStart;
+
+StaticAssertDecl(sizeof(NotifierStart) <= BGW_EXTRALEN,
+				 "the start of a notifier does not fit into bgw_extra");
+
+/* ---- in the elector ----------------------------------------------------- */
+
+/* Doubles a back-off and returns what it was. */
+static int
+next_backoff_ms(int *backoff_ms)
+{
+	int			now_ms = Max(*backoff_ms, BACKOFF_MIN_MS);
+
+	*backoff_ms = Min(now_ms * 2, BACKOFF_MAX_MS);
+	return now_ms;
+}
+
+static bool
+is_listed(const List *databases, const char *database)
+{
+	ListCell   *cell;
+
+	foreach(cell, databases)
+	{
+		if (strcmp(lfirst(cell), database) == 0)
+			return true;
+	}
+	return false;
+}
+
+static Notifier *
+find_notifier(const char *database)
+{
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		if (strcmp(notifiers[i].database, database) == 0)
+			return &notifiers[i];
+	}
+	return NULL;
+}
+
+/*
+ * At the end of the elector: workers that the postmaster has not started yet
+ * must not keep a slot.  The others go on announcing, until the next elector
+ * begins and dismisses them.
+ */
+static void
+stop_unstarted(int code, Datum arg)
+{
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		pid_t		pid;
+
+		if (notifiers[i].handle != NULL &&
+			GetBackgroundWorkerPid(notifiers[i].handle, &pid) == BGWH_NOT_YET_STARTED)
+			TerminateBackgroundWorker(notifiers[i].handle);
+	}
+}
+
+void
+notifier_configure(void)
+{
+	static bool configured = false;
+	List	   *databases = settings_split(settings_databases);
+	ListCell   *cell;
+	int64		from;
+
+	/*
+	 * A database that has been in the settings from the start gets all the
+	 * events, another one what comes from now on.
+	 */
+	from = !configured && shared_state_is_first_elector() ? events_start() :
+		events_last();
+	if (!configured)
+		before_shmem_exit(stop_unstarted, (Datum) 0);
+	configured = true;
+
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		Notifier   *notifier = &notifiers[i];
+		const char *database = notifier_register_database(i);
+
+		/* of an earlier elector, too */
+		if (database != NULL && !is_listed(databases, database))
+			notifier_register_forget(i);
+
+		if (notifier->database[0] != '\0' && !is_listed(databases, notifier->database))
+		{
+			/* never wait for it: it may hang in its commit */
+			if (notifier->handle != NULL)
+			{
+				TerminateBackgroundWorker(notifier->handle);
+				pfree(notifier->handle);
+			}
+			memset(notifier, 0, sizeof(Notifier));
+		}
+	}
+
+	foreach(cell, databases)
+	{
+		const char *database = lfirst(cell);
+		Notifier   *notifier = find_notifier(database);
+
+		if (notifier == NULL)
+		{
+			notifier = find_notifier("");
+			strlcpy(notifier->database, database, NAMEDATALEN);
+			notifier->from = from;
+		}
+
+		/* a reload may mean that the database is there now */
+		notifier->due_ns = 0;
+		notifier->backoff_ms = 0;
+	}
+	list_free(databases);
+}
+
+/*
+ * Registers the worker of a notifier.  False if that cannot be now, with a
+ * WARNING unless there was one before.
+ */
+static bool
+start_notifier(Notifier *notifier)
+{
+	BackgroundWorker worker;
+	NotifierStart start;
+	MemoryContext caller_context;
+	bool		registered;
+
+	memset(&start, 0, sizeof(start));
+	strlcpy(start.database, notifier->database, NAMEDATALEN);
+	start.failed = notifier->failed;
+	start.refused = notifier->refused;
+	start.slot = notifier_register_slot(notifier->database, notifier->from, &start.ticket);
+
+	/* one that was dismissed has not left yet, or a statement needs the database */
+	if (start.slot < 0 || notifier_register_is_barred(start.slot))
+	{
+		notifier->backoff_ms = 0;
+		return false;
+	}
+	notifier->slot = start.slot;
+	notifier->bars = notifier_register_bars(start.slot);
+
+	worker_init(&worker, "etcd_leader notifier", "etcd_leader_notifier_main", BgWorkerStart_RecoveryFinished);
+	worker.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
+	worker.bgw_notify_pid = MyProcPid;
+	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader notifier for database %s", notifier->database);
+	memcpy(worker.bgw_extra, &start, sizeof(start));
+
+	caller_context = MemoryContextSwitchTo(TopMemoryContext);
+	registered = RegisterDynamicBackgroundWorker(&worker, &notifier->handle);
+	MemoryContextSwitchTo(caller_context);
+	if (registered)
+		return true;
+
+	notifier->handle = NULL;
+	if (!notifier->failed)
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not start the notifier for database \"%s\"", notifier->database),
+				 errdetail("There is no free background worker slot."),
+				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+	notifier->failed = true;
+	return false;
+}
+
+/* The worker of a notifier is gone. */
+static void
+notifier_ended(Notifier *notifier, int64 now_ns)
+{
+	bool		was_stable = notifier->up_since_ns != 0 && now_ns - notifier->up_since_ns >= STABLE_NS;
+	bool		was_barred = notifier_register_bars(notifier->slot) != notifier->bars;
+
+	if (was_stable)
+		notifier->failed = false;
+	if (was_stable || was_barred)
+		notifier->backoff_ms = 0;
+	if (!was_barred && !notifier->failed)
+		ereport(WARNING,
+				(errmsg("the notifier for database \"%s\" ended", notifier->database),
+				 errdetail("Events are not announced in this database until it runs again."),
+				 errhint("The reason is in the log before this, unless the notifier was terminated by a signal. It will be tried again until it succeeds.")));
+	notifier->failed = !was_barred;
+	notifier->refused = !was_barred && !was_stable;
+
+	pfree(notifier->handle);
+	notifier->handle = NULL;
+	notifier->up_since_ns = 0;
+	notifier->due_ns = now_ns + next_backoff_ms(&notifier->backoff_ms) * NS_PER_MS;
+}
+
+long
+notifier_supervise(void)
+{
+	int64		now_ns = shared_state_clock_ns();
+	int64		next_ns = PG_INT64_MAX;
+
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		Notifier   *notifier = &notifiers[i];
+		pid_t		pid;
+
+		if (notifier->database[0] == '\0')
+			continue;
+
+		if (notifier->handle != NULL)
+		{
+			switch (GetBackgroundWorkerPid(notifier->handle, &pid))
+			{
+				case BGWH_NOT_YET_STARTED:
+					break;
+				case BGWH_STARTED:
+					if (notifier->up_since_ns == 0)
+						notifier->up_since_ns = now_ns;
+					break;
+				case BGWH_STOPPED:
+				case BGWH_POSTMASTER_DIED:
+					notifier_ended(notifier, now_ns);
+					break;
+			}
+		}
+		else if (notifier->due_ns <= now_ns && !start_notifier(notifier))
+			notifier->due_ns = now_ns + next_backoff_ms(&notifier->backoff_ms) * NS_PER_MS;
+
+		if (notifier->handle == NULL)
+			next_ns = Min(next_ns, notifier->due_ns);
+	}
+	return next_ns == PG_INT64_MAX ? -1 : (long) ((next_ns - now_ns) / NS_PER_MS + 1);
+}
+
+bool
+notifier_awaits_promotion(void)
+{
+	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	{
+		pid_t		pid;
+
+		if (notifiers[i].handle != NULL &&
+			GetBackgroundWorkerPid(notifiers[i].handle, &pid) == BGWH_NOT_YET_STARTED)
+			return true;
+	}
+	return false;
+}
+
+/* ---- in backends ---------------------------------------------------------- */
+
+/* How long a statement waits for a notifier that hangs in its commit. */
+#define LEAVE_TIMEOUT_MS	2000
+
+static ProcessUtility_hook_type prev_process_utility = NULL;
+
+static const char *
+find_string_option(const List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, name) == 0 && option->arg != NULL)
+			return defGetString(option);
+	}
+	return NULL;
+}
+
+/* Does a statement drop this extension? */
+static bool
+drops_extension(const Node *statement)
+{
+	ListCell   *cell;
+
+	if (!IsA(statement, DropStmt) || ((const DropStmt *) statement)->removeType != OBJECT_EXTENSION)
+		return false;
+	foreach(cell, ((const DropStmt *) statement)->objects)
+	{
+		if (strcmp(strVal(lfirst(cell)), "etcd_leader") == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The database to which nobody else may be connected while a statement runs
+ * (since 19 the server sees to that itself); or to which no hook may be, as it
+ * may hold locks of tables of the extension.  NULL: none.
+ */
+static const char *
+vacated_database(Node *statement)
+{
+	const char *template;
+
+	if (drops_extension(statement))
+		return get_database_name(MyDatabaseId);
+	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
+		return NULL;
+	switch (nodeTag(statement))
+	{
+		case T_DropdbStmt:
+			return ((DropdbStmt *) statement)->dbname;
+		case T_RenameStmt:
+			if (((RenameStmt *) statement)->renameType == OBJECT_DATABASE)
+				return ((RenameStmt *) statement)->subname;
+			return NULL;
+		case T_CreatedbStmt:
+			template = find_string_option(((CreatedbStmt *) statement)->options, "template");
+			return template ? template : "template1";
+		case T_AlterDatabaseStmt:
+			if (find_string_option(((AlterDatabaseStmt *) statement)->options, "tablespace"))
+				return ((AlterDatabaseStmt *) statement)->dbname;
+			return NULL;
+		default:
+			return NULL;
+	}
+}
+
+/*
+ * May this user run that statement?  A user who may not gets an error, and is
+ * no reason to stop a notifier.
+ */
+static bool
+may_vacate(const Node *statement, const char *database)
+{
+	Oid			database_id = get_database_oid(database, true);
+	bool		allowed = false;
+	HeapTuple	tuple;
+
+	if (!OidIsValid(database_id))
+		return false;
+	if (IsA(statement, DropStmt))
+	{
+		Oid			extension = get_extension_oid("etcd_leader", true);
+
+		return OidIsValid(extension) && compat_is_extension_owner(extension, GetUserId());
+	}
+	/* in its own database a statement fails; but a copy can be made of it */
+	if (database_id == MyDatabaseId && !IsA(statement, CreatedbStmt))
+		return false;
+	if (compat_is_database_owner(database_id, GetUserId()))
+		return true;
+
+	/* who may create databases may copy one that is a template */
+	if (!IsA(statement, CreatedbStmt))
+		return false;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (HeapTupleIsValid(tuple))
+	{
+		allowed = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		ReleaseSysCache(tuple);
+	}
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database_id));
+	if (HeapTupleIsValid(tuple))
+	{
+		allowed = allowed && ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+		ReleaseSysCache(tuple);
+	}
+	return allowed;
+}
+
+static void
+unbar_notifier(int code, Datum notifier_slot)
+{
+	notifier_register_unbar(DatumGetInt32(notifier_slot));
+}
+
+static void
+run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (prev_process_utility)
+		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
+							 query_env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
+								query_env, dest, qc);
+}
+
+/*
+ * Without this, a statement about a database would wait for five seconds and
+ * fail, because the notifier is connected to it.  The notifier is back a second
+ * or so after the statement, if there is a database to be back in.
+ */
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	const char *database = vacated_database(pstmt->utilityStmt);
+	int			slot = database ? notifier_register_find(database) : -1;
+
+	if (slot < 0 || !may_vacate(pstmt->utilityStmt, database))
+	{
+		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
+		return;
+	}
+	notifier_register_bar(slot);
+	PG_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
+	{
+		/* if it does not leave, the statement says that somebody is connected */
+		(void) notifier_register_wait_for_leave(slot, LEAVE_TIMEOUT_MS);
+		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
+	notifier_register_unbar(slot);
+}
+
+void
+notifier_install(void)
+{
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}
+
+/* ---- in the notifier ------------------------------------------------------ */
+
+/*
+ * Connects to the database, or ends the process.  Why it cannot connect is
+ * logged the first time only.
+ */
+static void
+connect_to_database(const NotifierStart *start)
+{
+	quiet_exit_always(start->refused);
+	BackgroundWorkerInitializeConnection(start->database, NULL, 0);
+	quiet_exit_always(false);
+	if (start->failed)
+		ereport(LOG,
+				(errmsg("the notifier for database \"%s\" is running again", start->database)));
+}
+
+/* Appends a member of a JSON object; NULL or empty is null. */
+static void
+append_member(StringInfo json, const char *key, const char *utf8)
+{
+	appendStringInfo(json, ",\"%s\":", key);
+	if (utf8 == NULL || utf8[0] == '\0')
+		appendStringInfoString(json, "null");
+	else
+		escape_json(json, shared_state_text(utf8));
+}
+
+/* The payload that announces an event. */
+static char *
+event_payload(const SharedEvent *event)
+{
+	StringInfoData json;
+	char		at[MAXDATELEN + 1];
+
+	JsonEncodeDateTime(at, TimestampTzGetDatum(event->at), TIMESTAMPTZOID, NULL);
+
+	initStringInfo(&json);
+	appendStringInfo(&json, "{\"seq\":" INT64_FORMAT ",\"at\":\"%s\"", event->seq, at);
+	append_member(&json, "election", event->election);
+	append_member(&json, "event", events_kind_name(event));
+	append_member(&json, "node", event->node);
+	append_member(&json, "leader", event->has_leader ? event->leader : NULL);
+	if (event->leader_revision != 0)
+		appendStringInfo(&json, ",\"fencing_token\":" INT64_FORMAT, event->leader_revision);
+	else
+		appendStringInfoString(&json, ",\"fencing_token\":null");
+	append_member(&json, "reason", event->reason);
+	append_member(&json, "key", event->key);
+	if (event->has_value && event->value[0] == '\0')
+		appendStringInfoString(&json, ",\"value\":\"\"");
+	else
+		append_member(&json, "value", event->has_value ? event->value : NULL);
+	if (event->revision != 0)
+		appendStringInfo(&json, ",\"revision\":" INT64_FORMAT, event->revision);
+	else
+		appendStringInfoString(&json, ",\"revision\":null");
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
+static void announce_events(void *arg);
+
+static Attempt announcing = {
+	.work = announce_events,
+	.failed = gettext_noop("could not announce events in database \"%s\": %s"),
+	.succeeded = gettext_noop("events are announced in database \"%s\" again")
+};
+
+/*
+ * Announces, in one transaction, all events after the mark, and advances it.
+ * ERROR if that cannot be; then the mark has not moved.
+ */
+static void
+announce_events(void *arg)
+{
+	const NotifierStart *start = arg;
+	SharedEvent event;
+	char	   *channel;
+	int64		announced = notifier_register_announced(start->slot);
+	int64		sent = 0;
+	int64		lost = 0;
+
+	pgstat_report_activity(STATE_RUNNING, "announcing events");
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+
+	/*
+	 * Room that has become free in a full queue is found by a NOTIFY that
+	 * succeeds, and by a query of the usage.  Nothing else would end it.
+	 */
+	if (announcing.last_error[0] != '\0')
+		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
+
+	channel = shared_state_text(settings_channel);
+	while (events_next(announced, &event))
+	{
+		Async_Notify(channel, event_payload(&event));
+		sent++;
+		if (event.follows_loss)
+			lost += event.seq - announced - 1;
+		announced = event.seq;
+	}
+	CommitTransactionCommand();
+
+	/*
+	 * Between the commit and this no interrupt is served, so that an event is
+	 * not announced again by the next notifier.
+	 */
+	notifier_register_set_announced(start->slot, announced);
+	stats_count(COUNTER_NOTIFICATIONS_SENT, sent);
+	pgstat_report_stat(false);
+	pgstat_report_activity(STATE_IDLE, NULL);
+
+	if (lost > 0)
+		ereport(WARNING,
+				(errmsg("%lld events were not announced in database \"%s\"",
+						(long long) lost, start->database),
+				 errdetail("Only the last %d events are kept.", SHARED_EVENTS)));
+}
+
+/*
+ * An exit callback, for releases in which the server itself ends a notifier
+ * that is in the way of a statement.  The elector must not take that for a
+ * failure: it sees a notifier that was barred for a moment.  Any other end of a
+ * notifier that has begun to work looks the same to it.
+ */
+static void
+count_as_barred(int code, Datum notifier_slot)
+{
+	notifier_register_bar(DatumGetInt32(notifier_slot));
+	notifier_register_unbar(DatumGetInt32(notifier_slot));
+}
+
+void
+etcd_leader_notifier_main(Datum main_arg)
+{
+	NotifierStart start;
+	uint32		wait_event;
+	int			backoff_ms = 0;
+
+	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
+
+	quiet_exit_install();
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+
+	connect_to_database(&start);
+	SetConfigOption("application_name", "etcd_leader notifier", PGC_USERSET, PGC_S_OVERRIDE);
+	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", NOTIFY_LOCK_TIMEOUT, PGC_USERSET, PGC_S_OVERRIDE);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	wait_event = compat_wait_event("EtcdLeaderNotifier");
+
+	if (!notifier_register_claim(start.slot, start.ticket))
+		proc_exit(0);
+	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
+		before_shmem_exit(count_as_barred, Int32GetDatum(start.slot));
+
+	while (notifier_register_wait(start.slot, start.ticket,
+								  hook_launcher_supervise(start.database, start.slot), wait_event))
+	{
+		/* the settings matter here only, so a reload need not wake anybody */
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+
+		/* before NOTIFY, which may have to wait */
+		(void) hook_launcher_supervise(start.database, start.slot);
+		if (events_last() <= notifier_register_announced(start.slot))
+			continue;
+		if (attempt_run(&announcing, start.database, &start))
+		{
+			backoff_ms = 0;
+			continue;
+		}
+		stats_count(COUNTER_NOTIFICATIONS_FAILED, 1);
+		notifier_register_pause(start.slot, start.ticket, next_backoff_ms(&backoff_ms), wait_event);
+	}
+	proc_exit(0);
+}

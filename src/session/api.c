@@ -1,0 +1,254 @@
+/*-------------------------------------------------------------------------
+ *
+ * api.c
+ *	  The C API for other extensions.
+ *
+ * include/etcd_leader.h is its contract.  An extension may have been built
+ * with an older header.  Structs are therefore filled in only up to the size
+ * that the caller passes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "api.h"
+#include "etcd_leader.h"
+#include "shared/events.h"
+#include "fence/fence.h"
+#include "shared/mailbox.h"
+#include "settings/settings.h"
+#include "shared/stats.h"
+#include "status.h"
+
+#define NS_PER_US	INT64CONST(1000)
+
+StaticAssertDecl(ETCD_LEADER_NAME_SIZE >= ELECTION_NAME_SIZE &&
+				 ETCD_LEADER_NODE_SIZE >= ELECTION_VALUE_SIZE &&
+				 ETCD_LEADER_KEY_SIZE >= ELECTION_KEY_SIZE &&
+				 ETCD_LEADER_URL_SIZE >= SHARED_ENDPOINT_SIZE &&
+				 ETCD_LEADER_REASON_SIZE >= ELECTION_REASON_SIZE &&
+				 ETCD_LEADER_CHANGE_SIZE >= EVENT_TEXT_SIZE &&
+				 ETCD_LEADER_ERROR_SIZE >= sizeof(((SharedContact *) 0)->last_error),
+				 "text of the C API would be cut");
+StaticAssertDecl(ETCD_LEADER_REASONS >= ELECTION_NREASONS && ETCD_LEADER_BUCKETS >= SHARED_LATENCY_BUCKETS,
+				 "counters do not fit into the C API");
+
+/* The index of a named election, of the first one for NULL; -1 if there is none. */
+static int
+find_election(const char *name)
+{
+	return settings_election_index(name, name ? (int) strlen(name) : 0);
+}
+
+static bool
+api_is_leader(const char *election)
+{
+	return status_leads(find_election(election));
+}
+
+static int64
+api_fencing_token(const char *election)
+{
+	return status_token(find_election(election));
+}
+
+static int64
+api_require_leader(const char *election)
+{
+	int			index = find_election(election);
+
+	if (index < 0 && election == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this instance takes part in no election"),
+				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
+						 "etcd_leader.elections")));
+	if (index < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("election \"%s\" does not exist", election),
+				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
+	return fence_require(index);
+}
+
+static bool
+api_get_status(int index, EtcdLeaderStatus *status, Size size)
+{
+	EtcdLeaderStatus full = {0};
+	StatusRow	row;
+	const ElectionView *view = &row.shared.view;
+
+	if (index < 0 || index >= settings_election_count())
+		return false;
+	status_read_row(index, &row);
+
+	strlcpy(full.election, row.election, sizeof(full.election));
+	strlcpy(full.node_name, row.contact.node_name, sizeof(full.node_name));
+	full.role = row.role;
+	full.is_leader = row.is_leader;
+	if (row.has_leader)
+	{
+		strlcpy(full.leader, view->leader, sizeof(full.leader));
+		full.fencing_token = view->leader_revision;
+		full.leader_since = row.shared.leader_since;
+	}
+	full.valid_for_us = row.valid_for_us;
+	full.lease_id = view->lease;
+	strlcpy(full.key, view->key, sizeof(full.key));
+	full.create_revision = view->create_revision;
+	full.state = row.state;
+	strlcpy(full.endpoint, row.contact.endpoint, sizeof(full.endpoint));
+	full.connected = row.contact.connected;
+	full.last_contact = row.contact.last_contact;
+	strlcpy(full.last_error, row.contact.last_error, sizeof(full.last_error));
+	full.last_error_at = row.contact.last_error_at;
+	full.won = row.won;
+	full.lost = row.lost;
+
+	memcpy(status, &full, Min(size, sizeof(full)));
+	return true;
+}
+
+static bool
+api_get_event(int64 after, EtcdLeaderEvent *event, Size size)
+{
+	EtcdLeaderEvent full = {0};
+	SharedEvent shared;
+
+	if (!events_next(after, &shared))
+		return false;
+	full.seq = shared.seq;
+	full.at = shared.at;
+	strlcpy(full.election, shared.election, sizeof(full.election));
+	full.event = events_kind_name(&shared);
+	strlcpy(full.node, shared.node, sizeof(full.node));
+	if (shared.has_leader)
+		strlcpy(full.leader, shared.leader, sizeof(full.leader));
+	full.fencing_token = shared.leader_revision;
+	strlcpy(full.reason, shared.reason, sizeof(full.reason));
+	strlcpy(full.key, shared.key, sizeof(full.key));
+	full.has_value = shared.has_value;
+	strlcpy(full.value, shared.value, sizeof(full.value));
+	full.revision = shared.revision;
+
+	memcpy(event, &full, Min(size, sizeof(full)));
+	return true;
+}
+
+/* Nobody publishes that a deadline has passed, so the sleep ends there. */
+static bool
+api_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
+{
+	int64		deadline_ns = shared_state_next_deadline_ns();
+
+	if (deadline_ns != PG_INT64_MAX)
+	{
+		long		left_ms = shared_state_remaining_ms(deadline_ns / NS_PER_US);
+
+		timeout_ms = timeout_ms < 0 ? left_ms : Min(timeout_ms, left_ms);
+	}
+	return events_wait_for_change(seen, timeout_ms, wait_event) ||
+		deadline_ns <= shared_state_clock_ns();
+}
+
+static void
+add_hook_runs(EtcdLeaderStats *stats, const char *status, SharedCounter counter)
+{
+	stats->hook_runs[stats->nhook_statuses].status = status;
+	stats->hook_runs[stats->nhook_statuses++].count = stats_counter(counter);
+}
+
+static void
+api_get_stats(EtcdLeaderStats *stats, Size size)
+{
+	EtcdLeaderStats full = {0};
+	int64		answers = 0;
+
+	full.stats_reset = stats_reset_at();
+	full.requests = stats_counter(COUNTER_REQUESTS);
+	full.failures = stats_counter(COUNTER_FAILURES);
+	full.elections_won = stats_counter(COUNTER_ELECTIONS_WON);
+	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
+	{
+		full.elections_lost[full.nreasons].reason = election_reason_name(reason);
+		full.elections_lost[full.nreasons++].count = stats_counter(COUNTER_ELECTIONS_LOST + reason);
+	}
+	full.notifications_sent = stats_counter(COUNTER_NOTIFICATIONS_SENT);
+
+	/* the last bucket has no limit: it makes the number of answers */
+	for (int i = 0; i <= SHARED_LATENCY_BUCKETS; i++)
+	{
+		answers += stats_counter(COUNTER_LATENCY_BUCKETS + i);
+		if (i < SHARED_LATENCY_BUCKETS)
+		{
+			full.latency_buckets[i].limit_ns = stats_latency_limit_ns(i);
+			full.latency_buckets[i].count = answers;
+		}
+	}
+	full.nbuckets = SHARED_LATENCY_BUCKETS;
+	full.answers = answers;
+	full.latency_sum_ns = stats_counter(COUNTER_LATENCY_NS_SUM);
+
+	add_hook_runs(&full, "succeeded", COUNTER_HOOKS_SUCCEEDED);
+	add_hook_runs(&full, "failed", COUNTER_HOOKS_FAILED);
+	add_hook_runs(&full, "cancelled", COUNTER_HOOKS_CANCELLED);
+
+	memcpy(stats, &full, Min(size, sizeof(full)));
+}
+
+static int
+api_get_candidates(int index, EtcdLeaderCandidate *candidates, int max, Size size, long timeout_ms)
+{
+	int64		until_us = timeout_ms < 0 ? PG_INT64_MAX :
+		shared_state_clock_ns() / NS_PER_US + timeout_ms * INT64CONST(1000);
+	SharedRequest request = {.command = COMMAND_CANDIDATES};
+	SharedReply *reply;
+	StatusRow	row;
+	int			n = -1;
+
+	if (index < 0 || index >= settings_election_count())
+		return -1;
+	status_read_row(index, &row);
+	strlcpy(request.election, row.election, sizeof(request.election));
+	reply = palloc(sizeof(SharedReply));
+	if (mailbox_ask(&request, until_us, reply) && reply->kind == REPLY_CANDIDATES)
+		n = Min(reply->ncandidates, max);
+	for (int i = 0; i < n; i++)
+	{
+		const SharedCandidate *candidate = &reply->candidates[i];
+		EtcdLeaderCandidate full = {0};
+
+		strlcpy(full.node, candidate->node, sizeof(full.node));
+		strlcpy(full.key, candidate->key, sizeof(full.key));
+		full.lease_id = candidate->lease;
+		full.create_revision = candidate->create_revision;
+		full.position = candidate->has_position ? i + 1 : 0;
+		full.is_self = election_is_followed(row.election) ?
+			strcmp(candidate->node, row.contact.node_name) == 0 :
+			strcmp(candidate->key, row.shared.view.key) == 0;
+		memcpy((char *) candidates + i * size, &full, Min(size, sizeof(full)));
+	}
+	pfree(reply);
+	return n;
+}
+
+static const EtcdLeaderApi api = {
+	.version = ETCD_LEADER_API_VERSION,
+	.size = sizeof(EtcdLeaderApi),
+	.library_version = ETCD_LEADER_VERSION,
+	.is_leader = api_is_leader,
+	.fencing_token = api_fencing_token,
+	.require_leader = api_require_leader,
+	.get_status = api_get_status,
+	.get_event = api_get_event,
+	.change_number = events_change_number,
+	.wait_for_change = api_wait_for_change,
+	.get_stats = api_get_stats,
+	.get_candidates = api_get_candidates
+};
+
+void
+api_install(void)
+{
+	*(const EtcdLeaderApi **) find_rendezvous_variable(ETCD_LEADER_API_NAME) = &api;
+}

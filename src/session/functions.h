@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * functions.h
+ *	  What the functions that SQL calls have in common.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FUNCTIONS_H
+#define FUNCTIONS_H
+
+#include "base/compat.h"
+
+#include "fmgr.h"
+
+/* ERROR 55000 unless the library was preloaded: there is nothing to work with. */
+extern void functions_require_preloaded(void);
+
+/*
+ * The index of the election that argument number argno names, NULL being the
+ * first one.  First of all, checks that the library was preloaded.  ERROR 42704
+ * if there is no such election, 55000 if there is none at all.
+ */
+extern int	functions_election_argument(FunctionCallInfo fcinfo, int argno);
+
+/*
+ * Begins the result of a function that returns rows.  ERROR 55000 if the SQL
+ * objects are not of this library's version and want other columns.
+ */
+extern void functions_begin_rows(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns);
+
+/* ERROR 55000: there is nobody to ask. */
+pg_noreturn extern void functions_report_no_elector(void);
+
+#endif							/* FUNCTIONS_H */

@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * status.h
+ *	  Answers for readers: who leads, under which token, in which state.
+ *
+ * Elections are given by their index in etcd_leader.elections; -1 is none, and
+ * nobody leads it.  The functions read shared memory alone, take no lock and
+ * raise no error.  They must not be called in signal handlers, since they
+ * cache where an election was found.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STATUS_H
+#define STATUS_H
+
+#include "shared/shared_state.h"
+
+/* Does this instance lead, now? */
+extern bool status_leads(int index);
+
+/* The token while this instance leads, else 0. */
+extern int64 status_token(int index);
+
+/*
+ * The published state of an election; false if the elector does not handle it
+ * yet.
+ */
+extern bool status_read(int index, SharedElection *election);
+
+/*
+ * The leader's name in the database's encoding, palloc'd; NULL if it is not
+ * known.  Needs a transaction that has not failed.
+ */
+extern char *status_current_leader(int index);
+
+/* The same for a message: without control characters. */
+extern char *status_leader_for_message(int index);
+
+/* A row of etcd_leader_status. */
+typedef struct StatusRow
+{
+	const char *election;		/* its name */
+	SharedContact contact;
+	SharedElection shared;		/* zero if it was not taken up */
+	bool		is_leader;
+	bool		has_leader;		/* shared.view.leader is valid */
+	int64		valid_for_us;	/* 0 unless is_leader */
+	const char *role;
+	const char *state;
+	int64		won;
+	int64		lost;
+} StatusRow;
+
+/* Fills in the row of an election that exists. */
+extern void status_read_row(int index, StatusRow *row);
+
+#endif							/* STATUS_H */

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings_check.h
+ *	  What is allowed in each GUC: check hooks, as guc.h describes them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SETTINGS_CHECK_H
+#define SETTINGS_CHECK_H
+
+#include "utils/guc.h"
+
+#include "protocol/election.h"
+
+/* The result of settings_check_elections() in *extra: the value, split. */
+typedef struct ElectionList
+{
+	int			count;
+	struct
+	{
+		int			len;
+		char		name[ELECTION_NAME_SIZE];
+	}			elections[ELECTION_MAX_ELECTIONS];
+} ElectionList;
+
+extern bool settings_check_endpoints(char **newval, void **extra, GucSource source);
+extern bool settings_check_elections(char **newval, void **extra, GucSource source);
+extern bool settings_check_watched_prefixes(char **newval, void **extra, GucSource source);
+extern bool settings_check_discovery_srv(char **newval, void **extra, GucSource source);
+extern bool settings_check_username(char **newval, void **extra, GucSource source);
+extern bool settings_check_file(char **newval, void **extra, GucSource source);
+extern bool settings_check_node_name(char **newval, void **extra, GucSource source);
+extern bool settings_check_patroni_namespace(char **newval, void **extra, GucSource source);
+extern bool settings_check_preferred_nodes(char **newval, void **extra, GucSource source);
+extern bool settings_check_databases(char **newval, void **extra, GucSource source);
+extern bool settings_check_channel(char **newval, void **extra, GucSource source);
+extern bool settings_check_timeout(int *newval, void **extra, GucSource source);
+extern bool settings_check_listen(char **newval, void **extra, GucSource source);
+
+/*
+ * Leaves in *extra a bool: does the value hold for a role, or for the session,
+ * and not for everybody?
+ */
+extern bool settings_check_require_leadership(char **newval, void **extra, GucSource source);
+
+#endif							/* SETTINGS_CHECK_H */

@@ -1,0 +1,315 @@
+/*-------------------------------------------------------------------------
+ *
+ * mailbox.c
+ *	  How backends ask the elector.
+ *
+ * The state of a place changes by compare-and-exchange alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+
+#include "base/compat.h"
+#include "mailbox.h"
+#include "shared_state.h"
+
+/* The last one is for COMMAND_GET, and for nothing else. */
+#define MAILBOX_SIZE	17
+#define PAGE_PLACE		(MAILBOX_SIZE - 1)
+
+/*
+ * COMMAND_VERIFY and COMMAND_TRANSFER must not use the first places.  The
+ * elector may keep such requests for long.  They must not block a resignation.
+ */
+#define MAILBOX_RESERVED 4
+
+/*
+ * The states of a place in the mailbox, and which process may change it to
+ * which state:
+ *
+ *	 FREE		anybody: CLAIMED
+ *	 CLAIMED	its backend: WAITING, FREE
+ *	 WAITING	the elector: TAKEN; its backend, giving up: FREE
+ *	 TAKEN		the elector: DONE, WAITING; its backend, giving up: ABANDONED
+ *	 DONE		its backend: FREE
+ *	 ABANDONED	the elector: FREE
+ *
+ * The request is written in CLAIMED, the reply in TAKEN or ABANDONED.
+ */
+typedef enum PlaceState
+{
+	PLACE_FREE,
+	PLACE_CLAIMED,
+	PLACE_WAITING,
+	PLACE_TAKEN,
+	PLACE_DONE,
+	PLACE_ABANDONED
+} PlaceState;
+
+typedef struct MailboxPlace
+{
+	pg_atomic_uint32 state;
+	ConditionVariable replied;
+	SharedRequest request;
+	SharedReply reply;
+} MailboxPlace;
+
+typedef struct Mailbox
+{
+	ConditionVariable place_freed;	/* for backends that wait for a free place */
+	MailboxPlace places[MAILBOX_SIZE];
+} Mailbox;
+
+static Mailbox *mailbox = NULL;
+
+static Size
+mailbox_shmem_size(void)
+{
+	return sizeof(Mailbox);
+}
+
+static void
+init_mailbox(void)
+{
+	ConditionVariableInit(&mailbox->place_freed);
+	for (int i = 0; i < MAILBOX_SIZE; i++)
+	{
+		pg_atomic_init_u32(&mailbox->places[i].state, PLACE_FREE);
+		ConditionVariableInit(&mailbox->places[i].replied);
+	}
+}
+
+static char *mailbox_page_memory = NULL;
+
+static Size
+mailbox_page_size(void)
+{
+	return SHARED_PAGE_SIZE;
+}
+
+static void
+init_mailbox_page(void)
+{
+}
+
+const SharedPart mailbox_page_part = {"etcd_leader mailbox page", mailbox_page_size, (void **) &mailbox_page_memory, init_mailbox_page};
+const SharedPart mailbox_part = {"etcd_leader mailbox", mailbox_shmem_size, (void **) &mailbox, init_mailbox};
+
+/*
+ * Changes the state of a place.  There is no other way to change it.  Acts as
+ * a full barrier.  False if the place was not in state `from`.
+ */
+static bool
+move_place(MailboxPlace *place, PlaceState from, PlaceState to)
+{
+	uint32		expected = from;
+
+	return pg_atomic_compare_exchange_u32(&place->state, &expected, to);
+}
+
+/* The reply is in the place, which the elector has taken. */
+static void
+finish_place(MailboxPlace *place)
+{
+	if (move_place(place, PLACE_TAKEN, PLACE_DONE))
+		ConditionVariableBroadcast(&place->replied);
+	else if (move_place(place, PLACE_ABANDONED, PLACE_FREE))
+		ConditionVariableBroadcast(&mailbox->place_freed);
+}
+
+void
+mailbox_fail_all(void)
+{
+	for (int i = 0; i < MAILBOX_SIZE; i++)
+	{
+		MailboxPlace *place = &mailbox->places[i];
+		uint32		found;
+
+		(void) move_place(place, PLACE_WAITING, PLACE_TAKEN);
+		found = pg_atomic_read_u32(&place->state);
+		if (found == PLACE_TAKEN || found == PLACE_ABANDONED)
+		{
+			place->reply.kind = REPLY_NO_ELECTOR;
+			finish_place(place);
+		}
+	}
+	ConditionVariableBroadcast(&mailbox->place_freed);
+}
+
+/*
+ * Claims a free place for that command, waiting for one if need be.  NULL:
+ * there is no elector, or the time is over.
+ */
+static pg_noinline MailboxPlace *
+claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
+{
+	int			first = command == COMMAND_GET ? PAGE_PLACE :
+		command == COMMAND_VERIFY || command == COMMAND_TRANSFER ? MAILBOX_RESERVED : 0;
+	int			end = command == COMMAND_GET ? MAILBOX_SIZE : PAGE_PLACE;
+	MailboxPlace *claimed = NULL;
+	long		left_ms;
+
+	while (shared_state_has_elector())
+	{
+		for (int i = first; i < end && claimed == NULL; i++)
+		{
+			if (move_place(&mailbox->places[i], PLACE_FREE, PLACE_CLAIMED))
+				claimed = &mailbox->places[i];
+		}
+		if (claimed != NULL || (left_ms = shared_state_remaining_ms(until_us)) == 0)
+			break;
+		(void) ConditionVariableTimedSleep(&mailbox->place_freed, left_ms, wait_event);
+	}
+	ConditionVariableCancelSleep();
+	return claimed;
+}
+
+/*
+ * Gives up a place, whatever the state of the request.  It has the form of an
+ * exit callback.
+ */
+static void
+leave_place(int code, Datum place_pointer)
+{
+	MailboxPlace *place = (MailboxPlace *) DatumGetPointer(place_pointer);
+
+	/* the elector may be faster than any one of these */
+	while (!move_place(place, PLACE_CLAIMED, PLACE_FREE) &&
+		   !move_place(place, PLACE_WAITING, PLACE_FREE) &&
+		   !move_place(place, PLACE_DONE, PLACE_FREE))
+	{
+		/* then the elector frees it */
+		if (move_place(place, PLACE_TAKEN, PLACE_ABANDONED))
+			return;
+	}
+	ConditionVariableBroadcast(&mailbox->place_freed);
+}
+
+bool
+mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)
+{
+	return mailbox_ask_page(request, until_us, reply, NULL, 0);
+}
+
+bool
+mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page, Size len)
+{
+	static uint32 wait_event = 0;
+	MailboxPlace *place;
+	volatile bool done = true;
+
+	if (wait_event == 0)
+		wait_event = compat_wait_event("EtcdLeaderRequest");
+
+	place = claim_place(request->command, until_us, wait_event);
+	if (place == NULL)
+	{
+		memset(reply, 0, sizeof(SharedReply));
+		reply->kind = REPLY_NO_ELECTOR;
+		return !shared_state_has_elector();
+	}
+
+	PG_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
+	{
+		place->request = *request;
+		if (len > 0)
+			memcpy(mailbox_page_memory, page, len);
+		(void) move_place(place, PLACE_CLAIMED, PLACE_WAITING);
+		shared_state_wake_elector();
+
+		ConditionVariablePrepareToSleep(&place->replied);
+		while (pg_atomic_read_u32(&place->state) != PLACE_DONE)
+		{
+			long		left_ms;
+
+			/* it may have ended before it could see the request */
+			if (!shared_state_has_elector() &&
+				move_place(place, PLACE_WAITING, PLACE_CLAIMED))
+			{
+				place->reply.kind = REPLY_NO_ELECTOR;
+				break;
+			}
+			left_ms = shared_state_remaining_ms(until_us);
+			if (left_ms == 0)
+			{
+				done = false;
+				break;
+			}
+			(void) ConditionVariableTimedSleep(&place->replied, left_ms, wait_event);
+		}
+		ConditionVariableCancelSleep();
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
+
+	pg_read_barrier();
+	if (done)
+		*reply = place->reply;
+	if (done && page != NULL && reply->kind == REPLY_PAGE)
+		memcpy(page, mailbox_page_memory, reply->page_len);
+	leave_place(0, PointerGetDatum(place));
+	return done;
+}
+
+int
+mailbox_size(void)
+{
+	return MAILBOX_SIZE;
+}
+
+bool
+mailbox_take(int place_number, SharedRequest *request)
+{
+	MailboxPlace *place = &mailbox->places[place_number];
+
+	if (!move_place(place, PLACE_WAITING, PLACE_TAKEN))
+		return false;
+	*request = place->request;
+	return true;
+}
+
+int
+mailbox_place_for_page(void)
+{
+	return PAGE_PLACE;
+}
+
+bool
+mailbox_is_taken(int place_number)
+{
+	uint32		found = pg_atomic_read_u32(&mailbox->places[place_number].state);
+
+	return found == PLACE_TAKEN || found == PLACE_ABANDONED;
+}
+
+char *
+mailbox_page(void)
+{
+	return mailbox_page_memory;
+}
+
+void
+mailbox_put_back(int place_number)
+{
+	MailboxPlace *place = &mailbox->places[place_number];
+
+	/* unless the backend has given it up */
+	if (!move_place(place, PLACE_TAKEN, PLACE_WAITING))
+		finish_place(place);
+}
+
+void
+mailbox_reply(int place_number, const SharedReply *reply)
+{
+	MailboxPlace *place = &mailbox->places[place_number];
+
+	/* shared_state_end_elector() has replied to everything */
+	if (!mailbox_is_taken(place_number))
+		return;
+	place->reply = *reply;
+	finish_place(place);
+}

@@ -1,0 +1,657 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared_state.c
+ *	  Elections and contact, as the elector publishes them and backends read
+ *	  them; and the creation of all shared memory.
+ *
+ * There are two kinds of data here, and two ways to share them:
+ *
+ * - Deadline and token of an election: two atomics, stored in an order that
+ *	 makes any mixture of old and new say "not leading".
+ * - Election names, views and contact: two copies and a generation.  The
+ *	 elector writes the copy that is not in use and then advances the
+ *	 generation, so that there is always a whole copy to read, wherever the
+ *	 elector was stopped.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "catalog/namespace.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "crash_memory.h"
+#include "events.h"
+#include "hooks/hook_register.h"
+#include "elector/http_launcher.h"
+#include "mailbox.h"
+#include "notifier_register.h"
+#include "settings/settings.h"
+#include "shared_state.h"
+#include "stats.h"
+
+#ifndef CLOCK_BOOTTIME
+#error "etcd_leader needs a clock that goes on while the host sleeps (CLOCK_BOOTTIME)"
+#endif
+
+#define NO_ELECTOR	PG_UINT32_MAX
+
+/*
+ * One election.  The fields that every call of etcd_is_leader() reads have a
+ * cache line of their own, which changes only with each beat.
+ */
+typedef struct SharedSlot
+{
+	pg_atomic_uint64 deadline_ns;	/* 0: not leading */
+	pg_atomic_uint64 token;		/* means something while deadline_ns is not 0 */
+	char		pad[PG_CACHE_LINE_SIZE - 2 * sizeof(pg_atomic_uint64)];
+
+	/* view and leader_since; deadline_ns is filled in by the reader */
+	pg_atomic_uint64 generation;
+	SharedElection copies[2];
+} SharedSlot;
+
+typedef union SharedSlotPadded
+{
+	SharedSlot	slot;
+	char		pad[TYPEALIGN(PG_CACHE_LINE_SIZE, sizeof(SharedSlot))];
+} SharedSlotPadded;
+
+typedef struct SharedState
+{
+	/*
+	 * Advanced before and after a slot's name changes, hence odd in between;
+	 * then no election has a slot.
+	 */
+	pg_atomic_uint64 layout;
+
+	pg_atomic_uint32 elector;	/* number of its process, or NO_ELECTOR */
+	uint64		electors_begun; /* the elector's own */
+
+	pg_atomic_uint64 contact_generation;
+	SharedContact contact_copies[2];
+} SharedState;
+
+static SharedState *state = NULL;
+static SharedSlotPadded *slots = NULL;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+/* ---- life ------------------------------------------------------------ */
+
+static Size
+state_size(void)
+{
+	return sizeof(SharedState);
+}
+
+static void
+init_state(void)
+{
+	pg_atomic_init_u64(&state->layout, 0);
+	pg_atomic_init_u32(&state->elector, NO_ELECTOR);
+	pg_atomic_init_u64(&state->contact_generation, 0);
+}
+
+static Size
+slots_size(void)
+{
+	return mul_size(sizeof(SharedSlotPadded), settings_max_elections);
+}
+
+static void
+init_slots(void)
+{
+	for (int i = 0; i < settings_max_elections; i++)
+	{
+		pg_atomic_init_u64(&slots[i].slot.deadline_ns, 0);
+		pg_atomic_init_u64(&slots[i].slot.token, 0);
+		pg_atomic_init_u64(&slots[i].slot.generation, 0);
+	}
+}
+
+static const SharedPart state_part = {"etcd_leader", state_size, (void **) &state, init_state};
+static const SharedPart slots_part = {"etcd_leader elections", slots_size, (void **) &slots, init_slots};
+
+/*
+ * Creates the parts that a crash restart initializes again, and those that it
+ * leaves.  The latter come first, since the initialization of the former may
+ * read them.
+ */
+static const SharedPart *const parts[] = {
+	&state_part, &slots_part, &events_part, &elections_ring_part, &changes_ring_part, &mailbox_part, &mailbox_page_part,
+	&notifier_register_part,
+	&hook_register_part, &http_launcher_part
+};
+static const SharedPart *const lasting_parts[] = {
+	&crash_memory_part, &event_number_part, &stats_part
+};
+
+/*
+ * These are megabytes, of which most servers use nothing.  So they are not made
+ * zero: no page of them is touched before it is needed.
+ */
+static bool
+is_large(const SharedPart *part)
+{
+	return part == &changes_ring_part || part == &mailbox_page_part;
+}
+
+static void
+request_shmem(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	/* each is aligned to a cache line */
+	for (Size i = 0; i < lengthof(parts); i++)
+		RequestAddinShmemSpace(CACHELINEALIGN(parts[i]->size()));
+}
+
+static void
+startup_shmem(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	for (Size i = 0; i < lengthof(parts); i++)
+	{
+		bool		found;
+
+		*parts[i]->memory = ShmemInitStruct(parts[i]->name, parts[i]->size(), &found);
+		if (!found)
+		{
+			if (!is_large(parts[i]))
+				memset(*parts[i]->memory, 0, parts[i]->size());
+			parts[i]->init();
+		}
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * An anonymous mapping, which the postmaster creates and its children inherit.
+ * It survives crash restarts, which create main shared memory again.
+ */
+static void
+map_lasting_part(const SharedPart *part)
+{
+	void	   *mapping = mmap(NULL, part->size(), PROT_READ | PROT_WRITE,
+							   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (mapping == MAP_FAILED)
+		ereport(FATAL,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m", part->size())));
+	*part->memory = mapping;
+	part->init();
+}
+
+void
+shared_state_install(void)
+{
+	for (Size i = 0; i < lengthof(lasting_parts); i++)
+		map_lasting_part(lasting_parts[i]);
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}
+
+bool
+shared_state_is_attached(void)
+{
+	return state != NULL;
+}
+
+int64
+shared_state_clock_ns(void)
+{
+	struct timespec now;
+
+	if (unlikely(clock_gettime(CLOCK_BOOTTIME, &now) != 0))
+		elog(ERROR, "could not read the clock: %m");
+	return (int64) now.tv_sec * INT64CONST(1000000000) + now.tv_nsec;
+}
+
+/*
+ * Replaces the snapshot in copies[2], each of that size.  Only one process
+ * may do so.
+ */
+static void
+write_snapshot(pg_atomic_uint64 *generation, void *copies, Size size, const void *value)
+{
+	uint64		next = pg_atomic_read_u64(generation) + 1;
+
+	/*
+	 * The first barrier keeps the writes below behind the generation that took
+	 * this copy out of use.  The second one keeps them before the generation
+	 * that puts it into use.
+	 */
+	pg_write_barrier();
+	memcpy((char *) copies + (next & 1) * size, value, size);
+	pg_write_barrier();
+	pg_atomic_write_u64(generation, next);
+}
+
+/* Copies the snapshot out, again if it was replaced meanwhile. */
+static void
+read_snapshot(pg_atomic_uint64 *generation, const void *copies, Size size, void *value)
+{
+	uint64		seen;
+
+	do
+	{
+		seen = pg_atomic_read_u64(generation);
+		pg_read_barrier();
+		memcpy(value, (const char *) copies + (seen & 1) * size, size);
+		pg_read_barrier();
+	} while (pg_atomic_read_u64(generation) != seen);
+}
+
+/* The snapshot of a slot, for the elector, which is the only writer. */
+static const SharedElection *
+published_election(SharedSlot *slot)
+{
+	return &slot->copies[pg_atomic_read_u64(&slot->generation) & 1];
+}
+
+static void
+write_election(SharedSlot *slot, const SharedElection *election)
+{
+	write_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
+}
+
+/*
+ * From here until the end readers that have cached a slot search again, and
+ * find none.
+ */
+static void
+begin_layout_change(void)
+{
+	pg_atomic_write_u64(&state->layout, pg_atomic_read_u64(&state->layout) | 1);
+	pg_memory_barrier();
+}
+
+static void
+end_layout_change(void)
+{
+	pg_memory_barrier();
+	pg_atomic_write_u64(&state->layout, pg_atomic_read_u64(&state->layout) + 1);
+	pg_memory_barrier();
+}
+
+/* No election has a slot. */
+static void
+free_slots(void)
+{
+	SharedElection nothing;
+
+	memset(&nothing, 0, sizeof(nothing));
+	shared_state_withdraw_all();
+	begin_layout_change();
+	for (int i = 0; i < settings_max_elections; i++)
+		write_election(&slots[i].slot, &nothing);
+	end_layout_change();
+}
+
+void
+shared_state_begin_elector(void)
+{
+	free_slots();
+	mailbox_fail_all();
+	stats_count_forgotten_losses();
+	notifier_register_dismiss_all();
+
+	state->electors_begun++;
+	pg_memory_barrier();
+	pg_atomic_write_u32(&state->elector, (uint32) compat_my_proc_number());
+	events_wake_all();
+}
+
+void
+shared_state_end_elector(void)
+{
+	free_slots();
+
+	/*
+	 * A backend writes its request first and looks for the elector then.  Here
+	 * the order is reversed, so one of the two sees the other.
+	 */
+	pg_atomic_write_u32(&state->elector, NO_ELECTOR);
+	pg_memory_barrier();
+	mailbox_fail_all();
+}
+
+/*
+ * From here on this process reads and writes memory of its own.  The plain
+ * stores that withdraw the deadlines are the last ones that others see.  If
+ * memory is out there is no ERROR, because its handling would use shared
+ * memory.
+ */
+bool
+shared_state_leave(void)
+{
+	shared_state_withdraw_all();
+	for (Size i = 0; i < lengthof(lasting_parts); i++)
+	{
+		Size		size = lasting_parts[i]->size();
+		void	   *own = MemoryContextAllocExtended(TopMemoryContext, size, MCXT_ALLOC_NO_OOM);
+
+		if (own == NULL)
+			return false;
+		*lasting_parts[i]->memory = memcpy(own, *lasting_parts[i]->memory, size);
+	}
+	for (Size i = 0; i < lengthof(parts); i++)
+	{
+		void	   *own = MemoryContextAllocExtended(TopMemoryContext, parts[i]->size(),
+													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+
+		if (own == NULL)
+			return false;
+		*parts[i]->memory = own;
+		parts[i]->init();
+	}
+	return true;
+}
+
+bool
+shared_state_is_first_elector(void)
+{
+	return state->electors_begun == 1;
+}
+
+void
+shared_state_wake_elector(void)
+{
+	uint32		elector = pg_atomic_read_u32(&state->elector);
+
+	/* if it has just ended, this wakes another process for nothing */
+	if (elector != NO_ELECTOR)
+		SetLatch(&GetPGProcByNumber(elector)->procLatch);
+}
+
+bool
+shared_state_has_elector(void)
+{
+	return pg_atomic_read_u32(&state->elector) != NO_ELECTOR;
+}
+
+long
+shared_state_remaining_ms(int64 until_us)
+{
+	int64		left_us;
+
+	if (until_us == PG_INT64_MAX)
+		return -1;
+	left_us = until_us - shared_state_clock_ns() / 1000;
+	if (left_us <= 0)
+		return 0;
+	return (long) Min(left_us / 1000 + 1, INT_MAX);
+}
+
+/* ---- text ------------------------------------------------------------ */
+
+char *
+shared_state_text(const char *utf8)
+{
+	int			encoding = GetDatabaseEncoding();
+	int			left = (int) strlen(utf8);
+	Oid			conversion = InvalidOid;
+	StringInfoData text;
+
+	if (encoding == PG_SQL_ASCII)
+		return pstrdup(utf8);
+	if (encoding != PG_UTF8)
+		conversion = FindDefaultConversionProc(PG_UTF8, encoding);
+
+	initStringInfo(&text);
+	while (left > 0)
+	{
+		/* one character; its conversion, with room to spare */
+		int			len = pg_encoding_verifymbchar(PG_UTF8, utf8, left);
+		unsigned char converted[2 * MAX_CONVERSION_GROWTH * MAX_CONVERSION_GROWTH];
+
+		if (len == 1 || (len > 1 && encoding == PG_UTF8))
+			appendBinaryStringInfo(&text, utf8, len);
+		else if (len > 1 && OidIsValid(conversion) &&
+				 pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
+											   (unsigned char *) unconstify(char *, utf8), len,
+											   converted, sizeof(converted), true) == len)
+			appendStringInfoString(&text, (char *) converted);
+		else
+			appendStringInfoChar(&text, '?');
+
+		len = Max(len, 1);
+		utf8 += len;
+		left -= len;
+	}
+	return text.data;
+}
+
+/* ---- elections ------------------------------------------------------- */
+
+/* From here on nobody reads "leading" in that slot. */
+static void
+withdraw(SharedSlot *slot)
+{
+	pg_atomic_write_u64(&slot->deadline_ns, 0);
+	pg_memory_barrier();
+}
+
+void
+shared_state_publish(int slot_number, const ElectionView *view)
+{
+	SharedSlot *slot = &slots[slot_number].slot;
+	const SharedElection *old = published_election(slot);
+	SharedElection new;
+	bool		renamed = strcmp(old->view.name, view->name) != 0;
+	bool		led = pg_atomic_read_u64(&slot->deadline_ns) != 0;
+	bool		leads = view->deadline_ns != 0;
+
+	Assert(slot_number >= 0 && slot_number < settings_max_elections);
+
+	/*
+	 * This comes first.  A deadline must not be combined with the token or the
+	 * name of another leadership either.
+	 */
+	if (led && (!leads || renamed || old->view.token != view->token))
+		withdraw(slot);
+
+	memset(&new, 0, sizeof(new));
+	new.view = *view;
+	if (view->has_leader)
+	{
+		if (!renamed && old->view.has_leader &&
+			old->view.leader_revision == view->leader_revision)
+			new.leader_since = old->leader_since;
+		else
+			new.leader_since = GetCurrentTimestamp();
+	}
+	if (view->problem[0] != '\0')
+		new.problem_since = strcmp(old->view.problem, view->problem) == 0 ?
+			old->problem_since : GetCurrentTimestamp();
+
+	if (renamed)
+		begin_layout_change();
+	write_election(slot, &new);
+	if (renamed)
+		end_layout_change();
+
+	if (leads)
+	{
+		pg_atomic_write_u64(&slot->token, (uint64) view->token);
+		pg_write_barrier();
+		pg_atomic_write_u64(&slot->deadline_ns, (uint64) view->deadline_ns);
+	}
+
+	if (led != leads || renamed)
+		events_wake();
+}
+
+void
+shared_state_withdraw_all(void)
+{
+	for (int i = 0; i < settings_max_elections; i++)
+		withdraw(&slots[i].slot);
+}
+
+uint64
+shared_state_layout(void)
+{
+	return pg_atomic_read_u64(&state->layout);
+}
+
+int
+shared_state_find(const char *name, uint64 *layout)
+{
+	for (;;)
+	{
+		int			found = -1;
+
+		*layout = pg_atomic_read_u64(&state->layout);
+		if (*layout & 1)
+			return -1;
+		pg_read_barrier();
+		for (int i = 0; i < settings_max_elections; i++)
+		{
+			SharedElection election;
+
+			read_snapshot(&slots[i].slot.generation, slots[i].slot.copies,
+						  sizeof(SharedElection), &election);
+			if (strcmp(election.view.name, name) == 0)
+			{
+				found = i;
+				break;
+			}
+		}
+		pg_read_barrier();
+		if (pg_atomic_read_u64(&state->layout) == *layout)
+			return found;
+	}
+}
+
+bool
+shared_state_is_leader(int slot_number, uint64 layout)
+{
+	uint64		deadline_ns;
+
+	if (slot_number < 0)
+		return false;
+
+	/*
+	 * The clock is read after the deadline.  The other way round, a process
+	 * that is stopped in between would compare an old time with a new
+	 * deadline.
+	 */
+	deadline_ns = pg_atomic_read_u64(&slots[slot_number].slot.deadline_ns);
+	if (deadline_ns == 0)
+		return false;
+	pg_read_barrier();
+	if ((int64) deadline_ns <= shared_state_clock_ns())
+		return false;
+
+	/* if the slot is still that election's now, it was so then */
+	pg_read_barrier();
+	return pg_atomic_read_u64(&state->layout) == layout;
+}
+
+int64
+shared_state_token(int slot_number, uint64 layout)
+{
+	uint64		token;
+
+	if (slot_number < 0)
+		return 0;
+
+	/*
+	 * A token is stored while the deadline is 0, and tokens do not come back:
+	 * with the same one before and after, the deadline was its own.
+	 */
+	token = pg_atomic_read_u64(&slots[slot_number].slot.token);
+	pg_read_barrier();
+	if (!shared_state_is_leader(slot_number, layout))
+		return 0;
+	pg_read_barrier();
+	return pg_atomic_read_u64(&slots[slot_number].slot.token) == token ? (int64) token : 0;
+}
+
+bool
+shared_state_read(int slot_number, uint64 layout, SharedElection *election)
+{
+	SharedSlot *slot;
+	uint64		token;
+
+	if (slot_number < 0)
+		return false;
+	slot = &slots[slot_number].slot;
+
+	read_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
+
+	/*
+	 * The deadline in the snapshot may have been withdrawn since then.  The
+	 * one in the slot may belong to a newer leadership than the snapshot.
+	 * This instance leads only if both have the same token.
+	 */
+	token = pg_atomic_read_u64(&slot->token);
+	pg_read_barrier();
+	election->deadline_ns = (int64) pg_atomic_read_u64(&slot->deadline_ns);
+	pg_read_barrier();
+	if (election->view.deadline_ns == 0 ||
+		(int64) token != election->view.token ||
+		token != pg_atomic_read_u64(&slot->token))
+		election->deadline_ns = 0;
+
+	pg_read_barrier();
+	return election->view.name[0] != '\0' &&
+		pg_atomic_read_u64(&state->layout) == layout;
+}
+
+int64
+shared_state_next_deadline_ns(void)
+{
+	int64		now_ns = shared_state_clock_ns();
+	int64		next_ns = PG_INT64_MAX;
+
+	for (int i = 0; i < settings_max_elections; i++)
+	{
+		int64		deadline_ns = (int64) pg_atomic_read_u64(&slots[i].slot.deadline_ns);
+
+		if (deadline_ns > now_ns)
+			next_ns = Min(next_ns, deadline_ns);
+	}
+	return next_ns;
+}
+
+/* ---- contact with etcd ------------------------------------------------ */
+
+void
+shared_state_publish_contact(const SharedContact *contact)
+{
+	write_snapshot(&state->contact_generation, state->contact_copies,
+				   sizeof(SharedContact), contact);
+}
+
+void
+shared_state_read_contact(SharedContact *contact)
+{
+	read_snapshot(&state->contact_generation, state->contact_copies,
+				  sizeof(SharedContact), contact);
+}

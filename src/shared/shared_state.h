@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared_state.h
+ *	  What the elector publishes and backends read: elections and contact.
+ *
+ * The elector is the only writer.  Readers take no lock and never wait for it:
+ * it may be stopped at any instruction.  Nothing process-local (pointer, fd) is
+ * in here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SHARED_STATE_H
+#define SHARED_STATE_H
+
+#include "datatype/timestamp.h"
+
+#include "protocol/election.h"
+
+/* ---- life ------------------------------------------------------------ */
+
+/* Called once, at library load in the postmaster: installs the hooks. */
+extern void shared_state_install(void);
+
+/* False in a server that has not preloaded the library. */
+extern bool shared_state_is_attached(void);
+
+/*
+ * The elector begins (withdraws the leaderships that an earlier one left, and
+ * fails the commands of its callers) and ends (withdraws everything).  begin
+ * stores the number of this process, so that backends can set its latch.
+ */
+extern void shared_state_begin_elector(void);
+extern void shared_state_end_elector(void);
+
+/*
+ * For an elector that ends at once: withdraws everything, by plain stores, and
+ * leaves shared memory.  All functions can still be called; they read and write
+ * memory of this process, take no lock of another, and wake nobody.  False if
+ * there is no memory for that: then everything is withdrawn, and the process
+ * has to end without touching shared memory.
+ */
+extern bool shared_state_leave(void);
+extern bool shared_state_has_elector(void);
+
+/* Is this the first elector since the server started, or restarted itself? */
+extern bool shared_state_is_first_elector(void);
+
+/* Wakes the elector, if there is one. */
+extern void shared_state_wake_elector(void);
+
+/* CLOCK_BOOTTIME, in nanoseconds: goes on while the host sleeps. */
+extern int64 shared_state_clock_ns(void);
+
+/*
+ * The time left until `until_us` of that clock, in milliseconds, for a sleep.
+ * PG_INT64_MAX means no limit: the result is -1.  It is 0 if the time is over.
+ */
+extern long shared_state_remaining_ms(int64 until_us);
+
+/*
+ * Converts text of etcd to the database's encoding; palloc'd.  Never fails: a
+ * byte that is not UTF-8, or a character that the encoding does not have,
+ * becomes a question mark.  Needs a transaction.
+ */
+extern char *shared_state_text(const char *utf8);
+
+/* ---- elections ------------------------------------------------------- */
+
+/*
+ * Publishes one slot.  If view->deadline_ns is 0, no reader sees leadership
+ * any more when this returns.
+ */
+extern void shared_state_publish(int slot, const ElectionView *view);
+
+/* Withdraws leadership of all elections.  Safe in an exit callback. */
+extern void shared_state_withdraw_all(void);
+
+/*
+ * The slot of an election, -1 if the elector has not taken it up.  Slots can
+ * be given to another election: `layout` (out) has to be passed to the
+ * functions below, which say "not leading" when it is out of date.
+ */
+extern int	shared_state_find(const char *election, uint64 *layout);
+extern uint64 shared_state_layout(void);
+
+/* Does this instance lead, now?  One atomic load and one clock read. */
+extern bool shared_state_is_leader(int slot, uint64 layout);
+
+/* The token while this instance leads, else 0.  Deadline and token belong together. */
+extern int64 shared_state_token(int slot, uint64 layout);
+
+typedef struct SharedElection
+{
+	ElectionView view;			/* as published */
+	TimestampTz leader_since;	/* when this leader was first seen; 0: none */
+	TimestampTz problem_since;	/* view.problem: since then; 0: there is none */
+	int64		deadline_ns;	/* that readers go by now, 0 if withdrawn; this
+								 * instance leads if the clock is below it */
+} SharedElection;
+
+/* A consistent copy; false if the slot is free or the layout out of date. */
+extern bool shared_state_read(int slot, uint64 layout, SharedElection *election);
+
+/* The leader's name at that time, in UTF-8; NULL: none is known. */
+static inline const char *
+shared_state_leader(const SharedElection *election, int64 now_ns)
+{
+	return election->view.has_leader && election->view.leader_until_ns > now_ns ?
+		election->view.leader : NULL;
+}
+
+/*
+ * When the next leadership of this instance ends if it is not renewed;
+ * PG_INT64_MAX if there is none.
+ */
+extern int64 shared_state_next_deadline_ns(void);
+
+/* ---- contact with etcd ------------------------------------------------ */
+
+#define SHARED_ENDPOINT_SIZE 256
+
+typedef struct SharedContact
+{
+	char		node_name[ELECTION_VALUE_SIZE];
+	char		endpoint[SHARED_ENDPOINT_SIZE];
+	bool		connected;
+	TimestampTz last_contact;	/* 0: never */
+	char		last_error[2 * ETCD_MESSAGE_SIZE];	/* empty: none */
+	TimestampTz last_error_at;
+} SharedContact;
+
+extern void shared_state_publish_contact(const SharedContact *contact);
+extern void shared_state_read_contact(SharedContact *contact);
+
+#endif							/* SHARED_STATE_H */
