@@ -43,6 +43,7 @@ OBJS = \
 	src/etcd/etcd_discovery.o \
 	src/elector/elector.o \
 	src/elector/elector_contact.o \
+	src/elector/elector_events.o \
 	src/elector/elector_settings.o \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \

@@ -76,17 +76,10 @@
 /* The watch stream of the protocol. */
 #define ELECTIONS_STREAM	0
 
-Elector		elector;
-
 static uint64 grant_id;			/* of the grant that was sent last */
-static SharedEvent pending_events[16];	/* to be announced */
-static int	npending_events;
 static uint32 wait_event;
 static WaitEventSet *wait_set;
 static uint64 wait_set_changes; /* of the sockets that it was made from */
-
-/* Set in the postmaster, and inherited by all of its processes. */
-static bool lacks_worker_slot = false;
 
 /* Set by SIGQUIT in an immediate shutdown. */
 static volatile sig_atomic_t quit_pending = false;
@@ -127,97 +120,6 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 	if (view->problem[0] != '\0' && elector_is_news(view->problem))
 		ereport(LOG,
 				(errmsg_internal("election \"%s\": %s", view->name, view->problem)));
-}
-
-/* Each event goes to the log and into the ring in shared memory. */
-static void
-announce_event(SharedEvent *event)
-{
-	switch (event->kind)
-	{
-		case ELECTION_EVENT_ELECTED:
-			ereport(LOG, (errmsg("elected leader of election \"%s\"", event->election),
-						  errdetail("The fencing token is %lld.", (long long) event->leader_revision)));
-			break;
-		case ELECTION_EVENT_UNELECTED:
-			ereport(LOG, (errmsg("no longer leader of election \"%s\"", event->election),
-						  errdetail("The reason is \"%s\".", event->reason)));
-			break;
-		case ELECTION_EVENT_LEADER:
-			if (event->has_leader)
-				ereport(LOG, (errmsg("leader of election \"%s\" is \"%s\"",
-									 event->election, etcd_escape_text(event->leader))));
-			else
-				ereport(LOG, (errmsg("election \"%s\" has no known leader", event->election)));
-			break;
-		case ELECTION_EVENT_CONNECTED:
-			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector.contact.endpoint)));
-			break;
-		case ELECTION_EVENT_DISCONNECTED:
-			ereport(LOG, (errmsg("lost contact with etcd"),
-						  errdetail_internal("%s", event->reason)));
-			break;
-	}
-
-	/*
-	 * A process that is woken by the event must see the contact that the event
-	 * reports.
-	 */
-	elector_publish_contact();
-	events_append(event);
-	events_wake_all();
-}
-
-void
-elector_announce_events(void)
-{
-	for (int i = 0; i < npending_events; i++)
-		announce_event(&pending_events[i]);
-	npending_events = 0;
-}
-
-/*
- * An event is kept until the requests that follow from it are on their way: a
- * hand-over does not wait for a log, nor for the notifiers that it wakes.
- */
-static void
-port_announce(void *ctx, const ElectionEvent *event)
-{
-	SharedEvent *shared;
-	const char *reason = election_reason_name(event->reason);
-
-	if (npending_events == lengthof(pending_events))
-		elector_announce_events();
-	shared = &pending_events[npending_events++];
-	memset(shared, 0, sizeof(*shared));
-	shared->at = GetCurrentTimestamp();
-	shared->kind = event->kind;
-	if (event->election)
-		strlcpy(shared->election, event->election, sizeof(shared->election));
-	strlcpy(shared->node, elector.contact.node_name, sizeof(shared->node));
-	if (event->leader)
-	{
-		shared->has_leader = true;
-		strlcpy(shared->leader, event->leader, sizeof(shared->leader));
-		shared->leader_revision = event->leader_revision;
-	}
-	if (event->detail || reason)
-		strlcpy(shared->reason, event->detail ? event->detail : reason, sizeof(shared->reason));
-
-	if (event->kind == ELECTION_EVENT_ELECTED)
-		stats_count_won(event->election);
-	else if (event->kind == ELECTION_EVENT_UNELECTED)
-		stats_count_lost(event->election, event->reason);
-	else if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
-	{
-		elector.contact.connected = event->kind == ELECTION_EVENT_CONNECTED;
-		elector.contact_changed = true;
-	}
-	if (event->kind == ELECTION_EVENT_CONNECTED)
-	{
-		elector_forget_errors();
-		elector_ask_versions();
-	}
 }
 
 static void
@@ -465,7 +367,7 @@ begin_elector(void)
 		.watch = port_watch,
 		.change_endpoint = port_change_endpoint,
 		.publish = port_publish,
-		.announce = port_announce,
+		.announce = elector_announce,
 		.reply = elector_reply,
 		.remember = port_remember,
 		.find_namesake = port_find_namesake,
@@ -632,7 +534,7 @@ etcd_leader_elector_main(Datum main_arg)
 			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);
 		elector_clear_old_error();
 		elector_publish_contact();
-		turn(npending_events > 0 ? 0 : timeout_ms);
+		turn(elector_has_events() ? 0 : timeout_ms);
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(turn_context);
 	}
@@ -651,17 +553,11 @@ elector_register(void)
 	RegisterBackgroundWorker(&worker);
 
 	/* there are no workers in single-user mode */
-	lacks_worker_slot = IsPostmasterEnvironment && !compat_is_worker_registered(ELECTOR_FUNCTION);
-	if (lacks_worker_slot)
+	shared_state_lacks_elector = IsPostmasterEnvironment && !compat_is_worker_registered(ELECTOR_FUNCTION);
+	if (shared_state_lacks_elector)
 		ereport(WARNING,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not register the elector of etcd_leader"),
 				 errdetail("There is no free background worker slot. This instance takes part in no election."),
 				 errhint("Increase \"%s\" and restart the server.", "max_worker_processes")));
-}
-
-bool
-elector_lacks_worker_slot(void)
-{
-	return lacks_worker_slot;
 }

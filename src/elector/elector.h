@@ -13,10 +13,4 @@ extern void elector_register(void);
 
 extern PGDLLEXPORT void etcd_leader_elector_main(Datum main_arg);
 
-/*
- * Was there no free background worker slot (max_worker_processes) for the
- * elector, so that there is none until the server is restarted?
- */
-extern bool elector_lacks_worker_slot(void);
-
 #endif							/* ELECTOR_H */

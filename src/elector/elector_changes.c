@@ -254,7 +254,7 @@ elector_begin_get(int place, const SharedRequest *request)
 	if (is_watched(request, mailbox_page()))
 		send_get();
 	else
-		elector_reply_failure(place, REPLY_NOT_WATCHED, "");
+		mailbox_reply_failure(place, REPLY_NOT_WATCHED, "");
 }
 
 /* Appends a key to the page; false if there is no room. */
@@ -293,7 +293,7 @@ elector_receive_get(const EtcdAnswer *answer)
 			get_tries < etcd_client_endpoint_count(elector.client))
 			send_get();
 		else
-			elector_reply_failure(place, answer->code == ETCD_CODE_RESOURCE_EXHAUSTED ? REPLY_TOO_LARGE : REPLY_FAILED,
+			mailbox_reply_failure(place, answer->code == ETCD_CODE_RESOURCE_EXHAUSTED ? REPLY_TOO_LARGE : REPLY_FAILED,
 								  answer->message);
 		return;
 	}

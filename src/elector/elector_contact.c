@@ -30,6 +30,8 @@ typedef struct LoggedError
 	int64		heard_ns;		/* when it was heard last; 0: unused */
 } LoggedError;
 
+Elector		elector;
+
 static ErrorSubject error_subject;	/* of contact.last_error */
 static int64 error_heard_ns;	/* when it was heard last */
 static LoggedError logged_errors[REMEMBERED_ERRORS];

@@ -50,10 +50,14 @@ typedef struct Elector
 
 extern Elector elector;
 
-/* ---- elector.c ----------------------------------------------------------- */
+/* ---- elector_events.c ----------------------------------------------------- */
 
-/* Announces what has happened since the last time. */
+/* An event of the protocol: ElectionPort.announce. */
+extern void elector_announce(void *ctx, const ElectionEvent *event);
+
+/* Announces what has happened since the last time; is there anything? */
 extern void elector_announce_events(void);
+extern bool elector_has_events(void);
 
 /* ---- elector_contact.c ---------------------------------------------------- */
 
@@ -157,8 +161,6 @@ extern void elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome);
 
 /* The answer to a request for the candidates, for a place in the mailbox. */
 extern void elector_receive_candidates(int place, const EtcdAnswer *answer);
-
-extern void elector_reply_failure(int place, SharedReplyKind kind, const char *error);
 
 /* ---- elector_changes.c ----------------------------------------------------- */
 

@@ -41,17 +41,6 @@ elector_begin_mailbox(void)
 	candidates_requests = palloc0(mailbox_size() * sizeof(CandidatesRequest));
 }
 
-void
-elector_reply_failure(int place, SharedReplyKind kind, const char *error)
-{
-	SharedReply *reply = palloc0(sizeof(SharedReply));
-
-	reply->kind = kind;
-	strlcpy(reply->error, error, sizeof(reply->error));
-	mailbox_reply(place, reply);
-	pfree(reply);
-}
-
 /*
  * Asks for a page of an election's queue, in the order of its places; of a
  * followed election for the leader key and a page of the members.
@@ -160,7 +149,7 @@ elector_receive_candidates(int place, const EtcdAnswer *answer)
 			pending->tries < etcd_client_endpoint_count(elector.client))
 			send_candidates_request(place);
 		else
-			elector_reply_failure(place, REPLY_FAILED, answer->message);
+			mailbox_reply_failure(place, REPLY_FAILED, answer->message);
 		return;
 	}
 	reply = palloc0(sizeof(SharedReply));
@@ -201,7 +190,7 @@ elector_serve_mailbox(void)
 		slot = election_find(elector.core, request.election);
 		if (slot < 0)
 		{
-			elector_reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
+			mailbox_reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
 			continue;
 		}
 		switch (request.command)
@@ -232,7 +221,7 @@ elector_serve_mailbox(void)
 				if (elector.contact.connected)
 					send_candidates_request(place);
 				else
-					elector_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+					mailbox_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
 				break;
 			case COMMAND_GET:	/* is of no election */
 				break;

@@ -32,7 +32,6 @@
 #include "utils/tuplestore.h"
 
 #include "base/compat.h"
-#include "elector/elector.h"
 #include "shared/events.h"
 #include "fence/fence.h"
 #include "functions.h"
@@ -709,10 +708,10 @@ functions_report_no_elector(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the elector of etcd_leader is not running"),
-			 elector_lacks_worker_slot() ?
+			 shared_state_lacks_elector ?
 			 errdetail("No background worker slot was free for it when the server started.") :
 			 errdetail("It has not been started, or it ended before it could reply."),
-			 elector_lacks_worker_slot() ?
+			 shared_state_lacks_elector ?
 			 errhint("Increase \"%s\" and restart the server.", "max_worker_processes") :
 			 errhint("The server log says why.")));
 }

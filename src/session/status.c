@@ -11,7 +11,6 @@
 
 #include "utils/timestamp.h"
 
-#include "elector/elector.h"
 #include "etcd/etcd_text.h"
 #include "settings/settings.h"
 #include "shared/stats.h"
@@ -136,7 +135,7 @@ read_contact(SharedContact *contact)
 	if (contact->node_name[0] == '\0')
 		settings_resolve_node_name(contact->node_name, sizeof(contact->node_name));
 	contact->connected = contact->connected && shared_state_has_elector();
-	if (elector_lacks_worker_slot())
+	if (shared_state_lacks_elector)
 	{
 		strlcpy(contact->last_error, "no background worker slot was free for the elector when the server started: increase \"max_worker_processes\"",
 				sizeof(contact->last_error));

@@ -313,3 +313,14 @@ mailbox_reply(int place_number, const SharedReply *reply)
 	place->reply = *reply;
 	finish_place(place);
 }
+
+void
+mailbox_reply_failure(int place, SharedReplyKind kind, const char *error)
+{
+	SharedReply *reply = palloc0(sizeof(SharedReply));
+
+	reply->kind = kind;
+	strlcpy(reply->error, error, sizeof(reply->error));
+	mailbox_reply(place, reply);
+	pfree(reply);
+}

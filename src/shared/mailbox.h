@@ -118,6 +118,7 @@ extern int	mailbox_size(void);
 extern bool mailbox_take(int place, SharedRequest *request);
 extern void mailbox_put_back(int place);
 extern void mailbox_reply(int place, const SharedReply *reply);
+extern void mailbox_reply_failure(int place, SharedReplyKind kind, const char *error);
 
 /*
  * The elector: the place for COMMAND_GET, and its page, which may be touched

@@ -87,6 +87,8 @@ typedef struct SharedState
 	SharedContact contact_copies[2];
 } SharedState;
 
+bool		shared_state_lacks_elector = false;
+
 static SharedState *state = NULL;
 static SharedSlotPadded *slots = NULL;
 

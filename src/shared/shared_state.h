@@ -42,6 +42,13 @@ extern void shared_state_end_elector(void);
 extern bool shared_state_leave(void);
 extern bool shared_state_has_elector(void);
 
+/*
+ * Was there no free background worker slot (max_worker_processes) for the
+ * elector, so that there is none until the server is restarted?  Set in the
+ * postmaster, and inherited by all of its processes.
+ */
+extern bool shared_state_lacks_elector;
+
 /* Is this the first elector since the server started, or restarted itself? */
 extern bool shared_state_is_first_elector(void);
 

@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_events.c
+ *	  The events of the protocol: they go to the log, and into the ring in
+ *	  shared memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/timestamp.h"
+
+#include "elector_internal.h"
+#include "etcd/etcd_text.h"
+#include "shared/events.h"
+#include "shared/stats.h"
+
+static SharedEvent pending_events[16];	/* to be announced */
+static int	npending_events;
+
+bool
+elector_has_events(void)
+{
+	return npending_events > 0;
+}
+
+/* Each event goes to the log and into the ring in shared memory. */
+static void
+announce_event(SharedEvent *event)
+{
+	switch (event->kind)
+	{
+		case ELECTION_EVENT_ELECTED:
+			ereport(LOG, (errmsg("elected leader of election \"%s\"", event->election),
+						  errdetail("The fencing token is %lld.", (long long) event->leader_revision)));
+			break;
+		case ELECTION_EVENT_UNELECTED:
+			ereport(LOG, (errmsg("no longer leader of election \"%s\"", event->election),
+						  errdetail("The reason is \"%s\".", event->reason)));
+			break;
+		case ELECTION_EVENT_LEADER:
+			if (event->has_leader)
+				ereport(LOG, (errmsg("leader of election \"%s\" is \"%s\"",
+									 event->election, etcd_escape_text(event->leader))));
+			else
+				ereport(LOG, (errmsg("election \"%s\" has no known leader", event->election)));
+			break;
+		case ELECTION_EVENT_CONNECTED:
+			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector.contact.endpoint)));
+			break;
+		case ELECTION_EVENT_DISCONNECTED:
+			ereport(LOG, (errmsg("lost contact with etcd"),
+						  errdetail_internal("%s", event->reason)));
+			break;
+	}
+
+	/*
+	 * A process that is woken by the event must see the contact that the event
+	 * reports.
+	 */
+	elector_publish_contact();
+	events_append(event);
+	events_wake_all();
+}
+
+void
+elector_announce_events(void)
+{
+	for (int i = 0; i < npending_events; i++)
+		announce_event(&pending_events[i]);
+	npending_events = 0;
+}
+
+/*
+ * An event is kept until the requests that follow from it are on their way: a
+ * hand-over does not wait for a log, nor for the notifiers that it wakes.
+ */
+void
+elector_announce(void *ctx, const ElectionEvent *event)
+{
+	SharedEvent *shared;
+	const char *reason = election_reason_name(event->reason);
+
+	if (npending_events == lengthof(pending_events))
+		elector_announce_events();
+	shared = &pending_events[npending_events++];
+	memset(shared, 0, sizeof(*shared));
+	shared->at = GetCurrentTimestamp();
+	shared->kind = event->kind;
+	if (event->election)
+		strlcpy(shared->election, event->election, sizeof(shared->election));
+	strlcpy(shared->node, elector.contact.node_name, sizeof(shared->node));
+	if (event->leader)
+	{
+		shared->has_leader = true;
+		strlcpy(shared->leader, event->leader, sizeof(shared->leader));
+		shared->leader_revision = event->leader_revision;
+	}
+	if (event->detail || reason)
+		strlcpy(shared->reason, event->detail ? event->detail : reason, sizeof(shared->reason));
+
+	if (event->kind == ELECTION_EVENT_ELECTED)
+		stats_count_won(event->election);
+	else if (event->kind == ELECTION_EVENT_UNELECTED)
+		stats_count_lost(event->election, event->reason);
+	else if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
+	{
+		elector.contact.connected = event->kind == ELECTION_EVENT_CONNECTED;
+		elector.contact_changed = true;
+	}
+	if (event->kind == ELECTION_EVENT_CONNECTED)
+	{
+		elector_forget_errors();
+		elector_ask_versions();
+	}
+}
