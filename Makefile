@@ -27,6 +27,7 @@ OBJS = \
 	src/watch.o \
 	src/etcd_api.o \
 	src/etcd_text.o \
+	src/etcd_answers.o \
 	src/etcd_auth.o \
 	src/etcd_client.o \
 	src/etcd_endpoints.o \
