@@ -335,12 +335,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 		elector_watched_changes(frame);
 		return;
 	}
-	/*
-	 * a token that has expired is replaced by the next request, which
-	 * otherwise reports it
-	 */
-	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) &&
-		strstr(frame->message, "invalid auth token") == NULL)
+	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) && !etcd_client_lost_token(frame))
 		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
 	election_watched(elector.core, shared_state_clock_ns(), frame);
 }

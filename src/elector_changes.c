@@ -178,7 +178,7 @@ elector_watched_changes(const EtcdWatchFrame *frame)
 	/* after a compaction the stream goes on, and a gap says so */
 	if (frame->canceled && frame->compact_revision == 0)
 		elector_note_error(ABOUT_CHANGES, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
-						   strstr(frame->message, "invalid auth token") == NULL);
+						   !etcd_client_lost_token(frame));
 	changes_watched(changes, shared_state_clock_ns(), frame);
 }
 
