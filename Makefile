@@ -69,6 +69,7 @@ HEADERS_etcd_leader = include/etcd_leader.h
 
 # A library of its own, for the HTTP worker alone.
 HTTP_OBJS = \
+	http/api.o \
 	http/worker.o \
 	http/listeners.o \
 	http/tls.o \
