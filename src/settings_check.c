@@ -202,18 +202,18 @@ check_election(const List *elections, int n)
 }
 
 bool
-settings_check_elections(char **newval, void **extra, GucSource source)
+settings_check_elections(const char *newval, int max_elections, void **extra)
 {
 	char	   *raw;
 	List	   *names;
 	bool		valid = true;
 
-	if (!split_list(*newval, &raw, &names))
+	if (!split_list(newval, &raw, &names))
 		return false;
 
-	if (list_length(names) > settings_max_elections)
+	if (list_length(names) > max_elections)
 	{
-		GUC_check_errdetail("There must be at most %d elections.", settings_max_elections);
+		GUC_check_errdetail("There must be at most %d elections.", max_elections);
 		GUC_check_errhint("The limit is \"%s\".", "etcd_leader.max_elections");
 		valid = false;
 	}
@@ -243,9 +243,26 @@ settings_check_elections(char **newval, void **extra, GucSource source)
 	return valid;
 }
 
+const char *
+settings_check_election_within(const ElectionList *elections, const char *prefix)
+{
+	for (int i = 0; i < elections->count; i++)
+	{
+		const char *name = elections->elections[i].name;
+		size_t		len = elections->elections[i].len;
+
+		/* the keys begin with the name and a slash */
+		if (!election_is_followed(name) &&
+			(strncmp(prefix, name, strlen(prefix)) == 0 ||
+			 (strncmp(prefix, name, len) == 0 && (prefix[len] == '\0' || prefix[len] == '/'))))
+			return name;
+	}
+	return NULL;
+}
+
 /* Prefix number n of the list, against all the others and the elections. */
 static bool
-check_watched_prefix(const List *prefixes, int n)
+check_watched_prefix(const List *prefixes, int n, const ElectionList *elections)
 {
 	const char *prefix = list_nth(prefixes, n);
 	const char *election;
@@ -270,7 +287,7 @@ check_watched_prefix(const List *prefixes, int n)
 			return false;
 		}
 	}
-	election = settings_find_election_within(prefix);
+	election = settings_check_election_within(elections, prefix);
 	if (election != NULL)
 	{
 		GUC_check_errdetail("Prefix \"%s\" has keys of election \"%s\".", prefix, election);
@@ -280,18 +297,14 @@ check_watched_prefix(const List *prefixes, int n)
 	return true;
 }
 
-/*
- * The elections may change later, or in the same reload: the elector looks at
- * both again.
- */
 bool
-settings_check_watched_prefixes(char **newval, void **extra, GucSource source)
+settings_check_watched_prefixes(const char *newval, const ElectionList *elections)
 {
 	char	   *raw;
 	List	   *prefixes;
 	bool		valid = true;
 
-	if (!split_list(*newval, &raw, &prefixes))
+	if (!split_list(newval, &raw, &prefixes))
 		return false;
 
 	if (list_length(prefixes) > CHANGES_MAX_PREFIXES)
@@ -300,7 +313,7 @@ settings_check_watched_prefixes(char **newval, void **extra, GucSource source)
 		valid = false;
 	}
 	for (int i = 0; valid && i < list_length(prefixes); i++)
-		valid = check_watched_prefix(prefixes, i);
+		valid = check_watched_prefix(prefixes, i, elections);
 
 	list_free(prefixes);
 	pfree(raw);
