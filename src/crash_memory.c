@@ -38,7 +38,13 @@ init_crash_memory(void)
 	pg_atomic_init_u32(&memory_kept->current, 0);
 }
 
-const SharedPart crash_memory_part = {"memory of the elector", crash_memory_size, (void **) &memory_kept, init_crash_memory};
+const SharedPart crash_memory_part = {
+	.name = "memory of the elector",
+	.size = crash_memory_size,
+	.memory = (void **) &memory_kept,
+	.init = init_crash_memory,
+	.is_lasting = true
+};
 
 /* The entry with that name, "" for a free one; NULL if there is none. */
 static char *

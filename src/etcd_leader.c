@@ -14,15 +14,30 @@
 
 #include "api.h"
 #include "compat.h"
+#include "crash_memory.h"
 #include "elector.h"
+#include "events.h"
 #include "fence.h"
+#include "hook_register.h"
+#include "http_launcher.h"
+#include "mailbox.h"
 #include "notifier.h"
+#include "notifier_register.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "stats.h"
 
 COMPAT_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
+
+/* The lasting parts come first: others read them when they are made. */
+static const SharedPart *const shared_parts[] = {
+	&crash_memory_part, &event_number_part, &stats_part,
+	&shared_state_part, &shared_elections_part, &events_part, &elections_ring_part, &changes_ring_part,
+	&mailbox_part, &mailbox_page_part, &notifier_register_part,
+	&hook_register_part, &http_launcher_part
+};
 
 /* Does session_preload_libraries list this library? */
 static bool
@@ -81,7 +96,7 @@ _PG_init(void)
 	settings_define();
 	if (IsBinaryUpgrade)
 		return;
-	shared_state_install();
+	shared_state_install(shared_parts, lengthof(shared_parts));
 	api_install();
 	notifier_install();
 	fence_install();

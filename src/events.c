@@ -102,7 +102,12 @@ init_events(void)
 	pg_atomic_write_u64(last_event, (uint64) events->start);
 }
 
-const SharedPart events_part = {"etcd_leader events", events_size, (void **) &events, init_events};
+const SharedPart events_part = {
+	.name = "etcd_leader events",
+	.size = events_size,
+	.memory = (void **) &events,
+	.init = init_events
+};
 
 static Size
 elections_ring_size(void)
@@ -116,7 +121,12 @@ init_elections_ring(void)
 	event_ring_init(elections_ring, SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer));
 }
 
-const SharedPart elections_ring_part = {"etcd_leader events of elections", elections_ring_size, (void **) &elections_ring, init_elections_ring};
+const SharedPart elections_ring_part = {
+	.name = "etcd_leader events of elections",
+	.size = elections_ring_size,
+	.memory = (void **) &elections_ring,
+	.init = init_elections_ring
+};
 
 static Size
 changes_ring_size(void)
@@ -130,7 +140,13 @@ init_changes_ring(void)
 	event_ring_init(changes_ring, CHANGES_PLACES, CHANGES_BYTES);
 }
 
-const SharedPart changes_ring_part = {"etcd_leader changes", changes_ring_size, (void **) &changes_ring, init_changes_ring};
+const SharedPart changes_ring_part = {
+	.name = "etcd_leader changes",
+	.size = changes_ring_size,
+	.memory = (void **) &changes_ring,
+	.init = init_changes_ring,
+	.is_large = true
+};
 
 static Size
 event_number_size(void)
@@ -144,7 +160,13 @@ init_event_number(void)
 	pg_atomic_init_u64(last_event, (uint64) Max(GetCurrentTimestamp(), 0));
 }
 
-const SharedPart event_number_part = {"number of events", event_number_size, (void **) &last_event, init_event_number};
+const SharedPart event_number_part = {
+	.name = "number of events",
+	.size = event_number_size,
+	.memory = (void **) &last_event,
+	.init = init_event_number,
+	.is_lasting = true
+};
 
 ConditionVariable *
 events_for_notifiers(void)

@@ -82,7 +82,12 @@ init_register(void)
 		pg_atomic_init_u64(&hooks->runs[i], 0);
 }
 
-const SharedPart hook_register_part = {"etcd_leader hooks", register_size, (void **) &hooks, init_register};
+const SharedPart hook_register_part = {
+	.name = "etcd_leader hooks",
+	.size = register_size,
+	.memory = (void **) &hooks,
+	.init = init_register
+};
 
 /* ---- launchers ------------------------------------------------------- */
 

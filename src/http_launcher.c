@@ -48,7 +48,12 @@ init_launcher(void)
 	pg_atomic_init_u32(claimed, 0);
 }
 
-const SharedPart http_launcher_part = {"etcd_leader http", launcher_size, (void **) &claimed, init_launcher};
+const SharedPart http_launcher_part = {
+	.name = "etcd_leader http",
+	.size = launcher_size,
+	.memory = (void **) &claimed,
+	.init = init_launcher
+};
 
 /* ---- in the elector ----------------------------------------------------- */
 

@@ -97,8 +97,13 @@ init_mailbox_page(void)
 {
 }
 
-const SharedPart mailbox_page_part = {"etcd_leader mailbox page", mailbox_page_size, (void **) &mailbox_page_memory, init_mailbox_page};
-const SharedPart mailbox_part = {"etcd_leader mailbox", mailbox_shmem_size, (void **) &mailbox, init_mailbox};
+const SharedPart mailbox_page_part = {
+	.name = "etcd_leader mailbox page",
+	.size = mailbox_page_size,
+	.memory = (void **) &mailbox_page_memory,
+	.init = init_mailbox_page,
+	.is_large = true
+};
 
 /*
  * Changes the state of a place.  There is no other way to change it.  Acts as
@@ -122,8 +127,9 @@ finish_place(MailboxPlace *place)
 		ConditionVariableBroadcast(&mailbox->place_freed);
 }
 
-void
-mailbox_fail_all(void)
+/* There is no elector any more: fails all requests. */
+static void
+fail_all(void)
 {
 	for (int i = 0; i < MAILBOX_SIZE; i++)
 	{
@@ -140,6 +146,15 @@ mailbox_fail_all(void)
 	}
 	ConditionVariableBroadcast(&mailbox->place_freed);
 }
+
+const SharedPart mailbox_part = {
+	.name = "etcd_leader mailbox",
+	.size = mailbox_shmem_size,
+	.memory = (void **) &mailbox,
+	.init = init_mailbox,
+	.elector_begins = fail_all,
+	.elector_ends = fail_all
+};
 
 /*
  * Claims a free place for that command, waiting for one if need be.  NULL:

@@ -127,9 +127,6 @@ extern int	mailbox_place_for_page(void);
 extern bool mailbox_is_taken(int place);
 extern char *mailbox_page(void);
 
-/* There is no elector any more: fails all requests in the mailbox. */
-extern void mailbox_fail_all(void);
-
 extern const SharedPart mailbox_part;
 extern const SharedPart mailbox_page_part;
 

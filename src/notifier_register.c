@@ -58,14 +58,21 @@ init_register(void)
 	}
 }
 
-const SharedPart notifier_register_part = {"etcd_leader notifiers", register_size, (void **) &notifiers, init_register};
-
-void
-notifier_register_dismiss_all(void)
+/* Those that an earlier elector admitted. */
+static void
+dismiss_all(void)
 {
 	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
 		pg_atomic_write_u64(&notifiers->slots[i].ticket, 0);
 }
+
+const SharedPart notifier_register_part = {
+	.name = "etcd_leader notifiers",
+	.size = register_size,
+	.memory = (void **) &notifiers,
+	.init = init_register,
+	.elector_begins = dismiss_all
+};
 
 int
 notifier_register_slot(const char *database, int64 from, uint64 *ticket)

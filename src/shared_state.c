@@ -35,15 +35,9 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "crash_memory.h"
 #include "events.h"
-#include "hook_register.h"
-#include "http_launcher.h"
-#include "mailbox.h"
-#include "notifier_register.h"
 #include "settings.h"
 #include "shared_state.h"
-#include "stats.h"
 
 #ifndef CLOCK_BOOTTIME
 #error "etcd_leader needs a clock that goes on while the host sleeps (CLOCK_BOOTTIME)"
@@ -90,6 +84,9 @@ typedef struct SharedState
 static SharedState *state = NULL;
 static SharedSlotPadded *slots = NULL;
 
+static const SharedPart *const *parts;
+static int	nparts;
+
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
@@ -126,32 +123,18 @@ init_slots(void)
 	}
 }
 
-static const SharedPart state_part = {"etcd_leader", state_size, (void **) &state, init_state};
-static const SharedPart slots_part = {"etcd_leader elections", slots_size, (void **) &slots, init_slots};
-
-/*
- * Creates the parts that a crash restart initializes again, and those that it
- * leaves.  The latter come first, since the initialization of the former may
- * read them.
- */
-static const SharedPart *const parts[] = {
-	&state_part, &slots_part, &events_part, &elections_ring_part, &changes_ring_part, &mailbox_part, &mailbox_page_part,
-	&notifier_register_part,
-	&hook_register_part, &http_launcher_part
+const SharedPart shared_state_part = {
+	.name = "etcd_leader",
+	.size = state_size,
+	.memory = (void **) &state,
+	.init = init_state
 };
-static const SharedPart *const lasting_parts[] = {
-	&crash_memory_part, &event_number_part, &stats_part
+const SharedPart shared_elections_part = {
+	.name = "etcd_leader elections",
+	.size = slots_size,
+	.memory = (void **) &slots,
+	.init = init_slots
 };
-
-/*
- * These are megabytes, of which most servers use nothing.  So they are not made
- * zero: no page of them is touched before it is needed.
- */
-static bool
-is_large(const SharedPart *part)
-{
-	return part == &changes_ring_part || part == &mailbox_page_part;
-}
 
 static void
 request_shmem(void)
@@ -160,8 +143,24 @@ request_shmem(void)
 		prev_shmem_request_hook();
 
 	/* each is aligned to a cache line */
-	for (Size i = 0; i < lengthof(parts); i++)
-		RequestAddinShmemSpace(CACHELINEALIGN(parts[i]->size()));
+	for (int i = 0; i < nparts; i++)
+	{
+		if (!parts[i]->is_lasting)
+			RequestAddinShmemSpace(CACHELINEALIGN(parts[i]->size()));
+	}
+}
+
+static void
+make_part(const SharedPart *part)
+{
+	bool		found;
+
+	*part->memory = ShmemInitStruct(part->name, part->size(), &found);
+	if (found)
+		return;
+	if (!part->is_large)
+		memset(*part->memory, 0, part->size());
+	part->init();
 }
 
 static void
@@ -171,17 +170,10 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	for (Size i = 0; i < lengthof(parts); i++)
+	for (int i = 0; i < nparts; i++)
 	{
-		bool		found;
-
-		*parts[i]->memory = ShmemInitStruct(parts[i]->name, parts[i]->size(), &found);
-		if (!found)
-		{
-			if (!is_large(parts[i]))
-				memset(*parts[i]->memory, 0, parts[i]->size());
-			parts[i]->init();
-		}
+		if (!parts[i]->is_lasting)
+			make_part(parts[i]);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -205,10 +197,15 @@ map_lasting_part(const SharedPart *part)
 }
 
 void
-shared_state_install(void)
+shared_state_install(const SharedPart *const *all_parts, int n)
 {
-	for (Size i = 0; i < lengthof(lasting_parts); i++)
-		map_lasting_part(lasting_parts[i]);
+	parts = all_parts;
+	nparts = n;
+	for (int i = 0; i < nparts; i++)
+	{
+		if (parts[i]->is_lasting)
+			map_lasting_part(parts[i]);
+	}
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shmem;
 	prev_shmem_startup_hook = shmem_startup_hook;
@@ -316,9 +313,11 @@ void
 shared_state_begin_elector(void)
 {
 	free_slots();
-	mailbox_fail_all();
-	stats_count_forgotten_losses();
-	notifier_register_dismiss_all();
+	for (int i = 0; i < nparts; i++)
+	{
+		if (parts[i]->elector_begins)
+			parts[i]->elector_begins();
+	}
 
 	state->electors_begun++;
 	pg_memory_barrier();
@@ -337,7 +336,11 @@ shared_state_end_elector(void)
 	 */
 	pg_atomic_write_u32(&state->elector, NO_ELECTOR);
 	pg_memory_barrier();
-	mailbox_fail_all();
+	for (int i = 0; i < nparts; i++)
+	{
+		if (parts[i]->elector_ends)
+			parts[i]->elector_ends();
+	}
 }
 
 /*
@@ -350,24 +353,19 @@ bool
 shared_state_leave(void)
 {
 	shared_state_withdraw_all();
-	for (Size i = 0; i < lengthof(lasting_parts); i++)
+	for (int i = 0; i < nparts; i++)
 	{
-		Size		size = lasting_parts[i]->size();
-		void	   *own = MemoryContextAllocExtended(TopMemoryContext, size, MCXT_ALLOC_NO_OOM);
-
-		if (own == NULL)
-			return false;
-		*lasting_parts[i]->memory = memcpy(own, *lasting_parts[i]->memory, size);
-	}
-	for (Size i = 0; i < lengthof(parts); i++)
-	{
-		void	   *own = MemoryContextAllocExtended(TopMemoryContext, parts[i]->size(),
+		const SharedPart *part = parts[i];
+		void	   *own = MemoryContextAllocExtended(TopMemoryContext, part->size(),
 													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
 
 		if (own == NULL)
 			return false;
-		*parts[i]->memory = own;
-		parts[i]->init();
+		if (part->is_lasting)
+			memcpy(own, *part->memory, part->size());
+		*part->memory = own;
+		if (!part->is_lasting)
+			part->init();
 	}
 	return true;
 }

@@ -15,11 +15,19 @@
 #include "datatype/timestamp.h"
 
 #include "election.h"
+#include "shared_part.h"
 
 /* ---- life ------------------------------------------------------------ */
 
-/* Called once, at library load in the postmaster: installs the hooks. */
-extern void shared_state_install(void);
+/*
+ * Called once, at library load in the postmaster: makes the lasting parts, and
+ * installs the hooks that make the others.  A part comes after those that its
+ * initialization reads.
+ */
+extern void shared_state_install(const SharedPart *const *parts, int nparts);
+
+extern const SharedPart shared_state_part;
+extern const SharedPart shared_elections_part;
 
 /* False in a server that has not preloaded the library. */
 extern bool shared_state_is_attached(void);
