@@ -26,12 +26,6 @@ typedef struct CrashMemory
 
 static CrashMemory *memory_kept = NULL;
 
-static Size
-crash_memory_size(void)
-{
-	return sizeof(CrashMemory);
-}
-
 static void
 init_crash_memory(void)
 {
@@ -40,7 +34,7 @@ init_crash_memory(void)
 
 const SharedPart crash_memory_part = {
 	.name = "memory of the elector",
-	.size = crash_memory_size,
+	.size = sizeof(CrashMemory),
 	.memory = (void **) &memory_kept,
 	.init = init_crash_memory,
 	.is_lasting = true

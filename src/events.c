@@ -81,12 +81,6 @@ static pg_atomic_uint64 *last_event = NULL;
 
 /* ---- life ------------------------------------------------------------ */
 
-static Size
-events_size(void)
-{
-	return sizeof(Events);
-}
-
 static void
 init_events(void)
 {
@@ -104,16 +98,10 @@ init_events(void)
 
 const SharedPart events_part = {
 	.name = "etcd_leader events",
-	.size = events_size,
+	.size = sizeof(Events),
 	.memory = (void **) &events,
 	.init = init_events
 };
-
-static Size
-elections_ring_size(void)
-{
-	return event_ring_size(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer));
-}
 
 static void
 init_elections_ring(void)
@@ -123,16 +111,10 @@ init_elections_ring(void)
 
 const SharedPart elections_ring_part = {
 	.name = "etcd_leader events of elections",
-	.size = elections_ring_size,
+	.size = EVENT_RING_SIZE(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer)),
 	.memory = (void **) &elections_ring,
 	.init = init_elections_ring
 };
-
-static Size
-changes_ring_size(void)
-{
-	return event_ring_size(CHANGES_PLACES, CHANGES_BYTES);
-}
 
 static void
 init_changes_ring(void)
@@ -142,17 +124,11 @@ init_changes_ring(void)
 
 const SharedPart changes_ring_part = {
 	.name = "etcd_leader changes",
-	.size = changes_ring_size,
+	.size = EVENT_RING_SIZE(CHANGES_PLACES, CHANGES_BYTES),
 	.memory = (void **) &changes_ring,
 	.init = init_changes_ring,
 	.is_large = true
 };
-
-static Size
-event_number_size(void)
-{
-	return sizeof(pg_atomic_uint64);
-}
 
 static void
 init_event_number(void)
@@ -162,7 +138,7 @@ init_event_number(void)
 
 const SharedPart event_number_part = {
 	.name = "number of events",
-	.size = event_number_size,
+	.size = sizeof(pg_atomic_uint64),
 	.memory = (void **) &last_event,
 	.init = init_event_number,
 	.is_lasting = true

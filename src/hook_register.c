@@ -48,12 +48,6 @@ static HookRegister *hooks = NULL;
 /* Of the run that this process is. */
 static uint64 my_ticket = 0;
 
-static Size
-register_size(void)
-{
-	return sizeof(HookRegister);
-}
-
 static void
 init_database(HookDatabase *database)
 {
@@ -84,7 +78,7 @@ init_register(void)
 
 const SharedPart hook_register_part = {
 	.name = "etcd_leader hooks",
-	.size = register_size,
+	.size = sizeof(HookRegister),
 	.memory = (void **) &hooks,
 	.init = init_register
 };

@@ -36,12 +36,6 @@
 /* Is there a worker?  One at most. */
 static pg_atomic_uint32 *claimed = NULL;
 
-static Size
-launcher_size(void)
-{
-	return sizeof(pg_atomic_uint32);
-}
-
 static void
 init_launcher(void)
 {
@@ -50,7 +44,7 @@ init_launcher(void)
 
 const SharedPart http_launcher_part = {
 	.name = "etcd_leader http",
-	.size = launcher_size,
+	.size = sizeof(pg_atomic_uint32),
 	.memory = (void **) &claimed,
 	.init = init_launcher
 };

@@ -67,12 +67,6 @@ typedef struct Mailbox
 
 static Mailbox *mailbox = NULL;
 
-static Size
-mailbox_shmem_size(void)
-{
-	return sizeof(Mailbox);
-}
-
 static void
 init_mailbox(void)
 {
@@ -86,12 +80,6 @@ init_mailbox(void)
 
 static char *mailbox_page_memory = NULL;
 
-static Size
-mailbox_page_size(void)
-{
-	return SHARED_PAGE_SIZE;
-}
-
 static void
 init_mailbox_page(void)
 {
@@ -99,7 +87,7 @@ init_mailbox_page(void)
 
 const SharedPart mailbox_page_part = {
 	.name = "etcd_leader mailbox page",
-	.size = mailbox_page_size,
+	.size = SHARED_PAGE_SIZE,
 	.memory = (void **) &mailbox_page_memory,
 	.init = init_mailbox_page,
 	.is_large = true
@@ -149,7 +137,7 @@ fail_all(void)
 
 const SharedPart mailbox_part = {
 	.name = "etcd_leader mailbox",
-	.size = mailbox_shmem_size,
+	.size = sizeof(Mailbox),
 	.memory = (void **) &mailbox,
 	.init = init_mailbox,
 	.elector_begins = fail_all,

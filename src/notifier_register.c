@@ -39,12 +39,6 @@ typedef struct NotifierRegister
 
 static NotifierRegister *notifiers = NULL;
 
-static Size
-register_size(void)
-{
-	return sizeof(NotifierRegister);
-}
-
 static void
 init_register(void)
 {
@@ -68,7 +62,7 @@ dismiss_all(void)
 
 const SharedPart notifier_register_part = {
 	.name = "etcd_leader notifiers",
-	.size = register_size,
+	.size = sizeof(NotifierRegister),
 	.memory = (void **) &notifiers,
 	.init = init_register,
 	.elector_begins = dismiss_all

@@ -15,7 +15,7 @@
 typedef struct SharedPart
 {
 	const char *name;
-	Size		(*size) (void);
+	Size		size;
 	void	  **memory;			/* where this process has it */
 	void		(*init) (void); /* before others see it */
 	bool		is_lasting;		/* a crash restart does not make it again */

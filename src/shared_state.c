@@ -92,24 +92,12 @@ static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 /* ---- life ------------------------------------------------------------ */
 
-static Size
-state_size(void)
-{
-	return sizeof(SharedState);
-}
-
 static void
 init_state(void)
 {
 	pg_atomic_init_u64(&state->layout, 0);
 	pg_atomic_init_u32(&state->elector, NO_ELECTOR);
 	pg_atomic_init_u64(&state->contact_generation, 0);
-}
-
-static Size
-slots_size(void)
-{
-	return mul_size(sizeof(SharedSlotPadded), settings_max_elections);
 }
 
 static void
@@ -125,13 +113,13 @@ init_slots(void)
 
 const SharedPart shared_state_part = {
 	.name = "etcd_leader",
-	.size = state_size,
+	.size = sizeof(SharedState),
 	.memory = (void **) &state,
 	.init = init_state
 };
 const SharedPart shared_elections_part = {
 	.name = "etcd_leader elections",
-	.size = slots_size,
+	.size = ELECTION_MAX_ELECTIONS * sizeof(SharedSlotPadded),
 	.memory = (void **) &slots,
 	.init = init_slots
 };
@@ -146,7 +134,7 @@ request_shmem(void)
 	for (int i = 0; i < nparts; i++)
 	{
 		if (!parts[i]->is_lasting)
-			RequestAddinShmemSpace(CACHELINEALIGN(parts[i]->size()));
+			RequestAddinShmemSpace(CACHELINEALIGN(parts[i]->size));
 	}
 }
 
@@ -155,11 +143,11 @@ make_part(const SharedPart *part)
 {
 	bool		found;
 
-	*part->memory = ShmemInitStruct(part->name, part->size(), &found);
+	*part->memory = ShmemInitStruct(part->name, part->size, &found);
 	if (found)
 		return;
 	if (!part->is_large)
-		memset(*part->memory, 0, part->size());
+		memset(*part->memory, 0, part->size);
 	part->init();
 }
 
@@ -185,13 +173,13 @@ startup_shmem(void)
 static void
 map_lasting_part(const SharedPart *part)
 {
-	void	   *mapping = mmap(NULL, part->size(), PROT_READ | PROT_WRITE,
+	void	   *mapping = mmap(NULL, part->size, PROT_READ | PROT_WRITE,
 							   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (mapping == MAP_FAILED)
 		ereport(FATAL,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m", part->size())));
+				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m", part->size)));
 	*part->memory = mapping;
 	part->init();
 }
@@ -356,13 +344,13 @@ shared_state_leave(void)
 	for (int i = 0; i < nparts; i++)
 	{
 		const SharedPart *part = parts[i];
-		void	   *own = MemoryContextAllocExtended(TopMemoryContext, part->size(),
+		void	   *own = MemoryContextAllocExtended(TopMemoryContext, part->size,
 													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
 
 		if (own == NULL)
 			return false;
 		if (part->is_lasting)
-			memcpy(own, *part->memory, part->size());
+			memcpy(own, *part->memory, part->size);
 		*part->memory = own;
 		if (!part->is_lasting)
 			part->init();

@@ -31,12 +31,6 @@ typedef struct Stats
 
 static Stats *stats = NULL;
 
-static Size
-stats_size(void)
-{
-	return sizeof(Stats);
-}
-
 static void
 init_stats(void)
 {
@@ -179,7 +173,7 @@ count_forgotten_losses(void)
 
 const SharedPart stats_part = {
 	.name = "statistics",
-	.size = stats_size,
+	.size = sizeof(Stats),
 	.memory = (void **) &stats,
 	.init = init_stats,
 	.is_lasting = true,
