@@ -41,6 +41,7 @@ OBJS = \
 	src/elector_settings.o \
 	src/elector_mailbox.o \
 	src/elector_changes.o \
+	src/clock.o \
 	src/shared_state.o \
 	src/crash_memory.o \
 	src/events.o \

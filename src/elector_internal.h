@@ -22,8 +22,6 @@
 #include "mailbox.h"
 #include "shared_state.h"
 
-#define NS_PER_MS			INT64CONST(1000000)
-
 /* The subject of an error.  It decides when the error is over. */
 typedef enum ErrorSubject
 {

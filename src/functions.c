@@ -44,7 +44,6 @@
 #include "status.h"
 
 #define NS_PER_US	INT64CONST(1000)
-#define NS_PER_MS	INT64CONST(1000000)
 
 #define MAX_COLUMNS 32
 

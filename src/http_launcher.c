@@ -21,13 +21,11 @@
 #include "storage/latch.h"
 #include "utils/guc.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "http_launcher.h"
 #include "settings.h"
-#include "shared_state.h"
 #include "worker.h"
-
-#define NS_PER_MS		INT64CONST(1000000)
 
 /* Between two starts of the worker: doubled up to the last. */
 #define BACKOFF_MIN_MS	1000
@@ -83,7 +81,7 @@ http_launcher_supervise(void)
 	}
 	if (pg_atomic_read_u32(claimed) != 0)
 		return -1;
-	now_ns = shared_state_clock_ns();
+	now_ns = clock_now_ns();
 	if (now_ns < due_ns)
 		return (long) ((due_ns - now_ns) / NS_PER_MS + 1);
 

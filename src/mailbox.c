@@ -14,6 +14,7 @@
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "mailbox.h"
 #include "shared_state.h"
@@ -164,7 +165,7 @@ claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
 			if (move_place(&mailbox->places[i], PLACE_FREE, PLACE_CLAIMED))
 				claimed = &mailbox->places[i];
 		}
-		if (claimed != NULL || (left_ms = shared_state_remaining_ms(until_us)) == 0)
+		if (claimed != NULL || (left_ms = clock_remaining_ms(until_us)) == 0)
 			break;
 		(void) ConditionVariableTimedSleep(&mailbox->place_freed, left_ms, wait_event);
 	}
@@ -237,7 +238,7 @@ mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *repl
 				place->reply.kind = REPLY_NO_ELECTOR;
 				break;
 			}
-			left_ms = shared_state_remaining_ms(until_us);
+			left_ms = clock_remaining_ms(until_us);
 			if (left_ms == 0)
 			{
 				done = false;

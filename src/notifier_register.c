@@ -11,12 +11,12 @@
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "events.h"
 #include "hook_register.h"
 #include "notifier_register.h"
 #include "settings.h"
-#include "shared_state.h"
 
 typedef struct NotifierSlot
 {
@@ -198,11 +198,11 @@ notifier_register_serves(int notifier_slot, const char *database)
 void
 notifier_register_pause(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event)
 {
-	int64		until_us = shared_state_clock_ns() / 1000 + pause_ms * INT64CONST(1000);
+	int64		until_us = clock_now_ns() / 1000 + pause_ms * INT64CONST(1000);
 	long		left_ms;
 
 	ConditionVariablePrepareToSleep(events_for_notifiers());
-	while (is_admitted(notifier_slot, ticket) && (left_ms = shared_state_remaining_ms(until_us)) > 0)
+	while (is_admitted(notifier_slot, ticket) && (left_ms = clock_remaining_ms(until_us)) > 0)
 		(void) ConditionVariableTimedSleep(events_for_notifiers(), left_ms, wait_event);
 	ConditionVariableCancelSleep();
 }
@@ -236,7 +236,7 @@ bool
 notifier_register_wait_for_leave(int notifier_slot, long timeout_ms)
 {
 	uint32		wait_event = compat_wait_event("EtcdLeaderNotifierLeave");
-	int64		until_us = shared_state_clock_ns() / 1000 + timeout_ms * INT64CONST(1000);
+	int64		until_us = clock_now_ns() / 1000 + timeout_ms * INT64CONST(1000);
 	bool		left = false;
 	long		left_ms;
 
@@ -244,7 +244,7 @@ notifier_register_wait_for_leave(int notifier_slot, long timeout_ms)
 	events_prepare_to_sleep();
 	while (!(left = pg_atomic_read_u32(&notifiers->slots[notifier_slot].claimed) == 0 &&
 			 !hook_register_occupies(notifier_slot)) &&
-		   (left_ms = shared_state_remaining_ms(until_us)) > 0)
+		   (left_ms = clock_remaining_ms(until_us)) > 0)
 		(void) events_sleep(left_ms, wait_event);
 	events_cancel_sleep();
 	return left;

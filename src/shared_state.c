@@ -17,9 +17,7 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "catalog/namespace.h"
 #include "lib/stringinfo.h"
@@ -38,10 +36,6 @@
 #include "events.h"
 #include "settings.h"
 #include "shared_state.h"
-
-#ifndef CLOCK_BOOTTIME
-#error "etcd_leader needs a clock that goes on while the host sleeps (CLOCK_BOOTTIME)"
-#endif
 
 #define NO_ELECTOR	PG_UINT32_MAX
 
@@ -204,16 +198,6 @@ bool
 shared_state_is_attached(void)
 {
 	return state != NULL;
-}
-
-int64
-shared_state_clock_ns(void)
-{
-	struct timespec now;
-
-	if (unlikely(clock_gettime(CLOCK_BOOTTIME, &now) != 0))
-		elog(ERROR, "could not read the clock: %m");
-	return (int64) now.tv_sec * INT64CONST(1000000000) + now.tv_nsec;
 }
 
 /*
@@ -380,19 +364,6 @@ shared_state_has_elector(void)
 	return pg_atomic_read_u32(&state->elector) != NO_ELECTOR;
 }
 
-long
-shared_state_remaining_ms(int64 until_us)
-{
-	int64		left_us;
-
-	if (until_us == PG_INT64_MAX)
-		return -1;
-	left_us = until_us - shared_state_clock_ns() / 1000;
-	if (left_us <= 0)
-		return 0;
-	return (long) Min(left_us / 1000 + 1, INT_MAX);
-}
-
 /* ---- text ------------------------------------------------------------ */
 
 char *
@@ -551,7 +522,7 @@ shared_state_is_leader(int slot_number, uint64 layout)
 	if (deadline_ns == 0)
 		return false;
 	pg_read_barrier();
-	if ((int64) deadline_ns <= shared_state_clock_ns())
+	if ((int64) deadline_ns <= clock_now_ns())
 		return false;
 
 	/* if the slot is still that election's now, it was so then */
@@ -613,7 +584,7 @@ shared_state_read(int slot_number, uint64 layout, SharedElection *election)
 int64
 shared_state_next_deadline_ns(void)
 {
-	int64		now_ns = shared_state_clock_ns();
+	int64		now_ns = clock_now_ns();
 	int64		next_ns = PG_INT64_MAX;
 
 	for (int i = 0; i < settings_max_elections; i++)
