@@ -33,10 +33,7 @@ init_crash_memory(void)
 }
 
 const SharedPart crash_memory_part = {
-	.name = "memory of the elector",
-	.size = sizeof(CrashMemory),
-	.memory = (void **) &memory_kept,
-	.init = init_crash_memory,
+	.name = "memory of the elector", .size = sizeof(CrashMemory), .memory = (void **) &memory_kept, .init = init_crash_memory,
 	.is_lasting = true
 };
 

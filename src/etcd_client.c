@@ -91,7 +91,7 @@ etcd_client_create(const EtcdClientCallbacks *callbacks)
 		return NULL;
 	}
 	client->callbacks = *callbacks;
-	etcd_watch_init(client);
+	etcd_watch_keep_connections(client);
 	return client;
 }
 

@@ -427,7 +427,8 @@ typedef struct Stream
 	char		end_why[ETCD_MESSAGE_SIZE];
 } Stream;
 
-extern void etcd_watch_init(EtcdClient *client);
+/* How many connections stay open.  To be called at the beginning. */
+extern void etcd_watch_keep_connections(EtcdClient *client);
 
 /* Ends all streams that are open; watch_ended() is called later. */
 extern void etcd_watch_end_all(EtcdClient *client, const char *why);

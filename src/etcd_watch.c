@@ -27,8 +27,8 @@
  * each stream.  More are used for a moment, such as when many elections are
  * entered at once; those to an endpoint that was left are the first to go.
  */
-static void
-keep_connections(EtcdClient *client)
+void
+etcd_watch_keep_connections(EtcdClient *client)
 {
 	int			nopen = 0;
 
@@ -37,19 +37,13 @@ keep_connections(EtcdClient *client)
 	etcd_http_keep_connections(&client->http, 1 + (nopen > 0 ? nopen : 1));
 }
 
-void
-etcd_watch_init(EtcdClient *client)
-{
-	keep_connections(client);
-}
-
 /* Frees a stream, whether it is open or not. */
 static void
 free_stream(EtcdClient *client, Stream *stream)
 {
 	etcd_http_release(&client->http, &stream->exchange);
 	etcd_gateway_free_payload(&stream->payload);
-	keep_connections(client);
+	etcd_watch_keep_connections(client);
 }
 
 /* Closes a stream, if it is open; watch_ended() will be called. */
@@ -99,7 +93,7 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 	stream->deadline_ns = etcd_client_clock_ns() + timeout_ms * NS_PER_MS;
 	stream->has_told = false;
 	stream->rests_until_ns = INT64_MAX;
-	keep_connections(client);
+	etcd_watch_keep_connections(client);
 	return true;
 }
 

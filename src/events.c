@@ -97,10 +97,7 @@ init_events(void)
 }
 
 const SharedPart events_part = {
-	.name = "etcd_leader events",
-	.size = sizeof(Events),
-	.memory = (void **) &events,
-	.init = init_events
+	.name = "etcd_leader events", .size = sizeof(Events), .memory = (void **) &events, .init = init_events
 };
 
 static void
@@ -110,10 +107,7 @@ init_elections_ring(void)
 }
 
 const SharedPart elections_ring_part = {
-	.name = "etcd_leader events of elections",
-	.size = EVENT_RING_SIZE(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer)),
-	.memory = (void **) &elections_ring,
-	.init = init_elections_ring
+	.name = "etcd_leader events of elections", .size = EVENT_RING_SIZE(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer)), .memory = (void **) &elections_ring, .init = init_elections_ring
 };
 
 static void
@@ -123,10 +117,7 @@ init_changes_ring(void)
 }
 
 const SharedPart changes_ring_part = {
-	.name = "etcd_leader changes",
-	.size = EVENT_RING_SIZE(CHANGES_PLACES, CHANGES_BYTES),
-	.memory = (void **) &changes_ring,
-	.init = init_changes_ring,
+	.name = "etcd_leader changes", .size = EVENT_RING_SIZE(CHANGES_PLACES, CHANGES_BYTES), .memory = (void **) &changes_ring, .init = init_changes_ring,
 	.is_large = true
 };
 
@@ -137,10 +128,7 @@ init_event_number(void)
 }
 
 const SharedPart event_number_part = {
-	.name = "number of events",
-	.size = sizeof(pg_atomic_uint64),
-	.memory = (void **) &last_event,
-	.init = init_event_number,
+	.name = "number of events", .size = sizeof(pg_atomic_uint64), .memory = (void **) &last_event, .init = init_event_number,
 	.is_lasting = true
 };
 

@@ -77,10 +77,7 @@ init_register(void)
 }
 
 const SharedPart hook_register_part = {
-	.name = "etcd_leader hooks",
-	.size = sizeof(HookRegister),
-	.memory = (void **) &hooks,
-	.init = init_register
+	.name = "etcd_leader hooks", .size = sizeof(HookRegister), .memory = (void **) &hooks, .init = init_register
 };
 
 /* ---- launchers ------------------------------------------------------- */

@@ -41,10 +41,7 @@ init_launcher(void)
 }
 
 const SharedPart http_launcher_part = {
-	.name = "etcd_leader http",
-	.size = sizeof(pg_atomic_uint32),
-	.memory = (void **) &claimed,
-	.init = init_launcher
+	.name = "etcd_leader http", .size = sizeof(pg_atomic_uint32), .memory = (void **) &claimed, .init = init_launcher
 };
 
 /* ---- in the elector ----------------------------------------------------- */

@@ -87,10 +87,7 @@ init_mailbox_page(void)
 }
 
 const SharedPart mailbox_page_part = {
-	.name = "etcd_leader mailbox page",
-	.size = SHARED_PAGE_SIZE,
-	.memory = (void **) &mailbox_page_memory,
-	.init = init_mailbox_page,
+	.name = "etcd_leader mailbox page", .size = SHARED_PAGE_SIZE, .memory = (void **) &mailbox_page_memory, .init = init_mailbox_page,
 	.is_large = true
 };
 
@@ -137,10 +134,7 @@ fail_all(void)
 }
 
 const SharedPart mailbox_part = {
-	.name = "etcd_leader mailbox",
-	.size = sizeof(Mailbox),
-	.memory = (void **) &mailbox,
-	.init = init_mailbox,
+	.name = "etcd_leader mailbox", .size = sizeof(Mailbox), .memory = (void **) &mailbox, .init = init_mailbox,
 	.elector_begins = fail_all,
 	.elector_ends = fail_all
 };

@@ -61,10 +61,7 @@ dismiss_all(void)
 }
 
 const SharedPart notifier_register_part = {
-	.name = "etcd_leader notifiers",
-	.size = sizeof(NotifierRegister),
-	.memory = (void **) &notifiers,
-	.init = init_register,
+	.name = "etcd_leader notifiers", .size = sizeof(NotifierRegister), .memory = (void **) &notifiers, .init = init_register,
 	.elector_begins = dismiss_all
 };
 

@@ -106,16 +106,10 @@ init_slots(void)
 }
 
 const SharedPart shared_state_part = {
-	.name = "etcd_leader",
-	.size = sizeof(SharedState),
-	.memory = (void **) &state,
-	.init = init_state
+	.name = "etcd_leader", .size = sizeof(SharedState), .memory = (void **) &state, .init = init_state
 };
 const SharedPart shared_elections_part = {
-	.name = "etcd_leader elections",
-	.size = ELECTION_MAX_ELECTIONS * sizeof(SharedSlotPadded),
-	.memory = (void **) &slots,
-	.init = init_slots
+	.name = "etcd_leader elections", .size = ELECTION_MAX_ELECTIONS * sizeof(SharedSlotPadded), .memory = (void **) &slots, .init = init_slots
 };
 
 static void

@@ -172,10 +172,7 @@ count_forgotten_losses(void)
 }
 
 const SharedPart stats_part = {
-	.name = "statistics",
-	.size = sizeof(Stats),
-	.memory = (void **) &stats,
-	.init = init_stats,
+	.name = "statistics", .size = sizeof(Stats), .memory = (void **) &stats, .init = init_stats,
 	.is_lasting = true,
 	.elector_begins = count_forgotten_losses
 };
