@@ -105,6 +105,19 @@ tell_unsent(EtcdClient *client)
 	}
 }
 
+/* An attempt waits for a token: it is sent with a newer one, or one is requested. */
+static void
+supply_token(EtcdClient *client, const Report *report)
+{
+	int			endpoint = report->answer.endpoint;
+	char		why[ETCD_MESSAGE_SIZE];
+
+	if (client->endpoints[endpoint].token_number > report->attempt->token_number)
+		etcd_request_send_parked(client, endpoint);
+	else if (!etcd_auth_ask(client, endpoint, why))
+		etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
+}
+
 void
 etcd_answers_tell(EtcdClient *client)
 {
@@ -114,7 +127,7 @@ etcd_answers_tell(EtcdClient *client)
 	while (etcd_request_next(client, &report))
 	{
 		if (report.kind == REPORT_WANTS_TOKEN)
-			etcd_auth_supply(client, report.attempt);
+			supply_token(client, &report);
 		else
 			report.request->receive(client, &report);
 		etcd_request_done(client, &report);

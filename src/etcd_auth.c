@@ -144,21 +144,12 @@ receive_refusal(EtcdClient *client, const Report *report)
 	client->callbacks.noticed(client->callbacks.ctx, why);
 }
 
-/* Requests a token for the attempts that wait for it; if that is not possible, they fail. */
-static void
-ask_for_parked(EtcdClient *client, int endpoint)
-{
-	char		why[ETCD_MESSAGE_SIZE];
-
-	if (!etcd_auth_ask(client, endpoint, why))
-		etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
-}
-
 static void
 receive_token(EtcdClient *client, const Report *report)
 {
 	const EtcdAnswer *answer = &report->answer;
 	int			endpoint = answer->endpoint;
+	char		why[ETCD_MESSAGE_SIZE];
 
 	if (endpoint < 0)
 		return;
@@ -168,8 +159,8 @@ receive_token(EtcdClient *client, const Report *report)
 		 * The token may belong to another user, or to another password, so ask
 		 * once more.  Without a user nobody waits for a token.
 		 */
-		if (client->settings.username != NULL)
-			ask_for_parked(client, endpoint);
+		if (client->settings.username != NULL && !etcd_auth_ask(client, endpoint, why))
+			etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
 	}
 	else if (answer->outcome == ETCD_ANSWERED || etcd_says_auth_is_off(answer))
 	{
@@ -181,17 +172,6 @@ receive_token(EtcdClient *client, const Report *report)
 	}
 	else
 		receive_refusal(client, report);
-}
-
-void
-etcd_auth_supply(EtcdClient *client, const Attempt *attempt)
-{
-	int			endpoint = etcd_request_endpoint(client, attempt);
-
-	if (client->endpoints[endpoint].token_number > attempt->token_number)
-		etcd_request_send_parked(client, endpoint);
-	else
-		ask_for_parked(client, endpoint);
 }
 
 bool

@@ -406,9 +406,6 @@ typedef struct Auth
  */
 extern bool etcd_auth_ask(EtcdClient *client, int endpoint, char *why);
 
-/* An attempt waits for a token: it is sent with a newer one, or one is requested. */
-extern void etcd_auth_supply(EtcdClient *client, const Attempt *attempt);
-
 /* New settings; same_user: with the user name of those before. */
 extern void etcd_auth_configure(EtcdClient *client, bool same_user);
 

@@ -196,18 +196,17 @@ etcd_endpoints_probe(EtcdClient *client)
 	(void) client;
 }
 
-void
-etcd_auth_supply(EtcdClient *client, const Attempt *attempt)
+bool
+etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
 {
-	int			endpoint = etcd_request_endpoint(client, attempt);
-
 	assert_non_null(client->settings.username);
-	if (client->endpoints[endpoint].token_number > attempt->token_number)
-		etcd_request_send_parked(client, endpoint);
-	else if (password_is_missing)
-		etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, "no password");
-	else
-		nasked[endpoint]++;
+	if (password_is_missing)
+	{
+		etcd_format_message(why, "no password");
+		return false;
+	}
+	nasked[endpoint]++;
+	return true;
 }
 
 /* ---- the caller ------------------------------------------------------ */
