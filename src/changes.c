@@ -262,8 +262,6 @@ see_event(Changes *changes, Prefix *prefix, const EtcdWatchEvent *event)
 		return;
 	if (revision > prefix->split)
 	{
-		if (prefix->split != 0)
-			advance(changes, prefix, prefix->split);
 		learn_revision(changes, revision);
 		prefix->split = revision;
 		prefix->nannounced = 0;

@@ -38,19 +38,20 @@
  *			answered when it is applied.  It writes nothing, wakes no watch,
  *			and makes no revision.  If etcd has no space and refuses proposals,
  *			a plain read is sent instead.
- * ARMED	The successor leads without reading again when its wait ends.  An
- *			ordered look that shows the own key, and exactly one before it,
- *			arms it: create revisions only increase, so no other key can come
- *			before.  The wait ends when the watch reports the deletion of that
- *			key, at a later revision than the answer that armed.  One watch
- *			reports all changes of both keys after that answer, and a frame is
- *			used as a whole, because a transfer deletes both keys at one
- *			revision.  The instance then leads if the lease is good, the own
- *			key is attached to it as far as is known, the result of every write
- *			of leases and keys is known, and the answers are not in doubt
- *			(HISTORY).  A look follows at once, and ends leadership if it
- *			disagrees.  Go's client checks neither its lease nor its key (etcd
- *			#19597).
+ * ARMED	The successor leads without reading again when its wait ends.  A
+ *			look that shows the own key, and exactly one before it, arms it:
+ *			create revisions only increase, so no other key can come before.
+ *			The wait ends when the watch reports the deletion of that key, at a
+ *			later revision than the answer that armed.  One watch reports all
+ *			changes of both keys after that answer, and a frame is used as a
+ *			whole, because a transfer deletes both keys at one revision.  So the
+ *			look may be stale, and need not be ORDERED.  A write of the leader's
+ *			name with another create revision disarms: the deletion before it
+ *			was missed (#19179).  When the wait ends, the instance leads if the
+ *			lease is good, the own key is attached to it as far as is known, and
+ *			the answers are not in doubt (HISTORY).  A look follows at once, and
+ *			ends leadership if it disagrees.  Go's client checks neither its
+ *			lease nor its key (etcd #19597).
  * FRESH	In a new raft term, or after the deadline, a fresh lease replaces
  *			the old one, and the keys are put on it.  An etcd leader that was
  *			stopped and wakes up revokes leases that its successor renewed.
@@ -206,11 +207,30 @@ core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
 	return false;
 }
 
+Election *
+core_find_election(ElectionCore *core, const Op *op)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (op->slots & SLOT_BIT(i))
+			return is_used(e) && e->generation == op->generation ? e : NULL;
+	}
+	return NULL;
+}
+
+static bool
+is_look(const Op *op)
+{
+	return op->kind == OP_LOOK || op->kind == OP_PATRONI_LOOK;
+}
+
 /* Does the txn write nothing? */
 static bool
 is_read(const Op *op)
 {
-	return op->kind == OP_LOOK || op->kind == OP_SURVEY;
+	return is_look(op) || op->kind == OP_SURVEY;
 }
 
 static bool
@@ -238,11 +258,23 @@ core_send_txn(ElectionCore *core, const Op *op,
 	request.nsuccess = nsuccess;
 	request.failure = failure;
 	request.nfailure = nfailure;
-	request.repeatable = is_read(op);
+	/* the queue may have large values of other programs */
+	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
 	/* a proclamation changes nothing that is remembered */
 	if (!is_read(op) && op->kind != OP_PROCLAIM)
 		erase_memory(core);
 	core->port.send(core->port.ctx, op->id, &request);
+}
+
+void
+core_send_look(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered)
+{
+	static const EtcdOp order = {.kind = ETCD_OP_EMPTY_TXN};
+
+	op->ordered = ordered;
+	if (ordered)
+		ops[nops++] = order;
+	core_send_txn(core, op, NULL, 0, ops, nops, NULL, 0);
 }
 
 void
@@ -339,7 +371,7 @@ set_connected(ElectionCore *core, const Op *answered)
 	queue_retry_now(core);
 	look_retry_now(core);
 	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
-	if (answered->kind != OP_LOOK && !core_is_under_way(core, OP_LOOK, ALL_SLOTS))
+	if (!is_look(answered) && !core_is_under_way(core, OP_LOOK, ALL_SLOTS))
 		look_want_all(core);
 }
 
@@ -493,12 +525,15 @@ is_complete(const Op *op, const EtcdAnswer *answer)
 		return answer->nresults > 0;
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
-		if (op->asked[i] & LOOK_PATRONI)
-			expected += PATRONI_NRANGES;
-		else if (op->slots & SLOT_BIT(i))
+		if (op->slots & SLOT_BIT(i))
 			expected += 1 + ((op->asked[i] & LOOK_OWN) != 0) + ((op->asked[i] & LOOK_NEIGHBOUR) != 0);
 	}
-	return answer->nresults == expected + op->deletes_nothing;
+	if (op->kind == OP_PATRONI_LOOK)
+		expected = PATRONI_NRANGES;
+	if (op->ordered && (answer->nresults != ++expected ||
+						answer->results[expected - 1].kind != ETCD_OP_EMPTY_TXN))
+		return false;
+	return answer->nresults == expected;
 }
 
 /* A request got no useful answer.  It stays wanted, so it is sent again. */
@@ -541,8 +576,9 @@ dispatch_answer(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnsw
 		case OP_TRANSFER:
 			transfer_receive(core, now_ns, op, answer);
 			break;
+		case OP_PATRONI_LOOK:
 		case OP_TIME_TO_LIVE:
-			patroni_receive_time_to_live(core, now_ns, op, answer);
+			patroni_receive(core, now_ns, op, answer);
 			break;
 	}
 }
@@ -573,7 +609,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 static void
 receive_believed(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
-	if (op->kind == OP_LOOK)
+	if (is_look(op))
 		core->stale_since_ns = 0;
 	set_connected(core, op);
 	learn_header(core, &answer->header);
@@ -585,9 +621,7 @@ static void
 receive_refusal(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
 	set_connected(core, op);
-	if (op->kind == OP_LOOK && op->deletes_nothing)
-		look_refused(core, now_ns, op, answer);
-	else if (op->kind == OP_LOOK)
+	if (op->kind == OP_LOOK)
 		fail_request(core, now_ns, op);
 	else
 		dispatch_answer(core, now_ns, op, answer);
@@ -740,12 +774,12 @@ remember_election(const ElectionCore *core, const Election *e, ElectionMemory *m
 	copy_string(memory->elections[n].value, e->value, ELECTION_VALUE_SIZE);
 	copy_string(memory->elections[n].key, e->key, ELECTION_KEY_SIZE);
 	memory->elections[n].named = e->named_lease == core->lease.id;
-	memory->elections[n].final_revision = e->final_revision;
-	if (is_queued(e) && e->key_lease == core->lease.id)
+	if (is_queued(e))
 	{
 		copy_string(memory->elections[n].key_value, e->key_value, ELECTION_VALUE_SIZE);
 		memory->elections[n].create_revision = e->create_revision;
 		memory->elections[n].mod_revision = e->mod_revision;
+		memory->elections[n].written_revision = e->written_revision;
 	}
 }
 
@@ -793,7 +827,7 @@ check_followed(const ElectionCore *core, const Election *e)
 	{
 		assert(!core->config.in_recovery && p->member_seen);
 		assert(strcmp(p->system_identifier, core->config.system_identifier) == 0);
-		assert(p->until_ns != 0 && strcmp(p->holder, core->config.node_name) == 0);
+		assert(p->until_ns != 0 && strcmp(e->leader_value, core->config.node_name) == 0);
 		assert(e->told_revision == e->create_revision);
 		assert(e->leader_known && e->leader.create_revision == e->create_revision);
 	}
@@ -858,23 +892,6 @@ check_invariants(const ElectionCore *core)
 /* ---- what is wanted ------------------------------------------------------------ */
 
 /*
- * The elections that do not follow Patroni: a followed election has its own
- * beats.
- */
-static uint32_t
-own_slots(const ElectionCore *core)
-{
-	uint32_t	slots = 0;
-
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (!core->elections[i].followed)
-			slots |= SLOT_BIT(i);
-	}
-	return slots;
-}
-
-/*
  * A beat is a keepalive, and a look that confirms it.  The look is sent when
  * the keepalive is answered.  If the lease cannot be kept, or there is none,
  * only a look is sent.  An observer learns as much from it, and it shows that
@@ -884,8 +901,8 @@ static void
 send_beat_or_look(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
-	if (!lease_start_beat(core, now_ns))
-		(void) look_send_check(core, now_ns, core->connected ? own_slots(core) : ALL_SLOTS, NULL);
+	if (!lease_start_beat(core, now_ns) && !look_send(core, now_ns, NULL) && !core->connected)
+		(void) patroni_probe(core, now_ns);
 }
 
 /*

@@ -39,12 +39,13 @@
  *						revision, so the next one is		answer; 0 when the next one is not
  *						created above it					above it: etcd was put back
  *	 e.seen_revision	of the newest look that was used	look; raised only; History.
- *						and asked for the present places.	Not by events: another watch of the
+ *						and shows the present places.		Not by events: another watch of the
  *						All watches of the election begin	stream may be behind.
  *						after it.
- *	 e.armed_revision	of the newest answer that shows		ordered look; 0 with the epoch,
- *						the own key and exactly one			a lost watch, or another place.
- *						before it (ARMED)					Waiting only; up to seen_revision
+ *	 e.armed_revision	of the newest answer that shows		look; 0 with the epoch, a lost watch,
+ *						the own key and exactly one			another place, or a new key of the
+ *						before it (ARMED)					leader's name.  Waiting only; up to
+ *															seen_revision
  *	 e.first_revision	at which the wait ended (ARMED):	event; 0 with the epoch.
  *						older answers show a place that		Leading only
  *						is not the own one any more
@@ -124,6 +125,7 @@
 typedef enum OpKind
 {
 	OP_LOOK,
+	OP_PATRONI_LOOK,			/* of one followed election */
 	OP_KEEPALIVE,
 	OP_GRANT,
 	OP_REVOKE,
@@ -139,10 +141,9 @@ typedef enum OpKind
 /* The keys that a look reads of an election, beside its leader's. */
 #define LOOK_OWN			1
 #define LOOK_NEIGHBOUR		2		/* the predecessor; for a leader, the last key of the queue */
-#define LOOK_BY_NAME		8		/* the predecessor and the leader that are known, no others */
-#define LOOK_PATRONI		4		/* of a followed election, instead of all others */
+#define LOOK_BY_NAME		4		/* the predecessor and the leader that are known, no others */
 
-/* How many keys such a look asks for. */
+/* How many keys a PATRONI_LOOK asks for. */
 #define PATRONI_NRANGES		4
 
 /*
@@ -172,8 +173,7 @@ typedef struct Op
 	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
 	int64_t		create_revisions[ELECTION_MAX_ELECTIONS];
 	uint8_t		asked[ELECTION_MAX_ELECTIONS];	/* LOOK */
-	bool		deletes_nothing;	/* LOOK: it is a proposal of raft (ORDERED) */
-	bool		ordered;		/* LOOK: it is one, or etcd refuses them */
+	bool		ordered;		/* LOOK, PATRONI_LOOK: raft's log orders it (ORDERED) */
 	char		value[ELECTION_VALUE_SIZE]; /* ENTER, PROCLAIM */
 } Op;
 
@@ -195,13 +195,12 @@ typedef struct Patroni
 	char		member_key[ELECTION_KEY_SIZE + 16 + ELECTION_VALUE_SIZE];
 
 	/*
-	 * The leader key.  The revision at which the holder became the holder is
-	 * the leader's create revision; if it names us, the election's, too.
+	 * The leader key.  Its value is leader_value of the election.  The revision
+	 * at which that became the value is leader.create_revision; if the key names
+	 * us, it is the election's create_revision, too.
 	 */
-	char		holder[ELECTION_VALUE_SIZE];
 	int64_t		key_revision;	/* its create revision; 0: it does not exist */
 	int64_t		lease;			/* that the key is attached to; 0: none */
-	bool		lease_changed;	/* and nothing is known of the new one */
 	int64_t		ttl_ns;			/* granted; 0: not known */
 	int64_t		until_ns;		/* the key lives at least until then; 0: not known */
 	int64_t		event_revision; /* of the newest event */
@@ -298,7 +297,6 @@ typedef struct Election
 	QueueKey	predecessor;
 	QueueKey	leader;
 	uint64_t	places_term;
-	uint64_t	places_id;		/* requests before that one were sent before these two */
 	char		leader_value[ELECTION_VALUE_SIZE];
 	int64_t		leader_mod_revision;
 	int64_t		leader_version; /* as of leader_mod_revision, of another's key */
@@ -412,7 +410,6 @@ struct ElectionCore
 	int			beat_failures;
 
 	/* looks */
-	int64_t		unordered_until_ns;	/* etcd has no space: it may refuse proposals */
 	int64_t		look_retry_ns;
 	int			look_failures;
 
@@ -557,10 +554,22 @@ is_candidate(const Election *e)
 extern Op  *core_start_op(ElectionCore *core, int64_t now_ns, OpKind kind);
 extern Op  *core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election *e);
 extern bool core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots);
+
+/*
+ * The election of a request about one; NULL if its slot belongs to another one
+ * now.
+ */
+extern Election *core_find_election(ElectionCore *core, const Op *op);
 extern void core_send_txn(ElectionCore *core, const Op *op,
 						  const EtcdCompare *compares, int ncompares,
 						  const EtcdOp *success, int nsuccess,
 						  const EtcdOp *failure, int nfailure);
+
+/*
+ * Sends a txn of ranges.  ordered: raft's log orders it (ORDERED).  ops has room
+ * for one operation more.
+ */
+extern void core_send_look(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered);
 extern void core_send_lease_request(ElectionCore *core, const Op *op, EtcdRequestKind kind,
 									int64_t ttl_s);
 
@@ -774,25 +783,29 @@ extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason re
 
 /* ---- look.c -------------------------------------------------------------- */
 
-/* Everything has to be read again. */
+/* Everything has to be read again, but not before that time. */
 extern void look_want_all(ElectionCore *core);
+extern void look_postpone_all(ElectionCore *core, int64_t until_ns);
+
+/*
+ * A look at the election, by look.c or patroni.c, is sent; its answer was used;
+ * there is none.  A session that wants to know whether this instance still leads
+ * waits for a look that is sent after it asked.
+ */
+extern void look_take_up(const Op *op, Election *e);
+extern void look_finish(ElectionCore *core, const Op *op, Election *e);
+extern void look_want_again(const Op *op, Election *e);
 extern void look_retry_now(ElectionCore *core);
 
 /*
- * Sends a look: one linearizable txn that reads, for each of these elections,
- * the own key, the predecessor and the leader, if there can be any.
+ * Sends a look: one linearizable txn that reads, for each election that does
+ * not follow Patroni, the own key, the predecessor and the leader, if there can
+ * be any.  Keys that are known are read by their names (BY NAME).  beat: the
+ * beat that it confirms, or NULL.  False: there is nothing to read, or no room.
  */
-extern bool look_send(ElectionCore *core, int64_t now_ns, uint32_t slots);
-
-/*
- * The same for the known keys, by their names (BY NAME).  beat: the beat that
- * it confirms, or NULL.
- */
-extern bool look_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat);
+extern bool look_send(ElectionCore *core, int64_t now_ns, const Beat *beat);
 
 /* etcd refuses the look, or it got no answer. */
-extern void look_refused(ElectionCore *core, int64_t now_ns, const Op *op,
-						 const EtcdAnswer *answer);
 extern void look_request_failed(ElectionCore *core, const Op *op);
 
 /* Returns the elections whose own key is as PLACE and BEAT require. */
@@ -849,26 +862,26 @@ extern int64_t patroni_longest_ttl_ns(const ElectionCore *core);
 /* Fills in the leader key, and the reason why this instance does not lead. */
 extern void patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view);
 
-/*
- * The counterpart of add_ranges() of look.c, and the use of the look's answer.
- */
-extern int	patroni_add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n);
-extern void patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e,
-								 const EtcdAnswer *answer, int first);
-
-/* The answer to a request for a time to live.  It may be a refusal. */
-extern void patroni_receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op,
-										 const EtcdAnswer *answer);
+/* The answer to a look or to a request for a time to live.  It may be a refusal. */
+extern void patroni_receive(ElectionCore *core, int64_t now_ns, const Op *op,
+							const EtcdAnswer *answer);
 extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
+
+/* Sends a look of any followed election.  False: there is none, or no room. */
+extern bool patroni_probe(ElectionCore *core, int64_t now_ns);
 
 /* Sends what is due. */
 extern void patroni_pursue(ElectionCore *core, int64_t now_ns);
+
+/* Sends no look before that time. */
+extern void patroni_postpone_looks(ElectionCore *core, int64_t until_ns);
 
 /* There is contact again: postponed requests are due now. */
 extern void patroni_retry_now(ElectionCore *core);
 
 extern void patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config);
-extern void patroni_see_event(ElectionCore *core, Election *e, const EtcdWatchEvent *event);
+extern void patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e,
+							  const EtcdWatchEvent *event);
 
 /* New settings are in force; other_cluster: those that name the keys changed. */
 extern void patroni_configure(ElectionCore *core, int64_t now_ns, Election *e, bool other_cluster);

@@ -16,19 +16,10 @@
 static bool
 may_be_doubled(const EtcdRequest *request)
 {
-	if (request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE || request->repeatable)
+	if (request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE)
 		return true;
-	for (int i = 0; i < request->nsuccess; i++)
-	{
-		if (request->success[i].kind != ETCD_OP_RANGE)
-			return false;
-	}
-	for (int i = 0; i < request->nfailure; i++)
-	{
-		if (request->failure[i].kind != ETCD_OP_RANGE)
-			return false;
-	}
-	return request->kind == ETCD_TXN;
+	return request->kind == ETCD_TXN && !etcd_writes(request->success, request->nsuccess) &&
+		!etcd_writes(request->failure, request->nfailure);
 }
 
 /* Acts on a report about a request of the caller. */

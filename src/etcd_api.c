@@ -311,6 +311,10 @@ put_op(Text *text, const EtcdOp *op)
 			put(text, "{");
 			put_bytes(text, "key", op->key);
 			break;
+		case ETCD_OP_EMPTY_TXN:
+			put_name(text, "request_txn");
+			put(text, "{");
+			break;
 	}
 	put(text, "}}");
 }
@@ -338,6 +342,17 @@ finish(Text *text, size_t *len)
 	}
 	*len = text->len;
 	return text->data;
+}
+
+bool
+etcd_writes(const EtcdOp *ops, int nops)
+{
+	for (int i = 0; i < nops; i++)
+	{
+		if (ops[i].kind == ETCD_OP_PUT || ops[i].kind == ETCD_OP_DELETE)
+			return true;
+	}
+	return false;
 }
 
 const char *
@@ -496,7 +511,8 @@ static const Field range_fields[] = {
 static const Message range_message =
 {range_fields, lengthof(range_fields), sizeof(EtcdResult), false};
 
-static const Message put_message = {NULL, 0, sizeof(EtcdResult), false};
+/* of a put, and of an empty txn */
+static const Message empty_message = {NULL, 0, sizeof(EtcdResult), false};
 
 static const Field delete_fields[] = {
 	{"deleted", FIELD_INT64, false, offsetof(EtcdResult, deleted), NULL, 0},
@@ -506,8 +522,9 @@ static const Message delete_message =
 
 static const Field result_fields[] = {
 	{"response_range", FIELD_RESULT, false, 0, &range_message, ETCD_OP_RANGE},
-	{"response_put", FIELD_RESULT, false, 0, &put_message, ETCD_OP_PUT},
+	{"response_put", FIELD_RESULT, false, 0, &empty_message, ETCD_OP_PUT},
 	{"response_delete_range", FIELD_RESULT, false, 0, &delete_message, ETCD_OP_DELETE},
+	{"response_txn", FIELD_RESULT, false, 0, &empty_message, ETCD_OP_EMPTY_TXN},
 };
 static const Message result_message =
 {result_fields, lengthof(result_fields), sizeof(EtcdResult), true};

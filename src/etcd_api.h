@@ -67,7 +67,14 @@ typedef enum EtcdOpKind
 {
 	ETCD_OP_RANGE,
 	ETCD_OP_PUT,
-	ETCD_OP_DELETE
+	ETCD_OP_DELETE,
+
+	/*
+	 * A nested txn without compares and operations.  It changes nothing, and
+	 * needs no right.  But etcd counts a txn that contains it as a write:
+	 * raft's log orders the ranges beside it.  It has no key.
+	 */
+	ETCD_OP_EMPTY_TXN
 } EtcdOpKind;
 
 typedef enum EtcdSort
@@ -123,7 +130,6 @@ typedef struct EtcdRequest
 	int			nsuccess;
 	const EtcdOp *failure;
 	int			nfailure;
-	bool		repeatable;		/* TXN: it writes nothing, though it may not look so */
 
 	/*
 	 * The answer may be large, as values of others are asked for.  If it is
@@ -249,6 +255,9 @@ typedef struct EtcdWatchFrame
 extern const char *etcd_request_path(EtcdRequestKind kind);
 
 #define ETCD_WATCH_PATH "/v3/watch"
+
+/* Can one of these operations change a key? */
+extern bool etcd_writes(const EtcdOp *ops, int nops);
 
 /*
  * The body of a request, NUL-terminated, to be free()d; its length in *len.

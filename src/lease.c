@@ -665,23 +665,22 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAn
 	beat.ttl_ns = answer->ttl_s * NS_PER_S;
 	if (beat.ttl_ns > core->lease.ttl_ns)
 		beat.ttl_ns = core->lease.ttl_ns;
-	if (answer->outcome != ETCD_ANSWERED || !look_send_check(core, now_ns, ALL_SLOTS, &beat))
+	if (answer->outcome != ETCD_ANSWERED || !look_send(core, now_ns, &beat))
 		fail_beat(core, now_ns, &beat);
 }
 
 /*
  * Both answers of the beat have come: the deadline moves forward, or a fresh
- * lease is needed (BEAT).  standing: the elections whose own key the
- * confirming look showed.
+ * lease is needed (BEAT, ORDERED).  An election whose own key is not as PLACE
+ * requires does not lead any more: the look, or a newer state, has shown that.
  */
 static void
-finish_beat(ElectionCore *core, int64_t now_ns, const Beat *beat, uint64_t confirm_term,
-			uint32_t standing)
+finish_beat(ElectionCore *core, int64_t now_ns, const Op *look, uint64_t confirm_term)
 {
+	const Beat *beat = &look->beat;
 	int64_t		until_ns = beat->sent_ns + beat->ttl_ns;
-	bool		complete = true;
 
-	if (beat->term != core->lease.term || confirm_term != core->lease.term)
+	if (!look->ordered || beat->term != core->lease.term || confirm_term != core->lease.term)
 	{
 		/*
 		 * A newer term requires a fresh lease, see needs_fresh().  If the term
@@ -702,22 +701,9 @@ finish_beat(ElectionCore *core, int64_t now_ns, const Beat *beat, uint64_t confi
 
 		if (e->state != ELECTION_LEADING || e->followed)
 			continue;
-		if ((standing & SLOT_BIT(i)) != 0)
-		{
-			lease_extend(core, e);
-			core_publish(core, e);
-		}
-		else
-			complete = false;
+		lease_extend(core, e);
+		core_publish(core, e);
 	}
-
-	/*
-	 * A look that shows an older state of a leader's key than is known,
-	 * because the watch was quicker, does not count for that election.  The
-	 * next regular beat could come too late for it.
-	 */
-	if (!complete)
-		fail_beat(core, now_ns, beat);
 }
 
 /* ---- answers --------------------------------------------------------------- */
@@ -730,7 +716,7 @@ lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
 	revoke_retired(core, now_ns, op, standing);
 	if (lease_is_current(core, &op->beat))
-		finish_beat(core, now_ns, &op->beat, answer->header.raft_term, standing);
+		finish_beat(core, now_ns, op, answer->header.raft_term);
 }
 
 void

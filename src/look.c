@@ -11,14 +11,8 @@
  */
 #include "election_internal.h"
 
-/*
- * After etcd has refused a proposal because it has no space, looks are reads
- * for this time.
- */
-#define UNORDERED_NS		(60 * NS_PER_S)
-
-/* A candidate that never exists has such a name; see ORDERED. */
-#define NOBODY				"#"
+/* The most ranges of an election: own key, predecessor or last key, leader. */
+#define OWN_NRANGES			3
 
 /* The result of a look for one election, at one revision. */
 typedef struct Sight
@@ -37,6 +31,43 @@ look_want_all(ElectionCore *core)
 {
 	for (int i = 0; i < core->max_elections; i++)
 		core->elections[i].look_wanted = is_used(&core->elections[i]);
+}
+
+void
+look_postpone_all(ElectionCore *core, int64_t until_ns)
+{
+	if (core->look_retry_ns < until_ns)
+		core->look_retry_ns = until_ns;
+	patroni_postpone_looks(core, until_ns);
+}
+
+void
+look_take_up(const Op *op, Election *e)
+{
+	e->look_wanted = false;
+	if (e->verify_ticket != 0 && e->verify_id == 0)
+		e->verify_id = op->id;
+}
+
+void
+look_finish(ElectionCore *core, const Op *op, Election *e)
+{
+	if (e->verify_id != op->id)
+		return;
+	e->verify_id = 0;
+	core_reply(core, &e->verify_ticket, ELECTION_DONE);
+}
+
+void
+look_want_again(const Op *op, Election *e)
+{
+	/* a newer look shows the same; the next beat asks by names again */
+	e->look_wanted |= op->id == e->look_id;
+	if (e->verify_id == op->id)
+	{
+		e->verify_id = 0;
+		e->look_wanted = true;
+	}
 }
 
 void
@@ -110,8 +141,6 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 	op->slots |= SLOT_BIT(slot);
 	op->epochs[slot] = e->epoch;
 	op->create_revisions[slot] = e->create_revision;
-	if (e->followed)
-		return patroni_add_ranges(op, e, slot, ranges, n);
 
 	/*
 	 * An instance that is entering need not ask for its own key: the answer to
@@ -139,38 +168,22 @@ may_lead(const Election *e)
 	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
-/*
- * The key that an ordered look deletes: below the own one, or one that it
- * could have.  The role that may write the own key may delete it.  NULL: the
- * look need not be ordered.
- */
-static const char *
-name_nobody(const ElectionCore *core, const Op *op, char *key, size_t size)
+/* Does leadership depend on the look (ORDERED)? */
+static bool
+needs_order(const ElectionCore *core, const Op *op)
 {
-	const Election *candidate = NULL;
-	bool		needed = op->beat.number != 0;
-
 	for (int i = 0; i < core->max_elections; i++)
 	{
-		const Election *e = &core->elections[i];
-
-		if ((op->slots & SLOT_BIT(i)) == 0)
-			continue;
-		needed |= may_lead(e);
-		if (is_candidate(e) && (candidate == NULL || !is_queued(candidate)))
-			candidate = e;
+		if ((op->slots & SLOT_BIT(i)) != 0 && may_lead(&core->elections[i]))
+			return true;
 	}
-	if (!needed || candidate == NULL)
-		return NULL;
-	copy_string(key, is_queued(candidate) ? candidate->key : candidate->prefix, size - strlen(NOBODY));
-	return strcat(key, NOBODY);
+	return op->beat.number != 0;
 }
 
 static bool
 send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, const Beat *beat)
 {
-	EtcdOp		ops[PATRONI_NRANGES * ELECTION_MAX_ELECTIONS + 1];
-	char		nobody[ELECTION_KEY_SIZE + sizeof(NOBODY)];
+	EtcdOp		ops[OWN_NRANGES * ELECTION_MAX_ELECTIONS + 1];
 	int			n = 0;
 	Op		   *op = core_start_op(core, now_ns, OP_LOOK);
 
@@ -183,13 +196,11 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, cons
 		Election   *e = &core->elections[i];
 		bool		names_do = by_name && !e->look_wanted && e->verify_ticket == 0 && has_names(e);
 
-		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e))
+		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e) || e->followed)
 			continue;
-		e->look_wanted = false;
+		look_take_up(op, e);
 		if (!names_do)
 			e->look_id = op->id;
-		if (e->verify_ticket != 0 && e->verify_id == 0)
-			e->verify_id = op->id;
 		n = add_ranges(op, e, i, names_do, ops, n);
 	}
 	if (n == 0)
@@ -197,29 +208,14 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, cons
 		op->id = 0;
 		return false;
 	}
-	op->ordered = now_ns < core->unordered_until_ns;
-	if (!op->ordered && name_nobody(core, op, nobody, sizeof(nobody)))
-	{
-		EtcdOp		delete = {.kind = ETCD_OP_DELETE};
-
-		delete.key = bytes_of(nobody);
-		ops[n++] = delete;
-		op->ordered = op->deletes_nothing = true;
-	}
-	core_send_txn(core, op, NULL, 0, ops, n, NULL, 0);
+	core_send_look(core, op, ops, n, needs_order(core, op));
 	return true;
 }
 
 bool
-look_send(ElectionCore *core, int64_t now_ns, uint32_t slots)
+look_send(ElectionCore *core, int64_t now_ns, const Beat *beat)
 {
-	return send_look(core, now_ns, slots, false, NULL);
-}
-
-bool
-look_send_check(ElectionCore *core, int64_t now_ns, uint32_t slots, const Beat *beat)
-{
-	return send_look(core, now_ns, slots, true, beat);
+	return send_look(core, now_ns, ALL_SLOTS, true, beat);
 }
 
 void
@@ -229,21 +225,21 @@ look_pursue(ElectionCore *core, int64_t now_ns)
 
 	for (int i = 0; i < core->max_elections; i++)
 	{
-		if (is_used(&core->elections[i]) && core->elections[i].look_wanted)
+		const Election *e = &core->elections[i];
+
+		if (is_used(e) && !e->followed && e->look_wanted)
 			slots |= SLOT_BIT(i);
 	}
 	if (slots != 0 && core_is_due(core, now_ns, core->look_retry_ns))
-		(void) look_send(core, now_ns, slots);
+		(void) send_look(core, now_ns, slots, false, NULL);
 }
 
 /* ---- what an answer shows ---------------------------------------------------- */
 
 /* A place in the queue, as a look showed it. */
 static void
-set_queue_key(const ElectionCore *core, Election *e, QueueKey *key, const EtcdKeyValue *kv)
+set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
 {
-	if (key->create_revision != (kv ? kv->create_revision : 0))
-		e->places_id = core->next_id;
 	memset(key, 0, sizeof(*key));
 	if (kv == NULL)
 		return;
@@ -272,7 +268,7 @@ learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_n
 		e->leader_mod_revision = leader ? leader->mod_revision : 0;
 		e->leader_version = leader ? leader->version : 0;
 	}
-	set_queue_key(core, e, &e->leader, leader);
+	set_queue_key(&e->leader, leader);
 	e->leader_known = true;
 	e->leader_until_ns = sent_ns + core->config.ttl_s * NS_PER_S;
 }
@@ -344,12 +340,10 @@ learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 		else
 		{
 			e->state = ELECTION_WAITING;
-			set_queue_key(core, e, &e->predecessor, sight->neighbour);
+			set_queue_key(&e->predecessor, sight->neighbour);
 			/* the first key is the one before ours: there is no other (ARMED) */
-			if (is_successor(e) && op->ordered)
+			if (is_successor(e))
 				e->armed_revision = sight->revision;
-			else if (is_successor(e))
-				e->look_wanted = true;	/* an ordered one */
 		}
 	}
 	return own_stands;
@@ -362,35 +356,39 @@ stands(const QueueKey *key, const EtcdKeyValue *kv)
 }
 
 /*
- * Uses the keys that were read by name.  If each exists, the places have not
- * changed: create revisions only increase, so no key can come before one that
- * exists.  (If etcd was put back, a new raft term has begun.)  True if the own
- * key is as PLACE and BEAT require.
+ * Do the keys that were read by name show that the known places have not
+ * changed?  Create revisions only increase, so no key can come before one that
+ * exists.  (If etcd was put back, a new raft term has begun.)
  */
 static bool
-learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+places_stand(const ElectionCore *core, const Op *op, const Election *e, const Sight *sight)
+{
+	return sight->term == e->places_term && stands(&e->leader, sight->leader) &&
+		(!(op->asked[slot_of(core, e)] & LOOK_NEIGHBOUR) || stands(&e->predecessor, sight->neighbour));
+}
+
+/*
+ * Uses the keys that were read by name.  True if the own key is as PLACE and
+ * BEAT require.
+ */
+static bool
+learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight,
+			bool unchanged)
 {
 	int			asked = op->asked[slot_of(core, e)];
 	bool		own_stands = false;
-	bool		places_stand = false;
 
-	/* else the keys that are known are others by now */
-	if (op->id >= e->places_id)
-	{
-		places_stand = sight->term == e->places_term && stands(&e->leader, sight->leader) &&
-			(!(asked & LOOK_NEIGHBOUR) || stands(&e->predecessor, sight->neighbour));
-		if (places_stand)
-			learn_leader(core, e, sight, op->sent_ns);
-		else
-			e->look_wanted = true;
-	}
+	if (unchanged)
+		learn_leader(core, e, sight, op->sent_ns);
+	else
+		e->look_wanted = true;
 	if ((asked & LOOK_OWN) && is_candidate(e))
 		own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
 	else if (asked & LOOK_OWN)
 		queue_check_absence(core, e, sight->own, sight->revision);
 	if (own_stands)
 		look_for_namesake(core, now_ns, e, sight);
-	if (own_stands && places_stand && e->armed_revision != 0 && op->ordered)
+	if (unchanged && e->armed_revision != 0)
 		e->armed_revision = sight->revision;
 	return own_stands;
 }
@@ -422,6 +420,8 @@ static bool
 learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
 	int			slot = slot_of(core, e);
+	bool		by_name = (op->asked[slot] & LOOK_BY_NAME) != 0;
+	bool		unchanged = by_name && places_stand(core, op, e, sight);
 	bool		own_stands = false;
 
 	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
@@ -431,7 +431,7 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	 * A look at keys that are not the places any more does not show whether
 	 * the present ones still exist.  The watch must report that.
 	 */
-	if (!(op->asked[slot] & LOOK_BY_NAME) || op->id >= e->places_id)
+	if (!by_name || unchanged)
 		e->seen_revision = sight->revision;
 	if (sight->revision < e->first_revision)
 	{
@@ -441,8 +441,8 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 		if (op->asked[slot] & LOOK_OWN)
 			own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
 	}
-	else if (op->asked[slot] & LOOK_BY_NAME)
-		own_stands = learn_names(core, now_ns, op, e, sight);
+	else if (by_name)
+		own_stands = learn_names(core, now_ns, op, e, sight, unchanged);
 	else
 		own_stands = learn_places(core, now_ns, op, e, sight);
 	if (is_used(e))
@@ -475,73 +475,28 @@ look_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 
 		if ((op->slots & SLOT_BIT(i)) == 0)
 			continue;
-		if (op->asked[i] & LOOK_PATRONI)
-		{
-			patroni_receive_look(core, now_ns, op, e, answer, next);
-			next += PATRONI_NRANGES;
-		}
-		else
-		{
-			if (op->asked[i] & LOOK_OWN)
-				sight.own = first_kv(answer, next++);
-			if (op->asked[i] & LOOK_NEIGHBOUR)
-				sight.neighbour = first_kv(answer, next++);
-			sight.leader = first_kv(answer, next++);
-			if (learn_sight(core, now_ns, op, e, &sight))
-				standing |= SLOT_BIT(i);
-		}
-		if (e->verify_id == op->id)
-		{
-			e->verify_id = 0;
-			core_reply(core, &e->verify_ticket, ELECTION_DONE);
-		}
+		if (op->asked[i] & LOOK_OWN)
+			sight.own = first_kv(answer, next++);
+		if (op->asked[i] & LOOK_NEIGHBOUR)
+			sight.neighbour = first_kv(answer, next++);
+		sight.leader = first_kv(answer, next++);
+		if (learn_sight(core, now_ns, op, e, &sight))
+			standing |= SLOT_BIT(i);
+		look_finish(core, op, e);
 	}
 	return standing;
 }
 
-/* ---- what failed --------------------------------------------------------------- */
-
 /* The result of the look is still wanted. */
-static void
-want_look_again(ElectionCore *core, const Op *op)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
-
-		if ((op->slots & SLOT_BIT(i)) == 0 || !is_used(e))
-			continue;
-		/* a newer look shows the same; the next beat asks by names again */
-		e->look_wanted |= op->id == e->look_id;
-		if (e->verify_id == op->id)
-		{
-			e->verify_id = 0;
-			e->look_wanted = true;
-		}
-	}
-}
-
 void
 look_request_failed(ElectionCore *core, const Op *op)
 {
-	want_look_again(core, op);
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if ((op->slots & SLOT_BIT(i)) != 0 && is_used(&core->elections[i]))
+			look_want_again(op, &core->elections[i]);
+	}
 	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
 		core->look_retry_ns = op->sent_ns +
 			core_urgent_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
-}
-
-void
-look_refused(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
-{
-	if (answer->code != ETCD_CODE_RESOURCE_EXHAUSTED)
-	{
-		lease_request_failed(core, now_ns, op);
-		look_request_failed(core, op);
-		return;
-	}
-	core->unordered_until_ns = now_ns + UNORDERED_NS;
-	want_look_again(core, op);
-	if (lease_is_current(core, &op->beat) &&
-		!look_send_check(core, now_ns, ALL_SLOTS, &op->beat))
-		lease_request_failed(core, now_ns, op);
 }

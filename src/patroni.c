@@ -14,15 +14,18 @@
  *			newer look or event has shown anything else.
  * LIVES	The deadline has not passed: the sending of a question for the
  *			lease's time to live, plus the answer, minus a margin.
+ * ORDERED	While the key names us, as far as is known, a look is ordered by
+ *			raft's log, as the looks of candidates are (see election.c).  Only
+ *			such a look moves the deadline.  It needs the right to read.
  * PRIMARY	This server is not in recovery.  Patroni takes the key before it
  *			promotes, and the leader of a standby cluster is never promoted.
  * OURS		The cluster is the one that runs this server: it has a member of
  *			our node name, and our system identifier.
  *
  * The beat, which moves the deadline: first the time to live of the lease on
- * which the key was seen, then, sent after that answer, a look.  They count
- * together, if the look shows the key with our name on that same lease, and
- * both answers are of the raft term that was known when the first one was
+ * which the key was seen, then, sent after that answer, an ordered look.  They
+ * count together, if the look shows the key with our name on that same lease,
+ * and both answers are of the raft term that was known when the first one was
  * sent.  Why this order, and these terms:
  *
  * - Patroni's demotion deletes the key and keeps the lease, which its
@@ -128,15 +131,16 @@ forget_cluster(Election *e)
 
 	e->seen_revision = 0;
 	e->create_revision = 0;
+	e->leader.create_revision = 0;
+	e->leader_value[0] = '\0';
+	e->leader_known = false;
 	p->lease = 0;
 	p->ttl_ns = 0;
 	p->until_ns = 0;
 	p->event_revision = 0;
-	p->holder[0] = '\0';
 	p->key_revision = 0;
 	p->asked_id = 0;
 	p->told.valid = false;
-	p->lease_changed = false;
 	p->beat_wanted = false;
 	p->beat_failures = 0;
 	p->retry_ns = 0;
@@ -312,30 +316,43 @@ lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 }
 
 /*
+ * The key is attached to another lease, and nothing is known of that lease yet.
+ * No lease of etcd is shorter than an election timeout and a half.
+ */
+static void
+cap_deadline(const ElectionCore *core, int64_t now_ns, Election *e)
+{
+	int64_t		excess_ns = patroni_deadline_ns(core, e) - (now_ns + MIN_MARGIN_NS);
+
+	if (e->patroni.until_ns != 0 && excess_ns > 0)
+		e->patroni.until_ns -= excess_ns;
+}
+
+/*
  * The leader key as it is now (NULL: it does not exist).  Returns whether it
  * names us.
  */
 static bool
-learn_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
+learn_key(ElectionCore *core, int64_t now_ns, Election *e, const EtcdKeyValue *kv)
 {
 	Patroni    *p = &e->patroni;
 	bool		named = kv != NULL && is_key(kv->value, core->config.node_name);
 	bool		same_key = p->key_revision == (kv ? kv->create_revision : 0);
-	bool		same_holder = same_key && (kv == NULL || is_key(kv->value, p->holder));
+	bool		same_holder = same_key && (kv == NULL || is_key(kv->value, e->leader_value));
 
 	if (e->create_revision != 0 && !same_holder)
 		lose_key(core, e, same_key ? ELECTION_REASON_KEY_CHANGED : ELECTION_REASON_KEY_DELETED);
 	if (!same_holder || (kv != NULL && kv->lease != p->lease))
 	{
 		/* The key has changed hands; or Patroni was restarted. */
-		p->lease_changed = p->until_ns != 0;
+		cap_deadline(core, now_ns, e);
 		p->told.valid = false;
 		p->beat_wanted = true;
 		p->retry_ns = 0;
 	}
 	if (!same_holder)
 	{
-		copy_value(p->holder, kv ? kv->value : bytes_of(""), sizeof(p->holder));
+		copy_value(e->leader_value, kv ? kv->value : bytes_of(""), sizeof(e->leader_value));
 		e->leader.create_revision = kv == NULL ? 0 : same_key ? kv->mod_revision : kv->create_revision;
 	}
 	p->key_revision = kv ? kv->create_revision : 0;
@@ -347,17 +364,52 @@ learn_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 
 /* ---- looks ---------------------------------------------------------------------------- */
 
-int
-patroni_add_ranges(Op *op, Election *e, int slot, EtcdOp *ranges, int n)
+/*
+ * Sends a look of this election alone: a right that is missing for the keys of
+ * one cluster must not cost another election anything.
+ */
+static bool
+send_look(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	const Patroni *p = &e->patroni;
+	EtcdOp		ops[PATRONI_NRANGES + 1];
+	Op		   *op = core_start_election_op(core, now_ns, OP_PATRONI_LOOK, e);
 
-	op->asked[slot] = LOOK_PATRONI;
-	ranges[n + RANGE_LEADER] = range_of_key(p->leader_key);
-	ranges[n + RANGE_CONFIG] = range_of_key(p->config_key);
-	ranges[n + RANGE_INITIALIZE] = range_of_key(p->initialize_key);
-	ranges[n + RANGE_MEMBER] = range_of_key(p->member_key);
-	return n + PATRONI_NRANGES;
+	if (op == NULL)
+		return false;
+	look_take_up(op, e);
+	e->look_id = op->id;
+	ops[RANGE_LEADER] = range_of_key(p->leader_key);
+	ops[RANGE_CONFIG] = range_of_key(p->config_key);
+	ops[RANGE_INITIALIZE] = range_of_key(p->initialize_key);
+	ops[RANGE_MEMBER] = range_of_key(p->member_key);
+	core_send_look(core, op, ops, PATRONI_NRANGES, e->create_revision != 0);
+	return true;
+}
+
+bool
+patroni_probe(ElectionCore *core, int64_t now_ns)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (is_used(e) && e->followed)
+			return send_look(core, now_ns, e);
+	}
+	return false;
+}
+
+void
+patroni_postpone_looks(ElectionCore *core, int64_t until_ns)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if (is_used(e) && e->followed && e->retry_ns < until_ns)
+			e->retry_ns = until_ns;
+	}
 }
 
 /* Patroni takes these for true in its configuration, beside a number. */
@@ -397,12 +449,12 @@ learn_config(Patroni *p, const EtcdKeyValue *kv)
  * member.  So it is remembered that the key was there once.
  */
 static void
-learn_cluster(const ElectionCore *core, Patroni *p, const EtcdAnswer *answer, int first)
+learn_cluster(const ElectionCore *core, Patroni *p, const EtcdAnswer *answer)
 {
-	const EtcdKeyValue *config = first_kv(answer, first + RANGE_CONFIG);
-	const EtcdKeyValue *initialize = first_kv(answer, first + RANGE_INITIALIZE);
-	const EtcdKeyValue *member = first_kv(answer, first + RANGE_MEMBER);
-	bool		has_leader = first_kv(answer, first + RANGE_LEADER) != NULL;
+	const EtcdKeyValue *config = first_kv(answer, RANGE_CONFIG);
+	const EtcdKeyValue *initialize = first_kv(answer, RANGE_INITIALIZE);
+	const EtcdKeyValue *member = first_kv(answer, RANGE_MEMBER);
+	bool		has_leader = first_kv(answer, RANGE_LEADER) != NULL;
 
 	p->has_keys = has_leader || config != NULL || initialize != NULL || member != NULL;
 	p->system_identifier[0] = '\0';
@@ -440,21 +492,20 @@ finish_beat(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, uint6
 	}
 	p->beat_failures = 0;
 	p->retry_ns = 0;
-	p->lease_changed = false;
 	p->ttl_ns = p->told.ttl_ns;
-	if (named)
+	if (named && op->ordered)
 		p->until_ns = p->told.until_ns;
 }
 
-void
-patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e,
-					 const EtcdAnswer *answer, int first)
+static void
+receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const EtcdAnswer *answer)
 {
 	Patroni    *p = &e->patroni;
-	const EtcdKeyValue *leader = first_kv(answer, first + RANGE_LEADER);
 	int64_t		revision = answer->header.revision;
 	bool		named;
 
+	e->failures = 0;
+	e->retry_ns = 0;
 	if (op->epochs[slot_of(core, e)] != e->epoch || revision < e->seen_revision ||
 		revision < p->event_revision)
 	{
@@ -463,10 +514,8 @@ patroni_receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election 
 		return;
 	}
 	e->seen_revision = revision;
-	learn_cluster(core, p, answer, first);
-	named = learn_key(core, e, leader);
-
-	copy_string(e->leader_value, p->holder, sizeof(e->leader_value));
+	learn_cluster(core, p, answer);
+	named = learn_key(core, now_ns, e, first_kv(answer, RANGE_LEADER));
 	e->leader_known = true;
 	finish_beat(core, now_ns, op, e, answer->header.raft_term, named);
 	e->leader_until_ns = op->sent_ns + ttl_ns(core, e);
@@ -493,8 +542,8 @@ find_asker(ElectionCore *core, const Op *op)
 	return NULL;
 }
 
-void
-patroni_receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+static void
+receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
 	Election   *e = find_asker(core, op);
 	Patroni    *p;
@@ -530,11 +579,43 @@ patroni_receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op, c
 	e->look_wanted = true;
 }
 
+/* There is no answer to a look, or it was refused. */
+static void
+fail_look(ElectionCore *core, const Op *op)
+{
+	Election   *e = core_find_election(core, op);
+
+	if (e == NULL)
+		return;
+	look_want_again(op, e);
+	if (++e->failures >= core->config.nendpoints)
+		e->retry_ns = op->sent_ns +
+			core_urgent_backoff_ns(core, e->failures - core->config.nendpoints + 1);
+}
+
+void
+patroni_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+{
+	Election   *e = core_find_election(core, op);
+
+	if (op->kind == OP_TIME_TO_LIVE)
+		receive_time_to_live(core, now_ns, op, answer);
+	else if (answer->outcome != ETCD_ANSWERED)
+		fail_look(core, op);
+	else if (e != NULL)
+	{
+		receive_look(core, now_ns, op, e, answer);
+		look_finish(core, op, e);
+	}
+}
+
 void
 patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
 {
 	Election   *e = op->kind == OP_TIME_TO_LIVE ? find_asker(core, op) : NULL;
 
+	if (op->kind == OP_PATRONI_LOOK)
+		fail_look(core, op);
 	if (e == NULL)
 		return;
 	e->patroni.asked_id = 0;
@@ -570,22 +651,11 @@ send_beat(ElectionCore *core, int64_t now_ns, Election *e)
 }
 
 static void
-pursue_election(ElectionCore *core, int64_t now_ns, Election *e)
+pursue_beat(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Patroni    *p = &e->patroni;
 
-	/*
-	 * The key is attached to another lease, and nothing is known of that lease
-	 * yet.  No lease of etcd is shorter than an election timeout and a half.
-	 */
-	if (p->lease_changed)
-	{
-		p->lease_changed = false;
-		if (patroni_deadline_ns(core, e) > now_ns + MIN_MARGIN_NS)
-			p->until_ns -= patroni_deadline_ns(core, e) - (now_ns + MIN_MARGIN_NS);
-		core_publish(core, e);
-	}
-	if (!core->connected || e->seen_revision == 0 || p->asked_id != 0 || p->told.valid)
+	if (e->seen_revision == 0 || p->asked_id != 0 || p->told.valid)
 		return;
 	if (!p->beat_wanted && !core_is_due(core, now_ns, p->beat_ns))
 		return;
@@ -600,8 +670,11 @@ patroni_pursue(ElectionCore *core, int64_t now_ns)
 	{
 		Election   *e = &core->elections[i];
 
-		if (is_used(e) && e->followed)
-			pursue_election(core, now_ns, e);
+		if (!is_used(e) || !e->followed)
+			continue;
+		pursue_beat(core, now_ns, e);
+		if (e->look_wanted && core_is_due(core, now_ns, e->retry_ns))
+			(void) send_look(core, now_ns, e);
 	}
 }
 
@@ -638,7 +711,7 @@ patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config)
 }
 
 void
-patroni_see_event(ElectionCore *core, Election *e, const EtcdWatchEvent *event)
+patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e, const EtcdWatchEvent *event)
 {
 	Patroni    *p = &e->patroni;
 	const EtcdKeyValue *kv = &event->kv;
@@ -653,7 +726,7 @@ patroni_see_event(ElectionCore *core, Election *e, const EtcdWatchEvent *event)
 	if (!is_key(kv->key, p->leader_key) || kv->mod_revision <= p->event_revision)
 		return;
 	p->event_revision = kv->mod_revision;
-	(void) learn_key(core, e, event->is_delete ? NULL : kv);
+	(void) learn_key(core, now_ns, e, event->is_delete ? NULL : kv);
 	core_publish(core, e);
 }
 

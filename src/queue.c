@@ -369,9 +369,8 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 static bool
 may_lead_armed(const ElectionCore *core, int64_t now_ns, const Election *e)
 {
-	return lease_is_good(core, now_ns) && !lease_is_in_doubt(core) &&
-		!core_is_under_way(core, OP_MOVE, ALL_SLOTS) && e->key_lease == core->lease.id &&
-		!transfer_is_sent(e) && core->stale_since_ns == 0 && e->create_revision > e->entry_floor &&
+	return lease_is_good(core, now_ns) && e->key_lease == core->lease.id &&
+		core->stale_since_ns == 0 && e->create_revision > e->entry_floor &&
 		e->create_revision > core->lead_above_revision;
 }
 
@@ -387,10 +386,8 @@ end_wait(ElectionCore *core, Election *e, int64_t revision)
 	e->leader_mod_revision = e->mod_revision;
 	e->leader_known = true;
 	e->leader_until_ns = 0;		/* beyond the deadline only if it is read */
-	e->places_id = core->next_id;
 	e->armed_revision = 0;
 	e->first_revision = revision;
-	e->look_wanted = true;
 	begin_leading(core, e);
 }
 
@@ -756,27 +753,10 @@ queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
 	}
 }
 
-/*
- * The election whose key the request writes; NULL if the slot belongs to
- * another one now.
- */
-static Election *
-find_election(ElectionCore *core, const Op *op)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
-
-		if (op->slots & SLOT_BIT(i))
-			return is_used(e) && e->generation == op->generation ? e : NULL;
-	}
-	return NULL;
-}
-
 void
 queue_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
 {
-	Election   *e = find_election(core, op);
+	Election   *e = core_find_election(core, op);
 
 	if (e == NULL)
 		return;
@@ -794,7 +774,7 @@ queue_request_failed(ElectionCore *core, const Op *op)
 	Election   *e;
 
 	if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_PROCLAIM) &&
-		(e = find_election(core, op)) != NULL)
+		(e = core_find_election(core, op)) != NULL)
 	{
 		postpone(core, op, e);
 		e->look_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
@@ -928,6 +908,8 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	}
 	if (!known)
 		e->look_wanted = true;
+	if (!known && !event->is_delete)
+		e->armed_revision = 0;	/* the deletion of the leader's key was missed */
 	if (ends_wait(core, e, event))
 		e->ended_revision = kv->mod_revision;
 }
@@ -972,7 +954,6 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 {
 	copy_string(e->value, memory->elections[i].value, sizeof(e->value));
 	copy_string(e->key, memory->elections[i].key, sizeof(e->key));
-	e->final_revision = memory->elections[i].final_revision;
 	if (memory->elections[i].named)
 		e->named_lease = memory->lease;
 	/* a key that should have been deleted may still exist: look first */
@@ -981,7 +962,8 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	{
 		e->state = ELECTION_QUEUED;
 		e->create_revision = memory->elections[i].create_revision;
-		e->mod_revision = e->written_revision = memory->elections[i].mod_revision;
+		e->mod_revision = memory->elections[i].mod_revision;
+		e->written_revision = memory->elections[i].written_revision;
 		e->key_lease = memory->lease;
 		copy_string(e->key_value, memory->elections[i].key_value, sizeof(e->key_value));
 	}

@@ -203,7 +203,7 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 
 		if (op->id != 0 &&
 			(op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_TRANSFER ||
-			 (op->kind == OP_LOOK && op->beat.number == 0)) &&
+			 op->kind == OP_PATRONI_LOOK || (op->kind == OP_LOOK && op->beat.number == 0)) &&
 			!core_is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
 			return true;
 	}
@@ -247,10 +247,10 @@ watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision)
 }
 
 static void
-see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *event)
+see_event(ElectionCore *core, int64_t now_ns, const Watched *watched, const EtcdWatchEvent *event)
 {
 	if (watched->target == WATCH_PATRONI)
-		patroni_see_event(core, &core->elections[watched->slot], event);
+		patroni_see_event(core, now_ns, &core->elections[watched->slot], event);
 	else
 		queue_see_event(core, watched, event);
 }
@@ -268,7 +268,7 @@ watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 			stream->ncreated++;
 		/* Handlers may change the wanted watches, but not the watched keys. */
 		for (int i = 0; i < frame->nevents; i++)
-			see_event(core, &stream->watched[frame->watch_id - 1], &frame->events[i]);
+			see_event(core, now_ns, &stream->watched[frame->watch_id - 1], &frame->events[i]);
 		queue_end_frame(core, now_ns);
 	}
 	return !frame->canceled && frame->watch_id >= 0;
@@ -292,6 +292,5 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 	 */
 	queue_watch_lost(core);
 	look_want_all(core);
-	if (core->look_retry_ns < stream->retry_ns)
-		core->look_retry_ns = stream->retry_ns;
+	look_postpone_all(core, stream->retry_ns);
 }

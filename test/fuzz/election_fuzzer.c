@@ -388,6 +388,8 @@ execute_op(Pending *p, const EtcdOp *op, int i)
 			if (key != NULL)
 				key->create_revision = 0;
 			break;
+		case ETCD_OP_EMPTY_TXN:
+			break;
 	}
 }
 
@@ -438,7 +440,7 @@ execute(Pending *p, const EtcdRequest *request)
 		}
 		CHECK(n <= MAX_RESULTS);
 		for (int i = 0; i < n; i++)
-			writes |= ops[i].kind != ETCD_OP_RANGE;
+			writes |= ops[i].kind == ETCD_OP_PUT || ops[i].kind == ETCD_OP_DELETE;
 		run.header.revision += writes;
 		for (int i = 0; i < n; i++)
 			execute_op(p, &ops[i], i);
@@ -545,8 +547,7 @@ check_txn(const EtcdRequest *request)
 	for (int i = 0; i < request->nsuccess; i++)
 	{
 		has_range |= request->success[i].kind == ETCD_OP_RANGE;
-		/* a look may delete a key that never exists */
-		if (request->success[i].kind == ETCD_OP_DELETE && !request->repeatable && request->ncompares == 1)
+		if (request->success[i].kind == ETCD_OP_DELETE && request->ncompares == 1)
 			check_delete(request);
 		if (request->success[i].kind == ETCD_OP_PUT)
 			check_put(request, &request->success[i]);

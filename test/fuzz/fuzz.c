@@ -330,7 +330,7 @@ fuzz_check_answer(const EtcdAnswer *answer)
 		const EtcdResult *result = &answer->results[i];
 
 		CHECK(result->kind == ETCD_OP_RANGE || result->kind == ETCD_OP_PUT ||
-			  result->kind == ETCD_OP_DELETE);
+			  result->kind == ETCD_OP_DELETE || result->kind == ETCD_OP_EMPTY_TXN);
 		CHECK(result->nkvs >= 0 && (result->nkvs > 0) == (result->kvs != NULL));
 		CHECK(result->kind == ETCD_OP_RANGE || result->nkvs == 0);
 		CHECK(result->kind == ETCD_OP_DELETE || result->deleted == 0);

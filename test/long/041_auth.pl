@@ -119,7 +119,18 @@ goes_wrong('no setting of a file', { password_file => '' }, qr/"etcd_leader\.use
 goes_wrong('an empty file', { password_file => write_password('empty', "\n") }, qr/must hold a password/, $good);
 goes_wrong('no user', { username => '' }, qr/user name is empty.*set "etcd_leader\.username"/, $good);
 
-# 6. The role is taken away, and given back.
+# 6. A followed election that the role may not read costs the own election nothing.
+{
+	$pg1->configure(elections => 'postgres, patroni:foreign');
+	poll_ok(2 * $ttl, sub { ($pg1->value(q{SELECT last_error FROM etcd_leader_status WHERE election = 'postgres'}) // '') =~ m{about key "/service/foreign/.*permission denied} },
+		'a followed election that must not be read: last_error has the key') or diag(EtcdLeader::Instance::explain_status($pg1));
+	still_leads('a followed election that must not be read');
+	is($pg1->value(q{SELECT etcd_verify_leader('postgres')}), $token, 'a followed election that must not be read: etcd confirms the own one');
+	$pg1->configure(elections => 'postgres');
+	poll_ok(5, sub { $pg1->value('SELECT count(*) FROM etcd_leader_status') == 1 }, 'the followed election is dropped');
+}
+
+# 7. The role is taken away, and given back.
 {
 	is($pg1->token, $token, 'before the role is revoked: it still leads');
 	$etcd->etcdctl(qw(role revoke-permission etcd_leader --prefix=true postgres/));
@@ -139,7 +150,7 @@ goes_wrong('no user', { username => '' }, qr/user name is empty.*set "etcd_leade
 	poll_is(2 * $ttl, sub { $pg1->status->{last_error} }, undef, 'the role granted again: last_error is empty');
 }
 
-# 7. Authentication is switched off.
+# 8. Authentication is switched off.
 {
 	my ($leader) = grep { $_->is_leader } @nodes;
 	my $won = $leader->token;

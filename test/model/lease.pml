@@ -117,11 +117,12 @@ byte ended = 0;
 #endif
 
 #ifdef CRASH
-/* mine, cur, curterm, until and final are remembered over a crash */
+/* mine, cur, curterm and until are remembered over a crash */
 bit down = 0;				/* the elector does not run */
 bit unaware = 0;			/* it does not know of the delete under way */
+bit searching = 0;			/* it resumed without a key, and looks for one first */
 #define UP			(!down)
-#define LEAVING		(delete != 0 && !unaware)
+#define LEAVING		((delete != 0 && !unaware) || searching)
 #else
 #define UP			(1)
 #define LEAVING		(delete != 0)
@@ -198,11 +199,6 @@ bit suspect = 0;
 #define ARMED_UNTIL	(TTL)			/* the deadline does not matter */
 #else
 #define ARMED_UNTIL	(until)
-#endif
-#ifdef M_ARMED_MOVING
-#define ARMED_SETTLED	(1)			/* a move may be unresolved */
-#else
-#define ARMED_SETTLED	(!moving)
 #endif
 #ifdef M_ARMED_ANYLEASE
 #define ARMED_ON	(1)				/* the lease of the key does not matter */
@@ -484,9 +480,7 @@ inline crash()
 	:: else
 	fi;
 #endif
-#ifdef M_CRASHFORGET
-	final = 0;
-#endif
+	final = 0; searching = 0;
 #if !defined(M_CRASHMOVE) && !defined(REWRITE)
 	/* the memory was erased before the move was sent */
 	if
@@ -637,7 +631,7 @@ proctype Instance()
 	:: atomic { mine != 0 && ended == 0 && TOLD_BEFORE && !BELIEVES && UP ->
 		printf("the one before it is deleted\n");
 		ended = 1 + TOLD_LEASE }
-	:: atomic { mine != 0 && ended != 0 && !BELIEVES && ARMED_UNTIL > 0 && ARMED_SETTLED &&
+	:: atomic { mine != 0 && ended != 0 && !BELIEVES && ARMED_UNTIL > 0 &&
 		ARMED_ON && !SUSPECT && cur != NONE && UP ->
 		printf("told that the wait is over\n");
 		shown = ARMED_UNTIL;
@@ -735,7 +729,10 @@ proctype Instance()
 			printf("resumed: token %d\n", mine)
 #endif
 		:: printf("resumed without the key\n");
-			lose_key()
+			lose_key();
+#ifndef M_CRASHSEARCH
+			searching = 1
+#endif
 		fi;
 #ifdef M_CRASHTERM
 		curterm = term;				/* the term of the lease is not remembered */
@@ -750,6 +747,15 @@ proctype Instance()
 		no_lease();
 		down = 0;
 		tidy_all() }
+	/* a key whose delete was sent before the crash, or that is entered late */
+	:: atomic { searching && UP && stands ->
+		printf("a key is found; delete of %d sent\n", created);
+		searching = 0; unaware = 0;
+		delete = created;
+		final = created }
+	:: atomic { searching && UP && !stands ->
+		printf("there is no key\n");
+		searching = 0; unaware = 0 }
 #endif
 	od
 }
@@ -847,6 +853,18 @@ done:
 		fi;
 		sort_beats() }
 #endif
+#ifdef M_LEAVING
+	/* the same, but only while the key is being deleted: the read does not show it */
+	:: atomic { beat[b] && confterm[b] == 0 && MAY_CONFIRM(b) && known[cur] && LEAVING ->
+		printf("confirm of beat %d served by the deposed leader\n", b);
+		confterm[b] = oldterm;
+		confgood[b] = 0;
+		if
+		:: CONFIRM_COUNTS(b)
+		:: else -> no_beat(b)
+		fi;
+		sort_beats() }
+#endif
 	:: atomic { beat[b] && BEAT_DONE(b) && UP ->
 		printf("beat %d answered\n", b);
 		if
@@ -864,6 +882,10 @@ done:
 #endif
 			if
 			:: BELIEVES && KEY_SEEN(b) -> shown = until
+			/* the watch has shown a newer state */
+			:: BELIEVES && !KEY_SEEN(b) && current && OWN_STANDS && ON_LEASE(hangs) -> shown = until
+			:: BELIEVES && !KEY_SEEN(b) && !(current && OWN_STANDS && ON_LEASE(hangs)) ->
+				shown = 0; no_look(); disarm()
 			:: else
 			fi
 		:: else

@@ -374,12 +374,8 @@ start_exchange(Exchange *exchange)
 static bool
 reads_only(const EtcdRequest *request)
 {
-	bool		reads = request->kind == ETCD_TXN;
-
-	for (int i = 0; i < request->nsuccess; i++)
-		reads &= request->success[i].kind == ETCD_OP_RANGE;
-	return request->repeatable || reads || request->kind == ETCD_KEEPALIVE ||
-		request->kind == ETCD_TIME_TO_LIVE;
+	return request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE ||
+		(request->kind == ETCD_TXN && !etcd_writes(request->success, request->nsuccess));
 }
 
 void

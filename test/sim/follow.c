@@ -200,13 +200,9 @@ checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 	(void) id;
 	if (at_rest)
 		nrequests[in->number]++;
-	if (request->kind != ETCD_TXN && request->kind != ETCD_TIME_TO_LIVE)
+	if ((request->kind != ETCD_TXN && request->kind != ETCD_TIME_TO_LIVE) ||
+		etcd_writes(request->success, request->nsuccess))
 		fail_run("%s writes to etcd", in->name);
-	for (int i = 0; i < request->nsuccess; i++)
-	{
-		if (request->success[i].kind != ETCD_OP_RANGE)
-			fail_run("%s writes to etcd", in->name);
-	}
 }
 
 void

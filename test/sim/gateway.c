@@ -221,6 +221,11 @@ read_op(json_t *json, EtcdOp *op)
 		if (!knows_members(body, deletes))
 			return false;
 	}
+	else if ((body = json_object_get(json, "request_txn")) != NULL)
+	{
+		op->kind = ETCD_OP_EMPTY_TXN;
+		return json_object_size(body) == 0 || refuse_body("a nested txn that is not empty");
+	}
 	else
 		return refuse_body("operation");
 	if (!read_bytes(body, "key", &op->key))
@@ -532,6 +537,10 @@ put_result(Text *text, const EtcdResult *result)
 			put(text, "{");
 			put_int(text, "deleted", result->deleted);
 			put(text, "}");
+			break;
+		case ETCD_OP_EMPTY_TXN:
+			put_name(text, "response_txn");
+			put(text, "{\"header\":{},\"succeeded\":true}");
 			break;
 	}
 	put(text, "}");

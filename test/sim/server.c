@@ -81,23 +81,11 @@ is_read(const EtcdRequest *request)
 	return true;
 }
 
-/*
- * A look that raft's log orders, because it also deletes a key that never
- * exists.  Such a key ends with #.
- */
+/* A look that raft's log orders, because it also contains an empty txn. */
 static bool
 is_ordered_look(const EtcdRequest *request)
 {
-	if (!is_look(request))
-		return false;
-	for (int i = 0; i < request->nsuccess; i++)
-	{
-		const EtcdOp *op = &request->success[i];
-
-		if (op->kind == ETCD_OP_DELETE ? op->key.data[op->key.len - 1] != '#' : op->kind != ETCD_OP_RANGE)
-			return false;
-	}
-	return true;
+	return is_look(request) && !etcd_writes(request->success, request->nsuccess);
 }
 
 /* Counts a call that was executed.  `fetched` is store_fetched before it. */

@@ -591,6 +591,8 @@ write_txn(const EtcdRequest *request, Cause cause, EtcdAnswer *answer)
 			case ETCD_OP_RANGE:
 				read_range(nentries - 1, &ops[i], result);
 				break;
+			case ETCD_OP_EMPTY_TXN:
+				break;
 		}
 	}
 }

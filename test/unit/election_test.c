@@ -44,7 +44,7 @@ static struct
 	Lease		leases[MAX_LEASES];
 	int			nleases;
 	bool		is_full;		/* refuses grants */
-	bool		refuses_txns;	/* refuses txns that are proposals, too */
+	bool		is_busy;		/* refuses all txns */
 	int64_t		most_ttl_s;		/* the greatest TTL that it grants; 0: any */
 }			lessor;
 
@@ -379,9 +379,9 @@ execute(Message *m)
 			end_lease(lease);
 			break;
 		case ETCD_TXN:
-			if (lessor.refuses_txns && request->success[request->nsuccess - 1].kind != ETCD_OP_RANGE)
+			if (lessor.is_busy)
 			{
-				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
+				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: too many requests");
 				return;
 			}
 			answer->succeeded = true;
@@ -409,7 +409,7 @@ execute(Message *m)
 					if (key)
 						delete_key(key);
 				}
-				else
+				else if (ops[i].kind == ETCD_OP_RANGE)
 				{
 					m->results[i].kvs = &m->kvs[nkvs];
 					m->results[i].nkvs = read_keys(&ops[i], &m->copies[nkvs], &m->kvs[nkvs], MAX_RESULTS - nkvs);
@@ -815,8 +815,7 @@ is_ordered(const Message *m)
 {
 	const EtcdOp *last = &m->request.success[m->request.nsuccess - 1];
 
-	return last->kind == ETCD_OP_DELETE && m->request.repeatable &&
-		last->key.data[last->key.len - 1] == '#';
+	return last->kind == ETCD_OP_EMPTY_TXN;
 }
 
 /* A look that begins or extends leadership is a proposal; the others only read. */
@@ -828,15 +827,11 @@ test_ordered(void **state)
 	Instance   *c;
 	Instance   *o;
 	int64_t		revision;
-	EtcdOp		nobody;
 
 	(void) state;
 	assert_false(is_ordered(sent(a, "look")));	/* not in the queue yet */
 	deliver(a, start_entry(a));
 	assert_true(is_ordered(sent(a, "look")));
-	nobody = sent(a, "look")->request.success[sent(a, "look")->request.nsuccess - 1];
-	assert_int_equal(nobody.key.len, strlen(a->views[0].key) + 1);
-	assert_memory_equal(nobody.key.data, a->views[0].key, strlen(a->views[0].key));
 	answer_all();
 	assert_true(leads(a));
 	b = start_instance("b", true);
@@ -994,7 +989,7 @@ test_armed_not_alone(void **state)
 	assert_non_null(sent(&instances[2], "look"));
 }
 
-/* A waiter behind another waiter only reads.  The read may be stale, so it does not arm. */
+/* A waiter behind another waiter only reads.  The read may be stale, and arms it. */
 static void
 test_armed_read(void **state)
 {
@@ -1020,8 +1015,7 @@ test_armed_read(void **state)
 	}
 	assert_false(is_ordered(sent(c, "look")));
 	deliver(c, sent(c, "look"));
-	assert_true(is_ordered(sent(c, "look")));
-	check_not_armed(c, etcd.revision + 1);
+	assert_null(sent(c, "look"));
 	answer_all();
 	tell_gone(c, etcd.revision + 1);
 	assert_true(leads(c));
@@ -1082,33 +1076,29 @@ test_armed_lost_watch(void **state)
 	assert_true(leads(b));
 }
 
-/* A move that timed out may be executed at any time, so the waiter is not armed. */
+/*
+ * A move that timed out may be executed at any time.  The key then lives as long
+ * as the fresh lease, and the deadline is no later.
+ */
 static void
 test_armed_move(void **state)
 {
 	Instance   *b = start_armed(2);
-	EtcdBytes	key = {b->views[0].key, strlen(b->views[0].key)};
 	Message    *put = start_move(b);
+	Lease	   *fresh = find_lease(put->request.success[0].lease);
 
 	(void) state;
 	give_up(b, put, false);
 	assert_null(sent(b, "put"));
-	check_not_armed(b, etcd.revision + 1);
-	/* the event of the next move does not arm it, either */
-	while (sent(b, "put") == NULL)
-	{
-		now = election_wakeup_ns(b->core);
-		election_tick(b->core, now);
-	}
-	deliver(b, sent(b, "put"));
-	tell_watch(b, 0, find_key(key), false, etcd.revision);
-	assert_int_equal(b->views[0].deadline_ns, 0);
-	answer_all();
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
+	assert_true(b->views[0].deadline_ns <= fresh->expires_ns);
 }
 
-/* Another election was dropped, and its entry may be executed late, so the lease is replaced. */
+/*
+ * Another election was dropped, and its entry may be executed late, so the lease
+ * is replaced.  Until then the own key lives on it.
+ */
 static void
 test_armed_tainted(void **state)
 {
@@ -1130,10 +1120,9 @@ test_armed_tainted(void **state)
 		now += MS;
 		election_tick(b->core, now);
 	}
-	check_not_armed(b, etcd.revision + 1);
-	answer_all();
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
+	assert_true(b->views[0].deadline_ns <= find_lease(b->views[0].lease)->expires_ns);
 }
 
 /* An operator puts the waiter's key on another lease. */
@@ -1192,10 +1181,9 @@ test_armed_put_back(void **state)
 	assert_true(election_verify(b->core, now, 0, 2));
 	deliver(b, sent(b, "look"));
 	assert_true(sent(b, "put") == put);
-	check_not_armed(b, etcd.revision + 1);
-	answer_all();
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
+	assert_true(b->views[0].deadline_ns <= find_lease(b->views[0].lease)->expires_ns);
 }
 
 /*
@@ -1374,41 +1362,126 @@ test_armed_reentry(void **state)
 	check_not_armed(b, etcd.revision + 1);
 }
 
-/* etcd has no space and refuses proposals.  Looks only read then. */
+/* etcd has no space: it grants no lease, and executes ordered looks. */
 static void
 test_no_space(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Instance   *b;
-	int			before;
 
 	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
-	lessor.is_full = lessor.refuses_txns = true;
+	lessor.is_full = true;
 	run_for(20 * TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(find_note(0, "unelected"), -1);
-	before = a->nsent;
-	run_for(10 * TTL_S * SECOND);
-	/* a proposal is tried now and then, and not with each beat */
-	assert_true(a->nsent - before <= 2 * 3 * 11 + 3);
 	end_lease(find_lease(a->views[0].lease));
 	answer_all();
 	assert_true(leads(b));
+}
 
-	/* looks are proposals again when etcd has space */
-	lessor.is_full = lessor.refuses_txns = false;
-	run_for(61 * SECOND);
-	while (sent(b, "look") == NULL)
+/*
+ * etcd refuses proposals for a while.  A plain read takes the place of none:
+ * leadership ends at the deadline, and begins again with an ordered look.
+ */
+static void
+test_busy(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		deadline_ns;
+
+	(void) state;
+	answer_all();
+	start_instance("b", true);
+	answer_all();
+	deadline_ns = a->views[0].deadline_ns;
+	now += TTL_S * SECOND / 3;
+	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
+	lessor.is_busy = true;
+	assert_true(is_ordered(sent(a, "look")));
+	deliver(a, sent(a, "look"));
+	while (now < deadline_ns)
 	{
-		now = election_wakeup_ns(b->core);
-		election_tick(b->core, now);
-		if (sent(b, "keepalive"))
-			deliver(b, sent(b, "keepalive"));
+		now = election_wakeup_ns(a->core);
+		election_tick(a->core, now);
+		if (sent(a, "keepalive"))
+			deliver(a, sent(a, "keepalive"));
+		if (sent(a, "look"))
+		{
+			assert_true(now >= deadline_ns || is_ordered(sent(a, "look")));
+			deliver(a, sent(a, "look"));
+		}
+		assert_true(a->views[0].deadline_ns <= deadline_ns);
 	}
-	assert_true(is_ordered(sent(b, "look")));
+	assert_false(leads(a));
+	lessor.is_busy = false;
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+}
+
+/* A beat is confirmed by an ordered look, also while every election is being left. */
+static void
+test_beat_while_leaving(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	answer_all();
+	assert_true(election_resign(a->core, now, 0, true, 1));
+	assert_non_null(sent(a, "delete"));
+	now += TTL_S * SECOND / 3;
+	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
+	assert_true(is_ordered(sent(a, "look")));
+}
+
+/*
+ * The deletion of the leader's key was missed, and its name exists again: the
+ * deletion of that later key is not the end of the wait (etcd #19179).
+ */
+static void
+test_armed_name_again(void **state)
+{
+	Instance   *b = start_armed(2);
+	Key			again = *own_key(&instances[0]);
+	int			w = 0;
+
+	(void) state;
+	while (w < b->nwatches && !in_range(again.key, b->watches[w].key, b->watches[w].range_end))
+		w++;
+	again.create_revision = again.mod_revision = etcd.revision + 3;
+	tell_watch(b, w, &again, false, etcd.revision + 3);
+	tell_watch(b, w, &again, true, etcd.revision + 4);
+	assert_false(leads(b));
+	assert_non_null(sent(b, "look"));
+}
+
+/* The stream that is open does not watch the own key yet. */
+static void
+test_armed_other_watch(void **state)
+{
+	Instance   *b;
+
+	(void) state;
+	start_instance("a", true);
+	answer_all();
+	b = start_instance("b", false);
+	answer_all();
+	assert_int_equal(b->nwatches, 1);
+	assert_int_equal(b->watches[0].range_end.len, 0);
+	b->config.eligible = true;
+	election_configure(b->core, now, &b->config);
+	deliver(b, start_entry(b));
+	assert_non_null(sent(b, "look"));
+	assert_true(election_verify(b->core, now, 0, 1));
+	/* this look arms; as another one is under way, the stream is not opened anew yet */
+	deliver(b, sent(b, "look"));
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(b->watches[0].range_end.len, 0);
+	check_not_armed(b, etcd.revision + 1);
 }
 
 /* A candidate that leaves wakes only the waiter behind it. */
@@ -1629,16 +1702,15 @@ test_confirm_overtaken(void **state)
 	answer_all();
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
+	sent_ns = now;
 	deliver(a, sent(a, "keepalive"));
 	execute(sent(a, "look"));
 	assert_true(election_proclaim(a->core, now, 0, "other", 1));
 	execute(sent(a, "put"));
 	answer_all();
 	assert_string_equal(a->views[0].leader, "other");
-	sent_ns = now;
-	run_for(200 * MS);
-	/* the deadline moves before the next regular beat */
-	assert_true(a->views[0].deadline_ns > sent_ns + TTL_S * SECOND - MARGIN);
+	/* the key stands, as is known, and the lease was renewed */
+	assert_true(a->views[0].deadline_ns == sent_ns + TTL_S * SECOND - MARGIN);
 }
 
 /* A deposed leader of etcd answers the keepalive, and the terms of the answers differ. */
@@ -2948,6 +3020,10 @@ main(void)
 		TEST(test_handover_requests),
 		TEST(test_by_name),
 		TEST(test_ordered),
+		TEST(test_busy),
+		TEST(test_beat_while_leaving),
+		TEST(test_armed_name_again),
+		TEST(test_armed_other_watch),
 		TEST(test_armed),
 		TEST(test_armed_looks),
 		TEST(test_armed_not_alone),

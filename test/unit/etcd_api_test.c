@@ -164,6 +164,7 @@ test_encode_txn(void **state)
 		{.kind = ETCD_OP_PUT,.key = BYTES("a/k"),.value = BYTES("")},
 		{.kind = ETCD_OP_DELETE,.key = BYTES("a/k")},
 		{.kind = ETCD_OP_RANGE,.key = BYTES("a/k")},
+		{.kind = ETCD_OP_EMPTY_TXN},
 	};
 	EtcdOp		failure[] = {
 		{.kind = ETCD_OP_RANGE,.key = BYTES("a/"),.range_end = BYTES("a0"),.limit = 1,
@@ -173,7 +174,7 @@ test_encode_txn(void **state)
 	};
 	EtcdRequest txn = {
 		.kind = ETCD_TXN,.compares = compares,.ncompares = 2,
-		.success = success,.nsuccess = 4,.failure = failure,.nfailure = 2,
+		.success = success,.nsuccess = 5,.failure = failure,.nfailure = 2,
 	};
 	EtcdRequest empty = {.kind = ETCD_TXN};
 	EtcdRequest only_failure = {.kind = ETCD_TXN,.failure = failure,.nfailure = 1};
@@ -187,7 +188,8 @@ test_encode_txn(void **state)
 				   "{\"request_put\":{\"key\":\"YS9r\",\"value\":\"dg==\",\"lease\":\"777\"}},"
 				   "{\"request_put\":{\"key\":\"YS9r\",\"value\":\"\"}},"
 				   "{\"request_delete_range\":{\"key\":\"YS9r\"}},"
-				   "{\"request_range\":{\"key\":\"YS9r\"}}],"
+				   "{\"request_range\":{\"key\":\"YS9r\"}},"
+				   "{\"request_txn\":{}}],"
 				   "\"failure\":["
 				   "{\"request_range\":{\"key\":\"YS8=\",\"range_end\":\"YTA=\",\"limit\":\"1\","
 				   "\"sort_order\":\"DESCEND\",\"sort_target\":\"CREATE\",\"max_create_revision\":\"9\"}},"
@@ -346,6 +348,15 @@ static const Recorded delete_txns[] = {
 	"\"responses\":[{\"response_delete_range\":{\"header\":{\"revision\":\"3\"},\"deleted\":\"1\"}}]}"},
 	{"v2", ETCD_TXN, 200, "{\"header\":" V2_HEADER("3") ", \"succeeded\":true, "
 	"\"responses\":[{\"response_delete_range\":{\"header\":{\"revision\":\"3\"}, \"deleted\":\"1\"}}]}"},
+};
+
+static const Recorded ordered_looks[] = {
+	{"v1", ETCD_TXN, 200, "{\"header\":" V1_HEADER("1") ",\"succeeded\":true,\"responses\":["
+		"{\"response_range\":{\"header\":{\"revision\":\"1\"}}},"
+		"{\"response_txn\":{\"header\":{},\"succeeded\":true}}]}"},
+	{"v2", ETCD_TXN, 200, "{\"header\":" V2_HEADER("1") ", \"succeeded\":true, \"responses\":["
+		"{\"response_range\":{\"header\":{\"revision\":\"1\"}}}, "
+		"{\"response_txn\":{\"header\":{}, \"succeeded\":true}}]}"},
 };
 
 static const Recorded empty_txns[] = {
@@ -534,6 +545,13 @@ test_decode_txn_answers(void **state)
 		assert_int_equal(answer.nresults, 1);
 		assert_int_equal(answer.results[0].kind, ETCD_OP_DELETE);
 		assert_int_equal(answer.results[0].deleted, 1);
+		etcd_free_answer(&answer);
+
+		decode_recorded(&ordered_looks[i], &answer);
+		assert_true(answer.succeeded);
+		assert_int_equal(answer.nresults, 2);
+		assert_int_equal(answer.results[0].kind, ETCD_OP_RANGE);
+		assert_int_equal(answer.results[1].kind, ETCD_OP_EMPTY_TXN);
 		etcd_free_answer(&answer);
 
 		decode_recorded(&empty_txns[i], &answer);
@@ -732,7 +750,7 @@ test_decode_bad_txn(void **state)
 		"{\"header\":{\"revision\":\"1\"},\"responses\":{}}",
 		"{\"header\":{\"revision\":\"1\"},\"responses\":[null]}",
 		"{\"header\":{\"revision\":\"1\"},\"responses\":[{}]}",
-		"{\"header\":{\"revision\":\"1\"},\"responses\":[{\"response_txn\":{}}]}",
+		"{\"header\":{\"revision\":\"1\"},\"responses\":[{\"response_nothing\":{}}]}",
 		"{\"header\":{\"revision\":\"1\"},\"responses\":[{\"response_range\":null}]}",
 		"{\"header\":{\"revision\":\"1\"},\"responses\":[{\"response_range\":[]}]}",
 		"{\"header\":{\"revision\":\"1\"},\"responses\":[{\"response_put\":5}]}",
@@ -965,6 +983,7 @@ static const struct
 	{failed_txns, lengthof(failed_txns)},
 	{delete_txns, lengthof(delete_txns)},
 	{empty_txns, lengthof(empty_txns)},
+	{ordered_looks, lengthof(ordered_looks)},
 };
 
 static void

@@ -62,6 +62,7 @@ typedef struct Sent
 	uint64_t	id;				/* 0: answered */
 	EtcdRequestKind kind;
 	int64_t		lease;
+	bool		is_ordered;
 	int			nranges;
 	int			key[4 * ELECTION_MAX_ELECTIONS];	/* the key of each range; -1: unknown */
 } Sent;
@@ -99,10 +100,16 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	s->id = id;
 	s->kind = request->kind;
 	s->lease = request->lease;
-	s->nranges = request->nsuccess;
 	assert_int_equal(request->ncompares, 0);
 	for (int i = 0; i < request->nsuccess; i++)
 	{
+		if (request->success[i].kind == ETCD_OP_EMPTY_TXN)
+		{
+			assert_int_equal(i, request->nsuccess - 1);
+			s->is_ordered = true;
+			break;
+		}
+		s->nranges++;
 		assert_int_equal(request->success[i].kind, ETCD_OP_RANGE);
 		s->key[i] = find_key(request->success[i].key);
 	}
@@ -244,7 +251,7 @@ answer(void)
 {
 	Sent	   *s = next_sent();
 	EtcdAnswer	a = {.outcome = ETCD_ANSWERED, .succeeded = true};
-	EtcdResult	results[4 * ELECTION_MAX_ELECTIONS];
+	EtcdResult	results[4 * ELECTION_MAX_ELECTIONS + 1];
 	EtcdKeyValue kvs[4 * ELECTION_MAX_ELECTIONS];
 	uint64_t	id;
 
@@ -276,6 +283,8 @@ answer(void)
 	}
 	a.results = results;
 	a.nresults = s->nranges;
+	if (s->is_ordered)
+		results[a.nresults++].kind = ETCD_OP_EMPTY_TXN;
 	election_receive(core, now, id, &a);
 }
 
