@@ -33,6 +33,7 @@ OBJS = \
 	src/protocol/watch.o \
 	src/etcd/etcd_api.o \
 	src/etcd/etcd_text.o \
+	src/etcd/etcd_answers.o \
 	src/etcd/etcd_auth.o \
 	src/etcd/etcd_client.o \
 	src/etcd/etcd_endpoints.o \
@@ -47,6 +48,7 @@ OBJS = \
 	src/elector/elector_settings.o \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \
+	src/base/clock.o \
 	src/shared/shared_state.o \
 	src/shared/crash_memory.o \
 	src/shared/events.o \

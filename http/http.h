@@ -32,10 +32,15 @@ http_clock_ms(void)
 	return now.tv_sec * INT64CONST(1000) + now.tv_nsec / 1000000;
 }
 
-/* ---- worker.c ---------------------------------------------------------- */
+/* ---- api.c ------------------------------------------------------------- */
 
-/* In both processes. */
+/* In both processes, once it is loaded. */
 extern const EtcdLeaderApi *http_api;
+
+/* FATAL if the loaded library of etcd_leader is of another version. */
+extern void http_load_api(void);
+
+/* ---- settings of the server -------------------------------------------- */
 
 /* Where connections come from: listen addresses of the settings. */
 #define HTTP_MAX_LISTENERS	16
@@ -103,14 +108,13 @@ typedef struct HttpQueue
  */
 pg_noreturn extern void http_serve(const HttpConfig *config, int control);
 
-/* For the page: asks the worker for the queues, if that was not of late. */
-extern void http_want_queues(void);
-
-/* The newest of an election; NULL if there is none yet. */
-extern const HttpQueue *http_queue(int election);
-
-/* The connection is not to be kept for another request. */
-extern bool http_is_draining(void);
+/* What answers are made of, beside the C API. */
+typedef struct HttpSource
+{
+	bool		draining;		/* no connection is kept for another request */
+	bool		queues_wanted;	/* set for the page: the worker is to be asked for them */
+	HttpQueue  *queues[HTTP_MAX_QUEUES];	/* the newest of each election; NULL: none yet */
+} HttpSource;
 
 /* ---- agent.c ----------------------------------------------------------- */
 
@@ -138,11 +142,11 @@ extern const char *http_next_character(const char **text, int *len);
 /* ---- routes.c, metrics.c, status_page.c ---------------------------------- */
 
 /* Answers a request, when it is complete; a handler of libmicrohttpd. */
-extern enum MHD_Result http_answer(void *cls, struct MHD_Connection *connection, const char *url,
+extern enum MHD_Result http_answer(void *source, struct MHD_Connection *connection, const char *url,
 								   const char *method, const char *version, const char *upload_data,
 								   size_t *upload_data_size, void **request);
 
 extern void http_append_metrics(StringInfo out);
-extern void http_append_status_page(StringInfo out);
+extern void http_append_status_page(StringInfo out, HttpSource *source);
 
 #endif							/* HTTP_H */

@@ -149,7 +149,8 @@ append_status(StringInfo json, const EtcdLeaderStatus *status)
 
 /* Sends an answer with that body, which is copied. */
 static enum MHD_Result
-answer(struct MHD_Connection *connection, unsigned int code, const char *type, const StringInfoData *body)
+answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int code, const char *type,
+	   const StringInfoData *body)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
 	enum MHD_Result result;
@@ -161,7 +162,7 @@ answer(struct MHD_Connection *connection, unsigned int code, const char *type, c
 	(void) MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	(void) MHD_add_response_header(response, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
 	(void) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, ALLOWED_METHODS);
-	if (http_is_draining())
+	if (source->draining)
 		(void) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
 	result = MHD_queue_response(connection, code, response);
 	MHD_destroy_response(response);
@@ -169,7 +170,7 @@ answer(struct MHD_Connection *connection, unsigned int code, const char *type, c
 }
 
 static enum MHD_Result
-answer_error(struct MHD_Connection *connection, unsigned int code, const char *error)
+answer_error(const HttpSource *source, struct MHD_Connection *connection, unsigned int code, const char *error)
 {
 	StringInfoData body;
 
@@ -177,7 +178,7 @@ answer_error(struct MHD_Connection *connection, unsigned int code, const char *e
 	appendStringInfoChar(&body, '{');
 	add_text(&body, "error", error);
 	appendStringInfoString(&body, "}\n");
-	return answer(connection, code, "application/json", &body);
+	return answer(source, connection, code, "application/json", &body);
 }
 
 /* The status of a named election, of the first one for NULL; false if there is none. */
@@ -210,7 +211,7 @@ is_200(RouteKind kind, const EtcdLeaderStatus *status)
 }
 
 static enum MHD_Result
-answer_route(struct MHD_Connection *connection, RouteKind kind, bool without_body)
+answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind kind, bool without_body)
 {
 	const char *name = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "election");
 	EtcdLeaderStatus status;
@@ -227,13 +228,13 @@ answer_route(struct MHD_Connection *connection, RouteKind kind, bool without_bod
 			break;
 		case ROUTE_PAGE:
 			type = "text/html; charset=utf-8";
-			http_append_status_page(&body);
+			http_append_status_page(&body, source);
 			break;
 		default:
 			if (!find_status(name, &status))
 			{
 				if (name != NULL)
-					return answer_error(connection, MHD_HTTP_NOT_FOUND, "there is no such election");
+					return answer_error(source, connection, MHD_HTTP_NOT_FOUND, "there is no such election");
 				memset(&status, 0, sizeof(status)); /* no election at all: nobody leads it */
 			}
 			if (!is_200(kind, &status))
@@ -242,11 +243,11 @@ answer_route(struct MHD_Connection *connection, RouteKind kind, bool without_bod
 	}
 	if (without_body)
 		resetStringInfo(&body);
-	return answer(connection, code, type, &body);
+	return answer(source, connection, code, type, &body);
 }
 
 enum MHD_Result
-http_answer(void *cls, struct MHD_Connection *connection, const char *url,
+http_answer(void *source, struct MHD_Connection *connection, const char *url,
 			const char *method, const char *version, const char *upload_data,
 			size_t *upload_data_size, void **request)
 {
@@ -254,7 +255,7 @@ http_answer(void *cls, struct MHD_Connection *connection, const char *url,
 	bool		is_options = strcmp(method, MHD_HTTP_METHOD_OPTIONS) == 0;
 
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0 && !is_options)
-		return answer_error(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "the method is not allowed");
+		return answer_error(source, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "the method is not allowed");
 
 	/*
 	 * the first call is for the headers only: an answer at this point refuses
@@ -270,7 +271,7 @@ http_answer(void *cls, struct MHD_Connection *connection, const char *url,
 	for (Size i = 0; i < lengthof(routes); i++)
 	{
 		if (strcmp(url, routes[i].path) == 0)
-			return answer_route(connection, routes[i].kind, is_options);
+			return answer_route(source, connection, routes[i].kind, is_options);
 	}
-	return answer_error(connection, MHD_HTTP_NOT_FOUND, "there is no such path");
+	return answer_error(source, connection, MHD_HTTP_NOT_FOUND, "there is no such path");
 }

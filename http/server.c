@@ -47,8 +47,8 @@ static struct MHD_Daemon *daemon_handle;
 static const HttpConfig *config;
 static int	epoll_fd;
 static int	control;
-static int64 drain_until_ms = 0;	/* 0: it is not to finish */
-static HttpQueue *queues[HTTP_MAX_QUEUES];
+static int64 drain_until_ms;	/* while source.draining */
+static HttpSource source;
 
 /* ---- what the worker tells ------------------------------------------------- */
 
@@ -58,23 +58,19 @@ tell_worker(HttpMessageKind kind)
 	(void) send(control, &kind, sizeof(kind), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void
-http_want_queues(void)
+/* Asks the worker for the queues if a page wants them, unless that was of late. */
+static void
+ask_for_queues(void)
 {
 	static int64 asked_ms = -QUEUES_INTERVAL_MS;
 	int64		now_ms = http_clock_ms();
 
-	if (now_ms - asked_ms >= QUEUES_INTERVAL_MS)
+	if (source.queues_wanted && now_ms - asked_ms >= QUEUES_INTERVAL_MS)
 	{
 		asked_ms = now_ms;
 		tell_worker(HTTP_WANT_QUEUES);
 	}
-}
-
-const HttpQueue *
-http_queue(int election)
-{
-	return election < HTTP_MAX_QUEUES ? queues[election] : NULL;
+	source.queues_wanted = false;
 }
 
 static void
@@ -82,15 +78,16 @@ keep_queue(const HttpQueue *queue)
 {
 	if (queue->election >= HTTP_MAX_QUEUES)
 		return;
-	if (queues[queue->election] == NULL)
-		queues[queue->election] = MemoryContextAlloc(TopMemoryContext, sizeof(HttpQueue));
-	*queues[queue->election] = *queue;
+	if (source.queues[queue->election] == NULL)
+		source.queues[queue->election] = MemoryContextAlloc(TopMemoryContext, sizeof(HttpQueue));
+	*source.queues[queue->election] = *queue;
 }
 
 /* From now on no connection is accepted, and none goes on for another request. */
 static void
 begin_to_drain(void)
 {
+	source.draining = true;
 	drain_until_ms = http_clock_ms() + DRAIN_MS;
 	close(control);
 	for (int i = 0; i < config->nlisteners; i++)
@@ -102,12 +99,6 @@ begin_to_drain(void)
 			close(config->listeners[i].fd);
 		}
 	}
-}
-
-bool
-http_is_draining(void)
-{
-	return drain_until_ms != 0;
 }
 
 static void
@@ -219,7 +210,7 @@ start_daemon(void)
 	else
 		tls[0].option = MHD_OPTION_END;
 	return MHD_start_daemon(flags, 0, NULL, NULL,
-							http_answer, NULL,
+							http_answer, &source,
 							MHD_OPTION_EXTERNAL_LOGGER, log_start_failure, NULL,
 							MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) REQUEST_SIZE,
 							MHD_OPTION_CONNECTION_LIMIT, (unsigned int) 2 * CONNECTIONS_MAX,
@@ -251,7 +242,7 @@ next_timeout_ms(void)
 	if (MHD_get_timeout(daemon_handle, &daemon_ms) == MHD_YES &&
 		(timeout_ms < 0 || daemon_ms < (MHD_UNSIGNED_LONG_LONG) timeout_ms))
 		timeout_ms = (int) daemon_ms;
-	if (drain_until_ms != 0 && (timeout_ms < 0 || timeout_ms > 100))
+	if (source.draining && (timeout_ms < 0 || timeout_ms > 100))
 		timeout_ms = 100;
 	return timeout_ms;
 }
@@ -263,14 +254,15 @@ turn(void)
 	int			nevents = epoll_wait(epoll_fd, events, lengthof(events), next_timeout_ms());
 
 	(void) MHD_run(daemon_handle);
+	ask_for_queues();
 	for (int i = 0; i < nevents; i++)
 	{
 		if (events[i].data.u32 == EVENT_CONTROL)
 			serve_control();
-		else if (events[i].data.u32 != EVENT_DAEMON && drain_until_ms == 0)
+		else if (events[i].data.u32 != EVENT_DAEMON && !source.draining)
 			accept_connections(&config->listeners[events[i].data.u32]);
 	}
-	if (drain_until_ms != 0 && (connections_count() == 0 || http_clock_ms() > drain_until_ms))
+	if (source.draining && (connections_count() == 0 || http_clock_ms() > drain_until_ms))
 		_exit(0);
 }
 

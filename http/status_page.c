@@ -78,10 +78,8 @@ append_ago(StringInfo out, TimestampTz at)
 /* ---- elections ------------------------------------------------------------------ */
 
 static void
-append_queue(StringInfo out, int election)
+append_queue(StringInfo out, const HttpQueue *queue)
 {
-	const HttpQueue *queue = http_queue(election);
-
 	if (queue == NULL || queue->nplaces < 0)
 	{
 		appendStringInfo(out, "<p class=\"dim\">%s</p>\n", queue == NULL ?
@@ -109,7 +107,7 @@ append_queue(StringInfo out, int election)
 }
 
 static void
-append_election(StringInfo out, int index, const EtcdLeaderStatus *status)
+append_election(StringInfo out, const EtcdLeaderStatus *status, const HttpQueue *queue)
 {
 	appendStringInfoString(out, "<h2>Election ");
 	append_text(out, status->election);
@@ -133,7 +131,7 @@ append_election(StringInfo out, int index, const EtcdLeaderStatus *status)
 		appendStringInfoChar(out, '.');
 	}
 	appendStringInfoString(out, "</p>\n");
-	append_queue(out, index);
+	append_queue(out, queue);
 }
 
 /* ---- the instance ---------------------------------------------------------------- */
@@ -242,18 +240,18 @@ append_events(StringInfo out)
 }
 
 void
-http_append_status_page(StringInfo out)
+http_append_status_page(StringInfo out, HttpSource *source)
 {
 	EtcdLeaderStatus status = {0};
 
-	http_want_queues();
+	source->queues_wanted = true;
 	appendStringInfoString(out, head);
 	if (http_api->get_status(0, &status, sizeof(status)))
 		append_instance(out, &status);
 	else
 		appendStringInfoString(out, "<title>etcd_leader</title>\n</head>\n<body>\n<p>There is no election in the settings.</p>\n");
 	for (int i = 0; http_api->get_status(i, &status, sizeof(status)); i++)
-		append_election(out, i, &status);
+		append_election(out, &status, i < HTTP_MAX_QUEUES ? source->queues[i] : NULL);
 	append_events(out);
 	appendStringInfoString(out, "</body>\n</html>\n");
 }

@@ -50,8 +50,6 @@ typedef struct Server
 	int64		started_ms;
 } Server;
 
-const EtcdLeaderApi *http_api;
-
 static HttpConfig config;		/* of the newest server, or of the next */
 static Server current;
 static Server previous;			/* serves until the current one is ready */
@@ -347,11 +345,7 @@ etcd_leader_http_main(void)
 	bool		complete = false;
 	MemoryContext turn_context;
 
-	http_api = etcd_leader_api();
-	if (http_api == NULL)
-		ereport(FATAL,
-				(errmsg("the HTTP library of etcd_leader is of another version than the loaded library"),
-				 errhint("Restart the server to load the installed version.")));
+	http_load_api();
 	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader http", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(turn_context);
 	pqsignal(SIGCHLD, handle_child);

@@ -12,13 +12,20 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
-#include "session/api.h"
 #include "base/compat.h"
 #include "elector/elector.h"
+#include "elector/http_launcher.h"
 #include "fence/fence.h"
+#include "hooks/hook_register.h"
 #include "notifier/notifier.h"
+#include "session/api.h"
 #include "settings/settings.h"
+#include "shared/crash_memory.h"
+#include "shared/events.h"
+#include "shared/mailbox.h"
+#include "shared/notifier_register.h"
 #include "shared/shared_state.h"
+#include "shared/stats.h"
 
 /*
  * What survives a crash lies in memory that each process inherits by fork()
@@ -31,6 +38,14 @@
 COMPAT_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
+
+/* The lasting parts come first: others read them when they are made. */
+static const SharedPart *const shared_parts[] = {
+	&crash_memory_part, &event_number_part, &stats_part,
+	&shared_state_part, &shared_elections_part, &events_part, &elections_ring_part, &changes_ring_part,
+	&mailbox_part, &mailbox_page_part, &notifier_register_part,
+	&hook_register_part, &http_launcher_part
+};
 
 /* Does session_preload_libraries list this library? */
 static bool
@@ -89,7 +104,7 @@ _PG_init(void)
 	settings_define();
 	if (IsBinaryUpgrade)
 		return;
-	shared_state_install();
+	shared_state_install(shared_parts, lengthof(shared_parts));
 	api_install();
 	notifier_install();
 	fence_install();

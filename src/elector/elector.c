@@ -30,17 +30,17 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "shared/crash_memory.h"
+#include "base/worker.h"
 #include "elector.h"
 #include "elector_internal.h"
 #include "etcd/etcd_text.h"
-#include "shared/events.h"
 #include "http_launcher.h"
-#include "shared/mailbox.h"
 #include "notifier/notifier.h"
 #include "settings/settings.h"
+#include "shared/crash_memory.h"
+#include "shared/events.h"
+#include "shared/mailbox.h"
 #include "shared/stats.h"
-#include "base/worker.h"
 
 #define ELECTOR_FUNCTION	"etcd_leader_elector_main"
 
@@ -238,12 +238,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 		elector_watched_changes(frame);
 		return;
 	}
-	/*
-	 * a token that has expired is replaced by the next request, which
-	 * otherwise reports it
-	 */
-	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) &&
-		strstr(frame->message, "invalid auth token") == NULL)
+	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) && !etcd_client_lost_token(frame))
 		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
 	election_watched(elector.core, shared_state_clock_ns(), frame);
 }

@@ -11,12 +11,12 @@
 #include "common/pg_prng.h"
 #include "utils/timestamp.h"
 
-#include "protocol/changes.h"
 #include "elector_internal.h"
 #include "etcd/etcd_text.h"
+#include "protocol/changes.h"
+#include "settings/settings.h"
 #include "shared/events.h"
 #include "shared/mailbox.h"
-#include "settings/settings.h"
 #include "shared/stats.h"
 
 /* The watch stream of changes, beside that of the protocol. */
@@ -178,7 +178,7 @@ elector_watched_changes(const EtcdWatchFrame *frame)
 	/* after a compaction the stream goes on, and a gap says so */
 	if (frame->canceled && frame->compact_revision == 0)
 		elector_note_error(ABOUT_CHANGES, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
-						   strstr(frame->message, "invalid auth token") == NULL);
+						   !etcd_client_lost_token(frame));
 	changes_watched(changes, shared_state_clock_ns(), frame);
 }
 

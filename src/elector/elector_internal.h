@@ -16,13 +16,11 @@
 #ifndef ELECTOR_INTERNAL_H
 #define ELECTOR_INTERNAL_H
 
-#include "protocol/election.h"
 #include "etcd/etcd_client.h"
 #include "etcd/etcd_discovery.h"
+#include "protocol/election.h"
 #include "shared/mailbox.h"
 #include "shared/shared_state.h"
-
-#define NS_PER_MS			INT64CONST(1000000)
 
 /* The subject of an error.  It decides when the error is over. */
 typedef enum ErrorSubject

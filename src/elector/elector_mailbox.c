@@ -8,10 +8,10 @@
  */
 #include "postgres.h"
 
-#include "shared/crash_memory.h"
 #include "elector_internal.h"
-#include "shared/mailbox.h"
 #include "settings/settings.h"
+#include "shared/crash_memory.h"
+#include "shared/mailbox.h"
 #include "shared/stats.h"
 
 /*

@@ -13,11 +13,11 @@
 #include "access/xlog.h"
 #include "utils/memutils.h"
 
-#include "shared/crash_memory.h"
+#include "base/secret_file.h"
 #include "elector_internal.h"
 #include "notifier/notifier.h"
-#include "base/secret_file.h"
 #include "settings/settings.h"
+#include "shared/crash_memory.h"
 
 /* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
 #define MIN_DISCOVERY_MS	5000

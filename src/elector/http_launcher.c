@@ -21,13 +21,11 @@
 #include "storage/latch.h"
 #include "utils/guc.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
+#include "base/worker.h"
 #include "http_launcher.h"
 #include "settings/settings.h"
-#include "shared/shared_state.h"
-#include "base/worker.h"
-
-#define NS_PER_MS		INT64CONST(1000000)
 
 /* Between two starts of the worker: doubled up to the last. */
 #define BACKOFF_MIN_MS	1000
@@ -36,19 +34,15 @@
 /* Is there a worker?  One at most. */
 static pg_atomic_uint32 *claimed = NULL;
 
-static Size
-launcher_size(void)
-{
-	return sizeof(pg_atomic_uint32);
-}
-
 static void
 init_launcher(void)
 {
 	pg_atomic_init_u32(claimed, 0);
 }
 
-const SharedPart http_launcher_part = {"etcd_leader http", launcher_size, (void **) &claimed, init_launcher};
+const SharedPart http_launcher_part = {
+	.name = "etcd_leader http", .size = sizeof(pg_atomic_uint32), .memory = (void **) &claimed, .init = init_launcher
+};
 
 /* ---- in the elector ----------------------------------------------------- */
 
@@ -84,7 +78,7 @@ http_launcher_supervise(void)
 	}
 	if (pg_atomic_read_u32(claimed) != 0)
 		return -1;
-	now_ns = shared_state_clock_ns();
+	now_ns = clock_now_ns();
 	if (now_ns < due_ns)
 		return (long) ((due_ns - now_ns) / NS_PER_MS + 1);
 

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "etcd_client_internal.h"
 #include "base/secret_file.h"
+#include "etcd_client_internal.h"
 
 /*
  * A password that etcd has rejected is not tried again for this time, unless
@@ -120,14 +120,15 @@ replace_token(Endpoint *endpoint, char *token)
 
 /* There is no token; the answer says why. */
 static void
-receive_refusal(EtcdClient *client, const Attempt *attempt, const EtcdAnswer *answer)
+receive_refusal(EtcdClient *client, const Report *report)
 {
+	const EtcdAnswer *answer = &report->answer;
 	const char *advice = etcd_advise(answer->code, answer->message);
 	char		why[ETCD_MESSAGE_SIZE];
 
 	if (answer->outcome == ETCD_REFUSED)
 		etcd_format_message(why, "etcd at \"%s\" did not give user \"%s\" a token: %s%s%s%s",
-							attempt->url, client->settings.username, answer->message,
+							report->attempt->url, client->settings.username, answer->message,
 							advice ? " (" : "", advice ? advice : "", advice ? ")" : "");
 	else
 		etcd_format_message(why, "%s", answer->message);
@@ -138,20 +139,20 @@ receive_refusal(EtcdClient *client, const Attempt *attempt, const EtcdAnswer *an
 		memcpy(client->auth.rejection, why, ETCD_MESSAGE_SIZE);
 		client->auth.rejected_ns = etcd_client_clock_ns();
 	}
-	etcd_request_deny_parked(client, attempt->endpoint, answer->outcome, answer->code, why);
+	etcd_request_deny_parked(client, answer->endpoint, answer->outcome, answer->code, why);
 	client->callbacks.noticed(client->callbacks.ctx, why);
 }
 
 static void
-receive_token(EtcdClient *client, const Request *request, const Attempt *attempt,
-			  const EtcdAnswer *answer)
+receive_token(EtcdClient *client, const Report *report)
 {
-	int			endpoint = attempt->endpoint;
+	const EtcdAnswer *answer = &report->answer;
+	int			endpoint = answer->endpoint;
 	char		why[ETCD_MESSAGE_SIZE];
 
 	if (endpoint < 0)
 		return;
-	if (request->settings_number != client->settings.number)
+	if (report->request->settings_number != client->settings.number)
 	{
 		/*
 		 * The token may belong to another user, or to another password, so ask
@@ -169,7 +170,7 @@ receive_token(EtcdClient *client, const Request *request, const Attempt *attempt
 		etcd_request_send_parked(client, endpoint);
 	}
 	else
-		receive_refusal(client, attempt, answer);
+		receive_refusal(client, report);
 }
 
 bool
@@ -192,7 +193,7 @@ etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
 	client->auth.rejected_ns = 0;
 	client->auth.rejected_file = file;
 	request.password = password;
-	asked = etcd_request_ask(client, endpoint, &request, receive_token);
+	asked = etcd_request_send(client, endpoint, &request, receive_token) != NULL;
 	explicit_bzero(password, sizeof(password));
 	if (!asked)
 		etcd_format_message(why, "out of memory");

@@ -91,7 +91,7 @@ etcd_client_create(const EtcdClientCallbacks *callbacks)
 		return NULL;
 	}
 	client->callbacks = *callbacks;
-	etcd_watch_init(client);
+	etcd_watch_keep_connections(client);
 	return client;
 }
 
@@ -152,6 +152,8 @@ etcd_client_timeout_ms(const EtcdClient *client)
 	int64_t		watch_ns = etcd_watch_due_ns(client);
 	int64_t		wait_ns;
 
+	if (client->nunsent > 0)
+		return 0;
 	if (request_ns < due_ns)
 		due_ns = request_ns;
 	if (watch_ns < due_ns)
@@ -170,6 +172,13 @@ etcd_client_socket_ready(EtcdClient *client, int fd, int events)
 	etcd_http_socket_ready(&client->http, fd, events);
 }
 
+static void
+tell_frames(EtcdClient *client, int stream)
+{
+	if (etcd_watch_tell_frames(client, stream))
+		etcd_endpoints_leave(client, client->endpoint, client->streams[stream].end_why);
+}
+
 void
 etcd_client_process(EtcdClient *client)
 {
@@ -178,15 +187,14 @@ etcd_client_process(EtcdClient *client)
 	etcd_request_run(client);
 
 	/* frames first: a hand-over waits for them */
-	etcd_watch_tell_frames(client, 0);
+	tell_frames(client, 0);
 	etcd_watch_tell_ends(client);
-	etcd_request_tell_unsent(client);
-	etcd_request_tell(client);
+	etcd_answers_tell(client);
 
 	/* the requests that these have asked for do not wait for the other streams */
 	etcd_http_run_timer(&client->http);
 	for (int i = 1; i < ETCD_CLIENT_STREAMS; i++)
-		etcd_watch_tell_frames(client, i);
+		tell_frames(client, i);
 	etcd_watch_tell_ends(client);
 
 	/* sends the requests that the callbacks have made, in this turn */

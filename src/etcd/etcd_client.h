@@ -148,6 +148,12 @@ extern void etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest 
 extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *watches, int nwatches);
 
 /*
+ * Was a watch canceled because the token has expired?  The next request gets
+ * another one, or reports that there is none.
+ */
+extern bool etcd_client_lost_token(const EtcdWatchFrame *frame);
+
+/*
  * Goes on to the next endpoint if `endpoint` is the one in use.  The watch
  * streams that are open end (watch_ended), since they may be silent for ever.
  */

@@ -3,24 +3,27 @@
  * etcd_client_internal.h
  *	  The state of an EtcdClient, and what its files offer each other.
  *
- * etcd_client.c		the functions of etcd_client.h, and the settings
- * etcd_request.c		the life of a request
- * etcd_watch.c			the watch streams
- * etcd_auth.c			users, passwords and tokens
+ * etcd_client.c		the event loop, and the settings
+ * etcd_answers.c		the requests of the caller, and what follows from their ends
  * etcd_endpoints.c		the endpoints, the members of the cluster and their versions
+ * etcd_auth.c			users, passwords and tokens
+ * etcd_watch.c			the watch streams
+ * etcd_request.c		the life of a request
  * etcd_gateway.c		etcd's JSON gateway: the only file that knows its paths,
  *						headers and encoding
  * etcd_http.c			POSTs: the only file that knows libcurl
  *
- * The last two know none of the others.  They carry one message to one
- * endpoint and keep what comes back; the others decide where a message goes,
- * with which token, and who gets the answer.
+ * A file calls those below it, and never one above it.  The last two carry one
+ * message to one endpoint and keep what comes back.  Requests and watches
+ * report how they ended.  The files above decide which endpoint is in use, ask
+ * for tokens and members, and call the caller back.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ETCD_CLIENT_INTERNAL_H
 #define ETCD_CLIENT_INTERNAL_H
 
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -212,11 +215,15 @@ extern Exchange *etcd_gateway_start(Http *http, const Settings *settings, const 
 extern bool etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind,
 									 EtcdAnswer *answer);
 
-/*
- * Takes the next frame of a stream.  As of etcd_decode_frame(): 0 if none is
- * there in full, -1 if none will be any more.
- */
-extern ssize_t etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame);
+typedef enum FrameResult
+{
+	FRAME_READ,
+	FRAME_INCOMPLETE,			/* it is not there in full */
+	FRAME_UNREADABLE			/* frame->message says why; none will come any more */
+} FrameResult;
+
+/* Takes the next frame of a stream.  After READ, etcd_free_frame() must follow. */
+extern FrameResult etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame);
 
 /*
  * Says in a buffer of ETCD_MESSAGE_SIZE why a stream has ended, and what kind
@@ -235,6 +242,18 @@ typedef struct Endpoint
 	uint64_t	token_number;	/* of this token, or of this lack of one */
 } Endpoint;
 
+/* The number of an endpoint in a list by its URL; -1 if it is not there. */
+static inline int
+etcd_find_endpoint(const Endpoint *endpoints, int n, const char *url)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(endpoints[i].url, url) == 0)
+			return i;
+	}
+	return -1;
+}
+
 extern void etcd_endpoints_free(EtcdClient *client);
 
 /* From now on everything goes to that endpoint; all watch streams end. */
@@ -242,9 +261,6 @@ extern void etcd_endpoints_use(EtcdClient *client, int endpoint, const char *why
 
 /* Goes on to the next endpoint if this one is in use. */
 extern void etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why);
-
-/* The number of an endpoint by its URL; -1 if it is not in the list. */
-extern int	etcd_endpoints_find(const EtcdClient *client, const char *url);
 
 /* Those of new settings.  False if memory is out: then nothing has changed. */
 extern bool etcd_endpoints_configure(EtcdClient *client, const EtcdClientSettings *settings);
@@ -277,7 +293,6 @@ typedef struct Attempt
 	AttemptState state;
 	Exchange   *exchange;		/* NULL: there is none, as of PARKED and DENIED */
 	char	   *url;			/* of the endpoint */
-	int			endpoint;		/* its number now; -1: not in the list any more */
 	uint64_t	token_number;	/* the token of the endpoint when it was sent */
 	int64_t		sent_ns;		/* for the first time */
 	int64_t		deadline_ns;	/* SENT, PARKED, SENT_AGAIN */
@@ -293,19 +308,19 @@ typedef struct Attempt
 #define MAX_ATTEMPTS	2
 
 typedef struct Request Request;
+typedef struct Report Report;
 
-/* Receives the result of a request of the client itself. */
-typedef void (*RequestReceiver) (EtcdClient *client, const Request *request,
-								 const Attempt *attempt, const EtcdAnswer *answer);
+/* Acts on a report about a request: GOES_ON or ENDED. */
+typedef void (*RequestReceiver) (EtcdClient *client, const Report *report);
 
 struct Request
 {
 	Request    *next;
 	uint64_t	id;				/* of the caller */
-	RequestReceiver receive;	/* NULL: the failure is passed to the caller */
+	RequestReceiver receive;
 	Payload		payload;
 	char	   *key;			/* the first one in it; may be NULL */
-	bool		reads_only;
+	bool		may_be_doubled; /* it may be sent to a second endpoint */
 	bool		is_large;		/* its answer may be */
 	uint64_t	settings_number;	/* when it was made */
 	long		timeout_ms;
@@ -314,22 +329,34 @@ struct Request
 	Attempt		attempts[MAX_ATTEMPTS];
 };
 
-/* An id whose request could not be made. */
-typedef struct Unsent
+typedef enum ReportKind
 {
-	uint64_t	id;
-	const char *why;
-} Unsent;
+	REPORT_WANTS_TOKEN,			/* the attempt is parked: its endpoint's token is wanted */
+	REPORT_GOES_ON,				/* the attempt failed, the other one is open */
+	REPORT_ENDED				/* the attempt decided the result of the request */
+} ReportKind;
 
-/* More than the caller ever has under way at one time. */
-#define MAX_UNSENT		1024
+/* What has come of an attempt. */
+struct Report
+{
+	ReportKind	kind;
+	Request    *request;
+	const Attempt *attempt;
+	const Attempt *late;		/* ENDED: the first one, if the second one was faster */
+	bool		blames_endpoint;
+	EtcdAnswer	answer;			/* its endpoint is that of the attempt */
+	EtcdTiming	timing;
+};
 
-/* Sends a request of the client's own.  False if memory is out. */
-extern bool etcd_request_ask(EtcdClient *client, int endpoint, const EtcdRequest *request,
-							 RequestReceiver receive);
+/* Sends a request to an endpoint.  NULL if memory is out. */
+extern Request *etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
+								  RequestReceiver receive);
 
 /* Is such a request under way, made with the settings in force? */
 extern bool etcd_request_is_asking(const EtcdClient *client, int endpoint, RequestReceiver receive);
+
+/* The number of an attempt's endpoint; -1: it is not in the list any more. */
+extern int	etcd_request_endpoint(const EtcdClient *client, const Attempt *attempt);
 
 /*
  * An endpoint has another token, or needs none: sends the requests again that
@@ -341,13 +368,10 @@ extern void etcd_request_send_parked(EtcdClient *client, int endpoint);
 extern void etcd_request_deny_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome,
 									 int code, const char *why);
 
-/* The numbers of the endpoints are others now. */
-extern void etcd_request_renumber(EtcdClient *client);
-
 /* Gives everything that is under way a deadline no later than this. */
 extern void etcd_request_hurry(EtcdClient *client, int64_t deadline_ns);
 
-/* When etcd_request_run() and _tell() are due; INT64_MAX: no time is known. */
+/* When etcd_request_run() and _next() are due; INT64_MAX: no time is known. */
 extern int64_t etcd_request_due_ns(const EtcdClient *client);
 
 /*
@@ -356,9 +380,13 @@ extern int64_t etcd_request_due_ns(const EtcdClient *client);
  */
 extern void etcd_request_run(EtcdClient *client);
 
-/* Make the callbacks for requests that were not sent, and for answers. */
-extern void etcd_request_tell_unsent(EtcdClient *client);
-extern void etcd_request_tell(EtcdClient *client);
+/*
+ * Takes what has come of an attempt; false if there is nothing.
+ * etcd_request_done() must follow.  A request that has ended is not in the
+ * list any more, and is freed by it.
+ */
+extern bool etcd_request_next(EtcdClient *client, Report *report);
+extern void etcd_request_done(EtcdClient *client, Report *report);
 
 extern void etcd_request_free(EtcdClient *client);
 
@@ -373,8 +401,8 @@ typedef struct Auth
 } Auth;
 
 /*
- * Requests a token of the endpoint, unless that is under way.  etcd_request.c
- * gets the result.  False if that is not possible; then `why` is set.
+ * Requests a token of the endpoint, unless that is under way.  False if that
+ * is not possible; then `why` is set.
  */
 extern bool etcd_auth_ask(EtcdClient *client, int endpoint, char *why);
 
@@ -396,16 +424,33 @@ typedef struct Stream
 	char		end_why[ETCD_MESSAGE_SIZE];
 } Stream;
 
-extern void etcd_watch_init(EtcdClient *client);
+/* How many connections stay open.  To be called at the beginning. */
+extern void etcd_watch_keep_connections(EtcdClient *client);
 
 /* Ends all streams that are open; watch_ended() is called later. */
 extern void etcd_watch_end_all(EtcdClient *client, const char *why);
 
 extern int64_t etcd_watch_due_ns(const EtcdClient *client);
 extern void etcd_watch_run(EtcdClient *client);
-extern void etcd_watch_tell_frames(EtcdClient *client, int stream);
+/* True if the stream has ended, and that is the fault of its endpoint. */
+extern bool etcd_watch_tell_frames(EtcdClient *client, int stream);
 extern void etcd_watch_tell_ends(EtcdClient *client);
 extern void etcd_watch_free(EtcdClient *client);
+
+/* ---- etcd_answers.c -------------------------------------------------- */
+
+/* An id whose request could not be made. */
+typedef struct Unsent
+{
+	uint64_t	id;
+	const char *why;
+} Unsent;
+
+/* More than the caller ever has under way at one time. */
+#define MAX_UNSENT		1024
+
+/* Makes the callbacks for requests that were not sent, and for answers. */
+extern void etcd_answers_tell(EtcdClient *client);
 
 /* ---- etcd_client.c --------------------------------------------------- */
 

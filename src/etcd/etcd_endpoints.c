@@ -39,23 +39,6 @@ free_list(EndpointList *list)
 	memset(list, 0, sizeof(*list));
 }
 
-static int
-find_in_list(const Endpoint *endpoints, int n, const char *url)
-{
-	for (int i = 0; i < n; i++)
-	{
-		if (strcmp(endpoints[i].url, url) == 0)
-			return i;
-	}
-	return -1;
-}
-
-int
-etcd_endpoints_find(const EtcdClient *client, const char *url)
-{
-	return find_in_list(client->endpoints, client->nendpoints, url);
-}
-
 /* Adds an endpoint, unless it is there or the list is full.  False if memory is out. */
 static bool
 add_to_list(EndpointList *list, const char *url, size_t len, bool learned)
@@ -67,7 +50,7 @@ add_to_list(EndpointList *list, const char *url, size_t len, bool learned)
 	copy = strndup(url, len);
 	if (copy == NULL)
 		return false;
-	if (find_in_list(list->endpoints, list->n, copy) >= 0)
+	if (etcd_find_endpoint(list->endpoints, list->n, copy) >= 0)
 	{
 		free(copy);
 		return true;
@@ -111,7 +94,6 @@ etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
  * Installs another list of endpoints and takes ownership of it.  An endpoint
  * that is in both lists keeps its token.  The endpoint in use stays in use,
  * with its watches, if the new list has it; otherwise the first one is used.
- * Requests under way keep their endpoint, which may have another number now.
  */
 static void
 replace_list(EtcdClient *client, EndpointList *list)
@@ -122,7 +104,7 @@ replace_list(EtcdClient *client, EndpointList *list)
 	for (int i = 0; i < before.n; i++)
 	{
 		Endpoint   *old = &before.endpoints[i];
-		int			same = find_in_list(list->endpoints, list->n, old->url);
+		int			same = etcd_find_endpoint(list->endpoints, list->n, old->url);
 
 		if (i == client->endpoint)
 			in_use = same;
@@ -139,7 +121,6 @@ replace_list(EtcdClient *client, EndpointList *list)
 	client->nendpoints = list->n;
 	client->endpoint = in_use >= 0 ? in_use : 0;
 	free_list(&before);
-	etcd_request_renumber(client);
 }
 
 /* ---- those of the settings ------------------------------------------- */
@@ -299,13 +280,10 @@ is_list_in_use(const EtcdClient *client, const EndpointList *list)
 }
 
 static void
-receive_members(EtcdClient *client, const Request *request, const Attempt *attempt,
-				const EtcdAnswer *answer)
+receive_members(EtcdClient *client, const Report *report)
 {
+	const EtcdAnswer *answer = &report->answer;
 	EndpointList list = {0};
-
-	(void) request;
-	(void) attempt;
 
 	if (answer->outcome == ETCD_NO_ANSWER)
 		client->callbacks.noticed(client->callbacks.ctx, answer->message);
@@ -322,13 +300,12 @@ receive_members(EtcdClient *client, const Request *request, const Attempt *attem
 }
 
 static void
-receive_status(EtcdClient *client, const Request *request, const Attempt *attempt,
-			   const EtcdAnswer *answer)
+receive_status(EtcdClient *client, const Report *report)
 {
-	(void) request;
+	const EtcdAnswer *answer = &report->answer;
 
-	if (answer->outcome == ETCD_ANSWERED && attempt->endpoint >= 0)
-		client->callbacks.version_told(client->callbacks.ctx, attempt->endpoint, answer->version);
+	if (answer->outcome == ETCD_ANSWERED && answer->endpoint >= 0)
+		client->callbacks.version_told(client->callbacks.ctx, answer->endpoint, answer->version);
 }
 
 void
@@ -337,7 +314,7 @@ etcd_client_ask_versions(EtcdClient *client)
 	EtcdRequest request = {.kind = ETCD_STATUS};
 
 	for (int i = 0; i < client->nendpoints; i++)
-		(void) etcd_request_ask(client, i, &request, receive_status);
+		(void) etcd_request_send(client, i, &request, receive_status);
 }
 
 /*
@@ -353,7 +330,7 @@ etcd_endpoints_probe(EtcdClient *client)
 	if (client->probe_due_ns > etcd_client_clock_ns())
 		return;
 	client->probe_due_ns = etcd_client_clock_ns() + PROBE_INTERVAL_MS * NS_PER_MS;
-	(void) etcd_request_ask(client, client->endpoint, &request, receive_members);
+	(void) etcd_request_send(client, client->endpoint, &request, receive_members);
 	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
 		client->callbacks.noticed(client->callbacks.ctx, why);
 }

@@ -145,7 +145,7 @@ may_end_frame(const char *data, size_t searched, size_t len)
 	return false;
 }
 
-ssize_t
+FrameResult
 etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame)
 {
 	const char *data;
@@ -153,14 +153,18 @@ etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame)
 	ssize_t		n;
 
 	if (!etcd_http_has_news(exchange))
-		return 0;
+		return FRAME_INCOMPLETE;
 	data = etcd_http_data(exchange, &len);
 	n = may_end_frame(data, etcd_http_searched(exchange), len) ? etcd_decode_frame(data, len, frame) : 0;
-	if (n > 0)
-		etcd_http_take(exchange, n);
-	else if (n == 0)
+	if (n < 0)
+		return FRAME_UNREADABLE;
+	if (n == 0)
+	{
 		etcd_http_await_more(http, exchange);
-	return n;
+		return FRAME_INCOMPLETE;
+	}
+	etcd_http_take(exchange, n);
+	return FRAME_READ;
 }
 
 EtcdOutcome

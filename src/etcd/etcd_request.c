@@ -134,18 +134,6 @@ copy_key(const EtcdRequest *request)
 	return key.len > 0 ? strndup(key.data, key.len) : NULL;
 }
 
-/*
- * May the request be sent twice at the same time?  Only if it changes nothing.
- */
-static bool
-reads_only(const EtcdRequest *request)
-{
-	if (request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE)
-		return true;
-	return request->kind == ETCD_TXN && !etcd_writes(request->success, request->nsuccess) &&
-		!etcd_writes(request->failure, request->nfailure);
-}
-
 /* For a request that is not in the list. */
 static void
 free_request(EtcdClient *client, Request *request)
@@ -176,9 +164,9 @@ unlink_request(EtcdClient *client, Request *request)
  * False if memory is out.
  */
 static bool
-launch(EtcdClient *client, Request *request, Attempt *attempt)
+launch(EtcdClient *client, Request *request, Attempt *attempt, int endpoint_number)
 {
-	const Endpoint *endpoint = &client->endpoints[attempt->endpoint];
+	const Endpoint *endpoint = &client->endpoints[endpoint_number];
 	EtcdRequestKind kind = request->payload.kind;
 	Destination destination = {
 		.url = attempt->url,
@@ -210,11 +198,10 @@ set_deadline(const Request *request, Attempt *attempt, int64_t now)
 static bool
 start_attempt(EtcdClient *client, Request *request, Attempt *attempt, int endpoint)
 {
-	attempt->endpoint = endpoint;
 	attempt->url = strdup(client->endpoints[endpoint].url);
 	attempt->sent_ns = etcd_client_clock_ns();
 	set_deadline(request, attempt, attempt->sent_ns);
-	if (attempt->url == NULL || !launch(client, request, attempt))
+	if (attempt->url == NULL || !launch(client, request, attempt, endpoint))
 	{
 		advance(attempt, EVENT_NOT_SENT);
 		return false;
@@ -223,15 +210,16 @@ start_attempt(EtcdClient *client, Request *request, Attempt *attempt, int endpoi
 	return true;
 }
 
-/* Makes a request and sends it.  NULL if memory is out. */
-static Request *
-start_request(EtcdClient *client, int endpoint, const EtcdRequest *request)
+Request *
+etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
+				  RequestReceiver receive)
 {
 	Request    *made = calloc(1, sizeof(Request));
 	Request   **last = &client->requests;
 
 	if (made == NULL)
 		return NULL;
+	made->receive = receive;
 	made->key = copy_key(request);
 	made->settings_number = client->settings.number;
 	made->is_large = request->is_large;
@@ -252,42 +240,10 @@ start_request(EtcdClient *client, int endpoint, const EtcdRequest *request)
 	return made;
 }
 
-void
-etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request)
+int
+etcd_request_endpoint(const EtcdClient *client, const Attempt *attempt)
 {
-	const char *why = "there is no endpoint";
-
-	if (client->nendpoints > 0)
-	{
-		Request    *made = start_request(client, client->endpoint, request);
-
-		if (made != NULL)
-		{
-			made->id = id;
-			made->reads_only = reads_only(request);
-			return;
-		}
-		why = "out of memory";
-	}
-	ETCD_CLIENT_ASSERT(client->nunsent < MAX_UNSENT);
-	if (client->nunsent < MAX_UNSENT)
-	{
-		client->unsent[client->nunsent].id = id;
-		client->unsent[client->nunsent].why = why;
-		client->nunsent++;
-	}
-}
-
-bool
-etcd_request_ask(EtcdClient *client, int endpoint, const EtcdRequest *request,
-				 RequestReceiver receive)
-{
-	Request    *made = start_request(client, endpoint, request);
-
-	if (made == NULL)
-		return false;
-	made->receive = receive;
-	return true;
+	return etcd_find_endpoint(client->endpoints, client->nendpoints, attempt->url);
 }
 
 bool
@@ -295,24 +251,11 @@ etcd_request_is_asking(const EtcdClient *client, int endpoint, RequestReceiver r
 {
 	for (const Request *r = client->requests; r != NULL; r = r->next)
 	{
-		if (r->receive == receive && r->attempts[0].endpoint == endpoint &&
+		if (r->receive == receive && etcd_request_endpoint(client, &r->attempts[0]) == endpoint &&
 			r->settings_number == client->settings.number)
 			return true;
 	}
 	return false;
-}
-
-void
-etcd_request_renumber(EtcdClient *client)
-{
-	for (Request *r = client->requests; r != NULL; r = r->next)
-	{
-		for (int i = 0; i < MAX_ATTEMPTS; i++)
-		{
-			if (r->attempts[i].url != NULL)
-				r->attempts[i].endpoint = etcd_endpoints_find(client, r->attempts[i].url);
-		}
-	}
 }
 
 void
@@ -340,38 +283,25 @@ deny(Attempt *attempt, EtcdOutcome outcome, int code, const char *why)
 
 /* Does this attempt want a token that it can get? */
 static bool
-wants_token(const EtcdClient *client, const Request *request, const Attempt *attempt,
-			const EtcdAnswer *answer)
+wants_token(const EtcdClient *client, const Report *report)
 {
+	const Attempt *attempt = report->attempt;
+	const EtcdAnswer *answer = &report->answer;
+
 	if (attempt->state != ATTEMPT_SENT || client->settings.username == NULL ||
-		attempt->endpoint < 0 || request->payload.kind == ETCD_AUTHENTICATE)
+		answer->endpoint < 0 || report->request->payload.kind == ETCD_AUTHENTICATE)
 		return false;
 	/* Some etcds refuse a bad token by closing the connection (etcd #15256). */
 	return etcd_wants_token(answer->outcome, answer->code, answer->message) ||
 		(etcd_http_got_nothing(attempt->exchange) &&
-		 client->endpoints[attempt->endpoint].token != NULL);
-}
-
-static void
-park(EtcdClient *client, Request *request, Attempt *attempt)
-{
-	int			endpoint = attempt->endpoint;
-	char		why[ETCD_MESSAGE_SIZE];
-
-	etcd_http_release(&client->http, &attempt->exchange);
-	advance(attempt, EVENT_WANTS_TOKEN);
-	set_deadline(request, attempt, etcd_client_clock_ns());
-	if (client->endpoints[endpoint].token_number > attempt->token_number)
-		etcd_request_send_parked(client, endpoint); /* a newer one is there */
-	else if (!etcd_auth_ask(client, endpoint, why))
-		etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
+		 client->endpoints[answer->endpoint].token != NULL);
 }
 
 /* Is it parked at that endpoint? */
 static bool
-is_parked_at(const Attempt *attempt, int endpoint)
+is_parked_at(const EtcdClient *client, const Attempt *attempt, int endpoint)
 {
-	return attempt->state == ATTEMPT_PARKED && attempt->endpoint == endpoint;
+	return attempt->state == ATTEMPT_PARKED && etcd_request_endpoint(client, attempt) == endpoint;
 }
 
 void
@@ -383,9 +313,9 @@ etcd_request_send_parked(EtcdClient *client, int endpoint)
 		{
 			Attempt    *attempt = &r->attempts[i];
 
-			if (!is_parked_at(attempt, endpoint))
+			if (!is_parked_at(client, attempt, endpoint))
 				continue;
-			if (launch(client, r, attempt))
+			if (launch(client, r, attempt, endpoint))
 				advance(attempt, EVENT_SENT);
 			else
 				deny(attempt, ETCD_NO_ANSWER, 0, "out of memory");
@@ -401,7 +331,7 @@ etcd_request_deny_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome, 
 	{
 		for (int i = 0; i < MAX_ATTEMPTS; i++)
 		{
-			if (is_parked_at(&r->attempts[i], endpoint))
+			if (is_parked_at(client, &r->attempts[i], endpoint))
 				deny(&r->attempts[i], outcome, code, why);
 		}
 	}
@@ -431,8 +361,8 @@ second_due_ns(const EtcdClient *client, const Request *request)
 {
 	const Attempt *first = &request->attempts[0];
 
-	if (!request->reads_only || client->nendpoints < 2 || !is_under_way(first) || is_due(first) ||
-		first->endpoint < 0 || request->attempts[1].state != ATTEMPT_NONE)
+	if (!request->may_be_doubled || client->nendpoints < 2 || !is_under_way(first) || is_due(first) ||
+		etcd_request_endpoint(client, first) < 0 || request->attempts[1].state != ATTEMPT_NONE)
 		return INT64_MAX;
 	return request->made_ns + request->timeout_ms * NS_PER_MS / 2;
 }
@@ -442,8 +372,6 @@ etcd_request_due_ns(const EtcdClient *client)
 {
 	int64_t		due_ns = INT64_MAX;
 
-	if (client->nunsent > 0)
-		return 0;
 	for (const Request *r = client->requests; r != NULL; r = r->next)
 	{
 		int64_t		second_ns = second_due_ns(client, r);
@@ -492,122 +420,11 @@ etcd_request_run(EtcdClient *client)
 			run_deadline(client, r, &r->attempts[i], now);
 		if (second_due_ns(client, r) <= now)
 			(void) start_attempt(client, r, &r->attempts[1],
-								 (r->attempts[0].endpoint + 1) % client->nendpoints);
+								 (etcd_request_endpoint(client, &r->attempts[0]) + 1) % client->nendpoints);
 	}
 }
 
-/* ---- telling --------------------------------------------------------- */
-
-void
-etcd_request_tell_unsent(EtcdClient *client)
-{
-	/* leave out those that the callbacks add, or this might never end */
-	for (int n = client->nunsent; n > 0; n--)
-	{
-		Unsent		unsent = client->unsent[0];
-		EtcdAnswer	answer = {.outcome = ETCD_NO_ANSWER,.endpoint = -1};
-		EtcdTiming	timing = {0};
-
-		client->nunsent--;
-		memmove(client->unsent, client->unsent + 1, client->nunsent * sizeof(Unsent));
-		etcd_format_message(answer.message, "%s", unsent.why);
-		client->callbacks.answered(client->callbacks.ctx, unsent.id, &answer, &timing);
-	}
-}
-
-/* This attempt decides; the other one, if it is open, is overtaken. */
-static void
-tell_end(EtcdClient *client, Request *request, Attempt *attempt, const EtcdAnswer *answer,
-		 const EtcdTiming *timing)
-{
-	Attempt    *first = &request->attempts[0];
-	Attempt    *second = &request->attempts[1];
-	char		late[ETCD_MESSAGE_SIZE] = "";
-
-	if (attempt == second && is_open(first))
-	{
-		etcd_format_message(late, "no answer from etcd at \"%s\" within %ld ms",
-							first->url, request->timeout_ms / 2);
-		advance(first, EVENT_OVERTAKEN);
-		if (second->endpoint >= 0)
-			etcd_endpoints_use(client, second->endpoint, late);
-	}
-	else if (attempt == first && is_open(second))
-		advance(second, EVENT_OVERTAKEN);
-
-	/* from here on the callbacks cannot reach the request any more */
-	unlink_request(client, request);
-	if (late[0] != '\0')
-		client->callbacks.noticed(client->callbacks.ctx, late);
-	client->callbacks.answered(client->callbacks.ctx, request->id, answer, timing);
-	free_request(client, request);
-}
-
-/* Processes the result of an attempt of a request of the caller. */
-static void
-tell_attempt(EtcdClient *client, Request *request, Attempt *attempt, EtcdAnswer *answer,
-			 EtcdTiming *timing)
-{
-	const Attempt *other = attempt == &request->attempts[0] ?
-		&request->attempts[1] : &request->attempts[0];
-	bool		blames = etcd_blames_endpoint(answer->outcome, answer->code, answer->message);
-
-	if (answer->outcome == ETCD_ANSWERED)
-		etcd_endpoints_probe(client);
-
-	timing->latency_ns = etcd_client_clock_ns() - attempt->sent_ns;
-	timing->key = request->key;
-	answer->endpoint = attempt->endpoint;
-	etcd_http_release(&client->http, &attempt->exchange);
-	advance(attempt, blames ? EVENT_FAILURE : EVENT_ANSWER);
-	if (blames)
-		etcd_endpoints_leave(client, attempt->endpoint, answer->message);
-	if (blames && is_open(other))
-		client->callbacks.noticed(client->callbacks.ctx, answer->message);
-	else
-		tell_end(client, request, attempt, answer, timing);
-}
-
-/* Processes the result of a request of the client itself. */
-static void
-receive_own(EtcdClient *client, Request *request, Attempt *attempt, const EtcdAnswer *answer)
-{
-	advance(attempt, EVENT_ANSWER);
-	unlink_request(client, request);
-	request->receive(client, request, attempt, answer);
-	free_request(client, request);
-}
-
-/* Processes the result of an attempt. */
-static void
-look_at(EtcdClient *client, Request *request, Attempt *attempt)
-{
-	EtcdAnswer	answer = {0};
-	EtcdTiming	timing = {0};
-	bool		wants = false;
-
-	if (attempt->state == ATTEMPT_DENIED)
-	{
-		answer.outcome = attempt->denial.outcome;
-		answer.code = attempt->denial.code;
-		memcpy(answer.message, attempt->denial.message, ETCD_MESSAGE_SIZE);
-		timing.timed_out = attempt->denial.timed_out;
-		timing.explained = true;
-	}
-	else
-	{
-		timing.timed_out = etcd_gateway_read_answer(attempt->exchange, request->payload.kind, &answer);
-		wants = wants_token(client, request, attempt, &answer);
-	}
-
-	if (wants)
-		park(client, request, attempt);
-	else if (request->receive != NULL)
-		receive_own(client, request, attempt, &answer);
-	else
-		tell_attempt(client, request, attempt, &answer, &timing);
-	etcd_free_answer(&answer);
-}
+/* ---- reporting ------------------------------------------------------- */
 
 /*
  * Is attempt a to be processed before attempt b?  Attempts without a token
@@ -622,28 +439,102 @@ comes_before(const Attempt *a, const Attempt *b)
 	return a_ended < b_ended;
 }
 
-void
-etcd_request_tell(EtcdClient *client)
+/* The attempt to process next; NULL: none. */
+static Attempt *
+find_due(EtcdClient *client, Request **request)
 {
-	for (;;)
-	{
-		Request    *request = NULL;
-		Attempt    *attempt = NULL;
+	Attempt    *due = NULL;
 
-		/* search anew each time, since a callback may have changed the list */
-		for (Request *r = client->requests; r != NULL; r = r->next)
+	for (Request *r = client->requests; r != NULL; r = r->next)
+	{
+		for (int i = 0; i < MAX_ATTEMPTS; i++)
 		{
-			for (int i = 0; i < MAX_ATTEMPTS; i++)
-			{
-				if (!is_due(&r->attempts[i]) ||
-					(attempt != NULL && !comes_before(&r->attempts[i], attempt)))
-					continue;
-				request = r;
-				attempt = &r->attempts[i];
-			}
+			Attempt    *attempt = &r->attempts[i];
+
+			if (!is_due(attempt) || (due != NULL && !comes_before(attempt, due)))
+				continue;
+			*request = r;
+			due = attempt;
 		}
-		if (attempt == NULL)
-			return;
-		look_at(client, request, attempt);
 	}
+	return due;
+}
+
+static void
+read_result(const EtcdClient *client, const Attempt *attempt, Report *report)
+{
+	EtcdAnswer *answer = &report->answer;
+	EtcdTiming *timing = &report->timing;
+
+	if (attempt->state == ATTEMPT_DENIED)
+	{
+		answer->outcome = attempt->denial.outcome;
+		answer->code = attempt->denial.code;
+		memcpy(answer->message, attempt->denial.message, ETCD_MESSAGE_SIZE);
+		timing->timed_out = attempt->denial.timed_out;
+		timing->explained = true;
+	}
+	else
+		timing->timed_out = etcd_gateway_read_answer(attempt->exchange, report->request->payload.kind, answer);
+	answer->endpoint = etcd_request_endpoint(client, attempt);
+	timing->latency_ns = etcd_client_clock_ns() - attempt->sent_ns;
+	timing->key = report->request->key;
+}
+
+/* An attempt is at its end, and with it the request, unless the other one may do better. */
+static void
+end_attempt(EtcdClient *client, Attempt *attempt, Report *report)
+{
+	Request    *request = report->request;
+	Attempt    *first = &request->attempts[0];
+	Attempt    *other = attempt == first ? &request->attempts[1] : first;
+	const EtcdAnswer *answer = &report->answer;
+
+	report->blames_endpoint = etcd_blames_endpoint(answer->outcome, answer->code, answer->message);
+	advance(attempt, report->blames_endpoint ? EVENT_FAILURE : EVENT_ANSWER);
+	if (report->blames_endpoint && is_open(other))
+	{
+		report->kind = REPORT_GOES_ON;
+		return;
+	}
+	report->kind = REPORT_ENDED;
+	if (is_open(other))
+	{
+		advance(other, EVENT_OVERTAKEN);
+		report->late = other == first ? first : NULL;
+	}
+	unlink_request(client, request);
+}
+
+bool
+etcd_request_next(EtcdClient *client, Report *report)
+{
+	Attempt    *attempt;
+	bool		wants;
+
+	memset(report, 0, sizeof(*report));
+	attempt = find_due(client, &report->request);
+	if (attempt == NULL)
+		return false;
+	report->attempt = attempt;
+	read_result(client, attempt, report);
+	wants = wants_token(client, report);
+	etcd_http_release(&client->http, &attempt->exchange);
+	if (wants)
+	{
+		report->kind = REPORT_WANTS_TOKEN;
+		advance(attempt, EVENT_WANTS_TOKEN);
+		set_deadline(report->request, attempt, etcd_client_clock_ns());
+	}
+	else
+		end_attempt(client, attempt, report);
+	return true;
+}
+
+void
+etcd_request_done(EtcdClient *client, Report *report)
+{
+	if (report->kind == REPORT_ENDED)
+		free_request(client, report->request);
+	etcd_free_answer(&report->answer);
 }

@@ -27,8 +27,8 @@
  * each stream.  More are used for a moment, such as when many elections are
  * entered at once; those to an endpoint that was left are the first to go.
  */
-static void
-keep_connections(EtcdClient *client)
+void
+etcd_watch_keep_connections(EtcdClient *client)
 {
 	int			nopen = 0;
 
@@ -37,19 +37,13 @@ keep_connections(EtcdClient *client)
 	etcd_http_keep_connections(&client->http, 1 + (nopen > 0 ? nopen : 1));
 }
 
-void
-etcd_watch_init(EtcdClient *client)
-{
-	keep_connections(client);
-}
-
 /* Frees a stream, whether it is open or not. */
 static void
 free_stream(EtcdClient *client, Stream *stream)
 {
 	etcd_http_release(&client->http, &stream->exchange);
 	etcd_gateway_free_payload(&stream->payload);
-	keep_connections(client);
+	etcd_watch_keep_connections(client);
 }
 
 /* Closes a stream, if it is open; watch_ended() will be called. */
@@ -99,7 +93,7 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 	stream->deadline_ns = etcd_client_clock_ns() + timeout_ms * NS_PER_MS;
 	stream->has_told = false;
 	stream->rests_until_ns = INT64_MAX;
-	keep_connections(client);
+	etcd_watch_keep_connections(client);
 	return true;
 }
 
@@ -119,6 +113,12 @@ etcd_client_watch(EtcdClient *client, int number, const EtcdWatch *watches, int 
 	etcd_format_message(stream->end_why, "%s",
 						client->nendpoints > 0 ? "out of memory" : "there is no endpoint");
 	stream->end_due = true;
+}
+
+bool
+etcd_client_lost_token(const EtcdWatchFrame *frame)
+{
+	return strstr(frame->message, "invalid auth token") != NULL;
 }
 
 void
@@ -192,40 +192,41 @@ may_blame_endpoint(int number, EtcdOutcome outcome)
 /*
  * Makes the callbacks for the frames of a stream that have arrived.  A
  * callback may replace or close the stream, and drop the remaining frames with
- * it, so check the stream again after each one.
+ * it, so check the stream again after each one.  True if the stream has ended
+ * by a fault of its endpoint.
  */
-static void
+static bool
 tell_frames(EtcdClient *client, int number)
 {
 	Stream	   *stream = &client->streams[number];
+	bool		blames = false;
 
 	while (stream->exchange != NULL)
 	{
 		EtcdWatchFrame frame;
-		ssize_t		n = etcd_gateway_read_frame(&client->http, stream->exchange, &frame);
+		FrameResult result = etcd_gateway_read_frame(&client->http, stream->exchange, &frame);
 
-		if (n == 0)
-			return;
-		if (n < 0 || frame.outcome != ETCD_ANSWERED)
+		if (result == FRAME_INCOMPLETE)
+			break;
+		if (frame.outcome != ETCD_ANSWERED)
 		{
-			int			endpoint = client->endpoint;
 			char		why[ETCD_MESSAGE_SIZE];
 
 			etcd_format_message(why, "etcd at \"%s\" ended the watch: %s",
 								etcd_http_url(stream->exchange), frame.message);
 			end_stream(client, stream, frame.outcome, why);
-			if (may_blame_endpoint(number, frame.outcome) &&
-				etcd_blames_endpoint(frame.outcome, frame.code, frame.message))
-				etcd_endpoints_leave(client, endpoint, why);
+			blames = may_blame_endpoint(number, frame.outcome) &&
+				etcd_blames_endpoint(frame.outcome, frame.code, frame.message);
 		}
 		else
 		{
 			stream->has_told = true;
 			client->callbacks.watched(client->callbacks.ctx, number, &frame);
 		}
-		if (n > 0)
+		if (result == FRAME_READ)
 			etcd_free_frame(&frame);
 	}
+	return blames;
 }
 
 /* Stops reading a stream for a while whose frames were all passed on. */
@@ -244,29 +245,28 @@ rest(EtcdClient *client, Stream *stream)
  * Is the stream at its end?  Whatever the reason is, another endpoint may keep
  * one open.
  */
-static void
+static bool
 notice_end(EtcdClient *client, int number)
 {
 	Stream	   *stream = &client->streams[number];
-	int			endpoint = client->endpoint;
 	EtcdOutcome outcome;
 	char		why[ETCD_MESSAGE_SIZE];
 
 	if (stream->exchange == NULL || etcd_http_ended(stream->exchange) == 0)
-		return;
+		return false;
 	outcome = etcd_gateway_describe_end(stream->exchange, why);
 	end_stream(client, stream, outcome, why);
-	if (may_blame_endpoint(number, outcome))
-		etcd_endpoints_leave(client, endpoint, why);
+	return may_blame_endpoint(number, outcome);
 }
 
-void
+bool
 etcd_watch_tell_frames(EtcdClient *client, int stream)
 {
-	tell_frames(client, stream);
+	bool		blames = tell_frames(client, stream);
+
 	if (stream > 0)
 		rest(client, &client->streams[stream]);
-	notice_end(client, stream);
+	return notice_end(client, stream) || blames;
 }
 
 void

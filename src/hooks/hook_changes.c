@@ -10,10 +10,10 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "shared/events.h"
 #include "hook_changes.h"
 #include "hook_records.h"
 #include "hook_runs.h"
+#include "shared/events.h"
 #include "shared/shared_state.h"
 
 typedef struct Follower

@@ -10,12 +10,12 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "shared/events.h"
 #include "hook_elections.h"
 #include "hook_register.h"
-#include "settings/settings.h"
-#include "shared/shared_state.h"
 #include "session/status.h"
+#include "settings/settings.h"
+#include "shared/events.h"
+#include "shared/shared_state.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
 

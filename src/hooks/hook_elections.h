@@ -8,8 +8,8 @@
 #ifndef HOOK_ELECTIONS_H
 #define HOOK_ELECTIONS_H
 
-#include "protocol/election.h"
 #include "hook_records.h"
+#include "protocol/election.h"
 
 /* A leadership that has ended. */
 typedef struct HookLoss

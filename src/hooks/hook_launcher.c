@@ -35,18 +35,18 @@
 
 #include "base/attempt.h"
 #include "base/compat.h"
-#include "shared/events.h"
+#include "base/quiet_exit.h"
+#include "base/worker.h"
 #include "hook_changes.h"
 #include "hook_elections.h"
 #include "hook_launcher.h"
 #include "hook_records.h"
 #include "hook_register.h"
 #include "hook_runs.h"
-#include "shared/notifier_register.h"
-#include "base/quiet_exit.h"
 #include "settings/settings.h"
+#include "shared/events.h"
+#include "shared/notifier_register.h"
 #include "shared/shared_state.h"
-#include "base/worker.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
 

@@ -11,9 +11,9 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
-#include "shared/events.h"
 #include "hook_register.h"
 #include "settings/settings.h"
+#include "shared/events.h"
 
 typedef struct HookDatabase
 {
@@ -48,12 +48,6 @@ static HookRegister *hooks = NULL;
 /* Of the run that this process is. */
 static uint64 my_ticket = 0;
 
-static Size
-register_size(void)
-{
-	return sizeof(HookRegister);
-}
-
 static void
 init_database(HookDatabase *database)
 {
@@ -82,7 +76,9 @@ init_register(void)
 		pg_atomic_init_u64(&hooks->runs[i], 0);
 }
 
-const SharedPart hook_register_part = {"etcd_leader hooks", register_size, (void **) &hooks, init_register};
+const SharedPart hook_register_part = {
+	.name = "etcd_leader hooks", .size = sizeof(HookRegister), .memory = (void **) &hooks, .init = init_register
+};
 
 /* ---- launchers ------------------------------------------------------- */
 

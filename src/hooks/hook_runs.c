@@ -16,15 +16,15 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "shared/events.h"
+#include "base/worker.h"
 #include "hook_changes.h"
 #include "hook_register.h"
 #include "hook_run.h"
 #include "hook_runs.h"
 #include "settings/settings.h"
+#include "shared/events.h"
 #include "shared/shared_state.h"
 #include "shared/stats.h"
-#include "base/worker.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
 

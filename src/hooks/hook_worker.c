@@ -48,11 +48,11 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "shared/events.h"
+#include "base/quiet_exit.h"
 #include "fence/fence.h"
 #include "hook_register.h"
 #include "hook_run.h"
-#include "base/quiet_exit.h"
+#include "shared/events.h"
 #include "shared/shared_state.h"
 
 #define NS_PER_MS	INT64CONST(1000000)

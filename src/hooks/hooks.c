@@ -31,11 +31,11 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "shared/events.h"
-#include "session/functions.h"
 #include "hook_register.h"
-#include "shared/notifier_register.h"
+#include "session/functions.h"
 #include "settings/settings.h"
+#include "shared/events.h"
+#include "shared/notifier_register.h"
 #include "shared/shared_state.h"
 
 PG_FUNCTION_INFO_V1(etcd_add_hook);

@@ -39,15 +39,15 @@
 
 #include "base/attempt.h"
 #include "base/compat.h"
-#include "shared/events.h"
+#include "base/quiet_exit.h"
+#include "base/worker.h"
 #include "hooks/hook_launcher.h"
 #include "notifier.h"
-#include "shared/notifier_register.h"
-#include "base/quiet_exit.h"
 #include "settings/settings.h"
+#include "shared/events.h"
+#include "shared/notifier_register.h"
 #include "shared/shared_state.h"
 #include "shared/stats.h"
-#include "base/worker.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
 

@@ -32,18 +32,17 @@
 #include "utils/tuplestore.h"
 
 #include "base/compat.h"
-#include "shared/events.h"
 #include "fence/fence.h"
 #include "functions.h"
+#include "settings/settings.h"
+#include "shared/events.h"
 #include "shared/mailbox.h"
 #include "shared/notifier_register.h"
-#include "settings/settings.h"
 #include "shared/shared_state.h"
 #include "shared/stats.h"
 #include "status.h"
 
 #define NS_PER_US	INT64CONST(1000)
-#define NS_PER_MS	INT64CONST(1000000)
 
 #define MAX_COLUMNS 32
 

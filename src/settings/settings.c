@@ -150,11 +150,23 @@ check_given_settings(const List *given)
 	}
 }
 
+static bool
+check_elections(char **newval, void **extra, GucSource source)
+{
+	return settings_check_elections(*newval, settings_max_elections, extra);
+}
+
 static void
 assign_elections(const char *newval, void *extra)
 {
 	election_list = extra;
 	settings_elections_generation++;
+}
+
+static bool
+check_watched_prefixes(char **newval, void **extra, GucSource source)
+{
+	return settings_check_watched_prefixes(*newval, election_list);
 }
 
 /* Elections. */
@@ -178,7 +190,7 @@ define_election_settings(void)
 							   "",
 							   PGC_SIGHUP,
 							   GUC_LIST_INPUT,
-							   settings_check_elections, assign_elections, NULL);
+							   check_elections, assign_elections, NULL);
 
 	/* after etcd_leader.elections, which it is checked against */
 	DefineCustomStringVariable("etcd_leader.watched_prefixes",
@@ -188,7 +200,7 @@ define_election_settings(void)
 							   "",
 							   PGC_SIGHUP,
 							   GUC_LIST_INPUT,
-							   settings_check_watched_prefixes, NULL, NULL);
+							   check_watched_prefixes, NULL, NULL);
 
 	DefineCustomStringVariable("etcd_leader.patroni_namespace",
 							   "Sets the namespace of the Patroni clusters whose leader keys are followed.",
@@ -605,18 +617,7 @@ settings_election_count(void)
 const char *
 settings_find_election_within(const char *prefix)
 {
-	for (int i = 0; i < election_list->count; i++)
-	{
-		const char *name = election_list->elections[i].name;
-		size_t		len = election_list->elections[i].len;
-
-		/* the keys begin with the name and a slash */
-		if (!election_is_followed(name) &&
-			(strncmp(prefix, name, strlen(prefix)) == 0 ||
-			 (strncmp(prefix, name, len) == 0 && (prefix[len] == '\0' || prefix[len] == '/'))))
-			return name;
-	}
-	return NULL;
+	return settings_check_election_within(election_list, prefix);
 }
 
 bool

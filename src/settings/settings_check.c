@@ -16,9 +16,9 @@
 #include "mb/pg_wchar.h"
 #include "utils/varlena.h"
 
-#include "protocol/changes.h"
 #include "base/compat.h"
 #include "etcd/endpoint_url.h"
+#include "protocol/changes.h"
 #include "settings.h"
 #include "settings_check.h"
 #include "shared/shared_state.h"
@@ -53,6 +53,32 @@ is_repeated(const List *elements, int n)
 	return false;
 }
 
+/* Checks element number n of a list, against all the others. */
+typedef bool (*ElementCheck) (const List *elements, int n, const void *context);
+
+/*
+ * Checks a list of at least `min` and at most `max` elements, and each of
+ * them.  `miscounted` is the message about another number.
+ */
+static bool
+check_list(const char *value, int min, int max, const char *miscounted, ElementCheck check, const void *context)
+{
+	char	   *raw;
+	List	   *elements;
+	bool		valid;
+
+	if (!split_list(value, &raw, &elements))
+		return false;
+	valid = list_length(elements) >= min && list_length(elements) <= max;
+	if (!valid)
+		GUC_check_errdetail(miscounted, max);
+	for (int i = 0; valid && i < list_length(elements); i++)
+		valid = check(elements, i, context);
+	list_free(elements);
+	pfree(raw);
+	return valid;
+}
+
 /*
  * Checks text that is sent to etcd, or shown to people: UTF-8 without control
  * characters, shorter than `size`.
@@ -84,8 +110,10 @@ check_text(const char *value, size_t size)
 }
 
 static bool
-check_endpoint(const char *endpoint)
+check_endpoint(const List *endpoints, int n, const void *context)
 {
+	const char *endpoint = list_nth(endpoints, n);
+
 	if (!check_text(endpoint_url(endpoint), SHARED_ENDPOINT_SIZE))
 		return false;
 	if (endpoint_is_valid(endpoint))
@@ -98,10 +126,6 @@ check_endpoint(const char *endpoint)
 bool
 settings_check_endpoints(char **newval, void **extra, GucSource source)
 {
-	char	   *raw;
-	List	   *endpoints;
-	bool		valid = true;
-
 	/*
 	 * A URL of a host needs an @ only for a user or a password before it.
 	 * This is checked first, with a message of our own, so that the secret
@@ -115,20 +139,8 @@ settings_check_endpoints(char **newval, void **extra, GucSource source)
 		return false;
 	}
 
-	if (!split_list(*newval, &raw, &endpoints))
-		return false;
-
-	if (list_length(endpoints) < 1 || list_length(endpoints) > ELECTION_MAX_ENDPOINTS)
-	{
-		GUC_check_errdetail("There must be at least 1 endpoint and at most %d.", ELECTION_MAX_ENDPOINTS);
-		valid = false;
-	}
-	for (int i = 0; valid && i < list_length(endpoints); i++)
-		valid = check_endpoint(list_nth(endpoints, i));
-
-	list_free(endpoints);
-	pfree(raw);
-	return valid;
+	return check_list(*newval, 1, ELECTION_MAX_ENDPOINTS, "There must be at least 1 endpoint and at most %d.",
+					  check_endpoint, NULL);
 }
 
 /*
@@ -202,18 +214,18 @@ check_election(const List *elections, int n)
 }
 
 bool
-settings_check_elections(char **newval, void **extra, GucSource source)
+settings_check_elections(const char *newval, int max_elections, void **extra)
 {
 	char	   *raw;
 	List	   *names;
 	bool		valid = true;
 
-	if (!split_list(*newval, &raw, &names))
+	if (!split_list(newval, &raw, &names))
 		return false;
 
-	if (list_length(names) > settings_max_elections)
+	if (list_length(names) > max_elections)
 	{
-		GUC_check_errdetail("There must be at most %d elections.", settings_max_elections);
+		GUC_check_errdetail("There must be at most %d elections.", max_elections);
 		GUC_check_errhint("The limit is \"%s\".", "etcd_leader.max_elections");
 		valid = false;
 	}
@@ -243,9 +255,26 @@ settings_check_elections(char **newval, void **extra, GucSource source)
 	return valid;
 }
 
+const char *
+settings_check_election_within(const ElectionList *elections, const char *prefix)
+{
+	for (int i = 0; i < elections->count; i++)
+	{
+		const char *name = elections->elections[i].name;
+		size_t		len = elections->elections[i].len;
+
+		/* the keys begin with the name and a slash */
+		if (!election_is_followed(name) &&
+			(strncmp(prefix, name, strlen(prefix)) == 0 ||
+			 (strncmp(prefix, name, len) == 0 && (prefix[len] == '\0' || prefix[len] == '/'))))
+			return name;
+	}
+	return NULL;
+}
+
 /* Prefix number n of the list, against all the others and the elections. */
 static bool
-check_watched_prefix(const List *prefixes, int n)
+check_watched_prefix(const List *prefixes, int n, const void *elections)
 {
 	const char *prefix = list_nth(prefixes, n);
 	const char *election;
@@ -270,7 +299,7 @@ check_watched_prefix(const List *prefixes, int n)
 			return false;
 		}
 	}
-	election = settings_find_election_within(prefix);
+	election = settings_check_election_within(elections, prefix);
 	if (election != NULL)
 	{
 		GUC_check_errdetail("Prefix \"%s\" has keys of election \"%s\".", prefix, election);
@@ -280,31 +309,11 @@ check_watched_prefix(const List *prefixes, int n)
 	return true;
 }
 
-/*
- * The elections may change later, or in the same reload: the elector looks at
- * both again.
- */
 bool
-settings_check_watched_prefixes(char **newval, void **extra, GucSource source)
+settings_check_watched_prefixes(const char *newval, const ElectionList *elections)
 {
-	char	   *raw;
-	List	   *prefixes;
-	bool		valid = true;
-
-	if (!split_list(*newval, &raw, &prefixes))
-		return false;
-
-	if (list_length(prefixes) > CHANGES_MAX_PREFIXES)
-	{
-		GUC_check_errdetail("There must be at most %d prefixes.", CHANGES_MAX_PREFIXES);
-		valid = false;
-	}
-	for (int i = 0; valid && i < list_length(prefixes); i++)
-		valid = check_watched_prefix(prefixes, i);
-
-	list_free(prefixes);
-	pfree(raw);
-	return valid;
+	return check_list(newval, 0, CHANGES_MAX_PREFIXES, "There must be at most %d prefixes.",
+					  check_watched_prefix, elections);
 }
 
 bool
@@ -345,78 +354,44 @@ settings_check_patroni_namespace(char **newval, void **extra, GucSource source)
 	return check_text(*newval, ELECTION_NAME_SIZE);
 }
 
+static bool
+check_node(const List *nodes, int n, const void *context)
+{
+	const char *node = list_nth(nodes, n);
+
+	if (node[0] == '\0')
+		GUC_check_errdetail("The name of a node must not be empty.");
+	else if (is_repeated(nodes, n))
+		GUC_check_errdetail("Node \"%s\" is listed more than once.", node);
+	else
+		return check_text(node, ELECTION_VALUE_SIZE);
+	return false;
+}
+
 bool
 settings_check_preferred_nodes(char **newval, void **extra, GucSource source)
 {
-	char	   *raw;
-	List	   *nodes;
-	bool		valid = true;
+	return check_list(*newval, 0, ELECTION_MAX_PREFERRED, "There must be at most %d nodes.", check_node, NULL);
+}
 
-	if (!split_list(*newval, &raw, &nodes))
-		return false;
+static bool
+check_database(const List *databases, int n, const void *context)
+{
+	const char *database = list_nth(databases, n);
 
-	if (list_length(nodes) > ELECTION_MAX_PREFERRED)
-	{
-		GUC_check_errdetail("There must be at most %d nodes.", ELECTION_MAX_PREFERRED);
-		valid = false;
-	}
-	for (int i = 0; valid && i < list_length(nodes); i++)
-	{
-		const char *node = list_nth(nodes, i);
-
-		if (node[0] == '\0')
-		{
-			GUC_check_errdetail("The name of a node must not be empty.");
-			valid = false;
-		}
-		else if (is_repeated(nodes, i))
-		{
-			GUC_check_errdetail("Node \"%s\" is listed more than once.", node);
-			valid = false;
-		}
-		else
-			valid = check_text(node, ELECTION_VALUE_SIZE);
-	}
-
-	list_free(nodes);
-	pfree(raw);
-	return valid;
+	if (database[0] == '\0' || strlen(database) >= NAMEDATALEN)
+		GUC_check_errdetail("The name of a database must be 1 to %d bytes long.", NAMEDATALEN - 1);
+	else if (is_repeated(databases, n))
+		GUC_check_errdetail("Database \"%s\" is listed more than once.", database);
+	else
+		return true;
+	return false;
 }
 
 bool
 settings_check_databases(char **newval, void **extra, GucSource source)
 {
-	char	   *raw;
-	List	   *databases;
-	bool		valid = true;
-
-	if (!split_list(*newval, &raw, &databases))
-		return false;
-
-	if (list_length(databases) > SETTINGS_MAX_DATABASES)
-	{
-		GUC_check_errdetail("There must be at most %d databases.", SETTINGS_MAX_DATABASES);
-		valid = false;
-	}
-	for (int i = 0; valid && i < list_length(databases); i++)
-	{
-		const char *database = list_nth(databases, i);
-
-		if (database[0] == '\0' || strlen(database) >= NAMEDATALEN)
-		{
-			GUC_check_errdetail("The name of a database must be 1 to %d bytes long.", NAMEDATALEN - 1);
-			valid = false;
-		}
-		else if (is_repeated(databases, i))
-		{
-			GUC_check_errdetail("Database \"%s\" is listed more than once.", database);
-			valid = false;
-		}
-	}
-
-	list_free(databases);
-	pfree(raw);
-	return valid;
+	return check_list(*newval, 0, SETTINGS_MAX_DATABASES, "There must be at most %d databases.", check_database, NULL);
 }
 
 bool
@@ -503,39 +478,25 @@ is_listen_address(const char *address)
 	return strcmp(host, "*") == 0 || strcmp(host, "localhost") == 0 || inet_pton(AF_INET, host, &ip) == 1;
 }
 
+static bool
+check_listen_address(const List *addresses, int n, const void *context)
+{
+	const char *address = list_nth(addresses, n);
+
+	if (!is_listen_address(address))
+	{
+		GUC_check_errdetail("\"%s\" is not an address to listen at.", address);
+		GUC_check_errhint("An address is an IPv4 address, [IPv6 address], \"localhost\" or \"*\", a colon and a port, such as \"127.0.0.1:8010\".");
+	}
+	else if (is_repeated(addresses, n))
+		GUC_check_errdetail("Address \"%s\" is listed more than once.", address);
+	else
+		return true;
+	return false;
+}
+
 bool
 settings_check_listen(char **newval, void **extra, GucSource source)
 {
-	char	   *raw;
-	List	   *addresses;
-	bool		valid = true;
-
-	if (!split_list(*newval, &raw, &addresses))
-		return false;
-
-	if (list_length(addresses) > SETTINGS_MAX_LISTEN)
-	{
-		GUC_check_errdetail("There must be at most %d addresses.", SETTINGS_MAX_LISTEN);
-		valid = false;
-	}
-	for (int i = 0; valid && i < list_length(addresses); i++)
-	{
-		const char *address = list_nth(addresses, i);
-
-		if (!is_listen_address(address))
-		{
-			GUC_check_errdetail("\"%s\" is not an address to listen at.", address);
-			GUC_check_errhint("An address is an IPv4 address, [IPv6 address], \"localhost\" or \"*\", a colon and a port, such as \"127.0.0.1:8010\".");
-			valid = false;
-		}
-		else if (is_repeated(addresses, i))
-		{
-			GUC_check_errdetail("Address \"%s\" is listed more than once.", address);
-			valid = false;
-		}
-	}
-
-	list_free(addresses);
-	pfree(raw);
-	return valid;
+	return check_list(*newval, 0, SETTINGS_MAX_LISTEN, "There must be at most %d addresses.", check_listen_address, NULL);
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * settings_check.h
- *	  What is allowed in each GUC: check hooks, as guc.h describes them.
+ *	  What is allowed in each GUC: check hooks, as guc.h describes them, and
+ *	  two checks that need the value of another GUC.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +13,7 @@
 
 #include "protocol/election.h"
 
-/* The result of settings_check_elections() in *extra: the value, split. */
+/* The value of etcd_leader.elections, split. */
 typedef struct ElectionList
 {
 	int			count;
@@ -24,8 +25,22 @@ typedef struct ElectionList
 } ElectionList;
 
 extern bool settings_check_endpoints(char **newval, void **extra, GucSource source);
-extern bool settings_check_elections(char **newval, void **extra, GucSource source);
-extern bool settings_check_watched_prefixes(char **newval, void **extra, GucSource source);
+
+/* The result is an ElectionList in *extra. */
+extern bool settings_check_elections(const char *newval, int max_elections, void **extra);
+
+/*
+ * The elections may change later, or in the same reload: the elector looks at
+ * both again.
+ */
+extern bool settings_check_watched_prefixes(const char *newval, const ElectionList *elections);
+
+/*
+ * The election of our own that has keys below this prefix, or the prefix below
+ * its keys; NULL: none.
+ */
+extern const char *settings_check_election_within(const ElectionList *elections, const char *prefix);
+
 extern bool settings_check_discovery_srv(char **newval, void **extra, GucSource source);
 extern bool settings_check_username(char **newval, void **extra, GucSource source);
 extern bool settings_check_file(char **newval, void **extra, GucSource source);

@@ -26,19 +26,16 @@ typedef struct CrashMemory
 
 static CrashMemory *memory_kept = NULL;
 
-static Size
-crash_memory_size(void)
-{
-	return sizeof(CrashMemory);
-}
-
 static void
 init_crash_memory(void)
 {
 	pg_atomic_init_u32(&memory_kept->current, 0);
 }
 
-const SharedPart crash_memory_part = {"memory of the elector", crash_memory_size, (void **) &memory_kept, init_crash_memory};
+const SharedPart crash_memory_part = {
+	.name = "memory of the elector", .size = sizeof(CrashMemory), .memory = (void **) &memory_kept, .init = init_crash_memory,
+	.is_lasting = true
+};
 
 /* The entry with that name, "" for a free one; NULL if there is none. */
 static char *

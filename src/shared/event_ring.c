@@ -17,32 +17,7 @@
  */
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-#include "port/atomics.h"
-
 #include "event_ring.h"
-
-/* Written before the record counts as appended. */
-typedef struct RingPlace
-{
-	int64		seq;
-	TimestampTz at;
-	uint64		start;			/* number of its first byte */
-	uint64		len;
-} RingPlace;
-
-struct EventRing
-{
-	int			nplaces;
-	Size		nbytes;
-	uint64		end;			/* the writer's own: bytes written, ever */
-	pg_atomic_uint64 newest;	/* number of the newest record; 0: none */
-	pg_atomic_uint64 oldest;	/* number of the oldest one that is whole */
-	/* of the newest record that has made room; 0: none has */
-	pg_atomic_uint64 lost_seq;
-	pg_atomic_uint64 lost_at;
-	RingPlace	places[FLEXIBLE_ARRAY_MEMBER];
-};
 
 static RingPlace *
 place_of(EventRing *ring, uint64 number)
@@ -54,12 +29,6 @@ static char *
 bytes_of_ring(EventRing *ring)
 {
 	return (char *) &ring->places[ring->nplaces];
-}
-
-Size
-event_ring_size(int nplaces, Size nbytes)
-{
-	return offsetof(EventRing, places) + nplaces * sizeof(RingPlace) + nbytes;
 }
 
 void

@@ -12,13 +12,37 @@
 #ifndef EVENT_RING_H
 #define EVENT_RING_H
 
-typedef struct EventRing EventRing;
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
 
-/*
- * A ring for at most nplaces records of together at most nbytes.  init: of
- * memory that may hold anything, before others see it.
- */
-extern Size event_ring_size(int nplaces, Size nbytes);
+/* Written before the record counts as appended. */
+typedef struct RingPlace
+{
+	int64		seq;
+	TimestampTz at;
+	uint64		start;			/* number of its first byte */
+	uint64		len;
+} RingPlace;
+
+/* Only event_ring.c looks into it. */
+typedef struct EventRing
+{
+	int			nplaces;
+	Size		nbytes;
+	uint64		end;			/* the writer's own: bytes written, ever */
+	pg_atomic_uint64 newest;	/* number of the newest record; 0: none */
+	pg_atomic_uint64 oldest;	/* number of the oldest one that is whole */
+	/* of the newest record that has made room; 0: none has */
+	pg_atomic_uint64 lost_seq;
+	pg_atomic_uint64 lost_at;
+	RingPlace	places[FLEXIBLE_ARRAY_MEMBER];
+} EventRing;
+
+/* The memory of a ring for at most nplaces records of together at most nbytes. */
+#define EVENT_RING_SIZE(nplaces, nbytes) \
+	(offsetof(EventRing, places) + (nplaces) * sizeof(RingPlace) + (nbytes))
+
+/* Of memory that may hold anything, before others see it. */
 extern void event_ring_init(EventRing *ring, int nplaces, Size nbytes);
 
 /* For the writer.  seq increases from record to record; len is below nbytes. */

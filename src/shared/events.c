@@ -81,12 +81,6 @@ static pg_atomic_uint64 *last_event = NULL;
 
 /* ---- life ------------------------------------------------------------ */
 
-static Size
-events_size(void)
-{
-	return sizeof(Events);
-}
-
 static void
 init_events(void)
 {
@@ -102,13 +96,9 @@ init_events(void)
 	pg_atomic_write_u64(last_event, (uint64) events->start);
 }
 
-const SharedPart events_part = {"etcd_leader events", events_size, (void **) &events, init_events};
-
-static Size
-elections_ring_size(void)
-{
-	return event_ring_size(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer));
-}
+const SharedPart events_part = {
+	.name = "etcd_leader events", .size = sizeof(Events), .memory = (void **) &events, .init = init_events
+};
 
 static void
 init_elections_ring(void)
@@ -116,13 +106,9 @@ init_elections_ring(void)
 	event_ring_init(elections_ring, SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer));
 }
 
-const SharedPart elections_ring_part = {"etcd_leader events of elections", elections_ring_size, (void **) &elections_ring, init_elections_ring};
-
-static Size
-changes_ring_size(void)
-{
-	return event_ring_size(CHANGES_PLACES, CHANGES_BYTES);
-}
+const SharedPart elections_ring_part = {
+	.name = "etcd_leader events of elections", .size = EVENT_RING_SIZE(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer)), .memory = (void **) &elections_ring, .init = init_elections_ring
+};
 
 static void
 init_changes_ring(void)
@@ -130,13 +116,10 @@ init_changes_ring(void)
 	event_ring_init(changes_ring, CHANGES_PLACES, CHANGES_BYTES);
 }
 
-const SharedPart changes_ring_part = {"etcd_leader changes", changes_ring_size, (void **) &changes_ring, init_changes_ring};
-
-static Size
-event_number_size(void)
-{
-	return sizeof(pg_atomic_uint64);
-}
+const SharedPart changes_ring_part = {
+	.name = "etcd_leader changes", .size = EVENT_RING_SIZE(CHANGES_PLACES, CHANGES_BYTES), .memory = (void **) &changes_ring, .init = init_changes_ring,
+	.is_large = true
+};
 
 static void
 init_event_number(void)
@@ -144,7 +127,10 @@ init_event_number(void)
 	pg_atomic_init_u64(last_event, (uint64) Max(GetCurrentTimestamp(), 0));
 }
 
-const SharedPart event_number_part = {"number of events", event_number_size, (void **) &last_event, init_event_number};
+const SharedPart event_number_part = {
+	.name = "number of events", .size = sizeof(pg_atomic_uint64), .memory = (void **) &last_event, .init = init_event_number,
+	.is_lasting = true
+};
 
 ConditionVariable *
 events_for_notifiers(void)

@@ -124,6 +124,6 @@ extern ConditionVariable *events_for_notifiers(void);
 extern const SharedPart events_part;
 extern const SharedPart elections_ring_part;
 extern const SharedPart changes_ring_part;
-extern const SharedPart event_number_part;	/* outlives a crash restart */
+extern const SharedPart event_number_part;
 
 #endif							/* EVENTS_H */

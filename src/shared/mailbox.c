@@ -14,6 +14,7 @@
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "mailbox.h"
 #include "shared_state.h"
@@ -67,12 +68,6 @@ typedef struct Mailbox
 
 static Mailbox *mailbox = NULL;
 
-static Size
-mailbox_shmem_size(void)
-{
-	return sizeof(Mailbox);
-}
-
 static void
 init_mailbox(void)
 {
@@ -86,19 +81,15 @@ init_mailbox(void)
 
 static char *mailbox_page_memory = NULL;
 
-static Size
-mailbox_page_size(void)
-{
-	return SHARED_PAGE_SIZE;
-}
-
 static void
 init_mailbox_page(void)
 {
 }
 
-const SharedPart mailbox_page_part = {"etcd_leader mailbox page", mailbox_page_size, (void **) &mailbox_page_memory, init_mailbox_page};
-const SharedPart mailbox_part = {"etcd_leader mailbox", mailbox_shmem_size, (void **) &mailbox, init_mailbox};
+const SharedPart mailbox_page_part = {
+	.name = "etcd_leader mailbox page", .size = SHARED_PAGE_SIZE, .memory = (void **) &mailbox_page_memory, .init = init_mailbox_page,
+	.is_large = true
+};
 
 /*
  * Changes the state of a place.  There is no other way to change it.  Acts as
@@ -122,8 +113,9 @@ finish_place(MailboxPlace *place)
 		ConditionVariableBroadcast(&mailbox->place_freed);
 }
 
-void
-mailbox_fail_all(void)
+/* There is no elector any more: fails all requests. */
+static void
+fail_all(void)
 {
 	for (int i = 0; i < MAILBOX_SIZE; i++)
 	{
@@ -140,6 +132,12 @@ mailbox_fail_all(void)
 	}
 	ConditionVariableBroadcast(&mailbox->place_freed);
 }
+
+const SharedPart mailbox_part = {
+	.name = "etcd_leader mailbox", .size = sizeof(Mailbox), .memory = (void **) &mailbox, .init = init_mailbox,
+	.elector_begins = fail_all,
+	.elector_ends = fail_all
+};
 
 /*
  * Claims a free place for that command, waiting for one if need be.  NULL:
@@ -161,7 +159,7 @@ claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
 			if (move_place(&mailbox->places[i], PLACE_FREE, PLACE_CLAIMED))
 				claimed = &mailbox->places[i];
 		}
-		if (claimed != NULL || (left_ms = shared_state_remaining_ms(until_us)) == 0)
+		if (claimed != NULL || (left_ms = clock_remaining_ms(until_us)) == 0)
 			break;
 		(void) ConditionVariableTimedSleep(&mailbox->place_freed, left_ms, wait_event);
 	}
@@ -234,7 +232,7 @@ mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *repl
 				place->reply.kind = REPLY_NO_ELECTOR;
 				break;
 			}
-			left_ms = shared_state_remaining_ms(until_us);
+			left_ms = clock_remaining_ms(until_us);
 			if (left_ms == 0)
 			{
 				done = false;

@@ -11,8 +11,8 @@
 #ifndef MAILBOX_H
 #define MAILBOX_H
 
-#include "protocol/election.h"
 #include "etcd/etcd_api.h"
+#include "protocol/election.h"
 #include "shared_part.h"
 
 typedef enum SharedCommand
@@ -32,7 +32,7 @@ typedef struct SharedRequest
 	char		election[ELECTION_NAME_SIZE];
 	bool		rejoin;			/* RESIGN */
 	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM; TRANSFER: to which node */
-	int64		until_ns;		/* TRANSFER: of shared_state_clock_ns()'s clock */
+	int64		until_ns;		/* TRANSFER: of clock_now_ns()'s clock */
 	int64		after_revision; /* CANDIDATES: create revision of the last row */
 	int64		at_revision;	/* CANDIDATES, GET: 0, or the revision of the first page */
 	/* GET; in the page are the key that was asked for, and that to begin with */
@@ -98,7 +98,7 @@ typedef struct SharedReply
  * Backends: puts the request into the mailbox, wakes the elector and waits
  * for its reply.  Waits for a free place too.  Serves interrupts; leaving by
  * an ERROR or by the end of the process frees the place.  False: there was no
- * reply until then, in microseconds of shared_state_clock_ns()'s clock
+ * reply until then, in microseconds of clock_now_ns()'s clock
  * (PG_INT64_MAX: no limit).
  */
 extern bool mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply);
@@ -127,9 +127,6 @@ extern void mailbox_reply_failure(int place, SharedReplyKind kind, const char *e
 extern int	mailbox_place_for_page(void);
 extern bool mailbox_is_taken(int place);
 extern char *mailbox_page(void);
-
-/* There is no elector any more: fails all requests in the mailbox. */
-extern void mailbox_fail_all(void);
 
 extern const SharedPart mailbox_part;
 extern const SharedPart mailbox_page_part;

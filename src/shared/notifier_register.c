@@ -11,12 +11,12 @@
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "events.h"
 #include "hooks/hook_register.h"
 #include "notifier_register.h"
 #include "settings/settings.h"
-#include "shared_state.h"
 
 typedef struct NotifierSlot
 {
@@ -39,12 +39,6 @@ typedef struct NotifierRegister
 
 static NotifierRegister *notifiers = NULL;
 
-static Size
-register_size(void)
-{
-	return sizeof(NotifierRegister);
-}
-
 static void
 init_register(void)
 {
@@ -58,14 +52,18 @@ init_register(void)
 	}
 }
 
-const SharedPart notifier_register_part = {"etcd_leader notifiers", register_size, (void **) &notifiers, init_register};
-
-void
-notifier_register_dismiss_all(void)
+/* Those that an earlier elector admitted. */
+static void
+dismiss_all(void)
 {
 	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
 		pg_atomic_write_u64(&notifiers->slots[i].ticket, 0);
 }
+
+const SharedPart notifier_register_part = {
+	.name = "etcd_leader notifiers", .size = sizeof(NotifierRegister), .memory = (void **) &notifiers, .init = init_register,
+	.elector_begins = dismiss_all
+};
 
 int
 notifier_register_slot(const char *database, int64 from, uint64 *ticket)
@@ -197,11 +195,11 @@ notifier_register_serves(int notifier_slot, const char *database)
 void
 notifier_register_pause(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event)
 {
-	int64		until_us = shared_state_clock_ns() / 1000 + pause_ms * INT64CONST(1000);
+	int64		until_us = clock_now_ns() / 1000 + pause_ms * INT64CONST(1000);
 	long		left_ms;
 
 	ConditionVariablePrepareToSleep(events_for_notifiers());
-	while (is_admitted(notifier_slot, ticket) && (left_ms = shared_state_remaining_ms(until_us)) > 0)
+	while (is_admitted(notifier_slot, ticket) && (left_ms = clock_remaining_ms(until_us)) > 0)
 		(void) ConditionVariableTimedSleep(events_for_notifiers(), left_ms, wait_event);
 	ConditionVariableCancelSleep();
 }
@@ -235,7 +233,7 @@ bool
 notifier_register_wait_for_leave(int notifier_slot, long timeout_ms)
 {
 	uint32		wait_event = compat_wait_event("EtcdLeaderNotifierLeave");
-	int64		until_us = shared_state_clock_ns() / 1000 + timeout_ms * INT64CONST(1000);
+	int64		until_us = clock_now_ns() / 1000 + timeout_ms * INT64CONST(1000);
 	bool		left = false;
 	long		left_ms;
 
@@ -243,7 +241,7 @@ notifier_register_wait_for_leave(int notifier_slot, long timeout_ms)
 	events_prepare_to_sleep();
 	while (!(left = pg_atomic_read_u32(&notifiers->slots[notifier_slot].claimed) == 0 &&
 			 !hook_register_occupies(notifier_slot)) &&
-		   (left_ms = shared_state_remaining_ms(until_us)) > 0)
+		   (left_ms = clock_remaining_ms(until_us)) > 0)
 		(void) events_sleep(left_ms, wait_event);
 	events_cancel_sleep();
 	return left;

@@ -74,9 +74,6 @@ extern int	notifier_register_running(void);
 extern int64 notifier_register_announced(int notifier_slot);
 extern void notifier_register_set_announced(int notifier_slot, int64 seq);
 
-/* For an elector that begins: dismisses the notifiers of an earlier one. */
-extern void notifier_register_dismiss_all(void);
-
 extern const SharedPart notifier_register_part;
 
 #endif							/* NOTIFIER_REGISTER_H */

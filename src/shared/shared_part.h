@@ -4,8 +4,8 @@
  *	  A part of the memory that processes share.
  *
  * Each file that keeps something in shared memory describes it by a part, and
- * is the only one that looks into it.  shared_state.c makes them at the start
- * of the server.
+ * is the only one that looks into it.  etcd_leader.c lists the parts, and
+ * shared_state.c makes them at the start of the server.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,11 +15,15 @@
 typedef struct SharedPart
 {
 	const char *name;
-	Size		(*size) (void);
+	Size		size;
 	void	  **memory;			/* where this process has it */
-	void		(*init) (void); /* before others see it; of memory that is
-								 * zero, if shared_state.c does not say
-								 * otherwise */
+	void		(*init) (void); /* before others see it; it is zero, unless large */
+	bool		is_lasting;		/* a crash restart does not make it again */
+	bool		is_large;		/* megabytes, of which most servers use nothing: not made
+								 * zero, so that no page is touched before it is needed */
+	/* in the elector: it begins, after the end of an earlier one; it ends */
+	void		(*elector_begins) (void);	/* or NULL */
+	void		(*elector_ends) (void); /* or NULL */
 } SharedPart;
 
 #endif							/* SHARED_PART_H */

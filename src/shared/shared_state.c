@@ -17,9 +17,7 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "catalog/namespace.h"
 #include "lib/stringinfo.h"
@@ -35,19 +33,9 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "crash_memory.h"
 #include "events.h"
-#include "hooks/hook_register.h"
-#include "elector/http_launcher.h"
-#include "mailbox.h"
-#include "notifier_register.h"
 #include "settings/settings.h"
 #include "shared_state.h"
-#include "stats.h"
-
-#ifndef CLOCK_BOOTTIME
-#error "etcd_leader needs a clock that goes on while the host sleeps (CLOCK_BOOTTIME)"
-#endif
 
 #define NO_ELECTOR	PG_UINT32_MAX
 
@@ -92,16 +80,13 @@ bool		shared_state_lacks_elector = false;
 static SharedState *state = NULL;
 static SharedSlotPadded *slots = NULL;
 
+static const SharedPart *const *parts;
+static int	nparts;
+
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 /* ---- life ------------------------------------------------------------ */
-
-static Size
-state_size(void)
-{
-	return sizeof(SharedState);
-}
 
 static void
 init_state(void)
@@ -109,12 +94,6 @@ init_state(void)
 	pg_atomic_init_u64(&state->layout, 0);
 	pg_atomic_init_u32(&state->elector, NO_ELECTOR);
 	pg_atomic_init_u64(&state->contact_generation, 0);
-}
-
-static Size
-slots_size(void)
-{
-	return mul_size(sizeof(SharedSlotPadded), settings_max_elections);
 }
 
 static void
@@ -128,32 +107,12 @@ init_slots(void)
 	}
 }
 
-static const SharedPart state_part = {"etcd_leader", state_size, (void **) &state, init_state};
-static const SharedPart slots_part = {"etcd_leader elections", slots_size, (void **) &slots, init_slots};
-
-/*
- * Creates the parts that a crash restart initializes again, and those that it
- * leaves.  The latter come first, since the initialization of the former may
- * read them.
- */
-static const SharedPart *const parts[] = {
-	&state_part, &slots_part, &events_part, &elections_ring_part, &changes_ring_part, &mailbox_part, &mailbox_page_part,
-	&notifier_register_part,
-	&hook_register_part, &http_launcher_part
+const SharedPart shared_state_part = {
+	.name = "etcd_leader", .size = sizeof(SharedState), .memory = (void **) &state, .init = init_state
 };
-static const SharedPart *const lasting_parts[] = {
-	&crash_memory_part, &event_number_part, &stats_part
+const SharedPart shared_elections_part = {
+	.name = "etcd_leader elections", .size = ELECTION_MAX_ELECTIONS * sizeof(SharedSlotPadded), .memory = (void **) &slots, .init = init_slots
 };
-
-/*
- * These are megabytes, of which most servers use nothing.  So they are not made
- * zero: no page of them is touched before it is needed.
- */
-static bool
-is_large(const SharedPart *part)
-{
-	return part == &changes_ring_part || part == &mailbox_page_part;
-}
 
 static void
 request_shmem(void)
@@ -162,8 +121,24 @@ request_shmem(void)
 		prev_shmem_request_hook();
 
 	/* each is aligned to a cache line */
-	for (Size i = 0; i < lengthof(parts); i++)
-		RequestAddinShmemSpace(CACHELINEALIGN(parts[i]->size()));
+	for (int i = 0; i < nparts; i++)
+	{
+		if (!parts[i]->is_lasting)
+			RequestAddinShmemSpace(CACHELINEALIGN(parts[i]->size));
+	}
+}
+
+static void
+make_part(const SharedPart *part)
+{
+	bool		found;
+
+	*part->memory = ShmemInitStruct(part->name, part->size, &found);
+	if (found)
+		return;
+	if (!part->is_large)
+		memset(*part->memory, 0, part->size);
+	part->init();
 }
 
 static void
@@ -173,17 +148,10 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	for (Size i = 0; i < lengthof(parts); i++)
+	for (int i = 0; i < nparts; i++)
 	{
-		bool		found;
-
-		*parts[i]->memory = ShmemInitStruct(parts[i]->name, parts[i]->size(), &found);
-		if (!found)
-		{
-			if (!is_large(parts[i]))
-				memset(*parts[i]->memory, 0, parts[i]->size());
-			parts[i]->init();
-		}
+		if (!parts[i]->is_lasting)
+			make_part(parts[i]);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -195,22 +163,27 @@ startup_shmem(void)
 static void
 map_lasting_part(const SharedPart *part)
 {
-	void	   *mapping = mmap(NULL, part->size(), PROT_READ | PROT_WRITE,
+	void	   *mapping = mmap(NULL, part->size, PROT_READ | PROT_WRITE,
 							   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (mapping == MAP_FAILED)
 		ereport(FATAL,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m", part->size())));
+				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m", part->size)));
 	*part->memory = mapping;
 	part->init();
 }
 
 void
-shared_state_install(void)
+shared_state_install(const SharedPart *const *all_parts, int n)
 {
-	for (Size i = 0; i < lengthof(lasting_parts); i++)
-		map_lasting_part(lasting_parts[i]);
+	parts = all_parts;
+	nparts = n;
+	for (int i = 0; i < nparts; i++)
+	{
+		if (parts[i]->is_lasting)
+			map_lasting_part(parts[i]);
+	}
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shmem;
 	prev_shmem_startup_hook = shmem_startup_hook;
@@ -221,16 +194,6 @@ bool
 shared_state_is_attached(void)
 {
 	return state != NULL;
-}
-
-int64
-shared_state_clock_ns(void)
-{
-	struct timespec now;
-
-	if (unlikely(clock_gettime(CLOCK_BOOTTIME, &now) != 0))
-		elog(ERROR, "could not read the clock: %m");
-	return (int64) now.tv_sec * INT64CONST(1000000000) + now.tv_nsec;
 }
 
 /*
@@ -318,9 +281,11 @@ void
 shared_state_begin_elector(void)
 {
 	free_slots();
-	mailbox_fail_all();
-	stats_count_forgotten_losses();
-	notifier_register_dismiss_all();
+	for (int i = 0; i < nparts; i++)
+	{
+		if (parts[i]->elector_begins)
+			parts[i]->elector_begins();
+	}
 
 	state->electors_begun++;
 	pg_memory_barrier();
@@ -339,7 +304,11 @@ shared_state_end_elector(void)
 	 */
 	pg_atomic_write_u32(&state->elector, NO_ELECTOR);
 	pg_memory_barrier();
-	mailbox_fail_all();
+	for (int i = 0; i < nparts; i++)
+	{
+		if (parts[i]->elector_ends)
+			parts[i]->elector_ends();
+	}
 }
 
 /*
@@ -352,24 +321,19 @@ bool
 shared_state_leave(void)
 {
 	shared_state_withdraw_all();
-	for (Size i = 0; i < lengthof(lasting_parts); i++)
+	for (int i = 0; i < nparts; i++)
 	{
-		Size		size = lasting_parts[i]->size();
-		void	   *own = MemoryContextAllocExtended(TopMemoryContext, size, MCXT_ALLOC_NO_OOM);
-
-		if (own == NULL)
-			return false;
-		*lasting_parts[i]->memory = memcpy(own, *lasting_parts[i]->memory, size);
-	}
-	for (Size i = 0; i < lengthof(parts); i++)
-	{
-		void	   *own = MemoryContextAllocExtended(TopMemoryContext, parts[i]->size(),
+		const SharedPart *part = parts[i];
+		void	   *own = MemoryContextAllocExtended(TopMemoryContext, part->size,
 													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
 
 		if (own == NULL)
 			return false;
-		*parts[i]->memory = own;
-		parts[i]->init();
+		if (part->is_lasting)
+			memcpy(own, *part->memory, part->size);
+		*part->memory = own;
+		if (!part->is_lasting)
+			part->init();
 	}
 	return true;
 }
@@ -394,19 +358,6 @@ bool
 shared_state_has_elector(void)
 {
 	return pg_atomic_read_u32(&state->elector) != NO_ELECTOR;
-}
-
-long
-shared_state_remaining_ms(int64 until_us)
-{
-	int64		left_us;
-
-	if (until_us == PG_INT64_MAX)
-		return -1;
-	left_us = until_us - shared_state_clock_ns() / 1000;
-	if (left_us <= 0)
-		return 0;
-	return (long) Min(left_us / 1000 + 1, INT_MAX);
 }
 
 /* ---- text ------------------------------------------------------------ */
@@ -567,7 +518,7 @@ shared_state_is_leader(int slot_number, uint64 layout)
 	if (deadline_ns == 0)
 		return false;
 	pg_read_barrier();
-	if ((int64) deadline_ns <= shared_state_clock_ns())
+	if ((int64) deadline_ns <= clock_now_ns())
 		return false;
 
 	/* if the slot is still that election's now, it was so then */
@@ -629,7 +580,7 @@ shared_state_read(int slot_number, uint64 layout, SharedElection *election)
 int64
 shared_state_next_deadline_ns(void)
 {
-	int64		now_ns = shared_state_clock_ns();
+	int64		now_ns = clock_now_ns();
 	int64		next_ns = PG_INT64_MAX;
 
 	for (int i = 0; i < settings_max_elections; i++)

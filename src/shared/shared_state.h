@@ -14,12 +14,21 @@
 
 #include "datatype/timestamp.h"
 
+#include "base/clock.h"
 #include "protocol/election.h"
+#include "shared_part.h"
 
 /* ---- life ------------------------------------------------------------ */
 
-/* Called once, at library load in the postmaster: installs the hooks. */
-extern void shared_state_install(void);
+/*
+ * Called once, at library load in the postmaster: makes the lasting parts, and
+ * installs the hooks that make the others.  A part comes after those that its
+ * initialization reads.
+ */
+extern void shared_state_install(const SharedPart *const *parts, int nparts);
+
+extern const SharedPart shared_state_part;
+extern const SharedPart shared_elections_part;
 
 /* False in a server that has not preloaded the library. */
 extern bool shared_state_is_attached(void);
@@ -55,14 +64,9 @@ extern bool shared_state_is_first_elector(void);
 /* Wakes the elector, if there is one. */
 extern void shared_state_wake_elector(void);
 
-/* CLOCK_BOOTTIME, in nanoseconds: goes on while the host sleeps. */
-extern int64 shared_state_clock_ns(void);
-
-/*
- * The time left until `until_us` of that clock, in milliseconds, for a sleep.
- * PG_INT64_MAX means no limit: the result is -1.  It is 0 if the time is over.
- */
-extern long shared_state_remaining_ms(int64 until_us);
+/* The names that files use which do not include clock.h yet. */
+#define shared_state_clock_ns		clock_now_ns
+#define shared_state_remaining_ms	clock_remaining_ms
 
 /*
  * Converts text of etcd to the database's encoding; palloc'd.  Never fails: a

@@ -31,12 +31,6 @@ typedef struct Stats
 
 static Stats *stats = NULL;
 
-static Size
-stats_size(void)
-{
-	return sizeof(Stats);
-}
-
 static void
 init_stats(void)
 {
@@ -49,8 +43,6 @@ init_stats(void)
 		pg_atomic_init_u64(&stats->tallies[i].lost, 0);
 	}
 }
-
-const SharedPart stats_part = {"statistics", stats_size, (void **) &stats, init_stats};
 
 void
 stats_count(SharedCounter counter, int64 n)
@@ -167,8 +159,8 @@ stats_count_lost(const char *election, ElectionReason reason)
  * An elector that was killed, or that ended in a crash restart, has not
  * counted the leaderships that ended with it.
  */
-void
-stats_count_forgotten_losses(void)
+static void
+count_forgotten_losses(void)
 {
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
@@ -178,6 +170,12 @@ stats_count_forgotten_losses(void)
 			stats_count_lost(tally->election, ELECTION_REASON_SHUTDOWN);
 	}
 }
+
+const SharedPart stats_part = {
+	.name = "statistics", .size = sizeof(Stats), .memory = (void **) &stats, .init = init_stats,
+	.is_lasting = true,
+	.elector_begins = count_forgotten_losses
+};
 
 void
 stats_tally(const char *election, int64 *won, int64 *lost)

@@ -63,12 +63,6 @@ extern void stats_tally(const char *election, int64 *won, int64 *lost);
 extern void stats_reset(void);
 extern TimestampTz stats_reset_at(void);
 
-/*
- * For the elector that begins: counts the leaderships that the one before could
- * not count as lost.
- */
-extern void stats_count_forgotten_losses(void);
-
 extern const SharedPart stats_part;
 
 #endif							/* STATS_H */

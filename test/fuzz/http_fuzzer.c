@@ -307,6 +307,7 @@ take_turn(int client)
 	ssize_t		n;
 
 	CHECK(MHD_run(daemon_handle) == MHD_YES);
+	ask_for_queues();
 	MemoryContextReset(TopMemoryContext);
 	while ((n = recv(client, received + nreceived, MAX_ANSWER - nreceived, MSG_DONTWAIT)) > 0)
 		nreceived += n;

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_request_test.c
- *	  Unit tests of etcd_request.c: every transition of an attempt.
+ *	  Unit tests of etcd_request.c, every transition of an attempt, and of
+ *	  etcd_answers.c.
  *
  * The transport, the endpoints, the tokens and the clock are replaced by simple
  * ones that the tests control.
@@ -174,17 +175,6 @@ static Endpoint endpoints[MAX_ENDPOINTS];
 static bool password_is_missing;
 static int	nasked[MAX_ENDPOINTS];	/* how often each was asked for a token */
 
-int
-etcd_endpoints_find(const EtcdClient *client, const char *url)
-{
-	for (int i = 0; i < client->nendpoints; i++)
-	{
-		if (strcmp(client->endpoints[i].url, url) == 0)
-			return i;
-	}
-	return -1;
-}
-
 void
 etcd_endpoints_use(EtcdClient *client, int endpoint, const char *why)
 {
@@ -268,13 +258,14 @@ noticed(void *ctx, const char *what)
 }
 
 static void
-receive(EtcdClient *c, const Request *request, const Attempt *attempt, const EtcdAnswer *answer)
+receive(EtcdClient *c, const Report *report)
 {
 	assert_ptr_equal(c, &client);
-	assert_non_null(request->payload.body);
-	assert_non_null(attempt->url);
+	assert_int_equal(report->kind, REPORT_ENDED);
+	assert_non_null(report->request->payload.body);
+	assert_non_null(report->attempt->url);
 	nreceived++;
-	received = *answer;
+	received = report->answer;
 }
 
 static int
@@ -323,8 +314,7 @@ static void
 process(void)
 {
 	etcd_request_run(&client);
-	etcd_request_tell_unsent(&client);
-	etcd_request_tell(&client);
+	etcd_answers_tell(&client);
 }
 
 static void
@@ -470,7 +460,7 @@ test_order(void **state)
 	for (int i = 2; i >= 0; i--)
 		flights[i]->ended = ++nended;
 	assert_true(etcd_request_due_ns(&client) == 0);
-	etcd_request_tell(&client);
+	etcd_answers_tell(&client);
 	assert_int_equal(nanswers, 3);
 	assert_int_equal(last.id, 1);
 }
@@ -784,7 +774,7 @@ test_no_memory(void **state)
 	memory_is_out = true;
 	send_request(1, true);
 	assert_int_equal(nanswers, 0);
-	assert_true(etcd_request_due_ns(&client) == 0);
+	assert_int_equal(client.nunsent, 1);
 	memory_is_out = false;
 	process();
 	assert_end(ETCD_NO_ANSWER, -1);
@@ -826,7 +816,7 @@ test_own(void **state)
 	EtcdRequest authenticate = {.kind = ETCD_AUTHENTICATE,.username = "u",.password = "p"};
 
 	(void) state;
-	assert_true(etcd_request_ask(&client, 0, &members, receive));
+	assert_non_null(etcd_request_send(&client, 0, &members, receive));
 	assert_true(etcd_request_is_asking(&client, 0, receive));
 	assert_false(etcd_request_is_asking(&client, 1, receive));
 	client.settings.number++;
@@ -836,13 +826,13 @@ test_own(void **state)
 	assert_int_equal(received.outcome, ETCD_ANSWERED);
 
 	/* the request gets no token, or none in time */
-	assert_true(etcd_request_ask(&client, 0, &members, receive));
+	assert_non_null(etcd_request_send(&client, 0, &members, receive));
 	want_token(0);
 	deny_token(0);
 	process();
 	assert_int_equal(nreceived, 2);
 	assert_int_equal(received.outcome, ETCD_REFUSED);
-	assert_true(etcd_request_ask(&client, 0, &members, receive));
+	assert_non_null(etcd_request_send(&client, 0, &members, receive));
 	want_token(0);
 	wait_ms(TIMEOUT_MS);
 	assert_int_equal(nreceived, 3);
@@ -850,7 +840,7 @@ test_own(void **state)
 
 	/* a request for a token is sent without a token */
 	give_token(0, "token");
-	assert_true(etcd_request_ask(&client, 0, &authenticate, receive));
+	assert_non_null(etcd_request_send(&client, 0, &authenticate, receive));
 	assert_string_equal(flights[0]->token, "");
 	want_token(0);
 	assert_int_equal(nreceived, 4);
@@ -868,7 +858,6 @@ renumber(int nendpoints, int first, int second)
 	endpoints[1].url = (char *) urls[second];
 	client.nendpoints = nendpoints;
 	client.endpoint = 0;
-	etcd_request_renumber(&client);
 }
 
 static void

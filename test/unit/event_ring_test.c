@@ -115,19 +115,16 @@ write_step(pg_atomic_uint64 *to, uint64 value)
 #define pg_atomic_read_u64	read_step
 #define pg_atomic_write_u64	write_step
 #define memcpy				copy_in_steps
-#define event_ring_size		stepped_size
 #define event_ring_init		stepped_init
 #define event_ring_append	stepped_append
 #define event_ring_next		stepped_next
 #include "../../src/shared/event_ring.c"
 #undef memcpy
-#undef event_ring_size
 #undef event_ring_init
 #undef event_ring_append
 #undef event_ring_next
 
 /* the unchanged file */
-extern Size event_ring_size(int nplaces, Size nbytes);
 extern void event_ring_init(EventRing *ring, int nplaces, Size nbytes);
 extern void event_ring_append(EventRing *ring, int64 seq, TimestampTz at, const void *record, Size len);
 extern RingResult event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at, void *record, Size size);
@@ -206,7 +203,7 @@ look(int parts)
 
 	for (int i = 0; i < NPARTS; i++)
 	{
-		Size		end = i < NPARTS - 1 ? starts[i] + sizeof(pg_atomic_uint64) : stepped_size(NPLACES, NBYTES);
+		Size		end = i < NPARTS - 1 ? starts[i] + sizeof(pg_atomic_uint64) : EVENT_RING_SIZE(NPLACES, NBYTES);
 
 		if (parts & 1 << i)
 			memcpy((char *) seen + starts[i], (char *) shared + starts[i], end - starts[i]);
@@ -222,7 +219,7 @@ show(void *what, Size len)
 static void
 show_data(void)
 {
-	show(made->places, stepped_size(NPLACES, NBYTES) - offsetof(EventRing, places));
+	show(made->places, EVENT_RING_SIZE(NPLACES, NBYTES) - offsetof(EventRing, places));
 }
 
 static void
@@ -309,7 +306,7 @@ begin(int nrecords)
 		char		bytes[1024];
 	}			memory[3];
 
-	assert_true(stepped_size(NPLACES, NBYTES) <= sizeof(memory[0]));
+	assert_true(EVENT_RING_SIZE(NPLACES, NBYTES) <= sizeof(memory[0]));
 	shared = memset(&memory[0], 0x5a, sizeof(memory[0]));
 	made = memset(&memory[1], 0x5a, sizeof(memory[0]));
 	seen = memset(&memory[2], 0x5a, sizeof(memory[0]));
@@ -441,7 +438,7 @@ read_on(EventRing *ring, const volatile int64 *last)
 static void
 test_processes(void **state)
 {
-	Size		size = event_ring_size(NPLACES, NBYTES);
+	Size		size = EVENT_RING_SIZE(NPLACES, NBYTES);
 	/* the last number is in the memory before the ring */
 	volatile int64 *last = mmap(NULL, PG_CACHE_LINE_SIZE + size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	EventRing  *ring = (EventRing *) ((char *) last + PG_CACHE_LINE_SIZE);

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_answers.c
+ *	  The requests of the caller, and what follows from the ends of requests: a
+ *	  token is asked for, another endpoint is used, the caller gets the answer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "etcd_client_internal.h"
+
+/* ---- sending --------------------------------------------------------- */
+
+/* May the request be sent twice at the same time?  Only if it changes nothing. */
+static bool
+may_be_doubled(const EtcdRequest *request)
+{
+	if (request->kind == ETCD_KEEPALIVE || request->kind == ETCD_TIME_TO_LIVE)
+		return true;
+	return request->kind == ETCD_TXN && !etcd_writes(request->success, request->nsuccess) &&
+		!etcd_writes(request->failure, request->nfailure);
+}
+
+/* Acts on a report about a request of the caller. */
+static void
+receive(EtcdClient *client, const Report *report)
+{
+	const EtcdClientCallbacks *callbacks = &client->callbacks;
+	const EtcdAnswer *answer = &report->answer;
+
+	if (answer->outcome == ETCD_ANSWERED)
+		etcd_endpoints_probe(client);
+	if (report->blames_endpoint)
+		etcd_endpoints_leave(client, answer->endpoint, answer->message);
+	if (report->kind == REPORT_GOES_ON)
+	{
+		callbacks->noticed(callbacks->ctx, answer->message);
+		return;
+	}
+	if (report->late != NULL)
+	{
+		char		why[ETCD_MESSAGE_SIZE];
+
+		etcd_format_message(why, "no answer from etcd at \"%s\" within %ld ms",
+							report->late->url, report->request->timeout_ms / 2);
+		if (answer->endpoint >= 0)
+			etcd_endpoints_use(client, answer->endpoint, why);
+		callbacks->noticed(callbacks->ctx, why);
+	}
+	callbacks->answered(callbacks->ctx, report->request->id, answer, &report->timing);
+}
+
+void
+etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request)
+{
+	const char *why = "there is no endpoint";
+
+	if (client->nendpoints > 0)
+	{
+		Request    *made = etcd_request_send(client, client->endpoint, request, receive);
+
+		if (made != NULL)
+		{
+			made->id = id;
+			made->may_be_doubled = may_be_doubled(request);
+			return;
+		}
+		why = "out of memory";
+	}
+	ETCD_CLIENT_ASSERT(client->nunsent < MAX_UNSENT);
+	if (client->nunsent < MAX_UNSENT)
+	{
+		client->unsent[client->nunsent].id = id;
+		client->unsent[client->nunsent].why = why;
+		client->nunsent++;
+	}
+}
+
+/* ---- telling --------------------------------------------------------- */
+
+static void
+tell_unsent(EtcdClient *client)
+{
+	/* leave out those that the callbacks add, or this might never end */
+	for (int n = client->nunsent; n > 0; n--)
+	{
+		Unsent		unsent = client->unsent[0];
+		EtcdAnswer	answer = {.outcome = ETCD_NO_ANSWER,.endpoint = -1};
+		EtcdTiming	timing = {0};
+
+		client->nunsent--;
+		memmove(client->unsent, client->unsent + 1, client->nunsent * sizeof(Unsent));
+		etcd_format_message(answer.message, "%s", unsent.why);
+		client->callbacks.answered(client->callbacks.ctx, unsent.id, &answer, &timing);
+	}
+}
+
+/* An attempt waits for a token: it is sent with a newer one, or one is requested. */
+static void
+supply_token(EtcdClient *client, const Report *report)
+{
+	int			endpoint = report->answer.endpoint;
+	char		why[ETCD_MESSAGE_SIZE];
+
+	if (client->endpoints[endpoint].token_number > report->attempt->token_number)
+		etcd_request_send_parked(client, endpoint);
+	else if (!etcd_auth_ask(client, endpoint, why))
+		etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
+}
+
+void
+etcd_answers_tell(EtcdClient *client)
+{
+	Report		report;
+
+	tell_unsent(client);
+	while (etcd_request_next(client, &report))
+	{
+		if (report.kind == REPORT_WANTS_TOKEN)
+			supply_token(client, &report);
+		else
+			report.request->receive(client, &report);
+		etcd_request_done(client, &report);
+	}
+}
