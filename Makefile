@@ -68,7 +68,7 @@ OBJS = \
 	src/hooks/hook_changes.o \
 	src/hooks/hook_worker.o \
 	src/fence/fence.o \
-	src/session/status.o \
+	src/shared/status.o \
 	src/session/functions.o \
 	src/session/get.o \
 	src/session/api.o \
@@ -77,6 +77,7 @@ HEADERS_etcd_leader = include/etcd_leader.h
 
 # A library of its own, for the HTTP worker alone.
 HTTP_OBJS = \
+	http/api.o \
 	http/worker.o \
 	http/listeners.o \
 	http/tls.o \

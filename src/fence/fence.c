@@ -48,10 +48,10 @@
 #include "base/compat.h"
 #include "etcd/etcd_text.h"
 #include "fence.h"
-#include "session/status.h"
 #include "settings/settings.h"
 #include "shared/shared_state.h"
 #include "shared/stats.h"
+#include "shared/status.h"
 
 /*
  * How often the timer checks: a loss ends the statement well within a second.

@@ -12,10 +12,10 @@
 
 #include "hook_elections.h"
 #include "hook_register.h"
-#include "session/status.h"
 #include "settings/settings.h"
 #include "shared/events.h"
 #include "shared/shared_state.h"
+#include "shared/status.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
 

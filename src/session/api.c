@@ -18,7 +18,7 @@
 #include "shared/mailbox.h"
 #include "settings/settings.h"
 #include "shared/stats.h"
-#include "status.h"
+#include "shared/status.h"
 
 #define NS_PER_US	INT64CONST(1000)
 

@@ -40,7 +40,7 @@
 #include "shared/notifier_register.h"
 #include "shared/shared_state.h"
 #include "shared/stats.h"
-#include "status.h"
+#include "shared/status.h"
 
 #define NS_PER_US	INT64CONST(1000)
 

@@ -13,7 +13,7 @@
 
 #include "etcd/etcd_text.h"
 #include "settings/settings.h"
-#include "shared/stats.h"
+#include "stats.h"
 #include "status.h"
 
 #define NS_PER_US	INT64CONST(1000)

@@ -13,7 +13,7 @@
 #ifndef STATUS_H
 #define STATUS_H
 
-#include "shared/shared_state.h"
+#include "shared_state.h"
 
 /* Does this instance lead, now? */
 extern bool status_leads(int index);
