@@ -87,6 +87,7 @@ poll_is(10, sub { http_code($port, '/leader?election=other') }, 404, 'the port i
 	my @codes = split /\n/, $client->output;
 	cmp_ok(scalar @codes, '>=', 100, 'requests while settings are reloaded');
 	is(scalar(grep { $_ !~ /^(?:200)?$/ } @codes), 0, 'no request is lost');
+	poll_is(10, sub { scalar(my @pids = EtcdLeader::Http::server_pids(worker())) }, 1, 'the servers of earlier settings have ended');
 }
 
 # The agent check.

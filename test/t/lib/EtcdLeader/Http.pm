@@ -75,13 +75,19 @@ sub worker_pid
 	return $node->value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader http'});
 }
 
+# Those of earlier settings come first, as long as they answer requests.
+sub server_pids
+{
+	my ($worker) = @_;
+	open my $fh, '<', "/proc/$worker/task/$worker/children" or die "no children of $worker: $!";
+	return split ' ', (scalar(<$fh>) // '');
+}
+
 sub server_pid
 {
 	my ($worker) = @_;
 	return unless $worker;
-	open my $fh, '<', "/proc/$worker/task/$worker/children" or die "no children of $worker: $!";
-	my @children = split ' ', (scalar(<$fh>) // '');
-	return $children[-1];
+	return (server_pids($worker))[-1];
 }
 
 1;
