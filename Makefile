@@ -51,13 +51,9 @@ OBJS = \
 	src/quiet_exit.o \
 	src/attempt.o \
 	src/hooks.o \
-	src/hook_register.o \
-	src/hook_records.o \
-	src/hook_launcher.o \
-	src/hook_elections.o \
-	src/hook_runs.o \
-	src/hook_changes.o \
-	src/hook_worker.o \
+	src/hooks_file.o \
+	src/hooks_worker.o \
+	src/hook_run.o \
 	src/fence.o \
 	src/status.o \
 	src/functions.o \

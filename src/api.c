@@ -192,6 +192,7 @@ api_get_stats(EtcdLeaderStats *stats, Size size)
 	add_hook_runs(&full, "succeeded", COUNTER_HOOKS_SUCCEEDED);
 	add_hook_runs(&full, "failed", COUNTER_HOOKS_FAILED);
 	add_hook_runs(&full, "cancelled", COUNTER_HOOKS_CANCELLED);
+	add_hook_runs(&full, "crashed", COUNTER_HOOKS_CRASHED);
 
 	memcpy(stats, &full, Min(size, sizeof(full)));
 }

@@ -34,6 +34,7 @@
 #include "elector.h"
 #include "elector_internal.h"
 #include "events.h"
+#include "hooks.h"
 #include "http_launcher.h"
 #include "mailbox.h"
 #include "notifier.h"
@@ -623,7 +624,7 @@ etcd_leader_elector_main(Datum main_arg)
 		elector_serve_mailbox();
 		election_tick(elector.core, shared_state_clock_ns());
 		elector_tick_changes();
-		timeout_ms = sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), elector_discover()),
+		timeout_ms = sooner(sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), hooks_supervise(elector.in_recovery)), elector_discover()),
 							sooner(next_timeout_ms(), MAX_SLEEP_MS));
 		if (elector.in_recovery &&
 			(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&

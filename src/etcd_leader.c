@@ -16,6 +16,7 @@
 #include "compat.h"
 #include "elector.h"
 #include "fence.h"
+#include "hooks.h"
 #include "notifier.h"
 #include "settings.h"
 #include "shared_state.h"
@@ -85,5 +86,6 @@ _PG_init(void)
 	api_install();
 	notifier_install();
 	fence_install();
+	hooks_install();
 	elector_register();
 }

@@ -37,7 +37,7 @@
 #include "compat.h"
 #include "crash_memory.h"
 #include "events.h"
-#include "hook_register.h"
+#include "hooks.h"
 #include "http_launcher.h"
 #include "mailbox.h"
 #include "notifier_register.h"
@@ -137,10 +137,10 @@ static const SharedPart slots_part = {"etcd_leader elections", slots_size, (void
 static const SharedPart *const parts[] = {
 	&state_part, &slots_part, &events_part, &elections_ring_part, &changes_ring_part, &mailbox_part, &mailbox_page_part,
 	&notifier_register_part,
-	&hook_register_part, &http_launcher_part
+	&hooks_part, &http_launcher_part
 };
 static const SharedPart *const lasting_parts[] = {
-	&crash_memory_part, &event_number_part, &stats_part
+	&crash_memory_part, &event_number_part, &stats_part, &hooks_memory_part
 };
 
 /*
