@@ -178,7 +178,7 @@ force_settings(const char *synchronous_commit)
 	SetConfigOption("etcd_leader.hook_reason", shared_state_text(run->reason), PGC_SUSET, PGC_S_OVERRIDE);
 	if (hook.event == HOOK_ELECTED)
 		fence_bind(run->election_name, run->token);
-	AbortCurrentTransaction();
+	CommitTransactionCommand();
 }
 
 /* ---- statements ------------------------------------------------------ */

@@ -119,6 +119,7 @@ hooks_install(void)
 	if (settings_hooks_file[0] == '\0')
 		return;
 	hooks_put_in_force(hooks_file_read(settings_hooks_file));
+	hooks_memory->reload_time = PgReloadTime;
 	hooks_memory->is_start = true;
 }
 

@@ -148,6 +148,7 @@ typedef struct HookMemory
 {
 	pg_atomic_uint64 generation;	/* sets[generation % 2] is in force */
 	HookSet		sets[2];
+	TimestampTz reload_time;	/* PgReloadTime of the last reading */
 	char		error[HOOKS_MESSAGE_SIZE];	/* of the last reading; empty: none */
 	TimestampTz error_at;
 	bool		is_start;		/* the process of hooks that begins is of a start or promotion */

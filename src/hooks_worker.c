@@ -726,21 +726,21 @@ try_to_read(void)
 	PG_END_TRY();
 }
 
-/* A reload while no such process was there counts, too; a mere restart does not. */
+/* After each reload, also one while no such process was there. */
 static void
-read_file(bool is_reload)
+read_file(void)
 {
-	HookSet    *none;
-
-	if (settings_hooks_file[0] == '\0')
-	{
-		none = palloc0(sizeof(HookSet));
-		hooks_put_in_force(none);
-		pfree(none);
-	}
-	else if (is_reload || PgReloadTime > Max(hooks_current()->read_at, hooks_memory->error_at))
-		try_to_read();
+	if (PgReloadTime <= hooks_memory->reload_time)
+		return;
+	hooks_memory->reload_time = PgReloadTime;
 	changes_seen = 0;
+	if (settings_hooks_file[0] != '\0')
+		try_to_read();
+	else
+	{
+		hooks_put_in_force(palloc0(sizeof(HookSet)));
+		hooks_memory->reload_time = 0;
+	}
 }
 
 /* ---- the process ----------------------------------------------------------------------- */
@@ -753,7 +753,7 @@ serve_settings(void)
 		return;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	read_file(true);
+	read_file();
 }
 
 static void
@@ -798,7 +798,7 @@ etcd_leader_hooks_main(Datum main_arg)
 	if (is_first)
 		judge_crash();
 	before_shmem_exit(stop_all, (Datum) 0);
-	read_file(false);
+	read_file();
 
 	while (settings_hooks_file[0] != '\0')
 	{

@@ -1,0 +1,132 @@
+# What a hook executes, and as whom: statements as psql sends them; what the owner
+# of the database or the role sets against it; databases and roles that cannot.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Hooks;
+use EtcdLeader::Instance;
+use EtcdLeader::Session;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd = EtcdLeader::Etcd->new;
+my $node = create_with_hooks('pg1', [], etcd => $etcd, settings => { max_hook_workers => 16 }, conf => "log_min_messages = warning\nmax_worker_processes = 40\n",
+	sql => [ 'CREATE TABLE t (line int, i int)', 'CREATE ROLE boss LOGIN SUPERUSER', 'CREATE ROLE owner LOGIN', 'CREATE ROLE app LOGIN', 'GRANT ALL ON t TO app',
+	  q{CREATE PROCEDURE two() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.t VALUES (20, 1); COMMIT; INSERT INTO public.t VALUES (20, 2); ROLLBACK; INSERT INTO public.t VALUES (20, 3); END $$},
+	  'CREATE TABLE r (i int)', 'CREATE RULE r AS ON INSERT TO r DO ALSO INSERT INTO t VALUES (31, NEW.i)' ]);
+$node->wait_until_leader;
+
+# The file with these hooks, and how their first runs end: "status: message" of each line.
+sub ends_of
+{
+	my (@hooks) = @_;
+	reload_hooks($node, @hooks);
+	return map { my $line = $_;
+		my $hook = poll(20, sub { my $h = hook($node, $line); $h->{ended_at} && $h->{status} ne 'cancelled' ? $h : undef }) // { status => 'it does not end' };
+		join ': ', grep { defined } @{$hook}{qw(status message)} } 1 .. @hooks;
+}
+
+# ---- statements ---------------------------------------------------------------
+
+my $T  = 'INSERT INTO public.t VALUES';
+my $ok = qr/^succeeded$/;
+my @cases = (
+	[ 'one statement', "$T (1, 1)", $ok, '1' ],
+	[ 'several', "$T (2, 1); ; $T (2, 2) -- the end", $ok, '1 2' ],
+	[ 'several, and one fails', "$T (3, 1); SELECT 1/0; $T (3, 3)", qr/^failed: division by zero/, '1' ],
+	[ 'a block', "BEGIN; $T (4, 1); $T (4, 2); COMMIT; $T (4, 3)", $ok, '1 2 3' ],
+	[ 'a block that fails', "BEGIN; $T (5, 1); SELECT 1/0; COMMIT", qr/^failed: division/, '' ],
+	[ 'a block that is rolled back', "BEGIN; $T (6, 1); ROLLBACK; $T (6, 2)", $ok, '2' ],
+	[ 'savepoints', "BEGIN; $T (7, 1); SAVEPOINT s; $T (7, 2); ROLLBACK TO s; COMMIT", $ok, '1' ],
+	[ 'a block without an end', "BEGIN; $T (8, 1)", qr/^failed: the command ended within a transaction block/, '' ],
+	[ 'settings of the session', q{SET work_mem = '3MB'; INSERT INTO public.t SELECT 9, (current_setting('work_mem') = '3MB')::int}, $ok, '1' ],
+	[ 'VACUUM', "CREATE TABLE public.v (); VACUUM FULL public.v; DROP TABLE public.v", $ok, '' ],
+	[ 'CREATE INDEX CONCURRENTLY', 'CREATE TABLE public.c (i int); CREATE INDEX CONCURRENTLY c_i ON public.c (i); DROP TABLE public.c', $ok, '' ],
+	[ 'DO that commits', "DO \$\$ BEGIN $T (12, 1); COMMIT; PERFORM 1/0; END \$\$", qr/^failed: division/, '1' ],
+	[ 'ALTER SYSTEM', q{ALTER SYSTEM SET deadlock_timeout = '777ms'}, $ok, '' ],
+	[ 'a cursor', "BEGIN; DECLARE c CURSOR FOR SELECT 1; FETCH ALL FROM c; $T (14, 5); COMMIT", $ok, '5' ],
+	[ 'a prepared statement', "PREPARE p(int) AS $T (15, \$1); EXECUTE p(7)", $ok, '7' ],
+	[ 'temporary tables', 'CREATE TEMP TABLE x AS SELECT 16, 4 AS i; INSERT INTO public.t TABLE pg_temp.x', $ok, '4' ],
+	[ 'NOTIFY', 'NOTIFY somewhere', $ok, '' ],
+	[ 'LISTEN', 'LISTEN somewhere', qr/^failed: cannot execute LISTEN within a background process/, '' ],
+	[ 'COPY TO STDOUT', "$T (19, 1); COPY public.t TO STDOUT", qr/^failed: COPY FROM STDIN and COPY TO STDOUT are not possible in a hook/, '1' ],
+	[ 'CALL that commits', 'CALL public.two()', $ok, '1 3' ],
+	[ 'COPY FROM PROGRAM', q{COPY public.t FROM PROGRAM 'printf "21\\t8\\n"'} =~ s/"/""/gr, $ok, '8' ],
+	[ 'PREPARE TRANSACTION', "BEGIN; $T (22, 1); PREPARE TRANSACTION 'x'", qr/^failed: cannot PREPARE a transaction that requires leadership/, '' ],
+	[ 'no SQL', 'SELEC 1', qr/^failed: syntax error at or near "SELEC"/, '' ],
+	[ 'a message of 10 kB', q{DO $$ BEGIN RAISE '%', repeat('ü', 5000); END $$}, qr/^failed: (?:\xc3\xbc){511}$/, '' ],
+	[ 'its own timeout', q{SET statement_timeout = '100ms'; SELECT pg_sleep(10)}, qr/^failed: canceling statement due to statement timeout/, '' ],
+	[ 'no timeout of its own', 'SET statement_timeout = 0; SELECT pg_sleep(10)', qr/^failed: canceling statement due to statement timeout/, '', '1s' ],
+	[ 'a timeout for all statements', "SELECT pg_sleep(0.7); SELECT pg_sleep(0.7); $T (27, 1)", qr/^failed: canceling statement due to statement timeout/, '', '1s' ],
+	[ 'somebody else', 'RESET SESSION AUTHORIZATION; RESET ROLE; SET SESSION AUTHORIZATION boss', qr/^failed: permission denied to set session authorization/, '', '20s', 'app' ],
+	[ 'what the role may not', 'SELECT * FROM pg_authid', qr/^failed: permission denied for table pg_authid/, '', '20s', 'app' ],
+	[ 'DROP of its own database', 'DROP DATABASE postgres', qr/^failed: cannot drop the currently open database/, '' ],
+	[ 'a rule that makes two of one', 'INSERT INTO public.r VALUES (6)', $ok, '6' ]);
+my @ends = ends_of(map { my ($what, $command, undef, undef, $timeout, $role) = @$_; join ' ', 'elected postgres postgres', $role // 'boss', $timeout // '20s', qq{"$command"} } @cases);
+for my $i (0 .. $#cases)
+{
+	my ($what, undef, $result, $rows) = @{ $cases[$i] };
+	like($ends[$i], $result, "$what: how it ends");
+	# one that fails is tried again
+	is($node->value('SELECT string_agg(DISTINCT i::text, $$ $$ ORDER BY i::text) FROM t WHERE line = ?', $i + 1) // '', $rows, "$what: its rows");
+}
+
+# ---- what is set against a hook of a superuser ----------------------------------------
+
+$node->value('CREATE DATABASE app OWNER owner');
+my $app = $node->connect_db('app', user => 'owner');
+$app->do($_) for 'CREATE TABLE public.done (what text)', 'CREATE SCHEMA evil',
+  # what an unqualified name would call
+  q{CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE sql AS $$ INSERT INTO public.done VALUES ('evil ' || session_user); SELECT pg_catalog.clock_timestamp() $$},
+  q{CREATE FUNCTION evil.etcd_fencing_token() RETURNS bigint LANGUAGE sql AS $$ INSERT INTO public.done VALUES ('evil'); SELECT 1::bigint $$};
+my %attack = (
+	search_path => 'evil, public, pg_catalog', role => 'owner', session_authorization => 'owner', exit_on_error => 'on', standard_conforming_strings => 'off',
+	default_transaction_read_only => 'on', transaction_read_only => 'on', default_transaction_isolation => 'serializable', statement_timeout => '1ms', lock_timeout => '1ms',
+	idle_in_transaction_session_timeout => '1ms', synchronous_commit => 'remote_apply', max_parallel_workers_per_gather => '4', row_security => 'off',
+	'etcd_leader.require_leadership' => 'nowhere', 'etcd_leader.hook_token' => '99', 'etcd_leader.hook_election' => 'forged');
+my $command = q{INSERT INTO public.done SELECT pg_catalog.format('%s %s %s %s %s %s', session_user, current_user, now() IS NOT NULL, 'a\b', pg_catalog.current_setting('etcd_leader.hook_token'), pg_catalog.current_setting('etcd_leader.hook_election'))};
+my $told = join ' ', $node->token, 'postgres';
+for my $scope ('DATABASE app', 'ROLE boss', 'ROLE boss IN DATABASE app')
+{
+	for my $name (sort keys %attack)
+	{
+		my $dbh = $scope =~ /^DATABASE/ ? $app : $node->dbh;
+		my $refused = eval { $dbh->do("ALTER $scope SET $name = " . ($name eq 'search_path' ? $attack{$name} : "'$attack{$name}'")); 1 } ? '' : $dbh->errstr;
+		like($refused, qr/^$|permission denied|cannot be (changed|set)/, "$scope: $name is set, or may not be") if $refused;
+		$app->do('TRUNCATE public.done');
+		my ($end) = ends_of(qq{elected postgres app boss 20s "/* $scope $name */ $command"});
+		is($end, 'succeeded', "$scope SET $name: the hook runs");
+		is(join(' | ', @{ $app->selectcol_arrayref('SELECT what FROM public.done') }), "boss boss t a\\b $told", "$scope SET $name: as if it were not set");
+		$dbh->do("ALTER $scope RESET $name");
+	}
+}
+# a hook that is not fenced, in a database that requires leadership
+$node->value(q{ALTER ROLE boss SET etcd_leader.require_leadership = 'postgres'});
+reload_hooks($node, 'unelected postgres app boss 20s "INSERT INTO public.done VALUES (\'off\')"');
+$node->value('SELECT etcd_resign(rejoin => false)');
+poll_is(10, sub { hook($node, 1)->{status} }, 'succeeded', 'require_leadership of the role does not stop an unelected hook') or diag(hook($node, 1)->{message});
+$node->value('ALTER ROLE boss RESET ALL');
+$node->value('SELECT etcd_campaign()');
+$node->wait_until_leader;
+
+# ---- databases and roles that cannot ------------------------------------------------------
+
+$node->value($_) for 'CREATE ROLE closed NOLOGIN', 'CREATE DATABASE closed ALLOW_CONNECTIONS false';
+my $offset = $node->log_size;
+is_deeply([ ends_of('elected postgres postgres nobody_here 20s "SELECT 1"', 'elected postgres postgres closed 20s "SELECT 1"', 'elected postgres nowhere boss 20s "SELECT 1"',
+			'elected postgres closed boss 20s "SELECT 1"', 'elected postgres postgres boss 20s "SELECT 1"') ],
+	[ 'failed: role "nobody_here" does not exist', 'failed: role "closed" is not permitted to log in', 'failed: database "nowhere" does not exist',
+		'failed: database "closed" is not currently accepting connections', 'succeeded' ], 'a database or role that cannot fails its run');
+is(hook($node, 1)->{sqlstate}, '28000', 'with its SQLSTATE');
+poll(10, sub { hook($node, 1)->{failures} >= 2 }) or die 'it is not tried again';
+is($node->log_count('FATAL:  role "nobody_here" does not exist', $offset), 1, 'the log says so once');
+is($node->log_count('CONTEXT:  hook in line 1 of the hooks file, event "elected"', $offset), 1, 'and of which hook');
+$node->value('ALTER ROLE closed LOGIN');
+poll_is(15, sub { hook($node, 2)->{status} }, 'succeeded', 'as soon as the role can, it runs');
+
+is($node->log_count('was terminated by signal|PANIC|TRAP'), 0, 'nothing has crashed');
+done_testing();
