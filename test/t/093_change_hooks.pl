@@ -98,5 +98,18 @@ reload_hooks($pg, map { reads("turn$_", 'w/', 'w/one', '; SELECT pg_sleep(0.1)')
 put('w/one', $_) for 2001 .. 2050;
 poll_ok(20, sub { 4 == grep { ((told("turn$_"))[-1] // 0) == 2050 } 1 .. 4 }, 'one place: all have their turn');
 
+# ---- as doc/changes.md has it ------------------------------------------------------------
+
+$pg->value('CREATE ROLE app LOGIN');
+$pg->value('CREATE ROLE postgres LOGIN SUPERUSER') unless $pg->value(q{SELECT count(*) FROM pg_roles WHERE rolname = 'postgres'});
+$pg->value(document_block('doc/changes.md', 'maintenance_procedure'));
+reload_hooks($pg, document_block('doc/changes.md', 'maintenance'));
+my ($on, $off) = document_block('doc/changes.md', 'switch') =~ /^etcdctl (.+)$/mg;
+my $read_only = q{SELECT setconfig::text FROM pg_db_role_setting JOIN pg_roles r ON r.oid = setrole WHERE rolname = 'app'};
+$etcd->etcdctl(split / /, $on);
+poll_is(10, sub { $pg->value($read_only) }, '{default_transaction_read_only=t}', 'maintenance by one etcdctl put');
+$etcd->etcdctl(split / /, $off);
+poll_is(10, sub { $pg->value($read_only) }, '{default_transaction_read_only=f}', 'and its end');
+
 is($pg->log_count('PANIC|TRAP'), 0, 'nothing has crashed');
 done_testing();
