@@ -49,6 +49,7 @@ OBJS = \
 	src/notifier.o \
 	src/notifier_register.o \
 	src/quiet_exit.o \
+	src/worker.o \
 	src/attempt.o \
 	src/hooks.o \
 	src/hooks_file.o \

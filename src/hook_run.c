@@ -59,36 +59,25 @@ static emit_log_hook_type prev_emit_log = NULL;
 /* ---- the result ------------------------------------------------------ */
 
 /*
- * Notes the error of the run.  True if the log must tell it: it is not that of
- * the run before.
+ * An emit_log_hook.  An error that nobody catches, and one at the connection, is
+ * the result of the run, and ends the process.  It is logged if it is not that
+ * of the run before.
  */
-static bool
-note_failure(const ErrorData *edata, const char *message)
-{
-	char		text[HOOKS_MESSAGE_SIZE];
-	int			len = snprintf(text, sizeof(text), "%s%s%s", message,
-							   edata->detail ? "\nDETAIL:  " : "", edata->detail ? edata->detail : "");
-
-	len = pg_encoding_mbcliplen(PG_UTF8, text, Min(len, (int) sizeof(text) - 1), sizeof(run->message) - 1);
-	memcpy(run->message, text, len);
-	run->message[len] = '\0';
-	run->sqlerrcode = edata->sqlerrcode;
-	run->status = HOOK_FAILED;
-	return hook.sqlerrcode != run->sqlerrcode || strcmp(hook.message, run->message) != 0;
-}
-
-/* An emit_log_hook.  An error that ends the process, for example at the connection, is the result of the run. */
 static void
-keep_message(ErrorData *edata)
+keep_error(ErrorData *edata)
 {
-	bool		is_news;
+	int			len;
 
 	if (prev_emit_log)
 		prev_emit_log(edata);
-	if (edata->elevel != FATAL || edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
+	if (edata->elevel < ERROR || edata->elevel > FATAL || edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		return;
-	is_news = note_failure(edata, edata->message);
-	edata->output_to_server = is_news;
+	len = snprintf(run->message, sizeof(run->message), "%s%s%s", edata->message,
+				   edata->detail ? "\nDETAIL:  " : "", edata->detail ? edata->detail : "");
+	run->message[pg_encoding_mbcliplen(PG_UTF8, run->message, Min(len, HOOKS_MESSAGE_SIZE - 1), HOOKS_MESSAGE_SIZE - 1)] = '\0';
+	run->sqlerrcode = edata->sqlerrcode;
+	run->status = HOOK_FAILED;
+	edata->output_to_server = hook.sqlerrcode != run->sqlerrcode || strcmp(hook.message, run->message) != 0;
 }
 
 static void
@@ -122,8 +111,9 @@ handle_quit(SIGNAL_ARGS)
 /* ---- the session ------------------------------------------------------ */
 
 /*
- * What the owner of the database, or the role, could set against the hook.  A
- * setting that this release does not have is left out.
+ * Sets what the owner of the database, or the role, could set against the hook,
+ * and what the hook is told.  A setting that this release does not have is left
+ * out.
  */
 static void
 force_settings(const char *synchronous_commit)
@@ -272,6 +262,7 @@ run_command(void)
 	List	   *parse_trees;
 	ListCell   *cell;
 
+	deadline_ns = shared_state_clock_ns() + hook.timeout_ms * NS_PER_MS;
 	StartTransactionCommand();
 	MemoryContextSwitchTo(parse_context);
 	parse_trees = pg_parse_query(command);
@@ -296,53 +287,6 @@ run_command(void)
 				 errmsg("the command ended within a transaction block"),
 				 errdetail("The block was rolled back."),
 				 errhint("End the block with COMMIT.")));
-}
-
-/* The run has failed, and its transaction is rolled back. */
-static void
-report_failure(const ErrorData *edata)
-{
-	char	   *message;
-
-	StartTransactionCommand();
-	message = pg_server_to_any(edata->message, (int) strlen(edata->message), PG_UTF8);
-	if (note_failure(edata, message))
-		ereport(WARNING,
-				(errcode(edata->sqlerrcode),
-				 errmsg("hook in line %d of the hooks file failed: %s", hook.line, edata->message),
-				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
-				 edata->hint ? errhint("%s", edata->hint) : 0,
-				 edata->context ? errcontext_msg("%s", edata->context) : 0));
-	AbortCurrentTransaction();
-}
-
-static void
-try_command(const char *synchronous_commit)
-{
-	MemoryContext context = CurrentMemoryContext;
-
-	deadline_ns = shared_state_clock_ns() + hook.timeout_ms * NS_PER_MS;
-	PG_TRY();
-	{
-		force_settings(synchronous_commit);
-		run_command();
-		run->status = HOOK_SUCCEEDED;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *edata;
-
-		HOLD_INTERRUPTS();
-		disable_all_timeouts(false);
-		QueryCancelPending = false;
-		MemoryContextSwitchTo(context);
-		edata = CopyErrorData();
-		FlushErrorState();
-		AbortOutOfAnyTransaction();
-		report_failure(edata);
-		RESUME_INTERRUPTS();
-	}
-	PG_END_TRY();
 }
 
 /* ---- the process ----------------------------------------------------- */
@@ -393,7 +337,7 @@ etcd_leader_hook_main(Datum main_arg)
 	if (!begin_run(ticket))
 		proc_exit(0);
 	prev_emit_log = emit_log_hook;
-	emit_log_hook = keep_message;
+	emit_log_hook = keep_error;
 	context.arg = MyBgworkerEntry->bgw_extra + sizeof(ticket);
 	context.previous = error_context_stack;
 	error_context_stack = &context;
@@ -402,6 +346,8 @@ etcd_leader_hook_main(Datum main_arg)
 	/* that of the server: the database and the role have not set theirs yet */
 	synchronous_commit = pstrdup(GetConfigOption("synchronous_commit", false, false));
 	BackgroundWorkerInitializeConnection(hook.database, hook.role, 0);
-	try_command(synchronous_commit);
+	force_settings(synchronous_commit);
+	run_command();
+	run->status = HOOK_SUCCEEDED;
 	proc_exit(0);
 }

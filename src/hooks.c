@@ -9,12 +9,9 @@
 
 #include <signal.h>
 
-#include "access/xlog.h"
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "storage/ipc.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -27,10 +24,6 @@
 #include "worker.h"
 
 #define NS_PER_MS	INT64CONST(1000000)
-
-/* Between two starts of the process of hooks: doubled up to the last. */
-#define BACKOFF_MIN_MS	1000
-#define BACKOFF_MAX_MS	60000
 
 /* No run begins in a database that somebody wants for himself. */
 #define HOLD_NS			(1000 * NS_PER_MS)
@@ -123,71 +116,28 @@ hooks_install(void)
 	hooks_memory->is_start = true;
 }
 
-/* ---- in the elector ------------------------------------------------------ */
+/* ---- the process of hooks -------------------------------------------------- */
 
 long
 hooks_supervise(bool in_recovery)
 {
-	static int64 due_ns = 0;
-	static int	backoff_ms = BACKOFF_MIN_MS;
-	static bool reported = false;
-	static BackgroundWorkerHandle *handle = NULL;
-	BackgroundWorker worker;
-	MemoryContext caller_context;
-	pid_t		pid;
-	int64		now_ns = shared_state_clock_ns();
+	static SupervisedWorker worker = {
+		.type = "etcd_leader hooks",
+		.function = "etcd_leader_hooks_main",
+		.start_time = BgWorkerStart_RecoveryFinished
+	};
+	bool		is_wanted = settings_hooks_file[0] != '\0';
 
-	if (settings_hooks_file[0] == '\0' || pg_atomic_read_u32(&process->claimed) != 0)
-		return -1;
-	/* one that was asked for in recovery waits for its end */
-	if (handle != NULL && GetBackgroundWorkerPid(handle, &pid) == BGWH_NOT_YET_STARTED)
-		return -1;
-	if (now_ns < due_ns)
-		return (long) ((due_ns - now_ns) / NS_PER_MS + 1);
-
-	/* a process that ran for a while is restarted at once */
-	if (now_ns - due_ns > BACKOFF_MAX_MS * NS_PER_MS)
-		backoff_ms = BACKOFF_MIN_MS;
-	due_ns = now_ns + backoff_ms * NS_PER_MS;
-	backoff_ms = Min(backoff_ms * 2, BACKOFF_MAX_MS);
-	if (in_recovery)
+	if (is_wanted && in_recovery)
 		hooks_memory->is_start = true;
-	if (handle != NULL)
-		pfree(handle);
-	handle = NULL;
-
-	worker_init(&worker, "etcd_leader hooks", "etcd_leader_hooks_main", BgWorkerStart_RecoveryFinished);
-	caller_context = MemoryContextSwitchTo(TopMemoryContext);
-	if (RegisterDynamicBackgroundWorker(&worker, &handle))
-		reported = false;
-	else if (!reported)
-	{
-		reported = true;
-		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not start the process of hooks"),
-				 errdetail("There is no free background worker slot."),
-				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
-	}
-	MemoryContextSwitchTo(caller_context);
-	return (long) ((due_ns - now_ns) / NS_PER_MS + 1);
-}
-
-static void
-release_process(int code, Datum arg)
-{
-	pg_atomic_write_u32(&process->claimed, 0);
-	shared_state_wake_elector();
+	return worker_supervise(&worker, is_wanted, &process->claimed);
 }
 
 bool
 hooks_claim(bool *is_first)
 {
-	uint32		expected = 0;
-
-	if (!pg_atomic_compare_exchange_u32(&process->claimed, &expected, 1))
+	if (!worker_claim(&process->claimed))
 		return false;
-	before_shmem_exit(release_process, (Datum) 0);
 	*is_first = pg_atomic_fetch_add_u32(&process->begun, 1) == 0;
 	return true;
 }

@@ -68,7 +68,7 @@ static const char *const event_names[] = {"elected", "unelected", "change"};
 /* The processes of the runs, and why they were ended; NULL: not. */
 static BackgroundWorkerHandle *handles[HOOKS_MAX_RUNS];
 static const char *ended_for[HOOKS_MAX_RUNS];
-static bool is_at_fault[HOOKS_MAX_RUNS];
+static const char *const over_time = "the run did not end at its timeout";
 
 static int64 began_ns;			/* of this process */
 static bool is_start;			/* it is that of a start or promotion */
@@ -109,7 +109,6 @@ free_run(int i)
 		pfree(handles[i]);
 	handles[i] = NULL;
 	ended_for[i] = NULL;
-	is_at_fault[i] = false;
 	pg_atomic_write_u32(&hooks_memory->runs[i].state, RUN_FREE);
 }
 
@@ -172,7 +171,7 @@ end_run(int i, HookStatus status)
 
 	if (status == HOOK_RUNNING)
 	{
-		status = ended_for[i] != NULL && !is_at_fault[i] ? HOOK_CANCELLED : HOOK_FAILED;
+		status = ended_for[i] != NULL && ended_for[i] != over_time ? HOOK_CANCELLED : HOOK_FAILED;
 		run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
 		strlcpy(run->message, ended_for[i] ? ended_for[i] : "its process was ended", sizeof(run->message));
 		if (status == HOOK_FAILED)
@@ -219,21 +218,12 @@ judge_crash(void)
 	{
 		HookRun    *run = &hooks_memory->runs[i];
 
-		switch (run_state(i))
+		if (run_state(i) == RUN_RUNNING)
+			end_run(i, HOOK_CRASHED);
+		else if (run_state(i) == RUN_STARTING || run_state(i) == RUN_TOLD_TO_QUIT)
 		{
-			case RUN_FREE:
-			case RUN_OVER:
-				break;
-			case RUN_STARTING:
-				end_run(i, HOOK_CANCELLED);
-				break;
-			case RUN_TOLD_TO_QUIT:
-				strlcpy(run->message, "another process crashed", sizeof(run->message));
-				end_run(i, HOOK_CANCELLED);
-				break;
-			case RUN_RUNNING:
-				end_run(i, HOOK_CRASHED);
-				break;
+			strlcpy(run->message, "another process crashed", sizeof(run->message));
+			end_run(i, HOOK_CANCELLED);
 		}
 	}
 }
@@ -241,12 +231,11 @@ judge_crash(void)
 /* ---- runs that must not go on -------------------------------------------------- */
 
 static void
-stop_run(int i, const char *reason, bool at_fault)
+stop_run(int i, const char *reason)
 {
 	if (ended_for[i] != NULL || handles[i] == NULL)
 		return;
 	ended_for[i] = reason;
-	is_at_fault[i] = at_fault;
 	TerminateBackgroundWorker(handles[i]);
 }
 
@@ -265,11 +254,11 @@ check_run(int i)
 			 run_state(i) == RUN_STARTING)
 		end_run(i, HOOK_CANCELLED);
 	else if (hook == NULL)
-		stop_run(i, "its line has gone", false);
+		stop_run(i, "its line has gone");
 	else if (run->event == HOOK_ELECTED && election->phase != HOOKS_LEADING && now_ns - election->since_ns > LOSS_GRACE_NS)
-		stop_run(i, "this instance does not lead any more", false);
+		stop_run(i, "this instance does not lead any more");
 	else if (now_ns - run->started_ns > hook->timeout_ms * NS_PER_MS + TIMEOUT_GRACE_NS)
-		stop_run(i, "the run did not end at its timeout", true);
+		stop_run(i, over_time);
 	if (run_state(i) != RUN_FREE)
 		wake_at(now_ns + LOOK_INTERVAL_NS);
 }

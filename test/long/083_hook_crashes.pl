@@ -59,6 +59,9 @@ like($metrics, qr/^etcd_leader_hook_runs_total\{status="crashed"\} 3$/m, 'the me
 # The start of the server does, and a success clears the count.
 $pg1->value('CREATE TABLE is_harmless ()');
 $pg1->restart;
+$pg2->wait_until_leader;
+$pg1->wait_until_candidate;
+$pg2->value('SELECT etcd_resign()');
 $pg1->wait_until_leader;
 poll_is(10, sub { row($pg1)->{status} // '' }, 'succeeded', 'the start of the server switches it on');
 $pg1->value('DROP TABLE is_harmless');

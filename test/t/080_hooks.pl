@@ -118,7 +118,7 @@ my $offset = $pg2->log_size;
 reload_hooks($pg2, @lines, q{elected postgres postgres app 1min "DO $$ BEGIN RAISE 'broken' USING DETAIL = 'the detail', HINT = 'the hint'; END $$"});
 poll_ok(10, sub { hook($pg2, 3)->{failures} >= 2 }, 'a hook that fails is tried again');
 is(join(' ', @{ hook($pg2, 3) }{qw(sqlstate message)}), "P0001 broken\nDETAIL:  the detail", 'its SQLSTATE and message');
-is($pg2->log_count('WARNING:  hook in line 3 of the hooks file failed: broken', $offset), 1, 'the log says so once');
+is($pg2->log_count('ERROR:  broken', $offset), 1, 'the log says so once');
 is($pg2->log_count("$_", $offset), 1, "with $_") for 'DETAIL:  the detail', 'HINT:  the hint', 'CONTEXT:  PL/pgSQL function inline_code_block line 1 at RAISE';
 reload_hooks($pg2, @lines, q{elected postgres postgres app 1s "SELECT pg_sleep(60)"});
 poll_is(10, sub { hook($pg2, 3)->{message} // '' }, 'canceling statement due to statement timeout', 'a run ends at its timeout');
