@@ -128,7 +128,6 @@ force_settings(const char *synchronous_commit)
 		{"default_transaction_read_only", "off"},
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_deferrable", "off"},
-		{"transaction_read_only", "off"},
 		{"standard_conforming_strings", "on"},
 		{"backslash_quote", "safe_encoding"},
 		{"transform_null_equals", "off"},
@@ -151,7 +150,6 @@ force_settings(const char *synchronous_commit)
 	command = MemoryContextStrdup(TopMemoryContext, pg_any_to_server(command, (int) strlen(command), PG_UTF8));
 	debug_query_string = command;
 	pgstat_report_activity(STATE_RUNNING, command);
-	SetConfigOption("session_authorization", hook.role, PGC_SUSET, PGC_S_OVERRIDE);
 	for (Size i = 0; i < lengthof(forced); i++)
 	{
 		if (GetConfigOption(forced[i].name, true, false) != NULL)

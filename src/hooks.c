@@ -109,9 +109,13 @@ hooks_put_in_force(HookSet *set)
 void
 hooks_install(void)
 {
+	HookSet    *set;
+
 	if (settings_hooks_file[0] == '\0')
 		return;
-	hooks_put_in_force(hooks_file_read(settings_hooks_file));
+	set = hooks_file_read(settings_hooks_file);
+	hooks_put_in_force(set);
+	pfree(set);
 	hooks_memory->reload_time = PgReloadTime;
 	hooks_memory->is_start = true;
 }

@@ -180,7 +180,7 @@ end_run(int i, HookStatus status)
 	}
 	/* what the fence has ended is nobody's fault */
 	if (status == HOOK_FAILED && run->event == HOOK_ELECTED &&
-		hooks_memory->elections[run->election].token != status_token(settings_election_index(run->election_name, (int) strlen(run->election_name))))
+		run->token != status_token(settings_election_index(run->election_name, (int) strlen(run->election_name))))
 		status = HOOK_CANCELLED;
 	if (hook != NULL)
 	{
@@ -486,17 +486,23 @@ find_reason_of_loss(const HookElection *election, char *reason)
 	(void) next_event(&copy, ELECTION_EVENT_UNELECTED, -1, reason);
 }
 
+/*
+ * Has an unelected hook still to run for the last loss?  One that waits for a
+ * minute after a crash does not hold up the next leadership.
+ */
 static bool
-has_undone(const HookElection *election, HookEvent event)
+has_undone(const HookElection *election, bool leads_again)
 {
 	HookSet    *set = hooks_current();
 	int			position = election - hooks_memory->elections;
+	int64		now_ns = shared_state_clock_ns();
 
 	for (int i = 0; i < set->nhooks; i++)
 	{
 		const Hook *hook = &set->hooks[i];
 
-		if (is_of_election(hook, event, election) && !hook->tasks[position].is_done && hook->crashes < HOOKS_MAX_CRASHES)
+		if (is_of_election(hook, HOOK_UNELECTED, election) && !hook->tasks[position].is_done &&
+			hook->crashes < HOOKS_MAX_CRASHES && !(leads_again && hook->held_until_ns > now_ns))
 			return true;
 	}
 	return false;
@@ -529,7 +535,7 @@ advance(HookElection *election)
 			enter_phase(election, HOOKS_LOST, election->token, reason);
 			break;
 		case HOOKS_LOST:
-			if (count_runs(-1, position, 0) > 0 || has_undone(election, HOOK_UNELECTED))
+			if (count_runs(-1, position, 0) > 0 || has_undone(election, status_token(index) != 0))
 				return false;
 			enter_phase(election, HOOKS_IDLE, election->token, "");
 			break;
@@ -715,11 +721,11 @@ try_to_read(void)
 	PG_END_TRY();
 }
 
-/* After each reload, also one while no such process was there. */
+/* After each reload, also one while no such process was there; not after a mere restart. */
 static void
-read_file(void)
+read_file(bool is_reload)
 {
-	if (PgReloadTime <= hooks_memory->reload_time)
+	if (!is_reload && PgReloadTime <= hooks_memory->reload_time)
 		return;
 	hooks_memory->reload_time = PgReloadTime;
 	changes_seen = 0;
@@ -742,7 +748,7 @@ serve_settings(void)
 		return;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	read_file();
+	read_file(true);
 }
 
 static void
@@ -787,7 +793,7 @@ etcd_leader_hooks_main(Datum main_arg)
 	if (is_first)
 		judge_crash();
 	before_shmem_exit(stop_all, (Datum) 0);
-	read_file();
+	read_file(false);
 
 	while (settings_hooks_file[0] != '\0')
 	{

@@ -22,6 +22,9 @@
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000
 
+/* A worker that ran for so long after its back-off is restarted at once. */
+#define STABLE_NS		(1000 * NS_PER_MS)
+
 /* Asks the postmaster for it. */
 static void
 register_worker(SupervisedWorker *worker)
@@ -67,8 +70,7 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 	now_ns = shared_state_clock_ns();
 	if (now_ns >= worker->due_ns)
 	{
-		/* a worker that ran for a while is restarted at once */
-		if (now_ns - worker->due_ns > BACKOFF_MAX_MS * NS_PER_MS)
+		if (now_ns - worker->due_ns > STABLE_NS)
 			worker->backoff_ms = 0;
 		worker->backoff_ms = Max(BACKOFF_MIN_MS, Min(worker->backoff_ms * 2, BACKOFF_MAX_MS));
 		worker->due_ns = now_ns + worker->backoff_ms * NS_PER_MS;

@@ -128,5 +128,10 @@ is($node->log_count('CONTEXT:  hook in line 1 of the hooks file, event "elected"
 $node->value('ALTER ROLE closed LOGIN');
 poll_is(15, sub { hook($node, 2)->{status} }, 'succeeded', 'as soon as the role can, it runs');
 
+# ---- what a database cannot hold any more --------------------------------------------------
+
+is($node->value(q{SELECT count(*) FROM pg_depend JOIN pg_class c ON c.oid = objid WHERE classid = 'pg_class'::regclass AND deptype = 'e' AND relkind IN ('r', 'p', 'S', 'm', 'f')}), 0,
+	'the extension has no table: nothing to dump, publish, trigger or shadow');
+
 is($node->log_count('was terminated by signal|PANIC|TRAP'), 0, 'nothing has crashed');
 done_testing();
