@@ -88,7 +88,8 @@ like((reload())[0], qr/^could not read hooks file "hooks\.conf": No such file/, 
 is($node->value('SELECT count(*) FROM etcd_leader_hooks'), 1, 'the old lines are in force');
 is(hook($node, 1)->{runs}, 1, 'and have not run again');
 
-# over a crash restart, too
+# over a crash restart, too; what is right by then waits for a reload
+write_raw(qq{$good\nelected shop postgres app 10s "SELECT 2"\n});
 my $pid = $node->value('SELECT pg_backend_pid()');
 my $offset = $node->log_size;
 kill 'KILL', $pid;
@@ -98,10 +99,12 @@ is($node->value('SELECT count(*) FROM etcd_leader_hooks'), 1, 'the old lines sta
 like(hooks_error($node), qr/^could not read hooks file/, 'and the error stays');
 $node->wait_until_leader('shop');
 is(hook($node, 1)->{runs}, 1, 'what is done is not done again');
-write_raw("$good\n");
+$node->value('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = ?', 'etcd_leader hooks');
+poll_ok(10, sub { $node->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'etcd_leader hooks' AND backend_start > now() - '10 s'::interval}) }, 'another process of hooks is there');
 pause(0.3);
-like(hooks_error($node), qr/^could not read hooks file/, 'the file is not read before a reload');
+is($node->value('SELECT count(*) FROM etcd_leader_hooks'), 1, 'the file is not read before a reload');
 is((reload())[0], '', 'then it is');
+is($node->value('SELECT count(*) FROM etcd_leader_hooks'), 2, 'and is in force');
 
 # what is allowed
 write_raw(join '', map { "$_\n" } '# a comment', '   ', "\telected \"all\"  postgres\tapp 10s \"SELECT 'it''s, @ # \"\"quoted\"\"'\"  # a comment", 'elected all postgres app 1h "SELECT 1; \\', 'SELECT 2"', 'change all postgres app 1d "SELECT 3"',
