@@ -60,15 +60,12 @@ OBJS = \
 	src/base/quiet_exit.o \
 	src/base/attempt.o \
 	src/hooks/hooks.o \
-	src/hooks/hook_register.o \
-	src/hooks/hook_records.o \
-	src/hooks/hook_launcher.o \
-	src/hooks/hook_elections.o \
-	src/hooks/hook_runs.o \
-	src/hooks/hook_changes.o \
-	src/hooks/hook_worker.o \
+	src/hooks/hooks_file.o \
+	src/hooks/hooks_worker.o \
+	src/hooks/hook_run.o \
 	src/fence/fence.o \
 	src/shared/status.o \
+	src/shared/supervised_worker.o \
 	src/session/functions.o \
 	src/session/get.o \
 	src/session/api.o \

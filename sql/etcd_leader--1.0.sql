@@ -334,100 +334,82 @@ COMMENT ON FUNCTION etcd_leader_stats_reset() IS
 'Sets the counters of etcd_leader_stats, and won and lost of etcd_leader_status, to 0, and stats_reset to now. ERROR 55000: the library was not preloaded.';
 
 --
--- Hooks: SQL that runs when leadership comes and goes, and when other keys change
+-- Hooks: lines of etcd_leader.hooks_file
 --
 
-CREATE FUNCTION etcd_leader_hook_changed()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'etcd_leader_hook_changed'
-LANGUAGE C;
+CREATE FUNCTION etcd_leader_hooks(
+	OUT line integer,
+	OUT event text,
+	OUT election text,
+	OUT database text,
+	OUT role text,
+	OUT timeout interval,
+	OUT command text,
+	OUT is_off boolean,
+	OUT fencing_token bigint,
+	OUT started_at timestamp with time zone,
+	OUT ended_at timestamp with time zone,
+	OUT status text,
+	OUT sqlstate text,
+	OUT message text,
+	OUT runs bigint,
+	OUT failures bigint,
+	OUT crashes integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'etcd_leader_hooks'
+LANGUAGE C VOLATILE PARALLEL SAFE ROWS 32;
 
-COMMENT ON FUNCTION etcd_leader_hook_changed() IS
-'Trigger function of etcd_leader_hook. It tells the hook launcher at commit that hooks have changed.';
+COMMENT ON FUNCTION etcd_leader_hooks() IS
+'Returns the rows of the view etcd_leader_hooks. ERROR 55000: the library was not preloaded.';
 
-CREATE TABLE etcd_leader_hook (
-	name text PRIMARY KEY CHECK (length(name) > 0 AND octet_length(name) < 64),
-	event text NOT NULL CHECK (event IN ('elected', 'unelected', 'change')),
-	election text,
-	command text NOT NULL CHECK (command <> ''),
-	run_as name NOT NULL,
-	timeout interval NOT NULL CHECK (timeout BETWEEN interval '1 second' AND interval '1 day'),
-	enabled boolean NOT NULL DEFAULT true,
-	CHECK ((event = 'change') = (election IS NULL))
-);
+CREATE VIEW etcd_leader_hooks AS
+	SELECT * FROM etcd_leader_hooks();
 
-CREATE TRIGGER etcd_leader_hook_changed
-	AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON etcd_leader_hook
-	FOR EACH STATEMENT EXECUTE FUNCTION etcd_leader_hook_changed();
+COMMENT ON VIEW etcd_leader_hooks IS
+'The hooks in force, one row for each line of etcd_leader.hooks_file, and the last run of each. Not for PUBLIC.';
+COMMENT ON COLUMN etcd_leader_hooks.line IS 'number of the line in the file';
+COMMENT ON COLUMN etcd_leader_hooks.event IS 'when it runs: elected, unelected or change';
+COMMENT ON COLUMN etcd_leader_hooks.election IS 'name of the election; all; or for change the prefix of the keys';
+COMMENT ON COLUMN etcd_leader_hooks.database IS 'database in which it runs';
+COMMENT ON COLUMN etcd_leader_hooks.role IS 'role that runs it';
+COMMENT ON COLUMN etcd_leader_hooks.timeout IS 'how long a run may take';
+COMMENT ON COLUMN etcd_leader_hooks.command IS 'SQL: one statement or several';
+COMMENT ON COLUMN etcd_leader_hooks.is_off IS 'whether it does not run any more, because the server has crashed three times while it ran';
+COMMENT ON COLUMN etcd_leader_hooks.fencing_token IS 'of the last run: the token that was won, or lost; NULL for change, and for unelected at the start of the server';
+COMMENT ON COLUMN etcd_leader_hooks.started_at IS 'when the last run was started; NULL: there was none since the server started';
+COMMENT ON COLUMN etcd_leader_hooks.ended_at IS 'when the last run ended; NULL while it runs';
+COMMENT ON COLUMN etcd_leader_hooks.status IS 'of the last run: waiting for a background worker, running, succeeded, failed, cancelled by etcd_leader, or crashed: the server crashed while it ran';
+COMMENT ON COLUMN etcd_leader_hooks.sqlstate IS 'SQLSTATE of the error of the last run';
+COMMENT ON COLUMN etcd_leader_hooks.message IS 'why the last run waits, failed or was cancelled';
+COMMENT ON COLUMN etcd_leader_hooks.runs IS 'number of runs since the server started';
+COMMENT ON COLUMN etcd_leader_hooks.failures IS 'how many of them failed, or crashed the server';
+COMMENT ON COLUMN etcd_leader_hooks.crashes IS 'how often the server has crashed while it ran, since its last success';
 
-ALTER TABLE etcd_leader_hook ENABLE ROW LEVEL SECURITY;
-CREATE POLICY etcd_leader_hook_policy ON etcd_leader_hook
-	USING (run_as OPERATOR(pg_catalog.=) current_user);
-GRANT SELECT, UPDATE (enabled) ON etcd_leader_hook TO PUBLIC;
-SELECT pg_catalog.pg_extension_config_dump('etcd_leader_hook', '');
+CREATE FUNCTION etcd_leader_hooks_file(
+	OUT path text,
+	OUT read_at timestamp with time zone,
+	OUT hooks integer,
+	OUT hash text,
+	OUT error text,
+	OUT error_at timestamp with time zone)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'etcd_leader_hooks_file'
+LANGUAGE C VOLATILE PARALLEL SAFE ROWS 1;
 
-COMMENT ON TABLE etcd_leader_hook IS
-'The hooks of this database, see etcd_add_hook(). Each role sees the hooks that run as this role, and may enable and disable them.';
-COMMENT ON COLUMN etcd_leader_hook.name IS 'name of the hook, unique in the database';
-COMMENT ON COLUMN etcd_leader_hook.event IS 'when it runs: elected, unelected or change';
-COMMENT ON COLUMN etcd_leader_hook.election IS 'name of the election; NULL for change';
-COMMENT ON COLUMN etcd_leader_hook.command IS 'SQL: one statement or several';
-COMMENT ON COLUMN etcd_leader_hook.run_as IS 'role that runs it';
-COMMENT ON COLUMN etcd_leader_hook.timeout IS 'how long a run may take';
-COMMENT ON COLUMN etcd_leader_hook.enabled IS 'whether the hook runs';
+COMMENT ON FUNCTION etcd_leader_hooks_file() IS
+'Returns the row of the view etcd_leader_hooks_file. ERROR 55000: the library was not preloaded.';
 
-CREATE TABLE etcd_leader_hook_run (
-	hook text NOT NULL,
-	election text,
-	event text NOT NULL,
-	fencing_token bigint,
-	started_at timestamp with time zone NOT NULL,
-	ended_at timestamp with time zone,
-	status text NOT NULL CHECK (status IN ('waiting', 'running', 'succeeded', 'failed', 'cancelled')),
-	message text,
-	revision bigint,
-	PRIMARY KEY (hook, started_at)
-);
+CREATE VIEW etcd_leader_hooks_file AS
+	SELECT * FROM etcd_leader_hooks_file();
 
-ALTER TABLE etcd_leader_hook_run ENABLE ROW LEVEL SECURITY;
-CREATE POLICY etcd_leader_hook_run_policy ON etcd_leader_hook_run
-	USING (EXISTS (SELECT FROM etcd_leader_hook h WHERE h.name OPERATOR(pg_catalog.=) hook));
-GRANT SELECT ON etcd_leader_hook_run TO PUBLIC;
-SELECT pg_catalog.pg_extension_config_dump('etcd_leader_hook_run', '');
-
-COMMENT ON TABLE etcd_leader_hook_run IS
-'The last 1,000 elected and unelected runs of this database''s hooks, the last 1,000 runs for changes, and of each hook the last one that succeeded. Each role sees the runs of the hooks that it sees.';
-COMMENT ON COLUMN etcd_leader_hook_run.hook IS 'name of the hook';
-COMMENT ON COLUMN etcd_leader_hook_run.election IS 'name of the election; NULL for change';
-COMMENT ON COLUMN etcd_leader_hook_run.event IS 'why it ran: elected, unelected or change';
-COMMENT ON COLUMN etcd_leader_hook_run.fencing_token IS 'elected: the token under which this instance led; unelected: the token of the lost leadership, NULL at the start of the server';
-COMMENT ON COLUMN etcd_leader_hook_run.started_at IS 'when it began; always later than the runs before it, even if the clock was set back';
-COMMENT ON COLUMN etcd_leader_hook_run.ended_at IS 'when it ended; NULL while it runs or waits';
-COMMENT ON COLUMN etcd_leader_hook_run.status IS 'waiting for a background worker, running, succeeded, failed, or cancelled by etcd_leader';
-COMMENT ON COLUMN etcd_leader_hook_run.message IS 'why it waits, failed or was cancelled';
-COMMENT ON COLUMN etcd_leader_hook_run.revision IS 'change: the revision of the change; NULL for a gap';
-
-CREATE FUNCTION etcd_add_hook(
-	name text,
-	event text,
-	command text,
-	election text DEFAULT NULL,
-	timeout interval DEFAULT '1 min',
-	run_as name DEFAULT current_user)
-RETURNS void
-AS 'MODULE_PATHNAME', 'etcd_add_hook'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) IS
-'Adds a hook: SQL that runs on this instance when leadership comes or goes, or for each change of a key below etcd_leader.watched_prefixes. name: 1 to 63 bytes; event: elected, unelected or change; command: SQL statements, which for change can read the settings etcd_leader.change_type, change_key, change_value, change_revision and change_reason; election: a name in etcd_leader.elections, NULL means the first one, and must be NULL for change; timeout: 1 s to 1 day, for a whole run; run_as: the role that runs it. If this instance leads, an elected hook runs at once. ERROR 42710: there is a hook of this name; 42501: the caller cannot SET ROLE to run_as, or run_as is a superuser and the caller is not; 22004: an argument is NULL; 22023: name, event, election, command or timeout is not allowed; 42601: the command cannot be parsed; 42704: no such election or role; 55000: the library was not preloaded, or there is no election.';
-
-CREATE FUNCTION etcd_drop_hook(name text)
-RETURNS void
-AS 'MODULE_PATHNAME', 'etcd_drop_hook'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION etcd_drop_hook(text) IS
-'Drops a hook and the records of its runs, and cancels its run. ERROR 42704: no such hook; 42501: the caller may not add such a hook; 22004: name is NULL; 22023: it cannot be the name of a hook; 55000: the library was not preloaded.';
+COMMENT ON VIEW etcd_leader_hooks_file IS
+'The file whose hooks are in force, and what is wrong with it now. Not for PUBLIC.';
+COMMENT ON COLUMN etcd_leader_hooks_file.path IS 'the file whose hooks are in force; NULL: none';
+COMMENT ON COLUMN etcd_leader_hooks_file.read_at IS 'when it was read';
+COMMENT ON COLUMN etcd_leader_hooks_file.hooks IS 'number of hooks';
+COMMENT ON COLUMN etcd_leader_hooks_file.hash IS 'the same on all instances that have the same hooks; order, comments and timeouts do not count';
+COMMENT ON COLUMN etcd_leader_hooks_file.error IS 'why the last reload has kept the hooks that were there before; NULL: it has not';
+COMMENT ON COLUMN etcd_leader_hooks_file.error_at IS 'when that was';
 
 --
 -- PUBLIC may call the functions that only read
@@ -441,6 +423,5 @@ REVOKE ALL ON FUNCTION etcd_transfer(text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_verify_leader(text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_get(text, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;
-REVOKE ALL ON FUNCTION etcd_add_hook(text, text, text, text, interval, name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION etcd_drop_hook(text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION etcd_leader_hook_changed() FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_leader_hooks() FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_leader_hooks_file() FROM PUBLIC;

@@ -16,7 +16,7 @@
 #include "elector/elector.h"
 #include "elector/http_launcher.h"
 #include "fence/fence.h"
-#include "hooks/hook_register.h"
+#include "hooks/hooks.h"
 #include "notifier/notifier.h"
 #include "session/api.h"
 #include "settings/settings.h"
@@ -41,10 +41,10 @@ extern PGDLLEXPORT void _PG_init(void);
 
 /* The lasting parts come first: others read them when they are made. */
 static const SharedPart *const shared_parts[] = {
-	&crash_memory_part, &event_number_part, &stats_part,
+	&crash_memory_part, &event_number_part, &stats_part, &hooks_memory_part,
 	&shared_state_part, &shared_elections_part, &events_part, &elections_ring_part, &changes_ring_part,
 	&mailbox_part, &mailbox_page_part, &notifier_register_part,
-	&hook_register_part, &http_launcher_part
+	&hooks_part, &http_launcher_part
 };
 
 /* Does session_preload_libraries list this library? */
@@ -108,5 +108,6 @@ _PG_init(void)
 	api_install();
 	notifier_install();
 	fence_install();
+	hooks_install();
 	elector_register();
 }

@@ -24,8 +24,8 @@
 #endif
 
 #include "catalog/pg_database.h"
-#include "catalog/pg_extension.h"
 #include "executor/executor.h"
+#include "libpq/hba.h"
 #include "postmaster/bgworker_internals.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -39,6 +39,11 @@
 /* 17: backends are numbered by ProcNumber. */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"
+#endif
+
+/* 16: files of authentication can include others. */
+#if PG_VERSION_NUM >= 160000
+#include "utils/conffiles.h"
 #endif
 
 /* 18: wait event sets moved out of storage/latch.h. */
@@ -135,7 +140,7 @@ compat_create_wait_event_set(int nevents)
 #define COMPAT_EXECUTOR_RUN_ARGS query_desc, direction, count, execute_once
 #endif
 
-/* Superusers own all.  16 made one function of those for each kind of object. */
+/* Superusers own all.  16 has one function for each kind of object. */
 static inline bool
 compat_is_database_owner(Oid database, Oid role)
 {
@@ -143,27 +148,6 @@ compat_is_database_owner(Oid database, Oid role)
 	return object_ownercheck(DatabaseRelationId, database, role);
 #else
 	return pg_database_ownercheck(database, role);
-#endif
-}
-
-static inline bool
-compat_is_extension_owner(Oid extension, Oid role)
-{
-#if PG_VERSION_NUM >= 160000
-	return object_ownercheck(ExtensionRelationId, extension, role);
-#else
-	return pg_extension_ownercheck(extension, role);
-#endif
-}
-
-/* May this role SET ROLE to that one?  16 made that a grant's own option. */
-static inline bool
-compat_can_set_role(Oid member, Oid role)
-{
-#if PG_VERSION_NUM >= 160000
-	return member_can_set_role(member, role);
-#else
-	return is_member_of_role(member, role);
 #endif
 }
 
@@ -191,6 +175,46 @@ compat_guc_malloc(size_t size)
 	return guc_malloc(LOG, size);
 #else
 	return malloc(size);
+#endif
+}
+
+/*
+ * The tokenizer of pg_hba.conf, for an open file.  Since 16 the opening of a file
+ * makes, and its closing frees, the memory of all lines.  So a file without
+ * lines is opened around the other one.
+ */
+static inline FILE *
+compat_begin_tokenizing(void)
+{
+#if PG_VERSION_NUM >= 160000
+	char	   *error;
+	FILE	   *file = open_auth_file(DEVNULL, LOG, CONF_FILE_START_DEPTH, &error);
+
+	if (file == NULL)
+		ereport(ERROR, (errcode_for_file_access(), errmsg_internal("%s", error)));
+	return file;
+#else
+	return NULL;
+#endif
+}
+
+static inline void
+compat_tokenize(const char *path, FILE *file, List **lines)
+{
+#if PG_VERSION_NUM >= 160000
+	tokenize_auth_file(path, file, lines, DEBUG1, CONF_FILE_START_DEPTH);
+#else
+	(void) tokenize_auth_file(path, file, lines, DEBUG1);
+#endif
+}
+
+static inline void
+compat_end_tokenizing(FILE *tokenizer)
+{
+#if PG_VERSION_NUM >= 160000
+	free_auth_file(tokenizer, CONF_FILE_START_DEPTH);
+#else
+	(void) tokenizer;
 #endif
 }
 

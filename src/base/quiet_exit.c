@@ -24,7 +24,7 @@ filter_log(ErrorData *edata)
 {
 	if (edata->elevel == FATAL && edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		is_terminated = true;
-	if ((is_always_quiet && edata->elevel >= FATAL) || is_terminated)
+	if ((is_always_quiet && edata->elevel == FATAL) || is_terminated)
 		edata->output_to_server = false;
 	else if (prev_emit_log)
 		prev_emit_log(edata);

@@ -33,7 +33,7 @@
 #include "base/worker.h"
 #include "elector.h"
 #include "elector_internal.h"
-#include "etcd/etcd_text.h"
+#include "hooks/hooks.h"
 #include "http_launcher.h"
 #include "notifier/notifier.h"
 #include "settings/settings.h"
@@ -217,7 +217,7 @@ client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTimi
 	else if (id & CANDIDATES_ID)
 		elector_receive_candidates((int) (id & ~CANDIDATES_ID), answer);
 	else
-		election_receive(elector.core, shared_state_clock_ns(), id, answer);
+		election_receive(elector.core, clock_now_ns(), id, answer);
 }
 
 static void
@@ -240,7 +240,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 	}
 	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) && !etcd_client_lost_token(frame))
 		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
-	election_watched(elector.core, shared_state_clock_ns(), frame);
+	election_watched(elector.core, clock_now_ns(), frame);
 }
 
 static void
@@ -254,7 +254,7 @@ client_watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 	}
 	elector_note_error(ABOUT_ETCD, why, false);
 	elector_note_endpoint();
-	election_watch_ended(elector.core, shared_state_clock_ns());
+	election_watch_ended(elector.core, clock_now_ns());
 }
 
 static void
@@ -288,7 +288,7 @@ has_stopped(void *ctx)
 static void
 end_elector(int code, Datum arg)
 {
-	bool		revoking = election_stop(elector.core, shared_state_clock_ns(),
+	bool		revoking = election_stop(elector.core, clock_now_ns(),
 										 ELECTION_REASON_SHUTDOWN);
 
 	elector_announce_events();
@@ -309,7 +309,7 @@ quit(void)
 {
 	elector_end_changes();
 	if (shared_state_leave() &&
-		election_stop(elector.core, shared_state_clock_ns(), ELECTION_REASON_SHUTDOWN))
+		election_stop(elector.core, clock_now_ns(), ELECTION_REASON_SHUTDOWN))
 		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
 	_exit(2);
 }
@@ -338,7 +338,7 @@ resume(void)
 
 	if (crash_memory_recall(memory))
 	{
-		if (election_resume(elector.core, shared_state_clock_ns(), memory))
+		if (election_resume(elector.core, clock_now_ns(), memory))
 			ereport(LOG,
 					(errmsg("resuming the lease that was held before the restart")));
 		crash_memory_remember(NULL);
@@ -443,7 +443,7 @@ next_timeout_ms(void)
 
 	if (wakeup_ns != PG_INT64_MAX)
 	{
-		int64		left_ns = wakeup_ns - shared_state_clock_ns();
+		int64		left_ns = wakeup_ns - clock_now_ns();
 
 		/* rounded up, because waking up too early would be useless */
 		timeout = sooner(timeout, left_ns <= 0 ? 0 : (long) Min((left_ns + NS_PER_MS - 1) / NS_PER_MS, INT_MAX));
@@ -519,9 +519,9 @@ etcd_leader_elector_main(Datum main_arg)
 		elector_follow_ttl();
 
 		elector_serve_mailbox();
-		election_tick(elector.core, shared_state_clock_ns());
+		election_tick(elector.core, clock_now_ns());
 		elector_tick_changes();
-		timeout_ms = sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), elector_discover()),
+		timeout_ms = sooner(sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), hooks_supervise(elector.in_recovery)), elector_discover()),
 							sooner(next_timeout_ms(), MAX_SLEEP_MS));
 		if (elector.in_recovery &&
 			(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&

@@ -130,7 +130,7 @@ elector_configure_changes(void)
 		else if ((prefixes[nprefixes] = strdup(prefix)) != NULL)
 			nprefixes++;
 	}
-	changes_configure(changes, shared_state_clock_ns(), (const char *const *) prefixes, nprefixes,
+	changes_configure(changes, clock_now_ns(), (const char *const *) prefixes, nprefixes,
 					  settings_ttl_s * 1000 * NS_PER_MS / 3);
 	list_free(list);
 }
@@ -139,13 +139,13 @@ void
 elector_end_changes(void)
 {
 	if (changes != NULL)
-		changes_configure(changes, shared_state_clock_ns(), NULL, 0, 0);
+		changes_configure(changes, clock_now_ns(), NULL, 0, 0);
 }
 
 void
 elector_tick_changes(void)
 {
-	changes_tick(changes, shared_state_clock_ns());
+	changes_tick(changes, clock_now_ns());
 }
 
 int64
@@ -169,7 +169,7 @@ elector_receive_changes(uint64 id, const EtcdAnswer *answer)
 {
 	if (answer->outcome == ETCD_ANSWERED)
 		elector_clear_error(ABOUT_CHANGES);
-	changes_receive(changes, shared_state_clock_ns(), id, answer);
+	changes_receive(changes, clock_now_ns(), id, answer);
 }
 
 void
@@ -179,7 +179,7 @@ elector_watched_changes(const EtcdWatchFrame *frame)
 	if (frame->canceled && frame->compact_revision == 0)
 		elector_note_error(ABOUT_CHANGES, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
 						   !etcd_client_lost_token(frame));
-	changes_watched(changes, shared_state_clock_ns(), frame);
+	changes_watched(changes, clock_now_ns(), frame);
 }
 
 void
@@ -187,7 +187,7 @@ elector_changes_ended(EtcdOutcome outcome, const char *why)
 {
 	/* if etcd is away, the elections log it */
 	elector_note_error(outcome == ETCD_GARBAGE ? ABOUT_CHANGES : ABOUT_ETCD, why, outcome == ETCD_GARBAGE);
-	changes_watch_ended(changes, shared_state_clock_ns(), outcome);
+	changes_watch_ended(changes, clock_now_ns(), outcome);
 }
 
 /* ---- etcd_get() ----------------------------------------------------------------------- */

@@ -40,7 +40,7 @@ bool
 elector_is_news(const char *message)
 {
 	uint32		hash = hash_bytes((const unsigned char *) message, (int) strlen(message));
-	int64		now_ns = shared_state_clock_ns();
+	int64		now_ns = clock_now_ns();
 	LoggedError *oldest = &logged_errors[0];
 	bool		news;
 
@@ -66,7 +66,7 @@ void
 elector_note_error(ErrorSubject subject, const char *message, bool log)
 {
 	error_subject = subject;
-	error_heard_ns = shared_state_clock_ns();
+	error_heard_ns = clock_now_ns();
 	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
 	elector.contact.last_error_at = GetCurrentTimestamp();
 	elector.contact_changed = true;
@@ -100,7 +100,7 @@ void
 elector_clear_old_error(void)
 {
 	if (elector.contact.connected &&
-		shared_state_clock_ns() - error_heard_ns >= settings_ttl_s * 1000 * NS_PER_MS)
+		clock_now_ns() - error_heard_ns >= settings_ttl_s * 1000 * NS_PER_MS)
 		elector_clear_error(ABOUT_ETCD);
 }
 

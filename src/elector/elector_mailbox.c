@@ -186,7 +186,7 @@ elector_serve_mailbox(void)
 			elector_begin_get(place, &request);
 			continue;
 		}
-		now_ns = shared_state_clock_ns();
+		now_ns = clock_now_ns();
 		slot = election_find(elector.core, request.election);
 		if (slot < 0)
 		{
@@ -235,7 +235,7 @@ elector_serve_mailbox(void)
 			continue;
 		verifying[slot] = to_verify[slot];
 		to_verify[slot] = 0;
-		(void) election_verify(elector.core, shared_state_clock_ns(), slot,
+		(void) election_verify(elector.core, clock_now_ns(), slot,
 							   VERIFY_TICKET | (uint64) slot);
 	}
 }

@@ -217,7 +217,7 @@ elector_configure_core(void)
 		elector_clear_error(ABOUT_NAME);
 	strlcpy(elector.contact.node_name, config->node_name, sizeof(elector.contact.node_name));
 	shared_state_publish_contact(&elector.contact);
-	election_configure(elector.core, shared_state_clock_ns(), config);
+	election_configure(elector.core, clock_now_ns(), config);
 	pfree(config);
 }
 
@@ -312,7 +312,7 @@ elector_configure(void)
 long
 elector_discover(void)
 {
-	int64		now_ns = shared_state_clock_ns();
+	int64		now_ns = clock_now_ns();
 	bool		tls_only;
 
 	if (settings_discovery_srv[0] == '\0')
@@ -348,7 +348,7 @@ void
 elector_finish_discovery(void)
 {
 	const EtcdDiscovered *found = etcd_discovery_finish(elector.discovery);
-	int64		now_ns = shared_state_clock_ns();
+	int64		now_ns = clock_now_ns();
 
 	if (found == NULL || strcmp(found->domain, settings_discovery_srv) != 0)
 		return;

@@ -249,7 +249,7 @@ static const char *
 known_leader(const char *name)
 {
 	int			index = settings_election_index(name, (int) strlen(name));
-	int64		now_ns = shared_state_clock_ns();
+	int64		now_ns = clock_now_ns();
 	SharedElection election;
 	const char *leader = NULL;
 

@@ -1,370 +1,327 @@
 /*-------------------------------------------------------------------------
  *
  * hooks.c
- *	  The functions that add and drop hooks, and their privileges.
- *
- * A hook runs as a role.  A user must not gain privileges by it: the user must
- * be able to SET ROLE to that role, and must be a superuser if the role is
- * one.  The table belongs to the owner of the extension.  These functions
- * check that, and then write the table as its owner.
+ *	  What processes know of hooks: shared memory, and the views.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/xact.h"
-#include "catalog/namespace.h"
-#include "catalog/pg_class.h"
+#include <signal.h>
+
 #include "catalog/pg_type.h"
-#include "commands/dbcommands.h"
-#include "commands/trigger.h"
-#include "executor/spi.h"
 #include "fmgr.h"
-#include "miscadmin.h"
-#include "parser/parser.h"
-#include "utils/acl.h"
+#include "funcapi.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "hook_register.h"
+#include "base/worker.h"
+#include "hooks.h"
 #include "session/functions.h"
 #include "settings/settings.h"
 #include "shared/events.h"
-#include "shared/notifier_register.h"
 #include "shared/shared_state.h"
+#include "shared/supervised_worker.h"
 
-PG_FUNCTION_INFO_V1(etcd_add_hook);
-PG_FUNCTION_INFO_V1(etcd_drop_hook);
-PG_FUNCTION_INFO_V1(etcd_leader_hook_changed);
+#define NS_PER_MS	INT64CONST(1000000)
 
-/* ---- telling the launcher ---------------------------------------------- */
+/* No run begins in a database that somebody wants for himself. */
+#define HOLD_NS			(1000 * NS_PER_MS)
 
-/* The slot of this database in the notifier register, once hooks have changed. */
-static int	changed_slot = -1;
+PG_FUNCTION_INFO_V1(etcd_leader_hooks);
+PG_FUNCTION_INFO_V1(etcd_leader_hooks_file);
+
+/* The process of hooks.  A crash of the server forgets it. */
+typedef struct HooksProcess
+{
+	pg_atomic_uint32 claimed;
+	pg_atomic_uint32 begun;		/* so many, since the start or the crash */
+} HooksProcess;
+
+static HooksProcess *process = NULL;
+HookMemory *hooks_memory = NULL;
 
 static void
-tell_at_commit(XactEvent event, void *arg)
+init_process(void)
 {
-	if (event == XACT_EVENT_COMMIT && changed_slot >= 0)
-		hook_register_change(changed_slot);
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-		changed_slot = -1;
+	pg_atomic_init_u32(&process->claimed, 0);
+	pg_atomic_init_u32(&process->begun, 0);
+}
+
+/* The mapping is zero, which is right.  No page is touched before there are hooks. */
+static void
+init_memory(void)
+{
+}
+
+const SharedPart hooks_part = {
+	.name = "etcd_leader hooks", .size = sizeof(HooksProcess), .memory = (void **) &process, .init = init_process
+};
+const SharedPart hooks_memory_part = {
+	.name = "memory of hooks", .size = sizeof(HookMemory), .memory = (void **) &hooks_memory, .init = init_memory,
+	.is_lasting = true
+};
+
+/* ---- sets ---------------------------------------------------------------- */
+
+Hook *
+hooks_find(HookSet *set, uint64 id)
+{
+	for (int i = 0; i < set->nhooks; i++)
+	{
+		if (set->hooks[i].id == id)
+			return &set->hooks[i];
+	}
+	return NULL;
 }
 
 /*
- * Trigger of etcd_leader_hook, after each statement that changes it.  In a
- * server that has not preloaded the library there is no launcher to wake.
+ * The new set is complete when the generation changes.  A process that is killed
+ * before that leaves the old one.
+ */
+void
+hooks_put_in_force(HookSet *set)
+{
+	uint64		generation = pg_atomic_read_u64(&hooks_memory->generation);
+
+	for (int i = 0; i < set->nhooks; i++)
+	{
+		Hook	   *hook = &set->hooks[i];
+		const Hook *known = hooks_find(hooks_current(), hook->id);
+
+		if (known != NULL)
+			memcpy(hook->tasks, known->tasks, sizeof(Hook) - offsetof(Hook, tasks));
+	}
+	set->read_at = GetCurrentTimestamp();
+	memcpy(&hooks_memory->sets[(generation + 1) % 2], set, sizeof(HookSet));
+	hooks_memory->error[0] = '\0';
+	pg_write_barrier();
+	pg_atomic_write_u64(&hooks_memory->generation, generation + 1);
+}
+
+void
+hooks_install(void)
+{
+	HookSet    *set;
+
+	if (settings_hooks_file[0] == '\0')
+		return;
+	set = hooks_file_read(settings_hooks_file);
+	hooks_put_in_force(set);
+	pfree(set);
+	hooks_memory->reload_time = PgReloadTime;
+	hooks_memory->is_start = true;
+}
+
+/* ---- the process of hooks -------------------------------------------------- */
+
+long
+hooks_supervise(bool in_recovery)
+{
+	static SupervisedWorker worker = {
+		.type = "etcd_leader hooks",
+		.function = "etcd_leader_hooks_main",
+		.start_time = BgWorkerStart_RecoveryFinished
+	};
+	bool		is_wanted = settings_hooks_file[0] != '\0';
+
+	if (is_wanted && in_recovery)
+		hooks_memory->is_start = true;
+	return worker_supervise(&worker, is_wanted, &process->claimed);
+}
+
+bool
+hooks_claim(bool *is_first)
+{
+	if (!worker_claim(&process->claimed))
+		return false;
+	*is_first = pg_atomic_fetch_add_u32(&process->begun, 1) == 0;
+	return true;
+}
+
+/* ---- databases that somebody wants for himself ----------------------------- */
+
+/* The state of a run in that database; FREE if it is none. */
+static HookRunState
+state_in_database(HookRun *run, const char *database)
+{
+	HookRunState state = pg_atomic_read_u32(&run->state);
+
+	if ((state != RUN_STARTING && state != RUN_RUNNING) || strncmp(run->database, database, NAMEDATALEN) != 0)
+		return RUN_FREE;
+	return state;
+}
+
+static bool
+is_occupied(const char *database)
+{
+	for (int i = 0; i < HOOKS_MAX_RUNS; i++)
+	{
+		if (state_in_database(&hooks_memory->runs[i], database) != RUN_FREE)
+			return true;
+	}
+	return false;
+}
+
+bool
+hooks_name_database(const char *database)
+{
+	const HookSet *set = hooks_current();
+
+	for (int i = 0; i < set->nhooks; i++)
+	{
+		if (strncmp(set->hooks[i].database, database, NAMEDATALEN) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+hooks_is_held(const char *database)
+{
+	return (int64) pg_atomic_read_u64(&hooks_memory->held_until_ns) > clock_now_ns() &&
+		strncmp(hooks_memory->held_database, database, NAMEDATALEN) == 0;
+}
+
+void
+hooks_vacate(const char *database, long timeout_ms)
+{
+	uint32		wait_event = compat_wait_event("EtcdLeaderHookLeave");
+	int64		until_us = clock_now_ns() / 1000 + timeout_ms * 1000;
+	long		left_ms;
+
+	strlcpy(hooks_memory->held_database, database, NAMEDATALEN);
+	pg_write_barrier();
+	pg_atomic_write_u64(&hooks_memory->held_until_ns, (uint64) (clock_now_ns() + HOLD_NS));
+	events_prepare_to_sleep();
+	while (is_occupied(database) && (left_ms = clock_remaining_ms(until_us)) > 0)
+	{
+		for (int i = 0; i < HOOKS_MAX_RUNS; i++)
+		{
+			HookRun    *run = &hooks_memory->runs[i];
+
+			if (state_in_database(run, database) == RUN_RUNNING)
+				(void) kill((pid_t) pg_atomic_read_u32(&run->pid), SIGTERM);
+		}
+		(void) events_sleep(Min(left_ms, 100), wait_event);
+	}
+	events_cancel_sleep();
+}
+
+/* ---- views ----------------------------------------------------------------- */
+
+static const Oid hook_columns[] = {
+	INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID, TEXTOID, BOOLOID,
+	INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID
+};
+static const Oid file_columns[] = {TEXTOID, TIMESTAMPTZOID, INT4OID, TEXTOID, TEXTOID, TIMESTAMPTZOID};
+
+/* A copy of the set in force; what runs change in it may be half written. */
+static HookSet *
+copy_set(void)
+{
+	HookSet    *set = palloc(sizeof(HookSet));
+	uint64		generation;
+
+	do
+	{
+		generation = pg_atomic_read_u64(&hooks_memory->generation);
+		pg_read_barrier();
+		memcpy(set, &hooks_memory->sets[generation % 2], sizeof(HookSet));
+		pg_read_barrier();
+	} while (pg_atomic_read_u64(&hooks_memory->generation) != generation);
+	return set;
+}
+
+static Datum
+text_or_null(const char *utf8, bool *is_null)
+{
+	*is_null = utf8[0] == '\0';
+	return *is_null ? (Datum) 0 : CStringGetTextDatum(shared_state_text(utf8));
+}
+
+static Datum
+time_or_null(TimestampTz at, bool *is_null)
+{
+	*is_null = at == 0;
+	return TimestampTzGetDatum(at);
+}
+
+static void
+put_hook(ReturnSetInfo *result, const HookSet *set, const Hook *hook)
+{
+	static const char *const events[] = {"elected", "unelected", "change"};
+	static const char *const statuses[] = {"", "waiting", "running", "succeeded", "failed", "cancelled", "crashed"};
+	Datum		values[lengthof(hook_columns)] = {0};
+	bool		nulls[lengthof(hook_columns)] = {0};
+	Interval   *timeout = palloc0(sizeof(Interval));
+	bool		is_over = hook->status != HOOK_RUNNING;
+	const char *sqlstate = is_over && hook->sqlerrcode ? unpack_sql_state(hook->sqlerrcode) : "";
+
+	timeout->time = hook->timeout_ms * INT64CONST(1000);
+	values[0] = Int32GetDatum(hook->line);
+	values[1] = CStringGetTextDatum(events[hook->event]);
+	values[2] = text_or_null(hook->election[0] ? hook->election : "all", &nulls[2]);
+	values[3] = text_or_null(hook->database, &nulls[3]);
+	values[4] = text_or_null(hook->role, &nulls[4]);
+	values[5] = IntervalPGetDatum(timeout);
+	values[6] = text_or_null(set->commands + hook->command, &nulls[6]);
+	values[7] = BoolGetDatum(hook->crashes >= HOOKS_MAX_CRASHES);
+	values[8] = Int64GetDatum(hook->token);
+	nulls[8] = hook->token == 0;
+	values[9] = time_or_null(hook->started_at, &nulls[9]);
+	values[10] = time_or_null(hook->ended_at, &nulls[10]);
+	values[11] = text_or_null(statuses[hook->status], &nulls[11]);
+	values[12] = text_or_null(sqlstate, &nulls[12]);
+	values[13] = text_or_null(is_over ? hook->message : "", &nulls[13]);
+	values[14] = Int64GetDatum(hook->runs);
+	values[15] = Int64GetDatum(hook->failures);
+	values[16] = Int32GetDatum(hook->crashes);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * etcd_leader_hooks() returns setof record: the rows of the view
  */
 Datum
-etcd_leader_hook_changed(PG_FUNCTION_ARGS)
+etcd_leader_hooks(PG_FUNCTION_ARGS)
 {
-	static bool is_registered = false;
+	const HookSet *set;
 
-	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager", "etcd_leader_hook_changed")));
-	if (shared_state_is_attached())
-	{
-		if (!is_registered)
-			RegisterXactCallback(tell_at_commit, NULL);
-		is_registered = true;
-		changed_slot = notifier_register_find(get_database_name(MyDatabaseId));
-	}
-	return PointerGetDatum(NULL);
-}
-
-/* ---- privileges --------------------------------------------------------- */
-
-/* ERROR unless the caller has all privileges of that role. */
-static void
-check_may_run_as(Oid role)
-{
-	if (superuser_arg(role) && !superuser())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for a hook of role \"%s\"", GetUserNameFromId(role, false)),
-				 errdetail("Only superusers can add and drop hooks of a superuser.")));
-	if (!compat_can_set_role(GetUserId(), role))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for a hook of role \"%s\"", GetUserNameFromId(role, false)),
-				 errdetail("The current user must be able to SET ROLE \"%s\".", GetUserNameFromId(role, false))));
-}
-
-/* ---- the table ----------------------------------------------------------- */
-
-/* The schema of the extension, quoted; its owner becomes the current user. */
-static char *
-become_owner(const FmgrInfo *function)
-{
-	Oid			schema = get_func_namespace(function->fn_oid);
-	char	   *name = get_namespace_name(schema);
-	Oid			table = get_relname_relid("etcd_leader_hook", schema);
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "there is no table etcd_leader_hook in schema %s", name);
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	SetUserIdAndSecContext(owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
-	return pstrdup(quote_identifier(name));
-}
-
-/*
- * Executes a statement about the tables of hooks as their owner, in which @
- * stands for their schema.  How many rows it has processed; the first column of
- * the first row, NULL for none, in *value (in the caller's memory context).
- */
-static uint64
-execute_as_owner(FunctionCallInfo fcinfo, const char *statement, int nargs, Oid *types, Datum *values, const char *nulls,
-				 char **value)
-{
-	MemoryContext context = CurrentMemoryContext;
-	int			nest_level = NewGUCNestLevel();
-	Oid			user;
-	int			security_context;
-	StringInfoData sql;
-	char	   *schema;
-	uint64		processed;
-
-	GetUserIdAndSecContext(&user, &security_context);
-	schema = become_owner(fcinfo->flinfo);
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	initStringInfo(&sql);
-	for (const char *c = statement; *c != '\0'; c++)
-	{
-		if (*c == '@')
-			appendStringInfo(&sql, "%s.", schema);
-		else
-			appendStringInfoChar(&sql, *c);
-	}
-	SPI_connect();
-	if (SPI_execute_with_args(sql.data, nargs, types, values, nulls, false, 0) < 0)
-		elog(ERROR, "could not execute \"%s\"", sql.data);
-	processed = SPI_processed;
-	if (value != NULL)
-	{
-		*value = NULL;
-		if (SPI_tuptable != NULL && processed > 0)
-			*value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-		if (*value != NULL)
-			*value = MemoryContextStrdup(context, *value);
-	}
-	SPI_finish();
-	AtEOXact_GUC(true, nest_level);
-	SetUserIdAndSecContext(user, security_context);
-	return processed;
-}
-
-/* ---- arguments ------------------------------------------------------------ */
-
-static const char *const argument_names[] = {"name", "event", "command", "election", "timeout", "run_as"};
-
-/* ERROR if an argument is NULL. */
-static void
-check_not_null(FunctionCallInfo fcinfo, int argno)
-{
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be NULL", argument_names[argno])));
-}
-
-static char *
-name_argument(FunctionCallInfo fcinfo, int argno)
-{
-	char	   *name;
-
-	check_not_null(fcinfo, argno);
-	name = text_to_cstring(PG_GETARG_TEXT_PP(argno));
-	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid name of a hook: \"%s\"", name),
-				 errdetail("The name must be 1 to %d bytes long.", NAMEDATALEN - 1)));
-	return name;
-}
-
-static char *
-event_argument(FunctionCallInfo fcinfo, int argno)
-{
-	char	   *event;
-
-	check_not_null(fcinfo, argno);
-	event = text_to_cstring(PG_GETARG_TEXT_PP(argno));
-	if (strcmp(event, "elected") != 0 && strcmp(event, "unelected") != 0 && strcmp(event, EVENT_CHANGE_NAME) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid event of a hook: \"%s\"", event),
-				 errhint("The event is \"elected\", \"unelected\" or \"change\".")));
-	return event;
-}
-
-/*
- * The name of the election; of changes there is none, and NULL is the only
- * argument.
- */
-static Datum
-election_argument(FunctionCallInfo fcinfo, int argno, const char *event, bool *isnull)
-{
-	*isnull = strcmp(event, EVENT_CHANGE_NAME) == 0;
-	if (!*isnull)
-	{
-		int			election = functions_election_argument(fcinfo, argno);
-
-		return CStringGetTextDatum(shared_state_text(settings_election_name(election)));
-	}
 	functions_require_preloaded();
-	if (!PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("election must be NULL for a hook of the event \"%s\"", EVENT_CHANGE_NAME),
-				 errdetail("Changes of other keys are of no election.")));
+	functions_begin_rows(fcinfo, hook_columns, lengthof(hook_columns));
+	set = copy_set();
+	for (int i = 0; i < set->nhooks; i++)
+		put_hook((ReturnSetInfo *) fcinfo->resultinfo, set, &set->hooks[i]);
 	return (Datum) 0;
 }
 
-/* ERROR if the command is empty, or cannot be parsed. */
-static Datum
-command_argument(FunctionCallInfo fcinfo, int argno)
-{
-	check_not_null(fcinfo, argno);
-	if (raw_parser(text_to_cstring(PG_GETARG_TEXT_PP(argno)), RAW_PARSE_DEFAULT) == NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the command of a hook must not be empty"),
-				 errhint("Write one SQL statement or several, separated by semicolons.")));
-	return PG_GETARG_DATUM(argno);
-}
-
-/* Months and days are of 30 days and 24 hours, as in comparisons. */
-static Datum
-timeout_argument(FunctionCallInfo fcinfo, int argno)
-{
-	static const Interval min = {.time = USECS_PER_SEC};
-	static const Interval max = {.day = 1};
-
-	check_not_null(fcinfo, argno);
-	if (DatumGetBool(DirectFunctionCall2(interval_lt, PG_GETARG_DATUM(argno), IntervalPGetDatum(&min))) ||
-		DatumGetBool(DirectFunctionCall2(interval_gt, PG_GETARG_DATUM(argno), IntervalPGetDatum(&max))))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid timeout of a hook: %s",
-						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(argno)))),
-				 errhint("The timeout must be 1 s to 1 day.")));
-	return PG_GETARG_DATUM(argno);
-}
-
-/* ---- the functions ---------------------------------------------------------- */
-
-/* Nobody runs the hooks of a database that is not notified. */
-static void
-warn_if_not_notified(void)
-{
-	const char *database = get_database_name(MyDatabaseId);
-	ListCell   *cell;
-
-	foreach(cell, settings_split(settings_databases))
-	{
-		if (strcmp(lfirst(cell), database) == 0)
-			return;
-	}
-	ereport(WARNING,
-			(errmsg("hooks do not run in database \"%s\"", database),
-			 errhint("Add it to \"%s\" and reload the configuration.", "etcd_leader.databases")));
-}
-
-/* There are no changes for which a hook could run. */
-static void
-warn_if_not_watching(void)
-{
-	if (settings_watched_prefixes[0] == '\0')
-		ereport(WARNING,
-				(errmsg("no changes are watched"),
-				 errhint("Add prefixes of keys to \"%s\" and reload the configuration.", "etcd_leader.watched_prefixes")));
-}
-
 /*
- * etcd_add_hook(name text, event text, command text, election text,
- *				 timeout interval, run_as name) returns void
+ * etcd_leader_hooks_file() returns setof record: the row of the view
  */
 Datum
-etcd_add_hook(PG_FUNCTION_ARGS)
+etcd_leader_hooks_file(PG_FUNCTION_ARGS)
 {
-	Oid			types[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID, NAMEOID};
-	Datum		values[6];
-	char		nulls[] = "      ";
-	bool		no_election;
-	char	   *event;
-	char	   *name;
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum		values[lengthof(file_columns)];
+	bool		nulls[lengthof(file_columns)] = {0};
+	const HookSet *set;
+	uint64		hash = 0;
+	char		hex[17];
 
 	functions_require_preloaded();
-	event = event_argument(fcinfo, 1);
-	values[3] = election_argument(fcinfo, 3, event, &no_election);
-	if (no_election)
-		nulls[3] = 'n';
-	name = name_argument(fcinfo, 0);
-	values[0] = CStringGetTextDatum(name);
-	values[1] = CStringGetTextDatum(event);
-	values[2] = command_argument(fcinfo, 2);
-	values[4] = timeout_argument(fcinfo, 4);
-	check_not_null(fcinfo, 5);
-	values[5] = PG_GETARG_DATUM(5);
-	check_may_run_as(get_role_oid(NameStr(*PG_GETARG_NAME(5)), false));
-
-	if (execute_as_owner(fcinfo,
-						 "INSERT INTO @etcd_leader_hook (name, event, command, election, timeout, run_as) "
-						 "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING",
-						 lengthof(values), types, values, nulls, NULL) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("hook \"%s\" already exists", name),
-				 errhint("Drop it first: etcd_drop_hook().")));
-	warn_if_not_notified();
-	if (no_election)
-		warn_if_not_watching();
-	PG_RETURN_VOID();
-}
-
-/*
- * etcd_drop_hook(name text) returns void
- *
- * A user who could have added a hook can drop it.  If the role is gone, a
- * superuser can.
- */
-Datum
-etcd_drop_hook(PG_FUNCTION_ARGS)
-{
-	Oid			types[] = {TEXTOID};
-	Datum		values[1];
-	char	   *name;
-	char	   *role_name;
-	Oid			role;
-
-	functions_require_preloaded();
-	name = name_argument(fcinfo, 0);
-	values[0] = CStringGetTextDatum(name);
-	if (execute_as_owner(fcinfo, "SELECT run_as FROM @etcd_leader_hook WHERE name = $1 FOR UPDATE",
-						 1, types, values, NULL, &role_name) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("hook \"%s\" does not exist", name)));
-	role = get_role_oid(role_name, true);
-	if (OidIsValid(role))
-		check_may_run_as(role);
-	else if (!superuser())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for a hook of role \"%s\"", role_name),
-				 errdetail("The role does not exist, and only superusers can drop such a hook.")));
-	(void) execute_as_owner(fcinfo, "DELETE FROM @etcd_leader_hook WHERE name = $1", 1, types, values, NULL, NULL);
-	(void) execute_as_owner(fcinfo, "DELETE FROM @etcd_leader_hook_run WHERE hook = $1", 1, types, values, NULL, NULL);
-	PG_RETURN_VOID();
+	functions_begin_rows(fcinfo, file_columns, lengthof(file_columns));
+	set = copy_set();
+	for (int i = 0; i < set->nhooks; i++)
+		hash += set->hooks[i].id;	/* their order does not count */
+	snprintf(hex, sizeof(hex), "%016llx", (unsigned long long) hash);
+	values[0] = text_or_null(set->path, &nulls[0]);
+	values[1] = time_or_null(set->read_at, &nulls[1]);
+	values[2] = Int32GetDatum(set->nhooks);
+	values[3] = CStringGetTextDatum(hex);
+	values[4] = text_or_null(hooks_memory->error, &nulls[4]);
+	values[5] = time_or_null(hooks_memory->error[0] ? hooks_memory->error_at : 0, &nulls[5]);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	return (Datum) 0;
 }

@@ -20,7 +20,6 @@
 #include "access/htup_details.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
-#include "commands/extension.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -41,7 +40,7 @@
 #include "base/compat.h"
 #include "base/quiet_exit.h"
 #include "base/worker.h"
-#include "hooks/hook_launcher.h"
+#include "hooks/hooks.h"
 #include "notifier.h"
 #include "settings/settings.h"
 #include "shared/events.h"
@@ -299,7 +298,7 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 long
 notifier_supervise(void)
 {
-	int64		now_ns = shared_state_clock_ns();
+	int64		now_ns = clock_now_ns();
 	int64		next_ns = PG_INT64_MAX;
 
 	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
@@ -371,34 +370,15 @@ find_string_option(const List *options, const char *name)
 	return NULL;
 }
 
-/* Does a statement drop this extension? */
-static bool
-drops_extension(const Node *statement)
-{
-	ListCell   *cell;
-
-	if (!IsA(statement, DropStmt) || ((const DropStmt *) statement)->removeType != OBJECT_EXTENSION)
-		return false;
-	foreach(cell, ((const DropStmt *) statement)->objects)
-	{
-		if (strcmp(strVal(lfirst(cell)), "etcd_leader") == 0)
-			return true;
-	}
-	return false;
-}
-
 /*
  * The database to which nobody else may be connected while a statement runs
- * (since 19 the server sees to that itself); or to which no hook may be, as it
- * may hold locks of tables of the extension.  NULL: none.
+ * (since 19 the server sees to that itself).  NULL: none.
  */
-static const char *
+static pg_noinline const char *
 vacated_database(Node *statement)
 {
 	const char *template;
 
-	if (drops_extension(statement))
-		return get_database_name(MyDatabaseId);
 	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
 		return NULL;
 	switch (nodeTag(statement))
@@ -423,7 +403,7 @@ vacated_database(Node *statement)
 
 /*
  * May this user run that statement?  A user who may not gets an error, and is
- * no reason to stop a notifier.
+ * no reason to stop a notifier or a hook.
  */
 static bool
 may_vacate(const Node *statement, const char *database)
@@ -434,12 +414,6 @@ may_vacate(const Node *statement, const char *database)
 
 	if (!OidIsValid(database_id))
 		return false;
-	if (IsA(statement, DropStmt))
-	{
-		Oid			extension = get_extension_oid("etcd_leader", true);
-
-		return OidIsValid(extension) && compat_is_extension_owner(extension, GetUserId());
-	}
 	/* in its own database a statement fails; but a copy can be made of it */
 	if (database_id == MyDatabaseId && !IsA(statement, CreatedbStmt))
 		return false;
@@ -464,10 +438,21 @@ may_vacate(const Node *statement, const char *database)
 	return allowed;
 }
 
+/* -1 is no notifier. */
 static void
 unbar_notifier(int code, Datum notifier_slot)
 {
-	notifier_register_unbar(DatumGetInt32(notifier_slot));
+	if (DatumGetInt32(notifier_slot) >= 0)
+		notifier_register_unbar(DatumGetInt32(notifier_slot));
+}
+
+/* If somebody does not leave in time, the statement says that he is connected. */
+static void
+vacate(const char *database, int notifier_slot)
+{
+	if (notifier_slot >= 0)
+		(void) notifier_register_wait_for_leave(notifier_slot, LEAVE_TIMEOUT_MS);
+	hooks_vacate(database, LEAVE_TIMEOUT_MS);
 }
 
 static void
@@ -485,8 +470,8 @@ run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 
 /*
  * Without this, a statement about a database would wait for five seconds and
- * fail, because the notifier is connected to it.  The notifier is back a second
- * or so after the statement, if there is a database to be back in.
+ * fail, because the notifier or a hook is connected to it.  They are back a
+ * second or so after the statement, if there is a database to be back in.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
@@ -496,20 +481,20 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	const char *database = vacated_database(pstmt->utilityStmt);
 	int			slot = database ? notifier_register_find(database) : -1;
 
-	if (slot < 0 || !may_vacate(pstmt->utilityStmt, database))
+	if (database == NULL || (slot < 0 && !hooks_name_database(database)) || !may_vacate(pstmt->utilityStmt, database))
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
 		return;
 	}
-	notifier_register_bar(slot);
+	if (slot >= 0)
+		notifier_register_bar(slot);
 	PG_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
 	{
-		/* if it does not leave, the statement says that somebody is connected */
-		(void) notifier_register_wait_for_leave(slot, LEAVE_TIMEOUT_MS);
+		vacate(database, slot);
 		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
-	notifier_register_unbar(slot);
+	unbar_notifier(0, Int32GetDatum(slot));
 }
 
 void
@@ -679,8 +664,7 @@ etcd_leader_notifier_main(Datum main_arg)
 	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
 		before_shmem_exit(count_as_barred, Int32GetDatum(start.slot));
 
-	while (notifier_register_wait(start.slot, start.ticket,
-								  hook_launcher_supervise(start.database, start.slot), wait_event))
+	while (notifier_register_wait(start.slot, start.ticket, wait_event))
 	{
 		/* the settings matter here only, so a reload need not wake anybody */
 		CHECK_FOR_INTERRUPTS();
@@ -690,8 +674,6 @@ etcd_leader_notifier_main(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 
-		/* before NOTIFY, which may have to wait */
-		(void) hook_launcher_supervise(start.database, start.slot);
 		if (events_last() <= notifier_register_announced(start.slot))
 			continue;
 		if (attempt_run(&announcing, start.database, &start))

@@ -143,12 +143,12 @@ api_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
 
 	if (deadline_ns != PG_INT64_MAX)
 	{
-		long		left_ms = shared_state_remaining_ms(deadline_ns / NS_PER_US);
+		long		left_ms = clock_remaining_ms(deadline_ns / NS_PER_US);
 
 		timeout_ms = timeout_ms < 0 ? left_ms : Min(timeout_ms, left_ms);
 	}
 	return events_wait_for_change(seen, timeout_ms, wait_event) ||
-		deadline_ns <= shared_state_clock_ns();
+		deadline_ns <= clock_now_ns();
 }
 
 static void
@@ -192,6 +192,7 @@ api_get_stats(EtcdLeaderStats *stats, Size size)
 	add_hook_runs(&full, "succeeded", COUNTER_HOOKS_SUCCEEDED);
 	add_hook_runs(&full, "failed", COUNTER_HOOKS_FAILED);
 	add_hook_runs(&full, "cancelled", COUNTER_HOOKS_CANCELLED);
+	add_hook_runs(&full, "crashed", COUNTER_HOOKS_CRASHED);
 
 	memcpy(stats, &full, Min(size, sizeof(full)));
 }
@@ -200,7 +201,7 @@ static int
 api_get_candidates(int index, EtcdLeaderCandidate *candidates, int max, Size size, long timeout_ms)
 {
 	int64		until_us = timeout_ms < 0 ? PG_INT64_MAX :
-		shared_state_clock_ns() / NS_PER_US + timeout_ms * INT64CONST(1000);
+		clock_now_ns() / NS_PER_US + timeout_ms * INT64CONST(1000);
 	SharedRequest request = {.command = COMMAND_CANDIDATES};
 	SharedReply *reply;
 	StatusRow	row;

@@ -170,7 +170,7 @@ functions_election_argument(FunctionCallInfo fcinfo, int argno)
 
 /*
  * When a timeout argument will be over, on the clock of
- * shared_state_clock_ns() but in microseconds, which have room for all that
+ * clock_now_ns() but in microseconds, which have room for all that
  * an interval can say; PG_INT64_MAX if it is NULL or infinite.  Months and
  * days are counted from today.
  */
@@ -190,7 +190,7 @@ timeout_argument(FunctionCallInfo fcinfo, int argno)
 		return PG_INT64_MAX;
 	if (TIMESTAMP_IS_NOBEGIN(end))
 		return 0;
-	return shared_state_clock_ns() / NS_PER_US + (end - now);
+	return clock_now_ns() / NS_PER_US + (end - now);
 }
 
 /* The wait event of sessions that wait for something to be published. */
@@ -215,7 +215,7 @@ wait_for_leadership(int index, int64 until_us)
 	long		left_ms;
 
 	events_prepare_to_sleep();
-	while (!(leading = status_leads(index)) && (left_ms = shared_state_remaining_ms(until_us)) != 0)
+	while (!(leading = status_leads(index)) && (left_ms = clock_remaining_ms(until_us)) != 0)
 		(void) events_sleep(left_ms, published_wait_event());
 	events_cancel_sleep();
 	return leading;
@@ -230,7 +230,7 @@ wait_for_event(int64 after, int64 until_us)
 
 	events_prepare_to_sleep();
 	while (!events_next(after, &event) &&
-		   (left_ms = shared_state_remaining_ms(until_us)) != 0)
+		   (left_ms = clock_remaining_ms(until_us)) != 0)
 		(void) events_sleep(left_ms, published_wait_event());
 	events_cancel_sleep();
 }
@@ -818,7 +818,7 @@ notice_no_successor(int index, bool rejoin, int64 lease_before)
 {
 	SharedRequest request;
 	SharedReply *reply = palloc(sizeof(SharedReply));
-	int64		until_us = shared_state_clock_ns() / NS_PER_US + SUCCESSOR_TIMEOUT_US;
+	int64		until_us = clock_now_ns() / NS_PER_US + SUCCESSOR_TIMEOUT_US;
 
 	init_request(&request, COMMAND_CANDIDATES, index);
 	if (!mailbox_ask(&request, until_us, reply) || reply->kind != REPLY_CANDIDATES)

@@ -16,15 +16,12 @@
 
 #include "base/compat.h"
 #include "etcd/endpoint_url.h"
-#include "hooks/hook_register.h"
+#include "hooks/hooks.h"
 #include "settings.h"
 #include "settings_check.h"
 
 /* Leaves at least half of the greatest TTL. */
 #define MAX_SAFETY_MARGIN_MS	(ELECTION_MAX_TTL_S * 1000 / 2)
-
-/* The settings that tell a hook of its change. */
-#define SETTINGS_HOOK_CHANGES	5
 
 /* GUCs */
 char	   *settings_endpoints;
@@ -56,7 +53,8 @@ char	   *settings_http_ssl_cert_file;
 char	   *settings_http_ssl_key_file;
 char	   *settings_agent_listen;
 int			settings_max_hook_workers;
-static char *hook_change[SETTINGS_HOOK_CHANGES];
+char	   *settings_hooks_file;
+static char *hook_facts[4];
 bool		settings_requires_by_role = false;
 
 uint64		settings_elections_generation = 0;
@@ -475,37 +473,46 @@ define_http_settings(void)
 static void
 define_hook_settings(void)
 {
+	DefineCustomStringVariable("etcd_leader.hooks_file",
+							   "Sets the file whose lines are hooks: SQL that runs when leadership comes and goes, or keys change.",
+							   "A relative path is relative to the data directory. If empty, there are no hooks.",
+							   &settings_hooks_file,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   NULL, NULL, NULL);
+
 	DefineCustomIntVariable("etcd_leader.max_hook_workers",
 							"Sets how many hooks can run at the same time.",
-							"Each takes a background worker. 0 means that none run.",
+							"Each takes a background worker. One of them is never for changes. 0 means that none run.",
 							&settings_max_hook_workers,
-							2, 0, HOOK_REGISTER_MAX_RUNS,
+							2, 0, HOOKS_MAX_RUNS,
 							PGC_SIGHUP,
 							0,
 							NULL, NULL, NULL);
 }
 
 /*
- * What a hook of changes is told.  These are for reading, and no harm is done by
- * whoever sets them.  They are not PGC_INTERNAL, which parallel workers do not get.
+ * What a hook is told.  These are for reading, and no harm is done by whoever
+ * sets them.  They are not PGC_INTERNAL, so that each process of a hook can be
+ * given its own.
  */
 static void
-define_change_settings(void)
+define_hook_facts(void)
 {
 	static const struct
 	{
 		const char *name;
 		const char *description;
-	}			settings[SETTINGS_HOOK_CHANGES] = {
-		{"etcd_leader.change_type", "In a hook of changes, tells whether the change is a put, a delete or a gap."},
-		{"etcd_leader.change_key", "In a hook of changes, tells the key that has changed."},
-		{"etcd_leader.change_value", "In a hook of changes, tells the value of the key."},
-		{"etcd_leader.change_revision", "In a hook of changes, tells the revision of the change."},
-		{"etcd_leader.change_reason", "In a hook of changes, tells the reason in the event."}
+	}			facts[lengthof(hook_facts)] = {
+		{"etcd_leader.hook_election", "In a hook, tells the election, or the prefix of the keys that have changed."},
+		{"etcd_leader.hook_event", "In a hook, tells its event."},
+		{"etcd_leader.hook_token", "In a hook, tells the fencing token that was won or lost."},
+		{"etcd_leader.hook_reason", "In a hook, tells the reason of the event."}
 	};
 
-	for (int i = 0; i < SETTINGS_HOOK_CHANGES; i++)
-		DefineCustomStringVariable(settings[i].name, settings[i].description, "Empty elsewhere.", &hook_change[i], "",
+	for (Size i = 0; i < lengthof(facts); i++)
+		DefineCustomStringVariable(facts[i].name, facts[i].description, "Empty elsewhere.", &hook_facts[i], "",
 								   PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
 }
 
@@ -523,7 +530,7 @@ settings_define(void)
 	define_fence_settings();
 	define_http_settings();
 	define_hook_settings();
-	define_change_settings();
+	define_hook_facts();
 	check_given_settings(given);
 	MarkGUCPrefixReserved(SETTINGS_PREFIX);
 }

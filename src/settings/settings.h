@@ -55,6 +55,7 @@ extern char *settings_http_listen;
 extern char *settings_http_ssl_cert_file;
 extern char *settings_http_ssl_key_file;
 extern char *settings_agent_listen;
+extern char *settings_hooks_file;
 extern int	settings_max_hook_workers;
 
 /*

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "events.h"
-#include "hooks/hook_register.h"
 #include "notifier_register.h"
 #include "settings/settings.h"
 
@@ -122,7 +121,6 @@ notifier_register_forget(int notifier_slot)
 	pg_atomic_write_u64(&notifier->ticket, 0);
 	pg_memory_barrier();
 	notifier->database[0] = '\0';
-	hook_register_forget(notifier_slot);
 	events_wake_all();
 }
 
@@ -171,25 +169,16 @@ notifier_register_claim(int notifier_slot, uint64 ticket)
 }
 
 bool
-notifier_register_wait(int notifier_slot, uint64 ticket, long timeout_ms, uint32 wait_event)
+notifier_register_wait(int notifier_slot, uint64 ticket, uint32 wait_event)
 {
-	bool		is_over = false;
 	bool		admitted;
 
 	ConditionVariablePrepareToSleep(events_for_notifiers());
-	while ((admitted = is_admitted(notifier_slot, ticket)) && !is_over &&
-		   events_last() <= notifier_register_announced(notifier_slot) &&
-		   !(hook_register_wants_launcher(notifier_slot) && (timeout_ms < 0 || hook_register_was_dismissed(notifier_slot))))
-		is_over = ConditionVariableTimedSleep(events_for_notifiers(), timeout_ms, wait_event);
+	while ((admitted = is_admitted(notifier_slot, ticket)) &&
+		   events_last() <= notifier_register_announced(notifier_slot))
+		ConditionVariableSleep(events_for_notifiers(), wait_event);
 	ConditionVariableCancelSleep();
 	return admitted;
-}
-
-bool
-notifier_register_serves(int notifier_slot, const char *database)
-{
-	return strncmp(notifiers->slots[notifier_slot].database, database, NAMEDATALEN) == 0 &&
-		!notifier_register_is_barred(notifier_slot);
 }
 
 void
@@ -239,8 +228,7 @@ notifier_register_wait_for_leave(int notifier_slot, long timeout_ms)
 
 	/* The end of a notifier broadcasts, too. */
 	events_prepare_to_sleep();
-	while (!(left = pg_atomic_read_u32(&notifiers->slots[notifier_slot].claimed) == 0 &&
-			 !hook_register_occupies(notifier_slot)) &&
+	while (!(left = pg_atomic_read_u32(&notifiers->slots[notifier_slot].claimed) == 0) &&
 		   (left_ms = clock_remaining_ms(until_us)) > 0)
 		(void) events_sleep(left_ms, wait_event);
 	events_cancel_sleep();

@@ -38,14 +38,10 @@ extern void notifier_register_forget(int notifier_slot);
 extern bool notifier_register_claim(int notifier_slot, uint64 ticket);
 
 /*
- * For the notifier: waits until there are events to announce, a hook launcher
- * is wanted, or timeout_ms (-1: none) is over.  False if it is dismissed, or
- * barred.  Interrupts are served.
+ * For the notifier: waits until there are events to announce.  False if it is
+ * dismissed, or barred.  Interrupts are served.
  */
-extern bool notifier_register_wait(int notifier_slot, uint64 ticket, long timeout_ms, uint32 wait_event);
-
-/* For others who work in a database: does the slot serve it, and is not barred? */
-extern bool notifier_register_serves(int notifier_slot, const char *database);
+extern bool notifier_register_wait(int notifier_slot, uint64 ticket, uint32 wait_event);
 
 /*
  * For the notifier: waits so long before it tries again, or until it is
@@ -54,10 +50,10 @@ extern bool notifier_register_serves(int notifier_slot, const char *database);
 extern void notifier_register_pause(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event);
 
 /*
- * For backends: a notifier is asked to leave its database, with the launcher
- * of hooks and the hooks that run, and barred from it until as many calls of
- * unbar have followed.  find: -1, no notifier works there.  wait_for_leave:
- * false if one of them has not left after timeout_ms; serves interrupts.
+ * For backends: a notifier is asked to leave its database, and barred from it
+ * until as many calls of unbar have followed.  find: -1, no notifier works
+ * there.  wait_for_leave: false if it has not left after timeout_ms; serves
+ * interrupts.
  */
 extern int	notifier_register_find(const char *database);
 extern void notifier_register_bar(int notifier_slot);

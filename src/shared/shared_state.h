@@ -64,10 +64,6 @@ extern bool shared_state_is_first_elector(void);
 /* Wakes the elector, if there is one. */
 extern void shared_state_wake_elector(void);
 
-/* The names that files use which do not include clock.h yet. */
-#define shared_state_clock_ns		clock_now_ns
-#define shared_state_remaining_ms	clock_remaining_ms
-
 /*
  * Converts text of etcd to the database's encoding; palloc'd.  Never fails: a
  * byte that is not UTF-8, or a character that the encoding does not have,

@@ -34,6 +34,7 @@ typedef enum SharedCounter
 	COUNTER_HOOKS_SUCCEEDED,	/* runs */
 	COUNTER_HOOKS_FAILED,
 	COUNTER_HOOKS_CANCELLED,
+	COUNTER_HOOKS_CRASHED,
 	COUNTER_LATENCY_NS_SUM,
 	COUNTER_LATENCY_NS_MIN,		/* set, not added to; 0: none yet */
 	COUNTER_LATENCY_NS_MAX,		/* set, not added to */

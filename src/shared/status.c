@@ -106,7 +106,7 @@ read_leader(int index, SharedElection *election)
 {
 	if (!status_read(index, election))
 		return NULL;
-	return shared_state_leader(election, shared_state_clock_ns());
+	return shared_state_leader(election, clock_now_ns());
 }
 
 char *
@@ -165,7 +165,7 @@ status_read_row(int index, StatusRow *row)
 		row->contact.last_error_at = row->shared.problem_since;
 	}
 
-	now_ns = shared_state_clock_ns();
+	now_ns = clock_now_ns();
 	row->is_leader = row->shared.deadline_ns > now_ns;
 	row->has_leader = shared_state_leader(&row->shared, now_ns) != NULL;
 	row->valid_for_us = row->is_leader ? (row->shared.deadline_ns - now_ns) / NS_PER_US : 0;

@@ -11,6 +11,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
 use Chaos::History;
 use EtcdLeader::Etcd;
+use EtcdLeader::Hooks;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
 use HTTP::Tiny;
@@ -28,8 +29,9 @@ my @listeners;
 for my $node (@nodes)
 {
 	system_or_bail('pgbench', '-i', '-q', '-h', $node->host, '-p', $node->port, 'postgres');
-	$node->value($_) for 'CREATE TABLE written (token bigint, n bigint)', 'INSERT INTO written VALUES (0, 0)', 'CREATE TABLE duty (token bigint)',
-	  "SELECT etcd_add_hook('duty', 'elected', 'INSERT INTO duty VALUES (etcd_fencing_token())')";
+	$node->value($_) for 'CREATE TABLE written (token bigint, n bigint)', 'INSERT INTO written VALUES (0, 0)', 'CREATE TABLE duty (token bigint)';
+	write_hooks($node, 'elected all postgres ' . $node->value('SELECT current_user') . ' 1min "INSERT INTO public.duty VALUES (public.etcd_fencing_token())"');
+	$node->configure(hooks_file => 'hooks.conf');
 	$node->wait_until_candidate;
 	push @listeners, $node->listen;
 }
@@ -48,7 +50,7 @@ sub processes
 	my ($node) = @_;
 	return map { ($_->{process} => $_->{pid}) } $node->rows(<<'SQL');
 SELECT pid, replace(regexp_replace(backend_type, '^etcd_leader ', ''), ' ', '_') AS process FROM pg_stat_activity
- WHERE backend_type IN ('etcd_leader elector', 'etcd_leader notifier', 'etcd_leader http', 'etcd_leader hook launcher')
+ WHERE backend_type IN ('etcd_leader elector', 'etcd_leader notifier', 'etcd_leader http', 'etcd_leader hooks')
 UNION ALL SELECT pid, application_name FROM pg_stat_activity WHERE application_name = 'writer'
 UNION ALL SELECT pg_backend_pid(), 'reader'
 SQL

@@ -35,14 +35,13 @@ sub call_of
 	return ($is_procedure ? 'CALL' : 'SELECT * FROM') . " $function->{proname}(" . join(', ', @arguments) . ')';
 }
 my $own = qr/^etcd_/;
-# the trigger says nothing in such a server: there is nobody to be told
-for my $function (grep { $_->{proname} =~ $own && $_->{proname} ne 'etcd_leader_hook_changed' } @functions)
+for my $function (grep { $_->{proname} =~ $own } @functions)
 {
 	my ($state, $message) = $node->failure(call_of($function, "'x'"));
 	is($state, '55000', "$function->{signature}: ERROR 55000");
 	like($message, qr/HINT:.*shared_preload_libraries/s, "$function->{signature}: the hint says what to do");
 }
-for my $view (qw(etcd_leader_status etcd_leader_stats))
+for my $view (qw(etcd_leader_status etcd_leader_stats etcd_leader_hooks etcd_leader_hooks_file))
 {
 	my ($state, $message) = $node->failure("SELECT * FROM $view");
 	is($state, '55000', "$view: ERROR 55000");
@@ -88,10 +87,10 @@ is($node->value(q{SELECT module_name || ' ' || version FROM pg_get_loaded_module
 	'etcd_leader ' . $node->value(q{SELECT extversion FROM pg_extension WHERE extname = 'etcd_leader'}), 'the library tells its name and version')
   if $node->pg_version >= 18;
 my @of_an_election = grep { $_->{arguments} =~ /(?<!OUT )\belection text/ } @functions;
-cmp_ok(scalar @of_an_election, '>=', 9, 'no election: functions have an argument for one');
+cmp_ok(scalar @of_an_election, '>=', 8, 'no election: functions have an argument for one');
 for my $function (@of_an_election)
 {
-	my $needed = $function->{proname} eq 'etcd_add_hook' ? "'elected'" : "'1 s'";
+	my $needed = "'1 s'";
 	my $call = sub { call_of({ %$function, proname => "elsewhere.$function->{proname}" }, $needed, @_) };
 	my ($state, $message) = $node->failure($call->());
 	is($state, '55000', "no election: $function->{signature}: ERROR 55000");

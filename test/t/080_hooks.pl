@@ -1,4 +1,4 @@
-# Hooks: when they run, as whom, under which token, and what is recorded.
+# Hooks: when they run, as whom, under which token, and what the views tell.
 use strict;
 use warnings;
 
@@ -6,137 +6,165 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
+use EtcdLeader::Hooks;
 use EtcdLeader::Instance;
 use EtcdLeader::Session;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $etcd  = EtcdLeader::Etcd->new;
-my %node  = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, conf => "max_worker_processes = 16\n") } qw(pg1 pg2);
-my ($pg1, $pg2) = @node{qw(pg1 pg2)};
-$pg1->wait_until_leader;
-$pg2->wait_until_candidate;
-$_->value('CREATE TABLE effect (id serial, what text, token bigint, who name DEFAULT current_user)') for $pg1, $pg2;
+my $etcd = EtcdLeader::Etcd->new;
+my @lines = (
+	q{elected   postgres postgres app 10s "INSERT INTO public.effect (what, token) VALUES ('on', public.etcd_fencing_token())"},
+	q{unelected postgres postgres app 10s "INSERT INTO public.effect (what, token) SELECT 'off', nullif(current_setting('etcd_leader.hook_token'), '')::bigint FROM pg_sleep(0.3)"});
+my ($pg1, $pg2) = map { create_with_hooks($_, \@lines, etcd => $etcd, sql => [
+	'CREATE ROLE app LOGIN', 'CREATE TABLE effect (id serial, what text, token bigint, who name DEFAULT session_user)', 'GRANT ALL ON ALL TABLES IN SCHEMA public TO app', 'GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO app' ]) } qw(pg1 pg2);
 
-# The runs of a hook, as "event token status".
-sub runs
-{
-	my ($node, $hook) = @_;
-	return join ', ', map { join ' ', $_->{event}, $_->{fencing_token} // '-', $_->{status} }
-	  $node->rows('SELECT * FROM etcd_leader_hook_run WHERE hook = ? ORDER BY started_at', $hook);
-}
-
-sub last_run { return (split /, /, runs(@_))[-1] // '' }
-
-sub effects { return join ' ', map { $_->{what} } $_[0]->rows('SELECT what FROM effect ORDER BY id') }
+sub effects { return join ' ', map { "$_->{what}-" . ($_->{token} // '') } $_[0]->rows('SELECT what, token FROM effect ORDER BY id') }
 
 # ---- elected and unelected ------------------------------------------------
 
-for my $node ($pg1, $pg2)
-{
-	$node->value(q{SELECT etcd_add_hook('on', 'elected', 'INSERT INTO effect (what, token) VALUES (''on'', etcd_fencing_token())')});
-	$node->value(q{SELECT etcd_add_hook('off', 'unelected', 'INSERT INTO effect (what) SELECT ''off'' FROM pg_sleep(0.3)')});
-}
+$pg1->wait_until_leader;
+$pg2->wait_until_candidate;
 my $token1 = $pg1->token;
-poll_is(10, sub { runs($pg1, 'on') }, "elected $token1 succeeded", 'an elected hook runs where this instance leads already');
-is(runs($pg1, 'off'), '', 'an unelected one has nothing to do');
-is(runs($pg2, 'on'), '', 'the follower has not run the hook');
-is(runs($pg2, 'off'), '', 'whose start is long over');
-is($pg1->value('SELECT token FROM effect'), $token1, 'the hook has seen the token');
+poll_is(10, sub { last_run($pg1, 1) }, "$token1 succeeded", 'an elected hook runs where this instance leads');
+is($pg1->value('SELECT who FROM effect LIMIT 1'), 'app', 'as its role');
+poll_is(10, sub { last_run($pg2, 2) }, '- succeeded', 'a start without leading: the unelected hook runs');
+poll_is(10, sub { effects($pg2) }, 'off-', 'once');
+is(last_run($pg2, 1), '', 'the follower has not run the elected hook');
 
 $pg1->value('SELECT etcd_resign()');
 $pg2->wait_until_leader;
 my $token2 = $pg2->token;
-poll_is(10, sub { runs($pg2, 'on') }, "elected $token2 succeeded", 'the next leader runs its own');
-poll_is(10, sub { runs($pg1, 'off') }, "unelected $token1 succeeded", 'the old leader runs its unelected hook, with the token that it lost');
-is(effects($pg1), 'on off', 'the effects on the old leader');
-is(effects($pg2), 'on', 'the hook has run on the new leader');
-my $run = $pg2->row(q{SELECT *, ended_at >= started_at AS sane FROM etcd_leader_hook_run});
-is_deeply([ @{$run}{qw(hook election event status message sane)} ], [ 'on', 'postgres', 'elected', 'succeeded', undef, 1 ], 'what is recorded');
+poll_is(10, sub { last_run($pg2, 1) }, "$token2 succeeded", 'the next leader runs its own');
+poll_is(10, sub { last_run($pg1, 2) }, "$token1 succeeded", 'the old leader runs its unelected hook, with the token that it lost');
+is(effects($pg1), "on-$token1 off-$token1", 'the effects on the old leader');
+is(effects($pg2), "off- on-$token2", 'and on the new one');
 
 # Alone in the queue, an instance loses and wins in an instant: both hooks run,
 # and the elected one waits for the other.
 $pg1->value('SELECT etcd_resign(rejoin => false)');
+$pg2->value('TRUNCATE effect');
+my $expected = '';
 for my $round (1 .. 3)
 {
 	my $token = $pg2->token;
 	$pg2->value('SELECT etcd_resign()');
 	poll(10, sub { ($pg2->token // 0) > $token }) or die 'not elected again';
-	my $next = $pg2->token;
-	poll_ok(10, sub { runs($pg2, 'on') =~ /elected $next succeeded$/ }, "resignation $round: the elected hook has run");
-	like(runs($pg2, 'off'), qr/unelected $token succeeded$/, "resignation $round: and the unelected one");
+	$expected .= " off-$token on-" . $pg2->token;
+	poll_is(10, sub { effects($pg2) }, substr($expected, 1), "resignation $round: the hooks run in the order of the events") if $round < 3;
 }
-is(effects($pg2), 'on off on off on off on', 'the hooks ran in the order of the events');
+# without a wait in between: each loss counts
+my $before = $pg2->token;
+$pg2->value('SELECT etcd_resign()');
+poll(10, sub { ($pg2->token // 0) > $before }) or die 'not elected again';
+poll_is(15, sub { effects($pg2) }, substr($expected, 1) =~ s/ on-$before$//r . " off-$before on-" . $pg2->token, 'two losses at once: each has its unelected run')
+  or diag($expected);
 
 # ---- a start without leading ------------------------------------------------
 
-# The records stay: a hook whose run is not recorded is run again, at a moment that the test does not choose.
 $pg1->value('TRUNCATE effect');
 $pg1->restart;
-poll_is(10, sub { last_run($pg1, 'off') }, 'unelected - succeeded', 'the server starts without leading: its unelected hook runs');
+poll_is(10, sub { effects($pg1) }, 'off-', 'the server starts without leading: its unelected hook runs');
 $pg1->wait_until_candidate;
-is(effects($pg1), 'off', 'the hook ran once');
+pause(1.2);
+is(effects($pg1), 'off-', 'once');
 $pg1->value('SELECT etcd_resign(rejoin => false)');
 $pg2->restart;
 $pg2->wait_until_leader;
 my $token3 = $pg2->token;
-poll_is(10, sub { last_run($pg2, 'on') }, "elected $token3 succeeded", 'one that leads runs the other');
+poll_is(10, sub { last_run($pg2, 1) }, "$token3 succeeded", 'one that leads runs the other');
+is(last_run($pg2, 2), '', 'and that alone');
 
-# ---- failure ------------------------------------------------------------------
+# ---- the view ------------------------------------------------------------------
+
+my $hook = $pg2->row('SELECT *, ended_at >= started_at AS sane FROM etcd_leader_hooks WHERE line = 1');
+is_deeply([ @{$hook}{qw(event election database role timeout is_off status sqlstate message runs failures crashes sane)} ],
+	[ 'elected', 'postgres', 'postgres', 'app', '00:00:10', 0, 'succeeded', undef, undef, 1, 0, 0, 1 ], 'a row of the view');
+my $hash = $pg2->value('SELECT hash FROM etcd_leader_hooks_file');
+is($pg1->value('SELECT hash FROM etcd_leader_hooks_file'), $hash, 'equal hooks have an equal hash');
+$pg2->value('SET ROLE app');
+fails($pg2->dbh, "SELECT * FROM $_", '42501', qr/permission denied for function $_/, "$_ is not for PUBLIC") for qw(etcd_leader_hooks etcd_leader_hooks_file);
+fails($pg2->dbh, "SELECT * FROM $_()", '42501', qr/permission denied for function $_/, "$_() is not for PUBLIC") for qw(etcd_leader_hooks etcd_leader_hooks_file);
+$pg2->value('RESET ROLE');
+
+# ---- lines that come, move and go --------------------------------------------------
+
+my $added = q{elected all postgres app 1min "INSERT INTO public.effect (what) VALUES (pg_catalog.concat_ws('/', current_setting('etcd_leader.hook_event'), current_setting('etcd_leader.hook_election'), current_setting('etcd_leader.hook_token'), current_setting('etcd_leader.hook_reason')))"};
+reload_hooks($pg2, '# comments and order do not count', reverse(@lines), $added);
+poll_is(10, sub { last_run($pg2, 4) }, "$token3 succeeded", 'a line that is added runs at once where the instance leads');
+is($pg2->value('SELECT what FROM effect ORDER BY id DESC LIMIT 1'), "elected/postgres/$token3/elected", 'what it is told');
+is(hook($pg2, 3)->{runs}, 1, 'a line that is moved does not run again');
+isnt($pg2->value('SELECT hash FROM etcd_leader_hooks_file'), $hash, 'other hooks, another hash');
+reload_hooks($pg2, reverse(@lines), $added =~ s/1min/2min/r);
+pause(0.5);
+is(hook($pg2, 3)->{runs}, 1, 'nor one whose timeout has changed');
+
+my $sleeper = q{elected postgres postgres app 1min "INSERT INTO public.effect (what) VALUES ('never'); BEGIN; INSERT INTO public.effect (what) VALUES ('never'); SELECT pg_sleep(60); COMMIT"};
+sub sleeping { return $_[0]->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook' AND wait_event = 'PgSleep'}) }
+reload_hooks($pg2, @lines, $sleeper);
+poll_is(10, sub { sleeping($pg2) }, 1, 'a hook that takes long runs');
+reload_hooks($pg2, @lines);
+my $took = poll_is(5, sub { sleeping($pg2) }, 0, 'its line goes: it is cancelled');
+cmp_ok($took, '<', 1.5, 'within a second');
+reload_hooks($pg2);
+is($pg2->value('SELECT count(*) FROM etcd_leader_hooks'), 0, 'an empty file');
+reload_hooks($pg2, @lines);
+poll_is(10, sub { last_run($pg2, 1) }, "$token3 succeeded", 'the lines come back, as new ones');
+
+# ---- failure, timeout, loss -----------------------------------------------------------
 
 my $offset = $pg2->log_size;
-$pg2->value(q{SELECT etcd_add_hook('fails', 'elected', 'INSERT INTO effect (what) VALUES (''undone''); SELECT 1/0')});
-poll_ok(10, sub { runs($pg2, 'fails') =~ /^elected $token3 failed, elected $token3 failed/ }, 'a hook that fails is tried again');
-is($pg2->value(q{SELECT DISTINCT message FROM etcd_leader_hook_run WHERE hook = 'fails' AND status = 'failed'}), 'division by zero', 'its message');
-is($pg2->log_count('WARNING:  hook "fails" in database "postgres" failed: division by zero', $offset), 1, 'the log says so once');
-$pg2->value(q{SELECT etcd_drop_hook('fails')});
-is(runs($pg2, 'fails'), '', 'a hook takes the records of its runs along');
+reload_hooks($pg2, @lines, q{elected postgres postgres app 1min "DO $$ BEGIN RAISE 'broken' USING DETAIL = 'the detail', HINT = 'the hint'; END $$"});
+poll_ok(10, sub { hook($pg2, 3)->{failures} >= 2 }, 'a hook that fails is tried again');
+is(join(' ', @{ hook($pg2, 3) }{qw(sqlstate message)}), "P0001 broken\nDETAIL:  the detail", 'its SQLSTATE and message');
+is($pg2->log_count('ERROR:  broken', $offset), 1, 'the log says so once');
+is($pg2->log_count("$_", $offset), 1, "with $_") for 'DETAIL:  the detail', 'HINT:  the hint', 'CONTEXT:  PL/pgSQL function inline_code_block line 1 at RAISE';
+reload_hooks($pg2, @lines, q{elected postgres postgres app 1s "SELECT pg_sleep(60)"});
+poll_is(10, sub { hook($pg2, 3)->{message} // '' }, 'canceling statement due to statement timeout', 'a run ends at its timeout');
+reload_hooks($pg2, @lines, q{elected postgres postgres app 1s "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(20); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$"});
+poll_is(10, sub { hook($pg2, 3)->{message} // '' }, 'the run did not end at its timeout', 'also one that ignores it');
 
-# ---- timeout and cancellation ----------------------------------------------------
-
-$pg2->value(q{SELECT etcd_add_hook('slow', 'elected', 'SELECT pg_sleep(60)', timeout => '1 s')});
-poll_is(10, sub { $pg2->value(q{SELECT message FROM etcd_leader_hook_run WHERE hook = 'slow' AND status = 'failed' LIMIT 1}) },
-	'canceling statement due to statement timeout', 'a run ends at its timeout');
-$pg2->value(q{SELECT etcd_drop_hook('slow')});
-
-$pg2->value(q{SELECT etcd_add_hook('hangs', 'elected', 'INSERT INTO effect (what) VALUES (''never''); INSERT INTO effect (what) SELECT ''late'' FROM pg_sleep(60)')});
-poll_ok(10, sub { runs($pg2, 'hangs') eq "elected $token3 running" }, 'a hook that hangs runs');
+reload_hooks($pg2, @lines, $sleeper);
+poll_is(10, sub { sleeping($pg2) }, 1, 'a hook is in a transaction');
 my $began = now();
 $pg2->value('SELECT etcd_resign(rejoin => false)');
-poll_is(10, sub { runs($pg2, 'hangs') }, "elected $token3 cancelled", 'a loss cancels it');
-cmp_ok(now() - $began, '<', 5, 'soon');
-like($pg2->value(q{SELECT message FROM etcd_leader_hook_run WHERE hook = 'hangs'}), qr/does not lead election "postgres" any more/, 'the message says why');
-unlike(effects($pg2), qr/late/, 'its statement is rolled back');
-poll_ok(10, sub { runs($pg2, 'off') =~ /unelected $token3 succeeded$/ }, 'the unelected hook runs');
-is($pg2->value(q{SELECT max(r.started_at) FILTER (WHERE r.hook = 'off') > max(r.ended_at) FILTER (WHERE r.hook = 'hangs')
-	FROM etcd_leader_hook_run r WHERE fencing_token = ?}, $token3), 1, 'the next hook began after the first one had ended');
-$pg2->value(q{SELECT etcd_drop_hook('hangs')});
+poll_is(10, sub { last_run($pg2, 3) }, "$token3 cancelled", 'a loss cancels it');
+cmp_ok(now() - $began, '<', 3, 'soon');
+poll_is(10, sub { last_run($pg2, 2) }, "$token3 succeeded", 'then the unelected hook runs');
+is($pg2->value(q{SELECT (SELECT started_at FROM etcd_leader_hooks WHERE line = 2) >= (SELECT ended_at FROM etcd_leader_hooks WHERE line = 3)}), 1, 'not before');
 
 # One that waits for the loss, and writes at once.
 $pg2->value('SELECT etcd_campaign()');
 $pg2->wait_until_leader;
 my $lost = $pg2->token;
-$pg2->value(q{SELECT etcd_add_hook('late', 'elected', 'DO $$ BEGIN WHILE etcd_is_leader() LOOP PERFORM pg_sleep(0.005); END LOOP; INSERT INTO effect (what) VALUES (''late''); END $$')});
-poll(10, sub { runs($pg2, 'late') eq "elected $lost running" }) or die 'it does not run';
+reload_hooks($pg2, @lines, q{elected postgres postgres app 1min "DO $$ BEGIN WHILE public.etcd_is_leader() LOOP PERFORM pg_sleep(0.005); END LOOP; INSERT INTO public.effect (what) VALUES ('late'); END $$"});
+poll(10, sub { last_run($pg2, 3) eq "$lost running" }) or die 'it does not run';
 $pg2->value('SELECT etcd_resign(rejoin => false)');
-poll_is(10, sub { runs($pg2, 'late') }, "elected $lost cancelled", 'one that writes as soon as leadership is lost');
+poll_is(10, sub { last_run($pg2, 3) }, "$lost cancelled", 'one that writes as soon as leadership is lost');
 unlike(effects($pg2), qr/late/, 'commits nothing');
-$pg2->value(q{SELECT etcd_drop_hook('late')});
 
 # ---- as doc/hooks.md has them --------------------------------------------------------
 
+$pg2->value($_) for 'CREATE SCHEMA app', 'CREATE TABLE app.duty (who text, token bigint)', 'CREATE TABLE app.opening (token bigint PRIMARY KEY)',
+  'CREATE ROLE app_owner LOGIN', 'GRANT USAGE ON SCHEMA app TO app_owner', 'GRANT ALL ON ALL TABLES IN SCHEMA app TO app_owner';
+reload_hooks($pg2, map { document_block('doc/hooks.md', $_) } 'first', 'idempotent');
 $pg2->value('SELECT etcd_campaign()');
 $pg2->wait_until_leader;
-$pg2->value('CREATE TABLE duty (who text, token bigint)');
-$pg2->value('CREATE TABLE opening (token bigint PRIMARY KEY)');
-$pg2->value(document_block('doc/hooks.md', $_)) for 'first', 'idempotent';
 my $token4 = $pg2->token;
-poll_is(10, sub { $pg2->value('SELECT who || token FROM duty') }, "pg2$token4", 'the first hook of the document');
-poll_is(10, sub { $pg2->value('SELECT token FROM opening') }, $token4, 'the one that stores the token');
-$pg2->value(q{DELETE FROM etcd_leader_hook_run WHERE hook = 'opening'});
-$pg2->value(q{UPDATE etcd_leader_hook SET enabled = enabled});
-poll_is(10, sub { runs($pg2, 'opening') }, "elected $token4 succeeded", 'run again under the same token');
-is($pg2->value('SELECT count(*) FROM opening'), 1, 'the hook has done nothing twice');
+poll_is(10, sub { $pg2->value('SELECT who || token FROM app.duty') }, "pg2$token4", 'the first hook of the document');
+poll_is(10, sub { $pg2->value('SELECT token FROM app.opening') }, $token4, 'the one that stores the token');
+
+# ---- no file ---------------------------------------------------------------------------
+
+$pg2->configure(hooks_file => '');
+poll_is(10, sub { $pg2->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'etcd_leader hook%'}) }, 0, 'without a file there is no process');
+is($pg2->value('SELECT count(*) FROM etcd_leader_hooks'), 0, 'and no hook');
+$pg2->configure(hooks_file => undef);
+poll_is(10, sub { last_run($pg2, 2) }, "$token4 succeeded", 'a reload sets it again');
+$pg1->value('ALTER SYSTEM SET etcd_leader.hooks_file = $$$$');
+$pg1->restart;
+my ($rss) = slurp_file('/proc/' . $pg1->elector_pid . '/smaps') =~ m{^\S+ rw-s \S+ 00:01 \d+ +/dev/zero \(deleted\)\nSize: +(?:2\d\d|[345]\d\d) kB\n(?:.*\n)*?Rss: +(\d+) kB}m;
+is($rss // 'no mapping', 0, 'where no file is set, hooks take no memory');
 
 done_testing();

@@ -1,6 +1,6 @@
 # The recipes of doc/hooks.md: all of pg_cron on the leader, also over the start
 # of a crashed leader; a subscription that runs on one node; synchronized_standby_slots,
-# where PostgreSQL has it (17); news for the outside.
+# where PostgreSQL has it (17); news for the outside; maintenance mode by one put.
 use strict;
 use warnings;
 
@@ -8,6 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
+use EtcdLeader::Hooks;
 use EtcdLeader::Instance;
 use EtcdLeader::Session;
 use EtcdLeader::Util;
@@ -15,19 +16,26 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
-my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, preload => 'pg_cron, etcd_leader', init => { allows_streaming => 1 }, settings => { elections => 'shop' },
+my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, preload => 'pg_cron, etcd_leader', init => { allows_streaming => 1 }, settings => { elections => 'shop', watched_prefixes => 'maintenance/', hooks_file => 'hooks.conf' }, start => 0,
 	conf => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\nmax_replication_slots = 10\nwal_retrieve_retry_interval = 500ms\n") } qw(pg1 pg2);
 my ($pg1, $pg2) = @nodes{qw(pg1 pg2)};
+for my $node ($pg1, $pg2)
+{
+	# the role of the recipes
+	write_hooks($node);
+	$node->start;
+	$node->value('CREATE ROLE postgres LOGIN SUPERUSER') unless $node->value(q{SELECT count(*) FROM pg_roles WHERE rolname = 'postgres'});
+	$node->value('CREATE EXTENSION etcd_leader');
+}
 $pg1->wait_until_leader;
 $pg2->wait_until_candidate;
 
-sub recipe { my ($node, $name) = @_; $node->value("$_;") for split /;\n(?=SELECT)/, document_block('doc/hooks.md', $name) =~ s/;\n\z//r; return }
+# The file has one recipe after the other.  The outside is a program of the test.
+my $dir = PostgreSQL::Test::Utils::tempdir('outside');
+sub recipe { my ($name) = @_; reload_hooks($_, document_block('doc/hooks.md', $name) =~ s{/usr/local/bin/announce-leader}{$dir/announce}r) for $pg1, $pg2; return }
 
-sub succeeded
-{
-	my ($node, $hook, $n) = @_;
-	return ($node->try_value(q{SELECT count(*) FROM etcd_leader_hook_run WHERE hook = ? AND status = 'succeeded'}, $hook) // -1) >= ($n // 1);
-}
+# The unelected hook of the recipe, which is in the second line, has run.
+sub is_switched_off { my ($node) = @_; return last_run($node, 2) =~ /succeeded$/ }
 
 # ---- pg_cron ------------------------------------------------------------------
 
@@ -52,8 +60,8 @@ for my $node ($pg1, $pg2)
 	$node->append_conf('postgresql.conf', "cron.launch_active_jobs = off\n");
 	$node->value('UPDATE cron.job SET active = false') unless $has_switch;
 	$node->reload;
-	recipe($node, $has_switch ? 'pg_cron' : 'pg_cron_1.4');
 }
+recipe($has_switch ? 'pg_cron' : 'pg_cron_1.4');
 poll_ok(10, sub { is_on($pg1) }, 'pg_cron is on where the instance leads');
 ok(!is_on($pg2), 'the switch is off on the follower');
 if ($has_switch)
@@ -71,7 +79,7 @@ $pg2->stop('immediate');
 $pg1->wait_until_leader;
 ok(slurp_file($pg2->data_dir . '/postgresql.auto.conf') =~ /launch_active_jobs = 'on'/, 'the crashed leader has left it on') if $has_switch;
 $pg2->start;
-poll_ok(10, sub { succeeded($pg2, 'pg_cron off', 1) && !is_on($pg2) }, 'the crashed leader starts, and switches pg_cron off');
+poll_ok(10, sub { is_switched_off($pg2) && !is_on($pg2) }, 'the crashed leader starts, and switches pg_cron off');
 poll_ok(10, sub { is_on($pg1) }, 'the switch is on on the new leader');
 $pg2->wait_until_candidate;
 # a second, in which jobs of each second would run
@@ -99,15 +107,15 @@ for my $node ($pg1, $pg2)
 {
 	$node->value(q{CREATE SUBSCRIPTION orders CONNECTION '} . $publisher->connstr('postgres') =~ s/'/''/gr
 		  . q{' PUBLICATION orders WITH (enabled = false, create_slot = false, slot_name = 'orders', copy_data = false)});
-	recipe($node, 'subscription');
 }
+recipe('subscription');
 sub orders { return $_[0]->value(q{SELECT string_agg(id::text, ' ' ORDER BY id) FROM orders}) // '' }
 $publisher->value('INSERT INTO orders VALUES (1)');
 poll_is(15, sub { orders($pg2) }, '1', 'the leader applies');
 is(orders($pg1), '', 'the other one does not');
 $pg2->value('SELECT etcd_resign()');
 $pg1->wait_until_leader;
-poll_ok(10, sub { succeeded($pg2, 'subscription off') && !$pg2->value(q{SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL}) }, 'the old leader ceases to apply');
+poll_ok(10, sub { is_switched_off($pg2) && !$pg2->value(q{SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL}) }, 'the old leader ceases to apply');
 $publisher->value('INSERT INTO orders VALUES (2)');
 poll_is(15, sub { orders($pg1) }, '2', 'the next leader goes on');
 is(orders($pg2), '1', 'the old leader does not apply changes');
@@ -116,7 +124,7 @@ is(orders($pg2), '1', 'the old leader does not apply changes');
 
 if ($pg1->pg_version >= 17)
 {
-	recipe($_, 'standby_slots') for $pg1, $pg2;
+	recipe('standby_slots');
 	my $slots = q{SELECT setting FROM pg_settings WHERE name = 'synchronized_standby_slots'};
 	poll_is(10, sub { $pg1->value($slots) }, 'peer', 'synchronized_standby_slots is set on the leader');
 	is($pg1->value(q{SELECT slot_type FROM pg_replication_slots WHERE slot_name = 'peer'}), 'physical', 'the new primary has the slot');
@@ -130,10 +138,9 @@ if ($pg1->pg_version >= 17)
 
 # ---- news for the outside -----------------------------------------------------------
 
-my $dir = PostgreSQL::Test::Utils::tempdir('outside');
 append_to_file("$dir/announce", "#!/bin/sh\ncat >>$dir/news\n");
 chmod 0755, "$dir/announce" or die $!;
-$_->value(document_block('doc/hooks.md', 'tell') =~ s{/usr/local/bin/announce-leader}{$dir/announce}r) for $pg1, $pg2;
+recipe('tell');
 poll_ok(10, sub { -s "$dir/news" }, 'the outside is told');
 is(slurp_file("$dir/news"), $pg1->token . "\tpg1\n", 'the token and the name');
 my $first = slurp_file("$dir/news");
@@ -141,5 +148,18 @@ $pg1->value('SELECT etcd_resign()');
 $pg2->wait_until_leader;
 my $second = $first . $pg2->token . "\tpg2\n";
 poll_is(10, sub { slurp_file("$dir/news") }, $second, 'and told of the next one, with a greater token');
+
+# ---- maintenance mode ------------------------------------------------------------------
+
+$_->value(document_block('doc/hooks.md', 'maintenance_procedure')) for $pg1, $pg2;
+recipe('maintenance');
+sub put { $etcd->post('/v3/kv/put', { key => EtcdLeader::Etcd::b64('maintenance/shop'), value => EtcdLeader::Etcd::b64($_[0]) }) or die; return }
+for my $state ([ 1, sub { put('on') }, 'a put' ], [ 0, sub { put('off') }, 'another one' ], [ 1, sub { put('on') }, 'a third one' ],
+	[ 0, sub { $etcd->post('/v3/kv/deleterange', { key => EtcdLeader::Etcd::b64('maintenance/shop') }) or die }, 'a deletion' ])
+{
+	my ($is_on, $act, $what) = @$state;
+	$act->();
+	poll_ok(10, sub { 2 == grep { $_->value('SELECT is_on FROM ops.maintenance') == $is_on } $pg1, $pg2 }, "maintenance mode: $what reaches all instances");
+}
 
 done_testing();

@@ -9,6 +9,7 @@ use warnings;
 
 use Chaos::History;
 use DBI;
+use EtcdLeader::Hooks;
 use EtcdLeader::Util;
 use HTTP::Tiny;
 use IO::Select;
@@ -186,9 +187,10 @@ sub create_jobs
 	my ($node) = @_;
 	$node->value($_) for
 	  'CREATE TABLE duty (id bigserial PRIMARY KEY, kind text, token bigint)',
-	  "SELECT etcd_add_hook('duty', 'elected', 'INSERT INTO duty (kind, token) VALUES (''elected'', etcd_fencing_token())')",
 	  'CREATE EXTENSION pg_cron',
 	  "SELECT cron.schedule('duty', '* * * * *', 'INSERT INTO duty (kind, token) SELECT ''job'', etcd_require_leader() WHERE etcd_is_leader()')";
+	write_hooks($node, 'elected all postgres ' . $node->value('SELECT current_user') . q{ 1min "INSERT INTO public.duty (kind, token) VALUES ('elected', public.etcd_fencing_token())"});
+	$node->configure(hooks_file => 'hooks.conf');
 	return;
 }
 

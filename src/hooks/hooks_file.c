@@ -1,0 +1,301 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks_file.c
+ *	  Reads etcd_leader.hooks_file.
+ *
+ * PostgreSQL's own tokenizer of pg_hba.conf makes fields of it.  Before that, a
+ * check refuses what the tokenizer would accept or follow: an open quote, lists,
+ * and other files.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/hashfn.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "storage/fd.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "hooks.h"
+#include "settings/settings.h"
+
+#define MIN_TIMEOUT_MS	1000
+#define MAX_TIMEOUT_MS	(24 * 60 * 60 * 1000)
+
+enum
+{
+	FIELD_EVENT, FIELD_ELECTION, FIELD_DATABASE, FIELD_ROLE, FIELD_TIMEOUT, FIELD_COMMAND, NFIELDS
+};
+
+static const char *const event_names[] = {"elected", "unelected", "change"};
+
+/* ---- bytes ------------------------------------------------------------- */
+
+/* What is wrong with an open file; NULL: nothing. */
+static const char *
+check_file(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return "it cannot be read";
+	if (!S_ISREG(st.st_mode))
+		return "it is not a regular file";
+	if (st.st_uid != geteuid() && st.st_uid != 0)
+		return "it must be owned by the user of the server or by root";
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return "group or others have permission to write it";
+	if (st.st_size > HOOKS_FILE_SIZE)
+		return "it is larger than 64 kB";
+	return NULL;
+}
+
+/* The content, palloc'd and with a NUL at its end. */
+static char *
+read_text(const char *path, int *len)
+{
+	char	   *text = palloc(HOOKS_FILE_SIZE + 2);
+	int			fd = BasicOpenFile(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | PG_BINARY);
+	const char *error = NULL;
+	ssize_t		n = 0;
+	int			save_errno = errno;
+
+	*len = 0;
+	if (fd >= 0)
+	{
+		error = check_file(fd);
+		while (error == NULL && *len <= HOOKS_FILE_SIZE && (n = read(fd, text + *len, HOOKS_FILE_SIZE + 1 - *len)) > 0)
+			*len += n;
+		save_errno = errno;
+		close(fd);
+	}
+	errno = save_errno;
+	if (fd < 0 || n < 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read hooks file \"%s\": %m", path)));
+	if (error == NULL && *len > HOOKS_FILE_SIZE)
+		error = "it is larger than 64 kB";
+	if (error != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("could not load hooks file \"%s\": %s", path, error)));
+	text[*len] = '\0';
+	return text;
+}
+
+/* Is the end of line at p taken away by a backslash? */
+static bool
+is_continued(const char *text, const char *p)
+{
+	if (p > text && p[-1] == '\r')
+		p--;
+	return p > text && p[-1] == '\\';
+}
+
+/*
+ * What is wrong with the text, and in which line; NULL: nothing.  *line is the
+ * first one of those that backslashes make one.
+ */
+static const char *
+check_text(const char *text, int *line)
+{
+	bool		in_quote = false;
+	bool		in_comment = false;
+	bool		at_start = true;
+	int			nlines = 1;
+
+	*line = 1;
+	for (const char *p = text; *p != '\0'; p++)
+	{
+		if (*p == '\n')
+		{
+			nlines++;
+			if (is_continued(text, p) && in_comment)
+				return "a comment must not end with a backslash";
+			if (is_continued(text, p))
+				continue;
+			if (in_quote)
+				return "unterminated quoted string";
+			in_comment = false;
+			at_start = true;
+			*line = nlines;
+		}
+		else if (in_comment || (at_start && isspace((unsigned char) *p)))
+			continue;
+		else if (at_start && strncmp(*p == '"' ? p + 1 : p, "include", 7) == 0)
+			return "\"include\" is not supported";
+		else if (*p == '"')
+			in_quote = !in_quote;
+		else if (!in_quote && (*p == ',' || *p == '@'))
+			return "lists and \"@\" are not supported outside of quotes";
+		else if (!in_quote && *p == '#')
+			in_comment = true;
+		if (*p != '\n')
+			at_start = false;
+	}
+	return in_quote ? "unterminated quoted string" : NULL;
+}
+
+/* ---- lines --------------------------------------------------------------- */
+
+static bool
+is_watched(const char *prefix)
+{
+	List	   *watched = settings_split(settings_watched_prefixes);
+	ListCell   *cell;
+
+	foreach(cell, watched)
+	{
+		if (strncmp(prefix, lfirst(cell), strlen(lfirst(cell))) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The election, or for `change` the prefix.  What is wrong with it; NULL: nothing. */
+static const char *
+fill_election(Hook *hook, const AuthToken *token)
+{
+	if (!token->quoted && strcmp(token->string, "all") == 0)
+		return NULL;
+	if (token->string[0] == '\0')
+		return "ELECTION must not be empty";
+	if (hook->event == HOOK_CHANGE && (strlen(token->string) >= sizeof(hook->election) || !is_watched(token->string)))
+		return psprintf("keys with the prefix \"%s\" are not watched; see \"etcd_leader.watched_prefixes\"", token->string);
+	if (hook->event != HOOK_CHANGE && settings_election_index(token->string, (int) strlen(token->string)) < 0)
+		return psprintf("election \"%s\" does not exist", token->string);
+	strlcpy(hook->election, token->string, sizeof(hook->election));
+	return NULL;
+}
+
+static uint64
+hash_hook(const Hook *hook, const char *command)
+{
+	StringInfoData all;
+
+	initStringInfo(&all);
+	appendStringInfo(&all, "%d %s%c%s%c%s%c%s", (int) hook->event, hook->election, 0, hook->database, 0, hook->role, 0, command);
+	return hash_bytes_extended((unsigned char *) all.data, all.len, 0);
+}
+
+/* Makes a hook of the fields.  What is wrong with them; NULL: nothing. */
+static const char *
+fill_hook(HookSet *set, Hook *hook, List *fields, uint32 *ncommands)
+{
+	AuthToken  *tokens[NFIELDS];
+	const char *error;
+	ListCell   *cell;
+
+	if (list_length(fields) != NFIELDS)
+		return "a hook has six fields: EVENT ELECTION DATABASE ROLE TIMEOUT \"COMMAND\"";
+	foreach(cell, fields)
+		tokens[foreach_current_index(cell)] = linitial(lfirst_node(List, cell));
+
+	for (hook->event = 0; hook->event < lengthof(event_names); hook->event++)
+	{
+		if (strcmp(tokens[FIELD_EVENT]->string, event_names[hook->event]) == 0)
+			break;
+	}
+	if (hook->event == lengthof(event_names))
+		return psprintf("unknown event \"%s\"; it is elected, unelected or change", tokens[FIELD_EVENT]->string);
+	if ((error = fill_election(hook, tokens[FIELD_ELECTION])) != NULL)
+		return error;
+	if (tokens[FIELD_DATABASE]->string[0] == '\0' || strlcpy(hook->database, tokens[FIELD_DATABASE]->string, NAMEDATALEN) >= NAMEDATALEN ||
+		tokens[FIELD_ROLE]->string[0] == '\0' || strlcpy(hook->role, tokens[FIELD_ROLE]->string, NAMEDATALEN) >= NAMEDATALEN)
+		return "DATABASE and ROLE must be 1 to 63 bytes long";
+	if (!parse_int(tokens[FIELD_TIMEOUT]->string, &hook->timeout_ms, GUC_UNIT_MS, NULL) ||
+		hook->timeout_ms < MIN_TIMEOUT_MS || hook->timeout_ms > MAX_TIMEOUT_MS)
+		return psprintf("invalid timeout \"%s\"; it is 1s to 1d", tokens[FIELD_TIMEOUT]->string);
+	if (!tokens[FIELD_COMMAND]->quoted || tokens[FIELD_COMMAND]->string[0] == '\0')
+		return "COMMAND must be in double quotes and not empty";
+	hook->command = *ncommands;
+	*ncommands += strlcpy(set->commands + *ncommands, tokens[FIELD_COMMAND]->string, sizeof(set->commands) - *ncommands) + 1;
+	hook->id = hash_hook(hook, tokens[FIELD_COMMAND]->string);
+	if (hooks_find(set, hook->id) != NULL)
+		return psprintf("the same hook is in line %d", hooks_find(set, hook->id)->line);
+	return NULL;
+}
+
+/* Makes hooks of the lines.  What is wrong, and in which line; NULL: nothing. */
+static const char *
+fill_set(HookSet *set, List *lines, int *line)
+{
+	uint32		ncommands = 0;
+	ListCell   *cell;
+
+	foreach(cell, lines)
+	{
+		const TokenizedAuthLine *tokenized = lfirst(cell);
+		const char *error = tokenized->err_msg;
+
+		*line = tokenized->line_num;
+		if (error == NULL && set->nhooks == HOOKS_MAX)
+			error = psprintf("there are more than %d hooks", HOOKS_MAX);
+		if (error == NULL)
+			error = fill_hook(set, &set->hooks[set->nhooks], tokenized->fields, &ncommands);
+		if (error != NULL)
+			return pstrdup(error);
+		set->hooks[set->nhooks++].line = *line;
+	}
+	return NULL;
+}
+
+/* The same for the text of a file. */
+static const char *
+parse_text(HookSet *set, const char *path, char *text, int len, int *line)
+{
+	const char *error;
+	FILE	   *file;
+	FILE	   *tokenizer;
+	List	   *lines = NIL;
+	int			valid = pg_encoding_verifymbstr(PG_UTF8, text, len);
+
+	if (valid < len)
+	{
+		*line = 1;
+		for (int i = 0; i < valid; i++)
+			*line += text[i] == '\n';
+		return "invalid UTF-8, or a byte of zero";
+	}
+	error = check_text(text, line);
+	if (error != NULL || len == 0)
+		return error;
+	file = fmemopen(text, len, "r");
+	if (file == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not read hooks file \"%s\": %m", path)));
+	tokenizer = compat_begin_tokenizing();
+	compat_tokenize(path, file, &lines);
+	error = fill_set(set, lines, line);
+	compat_end_tokenizing(tokenizer);
+	fclose(file);
+	return error;
+}
+
+HookSet *
+hooks_file_read(const char *path)
+{
+	HookSet    *set = palloc0(sizeof(HookSet));
+	int			len;
+	char	   *text = read_text(path, &len);
+	int			line = 0;
+	const char *error = parse_text(set, path, text, len, &line);
+
+	if (error != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("line %d of hooks file \"%s\": %s", line, path, error)));
+	strlcpy(set->path, path, sizeof(set->path));
+	pfree(text);
+	return set;
+}

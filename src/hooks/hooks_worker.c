@@ -1,0 +1,811 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks_worker.c
+ *	  The process that decides which hooks are due, and starts their runs.
+ *
+ * Due work follows from the state: for each election, the phase in which its
+ * hooks are, and what of that is done.  That is kept in memory that outlives
+ * this process and a crash of the server, so whoever comes next starts what is
+ * missing.  An election goes from one phase to the next only when no run of the
+ * phase before is left: the last word is always that of the state which holds.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "base/quiet_exit.h"
+#include "base/worker.h"
+#include "hooks.h"
+#include "settings/settings.h"
+#include "shared/events.h"
+#include "shared/mailbox.h"
+#include "shared/shared_state.h"
+#include "shared/stats.h"
+#include "shared/status.h"
+
+#define NS_PER_MS	INT64CONST(1000000)
+
+/* Between tries of what failed: doubled up to the last. */
+#define BACKOFF_MIN_MS	1000
+#define BACKOFF_MAX_MS	60000
+
+/* After a crash of the server the hook that ran then waits for so long. */
+#define CRASH_HOLD_NS		(60000 * NS_PER_MS)
+
+/* How long after its start an instance that does not lead may still be about to lead. */
+#define START_GRACE_NS		(1000 * NS_PER_MS)
+
+/* How often to check, while hooks run, whether they still may. */
+#define LOOK_INTERVAL_NS	(500 * NS_PER_MS)
+
+/*
+ * After a loss the fence has this time to end an elected hook.  Then its
+ * process is ended.
+ */
+#define LOSS_GRACE_NS		(500 * NS_PER_MS)
+
+/* The same for a hook that does not end at its timeout. */
+#define TIMEOUT_GRACE_NS	(2000 * NS_PER_MS)
+
+/* How long to wait for the answer to a resignation. */
+#define RESIGN_TIMEOUT_US	INT64CONST(2000000)
+
+static const char *const event_names[] = {"elected", "unelected", "change"};
+
+/* The processes of the runs, and why they were ended; NULL: not. */
+static BackgroundWorkerHandle *handles[HOOKS_MAX_RUNS];
+static const char *ended_for[HOOKS_MAX_RUNS];
+static const char *const over_time = "the run did not end at its timeout";
+
+static int64 began_ns;			/* of this process */
+static bool is_start;			/* it is that of a start or promotion */
+static int64 changes_seen = 0;	/* the last event of a change that was looked at */
+static int64 next_ns;			/* when there is more to do */
+
+/* No background worker is free: until when to wait. */
+static int64 shortage_ns = 0;
+static int	shortage_backoff_ms = 0;
+
+/* ---- back-off ------------------------------------------------------------ */
+
+static int64
+next_try_ns(int *backoff_ms)
+{
+	*backoff_ms = *backoff_ms == 0 ? BACKOFF_MIN_MS : Min(*backoff_ms * 2, BACKOFF_MAX_MS);
+	return clock_now_ns() + *backoff_ms * NS_PER_MS;
+}
+
+static void
+wake_at(int64 at_ns)
+{
+	next_ns = Min(next_ns, at_ns);
+}
+
+/* ---- runs that are over ---------------------------------------------------- */
+
+static HookRunState
+run_state(int i)
+{
+	return (HookRunState) pg_atomic_read_u32(&hooks_memory->runs[i].state);
+}
+
+static void
+free_run(int i)
+{
+	if (handles[i] != NULL)
+		pfree(handles[i]);
+	handles[i] = NULL;
+	ended_for[i] = NULL;
+	pg_atomic_write_u32(&hooks_memory->runs[i].state, RUN_FREE);
+}
+
+static void
+note_success(Hook *hook, HookTask *task, const HookRun *run)
+{
+	if (task->backoff_ms != 0)
+		ereport(LOG,
+				(errmsg("hook in line %d of the hooks file has succeeded again", hook->line)));
+	memset(task, 0, sizeof(HookTask));
+	task->is_done = true;
+	hook->done_seq = run->seq;
+	hook->crashes = 0;
+	hook->sqlerrcode = 0;
+	hook->message[0] = '\0';
+	stats_count(COUNTER_HOOKS_SUCCEEDED, 1);
+}
+
+/* An unelected hook runs once for each loss, also if it fails. */
+static void
+note_failure(Hook *hook, HookTask *task, const HookRun *run)
+{
+	hook->sqlerrcode = run->sqlerrcode;
+	strlcpy(hook->message, run->message, sizeof(hook->message));
+	hook->failures++;
+	task->due_ns = next_try_ns(&task->backoff_ms);
+	task->is_done = hook->event == HOOK_UNELECTED;
+	stats_count(COUNTER_HOOKS_FAILED, 1);
+}
+
+static void
+note_crash(Hook *hook, HookTask *task, const HookRun *run)
+{
+	bool		is_off;
+
+	hook->sqlerrcode = ERRCODE_CRASH_SHUTDOWN;
+	strlcpy(hook->message, "the server crashed while the hook ran", sizeof(hook->message));
+	hook->failures++;
+	hook->crashes++;
+	hook->held_until_ns = clock_now_ns() + CRASH_HOLD_NS;
+	task->is_done = hook->event == HOOK_UNELECTED;
+	stats_count(COUNTER_HOOKS_CRASHED, 1);
+	is_off = hook->crashes >= HOOKS_MAX_CRASHES;
+	if (is_off && hook->event == HOOK_ELECTED)
+		hooks_memory->elections[run->election].resign_token = run->token;
+	ereport(WARNING,
+			(errmsg("the server crashed while the hook in line %d of the hooks file ran", hook->line),
+			 is_off ? errdetail("It has crashed %d times without a success in between. The hook is off.", hook->crashes) :
+			 errdetail("The hook does not run for a minute."),
+			 is_off ? errhint("The hook is on again when its line has changed or the server has been started.") : 0));
+}
+
+/* A run is over. */
+static void
+end_run(int i, HookStatus status)
+{
+	HookRun    *run = &hooks_memory->runs[i];
+	Hook	   *hook = hooks_find(hooks_current(), run->hook_id);
+	HookTask   *task;
+
+	if (status == HOOK_RUNNING)
+	{
+		status = ended_for[i] != NULL && ended_for[i] != over_time ? HOOK_CANCELLED : HOOK_FAILED;
+		run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
+		strlcpy(run->message, ended_for[i] ? ended_for[i] : "its process was ended", sizeof(run->message));
+		if (status == HOOK_FAILED)
+			ereport(WARNING,
+					(errmsg("hook in line %d of the hooks file failed: %s", hook ? hook->line : 0, run->message)));
+	}
+	/* what the fence has ended is nobody's fault */
+	if (status == HOOK_FAILED && run->event == HOOK_ELECTED &&
+		run->token != status_token(settings_election_index(run->election_name, (int) strlen(run->election_name))))
+		status = HOOK_CANCELLED;
+	if (hook != NULL)
+	{
+		task = &hook->tasks[run->election];
+		hook->status = status;
+		hook->ended_at = GetCurrentTimestamp();
+		switch (status)
+		{
+			case HOOK_SUCCEEDED:
+				note_success(hook, task, run);
+				break;
+			case HOOK_CRASHED:
+				note_crash(hook, task, run);
+				break;
+			case HOOK_FAILED:
+				note_failure(hook, task, run);
+				break;
+			default:
+				strlcpy(hook->message, run->message, sizeof(hook->message));
+				task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NS_PER_MS;
+				stats_count(COUNTER_HOOKS_CANCELLED, 1);
+		}
+	}
+	free_run(i);
+}
+
+/*
+ * After a crash of the server: who ran then, and was not told to quit, is the
+ * one.
+ */
+static void
+judge_crash(void)
+{
+	for (int i = 0; i < HOOKS_MAX_RUNS; i++)
+	{
+		HookRun    *run = &hooks_memory->runs[i];
+
+		if (run_state(i) == RUN_RUNNING)
+			end_run(i, HOOK_CRASHED);
+		else if (run_state(i) == RUN_STARTING || run_state(i) == RUN_TOLD_TO_QUIT)
+		{
+			strlcpy(run->message, "another process crashed", sizeof(run->message));
+			end_run(i, HOOK_CANCELLED);
+		}
+	}
+}
+
+/* ---- runs that must not go on -------------------------------------------------- */
+
+static void
+stop_run(int i, const char *reason)
+{
+	if (ended_for[i] != NULL || handles[i] == NULL)
+		return;
+	ended_for[i] = reason;
+	TerminateBackgroundWorker(handles[i]);
+}
+
+static void
+check_run(int i)
+{
+	HookRun    *run = &hooks_memory->runs[i];
+	const HookElection *election = &hooks_memory->elections[run->election];
+	const Hook *hook = hooks_find(hooks_current(), run->hook_id);
+	int64		now_ns = clock_now_ns();
+	pid_t		pid;
+
+	if (run_state(i) == RUN_OVER)
+		end_run(i, run->status);
+	else if (handles[i] != NULL && run_state(i) == RUN_STARTING && GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED &&
+			 run_state(i) == RUN_STARTING)
+		end_run(i, HOOK_CANCELLED);
+	else if (hook == NULL)
+		stop_run(i, "its line has gone");
+	else if (run->event == HOOK_ELECTED && election->phase != HOOKS_LEADING && now_ns - election->since_ns > LOSS_GRACE_NS)
+		stop_run(i, "this instance does not lead any more");
+	else if (now_ns - run->started_ns > hook->timeout_ms * NS_PER_MS + TIMEOUT_GRACE_NS)
+		stop_run(i, over_time);
+	if (run_state(i) != RUN_FREE)
+		wake_at(now_ns + LOOK_INTERVAL_NS);
+}
+
+/* At the end of this process: ends the runs, and those that have not begun never will. */
+static void
+stop_all(int code, Datum arg)
+{
+	for (int i = 0; i < HOOKS_MAX_RUNS; i++)
+	{
+		uint32		expected = RUN_STARTING;
+
+		if (handles[i] == NULL || run_state(i) == RUN_FREE)
+			continue;
+		TerminateBackgroundWorker(handles[i]);
+		(void) pg_atomic_compare_exchange_u32(&hooks_memory->runs[i].state, &expected, RUN_FREE);
+	}
+}
+
+/* How many runs there are: of an event, in an election, of a hook; -1, 0: of any. */
+static int
+count_runs(int event, int election, uint64 hook_id)
+{
+	int			n = 0;
+
+	for (int i = 0; i < HOOKS_MAX_RUNS; i++)
+	{
+		const HookRun *run = &hooks_memory->runs[i];
+
+		if (run_state(i) != RUN_FREE && (event < 0 || run->event == (HookEvent) event) &&
+			(election < 0 || (run->event != HOOK_CHANGE && run->election == election)) &&
+			(hook_id == 0 || run->hook_id == hook_id))
+			n++;
+	}
+	return n;
+}
+
+/* ---- starts ------------------------------------------------------------------ */
+
+/* Is there a place for a run?  The last one is never for a change. */
+static bool
+has_place(HookEvent event)
+{
+	if (clock_now_ns() < shortage_ns)
+	{
+		wake_at(shortage_ns);
+		return false;
+	}
+	return count_runs(-1, -1, 0) < settings_max_hook_workers &&
+		(event != HOOK_CHANGE || count_runs(HOOK_CHANGE, -1, 0) < settings_max_hook_workers - 1);
+}
+
+static void
+report_shortage(const Hook *hook)
+{
+	if (shortage_backoff_ms == 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not start the hook in line %d of the hooks file", hook->line),
+				 errdetail("There is no free background worker slot."),
+				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+	shortage_ns = next_try_ns(&shortage_backoff_ms);
+	wake_at(shortage_ns);
+}
+
+/* Asks the postmaster for the process of a run.  False if there is no room for it. */
+static bool
+register_run(int i, const Hook *hook)
+{
+	HookRun    *run = &hooks_memory->runs[i];
+	BackgroundWorker worker;
+	MemoryContext caller_context = MemoryContextSwitchTo(TopMemoryContext);
+	bool		registered;
+
+	worker_init(&worker, "etcd_leader hook", "etcd_leader_hook_main", BgWorkerStart_RecoveryFinished);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader hook in line %d", hook->line);
+	worker.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
+	worker.bgw_notify_pid = MyProcPid;
+	worker.bgw_main_arg = Int32GetDatum(i);
+	memcpy(worker.bgw_extra, &run->ticket, sizeof(run->ticket));
+	strlcpy(worker.bgw_extra + sizeof(run->ticket), event_names[hook->event], BGW_EXTRALEN - sizeof(run->ticket));
+	registered = RegisterDynamicBackgroundWorker(&worker, &handles[i]);
+	if (!registered)
+		handles[i] = NULL;
+	MemoryContextSwitchTo(caller_context);
+	return registered;
+}
+
+static void
+start_run(Hook *hook, int election_position)
+{
+	const HookElection *election = &hooks_memory->elections[election_position];
+	bool		is_of_change = hook->event == HOOK_CHANGE;
+	int			i = 0;
+	HookRun    *run;
+
+	while (run_state(i) != RUN_FREE)
+		i++;
+	run = &hooks_memory->runs[i];
+	run->ticket = ++hooks_memory->last_ticket;
+	run->hook_id = hook->id;
+	run->event = hook->event;
+	run->election = election_position;
+	strlcpy(run->election_name, is_of_change ? hook->election : election->name, sizeof(run->election_name));
+	strlcpy(run->database, hook->database, sizeof(run->database));
+	strlcpy(run->reason, is_of_change ? (hook->changed_by_gap ? EVENT_REASON_GAP : "change") : election->reason, sizeof(run->reason));
+	run->token = is_of_change ? 0 : election->token;
+	run->seq = hook->changed_seq;
+	run->started_ns = clock_now_ns();
+	run->status = HOOK_RUNNING;
+	run->sqlerrcode = 0;
+	run->message[0] = '\0';
+	pg_write_barrier();
+	pg_atomic_write_u32(&run->state, RUN_STARTING);
+	if (!register_run(i, hook))
+	{
+		free_run(i);
+		hook->status = HOOK_WAITING;
+		strlcpy(hook->message, "no background worker is free", sizeof(hook->message));
+		report_shortage(hook);
+		return;
+	}
+	shortage_backoff_ms = 0;
+	hook->changed_by_gap = false;
+	hook->status = HOOK_RUNNING;
+	hook->token = run->token;
+	hook->started_at = GetCurrentTimestamp();
+	hook->ended_at = 0;
+	hook->runs++;
+	wake_at(run->started_ns + LOOK_INTERVAL_NS);
+}
+
+/* Starts a hook if it is time and there is a place for it. */
+static void
+start_if_due(Hook *hook, int election_position)
+{
+	const HookTask *task = &hook->tasks[election_position];
+	int64		due_ns = Max(task->due_ns, hook->held_until_ns);
+
+	if (hook->crashes >= HOOKS_MAX_CRASHES)
+		return;
+	if (due_ns > clock_now_ns())
+		wake_at(due_ns);
+	else if (has_place(hook->event))
+		start_run(hook, election_position);
+}
+
+/* ---- elections ------------------------------------------------------------------ */
+
+static bool
+is_of_election(const Hook *hook, HookEvent event, const HookElection *election)
+{
+	return hook->event == event && (hook->election[0] == '\0' || strcmp(hook->election, election->name) == 0);
+}
+
+static void
+enter_phase(HookElection *election, HookPhase phase, int64 token, const char *reason)
+{
+	int			position = election - hooks_memory->elections;
+	HookSet    *set = hooks_current();
+
+	/*
+	 * A hook that makes its instance lose leads to another election and runs
+	 * again.  It waits a second, and no longer.
+	 */
+	for (int i = 0; phase != HOOKS_IDLE && i < set->nhooks; i++)
+	{
+		HookTask   *task = &set->hooks[i].tasks[position];
+
+		if (!is_of_election(&set->hooks[i], phase == HOOKS_LOST ? HOOK_UNELECTED : HOOK_ELECTED, election))
+			continue;
+		task->is_done = false;
+		task->due_ns = Min(task->due_ns, clock_now_ns() + BACKOFF_MIN_MS * NS_PER_MS);
+		task->backoff_ms = 0;
+	}
+	election->token = token;
+	strlcpy(election->reason, reason, sizeof(election->reason));
+	election->since_ns = clock_now_ns();
+	election->phase = phase;
+}
+
+/*
+ * Is it clear that this instance does not lead?  After the start of this process
+ * the elector may be about to go on where one before it was.
+ */
+static bool
+is_settled(int index)
+{
+	SharedElection shared;
+
+	if (clock_now_ns() - began_ns > START_GRACE_NS)
+		return true;
+	wake_at(began_ns + START_GRACE_NS + NS_PER_MS);
+	return status_read(index, &shared) && shared.view.has_leader && shared.view.role != ELECTION_LEADER &&
+		shared.view.leader_revision != shared.view.create_revision;
+}
+
+/*
+ * Looks at the next events of the election up to one of that kind, of a later
+ * leadership than `after`.  Its token; 0: there is none.
+ */
+static int64
+next_event(HookElection *election, int kind, int64 after, char *reason)
+{
+	SharedEvent event;
+
+	while (events_next_but_changes(election->seq, &event))
+	{
+		election->seq = event.seq;
+		if (event.kind != kind || strcmp(event.election, election->name) != 0 || event.leader_revision <= after)
+			continue;
+		strlcpy(reason, event.reason, ELECTION_REASON_SIZE);
+		return event.leader_revision;
+	}
+	return 0;
+}
+
+/* The reason of a loss, if an event has told of it already.  Leaves election->seq. */
+static void
+find_reason_of_loss(const HookElection *election, char *reason)
+{
+	HookElection copy = *election;
+
+	strlcpy(reason, "lost", ELECTION_REASON_SIZE);
+	(void) next_event(&copy, ELECTION_EVENT_UNELECTED, -1, reason);
+}
+
+/*
+ * Has an unelected hook still to run for the last loss?  One that waits for a
+ * minute after a crash does not hold up the next leadership.
+ */
+static bool
+has_undone(const HookElection *election, bool leads_again)
+{
+	HookSet    *set = hooks_current();
+	int			position = election - hooks_memory->elections;
+	int64		now_ns = clock_now_ns();
+
+	for (int i = 0; i < set->nhooks; i++)
+	{
+		const Hook *hook = &set->hooks[i];
+
+		if (is_of_election(hook, HOOK_UNELECTED, election) && !hook->tasks[position].is_done &&
+			hook->crashes < HOOKS_MAX_CRASHES && !(leads_again && hook->held_until_ns > now_ns))
+			return true;
+	}
+	return false;
+}
+
+/* One step of an election to its next phase.  False if it stays where it is. */
+static bool
+advance(HookElection *election)
+{
+	int			position = election - hooks_memory->elections;
+	int			index = settings_election_index(election->name, (int) strlen(election->name));
+	char		reason[ELECTION_REASON_SIZE] = "elected";
+	int64		token;
+	int64		current;
+
+	switch (election->phase)
+	{
+		case HOOKS_AT_START:
+			current = status_token(index);
+			if (current != 0)
+				enter_phase(election, HOOKS_LEADING, current, reason);
+			else if (is_settled(index))
+				enter_phase(election, HOOKS_LOST, 0, "start");
+			break;
+		case HOOKS_LEADING:
+			current = status_token(index);
+			if (current == election->token || (current == 0 && !is_settled(index)))
+				return false;
+			find_reason_of_loss(election, reason);
+			enter_phase(election, HOOKS_LOST, election->token, reason);
+			break;
+		case HOOKS_LOST:
+			if (count_runs(-1, position, 0) > 0 || has_undone(election, status_token(index) != 0))
+				return false;
+			enter_phase(election, HOOKS_IDLE, election->token, "");
+			break;
+		case HOOKS_IDLE:
+
+			/* a leadership that is over by now is lost, too; the state is read after the events */
+			token = next_event(election, ELECTION_EVENT_ELECTED, election->token, reason);
+			current = status_token(index);
+			if (token == 0)
+				token = current;
+			if (token == 0)
+				return false;
+			enter_phase(election, HOOKS_LEADING, token, reason);
+			break;
+	}
+	return true;
+}
+
+/* Resigns if a hook that is off has harmed this leadership.  True: nothing must be started meanwhile. */
+static bool
+resign_if_harmed(HookElection *election)
+{
+	static SharedReply reply;
+	SharedRequest request = {.command = COMMAND_RESIGN, .rejoin = true};
+	int			index = settings_election_index(election->name, (int) strlen(election->name));
+
+	if (election->resign_token == 0)
+		return false;
+	if (status_token(index) == election->resign_token)
+	{
+		strlcpy(request.election, election->name, sizeof(request.election));
+		(void) mailbox_ask(&request, clock_now_ns() / 1000 + RESIGN_TIMEOUT_US, &reply);
+	}
+	if (status_token(index) == election->resign_token || (status_token(index) == 0 && !is_settled(index)))
+	{
+		wake_at(clock_now_ns() + LOOK_INTERVAL_NS);
+		return true;
+	}
+	election->resign_token = 0;
+	return false;
+}
+
+static void
+serve_election(HookElection *election)
+{
+	HookSet    *set = hooks_current();
+	int			position = election - hooks_memory->elections;
+	HookEvent	event;
+
+	if (resign_if_harmed(election))
+		return;
+	while (advance(election))
+		;
+	if (election->phase == HOOKS_IDLE || election->phase == HOOKS_AT_START)
+		return;
+	event = election->phase == HOOKS_LEADING ? HOOK_ELECTED : HOOK_UNELECTED;
+	if (event == HOOK_UNELECTED && count_runs(HOOK_ELECTED, position, 0) > 0)
+		return;
+	for (int i = 0; i < set->nhooks; i++)
+	{
+		Hook	   *hook = &set->hooks[i];
+
+		if (is_of_election(hook, event, election) && !hook->tasks[position].is_done && count_runs(event, position, hook->id) == 0)
+			start_if_due(hook, position);
+	}
+}
+
+static HookElection *
+find_election(const char *name)
+{
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		if (strcmp(hooks_memory->elections[i].name, name) == 0)
+			return &hooks_memory->elections[i];
+	}
+	return NULL;
+}
+
+/* Takes up the elections of the settings, and lets others go when nothing is left to do. */
+static void
+take_up_elections(void)
+{
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		HookElection *election = &hooks_memory->elections[i];
+
+		if (election->name[0] != '\0' && election->phase == HOOKS_IDLE && count_runs(-1, i, 0) == 0 &&
+			settings_election_index(election->name, (int) strlen(election->name)) < 0)
+			election->name[0] = '\0';
+	}
+	for (int i = 0; i < settings_election_count(); i++)
+	{
+		HookElection *election;
+
+		if (find_election(settings_election_name(i)) != NULL || (election = find_election("")) == NULL)
+			continue;
+		for (int j = 0; j < hooks_current()->nhooks; j++)
+			memset(&hooks_current()->hooks[j].tasks[election - hooks_memory->elections], 0, sizeof(HookTask));
+		memset(election, 0, sizeof(HookElection));
+		election->phase = is_start ? HOOKS_AT_START : HOOKS_IDLE;
+		election->seq = is_start ? 0 : events_last();
+		strlcpy(election->name, settings_election_name(i), ELECTION_NAME_SIZE);
+	}
+	is_start = false;
+}
+
+/* ---- changes ------------------------------------------------------------------------ */
+
+static void
+look_at_changes(void)
+{
+	HookSet    *set = hooks_current();
+	SharedEvent event;
+
+	while (events_next_change(changes_seen, &event))
+	{
+		changes_seen = event.seq;
+		for (int i = 0; i < set->nhooks; i++)
+		{
+			Hook	   *hook = &set->hooks[i];
+			bool		is_gap = event.key[0] == '\0';
+
+			if (hook->event != HOOK_CHANGE || hook->changed_seq >= event.seq ||
+				(!is_gap && strncmp(event.key, hook->election, strlen(hook->election)) != 0))
+				continue;
+			hook->changed_seq = event.seq;
+			hook->changed_by_gap |= is_gap;
+		}
+	}
+}
+
+/* The one that has waited longest comes first. */
+static void
+serve_changes(void)
+{
+	static int	first = 0;
+	HookSet    *set = hooks_current();
+
+	look_at_changes();
+	for (int n = 0; n < set->nhooks; n++)
+	{
+		int			i = (first + n) % set->nhooks;
+		Hook	   *hook = &set->hooks[i];
+
+		if (hook->event != HOOK_CHANGE || hook->changed_seq <= hook->done_seq || count_runs(HOOK_CHANGE, -1, hook->id) > 0)
+			continue;
+		start_if_due(hook, 0);
+		if (hook->status == HOOK_RUNNING)
+			first = i + 1;
+	}
+}
+
+/* ---- the file -------------------------------------------------------------------------- */
+
+/* The old lines stay in force if the file is wrong. */
+static void
+try_to_read(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		HookSet    *set = hooks_file_read(settings_hooks_file);
+
+		hooks_put_in_force(set);
+		pfree(set);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		ereport(LOG,
+				(errcode(edata->sqlerrcode),
+				 errmsg("%s", edata->message),
+				 errdetail("The hooks that were in force before stay in force.")));
+		strlcpy(hooks_memory->error, edata->message, sizeof(hooks_memory->error));
+		hooks_memory->error_at = GetCurrentTimestamp();
+		FreeErrorData(edata);
+	}
+	PG_END_TRY();
+}
+
+/* After each reload, also one while no such process was there; not after a mere restart. */
+static void
+read_file(bool is_reload)
+{
+	if (!is_reload && PgReloadTime <= hooks_memory->reload_time)
+		return;
+	hooks_memory->reload_time = PgReloadTime;
+	changes_seen = 0;
+	if (settings_hooks_file[0] != '\0')
+		try_to_read();
+	else
+	{
+		hooks_put_in_force(palloc0(sizeof(HookSet)));
+		hooks_memory->reload_time = 0;
+	}
+}
+
+/* ---- the process ----------------------------------------------------------------------- */
+
+static void
+serve_settings(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (!ConfigReloadPending)
+		return;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	read_file(true);
+}
+
+static void
+take_turn(void)
+{
+	/* nobody publishes that a deadline has passed */
+	next_ns = shared_state_next_deadline_ns();
+	for (int i = 0; i < HOOKS_MAX_RUNS; i++)
+	{
+		if (run_state(i) != RUN_FREE)
+			check_run(i);
+	}
+	take_up_elections();
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		if (hooks_memory->elections[i].name[0] != '\0')
+			serve_election(&hooks_memory->elections[i]);
+	}
+	serve_changes();
+}
+
+void
+etcd_leader_hooks_main(Datum main_arg)
+{
+	uint32		wait_event;
+	bool		is_first;
+	MemoryContext turn_context;
+
+	quiet_exit_install();
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	if (!hooks_claim(&is_first))
+		proc_exit(0);
+	wait_event = compat_wait_event("EtcdLeaderHooks");
+	began_ns = clock_now_ns();
+	is_start = hooks_memory->is_start;
+	hooks_memory->is_start = false;
+	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader hooks turn", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(turn_context);
+	if (is_first)
+		judge_crash();
+	before_shmem_exit(stop_all, (Datum) 0);
+	read_file(false);
+
+	while (settings_hooks_file[0] != '\0')
+	{
+		uint64		change = events_change_number();
+		int64		now_ns;
+
+		take_turn();
+		now_ns = clock_now_ns();
+		(void) events_wait_for_change(change, next_ns == PG_INT64_MAX ? -1 :
+									  next_ns <= now_ns ? 0 : (long) Min((next_ns - now_ns) / NS_PER_MS + 1, INT_MAX), wait_event);
+		serve_settings();
+		MemoryContextReset(turn_context);
+	}
+	proc_exit(0);
+}

@@ -1,0 +1,100 @@
+/*-------------------------------------------------------------------------
+ *
+ * supervised_worker.c
+ *	  Background workers that run as long as the settings want them.
+ *
+ * The elector registers them, because a reload can want one at any time.  If the
+ * elector ends, the worker goes on, and the next elector finds it there.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+
+#include "base/clock.h"
+#include "base/worker.h"
+#include "shared_state.h"
+#include "supervised_worker.h"
+
+#define NS_PER_MS		INT64CONST(1000000)
+
+/* Between two starts: doubled up to the last. */
+#define BACKOFF_MIN_MS	1000
+#define BACKOFF_MAX_MS	60000
+
+/* A worker that ran for so long after its back-off is restarted at once. */
+#define STABLE_NS		(1000 * NS_PER_MS)
+
+/* Asks the postmaster for it. */
+static void
+register_worker(SupervisedWorker *worker)
+{
+	BackgroundWorker registration;
+	MemoryContext caller_context = MemoryContextSwitchTo(TopMemoryContext);
+
+	worker_init(&registration, worker->type, worker->function, worker->start_time);
+	if (worker->handle != NULL)
+		pfree(worker->handle);
+	worker->handle = NULL;
+	if (RegisterDynamicBackgroundWorker(&registration, &worker->handle))
+		worker->is_reported = false;
+	else if (!worker->is_reported)
+	{
+		worker->is_reported = true;
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not start the background worker \"%s\"", worker->type),
+				 errdetail("There is no free background worker slot."),
+				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+	}
+	MemoryContextSwitchTo(caller_context);
+}
+
+long
+worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint32 *claimed)
+{
+	int64		now_ns;
+	pid_t		pid;
+
+	if (!is_wanted)
+	{
+		worker->due_ns = 0;
+		worker->backoff_ms = 0;
+		return -1;
+	}
+	if (pg_atomic_read_u32((pg_atomic_uint32 *) claimed) != 0)
+		return -1;
+	/* one that was registered in recovery may wait for its end */
+	if (worker->handle != NULL && GetBackgroundWorkerPid(worker->handle, &pid) == BGWH_NOT_YET_STARTED)
+		return -1;
+	now_ns = clock_now_ns();
+	if (now_ns >= worker->due_ns)
+	{
+		if (now_ns - worker->due_ns > STABLE_NS)
+			worker->backoff_ms = 0;
+		worker->backoff_ms = Max(BACKOFF_MIN_MS, Min(worker->backoff_ms * 2, BACKOFF_MAX_MS));
+		worker->due_ns = now_ns + worker->backoff_ms * NS_PER_MS;
+		register_worker(worker);
+	}
+	return (long) ((worker->due_ns - now_ns) / NS_PER_MS + 1);
+}
+
+static void
+release(int code, Datum claimed)
+{
+	pg_atomic_write_u32((pg_atomic_uint32 *) DatumGetPointer(claimed), 0);
+	shared_state_wake_elector();
+}
+
+bool
+worker_claim(pg_atomic_uint32 *claimed)
+{
+	uint32		expected = 0;
+
+	if (!pg_atomic_compare_exchange_u32(claimed, &expected, 1))
+		return false;
+	before_shmem_exit(release, PointerGetDatum(claimed));
+	return true;
+}
