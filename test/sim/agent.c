@@ -423,7 +423,7 @@ agents_wake(void)
 
 		if (agent->runs && !agent->frozen && agent->lease != 0 && agent->step == STEP_REFRESH &&
 			!link_is_cut(i, cluster.leader < 0 ? 0 : cluster.leader))
-			step_later(agent, STEP_READ, random_between(MS, 50 * MS));
+			step_later(agent, STEP_REFRESH, random_between(MS, 50 * MS));
 	}
 }
 

@@ -98,6 +98,7 @@ draw_more(void)
 		{
 			plan.nendpoints = 1;
 			plan.fault[FAULT_PAUSE_KNOWN] = (int) random_between(50, 300);
+			plan.stop_at_renewal = (int) random_between(0, 5000);
 		}
 	}
 	if (random_chance(4000))
@@ -106,7 +107,7 @@ draw_more(void)
 		plan.touch_at_look = (int) random_between(300, 3000);
 		plan.link_jitter_ns = random_between(10 * MS, 200 * MS);
 	}
-	if (random_chance(3000))
+	if (plan.stop_at_renewal == 0 && random_chance(3000))
 		plan.stop_at_renewal = (int) random_between(300, 1500);
 	if (random_chance(3000))
 		plan.restore_ns = random_between(plan.faults_end_ns / 4, plan.faults_end_ns / 2);
@@ -147,8 +148,8 @@ plan_draw(uint64_t seed)
 		plan.garbage = random_below(200);
 	}
 	plan.faults_end_ns = random_between(40, 80) * SECOND;
-	agents_ttl_s = ONE_OF(8, 8, 10, 20);
-	agents_loop_ns = ONE_OF(1, 1, 2) * SECOND;
+	agents_ttl_s = ONE_OF(8, 8, 10, 20, 20);
+	agents_loop_ns = ONE_OF(1, 1, 2, agents_ttl_s * 2 / 5) * SECOND;
 	fault_rate = ONE_OF(0, 20, 60, 150);
 	draw_clocks();
 	draw_more();
@@ -309,7 +310,6 @@ cut_host(int n)
 	trace(instances[n].name, "is cut off");
 	for (int m = 0; m < cluster.nmembers; m++)
 		link_cut(n, m, true);
-	end_later(END_HOST_CUT, n);
 }
 
 static void
@@ -392,6 +392,7 @@ fault_host(void)
 	{
 		case 0:
 			cut_host(n);
+			end_later(END_HOST_CUT, n);
 			break;
 		case 1:
 			if (!in->running || in->stopping || in->paused)
@@ -541,6 +542,8 @@ strike(void *subject, uint64_t kind)
 	{
 		case STRIKE_CUT:
 			cut_host(in->number);
+			events_after(random_between(agents_ttl_s, 2 * agents_ttl_s) * SECOND, end_fault, NULL,
+						 (uint64_t) in->number * NENDS + END_HOST_CUT);
 			break;
 		case STRIKE_HAND_OVER:
 			for (int i = 0; i < ninstances && key != NULL; i++)
@@ -548,6 +551,8 @@ strike(void *subject, uint64_t kind)
 				if (bytes_equal(key->value, bytes_of(instances[i].name)))
 					agent_switch_over(&agents[i]);
 			}
+			if (random_chance(5000))
+				strike_soon(STRIKE_CUT, in, SECOND / 2);
 			break;
 		case STRIKE_RESTART:
 			agent_restart(&agents[in->number]);
@@ -557,10 +562,13 @@ strike(void *subject, uint64_t kind)
 			break;
 		case STRIKE_DELETE:
 			delete_key();
+			strike_soon(STRIKE_CUT, in, SECOND / 2);
 			break;
 		case STRIKE_EVENT:
 			if (cluster_works())
 				put(NAMESPACE "/p/config", "{\"ttl\":8}");
+			if (random_chance(5000))
+				strike_soon(STRIKE_DELETE, in, SECOND / 2);
 			break;
 		case NSTRIKES:
 			break;
@@ -653,8 +661,8 @@ run_seed(uint64_t seed)
 	at_rest = put_back = away = false;
 	next_deletion_ns = 0;
 	agents_reset();
-	for (int i = 0; i < ninstances && random_chance(3000); i++)
-		agents[i].ttl_s = i == 0 ? agents_ttl_s : 8;
+	if (agents_loop_ns <= 2 * SECOND && random_chance(6000))
+		agents[random_below(ninstances)].ttl_s = 8;
 	over = false;
 	store_changed = checker_changed;
 	/* etcd elects a leader, and Patroni's members come up */

@@ -8,6 +8,8 @@
  *   There is one exception.  If an operator deletes the key, an instance that
  *   cannot know of it leads no longer than the key's lease would have lived
  *   from then.
+ * - An instance does not believe that it leads for longer than etcd's leader
+ *   keeps the key's lease, if nobody renews it any more.
  * - A leader that is shown was named by the key, under the revision that is
  *   shown.  No event has told the instance of the end of that leadership.
  * - At most one instance leads the own election.  Its key is the first, and the
@@ -72,6 +74,25 @@ check_follower(Instance *in)
 	else if (key->create_revision != token)
 		fail_run("%s leads with token %" PRId64 ", the leader key has %" PRId64, in->name,
 				 token, key->create_revision);
+}
+
+/* Does the instance believe in its leadership for no longer than the lease lives? */
+static void
+check_deadline(const Instance *in)
+{
+	const ElectionView *view = &in->views[FOLLOWED];
+	const Version *key = store_find(leader_key(in));
+	const StoreLease *lease = key != NULL ? store_find_lease(key->lease) : NULL;
+	int64_t		deadline_ns = instance_true_time(in, view->deadline_ns);
+	int64_t		end_ns = NEVER;
+
+	if (lease != NULL && key->create_revision == view->token)
+		end_ns = cluster.leader >= 0 ? lease->expires_ns[cluster.leader] : NEVER;
+	else if (view->token == deleted_revision[in->number])
+		end_ns = deleted_until_ns[in->number];
+	if (deadline_ns > now_ns && deadline_ns > end_ns)
+		fail_run("%s believes for %.6f s more that it leads, the lease of the key lives for %.6f s", in->name,
+				 (deadline_ns - now_ns) / 1e9, (end_ns - now_ns) / 1e9);
 }
 
 static void
@@ -247,6 +268,8 @@ void
 checker_published(Instance *in, int slot, const ElectionView *old)
 {
 	check_leaders();
+	if (slot == FOLLOWED && in->views[slot].deadline_ns != old->deadline_ns)
+		check_deadline(in);
 	if (slot == FOLLOWED && !over && in->views[slot].deadline_ns > old->deadline_ns && random_chance(plan.stop_at_renewal))
 		strike_soon(STRIKE_CUT, in, 50 * MS);
 }
