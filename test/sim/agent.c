@@ -120,7 +120,7 @@ static void
 promote(Agent *agent)
 {
 	if (agent->server_runs && in_recovery(agent))
-		events_after(random_between(0, 2 * SECOND), promote_now, agent, ++agent->server_number);
+		events_after(random_between(0, random_chance(5000) ? 50 * MS : 2 * SECOND), promote_now, agent, ++agent->server_number);
 }
 
 static void

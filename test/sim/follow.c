@@ -75,7 +75,7 @@ draw_clocks(void)
 {
 	int			margin_s = 1;
 
-	if (random_chance(3000))
+	if (random_chance(plan.touch_at_look > 0 ? 7000 : 3000))
 		plan.margin_ms = 0;
 	else if (agents_ttl_s > 10)
 		margin_s = agents_ttl_s / 10;
@@ -104,8 +104,11 @@ draw_more(void)
 	if (random_chance(4000))
 	{
 		/* requests are answered in any order, while something happens */
-		plan.touch_at_look = (int) random_between(300, 3000);
-		plan.link_jitter_ns = random_between(10 * MS, 200 * MS);
+		plan.touch_at_look = (int) random_between(500, 5000);
+		plan.link_jitter_ns = random_between(50 * MS, 400 * MS);
+		/* leases differ much, by age or by TTL */
+		agents_ttl_s = 20;
+		agents_loop_ns = ONE_OF(1, 8) * SECOND;
 	}
 	if (plan.stop_at_renewal == 0 && random_chance(3000))
 		plan.stop_at_renewal = (int) random_between(300, 1500);
@@ -151,8 +154,8 @@ plan_draw(uint64_t seed)
 	agents_ttl_s = ONE_OF(8, 8, 10, 20, 20);
 	agents_loop_ns = ONE_OF(1, 1, 2, agents_ttl_s * 2 / 5) * SECOND;
 	fault_rate = ONE_OF(0, 20, 60, 150);
-	draw_clocks();
 	draw_more();
+	draw_clocks();
 }
 
 /* ---- faults ------------------------------------------------------------------------ */
@@ -177,12 +180,6 @@ faults_at_grant(int leader, int member)
 {
 	(void) leader;
 	(void) member;
-}
-
-void
-faults_at_look(const EtcdRequest *request)
-{
-	(void) request;
 }
 
 /* The kinds of end of a fault; the tag has the kind and the subject. */
@@ -551,8 +548,6 @@ strike(void *subject, uint64_t kind)
 				if (bytes_equal(key->value, bytes_of(instances[i].name)))
 					agent_switch_over(&agents[i]);
 			}
-			if (random_chance(5000))
-				strike_soon(STRIKE_CUT, in, SECOND / 2);
 			break;
 		case STRIKE_RESTART:
 			agent_restart(&agents[in->number]);
@@ -562,13 +557,10 @@ strike(void *subject, uint64_t kind)
 			break;
 		case STRIKE_DELETE:
 			delete_key();
-			strike_soon(STRIKE_CUT, in, SECOND / 2);
 			break;
 		case STRIKE_EVENT:
 			if (cluster_works())
 				put(NAMESPACE "/p/config", "{\"ttl\":8}");
-			if (random_chance(5000))
-				strike_soon(STRIKE_DELETE, in, SECOND / 2);
 			break;
 		case NSTRIKES:
 			break;
@@ -581,14 +573,37 @@ strike_soon(Strike kind, Instance *in, int64_t within_ns)
 	events_after(random_between(0, within_ns), strike, in, kind);
 }
 
-/* One to three things happen while the request is under way. */
+/* Up to three things happen while the request is under way. */
 void
-strike_at_request(Instance *in)
+strike_at_request(Instance *in, EtcdRequestKind kind)
 {
-	int			n = random_chance(plan.touch_at_look) ? 1 + random_below(3) : 0;
+	int64_t		within_ns = 2 * (plan.link_delay_ns + plan.link_jitter_ns);
 
-	while (n-- > 0)
-		strike_soon((Strike) random_below(NSTRIKES), in, 2 * (plan.link_delay_ns + plan.link_jitter_ns));
+	if (!random_chance(plan.touch_at_look))
+		return;
+	/* causes a look, so that both are under way */
+	if (kind == ETCD_TIME_TO_LIVE)
+		strike_soon(STRIKE_EVENT, in, 10 * MS);
+	if (random_chance(5000))
+		strike_soon(STRIKE_HAND_OVER, in, within_ns);
+	else if (random_chance(5000))
+		strike_soon((Strike) random_below(NSTRIKES), in, within_ns);
+}
+
+/* Deletes the key after it was read, if its leader asks for its time to live meanwhile. */
+void
+faults_at_look(const EtcdRequest *request)
+{
+	const Version *key = store_find(bytes_of(PATRONI_LEADER));
+
+	if (over || plan.touch_at_look == 0 || key == NULL ||
+		!bytes_equal(request->success[0].key, bytes_of(PATRONI_LEADER)))
+		return;
+	for (int i = 0; i < ninstances; i++)
+	{
+		if (checker_is_asking(&instances[i]) && bytes_equal(key->value, bytes_of(instances[i].name)))
+			strike_soon(STRIKE_DELETE, &instances[i], 5 * MS);
+	}
 }
 
 /* ---- a run --------------------------------------------------------------------------- */

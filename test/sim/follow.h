@@ -41,7 +41,7 @@ extern bool put_back;			/* etcd was put back to an earlier state */
 extern void strike_soon(Strike kind, Instance *in, int64_t within_ns);
 
 /* Perhaps something happens while the request of this instance is under way. */
-extern void strike_at_request(Instance *in);
+extern void strike_at_request(Instance *in, EtcdRequestKind kind);
 
 /* ---- follow_checker.c --------------------------------------------------------- */
 
@@ -50,6 +50,9 @@ extern bool is_calm(void);
 
 /* The instance is set to follow another cluster. */
 extern void checker_follows(Instance *in);
+
+/* Has the instance asked for a time to live, without an answer yet? */
+extern bool checker_is_asking(const Instance *in);
 
 /* The time for recovery is over. */
 extern void check_recovery(void);

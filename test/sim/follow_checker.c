@@ -34,6 +34,7 @@
 
 static int	nrequests[16];
 static int	nevents[16];
+static int64_t asked_ns[16];	/* for the time to live that is not answered yet; 0: none */
 static int64_t told_revision[16];	/* of the newest event of the leader key */
 
 /* The last key that an operator has deleted while it named this instance. */
@@ -223,6 +224,7 @@ checker_reset(void)
 	memset(deleted_until_ns, 0, sizeof(deleted_until_ns));
 	memset(nrequests, 0, sizeof(nrequests));
 	memset(nevents, 0, sizeof(nevents));
+	memset(asked_ns, 0, sizeof(asked_ns));
 	memset(told_revision, 0, sizeof(told_revision));
 }
 
@@ -249,11 +251,13 @@ checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 	(void) id;
 	if (at_rest)
 		nrequests[in->number]++;
+	if (request->kind == ETCD_TIME_TO_LIVE)
+		asked_ns[in->number] = now_ns;
 	if (!is_harmless(request))
 		fail_run("%s writes to etcd", in->name);
 	if (!over && (request->kind == ETCD_TIME_TO_LIVE ||
 				  (request->kind == ETCD_TXN && bytes_equal(request->success[0].key, leader_key(in)))))
-		strike_at_request(in);
+		strike_at_request(in, request->kind);
 }
 
 void
@@ -296,6 +300,12 @@ checker_called(Instance *in)
 	check_shown_leader(in);
 }
 
+bool
+checker_is_asking(const Instance *in)
+{
+	return asked_ns[in->number] != 0 && now_ns - asked_ns[in->number] < SECOND / 2;
+}
+
 void
 checker_follows(Instance *in)
 {
@@ -311,11 +321,11 @@ checker_ended(Instance *in)
 void
 checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was_read, const EtcdAnswer *answer)
 {
-	(void) in;
 	(void) id;
-	(void) request;
 	(void) was_read;
 	(void) answer;
+	if (request->kind == ETCD_TIME_TO_LIVE)
+		asked_ns[in->number] = 0;
 }
 
 void
