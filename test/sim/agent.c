@@ -41,7 +41,10 @@ agents_reset(void)
 {
 	agents = run_alloc((size_t) ninstances * sizeof(Agent));
 	for (int i = 0; i < ninstances; i++)
+	{
 		agents[i].in = &instances[i];
+		agents[i].ttl_s = agents_ttl_s;
+	}
 	agents_paused = false;
 	agents_failsafe = false;
 }
@@ -117,7 +120,7 @@ static void
 promote(Agent *agent)
 {
 	if (agent->server_runs && in_recovery(agent))
-		events_after(random_between(0, 2 * SECOND), promote_now, agent, ++agent->server_number);
+		events_after(random_between(0, random_chance(5000) ? 50 * MS : 2 * SECOND), promote_now, agent, ++agent->server_number);
 }
 
 static void
@@ -304,7 +307,7 @@ ask_about_lease(Agent *agent)
 	if (agent->lease == 0)
 		agent->lease = (int64_t) (random_next() >> 2) + 1;
 	request->lease = agent->lease;
-	request->ttl_s = request->kind == ETCD_GRANT ? agents_ttl_s : 0;
+	request->ttl_s = request->kind == ETCD_GRANT ? agent->ttl_s : 0;
 	ask(agent, request);
 }
 
@@ -401,6 +404,30 @@ agent_start(Agent *agent)
 }
 
 void
+agent_restart(Agent *agent)
+{
+	if (!agent->runs || agent->frozen || agent->step == STEP_RELEASE)
+		return;
+	trace(agent->in->name, "Patroni is restarted");
+	agent->lease = 0;
+	agent->cycle_ns = now_ns;
+	step_later(agent, STEP_REFRESH, 0);
+}
+
+void
+agents_wake(void)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		Agent	   *agent = &agents[i];
+
+		if (agent->runs && !agent->frozen && agent->lease != 0 && agent->step == STEP_REFRESH &&
+			!link_is_cut(i, cluster.leader < 0 ? 0 : cluster.leader))
+			step_later(agent, STEP_REFRESH, random_between(MS, 50 * MS));
+	}
+}
+
+void
 agent_kill(Agent *agent)
 {
 	trace(agent->in->name, "Patroni is killed");
@@ -424,5 +451,5 @@ agent_switch_over(Agent *agent)
 	trace(agent->in->name, "hands over");
 	stop_server(agent, true);
 	agent->cycle_ns = now_ns;
-	step_later(agent, STEP_RELEASE, random_between(10 * MS, SECOND));
+	step_later(agent, STEP_RELEASE, random_between(10 * MS, random_chance(5000) ? 50 * MS : SECOND));
 }

@@ -29,6 +29,7 @@ typedef struct Agent
 	bool		runs;			/* the process of Patroni */
 	bool		frozen;
 	bool		server_runs;	/* PostgreSQL; in->config tells if it is in recovery */
+	int			ttl_s;			/* of its leases */
 	int64_t		lease;
 	AgentStep	step;
 	uint64_t	number;			/* of the question that is not answered yet */
@@ -45,7 +46,7 @@ typedef struct Agent
 /* The configuration of the Patroni cluster. */
 extern bool agents_paused;
 extern bool agents_failsafe;
-extern int	agents_ttl_s;
+extern int	agents_ttl_s;		/* the longest */
 extern int64_t agents_loop_ns;
 
 extern Agent *agents;
@@ -55,6 +56,9 @@ extern void agents_reset(void);
 /* Starts Patroni.  Its server may be down, or run already. */
 extern void agent_start(Agent *agent);
 extern void agent_kill(Agent *agent);
+
+/* Restarts Patroni at once: the key goes to another lease. */
+extern void agent_restart(Agent *agent);
 extern void agent_freeze(Agent *agent, bool frozen);
 
 /* Kills the server.  Only Patroni starts it again. */
@@ -62,6 +66,9 @@ extern void agent_kill_server(Agent *agent);
 
 /* Shuts the server down cleanly and deletes the key, as for a switchover. */
 extern void agent_switch_over(Agent *agent);
+
+/* The leader key was deleted: every Patroni's watch tells it. */
+extern void agents_wake(void);
 
 extern bool agent_is_primary(const Agent *agent);
 

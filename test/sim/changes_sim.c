@@ -12,7 +12,10 @@
  * - one watch stream; each watch catches up by itself, and the member may lag
  *   behind; a response has whole revisions, or is sent in fragments
  * - progress notifications of quiet watches
+ * - the header of a response has the revision of the member, which may be above
+ *   that of its events
  * - compaction, and an etcd that is put back to an earlier state or replaced
+ * - a stream that leads to a member of another cluster
  *
  * What has to hold for each prefix:
  *
@@ -20,7 +23,8 @@
  *   twice.  There are two exceptions: after a gap, changes from before the gap
  *   may be left out; after etcd was put back, a change may come again.
  * - A gap is announced before the first change, and after etcd was put back or
- *   replaced.
+ *   replaced.  There is no other gap, unless changes were compacted away or
+ *   cannot be read, or another cluster has answered.
  * - After the faults every change is announced, and then nothing more.
  *
  *-------------------------------------------------------------------------
@@ -38,6 +42,9 @@
 #define FAULTS_END_NS	(40 * SECOND)
 #define RECOVERY_NS		(60 * SECOND)
 #define REST_NS			(20 * SECOND)
+
+/* The difference of the cluster's IDs. */
+#define OTHER_CLUSTER	1000
 
 static const char *const prefix_names[NPREFIXES] = {"a/", "b/", "flags/c/"};
 
@@ -86,6 +93,7 @@ static uint64_t streams_opened;
 static Watcher watchers[NPREFIXES];
 static int	nwatchers;
 static int64_t lag;				/* the member is that many revisions behind */
+static bool astray;				/* the member belongs to another cluster */
 
 /* what was announced of each prefix */
 static struct
@@ -96,6 +104,7 @@ static struct
 }			told[NPREFIXES];
 static bool restored;			/* etcd was put back, and no gap was announced since */
 static int	nrestores;
+static bool gap_is_due;			/* something has happened that may cost changes */
 
 /* ---- the checker ------------------------------------------------------------- */
 
@@ -116,6 +125,9 @@ check_gap(void)
 	trace("", "gap");
 	if (at_rest)
 		fail_run("a gap at rest");
+	if (!gap_is_due)
+		fail_run("a gap without need");
+	gap_is_due = false;
 	restored = false;
 	for (int p = 0; p < NPREFIXES; p++)
 	{
@@ -238,7 +250,7 @@ restore(void)
 		revision += random_below(100);
 	trace("", "etcd is put back to revision %" PRId64 ", cluster %" PRIu64 ", term %" PRIu64,
 		  revision, cluster_id, term);
-	restored = true;
+	restored = gap_is_due = true;
 	nrestores++;
 	for (int p = 0; p < NPREFIXES; p++)
 		told[p].last = told[p].floor = -1;
@@ -259,6 +271,11 @@ tell(const Watcher *watcher, EtcdWatchFrame *frame, int64_t header_revision)
 	frame->outcome = ETCD_ANSWERED;
 	frame->watch_id = watcher - watchers + 1;
 	frame->header = make_header(header_revision);
+	if (astray)
+	{
+		frame->header.cluster_id += OTHER_CLUSTER;
+		gap_is_due = true;
+	}
 	changes_watched(core, now_ns, frame);
 }
 
@@ -283,6 +300,7 @@ tell_changes(Watcher *watcher, int64_t applied)
 			break;
 		if (changes[i].poison)
 		{
+			gap_is_due = true;
 			end_stream(ETCD_GARBAGE);
 			return true;
 		}
@@ -299,8 +317,21 @@ tell_changes(Watcher *watcher, int64_t applied)
 		watcher->next_revision = end + 1;
 	if (frame.nevents == 0)
 		return false;
-	tell(watcher, &frame, end);
+	tell(watcher, &frame, applied);
 	return true;
+}
+
+/* Sends a change that was never made here. */
+static void
+tell_stray_change(Watcher *watcher)
+{
+	EtcdWatchEvent event = {.kv.mod_revision = revision + 1};
+	EtcdWatchFrame frame = {.events = &event,.nevents = 1};
+	char		key[16];
+
+	snprintf(key, sizeof(key), "%sstray", prefix_names[watcher->prefix]);
+	event.kv.key = (EtcdBytes) {key, strlen(key)};
+	tell(watcher, &frame, revision + 1);
 }
 
 static void
@@ -315,8 +346,11 @@ advance_watcher(Watcher *watcher)
 		frame.created = true;
 		tell(watcher, &frame, applied);
 	}
+	else if (astray)
+		tell_stray_change(watcher);
 	else if (watcher->next_change < 0 && watcher->next_revision < compacted)
 	{
+		gap_is_due = true;
 		frame.canceled = true;
 		frame.compact_revision = compacted;
 		trace("", "%s is compacted away", prefix_names[watcher->prefix]);
@@ -355,6 +389,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int n)
 	stream = n > 0 ? ++streams_opened : 0;
 	nwatchers = n;
 	lag = random_chance(2000) ? random_below(20) : 0;
+	astray = !over && random_chance(200);
 	for (int i = 0; i < n; i++)
 	{
 		watchers[i] = (Watcher) {.next_revision = watches[i].start_revision,.next_change = -1};
@@ -450,7 +485,7 @@ configure(void)
 		if (wanted)
 			names[n++] = prefix_names[p];
 		if (wanted && !configured[p])
-			told[p].needs_gap = true;
+			told[p].needs_gap = gap_is_due = true;
 		configured[p] = wanted;
 	}
 	trace("", "%d prefixes", n);
@@ -510,6 +545,7 @@ run_seed(uint64_t seed)
 	refuses = over = quiet = at_rest = restored = false;
 	failure_rate = random_chance(3000) ? 0 : random_below(1500);
 	stream = 0;
+	gap_is_due = false;
 	for (int p = 0; p < NPREFIXES; p++)
 	{
 		configured[p] = false;

@@ -397,6 +397,7 @@ member_crash(int m)
 	member->paused = false;
 	member->applying = false;
 	member->thinks_leader = false;
+	member->lag_ns = 0;
 	member->boot++;
 	if (cluster.leader == m)
 		cluster.leader = -1;

@@ -458,6 +458,49 @@ command(Instance *in, Fault fault, int setting)
 				 next * NSETTINGS + setting);
 }
 
+/* Stops etcd's leader.  False if no successor would be elected at once. */
+static bool
+stop_leader(int leader, int64_t ns)
+{
+	for (int m = 0; m < cluster.nmembers; m++)
+	{
+		if (!member_runs(m))
+			return false;
+	}
+	member_pause(leader, true);
+	events_after(ns, wake_member, NULL, leader);
+	return true;
+}
+
+static void
+stop_known(void *subject, uint64_t tag)
+{
+	(void) subject;
+	(void) tag;
+	if (!over && cluster.leader == 0)
+		(void) stop_leader(0, random_between(plan.ttl_s[0] * SECOND / 3, plan.ttl_s[0] * SECOND));
+}
+
+/*
+ * Stops the only member that clients know, while it leads etcd.  Sometimes an
+ * instance resigns just before, and again while it enters.  It then leaves the
+ * queue during the stop, and its entry may still come.
+ */
+static void
+pause_known(Instance *in)
+{
+	int			nresigns = random_chance(10 * plan.fault[FAULT_RESIGN]) ? random_between(1, 4) : 0;
+
+	if (cluster.leader != 0)
+	{
+		elect_member(NULL, 0);
+		return;
+	}
+	for (int i = 0; i < nresigns; i++)
+		events_after(random_between(0, SECOND / 2), command_again, in, FAULT_RESIGN * NSETTINGS);
+	events_after(random_between(0, SECOND / 2), stop_known, NULL, 0);
+}
+
 /* ---- the draw ----------------------------------------------------------------------------- */
 
 static void
@@ -487,6 +530,9 @@ happen(Fault fault)
 		case FAULT_PAUSE_MEMBER:
 			member_pause(m, true);
 			events_after(draw_duration(), wake_member, NULL, m);
+			break;
+		case FAULT_PAUSE_KNOWN:
+			pause_known(in);
 			break;
 		case FAULT_ELECT:
 			elect_member(NULL, m);
@@ -567,20 +613,6 @@ lose_contact(void *subject, uint64_t ns)
 	for (int m = 0; m < cluster.nmembers; m++)
 		link_cut(in->number, m, true);
 	events_after((int64_t) ns, join_instance, in, MAX_MEMBERS);
-}
-
-/* Stops etcd's leader.  False if no successor would be elected at once. */
-static bool
-stop_leader(int leader, int64_t ns)
-{
-	for (int m = 0; m < cluster.nmembers; m++)
-	{
-		if (!member_runs(m))
-			return false;
-	}
-	member_pause(leader, true);
-	events_after(ns, wake_member, NULL, leader);
-	return true;
 }
 
 /* The instance that leads on that lease; NULL if there is none. */
@@ -761,6 +793,7 @@ faults_end(void)
 	plan.link_delay_ns = MS;
 	plan.link_jitter_ns = 5 * MS;
 	plan.compaction_hides = false;
+	plan.latest_expiry_ns = SECOND;
 	network_storm(false);
 	for (int m = 0; m < cluster.nmembers; m++)
 	{

@@ -2,17 +2,10 @@
  *
  * follow.c
  *	  Simulates elections that follow Patroni: the plan of a run, its faults
- *	  and its checks.  A Patroni (agent.c) runs beside each instance.  The other
- *	  parts are those of the main simulator.
- *
- * What has to hold:
- *
- * - An instance leads only while, in true time, Patroni's leader key names it,
- *   under the key's create revision, and while its server is not in recovery.
- * - After the faults, if no message is lost or late, the instance that the key
- *   names leads, if its server is a primary.
- * - Then it announces nothing, and sends at most two requests in a third of
- *   Patroni's TTL.
+ *	  and what happens in it.  A Patroni (agent.c) runs beside each instance.
+ *	  In half of the runs the instances have an election of their own, too.
+ *	  follow_checker.c has what must hold.  The other parts are those of the
+ *	  main simulator.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,24 +15,27 @@
 #include "agent.h"
 #include "checker.h"
 #include "faults.h"
+#include "follow.h"
 #include "network.h"
 #include "plan.h"
 #include "run.h"
 
 #define TICK_NS		(100 * MS)
 #define RECOVERY_NS	(60 * SECOND)
-#define REST_NS		(60 * SECOND)
 
 #define ONE_OF(...) \
 	((const int[]) {__VA_ARGS__}[random_below((int) (sizeof((const int[]) {__VA_ARGS__}) / sizeof(int)))])
 
 Plan		plan;
 
-static bool at_rest;
-static bool over;				/* the faults have ended */
+bool		over;
+bool		at_rest;
+bool		put_back;
+
+static bool away;				/* all members of etcd are down */
+static int64_t next_deletion_ns;
+static int64_t begin_index;		/* etcd's state at the beginning of the run */
 static int	fault_rate;
-static int	nrequests[16];
-static int	nevents[16];
 
 /* ---- the plan of a run --------------------------------------------------------- */
 
@@ -70,6 +66,56 @@ plan_longest_ttl_s(void)
 	return agents_ttl_s;
 }
 
+/*
+ * The margin, at least a second, has to cover this drift and deposed leaders of
+ * etcd.  That of the own election has no least.
+ */
+static void
+draw_clocks(void)
+{
+	int			margin_s = 1;
+
+	if (random_chance(plan.touch_at_look > 0 ? 7000 : 3000))
+		plan.margin_ms = 0;
+	else if (agents_ttl_s > 10)
+		margin_s = agents_ttl_s / 10;
+	if (plan.election_timeout_ns < SECOND && random_chance(5000) && (plan.margin_ms != 0 || plan.slots == 1))
+		plan.drift_ppm = 500000 * margin_s / agents_ttl_s;
+}
+
+/* Draws faults that only some runs have. */
+static void
+draw_more(void)
+{
+	plan.fault[FAULT_RESIGN] = random_chance(5000) ? 50 : 0;
+	plan.fault[FAULT_CONFIGURE] = random_chance(3000) ? 50 : 0;
+	plan.fault[FAULT_DELETE_KEY] = random_chance(2000) ? 100 : 0;
+	if (random_chance(5000))
+	{
+		plan.stale_reads = (int) random_between(3000, 10000);
+		plan.nmembers = 3;
+		if (random_chance(5000))
+		{
+			plan.nendpoints = 1;
+			plan.fault[FAULT_PAUSE_KNOWN] = (int) random_between(50, 300);
+			plan.stop_at_renewal = (int) random_between(0, 5000);
+		}
+	}
+	if (random_chance(4000))
+	{
+		/* requests are answered in any order, while something happens */
+		plan.touch_at_look = (int) random_between(500, 5000);
+		plan.link_jitter_ns = random_between(50 * MS, 400 * MS);
+		/* leases differ much, by age or by TTL */
+		agents_ttl_s = 20;
+		agents_loop_ns = ONE_OF(1, 8) * SECOND;
+	}
+	if (plan.stop_at_renewal == 0 && random_chance(3000))
+		plan.stop_at_renewal = (int) random_between(300, 1500);
+	if (random_chance(3000))
+		plan.restore_ns = random_between(plan.faults_end_ns / 4, plan.faults_end_ns / 2);
+}
+
 void
 plan_draw(uint64_t seed)
 {
@@ -77,8 +123,8 @@ plan_draw(uint64_t seed)
 	random_seed(seed);
 	plan.seed = seed;
 	plan.ninstances = ONE_OF(1, 2, 2, 3, 3);
-	plan.slots = 1;
 	plan.nelections = 1;
+	plan.slots = random_chance(5000) ? 2 : 1;
 	plan.nmembers = random_chance(6000) ? 3 : 1;
 	plan.nendpoints = ONE_OF(1, 2, 3);
 	plan.dialect = 1 + random_below(2);
@@ -88,6 +134,7 @@ plan_draw(uint64_t seed)
 	plan.pre_vote = random_chance(5000);
 	plan.election_timeout_ns = ONE_OF(200, 1000) * MS;
 	plan.late_expiry = 2000;
+	plan.latest_expiry_ns = SECOND;
 	plan.expiry_lateness_ns = random_chance(5000) ? 500 * MS : 0;
 	plan.link_delay_ns = random_between(MS / 10, 3 * MS);
 	plan.link_jitter_ns = random_between(0, random_chance(2000) ? 200 * MS : 5 * MS);
@@ -103,204 +150,23 @@ plan_draw(uint64_t seed)
 		plan.repeat = random_below(500);
 		plan.garbage = random_below(200);
 	}
-	/* the margin of a second has to cover this drift and deposed leaders of etcd */
-	plan.drift_ppm = plan.election_timeout_ns < SECOND && random_chance(5000) ? 20000 : 0;
 	plan.faults_end_ns = random_between(40, 80) * SECOND;
-	agents_ttl_s = ONE_OF(8, 8, 10, 20);
-	agents_loop_ns = ONE_OF(1, 1, 2) * SECOND;
+	agents_ttl_s = ONE_OF(8, 8, 10, 20, 20);
+	agents_loop_ns = ONE_OF(1, 1, 2, agents_ttl_s * 2 / 5) * SECOND;
 	fault_rate = ONE_OF(0, 20, 60, 150);
-}
-
-/* ---- what has to hold ------------------------------------------------------------- */
-
-static void
-check_leaders(void)
-{
-	EtcdBytes	name = {PATRONI_LEADER, strlen(PATRONI_LEADER)};
-	const Version *key = store_find(name);
-
-	for (int i = 0; i < ninstances; i++)
-	{
-		Instance   *in = &instances[i];
-		EtcdBytes	node = {in->name, strlen(in->name)};
-
-		if (!instance_leads(in, 0))
-			continue;
-		if (key == NULL)
-			fail_run("%s leads, but there is no leader key", in->name);
-		else if (!bytes_equal(key->value, node))
-			fail_run("%s leads, but the leader key names %.*s", in->name, (int) key->value.len, key->value.data);
-		else if (key->create_revision != in->views[0].token)
-			fail_run("%s leads with token %" PRId64 ", the leader key has %" PRId64, in->name,
-					 in->views[0].token, key->create_revision);
-		if (in->config.in_recovery)
-			fail_run("%s leads in recovery", in->name);
-	}
-}
-
-/* The faults have ended, and the time for recovery is over. */
-static void
-check_recovery(void)
-{
-	EtcdBytes	name = {PATRONI_LEADER, strlen(PATRONI_LEADER)};
-	const Version *key = store_find(name);
-
-	if (key == NULL)
-	{
-		fail_run("Patroni has no leader");
-		return;
-	}
-	for (int i = 0; i < ninstances; i++)
-	{
-		Instance   *in = &instances[i];
-		EtcdBytes	node = {in->name, strlen(in->name)};
-		bool		named = bytes_equal(key->value, node);
-
-		if (!in->running)
-			fail_run("%s does not run", in->name);
-		else if (named && !in->config.in_recovery && !instance_leads(in, 0))
-			fail_run("the leader key names %s, which does not lead: %s", in->name, in->views[0].problem);
-		else if (!in->views[0].has_leader || strncmp(in->views[0].leader, key->value.data, key->value.len) != 0)
-			fail_run("%s does not know that %.*s leads", in->name, (int) key->value.len, key->value.data);
-	}
-}
-
-static bool
-is_calm(void)
-{
-	return plan.loss == 0 && plan.slow == 0 && plan.garbage == 0 && plan.link_jitter_ns <= 5 * MS;
-}
-
-static void
-check_rest(void)
-{
-	int64_t		thirds = REST_NS / (agents_ttl_s * SECOND / 3);
-
-	for (int i = 0; i < ninstances; i++)
-	{
-		if (nevents[i] > 0)
-			fail_run("%s announces %d events at rest", instances[i].name, nevents[i]);
-		if (nrequests[i] > 2 * thirds + 2)
-			fail_run("%s sends %d requests at rest, in %" PRId64 " thirds of the TTL", instances[i].name,
-					 nrequests[i], thirds);
-	}
-}
-
-void
-checker_reset(void)
-{
-	at_rest = false;
-	memset(nrequests, 0, sizeof(nrequests));
-	memset(nevents, 0, sizeof(nevents));
-}
-
-void
-checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
-{
-	(void) id;
-	if (at_rest)
-		nrequests[in->number]++;
-	if ((request->kind != ETCD_TXN && request->kind != ETCD_TIME_TO_LIVE) ||
-		etcd_writes(request->success, request->nsuccess))
-		fail_run("%s writes to etcd", in->name);
-}
-
-void
-checker_watches(Instance *in, const EtcdWatch *watches, int nwatches)
-{
-	(void) in;
-	(void) watches;
-	(void) nwatches;
-}
-
-void
-checker_published(Instance *in, int slot, const ElectionView *old)
-{
-	(void) in;
-	(void) slot;
-	(void) old;
-	check_leaders();
-}
-
-void
-checker_announced(Instance *in, const ElectionEvent *event)
-{
-	if (at_rest && event->kind != ELECTION_EVENT_CONNECTED && event->kind != ELECTION_EVENT_DISCONNECTED)
-		nevents[in->number]++;
-}
-
-void
-checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
-{
-	(void) in;
-	(void) ticket;
-	(void) reply;
-}
-
-void
-checker_called(Instance *in)
-{
-	(void) in;
-	check_leaders();
-}
-
-void
-checker_ended(Instance *in)
-{
-	(void) in;
-}
-
-void
-checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was_read, const EtcdAnswer *answer)
-{
-	(void) in;
-	(void) id;
-	(void) request;
-	(void) was_read;
-	(void) answer;
-}
-
-void
-checker_distrusted(Instance *in)
-{
-	(void) in;
-}
-
-void
-checker_watched(Instance *in, const EtcdWatchFrame *frame)
-{
-	(void) in;
-	(void) frame;
-}
-
-void
-checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
-{
-	(void) in;
-	(void) frame;
-	(void) still_open;
-}
-
-void
-checker_trouble(Instance *in)
-{
-	(void) in;
-}
-
-void
-checker_stimulus(Instance *in)
-{
-	(void) in;
-}
-
-void
-checker_changed(const Version *version)
-{
-	(void) version;
-	check_leaders();
+	draw_more();
+	draw_clocks();
 }
 
 /* ---- faults ------------------------------------------------------------------------ */
+
+static EtcdBytes
+bytes_of(const char *s)
+{
+	EtcdBytes	b = {s, strlen(s)};
+
+	return b;
+}
 
 void
 faults_at_renewal(int leader, int64_t lease)
@@ -316,12 +182,6 @@ faults_at_grant(int leader, int member)
 	(void) member;
 }
 
-void
-faults_at_look(const EtcdRequest *request)
-{
-	(void) request;
-}
-
 /* The kinds of end of a fault; the tag has the kind and the subject. */
 typedef enum End
 {
@@ -334,8 +194,42 @@ typedef enum End
 	END_AGENT_KILL,
 	END_AGENT_FREEZE,
 	END_CLUSTER_PAUSE,
+	END_AWAY,
+	END_OTHER,
 	NENDS
 } End;
+
+/*
+ * etcd comes back, in half of the runs in an earlier state.  No instance leads
+ * any more then.
+ */
+static void
+end_absence(void)
+{
+	away = false;
+	if (over)
+		return;
+	if (random_chance(5000))
+	{
+		for (int m = 0; m < cluster.nmembers; m++)
+			member_start(m);
+		return;
+	}
+	put_back = true;
+	cluster_restore(random_between(begin_index, store_index()),
+					random_chance(5000) ? 2 : cluster.term + 1, random_chance(3000));
+}
+
+/* Sets the cluster of Patroni that an instance follows. */
+static void
+follow(Instance *in, const char *namespace)
+{
+	if (!in->running || in->paused || in->stopping)
+		return;
+	checker_follows(in);
+	strcpy(in->config.patroni_namespace, namespace);
+	instance_configure(in);
+}
 
 static void
 end_fault(void *subject, uint64_t tag)
@@ -350,7 +244,8 @@ end_fault(void *subject, uint64_t tag)
 			member_pause(n, false);
 			break;
 		case END_MEMBER_CRASH:
-			member_start(n);
+			if (!away)
+				member_start(n);
 			break;
 		case END_MEMBER_CUT:
 			member_cut(n, false);
@@ -374,6 +269,12 @@ end_fault(void *subject, uint64_t tag)
 		case END_CLUSTER_PAUSE:
 			agents_paused = false;
 			break;
+		case END_AWAY:
+			end_absence();
+			break;
+		case END_OTHER:
+			follow(agent->in, NAMESPACE);
+			break;
 		case NENDS:
 			break;
 	}
@@ -384,6 +285,70 @@ end_later(End end, int n)
 {
 	events_after(random_chance(5000) ? random_between(0, 2 * SECOND) : random_between(0, 2 * agents_ttl_s * SECOND),
 				 end_fault, NULL, (uint64_t) n * NENDS + end);
+}
+
+static void
+leave(void *subject, uint64_t tag)
+{
+	int			ttl_s = agents_ttl_s > plan.ttl_s[0] ? agents_ttl_s : plan.ttl_s[0];
+
+	(void) subject;
+	(void) tag;
+	trace("", "etcd is away");
+	away = true;
+	for (int m = 0; m < cluster.nmembers; m++)
+		member_crash(m);
+	events_after(random_between(2 * ttl_s, 3 * ttl_s) * SECOND, end_fault, NULL, END_AWAY);
+}
+
+static void
+cut_host(int n)
+{
+	trace(instances[n].name, "is cut off");
+	for (int m = 0; m < cluster.nmembers; m++)
+		link_cut(n, m, true);
+}
+
+static void
+follow_other(Instance *in)
+{
+	if (strcmp(in->config.patroni_namespace, OTHER_NAMESPACE) == 0)
+		return;
+	follow(in, OTHER_NAMESPACE);
+	end_later(END_OTHER, in->number);
+}
+
+/*
+ * Deletes the leader key, whose lease lives on.  The next deletion comes after
+ * nobody can lead by this key.
+ */
+static void
+delete_key(void)
+{
+	EtcdOp		op = {.kind = ETCD_OP_DELETE, .key = bytes_of(PATRONI_LEADER)};
+	EtcdRequest request = {.kind = ETCD_TXN, .success = &op, .nsuccess = 1};
+	EtcdAnswer	answer;
+
+	if (now_ns < next_deletion_ns)
+		return;
+	next_deletion_ns = now_ns + agents_ttl_s * SECOND + 3 * plan.election_timeout_ns;
+	trace("operator", "deletes the leader key");
+	(void) cluster_write(&request, BY_OPERATOR, &answer);
+}
+
+/* Stops the only member that clients know, while it leads etcd. */
+static void
+pause_known(void)
+{
+	if (!member_runs(0) || !cluster_works())
+		return;
+	if (cluster.leader != 0)
+	{
+		cluster_elect(0);
+		return;
+	}
+	member_pause(0, true);
+	events_after(random_between(SECOND, agents_ttl_s * SECOND), end_fault, NULL, END_MEMBER_PAUSE);
 }
 
 static void
@@ -423,9 +388,7 @@ fault_host(void)
 	switch (random_below(9))
 	{
 		case 0:
-			trace(in->name, "is cut off");
-			for (int m = 0; m < cluster.nmembers; m++)
-				link_cut(n, m, true);
+			cut_host(n);
 			end_later(END_HOST_CUT, n);
 			break;
 		case 1:
@@ -467,6 +430,24 @@ fault_host(void)
 	}
 }
 
+/* Faults that only some runs have. */
+static void
+fault_more(void)
+{
+	Instance   *in = &instances[random_below(ninstances)];
+
+	if (random_chance(fault_rate))
+		agent_restart(&agents[in->number]);
+	if (random_chance(plan.fault[FAULT_PAUSE_KNOWN]))
+		pause_known();
+	if (random_chance(plan.fault[FAULT_DELETE_KEY]))
+		delete_key();
+	if (random_chance(plan.fault[FAULT_CONFIGURE]))
+		follow_other(in);
+	if (plan.slots > 1 && in->running && !in->paused && !in->stopping && random_chance(plan.fault[FAULT_RESIGN]))
+		instance_resign(in, OWN, true);
+}
+
 static void
 tick(void *subject, uint64_t tag)
 {
@@ -478,15 +459,32 @@ tick(void *subject, uint64_t tag)
 		fault_member();
 	if (random_chance(2 * fault_rate))
 		fault_host();
+	fault_more();
 	if (random_chance(20))
 		(void) cluster_compact(store_revision() - random_below(5));
 	events_after(TICK_NS, tick, NULL, 0);
+}
+
+/* After etcd was put back, an operator commands the campaign. */
+static void
+campaign(void *subject, uint64_t round)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		Instance   *in = &instances[i];
+
+		if (in->running && !in->stopping && in->views[OWN].state == ELECTION_HELD_BACK)
+			instance_campaign(in, OWN);
+	}
+	if (round < 20)
+		events_after(SECOND, campaign, subject, round + 1);
 }
 
 static void
 end_faults(void)
 {
 	over = true;
+	away = false;
 	agents_paused = agents_failsafe = false;
 	for (int m = 0; m < cluster.nmembers; m++)
 	{
@@ -502,13 +500,17 @@ end_faults(void)
 		agents[i].frozen = false;
 		if (instances[i].running && instances[i].paused)
 			instance_resume(&instances[i]);
+		strcpy(instances[i].config.patroni_namespace, NAMESPACE);
+		checker_follows(&instances[i]);
+		if (instances[i].running && !instances[i].stopping)
+			instance_configure(&instances[i]);
 		agent_start(&agents[i]);
 	}
+	if (put_back && plan.slots > 1)
+		campaign(NULL, 0);
 }
 
-/* ---- a run --------------------------------------------------------------------------- */
-
-/* Writes a key before the run, as the setup of the cluster does. */
+/* Writes a key that has no lease. */
 static void
 put(const char *key, const char *value)
 {
@@ -520,8 +522,91 @@ put(const char *key, const char *value)
 	op->key = (EtcdBytes) {run_copy(key, strlen(key)), strlen(key)};
 	op->value = (EtcdBytes) {run_copy(value, strlen(value)), strlen(value)};
 	if (!cluster_write(&request, BY_OPERATOR, &answer))
-		fail_run("etcd does not work at the beginning");
+		fail_run("etcd does not work");
 }
+
+/* ---- what happens while requests are under way --------------------------------------- */
+
+static void
+strike(void *subject, uint64_t kind)
+{
+	Instance   *in = subject;
+	const Version *key = store_find(bytes_of(PATRONI_LEADER));
+
+	if (over)
+		return;
+	switch ((Strike) kind)
+	{
+		case STRIKE_CUT:
+			cut_host(in->number);
+			events_after(random_between(agents_ttl_s, 2 * agents_ttl_s) * SECOND, end_fault, NULL,
+						 (uint64_t) in->number * NENDS + END_HOST_CUT);
+			break;
+		case STRIKE_HAND_OVER:
+			for (int i = 0; i < ninstances && key != NULL; i++)
+			{
+				if (bytes_equal(key->value, bytes_of(instances[i].name)))
+					agent_switch_over(&agents[i]);
+			}
+			break;
+		case STRIKE_RESTART:
+			agent_restart(&agents[in->number]);
+			break;
+		case STRIKE_CONFIGURE:
+			follow_other(in);
+			break;
+		case STRIKE_DELETE:
+			delete_key();
+			break;
+		case STRIKE_EVENT:
+			if (cluster_works())
+				put(NAMESPACE "/p/config", "{\"ttl\":8}");
+			break;
+		case NSTRIKES:
+			break;
+	}
+}
+
+void
+strike_soon(Strike kind, Instance *in, int64_t within_ns)
+{
+	events_after(random_between(0, within_ns), strike, in, kind);
+}
+
+/* Up to three things happen while the request is under way. */
+void
+strike_at_request(Instance *in, EtcdRequestKind kind)
+{
+	int64_t		within_ns = 2 * (plan.link_delay_ns + plan.link_jitter_ns);
+
+	if (!random_chance(plan.touch_at_look))
+		return;
+	/* causes a look, so that both are under way */
+	if (kind == ETCD_TIME_TO_LIVE)
+		strike_soon(STRIKE_EVENT, in, 10 * MS);
+	if (random_chance(5000))
+		strike_soon(STRIKE_HAND_OVER, in, within_ns);
+	else if (random_chance(5000))
+		strike_soon((Strike) random_below(NSTRIKES), in, within_ns);
+}
+
+/* Deletes the key after it was read, if its leader asks for its time to live meanwhile. */
+void
+faults_at_look(const EtcdRequest *request)
+{
+	const Version *key = store_find(bytes_of(PATRONI_LEADER));
+
+	if (over || plan.touch_at_look == 0 || key == NULL ||
+		!bytes_equal(request->success[0].key, bytes_of(PATRONI_LEADER)))
+		return;
+	for (int i = 0; i < ninstances; i++)
+	{
+		if (checker_is_asking(&instances[i]) && bytes_equal(key->value, bytes_of(instances[i].name)))
+			strike_soon(STRIKE_DELETE, &instances[i], 5 * MS);
+	}
+}
+
+/* ---- a run --------------------------------------------------------------------------- */
 
 static void
 begin(void *subject, uint64_t tag)
@@ -530,6 +615,8 @@ begin(void *subject, uint64_t tag)
 	(void) tag;
 	put("/service/p/initialize", PATRONI_SYSTEM_ID);
 	put("/service/p/config", "{\"ttl\":8}");
+	put("/other/p/initialize", PATRONI_SYSTEM_ID);
+	put(OTHER_LEADER, "nobody");
 	for (int i = 0; i < ninstances; i++)
 	{
 		Instance   *in = &instances[i];
@@ -537,21 +624,27 @@ begin(void *subject, uint64_t tag)
 
 		snprintf(key, sizeof(key), "/service/p/members/%s", in->name);
 		put(key, "{}");
+		snprintf(key, sizeof(key), "/other/p/members/%s", in->name);
+		put(key, "{}");
 		if (plan.drift_ppm != 0)
 			in->clock_ppb = SECOND + random_between(-1, 1) * plan.drift_ppm * 1000;
 		memset(&in->config, 0, sizeof(in->config));
 		strcpy(in->config.node_name, in->name);
 		strcpy(in->config.system_identifier, PATRONI_SYSTEM_ID);
-		strcpy(in->config.patroni_namespace, "/service");
-		strcpy(in->config.elections[0], "patroni:p");
-		in->config.nelections = 1;
+		strcpy(in->config.patroni_namespace, NAMESPACE);
+		strcpy(in->config.elections[FOLLOWED], "patroni:p");
+		strcpy(in->config.elections[OWN], election_name(0));
+		in->config.nelections = plan.slots;
 		in->config.nendpoints = plan.nendpoints;
 		in->config.ttl_s = plan.ttl_s[0];
 		in->config.safety_margin_ms = plan.margin_ms;
-		in->config.eligible = random_chance(5000);
+		in->config.eligible = i == 0 || random_chance(5000);
 		in->config.in_recovery = true;
 		agent_start(&agents[i]);
 	}
+	begin_index = store_index();
+	if (plan.restore_ns != 0)
+		events_at(plan.restore_ns, leave, NULL, 0);
 	events_after(TICK_NS, tick, NULL, 0);
 }
 
@@ -580,7 +673,11 @@ run_seed(uint64_t seed)
 	store_changed = NULL;
 	cluster_start();
 	checker_reset();
+	at_rest = put_back = away = false;
+	next_deletion_ns = 0;
 	agents_reset();
+	if (agents_loop_ns <= 2 * SECOND && random_chance(6000))
+		agents[random_below(ninstances)].ttl_s = 8;
 	over = false;
 	store_changed = checker_changed;
 	/* etcd elects a leader, and Patroni's members come up */

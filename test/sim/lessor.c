@@ -70,7 +70,7 @@ check(void *subject, uint64_t tag)
 		if (!lease->revoking && cluster_works())
 		{
 			lease->revoking = true;
-			events_after(random_between(0, !random_chance(plan.late_expiry) ? MS : random_chance(5000) ? 50 * MS : SECOND),
+			events_after(random_between(0, !random_chance(plan.late_expiry) ? MS : random_chance(5000) ? 50 * MS : plan.latest_expiry_ns),
 						 revoke, lease, BY_EXPIRY);
 		}
 		/* checks again until the lease is gone, because a proposal may be lost */

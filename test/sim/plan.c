@@ -154,7 +154,7 @@ draw_more(void)
 	}
 	if (random_chance(1000))
 		plan.ttl_s[1] = ONE_OF(20, 40, 60);
-	if (plan.profile == PROFILE_WOKEN && random_chance(4500))
+	if (plan.profile == PROFILE_WOKEN && random_chance(7000))
 	{
 		plan.stale_reads = (int) random_between(3000, 10000);
 		if (random_chance(6000))
@@ -167,7 +167,8 @@ draw_more(void)
 			plan.granted_part = 0;
 			plan.margin_ms = -1;
 			plan.stop_at_renewal = plan.stop_at_grant = 0;
-			plan.fault[FAULT_PAUSE_MEMBER] = (int) random_between(100, 300);
+			plan.fault[FAULT_PAUSE_MEMBER] = 20;
+			plan.fault[FAULT_PAUSE_KNOWN] = (int) random_between(100, 400);
 			plan.fault[FAULT_CUT_INSTANCE] = plan.fault[FAULT_CUT_LINK] = plan.fault[FAULT_CONFIGURE] = 0;
 		}
 	}
@@ -192,6 +193,15 @@ draw_more(void)
 	{
 		plan.preferred = ONE_OF(1, 1, 2);
 		plan.preferred_delay_ms = (int) random_between(200, 8000);
+	}
+	if (plan.stale_reads > 0 && random_chance(6000))
+	{
+		/* beats are confirmed while the only key is being deleted */
+		plan.ninstances = ONE_OF(1, 1, 2);
+		plan.nelections = plan.slots = 1;
+		plan.fault[FAULT_RESIGN] = 400;
+		plan.late_writes = 6000;
+		plan.preferred = 0;
 	}
 }
 
@@ -218,6 +228,7 @@ plan_draw(uint64_t seed)
 	plan.compaction_hides = random_chance(2000);
 	plan.election_timeout_ns = ONE_OF(200, 1000, 1000, 1000, 1000, 2500) * MS;
 	plan.late_expiry = ONE_OF(2000, 2000, 6000);
+	plan.latest_expiry_ns = SECOND;
 	plan.about_ttl = 2000;
 	plan.expiry_lateness_ns = random_chance(7000) ? 500 * MS : 0;
 
@@ -261,6 +272,7 @@ plan_draw(uint64_t seed)
 				/* contact comes back about when the lease expires */
 				plan.fault[FAULT_CUT_INSTANCE] = (int) random_between(100, 300);
 				plan.late_expiry = plan.about_ttl = 8000;
+				plan.latest_expiry_ns = random_between(SECOND, 4 * SECOND);
 			}
 			break;
 		case PROFILE_ETCD:

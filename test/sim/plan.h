@@ -33,6 +33,7 @@ typedef enum Fault
 	FAULT_SLOW_MEMBER,			/* applies late */
 	FAULT_CRASH_MEMBER,
 	FAULT_PAUSE_MEMBER,
+	FAULT_PAUSE_KNOWN,			/* etcd's leader, which is the only member that clients know */
 	FAULT_ELECT,				/* etcd's leader changes without need */
 	FAULT_PAUSE_INSTANCE,
 	FAULT_CRASH_INSTANCE,
@@ -77,6 +78,7 @@ typedef struct Plan
 	int64_t		election_timeout_ns;
 	int			late_expiry;	/* of 10,000 expired leases; they are not revoked at once */
 	int64_t		expiry_lateness_ns;
+	int64_t		latest_expiry_ns;	/* at the most so much later */
 	int			late_writes;	/* of 10,000 writes; they are proposed only after a while */
 	int			granted_part;	/* etcd grants the requested TTL divided by this; 0: all of it */
 

@@ -639,6 +639,171 @@ test_patroni_restart(void **state)
 	assert_string_equal(events, "");
 }
 
+/* The key goes to another lease while contact is lost, and the watch tells it. */
+static void
+test_lease_changed_without_contact(void **state)
+{
+	(void) state;
+	begin_leading();
+	for (int i = 1; i <= 2; i++)
+	{
+		EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = i, .created = true};
+
+		frame.header = (EtcdHeader) {.cluster_id = etcd.cluster_id, .revision = etcd.revision, .raft_term = etcd.term};
+		election_watched(core, now, &frame);
+	}
+	run(12 * SECOND, false);
+	set_key(LEADER, "n1", 99);
+	tell();
+	assert_true(view.deadline_ns <= now + SECOND);
+}
+
+/* The settings name another cluster, which has no leader key. */
+static void
+test_no_leader_elsewhere(void **state)
+{
+	(void) state;
+	begin_leading();
+	strcpy(config.patroni_namespace, "other");
+	configure();
+	answer_all();
+	assert_false(view.has_leader);
+}
+
+/* etcd is another one, which has no leader key. */
+static void
+test_no_leader_restored(void **state)
+{
+	(void) state;
+	set_key(CONFIG, "{}", 0);
+	begin_leading();
+	etcd.cluster_id++;
+	etcd.revision = 20;
+	etcd.keys[LEADER].value = NULL;
+	for (int i = 0; i < NKEYS; i++)
+		etcd.keys[i].create_revision = etcd.keys[i].mod_revision = 10;
+	run(90 * SECOND, true);
+	assert_false(view.has_leader);
+}
+
+/* A look was sent before the time to live was answered, and is answered after it. */
+static void
+test_look_sent_before(void **state)
+{
+	int64_t		deadline;
+
+	(void) state;
+	begin_leading();
+	deadline = view.deadline_ns;
+	now += 10 * SECOND;
+	election_tick(core, now);
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+	assert_true(election_verify(core, now, 0, 1));
+	assert_int_equal(nsent, 2);
+	answer();					/* the time to live */
+	assert_int_equal(nsent, 3);
+	answer();					/* the older look */
+	assert_int_equal(view.deadline_ns, deadline);
+	answer();
+	assert_true(view.deadline_ns > deadline);
+}
+
+/* A look at the keys of another namespace is under way. */
+static void
+test_look_of_other_cluster(void **state)
+{
+	(void) state;
+	configure();
+	answer_all();
+	assert_true(leads());
+	assert_true(election_verify(core, now, 0, 1));
+	assert_true(asks(ETCD_TXN));
+	strcpy(config.patroni_namespace, "other");
+	configure();
+	assert_false(leads());
+	answer();					/* shows the keys of the former namespace */
+	assert_string_equal(view.key, "");
+	assert_false(view.has_leader && strcmp(view.leader, "n1") == 0);
+}
+
+/* The time to live of the former lease is answered after the key went to another one. */
+static void
+test_other_lease_told(void **state)
+{
+	(void) state;
+	begin_leading();
+	now += 10 * SECOND;
+	election_tick(core, now);
+	assert_true(asks(ETCD_TIME_TO_LIVE));
+	set_key(LEADER, "n1", 99);
+	tell();
+	assert_int_equal(view.deadline_ns, now + SECOND);
+	/* about lease 11 */
+	answer();
+	while (asks(ETCD_TXN))
+		answer();
+	assert_int_equal(view.deadline_ns, now + SECOND);
+}
+
+/* The same, but the time to live was answered before. */
+static void
+test_other_lease_after_told(void **state)
+{
+	(void) state;
+	begin_leading();
+	now += 10 * SECOND;
+	election_tick(core, now);
+	answer();
+	assert_true(asks(ETCD_TXN));
+	set_key(LEADER, "n1", 99);
+	answer();
+	assert_true(view.deadline_ns <= now + SECOND);
+}
+
+/* A look is older than an event. */
+static void
+test_look_before_event(void **state)
+{
+	Key			before;
+
+	(void) state;
+	etcd.keys[LEADER].value = "n2";
+	configure();
+	answer_all();
+	assert_string_equal(view.leader, "n2");
+	assert_true(election_verify(core, now, 0, 1));
+	before = etcd.keys[LEADER];
+	set_key(LEADER, NULL, 0);
+	tell();
+	/* the look was executed before the deletion */
+	{
+		Key			after = etcd.keys[LEADER];
+
+		etcd.keys[LEADER] = before;
+		etcd.revision--;
+		answer();
+		etcd.keys[LEADER] = after;
+		etcd.revision++;
+	}
+	assert_false(view.has_leader && strcmp(view.leader, "n2") == 0);
+}
+
+/* The watch tells a hand-over from n2 to n3 before any look. */
+static void
+test_old_name_new_revision(void **state)
+{
+	(void) state;
+	etcd.keys[LEADER].value = "n2";
+	configure();
+	answer_all();
+	assert_string_equal(view.leader, "n2");
+	set_key(LEADER, NULL, 0);
+	tell();
+	set_key(LEADER, "n3", 12);
+	tell();
+	assert_false(view.has_leader && strcmp(view.leader, "n2") == 0);
+}
+
 /* etcd was away for longer than the TTL, and the key is the same. */
 static void
 test_etcd_away(void **state)
@@ -922,6 +1087,15 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_watch, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_silent_watch, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_patroni_restart, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_lease_changed_without_contact, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_leader_elsewhere, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_leader_restored, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_look_sent_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_look_of_other_cluster, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_other_lease_told, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_other_lease_after_told, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_look_before_event, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_old_name_new_revision, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_etcd_away, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_patroni_hangs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lease_gone, set_up, tear_down),
