@@ -17,6 +17,7 @@ OBJS = \
 	src/settings/settings_check.o \
 	src/etcd/endpoint_url.o \
 	src/protocol/requests.o \
+	src/protocol/facts.o \
 	src/protocol/lease_state.o \
 	src/protocol/patroni_cluster.o \
 	src/protocol/transfer_state.o \

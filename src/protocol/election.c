@@ -198,11 +198,12 @@ discard_history(ElectionCore *core)
  * was put back to an earlier state, or an endpoint leads to a copy of it.
  */
 static bool
-revision_went_back(const Op *op, const EtcdAnswer *answer)
+revision_went_back(const Facts *facts)
 {
-	bool		wrote = !core_is_read(op) && answer->succeeded;
+	const Op   *op = facts->op;
+	bool		wrote = !core_is_read(op) && facts->succeeded;
 
-	return op->slots != 0 && answer->header.revision < op->revision_floor + wrote;
+	return op->slots != 0 && facts->revision < op->revision_floor + wrote;
 }
 
 /*
@@ -211,60 +212,37 @@ revision_went_back(const Op *op, const EtcdAnswer *answer)
  * it, as long as it is the same cluster.
  */
 static const char *
-doubt_answer(const ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+doubt_answer(const ElectionCore *core, const Facts *facts)
 {
-	const EtcdHeader *header = &answer->header;
+	const Op   *op = facts->op;
 	bool		tells_now = core_is_read(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
 
-	if (header->cluster_id == 0)
+	if (facts->kind == FACTS_MISFIT)
+		return "the answer does not fit the request";
+	if (facts->cluster_id == 0)
 		return "the answer carries no cluster id";
-	if (core->cluster_id != 0 && header->cluster_id != core->cluster_id)
+	if (core->cluster_id != 0 && facts->cluster_id != core->cluster_id)
 		return "the endpoint belongs to another etcd cluster";
-	if (tells_now && header->raft_term == 0)
+	if (tells_now && facts->term == 0)
 		return "the answer carries no raft term";
-	if (tells_now && header->raft_term < core->term_seen)
+	if (tells_now && facts->term < core->term_seen)
 		return "the member is behind its cluster, or etcd was put back to an earlier state";
-	if (revision_went_back(op, answer))
+	if (revision_went_back(facts))
 		return "etcd's revision went back";
 	return NULL;
 }
 
 static void
-learn_header(ElectionCore *core, const EtcdHeader *header)
+learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t revision)
 {
-	core->cluster_id = header->cluster_id;
-	if (header->raft_term > core->term_seen)
-		core->term_seen = header->raft_term;
-	if (header->revision > core->max_revision)
-		core->max_revision = header->revision;
+	core->cluster_id = cluster_id;
+	if (term > core->term_seen)
+		core->term_seen = term;
+	if (revision > core->max_revision)
+		core->max_revision = revision;
 }
 
 /* ---- inputs ---------------------------------------------------------------- */
-
-/* Does the answer contain everything that its request asked for? */
-static bool
-is_complete(const Op *op, const EtcdAnswer *answer)
-{
-	int			expected = 0;
-
-	if (op->kind == OP_GRANT || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE)
-		return answer->lease == op->lease;
-	if (op->kind == OP_REVOKE)
-		return true;
-	if (op->kind == OP_TRANSFER && answer->succeeded)
-		return answer->nresults > 0;
-	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
-	{
-		if (op->slots & SLOT_BIT(i))
-			expected += 1 + ((op->asked[i] & LOOK_OWN) != 0) + ((op->asked[i] & LOOK_NEIGHBOUR) != 0);
-	}
-	if (op->kind == OP_PATRONI_LOOK)
-		expected = PATRONI_NRANGES;
-	if (op->ordered && (answer->nresults != ++expected ||
-						answer->results[expected - 1].kind != ETCD_OP_EMPTY_TXN))
-		return false;
-	return answer->nresults == expected;
-}
 
 /* A request got no useful answer.  It stays wanted, so it is sent again. */
 static void
@@ -278,58 +256,53 @@ fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
 	patroni_request_failed(core, now_ns, op);
 }
 
-/*
- * Passes an answer of etcd, which may be a refusal, to the part that it
- * concerns.
- */
+/* Passes the facts, which may be a refusal, to the part that they concern. */
 static void
-dispatch_answer(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	switch (op->kind)
+	switch (facts->op->kind)
 	{
 		case OP_LOOK:
-			lease_receive_look(core, now_ns, op, answer,
-							   look_receive(core, now_ns, op, answer));
+			lease_receive_look(core, now_ns, facts, look_receive(core, now_ns, facts));
 			break;
 		case OP_KEEPALIVE:
 		case OP_GRANT:
 		case OP_REVOKE:
 		case OP_MOVE:
-			lease_receive(core, now_ns, op, answer);
+			lease_receive(core, now_ns, facts);
 			break;
 		case OP_ENTER:
-			if (etcd_says_lease_not_found(answer))
-				lease_not_found(core, op->lease);
-			queue_receive(core, now_ns, op, answer);
+			if (facts->lease_not_found)
+				lease_not_found(core, facts->op->lease);
+			queue_receive(core, now_ns, facts);
 			break;
 		case OP_DELETE:
 		case OP_PROCLAIM:
-			queue_receive(core, now_ns, op, answer);
+			queue_receive(core, now_ns, facts);
 			break;
 		case OP_SURVEY:
 		case OP_TRANSFER:
-			transfer_receive(core, now_ns, op, answer);
+			transfer_receive(core, now_ns, facts);
 			break;
 		case OP_PATRONI_LOOK:
 		case OP_TIME_TO_LIVE:
-			patroni_receive(core, now_ns, op, answer);
+			patroni_receive(core, now_ns, facts);
 			break;
 	}
 }
 
 /* An answer that is not believed. */
 static void
-receive_doubtful(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer,
-				 const char *doubt)
+receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const char *doubt)
 {
 	int64_t		patience_ns;
 
-	core->port.change_endpoint(core->port.ctx, answer->endpoint, doubt);
+	core->port.change_endpoint(core->port.ctx, facts->endpoint, doubt);
 	if (core->stale_since_ns == 0)
 		core->stale_since_ns = now_ns;
-	if (revision_went_back(op, answer) && answer->header.cluster_id == core->cluster_id)
+	if (revision_went_back(facts) && facts->cluster_id == core->cluster_id)
 		queue_guard_against_restore(core);
-	fail_endpoint(core, now_ns, op, answer->endpoint, doubt);
+	fail_endpoint(core, now_ns, facts->op, facts->endpoint, doubt);
 	/* An instance that led by the other history has stopped by then. */
 	patience_ns = core->config.ttl_s * NS_PER_S;
 	if (patience_ns < patroni_longest_ttl_ns(core))
@@ -337,39 +310,38 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 	if (now_ns - core->stale_since_ns > patience_ns)
 		discard_history(core);
 	else
-		fail_request(core, now_ns, op);
+		fail_request(core, now_ns, facts->op);
 }
 
 static void
-receive_believed(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_believed(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	if (core_is_look(op))
+	if (core_is_look(facts->op))
 		core->stale_since_ns = 0;
-	set_connected(core, op);
-	learn_header(core, &answer->header);
-	dispatch_answer(core, now_ns, op, answer);
+	set_connected(core, facts->op);
+	learn_header(core, facts->cluster_id, facts->term, facts->revision);
+	dispatch_facts(core, now_ns, facts);
 }
 
 /* etcd refuses the request: there is contact, but no result. */
 static void
-receive_refusal(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_refusal(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	set_connected(core, op);
-	if (op->kind == OP_LOOK)
-		fail_request(core, now_ns, op);
+	set_connected(core, facts->op);
+	if (facts->op->kind == OP_LOOK)
+		fail_request(core, now_ns, facts->op);
 	else
-		dispatch_answer(core, now_ns, op, answer);
+		dispatch_facts(core, now_ns, facts);
 }
 
 /* After election_stop(): only revocations are under way. */
 static void
-receive_farewell(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_farewell(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	if (core->farewells_left > 0 &&
-		etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+	if (core->farewells_left > 0 && facts->kind == FACTS_NO_ANSWER)
 	{
 		core->farewells_left--;
-		lease_revoke_again(core, now_ns, op->lease);
+		lease_revoke_again(core, now_ns, facts->op->lease);
 	}
 }
 
@@ -377,8 +349,9 @@ void
 election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnswer *answer)
 {
 	Op			op;
+	Facts		facts;
 	int			i;
-	const char *doubt = NULL;
+	const char *doubt;
 
 	for (i = 0; i < MAX_OPS && core->ops[i].id != id; i++)
 		;
@@ -386,9 +359,10 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 		return;					/* of a history that was discarded */
 	op = core->ops[i];
 	core->ops[i].id = 0;
+	facts_take(&op, answer, &facts);
 	if (core->stopping)
 	{
-		receive_farewell(core, now_ns, &op, answer);
+		receive_farewell(core, now_ns, &facts);
 		return;
 	}
 
@@ -397,20 +371,17 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	 * answer is used.
 	 */
 	queue_expire(core, now_ns);
-	if (answer->outcome == ETCD_ANSWERED)
-		doubt = is_complete(&op, answer) ? doubt_answer(core, &op, answer) :
-			"the answer does not fit the request";
-	if (doubt)
-		receive_doubtful(core, now_ns, &op, answer, doubt);
-	else if (answer->outcome == ETCD_ANSWERED)
-		receive_believed(core, now_ns, &op, answer);
-	else if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+	if (facts.kind == FACTS_NO_ANSWER)
 	{
-		fail_endpoint(core, now_ns, &op, answer->endpoint, answer->message);
+		fail_endpoint(core, now_ns, &op, facts.endpoint, facts.message);
 		fail_request(core, now_ns, &op);
 	}
+	else if (facts.kind == FACTS_REFUSAL)
+		receive_refusal(core, now_ns, &facts);
+	else if ((doubt = doubt_answer(core, &facts)) != NULL)
+		receive_doubtful(core, now_ns, &facts, doubt);
 	else
-		receive_refusal(core, now_ns, &op, answer);
+		receive_believed(core, now_ns, &facts);
 	core_pursue(core, now_ns);
 }
 
@@ -427,7 +398,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 	else
 	{
 		if (frame->outcome == ETCD_ANSWERED)
-			learn_header(core, &frame->header);
+			learn_header(core, frame->header.cluster_id, frame->header.raft_term, frame->header.revision);
 		usable = watch_receive(core, now_ns, frame);
 	}
 	if (!usable)

@@ -198,9 +198,55 @@ typedef struct Op
 	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
 	int64_t		create_revisions[ELECTION_MAX_ELECTIONS];
 	uint8_t		asked[ELECTION_MAX_ELECTIONS];	/* LOOK */
-	bool		ordered;		/* LOOK, PATRONI_LOOK: raft's log orders it (ORDERED) */
+	bool		ordered;		/* LOOK, PATRONI_LOOK: raft's log is to order it (ORDERED) */
 	char		value[ELECTION_VALUE_SIZE]; /* ENTER, PROCLAIM */
 } Op;
+
+/*
+ * The keys of an election, as an answer shows them.  NULL: there is no such
+ * key, or the request did not read it.
+ */
+typedef struct KeyFacts
+{
+	uint8_t		asked;			/* LOOK: which of them were read */
+	const EtcdKeyValue *own;
+	const EtcdKeyValue *neighbour;	/* the predecessor; for a leader, the last one */
+	const EtcdKeyValue *leader;
+} KeyFacts;
+
+typedef enum FactsKind
+{
+	FACTS_ANSWER,				/* etcd did what was asked */
+	FACTS_REFUSAL,				/* etcd did not, and says why */
+	FACTS_MISFIT,				/* the answer is not one to this request */
+	FACTS_NO_ANSWER				/* the endpoint failed */
+} FactsKind;
+
+/*
+ * What an answer says.  They are facts about etcd, not about this instance:
+ * what follows from them is for each part to decide.
+ */
+typedef struct Facts
+{
+	FactsKind	kind;
+	const Op   *op;				/* the request */
+	int			endpoint;
+	const char *message;		/* REFUSAL, NO_ANSWER */
+	uint64_t	cluster_id;
+	int64_t		revision;
+	uint64_t	term;
+	bool		succeeded;		/* txn: the compares held, so it wrote */
+	bool		ordered;		/* look: raft's log has ordered it (ORDERED) */
+	KeyFacts	keys[ELECTION_MAX_ELECTIONS];	/* LOOK; own: MOVE, ENTER, DELETE, PROCLAIM
+												 * whose compares did not hold */
+	const EtcdKeyValue *patroni[PATRONI_NRANGES];	/* PATRONI_LOOK */
+	const EtcdKeyValue *queue;	/* SURVEY, TRANSFER: from the own key on */
+	int			nqueue;
+	bool		lease_not_found;	/* REFUSAL */
+	bool		lease_exists;	/* REFUSAL: of a grant */
+	int64_t		ttl_s;			/* GRANT, KEEPALIVE, TIME_TO_LIVE, see EtcdAnswer */
+	int64_t		granted_ttl_s;	/* TIME_TO_LIVE */
+} Facts;
 
 /* A key of the queue that is watched.  len 0: none, or too long to be kept. */
 typedef struct QueueKey
@@ -497,12 +543,6 @@ copy_value(char *dst, EtcdBytes value, size_t size)
 	dst[len] = '\0';
 }
 
-static inline const EtcdKeyValue *
-first_kv(const EtcdAnswer *answer, int i)
-{
-	return answer->results[i].nkvs > 0 ? &answer->results[i].kvs[0] : NULL;
-}
-
 static inline EtcdOp
 range_of_key(const char *key)
 {
@@ -625,6 +665,11 @@ extern bool core_is_read(const Op *op);
  */
 extern void core_erase_memory(ElectionCore *core);
 
+/* ---- facts.c --------------------------------------------------------------- */
+
+/* What the answer to the request says.  The facts point into both. */
+extern void facts_take(const Op *op, const EtcdAnswer *answer, Facts *facts);
+
 /* ---- lease_state.c --------------------------------------------------------- */
 
 /* The safety margin of a lease with that TTL. */
@@ -691,7 +736,7 @@ extern void patroni_describe(const ElectionCore *core, const Election *e, Electi
 extern bool patroni_is_ours(const ElectionCore *core, const Patroni *p);
 
 /* What a look shows of the cluster, apart from its leader. */
-extern void patroni_learn_cluster(const ElectionCore *core, Patroni *p, const EtcdAnswer *answer);
+extern void patroni_learn_cluster(const ElectionCore *core, Patroni *p, const Facts *facts);
 
 /* ---- transfer_state.c ------------------------------------------------------ */
 
@@ -750,15 +795,14 @@ extern bool lease_is_current(const ElectionCore *core, const Beat *beat);
 extern void lease_not_found(ElectionCore *core, int64_t lease);
 
 /* The answer to a keepalive, grant, revocation or move.  It may be a refusal. */
-extern void lease_receive(ElectionCore *core, int64_t now_ns, const Op *op,
-						  const EtcdAnswer *answer);
+extern void lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /*
  * A look was answered; standing: the elections whose own key is as PLACE and
  * BEAT require.
  */
-extern void lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
-							   const EtcdAnswer *answer, uint32_t standing);
+extern void lease_receive_look(ElectionCore *core, int64_t now_ns, const Facts *facts,
+							   uint32_t standing);
 extern void lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
 /*
@@ -854,7 +898,7 @@ extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 extern void queue_lease_revoked(ElectionCore *core);
 
 /* A move was executed, or refused with the keys as they are. */
-extern void queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer);
+extern void queue_receive_move(ElectionCore *core, const Facts *facts);
 
 /*
  * The lease `old` was replaced by core->lease.  slots: the elections whose
@@ -864,8 +908,7 @@ extern void queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by
 						uint32_t slots, int64_t mod_revision);
 
 /* The answer to an entry, delete or proclaim.  It may be a refusal. */
-extern void queue_receive(ElectionCore *core, int64_t now_ns, const Op *op,
-						  const EtcdAnswer *answer);
+extern void queue_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 extern void queue_request_failed(ElectionCore *core, const Op *op);
 
 extern void queue_retry_now(ElectionCore *core);
@@ -918,8 +961,7 @@ extern bool look_send(ElectionCore *core, int64_t now_ns, const Beat *beat);
 extern void look_request_failed(ElectionCore *core, const Op *op);
 
 /* Returns the elections whose own key is as PLACE and BEAT require. */
-extern uint32_t look_receive(ElectionCore *core, int64_t now_ns, const Op *op,
-							 const EtcdAnswer *answer);
+extern uint32_t look_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /* Sends the looks that are wanted and not postponed. */
 extern void look_pursue(ElectionCore *core, int64_t now_ns);
@@ -930,8 +972,7 @@ extern void look_pursue(ElectionCore *core, int64_t now_ns);
 extern void transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t ticket);
 
 /* The answer to a survey or a transfer.  It may be a refusal. */
-extern void transfer_receive(ElectionCore *core, int64_t now_ns, const Op *op,
-							 const EtcdAnswer *answer);
+extern void transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 extern void transfer_request_failed(ElectionCore *core, const Op *op);
 
 /* Sends what is due. */
@@ -940,8 +981,7 @@ extern void transfer_pursue(ElectionCore *core, int64_t now_ns);
 /* ---- patroni.c ------------------------------------------------------------- */
 
 /* The answer to a look or to a request for a time to live.  It may be a refusal. */
-extern void patroni_receive(ElectionCore *core, int64_t now_ns, const Op *op,
-							const EtcdAnswer *answer);
+extern void patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
 /* Sends a look of any followed election.  False: there is none, or no room. */

@@ -161,11 +161,12 @@ finish_revoking(ElectionCore *core)
 }
 
 static void
-receive_revoke(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+receive_revoke(ElectionCore *core, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	if (!core->revoking || (op->lease != core->lease.id && op->lease != core->fresh.id))
 		return;
-	if (answer->outcome != ETCD_ANSWERED && !etcd_says_lease_not_found(answer))
+	if (facts->kind != FACTS_ANSWER && !facts->lease_not_found)
 	{
 		postpone(core, op);
 		return;
@@ -238,25 +239,27 @@ ask_granted_ttl(ElectionCore *core, int64_t now_ns)
 }
 
 static void
-receive_grant(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_grant(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	if (op->lease != core->fresh.id || core->fresh.granted)
 		return;
-	if (answer->outcome == ETCD_ANSWERED)
-		finish_grant(core, answer->ttl_s);
-	else if (etcd_says_lease_exists(answer) && core->fresh.tries > 1)
+	if (facts->kind == FACTS_ANSWER)
+		finish_grant(core, facts->ttl_s);
+	else if (facts->lease_exists && core->fresh.tries > 1)
 		ask_granted_ttl(core, now_ns);
 	else
 		fail_grant(core, op);	/* if it exists, it belongs to somebody else */
 }
 
 static void
-receive_granted_ttl(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+receive_granted_ttl(ElectionCore *core, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	if (op->lease != core->fresh.id || core->fresh.granted)
 		return;
-	if (answer->outcome == ETCD_ANSWERED && answer->ttl_s > 0)
-		finish_grant(core, answer->ttl_s);
+	if (facts->kind == FACTS_ANSWER && facts->ttl_s > 0)
+		finish_grant(core, facts->ttl_s);
 	else
 		fail_grant(core, op);
 }
@@ -326,18 +329,19 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
  * then all of them were read instead.
  */
 static void
-receive_move(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_move(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	if (answer->outcome != ETCD_ANSWERED)
+	const Op   *op = facts->op;
+	if (facts->kind != FACTS_ANSWER)
 	{
-		if (etcd_says_lease_not_found(answer))
+		if (facts->lease_not_found)
 			lease_not_found(core, op->lease);
 		postpone(core, op);
 		return;
 	}
-	queue_receive_move(core, op, answer);
-	if (answer->succeeded && op->lease == core->fresh.id)
-		commit_fresh(core, now_ns, op->slots, answer->header.revision);
+	queue_receive_move(core, facts);
+	if (facts->succeeded && op->lease == core->fresh.id)
+		commit_fresh(core, now_ns, op->slots, facts->revision);
 }
 
 /* A move whose answer was lost shows as every key on the fresh lease. */
@@ -567,22 +571,22 @@ fail_beat(ElectionCore *core, int64_t now_ns, const Beat *beat)
 }
 
 static void
-receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	Beat		beat = op->beat;
+	Beat		beat = facts->op->beat;
 
 	if (!lease_is_current(core, &beat))
 		return;
-	if (answer->outcome == ETCD_ANSWERED ? answer->ttl_s <= 0 : etcd_says_lease_not_found(answer))
+	if (facts->kind == FACTS_ANSWER ? facts->ttl_s <= 0 : facts->lease_not_found)
 	{
 		lose_kept_lease(core, now_ns);
 		return;
 	}
-	beat.term = answer->header.raft_term;
-	beat.ttl_ns = answer->ttl_s * NS_PER_S;
+	beat.term = facts->term;
+	beat.ttl_ns = facts->ttl_s * NS_PER_S;
 	if (beat.ttl_ns > core->lease.ttl_ns)
 		beat.ttl_ns = core->lease.ttl_ns;
-	if (answer->outcome != ETCD_ANSWERED || !look_send(core, now_ns, &beat))
+	if (facts->kind != FACTS_ANSWER || !look_send(core, now_ns, &beat))
 		fail_beat(core, now_ns, &beat);
 }
 
@@ -592,12 +596,12 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAn
  * requires does not lead any more: the look, or a newer state, has shown that.
  */
 static void
-finish_beat(ElectionCore *core, int64_t now_ns, const Op *look, uint64_t confirm_term)
+finish_beat(ElectionCore *core, int64_t now_ns, const Facts *look)
 {
-	const Beat *beat = &look->beat;
+	const Beat *beat = &look->op->beat;
 	int64_t		until_ns = beat->sent_ns + beat->ttl_ns;
 
-	if (!look->ordered || beat->term != core->lease.term || confirm_term != core->lease.term)
+	if (!look->ordered || beat->term != core->lease.term || look->term != core->lease.term)
 	{
 		/*
 		 * A newer term requires a fresh lease, see needs_fresh().  If the term
@@ -626,35 +630,34 @@ finish_beat(ElectionCore *core, int64_t now_ns, const Op *look, uint64_t confirm
 /* ---- answers --------------------------------------------------------------- */
 
 void
-lease_receive_look(ElectionCore *core, int64_t now_ns, const Op *op,
-				   const EtcdAnswer *answer, uint32_t standing)
+lease_receive_look(ElectionCore *core, int64_t now_ns, const Facts *facts, uint32_t standing)
 {
 	if (move_has_shown(core))
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
-	revoke_retired(core, now_ns, op, standing);
-	if (lease_is_current(core, &op->beat))
-		finish_beat(core, now_ns, op, answer->header.raft_term);
+	revoke_retired(core, now_ns, facts->op, standing);
+	if (lease_is_current(core, &facts->op->beat))
+		finish_beat(core, now_ns, facts);
 }
 
 void
-lease_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	switch (op->kind)
+	switch (facts->op->kind)
 	{
 		case OP_KEEPALIVE:
-			if (op->beat.number != 0)
-				receive_keepalive(core, now_ns, op, answer);
+			if (facts->op->beat.number != 0)
+				receive_keepalive(core, now_ns, facts);
 			else
-				receive_granted_ttl(core, op, answer);
+				receive_granted_ttl(core, facts);
 			break;
 		case OP_GRANT:
-			receive_grant(core, now_ns, op, answer);
+			receive_grant(core, now_ns, facts);
 			break;
 		case OP_REVOKE:
-			receive_revoke(core, op, answer);
+			receive_revoke(core, facts);
 			break;
 		case OP_MOVE:
-			receive_move(core, now_ns, op, answer);
+			receive_move(core, now_ns, facts);
 			break;
 		default:
 			break;

@@ -14,16 +14,6 @@
 /* The most ranges of an election: own key, predecessor or last key, leader. */
 #define OWN_NRANGES			3
 
-/* The result of a look for one election, at one revision. */
-typedef struct Sight
-{
-	int64_t		revision;
-	uint64_t	term;
-	const EtcdKeyValue *own;	/* NULL: it does not exist, or was not asked for */
-	const EtcdKeyValue *neighbour;	/* NULL: there is none, or it was not asked for */
-	const EtcdKeyValue *leader; /* NULL: there is none */
-} Sight;
-
 /* ---- what is wanted ---------------------------------------------------------- */
 
 void
@@ -250,18 +240,18 @@ set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
 	}
 }
 
-/* The leader, as a look shows it that was sent then. */
+/* The leader, as a look shows it. */
 static void
-learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_ns)
+learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts *keys)
 {
-	const EtcdKeyValue *leader = sight->leader;
+	const EtcdKeyValue *leader = keys->leader;
 
 	/*
 	 * A value that we wrote, or that the watch reported, may be newer than
 	 * this answer.
 	 */
 	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
-		sight->revision >= e->leader_mod_revision)
+		facts->revision >= e->leader_mod_revision)
 	{
 		copy_value(e->leader_value, leader ? leader->value : bytes_of(""), sizeof(e->leader_value));
 		e->leader_mod_revision = leader ? leader->mod_revision : 0;
@@ -269,7 +259,7 @@ learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_n
 	}
 	set_queue_key(&e->leader, leader);
 	e->leader_known = true;
-	e->leader_until_ns = sent_ns + core->config.ttl_s * NS_PER_S;
+	e->leader_until_ns = facts->op->sent_ns + core->config.ttl_s * NS_PER_S;
 }
 
 /*
@@ -287,9 +277,9 @@ is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
  * an earlier life of this instance is gone after a TTL.
  */
 static void
-look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const Sight *sight)
+look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const KeyFacts *keys)
 {
-	const EtcdKeyValue *others[] = {sight->leader, sight->neighbour};
+	const EtcdKeyValue *others[] = {keys->leader, keys->neighbour};
 	int64_t		found = 0;
 	char		value[ELECTION_VALUE_SIZE];
 
@@ -316,9 +306,10 @@ look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const Sight *
  * PLACE and BEAT require.
  */
 static bool
-learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
+			const KeyFacts *keys)
 {
-	bool		own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
+	bool		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
 
 	/*
 	 * A lower create revision than that of a leader can only come from
@@ -333,16 +324,16 @@ learn_place(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	else if (own_stands)
 	{
 		e->armed_revision = 0;
-		look_for_namesake(core, now_ns, e, sight);
+		look_for_namesake(core, now_ns, e, keys);
 		if (e->leader.create_revision == e->create_revision)
-			queue_become_first(core, now_ns, e, sight->revision, op->ordered);
+			queue_become_first(core, now_ns, e, facts->revision, facts->ordered);
 		else
 		{
 			e->state = ELECTION_WAITING;
-			set_queue_key(&e->predecessor, sight->neighbour);
+			set_queue_key(&e->predecessor, keys->neighbour);
 			/* the first key is the one before ours: there is no other (ARMED) */
 			if (is_successor(e))
-				e->armed_revision = sight->revision;
+				e->armed_revision = facts->revision;
 		}
 	}
 	return own_stands;
@@ -360,10 +351,10 @@ stands(const QueueKey *key, const EtcdKeyValue *kv)
  * exists.  (If etcd was put back, a new raft term has begun.)
  */
 static bool
-places_stand(const ElectionCore *core, const Op *op, const Election *e, const Sight *sight)
+places_stand(const Election *e, const Facts *facts, const KeyFacts *keys)
 {
-	return sight->term == e->places_term && stands(&e->leader, sight->leader) &&
-		(!(op->asked[slot_of(core, e)] & LOOK_NEIGHBOUR) || stands(&e->predecessor, sight->neighbour));
+	return facts->term == e->places_term && stands(&e->leader, keys->leader) &&
+		(!(keys->asked & LOOK_NEIGHBOUR) || stands(&e->predecessor, keys->neighbour));
 }
 
 /*
@@ -371,59 +362,59 @@ places_stand(const ElectionCore *core, const Op *op, const Election *e, const Si
  * BEAT require.
  */
 static bool
-learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight,
-			bool unchanged)
+learn_names(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
+			const KeyFacts *keys, bool unchanged)
 {
-	int			asked = op->asked[slot_of(core, e)];
 	bool		own_stands = false;
 
 	if (unchanged)
-		learn_leader(core, e, sight, op->sent_ns);
+		learn_leader(core, e, facts, keys);
 	else
 		e->look_wanted = true;
-	if ((asked & LOOK_OWN) && is_candidate(e))
-		own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
-	else if (asked & LOOK_OWN)
-		queue_check_absence(core, e, sight->own, sight->revision);
+	if ((keys->asked & LOOK_OWN) && is_candidate(e))
+		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
+	else if (keys->asked & LOOK_OWN)
+		queue_check_absence(core, e, keys->own, facts->revision);
 	if (own_stands)
-		look_for_namesake(core, now_ns, e, sight);
+		look_for_namesake(core, now_ns, e, keys);
 	if (unchanged && e->armed_revision != 0)
-		e->armed_revision = sight->revision;
+		e->armed_revision = facts->revision;
 	return own_stands;
 }
 
 /* True if the own key is as PLACE and BEAT require. */
 static bool
-learn_places(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
+			 const KeyFacts *keys)
 {
-	int			slot = slot_of(core, e);
 	bool		own_stands = false;
 
-	if (is_stray(core, e, sight->leader) || is_stray(core, e, sight->neighbour))
+	if (is_stray(core, e, keys->leader) || is_stray(core, e, keys->neighbour))
 		lease_taint(core, core->lease.id);
-	e->places_term = sight->term;
-	learn_leader(core, e, sight, op->sent_ns);
-	if ((op->asked[slot] & LOOK_OWN) && is_candidate(e))
+	e->places_term = facts->term;
+	learn_leader(core, e, facts, keys);
+	if ((keys->asked & LOOK_OWN) && is_candidate(e))
 	{
 		/* another key would be of another epoch */
-		ELECTION_ASSERT(op->create_revisions[slot] == e->create_revision);
-		own_stands = learn_place(core, now_ns, op, e, sight);
+		ELECTION_ASSERT(facts->op->create_revisions[slot_of(core, e)] == e->create_revision);
+		own_stands = learn_place(core, now_ns, e, facts, keys);
 	}
-	else if (op->asked[slot] & LOOK_OWN)
-		queue_check_absence(core, e, sight->own, sight->revision);
+	else if (keys->asked & LOOK_OWN)
+		queue_check_absence(core, e, keys->own, facts->revision);
 	return own_stands;
 }
 
 /* True if the own key is as PLACE and BEAT require. */
 static bool
-learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
+learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
 	int			slot = slot_of(core, e);
-	bool		by_name = (op->asked[slot] & LOOK_BY_NAME) != 0;
-	bool		unchanged = by_name && places_stand(core, op, e, sight);
+	const KeyFacts *keys = &facts->keys[slot];
+	bool		by_name = (keys->asked & LOOK_BY_NAME) != 0;
+	bool		unchanged = by_name && places_stand(e, facts, keys);
 	bool		own_stands = false;
 
-	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
+	if (facts->revision < e->seen_revision || facts->op->epochs[slot] != e->epoch)
 		return false;			/* answered out of order, or void (EPOCH) */
 
 	/*
@@ -431,26 +422,26 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	 * the present ones still exist.  The watch must report that.
 	 */
 	if (!by_name || unchanged)
-		e->seen_revision = sight->revision;
-	if (sight->revision < e->first_revision)
+		e->seen_revision = facts->revision;
+	if (facts->revision < e->first_revision)
 	{
 		/*
 		 * from before the end of the wait (ARMED): it does not show the place
 		 */
-		if (op->asked[slot] & LOOK_OWN)
-			own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
+		if (keys->asked & LOOK_OWN)
+			own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
 	}
 	else if (by_name)
-		own_stands = learn_names(core, now_ns, op, e, sight, unchanged);
+		own_stands = learn_names(core, now_ns, e, facts, keys, unchanged);
 	else
-		own_stands = learn_places(core, now_ns, op, e, sight);
+		own_stands = learn_places(core, now_ns, e, facts, keys);
 	if (is_used(e))
 	{
 		/*
 		 * If the own key leads, only "elected" is announced.  The key may have
 		 * been entered by a request whose answer is not there yet.
 		 */
-		if (sight->leader == NULL || !is_key(sight->leader->key, e->key) ||
+		if (keys->leader == NULL || !is_key(keys->leader->key, e->key) ||
 			e->state == ELECTION_LEADING)
 			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		transfer_leader_seen(core, e);
@@ -460,9 +451,8 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 }
 
 uint32_t
-look_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+look_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	int			next = 0;
 	uint32_t	standing = 0;
 
 	core->look_failures = 0;
@@ -470,18 +460,12 @@ look_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer 
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
-		Sight		sight = {.revision = answer->header.revision, .term = answer->header.raft_term};
 
-		if ((op->slots & SLOT_BIT(i)) == 0)
+		if ((facts->op->slots & SLOT_BIT(i)) == 0)
 			continue;
-		if (op->asked[i] & LOOK_OWN)
-			sight.own = first_kv(answer, next++);
-		if (op->asked[i] & LOOK_NEIGHBOUR)
-			sight.neighbour = first_kv(answer, next++);
-		sight.leader = first_kv(answer, next++);
-		if (learn_sight(core, now_ns, op, e, &sight))
+		if (learn_facts(core, now_ns, e, facts))
 			standing |= SLOT_BIT(i);
-		look_finish(core, op, e);
+		look_finish(core, facts->op, e);
 	}
 	return standing;
 }

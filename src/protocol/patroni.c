@@ -206,14 +206,14 @@ fail_beat(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 
 /* Both answers of a beat have come: moves the deadline, or tries again. */
 static void
-finish_beat(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, uint64_t term, bool named)
+finish_beat(ElectionCore *core, int64_t now_ns, Election *e, const Facts *look, bool named)
 {
 	Patroni    *p = &e->patroni;
 
-	if (!p->told.valid || op->id < p->told.before_id)
+	if (!p->told.valid || look->op->id < p->told.before_id)
 		return;
 	p->told.valid = false;
-	if (p->told.term != p->told.known_term || p->told.term != term)
+	if (p->told.term != p->told.known_term || p->told.term != look->term)
 	{
 		fail_beat(core, now_ns, e, p->told.sent_ns);
 		return;
@@ -221,15 +221,16 @@ finish_beat(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, uint6
 	p->beat_failures = 0;
 	p->retry_ns = 0;
 	p->ttl_ns = p->told.ttl_ns;
-	if (named && op->ordered)
+	if (named && look->ordered)
 		p->until_ns = p->told.until_ns;
 }
 
 static void
-receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const EtcdAnswer *answer)
+receive_look(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	Patroni    *p = &e->patroni;
-	int64_t		revision = answer->header.revision;
+	int64_t		revision = facts->revision;
 	bool		named;
 
 	e->failures = 0;
@@ -242,10 +243,10 @@ receive_look(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, cons
 		return;
 	}
 	e->seen_revision = revision;
-	patroni_learn_cluster(core, p, answer);
-	named = learn_key(core, now_ns, e, first_kv(answer, PATRONI_LEADER));
+	patroni_learn_cluster(core, p, facts);
+	named = learn_key(core, now_ns, e, facts->patroni[PATRONI_LEADER]);
 	e->leader_known = true;
-	finish_beat(core, now_ns, op, e, answer->header.raft_term, named);
+	finish_beat(core, now_ns, e, facts, named);
 	e->leader_until_ns = op->sent_ns + patroni_ttl_ns(core, e);
 	conclude(core, now_ns, e);
 	/* leadership was withdrawn by this answer, which also shows the leader */
@@ -271,17 +272,18 @@ find_asker(ElectionCore *core, const Op *op)
 }
 
 static void
-receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	Election   *e = find_asker(core, op);
 	Patroni    *p;
-	int64_t		left_s = answer->ttl_s;
+	int64_t		left_s = facts->ttl_s;
 
 	if (e == NULL)
 		return;
 	p = &e->patroni;
 	p->asked_id = 0;
-	if (answer->outcome != ETCD_ANSWERED || left_s < 0)
+	if (facts->kind != FACTS_ANSWER || left_s < 0)
 	{
 		/*
 		 * The lease is gone.  So the key is gone, or attached to another lease
@@ -295,14 +297,14 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Op *op, const Etc
 	if (op->lease != p->lease)
 		return;					/* another beat is wanted already */
 	/* A leader of etcd that has just been elected knows no end of any lease. */
-	if (left_s > answer->granted_ttl_s)
-		left_s = answer->granted_ttl_s;
+	if (left_s > facts->granted_ttl_s)
+		left_s = facts->granted_ttl_s;
 	p->told.valid = true;
 	p->told.before_id = core->next_id;
 	p->told.sent_ns = op->sent_ns;
 	p->told.known_term = p->asked_term;
-	p->told.term = answer->header.raft_term;
-	p->told.ttl_ns = answer->granted_ttl_s * NS_PER_S;
+	p->told.term = facts->term;
+	p->told.ttl_ns = facts->granted_ttl_s * NS_PER_S;
 	p->told.until_ns = op->sent_ns + left_s * NS_PER_S;
 	e->look_wanted = true;
 }
@@ -322,17 +324,18 @@ fail_look(ElectionCore *core, const Op *op)
 }
 
 void
-patroni_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	Election   *e = core_find_election(core, op);
 
 	if (op->kind == OP_TIME_TO_LIVE)
-		receive_time_to_live(core, now_ns, op, answer);
-	else if (answer->outcome != ETCD_ANSWERED)
+		receive_time_to_live(core, now_ns, facts);
+	else if (facts->kind != FACTS_ANSWER)
 		fail_look(core, op);
 	else if (e != NULL)
 	{
-		receive_look(core, now_ns, op, e, answer);
+		receive_look(core, now_ns, e, facts);
 		look_finish(core, op, e);
 	}
 }

@@ -192,12 +192,12 @@ learn_config(Patroni *p, const EtcdKeyValue *kv)
  * member.  So it is remembered that the key was there once.
  */
 void
-patroni_learn_cluster(const ElectionCore *core, Patroni *p, const EtcdAnswer *answer)
+patroni_learn_cluster(const ElectionCore *core, Patroni *p, const Facts *facts)
 {
-	const EtcdKeyValue *config = first_kv(answer, PATRONI_CONFIG);
-	const EtcdKeyValue *initialize = first_kv(answer, PATRONI_INITIALIZE);
-	const EtcdKeyValue *member = first_kv(answer, PATRONI_MEMBER);
-	bool		has_leader = first_kv(answer, PATRONI_LEADER) != NULL;
+	const EtcdKeyValue *config = facts->patroni[PATRONI_CONFIG];
+	const EtcdKeyValue *initialize = facts->patroni[PATRONI_INITIALIZE];
+	const EtcdKeyValue *member = facts->patroni[PATRONI_MEMBER];
+	bool		has_leader = facts->patroni[PATRONI_LEADER] != NULL;
 
 	p->has_keys = has_leader || config != NULL || initialize != NULL || member != NULL;
 	p->system_identifier[0] = '\0';

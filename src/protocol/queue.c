@@ -640,22 +640,23 @@ refuse_enter(ElectionCore *core, const Op *op, Election *e)
 }
 
 static void
-receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *answer)
+receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 {
-	int64_t		create_revision = answer->header.revision;
-	int64_t		mod_revision = answer->header.revision;
+	const Op   *op = facts->op;
+	int64_t		create_revision = facts->revision;
+	int64_t		mod_revision = facts->revision;
 	EtcdBytes	value = bytes_of(op->value);
 	bool		adopt = true;
 
-	if (answer->outcome != ETCD_ANSWERED)
+	if (facts->kind != FACTS_ANSWER)
 	{
 		refuse_enter(core, op, e);
 		return;
 	}
 	e->entry_unanswered = false;
-	if (!answer->succeeded)
+	if (!facts->succeeded)
 	{
-		const EtcdKeyValue *kv = first_kv(answer, 0);
+		const EtcdKeyValue *kv = facts->keys[slot_of(core, e)].own;
 
 		if (kv == NULL)
 			return;				/* gone between compare and read: cannot be */
@@ -719,11 +720,12 @@ queue_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revis
 }
 
 static void
-receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const EtcdAnswer *answer)
+receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	const EtcdKeyValue *kv;
 
-	if (answer->outcome != ETCD_ANSWERED)
+	if (facts->kind != FACTS_ANSWER)
 	{
 		postpone(core, op, e);
 		return;
@@ -736,7 +738,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 		op->create_revisions[slot_of(core, e)] != e->create_revision)
 		return;
 	e->failures = 0;
-	kv = answer->succeeded ? NULL : first_kv(answer, 0);
+	kv = facts->succeeded ? NULL : facts->keys[slot_of(core, e)].own;
 	if (kv && kv->create_revision != e->create_revision)
 	{
 		/* It was created again, by an entry that we had given up. */
@@ -744,7 +746,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 		e->final_revision = kv->create_revision;
 		return;
 	}
-	finish_leaving(core, now_ns, e, answer->header.revision);
+	finish_leaving(core, now_ns, e, facts->revision);
 }
 
 static void
@@ -766,25 +768,26 @@ send_proclaim(ElectionCore *core, int64_t now_ns, Election *e)
 }
 
 static void
-receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *answer)
+receive_proclaim(ElectionCore *core, Election *e, const Facts *facts)
 {
-	if (answer->outcome != ETCD_ANSWERED)
+	const Op   *op = facts->op;
+	if (facts->kind != FACTS_ANSWER)
 	{
 		postpone(core, op, e);
 		return;
 	}
 	if (!is_queued(e) || op->create_revisions[slot_of(core, e)] != e->create_revision)
 		return;
-	if (!answer->succeeded)
+	if (!facts->succeeded)
 	{
-		(void) queue_check_own_key(core, e, first_kv(answer, 0), answer->header.revision);
+		(void) queue_check_own_key(core, e, facts->keys[slot_of(core, e)].own, facts->revision);
 		return;
 	}
 	e->failures = 0;
-	if (answer->header.revision > e->written_revision)
-		e->written_revision = answer->header.revision;
-	if (answer->header.revision > e->mod_revision)
-		learn_own_value(core, e, bytes_of(op->value), answer->header.revision);
+	if (facts->revision > e->written_revision)
+		e->written_revision = facts->revision;
+	if (facts->revision > e->mod_revision)
+		learn_own_value(core, e, bytes_of(op->value), facts->revision);
 	if (strcmp(op->value, e->value) == 0)
 	{
 		e->must_put_value = false;
@@ -793,50 +796,48 @@ receive_proclaim(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer
 }
 
 void
-queue_receive_move(ElectionCore *core, const Op *op, const EtcdAnswer *answer)
+queue_receive_move(ElectionCore *core, const Facts *facts)
 {
-	int			next = 0;
+	const Op   *op = facts->op;
 
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
-		const EtcdKeyValue *kv;
 
-		if ((op->slots & SLOT_BIT(i)) == 0)
+		if ((op->slots & SLOT_BIT(i)) == 0 || !is_queued(e) ||
+			op->create_revisions[i] != e->create_revision)
 			continue;
-		kv = answer->succeeded ? NULL : first_kv(answer, next++);
-		if (!is_queued(e) || op->create_revisions[i] != e->create_revision)
-			continue;
-		if (answer->succeeded)
+		if (facts->succeeded)
 		{
 			/* a look or the watch may have told of a newer write (ARMED) */
-			if (answer->header.revision >= e->mod_revision)
+			if (facts->revision >= e->mod_revision)
 			{
 				learn_own_lease(core, e, op->lease);
-				e->mod_revision = answer->header.revision;
+				e->mod_revision = facts->revision;
 			}
-			if (answer->header.revision > e->written_revision)
-				e->written_revision = answer->header.revision;
+			if (facts->revision > e->written_revision)
+				e->written_revision = facts->revision;
 			e->look_wanted |= e->state != ELECTION_LEADING;
 		}
 		else
-			(void) queue_check_own_key(core, e, kv, answer->header.revision);
+			(void) queue_check_own_key(core, e, facts->keys[i].own, facts->revision);
 	}
 }
 
 void
-queue_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+queue_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	Election   *e = core_find_election(core, op);
 
 	if (e == NULL)
 		return;
 	if (op->kind == OP_ENTER)
-		receive_enter(core, op, e, answer);
+		receive_enter(core, e, facts);
 	else if (op->kind == OP_DELETE)
-		receive_delete(core, now_ns, op, e, answer);
+		receive_delete(core, now_ns, e, facts);
 	else
-		receive_proclaim(core, op, e, answer);
+		receive_proclaim(core, e, facts);
 }
 
 void

@@ -28,15 +28,6 @@
 /* A txn of etcd has at most 128 compares (--max-txn-ops). */
 #define MAX_BETWEEN		120
 
-/*
- * The queue from the own key on, as a survey (a read of the queue) showed it.
- */
-typedef struct Survey
-{
-	const EtcdKeyValue *kvs;
-	int			nkvs;
-} Survey;
-
 /* ---- sending ------------------------------------------------------------------- */
 
 static EtcdOp
@@ -100,12 +91,12 @@ is_ours(const Election *e, const EtcdKeyValue *kv)
  * fails, the queue is read again instead.
  */
 static void
-send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey, int target)
+send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts, int target)
 {
 	EtcdCompare compares[MAX_BETWEEN + 3];
 	EtcdOp		ops[MAX_BETWEEN + 2];
 	EtcdOp		range = survey_range(e);
-	const EtcdKeyValue *to = &survey->kvs[target];
+	const EtcdKeyValue *to = &facts->queue[target];
 	int			ncompares = 0;
 	int			nops = 0;
 	Op		   *op = core_start_election_op(core, now_ns, OP_TRANSFER, e);
@@ -114,9 +105,9 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Survey *sur
 		return;
 	for (int i = 0; i < target; i++)
 	{
-		EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = survey->kvs[i].key};
+		EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = facts->queue[i].key};
 
-		compares[ncompares++] = compare_kv(&survey->kvs[i], ETCD_COMPARE_CREATE_REVISION);
+		compares[ncompares++] = compare_kv(&facts->queue[i], ETCD_COMPARE_CREATE_REVISION);
 		ops[nops++] = delete;
 	}
 	compares[ncompares++] = compare_kv(to, ETCD_COMPARE_CREATE_REVISION);
@@ -137,11 +128,11 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Survey *sur
  * The reason why the leader cannot hand over to that candidate; DONE: it can.
  */
 static ElectionReply
-check_target(const Election *e, const Survey *survey, int target)
+check_target(const Election *e, const Facts *facts, int target)
 {
 	for (int i = 1; i < target; i++)
 	{
-		if (!is_ours(e, &survey->kvs[i]))
+		if (!is_ours(e, &facts->queue[i]))
 			return ELECTION_FOREIGN_CANDIDATE;
 	}
 	return target - 1 > MAX_BETWEEN ? ELECTION_TOO_MANY_CANDIDATES : ELECTION_DONE;
@@ -149,30 +140,30 @@ check_target(const Election *e, const Survey *survey, int target)
 
 /* Withdraws, and hands over. */
 static void
-hand_over(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey, int target)
+hand_over(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts, int target)
 {
 	Transfer   *t = &e->transfer;
 
 	t->stage = TRANSFER_SENT;
 	t->own_revision = e->create_revision;
-	t->target_revision = survey->kvs[target].create_revision;
+	t->target_revision = facts->queue[target].create_revision;
 	t->retry_ns = 0;
 	t->failures = 0;
 	queue_withdraw(core, e, ELECTION_REASON_TRANSFERRED);
-	send_transfer(core, now_ns, e, survey, target);
+	send_transfer(core, now_ns, e, facts, target);
 }
 
 /* ---- who is meant ----------------------------------------------------------------- */
 
 /* The candidate of that name; -1: there is none, -2: there is more than one. */
 static int
-find_candidate(const Survey *survey, const char *node)
+find_candidate(const Facts *facts, const char *node)
 {
 	int			found = -1;
 
-	for (int i = 1; i < survey->nkvs; i++)
+	for (int i = 1; i < facts->nqueue; i++)
 	{
-		if (!is_key(survey->kvs[i].value, node))
+		if (!is_key(facts->queue[i].value, node))
 			continue;
 		if (found != -1)
 			return -2;
@@ -182,17 +173,17 @@ find_candidate(const Survey *survey, const char *node)
 }
 
 static void
-receive_commanded(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
+receive_commanded(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
-	int			target = find_candidate(survey, e->transfer.to_node);
+	int			target = find_candidate(facts, e->transfer.to_node);
 	ElectionReply reply;
 
 	if (target < 0)
 		reply = target == -1 ? ELECTION_NO_SUCH_CANDIDATE : ELECTION_AMBIGUOUS_CANDIDATE;
 	else
-		reply = check_target(e, survey, target);
+		reply = check_target(e, facts, target);
 	if (reply == ELECTION_DONE)
-		hand_over(core, now_ns, e, survey, target);
+		hand_over(core, now_ns, e, facts, target);
 	else
 		transfer_end(core, e, reply);
 }
@@ -216,16 +207,16 @@ rank(const ElectionConfig *config, EtcdBytes node)
  * this instance.
  */
 static int
-find_better(const ElectionCore *core, const Election *e, const Survey *survey)
+find_better(const ElectionCore *core, const Election *e, const Facts *facts)
 {
 	int			best_rank = rank(&core->config, bytes_of(e->key_value));
 	int			best = -1;
 
-	for (int i = 1; i < survey->nkvs; i++)
+	for (int i = 1; i < facts->nqueue; i++)
 	{
-		int			r = rank(&core->config, survey->kvs[i].value);
+		int			r = rank(&core->config, facts->queue[i].value);
 
-		if (r < best_rank && check_target(e, survey, i) == ELECTION_DONE)
+		if (r < best_rank && check_target(e, facts, i) == ELECTION_DONE)
 		{
 			best_rank = r;
 			best = i;
@@ -236,11 +227,11 @@ find_better(const ElectionCore *core, const Election *e, const Survey *survey)
 
 /* The create revision shows whether a key was in the queue all the time. */
 static void
-receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
+receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
 	Transfer   *t = &e->transfer;
-	int			better = find_better(core, e, survey);
-	int64_t		revision = better < 0 ? 0 : survey->kvs[better].create_revision;
+	int			better = find_better(core, e, facts);
+	int64_t		revision = better < 0 ? 0 : facts->queue[better].create_revision;
 
 	if (revision != t->better_revision)
 		t->better_since_ns = now_ns;
@@ -250,7 +241,7 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Survey 
 	if (now_ns - t->better_since_ns >= core->config.preferred_delay_ms * NS_PER_MS)
 	{
 		t->until_ns = now_ns + lease_ttl_ns(core);
-		hand_over(core, now_ns, e, survey, better);
+		hand_over(core, now_ns, e, facts, better);
 	}
 	else if (t->survey_ns > t->better_since_ns + core->config.preferred_delay_ms * NS_PER_MS)
 		t->survey_ns = t->better_since_ns + core->config.preferred_delay_ms * NS_PER_MS;
@@ -258,16 +249,16 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Survey 
 
 /* The txn was sent and its result is not known, or a compare failed. */
 static void
-resolve(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
+resolve(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
 	Transfer   *t = &e->transfer;
 
-	for (int i = 1; i < survey->nkvs; i++)
+	for (int i = 1; i < facts->nqueue; i++)
 	{
-		if (survey->kvs[i].create_revision == t->target_revision &&
-			check_target(e, survey, i) == ELECTION_DONE)
+		if (facts->queue[i].create_revision == t->target_revision &&
+			check_target(e, facts, i) == ELECTION_DONE)
 		{
-			send_transfer(core, now_ns, e, survey, i);
+			send_transfer(core, now_ns, e, facts, i);
 			return;
 		}
 	}
@@ -277,12 +268,10 @@ resolve(ElectionCore *core, int64_t now_ns, Election *e, const Survey *survey)
 }
 
 static void
-receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const EtcdResult *result)
+receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
-	Survey		survey = {result->kvs, result->nkvs};
-
-	if (survey.nkvs == 0 || !is_queued(e) || !is_key(survey.kvs[0].key, e->key) ||
-		survey.kvs[0].create_revision != e->create_revision)
+	if (facts->nqueue == 0 || !is_queued(e) || !is_key(facts->queue[0].key, e->key) ||
+		facts->queue[0].create_revision != e->create_revision)
 	{
 		/* The own key is gone, or not ours any more: a look shows the rest, and ends this. */
 		e->look_wanted = true;
@@ -291,11 +280,11 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const EtcdResult
 	}
 	e->transfer.failures = 0;
 	if (e->transfer.stage == TRANSFER_SENT)
-		resolve(core, now_ns, e, &survey);
+		resolve(core, now_ns, e, facts);
 	else if (e->transfer.stage == TRANSFER_SURVEYING)
-		receive_commanded(core, now_ns, e, &survey);
+		receive_commanded(core, now_ns, e, facts);
 	else if (e->state == ELECTION_LEADING)
-		receive_preferred(core, now_ns, e, &survey);
+		receive_preferred(core, now_ns, e, facts);
 }
 
 /* ---- answers ------------------------------------------------------------------------- */
@@ -327,11 +316,12 @@ transfer_request_failed(ElectionCore *core, const Op *op)
 }
 
 void
-transfer_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAnswer *answer)
+transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	Election   *e;
 
-	if (answer->outcome != ETCD_ANSWERED)
+	if (facts->kind != FACTS_ANSWER)
 	{
 		transfer_request_failed(core, op);
 		return;
@@ -339,13 +329,13 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Op *op, const EtcdAns
 	e = take_answer(core, op);
 	if (e == NULL)
 		return;
-	if (op->kind == OP_SURVEY || !answer->succeeded)
+	if (op->kind == OP_SURVEY || !facts->succeeded)
 	{
-		receive_survey(core, now_ns, e, &answer->results[0]);
+		receive_survey(core, now_ns, e, facts);
 		return;
 	}
 	if (e->create_revision == e->transfer.own_revision)
-		queue_transferred(core, now_ns, e, answer->header.revision);
+		queue_transferred(core, now_ns, e, facts->revision);
 	transfer_leader_seen(core, e);
 }
 

@@ -1,0 +1,147 @@
+/*-------------------------------------------------------------------------
+ *
+ * facts.c
+ *	  What an answer of etcd says, in the terms of elections.
+ *
+ * The only file that knows where an answer has which result.  Every other file
+ * acts on the facts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+/* The results of a txn, in the order of its operations. */
+typedef struct Results
+{
+	const EtcdAnswer *answer;
+	int			next;			/* above nresults: one is missing */
+} Results;
+
+/* The first key that the next operation has read; NULL: it has read none. */
+static const EtcdKeyValue *
+take_key(Results *results)
+{
+	int			i = results->next++;
+
+	if (i >= results->answer->nresults || results->answer->results[i].nkvs == 0)
+		return NULL;
+	return &results->answer->results[i].kvs[0];
+}
+
+static void
+take_look(Results *results, const Op *op, Facts *facts)
+{
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		KeyFacts   *keys = &facts->keys[i];
+
+		if ((op->slots & SLOT_BIT(i)) == 0)
+			continue;
+		keys->asked = op->asked[i];
+		if (op->asked[i] & LOOK_OWN)
+			keys->own = take_key(results);
+		if (op->asked[i] & LOOK_NEIGHBOUR)
+			keys->neighbour = take_key(results);
+		keys->leader = take_key(results);
+	}
+}
+
+/* The own keys: written or deleted, or read because a compare failed. */
+static void
+take_own_keys(Results *results, const Op *op, Facts *facts)
+{
+	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
+	{
+		if (op->slots & SLOT_BIT(i))
+			facts->keys[i].own = take_key(results);
+	}
+}
+
+static void
+take_queue(Results *results, Facts *facts)
+{
+	if (take_key(results) == NULL)
+		return;
+	facts->queue = results->answer->results[0].kvs;
+	facts->nqueue = results->answer->results[0].nkvs;
+}
+
+/* Takes the empty txn that orders a look (ORDERED). */
+static bool
+take_order(Results *results)
+{
+	int			i = results->next++;
+
+	return i < results->answer->nresults && results->answer->results[i].kind == ETCD_OP_EMPTY_TXN;
+}
+
+/* The facts of a txn's results.  False: they do not fit the request. */
+static bool
+take_results(const Op *op, const EtcdAnswer *answer, Facts *facts)
+{
+	Results		results = {.answer = answer};
+
+	switch (op->kind)
+	{
+		case OP_LOOK:
+			take_look(&results, op, facts);
+			break;
+		case OP_PATRONI_LOOK:
+			for (int i = 0; i < PATRONI_NRANGES; i++)
+				facts->patroni[i] = take_key(&results);
+			break;
+		case OP_TRANSFER:
+			if (answer->succeeded)
+				return answer->nresults > 0;	/* of its writes */
+			take_queue(&results, facts);
+			break;
+		case OP_SURVEY:
+			take_queue(&results, facts);
+			break;
+		default:
+			take_own_keys(&results, op, facts);
+			break;
+	}
+	if (op->ordered)
+		facts->ordered = take_order(&results);
+	return results.next == answer->nresults && facts->ordered == op->ordered;
+}
+
+static bool
+is_about_lease(const Op *op)
+{
+	return op->kind == OP_GRANT || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
+}
+
+static FactsKind
+classify(const Op *op, const EtcdAnswer *answer, Facts *facts)
+{
+	bool		fits;
+
+	if (answer->outcome != ETCD_ANSWERED)
+		return etcd_blames_endpoint(answer->outcome, answer->code, answer->message) ?
+			FACTS_NO_ANSWER : FACTS_REFUSAL;
+	if (is_about_lease(op))
+		fits = answer->lease == op->lease;
+	else
+		fits = op->kind == OP_REVOKE || take_results(op, answer, facts);
+	return fits ? FACTS_ANSWER : FACTS_MISFIT;
+}
+
+void
+facts_take(const Op *op, const EtcdAnswer *answer, Facts *facts)
+{
+	memset(facts, 0, sizeof(*facts));
+	facts->op = op;
+	facts->kind = classify(op, answer, facts);
+	facts->endpoint = answer->endpoint;
+	facts->message = answer->message;
+	facts->cluster_id = answer->header.cluster_id;
+	facts->revision = answer->header.revision;
+	facts->term = answer->header.raft_term;
+	facts->succeeded = answer->succeeded;
+	facts->lease_not_found = etcd_says_lease_not_found(answer);
+	facts->lease_exists = etcd_says_lease_exists(answer);
+	facts->ttl_s = answer->ttl_s;
+	facts->granted_ttl_s = answer->granted_ttl_s;
+}
