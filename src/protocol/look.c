@@ -81,7 +81,7 @@ look_retry_now(ElectionCore *core)
 static bool
 has_names(const Election *e)
 {
-	if (!e->leader_known || e->leader.len == 0)
+	if (e->leader.len == 0)
 		return false;
 	return !is_queued(e) || (e->state == ELECTION_WAITING && e->predecessor.len > 0);
 }
@@ -157,7 +157,7 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 }
 
 /*
- * May this look conclude that the instance leads, or extend it?  The look of a
+ * May a look conclude that the instance leads (ORDERED)?  The look of a
  * candidate behind another waiter need not be ordered: if it shows the
  * candidate as the first, the candidate looks again.
  */
@@ -167,23 +167,13 @@ may_lead(const Election *e)
 	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
-/* Does leadership depend on the look (ORDERED)? */
+/* Reads all elections, or those of which a look is wanted. */
 static bool
-needs_order(const ElectionCore *core, const Op *op)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if ((op->slots & SLOT_BIT(i)) != 0 && may_lead(&core->elections[i]))
-			return true;
-	}
-	return op->beat.number != 0;
-}
-
-static bool
-send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, const Beat *beat)
+send_look(ElectionCore *core, int64_t now_ns, bool all, const Beat *beat)
 {
 	EtcdOp		ops[OWN_NRANGES * ELECTION_MAX_ELECTIONS + 1];
 	int			n = 0;
+	bool		ordered = beat != NULL;
 	Op		   *op = core_start_op(core, now_ns, OP_LOOK);
 
 	if (op == NULL)
@@ -193,10 +183,11 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, cons
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
-		bool		names_do = by_name && !e->look_wanted && e->verify_ticket == 0 && has_names(e);
+		bool		names_do = !e->look_wanted && has_names(e);
 
-		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e) || e->followed)
+		if (!is_used(e) || e->followed || !(all || e->look_wanted))
 			continue;
+		ordered |= may_lead(e);
 		look_take_up(op, e);
 		if (!names_do)
 			e->look_id = op->id;
@@ -207,30 +198,21 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, cons
 		op->id = 0;
 		return false;
 	}
-	core_send_look(core, op, ops, n, needs_order(core, op));
+	core_send_look(core, op, ops, n, ordered);
 	return true;
 }
 
 bool
 look_send(ElectionCore *core, int64_t now_ns, const Beat *beat)
 {
-	return send_look(core, now_ns, ALL_SLOTS, true, beat);
+	return send_look(core, now_ns, true, beat);
 }
 
 void
 look_pursue(ElectionCore *core, int64_t now_ns)
 {
-	uint32_t	slots = 0;
-
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		const Election *e = &core->elections[i];
-
-		if (is_used(e) && !e->followed && e->look_wanted)
-			slots |= SLOT_BIT(i);
-	}
-	if (slots != 0 && core_is_due(core, now_ns, core->look_retry_ns))
-		(void) send_look(core, now_ns, slots, false, NULL);
+	if (core_is_due(core, now_ns, core->look_retry_ns))
+		(void) send_look(core, now_ns, false, NULL);
 }
 
 /* ---- what an answer shows ---------------------------------------------------- */
@@ -260,8 +242,7 @@ learn_leader(ElectionCore *core, Election *e, const Sight *sight, int64_t sent_n
 	 * A value that we wrote, or that the watch reported, may be newer than
 	 * this answer.
 	 */
-	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
-		sight->revision >= e->leader_mod_revision)
+	if (sight->revision >= e->leader_mod_revision)
 	{
 		copy_value(e->leader_value, leader ? leader->value : bytes_of(""), sizeof(e->leader_value));
 		e->leader_mod_revision = leader ? leader->mod_revision : 0;
@@ -374,16 +355,15 @@ static bool
 learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight,
 			bool unchanged)
 {
-	int			asked = op->asked[slot_of(core, e)];
 	bool		own_stands = false;
 
 	if (unchanged)
 		learn_leader(core, e, sight, op->sent_ns);
 	else
 		e->look_wanted = true;
-	if ((asked & LOOK_OWN) && is_candidate(e))
+	if (is_queued(e))
 		own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
-	else if (asked & LOOK_OWN)
+	else
 		queue_check_absence(core, e, sight->own, sight->revision);
 	if (own_stands)
 		look_for_namesake(core, now_ns, e, sight);
@@ -396,20 +376,20 @@ learn_names(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 static bool
 learn_places(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const Sight *sight)
 {
-	int			slot = slot_of(core, e);
 	bool		own_stands = false;
 
 	if (is_stray(core, e, sight->leader) || is_stray(core, e, sight->neighbour))
 		lease_taint(core, core->lease.id);
 	e->places_term = sight->term;
 	learn_leader(core, e, sight, op->sent_ns);
-	if ((op->asked[slot] & LOOK_OWN) && is_candidate(e))
+	if (is_queued(e))
 	{
-		/* another key would be of another epoch */
-		ELECTION_ASSERT(op->create_revisions[slot] == e->create_revision);
+		/* another key would be of another epoch, and so would no key */
+		ELECTION_ASSERT(op->create_revisions[slot_of(core, e)] == e->create_revision);
+		ELECTION_ASSERT(op->asked[slot_of(core, e)] & LOOK_OWN);
 		own_stands = learn_place(core, now_ns, op, e, sight);
 	}
-	else if (op->asked[slot] & LOOK_OWN)
+	else
 		queue_check_absence(core, e, sight->own, sight->revision);
 	return own_stands;
 }
@@ -420,7 +400,7 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 {
 	int			slot = slot_of(core, e);
 	bool		by_name = (op->asked[slot] & LOOK_BY_NAME) != 0;
-	bool		unchanged = by_name && places_stand(core, op, e, sight);
+	bool		unchanged = !by_name || places_stand(core, op, e, sight);
 	bool		own_stands = false;
 
 	if (sight->revision < e->seen_revision || op->epochs[slot] != e->epoch)
@@ -430,15 +410,12 @@ learn_sight(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, const
 	 * A look at keys that are not the places any more does not show whether
 	 * the present ones still exist.  The watch must report that.
 	 */
-	if (!by_name || unchanged)
+	if (unchanged)
 		e->seen_revision = sight->revision;
 	if (sight->revision < e->first_revision)
 	{
-		/*
-		 * from before the end of the wait (ARMED): it does not show the place
-		 */
-		if (op->asked[slot] & LOOK_OWN)
-			own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
+		/* from before the end of the wait (ARMED): it does not show the place */
+		own_stands = queue_check_own_key(core, e, sight->own, sight->revision);
 	}
 	else if (by_name)
 		own_stands = learn_names(core, now_ns, op, e, sight, unchanged);
@@ -491,10 +468,7 @@ void
 look_request_failed(ElectionCore *core, const Op *op)
 {
 	for (int i = 0; i < core->max_elections; i++)
-	{
-		if ((op->slots & SLOT_BIT(i)) != 0 && is_used(&core->elections[i]))
-			look_want_again(op, &core->elections[i]);
-	}
+		look_want_again(op, &core->elections[i]);
 	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
 		core->look_retry_ns = op->sent_ns +
 			core_urgent_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
