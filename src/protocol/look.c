@@ -285,8 +285,7 @@ look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const Sight *
 	if (found != e->namesake_revision)
 		e->namesake_ns = now_ns;
 	e->namesake_revision = found;
-	if (found == 0 || e->namesake_ns == NEVER_NS ||
-		now_ns - e->namesake_ns < 2 * core->config.ttl_s * NS_PER_S)
+	if (found == 0 || now_ns - e->namesake_ns < 2 * core->config.ttl_s * NS_PER_S)
 		return;
 	e->namesake_ns = NEVER_NS;
 	core->port.find_namesake(core->port.ctx, e->name, e->key_value);
