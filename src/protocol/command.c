@@ -31,7 +31,7 @@ election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory
 	core->cluster_id = memory->cluster_id;
 	core->term_seen = memory->term_seen;
 	core->max_revision = memory->max_revision;
-	core->lead_above_revision = memory->lead_above_revision;
+	core->min_token_exclusive = memory->min_token_exclusive;
 	for (int i = 0; i < memory->nelections; i++)
 		queue_resume(memory, i, queue_take_slot(core, memory->elections[i].name));
 	return true;
@@ -47,8 +47,8 @@ configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
 	/* a resumed election does not know yet */
 	if (first)
 		e->stay_out = e->wanted && core->config.stay_out[configured];
-	if (renamed && e->proclaim_ticket == 0)
-		copy_string(e->value, core->config.node_name, sizeof(e->value));
+	if (renamed && e->commands.proclaim_ticket == 0)
+		copy_string(e->own.wanted_value, core->config.node_name, sizeof(e->own.wanted_value));
 	if (!e->wanted)
 		queue_leave(core, e, ELECTION_REASON_DROPPED);
 	else if (!core->config.eligible && is_candidate(e))
@@ -101,7 +101,7 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint6
 	Election   *e = &core->elections[slot];
 	bool		was_in = is_queued(e);
 
-	if (e->resign_ticket != 0)
+	if (e->commands.resign_ticket != 0)
 		return false;
 	if (e->followed)
 	{
@@ -120,10 +120,10 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint6
 		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
 		return true;
 	}
-	e->resign_ticket = ticket;
+	e->commands.resign_ticket = ticket;
 	queue_leave(core, e, ELECTION_REASON_RESIGNED);
 	if (!core->connected)
-		core_reply(core, &e->resign_ticket, ELECTION_NO_CONTACT);
+		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 	core_pursue(core, now_ns);
 	return true;
 }
@@ -133,17 +133,17 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 {
 	Election   *e = &core->elections[slot];
 
-	if (e->campaign_ticket != 0)
+	if (e->commands.campaign_ticket != 0)
 		return false;
 	if (!core->config.eligible || e->followed)
 	{
 		core_reply(core, &ticket, ELECTION_NOT_ELIGIBLE);
 		return true;
 	}
-	if (core->lead_above_revision != 0 && e->state == ELECTION_HELD_BACK)
+	if (core->min_token_exclusive != 0 && e->state == ELECTION_HELD_BACK)
 	{
 		/* The operator accepts that tokens may go back. */
-		core->lead_above_revision = 0;
+		core->min_token_exclusive = 0;
 		e->look_wanted = true;
 		core_reply(core, &ticket, ELECTION_DONE);
 	}
@@ -151,13 +151,13 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
 	else
 	{
-		e->campaign_ticket = ticket;
+		e->commands.campaign_ticket = ticket;
 		e->stay_out = false;
 		/* in these two states it will enter without more ado */
 		if (e->state != ELECTION_LEAVING && e->state != ELECTION_JOINING)
 			queue_choose_state(core, e);
 		if (!core->connected)
-			core_reply(core, &e->campaign_ticket, ELECTION_NO_CONTACT);
+			core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 	}
 	core_pursue(core, now_ns);
 	return true;
@@ -168,19 +168,19 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 {
 	Election   *e = &core->elections[slot];
 
-	if (e->proclaim_ticket != 0)
+	if (e->commands.proclaim_ticket != 0)
 		return false;
 	if (!is_queued(e))
 	{
 		core_reply(core, &ticket, ELECTION_NOT_CANDIDATE);
 		return true;
 	}
-	e->proclaim_ticket = ticket;
-	copy_string(e->value, value, sizeof(e->value));
-	e->must_put_value = true;
+	e->commands.proclaim_ticket = ticket;
+	copy_string(e->own.wanted_value, value, sizeof(e->own.wanted_value));
+	e->own.must_put_value = true;
 	e->retry_ns = 0;
 	if (!core->connected)
-		core_reply(core, &e->proclaim_ticket, ELECTION_NO_CONTACT);
+		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
 	core_pursue(core, now_ns);
 	return true;
 }
@@ -195,7 +195,7 @@ election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_n
 		return false;
 	if (e->followed || e->state != ELECTION_LEADING)
 		core_reply(core, &ticket, ELECTION_NOT_LEADER);
-	else if (strcmp(to_node, e->key_value) == 0)
+	else if (strcmp(to_node, e->own.value) == 0)
 		core_reply(core, &ticket, ELECTION_DONE);
 	else if (!core->connected)
 		core_reply(core, &ticket, ELECTION_NO_CONTACT);
@@ -212,15 +212,15 @@ election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 {
 	Election   *e = &core->elections[slot];
 
-	if (e->verify_ticket != 0)
+	if (e->commands.verify_ticket != 0)
 		return false;
 	if (!is_used(e))
 	{
 		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
 		return true;
 	}
-	e->verify_ticket = ticket;
-	e->verify_id = 0;			/* a look that is under way was sent before */
+	e->commands.verify_ticket = ticket;
+	e->commands.verify_id = 0;			/* a look that is under way was sent before */
 	e->look_wanted = true;
 	core_pursue(core, now_ns);
 	return true;

@@ -134,9 +134,9 @@ set_disconnected(ElectionCore *core, const char *why)
 	{
 		Election   *e = &core->elections[i];
 
-		core_reply(core, &e->resign_ticket, ELECTION_NO_CONTACT);
-		core_reply(core, &e->campaign_ticket, ELECTION_NO_CONTACT);
-		core_reply(core, &e->proclaim_ticket, ELECTION_NO_CONTACT);
+		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+		core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
+		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
 		transfer_disconnected(core, e);
 	}
 }
@@ -467,15 +467,15 @@ remember_election(const ElectionCore *core, const Election *e, ElectionMemory *m
 
 	memset(&memory->elections[n], 0, sizeof(memory->elections[n]));
 	copy_string(memory->elections[n].name, e->name, ELECTION_NAME_SIZE);
-	copy_string(memory->elections[n].value, e->value, ELECTION_VALUE_SIZE);
-	copy_string(memory->elections[n].key, e->key, ELECTION_KEY_SIZE);
-	memory->elections[n].named = e->named_lease == core->lease.id;
+	copy_string(memory->elections[n].value, e->own.wanted_value, ELECTION_VALUE_SIZE);
+	copy_string(memory->elections[n].key, e->own.key, ELECTION_KEY_SIZE);
+	memory->elections[n].named = e->own.named_lease == core->lease.id;
 	if (is_queued(e))
 	{
-		copy_string(memory->elections[n].key_value, e->key_value, ELECTION_VALUE_SIZE);
-		memory->elections[n].create_revision = e->create_revision;
-		memory->elections[n].mod_revision = e->mod_revision;
-		memory->elections[n].written_revision = e->written_revision;
+		copy_string(memory->elections[n].key_value, e->own.value, ELECTION_VALUE_SIZE);
+		memory->elections[n].create_revision = e->own.create_revision;
+		memory->elections[n].mod_revision = e->own.mod_revision;
+		memory->elections[n].written_revision = e->own.written_revision;
 	}
 }
 
@@ -492,11 +492,11 @@ remember(ElectionCore *core)
 	draft->cluster_id = core->cluster_id;
 	draft->term_seen = core->term_seen;
 	draft->max_revision = core->max_revision;
-	draft->lead_above_revision = core->lead_above_revision;
+	draft->min_token_exclusive = core->min_token_exclusive;
 	lease_remember(core, draft);
 	for (int i = 0; i < core->max_elections; i++)
 	{
-		if (is_used(&core->elections[i]) && core->elections[i].key[0] != '\0')
+		if (is_used(&core->elections[i]) && core->elections[i].own.key[0] != '\0')
 			remember_election(core, &core->elections[i], draft);
 	}
 	if (core->remembered && memcmp(draft, &core->memory, election_memory_size(draft)) == 0)
@@ -516,16 +516,16 @@ check_followed(const ElectionCore *core, const Election *e)
 	const Patroni *p = &e->patroni;
 
 	assert(e->state == ELECTION_FOLLOWING || e->state == ELECTION_LEADING);
-	assert(e->key[0] == '\0' && e->named_lease == 0);
-	assert(p->until_ns == 0 || e->create_revision != 0);
+	assert(e->own.key[0] == '\0' && e->own.named_lease == 0);
+	assert(p->until_ns == 0 || e->own.create_revision != 0);
 	assert(!p->told.valid || p->asked_id == 0);
 	if (e->state == ELECTION_LEADING)
 	{
 		assert(!core->config.in_recovery && p->member_seen);
 		assert(strcmp(p->system_identifier, core->config.system_identifier) == 0);
-		assert(p->until_ns != 0 && strcmp(e->leader_value, core->config.node_name) == 0);
-		assert(e->told_revision == e->create_revision);
-		assert(e->leader_known && e->leader.create_revision == e->create_revision);
+		assert(p->until_ns != 0 && strcmp(e->leader.value, core->config.node_name) == 0);
+		assert(e->leader.announced_revision == e->own.create_revision);
+		assert(e->leader.is_known && e->leader.key.create_revision == e->own.create_revision);
 	}
 }
 
@@ -537,7 +537,7 @@ check_election(const ElectionCore *core, const Election *e)
 	assert(e->wanted || e->state == ELECTION_LEAVING);
 	assert(e->state != ELECTION_UNUSED);
 	assert(election_find(core, e->name) == slot_of(core, e));
-	assert(e->verify_ticket != 0 || e->verify_id == 0);
+	assert(e->commands.verify_ticket != 0 || e->commands.verify_id == 0);
 	assert(e->transfer.stage != TRANSFER_NONE || e->transfer.ticket == 0);
 	assert(e->transfer.stage != TRANSFER_SURVEYING || leading);
 	assert(!transfer_is_sent(e) || !leading);
@@ -548,21 +548,21 @@ check_election(const ElectionCore *core, const Election *e)
 	}
 	if (is_queued(e))
 	{
-		assert(e->create_revision > e->final_revision);
-		assert(e->key[0] != '\0');
+		assert(e->own.create_revision > e->own.abandoned_up_to_revision);
+		assert(e->own.key[0] != '\0');
 	}
 	else
 	{
-		assert(e->state == ELECTION_LEAVING || e->create_revision == 0);
-		assert(e->proclaim_ticket == 0 && !e->must_put_value);
+		assert(e->state == ELECTION_LEAVING || e->own.create_revision == 0);
+		assert(e->commands.proclaim_ticket == 0 && !e->own.must_put_value);
 	}
-	assert(e->armed_revision == 0 || e->state == ELECTION_WAITING);
-	assert(e->armed_revision <= e->seen_revision);
-	assert(e->first_revision == 0 || leading);
+	assert(e->position.ready_revision == 0 || e->state == ELECTION_WAITING);
+	assert(e->position.ready_revision <= e->position.seen_revision);
+	assert(e->position.first_revision == 0 || leading);
 	if (leading)
 	{
-		assert(e->told_revision == e->create_revision);
-		assert(e->leader_known && e->leader.create_revision == e->create_revision);
+		assert(e->leader.announced_revision == e->own.create_revision);
+		assert(e->leader.is_known && e->leader.key.create_revision == e->own.create_revision);
 	}
 }
 

@@ -199,7 +199,7 @@ typedef struct ElectionMemory
 	uint64_t	cluster_id;
 	uint64_t	term_seen;
 	int64_t		max_revision;
-	int64_t		lead_above_revision;
+	int64_t		min_token_exclusive;
 	/* the lease */
 	int64_t		lease;
 	uint64_t	term;

@@ -23,6 +23,9 @@
  * patroni.c	followed elections: Patroni's leader key and its deadline.
  * watch.c		the watch stream.
  *
+ * An Election is made of the parts' own structs.  Own key: queue.c; position and
+ * leader: look.c, and queue.c at the end of a wait; commands: command.c.
+ *
  * The rules (PLACE, EPOCH, BEAT, ...) are at the head of election.c.
  *
  * What the revisions, terms and times mean.  0 is "none" or "not known",
@@ -31,40 +34,52 @@
  *
  *	 revision			meaning								who sets it, what holds
  *
- *	 e.create_revision	of the own key that stands, or that	entry, look, delete answer.
- *						is being deleted					Queued: not 0, above final_revision.
- *	 e.mod_revision		newest known write of that key		entry, look, watch, move, proclaim;
+ *	 own.create_revision
+ *						of the own key that stands, or that	entry, look, delete answer.
+ *						is being deleted					Queued: not 0, above
+ *															abandoned_up_to_revision.
+ *	 own.mod_revision	newest known write of that key		entry, look, watch, move, proclaim;
  *															raised only, while the key stands
- *	 e.written_revision	newest write of that key by this	entry, move, proclaim: answers.
+ *	 own.written_revision
+ *						newest write of that key by this	entry, move, proclaim: answers.
  *						instance, as far as known			Below mod_revision: somebody else
  *															wrote it, or an answer was lost
- *	 e.final_revision	no own key up to this create		leave, loss of the key (FINAL);
+ *	 own.abandoned_up_to_revision
+ *						no own key up to this create		leave, loss of the key (FINAL);
  *						revision is believed any more		raised only; History
- *	 e.entry_floor		the own key did not exist at this	sending of an entry, look, delete
+ *	 own.min_create_revision
+ *						the own key did not exist at this	sending of an entry, look, delete
  *						revision, so the next one is		answer; 0 when the next one is not
  *						created above it					above it: etcd was put back
- *	 e.seen_revision	of the newest look that was used	look; raised only; History.
+ *	 position.seen_revision
+ *						of the newest look that was used	look; raised only; History.
  *						and shows the present places.		Not by events: another watch of the
  *						All watches of the election begin	stream may be behind.
  *						after it.
- *	 e.armed_revision	of the newest answer that shows		look; 0 with the epoch, a lost watch,
+ *	 position.ready_revision
+ *						of the newest answer that shows		look; 0 with the epoch, a lost watch,
  *						the own key and exactly one			another place, or a new key of the
  *						before it (ARMED)					leader's name.  Waiting only; up to
  *															seen_revision
- *	 e.first_revision	at which the wait ended (ARMED):	event; 0 with the epoch.
+ *	 position.first_revision
+ *						at which the wait ended (ARMED):	event; 0 with the epoch.
  *						older answers show a place that		Leading only
  *						is not the own one any more
- *	 e.ended_revision	of the event that ends the wait		event; 0 with the epoch, and
+ *	 position.ended_revision
+ *						of the event that ends the wait		event; 0 with the epoch, and
  *						(ARMED)								at the end of each frame
- *	 e.leader.create_revision	of the leader's key			look, end of the wait (ARMED)
- *	 e.leader_mod_revision	that leader_value is of			look, watch, own writes; History
- *	 e.told_revision	of the leader announced last		announcement.
+ *	 leader.key.create_revision
+ *						of the leader's key			look, end of the wait (ARMED)
+ *	 leader.mod_revision
+ *						that leader.value is of			look, watch, own writes; History
+ *	 leader.announced_revision
+ *						of the leader announced last		announcement.
  *															Leading: that of the own key.
  *	 op.revision_floor	max_revision at the sending: no		sending
  *						linearizable answer is older
  *	 max_revision		highest seen						any good answer or frame;
  *															raised only; History
- *	 lead_above_revision	tokens up to this may have been	a sign that etcd was put back;
+ *	 min_token_exclusive	tokens up to this may have been	a sign that etcd was put back;
  *						handed out in another history		etcd_campaign() of a held-back
  *						(HISTORY)							candidate sets it to 0.
  *															Leadership begins above it only.
@@ -74,19 +89,19 @@
  *	 lease.term			term_seen when its grant was sent	first sending of the grant;
  *						first								never above term_seen
  *	 beat.term			of the keepalive's answer			the answer
- *	 e.places_term		of the answer that showed the		look that did not ask by name
+ *	 position.term		of the answer that showed the		look that did not ask by name
  *						places
  *
  *	 time
  *	 lease.sent_ns		first sending of the grant			sending
  *	 lease.until_ns		the lease lives at etcd at least	grant; beat (raised); start of a
  *						until then							move to a shorter lease (lowered)
- *	 e.lease_until_ns	the own key lives at least until	PLACE, beat, end of a move; lowered
+ *	 lease_until_ns		the own key lives at least until	PLACE, beat, end of a move; lowered
  *						then								with lease.until_ns.  Not 0 exactly
  *															while leading; never after
  *															lease.until_ns.
  *	 deadline			lease_until_ns minus the margin		computed, see lease_deadline_ns()
- *	 e.leader_until_ns	the leader's name is known until	look: its sending plus a TTL
+ *	 leader.until_ns	the leader's name is known until	look: its sending plus a TTL
  *						then
  *	 *_retry_ns			postponed until then				failure of what is postponed
  *
@@ -332,6 +347,65 @@ typedef struct Transfer
 	int64_t		survey_ns;		/* when to look for one again */
 } Transfer;
 
+/* The own key of an election, and what is wanted of it; see queue.c. */
+typedef struct OwnKey
+{
+	char		wanted_value[ELECTION_VALUE_SIZE];
+	bool		must_put_value; /* write it even if it is there: a command waits */
+	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
+	int64_t		named_lease;	/* the key was attached to it, or a request
+								 * under way may do so; 0: none */
+	int64_t		min_create_revision;
+	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
+	int64_t		create_revision;
+	int64_t		mod_revision;
+	int64_t		written_revision;
+	int64_t		lease;			/* as of mod_revision */
+	char		value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
+	int64_t		abandoned_up_to_revision;
+} OwnKey;
+
+/* The position of the own key in the queue; see look.c and queue.c (ARMED). */
+typedef struct Position
+{
+	int64_t		seen_revision;
+	uint64_t	term;
+	QueueKey	predecessor;
+	int64_t		ready_revision;
+	int64_t		first_revision;
+	int64_t		ended_revision;
+} Position;
+
+/* The leader, whoever it is; see look.c, and patroni.c. */
+typedef struct Leader
+{
+	QueueKey	key;
+	char		value[ELECTION_VALUE_SIZE];
+	int64_t		mod_revision;
+	int64_t		version;		/* as of mod_revision, of another's key */
+	bool		is_known;		/* key, or that there is none, is current */
+	int64_t		until_ns;
+	int64_t		announced_revision;
+	char		announced_value[ELECTION_VALUE_SIZE];
+} Leader;
+
+/* Another candidate with our value. */
+typedef struct Duplicate
+{
+	int64_t		create_revision;	/* 0: there is none */
+	int64_t		since_ns;		/* when it was first seen; NEVER_NS: it was reported */
+} Duplicate;
+
+/* Tickets of the commands that wait; see command.c. */
+typedef struct Commands
+{
+	uint64_t	resign_ticket;
+	uint64_t	campaign_ticket;
+	uint64_t	proclaim_ticket;
+	uint64_t	verify_ticket;
+	uint64_t	verify_id;		/* of the look that verifies; 0: to be sent */
+} Commands;
+
 typedef struct Election
 {
 	char		name[ELECTION_NAME_SIZE];	/* empty: the slot is free */
@@ -342,57 +416,23 @@ typedef struct Election
 	ElectionState state;
 	uint32_t	generation;		/* how often the slot was taken */
 	uint32_t	epoch;			/* answers to requests of another epoch are ignored */
-	bool		followed;		/* Patroni decides; of the own key nothing is used */
+	bool		followed;		/* Patroni decides; of the own key nothing is used but
+								 * the create revision, while the leader key names us */
+	int64_t		lease_until_ns; /* see lease.c */
 
-	/* the own key */
-	char		value[ELECTION_VALUE_SIZE]; /* that the key shall have */
-	bool		must_put_value; /* write it even if it is there: a command waits */
-	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
-	int64_t		named_lease;	/* the key was attached to it, or a request
-								 * under way may do so; 0: none */
-	int64_t		entry_floor;
-	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
-	int64_t		create_revision;
-	int64_t		mod_revision;
-	int64_t		written_revision;
-	int64_t		key_lease;		/* as of mod_revision */
-	char		key_value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
-	int64_t		final_revision;
-	int64_t		lease_until_ns;
-
-	/* places */
-	int64_t		seen_revision;
-	int64_t		armed_revision;
-	int64_t		first_revision;
-	int64_t		ended_revision;
-	QueueKey	predecessor;
-	QueueKey	leader;
-	uint64_t	places_term;
-	char		leader_value[ELECTION_VALUE_SIZE];
-	int64_t		leader_mod_revision;
-	int64_t		leader_version; /* as of leader_mod_revision, of another's key */
-	bool		leader_known;	/* leader, or that there is none, is current */
-	int64_t		leader_until_ns;
-	int64_t		told_revision;
-	char		told_value[ELECTION_VALUE_SIZE];	/* announced with it */
-	int64_t		namesake_revision;	/* of a candidate with our value */
-	int64_t		namesake_ns;	/* when it was first seen; NEVER_NS: it was reported */
+	OwnKey		own;
+	Position	position;
+	Leader		leader;
+	Duplicate	duplicate;
+	Commands	commands;
+	Transfer	transfer;
+	Patroni		patroni;
 
 	/* looks, and retries of this election's own requests */
 	bool		look_wanted;
 	uint64_t	look_id;		/* the newest that did not ask by name */
 	int			failures;		/* in a row */
 	int64_t		retry_ns;
-
-	/* commands that wait */
-	uint64_t	resign_ticket;
-	uint64_t	campaign_ticket;
-	uint64_t	proclaim_ticket;
-	uint64_t	verify_ticket;
-	uint64_t	verify_id;		/* of the look that verifies; 0: to be sent */
-
-	Transfer	transfer;
-	Patroni		patroni;
 } Election;
 
 typedef struct Lease
@@ -465,7 +505,7 @@ struct ElectionCore
 	uint64_t	cluster_id;
 	uint64_t	term_seen;
 	int64_t		max_revision;
-	int64_t		lead_above_revision;
+	int64_t		min_token_exclusive;
 	int64_t		stale_since_ns; /* 0: the last answer was good */
 
 	/* the lease and the one that is to replace it */
@@ -600,7 +640,7 @@ static inline bool
 is_successor(const Election *e)
 {
 	return e->state == ELECTION_WAITING &&
-		e->predecessor.create_revision == e->leader.create_revision;
+		e->position.predecessor.create_revision == e->leader.key.create_revision;
 }
 
 /* Wants to have a key. */

@@ -287,11 +287,11 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 
 		if ((slots & SLOT_BIT(i)) == 0)
 			continue;
-		op->create_revisions[i] = e->create_revision;
-		compares[2 * n] = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, e->create_revision);
-		compares[2 * n + 1] = compare_key(e->key, ETCD_COMPARE_MOD_REVISION, e->mod_revision);
-		puts[n] = put_of_key(e->key, e->key_value, lease);
-		ranges[n++] = range_of_key(e->key);
+		op->create_revisions[i] = e->own.create_revision;
+		compares[2 * n] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
+		compares[2 * n + 1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
+		puts[n] = put_of_key(e->own.key, e->own.value, lease);
+		ranges[n++] = range_of_key(e->own.key);
 	}
 	core_send_txn(core, op, compares, 2 * n, puts, n, ranges, n);
 }
@@ -352,7 +352,7 @@ move_has_shown(const ElectionCore *core)
 	{
 		const Election *e = &core->elections[i];
 
-		if (is_queued(e) && e->key_lease != core->fresh.id)
+		if (is_queued(e) && e->own.lease != core->fresh.id)
 			return false;
 	}
 	return core->fresh.moving && !core->revoking;
@@ -464,7 +464,7 @@ find_astray(const ElectionCore *core)
 
 	for (int i = 0; i < core->max_elections; i++)
 	{
-		if (is_queued(&core->elections[i]) && core->elections[i].key_lease != core->lease.id)
+		if (is_queued(&core->elections[i]) && core->elections[i].own.lease != core->lease.id)
 			slots |= SLOT_BIT(i);
 	}
 	return slots;
@@ -700,8 +700,8 @@ lease_check(const ElectionCore *core)
 
 		assert((e->lease_until_ns != 0) == (e->state == ELECTION_LEADING && !e->followed));
 		assert(e->lease_until_ns <= lease->until_ns);
-		assert(e->lease_until_ns == 0 || e->key_lease == lease->id ||
-			   lease_is_moved_to(core, e->key_lease));
+		assert(e->lease_until_ns == 0 || e->own.lease == lease->id ||
+			   lease_is_moved_to(core, e->own.lease));
 	}
 }
 

@@ -34,17 +34,17 @@ void
 look_take_up(const Op *op, Election *e)
 {
 	e->look_wanted = false;
-	if (e->verify_ticket != 0 && e->verify_id == 0)
-		e->verify_id = op->id;
+	if (e->commands.verify_ticket != 0 && e->commands.verify_id == 0)
+		e->commands.verify_id = op->id;
 }
 
 void
 look_finish(ElectionCore *core, const Op *op, Election *e)
 {
-	if (e->verify_id != op->id)
+	if (e->commands.verify_id != op->id)
 		return;
-	e->verify_id = 0;
-	core_reply(core, &e->verify_ticket, ELECTION_DONE);
+	e->commands.verify_id = 0;
+	core_reply(core, &e->commands.verify_ticket, ELECTION_DONE);
 }
 
 void
@@ -52,9 +52,9 @@ look_want_again(const Op *op, Election *e)
 {
 	/* a newer look shows the same; the next beat asks by names again */
 	e->look_wanted |= op->id == e->look_id;
-	if (e->verify_id == op->id)
+	if (e->commands.verify_id == op->id)
 	{
-		e->verify_id = 0;
+		e->commands.verify_id = 0;
 		e->look_wanted = true;
 	}
 }
@@ -71,9 +71,9 @@ look_retry_now(ElectionCore *core)
 static bool
 has_names(const Election *e)
 {
-	if (!e->leader_known || e->leader.len == 0)
+	if (!e->leader.is_known || e->leader.key.len == 0)
 		return false;
-	return !is_queued(e) || (e->state == ELECTION_WAITING && e->predecessor.len > 0);
+	return !is_queued(e) || (e->state == ELECTION_WAITING && e->position.predecessor.len > 0);
 }
 
 static EtcdOp
@@ -91,12 +91,12 @@ static int
 add_names(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 {
 	op->asked[slot] |= LOOK_BY_NAME;
-	if (is_queued(e) && e->predecessor.create_revision != e->leader.create_revision)
+	if (is_queued(e) && e->position.predecessor.create_revision != e->leader.key.create_revision)
 	{
 		op->asked[slot] |= LOOK_NEIGHBOUR;
-		ranges[n++] = range_of_queue_key(&e->predecessor);
+		ranges[n++] = range_of_queue_key(&e->position.predecessor);
 	}
-	ranges[n++] = range_of_queue_key(&e->leader);
+	ranges[n++] = range_of_queue_key(&e->leader.key);
 	return n;
 }
 
@@ -114,7 +114,7 @@ add_places(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 		range.sort = ETCD_SORT_LAST_CREATED;
 		/* of a predecessor never 0, no filter: etcd's first revision is 1 */
 		if (e->state != ELECTION_LEADING)
-			range.max_create_revision = e->create_revision - 1;
+			range.max_create_revision = e->own.create_revision - 1;
 		ranges[n++] = range;
 		range.max_create_revision = 0;
 	}
@@ -129,17 +129,17 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 {
 	op->slots |= SLOT_BIT(slot);
 	op->epochs[slot] = e->epoch;
-	op->create_revisions[slot] = e->create_revision;
+	op->create_revisions[slot] = e->own.create_revision;
 
 	/*
 	 * An instance that is entering need not ask for its own key: the answer to
 	 * the entry shows it.  An instance that has left must ask, because an
 	 * earlier entry may still take effect.
 	 */
-	if (e->key[0] != '\0' && e->state != ELECTION_JOINING)
+	if (e->own.key[0] != '\0' && e->state != ELECTION_JOINING)
 	{
 		op->asked[slot] |= LOOK_OWN;
-		ranges[n++] = range_of_key(e->key);
+		ranges[n++] = range_of_key(e->own.key);
 	}
 	if (by_name)
 		return add_names(op, e, slot, ranges, n);
@@ -183,7 +183,7 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, cons
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
-		bool		names_do = by_name && !e->look_wanted && e->verify_ticket == 0 && has_names(e);
+		bool		names_do = by_name && !e->look_wanted && e->commands.verify_ticket == 0 && has_names(e);
 
 		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e) || e->followed)
 			continue;
@@ -250,16 +250,16 @@ learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts
 	 * A value that we wrote, or that the watch reported, may be newer than
 	 * this answer.
 	 */
-	if (leader == NULL || leader->create_revision != e->leader.create_revision ||
-		facts->revision >= e->leader_mod_revision)
+	if (leader == NULL || leader->create_revision != e->leader.key.create_revision ||
+		facts->revision >= e->leader.mod_revision)
 	{
-		copy_value(e->leader_value, leader ? leader->value : bytes_of(""), sizeof(e->leader_value));
-		e->leader_mod_revision = leader ? leader->mod_revision : 0;
-		e->leader_version = leader ? leader->version : 0;
+		copy_value(e->leader.value, leader ? leader->value : bytes_of(""), sizeof(e->leader.value));
+		e->leader.mod_revision = leader ? leader->mod_revision : 0;
+		e->leader.version = leader ? leader->version : 0;
 	}
-	set_queue_key(&e->leader, leader);
-	e->leader_known = true;
-	e->leader_until_ns = facts->op->sent_ns + core->config.ttl_s * NS_PER_S;
+	set_queue_key(&e->leader.key, leader);
+	e->leader.is_known = true;
+	e->leader.until_ns = facts->op->sent_ns + core->config.ttl_s * NS_PER_S;
 }
 
 /*
@@ -269,7 +269,7 @@ learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts
 static bool
 is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
 {
-	return kv != NULL && kv->lease != 0 && kv->lease == core->lease.id && !is_key(kv->key, e->key);
+	return kv != NULL && kv->lease != 0 && kv->lease == core->lease.id && !is_key(kv->key, e->own.key);
 }
 
 /*
@@ -285,20 +285,20 @@ look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const KeyFact
 
 	for (int i = 0; i < 2; i++)
 	{
-		if (others[i] == NULL || others[i]->create_revision == e->create_revision)
+		if (others[i] == NULL || others[i]->create_revision == e->own.create_revision)
 			continue;
 		copy_value(value, others[i]->value, sizeof(value));
-		if (strcmp(value, e->key_value) == 0)
+		if (strcmp(value, e->own.value) == 0)
 			found = others[i]->create_revision;
 	}
-	if (found != e->namesake_revision)
-		e->namesake_ns = now_ns;
-	e->namesake_revision = found;
-	if (found == 0 || e->namesake_ns == NEVER_NS ||
-		now_ns - e->namesake_ns < 2 * core->config.ttl_s * NS_PER_S)
+	if (found != e->duplicate.create_revision)
+		e->duplicate.since_ns = now_ns;
+	e->duplicate.create_revision = found;
+	if (found == 0 || e->duplicate.since_ns == NEVER_NS ||
+		now_ns - e->duplicate.since_ns < 2 * core->config.ttl_s * NS_PER_S)
 		return;
-	e->namesake_ns = NEVER_NS;
-	core->port.find_namesake(core->port.ctx, e->name, e->key_value);
+	e->duplicate.since_ns = NEVER_NS;
+	core->port.find_namesake(core->port.ctx, e->name, e->own.value);
 }
 
 /*
@@ -315,25 +315,25 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 	 * A lower create revision than that of a leader can only come from
 	 * another history.
 	 */
-	if (e->state == ELECTION_LEADING && e->leader.create_revision != e->create_revision)
+	if (e->state == ELECTION_LEADING && e->leader.key.create_revision != e->own.create_revision)
 	{
 		queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
-		e->leader_known = true;
+		e->leader.is_known = true;
 		e->look_wanted = true;
 	}
 	else if (own_stands)
 	{
-		e->armed_revision = 0;
+		e->position.ready_revision = 0;
 		look_for_namesake(core, now_ns, e, keys);
-		if (e->leader.create_revision == e->create_revision)
+		if (e->leader.key.create_revision == e->own.create_revision)
 			queue_become_first(core, now_ns, e, facts->revision, facts->ordered);
 		else
 		{
 			e->state = ELECTION_WAITING;
-			set_queue_key(&e->predecessor, keys->neighbour);
+			set_queue_key(&e->position.predecessor, keys->neighbour);
 			/* the first key is the one before ours: there is no other (ARMED) */
 			if (is_successor(e))
-				e->armed_revision = facts->revision;
+				e->position.ready_revision = facts->revision;
 		}
 	}
 	return own_stands;
@@ -353,8 +353,8 @@ stands(const QueueKey *key, const EtcdKeyValue *kv)
 static bool
 places_stand(const Election *e, const Facts *facts, const KeyFacts *keys)
 {
-	return facts->term == e->places_term && stands(&e->leader, keys->leader) &&
-		(!(keys->asked & LOOK_NEIGHBOUR) || stands(&e->predecessor, keys->neighbour));
+	return facts->term == e->position.term && stands(&e->leader.key, keys->leader) &&
+		(!(keys->asked & LOOK_NEIGHBOUR) || stands(&e->position.predecessor, keys->neighbour));
 }
 
 /*
@@ -377,8 +377,8 @@ learn_names(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 		queue_check_absence(core, e, keys->own, facts->revision);
 	if (own_stands)
 		look_for_namesake(core, now_ns, e, keys);
-	if (unchanged && e->armed_revision != 0)
-		e->armed_revision = facts->revision;
+	if (unchanged && e->position.ready_revision != 0)
+		e->position.ready_revision = facts->revision;
 	return own_stands;
 }
 
@@ -391,12 +391,12 @@ learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 
 	if (is_stray(core, e, keys->leader) || is_stray(core, e, keys->neighbour))
 		lease_taint(core, core->lease.id);
-	e->places_term = facts->term;
+	e->position.term = facts->term;
 	learn_leader(core, e, facts, keys);
 	if ((keys->asked & LOOK_OWN) && is_candidate(e))
 	{
 		/* another key would be of another epoch */
-		ELECTION_ASSERT(facts->op->create_revisions[slot_of(core, e)] == e->create_revision);
+		ELECTION_ASSERT(facts->op->create_revisions[slot_of(core, e)] == e->own.create_revision);
 		own_stands = learn_place(core, now_ns, e, facts, keys);
 	}
 	else if (keys->asked & LOOK_OWN)
@@ -414,7 +414,7 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	bool		unchanged = by_name && places_stand(e, facts, keys);
 	bool		own_stands = false;
 
-	if (facts->revision < e->seen_revision || facts->op->epochs[slot] != e->epoch)
+	if (facts->revision < e->position.seen_revision || facts->op->epochs[slot] != e->epoch)
 		return false;			/* answered out of order, or void (EPOCH) */
 
 	/*
@@ -422,8 +422,8 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	 * the present ones still exist.  The watch must report that.
 	 */
 	if (!by_name || unchanged)
-		e->seen_revision = facts->revision;
-	if (facts->revision < e->first_revision)
+		e->position.seen_revision = facts->revision;
+	if (facts->revision < e->position.first_revision)
 	{
 		/*
 		 * from before the end of the wait (ARMED): it does not show the place
@@ -441,7 +441,7 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 		 * If the own key leads, only "elected" is announced.  The key may have
 		 * been entered by a request whose answer is not there yet.
 		 */
-		if (keys->leader == NULL || !is_key(keys->leader->key, e->key) ||
+		if (keys->leader == NULL || !is_key(keys->leader->key, e->own.key) ||
 			e->state == ELECTION_LEADING)
 			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		transfer_leader_seen(core, e);

@@ -70,7 +70,7 @@ conclude(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	const Patroni *p = &e->patroni;
 	bool		lives = p->until_ns != 0 && patroni_deadline_ns(core, e) > now_ns;
-	bool		leads = e->create_revision != 0 && e->leader_known && lives && patroni_is_ours(core, p) &&
+	bool		leads = e->own.create_revision != 0 && e->leader.is_known && lives && patroni_is_ours(core, p) &&
 		!core->config.in_recovery;
 
 	if (e->state == ELECTION_LEADING && !leads)
@@ -78,8 +78,8 @@ conclude(ElectionCore *core, int64_t now_ns, Election *e)
 	else if (leads && e->state != ELECTION_LEADING)
 	{
 		e->state = ELECTION_LEADING;
-		e->told_revision = e->create_revision;
-		copy_string(e->told_value, e->leader_value, sizeof(e->told_value));
+		e->leader.announced_revision = e->own.create_revision;
+		copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
 		core_publish(core, e);
 		core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
 	}
@@ -90,7 +90,7 @@ static void
 lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 {
 	queue_withdraw(core, e, reason);
-	e->create_revision = 0;
+	e->own.create_revision = 0;
 	e->patroni.until_ns = 0;
 	e->patroni.told.valid = false;
 }
@@ -118,9 +118,9 @@ learn_key(ElectionCore *core, int64_t now_ns, Election *e, const EtcdKeyValue *k
 	Patroni    *p = &e->patroni;
 	bool		named = kv != NULL && is_key(kv->value, core->config.node_name);
 	bool		same_key = p->key_revision == (kv ? kv->create_revision : 0);
-	bool		same_holder = same_key && (kv == NULL || is_key(kv->value, e->leader_value));
+	bool		same_holder = same_key && (kv == NULL || is_key(kv->value, e->leader.value));
 
-	if (e->create_revision != 0 && !same_holder)
+	if (e->own.create_revision != 0 && !same_holder)
 		lose_key(core, e, same_key ? ELECTION_REASON_KEY_CHANGED : ELECTION_REASON_KEY_DELETED);
 	if (!same_holder || (kv != NULL && kv->lease != p->lease))
 	{
@@ -132,13 +132,13 @@ learn_key(ElectionCore *core, int64_t now_ns, Election *e, const EtcdKeyValue *k
 	}
 	if (!same_holder)
 	{
-		copy_value(e->leader_value, kv ? kv->value : bytes_of(""), sizeof(e->leader_value));
-		e->leader.create_revision = kv == NULL ? 0 : same_key ? kv->mod_revision : kv->create_revision;
+		copy_value(e->leader.value, kv ? kv->value : bytes_of(""), sizeof(e->leader.value));
+		e->leader.key.create_revision = kv == NULL ? 0 : same_key ? kv->mod_revision : kv->create_revision;
 	}
 	p->key_revision = kv ? kv->create_revision : 0;
 	p->lease = kv ? kv->lease : 0;
 	if (named)
-		e->create_revision = e->leader.create_revision;
+		e->own.create_revision = e->leader.key.create_revision;
 	return named;
 }
 
@@ -163,7 +163,7 @@ send_look(ElectionCore *core, int64_t now_ns, Election *e)
 	ops[PATRONI_CONFIG] = range_of_key(p->config_key);
 	ops[PATRONI_INITIALIZE] = range_of_key(p->initialize_key);
 	ops[PATRONI_MEMBER] = range_of_key(p->member_key);
-	core_send_look(core, op, ops, PATRONI_NRANGES, e->create_revision != 0);
+	core_send_look(core, op, ops, PATRONI_NRANGES, e->own.create_revision != 0);
 	return true;
 }
 
@@ -235,22 +235,22 @@ receive_look(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 
 	e->failures = 0;
 	e->retry_ns = 0;
-	if (op->epochs[slot_of(core, e)] != e->epoch || revision < e->seen_revision ||
+	if (op->epochs[slot_of(core, e)] != e->epoch || revision < e->position.seen_revision ||
 		revision < p->event_revision)
 	{
 		/* ignored (EPOCH), or older than the known state */
 		e->look_wanted = true;
 		return;
 	}
-	e->seen_revision = revision;
+	e->position.seen_revision = revision;
 	patroni_learn_cluster(core, p, facts);
 	named = learn_key(core, now_ns, e, facts->patroni[PATRONI_LEADER]);
-	e->leader_known = true;
+	e->leader.is_known = true;
 	finish_beat(core, now_ns, e, facts, named);
-	e->leader_until_ns = op->sent_ns + patroni_ttl_ns(core, e);
+	e->leader.until_ns = op->sent_ns + patroni_ttl_ns(core, e);
 	conclude(core, now_ns, e);
 	/* leadership was withdrawn by this answer, which also shows the leader */
-	e->leader_known = true;
+	e->leader.is_known = true;
 	queue_tell_leader(core, e, ELECTION_NO_REASON);
 	core_publish(core, e);
 }
@@ -386,7 +386,7 @@ pursue_beat(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Patroni    *p = &e->patroni;
 
-	if (e->seen_revision == 0 || p->asked_id != 0 || p->told.valid)
+	if (e->position.seen_revision == 0 || p->asked_id != 0 || p->told.valid)
 		return;
 	if (!p->beat_wanted && !core_is_due(core, now_ns, p->beat_ns))
 		return;
@@ -447,7 +447,7 @@ patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e, const EtcdWat
 	Patroni    *p = &e->patroni;
 	const EtcdKeyValue *kv = &event->kv;
 
-	if (kv->mod_revision <= e->seen_revision)
+	if (kv->mod_revision <= e->position.seen_revision)
 		return;
 	/*
 	 * A look shows the rest: who leads now, whether it is this instance,

@@ -62,11 +62,11 @@ forget_cluster(Election *e)
 {
 	Patroni    *p = &e->patroni;
 
-	e->seen_revision = 0;
-	e->create_revision = 0;
-	e->leader.create_revision = 0;
-	e->leader_value[0] = '\0';
-	e->leader_known = false;
+	e->position.seen_revision = 0;
+	e->own.create_revision = 0;
+	e->leader.key.create_revision = 0;
+	e->leader.value[0] = '\0';
+	e->leader.is_known = false;
 	p->lease = 0;
 	p->ttl_ns = 0;
 	p->until_ns = 0;
@@ -242,10 +242,10 @@ explain_follower(const Election *e, char *problem)
 		etcd_format_message(problem, "Patroni is paused and keeps this server a primary, but its leader key does not name this server, or cannot be confirmed");
 	else if (p->has_failsafe)
 		etcd_format_message(problem, "Patroni's failsafe_mode may keep this server a primary, but its leader key does not name this server, or cannot be confirmed");
-	else if (e->create_revision != 0)
+	else if (e->own.create_revision != 0)
 		problem[0] = '\0';		/* a beat shows it soon, or why it cannot */
-	else if (e->leader.create_revision != 0)
-		etcd_format_message(problem, "this server is not in recovery, but Patroni's leader key names \"%s\": is Patroni running here?", e->leader_value);
+	else if (e->leader.key.create_revision != 0)
+		etcd_format_message(problem, "this server is not in recovery, but Patroni's leader key names \"%s\": is Patroni running here?", e->leader.value);
 	else
 		etcd_format_message(problem, "this server is not in recovery, but there is no leader key of Patroni: is Patroni running here?");
 }
@@ -255,13 +255,13 @@ patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view
 {
 	const Patroni *p = &e->patroni;
 
-	if (e->create_revision != 0)
+	if (e->own.create_revision != 0)
 	{
 		copy_string(view->key, p->leader_key, sizeof(view->key));
-		view->create_revision = e->create_revision;
+		view->create_revision = e->own.create_revision;
 		view->lease = p->lease;
 	}
-	if (e->seen_revision == 0 || e->state == ELECTION_LEADING)
+	if (e->position.seen_revision == 0 || e->state == ELECTION_LEADING)
 		return;
 	if (!patroni_is_ours(core, p))
 		explain_stranger(core, e, view->problem);

@@ -26,23 +26,23 @@ core_publish(ElectionCore *core, const Election *e)
 	if (e->state == ELECTION_LEADING)
 	{
 		view.deadline_ns = lease_deadline_ns(core, e);
-		view.token = e->create_revision;
+		view.token = e->own.create_revision;
 	}
-	if (e->leader_known && e->leader.create_revision != 0)
+	if (e->leader.is_known && e->leader.key.create_revision != 0)
 	{
 		view.has_leader = true;
-		copy_string(view.leader, e->leader_value, sizeof(view.leader));
-		view.leader_revision = e->leader.create_revision;
-		view.leader_until_ns = e->leader_until_ns;
+		copy_string(view.leader, e->leader.value, sizeof(view.leader));
+		view.leader_revision = e->leader.key.create_revision;
+		view.leader_until_ns = e->leader.until_ns;
 		/* the leader itself knows the leader as long as it leads */
 		if (view.leader_until_ns < view.deadline_ns)
 			view.leader_until_ns = view.deadline_ns;
 	}
 	if (is_queued(e))
 	{
-		copy_string(view.key, e->key, sizeof(view.key));
-		view.create_revision = e->create_revision;
-		view.lease = e->key_lease;
+		copy_string(view.key, e->own.key, sizeof(view.key));
+		view.create_revision = e->own.create_revision;
+		view.lease = e->own.lease;
 	}
 	if (e->followed)
 		patroni_describe(core, e, &view);
@@ -59,8 +59,8 @@ core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
 		event.election = e->name;
 	if (with_leader)
 	{
-		event.leader = e->leader_value;
-		event.leader_revision = e->leader.create_revision;
+		event.leader = e->leader.value;
+		event.leader_revision = e->leader.key.create_revision;
 	}
 	core->port.announce(core->port.ctx, &event);
 }

@@ -60,9 +60,9 @@ void
 queue_guard_against_restore(ElectionCore *core)
 {
 	/* Only once: every answer shows it until etcd is believed again. */
-	if (core->max_revision <= core->lead_above_revision)
+	if (core->max_revision <= core->min_token_exclusive)
 		return;
-	core->lead_above_revision = core->max_revision;
+	core->min_token_exclusive = core->max_revision;
 	lease_taint(core, 0);
 }
 
@@ -71,15 +71,15 @@ queue_guard_against_restore(ElectionCore *core)
 void
 queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
 {
-	int64_t		revision = e->leader_known ? e->leader.create_revision : 0;
+	int64_t		revision = e->leader.is_known ? e->leader.key.create_revision : 0;
 
-	if (revision == e->told_revision &&
-		(revision == 0 || strcmp(e->leader_value, e->told_value) == 0))
+	if (revision == e->leader.announced_revision &&
+		(revision == 0 || strcmp(e->leader.value, e->leader.announced_value) == 0))
 		return;
-	if (revision != 0 && revision == e->told_revision)
+	if (revision != 0 && revision == e->leader.announced_revision)
 		reason = ELECTION_REASON_PROCLAIMED;
-	e->told_revision = revision;
-	copy_string(e->told_value, revision != 0 ? e->leader_value : "", sizeof(e->told_value));
+	e->leader.announced_revision = revision;
+	copy_string(e->leader.announced_value, revision != 0 ? e->leader.value : "", sizeof(e->leader.announced_value));
 	core_announce(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
 }
 
@@ -95,9 +95,9 @@ queue_expire(ElectionCore *core, int64_t now_ns)
 			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 			e->look_wanted = true;
 		}
-		if (e->leader_known && e->state != ELECTION_LEADING && now_ns >= e->leader_until_ns)
+		if (e->leader.is_known && e->state != ELECTION_LEADING && now_ns >= e->leader.until_ns)
 		{
-			e->leader_known = false;
+			e->leader.is_known = false;
 			queue_tell_leader(core, e, ELECTION_REASON_NO_CONTACT);
 			core_publish(core, e);
 		}
@@ -113,8 +113,8 @@ queue_wake_at_expiry(ElectionCore *core)
 
 		if (e->state == ELECTION_LEADING)
 			core_wake_at(core, lease_deadline_ns(core, e));
-		else if (e->leader_known)
-			core_wake_at(core, e->leader_until_ns);
+		else if (e->leader.is_known)
+			core_wake_at(core, e->leader.until_ns);
 	}
 }
 
@@ -124,7 +124,7 @@ queue_wake_at_expiry(ElectionCore *core)
 static bool
 has_value(const Election *e)
 {
-	return !e->must_put_value && strcmp(e->key_value, e->value) == 0;
+	return !e->own.must_put_value && strcmp(e->own.value, e->own.wanted_value) == 0;
 }
 
 /*
@@ -134,22 +134,22 @@ has_value(const Election *e)
 static void
 learn_own_lease(const ElectionCore *core, Election *e, int64_t lease)
 {
-	e->key_lease = lease;
+	e->own.lease = lease;
 	if (lease != 0 && lease == core->lease.id)
-		e->named_lease = lease;
+		e->own.named_lease = lease;
 }
 
 /* The own key has this value, since that revision. */
 static void
 learn_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revision)
 {
-	e->mod_revision = mod_revision;
-	copy_value(e->key_value, value, sizeof(e->key_value));
-	if (e->leader_known && e->leader.create_revision == e->create_revision &&
-		mod_revision > e->leader_mod_revision)
+	e->own.mod_revision = mod_revision;
+	copy_value(e->own.value, value, sizeof(e->own.value));
+	if (e->leader.is_known && e->leader.key.create_revision == e->own.create_revision &&
+		mod_revision > e->leader.mod_revision)
 	{
-		copy_string(e->leader_value, e->key_value, sizeof(e->leader_value));
-		e->leader_mod_revision = mod_revision;
+		copy_string(e->leader.value, e->own.value, sizeof(e->leader.value));
+		e->leader.mod_revision = mod_revision;
 		if (e->state == ELECTION_LEADING)
 			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		core_publish(core, e);
@@ -160,16 +160,16 @@ learn_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_re
 static void
 raise_final_revision(Election *e, int64_t create_revision)
 {
-	if (e->final_revision < create_revision)
-		e->final_revision = create_revision;
+	if (e->own.abandoned_up_to_revision < create_revision)
+		e->own.abandoned_up_to_revision = create_revision;
 }
 
 /* The own key did not exist at that revision: the next one is younger. */
 static void
 raise_entry_floor(Election *e, int64_t revision)
 {
-	if (e->entry_floor < revision)
-		e->entry_floor = revision;
+	if (e->own.min_create_revision < revision)
+		e->own.min_create_revision = revision;
 }
 
 /* No key of ours exists any more, or we must not use it. */
@@ -177,12 +177,12 @@ static void
 clear_own_key(ElectionCore *core, Election *e)
 {
 	transfer_key_lost(e);
-	e->create_revision = 0;
-	e->mod_revision = 0;
-	e->written_revision = 0;
-	e->key_lease = 0;
-	e->must_put_value = false;
-	core_reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
+	e->own.create_revision = 0;
+	e->own.mod_revision = 0;
+	e->own.written_revision = 0;
+	e->own.lease = 0;
+	e->own.must_put_value = false;
+	core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
 }
 
 /* ---- the own key: won and lost ----------------------------------------------- */
@@ -195,9 +195,9 @@ static void
 begin_epoch(Election *e)
 {
 	e->epoch++;
-	e->armed_revision = 0;
-	e->first_revision = 0;
-	e->ended_revision = 0;
+	e->position.ready_revision = 0;
+	e->position.first_revision = 0;
+	e->position.ended_revision = 0;
 }
 
 void
@@ -215,7 +215,7 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 	 * deadline: the key outlives it, and still names the leader.
 	 */
 	if (reason != ELECTION_REASON_LEASE_EXPIRED)
-		e->leader_known = false;
+		e->leader.is_known = false;
 	core_publish(core, e);
 	core_announce(core, ELECTION_EVENT_UNELECTED, e, false, reason, NULL);
 }
@@ -228,7 +228,7 @@ static void
 lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 {
 	queue_withdraw(core, e, reason);
-	raise_final_revision(e, e->create_revision);
+	raise_final_revision(e, e->own.create_revision);
 	clear_own_key(core, e);
 	e->state = ELECTION_JOINING;
 	core_publish(core, e);
@@ -240,8 +240,8 @@ enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mo
 			EtcdBytes value)
 {
 	begin_epoch(e);
-	e->create_revision = create_revision;
-	e->written_revision = create_revision;
+	e->own.create_revision = create_revision;
+	e->own.written_revision = create_revision;
 	learn_own_lease(core, e, core->lease.id);
 	learn_own_value(core, e, value, mod_revision);
 	e->state = ELECTION_QUEUED;
@@ -249,7 +249,7 @@ enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mo
 	e->failures = 0;
 	e->retry_ns = 0;
 	core_publish(core, e);
-	core_reply(core, &e->campaign_ticket, ELECTION_DONE);
+	core_reply(core, &e->commands.campaign_ticket, ELECTION_DONE);
 }
 
 void
@@ -258,17 +258,17 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->state == ELECTION_LEAVING)
 		return;
 	queue_withdraw(core, e, reason);
-	raise_final_revision(e, e->create_revision);
-	if (is_candidate(e) && e->key[0] != '\0')
+	raise_final_revision(e, e->own.create_revision);
+	if (is_candidate(e) && e->own.key[0] != '\0')
 	{
-		core_reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
-		e->must_put_value = false;
+		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
+		e->own.must_put_value = false;
 		/*
 		 * An entry that is under way, or whose answer was lost, may leave a
 		 * key.
 		 */
 		e->state = ELECTION_LEAVING;
-		e->look_wanted = e->create_revision == 0;
+		e->look_wanted = e->own.create_revision == 0;
 		e->retry_ns = 0;
 		core_publish(core, e);
 	}
@@ -280,7 +280,7 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 static void
 leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 {
-	e->create_revision = create_revision;
+	e->own.create_revision = create_revision;
 	raise_final_revision(e, create_revision);
 	e->state = ELECTION_LEAVING;
 	core_publish(core, e);
@@ -337,7 +337,7 @@ queue_take_up_elections(ElectionCore *core)
 		e = queue_take_slot(core, name);
 		if (e == NULL)
 			return;				/* until a key is known to be deleted */
-		copy_string(e->value, core->config.node_name, sizeof(e->value));
+		copy_string(e->own.wanted_value, core->config.node_name, sizeof(e->own.wanted_value));
 		e->stay_out = core->config.stay_out[i];
 		queue_choose_state(core, e);
 	}
@@ -355,10 +355,10 @@ free_slot(ElectionCore *core, Election *e)
 	 * libcurl repeats a request when a connection ends without an answer.  Or
 	 * etcd is put back to a time when the key existed, on any of our leases.
 	 */
-	if (e->named_lease != 0)
+	if (e->own.named_lease != 0)
 		lease_taint(core, 0);
-	core_reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
-	core_reply(core, &e->verify_ticket, ELECTION_NOTHING_TO_DO);
+	core_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
+	core_reply(core, &e->commands.verify_ticket, ELECTION_NOTHING_TO_DO);
 	transfer_dropped(core, e);
 	*e = unused;
 	core_publish(core, e);
@@ -370,7 +370,7 @@ queue_choose_state(ElectionCore *core, Election *e)
 {
 	begin_epoch(e);
 	clear_own_key(core, e);
-	core_reply(core, &e->resign_ticket, ELECTION_DONE);
+	core_reply(core, &e->commands.resign_ticket, ELECTION_DONE);
 	if (!e->wanted)
 	{
 		free_slot(core, e);
@@ -385,7 +385,7 @@ queue_choose_state(ElectionCore *core, Election *e)
 	else
 		e->state = ELECTION_OBSERVING;
 	if (e->state != ELECTION_JOINING)
-		core_reply(core, &e->campaign_ticket, ELECTION_NOTHING_TO_DO);
+		core_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
 	e->look_wanted = true;
 	core_publish(core, e);
 }
@@ -396,8 +396,8 @@ begin_leading(ElectionCore *core, Election *e)
 	e->state = ELECTION_LEADING;
 	transfer_leadership_won(e);
 	lease_extend(core, e);
-	e->told_revision = e->create_revision;
-	copy_string(e->told_value, e->leader_value, sizeof(e->told_value));
+	e->leader.announced_revision = e->own.create_revision;
+	copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
 	core_publish(core, e);
 	core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
 }
@@ -417,19 +417,19 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 		return;					/* the key may be gone already (TRANSFER) */
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
-	if (e->create_revision <= e->entry_floor)
+	if (e->own.create_revision <= e->own.min_create_revision)
 	{
 		/* etcd was put back meanwhile, and is beyond that revision again */
-		e->entry_floor = 0;
+		e->own.min_create_revision = 0;
 		queue_guard_against_restore(core);
 	}
-	if (e->create_revision <= core->lead_above_revision)
+	if (e->own.create_revision <= core->min_token_exclusive)
 	{
 		/*
 		 * The token was, or may have been, handed out before.  Another key
 		 * gets another one, once etcd's revision is there.
 		 */
-		if (revision <= core->lead_above_revision)
+		if (revision <= core->min_token_exclusive)
 			e->state = ELECTION_HELD_BACK;
 		else
 			queue_leave(core, e, ELECTION_NO_REASON);
@@ -442,25 +442,25 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 static bool
 may_lead_armed(const ElectionCore *core, int64_t now_ns, const Election *e)
 {
-	return lease_is_good(core, now_ns) && e->key_lease == core->lease.id &&
-		core->stale_since_ns == 0 && e->create_revision > e->entry_floor &&
-		e->create_revision > core->lead_above_revision;
+	return lease_is_good(core, now_ns) && e->own.lease == core->lease.id &&
+		core->stale_since_ns == 0 && e->own.create_revision > e->own.min_create_revision &&
+		e->own.create_revision > core->min_token_exclusive;
 }
 
 /* The only key before the own one was deleted at that revision (ARMED). */
 static void
 end_wait(ElectionCore *core, Election *e, int64_t revision)
 {
-	memset(&e->leader, 0, sizeof(e->leader));
-	e->leader.create_revision = e->create_revision;
-	e->leader.len = strlen(e->key);
-	memcpy(e->leader.data, e->key, e->leader.len);
-	copy_string(e->leader_value, e->key_value, sizeof(e->leader_value));
-	e->leader_mod_revision = e->mod_revision;
-	e->leader_known = true;
-	e->leader_until_ns = 0;		/* beyond the deadline only if it is read */
-	e->armed_revision = 0;
-	e->first_revision = revision;
+	memset(&e->leader.key, 0, sizeof(e->leader.key));
+	e->leader.key.create_revision = e->own.create_revision;
+	e->leader.key.len = strlen(e->own.key);
+	memcpy(e->leader.key.data, e->own.key, e->leader.key.len);
+	copy_string(e->leader.value, e->own.value, sizeof(e->leader.value));
+	e->leader.mod_revision = e->own.mod_revision;
+	e->leader.is_known = true;
+	e->leader.until_ns = 0;		/* beyond the deadline only if it is read */
+	e->position.ready_revision = 0;
+	e->position.first_revision = revision;
 	begin_leading(core, e);
 }
 
@@ -471,7 +471,7 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 {
 	if (kv == NULL)
 		raise_entry_floor(e, revision);
-	if (kv == NULL || kv->create_revision != e->create_revision)
+	if (kv == NULL || kv->create_revision != e->own.create_revision)
 	{
 		lose_key(core, e, ELECTION_REASON_KEY_DELETED);
 		return false;
@@ -483,7 +483,7 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 * that is not older and does not show the last write means that etcd was
 	 * put back.)
 	 */
-	if (kv->mod_revision < e->mod_revision && revision < e->mod_revision)
+	if (kv->mod_revision < e->own.mod_revision && revision < e->own.mod_revision)
 	{
 		e->look_wanted = true;
 		return false;
@@ -513,10 +513,10 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 */
 	if (kv)
 	{
-		e->final_revision = kv->create_revision;
+		e->own.abandoned_up_to_revision = kv->create_revision;
 		leave_with_key(core, e, kv->create_revision);
 	}
-	else if (e->state == ELECTION_LEAVING && e->create_revision == 0 &&
+	else if (e->state == ELECTION_LEAVING && e->own.create_revision == 0 &&
 			 !core_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
 	{
 		raise_entry_floor(e, revision);
@@ -540,7 +540,7 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 		 * It may be on the fresh lease already; the answer of the move will
 		 * show.  If the fresh one is lost, keys on the other one stay.
 		 */
-		if (e->key_lease == lost && !core->fresh.moving)
+		if (e->own.lease == lost && !core->fresh.moving)
 			lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
 		else if (core->lease.id == 0)
 			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
@@ -560,11 +560,11 @@ queue_lease_revoked(ElectionCore *core)
 		 */
 		if (e->state == ELECTION_LEAVING)
 		{
-			e->create_revision = 0;
+			e->own.create_revision = 0;
 			e->look_wanted = true;
 		}
 		else if (!core_is_under_way(core, OP_LOOK, SLOT_BIT(i)))
-			e->key[0] = '\0';	/* otherwise an answer may still show it */
+			e->own.key[0] = '\0';	/* otherwise an answer may still show it */
 	}
 }
 
@@ -577,14 +577,14 @@ queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 		Election   *e = &core->elections[i];
 
 		/* also of one that was left meanwhile, by a move whose answer was lost */
-		if (by_move && e->named_lease != 0 && e->named_lease == old)
-			e->named_lease = core->lease.id;
+		if (by_move && e->own.named_lease != 0 && e->own.named_lease == old)
+			e->own.named_lease = core->lease.id;
 		if ((slots & SLOT_BIT(i)) == 0 || !is_queued(e))
 			continue;
-		if (mod_revision == 0 || mod_revision >= e->mod_revision)
+		if (mod_revision == 0 || mod_revision >= e->own.mod_revision)
 			learn_own_lease(core, e, core->lease.id);
-		if (mod_revision > e->mod_revision)
-			e->mod_revision = e->written_revision = mod_revision;
+		if (mod_revision > e->own.mod_revision)
+			e->own.mod_revision = e->own.written_revision = mod_revision;
 		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
 			lease_extend(core, e);
 		else if (e->state != ELECTION_LEADING)
@@ -606,25 +606,25 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	if (op == NULL)
 		return;
 	op->lease = core->lease.id;
-	copy_string(op->value, e->value, sizeof(op->value));
+	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
 
 	/*
 	 * A key that was moved to this lease keeps its name when it is entered
 	 * again.  So a lease has one name only, and an earlier key that exists
 	 * again, because etcd was put back, is seen.
 	 */
-	if (e->named_lease != core->lease.id || e->key[0] == '\0')
+	if (e->own.named_lease != core->lease.id || e->own.key[0] == '\0')
 	{
-		make_key(e->key, e->name, core->lease.id);
-		e->named_lease = core->lease.id;
-		e->entry_unanswered = false;
+		make_key(e->own.key, e->name, core->lease.id);
+		e->own.named_lease = core->lease.id;
+		e->own.entry_unanswered = false;
 	}
-	if (!e->entry_unanswered)
-		e->entry_floor = core->max_revision;
-	e->entry_unanswered = true;
-	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, 0);
-	put = put_of_key(e->key, e->value, core->lease.id);
-	range = range_of_key(e->key);
+	if (!e->own.entry_unanswered)
+		e->own.min_create_revision = core->max_revision;
+	e->own.entry_unanswered = true;
+	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, 0);
+	put = put_of_key(e->own.key, e->own.wanted_value, core->lease.id);
+	range = range_of_key(e->own.key);
 	core_send_txn(core, op, &compare, 1, &put, 1, &range, 1);
 }
 
@@ -653,7 +653,7 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 		refuse_enter(core, op, e);
 		return;
 	}
-	e->entry_unanswered = false;
+	e->own.entry_unanswered = false;
 	if (!facts->succeeded)
 	{
 		const EtcdKeyValue *kv = facts->keys[slot_of(core, e)].own;
@@ -665,7 +665,7 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 		value = kv->value;
 		adopt = kv->lease == op->lease;
 	}
-	adopt &= create_revision > e->final_revision;
+	adopt &= create_revision > e->own.abandoned_up_to_revision;
 	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
 	{
 		/* The lease is gone or going, and the key with it (FINAL). */
@@ -689,9 +689,9 @@ send_delete(ElectionCore *core, int64_t now_ns, Election *e)
 
 	if (op == NULL)
 		return;
-	delete.key = bytes_of(e->key);
-	compare = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, e->create_revision);
-	range = range_of_key(e->key);
+	delete.key = bytes_of(e->own.key);
+	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
+	range = range_of_key(e->own.key);
 	core_send_txn(core, op, &compare, 1, &delete, 1, &range, 1);
 }
 
@@ -714,7 +714,7 @@ finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision
 void
 queue_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 {
-	raise_final_revision(e, e->create_revision);
+	raise_final_revision(e, e->own.create_revision);
 	e->failures = 0;
 	finish_leaving(core, now_ns, e, revision);
 }
@@ -735,15 +735,15 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	 * request
 	 */
 	if (e->state != ELECTION_LEAVING ||
-		op->create_revisions[slot_of(core, e)] != e->create_revision)
+		op->create_revisions[slot_of(core, e)] != e->own.create_revision)
 		return;
 	e->failures = 0;
 	kv = facts->succeeded ? NULL : facts->keys[slot_of(core, e)].own;
-	if (kv && kv->create_revision != e->create_revision)
+	if (kv && kv->create_revision != e->own.create_revision)
 	{
 		/* It was created again, by an entry that we had given up. */
-		e->create_revision = kv->create_revision;
-		e->final_revision = kv->create_revision;
+		e->own.create_revision = kv->create_revision;
+		e->own.abandoned_up_to_revision = kv->create_revision;
 		return;
 	}
 	finish_leaving(core, now_ns, e, facts->revision);
@@ -759,11 +759,11 @@ send_proclaim(ElectionCore *core, int64_t now_ns, Election *e)
 
 	if (op == NULL)
 		return;
-	copy_string(op->value, e->value, sizeof(op->value));
-	compares[0] = compare_key(e->key, ETCD_COMPARE_CREATE_REVISION, e->create_revision);
-	compares[1] = compare_key(e->key, ETCD_COMPARE_MOD_REVISION, e->mod_revision);
-	put = put_of_key(e->key, e->value, e->key_lease);
-	range = range_of_key(e->key);
+	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
+	compares[0] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
+	compares[1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
+	put = put_of_key(e->own.key, e->own.wanted_value, e->own.lease);
+	range = range_of_key(e->own.key);
 	core_send_txn(core, op, compares, 2, &put, 1, &range, 1);
 }
 
@@ -776,7 +776,7 @@ receive_proclaim(ElectionCore *core, Election *e, const Facts *facts)
 		postpone(core, op, e);
 		return;
 	}
-	if (!is_queued(e) || op->create_revisions[slot_of(core, e)] != e->create_revision)
+	if (!is_queued(e) || op->create_revisions[slot_of(core, e)] != e->own.create_revision)
 		return;
 	if (!facts->succeeded)
 	{
@@ -784,14 +784,14 @@ receive_proclaim(ElectionCore *core, Election *e, const Facts *facts)
 		return;
 	}
 	e->failures = 0;
-	if (facts->revision > e->written_revision)
-		e->written_revision = facts->revision;
-	if (facts->revision > e->mod_revision)
+	if (facts->revision > e->own.written_revision)
+		e->own.written_revision = facts->revision;
+	if (facts->revision > e->own.mod_revision)
 		learn_own_value(core, e, bytes_of(op->value), facts->revision);
-	if (strcmp(op->value, e->value) == 0)
+	if (strcmp(op->value, e->own.wanted_value) == 0)
 	{
-		e->must_put_value = false;
-		core_reply(core, &e->proclaim_ticket, ELECTION_DONE);
+		e->own.must_put_value = false;
+		core_reply(core, &e->commands.proclaim_ticket, ELECTION_DONE);
 	}
 }
 
@@ -805,18 +805,18 @@ queue_receive_move(ElectionCore *core, const Facts *facts)
 		Election   *e = &core->elections[i];
 
 		if ((op->slots & SLOT_BIT(i)) == 0 || !is_queued(e) ||
-			op->create_revisions[i] != e->create_revision)
+			op->create_revisions[i] != e->own.create_revision)
 			continue;
 		if (facts->succeeded)
 		{
 			/* a look or the watch may have told of a newer write (ARMED) */
-			if (facts->revision >= e->mod_revision)
+			if (facts->revision >= e->own.mod_revision)
 			{
 				learn_own_lease(core, e, op->lease);
-				e->mod_revision = facts->revision;
+				e->own.mod_revision = facts->revision;
 			}
-			if (facts->revision > e->written_revision)
-				e->written_revision = facts->revision;
+			if (facts->revision > e->own.written_revision)
+				e->own.written_revision = facts->revision;
 			e->look_wanted |= e->state != ELECTION_LEADING;
 		}
 		else
@@ -867,13 +867,13 @@ pursue_key(ElectionCore *core, int64_t now_ns, Election *e)
 	}
 	else if (e->state == ELECTION_LEAVING)
 	{
-		if (!core->revoking && e->create_revision != 0 &&
+		if (!core->revoking && e->own.create_revision != 0 &&
 			!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
 			send_delete(core, now_ns, e);
 	}
 	else if (is_queued(e) && !has_value(e))
 	{
-		if (core->fresh.id == 0 && core->lease.id != 0 && e->key_lease == core->lease.id &&
+		if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
 			!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
 			!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
 			send_proclaim(core, now_ns, e);
@@ -896,7 +896,7 @@ void
 queue_watch_lost(ElectionCore *core)
 {
 	for (int i = 0; i < core->max_elections; i++)
-		core->elections[i].armed_revision = 0;
+		core->elections[i].position.ready_revision = 0;
 }
 
 /* The key that an event of this watch is about; NULL: one that lies between two. */
@@ -912,10 +912,10 @@ watched_key(const Watched *watched, const EtcdWatchEvent *event)
 static bool
 ends_wait(const ElectionCore *core, const Election *e, const EtcdWatchEvent *event)
 {
-	return e->armed_revision != 0 && is_successor(e) && event->is_delete &&
-		is_queue_key(&e->leader, event->kv.key) &&
-		event->kv.mod_revision > e->armed_revision &&
-		watch_tells_since(core, e, e->armed_revision);
+	return e->position.ready_revision != 0 && is_successor(e) && event->is_delete &&
+		is_queue_key(&e->leader.key, event->kv.key) &&
+		event->kv.mod_revision > e->position.ready_revision &&
+		watch_tells_since(core, e, e->position.ready_revision);
 }
 
 /* A write of the own key.  Returns whether it leaves places as they are. */
@@ -923,7 +923,7 @@ static bool
 see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 {
 	/* The answer of a move reports it. */
-	if (kv->lease != e->key_lease && !lease_is_moved_to(core, kv->lease))
+	if (kv->lease != e->own.lease && !lease_is_moved_to(core, kv->lease))
 	{
 		queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
 		return false;
@@ -954,26 +954,26 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	 * incarnation of the key, which led then.  An event counts if it is newer
 	 * than the known state of this incarnation.
 	 */
-	if (e->create_revision != 0 && is_key(kv->key, e->key))
+	if (e->own.create_revision != 0 && is_key(kv->key, e->own.key))
 	{
-		if (kv->mod_revision <= e->mod_revision)
+		if (kv->mod_revision <= e->own.mod_revision)
 			return;
 		if (e->state == ELECTION_LEAVING || (event->is_delete && transfer_is_sent(e)))
 			return;				/* the answer of a deletion reports it */
-		if (event->is_delete || kv->create_revision != e->create_revision)
+		if (event->is_delete || kv->create_revision != e->own.create_revision)
 		{
 			lose_key(core, e, ELECTION_REASON_KEY_DELETED);
 			return;
 		}
 		known = see_own_write(core, e, kv);
 	}
-	if (known && e->leader_known && kv->create_revision == e->leader.create_revision &&
-		kv->mod_revision > e->leader_mod_revision)
+	if (known && e->leader.is_known && kv->create_revision == e->leader.key.create_revision &&
+		kv->mod_revision > e->leader.mod_revision)
 	{
-		copy_value(e->leader_value, kv->value, sizeof(e->leader_value));
-		e->leader_mod_revision = kv->mod_revision;
-		e->leader_version = kv->version;
-		if (e->state == ELECTION_LEADING || e->create_revision != kv->create_revision)
+		copy_value(e->leader.value, kv->value, sizeof(e->leader.value));
+		e->leader.mod_revision = kv->mod_revision;
+		e->leader.version = kv->version;
+		if (e->state == ELECTION_LEADING || e->own.create_revision != kv->create_revision)
 			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		transfer_leader_seen(core, e);
 		core_publish(core, e);
@@ -981,9 +981,9 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 	if (!known)
 		e->look_wanted = true;
 	if (!known && !event->is_delete)
-		e->armed_revision = 0;	/* the deletion of the leader's key was missed */
+		e->position.ready_revision = 0;	/* the deletion of the leader's key was missed */
 	if (ends_wait(core, e, event))
-		e->ended_revision = kv->mod_revision;
+		e->position.ended_revision = kv->mod_revision;
 }
 
 void
@@ -993,9 +993,9 @@ queue_end_frame(ElectionCore *core, int64_t now_ns)
 	{
 		Election   *e = &core->elections[i];
 
-		if (e->ended_revision != 0 && is_successor(e) && may_lead_armed(core, now_ns, e))
-			end_wait(core, e, e->ended_revision);
-		e->ended_revision = 0;
+		if (e->position.ended_revision != 0 && is_successor(e) && may_lead_armed(core, now_ns, e))
+			end_wait(core, e, e->position.ended_revision);
+		e->position.ended_revision = 0;
 	}
 }
 
@@ -1006,12 +1006,12 @@ queue_discard(ElectionCore *core, Election *e)
 {
 	queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
 	transfer_dropped(core, e);
-	e->final_revision = 0;
-	e->seen_revision = 0;
-	e->leader_mod_revision = 0;
-	e->key[0] = '\0';
+	e->own.abandoned_up_to_revision = 0;
+	e->position.seen_revision = 0;
+	e->leader.mod_revision = 0;
+	e->own.key[0] = '\0';
 	e->look_wanted = true;
-	e->verify_id = 0;
+	e->commands.verify_id = 0;
 	if (e->followed)
 		patroni_discard(e);
 	queue_choose_state(core, e);
@@ -1024,22 +1024,22 @@ queue_discard(ElectionCore *core, Election *e)
 void
 queue_resume(const ElectionMemory *memory, int i, Election *e)
 {
-	copy_string(e->value, memory->elections[i].value, sizeof(e->value));
-	copy_string(e->key, memory->elections[i].key, sizeof(e->key));
+	copy_string(e->own.wanted_value, memory->elections[i].value, sizeof(e->own.wanted_value));
+	copy_string(e->own.key, memory->elections[i].key, sizeof(e->own.key));
 	if (memory->elections[i].named)
-		e->named_lease = memory->lease;
+		e->own.named_lease = memory->lease;
 	/* a key that should have been deleted may still exist: look first */
 	e->state = ELECTION_LEAVING;
 	if (memory->elections[i].create_revision != 0)
 	{
 		e->state = ELECTION_QUEUED;
-		e->create_revision = memory->elections[i].create_revision;
-		e->mod_revision = memory->elections[i].mod_revision;
-		e->written_revision = memory->elections[i].written_revision;
-		e->key_lease = memory->lease;
-		copy_string(e->key_value, memory->elections[i].key_value, sizeof(e->key_value));
+		e->own.create_revision = memory->elections[i].create_revision;
+		e->own.mod_revision = memory->elections[i].mod_revision;
+		e->own.written_revision = memory->elections[i].written_revision;
+		e->own.lease = memory->lease;
+		copy_string(e->own.value, memory->elections[i].key_value, sizeof(e->own.value));
 	}
 	else
-		e->entry_floor = memory->max_revision;
+		e->own.min_create_revision = memory->max_revision;
 	e->look_wanted = true;
 }

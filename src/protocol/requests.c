@@ -98,7 +98,7 @@ core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election
 	{
 		op->slots = SLOT_BIT(slot);
 		op->epochs[slot] = e->epoch;
-		op->create_revisions[slot] = e->create_revision;
+		op->create_revisions[slot] = e->own.create_revision;
 		op->generation = e->generation;
 	}
 	return op;

@@ -37,7 +37,7 @@ survey_range(const Election *e)
 
 	range.key = bytes_of(e->prefix);
 	range.range_end = bytes_of(e->prefix_end);
-	range.min_create_revision = e->create_revision;
+	range.min_create_revision = e->own.create_revision;
 	return range;
 }
 
@@ -145,7 +145,7 @@ hand_over(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts, i
 	Transfer   *t = &e->transfer;
 
 	t->stage = TRANSFER_SENT;
-	t->own_revision = e->create_revision;
+	t->own_revision = e->own.create_revision;
 	t->target_revision = facts->queue[target].create_revision;
 	t->retry_ns = 0;
 	t->failures = 0;
@@ -209,7 +209,7 @@ rank(const ElectionConfig *config, EtcdBytes node)
 static int
 find_better(const ElectionCore *core, const Election *e, const Facts *facts)
 {
-	int			best_rank = rank(&core->config, bytes_of(e->key_value));
+	int			best_rank = rank(&core->config, bytes_of(e->own.value));
 	int			best = -1;
 
 	for (int i = 1; i < facts->nqueue; i++)
@@ -270,8 +270,8 @@ resolve(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 static void
 receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
-	if (facts->nqueue == 0 || !is_queued(e) || !is_key(facts->queue[0].key, e->key) ||
-		facts->queue[0].create_revision != e->create_revision)
+	if (facts->nqueue == 0 || !is_queued(e) || !is_key(facts->queue[0].key, e->own.key) ||
+		facts->queue[0].create_revision != e->own.create_revision)
 	{
 		/* The own key is gone, or not ours any more: a look shows the rest, and ends this. */
 		e->look_wanted = true;
@@ -334,7 +334,7 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		receive_survey(core, now_ns, e, facts);
 		return;
 	}
-	if (e->create_revision == e->transfer.own_revision)
+	if (e->own.create_revision == e->transfer.own_revision)
 		queue_transferred(core, now_ns, e, facts->revision);
 	transfer_leader_seen(core, e);
 }
@@ -346,7 +346,7 @@ static bool
 seeks_better(const ElectionCore *core, const Election *e)
 {
 	return e->state == ELECTION_LEADING && !e->followed &&
-		rank(&core->config, bytes_of(e->key_value)) > 0;
+		rank(&core->config, bytes_of(e->own.value)) > 0;
 }
 
 static void

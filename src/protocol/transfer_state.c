@@ -25,8 +25,8 @@ transfer_leadership_won(Election *e)
 	e->transfer.survey_ns = 0;
 
 	/* Another instance handed over to this one: this write confirms it. */
-	if (e->mod_revision > e->written_revision)
-		e->must_put_value = true;
+	if (e->own.mod_revision > e->own.written_revision)
+		e->own.must_put_value = true;
 }
 
 void
@@ -66,11 +66,11 @@ transfer_leader_seen(ElectionCore *core, Election *e)
 	Transfer   *t = &e->transfer;
 
 	/* the own key may still be the one that was seen last */
-	if (t->stage != TRANSFER_WATCHING || !e->leader_known ||
-		e->leader.create_revision == t->own_revision)
+	if (t->stage != TRANSFER_WATCHING || !e->leader.is_known ||
+		e->leader.key.create_revision == t->own_revision)
 		return;
-	if (e->leader.create_revision != t->target_revision)
+	if (e->leader.key.create_revision != t->target_revision)
 		transfer_end(core, e, ELECTION_FAILED);
-	else if (e->leader_version >= t->receipt_version)
+	else if (e->leader.version >= t->receipt_version)
 		transfer_end(core, e, ELECTION_DONE);
 }

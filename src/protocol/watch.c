@@ -61,14 +61,14 @@ add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *k
 static void
 add_own_watch(Watched *list, int *n, int slot, const Election *e)
 {
-	QueueKey	own = {.create_revision = e->create_revision};
+	QueueKey	own = {.create_revision = e->own.create_revision};
 
-	own.len = strlen(e->key);
-	memcpy(own.data, e->key, own.len);
-	if (is_successor(e) && e->leader.len > 0)
+	own.len = strlen(e->own.key);
+	memcpy(own.data, e->own.key, own.len);
+	if (is_successor(e) && e->leader.key.len > 0)
 	{
 		add_watch(list, n, slot, WATCH_WAIT, &own);
-		list[*n - 1].leader = e->leader;
+		list[*n - 1].leader = e->leader.key;
 	}
 	else if (e->state != ELECTION_WAITING)
 		add_watch(list, n, slot, WATCH_OWN, &own);
@@ -82,7 +82,7 @@ list_watches(const ElectionCore *core, Watched *list)
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		const Election *e = &core->elections[i];
-		if (!is_used(e) || e->seen_revision == 0)
+		if (!is_used(e) || e->position.seen_revision == 0)
 			continue;
 		if (e->followed)
 		{
@@ -97,16 +97,16 @@ list_watches(const ElectionCore *core, Watched *list)
 		if (is_queued(e))
 			add_own_watch(list, &n, i, e);
 		/* one's own key, which is being deleted or gone, needs no watch */
-		if (e->leader.len > 0 && !is_successor(e) && !is_queue_key(&e->leader, bytes_of(e->key)))
-			add_watch(list, &n, i, WATCH_LEADER, &e->leader);
+		if (e->leader.key.len > 0 && !is_successor(e) && !is_queue_key(&e->leader.key, bytes_of(e->own.key)))
+			add_watch(list, &n, i, WATCH_LEADER, &e->leader.key);
 
 		/*
 		 * An observer of an election without candidates waits for the first
 		 * one.  Nobody else watches the whole prefix, so that a candidate that
 		 * leaves wakes one waiter, and not all.
 		 */
-		if (e->leader.create_revision == 0 && !is_candidate(e))
-			add_watch(list, &n, i, WATCH_ANYBODY, &e->leader);
+		if (e->leader.key.create_revision == 0 && !is_candidate(e))
+			add_watch(list, &n, i, WATCH_ANYBODY, &e->leader.key);
 	}
 	return n;
 }
@@ -153,7 +153,7 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 		Election   *e = &core->elections[list[i].slot];
 
 		stream->watched[i] = list[i];
-		stream->watched[i].start_revision = e->seen_revision + 1;
+		stream->watched[i].start_revision = e->position.seen_revision + 1;
 		watches[i].watch_id = i + 1;
 		watches[i].start_revision = stream->watched[i].start_revision;
 		if (list[i].target == WATCH_ANYBODY)

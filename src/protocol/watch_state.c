@@ -34,8 +34,8 @@ watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision)
 		const Watched *watched = &core->stream.watched[i];
 
 		if (watched->target == WATCH_WAIT && watched->slot == slot_of(core, e) &&
-			watched->key.create_revision == e->create_revision &&
-			watched->leader.create_revision == e->leader.create_revision)
+			watched->key.create_revision == e->own.create_revision &&
+			watched->leader.create_revision == e->leader.key.create_revision)
 			return core->stream.open && watched->start_revision <= revision + 1;
 	}
 	return false;
