@@ -26,7 +26,9 @@ OBJS = \
 	src/protocol/election.o \
 	src/protocol/command.o \
 	src/protocol/lease.o \
+	src/protocol/own_key.o \
 	src/protocol/queue.o \
+	src/protocol/queue_events.o \
 	src/protocol/look.o \
 	src/protocol/transfer.o \
 	src/protocol/patroni.o \

@@ -249,7 +249,7 @@ static void
 fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
 {
 	lease_request_failed(core, now_ns, op);
-	queue_request_failed(core, op);
+	own_key_request_failed(core, op);
 	transfer_request_failed(core, op);
 	if (op->kind == OP_LOOK)
 		look_request_failed(core, op);
@@ -274,11 +274,11 @@ dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		case OP_ENTER:
 			if (facts->lease_not_found)
 				lease_not_found(core, facts->op->lease);
-			queue_receive(core, now_ns, facts);
+			own_key_receive(core, now_ns, facts);
 			break;
 		case OP_DELETE:
 		case OP_PROCLAIM:
-			queue_receive(core, now_ns, facts);
+			own_key_receive(core, now_ns, facts);
 			break;
 		case OP_SURVEY:
 		case OP_TRANSFER:
@@ -632,7 +632,7 @@ core_pursue(ElectionCore *core, int64_t now_ns)
 	else
 	{
 		lease_pursue(core, now_ns);
-		queue_pursue_keys(core, now_ns);
+		own_key_pursue(core, now_ns);
 		transfer_pursue(core, now_ns);
 		patroni_pursue(core, now_ns);
 		look_pursue(core, now_ns);

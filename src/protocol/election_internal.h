@@ -861,16 +861,40 @@ extern void lease_check(const ElectionCore *core);
 extern void queue_guard_against_restore(ElectionCore *core);
 
 /*
+ * The own key is attached to this lease.  It has this value, since that
+ * revision.
+ */
+extern void queue_learn_lease(const ElectionCore *core, Election *e, int64_t lease);
+extern void queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value,
+							  int64_t mod_revision);
+
+/* This incarnation of the own key is never believed again (FINAL). */
+extern void queue_abandon(Election *e, int64_t create_revision);
+
+/* The own key did not exist at that revision: the next one is younger. */
+extern void queue_raise_min_create_revision(Election *e, int64_t revision);
+
+/*
  * Ends leadership, if this instance leads, for readers first (ORDER).  Answers
  * to earlier requests are ignored from then on (EPOCH).
  */
 extern void queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason);
+
+/* The key is gone, and this instance did not delete it. */
+extern void queue_lose_key(ElectionCore *core, Election *e, ElectionReason reason);
+
+/* The key exists, and belongs to the lease. */
+extern void queue_enter(ElectionCore *core, Election *e, int64_t create_revision,
+						int64_t mod_revision, EtcdBytes value);
 
 /*
  * Leaves an election: deletes the key, if there is one.  From now on the key
  * is not believed any more (FINAL).
  */
 extern void queue_leave(ElectionCore *core, Election *e, ElectionReason reason);
+
+/* Deletes a key that may have been entered by a request that was given up. */
+extern void queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision);
 
 /*
  * Gives a slot to an election that has none yet; NULL if none is free.  And to
@@ -885,13 +909,10 @@ extern void queue_take_up_elections(ElectionCore *core);
  */
 extern void queue_choose_state(ElectionCore *core, Election *e);
 
-/* etcd has another history: forgets everything about the queue. */
-extern void queue_discard(ElectionCore *core, Election *e);
-extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
-
-/* Ends leadership, and forgets the leader's name, if their time is over. */
-extern void queue_expire(ElectionCore *core, int64_t now_ns);
-extern void queue_wake_at_expiry(ElectionCore *core);
+/* First in the queue, as of a linearizable answer at that revision (PLACE). */
+extern void queue_become_first(ElectionCore *core, int64_t now_ns, Election *e,
+							   int64_t revision, bool ordered);
+extern void queue_begin_leading(ElectionCore *core, Election *e);
 
 /*
  * The own key in a linearizable answer of that revision (NULL: it does not
@@ -907,21 +928,11 @@ extern bool queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyVa
 extern void queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
 								int64_t revision);
 
-/* First in the queue, as of a linearizable answer at that revision (PLACE). */
-extern void queue_become_first(ElectionCore *core, int64_t now_ns, Election *e,
-							   int64_t revision, bool ordered);
-
-/* A transfer deleted the own key, at that revision. */
-extern void queue_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
-
 /* The lease is gone at etcd, with every key that is attached to it. */
 extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 
 /* The lease was revoked on purpose. */
 extern void queue_lease_revoked(ElectionCore *core);
-
-/* A move was executed, or refused with the keys as they are. */
-extern void queue_receive_move(ElectionCore *core, const Facts *facts);
 
 /*
  * The lease `old` was replaced by core->lease.  slots: the elections whose
@@ -930,12 +941,37 @@ extern void queue_receive_move(ElectionCore *core, const Facts *facts);
 extern void queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 						uint32_t slots, int64_t mod_revision);
 
-/* The answer to an entry, delete or proclaim.  It may be a refusal. */
-extern void queue_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
-extern void queue_request_failed(ElectionCore *core, const Op *op);
+/*
+ * Announces the leader, or that there is none, unless this was announced
+ * already.
+ */
+extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason);
 
+/* Ends leadership, and forgets the leader's name, if their time is over. */
+extern void queue_expire(ElectionCore *core, int64_t now_ns);
+extern void queue_wake_at_expiry(ElectionCore *core);
 extern void queue_retry_now(ElectionCore *core);
-extern void queue_pursue_keys(ElectionCore *core, int64_t now_ns);
+
+/* etcd has another history: forgets everything about the queue. */
+extern void queue_discard(ElectionCore *core, Election *e);
+extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
+
+/* ---- own_key.c ----------------------------------------------------------- */
+
+/* The answer to an entry, delete or proclaim.  It may be a refusal. */
+extern void own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
+extern void own_key_request_failed(ElectionCore *core, const Op *op);
+
+/* A move was executed, or refused with the keys as they are. */
+extern void own_key_receive_move(ElectionCore *core, const Facts *facts);
+
+/* A transfer deleted the own key, at that revision. */
+extern void own_key_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
+
+/* Sends what is due. */
+extern void own_key_pursue(ElectionCore *core, int64_t now_ns);
+
+/* ---- queue_events.c ------------------------------------------------------ */
 
 /* A key that is watched has changed. */
 extern void queue_see_event(ElectionCore *core, const Watched *watched,
@@ -949,12 +985,6 @@ extern void queue_end_frame(ElectionCore *core, int64_t now_ns);
 
 /* The watch may miss events: this instance is not armed any more (ARMED). */
 extern void queue_watch_lost(ElectionCore *core);
-
-/*
- * Announces the leader, or that there is none, unless this was announced
- * already.
- */
-extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason);
 
 /* ---- look.c -------------------------------------------------------------- */
 

@@ -339,7 +339,7 @@ receive_move(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		postpone(core, op);
 		return;
 	}
-	queue_receive_move(core, facts);
+	own_key_receive_move(core, facts);
 	if (facts->succeeded && op->lease == core->fresh.id)
 		commit_fresh(core, now_ns, op->slots, facts->revision);
 }

@@ -1,47 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *	  The own keys: how they enter the queue, lead, and leave it (ARMED,
- *	  FINAL, GUARD, ORDER).
+ *	  The own keys in their queues: what is known of them, leadership won
+ *	  and lost, and the states of elections (FINAL, ORDER).
  *
- * test/model/queue.pml is the model of this file.
+ * Sends nothing.  own_key.c writes the keys.  test/model/queue.pml is the model
+ * of both.
  *
  *-------------------------------------------------------------------------
  */
 #include "election_internal.h"
-
-/*
- * After a resignation we enter again a little later.  The next candidate may
- * have to read its place before it leads; its read must not wait for our read,
- * and still less for our write.
- */
-#define REJOIN_DELAY_NS		(50 * NS_PER_MS)
-
-/*
- * key = name "/" lease ".pg", the lease in lower-case hex without leading
- * zeros, as Go's %x.  The suffix marks the keys that are ours.
- */
-static void
-make_key(char *key, const char *name, int64_t lease)
-{
-	static const char digits[] = "0123456789abcdef";
-	size_t		len = strlen(name);
-	int			shift = 60;
-
-	memcpy(key, name, len);
-	key[len++] = '/';
-	while (shift > 0 && ((lease >> shift) & 0xF) == 0)
-		shift -= 4;
-	for (; shift >= 0; shift -= 4)
-		key[len++] = digits[(lease >> shift) & 0xF];
-	memcpy(key + len, ELECTION_KEY_SUFFIX, sizeof(ELECTION_KEY_SUFFIX));
-}
-
-static void
-postpone(ElectionCore *core, const Op *failed, Election *e)
-{
-	e->retry_ns = failed->sent_ns + core_backoff_ns(core, ++e->failures);
-}
 
 void
 queue_retry_now(ElectionCore *core)
@@ -120,19 +88,12 @@ queue_wake_at_expiry(ElectionCore *core)
 
 /* ---- the own key: what is known of it -------------------------------------- */
 
-/* Is there nothing to proclaim? */
-static bool
-has_value(const Election *e)
-{
-	return !e->own.must_put_value && strcmp(e->own.value, e->own.wanted_value) == 0;
-}
-
 /*
  * The own key is attached to this lease.  If the lease is ours, the key keeps
  * its name there.
  */
-static void
-learn_own_lease(const ElectionCore *core, Election *e, int64_t lease)
+void
+queue_learn_lease(const ElectionCore *core, Election *e, int64_t lease)
 {
 	e->own.lease = lease;
 	if (lease != 0 && lease == core->lease.id)
@@ -140,8 +101,8 @@ learn_own_lease(const ElectionCore *core, Election *e, int64_t lease)
 }
 
 /* The own key has this value, since that revision. */
-static void
-learn_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revision)
+void
+queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revision)
 {
 	e->own.mod_revision = mod_revision;
 	copy_value(e->own.value, value, sizeof(e->own.value));
@@ -157,16 +118,16 @@ learn_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_re
 }
 
 /* This incarnation of the own key is never believed again (FINAL). */
-static void
-raise_final_revision(Election *e, int64_t create_revision)
+void
+queue_abandon(Election *e, int64_t create_revision)
 {
 	if (e->own.abandoned_up_to_revision < create_revision)
 		e->own.abandoned_up_to_revision = create_revision;
 }
 
 /* The own key did not exist at that revision: the next one is younger. */
-static void
-raise_entry_floor(Election *e, int64_t revision)
+void
+queue_raise_min_create_revision(Election *e, int64_t revision)
 {
 	if (e->own.min_create_revision < revision)
 		e->own.min_create_revision = revision;
@@ -224,26 +185,26 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
  * The key is gone, and this instance did not delete it: enters again, at the
  * end of the queue.
  */
-static void
-lose_key(ElectionCore *core, Election *e, ElectionReason reason)
+void
+queue_lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 {
 	queue_withdraw(core, e, reason);
-	raise_final_revision(e, e->own.create_revision);
+	queue_abandon(e, e->own.create_revision);
 	clear_own_key(core, e);
 	e->state = ELECTION_JOINING;
 	core_publish(core, e);
 }
 
 /* The key exists, and belongs to the lease. */
-static void
-enter_queue(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
+void
+queue_enter(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
 			EtcdBytes value)
 {
 	begin_epoch(e);
 	e->own.create_revision = create_revision;
 	e->own.written_revision = create_revision;
-	learn_own_lease(core, e, core->lease.id);
-	learn_own_value(core, e, value, mod_revision);
+	queue_learn_lease(core, e, core->lease.id);
+	queue_learn_value(core, e, value, mod_revision);
 	e->state = ELECTION_QUEUED;
 	e->look_wanted = true;
 	e->failures = 0;
@@ -258,7 +219,7 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->state == ELECTION_LEAVING)
 		return;
 	queue_withdraw(core, e, reason);
-	raise_final_revision(e, e->own.create_revision);
+	queue_abandon(e, e->own.create_revision);
 	if (is_candidate(e) && e->own.key[0] != '\0')
 	{
 		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
@@ -277,11 +238,11 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 }
 
 /* Deletes a key that may have been entered by a request that was given up. */
-static void
-leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
+void
+queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 {
 	e->own.create_revision = create_revision;
-	raise_final_revision(e, create_revision);
+	queue_abandon(e, create_revision);
 	e->state = ELECTION_LEAVING;
 	core_publish(core, e);
 }
@@ -390,8 +351,8 @@ queue_choose_state(ElectionCore *core, Election *e)
 	core_publish(core, e);
 }
 
-static void
-begin_leading(ElectionCore *core, Election *e)
+void
+queue_begin_leading(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
 	transfer_leadership_won(e);
@@ -435,33 +396,7 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 			queue_leave(core, e, ELECTION_NO_REASON);
 		return;
 	}
-	begin_leading(core, e);
-}
-
-/* May this instance lead if its wait is over (ARMED)? */
-static bool
-may_lead_armed(const ElectionCore *core, int64_t now_ns, const Election *e)
-{
-	return lease_is_good(core, now_ns) && e->own.lease == core->lease.id &&
-		core->stale_since_ns == 0 && e->own.create_revision > e->own.min_create_revision &&
-		e->own.create_revision > core->min_token_exclusive;
-}
-
-/* The only key before the own one was deleted at that revision (ARMED). */
-static void
-end_wait(ElectionCore *core, Election *e, int64_t revision)
-{
-	memset(&e->leader.key, 0, sizeof(e->leader.key));
-	e->leader.key.create_revision = e->own.create_revision;
-	e->leader.key.len = strlen(e->own.key);
-	memcpy(e->leader.key.data, e->own.key, e->leader.key.len);
-	copy_string(e->leader.value, e->own.value, sizeof(e->leader.value));
-	e->leader.mod_revision = e->own.mod_revision;
-	e->leader.is_known = true;
-	e->leader.until_ns = 0;		/* beyond the deadline only if it is read */
-	e->position.ready_revision = 0;
-	e->position.first_revision = revision;
-	begin_leading(core, e);
+	queue_begin_leading(core, e);
 }
 
 /* ---- the own key, as an answer shows it ---------------------------------------- */
@@ -470,10 +405,10 @@ bool
 queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int64_t revision)
 {
 	if (kv == NULL)
-		raise_entry_floor(e, revision);
+		queue_raise_min_create_revision(e, revision);
 	if (kv == NULL || kv->create_revision != e->own.create_revision)
 	{
-		lose_key(core, e, ELECTION_REASON_KEY_DELETED);
+		queue_lose_key(core, e, ELECTION_REASON_KEY_DELETED);
 		return false;
 	}
 
@@ -488,8 +423,8 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 		e->look_wanted = true;
 		return false;
 	}
-	learn_own_value(core, e, kv->value, kv->mod_revision);
-	learn_own_lease(core, e, kv->lease);
+	queue_learn_value(core, e, kv->value, kv->mod_revision);
+	queue_learn_lease(core, e, kv->lease);
 	if (kv->lease == 0 || kv->lease != core->lease.id)
 	{
 		/*
@@ -514,12 +449,12 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	if (kv)
 	{
 		e->own.abandoned_up_to_revision = kv->create_revision;
-		leave_with_key(core, e, kv->create_revision);
+		queue_leave_with_key(core, e, kv->create_revision);
 	}
 	else if (e->state == ELECTION_LEAVING && e->own.create_revision == 0 &&
 			 !core_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
 	{
-		raise_entry_floor(e, revision);
+		queue_raise_min_create_revision(e, revision);
 		queue_choose_state(core, e);
 	}
 }
@@ -541,7 +476,7 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 		 * show.  If the fresh one is lost, keys on the other one stay.
 		 */
 		if (e->own.lease == lost && !core->fresh.moving)
-			lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
+			queue_lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
 		else if (core->lease.id == 0)
 			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 	}
@@ -582,7 +517,7 @@ queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 		if ((slots & SLOT_BIT(i)) == 0 || !is_queued(e))
 			continue;
 		if (mod_revision == 0 || mod_revision >= e->own.mod_revision)
-			learn_own_lease(core, e, core->lease.id);
+			queue_learn_lease(core, e, core->lease.id);
 		if (mod_revision > e->own.mod_revision)
 			e->own.mod_revision = e->own.written_revision = mod_revision;
 		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
@@ -590,412 +525,6 @@ queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 		else if (e->state != ELECTION_LEADING)
 			e->look_wanted = true;
 		core_publish(core, e);
-	}
-}
-
-/* ---- writes of the own key ------------------------------------------------------ */
-
-static void
-send_enter(ElectionCore *core, int64_t now_ns, Election *e)
-{
-	Op		   *op = core_start_election_op(core, now_ns, OP_ENTER, e);
-	EtcdCompare compare;
-	EtcdOp		put;
-	EtcdOp		range;
-
-	if (op == NULL)
-		return;
-	op->lease = core->lease.id;
-	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
-
-	/*
-	 * A key that was moved to this lease keeps its name when it is entered
-	 * again.  So a lease has one name only, and an earlier key that exists
-	 * again, because etcd was put back, is seen.
-	 */
-	if (e->own.named_lease != core->lease.id || e->own.key[0] == '\0')
-	{
-		make_key(e->own.key, e->name, core->lease.id);
-		e->own.named_lease = core->lease.id;
-		e->own.entry_unanswered = false;
-	}
-	if (!e->own.entry_unanswered)
-		e->own.min_create_revision = core->max_revision;
-	e->own.entry_unanswered = true;
-	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, 0);
-	put = put_of_key(e->own.key, e->own.wanted_value, core->lease.id);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, &compare, 1, &put, 1, &range, 1);
-}
-
-static void
-refuse_enter(ElectionCore *core, const Op *op, Election *e)
-{
-	/* A lost lease is replaced at once; but not again and again. */
-	if (core->lease.id != 0 || e->failures > 0)
-		postpone(core, op, e);
-	else
-		e->failures++;
-	e->look_wanted |= e->state == ELECTION_LEAVING;
-}
-
-static void
-receive_enter(ElectionCore *core, Election *e, const Facts *facts)
-{
-	const Op   *op = facts->op;
-	int64_t		create_revision = facts->revision;
-	int64_t		mod_revision = facts->revision;
-	EtcdBytes	value = bytes_of(op->value);
-	bool		adopt = true;
-
-	if (facts->kind != FACTS_ANSWER)
-	{
-		refuse_enter(core, op, e);
-		return;
-	}
-	e->own.entry_unanswered = false;
-	if (!facts->succeeded)
-	{
-		const EtcdKeyValue *kv = facts->keys[slot_of(core, e)].own;
-
-		if (kv == NULL)
-			return;				/* gone between compare and read: cannot be */
-		create_revision = kv->create_revision;
-		mod_revision = kv->mod_revision;
-		value = kv->value;
-		adopt = kv->lease == op->lease;
-	}
-	adopt &= create_revision > e->own.abandoned_up_to_revision;
-	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
-	{
-		/* The lease is gone or going, and the key with it (FINAL). */
-		e->look_wanted = true;
-		return;
-	}
-	/* Left meanwhile, or a key that is not to be believed (FINAL). */
-	if (e->state != ELECTION_JOINING || !adopt)
-		leave_with_key(core, e, create_revision);
-	else
-		enter_queue(core, e, create_revision, mod_revision, value);
-}
-
-static void
-send_delete(ElectionCore *core, int64_t now_ns, Election *e)
-{
-	Op		   *op = core_start_election_op(core, now_ns, OP_DELETE, e);
-	EtcdCompare compare;
-	EtcdOp		delete = {.kind = ETCD_OP_DELETE};
-	EtcdOp		range;
-
-	if (op == NULL)
-		return;
-	delete.key = bytes_of(e->own.key);
-	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, &compare, 1, &delete, 1, &range, 1);
-}
-
-/* The own key is gone, as of that revision. */
-static void
-finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
-{
-	uint32_t	generation = e->generation;
-
-	raise_entry_floor(e, revision);
-	queue_choose_state(core, e);
-	if (e->state == ELECTION_JOINING && e->generation == generation)
-	{
-		/* the look that follows the entry also shows the leader */
-		e->retry_ns = now_ns + REJOIN_DELAY_NS;
-		e->look_wanted = false;
-	}
-}
-
-void
-queue_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
-{
-	raise_final_revision(e, e->own.create_revision);
-	e->failures = 0;
-	finish_leaving(core, now_ns, e, revision);
-}
-
-static void
-receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
-{
-	const Op   *op = facts->op;
-	const EtcdKeyValue *kv;
-
-	if (facts->kind != FACTS_ANSWER)
-	{
-		postpone(core, op, e);
-		return;
-	}
-	/*
-	 * of an earlier incarnation: the existing key is deleted by another
-	 * request
-	 */
-	if (e->state != ELECTION_LEAVING ||
-		op->create_revisions[slot_of(core, e)] != e->own.create_revision)
-		return;
-	e->failures = 0;
-	kv = facts->succeeded ? NULL : facts->keys[slot_of(core, e)].own;
-	if (kv && kv->create_revision != e->own.create_revision)
-	{
-		/* It was created again, by an entry that we had given up. */
-		e->own.create_revision = kv->create_revision;
-		e->own.abandoned_up_to_revision = kv->create_revision;
-		return;
-	}
-	finish_leaving(core, now_ns, e, facts->revision);
-}
-
-static void
-send_proclaim(ElectionCore *core, int64_t now_ns, Election *e)
-{
-	Op		   *op = core_start_election_op(core, now_ns, OP_PROCLAIM, e);
-	EtcdCompare compares[2];
-	EtcdOp		put;
-	EtcdOp		range;
-
-	if (op == NULL)
-		return;
-	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
-	compares[0] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
-	compares[1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
-	put = put_of_key(e->own.key, e->own.wanted_value, e->own.lease);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, compares, 2, &put, 1, &range, 1);
-}
-
-static void
-receive_proclaim(ElectionCore *core, Election *e, const Facts *facts)
-{
-	const Op   *op = facts->op;
-	if (facts->kind != FACTS_ANSWER)
-	{
-		postpone(core, op, e);
-		return;
-	}
-	if (!is_queued(e) || op->create_revisions[slot_of(core, e)] != e->own.create_revision)
-		return;
-	if (!facts->succeeded)
-	{
-		(void) queue_check_own_key(core, e, facts->keys[slot_of(core, e)].own, facts->revision);
-		return;
-	}
-	e->failures = 0;
-	if (facts->revision > e->own.written_revision)
-		e->own.written_revision = facts->revision;
-	if (facts->revision > e->own.mod_revision)
-		learn_own_value(core, e, bytes_of(op->value), facts->revision);
-	if (strcmp(op->value, e->own.wanted_value) == 0)
-	{
-		e->own.must_put_value = false;
-		core_reply(core, &e->commands.proclaim_ticket, ELECTION_DONE);
-	}
-}
-
-void
-queue_receive_move(ElectionCore *core, const Facts *facts)
-{
-	const Op   *op = facts->op;
-
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
-
-		if ((op->slots & SLOT_BIT(i)) == 0 || !is_queued(e) ||
-			op->create_revisions[i] != e->own.create_revision)
-			continue;
-		if (facts->succeeded)
-		{
-			/* a look or the watch may have told of a newer write (ARMED) */
-			if (facts->revision >= e->own.mod_revision)
-			{
-				learn_own_lease(core, e, op->lease);
-				e->own.mod_revision = facts->revision;
-			}
-			if (facts->revision > e->own.written_revision)
-				e->own.written_revision = facts->revision;
-			e->look_wanted |= e->state != ELECTION_LEADING;
-		}
-		else
-			(void) queue_check_own_key(core, e, facts->keys[i].own, facts->revision);
-	}
-}
-
-void
-queue_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
-{
-	const Op   *op = facts->op;
-	Election   *e = core_find_election(core, op);
-
-	if (e == NULL)
-		return;
-	if (op->kind == OP_ENTER)
-		receive_enter(core, e, facts);
-	else if (op->kind == OP_DELETE)
-		receive_delete(core, now_ns, e, facts);
-	else
-		receive_proclaim(core, e, facts);
-}
-
-void
-queue_request_failed(ElectionCore *core, const Op *op)
-{
-	Election   *e;
-
-	if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_PROCLAIM) &&
-		(e = core_find_election(core, op)) != NULL)
-	{
-		postpone(core, op, e);
-		e->look_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
-	}
-}
-
-/* Enters, deletes or writes the own key, if that is wanted and possible now. */
-static void
-pursue_key(ElectionCore *core, int64_t now_ns, Election *e)
-{
-	uint32_t	slot = SLOT_BIT(slot_of(core, e));
-
-	if (e->state == ELECTION_JOINING)
-	{
-		if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
-			!core_is_under_way(core, OP_ENTER, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_enter(core, now_ns, e);
-	}
-	else if (e->state == ELECTION_LEAVING)
-	{
-		if (!core->revoking && e->own.create_revision != 0 &&
-			!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_delete(core, now_ns, e);
-	}
-	else if (is_queued(e) && !has_value(e))
-	{
-		if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
-			!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
-			!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_proclaim(core, now_ns, e);
-	}
-}
-
-void
-queue_pursue_keys(ElectionCore *core, int64_t now_ns)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]))
-			pursue_key(core, now_ns, &core->elections[i]);
-	}
-}
-
-/* ---- what the watch tells ------------------------------------------------------- */
-
-void
-queue_watch_lost(ElectionCore *core)
-{
-	for (int i = 0; i < core->max_elections; i++)
-		core->elections[i].position.ready_revision = 0;
-}
-
-/* The key that an event of this watch is about; NULL: one that lies between two. */
-static const QueueKey *
-watched_key(const Watched *watched, const EtcdWatchEvent *event)
-{
-	if (watched->target != WATCH_WAIT || is_queue_key(&watched->key, event->kv.key))
-		return &watched->key;
-	return is_queue_key(&watched->leader, event->kv.key) ? &watched->leader : NULL;
-}
-
-/* Is this the end of the wait for the only key before the own one (ARMED)? */
-static bool
-ends_wait(const ElectionCore *core, const Election *e, const EtcdWatchEvent *event)
-{
-	return e->position.ready_revision != 0 && is_successor(e) && event->is_delete &&
-		is_queue_key(&e->leader.key, event->kv.key) &&
-		event->kv.mod_revision > e->position.ready_revision &&
-		watch_tells_since(core, e, e->position.ready_revision);
-}
-
-/* A write of the own key.  Returns whether it leaves places as they are. */
-static bool
-see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
-{
-	/* The answer of a move reports it. */
-	if (kv->lease != e->own.lease && !lease_is_moved_to(core, kv->lease))
-	{
-		queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
-		return false;
-	}
-	learn_own_lease(core, e, kv->lease);
-	learn_own_value(core, e, kv->value, kv->mod_revision);
-	return true;
-}
-
-/*
- * A PUT of the watched incarnation of a key does not change places; anything
- * else needs a look.
- */
-void
-queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *event)
-{
-	Election   *e = &core->elections[watched->slot];
-	const EtcdKeyValue *kv = &event->kv;
-	const QueueKey *key = watched_key(watched, event);
-	bool		known;
-
-	if (key == NULL)
-		return;
-	known = !event->is_delete && kv->create_revision == key->create_revision;
-
-	/*
-	 * An event of the own key.  The stream may have been opened for an earlier
-	 * incarnation of the key, which led then.  An event counts if it is newer
-	 * than the known state of this incarnation.
-	 */
-	if (e->own.create_revision != 0 && is_key(kv->key, e->own.key))
-	{
-		if (kv->mod_revision <= e->own.mod_revision)
-			return;
-		if (e->state == ELECTION_LEAVING || (event->is_delete && transfer_is_sent(e)))
-			return;				/* the answer of a deletion reports it */
-		if (event->is_delete || kv->create_revision != e->own.create_revision)
-		{
-			lose_key(core, e, ELECTION_REASON_KEY_DELETED);
-			return;
-		}
-		known = see_own_write(core, e, kv);
-	}
-	if (known && e->leader.is_known && kv->create_revision == e->leader.key.create_revision &&
-		kv->mod_revision > e->leader.mod_revision)
-	{
-		copy_value(e->leader.value, kv->value, sizeof(e->leader.value));
-		e->leader.mod_revision = kv->mod_revision;
-		e->leader.version = kv->version;
-		if (e->state == ELECTION_LEADING || e->own.create_revision != kv->create_revision)
-			queue_tell_leader(core, e, ELECTION_NO_REASON);
-		transfer_leader_seen(core, e);
-		core_publish(core, e);
-	}
-	if (!known)
-		e->look_wanted = true;
-	if (!known && !event->is_delete)
-		e->position.ready_revision = 0;	/* the deletion of the leader's key was missed */
-	if (ends_wait(core, e, event))
-		e->position.ended_revision = kv->mod_revision;
-}
-
-void
-queue_end_frame(ElectionCore *core, int64_t now_ns)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
-
-		if (e->position.ended_revision != 0 && is_successor(e) && may_lead_armed(core, now_ns, e))
-			end_wait(core, e, e->position.ended_revision);
-		e->position.ended_revision = 0;
 	}
 }
 

@@ -335,7 +335,7 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		return;
 	}
 	if (e->own.create_revision == e->transfer.own_revision)
-		queue_transferred(core, now_ns, e, facts->revision);
+		own_key_transferred(core, now_ns, e, facts->revision);
 	transfer_leader_seen(core, e);
 }
 

@@ -1,0 +1,350 @@
+/*-------------------------------------------------------------------------
+ *
+ * own_key.c
+ *	  The writes of an own key: it is entered, deleted, proclaimed and moved
+ *	  (FINAL, GUARD).
+ *
+ * queue.c knows what they mean.  test/model/queue.pml is the model of both.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_internal.h"
+
+/*
+ * After a resignation we enter again a little later.  The next candidate may
+ * have to read its place before it leads; its read must not wait for our read,
+ * and still less for our write.
+ */
+#define REJOIN_DELAY_NS		(50 * NS_PER_MS)
+
+/*
+ * key = name "/" lease ".pg", the lease in lower-case hex without leading
+ * zeros, as Go's %x.  The suffix marks the keys that are ours.
+ */
+static void
+make_key(char *key, const char *name, int64_t lease)
+{
+	static const char digits[] = "0123456789abcdef";
+	size_t		len = strlen(name);
+	int			shift = 60;
+
+	memcpy(key, name, len);
+	key[len++] = '/';
+	while (shift > 0 && ((lease >> shift) & 0xF) == 0)
+		shift -= 4;
+	for (; shift >= 0; shift -= 4)
+		key[len++] = digits[(lease >> shift) & 0xF];
+	memcpy(key + len, ELECTION_KEY_SUFFIX, sizeof(ELECTION_KEY_SUFFIX));
+}
+
+static void
+postpone(ElectionCore *core, const Op *failed, Election *e)
+{
+	e->retry_ns = failed->sent_ns + core_backoff_ns(core, ++e->failures);
+}
+
+/* ---- entry, deletion, proclamation -------------------------------------------- */
+
+static void
+send_enter(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Op		   *op = core_start_election_op(core, now_ns, OP_ENTER, e);
+	EtcdCompare compare;
+	EtcdOp		put;
+	EtcdOp		range;
+
+	if (op == NULL)
+		return;
+	op->lease = core->lease.id;
+	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
+
+	/*
+	 * A key that was moved to this lease keeps its name when it is entered
+	 * again.  So a lease has one name only, and an earlier key that exists
+	 * again, because etcd was put back, is seen.
+	 */
+	if (e->own.named_lease != core->lease.id || e->own.key[0] == '\0')
+	{
+		make_key(e->own.key, e->name, core->lease.id);
+		e->own.named_lease = core->lease.id;
+		e->own.entry_unanswered = false;
+	}
+	if (!e->own.entry_unanswered)
+		e->own.min_create_revision = core->max_revision;
+	e->own.entry_unanswered = true;
+	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, 0);
+	put = put_of_key(e->own.key, e->own.wanted_value, core->lease.id);
+	range = range_of_key(e->own.key);
+	core_send_txn(core, op, &compare, 1, &put, 1, &range, 1);
+}
+
+static void
+refuse_enter(ElectionCore *core, const Op *op, Election *e)
+{
+	/* A lost lease is replaced at once; but not again and again. */
+	if (core->lease.id != 0 || e->failures > 0)
+		postpone(core, op, e);
+	else
+		e->failures++;
+	e->look_wanted |= e->state == ELECTION_LEAVING;
+}
+
+static void
+receive_enter(ElectionCore *core, Election *e, const Facts *facts)
+{
+	const Op   *op = facts->op;
+	int64_t		create_revision = facts->revision;
+	int64_t		mod_revision = facts->revision;
+	EtcdBytes	value = bytes_of(op->value);
+	bool		adopt = true;
+
+	if (facts->kind != FACTS_ANSWER)
+	{
+		refuse_enter(core, op, e);
+		return;
+	}
+	e->own.entry_unanswered = false;
+	if (!facts->succeeded)
+	{
+		const EtcdKeyValue *kv = facts->keys[slot_of(core, e)].own;
+
+		if (kv == NULL)
+			return;				/* gone between compare and read: cannot be */
+		create_revision = kv->create_revision;
+		mod_revision = kv->mod_revision;
+		value = kv->value;
+		adopt = kv->lease == op->lease;
+	}
+	adopt &= create_revision > e->own.abandoned_up_to_revision;
+	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
+	{
+		/* The lease is gone or going, and the key with it (FINAL). */
+		e->look_wanted = true;
+		return;
+	}
+	/* Left meanwhile, or a key that is not to be believed (FINAL). */
+	if (e->state != ELECTION_JOINING || !adopt)
+		queue_leave_with_key(core, e, create_revision);
+	else
+		queue_enter(core, e, create_revision, mod_revision, value);
+}
+
+static void
+send_delete(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Op		   *op = core_start_election_op(core, now_ns, OP_DELETE, e);
+	EtcdCompare compare;
+	EtcdOp		delete = {.kind = ETCD_OP_DELETE};
+	EtcdOp		range;
+
+	if (op == NULL)
+		return;
+	delete.key = bytes_of(e->own.key);
+	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
+	range = range_of_key(e->own.key);
+	core_send_txn(core, op, &compare, 1, &delete, 1, &range, 1);
+}
+
+/* The own key is gone, as of that revision. */
+static void
+finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
+{
+	uint32_t	generation = e->generation;
+
+	queue_raise_min_create_revision(e, revision);
+	queue_choose_state(core, e);
+	if (e->state == ELECTION_JOINING && e->generation == generation)
+	{
+		/* the look that follows the entry also shows the leader */
+		e->retry_ns = now_ns + REJOIN_DELAY_NS;
+		e->look_wanted = false;
+	}
+}
+
+void
+own_key_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
+{
+	queue_abandon(e, e->own.create_revision);
+	e->failures = 0;
+	finish_leaving(core, now_ns, e, revision);
+}
+
+static void
+receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
+{
+	const Op   *op = facts->op;
+	const EtcdKeyValue *kv;
+
+	if (facts->kind != FACTS_ANSWER)
+	{
+		postpone(core, op, e);
+		return;
+	}
+	/*
+	 * of an earlier incarnation: the existing key is deleted by another
+	 * request
+	 */
+	if (e->state != ELECTION_LEAVING ||
+		op->create_revisions[slot_of(core, e)] != e->own.create_revision)
+		return;
+	e->failures = 0;
+	kv = facts->succeeded ? NULL : facts->keys[slot_of(core, e)].own;
+	if (kv && kv->create_revision != e->own.create_revision)
+	{
+		/* It was created again, by an entry that we had given up. */
+		e->own.create_revision = kv->create_revision;
+		e->own.abandoned_up_to_revision = kv->create_revision;
+		return;
+	}
+	finish_leaving(core, now_ns, e, facts->revision);
+}
+
+static void
+send_proclaim(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Op		   *op = core_start_election_op(core, now_ns, OP_PROCLAIM, e);
+	EtcdCompare compares[2];
+	EtcdOp		put;
+	EtcdOp		range;
+
+	if (op == NULL)
+		return;
+	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
+	compares[0] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
+	compares[1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
+	put = put_of_key(e->own.key, e->own.wanted_value, e->own.lease);
+	range = range_of_key(e->own.key);
+	core_send_txn(core, op, compares, 2, &put, 1, &range, 1);
+}
+
+static void
+receive_proclaim(ElectionCore *core, Election *e, const Facts *facts)
+{
+	const Op   *op = facts->op;
+	if (facts->kind != FACTS_ANSWER)
+	{
+		postpone(core, op, e);
+		return;
+	}
+	if (!is_queued(e) || op->create_revisions[slot_of(core, e)] != e->own.create_revision)
+		return;
+	if (!facts->succeeded)
+	{
+		(void) queue_check_own_key(core, e, facts->keys[slot_of(core, e)].own, facts->revision);
+		return;
+	}
+	e->failures = 0;
+	if (facts->revision > e->own.written_revision)
+		e->own.written_revision = facts->revision;
+	if (facts->revision > e->own.mod_revision)
+		queue_learn_value(core, e, bytes_of(op->value), facts->revision);
+	if (strcmp(op->value, e->own.wanted_value) == 0)
+	{
+		e->own.must_put_value = false;
+		core_reply(core, &e->commands.proclaim_ticket, ELECTION_DONE);
+	}
+}
+
+void
+own_key_receive_move(ElectionCore *core, const Facts *facts)
+{
+	const Op   *op = facts->op;
+
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		Election   *e = &core->elections[i];
+
+		if ((op->slots & SLOT_BIT(i)) == 0 || !is_queued(e) ||
+			op->create_revisions[i] != e->own.create_revision)
+			continue;
+		if (facts->succeeded)
+		{
+			/* a look or the watch may have told of a newer write (ARMED) */
+			if (facts->revision >= e->own.mod_revision)
+			{
+				queue_learn_lease(core, e, op->lease);
+				e->own.mod_revision = facts->revision;
+			}
+			if (facts->revision > e->own.written_revision)
+				e->own.written_revision = facts->revision;
+			e->look_wanted |= e->state != ELECTION_LEADING;
+		}
+		else
+			(void) queue_check_own_key(core, e, facts->keys[i].own, facts->revision);
+	}
+}
+
+void
+own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
+{
+	const Op   *op = facts->op;
+	Election   *e = core_find_election(core, op);
+
+	if (e == NULL)
+		return;
+	if (op->kind == OP_ENTER)
+		receive_enter(core, e, facts);
+	else if (op->kind == OP_DELETE)
+		receive_delete(core, now_ns, e, facts);
+	else
+		receive_proclaim(core, e, facts);
+}
+
+void
+own_key_request_failed(ElectionCore *core, const Op *op)
+{
+	Election   *e;
+
+	if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_PROCLAIM) &&
+		(e = core_find_election(core, op)) != NULL)
+	{
+		postpone(core, op, e);
+		e->look_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
+	}
+}
+
+/* ---- what is due -------------------------------------------------------------- */
+
+/* Is there nothing to proclaim? */
+static bool
+has_value(const Election *e)
+{
+	return !e->own.must_put_value && strcmp(e->own.value, e->own.wanted_value) == 0;
+}
+
+/* Enters, deletes or writes the own key, if that is wanted and possible now. */
+static void
+pursue_key(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	uint32_t	slot = SLOT_BIT(slot_of(core, e));
+
+	if (e->state == ELECTION_JOINING)
+	{
+		if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
+			!core_is_under_way(core, OP_ENTER, slot) && core_is_due(core, now_ns, e->retry_ns))
+			send_enter(core, now_ns, e);
+	}
+	else if (e->state == ELECTION_LEAVING)
+	{
+		if (!core->revoking && e->own.create_revision != 0 &&
+			!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
+			send_delete(core, now_ns, e);
+	}
+	else if (is_queued(e) && !has_value(e))
+	{
+		if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
+			!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
+			!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
+			send_proclaim(core, now_ns, e);
+	}
+}
+
+void
+own_key_pursue(ElectionCore *core, int64_t now_ns)
+{
+	for (int i = 0; i < core->max_elections; i++)
+	{
+		if (is_used(&core->elections[i]))
+			pursue_key(core, now_ns, &core->elections[i]);
+	}
+}
