@@ -79,14 +79,11 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 	core->first_failure_ns = 0;
 	core->contact_failures = 0;
 	core->contact_retry_ns = now_ns;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
-		if (is_used(e))
-			configure_election(core, e, first, renamed);
+		configure_election(core, e, first, renamed);
 		/* it may have been dropped, and its slot given away */
-		if (is_used(e) && e->followed)
+		if (e->followed)
 			patroni_configure(core, now_ns, e, other_cluster);
 	}
 	queue_take_up_elections(core);
@@ -229,11 +226,8 @@ election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 bool
 election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason)
 {
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]))
-			queue_withdraw(core, &core->elections[i], reason);
-	}
+	for_each_election(core, e)
+		queue_withdraw(core, e, reason);
 	core->stopping = true;
 	/* a try at each other endpoint for each of the leases */
 	core->farewells_left = 3 * (core->config.nendpoints - 1);

@@ -130,10 +130,8 @@ set_disconnected(ElectionCore *core, const char *why)
 		core->connected = false;
 		core_announce(core, ELECTION_EVENT_DISCONNECTED, NULL, false, ELECTION_NO_REASON, why);
 	}
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
 		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
@@ -177,11 +175,8 @@ static void
 discard_history(ElectionCore *core)
 {
 	queue_guard_against_restore(core);
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]))
-			queue_discard(core, &core->elections[i]);
-	}
+	for_each_election(core, e)
+		queue_discard(core, e);
 	memset(core->ops, 0, sizeof(core->ops));
 	lease_discard(core);
 	core->cluster_id = 0;
@@ -438,9 +433,9 @@ election_wakeup_ns(const ElectionCore *core)
 static bool
 is_transfer_unresolved(const ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		if (is_used(&core->elections[i]) && transfer_is_sent(&core->elections[i]))
+		if (transfer_is_sent(e))
 			return true;
 	}
 	return core_is_under_way(core, OP_TRANSFER, ALL_SLOTS);
@@ -494,10 +489,10 @@ remember(ElectionCore *core)
 	draft->max_revision = core->max_revision;
 	draft->min_token_exclusive = core->min_token_exclusive;
 	lease_remember(core, draft);
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		if (is_used(&core->elections[i]) && core->elections[i].own.key[0] != '\0')
-			remember_election(core, &core->elections[i], draft);
+		if (e->own.key[0] != '\0')
+			remember_election(core, e, draft);
 	}
 	if (core->remembered && memcmp(draft, &core->memory, election_memory_size(draft)) == 0)
 		return;
@@ -573,11 +568,8 @@ check_election(const ElectionCore *core, const Election *e)
 static void
 check_invariants(const ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]))
-			check_election(core, &core->elections[i]);
-	}
+	for_each_election(core, e)
+		check_election(core, e);
 	lease_check(core);
 	assert(!core->remembered || may_remember(core));
 	assert(!core->stream.open || core->stream.nwatched > 0);

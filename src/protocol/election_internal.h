@@ -607,6 +607,17 @@ is_used(const Election *e)
 	return e->name[0] != '\0';
 }
 
+/* Each election that has a slot.  Must not stand before an "else". */
+#define for_each_election(core, e) \
+	for (Election *e = (core)->elections; e < (core)->elections + (core)->max_elections; e++) \
+		if (is_used(e))
+
+static inline uint32_t
+slot_bit(const ElectionCore *core, const Election *e)
+{
+	return SLOT_BIT(slot_of(core, e));
+}
+
 /*
  * The key exists, as far as is known, and this instance has not given it up.
  */

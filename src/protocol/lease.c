@@ -27,10 +27,8 @@ cap_deadlines(ElectionCore *core)
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
 		if (e->state != ELECTION_LEADING || e->followed)
 			continue;
 		if (e->lease_until_ns > until_ns)
@@ -348,10 +346,8 @@ receive_move(ElectionCore *core, int64_t now_ns, const Facts *facts)
 static bool
 move_has_shown(const ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-
 		if (is_queued(e) && e->own.lease != core->fresh.id)
 			return false;
 	}
@@ -370,9 +366,9 @@ revoke_retired(ElectionCore *core, int64_t now_ns, const Op *look, uint32_t stan
 
 	if (core->retired == 0 || look->sent_ns <= core->lease.sent_ns)
 		return;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		if (is_queued(&core->elections[i]) && (standing & SLOT_BIT(i)) == 0)
+		if (is_queued(e) && (standing & slot_bit(core, e)) == 0)
 			return;
 	}
 	revoke = core_start_op(core, now_ns, OP_REVOKE);
@@ -423,10 +419,10 @@ pursue_fresh(ElectionCore *core, int64_t now_ns)
 		core_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
 		core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS))
 		return;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		if (is_queued(&core->elections[i]))
-			slots |= SLOT_BIT(i);
+		if (is_queued(e))
+			slots |= slot_bit(core, e);
 	}
 	if (slots == 0)
 		commit_fresh(core, now_ns, 0, 0);
@@ -443,10 +439,8 @@ pursue_fresh(ElectionCore *core, int64_t now_ns)
 static bool
 is_lease_wanted(const ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-
 		if (is_candidate(e))
 			return true;
 		/* an election that is left in order to join again */
@@ -462,10 +456,10 @@ find_astray(const ElectionCore *core)
 {
 	uint32_t	slots = 0;
 
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		if (is_queued(&core->elections[i]) && core->elections[i].own.lease != core->lease.id)
-			slots |= SLOT_BIT(i);
+		if (is_queued(e) && e->own.lease != core->lease.id)
+			slots |= slot_bit(core, e);
 	}
 	return slots;
 }
@@ -616,10 +610,8 @@ finish_beat(ElectionCore *core, int64_t now_ns, const Facts *look)
 	core->beat_failures = 0;
 	if (until_ns > core->lease.until_ns)
 		core->lease.until_ns = until_ns;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
 		if (e->state != ELECTION_LEADING || e->followed)
 			continue;
 		lease_extend(core, e);
@@ -694,10 +686,8 @@ lease_check(const ElectionCore *core)
 		   lease_deadline_of(core, lease->until_ns) <= lease_fresh_deadline_ns(core));
 	assert(count_beats(core) == 0 ||
 		   (lease->id != 0 && !fresh->moving && !core->revoking && count_beats(core) <= MAX_BEATS));
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-
 		assert((e->lease_until_ns != 0) == (e->state == ELECTION_LEADING && !e->followed));
 		assert(e->lease_until_ns <= lease->until_ns);
 		assert(e->lease_until_ns == 0 || e->own.lease == lease->id ||

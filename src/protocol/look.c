@@ -19,8 +19,8 @@
 void
 look_want_all(ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
-		core->elections[i].look_wanted = is_used(&core->elections[i]);
+	for_each_election(core, e)
+		e->look_wanted = true;
 }
 
 void
@@ -161,9 +161,9 @@ may_lead(const Election *e)
 static bool
 needs_order(const ElectionCore *core, const Op *op)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		if ((op->slots & SLOT_BIT(i)) != 0 && may_lead(&core->elections[i]))
+		if ((op->slots & slot_bit(core, e)) != 0 && may_lead(e))
 			return true;
 	}
 	return op->beat.number != 0;
@@ -212,12 +212,10 @@ look_pursue(ElectionCore *core, int64_t now_ns)
 {
 	uint32_t	slots = 0;
 
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-
-		if (is_used(e) && !e->followed && e->look_wanted)
-			slots |= SLOT_BIT(i);
+		if (!e->followed && e->look_wanted)
+			slots |= slot_bit(core, e);
 	}
 	if (slots != 0 && core_is_due(core, now_ns, core->look_retry_ns))
 		(void) send_look(core, now_ns, slots, false, NULL);
@@ -457,14 +455,12 @@ look_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 	core->look_failures = 0;
 	core->look_retry_ns = 0;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
-		if ((facts->op->slots & SLOT_BIT(i)) == 0)
+		if ((facts->op->slots & slot_bit(core, e)) == 0)
 			continue;
 		if (learn_facts(core, now_ns, e, facts))
-			standing |= SLOT_BIT(i);
+			standing |= slot_bit(core, e);
 		look_finish(core, facts->op, e);
 	}
 	return standing;
@@ -474,10 +470,10 @@ look_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 void
 look_request_failed(ElectionCore *core, const Op *op)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		if ((op->slots & SLOT_BIT(i)) != 0 && is_used(&core->elections[i]))
-			look_want_again(op, &core->elections[i]);
+		if ((op->slots & slot_bit(core, e)) != 0)
+			look_want_again(op, e);
 	}
 	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
 		core->look_retry_ns = op->sent_ns +

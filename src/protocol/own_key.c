@@ -342,9 +342,6 @@ pursue_key(ElectionCore *core, int64_t now_ns, Election *e)
 void
 own_key_pursue(ElectionCore *core, int64_t now_ns)
 {
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]))
-			pursue_key(core, now_ns, &core->elections[i]);
-	}
+	for_each_election(core, e)
+		pursue_key(core, now_ns, e);
 }

@@ -170,11 +170,9 @@ send_look(ElectionCore *core, int64_t now_ns, Election *e)
 bool
 patroni_probe(ElectionCore *core, int64_t now_ns)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
-		if (is_used(e) && e->followed)
+		if (e->followed)
 			return send_look(core, now_ns, e);
 	}
 	return false;
@@ -183,11 +181,9 @@ patroni_probe(ElectionCore *core, int64_t now_ns)
 void
 patroni_postpone_looks(ElectionCore *core, int64_t until_ns)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
-		if (is_used(e) && e->followed && e->retry_ns < until_ns)
+		if (e->followed && e->retry_ns < until_ns)
 			e->retry_ns = until_ns;
 	}
 }
@@ -261,11 +257,9 @@ receive_look(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 static Election *
 find_asker(ElectionCore *core, const Op *op)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
-		if (is_used(e) && e->followed && e->patroni.asked_id == op->id)
+		if (e->followed && e->patroni.asked_id == op->id)
 			return e;
 	}
 	return NULL;
@@ -397,11 +391,9 @@ pursue_beat(ElectionCore *core, int64_t now_ns, Election *e)
 void
 patroni_pursue(ElectionCore *core, int64_t now_ns)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
-		if (!is_used(e) || !e->followed)
+		if (!e->followed)
 			continue;
 		pursue_beat(core, now_ns, e);
 		if (e->look_wanted && core_is_due(core, now_ns, e->retry_ns))
@@ -412,11 +404,9 @@ patroni_pursue(ElectionCore *core, int64_t now_ns)
 void
 patroni_retry_now(ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
-		if (!is_used(e) || !e->followed)
+		if (!e->followed)
 			continue;
 		e->patroni.retry_ns = 0;
 		e->patroni.beat_failures = 0;

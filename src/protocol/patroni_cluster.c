@@ -130,11 +130,9 @@ patroni_longest_ttl_ns(const ElectionCore *core)
 {
 	int64_t		longest_ns = 0;
 
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-
-		if (is_used(e) && e->followed && e->patroni.ttl_ns > longest_ns)
+		if (e->followed && e->patroni.ttl_ns > longest_ns)
 			longest_ns = e->patroni.ttl_ns;
 	}
 	return longest_ns;

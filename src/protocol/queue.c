@@ -14,8 +14,8 @@
 void
 queue_retry_now(ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
-		core->elections[i].retry_ns = 0;
+	for_each_election(core, e)
+		e->retry_ns = 0;
 }
 
 /*
@@ -54,10 +54,8 @@ queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
 void
 queue_expire(ElectionCore *core, int64_t now_ns)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
 		if (e->state == ELECTION_LEADING && now_ns >= lease_deadline_ns(core, e))
 		{
 			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
@@ -75,10 +73,8 @@ queue_expire(ElectionCore *core, int64_t now_ns)
 void
 queue_wake_at_expiry(ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-
 		if (e->state == ELECTION_LEADING)
 			core_wake_at(core, lease_deadline_ns(core, e));
 		else if (e->leader.is_known)
@@ -464,10 +460,8 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 void
 queue_lease_lost(ElectionCore *core, int64_t lost)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
 		/* the answer to a delete shows the state of its key */
 		if (!is_queued(e))
 			continue;
@@ -485,10 +479,8 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 void
 queue_lease_revoked(ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
 		/*
 		 * Its key should be gone, unless somebody put it on another lease:
 		 * look.
@@ -498,7 +490,7 @@ queue_lease_revoked(ElectionCore *core)
 			e->own.create_revision = 0;
 			e->look_wanted = true;
 		}
-		else if (!core_is_under_way(core, OP_LOOK, SLOT_BIT(i)))
+		else if (!core_is_under_way(core, OP_LOOK, slot_bit(core, e)))
 			e->own.key[0] = '\0';	/* otherwise an answer may still show it */
 	}
 }
@@ -507,14 +499,12 @@ void
 queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 			uint32_t slots, int64_t mod_revision)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
 		/* also of one that was left meanwhile, by a move whose answer was lost */
 		if (by_move && e->own.named_lease != 0 && e->own.named_lease == old)
 			e->own.named_lease = core->lease.id;
-		if ((slots & SLOT_BIT(i)) == 0 || !is_queued(e))
+		if ((slots & slot_bit(core, e)) == 0 || !is_queued(e))
 			continue;
 		if (mod_revision == 0 || mod_revision >= e->own.mod_revision)
 			queue_learn_lease(core, e, core->lease.id);

@@ -13,8 +13,8 @@
 void
 queue_watch_lost(ElectionCore *core)
 {
-	for (int i = 0; i < core->max_elections; i++)
-		core->elections[i].position.ready_revision = 0;
+	for_each_election(core, e)
+		e->position.ready_revision = 0;
 }
 
 /* The key that an event of this watch is about; NULL: one that lies between two. */
@@ -135,10 +135,8 @@ end_wait(ElectionCore *core, Election *e, int64_t revision)
 void
 queue_end_frame(ElectionCore *core, int64_t now_ns)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
 		if (e->position.ended_revision != 0 && is_successor(e) && may_lead_armed(core, now_ns, e))
 			end_wait(core, e, e->position.ended_revision);
 		e->position.ended_revision = 0;

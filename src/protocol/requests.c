@@ -42,9 +42,9 @@ core_urgent_backoff_ns(ElectionCore *core, int failures)
 {
 	int64_t		max_ms = BACKOFF_MAX_MS;
 
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		if (core->elections[i].state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
+		if (e->state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
 			max_ms = lease_ttl_ns(core) / NS_PER_MS / 18;
 	}
 	return backoff_ns(core, failures, max_ms);
@@ -121,12 +121,10 @@ core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
 Election *
 core_find_election(ElectionCore *core, const Op *op)
 {
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-
-		if (op->slots & SLOT_BIT(i))
-			return is_used(e) && e->generation == op->generation ? e : NULL;
+		if (op->slots & slot_bit(core, e))
+			return e->generation == op->generation ? e : NULL;
 	}
 	return NULL;
 }

@@ -293,17 +293,12 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 static Election *
 take_answer(ElectionCore *core, const Op *op)
 {
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		Election   *e = &core->elections[i];
+	Election   *e = core_find_election(core, op);
 
-		if ((op->slots & SLOT_BIT(i)) != 0 && is_used(e) && e->transfer.op_id == op->id)
-		{
-			e->transfer.op_id = 0;
-			return e;
-		}
-	}
-	return NULL;
+	if (e == NULL || e->transfer.op_id != op->id)
+		return NULL;
+	e->transfer.op_id = 0;
+	return e;
 }
 
 void
@@ -383,11 +378,8 @@ pursue_one(ElectionCore *core, int64_t now_ns, Election *e)
 void
 transfer_pursue(ElectionCore *core, int64_t now_ns)
 {
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]))
-			pursue_one(core, now_ns, &core->elections[i]);
-	}
+	for_each_election(core, e)
+		pursue_one(core, now_ns, e);
 }
 
 /* ---- the command ------------------------------------------------------------------------- */
