@@ -65,17 +65,6 @@ const SharedPart hooks_memory_part = {
 
 /* ---- sets ---------------------------------------------------------------- */
 
-Hook *
-hooks_find(HookSet *set, uint64 id)
-{
-	for (int i = 0; i < set->nhooks; i++)
-	{
-		if (set->hooks[i].id == id)
-			return &set->hooks[i];
-	}
-	return NULL;
-}
-
 /*
  * The new set is complete when the generation changes.  A process that is killed
  * before that leaves the old one.

@@ -170,7 +170,16 @@ hooks_current(void)
 }
 
 /* The hook with that id; NULL: there is none. */
-extern Hook *hooks_find(HookSet *set, uint64 id);
+static inline Hook *
+hooks_find(HookSet *set, uint64 id)
+{
+	for (int i = 0; i < set->nhooks; i++)
+	{
+		if (set->hooks[i].id == id)
+			return &set->hooks[i];
+	}
+	return NULL;
+}
 
 /*
  * Called once, at library load in the postmaster: reads the file, if one is

@@ -3,26 +3,8 @@
  * election_internal.h
  *	  The state that the files of the core share.
  *
- * The ground, which sends nothing by itself: requests.c (requests under way),
- * lease_state.c, patroni_cluster.c, transfer_state.c and watch_state.c (what is
- * known), publish.c (what readers are shown).  Then, from the bottom to the top:
- * queue.c, own_key.c, queue_events.c, look.c; lease.c, transfer.c, patroni.c; watch.c, election.c, command.c.
- * No file calls one above it, or beside it.
- *
- * Each file changes only its own part of the state, and may read all of it:
- *
- * election.c	requests under way, contact, history, and what is remembered
- *				over a crash.
- * command.c	settings and commands.
- * lease.c		the leases, the beat, and every deadline: until_ns of a lease,
- *				lease_until_ns of an election.
- * transfer.c	the hand-over to a named candidate.
- * queue.c		the own keys, and what they are in their elections; with own_key.c
- *				and queue_events.c.
- * look.c		their places, the leaders, the looks.  look_wanted is set by
- *				whoever wants one.
- * patroni.c	followed elections: Patroni's leader key and its deadline.
- * watch.c		the watch stream.
+ * src/README.md says what each file is for.  Each changes only its own part of
+ * the state, and may read all of it.  look_wanted is set by whoever wants a look.
  *
  * An Election is made of the parts' own structs.  Own key: queue.c; position and
  * leader: look.c, and queue.c at the end of a wait; commands: command.c.

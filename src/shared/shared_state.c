@@ -33,7 +33,6 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "elector/http_launcher.h"
 #include "events.h"
 #include "mailbox.h"
 #include "notifier_register.h"

@@ -1,5 +1,5 @@
 # The documents say what the code does, in both directions: functions, columns,
-# settings, events, reasons, states, metrics, SQLSTATEs, paths of HTTP, files.
+# settings, events, reasons, states, metrics, SQLSTATEs, paths of HTTP.
 # Every link leads somewhere, and every block of code is run or is an example.
 use strict;
 use warnings;
@@ -214,13 +214,6 @@ my %sqlstate;
 	my ($routes) = $code =~ /routes\[\] = \{(.*?)\n\}/s;
 	same([ section('doc/http.md', 'Paths') =~ /^\| (`.*?) \|/mg ? map { /`(.*?)`/g } section('doc/http.md', 'Paths') =~ /^\| (`.*?) \|/mg : () ],
 		[ $routes =~ /\{"(.*?)"/g ], 'paths of HTTP');
-}
-
-# ---- the map of the tree --------------------------------------------------------------------
-
-{
-	my $map = section('doc/testing.md', 'The tree in ten minutes');
-	same([ grep { glob("$top/src/*/$_ $top/src/$_") || !/^elector_\*/ } $map =~ /`(?:src\/)?(?:\w+\/)?(\w+\.c)`/g ], [ map { s{.*/}{}r } glob("$top/src/*.c $top/src/*/*.c") ], 'files of src/');
 }
 
 # ---- README, links and blocks ----------------------------------------------------------------

@@ -1,7 +1,7 @@
 # A table of measurements: rows of samples, their statistics, and their presentation.  It is
 # plain data, so that it can be written to a file as JSON.
 #
-#   name   => the name of its files
+#   name   => its name, among those of all tables
 #   title  => the title
 #   unit   => the unit of the samples
 #   rows   => [ { name, x, samples => [[round, value], ...], goal, note } ... ]
@@ -110,14 +110,18 @@ sub markdown
 	  map { '| ' . join(' | ', @$_) . ' |' } @lines;
 }
 
+# The samples of tables.
 sub csv
 {
-	my ($table) = @_;
+	my (@tables) = @_;
 	my $quoted = sub { my ($s) = @_; $s =~ s/"/""/g; return qq{"$s"} };
-	my $csv = "what,x,round,value\n";
-	for my $row (@{ $table->{rows} })
+	my $csv = "table,what,x,round,value\n";
+	for my $table (@tables)
 	{
-		$csv .= join(',', $quoted->($row->{name}), $row->{x} // '', @$_) . "\n" for @{ $row->{samples} };
+		for my $row (@{ $table->{rows} })
+		{
+			$csv .= join(',', $table->{name}, $quoted->($row->{name}), $row->{x} // '', @$_) . "\n" for @{ $row->{samples} };
+		}
 	}
 	return $csv;
 }

@@ -1,0 +1,93 @@
+# test/layers finds what it is for, in a tree of three files: an arrow that is
+# turned round, a circle, a file or a folder that the map does not know, a
+# function and a file that are too long.
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $layers = "$FindBin::RealBin/../layers";
+my $top    = PostgreSQL::Test::Utils::tempdir('layers');
+
+my %good = (
+	'src/low/ground.h' => "extern int ground(void);\n",
+	'src/low/ground.c' => "#include \"ground.h\"\n\nint\nground(void)\n{\n\treturn 1;\n}\n",
+	'src/high/roof.h'  => "extern int roof(void);\n",
+	'src/high/roof.c'  => "#include \"low/ground.h\"\n#include \"roof.h\"\n\nint\nroof(void)\n{\n\treturn ground();\n}\n",
+	'src/high/door.c'  => "#include \"roof.h\"\n\nextern int door(void);\nint\ndoor(void)\n{\n\treturn roof();\n}\n",
+	'src/README.md'    => <<'MAP');
+| folder | what it is for | may need |
+|---|---|---|
+| `src/low` | The ground. | |
+| `src/high` | What stands on it. | `src/low` |
+
+### `src/low`
+
+| file | what it is |
+|---|---|
+| `ground.c`, `ground.h` | The ground. |
+
+### `src/high`
+
+| file | what it is |
+|---|---|
+| `roof.c`, `roof.h` | The roof. |
+| `door.c` | The door. |
+MAP
+
+# Makes the tree, with these files instead; returns the status, and what it says.
+sub check
+{
+	my (%other) = @_;
+	my %files = (%good, %other);
+	my ($stdout, $stderr);
+
+	system_or_bail('rm', '-rf', "$top/src");
+	mkdir $_ or die for map { "$top/$_" } 'src', 'src/low', 'src/high', exists $other{'src/new/new.c'} ? 'src/new' : ();
+	append_to_file("$top/$_", $files{$_}) for keys %files;
+	for my $source (glob("$top/src/*/*.c"))
+	{
+		system_or_bail('cc', '-I', "$top/src", '-c', $source, '-o', $source =~ s/c$/o/r);
+	}
+	IPC::Run::run([ $^X, $layers, $top ], '>', \$stdout, '2>', \$stderr);
+	is($stderr, '', 'it works');
+	return ($? >> 8, $stdout);
+}
+
+sub finds
+{
+	my ($name, $expected, %other) = @_;
+	my ($status, $output) = check(%other);
+	is($status, 1, "$name: it fails");
+	like($output, $expected, "$name: it says so");
+	return;
+}
+
+is_deeply([ check() ], [ 0, '' ], 'a tree as its map says passes');
+
+my $returns = sub { my ($name, $value) = @_; return "extern int roof(void);\nint\n$name(void)\n{\n\treturn $value;\n}\n" };
+finds('an arrow turned round', qr{^src/low/ground\.c -> src/high/roof\.c: src/low may not need src/high: roof$}m,
+	'src/low/ground.c' => $returns->('ground', 'roof()'),
+	'src/high/roof.c' => $returns->('roof', '1'));
+finds('a header of a higher folder', qr{^src/low/ground\.h -> src/high/roof\.h: src/low may not need src/high: "high/roof\.h"$}m,
+	'src/low/ground.h' => "#include \"high/roof.h\"\nextern int ground(void);\n");
+finds('a circle', qr{^a circle of files: src/high/door\.c src/high/roof\.c$}m,
+	'src/high/roof.c' => "extern int door(void);\n" . $returns->('roof', 'door()'));
+finds('a circle by way of a lower folder', qr{^a circle of files: src/high/roof\.c src/low/ground\.c$}m,
+	'src/low/ground.c' => $returns->('ground', 'roof()'));
+
+finds('a folder that the table does not have', qr{^src/new is no layer of src/README\.md$}m, 'src/new/new.c' => "extern int new;\n");
+finds('a file without a sentence', qr{^src/high/door\.c has no sentence in src/README\.md$}m,
+	'src/README.md' => $good{'src/README.md'} =~ s/^.*door\.c.*\n//mr);
+finds('a sentence without a file', qr{^src/README\.md describes src/high/gate\.c, which is not there$}m,
+	'src/README.md' => "$good{'src/README.md'}| `gate.c` | The gate. |\n");
+
+my $body = sub { my ($lines) = @_; return "int\nroof(void)\n{\n" . "\t;\n" x ($lines - 3) . "\treturn 0;\n}\n" };
+is_deeply([ check('src/high/roof.c' => $body->(60)) ], [ 0, '' ], 'a function may have 60 lines');
+finds('a long function', qr{^src/high/roof\.c: roof\(\) has 61 lines$}m, 'src/high/roof.c' => $body->(61));
+is_deeply([ check('src/low/ground.h' => "\n" x 900) ], [ 0, '' ], 'a file may have 900 lines');
+finds('a long file', qr{^src/low/ground\.h has 901 lines$}m, 'src/low/ground.h' => "\n" x 901);
+
+done_testing();
