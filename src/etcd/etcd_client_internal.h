@@ -27,6 +27,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "etcd_client.h"
 
 /*
@@ -40,15 +41,13 @@
 #define ETCD_CLIENT_ASSERT(condition)	((void) 0)
 #endif
 
-#define NS_PER_MS		INT64_C(1000000)
-
 static inline int64_t
 etcd_client_clock_ns(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t) now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
+	return (int64_t) now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
 /* A copy of EtcdClientSettings but for the endpoints; NULL: not set. */

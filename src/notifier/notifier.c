@@ -48,8 +48,6 @@
 #include "shared/shared_state.h"
 #include "shared/stats.h"
 
-#define NS_PER_MS	INT64CONST(1000000)
-
 /* Between tries of what failed: doubled up to the last. */
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000

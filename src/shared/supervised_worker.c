@@ -18,8 +18,6 @@
 #include "shared_state.h"
 #include "supervised_worker.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
-
 /* Between two starts: doubled up to the last. */
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000
