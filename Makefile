@@ -31,7 +31,9 @@ OBJS = \
 	src/protocol/patroni.o \
 	src/protocol/changes.o \
 	src/protocol/watch.o \
-	src/etcd/etcd_api.o \
+	src/etcd/etcd_encode.o \
+	src/etcd/etcd_decode.o \
+	src/etcd/etcd_errors.o \
 	src/etcd/etcd_text.o \
 	src/etcd/etcd_answers.o \
 	src/etcd/etcd_auth.o \

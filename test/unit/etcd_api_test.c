@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_api_test.c
- *	  Unit tests of etcd_api.c.
+ *	  Unit tests of etcd_encode.c, etcd_decode.c and etcd_errors.c.
  *
  * The answers were recorded from etcd 3.4.23 (v1: grpc-gateway v1) and
  * 3.5.30 (v2: grpc-gateway v2).  Each is decoded in a buffer of exactly its

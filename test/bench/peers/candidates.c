@@ -1,6 +1,6 @@
 /*
  * Many candidates of ours in one process, without PostgreSQL.  They use
- * election.c, etcd_api.c and etcd_client.c of the extension.  Each candidate has
+ * the protocol and the client of etcd of the extension.  Each candidate has
  * a client and a lease of its own.
  *
  *	 candidates ENDPOINT ELECTION NAME TTL NUMBER
