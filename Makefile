@@ -15,6 +15,7 @@ OBJS = \
 	src/etcd_leader.o \
 	src/settings/settings.o \
 	src/settings/settings_check.o \
+	src/settings/settings_define.o \
 	src/etcd/endpoint_url.o \
 	src/protocol/requests.o \
 	src/protocol/lease_state.o \
