@@ -142,12 +142,28 @@ etcd_wants_token(EtcdOutcome outcome, int code, const char *message)
 		  strstr(message, "revision of auth store is old") != NULL));
 }
 
+static bool
+is_refusal(const EtcdAnswer *answer, EtcdCode code, const char *text)
+{
+	return answer->outcome == ETCD_REFUSED && answer->code == (int) code && strstr(answer->message, text) != NULL;
+}
+
 bool
 etcd_says_auth_is_off(const EtcdAnswer *answer)
 {
-	return answer->outcome == ETCD_REFUSED &&
-		answer->code == ETCD_CODE_FAILED_PRECONDITION &&
-		strstr(answer->message, "authentication is not enabled") != NULL;
+	return is_refusal(answer, ETCD_CODE_FAILED_PRECONDITION, "authentication is not enabled");
+}
+
+bool
+etcd_says_lease_not_found(const EtcdAnswer *answer)
+{
+	return is_refusal(answer, ETCD_CODE_NOT_FOUND, "requested lease not found");
+}
+
+bool
+etcd_says_lease_exists(const EtcdAnswer *answer)
+{
+	return is_refusal(answer, ETCD_CODE_FAILED_PRECONDITION, "lease already exists");
 }
 
 const char *
@@ -178,20 +194,4 @@ etcd_advise(int code, const char *message)
 			return advices[i].advice;
 	}
 	return NULL;
-}
-
-bool
-etcd_says_lease_not_found(const EtcdAnswer *answer)
-{
-	return answer->outcome == ETCD_REFUSED &&
-		answer->code == ETCD_CODE_NOT_FOUND &&
-		strstr(answer->message, "requested lease not found") != NULL;
-}
-
-bool
-etcd_says_lease_exists(const EtcdAnswer *answer)
-{
-	return answer->outcome == ETCD_REFUSED &&
-		answer->code == ETCD_CODE_FAILED_PRECONDITION &&
-		strstr(answer->message, "lease already exists") != NULL;
 }
