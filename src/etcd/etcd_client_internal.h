@@ -315,8 +315,9 @@ typedef void (*RequestReceiver) (EtcdClient *client, const Report *report);
 struct Request
 {
 	Request    *next;
-	uint64_t	id;				/* of the caller */
 	RequestReceiver receive;
+	EtcdReceiver caller;		/* of a request of the caller, and its id */
+	uint64_t	id;
 	Payload		payload;
 	char	   *key;			/* the first one in it; may be NULL */
 	bool		may_be_doubled; /* it may be sent to a second endpoint */
@@ -438,9 +439,10 @@ extern void etcd_watch_free(EtcdClient *client);
 
 /* ---- etcd_answers.c -------------------------------------------------- */
 
-/* An id whose request could not be made. */
+/* A request that could not be made. */
 typedef struct Unsent
 {
+	EtcdReceiver caller;
 	uint64_t	id;
 	const char *why;
 } Unsent;

@@ -73,41 +73,45 @@ struct Message
 	bool		one_of;			/* exactly one of the fields is there */
 };
 
+#define MESSAGE(fields, structure) \
+	{fields, lengthof(fields), sizeof(structure), false}
+#define MEMBER(name, type, required, structure, member, message) \
+	{name, type, required, offsetof(structure, member), message, 0}
+/* the number of the items is in a member with an n before the name */
+#define LIST(name, type, structure, member, message) \
+	{name, type, false, offsetof(structure, member), message, offsetof(structure, n##member)}
+
 static const Field header_fields[] = {
-	{"cluster_id", FIELD_UINT64, false, offsetof(EtcdHeader, cluster_id), NULL, 0},
-	{"member_id", FIELD_UINT64, false, offsetof(EtcdHeader, member_id), NULL, 0},
-	{"revision", FIELD_INT64, false, offsetof(EtcdHeader, revision), NULL, 0},
-	{"raft_term", FIELD_UINT64, false, offsetof(EtcdHeader, raft_term), NULL, 0},
+	MEMBER("cluster_id", FIELD_UINT64, false, EtcdHeader, cluster_id, NULL),
+	MEMBER("member_id", FIELD_UINT64, false, EtcdHeader, member_id, NULL),
+	MEMBER("revision", FIELD_INT64, false, EtcdHeader, revision, NULL),
+	MEMBER("raft_term", FIELD_UINT64, false, EtcdHeader, raft_term, NULL),
 };
-static const Message header_message =
-{header_fields, lengthof(header_fields), sizeof(EtcdHeader), false};
+static const Message header_message = MESSAGE(header_fields, EtcdHeader);
 
 static const Field kv_fields[] = {
-	{"key", FIELD_BYTES, true, offsetof(EtcdKeyValue, key), NULL, 0},
-	{"value", FIELD_BYTES, false, offsetof(EtcdKeyValue, value), NULL, 0},
-	{"create_revision", FIELD_INT64, false, offsetof(EtcdKeyValue, create_revision), NULL, 0},
-	{"mod_revision", FIELD_INT64, true, offsetof(EtcdKeyValue, mod_revision), NULL, 0},
-	{"version", FIELD_INT64, false, offsetof(EtcdKeyValue, version), NULL, 0},
-	{"lease", FIELD_INT64, false, offsetof(EtcdKeyValue, lease), NULL, 0},
+	MEMBER("key", FIELD_BYTES, true, EtcdKeyValue, key, NULL),
+	MEMBER("value", FIELD_BYTES, false, EtcdKeyValue, value, NULL),
+	MEMBER("create_revision", FIELD_INT64, false, EtcdKeyValue, create_revision, NULL),
+	MEMBER("mod_revision", FIELD_INT64, true, EtcdKeyValue, mod_revision, NULL),
+	MEMBER("version", FIELD_INT64, false, EtcdKeyValue, version, NULL),
+	MEMBER("lease", FIELD_INT64, false, EtcdKeyValue, lease, NULL),
 };
-static const Message kv_message =
-{kv_fields, lengthof(kv_fields), sizeof(EtcdKeyValue), false};
+static const Message kv_message = MESSAGE(kv_fields, EtcdKeyValue);
 
 /* The three below are all read into an EtcdResult. */
 static const Field range_fields[] = {
-	{"kvs", FIELD_LIST, false, offsetof(EtcdResult, kvs), &kv_message, offsetof(EtcdResult, nkvs)},
+	LIST("kvs", FIELD_LIST, EtcdResult, kvs, &kv_message),
 };
-static const Message range_message =
-{range_fields, lengthof(range_fields), sizeof(EtcdResult), false};
+static const Message range_message = MESSAGE(range_fields, EtcdResult);
 
 /* of a put, and of an empty txn */
 static const Message empty_message = {NULL, 0, sizeof(EtcdResult), false};
 
 static const Field delete_fields[] = {
-	{"deleted", FIELD_INT64, false, offsetof(EtcdResult, deleted), NULL, 0},
+	MEMBER("deleted", FIELD_INT64, false, EtcdResult, deleted, NULL),
 };
-static const Message delete_message =
-{delete_fields, lengthof(delete_fields), sizeof(EtcdResult), false};
+static const Message delete_message = MESSAGE(delete_fields, EtcdResult);
 
 static const Field result_fields[] = {
 	{"response_range", FIELD_RESULT, false, 0, &range_message, ETCD_OP_RANGE},
@@ -118,84 +122,68 @@ static const Field result_fields[] = {
 static const Message result_message =
 {result_fields, lengthof(result_fields), sizeof(EtcdResult), true};
 
+/* grantedTTL: of TIME_TO_LIVE alone */
 static const Field lease_fields[] = {
-	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
-	{"ID", FIELD_INT64, true, offsetof(EtcdAnswer, lease), NULL, 0},
-	{"TTL", FIELD_INT64, false, offsetof(EtcdAnswer, ttl_s), NULL, 0},
+	MEMBER("header", FIELD_MESSAGE, true, EtcdAnswer, header, &header_message),
+	MEMBER("ID", FIELD_INT64, true, EtcdAnswer, lease, NULL),
+	MEMBER("TTL", FIELD_INT64, false, EtcdAnswer, ttl_s, NULL),
+	MEMBER("grantedTTL", FIELD_INT64, false, EtcdAnswer, granted_ttl_s, NULL),
 };
-static const Message lease_message =
-{lease_fields, lengthof(lease_fields), sizeof(EtcdAnswer), false};
-
-static const Field time_to_live_fields[] = {
-	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
-	{"ID", FIELD_INT64, true, offsetof(EtcdAnswer, lease), NULL, 0},
-	{"TTL", FIELD_INT64, false, offsetof(EtcdAnswer, ttl_s), NULL, 0},
-	{"grantedTTL", FIELD_INT64, false, offsetof(EtcdAnswer, granted_ttl_s), NULL, 0},
-};
-static const Message time_to_live_message =
-{time_to_live_fields, lengthof(time_to_live_fields), sizeof(EtcdAnswer), false};
+static const Message lease_message = MESSAGE(lease_fields, EtcdAnswer);
 
 static const Field revoke_fields[] = {
-	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
+	MEMBER("header", FIELD_MESSAGE, true, EtcdAnswer, header, &header_message),
 };
-static const Message revoke_message =
-{revoke_fields, lengthof(revoke_fields), sizeof(EtcdAnswer), false};
+static const Message revoke_message = MESSAGE(revoke_fields, EtcdAnswer);
 
 static const Field txn_fields[] = {
-	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
-	{"succeeded", FIELD_BOOL, false, offsetof(EtcdAnswer, succeeded), NULL, 0},
-	{"responses", FIELD_LIST, false, offsetof(EtcdAnswer, results), &result_message, offsetof(EtcdAnswer, nresults)},
+	MEMBER("header", FIELD_MESSAGE, true, EtcdAnswer, header, &header_message),
+	MEMBER("succeeded", FIELD_BOOL, false, EtcdAnswer, succeeded, NULL),
+	LIST("responses", FIELD_LIST, EtcdAnswer, results, &result_message),
 };
-static const Message txn_message =
-{txn_fields, lengthof(txn_fields), sizeof(EtcdAnswer), false};
+static const Message txn_message = MESSAGE(txn_fields, EtcdAnswer);
 
 static const Field authenticate_fields[] = {
-	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
-	{"token", FIELD_STRING, true, offsetof(EtcdAnswer, token), NULL, 0},
+	MEMBER("header", FIELD_MESSAGE, true, EtcdAnswer, header, &header_message),
+	MEMBER("token", FIELD_STRING, true, EtcdAnswer, token, NULL),
 };
-static const Message authenticate_message =
-{authenticate_fields, lengthof(authenticate_fields), sizeof(EtcdAnswer), false};
+static const Message authenticate_message = MESSAGE(authenticate_fields, EtcdAnswer);
 
 static const Field member_fields[] = {
-	{"clientURLs", FIELD_STRINGS, false, offsetof(EtcdMember, client_urls), NULL, offsetof(EtcdMember, nclient_urls)},
-	{"isLearner", FIELD_BOOL, false, offsetof(EtcdMember, is_learner), NULL, 0},
+	LIST("clientURLs", FIELD_STRINGS, EtcdMember, client_urls, NULL),
+	MEMBER("isLearner", FIELD_BOOL, false, EtcdMember, is_learner, NULL),
 };
-static const Message member_message =
-{member_fields, lengthof(member_fields), sizeof(EtcdMember), false};
+static const Message member_message = MESSAGE(member_fields, EtcdMember);
 
 static const Field members_fields[] = {
-	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
-	{"members", FIELD_LIST, false, offsetof(EtcdAnswer, members), &member_message, offsetof(EtcdAnswer, nmembers)},
+	MEMBER("header", FIELD_MESSAGE, true, EtcdAnswer, header, &header_message),
+	LIST("members", FIELD_LIST, EtcdAnswer, members, &member_message),
 };
-static const Message members_message =
-{members_fields, lengthof(members_fields), sizeof(EtcdAnswer), false};
+static const Message members_message = MESSAGE(members_fields, EtcdAnswer);
 
 static const Field status_fields[] = {
-	{"header", FIELD_MESSAGE, true, offsetof(EtcdAnswer, header), &header_message, 0},
-	{"version", FIELD_STRING, true, offsetof(EtcdAnswer, version), NULL, 0},
+	MEMBER("header", FIELD_MESSAGE, true, EtcdAnswer, header, &header_message),
+	MEMBER("version", FIELD_STRING, true, EtcdAnswer, version, NULL),
 };
-static const Message status_message =
-{status_fields, lengthof(status_fields), sizeof(EtcdAnswer), false};
+static const Message status_message = MESSAGE(status_fields, EtcdAnswer);
 
 static const Field event_fields[] = {
-	{"type", FIELD_EVENT_TYPE, false, offsetof(EtcdWatchEvent, is_delete), NULL, 0},
-	{"kv", FIELD_MESSAGE, true, offsetof(EtcdWatchEvent, kv), &kv_message, 0},
+	MEMBER("type", FIELD_EVENT_TYPE, false, EtcdWatchEvent, is_delete, NULL),
+	MEMBER("kv", FIELD_MESSAGE, true, EtcdWatchEvent, kv, &kv_message),
 };
-static const Message event_message =
-{event_fields, lengthof(event_fields), sizeof(EtcdWatchEvent), false};
+static const Message event_message = MESSAGE(event_fields, EtcdWatchEvent);
 
 static const Field frame_fields[] = {
-	{"header", FIELD_MESSAGE, true, offsetof(EtcdWatchFrame, header), &header_message, 0},
-	{"watch_id", FIELD_INT64, false, offsetof(EtcdWatchFrame, watch_id), NULL, 0},
-	{"created", FIELD_BOOL, false, offsetof(EtcdWatchFrame, created), NULL, 0},
-	{"canceled", FIELD_BOOL, false, offsetof(EtcdWatchFrame, canceled), NULL, 0},
-	{"fragment", FIELD_BOOL, false, offsetof(EtcdWatchFrame, fragment), NULL, 0},
-	{"cancel_reason", FIELD_TEXT, false, offsetof(EtcdWatchFrame, message), NULL, 0},
-	{"compact_revision", FIELD_INT64, false, offsetof(EtcdWatchFrame, compact_revision), NULL, 0},
-	{"events", FIELD_LIST, false, offsetof(EtcdWatchFrame, events), &event_message, offsetof(EtcdWatchFrame, nevents)},
+	MEMBER("header", FIELD_MESSAGE, true, EtcdWatchFrame, header, &header_message),
+	MEMBER("watch_id", FIELD_INT64, false, EtcdWatchFrame, watch_id, NULL),
+	MEMBER("created", FIELD_BOOL, false, EtcdWatchFrame, created, NULL),
+	MEMBER("canceled", FIELD_BOOL, false, EtcdWatchFrame, canceled, NULL),
+	MEMBER("fragment", FIELD_BOOL, false, EtcdWatchFrame, fragment, NULL),
+	MEMBER("cancel_reason", FIELD_TEXT, false, EtcdWatchFrame, message, NULL),
+	MEMBER("compact_revision", FIELD_INT64, false, EtcdWatchFrame, compact_revision, NULL),
+	LIST("events", FIELD_LIST, EtcdWatchFrame, events, &event_message),
 };
-static const Message frame_message =
-{frame_fields, lengthof(frame_fields), sizeof(EtcdWatchFrame), false};
+static const Message frame_message = MESSAGE(frame_fields, EtcdWatchFrame);
 
 /* ---- reading --------------------------------------------------------- */
 
@@ -536,7 +524,7 @@ static const Message *const answer_messages[] = {
 	[ETCD_TXN] = &txn_message,
 	[ETCD_AUTHENTICATE] = &authenticate_message,
 	[ETCD_LIST_MEMBERS] = &members_message,
-	[ETCD_TIME_TO_LIVE] = &time_to_live_message,
+	[ETCD_TIME_TO_LIVE] = &lease_message,
 	[ETCD_STATUS] = &status_message
 };
 
@@ -665,6 +653,7 @@ etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame)
 	{
 		read_message(&reader, result, &frame_message, frame);
 		frame->memory = reader.memory;
+		frame->lost_token = frame->canceled && strstr(frame->message, "invalid auth token") != NULL;
 	}
 	else
 		fail(&reader, "member is missing", "result");

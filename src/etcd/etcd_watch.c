@@ -115,12 +115,6 @@ etcd_client_watch(EtcdClient *client, int number, const EtcdWatch *watches, int 
 	stream->end_due = true;
 }
 
-bool
-etcd_client_lost_token(const EtcdWatchFrame *frame)
-{
-	return strstr(frame->message, "invalid auth token") != NULL;
-}
-
 void
 etcd_watch_free(EtcdClient *client)
 {

@@ -44,10 +44,12 @@ now_ns(void)
 
 /* ---- called by the core ---- */
 
+static void answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
+
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
-	etcd_client_send(((Candidate *) ctx)->client, id, request);
+	etcd_client_send(((Candidate *) ctx)->client, answered, id, request);
 }
 
 static void
@@ -133,7 +135,6 @@ static void
 start(Candidate *candidate, const char *endpoint, const char *election, const char *name, int number, int ttl_s)
 {
 	EtcdClientCallbacks callbacks = {
-		.answered = answered,
 		.watched = watched,
 		.watch_ended = watch_ended,
 		.noticed = noticed,
