@@ -249,26 +249,18 @@ etcd_writes(const EtcdOp *ops, int nops)
 const char *
 etcd_request_path(EtcdRequestKind kind)
 {
-	switch (kind)
-	{
-		case ETCD_GRANT:
-			return "/v3/lease/grant";
-		case ETCD_KEEPALIVE:
-			return "/v3/lease/keepalive";
-		case ETCD_REVOKE:
-			return "/v3/lease/revoke";
-		case ETCD_AUTHENTICATE:
-			return "/v3/auth/authenticate";
-		case ETCD_LIST_MEMBERS:
-			return "/v3/cluster/member/list";
-		case ETCD_TIME_TO_LIVE:
-			return "/v3/lease/timetolive";
-		case ETCD_STATUS:
-			return "/v3/maintenance/status";
-		case ETCD_TXN:
-			break;
-	}
-	return "/v3/kv/txn";
+	static const char *const paths[ETCD_NREQUEST_KINDS] = {
+		[ETCD_GRANT] = "/v3/lease/grant",
+		[ETCD_KEEPALIVE] = "/v3/lease/keepalive",
+		[ETCD_REVOKE] = "/v3/lease/revoke",
+		[ETCD_TXN] = "/v3/kv/txn",
+		[ETCD_AUTHENTICATE] = "/v3/auth/authenticate",
+		[ETCD_LIST_MEMBERS] = "/v3/cluster/member/list",
+		[ETCD_TIME_TO_LIVE] = "/v3/lease/timetolive",
+		[ETCD_STATUS] = "/v3/maintenance/status"
+	};
+
+	return paths[kind];
 }
 
 char *

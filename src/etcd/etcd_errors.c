@@ -7,6 +7,8 @@
  */
 #include "c.h"
 
+#include "mb/pg_wchar.h"
+
 #include "etcd_api.h"
 
 /*
@@ -16,39 +18,9 @@
 static size_t
 utf8_length(const unsigned char *s, size_t left)
 {
-	unsigned char low = 0x80;
-	unsigned char high = 0xBF;
-	size_t		len;
+	size_t		len = s[0] < 0x80 ? 1 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
 
-	if (s[0] < 0x80)
-		return 1;
-	else if (s[0] >= 0xC2 && s[0] <= 0xDF)
-		len = 2;
-	else if (s[0] >= 0xE0 && s[0] <= 0xEF)
-		len = 3;
-	else if (s[0] >= 0xF0 && s[0] <= 0xF4)
-		len = 4;
-	else
-		return 0;
-
-	/* neither overlong forms, nor surrogates, nor beyond U+10FFFF */
-	if (s[0] == 0xE0)
-		low = 0xA0;
-	else if (s[0] == 0xED)
-		high = 0x9F;
-	else if (s[0] == 0xF0)
-		low = 0x90;
-	else if (s[0] == 0xF4)
-		high = 0x8F;
-
-	if (left < len || s[1] < low || s[1] > high)
-		return 0;
-	for (size_t i = 2; i < len; i++)
-	{
-		if ((s[i] & 0xC0) != 0x80)
-			return 0;
-	}
-	return len;
+	return len <= left && pg_utf8_islegal(s, (int) len) ? len : 0;
 }
 
 /*
