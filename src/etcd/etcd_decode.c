@@ -380,6 +380,46 @@ read_list(Reader *reader, const json_t *json, const Field *field, void **items, 
 	return true;
 }
 
+/* Reads a member of a message.  False if it is of the wrong type. */
+static bool
+read_member(Reader *reader, const json_t *value, const Field *field, void *structure)
+{
+	void	   *target = (char *) structure + field->offset;
+	int		   *number = (int *) ((char *) structure + field->extra);
+
+	switch (field->type)
+	{
+		case FIELD_INT64:
+			return parse_int(value, true, target);
+		case FIELD_UINT64:
+			return parse_int(value, false, target);
+		case FIELD_BOOL:
+			*(bool *) target = json_is_true(value);
+			return json_is_boolean(value);
+		case FIELD_BYTES:
+			return parse_bytes(reader, value, target);
+		case FIELD_TEXT:
+			if (json_is_string(value))
+				etcd_format_message(target, "%s", json_string_value(value));
+			return json_is_string(value);
+		case FIELD_STRING:
+			return parse_string(reader, value, target);
+		case FIELD_STRINGS:
+			return read_strings(reader, value, target, number);
+		case FIELD_EVENT_TYPE:
+			return parse_event_type(value, target);
+		case FIELD_RESULT:
+			((EtcdResult *) structure)->kind = (EtcdOpKind) field->extra;
+			/* FALLTHROUGH */
+		case FIELD_MESSAGE:
+			read_message(reader, value, field->message, target);
+			return json_is_object(value);
+		case FIELD_LIST:
+			return read_list(reader, value, field, target, number);
+	}
+	return false;
+}
+
 /*
  * Reads a message into its structure, which is zeroed.  The recursion is as
  * deep as the tables are, whatever came.
@@ -393,68 +433,22 @@ read_message(Reader *reader, const json_t *json, const Message *message, void *s
 	{
 		const Field *field = &message->fields[i];
 		const json_t *value = json_object_get(json, field->name);
-		void	   *target = (char *) structure + field->offset;
-		bool		good = true;
 
-		if (value == NULL || json_is_null(value))
+		if (value != NULL && !json_is_null(value))
 		{
-			if (field->required)
-				fail(reader, "member is missing", field->name);
-			/* empty bytes are left out, and end with a NUL all the same */
-			if (field->type == FIELD_BYTES)
-				((EtcdBytes *) target)->data = "";
+			present++;
+			if (!read_member(reader, value, field, structure))
+				fail(reader, "member is not understood", field->name);
 			continue;
 		}
-		present++;
-
-		switch (field->type)
-		{
-			case FIELD_INT64:
-				good = parse_int(value, true, target);
-				break;
-			case FIELD_UINT64:
-				good = parse_int(value, false, target);
-				break;
-			case FIELD_BOOL:
-				good = json_is_boolean(value);
-				*(bool *) target = json_is_true(value);
-				break;
-			case FIELD_BYTES:
-				good = parse_bytes(reader, value, target);
-				break;
-			case FIELD_TEXT:
-				good = json_is_string(value);
-				if (good)
-					etcd_format_message(target, "%s", json_string_value(value));
-				break;
-			case FIELD_STRING:
-				good = parse_string(reader, value, target);
-				break;
-			case FIELD_STRINGS:
-				good = read_strings(reader, value, target, (int *) ((char *) structure + field->extra));
-				break;
-			case FIELD_EVENT_TYPE:
-				good = parse_event_type(value, target);
-				break;
-			case FIELD_MESSAGE:
-				good = json_is_object(value);
-				read_message(reader, value, field->message, target);
-				break;
-			case FIELD_RESULT:
-				good = json_is_object(value);
-				((EtcdResult *) structure)->kind = (EtcdOpKind) field->extra;
-				read_message(reader, value, field->message, structure);
-				break;
-			case FIELD_LIST:
-				good = read_list(reader, value, field, target, (int *) ((char *) structure + field->extra));
-				break;
-		}
-		if (!good)
-			fail(reader, "member is not understood", field->name);
+		if (field->required)
+			fail(reader, "member is missing", field->name);
+		/* empty bytes are left out, and end with a NUL all the same */
+		if (field->type == FIELD_BYTES)
+			((EtcdBytes *) ((char *) structure + field->offset))->data = "";
 	}
 	if (message->one_of && present != 1)
-		fail(reader, "one member is expected of those like",
-			 message->fields[0].name);
+		fail(reader, "one member is expected of those like", message->fields[0].name);
 }
 
 /*
@@ -596,18 +590,54 @@ is_space(char c)
 }
 
 /*
+ * Parses the object at the front of a buffer; its length goes into *taken.
+ * NULL if there is none; *incomplete: more bytes may make it one.
+ *
  * The buffer ends anywhere, so jansson's complaint about its end may be about
  * the cut alone, also where it does not call it premature: at a literal, an
  * escape or a character of up to 4 bytes that is not there in full.
  */
+static json_t *
+parse_frame(const char *buf, size_t len, size_t *taken, bool *incomplete)
+{
+	json_error_t error;
+	json_t	   *root;
+
+	*incomplete = false;
+	if (buf[0] != '{')
+		return NULL;
+	root = json_loadb(buf, len, JSON_FLAGS | JSON_DISABLE_EOF_CHECK, &error);
+	*taken = (size_t) error.position;
+	if (memchr(buf, '\0', root != NULL ? *taken : len) != NULL)
+	{
+		json_decref(root);
+		return NULL;
+	}
+	*incomplete = root == NULL &&
+		(json_error_code(&error) == json_error_premature_end_of_input || *taken >= len ||
+		 (json_error_code(&error) == json_error_invalid_utf8 && *taken + 4 > len));
+	return root;
+}
+
+/* There is no frame any more, for this reason. */
+static ssize_t
+refuse_frame(EtcdWatchFrame *frame, const char *why)
+{
+	etcd_free_frame(frame);
+	memset(frame, 0, sizeof(*frame));
+	frame->outcome = ETCD_GARBAGE;
+	memcpy(frame->message, why, ETCD_MESSAGE_SIZE);
+	return -1;
+}
+
 ssize_t
 etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame)
 {
 	size_t		start = 0;
-	size_t		taken;
+	size_t		end;
+	bool		incomplete;
 	json_t	   *root;
 	json_t	   *result;
-	json_error_t error;
 	Reader		reader = {0};
 
 	memset(frame, 0, sizeof(*frame));
@@ -615,36 +645,14 @@ etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame)
 		start++;
 	if (start == len)
 		return 0;
-	buf += start;
-	len -= start;
-
-	/* a frame is an object, whatever follows */
-	root = NULL;
-	if (buf[0] == '{')
-	{
-		root = json_loadb(buf, len, JSON_FLAGS | JSON_DISABLE_EOF_CHECK, &error);
-		if (memchr(buf, '\0', root != NULL ? (size_t) error.position : len) != NULL)
-		{
-			json_decref(root);
-			root = NULL;
-		}
-		else if (root == NULL &&
-				 (json_error_code(&error) == json_error_premature_end_of_input ||
-				  (size_t) error.position >= len ||
-				  (json_error_code(&error) == json_error_invalid_utf8 &&
-				   (size_t) error.position + 4 > len)))
-			return 0;
-	}
+	root = parse_frame(buf + start, len - start, &end, &incomplete);
+	if (incomplete)
+		return 0;
 	if (root == NULL)
 	{
-		frame->outcome = ETCD_GARBAGE;
-		describe_garbage(frame->message, 200, buf, len);
-		return -1;
+		describe_garbage(reader.problem, 200, buf + start, len - start);
+		return refuse_frame(frame, reader.problem);
 	}
-
-	taken = (size_t) error.position;
-	while (taken < len && is_space(buf[taken]))
-		taken++;
 
 	result = json_object_get(root, "result");
 	if (read_error(root, &frame->code, frame->message))
@@ -658,16 +666,13 @@ etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame)
 	else
 		fail(&reader, "member is missing", "result");
 	json_decref(root);
-
 	if (reader.failed)
-	{
-		etcd_free_frame(frame);
-		memset(frame, 0, sizeof(*frame));
-		frame->outcome = ETCD_GARBAGE;
-		memcpy(frame->message, reader.problem, ETCD_MESSAGE_SIZE);
-		return -1;
-	}
-	return (ssize_t) (start + taken);
+		return refuse_frame(frame, reader.problem);
+
+	end += start;
+	while (end < len && is_space(buf[end]))
+		end++;
+	return (ssize_t) end;
 }
 
 void
