@@ -38,7 +38,7 @@
 #include <assert.h>
 #define ETCD_CLIENT_ASSERT(condition)	assert(condition)
 #else
-#define ETCD_CLIENT_ASSERT(condition)	((void) 0)
+#define ETCD_CLIENT_ASSERT(condition)	((void) (condition))
 #endif
 
 static inline int64_t
