@@ -25,7 +25,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "base/backoff.h"
 #include "base/compat.h"
 #include "base/quiet_exit.h"
 #include "base/worker.h"

@@ -37,7 +37,6 @@
 #include "utils/timestamp.h"
 
 #include "base/attempt.h"
-#include "base/backoff.h"
 #include "base/compat.h"
 #include "base/quiet_exit.h"
 #include "base/worker.h"

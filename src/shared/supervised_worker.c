@@ -13,7 +13,6 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/worker.h"
 #include "shared_state.h"
