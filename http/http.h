@@ -16,8 +16,8 @@
 #define HTTP_H
 
 #include <microhttpd.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "etcd_leader.h"
 #include "lib/stringinfo.h"
@@ -26,10 +26,7 @@
 static inline int64
 http_clock_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64CONST(1000) + now.tv_nsec / 1000000;
+	return clock_monotonic_ns() / NS_PER_MS;
 }
 
 /* ---- api.c ------------------------------------------------------------- */

@@ -8,7 +8,6 @@
 #include "postgres.h"
 
 #include <limits.h>
-#include <time.h>
 
 #include "clock.h"
 

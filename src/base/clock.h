@@ -11,6 +11,7 @@
 #define CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 #define NS_PER_US	INT64_C(1000)
 #define NS_PER_MS	INT64_C(1000000)
@@ -18,6 +19,16 @@
 
 /* CLOCK_BOOTTIME, in nanoseconds: goes on while the host sleeps. */
 extern int64_t clock_now_ns(void);
+
+/* CLOCK_MONOTONIC, in nanoseconds: stops then, as the timers of sockets do. */
+static inline int64_t
+clock_monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t) now.tv_sec * NS_PER_S + now.tv_nsec;
+}
 
 /*
  * The time left until `until_us` of that clock, in milliseconds, for a sleep.

@@ -78,7 +78,7 @@ is_still_rejected(const Auth *auth, const Settings *settings)
 	struct stat file;
 
 	if (auth->rejected_ns == 0 ||
-		etcd_client_clock_ns() - auth->rejected_ns >= REJECTED_PASSWORD_MS * NS_PER_MS)
+		clock_monotonic_ns() - auth->rejected_ns >= REJECTED_PASSWORD_MS * NS_PER_MS)
 		return false;
 	if (stat(settings->password_file, &file) != 0)
 		return true;
@@ -114,7 +114,7 @@ receive_refusal(EtcdClient *client, const Report *report)
 	if (answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_INVALID_ARGUMENT)
 	{
 		memcpy(client->auth.rejection, why, ETCD_MESSAGE_SIZE);
-		client->auth.rejected_ns = etcd_client_clock_ns();
+		client->auth.rejected_ns = clock_monotonic_ns();
 	}
 	etcd_request_deny_parked(client, answer->endpoint, answer->outcome, answer->code, why);
 	client->callbacks.noticed(client->callbacks.ctx, why);

@@ -162,7 +162,7 @@ etcd_client_timeout_ms(const EtcdClient *client)
 		return -1;
 
 	/* rounded up, so that it is due when the time is over */
-	wait_ns = due_ns - etcd_client_clock_ns();
+	wait_ns = due_ns - clock_monotonic_ns();
 	return wait_ns <= 0 ? 0 : (long) ((wait_ns + NS_PER_MS - 1) / NS_PER_MS);
 }
 
@@ -204,7 +204,7 @@ etcd_client_process(EtcdClient *client)
 void
 etcd_client_drain(EtcdClient *client, long timeout_ms, bool (*done) (void *ctx), void *ctx)
 {
-	int64_t		start_ns = etcd_client_clock_ns();
+	int64_t		start_ns = clock_monotonic_ns();
 	int64_t		end_ns = start_ns + timeout_ms * NS_PER_MS;
 
 	/* leave time for another endpoint if this one does not answer */
@@ -216,7 +216,7 @@ etcd_client_drain(EtcdClient *client, long timeout_ms, bool (*done) (void *ctx),
 		long		wait_ms;
 
 		etcd_client_process(client);
-		left_ms = (end_ns - etcd_client_clock_ns()) / NS_PER_MS;
+		left_ms = (end_ns - clock_monotonic_ns()) / NS_PER_MS;
 		if (done(ctx) || left_ms <= 0)
 			return;
 		wait_ms = etcd_client_timeout_ms(client);

@@ -25,7 +25,6 @@
 
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "etcd_client.h"
@@ -40,15 +39,6 @@
 #else
 #define ETCD_CLIENT_ASSERT(condition)	((void) (condition))
 #endif
-
-static inline int64_t
-etcd_client_clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t) now.tv_sec * NS_PER_S + now.tv_nsec;
-}
 
 /* A copy of EtcdClientSettings but for the endpoints; NULL: not set. */
 typedef struct Settings

@@ -327,9 +327,9 @@ etcd_endpoints_probe(EtcdClient *client)
 	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
 	char		why[ETCD_MESSAGE_SIZE];
 
-	if (client->probe_due_ns > etcd_client_clock_ns())
+	if (client->probe_due_ns > clock_monotonic_ns())
 		return;
-	client->probe_due_ns = etcd_client_clock_ns() + PROBE_INTERVAL_MS * NS_PER_MS;
+	client->probe_due_ns = clock_monotonic_ns() + PROBE_INTERVAL_MS * NS_PER_MS;
 	(void) etcd_request_send(client, client->endpoint, &request, receive_members);
 	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
 		client->callbacks.noticed(client->callbacks.ctx, why);

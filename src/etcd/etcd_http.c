@@ -118,7 +118,7 @@ record_timer(CURLM *multi, long timeout_ms, void *arg)
 
 	(void) multi;
 	http->timer_ns = timeout_ms < 0 ? INT64_MAX :
-		etcd_client_clock_ns() + timeout_ms * NS_PER_MS;
+		clock_monotonic_ns() + timeout_ms * NS_PER_MS;
 	return 0;
 }
 
@@ -557,7 +557,7 @@ run_curl(Http *http, curl_socket_t fd, int events)
 void
 etcd_http_run_timer(Http *http)
 {
-	if (http->timer_ns > etcd_client_clock_ns())
+	if (http->timer_ns > clock_monotonic_ns())
 		return;
 	http->timer_ns = INT64_MAX;
 	run_curl(http, CURL_SOCKET_TIMEOUT, 0);

@@ -170,7 +170,7 @@ static bool
 start_attempt(EtcdClient *client, Request *request, Attempt *attempt, int endpoint)
 {
 	attempt->url = strdup(client->endpoints[endpoint].url);
-	attempt->sent_ns = etcd_client_clock_ns();
+	attempt->sent_ns = clock_monotonic_ns();
 	set_deadline(request, attempt, attempt->sent_ns);
 	if (attempt->url == NULL || !launch(client, request, attempt, endpoint))
 	{
@@ -198,7 +198,7 @@ etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
 	if (made->is_large && made->timeout_ms < ETCD_LARGE_TIMEOUT_MS)
 		made->timeout_ms = ETCD_LARGE_TIMEOUT_MS;
 	made->connect_timeout_ms = client->settings.connect_timeout_ms;
-	made->made_ns = etcd_client_clock_ns();
+	made->made_ns = clock_monotonic_ns();
 	if (!etcd_gateway_encode_request(request, &made->payload) ||
 		!start_attempt(client, made, &made->attempts[0], endpoint))
 	{
@@ -383,7 +383,7 @@ run_deadline(EtcdClient *client, const Request *request, Attempt *attempt, int64
 void
 etcd_request_run(EtcdClient *client)
 {
-	int64_t		now = etcd_client_clock_ns();
+	int64_t		now = clock_monotonic_ns();
 
 	for (Request *r = client->requests; r != NULL; r = r->next)
 	{
@@ -448,7 +448,7 @@ read_result(const EtcdClient *client, const Attempt *attempt, Report *report)
 	else
 		timing->timed_out = etcd_gateway_read_answer(attempt->exchange, report->request->payload.kind, answer);
 	answer->endpoint = etcd_request_endpoint(client, attempt);
-	timing->latency_ns = etcd_client_clock_ns() - attempt->sent_ns;
+	timing->latency_ns = clock_monotonic_ns() - attempt->sent_ns;
 	timing->key = report->request->key;
 }
 
@@ -495,7 +495,7 @@ etcd_request_next(EtcdClient *client, Report *report)
 	{
 		report->kind = REPORT_WANTS_TOKEN;
 		advance(attempt, ATTEMPT_PARKED);
-		set_deadline(report->request, attempt, etcd_client_clock_ns());
+		set_deadline(report->request, attempt, clock_monotonic_ns());
 	}
 	else
 		end_attempt(client, attempt, report);

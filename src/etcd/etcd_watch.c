@@ -88,7 +88,7 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 											  &stream->payload, &destination);
 	if (stream->exchange == NULL)
 		return false;
-	stream->deadline_ns = etcd_client_clock_ns() + timeout_ms * NS_PER_MS;
+	stream->deadline_ns = clock_monotonic_ns() + timeout_ms * NS_PER_MS;
 	stream->has_told = false;
 	stream->rests_until_ns = INT64_MAX;
 	etcd_watch_keep_connections(client);
@@ -146,7 +146,7 @@ etcd_watch_due_ns(const EtcdClient *client)
 void
 etcd_watch_run(EtcdClient *client)
 {
-	int64_t		now = etcd_client_clock_ns();
+	int64_t		now = clock_monotonic_ns();
 
 	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
 	{
@@ -227,7 +227,7 @@ rest(EtcdClient *client, Stream *stream)
 		etcd_http_has_news(stream->exchange) || etcd_http_ended(stream->exchange) != 0)
 		return;
 	stream->has_told = false;
-	stream->rests_until_ns = etcd_client_clock_ns() + REST_NS;
+	stream->rests_until_ns = clock_monotonic_ns() + REST_NS;
 	etcd_http_pause(&client->http, stream->exchange);
 }
 
