@@ -56,6 +56,7 @@ OBJS = \
 	src/shared/mailbox.o \
 	src/shared/stats.o \
 	src/notifier/notifier.o \
+	src/notifier/vacate.o \
 	src/shared/notifier_register.o \
 	src/base/quiet_exit.o \
 	src/base/attempt.o \

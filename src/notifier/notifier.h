@@ -9,12 +9,6 @@
 #define NOTIFIER_H
 
 /*
- * Called once, at library load in the postmaster: statements that need a
- * database for themselves (DROP DATABASE, ...) get its notifier out of it.
- */
-extern void notifier_install(void);
-
-/*
  * In the elector: the databases of etcd_leader.databases get a notifier
  * each, others lose theirs.
  */
