@@ -17,16 +17,11 @@
 #include "storage/latch.h"
 #include "utils/guc.h"
 
-#include "base/clock.h"
 #include "base/compat.h"
 #include "base/worker.h"
 #include "http_launcher.h"
 #include "settings/settings.h"
 #include "shared/supervised_worker.h"
-
-/* Between two starts of the worker: doubled up to the last. */
-#define BACKOFF_MIN_MS	1000
-#define BACKOFF_MAX_MS	60000
 
 /* Is there a worker?  One at most. */
 static pg_atomic_uint32 *claimed = NULL;
@@ -49,7 +44,7 @@ is_wanted(void)
 	return settings_http_listen[0] != '\0' || settings_agent_listen[0] != '\0';
 }
 
-long
+int64
 http_launcher_supervise(void)
 {
 	static SupervisedWorker worker = {

@@ -116,7 +116,7 @@ hooks_install(void)
 
 /* ---- the process of hooks -------------------------------------------------- */
 
-long
+int64
 hooks_supervise(bool in_recovery)
 {
 	static SupervisedWorker worker = {

@@ -285,7 +285,7 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 	notifier->due_ns = now_ns + next_backoff_ms(&notifier->backoff_ms) * NS_PER_MS;
 }
 
-long
+int64
 notifier_supervise(void)
 {
 	int64		now_ns = clock_now_ns();
@@ -321,7 +321,7 @@ notifier_supervise(void)
 		if (notifier->handle == NULL)
 			next_ns = Min(next_ns, notifier->due_ns);
 	}
-	return next_ns == PG_INT64_MAX ? -1 : (long) ((next_ns - now_ns) / NS_PER_MS + 1);
+	return next_ns;
 }
 
 bool

@@ -18,8 +18,6 @@
 #include "shared_state.h"
 #include "supervised_worker.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
-
 /* Between two starts: doubled up to the last. */
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000
@@ -52,7 +50,7 @@ register_worker(SupervisedWorker *worker)
 	MemoryContextSwitchTo(caller_context);
 }
 
-long
+int64
 worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint32 *claimed)
 {
 	int64		now_ns;
@@ -62,13 +60,13 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 	{
 		worker->due_ns = 0;
 		worker->backoff_ms = 0;
-		return -1;
+		return PG_INT64_MAX;
 	}
 	if (pg_atomic_read_u32((pg_atomic_uint32 *) claimed) != 0)
-		return -1;
+		return PG_INT64_MAX;
 	/* one that was registered in recovery may wait for its end */
 	if (worker->handle != NULL && GetBackgroundWorkerPid(worker->handle, &pid) == BGWH_NOT_YET_STARTED)
-		return -1;
+		return PG_INT64_MAX;
 	now_ns = clock_now_ns();
 	if (now_ns >= worker->due_ns)
 	{
@@ -78,7 +76,7 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 		worker->due_ns = now_ns + worker->backoff_ms * NS_PER_MS;
 		register_worker(worker);
 	}
-	return (long) ((worker->due_ns - now_ns) / NS_PER_MS + 1);
+	return worker->due_ns;
 }
 
 static void
