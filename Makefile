@@ -49,6 +49,7 @@ OBJS = \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \
 	src/base/clock.o \
+	src/base/utf8.o \
 	src/shared/shared_state.o \
 	src/shared/crash_memory.o \
 	src/shared/events.o \

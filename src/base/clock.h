@@ -8,6 +8,7 @@
 #ifndef CLOCK_H
 #define CLOCK_H
 
+#define NS_PER_US	INT64CONST(1000)
 #define NS_PER_MS	INT64CONST(1000000)
 
 /* CLOCK_BOOTTIME, in nanoseconds: goes on while the host sleeps. */

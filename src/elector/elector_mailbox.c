@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "elector_internal.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"

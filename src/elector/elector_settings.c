@@ -13,6 +13,7 @@
 #include "access/xlog.h"
 #include "utils/memutils.h"
 
+#include "base/clock.h"
 #include "base/secret_file.h"
 #include "elector_internal.h"
 #include "notifier/notifier.h"

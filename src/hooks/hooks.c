@@ -15,7 +15,9 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
+#include "base/utf8.h"
 #include "base/worker.h"
 #include "hooks.h"
 #include "session/functions.h"
@@ -23,8 +25,6 @@
 #include "shared/events.h"
 #include "shared/shared_state.h"
 #include "shared/supervised_worker.h"
-
-#define NS_PER_MS	INT64CONST(1000000)
 
 /* No run begins in a database that somebody wants for himself. */
 #define HOLD_NS			(1000 * NS_PER_MS)
@@ -238,7 +238,7 @@ static Datum
 text_or_null(const char *utf8, bool *is_null)
 {
 	*is_null = utf8[0] == '\0';
-	return *is_null ? (Datum) 0 : CStringGetTextDatum(shared_state_text(utf8));
+	return *is_null ? (Datum) 0 : CStringGetTextDatum(utf8_to_server(utf8));
 }
 
 static Datum

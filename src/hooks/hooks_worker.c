@@ -25,6 +25,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/quiet_exit.h"
 #include "base/worker.h"
@@ -35,8 +36,6 @@
 #include "shared/shared_state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
-
-#define NS_PER_MS	INT64CONST(1000000)
 
 /* Between tries of what failed: doubled up to the last. */
 #define BACKOFF_MIN_MS	1000

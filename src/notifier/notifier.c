@@ -30,8 +30,10 @@
 #include "utils/timestamp.h"
 
 #include "base/attempt.h"
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/quiet_exit.h"
+#include "base/utf8.h"
 #include "base/worker.h"
 #include "notifier.h"
 #include "settings/settings.h"
@@ -363,7 +365,7 @@ append_member(StringInfo json, const char *key, const char *utf8)
 	if (utf8 == NULL || utf8[0] == '\0')
 		appendStringInfoString(json, "null");
 	else
-		escape_json(json, shared_state_text(utf8));
+		escape_json(json, utf8_to_server(utf8));
 }
 
 /* The payload that announces an event. */
@@ -432,7 +434,7 @@ announce_events(void *arg)
 	if (announcing.last_error[0] != '\0')
 		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
 
-	channel = shared_state_text(settings_channel);
+	channel = utf8_to_server(settings_channel);
 	while (events_next(announced, &event))
 	{
 		Async_Notify(channel, event_payload(&event));

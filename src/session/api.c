@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "api.h"
 #include "etcd_leader.h"
 #include "shared/events.h"
@@ -19,8 +20,6 @@
 #include "settings/settings.h"
 #include "shared/stats.h"
 #include "shared/status.h"
-
-#define NS_PER_US	INT64CONST(1000)
 
 StaticAssertDecl(ETCD_LEADER_NAME_SIZE >= ELECTION_NAME_SIZE &&
 				 ETCD_LEADER_NODE_SIZE >= ELECTION_VALUE_SIZE &&

@@ -31,7 +31,9 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
+#include "base/utf8.h"
 #include "fence/fence.h"
 #include "functions.h"
 #include "settings/settings.h"
@@ -41,8 +43,6 @@
 #include "shared/shared_state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
-
-#define NS_PER_US	INT64CONST(1000)
 
 #define MAX_COLUMNS 32
 
@@ -282,7 +282,7 @@ add_text(Row *row, const char *utf8)
 	if (utf8 == NULL || utf8[0] == '\0')
 		add_null(row);
 	else
-		add_value(row, CStringGetTextDatum(shared_state_text(utf8)));
+		add_value(row, CStringGetTextDatum(utf8_to_server(utf8)));
 }
 
 /* A number; 0 becomes NULL. */
@@ -415,7 +415,7 @@ put_events(FunctionCallInfo fcinfo, int64 after)
 		add_text(&row, event.reason);
 		add_text(&row, event.key);
 		if (event.has_value)
-			add_value(&row, CStringGetTextDatum(shared_state_text(event.value)));
+			add_value(&row, CStringGetTextDatum(utf8_to_server(event.value)));
 		else
 			add_null(&row);
 		add_number(&row, event.revision);
@@ -473,7 +473,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		add_text(&row, status.role);
 		add_value(&row, BoolGetDatum(status.is_leader));
 		if (status.has_leader)
-			add_value(&row, CStringGetTextDatum(shared_state_text(view->leader)));
+			add_value(&row, CStringGetTextDatum(utf8_to_server(view->leader)));
 		else
 			add_null(&row);
 		add_number(&row, status.has_leader ? view->leader_revision : 0);
@@ -688,7 +688,7 @@ refuse_followed(int index)
 	if (election_is_followed(election))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("Patroni decides who leads election \"%s\"", shared_state_text(election)),
+				 errmsg("Patroni decides who leads election \"%s\"", utf8_to_server(election)),
 				 errhint("Use \"patronictl switchover\" or \"patronictl failover\".")));
 }
 
@@ -731,7 +731,7 @@ ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
 	if (!mailbox_ask(request, until_us, reply))
 		return NULL;
 
-	election = shared_state_text(request->election);
+	election = utf8_to_server(request->election);
 	no_contact = reply->kind == REPLY_FAILED ||
 		(reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NO_CONTACT);
 
@@ -747,7 +747,7 @@ ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 reply->error[0] != '\0' ?
 				 errmsg("etcd did not confirm the command for election \"%s\": %s",
-						election, shared_state_text(reply->error)) :
+						election, utf8_to_server(reply->error)) :
 				 errmsg("etcd did not confirm the command for election \"%s\"", election),
 				 consequence != NULL ? errdetail_internal("%s", consequence) : 0));
 	if (reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NOT_ELIGIBLE)
@@ -791,9 +791,9 @@ etcd_verify_leader(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("leadership of election \"%s\" could not be verified in time",
-						shared_state_text(request.election)),
+						utf8_to_server(request.election)),
 				 contact.connected ? errdetail("etcd has not answered.") :
-				 errdetail("There is no contact with etcd: %s", shared_state_text(contact.last_error)),
+				 errdetail("There is no contact with etcd: %s", utf8_to_server(contact.last_error)),
 				 errhint("Try again, or connect to the leader.")));
 	}
 	PG_RETURN_INT64(fence_require(index));
@@ -831,7 +831,7 @@ notice_no_successor(int index, bool rejoin, int64 lease_before)
 			return;
 	}
 	ereport(NOTICE,
-			(errmsg("election \"%s\" has no other candidate", shared_state_text(request.election)),
+			(errmsg("election \"%s\" has no other candidate", utf8_to_server(request.election)),
 			 rejoin ? errdetail("This instance will lead again.") :
 			 errdetail("Nobody will lead until a candidate enters the election.")));
 }
@@ -913,8 +913,8 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 static void
 refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 {
-	const char *election = shared_state_text(request->election);
-	const char *node = shared_state_text(request->value);
+	const char *election = utf8_to_server(request->election);
+	const char *node = utf8_to_server(request->value);
 	char	   *leader;
 
 	switch (outcome)
@@ -1031,7 +1031,7 @@ etcd_candidates(PG_FUNCTION_ARGS)
 				add_value(&row, Int32GetDatum(++position));
 			else
 				add_null(&row);
-			add_value(&row, CStringGetTextDatum(shared_state_text(candidate->node)));
+			add_value(&row, CStringGetTextDatum(utf8_to_server(candidate->node)));
 			add_value(&row, BoolGetDatum(candidate->has_position && position == 1));
 			add_value(&row, BoolGetDatum(is_self));
 			add_text(&row, candidate->key);

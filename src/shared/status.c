@@ -11,12 +11,12 @@
 
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
+#include "base/utf8.h"
 #include "etcd/etcd_text.h"
 #include "settings/settings.h"
 #include "stats.h"
 #include "status.h"
-
-#define NS_PER_US	INT64CONST(1000)
 
 /* Where an election is, by its index in etcd_leader.elections. */
 typedef struct CachedSlot
@@ -115,7 +115,7 @@ status_current_leader(int index)
 	SharedElection election;
 	const char *leader = read_leader(index, &election);
 
-	return leader ? shared_state_text(leader) : NULL;
+	return leader ? utf8_to_server(leader) : NULL;
 }
 
 char *
@@ -124,7 +124,7 @@ status_leader_for_message(int index)
 	SharedElection election;
 	const char *leader = read_leader(index, &election);
 
-	return leader ? shared_state_text(etcd_escape_text(leader)) : NULL;
+	return leader ? utf8_to_server(etcd_escape_text(leader)) : NULL;
 }
 
 /* The contact as readers see it.  There may be no elector. */
