@@ -69,6 +69,9 @@ OBJS = \
 	src/shared/status.o \
 	src/shared/supervised_worker.o \
 	src/session/functions.o \
+	src/session/commands.o \
+	src/session/wait.o \
+	src/session/rows.o \
 	src/session/get.o \
 	src/session/api.o \
 	src/elector/http_launcher.o
@@ -121,7 +124,7 @@ endif
 
 # Every object depends on every header: no list says which it includes.
 $(OBJS) $(HTTP_OBJS): $(wildcard $(SOURCES)/src/*/*.h $(SOURCES)/http/*.h $(SOURCES)/include/*.h)
-$(foreach file,etcd_leader session/functions settings/settings,src/$(file).o src/$(file).bc): etcd_leader.control
+$(foreach file,etcd_leader session/functions session/rows settings/settings,src/$(file).o src/$(file).bc): etcd_leader.control
 
 # The HTTP library is built where libmicrohttpd is; HTTP=no leaves it out, HTTP=yes
 # insists on it.

@@ -21,6 +21,7 @@
 #include "base/worker.h"
 #include "hooks.h"
 #include "session/functions.h"
+#include "session/rows.h"
 #include "settings/settings.h"
 #include "shared/events.h"
 #include "shared/shared_state.h"
@@ -290,7 +291,7 @@ etcd_leader_hooks(PG_FUNCTION_ARGS)
 	const HookSet *set;
 
 	functions_require_preloaded();
-	functions_begin_rows(fcinfo, hook_columns, lengthof(hook_columns));
+	ROWS_BEGIN(hook_columns);
 	set = copy_set();
 	for (int i = 0; i < set->nhooks; i++)
 		put_hook((ReturnSetInfo *) fcinfo->resultinfo, set, &set->hooks[i]);
@@ -311,7 +312,7 @@ etcd_leader_hooks_file(PG_FUNCTION_ARGS)
 	char		hex[17];
 
 	functions_require_preloaded();
-	functions_begin_rows(fcinfo, file_columns, lengthof(file_columns));
+	ROWS_BEGIN(file_columns);
 	set = copy_set();
 	for (int i = 0; i < set->nhooks; i++)
 		hash += set->hooks[i].id;	/* their order does not count */

@@ -22,6 +22,7 @@
 #include "base/utf8.h"
 #include "etcd/etcd_text.h"
 #include "functions.h"
+#include "rows.h"
 #include "shared/mailbox.h"
 #include "shared/shared_state.h"
 
@@ -136,7 +137,7 @@ etcd_get(PG_FUNCTION_ARGS)
 	char	   *key;
 
 	functions_require_preloaded();
-	functions_begin_rows(fcinfo, get_columns, lengthof(get_columns));
+	ROWS_BEGIN(get_columns);
 	key = key_argument(fcinfo);
 	reply = palloc(sizeof(SharedReply));
 	page = palloc(SHARED_PAGE_SIZE);
