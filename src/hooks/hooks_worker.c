@@ -37,10 +37,6 @@
 #include "shared/stats.h"
 #include "shared/status.h"
 
-/* Between tries of what failed: doubled up to the last. */
-#define BACKOFF_MIN_MS	1000
-#define BACKOFF_MAX_MS	60000
-
 /* After a crash of the server the hook that ran then waits for so long. */
 #define CRASH_HOLD_NS		(60000 * NS_PER_MS)
 
@@ -83,8 +79,7 @@ static int	shortage_backoff_ms = 0;
 static int64
 next_try_ns(int *backoff_ms)
 {
-	*backoff_ms = *backoff_ms == 0 ? BACKOFF_MIN_MS : Min(*backoff_ms * 2, BACKOFF_MAX_MS);
-	return clock_now_ns() + *backoff_ms * NS_PER_MS;
+	return clock_now_ns() + backoff_next_ms(backoff_ms) * NS_PER_MS;
 }
 
 static void
@@ -315,10 +310,8 @@ report_shortage(const Hook *hook)
 {
 	if (shortage_backoff_ms == 0)
 		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not start the hook in line %d of the hooks file", hook->line),
-				 errdetail("There is no free background worker slot."),
-				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+				(errmsg("could not start the hook in line %d of the hooks file", hook->line),
+				 errdetail_no_worker_slot()));
 	shortage_ns = next_try_ns(&shortage_backoff_ms);
 	wake_at(shortage_ns);
 }
@@ -329,8 +322,6 @@ register_run(int i, const Hook *hook)
 {
 	HookRun    *run = &hooks_memory->runs[i];
 	BackgroundWorker worker;
-	MemoryContext caller_context = MemoryContextSwitchTo(TopMemoryContext);
-	bool		registered;
 
 	worker_init(&worker, "etcd_leader hook", "etcd_leader_hook_main", BgWorkerStart_RecoveryFinished);
 	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader hook in line %d", hook->line);
@@ -339,11 +330,7 @@ register_run(int i, const Hook *hook)
 	worker.bgw_main_arg = Int32GetDatum(i);
 	memcpy(worker.bgw_extra, &run->ticket, sizeof(run->ticket));
 	strlcpy(worker.bgw_extra + sizeof(run->ticket), event_names[hook->event], BGW_EXTRALEN - sizeof(run->ticket));
-	registered = RegisterDynamicBackgroundWorker(&worker, &handles[i]);
-	if (!registered)
-		handles[i] = NULL;
-	MemoryContextSwitchTo(caller_context);
-	return registered;
+	return worker_register(&worker, &handles[i]);
 }
 
 static void

@@ -11,16 +11,11 @@
 #include "postgres.h"
 
 #include "storage/ipc.h"
-#include "utils/memutils.h"
 
 #include "base/clock.h"
 #include "base/worker.h"
 #include "shared_state.h"
 #include "supervised_worker.h"
-
-/* Between two starts: doubled up to the last. */
-#define BACKOFF_MIN_MS	1000
-#define BACKOFF_MAX_MS	60000
 
 /* A worker that ran for so long after its back-off is restarted at once. */
 #define STABLE_NS		(1000 * NS_PER_MS)
@@ -30,24 +25,19 @@ static void
 register_worker(SupervisedWorker *worker)
 {
 	BackgroundWorker registration;
-	MemoryContext caller_context = MemoryContextSwitchTo(TopMemoryContext);
 
 	worker_init(&registration, worker->type, worker->function, worker->start_time);
 	if (worker->handle != NULL)
 		pfree(worker->handle);
-	worker->handle = NULL;
-	if (RegisterDynamicBackgroundWorker(&registration, &worker->handle))
+	if (worker_register(&registration, &worker->handle))
 		worker->is_reported = false;
 	else if (!worker->is_reported)
 	{
 		worker->is_reported = true;
 		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not start the background worker \"%s\"", worker->type),
-				 errdetail("There is no free background worker slot."),
-				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+				(errmsg("could not start the background worker \"%s\"", worker->type),
+				 errdetail_no_worker_slot()));
 	}
-	MemoryContextSwitchTo(caller_context);
 }
 
 int64
@@ -72,8 +62,7 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 	{
 		if (now_ns - worker->due_ns > STABLE_NS)
 			worker->backoff_ms = 0;
-		worker->backoff_ms = Max(BACKOFF_MIN_MS, Min(worker->backoff_ms * 2, BACKOFF_MAX_MS));
-		worker->due_ns = now_ns + worker->backoff_ms * NS_PER_MS;
+		worker->due_ns = now_ns + backoff_next_ms(&worker->backoff_ms) * NS_PER_MS;
 		register_worker(worker);
 	}
 	return worker->due_ns;
