@@ -88,10 +88,7 @@ named_election(text *name)
 		len = (int) strlen(utf8);
 	index = settings_election_index(utf8, len);
 	if (index < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("election \"%s\" does not exist", text_to_cstring(name)),
-				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
+		status_report_no_election(text_to_cstring(name));
 	if (utf8 != str)
 		pfree(utf8);
 	return index;
@@ -104,11 +101,7 @@ first_election(void)
 	int			index = settings_election_index(NULL, 0);
 
 	if (unlikely(index < 0))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("this instance takes part in no election"),
-				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
-						 "etcd_leader.elections")));
+		status_report_no_election(NULL);
 	return index;
 }
 

@@ -46,6 +46,21 @@ refresh_slot(int index)
 	return true;
 }
 
+void
+status_report_no_election(const char *name)
+{
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this instance takes part in no election"),
+				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
+						 "etcd_leader.elections")));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("election \"%s\" does not exist", name),
+			 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
+}
+
 bool
 status_leads(int index)
 {

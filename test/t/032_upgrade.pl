@@ -210,7 +210,7 @@ my @functions = $node->rows(q{
 	                  WHERE t.oid = p.prorettype AND a.attnum > 0 ORDER BY a.attnum) END AS columns
 	FROM pg_proc p WHERE p.proname LIKE 'etcd%' AND p.proretset ORDER BY p.proname});
 is(join(' ', map { $_->{name} } @functions),
-	'etcd_candidates etcd_get etcd_leader_events etcd_leader_stats etcd_leader_status etcd_wait_for_event', 'functions that return rows');
+	'etcd_candidates etcd_get etcd_leader_events etcd_leader_hooks etcd_leader_hooks_file etcd_leader_stats etcd_leader_status etcd_wait_for_event', 'functions that return rows');
 for my $f (@functions)
 {
 	my @columns = @{ $f->{columns} };
@@ -224,7 +224,7 @@ for my $f (@functions)
 	my %mistakes = (
 		'a column less'     => [ @columns[ 0 .. $#columns - 1 ] ],
 		'a column more'     => [ @columns, 'text' ],
-		'another last type' => [ @columns[ 0 .. $#columns - 1 ], 'integer' ]);
+		'another last type' => [ @columns[ 0 .. $#columns - 1 ], 'smallint' ]);
 	for my $mistake (sort keys %mistakes)
 	{
 		$node->dbh->do('BEGIN');
