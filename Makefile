@@ -55,6 +55,7 @@ OBJS = \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \
 	src/base/clock.o \
+	src/base/utf8.o \
 	src/shared/shared_state.o \
 	src/shared/crash_memory.o \
 	src/shared/events.o \
@@ -62,6 +63,7 @@ OBJS = \
 	src/shared/mailbox.o \
 	src/shared/stats.o \
 	src/notifier/notifier.o \
+	src/notifier/vacate.o \
 	src/shared/notifier_register.o \
 	src/base/quiet_exit.o \
 	src/base/attempt.o \
@@ -73,6 +75,9 @@ OBJS = \
 	src/shared/status.o \
 	src/shared/supervised_worker.o \
 	src/session/functions.o \
+	src/session/commands.o \
+	src/session/wait.o \
+	src/session/rows.o \
 	src/session/get.o \
 	src/session/api.o \
 	src/elector/http_launcher.o
@@ -125,7 +130,7 @@ endif
 
 # Every object depends on every header: no list says which it includes.
 $(OBJS) $(HTTP_OBJS): $(wildcard $(SOURCES)/src/*/*.h $(SOURCES)/http/*.h $(SOURCES)/include/*.h)
-$(foreach file,etcd_leader session/functions settings/settings,src/$(file).o src/$(file).bc): etcd_leader.control
+$(foreach file,etcd_leader session/functions session/rows settings/settings,src/$(file).o src/$(file).bc): etcd_leader.control
 
 # The HTTP library is built where libmicrohttpd is; HTTP=no leaves it out, HTTP=yes
 # insists on it.

@@ -17,7 +17,7 @@
 #include "elector/http_launcher.h"
 #include "fence/fence.h"
 #include "hooks/hooks.h"
-#include "notifier/notifier.h"
+#include "notifier/vacate.h"
 #include "session/api.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
@@ -106,7 +106,7 @@ _PG_init(void)
 		return;
 	shared_state_install(shared_parts, lengthof(shared_parts));
 	api_install();
-	notifier_install();
+	vacate_install();
 	fence_install();
 	hooks_install();
 	elector_register();

@@ -9,6 +9,7 @@
 #define WORKER_H
 
 #include "postmaster/bgworker.h"
+#include "utils/memutils.h"
 
 /*
  * Fills in a worker of that type, which runs a function of this library.  It
@@ -28,7 +29,32 @@ worker_init(BackgroundWorker *worker, const char *type, const char *function, Bg
 	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
 }
 
-/* Between tries of what failed. */
+/*
+ * Asks the postmaster for a worker.  *handle lives until it is freed; it is NULL
+ * if there is no free slot, and the result false then.
+ */
+static inline bool
+worker_register(BackgroundWorker *worker, BackgroundWorkerHandle **handle)
+{
+	MemoryContext caller_context = MemoryContextSwitchTo(TopMemoryContext);
+
+	*handle = NULL;
+	if (!RegisterDynamicBackgroundWorker(worker, handle))
+		*handle = NULL;
+	MemoryContextSwitchTo(caller_context);
+	return *handle != NULL;
+}
+
+/* For ereport(): there is no free slot for a worker. */
+static inline int
+errdetail_no_worker_slot(void)
+{
+	errcode(ERRCODE_INSUFFICIENT_RESOURCES);
+	errdetail("There is no free background worker slot.");
+	return errhint("Consider increasing the configuration parameter \"max_worker_processes\".");
+}
+
+/* Between two tries of what failed: from 1 s, doubled up to 1 min. */
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000
 

@@ -13,7 +13,6 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -29,6 +28,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/worker.h"
 #include "elector.h"
@@ -72,6 +72,24 @@
  * requests under way at once, and for a lookup.
  */
 #define LONG_LIVED_FDS		6
+
+/*
+ * Why the loop wakes up when nothing happens.  The time of each is found anew
+ * in each turn; PG_INT64_MAX is never.
+ */
+typedef enum Wakeup
+{
+	WAKEUP_PROTOCOL,			/* a deadline or a retry of the protocol */
+	WAKEUP_CHANGES,				/* the same of the watched prefixes */
+	WAKEUP_CLIENT,				/* a time-out of the client */
+	WAKEUP_DISCOVERY,			/* a lookup of the endpoints in DNS */
+	WAKEUP_NOTIFIERS,			/* a start of a notifier, */
+	WAKEUP_HTTP,				/* of the HTTP worker, */
+	WAKEUP_HOOKS,				/* or of the process of hooks */
+	WAKEUP_PROMOTION,			/* PROMOTION_POLL_MS */
+	WAKEUP_HOST,				/* MAX_SLEEP_MS */
+	NUM_WAKEUPS
+} Wakeup;
 
 /* The watch stream of the protocol. */
 #define ELECTIONS_STREAM	0
@@ -366,29 +384,6 @@ refresh_wait_set(void)
 	}
 }
 
-static long
-sooner(long a, long b)
-{
-	return a < 0 ? b : b < 0 ? a : Min(a, b);
-}
-
-/* Milliseconds until the protocol or the client has something to do; -1: never. */
-static long
-next_timeout_ms(void)
-{
-	int64		wakeup_ns = Min(election_wakeup_ns(elector.core), elector_changes_wakeup_ns());
-	long		timeout = etcd_client_timeout_ms(elector.client);
-
-	if (wakeup_ns != PG_INT64_MAX)
-	{
-		int64		left_ns = wakeup_ns - clock_now_ns();
-
-		/* rounded up, because waking up too early would be useless */
-		timeout = sooner(timeout, left_ns <= 0 ? 0 : (long) Min((left_ns + NS_PER_MS - 1) / NS_PER_MS, INT_MAX));
-	}
-	return timeout;
-}
-
 /* One turn: waits for something, and does it. */
 static void
 turn(long timeout_ms)
@@ -421,6 +416,46 @@ turn(long timeout_ms)
 	etcd_client_process(elector.client);
 	elector_announce_events();
 	elector_wake_for_changes();
+}
+
+/*
+ * The milliseconds until the first of the wake-ups.  They are rounded up,
+ * because waking up too early would be useless.
+ */
+static long
+ms_until_first(const int64 *wakeups_ns)
+{
+	int64		first_ns = PG_INT64_MAX;
+
+	for (int i = 0; i < NUM_WAKEUPS; i++)
+		first_ns = Min(first_ns, wakeups_ns[i]);
+	return (long) ((Max(first_ns - clock_now_ns(), 0) + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+/* Does what is due.  Returns the milliseconds until there is more to do. */
+static long
+work(void)
+{
+	int64		wakeups_ns[NUM_WAKEUPS];
+	int64		now_ns = clock_now_ns();
+	long		client_ms;
+
+	elector_serve_mailbox();
+	election_tick(elector.core, clock_now_ns());
+	elector_tick_changes();
+	wakeups_ns[WAKEUP_NOTIFIERS] = notifier_supervise();
+	wakeups_ns[WAKEUP_HTTP] = http_launcher_supervise();
+	wakeups_ns[WAKEUP_HOOKS] = hooks_supervise(elector.in_recovery);
+	wakeups_ns[WAKEUP_DISCOVERY] = elector_discover();
+	wakeups_ns[WAKEUP_PROTOCOL] = election_wakeup_ns(elector.core);
+	wakeups_ns[WAKEUP_CHANGES] = elector_changes_wakeup_ns();
+	client_ms = etcd_client_timeout_ms(elector.client);
+	wakeups_ns[WAKEUP_CLIENT] = client_ms < 0 ? PG_INT64_MAX : clock_now_ns() + client_ms * NS_PER_MS;
+	wakeups_ns[WAKEUP_PROMOTION] = elector.in_recovery &&
+		(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&
+		!notifier_awaits_promotion() ? now_ns + PROMOTION_POLL_MS * NS_PER_MS : PG_INT64_MAX;
+	wakeups_ns[WAKEUP_HOST] = now_ns + MAX_SLEEP_MS * NS_PER_MS;
+	return ms_until_first(wakeups_ns);
 }
 
 void
@@ -456,15 +491,7 @@ etcd_leader_elector_main(Datum main_arg)
 			elector_configure_core();	/* promoted */
 		elector_follow_ttl();
 
-		elector_serve_mailbox();
-		election_tick(elector.core, clock_now_ns());
-		elector_tick_changes();
-		timeout_ms = sooner(sooner(sooner(sooner(notifier_supervise(), http_launcher_supervise()), hooks_supervise(elector.in_recovery)), elector_discover()),
-							sooner(next_timeout_ms(), MAX_SLEEP_MS));
-		if (elector.in_recovery &&
-			(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&
-			!notifier_awaits_promotion())
-			timeout_ms = sooner(timeout_ms, PROMOTION_POLL_MS);
+		timeout_ms = work();
 		elector_clear_old_error();
 		elector_publish_contact();
 		turn(elector_has_events() ? 0 : timeout_ms);

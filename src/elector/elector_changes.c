@@ -11,6 +11,7 @@
 #include "common/pg_prng.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "elector_internal.h"
 #include "etcd/etcd_text.h"
 #include "protocol/changes.h"

@@ -12,6 +12,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "elector_internal.h"
 #include "settings/settings.h"
 #include "shared/stats.h"

@@ -133,10 +133,10 @@ extern void elector_learn_version(int endpoint, const char *version);
 extern void elector_follow_ttl(void);
 
 /*
- * Looks up the endpoints when that is due, if they come from DNS.  Returns the
- * milliseconds until the next time; -1: never.
+ * Looks up the endpoints when that is due, if they come from DNS.  Returns when
+ * that is next, on the clock of clock_now_ns(); PG_INT64_MAX: never.
  */
-extern long elector_discover(void);
+extern int64 elector_discover(void);
 
 /* A lookup has ended.  One that failed changes nothing. */
 extern void elector_finish_discovery(void);

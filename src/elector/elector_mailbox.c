@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "elector_internal.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
@@ -172,67 +173,57 @@ receive_candidates(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdT
 	pfree(reply);
 }
 
-void
-elector_serve_mailbox(void)
+/*
+ * Executes a command about the election in that slot.  False if the protocol
+ * cannot take it yet.
+ */
+static bool
+execute(int place, const SharedRequest *request, int slot)
 {
-	for (int place = 0; place < mailbox_size(); place++)
-	{
-		SharedRequest request;
-		uint64		ticket = (uint64) place + 1;
-		int64		now_ns;
-		int			slot;
-		bool		taken = true;
+	int64		now_ns = clock_now_ns();
+	uint64		ticket = (uint64) place + 1;
+	bool		taken = true;
 
-		if (!mailbox_take(place, &request))
-			continue;
-		if (request.command == COMMAND_GET)
-		{
-			elector_begin_get(place, &request);
-			continue;
-		}
-		now_ns = clock_now_ns();
-		slot = election_find(elector.core, request.election);
-		if (slot < 0)
-		{
-			mailbox_reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
-			continue;
-		}
-		switch (request.command)
-		{
-			case COMMAND_RESIGN:
-				taken = election_resign(elector.core, now_ns, slot, request.rejoin, ticket);
-				if (taken && !request.rejoin)
-					crash_memory_set_stay_out(request.election, true);
-				break;
-			case COMMAND_CAMPAIGN:
-				taken = election_campaign(elector.core, now_ns, slot, ticket);
-				if (taken && elector.eligible)
-					crash_memory_set_stay_out(request.election, false);
-				break;
-			case COMMAND_PROCLAIM:
-				taken = election_proclaim(elector.core, now_ns, slot, request.value, ticket);
-				break;
-			case COMMAND_TRANSFER:
-				taken = election_transfer(elector.core, now_ns, slot, request.value,
-										  request.until_ns, ticket);
-				break;
-			case COMMAND_VERIFY:
-				to_verify[slot] |= UINT32_C(1) << place;
-				break;
-			case COMMAND_CANDIDATES:
-				candidates_requests[place].request = request;
-				candidates_requests[place].tries = 0;
-				if (elector.contact.connected)
-					send_candidates_request(place);
-				else
-					mailbox_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
-				break;
-			case COMMAND_GET:	/* is of no election */
-				break;
-		}
-		if (!taken)
-			mailbox_put_back(place);
+	switch (request->command)
+	{
+		case COMMAND_RESIGN:
+			taken = election_resign(elector.core, now_ns, slot, request->rejoin, ticket);
+			if (taken && !request->rejoin)
+				crash_memory_set_stay_out(request->election, true);
+			break;
+		case COMMAND_CAMPAIGN:
+			taken = election_campaign(elector.core, now_ns, slot, ticket);
+			if (taken && elector.eligible)
+				crash_memory_set_stay_out(request->election, false);
+			break;
+		case COMMAND_PROCLAIM:
+			taken = election_proclaim(elector.core, now_ns, slot, request->value, ticket);
+			break;
+		case COMMAND_TRANSFER:
+			taken = election_transfer(elector.core, now_ns, slot, request->value,
+									  request->until_ns, ticket);
+			break;
+		case COMMAND_VERIFY:
+			to_verify[slot] |= UINT32_C(1) << place;
+			break;
+		case COMMAND_CANDIDATES:
+			candidates_requests[place].request = *request;
+			candidates_requests[place].tries = 0;
+			if (elector.contact.connected)
+				send_candidates_request(place);
+			else
+				mailbox_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+			break;
+		case COMMAND_GET:		/* is of no election */
+			break;
 	}
+	return taken;
+}
+
+/* Sends the verifying reads that backends wait for, one for each election. */
+static void
+send_verifications(void)
+{
 	for (int slot = 0; slot < settings_max_elections; slot++)
 	{
 		if (to_verify[slot] == 0 || verifying[slot] != 0)
@@ -242,6 +233,30 @@ elector_serve_mailbox(void)
 		(void) election_verify(elector.core, clock_now_ns(), slot,
 							   VERIFY_TICKET | (uint64) slot);
 	}
+}
+
+void
+elector_serve_mailbox(void)
+{
+	for (int place = 0; place < mailbox_size(); place++)
+	{
+		SharedRequest request;
+		int			slot;
+
+		if (!mailbox_take(place, &request))
+			continue;
+		if (request.command == COMMAND_GET)
+		{
+			elector_begin_get(place, &request);
+			continue;
+		}
+		slot = election_find(elector.core, request.election);
+		if (slot < 0)
+			mailbox_reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
+		else if (!execute(place, &request, slot))
+			mailbox_put_back(place);
+	}
+	send_verifications();
 }
 
 void

@@ -13,6 +13,7 @@
 #include "access/xlog.h"
 #include "utils/memutils.h"
 
+#include "base/clock.h"
 #include "base/secret_file.h"
 #include "elector_internal.h"
 #include "notifier/notifier.h"
@@ -309,14 +310,14 @@ elector_configure(void)
 
 /* ---- endpoints from DNS ----------------------------------------------------------------- */
 
-long
+int64
 elector_discover(void)
 {
 	int64		now_ns = clock_now_ns();
 	bool		tls_only;
 
 	if (settings_discovery_srv[0] == '\0')
-		return -1;
+		return PG_INT64_MAX;
 
 	/*
 	 * once a domain has had records with TLS, records without TLS are ignored
@@ -328,7 +329,7 @@ elector_discover(void)
 		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
 		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
 	}
-	return (long) ((discovery_due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+	return discovery_due_ns;
 }
 
 static bool

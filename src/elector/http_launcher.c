@@ -17,7 +17,6 @@
 #include "storage/latch.h"
 #include "utils/guc.h"
 
-#include "base/clock.h"
 #include "base/compat.h"
 #include "base/worker.h"
 #include "http_launcher.h"
@@ -45,7 +44,7 @@ is_wanted(void)
 	return settings_http_listen[0] != '\0' || settings_agent_listen[0] != '\0';
 }
 
-long
+int64
 http_launcher_supervise(void)
 {
 	static SupervisedWorker worker = {

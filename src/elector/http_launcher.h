@@ -12,11 +12,11 @@
 
 /*
  * In the elector: starts the HTTP worker if the settings want it and it is
- * not there.  Returns the milliseconds until it must be called again, -1 if
- * not before a reload.  The worker ends by itself when the settings do not
+ * not there.  Returns when it must be called again, on the clock of
+ * clock_now_ns(), PG_INT64_MAX if not before a reload.  The worker ends by itself when the settings do not
  * want it any more.
  */
-extern long http_launcher_supervise(void);
+extern int64 http_launcher_supervise(void);
 
 extern const SharedPart http_launcher_part;
 

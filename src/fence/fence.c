@@ -45,7 +45,9 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
+#include "base/utf8.h"
 #include "etcd/etcd_text.h"
 #include "fence.h"
 #include "settings/settings.h"
@@ -140,7 +142,7 @@ static void
 init_requirement(Requirement *requirement, const char *election)
 {
 	strlcpy(requirement->election, election, sizeof(requirement->election));
-	strlcpy(requirement->shown, shared_state_text(requirement->election), sizeof(requirement->shown));
+	strlcpy(requirement->shown, utf8_to_server(requirement->election), sizeof(requirement->shown));
 	requirement->slot = shared_state_find(election, &requirement->layout);
 	requirement->token = shared_state_token(requirement->slot, requirement->layout);
 }
@@ -258,7 +260,7 @@ known_leader(const char *name)
 	if (shared_state_has_elector() && status_read(index, &election) &&
 		(election.view.role != ELECTION_LEADER || election.deadline_ns > now_ns))
 		leader = shared_state_leader(&election, now_ns);
-	return leader ? shared_state_text(etcd_escape_text(leader)) : NULL;
+	return leader ? utf8_to_server(etcd_escape_text(leader)) : NULL;
 }
 
 /* For ereport(): a detail that names the leader.  leader: a name, or NULL. */

@@ -38,8 +38,10 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/quiet_exit.h"
+#include "base/utf8.h"
 #include "fence/fence.h"
 #include "hooks.h"
 #include "shared/events.h"
@@ -160,8 +162,8 @@ force_settings(const char *synchronous_commit)
 	snprintf(number, sizeof(number), INT64_FORMAT, run->token);
 	SetConfigOption("etcd_leader.hook_token", run->token ? number : "", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("etcd_leader.hook_event", MyBgworkerEntry->bgw_extra + sizeof(uint64), PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("etcd_leader.hook_election", shared_state_text(run->election_name), PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("etcd_leader.hook_reason", shared_state_text(run->reason), PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("etcd_leader.hook_election", utf8_to_server(run->election_name), PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("etcd_leader.hook_reason", utf8_to_server(run->reason), PGC_SUSET, PGC_S_OVERRIDE);
 	if (hook.event == HOOK_ELECTED)
 		fence_bind(run->election_name, run->token);
 	CommitTransactionCommand();

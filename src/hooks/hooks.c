@@ -15,10 +15,13 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
+#include "base/utf8.h"
 #include "base/worker.h"
 #include "hooks.h"
 #include "session/functions.h"
+#include "session/rows.h"
 #include "settings/settings.h"
 #include "shared/events.h"
 #include "shared/shared_state.h"
@@ -103,7 +106,7 @@ hooks_install(void)
 
 /* ---- the process of hooks -------------------------------------------------- */
 
-long
+int64
 hooks_supervise(bool in_recovery)
 {
 	static SupervisedWorker worker = {
@@ -225,7 +228,7 @@ static Datum
 text_or_null(const char *utf8, bool *is_null)
 {
 	*is_null = utf8[0] == '\0';
-	return *is_null ? (Datum) 0 : CStringGetTextDatum(shared_state_text(utf8));
+	return *is_null ? (Datum) 0 : CStringGetTextDatum(utf8_to_server(utf8));
 }
 
 static Datum
@@ -277,7 +280,7 @@ etcd_leader_hooks(PG_FUNCTION_ARGS)
 	const HookSet *set;
 
 	functions_require_preloaded();
-	functions_begin_rows(fcinfo, hook_columns, lengthof(hook_columns));
+	ROWS_BEGIN(hook_columns);
 	set = copy_set();
 	for (int i = 0; i < set->nhooks; i++)
 		put_hook((ReturnSetInfo *) fcinfo->resultinfo, set, &set->hooks[i]);
@@ -298,7 +301,7 @@ etcd_leader_hooks_file(PG_FUNCTION_ARGS)
 	char		hex[17];
 
 	functions_require_preloaded();
-	functions_begin_rows(fcinfo, file_columns, lengthof(file_columns));
+	ROWS_BEGIN(file_columns);
 	set = copy_set();
 	for (int i = 0; i < set->nhooks; i++)
 		hash += set->hooks[i].id;	/* their order does not count */

@@ -190,10 +190,10 @@ extern void hooks_install(void);
 
 /*
  * In the elector: starts the process of hooks if a file is set and it is not
- * there.  Returns the milliseconds until it must be called again, -1 if not
- * before a reload.
+ * there.  Returns when it must be called again, on the clock of clock_now_ns(),
+ * PG_INT64_MAX if not before a reload.
  */
-extern long hooks_supervise(bool in_recovery);
+extern int64 hooks_supervise(bool in_recovery);
 
 /*
  * In the process of hooks.  claim: makes this process the one, until it ends;

@@ -25,6 +25,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/quiet_exit.h"
 #include "base/worker.h"
@@ -309,10 +310,8 @@ report_shortage(const Hook *hook)
 {
 	if (shortage_backoff_ms == 0)
 		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not start the hook in line %d of the hooks file", hook->line),
-				 errdetail("There is no free background worker slot."),
-				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+				(errmsg("could not start the hook in line %d of the hooks file", hook->line),
+				 errdetail_no_worker_slot()));
 	shortage_ns = next_try_ns(&shortage_backoff_ms);
 	wake_at(shortage_ns);
 }
@@ -323,8 +322,6 @@ register_run(int i, const Hook *hook)
 {
 	HookRun    *run = &hooks_memory->runs[i];
 	BackgroundWorker worker;
-	MemoryContext caller_context = MemoryContextSwitchTo(TopMemoryContext);
-	bool		registered;
 
 	worker_init(&worker, "etcd_leader hook", "etcd_leader_hook_main", BgWorkerStart_RecoveryFinished);
 	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader hook in line %d", hook->line);
@@ -333,11 +330,7 @@ register_run(int i, const Hook *hook)
 	worker.bgw_main_arg = Int32GetDatum(i);
 	memcpy(worker.bgw_extra, &run->ticket, sizeof(run->ticket));
 	strlcpy(worker.bgw_extra + sizeof(run->ticket), event_names[hook->event], BGW_EXTRALEN - sizeof(run->ticket));
-	registered = RegisterDynamicBackgroundWorker(&worker, &handles[i]);
-	if (!registered)
-		handles[i] = NULL;
-	MemoryContextSwitchTo(caller_context);
-	return registered;
+	return worker_register(&worker, &handles[i]);
 }
 
 static void

@@ -16,31 +16,25 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/async.h"
-#include "commands/defrem.h"
-#include "access/htup_details.h"
-#include "catalog/pg_authid.h"
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/json.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "base/attempt.h"
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/quiet_exit.h"
+#include "base/utf8.h"
 #include "base/worker.h"
-#include "hooks/hooks.h"
 #include "notifier.h"
 #include "settings/settings.h"
 #include "shared/events.h"
@@ -213,8 +207,6 @@ start_notifier(Notifier *notifier)
 {
 	BackgroundWorker worker;
 	NotifierStart start;
-	MemoryContext caller_context;
-	bool		registered;
 
 	memset(&start, 0, sizeof(start));
 	strlcpy(start.database, notifier->database, NAMEDATALEN);
@@ -237,19 +229,12 @@ start_notifier(Notifier *notifier)
 	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader notifier for database %s", notifier->database);
 	memcpy(worker.bgw_extra, &start, sizeof(start));
 
-	caller_context = MemoryContextSwitchTo(TopMemoryContext);
-	registered = RegisterDynamicBackgroundWorker(&worker, &notifier->handle);
-	MemoryContextSwitchTo(caller_context);
-	if (registered)
+	if (worker_register(&worker, &notifier->handle))
 		return true;
-
-	notifier->handle = NULL;
 	if (!notifier->failed)
 		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not start the notifier for database \"%s\"", notifier->database),
-				 errdetail("There is no free background worker slot."),
-				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+				(errmsg("could not start the notifier for database \"%s\"", notifier->database),
+				 errdetail_no_worker_slot()));
 	notifier->failed = true;
 	return false;
 }
@@ -279,7 +264,7 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 	notifier->due_ns = now_ns + backoff_next_ms(&notifier->backoff_ms) * NS_PER_MS;
 }
 
-long
+int64
 notifier_supervise(void)
 {
 	int64		now_ns = clock_now_ns();
@@ -315,7 +300,7 @@ notifier_supervise(void)
 		if (notifier->handle == NULL)
 			next_ns = Min(next_ns, notifier->due_ns);
 	}
-	return next_ns == PG_INT64_MAX ? -1 : (long) ((next_ns - now_ns) / NS_PER_MS + 1);
+	return next_ns;
 }
 
 bool
@@ -330,162 +315,6 @@ notifier_awaits_promotion(void)
 			return true;
 	}
 	return false;
-}
-
-/* ---- in backends ---------------------------------------------------------- */
-
-/* How long a statement waits for a notifier that hangs in its commit. */
-#define LEAVE_TIMEOUT_MS	2000
-
-static ProcessUtility_hook_type prev_process_utility = NULL;
-
-static const char *
-find_string_option(const List *options, const char *name)
-{
-	ListCell   *cell;
-
-	foreach(cell, options)
-	{
-		DefElem    *option = lfirst_node(DefElem, cell);
-
-		if (strcmp(option->defname, name) == 0 && option->arg != NULL)
-			return defGetString(option);
-	}
-	return NULL;
-}
-
-/*
- * The database to which nobody else may be connected while a statement runs
- * (since 19 the server sees to that itself).  NULL: none.
- */
-static pg_noinline const char *
-vacated_database(Node *statement)
-{
-	const char *template;
-
-	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
-		return NULL;
-	switch (nodeTag(statement))
-	{
-		case T_DropdbStmt:
-			return ((DropdbStmt *) statement)->dbname;
-		case T_RenameStmt:
-			if (((RenameStmt *) statement)->renameType == OBJECT_DATABASE)
-				return ((RenameStmt *) statement)->subname;
-			return NULL;
-		case T_CreatedbStmt:
-			template = find_string_option(((CreatedbStmt *) statement)->options, "template");
-			return template ? template : "template1";
-		case T_AlterDatabaseStmt:
-			if (find_string_option(((AlterDatabaseStmt *) statement)->options, "tablespace"))
-				return ((AlterDatabaseStmt *) statement)->dbname;
-			return NULL;
-		default:
-			return NULL;
-	}
-}
-
-/*
- * May this user run that statement?  A user who may not gets an error, and is
- * no reason to stop a notifier or a hook.
- */
-static bool
-may_vacate(const Node *statement, const char *database)
-{
-	Oid			database_id = get_database_oid(database, true);
-	bool		allowed = false;
-	HeapTuple	tuple;
-
-	if (!OidIsValid(database_id))
-		return false;
-	/* in its own database a statement fails; but a copy can be made of it */
-	if (database_id == MyDatabaseId && !IsA(statement, CreatedbStmt))
-		return false;
-	if (compat_is_database_owner(database_id, GetUserId()))
-		return true;
-
-	/* who may create databases may copy one that is a template */
-	if (!IsA(statement, CreatedbStmt))
-		return false;
-	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
-	if (HeapTupleIsValid(tuple))
-	{
-		allowed = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
-		ReleaseSysCache(tuple);
-	}
-	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database_id));
-	if (HeapTupleIsValid(tuple))
-	{
-		allowed = allowed && ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
-		ReleaseSysCache(tuple);
-	}
-	return allowed;
-}
-
-/* -1 is no notifier. */
-static void
-unbar_notifier(int code, Datum notifier_slot)
-{
-	if (DatumGetInt32(notifier_slot) >= 0)
-		notifier_register_unbar(DatumGetInt32(notifier_slot));
-}
-
-/* If somebody does not leave in time, the statement says that he is connected. */
-static void
-vacate(const char *database, int notifier_slot)
-{
-	if (notifier_slot >= 0)
-		(void) notifier_register_wait_for_leave(notifier_slot, LEAVE_TIMEOUT_MS);
-	hooks_vacate(database, LEAVE_TIMEOUT_MS);
-}
-
-static void
-run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
-			ProcessUtilityContext context, ParamListInfo params,
-			QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
-{
-	if (prev_process_utility)
-		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
-							 query_env, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
-								query_env, dest, qc);
-}
-
-/*
- * Without this, a statement about a database would wait for five seconds and
- * fail, because the notifier or a hook is connected to it.  They are back a
- * second or so after the statement, if there is a database to be back in.
- */
-static void
-process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
-				ProcessUtilityContext context, ParamListInfo params,
-				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
-{
-	const char *database = vacated_database(pstmt->utilityStmt);
-	int			slot = database ? notifier_register_find(database) : -1;
-
-	if (database == NULL || (slot < 0 && !hooks_name_database(database)) || !may_vacate(pstmt->utilityStmt, database))
-	{
-		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
-		return;
-	}
-	if (slot >= 0)
-		notifier_register_bar(slot);
-	PG_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
-	{
-		vacate(database, slot);
-		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
-	}
-	PG_END_ENSURE_ERROR_CLEANUP(unbar_notifier, Int32GetDatum(slot));
-	unbar_notifier(0, Int32GetDatum(slot));
-}
-
-void
-notifier_install(void)
-{
-	prev_process_utility = ProcessUtility_hook;
-	ProcessUtility_hook = process_utility;
 }
 
 /* ---- in the notifier ------------------------------------------------------ */
@@ -513,7 +342,7 @@ append_member(StringInfo json, const char *key, const char *utf8)
 	if (utf8 == NULL || utf8[0] == '\0')
 		appendStringInfoString(json, "null");
 	else
-		escape_json(json, shared_state_text(utf8));
+		escape_json(json, utf8_to_server(utf8));
 }
 
 /* The payload that announces an event. */
@@ -582,7 +411,7 @@ announce_events(void *arg)
 	if (announcing.last_error[0] != '\0')
 		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
 
-	channel = shared_state_text(settings_channel);
+	channel = utf8_to_server(settings_channel);
 	while (events_next(announced, &event))
 	{
 		Async_Notify(channel, event_payload(&event));

@@ -9,12 +9,6 @@
 #define NOTIFIER_H
 
 /*
- * Called once, at library load in the postmaster: statements that need a
- * database for themselves (DROP DATABASE, ...) get its notifier out of it.
- */
-extern void notifier_install(void);
-
-/*
  * In the elector: the databases of etcd_leader.databases get a notifier
  * each, others lose theirs.
  */
@@ -22,12 +16,12 @@ extern void notifier_configure(void);
 
 /*
  * In the elector: starts notifiers that are not running and are due.  To be
- * called after each wakeup by the latch; returns the milliseconds until it
- * must be called again, -1 if not before.  Notifiers are registered while
+ * called after each wakeup by the latch; returns when it must be called again,
+ * on the clock of clock_now_ns(), PG_INT64_MAX if not before.  Notifiers are registered while
  * the server is in recovery too: the postmaster starts them at its end, and
  * signals the elector, which is how it learns of a promotion without polling.
  */
-extern long notifier_supervise(void);
+extern int64 notifier_supervise(void);
 
 /* Is a notifier waiting for the end of recovery? */
 extern bool notifier_awaits_promotion(void);

@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "api.h"
 #include "etcd_leader.h"
 #include "shared/events.h"
@@ -55,17 +56,8 @@ api_require_leader(const char *election)
 {
 	int			index = find_election(election);
 
-	if (index < 0 && election == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("this instance takes part in no election"),
-				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
-						 "etcd_leader.elections")));
 	if (index < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("election \"%s\" does not exist", election),
-				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
+		status_report_no_election(election);
 	return fence_require(index);
 }
 

@@ -23,10 +23,11 @@ extern void functions_require_preloaded(void);
 extern int	functions_election_argument(FunctionCallInfo fcinfo, int argno);
 
 /*
- * Begins the result of a function that returns rows.  ERROR 55000 if the SQL
- * objects are not of this library's version and want other columns.
+ * When a timeout argument will be over, on the clock of clock_now_ns() but in
+ * microseconds, which have room for all that an interval can say; PG_INT64_MAX
+ * if it is NULL or infinite.  Months and days are counted from today.
  */
-extern void functions_begin_rows(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns);
+extern int64 functions_timeout_argument(FunctionCallInfo fcinfo, int argno);
 
 /* ERROR 55000: there is nobody to ask. */
 pg_noreturn extern void functions_report_no_elector(void);

@@ -19,8 +19,10 @@
 #include "utils/memutils.h"
 #include "utils/tuplestore.h"
 
+#include "base/utf8.h"
 #include "etcd/etcd_text.h"
 #include "functions.h"
+#include "rows.h"
 #include "shared/mailbox.h"
 #include "shared/shared_state.h"
 
@@ -65,7 +67,7 @@ text_datum(const char *data, Size len)
 	char	   *buffer = palloc(size);
 
 	(void) etcd_copy_text(buffer, size, bytes);
-	return CStringGetTextDatum(shared_state_text(buffer));
+	return CStringGetTextDatum(utf8_to_server(buffer));
 }
 
 /*
@@ -109,18 +111,18 @@ check_reply(const SharedReply *reply, const char *key)
 	if (reply->kind == REPLY_NOT_WATCHED)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("key \"%s\" is not below a watched prefix", shared_state_text(key)),
+				 errmsg("key \"%s\" is not below a watched prefix", utf8_to_server(key)),
 				 errhint("The prefixes are those listed in \"%s\".", "etcd_leader.watched_prefixes")));
 	if (reply->kind == REPLY_TOO_LARGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a value below key \"%s\" is too large to be read", shared_state_text(key)),
+				 errmsg("a value below key \"%s\" is too large to be read", utf8_to_server(key)),
 				 errdetail("A key and its value must be smaller than %d bytes.", SHARED_PAGE_SIZE)));
 	if (reply->kind != REPLY_PAGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("could not read key \"%s\" from etcd: %s", shared_state_text(key),
-						shared_state_text(reply->error))));
+				 errmsg("could not read key \"%s\" from etcd: %s", utf8_to_server(key),
+						utf8_to_server(reply->error))));
 }
 
 /*
@@ -135,7 +137,7 @@ etcd_get(PG_FUNCTION_ARGS)
 	char	   *key;
 
 	functions_require_preloaded();
-	functions_begin_rows(fcinfo, get_columns, lengthof(get_columns));
+	ROWS_BEGIN(get_columns);
 	key = key_argument(fcinfo);
 	reply = palloc(sizeof(SharedReply));
 	page = palloc(SHARED_PAGE_SIZE);
@@ -165,7 +167,7 @@ etcd_get(PG_FUNCTION_ARGS)
 		if (request.key_len + last_len + 1 > SHARED_PAGE_SIZE)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("a key below \"%s\" is too long to be read", shared_state_text(key))));
+					 errmsg("a key below \"%s\" is too long to be read", utf8_to_server(key))));
 		memmove(page + request.key_len, last, last_len);
 		memcpy(page, key, request.key_len);
 		page[request.key_len + last_len] = '\0';

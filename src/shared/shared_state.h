@@ -14,7 +14,6 @@
 
 #include "datatype/timestamp.h"
 
-#include "base/clock.h"
 #include "protocol/election.h"
 #include "shared_part.h"
 
@@ -63,13 +62,6 @@ extern bool shared_state_is_first_elector(void);
 
 /* Wakes the elector, if there is one. */
 extern void shared_state_wake_elector(void);
-
-/*
- * Converts text of etcd to the database's encoding; palloc'd.  Never fails: a
- * byte that is not UTF-8, or a character that the encoding does not have,
- * becomes a question mark.  Needs a transaction.
- */
-extern char *shared_state_text(const char *utf8);
 
 /* ---- elections ------------------------------------------------------- */
 

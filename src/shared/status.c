@@ -11,6 +11,8 @@
 
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
+#include "base/utf8.h"
 #include "etcd/etcd_text.h"
 #include "settings/settings.h"
 #include "stats.h"
@@ -42,6 +44,21 @@ refresh_slot(int index)
 	cached->slot = shared_state_find(settings_election_name(index), &cached->layout);
 	cached->settings_generation = settings_elections_generation;
 	return true;
+}
+
+void
+status_report_no_election(const char *name)
+{
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this instance takes part in no election"),
+				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
+						 "etcd_leader.elections")));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("election \"%s\" does not exist", name),
+			 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
 }
 
 bool
@@ -113,7 +130,7 @@ status_current_leader(int index)
 	SharedElection election;
 	const char *leader = read_leader(index, &election);
 
-	return leader ? shared_state_text(leader) : NULL;
+	return leader ? utf8_to_server(leader) : NULL;
 }
 
 char *
@@ -122,7 +139,7 @@ status_leader_for_message(int index)
 	SharedElection election;
 	const char *leader = read_leader(index, &election);
 
-	return leader ? shared_state_text(etcd_escape_text(leader)) : NULL;
+	return leader ? utf8_to_server(etcd_escape_text(leader)) : NULL;
 }
 
 /* The contact as readers see it.  There may be no elector. */

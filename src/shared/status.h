@@ -4,8 +4,8 @@
  *	  Answers for readers: who leads, under which token, in which state.
  *
  * Elections are given by their index in etcd_leader.elections; -1 is none, and
- * nobody leads it.  The functions read shared memory alone, take no lock and
- * raise no error.  They must not be called in signal handlers, since they
+ * nobody leads it.  The functions that read use shared memory alone, take no
+ * lock and raise no error.  They must not be called in signal handlers, since they
  * cache where an election was found.
  *
  *-------------------------------------------------------------------------
@@ -13,7 +13,14 @@
 #ifndef STATUS_H
 #define STATUS_H
 
+#include "base/compat.h"
 #include "shared_state.h"
+
+/*
+ * ERROR 42704: the settings of this session do not list that election; 55000 if
+ * name is NULL: they list none.
+ */
+pg_noreturn extern void status_report_no_election(const char *name);
 
 /* Does this instance lead, now? */
 extern bool status_leads(int index);

@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include "storage/ipc.h"
-#include "utils/memutils.h"
 
 #include "base/clock.h"
 #include "base/worker.h"
@@ -26,27 +25,22 @@ static void
 register_worker(SupervisedWorker *worker)
 {
 	BackgroundWorker registration;
-	MemoryContext caller_context = MemoryContextSwitchTo(TopMemoryContext);
 
 	worker_init(&registration, worker->type, worker->function, worker->start_time);
 	if (worker->handle != NULL)
 		pfree(worker->handle);
-	worker->handle = NULL;
-	if (RegisterDynamicBackgroundWorker(&registration, &worker->handle))
+	if (worker_register(&registration, &worker->handle))
 		worker->is_reported = false;
 	else if (!worker->is_reported)
 	{
 		worker->is_reported = true;
 		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not start the background worker \"%s\"", worker->type),
-				 errdetail("There is no free background worker slot."),
-				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+				(errmsg("could not start the background worker \"%s\"", worker->type),
+				 errdetail_no_worker_slot()));
 	}
-	MemoryContextSwitchTo(caller_context);
 }
 
-long
+int64
 worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint32 *claimed)
 {
 	int64		now_ns;
@@ -56,13 +50,13 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 	{
 		worker->due_ns = 0;
 		worker->backoff_ms = 0;
-		return -1;
+		return PG_INT64_MAX;
 	}
 	if (pg_atomic_read_u32((pg_atomic_uint32 *) claimed) != 0)
-		return -1;
+		return PG_INT64_MAX;
 	/* one that was registered in recovery may wait for its end */
 	if (worker->handle != NULL && GetBackgroundWorkerPid(worker->handle, &pid) == BGWH_NOT_YET_STARTED)
-		return -1;
+		return PG_INT64_MAX;
 	now_ns = clock_now_ns();
 	if (now_ns >= worker->due_ns)
 	{
@@ -71,7 +65,7 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 		worker->due_ns = now_ns + backoff_next_ms(&worker->backoff_ms) * NS_PER_MS;
 		register_worker(worker);
 	}
-	return (long) ((worker->due_ns - now_ns) / NS_PER_MS + 1);
+	return worker->due_ns;
 }
 
 static void

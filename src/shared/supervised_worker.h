@@ -27,10 +27,11 @@ typedef struct SupervisedWorker
 } SupervisedWorker;
 
 /*
- * In the elector: starts the worker if it is wanted and not there.  Returns the
- * milliseconds until this must be called again, -1 if not before a reload.
+ * In the elector: starts the worker if it is wanted and not there.  Returns when
+ * this must be called again, on the clock of clock_now_ns(), PG_INT64_MAX if not
+ * before a reload.
  */
-extern long worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint32 *claimed);
+extern int64 worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint32 *claimed);
 
 /* Makes this process the worker, until it ends.  False if there is one. */
 extern bool worker_claim(pg_atomic_uint32 *claimed);

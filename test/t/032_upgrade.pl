@@ -73,12 +73,12 @@ my $older       = for_version('0.9', $script);
 $older = edit($older, ",\n$last_column", ')');
 $older =~ s/^COMMENT ON COLUMN etcd_leader_stats.stats_reset .*\n//m or die;
 $library{'0.9'} = build_library('0.9', edit(edit($functions, 'INT4OID, TEXTOID, TIMESTAMPTZOID', 'INT4OID, TEXTOID'),
-		"\tadd_time(&row, stats_reset_at());\n", ''));
+		"\trow_add_time(&row, stats_reset_at());\n", ''));
 
 my $function = "CREATE FUNCTION etcd_leader_more() RETURNS integer AS 'MODULE_PATHNAME', 'etcd_leader_more' LANGUAGE C;\n";
 my $newer = edit(for_version('1.1', $script), $last_column, edit($last_column, ')', ",\n\tOUT more bigint)")) . $function;
 $library{'1.1'} = build_library('1.1', edit(edit($functions, 'INT4OID, TEXTOID, TIMESTAMPTZOID', 'INT4OID, TEXTOID, TIMESTAMPTZOID, INT8OID'),
-		"\tadd_time(&row, stats_reset_at());\n", "\tadd_time(&row, stats_reset_at());\n\tadd_value(&row, Int64GetDatum(11));\n")
+		"\trow_add_time(&row, stats_reset_at());\n", "\trow_add_time(&row, stats_reset_at());\n\trow_add_value(&row, Int64GetDatum(11));\n")
 	  . "PG_FUNCTION_INFO_V1(etcd_leader_more);\nDatum etcd_leader_more(PG_FUNCTION_ARGS) { PG_RETURN_INT32(11); }\n");
 
 $installation->put_extension_file('etcd_leader--0.9.sql',      $older);
@@ -225,7 +225,7 @@ for my $f (@functions)
 	my %mistakes = (
 		'a column less'     => [ @columns[ 0 .. $#columns - 1 ] ],
 		'a column more'     => [ @columns, 'text' ],
-		'another last type' => [ @columns[ 0 .. $#columns - 1 ], $columns[-1] eq 'integer' ? 'text' : 'integer' ]);
+		'another last type' => [ @columns[ 0 .. $#columns - 1 ], 'smallint' ]);
 	for my $mistake (sort keys %mistakes)
 	{
 		$node->dbh->do('BEGIN');

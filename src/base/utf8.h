@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * utf8.h
+ *	  Text of etcd, which is UTF-8, in the database's encoding.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef UTF8_H
+#define UTF8_H
+
+/*
+ * Converts text of etcd to the database's encoding; palloc'd.  Never fails: a
+ * byte that is not UTF-8, or a character that the encoding does not have,
+ * becomes a question mark.  Needs a transaction.
+ */
+extern char *utf8_to_server(const char *utf8);
+
+#endif							/* UTF8_H */

@@ -1,0 +1,404 @@
+/*-------------------------------------------------------------------------
+ *
+ * commands.c
+ *	  The functions that ask etcd, through the elector and its mailbox.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "fence/fence.h"
+#include "functions.h"
+#include "rows.h"
+#include "settings/settings.h"
+#include "shared/mailbox.h"
+#include "shared/shared_state.h"
+#include "shared/status.h"
+
+PG_FUNCTION_INFO_V1(etcd_verify_leader);
+PG_FUNCTION_INFO_V1(etcd_resign);
+PG_FUNCTION_INFO_V1(etcd_campaign);
+PG_FUNCTION_INFO_V1(etcd_proclaim);
+PG_FUNCTION_INFO_V1(etcd_transfer);
+PG_FUNCTION_INFO_V1(etcd_candidates);
+
+/*
+ * How long to ask etcd after a resignation whether there is another candidate.
+ */
+#define SUCCESSOR_TIMEOUT_US	INT64CONST(500000)
+
+static const Oid candidate_columns[] = {
+	INT4OID, TEXTOID, BOOLOID, BOOLOID, TEXTOID, TEXTOID, INT8OID
+};
+
+/* ERROR if Patroni decides who leads. */
+static void
+refuse_followed(int index)
+{
+	const char *election = settings_election_name(index);
+
+	if (election_is_followed(election))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("Patroni decides who leads election \"%s\"", utf8_to_server(election)),
+				 errhint("Use \"patronictl switchover\" or \"patronictl failover\".")));
+}
+
+/* A request about the election with that index. */
+static void
+init_request(SharedRequest *request, SharedCommand command, int index)
+{
+	memset(request, 0, sizeof(SharedRequest));
+	request->command = command;
+	strlcpy(request->election, settings_election_name(index), ELECTION_NAME_SIZE);
+}
+
+void
+functions_report_no_elector(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the elector of etcd_leader is not running"),
+			 shared_state_lacks_elector ?
+			 errdetail("No background worker slot was free for it when the server started.") :
+			 errdetail("It has not been started, or it ended before it could reply."),
+			 shared_state_lacks_elector ?
+			 errhint("Increase \"%s\" and restart the server.", "max_worker_processes") :
+			 errhint("The server log says why.")));
+}
+
+/*
+ * Sends the command, and turns every reply that is not a result into an ERROR.
+ * consequence is a sentence that describes the effect of the command if etcd
+ * does not answer; NULL: it has none.  Returns NULL if there was no reply
+ * until then, see mailbox_ask().
+ */
+static SharedReply *
+ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
+{
+	SharedReply *reply = palloc(sizeof(SharedReply));
+	const char *election;
+	bool		no_contact;
+
+	if (!mailbox_ask(request, until_us, reply))
+		return NULL;
+
+	election = utf8_to_server(request->election);
+	no_contact = reply->kind == REPLY_FAILED ||
+		(reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NO_CONTACT);
+
+	if (reply->kind == REPLY_NO_ELECTOR)
+		functions_report_no_elector();
+	if (reply->kind == REPLY_UNKNOWN_ELECTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("elector does not handle election \"%s\" yet", election),
+				 errhint("Try again when its state in \"%s\" has changed.", "etcd_leader_status")));
+	if (no_contact)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 reply->error[0] != '\0' ?
+				 errmsg("etcd did not confirm the command for election \"%s\": %s",
+						election, utf8_to_server(reply->error)) :
+				 errmsg("etcd did not confirm the command for election \"%s\"", election),
+				 consequence != NULL ? errdetail_internal("%s", consequence) : 0));
+	if (reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NOT_ELIGIBLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this instance must not be a candidate of election \"%s\"", election),
+				 settings_candidate == CANDIDATE_PRIMARY ?
+				 errdetail("\"%s\" is \"primary\", and the server is in recovery.", "etcd_leader.candidate") :
+				 errdetail("\"%s\" is \"never\".", "etcd_leader.candidate")));
+	if (reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NOT_CANDIDATE)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this instance is not a candidate of election \"%s\"", election),
+				 errhint("\"%s\" shows its state; etcd_campaign() enters the election.", "etcd_leader_status")));
+	return reply;
+}
+
+static SharedReply *
+ask(const SharedRequest *request, const char *consequence)
+{
+	return ask_until(request, PG_INT64_MAX, consequence);
+}
+
+/*
+ * etcd_verify_leader(election text, timeout interval) returns bigint
+ */
+Datum
+etcd_verify_leader(PG_FUNCTION_ARGS)
+{
+	int			index = functions_election_argument(fcinfo, 0);
+	int64		until_us = functions_timeout_argument(fcinfo, 1);
+	SharedRequest request;
+	SharedReply *reply = palloc(sizeof(SharedReply));
+
+	init_request(&request, COMMAND_VERIFY, index);
+	if (!mailbox_ask(&request, until_us, reply))
+	{
+		SharedContact contact;
+
+		shared_state_read_contact(&contact);
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("leadership of election \"%s\" could not be verified in time",
+						utf8_to_server(request.election)),
+				 contact.connected ? errdetail("etcd has not answered.") :
+				 errdetail("There is no contact with etcd: %s", utf8_to_server(contact.last_error)),
+				 errhint("Try again, or connect to the leader.")));
+	}
+	PG_RETURN_INT64(fence_require(index));
+}
+
+/* The lease of this instance's key in that election; 0: there is none. */
+static int64
+own_lease(int index)
+{
+	SharedElection election;
+
+	return status_read(index, &election) ? election.view.lease : 0;
+}
+
+/*
+ * After a resignation: raises a NOTICE if the queue is empty except for this
+ * instance, whose keys are on the previous or the current lease.  Does nothing
+ * if etcd does not answer soon, since the resignation is done.
+ */
+static void
+notice_no_successor(int index, bool rejoin, int64 lease_before)
+{
+	SharedRequest request;
+	SharedReply *reply = palloc(sizeof(SharedReply));
+	int64		until_us = clock_now_ns() / NS_PER_US + SUCCESSOR_TIMEOUT_US;
+
+	init_request(&request, COMMAND_CANDIDATES, index);
+	if (!mailbox_ask(&request, until_us, reply) || reply->kind != REPLY_CANDIDATES)
+		return;
+	for (int i = 0; i < reply->ncandidates; i++)
+	{
+		int64		lease = reply->candidates[i].lease;
+
+		if (lease == 0 || (lease != lease_before && lease != own_lease(index)))
+			return;
+	}
+	ereport(NOTICE,
+			(errmsg("election \"%s\" has no other candidate", utf8_to_server(request.election)),
+			 rejoin ? errdetail("This instance will lead again.") :
+			 errdetail("Nobody will lead until a candidate enters the election.")));
+}
+
+/*
+ * etcd_resign(election text, rejoin boolean) returns boolean
+ */
+Datum
+etcd_resign(PG_FUNCTION_ARGS)
+{
+	int			index = functions_election_argument(fcinfo, 0);
+	int64		lease = own_lease(index);
+	SharedRequest request;
+	SharedReply *reply;
+
+	refuse_followed(index);
+	init_request(&request, COMMAND_RESIGN, index);
+	request.rejoin = PG_ARGISNULL(1) ? true : PG_GETARG_BOOL(1);
+	reply = ask(&request,
+				"Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
+	if (reply->outcome == ELECTION_DONE)
+		notice_no_successor(index, request.rejoin, lease);
+	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
+}
+
+/*
+ * etcd_campaign(election text) returns boolean
+ */
+Datum
+etcd_campaign(PG_FUNCTION_ARGS)
+{
+	int			index = functions_election_argument(fcinfo, 0);
+	SharedRequest request;
+	SharedReply *reply;
+
+	refuse_followed(index);
+	init_request(&request, COMMAND_CAMPAIGN, index);
+	reply = ask(&request, "The instance will enter the election as soon as etcd answers.");
+	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
+}
+
+/*
+ * etcd_proclaim(value text, election text) returns void
+ */
+Datum
+etcd_proclaim(PG_FUNCTION_ARGS)
+{
+	int			index = functions_election_argument(fcinfo, 1);
+	SharedRequest request;
+	char	   *value;
+
+	refuse_followed(index);
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the value to proclaim must not be null")));
+
+	value = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	value = pg_server_to_any(value, strlen(value), PG_UTF8);
+	if (value[0] == '\0' || strlen(value) >= ELECTION_VALUE_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the value to proclaim must be 1 to %d bytes long", ELECTION_VALUE_SIZE - 1)));
+	for (const char *c = value; *c != '\0'; c++)
+	{
+		if ((unsigned char) *c < ' ' || *c == 0x7f)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("the value to proclaim must not contain control characters")));
+	}
+
+	init_request(&request, COMMAND_PROCLAIM, index);
+	strlcpy(request.value, value, ELECTION_VALUE_SIZE);
+	(void) ask(&request, "The value will be put as soon as etcd answers.");
+	PG_RETURN_VOID();
+}
+
+/* Raises an ERROR that says why the leader cannot hand over. */
+static void
+refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
+{
+	const char *election = utf8_to_server(request->election);
+	const char *node = utf8_to_server(request->value);
+	char	   *leader;
+
+	switch (outcome)
+	{
+		case ELECTION_NOT_LEADER:
+			leader = status_leader_for_message(index);
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("this instance does not lead election \"%s\"", election),
+					 leader != NULL ? errdetail("The leader is \"%s\".", leader) :
+					 errdetail("No leader is known."),
+					 errhint("Call etcd_transfer() on the leader.")));
+			break;
+		case ELECTION_NO_SUCH_CANDIDATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("there is no candidate \"%s\" in election \"%s\"", node, election),
+					 errhint("etcd_candidates() shows the queue.")));
+			break;
+		case ELECTION_AMBIGUOUS_CANDIDATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("more than one candidate of election \"%s\" has the name \"%s\"", election, node),
+					 errhint("Set \"%s\" of a copied instance.", "etcd_leader.node_name")));
+			break;
+		case ELECTION_FOREIGN_CANDIDATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("a candidate of another program is before \"%s\" in election \"%s\"", node, election),
+					 errdetail("Its key must not be deleted by others: it could lead without one."),
+					 errhint("etcd_candidates() shows the queue. Its key does not end with \"%s\".", ELECTION_KEY_SUFFIX)));
+			break;
+		case ELECTION_TOO_MANY_CANDIDATES:
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("too many candidates are before \"%s\" in election \"%s\"", node, election)));
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * etcd_transfer(to_node text, election text, timeout interval) returns boolean
+ */
+Datum
+etcd_transfer(PG_FUNCTION_ARGS)
+{
+	int			index = functions_election_argument(fcinfo, 1);
+	int64		until_us = functions_timeout_argument(fcinfo, 2);
+	SharedRequest request;
+	SharedReply *reply;
+	char	   *node;
+
+	refuse_followed(index);
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the node to hand over to must not be null")));
+	node = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	node = pg_server_to_any(node, strlen(node), PG_UTF8);
+
+	init_request(&request, COMMAND_TRANSFER, index);
+	request.until_ns = until_us == PG_INT64_MAX ? PG_INT64_MAX : until_us * NS_PER_US;
+	if (strlen(node) >= ELECTION_VALUE_SIZE)
+	{
+		strlcpy(request.value, node, pg_encoding_mbcliplen(PG_UTF8, node, strlen(node), ELECTION_VALUE_SIZE - 1) + 1);
+		refuse_transfer(&request, index, ELECTION_NO_SUCH_CANDIDATE);
+	}
+	strlcpy(request.value, node, ELECTION_VALUE_SIZE);
+	reply = ask_until(&request, until_us,
+					  "If leadership has ended here, the hand-over goes on as soon as etcd answers.");
+	if (reply == NULL)
+		PG_RETURN_BOOL(false);
+	refuse_transfer(&request, index, reply->outcome);
+	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
+}
+
+/*
+ * etcd_candidates(election text) returns table (...): the queue, in order
+ */
+Datum
+etcd_candidates(PG_FUNCTION_ARGS)
+{
+	int			index = functions_election_argument(fcinfo, 0);
+	SharedRequest request;
+	SharedReply *reply;
+	int32		position = 0;
+	Row			row = {0};
+
+	ROWS_BEGIN(candidate_columns);
+	init_request(&request, COMMAND_CANDIDATES, index);
+
+	/* page by page, all as of the revision at which the first one was read */
+	do
+	{
+		SharedElection election;
+		SharedContact contact;
+		bool		followed = election_is_followed(request.election);
+
+		reply = ask(&request, NULL);
+		if (!status_read(index, &election))
+			election.view.key[0] = '\0';
+		shared_state_read_contact(&contact);
+
+		for (int i = 0; i < reply->ncandidates; i++)
+		{
+			const SharedCandidate *candidate = &reply->candidates[i];
+			bool		is_self = followed ?
+				strcmp(candidate->node, contact.node_name) == 0 :
+				strcmp(candidate->key, election.view.key) == 0;
+
+			if (candidate->has_position)
+				row_add_value(&row, Int32GetDatum(++position));
+			else
+				row_add_null(&row);
+			row_add_value(&row, CStringGetTextDatum(utf8_to_server(candidate->node)));
+			row_add_value(&row, BoolGetDatum(candidate->has_position && position == 1));
+			row_add_value(&row, BoolGetDatum(is_self));
+			row_add_text(&row, candidate->key);
+			row_add_lease(&row, candidate->lease);
+			row_add_number(&row, candidate->create_revision);
+			row_put(fcinfo, &row);
+			request.after_revision = candidate->create_revision;
+		}
+		request.at_revision = reply->revision;
+	} while (reply->more && reply->ncandidates > 0);
+	return (Datum) 0;
+}

@@ -1,0 +1,248 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *	  The functions and procedures that wait for leadership or for events, and
+ *	  the list of events.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "nodes/parsenodes.h"
+#include "storage/proc.h"
+#include "tcop/pquery.h"
+#include "utils/builtins.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/utf8.h"
+#include "functions.h"
+#include "rows.h"
+#include "shared/events.h"
+#include "shared/status.h"
+
+PG_FUNCTION_INFO_V1(etcd_wait_for_leadership);
+PG_FUNCTION_INFO_V1(etcd_leader_events);
+PG_FUNCTION_INFO_V1(etcd_wait_for_event);
+PG_FUNCTION_INFO_V1(etcd_await_leadership);
+PG_FUNCTION_INFO_V1(etcd_await_event);
+
+static const Oid event_columns[] = {
+	INT8OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID,
+	TEXTOID, TEXTOID, INT8OID
+};
+
+/* The wait event of sessions that wait for something to be published. */
+static uint32
+published_wait_event(void)
+{
+	static uint32 wait_event = 0;
+
+	if (wait_event == 0)
+		wait_event = compat_wait_event("EtcdLeaderWait");
+	return wait_event;
+}
+
+/*
+ * Waits until this instance leads, or until the time is over; does it lead?
+ * until_us: see functions_timeout_argument().
+ */
+static bool
+wait_for_leadership(int index, int64 until_us)
+{
+	bool		leading;
+	long		left_ms;
+
+	events_prepare_to_sleep();
+	while (!(leading = status_leads(index)) && (left_ms = clock_remaining_ms(until_us)) != 0)
+		(void) events_sleep(left_ms, published_wait_event());
+	events_cancel_sleep();
+	return leading;
+}
+
+/* Waits until there is an event after that one, or until the time is over. */
+static void
+wait_for_event(int64 after, int64 until_us)
+{
+	SharedEvent event;
+	long		left_ms;
+
+	events_prepare_to_sleep();
+	while (!events_next(after, &event) &&
+		   (left_ms = clock_remaining_ms(until_us)) != 0)
+		(void) events_sleep(left_ms, published_wait_event());
+	events_cancel_sleep();
+}
+
+/* ---- functions ------------------------------------------------------------ */
+
+/* Returns the events after that one as rows of etcd_leader_event. */
+static void
+put_events(FunctionCallInfo fcinfo, int64 after)
+{
+	SharedEvent event;
+	Row			row = {0};
+
+	while (events_next(after, &event))
+	{
+		row_add_value(&row, Int64GetDatum(event.seq));
+		row_add_value(&row, TimestampTzGetDatum(event.at));
+		row_add_text(&row, event.election);
+		row_add_value(&row, CStringGetTextDatum(events_kind_name(&event)));
+		row_add_text(&row, event.node);
+		row_add_text(&row, event.has_leader ? event.leader : NULL);
+		row_add_number(&row, event.leader_revision);
+		row_add_text(&row, event.reason);
+		row_add_text(&row, event.key);
+		if (event.has_value)
+			row_add_value(&row, CStringGetTextDatum(utf8_to_server(event.value)));
+		else
+			row_add_null(&row);
+		row_add_number(&row, event.revision);
+		row_put(fcinfo, &row);
+		after = event.seq;
+	}
+}
+
+/*
+ * etcd_wait_for_leadership(timeout interval, election text) returns boolean
+ */
+Datum
+etcd_wait_for_leadership(PG_FUNCTION_ARGS)
+{
+	int			index = functions_election_argument(fcinfo, 1);
+
+	PG_RETURN_BOOL(wait_for_leadership(index, functions_timeout_argument(fcinfo, 0)));
+}
+
+/*
+ * etcd_leader_events(after bigint) returns setof etcd_leader_event
+ */
+Datum
+etcd_leader_events(PG_FUNCTION_ARGS)
+{
+	functions_require_preloaded();
+	ROWS_BEGIN(event_columns);
+	put_events(fcinfo, PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0));
+	return (Datum) 0;
+}
+
+/*
+ * etcd_wait_for_event(after bigint, timeout interval) returns setof etcd_leader_event
+ */
+Datum
+etcd_wait_for_event(PG_FUNCTION_ARGS)
+{
+	int64		after;
+
+	functions_require_preloaded();
+	ROWS_BEGIN(event_columns);
+	after = PG_ARGISNULL(0) ? events_last() : PG_GETARG_INT64(0);
+	wait_for_event(after, functions_timeout_argument(fcinfo, 1));
+	put_events(fcinfo, after);
+	return (Datum) 0;
+}
+
+/* ---- procedures that wait ----------------------------------------------- */
+
+/* The row that a procedure with one INOUT argument returns. */
+static TupleDesc
+result_row(FunctionCallInfo fcinfo)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE || desc->natts != 1)
+		elog(ERROR, "procedure %u does not return a row of one column", fcinfo->flinfo->fn_oid);
+	return BlessTupleDesc(desc);
+}
+
+static Datum
+return_row(TupleDesc desc, Datum value)
+{
+	bool		is_null = false;
+
+	return HeapTupleGetDatum(heap_form_tuple(desc, &value, &is_null));
+}
+
+/*
+ * Releases every snapshot, so that a procedure that waits does not hold back
+ * VACUUM or recovery.  ERROR 25001 where that is impossible: in a transaction
+ * block, in a function, in a transaction that has written or that keeps its
+ * snapshot.  Nothing may look into the catalogs afterwards.
+ *
+ * A CALL that is not in an atomic context has no active snapshot but those of
+ * portals, and ends well without them: it may as well have committed, see
+ * SPI_commit().  As it returns a row, its portal has registered one more
+ * (FillPortalStore()), which a commit would drop too (PreCommit_Portals()).
+ * ExecuteCallStmt() makes a new one before it returns the row.
+ */
+static void
+release_snapshots(FunctionCallInfo fcinfo, const char *call)
+{
+	CallContext *context = (CallContext *) fcinfo->context;
+	bool		is_atomic = context == NULL || !IsA(context, CallContext) || context->atomic;
+	Portal		portal = ActivePortal;
+
+	PreventInTransactionBlock(!is_atomic, call);
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot run in a transaction that has written", call),
+				 errhint("COMMIT before the call.")));
+
+	ForgetPortalSnapshots();
+	if (portal != NULL && portal->holdSnapshot != NULL)
+	{
+		UnregisterSnapshotFromOwner(portal->holdSnapshot, portal->resowner);
+		portal->holdSnapshot = NULL;
+	}
+	InvalidateCatalogSnapshot();
+
+	if (TransactionIdIsValid(MyProc->xmin))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot run in a transaction that keeps a snapshot", call),
+				 errdetail("The isolation level is higher than READ COMMITTED, or a query or a cursor is open."),
+				 errhint("COMMIT before the call, and call it in a transaction of the isolation level READ COMMITTED.")));
+}
+
+/*
+ * etcd_await_leadership(INOUT leads boolean, timeout interval, election text)
+ */
+Datum
+etcd_await_leadership(PG_FUNCTION_ARGS)
+{
+	int			index = functions_election_argument(fcinfo, 2);
+	int64		until_us = functions_timeout_argument(fcinfo, 1);
+	TupleDesc	desc = result_row(fcinfo);
+
+	release_snapshots(fcinfo, "CALL etcd_await_leadership");
+	return return_row(desc, BoolGetDatum(wait_for_leadership(index, until_us)));
+}
+
+/*
+ * etcd_await_event(INOUT newest bigint, timeout interval)
+ */
+Datum
+etcd_await_event(PG_FUNCTION_ARGS)
+{
+	int64		after;
+	int64		until_us;
+	TupleDesc	desc;
+
+	functions_require_preloaded();
+	after = PG_ARGISNULL(0) ? events_last() : PG_GETARG_INT64(0);
+	until_us = functions_timeout_argument(fcinfo, 1);
+	desc = result_row(fcinfo);
+
+	release_snapshots(fcinfo, "CALL etcd_await_event");
+	wait_for_event(after, until_us);
+	return return_row(desc, Int64GetDatum(events_last()));
+}
