@@ -577,7 +577,7 @@ check_election(const ElectionCore *core, const Election *e)
 	}
 	if (is_queued(e))
 	{
-		assert(e->create_revision > e->final_revision);
+		assert(e->create_revision > e->entry_floor);
 		assert(e->key[0] != '\0');
 	}
 	else

@@ -32,17 +32,16 @@
  *	 revision			meaning								who sets it, what holds
  *
  *	 e.create_revision	of the own key that stands, or that	entry, look, delete answer.
- *						is being deleted					Queued: not 0, above final_revision.
+ *						is being deleted					Queued: not 0, above entry_floor.
  *	 e.mod_revision		newest known write of that key		entry, look, watch, move, proclaim;
  *															raised only, while the key stands
  *	 e.written_revision	newest write of that key by this	entry, move, proclaim: answers.
  *						instance, as far as known			Below mod_revision: somebody else
  *															wrote it, or an answer was lost
- *	 e.final_revision	no own key up to this create		leave, loss of the key (FINAL);
- *						revision is believed any more		raised only; History
  *	 e.entry_floor		the own key did not exist at this	sending of an entry, look, delete
- *						revision, so the next one is		answer; 0 when the next one is not
- *						created above it					above it: etcd was put back
+ *						revision, so the next one is		answer
+ *						created above it.  An earlier one
+ *						is never believed again (FINAL).
  *	 e.seen_revision	of the newest look that was used	look; raised only; History.
  *						and shows the present places.		Not by events: another watch of the
  *						All watches of the election begin	stream may be behind.
@@ -311,7 +310,6 @@ typedef struct Election
 	int64_t		written_revision;
 	int64_t		key_lease;		/* as of mod_revision */
 	char		key_value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
-	int64_t		final_revision;
 	int64_t		lease_until_ns;
 
 	/* places */

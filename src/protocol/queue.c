@@ -156,14 +156,6 @@ learn_own_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_re
 	}
 }
 
-/* This incarnation of the own key is never believed again (FINAL). */
-static void
-raise_final_revision(Election *e, int64_t create_revision)
-{
-	if (e->final_revision < create_revision)
-		e->final_revision = create_revision;
-}
-
 /* The own key did not exist at that revision: the next one is younger. */
 static void
 raise_entry_floor(Election *e, int64_t revision)
@@ -228,7 +220,6 @@ static void
 lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 {
 	queue_withdraw(core, e, reason);
-	raise_final_revision(e, e->create_revision);
 	clear_own_key(core, e);
 	e->state = ELECTION_JOINING;
 	core_publish(core, e);
@@ -258,7 +249,6 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->state == ELECTION_LEAVING)
 		return;
 	queue_withdraw(core, e, reason);
-	raise_final_revision(e, e->create_revision);
 	if (is_candidate(e) && e->key[0] != '\0')
 	{
 		core_reply(core, &e->proclaim_ticket, ELECTION_NOT_CANDIDATE);
@@ -281,7 +271,6 @@ static void
 leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 {
 	e->create_revision = create_revision;
-	raise_final_revision(e, create_revision);
 	e->state = ELECTION_LEAVING;
 	core_publish(core, e);
 }
@@ -417,12 +406,6 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 		return;					/* the key may be gone already (TRANSFER) */
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
-	if (e->create_revision <= e->entry_floor)
-	{
-		/* etcd was put back meanwhile, and is beyond that revision again */
-		e->entry_floor = 0;
-		queue_guard_against_restore(core);
-	}
 	if (e->create_revision <= core->lead_above_revision)
 	{
 		/*
@@ -443,8 +426,7 @@ static bool
 may_lead_armed(const ElectionCore *core, int64_t now_ns, const Election *e)
 {
 	return lease_is_good(core, now_ns) && e->key_lease == core->lease.id &&
-		core->stale_since_ns == 0 && e->create_revision > e->entry_floor &&
-		e->create_revision > core->lead_above_revision;
+		core->stale_since_ns == 0 && e->create_revision > core->lead_above_revision;
 }
 
 /* The only key before the own one was deleted at that revision (ARMED). */
@@ -512,10 +494,7 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 * perhaps after a deletion (FINAL).
 	 */
 	if (kv)
-	{
-		e->final_revision = kv->create_revision;
 		leave_with_key(core, e, kv->create_revision);
-	}
 	else if (e->state == ELECTION_LEAVING && e->create_revision == 0 &&
 			 !core_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
 	{
@@ -664,7 +643,8 @@ receive_enter(ElectionCore *core, const Op *op, Election *e, const EtcdAnswer *a
 		value = kv->value;
 		adopt = kv->lease == op->lease;
 	}
-	adopt &= create_revision > e->final_revision;
+	/* an earlier key: the answer is late (FINAL), or etcd was put back */
+	adopt &= create_revision > e->entry_floor;
 	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
 	{
 		/* The lease is gone or going, and the key with it (FINAL). */
@@ -713,7 +693,6 @@ finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision
 void
 queue_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 {
-	raise_final_revision(e, e->create_revision);
 	e->failures = 0;
 	finish_leaving(core, now_ns, e, revision);
 }
@@ -741,7 +720,6 @@ receive_delete(ElectionCore *core, int64_t now_ns, const Op *op, Election *e, co
 	{
 		/* It was created again, by an entry that we had given up. */
 		e->create_revision = kv->create_revision;
-		e->final_revision = kv->create_revision;
 		return;
 	}
 	finish_leaving(core, now_ns, e, answer->header.revision);
@@ -1005,7 +983,6 @@ queue_discard(ElectionCore *core, Election *e)
 {
 	queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
 	transfer_dropped(core, e);
-	e->final_revision = 0;
 	e->seen_revision = 0;
 	e->leader_mod_revision = 0;
 	e->key[0] = '\0';
