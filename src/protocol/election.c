@@ -33,11 +33,10 @@
  * ORDERED	An answer that begins or extends leadership is ordered by raft's
  *			log, and not by a read index: linearizable reads of a member that
  *			was paused can be stale (#20418, #21399).  So a look that may begin
- *			leadership, and the confirming look of a candidate's beat, also
- *			delete a key that never exists.  Such a txn is a proposal, and is
- *			answered when it is applied.  It writes nothing, wakes no watch,
- *			and makes no revision.  If etcd has no space and refuses proposals,
- *			a plain read is sent instead.
+ *			leadership, and each look that confirms a beat, also contain an
+ *			empty nested txn.  Such a txn is a proposal, and is answered when it
+ *			is applied.  It writes nothing, wakes no watch, makes no revision,
+ *			and needs neither space nor a right but to read.
  * ARMED	The successor leads without reading again when its wait ends.  A
  *			look that shows the own key, and exactly one before it, arms it:
  *			create revisions only increase, so no other key can come before.
