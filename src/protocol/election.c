@@ -33,11 +33,10 @@
  * ORDERED	An answer that begins or extends leadership is ordered by raft's
  *			log, and not by a read index: linearizable reads of a member that
  *			was paused can be stale (#20418, #21399).  So a look that may begin
- *			leadership, and the confirming look of a candidate's beat, also
- *			delete a key that never exists.  Such a txn is a proposal, and is
- *			answered when it is applied.  It writes nothing, wakes no watch,
- *			and makes no revision.  If etcd has no space and refuses proposals,
- *			a plain read is sent instead.
+ *			leadership, and each look that confirms a beat, also contain an
+ *			empty nested txn.  Such a txn is a proposal, and is answered when it
+ *			is applied.  It writes nothing, wakes no watch, makes no revision,
+ *			and needs neither space nor a right but to read.
  * ARMED	The successor leads without reading again when its wait ends.  A
  *			look that shows the own key, and exactly one before it, arms it:
  *			create revisions only increase, so no other key can come before.
@@ -78,13 +77,12 @@
  *			raft term, or a lower revision than a linearizable answer can have.
  *			If only such answers come for a TTL, etcd was replaced or restored.
  *
- * lease.c keeps the lease (BEAT, FRESH), queue.c the own keys (ARMED, FINAL,
- * GUARD, ORDER), look.c reads them and their places (PLACE, EPOCH, BY NAME,
+ * lease.c keeps the lease (BEAT, FRESH), queue.c the own keys (FINAL, ORDER),
+ * own_key.c writes them (GUARD), queue_events.c ends a wait (ARMED), look.c reads them and their places (PLACE, EPOCH, BY NAME,
  * ORDERED), transfer.c hands over (TRANSFER), watch.c has the watch stream,
  * patroni.c the elections that follow Patroni and have rules of their own,
- * command.c the settings and commands.  Below them are requests.c,
- * lease_state.c, patroni_cluster.c and publish.c.  This file has the answers and
- * where they go, contact with etcd, its history, and what is remembered
+ * command.c the settings and commands.  This file has the answers and where they
+ * go, contact with etcd, its history, and what is remembered
  * (HISTORY, MEMORY).
  *
  * Inputs change the state and mark the wanted work.  core_pursue() then sends
@@ -543,7 +541,7 @@ check_election(const ElectionCore *core, const Election *e)
 	}
 	if (is_queued(e))
 	{
-		assert(e->own.create_revision > e->own.abandoned_up_to_revision);
+		assert(e->own.create_revision > e->own.min_create_revision);
 		assert(e->own.key[0] != '\0');
 	}
 	else

@@ -20,20 +20,18 @@
  *	 own.create_revision
  *						of the own key that stands, or that	entry, look, delete answer.
  *						is being deleted					Queued: not 0, above
- *															abandoned_up_to_revision.
+ *															min_create_revision.
  *	 own.mod_revision	newest known write of that key		entry, look, watch, move, proclaim;
  *															raised only, while the key stands
  *	 own.written_revision
  *						newest write of that key by this	entry, move, proclaim: answers.
  *						instance, as far as known			Below mod_revision: somebody else
  *															wrote it, or an answer was lost
- *	 own.abandoned_up_to_revision
- *						no own key up to this create		leave, loss of the key (FINAL);
- *						revision is believed any more		raised only; History
  *	 own.min_create_revision
  *						the own key did not exist at this	sending of an entry, look, delete
- *						revision, so the next one is		answer; 0 when the next one is not
- *						created above it					above it: etcd was put back
+ *						revision, so the next one is		answer
+ *						created above it.  An earlier one
+ *						is never believed again (FINAL).
  *	 position.seen_revision
  *						of the newest look that was used	look; raised only; History.
  *						and shows the present places.		Not by events: another watch of the
@@ -344,7 +342,6 @@ typedef struct OwnKey
 	int64_t		written_revision;
 	int64_t		lease;			/* as of mod_revision */
 	char		value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
-	int64_t		abandoned_up_to_revision;
 } OwnKey;
 
 /* The position of the own key in the queue; see look.c and queue.c (ARMED). */
@@ -877,9 +874,6 @@ extern void queue_guard_against_restore(ElectionCore *core);
 extern void queue_learn_lease(const ElectionCore *core, Election *e, int64_t lease);
 extern void queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value,
 							  int64_t mod_revision);
-
-/* This incarnation of the own key is never believed again (FINAL). */
-extern void queue_abandon(Election *e, int64_t create_revision);
 
 /* The own key did not exist at that revision: the next one is younger. */
 extern void queue_raise_min_create_revision(Election *e, int64_t revision);

@@ -115,7 +115,8 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 		value = kv->value;
 		adopt = kv->lease == op->lease;
 	}
-	adopt &= create_revision > e->own.abandoned_up_to_revision;
+	/* an earlier key: the answer is late (FINAL), or etcd was put back */
+	adopt &= create_revision > e->own.min_create_revision;
 	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
 	{
 		/* The lease is gone or going, and the key with it (FINAL). */
@@ -164,7 +165,6 @@ finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision
 void
 own_key_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 {
-	queue_abandon(e, e->own.create_revision);
 	e->failures = 0;
 	finish_leaving(core, now_ns, e, revision);
 }
@@ -193,7 +193,6 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	{
 		/* It was created again, by an entry that we had given up. */
 		e->own.create_revision = kv->create_revision;
-		e->own.abandoned_up_to_revision = kv->create_revision;
 		return;
 	}
 	finish_leaving(core, now_ns, e, facts->revision);

@@ -113,14 +113,6 @@ queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_
 	}
 }
 
-/* This incarnation of the own key is never believed again (FINAL). */
-void
-queue_abandon(Election *e, int64_t create_revision)
-{
-	if (e->own.abandoned_up_to_revision < create_revision)
-		e->own.abandoned_up_to_revision = create_revision;
-}
-
 /* The own key did not exist at that revision: the next one is younger. */
 void
 queue_raise_min_create_revision(Election *e, int64_t revision)
@@ -185,7 +177,6 @@ void
 queue_lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 {
 	queue_withdraw(core, e, reason);
-	queue_abandon(e, e->own.create_revision);
 	clear_own_key(core, e);
 	e->state = ELECTION_JOINING;
 	core_publish(core, e);
@@ -215,7 +206,6 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->state == ELECTION_LEAVING)
 		return;
 	queue_withdraw(core, e, reason);
-	queue_abandon(e, e->own.create_revision);
 	if (is_candidate(e) && e->own.key[0] != '\0')
 	{
 		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
@@ -238,7 +228,6 @@ void
 queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 {
 	e->own.create_revision = create_revision;
-	queue_abandon(e, create_revision);
 	e->state = ELECTION_LEAVING;
 	core_publish(core, e);
 }
@@ -374,12 +363,6 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 		return;					/* the key may be gone already (TRANSFER) */
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
-	if (e->own.create_revision <= e->own.min_create_revision)
-	{
-		/* etcd was put back meanwhile, and is beyond that revision again */
-		e->own.min_create_revision = 0;
-		queue_guard_against_restore(core);
-	}
 	if (e->own.create_revision <= core->min_token_exclusive)
 	{
 		/*
@@ -443,10 +426,7 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 * perhaps after a deletion (FINAL).
 	 */
 	if (kv)
-	{
-		e->own.abandoned_up_to_revision = kv->create_revision;
 		queue_leave_with_key(core, e, kv->create_revision);
-	}
 	else if (e->state == ELECTION_LEAVING && e->own.create_revision == 0 &&
 			 !core_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
 	{
@@ -525,7 +505,6 @@ queue_discard(ElectionCore *core, Election *e)
 {
 	queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
 	transfer_dropped(core, e);
-	e->own.abandoned_up_to_revision = 0;
 	e->position.seen_revision = 0;
 	e->leader.mod_revision = 0;
 	e->own.key[0] = '\0';

@@ -111,8 +111,7 @@ static bool
 may_lead_armed(const ElectionCore *core, int64_t now_ns, const Election *e)
 {
 	return lease_is_good(core, now_ns) && e->own.lease == core->lease.id &&
-		core->stale_since_ns == 0 && e->own.create_revision > e->own.min_create_revision &&
-		e->own.create_revision > core->min_token_exclusive;
+		core->stale_since_ns == 0 && e->own.create_revision > core->min_token_exclusive;
 }
 
 /* The only key before the own one was deleted at that revision (ARMED). */
