@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * functions.c
- *	  The functions that read shared memory, those behind the views, and the
- *	  arguments of all.
+ *	  The functions that read shared memory, and the arguments that all
+ *	  functions have in common.
  *
  * They wait for nothing.  wait.c has the functions that wait, commands.c those
  * that ask the elector.

@@ -157,7 +157,7 @@ events_wake_all(void)
 const char *
 events_kind_name(const SharedEvent *event)
 {
-	return event->kind == EVENT_CHANGE ? "change" : election_event_name(event->kind);
+	return event->kind == EVENT_CHANGE ? EVENT_CHANGE_NAME : election_event_name(event->kind);
 }
 
 /* Writes an event as a record; its length. */
