@@ -15,6 +15,7 @@ OBJS = \
 	src/etcd_leader.o \
 	src/settings/settings.o \
 	src/settings/settings_check.o \
+	src/settings/settings_define.o \
 	src/etcd/endpoint_url.o \
 	src/protocol/requests.o \
 	src/protocol/facts.o \
@@ -34,7 +35,9 @@ OBJS = \
 	src/protocol/patroni.o \
 	src/protocol/changes.o \
 	src/protocol/watch.o \
-	src/etcd/etcd_api.o \
+	src/etcd/etcd_encode.o \
+	src/etcd/etcd_decode.o \
+	src/etcd/etcd_errors.o \
 	src/etcd/etcd_text.o \
 	src/etcd/etcd_answers.o \
 	src/etcd/etcd_auth.o \

@@ -52,7 +52,7 @@ shut_down(Connection *connection)
 	connection->shut_down = true;
 }
 
-void
+bool
 connections_make_room(const struct sockaddr_storage *address)
 {
 	uint64		key = address_key(address);
@@ -69,8 +69,10 @@ connections_make_room(const struct sockaddr_storage *address)
 		if (oldest == NULL || connection->since_ms < oldest->since_ms)
 			oldest = connection;
 	}
-	if (of_address >= CONNECTIONS_PER_ADDRESS)
-		shut_down(oldest);
+	if (of_address < CONNECTIONS_PER_ADDRESS)
+		return false;
+	shut_down(oldest);
+	return true;
 }
 
 bool

@@ -19,8 +19,11 @@
 #define CONNECTIONS_PER_ADDRESS		64
 #define CONNECTIONS_TIMEOUT_MS		5000
 
-/* Makes room for a connection from that address, if there are too many of it. */
-extern void connections_make_room(const struct sockaddr_storage *address);
+/*
+ * Makes room for a connection from that address.  True if there were too many
+ * of it, so that one is shut down: it is there until libmicrohttpd closes it.
+ */
+extern bool connections_make_room(const struct sockaddr_storage *address);
 
 /*
  * Makes room for any connection.  This takes effect when libmicrohttpd has

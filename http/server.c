@@ -145,6 +145,7 @@ accept_connections(const HttpListener *listener)
 		struct sockaddr_storage address;
 		socklen_t	len = sizeof(address);
 		int			fd;
+		bool		is_over_limit;
 
 		if (connections_count() == CONNECTIONS_MAX && !listener->is_agent)
 		{
@@ -169,10 +170,13 @@ accept_connections(const HttpListener *listener)
 			http_answer_agent(fd);
 			continue;
 		}
-		connections_make_room(&address);
+		is_over_limit = connections_make_room(&address);
 		connections_add(fd, &address);
 		if (MHD_add_connection(daemon_handle, fd, (struct sockaddr *) &address, len) != MHD_YES)
 			connections_remove(fd);
+		/* the next turn begins with the close of the one that has made room */
+		if (is_over_limit)
+			return;
 	}
 }
 

@@ -184,28 +184,14 @@ reap(void)
 
 /* ---- settings --------------------------------------------------------------- */
 
-static bool
-is_same_text(const char *a, const char *b)
+static int
+count_open(const HttpConfig *of)
 {
-	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
-}
+	int			n = 0;
 
-/* Would a server for `other` do just what one for `config` does? */
-static bool
-is_same_config(const HttpConfig *other)
-{
-	if (config.nlisteners != other->nlisteners ||
-		!is_same_text(config.certificate, other->certificate) || !is_same_text(config.key, other->key))
-		return false;
-	for (int i = 0; i < config.nlisteners; i++)
-	{
-		const HttpListener *a = &config.listeners[i];
-		const HttpListener *b = &other->listeners[i];
-
-		if (strcmp(a->address, b->address) != 0 || a->is_agent != b->is_agent || a->fd != b->fd)
-			return false;
-	}
-	return true;
+	for (int i = 0; i < of->nlisteners; i++)
+		n += of->listeners[i].fd >= 0;
+	return n;
 }
 
 static void
@@ -222,16 +208,16 @@ free_certificate(HttpConfig *old)
 
 /*
  * Takes the settings over, and has a new server started if one is needed:
- * after a reload in any case, since a server keeps all settings that it began
- * with.  If the certificate cannot be used, nothing changes: no server is
- * started without it.  False if this has to be tried again.
+ * after a reload, since a server keeps all settings that it began with, and
+ * when an address could be opened that could not be before.  If the
+ * certificate cannot be used, nothing changes: no server is started without
+ * it.  False if this has to be tried again.
  */
 static bool
 configure(void)
 {
 	HttpConfig	new = {0};
 	const char *error = NULL;
-	bool		complete = true;
 
 	if (!http_read_certificate(&new, &error))
 	{
@@ -247,10 +233,7 @@ configure(void)
 	}
 	tls_error[0] = '\0';
 	http_open_listeners(&config, &new);
-	for (int i = 0; i < new.nlisteners; i++)
-		complete = complete && new.listeners[i].fd >= 0;
-
-	if (reloaded || !is_same_config(&new))
+	if (reloaded || count_open(&new) > count_open(&config))
 	{
 		start_wanted = true;
 		start_due_ms = 0;
@@ -259,7 +242,7 @@ configure(void)
 	}
 	free_certificate(&config);
 	config = new;
-	return complete;
+	return count_open(&config) == config.nlisteners;
 }
 
 static bool

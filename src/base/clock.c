@@ -16,24 +16,24 @@
 #error "etcd_leader needs a clock that goes on while the host sleeps (CLOCK_BOOTTIME)"
 #endif
 
-int64
+int64_t
 clock_now_ns(void)
 {
 	struct timespec now;
 
 	if (unlikely(clock_gettime(CLOCK_BOOTTIME, &now) != 0))
 		elog(ERROR, "could not read the clock: %m");
-	return (int64) now.tv_sec * INT64CONST(1000000000) + now.tv_nsec;
+	return (int64_t) now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
 long
-clock_remaining_ms(int64 until_us)
+clock_remaining_ms(int64_t until_us)
 {
-	int64		left_us;
+	int64_t		left_us;
 
-	if (until_us == PG_INT64_MAX)
+	if (until_us == INT64_MAX)
 		return -1;
-	left_us = until_us - clock_now_ns() / 1000;
+	left_us = until_us - clock_now_ns() / NS_PER_US;
 	if (left_us <= 0)
 		return 0;
 	return (long) Min(left_us / 1000 + 1, INT_MAX);

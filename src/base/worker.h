@@ -28,4 +28,19 @@ worker_init(BackgroundWorker *worker, const char *type, const char *function, Bg
 	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
 }
 
+/* Between tries of what failed. */
+#define BACKOFF_MIN_MS	1000
+#define BACKOFF_MAX_MS	60000
+
+/*
+ * The time until the next try, in milliseconds, doubled from failure to
+ * failure.  *backoff_ms keeps it; 0 begins anew.
+ */
+static inline int
+backoff_next_ms(int *backoff_ms)
+{
+	*backoff_ms = Max(BACKOFF_MIN_MS, Min(*backoff_ms * 2, BACKOFF_MAX_MS));
+	return *backoff_ms;
+}
+
 #endif							/* WORKER_H */

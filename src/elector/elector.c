@@ -87,6 +87,15 @@ static volatile sig_atomic_t quit_pending = false;
 /* ---- the protocol's way out ------------------------------------------------ */
 
 static void
+receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	elector_note_answer(ABOUT_ETCD, answer, timing);
+	if (answer->outcome == ETCD_ANSWERED && id == grant_id)
+		stats_count(COUNTER_LEASES_GRANTED, 1);
+	election_receive(elector.core, clock_now_ns(), id, answer);
+}
+
+static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	stats_count(COUNTER_REQUESTS, 1);
@@ -94,7 +103,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 		stats_count(COUNTER_KEEPALIVES, 1);
 	if (request->kind == ETCD_GRANT)
 		grant_id = id;
-	etcd_client_send(elector.client, id, request);
+	etcd_client_send(elector.client, receive, id, request);
 }
 
 static void
@@ -150,76 +159,6 @@ port_random(void *ctx)
 
 /* ---- what comes from etcd --------------------------------------------------------- */
 
-/*
- * A failure: for last_error in the words of an administrator.  Loss of contact
- * is logged as such; a refusal is not, as it leaves the contact as it is.
- */
-static void
-note_failure(uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
-{
-	ErrorSubject subject = id & CHANGES_ID ? ABOUT_CHANGES : ABOUT_ETCD;
-	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
-	const char *reason = answer->message;
-	const char *advice;
-	bool		log;
-
-	if (answer->outcome != ETCD_REFUSED)
-	{
-		elector_note_error(ABOUT_ETCD, answer->message,
-						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
-		return;
-	}
-	if (id & GET_ID)
-		return;					/* its caller gets an error */
-	if (timing->explained)
-	{
-		elector_note_error(subject, answer->message, true);
-		return;
-	}
-	advice = etcd_advise(answer->code, answer->message);
-	if (id & CHANGES_ID && answer->code == ETCD_CODE_PERMISSION_DENIED)
-		advice = "grant the etcd user a role that may read the keys below each prefix in \"etcd_leader.watched_prefixes\"";
-	if (advice)
-		reason = psprintf("%s (%s)", answer->message, advice);
-
-	/* these two are a normal part of granting and losing leases */
-	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
-	if (timing->key)
-		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
-									 url, timing->key, reason);
-	else
-		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request: %s", url, reason);
-}
-
-static void
-client_answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
-{
-	if (answer->outcome == ETCD_ANSWERED)
-	{
-		stats_count_latency(timing->latency_ns);
-		if (id == grant_id)
-			stats_count(COUNTER_LEASES_GRANTED, 1);
-		elector.contact.last_contact = GetCurrentTimestamp();
-		elector.contact_changed = true;
-	}
-	else
-	{
-		stats_count(COUNTER_FAILURES, 1);
-		if (timing->timed_out)
-			stats_count(COUNTER_TIMEOUTS, 1);
-		note_failure(id, answer, timing);
-	}
-	elector_note_endpoint();
-	if (id & CHANGES_ID)
-		elector_receive_changes(id & ~CHANGES_ID, answer);
-	else if (id & GET_ID)
-		elector_receive_get(answer);
-	else if (id & CANDIDATES_ID)
-		elector_receive_candidates((int) (id & ~CANDIDATES_ID), answer);
-	else
-		election_receive(elector.core, clock_now_ns(), id, answer);
-}
-
 static void
 client_noticed(void *ctx, const char *what)
 {
@@ -238,7 +177,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 		elector_watched_changes(frame);
 		return;
 	}
-	if ((frame->outcome != ETCD_ANSWERED || frame->canceled) && !etcd_client_lost_token(frame))
+	if (frame->canceled && !frame->lost_token)
 		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
 	election_watched(elector.core, clock_now_ns(), frame);
 }
@@ -350,7 +289,6 @@ static void
 begin_elector(void)
 {
 	static const EtcdClientCallbacks callbacks = {
-		.answered = client_answered,
 		.watched = client_watched,
 		.watch_ended = client_watch_ended,
 		.noticed = client_noticed,

@@ -34,10 +34,19 @@ static int	get_tries;
 /* ---- the way out of changes.c ------------------------------------------------- */
 
 static void
+receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	elector_note_answer(ABOUT_CHANGES, answer, timing);
+	if (answer->outcome == ETCD_ANSWERED)
+		elector_clear_error(ABOUT_CHANGES);
+	changes_receive(changes, clock_now_ns(), id, answer);
+}
+
+static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	stats_count(COUNTER_REQUESTS, 1);
-	etcd_client_send(elector.client, CHANGES_ID | id, request);
+	etcd_client_send(elector.client, receive, id, request);
 }
 
 static void
@@ -165,20 +174,12 @@ elector_wake_for_changes(void)
 /* ---- what comes from etcd --------------------------------------------------------- */
 
 void
-elector_receive_changes(uint64 id, const EtcdAnswer *answer)
-{
-	if (answer->outcome == ETCD_ANSWERED)
-		elector_clear_error(ABOUT_CHANGES);
-	changes_receive(changes, clock_now_ns(), id, answer);
-}
-
-void
 elector_watched_changes(const EtcdWatchFrame *frame)
 {
 	/* after a compaction the stream goes on, and a gap says so */
 	if (frame->canceled && frame->compact_revision == 0)
 		elector_note_error(ABOUT_CHANGES, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
-						   !etcd_client_lost_token(frame));
+						   !frame->lost_token);
 	changes_watched(changes, clock_now_ns(), frame);
 }
 
@@ -218,6 +219,8 @@ is_watched(const SharedRequest *request, const char *page)
 	return false;
 }
 
+static void receive_get(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
+
 static void
 send_get(void)
 {
@@ -241,7 +244,7 @@ send_get(void)
 	range.revision = get_request.at_revision;
 	get_tries++;
 	stats_count(COUNTER_REQUESTS, 1);
-	etcd_client_send(elector.client, GET_ID, &txn);
+	etcd_client_send(elector.client, receive_get, 0, &txn);
 	if (end != NULL)
 		pfree(end);
 }
@@ -278,13 +281,14 @@ put_key(char *page, size_t *len, const EtcdKeyValue *kv)
 	return true;
 }
 
-void
-elector_receive_get(const EtcdAnswer *answer)
+static void
+receive_get(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
 	int			place = mailbox_place_for_page();
 	SharedReply *reply;
 	const EtcdResult *result;
 
+	elector_note_answer(ABOUT_NOTHING, answer, timing);
 	if (!mailbox_is_taken(place))
 		return;
 	if (answer->outcome != ETCD_ANSWERED || answer->nresults != 1)

@@ -117,6 +117,65 @@ elector_note_endpoint(void)
 	elector.contact_changed = true;
 }
 
+/*
+ * A failure: for last_error in the words of an administrator.  Loss of contact
+ * is logged as such; a refusal is not, as it leaves the contact as it is.
+ */
+static void
+note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
+	const char *reason = answer->message;
+	const char *advice;
+	bool		log;
+
+	if (answer->outcome != ETCD_REFUSED)
+	{
+		elector_note_error(ABOUT_ETCD, answer->message,
+						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
+		return;
+	}
+	if (subject == ABOUT_NOTHING)
+		return;
+	if (timing->explained)
+	{
+		elector_note_error(subject, answer->message, true);
+		return;
+	}
+	advice = etcd_advise(answer->code, answer->message);
+	if (subject == ABOUT_CHANGES && answer->code == ETCD_CODE_PERMISSION_DENIED)
+		advice = "grant the etcd user a role that may read the keys below each prefix in \"etcd_leader.watched_prefixes\"";
+	if (advice)
+		reason = psprintf("%s (%s)", answer->message, advice);
+
+	/* these two are a normal part of granting and losing leases */
+	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
+	if (timing->key)
+		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
+									 url, timing->key, reason);
+	else
+		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request: %s", url, reason);
+}
+
+void
+elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	if (answer->outcome == ETCD_ANSWERED)
+	{
+		stats_count_latency(timing->latency_ns);
+		elector.contact.last_contact = GetCurrentTimestamp();
+		elector.contact_changed = true;
+	}
+	else
+	{
+		stats_count(COUNTER_FAILURES, 1);
+		if (timing->timed_out)
+			stats_count(COUNTER_TIMEOUTS, 1);
+		note_failure(subject, answer, timing);
+	}
+	elector_note_endpoint();
+}
+
 void
 elector_forget_errors(void)
 {

@@ -29,7 +29,8 @@ typedef enum ErrorSubject
 	ABOUT_SETTINGS,				/* the settings are applied without it */
 	ABOUT_DNS,					/* a lookup succeeds */
 	ABOUT_NAME,					/* this instance has another name */
-	ABOUT_CHANGES				/* a read of the watched prefixes succeeds */
+	ABOUT_CHANGES,				/* a read of the watched prefixes succeeds */
+	ABOUT_NOTHING				/* its caller alone is told of it */
 } ErrorSubject;
 
 typedef struct Elector
@@ -87,6 +88,12 @@ extern void elector_clear_old_error(void);
 /* All errors are new again, and will be logged. */
 extern void elector_forget_errors(void);
 
+/*
+ * Counts an answer of etcd, or that there is none, and remembers the contact or
+ * the error.  The subject is that of a refusal.
+ */
+extern void elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing);
+
 /* The endpoint in use may be another one. */
 extern void elector_note_endpoint(void);
 
@@ -136,18 +143,6 @@ extern void elector_finish_discovery(void);
 
 /* ---- elector_mailbox.c ----------------------------------------------------- */
 
-/*
- * Requests for etcd_candidates() belong to the elector and not to the
- * protocol.  This bit of the id says so; the rest is the place in the mailbox.
- */
-#define CANDIDATES_ID		(UINT64CONST(1) << 63)
-
-/*
- * The requests of changes.c, and that of etcd_get(), are marked by this bit.
- */
-#define CHANGES_ID			(UINT64CONST(1) << 62)
-#define GET_ID				(UINT64CONST(1) << 61)
-
 /* Called once, at the start of the elector. */
 extern void elector_begin_mailbox(void);
 
@@ -156,9 +151,6 @@ extern void elector_serve_mailbox(void);
 
 /* A command of the protocol has ended: ElectionPort.reply. */
 extern void elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome);
-
-/* The answer to a request for the candidates, for a place in the mailbox. */
-extern void elector_receive_candidates(int place, const EtcdAnswer *answer);
 
 /* ---- elector_changes.c ----------------------------------------------------- */
 
@@ -176,16 +168,14 @@ extern void elector_configure_changes(void);
 extern void elector_tick_changes(void);
 extern int64 elector_changes_wakeup_ns(void);
 
-/* Answers and frames of etcd, without CHANGES_ID in the id. */
-extern void elector_receive_changes(uint64 id, const EtcdAnswer *answer);
+/* Frames of etcd, and the end of their stream. */
 extern void elector_watched_changes(const EtcdWatchFrame *frame);
 extern void elector_changes_ended(EtcdOutcome outcome, const char *why);
 
 /* Wakes the processes that wait for events, if there are new ones. */
 extern void elector_wake_for_changes(void);
 
-/* A request of etcd_get() was taken; the answer to it. */
+/* A request of etcd_get() was taken. */
 extern void elector_begin_get(int place, const SharedRequest *request);
-extern void elector_receive_get(const EtcdAnswer *answer);
 
 #endif							/* ELECTOR_INTERNAL_H */

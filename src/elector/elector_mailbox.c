@@ -35,6 +35,8 @@ static CandidatesRequest *candidates_requests;	/* by place in the mailbox */
 static uint32 to_verify[ELECTION_MAX_ELECTIONS];	/* it has to be sent */
 static uint32 verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
 
+static void receive_candidates(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
+
 void
 elector_begin_mailbox(void)
 {
@@ -85,7 +87,7 @@ send_candidates_request(int place)
 	txn.nsuccess = followed ? 2 : 1;
 	candidates_requests[place].tries++;
 	stats_count(COUNTER_REQUESTS, 1);
-	etcd_client_send(elector.client, CANDIDATES_ID | (uint64) place, &txn);
+	etcd_client_send(elector.client, receive_candidates, (uint64) place, &txn);
 }
 
 static void
@@ -135,14 +137,16 @@ add_members(SharedReply *reply, const EtcdResult *members, const EtcdResult *lea
 	}
 }
 
-void
-elector_receive_candidates(int place, const EtcdAnswer *answer)
+static void
+receive_candidates(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
+	int			place = (int) id;
 	CandidatesRequest *pending = &candidates_requests[place];
 	bool		followed = election_is_followed(pending->request.election);
 	int			limit = followed ? SHARED_CANDIDATES_PER_PAGE - 1 : SHARED_CANDIDATES_PER_PAGE;
 	SharedReply *reply;
 
+	elector_note_answer(ABOUT_ETCD, answer, timing);
 	if (answer->outcome != ETCD_ANSWERED || answer->nresults != (followed ? 2 : 1))
 	{
 		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&

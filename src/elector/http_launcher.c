@@ -24,10 +24,6 @@
 #include "settings/settings.h"
 #include "shared/supervised_worker.h"
 
-/* Between two starts of the worker: doubled up to the last. */
-#define BACKOFF_MIN_MS	1000
-#define BACKOFF_MAX_MS	60000
-
 /* Is there a worker?  One at most. */
 static pg_atomic_uint32 *claimed = NULL;
 

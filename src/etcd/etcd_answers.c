@@ -48,11 +48,11 @@ receive(EtcdClient *client, const Report *report)
 			etcd_endpoints_use(client, answer->endpoint, why);
 		callbacks->noticed(callbacks->ctx, why);
 	}
-	callbacks->answered(callbacks->ctx, report->request->id, answer, &report->timing);
+	report->request->caller(callbacks->ctx, report->request->id, answer, &report->timing);
 }
 
 void
-etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request)
+etcd_client_send(EtcdClient *client, EtcdReceiver caller, uint64_t id, const EtcdRequest *request)
 {
 	const char *why = "there is no endpoint";
 
@@ -62,6 +62,7 @@ etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request)
 
 		if (made != NULL)
 		{
+			made->caller = caller;
 			made->id = id;
 			made->may_be_doubled = may_be_doubled(request);
 			return;
@@ -70,11 +71,7 @@ etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request)
 	}
 	ETCD_CLIENT_ASSERT(client->nunsent < MAX_UNSENT);
 	if (client->nunsent < MAX_UNSENT)
-	{
-		client->unsent[client->nunsent].id = id;
-		client->unsent[client->nunsent].why = why;
-		client->nunsent++;
-	}
+		client->unsent[client->nunsent++] = (Unsent) {caller, id, why};
 }
 
 /* ---- telling --------------------------------------------------------- */
@@ -92,7 +89,7 @@ tell_unsent(EtcdClient *client)
 		client->nunsent--;
 		memmove(client->unsent, client->unsent + 1, client->nunsent * sizeof(Unsent));
 		etcd_format_message(answer.message, "%s", unsent.why);
-		client->callbacks.answered(client->callbacks.ctx, unsent.id, &answer, &timing);
+		unsent.caller(client->callbacks.ctx, unsent.id, &answer, &timing);
 	}
 }
 

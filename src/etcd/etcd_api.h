@@ -242,6 +242,11 @@ typedef struct EtcdWatchFrame
 	int64_t		watch_id;		/* -1: the create request was refused */
 	bool		created;
 	bool		canceled;
+	/*
+	 * canceled because the token has expired: the next request gets another
+	 * one, or reports that there is none
+	 */
+	bool		lost_token;
 	bool		fragment;		/* the next frame goes on with the same response */
 	int64_t		compact_revision;	/* canceled: 0, or the oldest revision left */
 	EtcdWatchEvent *events;

@@ -27,54 +27,16 @@
 #define MAX_PASSWORD_LEN	1000
 
 /*
- * May a password be read from this file?  If not, returns false and sets
- * `why`.
- */
-static bool
-check_password_file(const char *path, const struct stat *file, char *why)
-{
-	const char *fault = secret_file_fault(file);
-
-	if (fault != NULL)
-		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") %s", path, fault);
-	return fault == NULL;
-}
-
-/*
- * Reads the password from an open file, without the newline at its end.
- * Returns false and sets `why` if that fails.
- */
-static bool
-read_password_from(int fd, const char *path, char *password, size_t size, char *why)
-{
-	ssize_t		len = read(fd, password, size);
-
-	if (len < 0)
-	{
-		etcd_format_message(why, "could not read \"%s\" (\"etcd_leader.password_file\"): %s", path, strerror(errno));
-		return false;
-	}
-	if (len > 0 && password[len - 1] == '\n')
-		len--;
-	if (len == 0 || (size_t) len == size || memchr(password, '\0', len) != NULL)
-	{
-		explicit_bzero(password, size);
-		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") must hold a password of 1 to %zu bytes, and nothing else",
-							path, size - 1);
-		return false;
-	}
-	password[len] = '\0';
-	return true;
-}
-
-/*
- * Reads the password from the file of the settings, and in *file what kind of
- * file that is.  Returns false and sets `why` if that fails.
+ * Reads the password from the file of the settings, without the newline at its
+ * end, and in *file what kind of file that is.  Returns false and sets `why` if
+ * that fails.
  */
 static bool
 read_password(const Settings *settings, char *password, size_t size, struct stat *file, char *why)
 {
 	const char *path = settings->password_file;
+	const char *fault;
+	ssize_t		len;
 	int			fd;
 	bool		good = false;
 
@@ -86,9 +48,24 @@ read_password(const Settings *settings, char *password, size_t size, struct stat
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, file) != 0)
 		etcd_format_message(why, "could not open \"%s\" (\"etcd_leader.password_file\"): %s", path, strerror(errno));
+	else if ((fault = secret_file_fault(file)) != NULL)
+		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") %s", path, fault);
+	else if ((len = read(fd, password, size)) < 0)
+		etcd_format_message(why, "could not read \"%s\" (\"etcd_leader.password_file\"): %s", path, strerror(errno));
 	else
-		good = check_password_file(path, file, why) &&
-			read_password_from(fd, path, password, size, why);
+	{
+		if (len > 0 && password[len - 1] == '\n')
+			len--;
+		good = len > 0 && (size_t) len < size && memchr(password, '\0', len) == NULL;
+		if (good)
+			password[len] = '\0';
+		else
+		{
+			explicit_bzero(password, size);
+			etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") must hold a password of 1 to %zu bytes, and nothing else",
+								path, size - 1);
+		}
+	}
 	if (fd >= 0)
 		close(fd);
 	return good;

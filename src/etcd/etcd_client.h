@@ -31,11 +31,14 @@ typedef struct EtcdTiming
 	const char *key;			/* the first one in the request; NULL: none */
 } EtcdTiming;
 
+/*
+ * Takes the answer to the request with that id of the caller's, which is freed
+ * afterwards.  ctx is that of the callbacks.
+ */
+typedef void (*EtcdReceiver) (void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
+
 typedef struct EtcdClientCallbacks
 {
-	/* once for each etcd_client_send(); the answer is freed afterwards */
-	void		(*answered) (void *ctx, uint64_t id, const EtcdAnswer *answer,
-							 const EtcdTiming *timing);
 	/* ANSWERED frames alone; any other one is the end of its stream */
 	void		(*watched) (void *ctx, int stream, const EtcdWatchFrame *frame);
 	/*
@@ -129,7 +132,7 @@ extern void etcd_client_free(EtcdClient *client);
 extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings);
 
 /*
- * Sends a request to the endpoint in use.  answered() will be called for it
+ * Sends a request to the endpoint in use.  receive() will be called for it
  * exactly once, within twice the request timeout (of a large one: at
  * least 5 s), with any kind of outcome: a
  * request that only reads may be sent to a second endpoint when half of its
@@ -138,7 +141,7 @@ extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *
  * is in use by then, and the watch streams end (watch_ended); a single
  * endpoint keeps them.
  */
-extern void etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest *request);
+extern void etcd_client_send(EtcdClient *client, EtcdReceiver receive, uint64_t id, const EtcdRequest *request);
 
 /*
  * Replaces a watch stream, if it is open, by one with these watches on the
@@ -146,12 +149,6 @@ extern void etcd_client_send(EtcdClient *client, uint64_t id, const EtcdRequest 
  * stream afterwards.  The other streams stay as they are.
  */
 extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *watches, int nwatches);
-
-/*
- * Was a watch canceled because the token has expired?  The next request gets
- * another one, or reports that there is none.
- */
-extern bool etcd_client_lost_token(const EtcdWatchFrame *frame);
 
 /*
  * Goes on to the next endpoint if `endpoint` is the one in use.  The watch

@@ -27,6 +27,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "etcd_client.h"
 
 /*
@@ -37,10 +38,8 @@
 #include <assert.h>
 #define ETCD_CLIENT_ASSERT(condition)	assert(condition)
 #else
-#define ETCD_CLIENT_ASSERT(condition)	((void) 0)
+#define ETCD_CLIENT_ASSERT(condition)	((void) (condition))
 #endif
-
-#define NS_PER_MS		INT64_C(1000000)
 
 static inline int64_t
 etcd_client_clock_ns(void)
@@ -48,7 +47,7 @@ etcd_client_clock_ns(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t) now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
+	return (int64_t) now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
 /* A copy of EtcdClientSettings but for the endpoints; NULL: not set. */
@@ -316,8 +315,9 @@ typedef void (*RequestReceiver) (EtcdClient *client, const Report *report);
 struct Request
 {
 	Request    *next;
-	uint64_t	id;				/* of the caller */
 	RequestReceiver receive;
+	EtcdReceiver caller;		/* of a request of the caller, and its id */
+	uint64_t	id;
 	Payload		payload;
 	char	   *key;			/* the first one in it; may be NULL */
 	bool		may_be_doubled; /* it may be sent to a second endpoint */
@@ -439,9 +439,10 @@ extern void etcd_watch_free(EtcdClient *client);
 
 /* ---- etcd_answers.c -------------------------------------------------- */
 
-/* An id whose request could not be made. */
+/* A request that could not be made. */
 typedef struct Unsent
 {
+	EtcdReceiver caller;
 	uint64_t	id;
 	const char *why;
 } Unsent;

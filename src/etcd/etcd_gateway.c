@@ -49,7 +49,6 @@ Exchange *
 etcd_gateway_start(Http *http, const Settings *settings, const Payload *payload,
 				   const Destination *destination)
 {
-	static const char authorization[] = "Authorization: ";
 	const char *headers[5];
 	char		grpc_timeout[64];
 	char	   *token = NULL;
@@ -80,11 +79,8 @@ etcd_gateway_start(Http *http, const Settings *settings, const Payload *payload,
 	}
 	if (destination->token != NULL)
 	{
-		token = malloc(strlen(authorization) + strlen(destination->token) + 1);
-		if (token == NULL)
+		if (asprintf(&token, "Authorization: %s", destination->token) < 0)
 			return NULL;
-		strcpy(token, authorization);
-		strcat(token, destination->token);
 		headers[nheaders++] = token;
 	}
 	exchange = etcd_http_post(http, settings, destination, payload, headers, nheaders);

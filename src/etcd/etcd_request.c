@@ -44,54 +44,25 @@
 
 #include "etcd_client_internal.h"
 
-typedef enum AttemptEvent
-{
-	EVENT_SENT,
-	EVENT_NOT_SENT,
-	EVENT_WANTS_TOKEN,
-	EVENT_NO_TOKEN,
-	EVENT_ANSWER,
-	EVENT_FAILURE,
-	EVENT_OVERTAKEN
-} AttemptEvent;
-
-#define NEVENTS		(EVENT_OVERTAKEN + 1)
-
-/* ATTEMPT_NONE: the event cannot happen in that state. */
-static const AttemptState transitions[ATTEMPT_NSTATES][NEVENTS] = {
-	[ATTEMPT_NONE] = {
-		[EVENT_SENT] = ATTEMPT_SENT,
-		[EVENT_NOT_SENT] = ATTEMPT_FAILED,
-	},
-	[ATTEMPT_SENT] = {
-		[EVENT_WANTS_TOKEN] = ATTEMPT_PARKED,
-		[EVENT_ANSWER] = ATTEMPT_ANSWERED,
-		[EVENT_FAILURE] = ATTEMPT_FAILED,
-		[EVENT_OVERTAKEN] = ATTEMPT_DROPPED,
-	},
-	[ATTEMPT_PARKED] = {
-		[EVENT_SENT] = ATTEMPT_SENT_AGAIN,
-		[EVENT_NO_TOKEN] = ATTEMPT_DENIED,
-		[EVENT_OVERTAKEN] = ATTEMPT_DROPPED,
-	},
-	[ATTEMPT_SENT_AGAIN] = {
-		[EVENT_ANSWER] = ATTEMPT_ANSWERED,
-		[EVENT_FAILURE] = ATTEMPT_FAILED,
-		[EVENT_OVERTAKEN] = ATTEMPT_DROPPED,
-	},
-	[ATTEMPT_DENIED] = {
-		[EVENT_ANSWER] = ATTEMPT_ANSWERED,
-		[EVENT_FAILURE] = ATTEMPT_FAILED,
-		[EVENT_OVERTAKEN] = ATTEMPT_DROPPED,
-	},
-};
+#define STATE_BIT(state)	(1 << (state))
 
 static void
-advance(Attempt *attempt, AttemptEvent event)
+advance(Attempt *attempt, AttemptState next)
 {
-	AttemptState next = transitions[attempt->state][event];
+	/* the states that each one follows */
+	static const int before[ATTEMPT_NSTATES] = {
+		[ATTEMPT_SENT] = STATE_BIT(ATTEMPT_NONE),
+		[ATTEMPT_PARKED] = STATE_BIT(ATTEMPT_SENT),
+		[ATTEMPT_SENT_AGAIN] = STATE_BIT(ATTEMPT_PARKED),
+		[ATTEMPT_DENIED] = STATE_BIT(ATTEMPT_PARKED),
+		[ATTEMPT_FAILED] = STATE_BIT(ATTEMPT_NONE) | STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_SENT_AGAIN) |
+		STATE_BIT(ATTEMPT_DENIED),
+		[ATTEMPT_ANSWERED] = STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_SENT_AGAIN) | STATE_BIT(ATTEMPT_DENIED),
+		[ATTEMPT_DROPPED] = STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_PARKED) | STATE_BIT(ATTEMPT_SENT_AGAIN) |
+		STATE_BIT(ATTEMPT_DENIED)
+	};
 
-	ETCD_CLIENT_ASSERT(next != ATTEMPT_NONE);
+	ETCD_CLIENT_ASSERT(before[next] & STATE_BIT(attempt->state));
 	attempt->state = next;
 }
 
@@ -203,10 +174,10 @@ start_attempt(EtcdClient *client, Request *request, Attempt *attempt, int endpoi
 	set_deadline(request, attempt, attempt->sent_ns);
 	if (attempt->url == NULL || !launch(client, request, attempt, endpoint))
 	{
-		advance(attempt, EVENT_NOT_SENT);
+		advance(attempt, ATTEMPT_FAILED);
 		return false;
 	}
-	advance(attempt, EVENT_SENT);
+	advance(attempt, ATTEMPT_SENT);
 	return true;
 }
 
@@ -275,7 +246,7 @@ etcd_request_free(EtcdClient *client)
 static void
 deny(Attempt *attempt, EtcdOutcome outcome, int code, const char *why)
 {
-	advance(attempt, EVENT_NO_TOKEN);
+	advance(attempt, ATTEMPT_DENIED);
 	attempt->denial.outcome = outcome;
 	attempt->denial.code = code;
 	etcd_format_message(attempt->denial.message, "%s", why);
@@ -316,7 +287,7 @@ etcd_request_send_parked(EtcdClient *client, int endpoint)
 			if (!is_parked_at(client, attempt, endpoint))
 				continue;
 			if (launch(client, r, attempt, endpoint))
-				advance(attempt, EVENT_SENT);
+				advance(attempt, ATTEMPT_SENT_AGAIN);
 			else
 				deny(attempt, ETCD_NO_ANSWER, 0, "out of memory");
 		}
@@ -491,7 +462,7 @@ end_attempt(EtcdClient *client, Attempt *attempt, Report *report)
 	const EtcdAnswer *answer = &report->answer;
 
 	report->blames_endpoint = etcd_blames_endpoint(answer->outcome, answer->code, answer->message);
-	advance(attempt, report->blames_endpoint ? EVENT_FAILURE : EVENT_ANSWER);
+	advance(attempt, report->blames_endpoint ? ATTEMPT_FAILED : ATTEMPT_ANSWERED);
 	if (report->blames_endpoint && is_open(other))
 	{
 		report->kind = REPORT_GOES_ON;
@@ -500,7 +471,7 @@ end_attempt(EtcdClient *client, Attempt *attempt, Report *report)
 	report->kind = REPORT_ENDED;
 	if (is_open(other))
 	{
-		advance(other, EVENT_OVERTAKEN);
+		advance(other, ATTEMPT_DROPPED);
 		report->late = other == first ? first : NULL;
 	}
 	unlink_request(client, request);
@@ -523,7 +494,7 @@ etcd_request_next(EtcdClient *client, Report *report)
 	if (wants)
 	{
 		report->kind = REPORT_WANTS_TOKEN;
-		advance(attempt, EVENT_WANTS_TOKEN);
+		advance(attempt, ATTEMPT_PARKED);
 		set_deadline(report->request, attempt, etcd_client_clock_ns());
 	}
 	else

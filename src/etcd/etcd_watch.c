@@ -46,12 +46,10 @@ free_stream(EtcdClient *client, Stream *stream)
 	etcd_watch_keep_connections(client);
 }
 
-/* Closes a stream, if it is open; watch_ended() will be called. */
+/* Closes a stream, or gives it up; watch_ended() will be called. */
 static void
 end_stream(EtcdClient *client, Stream *stream, EtcdOutcome outcome, const char *why)
 {
-	if (stream->exchange == NULL)
-		return;
 	stream->end_outcome = outcome;
 	etcd_format_message(stream->end_why, "%s", why);
 	stream->end_due = true;
@@ -62,7 +60,10 @@ void
 etcd_watch_end_all(EtcdClient *client, const char *why)
 {
 	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
-		end_stream(client, &client->streams[i], ETCD_NO_ANSWER, why);
+	{
+		if (client->streams[i].exchange != NULL)
+			end_stream(client, &client->streams[i], ETCD_NO_ANSWER, why);
+	}
 }
 
 /* Opens a stream.  False if memory is out. */
@@ -86,10 +87,7 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 		stream->exchange = etcd_gateway_start(&client->http, &client->settings,
 											  &stream->payload, &destination);
 	if (stream->exchange == NULL)
-	{
-		free_stream(client, stream);
 		return false;
-	}
 	stream->deadline_ns = etcd_client_clock_ns() + timeout_ms * NS_PER_MS;
 	stream->has_told = false;
 	stream->rests_until_ns = INT64_MAX;
@@ -107,18 +105,10 @@ etcd_client_watch(EtcdClient *client, int number, const EtcdWatch *watches, int 
 	stream->end_due = false;
 	if (nwatches == 0)
 		return;
-	if (client->nendpoints > 0 && open_stream(client, stream, watches, nwatches))
-		return;
-	stream->end_outcome = ETCD_NO_ANSWER;
-	etcd_format_message(stream->end_why, "%s",
-						client->nendpoints > 0 ? "out of memory" : "there is no endpoint");
-	stream->end_due = true;
-}
-
-bool
-etcd_client_lost_token(const EtcdWatchFrame *frame)
-{
-	return strstr(frame->message, "invalid auth token") != NULL;
+	if (client->nendpoints == 0)
+		end_stream(client, stream, ETCD_NO_ANSWER, "there is no endpoint");
+	else if (!open_stream(client, stream, watches, nwatches))
+		end_stream(client, stream, ETCD_NO_ANSWER, "out of memory");
 }
 
 void

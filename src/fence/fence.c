@@ -58,8 +58,6 @@
  */
 #define WATCH_INTERVAL_MS	250
 
-#define NS_PER_MS			INT64CONST(1000000)
-
 /* The timer's; PostgreSQL has no use for it. */
 #define WATCH_SIGNAL		SIGVTALRM
 

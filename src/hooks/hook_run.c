@@ -45,8 +45,6 @@
 #include "shared/events.h"
 #include "shared/shared_state.h"
 
-#define NS_PER_MS	INT64CONST(1000000)
-
 static HookRun *run = NULL;
 static Hook hook;				/* a copy: the file may be read again */
 static char *command;			/* in the database's encoding, once it is known */

@@ -24,8 +24,6 @@
 #include "shared/shared_state.h"
 #include "shared/supervised_worker.h"
 
-#define NS_PER_MS	INT64CONST(1000000)
-
 /* No run begins in a database that somebody wants for himself. */
 #define HOLD_NS			(1000 * NS_PER_MS)
 

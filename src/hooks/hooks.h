@@ -18,10 +18,11 @@
 #include "protocol/election.h"
 #include "nodes/pg_list.h"
 #include "port/atomics.h"
+#include "settings/settings.h"
 #include "shared/shared_part.h"
 
 #define HOOKS_MAX			32
-#define HOOKS_MAX_RUNS		64
+#define HOOKS_MAX_RUNS		SETTINGS_MAX_HOOK_WORKERS
 #define HOOKS_FILE_SIZE		(64 * 1024)
 #define HOOKS_MESSAGE_SIZE	1024
 

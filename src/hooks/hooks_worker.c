@@ -36,12 +36,6 @@
 #include "shared/stats.h"
 #include "shared/status.h"
 
-#define NS_PER_MS	INT64CONST(1000000)
-
-/* Between tries of what failed: doubled up to the last. */
-#define BACKOFF_MIN_MS	1000
-#define BACKOFF_MAX_MS	60000
-
 /* After a crash of the server the hook that ran then waits for so long. */
 #define CRASH_HOLD_NS		(60000 * NS_PER_MS)
 
@@ -84,8 +78,7 @@ static int	shortage_backoff_ms = 0;
 static int64
 next_try_ns(int *backoff_ms)
 {
-	*backoff_ms = *backoff_ms == 0 ? BACKOFF_MIN_MS : Min(*backoff_ms * 2, BACKOFF_MAX_MS);
-	return clock_now_ns() + *backoff_ms * NS_PER_MS;
+	return clock_now_ns() + backoff_next_ms(backoff_ms) * NS_PER_MS;
 }
 
 static void

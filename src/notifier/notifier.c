@@ -48,12 +48,6 @@
 #include "shared/shared_state.h"
 #include "shared/stats.h"
 
-#define NS_PER_MS	INT64CONST(1000000)
-
-/* Between tries of what failed: doubled up to the last. */
-#define BACKOFF_MIN_MS	1000
-#define BACKOFF_MAX_MS	60000
-
 /* A notifier that ran for so long had connected to its database. */
 #define STABLE_NS	(1000 * NS_PER_MS)
 
@@ -109,16 +103,6 @@ StaticAssertDecl(sizeof(NotifierStart) <= BGW_EXTRALEN,
 				 "the start of a notifier does not fit into bgw_extra");
 
 /* ---- in the elector ----------------------------------------------------- */
-
-/* Doubles a back-off and returns what it was. */
-static int
-next_backoff_ms(int *backoff_ms)
-{
-	int			now_ms = Max(*backoff_ms, BACKOFF_MIN_MS);
-
-	*backoff_ms = Min(now_ms * 2, BACKOFF_MAX_MS);
-	return now_ms;
-}
 
 static bool
 is_listed(const List *databases, const char *database)
@@ -292,7 +276,7 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 	pfree(notifier->handle);
 	notifier->handle = NULL;
 	notifier->up_since_ns = 0;
-	notifier->due_ns = now_ns + next_backoff_ms(&notifier->backoff_ms) * NS_PER_MS;
+	notifier->due_ns = now_ns + backoff_next_ms(&notifier->backoff_ms) * NS_PER_MS;
 }
 
 long
@@ -326,7 +310,7 @@ notifier_supervise(void)
 			}
 		}
 		else if (notifier->due_ns <= now_ns && !start_notifier(notifier))
-			notifier->due_ns = now_ns + next_backoff_ms(&notifier->backoff_ms) * NS_PER_MS;
+			notifier->due_ns = now_ns + backoff_next_ms(&notifier->backoff_ms) * NS_PER_MS;
 
 		if (notifier->handle == NULL)
 			next_ns = Min(next_ns, notifier->due_ns);
@@ -682,7 +666,7 @@ etcd_leader_notifier_main(Datum main_arg)
 			continue;
 		}
 		stats_count(COUNTER_NOTIFICATIONS_FAILED, 1);
-		notifier_register_pause(start.slot, start.ticket, next_backoff_ms(&backoff_ms), wait_event);
+		notifier_register_pause(start.slot, start.ticket, backoff_next_ms(&backoff_ms), wait_event);
 	}
 	proc_exit(0);
 }

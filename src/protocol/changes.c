@@ -45,9 +45,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "changes.h"
-
-#define NS_PER_MS			INT64_C(1000000)
 
 /* Before the first retry that is not at once; doubled up to the last. */
 #define BACKOFF_MIN_NS		(100 * NS_PER_MS)

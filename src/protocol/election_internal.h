@@ -95,6 +95,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "election.h"
 
 /*
@@ -109,8 +110,6 @@
 #define ELECTION_ASSERT(condition)	((void) 0)
 #endif
 
-#define NS_PER_MS	INT64_C(1000000)
-#define NS_PER_S	INT64_C(1000000000)
 #define NEVER_NS	INT64_MAX
 
 /*

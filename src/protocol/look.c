@@ -71,7 +71,7 @@ look_retry_now(ElectionCore *core)
 static bool
 has_names(const Election *e)
 {
-	if (!e->leader.is_known || e->leader.key.len == 0)
+	if (e->leader.key.len == 0)
 		return false;
 	return !is_queued(e) || (e->state == ELECTION_WAITING && e->position.predecessor.len > 0);
 }
@@ -147,7 +147,7 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 }
 
 /*
- * May this look conclude that the instance leads, or extend it?  The look of a
+ * May a look conclude that the instance leads (ORDERED)?  The look of a
  * candidate behind another waiter need not be ordered: if it shows the
  * candidate as the first, the candidate looks again.
  */
@@ -157,22 +157,12 @@ may_lead(const Election *e)
 	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
-/* Does leadership depend on the look (ORDERED)? */
+/* Reads all elections, or those of which a look is wanted. */
 static bool
-needs_order(const ElectionCore *core, const Op *op)
-{
-	for_each_election(core, e)
-	{
-		if ((op->slots & slot_bit(core, e)) != 0 && may_lead(e))
-			return true;
-	}
-	return op->beat.number != 0;
-}
-
-static bool
-send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, const Beat *beat)
+send_look(ElectionCore *core, int64_t now_ns, bool all, const Beat *beat)
 {
 	EtcdOp		ops[OWN_NRANGES * ELECTION_MAX_ELECTIONS + 1];
+	bool		ordered = beat != NULL;
 	int			n = 0;
 	Op		   *op = core_start_op(core, now_ns, OP_LOOK);
 
@@ -180,45 +170,38 @@ send_look(ElectionCore *core, int64_t now_ns, uint32_t slots, bool by_name, cons
 		return false;
 	if (beat)
 		op->beat = *beat;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
-		bool		names_do = by_name && !e->look_wanted && e->commands.verify_ticket == 0 && has_names(e);
+		bool		names_do = !e->look_wanted && has_names(e);
 
-		if ((slots & SLOT_BIT(i)) == 0 || !is_used(e) || e->followed)
+		if (e->followed || !(all || e->look_wanted))
 			continue;
+		ordered |= may_lead(e);
 		look_take_up(op, e);
 		if (!names_do)
 			e->look_id = op->id;
-		n = add_ranges(op, e, i, names_do, ops, n);
+		n = add_ranges(op, e, slot_of(core, e), names_do, ops, n);
 	}
 	if (n == 0)
 	{
 		op->id = 0;
 		return false;
 	}
-	core_send_look(core, op, ops, n, needs_order(core, op));
+	core_send_look(core, op, ops, n, ordered);
 	return true;
 }
 
 bool
 look_send(ElectionCore *core, int64_t now_ns, const Beat *beat)
 {
-	return send_look(core, now_ns, ALL_SLOTS, true, beat);
+	return send_look(core, now_ns, true, beat);
 }
 
 void
 look_pursue(ElectionCore *core, int64_t now_ns)
 {
-	uint32_t	slots = 0;
-
-	for_each_election(core, e)
-	{
-		if (!e->followed && e->look_wanted)
-			slots |= slot_bit(core, e);
-	}
-	if (slots != 0 && core_is_due(core, now_ns, core->look_retry_ns))
-		(void) send_look(core, now_ns, slots, false, NULL);
+	if (core_is_due(core, now_ns, core->look_retry_ns))
+		(void) send_look(core, now_ns, false, NULL);
 }
 
 /* ---- what an answer shows ---------------------------------------------------- */
@@ -248,8 +231,7 @@ learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts
 	 * A value that we wrote, or that the watch reported, may be newer than
 	 * this answer.
 	 */
-	if (leader == NULL || leader->create_revision != e->leader.key.create_revision ||
-		facts->revision >= e->leader.mod_revision)
+	if (facts->revision >= e->leader.mod_revision)
 	{
 		copy_value(e->leader.value, leader ? leader->value : bytes_of(""), sizeof(e->leader.value));
 		e->leader.mod_revision = leader ? leader->mod_revision : 0;
@@ -369,9 +351,9 @@ learn_names(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 		learn_leader(core, e, facts, keys);
 	else
 		e->look_wanted = true;
-	if ((keys->asked & LOOK_OWN) && is_candidate(e))
+	if (is_queued(e))
 		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
-	else if (keys->asked & LOOK_OWN)
+	else
 		queue_check_absence(core, e, keys->own, facts->revision);
 	if (own_stands)
 		look_for_namesake(core, now_ns, e, keys);
@@ -391,13 +373,14 @@ learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 		lease_taint(core, core->lease.id);
 	e->position.term = facts->term;
 	learn_leader(core, e, facts, keys);
-	if ((keys->asked & LOOK_OWN) && is_candidate(e))
+	if (is_queued(e))
 	{
-		/* another key would be of another epoch */
+		/* another key would be of another epoch, and so would no key */
 		ELECTION_ASSERT(facts->op->create_revisions[slot_of(core, e)] == e->own.create_revision);
+		ELECTION_ASSERT(keys->asked & LOOK_OWN);
 		own_stands = learn_place(core, now_ns, e, facts, keys);
 	}
-	else if (keys->asked & LOOK_OWN)
+	else
 		queue_check_absence(core, e, keys->own, facts->revision);
 	return own_stands;
 }
@@ -409,7 +392,7 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	int			slot = slot_of(core, e);
 	const KeyFacts *keys = &facts->keys[slot];
 	bool		by_name = (keys->asked & LOOK_BY_NAME) != 0;
-	bool		unchanged = by_name && places_stand(e, facts, keys);
+	bool		unchanged = !by_name || places_stand(e, facts, keys);
 	bool		own_stands = false;
 
 	if (facts->revision < e->position.seen_revision || facts->op->epochs[slot] != e->epoch)
@@ -419,15 +402,12 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	 * A look at keys that are not the places any more does not show whether
 	 * the present ones still exist.  The watch must report that.
 	 */
-	if (!by_name || unchanged)
+	if (unchanged)
 		e->position.seen_revision = facts->revision;
 	if (facts->revision < e->position.first_revision)
 	{
-		/*
-		 * from before the end of the wait (ARMED): it does not show the place
-		 */
-		if (keys->asked & LOOK_OWN)
-			own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
+		/* from before the end of the wait (ARMED): it does not show the place */
+		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
 	}
 	else if (by_name)
 		own_stands = learn_names(core, now_ns, e, facts, keys, unchanged);
@@ -471,10 +451,7 @@ void
 look_request_failed(ElectionCore *core, const Op *op)
 {
 	for_each_election(core, e)
-	{
-		if ((op->slots & slot_bit(core, e)) != 0)
-			look_want_again(op, e);
-	}
+		look_want_again(op, e);
 	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
 		core->look_retry_ns = op->sent_ns +
 			core_urgent_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);

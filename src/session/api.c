@@ -20,8 +20,6 @@
 #include "shared/stats.h"
 #include "shared/status.h"
 
-#define NS_PER_US	INT64CONST(1000)
-
 StaticAssertDecl(ETCD_LEADER_NAME_SIZE >= ELECTION_NAME_SIZE &&
 				 ETCD_LEADER_NODE_SIZE >= ELECTION_VALUE_SIZE &&
 				 ETCD_LEADER_KEY_SIZE >= ELECTION_KEY_SIZE &&

@@ -42,8 +42,6 @@
 #include "shared/stats.h"
 #include "shared/status.h"
 
-#define NS_PER_US	INT64CONST(1000)
-
 #define MAX_COLUMNS 32
 
 /*

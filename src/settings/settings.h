@@ -72,6 +72,9 @@ extern bool settings_requires_by_role;
 /* The maximum number of addresses of each of the two lists. */
 #define SETTINGS_MAX_LISTEN		8
 
+/* The maximum of etcd_leader.max_hook_workers. */
+#define SETTINGS_MAX_HOOK_WORKERS	64
+
 /* Called once, at library load in the postmaster. */
 extern void settings_define(void);
 
@@ -98,6 +101,20 @@ extern List *settings_split(const char *value);
  * one.
  */
 extern List *settings_endpoint_urls(void);
+
+/* The value of etcd_leader.elections, split. */
+typedef struct ElectionList
+{
+	int			count;
+	struct
+	{
+		int			len;
+		char		name[ELECTION_NAME_SIZE];
+	}			elections[ELECTION_MAX_ELECTIONS];
+} ElectionList;
+
+/* For the assign hook of etcd_leader.elections, whose memory it is. */
+extern void settings_set_elections(const ElectionList *elections);
 
 /*
  * The first election in etcd_leader.elections, and whether a name is in it;

@@ -18,28 +18,10 @@
 
 #include "base/compat.h"
 #include "etcd/endpoint_url.h"
+#include "etcd/etcd_client.h"
 #include "protocol/changes.h"
 #include "settings.h"
 #include "settings_check.h"
-#include "shared/shared_state.h"
-
-/*
- * Splits a list GUC in a check hook.  The elements point into *raw, which has
- * to be freed with the list.
- */
-static bool
-split_list(const char *value, char **raw, List **elements)
-{
-	*raw = pstrdup(value);
-	if (SplitGUCList(*raw, ',', elements))
-		return true;
-
-	GUC_check_errdetail("List syntax is invalid.");
-	GUC_check_errhint("Separate the elements by commas, and put one that contains commas or spaces into double quotes.");
-	list_free(*elements);
-	pfree(*raw);
-	return false;
-}
 
 /* Is element number n of a list equal to an earlier one? */
 static bool
@@ -54,26 +36,31 @@ is_repeated(const List *elements, int n)
 }
 
 /* Checks element number n of a list, against all the others. */
-typedef bool (*ElementCheck) (const List *elements, int n, const void *context);
+typedef bool (*ElementCheck) (const List *elements, int n);
 
 /*
  * Checks a list of at least `min` and at most `max` elements, and each of
  * them.  `miscounted` is the message about another number.
  */
 static bool
-check_list(const char *value, int min, int max, const char *miscounted, ElementCheck check, const void *context)
+check_list(const char *value, int min, int max, const char *miscounted, ElementCheck check)
 {
-	char	   *raw;
+	char	   *raw = pstrdup(value);	/* the elements point into it */
 	List	   *elements;
-	bool		valid;
+	bool		valid = SplitGUCList(raw, ',', &elements);
 
-	if (!split_list(value, &raw, &elements))
-		return false;
-	valid = list_length(elements) >= min && list_length(elements) <= max;
 	if (!valid)
+	{
+		GUC_check_errdetail("List syntax is invalid.");
+		GUC_check_errhint("Separate the elements by commas, and put one that contains commas or spaces into double quotes.");
+	}
+	else if (list_length(elements) < min || list_length(elements) > max)
+	{
 		GUC_check_errdetail(miscounted, max);
+		valid = false;
+	}
 	for (int i = 0; valid && i < list_length(elements); i++)
-		valid = check(elements, i, context);
+		valid = check(elements, i);
 	list_free(elements);
 	pfree(raw);
 	return valid;
@@ -110,11 +97,11 @@ check_text(const char *value, size_t size)
 }
 
 static bool
-check_endpoint(const List *endpoints, int n, const void *context)
+check_endpoint(const List *endpoints, int n)
 {
 	const char *endpoint = list_nth(endpoints, n);
 
-	if (!check_text(endpoint_url(endpoint), SHARED_ENDPOINT_SIZE))
+	if (!check_text(endpoint_url(endpoint), ETCD_CLIENT_MAX_URL_LEN + 1))
 		return false;
 	if (endpoint_is_valid(endpoint))
 		return true;
@@ -140,7 +127,7 @@ settings_check_endpoints(char **newval, void **extra, GucSource source)
 	}
 
 	return check_list(*newval, 1, ELECTION_MAX_ENDPOINTS, "There must be at least 1 endpoint and at most %d.",
-					  check_endpoint, NULL);
+					  check_endpoint);
 }
 
 /*
@@ -214,67 +201,31 @@ check_election(const List *elections, int n)
 }
 
 bool
-settings_check_elections(const char *newval, int max_elections, void **extra)
+settings_check_elections(char **newval, void **extra, GucSource source)
 {
-	char	   *raw;
 	List	   *names;
-	bool		valid = true;
+	ElectionList *list;
 
-	if (!split_list(newval, &raw, &names))
+	if (!check_list(*newval, 0, settings_max_elections, "There must be at most %d elections, the value of \"etcd_leader.max_elections\".", check_election))
 		return false;
-
-	if (list_length(names) > max_elections)
+	list = compat_guc_malloc(sizeof(ElectionList));
+	if (list == NULL)
+		return false;
+	names = settings_split(*newval);
+	list->count = list_length(names);
+	for (int i = 0; i < list->count; i++)
 	{
-		GUC_check_errdetail("There must be at most %d elections.", max_elections);
-		GUC_check_errhint("The limit is \"%s\".", "etcd_leader.max_elections");
-		valid = false;
+		strlcpy(list->elections[i].name, list_nth(names, i), ELECTION_NAME_SIZE);
+		list->elections[i].len = (int) strlen(list->elections[i].name);
 	}
-	for (int i = 0; valid && i < list_length(names); i++)
-		valid = check_election(names, i);
-
-	if (valid)
-	{
-		ElectionList *list = compat_guc_malloc(sizeof(ElectionList));
-
-		if (list == NULL)
-			valid = false;
-		else
-		{
-			list->count = list_length(names);
-			for (int i = 0; i < list->count; i++)
-			{
-				strlcpy(list->elections[i].name, list_nth(names, i), ELECTION_NAME_SIZE);
-				list->elections[i].len = (int) strlen(list->elections[i].name);
-			}
-			*extra = list;
-		}
-	}
-
 	list_free(names);
-	pfree(raw);
-	return valid;
-}
-
-const char *
-settings_check_election_within(const ElectionList *elections, const char *prefix)
-{
-	for (int i = 0; i < elections->count; i++)
-	{
-		const char *name = elections->elections[i].name;
-		size_t		len = elections->elections[i].len;
-
-		/* the keys begin with the name and a slash */
-		if (!election_is_followed(name) &&
-			(strncmp(prefix, name, strlen(prefix)) == 0 ||
-			 (strncmp(prefix, name, len) == 0 && (prefix[len] == '\0' || prefix[len] == '/'))))
-			return name;
-	}
-	return NULL;
+	*extra = list;
+	return true;
 }
 
 /* Prefix number n of the list, against all the others and the elections. */
 static bool
-check_watched_prefix(const List *prefixes, int n, const void *elections)
+check_watched_prefix(const List *prefixes, int n)
 {
 	const char *prefix = list_nth(prefixes, n);
 	const char *election;
@@ -299,7 +250,7 @@ check_watched_prefix(const List *prefixes, int n, const void *elections)
 			return false;
 		}
 	}
-	election = settings_check_election_within(elections, prefix);
+	election = settings_find_election_within(prefix);
 	if (election != NULL)
 	{
 		GUC_check_errdetail("Prefix \"%s\" has keys of election \"%s\".", prefix, election);
@@ -310,10 +261,10 @@ check_watched_prefix(const List *prefixes, int n, const void *elections)
 }
 
 bool
-settings_check_watched_prefixes(const char *newval, const ElectionList *elections)
+settings_check_watched_prefixes(char **newval, void **extra, GucSource source)
 {
-	return check_list(newval, 0, CHANGES_MAX_PREFIXES, "There must be at most %d prefixes.",
-					  check_watched_prefix, elections);
+	return check_list(*newval, 0, CHANGES_MAX_PREFIXES, "There must be at most %d prefixes.",
+					  check_watched_prefix);
 }
 
 bool
@@ -331,7 +282,7 @@ settings_check_discovery_srv(char **newval, void **extra, GucSource source)
 }
 
 bool
-settings_check_username(char **newval, void **extra, GucSource source)
+settings_check_name(char **newval, void **extra, GucSource source)
 {
 	return check_text(*newval, ELECTION_NAME_SIZE);
 }
@@ -348,14 +299,8 @@ settings_check_node_name(char **newval, void **extra, GucSource source)
 	return check_text(*newval, ELECTION_VALUE_SIZE);
 }
 
-bool
-settings_check_patroni_namespace(char **newval, void **extra, GucSource source)
-{
-	return check_text(*newval, ELECTION_NAME_SIZE);
-}
-
 static bool
-check_node(const List *nodes, int n, const void *context)
+check_node(const List *nodes, int n)
 {
 	const char *node = list_nth(nodes, n);
 
@@ -371,11 +316,11 @@ check_node(const List *nodes, int n, const void *context)
 bool
 settings_check_preferred_nodes(char **newval, void **extra, GucSource source)
 {
-	return check_list(*newval, 0, ELECTION_MAX_PREFERRED, "There must be at most %d nodes.", check_node, NULL);
+	return check_list(*newval, 0, ELECTION_MAX_PREFERRED, "There must be at most %d nodes.", check_node);
 }
 
 static bool
-check_database(const List *databases, int n, const void *context)
+check_database(const List *databases, int n)
 {
 	const char *database = list_nth(databases, n);
 
@@ -391,7 +336,7 @@ check_database(const List *databases, int n, const void *context)
 bool
 settings_check_databases(char **newval, void **extra, GucSource source)
 {
-	return check_list(*newval, 0, SETTINGS_MAX_DATABASES, "There must be at most %d databases.", check_database, NULL);
+	return check_list(*newval, 0, SETTINGS_MAX_DATABASES, "There must be at most %d databases.", check_database);
 }
 
 bool
@@ -479,7 +424,7 @@ is_listen_address(const char *address)
 }
 
 static bool
-check_listen_address(const List *addresses, int n, const void *context)
+check_listen_address(const List *addresses, int n)
 {
 	const char *address = list_nth(addresses, n);
 
@@ -498,5 +443,5 @@ check_listen_address(const List *addresses, int n, const void *context)
 bool
 settings_check_listen(char **newval, void **extra, GucSource source)
 {
-	return check_list(*newval, 0, SETTINGS_MAX_LISTEN, "There must be at most %d addresses.", check_listen_address, NULL);
+	return check_list(*newval, 0, SETTINGS_MAX_LISTEN, "There must be at most %d addresses.", check_listen_address);
 }

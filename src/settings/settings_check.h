@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settings_check.h
- *	  What is allowed in each GUC: check hooks, as guc.h describes them, and
- *	  two checks that need the value of another GUC.
+ *	  What is allowed in each GUC: check hooks, as guc.h describes them.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,41 +10,21 @@
 
 #include "utils/guc.h"
 
-#include "protocol/election.h"
-
-/* The value of etcd_leader.elections, split. */
-typedef struct ElectionList
-{
-	int			count;
-	struct
-	{
-		int			len;
-		char		name[ELECTION_NAME_SIZE];
-	}			elections[ELECTION_MAX_ELECTIONS];
-} ElectionList;
-
 extern bool settings_check_endpoints(char **newval, void **extra, GucSource source);
 
 /* The result is an ElectionList in *extra. */
-extern bool settings_check_elections(const char *newval, int max_elections, void **extra);
+extern bool settings_check_elections(char **newval, void **extra, GucSource source);
 
 /*
  * The elections may change later, or in the same reload: the elector looks at
  * both again.
  */
-extern bool settings_check_watched_prefixes(const char *newval, const ElectionList *elections);
-
-/*
- * The election of our own that has keys below this prefix, or the prefix below
- * its keys; NULL: none.
- */
-extern const char *settings_check_election_within(const ElectionList *elections, const char *prefix);
+extern bool settings_check_watched_prefixes(char **newval, void **extra, GucSource source);
 
 extern bool settings_check_discovery_srv(char **newval, void **extra, GucSource source);
-extern bool settings_check_username(char **newval, void **extra, GucSource source);
+extern bool settings_check_name(char **newval, void **extra, GucSource source);
 extern bool settings_check_file(char **newval, void **extra, GucSource source);
 extern bool settings_check_node_name(char **newval, void **extra, GucSource source);
-extern bool settings_check_patroni_namespace(char **newval, void **extra, GucSource source);
 extern bool settings_check_preferred_nodes(char **newval, void **extra, GucSource source);
 extern bool settings_check_databases(char **newval, void **extra, GucSource source);
 extern bool settings_check_channel(char **newval, void **extra, GucSource source);

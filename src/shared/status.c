@@ -16,8 +16,6 @@
 #include "stats.h"
 #include "status.h"
 
-#define NS_PER_US	INT64CONST(1000)
-
 /* Where an election is, by its index in etcd_leader.elections. */
 typedef struct CachedSlot
 {

@@ -18,12 +18,6 @@
 #include "shared_state.h"
 #include "supervised_worker.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
-
-/* Between two starts: doubled up to the last. */
-#define BACKOFF_MIN_MS	1000
-#define BACKOFF_MAX_MS	60000
-
 /* A worker that ran for so long after its back-off is restarted at once. */
 #define STABLE_NS		(1000 * NS_PER_MS)
 
@@ -74,8 +68,7 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 	{
 		if (now_ns - worker->due_ns > STABLE_NS)
 			worker->backoff_ms = 0;
-		worker->backoff_ms = Max(BACKOFF_MIN_MS, Min(worker->backoff_ms * 2, BACKOFF_MAX_MS));
-		worker->due_ns = now_ns + worker->backoff_ms * NS_PER_MS;
+		worker->due_ns = now_ns + backoff_next_ms(&worker->backoff_ms) * NS_PER_MS;
 		register_worker(worker);
 	}
 	return (long) ((worker->due_ns - now_ns) / NS_PER_MS + 1);

@@ -102,6 +102,20 @@ attacked('agent checks that are sent data without end', sub {
 }, attackers => 3);
 attacked('agent checks as fast as can be', sub { while (1) { http_connect($agent) } });
 
+# Connections that have waited for the server come all at once.
+{
+	my $most = 0;
+	for (1 .. 5)
+	{
+		kill STOP => $server;
+		my @waiting = map { http_connect($port, from => '127.0.1.1') } 1 .. 300;
+		kill CONT => $server;
+		for (1 .. 50) { my $open = open_sockets(); $most = $open if $open > $most; }
+		is(http_code($port, '/leader'), 200, 'others are served while waiting connections are accepted');
+	}
+	cmp_ok($most, '<=', 64 + 15, 'connections that come all at once are limited');
+}
+
 # Requests that are nearly right: each byte of one changed, lost, or doubled.
 attacked('mutated requests', sub {
 	my @requests = (

@@ -144,6 +144,8 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	m->request = keep_request(m->room, sizeof(m->room), request);
 	in->nsent++;
 	note("%s sends %s", in->config.node_name, describe(&m->request));
+	for (int i = 0; i < request->nsuccess; i++)
+		assert_true(request->success[i].kind != ETCD_OP_RANGE || request->success[i].key.len > 0);
 }
 
 static void
@@ -2616,6 +2618,61 @@ test_namesake(void **state)
 	assert_true(first >= 0);
 	run_for(4 * TTL_S * SECOND);
 	assert_int_equal(find_note(first + 1, "a: namesake a in e"), -1);
+	(void) start_instance("b", true);
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(find_note(0, "b: namesake"), -1);
+}
+
+/* Looks that etcd refuses are not sent again at once. */
+static void
+test_look_refused(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			before;
+
+	(void) state;
+	answer_all();
+	lessor.is_busy = true;
+	assert_true(election_verify(a->core, now, 0, 1));
+	before = a->nsent;
+	run_for(SECOND);
+	assert_true(a->nsent - before >= 2 && a->nsent - before < 40);
+	lessor.is_busy = false;
+	run_for(SECOND);
+	assert_true(a->has_replied[1]);
+}
+
+/* A key of another program is too long to be kept: the queue is read, not its name. */
+static void
+test_long_key(void **state)
+{
+	static char long_name[ELECTION_KEY_SIZE + 40] = "e/";
+	EtcdBytes	name = {long_name, sizeof(long_name) - 1};
+	EtcdBytes	value = {"x", 1};
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+
+	(void) state;
+	answer_all();
+	memset(long_name + 2, 'x', sizeof(long_name) - 3);
+	put_key(name, value, 0);
+	b = start_instance("b", true);
+	answer_all();
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	run_for(3 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_string_equal(b->views[0].leader, "a");
+	assert_true(leads(a));
+
+	/* now it leads */
+	assert_true(election_resign(a->core, now, 0, false, 1));
+	answer_all();
+	assert_false(leads(b));
+	run_for(3 * TTL_S * SECOND);
+	assert_string_equal(b->views[0].leader, "x");
+	delete_key(find_key(name));
+	run_for(TTL_S * SECOND);
+	assert_true(leads(b));
 }
 
 /* A read that was sent before the command does not verify leadership. */
@@ -3102,6 +3159,8 @@ main(void)
 		TEST(test_observer),
 		TEST(test_resume),
 		TEST(test_namesake),
+		TEST(test_look_refused),
+		TEST(test_long_key),
 		TEST(test_verify),
 		TEST(test_token_twice),
 		TEST(test_token_of_reentry),

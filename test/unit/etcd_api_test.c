@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_api_test.c
- *	  Unit tests of etcd_api.c.
+ *	  Unit tests of etcd_encode.c, etcd_decode.c and etcd_errors.c.
  *
  * The answers were recorded from etcd 3.4.23 (v1: grpc-gateway v1) and
  * 3.5.30 (v2: grpc-gateway v2).  Each is decoded in a buffer of exactly its
@@ -805,6 +805,9 @@ test_decode_depth(void **state)
 #define V1_FORBIDDEN \
 	"{\"result\":{\"header\":" V1_HEADER("1") ",\"watch_id\":\"-1\",\"created\":true,\"canceled\":true," \
 	"\"cancel_reason\":\"rpc error: code = InvalidArgument desc = etcdserver: user name is empty\"}}\n"
+#define V1_LOST_TOKEN \
+	"{\"result\":{\"header\":" V1_HEADER("1") ",\"watch_id\":\"-1\",\"created\":true,\"canceled\":true," \
+	"\"cancel_reason\":\"rpc error: code = Unauthenticated desc = etcdserver: invalid auth token\"}}\n"
 #define V1_ERROR \
 	"{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"transport is closing\"," \
 	"\"http_status\":\"Service Unavailable\"}}"
@@ -814,7 +817,7 @@ test_decode_depth(void **state)
 static void
 test_decode_frames(void **state)
 {
-	const char *stream = "\r\n \t" V1_CREATED V1_PUT V1_DELETE V1_COMPACTED V1_FORBIDDEN V1_ERROR V2_ERROR "  ";
+	const char *stream = "\r\n \t" V1_CREATED V1_PUT V1_DELETE V1_COMPACTED V1_FORBIDDEN V1_LOST_TOKEN V1_ERROR V2_ERROR "  ";
 	size_t		len = strlen(stream);
 	size_t		pos = 0;
 	EtcdWatchFrame frame;
@@ -871,6 +874,12 @@ test_decode_frames(void **state)
 	assert_true(frame.canceled && frame.created);
 	assert_int_equal(frame.watch_id, -1);
 	assert_non_null(strstr(frame.message, "user name is empty"));
+	assert_false(frame.lost_token);
+	etcd_free_frame(&frame);
+
+	n = decode_frame(stream + pos, len - pos, &frame);
+	pos += n;
+	assert_true(frame.canceled && frame.lost_token);
 	etcd_free_frame(&frame);
 
 	n = decode_frame(stream + pos, len - pos, &frame);
@@ -896,7 +905,7 @@ static void
 test_cut_frames(void **state)
 {
 	const char *frames[] = {
-		V1_CREATED, V1_PUT, V1_DELETE, V1_COMPACTED, V1_FORBIDDEN, V1_ERROR, V2_ERROR,
+		V1_CREATED, V1_PUT, V1_DELETE, V1_COMPACTED, V1_FORBIDDEN, V1_LOST_TOKEN, V1_ERROR, V2_ERROR,
 		/* split within a literal, an escape, a character or a number */
 		" {\"result\" : {\"header\":{\"raft_term\":12, \"x\":[null,false,-1.5e+7,\"\\u00e9\\ud83d\\ude00\\n\"]},"
 		"\"created\":true,\"cancel_reason\":\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"}}\n",
@@ -1088,7 +1097,7 @@ change_members(json_t *root, json_t *json)
 }
 
 static const char *const all_frames[] = {
-	V1_PUT, V1_DELETE, V1_COMPACTED, V1_FORBIDDEN, V1_ERROR, V2_ERROR,
+	V1_PUT, V1_DELETE, V1_COMPACTED, V1_FORBIDDEN, V1_LOST_TOKEN, V1_ERROR, V2_ERROR,
 	"{\"error\":\"m\",\"message\":\"m\",\"code\":9}",
 };
 

@@ -658,7 +658,7 @@ static Caller *
 start_caller(const char *first, const char *second)
 {
 	Caller	   *caller = calloc(1, sizeof(Caller));
-	EtcdClientCallbacks callbacks = {answered, watched, watch_ended, noticed, version_told, endpoints_changed, caller};
+	EtcdClientCallbacks callbacks = {watched, watch_ended, noticed, version_told, endpoints_changed, caller};
 
 	caller->client = etcd_client_create(&callbacks);
 	assert_non_null(caller->client);
@@ -735,7 +735,7 @@ send_grant(Caller *caller, uint64_t id, int64_t lease)
 {
 	EtcdRequest grant = {.kind = ETCD_GRANT,.lease = lease,.ttl_s = 60};
 
-	etcd_client_send(caller->client, id, &grant);
+	etcd_client_send(caller->client, answered, id, &grant);
 }
 
 static void
@@ -743,7 +743,7 @@ send_lease(Caller *caller, uint64_t id, EtcdRequestKind kind, int64_t lease)
 {
 	EtcdRequest request = {.kind = kind,.lease = lease};
 
-	etcd_client_send(caller->client, id, &request);
+	etcd_client_send(caller->client, answered, id, &request);
 }
 
 static void
@@ -755,7 +755,7 @@ send_op(Caller *caller, uint64_t id, EtcdOpKind kind, const char *key)
 	};
 	EtcdRequest txn = {.kind = ETCD_TXN,.success = ops,.nsuccess = 2};
 
-	etcd_client_send(caller->client, id, &txn);
+	etcd_client_send(caller->client, answered, id, &txn);
 }
 
 /* Sends a request, waits, and returns the record of the answer. */
@@ -886,13 +886,13 @@ test_txn_meaning(void **state)
 	.success = &range,.nsuccess = 1,.failure = &delete,.nfailure = 1};
 
 	(void) state;
-	etcd_client_send(caller->client, 1, &txn);
+	etcd_client_send(caller->client, answered, 1, &txn);
 	WAIT_UNTIL(caller, caller->nanswers == 1);
 	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
 	assert_true(caller->answers[0].succeeded);
 
 	txn.compares = &changed;
-	etcd_client_send(caller->client, 2, &txn);
+	etcd_client_send(caller->client, answered, 2, &txn);
 	WAIT_UNTIL(caller, caller->nanswers == 2);
 	assert_int_equal(caller->answers[1].outcome, ETCD_ANSWERED);
 	assert_false(caller->answers[1].succeeded);
@@ -2084,11 +2084,11 @@ test_large(void **state)
 	WAIT_UNTIL(caller, caller->nframes == 1);
 	for (int i = 1; i <= 3; i++)
 	{
-		etcd_client_send(caller->client, i, &write);
+		etcd_client_send(caller->client, answered, i, &write);
 		WAIT_UNTIL(caller, caller->nanswers == i && caller->nframes == i + 1);
 		assert_int_equal(caller->frames[i].value_len, size);
 	}
-	etcd_client_send(caller->client, 4, &read);
+	etcd_client_send(caller->client, answered, 4, &read);
 	WAIT_UNTIL(caller, caller->nanswers == 4);
 	assert_int_equal(caller->answers[3].outcome, ETCD_ANSWERED);
 	assert_int_equal(caller->nends, 0);
@@ -2106,7 +2106,7 @@ test_large(void **state)
 	stop_caller(caller);
 
 	caller = start_caller(server->url, etcd_url);
-	etcd_client_send(caller->client, 5, &read);
+	etcd_client_send(caller->client, answered, 5, &read);
 	WAIT_UNTIL(caller, caller->nanswers == 1);
 	assert_int_equal(caller->answers[0].outcome, ETCD_REFUSED);
 	assert_int_equal(caller->answers[0].code, ETCD_CODE_RESOURCE_EXHAUSTED);

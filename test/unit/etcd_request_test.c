@@ -280,7 +280,6 @@ begin(void **state)
 		endpoints[i].url = (char *) urls[i];
 	client.endpoints = endpoints;
 	client.nendpoints = MAX_ENDPOINTS;
-	client.callbacks.answered = answered;
 	client.callbacks.noticed = noticed;
 	client.settings.request_timeout_ms = TIMEOUT_MS;
 	client.settings.connect_timeout_ms = TIMEOUT_MS;
@@ -306,7 +305,7 @@ send_request(uint64_t id, bool reads)
 	EtcdRequest txn = {.kind = ETCD_TXN,.success = &op,.nsuccess = 1};
 
 	ids[id].sent_ns = now_ns;
-	etcd_client_send(&client, id, &txn);
+	etcd_client_send(&client, answered, id, &txn);
 }
 
 /* Does the same as etcd_client_process(). */

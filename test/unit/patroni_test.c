@@ -639,6 +639,90 @@ test_patroni_restart(void **state)
 	assert_string_equal(events, "");
 }
 
+/* The key goes to another lease just before the deadline, which does not move forward. */
+static void
+test_lease_changed_at_deadline(void **state)
+{
+	int64_t		deadline_ns;
+
+	(void) state;
+	begin_leading();
+	deadline_ns = view.deadline_ns;
+	now = deadline_ns - SECOND / 2;
+	set_key(LEADER, "n1", 99);
+	tell();
+	assert_true(leads());
+	assert_int_equal(view.deadline_ns, deadline_ns);
+}
+
+/* An event is older than the look, or comes once more after a newer one. */
+static void
+test_old_events(void **state)
+{
+	Key			newest;
+	int64_t		revision;
+
+	(void) state;
+	set_key(LEADER, "n2", 88);
+	revision = etcd.revision;
+	set_key(LEADER, "n1", 77);
+	begin_leading();
+	newest = etcd.keys[LEADER];
+	etcd.keys[LEADER].value = "n2";
+	etcd.keys[LEADER].lease = 88;
+	etcd.keys[LEADER].mod_revision = etcd.revision = revision;
+	tell();
+	assert_true(leads());
+	assert_null(next_sent());
+
+	etcd.keys[LEADER] = newest;
+	etcd.revision = newest.mod_revision;
+	set_key(LEADER, "n2", 88);
+	tell();
+	answer_all();
+	assert_string_equal(view.leader, "n2");
+	set_key(LEADER, "n3", 99);
+	newest = etcd.keys[LEADER];
+	set_key(LEADER, "n4", 66);
+	tell();
+	assert_string_equal(view.leader, "n4");
+	etcd.keys[LEADER] = newest;
+	etcd.revision = newest.mod_revision;
+	tell();
+	assert_string_equal(view.leader, "n4");
+}
+
+/* Looks that etcd refuses are not sent again at once. */
+static void
+test_look_refused(void **state)
+{
+	EtcdAnswer	refusal = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_PERMISSION_DENIED};
+	int			nlooks = 0;
+
+	(void) state;
+	begin_leading();
+	set_key(LEADER, "n1", 99);
+	tell();
+	for (int64_t end = now + SECOND; now < end; now += MS)
+	{
+		election_tick(core, now);
+		for (Sent *s = next_sent(); s != NULL; s = next_sent())
+		{
+			uint64_t	id = s->id;
+
+			if (s->kind != ETCD_TXN)
+			{
+				answer();
+				continue;
+			}
+			s->id = 0;
+			nlooks++;
+			election_receive(core, now, id, &refusal);
+		}
+	}
+	assert_true(nlooks >= 2 && nlooks < 30);
+}
+
 /* The key goes to another lease while contact is lost, and the watch tells it. */
 static void
 test_lease_changed_without_contact(void **state)
@@ -1087,7 +1171,10 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_watch, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_silent_watch, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_patroni_restart, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_lease_changed_at_deadline, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lease_changed_without_contact, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_old_events, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_look_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_leader_elsewhere, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_leader_restored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_look_sent_before, set_up, tear_down),

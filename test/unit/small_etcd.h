@@ -17,7 +17,7 @@
 
 typedef struct Key
 {
-	char		key[ELECTION_KEY_SIZE];
+	char		key[ELECTION_KEY_SIZE + 64];	/* the names of other programs may be longer than ours */
 	char		value[ELECTION_VALUE_SIZE];
 	int64_t		create_revision;
 	int64_t		mod_revision;

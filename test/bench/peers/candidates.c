@@ -1,6 +1,6 @@
 /*
  * Many candidates of ours in one process, without PostgreSQL.  They use
- * election.c, etcd_api.c and etcd_client.c of the extension.  Each candidate has
+ * the protocol and the client of etcd of the extension.  Each candidate has
  * a client and a lease of its own.
  *
  *	 candidates ENDPOINT ELECTION NAME TTL NUMBER
@@ -44,10 +44,12 @@ now_ns(void)
 
 /* ---- called by the core ---- */
 
+static void answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
+
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
-	etcd_client_send(((Candidate *) ctx)->client, id, request);
+	etcd_client_send(((Candidate *) ctx)->client, answered, id, request);
 }
 
 static void
@@ -133,7 +135,6 @@ static void
 start(Candidate *candidate, const char *endpoint, const char *election, const char *name, int number, int ttl_s)
 {
 	EtcdClientCallbacks callbacks = {
-		.answered = answered,
 		.watched = watched,
 		.watch_ended = watch_ended,
 		.noticed = noticed,

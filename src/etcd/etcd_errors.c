@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_errors.c
+ *	  etcd's errors: what they mean, and text for people.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "c.h"
+
+#include "mb/pg_wchar.h"
+
+#include "etcd_api.h"
+
+/*
+ * Number of bytes of the UTF-8 character at s, 0 if there is no valid one
+ * within the bytes left.
+ */
+static size_t
+utf8_length(const unsigned char *s, size_t left)
+{
+	size_t		len = s[0] < 0x80 ? 1 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
+
+	return len <= left && pg_utf8_islegal(s, (int) len) ? len : 0;
+}
+
+/*
+ * See etcd_api.h.  Control characters become a space, several in a row one;
+ * bytes that are not UTF-8 become a question mark.
+ */
+void
+etcd_format_message(char *message, const char *format,...)
+{
+	char		raw[4 * ETCD_MESSAGE_SIZE];
+	const unsigned char *s = (const unsigned char *) raw;
+	const unsigned char *end;
+	size_t		len = 0;
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(raw, sizeof(raw), format, args);
+	va_end(args);
+	end = s + strlen(raw);
+
+	while (s < end)
+	{
+		size_t		n = utf8_length(s, end - s);
+		bool		control = *s < 0x20 || *s == 0x7F ||
+			(n == 2 && s[0] == 0xC2 && s[1] < 0xA0);
+
+		if (len + Max(n, 1) >= ETCD_MESSAGE_SIZE)
+			break;
+		if (n == 0)
+		{
+			message[len++] = '?';
+			n = 1;
+		}
+		else if (!control)
+		{
+			memcpy(message + len, s, n);
+			len += n;
+		}
+		else if (len > 0 && message[len - 1] != ' ')
+			message[len++] = ' ';
+		s += n;
+	}
+	while (len > 0 && message[len - 1] == ' ')
+		len--;
+	message[len] = '\0';
+}
+
+/* ---- errors ---------------------------------------------------------- */
+
+bool
+etcd_blames_endpoint(EtcdOutcome outcome, int code, const char *message)
+{
+	if (outcome == ETCD_ANSWERED)
+		return false;
+	if (outcome != ETCD_REFUSED)
+		return true;
+
+	switch (code)
+	{
+		case ETCD_CODE_NOT_FOUND:
+			/* of the gateway, not of etcd: it does not know the path */
+			return strcmp(message, "Not Found") == 0;
+		case ETCD_CODE_INVALID_ARGUMENT:
+		case ETCD_CODE_ALREADY_EXISTS:
+		case ETCD_CODE_PERMISSION_DENIED:
+		case ETCD_CODE_RESOURCE_EXHAUSTED:
+		case ETCD_CODE_FAILED_PRECONDITION:
+		case ETCD_CODE_OUT_OF_RANGE:
+		case ETCD_CODE_UNAUTHENTICATED:
+			return false;
+		default:
+
+			/*
+			 * Unavailable, no leader, deadline exceeded, internal, and the
+			 * unknown ones: etcd gives a code to each error that is the
+			 * client's, "not a primary lessor" has none.
+			 */
+			return true;
+	}
+}
+
+/* The texts are those of etcd's api/v3rpc/rpctypes/error.go. */
+bool
+etcd_wants_token(EtcdOutcome outcome, int code, const char *message)
+{
+	if (outcome != ETCD_REFUSED)
+		return false;
+	return code == ETCD_CODE_UNAUTHENTICATED ||
+		(code == ETCD_CODE_INVALID_ARGUMENT &&
+		 (strstr(message, "user name is empty") != NULL ||
+		  strstr(message, "revision of auth store is old") != NULL));
+}
+
+static bool
+is_refusal(const EtcdAnswer *answer, EtcdCode code, const char *text)
+{
+	return answer->outcome == ETCD_REFUSED && answer->code == (int) code && strstr(answer->message, text) != NULL;
+}
+
+bool
+etcd_says_auth_is_off(const EtcdAnswer *answer)
+{
+	return is_refusal(answer, ETCD_CODE_FAILED_PRECONDITION, "authentication is not enabled");
+}
+
+bool
+etcd_says_lease_not_found(const EtcdAnswer *answer)
+{
+	return is_refusal(answer, ETCD_CODE_NOT_FOUND, "requested lease not found");
+}
+
+bool
+etcd_says_lease_exists(const EtcdAnswer *answer)
+{
+	return is_refusal(answer, ETCD_CODE_FAILED_PRECONDITION, "lease already exists");
+}
+
+const char *
+etcd_advise(int code, const char *message)
+{
+	static const struct
+	{
+		int			code;
+		const char *text;		/* NULL: any */
+		const char *advice;
+	}			advices[] = {
+		{ETCD_CODE_PERMISSION_DENIED, NULL,
+		"grant the etcd user a role that may read and write the keys that begin with the election's name and a slash"},
+		{ETCD_CODE_INVALID_ARGUMENT, "user name is empty",
+		"etcd asks for a user: set \"etcd_leader.username\" and \"etcd_leader.password_file\""},
+		{ETCD_CODE_INVALID_ARGUMENT, "authentication failed",
+		"check \"etcd_leader.username\" and \"etcd_leader.password_file\""},
+		{ETCD_CODE_RESOURCE_EXHAUSTED, "space exceeded",
+		"alarm NOSPACE: compact and defragment etcd, then \"etcdctl alarm disarm\""},
+		{ETCD_CODE_UNAVAILABLE, "no leader",
+		"the etcd cluster has no leader: most of its members must run and reach each other"},
+	};
+
+	for (size_t i = 0; i < lengthof(advices); i++)
+	{
+		if (code == advices[i].code &&
+			(advices[i].text == NULL || strstr(message, advices[i].text) != NULL))
+			return advices[i].advice;
+	}
+	return NULL;
+}
