@@ -9,13 +9,6 @@
  */
 #include "election_internal.h"
 
-/*
- * The back-off between two tries of a failed request.  It doubles up to the
- * last value, and has a jitter.
- */
-#define BACKOFF_MIN_MS		100
-#define BACKOFF_MAX_MS		1000
-
 /* ---- time ------------------------------------------------------------------ */
 
 static int64_t

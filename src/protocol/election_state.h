@@ -1,0 +1,505 @@
+/*-------------------------------------------------------------------------
+ *
+ * election_state.h
+ *	  The state of the elections.
+ *
+ * Each file changes only its own part of the state, and may read all of it.
+ * look_wanted is set by whoever wants a look.  An Election is made of the parts'
+ * own structs.  Own key: queue.c; position and leader: look.c, and queue_events.c
+ * at the end of a wait; commands: command.c.
+ *
+ * The rules (PLACE, EPOCH, BEAT, ...) are at the head of election.c.
+ *
+ * What the revisions, terms and times mean.  0 is "none" or "not known",
+ * unless the field says something else.  "History": everything is 0 again
+ * after discard_history().
+ *
+ *	 revision			meaning								who sets it, what holds
+ *
+ *	 own.create_revision
+ *						of the own key that stands, or that	entry, look, delete answer.
+ *						is being deleted					Queued: not 0, above
+ *															min_create_revision.
+ *	 own.mod_revision	newest known write of that key		entry, look, watch, move, proclaim;
+ *															raised only, while the key stands
+ *	 own.written_revision
+ *						newest write of that key by this	entry, move, proclaim: answers.
+ *						instance, as far as known			Below mod_revision: somebody else
+ *															wrote it, or an answer was lost
+ *	 own.min_create_revision
+ *						the own key did not exist at this	sending of an entry, look, delete
+ *						revision, so the next one is		answer
+ *						created above it.  An earlier one
+ *						is never believed again (FINAL).
+ *	 position.seen_revision
+ *						of the newest look that was used	look; raised only; History.
+ *						and shows the present places.		Not by events: another watch of the
+ *						All watches of the election begin	stream may be behind.
+ *						after it.
+ *	 position.ready_revision
+ *						of the newest answer that shows		look; 0 with the epoch, a lost watch,
+ *						the own key and exactly one			another place, or a new key of the
+ *						before it (ARMED)					leader's name.  Waiting only; up to
+ *															seen_revision
+ *	 position.first_revision
+ *						at which the wait ended (ARMED):	event; 0 with the epoch.
+ *						older answers show a place that		Leading only
+ *						is not the own one any more
+ *	 position.ended_revision
+ *						of the event that ends the wait		event; 0 with the epoch, and
+ *						(ARMED)								at the end of each frame
+ *	 leader.key.create_revision
+ *						of the leader's key			look, end of the wait (ARMED)
+ *	 leader.mod_revision
+ *						that leader.value is of			look, watch, own writes; History
+ *	 leader.announced_revision
+ *						of the leader announced last		announcement.
+ *															Leading: that of the own key.
+ *	 op.revision_floor	max_revision at the sending: no		sending
+ *						linearizable answer is older
+ *	 max_revision		highest seen						any good answer or frame;
+ *															raised only; History
+ *	 min_token_exclusive	tokens up to this may have been	a sign that etcd was put back;
+ *						handed out in another history		etcd_campaign() of a held-back
+ *						(HISTORY)							candidate sets it to 0.
+ *															Leadership begins above it only.
+ *
+ *	 term
+ *	 term_seen			highest seen						any good answer or frame; History
+ *	 lease.term			term_seen when its grant was sent	first sending of the grant;
+ *						first								never above term_seen
+ *	 beat.term			of the keepalive's answer			the answer
+ *	 position.term		of the answer that showed the		look that did not ask by name
+ *						places
+ *
+ *	 time
+ *	 lease.sent_ns		first sending of the grant			sending
+ *	 lease.until_ns		the lease lives at etcd at least	grant; beat (raised); start of a
+ *						until then							move to a shorter lease (lowered)
+ *	 lease_until_ns		the own key lives at least until	PLACE, beat, end of a move; lowered
+ *						then								with lease.until_ns.  Not 0 exactly
+ *															while leading; never after
+ *															lease.until_ns.
+ *	 deadline			lease_until_ns minus the margin		computed, see lease_deadline_ns()
+ *	 leader.until_ns	the leader's name is known until	look: its sending plus a TTL
+ *						then
+ *	 *_retry_ns			postponed until then				failure of what is postponed
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ELECTION_STATE_H
+#define ELECTION_STATE_H
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "election.h"
+
+/*
+ * The simulator, the fuzzers and the unit tests are built with
+ * ELECTION_CHECKED.  The extension is not: an elector that is in doubt about
+ * itself must not bring down the server.
+ */
+#ifdef ELECTION_CHECKED
+#include <assert.h>
+#define ELECTION_ASSERT(condition)	assert(condition)
+#else
+#define ELECTION_ASSERT(condition)	((void) 0)
+#endif
+
+#define NEVER_NS	INT64_MAX
+
+/*
+ * Requests under way at once, at the most: a beat's two, some looks, the
+ * lease's, and one of each kind per election.
+ */
+#define MAX_OPS				(16 + 3 * ELECTION_MAX_ELECTIONS)
+
+/* Own key and leader of each election; of a followed one, Patroni's two. */
+#define MAX_WATCHES			(2 * ELECTION_MAX_ELECTIONS)
+
+#define ALL_SLOTS			UINT32_MAX
+#define SLOT_BIT(slot)		(UINT32_C(1) << (slot))
+
+typedef enum OpKind
+{
+	OP_LOOK,
+	OP_PATRONI_LOOK,			/* of one followed election */
+	OP_KEEPALIVE,
+	OP_GRANT,
+	OP_REVOKE,
+	OP_MOVE,
+	OP_ENTER,
+	OP_DELETE,
+	OP_PROCLAIM,
+	OP_SURVEY,					/* the queue, for a transfer */
+	OP_TRANSFER,
+	OP_TIME_TO_LIVE				/* of the lease of a followed key */
+} OpKind;
+
+/* The keys that a look reads of an election, beside its leader's. */
+#define LOOK_OWN			1
+#define LOOK_NEIGHBOUR		2		/* the predecessor; for a leader, the last key of the queue */
+#define LOOK_BY_NAME		4		/* the predecessor and the leader that are known, no others */
+
+/* The keys that a PATRONI_LOOK reads, in the order of its ranges. */
+enum
+{
+	PATRONI_LEADER,
+	PATRONI_CONFIG,
+	PATRONI_INITIALIZE,
+	PATRONI_MEMBER,
+	PATRONI_NRANGES
+};
+
+/*
+ * The least margin of a followed election: etcd's default election timeout.  A
+ * deposed leader of etcd may believe for this long that it still leads.
+ */
+#define PATRONI_MIN_MARGIN_NS	NS_PER_S
+
+/*
+ * A beat travels with its two requests, first with the keepalive and then with
+ * the look that confirms it.  So several beats can be under way at once: where
+ * etcd is slow, the next one begins before the last one is through.
+ */
+typedef struct Beat
+{
+	uint64_t	number;			/* 0: none */
+	int64_t		sent_ns;		/* the keepalive was sent */
+	uint64_t	term;			/* LOOK: of the keepalive's answer */
+	int64_t		ttl_ns;			/* LOOK: that the answer gave */
+} Beat;
+
+/* A request under way. */
+typedef struct Op
+{
+	uint64_t	id;				/* 0: free */
+	OpKind		kind;
+	int64_t		sent_ns;
+	int64_t		revision_floor;
+	int64_t		lease;			/* KEEPALIVE, GRANT, REVOKE, MOVE, ENTER, TIME_TO_LIVE */
+	Beat		beat;			/* that it is a part of */
+	uint32_t	slots;			/* elections that it is about */
+	uint32_t	generation;		/* ENTER, DELETE, PROCLAIM: of the slot's use */
+	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
+	int64_t		create_revisions[ELECTION_MAX_ELECTIONS];
+	uint8_t		asked[ELECTION_MAX_ELECTIONS];	/* LOOK */
+	bool		ordered;		/* LOOK, PATRONI_LOOK: raft's log is to order it (ORDERED) */
+	char		value[ELECTION_VALUE_SIZE]; /* ENTER, PROCLAIM */
+} Op;
+
+/*
+ * The keys of an election, as an answer shows them.  NULL: there is no such
+ * key, or the request did not read it.
+ */
+typedef struct KeyFacts
+{
+	uint8_t		asked;			/* LOOK: which of them were read */
+	const EtcdKeyValue *own;
+	const EtcdKeyValue *neighbour;	/* the predecessor; for a leader, the last one */
+	const EtcdKeyValue *leader;
+} KeyFacts;
+
+typedef enum FactsKind
+{
+	FACTS_ANSWER,				/* etcd did what was asked */
+	FACTS_REFUSAL,				/* etcd did not, and says why */
+	FACTS_MISFIT,				/* the answer is not one to this request */
+	FACTS_NO_ANSWER				/* the endpoint failed */
+} FactsKind;
+
+/*
+ * What an answer says.  They are facts about etcd, not about this instance:
+ * what follows from them is for each part to decide.
+ */
+typedef struct Facts
+{
+	FactsKind	kind;
+	const Op   *op;				/* the request */
+	int			endpoint;
+	const char *message;		/* REFUSAL, NO_ANSWER */
+	uint64_t	cluster_id;
+	int64_t		revision;
+	uint64_t	term;
+	bool		succeeded;		/* txn: the compares held, so it wrote */
+	bool		ordered;		/* look: raft's log has ordered it (ORDERED) */
+	KeyFacts	keys[ELECTION_MAX_ELECTIONS];	/* LOOK; own: MOVE, ENTER, DELETE, PROCLAIM
+												 * whose compares did not hold */
+	const EtcdKeyValue *patroni[PATRONI_NRANGES];	/* PATRONI_LOOK */
+	const EtcdKeyValue *queue;	/* SURVEY, TRANSFER: from the own key on */
+	int			nqueue;
+	bool		lease_not_found;	/* REFUSAL */
+	bool		lease_exists;	/* REFUSAL: of a grant */
+	int64_t		ttl_s;			/* GRANT, KEEPALIVE, TIME_TO_LIVE, see EtcdAnswer */
+	int64_t		granted_ttl_s;	/* TIME_TO_LIVE */
+} Facts;
+
+/* A key of the queue that is watched.  len 0: none, or too long to be kept. */
+typedef struct QueueKey
+{
+	char		data[ELECTION_KEY_SIZE];
+	size_t		len;
+	int64_t		create_revision;	/* 0: there is no such key */
+} QueueKey;
+
+/* The additional state of a followed election; see patroni.c. */
+typedef struct Patroni
+{
+	char		prefix[ELECTION_KEY_SIZE];
+	char		leader_key[ELECTION_KEY_SIZE + 8];
+	char		config_key[ELECTION_KEY_SIZE + 8];
+	char		initialize_key[ELECTION_KEY_SIZE + 16];
+	char		member_key[ELECTION_KEY_SIZE + 16 + ELECTION_VALUE_SIZE];
+
+	/*
+	 * The leader key.  Its value is leader_value of the election.  The revision
+	 * at which that became the value is leader.create_revision; if the key names
+	 * us, it is the election's create_revision, too.
+	 */
+	int64_t		key_revision;	/* its create revision; 0: it does not exist */
+	int64_t		lease;			/* that the key is attached to; 0: none */
+	int64_t		ttl_ns;			/* granted; 0: not known */
+	int64_t		until_ns;		/* the key lives at least until then; 0: not known */
+	int64_t		event_revision; /* of the newest event */
+
+	/* the beat: a time to live, and a look that is sent after its answer */
+	bool		beat_wanted;
+	int64_t		beat_ns;		/* when it is due otherwise */
+	int			beat_failures;
+	int64_t		retry_ns;
+	uint64_t	asked_id;		/* of the request under way; 0: none */
+	uint64_t	asked_term;		/* term_seen when it was sent */
+	struct
+	{
+		bool		valid;
+		uint64_t	before_id;	/* looks with this id or a higher one were sent later */
+		int64_t		sent_ns;
+		uint64_t	known_term;
+		uint64_t	term;
+		int64_t		ttl_ns;
+		int64_t		until_ns;
+	}			told;
+
+	/* the cluster */
+	int64_t		config_revision;	/* of the configuration that was read */
+	bool		is_paused;
+	bool		has_failsafe;
+	bool		has_keys;
+	bool		member_seen;
+	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];
+} Patroni;
+
+typedef enum TransferStage
+{
+	TRANSFER_NONE,
+	TRANSFER_SURVEYING,			/* leads; a command waits for the queue to be read */
+	TRANSFER_SENT,				/* does not lead; the own key may be gone at any time */
+	TRANSFER_WATCHING			/* the own key is gone; a command waits for the next leader */
+} TransferStage;
+
+/* The hand-over to a named candidate; see transfer.c. */
+typedef struct Transfer
+{
+	TransferStage stage;
+	uint64_t	ticket;			/* of the command; 0: by preference, or it was answered */
+	char		to_node[ELECTION_VALUE_SIZE];	/* SURVEYING: the name in the command */
+	int64_t		until_ns;		/* then it is over */
+	int64_t		own_revision;	/* SENT, WATCHING: create revision of the key given up */
+	int64_t		target_revision;	/* SENT, WATCHING: of the target's */
+	int64_t		receipt_version;	/* SENT, WATCHING: of the target's key when it leads; 0: any */
+
+	uint64_t	op_id;			/* survey or txn under way; 0: none */
+	int			failures;		/* in a row */
+	int64_t		retry_ns;
+
+	/* while leading: a candidate that is preferred to this instance */
+	int64_t		better_revision;	/* create revision of its key; 0: none */
+	int64_t		better_since_ns;	/* when it was first seen in the queue */
+	int64_t		survey_ns;		/* when to look for one again */
+} Transfer;
+
+/* The own key of an election, and what is wanted of it; see queue.c. */
+typedef struct OwnKey
+{
+	char		wanted_value[ELECTION_VALUE_SIZE];
+	bool		must_put_value; /* write it even if it is there: a command waits */
+	char		key[ELECTION_KEY_SIZE]; /* empty: never entered on this lease */
+	int64_t		named_lease;	/* the key was attached to it, or a request
+								 * under way may do so; 0: none */
+	int64_t		min_create_revision;
+	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
+	int64_t		create_revision;
+	int64_t		mod_revision;
+	int64_t		written_revision;
+	int64_t		lease;			/* as of mod_revision */
+	char		value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
+} OwnKey;
+
+/* The position of the own key in the queue; see look.c and queue.c (ARMED). */
+typedef struct Position
+{
+	int64_t		seen_revision;
+	uint64_t	term;
+	QueueKey	predecessor;
+	int64_t		ready_revision;
+	int64_t		first_revision;
+	int64_t		ended_revision;
+} Position;
+
+/* The leader, whoever it is; see look.c, and patroni.c. */
+typedef struct Leader
+{
+	QueueKey	key;
+	char		value[ELECTION_VALUE_SIZE];
+	int64_t		mod_revision;
+	int64_t		version;		/* as of mod_revision, of another's key */
+	bool		is_known;		/* key, or that there is none, is current */
+	int64_t		until_ns;
+	int64_t		announced_revision;
+	char		announced_value[ELECTION_VALUE_SIZE];
+} Leader;
+
+/* Another candidate with our value. */
+typedef struct Duplicate
+{
+	int64_t		create_revision;	/* 0: there is none */
+	int64_t		since_ns;		/* when it was first seen; NEVER_NS: it was reported */
+} Duplicate;
+
+/* Tickets of the commands that wait; see command.c. */
+typedef struct Commands
+{
+	uint64_t	resign_ticket;
+	uint64_t	campaign_ticket;
+	uint64_t	proclaim_ticket;
+	uint64_t	verify_ticket;
+	uint64_t	verify_id;		/* of the look that verifies; 0: to be sent */
+} Commands;
+
+typedef struct Election
+{
+	char		name[ELECTION_NAME_SIZE];	/* empty: the slot is free */
+	char		prefix[ELECTION_NAME_SIZE + 1]; /* "name/" */
+	char		prefix_end[ELECTION_NAME_SIZE + 1]; /* "name0" */
+	bool		wanted;			/* in the settings */
+	bool		stay_out;		/* resigned without rejoin */
+	ElectionState state;
+	uint32_t	generation;		/* how often the slot was taken */
+	uint32_t	epoch;			/* answers to requests of another epoch are ignored */
+	bool		followed;		/* Patroni decides; of the own key nothing is used but
+								 * the create revision, while the leader key names us */
+	int64_t		lease_until_ns; /* see lease.c */
+
+	OwnKey		own;
+	Position	position;
+	Leader		leader;
+	Duplicate	duplicate;
+	Commands	commands;
+	Transfer	transfer;
+	Patroni		patroni;
+
+	/* looks, and retries of this election's own requests */
+	bool		look_wanted;
+	uint64_t	look_id;		/* the newest that did not ask by name */
+	int			failures;		/* in a row */
+	int64_t		retry_ns;
+} Election;
+
+typedef struct Lease
+{
+	int64_t		id;				/* 0: none */
+	bool		granted;
+	int			asked_ttl_s;
+	int64_t		ttl_ns;
+	uint64_t	term;
+	int64_t		sent_ns;
+	int64_t		until_ns;
+	int			tries;
+	bool		moving;			/* keys may be attached to it: a move was sent */
+	bool		tainted;		/* a key that nobody deletes is or may become attached to it */
+} Lease;
+
+typedef enum WatchTarget
+{
+	WATCH_OWN,
+	WATCH_LEADER,
+	WATCH_WAIT,					/* for a successor: both keys, by one watch (ARMED) */
+	WATCH_PATRONI,				/* a followed election: leader key, configuration */
+	WATCH_ANYBODY				/* of an election without candidates */
+} WatchTarget;
+
+typedef struct Watched
+{
+	int			slot;
+	WatchTarget target;
+	QueueKey	key;			/* not of WATCH_ANYBODY */
+	QueueKey	leader;			/* WAIT; key is the own one */
+	char		range_end[ELECTION_KEY_SIZE + 1];	/* WAIT: behind both */
+	int64_t		start_revision;
+} Watched;
+
+/* One stream watches all keys. */
+typedef struct WatchStream
+{
+	bool		open;
+	int64_t		opened_ns;
+	int			failures;
+	int64_t		retry_ns;
+	int			nwatched;
+	int			ncreated;		/* of them, etcd has confirmed so many */
+	Watched		watched[MAX_WATCHES];
+} WatchStream;
+
+struct ElectionCore
+{
+	ElectionPort port;
+	ElectionConfig config;
+	int			max_elections;
+	Election   *elections;
+	bool		stopping;
+	int			farewells_left; /* revocations that may be sent again then */
+
+	Op			ops[MAX_OPS];
+	uint64_t	next_id;
+	int64_t		wakeup_ns;
+
+	/* contact */
+	bool		connected;
+	uint32_t	failed_endpoints;	/* since etcd answered last */
+	int64_t		first_failure_ns;	/* since then; 0: none */
+	int			contact_failures;
+	int64_t		contact_retry_ns;
+	uint64_t	probe_id;		/* the last request that was sent without contact */
+
+	/* etcd's history */
+	uint64_t	cluster_id;
+	uint64_t	term_seen;
+	int64_t		max_revision;
+	int64_t		min_token_exclusive;
+	int64_t		stale_since_ns; /* 0: the last answer was good */
+
+	/* the lease and the one that is to replace it */
+	Lease		lease;
+	Lease		fresh;
+	int64_t		retired;		/* lease to be revoked once the keys left it */
+	bool		revoking;		/* the lease is being given up, with all keys */
+	int			lease_failures;
+	int64_t		lease_retry_ns;
+	uint64_t	next_beat;
+	uint64_t	first_beat;		/* the results of earlier ones do not count */
+	int64_t		beat_ns;		/* when the next one is due */
+	int			beat_failures;
+
+	/* looks */
+	int64_t		look_retry_ns;
+	int			look_failures;
+
+	WatchStream stream;
+
+	bool		remembered;		/* memory has the record that the caller was given last */
+	ElectionMemory memory;
+	ElectionMemory draft;
+};
+
+#endif							/* ELECTION_STATE_H */
