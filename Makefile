@@ -30,7 +30,7 @@ OBJS = \
 	src/protocol/own_key.o \
 	src/protocol/queue.o \
 	src/protocol/queue_events.o \
-	src/protocol/look.o \
+	src/protocol/reads.o \
 	src/protocol/transfer.o \
 	src/protocol/patroni.o \
 	src/protocol/changes.o \

@@ -163,7 +163,7 @@ typedef struct EtcdLeaderApi
 	int64		(*fencing_token) (const char *election);
 
 	/*
-	 * Arms the transaction of the caller, as etcd_require_leader() of SQL: it
+	 * Fences the transaction of the caller, as etcd_require_leader() of SQL: it
 	 * commits only if this instance still leads under the same token then.
 	 * Returns the token.  ERROR 25006 if the instance does not lead, 42704 if
 	 * there is no such election, 55000 for NULL if there is none at all.  To

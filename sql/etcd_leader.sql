@@ -141,12 +141,12 @@ SELECT etcd_require_leader();
 SELECT etcd_require_leader('beta gamma');
 SELECT etcd_verify_leader(timeout => '20 ms') AS verified;
 
--- what failed has armed nothing
+-- what failed has fenced nothing
 BEGIN;
 SAVEPOINT here;
 SELECT etcd_require_leader();
 ROLLBACK TO here;
-INSERT INTO ledger VALUES ('not armed');
+INSERT INTO ledger VALUES ('unguarded');
 COMMIT;
 
 -- who writes must lead

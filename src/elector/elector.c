@@ -7,7 +7,7 @@
  *
  * It connects to the shared catalogs only, opens no transaction and takes no
  * heavyweight lock, so that nothing that happens in a database can delay a
- * beat.  NOTIFY, which can be delayed, is the notifiers' job.
+ * renewal.  NOTIFY, which can be delayed, is the notifiers' job.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,7 +52,7 @@
  * is revoked: an etcd that does not answer makes a shutdown take so much
  * longer, which is to stay well below a second.
  */
-#define FAREWELL_MS			700
+#define SHUTDOWN_REVOCATION_MS			700
 
 /*
  * How often to check for a promotion, in recovery.  Needed only if no notifier
@@ -156,7 +156,7 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_namesake(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *value)
 {
 	elector_note_formatted_error(ABOUT_NAME, true,
 								 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
@@ -252,7 +252,7 @@ end_elector(int code, Datum arg)
 	elector_end_changes();
 	shared_state_end_elector();
 	if (revoking)
-		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
+		etcd_client_drain(elector.client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
 }
 
 /*
@@ -267,7 +267,7 @@ quit(void)
 	elector_end_changes();
 	if (shared_state_leave() &&
 		election_stop(elector.core, clock_now_ns(), ELECTION_REASON_SHUTDOWN))
-		etcd_client_drain(elector.client, FAREWELL_MS, has_stopped, NULL);
+		etcd_client_drain(elector.client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
 	_exit(2);
 }
 
@@ -321,7 +321,7 @@ begin_elector(void)
 		.announce = elector_announce,
 		.reply = elector_reply,
 		.remember = port_remember,
-		.find_namesake = port_find_namesake,
+		.find_duplicate_name = port_find_duplicate_name,
 		.random = port_random
 	};
 

@@ -80,7 +80,7 @@ extern void elector_clear_error(ErrorSubject subject);
 
 /*
  * Forgets errors of etcd that are over.  A request that fails is tried again
- * within a second or two, and each beat asks etcd.  So an error that has not
+ * within a second or two, and each renewal asks etcd.  So an error that has not
  * come again for a TTL is over.
  */
 extern void elector_clear_old_error(void);

@@ -23,7 +23,7 @@
 #define REST_NS		(5 * NS_PER_MS)
 
 /*
- * One connection stays open for requests, such as those of a beat, and one for
+ * One connection stays open for requests, such as those of a renewal, and one for
  * each stream.  More are used for a moment, such as when many elections are
  * entered at once; those to an endpoint that was left are the first to go.
  */

@@ -3,8 +3,8 @@
  * fence.c
  *	  Transactions that only the leader can commit.
  *
- * A transaction is armed by etcd_require_leader(), by
- * etcd_leader.require_leadership if it writes, or as one of a hook.  Armed, it
+ * A transaction is fenced by etcd_require_leader(), by
+ * etcd_leader.require_leadership if it writes, or as one of a hook.  Fenced, it
  * remembers the fencing token, and must find this instance leading under the
  * same token when it is about to commit.  The PRE_COMMIT callback checks that.
  * What follows the callback (ON COMMIT actions, the NOTIFY lock, WAL flush,
@@ -12,7 +12,7 @@
  * checks at its end as well, since callbacks of other libraries can come before
  * ours.
  *
- * While a statement of an armed transaction runs, a timer of this backend
+ * While a statement of a fenced transaction runs, a timer of this backend
  * checks, too, and cancels the statement after a loss.  Only the backend
  * itself may do so.  A signal from another process could arrive while the
  * commit waits for a synchronous standby, and end that wait; the client would
@@ -124,7 +124,7 @@ static ProcessUtility_hook_type prev_process_utility = NULL;
  * walsenders are never fenced.
  */
 static bool
-is_fenced(void)
+is_role_fenced(void)
 {
 	if (likely(settings_require_leadership[0] == '\0'))
 		return false;
@@ -178,12 +178,12 @@ has_written(void)
 
 /* Does this transaction require anything?  The setting counts, if it is in force. */
 static bool
-is_armed(void)
+is_transaction_fenced(void)
 {
 	return bound || nrequirements > 0 || setting_in_force;
 }
 
-/* A requirement of a transaction that is armed. */
+/* A requirement of a transaction that is fenced. */
 static const Requirement *
 any_requirement(void)
 {
@@ -227,7 +227,7 @@ static void
 record_setting(void)
 {
 	setting_in_force = false;
-	if (!is_fenced())
+	if (!is_role_fenced())
 		return;
 	pg_compiler_barrier();
 	if (!setting_recorded || (setting_continued && !has_written()) ||
@@ -304,7 +304,7 @@ check_election(const Requirement *requirement)
 pg_noreturn static void
 report_broken(const Requirement *requirement, const char *leader)
 {
-	/* of a setting: etcd_require_leader() arms nothing without a token */
+	/* of a setting: etcd_require_leader() fences nothing without a token */
 	if (requirement->token == 0)
 	{
 		check_election(requirement);
@@ -420,7 +420,7 @@ start_watching(void)
 	set_watch(WATCH_INTERVAL_MS);
 }
 
-/* ---- arming -------------------------------------------------------------------- */
+/* ---- fencing -------------------------------------------------------------------- */
 
 int64
 fence_require(int election_index)
@@ -470,7 +470,7 @@ fence_require(int election_index)
 		return token;
 	}
 
-	/* This may fail.  A call that fails must not leave the transaction armed. */
+	/* This may fail.  A call that fails must not leave the transaction fenced. */
 	start_watching();
 	requirement->token = token;
 	pg_compiler_barrier();
@@ -522,7 +522,7 @@ begin_statement(const Node *utility)
 	if (IsTransactionState())
 	{
 		record_setting();
-		if (is_armed() && settings_cancel_on_loss)
+		if (is_transaction_fenced() && settings_cancel_on_loss)
 		{
 			if (depth == 0 && !ends_transaction(utility))
 				check_requirements(has_written());
@@ -639,7 +639,7 @@ check_commit_prepared(const Node *statement)
 	Requirement requirement;
 
 	if (!IsA(statement, TransactionStmt) ||
-		castNode(TransactionStmt, statement)->kind != TRANS_STMT_COMMIT_PREPARED || !is_fenced())
+		castNode(TransactionStmt, statement)->kind != TRANS_STMT_COMMIT_PREPARED || !is_role_fenced())
 		return;
 	init_requirement(&requirement, settings_require_leadership);
 	if (requirement.token != 0)
@@ -786,13 +786,13 @@ check_commit(void)
 
 /*
  * At COMMIT PREPARED, the token is not known under which the transaction was
- * armed.
+ * fenced.
  */
 static void
 check_prepare(void)
 {
 	record_setting();
-	if (is_armed())
+	if (is_transaction_fenced())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot PREPARE a transaction that requires leadership of election \"%s\"",
@@ -826,7 +826,7 @@ continue_statement(void)
 
 	if (bound && watch_created && settings_cancel_on_loss)
 		set_watch(WATCH_INTERVAL_MS);
-	if (!is_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
+	if (!is_role_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
 		return;
 	requirement->token = current_token(requirement);
 	setting_recorded = setting_continued = true;

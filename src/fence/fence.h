@@ -12,17 +12,17 @@
 extern void fence_install(void);
 
 /*
- * Arms the transaction: it commits only if this instance still leads that
+ * Fences the transaction: it commits only if this instance still leads that
  * election (an index in etcd_leader.elections) at pre-commit, under the same
  * token, which is returned.  ERROR 25006 if this instance does not lead, or
- * leads under another token than when the transaction was armed first; ERROR
+ * leads under another token than when the transaction was fenced first; ERROR
  * 25000 in a parallel worker; ERROR 53000 if the timer of cancel_on_loss cannot
- * be created.  After an ERROR the transaction is armed as it was before.
+ * be created.  After an ERROR the transaction is fenced as it was before.
  */
 extern int64 fence_require(int election_index);
 
 /*
- * Arms every transaction of this process from here on, until it ends, under
+ * Fences every transaction of this process from here on, until it ends, under
  * that token.  Needs a transaction.
  */
 extern void fence_bind(const char *election, int64 token);

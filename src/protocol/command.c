@@ -87,7 +87,7 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 			patroni_configure(core, now_ns, e, other_cluster);
 	}
 	queue_take_up_elections(core);
-	core_pursue(core, now_ns);
+	core_reconcile(core, now_ns);
 }
 
 /* ---- commands ------------------------------------------------------------------ */
@@ -121,7 +121,7 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint6
 	queue_leave(core, e, ELECTION_REASON_RESIGNED);
 	if (!core->connected)
 		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-	core_pursue(core, now_ns);
+	core_reconcile(core, now_ns);
 	return true;
 }
 
@@ -141,7 +141,7 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 	{
 		/* The operator accepts that tokens may go back. */
 		core->min_token_exclusive = 0;
-		e->look_wanted = true;
+		e->read_wanted = true;
 		core_reply(core, &ticket, ELECTION_DONE);
 	}
 	else if (is_queued(e))
@@ -156,7 +156,7 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		if (!core->connected)
 			core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 	}
-	core_pursue(core, now_ns);
+	core_reconcile(core, now_ns);
 	return true;
 }
 
@@ -178,7 +178,7 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 	e->retry_ns = 0;
 	if (!core->connected)
 		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
-	core_pursue(core, now_ns);
+	core_reconcile(core, now_ns);
 	return true;
 }
 
@@ -199,7 +199,7 @@ election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_n
 	else
 	{
 		transfer_begin(e, to_node, until_ns, ticket);
-		core_pursue(core, now_ns);
+		core_reconcile(core, now_ns);
 	}
 	return true;
 }
@@ -217,9 +217,9 @@ election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		return true;
 	}
 	e->commands.verify_ticket = ticket;
-	e->commands.verify_id = 0;			/* a look that is under way was sent before */
-	e->look_wanted = true;
-	core_pursue(core, now_ns);
+	e->commands.verify_id = 0;			/* a read that is under way was sent before */
+	e->read_wanted = true;
+	core_reconcile(core, now_ns);
 	return true;
 }
 
@@ -230,7 +230,7 @@ election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason)
 		queue_withdraw(core, e, reason);
 	core->stopping = true;
 	/* a try at each other endpoint for each of the leases */
-	core->farewells_left = 3 * (core->config.nendpoints - 1);
+	core->shutdown_revocations_left = 3 * (core->config.nendpoints - 1);
 	core->port.watch(core->port.ctx, NULL, 0);
 
 	/* Nothing that is still under way matters: the keys go with the leases. */

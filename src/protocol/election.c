@@ -12,10 +12,10 @@
  *			alone.  It shows the own key, with the known create revision, on
  *			the lease, as the first of the queue.  Go's Campaign does not read
  *			its own key again after waiting, and elects a waiting candidate
- *			whose lease is gone (etcd #19597).  ARMED is the other way to leadership.
+ *			whose lease is gone (etcd #19597).  READY is the other way to leadership.
  * EPOCH	An answer is ignored if leadership was withdrawn after its request
- *			was sent.  An armed instance is not armed any more then.
- * BEAT		A keepalive and a confirming read move the deadline only together:
+ *			was sent.  A ready instance is not ready any more then.
+ * RENEWAL	A keepalive and a confirming read move the deadline only together:
  *			both are answered in the raft term that the lease was granted in,
  *			the old deadline has not passed, and the key is found as in PLACE.
  *			A deposed leader of etcd answers keepalives with a full TTL
@@ -24,31 +24,31 @@
  *			read that is served earlier, in the old term, would hide that the
  *			new leader of etcd renewed the lease.  The old leader does not know
  *			of that renewal.  If it wakes up, it revokes the lease.
- * BY NAME	A beat reads the known keys by their names: the own key, the
+ * BY NAME	A renewal reads the known keys by their names: the own key, the
  *			predecessor's, the leader's.  A sorted range would make etcd fetch
- *			every key of the election.  If one of the keys has changed, a look
+ *			every key of the election.  If one of the keys has changed, a read
  *			at the range follows.  So it does in a new raft term, because etcd
  *			may have been put back.  Only the leader reads the range with each
- *			beat.
+ *			renewal.
  * ORDERED	An answer that begins or extends leadership is ordered by raft's
  *			log, and not by a read index: linearizable reads of a member that
- *			was paused can be stale (#20418, #21399).  So a look that may begin
- *			leadership, and each look that confirms a beat, also contain an
+ *			was paused can be stale (#20418, #21399).  So a read that may begin
+ *			leadership, and each read that confirms a renewal, also contain an
  *			empty nested txn.  Such a txn is a proposal, and is answered when it
  *			is applied.  It writes nothing, wakes no watch, makes no revision,
  *			and needs neither space nor a right but to read.
- * ARMED	The successor leads without reading again when its wait ends.  A
- *			look that shows the own key, and exactly one before it, arms it:
+ * READY	The successor leads without reading again when its wait ends.  A
+ *			read that shows the own key, and exactly one before it, makes it ready:
  *			create revisions only increase, so no other key can come before.
  *			The wait ends when the watch reports the deletion of that key, at a
- *			later revision than the answer that armed.  One watch reports all
+ *			later revision than the answer that made it ready.  One watch reports all
  *			changes of both keys after that answer, and a frame is used as a
  *			whole, because a transfer deletes both keys at one revision.  So the
- *			look may be stale, and need not be ORDERED.  A write of the leader's
- *			name with another create revision disarms: the deletion before it
+ *			read may be stale, and need not be ORDERED.  A write of the leader's
+ *			name with another create revision ends that: the deletion before it
  *			was missed (#19179).  When the wait ends, the instance leads if the
  *			lease is good, the own key is attached to it as far as is known, and
- *			the answers are not in doubt (HISTORY).  A look follows at once, and
+ *			the answers are not in doubt (HISTORY).  A read follows at once, and
  *			ends leadership if it disagrees.  Go's client checks neither its
  *			lease nor its key (etcd #19597).
  * FRESH	In a new raft term, or after the deadline, a fresh lease replaces
@@ -68,7 +68,7 @@
  *			without it (#19597).  A candidate whose key was deleted enters the
  *			queue again.  It sees the deletion of its own key and of the
  *			leader's together: they have one revision, and one watch reports
- *			both (ARMED).
+ *			both (READY).
  * MEMORY	The record for the time after a crash of the elector is erased
  *			before a message is sent that changes keys or leases, until that
  *			message is answered.  The next elector would not know that the
@@ -77,15 +77,15 @@
  *			raft term, or a lower revision than a linearizable answer can have.
  *			If only such answers come for a TTL, etcd was replaced or restored.
  *
- * lease.c keeps the lease (BEAT, FRESH), queue.c the own keys (FINAL, ORDER),
- * own_key.c writes them (GUARD), queue_events.c ends a wait (ARMED), look.c reads them and their places (PLACE, EPOCH, BY NAME,
- * ORDERED), transfer.c hands over (TRANSFER), watch.c has the watch stream,
- * patroni.c the elections that follow Patroni and have rules of their own,
- * command.c the settings and commands.  This file has the answers and where they
- * go, contact with etcd, its history, and what is remembered
- * (HISTORY, MEMORY).
+ * lease.c keeps the lease (RENEWAL, FRESH), queue.c the own keys (FINAL, ORDER),
+ * own_key.c writes them (GUARD), queue_events.c ends a wait (READY), reads.c reads
+ * them and their places (PLACE, EPOCH, BY NAME, ORDERED), transfer.c hands over
+ * (TRANSFER), watch.c has the watch stream, patroni.c the elections that follow
+ * Patroni and have rules of their own, command.c the settings and commands.  This
+ * file has the answers and where they go, contact with etcd, its history, and what
+ * is remembered (HISTORY, MEMORY).
  *
- * Inputs change the state and mark the wanted work.  core_pursue() then sends
+ * Inputs change the state and mark the wanted work.  core_reconcile() then sends
  * each request that is wanted, not under way and not postponed.  So a lost
  * answer needs no handler of its own: its request is still wanted.
  *
@@ -113,10 +113,10 @@ set_connected(ElectionCore *core, const Op *answered)
 	patroni_retry_now(core);
 	lease_retry_now(core);
 	queue_retry_now(core);
-	look_retry_now(core);
+	read_retry_now(core);
 	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
-	if (!core_is_look(answered) && !core_is_under_way(core, OP_LOOK, ALL_SLOTS))
-		look_want_all(core);
+	if (!core_is_read(answered) && !core_is_under_way(core, OP_READ, ALL_SLOTS))
+		read_want_all(core);
 }
 
 /* Commands that wait are answered; the work that they asked for goes on. */
@@ -194,7 +194,7 @@ static bool
 revision_went_back(const Facts *facts)
 {
 	const Op   *op = facts->op;
-	bool		wrote = !core_is_read(op) && facts->succeeded;
+	bool		wrote = !core_writes_nothing(op) && facts->succeeded;
 
 	return op->slots != 0 && facts->revision < op->revision_floor + wrote;
 }
@@ -208,7 +208,7 @@ static const char *
 doubt_answer(const ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
-	bool		tells_now = core_is_read(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
+	bool		tells_now = core_writes_nothing(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
 
 	if (facts->kind == FACTS_MISFIT)
 		return "the answer does not fit the request";
@@ -244,8 +244,8 @@ fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
 	lease_request_failed(core, now_ns, op);
 	own_key_request_failed(core, op);
 	transfer_request_failed(core, op);
-	if (op->kind == OP_LOOK)
-		look_request_failed(core, op);
+	if (op->kind == OP_READ)
+		read_request_failed(core, op);
 	patroni_request_failed(core, now_ns, op);
 }
 
@@ -255,8 +255,8 @@ dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	switch (facts->op->kind)
 	{
-		case OP_LOOK:
-			lease_receive_look(core, now_ns, facts, look_receive(core, now_ns, facts));
+		case OP_READ:
+			lease_receive_read(core, now_ns, facts, read_receive(core, now_ns, facts));
 			break;
 		case OP_KEEPALIVE:
 		case OP_GRANT:
@@ -277,7 +277,7 @@ dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		case OP_TRANSFER:
 			transfer_receive(core, now_ns, facts);
 			break;
-		case OP_PATRONI_LOOK:
+		case OP_PATRONI_READ:
 		case OP_TIME_TO_LIVE:
 			patroni_receive(core, now_ns, facts);
 			break;
@@ -309,7 +309,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const c
 static void
 receive_believed(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	if (core_is_look(facts->op))
+	if (core_is_read(facts->op))
 		core->stale_since_ns = 0;
 	set_connected(core, facts->op);
 	learn_header(core, facts->cluster_id, facts->term, facts->revision);
@@ -321,7 +321,7 @@ static void
 receive_refusal(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	set_connected(core, facts->op);
-	if (facts->op->kind == OP_LOOK)
+	if (facts->op->kind == OP_READ)
 		fail_request(core, now_ns, facts->op);
 	else
 		dispatch_facts(core, now_ns, facts);
@@ -329,11 +329,11 @@ receive_refusal(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 /* After election_stop(): only revocations are under way. */
 static void
-receive_farewell(ElectionCore *core, int64_t now_ns, const Facts *facts)
+receive_shutdown_revocation(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	if (core->farewells_left > 0 && facts->kind == FACTS_NO_ANSWER)
+	if (core->shutdown_revocations_left > 0 && facts->kind == FACTS_NO_ANSWER)
 	{
-		core->farewells_left--;
+		core->shutdown_revocations_left--;
 		lease_revoke_again(core, now_ns, facts->op->lease);
 	}
 }
@@ -355,7 +355,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	facts_take(&op, answer, &facts);
 	if (core->stopping)
 	{
-		receive_farewell(core, now_ns, &facts);
+		receive_shutdown_revocation(core, now_ns, &facts);
 		return;
 	}
 
@@ -375,7 +375,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 		receive_doubtful(core, now_ns, &facts, doubt);
 	else
 		receive_believed(core, now_ns, &facts);
-	core_pursue(core, now_ns);
+	core_reconcile(core, now_ns);
 }
 
 void
@@ -387,7 +387,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 		return;
 	queue_expire(core, now_ns);
 	if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != core->cluster_id)
-		usable = false;			/* a look shows the rest */
+		usable = false;			/* a read shows the rest */
 	else
 	{
 		if (frame->outcome == ETCD_ANSWERED)
@@ -401,7 +401,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 		election_watch_ended(core, now_ns);
 		return;
 	}
-	core_pursue(core, now_ns);
+	core_reconcile(core, now_ns);
 }
 
 void
@@ -410,14 +410,14 @@ election_watch_ended(ElectionCore *core, int64_t now_ns)
 	if (core->stopping || !core->stream.open)
 		return;
 	watch_ended(core, now_ns);
-	core_pursue(core, now_ns);
+	core_reconcile(core, now_ns);
 }
 
 void
 election_tick(ElectionCore *core, int64_t now_ns)
 {
 	if (!core->stopping)
-		core_pursue(core, now_ns);
+		core_reconcile(core, now_ns);
 }
 
 int64_t
@@ -578,16 +578,16 @@ check_invariants(const ElectionCore *core)
 /* ---- what is wanted ------------------------------------------------------------ */
 
 /*
- * A beat is a keepalive, and a look that confirms it.  The look is sent when
+ * A renewal is a keepalive, and a read that confirms it.  The read is sent when
  * the keepalive is answered.  If the lease cannot be kept, or there is none,
- * only a look is sent.  An observer learns as much from it, and it shows that
+ * only a read is sent.  An observer learns as much from it, and it shows that
  * etcd lives.
  */
 static void
-send_beat_or_look(ElectionCore *core, int64_t now_ns)
+send_renewal_or_read(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
-	if (!lease_start_beat(core, now_ns) && !look_send(core, now_ns, NULL) && !core->connected)
+	if (!lease_start_renewal(core, now_ns) && !read_send(core, now_ns, NULL) && !core->connected)
 		(void) patroni_probe(core, now_ns);
 }
 
@@ -597,13 +597,13 @@ send_beat_or_look(ElectionCore *core, int64_t now_ns)
  * that is slow or stopped, and the lease has a deadline.
  */
 static void
-pursue_contact(ElectionCore *core, int64_t now_ns)
+reconcile_contact(ElectionCore *core, int64_t now_ns)
 {
 	if (core_is_answer_awaited(core, core->probe_id) ||
 		!core_is_due(core, now_ns, core->contact_retry_ns))
 		return;
 	core->probe_id = core->next_id;
-	send_beat_or_look(core, now_ns);
+	send_renewal_or_read(core, now_ns);
 }
 
 /*
@@ -611,24 +611,24 @@ pursue_contact(ElectionCore *core, int64_t now_ns)
  * time at which this has to be done again.
  */
 void
-core_pursue(ElectionCore *core, int64_t now_ns)
+core_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	if (core->config.nendpoints == 0)
 		return;					/* not configured yet */
 	core->wakeup_ns = NEVER_NS;
 	queue_expire(core, now_ns);
 	if (!core->connected)
-		pursue_contact(core, now_ns);
+		reconcile_contact(core, now_ns);
 	else
 	{
-		lease_pursue(core, now_ns);
-		own_key_pursue(core, now_ns);
-		transfer_pursue(core, now_ns);
-		patroni_pursue(core, now_ns);
-		look_pursue(core, now_ns);
-		if (lease_beat_is_due(core, now_ns))
-			send_beat_or_look(core, now_ns);
-		watch_pursue(core, now_ns);
+		lease_reconcile(core, now_ns);
+		own_key_reconcile(core, now_ns);
+		transfer_reconcile(core, now_ns);
+		patroni_reconcile(core, now_ns);
+		read_reconcile(core, now_ns);
+		if (lease_renewal_is_due(core, now_ns))
+			send_renewal_or_read(core, now_ns);
+		watch_reconcile(core, now_ns);
 	}
 	queue_wake_at_expiry(core);
 	if (may_remember(core))
@@ -658,8 +658,8 @@ election_create(const ElectionPort *port, int max_elections)
 	core->port = *port;
 	core->max_elections = max_elections;
 	core->next_id = 1;
-	core->next_beat = 1;
-	core->first_beat = 1;
+	core->next_renewal = 1;
+	core->first_renewal = 1;
 	core->wakeup_ns = NEVER_NS;
 	return core;
 }

@@ -56,7 +56,7 @@ election_is_followed(const char *name)
 }
 
 /*
- * A txn of etcd has at most 128 operations (--max-txn-ops), and a look asks
+ * A txn of etcd has at most 128 operations (--max-txn-ops), and a read asks
  * for three keys of each election.
  */
 #define ELECTION_MAX_ELECTIONS	32
@@ -251,7 +251,7 @@ typedef struct ElectionPort
 	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
 	void		(*remember) (void *ctx, const ElectionMemory *memory);
 	/* another candidate has had the value of this instance for some time */
-	void		(*find_namesake) (void *ctx, const char *election, const char *value);
+	void		(*find_duplicate_name) (void *ctx, const char *election, const char *value);
 	uint64_t	(*random) (void *ctx);
 	void	   *ctx;
 } ElectionPort;

@@ -176,7 +176,7 @@ extern void core_send_txn(ElectionCore *core, const Op *op,
  * Sends a txn of ranges.  ordered: raft's log orders it (ORDERED).  ops has room
  * for one operation more.
  */
-extern void core_send_look(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered);
+extern void core_send_read(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered);
 extern void core_send_lease_request(ElectionCore *core, const Op *op, EtcdRequestKind kind,
 									int64_t ttl_s);
 
@@ -191,15 +191,15 @@ extern int64_t core_backoff_ns(ElectionCore *core, int failures);
 extern int64_t core_urgent_backoff_ns(ElectionCore *core, int failures);
 extern void core_wake_at(ElectionCore *core, int64_t when_ns);
 
-/* Is it time?  If not, pursue() is called again then. */
+/* Is it time?  If not, reconcile() is called again then. */
 extern bool core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns);
 
 /* Does somebody wait for the answer to that request? */
 extern bool core_is_answer_awaited(const ElectionCore *core, uint64_t id);
 
-/* Is the request a look of any kind?  Does its txn write nothing? */
-extern bool core_is_look(const Op *op);
+/* Is the request a read of any kind?  Does its txn write nothing? */
 extern bool core_is_read(const Op *op);
+extern bool core_writes_nothing(const Op *op);
 
 /*
  * The record for the time after a crash is erased before a message is sent that
@@ -277,7 +277,7 @@ extern void patroni_describe(const ElectionCore *core, const Election *e, Electi
 /* Does the cluster of the keys run this server? (OURS) */
 extern bool patroni_is_ours(const ElectionCore *core, const Patroni *p);
 
-/* What a look shows of the cluster, apart from its leader. */
+/* What a read shows of the cluster, apart from its leader. */
 extern void patroni_learn_cluster(const ElectionCore *core, Patroni *p, const Facts *facts);
 
 /* ---- transfer_state.c ------------------------------------------------------ */
@@ -330,8 +330,8 @@ extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply resul
 
 /* ---- lease.c --------------------------------------------------------------- */
 
-/* Does the result of this beat still count? */
-extern bool lease_is_current(const ElectionCore *core, const Beat *beat);
+/* Does the result of this renewal still count? */
+extern bool lease_is_current(const ElectionCore *core, const Renewal *renewal);
 
 /* An answer says that this lease does not exist. */
 extern void lease_not_found(ElectionCore *core, int64_t lease);
@@ -340,20 +340,20 @@ extern void lease_not_found(ElectionCore *core, int64_t lease);
 extern void lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /*
- * A look was answered; standing: the elections whose own key is as PLACE and
- * BEAT require.
+ * A read was answered; standing: the elections whose own key is as PLACE and
+ * RENEWAL require.
  */
-extern void lease_receive_look(ElectionCore *core, int64_t now_ns, const Facts *facts,
+extern void lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts,
 							   uint32_t standing);
 extern void lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
 /*
- * Starts a beat.  False if the lease is not kept; then a look has to be sent
+ * Starts a renewal.  False if the lease is not kept; then a read has to be sent
  * instead.
  */
-extern bool lease_start_beat(ElectionCore *core, int64_t now_ns);
-extern bool lease_beat_is_due(ElectionCore *core, int64_t now_ns);
-extern void lease_pursue(ElectionCore *core, int64_t now_ns);
+extern bool lease_start_renewal(ElectionCore *core, int64_t now_ns);
+extern bool lease_renewal_is_due(ElectionCore *core, int64_t now_ns);
+extern void lease_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* New settings are in force. */
 extern void lease_configure(ElectionCore *core, int64_t now_ns);
@@ -432,13 +432,13 @@ extern void queue_begin_leading(ElectionCore *core, Election *e);
 
 /*
  * The own key in a linearizable answer of that revision (NULL: it does not
- * exist).  True if the key is as PLACE and BEAT require.
+ * exist).  True if the key is as PLACE and RENEWAL require.
  */
 extern bool queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
 								int64_t revision);
 
 /*
- * The same if this instance is not in the queue, and the look asked for the
+ * The same if this instance is not in the queue, and the read asked for the
  * own key nevertheless.
  */
 extern void queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
@@ -485,7 +485,7 @@ extern void own_key_receive_move(ElectionCore *core, const Facts *facts);
 extern void own_key_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
 
 /* Sends what is due. */
-extern void own_key_pursue(ElectionCore *core, int64_t now_ns);
+extern void own_key_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* ---- queue_events.c ------------------------------------------------------ */
 
@@ -495,45 +495,45 @@ extern void queue_see_event(ElectionCore *core, const Watched *watched,
 
 /*
  * All events of a frame are known.  If a wait has ended, this instance may
- * lead now (ARMED).
+ * lead now (READY).
  */
 extern void queue_end_frame(ElectionCore *core, int64_t now_ns);
 
-/* The watch may miss events: this instance is not armed any more (ARMED). */
+/* The watch may miss events: this instance is not ready any more (READY). */
 extern void queue_watch_lost(ElectionCore *core);
 
-/* ---- look.c -------------------------------------------------------------- */
+/* ---- reads.c -------------------------------------------------------------- */
 
-/* Everything has to be read again.  No look of own elections is sent before that time. */
-extern void look_want_all(ElectionCore *core);
-extern void look_postpone(ElectionCore *core, int64_t until_ns);
+/* Everything has to be read again.  No read of own elections is sent before that time. */
+extern void read_want_all(ElectionCore *core);
+extern void read_postpone(ElectionCore *core, int64_t until_ns);
 
 /*
- * A look at the election, by look.c or patroni.c, is sent; its answer was used;
+ * A read of the election, by reads.c or patroni.c, is sent; its answer was used;
  * there is none.  A session that wants to know whether this instance still leads
- * waits for a look that is sent after it asked.
+ * waits for a read that is sent after it asked.
  */
-extern void look_take_up(const Op *op, Election *e);
-extern void look_finish(ElectionCore *core, const Op *op, Election *e);
-extern void look_want_again(const Op *op, Election *e);
-extern void look_retry_now(ElectionCore *core);
+extern void read_take_up(const Op *op, Election *e);
+extern void read_finish(ElectionCore *core, const Op *op, Election *e);
+extern void read_want_again(const Op *op, Election *e);
+extern void read_retry_now(ElectionCore *core);
 
 /*
- * Sends a look: one linearizable txn that reads, for each election that does
+ * Sends a read: one linearizable txn that reads, for each election that does
  * not follow Patroni, the own key, the predecessor and the leader, if there can
- * be any.  Keys that are known are read by their names (BY NAME).  beat: the
- * beat that it confirms, or NULL.  False: there is nothing to read, or no room.
+ * be any.  Keys that are known are read by their names (BY NAME).  renewal: the
+ * renewal that it confirms, or NULL.  False: there is nothing to read, or no room.
  */
-extern bool look_send(ElectionCore *core, int64_t now_ns, const Beat *beat);
+extern bool read_send(ElectionCore *core, int64_t now_ns, const Renewal *renewal);
 
-/* etcd refuses the look, or it got no answer. */
-extern void look_request_failed(ElectionCore *core, const Op *op);
+/* etcd refuses the read, or it got no answer. */
+extern void read_request_failed(ElectionCore *core, const Op *op);
 
-/* Returns the elections whose own key is as PLACE and BEAT require. */
-extern uint32_t look_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
+/* Returns the elections whose own key is as PLACE and RENEWAL require. */
+extern uint32_t read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
-/* Sends the looks that are wanted and not postponed. */
-extern void look_pursue(ElectionCore *core, int64_t now_ns);
+/* Sends the reads that are wanted and not postponed. */
+extern void read_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* ---- transfer.c ---------------------------------------------------------- */
 
@@ -545,22 +545,22 @@ extern void transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *fa
 extern void transfer_request_failed(ElectionCore *core, const Op *op);
 
 /* Sends what is due. */
-extern void transfer_pursue(ElectionCore *core, int64_t now_ns);
+extern void transfer_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* ---- patroni.c ------------------------------------------------------------- */
 
-/* The answer to a look or to a request for a time to live.  It may be a refusal. */
+/* The answer to a read or to a request for a time to live.  It may be a refusal. */
 extern void patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
-/* Sends a look of any followed election.  False: there is none, or no room. */
+/* Sends a read of any followed election.  False: there is none, or no room. */
 extern bool patroni_probe(ElectionCore *core, int64_t now_ns);
 
 /* Sends what is due. */
-extern void patroni_pursue(ElectionCore *core, int64_t now_ns);
+extern void patroni_reconcile(ElectionCore *core, int64_t now_ns);
 
-/* Sends no look before that time. */
-extern void patroni_postpone_looks(ElectionCore *core, int64_t until_ns);
+/* Sends no read before that time. */
+extern void patroni_postpone_reads(ElectionCore *core, int64_t until_ns);
 
 /* There is contact again: postponed requests are due now. */
 extern void patroni_retry_now(ElectionCore *core);
@@ -575,7 +575,7 @@ extern void patroni_configure(ElectionCore *core, int64_t now_ns, Election *e, b
 /* ---- watch.c ------------------------------------------------------------- */
 
 /* Opens the stream anew if something else has to be watched. */
-extern void watch_pursue(ElectionCore *core, int64_t now_ns);
+extern void watch_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* A frame of the stream.  False: the stream is of no use any more. */
 extern bool watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame);
@@ -588,6 +588,6 @@ extern void watch_ended(ElectionCore *core, int64_t now_ns);
  * Sends whatever is wanted, not under way and not postponed, and sets the time
  * at which this has to be done again.  Every input ends with it.
  */
-extern void core_pursue(ElectionCore *core, int64_t now_ns);
+extern void core_reconcile(ElectionCore *core, int64_t now_ns);
 
 #endif							/* ELECTION_INTERNAL_H */

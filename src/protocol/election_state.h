@@ -4,11 +4,11 @@
  *	  The state of the elections.
  *
  * Each file changes only its own part of the state, and may read all of it.
- * look_wanted is set by whoever wants a look.  An Election is made of the parts'
- * own structs.  Own key: queue.c; position and leader: look.c, and queue_events.c
+ * read_wanted is set by whoever wants a read.  An Election is made of the parts'
+ * own structs.  Own key: queue.c; position and leader: reads.c, and queue_events.c
  * at the end of a wait; commands: command.c.
  *
- * The rules (PLACE, EPOCH, BEAT, ...) are at the head of election.c.
+ * The rules (PLACE, EPOCH, RENEWAL, ...) are at the head of election.c.
  *
  * What the revisions, terms and times mean.  0 is "none" or "not known",
  * unless the field says something else.  "History": everything is 0 again
@@ -17,41 +17,41 @@
  *	 revision			meaning								who sets it, what holds
  *
  *	 own.create_revision
- *						of the own key that stands, or that	entry, look, delete answer.
+ *						of the own key that stands, or that	entry, read, delete answer.
  *						is being deleted					Queued: not 0, above
  *															min_create_revision.
- *	 own.mod_revision	newest known write of that key		entry, look, watch, move, proclaim;
+ *	 own.mod_revision	newest known write of that key		entry, read, watch, move, proclaim;
  *															raised only, while the key stands
  *	 own.written_revision
  *						newest write of that key by this	entry, move, proclaim: answers.
  *						instance, as far as known			Below mod_revision: somebody else
  *															wrote it, or an answer was lost
  *	 own.min_create_revision
- *						the own key did not exist at this	sending of an entry, look, delete
+ *						the own key did not exist at this	sending of an entry, read, delete
  *						revision, so the next one is		answer
  *						created above it.  An earlier one
  *						is never believed again (FINAL).
  *	 position.seen_revision
- *						of the newest look that was used	look; raised only; History.
+ *						of the newest read that was used	read; raised only; History.
  *						and shows the present places.		Not by events: another watch of the
  *						All watches of the election begin	stream may be behind.
  *						after it.
  *	 position.ready_revision
- *						of the newest answer that shows		look; 0 with the epoch, a lost watch,
+ *						of the newest answer that shows		read; 0 with the epoch, a lost watch,
  *						the own key and exactly one			another place, or a new key of the
- *						before it (ARMED)					leader's name.  Waiting only; up to
+ *						before it (READY)					leader's name.  Waiting only; up to
  *															seen_revision
  *	 position.first_revision
- *						at which the wait ended (ARMED):	event; 0 with the epoch.
+ *						at which the wait ended (READY):	event; 0 with the epoch.
  *						older answers show a place that		Leading only
  *						is not the own one any more
  *	 position.ended_revision
  *						of the event that ends the wait		event; 0 with the epoch, and
- *						(ARMED)								at the end of each frame
+ *						(READY)								at the end of each frame
  *	 leader.key.create_revision
- *						of the leader's key			look, end of the wait (ARMED)
+ *						of the leader's key			read, end of the wait (READY)
  *	 leader.mod_revision
- *						that leader.value is of			look, watch, own writes; History
+ *						that leader.value is of			read, watch, own writes; History
  *	 leader.announced_revision
  *						of the leader announced last		announcement.
  *															Leading: that of the own key.
@@ -68,20 +68,20 @@
  *	 term_seen			highest seen						any good answer or frame; History
  *	 lease.term			term_seen when its grant was sent	first sending of the grant;
  *						first								never above term_seen
- *	 beat.term			of the keepalive's answer			the answer
- *	 position.term		of the answer that showed the		look that did not ask by name
+ *	 renewal.term		of the keepalive's answer			the answer
+ *	 position.term		of the answer that showed the		read that did not ask by name
  *						places
  *
  *	 time
  *	 lease.sent_ns		first sending of the grant			sending
- *	 lease.until_ns		the lease lives at etcd at least	grant; beat (raised); start of a
+ *	 lease.until_ns		the lease lives at etcd at least	grant; renewal (raised); start of a
  *						until then							move to a shorter lease (lowered)
- *	 lease_until_ns		the own key lives at least until	PLACE, beat, end of a move; lowered
+ *	 lease_until_ns		the own key lives at least until	PLACE, renewal, end of a move; lowered
  *						then								with lease.until_ns.  Not 0 exactly
  *															while leading; never after
  *															lease.until_ns.
  *	 deadline			lease_until_ns minus the margin		computed, see lease_deadline_ns()
- *	 leader.until_ns	the leader's name is known until	look: its sending plus a TTL
+ *	 leader.until_ns	the leader's name is known until	read: its sending plus a TTL
  *						then
  *	 *_retry_ns			postponed until then				failure of what is postponed
  *
@@ -110,7 +110,7 @@
 #define NEVER_NS	INT64_MAX
 
 /*
- * Requests under way at once, at the most: a beat's two, some looks, the
+ * Requests under way at once, at the most: a renewal's two, some reads, the
  * lease's, and one of each kind per election.
  */
 #define MAX_OPS				(16 + 3 * ELECTION_MAX_ELECTIONS)
@@ -123,8 +123,8 @@
 
 typedef enum OpKind
 {
-	OP_LOOK,
-	OP_PATRONI_LOOK,			/* of one followed election */
+	OP_READ,
+	OP_PATRONI_READ,			/* of one followed election */
 	OP_KEEPALIVE,
 	OP_GRANT,
 	OP_REVOKE,
@@ -137,12 +137,12 @@ typedef enum OpKind
 	OP_TIME_TO_LIVE				/* of the lease of a followed key */
 } OpKind;
 
-/* The keys that a look reads of an election, beside its leader's. */
-#define LOOK_OWN			1
-#define LOOK_NEIGHBOUR		2		/* the predecessor; for a leader, the last key of the queue */
-#define LOOK_BY_NAME		4		/* the predecessor and the leader that are known, no others */
+/* The keys of an election that a read asks for, beside its leader's. */
+#define READ_OWN			1
+#define READ_ADJACENT		2		/* the predecessor; for a leader, the last key of the queue */
+#define READ_BY_NAME		4		/* the predecessor and the leader that are known, no others */
 
-/* The keys that a PATRONI_LOOK reads, in the order of its ranges. */
+/* The keys that a PATRONI_READ reads, in the order of its ranges. */
 enum
 {
 	PATRONI_LEADER,
@@ -159,17 +159,17 @@ enum
 #define PATRONI_MIN_MARGIN_NS	NS_PER_S
 
 /*
- * A beat travels with its two requests, first with the keepalive and then with
- * the look that confirms it.  So several beats can be under way at once: where
+ * A renewal travels with its two requests, first with the keepalive and then with
+ * the read that confirms it.  So several renewals can be under way at once: where
  * etcd is slow, the next one begins before the last one is through.
  */
-typedef struct Beat
+typedef struct Renewal
 {
 	uint64_t	number;			/* 0: none */
 	int64_t		sent_ns;		/* the keepalive was sent */
-	uint64_t	term;			/* LOOK: of the keepalive's answer */
-	int64_t		ttl_ns;			/* LOOK: that the answer gave */
-} Beat;
+	uint64_t	term;			/* READ: of the keepalive's answer */
+	int64_t		ttl_ns;			/* READ: that the answer gave */
+} Renewal;
 
 /* A request under way. */
 typedef struct Op
@@ -179,13 +179,13 @@ typedef struct Op
 	int64_t		sent_ns;
 	int64_t		revision_floor;
 	int64_t		lease;			/* KEEPALIVE, GRANT, REVOKE, MOVE, ENTER, TIME_TO_LIVE */
-	Beat		beat;			/* that it is a part of */
+	Renewal		renewal;		/* that it is a part of */
 	uint32_t	slots;			/* elections that it is about */
 	uint32_t	generation;		/* ENTER, DELETE, PROCLAIM: of the slot's use */
 	uint32_t	epochs[ELECTION_MAX_ELECTIONS];
 	int64_t		create_revisions[ELECTION_MAX_ELECTIONS];
-	uint8_t		asked[ELECTION_MAX_ELECTIONS];	/* LOOK */
-	bool		ordered;		/* LOOK, PATRONI_LOOK: raft's log is to order it (ORDERED) */
+	uint8_t		asked[ELECTION_MAX_ELECTIONS];	/* READ */
+	bool		ordered;		/* READ, PATRONI_READ: raft's log is to order it (ORDERED) */
 	char		value[ELECTION_VALUE_SIZE]; /* ENTER, PROCLAIM */
 } Op;
 
@@ -195,9 +195,9 @@ typedef struct Op
  */
 typedef struct KeyFacts
 {
-	uint8_t		asked;			/* LOOK: which of them were read */
+	uint8_t		asked;			/* READ: which of them were read */
 	const EtcdKeyValue *own;
-	const EtcdKeyValue *neighbour;	/* the predecessor; for a leader, the last one */
+	const EtcdKeyValue *adjacent;	/* the predecessor; for a leader, the last one */
 	const EtcdKeyValue *leader;
 } KeyFacts;
 
@@ -223,10 +223,10 @@ typedef struct Facts
 	int64_t		revision;
 	uint64_t	term;
 	bool		succeeded;		/* txn: the compares held, so it wrote */
-	bool		ordered;		/* look: raft's log has ordered it (ORDERED) */
-	KeyFacts	keys[ELECTION_MAX_ELECTIONS];	/* LOOK; own: MOVE, ENTER, DELETE, PROCLAIM
+	bool		ordered;		/* read: raft's log has ordered it (ORDERED) */
+	KeyFacts	keys[ELECTION_MAX_ELECTIONS];	/* READ; own: MOVE, ENTER, DELETE, PROCLAIM
 												 * whose compares did not hold */
-	const EtcdKeyValue *patroni[PATRONI_NRANGES];	/* PATRONI_LOOK */
+	const EtcdKeyValue *patroni[PATRONI_NRANGES];	/* PATRONI_READ */
 	const EtcdKeyValue *queue;	/* SURVEY, TRANSFER: from the own key on */
 	int			nqueue;
 	bool		lease_not_found;	/* REFUSAL */
@@ -263,17 +263,17 @@ typedef struct Patroni
 	int64_t		until_ns;		/* the key lives at least until then; 0: not known */
 	int64_t		event_revision; /* of the newest event */
 
-	/* the beat: a time to live, and a look that is sent after its answer */
-	bool		beat_wanted;
-	int64_t		beat_ns;		/* when it is due otherwise */
-	int			beat_failures;
+	/* the renewal: a time to live, and a read that is sent after its answer */
+	bool		renewal_wanted;
+	int64_t		renewal_ns;		/* when it is due otherwise */
+	int			renewal_failures;
 	int64_t		retry_ns;
 	uint64_t	asked_id;		/* of the request under way; 0: none */
 	uint64_t	asked_term;		/* term_seen when it was sent */
 	struct
 	{
 		bool		valid;
-		uint64_t	before_id;	/* looks with this id or a higher one were sent later */
+		uint64_t	before_id;	/* reads with this id or a higher one were sent later */
 		int64_t		sent_ns;
 		uint64_t	known_term;
 		uint64_t	term;
@@ -336,7 +336,7 @@ typedef struct OwnKey
 	char		value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
 } OwnKey;
 
-/* The position of the own key in the queue; see look.c and queue.c (ARMED). */
+/* The position of the own key in the queue; see reads.c and queue.c (READY). */
 typedef struct Position
 {
 	int64_t		seen_revision;
@@ -347,7 +347,7 @@ typedef struct Position
 	int64_t		ended_revision;
 } Position;
 
-/* The leader, whoever it is; see look.c, and patroni.c. */
+/* The leader, whoever it is; see reads.c, and patroni.c. */
 typedef struct Leader
 {
 	QueueKey	key;
@@ -374,7 +374,7 @@ typedef struct Commands
 	uint64_t	campaign_ticket;
 	uint64_t	proclaim_ticket;
 	uint64_t	verify_ticket;
-	uint64_t	verify_id;		/* of the look that verifies; 0: to be sent */
+	uint64_t	verify_id;		/* of the read that verifies; 0: to be sent */
 } Commands;
 
 typedef struct Election
@@ -399,9 +399,9 @@ typedef struct Election
 	Transfer	transfer;
 	Patroni		patroni;
 
-	/* looks, and retries of this election's own requests */
-	bool		look_wanted;
-	uint64_t	look_id;		/* the newest that did not ask by name */
+	/* reads, and retries of this election's own requests */
+	bool		read_wanted;
+	uint64_t	read_id;		/* the newest that did not ask by name */
 	int			failures;		/* in a row */
 	int64_t		retry_ns;
 } Election;
@@ -424,7 +424,7 @@ typedef enum WatchTarget
 {
 	WATCH_OWN,
 	WATCH_LEADER,
-	WATCH_WAIT,					/* for a successor: both keys, by one watch (ARMED) */
+	WATCH_WAIT,					/* for a successor: both keys, by one watch (READY) */
 	WATCH_PATRONI,				/* a followed election: leader key, configuration */
 	WATCH_ANYBODY				/* of an election without candidates */
 } WatchTarget;
@@ -458,7 +458,7 @@ struct ElectionCore
 	int			max_elections;
 	Election   *elections;
 	bool		stopping;
-	int			farewells_left; /* revocations that may be sent again then */
+	int			shutdown_revocations_left; /* revocations that may be sent again then */
 
 	Op			ops[MAX_OPS];
 	uint64_t	next_id;
@@ -486,14 +486,14 @@ struct ElectionCore
 	bool		revoking;		/* the lease is being given up, with all keys */
 	int			lease_failures;
 	int64_t		lease_retry_ns;
-	uint64_t	next_beat;
-	uint64_t	first_beat;		/* the results of earlier ones do not count */
-	int64_t		beat_ns;		/* when the next one is due */
-	int			beat_failures;
+	uint64_t	next_renewal;
+	uint64_t	first_renewal;	/* the results of earlier ones do not count */
+	int64_t		renewal_ns;		/* when the next one is due */
+	int			renewal_failures;
 
-	/* looks */
-	int64_t		look_retry_ns;
-	int			look_failures;
+	/* reads */
+	int64_t		read_retry_ns;
+	int			read_failures;
 
 	WatchStream stream;
 

@@ -29,7 +29,7 @@ take_key(Results *results)
 }
 
 static void
-take_look(Results *results, const Op *op, Facts *facts)
+take_read(Results *results, const Op *op, Facts *facts)
 {
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
@@ -38,10 +38,10 @@ take_look(Results *results, const Op *op, Facts *facts)
 		if ((op->slots & SLOT_BIT(i)) == 0)
 			continue;
 		keys->asked = op->asked[i];
-		if (op->asked[i] & LOOK_OWN)
+		if (op->asked[i] & READ_OWN)
 			keys->own = take_key(results);
-		if (op->asked[i] & LOOK_NEIGHBOUR)
-			keys->neighbour = take_key(results);
+		if (op->asked[i] & READ_ADJACENT)
+			keys->adjacent = take_key(results);
 		keys->leader = take_key(results);
 	}
 }
@@ -66,7 +66,7 @@ take_queue(Results *results, Facts *facts)
 	facts->nqueue = results->answer->results[0].nkvs;
 }
 
-/* Takes the empty txn that orders a look (ORDERED). */
+/* Takes the empty txn that orders a read (ORDERED). */
 static bool
 take_order(Results *results)
 {
@@ -83,10 +83,10 @@ take_results(const Op *op, const EtcdAnswer *answer, Facts *facts)
 
 	switch (op->kind)
 	{
-		case OP_LOOK:
-			take_look(&results, op, facts);
+		case OP_READ:
+			take_read(&results, op, facts);
 			break;
-		case OP_PATRONI_LOOK:
+		case OP_PATRONI_READ:
 			for (int i = 0; i < PATRONI_NRANGES; i++)
 				facts->patroni[i] = take_key(&results);
 			break;

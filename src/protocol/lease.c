@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *	  The lease of an instance: grant, beat, fresh lease, move, revocation,
- *	  and every deadline that follows from it (BEAT, FRESH).
+ *	  The lease of an instance: grant, renewal, fresh lease, move, revocation,
+ *	  and every deadline that follows from it (RENEWAL, FRESH).
  *
  * No other file changes a Lease, or lease_until_ns of an election.
  * test/model/lease.pml is the model of this file.
@@ -11,8 +11,8 @@
  */
 #include "election_internal.h"
 
-/* Beats under way at once, where etcd is slow. */
-#define MAX_BEATS	4
+/* Renewals under way at once, where etcd is slow. */
+#define MAX_RENEWALS	4
 
 /* ---- deadlines ----------------------------------------------------------- */
 
@@ -106,11 +106,11 @@ lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease)
 	send_revoke(core, now_ns, lease);
 }
 
-/* The results of the beats under way do not count any more. */
+/* The results of the renewals under way do not count any more. */
 static void
-void_beats(ElectionCore *core)
+void_renewals(ElectionCore *core)
 {
-	core->first_beat = core->next_beat;
+	core->first_renewal = core->next_renewal;
 }
 
 /*
@@ -123,7 +123,7 @@ lease_not_found(ElectionCore *core, int64_t lease)
 	if (lease == core->lease.id)
 	{
 		memset(&core->lease, 0, sizeof(core->lease));
-		void_beats(core);
+		void_renewals(core);
 	}
 	else if (lease == core->fresh.id)
 		memset(&core->fresh, 0, sizeof(core->fresh));
@@ -169,7 +169,7 @@ receive_revoke(ElectionCore *core, const Facts *facts)
 		postpone(core, op);
 		return;
 	}
-	/* lease_pursue() goes on when both are gone */
+	/* lease_reconcile() goes on when both are gone */
 	if (op->lease == core->lease.id)
 		memset(&core->lease, 0, sizeof(core->lease));
 	else
@@ -311,14 +311,14 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	core->lease.moving = false;
 	core->lease_failures = 0;
 	core->lease_retry_ns = 0;
-	void_beats(core);
+	void_renewals(core);
 	/*
-	 * A beat that is due earlier stays due, since the elections may have
+	 * A renewal that is due earlier stays due, since the elections may have
 	 * waited for it.
 	 */
-	if (core->beat_ns <= now_ns ||
-		core->beat_ns > core->lease.sent_ns + lease_interval_ns(core))
-		core->beat_ns = core->lease.sent_ns + lease_interval_ns(core);
+	if (core->renewal_ns <= now_ns ||
+		core->renewal_ns > core->lease.sent_ns + lease_interval_ns(core))
+		core->renewal_ns = core->lease.sent_ns + lease_interval_ns(core);
 	queue_moved(core, now_ns, old, by_move, slots, mod_revision);
 }
 
@@ -355,16 +355,16 @@ move_has_shown(const ElectionCore *core)
 }
 
 /*
- * The old lease is not needed any more when a look shows that no key is
- * attached to it.  The look must have been sent after the lease in use was
+ * The old lease is not needed any more when a read shows that no key is
+ * attached to it.  The read must have been sent after the lease in use was
  * granted.
  */
 static void
-revoke_retired(ElectionCore *core, int64_t now_ns, const Op *look, uint32_t standing)
+revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t standing)
 {
 	Op		   *revoke;
 
-	if (core->retired == 0 || look->sent_ns <= core->lease.sent_ns)
+	if (core->retired == 0 || read->sent_ns <= core->lease.sent_ns)
 		return;
 	for_each_election(core, e)
 	{
@@ -398,7 +398,7 @@ drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 
 /* The fresh lease: granted, the keys moved, and it takes over. */
 static void
-pursue_fresh(ElectionCore *core, int64_t now_ns)
+reconcile_fresh(ElectionCore *core, int64_t now_ns)
 {
 	Lease	   *fresh = &core->fresh;
 	uint32_t	slots = 0;
@@ -429,7 +429,7 @@ pursue_fresh(ElectionCore *core, int64_t now_ns)
 	else if (core_is_due(core, now_ns, core->lease_retry_ns))
 	{
 		fresh->moving = true;
-		void_beats(core);
+		void_renewals(core);
 		cap_deadlines(core);
 		send_move(core, now_ns, slots, fresh->id);
 	}
@@ -465,7 +465,7 @@ find_astray(const ElectionCore *core)
 }
 
 void
-lease_pursue(ElectionCore *core, int64_t now_ns)
+lease_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	bool		wanted = is_lease_wanted(core);
 	uint32_t	astray;
@@ -473,7 +473,7 @@ lease_pursue(ElectionCore *core, int64_t now_ns)
 	if (!wanted && !core->revoking && (core->lease.id != 0 || core->fresh.id != 0))
 	{
 		core->revoking = true;
-		void_beats(core);
+		void_renewals(core);
 	}
 	if (core->revoking && core->lease.id == 0 && core->fresh.id == 0)
 		finish_revoking(core);
@@ -490,19 +490,19 @@ lease_pursue(ElectionCore *core, int64_t now_ns)
 		return;
 	astray = find_astray(core);
 	if (core->fresh.id != 0 || needs_fresh(core, now_ns))
-		pursue_fresh(core, now_ns);
+		reconcile_fresh(core, now_ns);
 	else if (astray != 0 && !core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
 			 !core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS) &&
 			 core_is_due(core, now_ns, core->lease_retry_ns))
 		send_move(core, now_ns, astray, core->lease.id);
 }
 
-/* ---- the beat ------------------------------------------------------------ */
+/* ---- the renewal ------------------------------------------------------------ */
 
 bool
-lease_beat_is_due(ElectionCore *core, int64_t now_ns)
+lease_renewal_is_due(ElectionCore *core, int64_t now_ns)
 {
-	return core_is_due(core, now_ns, core->beat_ns);
+	return core_is_due(core, now_ns, core->renewal_ns);
 }
 
 void
@@ -511,103 +511,103 @@ lease_configure(ElectionCore *core, int64_t now_ns)
 	/* the margin may be another one */
 	if (core->fresh.moving)
 		cap_deadlines(core);
-	if (core->beat_ns > now_ns + lease_interval_ns(core))
-		core->beat_ns = now_ns + lease_interval_ns(core);
+	if (core->renewal_ns > now_ns + lease_interval_ns(core))
+		core->renewal_ns = now_ns + lease_interval_ns(core);
 }
 
 bool
-lease_is_current(const ElectionCore *core, const Beat *beat)
+lease_is_current(const ElectionCore *core, const Renewal *renewal)
 {
-	return beat->number != 0 && beat->number >= core->first_beat;
+	return renewal->number != 0 && renewal->number >= core->first_renewal;
 }
 
 static int
-count_beats(const ElectionCore *core)
+count_renewals(const ElectionCore *core)
 {
 	int			n = 0;
 
 	for (int i = 0; i < MAX_OPS; i++)
-		n += core->ops[i].id != 0 && lease_is_current(core, &core->ops[i].beat);
+		n += core->ops[i].id != 0 && lease_is_current(core, &core->ops[i].renewal);
 	return n;
 }
 
 bool
-lease_start_beat(ElectionCore *core, int64_t now_ns)
+lease_start_renewal(ElectionCore *core, int64_t now_ns)
 {
 	bool		keep = lease_is_good(core, now_ns) && core->lease.term >= core->term_seen &&
 		!core->fresh.moving && !core->revoking;
 	Op		   *op = NULL;
 
-	core->beat_ns = now_ns + lease_interval_ns(core);
-	if (keep && count_beats(core) >= MAX_BEATS)
+	core->renewal_ns = now_ns + lease_interval_ns(core);
+	if (keep && count_renewals(core) >= MAX_RENEWALS)
 		return true;			/* another one would have to wait as long */
 	if (!keep || (op = core_start_op(core, now_ns, OP_KEEPALIVE)) == NULL)
 		return false;
-	op->beat.number = core->next_beat++;
-	op->beat.sent_ns = now_ns;
+	op->renewal.number = core->next_renewal++;
+	op->renewal.sent_ns = now_ns;
 	op->lease = core->lease.id;
 	core_send_lease_request(core, op, ETCD_KEEPALIVE, 0);
 	return true;
 }
 
-/* Another beat is wanted soon, unless there is one that was sent later. */
+/* Another renewal is wanted soon, unless there is one that was sent later. */
 static void
-fail_beat(ElectionCore *core, int64_t now_ns, const Beat *beat)
+fail_renewal(ElectionCore *core, int64_t now_ns, const Renewal *renewal)
 {
-	if (!lease_is_current(core, beat) || beat->number + 1 != core->next_beat)
+	if (!lease_is_current(core, renewal) || renewal->number + 1 != core->next_renewal)
 		return;
-	core->beat_failures++;
+	core->renewal_failures++;
 	/* The other endpoints are tried at once, then with a back-off. */
-	core->beat_ns = now_ns;
-	if (core->beat_failures >= core->config.nendpoints)
-		core->beat_ns = beat->sent_ns +
-			core_urgent_backoff_ns(core, core->beat_failures - core->config.nendpoints + 1);
+	core->renewal_ns = now_ns;
+	if (core->renewal_failures >= core->config.nendpoints)
+		core->renewal_ns = renewal->sent_ns +
+			core_urgent_backoff_ns(core, core->renewal_failures - core->config.nendpoints + 1);
 }
 
 static void
 receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	Beat		beat = facts->op->beat;
+	Renewal		renewal = facts->op->renewal;
 
-	if (!lease_is_current(core, &beat))
+	if (!lease_is_current(core, &renewal))
 		return;
 	if (facts->kind == FACTS_ANSWER ? facts->ttl_s <= 0 : facts->lease_not_found)
 	{
 		lose_kept_lease(core, now_ns);
 		return;
 	}
-	beat.term = facts->term;
-	beat.ttl_ns = facts->ttl_s * NS_PER_S;
-	if (beat.ttl_ns > core->lease.ttl_ns)
-		beat.ttl_ns = core->lease.ttl_ns;
-	if (facts->kind != FACTS_ANSWER || !look_send(core, now_ns, &beat))
-		fail_beat(core, now_ns, &beat);
+	renewal.term = facts->term;
+	renewal.ttl_ns = facts->ttl_s * NS_PER_S;
+	if (renewal.ttl_ns > core->lease.ttl_ns)
+		renewal.ttl_ns = core->lease.ttl_ns;
+	if (facts->kind != FACTS_ANSWER || !read_send(core, now_ns, &renewal))
+		fail_renewal(core, now_ns, &renewal);
 }
 
 /*
- * Both answers of the beat have come: the deadline moves forward, or a fresh
- * lease is needed (BEAT, ORDERED).  An election whose own key is not as PLACE
- * requires does not lead any more: the look, or a newer state, has shown that.
+ * Both answers of the renewal have come: the deadline moves forward, or a fresh
+ * lease is needed (RENEWAL, ORDERED).  An election whose own key is not as PLACE
+ * requires does not lead any more: the read, or a newer state, has shown that.
  */
 static void
-finish_beat(ElectionCore *core, int64_t now_ns, const Facts *look)
+finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 {
-	const Beat *beat = &look->op->beat;
-	int64_t		until_ns = beat->sent_ns + beat->ttl_ns;
+	const Renewal *renewal = &read->op->renewal;
+	int64_t		until_ns = renewal->sent_ns + renewal->ttl_ns;
 
-	if (!look->ordered || beat->term != core->lease.term || look->term != core->lease.term)
+	if (!read->ordered || renewal->term != core->lease.term || read->term != core->lease.term)
 	{
 		/*
 		 * A newer term requires a fresh lease, see needs_fresh().  If the term
 		 * is not newer than the last one that was seen, one of the answers
-		 * came from a member that lags behind: beat again soon.
+		 * came from a member that lags behind: renewal again soon.
 		 */
-		fail_beat(core, now_ns, beat);
+		fail_renewal(core, now_ns, renewal);
 		return;
 	}
 	if (!lease_is_good(core, now_ns))
-		return;					/* a beat never revives a lapsed lease */
-	core->beat_failures = 0;
+		return;					/* a renewal never revives a lapsed lease */
+	core->renewal_failures = 0;
 	if (until_ns > core->lease.until_ns)
 		core->lease.until_ns = until_ns;
 	for_each_election(core, e)
@@ -622,13 +622,13 @@ finish_beat(ElectionCore *core, int64_t now_ns, const Facts *look)
 /* ---- answers --------------------------------------------------------------- */
 
 void
-lease_receive_look(ElectionCore *core, int64_t now_ns, const Facts *facts, uint32_t standing)
+lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint32_t standing)
 {
 	if (move_has_shown(core))
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
 	revoke_retired(core, now_ns, facts->op, standing);
-	if (lease_is_current(core, &facts->op->beat))
-		finish_beat(core, now_ns, facts);
+	if (lease_is_current(core, &facts->op->renewal))
+		finish_renewal(core, now_ns, facts);
 }
 
 void
@@ -637,7 +637,7 @@ lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	switch (facts->op->kind)
 	{
 		case OP_KEEPALIVE:
-			if (facts->op->beat.number != 0)
+			if (facts->op->renewal.number != 0)
 				receive_keepalive(core, now_ns, facts);
 			else
 				receive_granted_ttl(core, facts);
@@ -659,9 +659,9 @@ lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 void
 lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
 {
-	fail_beat(core, now_ns, &op->beat);
+	fail_renewal(core, now_ns, &op->renewal);
 	if (op->kind == OP_GRANT || op->kind == OP_MOVE ||
-		(op->kind == OP_KEEPALIVE && op->beat.number == 0) ||
+		(op->kind == OP_KEEPALIVE && op->renewal.number == 0) ||
 		(op->kind == OP_REVOKE && core->revoking))
 		postpone(core, op);
 }
@@ -684,8 +684,8 @@ lease_check(const ElectionCore *core)
 	assert(lease->id == 0 || lease->id != core->retired);
 	assert(!fresh->moving || lease->id == 0 ||
 		   lease_deadline_of(core, lease->until_ns) <= lease_fresh_deadline_ns(core));
-	assert(count_beats(core) == 0 ||
-		   (lease->id != 0 && !fresh->moving && !core->revoking && count_beats(core) <= MAX_BEATS));
+	assert(count_renewals(core) == 0 ||
+		   (lease->id != 0 && !fresh->moving && !core->revoking && count_renewals(core) <= MAX_RENEWALS));
 	for_each_election(core, e)
 	{
 		assert((e->lease_until_ns != 0) == (e->state == ELECTION_LEADING && !e->followed));
@@ -706,7 +706,7 @@ lease_discard(ElectionCore *core)
 	memset(&core->fresh, 0, sizeof(core->fresh));
 	core->retired = 0;
 	core->revoking = false;
-	void_beats(core);
+	void_renewals(core);
 }
 
 bool

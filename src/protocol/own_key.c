@@ -86,7 +86,7 @@ refuse_enter(ElectionCore *core, const Op *op, Election *e)
 		postpone(core, op, e);
 	else
 		e->failures++;
-	e->look_wanted |= e->state == ELECTION_LEAVING;
+	e->read_wanted |= e->state == ELECTION_LEAVING;
 }
 
 static void
@@ -120,7 +120,7 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 	if (op->lease != core->lease.id || (core->revoking && e->state == ELECTION_JOINING))
 	{
 		/* The lease is gone or going, and the key with it (FINAL). */
-		e->look_wanted = true;
+		e->read_wanted = true;
 		return;
 	}
 	/* Left meanwhile, or a key that is not to be believed (FINAL). */
@@ -156,9 +156,9 @@ finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision
 	queue_choose_state(core, e);
 	if (e->state == ELECTION_JOINING && e->generation == generation)
 	{
-		/* the look that follows the entry also shows the leader */
+		/* the read that follows the entry also shows the leader */
 		e->retry_ns = now_ns + REJOIN_DELAY_NS;
-		e->look_wanted = false;
+		e->read_wanted = false;
 	}
 }
 
@@ -258,7 +258,7 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 			continue;
 		if (facts->succeeded)
 		{
-			/* a look or the watch may have told of a newer write (ARMED) */
+			/* a read or the watch may have told of a newer write (READY) */
 			if (facts->revision >= e->own.mod_revision)
 			{
 				queue_learn_lease(core, e, op->lease);
@@ -266,7 +266,7 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 			}
 			if (facts->revision > e->own.written_revision)
 				e->own.written_revision = facts->revision;
-			e->look_wanted |= e->state != ELECTION_LEADING;
+			e->read_wanted |= e->state != ELECTION_LEADING;
 		}
 		else
 			(void) queue_check_own_key(core, e, facts->keys[i].own, facts->revision);
@@ -298,7 +298,7 @@ own_key_request_failed(ElectionCore *core, const Op *op)
 		(e = core_find_election(core, op)) != NULL)
 	{
 		postpone(core, op, e);
-		e->look_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
+		e->read_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
 	}
 }
 
@@ -313,7 +313,7 @@ has_value(const Election *e)
 
 /* Enters, deletes or writes the own key, if that is wanted and possible now. */
 static void
-pursue_key(ElectionCore *core, int64_t now_ns, Election *e)
+reconcile_key(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	uint32_t	slot = SLOT_BIT(slot_of(core, e));
 
@@ -339,8 +339,8 @@ pursue_key(ElectionCore *core, int64_t now_ns, Election *e)
 }
 
 void
-own_key_pursue(ElectionCore *core, int64_t now_ns)
+own_key_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
-		pursue_key(core, now_ns, e);
+		reconcile_key(core, now_ns, e);
 }

@@ -10,26 +10,26 @@
  * watch it, and ask how long its lease lives.  This instance leads exactly
  * while these hold:
  *
- * NAMED	A linearizable look has shown our node name as the value, and no
- *			newer look or event has shown anything else.
+ * NAMED	A linearizable read has shown our node name as the value, and no
+ *			newer read or event has shown anything else.
  * LIVES	The deadline has not passed: the sending of a question for the
  *			lease's time to live, plus the answer, minus a margin.
- * ORDERED	While the key names us, as far as is known, a look is ordered by
- *			raft's log, as the looks of candidates are (see election.c).  Only
- *			such a look moves the deadline.  It needs the right to read.
+ * ORDERED	While the key names us, as far as is known, a read is ordered by
+ *			raft's log, as the reads of candidates are (see election.c).  Only
+ *			such a read moves the deadline.  It needs the right to read.
  * PRIMARY	This server is not in recovery.  Patroni takes the key before it
  *			promotes, and the leader of a standby cluster is never promoted.
  * OURS		The cluster is the one that runs this server: it has a member of
  *			our node name, and our system identifier.
  *
- * The beat, which moves the deadline: first the time to live of the lease on
- * which the key was seen, then, sent after that answer, an ordered look.  They
- * count together, if the look shows the key with our name on that same lease,
+ * The renewal, which moves the deadline: first the time to live of the lease on
+ * which the key was seen, then, sent after that answer, an ordered read.  They
+ * count together, if the read shows the key with our name on that same lease,
  * and both answers are of the raft term that was known when the first one was
  * sent.  Why this order, and these terms:
  *
  * - Patroni's demotion deletes the key and keeps the lease, which its
- *   member's key hangs on, too.  Had the look come first, a time to live
+ *   member's key hangs on, too.  Had the read come first, a time to live
  *   answered after the deletion would move the deadline of a key that is
  *   gone.  This way the key stood after the time to live was answered.
  * - etcd's leader answers a time to live from its own books.  It does not
@@ -44,8 +44,8 @@
  *   deposed leader; etcd's leaders step down an election timeout after they
  *   lost their quorum, and the margin is no less than that.
  *
- * The deadline is that of the last beat, even if it is earlier than before,
- * because the newer answer is the better one.  A beat also begins anew after
+ * The deadline is that of the last renewal, even if it is earlier than before,
+ * because the newer answer is the better one.  A renewal also begins anew after
  * the deadline has passed, without a new create revision.  Nobody else can
  * have led meanwhile: a member that takes the key over deletes it, or waits
  * until it is gone, and creates it with another create revision.  A lease of
@@ -127,7 +127,7 @@ learn_key(ElectionCore *core, int64_t now_ns, Election *e, const EtcdKeyValue *k
 		/* The key has changed hands; or Patroni was restarted. */
 		cap_deadline(core, now_ns, e);
 		p->told.valid = false;
-		p->beat_wanted = true;
+		p->renewal_wanted = true;
 		p->retry_ns = 0;
 	}
 	if (!same_holder)
@@ -142,28 +142,28 @@ learn_key(ElectionCore *core, int64_t now_ns, Election *e, const EtcdKeyValue *k
 	return named;
 }
 
-/* ---- looks ---------------------------------------------------------------------------- */
+/* ---- reads ---------------------------------------------------------------------------- */
 
 /*
- * Sends a look of this election alone: a right that is missing for the keys of
+ * Sends a read of this election alone: a right that is missing for the keys of
  * one cluster must not cost another election anything.
  */
 static bool
-send_look(ElectionCore *core, int64_t now_ns, Election *e)
+send_read(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	const Patroni *p = &e->patroni;
 	EtcdOp		ops[PATRONI_NRANGES + 1];
-	Op		   *op = core_start_election_op(core, now_ns, OP_PATRONI_LOOK, e);
+	Op		   *op = core_start_election_op(core, now_ns, OP_PATRONI_READ, e);
 
 	if (op == NULL)
 		return false;
-	look_take_up(op, e);
-	e->look_id = op->id;
+	read_take_up(op, e);
+	e->read_id = op->id;
 	ops[PATRONI_LEADER] = range_of_key(p->leader_key);
 	ops[PATRONI_CONFIG] = range_of_key(p->config_key);
 	ops[PATRONI_INITIALIZE] = range_of_key(p->initialize_key);
 	ops[PATRONI_MEMBER] = range_of_key(p->member_key);
-	core_send_look(core, op, ops, PATRONI_NRANGES, e->own.create_revision != 0);
+	core_send_read(core, op, ops, PATRONI_NRANGES, e->own.create_revision != 0);
 	return true;
 }
 
@@ -173,13 +173,13 @@ patroni_probe(ElectionCore *core, int64_t now_ns)
 	for_each_election(core, e)
 	{
 		if (e->followed)
-			return send_look(core, now_ns, e);
+			return send_read(core, now_ns, e);
 	}
 	return false;
 }
 
 void
-patroni_postpone_looks(ElectionCore *core, int64_t until_ns)
+patroni_postpone_reads(ElectionCore *core, int64_t until_ns)
 {
 	for_each_election(core, e)
 	{
@@ -189,40 +189,40 @@ patroni_postpone_looks(ElectionCore *core, int64_t until_ns)
 }
 
 static void
-fail_beat(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
+fail_renewal(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 {
 	Patroni    *p = &e->patroni;
 
 	/* The other endpoints are tried at once, then with a back-off. */
-	p->beat_wanted = true;
+	p->renewal_wanted = true;
 	p->retry_ns = now_ns;
-	if (++p->beat_failures > core->config.nendpoints)
-		p->retry_ns = sent_ns + core_urgent_backoff_ns(core, p->beat_failures - core->config.nendpoints);
+	if (++p->renewal_failures > core->config.nendpoints)
+		p->retry_ns = sent_ns + core_urgent_backoff_ns(core, p->renewal_failures - core->config.nendpoints);
 }
 
-/* Both answers of a beat have come: moves the deadline, or tries again. */
+/* Both answers of a renewal have come: moves the deadline, or tries again. */
 static void
-finish_beat(ElectionCore *core, int64_t now_ns, Election *e, const Facts *look, bool named)
+finish_renewal(ElectionCore *core, int64_t now_ns, Election *e, const Facts *read, bool named)
 {
 	Patroni    *p = &e->patroni;
 
-	if (!p->told.valid || look->op->id < p->told.before_id)
+	if (!p->told.valid || read->op->id < p->told.before_id)
 		return;
 	p->told.valid = false;
-	if (p->told.term != p->told.known_term || p->told.term != look->term)
+	if (p->told.term != p->told.known_term || p->told.term != read->term)
 	{
-		fail_beat(core, now_ns, e, p->told.sent_ns);
+		fail_renewal(core, now_ns, e, p->told.sent_ns);
 		return;
 	}
-	p->beat_failures = 0;
+	p->renewal_failures = 0;
 	p->retry_ns = 0;
 	p->ttl_ns = p->told.ttl_ns;
-	if (named && look->ordered)
+	if (named && read->ordered)
 		p->until_ns = p->told.until_ns;
 }
 
 static void
-receive_look(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
+receive_read(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
 	const Op   *op = facts->op;
 	Patroni    *p = &e->patroni;
@@ -235,14 +235,14 @@ receive_look(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 		revision < p->event_revision)
 	{
 		/* ignored (EPOCH), or older than the known state */
-		e->look_wanted = true;
+		e->read_wanted = true;
 		return;
 	}
 	e->position.seen_revision = revision;
 	patroni_learn_cluster(core, p, facts);
 	named = learn_key(core, now_ns, e, facts->patroni[PATRONI_LEADER]);
 	e->leader.is_known = true;
-	finish_beat(core, now_ns, e, facts, named);
+	finish_renewal(core, now_ns, e, facts, named);
 	e->leader.until_ns = op->sent_ns + patroni_ttl_ns(core, e);
 	conclude(core, now_ns, e);
 	/* leadership was withdrawn by this answer, which also shows the leader */
@@ -251,7 +251,7 @@ receive_look(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	core_publish(core, e);
 }
 
-/* ---- beats ------------------------------------------------------------------------------ */
+/* ---- renewals ------------------------------------------------------------------------------ */
 
 /* The election that asked; NULL: it was dropped, or another cluster is set. */
 static Election *
@@ -283,13 +283,13 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		 * The lease is gone.  So the key is gone, or attached to another lease
 		 * by now.
 		 */
-		e->look_wanted = true;
-		fail_beat(core, now_ns, e, op->sent_ns);
-		p->beat_wanted = false;
+		e->read_wanted = true;
+		fail_renewal(core, now_ns, e, op->sent_ns);
+		p->renewal_wanted = false;
 		return;
 	}
 	if (op->lease != p->lease)
-		return;					/* another beat is wanted already */
+		return;					/* another renewal is wanted already */
 	/* A leader of etcd that has just been elected knows no end of any lease. */
 	if (left_s > facts->granted_ttl_s)
 		left_s = facts->granted_ttl_s;
@@ -300,18 +300,18 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	p->told.term = facts->term;
 	p->told.ttl_ns = facts->granted_ttl_s * NS_PER_S;
 	p->told.until_ns = op->sent_ns + left_s * NS_PER_S;
-	e->look_wanted = true;
+	e->read_wanted = true;
 }
 
-/* There is no answer to a look, or it was refused. */
+/* There is no answer to a read, or it was refused. */
 static void
-fail_look(ElectionCore *core, const Op *op)
+fail_read(ElectionCore *core, const Op *op)
 {
 	Election   *e = core_find_election(core, op);
 
 	if (e == NULL)
 		return;
-	look_want_again(op, e);
+	read_want_again(op, e);
 	if (++e->failures >= core->config.nendpoints)
 		e->retry_ns = op->sent_ns +
 			core_urgent_backoff_ns(core, e->failures - core->config.nendpoints + 1);
@@ -326,11 +326,11 @@ patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	if (op->kind == OP_TIME_TO_LIVE)
 		receive_time_to_live(core, now_ns, facts);
 	else if (facts->kind != FACTS_ANSWER)
-		fail_look(core, op);
+		fail_read(core, op);
 	else if (e != NULL)
 	{
-		receive_look(core, now_ns, e, facts);
-		look_finish(core, op, e);
+		receive_read(core, now_ns, e, facts);
+		read_finish(core, op, e);
 	}
 }
 
@@ -339,33 +339,33 @@ patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
 {
 	Election   *e = op->kind == OP_TIME_TO_LIVE ? find_asker(core, op) : NULL;
 
-	if (op->kind == OP_PATRONI_LOOK)
-		fail_look(core, op);
+	if (op->kind == OP_PATRONI_READ)
+		fail_read(core, op);
 	if (e == NULL)
 		return;
 	e->patroni.asked_id = 0;
-	fail_beat(core, now_ns, e, op->sent_ns);
+	fail_renewal(core, now_ns, e, op->sent_ns);
 }
 
 static void
-send_beat(ElectionCore *core, int64_t now_ns, Election *e)
+send_renewal(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Patroni    *p = &e->patroni;
 	Op		   *op;
 
-	p->beat_wanted = false;
-	p->beat_ns = now_ns + patroni_ttl_ns(core, e) / 3;
-	core_wake_at(core, p->beat_ns);
+	p->renewal_wanted = false;
+	p->renewal_ns = now_ns + patroni_ttl_ns(core, e) / 3;
+	core_wake_at(core, p->renewal_ns);
 	watch_close_if_incomplete(core, now_ns);
 	if (p->lease == 0)
 	{
-		e->look_wanted = true;	/* nobody has the key */
+		e->read_wanted = true;	/* nobody has the key */
 		return;
 	}
 	op = core_start_op(core, now_ns, OP_TIME_TO_LIVE);
 	if (op == NULL)
 	{
-		e->look_wanted = true;
+		e->read_wanted = true;
 		return;
 	}
 	op->lease = p->lease;
@@ -376,28 +376,28 @@ send_beat(ElectionCore *core, int64_t now_ns, Election *e)
 }
 
 static void
-pursue_beat(ElectionCore *core, int64_t now_ns, Election *e)
+reconcile_renewal(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Patroni    *p = &e->patroni;
 
 	if (e->position.seen_revision == 0 || p->asked_id != 0 || p->told.valid)
 		return;
-	if (!p->beat_wanted && !core_is_due(core, now_ns, p->beat_ns))
+	if (!p->renewal_wanted && !core_is_due(core, now_ns, p->renewal_ns))
 		return;
 	if (core_is_due(core, now_ns, p->retry_ns))
-		send_beat(core, now_ns, e);
+		send_renewal(core, now_ns, e);
 }
 
 void
-patroni_pursue(ElectionCore *core, int64_t now_ns)
+patroni_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
 	{
 		if (!e->followed)
 			continue;
-		pursue_beat(core, now_ns, e);
-		if (e->look_wanted && core_is_due(core, now_ns, e->retry_ns))
-			(void) send_look(core, now_ns, e);
+		reconcile_renewal(core, now_ns, e);
+		if (e->read_wanted && core_is_due(core, now_ns, e->retry_ns))
+			(void) send_read(core, now_ns, e);
 	}
 }
 
@@ -409,8 +409,8 @@ patroni_retry_now(ElectionCore *core)
 		if (!e->followed)
 			continue;
 		e->patroni.retry_ns = 0;
-		e->patroni.beat_failures = 0;
-		e->patroni.beat_wanted = true;
+		e->patroni.renewal_failures = 0;
+		e->patroni.renewal_wanted = true;
 	}
 }
 
@@ -440,10 +440,10 @@ patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e, const EtcdWat
 	if (kv->mod_revision <= e->position.seen_revision)
 		return;
 	/*
-	 * A look shows the rest: who leads now, whether it is this instance,
+	 * A read shows the rest: who leads now, whether it is this instance,
 	 * whether Patroni is paused.
 	 */
-	e->look_wanted = true;
+	e->read_wanted = true;
 	if (!is_key(kv->key, p->leader_key) || kv->mod_revision <= p->event_revision)
 		return;
 	p->event_revision = kv->mod_revision;
@@ -458,9 +458,9 @@ patroni_configure(ElectionCore *core, int64_t now_ns, Election *e, bool other_cl
 	{
 		queue_withdraw(core, e, ELECTION_REASON_NOT_ELIGIBLE);
 		patroni_begin(core, e);
-		e->look_wanted = true;
+		e->read_wanted = true;
 	}
 	conclude(core, now_ns, e);
-	e->patroni.beat_wanted = true;
+	e->patroni.renewal_wanted = true;
 	core_publish(core, e);
 }

@@ -74,8 +74,8 @@ forget_cluster(Election *e)
 	p->key_revision = 0;
 	p->asked_id = 0;
 	p->told.valid = false;
-	p->beat_wanted = false;
-	p->beat_failures = 0;
+	p->renewal_wanted = false;
+	p->renewal_failures = 0;
 	p->retry_ns = 0;
 	p->config_revision = 0;
 	p->is_paused = false;
@@ -241,7 +241,7 @@ explain_follower(const Election *e, char *problem)
 	else if (p->has_failsafe)
 		etcd_format_message(problem, "Patroni's failsafe_mode may keep this server a primary, but its leader key does not name this server, or cannot be confirmed");
 	else if (e->own.create_revision != 0)
-		problem[0] = '\0';		/* a beat shows it soon, or why it cannot */
+		problem[0] = '\0';		/* a renewal shows it soon, or why it cannot */
 	else if (e->leader.key.create_revision != 0)
 		etcd_format_message(problem, "this server is not in recovery, but Patroni's leader key names \"%s\": is Patroni running here?", e->leader.value);
 	else

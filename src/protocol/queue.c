@@ -59,7 +59,7 @@ queue_expire(ElectionCore *core, int64_t now_ns)
 		if (e->state == ELECTION_LEADING && now_ns >= lease_deadline_ns(core, e))
 		{
 			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
-			e->look_wanted = true;
+			e->read_wanted = true;
 		}
 		if (e->leader.is_known && e->state != ELECTION_LEADING && now_ns >= e->leader.until_ns)
 		{
@@ -138,7 +138,7 @@ clear_own_key(ElectionCore *core, Election *e)
 
 /*
  * Answers to earlier requests are ignored (EPOCH), and the wait goes on
- * (ARMED).
+ * (READY).
  */
 static void
 begin_epoch(Election *e)
@@ -193,7 +193,7 @@ queue_enter(ElectionCore *core, Election *e, int64_t create_revision, int64_t mo
 	queue_learn_lease(core, e, core->lease.id);
 	queue_learn_value(core, e, value, mod_revision);
 	e->state = ELECTION_QUEUED;
-	e->look_wanted = true;
+	e->read_wanted = true;
 	e->failures = 0;
 	e->retry_ns = 0;
 	core_publish(core, e);
@@ -215,7 +215,7 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 		 * key.
 		 */
 		e->state = ELECTION_LEAVING;
-		e->look_wanted = e->own.create_revision == 0;
+		e->read_wanted = e->own.create_revision == 0;
 		e->retry_ns = 0;
 		core_publish(core, e);
 	}
@@ -332,7 +332,7 @@ queue_choose_state(ElectionCore *core, Election *e)
 		e->state = ELECTION_OBSERVING;
 	if (e->state != ELECTION_JOINING)
 		core_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
-	e->look_wanted = true;
+	e->read_wanted = true;
 	core_publish(core, e);
 }
 
@@ -356,7 +356,7 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 	e->state = ELECTION_QUEUED;
 	if (!ordered)
 	{
-		e->look_wanted = true;	/* an ordered one */
+		e->read_wanted = true;	/* an ordered one */
 		return;
 	}
 	if (transfer_is_sent(e))
@@ -399,7 +399,7 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 */
 	if (kv->mod_revision < e->own.mod_revision && revision < e->own.mod_revision)
 	{
-		e->look_wanted = true;
+		e->read_wanted = true;
 		return false;
 	}
 	queue_learn_value(core, e, kv->value, kv->mod_revision);
@@ -409,7 +409,7 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 		/*
 		 * Somebody put the own key on another lease, or a move took effect
 		 * although its answer was lost.  How long the key lives is not known
-		 * here.  lease_pursue() puts it back.
+		 * here.  lease_reconcile() puts it back.
 		 */
 		if (e->state == ELECTION_LEADING && !lease_is_moved_to(core, kv->lease))
 			queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
@@ -463,14 +463,14 @@ queue_lease_revoked(ElectionCore *core)
 	{
 		/*
 		 * Its key should be gone, unless somebody put it on another lease:
-		 * look.
+		 * read.
 		 */
 		if (e->state == ELECTION_LEAVING)
 		{
 			e->own.create_revision = 0;
-			e->look_wanted = true;
+			e->read_wanted = true;
 		}
-		else if (!core_is_under_way(core, OP_LOOK, slot_bit(core, e)))
+		else if (!core_is_under_way(core, OP_READ, slot_bit(core, e)))
 			e->own.key[0] = '\0';	/* otherwise an answer may still show it */
 	}
 }
@@ -493,7 +493,7 @@ queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
 			lease_extend(core, e);
 		else if (e->state != ELECTION_LEADING)
-			e->look_wanted = true;
+			e->read_wanted = true;
 		core_publish(core, e);
 	}
 }
@@ -508,7 +508,7 @@ queue_discard(ElectionCore *core, Election *e)
 	e->position.seen_revision = 0;
 	e->leader.mod_revision = 0;
 	e->own.key[0] = '\0';
-	e->look_wanted = true;
+	e->read_wanted = true;
 	e->commands.verify_id = 0;
 	if (e->followed)
 		patroni_discard(e);
@@ -516,7 +516,7 @@ queue_discard(ElectionCore *core, Election *e)
 }
 
 /*
- * A remembered place in the queue needs a look.  Of an election without a
+ * A remembered place in the queue needs a read.  Of an election without a
  * place only that is restored which must be known before it is entered again.
  */
 void
@@ -526,7 +526,7 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	copy_string(e->own.key, memory->elections[i].key, sizeof(e->own.key));
 	if (memory->elections[i].named)
 		e->own.named_lease = memory->lease;
-	/* a key that should have been deleted may still exist: look first */
+	/* a key that should have been deleted may still exist: read first */
 	e->state = ELECTION_LEAVING;
 	if (memory->elections[i].create_revision != 0)
 	{
@@ -539,5 +539,5 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	}
 	else
 		e->own.min_create_revision = memory->max_revision;
-	e->look_wanted = true;
+	e->read_wanted = true;
 }

@@ -2,7 +2,7 @@
  *
  * queue_events.c
  *	  What the watch tells of the keys of a queue, and the end of a wait
- *	  (ARMED).
+ *	  (READY).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@ watched_key(const Watched *watched, const EtcdWatchEvent *event)
 	return is_queue_key(&watched->leader, event->kv.key) ? &watched->leader : NULL;
 }
 
-/* Is this the end of the wait for the only key before the own one (ARMED)? */
+/* Is this the end of the wait for the only key before the own one (READY)? */
 static bool
 ends_wait(const ElectionCore *core, const Election *e, const EtcdWatchEvent *event)
 {
@@ -53,7 +53,7 @@ see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 
 /*
  * A PUT of the watched incarnation of a key does not change places; anything
- * else needs a look.
+ * else needs a read.
  */
 void
 queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *event)
@@ -97,7 +97,7 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 		core_publish(core, e);
 	}
 	if (!known)
-		e->look_wanted = true;
+		e->read_wanted = true;
 	if (!known && !event->is_delete)
 		e->position.ready_revision = 0;	/* the deletion of the leader's key was missed */
 	if (ends_wait(core, e, event))
@@ -106,15 +106,15 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 
 /* ---- the end of a wait ---------------------------------------------------------- */
 
-/* May this instance lead if its wait is over (ARMED)? */
+/* May this instance lead if its wait is over (READY)? */
 static bool
-may_lead_armed(const ElectionCore *core, int64_t now_ns, const Election *e)
+may_lead_ready(const ElectionCore *core, int64_t now_ns, const Election *e)
 {
 	return lease_is_good(core, now_ns) && e->own.lease == core->lease.id &&
 		core->stale_since_ns == 0 && e->own.create_revision > core->min_token_exclusive;
 }
 
-/* The only key before the own one was deleted at that revision (ARMED). */
+/* The only key before the own one was deleted at that revision (READY). */
 static void
 end_wait(ElectionCore *core, Election *e, int64_t revision)
 {
@@ -136,7 +136,7 @@ queue_end_frame(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
 	{
-		if (e->position.ended_revision != 0 && is_successor(e) && may_lead_armed(core, now_ns, e))
+		if (e->position.ended_revision != 0 && is_successor(e) && may_lead_ready(core, now_ns, e))
 			end_wait(core, e, e->position.ended_revision);
 		e->position.ended_revision = 0;
 	}

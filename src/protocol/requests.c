@@ -134,16 +134,16 @@ core_is_answer_awaited(const ElectionCore *core, uint64_t id)
 }
 
 bool
-core_is_look(const Op *op)
+core_is_read(const Op *op)
 {
-	return op->kind == OP_LOOK || op->kind == OP_PATRONI_LOOK;
+	return op->kind == OP_READ || op->kind == OP_PATRONI_READ;
 }
 
 /* Does the txn write nothing? */
 bool
-core_is_read(const Op *op)
+core_writes_nothing(const Op *op)
 {
-	return core_is_look(op) || op->kind == OP_SURVEY;
+	return core_is_read(op) || op->kind == OP_SURVEY;
 }
 
 /* ---- sending --------------------------------------------------------------- */
@@ -174,13 +174,13 @@ core_send_txn(ElectionCore *core, const Op *op,
 	/* the queue may have large values of other programs */
 	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
 	/* a proclamation changes nothing that is remembered */
-	if (!core_is_read(op) && op->kind != OP_PROCLAIM)
+	if (!core_writes_nothing(op) && op->kind != OP_PROCLAIM)
 		core_erase_memory(core);
 	core->port.send(core->port.ctx, op->id, &request);
 }
 
 void
-core_send_look(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered)
+core_send_read(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered)
 {
 	static const EtcdOp order = {.kind = ETCD_OP_EMPTY_TXN};
 

@@ -87,7 +87,7 @@ is_ours(const Election *e, const EtcdKeyValue *kv)
 }
 
 /*
- * The txn.  The own key is the first that is deleted, see ARMED.  If a compare
+ * The txn.  The own key is the first that is deleted, see READY.  If a compare
  * fails, the queue is read again instead.
  */
 static void
@@ -264,7 +264,7 @@ resolve(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	}
 	/* The target is gone: the txn is never executed, and the own key counts again. */
 	transfer_end(core, e, ELECTION_FAILED);
-	e->look_wanted = true;
+	e->read_wanted = true;
 }
 
 static void
@@ -273,8 +273,8 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	if (facts->nqueue == 0 || !is_queued(e) || !is_key(facts->queue[0].key, e->own.key) ||
 		facts->queue[0].create_revision != e->own.create_revision)
 	{
-		/* The own key is gone, or not ours any more: a look shows the rest, and ends this. */
-		e->look_wanted = true;
+		/* The own key is gone, or not ours any more: a read shows the rest, and ends this. */
+		e->read_wanted = true;
 		e->transfer.retry_ns = now_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
 		return;
 	}
@@ -345,7 +345,7 @@ seeks_better(const ElectionCore *core, const Election *e)
 }
 
 static void
-pursue_one(ElectionCore *core, int64_t now_ns, Election *e)
+reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Transfer   *t = &e->transfer;
 
@@ -376,10 +376,10 @@ pursue_one(ElectionCore *core, int64_t now_ns, Election *e)
 }
 
 void
-transfer_pursue(ElectionCore *core, int64_t now_ns)
+transfer_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
-		pursue_one(core, now_ns, e);
+		reconcile_one(core, now_ns, e);
 }
 
 /* ---- the command ------------------------------------------------------------------------- */

@@ -54,8 +54,8 @@ add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *k
 
 /*
  * The keys that a candidate watches.  A candidate behind another waiting one
- * learns of changes of both keys with its next beat, which is soon enough.
- * When the leader's key is gone, every instance sends a look, to show who
+ * learns of changes of both keys with its next renewal, which is soon enough.
+ * When the leader's key is gone, every instance sends a read, to show who
  * leads.
  */
 static void
@@ -186,7 +186,7 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 
 		if (op->id != 0 &&
 			(op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_TRANSFER ||
-			 op->kind == OP_PATRONI_LOOK || (op->kind == OP_LOOK && op->beat.number == 0)) &&
+			 op->kind == OP_PATRONI_READ || (op->kind == OP_READ && op->renewal.number == 0)) &&
 			!core_is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
 			return true;
 	}
@@ -196,10 +196,10 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 /*
  * Watches cannot be added to a stream or taken from it (etcd #12333). So it is
  * opened anew when the set of watches changes.  Each watch begins after the
- * newest look at its election: the state up to then is known.
+ * newest read of its election: the state up to then is known.
  */
 void
-watch_pursue(ElectionCore *core, int64_t now_ns)
+watch_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	const WatchStream *stream = &core->stream;
 	Watched		list[MAX_WATCHES];
@@ -255,11 +255,11 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 		stream->retry_ns += core_urgent_backoff_ns(core, stream->failures);
 
 	/*
-	 * A look shows the changes of the meantime; the next stream continues from
+	 * A read shows the changes of the meantime; the next stream continues from
 	 * there.
 	 */
 	queue_watch_lost(core);
-	look_want_all(core);
-	look_postpone(core, stream->retry_ns);
-	patroni_postpone_looks(core, stream->retry_ns);
+	read_want_all(core);
+	read_postpone(core, stream->retry_ns);
+	patroni_postpone_reads(core, stream->retry_ns);
 }

@@ -39,7 +39,7 @@
 
 /*
  * One election.  The fields that every call of etcd_is_leader() reads have a
- * cache line of their own, which changes only with each beat.
+ * cache line of their own, which changes only with each renewal.
  */
 typedef struct SharedSlot
 {

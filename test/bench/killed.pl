@@ -14,7 +14,7 @@ use EtcdLeader::Util;
 
 my $ttl   = 5;
 my $bench = Bench->new(name => 'killed', title => 'Server killed', text => <<"END");
-SIGKILL to the postmaster of the leader, or to the process of a peer that leads, at a random time of a beat; TTL $ttl s. Ours
+SIGKILL to the postmaster of the leader, or to the process of a peer that leads, at a random time of a renewal; TTL $ttl s. Ours
 is asked every 2 ms whether it leads.
 END
 my $rounds = Bench::rounds(6);

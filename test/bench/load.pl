@@ -17,7 +17,7 @@ my $bench = Bench->new(name => 'load', title => 'Load on etcd per hand-over', te
 So many candidates of a kind in one process, ours without PostgreSQL around them, on an etcd of their own; the one that leads
 resigns and queues again. What etcd received in the $window s from then on, less what it received in the $window s before, when
 all waited: messages of gRPC (the gateway's, too) and requests to API v2; and the bytes that it wrote, to clients and disk.
-TTL $ttl s, so that beats are few. The goal is that the waiters' share does not grow, which is to say the same figures from 10 to
+TTL $ttl s, so that renewals are few. The goal is that the waiters' share does not grow, which is to say the same figures from 10 to
 1,000. Ours grows: each waiter shows who leads, and asks anew when that one goes; those of the peers know their predecessor only.
 END
 my $rounds  = Bench::rounds(5);

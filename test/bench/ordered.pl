@@ -16,9 +16,9 @@ my $ttl    = 10;
 my $number = 10;
 my $idle   = $ENV{IDLE} // 40;
 my $bench  = Bench->new(name => 'ordered', title => 'What ORDERED costs', text => <<"END");
-The rule ORDERED of [protocol.md](protocol.md#the-rules-that-other-clients-lack): the read of a beat goes through raft's log. $number candidates,
+The rule ORDERED of [protocol.md](protocol.md#the-rules-that-other-clients-lack): the read of a renewal goes through raft's log. $number candidates,
 ours without PostgreSQL around them, TTL $ttl s; one leads and the others wait, for $idle s a round. They begin one after the other, so that
-their beats are apart: beats that come together would share a sync. "by reads alone" is the same program with
+their renewals are apart: renewals that come together would share a sync. "by reads alone" is the same program with
 `test/sim/breaks/unordered.patch`, which takes this rule away and no other. Each kind has an etcd of one member to itself, which syncs its log;
 a third etcd has no candidates. All three are measured in the same seconds. CPU, syncs of the log, entries of the log and requests (messages
 of gRPC, the gateway's, too) are those that etcd counts itself. Disk writes are those that the kernel counts for the process of etcd. Where

@@ -1,4 +1,4 @@
-# Measures one cluster for a long time.  In the first half it has load: pgbench, armed
+# Measures one cluster for a long time.  In the first half it has load: pgbench, fenced
 # writers, probes by HTTP, and a hand-over each minute.  In the second half it is at
 # rest.  The memory, descriptors and connections of the extension's processes, the logs
 # and etcd's data must not grow.  `growth` judges the measurements, `plots` draws them.
@@ -102,7 +102,7 @@ sub measure
 
 # ---- load --------------------------------------------------------------------------------
 
-# Executes one transaction after the other, armed if the instance leads.
+# Executes one transaction after the other, fenced if the instance leads.
 sub write_for_ever
 {
 	my ($node) = @_;

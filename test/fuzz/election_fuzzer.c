@@ -40,7 +40,7 @@
 #define MAX_SLOTS		3
 #define MAX_KEYS		32
 #define MAX_PENDING		128		/* the core has fewer under way */
-#define MAX_RESULTS		(MAX_KEYS + 1)	/* for a survey or a transfer; a look has fewer */
+#define MAX_RESULTS		(MAX_KEYS + 1)	/* for a survey or a transfer; a read has fewer */
 #define MAX_STEPS		1000
 #define MAX_TICKETS		64
 #define MEMORY			64		/* number of leases, and of deletes, that are kept */
@@ -712,7 +712,7 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_namesake(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *value)
 {
 	(void) ctx;
 	(void) election;
@@ -1162,7 +1162,7 @@ start(void)
 		.announce = port_announce,
 		.reply = port_reply,
 		.remember = port_remember,
-		.find_namesake = port_find_namesake,
+		.find_duplicate_name = port_find_duplicate_name,
 		.random = port_random,
 	};
 

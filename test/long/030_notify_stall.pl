@@ -52,7 +52,7 @@ sub untouched
 	my %seen = map { ("$_->{answer} $_->{token}" => 1) } $sampler->stop;
 	is(join(', ', sort keys %seen), "t $token", "$name: pg1 leads all the time, under one token");
 	cmp_ok($least, '>', 0.2 * $ttl, "$name: valid_for is renewed");
-	cmp_ok(stats()->{keepalives} - $keepalives, '>=', int(2.5 * $took / $ttl) - 1, "$name: the beats go on");
+	cmp_ok(stats()->{keepalives} - $keepalives, '>=', int(2.5 * $took / $ttl) - 1, "$name: the renewals go on");
 	is($pg1->elector_pid, $elector, "$name: with the same elector");
 	note(sprintf '%s: %.1f s, valid_for never below %.2f s', $name, $took, $least);
 	return;

@@ -65,8 +65,8 @@ $relay{ $other->name }->stall_watches;
 my $before = $leader->token;
 $cluster->switchover($other);
 $cluster->wait_for_primary($other);
-my $took = poll_is($granted, sub { $other->value('SELECT etcd_is_leader()::int') }, 1, 'silent watch: the new one leads at the next beat');
-cmp_ok($took, '<', $granted / 3 + 1, sprintf 'silent watch: after %.2f s, a beat is due each %.2f s', $took, $granted / 3);
+my $took = poll_is($granted, sub { $other->value('SELECT etcd_is_leader()::int') }, 1, 'silent watch: the new one leads at the next renewal');
+cmp_ok($took, '<', $granted / 3 + 1, sprintf 'silent watch: after %.2f s, a renewal is due each %.2f s', $took, $granted / 3);
 cmp_ok($other->token, '>', $before, 'silent watch: with a greater token');
 $cluster->wait_until_streaming;
 
@@ -80,7 +80,7 @@ $other->start_patroni;
 poll_ok(60, sub { my $p = $cluster->leader; $p && ($p->try_value('SELECT etcd_is_leader()::int') // 0) && $cluster->primaries == 1 }, 'silent watch: there is a leader again');
 $cluster->wait_until_streaming;
 
-# another program has deleted that key, so leaderships may overlap until the beat
+# another program has deleted that key, so leaderships may overlap until the renewal
 EtcdLeader::Sampler::check_exclusion($samplers, 'etcd and the elector', max_gap => 2, evicted => { $key->{create_revision} => $granted });
 
 done_testing();

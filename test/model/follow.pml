@@ -40,12 +40,12 @@ byte delusion = 0;			/* ticks for which the first still believes that it leads *
 
 byte deadline = 0;			/* ticks for which the instance still leads */
 byte known = 1;				/* highest term seen */
-byte step = 0;				/* 0 idle, 3 asked for a time to live, 4 and 5 answered, 6 looked */
+byte step = 0;				/* 0 idle, 3 asked for a time to live, 4 and 5 answered, 6 has read */
 byte age = 0;				/* ticks since the time to live was asked for */
 byte known_then = 0;		/* the term known when the time to live was asked for */
 byte told = 0;				/* time to live in the answer */
-byte told_term = 0;
-bit seen = 0;				/* the look has shown the key */
+byte announced_term = 0;
+bit seen = 0;				/* the read has shown the key */
 byte seen_term = 0;
 
 inline learn(t)
@@ -60,9 +60,9 @@ inline learn(t)
 #define TERMS_ARE_GOOD	1
 #else
 #ifdef M_KNOWN
-#define TERMS_ARE_GOOD	(told_term == seen_term)
+#define TERMS_ARE_GOOD	(announced_term == seen_term)
 #else
-#define TERMS_ARE_GOOD	(told_term == seen_term && told_term == known_then)
+#define TERMS_ARE_GOOD	(announced_term == seen_term && announced_term == known_then)
 #endif
 #endif
 
@@ -79,7 +79,7 @@ inline conclude()
 	age = 0;
 	known_then = 0;
 	told = 0;
-	told_term = 0;
+	announced_term = 0;
 	seen = 0;
 	seen_term = 0
 }
@@ -108,19 +108,19 @@ active proctype world()
 	/* the instance learns the term from another answer */
 	:: atomic { known < term -> known = term }
 
-	/* its beat, which may time out at any time */
+	/* its renewal, which may time out at any time */
 #ifdef M_ORDER
 	:: atomic { step == 0 -> step = 1; seen = key; seen_term = term; learn(term) }
 	:: atomic { step == 1 -> step = 3; age = 0; known_then = known }
 #else
 	:: atomic { step == 0 -> step = 3; age = 0; known_then = known }
 #endif
-	:: atomic { step == 3 && term == 1 -> told = left1; told_term = 1; step = 4 }
-	:: atomic { step == 3 && term == 2 -> told = left2; told_term = 2; step = 4; learn(2) }
-	:: atomic { step == 3 && term == 2 && delusion > 0 -> told = left1; told_term = 1; step = 4 }
+	:: atomic { step == 3 && term == 1 -> told = left1; announced_term = 1; step = 4 }
+	:: atomic { step == 3 && term == 2 -> told = left2; announced_term = 2; step = 4; learn(2) }
+	:: atomic { step == 3 && term == 2 && delusion > 0 -> told = left1; announced_term = 1; step = 4 }
 	/* a member passes the answer on, and has learned the new term meanwhile */
 	:: atomic { step == 3 && term == 2 && delusion > 0 && (RESIDUAL || known_then == 1) ->
-		told = left1; told_term = 2; step = 4; learn(2) }
+		told = left1; announced_term = 2; step = 4; learn(2) }
 #ifdef M_RECEIPT
 	:: atomic { step == 4 -> step = 5; age = 0 }
 #else
@@ -132,6 +132,6 @@ active proctype world()
 	:: atomic { step == 5 -> seen = key; seen_term = term; learn(term); step = 6 }
 	:: atomic { step == 6 -> conclude() }
 #endif
-	:: atomic { step > 0 -> step = 0; age = 0; known_then = 0; told = 0; told_term = 0; seen = 0; seen_term = 0 }
+	:: atomic { step > 0 -> step = 0; age = 0; known_then = 0; told = 0; announced_term = 0; seen = 0; seen_term = 0 }
 	od
 }

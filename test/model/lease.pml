@@ -7,7 +7,7 @@
  * exists in etcd.  Then the candidates behind it are not the first, and only
  * the first leads.  This model checks that property.  One instance is enough,
  * for any number of others.  The keys before its own are not modelled, so any
- * look may show it as the first.  queue.pml checks the other part: an instance
+ * read may show it as the first.  queue.pml checks the other part: an instance
  * leads only if it is the first.
  *
  * Time is counted in ticks.  Clocks run alike and the margin is 0, so that an
@@ -20,21 +20,21 @@
  * `current` means that the known mod revision is that of the key.  When the key
  * is written, all requests that compare its mod revision are removed.
  *
- * Several beats may be under way at once.  Each has a process of its own here.
+ * Several renewals may be under way at once.  Each has a process of its own here.
  * They are sorted by age, the oldest first, so that two in another order are not
  * another state.
  *
- * ARMED, with -DARMED: `ended` means that the only key before the own one was
+ * READY, with -DREADY: `ended` means that the only key before the own one was
  * deleted.  It has the lease of the own key, as known at that event.  The watch
  * reports the event at any time or never, and reports earlier changes of the own
- * key before it.  The look that arms is not modelled.  The instance is armed
+ * key before it.  The read that makes ready is not modelled.  The instance is ready
  * whenever it waits, which is more often than in the code.
  *
  * Names in lease.c: cur is core->lease (until, curterm: its until_ns,
  * term), fresh is core->fresh, mine is create_revision, final is
  * own.min_create_revision, shown is lease_until_ns while LEADING.
  *
- * Parameters: TTL, MAXTERM, MAXREV; BEATS, the most beats under way; EXT, the
+ * Parameters: TTL, MAXTERM, MAXREV; RENEWALS, the most renewals under way; EXT, the
  * ticks that a new leader of etcd adds to each lease; CRASH, the elector may
  * crash and resume (DESIGN 4.10), with REWRITE by a put.  Mistakes M_...: see
  * the `run` script.
@@ -54,8 +54,8 @@
 #define MAXREV		2
 #endif
 
-#ifndef BEATS
-#define BEATS		1
+#ifndef RENEWALS
+#define RENEWALS		1
 #endif
 
 #define NONE		3
@@ -98,16 +98,16 @@ byte shown = 0;				/* ticks of leadership left that readers see */
 bit move[3];				/* a move of the key to that lease; its guard holds */
 bit enter = 0;				/* entries under the lease; some may be late */
 byte delete = 0;			/* a delete of the key with that create revision */
-byte look = 0;				/* a look shows the own key as the first: 1 + its lease */
-bit lookcurrent = 0;		/* the key was not written since that look */
+byte read = 0;				/* a read shows the own key as the first: 1 + its lease */
+bit readcurrent = 0;		/* the key was not written since that read */
 
-bit beat[BEATS];			/* under way */
-byte beatage[BEATS];		/* ticks since its keepalive was sent */
-byte keepterm[BEATS];		/* the keepalive's answer: its term; 0: not served */
-byte confterm[BEATS];		/* the same of the confirming look */
-bit confgood[BEATS];		/* the look showed the own key, on the lease */
+bit renewal[RENEWALS];			/* under way */
+byte renewalage[RENEWALS];		/* ticks since its keepalive was sent */
+byte keepterm[RENEWALS];		/* the keepalive's answer: its term; 0: not served */
+byte confterm[RENEWALS];		/* the same of the confirming read */
+bit confgood[RENEWALS];		/* the read showed the own key, on the lease */
 
-#ifdef ARMED
+#ifdef READY
 /*
  * The key before the own one was deleted: 1 + the lease of the own key, as known
  * from the watch, which has reported all earlier changes, or from the answer to
@@ -128,7 +128,7 @@ bit searching = 0;			/* it resumed without a key, and looks for one first */
 #define LEAVING		(delete != 0)
 #endif
 
-#ifdef ARMED
+#ifdef READY
 #define FIRST_BY_EVENT	(ended != 0)
 #else
 #define FIRST_BY_EVENT	(0)
@@ -146,13 +146,13 @@ bit searching = 0;			/* it resumed without a key, and looks for one first */
 #define TOO_LATE(b)	skip
 #else
 #define GIVEN(age)	(TTL - (age))
-#define TOO_LATE(b)	no_beat(b)
+#define TOO_LATE(b)	no_renewal(b)
 #endif
 #ifdef M_KEEPALIVE
-#define BEAT_DONE(b)	(keepterm[b] != 0)		/* a keepalive alone extends */
+#define RENEWAL_DONE(b)	(keepterm[b] != 0)		/* a keepalive alone extends */
 #define KEY_SEEN(b)		(1)
 #else
-#define BEAT_DONE(b)	(keepterm[b] != 0 && confterm[b] != 0)
+#define RENEWAL_DONE(b)	(keepterm[b] != 0 && confterm[b] != 0)
 #define KEY_SEEN(b)		(confgood[b])
 #endif
 #if defined(M_TERMS)
@@ -170,50 +170,50 @@ bit searching = 0;			/* it resumed without a key, and looks for one first */
 #else
 #define MAY_CONFIRM(b)	(keepterm[b] != 0)
 #endif
-#if BEATS == 1
+#if RENEWALS == 1
 #define NEWEST		0
-#elif BEATS == 2
-#define NEWEST		(beat[1] -> 1 : 0)
+#elif RENEWALS == 2
+#define NEWEST		(renewal[1] -> 1 : 0)
 #else
-#define NEWEST		(beat[2] -> 2 : (beat[1] -> 1 : 0))
+#define NEWEST		(renewal[2] -> 2 : (renewal[1] -> 1 : 0))
 #endif
-#if defined(M_BEATSENT)
-#define COUNTED		NEWEST			/* from the sending of the newest beat, though another is answered */
-#elif defined(M_BEATMIXED)
+#if defined(M_RENEWALSENT)
+#define COUNTED		NEWEST			/* from the sending of the newest renewal, though another is answered */
+#elif defined(M_RENEWALMIXED)
 #define COUNTED		(keepterm[NEWEST] != 0 -> NEWEST : b)	/* the answer is taken for the newest's */
 #else
 #define COUNTED		b
 #endif
-#ifdef M_BEATBACK
+#ifdef M_RENEWALBACK
 #define LATER(v)	(1)				/* the last answer counts, even if it lowers the deadline */
 #else
 #define LATER(v)	((v) > until)
 #endif
-#ifdef M_BEATREFUSED
-#define SUSPECT		(suspect)		/* the lease stays in use because an older beat succeeds */
+#ifdef M_RENEWALREFUSED
+#define SUSPECT		(suspect)		/* the lease stays in use because an older renewal succeeds */
 bit suspect = 0;
 #else
 #define SUSPECT		(0)
 #endif
-#ifdef M_ARMED_LAPSED
-#define ARMED_UNTIL	(TTL)			/* the deadline does not matter */
+#ifdef M_READY_LAPSED
+#define READY_UNTIL	(TTL)			/* the deadline does not matter */
 #else
-#define ARMED_UNTIL	(until)
+#define READY_UNTIL	(until)
 #endif
-#ifdef M_ARMED_ANYLEASE
-#define ARMED_ON	(1)				/* the lease of the key does not matter */
+#ifdef M_READY_ANYLEASE
+#define READY_ON	(1)				/* the lease of the key does not matter */
 #else
-#define ARMED_ON	(current -> hangs == cur : ended == 1 + cur)
+#define READY_ON	(current -> hangs == cur : ended == 1 + cur)
 #endif
-#ifdef M_ARMED_APART
+#ifdef M_READY_APART
 #define TOLD_BEFORE	(1)				/* changes of the own key may be reported later */
 #define TOLD_LEASE	cur
 #else
 #define TOLD_BEFORE	(OWN_STANDS)
 #define TOLD_LEASE	hangs
 #endif
-#ifdef M_ARMED_OLDMOVE
-#define MOVE_HIDES	(current)		/* the answer to a move replaces the result of a later look */
+#ifdef M_READY_OLDMOVE
+#define MOVE_HIDES	(current)		/* the answer to a move replaces the result of a later read */
 #else
 #define MOVE_HIDES	(0)
 #endif
@@ -222,10 +222,10 @@ bit suspect = 0;
 #else
 #define NOT_LAPSED	(until > 0)
 #endif
-#ifdef M_BEATMOVE
-#define MAY_BEAT	(1)
+#ifdef M_RENEWALMOVE
+#define MAY_RENEW	(1)
 #else
-#define MAY_BEAT	(!moving)
+#define MAY_RENEW	(!moving)
 #endif
 #ifdef M_CHECKPOINT
 #define PROMOTED	(1)				/* the time left in an earlier checkpoint */
@@ -235,7 +235,7 @@ bit suspect = 0;
 #ifdef M_OPERATOR
 #define WAITS		(1)				/* an operator may delete the leader's key, too */
 #else
-#define WAITS		(created != mine || (!BELIEVES && look == 0 && !FIRST_BY_EVENT))
+#define WAITS		(created != mine || (!BELIEVES && read == 0 && !FIRST_BY_EVENT))
 #endif
 #ifdef M_ANYLEASE
 #define ON_LEASE(l)	(1)				/* the lease of the key does not matter */
@@ -243,9 +243,9 @@ bit suspect = 0;
 #define ON_LEASE(l)	((l) == cur)
 #endif
 #ifdef M_OLDER
-#define NOT_OLDER	(1)				/* a look is used that is older than the known state */
+#define NOT_OLDER	(1)				/* a read is used that is older than the known state */
 #else
-#define NOT_OLDER	(lookcurrent || !current)
+#define NOT_OLDER	(readcurrent || !current)
 #endif
 #ifdef M_BYNAME
 #define DELETES		(1)
@@ -276,12 +276,12 @@ inline tidy(l)
 	:: UNUSED(l) -> alive[l] = 0; left[l] = 0; known[l] = 0; oldleft[l] = 0; doomed[l] = 0
 	:: else
 	fi;
-	/* a look that showed this lease must not count for the next lease in this slot */
+	/* a read that showed this lease must not count for the next lease in this slot */
 	if
-	:: look == 1 + l && cur != l && fresh != l -> no_look()
+	:: read == 1 + l && cur != l && fresh != l -> no_read()
 	:: else
 	fi
-#ifdef ARMED
+#ifdef READY
 	;
 	if
 	:: ended == 1 + l && UNUSED(l) -> ended = 1 + THEIRS
@@ -295,9 +295,9 @@ inline tidy_all()
 	tidy(0); tidy(1); tidy(2)
 }
 
-inline disarm()
+inline unready()
 {
-#ifdef ARMED
+#ifdef READY
 	ended = 0
 #else
 	skip
@@ -310,7 +310,7 @@ inline disarm()
  */
 inline follow_move()
 {
-#ifdef ARMED
+#ifdef READY
 	if
 	:: ended != 0 && (ended != 1 + THEIRS || MOVE_HIDES) -> ended = 1 + fresh
 	:: else
@@ -320,15 +320,15 @@ inline follow_move()
 #endif
 }
 
-/* The order of two beats of one tick does not matter. */
-#define PROGRESS(b)	(8 * beatage[b] + 4 * (keepterm[b] != 0) + 2 * (confterm[b] != 0) + confgood[b])
+/* The order of two renewals of one tick does not matter. */
+#define PROGRESS(b)	(8 * renewalage[b] + 4 * (keepterm[b] != 0) + 2 * (confterm[b] != 0) + confgood[b])
 
-inline swap_beats(a, b)
+inline swap_renewals(a, b)
 {
 	if
-	:: beat[b] && (!beat[a] || PROGRESS(b) > PROGRESS(a)) ->
-		beat[b] = beat[a]; beat[a] = 1;
-		x = beatage[a]; beatage[a] = beatage[b]; beatage[b] = x;
+	:: renewal[b] && (!renewal[a] || PROGRESS(b) > PROGRESS(a)) ->
+		renewal[b] = renewal[a]; renewal[a] = 1;
+		x = renewalage[a]; renewalage[a] = renewalage[b]; renewalage[b] = x;
 		x = keepterm[a]; keepterm[a] = keepterm[b]; keepterm[b] = x;
 		x = confterm[a]; confterm[a] = confterm[b]; confterm[b] = x;
 		x = confgood[a]; confgood[a] = confgood[b]; confgood[b] = x;
@@ -337,55 +337,55 @@ inline swap_beats(a, b)
 	fi
 }
 
-inline sort_beats()
+inline sort_renewals()
 {
-#if BEATS == 2
-	swap_beats(0, 1)
-#elif BEATS == 3
-	swap_beats(0, 1); swap_beats(1, 2); swap_beats(0, 1)
+#if RENEWALS == 2
+	swap_renewals(0, 1)
+#elif RENEWALS == 3
+	swap_renewals(0, 1); swap_renewals(1, 2); swap_renewals(0, 1)
 #else
 	skip
 #endif
 }
 
-inline no_beat(b)
+inline no_renewal(b)
 {
-	beat[b] = 0; beatage[b] = 0; keepterm[b] = 0; confterm[b] = 0; confgood[b] = 0
+	renewal[b] = 0; renewalage[b] = 0; keepterm[b] = 0; confterm[b] = 0; confgood[b] = 0
 }
 
-/* The answers to the beats under way do not count any more. */
-inline void_beats()
+/* The answers to the renewals under way do not count any more. */
+inline void_renewals()
 {
-	no_beat(0)
-#if BEATS > 1
-	; no_beat(1)
+	no_renewal(0)
+#if RENEWALS > 1
+	; no_renewal(1)
 #endif
-#if BEATS > 2
-	; no_beat(2)
+#if RENEWALS > 2
+	; no_renewal(2)
 #endif
 }
 
-#if BEATS == 1
+#if RENEWALS == 1
 #define NOT_SEEN	confgood[0] = 0
-#elif BEATS == 2
-#define NOT_SEEN	confgood[0] = 0; confgood[1] = 0; sort_beats()
+#elif RENEWALS == 2
+#define NOT_SEEN	confgood[0] = 0; confgood[1] = 0; sort_renewals()
 #else
-#define NOT_SEEN	confgood[0] = 0; confgood[1] = 0; confgood[2] = 0; sort_beats()
+#define NOT_SEEN	confgood[0] = 0; confgood[1] = 0; confgood[2] = 0; sort_renewals()
 #endif
 
-inline no_look()
+inline no_read()
 {
-	look = 0; lookcurrent = 0
+	read = 0; readcurrent = 0
 }
 
 inline no_lease()
 {
 	cur = NONE; curterm = 0; until = 0;
 	enter = 0;						/* the next one has another name */
-#ifdef M_BEATREFUSED
+#ifdef M_RENEWALREFUSED
 	suspect = 0;
 #endif
-	void_beats()
+	void_renewals()
 }
 
 inline no_fresh()
@@ -397,7 +397,7 @@ inline no_fresh()
 inline key_written()
 {
 	current = 0;
-	lookcurrent = 0;
+	readcurrent = 0;
 #ifndef M_NOMOD
 	move[0] = 0; move[1] = 0; move[2] = 0
 #endif
@@ -412,7 +412,7 @@ inline key_gone()
 	:: else
 	fi;
 	stands = 0; created = 0; hangs = NONE;
-	current = 0; lookcurrent = 0;
+	current = 0; readcurrent = 0;
 	move[0] = 0; move[1] = 0; move[2] = 0
 }
 
@@ -432,8 +432,8 @@ inline lose_key()
 	fi;
 	mine = 0; current = 0;
 	NOT_SEEN;
-	no_look();
-	disarm()
+	no_read();
+	unready()
 }
 
 inline lease_gone(l)
@@ -460,11 +460,11 @@ inline commit_fresh()
 	:: else
 	fi;
 	enter = 0;
-#ifdef M_BEATREFUSED
+#ifdef M_RENEWALREFUSED
 	suspect = 0;
 #endif
 	no_fresh();
-	void_beats()
+	void_renewals()
 }
 
 #ifdef CRASH
@@ -488,7 +488,7 @@ inline crash()
 	:: else
 	fi;
 #endif
-	no_fresh(); no_look(); void_beats(); disarm();
+	no_fresh(); no_read(); void_renewals(); unready();
 	current = 0;
 	tidy_all()
 }
@@ -540,10 +540,10 @@ proctype Instance()
 	:: atomic { granted && MAY_MOVE(fresh) && UP ->
 		printf("move to lease %d sent\n", fresh);
 		moving = 1;
-#if defined(M_BEATVOID)
-		no_beat(NEWEST);			/* the older ones go on */
-#elif !defined(M_BEATMOVE)
-		void_beats();
+#if defined(M_RENEWALVOID)
+		no_renewal(NEWEST);			/* the older ones go on */
+#elif !defined(M_RENEWALMOVE)
+		void_renewals();
 #endif
 #ifndef M_NOLOWER
 		until = MIN(until, TTL - freshage);
@@ -589,56 +589,56 @@ proctype Instance()
 			delete = created
 		fi }
 
-	/* any look reads the key's mod revision and its lease */
+	/* any read reads the key's mod revision and its lease */
 	:: atomic { mine != 0 && OWN_STANDS && !current && UP ->
 		printf("the own key is read\n");
 		current = 1 }
 
 	/* -- first in the queue? The answer may be late -- */
 
-	:: atomic { look == 0 && OWN_STANDS && UP &&
+	:: atomic { read == 0 && OWN_STANDS && UP &&
 		((ON_LEASE(hangs) && !BELIEVES) || (moving && hangs == fresh)) ->
-		printf("look served: first, on lease %d\n", hangs);
-		look = 1 + hangs; lookcurrent = 1 }
-	:: atomic { look != 0 && UP ->
-		l = look - 1;
+		printf("read served: first, on lease %d\n", hangs);
+		read = 1 + hangs; readcurrent = 1 }
+	:: atomic { read != 0 && UP ->
+		l = read - 1;
 		if
-		:: printf("look received\n");
-			/* a look that is older than the known state of the key is not used */
+		:: printf("read received\n");
+			/* a read that is older than the known state of the key is not used */
 			if
 			:: mine != 0 && NOT_OLDER ->
-				current = lookcurrent;
+				current = readcurrent;
 				if
 				:: l == fresh && moving -> follow_move(); commit_fresh()
 				:: else
 				fi;
 				if
-				:: ON_LEASE(l) && until > 0 && !BELIEVES && !SUSPECT -> shown = until; disarm()
+				:: ON_LEASE(l) && until > 0 && !BELIEVES && !SUSPECT -> shown = until; unready()
 				:: else
 				fi
 			:: else
 			fi;
-			no_look();
+			no_read();
 			believe()
-		:: no_look()
+		:: no_read()
 		fi;
 		l = 0;
 		tidy_all() }
 
-	/* -- the wait ends (ARMED) -- */
+	/* -- the wait ends (READY) -- */
 
-#ifdef ARMED
+#ifdef READY
 	:: atomic { mine != 0 && ended == 0 && TOLD_BEFORE && !BELIEVES && UP ->
 		printf("the one before it is deleted\n");
 		ended = 1 + TOLD_LEASE }
-	:: atomic { mine != 0 && ended != 0 && !BELIEVES && ARMED_UNTIL > 0 &&
-		ARMED_ON && !SUSPECT && cur != NONE && UP ->
+	:: atomic { mine != 0 && ended != 0 && !BELIEVES && READY_UNTIL > 0 &&
+		READY_ON && !SUSPECT && cur != NONE && UP ->
 		printf("told that the wait is over\n");
-		shown = ARMED_UNTIL;
-		disarm();
+		shown = READY_UNTIL;
+		unready();
 		believe() }
-	/* it is not armed, or is disarmed by a look or by the loss of the watch */
-	:: atomic { ended != 0 && UP -> disarm() }
+	/* it is not ready, or is made not ready by a read or by the loss of the watch */
+	:: atomic { ended != 0 && UP -> unready() }
 #endif
 
 	/* -- it leaves: withdraws leadership, then deletes the key or revokes the lease -- */
@@ -660,7 +660,7 @@ proctype Instance()
 		fi;
 		key_gone();
 		tidy_all() }
-	/* the answer, or a look, shows that the key is gone */
+	/* the answer, or a read, shows that the key is gone */
 	:: atomic { delete != 0 && !(stands && DELETES) && UP ->
 		delete = 0 }
 #ifdef M_REUSE
@@ -681,8 +681,8 @@ proctype Instance()
 		doom(cur);
 #if defined(M_REVOKED)
 		shown = 0;					/* the revocation timed out, and the lease is used again */
-		no_look();
-		disarm()
+		no_read();
+		unready()
 #elif defined(M_CRASHREVOKE)
 		crash()						/* the memory still has the lease */
 #else
@@ -692,7 +692,7 @@ proctype Instance()
 #endif
 		}
 
-	/* -- an event or a look shows that the key or the lease is gone -- */
+	/* -- an event or a read shows that the key or the lease is gone -- */
 
 	:: atomic { mine != 0 && !OWN_STANDS && UP ->
 		printf("seen that the key is gone\n");
@@ -700,7 +700,7 @@ proctype Instance()
 	:: atomic { cur != NONE && !alive[cur] && UP ->
 		printf("told that lease %d is gone\n", cur);
 		if
-		:: shown = 0; no_look(); disarm()	/* the key may be on another lease */
+		:: shown = 0; no_read(); unready()	/* the key may be on another lease */
 		:: lose_key()
 		fi;
 		no_lease();
@@ -712,7 +712,7 @@ proctype Instance()
 	:: atomic { UP -> crash() }
 
 	/*
-	 * It resumes without a read.  Every candidate needs a look before it leads,
+	 * It resumes without a read.  Every candidate needs a read before it leads,
 	 * which shows whether the key exists, on the lease, and is the first.
 	 * Without the key, the lease is resumed for other elections.
 	 */
@@ -760,19 +760,19 @@ proctype Instance()
 	od
 }
 
-/* ---- a beat, which renews the lease, with or without a key ------------------------- */
+/* ---- the renewal of the lease, with or without a key ------------------------- */
 
-proctype Beat(byte b)
+proctype Renewal(byte b)
 {
 	byte x;
 
 	do
-	:: atomic { !beat[b] && cur != NONE && NOT_LAPSED && MAY_BEAT && UP && (b == 0 || beat[b - 1]) ->
-		printf("beat sent\n");
-		beat[b] = 1; beatage[b] = 0 }
+	:: atomic { !renewal[b] && cur != NONE && NOT_LAPSED && MAY_RENEW && UP && (b == 0 || renewal[b - 1]) ->
+		printf("renewal sent\n");
+		renewal[b] = 1; renewalage[b] = 0 }
 	/* it may be answered before a revocation on its way (etcd #14758, #20590) */
-	:: atomic { beat[b] && keepterm[b] == 0 && alive[cur] ->
-		printf("keepalive of beat %d served by etcd's leader\n", b);
+	:: atomic { renewal[b] && keepterm[b] == 0 && alive[cur] ->
+		printf("keepalive of renewal %d served by etcd's leader\n", b);
 		if
 		:: !doomed[cur] -> left[cur] = TTL
 		:: else
@@ -785,11 +785,11 @@ proctype Beat(byte b)
 		fi;
 		if
 		:: KEEP_COUNTS(b)
-		:: else -> no_beat(b)
+		:: else -> no_renewal(b)
 		fi;
-		sort_beats() }
-	:: atomic { beat[b] && keepterm[b] == 0 && known[cur] ->
-		printf("keepalive of beat %d served by the deposed leader\n", b);
+		sort_renewals() }
+	:: atomic { renewal[b] && keepterm[b] == 0 && known[cur] ->
+		printf("keepalive of renewal %d served by the deposed leader\n", b);
 		if
 		:: !doomed[cur] -> oldleft[cur] = TTL
 		:: else
@@ -797,79 +797,79 @@ proctype Beat(byte b)
 		keepterm[b] = oldterm;
 		if
 		:: KEEP_COUNTS(b)
-		:: else -> no_beat(b)
+		:: else -> no_renewal(b)
 		fi;
-		sort_beats() }
+		sort_renewals() }
 	/*
 	 * A member that is behind, or etcd's leader, does not know the lease.  The
-	 * instance gives the lease up and revokes it.  The other beats do not count.
+	 * instance gives the lease up and revokes it.  The other renewals do not count.
 	 */
-	:: atomic { beat[b] && keepterm[b] == 0 && UP ->
-		printf("beat %d refused; revocation of lease %d sent\n", b, cur);
+	:: atomic { renewal[b] && keepterm[b] == 0 && UP ->
+		printf("renewal %d refused; revocation of lease %d sent\n", b, cur);
 		if
 		:: alive[cur] -> doom(cur)
 		:: else
 		fi;
-#ifdef M_BEATREFUSED
+#ifdef M_RENEWALREFUSED
 		if
 		:: b > 0 ->
-			no_beat(b);
-			sort_beats();
-			shown = 0; no_look(); disarm();
+			no_renewal(b);
+			sort_renewals();
+			shown = 0; no_read(); unready();
 			suspect = 1;
 			goto done
 		:: else
 		fi;
 #endif
 		if
-		:: moving -> shown = 0; no_look(); disarm()		/* the key may be on the fresh lease */
+		:: moving -> shown = 0; no_read(); unready()		/* the key may be on the fresh lease */
 		:: else -> lose_key()
 		fi;
 		no_lease();
 		tidy_all();
-#ifdef M_BEATREFUSED
+#ifdef M_RENEWALREFUSED
 done:
 #endif
 		skip }
 	/* sent after the keepalive's answer; raft's log orders it, so its term is right (ORDERED) */
-	:: atomic { beat[b] && confterm[b] == 0 && MAY_CONFIRM(b) ->
-		printf("confirm of beat %d served\n", b);
+	:: atomic { renewal[b] && confterm[b] == 0 && MAY_CONFIRM(b) ->
+		printf("confirm of renewal %d served\n", b);
 		confterm[b] = term;
 		confgood[b] = (OWN_STANDS && ON_LEASE(hangs));
 		if
 		:: CONFIRM_COUNTS(b)
-		:: else -> no_beat(b)
+		:: else -> no_renewal(b)
 		fi;
-		sort_beats() }
+		sort_renewals() }
 #ifdef M_UNORDERED
 	/* the deposed leader executes the read with an old read index (etcd #20418) */
-	:: atomic { beat[b] && confterm[b] == 0 && MAY_CONFIRM(b) && known[cur] ->
-		printf("confirm of beat %d served by the deposed leader\n", b);
+	:: atomic { renewal[b] && confterm[b] == 0 && MAY_CONFIRM(b) && known[cur] ->
+		printf("confirm of renewal %d served by the deposed leader\n", b);
 		confterm[b] = oldterm;
 		confgood[b] = 1;
 		if
 		:: CONFIRM_COUNTS(b)
-		:: else -> no_beat(b)
+		:: else -> no_renewal(b)
 		fi;
-		sort_beats() }
+		sort_renewals() }
 #endif
 #ifdef M_LEAVING
 	/* the same, but only while the key is being deleted: the read does not show it */
-	:: atomic { beat[b] && confterm[b] == 0 && MAY_CONFIRM(b) && known[cur] && LEAVING ->
-		printf("confirm of beat %d served by the deposed leader\n", b);
+	:: atomic { renewal[b] && confterm[b] == 0 && MAY_CONFIRM(b) && known[cur] && LEAVING ->
+		printf("confirm of renewal %d served by the deposed leader\n", b);
 		confterm[b] = oldterm;
 		confgood[b] = 0;
 		if
 		:: CONFIRM_COUNTS(b)
-		:: else -> no_beat(b)
+		:: else -> no_renewal(b)
 		fi;
-		sort_beats() }
+		sort_renewals() }
 #endif
-	:: atomic { beat[b] && BEAT_DONE(b) && UP ->
-		printf("beat %d answered\n", b);
+	:: atomic { renewal[b] && RENEWAL_DONE(b) && UP ->
+		printf("renewal %d answered\n", b);
 		if
 		:: NOT_LAPSED ->
-			x = GIVEN(beatage[COUNTED]);
+			x = GIVEN(renewalage[COUNTED]);
 			if
 			:: LATER(x) ->
 				assert(x >= until);			/* no answer lowers the deadline */
@@ -877,7 +877,7 @@ done:
 			:: else
 			fi;
 			x = 0;
-#ifdef M_BEATREFUSED
+#ifdef M_RENEWALREFUSED
 			suspect = 0;
 #endif
 			if
@@ -885,16 +885,16 @@ done:
 			/* the watch has shown a newer state */
 			:: BELIEVES && !KEY_SEEN(b) && current && OWN_STANDS && ON_LEASE(hangs) -> shown = until
 			:: BELIEVES && !KEY_SEEN(b) && !(current && OWN_STANDS && ON_LEASE(hangs)) ->
-				shown = 0; no_look(); disarm()
+				shown = 0; no_read(); unready()
 			:: else
 			fi
 		:: else
 		fi;
-		no_beat(b);
-		sort_beats();
+		no_renewal(b);
+		sort_renewals();
 		believe() }
 	/* the answer is lost */
-	:: atomic { beat[b] -> no_beat(b); sort_beats() }
+	:: atomic { renewal[b] -> no_renewal(b); sort_renewals() }
 	od
 }
 
@@ -939,8 +939,8 @@ inline tick(l)
 inline grow_older(b)
 {
 	if
-	:: beat[b] && beatage[b] + 1 < TTL -> beatage[b]++
-	:: beat[b] && beatage[b] + 1 >= TTL -> TOO_LATE(b)
+	:: renewal[b] && renewalage[b] + 1 < TTL -> renewalage[b]++
+	:: renewal[b] && renewalage[b] + 1 >= TTL -> TOO_LATE(b)
 	:: else
 	fi
 }
@@ -970,7 +970,7 @@ proctype Etcd()
 		COUNT(until);
 		/* leadership that has lapsed is withdrawn before anything else */
 		if
-		:: shown == 1 -> shown = 0; no_look(); disarm()
+		:: shown == 1 -> shown = 0; no_read(); unready()
 		:: shown > 1 -> shown--
 		:: else
 		fi;
@@ -981,13 +981,13 @@ proctype Etcd()
 		:: else
 		fi;
 		grow_older(0);
-#if BEATS > 1
+#if RENEWALS > 1
 		grow_older(1);
 #endif
-#if BEATS > 2
+#if RENEWALS > 2
 		grow_older(2);
 #endif
-		sort_beats() }
+		sort_renewals() }
 	:: atomic { do_lease(0) }
 	:: atomic { do_lease(1) }
 	:: atomic { do_lease(2) }
@@ -1026,12 +1026,12 @@ proctype Etcd()
 init
 {
 	atomic {
-		run Instance(); run Etcd(); run Beat(0);
-#if BEATS > 1
-		run Beat(1);
+		run Instance(); run Etcd(); run Renewal(0);
+#if RENEWALS > 1
+		run Renewal(1);
 #endif
-#if BEATS > 2
-		run Beat(2)
+#if RENEWALS > 2
+		run Renewal(2)
 #endif
 	}
 }

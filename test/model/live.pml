@@ -31,7 +31,7 @@ byte length = 0;			/* of the queue */
 bit late[N];				/* an entry that timed out may take effect */
 bit known[N];				/* the instance knows of its key */
 bit lead[N];
-bit told[N];				/* a watch event or a beat causes a look */
+bit told[N];				/* a watch event or a renewal causes a read */
 
 #define SOMEBODY_LEADS	(lead[0] || lead[1] || lead[2])
 #define IN_QUEUE		(known[0] && place[0] != 0)
@@ -101,7 +101,7 @@ proctype Instance(byte i)
 			:: printf("pg%d: leads\n", i);
 				lead[i] = 1
 #ifdef M_ONCE
-			:: !calm -> skip			/* the answer is lost, and the look is not repeated */
+			:: !calm -> skip			/* the answer is lost, and the read is not repeated */
 #else
 			:: !calm -> told[i] = 1
 #endif
@@ -109,7 +109,7 @@ proctype Instance(byte i)
 		:: else
 		fi }
 #ifndef M_ONCE
-	/* every beat reads again, with or without an event */
+	/* every renewal reads again, with or without an event */
 	:: atomic { !dead[i] && known[i] && !told[i] && !lead[i] -> told[i] = 1 }
 #endif
 
@@ -137,7 +137,7 @@ proctype Background(byte i)
 	do
 	/* the keys of crashed instances go when their leases end */
 	:: atomic { dead[i] && place[i] != 0 -> key_gone(i) }
-#ifndef M_NOLOOK
+#ifndef M_NOREAD
 	/* an instance that stays out still looks for a key of its own, and deletes it */
 	:: atomic { !dead[i] && out[i] && place[i] != 0 -> key_gone(i) }
 #endif

@@ -8,11 +8,11 @@
  * passed.  While it is set, the known key of the instance is not deleted, except
  * that an operator may delete the key of a waiter.
  *
- * Looks are answered late, or never, or after the instance has left and come
+ * Reads are answered late, or never, or after the instance has left and come
  * back.  Entries take effect though their answers are lost.
  *
- * ARMED: a look that shows exactly one key before the own one arms.  The watch
- * reports, at any time or never, that this key was deleted after the look was
+ * READY: a read that shows exactly one key before the own one makes the instance ready.  The watch
+ * reports, at any time or never, that this key was deleted after the read was
  * executed.  It reports earlier changes of the own key before that.
  *
  * Parameters: N (2 or 3), MAXREV.  Mistakes: see the `run` script.
@@ -33,13 +33,13 @@ byte mine[N];				/* create revision of the own key, as the instance knows it */
 bit good[N];				/* the deadline has not passed */
 bit lead[N];
 byte delete[N];				/* a delete of the key with that create revision was sent */
-byte look[N];				/* 0: none; result: 1 first, 2 not first, 3 one key before */
+byte read[N];				/* 0: none; result: 1 first, 2 not first, 3 one key before */
 
-byte pred[N];				/* the owner of the key before the own one, as of the look: 1 + number */
-bit armed[N];				/* that look was answered, and has armed */
-bit gone[N];				/* that key was deleted after the look was executed */
+byte pred[N];				/* the owner of the key before the own one, as of the read: 1 + number */
+bit ready[N];				/* that read was answered, and made it ready */
+bit gone[N];				/* that key was deleted after the read was executed */
 bit missing[N];				/* the own key was deleted before that key */
-#ifdef M_ARMED_OLDER
+#ifdef M_READY_OLDER
 bit ever[N];				/* a key of that name was deleted at some time */
 #endif
 
@@ -48,7 +48,7 @@ byte owner = N;				/* the last leader */
 byte leaders = 0;			/* number of leaders */
 
 #ifdef M_PREDECESSOR
-byte before[N];				/* the predecessor, as of the last look */
+byte before[N];				/* the predecessor, as of the last read */
 #endif
 
 #define BEFORE(i, j)	((j) != (i) && created[j] != 0 && created[j] < mine[i])
@@ -70,17 +70,17 @@ byte before[N];				/* the predecessor, as of the last look */
 #else
 #define NAHEAD(i)		(AHEAD(i, 0) + AHEAD(i, 1) + AHEAD(i, 2))
 #endif
-#ifdef M_ARMED_MANY
+#ifdef M_READY_MANY
 #define ONE_AHEAD(i)	(NAHEAD(i) > 0)		/* any number of keys may be before the own one */
 #else
 #define ONE_AHEAD(i)	(NAHEAD(i) == 1)
 #endif
-#ifdef M_ARMED_LAPSED
-#define ARMED_GOOD(i)	(1)			/* the deadline does not matter */
+#ifdef M_READY_LAPSED
+#define READY_GOOD(i)	(1)			/* the deadline does not matter */
 #else
-#define ARMED_GOOD(i)	(good[i])
+#define READY_GOOD(i)	(good[i])
 #endif
-#ifdef M_ARMED_APART
+#ifdef M_READY_APART
 #define IN_ORDER(i)		(1)			/* each watch reports its key at its own time */
 #else
 #define IN_ORDER(i)		(!missing[i])
@@ -109,21 +109,21 @@ inline end(i)
 	fi
 }
 
-/* The instance is not armed any more. */
-inline disarm(i)
+/* The instance is not ready any more. */
+inline unready(i)
 {
-	armed[i] = 0; pred[i] = 0; gone[i] = 0; missing[i] = 0
+	ready[i] = 0; pred[i] = 0; gone[i] = 0; missing[i] = 0
 }
 
 /* Leadership is withdrawn.  Answers to earlier requests do not count. */
 inline withdraw(i)
 {
 	end(i);
-#ifndef M_ARMED_EPOCH
-	disarm(i);
+#ifndef M_READY_EPOCH
+	unready(i);
 #endif
 #ifndef M_EPOCH
-	look[i] = 0
+	read[i] = 0
 #endif
 }
 
@@ -134,7 +134,7 @@ inline withdraw(i)
 inline key_gone(i)
 {
 	created[i] = 0;
-#ifdef M_ARMED_OLDER
+#ifdef M_READY_OLDER
 	ever[i] = 1;
 #endif
 	if
@@ -148,10 +148,10 @@ inline key_gone(i)
 	TELL_GONE(i, 1)
 }
 
-/* Prepares to arm when the look is answered.  Later deletions of the key are reported. */
+/* Prepares to be ready when the read is answered.  Later deletions of the key are reported. */
 inline note_pred(i)
 {
-	disarm(i);
+	unready(i);
 	if
 	:: BEFORE(i, 0) -> pred[i] = 1
 	:: BEFORE(i, 1) -> pred[i] = 2
@@ -159,10 +159,10 @@ inline note_pred(i)
 	:: BEFORE(i, 2) -> pred[i] = 3
 #endif
 	fi;
-#ifdef M_ARMED_OLDER
+#ifdef M_READY_OLDER
 	gone[i] = ever[pred[i] - 1];		/* an earlier event comes late */
 #endif
-	look[i] = 3
+	read[i] = 3
 }
 
 proctype Instance(byte i)
@@ -179,19 +179,19 @@ proctype Instance(byte i)
 	:: atomic { created[i] != 0 && mine[i] == 0 && delete[i] == 0 ->
 		mine[i] = created[i] }
 
-	:: atomic { mine[i] != 0 && look[i] == 0 && !armed[i] && !lead[i] ->
+	:: atomic { mine[i] != 0 && read[i] == 0 && !ready[i] && !lead[i] ->
 		if
 		:: !OWN_STANDS(i) ->
-			printf("pg%d: look: the key is gone\n", i);
+			printf("pg%d: read: the key is gone\n", i);
 			mine[i] = 0
 		:: OWN_STANDS(i) && !ANY_BEFORE(i) ->
-			printf("pg%d: look served: first\n", i);
-			look[i] = 1
+			printf("pg%d: read served: first\n", i);
+			read[i] = 1
 		:: OWN_STANDS(i) && ONE_AHEAD(i) ->
-			printf("pg%d: look served: one before it\n", i);
+			printf("pg%d: read served: one before it\n", i);
 			note_pred(i)
 		:: else ->
-			look[i] = 2
+			read[i] = 2
 #ifdef M_PREDECESSOR
 			;
 			before[i] = 0; k = 0;
@@ -207,29 +207,29 @@ proctype Instance(byte i)
 			k = 0
 #endif
 		fi }
-	:: atomic { look[i] != 0 && mine[i] != 0 ->
+	:: atomic { read[i] != 0 && mine[i] != 0 ->
 		if
-		:: look[i] == 1 && good[i] && !lead[i] -> begin(i)
-		:: look[i] == 3 -> armed[i] = 1
+		:: read[i] == 1 && good[i] && !lead[i] -> begin(i)
+		:: read[i] == 3 -> ready[i] = 1
 		:: else
 		fi;
-		look[i] = 0 }
-	:: atomic { look[i] != 0 -> look[i] = 0; disarm(i) }
+		read[i] = 0 }
+	:: atomic { read[i] != 0 -> read[i] = 0; unready(i) }
 
 	/* the event ends the wait; earlier events of the own key have come before it */
-	:: atomic { armed[i] && gone[i] && IN_ORDER(i) && mine[i] != 0 && !lead[i] && ARMED_GOOD(i) ->
+	:: atomic { ready[i] && gone[i] && IN_ORDER(i) && mine[i] != 0 && !lead[i] && READY_GOOD(i) ->
 		printf("pg%d: the one before it is gone\n", i);
-		disarm(i);
+		unready(i);
 		begin(i) }
-	/* a new look replaces the old one */
-#ifdef M_ARMED_EPOCH
-	:: atomic { armed[i] && mine[i] != 0 -> disarm(i) }
+	/* a new read replaces the old one */
+#ifdef M_READY_EPOCH
+	:: atomic { ready[i] && mine[i] != 0 -> unready(i) }
 #else
-	:: atomic { armed[i] -> disarm(i) }
+	:: atomic { ready[i] -> unready(i) }
 #endif
-#ifdef M_ARMED_LOST
+#ifdef M_READY_LOST
 	/* the watch is lost, and a new one begins with the events from now on */
-	:: atomic { armed[i] && missing[i] && !gone[i] -> missing[i] = 0 }
+	:: atomic { ready[i] && missing[i] && !gone[i] -> missing[i] = 0 }
 #endif
 
 #ifdef M_PREDECESSOR
@@ -253,8 +253,8 @@ proctype Instance(byte i)
 	:: atomic { mine[i] != 0 && delete[i] == 0 ->
 		printf("pg%d: withdrawn, delete of %d sent\n", i, mine[i]);
 #ifdef M_ORDER
-		look[i] = 0;
-		disarm(i);
+		read[i] = 0;
+		unready(i);
 #else
 		withdraw(i);
 #endif

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * transfer.pml
- *	  queue.pml with a waiter that leads by an event (ARMED), and with the
+ *	  queue.pml with a waiter that leads by an event (READY), and with the
  *	  transfer, which deletes keys of other instances.
  *
- * A waiter with one key before it is armed.  When that key is deleted, it leads
- * without a look.  One watch reports the own key and the predecessor's, in the
+ * A waiter with one key before it is ready.  When that key is deleted, it leads
+ * without a read.  One watch reports the own key and the predecessor's, in the
  * order of revisions and each revision as a whole, at any later time.
  *
  * A transfer is one txn.  It deletes the own key and the keys between it and the
@@ -14,7 +14,7 @@
  * after its sender has timed out, and is in the queue again.
  *
  * The instance FOREIGN, if there is one, is a waiter of Go's
- * concurrency.Election.  It does not look at its own key again (etcd #19597).
+ * concurrency.Election.  It does not read its own key again (etcd #19597).
  *
  * What has to hold: G1 and G3.  A transfer deletes no key of a leader, no key of
  * another program, and only keys between the two.  After it the target is the
@@ -41,8 +41,8 @@ byte mine[N];				/* create revision of the own key, as the instance knows it */
 bit good[N];				/* the deadline has not passed */
 bit lead[N];
 byte delete[N];				/* a delete of the key with that create revision was sent */
-byte look[N];				/* 0: none; result: 1 first, 2 not first */
-byte armed[N];				/* create revision of the predecessor; 0: not armed */
+byte read[N];				/* 0: none; result: 1 first, 2 not first */
+byte ready[N];				/* create revision of the predecessor; 0: not ready */
 byte told[N];				/* 1: the predecessor is gone; 2: the own key was gone by then, too */
 
 /* The transfer that was sent last.  It may be executed. */
@@ -72,9 +72,9 @@ byte leaders = 0;			/* number of leaders */
 #define OWN_GONE	2
 #endif
 
-inline disarm(i)
+inline unready(i)
 {
-	armed[i] = 0;
+	ready[i] = 0;
 	told[i] = 0
 }
 
@@ -83,7 +83,7 @@ inline begin(i)
 	printf("pg%d leads: token %d\n", i, mine[i]);
 	lead[i] = 1;
 	leaders++;
-	disarm(i);
+	unready(i);
 #if !defined(ONLY_G3) && !defined(ONLY_KEYS)
 	assert(leaders == 1);												/* G1 */
 #endif
@@ -106,8 +106,8 @@ inline end(i)
 inline withdraw(i)
 {
 	end(i);
-	look[i] = 0;
-	disarm(i)
+	read[i] = 0;
+	unready(i)
 }
 
 /* Keys were deleted at one revision. */
@@ -118,10 +118,10 @@ inline tell(w, j)
 	:: w < N ->
 		j = 0;
 		if
-		:: armed[w] != 0 && told[w] == 0 ->
+		:: ready[w] != 0 && told[w] == 0 ->
 			do
-			:: j < N && created[j] == armed[w] -> break
-			:: j < N && created[j] != armed[w] -> j++
+			:: j < N && created[j] == ready[w] -> break
+			:: j < N && created[j] != ready[w] -> j++
 			:: else ->
 				told[w] = (OWN_STANDS(w) -> 1 : OWN_GONE);
 				break
@@ -243,45 +243,45 @@ proctype Instance(byte i)
 	:: atomic { created[i] != 0 && mine[i] == 0 && delete[i] == 0 ->
 		mine[i] = created[i] }
 
-	:: atomic { mine[i] != 0 && look[i] == 0 && !lead[i] && i != FOREIGN ->
+	:: atomic { mine[i] != 0 && read[i] == 0 && !lead[i] && i != FOREIGN ->
 		if
 		:: !OWN_STANDS(i) ->
-			printf("pg%d: look: the key is gone\n", i);
-			mine[i] = 0; disarm(i)
+			printf("pg%d: read: the key is gone\n", i);
+			mine[i] = 0; unready(i)
 		:: OWN_STANDS(i) && !ANY_BEFORE(i) ->
-			printf("pg%d: look served: first\n", i);
-			look[i] = 1; disarm(i)
+			printf("pg%d: read served: first\n", i);
+			read[i] = 1; unready(i)
 		:: else ->
-			disarm(i);
-			look[i] = 2;
+			unready(i);
+			read[i] = 2;
 			if
 			:: COUNT_BEFORE(i) == 1 ->
 				k = 0;
 				do
-				:: BEFORE(i, k) -> armed[i] = created[k]; break
+				:: BEFORE(i, k) -> ready[i] = created[k]; break
 				:: else -> k++
 				od;
 				k = 0;
-				printf("pg%d: armed, behind %d\n", i, armed[i])
+				printf("pg%d: ready, behind %d\n", i, ready[i])
 			:: else
 			fi
 		fi }
-	:: atomic { look[i] != 0 && mine[i] != 0 ->
+	:: atomic { read[i] != 0 && mine[i] != 0 ->
 		if
-		:: look[i] == 1 && good[i] && !lead[i] -> begin(i)
+		:: read[i] == 1 && good[i] && !lead[i] -> begin(i)
 		:: else
 		fi;
-		look[i] = 0 }
-	:: atomic { look[i] != 0 -> look[i] = 0 }
+		read[i] = 0 }
+	:: atomic { read[i] != 0 -> read[i] = 0 }
 
-	/* the watch reports that the predecessor is gone (ARMED) */
+	/* the watch reports that the predecessor is gone (READY) */
 	:: atomic { told[i] != 0 && mine[i] != 0 && !lead[i] ->
 		if
 		:: told[i] == 2 ->
 			printf("pg%d: told that its own key is gone, too\n", i);
-			mine[i] = 0; look[i] = 0; disarm(i)
+			mine[i] = 0; read[i] = 0; unready(i)
 		:: told[i] == 1 && good[i] -> begin(i)
-		:: else -> disarm(i)
+		:: else -> unready(i)
 		fi }
 
 	/* Go's waiter leads when no key is before its own */

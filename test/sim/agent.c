@@ -243,9 +243,9 @@ use_answer(Agent *agent, const EtcdAnswer *answer)
 	}
 }
 
-/* A frozen Patroni looks at the answer when it runs again. */
+/* A frozen Patroni sees the answer when it runs again. */
 static void
-look_at_answer(void *subject, uint64_t tag)
+read_at_answer(void *subject, uint64_t tag)
 {
 	Question   *question = subject;
 	Agent	   *agent = question->agent;
@@ -254,7 +254,7 @@ look_at_answer(void *subject, uint64_t tag)
 	if (question->number != agent->number || !agent->runs)
 		return;
 	if (agent->frozen)
-		events_after(100 * MS, look_at_answer, question, 0);
+		events_after(100 * MS, read_at_answer, question, 0);
 	else
 		use_answer(agent, &question->answer);
 }
@@ -271,7 +271,7 @@ answered(void *owner, const EtcdAnswer *answer)
 		question->answer = *answer;
 	else
 		question->answer.outcome = ETCD_NO_ANSWER;
-	look_at_answer(question, 0);
+	read_at_answer(question, 0);
 }
 
 static void

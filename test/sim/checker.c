@@ -90,7 +90,7 @@ typedef struct Watchman
 	int			own_keys[OWN_KEYS]; /* the last keys that it entered with, a ring */
 	int			nown;
 	bool		connected;
-	int64_t		looked_revision[MAX_ELECTIONS]; /* revision of the newest look */
+	int64_t		looked_revision[MAX_ELECTIONS]; /* revision of the newest read */
 	int64_t		watched_revision[MAX_ELECTIONS];	/* where its newest watch begins */
 	int64_t		seen_revision;
 	int64_t		old_revision;	/* highest revision seen before etcd was put back */
@@ -106,7 +106,7 @@ typedef struct Watchman
 	int64_t		kept_failure_ns;	/* the same, before the last answer */
 	bool		retry_failed;
 	int64_t		trouble_ns;
-	int64_t		failed_ns[MAX_FAILED];	/* beats and looks that failed, a ring */
+	int64_t		failed_ns[MAX_FAILED];	/* renewals and reads that failed, a ring */
 	int			nfailed;
 	uint64_t	term;
 	int64_t		refused_lease;	/* a keepalive's answer said that it is gone */
@@ -121,7 +121,7 @@ static Excuse *excuses;
 static int64_t last_token[MAX_ELECTIONS];
 static int	last_leader[MAX_ELECTIONS];
 static uint32_t last_lineage[MAX_ELECTIONS];
-static int64_t highest_told[MAX_ELECTIONS];
+static int64_t highest_announced[MAX_ELECTIONS];
 static int64_t (*elected_ns)[MAX_ELECTIONS];	/* when each instance was elected last */
 static int64_t restored_revision;	/* the revision that etcd was put back to */
 static int64_t restored_ns;
@@ -144,7 +144,7 @@ checker_reset(void)
 	excuses = NULL;
 	memset(last_token, 0, sizeof(last_token));
 	memset(last_leader, -1, sizeof(last_leader));
-	memset(highest_told, 0, sizeof(highest_told));
+	memset(highest_announced, 0, sizeof(highest_announced));
 	restored_revision = INT64_MAX;
 	restored_ns = NEVER;
 	resting = false;
@@ -168,7 +168,7 @@ bytes_of(const char *s)
 /*
  * An operator has deleted the key, revoked its lease, or put it on another
  * lease.  Its owner leads on until its watch reports that, or until its
- * deadline.  A beat that was sent before may still move the deadline, by less
+ * deadline.  A renewal that was sent before may still move the deadline, by less
  * than a TTL.
  */
 static bool
@@ -344,7 +344,7 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 		fail_run("%s: leads %s, but key and leader say something else", in->name, view->name);
 	if (instance_leads(in, slot) &&
 		watchmen[in->number].looked_revision[election_number(view->name)] == 0)
-		fail_run("%s leads %s, but has not looked yet", in->name, view->name);
+		fail_run("%s leads %s, but has not read the queue yet", in->name, view->name);
 	if (instance_leads(in, slot) && (!view->has_leader || view->leader_until_ns < view->deadline_ns))
 		fail_run("%s leads %s, but does not show itself as the leader until its deadline", in->name,
 				 view->name);
@@ -402,7 +402,7 @@ count_since(const int64_t *times, int n, int64_t since_ns)
 }
 
 /*
- * Limits the requests in a TTL: two for each beat, some for each stimulus, and
+ * Limits the requests in a TTL: two for each renewal, some for each stimulus, and
  * three for each second of failures.  Each kind of request that fails is
  * postponed by up to a second.
  */
@@ -462,23 +462,23 @@ margin_ns(int64_t ttl_ns)
 }
 
 /*
- * The longest time that answers may take without a loss of leadership.  A beat
+ * The longest time that answers may take without a loss of leadership.  A renewal
  * that begins a third of a TTL after the last one still ends before the
- * deadline.  So do the grant of a lease, the move to it, and its first beat.
- * A leader's write of its key may cost the beat under way: a move voids it, and
- * its look may be older than the write.  Then the next beat must end in time.
+ * deadline.  So do the grant of a lease, the move to it, and its first renewal.
+ * A leader's write of its key may cost the renewal under way: a move voids it, and
+ * its read may be older than the write.  Then the next renewal must end in time.
  */
 static int64_t
 harmless_delay_ns(bool writes)
 {
 	int64_t		ttl_ns = least_ttl_ns();
-	int64_t		beat_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 2;
+	int64_t		renewal_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 2;
 	int64_t		fresh_ns = (ttl_ns - margin_ns(ttl_ns)) / 4;
-	int64_t		next_beat_ns = (ttl_ns / 3 - margin_ns(ttl_ns)) / 2;
+	int64_t		next_renewal_ns = (ttl_ns / 3 - margin_ns(ttl_ns)) / 2;
 
 	if (writes)
-		return next_beat_ns - 150 * MS;
-	return (beat_ns < fresh_ns ? beat_ns : fresh_ns) - 150 * MS;
+		return next_renewal_ns - 150 * MS;
+	return (renewal_ns < fresh_ns ? renewal_ns : fresh_ns) - 150 * MS;
 }
 
 /* Does the request renew a lease, or help to replace it? */
@@ -562,7 +562,7 @@ check_retry(void *subject, uint64_t id)
 	if (in->life != failed->life || in->paused || in->stopping ||
 		!instance_leads(in, failed->slot) || view->lease != failed->lease || w->renewal_id > id)
 		return;
-	/* without contact, a lease is not replaced; a look is tried first */
+	/* without contact, a lease is not replaced; a read is tried first */
 	if (!w->connected && w->newest_id > id)
 		return;
 	for (int i = 0; i < MAX_PENDING; i++)
@@ -752,8 +752,8 @@ checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 }
 
 /*
- * A watch begins no later than after the revision of the newest look, so that
- * it misses no event.  Only a look shows all keys of an election.  An event of
+ * A watch begins no later than after the revision of the newest read, so that
+ * it misses no event.  Only a read shows all keys of an election.  An event of
  * one watch does not show that another watch has sent everything before it.
  */
 void
@@ -957,8 +957,8 @@ checker_announced(Instance *in, const ElectionEvent *event)
 
 		if (event->leader_revision < told->leader_revision && restored_ns == NEVER)
 			fail_run("%s announces leaders of %s out of order", in->name, told->election);
-		if (event->leader_revision > highest_told[e])
-			highest_told[e] = event->leader_revision;
+		if (event->leader_revision > highest_announced[e])
+			highest_announced[e] = event->leader_revision;
 	}
 	told->unelected_last = false;
 	told->leader_revision = event->leader_revision;
@@ -1331,7 +1331,7 @@ checker_history_ends(void)
 		}
 	}
 	memset(last_token, 0, sizeof(last_token));
-	memset(highest_told, 0, sizeof(highest_told));
+	memset(highest_announced, 0, sizeof(highest_announced));
 }
 
 void
@@ -1348,7 +1348,7 @@ checker_history_begins(void)
  * The time that recovery may take after the faults.  It covers leases that
  * etcd's new leader extends (a TTL and an election timeout) and revokes late, an
  * instance that believes an old history (a TTL), a silent watch until the next
- * beat (a third of a TTL), elections of etcd, and postponements of a second.
+ * renewal (a third of a TTL), elections of etcd, and postponements of a second.
  */
 int64_t
 checker_recovery_bound_ns(void)
@@ -1448,7 +1448,7 @@ checker_rest(void)
 
 /*
  * Every key and every lease belongs to an instance that shows it.  No event was
- * announced, and no requests were sent except those of the beats.
+ * announced, and no requests were sent except those of the renewals.
  */
 void
 checker_rested(void)
@@ -1486,17 +1486,17 @@ checker_rested(void)
 	}
 	for (int i = 0; i < ninstances; i++)
 	{
-		int64_t		nbeats;
-		int			per_beat;
+		int64_t		nrenewals;
+		int			per_renewal;
 
 		if (!instances[i].running)
 			continue;
-		nbeats = 3 * (instance_clock(&instances[i]) - rest_ns[i]) / election_ttl_ns(instances[i].core) + 2;
-		/* a leader with a list of preferred nodes reads the queue of each election with each beat */
-		per_beat = 2 + (instances[i].config.npreferred > 0 ? plan.slots : 0);
-		if (watchmen[i].nsent > per_beat * nbeats + 2)
-			fail_run("%s sent %d requests at rest, for %" PRId64 " beats", instances[i].name,
-					 watchmen[i].nsent, nbeats);
+		nrenewals = 3 * (instance_clock(&instances[i]) - rest_ns[i]) / election_ttl_ns(instances[i].core) + 2;
+		/* a leader with a list of preferred nodes reads the queue of each election with each renewal */
+		per_renewal = 2 + (instances[i].config.npreferred > 0 ? plan.slots : 0);
+		if (watchmen[i].nsent > per_renewal * nrenewals + 2)
+			fail_run("%s sent %d requests at rest, for %" PRId64 " renewals", instances[i].name,
+					 watchmen[i].nsent, nrenewals);
 	}
 }
 

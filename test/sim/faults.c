@@ -25,7 +25,7 @@
 
 static bool over;
 static int64_t undone_revision;	/* the revision of etcd before it was put back */
-static Instance *doomed;		/* loses contact at its next look */
+static Instance *doomed;		/* loses contact at its next read */
 
 /* ---- durations --------------------------------------------------------------- */
 
@@ -681,7 +681,7 @@ faults_at_grant(int leader, int member)
 
 /* Changes a key after it was read, and before the answer arrives. */
 void
-faults_at_look(const EtcdRequest *request)
+faults_at_read(const EtcdRequest *request)
 {
 	const Version *version = store_find(request->success[0].key);
 
@@ -693,7 +693,7 @@ faults_at_look(const EtcdRequest *request)
 					 2 * plan.ttl_s[0] * SECOND);
 		doomed = NULL;
 	}
-	if (random_chance(plan.touch_at_look))
+	if (random_chance(plan.touch_at_read))
 		touch_key(random_chance(5000) ? FAULT_RELEASE_KEY : FAULT_DELETE_KEY, version);
 }
 

@@ -23,6 +23,6 @@ extern void faults_at_renewal(int leader, int64_t lease);
 extern void faults_at_grant(int leader, int member);
 
 /* A client's read was executed, and is not answered yet. */
-extern void faults_at_look(const EtcdRequest *request);
+extern void faults_at_read(const EtcdRequest *request);
 
 #endif							/* FAULTS_H */

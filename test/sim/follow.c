@@ -75,7 +75,7 @@ draw_clocks(void)
 {
 	int			margin_s = 1;
 
-	if (random_chance(plan.touch_at_look > 0 ? 7000 : 3000))
+	if (random_chance(plan.touch_at_read > 0 ? 7000 : 3000))
 		plan.margin_ms = 0;
 	else if (agents_ttl_s > 10)
 		margin_s = agents_ttl_s / 10;
@@ -104,7 +104,7 @@ draw_more(void)
 	if (random_chance(4000))
 	{
 		/* requests are answered in any order, while something happens */
-		plan.touch_at_look = (int) random_between(500, 5000);
+		plan.touch_at_read = (int) random_between(500, 5000);
 		plan.link_jitter_ns = random_between(50 * MS, 400 * MS);
 		/* leases differ much, by age or by TTL */
 		agents_ttl_s = 20;
@@ -579,9 +579,9 @@ strike_at_request(Instance *in, EtcdRequestKind kind)
 {
 	int64_t		within_ns = 2 * (plan.link_delay_ns + plan.link_jitter_ns);
 
-	if (!random_chance(plan.touch_at_look))
+	if (!random_chance(plan.touch_at_read))
 		return;
-	/* causes a look, so that both are under way */
+	/* causes a read, so that both are under way */
 	if (kind == ETCD_TIME_TO_LIVE)
 		strike_soon(STRIKE_EVENT, in, 10 * MS);
 	if (random_chance(5000))
@@ -592,11 +592,11 @@ strike_at_request(Instance *in, EtcdRequestKind kind)
 
 /* Deletes the key after it was read, if its leader asks for its time to live meanwhile. */
 void
-faults_at_look(const EtcdRequest *request)
+faults_at_read(const EtcdRequest *request)
 {
 	const Version *key = store_find(bytes_of(PATRONI_LEADER));
 
-	if (over || plan.touch_at_look == 0 || key == NULL ||
+	if (over || plan.touch_at_read == 0 || key == NULL ||
 		!bytes_equal(request->success[0].key, bytes_of(PATRONI_LEADER)))
 		return;
 	for (int i = 0; i < ninstances; i++)

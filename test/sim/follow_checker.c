@@ -35,7 +35,7 @@
 static int	nrequests[16];
 static int	nevents[16];
 static int64_t asked_ns[16];	/* for the time to live that is not answered yet; 0: none */
-static int64_t told_revision[16];	/* of the newest event of the leader key */
+static int64_t announced_revision[16]; /* of the newest event of the leader key */
 
 /* The last key that an operator has deleted while it named this instance. */
 static int64_t deleted_revision[16];
@@ -142,7 +142,7 @@ check_shown_leader(const Instance *in)
 		if (!version->deleted && version->create_revision == view->leader_revision &&
 			bytes_equal(version->value, bytes_of(view->leader)))
 		{
-			if (ended_revision != 0 && ended_revision <= told_revision[in->number])
+			if (ended_revision != 0 && ended_revision <= announced_revision[in->number])
 				fail_run("%s shows the leader %s (%" PRId64 "), and was told of its end at %" PRId64,
 						 in->name, view->leader, view->leader_revision, ended_revision);
 			return;
@@ -225,7 +225,7 @@ checker_reset(void)
 	memset(nrequests, 0, sizeof(nrequests));
 	memset(nevents, 0, sizeof(nevents));
 	memset(asked_ns, 0, sizeof(asked_ns));
-	memset(told_revision, 0, sizeof(told_revision));
+	memset(announced_revision, 0, sizeof(announced_revision));
 }
 
 /* An election of our own may write, but nothing of Patroni's. */
@@ -309,13 +309,13 @@ checker_is_asking(const Instance *in)
 void
 checker_follows(Instance *in)
 {
-	told_revision[in->number] = 0;
+	announced_revision[in->number] = 0;
 }
 
 void
 checker_ended(Instance *in)
 {
-	told_revision[in->number] = 0;
+	announced_revision[in->number] = 0;
 }
 
 void
@@ -349,8 +349,8 @@ checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 	{
 		const EtcdKeyValue *kv = &frame->events[i].kv;
 
-		if (bytes_equal(kv->key, leader_key(in)) && kv->mod_revision > told_revision[in->number])
-			told_revision[in->number] = kv->mod_revision;
+		if (bytes_equal(kv->key, leader_key(in)) && kv->mod_revision > announced_revision[in->number])
+			announced_revision[in->number] = kv->mod_revision;
 	}
 }
 

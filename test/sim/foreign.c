@@ -2,7 +2,7 @@
  *
  * foreign.c
  *	  Candidates that follow Go's concurrency.Election, including its faults: a
- *	  waiter does not look at its own key again.  Nothing is checked of them,
+ *	  waiter does not read its own key again.  Nothing is checked of them,
  *	  but their keys are in the queue.
  *
  * They run on the host of a member, so no network is between.

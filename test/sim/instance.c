@@ -116,7 +116,7 @@ describe(const EtcdRequest *request, char *text, size_t size)
 			break;
 	}
 	if (op->kind == ETCD_OP_RANGE)
-		n = snprintf(text, size, "look at");
+		n = snprintf(text, size, "read of");
 	else if (op->kind == ETCD_OP_DELETE)
 		n = snprintf(text, size, "delete of");
 	else
@@ -239,11 +239,11 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_namesake(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *value)
 {
 	Instance   *in = ctx;
 
-	trace(in->name, "finds a namesake in %s: %s", election, value);
+	trace(in->name, "finds a duplicate name in %s: %s", election, value);
 }
 
 static uint64_t
@@ -398,7 +398,7 @@ instance_start(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .find_namesake = port_find_namesake,
+		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
 		.random = port_random, .ctx = in
 	};
 

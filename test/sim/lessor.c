@@ -19,9 +19,9 @@ static void check(void *subject, uint64_t tag);
 static void
 arm(int m, StoreLease *lease)
 {
-	if (lease->armed[m] || lease->expires_ns[m] == 0)
+	if (lease->ready[m] || lease->expires_ns[m] == 0)
 		return;					/* a check is scheduled, or the member has no expiry time */
-	lease->armed[m] = true;
+	lease->ready[m] = true;
 	events_at(lease->expires_ns[m] + random_between(0, plan.expiry_lateness_ns), check, lease,
 			  cluster.members[m].lead_epoch * MAX_MEMBERS + m);
 }
@@ -55,7 +55,7 @@ check(void *subject, uint64_t tag)
 
 	if (tag / MAX_MEMBERS != member->lead_epoch)
 		return;					/* scheduled under an earlier promotion */
-	lease->armed[m] = false;
+	lease->ready[m] = false;
 	if (lease->revoked_index != 0 || !member->up || !member_thinks_leader(m))
 		return;
 	if (member->paused)
@@ -74,7 +74,7 @@ check(void *subject, uint64_t tag)
 						 revoke, lease, BY_EXPIRY);
 		}
 		/* checks again until the lease is gone, because a proposal may be lost */
-		lease->armed[m] = true;
+		lease->ready[m] = true;
 		events_after(500 * MS, check, lease, tag);
 	}
 	else if (plan.late_revokes && !member->cut && cluster.leader >= 0 && !lease->revoking)
@@ -92,7 +92,7 @@ lessor_promote(int m)
 	{
 		StoreLease *lease = store_lease(i);
 
-		lease->armed[m] = false;
+		lease->ready[m] = false;
 		if (lease->revoked_index != 0)
 			continue;
 		lease->expires_ns[m] = now_ns + lease->ttl_s * SECOND + plan.election_timeout_ns;

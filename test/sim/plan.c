@@ -174,7 +174,7 @@ draw_more(void)
 	}
 	if (plan.profile == PROFILE_CALM && random_chance(3000))
 	{
-		/* etcd is so slow that a beat takes longer than the time to the next one */
+		/* etcd is so slow that a renewal takes longer than the time to the next one */
 		plan.ttl_s[1] = plan.ttl_s[0];
 		plan.is_slow = true;
 		plan.link_delay_ns = random_between(86, 100) * plan.ttl_s[0] * MS;
@@ -196,7 +196,7 @@ draw_more(void)
 	}
 	if (plan.stale_reads > 0 && random_chance(6000))
 	{
-		/* beats are confirmed while the only key is being deleted */
+		/* renewals are confirmed while the only key is being deleted */
 		plan.ninstances = ONE_OF(1, 1, 2);
 		plan.nelections = plan.slots = 1;
 		plan.fault[FAULT_RESIGN] = 400;
@@ -326,7 +326,7 @@ plan_draw(uint64_t seed)
 			if (random_chance(5000))
 			{
 				/* a watch reports a change before the answer of an older read arrives */
-				plan.touch_at_look = (int) random_between(100, 1000);
+				plan.touch_at_read = (int) random_between(100, 1000);
 				plan.link_jitter_ns = random_between(10 * MS, 200 * MS);
 			}
 			break;

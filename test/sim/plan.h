@@ -106,7 +106,7 @@ typedef struct Plan
 	int			stop_at_renewal;	/* of 10,000 keepalives; etcd's leader is stopped */
 	int			stop_at_grant;	/* of 10,000 grants; etcd's leader is stopped */
 	int			proclaim_at_grant;	/* of 10,000 grants; an instance proclaims */
-	int			touch_at_look;	/* of 10,000 looks; an operator changes a key that was read */
+	int			touch_at_read;	/* of 10,000 reads; an operator changes a key that was read */
 	int64_t		faults_end_ns;
 	int64_t		calm_ns;		/* the time for recovery */
 	int64_t		restore_ns;		/* PROFILE_RESTORE: when etcd is put back */

@@ -5,7 +5,7 @@
  *	  observers: at a hand-over, at a crash, and at rest.
  *
  * The simulated members of etcd count what they execute, for each instance.  A
- * hand-over or a crash is put between two beats, so that no beats have to be
+ * hand-over or a crash is put between two renewals, so that no renewals have to be
  * subtracted.  Network and members have no limits here, so times are not
  * measured.
  *
@@ -24,11 +24,11 @@
 #include "run.h"
 
 #define TTL_S			10
-#define BEAT_NS			(TTL_S * SECOND / 3)
+#define RENEWAL_NS			(TTL_S * SECOND / 3)
 
 /*
- * All instances start within the first half second.  So they beat in the first
- * half second of each BEAT_NS, or a little later, because timers are late.
+ * All instances start within the first half second.  So they renew in the first
+ * half second of each RENEWAL_NS, or a little later, because timers are late.
  */
 #define CROWD_NS		(500 * MS)
 #define QUIET_NS		(1500 * MS)
@@ -53,7 +53,7 @@ static Rows idle;
 
 static int	ncandidates;
 static int	nobservers;
-static int64_t beat;			/* the number of the next beat */
+static int64_t renewal;			/* the number of the next renewal */
 
 /* The counters when the measurement began. */
 static Served *served_before;
@@ -61,12 +61,12 @@ static int64_t index_before;
 
 /* ---- time ------------------------------------------------------------------ */
 
-/* Lets nbeats beats pass, and goes on to that time after the begin of the next. */
+/* Lets nrenewals renewals pass, and goes on to that time after the begin of the next. */
 static void
-pass_beats(int nbeats, int64_t offset_ns)
+pass_renewals(int nrenewals, int64_t offset_ns)
 {
-	beat += nbeats;
-	(void) run_until(beat * BEAT_NS + offset_ns);
+	renewal += nrenewals;
+	(void) run_until(renewal * RENEWAL_NS + offset_ns);
 }
 
 /* ---- the queue --------------------------------------------------------------- */
@@ -148,7 +148,7 @@ end_measure(Rows *rows, const char *what, const Instance *first, const Instance 
 	for (int i = 0; i < ninstances; i++)
 		add(&instances[i] == first || &instances[i] == second ? &queue : &others, i);
 	if (queue.keepalives + others.keepalives > 0)
-		fail_run("somebody beats while a %s is measured", what);
+		fail_run("somebody renewals while a %s is measured", what);
 	write_row(rows, "| %s | %d | %d | %" PRId64 " | %" PRId64, what, ncandidates, nobservers, store_index() - index_before,
 			  requests(&queue) + requests(&others));
 	write_row(rows, " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64,
@@ -183,7 +183,7 @@ measure_idle(void)
 	Served		all = {0};
 
 	begin_measure();
-	pass_beats(3, QUIET_NS);
+	pass_renewals(3, QUIET_NS);
 	for (int i = 0; i < ninstances; i++)
 		add(&all, i);
 	write_row(&idle, "| %d | %d | %.10g | %.10g | %.10g | %.10g | %.10g | %.10g | %.10g |\n", ncandidates, nobservers,
@@ -204,13 +204,13 @@ measure_handover(void)
 	if (!instance_leads(next, 0))
 		fail_run("%s has not taken over", next->name);
 	end_measure(&handovers, "hand-over", leader, next);
-	pass_beats(1, QUIET_NS);
+	pass_renewals(1, QUIET_NS);
 }
 
 /*
  * The instance at that place crashes, and its lease expires.  It is stopped for
- * a while before, so that its beats come at another time than the others'.  Then
- * its lease expires between the beats of the others.
+ * a while before, so that its renewals come at another time than the others'.  Then
+ * its lease expires between the renewals of the others.
  */
 static void
 measure_crash(int place, Rows *rows, const char *what)
@@ -219,19 +219,19 @@ measure_crash(int place, Rows *rows, const char *what)
 	Instance   *next = instance_at(place + 1);
 
 	instance_pause(victim);
-	pass_beats(1, QUIET_NS);
+	pass_renewals(1, QUIET_NS);
 	instance_resume(victim);
 	(void) run_until(now_ns + 100 * MS);
 	instance_crash(victim, false, false);
-	pass_beats(3, QUIET_NS - 100 * MS);
+	pass_renewals(3, QUIET_NS - 100 * MS);
 	begin_measure();
-	(void) run_until(beat * BEAT_NS + QUIET_NS + SECOND);
+	(void) run_until(renewal * RENEWAL_NS + QUIET_NS + SECOND);
 	end_measure(rows, what, next, next);
 
-	/* it starts again, at a time that makes it beat with the others */
-	pass_beats(1, CROWD_NS / 2);
+	/* it starts again, at a time that makes it renew with the others */
+	pass_renewals(1, CROWD_NS / 2);
 	instance_start(victim);
-	pass_beats(0, QUIET_NS);
+	pass_renewals(0, QUIET_NS);
 }
 
 /* ---- a run ------------------------------------------------------------------------- */
@@ -275,8 +275,8 @@ measure(int candidates, int observers)
 	for (int i = 0; i < ninstances; i++)
 		events_at(random_between(0, CROWD_NS - MAX_LATE_NS), begin_instance, &instances[i], i < candidates);
 
-	beat = 0;
-	pass_beats(1, QUIET_NS);
+	renewal = 0;
+	pass_renewals(1, QUIET_NS);
 	measure_idle();
 	measure_handover();
 	if (observers == 0)

@@ -58,7 +58,7 @@ server_reset(void)
 
 /* Does the client only read?  Raft's log may order the read, or not. */
 static bool
-is_look(const EtcdRequest *request)
+is_plain_read(const EtcdRequest *request)
 {
 	return request->kind == ETCD_TXN && request->ncompares == 0;
 }
@@ -81,11 +81,11 @@ is_read(const EtcdRequest *request)
 	return true;
 }
 
-/* A look that raft's log orders, because it also contains an empty txn. */
+/* A read that raft's log orders, because it also contains an empty txn. */
 static bool
-is_ordered_look(const EtcdRequest *request)
+is_ordered_read(const EtcdRequest *request)
 {
-	return is_look(request) && !etcd_writes(request->success, request->nsuccess);
+	return is_plain_read(request) && !etcd_writes(request->success, request->nsuccess);
 }
 
 /* Counts a call that was executed.  `fetched` is store_fetched before it. */
@@ -100,7 +100,7 @@ count(const Call *call, int64_t fetched)
 		account->keepalives++;
 	else if (is_read(call->request))
 		account->reads++;
-	else if (is_ordered_look(call->request))
+	else if (is_ordered_read(call->request))
 		account->ordered++;
 	else
 		account->writes++;
@@ -314,7 +314,7 @@ go_to_leader(Call *call)
 	delay_ns = leader == m ? random_between(0, MS / 10) : random_between(MS / 10, 3 * MS);
 
 	/* a proposal may wait for longer than its client's time-out */
-	if (!keepalive && !is_read(call->request) && !is_look(call->request) &&
+	if (!keepalive && !is_read(call->request) && !is_plain_read(call->request) &&
 		call->cause == BY_CLIENT && random_chance(plan.late_writes))
 		delay_ns += random_between(0, random_chance(5000) ? SECOND : 8 * SECOND);
 	events_after(delay_ns, keepalive ? renew : at_leader, call, keepalive ? leader : 0);
@@ -372,8 +372,8 @@ progress(Call *call)
 			count(call, fetched);
 		}
 		finish(call);
-		if (is_look(call->request) && call->cause == BY_CLIENT)
-			faults_at_look(call->request);
+		if (is_plain_read(call->request) && call->cause == BY_CLIENT)
+			faults_at_read(call->request);
 	}
 }
 

@@ -63,7 +63,7 @@ typedef struct StoreLease
 	int			next_in_bucket;
 	/* the expiry time that each member knows, see lessor.c */
 	int64_t		expires_ns[MAX_MEMBERS];
-	bool		armed[MAX_MEMBERS];
+	bool		ready[MAX_MEMBERS];
 	bool		revoking;		/* a revocation for expiry is proposed */
 } StoreLease;
 

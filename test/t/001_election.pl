@@ -108,12 +108,12 @@ is_deeply([ map { EtcdLeader::Listener::summarize($_) } $nodes[0]->events ],
 is_deeply([ map { EtcdLeader::Listener::summarize($_) } $nodes[1]->events ],
 	[ 'connected - - -', 'leader postgres pg1 -' ], 'events of a follower');
 
-# The leases are kept, by two requests for each beat: over three TTLs nothing changes.
+# The leases are kept, by two requests for each renewal: over three TTLs nothing changes.
 my @tokens = map { $_->{create_revision} } $etcd->candidates('postgres');
 my %before = map { $_->name => $_->row('SELECT requests, failures, keepalives FROM etcd_leader_stats') } @nodes;
 my $began  = now();
 pause(15);
-my $beats = (now() - $began) / (5 / 3);
+my $renewals = (now() - $began) / (5 / 3);
 is(join(' ', map { $_->{create_revision} } $etcd->candidates('postgres')), "@tokens", 'the queue is the same after three TTLs');
 ok($leader->is_leader, 'the same instance leads after three TTLs');
 for my $node (@nodes)
@@ -121,9 +121,9 @@ for my $node (@nodes)
 	my $after = $node->row('SELECT requests, failures, keepalives, elections_won FROM etcd_leader_stats');
 	my $old   = $before{ $node->name };
 	my ($requests, $keepalives) = map { $after->{$_} - $old->{$_} } qw(requests keepalives);
-	ok($keepalives >= $beats - 2 && $keepalives <= $beats + 2, $node->name . ': a keepalive each third of the TTL')
-	  or diag("$keepalives keepalives in $beats beats");
-	ok($requests <= 2 * $beats + 3, $node->name . ': two requests a beat') or diag("$requests requests in $beats beats");
+	ok($keepalives >= $renewals - 2 && $keepalives <= $renewals + 2, $node->name . ': a keepalive each third of the TTL')
+	  or diag("$keepalives keepalives in $renewals renewals");
+	ok($requests <= 2 * $renewals + 3, $node->name . ': two requests a renewal') or diag("$requests requests in $renewals renewals");
 	is($after->{failures}, $old->{failures}, $node->name . ': no failures');
 	is($after->{elections_won}, $node->name eq 'pg1' ? 1 : 0, $node->name . ': elections won');
 }

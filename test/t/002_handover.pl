@@ -42,7 +42,7 @@ sub hand_over
 	my $token = $old->token;
 	my %mark  = map { $_ => $nodes{$_}->last_event } keys %nodes;
 
-	# two may lead until the watch has told the old one, not until its next beat after 10/3 s
+	# two may lead until the watch has told the old one, not until its next renewal after 10/3 s
 	$evicted{$token} = 1.5 if $args{evict};
 	my $began = now();
 	$how->($old);

@@ -115,7 +115,7 @@ for my $restart (0, 1)
 	my $token    = $pg2->token;
 	my $listener = $pg2->listen;
 	my $pid      = freeze($pg2);
-	# not before: a beat may come while freeze() asks for the pid
+	# not before: a renewal may come while freeze() asks for the pid
 	my $froze    = now();
 	poll_ok($ttl + 5, sub { $pg1->is_leader }, 'the next one leads when the lease has expired');
 	is($pg2->value('SELECT etcd_is_leader()'), 0, 'the frozen one says false');

@@ -67,13 +67,13 @@ for my $node (@nodes)
 }
 is($pg1->token('alpha'), $alpha, "alpha's token is untouched");
 
-# the requests of a beat do not grow with the elections
+# the requests of a renewal do not grow with the elections
 my $requests = sub { $pg1->value('SELECT requests FROM etcd_leader_stats') };
 pause(2);    # what the change has caused is over
 my ($began, $before) = (now(), $requests->());
 pause(10);
-my $beats = (now() - $began) / (5 / 3);
-cmp_ok($requests->() - $before, '<=', 2 * $beats + 3, 'two requests a beat, for twelve elections');
+my $renewals = (now() - $began) / (5 / 3);
+cmp_ok($requests->() - $before, '<=', 2 * $renewals + 3, 'two requests a renewal, for twelve elections');
 
 # the instance goes: all that it led goes to the other, alpha as well
 $pg1->stop('fast');

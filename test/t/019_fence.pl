@@ -1,4 +1,4 @@
-# etcd_require_leader() and etcd_verify_leader(): an armed transaction commits
+# etcd_require_leader() and etcd_verify_leader(): a fenced transaction commits
 # only while its instance leads under the same token, whatever it is made of;
 # else it leaves nothing, the error says what there is to say, and the session
 # goes on.
@@ -92,7 +92,7 @@ my $s = $node->connect_db;
 	fails($other->dbh, 'SELECT etcd_verify_leader()', '25006', [ qr/election "alpha"/, qr/The leader is "pg1"/ ], 'an observer verifies');
 }
 
-# ---- a call that fails arms nothing ----------------------------------------------
+# ---- a call that fails fences nothing ----------------------------------------------
 {
 	lose('beta');
 	my $sp = $node->connect_db;
@@ -100,23 +100,23 @@ my $s = $node->connect_db;
 	$sp->do('SAVEPOINT a');
 	fails($sp, q{SELECT etcd_require_leader('beta')}, '25006', qr/election "beta"/, 'not the leader');
 	$sp->do('ROLLBACK TO a');
-	$sp->do(q{INSERT INTO ledger VALUES ('not armed')});
-	succeeds($sp, 'COMMIT', 'a call that failed arms nothing');
+	$sp->do(q{INSERT INTO ledger VALUES ('not fenced')});
+	succeeds($sp, 'COMMIT', 'a call that failed fences nothing');
 	succeeds($sp, q{DO $$ BEGIN
 		BEGIN PERFORM etcd_require_leader('beta'); EXCEPTION WHEN read_only_sql_transaction THEN NULL; END;
 		BEGIN PERFORM etcd_verify_leader('beta'); EXCEPTION WHEN read_only_sql_transaction THEN NULL; END;
-		INSERT INTO ledger VALUES ('not armed'); END $$}, 'a call that failed in PL/pgSQL has not armed the transaction');
-	is($node->value(q{DELETE FROM ledger WHERE made_by = 'not armed' RETURNING (SELECT count(*) FROM ledger)}), 2, 'both were written');
-	# nor does it take away what is armed
+		INSERT INTO ledger VALUES ('not fenced'); END $$}, 'a call that failed in PL/pgSQL has not fenced the transaction');
+	is($node->value(q{DELETE FROM ledger WHERE made_by = 'not fenced' RETURNING (SELECT count(*) FROM ledger)}), 2, 'both were written');
+	# nor does it take away what is fenced
 	$sp->do('BEGIN');
 	$sp->do('SELECT etcd_require_leader()');
 	$sp->do('SAVEPOINT a');
 	fails($sp, q{SELECT etcd_require_leader('beta')}, '25006', qr/election "beta"/, 'not the leader of another');
 	$sp->do('ROLLBACK TO a');
-	$sp->do(q{INSERT INTO ledger VALUES ('armed')});
+	$sp->do(q{INSERT INTO ledger VALUES ('fenced')});
 	lose();
-	fails($sp, 'COMMIT', '25006', qr/election "alpha"/, 'what was armed before stays so');
-	usable($sp, 'what was armed before stays so');
+	fails($sp, 'COMMIT', '25006', qr/election "alpha"/, 'what was fenced before stays so');
+	usable($sp, 'what was fenced before stays so');
 	win($_) for 'alpha', 'beta';
 }
 
@@ -138,19 +138,19 @@ my $s = $node->connect_db;
 	succeeds($sp, q{DO $$ BEGIN
 		BEGIN PERFORM etcd_require_leader(); EXCEPTION WHEN insufficient_resources THEN NULL; END;
 		PERFORM etcd_resign('alpha', false);
-		INSERT INTO ledger VALUES ('no timer'); END $$}, 'no timer: the call has not armed the transaction');
+		INSERT INTO ledger VALUES ('no timer'); END $$}, 'no timer: the call has not fenced the transaction');
 	is($node->value(q{DELETE FROM ledger WHERE made_by = 'no timer' RETURNING (SELECT count(*) FROM ledger)}), 1, 'no timer: which commits on a node that does not lead');
 	win();
 	$sp->do('BEGIN');
 	$sp->do('SAVEPOINT a');
 	fails($sp, 'SELECT etcd_require_leader()', '53000', qr/could not create a timer/, 'no timer, in a savepoint');
 	$sp->do('ROLLBACK TO a');
-	# the limit is gone: the next call creates the timer, and arms
+	# the limit is gone: the next call creates the timer, and fences
 	PostgreSQL::Test::Utils::command_ok([ 'prlimit', "--pid=$sp->{pg_pid}", '--sigpending=100:' ], 'a backend that can again');
 	$sp->do('SELECT etcd_require_leader()');
-	$sp->do(q{INSERT INTO ledger VALUES ('armed')});
+	$sp->do(q{INSERT INTO ledger VALUES ('fenced')});
 	lose();
-	fails($sp, 'COMMIT', '25006', qr/election "alpha"/, 'with a timer the transaction is armed');
+	fails($sp, 'COMMIT', '25006', qr/election "alpha"/, 'with a timer the transaction is fenced');
 	usable($sp, 'with a timer');
 	win();
 }
@@ -164,7 +164,7 @@ sub residue
 	  'SELECT count(*) FROM big', 'SELECT count(*) FROM pg_class', 'SELECT count(*) FROM pg_largeobject_metadata';
 }
 
-$node->value(q{CREATE FUNCTION arm_and_forget() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+$node->value(q{CREATE FUNCTION fence_and_forget() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
 	PERFORM etcd_require_leader();
 	RAISE division_by_zero;
 EXCEPTION WHEN division_by_zero THEN NULL; END $$});
@@ -173,49 +173,49 @@ $node->value(q{CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BE
 $node->value('CREATE TABLE noting (i int)');
 $node->value('CREATE CONSTRAINT TRIGGER noted AFTER INSERT ON noting DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION noted()');
 
-my $arm    = 'SELECT etcd_require_leader()';
+my $fence    = 'SELECT etcd_require_leader()';
 my $insert = q{INSERT INTO ledger VALUES ('x')};
 
 # [name, statements between BEGIN and COMMIT; a piece of Perl gets the session].
 # visible => 0: there is nothing that others could see after it.
 my @kinds = (
-	[ 'INSERT', $arm, $insert ],
-	[ 'armed after the INSERT', $insert, $arm ],
-	[ 'armed by a prepared statement',
+	[ 'INSERT', $fence, $insert ],
+	[ 'fenced after the INSERT', $insert, $fence ],
+	[ 'fenced by a prepared statement',
 		sub { my $p = $_[0]->prepare('SELECT etcd_require_leader($1)', { pg_server_prepare => 1 }); $p->execute('alpha'); $p->finish },
 		$insert ],
-	[ 'armed by etcd_verify_leader()', 'SELECT etcd_verify_leader()', $insert ],
-	[ 'armed in a savepoint that was rolled back', 'SAVEPOINT a', $arm, 'ROLLBACK TO a', $insert ],
-	[ 'armed in a savepoint that failed', 'SAVEPOINT a', $arm, sub { eval { $_[0]->do('SELECT 1/0') } }, 'ROLLBACK TO a', $insert ],
-	[ 'armed in a savepoint that was released', 'SAVEPOINT a', 'SAVEPOINT b', $arm, 'RELEASE a', $insert ],
-	[ 'written in a savepoint that was rolled back', $arm, 'SAVEPOINT a', $insert, 'ROLLBACK TO a', $insert ],
-	[ 'armed in an exception block', 'SELECT arm_and_forget()', $insert ],
-	[ 'armed in DO', 'DO $$ BEGIN PERFORM etcd_require_leader(); END $$', $insert ],
-	[ 'armed by a row of COPY', sub { copy_in($_[0], "COPY arming FROM STDIN", "1\n") }, $insert ],
-	[ 'COPY', $arm, sub { copy_in($_[0], 'COPY ledger FROM STDIN', "x\ny\n") } ],
-	[ 'CREATE TABLE', $arm, 'CREATE TABLE made (i int)' ],
-	[ 'CREATE INDEX and ALTER TABLE', $arm, 'CREATE INDEX made_index ON big (i)', 'ALTER TABLE big ADD made int' ],
-	[ 'TRUNCATE', $arm, 'TRUNCATE big' ],
-	[ 'a temporary table', $arm, 'CREATE TEMPORARY TABLE made_temp AS SELECT 1 AS i' ],
-	[ 'a temporary table with ON COMMIT DROP', $arm, 'CREATE TEMPORARY TABLE made_temp2 (i int) ON COMMIT DROP', $insert ],
-	[ 'large objects', $arm, q{SELECT lo_from_bytea(0, 'x')} ],
-	[ 'a deferred trigger', $arm, 'INSERT INTO noting VALUES (1)' ],
-	[ 'a cursor', $arm, 'DECLARE c CURSOR FOR SELECT * FROM big', 'FETCH 5 FROM c', $insert ],
-	[ 'armed by a cursor', 'DECLARE c CURSOR FOR SELECT etcd_require_leader()', 'FETCH c', $insert ],
-	[ 'a cursor WITH HOLD', $arm, 'DECLARE held CURSOR WITH HOLD FOR SELECT * FROM big', $insert ],
-	[ 'a parallel query', $arm, sub { parallel($_[0], 'SELECT count(*) FROM big') }, $insert ],
-	[ 'armed in a parallel query',
+	[ 'fenced by etcd_verify_leader()', 'SELECT etcd_verify_leader()', $insert ],
+	[ 'fenced in a savepoint that was rolled back', 'SAVEPOINT a', $fence, 'ROLLBACK TO a', $insert ],
+	[ 'fenced in a savepoint that failed', 'SAVEPOINT a', $fence, sub { eval { $_[0]->do('SELECT 1/0') } }, 'ROLLBACK TO a', $insert ],
+	[ 'fenced in a savepoint that was released', 'SAVEPOINT a', 'SAVEPOINT b', $fence, 'RELEASE a', $insert ],
+	[ 'written in a savepoint that was rolled back', $fence, 'SAVEPOINT a', $insert, 'ROLLBACK TO a', $insert ],
+	[ 'fenced in an exception block', 'SELECT fence_and_forget()', $insert ],
+	[ 'fenced in DO', 'DO $$ BEGIN PERFORM etcd_require_leader(); END $$', $insert ],
+	[ 'fenced by a row of COPY', sub { copy_in($_[0], "COPY fencing FROM STDIN", "1\n") }, $insert ],
+	[ 'COPY', $fence, sub { copy_in($_[0], 'COPY ledger FROM STDIN', "x\ny\n") } ],
+	[ 'CREATE TABLE', $fence, 'CREATE TABLE made (i int)' ],
+	[ 'CREATE INDEX and ALTER TABLE', $fence, 'CREATE INDEX made_index ON big (i)', 'ALTER TABLE big ADD made int' ],
+	[ 'TRUNCATE', $fence, 'TRUNCATE big' ],
+	[ 'a temporary table', $fence, 'CREATE TEMPORARY TABLE made_temp AS SELECT 1 AS i' ],
+	[ 'a temporary table with ON COMMIT DROP', $fence, 'CREATE TEMPORARY TABLE made_temp2 (i int) ON COMMIT DROP', $insert ],
+	[ 'large objects', $fence, q{SELECT lo_from_bytea(0, 'x')} ],
+	[ 'a deferred trigger', $fence, 'INSERT INTO noting VALUES (1)' ],
+	[ 'a cursor', $fence, 'DECLARE c CURSOR FOR SELECT * FROM big', 'FETCH 5 FROM c', $insert ],
+	[ 'fenced by a cursor', 'DECLARE c CURSOR FOR SELECT etcd_require_leader()', 'FETCH c', $insert ],
+	[ 'a cursor WITH HOLD', $fence, 'DECLARE held CURSOR WITH HOLD FOR SELECT * FROM big', $insert ],
+	[ 'a parallel query', $fence, sub { parallel($_[0], 'SELECT count(*) FROM big') }, $insert ],
+	[ 'fenced in a parallel query',
 		sub { parallel($_[0], 'SELECT etcd_require_leader(), i FROM big WHERE i < 100') }, $insert ],
-	[ 'another server', $arm, q{INSERT INTO far_ledger VALUES ('x')} ],
-	[ 'another server, and here', $insert, $arm, q{INSERT INTO far_ledger VALUES ('x')} ],
-	[ 'several elections', $arm, q{SELECT etcd_require_leader('beta')}, $insert ],
-	[ 'several elections, this one last', q{SELECT etcd_require_leader('beta')}, $insert, $arm ],
-	[ 'armed many times', ($arm) x 40, $insert ],
-	[ 'NOTIFY', $arm, 'NOTIFY elsewhere', $insert ],
-	[ 'nothing written', [ 0 ], $arm, 'SELECT count(*) FROM big' ],
-	[ 'row locks', [ 0 ], $arm, 'SELECT * FROM big WHERE i = 1 FOR UPDATE' ],
-	[ 'READ ONLY', [ 0 ], 'SET TRANSACTION READ ONLY', $arm ],
-	[ 'SERIALIZABLE', 'SET TRANSACTION ISOLATION LEVEL SERIALIZABLE', $arm, $insert ],
+	[ 'another server', $fence, q{INSERT INTO far_ledger VALUES ('x')} ],
+	[ 'another server, and here', $insert, $fence, q{INSERT INTO far_ledger VALUES ('x')} ],
+	[ 'several elections', $fence, q{SELECT etcd_require_leader('beta')}, $insert ],
+	[ 'several elections, this one last', q{SELECT etcd_require_leader('beta')}, $insert, $fence ],
+	[ 'fenced many times', ($fence) x 40, $insert ],
+	[ 'NOTIFY', $fence, 'NOTIFY elsewhere', $insert ],
+	[ 'nothing written', [ 0 ], $fence, 'SELECT count(*) FROM big' ],
+	[ 'row locks', [ 0 ], $fence, 'SELECT * FROM big WHERE i = 1 FOR UPDATE' ],
+	[ 'READ ONLY', [ 0 ], 'SET TRANSACTION READ ONLY', $fence ],
+	[ 'SERIALIZABLE', 'SET TRANSACTION ISOLATION LEVEL SERIALIZABLE', $fence, $insert ],
 );
 # A trigger may call it for each row.
 {
@@ -230,7 +230,7 @@ my @kinds = (
 	$s->do('COMMIT');
 }
 
-$node->value('CREATE TABLE arming (i int CHECK (etcd_require_leader() >= i))');
+$node->value('CREATE TABLE fencing (i int CHECK (etcd_require_leader() >= i))');
 
 sub copy_in
 {
@@ -284,7 +284,7 @@ sub run_steps
 	}
 	# a block goes on until its COMMIT, or can be rolled back
 	$s->do('BEGIN');
-	$s->do($_) for $arm, 'SAVEPOINT a';
+	$s->do($_) for $fence, 'SAVEPOINT a';
 	lose();
 	succeeds($s, 'ROLLBACK TO a', 'ROLLBACK TO after a loss');
 	succeeds($s, 'ROLLBACK', 'ROLLBACK after a loss');
@@ -313,7 +313,7 @@ for my $kind (@kinds)
 		"$name: lost");
 	usable($s, "$name: lost");
 	is(residue(), $before, "$name: lost: it leaves nothing");
-	succeeds($s, 'SELECT 1', "$name: lost: the next transaction is not armed");
+	succeeds($s, 'SELECT 1', "$name: lost: the next transaction is not fenced");
 	win();
 
 	# lost and won again, under another token
@@ -337,7 +337,7 @@ is($node->value('SELECT commits_refused FROM etcd_leader_stats') - $refused, 2 *
 
 # ---- in a parallel worker ---------------------------------------------------------
 # A function that is wrongly marked PARALLEL SAFE raises an error: what the
-# worker arms would end with it, and the transaction would be none the wiser.
+# worker fences would end with it, and the transaction would be none the wiser.
 for my $call ('etcd_require_leader', 'etcd_verify_leader')
 {
 	$node->value("CREATE OR REPLACE FUNCTION mismarked() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS \$\$ BEGIN RETURN $call(); END \$\$");
@@ -351,7 +351,7 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 	succeeds($s, 'SELECT mismarked() FROM big WHERE i < 100', "$call(): the same function in the leader of the query");
 	$s->do($insert);
 	lose();
-	fails($s, 'COMMIT', '25006', qr/election "alpha"/, "$call(): and it has armed the transaction");
+	fails($s, 'COMMIT', '25006', qr/election "alpha"/, "$call(): and it has fenced the transaction");
 	win();
 }
 
@@ -362,7 +362,7 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 	my $write  = sub {
 		my ($dbh) = @_;
 		$dbh->begin_work;
-		$dbh->do($arm);
+		$dbh->do($fence);
 		my $oid = $dbh->pg_lo_creat($dbh->{pg_INV_WRITE});
 		my $fd  = $dbh->pg_lo_open($oid, $dbh->{pg_INV_WRITE});
 		$dbh->pg_lo_write($fd, 'x', 1);
@@ -386,8 +386,8 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 {
 	my $before  = residue();
 	my $suicide = q{INSERT INTO ledger SELECT etcd_require_leader()::text FROM (SELECT 1) AS a};
-	my $with    = q{WITH armed AS MATERIALIZED (SELECT etcd_require_leader() AS token),
-		lost AS MATERIALIZED (SELECT token, etcd_resign('alpha', false) AS r FROM armed)
+	my $with    = q{WITH fenced AS MATERIALIZED (SELECT etcd_require_leader() AS token),
+		lost AS MATERIALIZED (SELECT token, etcd_resign('alpha', false) AS r FROM fenced)
 		INSERT INTO ledger SELECT token::text FROM lost};
 	fails($s, $with, '25006', qr/election "alpha"/, 'one statement, simple protocol');
 	usable($s, 'one statement, simple protocol');
@@ -436,18 +436,18 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 {
 	my $before = residue();
 	$s->do('BEGIN');
-	$s->do($arm);
+	$s->do($fence);
 	$s->do('SELECT 1');
 	succeeds($s, 'COMMIT AND CHAIN', 'COMMIT AND CHAIN: the first one commits');
 	lose();
 	$s->do($insert);
-	succeeds($s, 'COMMIT AND CHAIN', 'COMMIT AND CHAIN: the second one was not armed');
+	succeeds($s, 'COMMIT AND CHAIN', 'COMMIT AND CHAIN: the second one was not fenced');
 	$s->do('ROLLBACK');
 	isnt(residue(), $before, 'COMMIT AND CHAIN: and is there');
 	win();
 	$before = residue();
 	$s->do('BEGIN');
-	$s->do($arm);
+	$s->do($fence);
 	$s->do($insert);
 	lose();
 	fails($s, 'COMMIT AND CHAIN', '25006', qr/election "alpha"/, 'COMMIT AND CHAIN: lost');
@@ -455,12 +455,12 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 	is(residue(), $before, 'COMMIT AND CHAIN: lost: it leaves nothing');
 	win();
 	$s->do('BEGIN');
-	$s->do($arm);
+	$s->do($fence);
 	$s->do($insert);
 	lose();
 	$s->do('ROLLBACK AND CHAIN');
 	$s->do($insert);
-	succeeds($s, 'COMMIT', 'ROLLBACK AND CHAIN: the second one was not armed');
+	succeeds($s, 'COMMIT', 'ROLLBACK AND CHAIN: the second one was not fenced');
 	win();
 
 	my $loss = q{PERFORM etcd_resign('alpha', false);};
@@ -472,12 +472,12 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 		{
 			$node->value('TRUNCATE ledger');
 			my $body = qq{\$\$ BEGIN
-				PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('1 armed'); COMMIT;
+				PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('1 fenced'); COMMIT;
 				$loss
-				INSERT INTO ledger VALUES ('2 not armed'); COMMIT;
+				INSERT INTO ledger VALUES ('2 not fenced'); COMMIT;
 				INSERT INTO ledger VALUES ('3 rolled back'); ROLLBACK;
 				$gain
-				PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('4 armed'); COMMIT;
+				PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('4 fenced'); COMMIT;
 				PERFORM etcd_require_leader(); INSERT INTO ledger VALUES ('5 lost'); $loss COMMIT;
 				INSERT INTO ledger VALUES ('6 not reached'); END \$\$};
 			my $call = "DO $body";
@@ -488,7 +488,7 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 			}
 			fails($s, $call, '25006', qr/election "alpha"/, "$how, cancel_on_loss $cancel: the last transaction is lost");
 			usable($s, "$how, cancel_on_loss $cancel");
-			is($node->value(q{SELECT string_agg(made_by, ', ' ORDER BY made_by) FROM ledger}), '1 armed, 2 not armed, 4 armed',
+			is($node->value(q{SELECT string_agg(made_by, ', ' ORDER BY made_by) FROM ledger}), '1 fenced, 2 not fenced, 4 fenced',
 				"$how, cancel_on_loss $cancel: each transaction stands for itself");
 			win();
 		}
@@ -500,24 +500,24 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 {
 	my $before = residue();
 	$s->do('BEGIN');
-	$s->do($arm);
+	$s->do($fence);
 	$s->do($insert);
-	fails($s, q{PREPARE TRANSACTION 'armed'}, '0A000', qr/election "alpha"/, 'PREPARE TRANSACTION');
+	fails($s, q{PREPARE TRANSACTION 'fenced'}, '0A000', qr/election "alpha"/, 'PREPARE TRANSACTION');
 	usable($s, 'PREPARE TRANSACTION');
 	$s->do('BEGIN');
 	$s->do('SAVEPOINT a');
-	$s->do($arm);
+	$s->do($fence);
 	$s->do('ROLLBACK TO a');
 	$s->do($insert);
 	lose();
-	fails($s, q{PREPARE TRANSACTION 'armed'}, '0A000', qr/election "alpha"/, 'PREPARE TRANSACTION, lost');
+	fails($s, q{PREPARE TRANSACTION 'fenced'}, '0A000', qr/election "alpha"/, 'PREPARE TRANSACTION, lost');
 	usable($s, 'PREPARE TRANSACTION, lost');
 	is($node->value('SELECT count(*) FROM pg_prepared_xacts'), 0, 'nothing is prepared');
 	is(residue(), $before, 'nothing is written');
-	# what is not armed can be prepared, and committed, by anybody
+	# what is not fenced can be prepared, and committed, by anybody
 	$s->do('BEGIN');
 	$s->do($insert);
-	succeeds($s, q{PREPARE TRANSACTION 'free'}, 'what is not armed can be prepared');
+	succeeds($s, q{PREPARE TRANSACTION 'free'}, 'what is not fenced can be prepared');
 	succeeds($s, q{COMMIT PREPARED 'free'}, 'a prepared transaction of a role without the setting can be committed');
 	win();
 }
@@ -537,10 +537,10 @@ for my $lost ('alpha', 'beta')
 	$s->do('BEGIN');
 	$s->do('SELECT etcd_require_leader(?)', undef, $kept);
 	$s->do($insert);
-	succeeds($s, 'COMMIT', "only $kept armed, $lost lost: it commits");
+	succeeds($s, 'COMMIT', "only $kept fenced, $lost lost: it commits");
 	win($lost);
 
-	# armed again under another token, in the same transaction
+	# fenced again under another token, in the same transaction
 	cancel_on_loss('off');
 	$s->do('BEGIN');
 	$s->do('SELECT etcd_require_leader(?)', undef, $lost);
@@ -549,19 +549,19 @@ for my $lost ('alpha', 'beta')
 	$s->do($insert);
 	lose($lost);
 	win($lost);
-	fails($s, "SELECT etcd_require_leader('$lost')", '25006', qr/election "$lost" any more/, "$lost armed again under another token");
+	fails($s, "SELECT etcd_require_leader('$lost')", '25006', qr/election "$lost" any more/, "$lost fenced again under another token");
 	$s->do('ROLLBACK TO a');
 	$s->do($insert);
-	fails($s, 'COMMIT', '25006', qr/election "$lost"/, "$lost armed again under another token: the first one counts");
-	is(residue(), $before, "$lost armed again under another token: it leaves nothing");
+	fails($s, 'COMMIT', '25006', qr/election "$lost"/, "$lost fenced again under another token: the first one counts");
+	is(residue(), $before, "$lost fenced again under another token: it leaves nothing");
 	cancel_on_loss('on');
 }
 
-# Returns just after a beat: the next one comes in a third of the TTL of 20 s, and
+# Returns just after a renewal: the next one comes in a third of the TTL of 20 s, and
 # the deadline is 10 s away.
-sub after_a_beat
+sub after_a_renewal
 {
-	poll(10, sub { ($node->status('alpha')->{valid_s} // 0) > 9 }) or die 'no beat';
+	poll(10, sub { ($node->status('alpha')->{valid_s} // 0) > 9 }) or die 'no renewal';
 	return;
 }
 
@@ -572,7 +572,7 @@ sub after_a_beat
 	my $token  = $node->token('alpha');
 	my $before = residue();
 	my $pid    = $node->elector_pid;
-	# a beat may come two seconds late
+	# a renewal may come two seconds late
 	$node->configure(ttl => 12, safety_margin => 6000);
 	poll(10, sub { my ($key) = $etcd->candidates('alpha'); ($etcd->lease($key->{lease}))[0] == 12 }) or die 'the TTL is not shorter';
 	poll(10, sub { my $t = $node->status->{valid_s}; defined $t && $t < 6 }) or die 'the margin is not shorter';
@@ -580,17 +580,17 @@ sub after_a_beat
 	for my $dbh ($commits, $waits)
 	{
 		$dbh->do('BEGIN');
-		$dbh->do($arm);
+		$dbh->do($fence);
 		$dbh->do($insert);
 	}
 	kill 'STOP', $pid;
 	poll(10, sub { !$node->is_leader('alpha') }) or die 'the deadline did not pass';
 	fails($commits, 'COMMIT', '25006', qr/election "alpha"/, 'past the deadline');
-	fails($s, $arm, '25006', [ qr/election "alpha"/, qr/DETAIL/ ], 'past the deadline: arming');
+	fails($s, $fence, '25006', [ qr/election "alpha"/, qr/DETAIL/ ], 'past the deadline: fencing');
 	kill 'CONT', $pid;
 	$node->wait_until_leader('alpha', 10);
 	is($node->token('alpha'), $token, 'it leads again under the same token');
-	succeeds($waits, 'COMMIT', 'a transaction that was armed before under the same token commits');
+	succeeds($waits, 'COMMIT', 'a transaction that was fenced before under the same token commits');
 	isnt(residue(), $before, 'its row is there');
 	usable($commits, 'past the deadline');
 	$node->configure(ttl => 20, safety_margin => 10000);
@@ -601,7 +601,7 @@ sub after_a_beat
 {
 	$node->value('CREATE ROLE joe LOGIN');
 	my $joe = $node->connect_db('postgres', user => 'joe');
-	succeeds($joe, $arm, 'PUBLIC may call etcd_require_leader()');
+	succeeds($joe, $fence, 'PUBLIC may call etcd_require_leader()');
 	fails($joe, 'SELECT etcd_verify_leader()', '42501', qr/etcd_verify_leader/, 'an ordinary role may not call etcd_verify_leader()');
 	$node->value('GRANT EXECUTE ON FUNCTION etcd_verify_leader(text, interval) TO joe');
 	succeeds($joe, 'SELECT etcd_verify_leader()', 'etcd_verify_leader() can be granted');
@@ -631,7 +631,7 @@ sub after_a_beat
 	cmp_ok($node->value('SELECT requests FROM etcd_leader_stats') - $reads, '<', 30, '40 at once: by fewer reads');
 
 	# They end at the timeout, can be cancelled, and are not in the way then.
-	after_a_beat();
+	after_a_renewal();
 	$relay->freeze;
 	for my $timeout ('0', '300 ms', '1 s')
 	{
@@ -669,22 +669,22 @@ sub after_a_beat
 }
 
 # The key is deleted, and of the watch that would tell nothing arrives: until
-# the next beat, which is seconds away, nobody knows, except a session that asks etcd.
+# the next renewal, which is seconds away, nobody knows, except a session that asks etcd.
 {
 	is($s->selectrow_array('SELECT etcd_verify_leader()'), $node->token('alpha'), 'it leads');
 	# the next in the queue, so that it does not win at once again
 	my $rival = $etcd->background_etcdctl('elect', 'alpha', 'rival');
 	poll(10, sub { 2 == $etcd->candidates('alpha') }) or die 'the rival is not in the queue';
-	after_a_beat();
+	after_a_renewal();
 	$relay->stall_watches;
 	my $key = $node->status('alpha')->{key};
 	$s->do('BEGIN');
-	$s->do($arm);
+	$s->do($fence);
 	$etcd->etcdctl('del', $key);
 	my $believed = $node->is_leader('alpha');
 	fails($node->connect_db, 'SELECT etcd_verify_leader()', '25006', qr/election "alpha"/, 'the key is gone: etcd_verify_leader()');
 	is($node->token('alpha'), undef, 'the token is gone for the whole instance after the verification');
-	fails($s, 'COMMIT', '25006', qr/election "alpha"/, 'a transaction that was armed before is refused');
+	fails($s, 'COMMIT', '25006', qr/election "alpha"/, 'a transaction that was fenced before is refused');
 	is($believed, 1, 'the instance believed that it led before the verification');
 	$rival->stop('INT');
 }

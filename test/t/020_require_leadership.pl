@@ -141,13 +141,13 @@ win();
 	usable($app, 'elected after the first statement');
 	is(count(), $before, 'elected after the first statement: it leaves nothing');
 
-	# what the transaction arms itself counts as well
+	# what the transaction fences itself counts as well
 	$app->do('BEGIN');
 	$app->do(q{SELECT etcd_require_leader('beta')});
 	$app->do($insert);
 	lose('beta');
-	fails($app, 'COMMIT', '25006', qr/election "beta"/, 'armed for another one, too');
-	usable($app, 'armed for another one, too');
+	fails($app, 'COMMIT', '25006', qr/election "beta"/, 'fenced for another one, too');
+	usable($app, 'fenced for another one, too');
 	win('beta');
 
 	# a procedure: each transaction stands for itself

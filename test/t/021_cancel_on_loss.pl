@@ -1,4 +1,4 @@
-# A statement that runs in an armed transaction when leadership goes is
+# A statement that runs in a fenced transaction when leadership goes is
 # cancelled within a second, by its own backend; a session that waits for its
 # client gets the error at its next command; and a commit that waits for a synchronous standby
 # is neither cancelled nor reported as done.
@@ -71,7 +71,7 @@ my $holder = $node->connect_db;
 $holder->do('BEGIN');
 $holder->do('SELECT * FROM rows WHERE i = 1 FOR UPDATE; SELECT pg_advisory_xact_lock(1); LOCK locked IN ACCESS EXCLUSIVE MODE');
 
-my $arm = 'SELECT etcd_require_leader()';
+my $fence = 'SELECT etcd_require_leader()';
 
 sub parallel_step
 {
@@ -81,50 +81,50 @@ sub parallel_step
 
 # [name, wait event of the statement, steps before, the statement]; user => who.
 my $any   = qr/./;
-my @armed = (
-	[ 'pg_sleep()', qr/PgSleep/, [$arm], 'SELECT pg_sleep(60)' ],
-	[ 'after a write', qr/PgSleep/, [ $arm, $insert ], 'SELECT pg_sleep(60)' ],
-	[ 'armed in the statement', qr/PgSleep/, [], 'SELECT etcd_require_leader(), pg_sleep(60)' ],
-	[ 'armed in a savepoint that was rolled back', qr/PgSleep/, [ 'SAVEPOINT a', $arm, 'ROLLBACK TO a' ], 'SELECT pg_sleep(60)' ],
-	[ 'after an error in a savepoint', qr/PgSleep/, [ $arm, 'SAVEPOINT a', sub { eval { $_[0]->do('SELECT 1/0') } }, 'ROLLBACK TO a' ],
+my @fenced = (
+	[ 'pg_sleep()', qr/PgSleep/, [$fence], 'SELECT pg_sleep(60)' ],
+	[ 'after a write', qr/PgSleep/, [ $fence, $insert ], 'SELECT pg_sleep(60)' ],
+	[ 'fenced in the statement', qr/PgSleep/, [], 'SELECT etcd_require_leader(), pg_sleep(60)' ],
+	[ 'fenced in a savepoint that was rolled back', qr/PgSleep/, [ 'SAVEPOINT a', $fence, 'ROLLBACK TO a' ], 'SELECT pg_sleep(60)' ],
+	[ 'after an error in a savepoint', qr/PgSleep/, [ $fence, 'SAVEPOINT a', sub { eval { $_[0]->do('SELECT 1/0') } }, 'ROLLBACK TO a' ],
 		'SELECT pg_sleep(60)' ],
-	[ 'in a savepoint', qr/PgSleep/, [ $arm, 'SAVEPOINT a', $insert ], 'SELECT pg_sleep(60)' ],
-	[ 'a row lock', qr/^Lock/, [$arm], 'UPDATE rows SET i = 0 WHERE i = 1' ],
-	[ 'an advisory lock', qr/^Lock/, [$arm], 'SELECT pg_advisory_lock(1)' ],
-	[ 'LOCK TABLE', qr/^Lock/, [$arm], 'LOCK locked' ],
-	[ 'a query that computes', qr/^-$/, [$arm], 'SELECT sum(i) FROM (SELECT generate_series(1, 2000000000) AS i) AS s' ],
-	[ 'PL/pgSQL that computes', qr/^-$/, [$arm], 'DO $$ BEGIN LOOP END LOOP; END $$' ],
-	[ 'a wait of the extension', qr/^Extension/, [$arm], q{SELECT etcd_wait_for_leadership('60 s', 'gamma')} ],
-	[ 'a cursor', qr/PgSleep/, [ $arm, 'DECLARE c CURSOR FOR SELECT pg_sleep(60)' ], 'FETCH c' ],
-	[ 'a parallel query', $any, [ $arm, \&parallel_step ], 'SELECT count(*) FROM big a, big b, big c WHERE a.i + b.i + c.i = 0' ],
-	[ 'a trigger', qr/PgSleep/, [$arm], 'INSERT INTO slow VALUES (1)' ],
-	[ 'a deferred trigger', qr/PgSleep/, [ $arm, 'INSERT INTO slow_deferred VALUES (1)' ], 'COMMIT' ],
-	[ 'SET CONSTRAINTS', qr/PgSleep/, [ $arm, 'INSERT INTO slow_deferred VALUES (1)' ], 'SET CONSTRAINTS ALL IMMEDIATE' ],
-	[ 'COPY TO', qr/PgSleep/, [$arm], "COPY (SELECT pg_sleep(60)) TO '/dev/null'" ],
-	[ 'CREATE TABLE AS', qr/PgSleep/, [$arm], 'CREATE TABLE made AS SELECT 1 AS i FROM pg_sleep(60)' ],
-	[ 'WHEN OTHERS', qr/PgSleep/, [$arm], q{DO $$ BEGIN
+	[ 'in a savepoint', qr/PgSleep/, [ $fence, 'SAVEPOINT a', $insert ], 'SELECT pg_sleep(60)' ],
+	[ 'a row lock', qr/^Lock/, [$fence], 'UPDATE rows SET i = 0 WHERE i = 1' ],
+	[ 'an advisory lock', qr/^Lock/, [$fence], 'SELECT pg_advisory_lock(1)' ],
+	[ 'LOCK TABLE', qr/^Lock/, [$fence], 'LOCK locked' ],
+	[ 'a query that computes', qr/^-$/, [$fence], 'SELECT sum(i) FROM (SELECT generate_series(1, 2000000000) AS i) AS s' ],
+	[ 'PL/pgSQL that computes', qr/^-$/, [$fence], 'DO $$ BEGIN LOOP END LOOP; END $$' ],
+	[ 'a wait of the extension', qr/^Extension/, [$fence], q{SELECT etcd_wait_for_leadership('60 s', 'gamma')} ],
+	[ 'a cursor', qr/PgSleep/, [ $fence, 'DECLARE c CURSOR FOR SELECT pg_sleep(60)' ], 'FETCH c' ],
+	[ 'a parallel query', $any, [ $fence, \&parallel_step ], 'SELECT count(*) FROM big a, big b, big c WHERE a.i + b.i + c.i = 0' ],
+	[ 'a trigger', qr/PgSleep/, [$fence], 'INSERT INTO slow VALUES (1)' ],
+	[ 'a deferred trigger', qr/PgSleep/, [ $fence, 'INSERT INTO slow_deferred VALUES (1)' ], 'COMMIT' ],
+	[ 'SET CONSTRAINTS', qr/PgSleep/, [ $fence, 'INSERT INTO slow_deferred VALUES (1)' ], 'SET CONSTRAINTS ALL IMMEDIATE' ],
+	[ 'COPY TO', qr/PgSleep/, [$fence], "COPY (SELECT pg_sleep(60)) TO '/dev/null'" ],
+	[ 'CREATE TABLE AS', qr/PgSleep/, [$fence], 'CREATE TABLE made AS SELECT 1 AS i FROM pg_sleep(60)' ],
+	[ 'WHEN OTHERS', qr/PgSleep/, [$fence], q{DO $$ BEGIN
 		BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN NULL; END;
 		PERFORM pg_sleep(60); END $$} ],
-	[ 'WHEN OTHERS in functions', qr/PgSleep/, [$arm], 'SELECT stubborn(60), stubborn(60)' ],
-	[ 'WHEN OTHERS in a statement of a function', qr/PgSleep/, [$arm],
+	[ 'WHEN OTHERS in functions', qr/PgSleep/, [$fence], 'SELECT stubborn(60), stubborn(60)' ],
+	[ 'WHEN OTHERS in a statement of a function', qr/PgSleep/, [$fence],
 		q{DO $$ BEGIN PERFORM stubborn(60); EXCEPTION WHEN OTHERS THEN PERFORM pg_sleep(60); END $$} ],
 	[ 'a procedure that has committed', qr/PgSleep/, undef, 'CALL stages()' ],
 	[ 'a role that is fenced', qr/PgSleep/, [$insert], 'SELECT pg_sleep(60)', user => 'app' ],
 	[ 'a role that is fenced, in one statement', qr/PgSleep/, undef, qq{WITH w AS ($insert RETURNING 1) SELECT pg_sleep(60) FROM w}, user => 'app' ],
-	[ 'two elections', qr/PgSleep/, [ q{SELECT etcd_require_leader('beta')}, $arm ], 'SELECT pg_sleep(60)' ],
+	[ 'two elections', qr/PgSleep/, [ q{SELECT etcd_require_leader('beta')}, $fence ], 'SELECT pg_sleep(60)' ],
 	# nothing of the extension is there to say more
-	[ 'a table lock in parse analysis', qr/^Lock/, [$arm], 'SELECT * FROM locked', state => '57014' ],
+	[ 'a table lock in parse analysis', qr/^Lock/, [$fence], 'SELECT * FROM locked', state => '57014' ],
 	# who insists on cancellations being no end, is asked again, and cannot commit
-	[ 'WHEN query_canceled', qr/PgSleep/, [$arm], q{DO $$ BEGIN FOR i IN 1..3 LOOP
+	[ 'WHEN query_canceled', qr/PgSleep/, [$fence], q{DO $$ BEGIN FOR i IN 1..3 LOOP
 		BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; PERFORM pg_sleep(60); END $$}, time => 5 ],
 );
 my @untouched = (
-	[ 'not armed', [], 'SELECT pg_sleep(5)' ],
-	[ 'not armed, and writing', [$insert], 'SELECT pg_sleep(5)' ],
-	[ 'armed for another election', [ q{SELECT etcd_require_leader('beta')}, $insert ], 'SELECT pg_sleep(5)' ],
+	[ 'not fenced', [], 'SELECT pg_sleep(5)' ],
+	[ 'not fenced, and writing', [$insert], 'SELECT pg_sleep(5)' ],
+	[ 'fenced for another election', [ q{SELECT etcd_require_leader('beta')}, $insert ], 'SELECT pg_sleep(5)' ],
 	[ 'a fenced role that reads', ['SELECT 1'], 'SELECT pg_sleep(5)', user => 'app' ],
-	[ 'after the end of an armed one', undef, 'SELECT pg_sleep(5)', before => 'BEGIN; SELECT etcd_require_leader(); COMMIT' ],
-	[ 'after the rollback of an armed one', undef, 'SELECT pg_sleep(5)', before => 'BEGIN; SELECT etcd_require_leader(); ROLLBACK' ],
+	[ 'after the end of a fenced one', undef, 'SELECT pg_sleep(5)', before => 'BEGIN; SELECT etcd_require_leader(); COMMIT' ],
+	[ 'after the rollback of a fenced one', undef, 'SELECT pg_sleep(5)', before => 'BEGIN; SELECT etcd_require_leader(); ROLLBACK' ],
 );
 
 # Starts them all; each has its session in {dbh}.
@@ -193,9 +193,9 @@ sub check_cancelled
 {
 	my $before = $node->value('SELECT count(*) FROM ledger');
 	my $before_all = $node->value('SELECT statements_cancelled FROM etcd_leader_stats');
-	my $all        = @armed;
+	my $all        = @fenced;
 	my @others = start_all(@untouched);
-	while (my @some = splice @armed, 0, 10)
+	while (my @some = splice @fenced, 0, 10)
 	{
 		my @started = start_all(@some);
 		my $lost    = lose();
@@ -218,19 +218,19 @@ sub check_cancelled
 	# the three that wait for nothing may be refused before they begin
 	my $cancelled = $node->value('SELECT statements_cancelled FROM etcd_leader_stats') - $before_all;
 	ok($cancelled >= $all - 3 && $cancelled <= $all, 'each statement that was cancelled is counted') or diag("$cancelled of $all");
-	is($node->value('SELECT count(*) FROM ledger'), $before + 2, 'only what was not armed is there');
+	is($node->value('SELECT count(*) FROM ledger'), $before + 2, 'only what was not fenced is there');
 	is($node->value(q{SELECT to_regclass('made')}), undef, 'and no table');
 }
 
 # ---- the clock alone: nobody tells that the deadline has passed ------------------
 {
-	# a beat may come more than a second late
+	# a renewal may come more than a second late
 	$node->configure(ttl => 10, safety_margin => 5000);
 	poll(10, sub { my $t = $node->status('alpha')->{valid_s}; defined $t && $t < 5 }) or die 'the TTL is not shorter';
 	my ($elector) = $node->elector_pid;
 	my @started = start_all(
-		[ 'pg_sleep()', qr/PgSleep/, [ $arm, $insert ], 'SELECT pg_sleep(60)' ],
-		[ 'a query that computes', qr/^-$/, [$arm], 'SELECT sum(i) FROM (SELECT generate_series(1, 2000000000) AS i) AS s' ],
+		[ 'pg_sleep()', qr/PgSleep/, [ $fence, $insert ], 'SELECT pg_sleep(60)' ],
+		[ 'a query that computes', qr/^-$/, [$fence], 'SELECT sum(i) FROM (SELECT generate_series(1, 2000000000) AS i) AS s' ],
 		[ 'a fenced role', qr/PgSleep/, [$insert], 'SELECT pg_sleep(60)', user => 'app' ]);
 	freeze($elector);
 	poll(10, sub { !$node->is_leader('alpha') }) or die 'the deadline does not pass';
@@ -259,7 +259,7 @@ sub has_message
 	for my $case (@idle)
 	{
 		$case->{dbh}->do('BEGIN');
-		$case->{dbh}->do($arm);
+		$case->{dbh}->do($fence);
 		$case->{dbh}->do('SAVEPOINT a');
 		$case->{dbh}->do($insert);
 	}
@@ -269,14 +269,14 @@ sub has_message
 	{
 		my $copy = $node->connect_db;
 		$copy->do('BEGIN');
-		$copy->do($arm);
+		$copy->do($fence);
 		$copy->do('LOCK copied IN ACCESS EXCLUSIVE MODE') unless @copies;
 		$copy->do('COPY ledger FROM STDIN');
 		$copy->pg_putcopydata($data) if defined $data;
 		push @copies, { dbh => $copy, pid => $copy->{pg_pid} };
 	}
 	waits_in($node, $_->{dbh}, qr{Client/ClientRead}) for @copies;
-	# a COPY that is not armed
+	# a COPY that is not fenced
 	my $free = $node->connect_db;
 	$free->do('COPY ledger FROM STDIN');
 	$free->pg_putcopydata("free\n");
@@ -317,7 +317,7 @@ sub has_message
 		is($copy->{dbh}->state, '25006', 'COPY FROM STDIN: SQLSTATE');
 	}
 	is($node->log_count('administrator command', $log), 0, 'COPY FROM STDIN: nor does the log name an administrator');
-	succeeds($free, sub { $free->pg_putcopyend }, 'COPY FROM STDIN that is not armed goes on');
+	succeeds($free, sub { $free->pg_putcopyend }, 'COPY FROM STDIN that is not fenced goes on');
 	$node->value(q{DELETE FROM ledger WHERE made_by = 'free'});
 	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by <> 'x'}), 0, 'COPY FROM STDIN: nothing is there');
 	win();
@@ -325,19 +325,19 @@ sub has_message
 
 # ---- what others cancel ---------------------------------------------------------
 {
-	my @started = start_all([ 'own', qr/PgSleep/, [ $arm, $insert ], 'SELECT pg_sleep(60)' ]);
+	my @started = start_all([ 'own', qr/PgSleep/, [ $fence, $insert ], 'SELECT pg_sleep(60)' ]);
 	$node->value('SELECT pg_cancel_backend(?)', $started[0]{dbh}{pg_pid});
 	like(outcome($started[0]{dbh}), qr/^57014 .*user request/, 'pg_cancel_backend() is still 57014');
 	$started[0]{dbh}->do('ROLLBACK');
 	usable($started[0]{dbh}, 'pg_cancel_backend()');
 	my $dbh = $started[0]{dbh};
 	$dbh->do('BEGIN');
-	$dbh->do($arm);
+	$dbh->do($fence);
 	$dbh->do('SET LOCAL statement_timeout = 600');
 	fails($dbh, 'SELECT pg_sleep(60)', '57014', qr/statement timeout/, 'statement_timeout is still 57014');
 	$dbh->do('ROLLBACK');
 	$dbh->do('BEGIN');
-	$dbh->do($arm);
+	$dbh->do($fence);
 	$dbh->do('SET LOCAL lock_timeout = 600');
 	fails($dbh, 'SELECT pg_advisory_lock(1)', '55P03', qr/lock timeout/, 'lock_timeout is as it was');
 	$dbh->do('ROLLBACK');
@@ -347,7 +347,7 @@ sub has_message
 # ---- lost and won again while a statement runs ----------------------------------
 # Under another token: that is lost as well.
 {
-	my @started = start_all([ 'won again', qr/PgSleep/, [ $arm, $insert ], 'SELECT pg_sleep(60)' ]);
+	my @started = start_all([ 'won again', qr/PgSleep/, [ $fence, $insert ], 'SELECT pg_sleep(60)' ]);
 	my $lost = lose();
 	win();
 	watch_all(6, @started);
@@ -359,7 +359,7 @@ sub has_message
 	$node->configure(cancel_on_loss => 'off');
 	poll_is(5, sub { $node->connect_db->selectrow_array('SHOW etcd_leader.cancel_on_loss') }, 'off', 'cancel_on_loss is off');
 	my @started = start_all(
-		[ 'pg_sleep()', qr/PgSleep/, [ $arm, $insert ], 'SELECT pg_sleep(2)' ],
+		[ 'pg_sleep()', qr/PgSleep/, [ $fence, $insert ], 'SELECT pg_sleep(2)' ],
 		[ 'a fenced role', qr/PgSleep/, [$insert], 'SELECT pg_sleep(2)', user => 'app' ]);
 	lose();
 	watch_all(10, @started);
@@ -387,12 +387,12 @@ sub has_message
 	my $receiver = $standby->value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walreceiver'});
 	freeze($receiver);
 
-	my @waiting = map { { name => $_ } } 'armed by function', 'a fenced role', 'one statement', 'a procedure', 'CHAIN';
+	my @waiting = map { { name => $_ } } 'fenced by function', 'a fenced role', 'one statement', 'a procedure', 'CHAIN';
 	$_->{dbh} = $node->connect_db('postgres', user => $_->{name} eq 'a fenced role' ? 'app' : undef) for @waiting;
 	for my $case (@waiting[ 0, 1, 4 ])
 	{
 		$case->{dbh}->do('BEGIN');
-		$case->{dbh}->do($arm) unless $case->{name} eq 'a fenced role';
+		$case->{dbh}->do($fence) unless $case->{name} eq 'a fenced role';
 		$case->{dbh}->do($write);
 	}
 	start_statement($waiting[0]{dbh}, 'COMMIT');

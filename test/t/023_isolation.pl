@@ -1,4 +1,4 @@
-# The specifications of test/isolation: what comes between arming and commit,
+# The specifications of test/isolation: what comes between fencing and commit,
 # step by step, from several sessions.
 use strict;
 use warnings;

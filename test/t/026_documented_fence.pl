@@ -76,7 +76,7 @@ $node->value($_) for 'CREATE DATABASE shop', 'CREATE ROLE admin SUPERUSER LOGIN'
 succeeds($app, 'INSERT INTO plain VALUES (1)', 'the role of README writes on the leader');
 $session->do($_) for @transaction[ 0 .. $#transaction - 1 ];
 
-# and the trigger arms the transaction by itself
+# and the trigger fences the transaction by itself
 $node->value('SELECT etcd_resign(rejoin => false)');
 fails($session, 'COMMIT', '25006', qr/does not lead|any more/, 'the transaction of README does not commit elsewhere');
 is($node->value('SELECT balance FROM account'), 90, 'nothing is written on the other node');

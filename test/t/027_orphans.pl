@@ -78,8 +78,8 @@ for my $death (sort keys %took)
 {
 	my @sorted = sort { $a <=> $b } @{ $took{$death} };
 	diag(sprintf '%s: the next one leads after %s ms', $death, join ', ', map { sprintf '%.0f', 1000 * $_ } @sorted);
-	# the middle one: an immediate stop itself takes its time on a busy machine; a beat comes each 5 s
-	cmp_ok($sorted[1], '<', 0.6, "$death: the successor does not wait for a beat");
+	# the middle one: an immediate stop itself takes its time on a busy machine; a renewal comes each 5 s
+	cmp_ok($sorted[1], '<', 0.6, "$death: the successor does not wait for a renewal");
 }
 
 # ---- orphans ------------------------------------------------------------------------
@@ -118,9 +118,9 @@ for my $cancel ('on', 'off')
 	my $watch_began = now();
 	$watched->execute;
 	# in one message each: an orphan dies when it waits for its client
-	my $armed = q{BEGIN; SELECT etcd_require_leader(); INSERT INTO kept VALUES ('armed'); SELECT busy(1.5); COMMIT};
-	my $free  = q{BEGIN; INSERT INTO kept VALUES ('not armed'); SELECT busy(1.5); COMMIT};
-	$writer->do($armed, { pg_async => DBD::Pg::PG_ASYNC() });
+	my $fenced = q{BEGIN; SELECT etcd_require_leader(); INSERT INTO kept VALUES ('fenced'); SELECT busy(1.5); COMMIT};
+	my $free  = q{BEGIN; INSERT INTO kept VALUES ('not fenced'); SELECT busy(1.5); COMMIT};
+	$writer->do($fenced, { pg_async => DBD::Pg::PG_ASYNC() });
 	$plain->do($free, { pg_async => DBD::Pg::PG_ASYNC() });
 	pause(0.3);
 	my $pid = $leader->{_pid};
@@ -140,7 +140,7 @@ for my $cancel ('on', 'off')
 	ok(eval { $plain->pg_result; 1 }, "cancel_on_loss $cancel: what requires nothing is committed") or diag($plain->errstr);
 	$_->{InactiveDestroy} = 1 for $watcher, $writer, $plain;
 	start_again($leader, $pid);
-	is($leader->value(q{SELECT string_agg(what, ', ' ORDER BY what) FROM kept}), 'not armed', "cancel_on_loss $cancel: as the table shows");
+	is($leader->value(q{SELECT string_agg(what, ', ' ORDER BY what) FROM kept}), 'not fenced', "cancel_on_loss $cancel: as the table shows");
 	$leader->value('DELETE FROM kept');
 }
 

@@ -1,7 +1,7 @@
 # Clocks.  Somebody steps the wall clock by an hour, on the leader and on a
 # candidate, in both directions: nothing changes, and no wait is longer or
 # shorter.  The host sleeps, while the elector is frozen and while it is not:
-# the first look afterwards says false, and nothing armed commits.
+# the first call afterwards says false, and nothing fenced commits.
 use strict;
 use warnings;
 
@@ -96,7 +96,7 @@ sub end_session
 			pause(0.02);
 		}
 		cmp_ok(max(@valid), '<=', $valid, "$what: valid_for is never more than the lease");
-		cmp_ok(min(@valid), '>', $valid - $ttl / 3 - 0.5, "$what: and never less than what a beat leaves");
+		cmp_ok(min(@valid), '>', $valid - $ttl / 3 - 0.5, "$what: and never less than what a renewal leaves");
 		for my $wait (sort keys %waits)
 		{
 			my ($took, $value) = $waits{$wait}->();
@@ -106,10 +106,10 @@ sub end_session
 		my $window = now() - $began;
 		for my $node ($pg1, $pg2)
 		{
-			my $beats = $node->value('SELECT keepalives FROM etcd_leader_stats') - $keepalives{ $node->name };
+			my $renewals = $node->value('SELECT keepalives FROM etcd_leader_stats') - $keepalives{ $node->name };
 			my $due   = $window / ($ttl / 3);
-			ok($beats > $due - 1.5 && $beats < $due + 1.5, "$what: " . $node->name . ' keeps its lease alive at the same pace')
-			  or diag(sprintf '%d in %.1f s', $beats, $window);
+			ok($renewals > $due - 1.5 && $renewals < $due + 1.5, "$what: " . $node->name . ' keeps its lease alive at the same pace')
+			  or diag(sprintf '%d in %.1f s', $renewals, $window);
 			is_deeply([ map { EtcdLeader::Listener::summarize($_) } $node->events($seen{ $node->name }) ], [], "$what: " . $node->name . ': no event');
 			is($node->status->{create_revision}, $token{ $node->name }, "$what: " . $node->name . ' has its place');
 		}
@@ -136,7 +136,7 @@ for my $step (1, -2, 1)
 	is($pg1->token, $token, "stepped by $step h: it leads on");
 }
 
-# A transaction that is armed when the clock is stepped is cancelled when
+# A transaction that is fenced when the clock is stepped is cancelled when
 # leadership is lost, not an hour later.
 for my $step (-1, 2, -1)
 {
@@ -151,7 +151,7 @@ for my $step (-1, 2, -1)
 	pause(0.5);
 	$pg1->value('SELECT etcd_resign()');
 	my $began = now();
-	like(outcome($dbh, 5), qr/^25006 /, "stepped by $step h: a statement of an armed transaction is cancelled");
+	like(outcome($dbh, 5), qr/^25006 /, "stepped by $step h: a statement of a fenced transaction is cancelled");
 	cmp_ok(now() - $began, '<', 1, "stepped by $step h: within a second");
 	end_session($dbh);
 	$pg2->wait_until_leader;
@@ -166,7 +166,7 @@ $pg2->value('SELECT etcd_resign(rejoin => false)');
 
 for my $how ('a moment longer than the lease', 'for longer than a TTL', 'for an hour', 'for an hour, its elector awake', 'for an hour, with a long lease')
 {
-	# with the elector awake, and the time until its next beat long
+	# with the elector awake, and the time until its next renewal long
 	if ($how =~ /long lease/)
 	{
 		$ttl = 120;
@@ -209,8 +209,8 @@ for my $how ('a moment longer than the lease', 'for longer than a TTL', 'for an 
 	my ($state) = $pg1->failure('SELECT etcd_require_leader()');
 	is($state, '25006', "$how: etcd_require_leader() fails");
 	# COMMIT itself, not one that a statement before it has warned
-	fails($idle, sub { $idle->commit }, '25006', qr/does not lead election "postgres" any more/, "$how: nothing armed commits");
-	like(outcome($busy, 5), qr/^25006 /, "$how: an armed statement is cancelled");
+	fails($idle, sub { $idle->commit }, '25006', qr/does not lead election "postgres" any more/, "$how: nothing fenced commits");
+	like(outcome($busy, 5), qr/^25006 /, "$how: a fenced statement is cancelled");
 	cmp_ok(now() - $slept, '<', 1, "$how: within a second");
 	end_session($busy);
 	is($pg1->value('SELECT count(*) FROM t'), 0, "$how: and has written nothing");
@@ -240,7 +240,7 @@ for my $how ('a moment longer than the lease', 'for longer than a TTL', 'for an 
 	# an event comes after the state
 	poll_is(5, sub { join ', ', grep { /elected/ } map { EtcdLeader::Listener::summarize($_) } $pg1->events($seen) },
 		'unelected postgres - lease_expired, elected postgres pg1 -', "$how: and says what happened");
-	# its timers knew nothing of the sleep: those of a beat, or the longest
+	# its timers knew nothing of the sleep: those of a renewal, or the longest
 	cmp_ok($led // 99, '<', min($ttl / 3, 5) + 1, "$how: soon after it woke");
 	is($pg1->elector_pid, $pid, "$how: with the same elector");
 	note(sprintf '%s: told after %.3f s, led again after %.3f s; token %s, then %s', $how, $told // -1, $led // -1, $token, $pg1->token // '-');

@@ -248,7 +248,7 @@ check_stop('fast', 'at the start');
 
 # ---- they are stopped at the moment at which it comes -------------------------------
 
-# The farewell to etcd has the time of a request, if that is not too long.
+# The revocation at shutdown has the time of a request, if that is not too long.
 $_->append_conf('postgresql.conf', "etcd_leader.ttl = 10\n") for values %node;
 for my $mode (qw(fast smart))
 {

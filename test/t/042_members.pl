@@ -70,8 +70,8 @@ for my $node (@nodes)
 		my $began = now();
 		$etcd->freeze($i);
 		poll_ok(10, sub { $node->status->{endpoint} ne $used }, "$name: another endpoint");
-		# a beat every third of the TTL, and half of the time-out, which is a ninth
-		cmp_ok(now() - $began, '<', $ttl / 3 + $ttl / 18 + 0.3, "$name: by the next beat");
+		# a renewal every third of the TTL, and half of the time-out, which is a ninth
+		cmp_ok(now() - $began, '<', $ttl / 3 + $ttl / 18 + 0.3, "$name: by the next renewal");
 		note(sprintf '%s: after %.2f s', $name, now() - $began);
 		cmp_ok($node->value('SELECT endpoint_switches FROM etcd_leader_stats'), '>', $switches, "$name: which is counted");
 		# at its time-out, which may come after the other one was asked; in

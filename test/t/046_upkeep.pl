@@ -36,7 +36,7 @@ my $upkeep = EtcdLeader::Util::Process->spawn(
 	});
 
 # Candidates come and go: the next one hears of it each time, and no hand-over waits
-# for a beat, a third of the TTL.
+# for a renewal, a third of the TTL.
 {
 	my @samplers = map { $_->sample } @nodes;
 	my @took;
@@ -58,7 +58,7 @@ my $upkeep = EtcdLeader::Util::Process->spawn(
 	is(scalar(@took), $rounds - int($rounds / 3), 'each hand-over came to pass');
 	my ($longest) = sort { $b <=> $a } @took;
 	# defragmentation stops all of etcd for a moment
-	cmp_ok($longest, '<', $ttl / 3, 'none was missed and waited for the next beat');
+	cmp_ok($longest, '<', $ttl / 3, 'none was missed and waited for the next renewal');
 	note(sprintf 'the longest took %.0f ms', 1000 * $longest);
 	my $compactions = () = $upkeep->output =~ /compacted/g;
 	cmp_ok($compactions, '>', $rounds, 'there were compactions meanwhile') and note("$compactions compactions");
@@ -66,16 +66,16 @@ my $upkeep = EtcdLeader::Util::Process->spawn(
 }
 $upkeep->stop('KILL');
 
-# The confirming look of each beat is a proposal of raft, which writes nothing.
+# The confirming read of each renewal is a proposal of raft, which writes nothing.
 {
 	my $seconds = 2 * $ttl;
 	my $before = $etcd->post('/v3/maintenance/status', {});
 	pause($seconds);
 	my $after = $etcd->post('/v3/maintenance/status', {});
 	is($after->{header}{revision}, $before->{header}{revision}, 'idle candidates leave no revision');
-	my $beats = @nodes * 3 * $seconds / $ttl;
+	my $renewals = @nodes * 3 * $seconds / $ttl;
 	my $proposals = $after->{raftIndex} - $before->{raftIndex};
-	cmp_ok(abs($proposals - $beats), '<=', 4, 'and a raft entry for each beat') or diag("$proposals entries, $beats beats");
+	cmp_ok(abs($proposals - $renewals), '<=', 4, 'and a raft entry for each renewal') or diag("$proposals entries, $renewals renewals");
 }
 
 # No space left: the leader goes on, and an instance that must write says what is wrong.

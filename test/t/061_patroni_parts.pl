@@ -49,10 +49,10 @@ sub part
 	my $old = $cluster->wait_for_primary;
 	$old->wait_until_leader;
 	my $token = $old->token;
-	my $armed = $old->connect_db;
-	$armed->begin_work;
-	$armed->do('SELECT etcd_require_leader()');
-	$armed->do('INSERT INTO work VALUES (now())');
+	my $fenced = $old->connect_db;
+	$fenced->begin_work;
+	$fenced->do('SELECT etcd_require_leader()');
+	$fenced->do('INSERT INTO work VALUES (now())');
 
 	$end_patroni->($old);
 	my ($false_at, $key_gone);
@@ -72,16 +72,16 @@ sub part
 	$roles->stop;
 	my ($false) = grep { @$_ == 3 && !$_->[2] } EtcdLeader::Patroni::Member::roles_seen($roles);
 	cmp_ok($false->[0], '<', $key_gone, sprintf '%s: false %.2f s before the key was gone', $name, $key_gone - $false->[0]);
-	return ($old, $new, $armed);
+	return ($old, $new, $fenced);
 }
 
 for my $how ([ 'SIGKILL of Patroni', 'kill_patroni', 'start_patroni' ], [ 'SIGSTOP of Patroni', 'freeze_patroni', 'thaw_patroni' ])
 {
 	my ($name, $end, $begin) = @$how;
-	my ($old, $new, $armed) = part($name, sub { $_[0]->$end });
+	my ($old, $new, $fenced) = part($name, sub { $_[0]->$end });
 	is($old->value('SELECT pg_is_in_recovery()::int'), 0, "$name: PostgreSQL there is a primary as before");
-	ok(eval { $old->value('INSERT INTO work VALUES (now())'); 1 }, "$name: and takes writes that are not armed");
-	fails($armed, 'COMMIT', '25006', qr/./, "$name: an armed transaction");
+	ok(eval { $old->value('INSERT INTO work VALUES (now())'); 1 }, "$name: and takes writes that are not fenced");
+	fails($fenced, 'COMMIT', '25006', qr/./, "$name: a fenced transaction");
 	fails($old->dbh, 'SELECT etcd_require_leader()', '25006', qr/./, "$name: etcd_require_leader()");
 	like($old->status->{last_error}, qr/not in recovery.*leader key names "${\$new->name}"/, "$name: last_error says what is wrong");
 	$old->$begin;

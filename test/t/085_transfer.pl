@@ -42,7 +42,7 @@ for my $place (1 .. 3)
 	my $token  = $old->token;
 
 	$old->dbh->begin_work;
-	is($old->value('SELECT etcd_require_leader()'), $token, "$name: a transaction is armed");
+	is($old->value('SELECT etcd_require_leader()'), $token, "$name: a transaction is fenced");
 	my $session = $old->connect_db;
 	my $began   = now();
 	is($session->selectrow_array('SELECT etcd_transfer(?)', {}, $target->name), 1, "$name: true");
@@ -51,7 +51,7 @@ for my $place (1 .. 3)
 	cmp_ok($took, '<', 3, "$name: soon") and note(sprintf '%s: %.0f ms', $name, 1000 * $took);
 	cmp_ok($target->token, '>', $token, "$name: with a greater token");
 	is($target->token, $before[$place]{create_revision}, "$name: that of the key it had");
-	ok(!eval { $old->dbh->commit; 1 }, "$name: the armed transaction fails");
+	ok(!eval { $old->dbh->commit; 1 }, "$name: the fenced transaction fails");
 	is($old->dbh->state, '25006', "$name: as at a resignation");
 	eval { $old->dbh->rollback };
 

@@ -111,7 +111,7 @@ my $arrivals = $primary->row('SELECT count(*) AS n, max(after_ms) AS longest, pe
 note(sprintf 'they were told after %.1f ms (median), %.1f ms (longest)', @$arrivals{qw(median longest)});
 is($arrivals->{n}, $bursts * @burst, 'changes in a moment: each is told');
 cmp_ok($arrivals->{median}, '<', 50, 'after milliseconds');
-# the next thing would be a beat, which comes every 10 s
+# the next thing would be a renewal, which comes every 10 s
 cmp_ok($arrivals->{longest}, '<', 3000, 'and none waits for something else to happen');
 
 # What is no text, and what is long.

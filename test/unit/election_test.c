@@ -212,11 +212,11 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_namesake(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *value)
 {
 	Instance   *in = ctx;
 
-	note("%s: namesake %s in %s", in->config.node_name, value, election);
+	note("%s: duplicate name %s in %s", in->config.node_name, value, election);
 }
 
 static uint64_t
@@ -491,7 +491,7 @@ new_core(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .find_namesake = port_find_namesake,
+		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
 		.random = port_random, .ctx = in
 	};
 	ElectionCore *core = election_create(&port, 4);
@@ -622,7 +622,7 @@ static Message *
 start_entry(Instance *in)
 {
 	while (sent(in, "enter") == NULL)
-		deliver(in, sent(in, "look") ? sent(in, "look") : sent(in, "grant"));
+		deliver(in, sent(in, "read") ? sent(in, "read") : sent(in, "grant"));
 	return sent(in, "enter");
 }
 
@@ -634,7 +634,7 @@ start_move(Instance *in)
 	now = election_wakeup_ns(in->core);
 	election_tick(in->core, now);
 	deliver(in, sent(in, "keepalive"));
-	deliver(in, sent(in, "look"));
+	deliver(in, sent(in, "read"));
 	deliver(in, sent(in, "grant"));
 	assert_non_null(sent(in, "put"));
 	return sent(in, "put");
@@ -763,7 +763,7 @@ test_campaign_while_joining(void **state)
 	assert_int_equal(a->replied[4], ELECTION_NOTHING_TO_DO);
 }
 
-/* The number of requests in a hand-over among ten, between two beats. */
+/* The number of requests in a hand-over among ten, between two renewals. */
 static void
 test_handover_requests(void **state)
 {
@@ -792,7 +792,7 @@ test_handover_requests(void **state)
 	}
 }
 
-/* A beat reads the known keys by their names.  If one is gone, a look follows. */
+/* A renewal reads the known keys by their names.  If one is gone, a read follows. */
 static void
 test_by_name(void **state)
 {
@@ -818,7 +818,7 @@ test_by_name(void **state)
 		election_tick(in->core, now);
 		if (sent(in, "keepalive"))
 			deliver(in, sent(in, "keepalive"));
-		request = &sent(in, "look")->request;
+		request = &sent(in, "read")->request;
 		assert_int_equal(request->nsuccess, in == o ? 1 : in == b ? 3 : 4);
 		for (int j = 0; j < request->nsuccess; j++)
 			assert_int_equal(request->success[j].range_end.len, in == a && (j == 1 || j == 2) ? 2 : 0);
@@ -845,7 +845,7 @@ is_ordered(const Message *m)
 	return last->kind == ETCD_OP_EMPTY_TXN;
 }
 
-/* A look that begins or extends leadership is a proposal; the others only read. */
+/* A read that begins or extends leadership is a proposal; the others only read. */
 static void
 test_ordered(void **state)
 {
@@ -856,9 +856,9 @@ test_ordered(void **state)
 	int64_t		revision;
 
 	(void) state;
-	assert_false(is_ordered(sent(a, "look")));	/* not in the queue yet */
+	assert_false(is_ordered(sent(a, "read")));	/* not in the queue yet */
 	deliver(a, start_entry(a));
-	assert_true(is_ordered(sent(a, "look")));
+	assert_true(is_ordered(sent(a, "read")));
 	answer_all();
 	assert_true(leads(a));
 	b = start_instance("b", true);
@@ -876,7 +876,7 @@ test_ordered(void **state)
 		election_tick(in->core, now);
 		if (sent(in, "keepalive"))
 			deliver(in, sent(in, "keepalive"));
-		assert_int_equal(is_ordered(sent(in, "look")), in != o);
+		assert_int_equal(is_ordered(sent(in, "read")), in != o);
 	}
 	answer_all();
 	assert_int_equal(etcd.revision, revision);
@@ -884,23 +884,23 @@ test_ordered(void **state)
 	/* an instance that cannot become the first now only reads */
 	assert_true(election_resign(a->core, now, 0, false, 1));
 	deliver(a, sent(a, "revoke"));
-	assert_true(is_ordered(sent(b, "look")));
-	assert_false(is_ordered(sent(c, "look")));
-	assert_false(is_ordered(sent(o, "look")));
+	assert_true(is_ordered(sent(b, "read")));
+	assert_false(is_ordered(sent(c, "read")));
+	assert_false(is_ordered(sent(o, "read")));
 
 	/* b's lease ends, and a mere read that shows c as the first is not enough */
-	execute(sent(b, "look"));
+	execute(sent(b, "read"));
 	end_lease(find_lease(b->views[0].lease));
-	deliver(c, sent(c, "look"));
+	deliver(c, sent(c, "read"));
 	assert_false(leads(c));
-	assert_true(is_ordered(sent(c, "look")));
+	assert_true(is_ordered(sent(c, "read")));
 	answer_all();
 	assert_true(leads(c));
 }
 
 /* a leads, b waits behind a, and c, if n is 3, behind b.  Returns b. */
 static Instance *
-start_armed(int n)
+start_ready(int n)
 {
 	for (int i = 0; i < n; i++)
 	{
@@ -926,11 +926,11 @@ tell_gone(Instance *in, int64_t revision)
 	tell_watch(in, w, key, true, revision);
 }
 
-/* The successor leads as soon as the watch reports the deletion, and also sends a look. */
+/* The successor leads as soon as the watch reports the deletion, and also sends a read. */
 static void
-test_armed(void **state)
+test_ready(void **state)
 {
-	Instance   *b = start_armed(3);
+	Instance   *b = start_ready(3);
 	Instance   *c = &instances[2];
 	int64_t		token = b->views[0].create_revision;
 
@@ -941,8 +941,8 @@ test_armed(void **state)
 	assert_int_equal(b->views[0].token, token);
 	assert_string_equal(b->views[0].leader, "b");
 	assert_true(find_note(0, "b: elected b -") >= 0);
-	assert_non_null(sent(b, "look"));
-	assert_true(is_ordered(sent(b, "look")));
+	assert_non_null(sent(b, "read"));
+	assert_true(is_ordered(sent(b, "read")));
 	answer_all();
 	assert_true(leads(b) && !leads(c));
 	assert_int_equal(find_note(0, "b: unelected"), -1);
@@ -957,21 +957,21 @@ test_armed(void **state)
 	assert_true(leads(c));
 }
 
-/* A look that was executed before the event does not count; a later one does. */
+/* A read that was executed before the event does not count; a later one does. */
 static void
-test_armed_looks(void **state)
+test_ready_reads(void **state)
 {
-	Instance   *b = start_armed(2);
-	Message    *look;
+	Instance   *b = start_ready(2);
+	Message    *read;
 
 	(void) state;
 	assert_true(election_verify(b->core, now, 0, 1));
-	look = sent(b, "look");
-	execute(look);
+	read = sent(b, "read");
+	execute(read);
 	assert_true(election_resign(instances[0].core, now, 0, false, 2));
 	deliver(&instances[0], sent(&instances[0], "revoke"));
 	assert_true(leads(b));
-	deliver(b, look);
+	deliver(b, read);
 	assert_true(leads(b));
 	answer_all();
 	assert_true(leads(b));
@@ -985,7 +985,7 @@ test_armed_looks(void **state)
 	assert_true(leads(&instances[0]) && !leads(b));
 	tell_gone(b, ++etcd.revision);
 	assert_true(leads(b));
-	deliver(b, sent(b, "look"));
+	deliver(b, sent(b, "read"));
 	assert_false(leads(b));
 	assert_true(find_note(0, "b: unelected - history_changed") >= 0);
 	answer_all();
@@ -993,9 +993,9 @@ test_armed_looks(void **state)
 	assert_string_equal(b->views[0].leader, "a");
 }
 
-/* The instance is not armed.  The event does not make it lead before it has read the queue. */
+/* The instance is not ready.  The event does not make it lead before it has read the queue. */
 static void
-check_not_armed(Instance *in, int64_t revision)
+check_not_ready(Instance *in, int64_t revision)
 {
 	int			from = nlogged;
 	char		elected[ELECTION_VALUE_SIZE + 16];
@@ -1008,41 +1008,41 @@ check_not_armed(Instance *in, int64_t revision)
 }
 
 static void
-test_armed_not_alone(void **state)
+test_ready_not_alone(void **state)
 {
 	(void) state;
-	(void) start_armed(3);
-	check_not_armed(&instances[2], etcd.revision + 1);
-	assert_non_null(sent(&instances[2], "look"));
+	(void) start_ready(3);
+	check_not_ready(&instances[2], etcd.revision + 1);
+	assert_non_null(sent(&instances[2], "read"));
 }
 
-/* A waiter behind another waiter only reads.  The read may be stale, and arms it. */
+/* A waiter behind another waiter only reads.  The read may be stale, and makes it ready. */
 static void
-test_armed_read(void **state)
+test_ready_read(void **state)
 {
 	Instance   *c;
 
 	(void) state;
-	(void) start_armed(3);
+	(void) start_ready(3);
 	c = &instances[2];
 	assert_true(election_resign(instances[1].core, now, 0, false, 1));
 	deliver(&instances[1], sent(&instances[1], "revoke"));
-	while (sent(c, "look") == NULL)
+	while (sent(c, "read") == NULL)
 	{
 		now = election_wakeup_ns(c->core);
 		election_tick(c->core, now);
 		if (sent(c, "keepalive"))
 			deliver(c, sent(c, "keepalive"));
 	}
-	if (is_ordered(sent(c, "look")))
+	if (is_ordered(sent(c, "read")))
 	{
-		/* this is the beat's look, by the known names; then it reads the queue */
-		deliver(c, sent(c, "look"));
-		assert_non_null(sent(c, "look"));
+		/* this is the renewal's read, by the known names; then it reads the queue */
+		deliver(c, sent(c, "read"));
+		assert_non_null(sent(c, "read"));
 	}
-	assert_false(is_ordered(sent(c, "look")));
-	deliver(c, sent(c, "look"));
-	assert_null(sent(c, "look"));
+	assert_false(is_ordered(sent(c, "read")));
+	deliver(c, sent(c, "read"));
+	assert_null(sent(c, "read"));
 	answer_all();
 	tell_gone(c, etcd.revision + 1);
 	assert_true(leads(c));
@@ -1050,9 +1050,9 @@ test_armed_read(void **state)
 
 /* The leader writes its key.  That does not end the wait. */
 static void
-test_armed_proclaim(void **state)
+test_ready_proclaim(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 
 	(void) state;
 	assert_true(election_proclaim(instances[0].core, now, 0, "other", 1));
@@ -1063,33 +1063,33 @@ test_armed_proclaim(void **state)
 }
 
 static void
-test_armed_older_event(void **state)
+test_ready_older_event(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 
 	(void) state;
-	check_not_armed(b, etcd.revision);
-	assert_non_null(sent(b, "look"));
+	check_not_ready(b, etcd.revision);
+	assert_non_null(sent(b, "read"));
 	answer_all();
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
 }
 
-/* The waiter's lease has passed its deadline, before the next beat notices it. */
+/* The waiter's lease has passed its deadline, before the next renewal notices it. */
 static void
-test_armed_lapsed(void **state)
+test_ready_lapsed(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 
 	(void) state;
 	now += TTL_S * SECOND;
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 }
 
 static void
-test_armed_lost_watch(void **state)
+test_ready_lost_watch(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 
 	(void) state;
 	b->nwatches = 0;
@@ -1097,7 +1097,7 @@ test_armed_lost_watch(void **state)
 	now += SECOND / 2;
 	election_tick(b->core, now);
 	assert_int_equal(b->nwatches, 1);
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 	answer_all();
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
@@ -1108,9 +1108,9 @@ test_armed_lost_watch(void **state)
  * as the fresh lease, and the deadline is no later.
  */
 static void
-test_armed_move(void **state)
+test_ready_move(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 	Message    *put = start_move(b);
 	Lease	   *fresh = find_lease(put->request.success[0].lease);
 
@@ -1127,9 +1127,9 @@ test_armed_move(void **state)
  * is replaced.  Until then the own key lives on it.
  */
 static void
-test_armed_tainted(void **state)
+test_ready_tainted(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 
 	(void) state;
 	b->config.nelections = 2;
@@ -1142,8 +1142,8 @@ test_armed_tainted(void **state)
 	{
 		if (sent(b, "delete"))
 			deliver(b, sent(b, "delete"));
-		else if (sent(b, "look"))
-			deliver(b, sent(b, "look"));
+		else if (sent(b, "read"))
+			deliver(b, sent(b, "read"));
 		now += MS;
 		election_tick(b->core, now);
 	}
@@ -1167,7 +1167,7 @@ put_on_other_lease(Instance *b)
 }
 
 /*
- * The same, but a look shows it before the watch does.  Returns the move that
+ * The same, but a read shows it before the watch does.  Returns the move that
  * puts the key back.
  */
 static Message *
@@ -1177,28 +1177,28 @@ hang_elsewhere(Instance *b)
 	put_on_other_lease(b);
 	b->watch_silent = false;
 	assert_true(election_verify(b->core, now, 0, 1));
-	deliver(b, sent(b, "look"));
+	deliver(b, sent(b, "read"));
 	assert_non_null(sent(b, "put"));
 	return sent(b, "put");
 }
 
 /* The instance knows that its key is on another lease, and no move is under way. */
 static void
-test_armed_other_lease(void **state)
+test_ready_other_lease(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 
 	(void) state;
 	give_up(b, hang_elsewhere(b), true);
 	assert_null(sent(b, "put"));
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 }
 
-/* A look shows that the key was put back, before the answer to the move. */
+/* A read shows that the key was put back, before the answer to the move. */
 static void
-test_armed_put_back(void **state)
+test_ready_put_back(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 	Message    *put = hang_elsewhere(b);
 
 	(void) state;
@@ -1206,7 +1206,7 @@ test_armed_put_back(void **state)
 	execute(put);
 	b->watch_silent = false;
 	assert_true(election_verify(b->core, now, 0, 2));
-	deliver(b, sent(b, "look"));
+	deliver(b, sent(b, "read"));
 	assert_true(sent(b, "put") == put);
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
@@ -1214,14 +1214,14 @@ test_armed_put_back(void **state)
 }
 
 /*
- * A move is executed, and then an operator puts the key on another lease.  A look
+ * A move is executed, and then an operator puts the key on another lease.  A read
  * and the watch show that before the answer to the move comes.  The answer is
- * older than the look.
+ * older than the read.
  */
 static void
-test_armed_older_move(void **state)
+test_ready_older_move(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 	Message    *put = start_move(b);
 
 	(void) state;
@@ -1230,7 +1230,7 @@ test_armed_older_move(void **state)
 	b->watch_silent = false;
 	assert_true(hang_elsewhere(b) == put);
 	deliver(b, put);
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 	/* the key is put back on its lease */
 	answer_all();
 	tell_gone(b, etcd.revision + 1);
@@ -1239,36 +1239,36 @@ test_armed_older_move(void **state)
 
 /*
  * The same, but only the watch shows it.  The answer to the move comes after the
- * instance was disarmed, and does not arm it again.
+ * instance was not ready any more, and does not make it ready again.
  */
 static void
-test_armed_told_move(void **state)
+test_ready_told_move(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 	Message    *put = start_move(b);
 
 	(void) state;
 	execute(put);
 	put_on_other_lease(b);
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 	deliver(b, put);
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 	answer_all();
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
 }
 
 static void
-test_armed_left(void **state)
+test_ready_left(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 
 	(void) state;
 	assert_true(election_resign(b->core, now, 0, true, 1));
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 	answer_all();
 	assert_false(leads(b));
-	/* it waits behind the leader with a new key, and is armed again */
+	/* it waits behind the leader with a new key, and is ready again */
 	run_for(100 * MS);
 	tell_gone(b, etcd.revision + 1);
 	assert_true(leads(b));
@@ -1276,9 +1276,9 @@ test_armed_left(void **state)
 
 /* A transfer deletes the leader's key and the own key at one revision. */
 static void
-test_armed_transfer(void **state)
+test_ready_transfer(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 	EtcdWatchEvent events[2];
 	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .events = events, .nevents = 2};
 
@@ -1302,27 +1302,27 @@ test_armed_transfer(void **state)
 
 /* An answer has an older term than before.  etcd may have been put back. */
 static void
-test_armed_doubt(void **state)
+test_ready_doubt(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 
 	(void) state;
 	now += TTL_S * SECOND / 3;
 	election_tick(b->core, now);
 	deliver(b, sent(b, "keepalive"));
 	etcd.term--;
-	deliver(b, sent(b, "look"));
+	deliver(b, sent(b, "read"));
 	etcd.term++;
 	assert_true(find_note(0, "b distrusts") >= 0);
 	assert_null(sent(b, "put"));
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 }
 
 /* etcd was put back and is trusted again.  The own key may be of either history. */
 static void
-test_armed_restored(void **state)
+test_ready_restored(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 	int64_t		token = b->views[0].create_revision;
 
 	(void) state;
@@ -1330,13 +1330,13 @@ test_armed_restored(void **state)
 	election_tick(b->core, now);
 	deliver(b, sent(b, "keepalive"));
 	etcd.revision--;
-	deliver(b, sent(b, "look"));
+	deliver(b, sent(b, "read"));
 	assert_true(find_note(0, "b distrusts") >= 0);
 	etcd.revision += 5;
 	run_for(SECOND);
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_int_equal(b->views[0].create_revision, token);
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 	answer_all();
 	assert_true(election_resign(instances[0].core, now, 0, false, 1));
 	run_for(SECOND);
@@ -1358,7 +1358,7 @@ enter_while_put_back(Instance *in)
 	deliver(in, sent(in, "delete"));
 	etcd.revision += 10;
 	assert_true(election_verify(in->core, now, 0, 2));
-	deliver(in, sent(in, "look"));
+	deliver(in, sent(in, "read"));
 	while (sent(in, "enter") == NULL)
 	{
 		answer_all();
@@ -1376,9 +1376,9 @@ enter_while_put_back(Instance *in)
 
 /* etcd was put back while the own key was entered: that key is deleted, and another one entered. */
 static void
-test_armed_reentry(void **state)
+test_ready_reentry(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 	int64_t		seen;
 
 	(void) state;
@@ -1388,7 +1388,7 @@ test_armed_reentry(void **state)
 	assert_true(b->views[0].create_revision > seen);
 }
 
-/* etcd has no space: it grants no lease, and executes ordered looks. */
+/* etcd has no space: it grants no lease, and executes ordered reads. */
 static void
 test_no_space(void **state)
 {
@@ -1410,7 +1410,7 @@ test_no_space(void **state)
 
 /*
  * etcd refuses proposals for a while.  A plain read takes the place of none:
- * leadership ends at the deadline, and begins again with an ordered look.
+ * leadership ends at the deadline, and begins again with an ordered read.
  */
 static void
 test_busy(void **state)
@@ -1427,18 +1427,18 @@ test_busy(void **state)
 	election_tick(a->core, now);
 	deliver(a, sent(a, "keepalive"));
 	lessor.is_busy = true;
-	assert_true(is_ordered(sent(a, "look")));
-	deliver(a, sent(a, "look"));
+	assert_true(is_ordered(sent(a, "read")));
+	deliver(a, sent(a, "read"));
 	while (now < deadline_ns)
 	{
 		now = election_wakeup_ns(a->core);
 		election_tick(a->core, now);
 		if (sent(a, "keepalive"))
 			deliver(a, sent(a, "keepalive"));
-		if (sent(a, "look"))
+		if (sent(a, "read"))
 		{
-			assert_true(now >= deadline_ns || is_ordered(sent(a, "look")));
-			deliver(a, sent(a, "look"));
+			assert_true(now >= deadline_ns || is_ordered(sent(a, "read")));
+			deliver(a, sent(a, "read"));
 		}
 		assert_true(a->views[0].deadline_ns <= deadline_ns);
 	}
@@ -1448,9 +1448,9 @@ test_busy(void **state)
 	assert_true(leads(a));
 }
 
-/* A beat is confirmed by an ordered look, also while every election is being left. */
+/* A renewal is confirmed by an ordered read, also while every election is being left. */
 static void
-test_beat_while_leaving(void **state)
+test_renewal_while_leaving(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
@@ -1461,7 +1461,7 @@ test_beat_while_leaving(void **state)
 	now += TTL_S * SECOND / 3;
 	election_tick(a->core, now);
 	deliver(a, sent(a, "keepalive"));
-	assert_true(is_ordered(sent(a, "look")));
+	assert_true(is_ordered(sent(a, "read")));
 }
 
 /*
@@ -1469,9 +1469,9 @@ test_beat_while_leaving(void **state)
  * deletion of that later key is not the end of the wait (etcd #19179).
  */
 static void
-test_armed_name_again(void **state)
+test_ready_name_again(void **state)
 {
-	Instance   *b = start_armed(2);
+	Instance   *b = start_ready(2);
 	Key			again = *own_key(&instances[0]);
 	int			w = 0;
 
@@ -1482,12 +1482,12 @@ test_armed_name_again(void **state)
 	tell_watch(b, w, &again, false, etcd.revision + 3);
 	tell_watch(b, w, &again, true, etcd.revision + 4);
 	assert_false(leads(b));
-	assert_non_null(sent(b, "look"));
+	assert_non_null(sent(b, "read"));
 }
 
 /* The stream that is open does not watch the own key yet. */
 static void
-test_armed_other_watch(void **state)
+test_ready_other_watch(void **state)
 {
 	Instance   *b;
 
@@ -1501,13 +1501,13 @@ test_armed_other_watch(void **state)
 	b->config.eligible = true;
 	election_configure(b->core, now, &b->config);
 	deliver(b, start_entry(b));
-	assert_non_null(sent(b, "look"));
+	assert_non_null(sent(b, "read"));
 	assert_true(election_verify(b->core, now, 0, 1));
-	/* this look arms; as another one is under way, the stream is not opened anew yet */
-	deliver(b, sent(b, "look"));
+	/* this read makes it ready; as another one is under way, the stream is not opened anew yet */
+	deliver(b, sent(b, "read"));
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_int_equal(b->watches[0].range_end.len, 0);
-	check_not_armed(b, etcd.revision + 1);
+	check_not_ready(b, etcd.revision + 1);
 }
 
 /* A candidate that leaves wakes only the waiter behind it. */
@@ -1534,11 +1534,11 @@ test_no_herd(void **state)
 }
 
 /*
- * The deadline counts from the sending.  Only a keepalive and its confirming look
+ * The deadline counts from the sending.  Only a keepalive and its confirming read
  * move it.
  */
 static void
-test_beat(void **state)
+test_renewal(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	int64_t		deadline;
@@ -1551,11 +1551,11 @@ test_beat(void **state)
 	election_tick(a->core, now);
 	sent_ns = now;
 	assert_non_null(sent(a, "keepalive"));
-	assert_null(sent(a, "look"));
+	assert_null(sent(a, "read"));
 	now += SECOND;
 	deliver(a, sent(a, "keepalive"));
 	assert_int_equal(a->views[0].deadline_ns, deadline);
-	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "read"));
 	assert_int_equal(a->views[0].deadline_ns, sent_ns + TTL_S * SECOND - MARGIN);
 
 	/* only keepalives are answered, until the deadline passes */
@@ -1565,17 +1565,17 @@ test_beat(void **state)
 		election_tick(a->core, now);
 		if (sent(a, "keepalive"))
 			deliver(a, sent(a, "keepalive"));
-		if (sent(a, "look"))
-			give_up(a, sent(a, "look"), false);
+		if (sent(a, "read"))
+			give_up(a, sent(a, "read"), false);
 		assert_true(now < sent_ns + TTL_S * SECOND);
 	}
 	election_tick(a->core, now);
 	assert_true(find_note(0, "a: unelected - lease_expired") >= 0);
 }
 
-/* etcd is so slow that a beat takes longer than the time to the next one. */
+/* etcd is so slow that a renewal takes longer than the time to the next one. */
 static void
-test_slow_beats(void **state)
+test_slow_renewals(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	int64_t		end;
@@ -1590,7 +1590,7 @@ test_slow_beats(void **state)
 	assert_int_equal(find_note(0, "unelected"), -1);
 	assert_int_equal(find_note(0, "disconnected"), -1);
 
-	/* without answers, the number of beats under way is limited */
+	/* without answers, the number of renewals under way is limited */
 	while (leads(a))
 	{
 		now += 50 * MS;
@@ -1602,9 +1602,9 @@ test_slow_beats(void **state)
 	assert_true(end <= 5);
 }
 
-/* Begins two beats.  Sets their keepalives and the times when they were sent. */
+/* Begins two renewals.  Sets their keepalives and the times when they were sent. */
 static void
-start_beats(Instance *a, Message *keepalives[2], int64_t sent_ns[2])
+start_renewals(Instance *a, Message *keepalives[2], int64_t sent_ns[2])
 {
 	answer_all();
 	for (int i = 0; i < 2; i++)
@@ -1618,81 +1618,81 @@ start_beats(Instance *a, Message *keepalives[2], int64_t sent_ns[2])
 	now += 100 * MS;
 }
 
-/* The answer to the older beat comes last, and does not lower the deadline. */
+/* The answer to the older renewal comes last, and does not lower the deadline. */
 static void
-test_beats_overtaken(void **state)
+test_renewals_overtaken(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Message    *keepalives[2];
 	int64_t		sent_ns[2];
 
 	(void) state;
-	start_beats(a, keepalives, sent_ns);
+	start_renewals(a, keepalives, sent_ns);
 	for (int i = 1; i >= 0; i--)
 	{
 		deliver(a, keepalives[i]);
-		deliver(a, sent(a, "look"));
+		deliver(a, sent(a, "read"));
 		assert_int_equal(a->views[0].deadline_ns, sent_ns[1] + TTL_S * SECOND - MARGIN);
 	}
 }
 
-/* A look confirms only its own beat, with the time and the term of that beat. */
+/* A read confirms only its own renewal, with the time and the term of that renewal. */
 static void
-test_beats_apart(void **state)
+test_renewals_apart(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Message    *keepalives[2];
-	Message    *look;
+	Message    *read;
 	int64_t		sent_ns[2];
 
 	(void) state;
-	start_beats(a, keepalives, sent_ns);
+	start_renewals(a, keepalives, sent_ns);
 	deliver(a, keepalives[0]);
-	look = sent(a, "look");
-	execute(look);
+	read = sent(a, "read");
+	execute(read);
 	deliver(a, keepalives[1]);
-	assert_true(sent(a, "look") != look);
-	/* a deposed leader of etcd answered the second keepalive; its look will show that */
+	assert_true(sent(a, "read") != read);
+	/* a deposed leader of etcd answered the second keepalive; its read will show that */
 	etcd.term++;
-	deliver(a, look);
+	deliver(a, read);
 	assert_int_equal(a->views[0].deadline_ns, sent_ns[0] + TTL_S * SECOND - MARGIN);
-	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "read"));
 	assert_int_equal(a->views[0].deadline_ns, sent_ns[0] + TTL_S * SECOND - MARGIN);
 }
 
-/* The newer beat is refused, and the lease revoked.  The older one does not count any more. */
+/* The newer renewal is refused, and the lease revoked.  The older one does not count any more. */
 static void
-test_beats_refused(void **state)
+test_renewals_refused(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Message    *keepalives[2];
 	int64_t		sent_ns[2];
 	int64_t		token;
-	Message    *look;
+	Message    *read;
 
 	(void) state;
-	start_beats(a, keepalives, sent_ns);
+	start_renewals(a, keepalives, sent_ns);
 	token = a->views[0].token;
 	deliver(a, keepalives[0]);
-	look = sent(a, "look");
-	execute(look);
+	read = sent(a, "read");
+	execute(read);
 	/* the member has not applied the grant of the lease */
 	execute(keepalives[1]);
 	keepalives[1]->answer.ttl_s = 0;
 	deliver(a, keepalives[1]);
 	assert_false(leads(a));
 	assert_non_null(sent(a, "revoke"));
-	deliver(a, look);
-	while (sent(a, "look"))
-		deliver(a, sent(a, "look"));
+	deliver(a, read);
+	while (sent(a, "read"))
+		deliver(a, sent(a, "read"));
 	assert_false(leads(a));
 	run_for(SECOND);
 	assert_true(leads(a) && a->views[0].token > token);
 }
 
-/* A move to a shorter lease cancels both beats. */
+/* A move to a shorter lease cancels both renewals. */
 static void
-test_beats_moved(void **state)
+test_renewals_moved(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Message    *keepalives[2];
@@ -1700,7 +1700,7 @@ test_beats_moved(void **state)
 	int64_t		deadline;
 
 	(void) state;
-	start_beats(a, keepalives, sent_ns);
+	start_renewals(a, keepalives, sent_ns);
 	deliver(a, keepalives[0]);
 	a->config.ttl_s = 2;
 	election_configure(a->core, now, &a->config);
@@ -1708,16 +1708,16 @@ test_beats_moved(void **state)
 	assert_non_null(sent(a, "put"));
 	deadline = a->views[0].deadline_ns;
 	assert_true(deadline <= now + 2 * SECOND);
-	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "read"));
 	deliver(a, keepalives[1]);
-	while (sent(a, "look"))
-		deliver(a, sent(a, "look"));
+	while (sent(a, "read"))
+		deliver(a, sent(a, "read"));
 	assert_int_equal(a->views[0].deadline_ns, deadline);
 	answer_all();
 	assert_true(leads(a));
 }
 
-/* The watch reports a newer version of the key than the confirming look shows. */
+/* The watch reports a newer version of the key than the confirming read shows. */
 static void
 test_confirm_overtaken(void **state)
 {
@@ -1730,7 +1730,7 @@ test_confirm_overtaken(void **state)
 	election_tick(a->core, now);
 	sent_ns = now;
 	deliver(a, sent(a, "keepalive"));
-	execute(sent(a, "look"));
+	execute(sent(a, "read"));
 	assert_true(election_proclaim(a->core, now, 0, "other", 1));
 	execute(sent(a, "put"));
 	answer_all();
@@ -1760,7 +1760,7 @@ test_term(void **state)
 	execute(keepalive);
 	etcd.term++;
 	deliver(a, keepalive);
-	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "read"));
 	assert_int_equal(a->views[0].deadline_ns, deadline);
 
 	/* FRESH: the key moves onto a lease of the new term */
@@ -1793,7 +1793,7 @@ test_late_move(void **state)
 	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
 }
 
-/* The answer to a move is lost.  A look shows that the move took effect. */
+/* The answer to a move is lost.  A read shows that the move took effect. */
 static void
 test_lost_move(void **state)
 {
@@ -1837,7 +1837,7 @@ test_lost_fresh_lease(void **state)
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
 	deliver(a, sent(a, "keepalive"));
-	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "read"));
 	grant = sent(a, "grant");
 	fresh = grant->request.lease;
 	give_up(a, grant, false);
@@ -1923,7 +1923,7 @@ test_late_entry(void **state)
 	Message    *late;
 
 	(void) state;
-	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "read"));
 	deliver(a, sent(a, "grant"));
 	late = sent(a, "enter");
 	assert_non_null(late);
@@ -2048,16 +2048,16 @@ test_single_failure(void **state)
 
 /* Without contact, a leader sends a keepalive while older requests are under way. */
 static void
-test_probe_beside_look(void **state)
+test_probe_beside_read(void **state)
 {
 	Instance   *a = start_instance("a", true);
-	Message    *look;
+	Message    *read;
 
 	(void) state;
 	answer_all();
 	assert_true(election_verify(a->core, now, 0, 1));
-	look = sent(a, "look");
-	assert_non_null(look);
+	read = sent(a, "read");
+	assert_non_null(read);
 	while (election_connected(a->core))
 	{
 		now = election_wakeup_ns(a->core);
@@ -2066,7 +2066,7 @@ test_probe_beside_look(void **state)
 			give_up(a, sent(a, "keepalive"), true);
 	}
 	assert_true(leads(a));
-	assert_true(look->used && !look->given_up);
+	assert_true(read->used && !read->given_up);
 	assert_null(sent(a, "keepalive"));
 	now += TTL_S * SECOND / 18;
 	election_tick(a->core, now);
@@ -2075,8 +2075,8 @@ test_probe_beside_look(void **state)
 	/* but it sends one probe at a time */
 	now += SECOND;
 	election_tick(a->core, now);
-	give_up(a, look, true);
-	assert_null(sent(a, "look"));
+	give_up(a, read, true);
+	assert_null(sent(a, "read"));
 	answer_all();
 	assert_true(election_connected(a->core));
 	assert_true(leads(a));
@@ -2106,19 +2106,19 @@ static void
 test_probe_hangs(void **state)
 {
 	Instance   *a = start_instance("a", true);
-	Message    *look;
+	Message    *read;
 	Message    *probe;
 
 	(void) state;
 	answer_all();
 	assert_true(election_verify(a->core, now, 0, 1));
-	look = sent(a, "look");
-	lose_contact_but(a, look);
+	read = sent(a, "read");
+	lose_contact_but(a, read);
 	now += TTL_S * SECOND / 18;
 	election_tick(a->core, now);
 	probe = sent(a, "keepalive");
 	assert_non_null(probe);
-	deliver(a, look);
+	deliver(a, read);
 	assert_true(election_connected(a->core));
 	lose_contact_but(a, probe);
 	assert_true(leads(a));
@@ -2260,8 +2260,8 @@ test_proclaim_not_answered(void **state)
 		}
 		if (sent(a, "keepalive"))
 			deliver(a, sent(a, "keepalive"));
-		if (sent(a, "look"))
-			deliver(a, sent(a, "look"));
+		if (sent(a, "read"))
+			deliver(a, sent(a, "read"));
 	}
 	assert_true(leads(a));
 	assert_in_range(ntries, 5, 15);
@@ -2294,7 +2294,7 @@ test_watch_start(void **state)
 	put_key(key, value, b->views[0].lease);
 	assert_int_equal(etcd.revision, revision + 2);
 
-	/* the stream ends, and no look is answered before the next one is opened */
+	/* the stream ends, and no read is answered before the next one is opened */
 	b->nwatches = 0;
 	election_watch_ended(b->core, now);
 	now += SECOND / 2;
@@ -2305,16 +2305,16 @@ test_watch_start(void **state)
 }
 
 /*
- * A beat asked for the key of an earlier leader, and its answer is newer than
- * the look that showed the present leader.  A new stream begins after that look.
+ * A renewal asked for the key of an earlier leader, and its answer is newer than
+ * the read that showed the present leader.  A new stream begins after that read.
  */
 static void
 test_watch_start_after_names(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Instance   *o;
-	Message    *look;
-	Message    *beat;
+	Message    *read;
+	Message    *renewal;
 	int64_t		revision;
 
 	(void) state;
@@ -2324,19 +2324,19 @@ test_watch_start_after_names(void **state)
 	answer_all();
 	assert_string_equal(o->views[0].leader, "a");
 	end_lease(find_lease(a->views[0].lease));
-	look = sent(o, "look");
-	assert_non_null(look);
-	execute(look);
+	read = sent(o, "read");
+	assert_non_null(read);
+	execute(read);
 	revision = etcd.revision;
 	now += TTL_S * SECOND / 3;
 	election_tick(o->core, now);
-	beat = sent(o, "look");
-	assert_ptr_not_equal(beat, look);
+	renewal = sent(o, "read");
+	assert_ptr_not_equal(renewal, read);
 
 	delete_key(&etcd.keys[0]);
-	deliver(o, look);
+	deliver(o, read);
 	assert_string_equal(o->views[0].leader, "b");
-	deliver(o, beat);
+	deliver(o, renewal);
 	now += SECOND;
 	election_tick(o->core, now);
 	assert_int_equal(o->nwatches, 1);
@@ -2359,7 +2359,7 @@ test_key_deleted(void **state)
 	answer_all();
 	assert_true(leads(a) && a->views[0].token > token);
 
-	/* if the watch is silent, the next beat shows it */
+	/* if the watch is silent, the next renewal shows it */
 	a->watch_silent = true;
 	token = a->views[0].token;
 	delete_key(&etcd.keys[0]);
@@ -2507,7 +2507,7 @@ crash(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .find_namesake = port_find_namesake,
+		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
 		.random = port_random, .ctx = in
 	};
 
@@ -2523,7 +2523,7 @@ crash(Instance *in)
 	election_configure(in->core, now, &in->config);
 }
 
-/* MEMORY: after a crash the instance leads with the same token, but not before a look. */
+/* MEMORY: after a crash the instance leads with the same token, but not before a read. */
 static void
 test_resume(void **state)
 {
@@ -2593,7 +2593,7 @@ test_resume(void **state)
  * crash is not reported.
  */
 static void
-test_namesake(void **state)
+test_duplicate_name(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Instance   *copy;
@@ -2606,25 +2606,25 @@ test_namesake(void **state)
 	crash(a);
 	run_for(4 * TTL_S * SECOND);
 	assert_true(leads(a));
-	assert_int_equal(find_note(0, "namesake"), -1);
+	assert_int_equal(find_note(0, "duplicate name"), -1);
 
 	copy = start_instance("a", true);
 	run_for(4 * TTL_S * SECOND);
 	assert_int_equal(copy->views[0].state, ELECTION_WAITING);
-	first = find_note(0, "a: namesake a in e");
+	first = find_note(0, "a: duplicate name a in e");
 	assert_true(first >= 0);
-	first = find_note(first + 1, "a: namesake a in e");
+	first = find_note(first + 1, "a: duplicate name a in e");
 	assert_true(first >= 0);
 	run_for(4 * TTL_S * SECOND);
-	assert_int_equal(find_note(first + 1, "a: namesake a in e"), -1);
+	assert_int_equal(find_note(first + 1, "a: duplicate name a in e"), -1);
 	(void) start_instance("b", true);
 	run_for(4 * TTL_S * SECOND);
-	assert_int_equal(find_note(0, "b: namesake"), -1);
+	assert_int_equal(find_note(0, "b: duplicate name"), -1);
 }
 
-/* Looks that etcd refuses are not sent again at once. */
+/* Reads that etcd refuses are not sent again at once. */
 static void
-test_look_refused(void **state)
+test_read_refused(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	int			before;
@@ -2687,11 +2687,11 @@ test_verify(void **state)
 	now += TTL_S * SECOND / 3;
 	election_tick(a->core, now);
 	deliver(a, sent(a, "keepalive"));
-	before = sent(a, "look");
+	before = sent(a, "read");
 	assert_non_null(before);
 
 	assert_true(election_verify(a->core, now, 0, 1));
-	verifying = sent(a, "look");
+	verifying = sent(a, "read");
 	assert_ptr_not_equal(verifying, before);
 	assert_false(election_verify(a->core, now, 0, 2));
 	deliver(a, before);
@@ -2848,7 +2848,7 @@ test_left_in_move(void **state)
 		{
 			deliver(a, sent(a, "delete"));
 			give_up(a, move, false);
-			/* the key of f is moved before a look shows its lease */
+			/* the key of f is moved before a read shows its lease */
 			while (sent(a, "put") == NULL)
 			{
 				now += MS;
@@ -2868,7 +2868,7 @@ test_left_in_move(void **state)
 }
 
 /*
- * A look that was sent before the revocation shows the key of an entry that has
+ * A read that was sent before the revocation shows the key of an entry that has
  * timed out.  The instance still knows the name of that key.
  */
 static void
@@ -2876,7 +2876,7 @@ test_key_after_revocation(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Message    *late;
-	Message    *look;
+	Message    *read;
 	Message    *revoke;
 
 	(void) state;
@@ -2886,16 +2886,16 @@ test_key_after_revocation(void **state)
 	give_up(a, late, false);
 	a->config.eligible = false;
 	election_configure(a->core, now, &a->config);
-	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "read"));
 	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
-	look = sent(a, "look");
+	read = sent(a, "read");
 	revoke = sent(a, "revoke");
-	assert_non_null(look);
+	assert_non_null(read);
 	assert_non_null(revoke);
 	execute(late);
-	execute(look);
+	execute(read);
 	deliver(a, revoke);
-	deliver(a, look);
+	deliver(a, read);
 	assert_int_equal(a->views[0].state, ELECTION_LEAVING);
 	assert_non_null(sent(a, "delete"));
 	assert_true(sent(a, "delete")->request.success[0].key.len > 0);
@@ -2921,7 +2921,7 @@ test_late_answer_of_entry(void **state)
 	f = election_find(a->core, "f");
 	assert_int_equal(strncmp(enter->request.compares[0].key.data, "f/", 2), 0);
 	assert_true(election_resign(a->core, now, f, false, 1));
-	deliver(a, sent(a, "look"));
+	deliver(a, sent(a, "read"));
 	assert_true(election_campaign(a->core, now, f, 2));
 	deliver(a, sent(a, "delete"));
 	assert_int_equal(a->views[f].state, ELECTION_JOINING);
@@ -2934,13 +2934,13 @@ test_late_answer_of_entry(void **state)
 	assert_int_equal(etcd.nkeys, 2);
 }
 
-/* Each event causes a look, even while others are under way.  Only the newest is repeated. */
+/* Each event causes a read, even while others are under way.  Only the newest is repeated. */
 static void
-test_looks_that_hang(void **state)
+test_reads_that_hang(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	Instance   *b;
-	Message    *looks[3];
+	Message    *reads[3];
 	Key			other;
 	int			before;
 
@@ -2956,17 +2956,17 @@ test_looks_that_hang(void **state)
 	{
 		other.create_revision = ++etcd.revision;
 		tell_watches(&other, false);
-		looks[i] = sent(b, "look");
-		assert_non_null(looks[i]);
-		assert_true(i == 0 || looks[i] != looks[i - 1]);
+		reads[i] = sent(b, "read");
+		assert_non_null(reads[i]);
+		assert_true(i == 0 || reads[i] != reads[i - 1]);
 	}
 	before = b->nsent;
 	for (int i = 0; i < 2; i++)
-		give_up(b, looks[i], true);
+		give_up(b, reads[i], true);
 	now += 500 * MS;
 	election_tick(b->core, now);
 	assert_int_equal(b->nsent, before);
-	give_up(b, looks[2], true);
+	give_up(b, reads[2], true);
 	now += 500 * MS;
 	election_tick(b->core, now);
 	assert_int_equal(b->nsent, before + 1);
@@ -3065,7 +3065,7 @@ test_stop(void **state)
  * not tried for ever.
  */
 static void
-test_farewell(void **state)
+test_shutdown_revocation(void **state)
 {
 	Instance   *a = start_instance("a", true);
 	int			ntries = 0;
@@ -3103,36 +3103,36 @@ main(void)
 		TEST(test_by_name),
 		TEST(test_ordered),
 		TEST(test_busy),
-		TEST(test_beat_while_leaving),
-		TEST(test_armed_name_again),
-		TEST(test_armed_other_watch),
-		TEST(test_armed),
-		TEST(test_armed_looks),
-		TEST(test_armed_not_alone),
-		TEST(test_armed_read),
-		TEST(test_armed_proclaim),
-		TEST(test_armed_older_event),
-		TEST(test_armed_lapsed),
-		TEST(test_armed_lost_watch),
-		TEST(test_armed_move),
-		TEST(test_armed_tainted),
-		TEST(test_armed_other_lease),
-		TEST(test_armed_put_back),
-		TEST(test_armed_older_move),
-		TEST(test_armed_told_move),
-		TEST(test_armed_left),
-		TEST(test_armed_transfer),
-		TEST(test_armed_doubt),
-		TEST(test_armed_restored),
-		TEST(test_armed_reentry),
+		TEST(test_renewal_while_leaving),
+		TEST(test_ready_name_again),
+		TEST(test_ready_other_watch),
+		TEST(test_ready),
+		TEST(test_ready_reads),
+		TEST(test_ready_not_alone),
+		TEST(test_ready_read),
+		TEST(test_ready_proclaim),
+		TEST(test_ready_older_event),
+		TEST(test_ready_lapsed),
+		TEST(test_ready_lost_watch),
+		TEST(test_ready_move),
+		TEST(test_ready_tainted),
+		TEST(test_ready_other_lease),
+		TEST(test_ready_put_back),
+		TEST(test_ready_older_move),
+		TEST(test_ready_told_move),
+		TEST(test_ready_left),
+		TEST(test_ready_transfer),
+		TEST(test_ready_doubt),
+		TEST(test_ready_restored),
+		TEST(test_ready_reentry),
 		TEST(test_no_space),
 		TEST(test_no_herd),
-		TEST(test_beat),
-		TEST(test_slow_beats),
-		TEST(test_beats_overtaken),
-		TEST(test_beats_apart),
-		TEST(test_beats_refused),
-		TEST(test_beats_moved),
+		TEST(test_renewal),
+		TEST(test_slow_renewals),
+		TEST(test_renewals_overtaken),
+		TEST(test_renewals_apart),
+		TEST(test_renewals_refused),
+		TEST(test_renewals_moved),
 		TEST(test_confirm_overtaken),
 		TEST(test_term),
 		TEST(test_late_move),
@@ -3144,7 +3144,7 @@ main(void)
 		TEST(test_waiter_lost_lease),
 		TEST(test_unapplied_grant),
 		TEST(test_single_failure),
-		TEST(test_probe_beside_look),
+		TEST(test_probe_beside_read),
 		TEST(test_probe_hangs),
 		TEST(test_lesser_ttl),
 		TEST(test_no_elections),
@@ -3157,8 +3157,8 @@ main(void)
 		TEST(test_history),
 		TEST(test_observer),
 		TEST(test_resume),
-		TEST(test_namesake),
-		TEST(test_look_refused),
+		TEST(test_duplicate_name),
+		TEST(test_read_refused),
 		TEST(test_long_key),
 		TEST(test_verify),
 		TEST(test_token_twice),
@@ -3167,11 +3167,11 @@ main(void)
 		TEST(test_left_in_move),
 		TEST(test_key_after_revocation),
 		TEST(test_late_answer_of_entry),
-		TEST(test_looks_that_hang),
+		TEST(test_reads_that_hang),
 		TEST(test_resume_resigned),
 		TEST(test_settings),
 		TEST(test_stop),
-		TEST(test_farewell)
+		TEST(test_shutdown_revocation)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

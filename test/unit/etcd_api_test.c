@@ -350,7 +350,7 @@ static const Recorded delete_txns[] = {
 	"\"responses\":[{\"response_delete_range\":{\"header\":{\"revision\":\"3\"}, \"deleted\":\"1\"}}]}"},
 };
 
-static const Recorded ordered_looks[] = {
+static const Recorded ordered_reads[] = {
 	{"v1", ETCD_TXN, 200, "{\"header\":" V1_HEADER("1") ",\"succeeded\":true,\"responses\":["
 		"{\"response_range\":{\"header\":{\"revision\":\"1\"}}},"
 		"{\"response_txn\":{\"header\":{},\"succeeded\":true}}]}"},
@@ -547,7 +547,7 @@ test_decode_txn_answers(void **state)
 		assert_int_equal(answer.results[0].deleted, 1);
 		etcd_free_answer(&answer);
 
-		decode_recorded(&ordered_looks[i], &answer);
+		decode_recorded(&ordered_reads[i], &answer);
 		assert_true(answer.succeeded);
 		assert_int_equal(answer.nresults, 2);
 		assert_int_equal(answer.results[0].kind, ETCD_OP_RANGE);
@@ -992,7 +992,7 @@ static const struct
 	{failed_txns, lengthof(failed_txns)},
 	{delete_txns, lengthof(delete_txns)},
 	{empty_txns, lengthof(empty_txns)},
-	{ordered_looks, lengthof(ordered_looks)},
+	{ordered_reads, lengthof(ordered_reads)},
 };
 
 static void

@@ -174,7 +174,7 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_namesake(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *value)
 {
 	(void) ctx;
 	(void) election;
@@ -344,7 +344,7 @@ set_up(void **state)
 {
 	static const ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce,
-		port_reply, port_remember, port_find_namesake, port_random, NULL
+		port_reply, port_remember, port_find_duplicate_name, port_random, NULL
 	};
 
 	(void) state;
@@ -410,11 +410,11 @@ begin_leading(void)
 /* ---- tests ------------------------------------------------------------------------ */
 
 /*
- * A beat is a look, a request for the time to live, and another look.  The
+ * A renewal is a read, a request for the time to live, and another read.  The
  * deadline counts from the sending of the second request.
  */
 static void
-test_beat(void **state)
+test_renewal(void **state)
 {
 	int64_t		sent_ns;
 
@@ -507,7 +507,7 @@ test_recovery(void **state)
 	assert_string_equal(events, "leader(n1) elected(n1)");
 }
 
-/* A new term between the two answers, or before the first, invalidates the beat. */
+/* A new term between the two answers, or before the first, invalidates the renewal. */
 static void
 test_terms(void **state)
 {
@@ -527,7 +527,7 @@ test_terms(void **state)
 	assert_true(leads());
 }
 
-/* A look that was sent before the answer about the time to live does not confirm it. */
+/* A read that was sent before the answer about the time to live does not confirm it. */
 static void
 test_order(void **state)
 {
@@ -541,7 +541,7 @@ test_order(void **state)
 	assert_true(asks(ETCD_TIME_TO_LIVE));
 	assert_true(election_verify(core, now, 0, 1));
 	assert_int_equal(nsent, 2);
-	/* the look is answered first */
+	/* the read is answered first */
 	{
 		Sent		first = sent[0];
 
@@ -600,7 +600,7 @@ test_watch(void **state)
 	assert_int_equal(view.token, etcd.revision);
 }
 
-/* The watch is silent.  The look of the next beat shows the change. */
+/* The watch is silent.  The read of the next renewal shows the change. */
 static void
 test_silent_watch(void **state)
 {
@@ -632,7 +632,7 @@ test_patroni_restart(void **state)
 	assert_int_equal(view.lease, 99);
 	assert_int_equal(view.token, token);
 	assert_string_equal(events, "");
-	/* if the watch is silent, a look shows the other lease */
+	/* if the watch is silent, a read shows the other lease */
 	set_key(LEADER, "n1", 98);
 	run(11 * SECOND, true);
 	assert_int_equal(view.lease, 98);
@@ -655,7 +655,7 @@ test_lease_changed_at_deadline(void **state)
 	assert_int_equal(view.deadline_ns, deadline_ns);
 }
 
-/* An event is older than the look, or comes once more after a newer one. */
+/* An event is older than the read, or comes once more after a newer one. */
 static void
 test_old_events(void **state)
 {
@@ -692,9 +692,9 @@ test_old_events(void **state)
 	assert_string_equal(view.leader, "n4");
 }
 
-/* Looks that etcd refuses are not sent again at once. */
+/* Reads that etcd refuses are not sent again at once. */
 static void
-test_look_refused(void **state)
+test_read_refused(void **state)
 {
 	EtcdAnswer	refusal = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_PERMISSION_DENIED};
 	int			nlooks = 0;
@@ -770,9 +770,9 @@ test_no_leader_restored(void **state)
 	assert_false(view.has_leader);
 }
 
-/* A look was sent before the time to live was answered, and is answered after it. */
+/* A read was sent before the time to live was answered, and is answered after it. */
 static void
-test_look_sent_before(void **state)
+test_read_sent_before(void **state)
 {
 	int64_t		deadline;
 
@@ -786,15 +786,15 @@ test_look_sent_before(void **state)
 	assert_int_equal(nsent, 2);
 	answer();					/* the time to live */
 	assert_int_equal(nsent, 3);
-	answer();					/* the older look */
+	answer();					/* the older read */
 	assert_int_equal(view.deadline_ns, deadline);
 	answer();
 	assert_true(view.deadline_ns > deadline);
 }
 
-/* A look at the keys of another namespace is under way. */
+/* A read of the keys of another namespace is under way. */
 static void
-test_look_of_other_cluster(void **state)
+test_read_of_other_cluster(void **state)
 {
 	(void) state;
 	configure();
@@ -844,9 +844,9 @@ test_other_lease_after_told(void **state)
 	assert_true(view.deadline_ns <= now + SECOND);
 }
 
-/* A look is older than an event. */
+/* A read is older than an event. */
 static void
-test_look_before_event(void **state)
+test_read_before_event(void **state)
 {
 	Key			before;
 
@@ -859,7 +859,7 @@ test_look_before_event(void **state)
 	before = etcd.keys[LEADER];
 	set_key(LEADER, NULL, 0);
 	tell();
-	/* the look was executed before the deletion */
+	/* the read was executed before the deletion */
 	{
 		Key			after = etcd.keys[LEADER];
 
@@ -872,7 +872,7 @@ test_look_before_event(void **state)
 	assert_false(view.has_leader && strcmp(view.leader, "n2") == 0);
 }
 
-/* The watch tells a hand-over from n2 to n3 before any look. */
+/* The watch tells a hand-over from n2 to n3 before any read. */
 static void
 test_old_name_new_revision(void **state)
 {
@@ -933,7 +933,7 @@ test_patroni_hangs(void **state)
 	assert_string_equal(view.problem, "this server is not in recovery, but there is no leader key of Patroni: is Patroni running here?");
 }
 
-/* The lease is gone, and a look still shows the key. */
+/* The lease is gone, and a read still shows the key. */
 static void
 test_lease_gone(void **state)
 {
@@ -1161,7 +1161,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_beat, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_renewal, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pace, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_recovery, set_up, tear_down),
@@ -1174,14 +1174,14 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_lease_changed_at_deadline, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lease_changed_without_contact, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_old_events, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_look_refused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_read_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_leader_elsewhere, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_leader_restored, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_look_sent_before, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_look_of_other_cluster, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_read_sent_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_read_of_other_cluster, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_other_lease_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_other_lease_after_told, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_look_before_event, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_read_before_event, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_old_name_new_revision, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_etcd_away, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_patroni_hangs, set_up, tear_down),

@@ -31,7 +31,7 @@ describe(const EtcdRequest *request)
 	/* The other kinds belong to the transport. */
 	assert_int_equal(request->kind, ETCD_TXN);
 	if (request->success[0].kind == ETCD_OP_RANGE)
-		return request->success[0].limit == SURVEY_LIMIT ? "survey" : "look";
+		return request->success[0].limit == SURVEY_LIMIT ? "survey" : "read";
 	if (request->success[0].kind == ETCD_OP_DELETE)
 		return request->ncompares > 1 ? "transfer" : "delete";
 	return request->compares[0].value == 0 ? "enter" : "put";

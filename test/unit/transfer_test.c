@@ -156,7 +156,7 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_namesake(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *value)
 {
 	(void) ctx;
 	(void) election;
@@ -407,7 +407,7 @@ run(int64_t duration_ns)
 
 static const ElectionPort port = {
 	port_send, port_watch, port_change_endpoint, port_publish, port_announce,
-	port_reply, port_remember, port_find_namesake, port_random, NULL
+	port_reply, port_remember, port_find_duplicate_name, port_random, NULL
 };
 
 static int
@@ -695,7 +695,7 @@ test_txn(void **state)
 	assert_int_equal(s->request.nfailure, 1);
 	assert_survey(&s->request.failure[0], own_revision);
 
-	/* the answer shows that the own key is gone; no look is needed */
+	/* the answer shows that the own key is gone; no read is needed */
 	answer(s);
 	assert_int_equal(view.state, ELECTION_JOINING);
 
@@ -749,7 +749,7 @@ receipt(bool silent)
 	assert_int_equal(nreplies, 0);
 	put("e/c3.pg", "n3");
 	if (silent)
-		run(SURVEYS);			/* the next beat sends a look */
+		run(SURVEYS);			/* the next renewal sends a read */
 	else
 		tell();
 	assert_reply(ELECTION_DONE);
@@ -764,7 +764,7 @@ test_receipt(void **state)
 }
 
 static void
-test_receipt_by_look(void **state)
+test_receipt_by_read(void **state)
 {
 	(void) state;
 	receipt(true);
@@ -879,16 +879,16 @@ test_answer_lost(void **state)
 	assert_int_equal(view.state, ELECTION_WAITING);
 }
 
-/* A look shows the own key as the first, before the txn is executed. */
+/* A read shows the own key as the first, before the txn is executed. */
 static void
-test_look_before(void **state)
+test_read_before(void **state)
 {
 	(void) state;
 	begin_leading();
 	transfer("n3");
 	assert_non_null(answer_until("transfer"));
 	assert_true(election_verify(core, now, 0, TICKET + 1));
-	answer(next_sent("look"));
+	answer(next_sent("read"));
 	assert_string_equal(view.leader, "n1");
 	assert_false(leads());
 	answer_all();
@@ -917,7 +917,7 @@ test_answer_late(void **state)
 	id = s->id;
 	execute(&s->request, &late);
 	s->id = 0;
-	run(SURVEYS);				/* a beat sends a look */
+	run(SURVEYS);				/* a renewal sends a read */
 	assert_int_equal(view.state, ELECTION_WAITING);
 	strcpy(own, view.key);
 	create_revision = view.create_revision;
@@ -962,7 +962,7 @@ test_in_doubt(void **state)
 	assert_int_equal(view.state, ELECTION_WAITING);
 }
 
-/* After a survey without the own key, a look decides, and no survey is repeated at once. */
+/* After a survey without the own key, a read decides, and no survey is repeated at once. */
 static void
 test_in_doubt_without_key(void **state)
 {
@@ -976,7 +976,7 @@ test_in_doubt_without_key(void **state)
 	delete(view.key);
 	nsurveys = 0;
 	give_up(s, false);
-	/* looks have no answer, and the watch is silent */
+	/* reads have no answer, and the watch is silent */
 	for (int64_t end = now + SECOND / 2; now < end; election_tick(core, now))
 	{
 		while ((s = next_sent("survey")) != NULL)
@@ -1342,13 +1342,13 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_txn, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_txn_to_foreign, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_receipt, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_receipt_by_look, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_receipt_by_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_deadline, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_target_dies, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_target_gone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_queue_changes, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_answer_lost, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_look_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_read_before, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_answer_late, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_in_doubt, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_in_doubt_without_key, set_up, tear_down),

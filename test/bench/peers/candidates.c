@@ -91,7 +91,7 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_namesake(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *value)
 {
 }
 
@@ -143,7 +143,7 @@ start(Candidate *candidate, const char *endpoint, const char *election, const ch
 	};
 	ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce, port_reply,
-		port_remember, port_find_namesake, port_random, candidate
+		port_remember, port_find_duplicate_name, port_random, candidate
 	};
 	EtcdClientSettings settings = {
 		.endpoints = &endpoint,

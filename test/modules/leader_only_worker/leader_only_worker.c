@@ -4,7 +4,7 @@
  *	  A background worker that works only while its instance leads.
  *
  * Its work is a row in the table "work" of database "postgres", ten times a
- * second.  Each transaction is armed: it commits only if the instance still
+ * second.  Each transaction is fenced: it commits only if the instance still
  * leads under the token that is in the row.
  *
  *-------------------------------------------------------------------------
@@ -47,7 +47,7 @@ work(int64 token)
 	SPI_finish();
 }
 
-/* One armed transaction.  That leadership was lost meanwhile is logged. */
+/* One fenced transaction.  That leadership was lost meanwhile is logged. */
 static void
 run_transaction(const EtcdLeaderApi *api)
 {

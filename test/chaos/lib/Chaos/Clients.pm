@@ -213,7 +213,7 @@ sub create_ledger
 # role that has require_leadership set) or prepared (COMMIT PREPARED, with
 # require_leadership set).  Each writer has an account of its own.
 #
-# ledger => a server, to which it also writes between arming and commit: an entry, and
+# ledger => a server, to which it also writes between fencing and commit: an entry, and
 # the account of the same number.  There this account is read and written in two
 # transactions.  A fence refuses a token that is lower than the last one.
 #
@@ -270,9 +270,9 @@ sub transact
 	my ($dbh, $outside, $txn) = @_;
 	my $function = { role => 'etcd_fencing_token', function => 'etcd_require_leader', verify => 'etcd_verify_leader' }->{ $txn->{how} };
 	$dbh->begin_work;
-	$txn->{armed_before} = now();
+	$txn->{fenced_before} = now();
 	my ($token) = $dbh->selectrow_array("SELECT $function(?)", undef, $election);
-	$txn->{armed_after} = now();
+	$txn->{fenced_after} = now();
 	$txn->{token} = $token;
 	my $account;
 	if ($outside && defined $token)
@@ -299,8 +299,8 @@ sub transact
 	return;
 }
 
-# The same by two-phase commit.  An armed transaction cannot be prepared, so it is
-# armed for COMMIT PREPARED.
+# The same by two-phase commit.  A fenced transaction cannot be prepared, so it is
+# fenced for COMMIT PREPARED.
 sub transact_prepared
 {
 	my ($dbh, $txn) = @_;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * look.c
- *	  Looks: one txn that reads, for several elections, the own key, the
+ * reads.c
+ *	  Reads: one txn that reads, for several elections, the own key, the
  *	  predecessor and the leader; and what its answer shows (PLACE, EPOCH,
  *	  BY NAME, ORDERED).
  *
@@ -17,29 +17,29 @@
 /* ---- what is wanted ---------------------------------------------------------- */
 
 void
-look_want_all(ElectionCore *core)
+read_want_all(ElectionCore *core)
 {
 	for_each_election(core, e)
-		e->look_wanted = true;
+		e->read_wanted = true;
 }
 
 void
-look_postpone(ElectionCore *core, int64_t until_ns)
+read_postpone(ElectionCore *core, int64_t until_ns)
 {
-	if (core->look_retry_ns < until_ns)
-		core->look_retry_ns = until_ns;
+	if (core->read_retry_ns < until_ns)
+		core->read_retry_ns = until_ns;
 }
 
 void
-look_take_up(const Op *op, Election *e)
+read_take_up(const Op *op, Election *e)
 {
-	e->look_wanted = false;
+	e->read_wanted = false;
 	if (e->commands.verify_ticket != 0 && e->commands.verify_id == 0)
 		e->commands.verify_id = op->id;
 }
 
 void
-look_finish(ElectionCore *core, const Op *op, Election *e)
+read_finish(ElectionCore *core, const Op *op, Election *e)
 {
 	if (e->commands.verify_id != op->id)
 		return;
@@ -48,21 +48,21 @@ look_finish(ElectionCore *core, const Op *op, Election *e)
 }
 
 void
-look_want_again(const Op *op, Election *e)
+read_want_again(const Op *op, Election *e)
 {
-	/* a newer look shows the same; the next beat asks by names again */
-	e->look_wanted |= op->id == e->look_id;
+	/* a newer read shows the same; the next renewal asks by names again */
+	e->read_wanted |= op->id == e->read_id;
 	if (e->commands.verify_id == op->id)
 	{
 		e->commands.verify_id = 0;
-		e->look_wanted = true;
+		e->read_wanted = true;
 	}
 }
 
 void
-look_retry_now(ElectionCore *core)
+read_retry_now(ElectionCore *core)
 {
-	core->look_retry_ns = 0;
+	core->read_retry_ns = 0;
 }
 
 /* ---- sending ----------------------------------------------------------- */
@@ -90,10 +90,10 @@ range_of_queue_key(const QueueKey *key)
 static int
 add_names(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 {
-	op->asked[slot] |= LOOK_BY_NAME;
+	op->asked[slot] |= READ_BY_NAME;
 	if (is_queued(e) && e->position.predecessor.create_revision != e->leader.key.create_revision)
 	{
-		op->asked[slot] |= LOOK_NEIGHBOUR;
+		op->asked[slot] |= READ_ADJACENT;
 		ranges[n++] = range_of_queue_key(&e->position.predecessor);
 	}
 	ranges[n++] = range_of_queue_key(&e->leader.key);
@@ -110,7 +110,7 @@ add_places(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 	range.range_end = bytes_of(e->prefix_end);
 	if (is_queued(e))
 	{
-		op->asked[slot] |= LOOK_NEIGHBOUR;
+		op->asked[slot] |= READ_ADJACENT;
 		range.sort = ETCD_SORT_LAST_CREATED;
 		/* of a predecessor never 0, no filter: etcd's first revision is 1 */
 		if (e->state != ELECTION_LEADING)
@@ -138,7 +138,7 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 	 */
 	if (e->own.key[0] != '\0' && e->state != ELECTION_JOINING)
 	{
-		op->asked[slot] |= LOOK_OWN;
+		op->asked[slot] |= READ_OWN;
 		ranges[n++] = range_of_key(e->own.key);
 	}
 	if (by_name)
@@ -147,9 +147,9 @@ add_ranges(Op *op, Election *e, int slot, bool by_name, EtcdOp *ranges, int n)
 }
 
 /*
- * May a look conclude that the instance leads (ORDERED)?  The look of a
+ * May a read conclude that the instance leads (ORDERED)?  The read of a
  * candidate behind another waiter need not be ordered: if it shows the
- * candidate as the first, the candidate looks again.
+ * candidate as the first, the candidate reads again.
  */
 static bool
 may_lead(const Election *e)
@@ -157,29 +157,29 @@ may_lead(const Election *e)
 	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
-/* Reads all elections, or those of which a look is wanted. */
+/* Reads all elections, or those of which a read is wanted. */
 static bool
-send_look(ElectionCore *core, int64_t now_ns, bool all, const Beat *beat)
+send_read(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 {
 	EtcdOp		ops[OWN_NRANGES * ELECTION_MAX_ELECTIONS + 1];
-	bool		ordered = beat != NULL;
+	bool		ordered = renewal != NULL;
 	int			n = 0;
-	Op		   *op = core_start_op(core, now_ns, OP_LOOK);
+	Op		   *op = core_start_op(core, now_ns, OP_READ);
 
 	if (op == NULL)
 		return false;
-	if (beat)
-		op->beat = *beat;
+	if (renewal)
+		op->renewal = *renewal;
 	for_each_election(core, e)
 	{
-		bool		names_do = !e->look_wanted && has_names(e);
+		bool		names_do = !e->read_wanted && has_names(e);
 
-		if (e->followed || !(all || e->look_wanted))
+		if (e->followed || !(all || e->read_wanted))
 			continue;
 		ordered |= may_lead(e);
-		look_take_up(op, e);
+		read_take_up(op, e);
 		if (!names_do)
-			e->look_id = op->id;
+			e->read_id = op->id;
 		n = add_ranges(op, e, slot_of(core, e), names_do, ops, n);
 	}
 	if (n == 0)
@@ -187,26 +187,26 @@ send_look(ElectionCore *core, int64_t now_ns, bool all, const Beat *beat)
 		op->id = 0;
 		return false;
 	}
-	core_send_look(core, op, ops, n, ordered);
+	core_send_read(core, op, ops, n, ordered);
 	return true;
 }
 
 bool
-look_send(ElectionCore *core, int64_t now_ns, const Beat *beat)
+read_send(ElectionCore *core, int64_t now_ns, const Renewal *renewal)
 {
-	return send_look(core, now_ns, true, beat);
+	return send_read(core, now_ns, true, renewal);
 }
 
 void
-look_pursue(ElectionCore *core, int64_t now_ns)
+read_reconcile(ElectionCore *core, int64_t now_ns)
 {
-	if (core_is_due(core, now_ns, core->look_retry_ns))
-		(void) send_look(core, now_ns, false, NULL);
+	if (core_is_due(core, now_ns, core->read_retry_ns))
+		(void) send_read(core, now_ns, false, NULL);
 }
 
 /* ---- what an answer shows ---------------------------------------------------- */
 
-/* A place in the queue, as a look showed it. */
+/* A place in the queue, as a read showed it. */
 static void
 set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
 {
@@ -221,7 +221,7 @@ set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
 	}
 }
 
-/* The leader, as a look shows it. */
+/* The leader, as a read shows it. */
 static void
 learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts *keys)
 {
@@ -257,9 +257,9 @@ is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
  * an earlier life of this instance is gone after a TTL.
  */
 static void
-look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const KeyFacts *keys)
+check_duplicate_name(ElectionCore *core, int64_t now_ns, Election *e, const KeyFacts *keys)
 {
-	const EtcdKeyValue *others[] = {keys->leader, keys->neighbour};
+	const EtcdKeyValue *others[] = {keys->leader, keys->adjacent};
 	int64_t		found = 0;
 	char		value[ELECTION_VALUE_SIZE];
 
@@ -278,12 +278,12 @@ look_for_namesake(ElectionCore *core, int64_t now_ns, Election *e, const KeyFact
 		now_ns - e->duplicate.since_ns < 2 * core->config.ttl_s * NS_PER_S)
 		return;
 	e->duplicate.since_ns = NEVER_NS;
-	core->port.find_namesake(core->port.ctx, e->name, e->own.value);
+	core->port.find_duplicate_name(core->port.ctx, e->name, e->own.value);
 }
 
 /*
  * This instance is in the queue: finds its place.  True if the own key is as
- * PLACE and BEAT require.
+ * PLACE and RENEWAL require.
  */
 static bool
 learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
@@ -299,19 +299,19 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 	{
 		queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
 		e->leader.is_known = true;
-		e->look_wanted = true;
+		e->read_wanted = true;
 	}
 	else if (own_stands)
 	{
 		e->position.ready_revision = 0;
-		look_for_namesake(core, now_ns, e, keys);
+		check_duplicate_name(core, now_ns, e, keys);
 		if (e->leader.key.create_revision == e->own.create_revision)
 			queue_become_first(core, now_ns, e, facts->revision, facts->ordered);
 		else
 		{
 			e->state = ELECTION_WAITING;
-			set_queue_key(&e->position.predecessor, keys->neighbour);
-			/* the first key is the one before ours: there is no other (ARMED) */
+			set_queue_key(&e->position.predecessor, keys->adjacent);
+			/* the first key is the one before ours: there is no other (READY) */
 			if (is_successor(e))
 				e->position.ready_revision = facts->revision;
 		}
@@ -334,12 +334,12 @@ static bool
 places_stand(const Election *e, const Facts *facts, const KeyFacts *keys)
 {
 	return facts->term == e->position.term && stands(&e->leader.key, keys->leader) &&
-		(!(keys->asked & LOOK_NEIGHBOUR) || stands(&e->position.predecessor, keys->neighbour));
+		(!(keys->asked & READ_ADJACENT) || stands(&e->position.predecessor, keys->adjacent));
 }
 
 /*
  * Uses the keys that were read by name.  True if the own key is as PLACE and
- * BEAT require.
+ * RENEWAL require.
  */
 static bool
 learn_names(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
@@ -350,26 +350,26 @@ learn_names(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 	if (unchanged)
 		learn_leader(core, e, facts, keys);
 	else
-		e->look_wanted = true;
+		e->read_wanted = true;
 	if (is_queued(e))
 		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
 	else
 		queue_check_absence(core, e, keys->own, facts->revision);
 	if (own_stands)
-		look_for_namesake(core, now_ns, e, keys);
+		check_duplicate_name(core, now_ns, e, keys);
 	if (unchanged && e->position.ready_revision != 0)
 		e->position.ready_revision = facts->revision;
 	return own_stands;
 }
 
-/* True if the own key is as PLACE and BEAT require. */
+/* True if the own key is as PLACE and RENEWAL require. */
 static bool
 learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 			 const KeyFacts *keys)
 {
 	bool		own_stands = false;
 
-	if (is_stray(core, e, keys->leader) || is_stray(core, e, keys->neighbour))
+	if (is_stray(core, e, keys->leader) || is_stray(core, e, keys->adjacent))
 		lease_taint(core, core->lease.id);
 	e->position.term = facts->term;
 	learn_leader(core, e, facts, keys);
@@ -377,7 +377,7 @@ learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	{
 		/* another key would be of another epoch, and so would no key */
 		ELECTION_ASSERT(facts->op->create_revisions[slot_of(core, e)] == e->own.create_revision);
-		ELECTION_ASSERT(keys->asked & LOOK_OWN);
+		ELECTION_ASSERT(keys->asked & READ_OWN);
 		own_stands = learn_place(core, now_ns, e, facts, keys);
 	}
 	else
@@ -385,13 +385,13 @@ learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	return own_stands;
 }
 
-/* True if the own key is as PLACE and BEAT require. */
+/* True if the own key is as PLACE and RENEWAL require. */
 static bool
 learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
 	int			slot = slot_of(core, e);
 	const KeyFacts *keys = &facts->keys[slot];
-	bool		by_name = (keys->asked & LOOK_BY_NAME) != 0;
+	bool		by_name = (keys->asked & READ_BY_NAME) != 0;
 	bool		unchanged = !by_name || places_stand(e, facts, keys);
 	bool		own_stands = false;
 
@@ -399,14 +399,14 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 		return false;			/* answered out of order, or void (EPOCH) */
 
 	/*
-	 * A look at keys that are not the places any more does not show whether
+	 * A read of keys that are not the places any more does not show whether
 	 * the present ones still exist.  The watch must report that.
 	 */
 	if (unchanged)
 		e->position.seen_revision = facts->revision;
 	if (facts->revision < e->position.first_revision)
 	{
-		/* from before the end of the wait (ARMED): it does not show the place */
+		/* from before the end of the wait (READY): it does not show the place */
 		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
 	}
 	else if (by_name)
@@ -429,30 +429,30 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 }
 
 uint32_t
-look_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
+read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	uint32_t	standing = 0;
 
-	core->look_failures = 0;
-	core->look_retry_ns = 0;
+	core->read_failures = 0;
+	core->read_retry_ns = 0;
 	for_each_election(core, e)
 	{
 		if ((facts->op->slots & slot_bit(core, e)) == 0)
 			continue;
 		if (learn_facts(core, now_ns, e, facts))
 			standing |= slot_bit(core, e);
-		look_finish(core, facts->op, e);
+		read_finish(core, facts->op, e);
 	}
 	return standing;
 }
 
-/* The result of the look is still wanted. */
+/* The result of the read is still wanted. */
 void
-look_request_failed(ElectionCore *core, const Op *op)
+read_request_failed(ElectionCore *core, const Op *op)
 {
 	for_each_election(core, e)
-		look_want_again(op, e);
-	if (op->beat.number == 0 && ++core->look_failures >= core->config.nendpoints)
-		core->look_retry_ns = op->sent_ns +
-			core_urgent_backoff_ns(core, core->look_failures - core->config.nendpoints + 1);
+		read_want_again(op, e);
+	if (op->renewal.number == 0 && ++core->read_failures >= core->config.nendpoints)
+		core->read_retry_ns = op->sent_ns +
+			core_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
 }

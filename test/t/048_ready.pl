@@ -69,7 +69,7 @@ my @samplers = map { $_->sample } values %nodes;
 	is($leader->value('SELECT etcd_resign()'), 1, "$what: etcd_resign() says true");
 	poll_ok(1, sub { $next->is_leader }, "$what: the successor leads");
 	note(sprintf '%s: %.0f ms', $what, 1000 * (now() - $began));
-	poll_ok(1, sub { $relay->held > $held }, "$what: its look is on its way");
+	poll_ok(1, sub { $relay->held > $held }, "$what: its read is on its way");
 	ok(!answers($next), "$what: still, none gets through");
 	ok($next->is_leader, "$what: and it leads");
 	my $token = $next->token;
