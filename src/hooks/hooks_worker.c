@@ -165,6 +165,10 @@ end_run(int i, HookStatus status)
 
 	if (status == HOOK_RUNNING)
 	{
+		/* at a shutdown the postmaster ends this process, too, a moment later */
+		if (ended_for[i] == NULL)
+			pg_usleep(10000L);
+		CHECK_FOR_INTERRUPTS();
 		status = ended_for[i] != NULL && ended_for[i] != over_time ? HOOK_CANCELLED : HOOK_FAILED;
 		run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
 		strlcpy(run->message, ended_for[i] ? ended_for[i] : "its process was ended", sizeof(run->message));
