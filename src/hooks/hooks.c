@@ -224,51 +224,31 @@ copy_set(void)
 	return set;
 }
 
-static Datum
-text_or_null(const char *utf8, bool *is_null)
-{
-	*is_null = utf8[0] == '\0';
-	return *is_null ? (Datum) 0 : CStringGetTextDatum(utf8_to_server(utf8));
-}
-
-static Datum
-time_or_null(TimestampTz at, bool *is_null)
-{
-	*is_null = at == 0;
-	return TimestampTzGetDatum(at);
-}
-
 static void
-put_hook(ReturnSetInfo *result, const HookSet *set, const Hook *hook)
+put_hook(FunctionCallInfo fcinfo, const HookSet *set, const Hook *hook)
 {
-	static const char *const events[] = {"elected", "unelected", "change"};
 	static const char *const statuses[] = {"", "waiting", "running", "succeeded", "failed", "cancelled", "crashed"};
-	Datum		values[lengthof(hook_columns)] = {0};
-	bool		nulls[lengthof(hook_columns)] = {0};
-	Interval   *timeout = palloc0(sizeof(Interval));
+	Row			row = {0};
 	bool		is_over = hook->status != HOOK_RUNNING;
-	const char *sqlstate = is_over && hook->sqlerrcode ? unpack_sql_state(hook->sqlerrcode) : "";
 
-	timeout->time = hook->timeout_ms * INT64CONST(1000);
-	values[0] = Int32GetDatum(hook->line);
-	values[1] = CStringGetTextDatum(events[hook->event]);
-	values[2] = text_or_null(hook->election[0] ? hook->election : "all", &nulls[2]);
-	values[3] = text_or_null(hook->database, &nulls[3]);
-	values[4] = text_or_null(hook->role, &nulls[4]);
-	values[5] = IntervalPGetDatum(timeout);
-	values[6] = text_or_null(set->commands + hook->command, &nulls[6]);
-	values[7] = BoolGetDatum(hook->crashes >= HOOKS_MAX_CRASHES);
-	values[8] = Int64GetDatum(hook->token);
-	nulls[8] = hook->token == 0;
-	values[9] = time_or_null(hook->started_at, &nulls[9]);
-	values[10] = time_or_null(hook->ended_at, &nulls[10]);
-	values[11] = text_or_null(statuses[hook->status], &nulls[11]);
-	values[12] = text_or_null(sqlstate, &nulls[12]);
-	values[13] = text_or_null(is_over ? hook->message : "", &nulls[13]);
-	values[14] = Int64GetDatum(hook->runs);
-	values[15] = Int64GetDatum(hook->failures);
-	values[16] = Int32GetDatum(hook->crashes);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	row_add_value(&row, Int32GetDatum(hook->line));
+	row_add_text(&row, hook_event_name(hook->event));
+	row_add_text(&row, hook->election[0] ? hook->election : "all");
+	row_add_text(&row, hook->database);
+	row_add_text(&row, hook->role);
+	row_add_interval(&row, hook->timeout_ms * INT64CONST(1000));
+	row_add_text(&row, set->commands + hook->command);
+	row_add_value(&row, BoolGetDatum(hook->crashes >= HOOKS_MAX_CRASHES));
+	row_add_number(&row, hook->token);
+	row_add_time(&row, hook->started_at);
+	row_add_time(&row, hook->ended_at);
+	row_add_text(&row, statuses[hook->status]);
+	row_add_text(&row, is_over && hook->sqlerrcode ? unpack_sql_state(hook->sqlerrcode) : NULL);
+	row_add_text(&row, is_over ? hook->message : NULL);
+	row_add_value(&row, Int64GetDatum(hook->runs));
+	row_add_value(&row, Int64GetDatum(hook->failures));
+	row_add_value(&row, Int32GetDatum(hook->crashes));
+	row_put(fcinfo, &row);
 }
 
 /*
@@ -283,7 +263,7 @@ etcd_leader_hooks(PG_FUNCTION_ARGS)
 	ROWS_BEGIN(hook_columns);
 	set = copy_set();
 	for (int i = 0; i < set->nhooks; i++)
-		put_hook((ReturnSetInfo *) fcinfo->resultinfo, set, &set->hooks[i]);
+		put_hook(fcinfo, set, &set->hooks[i]);
 	return (Datum) 0;
 }
 
@@ -293,10 +273,8 @@ etcd_leader_hooks(PG_FUNCTION_ARGS)
 Datum
 etcd_leader_hooks_file(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Datum		values[lengthof(file_columns)];
-	bool		nulls[lengthof(file_columns)] = {0};
 	const HookSet *set;
+	Row			row = {0};
 	uint64		hash = 0;
 	char		hex[17];
 
@@ -306,12 +284,12 @@ etcd_leader_hooks_file(PG_FUNCTION_ARGS)
 	for (int i = 0; i < set->nhooks; i++)
 		hash += set->hooks[i].id;	/* their order does not count */
 	snprintf(hex, sizeof(hex), "%016llx", (unsigned long long) hash);
-	values[0] = text_or_null(set->path, &nulls[0]);
-	values[1] = time_or_null(set->read_at, &nulls[1]);
-	values[2] = Int32GetDatum(set->nhooks);
-	values[3] = CStringGetTextDatum(hex);
-	values[4] = text_or_null(hooks_memory->error, &nulls[4]);
-	values[5] = time_or_null(hooks_memory->error[0] ? hooks_memory->error_at : 0, &nulls[5]);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	row_add_text(&row, set->path);
+	row_add_time(&row, set->read_at);
+	row_add_value(&row, Int32GetDatum(set->nhooks));
+	row_add_text(&row, hex);
+	row_add_text(&row, hooks_memory->error);
+	row_add_time(&row, hooks_memory->error[0] ? hooks_memory->error_at : 0);
+	row_put(fcinfo, &row);
 	return (Datum) 0;
 }

@@ -58,8 +58,6 @@
 /* How long to wait for the answer to a resignation. */
 #define RESIGN_TIMEOUT_US	INT64CONST(2000000)
 
-static const char *const event_names[] = {"elected", "unelected", "change"};
-
 /* The processes of the runs, and why they were ended; NULL: not. */
 static BackgroundWorkerHandle *handles[HOOKS_MAX_RUNS];
 static const char *ended_for[HOOKS_MAX_RUNS];
@@ -333,7 +331,7 @@ register_run(int i, const Hook *hook)
 	worker.bgw_notify_pid = MyProcPid;
 	worker.bgw_main_arg = Int32GetDatum(i);
 	memcpy(worker.bgw_extra, &run->ticket, sizeof(run->ticket));
-	strlcpy(worker.bgw_extra + sizeof(run->ticket), event_names[hook->event], BGW_EXTRALEN - sizeof(run->ticket));
+	strlcpy(worker.bgw_extra + sizeof(run->ticket), hook_event_name(hook->event), BGW_EXTRALEN - sizeof(run->ticket));
 	return worker_register(&worker, &handles[i]);
 }
 
@@ -354,7 +352,7 @@ start_run(Hook *hook, int election_position)
 	run->election = election_position;
 	strlcpy(run->election_name, is_of_change ? hook->election : election->name, sizeof(run->election_name));
 	strlcpy(run->database, hook->database, sizeof(run->database));
-	strlcpy(run->reason, is_of_change ? (hook->changed_by_gap ? EVENT_REASON_GAP : "change") : election->reason, sizeof(run->reason));
+	strlcpy(run->reason, is_of_change ? (hook->changed_by_gap ? EVENT_REASON_GAP : EVENT_CHANGE_NAME) : election->reason, sizeof(run->reason));
 	run->token = is_of_change ? 0 : election->token;
 	run->seq = hook->changed_seq;
 	run->started_ns = clock_now_ns();
