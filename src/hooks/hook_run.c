@@ -189,7 +189,7 @@ check_statement(const Node *statement)
 static void
 begin_statement(void)
 {
-	int64		left_ms = (deadline_ns - clock_now_ns()) / NS_PER_MS;
+	int64		left_ms = (deadline_ns - clock_now_ns()) / NSEC_PER_MSEC;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
@@ -260,7 +260,7 @@ run_command(void)
 	List	   *parse_trees;
 	ListCell   *cell;
 
-	deadline_ns = clock_now_ns() + hook.timeout_ms * NS_PER_MS;
+	deadline_ns = clock_now_ns() + hook.timeout_ms * NSEC_PER_MSEC;
 	StartTransactionCommand();
 	MemoryContextSwitchTo(parse_context);
 	parse_trees = pg_parse_query(command);

@@ -28,7 +28,7 @@
 #include "shared/supervised_worker.h"
 
 /* No run begins in a database that somebody wants for himself. */
-#define HOLD_NS			(1000 * NS_PER_MS)
+#define HOLD_NS			(1000 * NSEC_PER_MSEC)
 
 PG_FUNCTION_INFO_V1(etcd_leader_hooks);
 PG_FUNCTION_INFO_V1(etcd_leader_hooks_file);
