@@ -87,7 +87,7 @@ keep_error(ErrorData *edata)
 static void
 show_hook(void *arg)
 {
-	errcontext("hook in line %d of the hooks file, event \"%s\"", hook->line, hooks_event_names[hook->event]);
+	errcontext("hook in line %d of the hooks file, event \"%s\"", hook->line, hook_event_name(hook->event));
 }
 
 /*
@@ -170,7 +170,7 @@ force_settings(const char *synchronous_commit)
 	SetConfigOption("application_name", psprintf("etcd_leader hook in line %d", hook->line), PGC_USERSET, PGC_S_SESSION);
 	snprintf(number, sizeof(number), INT64_FORMAT, run->token);
 	SetConfigOption("etcd_leader.hook_token", run->token ? number : "", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("etcd_leader.hook_event", hooks_event_names[hook->event], PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("etcd_leader.hook_event", hook_event_name(hook->event), PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("etcd_leader.hook_election", utf8_to_server(run->election_name), PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("etcd_leader.hook_reason", utf8_to_server(run->reason), PGC_SUSET, PGC_S_OVERRIDE);
 	if (hook->event == HOOK_ELECTED)

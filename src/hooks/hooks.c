@@ -249,7 +249,7 @@ put_hook(FunctionCallInfo fcinfo, const HookSet *set, const Hook *hook)
 	Row			row = {0};
 
 	row_add_value(&row, Int32GetDatum(hook->line));
-	row_add_text(&row, hooks_event_names[hook->event]);
+	row_add_text(&row, hook_event_name(hook->event));
 	row_add_text(&row, hook->election[0] ? hook->election : "all");
 	row_add_text(&row, hook->database);
 	row_add_text(&row, hook->role);

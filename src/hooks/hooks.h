@@ -19,6 +19,7 @@
 #include "nodes/pg_list.h"
 #include "port/atomics.h"
 #include "settings/settings.h"
+#include "shared/events.h"
 #include "shared/shared_part.h"
 
 #define HOOKS_MAX			32
@@ -35,6 +36,8 @@ typedef enum HookEvent
 	HOOK_UNELECTED,
 	HOOK_CHANGE
 } HookEvent;
+
+#define HOOK_NEVENTS		3
 
 typedef enum HookStatus
 {
@@ -159,7 +162,19 @@ typedef struct HookMemory
 } HookMemory;
 
 extern HookMemory *hooks_memory;
-extern const char *const hooks_event_names[];
+
+/* The event as it is written in the file and in the view. */
+static inline const char *
+hook_event_name(HookEvent event)
+{
+	static const char *const names[] = {
+		[HOOK_ELECTED] = "elected",
+		[HOOK_UNELECTED] = "unelected",
+		[HOOK_CHANGE] = EVENT_CHANGE_NAME
+	};
+
+	return names[event];
+}
 
 static inline HookSet *
 hooks_current(void)

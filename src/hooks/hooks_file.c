@@ -34,8 +34,6 @@ enum
 	FIELD_EVENT, FIELD_ELECTION, FIELD_DATABASE, FIELD_ROLE, FIELD_TIMEOUT, FIELD_COMMAND, NFIELDS
 };
 
-const char *const hooks_event_names[] = {"elected", "unelected", "change"};
-
 /* ---- bytes ------------------------------------------------------------- */
 
 /* What is wrong with an open file; NULL: nothing. */
@@ -183,12 +181,12 @@ fill_hook(HookSet *set, Hook *hook, List *fields, uint32 *ncommands)
 	foreach(cell, fields)
 		tokens[foreach_current_index(cell)] = linitial(lfirst_node(List, cell));
 
-	for (hook->event = 0; hook->event < lengthof(hooks_event_names); hook->event++)
+	for (hook->event = 0; hook->event < HOOK_NEVENTS; hook->event++)
 	{
-		if (strcmp(tokens[FIELD_EVENT]->string, hooks_event_names[hook->event]) == 0)
+		if (strcmp(tokens[FIELD_EVENT]->string, hook_event_name(hook->event)) == 0)
 			break;
 	}
-	if (hook->event == lengthof(hooks_event_names))
+	if (hook->event == HOOK_NEVENTS)
 		return psprintf("unknown event \"%s\"; it is elected, unelected or change", tokens[FIELD_EVENT]->string);
 	if ((error = fill_election(hook, tokens[FIELD_ELECTION])) != NULL)
 		return error;

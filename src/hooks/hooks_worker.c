@@ -319,7 +319,7 @@ start_run(Hook *hook, int election_position)
 	run->election = election_position;
 	strlcpy(run->election_name, is_of_change ? hook->election : election->name, sizeof(run->election_name));
 	strlcpy(run->database, hook->database, sizeof(run->database));
-	strlcpy(run->reason, is_of_change ? (hook->changed_by_gap ? EVENT_REASON_GAP : "change") : election->reason, sizeof(run->reason));
+	strlcpy(run->reason, is_of_change ? (hook->changed_by_gap ? EVENT_REASON_GAP : EVENT_CHANGE_NAME) : election->reason, sizeof(run->reason));
 	run->token = is_of_change ? 0 : election->token;
 	run->seq = hook->changed_seq;
 	run->started_ns = clock_now_ns();

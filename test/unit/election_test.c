@@ -837,6 +837,38 @@ test_by_name(void **state)
 	assert_int_equal(c->views[0].state, ELECTION_WAITING);
 }
 
+/*
+ * A new raft term may be that of an etcd that was put back, where a key comes
+ * before the known leader's again.  So the range is read in each new term.
+ */
+static void
+test_by_name_in_new_term(void **state)
+{
+	Instance   *o;
+	Key			earlier;
+
+	(void) state;
+	start_instance("a", true);
+	answer_all();
+	o = start_instance("o", false);
+	answer_all();
+	run_for(TTL_S * SECOND / 3 + 10 * MS);
+	assert_string_equal(o->views[0].leader, "a");
+
+	earlier = etcd.keys[0];
+	strcpy(strchr(earlier.key, '/'), "/1");
+	strcpy(earlier.value, "earlier");
+	earlier.lease = 0;
+	earlier.create_revision = earlier.mod_revision = etcd.keys[0].create_revision - 1;
+	memmove(&etcd.keys[1], &etcd.keys[0], etcd.nkeys++ * sizeof(Key));
+	etcd.keys[0] = earlier;
+	run_for(TTL_S * SECOND / 3 + 10 * MS);
+	assert_string_equal(o->views[0].leader, "a");
+	etcd.term++;
+	run_for(TTL_S * SECOND / 3 + 10 * MS);
+	assert_string_equal(o->views[0].leader, "earlier");
+}
+
 static bool
 is_ordered(const Message *m)
 {
@@ -3101,6 +3133,7 @@ main(void)
 		TEST(test_campaign_while_joining),
 		TEST(test_handover_requests),
 		TEST(test_by_name),
+		TEST(test_by_name_in_new_term),
 		TEST(test_ordered),
 		TEST(test_busy),
 		TEST(test_renewal_while_leaving),
