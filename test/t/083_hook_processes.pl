@@ -83,7 +83,8 @@ for my $case ([ 'a PANIC', 'SELECT public.test_panic()' ], [ 'the end of its par
 {
 	my ($what, $command, $act) = @$case;
 	my $offset = $pg1->log_size;
-	reload_hooks($pg1, @hooks, qq{elected postgres postgres boss 1min "$command"});
+	write_hooks($pg1, @hooks, qq{elected postgres postgres boss 1min "$command"});
+	$pg1->reload;
 	$act->() if $act;
 	ok(crash_restart($offset), "$what: the server restarts");
 	poll_is(20, sub { join ' ', map { $_->{crashes} } $pg1->rows('SELECT crashes FROM etcd_leader_hooks ORDER BY line') }, '0 0 0 1', "$what: the hook is accused");
