@@ -55,10 +55,7 @@
 /* How long to wait for the answer to a resignation. */
 #define RESIGN_TIMEOUT_US	INT64CONST(2000000)
 
-/* The processes of the runs, and why they were ended; NULL: not. */
-static BackgroundWorkerHandle *handles[HOOKS_MAX_RUNS];
-static const char *ended_for[HOOKS_MAX_RUNS];
-static const char *const over_time = "the run did not end at its timeout";
+static BackgroundWorkerHandle *handles[HOOKS_MAX_RUNS]; /* the processes of the runs */
 
 static int64 began_ns;			/* of this process */
 static int64 changes_seen = 0;	/* the last event of a change that was looked at */
@@ -99,7 +96,6 @@ free_run(int i)
 	if (handles[i] != NULL)
 		pfree(handles[i]);
 	handles[i] = NULL;
-	ended_for[i] = NULL;
 	pg_atomic_write_u32(&hooks_memory->runs[i].state, RUN_FREE);
 }
 
@@ -115,25 +111,13 @@ note_success(Hook *hook, HookTask *task, const HookRun *run)
 	stats_count(COUNTER_HOOKS_SUCCEEDED, 1);
 }
 
-/* An unelected hook runs once for each loss, also if it fails. */
 static void
-note_failure(Hook *hook, HookTask *task)
-{
-	hook->failures++;
-	task->due_ns = clock_now_ns() + backoff_next_ms(&task->backoff_ms) * NS_PER_MS;
-	task->is_done = hook->event == HOOK_UNELECTED;
-	stats_count(COUNTER_HOOKS_FAILED, 1);
-}
-
-static void
-note_crash(Hook *hook, HookTask *task, const HookRun *run)
+note_crash(Hook *hook, const HookRun *run)
 {
 	bool		is_off = ++hook->crashes >= HOOKS_MAX_CRASHES;
 
-	hook->failures++;
 	hook->token = run->token;
 	hook->held_until_ns = clock_now_ns() + CRASH_HOLD_NS;
-	task->is_done = hook->event == HOOK_UNELECTED;
 	stats_count(COUNTER_HOOKS_CRASHED, 1);
 	ereport(WARNING,
 			(errmsg("the server crashed while the hook in line %d of the hooks file ran", hook->line),
@@ -142,22 +126,8 @@ note_crash(Hook *hook, HookTask *task, const HookRun *run)
 			 is_off ? errhint("The hook is on again when its line has changed or the server has been started.") : 0));
 }
 
-/* It ended without a word: somebody has told it to. */
 static void
-explain_end(int i, const Hook *hook)
-{
-	HookRun    *run = &hooks_memory->runs[i];
-
-	run->status = ended_for[i] == over_time ? HOOK_FAILED : HOOK_CANCELLED;
-	run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
-	strlcpy(run->message, ended_for[i] ? ended_for[i] : "its process was ended", sizeof(run->message));
-	if (run->status == HOOK_FAILED)
-		ereport(WARNING,
-				(errmsg("hook in line %d of the hooks file failed: %s", hook ? hook->line : 0, run->message)));
-}
-
-static void
-note_end(const HookRun *run, Hook *hook)
+note_end(Hook *hook, const HookRun *run)
 {
 	HookTask   *task = &hook->tasks[run->election];
 
@@ -165,23 +135,30 @@ note_end(const HookRun *run, Hook *hook)
 	hook->ended_at = GetCurrentTimestamp();
 	hook->sqlerrcode = run->sqlerrcode;
 	strlcpy(hook->message, run->message, sizeof(hook->message));
-	switch (run->status)
+	if (run->status == HOOK_SUCCEEDED)
 	{
-		case HOOK_SUCCEEDED:
-			note_success(hook, task, run);
-			break;
-		case HOOK_CRASHED:
-			note_crash(hook, task, run);
-			break;
-		case HOOK_FAILED:
-			note_failure(hook, task);
-			break;
-		default:
-			task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NS_PER_MS;
-			stats_count(COUNTER_HOOKS_CANCELLED, 1);
+		note_success(hook, task, run);
+		return;
 	}
+	task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NS_PER_MS;
+	if (run->status == HOOK_CANCELLED)
+	{
+		stats_count(COUNTER_HOOKS_CANCELLED, 1);
+		return;
+	}
+	hook->failures++;
+	/* it runs once for each loss, also if it fails */
+	task->is_done = hook->event == HOOK_UNELECTED;
+	if (run->status == HOOK_CRASHED)
+	{
+		note_crash(hook, run);
+		return;
+	}
+	task->due_ns = clock_now_ns() + backoff_next_ms(&task->backoff_ms) * NS_PER_MS;
+	stats_count(COUNTER_HOOKS_FAILED, 1);
 }
 
+/* A run is over.  What was told to end, or was ended by the fence, is nobody's fault. */
 static void
 end_run(int i)
 {
@@ -189,24 +166,33 @@ end_run(int i)
 	Hook	   *hook = hooks_find(hooks_current(), run->hook_id);
 
 	if (run->status == HOOK_RUNNING)
-		explain_end(i, hook);
-	/* what the fence has ended is nobody's fault */
-	if (run->status == HOOK_FAILED && run->event == HOOK_ELECTED && run->token != token_of(run->election_name))
+	{
+		run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
+		strlcpy(run->message, "its process was ended", sizeof(run->message));
+	}
+	if (run->status == HOOK_RUNNING ||
+		(run->status == HOOK_FAILED && run->event == HOOK_ELECTED && run->token != token_of(run->election_name)))
 		run->status = HOOK_CANCELLED;
 	if (hook != NULL)
-		note_end(run, hook);
+		note_end(hook, run);
 	free_run(i);
 }
 
 /* ---- runs that must not go on -------------------------------------------------- */
 
-static void
-stop_run(int i, const char *reason)
+/* Ends its process.  False if that was done before.  The run may have another end meanwhile. */
+static bool
+stop_run(int i, HookStatus status, const char *reason)
 {
-	if (ended_for[i] != NULL || handles[i] == NULL)
-		return;
-	ended_for[i] = reason;
+	HookRun    *run = &hooks_memory->runs[i];
+
+	if (run->status != HOOK_RUNNING || handles[i] == NULL)
+		return false;
+	run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
+	strlcpy(run->message, reason, sizeof(run->message));
+	run->status = status;
 	TerminateBackgroundWorker(handles[i]);
+	return true;
 }
 
 static void
@@ -221,11 +207,12 @@ check_run(int i)
 	if (run_state(i) == RUN_OVER || (handles[i] != NULL && GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED))
 		end_run(i);
 	else if (hook == NULL)
-		stop_run(i, "its line has gone");
+		(void) stop_run(i, HOOK_CANCELLED, "its line has gone");
 	else if (run->event == HOOK_ELECTED && election->phase != HOOKS_LEADING && now_ns - election->since_ns > LOSS_GRACE_NS)
-		stop_run(i, "this instance does not lead any more");
-	else if (now_ns - run->started_ns > hook->timeout_ms * NS_PER_MS + TIMEOUT_GRACE_NS)
-		stop_run(i, over_time);
+		(void) stop_run(i, HOOK_CANCELLED, "this instance does not lead any more");
+	else if (now_ns - run->started_ns > hook->timeout_ms * NS_PER_MS + TIMEOUT_GRACE_NS && stop_run(i, HOOK_FAILED, "the run did not end at its timeout"))
+		ereport(WARNING,
+				(errmsg("hook in line %d of the hooks file failed: %s", hook->line, run->message)));
 	if (run_state(i) != RUN_FREE)
 		wake_at(now_ns + LOOK_INTERVAL_NS);
 }
@@ -350,8 +337,6 @@ start_if_due(Hook *hook, int election_position)
 	const HookTask *task = &hook->tasks[election_position];
 	int64		due_ns = Max(task->due_ns, hook->held_until_ns);
 
-	if (hook->crashes >= HOOKS_MAX_CRASHES)
-		return;
 	if (due_ns > clock_now_ns())
 		wake_at(due_ns);
 	else if (has_place(hook->event))
@@ -429,25 +414,28 @@ next_event(const char *election, int64 *seq, int kind, int64 after, char *reason
 }
 
 /*
- * Has an unelected hook still to run for the last loss?  One that waits for a
- * minute after a crash does not hold up the next leadership.
+ * Starts the hooks of that event that are due.  False: none is left to run.  One
+ * that waits for a minute after a crash does not hold up the next leadership.
  */
 static bool
-has_undone(const HookElection *election, bool leads_again)
+serve_hooks(const HookElection *election, HookEvent event)
 {
 	HookSet    *set = hooks_current();
 	int			position = election - hooks_memory->elections;
-	int64		now_ns = clock_now_ns();
+	bool		leads_again = event == HOOK_UNELECTED && token_of(election->name) != 0;
+	bool		is_left = false;
 
 	for (int i = 0; i < set->nhooks; i++)
 	{
-		const Hook *hook = &set->hooks[i];
+		Hook	   *hook = &set->hooks[i];
 
-		if (is_of_election(hook, HOOK_UNELECTED, election) && !hook->tasks[position].is_done &&
-			hook->crashes < HOOKS_MAX_CRASHES && !(leads_again && hook->held_until_ns > now_ns))
-			return true;
+		if (!is_of_election(hook, event, election) || hook->tasks[position].is_done || hook->crashes >= HOOKS_MAX_CRASHES)
+			continue;
+		is_left |= !leads_again || hook->held_until_ns <= clock_now_ns();
+		if (count_runs(event, position, hook->id) == 0)
+			start_if_due(hook, position);
 	}
-	return false;
+	return is_left;
 }
 
 /* One step of an election to its next phase.  False if it stays where it is. */
@@ -473,14 +461,17 @@ advance(HookElection *election)
 		case HOOKS_LEADING:
 			current = status_token(index);
 			if (current == election->token || (current == 0 && !is_settled(index)))
+			{
+				(void) serve_hooks(election, HOOK_ELECTED);
 				return false;
+			}
 			/* an event may tell of it later */
 			strlcpy(reason, "lost", sizeof(reason));
 			(void) next_event(election->name, &seq, ELECTION_EVENT_UNELECTED, election->token - 1, reason);
 			enter_phase(election, HOOKS_LOST, election->token, reason);
 			break;
 		case HOOKS_LOST:
-			if (count_runs(-1, position, 0) > 0 || has_undone(election, status_token(index) != 0))
+			if (count_runs(HOOK_ELECTED, position, 0) > 0 || serve_hooks(election, HOOK_UNELECTED) || count_runs(-1, position, 0) > 0)
 				return false;
 			enter_phase(election, HOOKS_IDLE, election->token, "");
 			break;
@@ -532,31 +523,6 @@ resign_if_harmed(const HookElection *election)
 	}
 	wake_at(clock_now_ns() + LOOK_INTERVAL_NS);
 	return status_token(index) == election->token || (status_token(index) == 0 && !is_settled(index));
-}
-
-static void
-serve_election(HookElection *election)
-{
-	HookSet    *set = hooks_current();
-	int			position = election - hooks_memory->elections;
-	HookEvent	event;
-
-	if (resign_if_harmed(election))
-		return;
-	while (advance(election))
-		;
-	if (election->phase == HOOKS_IDLE || election->phase == HOOKS_AT_START)
-		return;
-	event = election->phase == HOOKS_LEADING ? HOOK_ELECTED : HOOK_UNELECTED;
-	if (event == HOOK_UNELECTED && count_runs(HOOK_ELECTED, position, 0) > 0)
-		return;
-	for (int i = 0; i < set->nhooks; i++)
-	{
-		Hook	   *hook = &set->hooks[i];
-
-		if (is_of_election(hook, event, election) && !hook->tasks[position].is_done && count_runs(event, position, hook->id) == 0)
-			start_if_due(hook, position);
-	}
 }
 
 static HookElection *
@@ -633,7 +599,7 @@ serve_changes(void)
 		int			i = (first + n) % set->nhooks;
 		Hook	   *hook = &set->hooks[i];
 
-		if (hook->event != HOOK_CHANGE || hook->changed_seq <= hook->done_seq || count_runs(HOOK_CHANGE, -1, hook->id) > 0)
+		if (hook->event != HOOK_CHANGE || hook->crashes >= HOOKS_MAX_CRASHES || hook->changed_seq <= hook->done_seq || count_runs(HOOK_CHANGE, -1, hook->id) > 0)
 			continue;
 		start_if_due(hook, 0);
 		if (hook->status == HOOK_RUNNING)
@@ -648,11 +614,11 @@ serve_changes(void)
  * restart.
  */
 static void
-read_file(bool is_reload)
+read_file(void)
 {
 	const char *error;
 
-	if (!is_reload && PgReloadTime <= hooks_memory->reload_time)
+	if (PgReloadTime <= hooks_memory->reload_time)
 		return;
 	changes_seen = 0;
 	error = hooks_load();
@@ -673,7 +639,7 @@ serve_settings(void)
 		return;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	read_file(true);
+	read_file();
 }
 
 static void
@@ -689,8 +655,12 @@ take_turn(void)
 	take_up_elections();
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
-		if (hooks_memory->elections[i].name[0] != '\0')
-			serve_election(&hooks_memory->elections[i]);
+		HookElection *election = &hooks_memory->elections[i];
+
+		if (election->name[0] == '\0' || resign_if_harmed(election))
+			continue;
+		while (advance(election))
+			;
 	}
 	serve_changes();
 }
@@ -713,7 +683,7 @@ etcd_leader_hooks_main(Datum main_arg)
 	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader hooks turn", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(turn_context);
 	before_shmem_exit(stop_all, (Datum) 0);
-	read_file(false);
+	read_file();
 
 	while (settings_hooks_file[0] != '\0')
 	{

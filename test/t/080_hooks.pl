@@ -124,6 +124,7 @@ reload_hooks($pg2, @lines, q{elected postgres postgres app 1s "SELECT pg_sleep(6
 poll_is(10, sub { hook($pg2, 3)->{message} // '' }, 'canceling statement due to statement timeout', 'a run ends at its timeout');
 reload_hooks($pg2, @lines, q{elected postgres postgres app 1s "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(20); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$"});
 poll_is(10, sub { hook($pg2, 3)->{message} // '' }, 'the run did not end at its timeout', 'also one that ignores it');
+cmp_ok($pg2->log_count('WARNING:  hook in line 3 of the hooks file failed: the run did not end at its timeout'), '>=', 1, 'the log says so');
 
 reload_hooks($pg2, @lines, $sleeper);
 poll_is(10, sub { sleeping($pg2) }, 1, 'a hook is in a transaction');
