@@ -173,20 +173,6 @@ hooks_claim(void)
 
 /* ---- databases that somebody wants for himself ----------------------------- */
 
-/* Is one of the hooks to run there? */
-static bool
-has_hooks(const char *database)
-{
-	const HookSet *set = hooks_current();
-
-	for (int i = 0; i < set->nhooks; i++)
-	{
-		if (strcmp(set->hooks[i].database, database) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* Tells the runs in that database to end.  False: there is none. */
 static bool
 end_runs(const char *database)
@@ -221,7 +207,7 @@ hooks_vacate(const char *database)
 	int64		until_ns = clock_now_ns() + HOLD_NS;
 	long		left_ms;
 
-	if (settings_hooks_file[0] == '\0' || !has_hooks(database))
+	if (settings_hooks_file[0] == '\0')
 		return;
 	strlcpy(hooks_memory->held_database, database, NAMEDATALEN);
 	pg_write_barrier();

@@ -106,6 +106,10 @@ is($node->value('SELECT count(*) FROM etcd_leader_hooks'), 1, 'the file is not r
 is((reload())[0], '', 'then it is');
 is($node->value('SELECT count(*) FROM etcd_leader_hooks'), 2, 'and is in force');
 
+# since 16 the tokenizer takes longer fields
+write_raw('elected shop postgres app 10s "' . 'SELECT 1; ' x 1100 . qq{"\n});
+like((reload())[0], $node->pg_version >= 16 ? qr/^$/ : qr/^line 1 of hooks file "hooks\.conf": authentication file token too long/, 'a command of 11 kB');
+
 # what is allowed
 write_raw(join '', map { "$_\n" } '# a comment', '   ', "\telected \"all\"  postgres\tapp 10s \"SELECT 'it''s, @ # \"\"quoted\"\"'\"  # a comment", 'elected all postgres app 1h "SELECT 1; \\', 'SELECT 2"', 'change all postgres app 1d "SELECT 3"',
 	'unelected shop "no such" "nor this" 1d "SELEC"');
