@@ -445,7 +445,7 @@ work(void)
 	elector_tick_changes();
 	wakeups_ns[WAKEUP_NOTIFIERS] = notifier_supervise();
 	wakeups_ns[WAKEUP_HTTP] = http_launcher_supervise();
-	wakeups_ns[WAKEUP_HOOKS] = hooks_supervise(elector.in_recovery);
+	wakeups_ns[WAKEUP_HOOKS] = hooks_supervise();
 	wakeups_ns[WAKEUP_DISCOVERY] = elector_discover();
 	wakeups_ns[WAKEUP_PROTOCOL] = election_wakeup_ns(elector.core);
 	wakeups_ns[WAKEUP_CHANGES] = elector_changes_wakeup_ns();

@@ -17,6 +17,7 @@
 
 #include <unistd.h>
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -45,18 +46,21 @@
 #include "fence/fence.h"
 #include "hooks.h"
 #include "shared/events.h"
-#include "shared/shared_state.h"
 
 static HookRun *run = NULL;
-static Hook hook;				/* a copy: the file may be read again */
+static const Hook *hook;		/* a copy: the file may be read again */
 static char *command;			/* in the database's encoding, once it is known */
-
-/* When the timeout will be over, in ns of clock_now_ns(). */
-static int64 deadline_ns;
 
 static emit_log_hook_type prev_emit_log = NULL;
 
 /* ---- the result ------------------------------------------------------ */
+
+/* As messages for clients are converted: client_encoding is UTF8. */
+static const char *
+to_utf8(const char *message)
+{
+	return pg_server_to_client(message, (int) strlen(message));
+}
 
 /*
  * An emit_log_hook.  An error that nobody catches, and one at the connection, is
@@ -72,22 +76,22 @@ keep_error(ErrorData *edata)
 		prev_emit_log(edata);
 	if (edata->elevel < ERROR || edata->elevel > FATAL || edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		return;
-	len = snprintf(run->message, sizeof(run->message), "%s%s%s", edata->message,
-				   edata->detail ? "\nDETAIL:  " : "", edata->detail ? edata->detail : "");
+	len = snprintf(run->message, sizeof(run->message), "%s%s%s", to_utf8(edata->message),
+				   edata->detail ? "\nDETAIL:  " : "", edata->detail ? to_utf8(edata->detail) : "");
 	run->message[pg_encoding_mbcliplen(PG_UTF8, run->message, Min(len, HOOKS_MESSAGE_SIZE - 1), HOOKS_MESSAGE_SIZE - 1)] = '\0';
 	run->sqlerrcode = edata->sqlerrcode;
 	run->status = HOOK_FAILED;
-	edata->output_to_server = hook.sqlerrcode != run->sqlerrcode || strcmp(hook.message, run->message) != 0;
+	edata->output_to_server = hook->sqlerrcode != run->sqlerrcode || strcmp(hook->message, run->message) != 0;
 }
 
 static void
 show_hook(void *arg)
 {
-	errcontext("hook in line %d of the hooks file, event \"%s\"", hook.line, (const char *) arg);
+	errcontext("hook in line %d of the hooks file, event \"%s\"", hook->line, hook_event_name(hook->event));
 }
 
 /*
- * An exit callback.  After it nobody may take a crash of this process for one of
+ * An exit callback.  After it nobody may take a crash of the server for one of
  * the hook: its transaction is over.
  */
 static void
@@ -98,13 +102,17 @@ end_run(int code, Datum arg)
 	events_wake();
 }
 
-/* SIGQUIT: another process has crashed, and this one has to go for that. */
+/*
+ * SIGQUIT: another process has crashed, and this one has to go for that.  If it
+ * has parallel workers, that may have been one of them: it is not innocent.
+ */
 static void
 handle_quit(SIGNAL_ARGS)
 {
 	uint32		expected = RUN_RUNNING;
 
-	(void) pg_atomic_compare_exchange_u32(&run->state, &expected, RUN_TOLD_TO_QUIT);
+	if (!ParallelContextActive())
+		(void) pg_atomic_compare_exchange_u32(&run->state, &expected, RUN_TOLD_TO_QUIT);
 	_exit(2);
 }
 
@@ -125,6 +133,7 @@ force_settings(const char *synchronous_commit)
 	}			forced[] = {
 		{"role", "none"},
 		{"search_path", "pg_catalog, pg_temp"},
+		{"client_encoding", "UTF8"},
 		{"default_transaction_read_only", "off"},
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_deferrable", "off"},
@@ -156,15 +165,15 @@ force_settings(const char *synchronous_commit)
 			SetConfigOption(forced[i].name, forced[i].value, PGC_SUSET, PGC_S_OVERRIDE);
 	}
 	SetConfigOption("synchronous_commit", synchronous_commit, PGC_SUSET, PGC_S_OVERRIDE);
-	snprintf(number, sizeof(number), "%dms", hook.timeout_ms);
+	snprintf(number, sizeof(number), "%dms", hook->timeout_ms);
 	SetConfigOption("statement_timeout", number, PGC_SUSET, PGC_S_SESSION);
-	SetConfigOption("application_name", psprintf("etcd_leader hook in line %d", hook.line), PGC_USERSET, PGC_S_SESSION);
+	SetConfigOption("application_name", psprintf("etcd_leader hook in line %d", hook->line), PGC_USERSET, PGC_S_SESSION);
 	snprintf(number, sizeof(number), INT64_FORMAT, run->token);
 	SetConfigOption("etcd_leader.hook_token", run->token ? number : "", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("etcd_leader.hook_event", MyBgworkerEntry->bgw_extra + sizeof(uint64), PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("etcd_leader.hook_event", hook_event_name(hook->event), PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("etcd_leader.hook_election", utf8_to_server(run->election_name), PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("etcd_leader.hook_reason", utf8_to_server(run->reason), PGC_SUSET, PGC_S_OVERRIDE);
-	if (hook.event == HOOK_ELECTED)
+	if (hook->event == HOOK_ELECTED)
 		fence_bind(run->election_name, run->token);
 	CommitTransactionCommand();
 }
@@ -189,7 +198,7 @@ check_statement(const Node *statement)
 static void
 begin_statement(void)
 {
-	int64		left_ms = (deadline_ns - clock_now_ns()) / NSEC_PER_MSEC;
+	int64		left_ms = hook->timeout_ms - (clock_now_ns() - run->started_ns) / NSEC_PER_MSEC;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
@@ -260,7 +269,6 @@ run_command(void)
 	List	   *parse_trees;
 	ListCell   *cell;
 
-	deadline_ns = clock_now_ns() + hook.timeout_ms * NSEC_PER_MSEC;
 	StartTransactionCommand();
 	MemoryContextSwitchTo(parse_context);
 	parse_trees = pg_parse_query(command);
@@ -291,31 +299,26 @@ run_command(void)
 
 /* Makes this process that of the run.  False if it must not begin. */
 static bool
-begin_run(uint64 ticket)
+begin_run(void)
 {
 	uint32		expected = RUN_STARTING;
-	const HookSet *set;
-	const Hook *current;
+	HookSet    *set;
 
-	if (run->ticket != ticket)
+	if (memcmp(MyBgworkerEntry->bgw_extra, &run->started_ns, sizeof(run->started_ns)) != 0)
 		return false;
 	pg_atomic_write_u32(&run->pid, (uint32) MyProcPid);
 	if (!pg_atomic_compare_exchange_u32(&run->state, &expected, RUN_RUNNING))
 		return false;
 	before_shmem_exit(end_run, (Datum) 0);
 
-	/* the line may have gone meanwhile, and another text be at its place */
-	set = hooks_current();
-	current = hooks_find(hooks_current(), run->hook_id);
-	if (current != NULL)
-	{
-		hook = *current;
-		command = pstrdup(set->commands + hook.command);
-	}
-	if (current != NULL && set == hooks_current() && !hooks_is_held(hook.database))
-		return true;
-	run->status = HOOK_CANCELLED;
-	return false;
+	/* the line may have gone meanwhile */
+	set = hooks_copy();
+	hook = hooks_find(set, run->hook_id);
+	if (hook == NULL || hooks_is_held(hook->database))
+		return false;
+	command = set->commands + hook->command;
+	run->status = HOOK_RUNNING;
+	return true;
 }
 
 void
@@ -323,27 +326,24 @@ etcd_leader_hook_main(Datum main_arg)
 {
 	ErrorContextCallback context = {.callback = show_hook};
 	char	   *synchronous_commit;
-	uint64		ticket;
 
-	memcpy(&ticket, MyBgworkerEntry->bgw_extra, sizeof(ticket));
 	run = &hooks_memory->runs[DatumGetInt32(main_arg)];
 	pqsignal(SIGQUIT, handle_quit);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	quiet_exit_install();
 	quiet_exit_always(true);
-	if (!begin_run(ticket))
+	if (!begin_run())
 		proc_exit(0);
 	prev_emit_log = emit_log_hook;
 	emit_log_hook = keep_error;
-	context.arg = MyBgworkerEntry->bgw_extra + sizeof(ticket);
 	context.previous = error_context_stack;
 	error_context_stack = &context;
 	BackgroundWorkerUnblockSignals();
 
 	/* that of the server: the database and the role have not set theirs yet */
 	synchronous_commit = pstrdup(GetConfigOption("synchronous_commit", false, false));
-	BackgroundWorkerInitializeConnection(hook.database, hook.role, 0);
+	BackgroundWorkerInitializeConnection(hook->database, hook->role, 0);
 	force_settings(synchronous_commit);
 	run_command();
 	run->status = HOOK_SUCCEEDED;

@@ -11,20 +11,16 @@
 
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/utf8.h"
-#include "base/worker.h"
 #include "hooks.h"
 #include "session/functions.h"
 #include "session/rows.h"
 #include "settings/settings.h"
 #include "shared/events.h"
-#include "shared/shared_state.h"
 #include "shared/supervised_worker.h"
 
 /* No run begins in a database that somebody wants for himself. */
@@ -33,31 +29,51 @@
 PG_FUNCTION_INFO_V1(etcd_leader_hooks);
 PG_FUNCTION_INFO_V1(etcd_leader_hooks_file);
 
-/* The process of hooks.  A crash of the server forgets it. */
-typedef struct HooksProcess
-{
-	pg_atomic_uint32 claimed;
-	pg_atomic_uint32 begun;		/* so many, since the start or the crash */
-} HooksProcess;
-
-static HooksProcess *process = NULL;
+/* Is there a process of hooks?  A crash of the server forgets it. */
+static pg_atomic_uint32 *claimed = NULL;
 HookMemory *hooks_memory = NULL;
 
+/*
+ * After a crash of the server, while no process is there: who ran, and was not
+ * told to quit, is the one.
+ */
+static void
+judge_crash(void)
+{
+	for (int i = 0; i < HOOKS_MAX_RUNS; i++)
+	{
+		HookRun    *run = &hooks_memory->runs[i];
+		HookRunState state = pg_atomic_read_u32(&run->state);
+
+		if (state == RUN_FREE || state == RUN_OVER)
+			continue;
+		run->status = state == RUN_RUNNING ? HOOK_CRASHED : HOOK_CANCELLED;
+		strlcpy(run->message, state == RUN_RUNNING ? "the server crashed while the hook ran" : "another process crashed", sizeof(run->message));
+		run->sqlerrcode = ERRCODE_CRASH_SHUTDOWN;
+		pg_atomic_write_u32(&run->state, RUN_OVER);
+	}
+}
+
+/* The first call is that of the start.  No page is touched if there never was a hook. */
 static void
 init_process(void)
 {
-	pg_atomic_init_u32(&process->claimed, 0);
-	pg_atomic_init_u32(&process->begun, 0);
+	static bool is_restart = false;
+
+	pg_atomic_init_u32(claimed, 0);
+	if (is_restart && pg_atomic_read_u64(&hooks_memory->generation) > 0)
+		judge_crash();
+	is_restart = true;
 }
 
-/* The mapping is zero, which is right.  No page is touched before there are hooks. */
+/* The mapping is zero, which is right. */
 static void
 init_memory(void)
 {
 }
 
 const SharedPart hooks_part = {
-	.name = "etcd_leader hooks", .size = sizeof(HooksProcess), .memory = (void **) &process, .init = init_process
+	.name = "etcd_leader hooks", .size = sizeof(pg_atomic_uint32), .memory = (void **) &claimed, .init = init_process
 };
 const SharedPart hooks_memory_part = {
 	.name = "memory of hooks", .size = sizeof(HookMemory), .memory = (void **) &hooks_memory, .init = init_memory,
@@ -66,12 +82,28 @@ const SharedPart hooks_memory_part = {
 
 /* ---- sets ---------------------------------------------------------------- */
 
+HookSet *
+hooks_copy(void)
+{
+	HookSet    *set = palloc(sizeof(HookSet));
+	uint64		generation;
+
+	do
+	{
+		generation = pg_atomic_read_u64(&hooks_memory->generation);
+		pg_read_barrier();
+		memcpy(set, &hooks_memory->sets[generation % 2], sizeof(HookSet));
+		pg_read_barrier();
+	} while (pg_atomic_read_u64(&hooks_memory->generation) != generation);
+	return set;
+}
+
 /*
  * The new set is complete when the generation changes.  A process that is killed
  * before that leaves the old one.
  */
-void
-hooks_put_in_force(HookSet *set)
+static void
+put_in_force(HookSet *set)
 {
 	uint64		generation = pg_atomic_read_u64(&hooks_memory->generation);
 
@@ -90,81 +122,75 @@ hooks_put_in_force(HookSet *set)
 	pg_atomic_write_u64(&hooks_memory->generation, generation + 1);
 }
 
+const char *
+hooks_load(void)
+{
+	HookSet    *set = palloc0(sizeof(HookSet));
+	const char *error = hooks_file_read(settings_hooks_file, set);
+
+	hooks_memory->reload_time = PgReloadTime;
+	if (error == NULL)
+		put_in_force(set);
+	else
+	{
+		strlcpy(hooks_memory->error, error, sizeof(hooks_memory->error));
+		hooks_memory->error_at = GetCurrentTimestamp();
+	}
+	pfree(set);
+	return error;
+}
+
 void
 hooks_install(void)
 {
-	HookSet    *set;
+	const char *error = settings_hooks_file[0] != '\0' ? hooks_load() : NULL;
 
-	if (settings_hooks_file[0] == '\0')
-		return;
-	set = hooks_file_read(settings_hooks_file);
-	hooks_put_in_force(set);
-	pfree(set);
-	hooks_memory->reload_time = PgReloadTime;
-	hooks_memory->is_start = true;
+	if (error != NULL)
+		ereport(FATAL,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("%s", error)));
 }
 
 /* ---- the process of hooks -------------------------------------------------- */
 
 int64
-hooks_supervise(bool in_recovery)
+hooks_supervise(void)
 {
 	static SupervisedWorker worker = {
 		.type = "etcd_leader hooks",
 		.function = "etcd_leader_hooks_main",
 		.start_time = BgWorkerStart_RecoveryFinished
 	};
-	bool		is_wanted = settings_hooks_file[0] != '\0';
 
-	if (is_wanted && in_recovery)
-		hooks_memory->is_start = true;
-	return worker_supervise(&worker, is_wanted, &process->claimed);
+	return worker_supervise(&worker, settings_hooks_file[0] != '\0', claimed);
 }
 
 bool
-hooks_claim(bool *is_first)
+hooks_claim(void)
 {
-	if (!worker_claim(&process->claimed))
-		return false;
-	*is_first = pg_atomic_fetch_add_u32(&process->begun, 1) == 0;
-	return true;
+	return worker_claim(claimed);
 }
 
 /* ---- databases that somebody wants for himself ----------------------------- */
 
-/* The state of a run in that database; FREE if it is none. */
-static HookRunState
-state_in_database(HookRun *run, const char *database)
-{
-	HookRunState state = pg_atomic_read_u32(&run->state);
-
-	if ((state != RUN_STARTING && state != RUN_RUNNING) || strncmp(run->database, database, NAMEDATALEN) != 0)
-		return RUN_FREE;
-	return state;
-}
-
+/* Tells the runs in that database to end.  False: there is none. */
 static bool
-is_occupied(const char *database)
+end_runs(const char *database)
 {
+	bool		found = false;
+
 	for (int i = 0; i < HOOKS_MAX_RUNS; i++)
 	{
-		if (state_in_database(&hooks_memory->runs[i], database) != RUN_FREE)
-			return true;
-	}
-	return false;
-}
+		HookRun    *run = &hooks_memory->runs[i];
+		HookRunState state = pg_atomic_read_u32(&run->state);
 
-bool
-hooks_name_database(const char *database)
-{
-	const HookSet *set = hooks_current();
-
-	for (int i = 0; i < set->nhooks; i++)
-	{
-		if (strncmp(set->hooks[i].database, database, NAMEDATALEN) == 0)
-			return true;
+		if ((state != RUN_STARTING && state != RUN_RUNNING) || strcmp(run->database, database) != 0)
+			continue;
+		found = true;
+		if (state == RUN_RUNNING)
+			(void) kill((pid_t) pg_atomic_read_u32(&run->pid), SIGTERM);
 	}
-	return false;
+	return found;
 }
 
 bool
@@ -175,27 +201,21 @@ hooks_is_held(const char *database)
 }
 
 void
-hooks_vacate(const char *database, long timeout_ms)
+hooks_vacate(const char *database)
 {
 	uint32		wait_event = compat_wait_event("EtcdLeaderHookLeave");
-	int64		until_us = clock_now_ns() / 1000 + timeout_ms * 1000;
+	int64		until_ns = clock_now_ns() + HOLD_NS;
 	long		left_ms;
 
+	if (settings_hooks_file[0] == '\0')
+		return;
 	strlcpy(hooks_memory->held_database, database, NAMEDATALEN);
 	pg_write_barrier();
-	pg_atomic_write_u64(&hooks_memory->held_until_ns, (uint64) (clock_now_ns() + HOLD_NS));
+	pg_atomic_write_u64(&hooks_memory->held_until_ns, (uint64) until_ns);
+	pg_memory_barrier();		/* a run begins first, and looks at this then */
 	events_prepare_to_sleep();
-	while (is_occupied(database) && (left_ms = clock_remaining_ms(until_us)) > 0)
-	{
-		for (int i = 0; i < HOOKS_MAX_RUNS; i++)
-		{
-			HookRun    *run = &hooks_memory->runs[i];
-
-			if (state_in_database(run, database) == RUN_RUNNING)
-				(void) kill((pid_t) pg_atomic_read_u32(&run->pid), SIGTERM);
-		}
+	while (end_runs(database) && (left_ms = clock_remaining_ms(until_ns / NSEC_PER_USEC)) > 0)
 		(void) events_sleep(Min(left_ms, 100), wait_event);
-	}
 	events_cancel_sleep();
 }
 
@@ -207,29 +227,12 @@ static const Oid hook_columns[] = {
 };
 static const Oid file_columns[] = {TEXTOID, TIMESTAMPTZOID, INT4OID, TEXTOID, TEXTOID, TIMESTAMPTZOID};
 
-/* A copy of the set in force; what runs change in it may be half written. */
-static HookSet *
-copy_set(void)
-{
-	HookSet    *set = palloc(sizeof(HookSet));
-	uint64		generation;
-
-	do
-	{
-		generation = pg_atomic_read_u64(&hooks_memory->generation);
-		pg_read_barrier();
-		memcpy(set, &hooks_memory->sets[generation % 2], sizeof(HookSet));
-		pg_read_barrier();
-	} while (pg_atomic_read_u64(&hooks_memory->generation) != generation);
-	return set;
-}
-
 static void
 put_hook(FunctionCallInfo fcinfo, const HookSet *set, const Hook *hook)
 {
 	static const char *const statuses[] = {"", "waiting", "running", "succeeded", "failed", "cancelled", "crashed"};
-	Row			row = {0};
 	bool		is_over = hook->status != HOOK_RUNNING;
+	Row			row = {0};
 
 	row_add_value(&row, Int32GetDatum(hook->line));
 	row_add_text(&row, hook_event_name(hook->event));
@@ -261,7 +264,7 @@ etcd_leader_hooks(PG_FUNCTION_ARGS)
 
 	functions_require_preloaded();
 	ROWS_BEGIN(hook_columns);
-	set = copy_set();
+	set = hooks_copy();
 	for (int i = 0; i < set->nhooks; i++)
 		put_hook(fcinfo, set, &set->hooks[i]);
 	return (Datum) 0;
@@ -274,20 +277,18 @@ Datum
 etcd_leader_hooks_file(PG_FUNCTION_ARGS)
 {
 	const HookSet *set;
-	Row			row = {0};
 	uint64		hash = 0;
-	char		hex[17];
+	Row			row = {0};
 
 	functions_require_preloaded();
 	ROWS_BEGIN(file_columns);
-	set = copy_set();
+	set = hooks_copy();
 	for (int i = 0; i < set->nhooks; i++)
 		hash += set->hooks[i].id;	/* their order does not count */
-	snprintf(hex, sizeof(hex), "%016llx", (unsigned long long) hash);
 	row_add_text(&row, set->path);
 	row_add_time(&row, set->read_at);
 	row_add_value(&row, Int32GetDatum(set->nhooks));
-	row_add_text(&row, hex);
+	row_add_text(&row, psprintf("%016llx", (unsigned long long) hash));
 	row_add_text(&row, hooks_memory->error);
 	row_add_time(&row, hooks_memory->error[0] ? hooks_memory->error_at : 0);
 	row_put(fcinfo, &row);

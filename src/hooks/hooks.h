@@ -46,7 +46,7 @@ typedef enum HookStatus
 	HOOK_RUNNING,
 	HOOK_SUCCEEDED,
 	HOOK_FAILED,
-	HOOK_CANCELLED,				/* by etcd_leader: nobody's fault */
+	HOOK_CANCELLED,				/* it was told to end, or has not begun: nobody's fault */
 	HOOK_CRASHED				/* the server, while it ran */
 } HookStatus;
 
@@ -113,7 +113,6 @@ typedef struct HookElection
 	char		reason[ELECTION_REASON_SIZE];	/* of the phase */
 	int64		seq;			/* the last event that was looked at */
 	int64		since_ns;		/* of the phase */
-	int64		resign_token;	/* a hook that is off made this leadership harmful */
 } HookElection;
 
 typedef enum HookRunState
@@ -129,9 +128,9 @@ typedef struct HookRun
 {
 	pg_atomic_uint32 state;		/* a HookRunState */
 	pg_atomic_uint32 pid;		/* RUNNING */
-	uint64		ticket;			/* admits one process */
 
 	/* by the process of hooks, before it asks for a process */
+	int64		started_ns;		/* also the ticket that admits one process */
 	uint64		hook_id;
 	HookEvent	event;
 	int			election;		/* position of the HookElection; CHANGE: 0 */
@@ -140,9 +139,8 @@ typedef struct HookRun
 	char		reason[ELECTION_REASON_SIZE];
 	int64		token;			/* 0: none */
 	int64		seq;			/* CHANGE: of the last event before the run */
-	int64		started_ns;
 
-	/* by the process of the run, before it is OVER */
+	/* CANCELLED at first; by the process of the run, before it is OVER */
 	HookStatus	status;			/* RUNNING: it ended without a word */
 	int			sqlerrcode;
 	char		message[HOOKS_MESSAGE_SIZE];
@@ -155,9 +153,7 @@ typedef struct HookMemory
 	TimestampTz reload_time;	/* PgReloadTime of the last reading */
 	char		error[HOOKS_MESSAGE_SIZE];	/* of the last reading; empty: none */
 	TimestampTz error_at;
-	bool		is_start;		/* the process of hooks that begins is of a start or promotion */
 	HookElection elections[ELECTION_MAX_ELECTIONS];
-	uint64		last_ticket;
 	HookRun		runs[HOOKS_MAX_RUNS];
 
 	/* by backends: no run begins in this database until then */
@@ -198,6 +194,9 @@ hooks_find(HookSet *set, uint64 id)
 	return NULL;
 }
 
+/* A copy of the set in force, palloc'd; what runs change in it may be half written. */
+extern HookSet *hooks_copy(void);
+
 /*
  * Called once, at library load in the postmaster: reads the file, if one is
  * set.  FATAL if it is wrong.
@@ -209,32 +208,34 @@ extern void hooks_install(void);
  * there.  Returns when it must be called again, on the clock of clock_now_ns(),
  * PG_INT64_MAX if not before a reload.
  */
-extern int64 hooks_supervise(bool in_recovery);
+extern int64 hooks_supervise(void);
 
 /*
- * In the process of hooks.  claim: makes this process the one, until it ends;
- * false if there is another.  *is_first: none has been there since the start,
- * or the crash, of the server.
+ * In the process of hooks: makes this process the one, until it ends.  False if
+ * there is another.
  */
-extern bool hooks_claim(bool *is_first);
+extern bool hooks_claim(void);
 
 /*
- * In backends: is a hook to run in that database?  vacate: ends those that run
- * there, lets none begin for a second, and waits at most so long until they
- * have left.  Serves interrupts.  is_held: may none begin there now?
+ * In backends, for who needs a database for himself: ends the runs there, lets
+ * none begin for a second, and waits at most so long until they have left.
+ * Serves interrupts.  is_held: may none begin there now?
  */
-extern bool hooks_name_database(const char *database);
-extern void hooks_vacate(const char *database, long timeout_ms);
+extern void hooks_vacate(const char *database);
 extern bool hooks_is_held(const char *database);
 
 /*
- * Reads a file.  The result is palloc'd.  ERROR F0000 (config_file_error) with
- * the line if it is wrong, or the SQLSTATE of the failure to read it.
+ * Reads a file into a set, which is zero; no path: no hooks.  What is wrong, and
+ * in which line; NULL: nothing.
  */
-extern HookSet *hooks_file_read(const char *path);
+extern const char *hooks_file_read(const char *path, HookSet *set);
 
-/* Puts a set in force.  Hooks that were there before keep what is known of them. */
-extern void hooks_put_in_force(HookSet *set);
+/*
+ * Reads the file of the settings and puts it in force.  Hooks that were there
+ * before keep what is known of them.  If the file is wrong, it returns why, and
+ * the hooks that were in force stay.
+ */
+extern const char *hooks_load(void);
 
 extern PGDLLEXPORT void etcd_leader_hooks_main(Datum main_arg);
 extern PGDLLEXPORT void etcd_leader_hook_main(Datum main_arg);

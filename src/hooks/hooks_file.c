@@ -21,7 +21,6 @@
 #include "mb/pg_wchar.h"
 #include "storage/fd.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
 
 #include "base/compat.h"
 #include "hooks.h"
@@ -44,48 +43,32 @@ check_file(int fd)
 	struct stat st;
 
 	if (fstat(fd, &st) != 0)
-		return "it cannot be read";
+		return psprintf("%m");
 	if (!S_ISREG(st.st_mode))
 		return "it is not a regular file";
 	if (st.st_uid != geteuid() && st.st_uid != 0)
 		return "it must be owned by the user of the server or by root";
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return "group or others have permission to write it";
-	if (st.st_size > HOOKS_FILE_SIZE)
-		return "it is larger than 64 kB";
 	return NULL;
 }
 
-/* The content, palloc'd and with a NUL at its end. */
+/* The content, palloc'd and with a NUL at its end.  NULL and *error: it cannot be had. */
 static char *
-read_text(const char *path, int *len)
+read_text(const char *path, int *len, const char **error)
 {
 	char	   *text = palloc(HOOKS_FILE_SIZE + 2);
 	int			fd = BasicOpenFile(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | PG_BINARY);
-	const char *error = NULL;
-	ssize_t		n = 0;
-	int			save_errno = errno;
 
-	*len = 0;
+	*error = fd < 0 ? psprintf("%m") : check_file(fd);
+	if (*error == NULL && (*len = (int) read(fd, text, HOOKS_FILE_SIZE + 1)) < 0)
+		*error = psprintf("%m");
+	else if (*error == NULL && *len > HOOKS_FILE_SIZE)
+		*error = "it is larger than 64 kB";
 	if (fd >= 0)
-	{
-		error = check_file(fd);
-		while (error == NULL && *len <= HOOKS_FILE_SIZE && (n = read(fd, text + *len, HOOKS_FILE_SIZE + 1 - *len)) > 0)
-			*len += n;
-		save_errno = errno;
 		close(fd);
-	}
-	errno = save_errno;
-	if (fd < 0 || n < 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read hooks file \"%s\": %m", path)));
-	if (error == NULL && *len > HOOKS_FILE_SIZE)
-		error = "it is larger than 64 kB";
-	if (error != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("could not load hooks file \"%s\": %s", path, error)));
+	if (*error != NULL)
+		return NULL;
 	text[*len] = '\0';
 	return text;
 }
@@ -269,9 +252,7 @@ parse_text(HookSet *set, const char *path, char *text, int len, int *line)
 		return error;
 	file = fmemopen(text, len, "r");
 	if (file == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not read hooks file \"%s\": %m", path)));
+		return psprintf("%m");
 	tokenizer = compat_begin_tokenizing();
 	compat_tokenize(path, file, &lines);
 	error = fill_set(set, lines, line);
@@ -280,20 +261,20 @@ parse_text(HookSet *set, const char *path, char *text, int len, int *line)
 	return error;
 }
 
-HookSet *
-hooks_file_read(const char *path)
+const char *
+hooks_file_read(const char *path, HookSet *set)
 {
-	HookSet    *set = palloc0(sizeof(HookSet));
-	int			len;
-	char	   *text = read_text(path, &len);
+	int			len = 0;
 	int			line = 0;
-	const char *error = parse_text(set, path, text, len, &line);
+	const char *error;
+	char	   *text;
 
-	if (error != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("line %d of hooks file \"%s\": %s", line, path, error)));
+	if (path[0] == '\0')
+		return NULL;
 	strlcpy(set->path, path, sizeof(set->path));
-	pfree(text);
-	return set;
+	text = read_text(path, &len, &error);
+	if (text == NULL)
+		return psprintf("could not load hooks file \"%s\": %s", path, error);
+	error = parse_text(set, path, text, len, &line);
+	return error ? psprintf("line %d of hooks file \"%s\": %s", line, path, error) : NULL;
 }

@@ -13,10 +13,7 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -58,32 +55,31 @@
 /* How long to wait for the answer to a resignation. */
 #define RESIGN_TIMEOUT_US	INT64CONST(2000000)
 
-/* The processes of the runs, and why they were ended; NULL: not. */
-static BackgroundWorkerHandle *handles[HOOKS_MAX_RUNS];
-static const char *ended_for[HOOKS_MAX_RUNS];
-static const char *const over_time = "the run did not end at its timeout";
+static BackgroundWorkerHandle *handles[HOOKS_MAX_RUNS]; /* the processes of the runs */
 
 static int64 began_ns;			/* of this process */
-static bool is_start;			/* it is that of a start or promotion */
 static int64 changes_seen = 0;	/* the last event of a change that was looked at */
 static int64 next_ns;			/* when there is more to do */
-
-/* No background worker is free: until when to wait. */
-static int64 shortage_ns = 0;
-static int	shortage_backoff_ms = 0;
-
-/* ---- back-off ------------------------------------------------------------ */
-
-static int64
-next_try_ns(int *backoff_ms)
-{
-	return clock_now_ns() + backoff_next_ms(backoff_ms) * NSEC_PER_MSEC;
-}
 
 static void
 wake_at(int64 at_ns)
 {
 	next_ns = Min(next_ns, at_ns);
+}
+
+/* ---- elections of the settings --------------------------------------------- */
+
+/* Its index there; -1: it is not there. */
+static int
+index_of(const char *election)
+{
+	return settings_election_index(election, (int) strlen(election));
+}
+
+static int64
+token_of(const char *election)
+{
+	return status_token(index_of(election));
 }
 
 /* ---- runs that are over ---------------------------------------------------- */
@@ -100,7 +96,6 @@ free_run(int i)
 	if (handles[i] != NULL)
 		pfree(handles[i]);
 	handles[i] = NULL;
-	ended_for[i] = NULL;
 	pg_atomic_write_u32(&hooks_memory->runs[i].state, RUN_FREE);
 }
 
@@ -110,42 +105,20 @@ note_success(Hook *hook, HookTask *task, const HookRun *run)
 	if (task->backoff_ms != 0)
 		ereport(LOG,
 				(errmsg("hook in line %d of the hooks file has succeeded again", hook->line)));
-	memset(task, 0, sizeof(HookTask));
-	task->is_done = true;
+	*task = (HookTask) {.is_done = true};
 	hook->done_seq = run->seq;
 	hook->crashes = 0;
-	hook->sqlerrcode = 0;
-	hook->message[0] = '\0';
 	stats_count(COUNTER_HOOKS_SUCCEEDED, 1);
 }
 
-/* An unelected hook runs once for each loss, also if it fails. */
 static void
-note_failure(Hook *hook, HookTask *task, const HookRun *run)
+note_crash(Hook *hook, const HookRun *run)
 {
-	hook->sqlerrcode = run->sqlerrcode;
-	strlcpy(hook->message, run->message, sizeof(hook->message));
-	hook->failures++;
-	task->due_ns = next_try_ns(&task->backoff_ms);
-	task->is_done = hook->event == HOOK_UNELECTED;
-	stats_count(COUNTER_HOOKS_FAILED, 1);
-}
+	bool		is_off = ++hook->crashes >= HOOKS_MAX_CRASHES;
 
-static void
-note_crash(Hook *hook, HookTask *task, const HookRun *run)
-{
-	bool		is_off;
-
-	hook->sqlerrcode = ERRCODE_CRASH_SHUTDOWN;
-	strlcpy(hook->message, "the server crashed while the hook ran", sizeof(hook->message));
-	hook->failures++;
-	hook->crashes++;
+	hook->token = run->token;
 	hook->held_until_ns = clock_now_ns() + CRASH_HOLD_NS;
-	task->is_done = hook->event == HOOK_UNELECTED;
 	stats_count(COUNTER_HOOKS_CRASHED, 1);
-	is_off = hook->crashes >= HOOKS_MAX_CRASHES;
-	if (is_off && hook->event == HOOK_ELECTED)
-		hooks_memory->elections[run->election].resign_token = run->token;
 	ereport(WARNING,
 			(errmsg("the server crashed while the hook in line %d of the hooks file ran", hook->line),
 			 is_off ? errdetail("It has crashed %d times without a success in between. The hook is off.", hook->crashes) :
@@ -153,86 +126,73 @@ note_crash(Hook *hook, HookTask *task, const HookRun *run)
 			 is_off ? errhint("The hook is on again when its line has changed or the server has been started.") : 0));
 }
 
-/* A run is over. */
 static void
-end_run(int i, HookStatus status)
+note_end(Hook *hook, const HookRun *run)
+{
+	HookTask   *task = &hook->tasks[run->election];
+
+	hook->status = run->status;
+	hook->ended_at = GetCurrentTimestamp();
+	hook->sqlerrcode = run->sqlerrcode;
+	strlcpy(hook->message, run->message, sizeof(hook->message));
+	if (run->status == HOOK_SUCCEEDED)
+	{
+		note_success(hook, task, run);
+		return;
+	}
+	task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NSEC_PER_MSEC;
+	if (run->status == HOOK_CANCELLED)
+	{
+		stats_count(COUNTER_HOOKS_CANCELLED, 1);
+		return;
+	}
+	hook->failures++;
+	/* it runs once for each loss, also if it fails */
+	task->is_done = hook->event == HOOK_UNELECTED;
+	if (run->status == HOOK_CRASHED)
+	{
+		note_crash(hook, run);
+		return;
+	}
+	task->due_ns = clock_now_ns() + backoff_next_ms(&task->backoff_ms) * NSEC_PER_MSEC;
+	stats_count(COUNTER_HOOKS_FAILED, 1);
+}
+
+/* A run is over.  What was told to end, or was ended by the fence, is nobody's fault. */
+static void
+end_run(int i)
 {
 	HookRun    *run = &hooks_memory->runs[i];
 	Hook	   *hook = hooks_find(hooks_current(), run->hook_id);
-	HookTask   *task;
 
-	if (status == HOOK_RUNNING)
+	if (run->status == HOOK_RUNNING)
 	{
-		/* at a shutdown the postmaster ends this process, too, a moment later */
-		if (ended_for[i] == NULL)
-			pg_usleep(10000L);
-		CHECK_FOR_INTERRUPTS();
-		status = ended_for[i] != NULL && ended_for[i] != over_time ? HOOK_CANCELLED : HOOK_FAILED;
 		run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
-		strlcpy(run->message, ended_for[i] ? ended_for[i] : "its process was ended", sizeof(run->message));
-		if (status == HOOK_FAILED)
-			ereport(WARNING,
-					(errmsg("hook in line %d of the hooks file failed: %s", hook ? hook->line : 0, run->message)));
+		strlcpy(run->message, "its process was ended", sizeof(run->message));
 	}
-	/* what the fence has ended is nobody's fault */
-	if (status == HOOK_FAILED && run->event == HOOK_ELECTED &&
-		run->token != status_token(settings_election_index(run->election_name, (int) strlen(run->election_name))))
-		status = HOOK_CANCELLED;
+	if (run->status == HOOK_RUNNING ||
+		(run->status == HOOK_FAILED && run->event == HOOK_ELECTED && run->token != token_of(run->election_name)))
+		run->status = HOOK_CANCELLED;
 	if (hook != NULL)
-	{
-		task = &hook->tasks[run->election];
-		hook->status = status;
-		hook->ended_at = GetCurrentTimestamp();
-		switch (status)
-		{
-			case HOOK_SUCCEEDED:
-				note_success(hook, task, run);
-				break;
-			case HOOK_CRASHED:
-				note_crash(hook, task, run);
-				break;
-			case HOOK_FAILED:
-				note_failure(hook, task, run);
-				break;
-			default:
-				strlcpy(hook->message, run->message, sizeof(hook->message));
-				task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NSEC_PER_MSEC;
-				stats_count(COUNTER_HOOKS_CANCELLED, 1);
-		}
-	}
+		note_end(hook, run);
 	free_run(i);
-}
-
-/*
- * After a crash of the server: who ran then, and was not told to quit, is the
- * one.
- */
-static void
-judge_crash(void)
-{
-	for (int i = 0; i < HOOKS_MAX_RUNS; i++)
-	{
-		HookRun    *run = &hooks_memory->runs[i];
-
-		if (run_state(i) == RUN_RUNNING)
-			end_run(i, HOOK_CRASHED);
-		else if (run_state(i) == RUN_STARTING || run_state(i) == RUN_TOLD_TO_QUIT)
-		{
-			strlcpy(run->message, "another process crashed", sizeof(run->message));
-			end_run(i, HOOK_CANCELLED);
-		}
-	}
 }
 
 /* ---- runs that must not go on -------------------------------------------------- */
 
-static void
-stop_run(int i, const char *reason)
+/* Ends its process.  False if that was done before.  The run may have another end meanwhile. */
+static bool
+stop_run(int i, HookStatus status, const char *reason)
 {
-	if (ended_for[i] != NULL || handles[i] == NULL)
-		return;
-	ended_for[i] = reason;
+	HookRun    *run = &hooks_memory->runs[i];
+
+	if (run->status != HOOK_RUNNING || handles[i] == NULL)
+		return false;
+	run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
+	strlcpy(run->message, reason, sizeof(run->message));
+	run->status = status;
 	TerminateBackgroundWorker(handles[i]);
+	return true;
 }
 
 static void
@@ -244,17 +204,15 @@ check_run(int i)
 	int64		now_ns = clock_now_ns();
 	pid_t		pid;
 
-	if (run_state(i) == RUN_OVER)
-		end_run(i, run->status);
-	else if (handles[i] != NULL && run_state(i) == RUN_STARTING && GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED &&
-			 run_state(i) == RUN_STARTING)
-		end_run(i, HOOK_CANCELLED);
+	if (run_state(i) == RUN_OVER || (handles[i] != NULL && GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED))
+		end_run(i);
 	else if (hook == NULL)
-		stop_run(i, "its line has gone");
+		(void) stop_run(i, HOOK_CANCELLED, "its line has gone");
 	else if (run->event == HOOK_ELECTED && election->phase != HOOKS_LEADING && now_ns - election->since_ns > LOSS_GRACE_NS)
-		stop_run(i, "this instance does not lead any more");
-	else if (now_ns - run->started_ns > hook->timeout_ms * NSEC_PER_MSEC + TIMEOUT_GRACE_NS)
-		stop_run(i, over_time);
+		(void) stop_run(i, HOOK_CANCELLED, "this instance does not lead any more");
+	else if (now_ns - run->started_ns > hook->timeout_ms * NSEC_PER_MSEC + TIMEOUT_GRACE_NS && stop_run(i, HOOK_FAILED, "the run did not end at its timeout"))
+		ereport(WARNING,
+				(errmsg("hook in line %d of the hooks file failed: %s", hook->line, run->message)));
 	if (run_state(i) != RUN_FREE)
 		wake_at(now_ns + LOOK_INTERVAL_NS);
 }
@@ -298,24 +256,8 @@ count_runs(int event, int election, uint64 hook_id)
 static bool
 has_place(HookEvent event)
 {
-	if (clock_now_ns() < shortage_ns)
-	{
-		wake_at(shortage_ns);
-		return false;
-	}
 	return count_runs(-1, -1, 0) < settings_max_hook_workers &&
 		(event != HOOK_CHANGE || count_runs(HOOK_CHANGE, -1, 0) < settings_max_hook_workers - 1);
-}
-
-static void
-report_shortage(const Hook *hook)
-{
-	if (shortage_backoff_ms == 0)
-		ereport(WARNING,
-				(errmsg("could not start the hook in line %d of the hooks file", hook->line),
-				 errdetail_no_worker_slot()));
-	shortage_ns = next_try_ns(&shortage_backoff_ms);
-	wake_at(shortage_ns);
 }
 
 /* Asks the postmaster for the process of a run.  False if there is no room for it. */
@@ -330,9 +272,22 @@ register_run(int i, const Hook *hook)
 	worker.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
 	worker.bgw_notify_pid = MyProcPid;
 	worker.bgw_main_arg = Int32GetDatum(i);
-	memcpy(worker.bgw_extra, &run->ticket, sizeof(run->ticket));
-	strlcpy(worker.bgw_extra + sizeof(run->ticket), hook_event_name(hook->event), BGW_EXTRALEN - sizeof(run->ticket));
+	memcpy(worker.bgw_extra, &run->started_ns, sizeof(run->started_ns));
 	return worker_register(&worker, &handles[i]);
+}
+
+/* No worker is free: the next try is in a second. */
+static void
+wait_for_worker(Hook *hook, HookTask *task)
+{
+	if (hook->status != HOOK_WAITING)
+		ereport(WARNING,
+				(errmsg("could not start the hook in line %d of the hooks file", hook->line),
+				 errdetail_no_worker_slot()));
+	hook->status = HOOK_WAITING;
+	strlcpy(hook->message, "no background worker is free", sizeof(hook->message));
+	task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NSEC_PER_MSEC;
+	wake_at(task->due_ns);
 }
 
 static void
@@ -346,7 +301,6 @@ start_run(Hook *hook, int election_position)
 	while (run_state(i) != RUN_FREE)
 		i++;
 	run = &hooks_memory->runs[i];
-	run->ticket = ++hooks_memory->last_ticket;
 	run->hook_id = hook->id;
 	run->event = hook->event;
 	run->election = election_position;
@@ -356,7 +310,7 @@ start_run(Hook *hook, int election_position)
 	run->token = is_of_change ? 0 : election->token;
 	run->seq = hook->changed_seq;
 	run->started_ns = clock_now_ns();
-	run->status = HOOK_RUNNING;
+	run->status = HOOK_CANCELLED;
 	run->sqlerrcode = 0;
 	run->message[0] = '\0';
 	pg_write_barrier();
@@ -364,12 +318,9 @@ start_run(Hook *hook, int election_position)
 	if (!register_run(i, hook))
 	{
 		free_run(i);
-		hook->status = HOOK_WAITING;
-		strlcpy(hook->message, "no background worker is free", sizeof(hook->message));
-		report_shortage(hook);
+		wait_for_worker(hook, &hook->tasks[election_position]);
 		return;
 	}
-	shortage_backoff_ms = 0;
 	hook->changed_by_gap = false;
 	hook->status = HOOK_RUNNING;
 	hook->token = run->token;
@@ -386,8 +337,6 @@ start_if_due(Hook *hook, int election_position)
 	const HookTask *task = &hook->tasks[election_position];
 	int64		due_ns = Max(task->due_ns, hook->held_until_ns);
 
-	if (hook->crashes >= HOOKS_MAX_CRASHES)
-		return;
 	if (due_ns > clock_now_ns())
 		wake_at(due_ns);
 	else if (has_place(hook->event))
@@ -445,18 +394,18 @@ is_settled(int index)
 }
 
 /*
- * Looks at the next events of the election up to one of that kind, of a later
+ * The next event of that kind behind *seq, which goes on to it, and of a later
  * leadership than `after`.  Its token; 0: there is none.
  */
 static int64
-next_event(HookElection *election, int kind, int64 after, char *reason)
+next_event(const char *election, int64 *seq, int kind, int64 after, char *reason)
 {
 	SharedEvent event;
 
-	while (events_next_but_changes(election->seq, &event))
+	while (events_next_but_changes(*seq, &event))
 	{
-		election->seq = event.seq;
-		if (event.kind != kind || strcmp(event.election, election->name) != 0 || event.leader_revision <= after)
+		*seq = event.seq;
+		if (event.kind != kind || strcmp(event.election, election) != 0 || event.leader_revision <= after)
 			continue;
 		strlcpy(reason, event.reason, ELECTION_REASON_SIZE);
 		return event.leader_revision;
@@ -464,36 +413,29 @@ next_event(HookElection *election, int kind, int64 after, char *reason)
 	return 0;
 }
 
-/* The reason of a loss, if an event has told of it already.  Leaves election->seq. */
-static void
-find_reason_of_loss(const HookElection *election, char *reason)
-{
-	HookElection copy = *election;
-
-	strlcpy(reason, "lost", ELECTION_REASON_SIZE);
-	(void) next_event(&copy, ELECTION_EVENT_UNELECTED, -1, reason);
-}
-
 /*
- * Has an unelected hook still to run for the last loss?  One that waits for a
- * minute after a crash does not hold up the next leadership.
+ * Starts the hooks of that event that are due.  False: none is left to run.  One
+ * that waits for a minute after a crash does not hold up the next leadership.
  */
 static bool
-has_undone(const HookElection *election, bool leads_again)
+serve_hooks(const HookElection *election, HookEvent event)
 {
 	HookSet    *set = hooks_current();
 	int			position = election - hooks_memory->elections;
-	int64		now_ns = clock_now_ns();
+	bool		leads_again = event == HOOK_UNELECTED && token_of(election->name) != 0;
+	bool		is_left = false;
 
 	for (int i = 0; i < set->nhooks; i++)
 	{
-		const Hook *hook = &set->hooks[i];
+		Hook	   *hook = &set->hooks[i];
 
-		if (is_of_election(hook, HOOK_UNELECTED, election) && !hook->tasks[position].is_done &&
-			hook->crashes < HOOKS_MAX_CRASHES && !(leads_again && hook->held_until_ns > now_ns))
-			return true;
+		if (!is_of_election(hook, event, election) || hook->tasks[position].is_done || hook->crashes >= HOOKS_MAX_CRASHES)
+			continue;
+		is_left |= !leads_again || hook->held_until_ns <= clock_now_ns();
+		if (count_runs(event, position, hook->id) == 0)
+			start_if_due(hook, position);
 	}
-	return false;
+	return is_left;
 }
 
 /* One step of an election to its next phase.  False if it stays where it is. */
@@ -501,8 +443,9 @@ static bool
 advance(HookElection *election)
 {
 	int			position = election - hooks_memory->elections;
-	int			index = settings_election_index(election->name, (int) strlen(election->name));
+	int			index = index_of(election->name);
 	char		reason[ELECTION_REASON_SIZE] = "elected";
+	int64		seq = election->seq;
 	int64		token;
 	int64		current;
 
@@ -518,19 +461,24 @@ advance(HookElection *election)
 		case HOOKS_LEADING:
 			current = status_token(index);
 			if (current == election->token || (current == 0 && !is_settled(index)))
+			{
+				(void) serve_hooks(election, HOOK_ELECTED);
 				return false;
-			find_reason_of_loss(election, reason);
+			}
+			/* an event may tell of it later */
+			strlcpy(reason, "lost", sizeof(reason));
+			(void) next_event(election->name, &seq, ELECTION_EVENT_UNELECTED, election->token - 1, reason);
 			enter_phase(election, HOOKS_LOST, election->token, reason);
 			break;
 		case HOOKS_LOST:
-			if (count_runs(-1, position, 0) > 0 || has_undone(election, status_token(index) != 0))
+			if (count_runs(HOOK_ELECTED, position, 0) > 0 || serve_hooks(election, HOOK_UNELECTED) || count_runs(-1, position, 0) > 0)
 				return false;
 			enter_phase(election, HOOKS_IDLE, election->token, "");
 			break;
 		case HOOKS_IDLE:
 
 			/* a leadership that is over by now is lost, too; the state is read after the events */
-			token = next_event(election, ELECTION_EVENT_ELECTED, election->token, reason);
+			token = next_event(election->name, &election->seq, ELECTION_EVENT_ELECTED, election->token, reason);
 			current = status_token(index);
 			if (token == 0)
 				token = current;
@@ -542,53 +490,39 @@ advance(HookElection *election)
 	return true;
 }
 
-/* Resigns if a hook that is off has harmed this leadership.  True: nothing must be started meanwhile. */
+/* Has a hook that is off crashed the server under this leadership? */
 static bool
-resign_if_harmed(HookElection *election)
+is_harmed(const HookElection *election)
 {
-	static SharedReply reply;
-	SharedRequest request = {.command = COMMAND_RESIGN, .rejoin = true};
-	int			index = settings_election_index(election->name, (int) strlen(election->name));
+	HookSet    *set = hooks_current();
 
-	if (election->resign_token == 0)
-		return false;
-	if (status_token(index) == election->resign_token)
+	for (int i = 0; i < set->nhooks; i++)
 	{
-		strlcpy(request.election, election->name, sizeof(request.election));
-		(void) mailbox_ask(&request, clock_now_ns() / 1000 + RESIGN_TIMEOUT_US, &reply);
+		const Hook *hook = &set->hooks[i];
+
+		if (hook->event == HOOK_ELECTED && hook->crashes >= HOOKS_MAX_CRASHES && hook->token == election->token)
+			return true;
 	}
-	if (status_token(index) == election->resign_token || (status_token(index) == 0 && !is_settled(index)))
-	{
-		wake_at(clock_now_ns() + LOOK_INTERVAL_NS);
-		return true;
-	}
-	election->resign_token = 0;
 	return false;
 }
 
-static void
-serve_election(HookElection *election)
+/* Then it resigns.  True: nothing must be started meanwhile. */
+static bool
+resign_if_harmed(const HookElection *election)
 {
-	HookSet    *set = hooks_current();
-	int			position = election - hooks_memory->elections;
-	HookEvent	event;
+	static SharedReply reply;
+	SharedRequest request = {.command = COMMAND_RESIGN, .rejoin = true};
+	int			index = index_of(election->name);
 
-	if (resign_if_harmed(election))
-		return;
-	while (advance(election))
-		;
-	if (election->phase == HOOKS_IDLE || election->phase == HOOKS_AT_START)
-		return;
-	event = election->phase == HOOKS_LEADING ? HOOK_ELECTED : HOOK_UNELECTED;
-	if (event == HOOK_UNELECTED && count_runs(HOOK_ELECTED, position, 0) > 0)
-		return;
-	for (int i = 0; i < set->nhooks; i++)
+	if (election->phase != HOOKS_LEADING || !is_harmed(election))
+		return false;
+	if (status_token(index) == election->token)
 	{
-		Hook	   *hook = &set->hooks[i];
-
-		if (is_of_election(hook, event, election) && !hook->tasks[position].is_done && count_runs(event, position, hook->id) == 0)
-			start_if_due(hook, position);
+		strlcpy(request.election, election->name, sizeof(request.election));
+		(void) mailbox_ask(&request, clock_now_ns() / NSEC_PER_USEC + RESIGN_TIMEOUT_US, &reply);
 	}
+	wake_at(clock_now_ns() + LOOK_INTERVAL_NS);
+	return status_token(index) == election->token || (status_token(index) == 0 && !is_settled(index));
 }
 
 static HookElection *
@@ -611,7 +545,7 @@ take_up_elections(void)
 		HookElection *election = &hooks_memory->elections[i];
 
 		if (election->name[0] != '\0' && election->phase == HOOKS_IDLE && count_runs(-1, i, 0) == 0 &&
-			settings_election_index(election->name, (int) strlen(election->name)) < 0)
+			index_of(election->name) < 0)
 			election->name[0] = '\0';
 	}
 	for (int i = 0; i < settings_election_count(); i++)
@@ -622,12 +556,9 @@ take_up_elections(void)
 			continue;
 		for (int j = 0; j < hooks_current()->nhooks; j++)
 			memset(&hooks_current()->hooks[j].tasks[election - hooks_memory->elections], 0, sizeof(HookTask));
-		memset(election, 0, sizeof(HookElection));
-		election->phase = is_start ? HOOKS_AT_START : HOOKS_IDLE;
-		election->seq = is_start ? 0 : events_last();
+		*election = (HookElection) {.phase = HOOKS_AT_START, .seq = events_last()};
 		strlcpy(election->name, settings_election_name(i), ELECTION_NAME_SIZE);
 	}
-	is_start = false;
 }
 
 /* ---- changes ------------------------------------------------------------------------ */
@@ -668,7 +599,7 @@ serve_changes(void)
 		int			i = (first + n) % set->nhooks;
 		Hook	   *hook = &set->hooks[i];
 
-		if (hook->event != HOOK_CHANGE || hook->changed_seq <= hook->done_seq || count_runs(HOOK_CHANGE, -1, hook->id) > 0)
+		if (hook->event != HOOK_CHANGE || hook->crashes >= HOOKS_MAX_CRASHES || hook->changed_seq <= hook->done_seq || count_runs(HOOK_CHANGE, -1, hook->id) > 0)
 			continue;
 		start_if_due(hook, 0);
 		if (hook->status == HOOK_RUNNING)
@@ -678,52 +609,24 @@ serve_changes(void)
 
 /* ---- the file -------------------------------------------------------------------------- */
 
-/* The old lines stay in force if the file is wrong. */
+/*
+ * After each reload, also one while no such process was there; not after a mere
+ * restart.
+ */
 static void
-try_to_read(void)
+read_file(void)
 {
-	MemoryContext context = CurrentMemoryContext;
+	const char *error;
 
-	PG_TRY();
-	{
-		HookSet    *set = hooks_file_read(settings_hooks_file);
-
-		hooks_put_in_force(set);
-		pfree(set);
-	}
-	PG_CATCH();
-	{
-		ErrorData  *edata;
-
-		MemoryContextSwitchTo(context);
-		edata = CopyErrorData();
-		FlushErrorState();
-		ereport(LOG,
-				(errcode(edata->sqlerrcode),
-				 errmsg("%s", edata->message),
-				 errdetail("The hooks that were in force before stay in force.")));
-		strlcpy(hooks_memory->error, edata->message, sizeof(hooks_memory->error));
-		hooks_memory->error_at = GetCurrentTimestamp();
-		FreeErrorData(edata);
-	}
-	PG_END_TRY();
-}
-
-/* After each reload, also one while no such process was there; not after a mere restart. */
-static void
-read_file(bool is_reload)
-{
-	if (!is_reload && PgReloadTime <= hooks_memory->reload_time)
+	if (PgReloadTime <= hooks_memory->reload_time)
 		return;
-	hooks_memory->reload_time = PgReloadTime;
 	changes_seen = 0;
-	if (settings_hooks_file[0] != '\0')
-		try_to_read();
-	else
-	{
-		hooks_put_in_force(palloc0(sizeof(HookSet)));
-		hooks_memory->reload_time = 0;
-	}
+	error = hooks_load();
+	if (error != NULL)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("%s", error),
+				 errdetail("The hooks that were in force before stay in force.")));
 }
 
 /* ---- the process ----------------------------------------------------------------------- */
@@ -736,7 +639,7 @@ serve_settings(void)
 		return;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	read_file(true);
+	read_file();
 }
 
 static void
@@ -752,8 +655,12 @@ take_turn(void)
 	take_up_elections();
 	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
 	{
-		if (hooks_memory->elections[i].name[0] != '\0')
-			serve_election(&hooks_memory->elections[i]);
+		HookElection *election = &hooks_memory->elections[i];
+
+		if (election->name[0] == '\0' || resign_if_harmed(election))
+			continue;
+		while (advance(election))
+			;
 	}
 	serve_changes();
 }
@@ -762,7 +669,6 @@ void
 etcd_leader_hooks_main(Datum main_arg)
 {
 	uint32		wait_event;
-	bool		is_first;
 	MemoryContext turn_context;
 
 	quiet_exit_install();
@@ -770,18 +676,14 @@ etcd_leader_hooks_main(Datum main_arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	if (!hooks_claim(&is_first))
+	if (!hooks_claim())
 		proc_exit(0);
 	wait_event = compat_wait_event("EtcdLeaderHooks");
 	began_ns = clock_now_ns();
-	is_start = hooks_memory->is_start;
-	hooks_memory->is_start = false;
 	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader hooks turn", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(turn_context);
-	if (is_first)
-		judge_crash();
 	before_shmem_exit(stop_all, (Datum) 0);
-	read_file(false);
+	read_file();
 
 	while (settings_hooks_file[0] != '\0')
 	{

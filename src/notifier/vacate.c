@@ -124,7 +124,7 @@ vacate(const char *database, int notifier_slot)
 {
 	if (notifier_slot >= 0)
 		(void) notifier_register_wait_for_leave(notifier_slot, LEAVE_TIMEOUT_MS);
-	hooks_vacate(database, LEAVE_TIMEOUT_MS);
+	hooks_vacate(database);
 }
 
 static void
@@ -153,7 +153,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	const char *database = vacated_database(pstmt->utilityStmt);
 	int			slot = database ? notifier_register_find(database) : -1;
 
-	if (database == NULL || (slot < 0 && !hooks_name_database(database)) || !may_vacate(pstmt->utilityStmt, database))
+	if (database == NULL || !may_vacate(pstmt->utilityStmt, database))
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
 		return;

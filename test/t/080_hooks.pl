@@ -124,6 +124,7 @@ reload_hooks($pg2, @lines, q{elected postgres postgres app 1s "SELECT pg_sleep(6
 poll_is(10, sub { hook($pg2, 3)->{message} // '' }, 'canceling statement due to statement timeout', 'a run ends at its timeout');
 reload_hooks($pg2, @lines, q{elected postgres postgres app 1s "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(20); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$"});
 poll_is(10, sub { hook($pg2, 3)->{message} // '' }, 'the run did not end at its timeout', 'also one that ignores it');
+cmp_ok($pg2->log_count('WARNING:  hook in line 3 of the hooks file failed: the run did not end at its timeout'), '>=', 1, 'the log says so');
 
 reload_hooks($pg2, @lines, $sleeper);
 poll_is(10, sub { sleeping($pg2) }, 1, 'a hook is in a transaction');
@@ -166,5 +167,8 @@ $pg1->value('ALTER SYSTEM SET etcd_leader.hooks_file = $$$$');
 $pg1->restart;
 my ($rss) = slurp_file('/proc/' . $pg1->elector_pid . '/smaps') =~ m{^\S+ rw-s \S+ 00:01 \d+ +/dev/zero \(deleted\)\nSize: +(?:2\d\d|[345]\d\d) kB\n(?:.*\n)*?Rss: +(\d+) kB}m;
 is($rss // 'no mapping', 0, 'where no file is set, hooks take no memory');
+is($pg1->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'etcd_leader hook%'}), 0, 'and no process');
+$pg1->configure(hooks_file => undef);
+poll_is(10, sub { last_run($pg1, 2) }, '- succeeded', 'the first hooks come by a reload, and the instance does not lead: its unelected hook runs');
 
 done_testing();

@@ -84,11 +84,11 @@ $app->do($_) for 'CREATE TABLE public.done (what text)', 'CREATE SCHEMA evil',
   q{CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE sql AS $$ INSERT INTO public.done VALUES ('evil ' || session_user); SELECT pg_catalog.clock_timestamp() $$},
   q{CREATE FUNCTION evil.etcd_fencing_token() RETURNS bigint LANGUAGE sql AS $$ INSERT INTO public.done VALUES ('evil'); SELECT 1::bigint $$};
 my %attack = (
-	search_path => 'evil, public, pg_catalog', role => 'owner', session_authorization => 'owner', exit_on_error => 'on', standard_conforming_strings => 'off',
+	search_path => 'evil, public, pg_catalog', client_encoding => 'LATIN1', role => 'owner', session_authorization => 'owner', exit_on_error => 'on', standard_conforming_strings => 'off',
 	default_transaction_read_only => 'on', transaction_read_only => 'on', default_transaction_isolation => 'serializable', statement_timeout => '1ms', lock_timeout => '1ms',
 	idle_in_transaction_session_timeout => '1ms', synchronous_commit => 'remote_apply', max_parallel_workers_per_gather => '4', row_security => 'off',
 	'etcd_leader.require_leadership' => 'nowhere', 'etcd_leader.hook_token' => '99', 'etcd_leader.hook_election' => 'forged');
-my $command = q{INSERT INTO public.done SELECT pg_catalog.format('%s %s %s %s %s %s', session_user, current_user, now() IS NOT NULL, 'a\b', pg_catalog.current_setting('etcd_leader.hook_token'), pg_catalog.current_setting('etcd_leader.hook_election'))};
+my $command = q{DO $$ BEGIN PERFORM pg_sleep(0.02); PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$; INSERT INTO public.done SELECT pg_catalog.format('%s %s %s %s %s %s', session_user, current_user, now() IS NOT NULL, 'a\b', pg_catalog.current_setting('etcd_leader.hook_token'), pg_catalog.current_setting('etcd_leader.hook_election'))};
 my $told = join ' ', $node->token, 'postgres';
 for my $scope ('DATABASE app', 'ROLE boss', 'ROLE boss IN DATABASE app')
 {
@@ -127,6 +127,9 @@ is($node->log_count('FATAL:  role "nobody_here" does not exist', $offset), 1, 't
 is($node->log_count('CONTEXT:  hook in line 1 of the hooks file, event "elected"', $offset), 1, 'and of which hook');
 $node->value('ALTER ROLE closed LOGIN');
 poll_is(15, sub { hook($node, 2)->{status} }, 'succeeded', 'as soon as the role can, it runs');
+
+$node->value(q{CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0});
+is_deeply([ ends_of(q{elected postgres latin boss 20s "DO $$ BEGIN RAISE 'trüb' USING DETAIL = 'süß'; END $$"}) ], ["failed: tr\xc3\xbcb\nDETAIL:  s\xc3\xbc\xc3\x9f"], 'a message of a database in another encoding');
 
 # ---- what a database cannot hold any more --------------------------------------------------
 

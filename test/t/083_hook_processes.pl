@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Hooks;
 use EtcdLeader::Instance;
+use EtcdLeader::Session;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -71,6 +72,30 @@ is($pg1->log_count('WARNING:  the server crashed while the hook in line 5 of the
 is(hook($pg1, 5)->{runs}, 1, 'it does not run again at once');
 is($pg1->value(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%culprit%' AND backend_type = 'etcd_leader hook'}), 0, 'nor a little later');
 
+# ---- other ways to crash it ------------------------------------------------------------------
+
+create_crashers($pg1);
+$pg1->value('CREATE FUNCTION slow(int) RETURNS int LANGUAGE sql PARALLEL SAFE AS $$ SELECT 1 FROM pg_sleep(20) $$');
+$pg1->value('CREATE TABLE many AS SELECT i FROM generate_series(1, 10000) i');
+my $parallel = join '; ', (map { "SET $_ = 0" } qw(parallel_setup_cost parallel_tuple_cost min_parallel_table_scan_size)), 'SET max_parallel_workers_per_gather = 2', 'SELECT sum(public.slow(i)) FROM public.many';
+my $kill_worker = sub { kill 'KILL', poll(10, sub { $pg1->try_value(q{SELECT min(pid) FROM pg_stat_activity WHERE backend_type = 'parallel worker'}) }) // die 'there is no parallel worker' };
+for my $case ([ 'a PANIC', 'SELECT public.test_panic()' ], [ 'the end of its parallel worker', $parallel, $kill_worker ])
+{
+	my ($what, $command, $act) = @$case;
+	my $offset = $pg1->log_size;
+	write_hooks($pg1, @hooks, qq{elected postgres postgres boss 1min "$command"});
+	$pg1->reload;
+	$act->() if $act;
+	ok(crash_restart($offset), "$what: the server restarts");
+	poll_is(20, sub { join ' ', map { $_->{crashes} } $pg1->rows('SELECT crashes FROM etcd_leader_hooks ORDER BY line') }, '0 0 0 1', "$what: the hook is accused");
+	pause(1.2);
+	is(hook($pg1, 4)->{runs}, 1, "$what: it does not run again");
+	is($pg1->log_count('PANIC:  this is the PANIC of the test', $offset), $act || $what ne 'a PANIC' ? 0 : 1, "$what: the log has the message");
+}
+reload_hooks($pg1, @hooks, 'elected postgres postgres boss 1min "SELECT public.test_exit(3)"');
+poll_ok(10, sub { hook($pg1, 4)->{runs} >= 2 }, 'exit(3) is no crash, and the hook runs again');
+is(hook($pg1, 4)->{crashes}, 0, 'it is not accused');
+
 # ---- hooks that hang, flood and resign --------------------------------------------------------
 
 reload_hooks($pg1, @hooks, map { qq{elected postgres postgres boss 1min "$_"} } 'SELECT pg_sleep(600)', q{SELECT repeat('x', 1000) FROM generate_series(1, 100000000)}, 'DO $$ BEGIN LOOP NULL; END LOOP; END $$',
@@ -97,6 +122,9 @@ $pg1->wait_until_leader;
 $pg1->value('CREATE DATABASE app');
 reload_hooks($pg1, @hooks, 'elected postgres app boss 1min "SELECT pg_sleep(600)"');
 sleeper();
+$pg1->value('CREATE ROLE stranger LOGIN');
+fails($pg1->connect_db('postgres', user => 'stranger'), 'DROP DATABASE app', '42501', qr/must be owner/, 'a stranger may not drop the database');
+is(hook($pg1, 4)->{status} . hook($pg1, 4)->{runs}, 'running1', 'and does not end a hook there');
 $began = now();
 $pg1->value('ALTER DATABASE app RENAME TO moved');
 cmp_ok(now() - $began, '<', 2, 'ALTER DATABASE ends a hook there');
@@ -109,10 +137,19 @@ $pg1->value('DROP DATABASE app');
 cmp_ok(now() - $began, '<', 2, 'DROP DATABASE ends a hook there');
 $pg1->value('CREATE DATABASE app');
 sleeper();
+# an unelected hook, which runs once, is not lost
+reload_hooks($pg1, @hooks, 'unelected postgres app boss 1min "CREATE TABLE IF NOT EXISTS public.begun (); SELECT pg_sleep(2); CREATE TABLE public.done ()"');
+$pg1->value('SELECT etcd_resign(rejoin => false)');
+sleeper();
+$pg1->value('CREATE DATABASE copy TEMPLATE app');
+poll_is(10, sub { join ' ', @{ hook($pg1, 4) }{qw(status failures)} }, 'succeeded 0', 'an unelected hook that CREATE DATABASE has ended runs again');
+reload_hooks($pg1, @hooks, 'elected postgres app boss 1min "SELECT pg_sleep(600)"');
+$pg1->value('SELECT etcd_campaign()');
+sleeper();
 $began  = now();
 $offset = $pg1->log_size;
 $pg1->stop('fast');
 cmp_ok(now() - $began, '<', 4, 'a fast shutdown ends it');
 is($pg1->log_count('etcd_leader hook', $offset), 0, 'without a word') or diag(slurp_file($pg1->logfile, $offset));
-is($pg1->log_count('PANIC|TRAP'), 0, 'nothing else has crashed');
+is($pg1->log_count('PANIC: |TRAP'), 1, 'nothing else has crashed');
 done_testing();

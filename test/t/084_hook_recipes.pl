@@ -144,6 +144,14 @@ recipe('tell');
 poll_ok(10, sub { -s "$dir/news" }, 'the outside is told');
 is(slurp_file("$dir/news"), $pg1->token . "\tpg1\n", 'the token and the name');
 my $first = slurp_file("$dir/news");
+# a program that hangs
+append_to_file("$dir/hang", "#!/bin/sh\nexec sleep 600\n");
+chmod 0755, "$dir/hang" or die $!;
+reload_hooks($pg1, document_block('doc/hooks.md', 'tell') =~ s{10 /usr/local/bin/announce-leader}{1 $dir/hang}r);
+poll_ok(5, sub { (hook($pg1, 1)->{message} // '') =~ /child process exited with exit code 124/ }, 'a program that hangs is ended by "timeout"');
+recipe('tell');
+poll_is(10, sub { slurp_file("$dir/news") }, "$first$first", 'a line that has come back is a new hook');
+$first = slurp_file("$dir/news");
 $pg1->value('SELECT etcd_resign()');
 $pg2->wait_until_leader;
 my $second = $first . $pg2->token . "\tpg2\n";

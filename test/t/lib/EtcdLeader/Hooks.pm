@@ -5,10 +5,12 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use File::Basename qw(dirname);
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
+use PostgreSQL::Test::Utils ();
 
-our @EXPORT = qw(create_with_hooks hook hooks_error hooks_file last_run reload_hooks write_hooks);
+our @EXPORT = qw(create_crashers create_with_hooks hook hooks_error hooks_file last_run reload_hooks write_hooks);
 
 sub hooks_file { my ($node) = @_; return $node->data_dir . '/hooks.conf' }
 
@@ -53,6 +55,18 @@ sub create_with_hooks
 	$node->append_conf('postgresql.conf', "etcd_leader.candidate = primary\netcd_leader.hooks_file = 'hooks.conf'\n");
 	$node->restart;
 	return $node;
+}
+
+# Functions in a database that end their process: test_panic(), and test_exit(code).
+sub create_crashers
+{
+	my ($node) = @_;
+	my $library = PostgreSQL::Test::Utils::tempdir() . '/crasher.so';
+	my ($headers) = split /\n/, `pg_config --includedir-server`;
+	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-O2', "-I$headers", '-o', $library, dirname(__FILE__) . '/crasher.c');
+	$node->value("CREATE FUNCTION test_panic() RETURNS void LANGUAGE c AS '$library'");
+	$node->value("CREATE FUNCTION test_exit(int) RETURNS void LANGUAGE c AS '$library'");
+	return;
 }
 
 # The row of the view of the hook in that line.
