@@ -26,7 +26,7 @@
 static inline int64
 http_clock_ms(void)
 {
-	return clock_monotonic_ns() / NS_PER_MS;
+	return clock_monotonic_ns() / NSEC_PER_MSEC;
 }
 
 /* ---- api.c ------------------------------------------------------------- */

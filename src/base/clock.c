@@ -22,7 +22,7 @@ clock_now_ns(void)
 
 	if (unlikely(clock_gettime(CLOCK_BOOTTIME, &now) != 0))
 		elog(ERROR, "could not read the clock: %m");
-	return (int64_t) now.tv_sec * NS_PER_S + now.tv_nsec;
+	return (int64_t) now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
 }
 
 long
@@ -32,7 +32,7 @@ clock_remaining_ms(int64_t until_us)
 
 	if (until_us == INT64_MAX)
 		return -1;
-	left_us = until_us - clock_now_ns() / NS_PER_US;
+	left_us = until_us - clock_now_ns() / NSEC_PER_USEC;
 	if (left_us <= 0)
 		return 0;
 	return (long) Min(left_us / 1000 + 1, INT_MAX);

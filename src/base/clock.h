@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <time.h>
 
-#define NS_PER_US	INT64_C(1000)
-#define NS_PER_MS	INT64_C(1000000)
-#define NS_PER_S	INT64_C(1000000000)
+#define NSEC_PER_USEC	INT64_C(1000)
+#define NSEC_PER_MSEC	INT64_C(1000000)
+#define NSEC_PER_SEC	INT64_C(1000000000)
 
 /* CLOCK_BOOTTIME, in nanoseconds: goes on while the host sleeps. */
 extern int64_t clock_now_ns(void);
@@ -27,7 +27,7 @@ clock_monotonic_ns(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t) now.tv_sec * NS_PER_S + now.tv_nsec;
+	return (int64_t) now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
 }
 
 /*

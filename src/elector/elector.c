@@ -429,7 +429,7 @@ ms_until_first(const int64 *wakeups_ns)
 
 	for (int i = 0; i < NUM_WAKEUPS; i++)
 		first_ns = Min(first_ns, wakeups_ns[i]);
-	return (long) ((Max(first_ns - clock_now_ns(), 0) + NS_PER_MS - 1) / NS_PER_MS);
+	return (long) ((Max(first_ns - clock_now_ns(), 0) + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
 /* Does what is due.  Returns the milliseconds until there is more to do. */
@@ -450,11 +450,11 @@ work(void)
 	wakeups_ns[WAKEUP_PROTOCOL] = election_wakeup_ns(elector.core);
 	wakeups_ns[WAKEUP_CHANGES] = elector_changes_wakeup_ns();
 	client_ms = etcd_client_timeout_ms(elector.client);
-	wakeups_ns[WAKEUP_CLIENT] = client_ms < 0 ? PG_INT64_MAX : clock_now_ns() + client_ms * NS_PER_MS;
+	wakeups_ns[WAKEUP_CLIENT] = client_ms < 0 ? PG_INT64_MAX : clock_now_ns() + client_ms * NSEC_PER_MSEC;
 	wakeups_ns[WAKEUP_PROMOTION] = elector.in_recovery &&
 		(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&
-		!notifier_awaits_promotion() ? now_ns + PROMOTION_POLL_MS * NS_PER_MS : PG_INT64_MAX;
-	wakeups_ns[WAKEUP_HOST] = now_ns + MAX_SLEEP_MS * NS_PER_MS;
+		!notifier_awaits_promotion() ? now_ns + PROMOTION_POLL_MS * NSEC_PER_MSEC : PG_INT64_MAX;
+	wakeups_ns[WAKEUP_HOST] = now_ns + MAX_SLEEP_MS * NSEC_PER_MSEC;
 	return ms_until_first(wakeups_ns);
 }
 

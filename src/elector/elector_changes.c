@@ -141,7 +141,7 @@ elector_configure_changes(void)
 			nprefixes++;
 	}
 	changes_configure(changes, clock_now_ns(), (const char *const *) prefixes, nprefixes,
-					  settings_ttl_s * 1000 * NS_PER_MS / 3);
+					  settings_ttl_s * 1000 * NSEC_PER_MSEC / 3);
 	list_free(list);
 }
 

@@ -51,7 +51,7 @@ elector_is_news(const char *message)
 
 		if (error->hash == hash && error->heard_ns != 0)
 		{
-			news = now_ns - error->heard_ns >= SILENCE_MS * NS_PER_MS;
+			news = now_ns - error->heard_ns >= SILENCE_MS * NSEC_PER_MSEC;
 			error->heard_ns = now_ns;
 			return news;
 		}
@@ -101,7 +101,7 @@ void
 elector_clear_old_error(void)
 {
 	if (elector.contact.connected &&
-		clock_now_ns() - error_heard_ns >= settings_ttl_s * 1000 * NS_PER_MS)
+		clock_now_ns() - error_heard_ns >= settings_ttl_s * 1000 * NSEC_PER_MSEC)
 		elector_clear_error(ABOUT_ETCD);
 }
 

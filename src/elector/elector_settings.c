@@ -153,7 +153,7 @@ configure_client(void)
 	/* before the core has settings, it has no TTL */
 	timed_ttl_ns = election_ttl_ns(elector.core);
 	if (timed_ttl_ns != 0)
-		ttl_ms = (int) (timed_ttl_ns / NS_PER_MS);
+		ttl_ms = (int) (timed_ttl_ns / NSEC_PER_MSEC);
 
 	(void) check_file_access("etcd_leader.ssl_ca_file", settings_ssl_ca_file);
 	(void) check_file_access("etcd_leader.ssl_cert_file", settings_ssl_cert_file);
@@ -327,7 +327,7 @@ elector_discover(void)
 	if (discovery_due_ns <= now_ns)
 	{
 		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
-		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NSEC_PER_MSEC;
 	}
 	return discovery_due_ns;
 }
@@ -356,7 +356,7 @@ elector_finish_discovery(void)
 	if (found->nurls == 0)
 	{
 		elector_note_error(ABOUT_DNS, found->error, true);
-		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NS_PER_MS;
+		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NSEC_PER_MSEC;
 		return;
 	}
 	elector_clear_error(ABOUT_DNS);
@@ -368,7 +368,7 @@ elector_finish_discovery(void)
 		return;
 	}
 	discovery_due_ns = now_ns +
-		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NS_PER_MS;
+		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NSEC_PER_MSEC;
 
 	/*
 	 * A new configuration makes the core and the client count failed endpoints

@@ -78,7 +78,7 @@ is_still_rejected(const Auth *auth, const Settings *settings)
 	struct stat file;
 
 	if (auth->rejected_ns == 0 ||
-		clock_monotonic_ns() - auth->rejected_ns >= REJECTED_PASSWORD_MS * NS_PER_MS)
+		clock_monotonic_ns() - auth->rejected_ns >= REJECTED_PASSWORD_MS * NSEC_PER_MSEC)
 		return false;
 	if (stat(settings->password_file, &file) != 0)
 		return true;

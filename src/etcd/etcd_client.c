@@ -163,7 +163,7 @@ etcd_client_timeout_ms(const EtcdClient *client)
 
 	/* rounded up, so that it is due when the time is over */
 	wait_ns = due_ns - clock_monotonic_ns();
-	return wait_ns <= 0 ? 0 : (long) ((wait_ns + NS_PER_MS - 1) / NS_PER_MS);
+	return wait_ns <= 0 ? 0 : (long) ((wait_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
 void
@@ -205,18 +205,18 @@ void
 etcd_client_drain(EtcdClient *client, long timeout_ms, bool (*done) (void *ctx), void *ctx)
 {
 	int64_t		start_ns = clock_monotonic_ns();
-	int64_t		end_ns = start_ns + timeout_ms * NS_PER_MS;
+	int64_t		end_ns = start_ns + timeout_ms * NSEC_PER_MSEC;
 
 	/* leave time for another endpoint if this one does not answer */
 	if (client->nendpoints > 1)
-		etcd_request_hurry(client, start_ns + timeout_ms * NS_PER_MS / 2);
+		etcd_request_hurry(client, start_ns + timeout_ms * NSEC_PER_MSEC / 2);
 	for (;;)
 	{
 		int64_t		left_ms;
 		long		wait_ms;
 
 		etcd_client_process(client);
-		left_ms = (end_ns - clock_monotonic_ns()) / NS_PER_MS;
+		left_ms = (end_ns - clock_monotonic_ns()) / NSEC_PER_MSEC;
 		if (done(ctx) || left_ms <= 0)
 			return;
 		wait_ms = etcd_client_timeout_ms(client);

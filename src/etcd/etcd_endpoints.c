@@ -329,7 +329,7 @@ etcd_endpoints_probe(EtcdClient *client)
 
 	if (client->probe_due_ns > clock_monotonic_ns())
 		return;
-	client->probe_due_ns = clock_monotonic_ns() + PROBE_INTERVAL_MS * NS_PER_MS;
+	client->probe_due_ns = clock_monotonic_ns() + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
 	(void) etcd_request_send(client, client->endpoint, &request, receive_members);
 	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
 		client->callbacks.noticed(client->callbacks.ctx, why);

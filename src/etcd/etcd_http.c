@@ -118,7 +118,7 @@ record_timer(CURLM *multi, long timeout_ms, void *arg)
 
 	(void) multi;
 	http->timer_ns = timeout_ms < 0 ? INT64_MAX :
-		clock_monotonic_ns() + timeout_ms * NS_PER_MS;
+		clock_monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
 	return 0;
 }
 

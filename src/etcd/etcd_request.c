@@ -159,7 +159,7 @@ launch(EtcdClient *client, Request *request, Attempt *attempt, int endpoint_numb
 static void
 set_deadline(const Request *request, Attempt *attempt, int64_t now)
 {
-	int64_t		timeout_ns = request->timeout_ms * NS_PER_MS;
+	int64_t		timeout_ns = request->timeout_ms * NSEC_PER_MSEC;
 	int64_t		latest_ns = request->made_ns + 2 * timeout_ns;
 
 	attempt->deadline_ns = now + timeout_ns < latest_ns ? now + timeout_ns : latest_ns;
@@ -335,7 +335,7 @@ second_due_ns(const EtcdClient *client, const Request *request)
 	if (!request->may_be_doubled || client->nendpoints < 2 || !is_under_way(first) || is_due(first) ||
 		etcd_request_endpoint(client, first) < 0 || request->attempts[1].state != ATTEMPT_NONE)
 		return INT64_MAX;
-	return request->made_ns + request->timeout_ms * NS_PER_MS / 2;
+	return request->made_ns + request->timeout_ms * NSEC_PER_MSEC / 2;
 }
 
 int64_t

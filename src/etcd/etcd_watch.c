@@ -20,7 +20,7 @@
  * on.  A flood of changes then comes in few large reads in the place of many
  * small ones, which would take the processor from a hand-over.
  */
-#define REST_NS		(5 * NS_PER_MS)
+#define REST_NS		(5 * NSEC_PER_MSEC)
 
 /*
  * One connection stays open for requests, such as those of a renewal, and one for
@@ -88,7 +88,7 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 											  &stream->payload, &destination);
 	if (stream->exchange == NULL)
 		return false;
-	stream->deadline_ns = clock_monotonic_ns() + timeout_ms * NS_PER_MS;
+	stream->deadline_ns = clock_monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
 	stream->has_told = false;
 	stream->rests_until_ns = INT64_MAX;
 	etcd_watch_keep_connections(client);

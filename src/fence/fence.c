@@ -384,7 +384,7 @@ set_watch(long interval_ms)
 {
 	struct itimerspec spec = {0};
 
-	spec.it_interval.tv_nsec = spec.it_value.tv_nsec = interval_ms * NS_PER_MS;
+	spec.it_interval.tv_nsec = spec.it_value.tv_nsec = interval_ms * NSEC_PER_MSEC;
 	if (timer_settime(watch_timer, 0, &spec, NULL) != 0)
 		ereport(FATAL,
 				(errcode(ERRCODE_SYSTEM_ERROR),

@@ -198,7 +198,7 @@ check_statement(const Node *statement)
 static void
 begin_statement(void)
 {
-	int64		left_ms = hook->timeout_ms - (clock_now_ns() - run->started_ns) / NS_PER_MS;
+	int64		left_ms = hook->timeout_ms - (clock_now_ns() - run->started_ns) / NSEC_PER_MSEC;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();

@@ -24,7 +24,7 @@
 #include "shared/supervised_worker.h"
 
 /* No run begins in a database that somebody wants for himself. */
-#define HOLD_NS			(1000 * NS_PER_MS)
+#define HOLD_NS			(1000 * NSEC_PER_MSEC)
 
 PG_FUNCTION_INFO_V1(etcd_leader_hooks);
 PG_FUNCTION_INFO_V1(etcd_leader_hooks_file);
@@ -214,7 +214,7 @@ hooks_vacate(const char *database)
 	pg_atomic_write_u64(&hooks_memory->held_until_ns, (uint64) until_ns);
 	pg_memory_barrier();		/* a run begins first, and looks at this then */
 	events_prepare_to_sleep();
-	while (end_runs(database) && (left_ms = clock_remaining_ms(until_ns / NS_PER_US)) > 0)
+	while (end_runs(database) && (left_ms = clock_remaining_ms(until_ns / NSEC_PER_USEC)) > 0)
 		(void) events_sleep(Min(left_ms, 100), wait_event);
 	events_cancel_sleep();
 }

@@ -35,22 +35,22 @@
 #include "shared/status.h"
 
 /* After a crash of the server the hook that ran then waits for so long. */
-#define CRASH_HOLD_NS		(60000 * NS_PER_MS)
+#define CRASH_HOLD_NS		(60000 * NSEC_PER_MSEC)
 
 /* How long after its start an instance that does not lead may still be about to lead. */
-#define START_GRACE_NS		(1000 * NS_PER_MS)
+#define START_GRACE_NS		(1000 * NSEC_PER_MSEC)
 
 /* How often to check, while hooks run, whether they still may. */
-#define LOOK_INTERVAL_NS	(500 * NS_PER_MS)
+#define LOOK_INTERVAL_NS	(500 * NSEC_PER_MSEC)
 
 /*
  * After a loss the fence has this time to end an elected hook.  Then its
  * process is ended.
  */
-#define LOSS_GRACE_NS		(500 * NS_PER_MS)
+#define LOSS_GRACE_NS		(500 * NSEC_PER_MSEC)
 
 /* The same for a hook that does not end at its timeout. */
-#define TIMEOUT_GRACE_NS	(2000 * NS_PER_MS)
+#define TIMEOUT_GRACE_NS	(2000 * NSEC_PER_MSEC)
 
 /* How long to wait for the answer to a resignation. */
 #define RESIGN_TIMEOUT_US	INT64CONST(2000000)
@@ -140,7 +140,7 @@ note_end(Hook *hook, const HookRun *run)
 		note_success(hook, task, run);
 		return;
 	}
-	task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NS_PER_MS;
+	task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NSEC_PER_MSEC;
 	if (run->status == HOOK_CANCELLED)
 	{
 		stats_count(COUNTER_HOOKS_CANCELLED, 1);
@@ -154,7 +154,7 @@ note_end(Hook *hook, const HookRun *run)
 		note_crash(hook, run);
 		return;
 	}
-	task->due_ns = clock_now_ns() + backoff_next_ms(&task->backoff_ms) * NS_PER_MS;
+	task->due_ns = clock_now_ns() + backoff_next_ms(&task->backoff_ms) * NSEC_PER_MSEC;
 	stats_count(COUNTER_HOOKS_FAILED, 1);
 }
 
@@ -210,7 +210,7 @@ check_run(int i)
 		(void) stop_run(i, HOOK_CANCELLED, "its line has gone");
 	else if (run->event == HOOK_ELECTED && election->phase != HOOKS_LEADING && now_ns - election->since_ns > LOSS_GRACE_NS)
 		(void) stop_run(i, HOOK_CANCELLED, "this instance does not lead any more");
-	else if (now_ns - run->started_ns > hook->timeout_ms * NS_PER_MS + TIMEOUT_GRACE_NS && stop_run(i, HOOK_FAILED, "the run did not end at its timeout"))
+	else if (now_ns - run->started_ns > hook->timeout_ms * NSEC_PER_MSEC + TIMEOUT_GRACE_NS && stop_run(i, HOOK_FAILED, "the run did not end at its timeout"))
 		ereport(WARNING,
 				(errmsg("hook in line %d of the hooks file failed: %s", hook->line, run->message)));
 	if (run_state(i) != RUN_FREE)
@@ -286,7 +286,7 @@ wait_for_worker(Hook *hook, HookTask *task)
 				 errdetail_no_worker_slot()));
 	hook->status = HOOK_WAITING;
 	strlcpy(hook->message, "no background worker is free", sizeof(hook->message));
-	task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NS_PER_MS;
+	task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NSEC_PER_MSEC;
 	wake_at(task->due_ns);
 }
 
@@ -368,7 +368,7 @@ enter_phase(HookElection *election, HookPhase phase, int64 token, const char *re
 		if (!is_of_election(&set->hooks[i], phase == HOOKS_LOST ? HOOK_UNELECTED : HOOK_ELECTED, election))
 			continue;
 		task->is_done = false;
-		task->due_ns = Min(task->due_ns, clock_now_ns() + BACKOFF_MIN_MS * NS_PER_MS);
+		task->due_ns = Min(task->due_ns, clock_now_ns() + BACKOFF_MIN_MS * NSEC_PER_MSEC);
 		task->backoff_ms = 0;
 	}
 	election->token = token;
@@ -388,7 +388,7 @@ is_settled(int index)
 
 	if (clock_now_ns() - began_ns > START_GRACE_NS)
 		return true;
-	wake_at(began_ns + START_GRACE_NS + NS_PER_MS);
+	wake_at(began_ns + START_GRACE_NS + NSEC_PER_MSEC);
 	return status_read(index, &shared) && shared.view.has_leader && shared.view.role != ELECTION_LEADER &&
 		shared.view.leader_revision != shared.view.create_revision;
 }
@@ -519,7 +519,7 @@ resign_if_harmed(const HookElection *election)
 	if (status_token(index) == election->token)
 	{
 		strlcpy(request.election, election->name, sizeof(request.election));
-		(void) mailbox_ask(&request, clock_now_ns() / NS_PER_US + RESIGN_TIMEOUT_US, &reply);
+		(void) mailbox_ask(&request, clock_now_ns() / NSEC_PER_USEC + RESIGN_TIMEOUT_US, &reply);
 	}
 	wake_at(clock_now_ns() + LOOK_INTERVAL_NS);
 	return status_token(index) == election->token || (status_token(index) == 0 && !is_settled(index));
@@ -693,7 +693,7 @@ etcd_leader_hooks_main(Datum main_arg)
 		take_turn();
 		now_ns = clock_now_ns();
 		(void) events_wait_for_change(change, next_ns == PG_INT64_MAX ? -1 :
-									  next_ns <= now_ns ? 0 : (long) Min((next_ns - now_ns) / NS_PER_MS + 1, INT_MAX), wait_event);
+									  next_ns <= now_ns ? 0 : (long) Min((next_ns - now_ns) / NSEC_PER_MSEC + 1, INT_MAX), wait_event);
 		serve_settings();
 		MemoryContextReset(turn_context);
 	}

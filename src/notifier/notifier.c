@@ -43,7 +43,7 @@
 #include "shared/stats.h"
 
 /* A notifier that ran for so long had connected to its database. */
-#define STABLE_NS	(1000 * NS_PER_MS)
+#define STABLE_NS	(1000 * NSEC_PER_MSEC)
 
 /* Waits for the lock that NOTIFY takes are given up after this time. */
 #define NOTIFY_LOCK_TIMEOUT	"10s"
@@ -261,7 +261,7 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 	pfree(notifier->handle);
 	notifier->handle = NULL;
 	notifier->up_since_ns = 0;
-	notifier->due_ns = now_ns + backoff_next_ms(&notifier->backoff_ms) * NS_PER_MS;
+	notifier->due_ns = now_ns + backoff_next_ms(&notifier->backoff_ms) * NSEC_PER_MSEC;
 }
 
 int64
@@ -295,7 +295,7 @@ notifier_supervise(void)
 			}
 		}
 		else if (notifier->due_ns <= now_ns && !start_notifier(notifier))
-			notifier->due_ns = now_ns + backoff_next_ms(&notifier->backoff_ms) * NS_PER_MS;
+			notifier->due_ns = now_ns + backoff_next_ms(&notifier->backoff_ms) * NSEC_PER_MSEC;
 
 		if (notifier->handle == NULL)
 			next_ns = Min(next_ns, notifier->due_ns);

@@ -49,11 +49,11 @@
 #include "changes.h"
 
 /* Before the first retry that is not at once; doubled up to the last. */
-#define BACKOFF_MIN_NS		(100 * NS_PER_MS)
-#define BACKOFF_MAX_NS		(5000 * NS_PER_MS)
+#define BACKOFF_MIN_NS		(100 * NSEC_PER_MSEC)
+#define BACKOFF_MAX_NS		(5000 * NSEC_PER_MSEC)
 
 /* A stream that lived for this long did not fail at once. */
-#define STREAM_STABLE_NS	(5000 * NS_PER_MS)
+#define STREAM_STABLE_NS	(5000 * NSEC_PER_MSEC)
 
 typedef struct Prefix
 {

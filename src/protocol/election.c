@@ -153,7 +153,7 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint
 	if (endpoint >= 0 && endpoint < core->config.nendpoints)
 		core->failed_endpoints |= SLOT_BIT(endpoint);
 	else
-		core->contact_retry_ns = failed->sent_ns + BACKOFF_MIN_MS * NS_PER_MS;
+		core->contact_retry_ns = failed->sent_ns + BACKOFF_MIN_MS * NSEC_PER_MSEC;
 	is_retry = core->first_failure_ns != 0 && failed->sent_ns >= core->first_failure_ns;
 	if (core->first_failure_ns == 0)
 		core->first_failure_ns = now_ns;
@@ -294,10 +294,13 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const c
 	if (core->stale_since_ns == 0)
 		core->stale_since_ns = now_ns;
 	if (revision_went_back(facts) && facts->cluster_id == core->cluster_id)
+	{
 		queue_guard_against_restore(core);
+		patroni_guard_against_restore(core);
+	}
 	fail_endpoint(core, now_ns, facts->op, facts->endpoint, doubt);
 	/* An instance that led by the other history has stopped by then. */
-	patience_ns = core->config.ttl_s * NS_PER_S;
+	patience_ns = core->config.ttl_s * NSEC_PER_SEC;
 	if (patience_ns < patroni_longest_ttl_ns(core))
 		patience_ns = patroni_longest_ttl_ns(core);
 	if (now_ns - core->stale_since_ns > patience_ns)

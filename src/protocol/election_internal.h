@@ -553,6 +553,9 @@ extern void transfer_reconcile(ElectionCore *core, int64_t now_ns);
 extern void patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
+/* There is a sign that etcd was put back to an earlier state. */
+extern void patroni_guard_against_restore(ElectionCore *core);
+
 /* Sends a read of any followed election.  False: there is none, or no room. */
 extern bool patroni_probe(ElectionCore *core, int64_t now_ns);
 

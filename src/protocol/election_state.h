@@ -156,7 +156,7 @@ enum
  * The least margin of a followed election: etcd's default election timeout.  A
  * deposed leader of etcd may believe for this long that it still leads.
  */
-#define PATRONI_MIN_MARGIN_NS	NS_PER_S
+#define PATRONI_MIN_MARGIN_NS	NSEC_PER_SEC
 
 /*
  * A renewal travels with its two requests, first with the keepalive and then with
@@ -257,7 +257,7 @@ typedef struct Patroni
 	 * at which that became the value is leader.create_revision; if the key names
 	 * us, it is the election's create_revision, too.
 	 */
-	int64_t		key_revision;	/* its create revision; 0: it does not exist */
+	int64_t		key_revision;	/* its create revision; 0: it does not exist, -1: not known */
 	int64_t		lease;			/* that the key is attached to; 0: none */
 	int64_t		ttl_ns;			/* granted; 0: not known */
 	int64_t		until_ns;		/* the key lives at least until then; 0: not known */

@@ -192,7 +192,7 @@ send_grant(ElectionCore *core, int64_t now_ns)
 		if (fresh->id == 0)
 			fresh->id = 1;
 		fresh->asked_ttl_s = core->config.ttl_s;
-		fresh->ttl_ns = fresh->asked_ttl_s * NS_PER_S;
+		fresh->ttl_ns = fresh->asked_ttl_s * NSEC_PER_SEC;
 		fresh->term = core->term_seen;
 		fresh->sent_ns = now_ns;
 	}
@@ -209,7 +209,7 @@ finish_grant(ElectionCore *core, int64_t ttl_s)
 
 	fresh->granted = true;
 	if (ttl_s > 0 && ttl_s < fresh->asked_ttl_s)
-		fresh->ttl_ns = ttl_s * NS_PER_S;
+		fresh->ttl_ns = ttl_s * NSEC_PER_SEC;
 	fresh->until_ns = fresh->sent_ns + fresh->ttl_ns;
 }
 
@@ -577,7 +577,7 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		return;
 	}
 	renewal.term = facts->term;
-	renewal.ttl_ns = facts->ttl_s * NS_PER_S;
+	renewal.ttl_ns = facts->ttl_s * NSEC_PER_SEC;
 	if (renewal.ttl_ns > core->lease.ttl_ns)
 		renewal.ttl_ns = core->lease.ttl_ns;
 	if (facts->kind != FACTS_ANSWER || !read_send(core, now_ns, &renewal))

@@ -13,7 +13,7 @@
 int64_t
 lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
 {
-	int64_t		margin = core->config.safety_margin_ms * NS_PER_MS;
+	int64_t		margin = core->config.safety_margin_ms * NSEC_PER_MSEC;
 
 	if (core->config.safety_margin_ms < 0)
 		return ttl_ns / 10;
@@ -55,7 +55,7 @@ lease_end_deadline(Election *e)
 int64_t
 lease_ttl_ns(const ElectionCore *core)
 {
-	int64_t		ttl_ns = core->config.ttl_s * NS_PER_S;
+	int64_t		ttl_ns = core->config.ttl_s * NSEC_PER_SEC;
 
 	return core->lease.id != 0 && core->lease.ttl_ns < ttl_ns ? core->lease.ttl_ns : ttl_ns;
 }

@@ -15,7 +15,7 @@
  * have to read its place before it leads; its read must not wait for our read,
  * and still less for our write.
  */
-#define REJOIN_DELAY_NS		(50 * NS_PER_MS)
+#define REJOIN_DELAY_NS		(50 * NSEC_PER_MSEC)
 
 /*
  * key = name "/" lease ".pg", the lease in lower-case hex without leading

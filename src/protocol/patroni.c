@@ -142,6 +142,20 @@ learn_key(ElectionCore *core, int64_t now_ns, Election *e, const EtcdKeyValue *k
 	return named;
 }
 
+/*
+ * A key of another history may have the same create revision, and another
+ * holder.  It is not the known key with another name put over it.
+ */
+void
+patroni_guard_against_restore(ElectionCore *core)
+{
+	for_each_election(core, e)
+	{
+		if (e->followed && e->own.create_revision == 0)
+			e->patroni.key_revision = -1;
+	}
+}
+
 /* ---- reads ---------------------------------------------------------------------------- */
 
 /*
@@ -298,8 +312,8 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	p->told.sent_ns = op->sent_ns;
 	p->told.known_term = p->asked_term;
 	p->told.term = facts->term;
-	p->told.ttl_ns = facts->granted_ttl_s * NS_PER_S;
-	p->told.until_ns = op->sent_ns + left_s * NS_PER_S;
+	p->told.ttl_ns = facts->granted_ttl_s * NSEC_PER_SEC;
+	p->told.until_ns = op->sent_ns + left_s * NSEC_PER_SEC;
 	e->read_wanted = true;
 }
 

@@ -112,7 +112,7 @@ patroni_discard(Election *e)
 int64_t
 patroni_ttl_ns(const ElectionCore *core, const Election *e)
 {
-	return e->patroni.ttl_ns != 0 ? e->patroni.ttl_ns : core->config.ttl_s * NS_PER_S;
+	return e->patroni.ttl_ns != 0 ? e->patroni.ttl_ns : core->config.ttl_s * NSEC_PER_SEC;
 }
 
 int64_t

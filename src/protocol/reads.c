@@ -239,7 +239,7 @@ learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts
 	}
 	set_queue_key(&e->leader.key, leader);
 	e->leader.is_known = true;
-	e->leader.until_ns = facts->op->sent_ns + core->config.ttl_s * NS_PER_S;
+	e->leader.until_ns = facts->op->sent_ns + core->config.ttl_s * NSEC_PER_SEC;
 }
 
 /*
@@ -275,7 +275,7 @@ check_duplicate_name(ElectionCore *core, int64_t now_ns, Election *e, const KeyF
 		e->duplicate.since_ns = now_ns;
 	e->duplicate.create_revision = found;
 	if (found == 0 || e->duplicate.since_ns == NEVER_NS ||
-		now_ns - e->duplicate.since_ns < 2 * core->config.ttl_s * NS_PER_S)
+		now_ns - e->duplicate.since_ns < 2 * core->config.ttl_s * NSEC_PER_SEC)
 		return;
 	e->duplicate.since_ns = NEVER_NS;
 	core->port.find_duplicate_name(core->port.ctx, e->name, e->own.value);

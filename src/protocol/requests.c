@@ -21,7 +21,7 @@ backoff_ns(ElectionCore *core, int failures, int64_t max_ms)
 		ms *= 2;
 	if (ms > max_ms)
 		ms = max_ms;
-	return ms * NS_PER_MS * (int64_t) (512 + jitter) / 1024;
+	return ms * NSEC_PER_MSEC * (int64_t) (512 + jitter) / 1024;
 }
 
 int64_t
@@ -37,8 +37,8 @@ core_urgent_backoff_ns(ElectionCore *core, int failures)
 
 	for_each_election(core, e)
 	{
-		if (e->state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NS_PER_MS / 18)
-			max_ms = lease_ttl_ns(core) / NS_PER_MS / 18;
+		if (e->state == ELECTION_LEADING && max_ms > lease_ttl_ns(core) / NSEC_PER_MSEC / 18)
+			max_ms = lease_ttl_ns(core) / NSEC_PER_MSEC / 18;
 	}
 	return backoff_ns(core, failures, max_ms);
 }

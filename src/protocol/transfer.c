@@ -238,13 +238,13 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 	t->better_revision = revision;
 	if (better < 0)
 		return;
-	if (now_ns - t->better_since_ns >= core->config.preferred_delay_ms * NS_PER_MS)
+	if (now_ns - t->better_since_ns >= core->config.preferred_delay_ms * NSEC_PER_MSEC)
 	{
 		t->until_ns = now_ns + lease_ttl_ns(core);
 		hand_over(core, now_ns, e, facts, better);
 	}
-	else if (t->survey_ns > t->better_since_ns + core->config.preferred_delay_ms * NS_PER_MS)
-		t->survey_ns = t->better_since_ns + core->config.preferred_delay_ms * NS_PER_MS;
+	else if (t->survey_ns > t->better_since_ns + core->config.preferred_delay_ms * NSEC_PER_MSEC)
+		t->survey_ns = t->better_since_ns + core->config.preferred_delay_ms * NSEC_PER_MSEC;
 }
 
 /* The txn was sent and its result is not known, or a compare failed. */

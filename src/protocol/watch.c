@@ -12,10 +12,10 @@
 #include "election_internal.h"
 
 /* A stream that lived for this long did not fail at once. */
-#define WATCH_STABLE_NS		(5 * NS_PER_S)
+#define WATCH_STABLE_NS		(5 * NSEC_PER_SEC)
 
 /* How long an answer is awaited that changes the set of watched keys. */
-#define WATCH_PATIENCE_NS	(100 * NS_PER_MS)
+#define WATCH_PATIENCE_NS	(100 * NSEC_PER_MSEC)
 
 /* ---- what is to be watched --------------------------------------------------- */
 

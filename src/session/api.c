@@ -133,7 +133,7 @@ api_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
 
 	if (deadline_ns != PG_INT64_MAX)
 	{
-		long		left_ms = clock_remaining_ms(deadline_ns / NS_PER_US);
+		long		left_ms = clock_remaining_ms(deadline_ns / NSEC_PER_USEC);
 
 		timeout_ms = timeout_ms < 0 ? left_ms : Min(timeout_ms, left_ms);
 	}
@@ -191,7 +191,7 @@ static int
 api_get_candidates(int index, EtcdLeaderCandidate *candidates, int max, Size size, long timeout_ms)
 {
 	int64		until_us = timeout_ms < 0 ? PG_INT64_MAX :
-		clock_now_ns() / NS_PER_US + timeout_ms * INT64CONST(1000);
+		clock_now_ns() / NSEC_PER_USEC + timeout_ms * INT64CONST(1000);
 	SharedRequest request = {.command = COMMAND_CANDIDATES};
 	SharedReply *reply;
 	StatusRow	row;

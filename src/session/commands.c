@@ -176,7 +176,7 @@ notice_no_successor(int index, bool rejoin, int64 lease_before)
 {
 	SharedRequest request;
 	SharedReply *reply = palloc(sizeof(SharedReply));
-	int64		until_us = clock_now_ns() / NS_PER_US + SUCCESSOR_TIMEOUT_US;
+	int64		until_us = clock_now_ns() / NSEC_PER_USEC + SUCCESSOR_TIMEOUT_US;
 
 	init_request(&request, COMMAND_CANDIDATES, index);
 	if (!mailbox_ask(&request, until_us, reply) || reply->kind != REPLY_CANDIDATES)
@@ -336,7 +336,7 @@ etcd_transfer(PG_FUNCTION_ARGS)
 	node = pg_server_to_any(node, strlen(node), PG_UTF8);
 
 	init_request(&request, COMMAND_TRANSFER, index);
-	request.until_ns = until_us == PG_INT64_MAX ? PG_INT64_MAX : until_us * NS_PER_US;
+	request.until_ns = until_us == PG_INT64_MAX ? PG_INT64_MAX : until_us * NSEC_PER_USEC;
 	if (strlen(node) >= ELECTION_VALUE_SIZE)
 	{
 		strlcpy(request.value, node, pg_encoding_mbcliplen(PG_UTF8, node, strlen(node), ELECTION_VALUE_SIZE - 1) + 1);

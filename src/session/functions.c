@@ -134,7 +134,7 @@ functions_timeout_argument(FunctionCallInfo fcinfo, int argno)
 		return PG_INT64_MAX;
 	if (TIMESTAMP_IS_NOBEGIN(end))
 		return 0;
-	return clock_now_ns() / NS_PER_US + (end - now);
+	return clock_now_ns() / NSEC_PER_USEC + (end - now);
 }
 
 /* ---- functions that read ------------------------------------------------ */
@@ -231,13 +231,13 @@ static void
 add_latencies(Row *row)
 {
 	int64		answers = stats_counter(COUNTER_ANSWERS);
-	double		sum_ms = (double) stats_counter(COUNTER_LATENCY_NS_SUM) / NS_PER_MS;
+	double		sum_ms = (double) stats_counter(COUNTER_LATENCY_NS_SUM) / NSEC_PER_MSEC;
 
 	if (answers > 0)
 	{
-		row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NS_PER_MS));
+		row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NSEC_PER_MSEC));
 		row_add_value(row, Float8GetDatum(sum_ms / answers));
-		row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NS_PER_MS));
+		row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NSEC_PER_MSEC));
 	}
 	else
 	{

@@ -68,7 +68,7 @@ stats_latency_limit_ns(int bucket)
 		0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500
 	};
 
-	return (int64) (limits_ms[bucket] * NS_PER_MS);
+	return (int64) (limits_ms[bucket] * NSEC_PER_MSEC);
 }
 
 /*

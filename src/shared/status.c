@@ -183,7 +183,7 @@ status_read_row(int index, StatusRow *row)
 	now_ns = clock_now_ns();
 	row->is_leader = row->shared.deadline_ns > now_ns;
 	row->has_leader = shared_state_leader(&row->shared, now_ns) != NULL;
-	row->valid_for_us = row->is_leader ? (row->shared.deadline_ns - now_ns) / NS_PER_US : 0;
+	row->valid_for_us = row->is_leader ? (row->shared.deadline_ns - now_ns) / NSEC_PER_USEC : 0;
 
 	/* the deadline may have passed without the elector's help */
 	role = row->is_leader ? ELECTION_LEADER :

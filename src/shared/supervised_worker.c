@@ -18,7 +18,7 @@
 #include "supervised_worker.h"
 
 /* A worker that ran for so long after its back-off is restarted at once. */
-#define STABLE_NS		(1000 * NS_PER_MS)
+#define STABLE_NS		(1000 * NSEC_PER_MSEC)
 
 /* Asks the postmaster for it. */
 static void
@@ -62,7 +62,7 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 	{
 		if (now_ns - worker->due_ns > STABLE_NS)
 			worker->backoff_ms = 0;
-		worker->due_ns = now_ns + backoff_next_ms(&worker->backoff_ms) * NS_PER_MS;
+		worker->due_ns = now_ns + backoff_next_ms(&worker->backoff_ms) * NSEC_PER_MSEC;
 		register_worker(worker);
 	}
 	return worker->due_ns;

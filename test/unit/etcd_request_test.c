@@ -23,7 +23,7 @@
 #define BYTES(literal)	{literal, sizeof(literal) - 1}
 
 #define TIMEOUT_MS		1000
-#define MS				NS_PER_MS
+#define MS				NSEC_PER_MSEC
 #define MAX_ENDPOINTS	3
 #define MAX_IDS			200000
 

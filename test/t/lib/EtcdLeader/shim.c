@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S 1000000000
+#define NSEC_PER_SEC 1000000000
 
 typedef struct Control
 {
@@ -71,11 +71,11 @@ clock_gettime(clockid_t clock, struct timespec *now)
 	else if (clock == CLOCK_BOOTTIME)
 		ns = control->boot_ns;
 	ns += now->tv_nsec;
-	now->tv_sec += ns / NS_PER_S;
-	now->tv_nsec = ns % NS_PER_S;
+	now->tv_sec += ns / NSEC_PER_SEC;
+	now->tv_nsec = ns % NSEC_PER_SEC;
 	if (now->tv_nsec < 0)
 	{
-		now->tv_nsec += NS_PER_S;
+		now->tv_nsec += NSEC_PER_SEC;
 		now->tv_sec--;
 	}
 	return 0;
