@@ -165,8 +165,12 @@ $pg2->configure(hooks_file => undef);
 poll_is(10, sub { last_run($pg2, 2) }, "$token4 succeeded", 'a reload sets it again');
 $pg1->value('ALTER SYSTEM SET etcd_leader.hooks_file = $$$$');
 $pg1->restart;
-my ($rss) = slurp_file('/proc/' . $pg1->elector_pid . '/smaps') =~ m{^\S+ rw-s \S+ 00:01 \d+ +/dev/zero \(deleted\)\nSize: +(?:2\d\d|[345]\d\d) kB\n(?:.*\n)*?Rss: +(\d+) kB}m;
-is($rss // 'no mapping', 0, 'where no file is set, hooks take no memory');
+for my $process ([ postmaster => slurp_file($pg1->data_dir . '/postmaster.pid') =~ /^(\d+)/ ], [ elector => $pg1->elector_pid ])
+{
+	my ($name, $pid) = @$process;
+	my ($rss) = slurp_file("/proc/$pid/smaps") =~ m{^\S+ rw-s \S+ 00:01 \d+ +/dev/zero \(deleted\)\nSize: +(?:2\d\d|[345]\d\d) kB\n(?:.*\n)*?Rss: +(\d+) kB}m;
+	is($rss // 'no mapping', 0, "where no file is set, hooks take no memory: $name");
+}
 is($pg1->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'etcd_leader hook%'}), 0, 'and no process');
 $pg1->configure(hooks_file => undef);
 poll_is(10, sub { last_run($pg1, 2) }, '- succeeded', 'the first hooks come by a reload, and the instance does not lead: its unelected hook runs');
