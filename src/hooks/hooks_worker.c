@@ -52,6 +52,9 @@
 /* The same for a hook that does not end at its timeout. */
 #define TIMEOUT_GRACE_NS	(2000 * NSEC_PER_MSEC)
 
+/* How long to wait for the event of a loss: an elector that hangs says nothing. */
+#define EVENT_GRACE_NS		(100 * NSEC_PER_MSEC)
+
 /* How long to wait for the answer to a resignation. */
 #define RESIGN_TIMEOUT_US	INT64CONST(2000000)
 
@@ -413,6 +416,22 @@ next_event(const char *election, int64 *seq, int kind, int64 after, char *reason
 	return 0;
 }
 
+/* Is it known why leadership was lost?  The event comes a moment after the loss. */
+static bool
+has_reason(HookElection *election)
+{
+	int64		until_ns = election->since_ns + EVENT_GRACE_NS;
+	int64		seq = election->seq;
+
+	if (election->reason[0] == '\0')
+		(void) next_event(election->name, &seq, ELECTION_EVENT_UNELECTED, -1, election->reason);
+	if (election->reason[0] == '\0' && clock_now_ns() >= until_ns)
+		strlcpy(election->reason, "lost", sizeof(election->reason));
+	if (election->reason[0] == '\0')
+		wake_at(until_ns);
+	return election->reason[0] != '\0';
+}
+
 /*
  * Starts the hooks of that event that are due.  False: none is left to run.  One
  * that waits for a minute after a crash does not hold up the next leadership.
@@ -445,7 +464,6 @@ advance(HookElection *election)
 	int			position = election - hooks_memory->elections;
 	int			index = index_of(election->name);
 	char		reason[ELECTION_REASON_SIZE] = "elected";
-	int64		seq = election->seq;
 	int64		token;
 	int64		current;
 
@@ -465,13 +483,10 @@ advance(HookElection *election)
 				(void) serve_hooks(election, HOOK_ELECTED);
 				return false;
 			}
-			/* an event may tell of it later */
-			strlcpy(reason, "lost", sizeof(reason));
-			(void) next_event(election->name, &seq, ELECTION_EVENT_UNELECTED, election->token - 1, reason);
-			enter_phase(election, HOOKS_LOST, election->token, reason);
+			enter_phase(election, HOOKS_LOST, election->token, "");
 			break;
 		case HOOKS_LOST:
-			if (count_runs(HOOK_ELECTED, position, 0) > 0 || serve_hooks(election, HOOK_UNELECTED) || count_runs(-1, position, 0) > 0)
+			if (!has_reason(election) || count_runs(HOOK_ELECTED, position, 0) > 0 || serve_hooks(election, HOOK_UNELECTED) || count_runs(-1, position, 0) > 0)
 				return false;
 			enter_phase(election, HOOKS_IDLE, election->token, "");
 			break;

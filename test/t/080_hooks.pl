@@ -126,13 +126,15 @@ reload_hooks($pg2, @lines, q{elected postgres postgres app 1s "DO $$ BEGIN LOOP 
 poll_is(10, sub { hook($pg2, 3)->{message} // '' }, 'the run did not end at its timeout', 'also one that ignores it');
 cmp_ok($pg2->log_count('WARNING:  hook in line 3 of the hooks file failed: the run did not end at its timeout'), '>=', 1, 'the log says so');
 
-reload_hooks($pg2, @lines, $sleeper);
+reload_hooks($pg2, @lines, $sleeper, $added =~ s/^elected/unelected/r);
 poll_is(10, sub { sleeping($pg2) }, 1, 'a hook is in a transaction');
 my $began = now();
 $pg2->value('SELECT etcd_resign(rejoin => false)');
 poll_is(10, sub { last_run($pg2, 3) }, "$token3 cancelled", 'a loss cancels it');
 cmp_ok(now() - $began, '<', 3, 'soon');
 poll_is(10, sub { last_run($pg2, 2) }, "$token3 succeeded", 'then the unelected hook runs');
+poll_is(10, sub { last_run($pg2, 4) }, "$token3 succeeded", 'and so do others');
+is($pg2->value(q{SELECT what FROM effect WHERE what LIKE 'unelected/%'}), "unelected/postgres/$token3/resigned", 'what they are told');
 is($pg2->value(q{SELECT (SELECT started_at FROM etcd_leader_hooks WHERE line = 2) >= (SELECT ended_at FROM etcd_leader_hooks WHERE line = 3)}), 1, 'not before');
 
 # One that waits for the loss, and writes at once.
