@@ -122,8 +122,8 @@ put_in_force(HookSet *set)
 	pg_atomic_write_u64(&hooks_memory->generation, generation + 1);
 }
 
-const char *
-hooks_load(void)
+void
+hooks_load(int elevel)
 {
 	HookSet    *set = palloc0(sizeof(HookSet));
 	const char *error = hooks_file_read(settings_hooks_file, set);
@@ -133,22 +133,22 @@ hooks_load(void)
 		put_in_force(set);
 	else
 	{
+		/* the log comes first: whoever sees the error in the view finds it there */
+		ereport(elevel,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("%s", error),
+				 elevel < ERROR ? errdetail("The hooks that were in force before stay in force.") : 0));
 		strlcpy(hooks_memory->error, error, sizeof(hooks_memory->error));
 		hooks_memory->error_at = GetCurrentTimestamp();
 	}
 	pfree(set);
-	return error;
 }
 
 void
 hooks_install(void)
 {
-	const char *error = settings_hooks_file[0] != '\0' ? hooks_load() : NULL;
-
-	if (error != NULL)
-		ereport(FATAL,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("%s", error)));
+	if (settings_hooks_file[0] != '\0')
+		hooks_load(FATAL);
 }
 
 /* ---- the process of hooks -------------------------------------------------- */

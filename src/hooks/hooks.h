@@ -232,10 +232,10 @@ extern const char *hooks_file_read(const char *path, HookSet *set);
 
 /*
  * Reads the file of the settings and puts it in force.  Hooks that were there
- * before keep what is known of them.  If the file is wrong, it returns why, and
- * the hooks that were in force stay.
+ * before keep what is known of them.  If the file is wrong, it reports why at
+ * that level (LOG or FATAL), and the hooks that were in force stay.
  */
-extern const char *hooks_load(void);
+extern void hooks_load(int elevel);
 
 extern PGDLLEXPORT void etcd_leader_hooks_main(Datum main_arg);
 extern PGDLLEXPORT void etcd_leader_hook_main(Datum main_arg);

@@ -631,17 +631,10 @@ serve_changes(void)
 static void
 read_file(void)
 {
-	const char *error;
-
 	if (PgReloadTime <= hooks_memory->reload_time)
 		return;
 	changes_seen = 0;
-	error = hooks_load();
-	if (error != NULL)
-		ereport(LOG,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("%s", error),
-				 errdetail("The hooks that were in force before stay in force.")));
+	hooks_load(LOG);
 }
 
 /* ---- the process ----------------------------------------------------------------------- */
