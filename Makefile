@@ -48,6 +48,8 @@ OBJS = \
 	src/etcd/etcd_request.o \
 	src/etcd/etcd_watch.o \
 	src/etcd/etcd_discovery.o \
+	src/etcd/etcd_names.o \
+	src/etcd/etcd_url.o \
 	src/elector/elector.o \
 	src/elector/elector_contact.o \
 	src/elector/elector_events.o \

@@ -147,7 +147,7 @@ etcd_client_sockets(const EtcdClient *client, int *nsockets, uint64_t *changes)
 long
 etcd_client_timeout_ms(const EtcdClient *client)
 {
-	int64_t		due_ns = client->http.timer_ns;
+	int64_t		due_ns = etcd_http_due_ns(&client->http);
 	int64_t		request_ns = etcd_request_due_ns(client);
 	int64_t		watch_ns = etcd_watch_due_ns(client);
 	int64_t		wait_ns;

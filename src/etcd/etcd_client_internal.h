@@ -12,9 +12,10 @@
  * etcd_gateway.c		etcd's JSON gateway: the only file that knows its paths,
  *						headers and encoding
  * etcd_http.c			POSTs: the only file that knows libcurl
+ * etcd_names.c			the addresses of hosts
  *
- * A file calls those below it, and never one above it.  The last two carry one
- * message to one endpoint and keep what comes back.  Requests and watches
+ * A file calls those below it, and never one above it.  The gateway and
+ * etcd_http.c carry one message to one endpoint and keep what comes back.  Requests and watches
  * report how they ended.  The files above decide which endpoint is in use, ask
  * for tokens and members, and call the caller back.
  *
@@ -28,6 +29,7 @@
 
 #include "base/clock.h"
 #include "etcd_client.h"
+#include "etcd_names.h"
 
 /*
  * The unit tests are built with ETCD_CLIENT_CHECKED.  The extension is not: an
@@ -71,6 +73,8 @@ typedef struct Http
 	uint64_t	socket_changes;
 	uint64_t	nended;			/* numbers exchanges in the order of their ends */
 	Exchange   *idle;			/* to be used again */
+	Exchange   *waiting;		/* for the addresses of their hosts */
+	EtcdNames  *names;
 } Http;
 
 /*
@@ -132,6 +136,9 @@ extern void etcd_http_keep_connections(Http *http, int n);
 extern Exchange *etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
 								const Payload *payload, const char *const *headers, int nheaders);
 
+/* Looks up the host of an endpoint, unless its addresses are fresh. */
+extern void etcd_http_look_up(Http *http, const char *url);
+
 /* Ends an exchange that takes too long, unless it has ended. */
 extern void etcd_http_time_out(Http *http, Exchange *exchange);
 
@@ -181,6 +188,8 @@ extern bool etcd_http_has_news(const Exchange *exchange);
 extern void etcd_http_pause(Http *http, Exchange *exchange);
 extern void etcd_http_resume(Http *http, Exchange *exchange);
 
+/* When the timer has to be run; INT64_MAX: not. */
+extern int64_t etcd_http_due_ns(const Http *http);
 extern void etcd_http_run_timer(Http *http);
 extern void etcd_http_socket_ready(Http *http, int fd, int events);
 /* Waits for any socket, and runs libcurl for all of them. */

@@ -3,8 +3,8 @@
  * etcd_discovery.c
  *	  Endpoints from the SRV records of a DNS domain.
  *
- * The C library's resolver blocks, so it is called in a thread, as libcurl
- * does for addresses.  The thread uses nothing but its own EtcdDiscovery, and
+ * The C library's resolver blocks, so it is called in a thread, as for
+ * the addresses of names.  The thread uses nothing but its own EtcdDiscovery, and
  * nobody else uses that from the start of a lookup until the thread has
  * written to the eventfd.
  *
@@ -15,9 +15,7 @@
 #include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <resolv.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +24,7 @@
 #include <unistd.h>
 
 #include "etcd_discovery.h"
+#include "etcd_names.h"
 
 /* The answer of a DNS server over TCP is no longer. */
 #define MAX_DNS_ANSWER	65536
@@ -215,25 +214,12 @@ etcd_discovery_create(void)
 bool
 etcd_discovery_start(EtcdDiscovery *discovery, const char *domain, bool tls_only)
 {
-	pthread_attr_t attributes;
-	pthread_t	thread;
-	sigset_t	all;
-	sigset_t	before;
-
 	if (discovery->running)
 		return false;
 	memset(&discovery->found, 0, sizeof(discovery->found));
 	snprintf(discovery->found.domain, sizeof(discovery->found.domain), "%s", domain);
 	discovery->tls_only = tls_only;
-
-	/* no signal may find its handler in there */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	discovery->running = pthread_create(&thread, &attributes, run_lookup, discovery) == 0;
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	discovery->running = etcd_run_aside(run_lookup, discovery);
 	return discovery->running;
 }
 

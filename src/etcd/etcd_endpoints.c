@@ -91,6 +91,17 @@ etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
 }
 
 /*
+ * Names of all endpoints are looked up before they are needed: when DNS hangs,
+ * the others can still be used.
+ */
+static void
+look_up_names(EtcdClient *client)
+{
+	for (int i = 0; i < client->nendpoints; i++)
+		etcd_http_look_up(&client->http, client->endpoints[i].url);
+}
+
+/*
  * Installs another list of endpoints and takes ownership of it.  An endpoint
  * that is in both lists keeps its token.  The endpoint in use stays in use,
  * with its watches, if the new list has it; otherwise the first one is used.
@@ -121,6 +132,7 @@ replace_list(EtcdClient *client, EndpointList *list)
 	client->nendpoints = list->n;
 	client->endpoint = in_use >= 0 ? in_use : 0;
 	free_list(&before);
+	look_up_names(client);
 }
 
 /* ---- those of the settings ------------------------------------------- */
@@ -330,6 +342,7 @@ etcd_endpoints_probe(EtcdClient *client)
 	if (client->probe_due_ns > clock_monotonic_ns())
 		return;
 	client->probe_due_ns = clock_monotonic_ns() + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
+	look_up_names(client);
 	(void) etcd_request_send(client, client->endpoint, &request, receive_members);
 	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
 		client->callbacks.noticed(client->callbacks.ctx, why);

@@ -12,10 +12,12 @@
  * leaves them.  The ends of exchanges are recorded, too.  No callback of the
  * caller is made from here; the other files of the client look at the records.
  *
+ * libcurl resolves no names: its resolver blocks when it is given up, unless
+ * libcurl is a new one.  An exchange waits until etcd_names.c knows addresses
+ * of its host, and brings them along.
+ *
  *-------------------------------------------------------------------------
  */
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +26,8 @@
 
 #include "etcd_client_internal.h"
 
-#if LIBCURL_VERSION_NUM < 0x075700
-#error "libcurl 7.87.0 or later is required (CURLOPT_QUICK_EXIT)"
+#if LIBCURL_VERSION_NUM < 0x073d00
+#error "libcurl 7.61.0 or later is required"
 #endif
 
 /* How much of a stream is read before its frames are looked at. */
@@ -40,10 +42,16 @@
 
 struct Exchange
 {
-	Exchange   *next;			/* among the idle ones */
+	Exchange   *next;			/* among the idle ones, or those that wait */
 	CURL	   *easy;
 	struct curl_slist *headers;
 	struct curl_slist *connect_to;
+	struct curl_slist *resolved;
+	bool		has_url;		/* else the endpoint's is none */
+	char		host[ETCD_MAX_HOST_LEN + 1];	/* empty: it has a Unix socket */
+	int			port;
+	const EtcdName *name;		/* while it waits for its addresses */
+	int64_t		connect_until_ns;
 	char	   *url;			/* of the endpoint */
 	long		timeout_ms;
 	long		connect_timeout_ms;
@@ -52,6 +60,7 @@ struct Exchange
 
 	uint64_t	ended;			/* see etcd_http_ended() */
 	CURLcode	result;			/* once it has ended */
+	bool		unresolved;		/* it waited for the addresses to the last */
 	bool		too_large;
 	bool		has_news;		/* stream: bytes came since the last look */
 	bool		paused;			/* stream: libcurl holds bytes back until a look */
@@ -177,21 +186,19 @@ etcd_http_init(Http *http)
 	http->timer_ns = INT64_MAX;
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return false;
-	multi = curl_multi_init();
-	if (multi == NULL)
+	http->multi = multi = curl_multi_init();
+	http->names = etcd_names_create();
+	if (http->names != NULL)
+		record_socket(NULL, etcd_names_fd(http->names), CURL_POLL_IN, http, NULL);
+	if (multi == NULL || http->nsockets == 0)
 	{
-		curl_global_cleanup();
+		etcd_http_free(http);
 		return false;
 	}
-	http->multi = multi;
 	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, record_socket);
 	curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, http);
 	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, record_timer);
 	curl_multi_setopt(multi, CURLMOPT_TIMERDATA, http);
-#if LIBCURL_VERSION_NUM >= 0x081400
-	/* since 8.20 the resolver's threads belong to the multi handle */
-	curl_multi_setopt(multi, CURLMOPT_QUICK_EXIT, 1L);
-#endif
 	return true;
 }
 
@@ -206,11 +213,9 @@ etcd_http_free(Http *http)
 		curl_easy_cleanup(exchange->easy);
 		free(exchange);
 	}
-	if (http->multi != NULL)
-	{
-		curl_multi_cleanup(http->multi);
-		curl_global_cleanup();
-	}
+	curl_multi_cleanup(http->multi);
+	curl_global_cleanup();
+	etcd_names_free(http->names);
 	free(http->sockets);
 	memset(http, 0, sizeof(*http));
 }
@@ -229,22 +234,19 @@ etcd_http_keep_connections(Http *http, int n)
 			return false; \
 	} while (0)
 
-/*
- * The URL of a path below an endpoint's; to be free()d.  NULL if memory is out.
- */
-static char *
-join_url(const char *base, const char *path)
-{
-	size_t		len = strlen(base);
-	char	   *joined = malloc(len + strlen(path) + 1);
+/* A URL of libcurl's is that of an endpoint, and the path of a request. */
+#define MAX_URL_SIZE	(ETCD_CLIENT_MAX_URL_LEN + ETCD_MAX_HOST_LEN + 256)
 
-	if (joined == NULL)
-		return NULL;
-	while (len > 0 && base[len - 1] == '/')
-		len--;
-	memcpy(joined, base, len);
-	strcpy(joined + len, path);
-	return joined;
+/*
+ * The length of a host without the dot at the end of an absolute name: versions
+ * of libcurl differ about it, and no certificate has it.
+ */
+static int
+bare_length(const char *host)
+{
+	size_t		len = strlen(host);
+
+	return (int) (len > 0 && host[len - 1] == '.' ? len - 1 : len);
 }
 
 /*
@@ -252,32 +254,20 @@ join_url(const char *base, const char *path)
  * if memory is out.
  */
 static bool
-replace_host(Exchange *exchange, CURLU *url, const char *server_name)
+replace_host(Exchange *exchange)
 {
-	char	   *host = NULL;
-	char	   *port = NULL;
-	bool		good;
+	char		connect_to[ETCD_MAX_HOST_LEN + 32];
 
-	good = curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
-		curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
-		curl_url_set(url, CURLUPART_HOST, server_name, 0) == CURLUE_OK;
-	if (good)
-	{
-		char		connect_to[1024];
-
-		snprintf(connect_to, sizeof(connect_to), "::%s:%s", host, port);
-		exchange->connect_to = curl_slist_append(NULL, connect_to);
-		good = exchange->connect_to != NULL &&
-			curl_easy_setopt(exchange->easy, CURLOPT_CONNECT_TO, exchange->connect_to) == CURLE_OK;
-	}
-	curl_free(host);
-	curl_free(port);
-	return good;
+	snprintf(connect_to, sizeof(connect_to), "::%.*s:%d",
+			 bare_length(exchange->host), exchange->host, exchange->port);
+	exchange->connect_to = curl_slist_append(NULL, connect_to);
+	SET_OPTION(CURLOPT_CONNECT_TO, exchange->connect_to);
+	return exchange->connect_to != NULL;
 }
 
 /*
  * Sets where the endpoint's URL leads.  The URL of a Unix socket names the
- * socket alone.  False if memory is out.
+ * socket alone.  A text that is no URL sets nothing.  False if memory is out.
  */
 static bool
 set_url(Exchange *exchange, const Settings *settings, const char *path)
@@ -285,10 +275,10 @@ set_url(Exchange *exchange, const Settings *settings, const char *path)
 	const char *unix_scheme = "unix://";
 	const char *unixs_scheme = "unixs://";
 	const char *endpoint = exchange->url;
-	char	   *joined;
-	char	   *whole = NULL;
-	CURLU	   *url;
-	bool		good;
+	const char *server;
+	char		whole[MAX_URL_SIZE];
+	EtcdUrl		url;
+	size_t		len;
 
 	if (strncmp(endpoint, unix_scheme, strlen(unix_scheme)) == 0)
 	{
@@ -300,21 +290,22 @@ set_url(Exchange *exchange, const Settings *settings, const char *path)
 		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unixs_scheme));
 		endpoint = "https://localhost";
 	}
+	if (!etcd_split_url(endpoint, &url))
+		return true;
+	if (endpoint == exchange->url)
+		strcpy(exchange->host, url.host);
+	exchange->port = url.port;
 
-	url = curl_url();
-	joined = join_url(endpoint, path);
-	if (url != NULL && joined != NULL && curl_url_set(url, CURLUPART_URL, joined, 0) == CURLUE_OK)
-		good = (settings->server_name == NULL || replace_host(exchange, url, settings->server_name)) &&
-			curl_url_get(url, CURLUPART_URL, &whole, 0) == CURLUE_OK &&
-			curl_easy_setopt(exchange->easy, CURLOPT_URL, whole) == CURLE_OK;
-	else
-		/* libcurl reports the error in the URL */
-		good = joined != NULL && curl_easy_setopt(exchange->easy, CURLOPT_URL, joined) == CURLE_OK;
-
-	curl_free(whole);
-	free(joined);
-	curl_url_cleanup(url);
-	return good;
+	server = settings->server_name != NULL ? settings->server_name : url.host;
+	len = strlen(url.path);
+	while (len > 0 && url.path[len - 1] == '/')
+		len--;
+	if (snprintf(whole, sizeof(whole), "%s://%.*s:%d%.*s%s", url.tls ? "https" : "http",
+				 bare_length(server), server, url.port, (int) len, url.path, path) >= (int) sizeof(whole))
+		return true;
+	SET_OPTION(CURLOPT_URL, whole);
+	exchange->has_url = true;
+	return settings->server_name == NULL || exchange->host[0] == '\0' || replace_host(exchange);
 }
 
 /* False if memory is out. */
@@ -326,8 +317,7 @@ set_tls(Exchange *exchange, const Settings *settings)
 	SET_OPTION(CURLOPT_SSL_VERIFYHOST, 2L);
 	SET_OPTION(CURLOPT_SSLVERSION,
 			   (long) (settings->tls_1_3 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
-	/* files are read for each connection, and no session outlives its own */
-	SET_OPTION(CURLOPT_CA_CACHE_TIMEOUT, 0L);
+	/* no session outlives its own connection */
 	SET_OPTION(CURLOPT_SSL_SESSIONID_CACHE, 0L);
 	if (settings->ca_file != NULL)
 	{
@@ -362,6 +352,22 @@ set_headers(Exchange *exchange, const char *const *headers, int nheaders)
 	return true;
 }
 
+/* Options that not every version of libcurl has.  False if memory is out. */
+static bool
+set_newer_options(Exchange *exchange)
+{
+#if LIBCURL_VERSION_NUM >= 0x075500
+	SET_OPTION(CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+	SET_OPTION(CURLOPT_PROTOCOLS, (long) (CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+	/* files are read for each connection; older versions always do so */
+#if LIBCURL_VERSION_NUM >= 0x075700
+	SET_OPTION(CURLOPT_CA_CACHE_TIMEOUT, 0L);
+#endif
+	return true;
+}
+
 /* False if memory is out. */
 static bool
 set_options(Exchange *exchange, const Payload *payload, bool connects)
@@ -375,21 +381,12 @@ set_options(Exchange *exchange, const Payload *payload, bool connects)
 	SET_OPTION(CURLOPT_ERRORBUFFER, exchange->error);
 
 	/* Nowhere but to the endpoint itself. */
-	SET_OPTION(CURLOPT_PROTOCOLS_STR, "http,https");
 	SET_OPTION(CURLOPT_FOLLOWLOCATION, 0L);
 	SET_OPTION(CURLOPT_PROXY, "");
 	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
 
-	/* No signals, and no wait for a resolver that hangs. */
 	SET_OPTION(CURLOPT_NOSIGNAL, 1L);
-	SET_OPTION(CURLOPT_QUICK_EXIT, 1L);
-
 	SET_OPTION(CURLOPT_TCP_NODELAY, 1L);
-	/*
-	 * The time to connect alone is left to libcurl.  The whole time is not,
-	 * see etcd_http_time_out().
-	 */
-	SET_OPTION(CURLOPT_CONNECTTIMEOUT_MS, exchange->connect_timeout_ms);
 	if (connects)
 		SET_OPTION(CURLOPT_FRESH_CONNECT, 1L);
 	if (exchange->is_stream)
@@ -427,6 +424,105 @@ take_idle(Http *http)
 	return exchange;
 }
 
+static void
+stop_waiting(Http *http, Exchange *exchange)
+{
+	Exchange  **link = &http->waiting;
+
+	if (exchange->name == NULL)
+		return;
+	while (*link != exchange)
+		link = &(*link)->next;
+	*link = exchange->next;
+	exchange->next = NULL;
+	exchange->name = NULL;
+}
+
+/* When there was no connection, the addresses may be those of another host. */
+static void
+end_exchange(Http *http, Exchange *exchange, CURLcode result)
+{
+	if (exchange->ended != 0)
+		return;
+	exchange->unresolved = exchange->name != NULL;
+	stop_waiting(http, exchange);
+	curl_multi_remove_handle(http->multi, exchange->easy);
+	exchange->result = result;
+	exchange->ended = ++http->nended;
+	if (result != CURLE_OK && etcd_is_name(exchange->host) && !etcd_http_was_connected(exchange))
+		etcd_names_doubt(http->names, exchange->host);
+}
+
+/* Has libcurl use these addresses, in the place of those that it had before. */
+static bool
+set_addresses(Exchange *exchange, const EtcdName *name)
+{
+	char		text[ETCD_MAX_HOST_LEN + ETCD_MAX_ADDRESSES_LEN + 32];
+	int			len = bare_length(name->host);
+	struct curl_slist *list;
+
+	/* libcurl 7.61 keeps the old ones unless they are removed */
+	snprintf(text, sizeof(text), "-%.*s:%d", len, name->host, exchange->port);
+	exchange->resolved = curl_slist_append(NULL, text);
+	snprintf(text, sizeof(text), "%.*s:%d:%s", len, name->host, exchange->port, name->addresses);
+	list = exchange->resolved != NULL ? curl_slist_append(exchange->resolved, text) : NULL;
+	return list != NULL && curl_easy_setopt(exchange->easy, CURLOPT_RESOLVE, list) == CURLE_OK;
+}
+
+/*
+ * Hands an exchange to libcurl.  The time to connect alone is left to libcurl.
+ * The whole time is not, see etcd_http_time_out().
+ */
+static void
+connect_exchange(Http *http, Exchange *exchange, const EtcdName *name)
+{
+	int64_t		left_ms = (exchange->connect_until_ns - clock_monotonic_ns()) / NSEC_PER_MSEC;
+
+	if ((name != NULL && !set_addresses(exchange, name)) ||
+		curl_easy_setopt(exchange->easy, CURLOPT_CONNECTTIMEOUT_MS, (long) (left_ms > 0 ? left_ms : 1)) != CURLE_OK ||
+		curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
+		end_exchange(http, exchange, CURLE_OUT_OF_MEMORY);
+}
+
+/* An exchange whose host is being looked up no more. */
+static void
+take_addresses(Http *http, Exchange *exchange, const EtcdName *name)
+{
+	if (name->addresses[0] != '\0')
+	{
+		connect_exchange(http, exchange, name);
+		return;
+	}
+	snprintf(exchange->error, sizeof(exchange->error), "%s", name->error);
+	end_exchange(http, exchange, CURLE_COULDNT_RESOLVE_HOST);
+}
+
+/* Begins an exchange, or has it wait for the addresses of its host. */
+static void
+begin_exchange(Http *http, Exchange *exchange)
+{
+	const EtcdName *name;
+
+	exchange->connect_until_ns = clock_monotonic_ns() + exchange->connect_timeout_ms * NSEC_PER_MSEC;
+	if (!exchange->has_url)
+		end_exchange(http, exchange, CURLE_URL_MALFORMAT);
+	else if (!etcd_is_name(exchange->host))
+		connect_exchange(http, exchange, NULL);
+	else if ((name = etcd_names_want(http->names, exchange->host)) == NULL)
+	{
+		snprintf(exchange->error, sizeof(exchange->error), "too many names are being resolved");
+		end_exchange(http, exchange, CURLE_COULDNT_RESOLVE_HOST);
+	}
+	else if (name->addresses[0] != '\0' || !name->is_pending)
+		take_addresses(http, exchange, name);
+	else
+	{
+		exchange->name = name;
+		exchange->next = http->waiting;
+		http->waiting = exchange;
+	}
+}
+
 Exchange *
 etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
 			   const Payload *payload, const char *const *headers, int nheaders)
@@ -440,10 +536,11 @@ etcd_http_post(Http *http, const Settings *settings, const Destination *destinat
 	exchange->connect_timeout_ms = destination->connect_timeout_ms;
 	exchange->is_stream = destination->is_stream;
 	exchange->max_size = destination->max_size;
-	if (exchange->url == NULL || !set_url(exchange, settings, payload->path) ||
-		!set_tls(exchange, settings) || !set_headers(exchange, headers, nheaders) ||
-		!set_options(exchange, payload, destination->connects) ||
-		curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
+	if (exchange->url != NULL && set_url(exchange, settings, payload->path) &&
+		set_tls(exchange, settings) && set_headers(exchange, headers, nheaders) &&
+		set_options(exchange, payload, destination->connects) && set_newer_options(exchange))
+		begin_exchange(http, exchange);
+	else
 		etcd_http_release(http, &exchange);
 	return exchange;
 }
@@ -458,11 +555,13 @@ etcd_http_release(Http *http, Exchange **exchange)
 		return;
 	*exchange = NULL;
 	easy = released->easy;
+	stop_waiting(http, released);
 	curl_multi_remove_handle(http->multi, easy);
 	/* it points to the headers, to the payload and into the exchange */
 	curl_easy_reset(easy);
 	curl_slist_free_all(released->headers);
 	curl_slist_free_all(released->connect_to);
+	curl_slist_free_all(released->resolved);
 	free(released->url);
 	free(released->data);
 	memset(released, 0, sizeof(*released));
@@ -471,14 +570,13 @@ etcd_http_release(Http *http, Exchange **exchange)
 	http->idle = released;
 }
 
-static void
-end_exchange(Http *http, Exchange *exchange, CURLcode result)
+void
+etcd_http_look_up(Http *http, const char *url)
 {
-	if (exchange->ended != 0)
-		return;
-	curl_multi_remove_handle(http->multi, exchange->easy);
-	exchange->result = result;
-	exchange->ended = ++http->nended;
+	EtcdUrl		parts;
+
+	if (etcd_split_url(url, &parts) && etcd_is_name(parts.host))
+		(void) etcd_names_want(http->names, parts.host);
 }
 
 /*
@@ -524,24 +622,14 @@ etcd_http_got_nothing(const Exchange *exchange)
 
 /* ---- running libcurl ------------------------------------------------- */
 
-/*
- * Lets libcurl act on a socket or its timer.  It starts a thread to resolve
- * a name, which inherits the signal mask: no signal may find its handler in
- * there.
- */
+/* Lets libcurl act on a socket or its timer. */
 static void
 run_curl(Http *http, curl_socket_t fd, int events)
 {
-	sigset_t	all;
-	sigset_t	before;
 	int			running;
 	CURLMsg    *info;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	curl_multi_socket_action(http->multi, fd, events, &running);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-
 	while ((info = curl_multi_info_read(http->multi, &running)) != NULL)
 	{
 		CURLcode	result = info->data.result;
@@ -554,10 +642,52 @@ run_curl(Http *http, curl_socket_t fd, int events)
 	}
 }
 
+/* Lets the exchanges go on whose hosts are not looked up any more. */
+static void
+finish_lookups(Http *http)
+{
+	Exchange   *exchange = http->waiting;
+
+	etcd_names_finish(http->names);
+	while (exchange != NULL)
+	{
+		Exchange   *next = exchange->next;
+		const EtcdName *name = exchange->name;
+
+		if (!name->is_pending)
+		{
+			stop_waiting(http, exchange);
+			take_addresses(http, exchange, name);
+		}
+		exchange = next;
+	}
+}
+
+int64_t
+etcd_http_due_ns(const Http *http)
+{
+	int64_t		due_ns = http->timer_ns;
+
+	for (const Exchange *e = http->waiting; e != NULL; e = e->next)
+	{
+		if (e->connect_until_ns < due_ns)
+			due_ns = e->connect_until_ns;
+	}
+	return due_ns;
+}
+
 void
 etcd_http_run_timer(Http *http)
 {
-	if (http->timer_ns > clock_monotonic_ns())
+	int64_t		now = clock_monotonic_ns();
+
+	for (Exchange *e = http->waiting, *next; e != NULL; e = next)
+	{
+		next = e->next;
+		if (e->connect_until_ns <= now)
+			end_exchange(http, e, CURLE_OPERATION_TIMEDOUT);
+	}
+	if (http->timer_ns > now)
 		return;
 	http->timer_ns = INT64_MAX;
 	run_curl(http, CURL_SOCKET_TIMEOUT, 0);
@@ -568,6 +698,11 @@ etcd_http_socket_ready(Http *http, int fd, int events)
 {
 	int			mask = 0;
 
+	if (fd == etcd_names_fd(http->names))
+	{
+		finish_lookups(http);
+		return;
+	}
 	if (events & ETCD_SOCKET_READABLE)
 		mask |= CURL_CSELECT_IN;
 	if (events & ETCD_SOCKET_WRITEABLE)
@@ -580,14 +715,16 @@ etcd_http_socket_ready(Http *http, int fd, int events)
 void
 etcd_http_wait(Http *http, long timeout_ms)
 {
-	curl_multi_poll(http->multi, NULL, 0, (int) timeout_ms, NULL);
+	struct curl_waitfd names = {.fd = etcd_names_fd(http->names),.events = CURL_WAIT_POLLIN};
+
+	curl_multi_wait(http->multi, &names, 1, (int) timeout_ms, NULL);
 
 	/*
 	 * libcurl finds out itself what each socket is ready for.  If a socket
 	 * moves within the list meanwhile, it is handled in the next round.
 	 */
 	for (int i = 0; i < http->nsockets; i++)
-		run_curl(http, http->sockets[i].fd, 0);
+		etcd_http_socket_ready(http, http->sockets[i].fd, 0);
 }
 
 /*
@@ -685,7 +822,10 @@ describe_timeout(const Exchange *exchange, char *message)
 	long		connect_ms = exchange->connect_timeout_ms;
 	long		whole_ms = exchange->timeout_ms;
 
-	if (etcd_http_was_connected(exchange))
+	if (exchange->unresolved)
+		etcd_format_message(message, "could not resolve host \"%s\" of etcd at \"%s\" within %ld ms",
+							exchange->host, exchange->url, connect_ms < whole_ms ? connect_ms : whole_ms);
+	else if (etcd_http_was_connected(exchange))
 		etcd_format_message(message, "no answer from etcd at \"%s\" within %ld ms",
 							exchange->url, whole_ms);
 	else
@@ -718,7 +858,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 		return false;
 	}
 
-	switch (exchange->result)
+	switch (exchange->result == CURLE_SSL_CACERT ? CURLE_PEER_FAILED_VERIFICATION : exchange->result)
 	{
 		case CURLE_OPERATION_TIMEDOUT:
 			describe_timeout(exchange, message);
