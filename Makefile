@@ -113,7 +113,7 @@ PG_CPPFLAGS = -I$(SOURCES)/include -I$(SOURCES)/src -DETCD_LEADER_VERSION='"$(ET
 # The next compiler has warnings that this one has not: only the tests insist.
 WERROR ?=
 PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter
-SHLIB_LINK = -lcurl -ljansson -lresolv -lm
+SHLIB_LINK = -lcurl -ljansson -lresolv -lpthread -lm
 
 REGRESS = etcd_leader
 REGRESS_OPTS = --temp-instance=./tmp_regress --temp-config=./test/regress.conf

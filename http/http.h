@@ -22,6 +22,13 @@
 #include "etcd_leader.h"
 #include "lib/stringinfo.h"
 
+/* What libmicrohttpd's callbacks return. */
+#if MHD_VERSION >= 0x00097002
+typedef enum MHD_Result HttpResult;
+#else
+typedef int HttpResult;
+#endif
+
 /* Milliseconds of a clock that nobody can step. */
 static inline int64
 http_clock_ms(void)
@@ -139,7 +146,7 @@ extern const char *http_next_character(const char **text, int *len);
 /* ---- routes.c, metrics.c, status_page.c ---------------------------------- */
 
 /* Answers a request, when it is complete; a handler of libmicrohttpd. */
-extern enum MHD_Result http_answer(void *source, struct MHD_Connection *connection, const char *url,
+extern HttpResult http_answer(void *source, struct MHD_Connection *connection, const char *url,
 								   const char *method, const char *version, const char *upload_data,
 								   size_t *upload_data_size, void **request);
 

@@ -148,12 +148,12 @@ append_status(StringInfo json, const EtcdLeaderStatus *status)
 /* ---- answers --------------------------------------------------------------------- */
 
 /* Sends an answer with that body, which is copied. */
-static enum MHD_Result
+static HttpResult
 answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int code, const char *type,
 	   const StringInfoData *body)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
-	enum MHD_Result result;
+	HttpResult result;
 
 	if (response == NULL)
 		return MHD_NO;			/* closes the connection */
@@ -169,7 +169,7 @@ answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int
 	return result;
 }
 
-static enum MHD_Result
+static HttpResult
 answer_error(const HttpSource *source, struct MHD_Connection *connection, unsigned int code, const char *error)
 {
 	StringInfoData body;
@@ -210,7 +210,7 @@ is_200(RouteKind kind, const EtcdLeaderStatus *status)
 	}
 }
 
-static enum MHD_Result
+static HttpResult
 answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind kind, bool without_body)
 {
 	const char *name = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "election");
@@ -246,7 +246,7 @@ answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind ki
 	return answer(source, connection, code, type, &body);
 }
 
-enum MHD_Result
+HttpResult
 http_answer(void *source, struct MHD_Connection *connection, const char *url,
 			const char *method, const char *version, const char *upload_data,
 			size_t *upload_data_size, void **request)

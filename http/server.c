@@ -220,7 +220,9 @@ start_daemon(void)
 							MHD_OPTION_CONNECTION_LIMIT, (unsigned int) 2 * CONNECTIONS_MAX,
 							MHD_OPTION_NOTIFY_CONNECTION, connection_changed, NULL,
 							MHD_OPTION_NOTIFY_COMPLETED, request_completed, NULL,
+#if MHD_VERSION >= 0x00097205
 							MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+#endif
 							MHD_OPTION_ARRAY, tls,
 							MHD_OPTION_END);
 }

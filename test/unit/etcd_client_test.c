@@ -10,6 +10,7 @@
  */
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -31,6 +32,7 @@
 #include <cmocka.h>
 
 #include "etcd/etcd_client.h"
+#include "etcd/etcd_names.h"
 #include "base/secret_file.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
@@ -464,32 +466,46 @@ want_token(Server *server, int fd)
 		send_text(fd, server->text, strlen(server->text));
 }
 
-/* ---- a resolver that hangs ------------------------------------------- */
+/* ---- a resolver ------------------------------------------------------ */
 
 static sem_t resolver_may_go;
 static volatile bool resolver_called;
 static volatile bool resolver_took_signals;
+static volatile bool resolver_hangs;
+
+/* The addresses of etcd.test and of hung.test, which can hang; NULL: it has none. */
+static const char *volatile resolved[2];
 
 /*
- * Replaces the C library's resolver, which libcurl calls in a thread of its own
- * for names.  Every name is unknown; for one name the result takes long.
+ * Replaces the C library's resolver, which is called in threads.  Every other
+ * name is unknown, and those that end in ".invalid" hang.
  */
 int
 getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 			struct addrinfo **result)
 {
+	static int	(*real) (const char *, const char *, const struct addrinfo *, struct addrinfo **);
 	sigset_t	mask;
+	size_t		len = strlen(node);
+	bool		hangs = len > 8 && strcmp(node + len - 8, ".invalid") == 0;
 
-	(void) service;
-	(void) hints;
 	*result = NULL;
 	pthread_sigmask(SIG_BLOCK, NULL, &mask);
 	if (sigismember(&mask, SIGUSR1) != 1 || sigismember(&mask, SIGTERM) != 1)
 		resolver_took_signals = true;
 	resolver_called = true;
-	if (strcmp(node, "hung.invalid") == 0)
+	if (hangs || (resolver_hangs && strcmp(node, "hung.test") == 0))
 		sem_wait(&resolver_may_go);
-	return EAI_NONAME;
+	if (hangs || (strncasecmp(node, "etcd.test", 9) != 0 && strcmp(node, "hung.test") != 0))
+		return EAI_NONAME;
+	real = (int (*) (const char *, const char *, const struct addrinfo *, struct addrinfo **)) dlsym(RTLD_NEXT, "getaddrinfo");
+	for (int i = 0; i < 2 && resolved[i] != NULL; i++)
+	{
+		if (real(resolved[i], service, hints, result) != 0)
+			return EAI_NONAME;
+		result = &(*result)->ai_next;
+	}
+	return 0;
 }
 
 /* ---- a caller of the client ------------------------------------------ */
@@ -1373,10 +1389,11 @@ test_socket_changes(void **state)
 
 	(void) state;
 	etcd_client_sockets(caller->client, &nsockets, &changes[0]);
-	assert_int_equal(nsockets, 0);
+	/* that of the resolver's threads is always there, as the first one */
+	assert_int_equal(nsockets, 1);
 	/* after the first answer the client asks for the members, once */
 	ask_grant(caller, 1);
-	WAIT_UNTIL(caller, (etcd_client_sockets(caller->client, &nsockets, &changes[0]), nsockets == 0));
+	WAIT_UNTIL(caller, (etcd_client_sockets(caller->client, &nsockets, &changes[0]), nsockets == 1));
 	for (int i = 0; i < 3; i++)
 	{
 		int			fds[2];
@@ -1388,9 +1405,8 @@ test_socket_changes(void **state)
 			int			n = caller->nanswers;
 
 			send_grant(caller, 1, 1);
-			while ((sockets = etcd_client_sockets(caller->client, &nsockets, &changes[j])), nsockets == 0)
+			while ((sockets = etcd_client_sockets(caller->client, &nsockets, &changes[j])), nsockets == 1)
 				turn(caller, 0);
-			/* libcurl 8.23 has one more socket before it, for its resolver */
 			fds[j] = sockets[nsockets - 1].fd;
 			WAIT_UNTIL(caller, caller->nanswers > n);
 		}
@@ -1473,7 +1489,7 @@ static const struct
 	{"silent", be_silent, "", ETCD_NO_ANSWER, true, "within 800 ms"},
 	{"hangs up", send_and_close, "", ETCD_NO_ANSWER, false, "closed the connection without an answer"},
 	{"resets", reset_connection, "", ETCD_NO_ANSWER, false, "no answer from etcd at"},
-	{"no HTTP", send_and_close, "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", ETCD_GARBAGE, false, "HTTP/0.9"},
+	{"no HTTP", send_and_close, "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", ETCD_GARBAGE, false, NULL},
 	{"binary", send_and_close, "\x16\x03\x01\x02\xff\xfe\xc3\r\n\r\n", ETCD_GARBAGE, false, NULL},
 	{"half a head", send_and_close, "HTTP/1.1 200 O", ETCD_NO_ANSWER, false, NULL},
 	{"half a head, silent", send_and_stay, "HTTP/1.1 200 OK\r\nContent-", ETCD_NO_ANSWER, true, NULL},
@@ -1816,7 +1832,7 @@ test_hung_resolver(void **state)
 	assert_true(resolver_called);
 	assert_false(resolver_took_signals);
 	assert_true(answer->timed_out);
-	assert_non_null(strstr(answer->message, "could not connect to etcd at \"http://hung.invalid:2379\" within 600 ms"));
+	assert_non_null(strstr(answer->message, "could not resolve host \"hung.invalid\" of etcd at \"http://hung.invalid:2379\" within 600 ms"));
 	WAIT_UNTIL(caller, caller->nends == 1);
 	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_REFUSED);
 	configure(caller, "http://hung.invalid:2379", NULL);
@@ -1825,6 +1841,109 @@ test_hung_resolver(void **state)
 	stop_caller(caller);
 	assert_true(now_ms() - start < CONNECT_TIMEOUT_MS + 500);
 	for (int i = 0; i < 3; i++)
+		sem_post(&resolver_may_go);
+	sleep_ms(100);
+}
+
+/* The URL of etcd under another host; the result is valid until the next call. */
+static const char *
+url_of(const char *host)
+{
+	static char url[100];
+
+	snprintf(url, sizeof(url), "http://%s%s", host, strrchr(etcd_url, ':'));
+	return url;
+}
+
+/* A name has several addresses: the first one that can be reached is used. */
+static void
+test_names(void **state)
+{
+	const char *const hosts[] = {"etcd.test", "ETCD.test", "etcd.test."};
+	Caller	   *caller;
+
+	(void) state;
+	resolved[1] = "127.0.0.1";
+	for (size_t i = 0; i < lengthof(hosts); i++)
+	{
+		resolved[0] = i == 1 ? "127.0.0.99" : "::1";
+		caller = start_caller(url_of(hosts[i]), NULL);
+		assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_REFUSED);
+		stop_caller(caller);
+	}
+
+	/* libcurl's own resolver would know it */
+	caller = start_caller(url_of("unknown.test"), NULL);
+	assert_non_null(strstr(ask_grant(caller, 1)->message, url_of("unknown.test")));
+	assert_non_null(strstr(caller->answers[0].message, "could not resolve host \"unknown.test\": "));
+	assert_false(caller->answers[0].timed_out);
+	stop_caller(caller);
+}
+
+/*
+ * A host that has moved is found, since its name is looked up after a failure.
+ * When it cannot be looked up any more, the addresses from before are used.
+ */
+static void
+test_host_moves(void **state)
+{
+	Caller	   *caller;
+
+	(void) state;
+	sem_init(&resolver_may_go, 0, 0);
+	resolved[0] = "127.0.0.99";
+	resolved[1] = NULL;
+	caller = start_caller(url_of("hung.test"), NULL);
+	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_NO_ANSWER);
+	resolved[0] = "127.0.0.1";
+	WAIT_UNTIL(caller, ask_grant(caller, 1)->outcome == ETCD_REFUSED);
+
+	resolver_hangs = true;
+	configure(caller, "http://127.0.0.1:1", NULL);
+	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_NO_ANSWER);
+	configure(caller, url_of("hung.test"), NULL);
+	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_REFUSED);
+	resolver_hangs = false;
+	sem_post(&resolver_may_go);
+	stop_caller(caller);
+}
+
+/* One name that hangs, or many, hold up no other; and there is a bound. */
+static void
+test_many_names(void **state)
+{
+	EtcdNames  *names = etcd_names_create();
+	const EtcdName *name;
+	char		host[32];
+	int			n = 0;
+
+	(void) state;
+	sem_init(&resolver_may_go, 0, 0);
+	resolved[0] = "127.0.0.1";
+	resolved[1] = "::1";
+	name = etcd_names_want(names, "etcd.test");
+	assert_true(name->is_pending);
+	while (n == 0 || name != NULL)
+	{
+		snprintf(host, sizeof(host), "%d.invalid", n++);
+		name = etcd_names_want(names, host);
+		assert_true(n <= 64);
+	}
+	/* a second wish starts no second thread; the places are all taken */
+	assert_true(etcd_names_want(names, "0.invalid")->is_pending);
+	assert_null(etcd_names_want(names, "another.test"));
+
+	name = etcd_names_want(names, "etcd.test");
+	for (int i = 0; i < 100 && name->is_pending; i++)
+	{
+		sleep_ms(10);
+		etcd_names_finish(names);
+	}
+	assert_string_equal(name->addresses, "127.0.0.1,[::1]");
+	/* now it is the oldest one without a lookup */
+	assert_true(etcd_names_want(names, "another.test")->is_pending);
+	etcd_names_free(names);
+	while (n-- > 0)
 		sem_post(&resolver_may_go);
 	sleep_ms(100);
 }
@@ -2202,6 +2321,9 @@ main(void)
 		cmocka_unit_test(test_user_dropped),
 		cmocka_unit_test(test_second_endpoint),
 		cmocka_unit_test(test_hung_resolver),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_host_moves),
+		cmocka_unit_test(test_many_names),
 		cmocka_unit_test(test_pieces_of_frames),
 		cmocka_unit_test(test_second_stream_rests),
 		cmocka_unit_test(test_long_stream),
