@@ -1880,32 +1880,61 @@ test_names(void **state)
 	stop_caller(caller);
 }
 
-/*
- * A host that has moved is found, since its name is looked up after a failure.
- * When it cannot be looked up any more, the addresses from before are used.
- */
+/* A host that has moved is found, since its name is looked up after a failure. */
 static void
 test_host_moves(void **state)
 {
 	Caller	   *caller;
 
 	(void) state;
-	sem_init(&resolver_may_go, 0, 0);
 	resolved[0] = "127.0.0.99";
 	resolved[1] = NULL;
-	caller = start_caller(url_of("hung.test"), NULL);
+	caller = start_caller(url_of("etcd.test"), NULL);
 	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_NO_ANSWER);
 	resolved[0] = "127.0.0.1";
 	WAIT_UNTIL(caller, ask_grant(caller, 1)->outcome == ETCD_REFUSED);
 
-	resolver_hangs = true;
-	configure(caller, "http://127.0.0.1:1", NULL);
-	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_NO_ANSWER);
-	configure(caller, url_of("hung.test"), NULL);
-	assert_int_equal(ask_grant(caller, 1)->outcome, ETCD_REFUSED);
-	resolver_hangs = false;
-	sem_post(&resolver_may_go);
 	stop_caller(caller);
+}
+
+static void
+finish_lookup(EtcdNames *names, const EtcdName *name)
+{
+	for (int i = 0; i < 100 && name->is_pending; i++)
+	{
+		sleep_ms(10);
+		etcd_names_finish(names);
+	}
+	assert_false(name->is_pending);
+}
+
+/* Addresses are kept while a lookup hangs, and when it fails. */
+static void
+test_old_addresses(void **state)
+{
+	EtcdNames  *names = etcd_names_create();
+	const EtcdName *name;
+
+	(void) state;
+	sem_init(&resolver_may_go, 0, 0);
+	resolved[0] = "127.0.0.1";
+	resolved[1] = NULL;
+	name = etcd_names_want(names, "hung.test");
+	finish_lookup(names, name);
+	assert_false(etcd_names_want(names, "hung.test")->is_pending);
+
+	resolver_hangs = true;
+	sleep_ms(1000);
+	etcd_names_doubt(names, "hung.test");
+	assert_true(etcd_names_want(names, "hung.test")->is_pending);
+	assert_string_equal(name->addresses, "127.0.0.1");
+	resolver_hangs = false;
+	resolved[0] = NULL;
+	sem_post(&resolver_may_go);
+	finish_lookup(names, name);
+	assert_string_equal(name->addresses, "127.0.0.1");
+	assert_non_null(strstr(name->error, "\"hung.test\""));
+	etcd_names_free(names);
 }
 
 /* One name that hangs, or many, hold up no other; and there is a bound. */
@@ -1934,11 +1963,7 @@ test_many_names(void **state)
 	assert_null(etcd_names_want(names, "another.test"));
 
 	name = etcd_names_want(names, "etcd.test");
-	for (int i = 0; i < 100 && name->is_pending; i++)
-	{
-		sleep_ms(10);
-		etcd_names_finish(names);
-	}
+	finish_lookup(names, name);
 	assert_string_equal(name->addresses, "127.0.0.1,[::1]");
 	/* now it is the oldest one without a lookup */
 	assert_true(etcd_names_want(names, "another.test")->is_pending);
@@ -2323,6 +2348,7 @@ main(void)
 		cmocka_unit_test(test_hung_resolver),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_host_moves),
+		cmocka_unit_test(test_old_addresses),
 		cmocka_unit_test(test_many_names),
 		cmocka_unit_test(test_pieces_of_frames),
 		cmocka_unit_test(test_second_stream_rests),
