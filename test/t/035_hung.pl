@@ -260,4 +260,15 @@ for my $mode (qw(fast smart))
 }
 mend_all();
 
+# ---- one name of two hangs ----------------------------------------------------------
+
+$node{'without DNS'}->append_conf('postgresql.conf',
+	"etcd_leader.endpoints = 'http://three.$EtcdLeader::Shim::domain:2379," . $etcd->url(0) . "'\n");
+$shim->hang_dns(1);
+start_all();
+$node{$_}->wait_until_leader for @kinds;
+is($node{'without DNS'}->status->{endpoint}, $etcd->url(0), 'the first endpoint has a name that hangs: the second one serves');
+check_stop('fast', 'with a name that hangs');
+mend_all();
+
 done_testing();
