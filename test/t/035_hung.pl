@@ -222,6 +222,8 @@ for my $kind (@kinds)
 {
 	poll_is($ttl + 2, sub { ($node{$kind}->status->{connected} // 9) . ($node{$kind}->current_leader // 'none') }, '0none',
 		"$kind, when it led: it has lost contact");
+	# the last line about it
+	poll_ok(5, sub { $node{$kind}->log_count('has no known leader', $from{$kind}) }, "$kind, when it led: the log says that nobody leads");
 }
 check_life('when it led', \%cost, \%from);
 check_ddl('when it led');
