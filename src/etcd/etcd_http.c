@@ -458,15 +458,12 @@ static bool
 set_addresses(Exchange *exchange, const EtcdName *name)
 {
 	char		text[ETCD_MAX_HOST_LEN + ETCD_MAX_ADDRESSES_LEN + 32];
-	int			len = bare_length(name->host);
-	struct curl_slist *list;
 
-	/* libcurl 7.61 keeps the old ones unless they are removed */
-	snprintf(text, sizeof(text), "-%.*s:%d", len, name->host, exchange->port);
+	snprintf(text, sizeof(text), "%.*s:%d:%s", bare_length(name->host), name->host,
+			 exchange->port, name->addresses);
 	exchange->resolved = curl_slist_append(NULL, text);
-	snprintf(text, sizeof(text), "%.*s:%d:%s", len, name->host, exchange->port, name->addresses);
-	list = exchange->resolved != NULL ? curl_slist_append(exchange->resolved, text) : NULL;
-	return list != NULL && curl_easy_setopt(exchange->easy, CURLOPT_RESOLVE, list) == CURLE_OK;
+	return exchange->resolved != NULL &&
+		curl_easy_setopt(exchange->easy, CURLOPT_RESOLVE, exchange->resolved) == CURLE_OK;
 }
 
 /*
