@@ -69,9 +69,9 @@
 
 /*
  * The descriptors that are needed most of the time: for the watches, for the
- * requests under way at once, and for a lookup.
+ * requests under way at once, and for lookups of names and of SRV records.
  */
-#define LONG_LIVED_FDS		6
+#define LONG_LIVED_FDS		7
 
 /*
  * Why the loop wakes up when nothing happens.  The time of each is found anew
@@ -239,8 +239,7 @@ has_stopped(void *ctx)
 
 /*
  * Whatever ends this process: leadership is withdrawn at once, and the leases
- * are revoked, so that another instance leads in milliseconds.  Nothing of
- * the client is freed: that could wait for a hung resolver.
+ * are revoked, so that another instance leads in milliseconds.
  */
 static void
 end_elector(int code, Datum arg)

@@ -32,9 +32,9 @@ extern EtcdDiscovery *etcd_discovery_create(void);
 
 /*
  * Starts to look up _etcd-client-ssl._tcp.DOMAIN and, if that has no records
- * and tls_only is false, _etcd-client._tcp.DOMAIN.  In a thread of its own,
- * that runs no longer than the resolver's own time-outs let it, and that the
- * end of the process does not wait for.  False if one is under way already, or
+ * and tls_only is false, _etcd-client._tcp.DOMAIN.  In a thread
+ * (etcd_run_aside()) that runs no longer than the resolver's own time-outs let
+ * it.  False if one is under way already, or
  * none can be started.
  */
 extern bool etcd_discovery_start(EtcdDiscovery *discovery, const char *domain, bool tls_only);
