@@ -217,21 +217,11 @@ extern void facts_take(const Op *op, const EtcdAnswer *answer, Facts *facts);
 /* The safety margin of a lease with that TTL. */
 extern int64_t lease_margin_ns(const ElectionCore *core, int64_t ttl_ns);
 
-/*
- * When to stop relying on keys of the lease, if it lives until until_ns; and on
- * keys of the lease that is to replace it.
- */
-extern int64_t lease_deadline_of(const ElectionCore *core, int64_t until_ns);
-extern int64_t lease_fresh_deadline_ns(const ElectionCore *core);
+/* When to stop relying on keys of a lease of ours. */
+extern int64_t lease_deadline_of(const ElectionCore *core, const Lease *lease);
 
 /* Can this instance rely on a key that is attached to the lease now? */
 extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
-
-/* The own key was seen on the good lease: it lives as long as the lease. */
-extern void lease_extend(ElectionCore *core, Election *e);
-
-/* Leadership is over: the election has no deadline any more. */
-extern void lease_end_deadline(Election *e);
 
 /*
  * A key that nobody deletes is attached to this lease, or may become so.
@@ -454,8 +444,8 @@ extern void queue_lease_revoked(ElectionCore *core);
  * The lease `old` was replaced by core->lease.  slots: the elections whose
  * keys were put on it, at mod_revision (0: not known).
  */
-extern void queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
-						uint32_t slots, int64_t mod_revision);
+extern void queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots,
+						int64_t mod_revision);
 
 /*
  * Announces the leader, or that there is none, unless this was announced

@@ -76,11 +76,7 @@
  *	 lease.sent_ns		first sending of the grant			sending
  *	 lease.until_ns		the lease lives at etcd at least	grant; renewal (raised); start of a
  *						until then							move to a shorter lease (lowered)
- *	 lease_until_ns		the own key lives at least until	PLACE, renewal, end of a move; lowered
- *						then								with lease.until_ns.  Not 0 exactly
- *															while leading; never after
- *															lease.until_ns.
- *	 deadline			lease_until_ns minus the margin		computed, see lease_deadline_ns()
+ *	 deadline			lease.until_ns minus the margin		computed, see lease_deadline_ns()
  *	 leader.until_ns	the leader's name is known until	read: its sending plus a TTL
  *						then
  *	 *_retry_ns			postponed until then				failure of what is postponed
@@ -389,7 +385,6 @@ typedef struct Election
 	uint32_t	epoch;			/* answers to requests of another epoch are ignored */
 	bool		followed;		/* Patroni decides; of the own key nothing is used but
 								 * the create revision, while the leader key names us */
-	int64_t		lease_until_ns; /* see lease.c */
 
 	OwnKey		own;
 	Position	position;

@@ -4,7 +4,8 @@
  *	  The lease of an instance: grant, renewal, fresh lease, move, revocation,
  *	  and every deadline that follows from it (RENEWAL, FRESH).
  *
- * No other file changes a Lease, or lease_until_ns of an election.
+ * No other file changes a Lease.  An election that this instance leads has the
+ * deadline of the lease.
  * test/model/lease.pml is the model of this file.
  *
  *-------------------------------------------------------------------------
@@ -16,6 +17,17 @@
 
 /* ---- deadlines ----------------------------------------------------------- */
 
+/* The deadline is another one. */
+static void
+publish_deadline(ElectionCore *core)
+{
+	for_each_election(core, e)
+	{
+		if (e->state == ELECTION_LEADING && !e->followed)
+			core_publish(core, e);
+	}
+}
+
 /*
  * Once a move to the fresh lease is sent, the keys may be attached to it.
  * From then on they live no longer than the fresh lease, with its own margin.
@@ -23,18 +35,11 @@
 static void
 cap_deadlines(ElectionCore *core)
 {
-	int64_t		until_ns = lease_fresh_deadline_ns(core) + lease_margin_ns(core, core->lease.ttl_ns);
+	int64_t		until_ns = lease_deadline_of(core, &core->fresh) + lease_margin_ns(core, core->lease.ttl_ns);
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
-	for_each_election(core, e)
-	{
-		if (e->state != ELECTION_LEADING || e->followed)
-			continue;
-		if (e->lease_until_ns > until_ns)
-			e->lease_until_ns = until_ns;
-		core_publish(core, e);
-	}
+	publish_deadline(core);
 }
 
 /* ---- what the others ask --------------------------------------------------- */
@@ -319,7 +324,7 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	if (core->renewal_ns <= now_ns ||
 		core->renewal_ns > core->lease.sent_ns + lease_interval_ns(core))
 		core->renewal_ns = core->lease.sent_ns + lease_interval_ns(core);
-	queue_moved(core, now_ns, old, by_move, slots, mod_revision);
+	queue_moved(core, old, by_move, slots, mod_revision);
 }
 
 /*
@@ -389,7 +394,7 @@ static void
 drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 {
 	Lease	   *fresh = &core->fresh;
-	int64_t		end_ns = fresh->granted ? lease_fresh_deadline_ns(core) :
+	int64_t		end_ns = fresh->granted ? lease_deadline_of(core, fresh) :
 		fresh->sent_ns + fresh->ttl_ns / 3;
 
 	if (fresh->id != 0 && now_ns >= end_ns && !is_grant_under_way(core))
@@ -414,7 +419,7 @@ reconcile_fresh(ElectionCore *core, int64_t now_ns)
 	}
 
 	/* Writes of single keys change the revisions that guard the move. */
-	core_wake_at(core, lease_fresh_deadline_ns(core));
+	core_wake_at(core, lease_deadline_of(core, fresh));
 	if (core_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
 		core_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
 		core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS))
@@ -610,13 +615,7 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 	core->renewal_failures = 0;
 	if (until_ns > core->lease.until_ns)
 		core->lease.until_ns = until_ns;
-	for_each_election(core, e)
-	{
-		if (e->state != ELECTION_LEADING || e->followed)
-			continue;
-		lease_extend(core, e);
-		core_publish(core, e);
-	}
+	publish_deadline(core);
 }
 
 /* ---- answers --------------------------------------------------------------- */
@@ -683,15 +682,13 @@ lease_check(const ElectionCore *core)
 	assert(fresh->id == 0 || (fresh->id != lease->id && fresh->id != core->retired));
 	assert(lease->id == 0 || lease->id != core->retired);
 	assert(!fresh->moving || lease->id == 0 ||
-		   lease_deadline_of(core, lease->until_ns) <= lease_fresh_deadline_ns(core));
+		   lease_deadline_of(core, lease) <= lease_deadline_of(core, fresh));
 	assert(count_renewals(core) == 0 ||
 		   (lease->id != 0 && !fresh->moving && !core->revoking && count_renewals(core) <= MAX_RENEWALS));
 	for_each_election(core, e)
 	{
-		assert((e->lease_until_ns != 0) == (e->state == ELECTION_LEADING && !e->followed));
-		assert(e->lease_until_ns <= lease->until_ns);
-		assert(e->lease_until_ns == 0 || e->own.lease == lease->id ||
-			   lease_is_moved_to(core, e->own.lease));
+		assert(e->state != ELECTION_LEADING || e->followed ||
+			   (lease->id != 0 && (e->own.lease == lease->id || lease_is_moved_to(core, e->own.lease))));
 	}
 }
 

@@ -10,7 +10,7 @@
 int64_t
 lease_deadline_ns(const ElectionCore *core, const Election *e)
 {
-	return e->followed ? patroni_deadline_ns(core, e) : lease_deadline_of(core, e->lease_until_ns);
+	return e->followed ? patroni_deadline_ns(core, e) : lease_deadline_of(core, &core->lease);
 }
 
 void

@@ -156,7 +156,6 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->state != ELECTION_LEADING)
 		return;
 	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
-	lease_end_deadline(e);
 	transfer_leadership_lost(core, e);
 
 	/*
@@ -341,7 +340,6 @@ queue_begin_leading(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
 	transfer_leadership_won(e);
-	lease_extend(core, e);
 	e->leader.announced_revision = e->own.create_revision;
 	copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
 	core_publish(core, e);
@@ -476,8 +474,7 @@ queue_lease_revoked(ElectionCore *core)
 }
 
 void
-queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
-			uint32_t slots, int64_t mod_revision)
+queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots, int64_t mod_revision)
 {
 	for_each_election(core, e)
 	{
@@ -490,10 +487,7 @@ queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 			queue_learn_lease(core, e, core->lease.id);
 		if (mod_revision > e->own.mod_revision)
 			e->own.mod_revision = e->own.written_revision = mod_revision;
-		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
-			lease_extend(core, e);
-		else if (e->state != ELECTION_LEADING)
-			e->read_wanted = true;
+		e->read_wanted |= e->state != ELECTION_LEADING;
 		core_publish(core, e);
 	}
 }
