@@ -110,10 +110,15 @@ set_connected(ElectionCore *core, const Op *answered)
 	core->probe_id = 0;			/* it may hang; the next loss of contact has its own */
 	/* Work that was postponed because nobody answered is due now. */
 	core->stream.retry_ns = 0;
-	patroni_retry_now(core);
-	lease_retry_now(core);
-	queue_retry_now(core);
-	read_retry_now(core);
+	core->lease_retry_ns = 0;
+	core->read_retry_ns = 0;
+	for_each_election(core, e)
+	{
+		e->retry_ns = 0;
+		e->patroni.retry_ns = 0;
+		e->patroni.renewal_failures = 0;
+		e->patroni.renewal_wanted = true;
+	}
 	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
 	if (!core_is_read(answered) && !core_is_under_way(core, OP_READ, ALL_SLOTS))
 		read_want_all(core);
@@ -144,8 +149,10 @@ set_disconnected(ElectionCore *core, const char *why)
  * one endpoint, which may be the address of several members.
  */
 static void
-fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint, const char *why)
+fail_endpoint(ElectionCore *core, int64_t now_ns, const Facts *facts, const char *why)
 {
+	int64_t		sent_ns = facts->op->sent_ns;
+	int			endpoint = facts->endpoint;
 	uint32_t	all = core->config.nendpoints >= 32 ? ALL_SLOTS : SLOT_BIT(core->config.nendpoints) - 1;
 	bool		is_retry;
 
@@ -153,13 +160,13 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint
 	if (endpoint >= 0 && endpoint < core->config.nendpoints)
 		core->failed_endpoints |= SLOT_BIT(endpoint);
 	else
-		core->contact_retry_ns = failed->sent_ns + BACKOFF_MIN_MS * NSEC_PER_MSEC;
-	is_retry = core->first_failure_ns != 0 && failed->sent_ns >= core->first_failure_ns;
+		core->contact_retry_ns = sent_ns + BACKOFF_MIN_MS * NSEC_PER_MSEC;
+	is_retry = core->first_failure_ns != 0 && sent_ns >= core->first_failure_ns;
 	if (core->first_failure_ns == 0)
 		core->first_failure_ns = now_ns;
 	if ((core->failed_endpoints & all) != all || (core->connected && !is_retry))
 		return;
-	core->contact_retry_ns = failed->sent_ns + core_urgent_backoff_ns(core, ++core->contact_failures);
+	core->contact_retry_ns = sent_ns + core_urgent_backoff_ns(core, ++core->contact_failures);
 	set_disconnected(core, why);
 }
 
@@ -237,19 +244,10 @@ learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t rev
 
 /* ---- inputs ---------------------------------------------------------------- */
 
-/* A request got no useful answer.  It stays wanted, so it is sent again. */
-static void
-fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
-{
-	lease_request_failed(core, now_ns, op);
-	own_key_request_failed(core, op);
-	transfer_request_failed(core, op);
-	if (op->kind == OP_READ)
-		read_request_failed(core, op);
-	patroni_request_failed(core, now_ns, op);
-}
-
-/* Passes the facts, which may be a refusal, to the part that they concern. */
+/*
+ * Passes the facts to the part that they concern.  If there is no answer, or a
+ * refusal, the request stays wanted, so it is sent again.
+ */
 static void
 dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
@@ -286,7 +284,7 @@ dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 /* An answer that is not believed. */
 static void
-receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const char *doubt)
+receive_doubtful(ElectionCore *core, int64_t now_ns, Facts *facts, const char *doubt)
 {
 	int64_t		patience_ns;
 
@@ -298,7 +296,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const c
 		queue_guard_against_restore(core);
 		patroni_guard_against_restore(core);
 	}
-	fail_endpoint(core, now_ns, facts->op, facts->endpoint, doubt);
+	fail_endpoint(core, now_ns, facts, doubt);
 	/* An instance that led by the other history has stopped by then. */
 	patience_ns = core->config.ttl_s * NSEC_PER_SEC;
 	if (patience_ns < patroni_longest_ttl_ns(core))
@@ -306,7 +304,10 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const c
 	if (now_ns - core->stale_since_ns > patience_ns)
 		discard_history(core);
 	else
-		fail_request(core, now_ns, facts->op);
+	{
+		facts->kind = FACTS_NO_ANSWER;
+		dispatch_facts(core, now_ns, facts);
+	}
 }
 
 static void
@@ -317,17 +318,6 @@ receive_believed(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	set_connected(core, facts->op);
 	learn_header(core, facts->cluster_id, facts->term, facts->revision);
 	dispatch_facts(core, now_ns, facts);
-}
-
-/* etcd refuses the request: there is contact, but no result. */
-static void
-receive_refusal(ElectionCore *core, int64_t now_ns, const Facts *facts)
-{
-	set_connected(core, facts->op);
-	if (facts->op->kind == OP_READ)
-		fail_request(core, now_ns, facts->op);
-	else
-		dispatch_facts(core, now_ns, facts);
 }
 
 /* After election_stop(): only revocations are under way. */
@@ -369,11 +359,14 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	queue_expire(core, now_ns);
 	if (facts.kind == FACTS_NO_ANSWER)
 	{
-		fail_endpoint(core, now_ns, &op, facts.endpoint, facts.message);
-		fail_request(core, now_ns, &op);
+		fail_endpoint(core, now_ns, &facts, facts.message);
+		dispatch_facts(core, now_ns, &facts);
 	}
 	else if (facts.kind == FACTS_REFUSAL)
-		receive_refusal(core, now_ns, &facts);
+	{
+		set_connected(core, &op);	/* but there is no result */
+		dispatch_facts(core, now_ns, &facts);
+	}
 	else if ((doubt = doubt_answer(core, &facts)) != NULL)
 		receive_doubtful(core, now_ns, &facts, doubt);
 	else

@@ -326,16 +326,15 @@ extern bool lease_is_current(const ElectionCore *core, const Renewal *renewal);
 /* An answer says that this lease does not exist. */
 extern void lease_not_found(ElectionCore *core, int64_t lease);
 
-/* The answer to a keepalive, grant, revocation or move.  It may be a refusal. */
+/* The answer to a keepalive, grant, revocation or move.  There may be none, or a refusal. */
 extern void lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /*
- * A read was answered; standing: the elections whose own key is as PLACE and
+ * The answer to a read, or that there is none; standing: the elections whose own key is as PLACE and
  * RENEWAL require.
  */
 extern void lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts,
 							   uint32_t standing);
-extern void lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
 /*
  * Starts a renewal.  False if the lease is not kept; then a read has to be sent
@@ -347,7 +346,6 @@ extern void lease_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* New settings are in force. */
 extern void lease_configure(ElectionCore *core, int64_t now_ns);
-extern void lease_retry_now(ElectionCore *core);
 
 /*
  * Ends the core: revokes every lease.  May be called again for one more try.
@@ -456,7 +454,6 @@ extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason re
 /* Ends leadership, and forgets the leader's name, if their time is over. */
 extern void queue_expire(ElectionCore *core, int64_t now_ns);
 extern void queue_wake_at_expiry(ElectionCore *core);
-extern void queue_retry_now(ElectionCore *core);
 
 /* etcd has another history: forgets everything about the queue. */
 extern void queue_discard(ElectionCore *core, Election *e);
@@ -464,9 +461,8 @@ extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
 
 /* ---- own_key.c ----------------------------------------------------------- */
 
-/* The answer to an entry, delete or proclaim.  It may be a refusal. */
+/* The answer to an entry, delete or proclaim.  There may be none, or a refusal. */
 extern void own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
-extern void own_key_request_failed(ElectionCore *core, const Op *op);
 
 /* A move was executed, or refused with the keys as they are. */
 extern void own_key_receive_move(ElectionCore *core, const Facts *facts);
@@ -506,7 +502,6 @@ extern void read_postpone(ElectionCore *core, int64_t until_ns);
 extern void read_take_up(const Op *op, Election *e);
 extern void read_finish(ElectionCore *core, const Op *op, Election *e);
 extern void read_want_again(const Op *op, Election *e);
-extern void read_retry_now(ElectionCore *core);
 
 /*
  * Sends a read: one linearizable txn that reads, for each election that does
@@ -516,10 +511,7 @@ extern void read_retry_now(ElectionCore *core);
  */
 extern bool read_send(ElectionCore *core, int64_t now_ns, const Renewal *renewal);
 
-/* etcd refuses the read, or it got no answer. */
-extern void read_request_failed(ElectionCore *core, const Op *op);
-
-/* Returns the elections whose own key is as PLACE and RENEWAL require. */
+/* The answer to a read.  Returns the elections whose own key is as PLACE and RENEWAL require. */
 extern uint32_t read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /* Sends the reads that are wanted and not postponed. */
@@ -530,18 +522,16 @@ extern void read_reconcile(ElectionCore *core, int64_t now_ns);
 /* The command: the queue is read first.  The instance leads, and no transfer is under way. */
 extern void transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t ticket);
 
-/* The answer to a survey or a transfer.  It may be a refusal. */
+/* The answer to a survey or a transfer.  There may be none, or a refusal. */
 extern void transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
-extern void transfer_request_failed(ElectionCore *core, const Op *op);
 
 /* Sends what is due. */
 extern void transfer_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* ---- patroni.c ------------------------------------------------------------- */
 
-/* The answer to a read or to a request for a time to live.  It may be a refusal. */
+/* The answer to a read or to a request for a time to live.  There may be none, or a refusal. */
 extern void patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
-extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
 /* There is a sign that etcd was put back to an earlier state. */
 extern void patroni_guard_against_restore(ElectionCore *core);
@@ -554,9 +544,6 @@ extern void patroni_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* Sends no read before that time. */
 extern void patroni_postpone_reads(ElectionCore *core, int64_t until_ns);
-
-/* There is contact again: postponed requests are due now. */
-extern void patroni_retry_now(ElectionCore *core);
 
 extern void patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config);
 extern void patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e,

@@ -202,7 +202,7 @@ typedef enum FactsKind
 	FACTS_ANSWER,				/* etcd did what was asked */
 	FACTS_REFUSAL,				/* etcd did not, and says why */
 	FACTS_MISFIT,				/* the answer is not one to this request */
-	FACTS_NO_ANSWER				/* the endpoint failed */
+	FACTS_NO_ANSWER				/* the endpoint failed, or its answer is not believed */
 } FactsKind;
 
 /*

@@ -79,12 +79,6 @@ postpone(ElectionCore *core, const Op *failed)
 	core->lease_retry_ns = failed->sent_ns + core_urgent_backoff_ns(core, ++core->lease_failures);
 }
 
-void
-lease_retry_now(ElectionCore *core)
-{
-	core->lease_retry_ns = 0;
-}
-
 static void
 send_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
 {
@@ -218,14 +212,6 @@ finish_grant(ElectionCore *core, int64_t ttl_s)
 	fresh->until_ns = fresh->sent_ns + fresh->ttl_ns;
 }
 
-/* Another ID is taken for the next try. */
-static void
-fail_grant(ElectionCore *core, const Op *op)
-{
-	memset(&core->fresh, 0, sizeof(core->fresh));
-	postpone(core, op);
-}
-
 /*
  * An earlier try, whose answer was lost, has granted the lease.  A keepalive
  * shows which TTL etcd gave it.
@@ -241,30 +227,25 @@ ask_granted_ttl(ElectionCore *core, int64_t now_ns)
 	core_send_lease_request(core, op, ETCD_KEEPALIVE, 0);
 }
 
+/* The answer to a grant, or to the question how much TTL it gave. */
 static void
 receive_grant(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	const Op   *op = facts->op;
+	bool		is_grant = op->kind == OP_GRANT;
+
 	if (op->lease != core->fresh.id || core->fresh.granted)
 		return;
-	if (facts->kind == FACTS_ANSWER)
+	if (facts->kind == FACTS_ANSWER && (is_grant || facts->ttl_s > 0))
 		finish_grant(core, facts->ttl_s);
-	else if (facts->lease_exists && core->fresh.tries > 1)
+	else if (is_grant && facts->lease_exists && core->fresh.tries > 1)
 		ask_granted_ttl(core, now_ns);
 	else
-		fail_grant(core, op);	/* if it exists, it belongs to somebody else */
-}
-
-static void
-receive_granted_ttl(ElectionCore *core, const Facts *facts)
-{
-	const Op   *op = facts->op;
-	if (op->lease != core->fresh.id || core->fresh.granted)
-		return;
-	if (facts->kind == FACTS_ANSWER && facts->ttl_s > 0)
-		finish_grant(core, facts->ttl_s);
-	else
-		fail_grant(core, op);
+	{
+		/* Another ID is taken: if this lease exists, it may be somebody else's. */
+		memset(&core->fresh, 0, sizeof(core->fresh));
+		postpone(core, op);
+	}
 }
 
 /*
@@ -623,6 +604,11 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 void
 lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint32_t standing)
 {
+	if (facts->kind != FACTS_ANSWER)
+	{
+		fail_renewal(core, now_ns, &facts->op->renewal);
+		return;
+	}
 	if (move_has_shown(core))
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
 	revoke_retired(core, now_ns, facts->op, standing);
@@ -633,36 +619,21 @@ lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint3
 void
 lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	switch (facts->op->kind)
-	{
-		case OP_KEEPALIVE:
-			if (facts->op->renewal.number != 0)
-				receive_keepalive(core, now_ns, facts);
-			else
-				receive_granted_ttl(core, facts);
-			break;
-		case OP_GRANT:
-			receive_grant(core, now_ns, facts);
-			break;
-		case OP_REVOKE:
-			receive_revoke(core, facts);
-			break;
-		case OP_MOVE:
-			receive_move(core, now_ns, facts);
-			break;
-		default:
-			break;
-	}
-}
+	const Op   *op = facts->op;
 
-void
-lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
-{
-	fail_renewal(core, now_ns, &op->renewal);
-	if (op->kind == OP_GRANT || op->kind == OP_MOVE ||
-		(op->kind == OP_KEEPALIVE && op->renewal.number == 0) ||
-		(op->kind == OP_REVOKE && core->revoking))
-		postpone(core, op);
+	if (op->renewal.number != 0)
+		receive_keepalive(core, now_ns, facts);
+	else if (facts->kind == FACTS_NO_ANSWER)
+	{
+		if (op->kind != OP_REVOKE || core->revoking)
+			postpone(core, op);
+	}
+	else if (op->kind == OP_MOVE)
+		receive_move(core, now_ns, facts);
+	else if (op->kind == OP_REVOKE)
+		receive_revoke(core, facts);
+	else
+		receive_grant(core, now_ns, facts);
 }
 
 #ifdef ELECTION_CHECKED

@@ -79,11 +79,11 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 }
 
 static void
-refuse_enter(ElectionCore *core, const Op *op, Election *e)
+fail_enter(ElectionCore *core, const Facts *facts, Election *e)
 {
 	/* A lost lease is replaced at once; but not again and again. */
-	if (core->lease.id != 0 || e->failures > 0)
-		postpone(core, op, e);
+	if (facts->kind == FACTS_NO_ANSWER || core->lease.id != 0 || e->failures > 0)
+		postpone(core, facts->op, e);
 	else
 		e->failures++;
 	e->read_wanted |= e->state == ELECTION_LEAVING;
@@ -100,7 +100,7 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 
 	if (facts->kind != FACTS_ANSWER)
 	{
-		refuse_enter(core, op, e);
+		fail_enter(core, facts, e);
 		return;
 	}
 	e->own.entry_unanswered = false;
@@ -287,19 +287,6 @@ own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		receive_delete(core, now_ns, e, facts);
 	else
 		receive_proclaim(core, e, facts);
-}
-
-void
-own_key_request_failed(ElectionCore *core, const Op *op)
-{
-	Election   *e;
-
-	if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_PROCLAIM) &&
-		(e = core_find_election(core, op)) != NULL)
-	{
-		postpone(core, op, e);
-		e->read_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
-	}
 }
 
 /* ---- what is due -------------------------------------------------------------- */

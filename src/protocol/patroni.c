@@ -293,12 +293,14 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	p->asked_id = 0;
 	if (facts->kind != FACTS_ANSWER || left_s < 0)
 	{
+		fail_renewal(core, now_ns, e, op->sent_ns);
+		if (facts->kind == FACTS_NO_ANSWER)
+			return;
 		/*
 		 * The lease is gone.  So the key is gone, or attached to another lease
 		 * by now.
 		 */
 		e->read_wanted = true;
-		fail_renewal(core, now_ns, e, op->sent_ns);
 		p->renewal_wanted = false;
 		return;
 	}
@@ -346,19 +348,6 @@ patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		receive_read(core, now_ns, e, facts);
 		read_finish(core, op, e);
 	}
-}
-
-void
-patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
-{
-	Election   *e = op->kind == OP_TIME_TO_LIVE ? find_asker(core, op) : NULL;
-
-	if (op->kind == OP_PATRONI_READ)
-		fail_read(core, op);
-	if (e == NULL)
-		return;
-	e->patroni.asked_id = 0;
-	fail_renewal(core, now_ns, e, op->sent_ns);
 }
 
 static void
@@ -412,19 +401,6 @@ patroni_reconcile(ElectionCore *core, int64_t now_ns)
 		reconcile_renewal(core, now_ns, e);
 		if (e->read_wanted && core_is_due(core, now_ns, e->retry_ns))
 			(void) send_read(core, now_ns, e);
-	}
-}
-
-void
-patroni_retry_now(ElectionCore *core)
-{
-	for_each_election(core, e)
-	{
-		if (!e->followed)
-			continue;
-		e->patroni.retry_ns = 0;
-		e->patroni.renewal_failures = 0;
-		e->patroni.renewal_wanted = true;
 	}
 }
 

@@ -11,13 +11,6 @@
  */
 #include "election_internal.h"
 
-void
-queue_retry_now(ElectionCore *core)
-{
-	for_each_election(core, e)
-		e->retry_ns = 0;
-}
-
 /*
  * etcd was put back to an earlier state.  From now on it may hand out a create
  * revision a second time.  So this instance leads only with a create revision

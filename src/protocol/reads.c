@@ -59,12 +59,6 @@ read_want_again(const Op *op, Election *e)
 	}
 }
 
-void
-read_retry_now(ElectionCore *core)
-{
-	core->read_retry_ns = 0;
-}
-
 /* ---- sending ----------------------------------------------------------- */
 
 /* Are leader and, if we wait, predecessor known by their names? */
@@ -428,11 +422,27 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	return own_stands;
 }
 
+/* There is no answer to the read, or it was refused. */
+static void
+fail_read(ElectionCore *core, const Op *op)
+{
+	for_each_election(core, e)
+		read_want_again(op, e);
+	if (op->renewal.number == 0 && ++core->read_failures >= core->config.nendpoints)
+		core->read_retry_ns = op->sent_ns +
+			core_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
+}
+
 uint32_t
 read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	uint32_t	standing = 0;
 
+	if (facts->kind != FACTS_ANSWER)
+	{
+		fail_read(core, facts->op);
+		return 0;
+	}
 	core->read_failures = 0;
 	core->read_retry_ns = 0;
 	for_each_election(core, e)
@@ -444,15 +454,4 @@ read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		read_finish(core, facts->op, e);
 	}
 	return standing;
-}
-
-/* The result of the read is still wanted. */
-void
-read_request_failed(ElectionCore *core, const Op *op)
-{
-	for_each_election(core, e)
-		read_want_again(op, e);
-	if (op->renewal.number == 0 && ++core->read_failures >= core->config.nendpoints)
-		core->read_retry_ns = op->sent_ns +
-			core_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
 }

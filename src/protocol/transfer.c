@@ -302,28 +302,18 @@ take_answer(ElectionCore *core, const Op *op)
 }
 
 void
-transfer_request_failed(ElectionCore *core, const Op *op)
-{
-	Election   *e = take_answer(core, op);
-
-	if (e)
-		e->transfer.retry_ns = op->sent_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
-}
-
-void
 transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	const Op   *op = facts->op;
-	Election   *e;
+	Election   *e = take_answer(core, op);
 
-	if (facts->kind != FACTS_ANSWER)
-	{
-		transfer_request_failed(core, op);
-		return;
-	}
-	e = take_answer(core, op);
 	if (e == NULL)
 		return;
+	if (facts->kind != FACTS_ANSWER)
+	{
+		e->transfer.retry_ns = op->sent_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
+		return;
+	}
 	if (op->kind == OP_SURVEY || !facts->succeeded)
 	{
 		receive_survey(core, now_ns, e, facts);
