@@ -20,9 +20,7 @@
 static inline EtcdBytes
 bytes_of(const char *s)
 {
-	EtcdBytes	b = {s, strlen(s)};
-
-	return b;
+	return (EtcdBytes) {s, strlen(s)};
 }
 
 static inline bool
@@ -31,10 +29,29 @@ is_key(EtcdBytes bytes, const char *key)
 	return bytes.len == strlen(key) && memcmp(bytes.data, key, bytes.len) == 0;
 }
 
+static inline EtcdBytes
+bytes_of_key(const QueueKey *key)
+{
+	return (EtcdBytes) {key->data, key->len};
+}
+
 static inline bool
 is_queue_key(const QueueKey *key, EtcdBytes bytes)
 {
 	return key->len == bytes.len && memcmp(key->data, bytes.data, bytes.len) == 0;
+}
+
+static inline QueueKey
+make_queue_key(EtcdBytes name, int64_t create_revision)
+{
+	QueueKey	key = {.create_revision = create_revision};
+
+	if (name.len < sizeof(key.data))
+	{
+		memcpy(key.data, name.data, name.len);
+		key.len = name.len;
+	}
+	return key;
 }
 
 static inline void
@@ -70,30 +87,19 @@ copy_value(char *dst, EtcdBytes value, size_t size)
 static inline EtcdOp
 range_of_key(const char *key)
 {
-	EtcdOp		op = {.kind = ETCD_OP_RANGE};
-
-	op.key = bytes_of(key);
-	return op;
+	return (EtcdOp) {.kind = ETCD_OP_RANGE, .key = bytes_of(key)};
 }
 
 static inline EtcdOp
 put_of_key(const char *key, const char *value, int64_t lease)
 {
-	EtcdOp		op = {.kind = ETCD_OP_PUT};
-
-	op.key = bytes_of(key);
-	op.value = bytes_of(value);
-	op.lease = lease;
-	return op;
+	return (EtcdOp) {.kind = ETCD_OP_PUT, .key = bytes_of(key), .value = bytes_of(value), .lease = lease};
 }
 
 static inline EtcdCompare
 compare_key(const char *key, EtcdCompareTarget target, int64_t value)
 {
-	EtcdCompare compare = {.target = target, .value = value};
-
-	compare.key = bytes_of(key);
-	return compare;
+	return (EtcdCompare) {.key = bytes_of(key), .target = target, .value = value};
 }
 
 static inline int
@@ -243,11 +249,11 @@ extern int64_t lease_interval_ns(const ElectionCore *core);
 
 /* ---- patroni_cluster.c ----------------------------------------------------- */
 
-/* A slot was given to a followed election, or the settings of its keys changed. */
+/*
+ * A slot was given to a followed election, the settings of its keys changed, or
+ * etcd has another history: nothing is known of the keys.
+ */
 extern void patroni_begin(ElectionCore *core, Election *e);
-
-/* etcd has another history: forgets everything about the keys. */
-extern void patroni_discard(Election *e);
 
 /*
  * When leadership ends.  Only for a followed election that this instance
@@ -545,7 +551,6 @@ extern void patroni_reconcile(ElectionCore *core, int64_t now_ns);
 /* Sends no read before that time. */
 extern void patroni_postpone_reads(ElectionCore *core, int64_t until_ns);
 
-extern void patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config);
 extern void patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e,
 							  const EtcdWatchEvent *event);
 

@@ -76,13 +76,7 @@ conclude(ElectionCore *core, int64_t now_ns, Election *e)
 	if (e->state == ELECTION_LEADING && !leads)
 		queue_withdraw(core, e, lives ? ELECTION_REASON_NOT_ELIGIBLE : ELECTION_REASON_LEASE_EXPIRED);
 	else if (leads && e->state != ELECTION_LEADING)
-	{
-		e->state = ELECTION_LEADING;
-		e->leader.announced_revision = e->own.create_revision;
-		copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
-		core_publish(core, e);
-		core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
-	}
+		queue_begin_leading(core, e);
 }
 
 /* The key does not name us any more, or is another one. */
@@ -405,21 +399,6 @@ patroni_reconcile(ElectionCore *core, int64_t now_ns)
 }
 
 /* ---- the watch, and settings ------------------------------------------------------------- */
-
-static void
-make_watched_key(QueueKey *key, const char *name)
-{
-	memset(key, 0, sizeof(*key));
-	key->len = strlen(name);
-	memcpy(key->data, name, key->len);
-}
-
-void
-patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config)
-{
-	make_watched_key(leader, e->patroni.leader_key);
-	make_watched_key(config, e->patroni.config_key);
-}
 
 void
 patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e, const EtcdWatchEvent *event)

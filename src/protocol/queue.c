@@ -498,7 +498,7 @@ queue_discard(ElectionCore *core, Election *e)
 	e->read_wanted = true;
 	e->commands.verify_id = 0;
 	if (e->followed)
-		patroni_discard(e);
+		patroni_begin(core, e);
 	queue_choose_state(core, e);
 }
 

@@ -73,11 +73,7 @@ has_names(const Election *e)
 static EtcdOp
 range_of_queue_key(const QueueKey *key)
 {
-	EtcdOp		op = {.kind = ETCD_OP_RANGE};
-
-	op.key.data = key->data;
-	op.key.len = key->len;
-	return op;
+	return (EtcdOp) {.kind = ETCD_OP_RANGE, .key = bytes_of_key(key)};
 }
 
 /* Leader and predecessor as they are known. */
@@ -201,18 +197,10 @@ read_reconcile(ElectionCore *core, int64_t now_ns)
 /* ---- what an answer shows ---------------------------------------------------- */
 
 /* A place in the queue, as a read showed it. */
-static void
-set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
+static QueueKey
+place_of(const EtcdKeyValue *kv)
 {
-	memset(key, 0, sizeof(*key));
-	if (kv == NULL)
-		return;
-	key->create_revision = kv->create_revision;
-	if (kv->key.len < sizeof(key->data))
-	{
-		memcpy(key->data, kv->key.data, kv->key.len);
-		key->len = kv->key.len;
-	}
+	return kv ? make_queue_key(kv->key, kv->create_revision) : make_queue_key(bytes_of(""), 0);
 }
 
 /* The leader, as a read shows it. */
@@ -231,7 +219,7 @@ learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts
 		e->leader.mod_revision = leader ? leader->mod_revision : 0;
 		e->leader.version = leader ? leader->version : 0;
 	}
-	set_queue_key(&e->leader.key, leader);
+	e->leader.key = place_of(leader);
 	e->leader.is_known = true;
 	e->leader.until_ns = facts->op->sent_ns + core->config.ttl_s * NSEC_PER_SEC;
 }
@@ -304,7 +292,7 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 		else
 		{
 			e->state = ELECTION_WAITING;
-			set_queue_key(&e->position.predecessor, keys->adjacent);
+			e->position.predecessor = place_of(keys->adjacent);
 			/* the first key is the one before ours: there is no other (READY) */
 			if (is_successor(e))
 				e->position.ready_revision = facts->revision;

@@ -24,8 +24,7 @@ is_same_watch(const Watched *a, const Watched *b)
 {
 	return a->slot == b->slot && a->target == b->target &&
 		a->leader.create_revision == b->leader.create_revision &&
-		a->key.create_revision == b->key.create_revision && a->key.len == b->key.len &&
-		memcmp(a->key.data, b->key.data, a->key.len) == 0;
+		a->key.create_revision == b->key.create_revision && is_queue_key(&a->key, bytes_of_key(&b->key));
 }
 
 static bool
@@ -42,14 +41,14 @@ are_same_watches(const Watched *a, int na, const Watched *b, int nb)
 }
 
 static void
-add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *key)
+add_watch(Watched *list, int *n, int slot, WatchTarget target, QueueKey key)
 {
 	Watched    *watched = &list[(*n)++];
 
 	memset(watched, 0, sizeof(*watched));
 	watched->slot = slot;
 	watched->target = target;
-	watched->key = *key;
+	watched->key = key;
 }
 
 /*
@@ -61,17 +60,15 @@ add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *k
 static void
 add_own_watch(Watched *list, int *n, int slot, const Election *e)
 {
-	QueueKey	own = {.create_revision = e->own.create_revision};
+	QueueKey	own = make_queue_key(bytes_of(e->own.key), e->own.create_revision);
 
-	own.len = strlen(e->own.key);
-	memcpy(own.data, e->own.key, own.len);
 	if (is_successor(e) && e->leader.key.len > 0)
 	{
-		add_watch(list, n, slot, WATCH_WAIT, &own);
+		add_watch(list, n, slot, WATCH_WAIT, own);
 		list[*n - 1].leader = e->leader.key;
 	}
 	else if (e->state != ELECTION_WAITING)
-		add_watch(list, n, slot, WATCH_OWN, &own);
+		add_watch(list, n, slot, WATCH_OWN, own);
 }
 
 static int
@@ -79,26 +76,23 @@ list_watches(const ElectionCore *core, Watched *list)
 {
 	int			n = 0;
 
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-		if (!is_used(e) || e->position.seen_revision == 0)
+		int			i = slot_of(core, e);
+
+		if (e->position.seen_revision == 0)
 			continue;
 		if (e->followed)
 		{
-			QueueKey	leader;
-			QueueKey	config;
-
-			patroni_watched_keys(e, &leader, &config);
-			add_watch(list, &n, i, WATCH_PATRONI, &leader);
-			add_watch(list, &n, i, WATCH_PATRONI, &config);
+			add_watch(list, &n, i, WATCH_PATRONI, make_queue_key(bytes_of(e->patroni.leader_key), 0));
+			add_watch(list, &n, i, WATCH_PATRONI, make_queue_key(bytes_of(e->patroni.config_key), 0));
 			continue;
 		}
 		if (is_queued(e))
 			add_own_watch(list, &n, i, e);
 		/* one's own key, which is being deleted or gone, needs no watch */
 		if (e->leader.key.len > 0 && !is_successor(e) && !is_queue_key(&e->leader.key, bytes_of(e->own.key)))
-			add_watch(list, &n, i, WATCH_LEADER, &e->leader.key);
+			add_watch(list, &n, i, WATCH_LEADER, e->leader.key);
 
 		/*
 		 * An observer of an election without candidates waits for the first
@@ -106,7 +100,7 @@ list_watches(const ElectionCore *core, Watched *list)
 		 * leaves wakes one waiter, and not all.
 		 */
 		if (e->leader.key.create_revision == 0 && !is_candidate(e))
-			add_watch(list, &n, i, WATCH_ANYBODY, &e->leader.key);
+			add_watch(list, &n, i, WATCH_ANYBODY, e->leader.key);
 	}
 	return n;
 }
@@ -134,8 +128,7 @@ set_wait_range(Watched *watched, EtcdWatch *watch)
 	}
 	memcpy(watched->range_end, high->data, high->len);
 	watched->range_end[high->len] = '\0';
-	watch->key.data = low->data;
-	watch->key.len = low->len;
+	watch->key = bytes_of_key(low);
 	watch->range_end.data = watched->range_end;
 	watch->range_end.len = high->len + 1;
 }
@@ -164,10 +157,7 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 		else if (list[i].target == WATCH_WAIT)
 			set_wait_range(&stream->watched[i], &watches[i]);
 		else
-		{
-			watches[i].key.data = stream->watched[i].key.data;
-			watches[i].key.len = stream->watched[i].key.len;
-		}
+			watches[i].key = bytes_of_key(&stream->watched[i].key);
 	}
 	stream->nwatched = n;
 	stream->ncreated = 0;
