@@ -244,6 +244,18 @@ learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t rev
 
 /* ---- inputs ---------------------------------------------------------------- */
 
+/* The request under way with that id; NULL: there is none. */
+static Op *
+find_op(ElectionCore *core, uint64_t id)
+{
+	for (int i = 0; i < MAX_OPS; i++)
+	{
+		if (id != 0 && core->ops[i].id == id)
+			return &core->ops[i];
+	}
+	return NULL;
+}
+
 /*
  * Passes the facts to the part that they concern.  If there is no answer, or a
  * refusal, the request stays wanted, so it is sent again.
@@ -336,15 +348,13 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 {
 	Op			op;
 	Facts		facts;
-	int			i;
+	Op		   *awaited = find_op(core, id);
 	const char *doubt;
 
-	for (i = 0; i < MAX_OPS && core->ops[i].id != id; i++)
-		;
-	if (i == MAX_OPS || id == 0)
+	if (awaited == NULL)
 		return;					/* of a history that was discarded */
-	op = core->ops[i];
-	core->ops[i].id = 0;
+	op = *awaited;
+	awaited->id = 0;
 	facts_take(&op, answer, &facts);
 	if (core->stopping)
 	{
@@ -595,7 +605,7 @@ send_renewal_or_read(ElectionCore *core, int64_t now_ns)
 static void
 reconcile_contact(ElectionCore *core, int64_t now_ns)
 {
-	if (core_is_answer_awaited(core, core->probe_id) ||
+	if (find_op(core, core->probe_id) != NULL ||
 		!core_is_due(core, now_ns, core->contact_retry_ns))
 		return;
 	core->probe_id = core->next_id;
@@ -641,16 +651,11 @@ core_reconcile(ElectionCore *core, int64_t now_ns)
 ElectionCore *
 election_create(const ElectionPort *port, int max_elections)
 {
-	ElectionCore *core = calloc(1, sizeof(ElectionCore));
+	ElectionCore *core = calloc(1, sizeof(ElectionCore) + max_elections * sizeof(Election));
 
 	if (core == NULL)
 		return NULL;
-	core->elections = calloc(max_elections, sizeof(Election));
-	if (core->elections == NULL)
-	{
-		free(core);
-		return NULL;
-	}
+	core->elections = (Election *) (core + 1);
 	core->port = *port;
 	core->max_elections = max_elections;
 	core->next_id = 1;
@@ -663,8 +668,6 @@ election_create(const ElectionPort *port, int max_elections)
 void
 election_free(ElectionCore *core)
 {
-	if (core)
-		free(core->elections);
 	free(core);
 }
 

@@ -119,6 +119,11 @@ is_used(const Election *e)
 	for (Election *e = (core)->elections; e < (core)->elections + (core)->max_elections; e++) \
 		if (is_used(e))
 
+/* Each request under way. */
+#define for_each_op(core, op) \
+	for (const Op *op = (core)->ops; op < (core)->ops + MAX_OPS; op++) \
+		if (op->id != 0)
+
 static inline uint32_t
 slot_bit(const ElectionCore *core, const Election *e)
 {
@@ -199,9 +204,6 @@ extern void core_wake_at(ElectionCore *core, int64_t when_ns);
 
 /* Is it time?  If not, reconcile() is called again then. */
 extern bool core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns);
-
-/* Does somebody wait for the answer to that request? */
-extern bool core_is_answer_awaited(const ElectionCore *core, uint64_t id);
 
 /* Is the request a read of any kind?  Does its txn write nothing? */
 extern bool core_is_read(const Op *op);

@@ -451,7 +451,7 @@ struct ElectionCore
 	ElectionPort port;
 	ElectionConfig config;
 	int			max_elections;
-	Election   *elections;
+	Election   *elections;		/* behind this struct */
 	bool		stopping;
 	int			shutdown_revocations_left; /* revocations that may be sent again then */
 

@@ -93,8 +93,7 @@ take_results(const Op *op, const EtcdAnswer *answer, Facts *facts)
 		case OP_TRANSFER:
 			if (answer->succeeded)
 				return answer->nresults > 0;	/* of its writes */
-			take_queue(&results, facts);
-			break;
+			/* fall through */
 		case OP_SURVEY:
 			take_queue(&results, facts);
 			break;

@@ -55,9 +55,9 @@ needs_fresh(const ElectionCore *core, int64_t now_ns)
 static bool
 is_request_under_way(const ElectionCore *core, OpKind kind, int64_t lease)
 {
-	for (int i = 0; i < MAX_OPS; i++)
+	for_each_op(core, op)
 	{
-		if (core->ops[i].id != 0 && core->ops[i].kind == kind && core->ops[i].lease == lease)
+		if (op->kind == kind && op->lease == lease)
 			return true;
 	}
 	return false;
@@ -265,13 +265,11 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 		return;
 	op->lease = lease;
 	op->slots = slots;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-
-		if ((slots & SLOT_BIT(i)) == 0)
+		if ((slots & slot_bit(core, e)) == 0)
 			continue;
-		op->create_revisions[i] = e->own.create_revision;
+		op->create_revisions[slot_of(core, e)] = e->own.create_revision;
 		compares[2 * n] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
 		compares[2 * n + 1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
 		puts[n] = put_of_key(e->own.key, e->own.value, lease);
@@ -512,8 +510,8 @@ count_renewals(const ElectionCore *core)
 {
 	int			n = 0;
 
-	for (int i = 0; i < MAX_OPS; i++)
-		n += core->ops[i].id != 0 && lease_is_current(core, &core->ops[i].renewal);
+	for_each_op(core, op)
+		n += lease_is_current(core, &op->renewal);
 	return n;
 }
 

@@ -8,6 +8,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "election_internal.h"
 
 /*
@@ -17,26 +20,6 @@
  */
 #define REJOIN_DELAY_NS		(50 * NSEC_PER_MSEC)
 
-/*
- * key = name "/" lease ".pg", the lease in lower-case hex without leading
- * zeros, as Go's %x.  The suffix marks the keys that are ours.
- */
-static void
-make_key(char *key, const char *name, int64_t lease)
-{
-	static const char digits[] = "0123456789abcdef";
-	size_t		len = strlen(name);
-	int			shift = 60;
-
-	memcpy(key, name, len);
-	key[len++] = '/';
-	while (shift > 0 && ((lease >> shift) & 0xF) == 0)
-		shift -= 4;
-	for (; shift >= 0; shift -= 4)
-		key[len++] = digits[(lease >> shift) & 0xF];
-	memcpy(key + len, ELECTION_KEY_SUFFIX, sizeof(ELECTION_KEY_SUFFIX));
-}
-
 static void
 postpone(ElectionCore *core, const Op *failed, Election *e)
 {
@@ -45,13 +28,26 @@ postpone(ElectionCore *core, const Op *failed, Election *e)
 
 /* ---- entry, deletion, proclamation -------------------------------------------- */
 
+/*
+ * Writes the own key, if its create revision is the known one, and its mod
+ * revision, too, if there are two compares (GUARD).  Else the key is read.
+ */
+static void
+send_write(ElectionCore *core, const Op *op, const Election *e, int ncompares, EtcdOp write)
+{
+	EtcdCompare compares[] = {
+		compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision),
+		compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision)
+	};
+	EtcdOp		range = range_of_key(e->own.key);
+
+	core_send_txn(core, op, compares, ncompares, &write, 1, &range, 1);
+}
+
 static void
 send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Op		   *op = core_start_election_op(core, now_ns, OP_ENTER, e);
-	EtcdCompare compare;
-	EtcdOp		put;
-	EtcdOp		range;
 
 	if (op == NULL)
 		return;
@@ -65,17 +61,15 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	 */
 	if (e->own.named_lease != core->lease.id || e->own.key[0] == '\0')
 	{
-		make_key(e->own.key, e->name, core->lease.id);
+		/* the lease as Go's %x; the suffix marks the keys that are ours */
+		snprintf(e->own.key, sizeof(e->own.key), "%s%" PRIx64 ELECTION_KEY_SUFFIX, e->prefix, core->lease.id);
 		e->own.named_lease = core->lease.id;
 		e->own.entry_unanswered = false;
 	}
 	if (!e->own.entry_unanswered)
 		e->own.min_create_revision = core->max_revision;
 	e->own.entry_unanswered = true;
-	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, 0);
-	put = put_of_key(e->own.key, e->own.wanted_value, core->lease.id);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, &compare, 1, &put, 1, &range, 1);
+	send_write(core, op, e, 1, put_of_key(e->own.key, e->own.wanted_value, core->lease.id));
 }
 
 static void
@@ -134,16 +128,10 @@ static void
 send_delete(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Op		   *op = core_start_election_op(core, now_ns, OP_DELETE, e);
-	EtcdCompare compare;
-	EtcdOp		delete = {.kind = ETCD_OP_DELETE};
-	EtcdOp		range;
+	EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = bytes_of(e->own.key)};
 
-	if (op == NULL)
-		return;
-	delete.key = bytes_of(e->own.key);
-	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, &compare, 1, &delete, 1, &range, 1);
+	if (op)
+		send_write(core, op, e, 1, delete);
 }
 
 /* The own key is gone, as of that revision. */
@@ -202,18 +190,11 @@ static void
 send_proclaim(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Op		   *op = core_start_election_op(core, now_ns, OP_PROCLAIM, e);
-	EtcdCompare compares[2];
-	EtcdOp		put;
-	EtcdOp		range;
 
 	if (op == NULL)
 		return;
 	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
-	compares[0] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
-	compares[1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
-	put = put_of_key(e->own.key, e->own.wanted_value, e->own.lease);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, compares, 2, &put, 1, &range, 1);
+	send_write(core, op, e, 2, put_of_key(e->own.key, e->own.wanted_value, e->own.lease));
 }
 
 static void
@@ -249,12 +230,12 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
 
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
+		int			slot = slot_of(core, e);
 
-		if ((op->slots & SLOT_BIT(i)) == 0 || !is_queued(e) ||
-			op->create_revisions[i] != e->own.create_revision)
+		if ((op->slots & SLOT_BIT(slot)) == 0 || !is_queued(e) ||
+			op->create_revisions[slot] != e->own.create_revision)
 			continue;
 		if (facts->succeeded)
 		{
@@ -269,7 +250,7 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 			e->read_wanted |= e->state != ELECTION_LEADING;
 		}
 		else
-			(void) queue_check_own_key(core, e, facts->keys[i].own, facts->revision);
+			(void) queue_check_own_key(core, e, facts->keys[slot].own, facts->revision);
 	}
 }
 

@@ -9,6 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
+
 #include "election_internal.h"
 
 /*
@@ -239,8 +241,6 @@ election_find(const ElectionCore *core, const char *name)
 Election *
 queue_take_slot(ElectionCore *core, const char *name)
 {
-	size_t		len = strlen(name);
-
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
@@ -248,10 +248,8 @@ queue_take_slot(ElectionCore *core, const char *name)
 		if (is_used(e))
 			continue;
 		copy_string(e->name, name, sizeof(e->name));
-		memcpy(e->prefix, name, len);
-		memcpy(e->prefix + len, "/", 2);
-		memcpy(e->prefix_end, name, len);
-		memcpy(e->prefix_end + len, "0", 2);	/* '/' + 1 */
+		snprintf(e->prefix, sizeof(e->prefix), "%s/", e->name);
+		snprintf(e->prefix_end, sizeof(e->prefix_end), "%s0", e->name);	/* '/' + 1 */
 		e->wanted = true;
 		e->generation++;
 		e->epoch++;

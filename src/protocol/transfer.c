@@ -78,9 +78,7 @@ is_ours(const Election *e, const EtcdKeyValue *kv)
 		return false;
 	for (size_t i = prefix_len; i < end; i++)
 	{
-		char		c = kv->key.data[i];
-
-		if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+		if (memchr("0123456789abcdef", kv->key.data[i], 16) == NULL)
 			return false;
 	}
 	return true;

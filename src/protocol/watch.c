@@ -170,12 +170,9 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 static bool
 is_change_expected(ElectionCore *core, int64_t now_ns)
 {
-	for (int i = 0; i < MAX_OPS; i++)
+	for_each_op(core, op)
 	{
-		const Op   *op = &core->ops[i];
-
-		if (op->id != 0 &&
-			(op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_TRANSFER ||
+		if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_TRANSFER ||
 			 op->kind == OP_PATRONI_READ || (op->kind == OP_READ && op->renewal.number == 0)) &&
 			!core_is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
 			return true;
