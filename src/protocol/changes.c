@@ -407,26 +407,13 @@ take_up(const Changes *changes, const char *text, Prefix *prefix)
 	{
 		if (strcmp(changes->prefixes[i].text, text) == 0)
 		{
-			*prefix = changes->prefixes[i];
+			memcpy(prefix, &changes->prefixes[i], sizeof(*prefix));
 			return;
 		}
 	}
 	memset(prefix, 0, sizeof(*prefix));
 	memcpy(prefix->text, text, strlen(text) + 1);
 	changes_prefix_end(text, prefix->end);
-}
-
-static bool
-are_same(const Changes *changes, const char *const *prefixes, int nprefixes)
-{
-	if (nprefixes != changes->nprefixes)
-		return false;
-	for (int i = 0; i < nprefixes; i++)
-	{
-		if (strcmp(changes->prefixes[i].text, prefixes[i]) != 0)
-			return false;
-	}
-	return true;
 }
 
 void
@@ -436,10 +423,10 @@ changes_configure(Changes *changes, int64_t now_ns, const char *const *prefixes,
 	Prefix		taken[CHANGES_MAX_PREFIXES];
 
 	changes->interval_ns = interval_ns;
-	if (are_same(changes, prefixes, nprefixes))
-		return;
 	for (int i = 0; i < nprefixes; i++)
 		take_up(changes, prefixes[i], &taken[i]);
+	if (nprefixes == changes->nprefixes && memcmp(taken, changes->prefixes, nprefixes * sizeof(Prefix)) == 0)
+		return;
 	memcpy(changes->prefixes, taken, nprefixes * sizeof(Prefix));
 	changes->nprefixes = nprefixes;
 

@@ -339,7 +339,7 @@ receive_shutdown_revocation(ElectionCore *core, int64_t now_ns, const Facts *fac
 	if (core->shutdown_revocations_left > 0 && facts->kind == FACTS_NO_ANSWER)
 	{
 		core->shutdown_revocations_left--;
-		lease_revoke_again(core, now_ns, facts->op->lease);
+		(void) lease_revoke(core, now_ns, facts->op->lease);
 	}
 }
 
@@ -387,25 +387,22 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 void
 election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 {
-	bool		usable;
+	/* of another cluster: a read shows the rest */
+	bool		usable = frame->outcome == ETCD_ANSWERED && frame->header.cluster_id == core->cluster_id;
 
 	if (core->stopping || !core->stream.open)
 		return;
 	queue_expire(core, now_ns);
-	if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != core->cluster_id)
-		usable = false;			/* a read shows the rest */
-	else
+	if (usable)
 	{
-		if (frame->outcome == ETCD_ANSWERED)
-			learn_header(core, frame->header.cluster_id, frame->header.raft_term, frame->header.revision);
+		learn_header(core, frame->header.cluster_id, frame->header.raft_term, frame->header.revision);
 		usable = watch_receive(core, now_ns, frame);
 	}
 	if (!usable)
 	{
 		/* A stream stays open after a cancellation, and would be silent. */
 		core->port.watch(core->port.ctx, NULL, 0);
-		election_watch_ended(core, now_ns);
-		return;
+		watch_ended(core, now_ns);
 	}
 	core_reconcile(core, now_ns);
 }
@@ -593,7 +590,7 @@ static void
 send_renewal_or_read(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
-	if (!lease_start_renewal(core, now_ns) && !read_send(core, now_ns, NULL) && !core->connected)
+	if (!lease_start_renewal(core, now_ns) && !read_send(core, now_ns, true, NULL) && !core->connected)
 		(void) patroni_probe(core, now_ns);
 }
 

@@ -292,13 +292,8 @@ extern void transfer_end(ElectionCore *core, Election *e, ElectionReply reply);
 
 /* Events that transfers need to know. */
 extern void transfer_leadership_won(Election *e);
-extern void transfer_leadership_lost(ElectionCore *core, Election *e);
-extern void transfer_key_lost(Election *e);
 extern void transfer_leader_seen(ElectionCore *core, Election *e);
 extern void transfer_disconnected(ElectionCore *core, Election *e);
-
-/* The election is dropped, or etcd has another history. */
-extern void transfer_dropped(ElectionCore *core, Election *e);
 
 /* ---- watch_state.c --------------------------------------------------------- */
 
@@ -355,11 +350,9 @@ extern void lease_reconcile(ElectionCore *core, int64_t now_ns);
 /* New settings are in force. */
 extern void lease_configure(ElectionCore *core, int64_t now_ns);
 
-/*
- * Ends the core: revokes every lease.  May be called again for one more try.
- */
+/* Revokes a lease, unless that is under way (0: none), or each of ours.  False: it is not sent. */
+extern bool lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease);
 extern void lease_revoke_all(ElectionCore *core, int64_t now_ns);
-extern void lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease);
 
 /* etcd has another history: none of our leases exist there. */
 extern void lease_discard(ElectionCore *core);
@@ -493,9 +486,6 @@ extern void queue_see_event(ElectionCore *core, const Watched *watched,
  */
 extern void queue_end_frame(ElectionCore *core, int64_t now_ns);
 
-/* The watch may miss events: this instance is not ready any more (READY). */
-extern void queue_watch_lost(ElectionCore *core);
-
 /* ---- reads.c -------------------------------------------------------------- */
 
 /* Everything has to be read again.  No read of own elections is sent before that time. */
@@ -514,10 +504,11 @@ extern void read_want_again(const Op *op, Election *e);
 /*
  * Sends a read: one linearizable txn that reads, for each election that does
  * not follow Patroni, the own key, the predecessor and the leader, if there can
- * be any.  Keys that are known are read by their names (BY NAME).  renewal: the
- * renewal that it confirms, or NULL.  False: there is nothing to read, or no room.
+ * be any; all: also if no read of it is wanted.  Keys that are known are read by
+ * their names (BY NAME).  renewal: the renewal that it confirms, or NULL.  False:
+ * there is nothing to read, or no room.
  */
-extern bool read_send(ElectionCore *core, int64_t now_ns, const Renewal *renewal);
+extern bool read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal);
 
 /* The answer to a read.  Returns the elections whose own key is as PLACE and RENEWAL require. */
 extern uint32_t read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);

@@ -271,7 +271,6 @@ typedef struct Patroni
 		bool		valid;
 		uint64_t	before_id;	/* reads with this id or a higher one were sent later */
 		int64_t		sent_ns;
-		uint64_t	known_term;
 		uint64_t	term;
 		int64_t		ttl_ns;
 		int64_t		until_ns;

@@ -79,30 +79,25 @@ postpone(ElectionCore *core, const Op *failed)
 	core->lease_retry_ns = failed->sent_ns + core_urgent_backoff_ns(core, ++core->lease_failures);
 }
 
-static void
-send_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
+bool
+lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
 {
 	Op		   *op;
 
 	if (lease == 0 || is_request_under_way(core, OP_REVOKE, lease) ||
 		(op = core_start_op(core, now_ns, OP_REVOKE)) == NULL)
-		return;
+		return false;
 	op->lease = lease;
 	core_send_lease_request(core, op, ETCD_REVOKE, 0);
+	return true;
 }
 
 void
 lease_revoke_all(ElectionCore *core, int64_t now_ns)
 {
-	send_revoke(core, now_ns, core->lease.id);
-	send_revoke(core, now_ns, core->fresh.id);
-	send_revoke(core, now_ns, core->retired);
-}
-
-void
-lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease)
-{
-	send_revoke(core, now_ns, lease);
+	(void) lease_revoke(core, now_ns, core->lease.id);
+	(void) lease_revoke(core, now_ns, core->fresh.id);
+	(void) lease_revoke(core, now_ns, core->retired);
 }
 
 /* The results of the renewals under way do not count any more. */
@@ -143,7 +138,7 @@ lose_kept_lease(ElectionCore *core, int64_t now_ns)
 	int64_t		lost = core->lease.id;
 
 	lease_not_found(core, lost);
-	send_revoke(core, now_ns, lost);
+	(void) lease_revoke(core, now_ns, lost);
 }
 
 /* The lease is given up for good, and every key with it. */
@@ -346,8 +341,6 @@ move_has_shown(const ElectionCore *core)
 static void
 revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t standing)
 {
-	Op		   *revoke;
-
 	if (core->retired == 0 || read->sent_ns <= core->lease.sent_ns)
 		return;
 	for_each_election(core, e)
@@ -355,13 +348,8 @@ revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t stan
 		if (is_queued(e) && (standing & slot_bit(core, e)) == 0)
 			return;
 	}
-	revoke = core_start_op(core, now_ns, OP_REVOKE);
-	if (revoke)
-	{
-		revoke->lease = core->retired;
+	if (lease_revoke(core, now_ns, core->retired))
 		core->retired = 0;
-		core_send_lease_request(core, revoke, ETCD_REVOKE, 0);
-	}
 }
 
 /*
@@ -465,8 +453,8 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 	{
 		if (core_is_due(core, now_ns, core->lease_retry_ns))
 		{
-			send_revoke(core, now_ns, core->lease.id);
-			send_revoke(core, now_ns, core->fresh.id);
+			(void) lease_revoke(core, now_ns, core->lease.id);
+			(void) lease_revoke(core, now_ns, core->fresh.id);
 		}
 		return;
 	}
@@ -564,7 +552,7 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	renewal.ttl_ns = facts->ttl_s * NSEC_PER_SEC;
 	if (renewal.ttl_ns > core->lease.ttl_ns)
 		renewal.ttl_ns = core->lease.ttl_ns;
-	if (facts->kind != FACTS_ANSWER || !read_send(core, now_ns, &renewal))
+	if (facts->kind != FACTS_ANSWER || !read_send(core, now_ns, true, &renewal))
 		fail_renewal(core, now_ns, &renewal);
 }
 

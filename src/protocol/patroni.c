@@ -217,7 +217,7 @@ finish_renewal(ElectionCore *core, int64_t now_ns, Election *e, const Facts *rea
 	if (!p->told.valid || read->op->id < p->told.before_id)
 		return;
 	p->told.valid = false;
-	if (p->told.term != p->told.known_term || p->told.term != read->term)
+	if (p->told.term != p->asked_term || p->told.term != read->term)
 	{
 		fail_renewal(core, now_ns, e, p->told.sent_ns);
 		return;
@@ -306,7 +306,6 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	p->told.valid = true;
 	p->told.before_id = core->next_id;
 	p->told.sent_ns = op->sent_ns;
-	p->told.known_term = p->asked_term;
 	p->told.term = facts->term;
 	p->told.ttl_ns = facts->granted_ttl_s * NSEC_PER_SEC;
 	p->told.until_ns = op->sent_ns + left_s * NSEC_PER_SEC;

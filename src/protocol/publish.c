@@ -53,10 +53,8 @@ void
 core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
 			  bool with_leader, ElectionReason reason, const char *detail)
 {
-	ElectionEvent event = {.kind = kind, .reason = reason, .detail = detail};
+	ElectionEvent event = {.kind = kind, .election = e ? e->name : NULL, .reason = reason, .detail = detail};
 
-	if (e)
-		event.election = e->name;
 	if (with_leader)
 	{
 		event.leader = e->leader.value;

@@ -120,7 +120,8 @@ queue_raise_min_create_revision(Election *e, int64_t revision)
 static void
 clear_own_key(ElectionCore *core, Election *e)
 {
-	transfer_key_lost(e);
+	if (transfer_is_sent(e))
+		e->transfer.stage = e->transfer.ticket != 0 ? TRANSFER_WATCHING : TRANSFER_NONE;
 	e->own.create_revision = 0;
 	e->own.mod_revision = 0;
 	e->own.written_revision = 0;
@@ -151,7 +152,8 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->state != ELECTION_LEADING)
 		return;
 	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
-	transfer_leadership_lost(core, e);
+	if (e->transfer.stage == TRANSFER_SURVEYING)
+		transfer_end(core, e, ELECTION_FAILED);
 
 	/*
 	 * Until something newer is read, no leader is known.  Except after the
@@ -295,7 +297,7 @@ free_slot(ElectionCore *core, Election *e)
 		lease_taint(core, 0);
 	core_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
 	core_reply(core, &e->commands.verify_ticket, ELECTION_NOTHING_TO_DO);
-	transfer_dropped(core, e);
+	transfer_end(core, e, ELECTION_FAILED);
 	*e = unused;
 	core_publish(core, e);
 	queue_take_up_elections(core);
@@ -489,7 +491,7 @@ void
 queue_discard(ElectionCore *core, Election *e)
 {
 	queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
-	transfer_dropped(core, e);
+	transfer_end(core, e, ELECTION_FAILED);
 	e->position.seen_revision = 0;
 	e->leader.mod_revision = 0;
 	e->own.key[0] = '\0';

@@ -10,13 +10,6 @@
 
 /* ---- events -------------------------------------------------------------------- */
 
-void
-queue_watch_lost(ElectionCore *core)
-{
-	for_each_election(core, e)
-		e->position.ready_revision = 0;
-}
-
 /* The key that an event of this watch is about; NULL: one that lies between two. */
 static const QueueKey *
 watched_key(const Watched *watched, const EtcdWatchEvent *event)

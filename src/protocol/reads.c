@@ -147,9 +147,8 @@ may_lead(const Election *e)
 	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
-/* Reads all elections, or those of which a read is wanted. */
-static bool
-send_read(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
+bool
+read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 {
 	EtcdOp		ops[OWN_NRANGES * ELECTION_MAX_ELECTIONS + 1];
 	bool		ordered = renewal != NULL;
@@ -181,17 +180,11 @@ send_read(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 	return true;
 }
 
-bool
-read_send(ElectionCore *core, int64_t now_ns, const Renewal *renewal)
-{
-	return send_read(core, now_ns, true, renewal);
-}
-
 void
 read_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	if (core_is_due(core, now_ns, core->read_retry_ns))
-		(void) send_read(core, now_ns, false, NULL);
+		(void) read_send(core, now_ns, false, NULL);
 }
 
 /* ---- what an answer shows ---------------------------------------------------- */

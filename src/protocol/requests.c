@@ -149,14 +149,9 @@ core_send_txn(ElectionCore *core, const Op *op,
 			  const EtcdOp *success, int nsuccess,
 			  const EtcdOp *failure, int nfailure)
 {
-	EtcdRequest request = {.kind = ETCD_TXN};
+	EtcdRequest request = {.kind = ETCD_TXN, .compares = compares, .ncompares = ncompares,
+		.success = success, .nsuccess = nsuccess, .failure = failure, .nfailure = nfailure};
 
-	request.compares = compares;
-	request.ncompares = ncompares;
-	request.success = success;
-	request.nsuccess = nsuccess;
-	request.failure = failure;
-	request.nfailure = nfailure;
 	/* the queue may have large values of other programs */
 	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
 	/* a proclamation changes nothing that is remembered */

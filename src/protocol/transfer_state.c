@@ -30,34 +30,12 @@ transfer_leadership_won(Election *e)
 }
 
 void
-transfer_leadership_lost(ElectionCore *core, Election *e)
-{
-	if (e->transfer.stage == TRANSFER_SURVEYING)
-		transfer_end(core, e, ELECTION_FAILED);
-}
-
-void
-transfer_key_lost(Election *e)
-{
-	Transfer   *t = &e->transfer;
-
-	if (t->stage == TRANSFER_SENT)
-		t->stage = t->ticket != 0 ? TRANSFER_WATCHING : TRANSFER_NONE;
-}
-
-void
 transfer_disconnected(ElectionCore *core, Election *e)
 {
 	if (e->transfer.stage == TRANSFER_SENT)
 		core_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
 	else
 		transfer_end(core, e, ELECTION_NO_CONTACT);
-}
-
-void
-transfer_dropped(ElectionCore *core, Election *e)
-{
-	transfer_end(core, e, ELECTION_FAILED);
 }
 
 void

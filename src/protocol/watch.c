@@ -201,29 +201,25 @@ watch_reconcile(ElectionCore *core, int64_t now_ns)
 		open_stream(core, now_ns, list, n);
 }
 
-static void
-see_event(ElectionCore *core, int64_t now_ns, const Watched *watched, const EtcdWatchEvent *event)
-{
-	if (watched->target == WATCH_PATRONI)
-		patroni_see_event(core, now_ns, &core->elections[watched->slot], event);
-	else
-		queue_see_event(core, watched, event);
-}
-
 bool
 watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 {
 	WatchStream *stream = &core->stream;
 
-	if (frame->outcome != ETCD_ANSWERED)
-		return false;
 	if (frame->watch_id >= 1 && frame->watch_id <= stream->nwatched)
 	{
+		/* Handlers may change the wanted watches, but not the watched keys. */
+		const Watched *watched = &stream->watched[frame->watch_id - 1];
+
 		if (frame->created)
 			stream->ncreated++;
-		/* Handlers may change the wanted watches, but not the watched keys. */
 		for (int i = 0; i < frame->nevents; i++)
-			see_event(core, now_ns, &stream->watched[frame->watch_id - 1], &frame->events[i]);
+		{
+			if (watched->target == WATCH_PATRONI)
+				patroni_see_event(core, now_ns, &core->elections[watched->slot], &frame->events[i]);
+			else
+				queue_see_event(core, watched, &frame->events[i]);
+		}
 		queue_end_frame(core, now_ns);
 	}
 	return !frame->canceled && frame->watch_id >= 0;
@@ -245,7 +241,8 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 	 * A read shows the changes of the meantime; the next stream continues from
 	 * there.
 	 */
-	queue_watch_lost(core);
+	for_each_election(core, e)
+		e->position.ready_revision = 0;
 	read_want_all(core);
 	read_postpone(core, stream->retry_ns);
 	patroni_postpone_reads(core, stream->retry_ns);
