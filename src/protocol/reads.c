@@ -218,16 +218,6 @@ learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts
 }
 
 /*
- * A deleted own key exists again, on the lease that is kept alive: etcd was
- * put back.  The lease would never expire.  A new lease gets rid of the key.
- */
-static bool
-is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
-{
-	return kv != NULL && kv->lease != 0 && kv->lease == core->lease.id && !is_key(kv->key, e->own.key);
-}
-
-/*
  * Two instances with one name: a copy of a data directory, mostly.  The key of
  * an earlier life of this instance is gone after a TTL.
  */
@@ -344,8 +334,6 @@ learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 {
 	bool		own_stands = false;
 
-	if (is_stray(core, e, keys->leader) || is_stray(core, e, keys->adjacent))
-		lease_taint(core, core->lease.id);
 	e->position.term = facts->term;
 	learn_leader(core, e, facts, keys);
 	if (is_queued(e))
