@@ -121,7 +121,10 @@ set_connected(ElectionCore *core, const Op *answered)
 	}
 	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
 	if (!core_is_read(answered) && !core_is_under_way(core, OP_READ, ALL_SLOTS))
-		read_want_all(core);
+	{
+		for_each_election(core, e)
+			e->read_wanted = true;
+	}
 }
 
 /* Commands that wait are answered; the work that they asked for goes on. */

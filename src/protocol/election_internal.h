@@ -488,10 +488,6 @@ extern void queue_end_frame(ElectionCore *core, int64_t now_ns);
 
 /* ---- reads.c -------------------------------------------------------------- */
 
-/* Everything has to be read again.  No read of own elections is sent before that time. */
-extern void read_want_all(ElectionCore *core);
-extern void read_postpone(ElectionCore *core, int64_t until_ns);
-
 /*
  * A read of the election, by reads.c or patroni.c, is sent; its answer was used;
  * there is none.  A session that wants to know whether this instance still leads
@@ -540,9 +536,6 @@ extern bool patroni_probe(ElectionCore *core, int64_t now_ns);
 
 /* Sends what is due. */
 extern void patroni_reconcile(ElectionCore *core, int64_t now_ns);
-
-/* Sends no read before that time. */
-extern void patroni_postpone_reads(ElectionCore *core, int64_t until_ns);
 
 extern void patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e,
 							  const EtcdWatchEvent *event);

@@ -186,16 +186,6 @@ patroni_probe(ElectionCore *core, int64_t now_ns)
 	return false;
 }
 
-void
-patroni_postpone_reads(ElectionCore *core, int64_t until_ns)
-{
-	for_each_election(core, e)
-	{
-		if (e->followed && e->retry_ns < until_ns)
-			e->retry_ns = until_ns;
-	}
-}
-
 static void
 fail_renewal(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 {

@@ -17,20 +17,6 @@
 /* ---- what is wanted ---------------------------------------------------------- */
 
 void
-read_want_all(ElectionCore *core)
-{
-	for_each_election(core, e)
-		e->read_wanted = true;
-}
-
-void
-read_postpone(ElectionCore *core, int64_t until_ns)
-{
-	if (core->read_retry_ns < until_ns)
-		core->read_retry_ns = until_ns;
-}
-
-void
 read_take_up(const Op *op, Election *e)
 {
 	e->read_wanted = false;

@@ -239,11 +239,15 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 
 	/*
 	 * A read shows the changes of the meantime; the next stream continues from
-	 * there.
+	 * there.  So it waits for as long as that.
 	 */
+	if (core->read_retry_ns < stream->retry_ns)
+		core->read_retry_ns = stream->retry_ns;
 	for_each_election(core, e)
+	{
 		e->position.ready_revision = 0;
-	read_want_all(core);
-	read_postpone(core, stream->retry_ns);
-	patroni_postpone_reads(core, stream->retry_ns);
+		e->read_wanted = true;
+		if (e->followed && e->retry_ns < stream->retry_ns)
+			e->retry_ns = stream->retry_ns;
+	}
 }
