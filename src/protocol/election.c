@@ -191,7 +191,7 @@ discard_history(ElectionCore *core)
 	core->term_seen = 0;
 	core->max_revision = 0;
 	core->stale_since_ns = 0;
-	if (core->stream.open)
+	if (core->stream.nwatched > 0)
 		watch_close(core);
 }
 
@@ -342,7 +342,7 @@ receive_shutdown_revocation(ElectionCore *core, int64_t now_ns, const Facts *fac
 	if (core->shutdown_revocations_left > 0 && facts->kind == FACTS_NO_ANSWER)
 	{
 		core->shutdown_revocations_left--;
-		(void) lease_revoke(core, now_ns, facts->op->lease);
+		lease_revoke(core, now_ns, facts->op->lease);
 	}
 }
 
@@ -393,7 +393,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 	/* of another cluster: a read shows the rest */
 	bool		usable = frame->outcome == ETCD_ANSWERED && frame->header.cluster_id == core->cluster_id;
 
-	if (core->stopping || !core->stream.open)
+	if (core->stopping || core->stream.nwatched == 0)
 		return;
 	queue_expire(core, now_ns);
 	if (usable)
@@ -413,7 +413,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 void
 election_watch_ended(ElectionCore *core, int64_t now_ns)
 {
-	if (core->stopping || !core->stream.open)
+	if (core->stopping || core->stream.nwatched == 0)
 		return;
 	watch_ended(core, now_ns);
 	core_reconcile(core, now_ns);
@@ -492,7 +492,7 @@ remember(ElectionCore *core)
 	draft->term_seen = core->term_seen;
 	draft->max_revision = core->max_revision;
 	draft->min_token_exclusive = core->min_token_exclusive;
-	lease_remember(core, draft);
+	draft->lease = core->lease;
 	for_each_election(core, e)
 	{
 		if (e->own.key[0] != '\0')
@@ -576,7 +576,6 @@ check_invariants(const ElectionCore *core)
 		check_election(core, e);
 	lease_check(core);
 	assert(!core->remembered || may_remember(core));
-	assert(!core->stream.open || core->stream.nwatched > 0);
 }
 
 #endif
@@ -632,7 +631,7 @@ core_reconcile(ElectionCore *core, int64_t now_ns)
 		transfer_reconcile(core, now_ns);
 		patroni_reconcile(core, now_ns);
 		read_reconcile(core, now_ns);
-		if (lease_renewal_is_due(core, now_ns))
+		if (core_is_due(core, now_ns, core->renewal_ns))
 			send_renewal_or_read(core, now_ns);
 		watch_reconcile(core, now_ns);
 	}

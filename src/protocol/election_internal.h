@@ -226,7 +226,7 @@ extern void facts_take(const Op *op, const EtcdAnswer *answer, Facts *facts);
 extern int64_t lease_margin_ns(const ElectionCore *core, int64_t ttl_ns);
 
 /* When to stop relying on keys of a lease of ours. */
-extern int64_t lease_deadline_of(const ElectionCore *core, const Lease *lease);
+extern int64_t lease_deadline_of(const ElectionCore *core, const ElectionLease *lease);
 
 /* Can this instance rely on a key that is attached to the lease now? */
 extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
@@ -344,20 +344,18 @@ extern void lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *
  * instead.
  */
 extern bool lease_start_renewal(ElectionCore *core, int64_t now_ns);
-extern bool lease_renewal_is_due(ElectionCore *core, int64_t now_ns);
 extern void lease_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* New settings are in force. */
 extern void lease_configure(ElectionCore *core, int64_t now_ns);
 
-/* Revokes a lease, unless that is under way (0: none), or each of ours.  False: it is not sent. */
-extern bool lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease);
+/* Revokes a lease, unless that is under way (0: none), or each of ours. */
+extern void lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease);
 extern void lease_revoke_all(ElectionCore *core, int64_t now_ns);
 
 /* etcd has another history: none of our leases exist there. */
 extern void lease_discard(ElectionCore *core);
 extern bool lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
-extern void lease_remember(const ElectionCore *core, ElectionMemory *memory);
 
 #ifdef ELECTION_CHECKED
 extern void lease_check(const ElectionCore *core);

@@ -400,20 +400,6 @@ typedef struct Election
 	int64_t		retry_ns;
 } Election;
 
-typedef struct Lease
-{
-	int64_t		id;				/* 0: none */
-	bool		granted;
-	int			asked_ttl_s;
-	int64_t		ttl_ns;
-	uint64_t	term;
-	int64_t		sent_ns;
-	int64_t		until_ns;
-	int			tries;
-	bool		moving;			/* keys may be attached to it: a move was sent */
-	bool		tainted;		/* a key that nobody deletes is or may become attached to it */
-} Lease;
-
 typedef enum WatchTarget
 {
 	WATCH_OWN,
@@ -436,11 +422,10 @@ typedef struct Watched
 /* One stream watches all keys. */
 typedef struct WatchStream
 {
-	bool		open;
 	int64_t		opened_ns;
 	int			failures;
 	int64_t		retry_ns;
-	int			nwatched;
+	int			nwatched;		/* 0: there is no stream */
 	int			ncreated;		/* of them, etcd has confirmed so many */
 	Watched		watched[MAX_WATCHES];
 } WatchStream;
@@ -474,8 +459,8 @@ struct ElectionCore
 	int64_t		stale_since_ns; /* 0: the last answer was good */
 
 	/* the lease and the one that is to replace it */
-	Lease		lease;
-	Lease		fresh;
+	ElectionLease lease;
+	ElectionLease fresh;
 	int64_t		retired;		/* lease to be revoked once the keys left it */
 	bool		revoking;		/* the lease is being given up, with all keys */
 	int			lease_failures;

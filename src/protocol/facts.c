@@ -106,12 +106,6 @@ take_results(const Op *op, const EtcdAnswer *answer, Facts *facts)
 	return results.next == answer->nresults && facts->ordered == op->ordered;
 }
 
-static bool
-is_about_lease(const Op *op)
-{
-	return op->kind == OP_GRANT || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
-}
-
 static FactsKind
 classify(const Op *op, const EtcdAnswer *answer, Facts *facts)
 {
@@ -120,7 +114,7 @@ classify(const Op *op, const EtcdAnswer *answer, Facts *facts)
 	if (answer->outcome != ETCD_ANSWERED)
 		return etcd_blames_endpoint(answer->outcome, answer->code, answer->message) ?
 			FACTS_NO_ANSWER : FACTS_REFUSAL;
-	if (is_about_lease(op))
+	if (op->kind == OP_GRANT || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE)
 		fits = answer->lease == op->lease;
 	else
 		fits = op->kind == OP_REVOKE || take_results(op, answer, facts);

@@ -79,25 +79,24 @@ postpone(ElectionCore *core, const Op *failed)
 	core->lease_retry_ns = failed->sent_ns + core_urgent_backoff_ns(core, ++core->lease_failures);
 }
 
-bool
+void
 lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
 {
 	Op		   *op;
 
 	if (lease == 0 || is_request_under_way(core, OP_REVOKE, lease) ||
 		(op = core_start_op(core, now_ns, OP_REVOKE)) == NULL)
-		return false;
+		return;
 	op->lease = lease;
 	core_send_lease_request(core, op, ETCD_REVOKE, 0);
-	return true;
 }
 
 void
 lease_revoke_all(ElectionCore *core, int64_t now_ns)
 {
-	(void) lease_revoke(core, now_ns, core->lease.id);
-	(void) lease_revoke(core, now_ns, core->fresh.id);
-	(void) lease_revoke(core, now_ns, core->retired);
+	lease_revoke(core, now_ns, core->lease.id);
+	lease_revoke(core, now_ns, core->fresh.id);
+	lease_revoke(core, now_ns, core->retired);
 }
 
 /* The results of the renewals under way do not count any more. */
@@ -126,29 +125,11 @@ lease_not_found(ElectionCore *core, int64_t lease)
 	queue_lease_lost(core, lease);
 }
 
-/*
- * The answer to a keepalive proves less than that to a write: a member that
- * has not applied the grant yet does not know the lease either (#13675).  We
- * give the lease up in any case.  If it lives, it must not keep our old key
- * first in the queue, so it is revoked.
- */
-static void
-lose_kept_lease(ElectionCore *core, int64_t now_ns)
-{
-	int64_t		lost = core->lease.id;
-
-	lease_not_found(core, lost);
-	(void) lease_revoke(core, now_ns, lost);
-}
-
 /* The lease is given up for good, and every key with it. */
 static void
 finish_revoking(ElectionCore *core)
 {
-	core->revoking = false;
-	memset(&core->lease, 0, sizeof(core->lease));
-	memset(&core->fresh, 0, sizeof(core->fresh));
-	core->retired = 0;
+	lease_discard(core);
 	queue_lease_revoked(core);
 }
 
@@ -164,10 +145,7 @@ receive_revoke(ElectionCore *core, const Facts *facts)
 		return;
 	}
 	/* lease_reconcile() goes on when both are gone */
-	if (op->lease == core->lease.id)
-		memset(&core->lease, 0, sizeof(core->lease));
-	else
-		memset(&core->fresh, 0, sizeof(core->fresh));
+	memset(op->lease == core->lease.id ? &core->lease : &core->fresh, 0, sizeof(ElectionLease));
 }
 
 /* ---- the fresh lease ------------------------------------------------------- */
@@ -175,7 +153,7 @@ receive_revoke(ElectionCore *core, const Facts *facts)
 static void
 send_grant(ElectionCore *core, int64_t now_ns)
 {
-	Lease	   *fresh = &core->fresh;
+	ElectionLease *fresh = &core->fresh;
 	Op		   *op = core_start_op(core, now_ns, OP_GRANT);
 
 	if (op == NULL)
@@ -199,7 +177,7 @@ send_grant(ElectionCore *core, int64_t now_ns)
 static void
 finish_grant(ElectionCore *core, int64_t ttl_s)
 {
-	Lease	   *fresh = &core->fresh;
+	ElectionLease *fresh = &core->fresh;
 
 	fresh->granted = true;
 	if (ttl_s > 0 && ttl_s < fresh->asked_ttl_s)
@@ -341,6 +319,8 @@ move_has_shown(const ElectionCore *core)
 static void
 revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t standing)
 {
+	Op		   *revoke;
+
 	if (core->retired == 0 || read->sent_ns <= core->lease.sent_ns)
 		return;
 	for_each_election(core, e)
@@ -348,8 +328,13 @@ revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t stan
 		if (is_queued(e) && (standing & slot_bit(core, e)) == 0)
 			return;
 	}
-	if (lease_revoke(core, now_ns, core->retired))
+	revoke = core_start_op(core, now_ns, OP_REVOKE);
+	if (revoke)
+	{
+		revoke->lease = core->retired;
 		core->retired = 0;
+		core_send_lease_request(core, revoke, ETCD_REVOKE, 0);
+	}
 }
 
 /*
@@ -360,7 +345,7 @@ revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t stan
 static void
 drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 {
-	Lease	   *fresh = &core->fresh;
+	ElectionLease *fresh = &core->fresh;
 	int64_t		end_ns = fresh->granted ? lease_deadline_of(core, fresh) :
 		fresh->sent_ns + fresh->ttl_ns / 3;
 
@@ -372,7 +357,7 @@ drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 static void
 reconcile_fresh(ElectionCore *core, int64_t now_ns)
 {
-	Lease	   *fresh = &core->fresh;
+	ElectionLease *fresh = &core->fresh;
 	uint32_t	slots = 0;
 
 	drop_outdated_fresh(core, now_ns);
@@ -453,8 +438,8 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 	{
 		if (core_is_due(core, now_ns, core->lease_retry_ns))
 		{
-			(void) lease_revoke(core, now_ns, core->lease.id);
-			(void) lease_revoke(core, now_ns, core->fresh.id);
+			lease_revoke(core, now_ns, core->lease.id);
+			lease_revoke(core, now_ns, core->fresh.id);
 		}
 		return;
 	}
@@ -470,12 +455,6 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 }
 
 /* ---- the renewal ------------------------------------------------------------ */
-
-bool
-lease_renewal_is_due(ElectionCore *core, int64_t now_ns)
-{
-	return core_is_due(core, now_ns, core->renewal_ns);
-}
 
 void
 lease_configure(ElectionCore *core, int64_t now_ns)
@@ -545,7 +524,14 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		return;
 	if (facts->kind == FACTS_ANSWER ? facts->ttl_s <= 0 : facts->lease_not_found)
 	{
-		lose_kept_lease(core, now_ns);
+		/*
+		 * This proves less than the answer to a write: a member that has not
+		 * applied the grant yet does not know the lease either (#13675).  We
+		 * give the lease up in any case.  If it lives, it must not keep our old
+		 * key first in the queue, so it is revoked.
+		 */
+		lease_not_found(core, facts->op->lease);
+		lease_revoke(core, now_ns, facts->op->lease);
 		return;
 	}
 	renewal.term = facts->term;
@@ -627,8 +613,8 @@ lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 void
 lease_check(const ElectionCore *core)
 {
-	const Lease *lease = &core->lease;
-	const Lease *fresh = &core->fresh;
+	const ElectionLease *lease = &core->lease;
+	const ElectionLease *fresh = &core->fresh;
 
 	assert(lease->id != 0 || (lease->until_ns == 0 && !lease->tainted));
 	assert(lease->id == 0 || lease->granted);
@@ -666,23 +652,8 @@ lease_discard(ElectionCore *core)
 bool
 lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
 {
-	if (memory->until_ns - lease_margin_ns(core, memory->ttl_ns) <= now_ns)
+	if (lease_deadline_of(core, &memory->lease) <= now_ns)
 		return false;
-	core->lease.id = memory->lease;
-	core->lease.granted = true;
-	core->lease.asked_ttl_s = memory->asked_ttl_s;
-	core->lease.ttl_ns = memory->ttl_ns;
-	core->lease.term = memory->term;
-	core->lease.until_ns = memory->until_ns;
+	core->lease = memory->lease;
 	return true;
-}
-
-void
-lease_remember(const ElectionCore *core, ElectionMemory *memory)
-{
-	memory->lease = core->lease.id;
-	memory->term = core->lease.term;
-	memory->asked_ttl_s = core->lease.asked_ttl_s;
-	memory->ttl_ns = core->lease.ttl_ns;
-	memory->until_ns = core->lease.until_ns;
 }

@@ -22,7 +22,7 @@ lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
 }
 
 int64_t
-lease_deadline_of(const ElectionCore *core, const Lease *lease)
+lease_deadline_of(const ElectionCore *core, const ElectionLease *lease)
 {
 	return lease->until_ns - lease_margin_ns(core, lease->ttl_ns);
 }

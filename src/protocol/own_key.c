@@ -279,36 +279,32 @@ has_value(const Election *e)
 	return !e->own.must_put_value && strcmp(e->own.value, e->own.wanted_value) == 0;
 }
 
-/* Enters, deletes or writes the own key, if that is wanted and possible now. */
-static void
-reconcile_key(ElectionCore *core, int64_t now_ns, Election *e)
-{
-	uint32_t	slot = SLOT_BIT(slot_of(core, e));
-
-	if (e->state == ELECTION_JOINING)
-	{
-		if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
-			!core_is_under_way(core, OP_ENTER, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_enter(core, now_ns, e);
-	}
-	else if (e->state == ELECTION_LEAVING)
-	{
-		if (!core->revoking && e->own.create_revision != 0 &&
-			!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_delete(core, now_ns, e);
-	}
-	else if (is_queued(e) && !has_value(e))
-	{
-		if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
-			!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
-			!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_proclaim(core, now_ns, e);
-	}
-}
-
+/* Enters, deletes or writes each own key, if that is wanted and possible now. */
 void
 own_key_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
-		reconcile_key(core, now_ns, e);
+	{
+		uint32_t	slot = SLOT_BIT(slot_of(core, e));
+
+		if (e->state == ELECTION_JOINING)
+		{
+			if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
+				!core_is_under_way(core, OP_ENTER, slot) && core_is_due(core, now_ns, e->retry_ns))
+				send_enter(core, now_ns, e);
+		}
+		else if (e->state == ELECTION_LEAVING)
+		{
+			if (!core->revoking && e->own.create_revision != 0 &&
+				!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
+				send_delete(core, now_ns, e);
+		}
+		else if (is_queued(e) && !has_value(e))
+		{
+			if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
+				!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
+				!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
+				send_proclaim(core, now_ns, e);
+		}
+	}
 }

@@ -512,7 +512,7 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	copy_string(e->own.wanted_value, memory->elections[i].value, sizeof(e->own.wanted_value));
 	copy_string(e->own.key, memory->elections[i].key, sizeof(e->own.key));
 	if (memory->elections[i].named)
-		e->own.named_lease = memory->lease;
+		e->own.named_lease = memory->lease.id;
 	/* a key that should have been deleted may still exist: read first */
 	e->state = ELECTION_LEAVING;
 	if (memory->elections[i].create_revision != 0)
@@ -521,7 +521,7 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 		e->own.create_revision = memory->elections[i].create_revision;
 		e->own.mod_revision = memory->elections[i].mod_revision;
 		e->own.written_revision = memory->elections[i].written_revision;
-		e->own.lease = memory->lease;
+		e->own.lease = memory->lease.id;
 		copy_string(e->own.value, memory->elections[i].key_value, sizeof(e->own.value));
 	}
 	else

@@ -161,7 +161,6 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 	}
 	stream->nwatched = n;
 	stream->ncreated = 0;
-	stream->open = n > 0;
 	stream->opened_ns = now_ns;
 	core->port.watch(core->port.ctx, watches, n);
 }
@@ -195,9 +194,9 @@ watch_reconcile(ElectionCore *core, int64_t now_ns)
 	if (is_change_expected(core, now_ns))
 		return;
 	n = list_watches(core, list);
-	if (are_same_watches(list, n, stream->watched, stream->open ? stream->nwatched : 0))
+	if (are_same_watches(list, n, stream->watched, stream->nwatched))
 		return;
-	if (stream->open || core_is_due(core, now_ns, stream->retry_ns))
+	if (stream->nwatched > 0 || core_is_due(core, now_ns, stream->retry_ns))
 		open_stream(core, now_ns, list, n);
 }
 
@@ -230,7 +229,7 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 {
 	WatchStream *stream = &core->stream;
 
-	stream->open = false;
+	stream->nwatched = 0;
 	if (now_ns - stream->opened_ns >= WATCH_STABLE_NS)
 		stream->failures = 0;
 	stream->retry_ns = now_ns;
