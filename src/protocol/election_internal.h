@@ -323,6 +323,9 @@ extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply resul
 
 /* ---- lease.c --------------------------------------------------------------- */
 
+/* Renewals under way at once, where etcd is slow. */
+#define MAX_RENEWALS	4
+
 /* Does the result of this renewal still count? */
 extern bool lease_is_current(const ElectionCore *core, const Renewal *renewal);
 
@@ -357,9 +360,6 @@ extern void lease_revoke_all(ElectionCore *core, int64_t now_ns);
 extern void lease_discard(ElectionCore *core);
 extern bool lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
 
-#ifdef ELECTION_CHECKED
-extern void lease_check(const ElectionCore *core);
-#endif
 
 /* ---- queue.c ------------------------------------------------------------- */
 
@@ -558,5 +558,15 @@ extern void watch_ended(ElectionCore *core, int64_t now_ns);
  * at which this has to be done again.  Every input ends with it.
  */
 extern void core_reconcile(ElectionCore *core, int64_t now_ns);
+
+/* ---- test/sim/invariants.c -------------------------------------------------- */
+
+/*
+ * Asserts what holds whenever the core waits for the next input.  The simulator,
+ * the fuzzers and the unit tests are built with ELECTION_CHECKED and this.  The
+ * extension is not: an elector that is in doubt about itself must not bring down
+ * the server.
+ */
+extern void check_invariants(const ElectionCore *core);
 
 #endif							/* ELECTION_INTERNAL_H */

@@ -91,18 +91,6 @@
 #include "base/clock.h"
 #include "election.h"
 
-/*
- * The simulator, the fuzzers and the unit tests are built with
- * ELECTION_CHECKED.  The extension is not: an elector that is in doubt about
- * itself must not bring down the server.
- */
-#ifdef ELECTION_CHECKED
-#include <assert.h>
-#define ELECTION_ASSERT(condition)	assert(condition)
-#else
-#define ELECTION_ASSERT(condition)	((void) 0)
-#endif
-
 #define NEVER_NS	INT64_MAX
 
 /*

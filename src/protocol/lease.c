@@ -12,9 +12,6 @@
  */
 #include "election_internal.h"
 
-/* Renewals under way at once, where etcd is slow. */
-#define MAX_RENEWALS	4
-
 /* ---- deadlines ----------------------------------------------------------- */
 
 /* The deadline is another one. */
@@ -607,35 +604,6 @@ lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	else
 		receive_grant(core, now_ns, facts);
 }
-
-#ifdef ELECTION_CHECKED
-
-void
-lease_check(const ElectionCore *core)
-{
-	const ElectionLease *lease = &core->lease;
-	const ElectionLease *fresh = &core->fresh;
-
-	assert(lease->id != 0 || (lease->until_ns == 0 && !lease->tainted));
-	assert(lease->id == 0 || lease->granted);
-	assert(!lease->moving);
-	assert(lease->term <= core->term_seen && fresh->term <= core->term_seen);
-	assert(fresh->id != 0 || (!fresh->granted && !fresh->moving));
-	assert(fresh->granted || !fresh->moving);
-	assert(fresh->id == 0 || (fresh->id != lease->id && fresh->id != core->retired));
-	assert(lease->id == 0 || lease->id != core->retired);
-	assert(!fresh->moving || lease->id == 0 ||
-		   lease_deadline_of(core, lease) <= lease_deadline_of(core, fresh));
-	assert(count_renewals(core) == 0 ||
-		   (lease->id != 0 && !fresh->moving && !core->revoking && count_renewals(core) <= MAX_RENEWALS));
-	for_each_election(core, e)
-	{
-		assert(e->state != ELECTION_LEADING || e->followed ||
-			   (lease->id != 0 && (e->own.lease == lease->id || lease_is_moved_to(core, e->own.lease))));
-	}
-}
-
-#endif
 
 /* ---- other histories, other electors --------------------------------------- */
 

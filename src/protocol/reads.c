@@ -323,12 +323,7 @@ learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	e->position.term = facts->term;
 	learn_leader(core, e, facts, keys);
 	if (is_queued(e))
-	{
-		/* another key would be of another epoch, and so would no key */
-		ELECTION_ASSERT(facts->op->create_revisions[slot_of(core, e)] == e->own.create_revision);
-		ELECTION_ASSERT(keys->asked & READ_OWN);
-		own_stands = learn_place(core, now_ns, e, facts, keys);
-	}
+		own_stands = learn_place(core, now_ns, e, facts, keys);	/* another key is of another epoch */
 	else
 		queue_check_absence(core, e, keys->own, facts->revision);
 	return own_stands;
