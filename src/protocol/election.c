@@ -141,7 +141,10 @@ set_disconnected(ElectionCore *core, const char *why)
 		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
-		transfer_disconnected(core, e);
+		if (transfer_is_sent(e))
+			core_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
+		else
+			transfer_end(core, e, ELECTION_NO_CONTACT);
 	}
 }
 

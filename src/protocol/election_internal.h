@@ -293,7 +293,6 @@ extern void transfer_end(ElectionCore *core, Election *e, ElectionReply reply);
 /* Events that transfers need to know. */
 extern void transfer_leadership_won(Election *e);
 extern void transfer_leader_seen(ElectionCore *core, Election *e);
-extern void transfer_disconnected(ElectionCore *core, Election *e);
 
 /* ---- watch_state.c --------------------------------------------------------- */
 
@@ -466,8 +465,8 @@ extern void own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *fac
 /* A move was executed, or refused with the keys as they are. */
 extern void own_key_receive_move(ElectionCore *core, const Facts *facts);
 
-/* A transfer deleted the own key, at that revision. */
-extern void own_key_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
+/* The own key is gone, as of that revision: we, or a transfer, deleted it. */
+extern void own_key_finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
 
 /* Sends what is due. */
 extern void own_key_reconcile(ElectionCore *core, int64_t now_ns);

@@ -57,15 +57,6 @@ take_own_keys(Results *results, const Op *op, Facts *facts)
 	}
 }
 
-static void
-take_queue(Results *results, Facts *facts)
-{
-	if (take_key(results) == NULL)
-		return;
-	facts->queue = results->answer->results[0].kvs;
-	facts->nqueue = results->answer->results[0].nkvs;
-}
-
 /* Takes the empty txn that orders a read (ORDERED). */
 static bool
 take_order(Results *results)
@@ -95,7 +86,11 @@ take_results(const Op *op, const EtcdAnswer *answer, Facts *facts)
 				return answer->nresults > 0;	/* of its writes */
 			/* fall through */
 		case OP_SURVEY:
-			take_queue(&results, facts);
+			if (take_key(&results) != NULL)
+			{
+				facts->queue = answer->results[0].kvs;
+				facts->nqueue = answer->results[0].nkvs;
+			}
 			break;
 		default:
 			take_own_keys(&results, op, facts);

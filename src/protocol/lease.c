@@ -122,14 +122,6 @@ lease_not_found(ElectionCore *core, int64_t lease)
 	queue_lease_lost(core, lease);
 }
 
-/* The lease is given up for good, and every key with it. */
-static void
-finish_revoking(ElectionCore *core)
-{
-	lease_discard(core);
-	queue_lease_revoked(core);
-}
-
 static void
 receive_revoke(ElectionCore *core, const Facts *facts)
 {
@@ -430,7 +422,11 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 		void_renewals(core);
 	}
 	if (core->revoking && core->lease.id == 0 && core->fresh.id == 0)
-		finish_revoking(core);
+	{
+		/* given up for good, and every key with it */
+		lease_discard(core);
+		queue_lease_revoked(core);
+	}
 	if (core->revoking)
 	{
 		if (core_is_due(core, now_ns, core->lease_retry_ns))

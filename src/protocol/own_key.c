@@ -134,12 +134,12 @@ send_delete(ElectionCore *core, int64_t now_ns, Election *e)
 		send_write(core, op, e, 1, delete);
 }
 
-/* The own key is gone, as of that revision. */
-static void
-finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
+void
+own_key_finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 {
 	uint32_t	generation = e->generation;
 
+	e->failures = 0;
 	queue_raise_min_create_revision(e, revision);
 	queue_choose_state(core, e);
 	if (e->state == ELECTION_JOINING && e->generation == generation)
@@ -148,13 +148,6 @@ finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision
 		e->retry_ns = now_ns + REJOIN_DELAY_NS;
 		e->read_wanted = false;
 	}
-}
-
-void
-own_key_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
-{
-	e->failures = 0;
-	finish_leaving(core, now_ns, e, revision);
 }
 
 static void
@@ -175,15 +168,15 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	if (e->state != ELECTION_LEAVING ||
 		op->create_revisions[slot_of(core, e)] != e->own.create_revision)
 		return;
-	e->failures = 0;
 	kv = facts->succeeded ? NULL : facts->keys[slot_of(core, e)].own;
 	if (kv && kv->create_revision != e->own.create_revision)
 	{
 		/* It was created again, by an entry that we had given up. */
 		e->own.create_revision = kv->create_revision;
+		e->failures = 0;
 		return;
 	}
-	finish_leaving(core, now_ns, e, facts->revision);
+	own_key_finish_leaving(core, now_ns, e, facts->revision);
 }
 
 static void

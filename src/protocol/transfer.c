@@ -56,10 +56,8 @@ send_survey(ElectionCore *core, int64_t now_ns, Election *e)
 static EtcdCompare
 compare_kv(const EtcdKeyValue *kv, EtcdCompareTarget target)
 {
-	EtcdCompare compare = {.key = kv->key, .target = target};
-
-	compare.value = target == ETCD_COMPARE_MOD_REVISION ? kv->mod_revision : kv->create_revision;
-	return compare;
+	return (EtcdCompare) {.key = kv->key, .target = target,
+		.value = target == ETCD_COMPARE_MOD_REVISION ? kv->mod_revision : kv->create_revision};
 }
 
 /* Is it the key of an instance of ours: "<election>/<lease in hex>.pg"? */
@@ -318,7 +316,7 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		return;
 	}
 	if (e->own.create_revision == e->transfer.own_revision)
-		own_key_transferred(core, now_ns, e, facts->revision);
+		own_key_finish_leaving(core, now_ns, e, facts->revision);
 	transfer_leader_seen(core, e);
 }
 

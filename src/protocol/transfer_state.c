@@ -30,15 +30,6 @@ transfer_leadership_won(Election *e)
 }
 
 void
-transfer_disconnected(ElectionCore *core, Election *e)
-{
-	if (e->transfer.stage == TRANSFER_SENT)
-		core_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
-	else
-		transfer_end(core, e, ELECTION_NO_CONTACT);
-}
-
-void
 transfer_leader_seen(ElectionCore *core, Election *e)
 {
 	Transfer   *t = &e->transfer;
