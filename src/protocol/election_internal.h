@@ -290,8 +290,7 @@ transfer_is_sent(const Election *e)
 /* Ends the transfer, and answers the command that waits. */
 extern void transfer_end(ElectionCore *core, Election *e, ElectionReply reply);
 
-/* Events that transfers need to know. */
-extern void transfer_leadership_won(Election *e);
+/* The leader is known; it may be the one that a command waits for. */
 extern void transfer_leader_seen(ElectionCore *core, Election *e);
 
 /* ---- watch_state.c --------------------------------------------------------- */

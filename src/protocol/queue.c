@@ -332,7 +332,11 @@ void
 queue_begin_leading(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
-	transfer_leadership_won(e);
+	e->transfer.better_revision = 0;
+	e->transfer.survey_ns = 0;
+	/* Another instance handed over to this one: this write confirms it. */
+	if (e->own.mod_revision > e->own.written_revision)
+		e->own.must_put_value = true;
 	e->leader.announced_revision = e->own.create_revision;
 	copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
 	core_publish(core, e);
