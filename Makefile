@@ -92,9 +92,7 @@ HTTP_OBJS = \
 	http/isolation.o \
 	http/server.o \
 	http/connections.o \
-	http/agent.o \
 	http/routes.o \
-	http/text.o \
 	http/metrics.o \
 	http/status_page.o
 

@@ -37,6 +37,12 @@ extern const EtcdLeaderApi *http_api;
 /* FATAL if the loaded library of etcd_leader is of another version. */
 extern void http_load_api(void);
 
+/*
+ * Text of the API may come from anybody.  This makes it valid UTF-8: a palloc'd
+ * copy, in which each byte that is none is a question mark.
+ */
+extern char *http_valid_text(const char *text);
+
 /* ---- settings of the server -------------------------------------------- */
 
 /* Where connections come from: listen addresses of the settings. */
@@ -113,11 +119,6 @@ typedef struct HttpSource
 	HttpQueue  *queues[HTTP_MAX_QUEUES];	/* the newest of each election; NULL: none yet */
 } HttpSource;
 
-/* ---- agent.c ----------------------------------------------------------- */
-
-/* Tells an accepted connection whether this instance leads, and closes it. */
-extern void http_answer_agent(int fd);
-
 /* ---- isolation.c ------------------------------------------------------- */
 
 /*
@@ -126,15 +127,6 @@ extern void http_answer_agent(int fd);
  * memory.
  */
 extern void http_isolate(pid_t worker);
-
-/* ---- text.c ---------------------------------------------------------------- */
-
-/*
- * The next character of an untrusted text, and its length in bytes.  Bytes
- * that are not UTF-8 become a question mark each.  *text is moved behind it.
- * Not to be called at the end of the text.
- */
-extern const char *http_next_character(const char **text, int *len);
 
 /* ---- routes.c, metrics.c, status_page.c ---------------------------------- */
 

@@ -22,17 +22,14 @@ begin_metric(StringInfo out, const char *name, const char *type, const char *hel
 static void
 append_label(StringInfo out, const char *text)
 {
-	while (*text != '\0')
+	for (const char *c = http_valid_text(text); *c != '\0'; c++)
 	{
-		int			len;
-		const char *character = http_next_character(&text, &len);
-
-		if (*character == '"' || *character == '\\')
-			appendStringInfo(out, "\\%c", *character);
-		else if (*character == '\n')
+		if (*c == '"' || *c == '\\')
+			appendStringInfo(out, "\\%c", *c);
+		else if (*c == '\n')
 			appendStringInfoString(out, "\\n");
 		else
-			appendBinaryStringInfo(out, character, len);
+			appendStringInfoChar(out, *c);
 	}
 }
 

@@ -115,6 +115,29 @@ serve_control(void)
 
 /* ---- connections ------------------------------------------------------------- */
 
+/*
+ * Answers an agent check of HAProxy: says whether this instance leads, and
+ * closes the connection.  The line fits into the socket's empty buffer, so this
+ * never waits.
+ */
+static void
+answer_agent(int fd)
+{
+	const char *line = http_api->is_leader(NULL) ? "up ready\n" : "down\n";
+	char		ignored[1024];
+
+	(void) send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void) shutdown(fd, SHUT_WR);
+
+	/*
+	 * Data that the client has sent, as "agent-send" does, must not reset the
+	 * connection.  It is read once: a client that sends more, without end, is
+	 * not to keep others waiting.
+	 */
+	(void) recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT);
+	close(fd);
+}
+
 static int
 connection_fd(struct MHD_Connection *connection)
 {
@@ -167,7 +190,7 @@ accept_connections(const HttpListener *listener)
 		}
 		if (listener->is_agent)
 		{
-			http_answer_agent(fd);
+			answer_agent(fd);
 			continue;
 		}
 		is_over_limit = connections_make_room(&address);

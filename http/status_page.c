@@ -39,15 +39,12 @@ static const char head[] =
 static void
 append_text(StringInfo out, const char *text)
 {
-	while (*text != '\0')
+	for (const char *c = http_valid_text(text); *c != '\0'; c++)
 	{
-		int			len;
-		const char *character = http_next_character(&text, &len);
-
-		if (strchr("<>&\"'", *character) != NULL)
-			appendStringInfo(out, "&#%d;", *character);
+		if (strchr("<>&\"'", *c) != NULL)
+			appendStringInfo(out, "&#%d;", *c);
 		else
-			appendBinaryStringInfo(out, character, len);
+			appendStringInfoChar(out, *c);
 	}
 }
 
