@@ -14,7 +14,6 @@ DATA = sql/etcd_leader--1.0.sql
 OBJS = \
 	src/etcd_leader.o \
 	src/settings/settings.o \
-	src/settings/settings_check.o \
 	src/settings/settings_define.o \
 	src/etcd/endpoint_url.o \
 	src/protocol/requests.o \
