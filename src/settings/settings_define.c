@@ -26,19 +26,22 @@
 
 /* ---- what is allowed --------------------------------------------------------- */
 
-/* Is element number n of a list equal to an earlier one? */
+/* Refuses element number n of a list if it is equal to an earlier one. */
 static bool
-is_repeated(const List *elements, int n)
+check_once(const List *elements, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
 		if (strcmp(list_nth(elements, i), list_nth(elements, n)) == 0)
-			return true;
+		{
+			GUC_check_errdetail("\"%s\" is listed more than once.", (const char *) list_nth(elements, n));
+			return false;
+		}
 	}
-	return false;
+	return true;
 }
 
-/* Checks element number n of a list, against all the others. */
+/* Checks element number n of a list, which is not empty, against all the others. */
 typedef bool (*ElementCheck) (const List *elements, int n);
 
 /*
@@ -63,7 +66,13 @@ check_list(const char *value, int min, int max, const char *miscounted, ElementC
 		valid = false;
 	}
 	for (int i = 0; valid && i < list_length(elements); i++)
-		valid = check(elements, i);
+	{
+		const char *element = list_nth(elements, i);
+
+		if (element[0] == '\0')
+			GUC_check_errdetail("An element of the list must not be empty.");
+		valid = element[0] != '\0' && check(elements, i);
+	}
 	list_free(elements);
 	pfree(raw);
 	return valid;
@@ -145,18 +154,13 @@ check_followed_election(const char *name)
 	const char *group = slash ? slash + 1 : NULL;
 
 	if (*scope == '\0' || scope == slash)
-	{
 		GUC_check_errdetail("In \"%s\" the scope of the Patroni cluster is missing.", name);
-		GUC_check_errhint("The name is \"patroni:SCOPE\", or for a Citus cluster \"patroni:SCOPE/GROUP\".");
-		return false;
-	}
-	if (group && (*group == '\0' || group[strspn(group, "0123456789")] != '\0'))
-	{
+	else if (group && (*group == '\0' || group[strspn(group, "0123456789")] != '\0'))
 		GUC_check_errdetail("In \"%s\" the group of the Citus cluster is not a number.", name);
-		GUC_check_errhint("The name is \"patroni:SCOPE\", or for a Citus cluster \"patroni:SCOPE/GROUP\".");
-		return false;
-	}
-	return true;
+	else
+		return true;
+	GUC_check_errhint("The name is \"patroni:SCOPE\", or for a Citus cluster \"patroni:SCOPE/GROUP\".");
+	return false;
 }
 
 /*
@@ -168,18 +172,8 @@ check_election(const List *elections, int n)
 	const char *name = list_nth(elections, n);
 	ListCell   *cell;
 
-	if (name[0] == '\0')
-	{
-		GUC_check_errdetail("The name of an election must not be empty.");
+	if (!check_text(name, ELECTION_NAME_SIZE) || !check_once(elections, n))
 		return false;
-	}
-	if (!check_text(name, ELECTION_NAME_SIZE))
-		return false;
-	if (is_repeated(elections, n))
-	{
-		GUC_check_errdetail("Election \"%s\" is listed more than once.", name);
-		return false;
-	}
 	if (election_is_followed(name))
 		return check_followed_election(name);
 
@@ -233,11 +227,6 @@ check_watched_prefix(const List *prefixes, int n)
 	const char *prefix = list_nth(prefixes, n);
 	const char *election;
 
-	if (prefix[0] == '\0')
-	{
-		GUC_check_errdetail("A watched prefix must not be empty.");
-		return false;
-	}
 	if (!check_text(prefix, CHANGES_PREFIX_SIZE))
 		return false;
 	for (int i = 0; i < list_length(prefixes); i++)
@@ -305,15 +294,7 @@ check_node_name(char **newval, void **extra, GucSource source)
 static bool
 check_node(const List *nodes, int n)
 {
-	const char *node = list_nth(nodes, n);
-
-	if (node[0] == '\0')
-		GUC_check_errdetail("The name of a node must not be empty.");
-	else if (is_repeated(nodes, n))
-		GUC_check_errdetail("Node \"%s\" is listed more than once.", node);
-	else
-		return check_text(node, ELECTION_VALUE_SIZE);
-	return false;
+	return check_text(list_nth(nodes, n), ELECTION_VALUE_SIZE) && check_once(nodes, n);
 }
 
 static bool
@@ -325,15 +306,12 @@ check_preferred_nodes(char **newval, void **extra, GucSource source)
 static bool
 check_database(const List *databases, int n)
 {
-	const char *database = list_nth(databases, n);
-
-	if (database[0] == '\0' || strlen(database) >= NAMEDATALEN)
+	if (strlen(list_nth(databases, n)) >= NAMEDATALEN)
+	{
 		GUC_check_errdetail("The name of a database must be 1 to %d bytes long.", NAMEDATALEN - 1);
-	else if (is_repeated(databases, n))
-		GUC_check_errdetail("Database \"%s\" is listed more than once.", database);
-	else
-		return true;
-	return false;
+		return false;
+	}
+	return check_once(databases, n);
 }
 
 static bool
@@ -345,12 +323,10 @@ check_databases(char **newval, void **extra, GucSource source)
 static bool
 check_channel(char **newval, void **extra, GucSource source)
 {
-	if ((*newval)[0] == '\0')
-	{
-		GUC_check_errdetail("The name of the channel must not be empty.");
-		return false;
-	}
-	return check_text(*newval, NAMEDATALEN);
+	if ((*newval)[0] != '\0')
+		return check_text(*newval, NAMEDATALEN);
+	GUC_check_errdetail("The name of the channel must not be empty.");
+	return false;
 }
 
 /*
@@ -431,15 +407,10 @@ check_listen_address(const List *addresses, int n)
 {
 	const char *address = list_nth(addresses, n);
 
-	if (!is_listen_address(address))
-	{
-		GUC_check_errdetail("\"%s\" is not an address to listen at.", address);
-		GUC_check_errhint("An address is an IPv4 address, [IPv6 address], \"localhost\" or \"*\", a colon and a port, such as \"127.0.0.1:8010\".");
-	}
-	else if (is_repeated(addresses, n))
-		GUC_check_errdetail("Address \"%s\" is listed more than once.", address);
-	else
-		return true;
+	if (is_listen_address(address))
+		return check_once(addresses, n);
+	GUC_check_errdetail("\"%s\" is not an address to listen at.", address);
+	GUC_check_errhint("An address is an IPv4 address, [IPv6 address], \"localhost\" or \"*\", a colon and a port, such as \"127.0.0.1:8010\".");
 	return false;
 }
 
@@ -537,7 +508,8 @@ static const StringSetting string_settings[] = {
 		"If empty, there are no notifications."},
 	{"etcd_leader.channel", &settings_channel, "etcd_leader", PGC_SIGHUP, 0, check_channel, NULL,
 		"Sets the channel of NOTIFY on which events are announced.", NULL},
-	{"etcd_leader.require_leadership", &settings_require_leadership, "", PGC_SUSET, 0, check_require_leadership, assign_require_leadership,
+	{"etcd_leader.require_leadership", &settings_require_leadership, "", PGC_SUSET, 0,
+		check_require_leadership, assign_require_leadership,
 		"Sets the election that this instance must lead for a transaction that writes to commit.",
 		"If empty, there is no such requirement. To be set for roles and databases."},
 	{"etcd_leader.http_listen", &settings_http_listen, "", PGC_SIGHUP, GUC_LIST_INPUT, check_listen, NULL,
