@@ -142,17 +142,10 @@ api_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
 }
 
 static void
-add_hook_runs(EtcdLeaderStats *stats, const char *status, SharedCounter counter)
-{
-	stats->hook_runs[stats->nhook_statuses].status = status;
-	stats->hook_runs[stats->nhook_statuses++].count = stats_counter(counter);
-}
-
-static void
 api_get_stats(EtcdLeaderStats *stats, Size size)
 {
+	static const char *const hook_statuses[] = {"succeeded", "failed", "cancelled", "crashed"};
 	EtcdLeaderStats full = {0};
-	int64		answers = 0;
 
 	full.stats_reset = stats_reset_at();
 	full.requests = stats_counter(COUNTER_REQUESTS);
@@ -166,23 +159,22 @@ api_get_stats(EtcdLeaderStats *stats, Size size)
 	full.notifications_sent = stats_counter(COUNTER_NOTIFICATIONS_SENT);
 
 	/* the last bucket has no limit: it makes the number of answers */
-	for (int i = 0; i <= SHARED_LATENCY_BUCKETS; i++)
-	{
-		answers += stats_counter(COUNTER_LATENCY_BUCKETS + i);
-		if (i < SHARED_LATENCY_BUCKETS)
-		{
-			full.latency_buckets[i].limit_ns = stats_latency_limit_ns(i);
-			full.latency_buckets[i].count = answers;
-		}
-	}
 	full.nbuckets = SHARED_LATENCY_BUCKETS;
-	full.answers = answers;
+	for (int i = 0; i < full.nbuckets; i++)
+	{
+		full.answers += stats_counter(COUNTER_LATENCY_BUCKETS + i);
+		full.latency_buckets[i].limit_ns = stats_latency_limit_ns(i);
+		full.latency_buckets[i].count = full.answers;
+	}
+	full.answers += stats_counter(COUNTER_LATENCY_BUCKETS + full.nbuckets);
 	full.latency_sum_ns = stats_counter(COUNTER_LATENCY_NS_SUM);
 
-	add_hook_runs(&full, "succeeded", COUNTER_HOOKS_SUCCEEDED);
-	add_hook_runs(&full, "failed", COUNTER_HOOKS_FAILED);
-	add_hook_runs(&full, "cancelled", COUNTER_HOOKS_CANCELLED);
-	add_hook_runs(&full, "crashed", COUNTER_HOOKS_CRASHED);
+	full.nhook_statuses = lengthof(hook_statuses);
+	for (int i = 0; i < full.nhook_statuses; i++)
+	{
+		full.hook_runs[i].status = hook_statuses[i];
+		full.hook_runs[i].count = stats_counter(COUNTER_HOOKS_SUCCEEDED + i);
+	}
 
 	memcpy(stats, &full, Min(size, sizeof(full)));
 }
@@ -214,9 +206,7 @@ api_get_candidates(int index, EtcdLeaderCandidate *candidates, int max, Size siz
 		full.lease_id = candidate->lease;
 		full.create_revision = candidate->create_revision;
 		full.position = candidate->has_position ? i + 1 : 0;
-		full.is_self = election_is_followed(row.election) ?
-			strcmp(candidate->node, row.contact.node_name) == 0 :
-			strcmp(candidate->key, row.shared.view.key) == 0;
+		full.is_self = status_is_self(&row, candidate->key, candidate->node);
 		memcpy((char *) candidates + i * size, &full, Min(size, sizeof(full)));
 	}
 	pfree(reply);

@@ -58,20 +58,14 @@ static const Oid stats_columns[] = {
 
 /* ---- arguments --------------------------------------------------------- */
 
-static inline void
-require_preloaded(void)
+void
+functions_require_preloaded(void)
 {
 	if (unlikely(!shared_state_is_attached()))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("etcd_leader must be loaded via \"shared_preload_libraries\""),
 				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
-}
-
-void
-functions_require_preloaded(void)
-{
-	require_preloaded();
 }
 
 /* The index of a named election; ERROR if this session's settings lack it. */
@@ -105,17 +99,24 @@ first_election(void)
 	return index;
 }
 
-static inline int
-election_argument(FunctionCallInfo fcinfo, int argno)
-{
-	require_preloaded();
-	return PG_ARGISNULL(argno) ? first_election() : named_election(PG_GETARG_TEXT_PP(argno));
-}
-
 int
 functions_election_argument(FunctionCallInfo fcinfo, int argno)
 {
-	return election_argument(fcinfo, argno);
+	functions_require_preloaded();
+	return PG_ARGISNULL(argno) ? first_election() : named_election(PG_GETARG_TEXT_PP(argno));
+}
+
+char *
+functions_text_argument(FunctionCallInfo fcinfo, int argno, const char *meaning)
+{
+	char	   *value;
+
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", meaning)));
+	value = text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	return pg_server_to_any(value, (int) strlen(value), PG_UTF8);
 }
 
 int64
@@ -145,7 +146,7 @@ functions_timeout_argument(FunctionCallInfo fcinfo, int argno)
 Datum
 etcd_is_leader(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(status_leads(election_argument(fcinfo, 0)));
+	PG_RETURN_BOOL(status_leads(functions_election_argument(fcinfo, 0)));
 }
 
 /*
@@ -154,7 +155,7 @@ etcd_is_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_current_leader(PG_FUNCTION_ARGS)
 {
-	const char *leader = status_current_leader(election_argument(fcinfo, 0));
+	const char *leader = status_current_leader(functions_election_argument(fcinfo, 0));
 
 	if (leader == NULL)
 		PG_RETURN_NULL();
@@ -167,7 +168,7 @@ etcd_current_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = status_token(election_argument(fcinfo, 0));
+	int64		token = status_token(functions_election_argument(fcinfo, 0));
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -180,7 +181,7 @@ etcd_fencing_token(PG_FUNCTION_ARGS)
 Datum
 etcd_require_leader(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(fence_require(election_argument(fcinfo, 0)));
+	PG_RETURN_INT64(fence_require(functions_election_argument(fcinfo, 0)));
 }
 
 /*
@@ -191,7 +192,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 {
 	Row			row = {0};
 
-	require_preloaded();
+	functions_require_preloaded();
 	ROWS_BEGIN(status_columns);
 	for (int i = 0; i < settings_election_count(); i++)
 	{
@@ -203,10 +204,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		row_add_text(&row, status.contact.node_name);
 		row_add_text(&row, status.role);
 		row_add_value(&row, BoolGetDatum(status.is_leader));
-		if (status.has_leader)
-			row_add_value(&row, CStringGetTextDatum(utf8_to_server(view->leader)));
-		else
-			row_add_null(&row);
+		row_add_text(&row, status.has_leader ? view->leader : NULL);
 		row_add_number(&row, status.has_leader ? view->leader_revision : 0);
 		row_add_time(&row, status.has_leader ? status.shared.leader_since : 0);
 		row_add_interval(&row, status.valid_for_us);
@@ -233,18 +231,9 @@ add_latencies(Row *row)
 	int64		answers = stats_counter(COUNTER_ANSWERS);
 	double		sum_ms = (double) stats_counter(COUNTER_LATENCY_NS_SUM) / NSEC_PER_MSEC;
 
-	if (answers > 0)
-	{
-		row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NSEC_PER_MSEC));
-		row_add_value(row, Float8GetDatum(sum_ms / answers));
-		row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NSEC_PER_MSEC));
-	}
-	else
-	{
-		row_add_null(row);
-		row_add_null(row);
-		row_add_null(row);
-	}
+	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NSEC_PER_MSEC), answers == 0);
+	row_add(row, Float8GetDatum(sum_ms / Max(answers, 1)), answers == 0);
+	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NSEC_PER_MSEC), answers == 0);
 	row_add_value(row, Float8GetDatum(sum_ms));
 	row_add_value(row, Int64GetDatum(answers));
 }
@@ -268,23 +257,13 @@ add_notifiers(Row *row)
 Datum
 etcd_leader_stats(PG_FUNCTION_ARGS)
 {
-	static const SharedCounter before_lost[] = {
-		COUNTER_REQUESTS,
-		COUNTER_FAILURES,
-		COUNTER_TIMEOUTS,
-		COUNTER_ENDPOINT_SWITCHES,
-		COUNTER_LEASES_GRANTED,
-		COUNTER_KEEPALIVES,
-		COUNTER_WATCH_RESTARTS,
-		COUNTER_ELECTIONS_WON
-	};
 	Row			row = {0};
 
-	require_preloaded();
+	functions_require_preloaded();
 	ROWS_BEGIN(stats_columns);
 
-	for (Size i = 0; i < lengthof(before_lost); i++)
-		row_add_value(&row, Int64GetDatum(stats_counter(before_lost[i])));
+	for (SharedCounter counter = COUNTER_REQUESTS; counter <= COUNTER_ELECTIONS_WON; counter++)
+		row_add_value(&row, Int64GetDatum(stats_counter(counter)));
 	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
 		row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_ELECTIONS_LOST + reason)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_NOTIFICATIONS_SENT)));
@@ -306,7 +285,7 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 Datum
 etcd_leader_stats_reset(PG_FUNCTION_ARGS)
 {
-	require_preloaded();
+	functions_require_preloaded();
 	stats_reset();
 	PG_RETURN_VOID();
 }

@@ -196,3 +196,10 @@ status_read_row(int index, StatusRow *row)
 	else
 		row->state = election_state_name(view->state);
 }
+
+bool
+status_is_self(const StatusRow *row, const char *key, const char *node)
+{
+	return election_is_followed(row->election) ? strcmp(node, row->contact.node_name) == 0 :
+		strcmp(key, row->shared.view.key) == 0;
+}

@@ -61,4 +61,7 @@ typedef struct StatusRow
 /* Fills in the row of an election that exists. */
 extern void status_read_row(int index, StatusRow *row);
 
+/* Is the candidate of that key and node in the election of the row this instance? */
+extern bool status_is_self(const StatusRow *row, const char *key, const char *node);
+
 #endif							/* STATUS_H */
