@@ -139,7 +139,10 @@ status_leader_for_message(int index)
 	SharedElection election;
 	const char *leader = read_leader(index, &election);
 
-	return leader ? utf8_to_server(etcd_escape_text(leader)) : NULL;
+	if (leader == NULL || !shared_state_has_elector() ||
+		(election.view.role == ELECTION_LEADER && election.deadline_ns <= clock_now_ns()))
+		return NULL;
+	return utf8_to_server(etcd_escape_text(leader));
 }
 
 /* The contact as readers see it.  There may be no elector. */

@@ -40,7 +40,11 @@ extern bool status_read(int index, SharedElection *election);
  */
 extern char *status_current_leader(int index);
 
-/* The same for a message: without control characters. */
+/*
+ * The same for a message: without control characters.  NULL, too, if the elector
+ * is not running, and if this instance led: the name of a leader outlasts its
+ * deadline, and must not be our own then.
+ */
 extern char *status_leader_for_message(int index);
 
 /* A row of etcd_leader_status. */
