@@ -12,7 +12,6 @@
 
 #include <netinet/in.h>
 
-#include "connections.h"
 #include "http.h"
 
 typedef struct Connection

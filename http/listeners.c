@@ -135,17 +135,6 @@ add_listeners(const HttpConfig *old, HttpConfig *new, const char *setting, bool 
 	pfree(raw);
 }
 
-/* Closes the listeners of `old` that are not wanted in `new`. */
-static void
-close_listeners(const HttpConfig *old, const HttpConfig *new)
-{
-	for (int i = 0; i < old->nlisteners; i++)
-	{
-		if (old->listeners[i].fd >= 0 && find_listener(new, &old->listeners[i]) == NULL)
-			close(old->listeners[i].fd);
-	}
-}
-
 void
 http_open_listeners(const HttpConfig *old, HttpConfig *new)
 {
@@ -153,7 +142,11 @@ http_open_listeners(const HttpConfig *old, HttpConfig *new)
 	add_listeners(old, new, "etcd_leader.agent_listen", true);
 
 	/* a socket that the settings do not list any more may block a new one */
-	close_listeners(old, new);
+	for (int i = 0; i < old->nlisteners; i++)
+	{
+		if (old->listeners[i].fd >= 0 && find_listener(new, &old->listeners[i]) == NULL)
+			close(old->listeners[i].fd);
+	}
 	for (int i = 0; i < new->nlisteners; i++)
 	{
 		if (new->listeners[i].fd < 0)

@@ -15,14 +15,12 @@
 #include "postgres.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "connections.h"
 #include "http.h"
 
 /* Memory of a request: its line, its headers, and the head of the answer. */
@@ -205,9 +203,7 @@ accept_connections(const HttpListener *listener)
 
 /* ---- the loop ------------------------------------------------------------------ */
 
-static void log_start_failure(void *cls, const char *format, va_list args) pg_attribute_printf(2, 0);
-
-static void
+static void pg_attribute_printf(2, 0)
 log_start_failure(void *cls, const char *format, va_list args)
 {
 	char		message[512];

@@ -56,6 +56,13 @@ append_cell(StringInfo out, const char *class, const char *text)
 	appendStringInfoString(out, "</td>");
 }
 
+/* Empty for 0. */
+static void
+append_number_cell(StringInfo out, const char *class, int64 number)
+{
+	append_cell(out, class, number == 0 ? "" : psprintf(INT64_FORMAT, number));
+}
+
 /* "12 s", "5 min", "3 h", "2 d" */
 static void
 append_ago(StringInfo out, TimestampTz at)
@@ -89,12 +96,9 @@ append_queue(StringInfo out, const HttpQueue *queue)
 		const EtcdLeaderCandidate *place = &queue->places[i];
 
 		appendStringInfo(out, "<tr class=\"%s\">", place->is_self ? "self" : "");
-		if (place->position > 0)
-			appendStringInfo(out, "<td>%d</td>", place->position);
-		else
-			appendStringInfoString(out, "<td></td>");
+		append_number_cell(out, "", place->position);
 		append_cell(out, "", place->node);
-		appendStringInfo(out, "<td>" INT64_FORMAT "</td>", place->create_revision);
+		append_number_cell(out, "", place->create_revision);
 		append_cell(out, "wide", place->key);
 		appendStringInfoString(out, "</tr>\n");
 	}
@@ -192,10 +196,7 @@ append_events(StringInfo out)
 		appendStringInfo(out, "</td><td>%s</td>", shown->event);
 		append_cell(out, "", shown->election);
 		append_cell(out, "", shown->leader);
-		appendStringInfoString(out, "<td class=\"wide\">");
-		if (shown->fencing_token != 0)
-			appendStringInfo(out, INT64_FORMAT, shown->fencing_token);
-		appendStringInfoString(out, "</td>");
+		append_number_cell(out, "wide", shown->fencing_token);
 		append_cell(out, "", shown->reason);
 		appendStringInfoString(out, "</tr>\n");
 	}

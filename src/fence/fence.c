@@ -48,7 +48,6 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/utf8.h"
-#include "etcd/etcd_text.h"
 #include "fence.h"
 #include "settings/settings.h"
 #include "shared/shared_state.h"

@@ -68,42 +68,28 @@ functions_require_preloaded(void)
 				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
 }
 
-/* The index of a named election; ERROR if this session's settings lack it. */
-static int
-named_election(text *name)
-{
-	char	   *str = VARDATA_ANY(name);
-	int			len = (int) VARSIZE_ANY_EXHDR(name);
-	char	   *utf8 = pg_server_to_any(str, len, PG_UTF8);
-	int			index;
-
-	/* without a conversion it was not copied, and has no NUL */
-	if (utf8 != str)
-		len = (int) strlen(utf8);
-	index = settings_election_index(utf8, len);
-	if (index < 0)
-		status_report_no_election(text_to_cstring(name));
-	if (utf8 != str)
-		pfree(utf8);
-	return index;
-}
-
-/* The index of the first election; ERROR if the settings name none. */
-static inline int
-first_election(void)
-{
-	int			index = settings_election_index(NULL, 0);
-
-	if (unlikely(index < 0))
-		status_report_no_election(NULL);
-	return index;
-}
-
 int
 functions_election_argument(FunctionCallInfo fcinfo, int argno)
 {
+	text	   *name = NULL;
+	char	   *utf8 = NULL;
+	int			len = 0;
+	int			index;
+
 	functions_require_preloaded();
-	return PG_ARGISNULL(argno) ? first_election() : named_election(PG_GETARG_TEXT_PP(argno));
+	if (!PG_ARGISNULL(argno))
+	{
+		name = PG_GETARG_TEXT_PP(argno);
+		len = (int) VARSIZE_ANY_EXHDR(name);
+		utf8 = pg_server_to_any(VARDATA_ANY(name), len, PG_UTF8);
+		/* without a conversion it was not copied, and has no NUL */
+		if (utf8 != VARDATA_ANY(name))
+			len = (int) strlen(utf8);
+	}
+	index = settings_election_index(utf8, len);
+	if (unlikely(index < 0))
+		status_report_no_election(name ? text_to_cstring(name) : NULL);
+	return index;
 }
 
 char *
@@ -239,19 +225,6 @@ add_latencies(Row *row)
 }
 
 /*
- * How many notifiers there should be, and how many are at work.  A standby has
- * none, as it cannot NOTIFY.
- */
-static void
-add_notifiers(Row *row)
-{
-	int			expected = RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases));
-
-	row_add_value(row, Int32GetDatum(expected));
-	row_add_value(row, Int32GetDatum(notifier_register_running()));
-}
-
-/*
  * etcd_leader_stats() returns setof record: one row
  */
 Datum
@@ -272,7 +245,9 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	add_latencies(&row);
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_COMMITS_REFUSED)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_STATEMENTS_CANCELLED)));
-	add_notifiers(&row);
+	/* the notifiers that there should be, and those at work; a standby cannot NOTIFY */
+	row_add_value(&row, Int32GetDatum(RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases))));
+	row_add_value(&row, Int32GetDatum(notifier_register_running()));
 	row_add_text(&row, ETCD_LEADER_VERSION);
 	row_add_time(&row, stats_reset_at());
 	row_put(fcinfo, &row);
