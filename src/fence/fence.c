@@ -248,17 +248,6 @@ known_leader(const char *name)
 	return status_leader_for_message(settings_election_index(name, (int) strlen(name)));
 }
 
-/* For ereport(): a detail that names the leader.  leader: a name, or NULL. */
-static int
-errdetail_leader(const char *leader)
-{
-	if (leader)
-		return errdetail("The leader is \"%s\".", leader);
-	if (!shared_state_has_elector())
-		return errdetail("The elector of etcd_leader is not running.");
-	return errdetail("No leader is known at present.");
-}
-
 /* For ereport(): where to run the transaction.  leader: a name, or NULL. */
 static int
 errhint_leader(const char *leader)
@@ -442,7 +431,7 @@ fence_require(int election_index)
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("this instance does not lead election \"%s\"", requirement->shown),
-				 errdetail_leader(known_leader(election)),
+				 status_errdetail_leader(election_index),
 				 errhint("Connect to the leader, or wait until there is one.")));
 	if (i < nrequirements)
 	{

@@ -64,37 +64,11 @@ api_require_leader(const char *election)
 static bool
 api_get_status(int index, EtcdLeaderStatus *status, Size size)
 {
-	EtcdLeaderStatus full = {0};
-	StatusRow	row;
-	const ElectionView *view = &row.shared.view;
+	EtcdLeaderStatus full;
 
 	if (index < 0 || index >= settings_election_count())
 		return false;
-	status_read_row(index, &row);
-
-	strlcpy(full.election, row.election, sizeof(full.election));
-	strlcpy(full.node_name, row.contact.node_name, sizeof(full.node_name));
-	full.role = row.role;
-	full.is_leader = row.is_leader;
-	if (row.has_leader)
-	{
-		strlcpy(full.leader, view->leader, sizeof(full.leader));
-		full.fencing_token = view->leader_revision;
-		full.leader_since = row.shared.leader_since;
-	}
-	full.valid_for_us = row.valid_for_us;
-	full.lease_id = view->lease;
-	strlcpy(full.key, view->key, sizeof(full.key));
-	full.create_revision = view->create_revision;
-	full.state = row.state;
-	strlcpy(full.endpoint, row.contact.endpoint, sizeof(full.endpoint));
-	full.connected = row.contact.connected;
-	full.last_contact = row.contact.last_contact;
-	strlcpy(full.last_error, row.contact.last_error, sizeof(full.last_error));
-	full.last_error_at = row.contact.last_error_at;
-	full.won = row.won;
-	full.lost = row.lost;
-
+	status_read_row(index, &full);
 	memcpy(status, &full, Min(size, sizeof(full)));
 	return true;
 }
@@ -186,7 +160,7 @@ api_get_candidates(int index, EtcdLeaderCandidate *candidates, int max, Size siz
 		clock_now_ns() / NSEC_PER_USEC + timeout_ms * INT64CONST(1000);
 	SharedRequest request = {.command = COMMAND_CANDIDATES};
 	SharedReply *reply;
-	StatusRow	row;
+	EtcdLeaderStatus row;
 	int			n = -1;
 
 	if (index < 0 || index >= settings_election_count())

@@ -260,17 +260,14 @@ refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 {
 	const char *election = utf8_to_server(request->election);
 	const char *node = utf8_to_server(request->value);
-	char	   *leader;
 
 	switch (outcome)
 	{
 		case ELECTION_NOT_LEADER:
-			leader = status_leader_for_message(index);
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("this instance does not lead election \"%s\"", election),
-					 leader != NULL ? errdetail("The leader is \"%s\".", leader) :
-					 errdetail("No leader is known."),
+					 status_errdetail_leader(index),
 					 errhint("Call etcd_transfer() on the leader.")));
 			break;
 		case ELECTION_NO_SUCH_CANDIDATE:
@@ -347,7 +344,7 @@ etcd_candidates(PG_FUNCTION_ARGS)
 	/* page by page, all as of the revision at which the first one was read */
 	do
 	{
-		StatusRow	own;
+		EtcdLeaderStatus own;
 
 		reply = ask(&request, PG_INT64_MAX, NULL);
 		status_read_row(index, &own);

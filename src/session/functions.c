@@ -182,27 +182,27 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 	ROWS_BEGIN(status_columns);
 	for (int i = 0; i < settings_election_count(); i++)
 	{
-		StatusRow	status;
-		const ElectionView *view = &status.shared.view;
+		EtcdLeaderStatus status;
 
 		status_read_row(i, &status);
 		row_add_text(&row, status.election);
-		row_add_text(&row, status.contact.node_name);
+		row_add_text(&row, status.node_name);
 		row_add_text(&row, status.role);
 		row_add_value(&row, BoolGetDatum(status.is_leader));
-		row_add_text(&row, status.has_leader ? view->leader : NULL);
-		row_add_number(&row, status.has_leader ? view->leader_revision : 0);
-		row_add_time(&row, status.has_leader ? status.shared.leader_since : 0);
+		/* the name of a leader may be empty */
+		row_add(&row, CStringGetTextDatum(utf8_to_server(status.leader)), status.fencing_token == 0);
+		row_add_number(&row, status.fencing_token);
+		row_add_time(&row, status.leader_since);
 		row_add_interval(&row, status.valid_for_us);
-		row_add_lease(&row, view->lease);
-		row_add_text(&row, view->key);
-		row_add_number(&row, view->create_revision);
+		row_add_lease(&row, status.lease_id);
+		row_add_text(&row, status.key);
+		row_add_number(&row, status.create_revision);
 		row_add_text(&row, status.state);
-		row_add_text(&row, status.contact.endpoint);
-		row_add_value(&row, BoolGetDatum(status.contact.connected));
-		row_add_time(&row, status.contact.last_contact);
-		row_add_text(&row, status.contact.last_error);
-		row_add_time(&row, status.contact.last_error_at);
+		row_add_text(&row, status.endpoint);
+		row_add_value(&row, BoolGetDatum(status.connected));
+		row_add_time(&row, status.last_contact);
+		row_add_text(&row, status.last_error);
+		row_add_time(&row, status.last_error_at);
 		row_add_value(&row, Int64GetDatum(status.won));
 		row_add_value(&row, Int64GetDatum(status.lost));
 		row_put(fcinfo, &row);

@@ -14,6 +14,7 @@
 #define STATUS_H
 
 #include "base/compat.h"
+#include "etcd_leader.h"
 #include "shared_state.h"
 
 /*
@@ -47,25 +48,13 @@ extern char *status_current_leader(int index);
  */
 extern char *status_leader_for_message(int index);
 
-/* A row of etcd_leader_status. */
-typedef struct StatusRow
-{
-	const char *election;		/* its name */
-	SharedContact contact;
-	SharedElection shared;		/* zero if it was not taken up */
-	bool		is_leader;
-	bool		has_leader;		/* shared.view.leader is valid */
-	int64		valid_for_us;	/* 0 unless is_leader */
-	const char *role;
-	const char *state;
-	int64		won;
-	int64		lost;
-} StatusRow;
+/* For ereport(): a detail that names that leader, or says why it cannot. */
+extern int	status_errdetail_leader(int index);
 
-/* Fills in the row of an election that exists. */
-extern void status_read_row(int index, StatusRow *row);
+/* Fills in the row of etcd_leader_status for an election that exists. */
+extern void status_read_row(int index, EtcdLeaderStatus *row);
 
 /* Is the candidate of that key and node in the election of the row this instance? */
-extern bool status_is_self(const StatusRow *row, const char *key, const char *node);
+extern bool status_is_self(const EtcdLeaderStatus *row, const char *key, const char *node);
 
 #endif							/* STATUS_H */
