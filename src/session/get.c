@@ -21,7 +21,6 @@
 #include "functions.h"
 #include "rows.h"
 #include "shared/mailbox.h"
-#include "shared/shared_state.h"
 
 PG_FUNCTION_INFO_V1(etcd_get);
 
