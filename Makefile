@@ -14,7 +14,6 @@ DATA = sql/etcd_leader--1.0.sql
 OBJS = \
 	src/etcd_leader.o \
 	src/settings/settings.o \
-	src/settings/settings_check.o \
 	src/settings/settings_define.o \
 	src/etcd/endpoint_url.o \
 	src/protocol/requests.o \
@@ -92,9 +91,7 @@ HTTP_OBJS = \
 	http/isolation.o \
 	http/server.o \
 	http/connections.o \
-	http/agent.o \
 	http/routes.o \
-	http/text.o \
 	http/metrics.o \
 	http/status_page.o
 

@@ -48,24 +48,6 @@ static const struct
 
 /* ---- JSON --------------------------------------------------------------------- */
 
-/* A string of JSON. */
-static void
-append_string(StringInfo json, const char *text)
-{
-	StringInfoData valid;
-
-	initStringInfo(&valid);
-	while (*text != '\0')
-	{
-		int			len;
-		const char *character = http_next_character(&text, &len);
-
-		appendBinaryStringInfo(&valid, character, len);
-	}
-	escape_json(json, valid.data);
-	pfree(valid.data);
-}
-
 /* A member of an object; NULL or empty is null. */
 static void
 add_text(StringInfo json, const char *key, const char *text)
@@ -74,7 +56,7 @@ add_text(StringInfo json, const char *key, const char *text)
 	if (text == NULL || text[0] == '\0')
 		appendStringInfoString(json, "null");
 	else
-		append_string(json, text);
+		escape_json(json, http_valid_text(text));
 }
 
 static void

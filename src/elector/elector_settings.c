@@ -162,8 +162,8 @@ configure_client(void)
 	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
 	if (settings.nendpoints == 0)
 		return;					/* those before stay in use meanwhile */
-	settings.request_timeout_ms = settings_resolve_request_timeout_ms(ttl_ms);
-	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms(ttl_ms);
+	settings.request_timeout_ms = settings_resolve_timeout_ms(settings_request_timeout_ms, ttl_ms);
+	settings.connect_timeout_ms = settings_resolve_timeout_ms(settings_connect_timeout_ms, ttl_ms);
 	settings.ca_file = settings_ssl_ca_file;
 	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
 	settings.key_file = has_key ? key_file() : NULL;

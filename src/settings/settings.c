@@ -196,23 +196,10 @@ settings_resolve_node_name(char *buf, size_t size)
 	}
 }
 
-/* A timeout GUC: -1 becomes a ninth of the TTL. */
-static int
-resolve_timeout_ms(int timeout_ms, int ttl_ms)
+int
+settings_resolve_timeout_ms(int timeout_ms, int ttl_ms)
 {
 	return timeout_ms < 0 ? ttl_ms / 9 : timeout_ms;
-}
-
-int
-settings_resolve_request_timeout_ms(int ttl_ms)
-{
-	return resolve_timeout_ms(settings_request_timeout_ms, ttl_ms);
-}
-
-int
-settings_resolve_connect_timeout_ms(int ttl_ms)
-{
-	return resolve_timeout_ms(settings_connect_timeout_ms, ttl_ms);
 }
 
 int

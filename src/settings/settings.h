@@ -140,9 +140,8 @@ extern bool settings_follow_patroni(void);
 /* The node name in force: node_name, else cluster_name, else hostname:port. */
 extern void settings_resolve_node_name(char *buf, size_t size);
 
-/* The timeouts in force, in ms: -1 becomes a ninth of the TTL. */
-extern int	settings_resolve_request_timeout_ms(int ttl_ms);
-extern int	settings_resolve_connect_timeout_ms(int ttl_ms);
+/* A timeout in force, in ms: -1 becomes a ninth of the TTL. */
+extern int	settings_resolve_timeout_ms(int timeout_ms, int ttl_ms);
 
 /*
  * The safety margin in force, in ms: -1 becomes a tenth of the TTL.  A larger

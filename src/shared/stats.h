@@ -19,7 +19,7 @@
 
 typedef enum SharedCounter
 {
-	COUNTER_REQUESTS,
+	COUNTER_REQUESTS,			/* these come first in etcd_leader_stats, in this order */
 	COUNTER_FAILURES,
 	COUNTER_TIMEOUTS,
 	COUNTER_ENDPOINT_SWITCHES,
