@@ -341,7 +341,6 @@ begin_elector(void)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
 	wait_event = compat_wait_event("EtcdLeaderElectorMain");
-	elector_begin_mailbox();
 	elector_begin_changes();
 	shared_state_begin_elector();
 	resume();

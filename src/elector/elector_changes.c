@@ -225,7 +225,7 @@ static void receive_get(void *ctx, uint64_t id, const EtcdAnswer *answer, const 
 static void
 send_get(void)
 {
-	const char *page = mailbox_page();
+	const char *page = mailbox_page;
 	char	   *end = NULL;
 	EtcdOp		range = {.kind = ETCD_OP_RANGE};
 	EtcdRequest txn = {.kind = ETCD_TXN, .success = &range, .nsuccess = 1, .is_large = true};
@@ -255,7 +255,7 @@ elector_begin_get(int place, const SharedRequest *request)
 {
 	get_request = *request;
 	get_tries = 0;
-	if (is_watched(request, mailbox_page()))
+	if (is_watched(request, mailbox_page))
 		send_get();
 	else
 		mailbox_reply_failure(place, REPLY_NOT_WATCHED, "");
@@ -285,7 +285,7 @@ put_key(char *page, size_t *len, const EtcdKeyValue *kv)
 static void
 receive_get(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
-	int			place = mailbox_place_for_page();
+	int			place = MAILBOX_PAGE_PLACE;
 	SharedReply *reply;
 	const EtcdResult *result;
 
@@ -306,7 +306,7 @@ receive_get(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *
 	reply->kind = REPLY_PAGE;
 	reply->revision = get_request.at_revision > 0 ? get_request.at_revision : answer->header.revision;
 	result = &answer->results[0];
-	while (reply->nkeys < result->nkvs && put_key(mailbox_page(), &reply->page_len, &result->kvs[reply->nkeys]))
+	while (reply->nkeys < result->nkvs && put_key(mailbox_page, &reply->page_len, &result->kvs[reply->nkeys]))
 		reply->nkeys++;
 	reply->more = reply->nkeys < result->nkvs || (get_request.prefix && result->nkvs >= get_request.limit);
 	if (reply->nkeys == 0 && result->nkvs > 0)

@@ -143,9 +143,6 @@ extern void elector_finish_discovery(void);
 
 /* ---- elector_mailbox.c ----------------------------------------------------- */
 
-/* Called once, at the start of the elector. */
-extern void elector_begin_mailbox(void);
-
 /* Takes the requests of backends. */
 extern void elector_serve_mailbox(void);
 

@@ -28,7 +28,7 @@ typedef struct CandidatesRequest
 	int			tries;
 } CandidatesRequest;
 
-static CandidatesRequest *candidates_requests;	/* by place in the mailbox */
+static CandidatesRequest candidates_requests[MAILBOX_SIZE]; /* by place */
 
 /*
  * The backends that wait for a verifying read: places in the mailbox, by slot.
@@ -37,12 +37,6 @@ static uint32 to_verify[ELECTION_MAX_ELECTIONS];	/* it has to be sent */
 static uint32 verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
 
 static void receive_candidates(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
-
-void
-elector_begin_mailbox(void)
-{
-	candidates_requests = palloc0(mailbox_size() * sizeof(CandidatesRequest));
-}
 
 /*
  * Asks for a page of an election's queue, in the order of its places; of a
@@ -238,7 +232,7 @@ send_verifications(void)
 void
 elector_serve_mailbox(void)
 {
-	for (int place = 0; place < mailbox_size(); place++)
+	for (int place = 0; place < MAILBOX_SIZE; place++)
 	{
 		SharedRequest request;
 		int			slot;
@@ -274,7 +268,7 @@ elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 	{
 		uint32	   *places = &verifying[ticket & ~VERIFY_TICKET];
 
-		for (int place = 0; place < mailbox_size(); place++)
+		for (int place = 0; place < MAILBOX_SIZE; place++)
 		{
 			if (*places & (UINT32_C(1) << place))
 				mailbox_reply(place, reply);

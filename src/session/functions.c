@@ -268,23 +268,13 @@ add_notifiers(Row *row)
 Datum
 etcd_leader_stats(PG_FUNCTION_ARGS)
 {
-	static const SharedCounter before_lost[] = {
-		COUNTER_REQUESTS,
-		COUNTER_FAILURES,
-		COUNTER_TIMEOUTS,
-		COUNTER_ENDPOINT_SWITCHES,
-		COUNTER_LEASES_GRANTED,
-		COUNTER_KEEPALIVES,
-		COUNTER_WATCH_RESTARTS,
-		COUNTER_ELECTIONS_WON
-	};
 	Row			row = {0};
 
 	require_preloaded();
 	ROWS_BEGIN(stats_columns);
 
-	for (Size i = 0; i < lengthof(before_lost); i++)
-		row_add_value(&row, Int64GetDatum(stats_counter(before_lost[i])));
+	for (int counter = COUNTER_REQUESTS; counter <= COUNTER_ELECTIONS_WON; counter++)
+		row_add_value(&row, Int64GetDatum(stats_counter(counter)));
 	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
 		row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_ELECTIONS_LOST + reason)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_NOTIFICATIONS_SENT)));

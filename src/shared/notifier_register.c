@@ -38,19 +38,6 @@ typedef struct NotifierRegister
 
 static NotifierRegister *notifiers = NULL;
 
-static void
-init_register(void)
-{
-	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
-	{
-		pg_atomic_init_u64(&notifiers->slots[i].ticket, 0);
-		pg_atomic_init_u32(&notifiers->slots[i].barred, 0);
-		pg_atomic_init_u64(&notifiers->slots[i].bars, 0);
-		pg_atomic_init_u32(&notifiers->slots[i].claimed, 0);
-		pg_atomic_init_u64(&notifiers->slots[i].announced, 0);
-	}
-}
-
 /* Those that an earlier elector admitted. */
 static void
 dismiss_all(void)
@@ -60,7 +47,7 @@ dismiss_all(void)
 }
 
 const SharedPart notifier_register_part = {
-	.name = "etcd_leader notifiers", .size = sizeof(NotifierRegister), .memory = (void **) &notifiers, .init = init_register,
+	.name = "etcd_leader notifiers", .size = sizeof(NotifierRegister), .memory = (void **) &notifiers,
 	.elector_begins = dismiss_all
 };
 
