@@ -156,28 +156,19 @@ notifier_register_claim(int notifier_slot, uint64 ticket)
 }
 
 bool
-notifier_register_wait(int notifier_slot, uint64 ticket, uint32 wait_event)
+notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event)
 {
+	int64		until_us = clock_now_ns() / 1000 + pause_ms * INT64CONST(1000);
+	long		left_ms;
 	bool		admitted;
 
 	ConditionVariablePrepareToSleep(events_for_notifiers());
 	while ((admitted = is_admitted(notifier_slot, ticket)) &&
-		   events_last() <= notifier_register_announced(notifier_slot))
-		ConditionVariableSleep(events_for_notifiers(), wait_event);
+		   ((left_ms = clock_remaining_ms(until_us)) > 0 ||
+			events_last() <= notifier_register_announced(notifier_slot)))
+		(void) ConditionVariableTimedSleep(events_for_notifiers(), left_ms > 0 ? left_ms : -1, wait_event);
 	ConditionVariableCancelSleep();
 	return admitted;
-}
-
-void
-notifier_register_pause(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event)
-{
-	int64		until_us = clock_now_ns() / 1000 + pause_ms * INT64CONST(1000);
-	long		left_ms;
-
-	ConditionVariablePrepareToSleep(events_for_notifiers());
-	while (is_admitted(notifier_slot, ticket) && (left_ms = clock_remaining_ms(until_us)) > 0)
-		(void) ConditionVariableTimedSleep(events_for_notifiers(), left_ms, wait_event);
-	ConditionVariableCancelSleep();
 }
 
 int
