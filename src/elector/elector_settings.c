@@ -274,7 +274,7 @@ elector_ask_versions(void)
 }
 
 void
-elector_learn_version(int endpoint, const char *version)
+elector_learn_version(void *ctx, int endpoint, const char *version)
 {
 	char		printable[ETCD_MESSAGE_SIZE];
 
