@@ -9,7 +9,7 @@
  *						etcd_leader_status shows them
  * elector_settings.c	settings and endpoints, for the protocol and the client
  * elector_mailbox.c	requests of backends
- * elector_changes.c	changes of keys of others, and reads of them
+ * elector_changes.c	changes of keys of others
  *
  *-------------------------------------------------------------------------
  */
@@ -172,7 +172,7 @@ extern void elector_changes_ended(EtcdOutcome outcome, const char *why);
 /* Wakes the processes that wait for events, if there are new ones. */
 extern void elector_wake_for_changes(void);
 
-/* A request of etcd_get() was taken. */
-extern void elector_begin_get(int place, const SharedRequest *request);
+/* Is the key below a watched prefix? */
+extern bool elector_watches_key(const char *key, size_t len);
 
 #endif							/* ELECTOR_INTERNAL_H */
