@@ -97,19 +97,6 @@ StaticAssertDecl(sizeof(NotifierStart) <= BGW_EXTRALEN,
 
 /* ---- in the elector ----------------------------------------------------- */
 
-static bool
-is_listed(const List *databases, const char *database)
-{
-	ListCell   *cell;
-
-	foreach(cell, databases)
-	{
-		if (strcmp(lfirst(cell), database) == 0)
-			return true;
-	}
-	return false;
-}
-
 static Notifier *
 find_notifier(const char *database)
 {
@@ -163,10 +150,10 @@ notifier_configure(void)
 		const char *database = notifier_register_database(i);
 
 		/* of an earlier elector, too */
-		if (database != NULL && !is_listed(databases, database))
+		if (database != NULL && !settings_is_listed(databases, database))
 			notifier_register_forget(i);
 
-		if (notifier->database[0] != '\0' && !is_listed(databases, notifier->database))
+		if (notifier->database[0] != '\0' && !settings_is_listed(databases, notifier->database))
 		{
 			/* never wait for it: it may hang in its commit */
 			if (notifier->handle != NULL)

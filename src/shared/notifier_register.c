@@ -54,21 +54,14 @@ const SharedPart notifier_register_part = {
 int
 notifier_register_slot(const char *database, int64 from, uint64 *ticket)
 {
-	int			found = -1;
+	int			found = notifier_register_find(database);
 	NotifierSlot *notifier;
 
-	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	/* a notifier that was dismissed may still store its mark */
+	for (int i = 0; found < 0 && i < SETTINGS_MAX_DATABASES; i++)
 	{
-		notifier = &notifiers->slots[i];
-		if (strcmp(notifier->database, database) == 0)
-		{
-			found = i;
-			break;
-		}
-
-		/* a notifier that was dismissed may still store its mark */
-		if (found < 0 && notifier->database[0] == '\0' &&
-			pg_atomic_read_u32(&notifier->claimed) == 0)
+		if (notifiers->slots[i].database[0] == '\0' &&
+			pg_atomic_read_u32(&notifiers->slots[i].claimed) == 0)
 			found = i;
 	}
 	if (found < 0)

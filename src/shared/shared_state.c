@@ -217,12 +217,6 @@ published_election(SharedSlot *slot)
 	return &slot->copies[pg_atomic_read_u64(&slot->generation) & 1];
 }
 
-static void
-write_election(SharedSlot *slot, const SharedElection *election)
-{
-	write_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
-}
-
 /*
  * From here until the end readers that have cached a slot search again, and
  * find none.
@@ -252,7 +246,7 @@ free_slots(void)
 	shared_state_withdraw_all();
 	begin_layout_change();
 	for (int i = 0; i < settings_max_elections; i++)
-		write_election(&slots[i].slot, &nothing);
+		write_snapshot(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing), &nothing);
 	end_layout_change();
 }
 
@@ -384,7 +378,7 @@ shared_state_publish(int slot_number, const ElectionView *view)
 
 	if (renamed)
 		begin_layout_change();
-	write_election(slot, &new);
+	write_snapshot(&slot->generation, slot->copies, sizeof(new), &new);
 	if (renamed)
 		end_layout_change();
 
