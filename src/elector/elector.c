@@ -430,13 +430,12 @@ work(void)
 
 	elector_serve_mailbox();
 	election_tick(elector.core, clock_now_ns());
-	elector_tick_changes();
+	first_ns = earlier(first_ns, elector_tick_changes());
 	first_ns = earlier(first_ns, notifier_supervise());
 	first_ns = earlier(first_ns, http_launcher_supervise());
 	first_ns = earlier(first_ns, hooks_supervise());
 	first_ns = earlier(first_ns, elector_discover());
 	first_ns = earlier(first_ns, election_wakeup_ns(elector.core));
-	first_ns = earlier(first_ns, elector_changes_wakeup_ns());
 	first_ns = earlier(first_ns, client_wakeup_ns());
 	first_ns = earlier(first_ns, promotion_wakeup_ns());
 	return (long) ((Max(first_ns - clock_now_ns(), 0) + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);

@@ -146,15 +146,10 @@ elector_end_changes(void)
 		changes_configure(changes, clock_now_ns(), NULL, 0, 0);
 }
 
-void
+int64
 elector_tick_changes(void)
 {
 	changes_tick(changes, clock_now_ns());
-}
-
-int64
-elector_changes_wakeup_ns(void)
-{
 	return changes_wakeup_ns(changes);
 }
 

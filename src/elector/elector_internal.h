@@ -162,8 +162,7 @@ extern void elector_configure_changes(void);
  * Does the work that is due, and returns when there is more (PG_INT64_MAX:
  * never).
  */
-extern void elector_tick_changes(void);
-extern int64 elector_changes_wakeup_ns(void);
+extern int64 elector_tick_changes(void);
 
 /* Frames of etcd, and the end of their stream. */
 extern void elector_watched_changes(const EtcdWatchFrame *frame);
