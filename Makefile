@@ -65,7 +65,6 @@ OBJS = \
 	src/notifier/vacate.o \
 	src/shared/notifier_register.o \
 	src/base/quiet_exit.o \
-	src/base/attempt.o \
 	src/hooks/hooks.o \
 	src/hooks/hooks_file.o \
 	src/hooks/hooks_worker.o \

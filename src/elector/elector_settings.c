@@ -229,19 +229,6 @@ elector_follow_ttl(void)
 		configure_client();
 }
 
-static bool
-is_in_list(const List *strings, const char *string)
-{
-	ListCell   *lc;
-
-	foreach(lc, strings)
-	{
-		if (strcmp(lfirst(lc), string) == 0)
-			return true;
-	}
-	return false;
-}
-
 void
 elector_warn_of_members(void)
 {
@@ -252,7 +239,8 @@ elector_warn_of_members(void)
 		const char *url = etcd_client_endpoint_url(elector.client, i);
 		MemoryContext context;
 
-		if (!settings_exposes_password(url) || is_in_list(configured, url) || is_in_list(warned_members, url))
+		if (!settings_exposes_password(url) || settings_is_listed(configured, url) ||
+			settings_is_listed(warned_members, url))
 			continue;
 		context = MemoryContextSwitchTo(TopMemoryContext);
 		warned_members = lappend(warned_members, pstrdup(url));
@@ -274,7 +262,7 @@ elector_ask_versions(void)
 }
 
 void
-elector_learn_version(int endpoint, const char *version)
+elector_learn_version(void *ctx, int endpoint, const char *version)
 {
 	char		printable[ETCD_MESSAGE_SIZE];
 

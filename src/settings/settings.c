@@ -69,6 +69,19 @@ settings_split(const char *value)
 	return elements;
 }
 
+bool
+settings_is_listed(const List *strings, const char *string)
+{
+	ListCell   *cell;
+
+	foreach(cell, strings)
+	{
+		if (strcmp(lfirst(cell), string) == 0)
+			return true;
+	}
+	return false;
+}
+
 List *
 settings_endpoint_urls(void)
 {

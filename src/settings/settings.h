@@ -96,6 +96,9 @@ extern bool settings_exposes_password(const char *url);
  */
 extern List *settings_split(const char *value);
 
+/* Is the string in such a List? */
+extern bool settings_is_listed(const List *strings, const char *string);
+
 /*
  * The URLs of etcd_leader.endpoints, palloc'd; a host and a port have become
  * one.
