@@ -35,7 +35,9 @@ OBJS = \
 	src/protocol/changes.o \
 	src/protocol/watch.o \
 	src/etcd/etcd_encode.o \
-	src/etcd/etcd_decode.o \
+	src/etcd/etcd_json.o \
+	src/etcd/etcd_proto.o \
+	src/etcd/etcd_messages.o \
 	src/etcd/etcd_errors.o \
 	src/etcd/etcd_text.o \
 	src/etcd/etcd_answers.o \

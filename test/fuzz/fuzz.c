@@ -447,7 +447,7 @@ check_request(const EtcdRequest *request, const char *expected)
 	do
 	{
 		fuzz_watch_memory(fail_at);
-		text = etcd_encode_request(request, &len);
+		text = etcd_encode_request(ETCD_JSON, request, &len);
 		CHECK((text == NULL) == (fail_at > 0));
 		CHECK(text == NULL || (len == strlen(expected) && memcmp(text, expected, len + 1) == 0));
 		if (fail_at == 0)
@@ -472,32 +472,42 @@ fuzz_check_encoding(const EtcdKeyValue *kv)
 	EtcdWatch	watch = {.watch_id = 1,.key = kv->key,.range_end = kv->value,.start_revision = kv->mod_revision};
 	EtcdAnswer	answer;
 	const EtcdKeyValue *again;
-	char	   *key = base64(kv->key);
-	char	   *value = base64(kv->value);
+	char	   *key;
+	char	   *value;
+	char	   *put_value;
 	char	   *range_end;
 	char		lease[64] = "";
+	char		start[64] = "";
 	char	   *expected;
 	char	   *text;
 	size_t		len;
 
+	/* no request names it */
+	if (kv->key.len == 0)
+		return;
+	key = base64(kv->key);
+	value = base64(kv->value);
+
 	/* empty and zero members are left out */
-	print(&range_end, "%s%s%s", kv->value.len > 0 ? ",\"range_end\":\"" : "", value,
-		  kv->value.len > 0 ? "\"" : "");
+	print(&put_value, kv->value.len > 0 ? ",\"value\":\"%s\"" : "%s", value);
+	print(&range_end, kv->value.len > 0 ? ",\"range_end\":\"%s\"" : "%s", value);
 	if (kv->lease != 0)
 		snprintf(lease, sizeof(lease), ",\"lease\":\"%" PRId64 "\"", kv->lease);
+	if (kv->mod_revision != 0)
+		snprintf(start, sizeof(start), ",\"start_revision\":\"%" PRId64 "\"", kv->mod_revision);
 
 	print(&expected,
 		  "{\"compare\":[{\"key\":\"%s\",\"result\":\"EQUAL\",\"target\":\"CREATE\","
 		  "\"create_revision\":\"%" PRId64 "\"}],"
-		  "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\"%s}}],"
+		  "\"success\":[{\"request_put\":{\"key\":\"%s\"%s%s}}],"
 		  "\"failure\":[{\"request_range\":{\"key\":\"%s\"%s}}]}",
-		  key, kv->create_revision, key, value, lease, key, range_end);
+		  key, kv->create_revision, key, put_value, lease, key, range_end);
 	check_request(&request, expected);
 	fuzz_drop(expected);
 
 	print(&expected,
-		  "{\"create_request\":{\"key\":\"%s\"%s,\"watch_id\":\"1\",\"start_revision\":\"%" PRId64 "\"}}",
-		  key, range_end, kv->mod_revision);
+		  "{\"create_request\":{\"key\":\"%s\"%s,\"watch_id\":\"1\"%s}}",
+		  key, range_end, start);
 	text = etcd_encode_watches(&watch, 1, &len);
 	CHECK(text != NULL && len == strlen(expected) && strcmp(text, expected) == 0);
 	free(text);
@@ -520,6 +530,7 @@ fuzz_check_encoding(const EtcdKeyValue *kv)
 	etcd_free_answer(&answer);
 	fuzz_drop(expected);
 
+	fuzz_drop(put_value);
 	fuzz_drop(range_end);
 	fuzz_drop(value);
 	fuzz_drop(key);
