@@ -487,101 +487,79 @@ etcd_proto_encode_cancel(int64_t watch_id, size_t *len)
 
 /* ---- copies ---------------------------------------------------------- */
 
-/* Memory that is given out in pieces; none yet while they are counted. */
+/* The memory of a copy.  While it is counted, there is none. */
 typedef struct Arena
 {
 	char	   *memory;
 	size_t		used;
 } Arena;
 
-static void *
-place(Arena *arena, const void *data, size_t len)
+/* Replaces a pointer by one to a copy of its bytes. */
+static void
+place(Arena *arena, void *pointer, size_t len)
 {
-	void	   *copy = NULL;
+	const void **data = pointer;
 
 	if (arena->memory != NULL && len > 0)
-		copy = memcpy(arena->memory + arena->used, data, len);
+		*data = memcpy(arena->memory + arena->used, *data, len);
 	arena->used += MAXALIGN(len);
-	return copy;
 }
 
-static const EtcdCompare *
-place_compares(Arena *arena, const EtcdCompare *compares, int ncompares)
+static void
+place_ops(Arena *arena, const EtcdOp **ops, int nops)
 {
-	EtcdCompare *copies = place(arena, compares, ncompares * sizeof(*compares));
-
-	for (int i = 0; i < ncompares; i++)
-	{
-		const char *key = place(arena, compares[i].key.data, compares[i].key.len);
-
-		if (copies != NULL)
-			copies[i].key.data = key;
-	}
-	return copies;
-}
-
-static const EtcdOp *
-place_ops(Arena *arena, const EtcdOp *ops, int nops)
-{
-	EtcdOp	   *copies = place(arena, ops, nops * sizeof(*ops));
-
+	place(arena, ops, nops * sizeof(EtcdOp));
 	for (int i = 0; i < nops; i++)
 	{
-		const char *key = place(arena, ops[i].key.data, ops[i].key.len);
-		const char *range_end = place(arena, ops[i].range_end.data, ops[i].range_end.len);
-		const char *value = place(arena, ops[i].value.data, ops[i].value.len);
+		EtcdOp	   *op = unconstify(EtcdOp *, &(*ops)[i]);
 
-		if (copies == NULL)
-			continue;
-		copies[i].key.data = key;
-		copies[i].range_end.data = range_end;
-		copies[i].value.data = value;
+		place(arena, &op->key.data, op->key.len);
+		place(arena, &op->range_end.data, op->range_end.len);
+		place(arena, &op->value.data, op->value.len);
 	}
-	return copies;
 }
 
-static const char *
-place_text(Arena *arena, const char *text)
+/* Everything that a request points to. */
+static void
+place_request(Arena *arena, EtcdRequest *request)
 {
-	return text == NULL ? NULL : place(arena, text, strlen(text) + 1);
-}
-
-static EtcdRequest *
-place_request(Arena *arena, const EtcdRequest *request)
-{
-	EtcdRequest *copy = place(arena, request, sizeof(*request));
-	const EtcdCompare *compares = place_compares(arena, request->compares, request->ncompares);
-	const EtcdOp *success = place_ops(arena, request->success, request->nsuccess);
-	const EtcdOp *failure = place_ops(arena, request->failure, request->nfailure);
-	const char *username = place_text(arena, request->username);
-	const char *password = place_text(arena, request->password);
-
-	if (copy != NULL)
+	place(arena, &request->compares, request->ncompares * sizeof(EtcdCompare));
+	for (int i = 0; i < request->ncompares; i++)
 	{
-		copy->compares = compares;
-		copy->success = success;
-		copy->failure = failure;
-		copy->username = username;
-		copy->password = password;
+		EtcdCompare *compare = unconstify(EtcdCompare *, &request->compares[i]);
+
+		place(arena, &compare->key.data, compare->key.len);
 	}
-	return copy;
+	place_ops(arena, &request->success, request->nsuccess);
+	place_ops(arena, &request->failure, request->nfailure);
+	if (request->kind == ETCD_AUTHENTICATE)
+	{
+		place(arena, &request->username, strlen(request->username) + 1);
+		place(arena, &request->password, strlen(request->password) + 1);
+	}
 }
 
 EtcdRequest *
 etcd_copy_request(const EtcdRequest *request)
 {
-	Arena		arena = {NULL, 0};
+	Arena		arena = {NULL, MAXALIGN(sizeof(EtcdRequest))};
+	EtcdRequest *copy;
 
-	(void) place_request(&arena, request);
-	arena.memory = malloc(arena.used);
-	arena.used = 0;
-	return arena.memory != NULL ? place_request(&arena, request) : NULL;
+	place_request(&arena, unconstify(EtcdRequest *, request));
+	copy = malloc(arena.used);
+	if (copy == NULL)
+		return NULL;
+	*copy = *request;
+	arena.memory = (char *) copy;
+	arena.used = MAXALIGN(sizeof(EtcdRequest));
+	place_request(&arena, copy);
+	return copy;
 }
 
 void
 etcd_free_request(EtcdRequest *request)
 {
-	if (request != NULL && request->password != NULL)
+	if (request != NULL && request->kind == ETCD_AUTHENTICATE)
 		explicit_bzero(unconstify(char *, request->password), strlen(request->password));
 	free(request);
 }
