@@ -546,7 +546,7 @@ etcd_copy_request(const EtcdRequest *request)
 	EtcdRequest *copy;
 
 	place_request(&arena, unconstify(EtcdRequest *, request));
-	copy = malloc(arena.used);
+	copy = calloc(1, arena.used);
 	if (copy == NULL)
 		return NULL;
 	*copy = *request;
