@@ -16,14 +16,7 @@
 
 #include "common/base64.h"
 
-#include "etcd_api.h"
-
-/* The most bytes of a varint. */
-#define VARINT_SIZE		10
-
-/* The types of protobuf's fields that are used here. */
-#define WIRE_VARINT		0
-#define WIRE_BYTES		2
+#include "etcd_messages.h"
 
 /* Text or bytes that grow.  If memory runs out, nothing more is added. */
 typedef struct Writer
@@ -103,7 +96,7 @@ format_varint(char *bytes, uint64_t value)
 static void
 put_varint(Writer *writer, uint64_t value)
 {
-	char		bytes[VARINT_SIZE];
+	char		bytes[MAX_VARINT_SIZE];
 
 	if (writer->dialect == ETCD_GRPC)
 		put_data(writer, bytes, format_varint(bytes, value));
@@ -156,9 +149,9 @@ put_base64(Writer *writer, EtcdBytes bytes)
  * its name, which is NULL in a list.
  */
 static void
-put_key(Writer *writer, const char *name, int number, int wire_type)
+put_key(Writer *writer, const char *name, int number, WireType type)
 {
-	put_varint(writer, (uint64_t) number << 3 | wire_type);
+	put_varint(writer, (uint64_t) number << 3 | type);
 	if (writer->len > 0 && strchr("{[", writer->data[writer->len - 1]) == NULL)
 		put_json(writer, ",");
 	if (name != NULL)
@@ -254,7 +247,7 @@ begin(Writer *writer, const char *name, int number)
 static void
 end(Writer *writer, size_t start)
 {
-	char		bytes[VARINT_SIZE];
+	char		bytes[MAX_VARINT_SIZE];
 	size_t		len = writer->len - start;
 	int			n = format_varint(bytes, len);
 

@@ -169,10 +169,7 @@ read_member(Reader *reader, const json_t *value, const Field *field, void *struc
 			return parse_string(reader, value, target);
 		case FIELD_EVENT_TYPE:
 			return parse_event_type(value, target);
-		case FIELD_RESULT:
 		case FIELD_MESSAGE:
-			if (field->type == FIELD_RESULT)
-				((EtcdResult *) structure)->kind = (EtcdOpKind) field->extra;
 			read_message(reader, value, field->message, target);
 			return json_is_object(value);
 		case FIELD_LIST:

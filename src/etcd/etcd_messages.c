@@ -58,11 +58,12 @@ static const Field delete_fields[] = {
 };
 static const Message delete_message = MESSAGE(delete_fields, EtcdResult);
 
+/* in the order of EtcdOpKind */
 static const Field result_fields[] = {
-	{"response_range", 1, FIELD_RESULT, false, 0, &range_message, ETCD_OP_RANGE},
-	{"response_put", 2, FIELD_RESULT, false, 0, &empty_message, ETCD_OP_PUT},
-	{"response_delete_range", 3, FIELD_RESULT, false, 0, &delete_message, ETCD_OP_DELETE},
-	{"response_txn", 4, FIELD_RESULT, false, 0, &empty_message, ETCD_OP_EMPTY_TXN},
+	{"response_range", 1, FIELD_MESSAGE, false, 0, &range_message, 0},
+	{"response_put", 2, FIELD_MESSAGE, false, 0, &empty_message, 0},
+	{"response_delete_range", 3, FIELD_MESSAGE, false, 0, &delete_message, 0},
+	{"response_txn", 4, FIELD_MESSAGE, false, 0, &empty_message, 0},
 };
 static const Message result_message =
 {result_fields, lengthof(result_fields), sizeof(EtcdResult), true};
@@ -246,7 +247,7 @@ void *
 etcd_next_item(const Field *field, void *structure)
 {
 	char	   *items = *(void **) ((char *) structure + field->offset);
-	int		   *number = (int *) ((char *) structure + field->extra);
+	int		   *number = (int *) ((char *) structure + field->number_offset);
 
 	return items + (*number)++ * item_size(field);
 }
@@ -266,9 +267,11 @@ etcd_finish_message(Reader *reader, const Message *message, void *structure, uin
 		/* empty bytes are left out, and end with a NUL all the same */
 		if (field->type == FIELD_BYTES && !is_present)
 			((EtcdBytes *) ((char *) structure + field->offset))->data = "";
+		if (message->is_result && is_present)
+			((EtcdResult *) structure)->kind = (EtcdOpKind) i;
 	}
 	/* one bit is set, and no other */
-	if (message->one_of && (present == 0 || (present & (present - 1)) != 0))
+	if (message->is_result && (present == 0 || (present & (present - 1)) != 0))
 		etcd_fail_reading(reader, "one member is expected of those like", message->fields[0].name);
 }
 

@@ -18,25 +18,34 @@
 
 #include "etcd_api.h"
 
-/*
- * Where a member goes, and what it is in JSON; in protobuf, numbers are
- * varints, and all else is bytes with their length.
- */
+/* What a member is in its structure. */
 typedef enum FieldType
 {
-	FIELD_INT64,				/* a string of digits, or a number */
+	/* protobuf: WIRE_VARINT */
+	FIELD_INT64,
 	FIELD_UINT64,
 	FIELD_BOOL,
 	FIELD_EVENT_TYPE,			/* bool: is it DELETE? */
-	FIELD_BYTES,				/* base64; EtcdBytes */
+	/* protobuf: WIRE_BYTES */
+	FIELD_BYTES,				/* EtcdBytes */
 	FIELD_TEXT,					/* a message for people, ETCD_MESSAGE_SIZE */
-	FIELD_STRING,				/* const char *, without a NUL in it */
+	FIELD_STRING,				/* const char *, UTF-8 without a NUL in it */
+	/* the same, and not one scalar */
 	FIELD_MESSAGE,				/* a message inside */
-	FIELD_LIST,					/* messages, or strings if there is no
-								 * message; pointer, and an int with their
-								 * number at offset `extra` */
-	FIELD_RESULT				/* one of the kinds of EtcdResult, `extra` */
+	FIELD_LIST					/* pointer to messages, or to strings if there is
+								 * no message, and an int with their number */
 } FieldType;
+
+/* How a field lies in the bytes of protobuf; 3 and 4 are not of proto3. */
+typedef enum WireType
+{
+	WIRE_VARINT = 0,
+	WIRE_FIXED64 = 1,
+	WIRE_BYTES = 2,				/* a varint with their number comes first */
+	WIRE_FIXED32 = 5
+} WireType;
+
+#define MAX_VARINT_SIZE		10
 
 typedef struct Message Message;
 
@@ -48,7 +57,7 @@ typedef struct Field
 	bool		required;		/* protobuf: and a scalar is not zero */
 	size_t		offset;			/* in the structure of the message */
 	const Message *message;
-	size_t		extra;
+	size_t		number_offset;	/* LIST: of the number of items */
 } Field;
 
 struct Message
@@ -56,7 +65,12 @@ struct Message
 	const Field *fields;
 	int			nfields;
 	size_t		size;			/* of the structure */
-	bool		one_of;			/* exactly one of the fields is there */
+
+	/*
+	 * An EtcdResult: exactly one of the fields is there, and its index is the
+	 * kind.
+	 */
+	bool		is_result;
 };
 
 /* What the answer to a request of each kind is, and a frame of a watch. */
@@ -86,7 +100,7 @@ extern void etcd_allocate_list(Reader *reader, const Field *field, void *structu
 /* The place of the next item of a list. */
 extern void *etcd_next_item(const Field *field, void *structure);
 
-/* What follows the last member; `present` has a bit for each field, by its index. */
+/* What follows the last member.  `present` has a bit for each field, by its index. */
 extern void etcd_finish_message(Reader *reader, const Message *message, void *structure,
 								uint32_t present);
 extern void etcd_finish_answer(Reader *reader, EtcdRequestKind kind, EtcdAnswer *answer);

@@ -26,14 +26,6 @@ typedef struct Input
 	size_t		left;
 } Input;
 
-typedef enum WireType
-{
-	WIRE_VARINT = 0,
-	WIRE_FIXED64 = 1,
-	WIRE_BYTES = 2,
-	WIRE_FIXED32 = 5			/* 3 and 4 are groups, which proto3 has not */
-} WireType;
-
 /* A field, as it lies in the bytes. */
 typedef struct Item
 {
@@ -155,10 +147,7 @@ read_item(Reader *reader, const Item *item, const Field *field, void *structure)
 			return true;
 		case FIELD_STRING:
 			return etcd_copy_string(reader, item->bytes.data, item->value, target);
-		case FIELD_RESULT:
 		case FIELD_MESSAGE:
-			if (field->type == FIELD_RESULT)
-				((EtcdResult *) structure)->kind = (EtcdOpKind) field->extra;
 			read_message(reader, item->bytes, field->message, target);
 			return true;
 		case FIELD_LIST:
