@@ -300,6 +300,8 @@ test_copy(void **state)
 	EtcdOp	   *own_success = (EtcdOp *) copy((const char *) success, sizeof(success));
 	EtcdOp	   *own_failure = (EtcdOp *) copy((const char *) failure, sizeof(failure));
 	char	   *key = copy("a/k", 3);
+	char	   *value = copy("v\0w", 3);
+	char	   *range_end = copy("a0", 2);
 	EtcdRequest own = txn;
 	EtcdRequest grant = {.kind = ETCD_GRANT,.lease = 777,.ttl_s = 5,.is_large = true};
 	EtcdRequest *copied;
@@ -311,13 +313,19 @@ test_copy(void **state)
 	own_compares[1].key.data = key;
 	own_success[0].key.data = key;
 	own_success[2].key.data = key;
+	own_success[0].value.data = value;
+	own_failure[1].range_end.data = range_end;
 	copied = etcd_copy_request(&own);
 	memset(key, 'x', 3);
+	memset(value, 'x', 3);
+	memset(range_end, 'x', 2);
 	memset(own_compares, 0x5A, sizeof(compares));
 	memset(own_success, 0x5A, sizeof(success));
 	memset(own_failure, 0x5A, sizeof(failure));
 	memset(&own, 0x5A, sizeof(own));
 	free(key);
+	free(value);
+	free(range_end);
 	free(own_compares);
 	free(own_success);
 	free(own_failure);
