@@ -120,6 +120,7 @@ append_status(StringInfo json, const EtcdLeaderStatus *status)
 	add_number(json, "create_revision", status->create_revision);
 	add_text(json, "state", status->state);
 	add_text(json, "endpoint", status->endpoint);
+	add_text(json, "protocol", status->protocol);
 	add_bool(json, "connected", status->connected);
 	add_time(json, "last_contact", status->last_contact);
 	add_text(json, "last_error", status->last_error);
