@@ -44,8 +44,12 @@ OBJS = \
 	src/etcd/etcd_auth.o \
 	src/etcd/etcd_client.o \
 	src/etcd/etcd_endpoints.o \
+	src/etcd/etcd_call.o \
+	src/etcd/etcd_grpc.o \
+	src/etcd/etcd_h2.o \
 	src/etcd/etcd_gateway.o \
 	src/etcd/etcd_http.o \
+	src/etcd/etcd_easy.o \
 	src/etcd/etcd_request.o \
 	src/etcd/etcd_watch.o \
 	src/etcd/etcd_discovery.o \
@@ -86,6 +90,7 @@ HEADERS_etcd_leader = include/etcd_leader.h
 # A library of its own, for the HTTP worker alone.
 HTTP_OBJS = \
 	http/api.o \
+	http/text.o \
 	http/worker.o \
 	http/listeners.o \
 	http/tls.o \
@@ -109,7 +114,7 @@ PG_CPPFLAGS = -I$(SOURCES)/include -I$(SOURCES)/src -DETCD_LEADER_VERSION='"$(ET
 # The next compiler has warnings that this one has not: only the tests insist.
 WERROR ?=
 PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter
-SHLIB_LINK = -lcurl -ljansson -lresolv -lm
+SHLIB_LINK = -lcurl -lnghttp2 -lssl -lcrypto -ljansson -lresolv -lm
 
 REGRESS = etcd_leader
 REGRESS_OPTS = --temp-instance=./tmp_regress --temp-config=./test/regress.conf

@@ -167,6 +167,7 @@ configure_client(void)
 	settings.ca_file = settings_ssl_ca_file;
 	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
 	settings.key_file = has_key ? key_file() : NULL;
+	settings.protocol = (EtcdProtocol) settings_protocol;
 	settings.tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
 	settings.username = settings_username;
 	settings.password_file = settings_password_file;

@@ -257,11 +257,16 @@ typedef struct EtcdWatchFrame
 
 /* ---- functions ------------------------------------------------------- */
 
+/* In what etcd is spoken to at an endpoint. */
 typedef enum EtcdDialect
 {
+	ETCD_UNKNOWN,				/* it was not tried yet */
 	ETCD_JSON,					/* of the HTTP gateway */
 	ETCD_GRPC					/* protobuf, without the 5 bytes before a message */
 } EtcdDialect;
+
+/* "json", "grpc", or empty. */
+extern const char *etcd_dialect_name(EtcdDialect dialect);
 
 /* The path below an endpoint to POST a request to, such as "/v3/kv/txn". */
 extern const char *etcd_request_path(EtcdDialect dialect, EtcdRequestKind kind);

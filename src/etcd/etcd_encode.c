@@ -390,7 +390,13 @@ etcd_request_path(EtcdDialect dialect, EtcdRequestKind kind)
 		[ETCD_STATUS] = {"/v3/maintenance/status", "/etcdserverpb.Maintenance/Status"}
 	};
 
-	return paths[kind][dialect];
+	return paths[kind][dialect == ETCD_GRPC];
+}
+
+const char *
+etcd_dialect_name(EtcdDialect dialect)
+{
+	return dialect == ETCD_GRPC ? "grpc" : dialect == ETCD_JSON ? "json" : "";
 }
 
 char *

@@ -20,9 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <curl/curl.h>
-
-#include "etcd_client_internal.h"
+#include "etcd_easy.h"
 
 #if LIBCURL_VERSION_NUM < 0x075700
 #error "libcurl 7.87.0 or later is required (CURLOPT_QUICK_EXIT)"
@@ -30,6 +28,9 @@
 
 /* How much of a stream is read before its frames are looked at. */
 #define MAX_BURST_SIZE		(64 * 1024)
+
+/* So many connections are waited for at the end of the process. */
+#define MAX_CONNECTIONS		16
 
 /* A buffer of a stream that is larger than this is not kept when it is empty. */
 #define MAX_IDLE_SIZE		(1024 * 1024)
@@ -40,7 +41,7 @@
 
 struct Exchange
 {
-	Exchange   *next;			/* among the idle ones */
+	Exchange   *next;			/* among the idle ones, or the connections */
 	CURL	   *easy;
 	struct curl_slist *headers;
 	struct curl_slist *connect_to;
@@ -49,6 +50,13 @@ struct Exchange
 	long		connect_timeout_ms;
 	size_t		max_size;		/* of the received bytes, see Destination */
 	bool		is_stream;
+
+	/* of a connection: see etcd_http_connect() */
+	bool		is_connection;
+	bool		connected;
+	bool		is_readable;
+	bool		is_full;		/* the socket takes no more for now */
+	curl_socket_t fd;
 
 	uint64_t	ended;			/* see etcd_http_ended() */
 	CURLcode	result;			/* once it has ended */
@@ -68,26 +76,23 @@ struct Exchange
 /*
  * The set of sockets.  Every call counts as a change: a socket that is closed
  * is taken out first, so that its number can only come back as a change.  If
- * there is no memory for one, its exchange runs into a timeout.
+ * there is no memory for one, its exchange runs into a timeout.  No events:
+ * the socket is taken out.
  */
-static int
-record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
+static void
+set_socket(Http *http, int fd, int events)
 {
-	Http	   *http = arg;
 	int			i = 0;
-
-	(void) easy;
-	(void) socketp;
 
 	http->socket_changes++;
 	while (i < http->nsockets && http->sockets[i].fd != fd)
 		i++;
 
-	if (what == CURL_POLL_REMOVE)
+	if (events == 0)
 	{
 		if (i < http->nsockets)
 			http->sockets[i] = http->sockets[--http->nsockets];
-		return 0;
+		return;
 	}
 
 	if (i == http->sockets_size)
@@ -96,18 +101,28 @@ record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
 		EtcdSocket *sockets = realloc(http->sockets, size * sizeof(EtcdSocket));
 
 		if (sockets == NULL)
-			return 0;
+			return;
 		http->sockets = sockets;
 		http->sockets_size = size;
 	}
 	if (i == http->nsockets)
 		http->nsockets++;
 	http->sockets[i].fd = fd;
-	http->sockets[i].events = 0;
+	http->sockets[i].events = events;
+}
+
+static int
+record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
+{
+	int			events = 0;
+
+	(void) easy;
+	(void) socketp;
 	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
-		http->sockets[i].events |= ETCD_SOCKET_READABLE;
+		events |= ETCD_SOCKET_READABLE;
 	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
-		http->sockets[i].events |= ETCD_SOCKET_WRITEABLE;
+		events |= ETCD_SOCKET_WRITEABLE;
+	set_socket(arg, fd, events);
 	return 0;
 }
 
@@ -229,123 +244,6 @@ etcd_http_keep_connections(Http *http, int n)
 			return false; \
 	} while (0)
 
-/*
- * The URL of a path below an endpoint's; to be free()d.  NULL if memory is out.
- */
-static char *
-join_url(const char *base, const char *path)
-{
-	size_t		len = strlen(base);
-	char	   *joined = malloc(len + strlen(path) + 1);
-
-	if (joined == NULL)
-		return NULL;
-	while (len > 0 && base[len - 1] == '/')
-		len--;
-	memcpy(joined, base, len);
-	strcpy(joined + len, path);
-	return joined;
-}
-
-/*
- * Connects to the host of the endpoint, but asks it as the server name.  False
- * if memory is out.
- */
-static bool
-replace_host(Exchange *exchange, CURLU *url, const char *server_name)
-{
-	char	   *host = NULL;
-	char	   *port = NULL;
-	bool		good;
-
-	good = curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
-		curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
-		curl_url_set(url, CURLUPART_HOST, server_name, 0) == CURLUE_OK;
-	if (good)
-	{
-		char		connect_to[1024];
-
-		snprintf(connect_to, sizeof(connect_to), "::%s:%s", host, port);
-		exchange->connect_to = curl_slist_append(NULL, connect_to);
-		good = exchange->connect_to != NULL &&
-			curl_easy_setopt(exchange->easy, CURLOPT_CONNECT_TO, exchange->connect_to) == CURLE_OK;
-	}
-	curl_free(host);
-	curl_free(port);
-	return good;
-}
-
-/*
- * Sets where the endpoint's URL leads.  The URL of a Unix socket names the
- * socket alone.  False if memory is out.
- */
-static bool
-set_url(Exchange *exchange, const Settings *settings, const char *path)
-{
-	const char *unix_scheme = "unix://";
-	const char *unixs_scheme = "unixs://";
-	const char *endpoint = exchange->url;
-	char	   *joined;
-	char	   *whole = NULL;
-	CURLU	   *url;
-	bool		good;
-
-	if (strncmp(endpoint, unix_scheme, strlen(unix_scheme)) == 0)
-	{
-		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unix_scheme));
-		endpoint = "http://localhost";
-	}
-	else if (strncmp(endpoint, unixs_scheme, strlen(unixs_scheme)) == 0)
-	{
-		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unixs_scheme));
-		endpoint = "https://localhost";
-	}
-
-	url = curl_url();
-	joined = join_url(endpoint, path);
-	if (url != NULL && joined != NULL && curl_url_set(url, CURLUPART_URL, joined, 0) == CURLUE_OK)
-		good = (settings->server_name == NULL || replace_host(exchange, url, settings->server_name)) &&
-			curl_url_get(url, CURLUPART_URL, &whole, 0) == CURLUE_OK &&
-			curl_easy_setopt(exchange->easy, CURLOPT_URL, whole) == CURLE_OK;
-	else
-		/* libcurl reports the error in the URL */
-		good = joined != NULL && curl_easy_setopt(exchange->easy, CURLOPT_URL, joined) == CURLE_OK;
-
-	curl_free(whole);
-	free(joined);
-	curl_url_cleanup(url);
-	return good;
-}
-
-/* False if memory is out. */
-static bool
-set_tls(Exchange *exchange, const Settings *settings)
-{
-	/* the first two are libcurl's defaults, which nothing may depend on */
-	SET_OPTION(CURLOPT_SSL_VERIFYPEER, 1L);
-	SET_OPTION(CURLOPT_SSL_VERIFYHOST, 2L);
-	SET_OPTION(CURLOPT_SSLVERSION,
-			   (long) (settings->tls_1_3 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
-	/* files are read for each connection, and no session outlives its own */
-	SET_OPTION(CURLOPT_CA_CACHE_TIMEOUT, 0L);
-	SET_OPTION(CURLOPT_SSL_SESSIONID_CACHE, 0L);
-	if (settings->ca_file != NULL)
-	{
-		/* and no other authority is trusted */
-		SET_OPTION(CURLOPT_CAINFO, settings->ca_file);
-		SET_OPTION(CURLOPT_CAPATH, NULL);
-	}
-	if (settings->cert_file != NULL)
-		SET_OPTION(CURLOPT_SSLCERT, settings->cert_file);
-	if (settings->key_file != NULL)
-	{
-		SET_OPTION(CURLOPT_SSLKEY, settings->key_file);
-		/* else OpenSSL would ask for one, at a terminal */
-		SET_OPTION(CURLOPT_KEYPASSWD, "");
-	}
-	return true;
-}
-
 /* False if memory is out. */
 static bool
 set_headers(Exchange *exchange, const char *const *headers, int nheaders)
@@ -364,13 +262,21 @@ set_headers(Exchange *exchange, const char *const *headers, int nheaders)
 
 /* False if memory is out. */
 static bool
-set_options(Exchange *exchange, const Payload *payload, bool connects)
+set_post(Exchange *exchange, const Payload *payload)
 {
 	SET_OPTION(CURLOPT_POST, 1L);
 	SET_OPTION(CURLOPT_POSTFIELDS, payload->body);
 	SET_OPTION(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) payload->len);
 	SET_OPTION(CURLOPT_WRITEFUNCTION, record_data);
 	SET_OPTION(CURLOPT_WRITEDATA, exchange);
+	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+	return true;
+}
+
+/* False if memory is out. */
+static bool
+set_options(Exchange *exchange, bool connects)
+{
 	SET_OPTION(CURLOPT_PRIVATE, exchange);
 	SET_OPTION(CURLOPT_ERRORBUFFER, exchange->error);
 
@@ -378,7 +284,6 @@ set_options(Exchange *exchange, const Payload *payload, bool connects)
 	SET_OPTION(CURLOPT_PROTOCOLS_STR, "http,https");
 	SET_OPTION(CURLOPT_FOLLOWLOCATION, 0L);
 	SET_OPTION(CURLOPT_PROXY, "");
-	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
 
 	/* No signals, and no wait for a resolver that hangs. */
 	SET_OPTION(CURLOPT_NOSIGNAL, 1L);
@@ -427,25 +332,67 @@ take_idle(Http *http)
 	return exchange;
 }
 
-Exchange *
-etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
-			   const Payload *payload, const char *const *headers, int nheaders)
+/* An exchange that is not begun yet.  NULL if memory is out. */
+static Exchange *
+create_exchange(Http *http, const Settings *settings, const Destination *destination, const char *path)
 {
 	Exchange   *exchange = take_idle(http);
 
 	if (exchange == NULL)
 		return NULL;
+	exchange->fd = CURL_SOCKET_BAD;
 	exchange->url = strdup(destination->url);
 	exchange->timeout_ms = destination->timeout_ms;
 	exchange->connect_timeout_ms = destination->connect_timeout_ms;
 	exchange->is_stream = destination->is_stream;
 	exchange->max_size = destination->max_size;
-	if (exchange->url == NULL || !set_url(exchange, settings, payload->path) ||
-		!set_tls(exchange, settings) || !set_headers(exchange, headers, nheaders) ||
-		!set_options(exchange, payload, destination->connects) ||
-		curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
+	if (exchange->url == NULL || !etcd_easy_set_url(exchange->easy, settings, exchange->url, path, &exchange->connect_to) ||
+		!etcd_easy_set_tls(exchange->easy, settings) ||
+		!set_options(exchange, destination->connects))
 		etcd_http_release(http, &exchange);
 	return exchange;
+}
+
+Exchange *
+etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
+			   const Payload *payload, const char *const *headers, int nheaders)
+{
+	Exchange   *exchange = create_exchange(http, settings, destination, payload->path);
+
+	if (exchange != NULL &&
+		(!set_headers(exchange, headers, nheaders) || !set_post(exchange, payload) ||
+		 curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK))
+		etcd_http_release(http, &exchange);
+	return exchange;
+}
+
+Exchange *
+etcd_http_connect(Http *http, const Settings *settings, const Destination *destination)
+{
+	Exchange   *exchange = create_exchange(http, settings, destination, "/");
+
+	if (exchange == NULL)
+		return NULL;
+	exchange->is_connection = true;
+	if (!etcd_easy_connect_only(exchange->easy) || curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
+		etcd_http_release(http, &exchange);
+	return exchange;
+}
+
+/* No one waits for the socket of a connection any more. */
+static void
+close_connection(Http *http, Exchange *exchange)
+{
+	Exchange  **link = &http->connections;
+
+	if (!exchange->connected)
+		return;
+	set_socket(http, exchange->fd, 0);
+	while (*link != exchange)
+		link = &(*link)->next;
+	*link = exchange->next;
+	exchange->next = NULL;
+	exchange->connected = false;
 }
 
 void
@@ -458,6 +405,7 @@ etcd_http_release(Http *http, Exchange **exchange)
 		return;
 	*exchange = NULL;
 	easy = released->easy;
+	close_connection(http, released);
 	curl_multi_remove_handle(http->multi, easy);
 	/* it points to the headers, to the payload and into the exchange */
 	curl_easy_reset(easy);
@@ -476,6 +424,7 @@ end_exchange(Http *http, Exchange *exchange, CURLcode result)
 {
 	if (exchange->ended != 0)
 		return;
+	close_connection(http, exchange);
 	curl_multi_remove_handle(http->multi, exchange->easy);
 	exchange->result = result;
 	exchange->ended = ++http->nended;
@@ -509,6 +458,8 @@ etcd_http_was_connected(const Exchange *exchange)
 	curl_off_t	ready_us = 0;
 	char	   *address = NULL;
 
+	if (exchange->is_connection)
+		return exchange->fd != CURL_SOCKET_BAD;
 	curl_easy_getinfo(exchange->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
 	curl_easy_getinfo(exchange->easy, CURLINFO_PRIMARY_IP, &address);
 	return ready_us > 0 &&
@@ -520,6 +471,78 @@ bool
 etcd_http_got_nothing(const Exchange *exchange)
 {
 	return exchange->result == CURLE_GOT_NOTHING;
+}
+
+/* ---- connections ----------------------------------------------------- */
+
+/* libcurl has made a connection, and leaves its socket to this side. */
+static void
+open_connection(Http *http, Exchange *exchange)
+{
+	if (curl_easy_getinfo(exchange->easy, CURLINFO_ACTIVESOCKET, &exchange->fd) != CURLE_OK ||
+		exchange->fd == CURL_SOCKET_BAD)
+	{
+		end_exchange(http, exchange, CURLE_COULDNT_CONNECT);
+		return;
+	}
+	exchange->connected = true;
+	exchange->is_readable = true;
+	exchange->next = http->connections;
+	http->connections = exchange;
+	set_socket(http, exchange->fd, ETCD_SOCKET_READABLE);
+}
+
+bool
+etcd_http_is_connected(const Exchange *exchange)
+{
+	return exchange->connected;
+}
+
+bool
+etcd_http_is_readable(const Exchange *exchange)
+{
+	return exchange->connected && exchange->is_readable;
+}
+
+bool
+etcd_http_is_writeable(const Exchange *exchange)
+{
+	return exchange->connected && !exchange->is_full;
+}
+
+size_t
+etcd_http_recv(Http *http, Exchange *exchange, char *buffer, size_t size)
+{
+	size_t		n = 0;
+	CURLcode	result;
+
+	if (!etcd_http_is_readable(exchange))
+		return 0;
+	result = curl_easy_recv(exchange->easy, buffer, size, &n);
+	if (result == CURLE_AGAIN)
+		exchange->is_readable = false;
+	else if (result != CURLE_OK || n == 0)
+		end_exchange(http, exchange, result == CURLE_OK ? CURLE_GOT_NOTHING : result);
+	return n;
+}
+
+size_t
+etcd_http_send(Http *http, Exchange *exchange, const char *data, size_t len)
+{
+	size_t		n = 0;
+	CURLcode	result;
+
+	if (!etcd_http_is_writeable(exchange))
+		return 0;
+	result = curl_easy_send(exchange->easy, data, len, &n);
+	if (result != CURLE_OK && result != CURLE_AGAIN)
+		end_exchange(http, exchange, result);
+	else if (n < len)
+	{
+		exchange->is_full = true;
+		set_socket(http, exchange->fd, ETCD_SOCKET_READABLE | ETCD_SOCKET_WRITEABLE);
+	}
+	return n;
 }
 
 /* ---- running libcurl ------------------------------------------------- */
@@ -545,12 +568,17 @@ run_curl(Http *http, curl_socket_t fd, int events)
 	while ((info = curl_multi_info_read(http->multi, &running)) != NULL)
 	{
 		CURLcode	result = info->data.result;
-		char	   *exchange = NULL;
+		char	   *private = NULL;
+		Exchange   *exchange;
 
 		if (info->msg != CURLMSG_DONE)
 			continue;
-		curl_easy_getinfo(info->easy_handle, CURLINFO_PRIVATE, &exchange);
-		end_exchange(http, (Exchange *) exchange, result);
+		curl_easy_getinfo(info->easy_handle, CURLINFO_PRIVATE, &private);
+		exchange = (Exchange *) private;
+		if (exchange->is_connection && result == CURLE_OK)
+			open_connection(http, exchange);
+		else
+			end_exchange(http, exchange, result);
 	}
 }
 
@@ -568,6 +596,17 @@ etcd_http_socket_ready(Http *http, int fd, int events)
 {
 	int			mask = 0;
 
+	for (Exchange *exchange = http->connections; exchange != NULL; exchange = exchange->next)
+	{
+		if (exchange->fd == fd)
+		{
+			exchange->is_readable = true;
+			if (exchange->is_full)
+				set_socket(http, fd, ETCD_SOCKET_READABLE);
+			exchange->is_full = false;
+			return;
+		}
+	}
 	if (events & ETCD_SOCKET_READABLE)
 		mask |= CURL_CSELECT_IN;
 	if (events & ETCD_SOCKET_WRITEABLE)
@@ -580,14 +619,22 @@ etcd_http_socket_ready(Http *http, int fd, int events)
 void
 etcd_http_wait(Http *http, long timeout_ms)
 {
-	curl_multi_poll(http->multi, NULL, 0, (int) timeout_ms, NULL);
+	struct curl_waitfd others[MAX_CONNECTIONS];
+	unsigned	nothers = 0;
+
+	for (Exchange *exchange = http->connections; exchange != NULL && nothers < MAX_CONNECTIONS; exchange = exchange->next)
+		others[nothers++] = (struct curl_waitfd) {
+			.fd = exchange->fd,
+			.events = CURL_WAIT_POLLIN | (exchange->is_full ? CURL_WAIT_POLLOUT : 0)
+		};
+	curl_multi_poll(http->multi, others, nothers, (int) timeout_ms, NULL);
 
 	/*
 	 * libcurl finds out itself what each socket is ready for.  If a socket
 	 * moves within the list meanwhile, it is handled in the next round.
 	 */
 	for (int i = 0; i < http->nsockets; i++)
-		run_curl(http, http->sockets[i].fd, 0);
+		etcd_http_socket_ready(http, http->sockets[i].fd, 0);
 }
 
 /*
@@ -679,11 +726,10 @@ etcd_http_resume(Http *http, Exchange *exchange)
 		end_exchange(http, exchange, CURLE_WRITE_ERROR);
 }
 
-static void
-describe_timeout(const Exchange *exchange, char *message)
+void
+etcd_http_describe_timeout(const Exchange *exchange, long whole_ms, char *message)
 {
 	long		connect_ms = exchange->connect_timeout_ms;
-	long		whole_ms = exchange->timeout_ms;
 
 	if (etcd_http_was_connected(exchange))
 		etcd_format_message(message, "no answer from etcd at \"%s\" within %ld ms",
@@ -721,7 +767,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 	switch (exchange->result)
 	{
 		case CURLE_OPERATION_TIMEDOUT:
-			describe_timeout(exchange, message);
+			etcd_http_describe_timeout(exchange, exchange->timeout_ms, message);
 			return true;
 		case CURLE_COULDNT_RESOLVE_HOST:
 		case CURLE_COULDNT_CONNECT:

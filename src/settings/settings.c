@@ -26,6 +26,7 @@ char	   *settings_ssl_ca_file;
 char	   *settings_ssl_cert_file;
 char	   *settings_ssl_key_file;
 int			settings_ssl_min_protocol_version;
+int			settings_protocol;
 char	   *settings_elections;
 char	   *settings_watched_prefixes;
 char	   *settings_node_name;

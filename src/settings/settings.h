@@ -10,6 +10,7 @@
 
 #include "nodes/pg_list.h"
 
+#include "etcd/etcd_client.h"
 #include "protocol/election.h"
 
 typedef enum CandidateMode
@@ -35,6 +36,7 @@ extern char *settings_ssl_ca_file;
 extern char *settings_ssl_cert_file;
 extern char *settings_ssl_key_file;
 extern int	settings_ssl_min_protocol_version;	/* SslMinProtocol */
+extern int	settings_protocol;	/* EtcdProtocol */
 extern char *settings_elections;
 extern char *settings_watched_prefixes;
 extern char *settings_node_name;

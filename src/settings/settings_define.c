@@ -440,6 +440,13 @@ static const struct config_enum_entry ssl_min_protocol_version_options[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry protocol_options[] = {
+	{"auto", ETCD_PROTOCOL_AUTO, false},
+	{"grpc", ETCD_PROTOCOL_GRPC, false},
+	{"json", ETCD_PROTOCOL_JSON, false},
+	{NULL, 0, false}
+};
+
 static void
 assign_elections(const char *newval, void *extra)
 {
@@ -572,6 +579,11 @@ define_numbers(void)
 							"-1 means a tenth of \"etcd_leader.ttl\".",
 							&settings_safety_margin_ms, -1, -1, MAX_SAFETY_MARGIN_MS,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomEnumVariable("etcd_leader.protocol",
+							 "Sets the protocol in which etcd is spoken to.",
+							 "\"auto\" is gRPC, and the JSON of etcd's gateway where an endpoint speaks no gRPC.",
+							 &settings_protocol, ETCD_PROTOCOL_AUTO, protocol_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("etcd_leader.ssl_min_protocol_version",
 							 "Sets the minimum TLS protocol version of connections to etcd.",
 							 "If empty, it is TLSv1.2.",

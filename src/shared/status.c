@@ -168,6 +168,7 @@ read_contact(EtcdLeaderStatus *row)
 	if (row->node_name[0] == '\0')
 		settings_resolve_node_name(row->node_name, sizeof(row->node_name));
 	strlcpy(row->endpoint, contact.endpoint, sizeof(row->endpoint));
+	row->protocol = etcd_dialect_name(contact.dialect);
 	row->connected = contact.connected && shared_state_has_elector();
 	row->last_contact = contact.last_contact;
 	strlcpy(row->last_error, contact.last_error, sizeof(row->last_error));

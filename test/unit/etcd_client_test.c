@@ -170,6 +170,7 @@ start_etcd(void **state)
 	char		data_dir[64];
 
 	(void) state;
+	strcpy(etcd_dir, "/tmp/etcd_client_test.XXXXXX");
 	assert_non_null(mkdtemp(etcd_dir));
 	snprintf(etcd_url, sizeof(etcd_url), "http://127.0.0.1:%d", free_port());
 	snprintf(closed_url, sizeof(closed_url), "http://127.0.0.1:%d", free_port());
@@ -640,6 +641,9 @@ endpoints_changed(void *ctx)
 	caller->nchanges++;
 }
 
+/* The simple servers here speak JSON; etcd is tried in both dialects. */
+static EtcdProtocol protocol = ETCD_PROTOCOL_JSON;
+
 static void
 configure(Caller *caller, const char *first, const char *second)
 {
@@ -649,6 +653,7 @@ configure(Caller *caller, const char *first, const char *second)
 		.nendpoints = second != NULL ? 2 : 1,
 		.request_timeout_ms = REQUEST_TIMEOUT_MS,
 		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
+		.protocol = protocol
 	};
 
 	etcd_client_configure(caller->client, &settings);
@@ -1606,7 +1611,8 @@ test_user_dropped(void **state)
 		.request_timeout_ms = REQUEST_TIMEOUT_MS,
 		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
 		.username = "somebody",
-		.password_file = file
+		.password_file = file,
+		.protocol = protocol
 	};
 
 	(void) state;
@@ -1633,7 +1639,8 @@ ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char 
 		.request_timeout_ms = REQUEST_TIMEOUT_MS,
 		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
 		.username = "somebody",
-		.password_file = file
+		.password_file = file,
+		.protocol = protocol
 	};
 	int64_t		start = now_ms();
 	const Record *answer;
@@ -2171,10 +2178,18 @@ test_free_amid(void **state)
 	etcd_client_free(NULL);
 }
 
+static int
+speak_grpc(void **state)
+{
+	protocol = ETCD_PROTOCOL_GRPC;
+	return start_etcd(state);
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
+	/* of etcd itself */
+	const struct CMUnitTest etcd_tests[] = {
 		cmocka_unit_test(test_etcd_starts),
 		cmocka_unit_test(test_requests),
 		cmocka_unit_test(test_time_to_live),
@@ -2186,30 +2201,33 @@ main(void)
 		cmocka_unit_test(test_quick),
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_no_endpoint),
+		cmocka_unit_test(test_configure),
+		cmocka_unit_test(test_reentrant),
+		cmocka_unit_test(test_socket_changes),
+		cmocka_unit_test(test_drain),
+		cmocka_unit_test(test_bad_urls),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_free_amid),
+	};
+	const struct CMUnitTest server_tests[] = {
+		cmocka_unit_test(test_etcd_starts),
 		cmocka_unit_test(test_what_is_sent),
 		cmocka_unit_test(test_change_endpoint),
 		cmocka_unit_test(test_single_endpoint),
-		cmocka_unit_test(test_configure),
-		cmocka_unit_test(test_reentrant),
 		cmocka_unit_test(test_versions),
-		cmocka_unit_test(test_socket_changes),
-		cmocka_unit_test(test_drain),
 		cmocka_unit_test(test_hostile_requests),
 		cmocka_unit_test(test_connect_timeout),
-		cmocka_unit_test(test_bad_urls),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_secret_files),
 		cmocka_unit_test(test_user_dropped),
 		cmocka_unit_test(test_second_endpoint),
 		cmocka_unit_test(test_hung_resolver),
 		cmocka_unit_test(test_pieces_of_frames),
+		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_replaced_while_told),
 		cmocka_unit_test(test_second_stream_rests),
 		cmocka_unit_test(test_long_stream),
-		cmocka_unit_test(test_replaced_while_told),
 		cmocka_unit_test(test_hostile_watches),
-		cmocka_unit_test(test_large),
-		cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_free_amid),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
@@ -2217,5 +2235,7 @@ main(void)
 	/* no proxy listens on the discard port, so using it would be noticed */
 	setenv("http_proxy", "http://127.0.0.1:9", 1);
 	setenv("all_proxy", "http://127.0.0.1:9", 1);
-	return cmocka_run_group_tests(tests, start_etcd, stop_etcd);
+	return cmocka_run_group_tests(etcd_tests, start_etcd, stop_etcd) +
+		cmocka_run_group_tests(server_tests, start_etcd, stop_etcd) +
+		cmocka_run_group_tests(etcd_tests, speak_grpc, stop_etcd);
 }
