@@ -14,7 +14,6 @@ DATA = sql/etcd_leader--1.0.sql
 OBJS = \
 	src/etcd_leader.o \
 	src/settings/settings.o \
-	src/settings/settings_check.o \
 	src/settings/settings_define.o \
 	src/etcd/endpoint_url.o \
 	src/protocol/requests.o \
@@ -36,15 +35,21 @@ OBJS = \
 	src/protocol/changes.o \
 	src/protocol/watch.o \
 	src/etcd/etcd_encode.o \
-	src/etcd/etcd_decode.o \
+	src/etcd/etcd_json.o \
+	src/etcd/etcd_proto.o \
+	src/etcd/etcd_messages.o \
 	src/etcd/etcd_errors.o \
 	src/etcd/etcd_text.o \
 	src/etcd/etcd_answers.o \
 	src/etcd/etcd_auth.o \
 	src/etcd/etcd_client.o \
 	src/etcd/etcd_endpoints.o \
+	src/etcd/etcd_call.o \
+	src/etcd/etcd_grpc.o \
+	src/etcd/etcd_h2.o \
 	src/etcd/etcd_gateway.o \
 	src/etcd/etcd_http.o \
+	src/etcd/etcd_easy.o \
 	src/etcd/etcd_request.o \
 	src/etcd/etcd_watch.o \
 	src/etcd/etcd_discovery.o \
@@ -68,7 +73,6 @@ OBJS = \
 	src/notifier/vacate.o \
 	src/shared/notifier_register.o \
 	src/base/quiet_exit.o \
-	src/base/attempt.o \
 	src/hooks/hooks.o \
 	src/hooks/hooks_file.o \
 	src/hooks/hooks_worker.o \
@@ -88,15 +92,14 @@ HEADERS_etcd_leader = include/etcd_leader.h
 # A library of its own, for the HTTP worker alone.
 HTTP_OBJS = \
 	http/api.o \
+	http/text.o \
 	http/worker.o \
 	http/listeners.o \
 	http/tls.o \
 	http/isolation.o \
 	http/server.o \
 	http/connections.o \
-	http/agent.o \
 	http/routes.o \
-	http/text.o \
 	http/metrics.o \
 	http/status_page.o
 
@@ -113,7 +116,7 @@ PG_CPPFLAGS = -I$(SOURCES)/include -I$(SOURCES)/src -DETCD_LEADER_VERSION='"$(ET
 # The next compiler has warnings that this one has not: only the tests insist.
 WERROR ?=
 PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter
-SHLIB_LINK = -lcurl -ljansson -lresolv -lpthread -lm
+SHLIB_LINK = -lcurl -lnghttp2 -lssl -lcrypto -ljansson -lresolv -lpthread -lm
 
 REGRESS = etcd_leader
 REGRESS_OPTS = --temp-instance=./tmp_regress --temp-config=./test/regress.conf

@@ -12,7 +12,6 @@
 
 #include <netinet/in.h>
 
-#include "connections.h"
 #include "http.h"
 
 typedef struct Connection
@@ -52,23 +51,36 @@ shut_down(Connection *connection)
 	connection->shut_down = true;
 }
 
-bool
-connections_make_room(const struct sockaddr_storage *address)
+/*
+ * The connection that has completed no request for the longest time, of those
+ * that are not shut down; NULL: there is none.  *number: how many these are.
+ * Only those of one address are looked at, unless that is NULL.
+ */
+static Connection *
+find_oldest(const struct sockaddr_storage *address, int *number)
 {
-	uint64		key = address_key(address);
 	Connection *oldest = NULL;
-	int			of_address = 0;
 
+	*number = 0;
 	for (int i = 0; i < count; i++)
 	{
 		Connection *connection = &connections[i];
 
-		if (connection->shut_down || connection->address != key)
+		if (connection->shut_down || (address && connection->address != address_key(address)))
 			continue;
-		of_address++;
+		(*number)++;
 		if (oldest == NULL || connection->since_ms < oldest->since_ms)
 			oldest = connection;
 	}
+	return oldest;
+}
+
+bool
+connections_make_room(const struct sockaddr_storage *address)
+{
+	int			of_address;
+	Connection *oldest = find_oldest(address, &of_address);
+
 	if (of_address < CONNECTIONS_PER_ADDRESS)
 		return false;
 	shut_down(oldest);
@@ -78,18 +90,13 @@ connections_make_room(const struct sockaddr_storage *address)
 bool
 connections_make_any_room(void)
 {
-	Connection *oldest = NULL;
+	int			number;
+	Connection *oldest = find_oldest(NULL, &number);
 
-	for (int i = 0; i < count; i++)
-	{
-		if (connections[i].shut_down)
-			return true;
-		if (oldest == NULL || connections[i].since_ms < oldest->since_ms)
-			oldest = &connections[i];
-	}
-	if (oldest != NULL)
+	/* one that is shut down will be closed at once */
+	if (oldest && number == count)
 		shut_down(oldest);
-	return oldest != NULL;
+	return count > 0;
 }
 
 static Connection *

@@ -16,6 +16,7 @@
 #define HTTP_H
 
 #include <microhttpd.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/compat.h"
@@ -43,6 +44,12 @@ extern const EtcdLeaderApi *http_api;
 
 /* FATAL if the loaded library of etcd_leader is of another version. */
 extern void http_load_api(void);
+
+/*
+ * Text of the API may come from anybody.  This makes it valid UTF-8: a palloc'd
+ * copy, in which each byte that is none is a question mark.
+ */
+extern char *http_valid_text(const char *text);
 
 /* ---- settings of the server -------------------------------------------- */
 
@@ -120,10 +127,42 @@ typedef struct HttpSource
 	HttpQueue  *queues[HTTP_MAX_QUEUES];	/* the newest of each election; NULL: none yet */
 } HttpSource;
 
-/* ---- agent.c ----------------------------------------------------------- */
+/* ---- connections.c ------------------------------------------------------- */
 
-/* Tells an accepted connection whether this instance leads, and closes it. */
-extern void http_answer_agent(int fd);
+/*
+ * No client can keep others from being served: a connection that completes no
+ * request for some seconds is closed, and where there are too many, of one
+ * address or of all, the one that has completed none for the longest time
+ * makes room for the next.
+ */
+#define CONNECTIONS_MAX				256
+#define CONNECTIONS_PER_ADDRESS		64
+#define CONNECTIONS_TIMEOUT_MS		5000
+
+/*
+ * Makes room for a connection from that address.  True if there were too many
+ * of it, so that one is shut down: it is there until libmicrohttpd closes it.
+ */
+extern bool connections_make_room(const struct sockaddr_storage *address);
+
+/*
+ * Makes room for any connection.  This takes effect when libmicrohttpd has
+ * closed the connection that is shut down.  False if there is no connection.
+ */
+extern bool connections_make_any_room(void);
+
+/* A connection is there; has completed a request; is gone. */
+extern void connections_add(int fd, const struct sockaddr_storage *address);
+extern void connections_completed(int fd);
+extern void connections_remove(int fd);
+
+extern int	connections_count(void);
+
+/*
+ * Shuts down connections that have taken too long.  Returns the milliseconds
+ * until this must be called again, -1 if there are no connections.
+ */
+extern int	connections_expire(void);
 
 /* ---- isolation.c ------------------------------------------------------- */
 
@@ -133,15 +172,6 @@ extern void http_answer_agent(int fd);
  * memory.
  */
 extern void http_isolate(pid_t worker);
-
-/* ---- text.c ---------------------------------------------------------------- */
-
-/*
- * The next character of an untrusted text, and its length in bytes.  Bytes
- * that are not UTF-8 become a question mark each.  *text is moved behind it.
- * Not to be called at the end of the text.
- */
-extern const char *http_next_character(const char **text, int *len);
 
 /* ---- routes.c, metrics.c, status_page.c ---------------------------------- */
 

@@ -7,7 +7,7 @@
  */
 #include "postgres.h"
 
-#include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,77 +24,46 @@
 #define PATIENCE_MS	500
 
 /*
- * The socket address of "host:port", which the settings have checked.  "*" is
- * every address, of both families where the system has both.
+ * Opens a socket at "host:port", which the settings have checked: there is no
+ * name to look up.  "*" is every address, of both families where the system has
+ * both.  -1 with errno if it cannot be opened.
  */
-static socklen_t
-parse_address(const char *address, bool has_ip6, struct sockaddr_storage *result)
-{
-	struct sockaddr_in *ip4 = (struct sockaddr_in *) result;
-	struct sockaddr_in6 *ip6 = (struct sockaddr_in6 *) result;
-	const char *colon = strrchr(address, ':');
-	in_port_t	port = htons((uint16) atoi(colon + 1));
-	char	   *host = pnstrdup(address, colon - address);
-
-	memset(result, 0, sizeof(*result));
-	if (host[0] == '[' || (strcmp(host, "*") == 0 && has_ip6))
-	{
-		ip6->sin6_family = AF_INET6;
-		ip6->sin6_port = port;
-		ip6->sin6_addr = in6addr_any;
-		if (host[0] == '[')
-		{
-			host[strlen(host) - 1] = '\0';
-			(void) inet_pton(AF_INET6, host + 1, &ip6->sin6_addr);
-		}
-		pfree(host);
-		return sizeof(*ip6);
-	}
-	ip4->sin_family = AF_INET;
-	ip4->sin_port = port;
-	if (strcmp(host, "*") == 0)
-		ip4->sin_addr.s_addr = htonl(INADDR_ANY);
-	else if (strcmp(host, "localhost") == 0)
-		ip4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	else
-		(void) inet_pton(AF_INET, host, &ip4->sin_addr);
-	pfree(host);
-	return sizeof(*ip4);
-}
-
-/* -1 with errno if it cannot be opened. */
 static int
 open_socket(const char *address)
 {
-	struct sockaddr_storage addr;
-	socklen_t	len;
+	const char *colon = strrchr(address, ':');
+	char	   *host = pnstrdup(address, colon - address);
+	bool		is_any = strcmp(host, "*") == 0;
+	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+	struct addrinfo *info;
 	int			on = 1;
+	int			ip6_only = !is_any; /* as for PostgreSQL's own sockets: IPv4 may have its own */
+	int			fd;
+	bool		is_open;
 	int			save_errno;
 
-	/* as for PostgreSQL's own sockets, IPv6 alone: IPv4 may have its own */
-	int			ip6_only = address[0] != '*';
-	int			fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	bool		has_ip6 = fd >= 0;
+	if (is_any)
+		host = "::";
+	else if (strcmp(host, "localhost") == 0)
+		host = "127.0.0.1";
+	else if (host[0] == '[')
+		*strchr(++host, ']') = '\0';
+	if (getaddrinfo(host, colon + 1, &hints, &info) != 0)
+		elog(ERROR, "invalid address \"%s\"", address);
 
-	len = parse_address(address, has_ip6, &addr);
-	if (addr.ss_family == AF_INET)
-	{
-		if (has_ip6)
-			close(fd);
-		fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	}
-	if (fd < 0)
-		return -1;
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-		(addr.ss_family == AF_INET ||
+	fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	is_open = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+		(info->ai_family == AF_INET ||
 		 setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &ip6_only, sizeof(ip6_only)) == 0) &&
-		bind(fd, (struct sockaddr *) &addr, len) == 0 && listen(fd, BACKLOG) == 0)
-		return fd;
-
+		bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0;
 	save_errno = errno;
-	close(fd);
+	if (fd >= 0 && !is_open)
+		close(fd);
+	freeaddrinfo(info);
+	if (fd < 0 && is_any && save_errno == EAFNOSUPPORT)
+		return open_socket(psprintf("0.0.0.0%s", colon));
 	errno = save_errno;
-	return -1;
+	return is_open ? fd : -1;
 }
 
 static const HttpListener *
@@ -166,17 +135,6 @@ add_listeners(const HttpConfig *old, HttpConfig *new, const char *setting, bool 
 	pfree(raw);
 }
 
-/* Closes the listeners of `old` that are not wanted in `new`. */
-static void
-close_listeners(const HttpConfig *old, const HttpConfig *new)
-{
-	for (int i = 0; i < old->nlisteners; i++)
-	{
-		if (old->listeners[i].fd >= 0 && find_listener(new, &old->listeners[i]) == NULL)
-			close(old->listeners[i].fd);
-	}
-}
-
 void
 http_open_listeners(const HttpConfig *old, HttpConfig *new)
 {
@@ -184,7 +142,11 @@ http_open_listeners(const HttpConfig *old, HttpConfig *new)
 	add_listeners(old, new, "etcd_leader.agent_listen", true);
 
 	/* a socket that the settings do not list any more may block a new one */
-	close_listeners(old, new);
+	for (int i = 0; i < old->nlisteners; i++)
+	{
+		if (old->listeners[i].fd >= 0 && find_listener(new, &old->listeners[i]) == NULL)
+			close(old->listeners[i].fd);
+	}
 	for (int i = 0; i < new->nlisteners; i++)
 	{
 		if (new->listeners[i].fd < 0)

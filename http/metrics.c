@@ -22,27 +22,32 @@ begin_metric(StringInfo out, const char *name, const char *type, const char *hel
 static void
 append_label(StringInfo out, const char *text)
 {
-	while (*text != '\0')
+	for (const char *c = http_valid_text(text); *c != '\0'; c++)
 	{
-		int			len;
-		const char *character = http_next_character(&text, &len);
-
-		if (*character == '"' || *character == '\\')
-			appendStringInfo(out, "\\%c", *character);
-		else if (*character == '\n')
+		if (*c == '"' || *c == '\\')
+			appendStringInfo(out, "\\%c", *c);
+		else if (*c == '\n')
 			appendStringInfoString(out, "\\n");
 		else
-			appendBinaryStringInfo(out, character, len);
+			appendStringInfoChar(out, *c);
 	}
 }
 
-/* name{label="value"} */
+/* name{label="value"} number */
 static void
-append_name(StringInfo out, const char *name, const char *label, const char *value)
+append_sample(StringInfo out, const char *name, const char *label, const char *value, double number)
 {
 	appendStringInfo(out, "%s{%s=\"", name, label);
 	append_label(out, value);
-	appendStringInfoString(out, "\"} ");
+	appendStringInfo(out, "\"} %.15g\n", number);
+}
+
+/* A metric that has one sample, without a label. */
+static void
+append_metric(StringInfo out, const char *name, const char *type, const char *help, int64 number)
+{
+	begin_metric(out, name, type, help);
+	appendStringInfo(out, "%s " INT64_FORMAT "\n", name, number);
 }
 
 static double
@@ -101,10 +106,7 @@ append_elections(StringInfo out)
 	{
 		begin_metric(out, gauges[g].name, "gauge", gauges[g].help);
 		for (int i = 0; http_api->get_status(i, &status, sizeof(status)); i++)
-		{
-			append_name(out, gauges[g].name, gauges[g].label, status.election);
-			appendStringInfo(out, "%.15g\n", gauges[g].value(&status));
-		}
+			append_sample(out, gauges[g].name, gauges[g].label, status.election, gauges[g].value(&status));
 	}
 }
 
@@ -113,8 +115,7 @@ append_elections(StringInfo out)
 static void
 append_contact(StringInfo out, const EtcdLeaderStatus *status)
 {
-	begin_metric(out, "etcd_leader_connected", "gauge", "Whether the elector runs and has contact with etcd.");
-	appendStringInfo(out, "etcd_leader_connected %d\n", status->connected);
+	append_metric(out, "etcd_leader_connected", "gauge", "Whether the elector runs and has contact with etcd.", status->connected);
 	begin_metric(out, "etcd_leader_last_contact_timestamp_seconds", "gauge", "When etcd answered last, in Unix time; 0 if it never did.");
 	appendStringInfo(out, "etcd_leader_last_contact_timestamp_seconds %.6f\n", unix_seconds(status->last_contact));
 	begin_metric(out, "etcd_leader_info", "gauge", "The name of this instance, who leads the first election, and the version of etcd_leader.");
@@ -123,13 +124,6 @@ append_contact(StringInfo out, const EtcdLeaderStatus *status)
 	appendStringInfoString(out, "\",leader=\"");
 	append_label(out, status->leader);
 	appendStringInfo(out, "\",version=\"%s\"} 1\n", http_api->library_version);
-}
-
-static void
-append_counter(StringInfo out, const char *name, const char *help, int64 value)
-{
-	begin_metric(out, name, "counter", help);
-	appendStringInfo(out, "%s " INT64_FORMAT "\n", name, value);
 }
 
 static void
@@ -152,23 +146,17 @@ append_stats(StringInfo out, const EtcdLeaderStats *stats)
 	const char *lost = "etcd_leader_elections_lost_total";
 	const char *hooks = "etcd_leader_hook_runs_total";
 
-	append_counter(out, "etcd_leader_elections_won_total", "How often this instance was elected.", stats->elections_won);
+	append_metric(out, "etcd_leader_elections_won_total", "counter", "How often this instance was elected.", stats->elections_won);
 	begin_metric(out, lost, "counter", "How often this instance ceased to lead, by reason.");
 	for (int i = 0; i < stats->nreasons; i++)
-	{
-		append_name(out, lost, "reason", stats->elections_lost[i].reason);
-		appendStringInfo(out, INT64_FORMAT "\n", stats->elections_lost[i].count);
-	}
-	append_counter(out, "etcd_leader_requests_total", "Requests that were sent to etcd.", stats->requests);
-	append_counter(out, "etcd_leader_request_failures_total", "Requests that etcd did not answer, or refused.", stats->failures);
+		append_sample(out, lost, "reason", stats->elections_lost[i].reason, stats->elections_lost[i].count);
+	append_metric(out, "etcd_leader_requests_total", "counter", "Requests that were sent to etcd.", stats->requests);
+	append_metric(out, "etcd_leader_request_failures_total", "counter", "Requests that etcd did not answer, or refused.", stats->failures);
 	append_durations(out, stats);
-	append_counter(out, "etcd_leader_notifications_total", "Events that were announced by NOTIFY, counted in each database.", stats->notifications_sent);
+	append_metric(out, "etcd_leader_notifications_total", "counter", "Events that were announced by NOTIFY, counted in each database.", stats->notifications_sent);
 	begin_metric(out, hooks, "counter", "Runs of hooks that have ended, by status.");
 	for (int i = 0; i < stats->nhook_statuses; i++)
-	{
-		append_name(out, hooks, "status", stats->hook_runs[i].status);
-		appendStringInfo(out, INT64_FORMAT "\n", stats->hook_runs[i].count);
-	}
+		append_sample(out, hooks, "status", stats->hook_runs[i].status, stats->hook_runs[i].count);
 }
 
 void

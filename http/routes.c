@@ -48,24 +48,6 @@ static const struct
 
 /* ---- JSON --------------------------------------------------------------------- */
 
-/* A string of JSON. */
-static void
-append_string(StringInfo json, const char *text)
-{
-	StringInfoData valid;
-
-	initStringInfo(&valid);
-	while (*text != '\0')
-	{
-		int			len;
-		const char *character = http_next_character(&text, &len);
-
-		appendBinaryStringInfo(&valid, character, len);
-	}
-	escape_json(json, valid.data);
-	pfree(valid.data);
-}
-
 /* A member of an object; NULL or empty is null. */
 static void
 add_text(StringInfo json, const char *key, const char *text)
@@ -74,7 +56,7 @@ add_text(StringInfo json, const char *key, const char *text)
 	if (text == NULL || text[0] == '\0')
 		appendStringInfoString(json, "null");
 	else
-		append_string(json, text);
+		escape_json(json, http_valid_text(text));
 }
 
 static void
@@ -138,6 +120,7 @@ append_status(StringInfo json, const EtcdLeaderStatus *status)
 	add_number(json, "create_revision", status->create_revision);
 	add_text(json, "state", status->state);
 	add_text(json, "endpoint", status->endpoint);
+	add_text(json, "protocol", status->protocol);
 	add_bool(json, "connected", status->connected);
 	add_time(json, "last_contact", status->last_contact);
 	add_text(json, "last_error", status->last_error);

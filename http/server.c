@@ -15,14 +15,12 @@
 #include "postgres.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "connections.h"
 #include "http.h"
 
 /* Memory of a request: its line, its headers, and the head of the answer. */
@@ -115,6 +113,29 @@ serve_control(void)
 
 /* ---- connections ------------------------------------------------------------- */
 
+/*
+ * Answers an agent check of HAProxy: says whether this instance leads, and
+ * closes the connection.  The line fits into the socket's empty buffer, so this
+ * never waits.
+ */
+static void
+answer_agent(int fd)
+{
+	const char *line = http_api->is_leader(NULL) ? "up ready\n" : "down\n";
+	char		ignored[1024];
+
+	(void) send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void) shutdown(fd, SHUT_WR);
+
+	/*
+	 * Data that the client has sent, as "agent-send" does, must not reset the
+	 * connection.  It is read once: a client that sends more, without end, is
+	 * not to keep others waiting.
+	 */
+	(void) recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT);
+	close(fd);
+}
+
 static int
 connection_fd(struct MHD_Connection *connection)
 {
@@ -167,7 +188,7 @@ accept_connections(const HttpListener *listener)
 		}
 		if (listener->is_agent)
 		{
-			http_answer_agent(fd);
+			answer_agent(fd);
 			continue;
 		}
 		is_over_limit = connections_make_room(&address);
@@ -182,9 +203,7 @@ accept_connections(const HttpListener *listener)
 
 /* ---- the loop ------------------------------------------------------------------ */
 
-static void log_start_failure(void *cls, const char *format, va_list args) pg_attribute_printf(2, 0);
-
-static void
+static void pg_attribute_printf(2, 0)
 log_start_failure(void *cls, const char *format, va_list args)
 {
 	char		message[512];

@@ -39,15 +39,12 @@ static const char head[] =
 static void
 append_text(StringInfo out, const char *text)
 {
-	while (*text != '\0')
+	for (const char *c = http_valid_text(text); *c != '\0'; c++)
 	{
-		int			len;
-		const char *character = http_next_character(&text, &len);
-
-		if (strchr("<>&\"'", *character) != NULL)
-			appendStringInfo(out, "&#%d;", *character);
+		if (strchr("<>&\"'", *c) != NULL)
+			appendStringInfo(out, "&#%d;", *c);
 		else
-			appendBinaryStringInfo(out, character, len);
+			appendStringInfoChar(out, *c);
 	}
 }
 
@@ -57,6 +54,13 @@ append_cell(StringInfo out, const char *class, const char *text)
 	appendStringInfo(out, "<td class=\"%s\">", class);
 	append_text(out, text);
 	appendStringInfoString(out, "</td>");
+}
+
+/* Empty for 0. */
+static void
+append_number_cell(StringInfo out, const char *class, int64 number)
+{
+	append_cell(out, class, number == 0 ? "" : psprintf(INT64_FORMAT, number));
 }
 
 /* "12 s", "5 min", "3 h", "2 d" */
@@ -92,12 +96,9 @@ append_queue(StringInfo out, const HttpQueue *queue)
 		const EtcdLeaderCandidate *place = &queue->places[i];
 
 		appendStringInfo(out, "<tr class=\"%s\">", place->is_self ? "self" : "");
-		if (place->position > 0)
-			appendStringInfo(out, "<td>%d</td>", place->position);
-		else
-			appendStringInfoString(out, "<td></td>");
+		append_number_cell(out, "", place->position);
 		append_cell(out, "", place->node);
-		appendStringInfo(out, "<td>" INT64_FORMAT "</td>", place->create_revision);
+		append_number_cell(out, "", place->create_revision);
 		append_cell(out, "wide", place->key);
 		appendStringInfoString(out, "</tr>\n");
 	}
@@ -170,69 +171,32 @@ append_instance(StringInfo out, const EtcdLeaderStatus *status)
 	}
 }
 
-/* Is there an event above that number?  A number above all counts as 0 there. */
-static bool
-has_event_after(int64 after)
-{
-	EtcdLeaderEvent event;
-
-	return http_api->get_event(after, &event, sizeof(event)) && event.seq > after;
-}
-
-/*
- * The number of the newest event; 0: there is none.  Events are numbered by
- * ones, and there may be many thousands: this asks for a few of them.
- */
-static int64
-last_event(void)
-{
-	EtcdLeaderEvent first;
-	int64		last;
-	int64		step = 1;
-
-	if (!http_api->get_event(0, &first, sizeof(first)))
-		return 0;
-	last = first.seq;
-	for (; has_event_after(last + step - 1); step *= 2)
-		last += step;
-	for (; step > 0; step /= 2)
-	{
-		if (has_event_after(last + step - 1))
-			last += step;
-	}
-	return last;
-}
-
 static void
 append_events(StringInfo out)
 {
-	EtcdLeaderEvent events[EVENTS_SHOWN];
+	static EtcdLeaderEvent newest[EVENTS_SHOWN];	/* a ring */
+	static int64 nread = 0;
+	static int64 last = 0;
 	EtcdLeaderEvent event;
-	int			n = 0;
-	int64		last = last_event();
 
-	/* the first ones may have made room meanwhile */
-	for (int64 after = Max(last - EVENTS_SHOWN, 0); n < EVENTS_SHOWN && after < last; after = event.seq)
+	/* there may be many thousands: each is read for one page only, and kept */
+	while (http_api->get_event(last, &event, sizeof(event)))
 	{
-		if (!http_api->get_event(after, &event, sizeof(event)))
-			break;
-		events[n++] = event;
+		newest[nread++ % EVENTS_SHOWN] = event;
+		last = event.seq;
 	}
 
 	appendStringInfoString(out, "<h2>Events</h2>\n<table><tr><th>Ago</th><th>Event</th><th>Election</th><th>Leader</th><th class=\"wide\">Token</th><th>Reason</th></tr>\n");
-	for (int i = n - 1; i >= 0; i--)
+	for (int64 i = nread - 1; i >= Max(nread - EVENTS_SHOWN, 0); i--)
 	{
-		const EtcdLeaderEvent *shown = &events[i];
+		const EtcdLeaderEvent *shown = &newest[i % EVENTS_SHOWN];
 
 		appendStringInfoString(out, "<tr><td>");
 		append_ago(out, shown->at);
 		appendStringInfo(out, "</td><td>%s</td>", shown->event);
 		append_cell(out, "", shown->election);
 		append_cell(out, "", shown->leader);
-		appendStringInfoString(out, "<td class=\"wide\">");
-		if (shown->fencing_token != 0)
-			appendStringInfo(out, INT64_FORMAT, shown->fencing_token);
-		appendStringInfoString(out, "</td>");
+		append_number_cell(out, "wide", shown->fencing_token);
 		append_cell(out, "", shown->reason);
 		appendStringInfoString(out, "</tr>\n");
 	}

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * text.c
- *	  Text that comes from anybody: names and values in etcd, messages.
+ *	  Text of other programs, as it can be served.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,15 +11,19 @@
 
 #include "http.h"
 
-const char *
-http_next_character(const char **text, int *len)
+char *
+http_valid_text(const char *text)
 {
-	const char *character = *text;
+	char	   *valid = pstrdup(text);
+	char	   *end = valid + strlen(valid);
 
-	*len = pg_encoding_verifymbchar(PG_UTF8, character, (int) strlen(character));
-	*text += Max(*len, 1);
-	if (*len >= 1)
-		return character;
-	*len = 1;
-	return "?";
+	for (char *c = valid; c < end;)
+	{
+		int			len = pg_encoding_verifymbchar(PG_UTF8, c, (int) (end - c));
+
+		if (len < 1)
+			*c = '?';
+		c += Max(len, 1);
+	}
+	return valid;
 }

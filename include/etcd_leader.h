@@ -69,6 +69,7 @@ typedef struct EtcdLeaderStatus
 	int64		create_revision;
 	const char *state;			/* of static lifetime */
 	char		endpoint[ETCD_LEADER_URL_SIZE];
+	const char *protocol;		/* of static lifetime; empty: not known yet */
 	bool		connected;
 	TimestampTz last_contact;
 	char		last_error[ETCD_LEADER_ERROR_SIZE];

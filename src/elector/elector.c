@@ -73,24 +73,6 @@
  */
 #define LONG_LIVED_FDS		7
 
-/*
- * Why the loop wakes up when nothing happens.  The time of each is found anew
- * in each turn; PG_INT64_MAX is never.
- */
-typedef enum Wakeup
-{
-	WAKEUP_PROTOCOL,			/* a deadline or a retry of the protocol */
-	WAKEUP_CHANGES,				/* the same of the watched prefixes */
-	WAKEUP_CLIENT,				/* a time-out of the client */
-	WAKEUP_DISCOVERY,			/* a lookup of the endpoints in DNS */
-	WAKEUP_NOTIFIERS,			/* a start of a notifier, */
-	WAKEUP_HTTP,				/* of the HTTP worker, */
-	WAKEUP_HOOKS,				/* or of the process of hooks */
-	WAKEUP_PROMOTION,			/* PROMOTION_POLL_MS */
-	WAKEUP_HOST,				/* MAX_SLEEP_MS */
-	NUM_WAKEUPS
-} Wakeup;
-
 /* The watch stream of the protocol. */
 #define ELECTIONS_STREAM	0
 
@@ -215,12 +197,6 @@ client_watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 }
 
 static void
-client_version_told(void *ctx, int endpoint, const char *version)
-{
-	elector_learn_version(endpoint, version);
-}
-
-static void
 client_endpoints_changed(void *ctx)
 {
 	elector_note_endpoint();
@@ -309,7 +285,7 @@ begin_elector(void)
 		.watched = client_watched,
 		.watch_ended = client_watch_ended,
 		.noticed = client_noticed,
-		.version_told = client_version_told,
+		.version_told = elector_learn_version,
 		.endpoints_changed = client_endpoints_changed
 	};
 	static const ElectionPort port = {
@@ -340,7 +316,6 @@ begin_elector(void)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
 	wait_event = compat_wait_event("EtcdLeaderElectorMain");
-	elector_begin_mailbox();
 	elector_begin_changes();
 	shared_state_begin_elector();
 	resume();
@@ -417,44 +392,52 @@ turn(long timeout_ms)
 	elector_wake_for_changes();
 }
 
-/*
- * The milliseconds until the first of the wake-ups.  They are rounded up,
- * because waking up too early would be useless.
- */
-static long
-ms_until_first(const int64 *wakeups_ns)
+/* When the client has something to do; PG_INT64_MAX: never. */
+static int64
+client_wakeup_ns(void)
 {
-	int64		first_ns = PG_INT64_MAX;
+	long		timeout_ms = etcd_client_timeout_ms(elector.client);
 
-	for (int i = 0; i < NUM_WAKEUPS; i++)
-		first_ns = Min(first_ns, wakeups_ns[i]);
-	return (long) ((Max(first_ns - clock_now_ns(), 0) + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
+	return timeout_ms < 0 ? PG_INT64_MAX : clock_now_ns() + timeout_ms * NSEC_PER_MSEC;
 }
 
-/* Does what is due.  Returns the milliseconds until there is more to do. */
+/* When to check for a promotion. */
+static int64
+promotion_wakeup_ns(void)
+{
+	if (elector.in_recovery && !notifier_awaits_promotion() &&
+		(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()))
+		return clock_now_ns() + PROMOTION_POLL_MS * NSEC_PER_MSEC;
+	return PG_INT64_MAX;
+}
+
+/* Each is evaluated once. */
+static int64
+earlier(int64 a_ns, int64 b_ns)
+{
+	return Min(a_ns, b_ns);
+}
+
+/*
+ * Does what is due.  Returns the milliseconds until there is more to do.  They
+ * are rounded up, because waking up too early would be useless.
+ */
 static long
 work(void)
 {
-	int64		wakeups_ns[NUM_WAKEUPS];
-	int64		now_ns = clock_now_ns();
-	long		client_ms;
+	int64		first_ns = clock_now_ns() + MAX_SLEEP_MS * NSEC_PER_MSEC;
 
 	elector_serve_mailbox();
 	election_tick(elector.core, clock_now_ns());
-	elector_tick_changes();
-	wakeups_ns[WAKEUP_NOTIFIERS] = notifier_supervise();
-	wakeups_ns[WAKEUP_HTTP] = http_launcher_supervise();
-	wakeups_ns[WAKEUP_HOOKS] = hooks_supervise();
-	wakeups_ns[WAKEUP_DISCOVERY] = elector_discover();
-	wakeups_ns[WAKEUP_PROTOCOL] = election_wakeup_ns(elector.core);
-	wakeups_ns[WAKEUP_CHANGES] = elector_changes_wakeup_ns();
-	client_ms = etcd_client_timeout_ms(elector.client);
-	wakeups_ns[WAKEUP_CLIENT] = client_ms < 0 ? PG_INT64_MAX : clock_now_ns() + client_ms * NSEC_PER_MSEC;
-	wakeups_ns[WAKEUP_PROMOTION] = elector.in_recovery &&
-		(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()) &&
-		!notifier_awaits_promotion() ? now_ns + PROMOTION_POLL_MS * NSEC_PER_MSEC : PG_INT64_MAX;
-	wakeups_ns[WAKEUP_HOST] = now_ns + MAX_SLEEP_MS * NSEC_PER_MSEC;
-	return ms_until_first(wakeups_ns);
+	first_ns = earlier(first_ns, elector_tick_changes());
+	first_ns = earlier(first_ns, notifier_supervise());
+	first_ns = earlier(first_ns, http_launcher_supervise());
+	first_ns = earlier(first_ns, hooks_supervise());
+	first_ns = earlier(first_ns, elector_discover());
+	first_ns = earlier(first_ns, election_wakeup_ns(elector.core));
+	first_ns = earlier(first_ns, client_wakeup_ns());
+	first_ns = earlier(first_ns, promotion_wakeup_ns());
+	return (long) ((Max(first_ns - clock_now_ns(), 0) + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
 void

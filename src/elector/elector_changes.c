@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * elector_changes.c
- *	  Changes of keys below etcd_leader.watched_prefixes, and reads of such
- *	  keys for etcd_get().
+ *	  Changes of keys below etcd_leader.watched_prefixes.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +16,6 @@
 #include "protocol/changes.h"
 #include "settings/settings.h"
 #include "shared/events.h"
-#include "shared/mailbox.h"
 #include "shared/stats.h"
 
 /* The watch stream of changes, beside that of the protocol. */
@@ -27,10 +25,6 @@ static Changes *changes;
 static char *prefixes[CHANGES_MAX_PREFIXES];
 static int	nprefixes;
 static bool events_are_new;		/* nobody has been woken for them yet */
-
-/* The read for etcd_get(); there is one at a time, as there is one place for it. */
-static SharedRequest get_request;
-static int	get_tries;
 
 /* ---- the way out of changes.c ------------------------------------------------- */
 
@@ -152,15 +146,10 @@ elector_end_changes(void)
 		changes_configure(changes, clock_now_ns(), NULL, 0, 0);
 }
 
-void
+int64
 elector_tick_changes(void)
 {
 	changes_tick(changes, clock_now_ns());
-}
-
-int64
-elector_changes_wakeup_ns(void)
-{
 	return changes_wakeup_ns(changes);
 }
 
@@ -194,123 +183,13 @@ elector_changes_ended(EtcdOutcome outcome, const char *why)
 
 /* ---- etcd_get() ----------------------------------------------------------------------- */
 
-static bool
-begins_with(const char *text, size_t len, const char *prefix)
+bool
+elector_watches_key(const char *key, size_t len)
 {
-	return len >= strlen(prefix) && memcmp(text, prefix, strlen(prefix)) == 0;
-}
-
-/*
- * Reads only keys below the watched prefixes, for every caller.  The page
- * holds the requested key, and after it the key with which to begin: the same
- * one, or a later one.
- */
-static bool
-is_watched(const SharedRequest *request, const char *page)
-{
-	const char *first = page + request->key_len;
-
-	if (request->first_len < request->key_len || memcmp(first, page, request->key_len) != 0)
-		return false;
 	for (int i = 0; i < nprefixes; i++)
 	{
-		if (begins_with(page, request->key_len, prefixes[i]))
+		if (len >= strlen(prefixes[i]) && memcmp(key, prefixes[i], strlen(prefixes[i])) == 0)
 			return true;
 	}
 	return false;
-}
-
-static void receive_get(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
-
-static void
-send_get(void)
-{
-	const char *page = mailbox_page();
-	char	   *end = NULL;
-	EtcdOp		range = {.kind = ETCD_OP_RANGE};
-	EtcdRequest txn = {.kind = ETCD_TXN, .success = &range, .nsuccess = 1, .is_large = true};
-
-	range.key.data = page + get_request.key_len;
-	range.key.len = get_request.first_len;
-	if (get_request.prefix)
-	{
-		/* the key is UTF-8, whose last byte can be increased */
-		end = palloc(get_request.key_len);
-		memcpy(end, page, get_request.key_len);
-		end[get_request.key_len - 1]++;
-		range.range_end.data = end;
-		range.range_end.len = get_request.key_len;
-		range.limit = get_request.limit;
-	}
-	range.revision = get_request.at_revision;
-	get_tries++;
-	stats_count(COUNTER_REQUESTS, 1);
-	etcd_client_send(elector.client, receive_get, 0, &txn);
-	if (end != NULL)
-		pfree(end);
-}
-
-void
-elector_begin_get(int place, const SharedRequest *request)
-{
-	get_request = *request;
-	get_tries = 0;
-	if (is_watched(request, mailbox_page()))
-		send_get();
-	else
-		mailbox_reply_failure(place, REPLY_NOT_WATCHED, "");
-}
-
-/* Appends a key to the page; false if there is no room. */
-static bool
-put_key(char *page, size_t *len, const EtcdKeyValue *kv)
-{
-	SharedKeyValue head = {
-		.create_revision = kv->create_revision,
-		.mod_revision = kv->mod_revision,
-		.key_len = kv->key.len,
-		.value_len = kv->value.len
-	};
-
-	if (kv->key.len > SHARED_PAGE_SIZE || kv->value.len > SHARED_PAGE_SIZE ||
-		sizeof(head) + kv->key.len + kv->value.len > SHARED_PAGE_SIZE - *len)
-		return false;
-	memcpy(page + *len, &head, sizeof(head));
-	memcpy(page + *len + sizeof(head), kv->key.data, kv->key.len);
-	memcpy(page + *len + sizeof(head) + kv->key.len, kv->value.data, kv->value.len);
-	*len += sizeof(head) + kv->key.len + kv->value.len;
-	return true;
-}
-
-static void
-receive_get(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
-{
-	int			place = mailbox_place_for_page();
-	SharedReply *reply;
-	const EtcdResult *result;
-
-	elector_note_answer(ABOUT_NOTHING, answer, timing);
-	if (!mailbox_is_taken(place))
-		return;
-	if (answer->outcome != ETCD_ANSWERED || answer->nresults != 1)
-	{
-		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&
-			get_tries < etcd_client_endpoint_count(elector.client))
-			send_get();
-		else
-			mailbox_reply_failure(place, answer->code == ETCD_CODE_RESOURCE_EXHAUSTED ? REPLY_TOO_LARGE : REPLY_FAILED,
-								  answer->message);
-		return;
-	}
-	reply = palloc0(sizeof(SharedReply));
-	reply->kind = REPLY_PAGE;
-	reply->revision = get_request.at_revision > 0 ? get_request.at_revision : answer->header.revision;
-	result = &answer->results[0];
-	while (reply->nkeys < result->nkvs && put_key(mailbox_page(), &reply->page_len, &result->kvs[reply->nkeys]))
-		reply->nkeys++;
-	reply->more = reply->nkeys < result->nkvs || (get_request.prefix && result->nkvs >= get_request.limit);
-	if (reply->nkeys == 0 && result->nkvs > 0)
-		reply->kind = REPLY_TOO_LARGE;
-	mailbox_reply(place, reply);
-	pfree(reply);
 }

@@ -108,8 +108,12 @@ elector_clear_old_error(void)
 void
 elector_note_endpoint(void)
 {
-	const char *url = etcd_client_endpoint_url(elector.client, etcd_client_endpoint(elector.client));
+	int			endpoint = etcd_client_endpoint(elector.client);
+	const char *url = etcd_client_endpoint_url(elector.client, endpoint);
+	EtcdDialect dialect = etcd_client_endpoint_dialect(elector.client, endpoint);
 
+	elector.contact_changed |= dialect != elector.contact.dialect;
+	elector.contact.dialect = dialect;
 	if (strcmp(url, elector.contact.endpoint) == 0)
 		return;
 	if (elector.contact.endpoint[0] != '\0')

@@ -9,7 +9,7 @@
  *						etcd_leader_status shows them
  * elector_settings.c	settings and endpoints, for the protocol and the client
  * elector_mailbox.c	requests of backends
- * elector_changes.c	changes of keys of others, and reads of them
+ * elector_changes.c	changes of keys of others
  *
  *-------------------------------------------------------------------------
  */
@@ -120,11 +120,11 @@ extern void elector_warn_of_members(void);
 
 /*
  * Asks each endpoint for its version of etcd, if an election follows Patroni;
- * and handles an answer.  A version that is too old causes a WARNING, once
+ * and handles an answer: EtcdClientCallbacks.version_told.  A version that is too old causes a WARNING, once
  * after each reload.
  */
 extern void elector_ask_versions(void);
-extern void elector_learn_version(int endpoint, const char *version);
+extern void elector_learn_version(void *ctx, int endpoint, const char *version);
 
 /*
  * The lease in use may have another TTL than the settings, until its keys are
@@ -142,9 +142,6 @@ extern int64 elector_discover(void);
 extern void elector_finish_discovery(void);
 
 /* ---- elector_mailbox.c ----------------------------------------------------- */
-
-/* Called once, at the start of the elector. */
-extern void elector_begin_mailbox(void);
 
 /* Takes the requests of backends. */
 extern void elector_serve_mailbox(void);
@@ -165,8 +162,7 @@ extern void elector_configure_changes(void);
  * Does the work that is due, and returns when there is more (PG_INT64_MAX:
  * never).
  */
-extern void elector_tick_changes(void);
-extern int64 elector_changes_wakeup_ns(void);
+extern int64 elector_tick_changes(void);
 
 /* Frames of etcd, and the end of their stream. */
 extern void elector_watched_changes(const EtcdWatchFrame *frame);
@@ -175,7 +171,7 @@ extern void elector_changes_ended(EtcdOutcome outcome, const char *why);
 /* Wakes the processes that wait for events, if there are new ones. */
 extern void elector_wake_for_changes(void);
 
-/* A request of etcd_get() was taken. */
-extern void elector_begin_get(int place, const SharedRequest *request);
+/* Is the key below a watched prefix? */
+extern bool elector_watches_key(const char *key, size_t len);
 
 #endif							/* ELECTOR_INTERNAL_H */

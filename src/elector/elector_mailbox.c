@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * elector_mailbox.c
- *	  Requests of backends: commands for the protocol, and the candidates of
- *	  an election, which the protocol has no part in.
+ *	  Requests of backends: commands for the protocol; and the candidates of
+ *	  an election, and etcd_get(), which the protocol has no part in.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,13 +22,14 @@
  */
 #define VERIFY_TICKET		(UINT64CONST(1) << 63)
 
-typedef struct CandidatesRequest
+/* A request that etcd is asked about, and not the protocol; by place. */
+typedef struct ReadRequest
 {
 	SharedRequest request;
 	int			tries;
-} CandidatesRequest;
+} ReadRequest;
 
-static CandidatesRequest *candidates_requests;	/* by place in the mailbox */
+static ReadRequest reads[MAILBOX_SIZE];
 
 /*
  * The backends that wait for a verifying read: places in the mailbox, by slot.
@@ -36,13 +37,17 @@ static CandidatesRequest *candidates_requests;	/* by place in the mailbox */
 static uint32 to_verify[ELECTION_MAX_ELECTIONS];	/* it has to be sent */
 static uint32 verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
 
-static void receive_candidates(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
+static void receive_read(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
 
-void
-elector_begin_mailbox(void)
+static void
+send_txn(int place, const EtcdRequest *txn)
 {
-	candidates_requests = palloc0(mailbox_size() * sizeof(CandidatesRequest));
+	reads[place].tries++;
+	stats_count(COUNTER_REQUESTS, 1);
+	etcd_client_send(elector.client, receive_read, (uint64) place, txn);
 }
+
+/* ---- the candidates of an election ----------------------------------------------- */
 
 /*
  * Asks for a page of an election's queue, in the order of its places; of a
@@ -51,7 +56,7 @@ elector_begin_mailbox(void)
 static void
 send_candidates_request(int place)
 {
-	const SharedRequest *request = &candidates_requests[place].request;
+	const SharedRequest *request = &reads[place].request;
 	bool		followed = election_is_followed(request->election);
 	char		patroni_prefix[ELECTION_KEY_SIZE];
 	char		leader[ELECTION_KEY_SIZE + 8];
@@ -86,9 +91,7 @@ send_candidates_request(int place)
 	ranges[0].revision = request->at_revision;
 	txn.success = ranges;
 	txn.nsuccess = followed ? 2 : 1;
-	candidates_requests[place].tries++;
-	stats_count(COUNTER_REQUESTS, 1);
-	etcd_client_send(elector.client, receive_candidates, (uint64) place, &txn);
+	send_txn(place, &txn);
 }
 
 static void
@@ -139,39 +142,153 @@ add_members(SharedReply *reply, const EtcdResult *members, const EtcdResult *lea
 }
 
 static void
-receive_candidates(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+make_candidates(const SharedRequest *request, const EtcdAnswer *answer, SharedReply *reply)
+{
+	const EtcdResult *keys = &answer->results[0];
+
+	reply->kind = REPLY_CANDIDATES;
+	if (election_is_followed(request->election))
+	{
+		reply->more = keys->nkvs >= SHARED_CANDIDATES_PER_PAGE - 1;
+		add_members(reply, keys, &answer->results[1], request->after_revision == 0);
+		return;
+	}
+	reply->more = keys->nkvs >= SHARED_CANDIDATES_PER_PAGE;
+	for (int i = 0; i < keys->nkvs && i < SHARED_CANDIDATES_PER_PAGE; i++)
+		add_candidate(reply, &keys->kvs[i], keys->kvs[i].value, true);
+}
+
+/* ---- etcd_get() ----------------------------------------------------------------------- */
+
+/*
+ * Reads only keys below the watched prefixes, for every caller.  The page
+ * holds the requested key, and after it the key with which to begin: the same
+ * one, or a later one.
+ */
+static bool
+may_get(const SharedRequest *request)
+{
+	return request->first_len >= request->key_len &&
+		memcmp(mailbox_page + request->key_len, mailbox_page, request->key_len) == 0 &&
+		elector_watches_key(mailbox_page, request->key_len);
+}
+
+static void
+send_get(void)
+{
+	const SharedRequest *request = &reads[MAILBOX_PAGE_PLACE].request;
+	char	   *end = NULL;
+	EtcdOp		range = {.kind = ETCD_OP_RANGE};
+	EtcdRequest txn = {.kind = ETCD_TXN, .success = &range, .nsuccess = 1, .is_large = true};
+
+	range.key.data = mailbox_page + request->key_len;
+	range.key.len = request->first_len;
+	if (request->prefix)
+	{
+		/* the key is UTF-8, whose last byte can be increased */
+		end = palloc(request->key_len);
+		memcpy(end, mailbox_page, request->key_len);
+		end[request->key_len - 1]++;
+		range.range_end.data = end;
+		range.range_end.len = request->key_len;
+		range.limit = request->limit;
+	}
+	range.revision = request->at_revision;
+	send_txn(MAILBOX_PAGE_PLACE, &txn);
+	if (end != NULL)
+		pfree(end);
+}
+
+/* Appends a key to the page; false if there is no room. */
+static bool
+put_key(size_t *len, const EtcdKeyValue *kv)
+{
+	SharedKeyValue head = {
+		.create_revision = kv->create_revision,
+		.mod_revision = kv->mod_revision,
+		.key_len = kv->key.len,
+		.value_len = kv->value.len
+	};
+	char	   *end = mailbox_page + *len;
+
+	if (kv->key.len > SHARED_PAGE_SIZE || kv->value.len > SHARED_PAGE_SIZE ||
+		sizeof(head) + kv->key.len + kv->value.len > SHARED_PAGE_SIZE - *len)
+		return false;
+	memcpy(end, &head, sizeof(head));
+	memcpy(end + sizeof(head), kv->key.data, kv->key.len);
+	memcpy(end + sizeof(head) + kv->key.len, kv->value.data, kv->value.len);
+	*len += sizeof(head) + kv->key.len + kv->value.len;
+	return true;
+}
+
+static void
+make_page(const SharedRequest *request, const EtcdAnswer *answer, SharedReply *reply)
+{
+	const EtcdResult *keys = &answer->results[0];
+
+	while (reply->nkeys < keys->nkvs && put_key(&reply->page_len, &keys->kvs[reply->nkeys]))
+		reply->nkeys++;
+	reply->kind = reply->nkeys == 0 && keys->nkvs > 0 ? REPLY_TOO_LARGE : REPLY_PAGE;
+	reply->more = reply->nkeys < keys->nkvs || (request->prefix && keys->nkvs >= request->limit);
+}
+
+/* ---- both ---------------------------------------------------------------------------------- */
+
+static void
+send_read(int place)
+{
+	if (place == MAILBOX_PAGE_PLACE)
+		send_get();
+	else
+		send_candidates_request(place);
+}
+
+static void
+receive_read(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
 	int			place = (int) id;
-	CandidatesRequest *pending = &candidates_requests[place];
-	bool		followed = election_is_followed(pending->request.election);
-	int			limit = followed ? SHARED_CANDIDATES_PER_PAGE - 1 : SHARED_CANDIDATES_PER_PAGE;
+	const SharedRequest *request = &reads[place].request;
+	bool		is_get = place == MAILBOX_PAGE_PLACE;
+	int			nresults = !is_get && election_is_followed(request->election) ? 2 : 1;
 	SharedReply *reply;
 
-	elector_note_answer(ABOUT_ETCD, answer, timing);
-	if (answer->outcome != ETCD_ANSWERED || answer->nresults != (followed ? 2 : 1))
+	elector_note_answer(is_get ? ABOUT_NOTHING : ABOUT_ETCD, answer, timing);
+	if (!mailbox_is_taken(place))
+		return;
+	if (answer->outcome != ETCD_ANSWERED || answer->nresults != nresults)
 	{
 		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&
-			pending->tries < etcd_client_endpoint_count(elector.client))
-			send_candidates_request(place);
+			reads[place].tries < etcd_client_endpoint_count(elector.client))
+			send_read(place);
 		else
-			mailbox_reply_failure(place, REPLY_FAILED, answer->message);
+			mailbox_reply_failure(place, is_get && answer->code == ETCD_CODE_RESOURCE_EXHAUSTED ?
+								  REPLY_TOO_LARGE : REPLY_FAILED, answer->message);
 		return;
 	}
 	reply = palloc0(sizeof(SharedReply));
-	reply->kind = REPLY_CANDIDATES;
-	reply->revision = pending->request.at_revision > 0 ? pending->request.at_revision :
-		answer->header.revision;
-	reply->more = answer->results[0].nkvs >= limit;
-	if (followed)
-		add_members(reply, &answer->results[0], &answer->results[1], pending->request.after_revision == 0);
+	reply->revision = request->at_revision > 0 ? request->at_revision : answer->header.revision;
+	if (is_get)
+		make_page(request, answer, reply);
 	else
-	{
-		for (int i = 0; i < answer->results[0].nkvs && i < limit; i++)
-			add_candidate(reply, &answer->results[0].kvs[i], answer->results[0].kvs[i].value, true);
-	}
+		make_candidates(request, answer, reply);
 	mailbox_reply(place, reply);
 	pfree(reply);
 }
+
+static void
+begin_read(int place, const SharedRequest *request)
+{
+	reads[place].request = *request;
+	reads[place].tries = 0;
+	if (request->command == COMMAND_GET && !may_get(request))
+		mailbox_reply_failure(place, REPLY_NOT_WATCHED, "");
+	else if (request->command == COMMAND_CANDIDATES && !elector.contact.connected)
+		mailbox_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+	else
+		send_read(place);
+}
+
+/* ---- commands ------------------------------------------------------------------------------ */
 
 /*
  * Executes a command about the election in that slot.  False if the protocol
@@ -207,12 +324,7 @@ execute(int place, const SharedRequest *request, int slot)
 			to_verify[slot] |= UINT32_C(1) << place;
 			break;
 		case COMMAND_CANDIDATES:
-			candidates_requests[place].request = *request;
-			candidates_requests[place].tries = 0;
-			if (elector.contact.connected)
-				send_candidates_request(place);
-			else
-				mailbox_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+			begin_read(place, request);
 			break;
 		case COMMAND_GET:		/* is of no election */
 			break;
@@ -238,7 +350,7 @@ send_verifications(void)
 void
 elector_serve_mailbox(void)
 {
-	for (int place = 0; place < mailbox_size(); place++)
+	for (int place = 0; place < MAILBOX_SIZE; place++)
 	{
 		SharedRequest request;
 		int			slot;
@@ -247,7 +359,7 @@ elector_serve_mailbox(void)
 			continue;
 		if (request.command == COMMAND_GET)
 		{
-			elector_begin_get(place, &request);
+			begin_read(place, &request);
 			continue;
 		}
 		slot = election_find(elector.core, request.election);
@@ -274,7 +386,7 @@ elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 	{
 		uint32	   *places = &verifying[ticket & ~VERIFY_TICKET];
 
-		for (int place = 0; place < mailbox_size(); place++)
+		for (int place = 0; place < MAILBOX_SIZE; place++)
 		{
 			if (*places & (UINT32_C(1) << place))
 				mailbox_reply(place, reply);

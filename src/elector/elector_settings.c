@@ -162,11 +162,12 @@ configure_client(void)
 	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
 	if (settings.nendpoints == 0)
 		return;					/* those before stay in use meanwhile */
-	settings.request_timeout_ms = settings_resolve_request_timeout_ms(ttl_ms);
-	settings.connect_timeout_ms = settings_resolve_connect_timeout_ms(ttl_ms);
+	settings.request_timeout_ms = settings_resolve_timeout_ms(settings_request_timeout_ms, ttl_ms);
+	settings.connect_timeout_ms = settings_resolve_timeout_ms(settings_connect_timeout_ms, ttl_ms);
 	settings.ca_file = settings_ssl_ca_file;
 	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
 	settings.key_file = has_key ? key_file() : NULL;
+	settings.protocol = (EtcdProtocol) settings_protocol;
 	settings.tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
 	settings.username = settings_username;
 	settings.password_file = settings_password_file;
@@ -229,19 +230,6 @@ elector_follow_ttl(void)
 		configure_client();
 }
 
-static bool
-is_in_list(const List *strings, const char *string)
-{
-	ListCell   *lc;
-
-	foreach(lc, strings)
-	{
-		if (strcmp(lfirst(lc), string) == 0)
-			return true;
-	}
-	return false;
-}
-
 void
 elector_warn_of_members(void)
 {
@@ -252,7 +240,8 @@ elector_warn_of_members(void)
 		const char *url = etcd_client_endpoint_url(elector.client, i);
 		MemoryContext context;
 
-		if (!settings_exposes_password(url) || is_in_list(configured, url) || is_in_list(warned_members, url))
+		if (!settings_exposes_password(url) || settings_is_listed(configured, url) ||
+			settings_is_listed(warned_members, url))
 			continue;
 		context = MemoryContextSwitchTo(TopMemoryContext);
 		warned_members = lappend(warned_members, pstrdup(url));
@@ -274,7 +263,7 @@ elector_ask_versions(void)
 }
 
 void
-elector_learn_version(int endpoint, const char *version)
+elector_learn_version(void *ctx, int endpoint, const char *version)
 {
 	char		printable[ETCD_MESSAGE_SIZE];
 

@@ -26,14 +26,8 @@
 /* Is there a worker?  One at most. */
 static pg_atomic_uint32 *claimed = NULL;
 
-static void
-init_launcher(void)
-{
-	pg_atomic_init_u32(claimed, 0);
-}
-
 const SharedPart http_launcher_part = {
-	.name = "etcd_leader http", .size = sizeof(pg_atomic_uint32), .memory = (void **) &claimed, .init = init_launcher
+	.name = "etcd_leader http", .size = sizeof(pg_atomic_uint32), .memory = (void **) &claimed
 };
 
 /* ---- in the elector ----------------------------------------------------- */

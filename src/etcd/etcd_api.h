@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_api.h
- *	  etcd's v3 messages, to and from the JSON of its HTTP gateway.
+ *	  etcd's v3 messages, to and from the JSON of its HTTP gateway, and to and
+ *	  from the protobuf of gRPC.
  *
  * Pure: no I/O, no clock, no postgres.h.  The same object is linked into the
  * extension, into the unit tests and into whatever drives the protocol without
@@ -193,7 +194,7 @@ typedef enum EtcdOutcome
 {
 	ETCD_ANSWERED,				/* by etcd, with success */
 	ETCD_REFUSED,				/* by etcd, with an error: code, message */
-	ETCD_GARBAGE,				/* something answered that is not etcd's JSON */
+	ETCD_GARBAGE,				/* something answered that is not etcd's message */
 	ETCD_NO_ANSWER				/* nothing answered (in time) */
 } EtcdOutcome;
 
@@ -256,44 +257,83 @@ typedef struct EtcdWatchFrame
 
 /* ---- functions ------------------------------------------------------- */
 
+/* In what etcd is spoken to at an endpoint. */
+typedef enum EtcdDialect
+{
+	ETCD_UNKNOWN,				/* it was not tried yet */
+	ETCD_JSON,					/* of the HTTP gateway */
+	ETCD_GRPC					/* protobuf, without the 5 bytes before a message */
+} EtcdDialect;
+
+/* "json", "grpc", or empty. */
+extern const char *etcd_dialect_name(EtcdDialect dialect);
+
 /* The path below an endpoint to POST a request to, such as "/v3/kv/txn". */
-extern const char *etcd_request_path(EtcdRequestKind kind);
+extern const char *etcd_request_path(EtcdDialect dialect, EtcdRequestKind kind);
 
 #define ETCD_WATCH_PATH "/v3/watch"
+#define ETCD_GRPC_WATCH_PATH "/etcdserverpb.Watch/Watch"
 
 /* Can one of these operations change a key? */
 extern bool etcd_writes(const EtcdOp *ops, int nops);
 
 /*
- * The body of a request, NUL-terminated, to be free()d; its length in *len.
- * NULL if memory is out.
+ * A request as a message of that dialect, NUL-terminated, to be free()d; its
+ * length in *len.  NULL if memory is out.
  */
-extern char *etcd_encode_request(const EtcdRequest *request, size_t *len);
+extern char *etcd_encode_request(EtcdDialect dialect, const EtcdRequest *request, size_t *len);
 
 /*
- * The body of a watch stream's POST: a create_request for each watch, one
+ * JSON: the body of a watch stream's POST, a create_request for each watch, one
  * after the other.  To be free()d; NULL if memory is out.
  */
 extern char *etcd_encode_watches(const EtcdWatch *watches, int nwatches, size_t *len);
 
 /*
- * Decodes the answer to a request of that kind: the HTTP status and the body.
+ * Protobuf: a WatchRequest that creates or cancels one watch.  To be free()d;
+ * NULL if memory is out.
+ */
+extern char *etcd_proto_encode_create(const EtcdWatch *watch, size_t *len);
+extern char *etcd_proto_encode_cancel(int64_t watch_id, size_t *len);
+
+/*
+ * A copy of a request and of all that it points to, in one allocation, which
+ * etcd_free_request() frees, and wipes the password.  NULL if memory is out.
+ */
+extern EtcdRequest *etcd_copy_request(const EtcdRequest *request);
+extern void etcd_free_request(EtcdRequest *request);
+
+/*
+ * JSON: decodes the answer to a request of that kind: the HTTP status and the body.
  * Never fails: an answer that cannot be understood, or for which memory runs
  * out, becomes ETCD_GARBAGE with a message that says why.  *answer need not be
  * initialised; etcd_free_answer() must follow.
  */
 extern void etcd_decode_answer(EtcdRequestKind kind, long http_status,
 							   const char *body, size_t len, EtcdAnswer *answer);
+
+/*
+ * Protobuf: the same for the message of a request that succeeded.  It becomes
+ * ETCD_ANSWERED or ETCD_GARBAGE.
+ */
+extern void etcd_proto_decode_answer(EtcdRequestKind kind, const char *body, size_t len,
+									 EtcdAnswer *answer);
 extern void etcd_free_answer(EtcdAnswer *answer);
 
 /*
- * Takes the frame at the front of a watch stream's buffer.  Returns the
+ * JSON: takes the frame at the front of a watch stream's buffer.  Returns the
  * number of bytes it took (white space around it included), 0 if the frame
  * is not there in full yet, -1 if it cannot become a frame any more; then
  * frame->message says why.  After a positive result etcd_free_frame() must
  * follow.
  */
 extern ssize_t etcd_decode_frame(const char *buf, size_t len, EtcdWatchFrame *frame);
+
+/*
+ * Protobuf: decodes a WatchResponse, which is there in full.  It becomes
+ * ETCD_ANSWERED or ETCD_GARBAGE; etcd_free_frame() must follow.
+ */
+extern void etcd_proto_decode_frame(const char *body, size_t len, EtcdWatchFrame *frame);
 extern void etcd_free_frame(EtcdWatchFrame *frame);
 
 /*

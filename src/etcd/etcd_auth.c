@@ -182,7 +182,10 @@ etcd_auth_configure(EtcdClient *client, bool same_user)
 {
 	client->auth.rejected_ns = 0;
 	for (int i = 0; i < client->nendpoints && !same_user; i++)
+	{
 		replace_token(&client->endpoints[i], NULL);
+		client->endpoints[i].token_number = 0;
+	}
 	for (int i = 0; i < client->nendpoints && client->settings.username == NULL; i++)
 		etcd_request_send_parked(client, i);
 }

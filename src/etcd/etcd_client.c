@@ -44,6 +44,7 @@ copy_settings(Settings *copy, const EtcdClientSettings *settings)
 	copy->request_timeout_ms = settings->request_timeout_ms;
 	copy->connect_timeout_ms = settings->connect_timeout_ms;
 	copy->tls_1_3 = settings->tls_1_3;
+	copy->protocol = settings->protocol;
 	return copy_string(&copy->ca_file, settings->ca_file) &&
 		copy_string(&copy->cert_file, settings->cert_file) &&
 		copy_string(&copy->key_file, settings->key_file) &&
@@ -62,6 +63,7 @@ void
 etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 {
 	bool		same_user = is_same_string(client->settings.username, settings->username);
+	EtcdProtocol protocol = client->settings.protocol;
 	Settings	copy;
 
 	if (!copy_settings(&copy, settings) || !etcd_endpoints_configure(client, settings))
@@ -73,6 +75,9 @@ etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 	free_settings(&client->settings);
 	client->settings = copy;
 	client->probe_due_ns = 0;
+	if (copy.protocol != protocol)
+		etcd_watch_end_all(client, "the setting \"etcd_leader.protocol\" was changed");
+	etcd_call_configure(client, protocol);
 	etcd_auth_configure(client, same_user);
 }
 
@@ -102,6 +107,7 @@ etcd_client_free(EtcdClient *client)
 		return;
 	etcd_watch_free(client);
 	etcd_request_free(client);
+	etcd_call_free(client);
 	etcd_http_free(&client->http);
 	etcd_endpoints_free(client);
 	free_settings(&client->settings);
@@ -134,6 +140,14 @@ etcd_client_endpoint_url(const EtcdClient *client, int endpoint)
 	return client->endpoints[endpoint].url;
 }
 
+EtcdDialect
+etcd_client_endpoint_dialect(const EtcdClient *client, int endpoint)
+{
+	if (client->settings.protocol == ETCD_PROTOCOL_JSON)
+		return ETCD_JSON;
+	return endpoint >= 0 && endpoint < client->nendpoints ? client->endpoints[endpoint].dialect : ETCD_UNKNOWN;
+}
+
 /* ---- the event loop -------------------------------------------------- */
 
 const EtcdSocket *
@@ -147,7 +161,7 @@ etcd_client_sockets(const EtcdClient *client, int *nsockets, uint64_t *changes)
 long
 etcd_client_timeout_ms(const EtcdClient *client)
 {
-	int64_t		due_ns = etcd_http_due_ns(&client->http);
+	int64_t		due_ns = etcd_call_due_ns(client);
 	int64_t		request_ns = etcd_request_due_ns(client);
 	int64_t		watch_ns = etcd_watch_due_ns(client);
 	int64_t		wait_ns;
@@ -182,7 +196,7 @@ tell_frames(EtcdClient *client, int stream)
 void
 etcd_client_process(EtcdClient *client)
 {
-	etcd_http_run_timer(&client->http);
+	etcd_call_run(client);
 	etcd_watch_run(client);
 	etcd_request_run(client);
 
@@ -192,13 +206,13 @@ etcd_client_process(EtcdClient *client)
 	etcd_answers_tell(client);
 
 	/* the requests that these have asked for do not wait for the other streams */
-	etcd_http_run_timer(&client->http);
+	etcd_call_run(client);
 	for (int i = 1; i < ETCD_CLIENT_STREAMS; i++)
 		tell_frames(client, i);
 	etcd_watch_tell_ends(client);
 
 	/* sends the requests that the callbacks have made, in this turn */
-	etcd_http_run_timer(&client->http);
+	etcd_call_run(client);
 }
 
 void

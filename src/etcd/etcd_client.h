@@ -68,6 +68,14 @@ typedef struct EtcdClientCallbacks
  */
 #define ETCD_CLIENT_STREAMS			2
 
+/* How etcd is spoken to. */
+typedef enum EtcdProtocol
+{
+	ETCD_PROTOCOL_AUTO,			/* gRPC, and JSON where an endpoint speaks no gRPC */
+	ETCD_PROTOCOL_GRPC,
+	ETCD_PROTOCOL_JSON			/* that of etcd's gRPC gateway */
+} EtcdProtocol;
+
 /*
  * All strings are copied; where they may be missing, NULL and empty are the
  * same.  Of the files only their names are kept: those of TLS are read for
@@ -93,6 +101,8 @@ typedef struct EtcdClientSettings
 
 	const char *username;		/* or none */
 	const char *password_file;	/* see secret_file.h */
+
+	EtcdProtocol protocol;
 } EtcdClientSettings;
 
 typedef enum EtcdSocketEvents
@@ -170,6 +180,9 @@ extern int	etcd_client_endpoint_count(const EtcdClient *client);
 /* The endpoint in use: its number, and its URL as configured. */
 extern int	etcd_client_endpoint(const EtcdClient *client);
 extern const char *etcd_client_endpoint_url(const EtcdClient *client, int endpoint);
+
+/* How an endpoint is spoken to; UNKNOWN before it is tried. */
+extern EtcdDialect etcd_client_endpoint_dialect(const EtcdClient *client, int endpoint);
 
 /*
  * The sockets to wait on; *changes is a number that differs whenever the set

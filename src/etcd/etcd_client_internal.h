@@ -9,13 +9,16 @@
  * etcd_auth.c			users, passwords and tokens
  * etcd_watch.c			the watch streams
  * etcd_request.c		the life of a request
- * etcd_gateway.c		etcd's JSON gateway: the only file that knows its paths,
- *						headers and encoding
- * etcd_http.c			POSTs: the only file that knows libcurl
+ * etcd_call.c			a message to one endpoint, in the dialect spoken there
+ * etcd_gateway.c		the dialect of etcd's JSON gateway
+ * etcd_grpc.c			the dialect of gRPC
+ * etcd_h2.c			HTTP/2: the only file that knows nghttp2
+ * etcd_http.c			POSTs and connections by libcurl
+ * etcd_easy.c			where a handle of libcurl connects, and by which TLS
  * etcd_names.c			the addresses of hosts
  *
- * A file calls those below it, and never one above it.  The gateway and
- * etcd_http.c carry one message to one endpoint and keep what comes back.  Requests and watches
+ * A file calls those below it, and never one above it.  etcd_call.c and those
+ * below it carry one message to one endpoint and keep what comes back.  Requests and watches
  * report how they ended.  The files above decide which endpoint is in use, ask
  * for tokens and members, and call the caller back.
  *
@@ -55,6 +58,7 @@ typedef struct Settings
 	char	   *server_name;
 	char	   *username;
 	char	   *password_file;
+	EtcdProtocol protocol;
 } Settings;
 
 /* ---- etcd_http.c ----------------------------------------------------- */
@@ -75,6 +79,7 @@ typedef struct Http
 	Exchange   *idle;			/* to be used again */
 	Exchange   *waiting;		/* for the addresses of their hosts */
 	EtcdNames  *names;
+	Exchange   *connections;	/* that are open, see etcd_http_connect() */
 } Http;
 
 /*
@@ -115,6 +120,9 @@ typedef struct Destination
 {
 	const char *url;			/* of the endpoint */
 	const char *token;			/* NULL: none */
+	uint64_t	token_number;	/* see Endpoint */
+	int			use;			/* which connection of gRPC: 0: that of requests, or
+								 * 1 + the number of the watch stream */
 	long		timeout_ms;		/* of a stream: to connect */
 	long		connect_timeout_ms;
 	bool		is_stream;
@@ -138,6 +146,21 @@ extern Exchange *etcd_http_post(Http *http, const Settings *settings, const Dest
 
 /* Looks up the host of an endpoint, unless its addresses are fresh. */
 extern void etcd_http_look_up(Http *http, const char *url);
+/*
+ * Makes a connection for bytes of the caller's.  It is an exchange that ends
+ * with the connection.  destination->timeout_ms is the time to make it.  NULL
+ * if memory is out.
+ */
+extern Exchange *etcd_http_connect(Http *http, const Settings *settings, const Destination *destination);
+extern bool etcd_http_is_connected(const Exchange *exchange);
+
+/* May there be bytes to receive, or room for bytes to send? */
+extern bool etcd_http_is_readable(const Exchange *exchange);
+extern bool etcd_http_is_writeable(const Exchange *exchange);
+
+/* Receives or sends some bytes, and returns how many; 0 also if the connection has ended. */
+extern size_t etcd_http_recv(Http *http, Exchange *exchange, char *buffer, size_t size);
+extern size_t etcd_http_send(Http *http, Exchange *exchange, const char *data, size_t len);
 
 /* Ends an exchange that takes too long, unless it has ended. */
 extern void etcd_http_time_out(Http *http, Exchange *exchange);
@@ -162,6 +185,9 @@ extern bool etcd_http_got_nothing(const Exchange *exchange);
  * not the endpoint's fault.
  */
 extern bool etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char *message);
+
+/* The text of a time-out alone, for something that takes that time at most. */
+extern void etcd_http_describe_timeout(const Exchange *exchange, long timeout_ms, char *message);
 
 extern const char *etcd_http_url(const Exchange *exchange);
 extern long etcd_http_status(const Exchange *exchange);
@@ -229,12 +255,133 @@ extern FrameResult etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdW
  */
 extern EtcdOutcome etcd_gateway_describe_end(const Exchange *exchange, char *message);
 
+/* ---- etcd_grpc.c ----------------------------------------------------- */
+
+/* A request or a watch stream in gRPC. */
+typedef struct GrpcCall GrpcCall;
+
+typedef struct Grpc
+{
+	struct Connection *connections; /* newest first */
+	GrpcCall   *calls;			/* oldest first */
+} Grpc;
+
+/* Begins a call.  NULL if memory is out. */
+extern GrpcCall *etcd_grpc_start(EtcdClient *client, const EtcdRequest *request, const Destination *destination);
+extern GrpcCall *etcd_grpc_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches,
+								 const Destination *destination);
+
+/*
+ * Replaces the watches of a stream.  What the old ones still tell is dropped.
+ * False: it takes another stream.
+ */
+extern bool etcd_grpc_replace_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches,
+									  const Destination *destination);
+
+/* As those of an Exchange. */
+extern void etcd_grpc_release(EtcdClient *client, GrpcCall **call);
+extern void etcd_grpc_time_out(EtcdClient *client, GrpcCall *call);
+extern uint64_t etcd_grpc_ended(const GrpcCall *call);
+extern bool etcd_grpc_was_connected(const GrpcCall *call);
+
+/* Has the endpoint answered in gRPC, or in something else? */
+extern bool etcd_grpc_is_proven(const GrpcCall *call);
+extern bool etcd_grpc_is_denied(const GrpcCall *call);
+
+/* As those of etcd_gateway.c. */
+extern bool etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer);
+extern FrameResult etcd_grpc_read_frame(GrpcCall *call, EtcdWatchFrame *frame);
+extern EtcdOutcome etcd_grpc_describe_end(const GrpcCall *call, char *message);
+
+/* Is there a frame to read? */
+extern bool etcd_grpc_has_news(const GrpcCall *call);
+
+/* Stops receiving much more of a watch stream, or goes on. */
+extern void etcd_grpc_pause(GrpcCall *call, bool paused);
+
+/* When etcd_grpc_run() is due, which moves the bytes; INT64_MAX: no time is known. */
+extern int64_t etcd_grpc_due_ns(const EtcdClient *client);
+extern void etcd_grpc_run(EtcdClient *client);
+
+/* All calls must have been released. */
+extern void etcd_grpc_free(EtcdClient *client);
+
+/* ---- etcd_call.c ----------------------------------------------------- */
+
+/* A request or a watch stream at one endpoint, in the dialect spoken there. */
+typedef struct Call Call;
+typedef struct Hello Hello;
+
+/*
+ * Begins a call, or lets it wait until the dialect is known.  The token is that
+ * which the endpoint has when the call begins.  The request must outlive the
+ * call.  NULL if memory is out.
+ */
+extern Call *etcd_call_send(EtcdClient *client, const EtcdRequest *request, const Destination *destination);
+extern Call *etcd_call_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches,
+							 const Destination *destination);
+
+/* Replaces the watches of an open stream.  False: that is not possible. */
+extern bool etcd_call_replace_watches(EtcdClient *client, Call *call, const EtcdWatch *watches, int nwatches,
+									  const Destination *destination);
+
+/* Ends a call that takes too long, unless it has ended. */
+extern void etcd_call_time_out(EtcdClient *client, Call *call);
+
+/* Frees a call, under way or not.  *call may be NULL, and becomes NULL. */
+extern void etcd_call_release(EtcdClient *client, Call **call);
+
+/* 0 until the call has ended; then its place in the order of the ends. */
+extern uint64_t etcd_call_ended(const Call *call);
+
+extern const char *etcd_call_url(const Call *call);
+
+/* Is a connection up, or was it, through which the message could go? */
+extern bool etcd_call_was_connected(const Call *call);
+
+/* Did the peer hang up without a byte? */
+extern bool etcd_call_got_nothing(const Call *call);
+
+/*
+ * Reads the answer of a call that has ended.  True if there is none because of
+ * a time-out.  etcd_free_answer() must follow.
+ */
+extern bool etcd_call_read_answer(Call *call, EtcdAnswer *answer);
+
+/* Takes the next frame of a stream.  After READ, etcd_free_frame() must follow. */
+extern FrameResult etcd_call_read_frame(EtcdClient *client, Call *call, EtcdWatchFrame *frame);
+
+/* Has anything come of a stream since etcd_call_read_frame() found no frame? */
+extern bool etcd_call_has_news(const Call *call);
+
+/* Stops reading a stream, or goes on. */
+extern void etcd_call_pause(EtcdClient *client, Call *call, bool paused);
+
+/*
+ * Says in a buffer of ETCD_MESSAGE_SIZE why a stream has ended, and returns
+ * what kind of failure that was.
+ */
+extern EtcdOutcome etcd_call_describe_end(const Call *call, char *message);
+
+/* The protocol of the settings may have changed; before: what it was. */
+extern void etcd_call_configure(EtcdClient *client, EtcdProtocol before);
+
+/* When etcd_call_run() is due, which sends and receives; INT64_MAX: no time is known. */
+extern int64_t etcd_call_due_ns(const EtcdClient *client);
+extern void etcd_call_run(EtcdClient *client);
+
+/* All calls must have been released. */
+extern void etcd_call_free(EtcdClient *client);
+
 /* ---- etcd_endpoints.c ------------------------------------------------ */
 
 typedef struct Endpoint
 {
 	char	   *url;
 	bool		learned;		/* from the list of members, not from the settings */
+	/* see etcd_call.c */
+	EtcdDialect dialect;
+	int64_t		retry_ns;		/* when it is tried in gRPC again */
 	/* see etcd_auth.c */
 	char	   *token;			/* NULL: none */
 	uint64_t	token_number;	/* of this token, or of this lack of one */
@@ -289,7 +436,7 @@ typedef enum AttemptState
 typedef struct Attempt
 {
 	AttemptState state;
-	Exchange   *exchange;		/* NULL: there is none, as of PARKED and DENIED */
+	Call	   *call;			/* NULL: there is none, as of PARKED and DENIED */
 	char	   *url;			/* of the endpoint */
 	uint64_t	token_number;	/* the token of the endpoint when it was sent */
 	int64_t		sent_ns;		/* for the first time */
@@ -317,7 +464,7 @@ struct Request
 	RequestReceiver receive;
 	EtcdReceiver caller;		/* of a request of the caller, and its id */
 	uint64_t	id;
-	Payload		payload;
+	EtcdRequest *message;
 	char	   *key;			/* the first one in it; may be NULL */
 	bool		may_be_doubled; /* it may be sent to a second endpoint */
 	bool		is_large;		/* its answer may be */
@@ -413,8 +560,7 @@ extern void etcd_auth_configure(EtcdClient *client, bool same_user);
 /* All streams are on the endpoint in use: when that changes, they end. */
 typedef struct Stream
 {
-	Exchange   *exchange;		/* NULL: the stream is not open */
-	Payload		payload;
+	Call	   *call;			/* NULL: the stream is not open */
 	int64_t		deadline_ns;	/* to connect; INT64_MAX: it has connected */
 	bool		has_told;		/* frames were passed on since it rested last */
 	int64_t		rests_until_ns; /* it is not read before; INT64_MAX: it is read */
@@ -459,6 +605,9 @@ struct EtcdClient
 	EtcdClientCallbacks callbacks;
 	Settings	settings;
 	Http		http;
+	Grpc		grpc;
+	Call	   *calls;
+	Hello	   *hellos;			/* under way */
 
 	Endpoint   *endpoints;		/* those of the settings first */
 	int			nendpoints;

@@ -123,6 +123,8 @@ replace_list(EtcdClient *client, EndpointList *list)
 			continue;
 		list->endpoints[same].token = old->token;
 		list->endpoints[same].token_number = old->token_number;
+		list->endpoints[same].dialect = old->dialect;
+		list->endpoints[same].retry_ns = old->retry_ns;
 		old->token = NULL;
 	}
 	if (in_use < 0)

@@ -21,8 +21,8 @@ bool
 etcd_gateway_encode_request(const EtcdRequest *request, Payload *payload)
 {
 	payload->kind = request->kind;
-	payload->path = etcd_request_path(request->kind);
-	payload->body = etcd_encode_request(request, &payload->len);
+	payload->path = etcd_request_path(ETCD_JSON, request->kind);
+	payload->body = etcd_encode_request(ETCD_JSON, request, &payload->len);
 	return payload->body != NULL;
 }
 

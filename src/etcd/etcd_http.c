@@ -22,9 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <curl/curl.h>
-
-#include "etcd_client_internal.h"
+#include "etcd_easy.h"
 
 #if LIBCURL_VERSION_NUM < 0x073d00
 #error "libcurl 7.61.0 or later is required"
@@ -33,23 +31,19 @@
 /* How much of a stream is read before its frames are looked at. */
 #define MAX_BURST_SIZE		(64 * 1024)
 
+/* So many connections are waited for at the end of the process. */
+#define MAX_CONNECTIONS		16
+
 /* A buffer of a stream that is larger than this is not kept when it is empty. */
 #define MAX_IDLE_SIZE		(1024 * 1024)
 
-/* A peer that has vanished is noticed after idle + 9 probes, by default. */
-#define STREAM_KEEPALIVE_IDLE_S		10L
-#define STREAM_KEEPALIVE_INTERVAL_S	3L
-
 struct Exchange
 {
-	Exchange   *next;			/* among the idle ones, or those that wait */
+	Exchange   *next;			/* among the idle ones, those that wait, or the
+								 * connections */
 	CURL	   *easy;
 	struct curl_slist *headers;
-	struct curl_slist *connect_to;
-	struct curl_slist *resolved;
-	bool		has_url;		/* else the endpoint's is none */
-	char		host[ETCD_MAX_HOST_LEN + 1];	/* empty: it has a Unix socket */
-	int			port;
+	EasyTarget	target;
 	const EtcdName *name;		/* while it waits for its addresses */
 	int64_t		connect_until_ns;
 	char	   *url;			/* of the endpoint */
@@ -57,6 +51,13 @@ struct Exchange
 	long		connect_timeout_ms;
 	size_t		max_size;		/* of the received bytes, see Destination */
 	bool		is_stream;
+
+	/* of a connection: see etcd_http_connect() */
+	bool		is_connection;
+	bool		connected;
+	bool		is_readable;
+	bool		is_full;		/* the socket takes no more for now */
+	curl_socket_t fd;
 
 	uint64_t	ended;			/* see etcd_http_ended() */
 	CURLcode	result;			/* once it has ended */
@@ -77,26 +78,23 @@ struct Exchange
 /*
  * The set of sockets.  Every call counts as a change: a socket that is closed
  * is taken out first, so that its number can only come back as a change.  If
- * there is no memory for one, its exchange runs into a timeout.
+ * there is no memory for one, its exchange runs into a timeout.  No events:
+ * the socket is taken out.
  */
-static int
-record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
+static void
+set_socket(Http *http, int fd, int events)
 {
-	Http	   *http = arg;
 	int			i = 0;
-
-	(void) easy;
-	(void) socketp;
 
 	http->socket_changes++;
 	while (i < http->nsockets && http->sockets[i].fd != fd)
 		i++;
 
-	if (what == CURL_POLL_REMOVE)
+	if (events == 0)
 	{
 		if (i < http->nsockets)
 			http->sockets[i] = http->sockets[--http->nsockets];
-		return 0;
+		return;
 	}
 
 	if (i == http->sockets_size)
@@ -105,18 +103,28 @@ record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
 		EtcdSocket *sockets = realloc(http->sockets, size * sizeof(EtcdSocket));
 
 		if (sockets == NULL)
-			return 0;
+			return;
 		http->sockets = sockets;
 		http->sockets_size = size;
 	}
 	if (i == http->nsockets)
 		http->nsockets++;
 	http->sockets[i].fd = fd;
-	http->sockets[i].events = 0;
+	http->sockets[i].events = events;
+}
+
+static int
+record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
+{
+	int			events = 0;
+
+	(void) easy;
+	(void) socketp;
 	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
-		http->sockets[i].events |= ETCD_SOCKET_READABLE;
+		events |= ETCD_SOCKET_READABLE;
 	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
-		http->sockets[i].events |= ETCD_SOCKET_WRITEABLE;
+		events |= ETCD_SOCKET_WRITEABLE;
+	set_socket(arg, fd, events);
 	return 0;
 }
 
@@ -189,7 +197,7 @@ etcd_http_init(Http *http)
 	http->multi = multi = curl_multi_init();
 	http->names = etcd_names_create();
 	if (http->names != NULL)
-		record_socket(NULL, etcd_names_fd(http->names), CURL_POLL_IN, http, NULL);
+		set_socket(http, etcd_names_fd(http->names), ETCD_SOCKET_READABLE);
 	if (multi == NULL || http->nsockets == 0)
 	{
 		etcd_http_free(http);
@@ -234,108 +242,6 @@ etcd_http_keep_connections(Http *http, int n)
 			return false; \
 	} while (0)
 
-/* A URL of libcurl's is that of an endpoint, and the path of a request. */
-#define MAX_URL_SIZE	(ETCD_CLIENT_MAX_URL_LEN + ETCD_MAX_HOST_LEN + 256)
-
-/*
- * The length of a host without the dot at the end of an absolute name: versions
- * of libcurl differ about it, and no certificate has it.
- */
-static int
-bare_length(const char *host)
-{
-	size_t		len = strlen(host);
-
-	return (int) (len > 0 && host[len - 1] == '.' ? len - 1 : len);
-}
-
-/*
- * Connects to the host of the endpoint, but asks it as the server name.  False
- * if memory is out.
- */
-static bool
-replace_host(Exchange *exchange)
-{
-	char		connect_to[ETCD_MAX_HOST_LEN + 32];
-
-	snprintf(connect_to, sizeof(connect_to), "::%.*s:%d",
-			 bare_length(exchange->host), exchange->host, exchange->port);
-	exchange->connect_to = curl_slist_append(NULL, connect_to);
-	SET_OPTION(CURLOPT_CONNECT_TO, exchange->connect_to);
-	return exchange->connect_to != NULL;
-}
-
-/*
- * Sets where the endpoint's URL leads.  The URL of a Unix socket names the
- * socket alone.  A text that is no URL sets nothing.  False if memory is out.
- */
-static bool
-set_url(Exchange *exchange, const Settings *settings, const char *path)
-{
-	const char *unix_scheme = "unix://";
-	const char *unixs_scheme = "unixs://";
-	const char *endpoint = exchange->url;
-	const char *server;
-	char		whole[MAX_URL_SIZE];
-	EtcdUrl		url;
-	size_t		len;
-
-	if (strncmp(endpoint, unix_scheme, strlen(unix_scheme)) == 0)
-	{
-		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unix_scheme));
-		endpoint = "http://localhost";
-	}
-	else if (strncmp(endpoint, unixs_scheme, strlen(unixs_scheme)) == 0)
-	{
-		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unixs_scheme));
-		endpoint = "https://localhost";
-	}
-	if (!etcd_split_url(endpoint, &url))
-		return true;
-	if (endpoint == exchange->url)
-		strcpy(exchange->host, url.host);
-	exchange->port = url.port;
-
-	server = settings->server_name != NULL ? settings->server_name : url.host;
-	len = strlen(url.path);
-	while (len > 0 && url.path[len - 1] == '/')
-		len--;
-	if (snprintf(whole, sizeof(whole), "%s://%.*s:%d%.*s%s", url.tls ? "https" : "http",
-				 bare_length(server), server, url.port, (int) len, url.path, path) >= (int) sizeof(whole))
-		return true;
-	SET_OPTION(CURLOPT_URL, whole);
-	exchange->has_url = true;
-	return settings->server_name == NULL || exchange->host[0] == '\0' || replace_host(exchange);
-}
-
-/* False if memory is out. */
-static bool
-set_tls(Exchange *exchange, const Settings *settings)
-{
-	/* the first two are libcurl's defaults, which nothing may depend on */
-	SET_OPTION(CURLOPT_SSL_VERIFYPEER, 1L);
-	SET_OPTION(CURLOPT_SSL_VERIFYHOST, 2L);
-	SET_OPTION(CURLOPT_SSLVERSION,
-			   (long) (settings->tls_1_3 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
-	/* no session outlives its own connection */
-	SET_OPTION(CURLOPT_SSL_SESSIONID_CACHE, 0L);
-	if (settings->ca_file != NULL)
-	{
-		/* and no other authority is trusted */
-		SET_OPTION(CURLOPT_CAINFO, settings->ca_file);
-		SET_OPTION(CURLOPT_CAPATH, NULL);
-	}
-	if (settings->cert_file != NULL)
-		SET_OPTION(CURLOPT_SSLCERT, settings->cert_file);
-	if (settings->key_file != NULL)
-	{
-		SET_OPTION(CURLOPT_SSLKEY, settings->key_file);
-		/* else OpenSSL would ask for one, at a terminal */
-		SET_OPTION(CURLOPT_KEYPASSWD, "");
-	}
-	return true;
-}
-
 /* False if memory is out. */
 static bool
 set_headers(Exchange *exchange, const char *const *headers, int nheaders)
@@ -352,49 +258,25 @@ set_headers(Exchange *exchange, const char *const *headers, int nheaders)
 	return true;
 }
 
-/* Options that not every version of libcurl has.  False if memory is out. */
-static bool
-set_newer_options(Exchange *exchange)
-{
-#if LIBCURL_VERSION_NUM >= 0x075500
-	SET_OPTION(CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-	SET_OPTION(CURLOPT_PROTOCOLS, (long) (CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
-	/* files are read for each connection; older versions always do so */
-#if LIBCURL_VERSION_NUM >= 0x075700
-	SET_OPTION(CURLOPT_CA_CACHE_TIMEOUT, 0L);
-#endif
-	return true;
-}
-
 /* False if memory is out. */
 static bool
-set_options(Exchange *exchange, const Payload *payload, bool connects)
+set_post(Exchange *exchange, const Payload *payload)
 {
 	SET_OPTION(CURLOPT_POST, 1L);
 	SET_OPTION(CURLOPT_POSTFIELDS, payload->body);
 	SET_OPTION(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) payload->len);
 	SET_OPTION(CURLOPT_WRITEFUNCTION, record_data);
 	SET_OPTION(CURLOPT_WRITEDATA, exchange);
+	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+	return true;
+}
+
+/* False if memory is out. */
+static bool
+set_records(Exchange *exchange)
+{
 	SET_OPTION(CURLOPT_PRIVATE, exchange);
 	SET_OPTION(CURLOPT_ERRORBUFFER, exchange->error);
-
-	/* Nowhere but to the endpoint itself. */
-	SET_OPTION(CURLOPT_FOLLOWLOCATION, 0L);
-	SET_OPTION(CURLOPT_PROXY, "");
-	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-
-	SET_OPTION(CURLOPT_NOSIGNAL, 1L);
-	SET_OPTION(CURLOPT_TCP_NODELAY, 1L);
-	if (connects)
-		SET_OPTION(CURLOPT_FRESH_CONNECT, 1L);
-	if (exchange->is_stream)
-	{
-		SET_OPTION(CURLOPT_TCP_KEEPALIVE, 1L);
-		SET_OPTION(CURLOPT_TCP_KEEPIDLE, STREAM_KEEPALIVE_IDLE_S);
-		SET_OPTION(CURLOPT_TCP_KEEPINTVL, STREAM_KEEPALIVE_INTERVAL_S);
-	}
 	return true;
 }
 
@@ -424,6 +306,22 @@ take_idle(Http *http)
 	return exchange;
 }
 
+/* No one waits for the socket of a connection any more. */
+static void
+close_connection(Http *http, Exchange *exchange)
+{
+	Exchange  **link = &http->connections;
+
+	if (!exchange->connected)
+		return;
+	set_socket(http, exchange->fd, 0);
+	while (*link != exchange)
+		link = &(*link)->next;
+	*link = exchange->next;
+	exchange->next = NULL;
+	exchange->connected = false;
+}
+
 static void
 stop_waiting(Http *http, Exchange *exchange)
 {
@@ -446,24 +344,12 @@ end_exchange(Http *http, Exchange *exchange, CURLcode result)
 		return;
 	exchange->unresolved = exchange->name != NULL;
 	stop_waiting(http, exchange);
+	close_connection(http, exchange);
 	curl_multi_remove_handle(http->multi, exchange->easy);
 	exchange->result = result;
 	exchange->ended = ++http->nended;
-	if (result != CURLE_OK && etcd_is_name(exchange->host) && !etcd_http_was_connected(exchange))
-		etcd_names_doubt(http->names, exchange->host);
-}
-
-/* Has libcurl use these addresses, in the place of those that it had before. */
-static bool
-set_addresses(Exchange *exchange, const EtcdName *name)
-{
-	char		text[ETCD_MAX_HOST_LEN + ETCD_MAX_ADDRESSES_LEN + 32];
-
-	snprintf(text, sizeof(text), "%.*s:%d:%s", bare_length(name->host), name->host,
-			 exchange->port, name->addresses);
-	exchange->resolved = curl_slist_append(NULL, text);
-	return exchange->resolved != NULL &&
-		curl_easy_setopt(exchange->easy, CURLOPT_RESOLVE, exchange->resolved) == CURLE_OK;
+	if (result != CURLE_OK && etcd_is_name(exchange->target.host) && !etcd_http_was_connected(exchange))
+		etcd_names_doubt(http->names, exchange->target.host);
 }
 
 /*
@@ -475,7 +361,7 @@ connect_exchange(Http *http, Exchange *exchange, const EtcdName *name)
 {
 	int64_t		left_ms = (exchange->connect_until_ns - clock_monotonic_ns()) / NSEC_PER_MSEC;
 
-	if ((name != NULL && !set_addresses(exchange, name)) ||
+	if ((name != NULL && !etcd_easy_set_addresses(exchange->easy, &exchange->target, name)) ||
 		curl_easy_setopt(exchange->easy, CURLOPT_CONNECTTIMEOUT_MS, (long) (left_ms > 0 ? left_ms : 1)) != CURLE_OK ||
 		curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
 		end_exchange(http, exchange, CURLE_OUT_OF_MEMORY);
@@ -501,11 +387,11 @@ begin_exchange(Http *http, Exchange *exchange)
 	const EtcdName *name;
 
 	exchange->connect_until_ns = clock_monotonic_ns() + exchange->connect_timeout_ms * NSEC_PER_MSEC;
-	if (!exchange->has_url)
+	if (!exchange->target.has_url)
 		end_exchange(http, exchange, CURLE_URL_MALFORMAT);
-	else if (!etcd_is_name(exchange->host))
+	else if (!etcd_is_name(exchange->target.host))
 		connect_exchange(http, exchange, NULL);
-	else if ((name = etcd_names_want(http->names, exchange->host)) == NULL)
+	else if ((name = etcd_names_want(http->names, exchange->target.host)) == NULL)
 	{
 		snprintf(exchange->error, sizeof(exchange->error), "too many names are being resolved");
 		end_exchange(http, exchange, CURLE_COULDNT_RESOLVE_HOST);
@@ -520,22 +406,51 @@ begin_exchange(Http *http, Exchange *exchange)
 	}
 }
 
-Exchange *
-etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
-			   const Payload *payload, const char *const *headers, int nheaders)
+/* An exchange that is not begun yet.  NULL if memory is out. */
+static Exchange *
+create_exchange(Http *http, const Settings *settings, const Destination *destination, const char *path)
 {
 	Exchange   *exchange = take_idle(http);
 
 	if (exchange == NULL)
 		return NULL;
+	exchange->fd = CURL_SOCKET_BAD;
 	exchange->url = strdup(destination->url);
 	exchange->timeout_ms = destination->timeout_ms;
 	exchange->connect_timeout_ms = destination->connect_timeout_ms;
 	exchange->is_stream = destination->is_stream;
 	exchange->max_size = destination->max_size;
-	if (exchange->url != NULL && set_url(exchange, settings, payload->path) &&
-		set_tls(exchange, settings) && set_headers(exchange, headers, nheaders) &&
-		set_options(exchange, payload, destination->connects) && set_newer_options(exchange))
+	if (exchange->url == NULL || !etcd_easy_set_url(exchange->easy, settings, exchange->url, path, &exchange->target) ||
+		!etcd_easy_set_tls(exchange->easy, settings) ||
+		!set_records(exchange) || !etcd_easy_set_options(exchange->easy, destination->connects, destination->is_stream))
+		etcd_http_release(http, &exchange);
+	return exchange;
+}
+
+Exchange *
+etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
+			   const Payload *payload, const char *const *headers, int nheaders)
+{
+	Exchange   *exchange = create_exchange(http, settings, destination, payload->path);
+
+	if (exchange == NULL)
+		return NULL;
+	if (set_headers(exchange, headers, nheaders) && set_post(exchange, payload))
+		begin_exchange(http, exchange);
+	else
+		etcd_http_release(http, &exchange);
+	return exchange;
+}
+
+Exchange *
+etcd_http_connect(Http *http, const Settings *settings, const Destination *destination)
+{
+	Exchange   *exchange = create_exchange(http, settings, destination, "/");
+
+	if (exchange == NULL)
+		return NULL;
+	exchange->is_connection = true;
+	if (etcd_easy_connect_only(exchange->easy))
 		begin_exchange(http, exchange);
 	else
 		etcd_http_release(http, &exchange);
@@ -553,12 +468,12 @@ etcd_http_release(Http *http, Exchange **exchange)
 	*exchange = NULL;
 	easy = released->easy;
 	stop_waiting(http, released);
+	close_connection(http, released);
 	curl_multi_remove_handle(http->multi, easy);
 	/* it points to the headers, to the payload and into the exchange */
 	curl_easy_reset(easy);
 	curl_slist_free_all(released->headers);
-	curl_slist_free_all(released->connect_to);
-	curl_slist_free_all(released->resolved);
+	etcd_easy_free_target(&released->target);
 	free(released->url);
 	free(released->data);
 	memset(released, 0, sizeof(*released));
@@ -604,6 +519,8 @@ etcd_http_was_connected(const Exchange *exchange)
 	curl_off_t	ready_us = 0;
 	char	   *address = NULL;
 
+	if (exchange->is_connection)
+		return exchange->fd != CURL_SOCKET_BAD;
 	curl_easy_getinfo(exchange->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
 	curl_easy_getinfo(exchange->easy, CURLINFO_PRIMARY_IP, &address);
 	return ready_us > 0 &&
@@ -615,6 +532,78 @@ bool
 etcd_http_got_nothing(const Exchange *exchange)
 {
 	return exchange->result == CURLE_GOT_NOTHING;
+}
+
+/* ---- connections ----------------------------------------------------- */
+
+/* libcurl has made a connection, and leaves its socket to this side. */
+static void
+open_connection(Http *http, Exchange *exchange)
+{
+	if (curl_easy_getinfo(exchange->easy, CURLINFO_ACTIVESOCKET, &exchange->fd) != CURLE_OK ||
+		exchange->fd == CURL_SOCKET_BAD)
+	{
+		end_exchange(http, exchange, CURLE_COULDNT_CONNECT);
+		return;
+	}
+	exchange->connected = true;
+	exchange->is_readable = true;
+	exchange->next = http->connections;
+	http->connections = exchange;
+	set_socket(http, exchange->fd, ETCD_SOCKET_READABLE);
+}
+
+bool
+etcd_http_is_connected(const Exchange *exchange)
+{
+	return exchange->connected;
+}
+
+bool
+etcd_http_is_readable(const Exchange *exchange)
+{
+	return exchange->connected && exchange->is_readable;
+}
+
+bool
+etcd_http_is_writeable(const Exchange *exchange)
+{
+	return exchange->connected && !exchange->is_full;
+}
+
+size_t
+etcd_http_recv(Http *http, Exchange *exchange, char *buffer, size_t size)
+{
+	size_t		n = 0;
+	CURLcode	result;
+
+	if (!etcd_http_is_readable(exchange))
+		return 0;
+	result = curl_easy_recv(exchange->easy, buffer, size, &n);
+	if (result == CURLE_AGAIN)
+		exchange->is_readable = false;
+	else if (result != CURLE_OK || n == 0)
+		end_exchange(http, exchange, result == CURLE_OK ? CURLE_GOT_NOTHING : result);
+	return n;
+}
+
+size_t
+etcd_http_send(Http *http, Exchange *exchange, const char *data, size_t len)
+{
+	size_t		n = 0;
+	CURLcode	result;
+
+	if (!etcd_http_is_writeable(exchange))
+		return 0;
+	result = curl_easy_send(exchange->easy, data, len, &n);
+	if (result != CURLE_OK && result != CURLE_AGAIN)
+		end_exchange(http, exchange, result);
+	else if (n < len)
+	{
+		exchange->is_full = true;
+		set_socket(http, exchange->fd, ETCD_SOCKET_READABLE | ETCD_SOCKET_WRITEABLE);
+	}
+	return n;
 }
 
 /* ---- running libcurl ------------------------------------------------- */
@@ -630,12 +619,17 @@ run_curl(Http *http, curl_socket_t fd, int events)
 	while ((info = curl_multi_info_read(http->multi, &running)) != NULL)
 	{
 		CURLcode	result = info->data.result;
-		char	   *exchange = NULL;
+		char	   *private = NULL;
+		Exchange   *exchange;
 
 		if (info->msg != CURLMSG_DONE)
 			continue;
-		curl_easy_getinfo(info->easy_handle, CURLINFO_PRIVATE, &exchange);
-		end_exchange(http, (Exchange *) exchange, result);
+		curl_easy_getinfo(info->easy_handle, CURLINFO_PRIVATE, &private);
+		exchange = (Exchange *) private;
+		if (exchange->is_connection && result == CURLE_OK)
+			open_connection(http, exchange);
+		else
+			end_exchange(http, exchange, result);
 	}
 }
 
@@ -700,6 +694,17 @@ etcd_http_socket_ready(Http *http, int fd, int events)
 		finish_lookups(http);
 		return;
 	}
+	for (Exchange *exchange = http->connections; exchange != NULL; exchange = exchange->next)
+	{
+		if (exchange->fd == fd)
+		{
+			exchange->is_readable = true;
+			if (exchange->is_full)
+				set_socket(http, fd, ETCD_SOCKET_READABLE);
+			exchange->is_full = false;
+			return;
+		}
+	}
 	if (events & ETCD_SOCKET_READABLE)
 		mask |= CURL_CSELECT_IN;
 	if (events & ETCD_SOCKET_WRITEABLE)
@@ -712,9 +717,16 @@ etcd_http_socket_ready(Http *http, int fd, int events)
 void
 etcd_http_wait(Http *http, long timeout_ms)
 {
-	struct curl_waitfd names = {.fd = etcd_names_fd(http->names),.events = CURL_WAIT_POLLIN};
+	struct curl_waitfd others[MAX_CONNECTIONS];
+	unsigned	nothers = 0;
 
-	curl_multi_wait(http->multi, &names, 1, (int) timeout_ms, NULL);
+	others[nothers++] = (struct curl_waitfd) {.fd = etcd_names_fd(http->names),.events = CURL_WAIT_POLLIN};
+	for (Exchange *exchange = http->connections; exchange != NULL && nothers < MAX_CONNECTIONS; exchange = exchange->next)
+		others[nothers++] = (struct curl_waitfd) {
+			.fd = exchange->fd,
+			.events = CURL_WAIT_POLLIN | (exchange->is_full ? CURL_WAIT_POLLOUT : 0)
+		};
+	curl_multi_wait(http->multi, others, nothers, (int) timeout_ms, NULL);
 
 	/*
 	 * libcurl finds out itself what each socket is ready for.  If a socket
@@ -813,15 +825,14 @@ etcd_http_resume(Http *http, Exchange *exchange)
 		end_exchange(http, exchange, CURLE_WRITE_ERROR);
 }
 
-static void
-describe_timeout(const Exchange *exchange, char *message)
+void
+etcd_http_describe_timeout(const Exchange *exchange, long whole_ms, char *message)
 {
 	long		connect_ms = exchange->connect_timeout_ms;
-	long		whole_ms = exchange->timeout_ms;
 
 	if (exchange->unresolved)
 		etcd_format_message(message, "could not resolve host \"%s\" of etcd at \"%s\" within %ld ms",
-							exchange->host, exchange->url, connect_ms < whole_ms ? connect_ms : whole_ms);
+							exchange->target.host, exchange->url, connect_ms < whole_ms ? connect_ms : whole_ms);
 	else if (etcd_http_was_connected(exchange))
 		etcd_format_message(message, "no answer from etcd at \"%s\" within %ld ms",
 							exchange->url, whole_ms);
@@ -858,7 +869,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 	switch (exchange->result == CURLE_SSL_CACERT ? CURLE_PEER_FAILED_VERIFICATION : exchange->result)
 	{
 		case CURLE_OPERATION_TIMEDOUT:
-			describe_timeout(exchange, message);
+			etcd_http_describe_timeout(exchange, exchange->timeout_ms, message);
 			return true;
 		case CURLE_COULDNT_RESOLVE_HOST:
 		case CURLE_COULDNT_CONNECT:

@@ -85,7 +85,7 @@ static bool
 is_due(const Attempt *attempt)
 {
 	return attempt->state == ATTEMPT_DENIED ||
-		(is_under_way(attempt) && etcd_http_ended(attempt->exchange) != 0);
+		(is_under_way(attempt) && etcd_call_ended(attempt->call) != 0);
 }
 
 /* ---- making and freeing ---------------------------------------------- */
@@ -111,10 +111,10 @@ free_request(EtcdClient *client, Request *request)
 {
 	for (int i = 0; i < MAX_ATTEMPTS; i++)
 	{
-		etcd_http_release(&client->http, &request->attempts[i].exchange);
+		etcd_call_release(client, &request->attempts[i].call);
 		free(request->attempts[i].url);
 	}
-	etcd_gateway_free_payload(&request->payload);
+	etcd_free_request(request->message);
 	free(request->key);
 	free(request);
 }
@@ -130,29 +130,25 @@ unlink_request(EtcdClient *client, Request *request)
 	request->next = NULL;
 }
 
-/*
- * Hands an attempt to the gateway, with the token that its endpoint has now.
- * False if memory is out.
- */
+/* Sends an attempt.  False if memory is out. */
 static bool
 launch(EtcdClient *client, Request *request, Attempt *attempt, int endpoint_number)
 {
 	const Endpoint *endpoint = &client->endpoints[endpoint_number];
-	EtcdRequestKind kind = request->payload.kind;
 	Destination destination = {
 		.url = attempt->url,
-		.token = kind != ETCD_AUTHENTICATE ? endpoint->token : NULL,
+		/* a large answer holds up no renewal */
+		.use = request->is_large ? ETCD_CLIENT_STREAMS : 0,
 		.timeout_ms = request->timeout_ms,
 		.connect_timeout_ms = request->connect_timeout_ms,
 		/* the caller's requests keep the open connection, which is warm */
-		.connects = kind == ETCD_LIST_MEMBERS,
+		.connects = request->message->kind == ETCD_LIST_MEMBERS,
 		.max_size = request->is_large ? ETCD_MAX_LARGE_SIZE : ETCD_MAX_ANSWER_SIZE
 	};
 
 	attempt->token_number = endpoint->token_number;
-	attempt->exchange = etcd_gateway_start(&client->http, &client->settings,
-										   &request->payload, &destination);
-	return attempt->exchange != NULL;
+	attempt->call = etcd_call_send(client, request->message, &destination);
+	return attempt->call != NULL;
 }
 
 /* An attempt has one timeout from now on, but ends with its request. */
@@ -199,8 +195,8 @@ etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
 		made->timeout_ms = ETCD_LARGE_TIMEOUT_MS;
 	made->connect_timeout_ms = client->settings.connect_timeout_ms;
 	made->made_ns = clock_monotonic_ns();
-	if (!etcd_gateway_encode_request(request, &made->payload) ||
-		!start_attempt(client, made, &made->attempts[0], endpoint))
+	made->message = etcd_copy_request(request);
+	if (made->message == NULL || !start_attempt(client, made, &made->attempts[0], endpoint))
 	{
 		free_request(client, made);
 		return NULL;
@@ -260,11 +256,11 @@ wants_token(const EtcdClient *client, const Report *report)
 	const EtcdAnswer *answer = &report->answer;
 
 	if (attempt->state != ATTEMPT_SENT || client->settings.username == NULL ||
-		answer->endpoint < 0 || report->request->payload.kind == ETCD_AUTHENTICATE)
+		answer->endpoint < 0 || report->request->message->kind == ETCD_AUTHENTICATE)
 		return false;
 	/* Some etcds refuse a bad token by closing the connection (etcd #15256). */
 	return etcd_wants_token(answer->outcome, answer->code, answer->message) ||
-		(etcd_http_got_nothing(attempt->exchange) &&
+		(etcd_call_got_nothing(attempt->call) &&
 		 client->endpoints[answer->endpoint].token != NULL);
 }
 
@@ -368,7 +364,7 @@ run_deadline(EtcdClient *client, const Request *request, Attempt *attempt, int64
 	if (attempt->deadline_ns > now)
 		return;
 	if (is_under_way(attempt))
-		etcd_http_time_out(&client->http, attempt->exchange);
+		etcd_call_time_out(client, attempt->call);
 	else if (attempt->state == ATTEMPT_PARKED)
 	{
 		char		why[ETCD_MESSAGE_SIZE];
@@ -404,8 +400,8 @@ etcd_request_run(EtcdClient *client)
 static bool
 comes_before(const Attempt *a, const Attempt *b)
 {
-	uint64_t	a_ended = a->state == ATTEMPT_DENIED ? 0 : etcd_http_ended(a->exchange);
-	uint64_t	b_ended = b->state == ATTEMPT_DENIED ? 0 : etcd_http_ended(b->exchange);
+	uint64_t	a_ended = a->state == ATTEMPT_DENIED ? 0 : etcd_call_ended(a->call);
+	uint64_t	b_ended = b->state == ATTEMPT_DENIED ? 0 : etcd_call_ended(b->call);
 
 	return a_ended < b_ended;
 }
@@ -446,7 +442,7 @@ read_result(const EtcdClient *client, const Attempt *attempt, Report *report)
 		timing->explained = true;
 	}
 	else
-		timing->timed_out = etcd_gateway_read_answer(attempt->exchange, report->request->payload.kind, answer);
+		timing->timed_out = etcd_call_read_answer(attempt->call, answer);
 	answer->endpoint = etcd_request_endpoint(client, attempt);
 	timing->latency_ns = clock_monotonic_ns() - attempt->sent_ns;
 	timing->key = report->request->key;
@@ -490,7 +486,7 @@ etcd_request_next(EtcdClient *client, Report *report)
 	report->attempt = attempt;
 	read_result(client, attempt, report);
 	wants = wants_token(client, report);
-	etcd_http_release(&client->http, &attempt->exchange);
+	etcd_call_release(client, &attempt->call);
 	if (wants)
 	{
 		report->kind = REPORT_WANTS_TOKEN;

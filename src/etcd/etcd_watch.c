@@ -33,7 +33,7 @@ etcd_watch_keep_connections(EtcdClient *client)
 	int			nopen = 0;
 
 	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
-		nopen += client->streams[i].exchange != NULL;
+		nopen += client->streams[i].call != NULL;
 	etcd_http_keep_connections(&client->http, 1 + (nopen > 0 ? nopen : 1));
 }
 
@@ -41,8 +41,7 @@ etcd_watch_keep_connections(EtcdClient *client)
 static void
 free_stream(EtcdClient *client, Stream *stream)
 {
-	etcd_http_release(&client->http, &stream->exchange);
-	etcd_gateway_free_payload(&stream->payload);
+	etcd_call_release(client, &stream->call);
 	etcd_watch_keep_connections(client);
 }
 
@@ -61,20 +60,19 @@ etcd_watch_end_all(EtcdClient *client, const char *why)
 {
 	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
 	{
-		if (client->streams[i].exchange != NULL)
+		if (client->streams[i].call != NULL)
 			end_stream(client, &client->streams[i], ETCD_NO_ANSWER, why);
 	}
 }
 
-/* Opens a stream.  False if memory is out. */
+/* Opens a stream, or gives other watches to an open one.  False if memory is out. */
 static bool
 open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nwatches)
 {
 	long		timeout_ms = client->settings.connect_timeout_ms;
-	const Endpoint *endpoint = &client->endpoints[client->endpoint];
 	Destination destination = {
-		.url = endpoint->url,
-		.token = endpoint->token,
+		.url = client->endpoints[client->endpoint].url,
+		.use = 1 + (int) (stream - client->streams),
 		.timeout_ms = timeout_ms,
 		.connect_timeout_ms = timeout_ms,
 		.is_stream = true,
@@ -83,10 +81,11 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 		.connects = true
 	};
 
-	if (etcd_gateway_encode_watches(watches, nwatches, &stream->payload))
-		stream->exchange = etcd_gateway_start(&client->http, &client->settings,
-											  &stream->payload, &destination);
-	if (stream->exchange == NULL)
+	if (stream->call != NULL && etcd_call_replace_watches(client, stream->call, watches, nwatches, &destination))
+		return true;
+	free_stream(client, stream);
+	stream->call = etcd_call_watch(client, watches, nwatches, &destination);
+	if (stream->call == NULL)
 		return false;
 	stream->deadline_ns = clock_monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
 	stream->has_told = false;
@@ -101,11 +100,10 @@ etcd_client_watch(EtcdClient *client, int number, const EtcdWatch *watches, int 
 	Stream	   *stream = &client->streams[number];
 
 	ETCD_CLIENT_ASSERT(number >= 0 && number < ETCD_CLIENT_STREAMS);
-	free_stream(client, stream);
 	stream->end_due = false;
 	if (nwatches == 0)
-		return;
-	if (client->nendpoints == 0)
+		free_stream(client, stream);
+	else if (client->nendpoints == 0)
 		end_stream(client, stream, ETCD_NO_ANSWER, "there is no endpoint");
 	else if (!open_stream(client, stream, watches, nwatches))
 		end_stream(client, stream, ETCD_NO_ANSWER, "out of memory");
@@ -130,9 +128,9 @@ etcd_watch_due_ns(const EtcdClient *client)
 
 		if (stream->end_due)
 			return 0;
-		if (stream->exchange == NULL)
+		if (stream->call == NULL)
 			continue;
-		if (etcd_http_has_news(stream->exchange) || etcd_http_ended(stream->exchange) != 0)
+		if (etcd_call_has_news(stream->call) || etcd_call_ended(stream->call) != 0)
 			return 0;
 		if (stream->deadline_ns < due_ns)
 			due_ns = stream->deadline_ns;
@@ -152,19 +150,19 @@ etcd_watch_run(EtcdClient *client)
 	{
 		Stream	   *stream = &client->streams[i];
 
-		if (stream->exchange == NULL || etcd_http_ended(stream->exchange) != 0)
+		if (stream->call == NULL || etcd_call_ended(stream->call) != 0)
 			continue;
 		if (stream->rests_until_ns <= now)
 		{
 			stream->rests_until_ns = INT64_MAX;
-			etcd_http_resume(&client->http, stream->exchange);
+			etcd_call_pause(client, stream->call, false);
 		}
 		if (stream->deadline_ns > now)
 			continue;
-		if (etcd_http_was_connected(stream->exchange))
+		if (etcd_call_was_connected(stream->call))
 			stream->deadline_ns = INT64_MAX;
 		else
-			etcd_http_time_out(&client->http, stream->exchange);
+			etcd_call_time_out(client, stream->call);
 	}
 }
 
@@ -191,10 +189,10 @@ tell_frames(EtcdClient *client, int number)
 	Stream	   *stream = &client->streams[number];
 	bool		blames = false;
 
-	while (stream->exchange != NULL)
+	while (stream->call != NULL)
 	{
 		EtcdWatchFrame frame;
-		FrameResult result = etcd_gateway_read_frame(&client->http, stream->exchange, &frame);
+		FrameResult result = etcd_call_read_frame(client, stream->call, &frame);
 
 		if (result == FRAME_INCOMPLETE)
 			break;
@@ -203,7 +201,7 @@ tell_frames(EtcdClient *client, int number)
 			char		why[ETCD_MESSAGE_SIZE];
 
 			etcd_format_message(why, "etcd at \"%s\" ended the watch: %s",
-								etcd_http_url(stream->exchange), frame.message);
+								etcd_call_url(stream->call), frame.message);
 			end_stream(client, stream, frame.outcome, why);
 			blames = may_blame_endpoint(number, frame.outcome) &&
 				etcd_blames_endpoint(frame.outcome, frame.code, frame.message);
@@ -223,12 +221,12 @@ tell_frames(EtcdClient *client, int number)
 static void
 rest(EtcdClient *client, Stream *stream)
 {
-	if (stream->exchange == NULL || !stream->has_told ||
-		etcd_http_has_news(stream->exchange) || etcd_http_ended(stream->exchange) != 0)
+	if (stream->call == NULL || !stream->has_told ||
+		etcd_call_has_news(stream->call) || etcd_call_ended(stream->call) != 0)
 		return;
 	stream->has_told = false;
 	stream->rests_until_ns = clock_monotonic_ns() + REST_NS;
-	etcd_http_pause(&client->http, stream->exchange);
+	etcd_call_pause(client, stream->call, true);
 }
 
 /*
@@ -242,9 +240,9 @@ notice_end(EtcdClient *client, int number)
 	EtcdOutcome outcome;
 	char		why[ETCD_MESSAGE_SIZE];
 
-	if (stream->exchange == NULL || etcd_http_ended(stream->exchange) == 0)
+	if (stream->call == NULL || etcd_call_ended(stream->call) == 0)
 		return false;
-	outcome = etcd_gateway_describe_end(stream->exchange, why);
+	outcome = etcd_call_describe_end(stream->call, why);
 	end_stream(client, stream, outcome, why);
 	return may_blame_endpoint(number, outcome);
 }

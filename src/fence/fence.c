@@ -48,7 +48,6 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/utf8.h"
-#include "etcd/etcd_text.h"
 #include "fence.h"
 #include "settings/settings.h"
 #include "shared/shared_state.h"
@@ -110,9 +109,10 @@ static volatile sig_atomic_t end_sent = false;	/* the timer ends the session */
 /* How many statements are running, one within the other. */
 static volatile sig_atomic_t depth = 0;
 
-static ExecutorRun_hook_type prev_executor_run = NULL;
-static ExecutorFinish_hook_type prev_executor_finish = NULL;
-static ProcessUtility_hook_type prev_process_utility = NULL;
+/* What these hooks were before, or PostgreSQL's own function. */
+static ExecutorRun_hook_type prev_executor_run;
+static ExecutorFinish_hook_type prev_executor_finish;
+static ProcessUtility_hook_type prev_process_utility;
 
 /* ---- requirements -------------------------------------------------------- */
 
@@ -241,37 +241,11 @@ record_setting(void)
 
 /* ---- errors ---------------------------------------------------------------- */
 
-/*
- * The name of the leader, as far as known, else NULL.  It may be converted to
- * the database's encoding, which needs a transaction that has not failed.
- */
+/* See status_leader_for_message(). */
 static const char *
 known_leader(const char *name)
 {
-	int			index = settings_election_index(name, (int) strlen(name));
-	int64		now_ns = clock_now_ns();
-	SharedElection election;
-	const char *leader = NULL;
-
-	/*
-	 * The name of a leader outlasts its deadline.  It must not be our own name
-	 * then.
-	 */
-	if (shared_state_has_elector() && status_read(index, &election) &&
-		(election.view.role != ELECTION_LEADER || election.deadline_ns > now_ns))
-		leader = shared_state_leader(&election, now_ns);
-	return leader ? utf8_to_server(etcd_escape_text(leader)) : NULL;
-}
-
-/* For ereport(): a detail that names the leader.  leader: a name, or NULL. */
-static int
-errdetail_leader(const char *leader)
-{
-	if (leader)
-		return errdetail("The leader is \"%s\".", leader);
-	if (!shared_state_has_elector())
-		return errdetail("The elector of etcd_leader is not running.");
-	return errdetail("No leader is known at present.");
+	return status_leader_for_message(settings_election_index(name, (int) strlen(name)));
 }
 
 /* For ereport(): where to run the transaction.  leader: a name, or NULL. */
@@ -427,7 +401,6 @@ fence_require(int election_index)
 {
 	const char *election = settings_election_name(election_index);
 	Requirement *requirement;
-	const char *leader;
 	int64		token;
 	int			i = 0;
 
@@ -455,14 +428,11 @@ fence_require(int election_index)
 
 	token = current_token(requirement);
 	if (token == 0)
-	{
-		leader = known_leader(election);
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("this instance does not lead election \"%s\"", requirement->shown),
-				 errdetail_leader(leader),
+				 status_errdetail_leader(election_index),
 				 errhint("Connect to the leader, or wait until there is one.")));
-	}
 	if (i < nrequirements)
 	{
 		if (token != requirement->token)
@@ -489,6 +459,14 @@ fence_bind(const char *election, int64 token)
 
 /* ---- statements ---------------------------------------------------------------- */
 
+/* The kind of a command that controls transactions; -1: it is none, or NULL. */
+static int
+transaction_kind(const Node *statement)
+{
+	return statement != NULL && IsA(statement, TransactionStmt) ?
+		(int) castNode(TransactionStmt, statement)->kind : -1;
+}
+
 /*
  * May a transaction that cannot commit any more still run this?  Only commands
  * that end it.
@@ -496,9 +474,7 @@ fence_bind(const char *election, int64 token)
 static bool
 ends_transaction(const Node *statement)
 {
-	if (statement == NULL || !IsA(statement, TransactionStmt))
-		return false;
-	switch (castNode(TransactionStmt, statement)->kind)
+	switch (transaction_kind(statement))
 	{
 		case TRANS_STMT_COMMIT:
 		case TRANS_STMT_PREPARE:
@@ -548,14 +524,6 @@ abandon_statement(MemoryContext context)
 	report_broken(lost_requirement(), NULL);
 }
 
-/* Is it a COMMIT of a transaction that has not failed? */
-static bool
-is_commit(const Node *statement)
-{
-	return statement != NULL && IsA(statement, TransactionStmt) &&
-		castNode(TransactionStmt, statement)->kind == TRANS_STMT_COMMIT && IsTransactionState();
-}
-
 /*
  * May a commit follow this statement in a transaction block?  A block may be
  * the implicit one of a query string, and this its last statement.  It may as
@@ -565,7 +533,10 @@ is_commit(const Node *statement)
 static bool
 may_end_block(const Node *utility)
 {
-	return is_commit(utility) || (settings_cancel_on_loss && !ends_transaction(utility));
+	/* a transaction that has failed does not commit */
+	if (transaction_kind(utility) == TRANS_STMT_COMMIT)
+		return IsTransactionState();
+	return settings_cancel_on_loss && !ends_transaction(utility);
 }
 
 /*
@@ -592,10 +563,7 @@ executor_run(COMPAT_EXECUTOR_RUN_PARAMS)
 	begin_statement(NULL);
 	PG_TRY();
 	{
-		if (prev_executor_run)
-			prev_executor_run(COMPAT_EXECUTOR_RUN_ARGS);
-		else
-			standard_ExecutorRun(COMPAT_EXECUTOR_RUN_ARGS);
+		prev_executor_run(COMPAT_EXECUTOR_RUN_ARGS);
 	}
 	PG_CATCH();
 	{
@@ -615,10 +583,7 @@ executor_finish(QueryDesc *query_desc)
 	begin_statement(NULL);
 	PG_TRY();
 	{
-		if (prev_executor_finish)
-			prev_executor_finish(query_desc);
-		else
-			standard_ExecutorFinish(query_desc);
+		prev_executor_finish(query_desc);
 		check_end(may_end_block(NULL));
 	}
 	PG_CATCH();
@@ -638,8 +603,7 @@ check_commit_prepared(const Node *statement)
 {
 	Requirement requirement;
 
-	if (!IsA(statement, TransactionStmt) ||
-		castNode(TransactionStmt, statement)->kind != TRANS_STMT_COMMIT_PREPARED || !is_role_fenced())
+	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !is_role_fenced())
 		return;
 	init_requirement(&requirement, settings_require_leadership);
 	if (requirement.token != 0)
@@ -741,12 +705,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		check_commit_prepared(statement);
 		if (acts_before_commit(statement))
 			check_requirements(true);
-		if (prev_process_utility)
-			prev_process_utility(pstmt, query_string, read_only_tree, utility_context, params,
-								 query_env, dest, qc);
-		else
-			standard_ProcessUtility(pstmt, query_string, read_only_tree, utility_context, params,
-									query_env, dest, qc);
+		prev_process_utility(pstmt, query_string, read_only_tree, utility_context, params,
+							 query_env, dest, qc);
 		check_end(in_block);
 	}
 	PG_CATCH();
@@ -777,9 +737,7 @@ check_commit(void)
 	pg_compiler_barrier();
 
 	record_setting();			/* in case no statement has done so */
-	broken = find_broken(has_written());
-	if (broken == NULL && cancel_sent)
-		broken = any_requirement();
+	broken = cancel_sent ? lost_requirement() : find_broken(has_written());
 	if (broken)
 		refuse_commit(broken);
 }
@@ -824,15 +782,14 @@ continue_statement(void)
 {
 	Requirement *requirement = &setting_requirement;
 
-	if (bound && watch_created && settings_cancel_on_loss)
-		set_watch(WATCH_INTERVAL_MS);
-	if (!is_role_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
-		return;
-	requirement->token = current_token(requirement);
-	setting_recorded = setting_continued = true;
-	pg_compiler_barrier();
-	setting_in_force = true;
-	if (watch_created && settings_cancel_on_loss)
+	if (is_role_fenced() && strcmp(requirement->election, settings_require_leadership) == 0)
+	{
+		requirement->token = current_token(requirement);
+		setting_recorded = setting_continued = true;
+		pg_compiler_barrier();
+		setting_in_force = true;
+	}
+	if (is_transaction_fenced() && watch_created && settings_cancel_on_loss)
 		set_watch(WATCH_INTERVAL_MS);
 }
 
@@ -866,11 +823,11 @@ xact_callback(XactEvent event, void *arg)
 void
 fence_install(void)
 {
-	prev_executor_run = ExecutorRun_hook;
+	prev_executor_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
 	ExecutorRun_hook = executor_run;
-	prev_executor_finish = ExecutorFinish_hook;
+	prev_executor_finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
 	ExecutorFinish_hook = executor_finish;
-	prev_process_utility = ProcessUtility_hook;
+	prev_process_utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = process_utility;
 	RegisterXactCallback(xact_callback, NULL);
 }

@@ -60,23 +60,16 @@ init_process(void)
 {
 	static bool is_restart = false;
 
-	pg_atomic_init_u32(claimed, 0);
 	if (is_restart && pg_atomic_read_u64(&hooks_memory->generation) > 0)
 		judge_crash();
 	is_restart = true;
-}
-
-/* The mapping is zero, which is right. */
-static void
-init_memory(void)
-{
 }
 
 const SharedPart hooks_part = {
 	.name = "etcd_leader hooks", .size = sizeof(pg_atomic_uint32), .memory = (void **) &claimed, .init = init_process
 };
 const SharedPart hooks_memory_part = {
-	.name = "memory of hooks", .size = sizeof(HookMemory), .memory = (void **) &hooks_memory, .init = init_memory,
+	.name = "memory of hooks", .size = sizeof(HookMemory), .memory = (void **) &hooks_memory,
 	.is_lasting = true
 };
 

@@ -405,7 +405,7 @@ next_event(const char *election, int64 *seq, int kind, int64 after, char *reason
 {
 	SharedEvent event;
 
-	while (events_next_but_changes(*seq, &event))
+	while (events_next_of(EVENTS_BUT_CHANGES, *seq, &event))
 	{
 		*seq = event.seq;
 		if (event.kind != kind || strcmp(event.election, election) != 0 || event.leader_revision <= after)
@@ -584,7 +584,7 @@ look_at_changes(void)
 	HookSet    *set = hooks_current();
 	SharedEvent event;
 
-	while (events_next_change(changes_seen, &event))
+	while (events_next_of(EVENTS_OF_CHANGES, changes_seen, &event))
 	{
 		changes_seen = event.seq;
 		for (int i = 0; i < set->nhooks; i++)

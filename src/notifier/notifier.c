@@ -29,7 +29,6 @@
 #include "utils/json.h"
 #include "utils/timestamp.h"
 
-#include "base/attempt.h"
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/quiet_exit.h"
@@ -98,19 +97,6 @@ StaticAssertDecl(sizeof(NotifierStart) <= BGW_EXTRALEN,
 
 /* ---- in the elector ----------------------------------------------------- */
 
-static bool
-is_listed(const List *databases, const char *database)
-{
-	ListCell   *cell;
-
-	foreach(cell, databases)
-	{
-		if (strcmp(lfirst(cell), database) == 0)
-			return true;
-	}
-	return false;
-}
-
 static Notifier *
 find_notifier(const char *database)
 {
@@ -164,10 +150,10 @@ notifier_configure(void)
 		const char *database = notifier_register_database(i);
 
 		/* of an earlier elector, too */
-		if (database != NULL && !is_listed(databases, database))
+		if (database != NULL && !settings_is_listed(databases, database))
 			notifier_register_forget(i);
 
-		if (notifier->database[0] != '\0' && !is_listed(databases, notifier->database))
+		if (notifier->database[0] != '\0' && !settings_is_listed(databases, notifier->database))
 		{
 			/* never wait for it: it may hang in its commit */
 			if (notifier->handle != NULL)
@@ -378,22 +364,16 @@ event_payload(const SharedEvent *event)
 	return json.data;
 }
 
-static void announce_events(void *arg);
-
-static Attempt announcing = {
-	.work = announce_events,
-	.failed = gettext_noop("could not announce events in database \"%s\": %s"),
-	.succeeded = gettext_noop("events are announced in database \"%s\" again")
-};
+/* The last attempt to announce failed with this message; empty: it succeeded. */
+static char last_error[256];
 
 /*
  * Announces, in one transaction, all events after the mark, and advances it.
  * ERROR if that cannot be; then the mark has not moved.
  */
 static void
-announce_events(void *arg)
+announce_events(const NotifierStart *start)
 {
-	const NotifierStart *start = arg;
 	SharedEvent event;
 	char	   *channel;
 	int64		announced = notifier_register_announced(start->slot);
@@ -408,7 +388,7 @@ announce_events(void *arg)
 	 * Room that has become free in a full queue is found by a NOTIFY that
 	 * succeeds, and by a query of the usage.  Nothing else would end it.
 	 */
-	if (announcing.last_error[0] != '\0')
+	if (last_error[0] != '\0')
 		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
 
 	channel = utf8_to_server(settings_channel);
@@ -438,6 +418,59 @@ announce_events(void *arg)
 				 errdetail("Only the last %d events are kept.", SHARED_EVENTS)));
 }
 
+/* The ERROR of an attempt, after which its transaction is rolled back; NULL: none. */
+static ErrorData *
+catch_error(const NotifierStart *start)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ErrorData  *volatile edata = NULL;
+
+	PG_TRY();
+	{
+		announce_events(start);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		pgstat_report_activity(STATE_IDLE, NULL);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	return edata;
+}
+
+/*
+ * False after an ERROR.  It is logged if it is another one than the last time;
+ * the end of a series is logged, too.
+ */
+static bool
+try_to_announce(const NotifierStart *start)
+{
+	ErrorData  *edata = catch_error(start);
+
+	if (edata == NULL)
+	{
+		if (last_error[0] != '\0')
+			ereport(LOG, (errmsg("events are announced in database \"%s\" again", start->database)));
+		last_error[0] = '\0';
+		return true;
+	}
+	if (strncmp(last_error, edata->message, sizeof(last_error) - 1) != 0)
+		ereport(WARNING,
+				(errcode(edata->sqlerrcode),
+				 errmsg("could not announce events in database \"%s\": %s", start->database, edata->message),
+				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
+				 errhint("%s%sIt will be tried again until it succeeds.",
+						 edata->hint ? edata->hint : "", edata->hint ? " " : ""),
+				 edata->context ? errcontext("%s", edata->context) : 0));
+	strlcpy(last_error, edata->message, sizeof(last_error));
+	FreeErrorData(edata);
+	return false;
+}
+
 /*
  * An exit callback, for releases in which the server itself ends a notifier
  * that is in the way of a statement.  The elector must not take that for a
@@ -456,7 +489,7 @@ etcd_leader_notifier_main(Datum main_arg)
 {
 	NotifierStart start;
 	uint32		wait_event;
-	int			backoff_ms = 0;
+	int			backoff_ms = 0; /* after a failure */
 
 	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
 
@@ -477,7 +510,7 @@ etcd_leader_notifier_main(Datum main_arg)
 	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
 		before_shmem_exit(count_as_barred, Int32GetDatum(start.slot));
 
-	while (notifier_register_wait(start.slot, start.ticket, wait_event))
+	while (notifier_register_wait(start.slot, start.ticket, backoff_ms, wait_event))
 	{
 		/* the settings matter here only, so a reload need not wake anybody */
 		CHECK_FOR_INTERRUPTS();
@@ -487,15 +520,13 @@ etcd_leader_notifier_main(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 
-		if (events_last() <= notifier_register_announced(start.slot))
-			continue;
-		if (attempt_run(&announcing, start.database, &start))
-		{
+		if (try_to_announce(&start))
 			backoff_ms = 0;
-			continue;
+		else
+		{
+			stats_count(COUNTER_NOTIFICATIONS_FAILED, 1);
+			(void) backoff_next_ms(&backoff_ms);
 		}
-		stats_count(COUNTER_NOTIFICATIONS_FAILED, 1);
-		notifier_register_pause(start.slot, start.ticket, backoff_next_ms(&backoff_ms), wait_event);
 	}
 	proc_exit(0);
 }

@@ -65,24 +65,16 @@ typedef struct Prefix
 	int			nseen;			/* so many of them came on this stream */
 } Prefix;
 
-/* The identity of etcd, as far as it is known from answers. */
-typedef struct History
-{
-	uint64_t	cluster_id;		/* 0: nothing is known */
-	uint64_t	term;
-	int64_t		revision;
-} History;
-
 struct Changes
 {
 	ChangesPort port;
 	Prefix		prefixes[CHANGES_MAX_PREFIXES];
 	int			nprefixes;
 	int64_t		interval_ns;
-	History		history;
+	EtcdHeader	history;		/* as far as answers have shown it; cluster_id 0: nothing is known */
 
 	uint64_t	asked_id;		/* of the read that is under way; 0: none */
-	History		asked;			/* the state when it was sent */
+	EtcdHeader	asked;			/* the state when it was sent */
 	uint64_t	last_id;
 	int64_t		read_due_ns;
 
@@ -345,17 +337,17 @@ send_read(Changes *changes)
 
 /* Is etcd still the same as when the read was sent? */
 static bool
-is_same_history(const History *asked, const EtcdHeader *header)
+is_same_history(const EtcdHeader *asked, const EtcdHeader *header)
 {
 	return asked->cluster_id == 0 ||
 		(header->cluster_id == asked->cluster_id && header->revision >= asked->revision &&
-		 (header->raft_term == 0 || header->raft_term >= asked->term));
+		 (header->raft_term == 0 || header->raft_term >= asked->raft_term));
 }
 
 void
 changes_receive(Changes *changes, int64_t now_ns, uint64_t id, const EtcdAnswer *answer)
 {
-	History    *history = &changes->history;
+	EtcdHeader *history = &changes->history;
 
 	if (id != changes->asked_id)
 		return;
@@ -375,8 +367,8 @@ changes_receive(Changes *changes, int64_t now_ns, uint64_t id, const EtcdAnswer 
 		}
 	}
 	history->cluster_id = answer->header.cluster_id;
-	if (history->term < answer->header.raft_term)
-		history->term = answer->header.raft_term;
+	if (history->raft_term < answer->header.raft_term)
+		history->raft_term = answer->header.raft_term;
 	learn_revision(changes, answer->header.revision);
 	if (!changes->open)
 		open_stream(changes, now_ns);
@@ -407,26 +399,13 @@ take_up(const Changes *changes, const char *text, Prefix *prefix)
 	{
 		if (strcmp(changes->prefixes[i].text, text) == 0)
 		{
-			*prefix = changes->prefixes[i];
+			memcpy(prefix, &changes->prefixes[i], sizeof(*prefix));
 			return;
 		}
 	}
 	memset(prefix, 0, sizeof(*prefix));
 	memcpy(prefix->text, text, strlen(text) + 1);
 	changes_prefix_end(text, prefix->end);
-}
-
-static bool
-are_same(const Changes *changes, const char *const *prefixes, int nprefixes)
-{
-	if (nprefixes != changes->nprefixes)
-		return false;
-	for (int i = 0; i < nprefixes; i++)
-	{
-		if (strcmp(changes->prefixes[i].text, prefixes[i]) != 0)
-			return false;
-	}
-	return true;
 }
 
 void
@@ -436,10 +415,10 @@ changes_configure(Changes *changes, int64_t now_ns, const char *const *prefixes,
 	Prefix		taken[CHANGES_MAX_PREFIXES];
 
 	changes->interval_ns = interval_ns;
-	if (are_same(changes, prefixes, nprefixes))
-		return;
 	for (int i = 0; i < nprefixes; i++)
 		take_up(changes, prefixes[i], &taken[i]);
+	if (nprefixes == changes->nprefixes && memcmp(taken, changes->prefixes, nprefixes * sizeof(Prefix)) == 0)
+		return;
 	memcpy(changes->prefixes, taken, nprefixes * sizeof(Prefix));
 	changes->nprefixes = nprefixes;
 

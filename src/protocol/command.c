@@ -100,11 +100,6 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint6
 
 	if (e->commands.resign_ticket != 0)
 		return false;
-	if (e->followed)
-	{
-		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
-		return true;
-	}
 	if (!rejoin)
 	{
 		was_in |= e->state == ELECTION_JOINING || e->state == ELECTION_LEAVING;
@@ -113,15 +108,15 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint6
 			queue_choose_state(core, e);
 	}
 	if (!was_in)
-	{
 		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
-		return true;
+	else
+	{
+		e->commands.resign_ticket = ticket;
+		queue_leave(core, e, ELECTION_REASON_RESIGNED);
+		if (!core->connected)
+			core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+		core_reconcile(core, now_ns);
 	}
-	e->commands.resign_ticket = ticket;
-	queue_leave(core, e, ELECTION_REASON_RESIGNED);
-	if (!core->connected)
-		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-	core_reconcile(core, now_ns);
 	return true;
 }
 
@@ -168,17 +163,17 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 	if (e->commands.proclaim_ticket != 0)
 		return false;
 	if (!is_queued(e))
-	{
 		core_reply(core, &ticket, ELECTION_NOT_CANDIDATE);
-		return true;
+	else
+	{
+		e->commands.proclaim_ticket = ticket;
+		copy_string(e->own.wanted_value, value, sizeof(e->own.wanted_value));
+		e->own.must_put_value = true;
+		e->retry_ns = 0;
+		if (!core->connected)
+			core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
+		core_reconcile(core, now_ns);
 	}
-	e->commands.proclaim_ticket = ticket;
-	copy_string(e->own.wanted_value, value, sizeof(e->own.wanted_value));
-	e->own.must_put_value = true;
-	e->retry_ns = 0;
-	if (!core->connected)
-		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
-	core_reconcile(core, now_ns);
 	return true;
 }
 
@@ -212,14 +207,14 @@ election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 	if (e->commands.verify_ticket != 0)
 		return false;
 	if (!is_used(e))
-	{
 		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
-		return true;
+	else
+	{
+		e->commands.verify_ticket = ticket;
+		e->commands.verify_id = 0;	/* a read that is under way was sent before */
+		e->read_wanted = true;
+		core_reconcile(core, now_ns);
 	}
-	e->commands.verify_ticket = ticket;
-	e->commands.verify_id = 0;			/* a read that is under way was sent before */
-	e->read_wanted = true;
-	core_reconcile(core, now_ns);
 	return true;
 }
 

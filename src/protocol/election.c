@@ -110,13 +110,21 @@ set_connected(ElectionCore *core, const Op *answered)
 	core->probe_id = 0;			/* it may hang; the next loss of contact has its own */
 	/* Work that was postponed because nobody answered is due now. */
 	core->stream.retry_ns = 0;
-	patroni_retry_now(core);
-	lease_retry_now(core);
-	queue_retry_now(core);
-	read_retry_now(core);
+	core->lease_retry_ns = 0;
+	core->read_retry_ns = 0;
+	for_each_election(core, e)
+	{
+		e->retry_ns = 0;
+		e->patroni.retry_ns = 0;
+		e->patroni.renewal_failures = 0;
+		e->patroni.renewal_wanted = true;
+	}
 	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
 	if (!core_is_read(answered) && !core_is_under_way(core, OP_READ, ALL_SLOTS))
-		read_want_all(core);
+	{
+		for_each_election(core, e)
+			e->read_wanted = true;
+	}
 }
 
 /* Commands that wait are answered; the work that they asked for goes on. */
@@ -133,7 +141,10 @@ set_disconnected(ElectionCore *core, const char *why)
 		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
-		transfer_disconnected(core, e);
+		if (transfer_is_sent(e))
+			core_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
+		else
+			transfer_end(core, e, ELECTION_NO_CONTACT);
 	}
 }
 
@@ -144,8 +155,10 @@ set_disconnected(ElectionCore *core, const char *why)
  * one endpoint, which may be the address of several members.
  */
 static void
-fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint, const char *why)
+fail_endpoint(ElectionCore *core, int64_t now_ns, const Facts *facts, const char *why)
 {
+	int64_t		sent_ns = facts->op->sent_ns;
+	int			endpoint = facts->endpoint;
 	uint32_t	all = core->config.nendpoints >= 32 ? ALL_SLOTS : SLOT_BIT(core->config.nendpoints) - 1;
 	bool		is_retry;
 
@@ -153,13 +166,13 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Op *failed, int endpoint
 	if (endpoint >= 0 && endpoint < core->config.nendpoints)
 		core->failed_endpoints |= SLOT_BIT(endpoint);
 	else
-		core->contact_retry_ns = failed->sent_ns + BACKOFF_MIN_MS * NSEC_PER_MSEC;
-	is_retry = core->first_failure_ns != 0 && failed->sent_ns >= core->first_failure_ns;
+		core->contact_retry_ns = sent_ns + BACKOFF_MIN_MS * NSEC_PER_MSEC;
+	is_retry = core->first_failure_ns != 0 && sent_ns >= core->first_failure_ns;
 	if (core->first_failure_ns == 0)
 		core->first_failure_ns = now_ns;
 	if ((core->failed_endpoints & all) != all || (core->connected && !is_retry))
 		return;
-	core->contact_retry_ns = failed->sent_ns + core_urgent_backoff_ns(core, ++core->contact_failures);
+	core->contact_retry_ns = sent_ns + core_urgent_backoff_ns(core, ++core->contact_failures);
 	set_disconnected(core, why);
 }
 
@@ -181,7 +194,7 @@ discard_history(ElectionCore *core)
 	core->term_seen = 0;
 	core->max_revision = 0;
 	core->stale_since_ns = 0;
-	if (core->stream.open)
+	if (core->stream.nwatched > 0)
 		watch_close(core);
 }
 
@@ -237,19 +250,22 @@ learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t rev
 
 /* ---- inputs ---------------------------------------------------------------- */
 
-/* A request got no useful answer.  It stays wanted, so it is sent again. */
-static void
-fail_request(ElectionCore *core, int64_t now_ns, const Op *op)
+/* The request under way with that id; NULL: there is none. */
+static Op *
+find_op(ElectionCore *core, uint64_t id)
 {
-	lease_request_failed(core, now_ns, op);
-	own_key_request_failed(core, op);
-	transfer_request_failed(core, op);
-	if (op->kind == OP_READ)
-		read_request_failed(core, op);
-	patroni_request_failed(core, now_ns, op);
+	for (int i = 0; i < MAX_OPS; i++)
+	{
+		if (id != 0 && core->ops[i].id == id)
+			return &core->ops[i];
+	}
+	return NULL;
 }
 
-/* Passes the facts, which may be a refusal, to the part that they concern. */
+/*
+ * Passes the facts to the part that they concern.  If there is no answer, or a
+ * refusal, the request stays wanted, so it is sent again.
+ */
 static void
 dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
@@ -286,7 +302,7 @@ dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 /* An answer that is not believed. */
 static void
-receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const char *doubt)
+receive_doubtful(ElectionCore *core, int64_t now_ns, Facts *facts, const char *doubt)
 {
 	int64_t		patience_ns;
 
@@ -298,7 +314,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const c
 		queue_guard_against_restore(core);
 		patroni_guard_against_restore(core);
 	}
-	fail_endpoint(core, now_ns, facts->op, facts->endpoint, doubt);
+	fail_endpoint(core, now_ns, facts, doubt);
 	/* An instance that led by the other history has stopped by then. */
 	patience_ns = core->config.ttl_s * NSEC_PER_SEC;
 	if (patience_ns < patroni_longest_ttl_ns(core))
@@ -306,7 +322,10 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, const Facts *facts, const c
 	if (now_ns - core->stale_since_ns > patience_ns)
 		discard_history(core);
 	else
-		fail_request(core, now_ns, facts->op);
+	{
+		facts->kind = FACTS_NO_ANSWER;
+		dispatch_facts(core, now_ns, facts);
+	}
 }
 
 static void
@@ -319,17 +338,6 @@ receive_believed(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	dispatch_facts(core, now_ns, facts);
 }
 
-/* etcd refuses the request: there is contact, but no result. */
-static void
-receive_refusal(ElectionCore *core, int64_t now_ns, const Facts *facts)
-{
-	set_connected(core, facts->op);
-	if (facts->op->kind == OP_READ)
-		fail_request(core, now_ns, facts->op);
-	else
-		dispatch_facts(core, now_ns, facts);
-}
-
 /* After election_stop(): only revocations are under way. */
 static void
 receive_shutdown_revocation(ElectionCore *core, int64_t now_ns, const Facts *facts)
@@ -337,7 +345,7 @@ receive_shutdown_revocation(ElectionCore *core, int64_t now_ns, const Facts *fac
 	if (core->shutdown_revocations_left > 0 && facts->kind == FACTS_NO_ANSWER)
 	{
 		core->shutdown_revocations_left--;
-		lease_revoke_again(core, now_ns, facts->op->lease);
+		lease_revoke(core, now_ns, facts->op->lease);
 	}
 }
 
@@ -346,15 +354,13 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 {
 	Op			op;
 	Facts		facts;
-	int			i;
+	Op		   *awaited = find_op(core, id);
 	const char *doubt;
 
-	for (i = 0; i < MAX_OPS && core->ops[i].id != id; i++)
-		;
-	if (i == MAX_OPS || id == 0)
+	if (awaited == NULL)
 		return;					/* of a history that was discarded */
-	op = core->ops[i];
-	core->ops[i].id = 0;
+	op = *awaited;
+	awaited->id = 0;
 	facts_take(&op, answer, &facts);
 	if (core->stopping)
 	{
@@ -369,11 +375,14 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	queue_expire(core, now_ns);
 	if (facts.kind == FACTS_NO_ANSWER)
 	{
-		fail_endpoint(core, now_ns, &op, facts.endpoint, facts.message);
-		fail_request(core, now_ns, &op);
+		fail_endpoint(core, now_ns, &facts, facts.message);
+		dispatch_facts(core, now_ns, &facts);
 	}
 	else if (facts.kind == FACTS_REFUSAL)
-		receive_refusal(core, now_ns, &facts);
+	{
+		set_connected(core, &op);	/* but there is no result */
+		dispatch_facts(core, now_ns, &facts);
+	}
 	else if ((doubt = doubt_answer(core, &facts)) != NULL)
 		receive_doubtful(core, now_ns, &facts, doubt);
 	else
@@ -384,25 +393,22 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 void
 election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 {
-	bool		usable;
+	/* of another cluster: a read shows the rest */
+	bool		usable = frame->outcome == ETCD_ANSWERED && frame->header.cluster_id == core->cluster_id;
 
-	if (core->stopping || !core->stream.open)
+	if (core->stopping || core->stream.nwatched == 0)
 		return;
 	queue_expire(core, now_ns);
-	if (frame->outcome == ETCD_ANSWERED && frame->header.cluster_id != core->cluster_id)
-		usable = false;			/* a read shows the rest */
-	else
+	if (usable)
 	{
-		if (frame->outcome == ETCD_ANSWERED)
-			learn_header(core, frame->header.cluster_id, frame->header.raft_term, frame->header.revision);
+		learn_header(core, frame->header.cluster_id, frame->header.raft_term, frame->header.revision);
 		usable = watch_receive(core, now_ns, frame);
 	}
 	if (!usable)
 	{
 		/* A stream stays open after a cancellation, and would be silent. */
 		core->port.watch(core->port.ctx, NULL, 0);
-		election_watch_ended(core, now_ns);
-		return;
+		watch_ended(core, now_ns);
 	}
 	core_reconcile(core, now_ns);
 }
@@ -410,7 +416,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 void
 election_watch_ended(ElectionCore *core, int64_t now_ns)
 {
-	if (core->stopping || !core->stream.open)
+	if (core->stopping || core->stream.nwatched == 0)
 		return;
 	watch_ended(core, now_ns);
 	core_reconcile(core, now_ns);
@@ -489,7 +495,7 @@ remember(ElectionCore *core)
 	draft->term_seen = core->term_seen;
 	draft->max_revision = core->max_revision;
 	draft->min_token_exclusive = core->min_token_exclusive;
-	lease_remember(core, draft);
+	draft->lease = core->lease;
 	for_each_election(core, e)
 	{
 		if (e->own.key[0] != '\0')
@@ -501,82 +507,6 @@ remember(ElectionCore *core)
 	core->remembered = true;
 	core->port.remember(core->port.ctx, &core->memory);
 }
-
-/* ---- what always holds ----------------------------------------------------- */
-
-#ifdef ELECTION_CHECKED
-
-static void
-check_followed(const ElectionCore *core, const Election *e)
-{
-	const Patroni *p = &e->patroni;
-
-	assert(e->state == ELECTION_FOLLOWING || e->state == ELECTION_LEADING);
-	assert(e->own.key[0] == '\0' && e->own.named_lease == 0);
-	assert(p->until_ns == 0 || e->own.create_revision != 0);
-	assert(!p->told.valid || p->asked_id == 0);
-	if (e->state == ELECTION_LEADING)
-	{
-		assert(!core->config.in_recovery && p->member_seen);
-		assert(strcmp(p->system_identifier, core->config.system_identifier) == 0);
-		assert(p->until_ns != 0 && strcmp(e->leader.value, core->config.node_name) == 0);
-		assert(e->leader.announced_revision == e->own.create_revision);
-		assert(e->leader.is_known && e->leader.key.create_revision == e->own.create_revision);
-	}
-}
-
-static void
-check_election(const ElectionCore *core, const Election *e)
-{
-	bool		leading = e->state == ELECTION_LEADING;
-
-	assert(e->wanted || e->state == ELECTION_LEAVING);
-	assert(e->state != ELECTION_UNUSED);
-	assert(election_find(core, e->name) == slot_of(core, e));
-	assert(e->commands.verify_ticket != 0 || e->commands.verify_id == 0);
-	assert(e->transfer.stage != TRANSFER_NONE || e->transfer.ticket == 0);
-	assert(e->transfer.stage != TRANSFER_SURVEYING || leading);
-	assert(!transfer_is_sent(e) || !leading);
-	if (e->followed)
-	{
-		check_followed(core, e);
-		return;
-	}
-	if (is_queued(e))
-	{
-		assert(e->own.create_revision > e->own.min_create_revision);
-		assert(e->own.key[0] != '\0');
-	}
-	else
-	{
-		assert(e->state == ELECTION_LEAVING || e->own.create_revision == 0);
-		assert(e->commands.proclaim_ticket == 0 && !e->own.must_put_value);
-	}
-	assert(e->position.ready_revision == 0 || e->state == ELECTION_WAITING);
-	assert(e->position.ready_revision <= e->position.seen_revision);
-	assert(e->position.first_revision == 0 || leading);
-	if (leading)
-	{
-		assert(e->leader.announced_revision == e->own.create_revision);
-		assert(e->leader.is_known && e->leader.key.create_revision == e->own.create_revision);
-	}
-}
-
-/*
- * Checks the conditions that must hold whenever the core waits for the next
- * input.
- */
-static void
-check_invariants(const ElectionCore *core)
-{
-	for_each_election(core, e)
-		check_election(core, e);
-	lease_check(core);
-	assert(!core->remembered || may_remember(core));
-	assert(!core->stream.open || core->stream.nwatched > 0);
-}
-
-#endif
 
 /* ---- what is wanted ------------------------------------------------------------ */
 
@@ -590,7 +520,7 @@ static void
 send_renewal_or_read(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
-	if (!lease_start_renewal(core, now_ns) && !read_send(core, now_ns, NULL) && !core->connected)
+	if (!lease_start_renewal(core, now_ns) && !read_send(core, now_ns, true, NULL) && !core->connected)
 		(void) patroni_probe(core, now_ns);
 }
 
@@ -602,7 +532,7 @@ send_renewal_or_read(ElectionCore *core, int64_t now_ns)
 static void
 reconcile_contact(ElectionCore *core, int64_t now_ns)
 {
-	if (core_is_answer_awaited(core, core->probe_id) ||
+	if (find_op(core, core->probe_id) != NULL ||
 		!core_is_due(core, now_ns, core->contact_retry_ns))
 		return;
 	core->probe_id = core->next_id;
@@ -629,7 +559,7 @@ core_reconcile(ElectionCore *core, int64_t now_ns)
 		transfer_reconcile(core, now_ns);
 		patroni_reconcile(core, now_ns);
 		read_reconcile(core, now_ns);
-		if (lease_renewal_is_due(core, now_ns))
+		if (core_is_due(core, now_ns, core->renewal_ns))
 			send_renewal_or_read(core, now_ns);
 		watch_reconcile(core, now_ns);
 	}
@@ -648,16 +578,11 @@ core_reconcile(ElectionCore *core, int64_t now_ns)
 ElectionCore *
 election_create(const ElectionPort *port, int max_elections)
 {
-	ElectionCore *core = calloc(1, sizeof(ElectionCore));
+	ElectionCore *core = calloc(1, sizeof(ElectionCore) + max_elections * sizeof(Election));
 
 	if (core == NULL)
 		return NULL;
-	core->elections = calloc(max_elections, sizeof(Election));
-	if (core->elections == NULL)
-	{
-		free(core);
-		return NULL;
-	}
+	core->elections = (Election *) (core + 1);
 	core->port = *port;
 	core->max_elections = max_elections;
 	core->next_id = 1;
@@ -670,8 +595,6 @@ election_create(const ElectionPort *port, int max_elections)
 void
 election_free(ElectionCore *core)
 {
-	if (core)
-		free(core->elections);
 	free(core);
 }
 

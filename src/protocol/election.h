@@ -187,6 +187,21 @@ typedef enum ElectionReply
 	ELECTION_TOO_MANY_CANDIDATES	/* in between, for one txn */
 } ElectionReply;
 
+/* A lease of this instance; see lease.c. */
+typedef struct ElectionLease
+{
+	int64_t		id;				/* 0: none */
+	bool		granted;
+	int			asked_ttl_s;
+	int64_t		ttl_ns;
+	uint64_t	term;
+	int64_t		sent_ns;
+	int64_t		until_ns;
+	int			tries;
+	bool		moving;			/* keys may be attached to it: a move was sent */
+	bool		tainted;		/* a key that nobody deletes is or may become attached to it */
+} ElectionLease;
+
 /*
  * The memory of an elector that dies while the postmaster lives.  With it, the
  * next elector continues with the same lease and the same places in the
@@ -200,12 +215,7 @@ typedef struct ElectionMemory
 	uint64_t	term_seen;
 	int64_t		max_revision;
 	int64_t		min_token_exclusive;
-	/* the lease */
-	int64_t		lease;
-	uint64_t	term;
-	int			asked_ttl_s;
-	int64_t		ttl_ns;
-	int64_t		until_ns;
+	ElectionLease lease;
 	int			nelections;
 	struct							/* the rest of the array is undefined */
 	{

@@ -20,9 +20,7 @@
 static inline EtcdBytes
 bytes_of(const char *s)
 {
-	EtcdBytes	b = {s, strlen(s)};
-
-	return b;
+	return (EtcdBytes) {s, strlen(s)};
 }
 
 static inline bool
@@ -31,10 +29,29 @@ is_key(EtcdBytes bytes, const char *key)
 	return bytes.len == strlen(key) && memcmp(bytes.data, key, bytes.len) == 0;
 }
 
+static inline EtcdBytes
+bytes_of_key(const QueueKey *key)
+{
+	return (EtcdBytes) {key->data, key->len};
+}
+
 static inline bool
 is_queue_key(const QueueKey *key, EtcdBytes bytes)
 {
 	return key->len == bytes.len && memcmp(key->data, bytes.data, bytes.len) == 0;
+}
+
+static inline QueueKey
+make_queue_key(EtcdBytes name, int64_t create_revision)
+{
+	QueueKey	key = {.create_revision = create_revision};
+
+	if (name.len < sizeof(key.data))
+	{
+		memcpy(key.data, name.data, name.len);
+		key.len = name.len;
+	}
+	return key;
 }
 
 static inline void
@@ -70,30 +87,19 @@ copy_value(char *dst, EtcdBytes value, size_t size)
 static inline EtcdOp
 range_of_key(const char *key)
 {
-	EtcdOp		op = {.kind = ETCD_OP_RANGE};
-
-	op.key = bytes_of(key);
-	return op;
+	return (EtcdOp) {.kind = ETCD_OP_RANGE, .key = bytes_of(key)};
 }
 
 static inline EtcdOp
 put_of_key(const char *key, const char *value, int64_t lease)
 {
-	EtcdOp		op = {.kind = ETCD_OP_PUT};
-
-	op.key = bytes_of(key);
-	op.value = bytes_of(value);
-	op.lease = lease;
-	return op;
+	return (EtcdOp) {.kind = ETCD_OP_PUT, .key = bytes_of(key), .value = bytes_of(value), .lease = lease};
 }
 
 static inline EtcdCompare
 compare_key(const char *key, EtcdCompareTarget target, int64_t value)
 {
-	EtcdCompare compare = {.target = target, .value = value};
-
-	compare.key = bytes_of(key);
-	return compare;
+	return (EtcdCompare) {.key = bytes_of(key), .target = target, .value = value};
 }
 
 static inline int
@@ -112,6 +118,11 @@ is_used(const Election *e)
 #define for_each_election(core, e) \
 	for (Election *e = (core)->elections; e < (core)->elections + (core)->max_elections; e++) \
 		if (is_used(e))
+
+/* Each request under way. */
+#define for_each_op(core, op) \
+	for (const Op *op = (core)->ops; op < (core)->ops + MAX_OPS; op++) \
+		if (op->id != 0)
 
 static inline uint32_t
 slot_bit(const ElectionCore *core, const Election *e)
@@ -194,9 +205,6 @@ extern void core_wake_at(ElectionCore *core, int64_t when_ns);
 /* Is it time?  If not, reconcile() is called again then. */
 extern bool core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns);
 
-/* Does somebody wait for the answer to that request? */
-extern bool core_is_answer_awaited(const ElectionCore *core, uint64_t id);
-
 /* Is the request a read of any kind?  Does its txn write nothing? */
 extern bool core_is_read(const Op *op);
 extern bool core_writes_nothing(const Op *op);
@@ -217,21 +225,11 @@ extern void facts_take(const Op *op, const EtcdAnswer *answer, Facts *facts);
 /* The safety margin of a lease with that TTL. */
 extern int64_t lease_margin_ns(const ElectionCore *core, int64_t ttl_ns);
 
-/*
- * When to stop relying on keys of the lease, if it lives until until_ns; and on
- * keys of the lease that is to replace it.
- */
-extern int64_t lease_deadline_of(const ElectionCore *core, int64_t until_ns);
-extern int64_t lease_fresh_deadline_ns(const ElectionCore *core);
+/* When to stop relying on keys of a lease of ours. */
+extern int64_t lease_deadline_of(const ElectionCore *core, const ElectionLease *lease);
 
 /* Can this instance rely on a key that is attached to the lease now? */
 extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
-
-/* The own key was seen on the good lease: it lives as long as the lease. */
-extern void lease_extend(ElectionCore *core, Election *e);
-
-/* Leadership is over: the election has no deadline any more. */
-extern void lease_end_deadline(Election *e);
 
 /*
  * A key that nobody deletes is attached to this lease, or may become so.
@@ -253,11 +251,11 @@ extern int64_t lease_interval_ns(const ElectionCore *core);
 
 /* ---- patroni_cluster.c ----------------------------------------------------- */
 
-/* A slot was given to a followed election, or the settings of its keys changed. */
+/*
+ * A slot was given to a followed election, the settings of its keys changed, or
+ * etcd has another history: nothing is known of the keys.
+ */
 extern void patroni_begin(ElectionCore *core, Election *e);
-
-/* etcd has another history: forgets everything about the keys. */
-extern void patroni_discard(Election *e);
 
 /*
  * When leadership ends.  Only for a followed election that this instance
@@ -292,15 +290,8 @@ transfer_is_sent(const Election *e)
 /* Ends the transfer, and answers the command that waits. */
 extern void transfer_end(ElectionCore *core, Election *e, ElectionReply reply);
 
-/* Events that transfers need to know. */
-extern void transfer_leadership_won(Election *e);
-extern void transfer_leadership_lost(ElectionCore *core, Election *e);
-extern void transfer_key_lost(Election *e);
+/* The leader is known; it may be the one that a command waits for. */
 extern void transfer_leader_seen(ElectionCore *core, Election *e);
-extern void transfer_disconnected(ElectionCore *core, Election *e);
-
-/* The election is dropped, or etcd has another history. */
-extern void transfer_dropped(ElectionCore *core, Election *e);
 
 /* ---- watch_state.c --------------------------------------------------------- */
 
@@ -330,49 +321,43 @@ extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply resul
 
 /* ---- lease.c --------------------------------------------------------------- */
 
+/* Renewals under way at once, where etcd is slow. */
+#define MAX_RENEWALS	4
+
 /* Does the result of this renewal still count? */
 extern bool lease_is_current(const ElectionCore *core, const Renewal *renewal);
 
 /* An answer says that this lease does not exist. */
 extern void lease_not_found(ElectionCore *core, int64_t lease);
 
-/* The answer to a keepalive, grant, revocation or move.  It may be a refusal. */
+/* The answer to a keepalive, grant, revocation or move.  There may be none, or a refusal. */
 extern void lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /*
- * A read was answered; standing: the elections whose own key is as PLACE and
+ * The answer to a read, or that there is none; standing: the elections whose own key is as PLACE and
  * RENEWAL require.
  */
 extern void lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts,
 							   uint32_t standing);
-extern void lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
 /*
  * Starts a renewal.  False if the lease is not kept; then a read has to be sent
  * instead.
  */
 extern bool lease_start_renewal(ElectionCore *core, int64_t now_ns);
-extern bool lease_renewal_is_due(ElectionCore *core, int64_t now_ns);
 extern void lease_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* New settings are in force. */
 extern void lease_configure(ElectionCore *core, int64_t now_ns);
-extern void lease_retry_now(ElectionCore *core);
 
-/*
- * Ends the core: revokes every lease.  May be called again for one more try.
- */
+/* Revokes a lease, unless that is under way (0: none), or each of ours. */
+extern void lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease);
 extern void lease_revoke_all(ElectionCore *core, int64_t now_ns);
-extern void lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease);
 
 /* etcd has another history: none of our leases exist there. */
 extern void lease_discard(ElectionCore *core);
 extern bool lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
-extern void lease_remember(const ElectionCore *core, ElectionMemory *memory);
 
-#ifdef ELECTION_CHECKED
-extern void lease_check(const ElectionCore *core);
-#endif
 
 /* ---- queue.c ------------------------------------------------------------- */
 
@@ -454,8 +439,8 @@ extern void queue_lease_revoked(ElectionCore *core);
  * The lease `old` was replaced by core->lease.  slots: the elections whose
  * keys were put on it, at mod_revision (0: not known).
  */
-extern void queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
-						uint32_t slots, int64_t mod_revision);
+extern void queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots,
+						int64_t mod_revision);
 
 /*
  * Announces the leader, or that there is none, unless this was announced
@@ -466,7 +451,6 @@ extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason re
 /* Ends leadership, and forgets the leader's name, if their time is over. */
 extern void queue_expire(ElectionCore *core, int64_t now_ns);
 extern void queue_wake_at_expiry(ElectionCore *core);
-extern void queue_retry_now(ElectionCore *core);
 
 /* etcd has another history: forgets everything about the queue. */
 extern void queue_discard(ElectionCore *core, Election *e);
@@ -474,15 +458,14 @@ extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
 
 /* ---- own_key.c ----------------------------------------------------------- */
 
-/* The answer to an entry, delete or proclaim.  It may be a refusal. */
+/* The answer to an entry, delete or proclaim.  There may be none, or a refusal. */
 extern void own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
-extern void own_key_request_failed(ElectionCore *core, const Op *op);
 
 /* A move was executed, or refused with the keys as they are. */
 extern void own_key_receive_move(ElectionCore *core, const Facts *facts);
 
-/* A transfer deleted the own key, at that revision. */
-extern void own_key_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
+/* The own key is gone, as of that revision: we, or a transfer, deleted it. */
+extern void own_key_finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
 
 /* Sends what is due. */
 extern void own_key_reconcile(ElectionCore *core, int64_t now_ns);
@@ -499,14 +482,7 @@ extern void queue_see_event(ElectionCore *core, const Watched *watched,
  */
 extern void queue_end_frame(ElectionCore *core, int64_t now_ns);
 
-/* The watch may miss events: this instance is not ready any more (READY). */
-extern void queue_watch_lost(ElectionCore *core);
-
 /* ---- reads.c -------------------------------------------------------------- */
-
-/* Everything has to be read again.  No read of own elections is sent before that time. */
-extern void read_want_all(ElectionCore *core);
-extern void read_postpone(ElectionCore *core, int64_t until_ns);
 
 /*
  * A read of the election, by reads.c or patroni.c, is sent; its answer was used;
@@ -516,20 +492,17 @@ extern void read_postpone(ElectionCore *core, int64_t until_ns);
 extern void read_take_up(const Op *op, Election *e);
 extern void read_finish(ElectionCore *core, const Op *op, Election *e);
 extern void read_want_again(const Op *op, Election *e);
-extern void read_retry_now(ElectionCore *core);
 
 /*
  * Sends a read: one linearizable txn that reads, for each election that does
  * not follow Patroni, the own key, the predecessor and the leader, if there can
- * be any.  Keys that are known are read by their names (BY NAME).  renewal: the
- * renewal that it confirms, or NULL.  False: there is nothing to read, or no room.
+ * be any; all: also if no read of it is wanted.  Keys that are known are read by
+ * their names (BY NAME).  renewal: the renewal that it confirms, or NULL.  False:
+ * there is nothing to read, or no room.
  */
-extern bool read_send(ElectionCore *core, int64_t now_ns, const Renewal *renewal);
+extern bool read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal);
 
-/* etcd refuses the read, or it got no answer. */
-extern void read_request_failed(ElectionCore *core, const Op *op);
-
-/* Returns the elections whose own key is as PLACE and RENEWAL require. */
+/* The answer to a read.  Returns the elections whose own key is as PLACE and RENEWAL require. */
 extern uint32_t read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /* Sends the reads that are wanted and not postponed. */
@@ -540,18 +513,16 @@ extern void read_reconcile(ElectionCore *core, int64_t now_ns);
 /* The command: the queue is read first.  The instance leads, and no transfer is under way. */
 extern void transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t ticket);
 
-/* The answer to a survey or a transfer.  It may be a refusal. */
+/* The answer to a survey or a transfer.  There may be none, or a refusal. */
 extern void transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
-extern void transfer_request_failed(ElectionCore *core, const Op *op);
 
 /* Sends what is due. */
 extern void transfer_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* ---- patroni.c ------------------------------------------------------------- */
 
-/* The answer to a read or to a request for a time to live.  It may be a refusal. */
+/* The answer to a read or to a request for a time to live.  There may be none, or a refusal. */
 extern void patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
-extern void patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op);
 
 /* There is a sign that etcd was put back to an earlier state. */
 extern void patroni_guard_against_restore(ElectionCore *core);
@@ -562,13 +533,6 @@ extern bool patroni_probe(ElectionCore *core, int64_t now_ns);
 /* Sends what is due. */
 extern void patroni_reconcile(ElectionCore *core, int64_t now_ns);
 
-/* Sends no read before that time. */
-extern void patroni_postpone_reads(ElectionCore *core, int64_t until_ns);
-
-/* There is contact again: postponed requests are due now. */
-extern void patroni_retry_now(ElectionCore *core);
-
-extern void patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config);
 extern void patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e,
 							  const EtcdWatchEvent *event);
 
@@ -592,5 +556,15 @@ extern void watch_ended(ElectionCore *core, int64_t now_ns);
  * at which this has to be done again.  Every input ends with it.
  */
 extern void core_reconcile(ElectionCore *core, int64_t now_ns);
+
+/* ---- test/sim/invariants.c -------------------------------------------------- */
+
+/*
+ * Asserts what holds whenever the core waits for the next input.  The simulator,
+ * the fuzzers and the unit tests are built with ELECTION_CHECKED and this.  The
+ * extension is not: an elector that is in doubt about itself must not bring down
+ * the server.
+ */
+extern void check_invariants(const ElectionCore *core);
 
 #endif							/* ELECTION_INTERNAL_H */

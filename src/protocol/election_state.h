@@ -3,7 +3,10 @@
  * election_state.h
  *	  The state of the elections.
  *
- * Each file changes only its own part of the state, and may read all of it.
+ * Each file changes only its own part of the state, and may read all of it.  The
+ * exceptions: a transfer ends or goes on with the leadership, key or contact that
+ * another file ends; and what was postponed is due, or postponed, with contact and
+ * with the watch.
  * read_wanted is set by whoever wants a read.  An Election is made of the parts'
  * own structs.  Own key: queue.c; position and leader: reads.c, and queue_events.c
  * at the end of a wait; commands: command.c.
@@ -76,11 +79,7 @@
  *	 lease.sent_ns		first sending of the grant			sending
  *	 lease.until_ns		the lease lives at etcd at least	grant; renewal (raised); start of a
  *						until then							move to a shorter lease (lowered)
- *	 lease_until_ns		the own key lives at least until	PLACE, renewal, end of a move; lowered
- *						then								with lease.until_ns.  Not 0 exactly
- *															while leading; never after
- *															lease.until_ns.
- *	 deadline			lease_until_ns minus the margin		computed, see lease_deadline_ns()
+ *	 deadline			lease.until_ns minus the margin		computed, see lease_deadline_ns()
  *	 leader.until_ns	the leader's name is known until	read: its sending plus a TTL
  *						then
  *	 *_retry_ns			postponed until then				failure of what is postponed
@@ -94,18 +93,6 @@
 
 #include "base/clock.h"
 #include "election.h"
-
-/*
- * The simulator, the fuzzers and the unit tests are built with
- * ELECTION_CHECKED.  The extension is not: an elector that is in doubt about
- * itself must not bring down the server.
- */
-#ifdef ELECTION_CHECKED
-#include <assert.h>
-#define ELECTION_ASSERT(condition)	assert(condition)
-#else
-#define ELECTION_ASSERT(condition)	((void) 0)
-#endif
 
 #define NEVER_NS	INT64_MAX
 
@@ -206,7 +193,7 @@ typedef enum FactsKind
 	FACTS_ANSWER,				/* etcd did what was asked */
 	FACTS_REFUSAL,				/* etcd did not, and says why */
 	FACTS_MISFIT,				/* the answer is not one to this request */
-	FACTS_NO_ANSWER				/* the endpoint failed */
+	FACTS_NO_ANSWER				/* the endpoint failed, or its answer is not believed */
 } FactsKind;
 
 /*
@@ -275,7 +262,6 @@ typedef struct Patroni
 		bool		valid;
 		uint64_t	before_id;	/* reads with this id or a higher one were sent later */
 		int64_t		sent_ns;
-		uint64_t	known_term;
 		uint64_t	term;
 		int64_t		ttl_ns;
 		int64_t		until_ns;
@@ -389,7 +375,6 @@ typedef struct Election
 	uint32_t	epoch;			/* answers to requests of another epoch are ignored */
 	bool		followed;		/* Patroni decides; of the own key nothing is used but
 								 * the create revision, while the leader key names us */
-	int64_t		lease_until_ns; /* see lease.c */
 
 	OwnKey		own;
 	Position	position;
@@ -405,20 +390,6 @@ typedef struct Election
 	int			failures;		/* in a row */
 	int64_t		retry_ns;
 } Election;
-
-typedef struct Lease
-{
-	int64_t		id;				/* 0: none */
-	bool		granted;
-	int			asked_ttl_s;
-	int64_t		ttl_ns;
-	uint64_t	term;
-	int64_t		sent_ns;
-	int64_t		until_ns;
-	int			tries;
-	bool		moving;			/* keys may be attached to it: a move was sent */
-	bool		tainted;		/* a key that nobody deletes is or may become attached to it */
-} Lease;
 
 typedef enum WatchTarget
 {
@@ -442,11 +413,10 @@ typedef struct Watched
 /* One stream watches all keys. */
 typedef struct WatchStream
 {
-	bool		open;
 	int64_t		opened_ns;
 	int			failures;
 	int64_t		retry_ns;
-	int			nwatched;
+	int			nwatched;		/* 0: there is no stream */
 	int			ncreated;		/* of them, etcd has confirmed so many */
 	Watched		watched[MAX_WATCHES];
 } WatchStream;
@@ -456,7 +426,7 @@ struct ElectionCore
 	ElectionPort port;
 	ElectionConfig config;
 	int			max_elections;
-	Election   *elections;
+	Election   *elections;		/* behind this struct */
 	bool		stopping;
 	int			shutdown_revocations_left; /* revocations that may be sent again then */
 
@@ -480,8 +450,8 @@ struct ElectionCore
 	int64_t		stale_since_ns; /* 0: the last answer was good */
 
 	/* the lease and the one that is to replace it */
-	Lease		lease;
-	Lease		fresh;
+	ElectionLease lease;
+	ElectionLease fresh;
 	int64_t		retired;		/* lease to be revoked once the keys left it */
 	bool		revoking;		/* the lease is being given up, with all keys */
 	int			lease_failures;

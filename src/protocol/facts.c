@@ -57,15 +57,6 @@ take_own_keys(Results *results, const Op *op, Facts *facts)
 	}
 }
 
-static void
-take_queue(Results *results, Facts *facts)
-{
-	if (take_key(results) == NULL)
-		return;
-	facts->queue = results->answer->results[0].kvs;
-	facts->nqueue = results->answer->results[0].nkvs;
-}
-
 /* Takes the empty txn that orders a read (ORDERED). */
 static bool
 take_order(Results *results)
@@ -93,10 +84,13 @@ take_results(const Op *op, const EtcdAnswer *answer, Facts *facts)
 		case OP_TRANSFER:
 			if (answer->succeeded)
 				return answer->nresults > 0;	/* of its writes */
-			take_queue(&results, facts);
-			break;
+			/* fall through */
 		case OP_SURVEY:
-			take_queue(&results, facts);
+			if (take_key(&results) != NULL)
+			{
+				facts->queue = answer->results[0].kvs;
+				facts->nqueue = answer->results[0].nkvs;
+			}
 			break;
 		default:
 			take_own_keys(&results, op, facts);
@@ -107,12 +101,6 @@ take_results(const Op *op, const EtcdAnswer *answer, Facts *facts)
 	return results.next == answer->nresults && facts->ordered == op->ordered;
 }
 
-static bool
-is_about_lease(const Op *op)
-{
-	return op->kind == OP_GRANT || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
-}
-
 static FactsKind
 classify(const Op *op, const EtcdAnswer *answer, Facts *facts)
 {
@@ -121,7 +109,7 @@ classify(const Op *op, const EtcdAnswer *answer, Facts *facts)
 	if (answer->outcome != ETCD_ANSWERED)
 		return etcd_blames_endpoint(answer->outcome, answer->code, answer->message) ?
 			FACTS_NO_ANSWER : FACTS_REFUSAL;
-	if (is_about_lease(op))
+	if (op->kind == OP_GRANT || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE)
 		fits = answer->lease == op->lease;
 	else
 		fits = op->kind == OP_REVOKE || take_results(op, answer, facts);

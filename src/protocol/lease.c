@@ -4,17 +4,26 @@
  *	  The lease of an instance: grant, renewal, fresh lease, move, revocation,
  *	  and every deadline that follows from it (RENEWAL, FRESH).
  *
- * No other file changes a Lease, or lease_until_ns of an election.
+ * No other file changes a Lease.  An election that this instance leads has the
+ * deadline of the lease.
  * test/model/lease.pml is the model of this file.
  *
  *-------------------------------------------------------------------------
  */
 #include "election_internal.h"
 
-/* Renewals under way at once, where etcd is slow. */
-#define MAX_RENEWALS	4
-
 /* ---- deadlines ----------------------------------------------------------- */
+
+/* The deadline is another one. */
+static void
+publish_deadline(ElectionCore *core)
+{
+	for_each_election(core, e)
+	{
+		if (e->state == ELECTION_LEADING && !e->followed)
+			core_publish(core, e);
+	}
+}
 
 /*
  * Once a move to the fresh lease is sent, the keys may be attached to it.
@@ -23,18 +32,11 @@
 static void
 cap_deadlines(ElectionCore *core)
 {
-	int64_t		until_ns = lease_fresh_deadline_ns(core) + lease_margin_ns(core, core->lease.ttl_ns);
+	int64_t		until_ns = lease_deadline_of(core, &core->fresh) + lease_margin_ns(core, core->lease.ttl_ns);
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
-	for_each_election(core, e)
-	{
-		if (e->state != ELECTION_LEADING || e->followed)
-			continue;
-		if (e->lease_until_ns > until_ns)
-			e->lease_until_ns = until_ns;
-		core_publish(core, e);
-	}
+	publish_deadline(core);
 }
 
 /* ---- what the others ask --------------------------------------------------- */
@@ -50,9 +52,9 @@ needs_fresh(const ElectionCore *core, int64_t now_ns)
 static bool
 is_request_under_way(const ElectionCore *core, OpKind kind, int64_t lease)
 {
-	for (int i = 0; i < MAX_OPS; i++)
+	for_each_op(core, op)
 	{
-		if (core->ops[i].id != 0 && core->ops[i].kind == kind && core->ops[i].lease == lease)
+		if (op->kind == kind && op->lease == lease)
 			return true;
 	}
 	return false;
@@ -75,13 +77,7 @@ postpone(ElectionCore *core, const Op *failed)
 }
 
 void
-lease_retry_now(ElectionCore *core)
-{
-	core->lease_retry_ns = 0;
-}
-
-static void
-send_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
+lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
 {
 	Op		   *op;
 
@@ -95,15 +91,9 @@ send_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
 void
 lease_revoke_all(ElectionCore *core, int64_t now_ns)
 {
-	send_revoke(core, now_ns, core->lease.id);
-	send_revoke(core, now_ns, core->fresh.id);
-	send_revoke(core, now_ns, core->retired);
-}
-
-void
-lease_revoke_again(ElectionCore *core, int64_t now_ns, int64_t lease)
-{
-	send_revoke(core, now_ns, lease);
+	lease_revoke(core, now_ns, core->lease.id);
+	lease_revoke(core, now_ns, core->fresh.id);
+	lease_revoke(core, now_ns, core->retired);
 }
 
 /* The results of the renewals under way do not count any more. */
@@ -132,32 +122,6 @@ lease_not_found(ElectionCore *core, int64_t lease)
 	queue_lease_lost(core, lease);
 }
 
-/*
- * The answer to a keepalive proves less than that to a write: a member that
- * has not applied the grant yet does not know the lease either (#13675).  We
- * give the lease up in any case.  If it lives, it must not keep our old key
- * first in the queue, so it is revoked.
- */
-static void
-lose_kept_lease(ElectionCore *core, int64_t now_ns)
-{
-	int64_t		lost = core->lease.id;
-
-	lease_not_found(core, lost);
-	send_revoke(core, now_ns, lost);
-}
-
-/* The lease is given up for good, and every key with it. */
-static void
-finish_revoking(ElectionCore *core)
-{
-	core->revoking = false;
-	memset(&core->lease, 0, sizeof(core->lease));
-	memset(&core->fresh, 0, sizeof(core->fresh));
-	core->retired = 0;
-	queue_lease_revoked(core);
-}
-
 static void
 receive_revoke(ElectionCore *core, const Facts *facts)
 {
@@ -170,10 +134,7 @@ receive_revoke(ElectionCore *core, const Facts *facts)
 		return;
 	}
 	/* lease_reconcile() goes on when both are gone */
-	if (op->lease == core->lease.id)
-		memset(&core->lease, 0, sizeof(core->lease));
-	else
-		memset(&core->fresh, 0, sizeof(core->fresh));
+	memset(op->lease == core->lease.id ? &core->lease : &core->fresh, 0, sizeof(ElectionLease));
 }
 
 /* ---- the fresh lease ------------------------------------------------------- */
@@ -181,7 +142,7 @@ receive_revoke(ElectionCore *core, const Facts *facts)
 static void
 send_grant(ElectionCore *core, int64_t now_ns)
 {
-	Lease	   *fresh = &core->fresh;
+	ElectionLease *fresh = &core->fresh;
 	Op		   *op = core_start_op(core, now_ns, OP_GRANT);
 
 	if (op == NULL)
@@ -205,20 +166,12 @@ send_grant(ElectionCore *core, int64_t now_ns)
 static void
 finish_grant(ElectionCore *core, int64_t ttl_s)
 {
-	Lease	   *fresh = &core->fresh;
+	ElectionLease *fresh = &core->fresh;
 
 	fresh->granted = true;
 	if (ttl_s > 0 && ttl_s < fresh->asked_ttl_s)
 		fresh->ttl_ns = ttl_s * NSEC_PER_SEC;
 	fresh->until_ns = fresh->sent_ns + fresh->ttl_ns;
-}
-
-/* Another ID is taken for the next try. */
-static void
-fail_grant(ElectionCore *core, const Op *op)
-{
-	memset(&core->fresh, 0, sizeof(core->fresh));
-	postpone(core, op);
 }
 
 /*
@@ -236,30 +189,25 @@ ask_granted_ttl(ElectionCore *core, int64_t now_ns)
 	core_send_lease_request(core, op, ETCD_KEEPALIVE, 0);
 }
 
+/* The answer to a grant, or to the question how much TTL it gave. */
 static void
 receive_grant(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	const Op   *op = facts->op;
+	bool		is_grant = op->kind == OP_GRANT;
+
 	if (op->lease != core->fresh.id || core->fresh.granted)
 		return;
-	if (facts->kind == FACTS_ANSWER)
+	if (facts->kind == FACTS_ANSWER && (is_grant || facts->ttl_s > 0))
 		finish_grant(core, facts->ttl_s);
-	else if (facts->lease_exists && core->fresh.tries > 1)
+	else if (is_grant && facts->lease_exists && core->fresh.tries > 1)
 		ask_granted_ttl(core, now_ns);
 	else
-		fail_grant(core, op);	/* if it exists, it belongs to somebody else */
-}
-
-static void
-receive_granted_ttl(ElectionCore *core, const Facts *facts)
-{
-	const Op   *op = facts->op;
-	if (op->lease != core->fresh.id || core->fresh.granted)
-		return;
-	if (facts->kind == FACTS_ANSWER && facts->ttl_s > 0)
-		finish_grant(core, facts->ttl_s);
-	else
-		fail_grant(core, op);
+	{
+		/* Another ID is taken: if this lease exists, it may be somebody else's. */
+		memset(&core->fresh, 0, sizeof(core->fresh));
+		postpone(core, op);
+	}
 }
 
 /*
@@ -279,13 +227,11 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 		return;
 	op->lease = lease;
 	op->slots = slots;
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-
-		if ((slots & SLOT_BIT(i)) == 0)
+		if ((slots & slot_bit(core, e)) == 0)
 			continue;
-		op->create_revisions[i] = e->own.create_revision;
+		op->create_revisions[slot_of(core, e)] = e->own.create_revision;
 		compares[2 * n] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
 		compares[2 * n + 1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
 		puts[n] = put_of_key(e->own.key, e->own.value, lease);
@@ -319,7 +265,7 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	if (core->renewal_ns <= now_ns ||
 		core->renewal_ns > core->lease.sent_ns + lease_interval_ns(core))
 		core->renewal_ns = core->lease.sent_ns + lease_interval_ns(core);
-	queue_moved(core, now_ns, old, by_move, slots, mod_revision);
+	queue_moved(core, old, by_move, slots, mod_revision);
 }
 
 /*
@@ -388,8 +334,8 @@ revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t stan
 static void
 drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 {
-	Lease	   *fresh = &core->fresh;
-	int64_t		end_ns = fresh->granted ? lease_fresh_deadline_ns(core) :
+	ElectionLease *fresh = &core->fresh;
+	int64_t		end_ns = fresh->granted ? lease_deadline_of(core, fresh) :
 		fresh->sent_ns + fresh->ttl_ns / 3;
 
 	if (fresh->id != 0 && now_ns >= end_ns && !is_grant_under_way(core))
@@ -400,7 +346,7 @@ drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 static void
 reconcile_fresh(ElectionCore *core, int64_t now_ns)
 {
-	Lease	   *fresh = &core->fresh;
+	ElectionLease *fresh = &core->fresh;
 	uint32_t	slots = 0;
 
 	drop_outdated_fresh(core, now_ns);
@@ -414,7 +360,7 @@ reconcile_fresh(ElectionCore *core, int64_t now_ns)
 	}
 
 	/* Writes of single keys change the revisions that guard the move. */
-	core_wake_at(core, lease_fresh_deadline_ns(core));
+	core_wake_at(core, lease_deadline_of(core, fresh));
 	if (core_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
 		core_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
 		core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS))
@@ -476,13 +422,17 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 		void_renewals(core);
 	}
 	if (core->revoking && core->lease.id == 0 && core->fresh.id == 0)
-		finish_revoking(core);
+	{
+		/* given up for good, and every key with it */
+		lease_discard(core);
+		queue_lease_revoked(core);
+	}
 	if (core->revoking)
 	{
 		if (core_is_due(core, now_ns, core->lease_retry_ns))
 		{
-			send_revoke(core, now_ns, core->lease.id);
-			send_revoke(core, now_ns, core->fresh.id);
+			lease_revoke(core, now_ns, core->lease.id);
+			lease_revoke(core, now_ns, core->fresh.id);
 		}
 		return;
 	}
@@ -498,12 +448,6 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 }
 
 /* ---- the renewal ------------------------------------------------------------ */
-
-bool
-lease_renewal_is_due(ElectionCore *core, int64_t now_ns)
-{
-	return core_is_due(core, now_ns, core->renewal_ns);
-}
 
 void
 lease_configure(ElectionCore *core, int64_t now_ns)
@@ -526,8 +470,8 @@ count_renewals(const ElectionCore *core)
 {
 	int			n = 0;
 
-	for (int i = 0; i < MAX_OPS; i++)
-		n += core->ops[i].id != 0 && lease_is_current(core, &core->ops[i].renewal);
+	for_each_op(core, op)
+		n += lease_is_current(core, &op->renewal);
 	return n;
 }
 
@@ -573,14 +517,21 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		return;
 	if (facts->kind == FACTS_ANSWER ? facts->ttl_s <= 0 : facts->lease_not_found)
 	{
-		lose_kept_lease(core, now_ns);
+		/*
+		 * This proves less than the answer to a write: a member that has not
+		 * applied the grant yet does not know the lease either (#13675).  We
+		 * give the lease up in any case.  If it lives, it must not keep our old
+		 * key first in the queue, so it is revoked.
+		 */
+		lease_not_found(core, facts->op->lease);
+		lease_revoke(core, now_ns, facts->op->lease);
 		return;
 	}
 	renewal.term = facts->term;
 	renewal.ttl_ns = facts->ttl_s * NSEC_PER_SEC;
 	if (renewal.ttl_ns > core->lease.ttl_ns)
 		renewal.ttl_ns = core->lease.ttl_ns;
-	if (facts->kind != FACTS_ANSWER || !read_send(core, now_ns, &renewal))
+	if (facts->kind != FACTS_ANSWER || !read_send(core, now_ns, true, &renewal))
 		fail_renewal(core, now_ns, &renewal);
 }
 
@@ -610,13 +561,7 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 	core->renewal_failures = 0;
 	if (until_ns > core->lease.until_ns)
 		core->lease.until_ns = until_ns;
-	for_each_election(core, e)
-	{
-		if (e->state != ELECTION_LEADING || e->followed)
-			continue;
-		lease_extend(core, e);
-		core_publish(core, e);
-	}
+	publish_deadline(core);
 }
 
 /* ---- answers --------------------------------------------------------------- */
@@ -624,6 +569,11 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 void
 lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint32_t standing)
 {
+	if (facts->kind != FACTS_ANSWER)
+	{
+		fail_renewal(core, now_ns, &facts->op->renewal);
+		return;
+	}
 	if (move_has_shown(core))
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
 	revoke_retired(core, now_ns, facts->op, standing);
@@ -634,68 +584,22 @@ lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint3
 void
 lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	switch (facts->op->kind)
+	const Op   *op = facts->op;
+
+	if (op->renewal.number != 0)
+		receive_keepalive(core, now_ns, facts);
+	else if (facts->kind == FACTS_NO_ANSWER)
 	{
-		case OP_KEEPALIVE:
-			if (facts->op->renewal.number != 0)
-				receive_keepalive(core, now_ns, facts);
-			else
-				receive_granted_ttl(core, facts);
-			break;
-		case OP_GRANT:
-			receive_grant(core, now_ns, facts);
-			break;
-		case OP_REVOKE:
-			receive_revoke(core, facts);
-			break;
-		case OP_MOVE:
-			receive_move(core, now_ns, facts);
-			break;
-		default:
-			break;
+		if (op->kind != OP_REVOKE || core->revoking)
+			postpone(core, op);
 	}
+	else if (op->kind == OP_MOVE)
+		receive_move(core, now_ns, facts);
+	else if (op->kind == OP_REVOKE)
+		receive_revoke(core, facts);
+	else
+		receive_grant(core, now_ns, facts);
 }
-
-void
-lease_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
-{
-	fail_renewal(core, now_ns, &op->renewal);
-	if (op->kind == OP_GRANT || op->kind == OP_MOVE ||
-		(op->kind == OP_KEEPALIVE && op->renewal.number == 0) ||
-		(op->kind == OP_REVOKE && core->revoking))
-		postpone(core, op);
-}
-
-#ifdef ELECTION_CHECKED
-
-void
-lease_check(const ElectionCore *core)
-{
-	const Lease *lease = &core->lease;
-	const Lease *fresh = &core->fresh;
-
-	assert(lease->id != 0 || (lease->until_ns == 0 && !lease->tainted));
-	assert(lease->id == 0 || lease->granted);
-	assert(!lease->moving);
-	assert(lease->term <= core->term_seen && fresh->term <= core->term_seen);
-	assert(fresh->id != 0 || (!fresh->granted && !fresh->moving));
-	assert(fresh->granted || !fresh->moving);
-	assert(fresh->id == 0 || (fresh->id != lease->id && fresh->id != core->retired));
-	assert(lease->id == 0 || lease->id != core->retired);
-	assert(!fresh->moving || lease->id == 0 ||
-		   lease_deadline_of(core, lease->until_ns) <= lease_fresh_deadline_ns(core));
-	assert(count_renewals(core) == 0 ||
-		   (lease->id != 0 && !fresh->moving && !core->revoking && count_renewals(core) <= MAX_RENEWALS));
-	for_each_election(core, e)
-	{
-		assert((e->lease_until_ns != 0) == (e->state == ELECTION_LEADING && !e->followed));
-		assert(e->lease_until_ns <= lease->until_ns);
-		assert(e->lease_until_ns == 0 || e->own.lease == lease->id ||
-			   lease_is_moved_to(core, e->own.lease));
-	}
-}
-
-#endif
 
 /* ---- other histories, other electors --------------------------------------- */
 
@@ -712,23 +616,8 @@ lease_discard(ElectionCore *core)
 bool
 lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
 {
-	if (memory->until_ns - lease_margin_ns(core, memory->ttl_ns) <= now_ns)
+	if (lease_deadline_of(core, &memory->lease) <= now_ns)
 		return false;
-	core->lease.id = memory->lease;
-	core->lease.granted = true;
-	core->lease.asked_ttl_s = memory->asked_ttl_s;
-	core->lease.ttl_ns = memory->ttl_ns;
-	core->lease.term = memory->term;
-	core->lease.until_ns = memory->until_ns;
+	core->lease = memory->lease;
 	return true;
-}
-
-void
-lease_remember(const ElectionCore *core, ElectionMemory *memory)
-{
-	memory->lease = core->lease.id;
-	memory->term = core->lease.term;
-	memory->asked_ttl_s = core->lease.asked_ttl_s;
-	memory->ttl_ns = core->lease.ttl_ns;
-	memory->until_ns = core->lease.until_ns;
 }

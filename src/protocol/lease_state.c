@@ -21,35 +21,16 @@ lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
 	return margin < ttl_ns / 2 ? margin : ttl_ns / 2;
 }
 
-/* When to stop relying on keys of the lease, which live until until_ns. */
 int64_t
-lease_deadline_of(const ElectionCore *core, int64_t until_ns)
+lease_deadline_of(const ElectionCore *core, const ElectionLease *lease)
 {
-	return until_ns - lease_margin_ns(core, core->lease.ttl_ns);
-}
-
-int64_t
-lease_fresh_deadline_ns(const ElectionCore *core)
-{
-	return core->fresh.until_ns - lease_margin_ns(core, core->fresh.ttl_ns);
+	return lease->until_ns - lease_margin_ns(core, lease->ttl_ns);
 }
 
 bool
 lease_is_good(const ElectionCore *core, int64_t now_ns)
 {
-	return core->lease.id != 0 && lease_deadline_of(core, core->lease.until_ns) > now_ns;
-}
-
-void
-lease_extend(ElectionCore *core, Election *e)
-{
-	e->lease_until_ns = core->lease.until_ns;
-}
-
-void
-lease_end_deadline(Election *e)
-{
-	e->lease_until_ns = 0;
+	return core->lease.id != 0 && lease_deadline_of(core, &core->lease) > now_ns;
 }
 
 int64_t

@@ -8,6 +8,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "election_internal.h"
 
 /*
@@ -17,26 +20,6 @@
  */
 #define REJOIN_DELAY_NS		(50 * NSEC_PER_MSEC)
 
-/*
- * key = name "/" lease ".pg", the lease in lower-case hex without leading
- * zeros, as Go's %x.  The suffix marks the keys that are ours.
- */
-static void
-make_key(char *key, const char *name, int64_t lease)
-{
-	static const char digits[] = "0123456789abcdef";
-	size_t		len = strlen(name);
-	int			shift = 60;
-
-	memcpy(key, name, len);
-	key[len++] = '/';
-	while (shift > 0 && ((lease >> shift) & 0xF) == 0)
-		shift -= 4;
-	for (; shift >= 0; shift -= 4)
-		key[len++] = digits[(lease >> shift) & 0xF];
-	memcpy(key + len, ELECTION_KEY_SUFFIX, sizeof(ELECTION_KEY_SUFFIX));
-}
-
 static void
 postpone(ElectionCore *core, const Op *failed, Election *e)
 {
@@ -45,13 +28,26 @@ postpone(ElectionCore *core, const Op *failed, Election *e)
 
 /* ---- entry, deletion, proclamation -------------------------------------------- */
 
+/*
+ * Writes the own key, if its create revision is the known one, and its mod
+ * revision, too, if there are two compares (GUARD).  Else the key is read.
+ */
+static void
+send_write(ElectionCore *core, const Op *op, const Election *e, int ncompares, EtcdOp write)
+{
+	EtcdCompare compares[] = {
+		compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision),
+		compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision)
+	};
+	EtcdOp		range = range_of_key(e->own.key);
+
+	core_send_txn(core, op, compares, ncompares, &write, 1, &range, 1);
+}
+
 static void
 send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Op		   *op = core_start_election_op(core, now_ns, OP_ENTER, e);
-	EtcdCompare compare;
-	EtcdOp		put;
-	EtcdOp		range;
 
 	if (op == NULL)
 		return;
@@ -65,25 +61,23 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	 */
 	if (e->own.named_lease != core->lease.id || e->own.key[0] == '\0')
 	{
-		make_key(e->own.key, e->name, core->lease.id);
+		/* the lease as Go's %x; the suffix marks the keys that are ours */
+		snprintf(e->own.key, sizeof(e->own.key), "%s%" PRIx64 ELECTION_KEY_SUFFIX, e->prefix, core->lease.id);
 		e->own.named_lease = core->lease.id;
 		e->own.entry_unanswered = false;
 	}
 	if (!e->own.entry_unanswered)
 		e->own.min_create_revision = core->max_revision;
 	e->own.entry_unanswered = true;
-	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, 0);
-	put = put_of_key(e->own.key, e->own.wanted_value, core->lease.id);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, &compare, 1, &put, 1, &range, 1);
+	send_write(core, op, e, 1, put_of_key(e->own.key, e->own.wanted_value, core->lease.id));
 }
 
 static void
-refuse_enter(ElectionCore *core, const Op *op, Election *e)
+fail_enter(ElectionCore *core, const Facts *facts, Election *e)
 {
 	/* A lost lease is replaced at once; but not again and again. */
-	if (core->lease.id != 0 || e->failures > 0)
-		postpone(core, op, e);
+	if (facts->kind == FACTS_NO_ANSWER || core->lease.id != 0 || e->failures > 0)
+		postpone(core, facts->op, e);
 	else
 		e->failures++;
 	e->read_wanted |= e->state == ELECTION_LEAVING;
@@ -100,7 +94,7 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 
 	if (facts->kind != FACTS_ANSWER)
 	{
-		refuse_enter(core, op, e);
+		fail_enter(core, facts, e);
 		return;
 	}
 	e->own.entry_unanswered = false;
@@ -134,24 +128,18 @@ static void
 send_delete(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Op		   *op = core_start_election_op(core, now_ns, OP_DELETE, e);
-	EtcdCompare compare;
-	EtcdOp		delete = {.kind = ETCD_OP_DELETE};
-	EtcdOp		range;
+	EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = bytes_of(e->own.key)};
 
-	if (op == NULL)
-		return;
-	delete.key = bytes_of(e->own.key);
-	compare = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, &compare, 1, &delete, 1, &range, 1);
+	if (op)
+		send_write(core, op, e, 1, delete);
 }
 
-/* The own key is gone, as of that revision. */
-static void
-finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
+void
+own_key_finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
 {
 	uint32_t	generation = e->generation;
 
+	e->failures = 0;
 	queue_raise_min_create_revision(e, revision);
 	queue_choose_state(core, e);
 	if (e->state == ELECTION_JOINING && e->generation == generation)
@@ -160,13 +148,6 @@ finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision
 		e->retry_ns = now_ns + REJOIN_DELAY_NS;
 		e->read_wanted = false;
 	}
-}
-
-void
-own_key_transferred(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision)
-{
-	e->failures = 0;
-	finish_leaving(core, now_ns, e, revision);
 }
 
 static void
@@ -187,33 +168,26 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	if (e->state != ELECTION_LEAVING ||
 		op->create_revisions[slot_of(core, e)] != e->own.create_revision)
 		return;
-	e->failures = 0;
 	kv = facts->succeeded ? NULL : facts->keys[slot_of(core, e)].own;
 	if (kv && kv->create_revision != e->own.create_revision)
 	{
 		/* It was created again, by an entry that we had given up. */
 		e->own.create_revision = kv->create_revision;
+		e->failures = 0;
 		return;
 	}
-	finish_leaving(core, now_ns, e, facts->revision);
+	own_key_finish_leaving(core, now_ns, e, facts->revision);
 }
 
 static void
 send_proclaim(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Op		   *op = core_start_election_op(core, now_ns, OP_PROCLAIM, e);
-	EtcdCompare compares[2];
-	EtcdOp		put;
-	EtcdOp		range;
 
 	if (op == NULL)
 		return;
 	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
-	compares[0] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
-	compares[1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
-	put = put_of_key(e->own.key, e->own.wanted_value, e->own.lease);
-	range = range_of_key(e->own.key);
-	core_send_txn(core, op, compares, 2, &put, 1, &range, 1);
+	send_write(core, op, e, 2, put_of_key(e->own.key, e->own.wanted_value, e->own.lease));
 }
 
 static void
@@ -249,12 +223,12 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
 
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		Election   *e = &core->elections[i];
+		int			slot = slot_of(core, e);
 
-		if ((op->slots & SLOT_BIT(i)) == 0 || !is_queued(e) ||
-			op->create_revisions[i] != e->own.create_revision)
+		if ((op->slots & SLOT_BIT(slot)) == 0 || !is_queued(e) ||
+			op->create_revisions[slot] != e->own.create_revision)
 			continue;
 		if (facts->succeeded)
 		{
@@ -269,7 +243,7 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 			e->read_wanted |= e->state != ELECTION_LEADING;
 		}
 		else
-			(void) queue_check_own_key(core, e, facts->keys[i].own, facts->revision);
+			(void) queue_check_own_key(core, e, facts->keys[slot].own, facts->revision);
 	}
 }
 
@@ -289,19 +263,6 @@ own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		receive_proclaim(core, e, facts);
 }
 
-void
-own_key_request_failed(ElectionCore *core, const Op *op)
-{
-	Election   *e;
-
-	if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_PROCLAIM) &&
-		(e = core_find_election(core, op)) != NULL)
-	{
-		postpone(core, op, e);
-		e->read_wanted |= op->kind == OP_ENTER && e->state == ELECTION_LEAVING;
-	}
-}
-
 /* ---- what is due -------------------------------------------------------------- */
 
 /* Is there nothing to proclaim? */
@@ -311,36 +272,32 @@ has_value(const Election *e)
 	return !e->own.must_put_value && strcmp(e->own.value, e->own.wanted_value) == 0;
 }
 
-/* Enters, deletes or writes the own key, if that is wanted and possible now. */
-static void
-reconcile_key(ElectionCore *core, int64_t now_ns, Election *e)
-{
-	uint32_t	slot = SLOT_BIT(slot_of(core, e));
-
-	if (e->state == ELECTION_JOINING)
-	{
-		if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
-			!core_is_under_way(core, OP_ENTER, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_enter(core, now_ns, e);
-	}
-	else if (e->state == ELECTION_LEAVING)
-	{
-		if (!core->revoking && e->own.create_revision != 0 &&
-			!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_delete(core, now_ns, e);
-	}
-	else if (is_queued(e) && !has_value(e))
-	{
-		if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
-			!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
-			!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
-			send_proclaim(core, now_ns, e);
-	}
-}
-
+/* Enters, deletes or writes each own key, if that is wanted and possible now. */
 void
 own_key_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
-		reconcile_key(core, now_ns, e);
+	{
+		uint32_t	slot = SLOT_BIT(slot_of(core, e));
+
+		if (e->state == ELECTION_JOINING)
+		{
+			if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
+				!core_is_under_way(core, OP_ENTER, slot) && core_is_due(core, now_ns, e->retry_ns))
+				send_enter(core, now_ns, e);
+		}
+		else if (e->state == ELECTION_LEAVING)
+		{
+			if (!core->revoking && e->own.create_revision != 0 &&
+				!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
+				send_delete(core, now_ns, e);
+		}
+		else if (is_queued(e) && !has_value(e))
+		{
+			if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
+				!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
+				!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
+				send_proclaim(core, now_ns, e);
+		}
+	}
 }

@@ -76,13 +76,7 @@ conclude(ElectionCore *core, int64_t now_ns, Election *e)
 	if (e->state == ELECTION_LEADING && !leads)
 		queue_withdraw(core, e, lives ? ELECTION_REASON_NOT_ELIGIBLE : ELECTION_REASON_LEASE_EXPIRED);
 	else if (leads && e->state != ELECTION_LEADING)
-	{
-		e->state = ELECTION_LEADING;
-		e->leader.announced_revision = e->own.create_revision;
-		copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
-		core_publish(core, e);
-		core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
-	}
+		queue_begin_leading(core, e);
 }
 
 /* The key does not name us any more, or is another one. */
@@ -192,16 +186,6 @@ patroni_probe(ElectionCore *core, int64_t now_ns)
 	return false;
 }
 
-void
-patroni_postpone_reads(ElectionCore *core, int64_t until_ns)
-{
-	for_each_election(core, e)
-	{
-		if (e->followed && e->retry_ns < until_ns)
-			e->retry_ns = until_ns;
-	}
-}
-
 static void
 fail_renewal(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 {
@@ -223,7 +207,7 @@ finish_renewal(ElectionCore *core, int64_t now_ns, Election *e, const Facts *rea
 	if (!p->told.valid || read->op->id < p->told.before_id)
 		return;
 	p->told.valid = false;
-	if (p->told.term != p->told.known_term || p->told.term != read->term)
+	if (p->told.term != p->asked_term || p->told.term != read->term)
 	{
 		fail_renewal(core, now_ns, e, p->told.sent_ns);
 		return;
@@ -293,12 +277,14 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	p->asked_id = 0;
 	if (facts->kind != FACTS_ANSWER || left_s < 0)
 	{
+		fail_renewal(core, now_ns, e, op->sent_ns);
+		if (facts->kind == FACTS_NO_ANSWER)
+			return;
 		/*
 		 * The lease is gone.  So the key is gone, or attached to another lease
 		 * by now.
 		 */
 		e->read_wanted = true;
-		fail_renewal(core, now_ns, e, op->sent_ns);
 		p->renewal_wanted = false;
 		return;
 	}
@@ -310,7 +296,6 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	p->told.valid = true;
 	p->told.before_id = core->next_id;
 	p->told.sent_ns = op->sent_ns;
-	p->told.known_term = p->asked_term;
 	p->told.term = facts->term;
 	p->told.ttl_ns = facts->granted_ttl_s * NSEC_PER_SEC;
 	p->told.until_ns = op->sent_ns + left_s * NSEC_PER_SEC;
@@ -346,19 +331,6 @@ patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		receive_read(core, now_ns, e, facts);
 		read_finish(core, op, e);
 	}
-}
-
-void
-patroni_request_failed(ElectionCore *core, int64_t now_ns, const Op *op)
-{
-	Election   *e = op->kind == OP_TIME_TO_LIVE ? find_asker(core, op) : NULL;
-
-	if (op->kind == OP_PATRONI_READ)
-		fail_read(core, op);
-	if (e == NULL)
-		return;
-	e->patroni.asked_id = 0;
-	fail_renewal(core, now_ns, e, op->sent_ns);
 }
 
 static void
@@ -415,35 +387,7 @@ patroni_reconcile(ElectionCore *core, int64_t now_ns)
 	}
 }
 
-void
-patroni_retry_now(ElectionCore *core)
-{
-	for_each_election(core, e)
-	{
-		if (!e->followed)
-			continue;
-		e->patroni.retry_ns = 0;
-		e->patroni.renewal_failures = 0;
-		e->patroni.renewal_wanted = true;
-	}
-}
-
 /* ---- the watch, and settings ------------------------------------------------------------- */
-
-static void
-make_watched_key(QueueKey *key, const char *name)
-{
-	memset(key, 0, sizeof(*key));
-	key->len = strlen(name);
-	memcpy(key->data, name, key->len);
-}
-
-void
-patroni_watched_keys(const Election *e, QueueKey *leader, QueueKey *config)
-{
-	make_watched_key(leader, e->patroni.leader_key);
-	make_watched_key(config, e->patroni.config_key);
-}
 
 void
 patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e, const EtcdWatchEvent *event)

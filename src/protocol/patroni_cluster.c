@@ -56,54 +56,25 @@ election_is_etcd_old(const char *version)
 	return minor < 4 || (minor == 4 && patch < 31) || (minor == 5 && patch < 13);
 }
 
-/* Forgets everything, which has to be learned again. */
-static void
-forget_cluster(Election *e)
-{
-	Patroni    *p = &e->patroni;
-
-	e->position.seen_revision = 0;
-	e->own.create_revision = 0;
-	e->leader.key.create_revision = 0;
-	e->leader.value[0] = '\0';
-	e->leader.is_known = false;
-	p->lease = 0;
-	p->ttl_ns = 0;
-	p->until_ns = 0;
-	p->event_revision = 0;
-	p->key_revision = 0;
-	p->asked_id = 0;
-	p->told.valid = false;
-	p->renewal_wanted = false;
-	p->renewal_failures = 0;
-	p->retry_ns = 0;
-	p->config_revision = 0;
-	p->is_paused = false;
-	p->has_failsafe = false;
-	p->has_keys = false;
-	p->member_seen = false;
-	p->system_identifier[0] = '\0';
-}
-
 void
 patroni_begin(ElectionCore *core, Election *e)
 {
 	Patroni    *p = &e->patroni;
 	const ElectionConfig *config = &core->config;
+	Patroni		unknown = {.renewal_ns = p->renewal_ns};
 
 	e->followed = true;
-	forget_cluster(e);
+	e->position.seen_revision = 0;
+	e->own.create_revision = 0;
+	e->leader.key.create_revision = 0;
+	e->leader.value[0] = '\0';
+	e->leader.is_known = false;
+	*p = unknown;
 	election_patroni_prefix(p->prefix, config->patroni_namespace, e->name);
 	snprintf(p->leader_key, sizeof(p->leader_key), "%sleader", p->prefix);
 	snprintf(p->config_key, sizeof(p->config_key), "%sconfig", p->prefix);
 	snprintf(p->initialize_key, sizeof(p->initialize_key), "%sinitialize", p->prefix);
 	snprintf(p->member_key, sizeof(p->member_key), "%smembers/%s", p->prefix, config->node_name);
-}
-
-void
-patroni_discard(Election *e)
-{
-	forget_cluster(e);
 }
 
 /* ---- times ----------------------------------------------------------------- */

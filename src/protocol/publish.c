@@ -10,7 +10,7 @@
 int64_t
 lease_deadline_ns(const ElectionCore *core, const Election *e)
 {
-	return e->followed ? patroni_deadline_ns(core, e) : lease_deadline_of(core, e->lease_until_ns);
+	return e->followed ? patroni_deadline_ns(core, e) : lease_deadline_of(core, &core->lease);
 }
 
 void
@@ -53,10 +53,8 @@ void
 core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
 			  bool with_leader, ElectionReason reason, const char *detail)
 {
-	ElectionEvent event = {.kind = kind, .reason = reason, .detail = detail};
+	ElectionEvent event = {.kind = kind, .election = e ? e->name : NULL, .reason = reason, .detail = detail};
 
-	if (e)
-		event.election = e->name;
 	if (with_leader)
 	{
 		event.leader = e->leader.value;

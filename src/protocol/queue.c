@@ -9,14 +9,9 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include <stdio.h>
 
-void
-queue_retry_now(ElectionCore *core)
-{
-	for_each_election(core, e)
-		e->retry_ns = 0;
-}
+#include "election_internal.h"
 
 /*
  * etcd was put back to an earlier state.  From now on it may hand out a create
@@ -125,7 +120,8 @@ queue_raise_min_create_revision(Election *e, int64_t revision)
 static void
 clear_own_key(ElectionCore *core, Election *e)
 {
-	transfer_key_lost(e);
+	if (transfer_is_sent(e))
+		e->transfer.stage = e->transfer.ticket != 0 ? TRANSFER_WATCHING : TRANSFER_NONE;
 	e->own.create_revision = 0;
 	e->own.mod_revision = 0;
 	e->own.written_revision = 0;
@@ -156,8 +152,8 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->state != ELECTION_LEADING)
 		return;
 	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
-	lease_end_deadline(e);
-	transfer_leadership_lost(core, e);
+	if (e->transfer.stage == TRANSFER_SURVEYING)
+		transfer_end(core, e, ELECTION_FAILED);
 
 	/*
 	 * Until something newer is read, no leader is known.  Except after the
@@ -247,8 +243,6 @@ election_find(const ElectionCore *core, const char *name)
 Election *
 queue_take_slot(ElectionCore *core, const char *name)
 {
-	size_t		len = strlen(name);
-
 	for (int i = 0; i < core->max_elections; i++)
 	{
 		Election   *e = &core->elections[i];
@@ -256,10 +250,8 @@ queue_take_slot(ElectionCore *core, const char *name)
 		if (is_used(e))
 			continue;
 		copy_string(e->name, name, sizeof(e->name));
-		memcpy(e->prefix, name, len);
-		memcpy(e->prefix + len, "/", 2);
-		memcpy(e->prefix_end, name, len);
-		memcpy(e->prefix_end + len, "0", 2);	/* '/' + 1 */
+		snprintf(e->prefix, sizeof(e->prefix), "%s/", e->name);
+		snprintf(e->prefix_end, sizeof(e->prefix_end), "%s0", e->name);	/* '/' + 1 */
 		e->wanted = true;
 		e->generation++;
 		e->epoch++;
@@ -305,7 +297,7 @@ free_slot(ElectionCore *core, Election *e)
 		lease_taint(core, 0);
 	core_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
 	core_reply(core, &e->commands.verify_ticket, ELECTION_NOTHING_TO_DO);
-	transfer_dropped(core, e);
+	transfer_end(core, e, ELECTION_FAILED);
 	*e = unused;
 	core_publish(core, e);
 	queue_take_up_elections(core);
@@ -340,8 +332,11 @@ void
 queue_begin_leading(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
-	transfer_leadership_won(e);
-	lease_extend(core, e);
+	e->transfer.better_revision = 0;
+	e->transfer.survey_ns = 0;
+	/* Another instance handed over to this one: this write confirms it. */
+	if (e->own.mod_revision > e->own.written_revision)
+		e->own.must_put_value = true;
 	e->leader.announced_revision = e->own.create_revision;
 	copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
 	core_publish(core, e);
@@ -476,8 +471,7 @@ queue_lease_revoked(ElectionCore *core)
 }
 
 void
-queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
-			uint32_t slots, int64_t mod_revision)
+queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots, int64_t mod_revision)
 {
 	for_each_election(core, e)
 	{
@@ -490,10 +484,7 @@ queue_moved(ElectionCore *core, int64_t now_ns, int64_t old, bool by_move,
 			queue_learn_lease(core, e, core->lease.id);
 		if (mod_revision > e->own.mod_revision)
 			e->own.mod_revision = e->own.written_revision = mod_revision;
-		if (e->state == ELECTION_LEADING && lease_is_good(core, now_ns))
-			lease_extend(core, e);
-		else if (e->state != ELECTION_LEADING)
-			e->read_wanted = true;
+		e->read_wanted |= e->state != ELECTION_LEADING;
 		core_publish(core, e);
 	}
 }
@@ -504,14 +495,14 @@ void
 queue_discard(ElectionCore *core, Election *e)
 {
 	queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
-	transfer_dropped(core, e);
+	transfer_end(core, e, ELECTION_FAILED);
 	e->position.seen_revision = 0;
 	e->leader.mod_revision = 0;
 	e->own.key[0] = '\0';
 	e->read_wanted = true;
 	e->commands.verify_id = 0;
 	if (e->followed)
-		patroni_discard(e);
+		patroni_begin(core, e);
 	queue_choose_state(core, e);
 }
 
@@ -525,7 +516,7 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 	copy_string(e->own.wanted_value, memory->elections[i].value, sizeof(e->own.wanted_value));
 	copy_string(e->own.key, memory->elections[i].key, sizeof(e->own.key));
 	if (memory->elections[i].named)
-		e->own.named_lease = memory->lease;
+		e->own.named_lease = memory->lease.id;
 	/* a key that should have been deleted may still exist: read first */
 	e->state = ELECTION_LEAVING;
 	if (memory->elections[i].create_revision != 0)
@@ -534,7 +525,7 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 		e->own.create_revision = memory->elections[i].create_revision;
 		e->own.mod_revision = memory->elections[i].mod_revision;
 		e->own.written_revision = memory->elections[i].written_revision;
-		e->own.lease = memory->lease;
+		e->own.lease = memory->lease.id;
 		copy_string(e->own.value, memory->elections[i].key_value, sizeof(e->own.value));
 	}
 	else

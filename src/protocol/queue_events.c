@@ -10,13 +10,6 @@
 
 /* ---- events -------------------------------------------------------------------- */
 
-void
-queue_watch_lost(ElectionCore *core)
-{
-	for_each_election(core, e)
-		e->position.ready_revision = 0;
-}
-
 /* The key that an event of this watch is about; NULL: one that lies between two. */
 static const QueueKey *
 watched_key(const Watched *watched, const EtcdWatchEvent *event)
@@ -118,10 +111,7 @@ may_lead_ready(const ElectionCore *core, int64_t now_ns, const Election *e)
 static void
 end_wait(ElectionCore *core, Election *e, int64_t revision)
 {
-	memset(&e->leader.key, 0, sizeof(e->leader.key));
-	e->leader.key.create_revision = e->own.create_revision;
-	e->leader.key.len = strlen(e->own.key);
-	memcpy(e->leader.key.data, e->own.key, e->leader.key.len);
+	e->leader.key = make_queue_key(bytes_of(e->own.key), e->own.create_revision);
 	copy_string(e->leader.value, e->own.value, sizeof(e->leader.value));
 	e->leader.mod_revision = e->own.mod_revision;
 	e->leader.is_known = true;

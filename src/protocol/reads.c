@@ -17,20 +17,6 @@
 /* ---- what is wanted ---------------------------------------------------------- */
 
 void
-read_want_all(ElectionCore *core)
-{
-	for_each_election(core, e)
-		e->read_wanted = true;
-}
-
-void
-read_postpone(ElectionCore *core, int64_t until_ns)
-{
-	if (core->read_retry_ns < until_ns)
-		core->read_retry_ns = until_ns;
-}
-
-void
 read_take_up(const Op *op, Election *e)
 {
 	e->read_wanted = false;
@@ -59,12 +45,6 @@ read_want_again(const Op *op, Election *e)
 	}
 }
 
-void
-read_retry_now(ElectionCore *core)
-{
-	core->read_retry_ns = 0;
-}
-
 /* ---- sending ----------------------------------------------------------- */
 
 /* Are leader and, if we wait, predecessor known by their names? */
@@ -79,11 +59,7 @@ has_names(const Election *e)
 static EtcdOp
 range_of_queue_key(const QueueKey *key)
 {
-	EtcdOp		op = {.kind = ETCD_OP_RANGE};
-
-	op.key.data = key->data;
-	op.key.len = key->len;
-	return op;
+	return (EtcdOp) {.kind = ETCD_OP_RANGE, .key = bytes_of_key(key)};
 }
 
 /* Leader and predecessor as they are known. */
@@ -157,9 +133,8 @@ may_lead(const Election *e)
 	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
-/* Reads all elections, or those of which a read is wanted. */
-static bool
-send_read(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
+bool
+read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 {
 	EtcdOp		ops[OWN_NRANGES * ELECTION_MAX_ELECTIONS + 1];
 	bool		ordered = renewal != NULL;
@@ -191,34 +166,20 @@ send_read(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 	return true;
 }
 
-bool
-read_send(ElectionCore *core, int64_t now_ns, const Renewal *renewal)
-{
-	return send_read(core, now_ns, true, renewal);
-}
-
 void
 read_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	if (core_is_due(core, now_ns, core->read_retry_ns))
-		(void) send_read(core, now_ns, false, NULL);
+		(void) read_send(core, now_ns, false, NULL);
 }
 
 /* ---- what an answer shows ---------------------------------------------------- */
 
 /* A place in the queue, as a read showed it. */
-static void
-set_queue_key(QueueKey *key, const EtcdKeyValue *kv)
+static QueueKey
+place_of(const EtcdKeyValue *kv)
 {
-	memset(key, 0, sizeof(*key));
-	if (kv == NULL)
-		return;
-	key->create_revision = kv->create_revision;
-	if (kv->key.len < sizeof(key->data))
-	{
-		memcpy(key->data, kv->key.data, kv->key.len);
-		key->len = kv->key.len;
-	}
+	return kv ? make_queue_key(kv->key, kv->create_revision) : make_queue_key(bytes_of(""), 0);
 }
 
 /* The leader, as a read shows it. */
@@ -237,19 +198,9 @@ learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts
 		e->leader.mod_revision = leader ? leader->mod_revision : 0;
 		e->leader.version = leader ? leader->version : 0;
 	}
-	set_queue_key(&e->leader.key, leader);
+	e->leader.key = place_of(leader);
 	e->leader.is_known = true;
 	e->leader.until_ns = facts->op->sent_ns + core->config.ttl_s * NSEC_PER_SEC;
-}
-
-/*
- * A deleted own key exists again, on the lease that is kept alive: etcd was
- * put back.  The lease would never expire.  A new lease gets rid of the key.
- */
-static bool
-is_stray(const ElectionCore *core, const Election *e, const EtcdKeyValue *kv)
-{
-	return kv != NULL && kv->lease != 0 && kv->lease == core->lease.id && !is_key(kv->key, e->own.key);
 }
 
 /*
@@ -310,7 +261,7 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 		else
 		{
 			e->state = ELECTION_WAITING;
-			set_queue_key(&e->position.predecessor, keys->adjacent);
+			e->position.predecessor = place_of(keys->adjacent);
 			/* the first key is the one before ours: there is no other (READY) */
 			if (is_successor(e))
 				e->position.ready_revision = facts->revision;
@@ -369,17 +320,10 @@ learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 {
 	bool		own_stands = false;
 
-	if (is_stray(core, e, keys->leader) || is_stray(core, e, keys->adjacent))
-		lease_taint(core, core->lease.id);
 	e->position.term = facts->term;
 	learn_leader(core, e, facts, keys);
 	if (is_queued(e))
-	{
-		/* another key would be of another epoch, and so would no key */
-		ELECTION_ASSERT(facts->op->create_revisions[slot_of(core, e)] == e->own.create_revision);
-		ELECTION_ASSERT(keys->asked & READ_OWN);
-		own_stands = learn_place(core, now_ns, e, facts, keys);
-	}
+		own_stands = learn_place(core, now_ns, e, facts, keys);	/* another key is of another epoch */
 	else
 		queue_check_absence(core, e, keys->own, facts->revision);
 	return own_stands;
@@ -428,11 +372,27 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	return own_stands;
 }
 
+/* There is no answer to the read, or it was refused. */
+static void
+fail_read(ElectionCore *core, const Op *op)
+{
+	for_each_election(core, e)
+		read_want_again(op, e);
+	if (op->renewal.number == 0 && ++core->read_failures >= core->config.nendpoints)
+		core->read_retry_ns = op->sent_ns +
+			core_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
+}
+
 uint32_t
 read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	uint32_t	standing = 0;
 
+	if (facts->kind != FACTS_ANSWER)
+	{
+		fail_read(core, facts->op);
+		return 0;
+	}
 	core->read_failures = 0;
 	core->read_retry_ns = 0;
 	for_each_election(core, e)
@@ -444,15 +404,4 @@ read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		read_finish(core, facts->op, e);
 	}
 	return standing;
-}
-
-/* The result of the read is still wanted. */
-void
-read_request_failed(ElectionCore *core, const Op *op)
-{
-	for_each_election(core, e)
-		read_want_again(op, e);
-	if (op->renewal.number == 0 && ++core->read_failures >= core->config.nendpoints)
-		core->read_retry_ns = op->sent_ns +
-			core_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
 }

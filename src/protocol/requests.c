@@ -100,12 +100,9 @@ core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election
 bool
 core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
 {
-	for (int i = 0; i < MAX_OPS; i++)
+	for_each_op(core, op)
 	{
-		const Op   *op = &core->ops[i];
-
-		if (op->id != 0 && op->kind == kind &&
-			(slots == ALL_SLOTS || (op->slots & slots) != 0))
+		if (op->kind == kind && (slots == ALL_SLOTS || (op->slots & slots) != 0))
 			return true;
 	}
 	return false;
@@ -120,17 +117,6 @@ core_find_election(ElectionCore *core, const Op *op)
 			return e->generation == op->generation ? e : NULL;
 	}
 	return NULL;
-}
-
-bool
-core_is_answer_awaited(const ElectionCore *core, uint64_t id)
-{
-	for (int i = 0; i < MAX_OPS; i++)
-	{
-		if (id != 0 && core->ops[i].id == id)
-			return true;
-	}
-	return false;
 }
 
 bool
@@ -163,14 +149,9 @@ core_send_txn(ElectionCore *core, const Op *op,
 			  const EtcdOp *success, int nsuccess,
 			  const EtcdOp *failure, int nfailure)
 {
-	EtcdRequest request = {.kind = ETCD_TXN};
+	EtcdRequest request = {.kind = ETCD_TXN, .compares = compares, .ncompares = ncompares,
+		.success = success, .nsuccess = nsuccess, .failure = failure, .nfailure = nfailure};
 
-	request.compares = compares;
-	request.ncompares = ncompares;
-	request.success = success;
-	request.nsuccess = nsuccess;
-	request.failure = failure;
-	request.nfailure = nfailure;
 	/* the queue may have large values of other programs */
 	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
 	/* a proclamation changes nothing that is remembered */

@@ -56,10 +56,8 @@ send_survey(ElectionCore *core, int64_t now_ns, Election *e)
 static EtcdCompare
 compare_kv(const EtcdKeyValue *kv, EtcdCompareTarget target)
 {
-	EtcdCompare compare = {.key = kv->key, .target = target};
-
-	compare.value = target == ETCD_COMPARE_MOD_REVISION ? kv->mod_revision : kv->create_revision;
-	return compare;
+	return (EtcdCompare) {.key = kv->key, .target = target,
+		.value = target == ETCD_COMPARE_MOD_REVISION ? kv->mod_revision : kv->create_revision};
 }
 
 /* Is it the key of an instance of ours: "<election>/<lease in hex>.pg"? */
@@ -78,9 +76,7 @@ is_ours(const Election *e, const EtcdKeyValue *kv)
 		return false;
 	for (size_t i = prefix_len; i < end; i++)
 	{
-		char		c = kv->key.data[i];
-
-		if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+		if (memchr("0123456789abcdef", kv->key.data[i], 16) == NULL)
 			return false;
 	}
 	return true;
@@ -302,35 +298,25 @@ take_answer(ElectionCore *core, const Op *op)
 }
 
 void
-transfer_request_failed(ElectionCore *core, const Op *op)
-{
-	Election   *e = take_answer(core, op);
-
-	if (e)
-		e->transfer.retry_ns = op->sent_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
-}
-
-void
 transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	const Op   *op = facts->op;
-	Election   *e;
+	Election   *e = take_answer(core, op);
 
-	if (facts->kind != FACTS_ANSWER)
-	{
-		transfer_request_failed(core, op);
-		return;
-	}
-	e = take_answer(core, op);
 	if (e == NULL)
 		return;
+	if (facts->kind != FACTS_ANSWER)
+	{
+		e->transfer.retry_ns = op->sent_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
+		return;
+	}
 	if (op->kind == OP_SURVEY || !facts->succeeded)
 	{
 		receive_survey(core, now_ns, e, facts);
 		return;
 	}
 	if (e->own.create_revision == e->transfer.own_revision)
-		own_key_transferred(core, now_ns, e, facts->revision);
+		own_key_finish_leaving(core, now_ns, e, facts->revision);
 	transfer_leader_seen(core, e);
 }
 

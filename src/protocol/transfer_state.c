@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * transfer_state.c
- *	  What the other parts tell a transfer: leadership, keys and contact that come
- *	  and go.
+ *	  What the other parts tell a transfer: its end, and the leader that is seen.
  *
  * Sends nothing.  transfer.c hands over.
  *
@@ -16,48 +15,6 @@ transfer_end(ElectionCore *core, Election *e, ElectionReply reply)
 	e->transfer.stage = TRANSFER_NONE;
 	e->transfer.op_id = 0;
 	core_reply(core, &e->transfer.ticket, reply);
-}
-
-void
-transfer_leadership_won(Election *e)
-{
-	e->transfer.better_revision = 0;
-	e->transfer.survey_ns = 0;
-
-	/* Another instance handed over to this one: this write confirms it. */
-	if (e->own.mod_revision > e->own.written_revision)
-		e->own.must_put_value = true;
-}
-
-void
-transfer_leadership_lost(ElectionCore *core, Election *e)
-{
-	if (e->transfer.stage == TRANSFER_SURVEYING)
-		transfer_end(core, e, ELECTION_FAILED);
-}
-
-void
-transfer_key_lost(Election *e)
-{
-	Transfer   *t = &e->transfer;
-
-	if (t->stage == TRANSFER_SENT)
-		t->stage = t->ticket != 0 ? TRANSFER_WATCHING : TRANSFER_NONE;
-}
-
-void
-transfer_disconnected(ElectionCore *core, Election *e)
-{
-	if (e->transfer.stage == TRANSFER_SENT)
-		core_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
-	else
-		transfer_end(core, e, ELECTION_NO_CONTACT);
-}
-
-void
-transfer_dropped(ElectionCore *core, Election *e)
-{
-	transfer_end(core, e, ELECTION_FAILED);
 }
 
 void

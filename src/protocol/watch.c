@@ -24,8 +24,7 @@ is_same_watch(const Watched *a, const Watched *b)
 {
 	return a->slot == b->slot && a->target == b->target &&
 		a->leader.create_revision == b->leader.create_revision &&
-		a->key.create_revision == b->key.create_revision && a->key.len == b->key.len &&
-		memcmp(a->key.data, b->key.data, a->key.len) == 0;
+		a->key.create_revision == b->key.create_revision && is_queue_key(&a->key, bytes_of_key(&b->key));
 }
 
 static bool
@@ -42,14 +41,14 @@ are_same_watches(const Watched *a, int na, const Watched *b, int nb)
 }
 
 static void
-add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *key)
+add_watch(Watched *list, int *n, int slot, WatchTarget target, QueueKey key)
 {
 	Watched    *watched = &list[(*n)++];
 
 	memset(watched, 0, sizeof(*watched));
 	watched->slot = slot;
 	watched->target = target;
-	watched->key = *key;
+	watched->key = key;
 }
 
 /*
@@ -61,17 +60,15 @@ add_watch(Watched *list, int *n, int slot, WatchTarget target, const QueueKey *k
 static void
 add_own_watch(Watched *list, int *n, int slot, const Election *e)
 {
-	QueueKey	own = {.create_revision = e->own.create_revision};
+	QueueKey	own = make_queue_key(bytes_of(e->own.key), e->own.create_revision);
 
-	own.len = strlen(e->own.key);
-	memcpy(own.data, e->own.key, own.len);
 	if (is_successor(e) && e->leader.key.len > 0)
 	{
-		add_watch(list, n, slot, WATCH_WAIT, &own);
+		add_watch(list, n, slot, WATCH_WAIT, own);
 		list[*n - 1].leader = e->leader.key;
 	}
 	else if (e->state != ELECTION_WAITING)
-		add_watch(list, n, slot, WATCH_OWN, &own);
+		add_watch(list, n, slot, WATCH_OWN, own);
 }
 
 static int
@@ -79,26 +76,23 @@ list_watches(const ElectionCore *core, Watched *list)
 {
 	int			n = 0;
 
-	for (int i = 0; i < core->max_elections; i++)
+	for_each_election(core, e)
 	{
-		const Election *e = &core->elections[i];
-		if (!is_used(e) || e->position.seen_revision == 0)
+		int			i = slot_of(core, e);
+
+		if (e->position.seen_revision == 0)
 			continue;
 		if (e->followed)
 		{
-			QueueKey	leader;
-			QueueKey	config;
-
-			patroni_watched_keys(e, &leader, &config);
-			add_watch(list, &n, i, WATCH_PATRONI, &leader);
-			add_watch(list, &n, i, WATCH_PATRONI, &config);
+			add_watch(list, &n, i, WATCH_PATRONI, make_queue_key(bytes_of(e->patroni.leader_key), 0));
+			add_watch(list, &n, i, WATCH_PATRONI, make_queue_key(bytes_of(e->patroni.config_key), 0));
 			continue;
 		}
 		if (is_queued(e))
 			add_own_watch(list, &n, i, e);
 		/* one's own key, which is being deleted or gone, needs no watch */
 		if (e->leader.key.len > 0 && !is_successor(e) && !is_queue_key(&e->leader.key, bytes_of(e->own.key)))
-			add_watch(list, &n, i, WATCH_LEADER, &e->leader.key);
+			add_watch(list, &n, i, WATCH_LEADER, e->leader.key);
 
 		/*
 		 * An observer of an election without candidates waits for the first
@@ -106,7 +100,7 @@ list_watches(const ElectionCore *core, Watched *list)
 		 * leaves wakes one waiter, and not all.
 		 */
 		if (e->leader.key.create_revision == 0 && !is_candidate(e))
-			add_watch(list, &n, i, WATCH_ANYBODY, &e->leader.key);
+			add_watch(list, &n, i, WATCH_ANYBODY, e->leader.key);
 	}
 	return n;
 }
@@ -134,8 +128,7 @@ set_wait_range(Watched *watched, EtcdWatch *watch)
 	}
 	memcpy(watched->range_end, high->data, high->len);
 	watched->range_end[high->len] = '\0';
-	watch->key.data = low->data;
-	watch->key.len = low->len;
+	watch->key = bytes_of_key(low);
 	watch->range_end.data = watched->range_end;
 	watch->range_end.len = high->len + 1;
 }
@@ -164,14 +157,10 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 		else if (list[i].target == WATCH_WAIT)
 			set_wait_range(&stream->watched[i], &watches[i]);
 		else
-		{
-			watches[i].key.data = stream->watched[i].key.data;
-			watches[i].key.len = stream->watched[i].key.len;
-		}
+			watches[i].key = bytes_of_key(&stream->watched[i].key);
 	}
 	stream->nwatched = n;
 	stream->ncreated = 0;
-	stream->open = n > 0;
 	stream->opened_ns = now_ns;
 	core->port.watch(core->port.ctx, watches, n);
 }
@@ -180,12 +169,9 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 static bool
 is_change_expected(ElectionCore *core, int64_t now_ns)
 {
-	for (int i = 0; i < MAX_OPS; i++)
+	for_each_op(core, op)
 	{
-		const Op   *op = &core->ops[i];
-
-		if (op->id != 0 &&
-			(op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_TRANSFER ||
+		if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_TRANSFER ||
 			 op->kind == OP_PATRONI_READ || (op->kind == OP_READ && op->renewal.number == 0)) &&
 			!core_is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
 			return true;
@@ -208,19 +194,10 @@ watch_reconcile(ElectionCore *core, int64_t now_ns)
 	if (is_change_expected(core, now_ns))
 		return;
 	n = list_watches(core, list);
-	if (are_same_watches(list, n, stream->watched, stream->open ? stream->nwatched : 0))
+	if (are_same_watches(list, n, stream->watched, stream->nwatched))
 		return;
-	if (stream->open || core_is_due(core, now_ns, stream->retry_ns))
+	if (stream->nwatched > 0 || core_is_due(core, now_ns, stream->retry_ns))
 		open_stream(core, now_ns, list, n);
-}
-
-static void
-see_event(ElectionCore *core, int64_t now_ns, const Watched *watched, const EtcdWatchEvent *event)
-{
-	if (watched->target == WATCH_PATRONI)
-		patroni_see_event(core, now_ns, &core->elections[watched->slot], event);
-	else
-		queue_see_event(core, watched, event);
 }
 
 bool
@@ -228,15 +205,20 @@ watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 {
 	WatchStream *stream = &core->stream;
 
-	if (frame->outcome != ETCD_ANSWERED)
-		return false;
 	if (frame->watch_id >= 1 && frame->watch_id <= stream->nwatched)
 	{
+		/* Handlers may change the wanted watches, but not the watched keys. */
+		const Watched *watched = &stream->watched[frame->watch_id - 1];
+
 		if (frame->created)
 			stream->ncreated++;
-		/* Handlers may change the wanted watches, but not the watched keys. */
 		for (int i = 0; i < frame->nevents; i++)
-			see_event(core, now_ns, &stream->watched[frame->watch_id - 1], &frame->events[i]);
+		{
+			if (watched->target == WATCH_PATRONI)
+				patroni_see_event(core, now_ns, &core->elections[watched->slot], &frame->events[i]);
+			else
+				queue_see_event(core, watched, &frame->events[i]);
+		}
 		queue_end_frame(core, now_ns);
 	}
 	return !frame->canceled && frame->watch_id >= 0;
@@ -247,7 +229,7 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 {
 	WatchStream *stream = &core->stream;
 
-	stream->open = false;
+	stream->nwatched = 0;
 	if (now_ns - stream->opened_ns >= WATCH_STABLE_NS)
 		stream->failures = 0;
 	stream->retry_ns = now_ns;
@@ -256,10 +238,15 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 
 	/*
 	 * A read shows the changes of the meantime; the next stream continues from
-	 * there.
+	 * there.  So it waits for as long as that.
 	 */
-	queue_watch_lost(core);
-	read_want_all(core);
-	read_postpone(core, stream->retry_ns);
-	patroni_postpone_reads(core, stream->retry_ns);
+	if (core->read_retry_ns < stream->retry_ns)
+		core->read_retry_ns = stream->retry_ns;
+	for_each_election(core, e)
+	{
+		e->position.ready_revision = 0;
+		e->read_wanted = true;
+		if (e->followed && e->retry_ns < stream->retry_ns)
+			e->retry_ns = stream->retry_ns;
+	}
 }

@@ -12,7 +12,7 @@
 void
 watch_close(ElectionCore *core)
 {
-	core->stream.open = false;
+	core->stream.nwatched = 0;
 	core->port.watch(core->port.ctx, NULL, 0);
 }
 
@@ -21,7 +21,7 @@ watch_close_if_incomplete(ElectionCore *core, int64_t now_ns)
 {
 	const WatchStream *stream = &core->stream;
 
-	if (stream->open && stream->ncreated < stream->nwatched &&
+	if (stream->ncreated < stream->nwatched &&
 		now_ns - stream->opened_ns >= lease_interval_ns(core))
 		watch_close(core);
 }
@@ -36,7 +36,7 @@ watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision)
 		if (watched->target == WATCH_WAIT && watched->slot == slot_of(core, e) &&
 			watched->key.create_revision == e->own.create_revision &&
 			watched->leader.create_revision == e->leader.key.create_revision)
-			return core->stream.open && watched->start_revision <= revision + 1;
+			return watched->start_revision <= revision + 1;
 	}
 	return false;
 }

@@ -64,37 +64,11 @@ api_require_leader(const char *election)
 static bool
 api_get_status(int index, EtcdLeaderStatus *status, Size size)
 {
-	EtcdLeaderStatus full = {0};
-	StatusRow	row;
-	const ElectionView *view = &row.shared.view;
+	EtcdLeaderStatus full;
 
 	if (index < 0 || index >= settings_election_count())
 		return false;
-	status_read_row(index, &row);
-
-	strlcpy(full.election, row.election, sizeof(full.election));
-	strlcpy(full.node_name, row.contact.node_name, sizeof(full.node_name));
-	full.role = row.role;
-	full.is_leader = row.is_leader;
-	if (row.has_leader)
-	{
-		strlcpy(full.leader, view->leader, sizeof(full.leader));
-		full.fencing_token = view->leader_revision;
-		full.leader_since = row.shared.leader_since;
-	}
-	full.valid_for_us = row.valid_for_us;
-	full.lease_id = view->lease;
-	strlcpy(full.key, view->key, sizeof(full.key));
-	full.create_revision = view->create_revision;
-	full.state = row.state;
-	strlcpy(full.endpoint, row.contact.endpoint, sizeof(full.endpoint));
-	full.connected = row.contact.connected;
-	full.last_contact = row.contact.last_contact;
-	strlcpy(full.last_error, row.contact.last_error, sizeof(full.last_error));
-	full.last_error_at = row.contact.last_error_at;
-	full.won = row.won;
-	full.lost = row.lost;
-
+	status_read_row(index, &full);
 	memcpy(status, &full, Min(size, sizeof(full)));
 	return true;
 }
@@ -142,17 +116,10 @@ api_wait_for_change(uint64 seen, long timeout_ms, uint32 wait_event)
 }
 
 static void
-add_hook_runs(EtcdLeaderStats *stats, const char *status, SharedCounter counter)
-{
-	stats->hook_runs[stats->nhook_statuses].status = status;
-	stats->hook_runs[stats->nhook_statuses++].count = stats_counter(counter);
-}
-
-static void
 api_get_stats(EtcdLeaderStats *stats, Size size)
 {
+	static const char *const hook_statuses[] = {"succeeded", "failed", "cancelled", "crashed"};
 	EtcdLeaderStats full = {0};
-	int64		answers = 0;
 
 	full.stats_reset = stats_reset_at();
 	full.requests = stats_counter(COUNTER_REQUESTS);
@@ -166,23 +133,22 @@ api_get_stats(EtcdLeaderStats *stats, Size size)
 	full.notifications_sent = stats_counter(COUNTER_NOTIFICATIONS_SENT);
 
 	/* the last bucket has no limit: it makes the number of answers */
-	for (int i = 0; i <= SHARED_LATENCY_BUCKETS; i++)
-	{
-		answers += stats_counter(COUNTER_LATENCY_BUCKETS + i);
-		if (i < SHARED_LATENCY_BUCKETS)
-		{
-			full.latency_buckets[i].limit_ns = stats_latency_limit_ns(i);
-			full.latency_buckets[i].count = answers;
-		}
-	}
 	full.nbuckets = SHARED_LATENCY_BUCKETS;
-	full.answers = answers;
+	for (int i = 0; i < full.nbuckets; i++)
+	{
+		full.answers += stats_counter(COUNTER_LATENCY_BUCKETS + i);
+		full.latency_buckets[i].limit_ns = stats_latency_limit_ns(i);
+		full.latency_buckets[i].count = full.answers;
+	}
+	full.answers += stats_counter(COUNTER_LATENCY_BUCKETS + full.nbuckets);
 	full.latency_sum_ns = stats_counter(COUNTER_LATENCY_NS_SUM);
 
-	add_hook_runs(&full, "succeeded", COUNTER_HOOKS_SUCCEEDED);
-	add_hook_runs(&full, "failed", COUNTER_HOOKS_FAILED);
-	add_hook_runs(&full, "cancelled", COUNTER_HOOKS_CANCELLED);
-	add_hook_runs(&full, "crashed", COUNTER_HOOKS_CRASHED);
+	full.nhook_statuses = lengthof(hook_statuses);
+	for (int i = 0; i < full.nhook_statuses; i++)
+	{
+		full.hook_runs[i].status = hook_statuses[i];
+		full.hook_runs[i].count = stats_counter(COUNTER_HOOKS_SUCCEEDED + i);
+	}
 
 	memcpy(stats, &full, Min(size, sizeof(full)));
 }
@@ -194,7 +160,7 @@ api_get_candidates(int index, EtcdLeaderCandidate *candidates, int max, Size siz
 		clock_now_ns() / NSEC_PER_USEC + timeout_ms * INT64CONST(1000);
 	SharedRequest request = {.command = COMMAND_CANDIDATES};
 	SharedReply *reply;
-	StatusRow	row;
+	EtcdLeaderStatus row;
 	int			n = -1;
 
 	if (index < 0 || index >= settings_election_count())
@@ -214,9 +180,7 @@ api_get_candidates(int index, EtcdLeaderCandidate *candidates, int max, Size siz
 		full.lease_id = candidate->lease;
 		full.create_revision = candidate->create_revision;
 		full.position = candidate->has_position ? i + 1 : 0;
-		full.is_self = election_is_followed(row.election) ?
-			strcmp(candidate->node, row.contact.node_name) == 0 :
-			strcmp(candidate->key, row.shared.view.key) == 0;
+		full.is_self = status_is_self(&row, candidate->key, candidate->node);
 		memcpy((char *) candidates + i * size, &full, Min(size, sizeof(full)));
 	}
 	pfree(reply);

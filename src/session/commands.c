@@ -37,19 +37,6 @@ static const Oid candidate_columns[] = {
 	INT4OID, TEXTOID, BOOLOID, BOOLOID, TEXTOID, TEXTOID, INT8OID
 };
 
-/* ERROR if Patroni decides who leads. */
-static void
-refuse_followed(int index)
-{
-	const char *election = settings_election_name(index);
-
-	if (election_is_followed(election))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("Patroni decides who leads election \"%s\"", utf8_to_server(election)),
-				 errhint("Use \"patronictl switchover\" or \"patronictl failover\".")));
-}
-
 /* A request about the election with that index. */
 static void
 init_request(SharedRequest *request, SharedCommand command, int index)
@@ -57,6 +44,24 @@ init_request(SharedRequest *request, SharedCommand command, int index)
 	memset(request, 0, sizeof(SharedRequest));
 	request->command = command;
 	strlcpy(request->election, settings_election_name(index), ELECTION_NAME_SIZE);
+}
+
+/*
+ * A request to change something in the election that argument number argno
+ * names, and the index of that.  ERROR if Patroni decides who leads.
+ */
+static int
+begin_change(FunctionCallInfo fcinfo, int argno, SharedRequest *request, SharedCommand command)
+{
+	int			index = functions_election_argument(fcinfo, argno);
+
+	init_request(request, command, index);
+	if (election_is_followed(request->election))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("Patroni decides who leads election \"%s\"", utf8_to_server(request->election)),
+				 errhint("Use \"patronictl switchover\" or \"patronictl failover\".")));
+	return index;
 }
 
 void
@@ -80,7 +85,7 @@ functions_report_no_elector(void)
  * until then, see mailbox_ask().
  */
 static SharedReply *
-ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
+ask(const SharedRequest *request, int64 until_us, const char *consequence)
 {
 	SharedReply *reply = palloc(sizeof(SharedReply));
 	const char *election;
@@ -121,12 +126,6 @@ ask_until(const SharedRequest *request, int64 until_us, const char *consequence)
 				 errmsg("this instance is not a candidate of election \"%s\"", election),
 				 errhint("\"%s\" shows its state; etcd_campaign() enters the election.", "etcd_leader_status")));
 	return reply;
-}
-
-static SharedReply *
-ask(const SharedRequest *request, const char *consequence)
-{
-	return ask_until(request, PG_INT64_MAX, consequence);
 }
 
 /*
@@ -200,15 +199,13 @@ notice_no_successor(int index, bool rejoin, int64 lease_before)
 Datum
 etcd_resign(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 0);
-	int64		lease = own_lease(index);
 	SharedRequest request;
 	SharedReply *reply;
+	int			index = begin_change(fcinfo, 0, &request, COMMAND_RESIGN);
+	int64		lease = own_lease(index);
 
-	refuse_followed(index);
-	init_request(&request, COMMAND_RESIGN, index);
 	request.rejoin = PG_ARGISNULL(1) ? true : PG_GETARG_BOOL(1);
-	reply = ask(&request,
+	reply = ask(&request, PG_INT64_MAX,
 				"Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
 	if (reply->outcome == ELECTION_DONE)
 		notice_no_successor(index, request.rejoin, lease);
@@ -221,13 +218,11 @@ etcd_resign(PG_FUNCTION_ARGS)
 Datum
 etcd_campaign(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 0);
 	SharedRequest request;
 	SharedReply *reply;
 
-	refuse_followed(index);
-	init_request(&request, COMMAND_CAMPAIGN, index);
-	reply = ask(&request, "The instance will enter the election as soon as etcd answers.");
+	(void) begin_change(fcinfo, 0, &request, COMMAND_CAMPAIGN);
+	reply = ask(&request, PG_INT64_MAX, "The instance will enter the election as soon as etcd answers.");
 	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
 }
 
@@ -237,18 +232,11 @@ etcd_campaign(PG_FUNCTION_ARGS)
 Datum
 etcd_proclaim(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 1);
 	SharedRequest request;
 	char	   *value;
 
-	refuse_followed(index);
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("the value to proclaim must not be null")));
-
-	value = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	value = pg_server_to_any(value, strlen(value), PG_UTF8);
+	(void) begin_change(fcinfo, 1, &request, COMMAND_PROCLAIM);
+	value = functions_text_argument(fcinfo, 0, "the value to proclaim");
 	if (value[0] == '\0' || strlen(value) >= ELECTION_VALUE_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -261,9 +249,8 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 					 errmsg("the value to proclaim must not contain control characters")));
 	}
 
-	init_request(&request, COMMAND_PROCLAIM, index);
 	strlcpy(request.value, value, ELECTION_VALUE_SIZE);
-	(void) ask(&request, "The value will be put as soon as etcd answers.");
+	(void) ask(&request, PG_INT64_MAX, "The value will be put as soon as etcd answers.");
 	PG_RETURN_VOID();
 }
 
@@ -273,17 +260,14 @@ refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 {
 	const char *election = utf8_to_server(request->election);
 	const char *node = utf8_to_server(request->value);
-	char	   *leader;
 
 	switch (outcome)
 	{
 		case ELECTION_NOT_LEADER:
-			leader = status_leader_for_message(index);
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("this instance does not lead election \"%s\"", election),
-					 leader != NULL ? errdetail("The leader is \"%s\".", leader) :
-					 errdetail("No leader is known."),
+					 status_errdetail_leader(index),
 					 errhint("Call etcd_transfer() on the leader.")));
 			break;
 		case ELECTION_NO_SUCH_CANDIDATE:
@@ -321,21 +305,12 @@ refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 Datum
 etcd_transfer(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 1);
-	int64		until_us = functions_timeout_argument(fcinfo, 2);
 	SharedRequest request;
 	SharedReply *reply;
-	char	   *node;
+	int			index = begin_change(fcinfo, 1, &request, COMMAND_TRANSFER);
+	int64		until_us = functions_timeout_argument(fcinfo, 2);
+	char	   *node = functions_text_argument(fcinfo, 0, "the node to hand over to");
 
-	refuse_followed(index);
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("the node to hand over to must not be null")));
-	node = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	node = pg_server_to_any(node, strlen(node), PG_UTF8);
-
-	init_request(&request, COMMAND_TRANSFER, index);
 	request.until_ns = until_us == PG_INT64_MAX ? PG_INT64_MAX : until_us * NSEC_PER_USEC;
 	if (strlen(node) >= ELECTION_VALUE_SIZE)
 	{
@@ -343,8 +318,8 @@ etcd_transfer(PG_FUNCTION_ARGS)
 		refuse_transfer(&request, index, ELECTION_NO_SUCH_CANDIDATE);
 	}
 	strlcpy(request.value, node, ELECTION_VALUE_SIZE);
-	reply = ask_until(&request, until_us,
-					  "If leadership has ended here, the hand-over goes on as soon as etcd answers.");
+	reply = ask(&request, until_us,
+				"If leadership has ended here, the hand-over goes on as soon as etcd answers.");
 	if (reply == NULL)
 		PG_RETURN_BOOL(false);
 	refuse_transfer(&request, index, reply->outcome);
@@ -369,29 +344,21 @@ etcd_candidates(PG_FUNCTION_ARGS)
 	/* page by page, all as of the revision at which the first one was read */
 	do
 	{
-		SharedElection election;
-		SharedContact contact;
-		bool		followed = election_is_followed(request.election);
+		EtcdLeaderStatus own;
 
-		reply = ask(&request, NULL);
-		if (!status_read(index, &election))
-			election.view.key[0] = '\0';
-		shared_state_read_contact(&contact);
+		reply = ask(&request, PG_INT64_MAX, NULL);
+		status_read_row(index, &own);
 
 		for (int i = 0; i < reply->ncandidates; i++)
 		{
 			const SharedCandidate *candidate = &reply->candidates[i];
-			bool		is_self = followed ?
-				strcmp(candidate->node, contact.node_name) == 0 :
-				strcmp(candidate->key, election.view.key) == 0;
 
 			if (candidate->has_position)
-				row_add_value(&row, Int32GetDatum(++position));
-			else
-				row_add_null(&row);
+				position++;
+			row_add(&row, Int32GetDatum(position), !candidate->has_position);
 			row_add_value(&row, CStringGetTextDatum(utf8_to_server(candidate->node)));
 			row_add_value(&row, BoolGetDatum(candidate->has_position && position == 1));
-			row_add_value(&row, BoolGetDatum(is_self));
+			row_add_value(&row, BoolGetDatum(status_is_self(&own, candidate->key, candidate->node)));
 			row_add_text(&row, candidate->key);
 			row_add_lease(&row, candidate->lease);
 			row_add_number(&row, candidate->create_revision);

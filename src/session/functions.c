@@ -46,8 +46,8 @@ PG_FUNCTION_INFO_V1(etcd_leader_check_version);
 /* The columns of the functions that return rows, as the SQL script has them. */
 static const Oid status_columns[] = {
 	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID,
-	TEXTOID, TEXTOID, INT8OID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TEXTOID,
-	TIMESTAMPTZOID, INT8OID, INT8OID
+	TEXTOID, TEXTOID, INT8OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID,
+	TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID
 };
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
@@ -58,8 +58,8 @@ static const Oid stats_columns[] = {
 
 /* ---- arguments --------------------------------------------------------- */
 
-static inline void
-require_preloaded(void)
+void
+functions_require_preloaded(void)
 {
 	if (unlikely(!shared_state_is_attached()))
 		ereport(ERROR,
@@ -68,54 +68,41 @@ require_preloaded(void)
 				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
 }
 
-void
-functions_require_preloaded(void)
-{
-	require_preloaded();
-}
-
-/* The index of a named election; ERROR if this session's settings lack it. */
-static int
-named_election(text *name)
-{
-	char	   *str = VARDATA_ANY(name);
-	int			len = (int) VARSIZE_ANY_EXHDR(name);
-	char	   *utf8 = pg_server_to_any(str, len, PG_UTF8);
-	int			index;
-
-	/* without a conversion it was not copied, and has no NUL */
-	if (utf8 != str)
-		len = (int) strlen(utf8);
-	index = settings_election_index(utf8, len);
-	if (index < 0)
-		status_report_no_election(text_to_cstring(name));
-	if (utf8 != str)
-		pfree(utf8);
-	return index;
-}
-
-/* The index of the first election; ERROR if the settings name none. */
-static inline int
-first_election(void)
-{
-	int			index = settings_election_index(NULL, 0);
-
-	if (unlikely(index < 0))
-		status_report_no_election(NULL);
-	return index;
-}
-
-static inline int
-election_argument(FunctionCallInfo fcinfo, int argno)
-{
-	require_preloaded();
-	return PG_ARGISNULL(argno) ? first_election() : named_election(PG_GETARG_TEXT_PP(argno));
-}
-
 int
 functions_election_argument(FunctionCallInfo fcinfo, int argno)
 {
-	return election_argument(fcinfo, argno);
+	text	   *name = NULL;
+	char	   *utf8 = NULL;
+	int			len = 0;
+	int			index;
+
+	functions_require_preloaded();
+	if (!PG_ARGISNULL(argno))
+	{
+		name = PG_GETARG_TEXT_PP(argno);
+		len = (int) VARSIZE_ANY_EXHDR(name);
+		utf8 = pg_server_to_any(VARDATA_ANY(name), len, PG_UTF8);
+		/* without a conversion it was not copied, and has no NUL */
+		if (utf8 != VARDATA_ANY(name))
+			len = (int) strlen(utf8);
+	}
+	index = settings_election_index(utf8, len);
+	if (unlikely(index < 0))
+		status_report_no_election(name ? text_to_cstring(name) : NULL);
+	return index;
+}
+
+char *
+functions_text_argument(FunctionCallInfo fcinfo, int argno, const char *meaning)
+{
+	char	   *value;
+
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", meaning)));
+	value = text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	return pg_server_to_any(value, (int) strlen(value), PG_UTF8);
 }
 
 int64
@@ -145,7 +132,7 @@ functions_timeout_argument(FunctionCallInfo fcinfo, int argno)
 Datum
 etcd_is_leader(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(status_leads(election_argument(fcinfo, 0)));
+	PG_RETURN_BOOL(status_leads(functions_election_argument(fcinfo, 0)));
 }
 
 /*
@@ -154,7 +141,7 @@ etcd_is_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_current_leader(PG_FUNCTION_ARGS)
 {
-	const char *leader = status_current_leader(election_argument(fcinfo, 0));
+	const char *leader = status_current_leader(functions_election_argument(fcinfo, 0));
 
 	if (leader == NULL)
 		PG_RETURN_NULL();
@@ -167,7 +154,7 @@ etcd_current_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = status_token(election_argument(fcinfo, 0));
+	int64		token = status_token(functions_election_argument(fcinfo, 0));
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -180,7 +167,7 @@ etcd_fencing_token(PG_FUNCTION_ARGS)
 Datum
 etcd_require_leader(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(fence_require(election_argument(fcinfo, 0)));
+	PG_RETURN_INT64(fence_require(functions_election_argument(fcinfo, 0)));
 }
 
 /*
@@ -191,34 +178,32 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 {
 	Row			row = {0};
 
-	require_preloaded();
+	functions_require_preloaded();
 	ROWS_BEGIN(status_columns);
 	for (int i = 0; i < settings_election_count(); i++)
 	{
-		StatusRow	status;
-		const ElectionView *view = &status.shared.view;
+		EtcdLeaderStatus status;
 
 		status_read_row(i, &status);
 		row_add_text(&row, status.election);
-		row_add_text(&row, status.contact.node_name);
+		row_add_text(&row, status.node_name);
 		row_add_text(&row, status.role);
 		row_add_value(&row, BoolGetDatum(status.is_leader));
-		if (status.has_leader)
-			row_add_value(&row, CStringGetTextDatum(utf8_to_server(view->leader)));
-		else
-			row_add_null(&row);
-		row_add_number(&row, status.has_leader ? view->leader_revision : 0);
-		row_add_time(&row, status.has_leader ? status.shared.leader_since : 0);
+		/* the name of a leader may be empty */
+		row_add(&row, CStringGetTextDatum(utf8_to_server(status.leader)), status.fencing_token == 0);
+		row_add_number(&row, status.fencing_token);
+		row_add_time(&row, status.leader_since);
 		row_add_interval(&row, status.valid_for_us);
-		row_add_lease(&row, view->lease);
-		row_add_text(&row, view->key);
-		row_add_number(&row, view->create_revision);
+		row_add_lease(&row, status.lease_id);
+		row_add_text(&row, status.key);
+		row_add_number(&row, status.create_revision);
 		row_add_text(&row, status.state);
-		row_add_text(&row, status.contact.endpoint);
-		row_add_value(&row, BoolGetDatum(status.contact.connected));
-		row_add_time(&row, status.contact.last_contact);
-		row_add_text(&row, status.contact.last_error);
-		row_add_time(&row, status.contact.last_error_at);
+		row_add_text(&row, status.endpoint);
+		row_add_text(&row, status.protocol);
+		row_add_value(&row, BoolGetDatum(status.connected));
+		row_add_time(&row, status.last_contact);
+		row_add_text(&row, status.last_error);
+		row_add_time(&row, status.last_error_at);
 		row_add_value(&row, Int64GetDatum(status.won));
 		row_add_value(&row, Int64GetDatum(status.lost));
 		row_put(fcinfo, &row);
@@ -233,33 +218,11 @@ add_latencies(Row *row)
 	int64		answers = stats_counter(COUNTER_ANSWERS);
 	double		sum_ms = (double) stats_counter(COUNTER_LATENCY_NS_SUM) / NSEC_PER_MSEC;
 
-	if (answers > 0)
-	{
-		row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NSEC_PER_MSEC));
-		row_add_value(row, Float8GetDatum(sum_ms / answers));
-		row_add_value(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NSEC_PER_MSEC));
-	}
-	else
-	{
-		row_add_null(row);
-		row_add_null(row);
-		row_add_null(row);
-	}
+	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NSEC_PER_MSEC), answers == 0);
+	row_add(row, Float8GetDatum(sum_ms / Max(answers, 1)), answers == 0);
+	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NSEC_PER_MSEC), answers == 0);
 	row_add_value(row, Float8GetDatum(sum_ms));
 	row_add_value(row, Int64GetDatum(answers));
-}
-
-/*
- * How many notifiers there should be, and how many are at work.  A standby has
- * none, as it cannot NOTIFY.
- */
-static void
-add_notifiers(Row *row)
-{
-	int			expected = RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases));
-
-	row_add_value(row, Int32GetDatum(expected));
-	row_add_value(row, Int32GetDatum(notifier_register_running()));
 }
 
 /*
@@ -268,23 +231,13 @@ add_notifiers(Row *row)
 Datum
 etcd_leader_stats(PG_FUNCTION_ARGS)
 {
-	static const SharedCounter before_lost[] = {
-		COUNTER_REQUESTS,
-		COUNTER_FAILURES,
-		COUNTER_TIMEOUTS,
-		COUNTER_ENDPOINT_SWITCHES,
-		COUNTER_LEASES_GRANTED,
-		COUNTER_KEEPALIVES,
-		COUNTER_WATCH_RESTARTS,
-		COUNTER_ELECTIONS_WON
-	};
 	Row			row = {0};
 
-	require_preloaded();
+	functions_require_preloaded();
 	ROWS_BEGIN(stats_columns);
 
-	for (Size i = 0; i < lengthof(before_lost); i++)
-		row_add_value(&row, Int64GetDatum(stats_counter(before_lost[i])));
+	for (SharedCounter counter = COUNTER_REQUESTS; counter <= COUNTER_ELECTIONS_WON; counter++)
+		row_add_value(&row, Int64GetDatum(stats_counter(counter)));
 	for (int reason = ELECTION_REASON_RESIGNED; reason <= ELECTION_REASON_HISTORY_CHANGED; reason++)
 		row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_ELECTIONS_LOST + reason)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_NOTIFICATIONS_SENT)));
@@ -293,7 +246,9 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	add_latencies(&row);
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_COMMITS_REFUSED)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_STATEMENTS_CANCELLED)));
-	add_notifiers(&row);
+	/* the notifiers that there should be, and those at work; a standby cannot NOTIFY */
+	row_add_value(&row, Int32GetDatum(RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases))));
+	row_add_value(&row, Int32GetDatum(notifier_register_running()));
 	row_add_text(&row, ETCD_LEADER_VERSION);
 	row_add_time(&row, stats_reset_at());
 	row_put(fcinfo, &row);
@@ -306,7 +261,7 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 Datum
 etcd_leader_stats_reset(PG_FUNCTION_ARGS)
 {
-	require_preloaded();
+	functions_require_preloaded();
 	stats_reset();
 	PG_RETURN_VOID();
 }

@@ -23,6 +23,12 @@ extern void functions_require_preloaded(void);
 extern int	functions_election_argument(FunctionCallInfo fcinfo, int argno);
 
 /*
+ * A text argument, in UTF-8, palloc'd.  ERROR 22004 if it is null, which names
+ * its meaning, such as "the key to read".
+ */
+extern char *functions_text_argument(FunctionCallInfo fcinfo, int argno, const char *meaning);
+
+/*
  * When a timeout argument will be over, on the clock of clock_now_ns() but in
  * microseconds, which have room for all that an interval can say; PG_INT64_MAX
  * if it is NULL or infinite.  Months and days are counted from today.

@@ -13,18 +13,14 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "funcapi.h"
-#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/tuplestore.h"
 
 #include "base/utf8.h"
 #include "etcd/etcd_text.h"
 #include "functions.h"
 #include "rows.h"
 #include "shared/mailbox.h"
-#include "shared/shared_state.h"
 
 PG_FUNCTION_INFO_V1(etcd_get);
 
@@ -43,14 +39,8 @@ static const Oid get_columns[] = {TEXTOID, TEXTOID, INT8OID, INT8OID};
 static char *
 key_argument(FunctionCallInfo fcinfo)
 {
-	char	   *key;
+	char	   *key = functions_text_argument(fcinfo, 0, "the key to read");
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("the key to read must not be null")));
-	key = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	key = pg_server_to_any(key, (int) strlen(key), PG_UTF8);
 	if (strlen(key) > MAX_KEY_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -75,7 +65,7 @@ text_datum(const char *data, Size len)
  * was, for the next one.
  */
 static void
-put_keys(ReturnSetInfo *rsinfo, const char *page, int nkeys, const char **last, Size *last_len)
+put_keys(FunctionCallInfo fcinfo, const char *page, int nkeys, const char **last, Size *last_len)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "etcd_get row", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller_context = MemoryContextSwitchTo(context);
@@ -83,16 +73,15 @@ put_keys(ReturnSetInfo *rsinfo, const char *page, int nkeys, const char **last, 
 	for (int i = 0; i < nkeys; i++)
 	{
 		SharedKeyValue head;
-		Datum		values[lengthof(get_columns)];
-		bool		nulls[lengthof(get_columns)] = {false};
+		Row			row = {0};
 
 		memcpy(&head, page, sizeof(head));
 		page += sizeof(head);
-		values[0] = text_datum(page, head.key_len);
-		values[1] = text_datum(page + head.key_len, head.value_len);
-		values[2] = Int64GetDatum(head.create_revision);
-		values[3] = Int64GetDatum(head.mod_revision);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		row_add_value(&row, text_datum(page, head.key_len));
+		row_add_value(&row, text_datum(page + head.key_len, head.value_len));
+		row_add_value(&row, Int64GetDatum(head.create_revision));
+		row_add_value(&row, Int64GetDatum(head.mod_revision));
+		row_put(fcinfo, &row);
 		*last = page;
 		*last_len = head.key_len;
 		page += head.key_len + head.value_len;
@@ -159,7 +148,7 @@ etcd_get(PG_FUNCTION_ARGS)
 			continue;
 		}
 		check_reply(reply, key);
-		put_keys((ReturnSetInfo *) fcinfo->resultinfo, page, reply->nkeys, &last, &last_len);
+		put_keys(fcinfo, page, reply->nkeys, &last, &last_len);
 		if (!reply->more)
 			break;
 

@@ -37,46 +37,37 @@ rows_begin(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns)
 }
 
 void
-row_add_value(Row *row, Datum value)
+row_add(Row *row, Datum value, bool is_null)
 {
 	Assert(row->ncolumns < ROW_MAX_COLUMNS);
 	row->values[row->ncolumns] = value;
-	row->nulls[row->ncolumns++] = false;
+	row->nulls[row->ncolumns++] = is_null;
 }
 
 void
-row_add_null(Row *row)
+row_add_value(Row *row, Datum value)
 {
-	Assert(row->ncolumns < ROW_MAX_COLUMNS);
-	row->values[row->ncolumns] = (Datum) 0;
-	row->nulls[row->ncolumns++] = true;
+	row_add(row, value, false);
 }
 
 void
 row_add_text(Row *row, const char *utf8)
 {
-	if (utf8 == NULL || utf8[0] == '\0')
-		row_add_null(row);
-	else
-		row_add_value(row, CStringGetTextDatum(utf8_to_server(utf8)));
+	bool		is_null = utf8 == NULL || utf8[0] == '\0';
+
+	row_add(row, is_null ? (Datum) 0 : CStringGetTextDatum(utf8_to_server(utf8)), is_null);
 }
 
 void
 row_add_number(Row *row, int64 number)
 {
-	if (number == 0)
-		row_add_null(row);
-	else
-		row_add_value(row, Int64GetDatum(number));
+	row_add(row, Int64GetDatum(number), number == 0);
 }
 
 void
 row_add_time(Row *row, TimestampTz at)
 {
-	if (at == 0)
-		row_add_null(row);
-	else
-		row_add_value(row, TimestampTzGetDatum(at));
+	row_add(row, TimestampTzGetDatum(at), at == 0);
 }
 
 void
@@ -85,10 +76,7 @@ row_add_interval(Row *row, int64 us)
 	Interval   *interval = palloc0(sizeof(Interval));
 
 	interval->time = us;
-	if (us == 0)
-		row_add_null(row);
-	else
-		row_add_value(row, IntervalPGetDatum(interval));
+	row_add(row, IntervalPGetDatum(interval), us == 0);
 }
 
 void

@@ -29,9 +29,9 @@ extern void rows_begin(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns
 
 #define ROWS_BEGIN(columns) rows_begin(fcinfo, (columns), lengthof(columns))
 
-/* Adds a column. */
+/* Adds a column: a value, or null; and a value that is never null. */
+extern void row_add(Row *row, Datum value, bool is_null);
 extern void row_add_value(Row *row, Datum value);
-extern void row_add_null(Row *row);
 
 /* Text that came from etcd; NULL or empty is null. */
 extern void row_add_text(Row *row, const char *utf8);

@@ -39,30 +39,33 @@ static const Oid event_columns[] = {
 	TEXTOID, TEXTOID, INT8OID
 };
 
-/* The wait event of sessions that wait for something to be published. */
-static uint32
-published_wait_event(void)
+/*
+ * Sleeps until something is published, or until the time is over; false if it
+ * was over already.  until_us: see functions_timeout_argument().
+ */
+static bool
+sleep_until(int64 until_us)
 {
 	static uint32 wait_event = 0;
+	long		left_ms = clock_remaining_ms(until_us);
 
 	if (wait_event == 0)
 		wait_event = compat_wait_event("EtcdLeaderWait");
-	return wait_event;
+	if (left_ms != 0)
+		(void) events_sleep(left_ms, wait_event);
+	return left_ms != 0;
 }
 
-/*
- * Waits until this instance leads, or until the time is over; does it lead?
- * until_us: see functions_timeout_argument().
- */
+/* Waits until this instance leads, or until the time is over; does it lead? */
 static bool
 wait_for_leadership(int index, int64 until_us)
 {
 	bool		leading;
-	long		left_ms;
 
 	events_prepare_to_sleep();
-	while (!(leading = status_leads(index)) && (left_ms = clock_remaining_ms(until_us)) != 0)
-		(void) events_sleep(left_ms, published_wait_event());
+	do
+		leading = status_leads(index);
+	while (!leading && sleep_until(until_us));
 	events_cancel_sleep();
 	return leading;
 }
@@ -72,12 +75,10 @@ static void
 wait_for_event(int64 after, int64 until_us)
 {
 	SharedEvent event;
-	long		left_ms;
 
 	events_prepare_to_sleep();
-	while (!events_next(after, &event) &&
-		   (left_ms = clock_remaining_ms(until_us)) != 0)
-		(void) events_sleep(left_ms, published_wait_event());
+	while (!events_next(after, &event) && sleep_until(until_us))
+		;
 	events_cancel_sleep();
 }
 
@@ -101,10 +102,7 @@ put_events(FunctionCallInfo fcinfo, int64 after)
 		row_add_number(&row, event.leader_revision);
 		row_add_text(&row, event.reason);
 		row_add_text(&row, event.key);
-		if (event.has_value)
-			row_add_value(&row, CStringGetTextDatum(utf8_to_server(event.value)));
-		else
-			row_add_null(&row);
+		row_add(&row, CStringGetTextDatum(utf8_to_server(event.value)), !event.has_value);
 		row_add_number(&row, event.revision);
 		row_put(fcinfo, &row);
 		after = event.seq;

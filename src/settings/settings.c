@@ -26,6 +26,7 @@ char	   *settings_ssl_ca_file;
 char	   *settings_ssl_cert_file;
 char	   *settings_ssl_key_file;
 int			settings_ssl_min_protocol_version;
+int			settings_protocol;
 char	   *settings_elections;
 char	   *settings_watched_prefixes;
 char	   *settings_node_name;
@@ -67,6 +68,19 @@ settings_split(const char *value)
 	if (!SplitGUCList(pstrdup(value), ',', &elements))
 		elog(ERROR, "invalid list in a setting of etcd_leader: %s", value);
 	return elements;
+}
+
+bool
+settings_is_listed(const List *strings, const char *string)
+{
+	ListCell   *cell;
+
+	foreach(cell, strings)
+	{
+		if (strcmp(lfirst(cell), string) == 0)
+			return true;
+	}
+	return false;
 }
 
 List *
@@ -196,23 +210,10 @@ settings_resolve_node_name(char *buf, size_t size)
 	}
 }
 
-/* A timeout GUC: -1 becomes a ninth of the TTL. */
-static int
-resolve_timeout_ms(int timeout_ms, int ttl_ms)
+int
+settings_resolve_timeout_ms(int timeout_ms, int ttl_ms)
 {
 	return timeout_ms < 0 ? ttl_ms / 9 : timeout_ms;
-}
-
-int
-settings_resolve_request_timeout_ms(int ttl_ms)
-{
-	return resolve_timeout_ms(settings_request_timeout_ms, ttl_ms);
-}
-
-int
-settings_resolve_connect_timeout_ms(int ttl_ms)
-{
-	return resolve_timeout_ms(settings_connect_timeout_ms, ttl_ms);
 }
 
 int

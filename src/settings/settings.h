@@ -10,6 +10,7 @@
 
 #include "nodes/pg_list.h"
 
+#include "etcd/etcd_client.h"
 #include "protocol/election.h"
 
 typedef enum CandidateMode
@@ -35,6 +36,7 @@ extern char *settings_ssl_ca_file;
 extern char *settings_ssl_cert_file;
 extern char *settings_ssl_key_file;
 extern int	settings_ssl_min_protocol_version;	/* SslMinProtocol */
+extern int	settings_protocol;	/* EtcdProtocol */
 extern char *settings_elections;
 extern char *settings_watched_prefixes;
 extern char *settings_node_name;
@@ -96,6 +98,9 @@ extern bool settings_exposes_password(const char *url);
  */
 extern List *settings_split(const char *value);
 
+/* Is the string in such a List? */
+extern bool settings_is_listed(const List *strings, const char *string);
+
 /*
  * The URLs of etcd_leader.endpoints, palloc'd; a host and a port have become
  * one.
@@ -140,9 +145,8 @@ extern bool settings_follow_patroni(void);
 /* The node name in force: node_name, else cluster_name, else hostname:port. */
 extern void settings_resolve_node_name(char *buf, size_t size);
 
-/* The timeouts in force, in ms: -1 becomes a ninth of the TTL. */
-extern int	settings_resolve_request_timeout_ms(int ttl_ms);
-extern int	settings_resolve_connect_timeout_ms(int ttl_ms);
+/* A timeout in force, in ms: -1 becomes a ninth of the TTL. */
+extern int	settings_resolve_timeout_ms(int timeout_ms, int ttl_ms);
 
 /*
  * The safety margin in force, in ms: -1 becomes a tenth of the TTL.  A larger

@@ -26,14 +26,8 @@ typedef struct CrashMemory
 
 static CrashMemory *memory_kept = NULL;
 
-static void
-init_crash_memory(void)
-{
-	pg_atomic_init_u32(&memory_kept->current, 0);
-}
-
 const SharedPart crash_memory_part = {
-	.name = "memory of the elector", .size = sizeof(CrashMemory), .memory = (void **) &memory_kept, .init = init_crash_memory,
+	.name = "memory of the elector", .size = sizeof(CrashMemory), .memory = (void **) &memory_kept,
 	.is_lasting = true
 };
 

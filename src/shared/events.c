@@ -262,7 +262,7 @@ next_of_ring(EventRing *ring, int64 after, int64 last, SharedEvent *event, bool 
  * ring yet.
  */
 bool
-events_next(int64 after, SharedEvent *event)
+events_next_of(EventSources sources, int64 after, SharedEvent *event)
 {
 	int64		last = events_last();
 	bool		outrun;
@@ -272,12 +272,14 @@ events_next(int64 after, SharedEvent *event)
 	do
 	{
 		SharedEvent change;
-		bool		found;
+		bool		found = false;
 
 		pg_read_barrier();
 		outrun = false;
-		found = next_of_ring(elections_ring, after, last, event, &outrun);
-		if (next_of_ring(changes_ring, after, last, &change, &outrun) &&
+		if (sources != EVENTS_OF_CHANGES)
+			found = next_of_ring(elections_ring, after, last, event, &outrun);
+		if (sources != EVENTS_BUT_CHANGES &&
+			next_of_ring(changes_ring, after, last, &change, &outrun) &&
 			(!found || change.seq < event->seq))
 		{
 			*event = change;
@@ -288,37 +290,6 @@ events_next(int64 after, SharedEvent *event)
 		last = events_last();
 	} while (outrun);
 	return false;
-}
-
-static bool
-next_of_one_ring(EventRing *ring, int64 after, SharedEvent *event)
-{
-	bool		outrun;
-
-	do
-	{
-		int64		last = events_last();
-
-		if (after < 0 || after > last)
-			after = 0;
-		pg_read_barrier();
-		outrun = false;
-		if (next_of_ring(ring, after, last, event, &outrun))
-			return true;
-	} while (outrun);
-	return false;
-}
-
-bool
-events_next_change(int64 after, SharedEvent *event)
-{
-	return next_of_one_ring(changes_ring, after, event);
-}
-
-bool
-events_next_but_changes(int64 after, SharedEvent *event)
-{
-	return next_of_one_ring(elections_ring, after, event);
 }
 
 void

@@ -81,6 +81,13 @@ extern int64 events_last(void);
  */
 extern int64 events_start(void);
 
+typedef enum EventSources
+{
+	EVENTS_ALL,
+	EVENTS_OF_CHANGES,			/* the changes alone, */
+	EVENTS_BUT_CHANGES			/* or all others */
+} EventSources;
+
 /*
  * The first event with a seq above `after` that is still there.  False: none
  * such.  Changes that have made room for newer ones become one event without a
@@ -88,11 +95,13 @@ extern int64 events_start(void);
  * before the wall clock was set back, and counts as 0: better an event twice
  * than none.
  */
-extern bool events_next(int64 after, SharedEvent *event);
+extern bool events_next_of(EventSources sources, int64 after, SharedEvent *event);
 
-/* The same among the changes alone, or among all others. */
-extern bool events_next_change(int64 after, SharedEvent *event);
-extern bool events_next_but_changes(int64 after, SharedEvent *event);
+static inline bool
+events_next(int64 after, SharedEvent *event)
+{
+	return events_next_of(EVENTS_ALL, after, event);
+}
 
 /*
  * Waiting for anything that is published: an event, a leadership.  prepare,

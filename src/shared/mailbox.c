@@ -19,10 +19,6 @@
 #include "mailbox.h"
 #include "shared_state.h"
 
-/* The last one is for COMMAND_GET, and for nothing else. */
-#define MAILBOX_SIZE	17
-#define PAGE_PLACE		(MAILBOX_SIZE - 1)
-
 /*
  * COMMAND_VERIFY and COMMAND_TRANSFER must not use the first places.  The
  * elector may keep such requests for long.  They must not block a resignation.
@@ -44,7 +40,7 @@
  */
 typedef enum PlaceState
 {
-	PLACE_FREE,
+	PLACE_FREE = 0,				/* as all begin */
 	PLACE_CLAIMED,
 	PLACE_WAITING,
 	PLACE_TAKEN,
@@ -67,27 +63,18 @@ typedef struct Mailbox
 } Mailbox;
 
 static Mailbox *mailbox = NULL;
+char	   *mailbox_page = NULL;
 
 static void
 init_mailbox(void)
 {
 	ConditionVariableInit(&mailbox->place_freed);
 	for (int i = 0; i < MAILBOX_SIZE; i++)
-	{
-		pg_atomic_init_u32(&mailbox->places[i].state, PLACE_FREE);
 		ConditionVariableInit(&mailbox->places[i].replied);
-	}
-}
-
-static char *mailbox_page_memory = NULL;
-
-static void
-init_mailbox_page(void)
-{
 }
 
 const SharedPart mailbox_page_part = {
-	.name = "etcd_leader mailbox page", .size = SHARED_PAGE_SIZE, .memory = (void **) &mailbox_page_memory, .init = init_mailbox_page,
+	.name = "etcd_leader mailbox page", .size = SHARED_PAGE_SIZE, .memory = (void **) &mailbox_page,
 	.is_large = true
 };
 
@@ -146,9 +133,9 @@ const SharedPart mailbox_part = {
 static pg_noinline MailboxPlace *
 claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
 {
-	int			first = command == COMMAND_GET ? PAGE_PLACE :
+	int			first = command == COMMAND_GET ? MAILBOX_PAGE_PLACE :
 		command == COMMAND_VERIFY || command == COMMAND_TRANSFER ? MAILBOX_RESERVED : 0;
-	int			end = command == COMMAND_GET ? MAILBOX_SIZE : PAGE_PLACE;
+	int			end = command == COMMAND_GET ? MAILBOX_SIZE : MAILBOX_PAGE_PLACE;
 	MailboxPlace *claimed = NULL;
 	long		left_ms;
 
@@ -189,12 +176,6 @@ leave_place(int code, Datum place_pointer)
 }
 
 bool
-mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)
-{
-	return mailbox_ask_page(request, until_us, reply, NULL, 0);
-}
-
-bool
 mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page, Size len)
 {
 	static uint32 wait_event = 0;
@@ -216,7 +197,7 @@ mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *repl
 	{
 		place->request = *request;
 		if (len > 0)
-			memcpy(mailbox_page_memory, page, len);
+			memcpy(mailbox_page, page, len);
 		(void) move_place(place, PLACE_CLAIMED, PLACE_WAITING);
 		shared_state_wake_elector();
 
@@ -248,15 +229,9 @@ mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *repl
 	if (done)
 		*reply = place->reply;
 	if (done && page != NULL && reply->kind == REPLY_PAGE)
-		memcpy(page, mailbox_page_memory, reply->page_len);
+		memcpy(page, mailbox_page, reply->page_len);
 	leave_place(0, PointerGetDatum(place));
 	return done;
-}
-
-int
-mailbox_size(void)
-{
-	return MAILBOX_SIZE;
 }
 
 bool
@@ -270,24 +245,12 @@ mailbox_take(int place_number, SharedRequest *request)
 	return true;
 }
 
-int
-mailbox_place_for_page(void)
-{
-	return PAGE_PLACE;
-}
-
 bool
 mailbox_is_taken(int place_number)
 {
 	uint32		found = pg_atomic_read_u32(&mailbox->places[place_number].state);
 
 	return found == PLACE_TAKEN || found == PLACE_ABANDONED;
-}
-
-char *
-mailbox_page(void)
-{
-	return mailbox_page_memory;
 }
 
 void

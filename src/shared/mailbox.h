@@ -49,6 +49,10 @@ typedef struct SharedRequest
  */
 #define SHARED_PAGE_SIZE	(2 * 1024 * 1024)
 
+/* The places of the mailbox.  The last one is for GET, and for nothing else. */
+#define MAILBOX_SIZE		17
+#define MAILBOX_PAGE_PLACE	(MAILBOX_SIZE - 1)
+
 /* In the page of a reply: this, the key, the value, for each of them. */
 typedef struct SharedKeyValue
 {
@@ -101,32 +105,31 @@ typedef struct SharedReply
  * reply until then, in microseconds of clock_now_ns()'s clock
  * (PG_INT64_MAX: no limit).
  */
-extern bool mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply);
-
 /*
- * The same for COMMAND_GET.  page has SHARED_PAGE_SIZE bytes.  The given
- * number of them is sent, and the bytes of the reply come back.
+ * For COMMAND_GET, page has SHARED_PAGE_SIZE bytes.  The given number of them is
+ * sent, and the bytes of the reply come back.
  */
 extern bool mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page, Size len);
 
+static inline bool
+mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)
+{
+	return mailbox_ask_page(request, until_us, reply, NULL, 0);
+}
+
 /*
- * The elector: goes through the places from 0 to mailbox_size()
- * - 1.  take: true if a request is waiting in it; it is taken then, and must
- * be replied to, or put back to be taken again later.
+ * The elector: goes through the places.  take: true if a request is waiting in
+ * it; it is taken then, and must be replied to, or put back to be taken again
+ * later.
  */
-extern int	mailbox_size(void);
 extern bool mailbox_take(int place, SharedRequest *request);
 extern void mailbox_put_back(int place);
 extern void mailbox_reply(int place, const SharedReply *reply);
 extern void mailbox_reply_failure(int place, SharedReplyKind kind, const char *error);
 
-/*
- * The elector: the place for COMMAND_GET, and its page, which may be touched
- * while the place is taken.
- */
-extern int	mailbox_place_for_page(void);
+/* The elector: the page may be touched while its place is taken. */
 extern bool mailbox_is_taken(int place);
-extern char *mailbox_page(void);
+extern char *mailbox_page;
 
 extern const SharedPart mailbox_part;
 extern const SharedPart mailbox_page_part;

@@ -38,19 +38,6 @@ typedef struct NotifierRegister
 
 static NotifierRegister *notifiers = NULL;
 
-static void
-init_register(void)
-{
-	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
-	{
-		pg_atomic_init_u64(&notifiers->slots[i].ticket, 0);
-		pg_atomic_init_u32(&notifiers->slots[i].barred, 0);
-		pg_atomic_init_u64(&notifiers->slots[i].bars, 0);
-		pg_atomic_init_u32(&notifiers->slots[i].claimed, 0);
-		pg_atomic_init_u64(&notifiers->slots[i].announced, 0);
-	}
-}
-
 /* Those that an earlier elector admitted. */
 static void
 dismiss_all(void)
@@ -60,28 +47,21 @@ dismiss_all(void)
 }
 
 const SharedPart notifier_register_part = {
-	.name = "etcd_leader notifiers", .size = sizeof(NotifierRegister), .memory = (void **) &notifiers, .init = init_register,
+	.name = "etcd_leader notifiers", .size = sizeof(NotifierRegister), .memory = (void **) &notifiers,
 	.elector_begins = dismiss_all
 };
 
 int
 notifier_register_slot(const char *database, int64 from, uint64 *ticket)
 {
-	int			found = -1;
+	int			found = notifier_register_find(database);
 	NotifierSlot *notifier;
 
-	for (int i = 0; i < SETTINGS_MAX_DATABASES; i++)
+	/* a notifier that was dismissed may still store its mark */
+	for (int i = 0; found < 0 && i < SETTINGS_MAX_DATABASES; i++)
 	{
-		notifier = &notifiers->slots[i];
-		if (strcmp(notifier->database, database) == 0)
-		{
-			found = i;
-			break;
-		}
-
-		/* a notifier that was dismissed may still store its mark */
-		if (found < 0 && notifier->database[0] == '\0' &&
-			pg_atomic_read_u32(&notifier->claimed) == 0)
+		if (notifiers->slots[i].database[0] == '\0' &&
+			pg_atomic_read_u32(&notifiers->slots[i].claimed) == 0)
 			found = i;
 	}
 	if (found < 0)
@@ -169,28 +149,19 @@ notifier_register_claim(int notifier_slot, uint64 ticket)
 }
 
 bool
-notifier_register_wait(int notifier_slot, uint64 ticket, uint32 wait_event)
+notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event)
 {
+	int64		until_us = clock_now_ns() / 1000 + pause_ms * INT64CONST(1000);
+	long		left_ms;
 	bool		admitted;
 
 	ConditionVariablePrepareToSleep(events_for_notifiers());
 	while ((admitted = is_admitted(notifier_slot, ticket)) &&
-		   events_last() <= notifier_register_announced(notifier_slot))
-		ConditionVariableSleep(events_for_notifiers(), wait_event);
+		   ((left_ms = clock_remaining_ms(until_us)) > 0 ||
+			events_last() <= notifier_register_announced(notifier_slot)))
+		(void) ConditionVariableTimedSleep(events_for_notifiers(), left_ms > 0 ? left_ms : -1, wait_event);
 	ConditionVariableCancelSleep();
 	return admitted;
-}
-
-void
-notifier_register_pause(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event)
-{
-	int64		until_us = clock_now_ns() / 1000 + pause_ms * INT64CONST(1000);
-	long		left_ms;
-
-	ConditionVariablePrepareToSleep(events_for_notifiers());
-	while (is_admitted(notifier_slot, ticket) && (left_ms = clock_remaining_ms(until_us)) > 0)
-		(void) ConditionVariableTimedSleep(events_for_notifiers(), left_ms, wait_event);
-	ConditionVariableCancelSleep();
 }
 
 int

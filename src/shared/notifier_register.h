@@ -38,16 +38,10 @@ extern void notifier_register_forget(int notifier_slot);
 extern bool notifier_register_claim(int notifier_slot, uint64 ticket);
 
 /*
- * For the notifier: waits until there are events to announce.  False if it is
- * dismissed, or barred.  Interrupts are served.
+ * For the notifier: waits for pause_ms at least, and until there are events to
+ * announce.  False as soon as it is dismissed, or barred.  Interrupts are served.
  */
-extern bool notifier_register_wait(int notifier_slot, uint64 ticket, uint32 wait_event);
-
-/*
- * For the notifier: waits so long before it tries again, or until it is
- * dismissed, or barred.  Interrupts are served.
- */
-extern void notifier_register_pause(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event);
+extern bool notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event);
 
 /*
  * For backends: a notifier is asked to leave its database, and barred from it

@@ -17,7 +17,8 @@ typedef struct SharedPart
 	const char *name;
 	Size		size;
 	void	  **memory;			/* where this process has it */
-	void		(*init) (void); /* before others see it; it is zero, unless large */
+	/* before others see it, or NULL: all is zero, unless large, also the atomics */
+	void		(*init) (void);
 	bool		is_lasting;		/* a crash restart does not make it again */
 	bool		is_large;		/* megabytes, of which most servers use nothing: not made
 								 * zero, so that no page is touched before it is needed */

@@ -35,8 +35,6 @@
 #include "settings/settings.h"
 #include "shared_state.h"
 
-#define NO_ELECTOR	PG_UINT32_MAX
-
 /*
  * One election.  The fields that every call of etcd_is_leader() reads have a
  * cache line of their own, which changes only with each renewal.
@@ -66,7 +64,7 @@ typedef struct SharedState
 	 */
 	pg_atomic_uint64 layout;
 
-	pg_atomic_uint32 elector;	/* number of its process, or NO_ELECTOR */
+	pg_atomic_uint32 elector;	/* number of its process, plus 1; 0: none */
 	uint64		electors_begun; /* the elector's own */
 
 	pg_atomic_uint64 contact_generation;
@@ -86,30 +84,11 @@ static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 /* ---- life ------------------------------------------------------------ */
 
-static void
-init_state(void)
-{
-	pg_atomic_init_u64(&state->layout, 0);
-	pg_atomic_init_u32(&state->elector, NO_ELECTOR);
-	pg_atomic_init_u64(&state->contact_generation, 0);
-}
-
-static void
-init_slots(void)
-{
-	for (int i = 0; i < settings_max_elections; i++)
-	{
-		pg_atomic_init_u64(&slots[i].slot.deadline_ns, 0);
-		pg_atomic_init_u64(&slots[i].slot.token, 0);
-		pg_atomic_init_u64(&slots[i].slot.generation, 0);
-	}
-}
-
 const SharedPart shared_state_part = {
-	.name = "etcd_leader", .size = sizeof(SharedState), .memory = (void **) &state, .init = init_state
+	.name = "etcd_leader", .size = sizeof(SharedState), .memory = (void **) &state
 };
 const SharedPart shared_elections_part = {
-	.name = "etcd_leader elections", .size = ELECTION_MAX_ELECTIONS * sizeof(SharedSlotPadded), .memory = (void **) &slots, .init = init_slots
+	.name = "etcd_leader elections", .size = ELECTION_MAX_ELECTIONS * sizeof(SharedSlotPadded), .memory = (void **) &slots
 };
 
 static void
@@ -136,7 +115,8 @@ make_part(const SharedPart *part)
 		return;
 	if (!part->is_large)
 		memset(*part->memory, 0, part->size);
-	part->init();
+	if (part->init)
+		part->init();
 }
 
 static void
@@ -169,7 +149,8 @@ map_lasting_part(const SharedPart *part)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m", part->size)));
 	*part->memory = mapping;
-	part->init();
+	if (part->init)
+		part->init();
 }
 
 void
@@ -236,12 +217,6 @@ published_election(SharedSlot *slot)
 	return &slot->copies[pg_atomic_read_u64(&slot->generation) & 1];
 }
 
-static void
-write_election(SharedSlot *slot, const SharedElection *election)
-{
-	write_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
-}
-
 /*
  * From here until the end readers that have cached a slot search again, and
  * find none.
@@ -271,7 +246,7 @@ free_slots(void)
 	shared_state_withdraw_all();
 	begin_layout_change();
 	for (int i = 0; i < settings_max_elections; i++)
-		write_election(&slots[i].slot, &nothing);
+		write_snapshot(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing), &nothing);
 	end_layout_change();
 }
 
@@ -287,7 +262,7 @@ shared_state_begin_elector(void)
 
 	state->electors_begun++;
 	pg_memory_barrier();
-	pg_atomic_write_u32(&state->elector, (uint32) compat_my_proc_number());
+	pg_atomic_write_u32(&state->elector, (uint32) compat_my_proc_number() + 1);
 	events_wake_all();
 }
 
@@ -300,7 +275,7 @@ shared_state_end_elector(void)
 	 * A backend writes its request first and looks for the elector then.  Here
 	 * the order is reversed, so one of the two sees the other.
 	 */
-	pg_atomic_write_u32(&state->elector, NO_ELECTOR);
+	pg_atomic_write_u32(&state->elector, 0);
 	pg_memory_barrier();
 	for (int i = 0; i < nparts; i++)
 	{
@@ -330,7 +305,7 @@ shared_state_leave(void)
 		if (part->is_lasting)
 			memcpy(own, *part->memory, part->size);
 		*part->memory = own;
-		if (!part->is_lasting)
+		if (!part->is_lasting && part->init)
 			part->init();
 	}
 	return true;
@@ -348,14 +323,14 @@ shared_state_wake_elector(void)
 	uint32		elector = pg_atomic_read_u32(&state->elector);
 
 	/* if it has just ended, this wakes another process for nothing */
-	if (elector != NO_ELECTOR)
-		SetLatch(&GetPGProcByNumber(elector)->procLatch);
+	if (elector != 0)
+		SetLatch(&GetPGProcByNumber(elector - 1)->procLatch);
 }
 
 bool
 shared_state_has_elector(void)
 {
-	return pg_atomic_read_u32(&state->elector) != NO_ELECTOR;
+	return pg_atomic_read_u32(&state->elector) != 0;
 }
 
 /* ---- elections ------------------------------------------------------- */
@@ -403,7 +378,7 @@ shared_state_publish(int slot_number, const ElectionView *view)
 
 	if (renamed)
 		begin_layout_change();
-	write_election(slot, &new);
+	write_snapshot(&slot->generation, slot->copies, sizeof(new), &new);
 	if (renamed)
 		end_layout_change();
 

@@ -36,13 +36,6 @@ static void
 init_stats(void)
 {
 	pg_atomic_init_u64(&stats->reset_at, (uint64) GetCurrentTimestamp());
-	for (int i = 0; i < COUNTER_COUNT; i++)
-		pg_atomic_init_u64(&stats->counters[i], 0);
-	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
-	{
-		pg_atomic_init_u64(&stats->tallies[i].won, 0);
-		pg_atomic_init_u64(&stats->tallies[i].lost, 0);
-	}
 }
 
 void
@@ -181,26 +174,20 @@ const SharedPart stats_part = {
 void
 stats_tally(const char *election, int64 *won, int64 *lost)
 {
+	Tally	   *tally = find_tally(election);
+
 	*won = 0;
 	*lost = 0;
-	for (int i = 0; i < ELECTION_MAX_ELECTIONS; i++)
-	{
-		Tally	   *tally = &stats->tallies[i];
-		int64		seen_won;
-		int64		seen_lost;
-
-		if (strcmp(tally->election, election) != 0)
-			continue;
-		pg_read_barrier();
-		seen_won = (int64) pg_atomic_read_u64(&tally->won);
-		seen_lost = (int64) pg_atomic_read_u64(&tally->lost);
-		pg_read_barrier();
-		if (strcmp(tally->election, election) != 0)
-			continue;
-		*won = seen_won;
-		*lost = seen_lost;
+	if (tally == NULL)
 		return;
-	}
+	pg_read_barrier();
+	*won = (int64) pg_atomic_read_u64(&tally->won);
+	*lost = (int64) pg_atomic_read_u64(&tally->lost);
+	pg_read_barrier();
+
+	/* it was given to another election meanwhile */
+	if (strcmp(tally->election, election) != 0)
+		*won = *lost = 0;
 }
 
 void

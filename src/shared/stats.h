@@ -19,6 +19,7 @@
 
 typedef enum SharedCounter
 {
+	/* the first columns of etcd_leader_stats, in their order */
 	COUNTER_REQUESTS,
 	COUNTER_FAILURES,
 	COUNTER_TIMEOUTS,
@@ -27,6 +28,7 @@ typedef enum SharedCounter
 	COUNTER_KEEPALIVES,
 	COUNTER_WATCH_RESTARTS,
 	COUNTER_ELECTIONS_WON,
+	/* in any order */
 	COUNTER_NOTIFICATIONS_SENT,
 	COUNTER_NOTIFICATIONS_FAILED,
 	COUNTER_COMMITS_REFUSED,

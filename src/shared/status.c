@@ -139,60 +139,100 @@ status_leader_for_message(int index)
 	SharedElection election;
 	const char *leader = read_leader(index, &election);
 
-	return leader ? utf8_to_server(etcd_escape_text(leader)) : NULL;
+	if (leader == NULL || !shared_state_has_elector() ||
+		(election.view.role == ELECTION_LEADER && election.deadline_ns <= clock_now_ns()))
+		return NULL;
+	return utf8_to_server(etcd_escape_text(leader));
 }
 
-/* The contact as readers see it.  There may be no elector. */
-static void
-read_contact(SharedContact *contact)
+int
+status_errdetail_leader(int index)
 {
-	shared_state_read_contact(contact);
-	if (contact->node_name[0] == '\0')
-		settings_resolve_node_name(contact->node_name, sizeof(contact->node_name));
-	contact->connected = contact->connected && shared_state_has_elector();
+	const char *leader = status_leader_for_message(index);
+
+	if (leader)
+		return errdetail("The leader is \"%s\".", leader);
+	if (!shared_state_has_elector())
+		return errdetail("The elector of etcd_leader is not running.");
+	return errdetail("No leader is known at present.");
+}
+
+/* This instance and its contact, as readers see them.  There may be no elector. */
+static void
+read_contact(EtcdLeaderStatus *row)
+{
+	SharedContact contact;
+
+	shared_state_read_contact(&contact);
+	strlcpy(row->node_name, contact.node_name, sizeof(row->node_name));
+	if (row->node_name[0] == '\0')
+		settings_resolve_node_name(row->node_name, sizeof(row->node_name));
+	strlcpy(row->endpoint, contact.endpoint, sizeof(row->endpoint));
+	row->protocol = etcd_dialect_name(contact.dialect);
+	row->connected = contact.connected && shared_state_has_elector();
+	row->last_contact = contact.last_contact;
+	strlcpy(row->last_error, contact.last_error, sizeof(row->last_error));
+	row->last_error_at = contact.last_error_at;
 	if (shared_state_lacks_elector)
 	{
-		strlcpy(contact->last_error, "no background worker slot was free for the elector when the server started: increase \"max_worker_processes\"",
-				sizeof(contact->last_error));
-		contact->last_error_at = PgStartTime;
+		strlcpy(row->last_error, "no background worker slot was free for the elector when the server started: increase \"max_worker_processes\"",
+				sizeof(row->last_error));
+		row->last_error_at = PgStartTime;
 	}
 }
 
-void
-status_read_row(int index, StatusRow *row)
+/* An election that was taken up. */
+static void
+show_election(const SharedElection *shared, EtcdLeaderStatus *row)
 {
-	const ElectionView *view = &row->shared.view;
-	bool		taken_up;
-	int64		now_ns;
-	ElectionRole role;
-
-	row->election = settings_election_name(index);
-	read_contact(&row->contact);
-	stats_tally(row->election, &row->won, &row->lost);
-	taken_up = status_read(index, &row->shared);
-	if (!taken_up)
-		memset(&row->shared, 0, sizeof(row->shared));
+	const ElectionView *view = &shared->view;
+	int64		now_ns = clock_now_ns();
 
 	/* an error of this election only comes first */
 	if (view->problem[0] != '\0')
 	{
-		strlcpy(row->contact.last_error, view->problem, sizeof(row->contact.last_error));
-		row->contact.last_error_at = row->shared.problem_since;
+		strlcpy(row->last_error, view->problem, sizeof(row->last_error));
+		row->last_error_at = shared->problem_since;
 	}
 
-	now_ns = clock_now_ns();
-	row->is_leader = row->shared.deadline_ns > now_ns;
-	row->has_leader = shared_state_leader(&row->shared, now_ns) != NULL;
-	row->valid_for_us = row->is_leader ? (row->shared.deadline_ns - now_ns) / NSEC_PER_USEC : 0;
+	row->is_leader = shared->deadline_ns > now_ns;
+	row->valid_for_us = row->is_leader ? (shared->deadline_ns - now_ns) / NSEC_PER_USEC : 0;
+	if (shared_state_leader(shared, now_ns) != NULL)
+	{
+		strlcpy(row->leader, view->leader, sizeof(row->leader));
+		row->fencing_token = view->leader_revision;
+		row->leader_since = shared->leader_since;
+	}
 
 	/* the deadline may have passed without the elector's help */
-	role = row->is_leader ? ELECTION_LEADER :
-		view->role == ELECTION_LEADER ? ELECTION_CANDIDATE : view->role;
-	row->role = election_role_name(role);
+	row->role = election_role_name(row->is_leader ? ELECTION_LEADER :
+								   view->role == ELECTION_LEADER ? ELECTION_CANDIDATE : view->role);
+	row->lease_id = view->lease;
+	strlcpy(row->key, view->key, sizeof(row->key));
+	row->create_revision = view->create_revision;
+	row->state = election_state_name(view->state);
+}
+
+void
+status_read_row(int index, EtcdLeaderStatus *row)
+{
+	SharedElection shared;
+
+	memset(row, 0, sizeof(*row));
+	strlcpy(row->election, settings_election_name(index), sizeof(row->election));
+	read_contact(row);
+	stats_tally(row->election, &row->won, &row->lost);
+	row->role = election_role_name(ELECTION_OBSERVER);
+	row->state = "starting";
+	if (status_read(index, &shared))
+		show_election(&shared, row);
 	if (!shared_state_has_elector())
 		row->state = "elector not running";
-	else if (!taken_up)
-		row->state = "starting";
-	else
-		row->state = election_state_name(view->state);
+}
+
+bool
+status_is_self(const EtcdLeaderStatus *row, const char *key, const char *node)
+{
+	return election_is_followed(row->election) ? strcmp(node, row->node_name) == 0 :
+		strcmp(key, row->key) == 0;
 }

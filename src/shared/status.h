@@ -14,6 +14,7 @@
 #define STATUS_H
 
 #include "base/compat.h"
+#include "etcd_leader.h"
 #include "shared_state.h"
 
 /*
@@ -40,25 +41,20 @@ extern bool status_read(int index, SharedElection *election);
  */
 extern char *status_current_leader(int index);
 
-/* The same for a message: without control characters. */
+/*
+ * The same for a message: without control characters.  NULL, too, if the elector
+ * is not running, and if this instance led: the name of a leader outlasts its
+ * deadline, and must not be our own then.
+ */
 extern char *status_leader_for_message(int index);
 
-/* A row of etcd_leader_status. */
-typedef struct StatusRow
-{
-	const char *election;		/* its name */
-	SharedContact contact;
-	SharedElection shared;		/* zero if it was not taken up */
-	bool		is_leader;
-	bool		has_leader;		/* shared.view.leader is valid */
-	int64		valid_for_us;	/* 0 unless is_leader */
-	const char *role;
-	const char *state;
-	int64		won;
-	int64		lost;
-} StatusRow;
+/* For ereport(): a detail that names that leader, or says why it cannot. */
+extern int	status_errdetail_leader(int index);
 
-/* Fills in the row of an election that exists. */
-extern void status_read_row(int index, StatusRow *row);
+/* Fills in the row of etcd_leader_status for an election that exists. */
+extern void status_read_row(int index, EtcdLeaderStatus *row);
+
+/* Is the candidate of that key and node in the election of the row this instance? */
+extern bool status_is_self(const EtcdLeaderStatus *row, const char *key, const char *node);
 
 #endif							/* STATUS_H */

@@ -17,17 +17,22 @@ my $bench = Bench->new(name => 'hand_over', title => 'Hand-over', text => <<'END
 Two candidates wait in turn for each other on one etcd; the time is that from calling `etcd_resign()` on the leader, or
 from the signal to a peer (`etcdctl elect`: interrupted; `etcd-leader`: `stop()`; Go: `Resign`), to what a client of the next
 one sees: that `etcd_is_leader()` is true, that the NOTIFY is there, that the peer has written that it is elected. The
-floor is what etcd needs for it: one client deletes a key, another hears of it by its watch and has a txn answered,
-through the same gateway, over connections that are open. Without the txn, it ends when the other one hears of it. Nothing is
+floor is what etcd needs for it through its JSON gateway: one client deletes a key, another hears of it by its watch and has a
+txn answered, over connections that are open. Without the txn, it ends when the other one hears of it. Nothing is
 sent in the 0.15 s before. A client sees something when its socket, or the pipe of the peer, has it. It has sent its own
 statement before; that of `etcd_resign()` is sent, parsed and planned within the time.
 END
 my $rounds = Bench::rounds(50);
 
 my $etcd = EtcdLeader::Etcd->new(flags => ['--enable-v2=true']);
-my ($a, $b) = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => 10 }) } qw(pg1 pg2);
-$a->wait_until_leader;
-$b->wait_until_candidate;
+my %pair;
+for my $protocol (qw(grpc json))
+{
+	my @pair = map { EtcdLeader::Instance->create("$protocol$_", etcd => $etcd, settings => { ttl => 10, elections => $protocol, protocol => $protocol }) } 1, 2;
+	$pair[0]->wait_until_leader;
+	$pair[1]->wait_until_candidate;
+	$pair{$protocol} = \@pair;
+}
 # the time in which a peer that queues again gets its place
 my $settle = 0.15;
 
@@ -45,8 +50,9 @@ sub arrival
 # The milliseconds until the function that $prepare->(the next leader) has returned ends.
 sub resign
 {
-	my ($prepare) = @_;
-	my ($old, $new) = $a->is_leader ? ($a, $b) : ($b, $a);
+	my ($protocol, $prepare) = @_;
+	my ($old, $new) = @{ $pair{$protocol} };
+	($old, $new) = ($new, $old) unless $old->is_leader;
 	$new->wait_until_candidate;
 	my $see = $prepare->($new);
 	my $resign = $old->dbh->prepare('SELECT etcd_resign()', { pg_async => PG_ASYNC });
@@ -57,7 +63,7 @@ sub resign
 	$resign->pg_result;
 	$resign->finish;
 	$new->wait_until_leader;
-	poll(10, sub { Bench::Peers::queued($etcd, 'postgres') == 2 });
+	poll(10, sub { Bench::Peers::queued($etcd, $protocol) == 2 });
 	return 1000 * ($ended - $began);
 }
 
@@ -151,9 +157,10 @@ sub floor
 my @rows = (
 	[ is_leader => '`etcd_resign()` → `etcd_is_leader()`' ],
 	[ hears     => '`etcd_resign()` → NOTIFY' ],
-	[ etcdctl   => '`etcdctl elect`, interrupted', '<= 1.0' ],
+	[ json      => 'the same with `protocol = json`' ],
+	[ etcdctl   => '`etcdctl elect`, interrupted', '<= 0.75' ],
 	[ npm       => 'npm `etcd-leader`, `stop()`', '<= 0.65' ],
-	[ go        => 'Go `concurrency.Election`, `Resign`', '<= 1.4' ],
+	[ go        => 'Go `concurrency.Election`, `Resign`', '<= 1.0' ],
 	[ floor     => 'the floor', '<= 1.8' ],
 	[ event     => 'the floor, without the txn' ]);
 my %row;
@@ -172,8 +179,9 @@ for my $ours (qw(is_leader hears))
 }
 
 my @pairs = (
-	[ $row{is_leader}, sub { resign(\&is_leader) } ],
-	[ $row{hears},     sub { resign(\&hears) } ],
+	[ $row{is_leader}, sub { resign('grpc', \&is_leader) } ],
+	[ $row{hears},     sub { resign('grpc', \&hears) } ],
+	[ $row{json},      sub { resign('json', \&is_leader) } ],
 	[ $row{floor},     sub { floor(1) } ],
 	[ $row{event},     sub { floor(0) } ]);
 for ([ 'etcdctl', 'INT', 1 ], [ 'npm', 'USR1' ], [ 'go', 'USR1' ])

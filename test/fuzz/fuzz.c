@@ -284,6 +284,7 @@ check_kv(uint64_t hash, const EtcdKeyValue *kv)
 	hash = check_bytes(hash, &kv->value);
 	ADD(hash, kv->create_revision);
 	ADD(hash, kv->mod_revision);
+	ADD(hash, kv->version);
 	ADD(hash, kv->lease);
 	return hash;
 }
@@ -342,6 +343,8 @@ fuzz_check_answer(const EtcdAnswer *answer)
 	}
 	if (answer->token != NULL)
 		hash = fuzz_hash(hash, answer->token, strlen(answer->token));
+	if (answer->version != NULL)
+		hash = fuzz_hash(hash, answer->version, strlen(answer->version));
 	ADD(hash, answer->nmembers);
 	CHECK(answer->nmembers >= 0 && (answer->nmembers > 0) == (answer->members != NULL));
 	for (int i = 0; i < answer->nmembers; i++)
@@ -379,6 +382,8 @@ fuzz_check_frame(const EtcdWatchFrame *frame)
 	ADD(hash, frame->watch_id);
 	ADD(hash, frame->created);
 	ADD(hash, frame->canceled);
+	ADD(hash, frame->lost_token);
+	ADD(hash, frame->fragment);
 	ADD(hash, frame->compact_revision);
 	ADD(hash, frame->nevents);
 	CHECK(frame->nevents >= 0 && (frame->nevents > 0) == (frame->events != NULL));
@@ -393,12 +398,9 @@ fuzz_check_frame(const EtcdWatchFrame *frame)
 
 /* ---- encoding -------------------------------------------------------- */
 
-/*
- * Encodes as base64; fuzz_drop() frees the result.  Written from RFC 4648, because
- * etcd_api.c uses PostgreSQL's code.
- */
-static char *
-base64(EtcdBytes bytes)
+/* Written from RFC 4648, because the encoder uses PostgreSQL's code. */
+char *
+fuzz_base64(EtcdBytes bytes)
 {
 	static const char digits[] =
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -436,9 +438,9 @@ print(char **text, const char *format,...)
 	CHECK(n >= 0);
 }
 
-/* The encoder returns that text; without memory it returns NULL and leaks nothing. */
+/* Without memory the encoder returns NULL and leaks nothing.  JSON is that text. */
 static void
-check_request(const EtcdRequest *request, const char *expected)
+check_request(EtcdDialect dialect, const EtcdRequest *request, const char *expected)
 {
 	size_t		fail_at = 0;
 	size_t		len;
@@ -447,9 +449,9 @@ check_request(const EtcdRequest *request, const char *expected)
 	do
 	{
 		fuzz_watch_memory(fail_at);
-		text = etcd_encode_request(request, &len);
+		text = etcd_encode_request(dialect, request, &len);
 		CHECK((text == NULL) == (fail_at > 0));
-		CHECK(text == NULL || (len == strlen(expected) && memcmp(text, expected, len + 1) == 0));
+		CHECK(text == NULL || dialect == ETCD_GRPC || (len == strlen(expected) && memcmp(text, expected, len + 1) == 0));
 		if (fail_at == 0)
 			fail_at = fuzz_allocations() + 1;
 		free(text);
@@ -472,32 +474,43 @@ fuzz_check_encoding(const EtcdKeyValue *kv)
 	EtcdWatch	watch = {.watch_id = 1,.key = kv->key,.range_end = kv->value,.start_revision = kv->mod_revision};
 	EtcdAnswer	answer;
 	const EtcdKeyValue *again;
-	char	   *key = base64(kv->key);
-	char	   *value = base64(kv->value);
+	char	   *key;
+	char	   *value;
+	char	   *put_value;
 	char	   *range_end;
 	char		lease[64] = "";
+	char		start[64] = "";
 	char	   *expected;
 	char	   *text;
 	size_t		len;
 
+	/* no request names it */
+	if (kv->key.len == 0)
+		return;
+	key = fuzz_base64(kv->key);
+	value = fuzz_base64(kv->value);
+
 	/* empty and zero members are left out */
-	print(&range_end, "%s%s%s", kv->value.len > 0 ? ",\"range_end\":\"" : "", value,
-		  kv->value.len > 0 ? "\"" : "");
+	print(&put_value, kv->value.len > 0 ? ",\"value\":\"%s\"" : "%s", value);
+	print(&range_end, kv->value.len > 0 ? ",\"range_end\":\"%s\"" : "%s", value);
 	if (kv->lease != 0)
 		snprintf(lease, sizeof(lease), ",\"lease\":\"%" PRId64 "\"", kv->lease);
+	if (kv->mod_revision != 0)
+		snprintf(start, sizeof(start), ",\"start_revision\":\"%" PRId64 "\"", kv->mod_revision);
 
 	print(&expected,
 		  "{\"compare\":[{\"key\":\"%s\",\"result\":\"EQUAL\",\"target\":\"CREATE\","
 		  "\"create_revision\":\"%" PRId64 "\"}],"
-		  "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\"%s}}],"
+		  "\"success\":[{\"request_put\":{\"key\":\"%s\"%s%s}}],"
 		  "\"failure\":[{\"request_range\":{\"key\":\"%s\"%s}}]}",
-		  key, kv->create_revision, key, value, lease, key, range_end);
-	check_request(&request, expected);
+		  key, kv->create_revision, key, put_value, lease, key, range_end);
+	check_request(ETCD_JSON, &request, expected);
+	check_request(ETCD_GRPC, &request, NULL);
 	fuzz_drop(expected);
 
 	print(&expected,
-		  "{\"create_request\":{\"key\":\"%s\"%s,\"watch_id\":\"1\",\"start_revision\":\"%" PRId64 "\"}}",
-		  key, range_end, kv->mod_revision);
+		  "{\"create_request\":{\"key\":\"%s\"%s,\"watch_id\":\"1\"%s}}",
+		  key, range_end, start);
 	text = etcd_encode_watches(&watch, 1, &len);
 	CHECK(text != NULL && len == strlen(expected) && strcmp(text, expected) == 0);
 	free(text);
@@ -520,6 +533,7 @@ fuzz_check_encoding(const EtcdKeyValue *kv)
 	etcd_free_answer(&answer);
 	fuzz_drop(expected);
 
+	fuzz_drop(put_value);
 	fuzz_drop(range_end);
 	fuzz_drop(value);
 	fuzz_drop(key);

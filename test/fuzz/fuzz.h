@@ -88,6 +88,9 @@ extern void fuzz_check_message(const char *message);
  */
 extern void fuzz_check_encoding(const EtcdKeyValue *kv);
 
+/* Encodes as base64; fuzz_drop() frees the result. */
+extern char *fuzz_base64(EtcdBytes bytes);
+
 extern uint64_t fuzz_hash(uint64_t hash, const void *data, size_t len);
 
 #define FUZZ_HASH_START		UINT64_C(14695981039346656037)

@@ -207,16 +207,18 @@ get_status(int index, EtcdLeaderStatus *status, Size size)
 	return true;
 }
 
-/* There are many events.  A page reads a few. */
+/* There are many events.  The first page reads all of them, and the others what is new. */
 static bool
 get_event(int64 after, EtcdLeaderEvent *event, Size size)
 {
-	static int	nread;
+	static bool all_read;
 
-	nread = after == 0 ? 1 : nread + 1;
-	CHECK(nread < 100);
 	if (after == LAST_EVENT)
+	{
+		all_read = true;
 		return false;
+	}
+	CHECK(!all_read);
 	if (after < LAST_EVENT - NEVENTS || after > LAST_EVENT)
 		after = LAST_EVENT - NEVENTS;
 	memset(event, 0, sizeof(*event));

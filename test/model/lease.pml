@@ -32,7 +32,7 @@
  *
  * Names in lease.c: cur is core->lease (until, curterm: its until_ns,
  * term), fresh is core->fresh, mine is create_revision, final is
- * own.min_create_revision, shown is lease_until_ns while LEADING.
+ * own.min_create_revision, shown is lease.until_ns while LEADING.
  *
  * Parameters: TTL, MAXTERM, MAXREV; RENEWALS, the most renewals under way; EXT, the
  * ticks that a new leader of etcd adds to each lease; CRASH, the elector may

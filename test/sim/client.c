@@ -335,7 +335,7 @@ request_arrives(void *subject, uint64_t tag)
 		exchange->read = true;
 		if (exchange->unwritten != NULL)
 			exchange->request = *exchange->unwritten;
-		else if (!gateway_read_request(etcd_request_path(exchange->kind), exchange->body,
+		else if (!gateway_read_request(etcd_request_path(ETCD_JSON, exchange->kind), exchange->body,
 									   exchange->len, &exchange->request))
 			return;
 	}
@@ -393,7 +393,7 @@ client_send(Instance *in, uint64_t id, const EtcdRequest *request)
 		exchange->unwritten = gateway_copy_request(request);
 	else
 	{
-		char	   *body = etcd_encode_request(request, &exchange->len);
+		char	   *body = etcd_encode_request(ETCD_JSON, request, &exchange->len);
 
 		exchange->body = run_copy(body, exchange->len);
 		free(body);

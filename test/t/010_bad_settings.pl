@@ -46,6 +46,7 @@ my @bad = (
 	[ username  => "u\x01",                       qr/must not contain control characters/ ],
 	[ password_file => 'p' x 1024,                qr/at most 1023 bytes/ ],
 	[ ssl_ca_file => 'p' x 1024,                  qr/at most 1023 bytes/ ],
+	[ protocol => 'grcp',                         qr/Available values: auto, grpc, json/ ],
 	[ ssl_min_protocol_version => 'TLSv1',        qr/Available values: , TLSv1\.2, TLSv1\.3|TLSv1\.2/ ],
 	[ elections => 'a,""',                        qr/must not be empty/ ],
 	[ elections => 'e' x 128,                     qr/at most 127 bytes/ ],

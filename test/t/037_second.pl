@@ -17,7 +17,7 @@ use Test::More;
 my $ttl   = 2;
 my $etcd  = EtcdLeader::Etcd->new;
 my %relay = map { $_ => EtcdLeader::Relay->new($etcd->url(0)) } qw(pg1 pg2 pg3);
-my %nodes = map { $_ => EtcdLeader::Instance->create($_, endpoints => $relay{$_}->url, settings => { ttl => $ttl }) } sort keys %relay;
+my %nodes = map { $_ => EtcdLeader::Instance->create($_, endpoints => $relay{$_}->url, settings => { ttl => $ttl, protocol => 'json' }) } sort keys %relay;
 
 my %frozen;
 END { kill 'CONT', $_ for keys %frozen }

@@ -61,11 +61,11 @@ $pg3->configure(username => 'reader', password_file => "$dir/reader");
 $other->value('SELECT etcd_resign()');
 poll_ok(10, sub { ($pg3->current_leader // '') eq $leader->name }, 'an observer that may only read sees the next');
 
-# A client certificate with a common name, and users: said in words.
+# A client certificate with a common name, and users, by the gateway: said in words.
 {
 	run_shell('openssl req -newkey rsa:2048 -nodes -subj /CN=root -keyout cn.key -out cn.csr 2>/dev/null'
 		  . ' && openssl x509 -req -days 1 -in cn.csr -CA ca.crt -CAkey ca.key -CAcreateserial -extfile postgres.ext -out cn.crt && chmod 600 cn.key');
-	$pg3->configure(ssl_cert_file => "$dir/cn.crt", ssl_key_file => "$dir/cn.key");
+	$pg3->configure(protocol => 'json', ssl_cert_file => "$dir/cn.crt", ssl_key_file => "$dir/cn.key");
 	poll_ok(15, sub { ($pg3->status->{last_error} // '') =~ /CommonName|common name/i }, 'a certificate with a common name: last_error says so')
 	  or diag($pg3->status->{last_error});
 	note($pg3->status->{last_error});

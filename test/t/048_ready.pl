@@ -17,7 +17,7 @@ use Test::More;
 my $etcd  = EtcdLeader::Etcd->new;
 my %relay = map { $_ => EtcdLeader::Relay->new($etcd->url(0)) } qw(pg1 pg2 pg3);
 # so long that no deadline passes while reads are held
-my %nodes = map { $_ => EtcdLeader::Instance->create($_, endpoints => $relay{$_}->url, settings => { ttl => 20 }) } sort keys %relay;
+my %nodes = map { $_ => EtcdLeader::Instance->create($_, endpoints => $relay{$_}->url, settings => { ttl => 20, protocol => 'json' }) } sort keys %relay;
 my %evicted;
 
 # The leader, its successor and the third, when all know their places.

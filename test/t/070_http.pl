@@ -117,6 +117,10 @@ for my $node (@nodes{qw(pg1 pg2 standby)})
 	unlike($page, qr/<script|src=|href=|url\(|https?:\/\/(?!127)/, 'the page needs nothing else');
 	like($page, qr/http-equiv="refresh"/, 'the page refreshes itself');
 	like((http_get($port{standby}, '/status'))[2], qr/in recovery/, 'the page of a standby');
+
+	$etcd->etcdctl('put', 'other/foreign', "a\xff\xc3\xbc\xc3<");
+	poll_ok(10, sub { (http_get($port{pg1}, '/status'))[2] =~ /a\?\xc3\xbc\?&#60;/ }, 'the page: bytes that are not UTF-8 are question marks');
+	$etcd->etcdctl('del', 'other/foreign');
 }
 
 # A hand-over.

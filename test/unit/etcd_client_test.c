@@ -172,6 +172,7 @@ start_etcd(void **state)
 	char		data_dir[64];
 
 	(void) state;
+	strcpy(etcd_dir, "/tmp/etcd_client_test.XXXXXX");
 	assert_non_null(mkdtemp(etcd_dir));
 	snprintf(etcd_url, sizeof(etcd_url), "http://127.0.0.1:%d", free_port());
 	snprintf(closed_url, sizeof(closed_url), "http://127.0.0.1:%d", free_port());
@@ -656,6 +657,9 @@ endpoints_changed(void *ctx)
 	caller->nchanges++;
 }
 
+/* The simple servers here speak JSON; etcd is tried in both dialects. */
+static EtcdProtocol protocol = ETCD_PROTOCOL_JSON;
+
 static void
 configure(Caller *caller, const char *first, const char *second)
 {
@@ -665,6 +669,7 @@ configure(Caller *caller, const char *first, const char *second)
 		.nendpoints = second != NULL ? 2 : 1,
 		.request_timeout_ms = REQUEST_TIMEOUT_MS,
 		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
+		.protocol = protocol
 	};
 
 	etcd_client_configure(caller->client, &settings);
@@ -1622,7 +1627,8 @@ test_user_dropped(void **state)
 		.request_timeout_ms = REQUEST_TIMEOUT_MS,
 		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
 		.username = "somebody",
-		.password_file = file
+		.password_file = file,
+		.protocol = protocol
 	};
 
 	(void) state;
@@ -1649,7 +1655,8 @@ ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char 
 		.request_timeout_ms = REQUEST_TIMEOUT_MS,
 		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
 		.username = "somebody",
-		.password_file = file
+		.password_file = file,
+		.protocol = protocol
 	};
 	int64_t		start = now_ms();
 	const Record *answer;
@@ -2315,10 +2322,18 @@ test_free_amid(void **state)
 	etcd_client_free(NULL);
 }
 
+static int
+speak_grpc(void **state)
+{
+	protocol = ETCD_PROTOCOL_GRPC;
+	return start_etcd(state);
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
+	/* of etcd itself */
+	const struct CMUnitTest etcd_tests[] = {
 		cmocka_unit_test(test_etcd_starts),
 		cmocka_unit_test(test_requests),
 		cmocka_unit_test(test_time_to_live),
@@ -2330,17 +2345,22 @@ main(void)
 		cmocka_unit_test(test_quick),
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_no_endpoint),
+		cmocka_unit_test(test_configure),
+		cmocka_unit_test(test_reentrant),
+		cmocka_unit_test(test_socket_changes),
+		cmocka_unit_test(test_drain),
+		cmocka_unit_test(test_bad_urls),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_free_amid),
+	};
+	const struct CMUnitTest server_tests[] = {
+		cmocka_unit_test(test_etcd_starts),
 		cmocka_unit_test(test_what_is_sent),
 		cmocka_unit_test(test_change_endpoint),
 		cmocka_unit_test(test_single_endpoint),
-		cmocka_unit_test(test_configure),
-		cmocka_unit_test(test_reentrant),
 		cmocka_unit_test(test_versions),
-		cmocka_unit_test(test_socket_changes),
-		cmocka_unit_test(test_drain),
 		cmocka_unit_test(test_hostile_requests),
 		cmocka_unit_test(test_connect_timeout),
-		cmocka_unit_test(test_bad_urls),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_secret_files),
 		cmocka_unit_test(test_user_dropped),
@@ -2351,13 +2371,11 @@ main(void)
 		cmocka_unit_test(test_old_addresses),
 		cmocka_unit_test(test_many_names),
 		cmocka_unit_test(test_pieces_of_frames),
+		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_replaced_while_told),
 		cmocka_unit_test(test_second_stream_rests),
 		cmocka_unit_test(test_long_stream),
-		cmocka_unit_test(test_replaced_while_told),
 		cmocka_unit_test(test_hostile_watches),
-		cmocka_unit_test(test_large),
-		cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_free_amid),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
@@ -2365,5 +2383,7 @@ main(void)
 	/* no proxy listens on the discard port, so using it would be noticed */
 	setenv("http_proxy", "http://127.0.0.1:9", 1);
 	setenv("all_proxy", "http://127.0.0.1:9", 1);
-	return cmocka_run_group_tests(tests, start_etcd, stop_etcd);
+	return cmocka_run_group_tests(etcd_tests, start_etcd, stop_etcd) +
+		cmocka_run_group_tests(server_tests, start_etcd, stop_etcd) +
+		cmocka_run_group_tests(etcd_tests, speak_grpc, stop_etcd);
 }

@@ -63,7 +63,7 @@ __wrap_strdup(const char *s)
 
 #define MAX_FLIGHTS		256
 
-struct Exchange
+struct Call
 {
 	int			endpoint;
 	char		token[16];
@@ -75,97 +75,80 @@ struct Exchange
 	const char *message;
 };
 
-static Exchange *flights[MAX_FLIGHTS];	/* oldest first */
+static Call *flights[MAX_FLIGHTS];	/* oldest first */
 static int	nflights;
 static uint64_t nended;
 static bool start_fails;
 
-bool
-etcd_gateway_encode_request(const EtcdRequest *request, Payload *payload)
+Call *
+etcd_call_send(EtcdClient *client, const EtcdRequest *request, const Destination *destination)
 {
-	payload->kind = request->kind;
-	payload->body = strdup("body");
-	return payload->body != NULL;
-}
+	Call	   *call;
+	const char *token;
 
-void
-etcd_gateway_free_payload(Payload *payload)
-{
-	free(payload->body);
-	payload->body = NULL;
-}
-
-Exchange *
-etcd_gateway_start(Http *http, const Settings *settings, const Payload *payload,
-				   const Destination *destination)
-{
-	Exchange   *exchange;
-
-	(void) http;
-	(void) settings;
-	assert_non_null(payload->body);
+	assert_non_null(request);
 	if (start_fails || memory_is_out)
 		return NULL;
-	exchange = calloc(1, sizeof(Exchange));
-	exchange->endpoint = destination->url[1] - '0';
-	if (destination->token != NULL)
-		strcpy(exchange->token, destination->token);
+	call = calloc(1, sizeof(Call));
+	call->endpoint = destination->url[1] - '0';
+	token = request->kind != ETCD_AUTHENTICATE ? client->endpoints[call->endpoint].token : NULL;
+	if (token != NULL)
+		strcpy(call->token, token);
 	assert_true(nflights < MAX_FLIGHTS);
-	flights[nflights++] = exchange;
-	return exchange;
+	flights[nflights++] = call;
+	return call;
 }
 
 void
-etcd_http_release(Http *http, Exchange **exchange)
+etcd_call_release(EtcdClient *client, Call **call)
 {
 	int			i = 0;
 
-	(void) http;
-	if (*exchange == NULL)
+	(void) client;
+	if (*call == NULL)
 		return;
-	while (flights[i] != *exchange)
+	while (flights[i] != *call)
 		assert_true(++i < nflights);
 	memmove(&flights[i], &flights[i + 1], (nflights - i - 1) * sizeof(flights[0]));
 	nflights--;
-	free(*exchange);
-	*exchange = NULL;
+	free(*call);
+	*call = NULL;
 }
 
 uint64_t
-etcd_http_ended(const Exchange *exchange)
+etcd_call_ended(const Call *call)
 {
-	return exchange->ended;
+	return call->ended;
 }
 
 bool
-etcd_http_got_nothing(const Exchange *exchange)
+etcd_call_got_nothing(const Call *call)
 {
-	return exchange->got_nothing;
+	return call->got_nothing;
 }
 
 void
-etcd_http_time_out(Http *http, Exchange *exchange)
+etcd_call_time_out(EtcdClient *client, Call *call)
 {
-	(void) http;
-	if (exchange->ended != 0)
+	(void) client;
+	if (call->ended != 0)
 		return;
-	exchange->ended = ++nended;
-	exchange->outcome = ETCD_NO_ANSWER;
-	exchange->message = "time is up";
-	exchange->timed_out = true;
+	call->ended = ++nended;
+	call->outcome = ETCD_NO_ANSWER;
+	call->message = "time is up";
+	call->timed_out = true;
 }
 
 bool
-etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAnswer *answer)
+etcd_call_read_answer(Call *call, EtcdAnswer *answer)
 {
-	(void) kind;
-	assert_true(exchange->ended != 0);
+	assert_true(call->ended != 0);
 	memset(answer, 0, sizeof(*answer));
-	answer->outcome = exchange->outcome;
-	answer->code = exchange->code;
-	if (exchange->message != NULL)
-		strcpy(answer->message, exchange->message);
-	return exchange->timed_out;
+	answer->outcome = call->outcome;
+	answer->code = call->code;
+	if (call->message != NULL)
+		strcpy(answer->message, call->message);
+	return call->timed_out;
 }
 
 /* ---- endpoints and tokens -------------------------------------------- */
@@ -262,7 +245,7 @@ receive(EtcdClient *c, const Report *report)
 {
 	assert_ptr_equal(c, &client);
 	assert_int_equal(report->kind, REPORT_ENDED);
-	assert_non_null(report->request->payload.body);
+	assert_non_null(report->request->message);
 	assert_non_null(report->attempt->url);
 	nreceived++;
 	received = report->answer;
@@ -323,7 +306,7 @@ wait_ms(long ms)
 	process();
 }
 
-/* Ends the oldest exchange with that endpoint, and processes the result. */
+/* Ends the oldest call with that endpoint, and processes the result. */
 static void
 end_flight(int endpoint, EtcdOutcome outcome, int code, const char *message)
 {

@@ -85,14 +85,15 @@ sub _start_instance
 {
 	my ($self, $name) = @_;
 	# every second instance relies on the check at commit
-	my $cancels = $name =~ /[13579]$/ ? 'on' : 'off';
+	my ($number) = $name =~ /(\d+)$/;
+	my $cancels = $number % 2 ? 'on' : 'off';
 	my $node = Chaos::Instance->create($name,
 		host => $self->{network}->host($name), install_path => $self->{install_path},
 		init     => { allows_streaming => 1 },
 		preload  => 'etcd_leader,pg_cron',
 		endpoints => $self->{authority} ? $self->{etcd}->tls_endpoints : $self->{etcd}->endpoints,
 		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name, http_listen => '*:8010', cancel_on_loss => $cancels,
-			watched_prefixes => $Chaos::Clients::watched,
+			watched_prefixes => $Chaos::Clients::watched, protocol => ($self->{plan}{seed} + $number) % 3 ? 'auto' : 'json',
 			username => $user[0], password_file => $self->{password_file},
 			($self->{authority} ? (ssl_ca_file => $self->{authority}->ca) : ()) },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n"

@@ -11,13 +11,15 @@ use IO::Select;
 use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 
+my $grpc_watch = "\xaf\xc8\x69\x24\xec\x72\x1a\x49\x3f";
 my $count   = 0;
 my $backlog = 8;
 
-# Relays to a URL of http://host:port.
+# Relays to a URL of http://host:port.  http2 => 'refused': it answers HTTP/2 in
+# HTTP/1, as a proxy that knows nothing else; 'reset': it closes such a connection.
 sub new
 {
-	my ($class, $target) = @_;
+	my ($class, $target, %args) = @_;
 	my ($address) = $target =~ m{^http://([^/]+)} or die "not a URL of http: $target";
 	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => $backlog, ReuseAddr => 1) or die "listen: $!";
 	pipe(my $orders, my $control) or die "pipe: $!";
@@ -25,7 +27,7 @@ sub new
 	$self->{process} = EtcdLeader::Util::Process->spawn(
 		name => "relay to $target",
 		log  => $PostgreSQL::Test::Utils::log_path . '/' . File::Basename::basename($0, '.pl') . '_relay' . ++$count . '.log',
-		code => sub { close $control; relay($listener, $address, $orders) });
+		code => sub { close $control; relay($listener, $address, $orders, $args{http2} // '') });
 	close $listener;
 	return $self;
 }
@@ -55,7 +57,8 @@ sub stall_watches { return $_[0]->order('w') }
 sub trickle { return $_[0]->order('t') }
 
 # From now on requests that put a key, or all that read or write keys, do not
-# get through; released they do, also those whose senders have gone.
+# get through; released they do, also those whose senders have gone.  Of JSON
+# alone: those of gRPC share a connection.
 sub hold_puts { return $_[0]->order('h') }
 sub hold_keys { return $_[0]->order('k') }
 sub release   { return $_[0]->order('r') }
@@ -89,8 +92,8 @@ sub order
 # In the child.
 sub relay
 {
-	my ($listener, $address, $orders) = @_;
-	my (%peer, %watch, %on, %held, %late, %slow);
+	my ($listener, $address, $orders, $http2) = @_;
+	my (%peer, %watch, %on, %held, %late, %slow, %is_server);
 	my $next_byte = 0;
 	$SIG{PIPE} = 'IGNORE';
 	my $select = IO::Select->new($listener, $orders);
@@ -99,7 +102,7 @@ sub relay
 		for my $socket (@both)
 		{
 			$select->remove($socket);
-			delete $_->{$socket} for \(%peer, %watch, %held, %late, %slow);
+			delete $_->{$socket} for \(%peer, %watch, %held, %late, %slow, %is_server);
 			close $socket;
 		}
 	};
@@ -140,6 +143,7 @@ sub relay
 				if (!$server) { close $client; next; }
 				syswrite(STDOUT, "relayed\n");
 				@peer{ $client, $server } = ($server, $client);
+				$is_server{$server} = 1;
 				$select->add($client, $server);
 				next;
 			}
@@ -152,8 +156,15 @@ sub relay
 				else               { $close->($ready) }
 				next;
 			}
-			# what comes from etcd for one who has asked to watch
-			$watch{$other} = 1 if $data =~ m{^POST /v3/watch}m;
+			if ($http2 && $data =~ /^PRI \* HTTP/)
+			{
+				$send->($ready, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n") if $http2 eq 'refused';
+				$close->($ready);
+				next;
+			}
+			# what comes from etcd for one who has asked to watch; in gRPC, a part of
+			# its path in the Huffman code of HPACK
+			$watch{$other} = 1 if $data =~ m{^POST /v3/watch}m || index($data, $grpc_watch) >= 0;
 			next if $on{w} && $watch{$ready};
 			if ($held{$ready} || ($on{h} && $data =~ /"request_?put"/i) || ($on{k} && $data =~ m{^POST /v3/kv/}m))
 			{
@@ -163,7 +174,7 @@ sub relay
 				$held{$ready}[1] .= $data;
 				next;
 			}
-			if ($on{t} && $data !~ /^POST /)
+			if ($on{t} && $is_server{$ready})
 			{
 				$slow{$other} //= [ $other, '' ];
 				$slow{$other}[1] .= $data;

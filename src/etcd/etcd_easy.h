@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_easy.h
+ *	  Where a handle of libcurl connects, and by which TLS.
+ *
+ * For etcd_http.c.  All of these return false if memory is out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ETCD_EASY_H
+#define ETCD_EASY_H
+
+#include <curl/curl.h>
+
+#include "etcd_client_internal.h"
+
+/* Where a handle connects; all zero at the beginning. */
+typedef struct EasyTarget
+{
+	bool		has_url;		/* else the endpoint's is none */
+	char		host[ETCD_MAX_HOST_LEN + 1];	/* empty: it has a Unix socket */
+	int			port;
+	struct curl_slist *connect_to;
+	struct curl_slist *resolved;
+} EasyTarget;
+
+/* Sets where the URL of an endpoint leads, with that path below it. */
+extern bool etcd_easy_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path,
+							  EasyTarget *target);
+
+/* Has libcurl use these addresses, in the place of those that it had before. */
+extern bool etcd_easy_set_addresses(CURL *easy, EasyTarget *target, const EtcdName *name);
+
+/* Frees what a target holds, after its handle has been used. */
+extern void etcd_easy_free_target(EasyTarget *target);
+
+/*
+ * What holds for all handles.  connects: no connection is used that is open
+ * already; is_stream: it may be silent for long.
+ */
+extern bool etcd_easy_set_options(CURL *easy, bool connects, bool is_stream);
+
+extern bool etcd_easy_set_tls(CURL *easy, const Settings *settings);
+
+/* Only the connection is made, and HTTP/2 offered over it. */
+extern bool etcd_easy_connect_only(CURL *easy);
+
+#endif							/* ETCD_EASY_H */

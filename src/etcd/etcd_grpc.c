@@ -1,0 +1,706 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_grpc.c
+ *	  etcd's gRPC: requests and watches as streams of HTTP/2 connections.
+ *
+ * A connection carries any number of calls.  The requests to an endpoint share
+ * one, and each watch stream has one of its own, so that a flood of changes
+ * holds up nothing else (etcd #15402).  A connection is closed when no call
+ * uses it and its endpoint is not in use any more.
+ *
+ * Keepalives are messages on a stream that stays open.  Their answers carry no
+ * number, so one keepalive at a time is on a stream, and a stream whose answer
+ * nobody waits for any more is reset: a late answer would count for a later
+ * keepalive.
+ *
+ * Watches are added and canceled on a stream that stays open, too.  Each gets
+ * a new number of the stream, since late events of a canceled watch come under
+ * its old one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "etcd_client_internal.h"
+#include "etcd_h2.h"
+
+/*
+ * The connection of a watch that has been silent for so long is asked whether
+ * it is there.  etcd closes one that is asked more often than every 5 s, or
+ * without an open stream.
+ */
+#define PING_INTERVAL_MS	10000
+
+typedef struct Connection
+{
+	struct Connection *next;
+	char	   *url;			/* of the endpoint */
+	char	   *authority;
+	int			use;			/* see Destination */
+	Exchange   *exchange;
+	H2		   *h2;
+	bool		is_proven;		/* it has answered in gRPC */
+	bool		is_left;		/* no call begins any more */
+	int			ncalls;
+	int64_t		heard_ns;		/* when bytes came last */
+	int64_t		pinged_ns;
+	H2Stream   *keepalive;		/* a stream that waits for a keepalive; NULL: none */
+	uint64_t	keepalive_token_number;
+} Connection;
+
+/* A watch, and its number on the stream. */
+typedef struct WatchNumber
+{
+	int64_t		watch_id;		/* the caller's */
+	int64_t		number;
+} WatchNumber;
+
+struct GrpcCall
+{
+	GrpcCall   *next;
+	Connection *connection;
+	H2Stream   *stream;
+	EtcdRequestKind kind;		/* not of a watch */
+	bool		is_watch;
+	long		timeout_ms;
+	size_t		max_size;
+	uint64_t	token_number;
+	int64_t		sent_ns;
+	uint64_t	ended;			/* see etcd_http_ended() */
+	bool		timed_out;
+	/* of a watch */
+	int64_t		last_number;
+	WatchNumber *watches;
+	int			nwatches;
+	bool		is_spoiled;		/* it takes no more watches */
+	bool		refusal_told;
+};
+
+/* ---- connections ----------------------------------------------------- */
+
+/* The host and port of an endpoint; to be free()d.  NULL if memory is out. */
+static char *
+copy_authority(const char *url)
+{
+	const char *host = strstr(url, "://");
+
+	if (host == NULL || strncmp(url, "unix", 4) == 0)
+		return strdup("localhost");
+	host += 3;
+	return strndup(host, strcspn(host, "/"));
+}
+
+static void
+free_connection(EtcdClient *client, Connection *connection)
+{
+	Connection **link = &client->grpc.connections;
+
+	while (*link != NULL && *link != connection)
+		link = &(*link)->next;
+	if (*link != NULL)
+		*link = connection->next;
+	etcd_http_release(&client->http, &connection->exchange);
+	etcd_h2_free(connection->h2);
+	free(connection->url);
+	free(connection->authority);
+	free(connection);
+}
+
+/* NULL if memory is out. */
+static Connection *
+create_connection(EtcdClient *client, const Destination *destination)
+{
+	Connection *connection = calloc(1, sizeof(Connection));
+
+	if (connection == NULL)
+		return NULL;
+	connection->url = strdup(destination->url);
+	connection->authority = copy_authority(destination->url);
+	connection->use = destination->use;
+	connection->heard_ns = clock_monotonic_ns();
+	connection->h2 = etcd_h2_create();
+	if (connection->url != NULL && connection->authority != NULL && connection->h2 != NULL)
+	{
+		Destination fresh = *destination;
+
+		fresh.connects = true;
+		connection->exchange = etcd_http_connect(&client->http, &client->settings, &fresh);
+	}
+	if (connection->exchange == NULL)
+	{
+		free_connection(client, connection);
+		return NULL;
+	}
+	connection->next = client->grpc.connections;
+	client->grpc.connections = connection;
+	return connection;
+}
+
+static bool
+is_usable(const Connection *connection)
+{
+	return !connection->is_left && etcd_http_ended(connection->exchange) == 0 &&
+		!etcd_h2_is_going_away(connection->h2);
+}
+
+/* The connection to use for a call.  NULL if memory is out. */
+static Connection *
+find_connection(EtcdClient *client, const Destination *destination)
+{
+	bool		connects = destination->connects && !destination->is_stream;
+
+	for (Connection *c = client->grpc.connections; c != NULL && !connects; c = c->next)
+	{
+		if (c->use == destination->use && strcmp(c->url, destination->url) == 0 && is_usable(c))
+			return c;
+	}
+	return create_connection(client, destination);
+}
+
+/*
+ * It has answered in gRPC.  Older connections to the same endpoint were made
+ * with older settings, so no call begins on them any more.
+ */
+static void
+prove(Connection *connection)
+{
+	if (connection->is_proven)
+		return;
+	connection->is_proven = true;
+	/* the newest come first */
+	for (Connection *c = connection->next; c != NULL; c = c->next)
+	{
+		if (c->use == connection->use && strcmp(c->url, connection->url) == 0)
+			c->is_left = true;
+	}
+}
+
+static void
+receive_bytes(EtcdClient *client, Connection *connection)
+{
+	char		buffer[16 * 1024];
+	size_t		n;
+
+	while ((n = etcd_http_recv(&client->http, connection->exchange, buffer, sizeof(buffer))) > 0)
+	{
+		connection->heard_ns = clock_monotonic_ns();
+		etcd_h2_receive(connection->h2, buffer, n);
+	}
+}
+
+static void
+send_bytes(EtcdClient *client, Connection *connection)
+{
+	const char *data;
+	size_t		len;
+
+	while (etcd_http_is_writeable(connection->exchange) && (data = etcd_h2_output(connection->h2, &len), len > 0))
+	{
+		etcd_h2_sent(connection->h2, etcd_http_send(&client->http, connection->exchange, data, len));
+	}
+}
+
+/* The time of the next PING, or of the end if there is no answer to one. */
+static int64_t
+ping_due_ns(const EtcdClient *client, const Connection *connection)
+{
+	if (connection->use == 0 || connection->ncalls == 0 || !etcd_http_is_connected(connection->exchange))
+		return INT64_MAX;
+	if (etcd_h2_awaits_pong(connection->h2))
+		return connection->pinged_ns + client->settings.request_timeout_ms * NSEC_PER_MSEC;
+	return connection->heard_ns + PING_INTERVAL_MS * NSEC_PER_MSEC;
+}
+
+static void
+run_ping(EtcdClient *client, Connection *connection)
+{
+	int64_t		now = clock_monotonic_ns();
+
+	if (ping_due_ns(client, connection) > now)
+		return;
+	if (etcd_h2_awaits_pong(connection->h2))
+		etcd_http_time_out(&client->http, connection->exchange);
+	else
+	{
+		connection->pinged_ns = now;
+		etcd_h2_ping(connection->h2);
+	}
+}
+
+/* ---- calls ----------------------------------------------------------- */
+
+/* NULL if memory is out. */
+static GrpcCall *
+create_call(EtcdClient *client, const Destination *destination)
+{
+	GrpcCall   *call = calloc(1, sizeof(GrpcCall));
+	GrpcCall  **last = &client->grpc.calls;
+
+	if (call == NULL)
+		return NULL;
+	call->connection = find_connection(client, destination);
+	if (call->connection == NULL)
+	{
+		free(call);
+		return NULL;
+	}
+	call->connection->ncalls++;
+	call->timeout_ms = destination->timeout_ms;
+	call->max_size = destination->max_size;
+	call->token_number = destination->token_number;
+	call->sent_ns = clock_monotonic_ns();
+	while (*last != NULL)
+		last = &(*last)->next;
+	*last = call;
+	return call;
+}
+
+/* False if memory is out. */
+static bool
+open_stream(GrpcCall *call, const Destination *destination, const char *path, bool is_unary)
+{
+	Connection *connection = call->connection;
+	H2Request	request = {
+		.is_tls = strncmp(connection->url, "https:", 6) == 0 || strncmp(connection->url, "unixs:", 6) == 0,
+		.authority = connection->authority,
+		.path = path,
+		.token = destination->token,
+		.timeout_ms = is_unary ? destination->timeout_ms : 0,
+		.max_size = destination->max_size
+	};
+
+	call->stream = etcd_h2_open(connection->h2, &request);
+	return call->stream != NULL;
+}
+
+/* Is it open, and has nothing come that nobody has asked for? */
+static bool
+is_idle(const H2Stream *stream)
+{
+	size_t		len;
+
+	return stream != NULL && etcd_h2_state(stream) == H2_OPEN && etcd_h2_message(stream, &len) == NULL;
+}
+
+/* The stream for a keepalive.  False if memory is out. */
+static bool
+take_keepalive_stream(GrpcCall *call, const Destination *destination)
+{
+	Connection *connection = call->connection;
+
+	if (is_idle(connection->keepalive) && connection->keepalive_token_number == destination->token_number)
+	{
+		call->stream = connection->keepalive;
+		connection->keepalive = NULL;
+		return true;
+	}
+	return open_stream(call, destination, etcd_request_path(ETCD_GRPC, ETCD_KEEPALIVE), false);
+}
+
+/* It may serve the next keepalive, unless another one does already. */
+static void
+give_back_keepalive_stream(GrpcCall *call)
+{
+	Connection *connection = call->connection;
+
+	if (!is_idle(connection->keepalive) || connection->keepalive_token_number != call->token_number)
+		etcd_h2_close(connection->h2, &connection->keepalive);
+	if (connection->keepalive != NULL)
+		return;
+	connection->keepalive = call->stream;
+	connection->keepalive_token_number = call->token_number;
+	call->stream = NULL;
+}
+
+GrpcCall *
+etcd_grpc_start(EtcdClient *client, const EtcdRequest *request, const Destination *destination)
+{
+	GrpcCall   *call = create_call(client, destination);
+	bool		is_unary = request->kind != ETCD_KEEPALIVE;
+	char	   *message = NULL;
+	size_t		len = 0;
+
+	if (call == NULL)
+		return NULL;
+	call->kind = request->kind;
+	message = etcd_encode_request(ETCD_GRPC, request, &len);
+	if (message == NULL ||
+		!(is_unary ? open_stream(call, destination, etcd_request_path(ETCD_GRPC, request->kind), true) :
+		  take_keepalive_stream(call, destination)) ||
+		!etcd_h2_send(call->connection->h2, call->stream, message, len, is_unary))
+		etcd_grpc_release(client, &call);
+	/* there may be a password in it */
+	if (message != NULL)
+		explicit_bzero(message, len);
+	free(message);
+	return call;
+}
+
+void
+etcd_grpc_release(EtcdClient *client, GrpcCall **call)
+{
+	GrpcCall   *released = *call;
+	GrpcCall  **link = &client->grpc.calls;
+
+	if (released == NULL)
+		return;
+	*call = NULL;
+	while (*link != released)
+		link = &(*link)->next;
+	*link = released->next;
+	etcd_h2_close(released->connection->h2, &released->stream);
+	released->connection->ncalls--;
+	free(released->watches);
+	free(released);
+}
+
+void
+etcd_grpc_time_out(EtcdClient *client, GrpcCall *call)
+{
+	if (call->ended != 0)
+		return;
+	call->timed_out = true;
+	call->ended = ++client->http.nended;
+	/* whatever comes next is not sent into the same silence */
+	if (call->connection->heard_ns < call->sent_ns)
+		call->connection->is_left = true;
+}
+
+uint64_t
+etcd_grpc_ended(const GrpcCall *call)
+{
+	return call->ended;
+}
+
+bool
+etcd_grpc_was_connected(const GrpcCall *call)
+{
+	return etcd_http_was_connected(call->connection->exchange);
+}
+
+/* Has the call all that it will get? */
+static bool
+is_complete(const GrpcCall *call)
+{
+	size_t		len;
+
+	if (etcd_http_ended(call->connection->exchange) != 0 || etcd_h2_fault(call->connection->h2) != NULL ||
+		etcd_h2_state(call->stream) != H2_OPEN)
+		return true;
+	if (call->is_watch)
+		return etcd_h2_is_going_away(call->connection->h2);
+	return call->kind == ETCD_KEEPALIVE && etcd_h2_message(call->stream, &len) != NULL;
+}
+
+/* ---- how calls end --------------------------------------------------- */
+
+/* Why there is no answer; true if it is a time-out. */
+static bool
+describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
+{
+	const Connection *connection = call->connection;
+	const char *url = connection->url;
+	const char *fault;
+
+	*outcome = ETCD_NO_ANSWER;
+	if (call->timed_out)
+	{
+		etcd_http_describe_timeout(connection->exchange, call->timeout_ms, message);
+		return true;
+	}
+	if ((fault = etcd_h2_fault(connection->h2)) != NULL)
+	{
+		*outcome = ETCD_GARBAGE;
+		etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": %s", url, fault);
+		return false;
+	}
+	if (etcd_http_ended(connection->exchange) != 0)
+		return etcd_http_describe_failure(connection->exchange, outcome, message);
+	switch (etcd_h2_state(call->stream))
+	{
+		case H2_TOO_LARGE:
+			*outcome = call->max_size > ETCD_MAX_ANSWER_SIZE && !call->is_watch ? ETCD_REFUSED : ETCD_GARBAGE;
+			etcd_format_message(message, "answer of etcd at \"%s\" is larger than %zu bytes", url, call->max_size);
+			break;
+		case H2_NOT_GRPC:
+			*outcome = ETCD_GARBAGE;
+			etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": HTTP status %d",
+								url, etcd_h2_http_status(call->stream));
+			break;
+		case H2_REFUSED:
+			etcd_format_message(message, "etcd at \"%s\" refused the stream", url);
+			break;
+		case H2_BROKEN:
+			etcd_format_message(message, "etcd at \"%s\" ended the stream: %s", url, etcd_h2_error(call->stream));
+			break;
+		case H2_OPEN:
+		case H2_ENDED:
+			etcd_format_message(message, "etcd at \"%s\" is shutting down", url);
+			break;
+	}
+	return false;
+}
+
+/* What is not gRPC's is said with the endpoint. */
+static void
+explain_garbage(const GrpcCall *call, char *message)
+{
+	char		why[ETCD_MESSAGE_SIZE];
+
+	memcpy(why, message, sizeof(why));
+	etcd_format_message(message, "could not understand the answer of etcd at \"%s\": %s", call->connection->url, why);
+}
+
+bool
+etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer)
+{
+	const char *message = NULL;
+	size_t		len;
+
+	memset(answer, 0, sizeof(*answer));
+	if (!call->timed_out)
+		message = etcd_h2_message(call->stream, &len);
+	if (message != NULL && (call->kind == ETCD_KEEPALIVE ||
+							(etcd_h2_state(call->stream) == H2_ENDED && etcd_h2_status(call->stream, answer->message) == 0)))
+	{
+		etcd_proto_decode_answer(call->kind, message, len, answer);
+		etcd_h2_take(call->connection->h2, call->stream);
+		if (answer->outcome == ETCD_GARBAGE)
+			explain_garbage(call, answer->message);
+		else if (call->kind == ETCD_KEEPALIVE)
+			give_back_keepalive_stream(call);
+	}
+	else if (!call->timed_out && etcd_h2_state(call->stream) == H2_ENDED)
+	{
+		answer->code = etcd_h2_status(call->stream, answer->message);
+		answer->outcome = answer->code != 0 ? ETCD_REFUSED : ETCD_GARBAGE;
+		if (answer->code == 0)
+			etcd_format_message(answer->message, "no message in the answer of etcd at \"%s\"", call->connection->url);
+	}
+	else
+	{
+		bool		timed_out = describe_failure(call, &answer->outcome, answer->message);
+
+		if (answer->outcome == ETCD_REFUSED)
+			answer->code = ETCD_CODE_RESOURCE_EXHAUSTED;
+		return timed_out;
+	}
+	return false;
+}
+
+/* ---- watches --------------------------------------------------------- */
+
+/* Sends a request of a watch, which is freed.  False if memory is out. */
+static bool
+send_message(GrpcCall *call, char *message, const size_t *len)
+{
+	bool		good = message != NULL && etcd_h2_send(call->connection->h2, call->stream, message, *len, false);
+
+	free(message);
+	return good;
+}
+
+/* Adds the watches to the stream.  False if memory is out. */
+static bool
+add_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches)
+{
+	bool		good;
+
+	free(call->watches);
+	call->watches = calloc(nwatches, sizeof(WatchNumber));
+	good = call->watches != NULL;
+	call->nwatches = good ? nwatches : 0;
+	for (int i = 0; good && i < nwatches; i++)
+	{
+		EtcdWatch	watch = watches[i];
+		size_t		len = 0;
+
+		call->watches[i] = (WatchNumber) {watch.watch_id, ++call->last_number};
+		watch.watch_id = call->last_number;
+		good = send_message(call, etcd_proto_encode_create(&watch, &len), &len);
+	}
+	return good;
+}
+
+GrpcCall *
+etcd_grpc_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches, const Destination *destination)
+{
+	GrpcCall   *call = create_call(client, destination);
+
+	if (call == NULL)
+		return NULL;
+	call->is_watch = true;
+	if (!open_stream(call, destination, ETCD_GRPC_WATCH_PATH, false) || !add_watches(call, watches, nwatches))
+		etcd_grpc_release(client, &call);
+	return call;
+}
+
+bool
+etcd_grpc_replace_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches, const Destination *destination)
+{
+	if (call->ended != 0 || call->is_spoiled || call->token_number != destination->token_number ||
+		call->max_size != destination->max_size || strcmp(call->connection->url, destination->url) != 0)
+		return false;
+	for (int i = 0; i < call->nwatches; i++)
+	{
+		size_t		len = 0;
+
+		if (!send_message(call, etcd_proto_encode_cancel(call->watches[i].number, &len), &len))
+			return false;
+	}
+	return add_watches(call, watches, nwatches);
+}
+
+/* Of which watch does a frame tell?  False: of none that is there. */
+static bool
+find_watch(GrpcCall *call, EtcdWatchFrame *frame)
+{
+	/* a watch that was refused has no number */
+	if (frame->canceled && frame->watch_id == -1)
+	{
+		call->is_spoiled = true;
+		return true;
+	}
+	for (int i = 0; i < call->nwatches; i++)
+	{
+		if (call->watches[i].number != frame->watch_id)
+			continue;
+		frame->watch_id = call->watches[i].watch_id;
+		call->is_spoiled |= frame->canceled;
+		return true;
+	}
+	return false;
+}
+
+bool
+etcd_grpc_has_news(const GrpcCall *call)
+{
+	size_t		len;
+
+	return etcd_h2_message(call->stream, &len) != NULL;
+}
+
+/* A status of gRPC ends a watch like a frame that says so. */
+static FrameResult
+read_refusal(GrpcCall *call, EtcdWatchFrame *frame)
+{
+	memset(frame, 0, sizeof(*frame));
+	if (call->refusal_told || etcd_h2_state(call->stream) != H2_ENDED)
+		return FRAME_INCOMPLETE;
+	call->refusal_told = true;
+	frame->code = etcd_h2_status(call->stream, frame->message);
+	frame->outcome = ETCD_REFUSED;
+	return frame->code != 0 ? FRAME_READ : FRAME_INCOMPLETE;
+}
+
+FrameResult
+etcd_grpc_read_frame(GrpcCall *call, EtcdWatchFrame *frame)
+{
+	const char *message;
+	size_t		len;
+
+	while ((message = etcd_h2_message(call->stream, &len)) != NULL)
+	{
+		etcd_proto_decode_frame(message, len, frame);
+		etcd_h2_take(call->connection->h2, call->stream);
+		if (frame->outcome != ETCD_ANSWERED)
+			return FRAME_UNREADABLE;
+		if (find_watch(call, frame))
+			return FRAME_READ;
+		etcd_free_frame(frame);
+	}
+	return read_refusal(call, frame);
+}
+
+void
+etcd_grpc_pause(GrpcCall *call, bool paused)
+{
+	etcd_h2_pause(call->connection->h2, call->stream, paused);
+}
+
+EtcdOutcome
+etcd_grpc_describe_end(const GrpcCall *call, char *message)
+{
+	EtcdOutcome outcome;
+
+	(void) describe_failure(call, &outcome, message);
+	return outcome;
+}
+
+/* ---- the dialect ----------------------------------------------------- */
+
+bool
+etcd_grpc_is_proven(const GrpcCall *call)
+{
+	return call->connection->is_proven;
+}
+
+bool
+etcd_grpc_is_denied(const GrpcCall *call)
+{
+	return etcd_h2_is_http1(call->connection->h2) ||
+		(etcd_h2_state(call->stream) == H2_NOT_GRPC && etcd_h2_http_status(call->stream) < 500);
+}
+
+/* ---- running --------------------------------------------------------- */
+
+int64_t
+etcd_grpc_due_ns(const EtcdClient *client)
+{
+	int64_t		due_ns = INT64_MAX;
+
+	for (const Connection *c = client->grpc.connections; c != NULL; c = c->next)
+	{
+		if (etcd_http_is_readable(c->exchange) ||
+			(etcd_http_is_writeable(c->exchange) && etcd_h2_has_output(c->h2)))
+			return 0;
+		if (ping_due_ns(client, c) < due_ns)
+			due_ns = ping_due_ns(client, c);
+	}
+	return due_ns;
+}
+
+/* Closes the connections that nobody needs. */
+static void
+close_connections(EtcdClient *client)
+{
+	Connection *next;
+
+	for (Connection *c = client->grpc.connections; c != NULL; c = next)
+	{
+		next = c->next;
+		if (c->ncalls > 0)
+			continue;
+		if (!is_usable(c) || etcd_h2_fault(c->h2) != NULL || client->nendpoints == 0 ||
+			strcmp(c->url, client->endpoints[client->endpoint].url) != 0)
+			free_connection(client, c);
+	}
+}
+
+void
+etcd_grpc_run(EtcdClient *client)
+{
+	for (Connection *c = client->grpc.connections; c != NULL; c = c->next)
+	{
+		run_ping(client, c);
+		receive_bytes(client, c);
+		send_bytes(client, c);
+	}
+	for (GrpcCall *call = client->grpc.calls; call != NULL; call = call->next)
+	{
+		if (etcd_h2_is_answered(call->stream))
+			prove(call->connection);
+		if (call->ended == 0 && is_complete(call))
+			call->ended = ++client->http.nended;
+	}
+	close_connections(client);
+}
+
+void
+etcd_grpc_free(EtcdClient *client)
+{
+	while (client->grpc.connections != NULL)
+		free_connection(client, client->grpc.connections);
+}

@@ -1,0 +1,155 @@
+# How etcd is spoken to: gRPC, and JSON where an endpoint speaks no gRPC.  The
+# choice is made once for an endpoint, is visible, and blames nobody wrongly.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Certificates;
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Listener;
+use EtcdLeader::Relay;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ttl  = 3;
+my $etcd = EtcdLeader::Etcd->new;
+
+sub create { my ($name, %settings) = @_; return EtcdLeader::Instance->create($name, etcd => $etcd, settings => { ttl => $ttl, elections => 'postgres', endpoints => $etcd->url(0), %settings }) }
+sub protocol { return $_[0]->status->{protocol} // '' }
+sub switches { return $_[0]->value('SELECT endpoint_switches FROM etcd_leader_stats') }
+
+# Leads, under the token that it had.
+sub still_leads
+{
+	my ($node, $token, $what) = @_;
+	my $seen = $node->value('SELECT clock_timestamp()');
+	poll_ok(10, sub { $node->value('SELECT connected AND last_contact > ? FROM etcd_leader_status', $seen) }, "$what: there is contact");
+	is($node->token, $token, "$what: it leads on under its token");
+	return;
+}
+
+# ---- the setting ----------------------------------------------------------------------
+
+my $pg1 = create('pg1');
+$pg1->wait_until_leader;
+is(protocol($pg1), 'grpc', 'it is gRPC by default');
+my $token = $pg1->token;
+for my $protocol (qw(json grpc auto json auto))
+{
+	$pg1->configure(protocol => $protocol);
+	poll_is(10, sub { protocol($pg1) }, $protocol eq 'json' ? 'json' : 'grpc', "a reload: $protocol");
+	still_leads($pg1, $token, "a reload: $protocol");
+}
+
+# Both sorts of candidates are one queue.
+my $pg2 = create('pg2', protocol => 'json');
+$pg2->wait_until_candidate;
+is(protocol($pg2), 'json', 'the second one speaks JSON');
+for my $next ($pg2, $pg1)
+{
+	my ($leader) = grep { $_ != $next } $pg1, $pg2;
+	my $began = now();
+	$leader->value('SELECT etcd_resign()');
+	poll_ok(10, sub { $next->is_leader }, $next->name . ' takes over');
+	cmp_ok(now() - $began, '<', $ttl / 3, 'told by its watch');
+	$leader->wait_until_candidate;
+}
+
+# ---- an endpoint that speaks HTTP/1 only ----------------------------------------------
+
+my $old = EtcdLeader::Relay->new($etcd->url(0), http2 => 'refused');
+my $pg3 = create('pg3', elections => 'other', endpoints => $old->url);
+$pg3->wait_until_leader('other');
+is(protocol($pg3), 'json', 'a proxy that knows HTTP/1 alone: JSON');
+my $connections = $old->connections;
+$token = $pg3->value(q{SELECT etcd_fencing_token('other')});
+pause(2 * $ttl);
+cmp_ok($old->connections - $connections, '<=', 2, 'the choice is made once');
+is($pg3->value(q{SELECT etcd_fencing_token('other')}), $token, 'it leads on');
+$pg3->configure(protocol => 'grpc');
+poll_ok(10, sub { ($pg3->status->{last_error} // '') =~ /^no answer in gRPC from etcd at ".*": it answers in HTTP\/1/ }, 'gRPC alone: last_error says why not')
+  or diag($pg3->status->{last_error});
+$pg3->configure(protocol => 'auto');
+$pg3->wait_until_leader('other');
+
+# Together with an endpoint that speaks gRPC: each is spoken to in its own way.
+$pg3->configure(endpoints => $old->url . ',' . $etcd->url(0));
+$pg3->wait_until_leader('other');
+poll_is(10, sub { protocol($pg3) }, 'json', 'it stays where it is');
+$old->cut;
+poll_is(10, sub { protocol($pg3) }, 'grpc', 'the next endpoint speaks gRPC');
+$old->mend;
+$pg3->wait_until_leader('other');
+
+# ---- endpoints that speak nothing --------------------------------------------------------
+
+# It speaks neither, so JSON is never chosen for it.
+my $reset = EtcdLeader::Relay->new($etcd->url(0), http2 => 'reset');
+$pg3->configure(endpoints => $reset->url);
+poll_ok(10, sub { !$pg3->status->{connected} }, 'connections are reset: no contact');
+pause($ttl);
+is(protocol($pg3), '', 'and JSON is not tried');
+$pg3->configure(endpoints => $reset->url . ',' . $etcd->url(0));
+$pg3->wait_until_leader('other');
+is(protocol($pg3), 'grpc', 'the next one is used');
+my $switches = switches($pg3);
+$token = $pg3->value(q{SELECT etcd_fencing_token('other')});
+pause(3 * $ttl);
+is(switches($pg3), $switches, 'and kept');
+is($pg3->value(q{SELECT etcd_fencing_token('other')}), $token, 'while it leads');
+
+# ---- etcd without its gateway -------------------------------------------------------------
+
+{
+	my $url   = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
+	my $peer  = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
+	my $dir   = PostgreSQL::Test::Utils::tempdir('no_gateway');
+	my $alone = EtcdLeader::Util::Process->spawn(
+		name => 'etcd without a gateway',
+		log  => "$PostgreSQL::Test::Utils::log_path/no_gateway.log",
+		cmd  => [ (split /,/, $ENV{ETCD} || "etcd")[0], '--name', 'alone', '--data-dir', "$dir/data", '--enable-grpc-gateway=false', '--listen-client-urls', $url,
+			'--advertise-client-urls', $url, '--listen-peer-urls', $peer, '--initial-advertise-peer-urls', $peer, '--initial-cluster', "alone=$peer" ]);
+	my $pg4 = create('pg4', endpoints => $url);
+	$pg4->wait_until_leader;
+	is(protocol($pg4), 'grpc', 'without the gateway: gRPC');
+	$pg4->configure(protocol => 'json');
+	poll_ok(10, sub { ($pg4->status->{last_error} // '') =~ /404/ }, 'and JSON is not answered') or diag($pg4->status->{last_error});
+	$pg4->configure(protocol => 'auto');
+	$pg4->wait_until_leader;
+	$pg4->stop;
+	$alone->stop('KILL');
+}
+
+# ---- a user by the name in its certificate ---------------------------------------------------
+
+{
+	my $ca = EtcdLeader::Certificates->new;
+	my ($cert, $key) = $ca->sign('127.0.0.1');
+	my $secured = EtcdLeader::Etcd->new(tls => [ "--cert-file=$cert", "--key-file=$key", '--trusted-ca-file=' . $ca->ca, '--client-cert-auth' ]);
+	$secured->etcdctl(@$_) for [ 'user', 'add', 'root:rootpw' ], [ 'user', 'grant-role', 'root', 'root' ], [ 'user', 'add', 'pg:unused' ], [ 'role', 'add', 'pg' ],
+	  [ 'role', 'grant-permission', 'pg', '--prefix=true', 'readwrite', 'mine/' ], [ 'user', 'grant-role', 'pg', 'pg' ], [ 'auth', 'enable' ];
+	$secured->use_credentials('root', 'rootpw');
+	my ($own_cert, $own_key) = $ca->sign('pg');
+	my $pg5 = create('pg5', endpoints => $secured->tls_endpoints, elections => 'mine', ssl_ca_file => $ca->ca, ssl_cert_file => $own_cert, ssl_key_file => $own_key);
+	$pg5->wait_until_leader('mine');
+	is($pg5->value(q{SELECT current_setting('etcd_leader.username')}), '', 'no user is set');
+	is(protocol($pg5), 'grpc', 'the common name is the user');
+	$pg5->configure(elections => 'mine, foreign');
+	poll_ok(10, sub { ($pg5->status->{last_error} // '') =~ /refused a request about key "foreign\/.*permission denied/ }, 'with its rights alone') or diag($pg5->status->{last_error});
+	$pg5->configure(elections => 'mine');
+
+	# another certificate of the same user, by a reload
+	$token = $pg5->value(q{SELECT etcd_fencing_token('mine')});
+	my ($new_cert, $new_key) = $ca->sign('pg');
+	$pg5->configure(ssl_cert_file => $new_cert, ssl_key_file => $new_key);
+	my $seen = $pg5->value('SELECT clock_timestamp()');
+	poll_ok(10, sub { $pg5->value('SELECT connected AND last_contact > ? FROM etcd_leader_status LIMIT 1', $seen) }, 'a new certificate: there is contact');
+	is($pg5->value(q{SELECT etcd_fencing_token('mine')}), $token, 'a new certificate: it leads on');
+}
+
+is($_->log_count('was terminated by signal|PANIC|TRAP'), 0, $_->name . ': nothing has crashed') for $pg1, $pg2, $pg3;
+done_testing();
