@@ -39,8 +39,7 @@
 
 struct Exchange
 {
-	Exchange   *next;			/* among the idle ones, those that wait, or the
-								 * connections */
+	Exchange   *next;			/* idle, waiting, or among the connections */
 	CURL	   *easy;
 	struct curl_slist *headers;
 	EasyTarget	target;
@@ -736,10 +735,7 @@ etcd_http_wait(Http *http, long timeout_ms)
 		etcd_http_socket_ready(http, http->sockets[i].fd, 0);
 }
 
-/*
- * ---- the received bytes
- * -------------------------------------------------------
- */
+/* ---- the received bytes ---------------------------------------------- */
 
 bool
 etcd_http_failed(const Exchange *exchange)

@@ -85,5 +85,5 @@ etcd_is_name(const char *host)
 {
 	struct in_addr ip4;
 
-	return host[0] != '[' && inet_pton(AF_INET, host, &ip4) != 1;
+	return host[0] != '\0' && host[0] != '[' && inet_pton(AF_INET, host, &ip4) != 1;
 }
