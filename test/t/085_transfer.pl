@@ -82,6 +82,14 @@ sub nothing_changed
 {
 	my ($name, $state, $node, $sql) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	# an event comes after the state
+	for my $each (@nodes)
+	{
+		poll(5, sub {
+			my @named = grep { $_->{event} =~ /^(?:elected|leader)$/ } $each->events;
+			($named[-1]{leader} // '') eq ($each->current_leader // '');
+		}) or die $each->name . ' has no event of its leader';
+	}
 	my @before = $etcd->candidates('postgres');
 	my %mark   = map { $_->name => $_->last_event } @nodes;
 	my ($got, $message) = $node->failure($sql);
