@@ -81,11 +81,10 @@ take_results(const Op *op, const EtcdAnswer *answer, Facts *facts)
 			for (int i = 0; i < PATRONI_NRANGES; i++)
 				facts->patroni[i] = take_key(&results);
 			break;
-		case OP_TRANSFER:
-			if (answer->succeeded)
-				return answer->nresults > 0;	/* of its writes */
-			/* fall through */
 		case OP_SURVEY:
+		case OP_TRANSFER:
+			if (op->kind == OP_TRANSFER && answer->succeeded)
+				return answer->nresults > 0;	/* of its writes */
 			if (take_key(&results) != NULL)
 			{
 				facts->queue = answer->results[0].kvs;
