@@ -64,6 +64,7 @@ struct GrpcCall
 	H2Stream   *stream;
 	EtcdRequestKind kind;		/* not of a watch */
 	bool		is_watch;
+	int64_t		lease;			/* of a keepalive */
 	long		timeout_ms;
 	size_t		max_size;
 	uint64_t	token_number;
@@ -145,18 +146,24 @@ is_usable(const Connection *connection)
 		!etcd_h2_is_going_away(connection->h2);
 }
 
-/* The connection to use for a call.  NULL if memory is out. */
+/*
+ * The connection to use for a call: one that has answered comes before a newer
+ * one that has not, as that may have been made with files that are wrong.  NULL
+ * if memory is out.
+ */
 static Connection *
 find_connection(EtcdClient *client, const Destination *destination)
 {
 	bool		connects = destination->connects && !destination->is_stream;
+	Connection *found = NULL;
 
 	for (Connection *c = client->grpc.connections; c != NULL && !connects; c = c->next)
 	{
-		if (c->use == destination->use && strcmp(c->url, destination->url) == 0 && is_usable(c))
-			return c;
+		if (c->use == destination->use && strcmp(c->url, destination->url) == 0 && is_usable(c) &&
+			(found == NULL || (c->is_proven && !found->is_proven)))
+			found = c;
 	}
-	return create_connection(client, destination);
+	return found != NULL ? found : create_connection(client, destination);
 }
 
 /*
@@ -325,6 +332,7 @@ etcd_grpc_start(EtcdClient *client, const EtcdRequest *request, const Destinatio
 	if (call == NULL)
 		return NULL;
 	call->kind = request->kind;
+	call->lease = request->lease;
 	message = etcd_encode_request(ETCD_GRPC, request, &len);
 	if (message == NULL ||
 		!(is_unary ? open_stream(call, destination, etcd_request_path(ETCD_GRPC, request->kind), true) :
@@ -469,7 +477,7 @@ etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer)
 		etcd_h2_take(call->connection->h2, call->stream);
 		if (answer->outcome == ETCD_GARBAGE)
 			explain_garbage(call, answer->message);
-		else if (call->kind == ETCD_KEEPALIVE)
+		else if (call->kind == ETCD_KEEPALIVE && answer->lease == call->lease)
 			give_back_keepalive_stream(call);
 	}
 	else if (!call->timed_out && etcd_h2_state(call->stream) == H2_ENDED)

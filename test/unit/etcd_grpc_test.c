@@ -1,0 +1,1232 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_grpc_test.c
+ *	  The rules of etcd_call.c and etcd_grpc.c, against servers that do what a
+ *	  real etcd does seldom or never.
+ *
+ * A server is a session of nghttp2 for each connection, or speaks HTTP/1.  It
+ * runs in the thread of the client, which takes turns with it, so a test says
+ * in which order things happen.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <nghttp2/nghttp2.h>
+
+#include "base/clock.h"
+#include "etcd/etcd_client.h"
+
+#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
+#define BYTES(text) {(text), sizeof(text) - 1}
+
+#define REQUEST_TIMEOUT_MS	400
+#define PATIENCE_MS			20000
+
+#define MAX_REQUESTS		64
+#define MAX_CONNECTIONS		32
+#define MAX_STREAMS			128
+#define MAX_ENDPOINTS		2
+
+#define STATUS_PATH			"/etcdserverpb.Maintenance/Status"
+#define GRANT_PATH			"/etcdserverpb.Lease/LeaseGrant"
+#define KEEPALIVE_PATH		"/etcdserverpb.Lease/LeaseKeepAlive"
+#define WATCH_PATH			"/etcdserverpb.Watch/Watch"
+#define MEMBERS_PATH		"/etcdserverpb.Cluster/MemberList"
+#define TOKEN_PATH			"/etcdserverpb.Auth/Authenticate"
+
+/* ---- the clock ------------------------------------------------------- */
+
+static int64_t advanced_s;		/* of all clocks */
+
+extern int	__real_clock_gettime(clockid_t clock, struct timespec *now);
+extern int	__wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int
+__wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int			result = __real_clock_gettime(clock, now);
+
+	now->tv_sec += advanced_s;
+	return result;
+}
+
+/* ---- protobuf -------------------------------------------------------- */
+
+typedef struct Message
+{
+	char		data[256];
+	size_t		len;
+} Message;
+
+static void
+put_varint(Message *message, uint64_t value)
+{
+	for (; value >= 0x80; value >>= 7)
+		message->data[message->len++] = (char) (value | 0x80);
+	message->data[message->len++] = (char) value;
+}
+
+static void
+put_number(Message *message, int field, uint64_t value)
+{
+	put_varint(message, field << 3);
+	put_varint(message, value);
+}
+
+static void
+put_bytes(Message *message, int field, const char *data, size_t len)
+{
+	put_varint(message, field << 3 | 2);
+	put_varint(message, len);
+	memcpy(message->data + message->len, data, len);
+	message->len += len;
+}
+
+/* An answer with a header, as all answers have. */
+static Message
+answer_of(void)
+{
+	Message		header = {.len = 0};
+	Message		message = {.len = 0};
+
+	put_number(&header, 1, 4711);
+	put_number(&header, 3, 5);
+	put_number(&header, 4, 2);
+	put_bytes(&message, 1, header.data, header.len);
+	return message;
+}
+
+static Message
+lease_answer(int64_t lease)
+{
+	Message		message = answer_of();
+
+	put_number(&message, 2, lease);
+	put_number(&message, 3, 9);
+	return message;
+}
+
+static Message
+token_answer(const char *token)
+{
+	Message		message = answer_of();
+
+	put_bytes(&message, 2, token, strlen(token));
+	return message;
+}
+
+static Message
+frame_of(int64_t number, bool created, bool canceled)
+{
+	Message		message = answer_of();
+
+	put_number(&message, 2, number);
+	put_number(&message, 3, created);
+	put_number(&message, 4, canceled);
+	return message;
+}
+
+/* The first field of that number in a message: a number, or where its bytes begin. */
+static uint64_t
+find_field(const char *data, size_t len, int field, const char **bytes, size_t *nbytes)
+{
+	for (size_t i = 0; i < len;)
+	{
+		uint64_t	tag = (unsigned char) data[i++];
+		uint64_t	value = 0;
+
+		for (int shift = 0;; shift += 7)
+		{
+			value |= (uint64_t) (data[i] & 0x7F) << shift;
+			if ((data[i++] & 0x80) == 0)
+				break;
+		}
+		if (bytes != NULL)
+		{
+			*bytes = data + i;
+			*nbytes = value;
+		}
+		if (tag >> 3 == (uint64_t) field)
+			return value;
+		if ((tag & 7) == 2)
+			i += value;
+	}
+	return 0;
+}
+
+/* ---- servers --------------------------------------------------------- */
+
+typedef struct Server Server;
+
+typedef struct Connection
+{
+	Server	   *server;
+	int			number;
+	int			fd;				/* -1: closed */
+	nghttp2_session *session;	/* NULL: nothing has come */
+} Connection;
+
+/* A message of a client, in the order in which they came. */
+typedef struct Request
+{
+	Connection *connection;
+	int32_t		stream;
+	char		path[64];
+	char		token[16];
+	char		body[512];
+	size_t		len;
+	bool		is_answered;
+} Request;
+
+typedef enum Speech
+{
+	SPEAKS_GRPC,
+	SPEAKS_HTTP1,				/* as a proxy that knows no more */
+	SPEAKS_NONSENSE,
+	SPEAKS_WEB,					/* HTTP/2, but not gRPC */
+	SPEAKS_503,
+	IS_SILENT,
+	RESETS						/* after the preface */
+} Speech;
+
+/* What a stream has got, and what is still to be sent on it. */
+typedef struct Stream
+{
+	char		path[64];
+	char		token[16];
+	Message		pending[8];
+	int			npending;
+	bool		has_begun;		/* the headers of the answer were sent */
+	bool		ends;
+	const char *status;			/* in the trailers */
+} Stream;
+
+struct Server
+{
+	char		url[64];
+	int			fd;
+	Speech		speech;
+	bool		keeps_answers;	/* the answers to all but the next two are up to the test */
+	bool		keeps_status;
+	bool		keeps_members;
+	const char *token;			/* the next one to give; NULL: there are no users */
+	Connection	connections[MAX_CONNECTIONS];
+	int			nconnections;
+	Request		requests[MAX_REQUESTS];
+	int			nrequests;
+	Stream		streams[MAX_STREAMS];
+	int			nstreams;
+	int			nresets;
+};
+
+static nghttp2_nv
+header(const char *name, const char *value)
+{
+	return (nghttp2_nv) {(uint8_t *) name, (uint8_t *) value, strlen(name), strlen(value), 0};
+}
+
+static ssize_t
+read_body(nghttp2_session *session, int32_t id, uint8_t *buf, size_t len, uint32_t *flags,
+		  nghttp2_data_source *source, void *arg)
+{
+	Stream	   *stream = source->ptr;
+	size_t		n = 0;
+
+	(void) arg;
+	while (stream->npending > 0)
+	{
+		const Message *message = &stream->pending[0];
+
+		if (n + message->len > len)
+			break;
+		memcpy(buf + n, message->data, message->len);
+		n += message->len;
+		memmove(stream->pending, stream->pending + 1, --stream->npending * sizeof(Message));
+	}
+	if (stream->npending == 0 && stream->ends)
+	{
+		nghttp2_nv	trailer = header("grpc-status", stream->status);
+
+		*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+		nghttp2_submit_trailer(session, id, &trailer, 1);
+	}
+	else if (n == 0)
+		return NGHTTP2_ERR_DEFERRED;
+	return (ssize_t) n;
+}
+
+/* Sends a message on the stream of a request; status: its end, too. */
+static void
+send_message(Request *request, Message message, const char *status)
+{
+	nghttp2_session *session = request->connection->session;
+	Stream	   *stream = nghttp2_session_get_stream_user_data(session, request->stream);
+	nghttp2_nv	headers[] = {header(":status", "200"), header("content-type", "application/grpc")};
+	nghttp2_data_provider provider = {.source.ptr = stream,.read_callback = read_body};
+	char		prefix[5] = {0, 0, 0, (char) (message.len >> 8), (char) message.len};
+
+	request->is_answered = true;
+	if (stream == NULL)
+		return;					/* it was reset */
+	if (message.len > 0)
+	{
+		memmove(message.data + 5, message.data, message.len);
+		memcpy(message.data, prefix, 5);
+		message.len += 5;
+		stream->pending[stream->npending++] = message;
+	}
+	stream->ends |= status != NULL;
+	stream->status = status;
+	if (stream->has_begun)
+		nghttp2_session_resume_data(session, request->stream);
+	else
+		assert_int_equal(nghttp2_submit_response(session, request->stream, headers, 2, &provider), 0);
+	stream->has_begun = true;
+}
+
+/* What a real one would answer. */
+static void
+answer(Server *server, Request *request)
+{
+	const char *path = request->path;
+
+	if (strcmp(path, STATUS_PATH) == 0 ? server->keeps_status :
+		strcmp(path, MEMBERS_PATH) == 0 ? server->keeps_members :
+		strcmp(path, TOKEN_PATH) != 0 && server->keeps_answers)
+		return;
+	if (strcmp(path, TOKEN_PATH) == 0 && server->token != NULL)
+		send_message(request, token_answer(server->token), "0");
+	else if (strcmp(path, KEEPALIVE_PATH) == 0)
+		send_message(request, lease_answer(find_field(request->body, request->len, 1, NULL, NULL)), NULL);
+	else if (strcmp(path, GRANT_PATH) == 0)
+		send_message(request, lease_answer(find_field(request->body, request->len, 2, NULL, NULL)), "0");
+	else if (strcmp(path, WATCH_PATH) != 0)
+		send_message(request, answer_of(), "0");
+}
+
+static int
+on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
+		  const uint8_t *value, size_t len, uint8_t flags, void *arg)
+{
+	Server	   *server = ((Connection *) arg)->server;
+	Stream	   *stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+
+	(void) name_len;
+	(void) flags;
+	if (stream == NULL)
+	{
+		assert_true(server->nstreams < MAX_STREAMS);
+		stream = &server->streams[server->nstreams++];
+		nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
+	}
+	if (strcmp((const char *) name, ":path") == 0)
+		snprintf(stream->path, sizeof(stream->path), "%.*s", (int) len, value);
+	if (strcmp((const char *) name, "token") == 0)
+		snprintf(stream->token, sizeof(stream->token), "%.*s", (int) len, value);
+	return 0;
+}
+
+/* Each message of the client is in a DATA frame of its own. */
+static int
+on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data, size_t len, void *arg)
+{
+	Connection *connection = arg;
+	Server	   *server = connection->server;
+	const Stream *stream = nghttp2_session_get_stream_user_data(session, id);
+
+	(void) flags;
+	while (len >= 5)
+	{
+		size_t		n = (size_t) data[3] << 8 | data[4];
+		Request    *request = &server->requests[server->nrequests++];
+
+		assert_true(server->nrequests < MAX_REQUESTS && n <= len - 5 && n <= sizeof(request->body));
+		request->connection = connection;
+		request->stream = id;
+		strcpy(request->path, stream->path);
+		strcpy(request->token, stream->token);
+		memcpy(request->body, data + 5, n);
+		request->len = n;
+		data += 5 + n;
+		len -= 5 + n;
+		answer(server, request);
+	}
+	assert_int_equal(len, 0);
+	return 0;
+}
+
+static int
+on_close(nghttp2_session *session, int32_t id, uint32_t error, void *arg)
+{
+	Connection *connection = arg;
+
+	(void) session;
+	(void) id;
+	connection->server->nresets += error != 0;
+	return 0;
+}
+
+static void
+begin_session(Connection *connection)
+{
+	nghttp2_session_callbacks *callbacks;
+
+	nghttp2_session_callbacks_new(&callbacks);
+	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
+	nghttp2_session_server_new(&connection->session, callbacks, connection);
+	nghttp2_session_callbacks_del(callbacks);
+	nghttp2_submit_settings(connection->session, 0, NULL, 0);
+}
+
+static void
+close_connection(Connection *connection)
+{
+	if (connection->session != NULL)
+		nghttp2_session_del(connection->session);
+	connection->session = NULL;
+	if (connection->fd >= 0)
+		close(connection->fd);
+	connection->fd = -1;
+}
+
+/* An answer in HTTP/1 to bytes that have come in full. */
+static const char *
+http1_answer(Server *server, char *data, size_t len)
+{
+	Request    *request;
+
+	if (len >= 3 && memcmp(data, "PRI", 3) == 0)
+		return server->speech == SPEAKS_503 ? "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n" :
+			server->speech == SPEAKS_NONSENSE ? "+OK ready, and some more words\r\n" :
+			"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+	request = &server->requests[server->nrequests++];
+	assert_int_equal(sscanf(data, "POST %63s", request->path), 1);
+	return server->speech != SPEAKS_HTTP1 ? "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" :
+		"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+		"{\"header\":{\"cluster_id\":\"4711\",\"revision\":\"5\",\"raft_term\":\"2\"},\"version\":\"3.4.0\",\"ID\":\"5\",\"TTL\":\"9\",\"grantedTTL\":\"9\"}";
+}
+
+/* HTTP/2, with a page for people as the answer to anything. */
+static void
+show_page(Connection *connection)
+{
+	nghttp2_nv	headers[] = {header(":status", "404"), header("content-type", "text/html")};
+
+	for (int32_t id = 1; id < 9; id += 2)
+		(void) nghttp2_submit_response(connection->session, id, headers, 2, NULL);
+}
+
+static void
+take_bytes(Connection *connection, char *data, size_t len)
+{
+	Server	   *server = connection->server;
+	const char *text;
+
+	if (server->speech == IS_SILENT)
+		return;
+	if (server->speech == RESETS)
+	{
+		struct linger reset = {.l_onoff = 1};
+
+		setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+		close_connection(connection);
+		return;
+	}
+	if (server->speech != SPEAKS_GRPC && server->speech != SPEAKS_WEB)
+	{
+		data[len] = '\0';
+		text = http1_answer(server, data, len);
+		(void) send(connection->fd, text, strlen(text), MSG_NOSIGNAL);
+		close_connection(connection);
+		return;
+	}
+	if (len >= 4 && memcmp(data, "POST", 4) == 0)
+	{
+		close_connection(connection);
+		return;
+	}
+	if (connection->session == NULL)
+		begin_session(connection);
+	if (nghttp2_session_mem_recv(connection->session, (uint8_t *) data, len) < 0)
+		close_connection(connection);
+	else if (server->speech == SPEAKS_WEB)
+		show_page(connection);
+}
+
+static void
+run_connection(Connection *connection)
+{
+	static char buffer[65536];
+	const uint8_t *out;
+	ssize_t		n;
+
+	while (connection->fd >= 0 && (n = recv(connection->fd, buffer, sizeof(buffer) - 1, 0)) >= 0)
+	{
+		if (n == 0)
+			close_connection(connection);
+		else
+			take_bytes(connection, buffer, n);
+	}
+	while (connection->session != NULL && (n = nghttp2_session_mem_send(connection->session, &out)) > 0)
+		(void) send(connection->fd, out, n, MSG_NOSIGNAL);
+}
+
+static void
+run_server(Server *server)
+{
+	int			fd;
+
+	while ((fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK)) >= 0)
+	{
+		assert_true(server->nconnections < MAX_CONNECTIONS);
+		server->connections[server->nconnections] = (Connection) {.server = server,.number = server->nconnections,.fd = fd};
+		server->nconnections++;
+	}
+	for (int i = 0; i < server->nconnections; i++)
+		run_connection(&server->connections[i]);
+}
+
+static Server *
+start_server(Speech speech)
+{
+	Server	   *server = calloc(1, sizeof(Server));
+	struct sockaddr_in address = {.sin_family = AF_INET,.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t	len = sizeof(address);
+
+	server->speech = speech;
+	server->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	assert_int_equal(bind(server->fd, (struct sockaddr *) &address, len), 0);
+	assert_int_equal(listen(server->fd, MAX_CONNECTIONS), 0);
+	assert_int_equal(getsockname(server->fd, (struct sockaddr *) &address, &len), 0);
+	snprintf(server->url, sizeof(server->url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+	return server;
+}
+
+static void
+stop_server(Server *server)
+{
+	for (int i = 0; i < server->nconnections; i++)
+		close_connection(&server->connections[i]);
+	close(server->fd);
+	free(server);
+}
+
+/* ---- the client ------------------------------------------------------ */
+
+typedef struct Record
+{
+	uint64_t	id;
+	EtcdOutcome outcome;
+	int64_t		lease;
+	char		message[ETCD_MESSAGE_SIZE];
+} Record;
+
+typedef struct Caller
+{
+	EtcdClient *client;
+	Server	   *servers[MAX_ENDPOINTS];
+	Record		answers[MAX_REQUESTS];
+	int			nanswers;
+	int64_t		frames[MAX_REQUESTS];	/* the watches that they are of */
+	int			nframes;
+	int			nends;
+	EtcdProtocol protocol;
+	const char *username;
+	const char *password_file;
+} Caller;
+
+static void
+answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	Caller	   *caller = ctx;
+	Record	   *record = &caller->answers[caller->nanswers++];
+
+	(void) timing;
+	assert_true(caller->nanswers < MAX_REQUESTS);
+	*record = (Record) {.id = id,.outcome = answer->outcome,.lease = answer->lease};
+	strcpy(record->message, answer->message);
+}
+
+static void
+watched(void *ctx, int stream, const EtcdWatchFrame *frame)
+{
+	Caller	   *caller = ctx;
+
+	(void) stream;
+	assert_true(caller->nframes < MAX_REQUESTS);
+	caller->frames[caller->nframes++] = frame->watch_id;
+}
+
+static void
+watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
+{
+	Caller	   *caller = ctx;
+
+	(void) stream;
+	(void) outcome;
+	(void) why;
+	caller->nends++;
+}
+
+static void
+noticed(void *ctx, const char *what)
+{
+	(void) ctx;
+	(void) what;
+}
+
+static void
+version_told(void *ctx, int endpoint, const char *version)
+{
+	(void) ctx;
+	(void) endpoint;
+	(void) version;
+}
+
+static void
+endpoints_changed(void *ctx)
+{
+	(void) ctx;
+}
+
+static void
+configure(Caller *caller)
+{
+	const char *endpoints[MAX_ENDPOINTS];
+	EtcdClientSettings settings = {
+		.endpoints = endpoints,
+		.request_timeout_ms = REQUEST_TIMEOUT_MS,
+		.connect_timeout_ms = REQUEST_TIMEOUT_MS,
+		.protocol = caller->protocol,
+		.username = caller->username,
+		.password_file = caller->password_file
+	};
+
+	while (settings.nendpoints < MAX_ENDPOINTS && caller->servers[settings.nendpoints] != NULL)
+	{
+		endpoints[settings.nendpoints] = caller->servers[settings.nendpoints]->url;
+		settings.nendpoints++;
+	}
+	etcd_client_configure(caller->client, &settings);
+}
+
+static Caller *
+start_caller(Server *first, Server *second)
+{
+	Caller	   *caller = calloc(1, sizeof(Caller));
+	EtcdClientCallbacks callbacks = {watched, watch_ended, noticed, version_told, endpoints_changed, caller};
+
+	caller->client = etcd_client_create(&callbacks);
+	assert_non_null(caller->client);
+	caller->servers[0] = first;
+	caller->servers[1] = second;
+	caller->protocol = ETCD_PROTOCOL_AUTO;
+	configure(caller);
+	return caller;
+}
+
+static void
+stop_caller(Caller *caller)
+{
+	for (int i = 0; i < MAX_ENDPOINTS && caller->servers[i] != NULL; i++)
+		stop_server(caller->servers[i]);
+	etcd_client_free(caller->client);
+	free(caller);
+}
+
+/* A turn of the client, and of the servers. */
+static void
+turn(Caller *caller)
+{
+	struct pollfd pollfds[64];
+	int			nsockets;
+	uint64_t	changes;
+	const EtcdSocket *sockets = etcd_client_sockets(caller->client, &nsockets, &changes);
+
+	assert_true(nsockets <= (int) lengthof(pollfds));
+	for (int i = 0; i < nsockets; i++)
+	{
+		pollfds[i].fd = sockets[i].fd;
+		pollfds[i].events = (sockets[i].events & ETCD_SOCKET_READABLE ? POLLIN : 0) |
+			(sockets[i].events & ETCD_SOCKET_WRITEABLE ? POLLOUT : 0);
+		pollfds[i].revents = 0;
+	}
+	poll(pollfds, nsockets, 1);
+	for (int i = 0; i < nsockets; i++)
+	{
+		short		got = pollfds[i].revents;
+
+		if (got != 0)
+			etcd_client_socket_ready(caller->client, pollfds[i].fd,
+									 (got & POLLIN ? ETCD_SOCKET_READABLE : 0) |
+									 (got & POLLOUT ? ETCD_SOCKET_WRITEABLE : 0) |
+									 (got & ~(POLLIN | POLLOUT) ? ETCD_SOCKET_ERROR : 0));
+	}
+	etcd_client_process(caller->client);
+	for (int i = 0; i < MAX_ENDPOINTS && caller->servers[i] != NULL; i++)
+		run_server(caller->servers[i]);
+}
+
+static int64_t
+now_ms(void)
+{
+	struct timespec now;
+
+	__real_clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / NSEC_PER_MSEC;
+}
+
+#define WAIT_UNTIL(caller, condition) \
+	do { \
+		int64_t		end_ms_ = now_ms() + PATIENCE_MS; \
+		while (!(condition)) \
+		{ \
+			if (now_ms() > end_ms_) \
+				fail_msg("%s did not happen", #condition); \
+			turn(caller); \
+		} \
+	} while (0)
+
+static void
+run_for(Caller *caller, int64_t ms)
+{
+	int64_t		end_ms = now_ms() + ms;
+
+	while (now_ms() < end_ms)
+		turn(caller);
+}
+
+static void
+send_lease(Caller *caller, EtcdRequestKind kind, int64_t lease)
+{
+	EtcdRequest request = {.kind = kind,.lease = lease,.ttl_s = 9};
+
+	etcd_client_send(caller->client, answered, lease, &request);
+}
+
+/* Sends it and waits. */
+static const Record *
+ask(Caller *caller, EtcdRequestKind kind, int64_t lease)
+{
+	int			before = caller->nanswers;
+
+	send_lease(caller, kind, lease);
+	WAIT_UNTIL(caller, caller->nanswers > before);
+	return &caller->answers[before];
+}
+
+static void
+watch(Caller *caller, int64_t watch_id)
+{
+	EtcdWatch	watches[] = {{.watch_id = watch_id,.key = BYTES("a")}, {.watch_id = watch_id + 1,.key = BYTES("b")}};
+
+	etcd_client_watch(caller->client, 0, watches, 2);
+}
+
+/* How many requests with that path a server has got. */
+static int
+count(const Server *server, const char *path)
+{
+	int			n = 0;
+
+	for (int i = 0; i < server->nrequests; i++)
+		n += strcmp(server->requests[i].path, path) == 0;
+	return n;
+}
+
+/* The i'th request with that path. */
+static Request *
+find(Server *server, const char *path, int n)
+{
+	for (int i = 0; i < server->nrequests; i++)
+	{
+		if (strcmp(server->requests[i].path, path) == 0 && n-- == 0)
+			return &server->requests[i];
+	}
+	fail_msg("there is no such request for %s", path);
+	return NULL;
+}
+
+/* The number that a request to create or to cancel a watch names; 0: it is the other one. */
+static int64_t
+created_number(const Request *request)
+{
+	const char *bytes;
+	size_t		len;
+
+	return find_field(request->body, request->len, 1, &bytes, &len) > 0 ? (int64_t) find_field(bytes, len, 7, NULL, NULL) : 0;
+}
+
+static int64_t
+canceled_number(const Request *request)
+{
+	const char *bytes;
+	size_t		len;
+
+	return find_field(request->body, request->len, 2, &bytes, &len) > 0 ? (int64_t) find_field(bytes, len, 1, NULL, NULL) : 0;
+}
+
+/* ---- which dialect --------------------------------------------------- */
+
+/* The first request changes nothing, and is answered before anything else is sent. */
+static void
+test_greeting(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+
+	(void) state;
+	server->keeps_status = true;
+	send_lease(caller, ETCD_GRANT, 7);
+	watch(caller, 11);
+	WAIT_UNTIL(caller, server->nrequests > 0);
+	run_for(caller, 50);
+	assert_int_equal(count(server, STATUS_PATH), server->nrequests);
+	send_message(&server->requests[0], answer_of(), "0");
+	WAIT_UNTIL(caller, caller->nanswers == 1 && count(server, WATCH_PATH) == 2);
+	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
+	assert_int_equal(count(server, GRANT_PATH), 1);
+	assert_ptr_equal(find(server, GRANT_PATH, 0)->connection, server->requests[0].connection);
+	/* so that a flood of changes holds up nothing */
+	assert_ptr_not_equal(find(server, WATCH_PATH, 0)->connection, server->requests[0].connection);
+	stop_caller(caller);
+}
+
+/* A server that does not speak gRPC: JSON only if it is etcd that speaks it. */
+static void
+test_choice(void **state)
+{
+	static const struct
+	{
+		Speech		speech;
+		EtcdOutcome outcome;
+		int			nhellos;	/* in JSON */
+		int			nchanges;	/* the same */
+	}			cases[] = {
+		{SPEAKS_HTTP1, ETCD_ANSWERED, 1, 1},
+		{SPEAKS_503, ETCD_NO_ANSWER, 1, 0},
+		{SPEAKS_NONSENSE, ETCD_GARBAGE, 0, 0},
+		{SPEAKS_WEB, ETCD_NO_ANSWER, 0, 0},	/* it closes connections of HTTP/1 */
+		{IS_SILENT, ETCD_NO_ANSWER, 0, 0},
+		{RESETS, ETCD_NO_ANSWER, 0, 0}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		Server	   *server = start_server(cases[i].speech);
+		Caller	   *caller = start_caller(server, NULL);
+		EtcdOutcome outcome = ask(caller, ETCD_GRANT, 5)->outcome;
+
+		if ((outcome == ETCD_ANSWERED) != (cases[i].outcome == ETCD_ANSWERED) ||
+			count(server, "/v3/maintenance/status") != cases[i].nhellos || count(server, "/v3/lease/grant") != cases[i].nchanges)
+			fail_msg("case %zu: outcome %d, %s", i, outcome, caller->answers[0].message);
+		stop_caller(caller);
+	}
+}
+
+/* A request is encoded by each attempt: the second endpoint speaks the other dialect. */
+static void
+test_each_attempt(void **state)
+{
+	Server	   *grpc = start_server(SPEAKS_GRPC);
+	Server	   *json = start_server(SPEAKS_HTTP1);
+	Caller	   *caller = start_caller(grpc, json);
+
+	(void) state;
+	grpc->keeps_answers = true;
+	assert_int_equal(ask(caller, ETCD_TIME_TO_LIVE, 5)->outcome, ETCD_ANSWERED);
+	assert_int_equal(count(grpc, "/etcdserverpb.Lease/LeaseTimeToLive"), 1);
+	assert_int_equal(count(json, "/v3/lease/timetolive"), 1);
+	stop_caller(caller);
+}
+
+/* A change whose answer is missing is not repeated, in no dialect and at no endpoint. */
+static void
+test_no_repetition(void **state)
+{
+	Server	   *grpc = start_server(SPEAKS_GRPC);
+	Server	   *json = start_server(SPEAKS_HTTP1);
+	Caller	   *caller = start_caller(grpc, json);
+
+	(void) state;
+	grpc->keeps_answers = true;
+	send_lease(caller, ETCD_GRANT, 5);
+	WAIT_UNTIL(caller, count(grpc, GRANT_PATH) == 1);
+	close_connection(find(grpc, GRANT_PATH, 0)->connection);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	assert_int_equal(caller->answers[0].outcome, ETCD_NO_ANSWER);
+	run_for(caller, 2 * REQUEST_TIMEOUT_MS);
+	assert_int_equal(count(grpc, GRANT_PATH), 1);
+	assert_int_equal(count(json, "/v3/lease/grant"), 0);
+	stop_caller(caller);
+}
+
+/* Where JSON is spoken gRPC is tried again each hour, beside the requests, and at a reload. */
+static void
+test_gRPC_comes(void **state)
+{
+	for (int by_reload = 0; by_reload < 2; by_reload++)
+	{
+		Server	   *server = start_server(SPEAKS_HTTP1);
+		Caller	   *caller = start_caller(server, NULL);
+
+		(void) state;
+		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+		assert_int_equal(count(server, "/v3/maintenance/status"), 1);
+		if (by_reload)
+			configure(caller);
+		else
+			advanced_s += 3601;
+		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+		assert_int_equal(count(server, "/v3/lease/grant"), 3);
+		WAIT_UNTIL(caller, count(server, "/v3/maintenance/status") == 2);
+		run_for(caller, 50);
+
+		/* and it has learned it now */
+		server->speech = SPEAKS_GRPC;
+		if (by_reload)
+			configure(caller);
+		else
+			advanced_s += 3601;
+		send_lease(caller, ETCD_GRANT, 5);
+		WAIT_UNTIL(caller, count(server, STATUS_PATH) == 1);
+		WAIT_UNTIL(caller, caller->nanswers == 4);
+		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+		assert_int_equal(count(server, GRANT_PATH), 1);
+		assert_int_equal(count(server, "/v3/lease/grant"), 3);
+		stop_caller(caller);
+	}
+}
+
+/* ---- keepalives ------------------------------------------------------ */
+
+/*
+ * Until the members are known: they are asked for on a new connection, which
+ * serves from then on.
+ */
+static void
+settle(Caller *caller)
+{
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->lease, 5);
+	WAIT_UNTIL(caller, count(caller->servers[0], MEMBERS_PATH) == 1);
+	run_for(caller, 50);
+}
+
+static bool
+share_stream(const Request *one, const Request *other)
+{
+	return one->connection == other->connection && one->stream == other->stream;
+}
+
+/* One at a time is on a stream, which serves the next one if all was well. */
+static void
+test_keepalives(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+
+	(void) state;
+	settle(caller);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->lease, 5);
+	assert_true(share_stream(find(server, KEEPALIVE_PATH, 1), find(server, KEEPALIVE_PATH, 2)));
+	assert_int_equal(server->nresets, 0);
+
+	/* two at once */
+	server->keeps_answers = true;
+	send_lease(caller, ETCD_KEEPALIVE, 6);
+	send_lease(caller, ETCD_KEEPALIVE, 7);
+	WAIT_UNTIL(caller, count(server, KEEPALIVE_PATH) == 5);
+	assert_false(share_stream(find(server, KEEPALIVE_PATH, 3), find(server, KEEPALIVE_PATH, 4)));
+	send_message(find(server, KEEPALIVE_PATH, 4), lease_answer(7), NULL);
+	WAIT_UNTIL(caller, caller->nanswers == 4);
+	assert_int_equal(caller->answers[3].id, 7);
+	stop_caller(caller);
+}
+
+/* The stream of one that was given up is reset: its late answer counts for no other one. */
+static void
+test_late_keepalive(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+	Request    *given_up;
+
+	(void) state;
+	settle(caller);
+	server->keeps_answers = true;
+	send_lease(caller, ETCD_KEEPALIVE, 5);
+	/* the connection is not silent, so it stays */
+	for (int i = 0; i < 6; i++)
+	{
+		send_lease(caller, ETCD_TIME_TO_LIVE, 100 + i);
+		run_for(caller, REQUEST_TIMEOUT_MS / 10);
+		send_message(find(server, "/etcdserverpb.Lease/LeaseTimeToLive", i), answer_of(), "0");
+	}
+	WAIT_UNTIL(caller, caller->nanswers == 8);
+	assert_int_equal(caller->answers[7].outcome, ETCD_NO_ANSWER);
+	given_up = find(server, KEEPALIVE_PATH, 1);
+
+	send_lease(caller, ETCD_KEEPALIVE, 5);
+	WAIT_UNTIL(caller, count(server, KEEPALIVE_PATH) == 3);
+	assert_false(share_stream(given_up, find(server, KEEPALIVE_PATH, 2)));
+	send_message(given_up, lease_answer(5), NULL);
+	run_for(caller, 50);
+	assert_int_equal(caller->nanswers, 8);
+	send_message(find(server, KEEPALIVE_PATH, 2), lease_answer(5), NULL);
+	WAIT_UNTIL(caller, caller->nanswers == 9);
+	assert_int_equal(caller->answers[8].outcome, ETCD_ANSWERED);
+	assert_true(server->nresets > 0);
+	stop_caller(caller);
+}
+
+/* An answer that names another lease is one to another keepalive: the stream is not used again. */
+static void
+test_other_lease(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+
+	(void) state;
+	settle(caller);
+	server->keeps_answers = true;
+	send_lease(caller, ETCD_KEEPALIVE, 5);
+	WAIT_UNTIL(caller, count(server, KEEPALIVE_PATH) == 2);
+	send_message(find(server, KEEPALIVE_PATH, 1), lease_answer(4), NULL);
+	WAIT_UNTIL(caller, caller->nanswers == 2);
+	send_lease(caller, ETCD_KEEPALIVE, 5);
+	WAIT_UNTIL(caller, count(server, KEEPALIVE_PATH) == 3);
+	assert_false(share_stream(find(server, KEEPALIVE_PATH, 1), find(server, KEEPALIVE_PATH, 2)));
+
+	/* so is a second answer to one keepalive */
+	send_message(find(server, KEEPALIVE_PATH, 2), lease_answer(5), NULL);
+	send_message(find(server, KEEPALIVE_PATH, 2), lease_answer(5), NULL);
+	WAIT_UNTIL(caller, caller->nanswers == 3);
+	run_for(caller, 20);
+	send_lease(caller, ETCD_KEEPALIVE, 5);
+	WAIT_UNTIL(caller, count(server, KEEPALIVE_PATH) == 4);
+	assert_false(share_stream(find(server, KEEPALIVE_PATH, 2), find(server, KEEPALIVE_PATH, 3)));
+	run_for(caller, 20);
+	assert_int_equal(caller->nanswers, 3);
+	stop_caller(caller);
+}
+
+/* ---- watches --------------------------------------------------------- */
+
+/* A number is never used twice on a stream, and what comes under an old one is dropped. */
+static void
+test_watch_numbers(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+	int64_t		last = 0;
+
+	(void) state;
+	for (int i = 0; i < 5; i++)
+	{
+		watch(caller, 11 + 10 * i);
+		WAIT_UNTIL(caller, count(server, WATCH_PATH) == 2 + 4 * i);
+	}
+	for (int i = 0; i < 18; i++)
+	{
+		const Request *request = find(server, WATCH_PATH, i);
+
+		assert_true(share_stream(request, find(server, WATCH_PATH, 0)));
+		if (created_number(request) != 0)
+		{
+			assert_true(created_number(request) > last);
+			last = created_number(request);
+		}
+		else
+			assert_in_range(canceled_number(request), last - 1, last);
+	}
+	send_message(find(server, WATCH_PATH, 17), frame_of(last - 2, false, false), NULL);
+	send_message(find(server, WATCH_PATH, 17), frame_of(11, false, false), NULL);
+	send_message(find(server, WATCH_PATH, 17), frame_of(last - 2, false, true), NULL);
+	send_message(find(server, WATCH_PATH, 17), frame_of(last, false, false), NULL);
+	WAIT_UNTIL(caller, caller->nframes > 0);
+	run_for(caller, 20);
+	assert_int_equal(caller->nframes, 1);
+	assert_int_equal(caller->frames[0], 52);
+	assert_int_equal(caller->nends, 0);
+	stop_caller(caller);
+}
+
+/* A cancellation that nobody asked for, or of a watch without a number, is told; the stream takes no more watches. */
+static void
+test_canceled(void **state)
+{
+	for (int is_refusal = 0; is_refusal < 2; is_refusal++)
+	{
+		Server	   *server = start_server(SPEAKS_GRPC);
+		Caller	   *caller = start_caller(server, NULL);
+
+		(void) state;
+		watch(caller, 11);
+		WAIT_UNTIL(caller, count(server, WATCH_PATH) == 2);
+		send_message(find(server, WATCH_PATH, 1), frame_of(is_refusal ? -1 : created_number(find(server, WATCH_PATH, 1)), is_refusal, true), NULL);
+		WAIT_UNTIL(caller, caller->nframes == 1);
+		watch(caller, 21);
+		WAIT_UNTIL(caller, count(server, WATCH_PATH) == 4);
+		assert_false(share_stream(find(server, WATCH_PATH, 0), find(server, WATCH_PATH, 2)));
+		stop_caller(caller);
+	}
+}
+
+/*
+ * On GOAWAY the connection is left, for streams that are open, too: the server
+ * would serve them on, but a watch never ends by itself.
+ */
+static void
+test_going_away(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+	int			nconnections;
+
+	(void) state;
+	settle(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	watch(caller, 11);
+	WAIT_UNTIL(caller, count(server, WATCH_PATH) == 2);
+	nconnections = server->nconnections;
+	for (int i = 0; i < nconnections; i++)
+	{
+		if (server->connections[i].session != NULL)
+			nghttp2_submit_goaway(server->connections[i].session, 0, INT32_MAX, NGHTTP2_NO_ERROR, NULL, 0);
+	}
+	WAIT_UNTIL(caller, caller->nends == 1);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	assert_true(find(server, KEEPALIVE_PATH, 2)->connection->number >= nconnections);
+	stop_caller(caller);
+}
+
+/* After a reload the new connection has answered before the old one is closed. */
+static void
+test_reload(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+	Connection *old;
+
+	(void) state;
+	settle(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	old = find(server, KEEPALIVE_PATH, 1)->connection;
+	server->keeps_members = true;
+	configure(caller);
+	/* the new one is opened after an answer; meanwhile the old one serves */
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	WAIT_UNTIL(caller, count(server, MEMBERS_PATH) == 2);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	assert_ptr_equal(find(server, KEEPALIVE_PATH, 3)->connection, old);
+	send_message(find(server, MEMBERS_PATH, 1), answer_of(), "0");
+	run_for(caller, 50);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	assert_ptr_not_equal(find(server, KEEPALIVE_PATH, 4)->connection, old);
+	WAIT_UNTIL(caller, old->fd < 0);
+	assert_int_equal(caller->nends, 0);
+	stop_caller(caller);
+}
+
+/* ---- users ----------------------------------------------------------- */
+
+static const char *
+write_password(void)
+{
+	static char file[] = "/tmp/etcd_grpc_test.XXXXXX";
+	int			fd;
+
+	strcpy(file + strlen(file) - 6, "XXXXXX");
+	fd = mkstemp(file);
+	assert_int_equal(write(fd, "secret\n", 7), 7);
+	close(fd);
+	return file;
+}
+
+/* With a user nothing is asked of etcd before there is a token, and a stream has that of its opening. */
+static void
+test_tokens(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+	int			first;
+
+	(void) state;
+	caller->username = "somebody";
+	caller->password_file = write_password();
+	server->token = "one";
+	configure(caller);
+	watch(caller, 11);
+	settle(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	WAIT_UNTIL(caller, count(server, WATCH_PATH) == 2);
+	for (int i = 0; i < server->nrequests; i++)
+	{
+		const Request *request = &server->requests[i];
+		bool		needs_token = strcmp(request->path, STATUS_PATH) != 0 && strcmp(request->path, TOKEN_PATH) != 0;
+
+		assert_string_equal(request->token, needs_token ? "one" : "");
+	}
+
+	/* the token is refused, so there is another one, and streams are opened anew with it */
+	server->keeps_answers = true;
+	server->token = "two";
+	send_lease(caller, ETCD_GRANT, 6);
+	WAIT_UNTIL(caller, count(server, GRANT_PATH) == 1);
+	send_message(find(server, GRANT_PATH, 0), (Message) {.len = 0}, "16");
+	server->keeps_answers = false;
+	WAIT_UNTIL(caller, caller->nanswers == 3);
+	assert_int_equal(caller->answers[2].outcome, ETCD_ANSWERED);
+	assert_string_equal(find(server, GRANT_PATH, 1)->token, "two");
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	assert_string_equal(find(server, KEEPALIVE_PATH, 2)->token, "two");
+	first = count(server, WATCH_PATH);
+	watch(caller, 21);
+	WAIT_UNTIL(caller, count(server, WATCH_PATH) >= first + 2);
+	assert_string_equal(find(server, WATCH_PATH, first)->token, "two");
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	unlink(caller->password_file);
+	stop_caller(caller);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_greeting),
+		cmocka_unit_test(test_choice),
+		cmocka_unit_test(test_each_attempt),
+		cmocka_unit_test(test_no_repetition),
+		cmocka_unit_test(test_gRPC_comes),
+		cmocka_unit_test(test_keepalives),
+		cmocka_unit_test(test_late_keepalive),
+		cmocka_unit_test(test_other_lease),
+		cmocka_unit_test(test_watch_numbers),
+		cmocka_unit_test(test_canceled),
+		cmocka_unit_test(test_going_away),
+		cmocka_unit_test(test_reload),
+		cmocka_unit_test(test_tokens),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
