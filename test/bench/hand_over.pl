@@ -1,6 +1,8 @@
 # The time of a hand-over, from the resignation to the next leader.
 #
-#   make bench PARTS=hand_over      ROUNDS=50
+#   make bench PARTS=hand_over      ROUNDS=50 TLS=
+#
+# TLS=1: all speak TLS, but for npm's, which is left out, as is the floor.
 use strict;
 use warnings;
 
@@ -9,6 +11,7 @@ use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
 use Bench;
 use Bench::Peers;
 use DBD::Pg qw(:async);
+use EtcdLeader::Certificates;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
@@ -24,11 +27,17 @@ statement before; that of `etcd_resign()` is sent, parsed and planned within the
 END
 my $rounds = Bench::rounds(50);
 
-my $etcd = EtcdLeader::Etcd->new(flags => ['--enable-v2=true']);
+my $ca   = $ENV{TLS} && EtcdLeader::Certificates->new;
+my @cert = $ca ? $ca->sign('server', for => ['IP:127.0.0.1']) : ();
+my $etcd = EtcdLeader::Etcd->new(
+	flags => ['--enable-v2=true'],
+	tls   => $ca && [ '--cert-file' => $cert[0], '--key-file' => $cert[1] ]);
+$Bench::Peers::ca_file = $ca->ca if $ca;
 my %pair;
 for my $protocol (qw(grpc json))
 {
-	my @pair = map { EtcdLeader::Instance->create("$protocol$_", etcd => $etcd, settings => { ttl => 10, elections => $protocol, protocol => $protocol }) } 1, 2;
+	my @pair = map { EtcdLeader::Instance->create("$protocol$_", endpoints => Bench::Peers::endpoints($etcd), settings => { ttl => 10, elections => $protocol, protocol => $protocol,
+			($ca ? (ssl_ca_file => $ca->ca) : ()) }) } 1, 2;
 	$pair[0]->wait_until_leader;
 	$pair[1]->wait_until_candidate;
 	$pair{$protocol} = \@pair;
@@ -182,9 +191,8 @@ my @pairs = (
 	[ $row{is_leader}, sub { resign('grpc', \&is_leader) } ],
 	[ $row{hears},     sub { resign('grpc', \&hears) } ],
 	[ $row{json},      sub { resign('json', \&is_leader) } ],
-	[ $row{floor},     sub { floor(1) } ],
-	[ $row{event},     sub { floor(0) } ]);
-for ([ 'etcdctl', 'INT', 1 ], [ 'npm', 'USR1' ], [ 'go', 'USR1' ])
+	($ca ? () : ([ $row{floor}, sub { floor(1) } ], [ $row{event}, sub { floor(0) } ])));
+for ([ 'etcdctl', 'INT', 1 ], ($ca ? () : [ 'npm', 'USR1' ]), [ 'go', 'USR1' ])
 {
 	my ($what, $signal, $another) = @$_;
 	my $pair = $bench->try($row{$what}{name}, sub { Bench::Peers::pair($start{$what}, $queued{$what}) }) or next;

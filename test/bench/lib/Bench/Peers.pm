@@ -11,6 +11,11 @@ use FindBin;
 
 my $build = "$FindBin::RealBin/build";
 
+# The authority of etcd's certificate: then etcdctl and Go speak TLS.
+our $ca_file;
+
+sub endpoints { my ($etcd) = @_; return $ca_file ? $etcd->tls_endpoints : $etcd->endpoints }
+
 sub address { return $_[0]->url(0) =~ s{^http://}{}r }
 
 # `etcdctl elect`.  Its lease lives for 60 s; an interrupt ends it.
@@ -18,7 +23,7 @@ sub etcdctl
 {
 	my ($etcd, $election, $name) = @_;
 	return Bench::Peer->start({ ETCDCTL_API => 3 }, qr{^\Q$election\E/},
-		$ENV{ETCDCTL} // 'etcdctl', '--endpoints=' . $etcd->endpoints, 'elect', $election, $name);
+		$ENV{ETCDCTL} // 'etcdctl', '--endpoints=' . endpoints($etcd), ($ca_file ? "--cacert=$ca_file" : ()), 'elect', $election, $name);
 }
 
 # Many candidates of ours in one process, without PostgreSQL, by that program of
@@ -44,7 +49,7 @@ sub go
 {
 	my ($etcd, $election, $name, $ttl, $number) = @_;
 	-x "$build/candidate" or die "Go's candidate is not there\n";
-	return Bench::Peer->start({}, qr/^elected/, "$build/candidate", $etcd->endpoints, $election, $name, $ttl, $number // 1);
+	return Bench::Peer->start({ ($ca_file ? (CA_FILE => $ca_file) : ()) }, qr/^elected/, "$build/candidate", endpoints($etcd), $election, $name, $ttl, $number // 1);
 }
 
 # Starts two candidates, and returns { leading, waiting }.  $make->(name) starts one, and

@@ -3,12 +3,16 @@
 //	candidate ENDPOINT ELECTION NAME TTL [NUMBER]
 //
 // Writes a line for each event.  SIGUSR1: the one that leads resigns, and
-// campaigns again 50 ms later.  A session that has ended is replaced.
+// campaigns again 50 ms later.  A session that has ended is replaced.  With
+// CA_FILE in the environment, etcd's certificate must be of that authority.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io/ioutil"
 	"os"
 	"os/signal"
 	"strconv"
@@ -75,6 +79,20 @@ func campaign(client *clientv3.Client, election, name string, ttl int, resign <-
 // One after the other: a thousand at once would be another test.
 const pause = 2 * time.Millisecond
 
+func tlsConfig() *tls.Config {
+	file := os.Getenv("CA_FILE")
+	if file == "" {
+		return nil
+	}
+	pem, err := ioutil.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	return &tls.Config{RootCAs: roots}
+}
+
 func main() {
 	ttl, err := strconv.Atoi(os.Args[4])
 	if err != nil {
@@ -86,7 +104,7 @@ func main() {
 			panic(err)
 		}
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Args[1]}, DialTimeout: 2 * time.Second})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Args[1]}, DialTimeout: 2 * time.Second, TLS: tlsConfig()})
 	if err != nil {
 		panic(err)
 	}
