@@ -29,6 +29,14 @@
 
 bool		passes_structures;
 
+/* How the stream of a request ends. */
+typedef enum Fate
+{
+	FATE_TRAILERS,				/* as it should */
+	FATE_DIES,					/* without an answer, after the request was executed */
+	FATE_REFUSED				/* before that */
+} Fate;
+
 /* A unary request that is sent to one endpoint. */
 typedef struct Exchange
 {
@@ -42,6 +50,7 @@ typedef struct Exchange
 	int64_t		timeout_ns;
 	int64_t		deadline_ns;	/* by the instance's clock */
 	bool		held;			/* is kept while the link is cut, and not lost */
+	Fate		fate;
 	int64_t		sent_ns;
 	const EtcdRequest *unwritten;	/* NULL: its bytes are in body */
 	char	   *body;
@@ -302,6 +311,8 @@ member_answers(void *owner, const EtcdAnswer *answer)
 	if (exchange->told || network_loses())
 		return;
 	reply->exchange = exchange;
+	if (exchange->fate == FATE_DIES)
+		answer = NULL;
 	if (answer != NULL && random_chance(plan.garbage))
 		reply->bytes = gateway_write_garbage(&reply->len, &reply->http_status);
 	else if (answer != NULL && passes_structures && answer->outcome == ETCD_ANSWERED)
@@ -325,7 +336,7 @@ request_arrives(void *subject, uint64_t tag)
 			events_after(random_between(50 * MS, 300 * MS), request_arrives, exchange, tag);
 		return;
 	}
-	if (!cluster.members[m].up || cluster.members[m].boot != exchange->boot)
+	if (!cluster.members[m].up || cluster.members[m].boot != exchange->boot || exchange->fate == FATE_REFUSED)
 	{
 		member_answers(exchange, NULL);
 		return;
@@ -360,6 +371,8 @@ start_exchange(Exchange *exchange)
 	exchange->deadline_ns = clock_ns + timeout_ns;
 	exchange->held = random_chance(3000);
 	exchange->sent_ns = now_ns;
+	if (random_chance(plan.dead_streams))
+		exchange->fate = random_chance(5000) ? FATE_DIES : FATE_REFUSED;
 	if (exchange->reads_only && !exchange->is_second)
 		events_at(instance_true_time(in, clock_ns + timeout_ns / 2), time_out, exchange, TIMER_LATE);
 	events_at(instance_true_time(in, clock_ns + timeout_ns), time_out, exchange, TIMER_OVER);

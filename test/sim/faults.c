@@ -789,7 +789,7 @@ faults_end(void)
 {
 	trace("", "---- faults end ----");
 	over = true;
-	plan.loss = plan.slow = plan.repeat = plan.garbage = plan.late_writes = 0;
+	plan.loss = plan.slow = plan.repeat = plan.garbage = plan.late_writes = plan.dead_streams = 0;
 	plan.link_delay_ns = MS;
 	plan.link_jitter_ns = 5 * MS;
 	plan.compaction_hides = false;

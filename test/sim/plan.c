@@ -346,5 +346,7 @@ plan_draw(uint64_t seed)
 	}
 	draw_more();
 	draw_clocks();
+	if (plan.profile != PROFILE_CALM && seed / NPROFILES % 3 == 0)
+		plan.dead_streams = seed / NPROFILES % 2 == 0 ? 1000 : 200;
 	plan.faults_end_ns += 2 * plan_longest_ttl_s() * SECOND;
 }

@@ -90,6 +90,7 @@ typedef struct Plan
 	int			slow;			/* of 10,000; delayed by up to slow_ns */
 	int64_t		slow_ns;
 	int			repeat;			/* of 10,000; executed twice */
+	int			dead_streams;	/* of 10,000; they end without an answer, at once */
 	int			garbage;
 
 	/* instances */
