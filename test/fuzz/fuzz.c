@@ -3,7 +3,7 @@
  * fuzz.c
  *	  Code that the fuzzing harnesses share; see fuzz.h.
  *
- * The linker redirects the allocations of etcd_api.c to this file (--wrap), and
+ * The linker redirects the allocations of the codec to this file (--wrap), and
  * a call of jansson does so for jansson.  LeakSanitizer would report a leak at
  * the end of the run.  The counters show the input that causes it.
  *
@@ -71,7 +71,7 @@ fuzz_copy(const void *data, size_t len)
 	return copy;
 }
 
-/* Frees without counting, because the memory is not of etcd_api.c. */
+/* Frees without counting, because the memory is not of the codec. */
 void
 fuzz_drop(char *copy)
 {
@@ -221,7 +221,7 @@ fuzz_hash(uint64_t hash, const void *data, size_t len)
 
 /*
  * The number of bytes of the UTF-8 character at s, which ends with a NUL; 0
- * if there is none.  Written from RFC 3629, not from etcd_api.c.
+ * if there is none.  Written from RFC 3629, not from the codec.
  */
 static size_t
 character_size(const unsigned char *s)

@@ -3,7 +3,7 @@
  * fuzz.h
  *	  Code that the fuzzing harnesses share: memory that is counted and can
  *	  run out, inputs that are programs, and checks of the results of
- *	  etcd_api.c.
+ *	  the codec.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,12 +51,12 @@ extern void fuzz_drop(char *copy);
 /* ---- memory ---------------------------------------------------------- */
 
 /*
- * Begins to count the allocations of etcd_api.c and jansson.  The allocation of
- * etcd_api.c with that number (from 1) fails, and so do all later ones; 0: none.
+ * Begins to count the allocations of the codec and jansson.  The allocation of
+ * the codec with that number (from 1) fails, and so do all later ones; 0: none.
  */
 extern void fuzz_watch_memory(size_t fail_at);
 
-/* The number of allocations of etcd_api.c since then. */
+/* The number of allocations of the codec since then. */
 extern size_t fuzz_allocations(void);
 
 /* Checks that all memory since then was freed, and that it was at most that. */

@@ -3,7 +3,7 @@
  * gateway.c
  *	  etcd's side of the HTTP/JSON gateway.
  *
- * Written from etcd's rpc.proto and grpc-gateway, and not from etcd_api.c, so
+ * Written from etcd's rpc.proto and grpc-gateway, and not from the codec, so
  * that each of the two checks the other.
  *
  *-------------------------------------------------------------------------

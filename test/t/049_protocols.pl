@@ -102,24 +102,34 @@ pause(3 * $ttl);
 is(switches($pg3), $switches, 'and kept');
 is($pg3->value(q{SELECT etcd_fencing_token('other')}), $token, 'while it leads');
 
-# ---- etcd without its gateway -------------------------------------------------------------
+# ---- etcd without its gateway, or with it at an address of its own -------------------------
 
+my $program = (split /,/, $ENV{ETCD} || 'etcd')[0];
+my %without = ('without the gateway' => '--enable-grpc-gateway=false');
+$without{'the gateway elsewhere'} = '--listen-client-http-urls=http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port()
+  if `"$program" --help 2>&1` =~ /--listen-client-http-urls/;
+for my $what (sort keys %without)
 {
 	my $url   = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	my $peer  = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	my $dir   = PostgreSQL::Test::Utils::tempdir('no_gateway');
 	my $alone = EtcdLeader::Util::Process->spawn(
-		name => 'etcd without a gateway',
+		name => "etcd, $what",
 		log  => "$PostgreSQL::Test::Utils::log_path/no_gateway.log",
-		cmd  => [ (split /,/, $ENV{ETCD} || "etcd")[0], '--name', 'alone', '--data-dir', "$dir/data", '--enable-grpc-gateway=false', '--listen-client-urls', $url,
+		cmd  => [ $program, '--name', 'alone', '--data-dir', "$dir/data", $without{$what}, '--listen-client-urls', $url,
 			'--advertise-client-urls', $url, '--listen-peer-urls', $peer, '--initial-advertise-peer-urls', $peer, '--initial-cluster', "alone=$peer" ]);
-	my $pg4 = create('pg4', endpoints => $url);
+	my $way = EtcdLeader::Relay->new($url);
+	my $pg4 = create('pg4_' . ($what =~ s/ /_/gr), endpoints => $way->url);
 	$pg4->wait_until_leader;
-	is(protocol($pg4), 'grpc', 'without the gateway: gRPC');
+	is(protocol($pg4), 'grpc', "$what: gRPC");
 	$pg4->configure(protocol => 'json');
-	poll_ok(10, sub { ($pg4->status->{last_error} // '') =~ /404/ }, 'and JSON is not answered') or diag($pg4->status->{last_error});
+	poll_ok(10, sub { ($pg4->status->{last_error} // '') =~ /404|not etcd|closed|HTTP/ }, "$what: JSON is not answered") or diag($pg4->status->{last_error});
 	$pg4->configure(protocol => 'auto');
 	$pg4->wait_until_leader;
+	my $alone_token = $pg4->token;
+	$way->stop;
+	poll_is(10, sub { $pg4->status->{endpoint} }, $url, "$what: the member was learned");
+	still_leads($pg4, $alone_token, "$what, by the address that was learned");
 	$pg4->stop;
 	$alone->stop('KILL');
 }
