@@ -113,12 +113,12 @@ for my $what (sort keys %without)
 	my $url   = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	my $peer  = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	my $dir   = PostgreSQL::Test::Utils::tempdir('no_gateway');
+	my $way = EtcdLeader::Relay->new($url);
 	my $alone = EtcdLeader::Util::Process->spawn(
 		name => "etcd, $what",
 		log  => "$PostgreSQL::Test::Utils::log_path/no_gateway.log",
 		cmd  => [ $program, '--name', 'alone', '--data-dir', "$dir/data", $without{$what}, '--listen-client-urls', $url,
-			'--advertise-client-urls', $url, '--listen-peer-urls', $peer, '--initial-advertise-peer-urls', $peer, '--initial-cluster', "alone=$peer" ]);
-	my $way = EtcdLeader::Relay->new($url);
+			'--advertise-client-urls', $way->url . ",$url", '--listen-peer-urls', $peer, '--initial-advertise-peer-urls', $peer, '--initial-cluster', "alone=$peer" ]);
 	my $pg4 = create('pg4_' . ($what =~ s/ /_/gr), endpoints => $way->url);
 	$pg4->wait_until_leader;
 	is(protocol($pg4), 'grpc', "$what: gRPC");
