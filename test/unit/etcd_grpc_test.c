@@ -33,7 +33,7 @@
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(text) {(text), sizeof(text) - 1}
 
-#define REQUEST_TIMEOUT_MS	400
+#define REQUEST_TIMEOUT_MS	1000
 #define PATIENCE_MS			20000
 
 #define MAX_REQUESTS		64
