@@ -10,7 +10,10 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "storage/ipc.h"
+#include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "base/worker.h"
@@ -29,6 +32,7 @@ register_worker(SupervisedWorker *worker)
 	worker_init(&registration, worker->type, worker->function, worker->start_time);
 	if (worker->handle != NULL)
 		pfree(worker->handle);
+	worker->registered_at = GetCurrentTimestamp();
 	if (worker_register(&registration, &worker->handle))
 		worker->is_reported = false;
 	else if (!worker->is_reported)
@@ -38,6 +42,22 @@ register_worker(SupervisedWorker *worker)
 				(errmsg("could not start the background worker \"%s\"", worker->type),
 				 errdetail_no_worker_slot()));
 	}
+}
+
+/*
+ * A worker that begins ignores SIGHUP for a moment (bgworker.c), and so drops
+ * the one that is pending.  The elector has seen that reload, and tells the
+ * worker again.
+ */
+static void
+repeat_reload(SupervisedWorker *worker)
+{
+	pid_t		pid;
+
+	if (worker->registered_at != 0 && worker->handle != NULL && PgReloadTime >= worker->registered_at &&
+		GetBackgroundWorkerPid(worker->handle, &pid) == BGWH_STARTED)
+		(void) kill(pid, SIGHUP);
+	worker->registered_at = 0;
 }
 
 int64
@@ -53,7 +73,10 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 		return PG_INT64_MAX;
 	}
 	if (pg_atomic_read_u32((pg_atomic_uint32 *) claimed) != 0)
+	{
+		repeat_reload(worker);
 		return PG_INT64_MAX;
+	}
 	/* one that was registered in recovery may wait for its end */
 	if (worker->handle != NULL && GetBackgroundWorkerPid(worker->handle, &pid) == BGWH_NOT_YET_STARTED)
 		return PG_INT64_MAX;
@@ -83,5 +106,6 @@ worker_claim(pg_atomic_uint32 *claimed)
 	if (!pg_atomic_compare_exchange_u32(claimed, &expected, 1))
 		return false;
 	before_shmem_exit(release, PointerGetDatum(claimed));
+	shared_state_wake_elector();
 	return true;
 }

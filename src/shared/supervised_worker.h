@@ -8,6 +8,7 @@
 #ifndef SUPERVISED_WORKER_H
 #define SUPERVISED_WORKER_H
 
+#include "datatype/timestamp.h"
 #include "port/atomics.h"
 #include "postmaster/bgworker.h"
 
@@ -21,6 +22,7 @@ typedef struct SupervisedWorker
 	const char *function;
 	BgWorkerStartTime start_time;
 	BackgroundWorkerHandle *handle; /* of the last one; the rest begins as 0 */
+	TimestampTz registered_at;	/* 0: it has begun since */
 	int64		due_ns;
 	int			backoff_ms;
 	bool		is_reported;	/* that there is no room */
@@ -33,7 +35,10 @@ typedef struct SupervisedWorker
  */
 extern int64 worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint32 *claimed);
 
-/* Makes this process the worker, until it ends.  False if there is one. */
+/*
+ * Makes this process the worker, until it ends.  False if there is one.  Its
+ * handler of SIGHUP must be there.
+ */
 extern bool worker_claim(pg_atomic_uint32 *claimed);
 
 #endif							/* SUPERVISED_WORKER_H */

@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Hooks;
 use EtcdLeader::Instance;
+use EtcdLeader::Shim;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use POSIX ();
@@ -18,6 +19,7 @@ my $good = q{elected shop postgres app 10s "SELECT 1"};
 my $node = create_with_hooks('pg1', [$good], etcd => $etcd, settings => { elections => 'shop, all', watched_prefixes => 'w/' }, sql => ['CREATE ROLE app LOGIN']);
 my $file = hooks_file($node);
 $node->wait_until_leader('shop');
+poll(10, sub { $node->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'etcd_leader hooks'}) }) or die 'no process of hooks';
 
 sub write_raw { my ($bytes, $mode) = @_; unlink $file; rmdir $file; append_to_file($file, $bytes); chmod $mode // 0640, $file or die $!; return }
 
@@ -119,6 +121,24 @@ is(join(' | ', map { "$_->{line} $_->{election} $_->{command}" } $node->rows('SE
 poll_is(10, sub { hook($node, 4)->{runs} }, 2, 'all is a run for each election');
 pause(0.5);
 is(hook($node, 3)->{runs}, 1, 'an election may have that name');
+
+# ---- a reload while the process of hooks begins ------------------------------------------
+
+my $shim = EtcdLeader::Shim->new;
+$shim->around(sub { $node->restart });
+my $process = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'etcd_leader hooks'};
+poll_ok(10, sub { $pid = $node->value($process) }, 'the process of hooks is there');
+my ($server) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+$shim->hold_workers(1);
+$node->value('SELECT pg_terminate_backend(?)', $pid);
+poll_ok(10, sub { grep { $_ != $pid && (eval { slurp_file("/proc/$_/cmdline") } // q{}) =~ /etcd_leader hooks/ } split / /, slurp_file("/proc/$server/task/$server/children") }, 'the next one begins, and will drop SIGHUP');
+write_raw("$good\nelect\n");
+$node->reload;
+pause(0.5);
+$shim->hold_workers(0);
+poll_ok(10, sub { hooks_error($node) =~ $line->(2, 'a hook has six fields') }, 'it has read the file after that reload');
+write_raw("$good\n");
+is((reload())[0], '', 'and after the next one');
 
 # ---- at the start -----------------------------------------------------------------------
 

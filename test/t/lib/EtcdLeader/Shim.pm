@@ -1,5 +1,5 @@
-# A world of its own for a server: clocks that the test steps and a resolver
-# that it hangs, by a library (shim.c) that is loaded before libc.
+# A world of its own for a server: clocks that the test steps, a resolver that it
+# hangs and workers that it holds, by a library (shim.c) that is loaded before libc.
 package EtcdLeader::Shim;
 
 use strict;
@@ -25,7 +25,7 @@ sub new
 		  or die "cannot compile $source";
 		$library = $made;
 	}
-	my $self = bless { wall => 0, boot => 0, hang => 0 }, $class;
+	my $self = bless { wall => 0, boot => 0, hang => 0, hold => 0 }, $class;
 	$self->{file} = PostgreSQL::Test::Utils::tempdir() . '/control' . ++$count;
 	open $self->{handle}, '+>', $self->{file} or die "$self->{file}: $!";
 	$self->apply;
@@ -56,11 +56,14 @@ sub sleep_host
 # Lookups never answer any more; or do so again, those that hang as well.
 sub hang_dns { my ($self, $hang) = @_; $self->{hang} = $hang; return $self->apply }
 
+# Background workers that begin wait, where the server drops a SIGHUP for them.
+sub hold_workers { my ($self, $hold) = @_; $self->{hold} = $hold; return $self->apply }
+
 sub apply
 {
 	my ($self) = @_;
 	sysseek($self->{handle}, 0, 0);
-	syswrite($self->{handle}, pack('q<q<q<', map { int } 1e9 * $self->{wall}, 1e9 * $self->{boot}, $self->{hang})) == 24
+	syswrite($self->{handle}, pack('q<q<q<q<', map { int } 1e9 * $self->{wall}, 1e9 * $self->{boot}, $self->{hang}, $self->{hold})) == 32
 	  or die "$self->{file}: $!";
 	return;
 }

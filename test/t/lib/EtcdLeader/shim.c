@@ -3,8 +3,9 @@
  * shim.c
  *	  What a test changes of a server's world: LD_PRELOADed, see Shim.pm.
  *
- * The clocks can be stepped and the resolver be hung, in all processes of the
- * server at once: they share the file that ETCD_LEADER_SHIM names.
+ * The clocks can be stepped, the resolver be hung and background workers be
+ * held, in all processes of the server at once: they share the file that
+ * ETCD_LEADER_SHIM names.
  *
  * Stepping CLOCK_REALTIME is what an operator or NTP does.  CLOCK_BOOTTIME and
  * CLOCK_REALTIME stepped together are a host that slept: CLOCK_MONOTONIC, and
@@ -16,6 +17,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,7 @@ typedef struct Control
 	volatile int64_t wall_ns;	/* added to CLOCK_REALTIME */
 	volatile int64_t boot_ns;	/* added to CLOCK_BOOTTIME */
 	volatile int64_t hang;		/* names below this domain are not resolved */
+	volatile int64_t hold;		/* workers that begin wait before they ignore SIGHUP */
 } Control;
 
 #define DOMAIN ".hung.test"
@@ -39,6 +42,7 @@ typedef struct Control
 static Control *control;
 static int	(*real_clock_gettime) (clockid_t, struct timespec *);
 static int	(*real_getaddrinfo) (const char *, const char *, const struct addrinfo *, struct addrinfo **);
+static int	(*real_sigaction) (int, const struct sigaction *, struct sigaction *);
 
 __attribute__((constructor)) static void
 start(void)
@@ -115,4 +119,16 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 	while (control->hang)
 		usleep(200000);
 	return real_getaddrinfo("127.0.0.1", service, hints, result);
+}
+
+/* bgworker.c ignores SIGHUP, and so drops one that is pending, before it calls the function of the worker. */
+int
+sigaction(int signal, const struct sigaction *restrict new, struct sigaction *restrict old)
+{
+	/* the start of AddressSanitizer comes first */
+	if (real_sigaction == NULL)
+		real_sigaction = (int (*) (int, const struct sigaction *, struct sigaction *)) dlsym(RTLD_NEXT, "sigaction");
+	while (signal == SIGHUP && new != NULL && new->sa_handler == SIG_IGN && control != NULL && control->hold)
+		usleep(10000);
+	return real_sigaction(signal, new, old);
 }
