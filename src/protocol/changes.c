@@ -16,17 +16,19 @@
  * How:
  *
  * - A position of each prefix: the revision up to which everything is
- *   announced.  A watch begins right after it.  etcd keeps the order of
- *   revisions within one watch, and splits no revision over two responses
- *   (etcd's documentation, "Watch streams").  So what is at or below the
- *   position was announced, and is not again.
+ *   announced.  etcd keeps the order of revisions within one watch, and splits
+ *   no revision over two responses (etcd's documentation, "Watch streams").  So
+ *   what is at or below the position was announced, and is not again.
+ * - A watch begins with the position, not after it.  A compaction drops the
+ *   deletions of its own revision, and etcd still accepts a watch that begins
+ *   there (etcd #18089).  It refuses one that begins before.
  * - There is no such promise between watches, also not of one stream: a watch
  *   that cannot take an event at once is served by itself later ("victims" in
  *   mvcc/watchable_store.go), and each watch catches up by itself.  Hence no
  *   order between prefixes.
  * - A large response comes in fragments: etcd sends at once as much as it
  *   accepts in one request.  One revision may then be split.  If the stream
- *   ends within it, the next one begins with that revision, and as many of its
+ *   ends within it, the next one sends that revision again, and as many of its
  *   events are left out as were announced.  The order of the events of one
  *   revision is that of the transaction, at each member.
  * - Before a stream is opened, and while it is open, linearizable reads check
@@ -135,11 +137,11 @@ advance(Changes *changes, Prefix *prefix, int64_t revision)
 	learn_revision(changes, revision);
 }
 
-/* Where a watch begins. */
+/* A watch begins one revision before what is needed. */
 static int64_t
 start_revision(const Prefix *prefix)
 {
-	return prefix->split != 0 ? prefix->split : prefix->position + 1;
+	return prefix->split != 0 ? prefix->split - 1 : prefix->position;
 }
 
 /* ---- the stream ---------------------------------------------------------------- */
@@ -267,11 +269,13 @@ see_event(Changes *changes, Prefix *prefix, const EtcdWatchEvent *event)
 static void
 see_events(Changes *changes, Prefix *prefix, const EtcdWatchFrame *frame)
 {
+	int64_t		newest = frame->nevents > 0 ? frame->events[frame->nevents - 1].kv.mod_revision : 0;
+
 	for (int i = 0; i < frame->nevents; i++)
 		see_event(changes, prefix, &frame->events[i]);
 	if (frame->fragment)
 		return;
-	if (prefix->split != 0 && frame->nevents > 0)
+	if (prefix->split != 0 && newest >= prefix->split)
 	{
 		advance(changes, prefix, prefix->split);
 		prefix->split = 0;

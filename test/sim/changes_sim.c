@@ -85,6 +85,7 @@ typedef struct Watcher
 	int64_t		next_revision;	/* of the next event to send */
 	int			next_change;	/* the next change of a split response; -1: none is split */
 	int64_t		response_end;	/* the last revision of a split response */
+	int64_t		dropped;		/* deletions of this revision are not sent */
 	bool		created;
 } Watcher;
 
@@ -246,7 +247,7 @@ restore(void)
 		cluster_id++;
 	else
 		term--;
-	if (random_chance(3000))
+	if (random_chance(5000))
 		revision += random_below(100);
 	trace("", "etcd is put back to revision %" PRId64 ", cluster %" PRIu64 ", term %" PRIu64,
 		  revision, cluster_id, term);
@@ -286,7 +287,8 @@ tell_changes(Watcher *watcher, int64_t applied)
 	EtcdWatchEvent events[64];
 	EtcdWatchFrame frame = {.events = events};
 	int64_t		end = watcher->next_change >= 0 ? watcher->response_end :
-		random_chance(5000) ? applied : random_between(watcher->next_revision, applied);
+		random_chance(5000) ? applied :
+		random_chance(3000) ? watcher->next_revision : random_between(watcher->next_revision, applied);
 	int			room = random_chance(4000) ? 1 + random_below(4) : 64;
 	int			i = watcher->next_change >= 0 ? watcher->next_change : 0;
 
@@ -294,7 +296,8 @@ tell_changes(Watcher *watcher, int64_t applied)
 	{
 		EtcdWatchEvent *event = &events[frame.nevents];
 
-		if (changes[i].prefix != watcher->prefix || changes[i].revision < watcher->next_revision)
+		if (changes[i].prefix != watcher->prefix || changes[i].revision < watcher->next_revision ||
+			(changes[i].is_delete && changes[i].revision == watcher->dropped))
 			continue;
 		if (frame.nevents == room)
 			break;
@@ -344,6 +347,12 @@ advance_watcher(Watcher *watcher)
 	{
 		watcher->created = true;
 		frame.created = true;
+
+		/*
+		 * A compaction drops the deletions of its own revision, too, and yet
+		 * etcd accepts a watch from there (etcd #18089).
+		 */
+		watcher->dropped = compacted;
 		tell(watcher, &frame, applied);
 	}
 	else if (astray)
@@ -505,7 +514,7 @@ tick(void *subject, uint64_t tag)
 		if (random_chance(failure_rate / 4))
 			end_stream(ETCD_NO_ANSWER);
 		if (random_chance(100))
-			compacted = random_between(compacted, revision);
+			compacted = random_between(revision - compacted > 3 && random_chance(7000) ? revision - 3 : compacted, revision);
 		if (random_chance(20))
 			restore();
 		if (random_chance(20))

@@ -201,4 +201,21 @@ is($primary->value(q{SELECT count(*) || ' ' || count(DISTINCT key) || ' ' || sum
 my $log = slurp_file($primary->logfile);
 unlike($log, qr{flags/}, 'the log is quiet');
 unlike($log, qr/WARNING|ERROR:  (?!.*(?:watched prefix|must not be null))/, 'no warning, no other error');
+
+# A deletion, and a compaction at its revision, while no watch is open: etcd drops the
+# deletion, and says nothing to a watch that begins right there (#18089).
+put('flags/dropped', 'x');
+$mark = $primary->last_event;
+put('flags/dropped', 'y');
+poll_ok(10, sub { grep { /^flags.dropped=y/ } changes($primary, $mark) }, 'a change, before etcd is away') or diag(explain [ changes($primary, $mark) ]);
+my $elector = $primary->elector_pid;
+kill 'STOP', $elector;
+$etcd->stop(0);
+$etcd->start(0);
+$etcd->wait_until_serving;
+my ($revision) = $etcd->etcdctl('del', 'flags/dropped', '-w', 'json') =~ /"revision":(\d+)/ or die;
+$etcd->etcdctl('compact', $revision);
+kill 'CONT', $elector;
+poll_ok(10, sub { changes($primary, $mark) >= 2 }, 'the next change is told');
+like((changes($primary, $mark))[1], qr/^(?:-=- gap|flags.dropped=- -)$/, 'it is the deletion, or a gap');
 done_testing();

@@ -148,7 +148,7 @@ start(void)
 	changes_tick(core, now);
 	assert_out("read 2; ");
 	answer(ETCD_ANSWERED, CLUSTER, 100, 3);
-	assert_out("gap; watch a/-a0 from 101 b/-b0 from 101; ");
+	assert_out("gap; watch a/-a0 from 100 b/-b0 from 100; ");
 	frame_created(1);
 	assert_false(changes_is_watching(core));
 	frame_created(2);
@@ -187,7 +187,7 @@ test_once(void **state)
 	frame(1, "a/x@101 a/y@103 a/z@105", false);
 	frame(3, "a/q@200", false);
 	assert_out("a/x@101; a/y@103; b/x@102; b/y@102; a/z@105; ");
-	reopen("read 2; watch a/-a0 from 106 b/-b0 from 103; ");
+	reopen("read 2; watch a/-a0 from 105 b/-b0 from 102; ");
 }
 
 static void
@@ -197,12 +197,13 @@ test_fragments(void **state)
 	start();
 	frame(1, "a/1@101 a/1@102 a/2@102", true);
 	assert_out("a/1@101; a/1@102; a/2@102; ");
-	/* revision 102 is not complete, so the next stream begins with it */
-	reopen("read 2; watch a/-a0 from 102 b/-b0 from 101; ");
+	/* revision 102 is not complete, so the next stream sends it again */
+	reopen("read 2; watch a/-a0 from 101 b/-b0 from 100; ");
+	frame(1, "a/1@101", false);
 	frame(1, "a/1@102 a/2@102 a/3@102", true);
 	frame(1, "a/4@102 a/1@103", false);
 	assert_out("a/3@102; a/4@102; a/1@103; ");
-	reopen("read 2; watch a/-a0 from 104 b/-b0 from 101; ");
+	reopen("read 2; watch a/-a0 from 103 b/-b0 from 100; ");
 }
 
 /* A fragment shows etcd's revision, too, so a lower one shows that etcd was put back. */
@@ -216,7 +217,7 @@ test_put_back_to_before_a_fragment(void **state)
 	changes_watch_ended(core, now, ETCD_NO_ANSWER);
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 101, 3);
-	assert_out("read 2; gap; watch a/-a0 from 102 b/-b0 from 102; ");
+	assert_out("read 2; gap; watch a/-a0 from 101 b/-b0 from 101; ");
 	/* this revision 102 is another one, of the new history */
 	frame(1, "a/other@102", false);
 	assert_out("a/other@102; ");
@@ -228,7 +229,7 @@ test_progress(void **state)
 	(void) state;
 	start();
 	frame(2, "", false);
-	reopen("read 2; watch a/-a0 from 101 b/-b0 from 1001; ");
+	reopen("read 2; watch a/-a0 from 100 b/-b0 from 1000; ");
 }
 
 static void
@@ -244,7 +245,7 @@ test_compacted(void **state)
 	assert_out("watch; ");
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 600, 3);
-	assert_out("read 2; gap; watch a/-a0 from 102 b/-b0 from 601; ");
+	assert_out("read 2; gap; watch a/-a0 from 101 b/-b0 from 600; ");
 }
 
 /* Another cluster id, a lower revision or a lower term shows that etcd has changed. */
@@ -284,7 +285,7 @@ test_too_large(void **state)
 	changes_watch_ended(core, now, ETCD_GARBAGE);
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 300, 3);
-	assert_out("read 2; gap; watch a/-a0 from 301 b/-b0 from 301; ");
+	assert_out("read 2; gap; watch a/-a0 from 300 b/-b0 from 300; ");
 }
 
 /* A read that fails is tried again, with growing delays of up to 5 s. */
@@ -310,7 +311,7 @@ test_back_off(void **state)
 	now += 10 * SECOND;
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 200, 3);
-	assert_out("read 2; watch a/-a0 from 101 b/-b0 from 101; ");
+	assert_out("read 2; watch a/-a0 from 100 b/-b0 from 100; ");
 }
 
 static void
@@ -326,7 +327,7 @@ test_configure(void **state)
 	assert_out("watch; ");
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 200, 3);
-	assert_out("read 2; gap; watch b/-b0 from 111 c/-c0 from 201; ");
+	assert_out("read 2; gap; watch b/-b0 from 110 c/-c0 from 200; ");
 	changes_configure(core, now, NULL, 0, SECOND);
 	assert_out("watch; ");
 	assert_int_equal(changes_wakeup_ns(core), INT64_MAX);
@@ -342,7 +343,7 @@ test_silent_stream(void **state)
 	changes_configure(core, now, prefixes, 1, SECOND);
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 100, 3);
-	assert_out("read 1; gap; watch a/-a0 from 101; ");
+	assert_out("read 1; gap; watch a/-a0 from 100; ");
 	now += SECOND;
 	changes_tick(core, now);
 	assert_out("watch; read 1; ");
