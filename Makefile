@@ -20,6 +20,7 @@ OBJS = \
 	src/protocol/facts.o \
 	src/protocol/lease_state.o \
 	src/protocol/patroni_cluster.o \
+	src/protocol/drain_state.o \
 	src/protocol/transfer_state.o \
 	src/protocol/watch_state.o \
 	src/protocol/publish.o \
@@ -31,6 +32,7 @@ OBJS = \
 	src/protocol/queue_events.o \
 	src/protocol/reads.o \
 	src/protocol/transfer.o \
+	src/protocol/drain.o \
 	src/protocol/patroni.o \
 	src/protocol/changes.o \
 	src/protocol/watch.o \
@@ -61,10 +63,12 @@ OBJS = \
 	src/elector/elector_settings.o \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \
+	src/elector/elector_drain.o \
 	src/base/clock.o \
 	src/base/utf8.o \
 	src/shared/shared_state.o \
 	src/shared/crash_memory.o \
+	src/shared/fenced.o \
 	src/shared/events.o \
 	src/shared/event_ring.o \
 	src/shared/mailbox.o \
@@ -78,6 +82,7 @@ OBJS = \
 	src/hooks/hooks_worker.o \
 	src/hooks/hook_run.o \
 	src/fence/fence.o \
+	src/fence/requirement.o \
 	src/shared/status.o \
 	src/shared/supervised_worker.o \
 	src/session/functions.o \

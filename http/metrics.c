@@ -66,6 +66,12 @@ is_leader(const EtcdLeaderStatus *status)
 }
 
 static double
+is_draining(const EtcdLeaderStatus *status)
+{
+	return status->is_draining;
+}
+
+static double
 is_candidate(const EtcdLeaderStatus *status)
 {
 	return status->create_revision != 0;
@@ -91,6 +97,7 @@ static const struct
 	double		(*value) (const EtcdLeaderStatus *status);
 }			gauges[] = {
 	{"etcd_leader_is_leader", "election", "Whether this instance leads the election.", is_leader},
+	{"etcd_leader_draining", "election", "Whether this instance hands over leadership, and waits for transactions before.", is_draining},
 	{"etcd_leader_is_candidate", "election", "Whether this instance is in the queue of the election, as its leader or behind it.", is_candidate},
 	{"etcd_leader_valid_for_seconds", "election", "How long this instance leads at least, without another renewal; 0 if it does not lead.", valid_for},
 	{"etcd_leader_fencing_token", "election", "The fencing token under which this instance leads; 0 if it does not lead.", fencing_token},

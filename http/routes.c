@@ -14,6 +14,7 @@
 #include "utils/datetime.h"
 #include "utils/json.h"
 
+#include "base/smart_shutdown.h"
 #include "http.h"
 
 typedef enum RouteKind
@@ -21,6 +22,7 @@ typedef enum RouteKind
 	ROUTE_LEADER,				/* 200 where this instance leads */
 	ROUTE_PRIMARY,				/* and is not in recovery */
 	ROUTE_REPLICA,				/* in recovery */
+	ROUTE_READY,				/* unless the server is in a smart shutdown */
 	ROUTE_UP,					/* always */
 	ROUTE_METRICS,
 	ROUTE_PAGE
@@ -39,7 +41,7 @@ static const struct
 	{"/read-only", ROUTE_UP},
 	{"/health", ROUTE_UP},
 	{"/liveness", ROUTE_UP},
-	{"/readiness", ROUTE_UP},
+	{"/readiness", ROUTE_READY},
 	{"/metrics", ROUTE_METRICS},
 	{"/status", ROUTE_PAGE}
 };
@@ -176,21 +178,38 @@ find_status(const char *name, EtcdLeaderStatus *status)
 	return false;
 }
 
-/* Is the answer about an election 200? */
-static bool
-is_200(RouteKind kind, const EtcdLeaderStatus *status)
+/*
+ * The status of the answer about an election.  404 is for a leader that accepts
+ * no new work: HAProxy keeps its sessions then (http-check disable-on-404).
+ */
+static unsigned int
+status_code(RouteKind kind, const EtcdLeaderStatus *status)
 {
+	bool		is_stopping = is_in_smart_shutdown();
+	bool		is_200;
+
+	if ((kind == ROUTE_LEADER || kind == ROUTE_PRIMARY) &&
+		(status->is_draining || (status->is_leader && is_stopping)))
+		return MHD_HTTP_NOT_FOUND;
 	switch (kind)
 	{
 		case ROUTE_LEADER:
-			return status->is_leader;
+			is_200 = status->is_leader;
+			break;
 		case ROUTE_PRIMARY:
-			return status->is_leader && !RecoveryInProgress();
+			is_200 = status->is_leader && !RecoveryInProgress();
+			break;
 		case ROUTE_REPLICA:
-			return RecoveryInProgress();
+			is_200 = RecoveryInProgress();
+			break;
+		case ROUTE_READY:
+			is_200 = !is_stopping;
+			break;
 		default:
-			return true;
+			is_200 = true;
+			break;
 	}
+	return is_200 ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
 static HttpResult
@@ -220,8 +239,7 @@ answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind ki
 					return answer_error(source, connection, MHD_HTTP_NOT_FOUND, "there is no such election");
 				memset(&status, 0, sizeof(status)); /* no election at all: nobody leads it */
 			}
-			if (!is_200(kind, &status))
-				code = MHD_HTTP_SERVICE_UNAVAILABLE;
+			code = status_code(kind, &status);
 			append_status(&body, &status);
 	}
 	if (without_body)

@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/smart_shutdown.h"
 #include "http.h"
 
 /* Memory of a request: its line, its headers, and the head of the answer. */
@@ -113,15 +114,27 @@ serve_control(void)
 
 /* ---- connections ------------------------------------------------------------- */
 
+/* Does the first election drain? */
+static bool
+is_draining(void)
+{
+	EtcdLeaderStatus status;
+
+	return http_api->get_status(0, &status, sizeof(status)) && status.is_draining;
+}
+
 /*
  * Answers an agent check of HAProxy: says whether this instance leads, and
- * closes the connection.  The line fits into the socket's empty buffer, so this
+ * closes the connection.  "drain" keeps the sessions that there are, and sends
+ * no new ones.  The line fits into the socket's empty buffer, so this
  * never waits.
  */
 static void
 answer_agent(int fd)
 {
-	const char *line = http_api->is_leader(NULL) ? "up ready\n" : "down\n";
+	bool		is_stopping = is_in_smart_shutdown();
+	bool		leads = http_api->is_leader(NULL);
+	const char *line = leads && !is_stopping ? "up ready\n" : leads || is_draining() ? "drain\n" : "down\n";
 	char		ignored[1024];
 
 	(void) send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL);

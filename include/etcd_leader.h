@@ -76,6 +76,7 @@ typedef struct EtcdLeaderStatus
 	TimestampTz last_error_at;
 	int64		won;			/* how often, since stats_reset */
 	int64		lost;
+	bool		is_draining;	/* leads, but for no new work: not is_leader */
 } EtcdLeaderStatus;
 
 /* A row of etcd_leader_events(). */

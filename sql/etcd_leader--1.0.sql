@@ -125,13 +125,13 @@ COMMENT ON PROCEDURE etcd_await_event(bigint, interval) IS
 -- Commands: wait for etcd
 --
 
-CREATE FUNCTION etcd_resign(election text DEFAULT NULL, rejoin boolean DEFAULT true)
+CREATE FUNCTION etcd_resign(election text DEFAULT NULL, rejoin boolean DEFAULT true, drain interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'etcd_resign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION etcd_resign(text, boolean) IS
-'Gives up leadership, or the place in the queue. Returns true when the key is deleted, false if this instance was not a candidate. If there is no other candidate, a NOTICE says so. election: a name in etcd_leader.elections; NULL means the first one. rejoin: true (or NULL) enters the queue again at its end; false stays out until etcd_campaign() or a restart of the server. ERROR 08006: etcd did not answer, but leadership has ended here; 42704: no such election; 55000: there is no elector, or it does not handle the election yet.';
+COMMENT ON FUNCTION etcd_resign(text, boolean, interval) IS
+'Gives up leadership, or the place in the queue. Returns true when the key is deleted, false if this instance was not a candidate, or if the drain was cancelled. If there is no other candidate, a NOTICE says so. election: a name in etcd_leader.elections; NULL means the first one. rejoin: true (or NULL) enters the queue again at its end; false stays out until etcd_campaign() or a restart of the server. drain: for so long at most a leader waits for the transactions that require leadership, and accepts no new ones; NULL means etcd_leader.drain_timeout. If the call is cancelled meanwhile, this instance leads on. ERROR 08006: etcd did not answer, but leadership has ended here; 22023: drain is negative; 25001: drain, and this transaction requires leadership itself; 42704: no such election; 55000: there is no elector, or it does not handle the election yet.';
 
 CREATE FUNCTION etcd_campaign(election text DEFAULT NULL)
 RETURNS boolean
@@ -149,13 +149,13 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION etcd_proclaim(text, text) IS
 'Changes the value of this instance''s key, which others see as the leader''s name, without an election. value: 1 to 255 bytes of UTF-8 without control characters. election: a name in etcd_leader.elections; NULL means the first one. ERROR 22004: value is NULL; 22023: value is not allowed; 08006: etcd did not answer; 42704: no such election; 55000: not a candidate, there is no elector, or it does not handle the election yet.';
 
-CREATE FUNCTION etcd_transfer(to_node text, election text DEFAULT NULL, timeout interval DEFAULT '10 s')
+CREATE FUNCTION etcd_transfer(to_node text, election text DEFAULT NULL, timeout interval DEFAULT '10 s', drain interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'etcd_transfer'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION etcd_transfer(text, text, interval) IS
-'Hands leadership over to a candidate, at any place in the queue. This instance and the candidates before the new leader enter the queue again at its end. Call it on the leader. Returns true when to_node leads, and false if another candidate leads, or if to_node is not seen to lead within the timeout. to_node: as etcd_candidates() shows it. election: a name in etcd_leader.elections; NULL means the first one. timeout: NULL means none. ERROR 42704: no such election, or no such candidate; 55000: this instance does not lead, two candidates have that name, a candidate of another program is before it, there is no elector, or it does not handle the election yet; 54000: more than 120 candidates are before it; 22004: to_node is NULL; 08006: etcd did not answer, leadership may have ended here.';
+COMMENT ON FUNCTION etcd_transfer(text, text, interval, interval) IS
+'Hands leadership over to a candidate, at any place in the queue. This instance and the candidates before the new leader enter the queue again at its end. Call it on the leader. Returns true when to_node leads, and false if another candidate leads, or if to_node is not seen to lead within the timeout. to_node: as etcd_candidates() shows it. election: a name in etcd_leader.elections; NULL means the first one. timeout: NULL means none; the time of the drain does not count. drain: as of etcd_resign(). If to_node is gone after it, this instance leads on. ERROR 42704: no such election, or no such candidate; 22023: drain is negative; 25001: drain, and this transaction requires leadership itself; 55000: this instance does not lead, two candidates have that name, a candidate of another program is before it, there is no elector, or it does not handle the election yet; 54000: more than 120 candidates are before it; 22004: to_node is NULL; 08006: etcd did not answer, leadership may have ended here.';
 
 CREATE FUNCTION etcd_candidates(election text DEFAULT NULL)
 RETURNS TABLE (
@@ -278,6 +278,8 @@ CREATE FUNCTION etcd_leader_stats(
 	OUT latency_count bigint,
 	OUT commits_refused bigint,
 	OUT statements_cancelled bigint,
+	OUT drains bigint,
+	OUT transactions_refused bigint,
 	OUT notifiers_expected integer,
 	OUT notifiers_running integer,
 	OUT version text,
@@ -322,6 +324,8 @@ COMMENT ON COLUMN etcd_leader_stats.latency_sum_ms IS 'sum of the times of all a
 COMMENT ON COLUMN etcd_leader_stats.latency_count IS 'number of answered requests';
 COMMENT ON COLUMN etcd_leader_stats.commits_refused IS 'commits that were refused because this instance did not lead';
 COMMENT ON COLUMN etcd_leader_stats.statements_cancelled IS 'running statements that were cancelled after a loss of leadership';
+COMMENT ON COLUMN etcd_leader_stats.drains IS 'planned hand-overs that waited for transactions';
+COMMENT ON COLUMN etcd_leader_stats.transactions_refused IS 'calls that required leadership while the instance drained';
 COMMENT ON COLUMN etcd_leader_stats.notifiers_expected IS 'number of notifiers that should run now: one for each database of etcd_leader.databases; 0 on a standby';
 COMMENT ON COLUMN etcd_leader_stats.notifiers_running IS 'number of notifiers that run now';
 COMMENT ON COLUMN etcd_leader_stats.version IS 'version of the library that the server has loaded';
@@ -417,11 +421,11 @@ COMMENT ON COLUMN etcd_leader_hooks_file.error_at IS 'when that was';
 -- PUBLIC may call the functions that only read
 --
 
-REVOKE ALL ON FUNCTION etcd_resign(text, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_resign(text, boolean, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_campaign(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_proclaim(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_candidates(text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION etcd_transfer(text, text, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_transfer(text, text, interval, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_verify_leader(text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_get(text, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;

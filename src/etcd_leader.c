@@ -22,6 +22,7 @@
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
 #include "shared/events.h"
+#include "shared/fenced.h"
 #include "shared/mailbox.h"
 #include "shared/notifier_register.h"
 #include "shared/shared_state.h"
@@ -42,7 +43,7 @@ extern PGDLLEXPORT void _PG_init(void);
 /* The lasting parts come first: others read them when they are made. */
 static const SharedPart *const shared_parts[] = {
 	&crash_memory_part, &event_number_part, &stats_part, &hooks_memory_part,
-	&shared_state_part, &shared_elections_part, &events_part, &elections_ring_part, &changes_ring_part,
+	&shared_state_part, &shared_elections_part, &fenced_part, &events_part, &elections_ring_part, &changes_ring_part,
 	&mailbox_part, &mailbox_page_part, &notifier_register_part,
 	&hooks_part, &http_launcher_part
 };

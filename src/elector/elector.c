@@ -428,7 +428,9 @@ work(void)
 	int64		first_ns = clock_now_ns() + MAX_SLEEP_MS * NSEC_PER_MSEC;
 
 	elector_serve_mailbox();
+	first_ns = earlier(first_ns, elector_watch_shutdown());
 	election_tick(elector.core, clock_now_ns());
+	first_ns = earlier(first_ns, elector_serve_drains());
 	first_ns = earlier(first_ns, elector_tick_changes());
 	first_ns = earlier(first_ns, notifier_supervise());
 	first_ns = earlier(first_ns, http_launcher_supervise());

@@ -12,6 +12,7 @@
 
 #include "elector_internal.h"
 #include "etcd/etcd_text.h"
+#include "shared/crash_memory.h"
 #include "shared/events.h"
 #include "shared/stats.h"
 
@@ -30,8 +31,14 @@ announce_event(SharedEvent *event)
 {
 	switch (event->kind)
 	{
+		case ELECTION_EVENT_DRAINING:
+			ereport(LOG, (errmsg("handing over leadership of election \"%s\"", event->election),
+						  errdetail("It takes no new work, and waits for the transactions that require leadership.")));
+			break;
 		case ELECTION_EVENT_ELECTED:
-			ereport(LOG, (errmsg("elected leader of election \"%s\"", event->election),
+			ereport(LOG, (event->reason[0] == '\0' ?
+						  errmsg("elected leader of election \"%s\"", event->election) :
+						  errmsg("leading election \"%s\" as before: the hand-over was cancelled", event->election),
 						  errdetail("The fencing token is %lld.", (long long) event->leader_revision)));
 			break;
 		case ELECTION_EVENT_UNELECTED:
@@ -99,8 +106,12 @@ elector_announce(void *ctx, const ElectionEvent *event)
 	if (event->detail || reason)
 		strlcpy(shared->reason, event->detail ? event->detail : reason, sizeof(shared->reason));
 
-	if (event->kind == ELECTION_EVENT_ELECTED)
+	if (event->reason == ELECTION_REASON_DRAIN_CANCELLED)
+		crash_memory_set_stay_out(event->election, false);
+	else if (event->kind == ELECTION_EVENT_ELECTED)
 		stats_count_won(event->election);
+	else if (event->kind == ELECTION_EVENT_DRAINING)
+		stats_count(COUNTER_DRAINS, 1);
 	else if (event->kind == ELECTION_EVENT_UNELECTED)
 		stats_count_lost(event->election, event->reason);
 	else if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)

@@ -146,8 +146,20 @@ extern void elector_finish_discovery(void);
 /* Takes the requests of backends. */
 extern void elector_serve_mailbox(void);
 
+/* The commands of backends that do not wait any more, if a drain waits for them. */
+extern void elector_cancel_abandoned(void);
+
 /* A command of the protocol has ended: ElectionPort.reply. */
 extern void elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome);
+
+/* ---- elector_drain.c -------------------------------------------------------- */
+
+/*
+ * The drains that are under way; a smart shutdown.  Each returns when to call it
+ * again, on the clock of clock_now_ns(); PG_INT64_MAX: not for that reason.
+ */
+extern int64 elector_serve_drains(void);
+extern int64 elector_watch_shutdown(void);
 
 /* ---- elector_changes.c ----------------------------------------------------- */
 

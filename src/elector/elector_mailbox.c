@@ -304,7 +304,8 @@ execute(int place, const SharedRequest *request, int slot)
 	switch (request->command)
 	{
 		case COMMAND_RESIGN:
-			taken = election_resign(elector.core, now_ns, slot, request->rejoin, ticket);
+			taken = election_resign(elector.core, now_ns, slot, request->rejoin,
+									request->drain_ms * NSEC_PER_MSEC, ticket);
 			if (taken && !request->rejoin)
 				crash_memory_set_stay_out(request->election, true);
 			break;
@@ -318,7 +319,7 @@ execute(int place, const SharedRequest *request, int slot)
 			break;
 		case COMMAND_TRANSFER:
 			taken = election_transfer(elector.core, now_ns, slot, request->value,
-									  request->until_ns, ticket);
+									  request->until_ns, request->drain_ms * NSEC_PER_MSEC, ticket);
 			break;
 		case COMMAND_VERIFY:
 			to_verify[slot] |= UINT32_C(1) << place;
@@ -330,6 +331,16 @@ execute(int place, const SharedRequest *request, int slot)
 			break;
 	}
 	return taken;
+}
+
+void
+elector_cancel_abandoned(void)
+{
+	for (int place = 0; place < MAILBOX_SIZE; place++)
+	{
+		if (mailbox_is_abandoned(place))
+			(void) election_cancel(elector.core, (uint64) place + 1);
+	}
 }
 
 /* Sends the verifying reads that backends wait for, one for each election. */

@@ -184,6 +184,7 @@ configure_preferred(ElectionConfig *config)
 	foreach(lc, nodes)
 		strlcpy(config->preferred_nodes[config->npreferred++], lfirst(lc), ELECTION_VALUE_SIZE);
 	config->preferred_delay_ms = settings_preferred_delay_ms;
+	config->preferred_drain_ms = settings_drain_timeout_ms;
 }
 
 void

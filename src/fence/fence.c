@@ -23,6 +23,13 @@
  * and only there becomes 25006: WHEN OTHERS of PL/pgSQL does not catch the
  * former.
  *
+ * A leader that is about to hand over drains first: it takes no new work, and
+ * waits for the transactions that are fenced already.  A transaction shows that
+ * it is (fenced.h) before it looks whether the leader takes new work.  Once
+ * fenced, it sees the leadership as before.  A transaction that is READ ONLY is
+ * not waited for.  A statement that goes on in another transaction, such as
+ * VACUUM, hands its place on.
+ *
  * A COPY that waits for data from the client cannot be cancelled: the client
  * and the server would disagree about where the next message begins.  The
  * session ends then, as PostgreSQL ends one for pg_terminate_backend().
@@ -49,7 +56,9 @@
 #include "base/compat.h"
 #include "base/utf8.h"
 #include "fence.h"
+#include "requirement.h"
 #include "settings/settings.h"
+#include "shared/fenced.h"
 #include "shared/shared_state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
@@ -66,19 +75,6 @@
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id	_sigev_un._tid
 #endif
-
-/*
- * Leadership that the transaction needs.  Complete before the timer can see
- * it, and not changed afterwards.
- */
-typedef struct Requirement
-{
-	char		election[ELECTION_NAME_SIZE];
-	char		shown[ELECTION_NAME_SIZE * MAX_CONVERSION_GROWTH];	/* in the database's encoding */
-	int64		token;			/* 0: this instance did not lead */
-	int			slot;			/* where the election was when this was made */
-	uint64		layout;
-} Requirement;
 
 /* Of this transaction, by etcd_require_leader(). */
 static Requirement requirements[ELECTION_MAX_ELECTIONS];
@@ -134,36 +130,54 @@ is_role_fenced(void)
 		!IsLogicalWorker() && !IsParallelWorker();
 }
 
+/* The elections that a drain has to wait for because of this transaction. */
+static uint32
+waited_for(void)
+{
+	uint32		slots = bound ? requirement_bit(&binding) : 0;
+
+	for (int i = 0; i < nrequirements; i++)
+		slots |= requirement_bit(&requirements[i]);
+	if (setting_recorded && setting_requirement.token != 0 && !XactReadOnly)
+		slots |= requirement_bit(&setting_requirement);
+	return slots;
+}
+
 /*
- * Needs a transaction.  A setting may have a name that is too long.  It is
- * searched for as it is, and not found, and only a part of it is stored.
+ * The requirement by which this transaction is fenced in that election, and
+ * that holds; NULL: there is none.
+ */
+static const Requirement *
+find_held(const char *election)
+{
+	const Requirement *found = NULL;
+
+	for (int i = 0; i < nrequirements && found == NULL; i++)
+	{
+		if (strcmp(requirements[i].election, election) == 0)
+			found = &requirements[i];
+	}
+	if (found == NULL && bound && strcmp(binding.election, election) == 0)
+		found = &binding;
+	if (found == NULL && setting_recorded && strcmp(setting_requirement.election, election) == 0)
+		found = &setting_requirement;
+	return found != NULL && found->token != 0 && requirement_current_token(found) == found->token ? found : NULL;
+}
+
+/*
+ * Needs a transaction.  The token is that under which this transaction is
+ * fenced in that election already, or that for new work.
  */
 static void
 init_requirement(Requirement *requirement, const char *election)
 {
-	strlcpy(requirement->election, election, sizeof(requirement->election));
-	strlcpy(requirement->shown, utf8_to_server(requirement->election), sizeof(requirement->shown));
-	requirement->slot = shared_state_find(election, &requirement->layout);
-	requirement->token = shared_state_token(requirement->slot, requirement->layout);
-}
+	const Requirement *held = find_held(election);
+	int64		token = held ? held->token : 0;
 
-/* The token under which this instance leads now, else 0.  Safe in a signal handler. */
-static int64
-current_token(const Requirement *requirement)
-{
-	uint64		layout = requirement->layout;
-	int			slot = requirement->slot;
-
-	if (unlikely(layout != shared_state_layout()))
-		slot = shared_state_find(requirement->election, &layout);
-	return shared_state_token(slot, layout);
-}
-
-/* A token that was 0 does not hold either.  Safe in a signal handler. */
-static bool
-is_broken(const Requirement *requirement)
-{
-	return requirement->token == 0 || current_token(requirement) != requirement->token;
+	requirement_name(requirement, election);
+	if (!XactReadOnly)
+		fenced_show(fenced_shown() | requirement_bit(requirement));
+	requirement->token = held ? token : shared_state_token(requirement->slot, requirement->layout);
 }
 
 /*
@@ -197,14 +211,14 @@ any_requirement(void)
 static const Requirement *
 find_broken(bool writes)
 {
-	if (bound && is_broken(&binding))
+	if (bound && requirement_is_broken(&binding))
 		return &binding;
 	for (int i = 0; i < nrequirements; i++)
 	{
-		if (is_broken(&requirements[i]))
+		if (requirement_is_broken(&requirements[i]))
 			return &requirements[i];
 	}
-	if (setting_in_force && writes && is_broken(&setting_requirement))
+	if (setting_in_force && writes && requirement_is_broken(&setting_requirement))
 		return &setting_requirement;
 	return NULL;
 }
@@ -237,65 +251,31 @@ record_setting(void)
 	setting_continued = false;
 	pg_compiler_barrier();
 	setting_in_force = true;
+	fenced_show(waited_for());	/* it may be READ WRITE by now */
+}
+
+/* ---- what this transaction sees -------------------------------------------- */
+
+bool
+fence_leads(int election_index)
+{
+	return status_leads(election_index) ||
+		(election_index >= 0 && find_held(settings_election_name(election_index)) != NULL);
+}
+
+int64
+fence_token(int election_index)
+{
+	int64		token = status_token(election_index);
+	const Requirement *held;
+
+	if (likely(token != 0) || election_index < 0)
+		return token;
+	held = find_held(settings_election_name(election_index));
+	return held ? held->token : 0;
 }
 
 /* ---- errors ---------------------------------------------------------------- */
-
-/* See status_leader_for_message(). */
-static const char *
-known_leader(const char *name)
-{
-	return status_leader_for_message(settings_election_index(name, (int) strlen(name)));
-}
-
-/* For ereport(): where to run the transaction.  leader: a name, or NULL. */
-static int
-errhint_leader(const char *leader)
-{
-	if (leader)
-		return errhint("Run the whole transaction on the leader, which is \"%s\".", leader);
-	if (!shared_state_has_elector())
-		return errhint("Run the whole transaction on the leader. On this instance the elector of etcd_leader is not running.");
-	return errhint("Run the whole transaction on the leader.");
-}
-
-/* ERROR if etcd_leader.require_leadership named none of the elections. */
-static void
-check_election(const Requirement *requirement)
-{
-	if (settings_election_index(requirement->election, (int) strlen(requirement->election)) < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("election \"%s\" does not exist", requirement->shown),
-				 errdetail("It is required by \"%s\".", "etcd_leader.require_leadership"),
-				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
-}
-
-/*
- * Raises the error for a requirement that does not hold.  leader: the name of
- * the leader, or NULL.
- */
-pg_noreturn static void
-report_broken(const Requirement *requirement, const char *leader)
-{
-	/* of a setting: etcd_require_leader() fences nothing without a token */
-	if (requirement->token == 0)
-	{
-		check_election(requirement);
-		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("this instance did not lead election \"%s\" when the transaction began",
-						requirement->shown),
-				 errdetail("\"%s\" allows only the leader to write.", "etcd_leader.require_leadership"),
-				 errhint_leader(leader)));
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-			 errmsg("this instance does not lead election \"%s\" any more", requirement->shown),
-			 errdetail("The transaction requires leadership under fencing token %lld.",
-					   (long long) requirement->token),
-			 errhint_leader(leader)));
-}
 
 /* ERROR if a requirement does not hold, that of the setting if it writes. */
 static void
@@ -304,14 +284,14 @@ check_requirements(bool writes)
 	const Requirement *broken = find_broken(writes);
 
 	if (broken)
-		report_broken(broken, known_leader(broken->election));
+		requirement_report_broken(broken, requirement_known_leader(broken->election));
 }
 
 pg_noreturn static void
 refuse_commit(const Requirement *broken)
 {
 	stats_count(COUNTER_COMMITS_REFUSED, 1);
-	report_broken(broken, known_leader(broken->election));
+	requirement_report_broken(broken, requirement_known_leader(broken->election));
 }
 
 /* ---- the timer --------------------------------------------------------------- */
@@ -426,17 +406,16 @@ fence_require(int election_index)
 	if (i == nrequirements)
 		init_requirement(requirement, election);
 
-	token = current_token(requirement);
+	token = i == nrequirements ? requirement->token : requirement_current_token(requirement);
 	if (token == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("this instance does not lead election \"%s\"", requirement->shown),
-				 status_errdetail_leader(election_index),
-				 errhint("Connect to the leader, or wait until there is one.")));
+	{
+		fenced_show(waited_for());
+		requirement_refuse_new_work(requirement, election_index);
+	}
 	if (i < nrequirements)
 	{
 		if (token != requirement->token)
-			report_broken(requirement, known_leader(election));
+			requirement_report_broken(requirement, requirement_known_leader(election));
 		return token;
 	}
 
@@ -445,16 +424,31 @@ fence_require(int election_index)
 	requirement->token = token;
 	pg_compiler_barrier();
 	nrequirements++;
+	fenced_show(waited_for());	/* also if it is READ ONLY so far */
 	return token;
 }
 
 void
 fence_bind(const char *election, int64 token)
 {
-	init_requirement(&binding, election);
+	requirement_name(&binding, election);
 	binding.token = token;
 	pg_compiler_barrier();
 	bound = true;
+	fenced_show(waited_for());
+}
+
+void
+fence_step_aside(void)
+{
+	if (bound || nrequirements > 0 || (setting_in_force && has_written()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("cannot drain within a transaction that requires leadership"),
+				 errdetail("The drain would wait for this transaction, which requires leadership of election \"%s\".",
+						   any_requirement()->shown),
+				 errhint("Call the function in a transaction of its own, or without a drain.")));
+	fenced_show(0);
 }
 
 /* ---- statements ---------------------------------------------------------------- */
@@ -521,7 +515,7 @@ abandon_statement(MemoryContext context)
 	cancel_sent = false;
 	MemoryContextSwitchTo(context);
 	FlushErrorState();
-	report_broken(lost_requirement(), NULL);
+	requirement_report_broken(lost_requirement(), NULL);
 }
 
 /*
@@ -605,11 +599,12 @@ check_commit_prepared(const Node *statement)
 
 	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !is_role_fenced())
 		return;
-	init_requirement(&requirement, settings_require_leadership);
+	requirement_name(&requirement, settings_require_leadership);
+	requirement.token = requirement_current_token(&requirement);	/* a drain allows it */
 	if (requirement.token != 0)
 		return;
 	stats_count(COUNTER_COMMITS_REFUSED, 1);
-	check_election(&requirement);
+	requirement_check_election(&requirement);
 	ereport(ERROR,
 			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 			 errmsg("this instance does not lead election \"%s\"", requirement.shown),
@@ -681,7 +676,7 @@ explain_end(void *arg)
 		   requirement->shown);
 	errdetail("The transaction requires leadership under fencing token %lld, and COPY waits for the client.",
 			  (long long) requirement->token);
-	errhint_leader(NULL);
+	requirement_errhint(requirement, NULL);
 }
 
 static void
@@ -784,7 +779,9 @@ continue_statement(void)
 
 	if (is_role_fenced() && strcmp(requirement->election, settings_require_leadership) == 0)
 	{
-		requirement->token = current_token(requirement);
+		/* a drain waits for it, if it waited for the transaction before */
+		requirement->token = (fenced_shown() & requirement_bit(requirement)) != 0 ? requirement_current_token(requirement) :
+			shared_state_token(requirement->slot, requirement->layout);
 		setting_recorded = setting_continued = true;
 		pg_compiler_barrier();
 		setting_in_force = true;
@@ -808,10 +805,12 @@ xact_callback(XactEvent event, void *arg)
 			end_transaction();
 			if (depth > 0)
 				continue_statement();
+			fenced_show(waited_for());
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			end_transaction();
+			fenced_show(waited_for());
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:

@@ -22,6 +22,21 @@ extern void fence_install(void);
 extern int64 fence_require(int election_index);
 
 /*
+ * Does this instance lead, and under which token (0: it does not), as this
+ * transaction sees it?  While the instance drains, only a transaction that was
+ * fenced before sees the leadership.
+ */
+extern bool fence_leads(int election_index);
+extern int64 fence_token(int election_index);
+
+/*
+ * A drain is not to wait for this transaction, which asks for it.  ERROR 25001
+ * if the transaction requires leadership by a call, or by the setting after it
+ * has written.
+ */
+extern void fence_step_aside(void);
+
+/*
  * Fences every transaction of this process from here on, until it ends, under
  * that token.  Needs a transaction.
  */

@@ -82,7 +82,7 @@ index_of(const char *election)
 static int64
 token_of(const char *election)
 {
-	return status_token(index_of(election));
+	return status_held_token(index_of(election));
 }
 
 /* ---- runs that are over ---------------------------------------------------- */
@@ -470,14 +470,14 @@ advance(HookElection *election)
 	switch (election->phase)
 	{
 		case HOOKS_AT_START:
-			current = status_token(index);
+			current = status_held_token(index);
 			if (current != 0)
 				enter_phase(election, HOOKS_LEADING, current, reason);
 			else if (is_settled(index))
 				enter_phase(election, HOOKS_LOST, 0, "start");
 			break;
 		case HOOKS_LEADING:
-			current = status_token(index);
+			current = status_held_token(index);
 			if (current == election->token || (current == 0 && !is_settled(index)))
 			{
 				(void) serve_hooks(election, HOOK_ELECTED);
@@ -494,7 +494,7 @@ advance(HookElection *election)
 
 			/* a leadership that is over by now is lost, too; the state is read after the events */
 			token = next_event(election->name, &election->seq, ELECTION_EVENT_ELECTED, election->token, reason);
-			current = status_token(index);
+			current = status_held_token(index);
 			if (token == 0)
 				token = current;
 			if (token == 0)
@@ -531,13 +531,13 @@ resign_if_harmed(const HookElection *election)
 
 	if (election->phase != HOOKS_LEADING || !is_harmed(election))
 		return false;
-	if (status_token(index) == election->token)
+	if (status_held_token(index) == election->token)
 	{
 		strlcpy(request.election, election->name, sizeof(request.election));
 		(void) mailbox_ask(&request, clock_now_ns() / NSEC_PER_USEC + RESIGN_TIMEOUT_US, &reply);
 	}
 	wake_at(clock_now_ns() + LOOK_INTERVAL_NS);
-	return status_token(index) == election->token || (status_token(index) == 0 && !is_settled(index));
+	return status_held_token(index) == election->token || (status_held_token(index) == 0 && !is_settled(index));
 }
 
 static HookElection *

@@ -53,6 +53,8 @@ configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
 		queue_leave(core, e, ELECTION_REASON_DROPPED);
 	else if (!core->config.eligible && is_candidate(e))
 		queue_leave(core, e, ELECTION_REASON_NOT_ELIGIBLE);
+	else if (first && e->stay_out && is_candidate(e))
+		queue_leave(core, e, ELECTION_REASON_RESIGNED);	/* it drained when its elector died */
 	else if (core->config.eligible && e->state == ELECTION_OBSERVING)
 		queue_choose_state(core, e);
 	else
@@ -92,14 +94,45 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 
 /* ---- commands ------------------------------------------------------------------ */
 
+/* Another command takes the place of a transfer or a drain; the instance leads. */
+static void
+end_drain(ElectionCore *core, Election *e)
+{
+	if (e->transfer.stage == TRANSFER_SURVEYING || e->transfer.stage == TRANSFER_DRAINING)
+		transfer_end(core, e, ELECTION_CANCELLED);
+	else if (is_draining(e))
+		drain_cancel(core, e);
+}
+
+/* One more resignation, while the leader drains for one: it may shorten that. */
+static bool
+hasten(ElectionCore *core, int64_t now_ns, Election *e, bool rejoin, int64_t drain_ns, uint64_t ticket)
+{
+	bool		is_first = e->commands.resign_ticket == 0;
+	bool		taken = is_first || e->drain.ticket == 0;
+
+	if (is_first)
+		e->commands.resign_ticket = ticket;
+	else if (taken)
+		e->drain.ticket = ticket;
+	e->stay_out |= taken && !rejoin;
+	if (e->drain.until_ns > now_ns + drain_ns)
+		e->drain.until_ns = now_ns + drain_ns;
+	core_reconcile(core, now_ns);
+	return taken;
+}
+
 bool
-election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint64_t ticket)
+election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64_t drain_ns, uint64_t ticket)
 {
 	Election   *e = &core->elections[slot];
 	bool		was_in = is_queued(e);
 
+	if (is_draining(e) && e->drain.goal == DRAIN_RESIGN)
+		return hasten(core, now_ns, e, rejoin, drain_ns, ticket);
 	if (e->commands.resign_ticket != 0)
 		return false;
+	end_drain(core, e);
 	if (!rejoin)
 	{
 		was_in |= e->state == ELECTION_JOINING || e->state == ELECTION_LEAVING;
@@ -109,6 +142,12 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint6
 	}
 	if (!was_in)
 		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
+	else if (e->state == ELECTION_LEADING && drain_ns > 0)
+	{
+		e->commands.resign_ticket = ticket;
+		drain_begin(core, now_ns, e, DRAIN_RESIGN, drain_ns);
+		core_reconcile(core, now_ns);
+	}
 	else
 	{
 		e->commands.resign_ticket = ticket;
@@ -137,6 +176,11 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		/* The operator accepts that tokens may go back. */
 		core->min_token_exclusive = 0;
 		e->read_wanted = true;
+		core_reply(core, &ticket, ELECTION_DONE);
+	}
+	else if (is_draining(e))
+	{
+		end_drain(core, e);
 		core_reply(core, &ticket, ELECTION_DONE);
 	}
 	else if (is_queued(e))
@@ -179,7 +223,7 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 
 bool
 election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
-				  int64_t until_ns, uint64_t ticket)
+				  int64_t until_ns, int64_t drain_ns, uint64_t ticket)
 {
 	Election   *e = &core->elections[slot];
 
@@ -191,9 +235,12 @@ election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_n
 		core_reply(core, &ticket, ELECTION_DONE);
 	else if (!core->connected)
 		core_reply(core, &ticket, ELECTION_NO_CONTACT);
+	else if (e->drain.goal == DRAIN_RESIGN)
+		core_reply(core, &ticket, ELECTION_FAILED);
 	else
 	{
-		transfer_begin(e, to_node, until_ns, ticket);
+		end_drain(core, e);
+		transfer_begin(e, to_node, until_ns, drain_ns, ticket);
 		core_reconcile(core, now_ns);
 	}
 	return true;
@@ -216,6 +263,41 @@ election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		core_reconcile(core, now_ns);
 	}
 	return true;
+}
+
+uint32_t
+election_draining(const ElectionCore *core)
+{
+	uint32_t	slots = 0;
+
+	for (const Election *e = core->elections; e < core->elections + core->max_elections; e++)
+	{
+		if (is_used(e) && is_draining(e) && !e->drain.is_over)
+			slots |= slot_bit(core, e);
+	}
+	return slots;
+}
+
+void
+election_drained(ElectionCore *core, int64_t now_ns, int slot)
+{
+	Election   *e = &core->elections[slot];
+
+	if (!is_draining(e) || e->drain.is_over)
+		return;
+	drain_finish(core, now_ns, e);
+	core_reconcile(core, now_ns);
+}
+
+bool
+election_cancel(ElectionCore *core, uint64_t ticket)
+{
+	for_each_election(core, e)
+	{
+		if (is_draining(e) && drain_cancel_command(core, e, ticket))
+			return true;
+	}
+	return false;
 }
 
 bool

@@ -138,7 +138,12 @@ set_disconnected(ElectionCore *core, const char *why)
 	}
 	for_each_election(core, e)
 	{
-		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+		/* a drain needs no contact */
+		if (!is_draining(e))
+		{
+			core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+			core_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
+		}
 		core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
 		if (transfer_is_sent(e))
@@ -550,6 +555,7 @@ core_reconcile(ElectionCore *core, int64_t now_ns)
 		return;					/* not configured yet */
 	core->wakeup_ns = NEVER_NS;
 	queue_expire(core, now_ns);
+	drain_reconcile(core, now_ns);
 	if (!core->connected)
 		reconcile_contact(core, now_ns);
 	else

@@ -80,6 +80,7 @@ typedef struct ElectionConfig
 	int			npreferred;
 	char		preferred_nodes[ELECTION_MAX_PREFERRED][ELECTION_VALUE_SIZE];
 	int			preferred_delay_ms;
+	int			preferred_drain_ms;	/* how long a hand-over to them may drain; 0: not at all */
 	int			nendpoints;
 	int			nelections;
 	char		elections[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
@@ -103,6 +104,7 @@ typedef enum ElectionState
 	ELECTION_QUEUED,			/* the key exists, its place is being read */
 	ELECTION_WAITING,			/* the key exists, behind another one */
 	ELECTION_LEADING,			/* first in the queue, and the lease is good */
+	ELECTION_DRAINING,			/* of a view: leading, but for no new work */
 	ELECTION_HELD_BACK,			/* first, but etcd's revision went back */
 	ELECTION_LEAVING,			/* the key is being deleted */
 	ELECTION_FOLLOWING			/* Patroni decides, and does not let us lead */
@@ -138,7 +140,8 @@ typedef enum ElectionEventKind
 	ELECTION_EVENT_UNELECTED,
 	ELECTION_EVENT_LEADER,
 	ELECTION_EVENT_CONNECTED,
-	ELECTION_EVENT_DISCONNECTED
+	ELECTION_EVENT_DISCONNECTED,
+	ELECTION_EVENT_DRAINING
 } ElectionEventKind;
 
 typedef enum ElectionReason
@@ -157,6 +160,8 @@ typedef enum ElectionReason
 	/* of LEADER */
 	ELECTION_REASON_PROCLAIMED, /* same leader, new value */
 	ELECTION_REASON_NO_CONTACT, /* no answer for a TTL: no leader is known */
+	/* of ELECTED */
+	ELECTION_REASON_DRAIN_CANCELLED,	/* it leads on, under the same token */
 	ELECTION_NREASONS
 } ElectionReason;
 
@@ -184,7 +189,9 @@ typedef enum ElectionReply
 	ELECTION_NO_SUCH_CANDIDATE,
 	ELECTION_AMBIGUOUS_CANDIDATE,	/* more than one has that name */
 	ELECTION_FOREIGN_CANDIDATE, /* another program's key is in between */
-	ELECTION_TOO_MANY_CANDIDATES	/* in between, for one txn */
+	ELECTION_TOO_MANY_CANDIDATES,	/* in between, for one txn */
+	/* resign, transfer: */
+	ELECTION_CANCELLED			/* false: the drain was, and it leads on */
 } ElectionReply;
 
 /* A lease of this instance; see lease.c. */
@@ -312,10 +319,11 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  * before the call returns.  False: a command of the same kind is under way for
  * the slot; ask again later, no reply will come.
  *
- * resign: leadership is withdrawn before this returns.  DONE when the key is
- * known to be deleted; NO_CONTACT: the delete goes on, and is final.
+ * resign: leadership is withdrawn before this returns, or after a drain.  DONE
+ * when the key is known to be deleted; NO_CONTACT: the delete goes on, and is
+ * final.  CANCELLED: the drain was, by election_cancel() or a campaign.
  *
- * campaign: DONE when the key exists.
+ * campaign: DONE when the key exists, and when it has ended a drain.
  *
  * proclaim: DONE when the key has the value.  The value is remembered for as
  * long as the core lives, and until the node name changes.
@@ -323,19 +331,40 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  * transfer: DONE when the candidate whose key has the value to_node is seen to
  * lead, or at once if that is this instance.  FAILED: it did not lead until
  * until_ns, another one leads, or leadership was lost before the hand-over.
- * NO_CONTACT: the result is not known.  After the other replies nothing has
- * changed.
+ * The time of a drain does not count.  NO_CONTACT: the result is not known.
+ * After the other replies nothing has changed.
+ *
+ * A leader that is to resign or to hand over drains first if drain_ns is not 0:
+ * for so long at most it leads on, but takes no new work.  election_drained()
+ * ends that earlier.  A second resign can shorten it.
  *
  * verify: DONE when a linearizable read that was sent after the call has been
  * answered, and its result is published.  Without contact it goes on waiting.
  * NOTHING_TO_DO: the election was dropped from the settings.
  */
-extern bool election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, uint64_t ticket);
+extern bool election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin,
+							int64_t drain_ns, uint64_t ticket);
 extern bool election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
 extern bool election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value, uint64_t ticket);
 extern bool election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
-							  int64_t until_ns, uint64_t ticket);
+							  int64_t until_ns, int64_t drain_ns, uint64_t ticket);
 extern bool election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
+
+/*
+ * The elections that drain and wait for their work to end: a bit for each slot.
+ * Between the publication of that state and a look at the work the caller needs
+ * a full barrier.
+ */
+extern uint32_t election_draining(const ElectionCore *core);
+
+/* No work of that election is open any more. */
+extern void election_drained(ElectionCore *core, int64_t now_ns, int slot);
+
+/*
+ * Nobody waits for this command any more.  If it is draining for that alone, the
+ * instance leads on.  True if it does.  The command is answered in any case.
+ */
+extern bool election_cancel(ElectionCore *core, uint64_t ticket);
 
 /*
  * Withdraws everything and sends the revocation of each lease.  True if

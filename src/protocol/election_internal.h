@@ -278,6 +278,24 @@ extern bool patroni_is_ours(const ElectionCore *core, const Patroni *p);
 /* What a read shows of the cluster, apart from its leader. */
 extern void patroni_learn_cluster(const ElectionCore *core, Patroni *p, const Facts *facts);
 
+/* ---- drain_state.c ---------------------------------------------------------- */
+
+/* Does it lead without taking new work? */
+static inline bool
+is_draining(const Election *e)
+{
+	return e->state == ELECTION_LEADING && e->drain.goal != DRAIN_NONE;
+}
+
+/* Only while it leads, and does not drain. */
+extern void drain_begin(ElectionCore *core, int64_t now_ns, Election *e, DrainGoal goal, int64_t drain_ns);
+
+/* It leads on.  The commands that have asked for the drain are answered. */
+extern void drain_cancel(ElectionCore *core, Election *e);
+
+/* The leadership was lost, or given up. */
+extern void drain_lost(Election *e);
+
 /* ---- transfer_state.c ------------------------------------------------------ */
 
 /* The deletion of the own key was sent, and its result is not known. */
@@ -511,13 +529,25 @@ extern void read_reconcile(ElectionCore *core, int64_t now_ns);
 /* ---- transfer.c ---------------------------------------------------------- */
 
 /* The command: the queue is read first.  The instance leads, and no transfer is under way. */
-extern void transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t ticket);
+extern void transfer_begin(Election *e, const char *to_node, int64_t until_ns, int64_t drain_ns,
+						   uint64_t ticket);
 
 /* The answer to a survey or a transfer.  There may be none, or a refusal. */
 extern void transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /* Sends what is due. */
 extern void transfer_reconcile(ElectionCore *core, int64_t now_ns);
+
+/* ---- drain.c --------------------------------------------------------------- */
+
+/* No work is waited for any more.  Only while it is waited for. */
+extern void drain_finish(ElectionCore *core, int64_t now_ns, Election *e);
+
+/* Ends what is due, and carries out a resignation that a loss has overtaken. */
+extern void drain_reconcile(ElectionCore *core, int64_t now_ns);
+
+/* See election_cancel().  Only while it drains. */
+extern bool drain_cancel_command(ElectionCore *core, Election *e, uint64_t ticket);
 
 /* ---- patroni.c ------------------------------------------------------------- */
 

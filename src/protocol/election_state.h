@@ -280,6 +280,7 @@ typedef enum TransferStage
 {
 	TRANSFER_NONE,
 	TRANSFER_SURVEYING,			/* leads; a command waits for the queue to be read */
+	TRANSFER_DRAINING,			/* leads; the target was there, and is looked for again afterwards */
 	TRANSFER_SENT,				/* does not lead; the own key may be gone at any time */
 	TRANSFER_WATCHING			/* the own key is gone; a command waits for the next leader */
 } TransferStage;
@@ -291,6 +292,7 @@ typedef struct Transfer
 	uint64_t	ticket;			/* of the command; 0: by preference, or it was answered */
 	char		to_node[ELECTION_VALUE_SIZE];	/* SURVEYING: the name in the command */
 	int64_t		until_ns;		/* then it is over */
+	int64_t		drain_ns;		/* SURVEYING: for so long it is to drain; 0: not, or not again */
 	int64_t		own_revision;	/* SENT, WATCHING: create revision of the key given up */
 	int64_t		target_revision;	/* SENT, WATCHING: of the target's */
 	int64_t		receipt_version;	/* SENT, WATCHING: of the target's key when it leads; 0: any */
@@ -302,8 +304,30 @@ typedef struct Transfer
 	/* while leading: a candidate that is preferred to this instance */
 	int64_t		better_revision;	/* create revision of its key; 0: none */
 	int64_t		better_since_ns;	/* when it was first seen in the queue */
+	int			nspared;		/* so many drains for one ended without a hand-over */
 	int64_t		survey_ns;		/* when to look for one again */
 } Transfer;
+
+typedef enum DrainGoal
+{
+	DRAIN_NONE,					/* it does not drain */
+	DRAIN_RESIGN,
+	DRAIN_TRANSFER,				/* by command */
+	DRAIN_PREFERRED				/* to a node that is preferred */
+} DrainGoal;
+
+/*
+ * Leadership that takes no new work, before it is given up as planned; see
+ * drain.c.  When the leadership is lost, only the wish to resign remains.
+ */
+typedef struct Drain
+{
+	DrainGoal	goal;
+	bool		is_over;		/* no work is waited for any more */
+	int64_t		began_ns;
+	int64_t		until_ns;		/* then it is over; PREFERRED: then the hand-over has failed */
+	uint64_t	ticket;			/* RESIGN: of a command that has shortened it */
+} Drain;
 
 /* The own key of an election, and what is wanted of it; see queue.c. */
 typedef struct OwnKey
@@ -382,6 +406,7 @@ typedef struct Election
 	Duplicate	duplicate;
 	Commands	commands;
 	Transfer	transfer;
+	Drain		drain;
 	Patroni		patroni;
 
 	/* reads, and retries of this election's own requests */

@@ -126,6 +126,7 @@ static void
 receive_revoke(ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
+
 	if (!core->revoking || (op->lease != core->lease.id && op->lease != core->fresh.id))
 		return;
 	if (facts->kind != FACTS_ANSWER && !facts->lease_not_found)
@@ -196,7 +197,8 @@ receive_grant(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	const Op   *op = facts->op;
 	bool		is_grant = op->kind == OP_GRANT;
 
-	if (op->lease != core->fresh.id || core->fresh.granted)
+	/* one that is being revoked is of no use, whatever was granted */
+	if (op->lease != core->fresh.id || core->fresh.granted || core->revoking)
 		return;
 	if (facts->kind == FACTS_ANSWER && (is_grant || facts->ttl_s > 0))
 		finish_grant(core, facts->ttl_s);

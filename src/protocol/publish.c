@@ -20,7 +20,7 @@ core_publish(ElectionCore *core, const Election *e)
 
 	memset(&view, 0, sizeof(view));
 	copy_string(view.name, e->name, sizeof(view.name));
-	view.state = is_used(e) ? e->state : ELECTION_UNUSED;
+	view.state = !is_used(e) ? ELECTION_UNUSED : is_draining(e) ? ELECTION_DRAINING : e->state;
 	view.role = e->state == ELECTION_LEADING ? ELECTION_LEADER :
 		is_candidate(e) ? ELECTION_CANDIDATE : ELECTION_OBSERVER;
 	if (e->state == ELECTION_LEADING)
@@ -98,6 +98,7 @@ election_state_name(ElectionState state)
 		[ELECTION_QUEUED] = "queued",
 		[ELECTION_WAITING] = "waiting",
 		[ELECTION_LEADING] = "leading",
+		[ELECTION_DRAINING] = "draining",
 		[ELECTION_HELD_BACK] = "held back",
 		[ELECTION_LEAVING] = "leaving",
 		[ELECTION_FOLLOWING] = "following"
@@ -114,7 +115,8 @@ election_event_name(ElectionEventKind kind)
 		[ELECTION_EVENT_UNELECTED] = "unelected",
 		[ELECTION_EVENT_LEADER] = "leader",
 		[ELECTION_EVENT_CONNECTED] = "connected",
-		[ELECTION_EVENT_DISCONNECTED] = "disconnected"
+		[ELECTION_EVENT_DISCONNECTED] = "disconnected",
+		[ELECTION_EVENT_DRAINING] = "draining"
 	};
 
 	return names[kind];
@@ -135,7 +137,8 @@ election_reason_name(ElectionReason reason)
 		[ELECTION_REASON_SHUTDOWN] = "shutdown",
 		[ELECTION_REASON_HISTORY_CHANGED] = "history_changed",
 		[ELECTION_REASON_PROCLAIMED] = "proclaimed",
-		[ELECTION_REASON_NO_CONTACT] = "no_contact"
+		[ELECTION_REASON_NO_CONTACT] = "no_contact",
+		[ELECTION_REASON_DRAIN_CANCELLED] = "drain_cancelled"
 	};
 
 	return names[reason];

@@ -152,7 +152,8 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 	if (e->state != ELECTION_LEADING)
 		return;
 	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
-	if (e->transfer.stage == TRANSFER_SURVEYING)
+	drain_lost(e);
+	if (e->transfer.stage == TRANSFER_SURVEYING || e->transfer.stage == TRANSFER_DRAINING)
 		transfer_end(core, e, ELECTION_FAILED);
 
 	/*
@@ -309,6 +310,7 @@ queue_choose_state(ElectionCore *core, Election *e)
 	begin_epoch(e);
 	clear_own_key(core, e);
 	core_reply(core, &e->commands.resign_ticket, ELECTION_DONE);
+	core_reply(core, &e->drain.ticket, ELECTION_DONE);
 	if (!e->wanted)
 	{
 		free_slot(core, e);
@@ -333,6 +335,7 @@ queue_begin_leading(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
 	e->transfer.better_revision = 0;
+	e->transfer.nspared = 0;
 	e->transfer.survey_ns = 0;
 	/* Another instance handed over to this one: this write confirms it. */
 	if (e->own.mod_revision > e->own.written_revision)
@@ -356,6 +359,8 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 	}
 	if (transfer_is_sent(e))
 		return;					/* the key may be gone already (TRANSFER) */
+	if (e->drain.goal == DRAIN_RESIGN)
+		return;					/* it will be deleted (DRAIN) */
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
 	if (e->own.create_revision <= core->min_token_exclusive)

@@ -178,10 +178,16 @@ receive_commanded(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 		reply = target == -1 ? ELECTION_NO_SUCH_CANDIDATE : ELECTION_AMBIGUOUS_CANDIDATE;
 	else
 		reply = check_target(e, facts, target);
-	if (reply == ELECTION_DONE)
-		hand_over(core, now_ns, e, facts, target);
-	else
+	if (reply != ELECTION_DONE)
 		transfer_end(core, e, reply);
+	else if (e->transfer.drain_ns > 0)
+	{
+		e->transfer.stage = TRANSFER_DRAINING;
+		drain_begin(core, now_ns, e, DRAIN_TRANSFER, e->transfer.drain_ns);
+		e->transfer.drain_ns = 0;
+	}
+	else
+		hand_over(core, now_ns, e, facts, target);
 }
 
 /*
@@ -221,6 +227,31 @@ find_better(const ElectionCore *core, const Election *e, const Facts *facts)
 	return best;
 }
 
+/*
+ * How long one that is preferred has to wait.  A drain has refused work for
+ * nothing if it could not take over then, so that happens less and less often.
+ */
+static int64_t
+preferred_delay_ns(const ElectionCore *core, const Election *e)
+{
+	int			doubled = e->transfer.nspared < 8 ? e->transfer.nspared : 8;
+
+	return core->config.preferred_delay_ms * NSEC_PER_MSEC << doubled;
+}
+
+/* Hands over to a candidate that is preferred, after a drain. */
+static void
+give_way(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts, int better)
+{
+	if (core->config.preferred_drain_ms > 0 && e->drain.goal == DRAIN_NONE)
+	{
+		drain_begin(core, now_ns, e, DRAIN_PREFERRED, core->config.preferred_drain_ms * NSEC_PER_MSEC);
+		return;
+	}
+	e->transfer.until_ns = now_ns + lease_ttl_ns(core);
+	hand_over(core, now_ns, e, facts, better);
+}
+
 /* The create revision shows whether a key was in the queue all the time. */
 static void
 receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
@@ -233,14 +264,17 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 		t->better_since_ns = now_ns;
 	t->better_revision = revision;
 	if (better < 0)
-		return;
-	if (now_ns - t->better_since_ns >= core->config.preferred_delay_ms * NSEC_PER_MSEC)
 	{
-		t->until_ns = now_ns + lease_ttl_ns(core);
-		hand_over(core, now_ns, e, facts, better);
+		if (e->drain.goal == DRAIN_PREFERRED)
+			drain_cancel(core, e);
+		return;
 	}
-	else if (t->survey_ns > t->better_since_ns + core->config.preferred_delay_ms * NSEC_PER_MSEC)
-		t->survey_ns = t->better_since_ns + core->config.preferred_delay_ms * NSEC_PER_MSEC;
+	if (e->drain.goal != DRAIN_NONE && !(e->drain.goal == DRAIN_PREFERRED && e->drain.is_over))
+		return;
+	if (e->drain.goal == DRAIN_PREFERRED || now_ns - t->better_since_ns >= preferred_delay_ns(core, e))
+		give_way(core, now_ns, e, facts, better);
+	else if (t->survey_ns > t->better_since_ns + preferred_delay_ns(core, e))
+		t->survey_ns = t->better_since_ns + preferred_delay_ns(core, e);
 }
 
 /* The txn was sent and its result is not known, or a compare failed. */
@@ -335,6 +369,8 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Transfer   *t = &e->transfer;
 
+	if (t->stage == TRANSFER_DRAINING)
+		return;					/* drain.c goes on */
 	if (t->stage != TRANSFER_NONE && core_is_due(core, now_ns, t->until_ns))
 	{
 		bool		in_doubt = t->stage == TRANSFER_SENT;
@@ -371,7 +407,7 @@ transfer_reconcile(ElectionCore *core, int64_t now_ns)
 /* ---- the command ------------------------------------------------------------------------- */
 
 void
-transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t ticket)
+transfer_begin(Election *e, const char *to_node, int64_t until_ns, int64_t drain_ns, uint64_t ticket)
 {
 	Transfer   *t = &e->transfer;
 
@@ -379,6 +415,7 @@ transfer_begin(Election *e, const char *to_node, int64_t until_ns, uint64_t tick
 	t->ticket = ticket;
 	copy_string(t->to_node, to_node, sizeof(t->to_node));
 	t->until_ns = until_ns;
+	t->drain_ns = drain_ns;
 	t->op_id = 0;				/* a survey that is under way was sent before */
 	t->retry_ns = 0;
 	t->failures = 0;

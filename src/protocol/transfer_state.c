@@ -15,6 +15,8 @@ transfer_end(ElectionCore *core, Election *e, ElectionReply reply)
 	e->transfer.stage = TRANSFER_NONE;
 	e->transfer.op_id = 0;
 	core_reply(core, &e->transfer.ticket, reply);
+	if (is_draining(e) && e->drain.goal == DRAIN_TRANSFER)
+		drain_cancel(core, e);
 }
 
 void

@@ -42,13 +42,13 @@ find_election(const char *name)
 static bool
 api_is_leader(const char *election)
 {
-	return status_leads(find_election(election));
+	return fence_leads(find_election(election));
 }
 
 static int64
 api_fencing_token(const char *election)
 {
-	return status_token(find_election(election));
+	return fence_token(find_election(election));
 }
 
 static int64

@@ -194,7 +194,26 @@ notice_no_successor(int index, bool rejoin, int64 lease_before)
 }
 
 /*
- * etcd_resign(election text, rejoin boolean) returns boolean
+ * For how long a hand-over may drain, by the interval in that argument; NULL is
+ * etcd_leader.drain_timeout.
+ */
+static int
+drain_argument(FunctionCallInfo fcinfo, int argno)
+{
+	int64		now_us = clock_now_ns() / NSEC_PER_USEC;
+	int64		until_us = functions_timeout_argument(fcinfo, argno);
+
+	if (PG_ARGISNULL(argno))
+		return settings_drain_timeout_ms;
+	if (until_us < now_us)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the time to drain must not be negative")));
+	return (int) Min((until_us - now_us) / 1000, INT_MAX);
+}
+
+/*
+ * etcd_resign(election text, rejoin boolean, drain interval) returns boolean
  */
 Datum
 etcd_resign(PG_FUNCTION_ARGS)
@@ -205,6 +224,9 @@ etcd_resign(PG_FUNCTION_ARGS)
 	int64		lease = own_lease(index);
 
 	request.rejoin = PG_ARGISNULL(1) ? true : PG_GETARG_BOOL(1);
+	request.drain_ms = drain_argument(fcinfo, 2);
+	if (request.drain_ms > 0)
+		fence_step_aside();
 	reply = ask(&request, PG_INT64_MAX,
 				"Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
 	if (reply->outcome == ELECTION_DONE)
@@ -300,7 +322,8 @@ refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 }
 
 /*
- * etcd_transfer(to_node text, election text, timeout interval) returns boolean
+ * etcd_transfer(to_node text, election text, timeout interval, drain interval)
+ *		returns boolean
  */
 Datum
 etcd_transfer(PG_FUNCTION_ARGS)
@@ -318,6 +341,14 @@ etcd_transfer(PG_FUNCTION_ARGS)
 		refuse_transfer(&request, index, ELECTION_NO_SUCH_CANDIDATE);
 	}
 	strlcpy(request.value, node, ELECTION_VALUE_SIZE);
+	request.drain_ms = drain_argument(fcinfo, 3);
+	if (request.drain_ms > 0)
+	{
+		fence_step_aside();
+		/* its time does not count */
+		if (until_us != PG_INT64_MAX)
+			until_us += request.drain_ms * INT64CONST(1000);
+	}
 	reply = ask(&request, until_us,
 				"If leadership has ended here, the hand-over goes on as soon as etcd answers.");
 	if (reply == NULL)

@@ -53,7 +53,7 @@ static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
 	INT8OID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, INT8OID,
-	INT8OID, INT4OID, INT4OID, TEXTOID, TIMESTAMPTZOID
+	INT8OID, INT8OID, INT8OID, INT4OID, INT4OID, TEXTOID, TIMESTAMPTZOID
 };
 
 /* ---- arguments --------------------------------------------------------- */
@@ -132,7 +132,7 @@ functions_timeout_argument(FunctionCallInfo fcinfo, int argno)
 Datum
 etcd_is_leader(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(status_leads(functions_election_argument(fcinfo, 0)));
+	PG_RETURN_BOOL(fence_leads(functions_election_argument(fcinfo, 0)));
 }
 
 /*
@@ -154,7 +154,7 @@ etcd_current_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = status_token(functions_election_argument(fcinfo, 0));
+	int64		token = fence_token(functions_election_argument(fcinfo, 0));
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -246,6 +246,8 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	add_latencies(&row);
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_COMMITS_REFUSED)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_STATEMENTS_CANCELLED)));
+	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_DRAINS)));
+	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_TRANSACTIONS_REFUSED)));
 	/* the notifiers that there should be, and those at work; a standby cannot NOTIFY */
 	row_add_value(&row, Int32GetDatum(RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases))));
 	row_add_value(&row, Int32GetDatum(notifier_register_running()));

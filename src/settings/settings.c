@@ -35,6 +35,7 @@ int			settings_ttl_s;
 int			settings_safety_margin_ms;
 char	   *settings_preferred_nodes;
 int			settings_preferred_delay_ms;
+int			settings_drain_timeout_ms;
 int			settings_candidate;
 char	   *settings_databases;
 char	   *settings_channel;

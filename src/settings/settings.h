@@ -45,6 +45,7 @@ extern int	settings_ttl_s;
 extern int	settings_safety_margin_ms;
 extern char *settings_preferred_nodes;
 extern int	settings_preferred_delay_ms;
+extern int	settings_drain_timeout_ms;
 extern int	settings_candidate;	/* CandidateMode */
 extern char *settings_databases;
 extern char *settings_channel;

@@ -569,6 +569,11 @@ define_numbers(void)
 							"Sets for how long a preferred node has to wait before the leader hands over to it.",
 							NULL, &settings_preferred_delay_ms, 30000, 100, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("etcd_leader.drain_timeout",
+							"Sets for how long a planned hand-over waits for transactions that require leadership.",
+							"0 does not wait: these transactions are refused.",
+							&settings_drain_timeout_ms, 0, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("etcd_leader.ttl",
 							"Sets the time to live of the lease in etcd.",
 							"A leader that disappears is replaced after this time.",

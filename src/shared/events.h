@@ -23,7 +23,7 @@
 #define SHARED_EVENTS 512
 
 /* A change of a key below a watched prefix, beside the kinds of the protocol. */
-#define EVENT_CHANGE	(ELECTION_EVENT_DISCONNECTED + 1)
+#define EVENT_CHANGE	(ELECTION_EVENT_DRAINING + 1)
 
 /* What SQL calls it. */
 #define EVENT_CHANGE_NAME	"change"

@@ -253,6 +253,12 @@ mailbox_is_taken(int place_number)
 	return found == PLACE_TAKEN || found == PLACE_ABANDONED;
 }
 
+bool
+mailbox_is_abandoned(int place_number)
+{
+	return pg_atomic_read_u32(&mailbox->places[place_number].state) == PLACE_ABANDONED;
+}
+
 void
 mailbox_put_back(int place_number)
 {

@@ -31,6 +31,7 @@ typedef struct SharedRequest
 	SharedCommand command;
 	char		election[ELECTION_NAME_SIZE];
 	bool		rejoin;			/* RESIGN */
+	int			drain_ms;		/* RESIGN, TRANSFER: 0: not at all */
 	char		value[ELECTION_VALUE_SIZE]; /* PROCLAIM; TRANSFER: to which node */
 	int64		until_ns;		/* TRANSFER: of clock_now_ns()'s clock */
 	int64		after_revision; /* CANDIDATES: create revision of the last row */
@@ -129,6 +130,9 @@ extern void mailbox_reply_failure(int place, SharedReplyKind kind, const char *e
 
 /* The elector: the page may be touched while its place is taken. */
 extern bool mailbox_is_taken(int place);
+
+/* The elector: the backend does not wait for the reply any more, which is still due. */
+extern bool mailbox_is_abandoned(int place);
 extern char *mailbox_page;
 
 extern const SharedPart mailbox_part;

@@ -16,6 +16,7 @@ typedef struct SharedPart
 {
 	const char *name;
 	Size		size;
+	Size		size_per_backend;	/* in addition, for each process that can have transactions */
 	void	  **memory;			/* where this process has it */
 	/* before others see it, or NULL: all is zero, unless large, also the atomics */
 	void		(*init) (void);

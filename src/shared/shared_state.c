@@ -6,8 +6,9 @@
  *
  * There are two kinds of data here, and two ways to share them:
  *
- * - Deadline and token of an election: two atomics, stored in an order that
- *	 makes any mixture of old and new say "not leading".
+ * - Deadline and token of an election: atomics, stored in an order that
+ *	 makes any mixture of old and new say "not leading".  There is a second
+ *	 deadline for new work, which is 0 while the instance drains.
  * - Election names, views and contact: two copies and a generation.  The
  *	 elector writes the copy that is not in use and then advances the
  *	 generation, so that there is always a whole copy to read, wherever the
@@ -42,8 +43,9 @@
 typedef struct SharedSlot
 {
 	pg_atomic_uint64 deadline_ns;	/* 0: not leading */
+	pg_atomic_uint64 open_ns;	/* the same, for new work: 0 while draining */
 	pg_atomic_uint64 token;		/* means something while deadline_ns is not 0 */
-	char		pad[PG_CACHE_LINE_SIZE - 2 * sizeof(pg_atomic_uint64)];
+	char		pad[PG_CACHE_LINE_SIZE - 3 * sizeof(pg_atomic_uint64)];
 
 	/* view and leader_since; deadline_ns is filled in by the reader */
 	pg_atomic_uint64 generation;
@@ -84,6 +86,12 @@ static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 /* ---- life ------------------------------------------------------------ */
 
+static Size
+part_size(const SharedPart *part)
+{
+	return add_size(part->size, mul_size(part->size_per_backend, MaxBackends));
+}
+
 const SharedPart shared_state_part = {
 	.name = "etcd_leader", .size = sizeof(SharedState), .memory = (void **) &state
 };
@@ -101,7 +109,7 @@ request_shmem(void)
 	for (int i = 0; i < nparts; i++)
 	{
 		if (!parts[i]->is_lasting)
-			RequestAddinShmemSpace(CACHELINEALIGN(parts[i]->size));
+			RequestAddinShmemSpace(CACHELINEALIGN(part_size(parts[i])));
 	}
 }
 
@@ -110,11 +118,11 @@ make_part(const SharedPart *part)
 {
 	bool		found;
 
-	*part->memory = ShmemInitStruct(part->name, part->size, &found);
+	*part->memory = ShmemInitStruct(part->name, part_size(part), &found);
 	if (found)
 		return;
 	if (!part->is_large)
-		memset(*part->memory, 0, part->size);
+		memset(*part->memory, 0, part_size(part));
 	if (part->init)
 		part->init();
 }
@@ -297,7 +305,7 @@ shared_state_leave(void)
 	for (int i = 0; i < nparts; i++)
 	{
 		const SharedPart *part = parts[i];
-		void	   *own = MemoryContextAllocExtended(TopMemoryContext, part->size,
+		void	   *own = MemoryContextAllocExtended(TopMemoryContext, part_size(part),
 													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
 
 		if (own == NULL)
@@ -339,6 +347,7 @@ shared_state_has_elector(void)
 static void
 withdraw(SharedSlot *slot)
 {
+	pg_atomic_write_u64(&slot->open_ns, 0);
 	pg_atomic_write_u64(&slot->deadline_ns, 0);
 	pg_memory_barrier();
 }
@@ -352,6 +361,8 @@ shared_state_publish(int slot_number, const ElectionView *view)
 	bool		renamed = strcmp(old->view.name, view->name) != 0;
 	bool		led = pg_atomic_read_u64(&slot->deadline_ns) != 0;
 	bool		leads = view->deadline_ns != 0;
+	bool		is_open = leads && view->state != ELECTION_DRAINING;
+	bool		was_open = pg_atomic_read_u64(&slot->open_ns) != 0;
 
 	Assert(slot_number >= 0 && slot_number < settings_max_elections);
 
@@ -361,6 +372,13 @@ shared_state_publish(int slot_number, const ElectionView *view)
 	 */
 	if (led && (!leads || renamed || old->view.token != view->token))
 		withdraw(slot);
+
+	/* whoever looks at the work that is open does so after this */
+	if (was_open && !is_open)
+	{
+		pg_atomic_write_u64(&slot->open_ns, 0);
+		pg_memory_barrier();
+	}
 
 	memset(&new, 0, sizeof(new));
 	new.view = *view;
@@ -387,9 +405,11 @@ shared_state_publish(int slot_number, const ElectionView *view)
 		pg_atomic_write_u64(&slot->token, (uint64) view->token);
 		pg_write_barrier();
 		pg_atomic_write_u64(&slot->deadline_ns, (uint64) view->deadline_ns);
+		if (is_open)
+			pg_atomic_write_u64(&slot->open_ns, (uint64) view->deadline_ns);
 	}
 
-	if (led != leads || renamed)
+	if (led != leads || was_open != is_open || renamed)
 		events_wake();
 }
 
@@ -435,20 +455,18 @@ shared_state_find(const char *name, uint64 *layout)
 	}
 }
 
-bool
-shared_state_is_leader(int slot_number, uint64 layout)
+/* Is that deadline of the election in the slot not over? */
+static inline bool
+is_before(pg_atomic_uint64 *deadline, uint64 layout)
 {
 	uint64		deadline_ns;
-
-	if (slot_number < 0)
-		return false;
 
 	/*
 	 * The clock is read after the deadline.  The other way round, a process
 	 * that is stopped in between would compare an old time with a new
 	 * deadline.
 	 */
-	deadline_ns = pg_atomic_read_u64(&slots[slot_number].slot.deadline_ns);
+	deadline_ns = pg_atomic_read_u64(deadline);
 	if (deadline_ns == 0)
 		return false;
 	pg_read_barrier();
@@ -460,24 +478,42 @@ shared_state_is_leader(int slot_number, uint64 layout)
 	return pg_atomic_read_u64(&state->layout) == layout;
 }
 
-int64
-shared_state_token(int slot_number, uint64 layout)
+bool
+shared_state_is_leader(int slot_number, uint64 layout)
+{
+	return slot_number >= 0 && is_before(&slots[slot_number].slot.open_ns, layout);
+}
+
+/* The token while that deadline of the slot is not over, else 0. */
+static int64
+read_token(SharedSlot *slot, pg_atomic_uint64 *deadline, uint64 layout)
 {
 	uint64		token;
-
-	if (slot_number < 0)
-		return 0;
 
 	/*
 	 * A token is stored while the deadline is 0, and tokens do not come back:
 	 * with the same one before and after, the deadline was its own.
 	 */
-	token = pg_atomic_read_u64(&slots[slot_number].slot.token);
+	token = pg_atomic_read_u64(&slot->token);
 	pg_read_barrier();
-	if (!shared_state_is_leader(slot_number, layout))
+	if (!is_before(deadline, layout))
 		return 0;
 	pg_read_barrier();
-	return pg_atomic_read_u64(&slots[slot_number].slot.token) == token ? (int64) token : 0;
+	return pg_atomic_read_u64(&slot->token) == token ? (int64) token : 0;
+}
+
+int64
+shared_state_token(int slot_number, uint64 layout)
+{
+	return slot_number < 0 ? 0 :
+		read_token(&slots[slot_number].slot, &slots[slot_number].slot.open_ns, layout);
+}
+
+int64
+shared_state_held_token(int slot_number, uint64 layout)
+{
+	return slot_number < 0 ? 0 :
+		read_token(&slots[slot_number].slot, &slots[slot_number].slot.deadline_ns, layout);
 }
 
 bool

@@ -82,11 +82,18 @@ extern void shared_state_withdraw_all(void);
 extern int	shared_state_find(const char *election, uint64 *layout);
 extern uint64 shared_state_layout(void);
 
-/* Does this instance lead, now?  One atomic load and one clock read. */
+/*
+ * Does this instance lead, now, and take new work?  One atomic load and one
+ * clock read.
+ */
 extern bool shared_state_is_leader(int slot, uint64 layout);
 
-/* The token while this instance leads, else 0.  Deadline and token belong together. */
+/*
+ * The token while this instance leads, else 0.  Deadline and token belong
+ * together.  The first one is for new work: it is 0 while the instance drains.
+ */
 extern int64 shared_state_token(int slot, uint64 layout);
+extern int64 shared_state_held_token(int slot, uint64 layout);
 
 typedef struct SharedElection
 {

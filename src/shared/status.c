@@ -80,8 +80,8 @@ status_leads(int index)
 	return refresh_slot(index) && shared_state_is_leader(cached->slot, cached->layout);
 }
 
-int64
-status_token(int index)
+static int64
+read_token(int index, int64 (*token_of) (int slot, uint64 layout))
 {
 	const CachedSlot *cached;
 	int64		token;
@@ -92,9 +92,21 @@ status_token(int index)
 	(void) refresh_slot(index);
 	do
 	{
-		token = shared_state_token(cached->slot, cached->layout);
+		token = token_of(cached->slot, cached->layout);
 	} while (token == 0 && refresh_slot(index));
 	return token;
+}
+
+int64
+status_token(int index)
+{
+	return read_token(index, shared_state_token);
+}
+
+int64
+status_held_token(int index)
+{
+	return read_token(index, shared_state_held_token);
 }
 
 /* Tried again if the slots were given away anew meanwhile. */
@@ -187,6 +199,7 @@ show_election(const SharedElection *shared, EtcdLeaderStatus *row)
 {
 	const ElectionView *view = &shared->view;
 	int64		now_ns = clock_now_ns();
+	bool		holds;
 
 	/* an error of this election only comes first */
 	if (view->problem[0] != '\0')
@@ -195,7 +208,9 @@ show_election(const SharedElection *shared, EtcdLeaderStatus *row)
 		row->last_error_at = shared->problem_since;
 	}
 
-	row->is_leader = shared->deadline_ns > now_ns;
+	holds = shared->deadline_ns > now_ns;
+	row->is_leader = holds && view->state != ELECTION_DRAINING;
+	row->is_draining = holds && !row->is_leader;
 	row->valid_for_us = row->is_leader ? (shared->deadline_ns - now_ns) / NSEC_PER_USEC : 0;
 	if (shared_state_leader(shared, now_ns) != NULL)
 	{
@@ -205,7 +220,7 @@ show_election(const SharedElection *shared, EtcdLeaderStatus *row)
 	}
 
 	/* the deadline may have passed without the elector's help */
-	row->role = election_role_name(row->is_leader ? ELECTION_LEADER :
+	row->role = election_role_name(holds ? ELECTION_LEADER :
 								   view->role == ELECTION_LEADER ? ELECTION_CANDIDATE : view->role);
 	row->lease_id = view->lease;
 	strlcpy(row->key, view->key, sizeof(row->key));

@@ -23,11 +23,15 @@
  */
 pg_noreturn extern void status_report_no_election(const char *name);
 
-/* Does this instance lead, now? */
+/* Does this instance lead, now, and take new work? */
 extern bool status_leads(int index);
 
-/* The token while this instance leads, else 0. */
+/*
+ * The token while this instance leads, else 0.  The first one is for new work: it
+ * is 0 while the instance drains.
+ */
 extern int64 status_token(int index);
+extern int64 status_held_token(int index);
 
 /*
  * The published state of an election; false if the elector does not handle it

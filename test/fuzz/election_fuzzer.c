@@ -149,13 +149,16 @@ extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- the input and the time ------------------------------------------ */
 
-/* Chooses from 0 to n.  Few bytes choose n, so that most older inputs keep their meaning. */
+/*
+ * Chooses from n old and nnew new things.  Few bytes choose a new one, so that
+ * most older inputs keep their meaning.
+ */
 static int
-choose_or_new(int n)
+choose_or_new(int n, int nnew)
 {
 	uint8_t		byte = take();
 
-	return byte < 250 ? byte % n : n;
+	return byte < 250 ? byte % n : n + byte % nnew;
 }
 
 /* Takes a number: special values, or a number near the given one. */
@@ -644,6 +647,13 @@ port_change_endpoint(void *ctx, int endpoint, const char *why)
 		run.endpoint = (run.endpoint + 1) % run.config.nendpoints;
 }
 
+/* It holds the leadership, which a drain does not end. */
+static bool
+leads(const ElectionView *view)
+{
+	return view->state == ELECTION_LEADING || view->state == ELECTION_DRAINING;
+}
+
 static void
 port_publish(void *ctx, int slot, const ElectionView *view)
 {
@@ -653,17 +663,17 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 	CHECK(memchr(view->leader, '\0', sizeof(view->leader)) != NULL);
 	CHECK(memchr(view->key, '\0', sizeof(view->key)) != NULL);
 	CHECK((view->state == ELECTION_UNUSED) == (view->name[0] == '\0'));
-	CHECK((view->state == ELECTION_LEADING) == (view->role == ELECTION_LEADER));
-	CHECK((view->state == ELECTION_LEADING) == (view->deadline_ns != 0));
-	CHECK(view->token == (view->state == ELECTION_LEADING ? view->create_revision : 0));
+	CHECK(leads(view) == (view->role == ELECTION_LEADER));
+	CHECK(leads(view) == (view->deadline_ns != 0));
+	CHECK(view->token == (leads(view) ? view->create_revision : 0));
 	CHECK((view->key[0] != '\0') == (view->create_revision != 0));
 
-	if (view->state == ELECTION_LEADING && election_is_followed(view->name))
+	if (leads(view) && election_is_followed(view->name))
 	{
 		CHECK(!run.stopped && !run.config.in_recovery);
 		CHECK(view->deadline_ns <= run.told_ns - SECOND);
 	}
-	else if (view->state == ELECTION_LEADING)
+	else if (leads(view))
 	{
 		/* the lease on which the key was seen last */
 		const Lease *lease = find_lease(view->lease);
@@ -672,7 +682,7 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 		CHECK(!run.stopped);
 		CHECK(lease != NULL && !lease->revoked);
 		CHECK(view->deadline_ns <= latest_deadline(lease));
-		if (before->state == ELECTION_LEADING && before->deadline_ns <= run.now)
+		if (leads(before) && before->deadline_ns <= run.now)
 			CHECK(view->deadline_ns <= run.now);
 		for (int i = 0; i < MEMORY && i < run.ndeleted; i++)
 			CHECK(run.deleted[i].create_revision != view->token ||
@@ -685,7 +695,7 @@ static void
 port_announce(void *ctx, const ElectionEvent *event)
 {
 	(void) ctx;
-	CHECK((event->election != NULL) == (event->kind < ELECTION_EVENT_CONNECTED));
+	CHECK((event->election != NULL) == (event->kind < ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DRAINING));
 	CHECK(event->reason >= ELECTION_NO_REASON && event->reason < ELECTION_NREASONS);
 	CHECK(event->kind != ELECTION_EVENT_ELECTED || event->leader != NULL);
 	CHECK(event->kind != ELECTION_EVENT_UNELECTED || event->reason != ELECTION_NO_REASON);
@@ -998,7 +1008,7 @@ meddle(void)
 			k->lease = choose(4);
 			break;
 		case 2:
-			key.data = foreign[choose_or_new(lengthof(foreign) - 1)];
+			key.data = foreign[choose_or_new(lengthof(foreign) - 1, 1)];
 			key.len = strlen(key.data);
 			put_key(key, strcmp(key.data, "a/2.pg") == 0 ? pg9 : them, 9);
 			break;
@@ -1088,13 +1098,13 @@ command(void)
 		return;
 	run.open[ticket] = true;
 	earn(PER_INPUT);
-	switch (choose_or_new(5))
+	switch (choose_or_new(5, 6))
 	{
 		case 0:
-			taken = election_resign(run.core, run.now, slot, true, ticket);
+			taken = election_resign(run.core, run.now, slot, true, 0, ticket);
 			break;
 		case 1:
-			taken = election_resign(run.core, run.now, slot, false, ticket);
+			taken = election_resign(run.core, run.now, slot, false, 0, ticket);
 			break;
 		case 2:
 			/* with this command the operator accepts that tokens may decrease */
@@ -1111,7 +1121,22 @@ command(void)
 			break;
 		case 5:
 			taken = election_transfer(run.core, run.now, slot, "pg9",
-									  run.now + choose(8) * SECOND, ticket);
+									  run.now + choose(8) * SECOND, 0, ticket);
+			break;
+		case 6:
+			taken = election_resign(run.core, run.now, slot, choose(2) == 0, choose(8) * SECOND, ticket);
+			break;
+		case 7:
+			taken = election_transfer(run.core, run.now, slot, "pg9",
+									  run.now + choose(8) * SECOND, choose(8) * SECOND, ticket);
+			break;
+		case 8:
+			election_drained(run.core, run.now, slot);
+			break;
+		case 9:
+		case 10:
+			/* also one that is done */
+			election_cancel(run.core, 1 + (uint64_t) choose(MAX_TICKETS - 1));
 			break;
 	}
 	if (taken)
@@ -1128,9 +1153,11 @@ configure(void)
 	static const int margins[] = {-1, 0, 500, 100000};
 	ElectionConfig *c = &run.config;
 	int			chosen = 1 ^ choose(32);
+	/* a server is promoted, and never goes back */
+	bool		was_promoted = c->nendpoints > 0 && !c->in_recovery;
 
 	memset(c, 0, sizeof(*c));
-	c->in_recovery = choose(4) == 1;
+	c->in_recovery = choose(4) == 1 && !was_promoted;
 	strcpy(c->system_identifier, "7");
 	strcpy(c->patroni_namespace, "/service/");
 	c->ttl_s = ttls[choose(lengthof(ttls))];
@@ -1302,13 +1329,21 @@ step(void)
 
 /*
  * From now on all answers are correct.  The core needs a TTL to detect earlier
- * wrong answers, and some more time to complete all commands.
+ * wrong answers, that of a followed election if it is longer, and some more
+ * time to complete all commands.
  */
 static void
 calm_down(void)
 {
+	int64_t		ttl_s = run.config.ttl_s;
+
+	for (int i = 0; i < MAX_SLOTS; i++)
+	{
+		if (ttl_s < PATRONI_TTL_S && election_is_followed(run.views[i].name))
+			ttl_s = PATRONI_TTL_S;
+	}
 	run.calm = true;
-	tick_until(run.now + (3 * run.config.ttl_s + 10) * SECOND);
+	tick_until(run.now + (3 * ttl_s + 10) * SECOND);
 	for (int i = 0; i < MAX_TICKETS; i++)
 		CHECK(!run.open[i]);
 	for (int i = 0; i < MAX_SLOTS; i++)
@@ -1349,6 +1384,7 @@ calm_down(void)
 			case ELECTION_JOINING:
 			case ELECTION_QUEUED:
 			case ELECTION_LEAVING:
+			case ELECTION_DRAINING:
 				CHECK(false);
 		}
 	}

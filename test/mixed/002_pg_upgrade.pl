@@ -39,7 +39,7 @@ cmp_ok($new->token, '>', $token, 'the token is greater');
 is(join(' ', sort keys %{ $new->status }), $status, 'the status is as before');
 is($new->value(q{SELECT setconfig::text FROM pg_db_role_setting WHERE setrole = 'app'::regrole}), '{etcd_leader.require_leadership=postgres}',
 	'the setting of a role is kept');
-is($new->value(q{SELECT has_function_privilege('app', 'etcd_resign(text, boolean)', 'EXECUTE')}), 1, 'the grants of a role are kept');
+is($new->value(q{SELECT has_function_privilege('app', 'etcd_resign(text, boolean, interval)', 'EXECUTE')}), 1, 'the grants of a role are kept');
 is($new->value('SELECT count(*) FROM etcd_candidates()'), 1, 'a function that waits works');
 $new->stop;
 is($new->log_count('was terminated by signal|PANIC'), 0, 'nothing has crashed');

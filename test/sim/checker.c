@@ -22,6 +22,7 @@
 #include "checker.h"
 #include "cluster.h"
 #include "plan.h"
+#include "work.h"
 
 /* Without faults, every instance knows of a change after that time. */
 #define PROMPT_NS		(2500 * MS)
@@ -283,28 +284,34 @@ is_value(EtcdBytes value, const char *shown)
 		(len == value.len || value.len >= ELECTION_VALUE_SIZE);
 }
 
+static bool
+leads(const ElectionView *view)
+{
+	return view->state == ELECTION_LEADING || view->state == ELECTION_DRAINING;
+}
+
 /* The leader that is shown was the leader at some time within the last TTL. */
 static void
 check_shown_leader(const Instance *in, int slot)
 {
 	const ElectionView *view = &in->views[slot];
 	/* the lease of a leader may have been granted with an older, longer TTL */
-	int64_t		ttl_ns = view->state == ELECTION_LEADING ? plan_longest_ttl_s() * SECOND :
+	int64_t		ttl_ns = leads(view) ? plan_longest_ttl_s() * SECOND :
 		watchmen[in->number].told[slot].ttl_ns;
 	int64_t		since_ns = instance_true_time(in, view->leader_until_ns - ttl_ns);
 
 	/* reads of the other instances may be stale */
-	if (plan.stale_reads > 0 && view->state != ELECTION_LEADING)
+	if (plan.stale_reads > 0 && !leads(view))
 		return;
 	/*
 	 * When etcd was put back, a deleted key may exist again, and be the first.  An
 	 * instance that asks for the key of the leader it knows does not see that.
 	 */
-	if (view->state != ELECTION_LEADING && restored_ns != NEVER &&
+	if (!leads(view) && restored_ns != NEVER &&
 		now_ns < restored_ns + 2 * plan_longest_ttl_s() * SECOND)
 		return;
 	/* an instance that led when etcd was put back shows itself until its deadline */
-	if (view->state == ELECTION_LEADING && restored_ns != NEVER && is_excused(in, view))
+	if (leads(view) && restored_ns != NEVER && is_excused(in, view))
 		return;
 	for (const Span *span = spans[election_number(view->name)];
 		 span != NULL && span->to_ns >= since_ns; span = span->older)
@@ -332,13 +339,12 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 		strcpy(told->election, view->name);
 		told->since_ns = now_ns;
 	}
-	if ((view->deadline_ns != 0) != (view->state == ELECTION_LEADING) ||
-		(view->role == ELECTION_LEADER) != (view->state == ELECTION_LEADING) ||
-		(view->token != 0) != (view->state == ELECTION_LEADING))
+	if ((view->deadline_ns != 0) != leads(view) || (view->role == ELECTION_LEADER) != leads(view) ||
+		(view->token != 0) != leads(view) || (view->state == ELECTION_DRAINING && view->deadline_ns <= in->last_clock_ns))
 		fail_run("%s: state, role, deadline and token of %s do not agree", in->name, view->name);
 	if (view->deadline_ns > instance_clock(in) + plan_longest_ttl_s() * SECOND)
 		fail_run("%s: the deadline is further away than a TTL", in->name);
-	if (view->state == ELECTION_LEADING &&
+	if (leads(view) &&
 		(view->create_revision != view->token ||
 		 (view->has_leader && view->leader_revision != view->token)))
 		fail_run("%s: leads %s, but key and leader say something else", in->name, view->name);
@@ -710,6 +716,8 @@ check_loss(const Instance *in, const ElectionEvent *event, int slot)
 		check_hand_over(in, event, slot);
 		return;
 	}
+	if (event->reason == ELECTION_REASON_RESIGNED && in->work[slot].draining)
+		return;
 	if (event->reason != in->reason && !(event->reason == ELECTION_REASON_NOT_ELIGIBLE &&
 										 in->reason == ELECTION_REASON_DROPPED) &&
 		(in->reason != ELECTION_NO_REASON || event->reason == ELECTION_REASON_RESIGNED ||
@@ -922,6 +930,13 @@ checker_announced(Instance *in, const ElectionEvent *event)
 	if (told == NULL)
 		return;
 	checker_stimulus(in);
+	if (event->kind == ELECTION_EVENT_DRAINING || event->reason == ELECTION_REASON_DRAIN_CANCELLED)
+	{
+		if (!told->elected || in->views[slot].token != event->leader_revision)
+			fail_run("%s drains %s, or leads it on, but not as it was elected", in->name, told->election);
+		work_announced(in, slot, event);
+		return;
+	}
 	if (event->kind == ELECTION_EVENT_UNELECTED)
 	{
 		if (!told->elected || in->views[slot].deadline_ns != 0)
@@ -930,6 +945,7 @@ checker_announced(Instance *in, const ElectionEvent *event)
 		told->elected = false;
 		told->unelected_last = true;
 		check_loss(in, event, slot);
+		work_announced(in, slot, event);
 		if (event->reason == ELECTION_REASON_TRANSFERRED)
 			told->transferred_ns = now_ns;
 		return;
@@ -1008,7 +1024,7 @@ checker_called(Instance *in)
 		if (told->elected != (view->deadline_ns != 0))
 			fail_run("%s: %s was announced, but that is not what is shown of %s", in->name,
 					 told->elected ? "elected" : "unelected", view->name);
-		if (view->has_leader && (!own || view->state == ELECTION_LEADING) &&
+		if (view->has_leader && (!own || leads(view)) &&
 			(told->leader_revision != view->leader_revision || strcmp(told->leader, view->leader) != 0))
 			fail_run("%s shows \"%s\" as leader of %s, but has announced \"%s\"", in->name, view->leader,
 					 view->name, told->leader);
@@ -1057,7 +1073,10 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 			wrong = ticket->kind != TICKET_PROCLAIM ||
 				(ticket->create_revision != 0 && view->create_revision == ticket->create_revision &&
 				 in->reason == ELECTION_NO_REASON && store_find(bytes_of(ticket->key)) != NULL &&
-				 view->state == ELECTION_LEADING);
+				 leads(view));
+			break;
+		case ELECTION_CANCELLED:
+			wrong = (ticket->kind != TICKET_RESIGN && ticket->kind != TICKET_TRANSFER) || view->deadline_ns == 0;
 			break;
 		case ELECTION_NO_CONTACT:
 			wrong = watchmen[in->number].connected;

@@ -232,6 +232,7 @@ prefer(Instance *in)
 		snprintf(config->preferred_nodes[config->npreferred++], ELECTION_VALUE_SIZE, "%s", instances[who].name);
 	}
 	config->preferred_delay_ms = plan.preferred_delay_ms;
+	config->preferred_drain_ms = plan.preferred_drain_ms;
 }
 
 static void
@@ -376,6 +377,13 @@ restore(void *subject, uint64_t tag)
 
 static void command(Instance *in, Fault fault, int setting);
 
+/* For how long a hand-over may drain. */
+static int64_t
+draw_drain(void)
+{
+	return random_chance(plan.drains) ? random_between(MS, 2 * plan_longest_ttl_s() * SECOND) : 0;
+}
+
 /*
  * Commands a transfer to a candidate that is in the queue now, mostly on the
  * leader.
@@ -410,7 +418,7 @@ transfer(Instance *in, int slot)
 			version->value.len < sizeof(node) && random_below(++n) == 0)
 			snprintf(node, sizeof(node), "%.*s", (int) version->value.len, version->value.data);
 	}
-	instance_transfer(in, slot, node, random_between(10 * MS, 2 * plan_longest_ttl_s() * SECOND));
+	instance_transfer(in, slot, node, random_between(10 * MS, 2 * plan_longest_ttl_s() * SECOND), draw_drain());
 }
 
 static void
@@ -435,8 +443,10 @@ command(Instance *in, Fault fault, int setting)
 		return;
 	if (fault == FAULT_CONFIGURE)
 		reconfigure(in, setting);
+	else if (slot >= 0 && in->views[slot].state == ELECTION_DRAINING && random_chance(4000))
+		instance_cancel(in, slot);
 	else if (slot >= 0 && fault == FAULT_RESIGN)
-		instance_resign(in, slot, random_chance(7000));
+		instance_resign(in, slot, random_chance(7000), draw_drain());
 	else if (slot >= 0 && fault == FAULT_CAMPAIGN)
 		instance_campaign(in, slot);
 	else if (slot >= 0 && fault == FAULT_TRANSFER)
@@ -555,7 +565,7 @@ happen(Fault fault)
 
 				/* these requests are under way at the crash, and mostly at the restart, too */
 				if (resigns)
-					instance_resign(in, slot, true);
+					instance_resign(in, slot, true, draw_drain());
 				instance_crash(in, random_chance(5000), keeps_memory);
 				events_after(keeps_memory && random_chance(8000) ?
 							 random_between(5 * MS, resigns ? 50 * MS : 2 * SECOND) :

@@ -445,7 +445,7 @@ fault_more(void)
 	if (random_chance(plan.fault[FAULT_CONFIGURE]))
 		follow_other(in);
 	if (plan.slots > 1 && in->running && !in->paused && !in->stopping && random_chance(plan.fault[FAULT_RESIGN]))
-		instance_resign(in, OWN, true);
+		instance_resign(in, OWN, true, 0);
 }
 
 static void

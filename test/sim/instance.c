@@ -16,6 +16,7 @@
 
 #include "checker.h"
 #include "plan.h"
+#include "work.h"
 
 /* The longest time that a shutdown waits for the revocation of its leases. */
 #define FAREWELL_NS		(900 * MS)
@@ -214,7 +215,7 @@ static void
 port_reply(void *ctx, uint64_t number, ElectionReply reply)
 {
 	static const char *const names[] = {"done", "nothing to do", "not eligible", "not a candidate", "no contact",
-		"failed", "not the leader", "no such candidate", "more than one", "a foreign one is before it", "too many are before it"};
+		"failed", "not the leader", "no such candidate", "more than one", "a foreign one is before it", "too many are before it", "cancelled"};
 	Instance   *in = ctx;
 	Ticket	   *ticket = &in->tickets[number % MAX_TICKETS];
 
@@ -412,6 +413,7 @@ instance_start(Instance *in)
 	in->stale_clock_ns = NEVER;
 	in->timer_ns = 0;
 	memset(in->tickets, 0, sizeof(in->tickets));
+	memset(in->work, 0, sizeof(in->work));
 	checker_ended(in);
 	in->core = election_create(&port, plan.slots);
 	if (in->core == NULL)
@@ -501,6 +503,8 @@ instance_crash(Instance *in, bool readers_survive, bool keeps_memory)
 void
 instance_pause(Instance *in)
 {
+	for (int slot = 0; slot < MAX_SLOTS; slot++)
+		in->work[slot].was_paused = true;
 	trace(in->name, "is stopped");
 	in->paused = true;
 }
@@ -582,19 +586,20 @@ end_command(Instance *in, uint64_t number, bool taken)
 }
 
 void
-instance_resign(Instance *in, int slot, bool rejoin)
+instance_resign(Instance *in, int slot, bool rejoin, int64_t drain_ns)
 {
 	uint64_t	number = take_ticket(in, TICKET_RESIGN, slot);
 	int			e = election_number(in->views[slot].name);
 	bool		taken;
 
-	trace(in->name, "command %" PRIu64 ": resign %s%s", number, in->views[slot].name,
-		  rejoin ? ", rejoin" : "");
+	trace(in->name, "command %" PRIu64 ": resign %s%s, drain %.3f s", number, in->views[slot].name,
+		  rejoin ? ", rejoin" : "", drain_ns / 1e9);
+	work_asked(in, slot, drain_ns);
 	in->reason = ELECTION_REASON_RESIGNED;
 	in->reason_slot = slot;
-	taken = election_resign(in->core, instance_now(in), slot, rejoin, number);
+	taken = election_resign(in->core, instance_now(in), slot, rejoin, drain_ns, number);
 	in->reason = ELECTION_NO_REASON;
-	if (taken && instance_leads(in, slot))
+	if (taken && instance_leads(in, slot) && in->views[slot].state != ELECTION_DRAINING)
 		fail_run("%s leads %s after it has resigned", in->name, in->views[slot].name);
 	if (taken && !rejoin)
 		in->stays_out[e] = true;
@@ -628,14 +633,43 @@ instance_proclaim(Instance *in, int slot, const char *value)
 }
 
 void
-instance_transfer(Instance *in, int slot, const char *to_node, int64_t timeout_ns)
+instance_transfer(Instance *in, int slot, const char *to_node, int64_t timeout_ns, int64_t drain_ns)
 {
 	uint64_t	number = take_ticket(in, TICKET_TRANSFER, slot);
 	int64_t		clock_ns = instance_now(in);
 	bool		taken;
 
 	in->tickets[number % MAX_TICKETS].value = run_copy(to_node, strlen(to_node));
-	trace(in->name, "command %" PRIu64 ": transfer %s to %s", number, in->views[slot].name, to_node);
-	taken = election_transfer(in->core, clock_ns, slot, to_node, clock_ns + timeout_ns, number);
+	trace(in->name, "command %" PRIu64 ": transfer %s to %s, drain %.3f s", number, in->views[slot].name, to_node,
+		  drain_ns / 1e9);
+	work_asked(in, slot, drain_ns);
+	taken = election_transfer(in->core, clock_ns, slot, to_node, clock_ns + timeout_ns, drain_ns, number);
 	end_command(in, number, taken);
+}
+
+void
+instance_cancel(Instance *in, int slot)
+{
+	for (uint64_t number = in->next_ticket; number-- > 1 && number + MAX_TICKETS > in->next_ticket;)
+	{
+		const Ticket *ticket = &in->tickets[number % MAX_TICKETS];
+
+		if (ticket->slot != slot || (ticket->kind != TICKET_RESIGN && ticket->kind != TICKET_TRANSFER))
+			continue;
+		trace(in->name, "command %" PRIu64 " is cancelled", number);
+		checker_stimulus(in);
+		if (election_cancel(in->core, number) && in->views[slot].state != ELECTION_LEADING)
+			fail_run("%s does not lead %s on after a drain was cancelled", in->name, in->views[slot].name);
+		settle(in);
+		return;
+	}
+}
+
+void
+instance_drained(Instance *in, int slot)
+{
+	trace(in->name, "has no work in %s any more", in->views[slot].name);
+	checker_stimulus(in);
+	election_drained(in->core, instance_now(in), slot);
+	settle(in);
 }

@@ -58,6 +58,18 @@ typedef struct Ticket
 	int64_t		since_ns;
 } Ticket;
 
+/* A drain, and the work that it waits for; see work.c. */
+typedef struct Work
+{
+	bool		draining;
+	uint64_t	number;			/* of the drain */
+	int64_t		began_ns;		/* on the clock of the instance */
+	int64_t		least_ns;		/* commands have allowed it to last so long; */
+	int64_t		greatest_ns;	/* 0: none has */
+	bool		is_over;		/* all work has ended */
+	bool		was_paused;
+} Work;
+
 typedef struct Instance
 {
 	int			number;
@@ -95,8 +107,10 @@ typedef struct Instance
 	/* what SQL reads */
 	ElectionView views[MAX_SLOTS];
 
+	Work		work[MAX_SLOTS];
 	Ticket		tickets[MAX_TICKETS];
 	uint64_t	next_ticket;
+	uint64_t	ndrains;
 } Instance;
 
 extern Instance *instances;
@@ -124,9 +138,15 @@ extern void instance_pause(Instance *in);
 extern void instance_resume(Instance *in);
 extern void instance_configure(Instance *in);
 
-extern void instance_resign(Instance *in, int slot, bool rejoin);
+extern void instance_resign(Instance *in, int slot, bool rejoin, int64_t drain_ns);
 extern void instance_campaign(Instance *in, int slot);
-extern void instance_transfer(Instance *in, int slot, const char *to_node, int64_t timeout_ns);
+extern void instance_transfer(Instance *in, int slot, const char *to_node, int64_t timeout_ns, int64_t drain_ns);
+
+/* The caller of the command that drains gives up; does nothing if none does. */
+extern void instance_cancel(Instance *in, int slot);
+
+/* No work is open any more, if it still drains. */
+extern void instance_drained(Instance *in, int slot);
 extern void instance_proclaim(Instance *in, int slot, const char *value);
 
 /* Passes an input to the elector, now or when it runs again. */

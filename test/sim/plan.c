@@ -194,6 +194,11 @@ draw_more(void)
 		plan.preferred = ONE_OF(1, 1, 2);
 		plan.preferred_delay_ms = (int) random_between(200, 8000);
 	}
+	if (random_chance(4000))
+	{
+		plan.drains = ONE_OF(3000, 8000);
+		plan.preferred_drain_ms = (int) random_between(0, 8000);
+	}
 	if (plan.stale_reads > 0 && random_chance(6000))
 	{
 		/* renewals are confirmed while the only key is being deleted */

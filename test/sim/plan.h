@@ -103,6 +103,8 @@ typedef struct Plan
 	int			about_ttl;		/* of 10,000 faults; they last about a TTL */
 	int			preferred;		/* lists of preferred nodes: 0: none; 1: one for all; 2: one for each */
 	int			preferred_delay_ms;
+	int			preferred_drain_ms;
+	int			drains;			/* of 10,000 hand-overs; they drain */
 	int			haste;			/* of 10,000 commands; another one follows at once */
 	int			stop_at_renewal;	/* of 10,000 keepalives; etcd's leader is stopped */
 	int			stop_at_grant;	/* of 10,000 grants; etcd's leader is stopped */

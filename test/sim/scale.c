@@ -199,7 +199,7 @@ measure_handover(void)
 	Instance   *next = instance_at(1);
 
 	begin_measure();
-	instance_resign(leader, 0, true);
+	instance_resign(leader, 0, true, 0);
 	(void) run_until(now_ns + SECOND);
 	if (!instance_leads(next, 0))
 		fail_run("%s has not taken over", next->name);

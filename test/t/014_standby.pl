@@ -115,4 +115,22 @@ my @told = map { $_->{seq} } $listener->notifications;
 is(join(' ', @told), join(' ', $told[0] .. $standby->last_event), 'promoted: each event once');
 
 EtcdLeader::Sampler::check_exclusion(\@samplers, 'primary and standby');
+
+# A drain in recovery waits for transactions that a call has fenced, and goes on over a promotion.
+my $second = EtcdLeader::Instance->create_standby('second', $standby, settings => { node_name => 'second', candidate => 'always' });
+$second->wait_until_candidate;
+$standby->value('SELECT etcd_resign()');
+$second->wait_until_leader(undef, 5);
+my ($fenced, $caller) = map { $second->connect_db } 1 .. 2;
+$fenced->begin_work;
+$fenced->selectrow_array('SELECT etcd_require_leader()');
+start_statement($caller, q{SELECT etcd_resign(drain => '60 s')});
+poll_is(5, sub { $second->status->{state} }, 'draining', 'candidate = always: it drains');
+$second->promote;
+poll(30, sub { !$second->value('SELECT pg_is_in_recovery()') }) or die 'not promoted';
+pause(1.5);
+is($second->status->{state}, 'draining', 'promoted: it drains');
+ok(eval { $fenced->commit; 1 }, 'promoted: the fenced transaction commits');
+is(outcome($caller), 'done', 'promoted: then it hands over');
+$standby->wait_until_leader(undef, 5);
 done_testing();

@@ -255,7 +255,7 @@ sub resign
 		is(join('', $pg1->failure("SELECT * FROM $call", $joe)), '', "PUBLIC may ask $call");
 	}
 	my %signature = (
-		etcd_resign     => [ '()',    'text, boolean' ],
+		etcd_resign     => [ '()',    'text, boolean, interval' ],
 		etcd_campaign   => [ '()',    'text' ],
 		etcd_proclaim   => [ "('x')", 'text, text' ],
 		etcd_candidates => [ '()',    'text' ],

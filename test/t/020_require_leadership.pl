@@ -159,7 +159,7 @@ win();
 		PERFORM etcd_resign('alpha', false);
 		COMMIT;
 		INSERT INTO ledger VALUES ('stage'); COMMIT; END $$});
-	$node->value('GRANT EXECUTE ON FUNCTION etcd_resign(text, boolean), etcd_campaign(text) TO app');
+	$node->value('GRANT EXECUTE ON FUNCTION etcd_resign(text, boolean, interval), etcd_campaign(text) TO app');
 	fails($app, 'CALL stages()', '25006', qr/election "alpha"/, 'a procedure');
 	usable($app, 'a procedure');
 	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by = 'stage'}), 2, 'a procedure: each transaction under its own token');

@@ -285,6 +285,12 @@ for my $page (@pages)
 	is($node->status->{state}, 'resigned', 'maintenance: this one stays out');
 	$operator->do($campaign);
 	poll_is(10, sub { $node->status->{state} }, 'waiting', 'maintenance: it is back');
+	$peer->value('SELECT etcd_resign()');
+	$node->wait_until_leader('shop');
+	$operator->do(document_block('doc/operations.md', 'drain'));
+	poll_ok(10, sub { $peer->is_leader }, 'maintenance with a drain: the other instance leads');
+	$operator->do($campaign);
+	poll_is(10, sub { $node->status->{state} }, 'waiting', 'maintenance with a drain: it is back');
 	$etcd->stop(0);
 	poll_ok(20, sub { scalar(my @faulty = $node->rows($faults)) }, 'monitoring: etcd is away');
 	$etcd->start(0);

@@ -709,7 +709,7 @@ test_handover(void **state)
 	assert_string_equal(c->views[0].leader, "a");
 
 	from = nlogged;
-	assert_true(election_resign(a->core, now, 0, true, 1));
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	assert_false(leads(a));
 	/* ORDER: leadership is withdrawn before the delete is sent */
 	assert_true(find_note(from, "a withdraws") >= 0);
@@ -726,7 +726,7 @@ test_handover(void **state)
 	assert_true(find_note(from, "c: leader b -") >= 0);
 
 	/* a is the last in the queue now */
-	assert_true(election_resign(b->core, now, 0, false, 1));
+	assert_true(election_resign(b->core, now, 0, false, 0, 1));
 	answer_all();
 	assert_true(leads(c));
 	assert_int_equal(b->views[0].state, ELECTION_RESIGNED);
@@ -752,7 +752,7 @@ test_campaign_while_joining(void **state)
 	assert_true(leads(a));
 
 	/* it deletes its key, and will enter again */
-	assert_true(election_resign(a->core, now, 0, true, 2));
+	assert_true(election_resign(a->core, now, 0, true, 0, 2));
 	assert_true(election_campaign(a->core, now, 0, 3));
 	assert_false(a->has_replied[3]);
 	run_for(100 * MS);
@@ -783,7 +783,7 @@ test_handover_requests(void **state)
 		before = after = 0;
 		for (int i = 0; i < 10; i++)
 			before += instances[i].nsent + instances[i].nwatched;
-		assert_true(election_resign(instances[leader].core, now, 0, true, 1));
+		assert_true(election_resign(instances[leader].core, now, 0, true, 0, 1));
 		run_for(200 * MS);
 		assert_true(leads(&instances[leader + 1]));
 		for (int i = 0; i < 10; i++)
@@ -827,7 +827,7 @@ test_by_name(void **state)
 
 	/* no watch reports the deletion of a's key */
 	b->watch_silent = c->watch_silent = o->watch_silent = true;
-	assert_true(election_resign(a->core, now, 0, false, 1));
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
 	answer_all();
 	assert_false(leads(b));
 	run_for(TTL_S * SECOND / 3 + 10 * MS);
@@ -914,7 +914,7 @@ test_ordered(void **state)
 	assert_int_equal(etcd.revision, revision);
 
 	/* an instance that cannot become the first now only reads */
-	assert_true(election_resign(a->core, now, 0, false, 1));
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
 	deliver(a, sent(a, "revoke"));
 	assert_true(is_ordered(sent(b, "read")));
 	assert_false(is_ordered(sent(c, "read")));
@@ -967,7 +967,7 @@ test_ready(void **state)
 	int64_t		token = b->views[0].create_revision;
 
 	(void) state;
-	assert_true(election_resign(instances[0].core, now, 0, true, 1));
+	assert_true(election_resign(instances[0].core, now, 0, true, 0, 1));
 	deliver(&instances[0], sent(&instances[0], "delete"));
 	assert_true(leads(b) && !leads(c));
 	assert_int_equal(b->views[0].token, token);
@@ -982,7 +982,7 @@ test_ready(void **state)
 
 	/* c is the next */
 	run_for(100 * MS);
-	assert_true(election_resign(b->core, now, 0, false, 1));
+	assert_true(election_resign(b->core, now, 0, false, 0, 1));
 	deliver(b, sent(b, "revoke"));
 	assert_true(leads(c));
 	answer_all();
@@ -1000,7 +1000,7 @@ test_ready_reads(void **state)
 	assert_true(election_verify(b->core, now, 0, 1));
 	read = sent(b, "read");
 	execute(read);
-	assert_true(election_resign(instances[0].core, now, 0, false, 2));
+	assert_true(election_resign(instances[0].core, now, 0, false, 0, 2));
 	deliver(&instances[0], sent(&instances[0], "revoke"));
 	assert_true(leads(b));
 	deliver(b, read);
@@ -1011,7 +1011,7 @@ test_ready_reads(void **state)
 	/* the event was wrong: a's key exists */
 	assert_true(election_campaign(instances[0].core, now, 0, 3));
 	answer_all();
-	assert_true(election_resign(b->core, now, 0, true, 4));
+	assert_true(election_resign(b->core, now, 0, true, 0, 4));
 	answer_all();
 	run_for(100 * MS);
 	assert_true(leads(&instances[0]) && !leads(b));
@@ -1057,7 +1057,7 @@ test_ready_read(void **state)
 	(void) state;
 	(void) start_ready(3);
 	c = &instances[2];
-	assert_true(election_resign(instances[1].core, now, 0, false, 1));
+	assert_true(election_resign(instances[1].core, now, 0, false, 0, 1));
 	deliver(&instances[1], sent(&instances[1], "revoke"));
 	while (sent(c, "read") == NULL)
 	{
@@ -1296,7 +1296,7 @@ test_ready_left(void **state)
 	Instance   *b = start_ready(2);
 
 	(void) state;
-	assert_true(election_resign(b->core, now, 0, true, 1));
+	assert_true(election_resign(b->core, now, 0, true, 0, 1));
 	check_not_ready(b, etcd.revision + 1);
 	answer_all();
 	assert_false(leads(b));
@@ -1370,7 +1370,7 @@ test_ready_restored(void **state)
 	assert_int_equal(b->views[0].create_revision, token);
 	check_not_ready(b, etcd.revision + 1);
 	answer_all();
-	assert_true(election_resign(instances[0].core, now, 0, false, 1));
+	assert_true(election_resign(instances[0].core, now, 0, false, 0, 1));
 	run_for(SECOND);
 	assert_true(leads(b) && b->views[0].token > token);
 }
@@ -1386,7 +1386,7 @@ enter_while_put_back(Instance *in)
 
 	etcd.revision += 10;
 	run_for(2 * TTL_S * SECOND);
-	assert_true(election_resign(in->core, now, 0, true, 1));
+	assert_true(election_resign(in->core, now, 0, true, 0, 1));
 	deliver(in, sent(in, "delete"));
 	etcd.revision += 10;
 	assert_true(election_verify(in->core, now, 0, 2));
@@ -1488,7 +1488,7 @@ test_renewal_while_leaving(void **state)
 
 	(void) state;
 	answer_all();
-	assert_true(election_resign(a->core, now, 0, true, 1));
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	assert_non_null(sent(a, "delete"));
 	now += TTL_S * SECOND / 3;
 	election_tick(a->core, now);
@@ -1560,7 +1560,7 @@ test_no_herd(void **state)
 	d = start_instance("d", true);
 	answer_all();
 	before = d->nsent;
-	assert_true(election_resign(b->core, now, 0, false, 1));
+	assert_true(election_resign(b->core, now, 0, false, 0, 1));
 	answer_all();
 	assert_int_equal(d->nsent, before);
 }
@@ -1927,7 +1927,7 @@ test_delete_is_final(void **state)
 	(void) state;
 	answer_all();
 	token = a->views[0].token;
-	assert_true(election_resign(a->core, now, 0, true, 1));
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	while (!a->has_replied[1])
 	{
 		now = election_wakeup_ns(a->core);
@@ -1965,7 +1965,7 @@ test_late_entry(void **state)
 	give_up(a, late, false);
 	run_for(2 * SECOND);
 	assert_true(leads(a));
-	assert_true(election_resign(a->core, now, 0, false, 1));
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
 	answer_all();
 	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
 	assert_int_equal(etcd.nkeys, 1);
@@ -1992,7 +1992,7 @@ test_waiter_lost_lease(void **state)
 	b->watch_silent = true;
 	end_lease(find_lease(b->views[0].lease));
 	b->watch_silent = false;
-	assert_true(election_resign(a->core, now, 0, false, 1));
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
 	answer_all();
 	assert_true(leads(b));
 	assert_true(b->views[0].token > old);
@@ -2045,7 +2045,7 @@ test_single_failure(void **state)
 	answer_all();
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
-	assert_true(election_resign(a->core, now, 0, true, 1));
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	move = sent(a, "delete");
 	now += 10 * MS;
 	give_up(a, sent(a, "keepalive"), true);
@@ -2606,7 +2606,7 @@ test_resume(void **state)
 	assert_true(leads(leader));
 	token = leader->views[0].token;
 	assert_true(leader->remembers);
-	assert_true(election_resign(leader->core, now, 0, true, 2));
+	assert_true(election_resign(leader->core, now, 0, true, 0, 2));
 	assert_non_null(sent(leader, "delete"));
 	assert_false(leader->remembers);
 	crash(leader);
@@ -2696,7 +2696,7 @@ test_long_key(void **state)
 	assert_true(leads(a));
 
 	/* now it leads */
-	assert_true(election_resign(a->core, now, 0, false, 1));
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
 	answer_all();
 	assert_false(leads(b));
 	run_for(3 * TTL_S * SECOND);
@@ -2825,7 +2825,7 @@ test_moved_name(void **state)
 	assert_int_equal(first.lease, b->views[0].lease);
 	assert_true(first.mod_revision > first.create_revision);
 
-	assert_true(election_resign(b->core, now, 0, true, 1));
+	assert_true(election_resign(b->core, now, 0, true, 0, 1));
 	run_for(SECOND);
 	assert_int_equal(etcd.nkeys, 3);
 	assert_true(b->views[0].create_revision > first.create_revision);
@@ -2875,7 +2875,7 @@ test_left_in_move(void **state)
 			assert_int_equal(a->views[f].state, ELECTION_UNUSED);
 		}
 		else
-			assert_true(election_resign(a->core, now, 0, true, 1 + how));
+			assert_true(election_resign(a->core, now, 0, true, 0, 1 + how));
 		if (how == LOST)
 		{
 			deliver(a, sent(a, "delete"));
@@ -2952,7 +2952,7 @@ test_late_answer_of_entry(void **state)
 	execute(enter);
 	f = election_find(a->core, "f");
 	assert_int_equal(strncmp(enter->request.compares[0].key.data, "f/", 2), 0);
-	assert_true(election_resign(a->core, now, f, false, 1));
+	assert_true(election_resign(a->core, now, f, false, 0, 1));
 	deliver(a, sent(a, "read"));
 	assert_true(election_campaign(a->core, now, f, 2));
 	deliver(a, sent(a, "delete"));
@@ -3017,7 +3017,7 @@ test_resume_resigned(void **state)
 	strcpy(a->config.elections[1], "f");
 	election_configure(a->core, now, &a->config);
 	answer_all();
-	assert_true(election_resign(a->core, now, election_find(a->core, "f"), false, 1));
+	assert_true(election_resign(a->core, now, election_find(a->core, "f"), false, 0, 1));
 	answer_all();
 	assert_true(a->remembers);
 	a->config.stay_out[1] = true;

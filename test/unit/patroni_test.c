@@ -1065,7 +1065,7 @@ test_commands(void **state)
 	(void) state;
 	begin_leading();
 	has_replied = false;
-	assert_true(election_resign(core, now, 0, false, 1));
+	assert_true(election_resign(core, now, 0, false, 0, 1));
 	assert_true(has_replied && replied == ELECTION_NOTHING_TO_DO);
 	has_replied = false;
 	assert_true(election_campaign(core, now, 0, 1));

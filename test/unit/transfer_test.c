@@ -464,7 +464,7 @@ static void
 transfer(const char *node)
 {
 	nreplies = 0;
-	assert_true(election_transfer(core, now, 0, node, now + 4 * SECOND, TICKET));
+	assert_true(election_transfer(core, now, 0, node, now + 4 * SECOND, 0, TICKET));
 }
 
 static void
@@ -600,11 +600,11 @@ test_twice(void **state)
 	(void) state;
 	begin_leading();
 	transfer("n3");
-	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, TICKET));
+	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, 0, TICKET));
 	assert_non_null(answer_until("transfer"));
-	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, TICKET));
+	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, 0, TICKET));
 	answer_all();
-	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, TICKET));
+	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, 0, TICKET));
 	put("e/c3.pg", "n3");
 	run(SECOND);
 	assert_reply(ELECTION_DONE);
@@ -1029,7 +1029,7 @@ test_no_contact(void **state)
 	lose_contact();
 	assert_reply(ELECTION_NO_CONTACT);
 	assert_false(leads());
-	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, TICKET));
+	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, 0, TICKET));
 	run(SECOND);
 	assert_string_equal(view.leader, "n3");
 	assert_int_equal(nreplies, 1);
@@ -1309,7 +1309,7 @@ test_preferred_resigned(void **state)
 	begin_leading();
 	run(DELAY - SECOND);
 	nsurveys = 0;
-	assert_true(election_resign(core, now, 0, false, TICKET + 1));
+	assert_true(election_resign(core, now, 0, false, 0, TICKET + 1));
 	run(3 * DELAY);
 	assert_int_equal(view.state, ELECTION_RESIGNED);
 	assert_int_equal(etcd.nkeys, 2);

@@ -205,7 +205,7 @@ main(int argc, char **argv)
 			if (resign && candidate->leads)
 			{
 				resign = 0;
-				(void) election_resign(candidate->core, now_ns(), 0, true, 1);
+				(void) election_resign(candidate->core, now_ns(), 0, true, 0, 1);
 			}
 			wakeup_ns = election_wakeup_ns(candidate->core);
 			if (wakeup_ns <= now_ns())

@@ -1,0 +1,78 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_drain.c
+ *	  Planned hand-overs: the transactions that they wait for, and the smart
+ *	  shutdown that asks for one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/clock.h"
+#include "base/smart_shutdown.h"
+#include "elector_internal.h"
+#include "settings/settings.h"
+#include "shared/fenced.h"
+
+/* How often to look for open transactions, and for the end of callers. */
+#define LOOK_INTERVAL_NS		(10 * NSEC_PER_MSEC)
+
+/* How often to look for a smart shutdown. */
+#define SHUTDOWN_INTERVAL_NS	NSEC_PER_SEC
+
+static bool has_left;			/* all elections, in a smart shutdown */
+static int64 next_look_ns;
+
+int64
+elector_serve_drains(void)
+{
+	uint32		waiting;
+	uint32		open;
+
+	if (election_draining(elector.core) == 0)
+		return PG_INT64_MAX;
+	elector_cancel_abandoned();
+	waiting = election_draining(elector.core);
+	open = fenced_slots();
+	for (int slot = 0; slot < settings_max_elections; slot++)
+	{
+		if ((waiting & ~open & (UINT32_C(1) << slot)) != 0)
+			election_drained(elector.core, clock_now_ns(), slot);
+	}
+	return election_draining(elector.core) != 0 ? clock_now_ns() + LOOK_INTERVAL_NS : PG_INT64_MAX;
+}
+
+/* Hands over what this instance leads, and stays out.  False: not everything yet. */
+static bool
+leave_elections(void)
+{
+	bool		all = true;
+
+	for (int i = 0; i < settings_election_count(); i++)
+	{
+		const char *name = settings_election_name(i);
+		int			slot = election_find(elector.core, name);
+
+		if (slot >= 0 && !election_is_followed(name))
+			all &= election_resign(elector.core, clock_now_ns(), slot, false, election_ttl_ns(elector.core), 0);
+	}
+	return all;
+}
+
+/*
+ * In a smart shutdown no client can reach the leader any more, but it would lead
+ * until the last session has ended.  It hands over instead.
+ */
+int64
+elector_watch_shutdown(void)
+{
+	int64		now_ns = clock_now_ns();
+
+	if (has_left)
+		return PG_INT64_MAX;
+	if (now_ns < next_look_ns)
+		return next_look_ns;
+	next_look_ns = now_ns + SHUTDOWN_INTERVAL_NS;
+	has_left = is_in_smart_shutdown() && leave_elections();
+	return next_look_ns;
+}

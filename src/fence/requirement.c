@@ -1,0 +1,125 @@
+/*-------------------------------------------------------------------------
+ *
+ * requirement.c
+ *	  Leadership that a transaction needs, and the errors for one that does
+ *	  not hold.
+ *
+ * fence.c decides which requirements a transaction has.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/utf8.h"
+#include "requirement.h"
+#include "settings/settings.h"
+#include "shared/stats.h"
+#include "shared/status.h"
+
+/* The token under which this instance leads now, else 0.  Safe in a signal handler. */
+int64
+requirement_current_token(const Requirement *requirement)
+{
+	uint64		layout = requirement->layout;
+	int			slot = requirement->slot;
+
+	if (unlikely(layout != shared_state_layout()))
+		slot = shared_state_find(requirement->election, &layout);
+	return shared_state_held_token(slot, layout);
+}
+
+/*
+ * A setting may have a name that is too long.  It is searched for as it is, and
+ * not found, and only a part of it is stored.
+ */
+void
+requirement_name(Requirement *requirement, const char *election)
+{
+	strlcpy(requirement->election, election, sizeof(requirement->election));
+	strlcpy(requirement->shown, utf8_to_server(requirement->election), sizeof(requirement->shown));
+	requirement->slot = shared_state_find(election, &requirement->layout);
+}
+
+/* A token that was 0 does not hold either.  Safe in a signal handler. */
+bool
+requirement_is_broken(const Requirement *requirement)
+{
+	return requirement->token == 0 || requirement_current_token(requirement) != requirement->token;
+}
+
+/* See status_leader_for_message(). */
+const char *
+requirement_known_leader(const char *name)
+{
+	return status_leader_for_message(settings_election_index(name, (int) strlen(name)));
+}
+
+/* For ereport(): where to run the transaction.  leader: a name, or NULL. */
+int
+requirement_errhint(const Requirement *requirement, const char *leader)
+{
+	if (requirement->token == 0 && requirement_current_token(requirement) != 0)
+		return errhint("This instance is handing over leadership. Run the whole transaction on the next leader.");
+	if (leader)
+		return errhint("Run the whole transaction on the leader, which is \"%s\".", leader);
+	if (!shared_state_has_elector())
+		return errhint("Run the whole transaction on the leader. On this instance the elector of etcd_leader is not running.");
+	return errhint("Run the whole transaction on the leader.");
+}
+
+/* ERROR if etcd_leader.require_leadership named none of the elections. */
+void
+requirement_check_election(const Requirement *requirement)
+{
+	if (settings_election_index(requirement->election, (int) strlen(requirement->election)) < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("election \"%s\" does not exist", requirement->shown),
+				 errdetail("It is required by \"%s\".", "etcd_leader.require_leadership"),
+				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
+}
+
+/*
+ * Raises the error for a requirement that does not hold.  leader: the name of
+ * the leader, or NULL.
+ */
+void
+requirement_report_broken(const Requirement *requirement, const char *leader)
+{
+	/* of a setting: etcd_require_leader() fences nothing without a token */
+	if (requirement->token == 0)
+	{
+		requirement_check_election(requirement);
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("this instance did not lead election \"%s\" when the transaction began",
+						requirement->shown),
+				 errdetail("\"%s\" allows only the leader to write.", "etcd_leader.require_leadership"),
+				 requirement_errhint(requirement, leader)));
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			 errmsg("this instance does not lead election \"%s\" any more", requirement->shown),
+			 errdetail("The transaction requires leadership under fencing token %lld.",
+					   (long long) requirement->token),
+			 requirement_errhint(requirement, leader)));
+}
+
+void
+requirement_refuse_new_work(const Requirement *requirement, int election_index)
+{
+	if (requirement_current_token(requirement) != 0)
+	{
+		stats_count(COUNTER_TRANSACTIONS_REFUSED, 1);
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("this instance is handing over leadership of election \"%s\"", requirement->shown),
+				 errdetail("It waits for the transactions that require leadership already, and accepts no new ones."),
+				 errhint("Try again on the next leader.")));
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			 errmsg("this instance does not lead election \"%s\"", requirement->shown),
+			 status_errdetail_leader(election_index),
+			 errhint("Connect to the leader, or wait until there is one.")));
+}

@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * fenced.c
+ *	  Which elections the transactions that are open are fenced in.
+ *
+ * A place belongs to the number of a process, which another process gets later.
+ * So a process clears its place when it ends, whatever it was doing.  After a
+ * crash the postmaster makes all of this memory anew.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+
+#include "base/compat.h"
+#include "fenced.h"
+
+/* A cache line for each process, because it writes there at each fenced transaction. */
+typedef union FencedPlace
+{
+	pg_atomic_uint32 slots;
+	char		pad[PG_CACHE_LINE_SIZE];
+} FencedPlace;
+
+static FencedPlace *places = NULL;
+static uint32 shown = 0;		/* in the place of this process */
+
+const SharedPart fenced_part = {
+	.name = "etcd_leader fenced transactions", .size_per_backend = sizeof(FencedPlace), .memory = (void **) &places
+};
+
+static pg_atomic_uint32 *
+own_place(void)
+{
+	return &places[compat_my_proc_number()].slots;
+}
+
+static void
+clear_place(int code, Datum arg)
+{
+	shown = 0;
+	pg_atomic_write_u32(own_place(), 0);
+}
+
+void
+fenced_show(uint32 slots)
+{
+	static bool is_clean = false;
+
+	if (slots == shown)
+		return;
+	if (!is_clean)
+		before_shmem_exit(clear_place, (Datum) 0);
+	is_clean = true;
+	shown = slots;
+	pg_atomic_write_u32(own_place(), slots);
+	/* nobody waits for the end of a transaction within nanoseconds */
+	if (slots != 0)
+		pg_memory_barrier();
+}
+
+uint32
+fenced_shown(void)
+{
+	return shown;
+}
+
+uint32
+fenced_slots(void)
+{
+	uint32		slots = 0;
+
+	pg_memory_barrier();
+	for (int i = 0; i < MaxBackends; i++)
+		slots |= pg_atomic_read_u32(&places[i].slots);
+	return slots;
+}

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * fenced.h
+ *	  Which elections the transactions that are open are fenced in.
+ *
+ * A leader that drains waits for these.  Each process has a place of its own,
+ * with a bit for each slot of an election, see shared_state.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FENCED_H
+#define FENCED_H
+
+#include "shared_part.h"
+
+/*
+ * Shows the elections that the transaction of this process is fenced in, instead
+ * of those that it showed before.  It comes before the look at the leadership,
+ * with a full barrier in between: either this process sees that the leader takes
+ * no new work, or the elector sees the transaction.
+ */
+extern void fenced_show(uint32 slots);
+
+/* What this process shows. */
+extern uint32 fenced_shown(void);
+
+/* The elector: the elections with open transactions, after a full barrier. */
+extern uint32 fenced_slots(void);
+
+extern const SharedPart fenced_part;
+
+#endif							/* FENCED_H */
