@@ -60,6 +60,13 @@ my %does = (
 		sub { my ($c, $f) = @_; $c->operate_back($f->{order}, $c->node($f->{target}), $f->{kind}, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
 	transfer => [ sub { my ($c, $f) = @_; my @nodes = $c->nodes; my $to = $nodes[ $f->{amount} * @nodes ]->name;
 			ask($c, $f, "SELECT etcd_transfer('$to', '$Chaos::Clients::election', '6 s')") } ],
+	resign_drain => [ sub { my ($c, $f) = @_; ask($c, $f, "SELECT etcd_resign('$Chaos::Clients::election', true, '$f->{drain} s')") } ],
+	transfer_drain => [ sub { my ($c, $f) = @_; my @nodes = $c->nodes; my $to = $nodes[ $f->{amount} * @nodes ]->name;
+			ask($c, $f, "SELECT etcd_transfer('$to', '$Chaos::Clients::election', '6 s', '$f->{drain} s')") } ],
+	# the caller gives up while it drains
+	drain_cancel => [ sub { my ($c, $f) = @_; my $patience_ms = 1 + int(1000 * $f->{drain} * $f->{amount});
+			$c->operate($c->node($f->{target}), $f->{kind}, "SET statement_timeout = $patience_ms",
+				"SELECT etcd_resign('$Chaos::Clients::election', true, '$f->{drain} s')") } ],
 	campaign => [ sub { ask(@_, "SELECT etcd_campaign('$Chaos::Clients::election')") } ],
 	proclaim => [ sub { my ($c, $f) = @_; ask($c, $f, "SELECT etcd_proclaim('$f->{target}', '$Chaos::Clients::election')") } ],
 	observe => [ sub { $_[1]{order} = settings(@_, candidate => 'never') },

@@ -51,6 +51,9 @@ my %kinds = (
 	resign          => [ 'instance', [ 6, 3, 2, 3 ] ],
 	transfer        => [ 'instance', [ 4, 2, 2, 2 ] ],
 	resign_out      => [ 'instance', [ 2, 1, 0, 1 ] ],
+	resign_drain    => [ 'instance', [ 4, 2, 1, 3 ] ],
+	transfer_drain  => [ 'instance', [ 3, 1, 1, 2 ] ],
+	drain_cancel    => [ 'instance', [ 2, 1, 1, 1 ] ],
 	campaign        => [ 'instance', [ 2, 1, 0, 1 ] ],
 	proclaim        => [ 'instance', [ 2, 1, 1, 1 ] ],
 	observe         => [ 'instance', [ 2, 0, 0, 1 ] ],
@@ -65,7 +68,7 @@ my %kinds = (
 # Draws a plan.  Arguments: seed, seconds, etcd => [names], instances => [names].
 # A plan has: seed, profile, tls (instances use TLS to etcd, with each third seed), ttl,
 # ttls (set_ttl chooses one), rounds => [[fault, ...], ...].  A fault has: id, kind, at and
-# for (seconds in its round), target, and random values for its kind.
+# for (seconds in its round), target, and random values for its kind (drain: seconds).
 sub draw
 {
 	my (%args) = @_;
@@ -95,6 +98,7 @@ sub draw
 			$fault{whole}  = 1 if $whole;
 			$fault{at_leader} = 1 if $strikes =~ /etcd|instance|host/ && rand() < 0.5;
 			$fault{ttl} = pick(@{ $plan{ttls} }) if $kind eq 'set_ttl';
+			$fault{drain} = 0.1 + rand(2 * $ttl) if $kind =~ /drain/;
 			push @faults, { %fault, id => ++$id, round => $round };
 		}
 		push @{ $plan{rounds} }, [ sort { $a->{at} <=> $b->{at} } @faults ];
