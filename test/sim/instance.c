@@ -16,6 +16,7 @@
 
 #include "checker.h"
 #include "plan.h"
+#include "reached.h"
 #include "work.h"
 
 /* The longest time that a shutdown waits for the revocation of its leases. */
@@ -209,6 +210,7 @@ port_announce(void *ctx, const ElectionEvent *event)
 		  event->election ? event->election : "", event->leader ? event->leader : "",
 		  reason ? ", " : "", reason ? reason : event->detail ? event->detail : "");
 	checker_announced(in, event);
+	reached_announced(event);
 }
 
 static void
@@ -226,6 +228,7 @@ port_reply(void *ctx, uint64_t number, ElectionReply reply)
 		return;
 	}
 	checker_replied(in, ticket, reply);
+	reached_replied(ticket->kind, reply);
 	ticket->kind = TICKET_NONE;
 }
 
@@ -274,6 +277,7 @@ settle(Instance *in)
 		election_watch_ended(in->core, instance_now(in));
 	}
 	checker_called(in);
+	reached_look(in->core);
 	if (in->stopping && election_stopped(in->core))
 	{
 		end_life(in);

@@ -18,6 +18,7 @@
 #include <jansson.h>
 
 #include "plan.h"
+#include "reached.h"
 #include "run.h"
 
 /* A process stops after it has shown that many failing seeds. */
@@ -40,6 +41,7 @@ usage(void)
 			"  --structures      messages pass as they are, not as bytes: the same runs, faster\n"
 			"  --expect N        so many of the seeds have to fail\n"
 			"  --break NAME      with the core that has this mistake\n"
+			"  --reached         counts the seeds that reach each rare state, and fails if one is not reached\n"
 			"  --scale           writes the table of what etcd has to serve\n");
 	exit(2);
 }
@@ -237,12 +239,14 @@ main(int argc, char **argv)
 		{"structures", no_argument, NULL, 'p'},
 		{"expect", required_argument, NULL, 'e'},
 		{"break", required_argument, NULL, 'b'},
+		{"reached", no_argument, NULL, 'r'},
 		{"scale", no_argument, NULL, 'c'},
 		{NULL, 0, NULL, 0}
 	};
 	uint64_t	from = 1;
 	uint64_t   *seeds = NULL;
 	int			expected = 0;
+	bool		counts_reached = false;
 	int			nseeds = 2000;
 	int			njobs = 1;
 	int			option;
@@ -282,6 +286,10 @@ main(int argc, char **argv)
 			case 'b':
 				become_broken(argv, optind, optarg);
 				break;
+			case 'r':
+				reached_begin();
+				counts_reached = true;
+				break;
 			case 'c':
 				return scale_write_table() ? 0 : 1;
 			default:
@@ -297,6 +305,8 @@ main(int argc, char **argv)
 			seeds[i] = from + (uint64_t) i;
 	}
 	result = expected > 0 ? expect_failures(seeds, nseeds, expected) : run_all(seeds, nseeds, njobs);
+	if (counts_reached && reached_report() > 0 && result == 0)
+		result = 1;
 	free(seeds);
 	return result;
 }

@@ -11,6 +11,7 @@
 #include "foreign.h"
 #include "network.h"
 #include "plan.h"
+#include "reached.h"
 #include "run.h"
 #include "server.h"
 
@@ -56,6 +57,7 @@ run_seed(uint64_t seed)
 	int64_t		end_ns;
 
 	verdict_reset();
+	reached_reset();
 	events_reset();
 	plan_draw(seed);
 	trace("", "seed %llu, profile %s: %d instances, %d elections, %d members of etcd, %d endpoints%s, "
@@ -81,5 +83,6 @@ run_seed(uint64_t seed)
 		checker_rested();
 	}
 	run_end();
+	reached_count();
 	return !run_failed();
 }

@@ -1,0 +1,308 @@
+/*-------------------------------------------------------------------------
+ *
+ * reached.c
+ *	  Rare states that the seeds must reach, a line for each.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "protocol/election_internal.h"
+#include "reached.h"
+
+/* ---- what a state is made of --------------------------------------------- */
+
+static int
+count_ops(const ElectionCore *core, OpKind kind)
+{
+	int			n = 0;
+
+	for_each_op(core, op)
+		n += op->kind == kind;
+	return n;
+}
+
+/* Renewals under way in that stage: their keepalive, or the read that confirms it. */
+static int
+count_renewals(const ElectionCore *core, OpKind stage)
+{
+	int			n = 0;
+
+	for_each_op(core, op)
+		n += op->kind == stage && lease_is_current(core, &op->renewal);
+	return n;
+}
+
+static int
+count_leading(const ElectionCore *core)
+{
+	int			n = 0;
+
+	for_each_election(core, e)
+		n += e->state == ELECTION_LEADING;
+	return n;
+}
+
+static bool
+watches(const ElectionCore *core, const Election *e, WatchTarget target)
+{
+	for (int i = 0; i < core->stream.nwatched; i++)
+	{
+		if (core->stream.watched[i].slot == slot_of(core, e) && core->stream.watched[i].target == target)
+			return true;
+	}
+	return false;
+}
+
+/* ---- the states ---------------------------------------------------------- */
+
+#define STATES_OF_INSTANCE(STATE) \
+	STATE("contact: none", !core->connected) \
+	STATE("contact: none, and it leads", !core->connected && count_leading(core) > 0) \
+	STATE("contact: a request has failed, and no later one", core->connected && core->first_failure_ns != 0) \
+	STATE("contact: several endpoints have failed in a row", (core->failed_endpoints & (core->failed_endpoints - 1)) != 0) \
+	STATE("history: an answer is not believed", core->stale_since_ns != 0) \
+	STATE("history: tokens up to a revision are not used", core->min_token_exclusive != 0) \
+	STATE("lease: none, and contact", core->connected && core->lease.id == 0) \
+	STATE("lease: of an earlier raft term", core->lease.id != 0 && core->lease.term < core->term_seen) \
+	STATE("lease: with less TTL than it was asked for", core->lease.granted && core->lease.ttl_ns < core->lease.asked_ttl_s * NSEC_PER_SEC) \
+	STATE("lease: of an earlier TTL of the settings", core->lease.id != 0 && core->lease.asked_ttl_s != core->config.ttl_s) \
+	STATE("lease: granted at the second try", core->lease.tries > 1) \
+	STATE("lease: tainted", core->lease.tainted) \
+	STATE("lease: tainted, and it leads", core->lease.tainted && count_leading(core) > 0) \
+	STATE("lease: a fresh one is asked for a second time", !core->fresh.granted && core->fresh.tries > 1) \
+	STATE("lease: a fresh one is granted, and no key moved", core->fresh.granted && !core->fresh.moving && core->lease.id != 0) \
+	STATE("lease: the keys are moved to a fresh one", core->fresh.moving && count_ops(core, OP_MOVE) > 0) \
+	STATE("lease: a move had no answer", core->fresh.moving && count_ops(core, OP_MOVE) == 0) \
+	STATE("lease: the keys are moved, and it leads", core->fresh.moving && count_leading(core) > 0) \
+	STATE("lease: an old one is kept until no key is on it", core->retired != 0) \
+	STATE("lease: it is given up with all keys", core->revoking) \
+	STATE("lease: it is given up, and a fresh one is not granted yet", core->revoking && core->fresh.id != 0 && !core->fresh.granted) \
+	STATE("renewal: two under way", count_renewals(core, OP_KEEPALIVE) + count_renewals(core, OP_READ) == 2) \
+	STATE("renewal: four under way", count_renewals(core, OP_KEEPALIVE) + count_renewals(core, OP_READ) == MAX_RENEWALS) \
+	STATE("renewal: one is sent while another is confirmed", count_renewals(core, OP_KEEPALIVE) > 0 && count_renewals(core, OP_READ) > 0) \
+	STATE("renewal: the last one failed, and it leads", core->renewal_failures > 0 && count_leading(core) > 0) \
+	STATE("renewal: several have failed in a row", core->renewal_failures > 1) \
+	STATE("watch: no stream, and contact", core->connected && core->stream.nwatched == 0 && core->stream.failures > 0) \
+	STATE("watch: etcd has confirmed a part of them", core->stream.ncreated > 0 && core->stream.ncreated < core->stream.nwatched) \
+	STATE("watch: the stream has failed several times", core->stream.failures > 1) \
+	STATE("memory: it leads, and a crash would be survived", core->remembered && count_leading(core) > 0) \
+	STATE("memory: it leads, and nothing is remembered", !core->remembered && count_leading(core) > 0) \
+	STATE("shutdown: a revocation is tried again", core->stopping && core->shutdown_revocations_left == 0 && !election_stopped(core)) \
+	STATE("elections: it leads several", count_leading(core) > 1) \
+	STATE("reads: several under way", count_ops(core, OP_READ) > 2)
+
+#define STATES_OF_ELECTION(STATE) \
+	STATE("observing", e->state == ELECTION_OBSERVING) \
+	STATE("observing, and the leader is known", e->state == ELECTION_OBSERVING && e->leader.is_known) \
+	STATE("resigned", e->state == ELECTION_RESIGNED) \
+	STATE("joining", e->state == ELECTION_JOINING) \
+	STATE("joining: an entry had no answer", e->state == ELECTION_JOINING && e->own.entry_unanswered && !core_is_under_way(core, OP_ENTER, slot_bit(core, e))) \
+	STATE("joining: an earlier key must not come back", e->state == ELECTION_JOINING && e->own.min_create_revision != 0) \
+	STATE("queued", e->state == ELECTION_QUEUED) \
+	STATE("queued, and the key is on another lease", e->state == ELECTION_QUEUED && e->own.lease != core->lease.id) \
+	STATE("waiting", e->state == ELECTION_WAITING) \
+	STATE("waiting directly behind the leader", e->state == ELECTION_WAITING && e->position.predecessor.create_revision == e->leader.key.create_revision) \
+	STATE("waiting behind another waiter", e->state == ELECTION_WAITING && e->position.predecessor.create_revision != e->leader.key.create_revision) \
+	STATE("waiting, ready", e->position.ready_revision != 0) \
+	STATE("waiting, ready, on a lease that is replaced", e->position.ready_revision != 0 && core->fresh.id != 0) \
+	STATE("waiting, ready, without contact", e->position.ready_revision != 0 && !core->connected) \
+	STATE("waiting, and the leader is not known", e->state == ELECTION_WAITING && !e->leader.is_known) \
+	STATE("leading", e->state == ELECTION_LEADING) \
+	STATE("leading by an event, not read since", e->position.first_revision != 0) \
+	STATE("leading, and somebody else has written the key", e->state == ELECTION_LEADING && e->own.mod_revision > e->own.written_revision) \
+	STATE("leading, with a value that is to be written", e->state == ELECTION_LEADING && strcmp(e->own.value, e->own.wanted_value) != 0) \
+	STATE("leading, and its key is on the lease that is to come", e->state == ELECTION_LEADING && lease_is_moved_to(core, e->own.lease)) \
+	STATE("held back", e->state == ELECTION_HELD_BACK) \
+	STATE("leaving", e->state == ELECTION_LEAVING) \
+	STATE("leaving, and it is to enter again", e->state == ELECTION_LEAVING && e->wanted && !e->stay_out) \
+	STATE("leaving an election that is not in the settings", e->state == ELECTION_LEAVING && !e->wanted) \
+	STATE("leaving: a delete had no answer", e->state == ELECTION_LEAVING && e->own.create_revision != 0 && e->failures > 0) \
+	STATE("a slot is used for the second time", e->generation > 1) \
+	STATE("a key was on a lease that is not in use", e->own.named_lease != 0 && e->own.named_lease != core->lease.id && e->own.named_lease != core->fresh.id) \
+	STATE("another candidate has the same name", e->duplicate.create_revision != 0) \
+	STATE("another candidate has the same name, and it was reported", e->duplicate.create_revision != 0 && e->duplicate.since_ns == NEVER_NS) \
+	STATE("nobody leads", e->leader.is_known && e->leader.key.create_revision == 0) \
+	STATE("the name of the leader has run out", !e->leader.is_known && e->leader.announced_revision != 0) \
+	STATE("command: resign waits without contact", e->commands.resign_ticket != 0 && !core->connected) \
+	STATE("command: campaign waits", e->commands.campaign_ticket != 0) \
+	STATE("command: proclaim waits", e->commands.proclaim_ticket != 0) \
+	STATE("command: proclaim waits, and the key must be written though it has the value", e->own.must_put_value) \
+	STATE("transfer: the queue is read", e->transfer.stage == TRANSFER_SURVEYING) \
+	STATE("transfer: it drains", e->transfer.stage == TRANSFER_DRAINING) \
+	STATE("transfer: sent", e->transfer.stage == TRANSFER_SENT) \
+	STATE("transfer: had no answer", e->transfer.stage == TRANSFER_SENT && e->transfer.op_id == 0) \
+	STATE("transfer: the next leader is waited for", e->transfer.stage == TRANSFER_WATCHING) \
+	STATE("transfer: a preferred candidate is in the queue", e->transfer.better_revision != 0) \
+	STATE("transfer: by preference", e->transfer.stage == TRANSFER_SENT && e->transfer.ticket == 0) \
+	STATE("drain: before a resignation", e->drain.goal == DRAIN_RESIGN) \
+	STATE("drain: before a transfer", e->drain.goal == DRAIN_TRANSFER) \
+	STATE("drain: for a preferred node", e->drain.goal == DRAIN_PREFERRED) \
+	STATE("drain: over, and the hand-over is not sent", e->drain.goal != DRAIN_NONE && e->drain.is_over) \
+	STATE("drain: without contact", e->drain.goal != DRAIN_NONE && !core->connected) \
+	STATE("drain: with two commands that wait", e->drain.ticket != 0) \
+	STATE("drain: of one that stays out", e->drain.goal == DRAIN_RESIGN && e->stay_out) \
+	STATE("drain: several for one preferred node were in vain", e->transfer.nspared > 1) \
+	STATE("watched: the own key", watches(core, e, WATCH_OWN)) \
+	STATE("watched: the leader's key", watches(core, e, WATCH_LEADER)) \
+	STATE("watched: both keys of a wait", watches(core, e, WATCH_WAIT)) \
+	STATE("watched: any candidate", watches(core, e, WATCH_ANYBODY))
+
+#define IS(kind_, reason_)	(event->kind == ELECTION_EVENT_##kind_ && event->reason == ELECTION_##reason_)
+
+#define EVENTS(STATE) \
+	STATE("elected", IS(ELECTED, NO_REASON)) \
+	STATE("elected: a drain was cancelled", IS(ELECTED, REASON_DRAIN_CANCELLED)) \
+	STATE("draining", IS(DRAINING, NO_REASON)) \
+	STATE("unelected: resigned", IS(UNELECTED, REASON_RESIGNED)) \
+	STATE("unelected: transferred", IS(UNELECTED, REASON_TRANSFERRED)) \
+	STATE("unelected: lease expired", IS(UNELECTED, REASON_LEASE_EXPIRED)) \
+	STATE("unelected: key deleted", IS(UNELECTED, REASON_KEY_DELETED)) \
+	STATE("unelected: key changed", IS(UNELECTED, REASON_KEY_CHANGED)) \
+	STATE("unelected: not eligible", IS(UNELECTED, REASON_NOT_ELIGIBLE)) \
+	STATE("unelected: dropped", IS(UNELECTED, REASON_DROPPED)) \
+	STATE("unelected: shutdown", IS(UNELECTED, REASON_SHUTDOWN)) \
+	STATE("unelected: history changed", IS(UNELECTED, REASON_HISTORY_CHANGED)) \
+	STATE("leader: another one", IS(LEADER, NO_REASON) && event->leader != NULL) \
+	STATE("leader: nobody", IS(LEADER, NO_REASON) && event->leader == NULL) \
+	STATE("leader: a new value", IS(LEADER, REASON_PROCLAIMED)) \
+	STATE("leader: not known without contact", IS(LEADER, REASON_NO_CONTACT)) \
+	STATE("connected", event->kind == ELECTION_EVENT_CONNECTED) \
+	STATE("disconnected", event->kind == ELECTION_EVENT_DISCONNECTED)
+
+#define REPLY(kind_, reply_)	(kind == TICKET_##kind_ && reply == ELECTION_##reply_)
+
+#define REPLIES(STATE) \
+	STATE("resign: done", REPLY(RESIGN, DONE)) \
+	STATE("resign: nothing to do", REPLY(RESIGN, NOTHING_TO_DO)) \
+	STATE("resign: no contact", REPLY(RESIGN, NO_CONTACT)) \
+	STATE("resign: cancelled", REPLY(RESIGN, CANCELLED)) \
+	STATE("campaign: done", REPLY(CAMPAIGN, DONE)) \
+	STATE("campaign: nothing to do", REPLY(CAMPAIGN, NOTHING_TO_DO)) \
+	STATE("campaign: not eligible", REPLY(CAMPAIGN, NOT_ELIGIBLE)) \
+	STATE("campaign: no contact", REPLY(CAMPAIGN, NO_CONTACT)) \
+	STATE("proclaim: done", REPLY(PROCLAIM, DONE)) \
+	STATE("proclaim: not a candidate", REPLY(PROCLAIM, NOT_CANDIDATE)) \
+	STATE("proclaim: no contact", REPLY(PROCLAIM, NO_CONTACT)) \
+	STATE("transfer: done", REPLY(TRANSFER, DONE)) \
+	STATE("transfer: no contact", REPLY(TRANSFER, NO_CONTACT)) \
+	STATE("transfer: failed", REPLY(TRANSFER, FAILED)) \
+	STATE("transfer: not the leader", REPLY(TRANSFER, NOT_LEADER)) \
+	STATE("transfer: no such candidate", REPLY(TRANSFER, NO_SUCH_CANDIDATE)) \
+	STATE("transfer: more than one has that name", REPLY(TRANSFER, AMBIGUOUS_CANDIDATE)) \
+	STATE("transfer: a foreign candidate is in between", REPLY(TRANSFER, FOREIGN_CANDIDATE)) \
+	STATE("transfer: cancelled", REPLY(TRANSFER, CANCELLED))
+
+/* ---- the counts ---------------------------------------------------------- */
+
+#define COUNT(description, condition)	+ 1
+#define DESCRIPTION(description, condition)	description,
+
+enum
+{
+	OF_INSTANCE = 0,
+	OF_ELECTION = OF_INSTANCE STATES_OF_INSTANCE(COUNT),
+	OF_EVENT = OF_ELECTION STATES_OF_ELECTION(COUNT),
+	OF_REPLY = OF_EVENT EVENTS(COUNT),
+	NSTATES = OF_REPLY REPLIES(COUNT)
+};
+
+static const char *const descriptions[NSTATES] = {
+	STATES_OF_INSTANCE(DESCRIPTION)
+	STATES_OF_ELECTION(DESCRIPTION)
+	EVENTS(DESCRIPTION)
+	REPLIES(DESCRIPTION)
+};
+
+static bool reached[NSTATES];	/* by this seed */
+static uint64_t *nseeds = NULL; /* NSTATES of them, shared; NULL: not wanted */
+
+#define LOOK(description, condition)	reached[state++] |= (condition);
+
+void
+reached_begin(void)
+{
+	nseeds = mmap(NULL, NSTATES * sizeof(*nseeds), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (nseeds == MAP_FAILED)
+	{
+		perror("mmap");
+		exit(2);
+	}
+}
+
+void
+reached_reset(void)
+{
+	memset(reached, 0, sizeof(reached));
+}
+
+void
+reached_count(void)
+{
+	for (int i = 0; nseeds != NULL && i < NSTATES; i++)
+		__atomic_fetch_add(&nseeds[i], reached[i], __ATOMIC_RELAXED);
+}
+
+void
+reached_look(const ElectionCore *core)
+{
+	int			state = OF_INSTANCE;
+
+	if (nseeds == NULL)
+		return;
+	STATES_OF_INSTANCE(LOOK)
+	for_each_election(core, e)
+	{
+		state = OF_ELECTION;
+		STATES_OF_ELECTION(LOOK)
+	}
+}
+
+void
+reached_announced(const ElectionEvent *event)
+{
+	int			state = OF_EVENT;
+
+	EVENTS(LOOK)
+}
+
+void
+reached_replied(TicketKind kind, ElectionReply reply)
+{
+	int			state = OF_REPLY;
+
+	REPLIES(LOOK)
+}
+
+int
+reached_report(void)
+{
+	static const struct
+	{
+		const char *what;
+		int			begin;
+		int			end;
+	}			groups[] = {
+		{"instance", OF_INSTANCE, OF_ELECTION},
+		{"election", OF_ELECTION, OF_EVENT},
+		{"event", OF_EVENT, OF_REPLY},
+		{"reply", OF_REPLY, NSTATES}
+	};
+	int			nmissed = 0;
+
+	for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
+	{
+		for (int i = groups[g].begin; i < groups[g].end; i++)
+		{
+			printf("%6" PRIu64 "  %s  %s%s\n", nseeds[i], groups[g].what, descriptions[i],
+				   nseeds[i] == 0 ? "  NOT REACHED" : "");
+			nmissed += nseeds[i] == 0;
+		}
+	}
+	printf("%d states, %d not reached\n", NSTATES, nmissed);
+	return nmissed;
+}

@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * reached.h
+ *	  Rare states that the seeds must reach.
+ *
+ * A simulator that does not reach a state any more finds no mistake there, and
+ * passes.  So the states are listed, and the seeds that reach each are counted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef REACHED_H
+#define REACHED_H
+
+#include "instance.h"
+
+/* Before the first seed: the processes that run seeds share the counts. */
+extern void reached_begin(void);
+
+/* Before each seed, and after it. */
+extern void reached_reset(void);
+extern void reached_count(void);
+
+/* After each call of the core; at an event; at the answer to a command. */
+extern void reached_look(const ElectionCore *core);
+extern void reached_announced(const ElectionEvent *event);
+extern void reached_replied(TicketKind kind, ElectionReply reply);
+
+/* Prints how many seeds have reached each state; returns how many were not reached. */
+extern int	reached_report(void);
+
+#endif							/* REACHED_H */
