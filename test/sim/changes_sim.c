@@ -595,6 +595,12 @@ scale_write_table(void)
 	return false;
 }
 
+bool
+run_frozen(uint64_t seed)
+{
+	return run_seed(seed);
+}
+
 /* It has no list of states. */
 void
 reached_begin(void)

@@ -1467,6 +1467,14 @@ checker_rest(void)
 	}
 }
 
+void
+checker_kept(void)
+{
+	resting = false;
+	if (rest_events > 0)
+		fail_run("%d events were announced though nothing happened", rest_events);
+}
+
 /*
  * Every key and every lease belongs to an instance that shows it.  No event was
  * announced, and no requests were sent except those of the renewals.
@@ -1474,9 +1482,7 @@ checker_rest(void)
 void
 checker_rested(void)
 {
-	resting = false;
-	if (rest_events > 0)
-		fail_run("%d events were announced though nothing happened", rest_events);
+	checker_kept();
 	for (int i = 0; i < store_live_count(); i++)
 	{
 		const Version *version = store_live(i);

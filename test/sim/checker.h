@@ -60,9 +60,13 @@ extern void checker_history_begins(void);
 extern int64_t checker_recovery_bound_ns(void);
 extern void checker_recovered(void);
 
-/* Called before and after a time of rest, in which nothing may change. */
+/*
+ * Called before and after a time of rest, in which nothing may change; kept: a
+ * fault lasts meanwhile, so there may be more requests.
+ */
 extern void checker_rest(void);
 extern void checker_rested(void);
+extern void checker_kept(void);
 
 /* Called when every instance was stopped and a TTL has passed. */
 extern void checker_all_gone(void);

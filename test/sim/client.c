@@ -293,7 +293,7 @@ reply_arrives(void *subject, uint64_t tag)
 
 	(void) tag;
 	if (exchange->told || exchange->life != exchange->in->life ||
-		link_is_cut(exchange->in->number, exchange->member))
+		!link_answers(exchange->in->number, exchange->member))
 	{
 		free(reply->bytes);
 		return;
@@ -319,7 +319,7 @@ member_answers(void *owner, const EtcdAnswer *answer)
 		reply->unwritten = gateway_copy_answer(answer);
 	else if (answer != NULL)
 		reply->bytes = gateway_write_answer(exchange->kind, answer, &reply->len, &reply->http_status);
-	events_after(network_delay(), reply_arrives, reply, 0);
+	events_after(network_delay(exchange->in->number, exchange->member), reply_arrives, reply, 0);
 }
 
 /* A request has come over the network. */
@@ -378,9 +378,9 @@ start_exchange(Exchange *exchange)
 	events_at(instance_true_time(in, clock_ns + timeout_ns), time_out, exchange, TIMER_OVER);
 	if (network_loses())
 		return;
-	events_after(network_delay(), request_arrives, exchange, 0);
+	events_after(network_delay(in->number, exchange->member), request_arrives, exchange, 0);
 	if (random_chance(plan.repeat))
-		events_after(network_delay() + random_between(0, 500 * MS), request_arrives, exchange, 1);
+		events_after(network_delay(in->number, exchange->member) + random_between(0, 500 * MS), request_arrives, exchange, 1);
 }
 
 /* May it be sent to two endpoints at once? */
@@ -509,7 +509,7 @@ pump(void *subject, uint64_t tag)
 
 	(void) tag;
 	if (stream->life == in->life && !stream->ended && stream->first != NULL &&
-		link_is_cut(in->number, stream->member))
+		!link_answers(in->number, stream->member))
 	{
 		if (now_ns - stream->first->arrives_ns > DEAD_CONNECTION_NS)
 			instance_deliver(in, stream->life, take_failure, stream, false);
@@ -535,7 +535,7 @@ static void
 send_piece(ClientStream *stream, Piece content)
 {
 	Piece	   *piece = run_alloc(sizeof(Piece));
-	int64_t		arrives_ns = now_ns + network_delay();
+	int64_t		arrives_ns = now_ns + network_delay(stream->in->number, stream->member);
 
 	if (content.is_end && random_chance(2000))
 		arrives_ns += DEAD_CONNECTION_NS;	/* its host is down, too, and closes no connection */
@@ -658,5 +658,5 @@ client_watch(Instance *in, const EtcdWatch *watches, int nwatches)
 	events_at(instance_true_time(in, instance_clock(in) + in->client.request_timeout_ns),
 			  connect_times_out, stream, 0);
 	if (!network_loses())
-		events_after(network_delay(), stream_arrives, stream, 0);
+		events_after(network_delay(in->number, stream->member), stream_arrives, stream, 0);
 }

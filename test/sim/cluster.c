@@ -79,7 +79,8 @@ member_header(int m, EtcdHeader *header)
 	header->cluster_id = cluster.cluster_id;
 	header->member_id = cluster.members[m].id;
 	header->revision = store_entry(cluster.members[m].applied)->revision;
-	header->raft_term = member_term(m);
+	header->raft_term = member_term(m) + (uint64_t) cluster.members[m].lie;
+	cluster.members[m].lie = 0;
 }
 
 /* ---- the log reaches the members ------------------------------------------- */

@@ -32,6 +32,7 @@ typedef struct Member
 	uint64_t	lead_epoch;		/* how often it became leader */
 	int			believes;		/* the leader it knows; -1: none */
 	int64_t		leaderless_ns;	/* when it has lost, or will lose, its leader */
+	int			lie;			/* the next header has a raft term that is so much higher */
 } Member;
 
 typedef struct Cluster

@@ -714,3 +714,9 @@ scale_write_table(void)
 {
 	return false;
 }
+
+bool
+run_frozen(uint64_t seed)
+{
+	return run_seed(seed);
+}

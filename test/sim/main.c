@@ -27,6 +27,8 @@
 /* The number of lines of the first failing seed's timeline that are shown. */
 #define LINES_SHOWN	60
 
+static bool (*run) (uint64_t seed) = run_seed;
+
 static void
 usage(void)
 {
@@ -41,9 +43,17 @@ usage(void)
 			"  --structures      messages pass as they are, not as bytes: the same runs, faster\n"
 			"  --expect N        so many of the seeds have to fail\n"
 			"  --break NAME      with the core that has this mistake\n"
+			"  --frozen          with a fault of one member that never ends\n"
 			"  --reached         counts the seeds that reach each rare state, and fails if one is not reached\n"
 			"  --scale           writes the table of what etcd has to serve\n");
 	exit(2);
+}
+
+/* What kind of run it is. */
+static const char *
+kind_of(uint64_t seed)
+{
+	return run == run_seed ? profile_name((Profile) (seed % NPROFILES)) : "frozen";
 }
 
 /* Prints the last lines of a seed's timeline. */
@@ -59,7 +69,7 @@ show_timeline(uint64_t seed)
 	if (timeline == NULL)
 		return;
 	tracing = true;
-	(void) run_seed(seed);
+	(void) run(seed);
 	tracing = false;
 	fclose(timeline);
 	timeline = NULL;
@@ -78,10 +88,10 @@ show(uint64_t seed, bool first)
 {
 	if (first && !tracing)
 		show_timeline(seed);
-	printf("seed %" PRIu64 " (%s) fails %s\n", seed, profile_name((Profile) (seed % NPROFILES)),
-		   run_verdict());
+	printf("seed %" PRIu64 " (%s) fails %s\n", seed, kind_of(seed), run_verdict());
 	if (!tracing)
-		printf("  see all of it with: %s --seed %" PRIu64 " --trace\n", program_invocation_name, seed);
+		printf("  see all of it with: %s%s --seed %" PRIu64 " --trace\n", program_invocation_name,
+			   run == run_seed ? "" : " --frozen", seed);
 	fflush(stdout);
 }
 
@@ -93,7 +103,7 @@ run_share(const uint64_t *seeds, int nseeds, int share, int nshares)
 
 	for (int i = share; i < nseeds; i += nshares)
 	{
-		bool		good = run_seed(seeds[i]);
+		bool		good = run(seeds[i]);
 
 		if (good && (tracing || nseeds == 1))
 			printf("seed %" PRIu64 " passes\n", seeds[i]);
@@ -151,11 +161,11 @@ expect_failures(const uint64_t *seeds, int nseeds, int expected)
 
 	for (int i = 0; i < nseeds; i++)
 	{
-		if (run_seed(seeds[i]))
+		if (run(seeds[i]))
 			continue;
 		if (nfailed++ == 0)
 			snprintf(first, sizeof(first), ", first by %" PRIu64 " (%s), %s", seeds[i],
-					 profile_name((Profile) (seeds[i] % NPROFILES)), run_verdict());
+					 kind_of(seeds[i]), run_verdict());
 		if (nfailed == expected)
 		{
 			printf("found by %d of %d seeds%s\n", nfailed, i + 1, first);
@@ -239,6 +249,7 @@ main(int argc, char **argv)
 		{"structures", no_argument, NULL, 'p'},
 		{"expect", required_argument, NULL, 'e'},
 		{"break", required_argument, NULL, 'b'},
+		{"frozen", no_argument, NULL, 'z'},
 		{"reached", no_argument, NULL, 'r'},
 		{"scale", no_argument, NULL, 'c'},
 		{NULL, 0, NULL, 0}
@@ -285,6 +296,9 @@ main(int argc, char **argv)
 				break;
 			case 'b':
 				become_broken(argv, optind, optarg);
+				break;
+			case 'z':
+				run = run_frozen;
 				break;
 			case 'r':
 				reached_begin();

@@ -9,26 +9,57 @@
 #include "network.h"
 #include "plan.h"
 
-static bool *cuts;
+typedef struct Link
+{
+	bool		is_cut;
+	bool		answers_are_cut;
+	int64_t		extra_ns;
+} Link;
+
+static Link *links;
 static bool storm;
 
 void
 network_reset(int nclients)
 {
-	cuts = run_alloc((size_t) nclients * MAX_MEMBERS * sizeof(bool));
+	links = run_alloc((size_t) nclients * MAX_MEMBERS * sizeof(Link));
 	storm = false;
+}
+
+static Link *
+find_link(int client, int m)
+{
+	return &links[client * MAX_MEMBERS + m];
 }
 
 bool
 link_is_cut(int client, int m)
 {
-	return cuts[client * MAX_MEMBERS + m];
+	return find_link(client, m)->is_cut;
 }
 
 void
 link_cut(int client, int m, bool cut)
 {
-	cuts[client * MAX_MEMBERS + m] = cut;
+	find_link(client, m)->is_cut = cut;
+}
+
+bool
+link_answers(int client, int m)
+{
+	return !find_link(client, m)->is_cut && !find_link(client, m)->answers_are_cut;
+}
+
+void
+link_cut_answers(int client, int m)
+{
+	find_link(client, m)->answers_are_cut = true;
+}
+
+void
+link_slow_down(int client, int m, int64_t extra_ns)
+{
+	find_link(client, m)->extra_ns = extra_ns;
 }
 
 void
@@ -38,9 +69,9 @@ network_storm(bool on)
 }
 
 int64_t
-network_delay(void)
+network_delay(int client, int m)
 {
-	int64_t		delay = plan.link_delay_ns + random_between(0, plan.link_jitter_ns);
+	int64_t		delay = find_link(client, m)->extra_ns + plan.link_delay_ns + random_between(0, plan.link_jitter_ns);
 
 	if (random_chance(plan.slow))
 		delay += random_between(0, plan.slow_ns);

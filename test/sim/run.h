@@ -22,6 +22,12 @@ extern void run_end(void);
 /* Returns false if a check failed; run_verdict() describes it. */
 extern bool run_seed(uint64_t seed);
 
+/*
+ * A run with a fault of a minority that never ends, see frozen.c.  Returns false
+ * if a check failed.
+ */
+extern bool run_frozen(uint64_t seed);
+
 /* Prints the table of etcd's load as Markdown; false if a check failed. */
 extern bool scale_write_table(void);
 
