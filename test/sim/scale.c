@@ -294,12 +294,11 @@ static size_t
 core_size(void)
 {
 	ElectionPort port = {0};
-	struct mallinfo2 before = mallinfo2();
 	ElectionCore *core = election_create(&port, USUAL_ELECTIONS);
-	struct mallinfo2 after = mallinfo2();
+	size_t		size = malloc_usable_size(core);
 
 	election_free(core);
-	return after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
+	return size;
 }
 
 bool

@@ -1401,21 +1401,16 @@ test_socket_changes(void **state)
 	WAIT_UNTIL(caller, (etcd_client_sockets(caller->client, &nsockets, &changes[0]), nsockets == 1));
 	for (int i = 0; i < 3; i++)
 	{
-		int			fds[2];
-
-		/* each client has a connection of its own, most likely with the same fd */
+		/* each request has a connection of its own, with most versions of libcurl on the same fd */
 		for (int j = 0; j < 2; j++)
 		{
-			const EtcdSocket *sockets;
 			int			n = caller->nanswers;
 
 			send_grant(caller, 1, 1);
-			while ((sockets = etcd_client_sockets(caller->client, &nsockets, &changes[j])), nsockets == 1)
+			while (etcd_client_sockets(caller->client, &nsockets, &changes[j]), nsockets == 1)
 				turn(caller, 0);
-			fds[j] = sockets[nsockets - 1].fd;
 			WAIT_UNTIL(caller, caller->nanswers > n);
 		}
-		assert_int_equal(fds[0], fds[1]);
 		assert_true(changes[0] != changes[1]);
 	}
 	stop_caller(caller);
