@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "etcd_easy.h"
 
@@ -305,7 +306,11 @@ take_idle(Http *http)
 	return exchange;
 }
 
-/* No one waits for the socket of a connection any more. */
+/*
+ * No one waits for the socket of a connection any more.  libcurl closes it when its
+ * handle is removed.  Older versions (7.74) do not: they keep it with the idle
+ * connections, which etcd must not see as open.
+ */
 static void
 close_connection(Http *http, Exchange *exchange)
 {
@@ -319,6 +324,9 @@ close_connection(Http *http, Exchange *exchange)
 	*link = exchange->next;
 	exchange->next = NULL;
 	exchange->connected = false;
+#if LIBCURL_VERSION_NUM < 0x075800
+	(void) shutdown(exchange->fd, SHUT_RDWR);
+#endif
 }
 
 static void
