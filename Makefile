@@ -45,6 +45,7 @@ OBJS = \
 	src/etcd/etcd_answers.o \
 	src/etcd/etcd_auth.o \
 	src/etcd/etcd_client.o \
+	src/etcd/etcd_clusters.o \
 	src/etcd/etcd_endpoints.o \
 	src/etcd/etcd_call.o \
 	src/etcd/etcd_grpc.o \
@@ -59,6 +60,7 @@ OBJS = \
 	src/etcd/etcd_url.o \
 	src/elector/elector.o \
 	src/elector/elector_contact.o \
+	src/elector/elector_endpoints.o \
 	src/elector/elector_events.o \
 	src/elector/elector_settings.o \
 	src/elector/elector_mailbox.o \

@@ -125,12 +125,17 @@ append_contact(StringInfo out, const EtcdLeaderStatus *status)
 	append_metric(out, "etcd_leader_connected", "gauge", "Whether the elector runs and has contact with etcd.", status->connected);
 	begin_metric(out, "etcd_leader_last_contact_timestamp_seconds", "gauge", "When etcd answered last, in Unix time; 0 if it never did.");
 	appendStringInfo(out, "etcd_leader_last_contact_timestamp_seconds %.6f\n", unix_seconds(status->last_contact));
-	begin_metric(out, "etcd_leader_info", "gauge", "The name of this instance, who leads the first election, and the version of etcd_leader.");
+	begin_metric(out, "etcd_leader_info", "gauge", "The name of this instance, who leads the first election, the ID of the etcd cluster in hex, and the version of etcd_leader.");
 	appendStringInfoString(out, "etcd_leader_info{node=\"");
 	append_label(out, status->node_name);
 	appendStringInfoString(out, "\",leader=\"");
 	append_label(out, status->leader);
+	appendStringInfoString(out, "\",cluster_id=\"");
+	if (status->cluster_id != 0)
+		appendStringInfo(out, "%llx", (unsigned long long) status->cluster_id);
 	appendStringInfo(out, "\",version=\"%s\"} 1\n", http_api->library_version);
+	begin_metric(out, "etcd_leader_ttl_seconds", "gauge", "The TTL in force: of the lease in use, or of the settings if that is less.");
+	appendStringInfo(out, "etcd_leader_ttl_seconds %g\n", (double) status->ttl_ms / 1000);
 }
 
 static void
@@ -159,6 +164,7 @@ append_stats(StringInfo out, const EtcdLeaderStats *stats)
 		append_sample(out, lost, "reason", stats->elections_lost[i].reason, stats->elections_lost[i].count);
 	append_metric(out, "etcd_leader_requests_total", "counter", "Requests that were sent to etcd.", stats->requests);
 	append_metric(out, "etcd_leader_request_failures_total", "counter", "Requests that etcd did not answer, or refused.", stats->failures);
+	append_metric(out, "etcd_leader_endpoint_switches_total", "counter", "How often another endpoint of etcd was taken into use.", stats->endpoint_switches);
 	append_durations(out, stats);
 	append_metric(out, "etcd_leader_notifications_total", "counter", "Events that were announced by NOTIFY, counted in each database.", stats->notifications_sent);
 	begin_metric(out, hooks, "counter", "Runs of hooks that have ended, by status.");

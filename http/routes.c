@@ -95,9 +95,13 @@ add_interval(StringInfo json, const char *key, int64 us)
 {
 	char		text[64];
 
-	snprintf(text, sizeof(text), "%02d:%02d:%02d.%06d",
-			 (int) (us / USECS_PER_HOUR), (int) (us / USECS_PER_MINUTE % 60),
-			 (int) (us / USECS_PER_SEC % 60), (int) (us % USECS_PER_SEC));
+	int			len;
+
+	len = snprintf(text, sizeof(text), "%02d:%02d:%02d",
+				   (int) (us / USECS_PER_HOUR), (int) (us / USECS_PER_MINUTE % 60),
+				   (int) (us / USECS_PER_SEC % 60));
+	if (us % USECS_PER_SEC != 0)
+		snprintf(text + len, sizeof(text) - len, ".%06d", (int) (us % USECS_PER_SEC));
 	add_text(json, key, us == 0 ? NULL : text);
 }
 
@@ -106,8 +110,10 @@ static void
 append_status(StringInfo json, const EtcdLeaderStatus *status)
 {
 	char		lease[17];
+	char		cluster[17];
 
 	snprintf(lease, sizeof(lease), "%llx", (unsigned long long) status->lease_id);
+	snprintf(cluster, sizeof(cluster), "%llx", (unsigned long long) status->cluster_id);
 	appendStringInfoChar(json, '{');
 	add_text(json, "election", status->election);
 	add_text(json, "node_name", status->node_name);
@@ -121,8 +127,10 @@ append_status(StringInfo json, const EtcdLeaderStatus *status)
 	add_text(json, "key", status->key);
 	add_number(json, "create_revision", status->create_revision);
 	add_text(json, "state", status->state);
+	add_interval(json, "ttl", status->ttl_ms * 1000);
 	add_text(json, "endpoint", status->endpoint);
 	add_text(json, "protocol", status->protocol);
+	add_text(json, "cluster_id", status->cluster_id == 0 ? NULL : cluster);
 	add_bool(json, "connected", status->connected);
 	add_time(json, "last_contact", status->last_contact);
 	add_text(json, "last_error", status->last_error);

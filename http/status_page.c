@@ -102,7 +102,7 @@ append_queue(StringInfo out, const HttpQueue *queue)
 		append_cell(out, "wide", place->key);
 		appendStringInfoString(out, "</tr>\n");
 	}
-	appendStringInfoString(out, "</table>\n<p class=\"dim\">As etcd had it ");
+	appendStringInfoString(out, "</table>\n<p class=\"dim\">Queue read from etcd ");
 	append_ago(out, queue->at);
 	appendStringInfo(out, " ago%s.</p>\n", queue->nplaces == HTTP_QUEUE_PLACES ? "; the first places" : "");
 }
@@ -127,7 +127,9 @@ append_election(StringInfo out, const EtcdLeaderStatus *status, const HttpQueue 
 	appendStringInfo(out, "<p>Role: %s. State: %s.", status->role, status->state);
 	if (status->leader_since != 0)
 	{
-		appendStringInfoString(out, " This leader since ");
+		appendStringInfoChar(out, ' ');
+		append_text(out, status->leader);
+		appendStringInfoString(out, " has led for ");
 		append_ago(out, status->leader_since);
 		appendStringInfoChar(out, '.');
 	}

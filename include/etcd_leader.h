@@ -77,6 +77,8 @@ typedef struct EtcdLeaderStatus
 	int64		won;			/* how often, since stats_reset */
 	int64		lost;
 	bool		is_draining;	/* leads, but for no new work: not is_leader */
+	uint64		cluster_id;		/* of etcd; 0: none was entered yet */
+	int64		ttl_ms;			/* of the lease in use, or of the settings */
 } EtcdLeaderStatus;
 
 /* A row of etcd_leader_events(). */
@@ -129,6 +131,8 @@ typedef struct EtcdLeaderStats
 		const char *status;		/* of static lifetime */
 		int64		count;
 	}			hook_runs[ETCD_LEADER_HOOK_STATUSES];
+
+	int64		endpoint_switches;
 } EtcdLeaderStats;
 
 /* A place in the queue of an election, as etcd has it. */

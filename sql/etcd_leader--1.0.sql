@@ -208,8 +208,10 @@ CREATE FUNCTION etcd_leader_status(
 	OUT key text,
 	OUT create_revision bigint,
 	OUT state text,
+	OUT ttl interval,
 	OUT endpoint text,
 	OUT protocol text,
+	OUT cluster_id text,
 	OUT connected boolean,
 	OUT last_contact timestamp with time zone,
 	OUT last_error text,
@@ -242,8 +244,10 @@ COMMENT ON COLUMN etcd_leader_status.lease_id IS 'lease of this instance''s key,
 COMMENT ON COLUMN etcd_leader_status.key IS 'this instance''s key in etcd; NULL if no key is known to exist';
 COMMENT ON COLUMN etcd_leader_status.create_revision IS 'create revision of this instance''s key: its place in the queue';
 COMMENT ON COLUMN etcd_leader_status.state IS 'state of this instance in the election; "starting" if the elector does not handle it yet, "elector not running" if there is no elector';
+COMMENT ON COLUMN etcd_leader_status.ttl IS 'TTL in force: of the lease in use, or of "etcd_leader.ttl" if that is less';
 COMMENT ON COLUMN etcd_leader_status.endpoint IS 'endpoint of etcd in use';
 COMMENT ON COLUMN etcd_leader_status.protocol IS 'grpc or json: the protocol that is spoken there; NULL if it is not known yet';
+COMMENT ON COLUMN etcd_leader_status.cluster_id IS 'ID of the etcd cluster, in hex; NULL if none was entered yet';
 COMMENT ON COLUMN etcd_leader_status.connected IS 'whether etcd has answered since the last time that all endpoints failed';
 COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
 COMMENT ON COLUMN etcd_leader_status.last_error IS 'the last error; NULL when it is over';

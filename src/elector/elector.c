@@ -33,6 +33,7 @@
 #include "base/worker.h"
 #include "elector.h"
 #include "elector_internal.h"
+#include "etcd/etcd_text.h"
 #include "hooks/hooks.h"
 #include "http_launcher.h"
 #include "notifier/notifier.h"
@@ -92,7 +93,9 @@ receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timi
 	elector_note_answer(ABOUT_ETCD, answer, timing);
 	if (answer->outcome == ETCD_ANSWERED && id == grant_id)
 		stats_count(COUNTER_LEASES_GRANTED, 1);
+	election_ignore_endpoints(elector.core, etcd_client_foreign_endpoints(elector.client));
 	election_receive(elector.core, clock_now_ns(), id, answer);
+	etcd_client_keep_cluster(elector.client, election_cluster_id(elector.core));
 }
 
 static void
@@ -117,7 +120,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	elector_note_formatted_error(ABOUT_ETCD, true, "answer of etcd at \"%s\" cannot be used: %s",
+	elector_note_formatted_error(ABOUT_ETCD, LOG, "answer of etcd at \"%s\" cannot be used: %s",
 								 etcd_client_endpoint_url(elector.client, endpoint), why);
 	etcd_client_change_endpoint(elector.client, endpoint);
 }
@@ -127,7 +130,7 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 {
 	shared_state_publish(slot, view);
 	if (view->problem[0] != '\0' && elector_is_news(view->problem))
-		ereport(LOG,
+		ereport(WARNING,
 				(errmsg_internal("election \"%s\": %s", view->name, view->problem)));
 }
 
@@ -138,11 +141,11 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
-	elector_note_formatted_error(ABOUT_NAME, true,
-								 "another candidate of election \"%s\" has the name \"%s\", too: set \"etcd_leader.node_name\" of a copied instance",
-								 election, value);
+	elector_note_formatted_error(ABOUT_NAME, WARNING,
+								 "another candidate of election \"%s\" is also named \"%s\" (its key is \"%s\")",
+								 election, elector.contact.node_name, etcd_escape_text(key));
 }
 
 static uint64_t
@@ -160,10 +163,10 @@ port_random(void *ctx)
 /* ---- what comes from etcd --------------------------------------------------------- */
 
 static void
-client_noticed(void *ctx, const char *what)
+client_noticed(void *ctx, const char *what, bool refused)
 {
 	stats_count(COUNTER_FAILURES, 1);
-	elector_note_error(ABOUT_ETCD, what, true);
+	elector_note_error(ABOUT_ETCD, what, refused ? WARNING : elector.contact.connected ? LOG : 0);
 	elector_note_endpoint();
 }
 
@@ -178,7 +181,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 		return;
 	}
 	if (frame->canceled && !frame->lost_token)
-		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", true);
+		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", LOG);
 	election_watched(elector.core, clock_now_ns(), frame);
 }
 
@@ -191,7 +194,7 @@ client_watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 		elector_note_endpoint();
 		return;
 	}
-	elector_note_error(ABOUT_ETCD, why, false);
+	elector_note_error(ABOUT_ETCD, why, 0);
 	elector_note_endpoint();
 	election_watch_ended(elector.core, clock_now_ns());
 }
@@ -273,6 +276,7 @@ resume(void)
 		if (election_resume(elector.core, clock_now_ns(), memory))
 			ereport(LOG,
 					(errmsg("resuming the lease that was held before the restart")));
+		etcd_client_keep_cluster(elector.client, election_cluster_id(elector.core));
 		crash_memory_remember(NULL);
 	}
 	pfree(memory);
@@ -436,6 +440,7 @@ work(void)
 	first_ns = earlier(first_ns, http_launcher_supervise());
 	first_ns = earlier(first_ns, hooks_supervise());
 	first_ns = earlier(first_ns, elector_discover());
+	first_ns = earlier(first_ns, elector_await_contact());
 	first_ns = earlier(first_ns, election_wakeup_ns(elector.core));
 	first_ns = earlier(first_ns, client_wakeup_ns());
 	first_ns = earlier(first_ns, promotion_wakeup_ns());
@@ -477,6 +482,7 @@ etcd_leader_elector_main(Datum main_arg)
 
 		timeout_ms = work();
 		elector_clear_old_error();
+		elector_check_endpoints();
 		elector_publish_contact();
 		turn(elector_has_events() ? 0 : timeout_ms);
 		CHECK_FOR_INTERRUPTS();

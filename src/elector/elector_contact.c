@@ -25,6 +25,9 @@
 #define REMEMBERED_ERRORS	(2 * ELECTION_MAX_ELECTIONS + 2 * ELECTION_MAX_ENDPOINTS)
 #define SILENCE_MS			60000
 
+/* Without contact for so long after the start, something is wrong. */
+#define CONTACT_PATIENCE_MS	3000
+
 typedef struct LoggedError
 {
 	uint32		hash;			/* of its text */
@@ -35,6 +38,7 @@ Elector		elector;
 
 static ErrorSubject error_subject;	/* of contact.last_error */
 static int64 error_heard_ns;	/* when it was heard last */
+static int64 awaited_since_ns;	/* 0: contact is not awaited, or was warned of */
 static LoggedError logged_errors[REMEMBERED_ERRORS];
 
 bool
@@ -63,20 +67,35 @@ elector_is_news(const char *message)
 	return true;
 }
 
+/* What to do about an error, as a HINT; 0 if it says so itself. */
+static int
+errhint_of_error(const char *message)
+{
+	const char *hint = etcd_hint(message);
+
+	return hint != NULL ? errhint("%s", hint) : 0;
+}
+
+static void
+report_error(int elevel, const char *message)
+{
+	ereport(elevel, (errmsg_internal("%s", message), elevel >= WARNING ? errhint_of_error(message) : 0));
+}
+
 void
-elector_note_error(ErrorSubject subject, const char *message, bool log)
+elector_note_error(ErrorSubject subject, const char *message, int elevel)
 {
 	error_subject = subject;
 	error_heard_ns = clock_now_ns();
 	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
 	elector.contact.last_error_at = GetCurrentTimestamp();
 	elector.contact_changed = true;
-	if (elector_is_news(message) && log)
-		ereport(LOG, (errmsg_internal("%s", message)));
+	if (elector_is_news(message) && elevel != 0)
+		report_error(elevel, message);
 }
 
 void
-elector_note_formatted_error(ErrorSubject subject, bool log, const char *format,...)
+elector_note_formatted_error(ErrorSubject subject, int elevel, const char *format,...)
 {
 	char		message[sizeof(elector.contact.last_error)];
 	va_list		args;
@@ -85,7 +104,7 @@ elector_note_formatted_error(ErrorSubject subject, bool log, const char *format,
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
 	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
-	elector_note_error(subject, message, log);
+	elector_note_error(subject, message, elevel);
 }
 
 void
@@ -132,19 +151,19 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
 	const char *reason = answer->message;
 	const char *advice;
-	bool		log;
+	int			elevel;
 
 	if (answer->outcome != ETCD_REFUSED)
 	{
 		elector_note_error(ABOUT_ETCD, answer->message,
-						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1);
+						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1 ? LOG : 0);
 		return;
 	}
 	if (subject == ABOUT_NOTHING)
 		return;
 	if (timing->explained)
 	{
-		elector_note_error(subject, answer->message, true);
+		elector_note_error(subject, answer->message, WARNING);
 		return;
 	}
 	advice = etcd_advise(answer->code, answer->message);
@@ -154,12 +173,15 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 		reason = psprintf("%s (%s)", answer->message, advice);
 
 	/* these two are a normal part of granting and losing leases */
-	log = !etcd_says_lease_not_found(answer) && !etcd_says_lease_exists(answer);
+	if (etcd_says_lease_not_found(answer) || etcd_says_lease_exists(answer))
+		elevel = 0;
+	else
+		elevel = advice != NULL ? WARNING : LOG;
 	if (timing->key)
-		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request about key \"%s\": %s",
+		elector_note_formatted_error(subject, elevel, "etcd at \"%s\" refused a request about key \"%s\": %s",
 									 url, timing->key, reason);
 	else
-		elector_note_formatted_error(subject, log, "etcd at \"%s\" refused a request: %s", url, reason);
+		elector_note_formatted_error(subject, elevel, "etcd at \"%s\" refused a request: %s", url, reason);
 }
 
 void
@@ -182,6 +204,34 @@ elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTi
 }
 
 void
+elector_await_contact_anew(void)
+{
+	/* without an election nothing is asked */
+	awaited_since_ns = elector.contact.connected || settings_election_count() == 0 ? 0 : clock_now_ns();
+}
+
+int64
+elector_await_contact(void)
+{
+	int64		due_ns = awaited_since_ns + CONTACT_PATIENCE_MS * NSEC_PER_MSEC;
+
+	if (elector.contact.connected)
+		awaited_since_ns = 0;
+	if (awaited_since_ns == 0)
+		return PG_INT64_MAX;
+	if (clock_now_ns() < due_ns)
+		return due_ns;
+	awaited_since_ns = 0;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("no contact with etcd, so this instance does not lead"),
+			 elector.contact.last_error[0] == '\0' ? errdetail("etcd has not answered yet.") :
+			 errdetail_internal("%s.", elector.contact.last_error),
+			 errhint_of_error(elector.contact.last_error)));
+	return PG_INT64_MAX;
+}
+
+void
 elector_forget_errors(void)
 {
 	memset(logged_errors, 0, sizeof(logged_errors));
@@ -190,6 +240,12 @@ elector_forget_errors(void)
 void
 elector_publish_contact(void)
 {
+	uint64		cluster_id = election_cluster_id(elector.core);
+	int64		ttl_ms = election_ttl_ns(elector.core) / NSEC_PER_MSEC;
+
+	elector.contact_changed |= cluster_id != elector.contact.cluster_id || ttl_ms != elector.contact.ttl_ms;
+	elector.contact.cluster_id = cluster_id;
+	elector.contact.ttl_ms = ttl_ms;
 	if (!elector.contact_changed)
 		return;
 	shared_state_publish_contact(&elector.contact);

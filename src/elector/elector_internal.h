@@ -8,6 +8,7 @@
  * elector_contact.c	errors and the contact with etcd, as
  *						etcd_leader_status shows them
  * elector_settings.c	settings and endpoints, for the protocol and the client
+ * elector_endpoints.c	endpoints that are not used
  * elector_mailbox.c	requests of backends
  * elector_changes.c	changes of keys of others
  *
@@ -64,16 +65,17 @@ extern bool elector_has_events(void);
 extern bool elector_is_news(const char *message);
 
 /*
- * Remembers an error for etcd_leader_status.last_error.  Logs it if `logged`
- * and if it is new: one line for each change, and not for each retry.
+ * Remembers an error for etcd_leader_status.last_error.  Logs it at that level
+ * (0: not) if it is new: one line for each change, and not for each retry.  What
+ * an administrator has to mend is a WARNING.
  */
-extern void elector_note_error(ErrorSubject subject, const char *message, bool log);
+extern void elector_note_error(ErrorSubject subject, const char *message, int elevel);
 
 /*
  * The same with a format; a text that is too long is cut at the end of a
  * character.
  */
-extern void elector_note_formatted_error(ErrorSubject subject, bool log, const char *format,...) pg_attribute_printf(3, 4);
+extern void elector_note_formatted_error(ErrorSubject subject, int elevel, const char *format,...) pg_attribute_printf(3, 4);
 
 /* The errors about that subject are over.  Their time stays known. */
 extern void elector_clear_error(ErrorSubject subject);
@@ -93,6 +95,14 @@ extern void elector_forget_errors(void);
  * the error.  The subject is that of a refusal.
  */
 extern void elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing);
+
+/*
+ * Warns if there is no contact for some seconds after the start or a reload, and
+ * returns when to call it again, on the clock of clock_now_ns(); PG_INT64_MAX:
+ * not for that reason.
+ */
+extern int64 elector_await_contact(void);
+extern void elector_await_contact_anew(void);
 
 /* The endpoint in use may be another one. */
 extern void elector_note_endpoint(void);
@@ -140,6 +150,12 @@ extern int64 elector_discover(void);
 
 /* A lookup has ended.  One that failed changes nothing. */
 extern void elector_finish_discovery(void);
+
+/* ---- elector_endpoints.c --------------------------------------------------- */
+
+/* Tells the log of endpoints that are not used; of all of them once more. */
+extern void elector_check_endpoints(void);
+extern void elector_check_endpoints_anew(void);
 
 /* ---- elector_mailbox.c ----------------------------------------------------- */
 

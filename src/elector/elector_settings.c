@@ -61,7 +61,7 @@ check_file_access(const char *setting, const char *file)
 {
 	if (file[0] == '\0' || access(file, R_OK) == 0)
 		return true;
-	elector_note_formatted_error(ABOUT_SETTINGS, true, "could not access file \"%s\" (\"%s\"): %s",
+	elector_note_formatted_error(ABOUT_SETTINGS, WARNING, "could not access file \"%s\" (\"%s\"): %s",
 								 file, setting, strerror(errno));
 	return false;
 }
@@ -87,7 +87,7 @@ check_key_file(void)
 		return false;
 	fault = stat(file, &key) != 0 ? strerror(errno) : secret_file_fault(&key);
 	if (fault != NULL)
-		elector_note_formatted_error(ABOUT_SETTINGS, true, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, fault);
+		elector_note_formatted_error(ABOUT_SETTINGS, WARNING, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, fault);
 	return fault == NULL;
 }
 
@@ -169,6 +169,7 @@ configure_client(void)
 	settings.key_file = has_key ? key_file() : NULL;
 	settings.protocol = (EtcdProtocol) settings_protocol;
 	settings.tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
+	settings.cluster_id = settings_cluster_id;
 	settings.username = settings_username;
 	settings.password_file = settings_password_file;
 	etcd_client_configure(elector.client, &settings);
@@ -287,10 +288,13 @@ elector_configure(void)
 	elector_clear_error(ABOUT_SETTINGS);
 	elector_clear_error(ABOUT_DNS);
 	configure_client();
+	etcd_client_forget_clusters(elector.client);
+	elector_check_endpoints_anew();
 	elector_configure_core();
 	list_free_deep(warned_members);
 	warned_members = NIL;
 	elector_warn_of_members();
+	elector_await_contact_anew();
 	elector_configure_changes();
 	told_of_old_etcd = false;
 	if (elector.contact.connected)
@@ -345,7 +349,7 @@ elector_finish_discovery(void)
 		return;
 	if (found->nurls == 0)
 	{
-		elector_note_error(ABOUT_DNS, found->error, true);
+		elector_note_error(ABOUT_DNS, found->error, LOG);
 		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NSEC_PER_MSEC;
 		return;
 	}
@@ -369,5 +373,6 @@ elector_finish_discovery(void)
 		return;
 	discovered = *found;
 	configure_client();
+	elector_check_endpoints_anew();
 	elector_configure_core();
 }

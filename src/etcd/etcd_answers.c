@@ -29,13 +29,14 @@ receive(EtcdClient *client, const Report *report)
 	const EtcdClientCallbacks *callbacks = &client->callbacks;
 	const EtcdAnswer *answer = &report->answer;
 
-	if (answer->outcome == ETCD_ANSWERED)
+	/* also if it was of another cluster */
+	if (answer->header.cluster_id != 0)
 		etcd_endpoints_probe(client);
 	if (report->blames_endpoint)
 		etcd_endpoints_leave(client, answer->endpoint, answer->message);
 	if (report->kind == REPORT_GOES_ON)
 	{
-		callbacks->noticed(callbacks->ctx, answer->message);
+		callbacks->noticed(callbacks->ctx, answer->message, false);
 		return;
 	}
 	if (report->late != NULL)
@@ -46,7 +47,7 @@ receive(EtcdClient *client, const Report *report)
 							report->late->url, report->request->timeout_ms / 2);
 		if (answer->endpoint >= 0)
 			etcd_endpoints_use(client, answer->endpoint, why);
-		callbacks->noticed(callbacks->ctx, why);
+		callbacks->noticed(callbacks->ctx, why, false);
 	}
 	report->request->caller(callbacks->ctx, report->request->id, answer, &report->timing);
 }
@@ -58,8 +59,10 @@ etcd_client_send(EtcdClient *client, EtcdReceiver caller, uint64_t id, const Etc
 
 	if (client->nendpoints > 0)
 	{
-		Request    *made = etcd_request_send(client, client->endpoint, request, receive);
+		Request    *made;
 
+		etcd_endpoints_identify(client);
+		made = etcd_request_send(client, ENDPOINT_IN_USE, request, receive);
 		if (made != NULL)
 		{
 			made->caller = caller;

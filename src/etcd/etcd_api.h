@@ -368,6 +368,12 @@ extern bool etcd_says_auth_is_off(const EtcdAnswer *answer);
  */
 extern const char *etcd_advise(int code, const char *message);
 
+/*
+ * What an administrator can do about a message of the client's, as a sentence;
+ * NULL if there is nothing to say, or the message says it.
+ */
+extern const char *etcd_hint(const char *message);
+
 /* "requested lease not found", of a request that names a lease. */
 extern bool etcd_says_lease_not_found(const EtcdAnswer *answer);
 

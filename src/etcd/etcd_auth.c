@@ -117,7 +117,7 @@ receive_refusal(EtcdClient *client, const Report *report)
 		client->auth.rejected_ns = clock_monotonic_ns();
 	}
 	etcd_request_deny_parked(client, answer->endpoint, answer->outcome, answer->code, why);
-	client->callbacks.noticed(client->callbacks.ctx, why);
+	client->callbacks.noticed(client->callbacks.ctx, why, answer->outcome == ETCD_REFUSED);
 }
 
 static void

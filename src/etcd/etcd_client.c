@@ -45,6 +45,7 @@ copy_settings(Settings *copy, const EtcdClientSettings *settings)
 	copy->connect_timeout_ms = settings->connect_timeout_ms;
 	copy->tls_1_3 = settings->tls_1_3;
 	copy->protocol = settings->protocol;
+	copy->cluster_id = settings->cluster_id;
 	return copy_string(&copy->ca_file, settings->ca_file) &&
 		copy_string(&copy->cert_file, settings->cert_file) &&
 		copy_string(&copy->key_file, settings->key_file) &&
@@ -140,6 +141,18 @@ etcd_client_endpoint_url(const EtcdClient *client, int endpoint)
 	return client->endpoints[endpoint].url;
 }
 
+bool
+etcd_client_endpoint_is_configured(const EtcdClient *client, int endpoint)
+{
+	return !client->endpoints[endpoint].learned;
+}
+
+const EtcdEndpointState *
+etcd_client_endpoint_state(const EtcdClient *client, int endpoint)
+{
+	return &client->endpoints[endpoint].state;
+}
+
 EtcdDialect
 etcd_client_endpoint_dialect(const EtcdClient *client, int endpoint)
 {
@@ -164,6 +177,7 @@ etcd_client_timeout_ms(const EtcdClient *client)
 	int64_t		due_ns = etcd_call_due_ns(client);
 	int64_t		request_ns = etcd_request_due_ns(client);
 	int64_t		watch_ns = etcd_watch_due_ns(client);
+	int64_t		endpoints_ns = etcd_endpoints_due_ns(client);
 	int64_t		wait_ns;
 
 	if (client->nunsent > 0)
@@ -172,6 +186,8 @@ etcd_client_timeout_ms(const EtcdClient *client)
 		due_ns = request_ns;
 	if (watch_ns < due_ns)
 		due_ns = watch_ns;
+	if (endpoints_ns < due_ns)
+		due_ns = endpoints_ns;
 	if (due_ns == INT64_MAX)
 		return -1;
 
@@ -198,6 +214,7 @@ etcd_client_process(EtcdClient *client)
 {
 	etcd_call_run(client);
 	etcd_watch_run(client);
+	etcd_endpoints_run(client);
 	etcd_request_run(client);
 
 	/* frames first: a hand-over waits for them */

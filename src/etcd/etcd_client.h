@@ -4,6 +4,8 @@
  *	  Transport: etcd's messages over HTTP, by libcurl, without blocking.
  *
  * One EtcdClient talks to one etcd cluster through one endpoint at a time.
+ * Answers and frames of another cluster are not passed on: such a request ends
+ * with NO_ANSWER.
  * It owns no event loop: the caller waits on its sockets and its timeout, and
  * then calls etcd_client_socket_ready() and etcd_client_process().  Callbacks
  * are made from etcd_client_process() and etcd_client_drain() alone, never
@@ -46,8 +48,11 @@ typedef struct EtcdClientCallbacks
 	 * came that cannot be read, or is too large; why: for people
 	 */
 	void		(*watch_ended) (void *ctx, int stream, EtcdOutcome outcome, const char *why);
-	/* something is wrong, but no request has failed by it */
-	void		(*noticed) (void *ctx, const char *what);
+	/*
+	 * something is wrong, but no request has failed by it; refused: no token was
+	 * given, or there is no password
+	 */
+	void		(*noticed) (void *ctx, const char *what, bool refused);
 	/* etcd's version at an endpoint: of etcd_client_ask_versions() */
 	void		(*version_told) (void *ctx, int endpoint, const char *version);
 	/* members were learned of, or forgotten: another number of endpoints */
@@ -103,7 +108,18 @@ typedef struct EtcdClientSettings
 	const char *password_file;	/* see secret_file.h */
 
 	EtcdProtocol protocol;
+
+	uint64_t	cluster_id;		/* the only one that may be used; 0: see etcd_clusters.c */
 } EtcdClientSettings;
+
+/* What is known of an endpoint. */
+typedef struct EtcdEndpointState
+{
+	uint64_t	cluster_id;		/* as it has told; 0: it has not */
+	bool		down;			/* it has failed twice, some seconds apart */
+	char		error[ETCD_MESSAGE_SIZE];	/* of the last failure; empty: it has
+											 * answered since */
+} EtcdEndpointState;
 
 typedef enum EtcdSocketEvents
 {
@@ -147,7 +163,8 @@ extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *
  * least 5 s), with any kind of outcome: a
  * request that only reads may be sent to a second endpoint when half of its
  * time is over, and a request that etcd refuses because it has no valid token
- * is sent again with one.  When the outcome blames the endpoint, the next one
+ * is sent again with one.  Before it is known which cluster may be used, it
+ * waits until the endpoints have told theirs, or have failed.  When the outcome blames the endpoint, the next one
  * is in use by then, and the watch streams end (watch_ended); a single
  * endpoint keeps them.
  */
@@ -180,6 +197,27 @@ extern int	etcd_client_endpoint_count(const EtcdClient *client);
 /* The endpoint in use: its number, and its URL as configured. */
 extern int	etcd_client_endpoint(const EtcdClient *client);
 extern const char *etcd_client_endpoint_url(const EtcdClient *client, int endpoint);
+
+/* Is it an endpoint of the settings, or from DNS, and not a learned one? */
+extern bool etcd_client_endpoint_is_configured(const EtcdClient *client, int endpoint);
+
+extern const EtcdEndpointState *etcd_client_endpoint_state(const EtcdClient *client, int endpoint);
+
+/*
+ * The endpoints that are not used because they belong to another etcd cluster,
+ * a bit each.  Why one is not, in a buffer of ETCD_MESSAGE_SIZE.
+ */
+extern uint32_t etcd_client_foreign_endpoints(const EtcdClient *client);
+extern void etcd_client_describe_foreign(const EtcdClient *client, int endpoint, char *message);
+
+/*
+ * The cluster that the caller's state is about; 0: none.  It is used until the
+ * endpoints are those of another one.
+ */
+extern void etcd_client_keep_cluster(EtcdClient *client, uint64_t cluster_id);
+
+/* Forgets what the endpoints have told of their clusters, and asks them anew. */
+extern void etcd_client_forget_clusters(EtcdClient *client);
 
 /* How an endpoint is spoken to; UNKNOWN before it is tried. */
 extern EtcdDialect etcd_client_endpoint_dialect(const EtcdClient *client, int endpoint);

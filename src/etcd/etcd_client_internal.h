@@ -14,6 +14,7 @@
  * etcd_grpc.c			the dialect of gRPC
  * etcd_h2.c			HTTP/2: the only file that knows nghttp2
  * etcd_http.c			POSTs and connections by libcurl
+ * etcd_clusters.c		the clusters of the endpoints, and which may be used
  * etcd_easy.c			where a handle of libcurl connects, and by which TLS
  * etcd_names.c			the addresses of hosts
  *
@@ -59,6 +60,7 @@ typedef struct Settings
 	char	   *username;
 	char	   *password_file;
 	EtcdProtocol protocol;
+	uint64_t	cluster_id;
 } Settings;
 
 /* ---- etcd_http.c ----------------------------------------------------- */
@@ -379,6 +381,13 @@ typedef struct Endpoint
 {
 	char	   *url;
 	bool		learned;		/* from the list of members, not from the settings */
+	EtcdEndpointState state;
+	int64_t		first_failed_ns;	/* since it answered last */
+	int64_t		check_due_ns;	/* when it is asked again, after a failure */
+	/* see etcd_clusters.c */
+	uint64_t	named_by;		/* the cluster whose list of members has it; 0: none */
+	bool		named_twice;	/* another one's has it, too */
+	bool		is_asked;		/* for its cluster and members */
 	/* see etcd_call.c */
 	EtcdDialect dialect;
 	int64_t		retry_ns;		/* when it is tried in gRPC again */
@@ -404,14 +413,48 @@ extern void etcd_endpoints_free(EtcdClient *client);
 /* From now on everything goes to that endpoint; all watch streams end. */
 extern void etcd_endpoints_use(EtcdClient *client, int endpoint, const char *why);
 
-/* Goes on to the next endpoint if this one is in use. */
+/* Goes on to the next endpoint that may be used, if this one is in use. */
 extern void etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why);
 
 /* Those of new settings.  False if memory is out: then nothing has changed. */
 extern bool etcd_endpoints_configure(EtcdClient *client, const EtcdClientSettings *settings);
 
-/* Asks the cluster for its members, and for a token, if it is time to. */
+/*
+ * Asks the endpoints for their cluster and its members, and for a token, if it
+ * is time to.
+ */
 extern void etcd_endpoints_probe(EtcdClient *client);
+
+/* Asks all endpoints, if it is not known which cluster may be used. */
+extern void etcd_endpoints_identify(EtcdClient *client);
+
+/*
+ * Leaves an endpoint of another cluster, and asks those again that have failed.
+ */
+extern int64_t etcd_endpoints_due_ns(const EtcdClient *client);
+extern void etcd_endpoints_run(EtcdClient *client);
+
+/* ---- etcd_clusters.c ------------------------------------------------- */
+
+/* May that cluster be used? */
+extern bool etcd_cluster_is_usable(const EtcdClient *client, uint64_t cluster_id);
+
+/* Is it known which cluster may be used?  If not, is somebody asked? */
+extern bool etcd_cluster_is_known(const EtcdClient *client);
+extern bool etcd_cluster_is_awaited(const EtcdClient *client);
+
+/*
+ * The first endpoint, beginning with that one, that is not foreign; that one if
+ * all are.
+ */
+extern int	etcd_find_usable_endpoint(const EtcdClient *client, int first);
+
+/* Says why the cluster that an endpoint belongs to is not used. */
+extern void etcd_cluster_describe(const EtcdClient *client, const char *url, uint64_t cluster_id,
+								  char *message);
+
+/* A list of members was told. */
+extern void etcd_cluster_learn_members(EtcdClient *client, const EtcdAnswer *answer);
 
 /* ---- etcd_request.c -------------------------------------------------- */
 
@@ -493,6 +536,9 @@ struct Report
 	EtcdAnswer	answer;			/* its endpoint is that of the attempt */
 	EtcdTiming	timing;
 };
+
+/* For etcd_request_send(): the one in use, when it is known which cluster may be used. */
+#define ENDPOINT_IN_USE		(-1)
 
 /* Sends a request to an endpoint.  NULL if memory is out. */
 extern Request *etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
@@ -612,6 +658,7 @@ struct EtcdClient
 	Endpoint   *endpoints;		/* those of the settings first */
 	int			nendpoints;
 	int			endpoint;		/* in use */
+	uint64_t	kept_cluster_id;	/* see etcd_client_keep_cluster() */
 	int64_t		probe_due_ns;	/* see etcd_endpoints_probe() */
 
 	Auth		auth;

@@ -45,4 +45,13 @@ extern bool etcd_easy_set_tls(CURL *easy, const Settings *settings);
 /* Only the connection is made, and HTTP/2 offered over it. */
 extern bool etcd_easy_connect_only(CURL *easy);
 
+/*
+ * A failure, where libcurl has several for one.  In TLS 1.3 a server refuses a
+ * certificate after the connection is made.
+ */
+extern CURLcode etcd_easy_classify(CURLcode result, const char *detail);
+
+/* Says in a buffer of ETCD_MESSAGE_SIZE why there is no TLS connection. */
+extern void etcd_easy_describe_tls(char *message, const char *url, const char *detail);
+
 #endif							/* ETCD_EASY_H */

@@ -87,7 +87,7 @@ void
 etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
 {
 	if (endpoint == client->endpoint)
-		etcd_endpoints_use(client, (endpoint + 1) % client->nendpoints, why);
+		etcd_endpoints_use(client, etcd_find_usable_endpoint(client, endpoint + 1), why);
 }
 
 /*
@@ -101,10 +101,24 @@ look_up_names(EtcdClient *client)
 		etcd_http_look_up(&client->http, client->endpoints[i].url);
 }
 
+/* Gives an endpoint all that is known of it by another list. */
+static void
+keep_endpoint(Endpoint *endpoint, Endpoint *old)
+{
+	char	   *url = endpoint->url;
+	bool		learned = endpoint->learned;
+
+	*endpoint = *old;
+	endpoint->url = url;
+	endpoint->learned = learned;
+	old->token = NULL;
+}
+
 /*
  * Installs another list of endpoints and takes ownership of it.  An endpoint
- * that is in both lists keeps its token.  The endpoint in use stays in use,
- * with its watches, if the new list has it; otherwise the first one is used.
+ * that is in both lists keeps its token, and what is known of it.  The endpoint
+ * in use stays in use, with its watches, if the new list has it; otherwise the
+ * first one is used.
  */
 static void
 replace_list(EtcdClient *client, EndpointList *list)
@@ -121,11 +135,7 @@ replace_list(EtcdClient *client, EndpointList *list)
 			in_use = same;
 		if (same < 0)
 			continue;
-		list->endpoints[same].token = old->token;
-		list->endpoints[same].token_number = old->token_number;
-		list->endpoints[same].dialect = old->dialect;
-		list->endpoints[same].retry_ns = old->retry_ns;
-		old->token = NULL;
+		keep_endpoint(&list->endpoints[same], old);
 	}
 	if (in_use < 0)
 		etcd_watch_end_all(client, "the endpoint was removed from the settings");
@@ -196,10 +206,7 @@ is_configured(const EtcdClient *client, const char *url)
 {
 	for (int i = 0; i < client->nendpoints; i++)
 	{
-		const Endpoint *endpoint = &client->endpoints[i];
-
-		if (!endpoint->learned && url_length(url) == url_length(endpoint->url) &&
-			strncmp(url, endpoint->url, url_length(url)) == 0)
+		if (!client->endpoints[i].learned && etcd_is_same_url(client->endpoints[i].url, url))
 			return true;
 	}
 	return false;
@@ -299,10 +306,20 @@ receive_members(EtcdClient *client, const Report *report)
 	const EtcdAnswer *answer = &report->answer;
 	EndpointList list = {0};
 
-	if (answer->outcome == ETCD_NO_ANSWER)
-		client->callbacks.noticed(client->callbacks.ctx, answer->message);
+	if (answer->endpoint < 0)
+		return;
+	client->endpoints[answer->endpoint].is_asked = false;
+	if (answer->outcome == ETCD_NO_ANSWER && answer->endpoint == client->endpoint)
+		client->callbacks.noticed(client->callbacks.ctx, answer->message, false);
+	/* before a cluster is entered, any endpoint is as good */
+	if (report->blames_endpoint && client->kept_cluster_id == 0)
+		etcd_endpoints_leave(client, answer->endpoint, answer->message);
+	if (answer->outcome != ETCD_ANSWERED || answer->header.cluster_id == 0)
+		return;
+	etcd_cluster_learn_members(client, answer);
+
 	/* with a server name, DNS says which endpoints there are */
-	if (answer->outcome != ETCD_ANSWERED || client->settings.server_name != NULL)
+	if (client->settings.server_name != NULL || !etcd_cluster_is_usable(client, answer->header.cluster_id))
 		return;
 	if (!list_members(client, answer, &list) || is_list_in_use(client, &list))
 	{
@@ -332,20 +349,80 @@ etcd_client_ask_versions(EtcdClient *client)
 }
 
 /*
- * Nothing depends on the answer.  The request uses a new connection, so it
- * also shows whether changed certificate files are valid.
+ * Asks an endpoint for its cluster and the members of that.  The request uses a
+ * new connection, so it also shows whether changed certificate files are valid.
  */
+static void
+ask_members(EtcdClient *client, int endpoint)
+{
+	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+
+	if (!client->endpoints[endpoint].is_asked)
+		client->endpoints[endpoint].is_asked =
+			etcd_request_send(client, endpoint, &request, receive_members) != NULL;
+}
+
+void
+etcd_endpoints_identify(EtcdClient *client)
+{
+	/* the answer of a single one tells enough */
+	if (client->nendpoints < 2 || etcd_cluster_is_known(client))
+		return;
+	for (int i = 0; i < client->nendpoints; i++)
+		ask_members(client, i);
+}
+
+/* When a spare endpoint that has failed is asked again.  The one in use has requests. */
+static int64_t
+check_due_ns(const EtcdClient *client, int i)
+{
+	const Endpoint *endpoint = &client->endpoints[i];
+
+	if (i == client->endpoint || endpoint->state.error[0] == '\0' || endpoint->is_asked)
+		return INT64_MAX;
+	return endpoint->check_due_ns;
+}
+
+int64_t
+etcd_endpoints_due_ns(const EtcdClient *client)
+{
+	int64_t		due_ns = INT64_MAX;
+
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (check_due_ns(client, i) < due_ns)
+			due_ns = check_due_ns(client, i);
+	}
+	return due_ns;
+}
+
+void
+etcd_endpoints_run(EtcdClient *client)
+{
+	int64_t		now = clock_monotonic_ns();
+
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (check_due_ns(client, i) > now)
+			continue;
+		client->endpoints[i].check_due_ns = now + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
+		ask_members(client, i);
+	}
+	if (etcd_client_foreign_endpoints(client) & (UINT32_C(1) << client->endpoint))
+		etcd_endpoints_leave(client, client->endpoint, "the endpoint is of another cluster than the others");
+}
+
 void
 etcd_endpoints_probe(EtcdClient *client)
 {
-	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
 	char		why[ETCD_MESSAGE_SIZE];
 
 	if (client->probe_due_ns > clock_monotonic_ns())
 		return;
 	client->probe_due_ns = clock_monotonic_ns() + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
 	look_up_names(client);
-	(void) etcd_request_send(client, client->endpoint, &request, receive_members);
+	for (int i = 0; i < client->nendpoints; i++)
+		ask_members(client, i);
 	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
-		client->callbacks.noticed(client->callbacks.ctx, why);
+		client->callbacks.noticed(client->callbacks.ctx, why, true);
 }

@@ -167,3 +167,39 @@ etcd_advise(int code, const char *message)
 	}
 	return NULL;
 }
+
+const char *
+etcd_hint(const char *message)
+{
+	static const struct
+	{
+		const char *text;
+		const char *hint;
+	}			hints[] = {
+		{"requires a client certificate",
+		"Set \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\" to a certificate that etcd's \"--trusted-ca-file\" has signed."},
+		{"no TLS connection to etcd",
+		"Check whether this endpoint speaks http: then its URL begins with \"http://\"."},
+		{"closed the connection without an answer",
+		"Check whether this endpoint requires https, and whether it is etcd."},
+		{"is of cluster",
+		"The endpoints must name members of one cluster, the same on all instances. Correct \"etcd_leader.endpoints\", or set \"etcd_leader.cluster_id\"."},
+		{"is also named",
+		"Set \"etcd_leader.node_name\" of one of them, such as that of a copied instance."},
+		{"could not resolve host",
+		"Check the name in \"etcd_leader.endpoints\", and DNS."},
+		{"could not look up the SRV records",
+		"Check \"etcd_leader.discovery_srv\", and DNS."},
+		{"could not connect to etcd",
+		"Check that etcd runs there, and that a firewall lets this host connect."},
+		{"no answer from etcd",
+		"Check that this is an endpoint of etcd, that most members of the cluster run, and the network."},
+	};
+
+	for (size_t i = 0; i < lengthof(hints); i++)
+	{
+		if (strstr(message, hints[i].text) != NULL)
+			return hints[i].hint;
+	}
+	return NULL;
+}

@@ -859,10 +859,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 
 	if (exchange->too_large)
 	{
-		/*
-		 * a read of values of other programs can be too large, from any
-		 * endpoint
-		 */
+		/* a read of values of others can be too large, from any endpoint */
 		*outcome = exchange->max_size > ETCD_MAX_ANSWER_SIZE && !exchange->is_stream ?
 			ETCD_REFUSED : ETCD_GARBAGE;
 		etcd_format_message(message, "answer of etcd at \"%s\" is larger than %zu bytes",
@@ -870,7 +867,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 		return false;
 	}
 
-	switch (exchange->result == CURLE_SSL_CACERT ? CURLE_PEER_FAILED_VERIFICATION : exchange->result)
+	switch (etcd_easy_classify(exchange->result, detail))
 	{
 		case CURLE_OPERATION_TIMEDOUT:
 			etcd_http_describe_timeout(exchange, exchange->timeout_ms, message);
@@ -895,7 +892,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 			etcd_format_message(message, "could not use the files of \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\": %s", detail);
 			break;
 		case CURLE_SSL_CONNECT_ERROR:
-			etcd_format_message(message, "no TLS connection to etcd at \"%s\": %s", url, detail);
+			etcd_easy_describe_tls(message, url, detail);
 			break;
 		default:
 			if (exchange->result == CURLE_UNSUPPORTED_PROTOCOL || exchange->result == CURLE_WEIRD_SERVER_REPLY)

@@ -3,14 +3,15 @@
  * etcd_request.c
  *	  The life of a request: where it is sent, and how it ends.
  *
- * A request is sent to the endpoint in use.  If it only reads, and half of
- * its time is over, it is sent to the next endpoint as well.  So it has one
+ * A request is sent to the endpoint in use, as soon as it is known which cluster
+ * may be used, or nobody is left to tell (etcd_clusters.c).  If it only reads,
+ * and half of its time is over, it is sent to the next endpoint as well.  So it has one
  * attempt or two.  Each attempt is in one state:
  *
  *	state		event				next state
  *	----------	------------------	----------------------------------------
  *	NONE		sent				SENT
- *				not sent			FAILED: memory is out, for the second one
+ *				not sent			DENIED, FAILED the second one: memory is out
  *	SENT		wants a token		PARKED: the endpoint's token is asked for
  *				answer				ANSWERED
  *				failure				FAILED
@@ -23,8 +24,8 @@
  *				overtaken			DROPPED
  *
  * FAILED, ANSWERED and DROPPED are the ends.  Any reply of etcd is an answer,
- * including a refusal.  A failure is one that is the fault of the endpoint
- * (etcd_blames_endpoint()). A request ends with
+ * including a refusal, but not one of a cluster that may not be used.  A failure
+ * is one that is the fault of the endpoint (etcd_blames_endpoint()). A request ends with
  *
  *	- an answer to one attempt; the other attempt is overtaken;
  *	- a failure of one attempt, unless the other one is still open.
@@ -46,6 +47,9 @@
 
 #define STATE_BIT(state)	(1 << (state))
 
+/* An endpoint that has failed is asked again after so long. */
+#define FAILED_CHECK_MS		3000
+
 static void
 advance(Attempt *attempt, AttemptState next)
 {
@@ -54,7 +58,7 @@ advance(Attempt *attempt, AttemptState next)
 		[ATTEMPT_SENT] = STATE_BIT(ATTEMPT_NONE),
 		[ATTEMPT_PARKED] = STATE_BIT(ATTEMPT_SENT),
 		[ATTEMPT_SENT_AGAIN] = STATE_BIT(ATTEMPT_PARKED),
-		[ATTEMPT_DENIED] = STATE_BIT(ATTEMPT_PARKED),
+		[ATTEMPT_DENIED] = STATE_BIT(ATTEMPT_NONE) | STATE_BIT(ATTEMPT_PARKED),
 		[ATTEMPT_FAILED] = STATE_BIT(ATTEMPT_NONE) | STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_SENT_AGAIN) |
 		STATE_BIT(ATTEMPT_DENIED),
 		[ATTEMPT_ANSWERED] = STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_SENT_AGAIN) | STATE_BIT(ATTEMPT_DENIED),
@@ -169,12 +173,16 @@ start_attempt(EtcdClient *client, Request *request, Attempt *attempt, int endpoi
 	attempt->sent_ns = clock_monotonic_ns();
 	set_deadline(request, attempt, attempt->sent_ns);
 	if (attempt->url == NULL || !launch(client, request, attempt, endpoint))
-	{
-		advance(attempt, ATTEMPT_FAILED);
 		return false;
-	}
 	advance(attempt, ATTEMPT_SENT);
 	return true;
+}
+
+/* Is it to be sent now?  If not, etcd_request_run() sends it. */
+static bool
+may_start(const EtcdClient *client, int endpoint)
+{
+	return endpoint != ENDPOINT_IN_USE || !etcd_cluster_is_awaited(client);
 }
 
 Request *
@@ -196,7 +204,10 @@ etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
 	made->connect_timeout_ms = client->settings.connect_timeout_ms;
 	made->made_ns = clock_monotonic_ns();
 	made->message = etcd_copy_request(request);
-	if (made->message == NULL || !start_attempt(client, made, &made->attempts[0], endpoint))
+	if (made->message == NULL ||
+		(may_start(client, endpoint) &&
+		 !start_attempt(client, made, &made->attempts[0],
+						endpoint == ENDPOINT_IN_USE ? client->endpoint : endpoint)))
 	{
 		free_request(client, made);
 		return NULL;
@@ -210,6 +221,8 @@ etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
 int
 etcd_request_endpoint(const EtcdClient *client, const Attempt *attempt)
 {
+	if (attempt->url == NULL)
+		return -1;
 	return etcd_find_endpoint(client->endpoints, client->nendpoints, attempt->url);
 }
 
@@ -320,6 +333,18 @@ etcd_request_hurry(EtcdClient *client, int64_t deadline_ns)
 }
 
 /*
+ * Until when a request waits that was not sent, as it is not known which cluster
+ * may be used; 0: it does not wait.
+ */
+static int64_t
+held_until_ns(const EtcdClient *client, const Request *request)
+{
+	if (!etcd_cluster_is_awaited(client))
+		return 0;
+	return request->made_ns + request->timeout_ms * NSEC_PER_MSEC;
+}
+
+/*
  * When a request has to be sent to a second endpoint; INT64_MAX: never.  It is
  * late after half of its time, so a member that hangs costs no more than that.
  */
@@ -327,11 +352,13 @@ static int64_t
 second_due_ns(const EtcdClient *client, const Request *request)
 {
 	const Attempt *first = &request->attempts[0];
+	int			endpoint = etcd_request_endpoint(client, first);
 
-	if (!request->may_be_doubled || client->nendpoints < 2 || !is_under_way(first) || is_due(first) ||
-		etcd_request_endpoint(client, first) < 0 || request->attempts[1].state != ATTEMPT_NONE)
+	if (!request->may_be_doubled || !is_under_way(first) || is_due(first) || endpoint < 0 ||
+		request->attempts[1].state != ATTEMPT_NONE ||
+		etcd_find_usable_endpoint(client, endpoint + 1) == endpoint)
 		return INT64_MAX;
-	return request->made_ns + request->timeout_ms * NSEC_PER_MSEC / 2;
+	return first->sent_ns + request->timeout_ms * NSEC_PER_MSEC / 2;
 }
 
 int64_t
@@ -342,6 +369,9 @@ etcd_request_due_ns(const EtcdClient *client)
 	for (const Request *r = client->requests; r != NULL; r = r->next)
 	{
 		int64_t		second_ns = second_due_ns(client, r);
+
+		if (r->attempts[0].state == ATTEMPT_NONE && held_until_ns(client, r) < due_ns)
+			due_ns = held_until_ns(client, r);
 
 		if (second_ns < due_ns)
 			due_ns = second_ns;
@@ -383,11 +413,17 @@ etcd_request_run(EtcdClient *client)
 
 	for (Request *r = client->requests; r != NULL; r = r->next)
 	{
+		Attempt    *first = &r->attempts[0];
+
 		for (int i = 0; i < MAX_ATTEMPTS; i++)
 			run_deadline(client, r, &r->attempts[i], now);
-		if (second_due_ns(client, r) <= now)
-			(void) start_attempt(client, r, &r->attempts[1],
-								 (etcd_request_endpoint(client, &r->attempts[0]) + 1) % client->nendpoints);
+		if (first->state == ATTEMPT_NONE && held_until_ns(client, r) <= now &&
+			!start_attempt(client, r, first, client->endpoint))
+			deny(first, ETCD_NO_ANSWER, 0, "out of memory");
+		if (second_due_ns(client, r) <= now &&
+			!start_attempt(client, r, &r->attempts[1],
+						   etcd_find_usable_endpoint(client, etcd_request_endpoint(client, first) + 1)))
+			advance(&r->attempts[1], ATTEMPT_FAILED);
 	}
 }
 
@@ -427,8 +463,53 @@ find_due(EtcdClient *client, Request **request)
 	return due;
 }
 
+/* An endpoint has answered, or has failed. */
 static void
-read_result(const EtcdClient *client, const Attempt *attempt, Report *report)
+note_endpoint(Endpoint *endpoint, const EtcdAnswer *answer)
+{
+	EtcdEndpointState *state = &endpoint->state;
+	int64_t		now = clock_monotonic_ns();
+
+	if (answer->outcome == ETCD_ANSWERED && answer->header.cluster_id != 0)
+		state->cluster_id = answer->header.cluster_id;
+	if (!etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+	{
+		state->error[0] = '\0';
+		state->down = false;
+		return;
+	}
+	if (state->error[0] == '\0')
+		endpoint->first_failed_ns = now;
+	state->down |= now - endpoint->first_failed_ns >= FAILED_CHECK_MS * NSEC_PER_MSEC / 2;
+	memcpy(state->error, answer->message, ETCD_MESSAGE_SIZE);
+	endpoint->check_due_ns = now + FAILED_CHECK_MS * NSEC_PER_MSEC;
+}
+
+/*
+ * The caller does not get what comes from a cluster that may not be used.  A
+ * refusal tells no cluster.  One for a lease that is not known says something
+ * about the lease only if the endpoint has told its cluster.
+ */
+static void
+drop_foreign(const EtcdClient *client, const Endpoint *endpoint, EtcdAnswer *answer)
+{
+	uint64_t	cluster_id = answer->outcome == ETCD_ANSWERED ? answer->header.cluster_id :
+		endpoint->state.cluster_id;
+
+	if (answer->outcome == ETCD_REFUSED && cluster_id == 0 && client->kept_cluster_id != 0 &&
+		etcd_says_lease_not_found(answer))
+		etcd_format_message(answer->message, "etcd at \"%s\" has not told its cluster yet", endpoint->url);
+	else if (cluster_id != 0 && !etcd_cluster_is_usable(client, cluster_id) &&
+			 (answer->outcome == ETCD_ANSWERED || (answer->outcome == ETCD_REFUSED && etcd_cluster_is_known(client))))
+		etcd_cluster_describe(client, endpoint->url, cluster_id, answer->message);
+	else
+		return;
+	etcd_free_answer(answer);
+	answer->outcome = ETCD_NO_ANSWER;
+}
+
+static void
+read_result(EtcdClient *client, const Attempt *attempt, Report *report)
 {
 	EtcdAnswer *answer = &report->answer;
 	EtcdTiming *timing = &report->timing;
@@ -444,6 +525,14 @@ read_result(const EtcdClient *client, const Attempt *attempt, Report *report)
 	else
 		timing->timed_out = etcd_call_read_answer(attempt->call, answer);
 	answer->endpoint = etcd_request_endpoint(client, attempt);
+	if (answer->endpoint >= 0)
+	{
+		Endpoint   *endpoint = &client->endpoints[answer->endpoint];
+
+		note_endpoint(endpoint, answer);
+		if (report->request->caller != NULL)
+			drop_foreign(client, endpoint, answer);
+	}
 	timing->latency_ns = clock_monotonic_ns() - attempt->sent_ns;
 	timing->key = report->request->key;
 }

@@ -80,6 +80,28 @@ etcd_split_url(const char *text, EtcdUrl *url)
 		strpbrk(url->path, "?#") == NULL;
 }
 
+/* The length of a path without the slash at its end. */
+static size_t
+path_length(const char *path)
+{
+	size_t		len = strlen(path);
+
+	return len > 0 && path[len - 1] == '/' ? len - 1 : len;
+}
+
+bool
+etcd_is_same_url(const char *a, const char *b)
+{
+	EtcdUrl		x;
+	EtcdUrl		y;
+
+	if (!etcd_split_url(a, &x) || !etcd_split_url(b, &y))
+		return strcmp(a, b) == 0;
+	return x.tls == y.tls && x.port == y.port && strcasecmp(x.host, y.host) == 0 &&
+		path_length(x.path) == path_length(y.path) &&
+		strncmp(x.path, y.path, path_length(x.path)) == 0;
+}
+
 bool
 etcd_is_name(const char *host)
 {

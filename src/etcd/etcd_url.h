@@ -31,6 +31,9 @@ typedef struct EtcdUrl
  */
 extern bool etcd_split_url(const char *text, EtcdUrl *url);
 
+/* Do two URLs lead to the same server by the same path? */
+extern bool etcd_is_same_url(const char *a, const char *b);
+
 /* Is the host of a URL a name, which has to be resolved? */
 extern bool etcd_is_name(const char *host);
 

@@ -177,6 +177,20 @@ may_blame_endpoint(int number, EtcdOutcome outcome)
 	return number == 0 || outcome != ETCD_GARBAGE;
 }
 
+/* Does a frame come from a cluster that may not be used? */
+static bool
+is_foreign(EtcdClient *client, const Stream *stream, const EtcdWatchFrame *frame)
+{
+	uint64_t	cluster_id = frame->header.cluster_id;
+	int			endpoint = etcd_find_endpoint(client->endpoints, client->nendpoints, etcd_call_url(stream->call));
+
+	if (cluster_id == 0)
+		return false;
+	if (endpoint >= 0)
+		client->endpoints[endpoint].state.cluster_id = cluster_id;
+	return !etcd_cluster_is_usable(client, cluster_id);
+}
+
 /*
  * Makes the callbacks for the frames of a stream that have arrived.  A
  * callback may replace or close the stream, and drop the remaining frames with
@@ -205,6 +219,14 @@ tell_frames(EtcdClient *client, int number)
 			end_stream(client, stream, frame.outcome, why);
 			blames = may_blame_endpoint(number, frame.outcome) &&
 				etcd_blames_endpoint(frame.outcome, frame.code, frame.message);
+		}
+		else if (is_foreign(client, stream, &frame))
+		{
+			char		why[ETCD_MESSAGE_SIZE];
+
+			etcd_cluster_describe(client, etcd_call_url(stream->call), frame.header.cluster_id, why);
+			end_stream(client, stream, ETCD_NO_ANSWER, why);
+			blames = true;
 		}
 		else
 		{

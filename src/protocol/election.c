@@ -76,6 +76,7 @@
  * HISTORY	An answer is dropped if it comes from another cluster, has a lower
  *			raft term, or a lower revision than a linearizable answer can have.
  *			If only such answers come for a TTL, etcd was replaced or restored.
+ *			Which cluster may be entered, the caller decides (etcd_clusters.c).
  *
  * lease.c keeps the lease (RENEWAL, FRESH), queue.c the own keys (FINAL, ORDER),
  * own_key.c writes them (GUARD), queue_events.c ends a wait (READY), reads.c reads
@@ -154,8 +155,8 @@ set_disconnected(ElectionCore *core, const char *why)
 }
 
 /*
- * An endpoint gave no useful answer.  Contact is lost when every endpoint has
- * failed since etcd answered last, and a request that was sent after the first
+ * An endpoint gave no useful answer.  Contact is lost when every endpoint that is
+ * used has failed since etcd answered last, and a request that was sent after the first
  * failure has failed, too.  So a single failure is not enough if there is only
  * one endpoint, which may be the address of several members.
  */
@@ -175,7 +176,7 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Facts *facts, const char
 	is_retry = core->first_failure_ns != 0 && sent_ns >= core->first_failure_ns;
 	if (core->first_failure_ns == 0)
 		core->first_failure_ns = now_ns;
-	if ((core->failed_endpoints & all) != all || (core->connected && !is_retry))
+	if (((core->failed_endpoints | core->ignored_endpoints) & all) != all || (core->connected && !is_retry))
 		return;
 	core->contact_retry_ns = sent_ns + core_urgent_backoff_ns(core, ++core->contact_failures);
 	set_disconnected(core, why);
@@ -233,7 +234,7 @@ doubt_answer(const ElectionCore *core, const Facts *facts)
 	if (facts->cluster_id == 0)
 		return "the answer carries no cluster id";
 	if (core->cluster_id != 0 && facts->cluster_id != core->cluster_id)
-		return "the endpoint belongs to another etcd cluster";
+		return "it is of another cluster than the one that this instance has entered";
 	if (tells_now && facts->term == 0)
 		return "the answer carries no raft term";
 	if (tells_now && facts->term < core->term_seen)
@@ -608,6 +609,18 @@ bool
 election_connected(const ElectionCore *core)
 {
 	return core->connected;
+}
+
+void
+election_ignore_endpoints(ElectionCore *core, uint32_t endpoints)
+{
+	core->ignored_endpoints = endpoints;
+}
+
+uint64_t
+election_cluster_id(const ElectionCore *core)
+{
+	return core->cluster_id;
 }
 
 int64_t

@@ -267,8 +267,8 @@ typedef struct ElectionPort
 	void		(*announce) (void *ctx, const ElectionEvent *event);
 	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
 	void		(*remember) (void *ctx, const ElectionMemory *memory);
-	/* another candidate has had the value of this instance for some time */
-	void		(*find_duplicate_name) (void *ctx, const char *election, const char *value);
+	/* the candidate of that key has had the value of this instance for some time */
+	void		(*find_duplicate_name) (void *ctx, const char *election, const char *key);
 	uint64_t	(*random) (void *ctx);
 	void	   *ctx;
 } ElectionPort;
@@ -393,6 +393,14 @@ extern int	election_find(const ElectionCore *core, const char *name);
 
 /* Has etcd answered since the last time that every endpoint failed? */
 extern bool election_connected(const ElectionCore *core);
+
+/*
+ * Endpoints that are not used, a bit each: contact is lost without them, too.
+ */
+extern void election_ignore_endpoints(ElectionCore *core, uint32_t endpoints);
+
+/* The etcd cluster that this is about; 0: none was entered, or it was left (HISTORY). */
+extern uint64_t election_cluster_id(const ElectionCore *core);
 
 /*
  * The TTL for the time-outs of requests: the TTL of the settings, or the TTL

@@ -462,6 +462,7 @@ struct ElectionCore
 	/* contact */
 	bool		connected;
 	uint32_t	failed_endpoints;	/* since etcd answered last */
+	uint32_t	ignored_endpoints;	/* see election_ignore_endpoints() */
 	int64_t		first_failure_ns;	/* since then; 0: none */
 	int			contact_failures;
 	int64_t		contact_retry_ns;

@@ -213,14 +213,17 @@ check_duplicate_name(ElectionCore *core, int64_t now_ns, Election *e, const KeyF
 	const EtcdKeyValue *others[] = {keys->leader, keys->adjacent};
 	int64_t		found = 0;
 	char		value[ELECTION_VALUE_SIZE];
+	char		key[ELECTION_KEY_SIZE];
 
 	for (int i = 0; i < 2; i++)
 	{
 		if (others[i] == NULL || others[i]->create_revision == e->own.create_revision)
 			continue;
 		copy_value(value, others[i]->value, sizeof(value));
-		if (strcmp(value, e->own.value) == 0)
-			found = others[i]->create_revision;
+		if (strcmp(value, e->own.value) != 0)
+			continue;
+		found = others[i]->create_revision;
+		copy_value(key, others[i]->key, sizeof(key));
 	}
 	if (found != e->duplicate.create_revision)
 		e->duplicate.since_ns = now_ns;
@@ -229,7 +232,7 @@ check_duplicate_name(ElectionCore *core, int64_t now_ns, Election *e, const KeyF
 		now_ns - e->duplicate.since_ns < 2 * core->config.ttl_s * NSEC_PER_SEC)
 		return;
 	e->duplicate.since_ns = NEVER_NS;
-	core->port.find_duplicate_name(core->port.ctx, e->name, e->own.value);
+	core->port.find_duplicate_name(core->port.ctx, e->name, key);
 }
 
 /*

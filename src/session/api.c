@@ -143,6 +143,7 @@ api_get_stats(EtcdLeaderStats *stats, Size size)
 	full.answers += stats_counter(COUNTER_LATENCY_BUCKETS + full.nbuckets);
 	full.latency_sum_ns = stats_counter(COUNTER_LATENCY_NS_SUM);
 
+	full.endpoint_switches = stats_counter(COUNTER_ENDPOINT_SWITCHES);
 	full.nhook_statuses = lengthof(hook_statuses);
 	for (int i = 0; i < full.nhook_statuses; i++)
 	{

@@ -189,7 +189,7 @@ notice_no_successor(int index, bool rejoin, int64 lease_before)
 	}
 	ereport(NOTICE,
 			(errmsg("election \"%s\" has no other candidate", utf8_to_server(request.election)),
-			 rejoin ? errdetail("This instance will lead again.") :
+			 rejoin ? errdetail("This instance will try to enter the queue again.") :
 			 errdetail("Nobody will lead until a candidate enters the election.")));
 }
 
@@ -391,7 +391,7 @@ etcd_candidates(PG_FUNCTION_ARGS)
 			row_add_value(&row, BoolGetDatum(candidate->has_position && position == 1));
 			row_add_value(&row, BoolGetDatum(status_is_self(&own, candidate->key, candidate->node)));
 			row_add_text(&row, candidate->key);
-			row_add_lease(&row, candidate->lease);
+			row_add_id(&row, candidate->lease);
 			row_add_number(&row, candidate->create_revision);
 			row_put(fcinfo, &row);
 			request.after_revision = candidate->create_revision;

@@ -46,8 +46,8 @@ PG_FUNCTION_INFO_V1(etcd_leader_check_version);
 /* The columns of the functions that return rows, as the SQL script has them. */
 static const Oid status_columns[] = {
 	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID,
-	TEXTOID, TEXTOID, INT8OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID,
-	TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID
+	TEXTOID, TEXTOID, INT8OID, TEXTOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID, BOOLOID,
+	TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID
 };
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
@@ -194,12 +194,14 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		row_add_number(&row, status.fencing_token);
 		row_add_time(&row, status.leader_since);
 		row_add_interval(&row, status.valid_for_us);
-		row_add_lease(&row, status.lease_id);
+		row_add_id(&row, status.lease_id);
 		row_add_text(&row, status.key);
 		row_add_number(&row, status.create_revision);
 		row_add_text(&row, status.state);
+		row_add_interval(&row, status.ttl_ms * INT64CONST(1000));
 		row_add_text(&row, status.endpoint);
 		row_add_text(&row, status.protocol);
+		row_add_id(&row, status.cluster_id);
 		row_add_value(&row, BoolGetDatum(status.connected));
 		row_add_time(&row, status.last_contact);
 		row_add_text(&row, status.last_error);

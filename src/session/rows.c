@@ -80,12 +80,12 @@ row_add_interval(Row *row, int64 us)
 }
 
 void
-row_add_lease(Row *row, int64 lease)
+row_add_id(Row *row, uint64 id)
 {
 	char		hex[17];
 
-	snprintf(hex, sizeof(hex), "%llx", (unsigned long long) lease);
-	row_add_text(row, lease == 0 ? NULL : hex);
+	snprintf(hex, sizeof(hex), "%llx", (unsigned long long) id);
+	row_add_text(row, id == 0 ? NULL : hex);
 }
 
 void

@@ -41,8 +41,8 @@ extern void row_add_number(Row *row, int64 number);
 extern void row_add_time(Row *row, TimestampTz at);
 extern void row_add_interval(Row *row, int64 us);
 
-/* A lease ID as etcdctl shows it; 0 is null. */
-extern void row_add_lease(Row *row, int64 lease);
+/* The ID of a lease or of a cluster, hexadecimal; 0 is null. */
+extern void row_add_id(Row *row, uint64 id);
 
 /* Hands a row over to the result of a function; it is empty afterwards. */
 extern void row_put(FunctionCallInfo fcinfo, Row *row);

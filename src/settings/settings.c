@@ -20,6 +20,7 @@
 /* GUCs */
 char	   *settings_endpoints;
 char	   *settings_discovery_srv;
+uint64		settings_cluster_id;
 char	   *settings_username;
 char	   *settings_password_file;
 char	   *settings_ssl_ca_file;

@@ -285,6 +285,37 @@ check_file(char **newval, void **extra, GucSource source)
 	return check_text(*newval, MAXPGPATH);
 }
 
+/*
+ * The ID of an etcd cluster: hexadecimal, as etcd writes it to its log, and
+ * etcdctl with --hex.  A decimal one is mostly too long for it.
+ */
+static bool
+check_cluster_id(char **newval, void **extra, GucSource source)
+{
+	const char *digits = *newval + (strncmp(*newval, "0x", 2) == 0 ? 2 : 0);
+	size_t		len = strlen(digits);
+	uint64		cluster_id = strtou64(digits, NULL, 16);
+
+	if ((*newval)[0] != '\0' &&
+		(len < 1 || len > 16 || strspn(digits, "0123456789abcdefABCDEF") != len || cluster_id == 0))
+	{
+		GUC_check_errdetail("The ID of an etcd cluster has 1 to 16 hexadecimal digits.");
+		GUC_check_errhint("See \"cluster_id\" in the view \"etcd_leader_status\", or \"ClusterID\" of \"etcdctl endpoint status --hex -w fields\".");
+		return false;
+	}
+	*extra = compat_guc_malloc(sizeof(uint64));
+	if (*extra == NULL)
+		return false;
+	*(uint64 *) *extra = cluster_id;
+	return true;
+}
+
+static void
+assign_cluster_id(const char *newval, void *extra)
+{
+	settings_cluster_id = *(uint64 *) extra;
+}
+
 static bool
 check_node_name(char **newval, void **extra, GucSource source)
 {
@@ -472,6 +503,7 @@ typedef struct StringSetting
 	const char *long_desc;
 } StringSetting;
 
+static char *cluster_id_text;	/* see settings_cluster_id */
 static char *hook_facts[4];
 
 /* etcd_leader.watched_prefixes is checked against the elections before it. */
@@ -497,6 +529,9 @@ static const StringSetting string_settings[] = {
 	{"etcd_leader.discovery_srv", &settings_discovery_srv, "", PGC_SIGHUP, 0, check_discovery_srv, NULL,
 		"Sets the DNS domain whose SRV records name the etcd cluster's members.",
 		"If set, \"etcd_leader.endpoints\" is ignored."},
+	{"etcd_leader.cluster_id", &cluster_id_text, "", PGC_SIGHUP, 0, check_cluster_id, assign_cluster_id,
+		"Sets the ID of the only etcd cluster that may be used.",
+		"It is hexadecimal. If empty, it is the cluster of more than half of the endpoints."},
 	{"etcd_leader.username", &settings_username, "", PGC_SIGHUP, 0, check_name, NULL,
 		"Sets the user of etcd to authenticate as.",
 		"If empty, there is no authentication."},

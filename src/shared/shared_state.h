@@ -130,6 +130,8 @@ typedef struct SharedContact
 	char		node_name[ELECTION_VALUE_SIZE];
 	char		endpoint[SHARED_ENDPOINT_SIZE];
 	EtcdDialect dialect;		/* in which it is spoken to */
+	uint64		cluster_id;		/* 0: none was entered */
+	int64		ttl_ms;
 	bool		connected;
 	TimestampTz last_contact;	/* 0: never */
 	char		last_error[2 * ETCD_MESSAGE_SIZE];	/* empty: none */

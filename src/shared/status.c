@@ -161,12 +161,17 @@ int
 status_errdetail_leader(int index)
 {
 	const char *leader = status_leader_for_message(index);
+	SharedContact contact;
 
 	if (leader)
 		return errdetail("The leader is \"%s\".", leader);
 	if (!shared_state_has_elector())
 		return errdetail("The elector of etcd_leader is not running.");
-	return errdetail("No leader is known at present.");
+	shared_state_read_contact(&contact);
+	if (contact.connected)
+		return errdetail("No leader is known at present.");
+	return errdetail("No leader is known at present, as there is no contact with etcd. See \"last_error\" in the view \"%s\".",
+					 "etcd_leader_status");
 }
 
 /* This instance and its contact, as readers see them.  There may be no elector. */
@@ -181,6 +186,8 @@ read_contact(EtcdLeaderStatus *row)
 		settings_resolve_node_name(row->node_name, sizeof(row->node_name));
 	strlcpy(row->endpoint, contact.endpoint, sizeof(row->endpoint));
 	row->protocol = etcd_dialect_name(contact.dialect);
+	row->cluster_id = contact.cluster_id;
+	row->ttl_ms = contact.ttl_ms;
 	row->connected = contact.connected && shared_state_has_elector();
 	row->last_contact = contact.last_contact;
 	strlcpy(row->last_error, contact.last_error, sizeof(row->last_error));

@@ -722,11 +722,11 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	(void) ctx;
 	(void) election;
-	(void) value;
+	(void) key;
 }
 
 /* splitmix64 */

@@ -243,11 +243,11 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	Instance   *in = ctx;
 
-	trace(in->name, "finds a duplicate name in %s: %s", election, value);
+	trace(in->name, "finds a duplicate name in %s: %s", election, key);
 }
 
 static uint64_t

@@ -59,7 +59,7 @@ for my $how (qw(killed frozen))
 		is($node->is_leader, 0, "$how: $name says false");
 		is($node->current_leader, undef, "$how: $name names nobody");
 		is($node->token, undef, "$how: $name has no token");
-		like(($node->failure('SELECT etcd_require_leader()'))[1], qr/DETAIL:  No leader is known at present\.$/m, "$how: $name: ERROR 25006 names nobody");
+		like(($node->failure('SELECT etcd_require_leader()'))[1], qr/DETAIL:  No leader is known at present, as there is no contact with etcd\./m, "$how: $name: ERROR 25006 names nobody");
 		my $s = $node->status;
 		is($s->{connected}, 0, "$how: $name: status says not connected");
 		isnt($s->{last_error} // '', '', "$how: $name: status has the error") and note($s->{last_error});

@@ -119,7 +119,8 @@ for my $kind ('garbage', 'nothing', '10 MB', 'another cluster with a lease')
 {
 	my ($url, $process) = serve(@{ $kinds{$kind} });
 	$pg2->stop('fast');
-	$pg2->append_conf('postgresql.conf', "etcd_leader.endpoints = '$url,$good'\n");
+	# one endpoint of two is not more than half of them
+	$pg2->append_conf('postgresql.conf', "etcd_leader.endpoints = '$url,$good'\netcd_leader.cluster_id = '" . $etcd->cluster_id . "'\n");
 	$pg2->start;
 	my $began = now();
 	poll_ok(20, sub { my $s = $pg2->status; $s && $s->{create_revision} }, "$kind at the start: it becomes a candidate");

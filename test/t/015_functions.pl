@@ -186,7 +186,7 @@ sub resign
 
 	is($pg1->value('SELECT etcd_campaign()'), 1, 'etcd_campaign() enters again');
 	poll_ok(5, sub { $pg1->is_leader }, 'the instance leads after etcd_campaign()');
-	like(resign($pg1, 'true'), qr/^t NOTICE:  election "postgres" has no other candidate\nDETAIL:  This instance will lead again/,
+	like(resign($pg1, 'true'), qr/^t NOTICE:  election "postgres" has no other candidate\nDETAIL:  This instance will try to enter the queue again/,
 		'who is alone and queues again is told so');
 	poll_ok(5, sub { $pg1->is_leader }, 'the instance leads again after its resignation');
 	cmp_ok($pg1->token, '>', $elected, 'the new leadership has a greater token');

@@ -63,9 +63,9 @@ for my $kind (sort keys %make)
 	for my $node ($original, $copy)
 	{
 		my $who = $node == $original ? 'the original' : 'the copy';
-		poll_ok(6 * $ttl, sub { ($node->status->{last_error} // '') =~ /has the name "pg1", too/ }, "$kind: last_error of $who says so");
+		poll_ok(6 * $ttl, sub { ($node->status->{last_error} // '') =~ /is also named "pg1"/ }, "$kind: last_error of $who says so");
 		# the log says it after the status
-		poll_is(5, sub { $node->log_count('has the name "pg1", too', $node == $original ? $from_log : 0) }, 1, "$kind: the log of $who says so, once");
+		poll_is(5, sub { $node->log_count('WARNING:  another candidate of election "postgres" is also named "pg1" .its key is "postgres/\S+.pg".$', $node == $original ? $from_log : 0) }, 1, "$kind: the log of $who says so, once");
 	}
 	is($original->token, $token, "$kind: the original leads as before");
 	is_deeply([ grep { $_->{answer} eq 't' } $sampler->stop ], [], "$kind: the copy never led");

@@ -240,6 +240,7 @@ start_all();
 for my $kind (@kinds)
 {
 	poll_ok($ttl + 2, sub { $node{$kind}->status->{last_error} }, "$kind, at the start: it has noticed");
+	poll_ok(5, sub { $node{$kind}->log_count('WARNING:  no contact with etcd', $from{$kind}) }, "$kind, at the start: the log says so");
 }
 check_life('at the start', \%cost, \%from);
 check_ddl('at the start');
@@ -265,7 +266,8 @@ mend_all();
 # ---- one name of two hangs ----------------------------------------------------------
 
 $node{'without DNS'}->append_conf('postgresql.conf',
-	"etcd_leader.endpoints = 'http://three.$EtcdLeader::Shim::domain:2379," . $etcd->url(0) . "'\n");
+	"etcd_leader.endpoints = 'http://three.$EtcdLeader::Shim::domain:2379," . $etcd->url(0) . "'\n"
+	  . "etcd_leader.cluster_id = '" . $etcd->cluster_id . "'\n");
 $shim->hang_dns(1);
 start_all();
 $node{$_}->wait_until_leader for @kinds;

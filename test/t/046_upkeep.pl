@@ -102,7 +102,7 @@ $upkeep->stop('KILL');
 	  or diag($other->status->{last_error});
 	pause(1.2 * $ttl);
 	is($leader->token, $token, 'who leads goes on');
-	is($other->log_count('space exceeded', $offset), 1, 'the log says it once');
+	is($other->log_count('WARNING:  .*space exceeded', $offset), 1, 'the log says it once');
 	my $busy_offset = $busy->log_size;
 	$busy->value('SELECT etcd_resign(?)', $_) for @many;
 	pause($ttl);

@@ -96,7 +96,9 @@ for my $node (@nodes{qw(pg1 pg2 standby)})
 	is_deeply(\@buckets, [ sort { $a <=> $b } @buckets ], 'metrics: the buckets increase');
 	is($buckets[-1], $metric{"${name}_count"}, 'metrics: to the number of answers');
 	cmp_ok($metric{"${name}_sum"}, '>', 0, 'metrics: and their sum');
-	ok($metric{'etcd_leader_info{node="pg1",leader="pg1",version="1.0"}'}, 'metrics: info');
+	ok($metric{'etcd_leader_info{node="pg1",leader="pg1",cluster_id="' . $etcd->cluster_id . '",version="1.0"}'}, 'metrics: info');
+is($metric{etcd_leader_ttl_seconds}, $pg1->value('SELECT extract(epoch FROM ttl)::int FROM etcd_leader_status LIMIT 1'), 'metrics: the TTL');
+ok(exists $metric{etcd_leader_endpoint_switches_total}, 'metrics: switches of the endpoint');
 
 	my %other = (http_get($port{pg2}, '/metrics'))[2] =~ /^(\w+(?:\{[^}]*\})?) (\S+)$/mg;
 	is($other{'etcd_leader_is_leader{election="postgres"}'}, 0, 'metrics of a candidate: is_leader');

@@ -212,11 +212,11 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	Instance   *in = ctx;
 
-	note("%s: duplicate name %s in %s", in->config.node_name, value, election);
+	note("%s: duplicate name in %s: %s", in->config.node_name, election, key);
 }
 
 static uint64_t
@@ -2643,12 +2643,12 @@ test_duplicate_name(void **state)
 	copy = start_instance("a", true);
 	run_for(4 * TTL_S * SECOND);
 	assert_int_equal(copy->views[0].state, ELECTION_WAITING);
-	first = find_note(0, "a: duplicate name a in e");
+	first = find_note(0, "a: duplicate name in e: e/");
 	assert_true(first >= 0);
-	first = find_note(first + 1, "a: duplicate name a in e");
+	first = find_note(first + 1, "a: duplicate name in e: e/");
 	assert_true(first >= 0);
 	run_for(4 * TTL_S * SECOND);
-	assert_int_equal(find_note(first + 1, "a: duplicate name a in e"), -1);
+	assert_int_equal(find_note(first + 1, "a: duplicate name in e: e/"), -1);
 	(void) start_instance("b", true);
 	run_for(4 * TTL_S * SECOND);
 	assert_int_equal(find_note(0, "b: duplicate name"), -1);
@@ -2899,6 +2899,32 @@ test_left_in_move(void **state)
 	}
 }
 
+/* Contact is lost without the endpoints that are not used, and not before. */
+static void
+test_ignored_endpoints(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	answer_all();
+	a->config.nendpoints = 2;
+	election_configure(a->core, now, &a->config);
+	for (int ignored = 0; ignored < 2; ignored++)
+	{
+		election_ignore_endpoints(a->core, ignored ? 2 : 0);
+		for (int64_t end = now + SECOND; now < end; now += 10 * MS)
+		{
+			election_tick(a->core, now);
+			for (int i = 0; i < MAX_MESSAGES; i++)
+			{
+				if (a->messages[i].used && !a->messages[i].given_up)
+					give_up(a, &a->messages[i], true);
+			}
+		}
+		assert_int_equal(election_connected(a->core), !ignored);
+	}
+}
+
 /*
  * A read that was sent before the revocation shows the key of an entry that has
  * timed out.  The instance still knows the name of that key.
@@ -3128,6 +3154,7 @@ main(void)
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_alone),
+		TEST(test_ignored_endpoints),
 		TEST(test_idle_requests),
 		TEST(test_handover),
 		TEST(test_campaign_while_joining),

@@ -161,6 +161,7 @@ __wrap_strndup(const char *s, size_t n)
 static pid_t etcd_pid;
 static char etcd_dir[] = "/tmp/etcd_client_test.XXXXXX";
 static char etcd_url[64];
+static uint64_t etcd_cluster_id;
 static char closed_url[64];		/* no server listens there */
 
 static int
@@ -521,6 +522,7 @@ typedef struct Record
 	char		message[ETCD_MESSAGE_SIZE];
 	int			endpoint;
 	int			endpoint_in_use;	/* when the answer was passed on */
+	uint64_t	cluster_id;
 	int64_t		lease;
 	int64_t		ttl_s;
 	int64_t		granted_ttl_s;
@@ -577,6 +579,7 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 	strcpy(record->message, answer->message);
 	record->endpoint = answer->endpoint;
 	record->endpoint_in_use = etcd_client_endpoint(caller->client);
+	record->cluster_id = answer->header.cluster_id;
 	record->lease = answer->lease;
 	record->ttl_s = answer->ttl_s;
 	record->granted_ttl_s = answer->granted_ttl_s;
@@ -629,11 +632,12 @@ watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 }
 
 static void
-noticed(void *ctx, const char *what)
+noticed(void *ctx, const char *what, bool refused)
 {
 	Caller	   *caller = ctx;
 
 	assert_true(caller->inside);
+	(void) refused;
 	assert_true(what[0] != '\0');
 }
 
@@ -685,6 +689,8 @@ start_caller(const char *first, const char *second)
 	assert_non_null(caller->client);
 	if (first != NULL)
 		configure(caller, first, second);
+	/* that of two endpoints which is etcd may be used */
+	etcd_client_keep_cluster(caller->client, etcd_cluster_id);
 	return caller;
 }
 
@@ -821,6 +827,11 @@ test_etcd_starts(void **state)
 		caller->nanswers = 0;
 		sleep_ms(50);
 	}
+	caller->nanswers = 0;
+	send_lease(caller, 2, ETCD_TIME_TO_LIVE, 1);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	etcd_cluster_id = caller->answers[0].cluster_id;
+	assert_true(etcd_cluster_id != 0);
 	stop_caller(caller);
 }
 

@@ -585,9 +585,10 @@ watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 }
 
 static void
-noticed(void *ctx, const char *what)
+noticed(void *ctx, const char *what, bool refused)
 {
 	(void) ctx;
+	(void) refused;
 	(void) what;
 }
 

@@ -73,8 +73,10 @@ struct Call
 	EtcdOutcome outcome;
 	int			code;
 	const char *message;
+	uint64_t	cluster_id;
 };
 
+static uint64_t answering_cluster; /* whose ID is in the answers */
 static Call *flights[MAX_FLIGHTS];	/* oldest first */
 static int	nflights;
 static uint64_t nended;
@@ -146,6 +148,7 @@ etcd_call_read_answer(Call *call, EtcdAnswer *answer)
 	memset(answer, 0, sizeof(*answer));
 	answer->outcome = call->outcome;
 	answer->code = call->code;
+	answer->header.cluster_id = call->cluster_id;
 	if (call->message != NULL)
 		strcpy(answer->message, call->message);
 	return call->timed_out;
@@ -175,6 +178,12 @@ etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
 
 void
 etcd_endpoints_probe(EtcdClient *client)
+{
+	(void) client;
+}
+
+void
+etcd_endpoints_identify(EtcdClient *client)
 {
 	(void) client;
 }
@@ -233,9 +242,10 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 }
 
 static void
-noticed(void *ctx, const char *what)
+noticed(void *ctx, const char *what, bool refused)
 {
 	(void) ctx;
+	(void) refused;
 	assert_true(what[0] != '\0');
 	nnotices++;
 }
@@ -270,6 +280,7 @@ begin(void **state)
 	now_ns = 1000 * MS;
 	start_fails = memory_is_out = password_is_missing = false;
 	nanswers = nnotices = nreceived = nflights = 0;
+	answering_cluster = 0;
 	return 0;
 }
 
@@ -318,6 +329,7 @@ end_flight(int endpoint, EtcdOutcome outcome, int code, const char *message)
 		flights[i]->outcome = outcome;
 		flights[i]->code = code;
 		flights[i]->message = message;
+		flights[i]->cluster_id = outcome == ETCD_ANSWERED ? answering_cluster : 0;
 		process();
 		return;
 	}
@@ -975,6 +987,167 @@ test_random(void **state)
 		assert_int_equal(ids[id].n, 1);
 }
 
+/* ---- clusters -------------------------------------------------------- */
+
+/* Nothing is sent while the endpoints are asked for their clusters. */
+static void
+test_held(void **state)
+{
+	(void) state;
+	endpoints[1].is_asked = endpoints[2].is_asked = true;
+	send_request(1, true);
+	assert_states(ATTEMPT_NONE, ATTEMPT_NONE);
+	wait_ms(TIMEOUT_MS / 2);
+	assert_int_equal(nflights, 0);
+	assert_true(etcd_request_due_ns(&client) == now_ns + TIMEOUT_MS / 2 * MS);
+
+	/* two of three are known: it goes to the endpoint in use now */
+	endpoints[0].state.cluster_id = endpoints[2].state.cluster_id = 7;
+	client.endpoint = 2;
+	assert_int_equal(etcd_request_due_ns(&client), 0);
+	process();
+	assert_states(ATTEMPT_SENT, ATTEMPT_NONE);
+	answering_cluster = 7;
+	answer(2);
+	assert_end(ETCD_ANSWERED, 2);
+}
+
+/* It waits for its time-out at most, also without memory, and ends once. */
+static void
+test_held_for_long(void **state)
+{
+	for (int is_out = 0; is_out < 2; is_out++)
+	{
+		(void) begin(state);
+		endpoints[1].is_asked = true;
+		send_request(1, false);
+		wait_ms(TIMEOUT_MS - 1);
+		assert_int_equal(nflights, 0);
+		memory_is_out = is_out;
+		wait_ms(1);
+		memory_is_out = false;
+		if (!is_out)
+		{
+			assert_int_equal(nflights, 1);
+			wait_ms(TIMEOUT_MS);
+		}
+		assert_int_equal(nanswers, 1);
+		assert_int_equal(last.outcome, ETCD_NO_ANSWER);
+		assert_int_equal(nflights, 0);
+		assert_null(client.requests);
+	}
+}
+
+/* An answer of a cluster that may not be used is a failure of its endpoint. */
+static void
+test_foreign(void **state)
+{
+	(void) state;
+	client.kept_cluster_id = 7;
+	answering_cluster = 8;
+	send_request(1, true);
+	answer(0);
+	assert_end(ETCD_NO_ANSWER, 0);
+	assert_non_null(strstr(last.message, "is of cluster 8"));
+	assert_int_equal(client.endpoint, 1);
+	assert_true(etcd_client_foreign_endpoints(&client) == 1);
+}
+
+/* What such an endpoint refuses is no refusal. */
+static void
+test_foreign_refusal(void **state)
+{
+	(void) state;
+	client.kept_cluster_id = 7;
+	endpoints[0].state.cluster_id = 8;
+	send_request(1, false);
+	end_flight(0, ETCD_REFUSED, ETCD_CODE_NOT_FOUND, "etcdserver: requested lease not found");
+	assert_end(ETCD_NO_ANSWER, 0);
+}
+
+/* Of leases only an endpoint knows that has told its cluster; other refusals count. */
+static void
+test_unknown_lease(void **state)
+{
+	static const struct
+	{
+		uint64_t	told;
+		int			code;
+		const char *message;
+		EtcdOutcome outcome;
+	}			cases[] = {
+		{0, ETCD_CODE_NOT_FOUND, "etcdserver: requested lease not found", ETCD_NO_ANSWER},
+		{7, ETCD_CODE_NOT_FOUND, "etcdserver: requested lease not found", ETCD_REFUSED},
+		{0, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied", ETCD_REFUSED},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		(void) begin(state);
+		client.kept_cluster_id = 7;
+		endpoints[0].state.cluster_id = cases[i].told;
+		send_request(1, false);
+		end_flight(0, ETCD_REFUSED, cases[i].code, cases[i].message);
+		assert_end(cases[i].outcome, 0);
+	}
+}
+
+/* The second endpoint is not a foreign one; if there is no other, there is none. */
+static void
+test_second_is_not_foreign(void **state)
+{
+	(void) state;
+	client.kept_cluster_id = 7;
+	endpoints[1].state.cluster_id = 8;
+	send_request(1, true);
+	wait_ms(TIMEOUT_MS / 2);
+	assert_states(ATTEMPT_SENT, ATTEMPT_SENT);
+	assert_int_equal(flights[1]->endpoint, 2);
+	answering_cluster = 7;
+	answer(0);
+	assert_end(ETCD_ANSWERED, 0);
+
+	nanswers = 0;
+	endpoints[2].state.cluster_id = 9;
+	send_request(1, true);
+	wait_ms(TIMEOUT_MS / 2);
+	assert_states(ATTEMPT_SENT, ATTEMPT_NONE);
+	answer(0);
+	assert_end(ETCD_ANSWERED, 0);
+}
+
+/* An endpoint is down when it has failed twice, some seconds apart; it is up when it answers. */
+static void
+test_down(void **state)
+{
+	const EtcdEndpointState *e = &endpoints[0].state;
+
+	(void) state;
+	for (int i = 0; i < 3; i++)
+	{
+		assert_int_equal(e->down, i == 2);
+		assert_int_equal(e->error[0] != '\0', i > 0);
+		client.endpoint = 0;
+		send_request(1, false);
+		fail_at(0);
+		/* the second one comes at once */
+		now_ns += i * 4000 * MS;
+		if (i == 0)
+		{
+			client.endpoint = 0;
+			send_request(1, false);
+			fail_at(0);
+			assert_false(e->down);
+			now_ns += 4000 * MS;
+		}
+	}
+	client.endpoint = 0;
+	send_request(1, false);
+	end_flight(0, ETCD_REFUSED, ETCD_CODE_PERMISSION_DENIED, "permission denied");
+	assert_false(e->down);
+	assert_int_equal(e->error[0], 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int
@@ -1014,6 +1187,13 @@ main(void)
 		TEST(test_renumber),
 		TEST(test_hurry),
 		TEST(test_random),
+		TEST(test_held),
+		TEST(test_held_for_long),
+		TEST(test_foreign),
+		TEST(test_foreign_refusal),
+		TEST(test_unknown_lease),
+		TEST(test_second_is_not_foreign),
+		TEST(test_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

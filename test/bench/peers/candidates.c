@@ -91,7 +91,7 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *value)
+port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 }
 
@@ -122,7 +122,7 @@ watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 }
 
 static void
-noticed(void *ctx, const char *what)
+noticed(void *ctx, const char *what, bool refused)
 {
 }
 

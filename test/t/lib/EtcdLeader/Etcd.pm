@@ -193,6 +193,9 @@ sub leader
 	return defined $leader ? $member{$leader} : undef;
 }
 
+# The ID of the cluster, as etcd_leader shows it.
+sub cluster_id { my ($self) = @_; return sprintf '%x', $self->post('/v3/maintenance/status', {})->{header}{cluster_id} }
+
 # 1 if its version is one of which etcd_leader warns where it follows Patroni;
 # else 0.
 sub is_old

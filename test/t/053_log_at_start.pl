@@ -1,0 +1,66 @@
+# The log speaks at the start: whoever makes a mistake in the set-up reads in the
+# server log, some seconds after the start or a reload, what is wrong and what
+# to do.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Certificates;
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $ca = EtcdLeader::Certificates->new;
+my ($server_cert, $server_key) = $ca->sign('server', for => ['IP:127.0.0.1']);
+append_to_file("$ca->{dir}/trusted.crt", slurp_file($ca->ca));
+my $etcd = EtcdLeader::Etcd->new(
+	tls => [ '--cert-file' => $server_cert, '--key-file' => $server_key, '--trusted-ca-file' => "$ca->{dir}/trusted.crt", '--client-cert-auth' ]);
+my $tls    = $etcd->tls_endpoints;
+my $plain  = $etcd->endpoints;
+my $closed = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
+
+# What is wrong; the settings; DETAIL and HINT.
+my @mistakes = (
+	[ 'nobody listens', { endpoints => $closed }, qr/could not connect to etcd at "$closed": Connection refused\./, qr/Check that etcd runs there/ ],
+	[ 'no such host', { endpoints => 'http://nowhere.invalid:2379' }, qr/could not resolve host|could not connect to etcd at "http:\/\/nowhere\.invalid:2379"/, qr/Check / ],
+	[ 'TLS to plain HTTP', { endpoints => $plain =~ s/http/https/r }, qr/no TLS connection to etcd/, qr/speaks http/ ],
+	[ 'another authority', { endpoints => $tls }, qr/certificate of etcd at "\Q$tls\E" is not valid: .*etcd_leader\.ssl_ca_file/, undef ],
+	[ 'no certificate', { endpoints => $tls, ssl_ca_file => $ca->ca }, qr/etcd at "\Q$tls\E" requires a client certificate that it trusts/, qr/Set "etcd_leader\.ssl_cert_file"/ ],
+);
+
+# All of them at the start, each on a server of its own.
+my $n = 0;
+my @nodes;
+for my $mistake (@mistakes)
+{
+	my ($what, $settings) = @$mistake;
+	push @nodes, EtcdLeader::Instance->create('pg' . ++$n, endpoints => $closed, settings => { ttl => 5, %$settings }, extension => 0);
+}
+for my $i (0 .. $#nodes)
+{
+	my ($what, undef, $detail, $hint) = @{ $mistakes[$i] };
+	my $node = $nodes[$i];
+	poll_ok(8, sub { $node->log_count('WARNING:  no contact with etcd, so this instance does not lead$') }, "$what: the log says so");
+	my ($text) = slurp_file($node->logfile) =~ /WARNING:  no contact with etcd[^\n]*\n((?:[^\n]*(?:DETAIL|HINT):  [^\n]*\n)*)/;
+	like($text, qr/DETAIL:  .*$detail/, "$what: with the last error");
+	defined $hint ? like($text, qr/HINT:  .*$hint/, "$what: and what to do") : unlike($text, qr/HINT/, "$what: which says what to do");
+}
+pause(1);
+is($_->log_count('no contact with etcd'), 1, $_->name . ': once') for @nodes;
+
+# A reload that does not mend it says so again; one that does, does not.
+my $node = $nodes[0];
+my $offset = $node->log_size;
+$node->configure(ttl => 6);
+poll_ok(8, sub { $node->log_count('WARNING:  no contact with etcd', $offset) }, 'a reload: the log says so again');
+$offset = $node->log_size;
+$node->configure(endpoints => $plain);
+poll_ok(8, sub { $node->log_count('LOG:  connected to etcd', $offset) }, 'put right: contact');
+pause(3.5);
+is($node->log_count('WARNING', $offset), 0, 'and no warning');
+
+done_testing();
