@@ -306,11 +306,7 @@ take_idle(Http *http)
 	return exchange;
 }
 
-/*
- * No one waits for the socket of a connection any more.  libcurl closes it when its
- * handle is removed.  Older versions (7.74) do not: they keep it with the idle
- * connections, which etcd must not see as open.
- */
+/* No one waits for the socket of a connection any more. */
 static void
 close_connection(Http *http, Exchange *exchange)
 {
@@ -325,7 +321,7 @@ close_connection(Http *http, Exchange *exchange)
 	exchange->next = NULL;
 	exchange->connected = false;
 #if LIBCURL_VERSION_NUM < 0x075800
-	(void) shutdown(exchange->fd, SHUT_RDWR);
+	(void) shutdown(exchange->fd, SHUT_RDWR);	/* 7.74 leaves it open when the handle is removed */
 #endif
 }
 
