@@ -86,6 +86,14 @@ my ($leader, $follower) = $pg1->is_leader ? @nodes : reverse @nodes;
 my $token = $leader->token;
 my @samplers = map { $_->sample } @nodes;
 my ($used) = grep { $a[$_] eq $leader->status->{endpoint} } $etcd_a->all;
+# the leader of etcd would cost more than a request
+if ($etcd_a->leader == $used)
+{
+	my $status = $etcd_a->post('/v3/maintenance/status', {}, ($used + 1) % 3);
+	$etcd_a->etcdctl([$used], 'move-leader', sprintf('%x', $status->{header}{member_id}));
+	poll(5, sub { my $l = $etcd_a->leader; defined $l && $l != $used }) or die 'etcd has another leader';
+	pause($ttl);    # a lease of this term
+}
 $etcd_a->freeze($used);
 poll_ok(5, sub { $leader->status->{endpoint} ne $a[$used] }, 'the member in use hangs: the other one is used');
 ok((!grep { $_ eq $leader->status->{endpoint} } @b), 'and not the foreign one');
