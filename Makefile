@@ -93,6 +93,7 @@ OBJS = \
 	src/session/rows.o \
 	src/session/get.o \
 	src/session/api.o \
+	src/session/read_only.o \
 	src/elector/http_launcher.o
 HEADERS_etcd_leader = include/etcd_leader.h
 
@@ -203,7 +204,7 @@ test:
 
 # The tests that need minutes each.
 long:
-	test/setup --test
+	test/setup --long
 	$(MAKE) -s all WERROR=-Werror
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run long

@@ -19,6 +19,7 @@
 #include "hooks/hooks.h"
 #include "notifier/vacate.h"
 #include "session/api.h"
+#include "session/read_only.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
 #include "shared/events.h"
@@ -109,6 +110,7 @@ _PG_init(void)
 	api_install();
 	vacate_install();
 	fence_install();
+	read_only_install();
 	hooks_install();
 	elector_register();
 }

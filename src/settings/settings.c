@@ -45,6 +45,7 @@ int			settings_connect_timeout_ms;
 int			settings_max_elections;
 char	   *settings_require_leadership;
 bool		settings_cancel_on_loss;
+char	   *settings_read_only_unless_leader;
 char	   *settings_http_listen;
 char	   *settings_http_ssl_cert_file;
 char	   *settings_http_ssl_key_file;
@@ -110,6 +111,15 @@ settings_warn(void)
 				(errmsg("\"%s\" is not set, so this instance takes part in no election", "etcd_leader.elections"),
 				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
 						 "etcd_leader.elections")));
+
+	if (settings_read_only_unless_leader[0] != '\0' &&
+		settings_election_index(settings_read_only_unless_leader, (int) strlen(settings_read_only_unless_leader)) < 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("election \"%s\" does not exist", settings_read_only_unless_leader),
+				 errdetail("It is named by \"%s\", so sessions on this instance are read-only by default.",
+						   "etcd_leader.read_only_unless_leader"),
+				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
 
 	/* records of DNS without TLS are not used where there is a password */
 	if (settings_discovery_srv[0] != '\0')

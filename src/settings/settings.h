@@ -55,6 +55,7 @@ extern int	settings_connect_timeout_ms;
 extern int	settings_max_elections;
 extern char *settings_require_leadership;
 extern bool settings_cancel_on_loss;
+extern char *settings_read_only_unless_leader;
 extern char *settings_http_listen;
 extern char *settings_http_ssl_cert_file;
 extern char *settings_http_ssl_key_file;

@@ -30,7 +30,8 @@ for my $name (sort keys %mode)
 		$name,
 		etcd     => $etcd,
 		preload  => 'pg_cron, etcd_leader',
-		settings => { ttl => 20, candidate => $leads ? 'primary' : 'never' },
+		# where the jobs are in background workers, it does not matter that sessions are read-only
+		settings => { ttl => 20, candidate => $leads ? 'primary' : 'never', $name eq 'worker' ? (read_only_unless_leader => 'postgres') : () },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = $workers\ncron.database_name = 'postgres'\n");
 	$node->append_conf('postgresql.conf', "cron.host = '" . $node->host . "'\n");
 	$node->restart;

@@ -13,7 +13,7 @@ use Test::More;
 watchdog(400);
 
 my $etcd     = EtcdLeader::Etcd->new(members => 3);
-my $cluster  = EtcdLeader::Patroni->new(etcd => $etcd);
+my $cluster  = EtcdLeader::Patroni->new(etcd => $etcd, settings => { read_only_unless_leader => 'patroni:test1' });
 my $election = $cluster->election;
 my $first    = $cluster->primary;
 my ($second, $third) = $cluster->others($first);
@@ -96,8 +96,16 @@ sub moves_to
 	return;
 }
 
+# Users who are no superusers write where Patroni's leader is; Patroni itself is one.
+$first->value($_) for 'CREATE ROLE app LOGIN', 'CREATE TABLE written (i int)', 'GRANT ALL ON written TO app';
+succeeds($first->connect_db('postgres', user => 'app'), 'INSERT INTO written VALUES (1)', 'start: a user writes on the leader');
+poll(10, sub { $second->try_value('SELECT count(*) FROM written') }) or die 'not replicated';
+my $app = $second->connect_db('postgres', user => 'app');
+
 my $after = $first->last_event;
 moves_to($second, 'switchover', sub { $cluster->switchover($second) });
+is($app->selectrow_array('SHOW default_transaction_read_only'), 'off', 'switchover: a session that began on the replica is not read-only');
+succeeds($app, 'INSERT INTO written VALUES (2)', 'switchover: and writes');
 moves_to($third,  'failover',   sub { $cluster->failover($third) });
 
 my $token = $third->token;
