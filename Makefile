@@ -1,6 +1,7 @@
 # etcd_leader: leader election for PostgreSQL through etcd.
 #
 # make, make install, make installcheck, make clean are PGXS's own.
+# make unit and make try need no root and install nothing.
 # make demo, make test, make long, make chaos, make bench, make page, make prometheus, make
 # sim, make fuzz, make model, make sanitize, make matrix and make container install what is
 # missing from Debian first; they need root or sudo for that, the first seven for the
@@ -137,7 +138,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(if $(shell command -v $(PG_CONFIG)),$(wildcard $(shell $(PG_CONFIG) --pgxs)))
 ifneq ($(PGXS),)
 include $(PGXS)
-else ifeq ($(filter test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures dist,$(MAKECMDGOALS)),)
+else ifeq ($(filter test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures dist unit,$(MAKECMDGOALS)),)
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
@@ -194,7 +195,24 @@ uninstall-documents:
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures dist
+.PHONY: unit try test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures dist
+
+# The first answer, in a minute: what needs headers, and neither root nor an
+# installation, a server or an etcd.
+PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
+
+unit:
+	@PG_CONFIG="$(PG_CONFIG)" CC="$(CC)" CPPFLAGS="$(CPPFLAGS)" test/unit/prerequisites
+	$(MAKE) -s $(PARALLEL) all with_llvm=no WERROR=-Werror
+	test/layers
+	test/meta
+	$(MAKE) -s $(PARALLEL) -C test/unit quick
+	$(MAKE) -s $(PARALLEL) -C test/sim quick
+
+# One test, with a copy of PostgreSQL that has what is built here.
+try:
+	$(MAKE) -s $(PARALLEL) all with_llvm=no WERROR=-Werror
+	PG_CONFIG="$(PG_CONFIG)" test/try $(TEST)
 
 test:
 	test/setup --test
