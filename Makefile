@@ -129,7 +129,8 @@ SHLIB_LINK = -lcurl -lnghttp2 -lssl -lcrypto -ljansson -lresolv -lpthread -lm
 
 REGRESS = etcd_leader
 REGRESS_OPTS = --temp-instance=./tmp_regress --temp-config=./test/regress.conf
-EXTRA_CLEAN = tmp_regress test/*/build
+HEADER_LISTS = $(foreach object,$(OBJS) $(HTTP_OBJS),$(object).d $(object:.o=.bc).d)
+EXTRA_CLEAN = tmp_regress test/*/build $(HEADER_LISTS)
 
 PG_CONFIG ?= pg_config
 
@@ -142,8 +143,15 @@ else ifeq ($(filter test long chaos demo bench page prometheus sim fuzz model sa
 $(error "$(PG_CONFIG)" knows no PostgreSQL server to build for: install its headers (Debian: postgresql-server-dev-15) or set PG_CONFIG)
 endif
 
-# Every object depends on every header: no list says which it includes.
-$(OBJS) $(HTTP_OBJS): $(wildcard $(SOURCES)/src/*/*.h $(SOURCES)/http/*.h $(SOURCES)/include/*.h)
+# PGXS's rules, and the compiler lists the headers that it has read.  (What PGXS
+# has for this, --enable-depend, knows no bitcode, and no two files of one name.)
+%.o: %.c
+	$(COMPILE.c) -MMD -MP -MF $@.d -o $@ $<
+
+%.bc: %.c
+	$(COMPILE.c.bc) -MMD -MP -MF $@.d -o $@ $<
+
+-include $(wildcard $(HEADER_LISTS))
 $(foreach file,etcd_leader session/functions session/rows settings/settings,src/$(file).o src/$(file).bc): etcd_leader.control
 
 # The HTTP library is built where libmicrohttpd is; HTTP=no leaves it out, HTTP=yes

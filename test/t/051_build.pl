@@ -33,6 +33,50 @@ my $without = commands('CPPFLAGS=-nostdinc');
 unlike($without, qr/etcd_leader_http\.so/, 'without libmicrohttpd: no HTTP library');
 like($without, qr/built without its HTTP library, for want of libmicrohttpd/, 'and make says so');
 
+# make unit says at once what it lacks, all of it.
+sub missing
+{
+	my (@arguments) = @_;
+	local @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	my ($stdout, $stderr);
+	IPC::Run::run([ 'make', '-C', $top, 'unit', @arguments ], '<', \undef, '>', \$stdout, '2>', \$stderr);
+	return ($stdout, [ $stderr =~ /^missing: (\S+?),? .*\(Debian: \S/mg ]);
+}
+my ($stdout, $missing) = missing('PG_CONFIG=pg_config', 'CPPFLAGS=-nostdinc');
+is_deeply($missing, [ map { $_ . '.h' } qw(postgres stdio curl/curl nghttp2/nghttp2 openssl/ssl jansson cmocka) ],
+	'make unit names each header that is missing, with its package');
+unlike($stdout, qr{ -C | -s | -c }, 'and does nothing else');
+is_deeply((missing('PG_CONFIG=/nowhere/pg_config'))[1], ['/nowhere/pg_config'], 'as well as a PostgreSQL that is not there');
+
+# What is compiled again after a change of one header: objects, and bitcode where
+# PostgreSQL has it.
+sub stale
+{
+	my ($dir, $header, @objects) = @_;
+	local @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	my @make = ('make', '-s', '-C', "$top/$dir", 'PG_CONFIG=pg_config', @objects);
+
+	system_or_bail(@make);
+	is((run_command([ @make, '-n' ]))[0], '', "$dir: nothing is left to do");
+	# the clock of files is coarse
+	utime(time + 2, time + 2, "$top/$header") or die $!;
+	my ($commands) = run_command([ @make, '-n' ]);
+	utime(time - 3600, time - 3600, "$top/$header") or die $!;
+	return [ sort $commands =~ / -o (\S+)/g ];
+}
+my ($variables) = run_command([ 'make', '-s', '-p', '-n', '-C', $top, 'all', 'PG_CONFIG=pg_config' ]);
+my @kinds = ('o', $variables =~ /^with_llvm\s*=\s*yes/m ? 'bc' : ());
+my @objects = map { my $file = $_; map { "$file.$_" } @kinds } qw(src/base/clock src/base/utf8 src/hooks/hooks_file);
+is_deeply(stale('.', 'src/base/utf8.h', @objects), [ sort map { "src/base/utf8.$_" } @kinds ], 'what includes the header is compiled again');
+is_deeply(stale('.', 'src/hooks/hooks.h', @objects), [ sort map { "src/hooks/hooks_file.$_" } @kinds ], 'and nothing else');
+for my $dir ('test/unit', 'test/sim')
+{
+	my @objects = map { "build/plain/$_.o" } qw(changes etcd_json);
+	is_deeply(stale($dir, 'src/protocol/changes.h', @objects), ['build/plain/changes.o'], "$dir: so there");
+}
+
 # compat.h as the preprocessor sees it, for a release of PostgreSQL.
 my $compat = slurp_file("$top/src/base/compat.h") =~ s/^#include .*//mgr;
 my $dir    = PostgreSQL::Test::Utils::tempdir('build');

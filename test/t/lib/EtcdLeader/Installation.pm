@@ -17,9 +17,9 @@ my $top = dirname(__FILE__) . '/../../../..';
 sub new
 {
 	my ($class, $dir) = @_;
-	my %from = map { my $path = `pg_config --$_`; chomp $path; $_ => $path } qw(bindir sharedir pkglibdir);
+	my %from = map { my $path = `pg_config --$_`; chomp $path; $_ => $path } qw(bindir sharedir pkglibdir includedir-server);
 	my $root = $from{bindir};
-	$root = dirname($root) while grep { index($_, "$root/") != 0 } @from{qw(sharedir pkglibdir)};
+	$root = dirname($root) while grep { index($_, "$root/") != 0 } values %from;
 	my $self = bless { map { $_ => $dir . substr($from{$_}, length $root) } keys %from }, $class;
 
 	make_path(@$self{qw(bindir pkglibdir)}, "$self->{sharedir}/extension");
@@ -28,16 +28,32 @@ sub new
 		my $copy = "$self->{bindir}/" . basename($program);
 		File::Copy::cp($program, $copy) or die "cannot copy $program: $!";
 	}
-	for my $dirs ([ pkglibdir => '' ], [ sharedir => '' ], [ sharedir => '/extension' ])
-	{
-		my ($from, $to) = map { $_ . $dirs->[1] } $from{ $dirs->[0] }, $self->{ $dirs->[0] };
-		for my $file (grep { !-e "$to/" . basename($_) } glob "$from/*")
-		{
-			symlink($file, "$to/" . basename($file)) or die "cannot link $file: $!";
-		}
-	}
+	_link_files($from{pkglibdir}, $self->{pkglibdir});
+	_link_files($from{sharedir} . $_, $self->{sharedir} . $_) for '', '/extension';
 	$self->put_extension_file(basename($_), source($_)) for 'etcd_leader.control', 'sql/etcd_leader--1.0.sql';
 	return $self;
+}
+
+sub _link_files
+{
+	my ($from, $to) = @_;
+	for my $file (grep { !-e "$to/" . basename($_) } glob "$from/*")
+	{
+		symlink($file, "$to/" . basename($file)) or die "cannot link $file: $!";
+	}
+	return;
+}
+
+# For extensions that use the C API of these sources.
+sub put_headers
+{
+	my ($self) = @_;
+	my $to = $self->{'includedir-server'};
+	chomp(my $from = `pg_config --includedir-server`);
+	make_path("$to/extension/etcd_leader");
+	_link_files($from, $to);
+	write_file("$to/extension/etcd_leader/etcd_leader.h", source('include/etcd_leader.h'));
+	return;
 }
 
 # For PostgreSQL::Test::Cluster.
