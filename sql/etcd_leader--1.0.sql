@@ -107,12 +107,12 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION etcd_wait_for_leadership(interval, text) IS
 'Waits until this instance leads. Returns true then, and false after the timeout. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL means the first one. Works on a standby. ERROR 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
-CREATE PROCEDURE etcd_await_leadership(INOUT leads boolean, timeout interval DEFAULT NULL, election text DEFAULT NULL)
+CREATE PROCEDURE etcd_await_leadership(timeout interval DEFAULT NULL, election text DEFAULT NULL, INOUT leads boolean DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'etcd_await_leadership'
 LANGUAGE C;
 
-COMMENT ON PROCEDURE etcd_await_leadership(boolean, interval, text) IS
-'Waits until this instance leads. leads becomes true then, and false after the timeout; the value passed for it is ignored. Holds no snapshot while it waits, so it does not hold back VACUUM or recovery. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL means the first one. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
+COMMENT ON PROCEDURE etcd_await_leadership(interval, text, boolean) IS
+'Waits until this instance leads. leads becomes true then, and false after the timeout; the value passed for it is ignored, and PL/pgSQL needs a variable there: leads => variable. Holds no snapshot while it waits, so it does not hold back VACUUM or recovery. timeout: NULL means none, 0 or less does not wait. election: a name in etcd_leader.elections; NULL means the first one. ERROR 25001: in a transaction block, in a function, or in a transaction that has written or keeps a snapshot; 57014: cancelled; 42704: no such election; 55000: the library was not preloaded.';
 
 CREATE PROCEDURE etcd_await_event(INOUT newest bigint, timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'etcd_await_event'

@@ -107,11 +107,19 @@ SELECT etcd_wait_for_leadership(timeout => '20 ms');
 SELECT * FROM etcd_wait_for_event(timeout => '20 ms');
 SELECT * FROM etcd_wait_for_event(0, '-1 month');
 SELECT * FROM etcd_wait_for_event(after => 1000, timeout => '0');
-CALL etcd_await_leadership(NULL, '0');
-CALL etcd_await_leadership(true, timeout => '20 ms', election => 'beta gamma');
-CALL etcd_await_leadership(NULL, '0', 'gamma');
+CALL etcd_await_leadership('0');
+CALL etcd_await_leadership(timeout => '20 ms', election => 'beta gamma');
+CALL etcd_await_leadership('0', leads => true);
+CALL etcd_await_leadership('0', 'gamma');
+DO $$
+DECLARE
+  l boolean;
+BEGIN
+  CALL etcd_await_leadership('0', leads => l);
+  RAISE NOTICE 'leads: %', l;
+END $$;
 BEGIN;
-CALL etcd_await_leadership(NULL, '0');
+CALL etcd_await_leadership('0');
 ROLLBACK;
 BEGIN;
 CALL etcd_await_event(NULL, '0');
@@ -128,7 +136,7 @@ SET statement_timeout = '50 ms';
 SELECT etcd_wait_for_leadership();
 SELECT etcd_wait_for_leadership('290000 years 3 days');
 SELECT * FROM etcd_wait_for_event();
-CALL etcd_await_leadership(NULL);
+CALL etcd_await_leadership();
 CALL etcd_await_event(NULL);
 RESET statement_timeout;
 

@@ -212,13 +212,13 @@ release_snapshots(FunctionCallInfo fcinfo, const char *call)
 }
 
 /*
- * etcd_await_leadership(INOUT leads boolean, timeout interval, election text)
+ * etcd_await_leadership(timeout interval, election text, INOUT leads boolean)
  */
 Datum
 etcd_await_leadership(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 2);
-	int64		until_us = functions_timeout_argument(fcinfo, 1);
+	int			index = functions_election_argument(fcinfo, 1);
+	int64		until_us = functions_timeout_argument(fcinfo, 0);
 	TupleDesc	desc = result_row(fcinfo);
 
 	release_snapshots(fcinfo, "CALL etcd_await_leadership");

@@ -147,6 +147,9 @@ $etcd->kill(0);
 $pg2->start;
 poll_ok(10, sub { my $s = $pg2->status; $s && $s->{last_error} }, 'started without etcd: the status has the error');
 is($pg2->is_leader, 0, 'nobody leads without etcd');
+is($pg2->status->{state}, 'joining', 'it wants to enter the queue');
+my ($sqlstate) = $pg2->failure('SELECT etcd_campaign()');
+is($sqlstate, '08006', 'etcd_campaign() does not say that it is there already');
 $etcd->start(0);
 poll_ok(10, sub { my $l = $pg2->current_leader; defined $l }, 'etcd is there: somebody leads');
 

@@ -90,7 +90,7 @@ my $mark_before = $standby->last_event;
 $primary->value('CREATE TABLE promoted (token bigint)');
 $primary->wait_for_catchup($standby);
 my $waiting = $standby->connect_db;
-start_statement($waiting, q{DO $$ DECLARE l boolean; BEGIN CALL etcd_await_leadership(l); COMMIT; INSERT INTO promoted VALUES (etcd_require_leader()); END $$});
+start_statement($waiting, q{DO $$ DECLARE l boolean; BEGIN CALL etcd_await_leadership(leads => l); COMMIT; INSERT INTO promoted VALUES (etcd_require_leader()); END $$});
 waits_in($standby, $waiting, qr/^Extension/);
 $standby->value('SELECT pg_promote(wait => false)');
 my $promoted;

@@ -22,8 +22,8 @@ my $primary = EtcdLeader::Instance->create('primary', etcd => $etcd, init => { a
 	conf => "autovacuum = off\n");
 $primary->value('CREATE TABLE busy AS SELECT generate_series(1, 1000) AS i');
 $primary->value('CREATE TABLE dead (i int)');
-$primary->value('CREATE PROCEDURE waits(INOUT seen boolean) LANGUAGE plpgsql AS $$ BEGIN CALL etcd_await_leadership(seen); END $$');
-$primary->value('CREATE FUNCTION calls() RETURNS boolean LANGUAGE plpgsql AS $$ DECLARE l boolean; BEGIN CALL etcd_await_leadership(l); RETURN l; END $$');
+$primary->value('CREATE PROCEDURE waits(INOUT seen boolean) LANGUAGE plpgsql AS $$ BEGIN CALL etcd_await_leadership(leads => seen); END $$');
+$primary->value('CREATE FUNCTION calls() RETURNS boolean LANGUAGE plpgsql AS $$ DECLARE l boolean; BEGIN CALL etcd_await_leadership(leads => l); RETURN l; END $$');
 $primary->wait_until_leader;
 my $standby = EtcdLeader::Instance->create_standby('standby', $primary);
 $standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 1s\nhot_standby_feedback = off\n");
@@ -68,11 +68,11 @@ sub returned
 
 # ---- on the standby, for a minute --------------------------------------------
 my %waiting = (
-	'etcd_await_leadership'           => start_waiting($standby, 'CALL etcd_await_leadership(NULL)'),
-	'etcd_await_leadership, prepared' => start_waiting($standby, 'CALL etcd_await_leadership(NULL, ?::interval, ?::text)', '1 hour', 'postgres'),
+	'etcd_await_leadership'           => start_waiting($standby, 'CALL etcd_await_leadership()'),
+	'etcd_await_leadership, prepared' => start_waiting($standby, 'CALL etcd_await_leadership(?::interval, ?::text)', '1 hour', 'postgres'),
 	'etcd_await_event'                => start_waiting($standby, 'CALL etcd_await_event(NULL)'),
 	'etcd_await_event, prepared'      => start_waiting($standby, 'CALL etcd_await_event(?::bigint, ?::interval)', $standby->last_event, '1 hour'),
-	'etcd_await_leadership in DO'     => start_waiting($standby, 'DO $$ DECLARE l boolean; BEGIN CALL etcd_await_leadership(l); END $$'),
+	'etcd_await_leadership in DO'     => start_waiting($standby, 'DO $$ DECLARE l boolean; BEGIN CALL etcd_await_leadership(leads => l); END $$'),
 	'etcd_await_leadership in a procedure' => start_waiting($standby, 'CALL waits(NULL)'));
 my %function = map { $_ => start_waiting($standby, "SELECT $_") } 'etcd_wait_for_leadership()', 'count(*) FROM etcd_wait_for_event()';
 like(held($standby, $function{$_}{private_pid}), qr/^\d+ -$/, "standby: $_ holds a snapshot") for sort keys %function;
@@ -96,16 +96,16 @@ like(outcome($function{$_}, 20), qr/^40001 .*conflict with recovery/, "standby: 
 
 # ---- on the primary ----------------------------------------------------------
 my $dbh  = $primary->connect_db;
-my $call = 'CALL etcd_await_leadership(NULL)';
+my $call = 'CALL etcd_await_leadership()';
 
 is(scalar $primary->value($call), 1, 'who leads need not wait');
-is($primary->value('CALL etcd_await_leadership(false, NULL, ?)', 'postgres'), 1, 'what is passed for leads means nothing');
+is($primary->value('CALL etcd_await_leadership(NULL, ?, false)', 'postgres'), 1, 'what is passed for leads means nothing');
 is($primary->value('SELECT etcd_resign(rejoin => false)'), 1, 'it does not lead any more');
 for my $timeout ([ '0', 0 ], [ '300 ms', 0.3 ], [ '-1 day', 0 ])
 {
 	my ($interval, $seconds) = @$timeout;
 	my $start = now();
-	is($primary->value('CALL etcd_await_leadership(NULL, ?)', $interval), 0, "false after $interval");
+	is($primary->value('CALL etcd_await_leadership(?)', $interval), 0, "false after $interval");
 	my $took = now() - $start;
 	ok($took >= $seconds && $took < $seconds + 1, "not before and not long after $interval") or diag($took);
 }
@@ -125,8 +125,8 @@ $psql->pump until $psql_out =~ /^(\d+)\n/;
 my $psql_pid = $1;
 my %here = (
 	'simple protocol'   => start_waiting($primary, $call),
-	'extended protocol' => start_waiting($primary, 'CALL etcd_await_leadership(NULL, ?::interval)', '1 hour'),
-	'in DO'             => start_waiting($primary, q{DO $$ DECLARE l boolean; BEGIN INSERT INTO busy VALUES (0); COMMIT; CALL etcd_await_leadership(l);
+	'extended protocol' => start_waiting($primary, 'CALL etcd_await_leadership(?::interval)', '1 hour'),
+	'in DO'             => start_waiting($primary, q{DO $$ DECLARE l boolean; BEGIN INSERT INTO busy VALUES (0); COMMIT; CALL etcd_await_leadership(leads => l);
 		IF NOT l OR NOT etcd_is_leader() OR NOT EXISTS (SELECT FROM busy) THEN RAISE 'no'; END IF; END $$}),
 	'in a procedure'    => start_waiting($primary, 'CALL waits(NULL)'));
 poll_is(10, sub { held($primary, $psql_pid) }, '- -', 'psql holds no snapshot');
@@ -161,10 +161,10 @@ my @blocks = (
 	[ 'a transaction block, event', sub { $dbh->do('BEGIN'); $dbh->do('CALL etcd_await_event(NULL)') }, qr/CALL etcd_await_event cannot run inside/ ],
 	[ 'several statements at once', "SELECT 1; $call", qr/inside a transaction block/ ],
 	[ 'a function', 'SELECT calls()', qr/function/ ],
-	[ 'an exception block', 'DO $$ DECLARE l boolean; BEGIN BEGIN CALL etcd_await_leadership(l); EXCEPTION WHEN division_by_zero THEN NULL; END; END $$',
+	[ 'an exception block', 'DO $$ DECLARE l boolean; BEGIN BEGIN CALL etcd_await_leadership(leads => l); EXCEPTION WHEN division_by_zero THEN NULL; END; END $$',
 		qr/subtransaction|atomic|function/ ],
-	[ 'a transaction that has written', 'DO $$ DECLARE l boolean; BEGIN INSERT INTO dead VALUES (2); CALL etcd_await_leadership(l); END $$', qr/has written\n.*HINT:  COMMIT/s ],
-	[ 'a loop over a query', 'DO $$ DECLARE l boolean; r record; BEGIN FOR r IN SELECT * FROM busy LOOP CALL etcd_await_leadership(l); END LOOP; END $$',
+	[ 'a transaction that has written', 'DO $$ DECLARE l boolean; BEGIN INSERT INTO dead VALUES (2); CALL etcd_await_leadership(leads => l); END $$', qr/has written\n.*HINT:  COMMIT/s ],
+	[ 'a loop over a query', 'DO $$ DECLARE l boolean; r record; BEGIN FOR r IN SELECT * FROM busy LOOP CALL etcd_await_leadership(leads => l); END LOOP; END $$',
 		qr/keeps a snapshot\n.*HINT:  COMMIT/s ],
 	[ 'repeatable read', sub { $dbh->do(q{SET default_transaction_isolation = 'repeatable read'}); $dbh->do($call) }, qr/keeps a snapshot/ ]);
 for my $block (@blocks)
@@ -207,7 +207,7 @@ sub pipeline
 	$send->('S', '');
 	return $read->();
 }
-my $short = q{CALL etcd_await_leadership(NULL, '100 ms')};
+my $short = q{CALL etcd_await_leadership(timeout => '100 ms')};
 is(pipeline('SELECT 1', $short), '1 25001', 'a pipeline: not after another statement');
 is(pipeline($short, 'SELECT 1'), 'f 1', 'a pipeline: before another one');
 

@@ -389,7 +389,7 @@ sub run_reader
 sub run_waiter
 {
 	my ($history, $node, $how) = @_;
-	my $call = $how eq 'function' ? 'SELECT etcd_wait_for_leadership(?, ?)' : 'CALL etcd_await_leadership(NULL, ?, ?)';
+	my $call = $how eq 'function' ? 'SELECT etcd_wait_for_leadership(?, ?)' : 'CALL etcd_await_leadership(?, ?)';
 	my $asked;
 	with_connection($node, sub {
 			my ($dbh) = @_;
