@@ -15,9 +15,10 @@
  * did send stays.
  *
  * It is set at the end of a transaction, for the next one.  The first one of a
- * session is PostgreSQL's own.  It ends when the options of the connection and
- * the settings of role and database have been applied, and before the client
- * is told the values.  A subtransaction changes nothing.
+ * session is PostgreSQL's own, in InitPostgres().  It ends when the options of
+ * the connection and the settings of role and database have been applied, and
+ * before the client is told the values.  (ClientAuthentication_hook comes too
+ * early to see these options.)
  *
  *-------------------------------------------------------------------------
  */
@@ -52,9 +53,10 @@ static bool is_read_only = false;
 static bool otherwise;
 
 /*
- * Does the default of this session follow the leadership?  Only a client's
- * does that has not chosen it with the connection, and is no superuser: these
- * repair servers, too, that do not lead.  Needs a transaction.
+ * Does the default of this session follow the leadership?  Only that of a
+ * client does, if the client has not sent it with the connection.  Superusers,
+ * such as Patroni and administrators, also work on instances that do not lead.
+ * Needs a transaction.
  */
 static bool
 is_concerned(void)

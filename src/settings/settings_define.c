@@ -555,7 +555,7 @@ static const StringSetting string_settings[] = {
 		"Sets the election that this instance must lead for a transaction that writes to commit.",
 		"If empty, there is no such requirement. To be set for roles and databases."},
 	{"etcd_leader.read_only_unless_leader", &settings_read_only_unless_leader, "", PGC_SIGHUP, 0, check_name, NULL,
-		"Sets the election that this instance must lead for sessions not to be read-only by default.",
+		"Sets the election that this instance must lead, or else sessions are read-only by default.",
 		"If empty, there is no such requirement. Drivers with a list of hosts find the leader by it."},
 	{"etcd_leader.http_listen", &settings_http_listen, "", PGC_SIGHUP, GUC_LIST_INPUT, check_listen, NULL,
 		"Sets the addresses at which status and metrics are served by HTTP.",
