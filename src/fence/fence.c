@@ -175,7 +175,8 @@ init_requirement(Requirement *requirement, const char *election)
 	int64		token = held ? held->token : 0;
 
 	requirement_name(requirement, election);
-	if (!XactReadOnly)
+	/* before the look at the leadership, or a drain may not see this transaction */
+	if (!XactReadOnly || requirement != &setting_requirement)
 		fenced_show(fenced_shown() | requirement_bit(requirement));
 	requirement->token = held ? token : shared_state_token(requirement->slot, requirement->layout);
 }
@@ -233,6 +234,17 @@ lost_requirement(void)
 }
 
 /*
+ * Was the transaction READ ONLY when the demand of the setting was remembered?
+ * Then it has looked at the leadership without showing that it is fenced.
+ */
+static bool
+has_become_writable(void)
+{
+	return setting_requirement.token != 0 && !XactReadOnly && !has_written() &&
+		(fenced_shown() & requirement_bit(&setting_requirement)) == 0;
+}
+
+/*
  * Remembers what etcd_leader.require_leadership demands of this transaction,
  * when it is called first.  Functions with a SET clause can change the setting
  * within the transaction.
@@ -244,14 +256,14 @@ record_setting(void)
 	if (!is_role_fenced())
 		return;
 	pg_compiler_barrier();
-	if (!setting_recorded || (setting_continued && !has_written()) ||
+	if (!setting_recorded || (setting_continued && !has_written()) || has_become_writable() ||
 		strcmp(setting_requirement.election, settings_require_leadership) != 0)
 		init_requirement(&setting_requirement, settings_require_leadership);
 	setting_recorded = true;
 	setting_continued = false;
 	pg_compiler_barrier();
 	setting_in_force = true;
-	fenced_show(waited_for());	/* it may be READ WRITE by now */
+	fenced_show(waited_for());
 }
 
 /* ---- what this transaction sees -------------------------------------------- */
@@ -424,7 +436,7 @@ fence_require(int election_index)
 	requirement->token = token;
 	pg_compiler_barrier();
 	nrequirements++;
-	fenced_show(waited_for());	/* also if it is READ ONLY so far */
+	fenced_show(waited_for());
 	return token;
 }
 
