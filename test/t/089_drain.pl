@@ -145,6 +145,18 @@ cmp_ok(now() - $began, '<', 2, 'in time');
 ok(!eval { $open->commit; 1 }, 'the transaction that was left is refused');
 is($open->state, '25006', 'as without a drain');
 
+# a transaction that does not commit is waited for no longer than one that does
+for my $how ('ROLLBACK', 'pg_terminate_backend')
+{
+	look();
+	$open   = fenced_session($old);
+	$resign = begin_drain($old, q{SELECT etcd_resign('postgres', drain => '20 s')});
+	$ended  = now();
+	$how eq 'ROLLBACK' ? $open->rollback : $old->value('SELECT pg_terminate_backend(?)', $open->{pg_pid});
+	is(EtcdLeader::Session::outcome($resign), 'done', "$how: it hands over");
+	cmp_ok(now() - $ended, '<', 1, "$how: at once");
+}
+
 # cancelled: the instance leads on
 look();
 $token = $old->token;
@@ -280,11 +292,12 @@ cmp_ok(now() - $began, '<', 2, 'is not waited for');
 # a statement that goes on in other transactions
 look();
 my $vacuum = as_fenced($old);
-$old->dbh->do('ALTER TABLE t OWNER TO fenced');
+$old->dbh->do($_) for 'ALTER TABLE t OWNER TO fenced', 'CREATE TABLE t2 AS SELECT 1 AS a', 'ALTER TABLE t2 OWNER TO fenced';
 my $blocker = $old->connect_db;
 $blocker->begin_work;
 $blocker->do('LOCK TABLE t IN SHARE MODE');
-EtcdLeader::Session::start_statement($vacuum, 'VACUUM ANALYZE t');
+# each table is rewritten in a transaction of its own; the drain begins in that of the first
+EtcdLeader::Session::start_statement($vacuum, 'VACUUM FULL t, t2');
 EtcdLeader::Session::waits_in($old, $vacuum, qr/^Lock/);
 $resign = begin_drain($old, q{SELECT etcd_resign('postgres', drain => '20 s')});
 pause(0.5);
