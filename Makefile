@@ -63,6 +63,7 @@ OBJS = \
 	src/elector/elector_contact.o \
 	src/elector/elector_endpoints.o \
 	src/elector/elector_events.o \
+	src/elector/elector_trace.o \
 	src/elector/elector_settings.o \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \

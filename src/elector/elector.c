@@ -91,6 +91,7 @@ static void
 receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
 	elector_note_answer(ABOUT_ETCD, answer, timing);
+	elector_trace_answer(id, answer);
 	if (answer->outcome == ETCD_ANSWERED && id == grant_id)
 		stats_count(COUNTER_LEASES_GRANTED, 1);
 	election_ignore_endpoints(elector.core, etcd_client_foreign_endpoints(elector.client));
@@ -106,6 +107,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 		stats_count(COUNTER_KEEPALIVES, 1);
 	if (request->kind == ETCD_GRANT)
 		grant_id = id;
+	elector_trace_request(id, request);
 	etcd_client_send(elector.client, receive, id, request);
 }
 
@@ -114,6 +116,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
 	if (nwatches > 0)
 		stats_count(COUNTER_WATCH_RESTARTS, 1);
+	elector_trace_watches(watches, nwatches);
 	etcd_client_watch(elector.client, ELECTIONS_STREAM, watches, nwatches);
 }
 
@@ -129,6 +132,7 @@ static void
 port_publish(void *ctx, int slot, const ElectionView *view)
 {
 	shared_state_publish(slot, view);
+	elector_trace_state(slot, view);
 	if (view->problem[0] != '\0' && elector_is_news(view->problem))
 		ereport(WARNING,
 				(errmsg_internal("election \"%s\": %s", view->name, view->problem)));
@@ -182,6 +186,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 	}
 	if (frame->canceled && !frame->lost_token)
 		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", LOG);
+	elector_trace_frame(frame);
 	election_watched(elector.core, clock_now_ns(), frame);
 }
 
@@ -301,6 +306,7 @@ begin_elector(void)
 		.reply = elector_reply,
 		.remember = port_remember,
 		.find_duplicate_name = port_find_duplicate_name,
+		.drop = elector_trace_drop,
 		.random = port_random
 	};
 

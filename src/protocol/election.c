@@ -312,6 +312,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, Facts *facts, const char *d
 {
 	int64_t		patience_ns;
 
+	core_drop(core, facts->op->id, NULL, doubt);
 	core->port.change_endpoint(core->port.ctx, facts->endpoint, doubt);
 	if (core->stale_since_ns == 0)
 		core->stale_since_ns = now_ns;
@@ -364,7 +365,10 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	const char *doubt;
 
 	if (awaited == NULL)
-		return;					/* of a history that was discarded */
+	{
+		core_drop(core, id, NULL, "it is of a history of etcd that was discarded");
+		return;
+	}
 	op = *awaited;
 	awaited->id = 0;
 	facts_take(&op, answer, &facts);
@@ -412,6 +416,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 	}
 	if (!usable)
 	{
+		core_drop(core, 0, NULL, "it ends the stream, or is of another etcd cluster");
 		/* A stream stays open after a cancellation, and would be silent. */
 		core->port.watch(core->port.ctx, NULL, 0);
 		watch_ended(core, now_ns);

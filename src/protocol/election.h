@@ -269,6 +269,12 @@ typedef struct ElectionPort
 	void		(*remember) (void *ctx, const ElectionMemory *memory);
 	/* the candidate of that key has had the value of this instance for some time */
 	void		(*find_duplicate_name) (void *ctx, const char *election, const char *key);
+	/*
+	 * For the log: the answer to that request is not used, or only in part; 0:
+	 * a frame of the watch.  election: it concerns that one alone, or NULL.
+	 * NULL: nobody wants to know.
+	 */
+	void		(*drop) (void *ctx, uint64_t id, const char *election, const char *why);
 	uint64_t	(*random) (void *ctx);
 	void	   *ctx;
 } ElectionPort;

@@ -178,6 +178,9 @@ extern bool core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t sl
  * now.
  */
 extern Election *core_find_election(ElectionCore *core, const Op *op);
+
+/* For the log: that answer is not used; see ElectionPort.drop. */
+extern void core_drop(const ElectionCore *core, uint64_t id, const Election *e, const char *why);
 extern void core_send_txn(ElectionCore *core, const Op *op,
 						  const EtcdCompare *compares, int ncompares,
 						  const EtcdOp *success, int nsuccess,

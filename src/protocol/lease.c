@@ -199,7 +199,10 @@ receive_grant(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 	/* one that is being revoked is of no use, whatever was granted */
 	if (op->lease != core->fresh.id || core->fresh.granted || core->revoking)
+	{
+		core_drop(core, op->id, NULL, "that lease is not wanted any more");
 		return;
+	}
 	if (facts->kind == FACTS_ANSWER && (is_grant || facts->ttl_s > 0))
 		finish_grant(core, facts->ttl_s);
 	else if (is_grant && facts->lease_exists && core->fresh.tries > 1)
@@ -516,7 +519,10 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	Renewal		renewal = facts->op->renewal;
 
 	if (!lease_is_current(core, &renewal))
+	{
+		core_drop(core, facts->op->id, NULL, "the renewal is of another lease, or a newer one has ended");
 		return;
+	}
 	if (facts->kind == FACTS_ANSWER ? facts->ttl_s <= 0 : facts->lease_not_found)
 	{
 		/*
@@ -555,11 +561,16 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 		 * is not newer than the last one that was seen, one of the answers
 		 * came from a member that lags behind: renewal again soon.
 		 */
+		core_drop(core, read->op->id, NULL, "it renews nothing: its term is not that of the lease");
 		fail_renewal(core, now_ns, renewal);
 		return;
 	}
 	if (!lease_is_good(core, now_ns))
-		return;					/* a renewal never revives a lapsed lease */
+	{
+		/* a renewal never revives a lapsed lease */
+		core_drop(core, read->op->id, NULL, "it renews nothing: the lease has lapsed");
+		return;
+	}
 	core->renewal_failures = 0;
 	if (until_ns > core->lease.until_ns)
 		core->lease.until_ns = until_ns;

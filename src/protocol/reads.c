@@ -343,7 +343,12 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	bool		own_stands = false;
 
 	if (facts->revision < e->position.seen_revision || facts->op->epochs[slot] != e->epoch)
-		return false;			/* answered out of order, or void (EPOCH) */
+	{
+		/* answered out of order, or void (EPOCH) */
+		core_drop(core, facts->op->id, e, facts->op->epochs[slot] != e->epoch ?
+				  "what it asked for has changed since it was sent" : "a newer state is known");
+		return false;
+	}
 
 	/*
 	 * A read of keys that are not the places any more does not show whether

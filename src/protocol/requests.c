@@ -113,10 +113,20 @@ core_find_election(ElectionCore *core, const Op *op)
 {
 	for_each_election(core, e)
 	{
-		if (op->slots & slot_bit(core, e))
-			return e->generation == op->generation ? e : NULL;
+		if ((op->slots & slot_bit(core, e)) == 0)
+			continue;
+		if (e->generation == op->generation)
+			return e;
+		core_drop(core, op->id, NULL, "its election is not in the settings any more");
 	}
 	return NULL;
+}
+
+void
+core_drop(const ElectionCore *core, uint64_t id, const Election *e, const char *why)
+{
+	if (core->port.drop)
+		core->port.drop(core->port.ctx, id, e ? e->name : NULL, why);
 }
 
 bool

@@ -325,8 +325,13 @@ take_answer(ElectionCore *core, const Op *op)
 {
 	Election   *e = core_find_election(core, op);
 
-	if (e == NULL || e->transfer.op_id != op->id)
+	if (e == NULL)
 		return NULL;
+	if (e->transfer.op_id != op->id)
+	{
+		core_drop(core, op->id, e, "nobody waits for that transfer any more");
+		return NULL;
+	}
 	e->transfer.op_id = 0;
 	return e;
 }

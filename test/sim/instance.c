@@ -250,6 +250,14 @@ port_find_duplicate_name(void *ctx, const char *election, const char *key)
 	trace(in->name, "finds a duplicate name in %s: %s", election, key);
 }
 
+static void
+port_drop(void *ctx, uint64_t id, const char *election, const char *why)
+{
+	Instance   *in = ctx;
+
+	trace(in->name, "drops %s %" PRIu64 " (%s): %s", id == 0 ? "frame" : "answer", id, election ? election : "all", why);
+}
+
 static uint64_t
 port_random(void *ctx)
 {
@@ -404,7 +412,7 @@ instance_start(Instance *in)
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
 		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
-		.random = port_random, .ctx = in
+		.drop = port_drop, .random = port_random, .ctx = in
 	};
 
 	trace(in->name, "starts%s", in->remembers ? ", and remembers" : "");

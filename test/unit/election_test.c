@@ -219,6 +219,15 @@ port_find_duplicate_name(void *ctx, const char *election, const char *key)
 	note("%s: duplicate name in %s: %s", in->config.node_name, election, key);
 }
 
+static void
+port_drop(void *ctx, uint64_t id, const char *election, const char *why)
+{
+	Instance   *in = ctx;
+
+	note("%s drops %s%s%s: %s", in->config.node_name, id == 0 ? "a frame" : "an answer",
+		 election ? " for " : "", election ? election : "", why);
+}
+
 static uint64_t
 port_random(void *ctx)
 {
@@ -492,7 +501,7 @@ new_core(Instance *in)
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
 		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
-		.random = port_random, .ctx = in
+		.drop = port_drop, .random = port_random, .ctx = in
 	};
 	ElectionCore *core = election_create(&port, 4);
 
@@ -2487,6 +2496,7 @@ test_history(void **state)
 	etcd.term = 1;
 	run_for(4 * TTL_S * SECOND);
 	assert_true(find_note(from, "a: unelected - ") >= 0);
+	assert_true(find_note(from, "a drops an answer: the member is behind its cluster") >= 0);
 	assert_false(leads(a));
 	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
 	etcd.revision = token + 1;
@@ -2540,7 +2550,7 @@ crash(Instance *in)
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
 		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
-		.random = port_random, .ctx = in
+		.drop = port_drop, .random = port_random, .ctx = in
 	};
 
 	election_free(in->core);

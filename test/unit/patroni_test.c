@@ -344,7 +344,7 @@ set_up(void **state)
 {
 	static const ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce,
-		port_reply, port_remember, port_find_duplicate_name, port_random, NULL
+		port_reply, port_remember, port_find_duplicate_name, NULL, port_random, NULL
 	};
 
 	(void) state;
