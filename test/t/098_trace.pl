@@ -95,7 +95,7 @@ is(scalar(grep { /^DEBUG/ } @logged), 0, 'and nothing else') or diag(join "\n", 
 my $other = EtcdLeader::Etcd->new;
 $offset = $pg1->log_size;
 $pg1->configure(endpoints => $other->endpoints);
-poll_ok(20, sub { grep { /^DEBUG:  answer \d+ dropped: the endpoint belongs to another etcd cluster$/ } lines($pg1, $offset) },
+poll_ok(20, sub { grep { /^DEBUG:  answer \d+ dropped: it is of another cluster than the one/ } lines($pg1, $offset) },
 	'an answer that is dropped is logged with the reason');
 
 done_testing();
