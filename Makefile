@@ -96,7 +96,11 @@ OBJS = \
 	src/session/get.o \
 	src/session/api.o \
 	src/session/read_only.o \
-	src/elector/http_launcher.o
+	src/elector/http_launcher.o \
+	src/check/check.o \
+	src/check/check_etcd.o \
+	src/check/check_host.o \
+	src/check/check_rows.o
 HEADERS_etcd_leader = include/etcd_leader.h
 
 # A library of its own, for the HTTP worker alone.
@@ -116,7 +120,7 @@ HTTP_OBJS = \
 # Packages for several PostgreSQL are built in a directory for each, with VPATH.
 SOURCES := $(or $(VPATH),.)
 ifdef VPATH
-$(shell mkdir -p http $(addprefix src/,base etcd protocol shared settings elector notifier fence hooks session))
+$(shell mkdir -p http $(addprefix src/,base etcd protocol shared settings elector notifier fence hooks session check))
 endif
 
 # The library knows its version, so that a script can ask for it.

@@ -422,6 +422,89 @@ COMMENT ON COLUMN etcd_leader_hooks_file.error IS 'why the last reload has kept 
 COMMENT ON COLUMN etcd_leader_hooks_file.error_at IS 'when that was';
 
 --
+-- The set-up: asks etcd
+--
+
+CREATE FUNCTION etcd_leader_check_server(timeout interval DEFAULT '5 s')
+RETURNS TABLE (item text, subject text, status text, detail text, hint text)
+AS 'MODULE_PATHNAME', 'etcd_leader_check_server'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION etcd_leader_check_server(interval) IS
+'Returns the rows of etcd_leader_check() that SQL cannot find out. timeout: as there. ERROR 53000: too few file descriptors; 57014: cancelled; 55000: the library was not preloaded.';
+
+CREATE FUNCTION etcd_leader_check(timeout interval DEFAULT '5 s')
+RETURNS TABLE (item text, subject text, status text, detail text, hint text)
+LANGUAGE SQL VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+	SELECT * FROM etcd_leader_check_server(timeout)
+	UNION ALL
+	SELECT 'preload', NULL,
+		CASE WHEN first THEN 'ok' ELSE 'warning' END,
+		'shared_preload_libraries is ' || libraries,
+		CASE WHEN NOT first THEN 'Put etcd_leader first: libraries before it do things at commit after its last check.' END
+	FROM (SELECT setting AS libraries, setting ~ '^[\s"]*([^,]*/)?etcd_leader(\.so)?[\s"]*(,|$)' AS first
+		FROM pg_settings WHERE name = 'shared_preload_libraries') AS l
+	UNION ALL
+	SELECT 'sql version', NULL,
+		CASE WHEN extversion = version THEN 'ok' ELSE 'warning' END,
+		'library ' || version || ', SQL objects ' || extversion,
+		CASE WHEN extversion <> version THEN 'If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server.' END
+	FROM pg_extension, etcd_leader_stats()
+	WHERE extname = 'etcd_leader'
+	UNION ALL
+	SELECT 'elector', NULL,
+		CASE WHEN NOT bool_or(state = 'elector not running') AND count(*) > 0 AND bool_and(connected) AND min(last_error) IS NULL THEN 'ok'
+			WHEN count(*) = 0 OR bool_or(state = 'elector not running') OR NOT bool_and(connected) THEN 'error' ELSE 'warning' END,
+		CASE WHEN count(*) = 0 THEN 'etcd_leader.elections is empty, so this instance takes part in no election'
+			WHEN bool_or(state = 'elector not running') THEN 'the elector is not running'
+			WHEN min(last_error) IS NOT NULL THEN min(last_error)
+			WHEN NOT bool_and(connected) THEN 'no contact with etcd' ELSE 'connected to etcd' END,
+		CASE WHEN count(*) = 0 THEN 'Set etcd_leader.elections to the name of the cluster, the same on all of its instances.'
+			WHEN bool_or(state = 'elector not running') THEN 'See the server log.' END
+	FROM etcd_leader_status()
+	UNION ALL
+	SELECT 'node_name', node_name,
+		CASE WHEN duplicate THEN 'error' WHEN common THEN 'warning' ELSE 'ok' END,
+		CASE WHEN duplicate THEN last_error WHEN common THEN 'other instances are likely to have this name, too' ELSE 'no other candidate is known to have this name' END,
+		CASE WHEN duplicate OR common THEN 'Set etcd_leader.node_name to a name that no other instance has.' END
+	FROM (SELECT DISTINCT node_name, last_error, coalesce(last_error ~ ' is also named ', false) AS duplicate,
+			node_name ~ '^([0-9]+/main|(localhost|localhost\.localdomain):[0-9]+|main|postgres|postgresql)$' AS common
+		FROM etcd_leader_status()) AS n
+	UNION ALL
+	SELECT 'hooks file', path,
+		CASE WHEN error IS NULL THEN 'ok' ELSE 'error' END,
+		coalesce(error, hooks || ' hooks'),
+		CASE WHEN error IS NOT NULL THEN 'Correct the file, and reload the configuration.' END
+	FROM etcd_leader_hooks_file()
+	WHERE path IS NOT NULL OR error IS NOT NULL
+	UNION ALL
+	SELECT 'require_leadership',
+		concat_ws(' in ', CASE WHEN setrole <> 0 THEN 'role ' || coalesce(rolname, setrole::text) END,
+			CASE WHEN setdatabase <> 0 THEN 'database ' || coalesce(datname, setdatabase::text) END),
+		CASE WHEN known THEN 'ok' ELSE 'error' END,
+		CASE WHEN known THEN 'election "' || election || '"'
+			ELSE 'election "' || election || '" is not in etcd_leader.elections, so every write fails' END,
+		CASE WHEN NOT known THEN 'Correct the setting by ALTER ROLE or ALTER DATABASE, or add the election to etcd_leader.elections.' END
+	FROM (SELECT setrole, setdatabase, election,
+			EXISTS (SELECT FROM etcd_leader_status() AS s WHERE s.election = r.election) AS known
+		FROM (SELECT setrole, setdatabase, substr(config, length('etcd_leader.require_leadership=') + 1) AS election
+			FROM pg_db_role_setting, unnest(setconfig) AS config
+			WHERE config ~ '^etcd_leader\.require_leadership=.') AS r) AS e
+		LEFT JOIN pg_roles ON pg_roles.oid = setrole
+		LEFT JOIN pg_database ON pg_database.oid = setdatabase
+	UNION ALL
+	SELECT 'workers', 'notifiers',
+		CASE WHEN notifiers_running < notifiers_expected THEN 'warning' ELSE 'ok' END,
+		notifiers_running || ' of ' || notifiers_expected || ' notifiers run',
+		CASE WHEN notifiers_running < notifiers_expected THEN 'See the server log, and increase max_worker_processes if it is too small.' END
+	FROM etcd_leader_stats();
+END;
+
+COMMENT ON FUNCTION etcd_leader_check(interval) IS
+'Checks the set-up and returns a row for each check; asks etcd by connections of its own, and waits for that. timeout: for so long at most; NULL means without limit. item: what was checked; subject: of which endpoint, election, file and so on; status: ok, warning, error or unknown; detail: what was found; hint: what to do. ERROR 53000: too few file descriptors; 57014: cancelled; 55000: the library was not preloaded.';
+
+--
 -- PUBLIC may call the functions that only read
 --
 
@@ -435,3 +518,14 @@ REVOKE ALL ON FUNCTION etcd_get(text, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_hooks() FROM PUBLIC;
 REVOKE ALL ON FUNCTION etcd_leader_hooks_file() FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_leader_check_server(interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION etcd_leader_check(interval) FROM PUBLIC;
+
+--
+-- Who watches the server may ask
+--
+
+GRANT EXECUTE ON FUNCTION etcd_candidates(text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION etcd_leader_hooks_file() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION etcd_leader_check_server(interval) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION etcd_leader_check(interval) TO pg_monitor;

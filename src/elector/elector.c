@@ -294,7 +294,6 @@ begin_elector(void)
 		.watched = client_watched,
 		.watch_ended = client_watch_ended,
 		.noticed = client_noticed,
-		.version_told = elector_learn_version,
 		.endpoints_changed = client_endpoints_changed
 	};
 	static const ElectionPort port = {

@@ -143,12 +143,10 @@ extern void elector_configure_core(void);
 extern void elector_warn_of_members(void);
 
 /*
- * Asks each endpoint for its version of etcd, if an election follows Patroni;
- * and handles an answer: EtcdClientCallbacks.version_told.  A version that is too old causes a WARNING, once
- * after each reload.
+ * Asks each endpoint for its version of etcd, if an election follows Patroni.
+ * One that is too old causes a WARNING, once after each reload.
  */
 extern void elector_ask_versions(void);
-extern void elector_learn_version(void *ctx, int endpoint, const char *version);
 
 /*
  * The lease in use may have another TTL than the settings, until its keys are

@@ -66,18 +66,11 @@ check_file_access(const char *setting, const char *file)
 	return false;
 }
 
-/* The key may be in the file of the certificate. */
-static const char *
-key_file(void)
-{
-	return settings_ssl_key_file[0] != '\0' ? settings_ssl_key_file : settings_ssl_cert_file;
-}
-
 /* May the private key be used?  Not if others can read it. */
 static bool
 check_key_file(void)
 {
-	const char *file = key_file();
+	const char *file = settings_key_file();
 	const char *fault;
 	struct stat key;
 
@@ -89,18 +82,6 @@ check_key_file(void)
 	if (fault != NULL)
 		elector_note_formatted_error(ABOUT_SETTINGS, WARNING, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, fault);
 	return fault == NULL;
-}
-
-/*
- * Must endpoints from DNS be those with TLS?  DNS can be forged.  So it must
- * not decide that a password travels unencrypted, nor that TLS is not used
- * although files for it are set.
- */
-static bool
-requires_tls(void)
-{
-	return settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
-		settings_username[0] != '\0';
 }
 
 /* The records of a domain are all with TLS, or all without. */
@@ -125,7 +106,7 @@ resolve_endpoints(const char **urls, const char **server_name)
 		return nurls;
 	}
 	if (strcmp(discovered.domain, settings_discovery_srv) != 0 ||
-		(requires_tls() && !has_tls(&discovered)))
+		(settings_require_tls() && !has_tls(&discovered)))
 		return 0;
 
 	/*
@@ -162,16 +143,9 @@ configure_client(void)
 	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
 	if (settings.nendpoints == 0)
 		return;					/* those before stay in use meanwhile */
-	settings.request_timeout_ms = settings_resolve_timeout_ms(settings_request_timeout_ms, ttl_ms);
-	settings.connect_timeout_ms = settings_resolve_timeout_ms(settings_connect_timeout_ms, ttl_ms);
-	settings.ca_file = settings_ssl_ca_file;
-	settings.cert_file = has_key ? settings_ssl_cert_file : NULL;
-	settings.key_file = has_key ? key_file() : NULL;
-	settings.protocol = (EtcdProtocol) settings_protocol;
-	settings.tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
-	settings.cluster_id = settings_cluster_id;
-	settings.username = settings_username;
-	settings.password_file = settings_password_file;
+	settings_fill_client(&settings, ttl_ms);
+	if (!has_key)
+		settings.cert_file = settings.key_file = NULL;
 	etcd_client_configure(elector.client, &settings);
 	elector_note_endpoint();
 }
@@ -257,27 +231,31 @@ elector_warn_of_members(void)
 	}
 }
 
-void
-elector_ask_versions(void)
-{
-	if (settings_follow_patroni() && !told_of_old_etcd)
-		etcd_client_ask_versions(elector.client);
-}
-
-void
-elector_learn_version(void *ctx, int endpoint, const char *version)
+static void
+receive_version(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
 	char		printable[ETCD_MESSAGE_SIZE];
 
-	if (told_of_old_etcd || !election_is_etcd_old(version))
+	if (answer->outcome != ETCD_ANSWERED || answer->endpoint < 0 || told_of_old_etcd || !election_is_etcd_old(answer->version))
 		return;
 	told_of_old_etcd = true;
-	etcd_format_message(printable, "%s", version);
+	etcd_format_message(printable, "%s", answer->version);
 	ereport(WARNING,
 			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end Patroni's lease",
-					etcd_client_endpoint_url(elector.client, endpoint), printable),
+					etcd_client_endpoint_url(elector.client, answer->endpoint), printable),
 			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may revoke leases that its successor has renewed."),
 			 errhint("Update etcd to 3.4.31, 3.5.13 or later.")));
+}
+
+void
+elector_ask_versions(void)
+{
+	static const EtcdRequest request = {.kind = ETCD_STATUS};
+
+	if (!settings_follow_patroni() || told_of_old_etcd)
+		return;
+	for (int i = 0; i < etcd_client_endpoint_count(elector.client); i++)
+		etcd_client_ask(elector.client, i, receive_version, 0, &request);
 }
 
 void
@@ -316,7 +294,7 @@ elector_discover(void)
 	/*
 	 * once a domain has had records with TLS, records without TLS are ignored
 	 */
-	tls_only = requires_tls() ||
+	tls_only = settings_require_tls() ||
 		(strcmp(discovered.domain, settings_discovery_srv) == 0 && has_tls(&discovered));
 	if (discovery_due_ns <= now_ns)
 	{
@@ -356,7 +334,7 @@ elector_finish_discovery(void)
 	elector_clear_error(ABOUT_DNS);
 
 	/* it began before a setting asked for TLS */
-	if (requires_tls() && !has_tls(found))
+	if (settings_require_tls() && !has_tls(found))
 	{
 		discovery_due_ns = now_ns;
 		return;

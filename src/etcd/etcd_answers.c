@@ -52,29 +52,61 @@ receive(EtcdClient *client, const Report *report)
 	report->request->caller(callbacks->ctx, report->request->id, answer, &report->timing);
 }
 
-void
-etcd_client_send(EtcdClient *client, EtcdReceiver caller, uint64_t id, const EtcdRequest *request)
+/* Tells the caller of one that asks one endpoint. */
+static void
+receive_asked(EtcdClient *client, const Report *report)
 {
-	const char *why = "there is no endpoint";
+	report->request->caller(client->callbacks.ctx, report->request->id, &report->answer, &report->timing);
+}
 
-	if (client->nendpoints > 0)
-	{
-		Request    *made;
-
-		etcd_endpoints_identify(client);
-		made = etcd_request_send(client, ENDPOINT_IN_USE, request, receive);
-		if (made != NULL)
-		{
-			made->caller = caller;
-			made->id = id;
-			made->may_be_doubled = may_be_doubled(request);
-			return;
-		}
-		why = "out of memory";
-	}
+/* The caller is told later that its request was not sent. */
+static void
+note_unsent(EtcdClient *client, EtcdReceiver caller, uint64_t id, const char *why)
+{
 	ETCD_CLIENT_ASSERT(client->nunsent < MAX_UNSENT);
 	if (client->nunsent < MAX_UNSENT)
 		client->unsent[client->nunsent++] = (Unsent) {caller, id, why};
+}
+
+static Request *
+send_request(EtcdClient *client, int endpoint, RequestReceiver receiver, EtcdReceiver caller,
+			 uint64_t id, const EtcdRequest *request)
+{
+	Request    *made;
+
+	if (client->nendpoints == 0)
+	{
+		note_unsent(client, caller, id, "there is no endpoint");
+		return NULL;
+	}
+	etcd_endpoints_identify(client);
+	made = etcd_request_send(client, endpoint, request, receiver);
+	if (made == NULL)
+	{
+		note_unsent(client, caller, id, "out of memory");
+		return NULL;
+	}
+	made->caller = caller;
+	made->id = id;
+	return made;
+}
+
+void
+etcd_client_send(EtcdClient *client, EtcdReceiver caller, uint64_t id, const EtcdRequest *request)
+{
+	Request    *made = send_request(client, ENDPOINT_IN_USE, receive, caller, id, request);
+
+	if (made != NULL)
+		made->may_be_doubled = may_be_doubled(request);
+}
+
+void
+etcd_client_ask(EtcdClient *client, int endpoint, EtcdReceiver caller, uint64_t id, const EtcdRequest *request)
+{
+	Request    *made = send_request(client, endpoint, receive_asked, caller, id, request);
+
+	if (made != NULL)
+		made->any_cluster = true;
 }
 
 /* ---- telling --------------------------------------------------------- */

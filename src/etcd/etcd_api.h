@@ -222,6 +222,8 @@ typedef struct EtcdAnswer
 	int			nresults;
 	const char *token;			/* AUTHENTICATE */
 	const char *version;		/* STATUS: of the member, such as "3.5.13" */
+	const char **errors;		/* STATUS: what is wrong there: alarms, no leader */
+	int			nerrors;
 	EtcdMember *members;		/* LIST_MEMBERS */
 	int			nmembers;
 	void	   *memory;			/* owner of the memory that the pointers point to */

@@ -53,8 +53,6 @@ typedef struct EtcdClientCallbacks
 	 * given, or there is no password
 	 */
 	void		(*noticed) (void *ctx, const char *what, bool refused);
-	/* etcd's version at an endpoint: of etcd_client_ask_versions() */
-	void		(*version_told) (void *ctx, int endpoint, const char *version);
 	/* members were learned of, or forgotten: another number of endpoints */
 	void		(*endpoints_changed) (void *ctx);
 	void	   *ctx;
@@ -184,10 +182,12 @@ extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *w
 extern void etcd_client_change_endpoint(EtcdClient *client, int endpoint);
 
 /*
- * Asks every endpoint for the version of etcd there.  version_told() is called
- * for each that answers; that another one does not is no matter.
+ * Sends a request to that endpoint, whichever is in use, and to no other one.
+ * receive() gets the answer of a cluster that may not be used, too.  Which
+ * endpoint is in use does not change by it.
  */
-extern void etcd_client_ask_versions(EtcdClient *client);
+extern void etcd_client_ask(EtcdClient *client, int endpoint, EtcdReceiver receive, uint64_t id,
+							const EtcdRequest *request);
 
 /*
  * How many endpoints there are: those of the settings, and the learned ones.
@@ -215,6 +215,13 @@ extern void etcd_client_describe_foreign(const EtcdClient *client, int endpoint,
  * endpoints are those of another one.
  */
 extern void etcd_client_keep_cluster(EtcdClient *client, uint64_t cluster_id);
+
+/*
+ * The cluster that may be used; 0: none is known.  Is it awaited: may an
+ * endpoint that was asked still tell?
+ */
+extern uint64_t etcd_client_usable_cluster(const EtcdClient *client);
+extern bool etcd_client_awaits_cluster(const EtcdClient *client);
 
 /* Forgets what the endpoints have told of their clusters, and asks them anew. */
 extern void etcd_client_forget_clusters(EtcdClient *client);

@@ -439,9 +439,8 @@ extern void etcd_endpoints_run(EtcdClient *client);
 /* May that cluster be used? */
 extern bool etcd_cluster_is_usable(const EtcdClient *client, uint64_t cluster_id);
 
-/* Is it known which cluster may be used?  If not, is somebody asked? */
+/* Is it known which cluster may be used? */
 extern bool etcd_cluster_is_known(const EtcdClient *client);
-extern bool etcd_cluster_is_awaited(const EtcdClient *client);
 
 /*
  * The first endpoint, beginning with that one, that is not foreign; that one if
@@ -510,6 +509,7 @@ struct Request
 	EtcdRequest *message;
 	char	   *key;			/* the first one in it; may be NULL */
 	bool		may_be_doubled; /* it may be sent to a second endpoint */
+	bool		any_cluster;	/* the caller gets the answer of any cluster */
 	bool		is_large;		/* its answer may be */
 	uint64_t	settings_number;	/* when it was made */
 	long		timeout_ms;

@@ -75,9 +75,8 @@ enterable_cluster(const EtcdClient *client)
 	return 0;
 }
 
-/* The cluster that may be used; 0: none is known. */
-static uint64_t
-usable_cluster(const EtcdClient *client)
+uint64_t
+etcd_client_usable_cluster(const EtcdClient *client)
 {
 	uint64_t	enterable = enterable_cluster(client);
 
@@ -87,19 +86,19 @@ usable_cluster(const EtcdClient *client)
 bool
 etcd_cluster_is_usable(const EtcdClient *client, uint64_t cluster_id)
 {
-	return cluster_id != 0 && cluster_id == usable_cluster(client);
+	return cluster_id != 0 && cluster_id == etcd_client_usable_cluster(client);
 }
 
 bool
 etcd_cluster_is_known(const EtcdClient *client)
 {
-	return usable_cluster(client) != 0;
+	return etcd_client_usable_cluster(client) != 0;
 }
 
 uint32_t
 etcd_client_foreign_endpoints(const EtcdClient *client)
 {
-	uint64_t	usable = usable_cluster(client);
+	uint64_t	usable = etcd_client_usable_cluster(client);
 	uint32_t	foreign = 0;
 
 	/* before any cluster may be used, none is another one */
@@ -114,7 +113,7 @@ etcd_client_foreign_endpoints(const EtcdClient *client)
 }
 
 bool
-etcd_cluster_is_awaited(const EtcdClient *client)
+etcd_client_awaits_cluster(const EtcdClient *client)
 {
 	bool		asking = false;
 

@@ -330,24 +330,6 @@ receive_members(EtcdClient *client, const Report *report)
 	client->callbacks.endpoints_changed(client->callbacks.ctx);
 }
 
-static void
-receive_status(EtcdClient *client, const Report *report)
-{
-	const EtcdAnswer *answer = &report->answer;
-
-	if (answer->outcome == ETCD_ANSWERED && answer->endpoint >= 0)
-		client->callbacks.version_told(client->callbacks.ctx, answer->endpoint, answer->version);
-}
-
-void
-etcd_client_ask_versions(EtcdClient *client)
-{
-	EtcdRequest request = {.kind = ETCD_STATUS};
-
-	for (int i = 0; i < client->nendpoints; i++)
-		(void) etcd_request_send(client, i, &request, receive_status);
-}
-
 /*
  * Asks an endpoint for its cluster and the members of that.  The request uses a
  * new connection, so it also shows whether changed certificate files are valid.

@@ -110,6 +110,7 @@ static const Message members_message = MESSAGE(members_fields, EtcdAnswer);
 static const Field status_fields[] = {
 	MEMBER("header", 1, FIELD_MESSAGE, true, EtcdAnswer, header, &header_message),
 	MEMBER("version", 2, FIELD_STRING, true, EtcdAnswer, version, NULL),
+	LIST("errors", 8, EtcdAnswer, errors, NULL),
 };
 static const Message status_message = MESSAGE(status_fields, EtcdAnswer);
 
@@ -199,6 +200,8 @@ etcd_free_answer(EtcdAnswer *answer)
 	answer->nresults = 0;
 	answer->token = NULL;
 	answer->version = NULL;
+	answer->errors = NULL;
+	answer->nerrors = 0;
 	answer->members = NULL;
 	answer->nmembers = 0;
 }

@@ -182,7 +182,7 @@ start_attempt(EtcdClient *client, Request *request, Attempt *attempt, int endpoi
 static bool
 may_start(const EtcdClient *client, int endpoint)
 {
-	return endpoint != ENDPOINT_IN_USE || !etcd_cluster_is_awaited(client);
+	return endpoint != ENDPOINT_IN_USE || !etcd_client_awaits_cluster(client);
 }
 
 Request *
@@ -339,7 +339,7 @@ etcd_request_hurry(EtcdClient *client, int64_t deadline_ns)
 static int64_t
 held_until_ns(const EtcdClient *client, const Request *request)
 {
-	if (!etcd_cluster_is_awaited(client))
+	if (!etcd_client_awaits_cluster(client))
 		return 0;
 	return request->made_ns + request->timeout_ms * NSEC_PER_MSEC;
 }
@@ -530,7 +530,7 @@ read_result(EtcdClient *client, const Attempt *attempt, Report *report)
 		Endpoint   *endpoint = &client->endpoints[answer->endpoint];
 
 		note_endpoint(endpoint, answer);
-		if (report->request->caller != NULL)
+		if (report->request->caller != NULL && !report->request->any_cluster)
 			drop_foreign(client, endpoint, answer);
 	}
 	timing->latency_ns = clock_monotonic_ns() - attempt->sent_ns;

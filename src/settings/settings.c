@@ -228,6 +228,34 @@ settings_resolve_timeout_ms(int timeout_ms, int ttl_ms)
 	return timeout_ms < 0 ? ttl_ms / 9 : timeout_ms;
 }
 
+const char *
+settings_key_file(void)
+{
+	return settings_ssl_key_file[0] != '\0' ? settings_ssl_key_file : settings_ssl_cert_file;
+}
+
+bool
+settings_require_tls(void)
+{
+	return settings_ssl_ca_file[0] != '\0' || settings_ssl_cert_file[0] != '\0' ||
+		settings_username[0] != '\0';
+}
+
+void
+settings_fill_client(EtcdClientSettings *client, int ttl_ms)
+{
+	client->request_timeout_ms = settings_resolve_timeout_ms(settings_request_timeout_ms, ttl_ms);
+	client->connect_timeout_ms = settings_resolve_timeout_ms(settings_connect_timeout_ms, ttl_ms);
+	client->ca_file = settings_ssl_ca_file;
+	client->cert_file = settings_ssl_cert_file;
+	client->key_file = settings_key_file();
+	client->protocol = (EtcdProtocol) settings_protocol;
+	client->tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
+	client->cluster_id = settings_cluster_id;
+	client->username = settings_username;
+	client->password_file = settings_password_file;
+}
+
 int
 settings_resolve_safety_margin_ms(bool *cut)
 {

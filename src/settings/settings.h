@@ -151,6 +151,19 @@ extern void settings_resolve_node_name(char *buf, size_t size);
 /* A timeout in force, in ms: -1 becomes a ninth of the TTL. */
 extern int	settings_resolve_timeout_ms(int timeout_ms, int ttl_ms);
 
+/* The file of the private key, which may be that of the certificate; or empty. */
+extern const char *settings_key_file(void);
+
+/*
+ * Must endpoints from DNS be those with TLS?  DNS can be forged.  So it must
+ * not decide that a password travels unencrypted, nor that TLS is not used
+ * although files for it are set.
+ */
+extern bool settings_require_tls(void);
+
+/* What the client of etcd is configured with, but for endpoints and server name. */
+extern void settings_fill_client(EtcdClientSettings *client, int ttl_ms);
+
 /*
  * The safety margin in force, in ms: -1 becomes a tenth of the TTL.  A larger
  * value than half of the TTL is cut to that half (*cut is set).

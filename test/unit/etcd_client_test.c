@@ -642,17 +642,6 @@ noticed(void *ctx, const char *what, bool refused)
 }
 
 static void
-version_told(void *ctx, int endpoint, const char *version)
-{
-	Caller	   *caller = ctx;
-
-	assert_true(caller->inside);
-	caller->nversions++;
-	caller->versioned |= 1 << endpoint;
-	snprintf(caller->version, sizeof(caller->version), "%s", version);
-}
-
-static void
 endpoints_changed(void *ctx)
 {
 	Caller	   *caller = ctx;
@@ -683,7 +672,7 @@ static Caller *
 start_caller(const char *first, const char *second)
 {
 	Caller	   *caller = calloc(1, sizeof(Caller));
-	EtcdClientCallbacks callbacks = {watched, watch_ended, noticed, version_told, endpoints_changed, caller};
+	EtcdClientCallbacks callbacks = {watched, watch_ended, noticed, endpoints_changed, caller};
 
 	caller->client = etcd_client_create(&callbacks);
 	assert_non_null(caller->client);
@@ -1364,6 +1353,30 @@ test_reentrant(void **state)
 	stop_caller(caller);
 }
 
+static void
+version_told(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	Caller	   *caller = ctx;
+
+	(void) timing;
+	assert_true(caller->inside);
+	assert_int_equal(id, 100 + answer->endpoint);
+	if (answer->outcome != ETCD_ANSWERED)
+		return;
+	caller->nversions++;
+	caller->versioned |= 1 << answer->endpoint;
+	snprintf(caller->version, sizeof(caller->version), "%s", answer->version);
+}
+
+static void
+ask_versions(Caller *caller)
+{
+	EtcdRequest request = {.kind = ETCD_STATUS};
+
+	for (int i = 0; i < etcd_client_endpoint_count(caller->client); i++)
+		etcd_client_ask(caller->client, i, version_told, 100 + i, &request);
+}
+
 /* Each endpoint is asked for its version; a silent one does no harm. */
 static void
 test_versions(void **state)
@@ -1375,18 +1388,18 @@ test_versions(void **state)
 	Caller	   *caller = start_caller(etcd_url, server->url);
 
 	(void) state;
-	etcd_client_ask_versions(caller->client);
+	ask_versions(caller);
 	WAIT_UNTIL(caller, caller->nversions == 2);
 	assert_int_equal(caller->versioned, 3);
 	assert_int_equal(etcd_client_endpoint(caller->client), 0);
 
 	configure(caller, etcd_url, NULL);
-	etcd_client_ask_versions(caller->client);
+	ask_versions(caller);
 	WAIT_UNTIL(caller, caller->nversions == 3);
 	assert_true(strncmp(caller->version, "3.", 2) == 0);
 
 	configure(caller, silent->url, server->url);
-	etcd_client_ask_versions(caller->client);
+	ask_versions(caller);
 	WAIT_UNTIL(caller, caller->nversions == 4);
 	assert_string_equal(caller->version, "3.5.13");
 	assert_int_equal(caller->nanswers, 0);

@@ -187,7 +187,7 @@ test_single(void **state)
 	(void) state;
 	start(&instance, &server.url, 1);
 	assert_false(etcd_cluster_is_known(&instance.client));
-	assert_false(etcd_cluster_is_awaited(&instance.client));
+	assert_false(etcd_client_awaits_cluster(&instance.client));
 	answer(&instance, 0, &server, 1, true);
 	assert_true(entered(&instance) == A);
 }

@@ -593,14 +593,6 @@ noticed(void *ctx, const char *what, bool refused)
 }
 
 static void
-version_told(void *ctx, int endpoint, const char *version)
-{
-	(void) ctx;
-	(void) endpoint;
-	(void) version;
-}
-
-static void
 endpoints_changed(void *ctx)
 {
 	(void) ctx;
@@ -631,7 +623,7 @@ static Caller *
 start_caller(Server *first, Server *second)
 {
 	Caller	   *caller = calloc(1, sizeof(Caller));
-	EtcdClientCallbacks callbacks = {watched, watch_ended, noticed, version_told, endpoints_changed, caller};
+	EtcdClientCallbacks callbacks = {watched, watch_ended, noticed, endpoints_changed, caller};
 
 	caller->client = etcd_client_create(&callbacks);
 	assert_non_null(caller->client);
