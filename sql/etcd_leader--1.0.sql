@@ -440,11 +440,11 @@ BEGIN ATOMIC
 	SELECT * FROM etcd_leader_check_server(timeout)
 	UNION ALL
 	SELECT 'preload', NULL,
-		CASE WHEN first THEN 'ok' ELSE 'warning' END,
-		'shared_preload_libraries is ' || libraries,
+		CASE WHEN first THEN 'ok' WHEN NOT first THEN 'warning' ELSE 'unknown' END,
+		coalesce('shared_preload_libraries is ' || libraries, 'shared_preload_libraries is not shown to this role'),
 		CASE WHEN NOT first THEN 'Put etcd_leader first: libraries before it do things at commit after its last check.' END
-	FROM (SELECT setting AS libraries, setting ~ '^[\s"]*([^,]*/)?etcd_leader(\.so)?[\s"]*(,|$)' AS first
-		FROM pg_settings WHERE name = 'shared_preload_libraries') AS l
+	FROM (SELECT libraries, libraries ~ '^[\s"]*([^,]*/)?etcd_leader(\.so)?[\s"]*(,|$)' AS first
+		FROM (VALUES ((SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'))) AS v(libraries)) AS l
 	UNION ALL
 	SELECT 'sql version', NULL,
 		CASE WHEN extversion = version THEN 'ok' ELSE 'warning' END,

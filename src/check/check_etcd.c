@@ -31,6 +31,7 @@
 /* What has come of a request. */
 typedef struct Reply
 {
+	bool		asked;
 	bool		ended;
 	EtcdOutcome outcome;
 	int			code;
@@ -253,6 +254,8 @@ hint_of(const Reply *result)
 
 	if (hint != NULL || advice == NULL)
 		return hint;
+	if (strncmp(advice, "etcd ", 5) == 0)
+		return psprintf("%s.", advice);
 	return psprintf("%c%s.", pg_toupper((unsigned char) advice[0]), advice + 1);
 }
 
@@ -260,7 +263,9 @@ hint_of(const Reply *result)
 static void
 put_failure(Check *check, const char *item, const char *subject, CheckStatus status, const Reply *result)
 {
-	if (!result->ended)
+	if (!result->asked)
+		check_put(check->fcinfo, item, subject, CHECK_UNKNOWN, "no endpoint has answered that may be asked", NULL);
+	else if (!result->ended)
 		check_put(check->fcinfo, item, subject, CHECK_UNKNOWN, "no answer within the time-out of etcd_leader_check()",
 				  "Call it with a longer time-out.");
 	else
@@ -441,7 +446,13 @@ put_rights(Check *check, const Rights *rights, const Reply *result)
 				  psprintf("With a role of that user, run: etcdctl role grant-permission ROLE --prefix=true %s %s",
 						   rights->writes ? "readwrite" : "read", rights->prefix));
 	else
-		put_failure(check, "rights", subject, CHECK_UNKNOWN, result);
+	{
+		/* with the wrong user, or none, it is no question of space or of a quorum */
+		bool		is_user = etcd_wants_token(result->outcome, result->code, result->message) ||
+			strstr(result->message, "authentication failed") != NULL;
+
+		put_failure(check, "rights", subject, is_user ? CHECK_ERROR : CHECK_UNKNOWN, result);
+	}
 }
 
 /* ---- the requests --------------------------------------------------------- */
@@ -487,6 +498,13 @@ bytes_of(const char *text)
 }
 
 static void
+ask_one(Check *check, int endpoint, int id, const EtcdRequest *request)
+{
+	check->results[id].asked = true;
+	etcd_client_ask(check->client, endpoint, receive, id, request);
+}
+
+static void
 ask_for_rights(Check *check, int endpoint, const Rights *rights, int id)
 {
 	char		key[ELECTION_KEY_SIZE + 16];
@@ -511,7 +529,7 @@ ask_for_rights(Check *check, int endpoint, const Rights *rights, int id)
 		request.success = writes;
 		request.nsuccess = lengthof(writes);
 	}
-	etcd_client_ask(check->client, endpoint, receive, id, &request);
+	ask_one(check, endpoint, id, &request);
 }
 
 /* An endpoint of the cluster that may be used; -1: none has answered. */
@@ -543,24 +561,16 @@ ask(Check *check)
 	int			endpoint;
 
 	for (int i = 0; i < check->nendpoints; i++)
-		etcd_client_ask(check->client, i, receive, i, &status);
+		ask_one(check, i, i, &status);
 	await_results(check, check->nendpoints);
 
 	endpoint = find_usable_endpoint(check);
-	if (endpoint >= 0)
-	{
-		etcd_client_ask(check->client, endpoint, receive, check->nendpoints, &ordered);
-		for (int i = 0; i < check->nrights; i++)
-			ask_for_rights(check, endpoint, &check->rights[i], check->nendpoints + 1 + i);
-		await_results(check, check->nresults);
+	if (endpoint < 0)
 		return;
-	}
-	for (int i = check->nendpoints; i < check->nresults; i++)
-	{
-		check->results[i].ended = true;
-		check->results[i].outcome = ETCD_NO_ANSWER;
-		strlcpy(check->results[i].message, "no endpoint can be asked", ETCD_MESSAGE_SIZE);
-	}
+	ask_one(check, endpoint, check->nendpoints, &ordered);
+	for (int i = 0; i < check->nrights; i++)
+		ask_for_rights(check, endpoint, &check->rights[i], check->nendpoints + 1 + i);
+	await_results(check, check->nresults);
 }
 
 static void
