@@ -60,6 +60,7 @@ typedef struct Check
 	WaitEventSet *wait_set;
 	uint64_t	wait_set_changes;	/* of the sockets that it was made from */
 	int			nexternal_fds;
+	long		elector_timeout_ms; /* of its requests */
 
 	/* the results of the endpoints come first, then quorum, then rights */
 	int			nendpoints;
@@ -220,11 +221,14 @@ begin_client(Check *check, EtcdClientSettings *settings)
 	};
 	long		left_ms = clock_remaining_ms(check->until_us);
 
-	/* time for the second part, or for a token, is to be left */
+	/*
+	 * More patience than the elector has shows how late an answer is.  A third
+	 * is for a token, and a third for the second part.
+	 */
 	settings_fill_client(settings, settings_ttl_s * 1000);
-	if (left_ms >= 0 && settings->request_timeout_ms > left_ms / 3)
-		settings->request_timeout_ms = Max(left_ms / 3, 1);
-	settings->connect_timeout_ms = Min(settings->connect_timeout_ms, settings->request_timeout_ms);
+	check->elector_timeout_ms = settings->request_timeout_ms;
+	if (left_ms >= 0)
+		settings->request_timeout_ms = settings->connect_timeout_ms = Max(left_ms / 3, 1);
 
 	while (check->nexternal_fds < SOCKETS_PER_ENDPOINT * check->nendpoints + 2)
 	{
@@ -285,6 +289,7 @@ put_endpoints(Check *check)
 	{
 		const Reply *result = &check->results[i];
 		const char *protocol;
+		bool		late;
 
 		if (!has_answered(result))
 		{
@@ -292,11 +297,14 @@ put_endpoints(Check *check)
 			continue;
 		}
 		protocol = etcd_dialect_name(etcd_client_endpoint_dialect(check->client, i));
-		check_put(check->fcinfo, "endpoint", check->urls[i], CHECK_OK,
+		late = result->latency_ns > check->elector_timeout_ms * NSEC_PER_MSEC;
+		check_put(check->fcinfo, "endpoint", check->urls[i], late ? CHECK_WARNING : CHECK_OK,
 				  psprintf("etcd %s, %s, member %llx of cluster %llx, %.1f ms", result->version, protocol,
 						   (unsigned long long) result->header.member_id,
 						   (unsigned long long) result->header.cluster_id,
-						   result->latency_ns / (double) NSEC_PER_MSEC), NULL);
+						   result->latency_ns / (double) NSEC_PER_MSEC),
+				  late ? psprintf("The time-out of requests is %ld ms. Find out why etcd is slow, or raise \"etcd_leader.ttl\".",
+								  check->elector_timeout_ms) : NULL);
 	}
 }
 

@@ -6,11 +6,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use DBI ();
 use EtcdLeader::Certificates;
 use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
-use EtcdLeader::Session;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -25,6 +25,7 @@ my $second   = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 my $closed   = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 my $etcd     = EtcdLeader::Etcd->new(
 	listen => [$second],
+	flags  => ['--bcrypt-cost=4'],
 	tls    => [ '--cert-file' => $server_cert, '--key-file' => $server_key, '--trusted-ca-file' => $ca->ca, '--client-cert-auth' ]);
 my $foreign = EtcdLeader::Etcd->new;
 my $url     = $etcd->endpoints;
@@ -291,13 +292,28 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	set(databases => 'postgres');
 }
 
-# ---- preloaded after others; another version of the objects ----
+# ---- a duplicate name ----
 {
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_stat_statements,etcd_leader'\n");
+	my $twin = EtcdLeader::Instance->create('twin', endpoints => $url, settings => { ttl => 3, node_name => 'pg1' });
+	poll_ok(15, sub { grep { /^node_name\|pg1\|error\|another candidate of election "postgres" is also named "pg1".*\|Set etcd_leader\.node_name/ } check() },
+		'another candidate has the name');
+	$twin->stop('fast');
+}
+
+# ---- preloaded after others; another version of the objects; a session by TLS ----
+{
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_stat_statements,etcd_leader'\n"
+		  . "listen_addresses = '127.0.0.1'\nssl = on\nssl_cert_file = '$server_cert'\nssl_key_file = '$server_key'\n");
+	set(endpoints => $tls, ssl_ca_file => $ca->ca, ssl_cert_file => $good_cert, ssl_key_file => $good_key);
 	$node->value("UPDATE pg_extension SET extversion = '0.9' WHERE extname = 'etcd_leader'");
 	$node->restart;
 	my @rows = check();
 	has_row('not first', qr/preload\|\|warning\|shared_preload_libraries is pg_stat_statements,\s*etcd_leader\|Put etcd_leader first/, @rows);
+	my $dbh = DBI->connect('dbi:Pg:host=127.0.0.1;sslmode=require;dbname=postgres;port=' . $node->port, scalar getpwuid($<), undef,
+		{ RaiseError => 1, PrintError => 0, AutoInactiveDestroy => 1 });
+	is($dbh->selectrow_array('SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()'), 1, 'a session by TLS');
+	is($dbh->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE item = 'endpoint' AND status = 'ok'"), 1, 'may check etcd by TLS') for 1 .. 3;
+	$dbh->disconnect;
 	has_row('SQL objects of another version', qr/sql version\|\|warning\|library 1\.0, SQL objects 0\.9\|.*ALTER EXTENSION/, @rows);
 }
 
