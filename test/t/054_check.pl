@@ -246,6 +246,11 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 		has_row('and says so', qr/endpoint\|\Q$url\E\|(error\|no answer from etcd|unknown\|no answer within)/, @rows);
 		has_row('of a quorum, nothing is known', qr/quorum\|\|unknown\|/, @rows);
 	}
+	# it hangs for longer than the elector waits, and then answers
+	my $thaw = EtcdLeader::Util::Process->spawn(name => 'thaw', log => "$dir/thaw", cmd => [ 'sh', '-c', 'sleep 0.8; kill -CONT ' . $etcd->pid(0) ]);
+	has_row('a late answer', qr/endpoint\|\Q$url\E\|warning\|etcd 3.*\|The time-out of requests is 333 ms/, check('6 s'));
+	$thaw->wait(5);
+	$etcd->freeze(0);
 	my $dbh = $node->connect_db;
 	set(request_timeout => '20s');
 	$dbh->do("SET statement_timeout = '300 ms'");
