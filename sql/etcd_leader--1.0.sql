@@ -21,7 +21,7 @@ DROP FUNCTION etcd_leader_check_version(text);
 CREATE FUNCTION etcd_is_leader(election text DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'etcd_is_leader'
-LANGUAGE C STABLE PARALLEL SAFE;
+LANGUAGE C STABLE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION etcd_is_leader(text) IS
 'Returns whether this instance leads. election: a name in etcd_leader.elections; NULL means the first one. True only while it provably leads; false in case of doubt. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';
@@ -37,7 +37,7 @@ COMMENT ON FUNCTION etcd_current_leader(text) IS
 CREATE FUNCTION etcd_fencing_token(election text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'etcd_fencing_token'
-LANGUAGE C STABLE PARALLEL SAFE;
+LANGUAGE C STABLE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION etcd_fencing_token(text) IS
 'Returns the fencing token while this instance leads, else NULL. The token is the create revision of the leader''s key; it increases from leader to leader. election: a name in etcd_leader.elections; NULL means the first one. Never waits. ERROR 42704: no such election; 55000: the library was not preloaded.';

@@ -20,7 +20,6 @@
 /* How often to look for a smart shutdown. */
 #define SHUTDOWN_INTERVAL_NS	NSEC_PER_SEC
 
-static bool has_left;			/* all elections, in a smart shutdown */
 static int64 next_look_ns;
 
 int64
@@ -42,21 +41,18 @@ elector_serve_drains(void)
 	return election_draining(elector.core) != 0 ? clock_now_ns() + LOOK_INTERVAL_NS : PG_INT64_MAX;
 }
 
-/* Hands over what this instance leads, and stays out.  False: not everything yet. */
-static bool
+/* Hands over what this instance leads, and stays out. */
+static void
 leave_elections(void)
 {
-	bool		all = true;
-
 	for (int i = 0; i < settings_election_count(); i++)
 	{
 		const char *name = settings_election_name(i);
 		int			slot = election_find(elector.core, name);
 
 		if (slot >= 0 && !election_is_followed(name))
-			all &= election_resign(elector.core, clock_now_ns(), slot, false, election_ttl_ns(elector.core), 0);
+			(void) election_resign(elector.core, clock_now_ns(), slot, false, election_ttl_ns(elector.core), 0);
 	}
-	return all;
 }
 
 /*
@@ -68,11 +64,10 @@ elector_watch_shutdown(void)
 {
 	int64		now_ns = clock_now_ns();
 
-	if (has_left)
-		return PG_INT64_MAX;
 	if (now_ns < next_look_ns)
 		return next_look_ns;
 	next_look_ns = now_ns + SHUTDOWN_INTERVAL_NS;
-	has_left = is_in_smart_shutdown() && leave_elections();
+	if (is_in_smart_shutdown())
+		leave_elections();		/* again and again: somebody may cancel it */
 	return next_look_ns;
 }

@@ -48,6 +48,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "replication/logicalworker.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
@@ -130,7 +131,11 @@ is_role_fenced(void)
 		!IsLogicalWorker() && !IsParallelWorker();
 }
 
-/* The elections that a drain has to wait for because of this transaction. */
+/*
+ * The elections that a drain has to wait for because of this transaction.  By the
+ * setting, a READ ONLY one cannot be refused, unless it has written before.  It may
+ * be READ WRITE again after a subtransaction.
+ */
 static uint32
 waited_for(void)
 {
@@ -138,7 +143,8 @@ waited_for(void)
 
 	for (int i = 0; i < nrequirements; i++)
 		slots |= requirement_bit(&requirements[i]);
-	if (setting_recorded && setting_requirement.token != 0 && !XactReadOnly)
+	if (setting_recorded && setting_requirement.token != 0 &&
+		(!XactReadOnly || IsSubTransaction() || TransactionIdIsValid(GetTopTransactionIdIfAny())))
 		slots |= requirement_bit(&setting_requirement);
 	return slots;
 }
@@ -451,7 +457,7 @@ fence_bind(const char *election, int64 token)
 }
 
 void
-fence_step_aside(void)
+fence_step_aside(const char *election)
 {
 	if (bound || nrequirements > 0 || (setting_in_force && has_written()))
 		ereport(ERROR,
@@ -460,7 +466,14 @@ fence_step_aside(void)
 				 errdetail("The drain would wait for this transaction, which requires leadership of election \"%s\".",
 						   any_requirement()->shown),
 				 errhint("Call the function in a transaction of its own, or without a drain.")));
-	fenced_show(0);
+	if (setting_recorded && strcmp(setting_requirement.election, election) == 0)
+		fenced_show(0);
+}
+
+void
+fence_step_back(void)
+{
+	fenced_show(waited_for());
 }
 
 /* ---- statements ---------------------------------------------------------------- */
@@ -726,6 +739,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	end_copy();
 	error_context_stack = explanation.previous;
 	depth--;
+	/* BEGIN READ ONLY: its hook ran before it was that.  What is new is shown before a look. */
+	if (setting_in_force)
+		fenced_show(fenced_shown() & waited_for());
 }
 
 /* ---- the end of the transaction -------------------------------------------------- */
@@ -822,6 +838,8 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			end_transaction();
+			if (depth > 0 && event == XACT_EVENT_ABORT && !proc_exit_inprogress)
+				continue_statement();	/* ROLLBACK in a procedure */
 			fenced_show(waited_for());
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:

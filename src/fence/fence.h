@@ -34,7 +34,10 @@ extern int64 fence_token(int election_index);
  * if the transaction requires leadership by a call, or by the setting after it
  * has written.
  */
-extern void fence_step_aside(void);
+extern void fence_step_aside(const char *election);
+
+/* After the call, however it has ended: the next drain waits for this transaction. */
+extern void fence_step_back(void);
 
 /*
  * Fences every transaction of this process from here on, until it ends, under

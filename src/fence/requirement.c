@@ -58,7 +58,8 @@ requirement_known_leader(const char *name)
 int
 requirement_errhint(const Requirement *requirement, const char *leader)
 {
-	if (requirement->token == 0 && requirement_current_token(requirement) != 0)
+	if (requirement->token == 0 && requirement_current_token(requirement) != 0 &&
+		shared_state_token(requirement->slot, requirement->layout) == 0)
 		return errhint("This instance is handing over leadership. Run the whole transaction on the next leader.");
 	if (leader)
 		return errhint("Run the whole transaction on the leader, which is \"%s\".", leader);

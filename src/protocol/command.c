@@ -272,7 +272,7 @@ election_draining(const ElectionCore *core)
 
 	for (const Election *e = core->elections; e < core->elections + core->max_elections; e++)
 	{
-		if (is_used(e) && is_draining(e) && !e->drain.is_over)
+		if (is_used(e) && is_draining(e))
 			slots |= slot_bit(core, e);
 	}
 	return slots;

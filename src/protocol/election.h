@@ -357,7 +357,7 @@ extern bool election_transfer(ElectionCore *core, int64_t now_ns, int slot, cons
 extern bool election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
 
 /*
- * The elections that drain and wait for their work to end: a bit for each slot.
+ * The elections that drain, also those whose work has ended: a bit for each slot.
  * Between the publication of that state and a look at the work the caller needs
  * a full barrier.
  */

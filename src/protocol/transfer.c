@@ -386,6 +386,8 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 			queue_leave(core, e, ELECTION_NO_REASON);
 		return;
 	}
+	if (e->drain.goal == DRAIN_PREFERRED && !seeks_better(core, e))
+		drain_cancel(core, e);	/* the settings have changed */
 	if (t->op_id != 0 || core->revoking)
 		return;
 	if (t->stage == TRANSFER_SURVEYING || (t->stage == TRANSFER_SENT && is_queued(e)))

@@ -212,6 +212,26 @@ drain_argument(FunctionCallInfo fcinfo, int argno)
 	return (int) Min((until_us - now_us) / 1000, INT_MAX);
 }
 
+/* Asks for a hand-over, as ask() does.  A drain does not wait for this transaction. */
+static SharedReply *
+ask_hand_over(const SharedRequest *request, int64 until_us, const char *consequence)
+{
+	SharedReply *volatile reply = NULL;
+
+	if (request->drain_ms > 0)
+		fence_step_aside(request->election);
+	PG_TRY();
+	{
+		reply = ask(request, until_us, consequence);
+	}
+	PG_FINALLY();
+	{
+		fence_step_back();
+	}
+	PG_END_TRY();
+	return reply;
+}
+
 /*
  * etcd_resign(election text, rejoin boolean, drain interval) returns boolean
  */
@@ -225,10 +245,8 @@ etcd_resign(PG_FUNCTION_ARGS)
 
 	request.rejoin = PG_ARGISNULL(1) ? true : PG_GETARG_BOOL(1);
 	request.drain_ms = drain_argument(fcinfo, 2);
-	if (request.drain_ms > 0)
-		fence_step_aside();
-	reply = ask(&request, PG_INT64_MAX,
-				"Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
+	reply = ask_hand_over(&request, PG_INT64_MAX,
+						  "Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
 	if (reply->outcome == ELECTION_DONE)
 		notice_no_successor(index, request.rejoin, lease);
 	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
@@ -342,15 +360,11 @@ etcd_transfer(PG_FUNCTION_ARGS)
 	}
 	strlcpy(request.value, node, ELECTION_VALUE_SIZE);
 	request.drain_ms = drain_argument(fcinfo, 3);
-	if (request.drain_ms > 0)
-	{
-		fence_step_aside();
-		/* its time does not count */
-		if (until_us != PG_INT64_MAX)
-			until_us += request.drain_ms * INT64CONST(1000);
-	}
-	reply = ask(&request, until_us,
-				"If leadership has ended here, the hand-over goes on as soon as etcd answers.");
+	/* the time of the drain does not count */
+	if (until_us != PG_INT64_MAX)
+		until_us += request.drain_ms * INT64CONST(1000);
+	reply = ask_hand_over(&request, until_us,
+						  "If leadership has ended here, the hand-over goes on as soon as etcd answers.");
 	if (reply == NULL)
 		PG_RETURN_BOOL(false);
 	refuse_transfer(&request, index, reply->outcome);

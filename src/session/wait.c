@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/utf8.h"
+#include "fence/fence.h"
 #include "functions.h"
 #include "rows.h"
 #include "shared/events.h"
@@ -64,7 +65,7 @@ wait_for_leadership(int index, int64 until_us)
 
 	events_prepare_to_sleep();
 	do
-		leading = status_leads(index);
+		leading = fence_leads(index);
 	while (!leading && sleep_until(until_us));
 	events_cancel_sleep();
 	return leading;

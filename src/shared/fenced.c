@@ -53,7 +53,7 @@ fenced_show(uint32 slots)
 	if (slots == shown)
 		return;
 	if (!is_clean)
-		before_shmem_exit(clear_place, (Datum) 0);
+		on_shmem_exit(clear_place, (Datum) 0);	/* after the abort of a transaction */
 	is_clean = true;
 	shown = slots;
 	pg_atomic_write_u32(own_place(), slots);

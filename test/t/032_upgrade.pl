@@ -59,10 +59,12 @@ sub stats_part
 sub update_script
 {
 	my ($version, $part) = @_;
+	# what depends on the statistics, and the grants behind it
+	my ($uses) = $script =~ /^(CREATE FUNCTION etcd_leader_check_server\(.*)\z/ms or die;
 	my ($check) = $script =~ /^(CREATE FUNCTION etcd_leader_check_version.*?^DROP FUNCTION [^\n]*\n)/ms or die;
 	return for_version($version, $check)
-	  . "DROP VIEW etcd_leader_stats;\nDROP FUNCTION etcd_leader_stats();\nDROP FUNCTION etcd_leader_stats_reset();\n"
-	  . "${part}REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;\n";
+	  . "DROP FUNCTION etcd_leader_check(interval);\nDROP FUNCTION etcd_leader_check_server(interval);\nDROP VIEW etcd_leader_stats;\nDROP FUNCTION etcd_leader_stats();\nDROP FUNCTION etcd_leader_stats_reset();\n"
+	  . "${part}REVOKE ALL ON FUNCTION etcd_leader_stats_reset() FROM PUBLIC;\n" . $uses;
 }
 
 EtcdLeader::Installation::copy_sources("$dir/sources");
@@ -208,9 +210,9 @@ my @functions = $node->rows(q{
 	                 WHERE mode IN ('o', 't') ORDER BY i)
 	       ELSE ARRAY(SELECT format_type(a.atttypid, NULL) FROM pg_attribute a JOIN pg_type t ON a.attrelid = t.typrelid
 	                  WHERE t.oid = p.prorettype AND a.attnum > 0 ORDER BY a.attnum) END AS columns
-	FROM pg_proc p WHERE p.proname LIKE 'etcd%' AND p.proretset ORDER BY p.proname});
+	FROM pg_proc p WHERE p.proname LIKE 'etcd%' AND p.proretset AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') ORDER BY p.proname});
 is(join(' ', map { $_->{name} } @functions),
-	'etcd_candidates etcd_get etcd_leader_events etcd_leader_hooks etcd_leader_hooks_file '
+	'etcd_candidates etcd_get etcd_leader_check_server etcd_leader_events etcd_leader_hooks etcd_leader_hooks_file '
 	  . 'etcd_leader_stats etcd_leader_status etcd_wait_for_event', 'functions that return rows');
 for my $f (@functions)
 {

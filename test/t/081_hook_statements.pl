@@ -137,4 +137,11 @@ is($node->value(q{SELECT count(*) FROM pg_depend JOIN pg_class c ON c.oid = obji
 	'the extension has no table: nothing to dump, publish, trigger or shadow');
 
 is($node->log_count('was terminated by signal|PANIC|TRAP'), 0, 'nothing has crashed');
+# ---- a drain waits for no run that has ended, however that was ------------------
+
+reload_hooks($node);
+$node->wait_until_leader;
+my $began = now();
+ok($node->value(q{SELECT etcd_resign(drain => '20 s')}), 'a drain after hooks that failed');
+cmp_ok(now() - $began, '<', 1, 'is at once');
 done_testing();

@@ -289,6 +289,25 @@ $began = now();
 ok($caller->selectrow_array(q{SELECT etcd_resign('postgres', drain => '10 s')}), 'a caller whose role is fenced');
 cmp_ok(now() - $began, '<', 2, 'is not waited for');
 
+# transactions that have written, and became READ ONLY; and procedures that roll back
+{
+	look();
+	my $read_only = as_fenced($old);
+	$read_only->do($_) for 'BEGIN', 'INSERT INTO t VALUES (5)', 'SET TRANSACTION READ ONLY', 'SELECT 1';
+	my $procedure = as_fenced($old);
+	EtcdLeader::Session::start_statement($procedure,
+		'DO $$ BEGIN INSERT INTO t VALUES (6); PERFORM pg_sleep(1); ROLLBACK; INSERT INTO t VALUES (7); COMMIT; END $$');
+	my $waiter = fenced_session($old);
+	pause(0.2);
+	$resign = begin_drain($old, q{SELECT etcd_resign('postgres', drain => '20 s')});
+	is($waiter->selectrow_array(q{SELECT etcd_wait_for_leadership('1 s')}), 1, 'etcd_wait_for_leadership() in a fenced transaction');
+	$waiter->commit;
+	is(EtcdLeader::Session::outcome($procedure), 'done', 'ROLLBACK in a procedure');
+	ok(!EtcdLeader::Session::is_done($resign), 'a transaction that wrote and is READ ONLY is waited for');
+	ok(eval { $read_only->do('COMMIT'); 1 }, 'and commits');
+	is(EtcdLeader::Session::outcome($resign), 'done', 'then it hands over');
+}
+
 # a statement that goes on in other transactions
 look();
 my $vacuum = as_fenced($old);
@@ -310,15 +329,18 @@ is(EtcdLeader::Session::outcome($resign), 'done', 'then it hands over');
 
 look();
 $open = fenced_session($old);
+my $admin = $old->connect_db;
 my ($pid) = slurp_file($old->data_dir . '/postmaster.pid') =~ /^(\d+)/;
 kill 'TERM', $pid;
 poll_ok(1, sub { http_code($port{ $old->name }, '/primary') == 404 && http_code($port{ $old->name }, '/readiness') == 503 }, 'smart shutdown: HTTP says so');
 like(http_exchange($agent{ $old->name }, ''), qr/^drain/, 'smart shutdown: the agent check: drain');
+poll_ok(3, sub { $admin->selectrow_array(q{SELECT state = 'draining' FROM etcd_leader_status WHERE election = 'postgres'}) }, 'smart shutdown: it drains');
+ok($admin->selectrow_array(q{SELECT etcd_campaign('postgres')}), 'smart shutdown: somebody cancels the drain');
 pause(1.5);
 ok(!$new->is_leader, 'smart shutdown: it waits for the transaction');
 ok(eval { $open->commit; 1 }, 'smart shutdown: which commits');
 poll_ok(4, sub { $new->is_leader }, 'smart shutdown: another instance leads though a session stays');
 ok($open->selectrow_array('SELECT NOT etcd_is_leader()'), 'smart shutdown: the session is there');
 is($open->selectrow_array(q{SELECT state FROM etcd_leader_status WHERE election = 'postgres'}), 'resigned', 'smart shutdown: the instance does not come back');
-$_->disconnect for grep { $_ } $open, values %open, $resign, $transfer, $reader, $other, $late, $caller, $vacuum, $blocker;
+$_->disconnect for grep { $_ } $open, $admin, values %open, $resign, $transfer, $reader, $other, $late, $caller, $vacuum, $blocker;
 done_testing();
