@@ -126,7 +126,7 @@ for my $round (@{ $plan->{rounds} })
 		{
 			$fault->{end} = now();
 			Chaos::Faults::end($cluster, $fault);
-			$faults->write(k => 'over', id => $fault->{id}, end => $fault->{end}, ended => now());
+			$faults->write(k => 'over', id => $fault->{id}, end => $fault->{end}, ended => now(), (defined $fault->{syncs} ? (syncs => $fault->{syncs}) : ()));
 		}
 		@current = grep { !defined $_->{end} } @current;
 		$cluster->tick;

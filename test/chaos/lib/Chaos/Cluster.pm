@@ -61,7 +61,7 @@ sub _start_etcd
 		my ($certificate, $key) = $self->{authority}->sign('etcd', for => $self->{addresses});
 		@tls = (tls => [ '--cert-file', $certificate, '--key-file', $key ]);
 	}
-	$self->{etcd} = EtcdLeader::Etcd->new(@tls, members => $members, hosts => \@hosts, dirs => [ map { "$_/data" } @dirs ],
+	$self->{etcd} = EtcdLeader::Etcd->new(@tls, members => $members, hosts => \@hosts, dirs => [ map { "$_/data" } @dirs ], fsync => 1,
 		flags => [ '--quota-backend-bytes', $quota, '--snapshot-count', 2000, '--max-wals', 2, '--bcrypt-cost', 4 ]);
 	$self->{etcd}->etcdctl(@$_) for [ qw(user add), join ':', @operator ], [qw(user grant-role root root)], [ qw(user add), join ':', @user ],
 	  [qw(role add instances)], [ qw(role grant-permission --prefix=true instances readwrite), $Chaos::Clients::election ],
@@ -97,7 +97,7 @@ sub _start_instance
 			username => $user[0], password_file => $self->{password_file},
 			($self->{authority} ? (ssl_ca_file => $self->{authority}->ca) : ()) },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n"
-		  . "max_connections = 40\nmax_prepared_transactions = 2\nlisten_addresses = '*'\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\n");
+		  . "max_connections = 40\nmax_prepared_transactions = 2\nlisten_addresses = '*'\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\nfsync = on\n");
 	$node->append_conf('pg_hba.conf', "host all all 10.1.0.0/16 trust\n");
 	$node->start;
 	poll(60, sub { $node->serves }) or die "$name does not start: see " . $node->logfile;
@@ -174,6 +174,38 @@ sub signal_member
 	return $process->signal($signal);
 }
 
+# A member's syncs are slow or fail, by strace's injection.  This goes on when it is
+# started again.  (etcd calls the kernel itself, so no library can come before it.)
+sub inject_member
+{
+	my ($self, $fault, $injection) = @_;
+	my $name = $fault->{target};
+	$self->{injected}{$name} = { injection => $injection, log => "$PostgreSQL::Test::Utils::log_path/strace_$fault->{id}" };
+	return $self->_attach($name);
+}
+
+sub _attach
+{
+	my ($self, $name) = @_;
+	my $injected = $self->{injected}{$name};
+	$injected->{strace} = EtcdLeader::Util::Process->spawn(name => "strace of $name", log => "$injected->{log}.err",
+		cmd => [ 'strace', '-f', '-qq', '-p', $self->{etcd}->pid($self->{members}{$name}), '-A', '-o', "$injected->{log}.log",
+			'-e', 'trace=fsync,fdatasync', '-e', "inject=fsync,fdatasync:$injected->{injection}" ]);
+	return;
+}
+
+# The fault tells how many syncs were late or failed.
+sub end_injection
+{
+	my ($self, $fault) = @_;
+	my $injected = delete $self->{injected}{ $fault->{target} } or return;
+	$injected->{strace}->signal('TERM');
+	push @{ $self->{jobs} }, $injected->{strace};
+	my $log = -e "$injected->{log}.log" ? PostgreSQL::Test::Utils::slurp_file("$injected->{log}.log") : '';
+	$fault->{syncs} = () = $log =~ /\((?:DELAYED|INJECTED)\)/g;
+	return;
+}
+
 # Starts the servers that have to run and do not, each at most once in a second.
 # Continues the background jobs.
 sub tick
@@ -189,6 +221,7 @@ sub tick
 			my $joins = $self->{joins}{$name};
 			next if $joins && ($joins->status // -1) != 0;
 			$self->{etcd}->start($i, wait => 0, ($joins ? (join => 1) : ()));
+			$self->_attach($name) if $self->{injected}{$name};
 			delete $self->{joins}{$name};
 		}
 		else

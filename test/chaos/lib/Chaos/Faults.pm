@@ -24,6 +24,10 @@ my %does = (
 		sub { my ($c, $f) = @_; $c->signal_member($f->{target}, 'KILL'); want_again($c, $f) } ],
 	etcd_stop      => [ sub { my ($c, $f) = @_; $c->signal_member($f->{target}, 'STOP') }, sub { my ($c, $f) = @_; $c->signal_member($f->{target}, 'CONT') } ],
 	etcd_disk_full => [ \&fill_disk, \&empty_disk ],
+	# a sync takes from 5 ms to 3 s longer
+	etcd_disk_slow => [ sub { my ($c, $f) = @_; $c->inject_member($f, sprintf 'delay_enter=%d', 1e6 * sync_delay($f)) }, sub { my ($c, $f) = @_; $c->end_injection($f) } ],
+	# etcd ends, and the supervisor starts it again and again
+	etcd_disk_error => [ sub { my ($c, $f) = @_; $c->inject_member($f, sprintf 'error=EIO:when=%d+', 1 + 5 * $f->{amount}) }, sub { my ($c, $f) = @_; $c->end_injection($f) } ],
 	etcd_replace   => [ sub { my ($c, $f) = @_; $c->replace_member($f->{target}) }, \&want_again ],
 	etcd_defragment => [ sub { my ($c, $f) = @_; my $url = $c->member_url($f->{target}); $c->etcdctl($f, "--endpoints=$url", 'defrag') } ],
 	etcd_compact   => [ sub { my ($c, $f) = @_; $c->compact($f) } ],
@@ -48,9 +52,11 @@ my %does = (
 	pg_end_notifier  => [ sub { to_processes(@_, 'TERM', 'etcd_leader notifier') } ],
 	pg_kill_backend  => [ sub { to_processes(@_, 'KILL', ': app postgres') } ],
 	pg_disk_full     => [ \&fill_disk, \&empty_disk ],
+	pg_disk_slow     => [ sub { my ($c, $f) = @_; shim($c, $f)->slow_disk(sync_delay($f)) }, sub { my ($c, $f) = @_; shim($c, $f)->slow_disk(0); count_syncs($c, $f) } ],
+	pg_disk_error    => [ sub { my ($c, $f) = @_; shim($c, $f)->fail_disk(1 + int(10 * $f->{amount})) }, sub { my ($c, $f) = @_; shim($c, $f)->fail_disk(0); count_syncs($c, $f) } ],
 	# by up to an hour, forward or back
-	pg_clock => [ sub { my ($c, $f) = @_; $c->node($f->{target})->clock->step_wall(int(3600 * (2 * $f->{amount} - 1))) },
-		sub { my ($c, $f) = @_; $c->node($f->{target})->clock->step_wall(-int(3600 * (2 * $f->{amount} - 1))) } ],
+	pg_clock => [ sub { my ($c, $f) = @_; $c->node($f->{target})->shim->step_wall(int(3600 * (2 * $f->{amount} - 1))) },
+		sub { my ($c, $f) = @_; $c->node($f->{target})->shim->step_wall(-int(3600 * (2 * $f->{amount} - 1))) } ],
 	copy    => [ sub { my ($c, $f) = @_; $c->copy($f->{target}, 0) }, sub { my ($c, $f) = @_; $c->end_copy } ],
 	standby => [ sub { my ($c, $f) = @_; $c->copy($f->{target}, 1) },
 		sub { my ($c, $f) = @_; $f->{amount} < 0.6 ? $c->operate($c->copy_node, 'promote', 'SELECT pg_promote(false)') : $c->end_copy } ],
@@ -176,6 +182,19 @@ sub empty_disk
 	unlink $c->disk($f->{target}) . '/filler';
 	return;
 }
+
+sub sync_delay { my ($f) = @_; return 0.005 * 600**$f->{amount} }
+
+# The shim of a server.  It counts for all faults, so the fault notes where it stood.
+sub shim
+{
+	my ($c, $f) = @_;
+	my $shim = $c->node($f->{target})->shim;
+	$f->{counted} //= $shim->syncs_struck;
+	return $shim;
+}
+
+sub count_syncs { my ($c, $f) = @_; $f->{syncs} = shim($c, $f)->syncs_struck - $f->{counted}; return }
 
 # ---- operators ----------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ sub processes_like
 
 sub cluster_name { my ($self) = @_; my ($run) = $PostgreSQL::Test::Utils::tmp_check =~ m{([^/]+)/tmp_check}; return $self->name . "-$run" }
 
-sub clock { my ($self) = @_; return $self->{el_shim} }
+sub shim { my ($self) = @_; return $self->{el_shim} }
 
 sub disk { my ($self) = @_; return $self->{_basedir} }
 

@@ -9,7 +9,7 @@ use warnings;
 # the whole server.  Only one such fault hits a server at a time.
 #   calm     commands, settings, restarts
 #   network  cuts, delays, losses
-#   etcd     members crash, hang, have a full disk, are replaced
+#   etcd     members crash, hang, have a full, slow or failing disk, are replaced
 #   instance the same for PostgreSQL and its processes
 #   all      all of these
 my @profiles = qw(all network etcd instance calm);
@@ -25,6 +25,8 @@ my %kinds = (
 	etcd_restart    => [ 'etcd',     [ 2, 0, 3, 1 ], 1 ],
 	etcd_stop       => [ 'etcd',     [ 0, 2, 8, 1 ], 1 ],
 	etcd_disk_full  => [ 'etcd',     [ 0, 0, 2, 0 ], 1 ],
+	etcd_disk_slow  => [ 'etcd',     [ 0, 0, 3, 0 ], 1 ],
+	etcd_disk_error => [ 'etcd',     [ 0, 0, 2, 0 ], 1 ],
 	etcd_replace    => [ 'etcd',     [ 0, 0, 2, 0 ], 1 ],
 	etcd_defragment => [ 'etcd',     [ 1, 1, 2, 1 ] ],
 	etcd_compact    => [ 'cluster',  [ 2, 1, 2, 1 ] ],
@@ -45,6 +47,8 @@ my %kinds = (
 	pg_kill_backend => [ 'instance', [ 0, 0, 0, 3 ] ],
 	pg_end_notifier => [ 'instance', [ 1, 0, 0, 2 ] ],
 	pg_disk_full    => [ 'instance', [ 0, 0, 0, 2 ], 1 ],
+	pg_disk_slow    => [ 'instance', [ 0, 0, 0, 2 ], 1 ],
+	pg_disk_error   => [ 'instance', [ 0, 0, 0, 2 ], 1 ],
 	pg_clock        => [ 'instance', [ 1, 0, 0, 2 ] ],
 	copy            => [ 'instance', [ 1, 0, 0, 1 ] ],
 	standby         => [ 'instance', [ 1, 0, 0, 1 ] ],

@@ -1,5 +1,6 @@
 # A world of its own for a server: clocks that the test steps, a resolver that it
-# hangs and workers that it holds, by a library (shim.c) that is loaded before libc.
+# hangs, workers that it holds and a disk that it makes slow, by a library (shim.c)
+# that is loaded before libc.
 package EtcdLeader::Shim;
 
 use strict;
@@ -25,10 +26,12 @@ sub new
 		  or die "cannot compile $source";
 		$library = $made;
 	}
-	my $self = bless { wall => 0, boot => 0, hang => 0, hold => 0 }, $class;
+	my $self = bless { wall => 0, boot => 0, hang => 0, hold => 0, sync => 0, sync_fails => 0 }, $class;
 	$self->{file} = PostgreSQL::Test::Utils::tempdir() . '/control' . ++$count;
 	open $self->{handle}, '+>', $self->{file} or die "$self->{file}: $!";
 	$self->apply;
+	# what the servers write
+	syswrite($self->{handle}, pack('q<', 0)) == 8 or die "$self->{file}: $!";
 	return $self;
 }
 
@@ -59,11 +62,27 @@ sub hang_dns { my ($self, $hang) = @_; $self->{hang} = $hang; return $self->appl
 # Background workers that begin wait, where the server drops a SIGHUP for them.
 sub hold_workers { my ($self, $hold) = @_; $self->{hold} = $hold; return $self->apply }
 
+# The disk is slow: each sync takes so many seconds longer.  Or one sync of so many in a
+# process fails with EIO.  0: no longer.
+sub slow_disk { my ($self, $seconds) = @_; $self->{sync} = $seconds; return $self->apply }
+
+sub fail_disk { my ($self, $number) = @_; $self->{sync_fails} = $number; return $self->apply }
+
+# How many syncs were late or failed.
+sub syncs_struck
+{
+	my ($self) = @_;
+	sysseek($self->{handle}, 48, 0);
+	sysread($self->{handle}, my $number, 8) == 8 or die "$self->{file}: $!";
+	return unpack 'q<', $number;
+}
+
 sub apply
 {
 	my ($self) = @_;
 	sysseek($self->{handle}, 0, 0);
-	syswrite($self->{handle}, pack('q<q<q<q<', map { int } 1e9 * $self->{wall}, 1e9 * $self->{boot}, $self->{hang}, $self->{hold})) == 32
+	syswrite($self->{handle}, pack('q<6', map { int } 1e9 * $self->{wall}, 1e9 * $self->{boot}, $self->{hang}, $self->{hold},
+			1e9 * $self->{sync}, $self->{sync_fails})) == 48
 	  or die "$self->{file}: $!";
 	return;
 }

@@ -3,9 +3,9 @@
  * shim.c
  *	  What a test changes of a server's world: LD_PRELOADed, see Shim.pm.
  *
- * The clocks can be stepped, the resolver be hung and background workers be
- * held, in all processes of the server at once: they share the file that
- * ETCD_LEADER_SHIM names.
+ * The clocks can be stepped, the resolver be hung, background workers be held,
+ * and the disk be slow or fail, in all processes of the server at once: they
+ * share the file that ETCD_LEADER_SHIM names.
  *
  * Stepping CLOCK_REALTIME is what an operator or NTP does.  CLOCK_BOOTTIME and
  * CLOCK_REALTIME stepped together are a host that slept: CLOCK_MONOTONIC, and
@@ -15,6 +15,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <signal.h>
@@ -35,25 +36,33 @@ typedef struct Control
 	volatile int64_t boot_ns;	/* added to CLOCK_BOOTTIME */
 	volatile int64_t hang;		/* names below this domain are not resolved */
 	volatile int64_t hold;		/* workers that begin wait before they ignore SIGHUP */
+	volatile int64_t sync_ns;	/* fsync() and fdatasync() take so much longer */
+	volatile int64_t sync_fails;	/* of so many in a process one fails; 0: none */
+	volatile int64_t syncs_struck;	/* how many were late or failed: written here */
 } Control;
 
 #define DOMAIN ".hung.test"
+#define SYNC_STEP_NS 5000000
 
 static Control *control;
 static int	(*real_clock_gettime) (clockid_t, struct timespec *);
 static int	(*real_getaddrinfo) (const char *, const char *, const struct addrinfo *, struct addrinfo **);
 static int	(*real_sigaction) (int, const struct sigaction *, struct sigaction *);
+static int	(*real_fsync) (int);
+static int	(*real_fdatasync) (int);
 
 __attribute__((constructor)) static void
 start(void)
 {
 	const char *path = getenv("ETCD_LEADER_SHIM");
-	int			fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	void	   *mapping = mmap(NULL, sizeof(Control), PROT_READ, MAP_SHARED, fd, 0);
+	int			fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	void	   *mapping = mmap(NULL, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	real_clock_gettime = (int (*) (clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
 	real_getaddrinfo = (int (*) (const char *, const char *, const struct addrinfo *, struct addrinfo **))
 		dlsym(RTLD_NEXT, "getaddrinfo");
+	real_fsync = (int (*) (int)) dlsym(RTLD_NEXT, "fsync");
+	real_fdatasync = (int (*) (int)) dlsym(RTLD_NEXT, "fdatasync");
 	if (mapping == MAP_FAILED || real_clock_gettime == NULL || real_getaddrinfo == NULL)
 		abort();
 	close(fd);
@@ -131,4 +140,36 @@ sigaction(int signal, const struct sigaction *restrict new, struct sigaction *re
 	while (signal == SIGHUP && new != NULL && new->sa_handler == SIG_IGN && control != NULL && control->hold)
 		usleep(10000);
 	return real_sigaction(signal, new, old);
+}
+
+/* In steps: it ends with the fault. */
+static int
+sync_file(int fd, int (*real_sync) (int))
+{
+	static unsigned syncs;
+	struct timespec step = {.tv_nsec = SYNC_STEP_NS};
+
+	if (control->sync_ns > 0)
+		__atomic_fetch_add(&control->syncs_struck, 1, __ATOMIC_RELAXED);
+	for (int64_t slept_ns = 0; slept_ns < control->sync_ns; slept_ns += SYNC_STEP_NS)
+		nanosleep(&step, NULL);
+	if (control->sync_fails > 0 && ++syncs % control->sync_fails == 0)
+	{
+		__atomic_fetch_add(&control->syncs_struck, 1, __ATOMIC_RELAXED);
+		errno = EIO;
+		return -1;
+	}
+	return real_sync(fd);
+}
+
+int
+fsync(int fd)
+{
+	return sync_file(fd, real_fsync);
+}
+
+int
+fdatasync(int fd)
+{
+	return sync_file(fd, real_fdatasync);
 }
