@@ -33,7 +33,8 @@ my $plan = Chaos::Plan::draw(
 	etcd      => [ map { "etcd$_" } 1 .. $members ],
 	instances => [ $class->instance_names($instances) ],
 	($ENV{CHAOS_TTL}     ? (ttl  => 0 + $ENV{CHAOS_TTL})  : ()),
-	($ENV{CHAOS_PATRONI} ? (ttl  => $class->ttl, tls => 0, only => [ $class->kinds ]) : ()),
+	(defined $ENV{CHAOS_CLOCK} ? (clock => 0 + $ENV{CHAOS_CLOCK}) : ()),
+	($ENV{CHAOS_PATRONI} ? (ttl  => $class->ttl, tls => 0, clock => 0, only => [ $class->kinds ]) : ()),
 	($ENV{CHAOS_ONLY}    ? (only => [ split /,/, $ENV{CHAOS_ONLY} ]) : ()));
 EtcdLeader::Util::watchdog(2 * $seconds + 600);
 note("seed $plan->{seed}, profile $plan->{profile}, TTL $plan->{ttl} s");
@@ -54,6 +55,15 @@ my $ledger  = EtcdLeader::Instance->create('ledger', preload => 0, extension => 
 Chaos::Clients::create_ledger($ledger);
 my $cluster = $class->new(plan => $plan, members => $members, instances => $instances,
 	($installation ? (install_path => $installation->path) : ()));
+
+if (!$ENV{CHAOS_PATRONI})
+{
+	for my $node ($cluster->nodes)
+	{
+		my $planned = $plan->{clocks}{ $node->name };
+		ok(poll(20, sub { abs($node->clock_percent - $planned) < 1.5 }), sprintf 'the clock of %s runs %+.1f %% fast', $node->name, $planned);
+	}
+}
 
 my @clients = (
 	Chaos::Clients::start(looker  => 'looker',  $cluster->operator, map { $cluster->etcd->url($_) } $cluster->etcd->all),

@@ -38,6 +38,7 @@ sub new
 	$self->_start_instance("pg$_") for 1 .. $args{instances};
 	$self->{copy} = Chaos::Instance->new('copy', install_path => $args{install_path});
 	$self->{copy}->live_on($self->{network}->host('copy'));
+	$self->{copy}->shim->run_fast($args{plan}{clocks}{copy});
 	return $self;
 }
 
@@ -98,6 +99,7 @@ sub _start_instance
 			($self->{authority} ? (ssl_ca_file => $self->{authority}->ca) : ()) },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n"
 		  . "max_connections = 40\nmax_prepared_transactions = 2\nlisten_addresses = '*'\nshared_buffers = 8MB\nmin_wal_size = 2MB\nmax_wal_size = 16MB\nautovacuum_naptime = 5\nfsync = on\n");
+	$node->shim->run_fast($self->{plan}{clocks}{$name});
 	$node->append_conf('pg_hba.conf', "host all all 10.1.0.0/16 trust\n");
 	$node->start;
 	poll(60, sub { $node->serves }) or die "$name does not start: see " . $node->logfile;

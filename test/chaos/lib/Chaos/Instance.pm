@@ -101,6 +101,18 @@ sub cluster_name { my ($self) = @_; my ($run) = $PostgreSQL::Test::Utils::tmp_ch
 
 sub shim { my ($self) = @_; return $self->{el_shim} }
 
+# How many percent its clock runs too fast, to about one percent: the server measures a
+# second.
+sub clock_percent
+{
+	my ($self) = @_;
+	my $before = now();
+	my $plan   = join "\n", map { values %$_ } $self->rows('EXPLAIN ANALYZE SELECT pg_sleep(1)');
+	my $took   = now() - $before;
+	my ($ms)   = $plan =~ /Execution Time: ([\d.]+) ms/ or die "no time: $plan";
+	return 100 * ($ms / 1000 / $took - 1);
+}
+
 sub disk { my ($self) = @_; return $self->{_basedir} }
 
 # Shuts the server down (fast).  After that many seconds it kills the remaining

@@ -69,9 +69,14 @@ my %kinds = (
 	switchover      => [ 'instance', [ 0, 0, 0, 0 ] ],
 );
 
-# Draws a plan.  Arguments: seed, seconds, etcd => [names], instances => [names].
+# The clocks of instances run up to so many percent too fast or too slow.  The margin,
+# a tenth of the TTL, allows ten.
+my $clock_percent = 8;
+
+# Draws a plan.  Arguments: seed, seconds, etcd => [names], instances => [names]; clock:
+# the percent that all clocks run too fast, instead of a drawn number.
 # A plan has: seed, profile, tls (instances use TLS to etcd, with each third seed), ttl,
-# ttls (set_ttl chooses one), rounds => [[fault, ...], ...].  A fault has: id, kind, at and
+# ttls (set_ttl chooses one), clocks => { name => percent }, rounds => [[fault, ...], ...].  A fault has: id, kind, at and
 # for (seconds in its round), target, and random values for its kind (drain: seconds).
 sub draw
 {
@@ -107,8 +112,12 @@ sub draw
 		}
 		push @{ $plan{rounds} }, [ sort { $a->{at} <=> $b->{at} } @faults ];
 	}
+	$plan{clocks} = { map { $_ => $args{clock} // draw_clock() } @{ $args{instances} }, 'copy' };
 	return \%plan;
 }
+
+# A third of the clocks run as fast as possible, and a third as slow.
+sub draw_clock { my $drawn = 3 * rand() - 1.5; return $clock_percent * ($drawn > 0.5 ? 1 : $drawn < -0.5 ? -1 : 2 * $drawn) }
 
 sub pick { return $_[ rand @_ ] }
 

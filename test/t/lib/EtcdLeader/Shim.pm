@@ -1,6 +1,6 @@
-# A world of its own for a server: clocks that the test steps, a resolver that it
-# hangs, workers that it holds and a disk that it makes slow, by a library (shim.c)
-# that is loaded before libc.
+# A world of its own for a server: clocks that the test steps or lets run at another
+# rate, a resolver that it hangs, workers that it holds and a disk that it makes slow,
+# by a library (shim.c) that is loaded before libc.
 package EtcdLeader::Shim;
 
 use strict;
@@ -26,7 +26,7 @@ sub new
 		  or die "cannot compile $source";
 		$library = $made;
 	}
-	my $self = bless { wall => 0, boot => 0, hang => 0, hold => 0, sync => 0, sync_fails => 0 }, $class;
+	my $self = bless { wall => 0, boot => 0, hang => 0, hold => 0, sync => 0, sync_fails => 0, rate => 0 }, $class;
 	$self->{file} = PostgreSQL::Test::Utils::tempdir() . '/control' . ++$count;
 	open $self->{handle}, '+>', $self->{file} or die "$self->{file}: $!";
 	$self->apply;
@@ -46,6 +46,10 @@ sub around
 
 # Somebody steps the wall clock, by so many seconds.
 sub step_wall { my ($self, $seconds) = @_; $self->{wall} += $seconds; return $self->apply }
+
+# Its clocks run so many percent too fast, or too slow.  To be called before the server
+# starts, because they would jump.
+sub run_fast { my ($self, $percent) = @_; $self->{rate} = $percent; return $self->apply }
 
 # The host has slept for so long.
 sub sleep_host
@@ -72,7 +76,7 @@ sub fail_disk { my ($self, $number) = @_; $self->{sync_fails} = $number; return 
 sub syncs_struck
 {
 	my ($self) = @_;
-	sysseek($self->{handle}, 48, 0);
+	sysseek($self->{handle}, 56, 0);
 	sysread($self->{handle}, my $number, 8) == 8 or die "$self->{file}: $!";
 	return unpack 'q<', $number;
 }
@@ -81,8 +85,8 @@ sub apply
 {
 	my ($self) = @_;
 	sysseek($self->{handle}, 0, 0);
-	syswrite($self->{handle}, pack('q<6', map { int } 1e9 * $self->{wall}, 1e9 * $self->{boot}, $self->{hang}, $self->{hold},
-			1e9 * $self->{sync}, $self->{sync_fails})) == 48
+	syswrite($self->{handle}, pack('q<7', map { int } 1e9 * $self->{wall}, 1e9 * $self->{boot}, $self->{hang}, $self->{hold},
+			1e9 * $self->{sync}, $self->{sync_fails}, 1e4 * $self->{rate})) == 56
 	  or die "$self->{file}: $!";
 	return;
 }

@@ -11,6 +11,10 @@
  * CLOCK_REALTIME stepped together are a host that slept: CLOCK_MONOTONIC, and
  * whatever waits by it, knows nothing of that.
  *
+ * A clock that runs fast or slow is CLOCK_MONOTONIC and CLOCK_BOOTTIME at another
+ * rate, and with them the time-outs of epoll_wait(), poll() and timer_settime().
+ * The kernel's other timers keep its own rate.
+ *
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
@@ -18,17 +22,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-#define NSEC_PER_SEC 1000000000
+#define NSEC_PER_SEC INT64_C(1000000000)
+#define PPM 1000000
 
 typedef struct Control
 {
@@ -38,6 +45,7 @@ typedef struct Control
 	volatile int64_t hold;		/* workers that begin wait before they ignore SIGHUP */
 	volatile int64_t sync_ns;	/* fsync() and fdatasync() take so much longer */
 	volatile int64_t sync_fails;	/* of so many in a process one fails; 0: none */
+	volatile int64_t rate_ppm;	/* the clocks run so much too fast */
 	volatile int64_t syncs_struck;	/* how many were late or failed: written here */
 } Control;
 
@@ -50,6 +58,9 @@ static int	(*real_getaddrinfo) (const char *, const char *, const struct addrinf
 static int	(*real_sigaction) (int, const struct sigaction *, struct sigaction *);
 static int	(*real_fsync) (int);
 static int	(*real_fdatasync) (int);
+static int	(*real_epoll_wait) (int, struct epoll_event *, int, int);
+static int	(*real_poll) (struct pollfd *, nfds_t, int);
+static int	(*real_timer_settime) (timer_t, int, const struct itimerspec *, struct itimerspec *);
 
 __attribute__((constructor)) static void
 start(void)
@@ -63,6 +74,10 @@ start(void)
 		dlsym(RTLD_NEXT, "getaddrinfo");
 	real_fsync = (int (*) (int)) dlsym(RTLD_NEXT, "fsync");
 	real_fdatasync = (int (*) (int)) dlsym(RTLD_NEXT, "fdatasync");
+	real_epoll_wait = (int (*) (int, struct epoll_event *, int, int)) dlsym(RTLD_NEXT, "epoll_wait");
+	real_poll = (int (*) (struct pollfd *, nfds_t, int)) dlsym(RTLD_NEXT, "poll");
+	real_timer_settime = (int (*) (timer_t, int, const struct itimerspec *, struct itimerspec *))
+		dlsym(RTLD_NEXT, "timer_settime");
 	if (mapping == MAP_FAILED || real_clock_gettime == NULL || real_getaddrinfo == NULL)
 		abort();
 	close(fd);
@@ -83,6 +98,8 @@ clock_gettime(clockid_t clock, struct timespec *now)
 		ns = control->wall_ns;
 	else if (clock == CLOCK_BOOTTIME)
 		ns = control->boot_ns;
+	if ((clock == CLOCK_BOOTTIME || clock == CLOCK_MONOTONIC) && control->rate_ppm != 0)
+		ns += (__int128) (now->tv_sec * NSEC_PER_SEC + now->tv_nsec) * control->rate_ppm / PPM;
 	ns += now->tv_nsec;
 	now->tv_sec += ns / NSEC_PER_SEC;
 	now->tv_nsec = ns % NSEC_PER_SEC;
@@ -92,6 +109,44 @@ clock_gettime(clockid_t clock, struct timespec *now)
 		now->tv_sec--;
 	}
 	return 0;
+}
+
+/* How long a time of the server's clock is by the kernel's; rounded up. */
+static int64_t
+kernel_time(int64_t time)
+{
+	int64_t		rate = control ? PPM + control->rate_ppm : PPM;
+
+	return time <= 0 || rate == PPM ? time : (int64_t) (((__int128) time * PPM + rate - 1) / rate);
+}
+
+int
+epoll_wait(int epoll_fd, struct epoll_event *events, int max_events, int timeout_ms)
+{
+	return real_epoll_wait(epoll_fd, events, max_events, (int) kernel_time(timeout_ms));
+}
+
+int
+poll(struct pollfd *fds, nfds_t nfds, int timeout_ms)
+{
+	return real_poll(fds, nfds, (int) kernel_time(timeout_ms));
+}
+
+/* Only a relative time: nobody here sets another. */
+int
+timer_settime(timer_t timer, int flags, const struct itimerspec *restrict new, struct itimerspec *restrict old)
+{
+	struct itimerspec spec = *new;
+	struct timespec *const times[] = {&spec.it_value, &spec.it_interval};
+
+	for (int i = 0; i < 2; i++)
+	{
+		int64_t		ns = kernel_time(times[i]->tv_sec * NSEC_PER_SEC + times[i]->tv_nsec);
+
+		times[i]->tv_sec = ns / NSEC_PER_SEC;
+		times[i]->tv_nsec = ns % NSEC_PER_SEC;
+	}
+	return real_timer_settime(timer, flags, &spec, old);
 }
 
 int
