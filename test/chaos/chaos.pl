@@ -33,6 +33,7 @@ my $plan = Chaos::Plan::draw(
 	etcd      => [ map { "etcd$_" } 1 .. $members ],
 	instances => [ $class->instance_names($instances) ],
 	($ENV{CHAOS_TTL}     ? (ttl  => 0 + $ENV{CHAOS_TTL})  : ()),
+	($ENV{CHAOS_FROZEN}  ? (frozen => 1) : ()),
 	(defined $ENV{CHAOS_CLOCK} ? (clock => 0 + $ENV{CHAOS_CLOCK}) : ()),
 	($ENV{CHAOS_PATRONI} ? (ttl  => $class->ttl, tls => 0, clock => 0, only => [ $class->kinds ]) : ()),
 	($ENV{CHAOS_ONLY}    ? (only => [ split /,/, $ENV{CHAOS_ONLY} ]) : ()));

@@ -32,7 +32,7 @@ sub new
 {
 	my ($class, %args) = @_;
 	my $self = bless { plan => $args{plan}, jobs => [], wanted => {}, began => {}, install_path => $args{install_path} }, $class;
-	my %address = (copy => '10.1.3.1', map({ ("etcd$_" => "10.1.1.$_") } 1 .. $args{members}), map({ ("pg$_" => "10.1.2.$_") } 1 .. $args{instances}));
+	my %address = (copy => '10.1.3.1', bad => '10.1.4.1', map({ ("etcd$_" => "10.1.1.$_") } 1 .. $args{members}), map({ ("pg$_" => "10.1.2.$_") } 1 .. $args{instances}));
 	$self->{network} = Chaos::Network->new(hosts => \%address, seed => $args{plan}{seed});
 	$self->_start_etcd($args{members});
 	$self->_start_instance("pg$_") for 1 .. $args{instances};
@@ -465,6 +465,53 @@ sub replace_member
 			return 1;
 		});
 	});
+	return;
+}
+
+# An endpoint that is no member comes first in the list of each instance, and all
+# instances start again.
+sub spoil_endpoints
+{
+	my ($self, $fault, $how) = @_;
+	my ($port, @servers) = (2379, map { $_->name } $self->nodes);
+	if ($how eq 'drops') { push @{ $fault->{rules} }, map { $self->{network}->add($_, 'bad', loss => 1) } @servers }
+	elsif ($how ne 'refuses')
+	{
+		my $server = <<'PL';
+my ($port, $answers) = @ARGV;
+my $listener = IO::Socket::INET->new(LocalPort => $port, Listen => 50, ReuseAddr => 1) or die "no socket: $!";
+my @silent;
+while (my $client = $listener->accept)
+{
+	if (!$answers) { push @silent, $client; next; }
+	sysread $client, my $request, 65536;
+	syswrite $client, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+}
+PL
+		$fault->{bad} = EtcdLeader::Namespace::Process->spawn(host => $self->{network}->host('bad'), name => 'bad endpoint',
+			log => "$PostgreSQL::Test::Utils::log_path/bad.log", cmd => [ $^X, '-MIO::Socket::INET', '-e', $server, $port, $how eq 'error' ? 1 : 0 ]);
+	}
+	my $scheme = $self->{authority} ? 'https' : 'http';
+	my $good   = $self->{authority} ? $self->{etcd}->tls_endpoints : $self->{etcd}->endpoints;
+	for my $node ($self->nodes)
+	{
+		my $order = $self->operate($node, $fault->{kind}, "ALTER SYSTEM SET etcd_leader.endpoints = '$scheme://" . $self->{network}->address('bad') . ":$port,$good'");
+		$self->_after($order, sub { kill 'INT', $node->pid if $node->alive });
+	}
+	return;
+}
+
+sub mend_endpoints
+{
+	my ($self, $fault) = @_;
+	$self->{network}->remove($_) for @{ delete $fault->{rules} // [] };
+	(delete $fault->{bad})->stop('KILL') if $fault->{bad};
+	for my $node ($self->nodes)
+	{
+		$self->in_background('end of bad endpoint', sub {
+			insist(sub { Chaos::Clients::run_operator(Chaos::History->new('operators'), $node, $fault->{kind}, 'ALTER SYSTEM RESET etcd_leader.endpoints', 'SELECT pg_reload_conf()') });
+		});
+	}
 	return;
 }
 

@@ -14,10 +14,15 @@ use PostgreSQL::Test::Utils;
 my %does = (
 	cut     => [ sub { rules(@_, loss => 1) }, \&mend ],
 	isolate => [ sub { my ($c, $f) = @_; rules_for($c, $f, [ map { ([ $f->{target}, $_ ], [ $_, $f->{target} ]) } $c->others($f->{target}) ], loss => 1) }, \&mend ],
+	# nobody hears the host, or it hears nobody
+	one_way => [ sub { my ($c, $f) = @_; rules_for($c, $f, [ map { $f->{amount} < 0.5 ? [ $f->{target}, $_ ] : [ $_, $f->{target} ] } $c->others($f->{target}) ], loss => 1) }, \&mend ],
 	# from a short delay to more than a request's time-out
 	slow    => [ sub { my ($c, $f) = @_; my $d = 0.01 * 200**$f->{amount}; rules($c, $f, delay => $d, jitter => $d / 2) }, \&mend ],
 	slow_host => [ sub { my ($c, $f) = @_; my $d = 0.01 * 200**$f->{amount}; rules_for($c, $f, [ map { ([ $_, $f->{target} ]) } $c->others($f->{target}) ], delay => $d, jitter => $d / 2) }, \&mend ],
 	lossy   => [ sub { my ($c, $f) = @_; rules($c, $f, loss => 0.02 + 0.6 * $f->{amount}) }, \&mend ],
+
+	# first in every list stands an endpoint that refuses, drops, is silent or answers an error
+	bad_endpoint => [ sub { my ($c, $f) = @_; $c->spoil_endpoints($f, qw(refuses drops silent error)[ 4 * $f->{amount} ]) }, sub { my ($c, $f) = @_; $c->mend_endpoints($f) } ],
 
 	etcd_kill    => [ sub { my ($c, $f) = @_; $c->want($f->{target}, 0); $c->signal_member($f->{target}, 'KILL') }, \&want_again ],
 	etcd_restart => [ sub { my ($c, $f) = @_; $c->want($f->{target}, 0); $c->signal_member($f->{target}, 'TERM') },

@@ -18,6 +18,7 @@ my %kinds = (
 	# kind                hits          calm network etcd instance whole
 	cut             => [ 'link',     [ 0, 8, 2, 1 ] ],
 	isolate         => [ 'host',     [ 0, 5, 1, 1 ] ],
+	one_way         => [ 'host',     [ 0, 3, 1, 1 ] ],
 	slow            => [ 'link',     [ 0, 6, 1, 1 ] ],
 	slow_host       => [ 'host',     [ 0, 3, 1, 1 ] ],
 	lossy           => [ 'link',     [ 0, 4, 1, 1 ] ],
@@ -63,6 +64,8 @@ my %kinds = (
 	observe         => [ 'instance', [ 2, 0, 0, 1 ] ],
 	set_ttl         => [ 'instance', [ 2, 1, 1, 1 ] ],
 	rival           => [ 'cluster',  [ 2, 1, 1, 1 ] ],
+	# only frozen
+	bad_endpoint    => [ 'cluster',  [ 0, 0, 0, 0 ] ],
 	# only for Chaos::Patroni
 	patroni_kill    => [ 'instance', [ 0, 0, 0, 0 ], 1 ],
 	patroni_stop    => [ 'instance', [ 0, 0, 0, 0 ], 1 ],
@@ -73,8 +76,12 @@ my %kinds = (
 # a tenth of the TTL, allows ten.
 my $clock_percent = 8;
 
+# Faults of a minority that may never end; the seed decides which, and CHAOS_ONLY.
+my @frozen = qw(etcd_stop one_way slow bad_endpoint pg_stop cut);
+
 # Draws a plan.  Arguments: seed, seconds, etcd => [names], instances => [names]; clock:
-# the percent that all clocks run too fast, instead of a drawn number.
+# the percent that all clocks run too fast, instead of a drawn number; frozen: there is
+# one fault, which never ends.
 # A plan has: seed, profile, tls (instances use TLS to etcd, with each third seed), ttl,
 # ttls (set_ttl chooses one), clocks => { name => percent }, rounds => [[fault, ...], ...].  A fault has: id, kind, at and
 # for (seconds in its round), target, and random values for its kind (drain: seconds).
@@ -89,6 +96,8 @@ sub draw
 	my %plan    = (seed => $args{seed}, profile => $profile, ttl => $ttl,
 		tls => $args{tls} // ($args{seed} % 3 == 0 ? 1 : 0), ttls => $args{ttl} ? [$ttl] : [ $ttl, pick(grep { $_ <= 2 * $ttl } @ttls) ], rounds => []);
 	my $id = 0;
+
+	return freeze(\%plan, %args) if $args{frozen};
 
 	# a round is long enough for a lease to expire
 	my $length = 12 + 2 * $ttl;
@@ -112,11 +121,33 @@ sub draw
 		}
 		push @{ $plan{rounds} }, [ sort { $a->{at} <=> $b->{at} } @faults ];
 	}
-	$plan{clocks} = { map { $_ => $args{clock} // draw_clock() } @{ $args{instances} }, 'copy' };
+	draw_clocks(\%plan, %args);
 	return \%plan;
 }
 
+# One round with one fault.
+sub freeze
+{
+	my ($plan, %args) = @_;
+	my @possible = grep { my $kind = $_; !$args{only} || grep { $_ eq $kind } @{ $args{only} } } @frozen;
+	my %fault = (kind => $possible[ $args{seed} % @possible ], at => 2, for => $args{seconds}, id => 1, round => 1, amount => rand(), whole => 1);
+	my $strikes = $kinds{ $fault{kind} }[0];
+	if ($strikes eq 'host') { $fault{target} = pick(@{ $args{etcd} }) }
+	else                    { draw_target(\%fault, $strikes, %args) }
+	# from 0.14 s on
+	$fault{amount} = 0.5 + $fault{amount} / 2 if $fault{kind} eq 'slow';
+	$fault{both} = 0 if $fault{kind} eq 'cut';
+	$fault{port} = 'any' if $strikes eq 'link';
+	# a hanging instance matters if it leads
+	$fault{at_leader} = 1 if $fault{kind} eq 'pg_stop' || $strikes =~ /etcd|host/ && rand() < 0.5;
+	@$plan{qw(profile frozen rounds)} = ('frozen', 1, [ [ \%fault ] ]);
+	draw_clocks($plan, %args);
+	return $plan;
+}
+
 # A third of the clocks run as fast as possible, and a third as slow.
+sub draw_clocks { my ($plan, %args) = @_; $plan->{clocks} = { map { $_ => $args{clock} // draw_clock() } @{ $args{instances} }, 'copy' }; return }
+
 sub draw_clock { my $drawn = 3 * rand() - 1.5; return $clock_percent * ($drawn > 0.5 ? 1 : $drawn < -0.5 ? -1 : 2 * $drawn) }
 
 sub pick { return $_[ rand @_ ] }
