@@ -83,8 +83,9 @@ my @frozen = qw(etcd_stop one_way slow bad_endpoint pg_stop cut);
 # the percent that all clocks run too fast, instead of a drawn number; frozen: there is
 # one fault, which never ends.
 # A plan has: seed, profile, tls (instances use TLS to etcd, with each third seed), ttl,
-# ttls (set_ttl chooses one), clocks => { name => percent }, rounds => [[fault, ...], ...].  A fault has: id, kind, at and
-# for (seconds in its round), target, and random values for its kind (drain: seconds).
+# ttls (set_ttl chooses one), clocks => { name => percent }, rounds => [[fault, ...], ...].
+# A fault has: id, kind, at and for (seconds in its round), target, and random values for
+# its kind (drain: seconds).
 sub draw
 {
 	my (%args) = @_;
