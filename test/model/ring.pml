@@ -1,0 +1,243 @@
+/*-------------------------------------------------------------------------
+ *
+ * ring.pml
+ *	  Events in shared memory: one process appends, others read without a lock,
+ *	  in weak memory (memory.pml).
+ *
+ * There are two rings.  That of elections has one place here or two, so that older
+ * events make room.  That of changes is a single number: what happens within a
+ * ring is the same in both.  An event of an election has a place and bytes,
+ * whole if both are its number.  Its time is its number.
+ *
+ * Checked, for a reader that asks for the first event after some number:
+ *	- an event that it gets is whole, and is not the one asked for or older;
+ *	- it gets "none" only if there is none, up to the number of the last event
+ *	  that it has loaded;
+ *	- of the events before the one that it gets, all have been read or have made
+ *	  room;
+ *	- a loss has the time of an event that is lost.
+ *
+ * What this models: event_ring.c, and events.c without the sleep.  Each barrier
+ * there has the label of one here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define LAST		0				/* last_event */
+#define NEWEST		1				/* of the ring of elections, in events of it */
+#define OLDEST		2
+#define LOST_SEQ	3
+#define LOST_AT		4
+#define CHANGED		5				/* the newest event of the ring of changes */
+#ifndef PLACES
+#define PLACES		1
+#endif
+#define PLACE		6				/* PLACES of them */
+#define BYTES		(PLACE + PLACES)	/* of each */
+
+#if PLACES == 1
+#define LOCATIONS	8
+#else
+#define LOCATIONS	10
+#endif
+#define CORES		2
+#ifndef DEPTH
+#define DEPTH		8
+#endif
+
+#define ELECTOR		0
+#define READER		1
+
+#define MISTAKES(X) \
+	X(LOST_TIMED) X(LOST_COUNTED) X(ROOM_MADE) X(RECORD_WRITTEN) X(RECORD_APPENDED) \
+	X(LAST_READ) X(OLDEST_READ) X(LOST_READ) X(RECORD_READ) \
+	X(TIME_LATE) X(LOSS_LATE) X(ROOM_LATE) X(NEWEST_FIRST) X(LAST_FIRST)
+
+#include "memory.pml"
+
+#ifndef EVENTS
+#define EVENTS	4
+#endif
+
+/* What is true: the numbers of the events of elections. */
+byte seq_of[EVENTS + 2];			/* by their number in the ring */
+bit is_change[EVENTS + 1];
+
+/* make_room(), and what follows in event_ring_append() */
+#define append(n, seq) \
+	if \
+	:: n > PLACES -> \
+		HERE(TIME_LATE, store(LOST_AT, seq_of[n - PLACES])); \
+		write_barrier(LOST_TIMED); \
+		HERE(LOSS_LATE, store(LOST_SEQ, seq_of[n - PLACES])); \
+		LATER(TIME_LATE, write_barrier(LOST_TIMED); store(LOST_AT, seq_of[n - PLACES])); \
+		write_barrier(LOST_COUNTED); \
+		HERE(ROOM_LATE, store(OLDEST, n - PLACES + 1)); \
+		LATER(LOSS_LATE, write_barrier(LOST_COUNTED); store(LOST_SEQ, seq_of[n - PLACES])) \
+	:: else \
+	fi; \
+	write_barrier(ROOM_MADE); \
+	HERE(NEWEST_FIRST, store(PLACE + n % PLACES, seq); store(BYTES + n % PLACES, seq)); \
+	if \
+	:: n > PLACES -> LATER(ROOM_LATE, write_barrier(ROOM_MADE); store(OLDEST, n - PLACES + 1)) \
+	:: else \
+	fi; \
+	write_barrier(RECORD_WRITTEN); \
+	store(NEWEST, n); \
+	LATER(NEWEST_FIRST, write_barrier(RECORD_WRITTEN); store(PLACE + n % PLACES, seq); store(BYTES + n % PLACES, seq))
+
+proctype elector()
+{
+	byte me = ELECTOR;
+	byte seq, n;
+	bit change;
+
+	do
+	:: atomic {
+			seq < EVENTS ->
+			seq++;
+			if
+			:: change = 0; n++
+			:: change = 1
+			fi;
+			HERE(LAST_FIRST, true);
+			LATER(LAST_FIRST, store(LAST, seq); write_barrier(RECORD_APPENDED));
+			if
+			:: change ->
+				is_change[seq] = 1;
+				printf("event %d is a change\n", seq);
+				store(CHANGED, seq)
+			:: else ->
+				seq_of[n] = seq;
+				printf("event %d is the %d. of an election\n", seq, n);
+				append(n, seq)
+			fi;
+			HERE(LAST_FIRST, write_barrier(RECORD_APPENDED); store(LAST, seq));
+			change = 0
+		}
+	:: else -> break
+	od
+}
+
+#define IN_RING	(BIT(NEWEST) | BIT(OLDEST) | BIT(LOST_SEQ) | BIT(LOST_AT) | BIT(PLACE) | BIT(PLACE + PLACES - 1) | BIT(BYTES) | BIT(BYTES + PLACES - 1))
+
+/* event_ring_next(): found, the number that was found, or 0; or lost */
+inline search()
+{
+	/* the first one above `after`, from the oldest to the newest */
+	found = 0;
+	n = oldest;
+	do
+	:: n <= newest && found == 0 ->
+		if
+		:: n % PLACES == 0 -> load_first(PLACE, found)
+		:: else -> load_first(PLACE + PLACES - 1, found)
+		fi;
+		if
+		:: found > after -> skip
+		:: else -> found = 0; n++
+		fi
+	:: else -> break
+	od;
+	if
+	:: found == 0 -> bytes = 0
+	:: found != 0 && n % PLACES == 0 -> load_first(BYTES, bytes)
+	:: else -> load_first(BYTES + PLACES - 1, bytes)
+	fi
+}
+
+/* One call of events_next(); a round that must be tried again is given up. */
+proctype reader()
+{
+	byte me = READER;
+	byte start, after, last, newest, oldest, again, found, bytes, change, n, at;
+	byte gone;						/* up to this one, events have made room */
+	bit lost, outrun;
+
+	do
+	:: atomic { begin_call(BIT(LAST) | IN_RING | BIT(CHANGED)); after = start };
+		atomic {
+			load(LAST, last);
+			if
+			:: after >= last -> goto over
+			:: else
+			fi;
+			read_barrier(LAST_READ)
+		};
+next_round:
+		atomic {
+			load_first(NEWEST, newest);
+			load_first(OLDEST, oldest);
+			read_barrier(OLDEST_READ)
+		};
+		atomic { load_first(LOST_SEQ, n); read_barrier(LOST_READ) };
+		atomic {
+			load_first(LOST_AT, at);
+			if
+			:: n > after ->
+				/* the time of that one, or of one that has made room right after it */
+				assert(at >= n);
+				assert(!is_change[at]);
+				lost = 1;
+				gone = n;
+				after = n;
+				n = 0; newest = 0; oldest = 0; at = 0;
+				goto next_round
+			:: else
+			fi;
+			search();
+			read_barrier(RECORD_READ)
+		};
+		atomic {
+			load_first(OLDEST, again);
+			if
+			:: again != oldest -> n = 0; newest = 0; oldest = 0; at = 0; found = 0; bytes = 0; again = 0; goto next_round
+			:: else
+			fi;
+			assert(found == bytes);			/* whole */
+			load(CHANGED, change);
+			if
+			:: found > last -> found = 0; outrun = lost
+			:: found == 0 -> outrun = lost
+			:: else
+			fi;
+			if
+			:: outrun -> goto over				/* tried again with a newer `last` */
+			:: change > start && change <= last && (found == 0 || change < found) ->
+				found = change
+			:: else
+			fi;
+			/* what is between the one asked for and the one found */
+			n = start + 1;
+			do
+			:: n <= last && (found == 0 || n < found) ->
+				/* an event that was passed over has made room; older changes are lost here */
+				assert(is_change[n] || n <= gone);
+				n++
+			:: else -> break
+			od;
+			assert(found == 0 || found > start);
+			if
+			:: found != 0 -> start = found
+			:: else
+			fi
+		};
+over:
+		atomic {
+			end_call();
+			after = 0; last = 0; newest = 0; oldest = 0; again = 0; found = 0; bytes = 0; change = 0; n = 0; at = 0;
+			lost = 0; outrun = 0
+		}
+	od
+}
+
+init
+{
+	atomic {
+		c_code { choose_mistake(); };
+		memory[OLDEST] = 1;
+		run elector();
+		run late_stores(ELECTOR);
+		run reader();
+		run early_loads(READER)
+	}
+}
