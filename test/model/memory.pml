@@ -145,15 +145,10 @@ inline look()
 
 /* A call begins when its client has asked for it, and so does not load earlier. */
 #define begin_call(locations) \
-	core[me].loads = locations; \
-	look(); \
-	printf("%d: begins\n", me)
+	d_step { core[me].loads = locations; look(); printf("%d: begins\n", me) }
 
-inline end_call()
-{
-	core[me].loads = 0;
-	look()
-}
+#define end_call() \
+	d_step { core[me].loads = 0; look() }
 
 #define read_barrier(label) \
 	if \

@@ -1,0 +1,554 @@
+/*-------------------------------------------------------------------------
+ *
+ * handshake.pml
+ *	  Short exchanges between two or three processes without a lock, in weak
+ *	  memory (memory.pml).
+ *
+ * A search begins with any one of these:
+ *
+ *	WOKEN		the number of changes, and what a process that was woken reads
+ *	MAILBOX		a backend asks, and the elector ends meanwhile
+ *	NOTIFIER	a notifier is dismissed or barred while it begins or ends
+ *	HOOK		a run of a hook begins while its database is wanted, and ends
+ *	CRASH		the memory of the elector, which is killed
+ *	TALLY		the counters of an election are given to another one
+ *	TIMER		a transaction is fenced while the timer of its backend looks
+ *
+ * What this models: events.c (the number of changes), mailbox.c,
+ * notifier_register.c, hooks.c, hook_run.c, hooks_worker.c, crash_memory.c,
+ * stats.c, fence.c, and the end of the elector in shared_state.c.  Each barrier
+ * there has the label of one here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define LOCATIONS	8
+#define CORES		3
+#define DEPTH		4
+
+#define MISTAKES(X) \
+	X(CHANGE_SEEN) \
+	X(REQUEST_WAITS) X(ELECTOR_ENDED) X(REPLY_READ) \
+	X(NOTIFIER_FORGOTTEN) X(NOTIFIER_CLAIMED) X(NOTIFIER_RELEASED) \
+	X(RUN_WRITTEN) X(RUN_SEEN) X(RUN_OVER) X(RUN_ENDED) X(HOLD_WRITTEN) X(HOLD_BEGUN) X(HOLD_SEEN) \
+	X(MEMORY_WRITTEN) X(MEMORY_KEPT) \
+	X(TALLY_FREED) X(TALLY_ZEROED) X(TALLY_FOUND) X(TALLY_READ) \
+	X(DEMAND_WITHDRAWN) X(DEMAND_RECORDED) X(DEMAND_CONTINUED) X(REQUIREMENT_RECORDED) X(BINDING_RECORDED) \
+	X(WAKE_FIRST) X(REPLY_LATE) X(RELEASE_FIRST) X(HOLD_LATE) X(CURRENT_FIRST) X(SENT_FIRST) X(FORCE_FIRST) X(COMMIT_FIRST)
+
+#include "memory.pml"
+
+/* pg_atomic_compare_exchange_u32(); see memory.pml */
+#define exchange(at, from, to, done) \
+	atomic { \
+		core[me].n == 0 && !is_late(at) -> \
+		if \
+		:: memory[at] == from -> store(at, to); done = 1 \
+		:: else -> done = 0 \
+		fi; \
+		d_step { look() } \
+	}
+#define late_in(c, at)	(core[c].n > 0 && core[c].late[0].where == at)
+#define is_late(at)		(late_in(0, at) || late_in(1, at) || late_in(2, at))
+
+/* pg_atomic_fetch_add_u32() */
+#define add(at, what) \
+	atomic { full_barrier(); d_step { memory[at] = memory[at] + what; look() } }
+
+#define compiler_barrier(label) \
+	memory_barrier(label)
+
+#define ALL	255
+
+/* ---- WOKEN --------------------------------------------------------------- */
+
+#define NUMBER	0
+#define VALUE	1
+
+byte announced[3];					/* the value before each change of the number */
+
+/* events_wake() */
+#define wake() \
+	d_step { announced[memory[NUMBER] + 1] = value }; \
+	add(NUMBER, 1)
+
+proctype publisher()
+{
+	byte me = 0, value = 0;
+
+	do
+	:: value < 2 ->
+		value++;
+		LATER(WAKE_FIRST, wake());
+		store(VALUE, value);
+		HERE(WAKE_FIRST, wake())
+	:: else -> break
+	od
+}
+
+/* events_change_number(), and what the caller looks at then */
+proctype sleeper()
+{
+	byte me = 1, seen, value;
+
+	do
+	:: atomic { begin_call(ALL) };
+		atomic { load_first(NUMBER, seen); read_barrier(CHANGE_SEEN) };
+		load_first(VALUE, value);
+		assert(value >= announced[seen]);
+		end_call()
+	od
+}
+
+/* ---- MAILBOX ------------------------------------------------------------- */
+
+#define STATE	0
+#define REQUEST	1
+#define REPLY	2
+#define ALIVE	3					/* SharedState.elector */
+
+#define FREE	0
+#define CLAIMED	1
+#define WAITING	2
+#define TAKEN	3
+#define DONE	4
+
+#define NO_ELECTOR 9
+
+bit ended = 0;						/* the elector, and others see all it has done */
+bit asleep = 0;						/* the backend, until the state changes */
+
+proctype mailbox_elector()
+{
+	byte me = 0, request;
+	bit done;
+
+	begin_call(ALL);
+	do
+	:: exchange(STATE, WAITING, TAKEN, done);
+		if
+		:: done ->
+			load_first(REQUEST, request);
+			HERE(REPLY_LATE, store(REPLY, request));
+			exchange(STATE, TAKEN, DONE, done);
+			LATER(REPLY_LATE, store(REPLY, request))
+		:: else
+		fi
+	:: break
+	od;
+	skip;
+	/* shared_state_end_elector(), fail_all() */
+	store(ALIVE, 0);
+	memory_barrier(ELECTOR_ENDED);
+	exchange(STATE, WAITING, TAKEN, done);
+	if
+	:: done -> store(REPLY, NO_ELECTOR); exchange(STATE, TAKEN, DONE, done)
+	:: else
+	fi;
+	atomic { core[me].n == 0 -> ended = 1 }
+}
+
+proctype mailbox_backend()
+{
+	byte me = 1, request, reply, state, alive;
+	bit done;
+
+	do
+	:: request < 2 ->
+		request++;
+		begin_call(ALL);
+		exchange(STATE, FREE, CLAIMED, done);
+		assert(done);
+		store(REQUEST, request);
+		exchange(STATE, CLAIMED, WAITING, done);
+		memory_barrier(REQUEST_WAITS);
+		do
+		:: load_first(STATE, state);
+			if
+			:: state == DONE -> break
+			:: else
+			fi;
+			load_first(ALIVE, alive);
+			if
+			:: !alive ->
+				exchange(STATE, WAITING, CLAIMED, done);
+				if
+				:: done -> goto given_up
+				:: else
+				fi
+			:: else
+			fi;
+			/* it sleeps until the elector has replied */
+			asleep = 1;
+			atomic { memory[STATE] == DONE -> asleep = 0 }
+		od;
+		read_barrier(REPLY_READ);
+		load_first(REPLY, reply);
+		assert(reply == request || reply == NO_ELECTOR);
+given_up:
+		exchange(STATE, DONE, FREE, done);
+		if
+		:: done
+		:: else -> exchange(STATE, CLAIMED, FREE, done); assert(done)
+		fi;
+		end_call()
+	:: else -> break
+	od
+}
+
+proctype mailbox_monitor()
+{
+	atomic { ended && asleep && core[0].n == 0 && core[1].n == 0 && memory[STATE] == WAITING -> assert(false) }
+}
+
+/* ---- NOTIFIER ------------------------------------------------------------ */
+
+#define TICKET	0
+#define CLAIM	1
+#define MARK	2					/* announced */
+#define BARRED	3
+
+bit works = 0;						/* it is claimed and admitted */
+bit given = 0;						/* the slot, to another database */
+bit vacated = 0;					/* the database, for a statement */
+bit left = 0;
+
+proctype notifier_elector()
+{
+	byte me = 0, claim;
+
+	begin_call(ALL);
+	store(TICKET, 0);
+	memory_barrier(NOTIFIER_FORGOTTEN);
+	do
+	:: atomic {
+			load_first(CLAIM, claim);
+			if
+			:: claim == 0 -> assert(!works); given = 1; store(MARK, 9); break
+			:: else
+			fi
+		}
+	od
+}
+
+proctype notifier_backend()
+{
+	byte me = 2, claim;
+
+	begin_call(ALL);
+	add(BARRED, 1);
+	do
+	:: atomic {
+			load_first(CLAIM, claim);
+			if
+			:: claim == 0 -> assert(!works); vacated = 1; break
+			:: else
+			fi
+		}
+	od
+}
+
+proctype notifier()
+{
+	byte me = 1, ticket, barred;
+	bit done;
+
+	begin_call(ALL);
+	exchange(CLAIM, 0, 1, done);
+	memory_barrier(NOTIFIER_CLAIMED);
+	atomic {
+		load_first(TICKET, ticket);
+		load_first(BARRED, barred);
+		if
+		:: ticket == 1 && !barred ->
+			assert(!given && !vacated);
+			works = 1
+		:: else
+		fi
+	};
+	if
+	:: works -> store(MARK, 5)
+	:: else
+	fi;
+	works = 0;
+	LATER(RELEASE_FIRST, store(CLAIM, 0); store(MARK, 5));
+	memory_barrier(NOTIFIER_RELEASED);
+	HERE(RELEASE_FIRST, store(CLAIM, 0));
+	/* what the next notifier finds */
+	atomic {
+		given && core[0].n == 0 && core[1].n == 0 -> assert(memory[MARK] == 9)
+	}
+}
+
+/* ---- HOOK ---------------------------------------------------------------- */
+
+#define RUN			0				/* its state */
+#define RUN_DATABASE	1
+#define RUN_PID		2
+#define RUN_STATUS	3
+#define HELD		4				/* held_until_ns */
+#define HELD_DATABASE	5
+
+#define STARTING	1
+#define RUNNING		2
+#define OVER		3
+
+#define OLD			3				/* of the run before, and of the hold before */
+#define NEW			7
+
+bit forked = 0;
+bit connected = 0;
+
+proctype hooks_worker()
+{
+	byte me = 0, run_state, status;
+
+	begin_call(ALL);
+	store(RUN_DATABASE, NEW);
+	store(RUN_STATUS, OLD);
+	write_barrier(RUN_WRITTEN);
+	store(RUN, STARTING);
+	/* the postmaster forks the process */
+	full_barrier();
+	forked = 1;
+	do
+	:: load_first(RUN, run_state);
+		if
+		:: run_state == OVER -> break
+		:: else
+		fi
+	od;
+	read_barrier(RUN_ENDED);
+	load_first(RUN_STATUS, status);
+	assert(status == NEW)
+}
+
+proctype hook_run()
+{
+	byte me = 1, held, database;
+	bit done;
+
+	atomic { forked -> begin_call(ALL) };
+	store(RUN_PID, NEW);
+	exchange(RUN, STARTING, RUNNING, done);
+	atomic { load_first(HELD, held); read_barrier(HOLD_SEEN) };
+	atomic {
+		load_first(HELD_DATABASE, database);
+		if
+		:: held && database == NEW
+		:: else -> assert(!vacated); connected = 1
+		fi
+	};
+	connected = 0;
+	store(RUN_STATUS, NEW);
+	write_barrier(RUN_OVER);
+	store(RUN, OVER)
+}
+
+/* hooks_vacate() */
+proctype hooks_backend()
+{
+	byte me = 2, run_state, database, process;
+
+	begin_call(ALL);
+	store(HELD_DATABASE, NEW);
+	write_barrier(HOLD_WRITTEN);
+	HERE(HOLD_LATE, store(HELD, 1));
+	memory_barrier(HOLD_BEGUN);
+	do
+	:: atomic { load_first(RUN, run_state); read_barrier(RUN_SEEN) };
+		atomic {
+			load_first(RUN_DATABASE, database);
+			load_first(RUN_PID, process);
+			if
+			:: (run_state != STARTING && run_state != RUNNING) || database != NEW ->
+				assert(!connected);
+				vacated = 1;
+				break
+			:: else -> assert(run_state != RUNNING || process == NEW)	/* it gets a signal */
+			fi
+		}
+	od;
+	LATER(HOLD_LATE, store(HELD, 1))
+}
+
+/* ---- CRASH --------------------------------------------------------------- */
+
+/*
+ * A kill is between two instructions, so the order of the processor does not
+ * matter, but that of the compiler does: what is late here is lost.
+ */
+#define CURRENT	0					/* 1 or 2; 0: none */
+#define KEPT	1					/* the copies are at 2 and 3 */
+
+byte sent = 0;						/* a message that must not be sent before this is kept */
+
+proctype remembering()
+{
+	byte me = 0, k = 0;
+
+	do
+	:: k < 3 ->
+		k++;
+		LATER(SENT_FIRST, sent = k);
+		HERE(CURRENT_FIRST, store(KEPT + 1 + (k & 1), k));
+		write_barrier(MEMORY_WRITTEN);
+		store(CURRENT, 1 + (k & 1));
+		LATER(CURRENT_FIRST, write_barrier(MEMORY_WRITTEN); store(KEPT + 1 + (k & 1), k));
+		memory_barrier(MEMORY_KEPT);
+		HERE(SENT_FIRST, sent = k)
+	:: else -> break
+	od
+}
+
+proctype killer()
+{
+	assert(memory[CURRENT] == 0 -> sent == 0 : memory[KEPT + memory[CURRENT]] >= sent && memory[KEPT + memory[CURRENT]] > 0)
+}
+
+/* ---- TALLY --------------------------------------------------------------- */
+
+#define NAME	0
+#define WON		1
+#define LOST	2
+
+proctype counting()
+{
+	byte me = 0;
+
+	store(NAME, 0);
+	write_barrier(TALLY_FREED);
+	store(WON, 0);
+	store(LOST, 0);
+	write_barrier(TALLY_ZEROED);
+	store(NAME, 2);
+	add(WON, 1)
+}
+
+/* stats_tally() */
+proctype counter_reader()
+{
+	byte me = 1, name, again, won, lost;
+
+	begin_call(ALL);
+	atomic { load_first(NAME, name); read_barrier(TALLY_FOUND) };
+	atomic { load_first(WON, won); read_barrier(TALLY_READ) };
+	load_first(LOST, lost);
+	load_first(NAME, again);
+	assert(again != name || name != 1 || (won == 5 && lost == 5));
+	assert(again != name || name != 2 || (won <= 1 && lost == 0))
+}
+
+/* ---- TIMER --------------------------------------------------------------- */
+
+/*
+ * The handler of a signal runs between two instructions of its process, so only
+ * the order of the compiler matters.  That keeps the order of what is volatile.
+ */
+#define IN_FORCE	0				/* volatile, as the next three */
+#define NREQUIRED	1
+#define BOUND		2
+#define COMMITTING	3
+#define DEMAND		4				/* setting_requirement: two words */
+#define REQUIRED	6				/* requirements[0] */
+#define BINDING		7
+
+bit cancelled = 0;					/* cancel_sent */
+bit committed = 0;
+
+#define is_volatile(j)	(core[me].n > j && core[me].late[j].where < DEMAND)
+#define store_volatile(at, what) \
+	atomic { \
+		!is_volatile(0) && !is_volatile(1) && !is_volatile(2) && !is_volatile(3) -> \
+		store(at, what) \
+	}
+
+inline record_demand(token)
+{
+	store_volatile(IN_FORCE, 0);
+	compiler_barrier(DEMAND_WITHDRAWN);
+	LATER(FORCE_FIRST, store_volatile(IN_FORCE, 1); compiler_barrier(DEMAND_RECORDED));
+	store(DEMAND, token);
+	store(DEMAND + 1, token);
+	compiler_barrier(DEMAND_RECORDED);
+	HERE(FORCE_FIRST, store_volatile(IN_FORCE, 1))
+}
+
+proctype fenced()
+{
+	byte me = 0;
+
+	store(BINDING, 1);
+	compiler_barrier(BINDING_RECORDED);
+	store_volatile(BOUND, 1);
+	record_demand(1);
+	record_demand(2);
+	store(REQUIRED, 1);
+	compiler_barrier(REQUIREMENT_RECORDED);
+	store_volatile(NREQUIRED, 1);
+	/* check_commit() */
+	HERE(COMMIT_FIRST, store_volatile(COMMITTING, 1));
+	atomic {
+		!is_volatile(0) && !is_volatile(1) && !is_volatile(2) && !is_volatile(3) ->
+		if
+		:: !cancelled -> committed = 1
+		:: else
+		fi
+	};
+	LATER(COMMIT_FIRST, store_volatile(COMMITTING, 1));
+	/* end_transaction(), by PostgreSQL, which the compiler does not look into */
+	full_barrier();
+	committed = 0;
+	store_volatile(NREQUIRED, 0);
+	store_volatile(IN_FORCE, 0);
+	store_volatile(COMMITTING, 0);
+	/* continue_statement() */
+	store(DEMAND, 3);
+	store(DEMAND + 1, 3);
+	compiler_barrier(DEMAND_CONTINUED);
+	store_volatile(IN_FORCE, 1)
+}
+
+/* watch_leadership() */
+proctype timer()
+{
+	do
+	:: atomic {
+			!memory[COMMITTING] ->
+			assert(!memory[IN_FORCE] || (memory[DEMAND] > 0 && memory[DEMAND] == memory[DEMAND + 1]));
+			assert(!memory[NREQUIRED] || memory[REQUIRED] == 1);
+			assert(!memory[BOUND] || memory[BINDING] == 1);
+			if
+			:: cancelled = 1; assert(!committed)
+			:: true
+			fi
+		}
+	od
+}
+
+/* -------------------------------------------------------------------------- */
+
+init
+{
+	atomic {
+		c_code { choose_mistake(); };
+		run late_stores(0);
+		run late_stores(1);
+		run late_stores(2);
+		run early_loads(0);
+		run early_loads(1);
+		run early_loads(2);
+		if
+		:: run publisher(); run sleeper()
+		:: memory[ALIVE] = 1;
+			run mailbox_elector(); run mailbox_backend(); run mailbox_monitor()
+		:: memory[TICKET] = 1;
+			run notifier_elector(); run notifier(); run notifier_backend()
+		:: memory[RUN_DATABASE] = OLD; memory[RUN_PID] = OLD; memory[HELD_DATABASE] = OLD;
+			run hooks_worker(); run hook_run(); run hooks_backend()
+		:: run remembering(); run killer()
+		:: memory[NAME] = 1; memory[WON] = 5; memory[LOST] = 5;
+			run counting(); run counter_reader()
+		:: run fenced(); run timer()
+		fi
+	}
+}
