@@ -29,7 +29,7 @@
 	X(CHANGE_SEEN) \
 	X(REQUEST_WAITS) X(ELECTOR_ENDED) X(REPLY_READ) \
 	X(NOTIFIER_FORGOTTEN) X(NOTIFIER_CLAIMED) X(NOTIFIER_RELEASED) \
-	X(RUN_WRITTEN) X(RUN_SEEN) X(RUN_OVER) X(RUN_ENDED) X(HOLD_WRITTEN) X(HOLD_BEGUN) X(HOLD_SEEN) \
+	X(RUN_WRITTEN) X(RUN_SEEN) X(RUN_OVER) X(RUN_ENDED) X(HOLD_BEGUN) \
 	X(MEMORY_WRITTEN) X(MEMORY_KEPT) \
 	X(TALLY_FREED) X(TALLY_ZEROED) X(TALLY_FOUND) X(TALLY_READ) \
 	X(DEMAND_WITHDRAWN) X(DEMAND_RECORDED) X(DEMAND_CONTINUED) X(REQUIREMENT_RECORDED) X(BINDING_RECORDED) \
@@ -37,18 +37,19 @@
 
 #include "memory.pml"
 
-/* pg_atomic_compare_exchange_u32(); see memory.pml */
+/* pg_atomic_compare_exchange_u32(); see memory.pml.  What was stored before is visible before. */
 #define exchange(at, from, to, done) \
 	atomic { \
-		core[me].n == 0 && !is_late(at) -> \
+		!late_of(me, at) && (memory[at] != from || !is_late(at)) -> \
 		if \
-		:: memory[at] == from -> store(at, to); done = 1 \
+		:: memory[at] == from -> order_stores(); store(at, to); done = 1 \
 		:: else -> done = 0 \
 		fi; \
 		d_step { look() } \
 	}
-#define late_in(c, at)	(core[c].n > 0 && core[c].late[0].where == at)
-#define is_late(at)		(late_in(0, at) || late_in(1, at) || late_in(2, at))
+#define late_in(c, at, j)	(core[c].n > j && core[c].late[j].where == at)
+#define late_of(c, at)	(late_in(c, at, 0) || late_in(c, at, 1) || late_in(c, at, 2) || late_in(c, at, 3))
+#define is_late(at)		(late_of(0, at) || late_of(1, at) || late_of(2, at))
 
 /* pg_atomic_fetch_add_u32() */
 #define add(at, what) \
@@ -56,8 +57,6 @@
 
 #define compiler_barrier(label) \
 	memory_barrier(label)
-
-#define ALL	255
 
 /* ---- WOKEN --------------------------------------------------------------- */
 
@@ -91,7 +90,7 @@ proctype sleeper()
 	byte me = 1, seen, value;
 
 	do
-	:: atomic { begin_call(ALL) };
+	:: atomic { begin_call(BIT(NUMBER) | BIT(VALUE)) };
 		atomic { load_first(NUMBER, seen); read_barrier(CHANGE_SEEN) };
 		load_first(VALUE, value);
 		assert(value >= announced[seen]);
@@ -122,7 +121,7 @@ proctype mailbox_elector()
 	byte me = 0, request;
 	bit done;
 
-	begin_call(ALL);
+	begin_call(BIT(REQUEST));
 	do
 	:: exchange(STATE, WAITING, TAKEN, done);
 		if
@@ -155,7 +154,7 @@ proctype mailbox_backend()
 	do
 	:: request < 2 ->
 		request++;
-		begin_call(ALL);
+		begin_call(BIT(STATE) | BIT(ALIVE) | BIT(REPLY));
 		exchange(STATE, FREE, CLAIMED, done);
 		assert(done);
 		store(REQUEST, request);
@@ -216,7 +215,7 @@ proctype notifier_elector()
 {
 	byte me = 0, claim;
 
-	begin_call(ALL);
+	begin_call(BIT(CLAIM));
 	store(TICKET, 0);
 	memory_barrier(NOTIFIER_FORGOTTEN);
 	do
@@ -234,7 +233,7 @@ proctype notifier_backend()
 {
 	byte me = 2, claim;
 
-	begin_call(ALL);
+	begin_call(BIT(CLAIM));
 	add(BARRED, 1);
 	do
 	:: atomic {
@@ -252,7 +251,7 @@ proctype notifier()
 	byte me = 1, ticket, barred;
 	bit done;
 
-	begin_call(ALL);
+	begin_call(BIT(TICKET) | BIT(BARRED));
 	exchange(CLAIM, 0, 1, done);
 	memory_barrier(NOTIFIER_CLAIMED);
 	atomic {
@@ -285,14 +284,13 @@ proctype notifier()
 #define RUN_DATABASE	1
 #define RUN_PID		2
 #define RUN_STATUS	3
-#define HELD		4				/* held_until_ns */
-#define HELD_DATABASE	5
+#define HELD		4				/* the database, by hooks_vacate() */
 
 #define STARTING	1
 #define RUNNING		2
 #define OVER		3
 
-#define OLD			3				/* of the run before, and of the hold before */
+#define OLD			3				/* of the run before */
 #define NEW			7
 
 bit forked = 0;
@@ -302,7 +300,7 @@ proctype hooks_worker()
 {
 	byte me = 0, run_state, status;
 
-	begin_call(ALL);
+	begin_call(BIT(RUN) | BIT(RUN_STATUS));
 	store(RUN_DATABASE, NEW);
 	store(RUN_STATUS, OLD);
 	write_barrier(RUN_WRITTEN);
@@ -324,17 +322,16 @@ proctype hooks_worker()
 
 proctype hook_run()
 {
-	byte me = 1, held, database;
+	byte me = 1, held;
 	bit done;
 
-	atomic { forked -> begin_call(ALL) };
+	atomic { forked -> begin_call(BIT(HELD)) };
 	store(RUN_PID, NEW);
 	exchange(RUN, STARTING, RUNNING, done);
-	atomic { load_first(HELD, held); read_barrier(HOLD_SEEN) };
 	atomic {
-		load_first(HELD_DATABASE, database);
+		load_first(HELD, held);
 		if
-		:: held && database == NEW
+		:: held
 		:: else -> assert(!vacated); connected = 1
 		fi
 	};
@@ -349,9 +346,7 @@ proctype hooks_backend()
 {
 	byte me = 2, run_state, database, process;
 
-	begin_call(ALL);
-	store(HELD_DATABASE, NEW);
-	write_barrier(HOLD_WRITTEN);
+	begin_call(BIT(RUN) | BIT(RUN_DATABASE) | BIT(RUN_PID));
 	HERE(HOLD_LATE, store(HELD, 1));
 	memory_barrier(HOLD_BEGUN);
 	do
@@ -377,8 +372,8 @@ proctype hooks_backend()
  * A kill is between two instructions, so the order of the processor does not
  * matter, but that of the compiler does: what is late here is lost.
  */
-#define CURRENT	0					/* 1 or 2; 0: none */
-#define KEPT	1					/* the copies are at 2 and 3 */
+#define CURRENT	4					/* 1 or 2; 0: none */
+#define KEPT	4					/* the copies are at 5 and 6 */
 
 byte sent = 0;						/* a message that must not be sent before this is kept */
 
@@ -400,9 +395,22 @@ proctype remembering()
 	od
 }
 
+/* start_run() of hooks_worker.c: a crash must not find a run without its hook */
+proctype starting()
+{
+	byte me = 1;
+
+	store(RUN_DATABASE, NEW);
+	write_barrier(RUN_WRITTEN);
+	store(RUN_STATUS, STARTING)
+}
+
 proctype killer()
 {
-	assert(memory[CURRENT] == 0 -> sent == 0 : memory[KEPT + memory[CURRENT]] >= sent && memory[KEPT + memory[CURRENT]] > 0)
+	atomic {
+		assert(memory[RUN_STATUS] == 0 || memory[RUN_DATABASE] == NEW);
+		assert(memory[CURRENT] == 0 -> sent == 0 : memory[KEPT + memory[CURRENT]] >= sent && memory[KEPT + memory[CURRENT]] > 0)
+	}
 }
 
 /* ---- TALLY --------------------------------------------------------------- */
@@ -429,10 +437,9 @@ proctype counter_reader()
 {
 	byte me = 1, name, again, won, lost;
 
-	begin_call(ALL);
+	begin_call(BIT(NAME) | BIT(WON) | BIT(LOST));
 	atomic { load_first(NAME, name); read_barrier(TALLY_FOUND) };
-	atomic { load_first(WON, won); read_barrier(TALLY_READ) };
-	load_first(LOST, lost);
+	atomic { load_first(WON, won); load_first(LOST, lost); read_barrier(TALLY_READ) };
 	load_first(NAME, again);
 	assert(again != name || name != 1 || (won == 5 && lost == 5));
 	assert(again != name || name != 2 || (won <= 1 && lost == 0))
@@ -543,9 +550,9 @@ init
 			run mailbox_elector(); run mailbox_backend(); run mailbox_monitor()
 		:: memory[TICKET] = 1;
 			run notifier_elector(); run notifier(); run notifier_backend()
-		:: memory[RUN_DATABASE] = OLD; memory[RUN_PID] = OLD; memory[HELD_DATABASE] = OLD;
+		:: memory[RUN_DATABASE] = OLD; memory[RUN_PID] = OLD;
 			run hooks_worker(); run hook_run(); run hooks_backend()
-		:: run remembering(); run killer()
+		:: run remembering(); run starting(); run killer()
 		:: memory[NAME] = 1; memory[WON] = 5; memory[LOST] = 5;
 			run counting(); run counter_reader()
 		:: run fenced(); run timer()

@@ -158,14 +158,15 @@ inline look()
 #define write_barrier(label) \
 	if \
 	:: WITHOUT(label) \
-	:: else -> \
-		d_step { \
-			if \
-			:: core[me].n > 0 -> core[me].late[core[me].n - 1].fenced = 1 \
-			:: else \
-			fi \
-		} \
+	:: else -> order_stores() \
 	fi
+#define order_stores() \
+	d_step { \
+		if \
+		:: core[me].n > 0 -> core[me].late[core[me].n - 1].fenced = 1 \
+		:: else \
+		fi \
+	}
 #define memory_barrier(label) \
 	if \
 	:: WITHOUT(label) \
