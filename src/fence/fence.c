@@ -261,13 +261,13 @@ record_setting(void)
 	setting_in_force = false;
 	if (!is_role_fenced())
 		return;
-	pg_compiler_barrier();
+	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
 	if (!setting_recorded || (setting_continued && !has_written()) || has_become_writable() ||
 		strcmp(setting_requirement.election, settings_require_leadership) != 0)
 		init_requirement(&setting_requirement, settings_require_leadership);
 	setting_recorded = true;
 	setting_continued = false;
-	pg_compiler_barrier();
+	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
 	setting_in_force = true;
 	fenced_show(waited_for());
 }
@@ -440,7 +440,7 @@ fence_require(int election_index)
 	/* This may fail.  A call that fails must not leave the transaction fenced. */
 	start_watching();
 	requirement->token = token;
-	pg_compiler_barrier();
+	pg_compiler_barrier();		/* handshake.pml: REQUIREMENT_RECORDED */
 	nrequirements++;
 	fenced_show(waited_for());
 	return token;
@@ -451,7 +451,7 @@ fence_bind(const char *election, int64 token)
 {
 	requirement_name(&binding, election);
 	binding.token = token;
-	pg_compiler_barrier();
+	pg_compiler_barrier();		/* handshake.pml: BINDING_RECORDED */
 	bound = true;
 	fenced_show(waited_for());
 }
@@ -757,7 +757,6 @@ check_commit(void)
 	const Requirement *broken;
 
 	committing = true;
-	pg_compiler_barrier();
 
 	record_setting();			/* in case no statement has done so */
 	broken = cancel_sent ? lost_requirement() : find_broken(has_written());
@@ -787,7 +786,6 @@ end_transaction(void)
 	setting_recorded = false;
 	setting_continued = false;
 	setting_in_force = false;
-	pg_compiler_barrier();
 	cancel_sent = false;
 	committing = false;
 	if (watching)
@@ -811,7 +809,7 @@ continue_statement(void)
 		requirement->token = (fenced_shown() & requirement_bit(requirement)) != 0 ? requirement_current_token(requirement) :
 			shared_state_token(requirement->slot, requirement->layout);
 		setting_recorded = setting_continued = true;
-		pg_compiler_barrier();
+		pg_compiler_barrier();	/* handshake.pml: DEMAND_CONTINUED */
 		setting_in_force = true;
 	}
 	if (is_transaction_fenced() && watch_created && settings_cancel_on_loss)

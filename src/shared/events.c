@@ -200,7 +200,7 @@ events_append(SharedEvent *event)
 	event->seq = events_last() + 1;
 	event_ring_append(event->kind == EVENT_CHANGE ? changes_ring : elections_ring,
 					  event->seq, event->at, &buffer, len);
-	pg_write_barrier();
+	pg_write_barrier();			/* ring.pml: RECORD_APPENDED */
 	pg_atomic_write_u64(last_event, (uint64) event->seq);
 }
 
@@ -274,7 +274,7 @@ events_next_of(EventSources sources, int64 after, SharedEvent *event)
 		SharedEvent change;
 		bool		found = false;
 
-		pg_read_barrier();
+		pg_read_barrier();		/* ring.pml: LAST_READ */
 		outrun = false;
 		if (sources != EVENTS_OF_CHANGES)
 			found = next_of_ring(elections_ring, after, last, event, &outrun);
@@ -316,7 +316,7 @@ events_change_number(void)
 	uint64		number = pg_atomic_read_u64(&events->change_number);
 
 	/* the values that are read afterwards are not older */
-	pg_read_barrier();
+	pg_read_barrier();			/* handshake.pml: CHANGE_SEEN */
 	return number;
 }
 

@@ -72,7 +72,6 @@ notifier_register_slot(const char *database, int64 from, uint64 *ticket)
 	{
 		strlcpy(notifier->database, database, NAMEDATALEN);
 		pg_atomic_write_u64(&notifier->announced, (uint64) from);
-		pg_write_barrier();
 	}
 	*ticket = ++notifiers->last_ticket;
 	pg_atomic_write_u64(&notifier->ticket, *ticket);
@@ -99,7 +98,7 @@ notifier_register_forget(int notifier_slot)
 	 * another database by now.
 	 */
 	pg_atomic_write_u64(&notifier->ticket, 0);
-	pg_memory_barrier();
+	pg_memory_barrier();		/* handshake.pml: NOTIFIER_FORGOTTEN */
 	notifier->database[0] = '\0';
 	events_wake_all();
 }
@@ -110,7 +109,7 @@ release_notifier(int code, Datum notifier_slot)
 {
 	NotifierSlot *notifier = &notifiers->slots[DatumGetInt32(notifier_slot)];
 
-	pg_memory_barrier();
+	pg_memory_barrier();		/* handshake.pml: NOTIFIER_RELEASED */
 	pg_atomic_write_u32(&notifier->claimed, 0);
 	events_wake();
 }
@@ -145,6 +144,8 @@ notifier_register_claim(int notifier_slot, uint64 ticket)
 	if (!claimed)
 		return false;
 	before_shmem_exit(release_notifier, Int32GetDatum(notifier_slot));
+	/* the exchange alone does not keep loads behind it, see mailbox.c */
+	pg_memory_barrier();		/* handshake.pml: NOTIFIER_CLAIMED */
 	return is_admitted(notifier_slot, ticket);
 }
 
