@@ -21,7 +21,7 @@
 #include "session/rows.h"
 #include "settings/settings.h"
 #include "shared/events.h"
-#include "shared/snapshot.h"
+#include "shared/shared_snapshot.h"
 #include "shared/supervised_worker.h"
 
 /* No run begins in a database that somebody wants for himself. */
@@ -81,7 +81,7 @@ hooks_copy(void)
 {
 	HookSet    *set = palloc(sizeof(HookSet));
 
-	snapshot_read(&hooks_memory->generation, hooks_memory->sets, sizeof(HookSet), set);
+	shared_snapshot_read(&hooks_memory->generation, hooks_memory->sets, sizeof(HookSet), set);
 	return set;
 }
 
@@ -102,7 +102,7 @@ put_in_force(HookSet *set)
 	}
 	set->read_at = GetCurrentTimestamp();
 	hooks_memory->error[0] = '\0';
-	snapshot_write(&hooks_memory->generation, hooks_memory->sets, sizeof(HookSet), set);
+	shared_snapshot_write(&hooks_memory->generation, hooks_memory->sets, sizeof(HookSet), set);
 }
 
 void

@@ -10,7 +10,7 @@
  *	 makes any mixture of old and new say "not leading".  There is a second
  *	 deadline for new work, which is 0 while the instance drains.
  * - Election names, views and contact: two copies and a generation, see
- *	 snapshot.h.
+ *	 shared_snapshot.h.
  *
  * The comment at a barrier names the barrier of a model that stands for it
  * (test/model).  What the order is for is said there, and what goes wrong
@@ -37,7 +37,7 @@
 #include "events.h"
 #include "settings/settings.h"
 #include "shared_state.h"
-#include "snapshot.h"
+#include "shared_snapshot.h"
 
 /*
  * One election.  The fields that every call of etcd_is_leader() reads have a
@@ -221,7 +221,7 @@ free_slots(void)
 	shared_state_withdraw_all();
 	begin_layout_change();
 	for (int i = 0; i < settings_max_elections; i++)
-		snapshot_write(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing), &nothing);
+		shared_snapshot_write(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing), &nothing);
 	end_layout_change();
 }
 
@@ -355,7 +355,7 @@ shared_state_publish(int slot_number, const ElectionView *view)
 
 	if (renamed)
 		begin_layout_change();
-	snapshot_write(&slot->generation, slot->copies, sizeof(new), &new);
+	shared_snapshot_write(&slot->generation, slot->copies, sizeof(new), &new);
 	if (renamed)
 		end_layout_change();
 
@@ -394,13 +394,13 @@ shared_state_find(const char *name, uint64 *layout)
 		*layout = pg_atomic_read_u64(&state->layout);
 		if (*layout & 1)
 			return -1;
-		/* snapshot_read() has barriers, which keep its copy between the layouts */
+		/* shared_snapshot_read() has barriers, which keep its copy between the layouts */
 		for (int i = 0; i < settings_max_elections; i++)
 		{
 			SharedElection election;
 
-			snapshot_read(&slots[i].slot.generation, slots[i].slot.copies,
-						  sizeof(SharedElection), &election);
+			shared_snapshot_read(&slots[i].slot.generation, slots[i].slot.copies,
+								 sizeof(SharedElection), &election);
 			if (strcmp(election.view.name, name) == 0)
 			{
 				found = i;
@@ -479,7 +479,7 @@ shared_state_read(int slot_number, uint64 layout, SharedElection *election)
 		return false;
 	slot = &slots[slot_number].slot;
 
-	snapshot_read(&slot->generation, slot->copies, sizeof(SharedElection), election);
+	shared_snapshot_read(&slot->generation, slot->copies, sizeof(SharedElection), election);
 
 	/*
 	 * The deadline in the snapshot may have been withdrawn since then.  The
@@ -517,13 +517,13 @@ shared_state_next_deadline_ns(void)
 void
 shared_state_publish_contact(const SharedContact *contact)
 {
-	snapshot_write(&state->contact_generation, state->contact_copies,
-				   sizeof(SharedContact), contact);
+	shared_snapshot_write(&state->contact_generation, state->contact_copies,
+						  sizeof(SharedContact), contact);
 }
 
 void
 shared_state_read_contact(SharedContact *contact)
 {
-	snapshot_read(&state->contact_generation, state->contact_copies,
-				  sizeof(SharedContact), contact);
+	shared_snapshot_read(&state->contact_generation, state->contact_copies,
+						 sizeof(SharedContact), contact);
 }

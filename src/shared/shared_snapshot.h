@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * snapshot.h
+ * shared_snapshot.h
  *	  Data that one process replaces as a whole, and others copy without a
  *	  lock.
  *
@@ -10,14 +10,14 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef SNAPSHOT_H
-#define SNAPSHOT_H
+#ifndef SHARED_SNAPSHOT_H
+#define SHARED_SNAPSHOT_H
 
 #include "port/atomics.h"
 
 /* Replaces the snapshot in copies[2], each of that size.  Only one process may do so. */
 static inline void
-snapshot_write(pg_atomic_uint64 *generation, void *copies, Size size, const void *value)
+shared_snapshot_write(pg_atomic_uint64 *generation, void *copies, Size size, const void *value)
 {
 	uint64		next = pg_atomic_read_u64(generation) + 1;
 
@@ -34,7 +34,7 @@ snapshot_write(pg_atomic_uint64 *generation, void *copies, Size size, const void
 
 /* Copies the snapshot out, again if it was replaced meanwhile. */
 static inline void
-snapshot_read(pg_atomic_uint64 *generation, const void *copies, Size size, void *value)
+shared_snapshot_read(pg_atomic_uint64 *generation, const void *copies, Size size, void *value)
 {
 	uint64		seen;
 
@@ -47,4 +47,4 @@ snapshot_read(pg_atomic_uint64 *generation, const void *copies, Size size, void 
 	} while (pg_atomic_read_u64(generation) != seen);
 }
 
-#endif							/* SNAPSHOT_H */
+#endif							/* SHARED_SNAPSHOT_H */
