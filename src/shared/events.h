@@ -75,6 +75,9 @@ extern void events_append(SharedEvent *event);
 /* The newest seq, or, before the first event, that from which numbers go on. */
 extern int64 events_last(void);
 
+/* The seq of the newest change; 0: there was none since the start. */
+extern int64 events_last_change(void);
+
 /*
  * The newest seq when this server started, or restarted after a crash: none of
  * the events up to it are there.
