@@ -67,6 +67,31 @@ for my $n (1 .. 11)
 note(sprintf 'a single change: told after %.1f ms (median), %.1f ms (longest)', median(@delays), (sort { $a <=> $b } @delays)[-1]);
 cmp_ok(median(@delays), '<', 20, 'a change after a quiet time is told at once');
 
+# ---- changes and events of elections, while the notifier cannot tell of them --------
+
+my $notifier = $pg->notifier_pid;
+for my $changes_last (0, 1)
+{
+	my $name = $changes_last ? 'a change after elections' : 'a change before elections';
+	my $mark = $pg->last_event;
+	my $put  = sub {
+		my $before = $pg->last_event;
+		$etcd->etcdctl('put', 'flags/held', $_[0]);
+		poll(10, sub { $pg->last_event > $before }) or die;
+	};
+	kill 'STOP', $notifier;
+	$put->(1);
+	$pg->value('SELECT etcd_resign()');
+	$pg->wait_until_leader;
+	$put->(2) if $changes_last;
+	kill 'CONT', $notifier;
+	my $last = $pg->last_event;
+	$listeners{postgres}->wait_for(sub { $_[0]->{seq} >= $last });
+	my @elections = map { "$_->{seq} $_->{event}" } grep { $_->{event} ne 'change' } $pg->events($mark);
+	is(join(' ', map { "$_->{seq} $_->{event}" } grep { $_->{seq} > $mark } $listeners{postgres}->notifications),
+		join(' ', $changes_last ? (@elections, "$last change") : ($mark + 1 . ' change', @elections)), "$name: one notification, in the order of the numbers");
+}
+
 # ---- a flood ---------------------------------------------------------------------
 
 # These listen, and take nothing from the queue.
