@@ -166,7 +166,7 @@ append_stats(StringInfo out, const EtcdLeaderStats *stats)
 	append_metric(out, "etcd_leader_request_failures_total", "counter", "Requests that etcd did not answer, or refused.", stats->failures);
 	append_metric(out, "etcd_leader_endpoint_switches_total", "counter", "How often another endpoint of etcd was taken into use.", stats->endpoint_switches);
 	append_durations(out, stats);
-	append_metric(out, "etcd_leader_notifications_total", "counter", "Events that were announced by NOTIFY, counted in each database.", stats->notifications_sent);
+	append_metric(out, "etcd_leader_notifications_total", "counter", "Notifications that were sent, in all databases.", stats->notifications_sent);
 	begin_metric(out, hooks, "counter", "Runs of hooks that have ended, by status.");
 	for (int i = 0; i < stats->nhook_statuses; i++)
 		append_sample(out, hooks, "status", stats->hook_runs[i].status, stats->hook_runs[i].count);

@@ -319,7 +319,7 @@ COMMENT ON COLUMN etcd_leader_stats.elections_lost_not_eligible IS 'leaderships 
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended because the election was removed from etcd_leader.elections';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended because the elector ended, also by a crash of the server';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_history_changed IS 'leaderships that ended because etcd was replaced or restored';
-COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'events announced by NOTIFY, counted once for each database';
+COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'notifications that were sent, in all databases; one can tell of many changes';
 COMMENT ON COLUMN etcd_leader_stats.notifications_failed IS 'failed attempts to announce events';
 COMMENT ON COLUMN etcd_leader_stats.latency_min_ms IS 'shortest time of an answered request, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_mean_ms IS 'mean time of an answered request, in ms';
