@@ -75,6 +75,7 @@ OBJS = \
 	src/shared/fenced.o \
 	src/shared/events.o \
 	src/shared/event_ring.o \
+	src/shared/event_file.o \
 	src/shared/mailbox.o \
 	src/shared/stats.o \
 	src/notifier/notifier.o \

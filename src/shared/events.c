@@ -211,6 +211,25 @@ events_append(SharedEvent *event)
 	}
 }
 
+void
+events_restore(const SharedEvent *event)
+{
+	EventBuffer buffer;
+	Size		len = write_record(event, &buffer.record);
+
+	event_ring_append(elections_ring, event->seq, event->at, &buffer, len);
+}
+
+void
+events_continue_after(int64 last)
+{
+	/* the wall clock may have been set back */
+	if (events->start > last)
+		return;
+	events->start = last + 1;
+	pg_atomic_write_u64(last_event, (uint64) events->start);
+}
+
 int64
 events_last(void)
 {

@@ -72,6 +72,13 @@ extern const char *events_kind_name(const SharedEvent *event);
 /* Sets event->seq and stores the event.  events_wake_all() must follow. */
 extern void events_append(SharedEvent *event);
 
+/*
+ * At the start, before others see any: an event of an election from before, in
+ * the order of their numbers, and the newest number from before.
+ */
+extern void events_restore(const SharedEvent *event);
+extern void events_continue_after(int64 last);
+
 /* The newest seq, or, before the first event, that from which numbers go on. */
 extern int64 events_last(void);
 
@@ -79,8 +86,8 @@ extern int64 events_last(void);
 extern int64 events_last_change(void);
 
 /*
- * The newest seq when this server started, or restarted after a crash: none of
- * the events up to it are there.
+ * The newest seq when this server started, or restarted after a crash: events
+ * up to it are of an earlier start.
  */
 extern int64 events_start(void);
 
