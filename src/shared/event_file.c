@@ -5,7 +5,8 @@
  *
  * The postmaster writes them into a file at the end of a clean shutdown, and
  * reads and removes the file when it starts, as pg_stat_statements does.  After
- * a crash there is none.
+ * a crash there is none.  A file that cannot be used is left where it is, until
+ * the next clean shutdown replaces it.
  *
  * Events of another server must not be taken for own ones.  So the file says
  * which shutdown it belongs to, by the control file, and that it is no copy, by
@@ -49,7 +50,7 @@ typedef struct EventFileHeader
 	uint64		checkpoint;		/* that of the shutdown, */
 	int64		shutdown_time;	/* and when it was */
 	uint64		inode;			/* of this file */
-	int64		last_seq;		/* the newest event, of any kind */
+	int64		next_after;		/* the events of the next start follow this number */
 	int64		nevents;
 	char		node[ELECTION_VALUE_SIZE];
 } EventFileHeader;
@@ -96,7 +97,11 @@ write_events(FILE *file, EventFileHeader *header)
 	pg_crc32c	crc;
 	bool		ok;
 
-	header->last_seq = events_last();
+	/*
+	 * Changes are not kept.  If there were any, a number is skipped, which
+	 * readers notice.
+	 */
+	header->next_after = events_last() + (events_last_change() > 0 ? 1 : 0);
 	for (int64 after = 0; events_next_of(EVENTS_BUT_CHANGES, after, &event); after = event.seq)
 		header->nevents++;
 
@@ -195,7 +200,7 @@ restore_events(const EventFileHeader *header, const char *events)
 		memcpy(&event, events + i * EVENT_SIZE, EVENT_SIZE);
 		events_restore(&event);
 	}
-	events_continue_after(header->last_seq);
+	events_continue_after(header->next_after);
 }
 
 static void
@@ -222,7 +227,11 @@ load_events(void)
 	problem = read_events(file, &header, &events);
 	FreeFile(file);
 	if (problem == NULL)
+	{
 		restore_events(&header, events);
+		/* a crash must not find it */
+		(void) durable_unlink(EVENT_FILE, LOG);
+	}
 	else
 		ereport(LOG,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -230,9 +239,6 @@ load_events(void)
 				 errdetail_internal("%s", problem)));
 	if (events)
 		pfree(events);
-
-	/* a crash must not find it */
-	(void) durable_unlink(EVENT_FILE, LOG);
 }
 
 void

@@ -223,11 +223,8 @@ events_restore(const SharedEvent *event)
 void
 events_continue_after(int64 last)
 {
-	/* the wall clock may have been set back */
-	if (events->start > last)
-		return;
-	events->start = last + 1;
-	pg_atomic_write_u64(last_event, (uint64) events->start);
+	events->start = last;
+	pg_atomic_write_u64(last_event, (uint64) last);
 }
 
 int64

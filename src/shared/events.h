@@ -61,9 +61,9 @@ typedef struct SharedEvent
 extern const char *events_kind_name(const SharedEvent *event);
 
 /*
- * Events are numbered by ones, also over a crash restart.  A start of the
- * server begins above every number of the starts before it: at the wall clock,
- * in microseconds since 2000.  So a reader that continues after the last
+ * Events are numbered by ones, also over a crash restart, and over a clean one
+ * (event_file.h).  Any other start of the server begins above every number of
+ * the starts before it: at the wall clock, in microseconds since 2000.  So a reader that continues after the last
  * number that it saw can see by the first number that it gets whether it has
  * missed any.  The numbers stay below 2^53 until the year 2285: a double holds
  * them.
@@ -73,8 +73,9 @@ extern const char *events_kind_name(const SharedEvent *event);
 extern void events_append(SharedEvent *event);
 
 /*
- * At the start, before others see any: an event of an election from before, in
- * the order of their numbers, and the newest number from before.
+ * At the start, before others see any: events of elections from before a clean
+ * shutdown, in the order of their numbers, and the number after which the
+ * events of this start begin.
  */
 extern void events_restore(const SharedEvent *event);
 extern void events_continue_after(int64 last);
