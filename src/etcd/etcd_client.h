@@ -117,6 +117,11 @@ typedef struct EtcdEndpointState
 	bool		down;			/* it has failed twice, some seconds apart */
 	char		error[ETCD_MESSAGE_SIZE];	/* of the last failure; empty: it has
 											 * answered since */
+	int64_t		answered_ns;	/* when it answered last, with success; 0: never */
+	int64_t		latency_ns;		/* of that answer */
+	/* of the member that answered, for people; empty: not known */
+	char		version[ETCD_MESSAGE_SIZE];
+	char		member_name[ETCD_MESSAGE_SIZE];
 } EtcdEndpointState;
 
 typedef enum EtcdSocketEvents

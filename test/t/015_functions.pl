@@ -250,7 +250,7 @@ sub resign
 	my $joe = $pg1->connect_db('postgres', user => 'joe');
 	for my $call (
 		'etcd_is_leader()', 'etcd_current_leader()', 'etcd_fencing_token()', q{etcd_wait_for_leadership('0')},
-		q{etcd_wait_for_event(NULL, '0')}, 'etcd_leader_events()', 'etcd_leader_status', 'etcd_leader_stats')
+		q{etcd_wait_for_event(NULL, '0')}, 'etcd_leader_events()', 'etcd_leader_status', 'etcd_leader_endpoints', 'etcd_leader_stats')
 	{
 		is(join('', $pg1->failure("SELECT * FROM $call", $joe)), '', "PUBLIC may ask $call");
 	}
