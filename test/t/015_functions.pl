@@ -193,10 +193,11 @@ sub resign
 
 	# A restart of the server ends it, too.
 	my $mark = $pg2->last_event;
-	$pg2->restart;
+	$pg2->stop('immediate');
+	$pg2->start;
 	$pg2->wait_until_candidate;
 
-	# It begins with numbers above those of before.
+	# Events are lost, and it begins with numbers above those of before.
 	my @all  = $pg2->events;
 	my $last = $all[-1]{seq};
 	cmp_ok($all[0]{seq}, '>', $mark + 1, 'after a restart: the first number shows that there may be a gap');
