@@ -300,6 +300,16 @@ is_list_in_use(const EtcdClient *client, const EndpointList *list)
 	return same;
 }
 
+/* With users, etcd may refuse to tell. */
+static void
+receive_version(EtcdClient *client, const Report *report)
+{
+	const EtcdAnswer *answer = &report->answer;
+
+	if (answer->endpoint >= 0 && answer->outcome == ETCD_ANSWERED)
+		etcd_format_message(client->endpoints[answer->endpoint].state.version, "%s", answer->version);
+}
+
 /* The name of the member that answered. */
 static void
 note_member_name(EtcdEndpointState *state, const EtcdAnswer *answer)
@@ -314,9 +324,27 @@ note_member_name(EtcdEndpointState *state, const EtcdAnswer *answer)
 	}
 }
 
+static void receive_members(EtcdClient *client, const Report *report);
+
+/*
+ * Asks an endpoint for its cluster and the members of that, and then for its
+ * version.  The first request uses a new connection, so it also shows whether
+ * changed certificate files are valid.
+ */
+static void
+ask_endpoint(EtcdClient *client, int endpoint)
+{
+	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+
+	if (!client->endpoints[endpoint].is_asked)
+		client->endpoints[endpoint].is_asked =
+			etcd_request_send(client, endpoint, &request, receive_members) != NULL;
+}
+
 static void
 receive_members(EtcdClient *client, const Report *report)
 {
+	static const EtcdRequest status = {.kind = ETCD_STATUS};
 	const EtcdAnswer *answer = &report->answer;
 	EndpointList list = {0};
 
@@ -330,6 +358,7 @@ receive_members(EtcdClient *client, const Report *report)
 		etcd_endpoints_leave(client, answer->endpoint, answer->message);
 	if (answer->outcome != ETCD_ANSWERED || answer->header.cluster_id == 0)
 		return;
+	(void) etcd_request_send(client, answer->endpoint, &status, receive_version);
 	note_member_name(&client->endpoints[answer->endpoint].state, answer);
 	etcd_cluster_learn_members(client, answer);
 
@@ -342,35 +371,12 @@ receive_members(EtcdClient *client, const Report *report)
 		return;
 	}
 	replace_list(client, &list);
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (client->endpoints[i].state.answered_ns == 0)
+			ask_endpoint(client, i);
+	}
 	client->callbacks.endpoints_changed(client->callbacks.ctx);
-}
-
-/* With users, etcd may refuse to tell. */
-static void
-receive_version(EtcdClient *client, const Report *report)
-{
-	const EtcdAnswer *answer = &report->answer;
-
-	if (answer->endpoint >= 0 && answer->outcome == ETCD_ANSWERED)
-		etcd_format_message(client->endpoints[answer->endpoint].state.version, "%s", answer->version);
-}
-
-/*
- * Asks an endpoint for its cluster, the members of that, and its version.  The
- * first request uses a new connection, so it also shows whether changed
- * certificate files are valid.
- */
-static void
-ask_endpoint(EtcdClient *client, int endpoint)
-{
-	EtcdRequest members = {.kind = ETCD_LIST_MEMBERS};
-	EtcdRequest status = {.kind = ETCD_STATUS};
-
-	if (client->endpoints[endpoint].is_asked)
-		return;
-	client->endpoints[endpoint].is_asked =
-		etcd_request_send(client, endpoint, &members, receive_members) != NULL;
-	(void) etcd_request_send(client, endpoint, &status, receive_version);
 }
 
 void
