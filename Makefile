@@ -68,6 +68,7 @@ OBJS = \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \
 	src/elector/elector_drain.o \
+	src/base/certificate.o \
 	src/base/clock.o \
 	src/base/utf8.o \
 	src/shared/shared_state.o \

@@ -284,8 +284,7 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_STATEMENTS_CANCELLED)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_DRAINS)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_TRANSACTIONS_REFUSED)));
-	/* the notifiers that there should be, and those at work; a standby cannot NOTIFY */
-	row_add_value(&row, Int32GetDatum(RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases))));
+	row_add_value(&row, Int32GetDatum(notifier_register_expected()));
 	row_add_value(&row, Int32GetDatum(notifier_register_running()));
 	row_add_text(&row, ETCD_LEADER_VERSION);
 	row_add_time(&row, stats_reset_at());

@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
@@ -230,6 +231,12 @@ bool
 notifier_register_is_barred(int notifier_slot)
 {
 	return pg_atomic_read_u32(&notifiers->slots[notifier_slot].barred) != 0;
+}
+
+int
+notifier_register_expected(void)
+{
+	return RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases));
 }
 
 int

@@ -61,7 +61,11 @@ extern bool notifier_register_wait_for_leave(int notifier_slot, long timeout_ms)
 extern uint64 notifier_register_bars(int notifier_slot);
 extern bool notifier_register_is_barred(int notifier_slot);
 
-/* How many databases have a notifier that is at work. */
+/*
+ * How many notifiers there should be, and how many are at work.  A standby
+ * cannot NOTIFY.
+ */
+extern int	notifier_register_expected(void);
 extern int	notifier_register_running(void);
 
 extern int64 notifier_register_announced(int notifier_slot);
