@@ -49,6 +49,7 @@ OBJS = \
 	src/etcd/etcd_clusters.o \
 	src/etcd/etcd_endpoints.o \
 	src/etcd/etcd_call.o \
+	src/etcd/etcd_certificates.o \
 	src/etcd/etcd_grpc.o \
 	src/etcd/etcd_h2.o \
 	src/etcd/etcd_gateway.o \

@@ -316,6 +316,22 @@ put_endpoints(Check *check)
 	}
 }
 
+/* The certificates of the endpoints. */
+static void
+put_certificates(Check *check)
+{
+	time_t		now_s = time(NULL);
+
+	for (int i = 0; i < check->nendpoints; i++)
+	{
+		int64		end_s = etcd_client_certificate_end_s(check->client, i);
+
+		if (end_s != 0)
+			check_put_certificate(check->fcinfo, check->urls[i], (end_s - (double) now_s) / SECS_PER_DAY,
+								  "Renew the certificate of this member of etcd.");
+	}
+}
+
 static void
 put_cluster(Check *check)
 {
@@ -614,6 +630,7 @@ static void
 put_all(Check *check)
 {
 	put_endpoints(check);
+	put_certificates(check);
 	put_cluster(check);
 	put_quorum(check);
 	for (int i = 0; i < check->nrights; i++)

@@ -22,9 +22,6 @@
 #include "settings/settings.h"
 #include "shared/stats.h"
 
-/* So long before its end, a certificate should be renewed. */
-#define RENEWAL_DAYS	30
-
 /* ---- files ------------------------------------------------------------- */
 
 static void
@@ -55,13 +52,8 @@ check_certificate(FunctionCallInfo fcinfo)
 	if (!certificate_read_expiry(file, &days))
 		check_put(fcinfo, "certificate", file, CHECK_ERROR, "the file has no certificate that can be read",
 				  "Set \"etcd_leader.ssl_cert_file\" to a certificate in PEM.");
-	else if (days < 0)
-		check_put(fcinfo, "certificate", file, CHECK_ERROR, "the certificate has expired",
-				  "Renew the certificate. The file is read for each new connection.");
 	else
-		check_put(fcinfo, "certificate", file, days < RENEWAL_DAYS ? CHECK_WARNING : CHECK_OK,
-				  psprintf("the certificate is valid for %d more days", (int) days),
-				  days < RENEWAL_DAYS ? "Renew the certificate. The file is read for each new connection." : NULL);
+		check_put_certificate(fcinfo, file, days, "Renew the certificate. The file is read for each new connection.");
 }
 
 /* ---- databases --------------------------------------------------------- */

@@ -208,6 +208,9 @@ extern bool etcd_client_endpoint_is_configured(const EtcdClient *client, int end
 
 extern const EtcdEndpointState *etcd_client_endpoint_state(const EtcdClient *client, int endpoint);
 
+/* When its certificate expires, in Unix time; 0: it has none, or none is known. */
+extern int64_t etcd_client_certificate_end_s(EtcdClient *client, int endpoint);
+
 /*
  * The endpoints that are not used because they belong to another etcd cluster,
  * a bit each.  Why one is not, in a buffer of ETCD_MESSAGE_SIZE.

@@ -150,7 +150,16 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	has_row('an expired one', qr/certificate\|\Q$short_cert\E\|error\|the certificate has expired/, check());
 	set(ssl_cert_file => $good_cert, ssl_key_file => $good_key);
 	@rows = check();
-	has_row('a good one', qr/certificate\|\S+\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
+	has_row('a good one', qr/certificate\|\Q$good_cert\E\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
+	has_row("etcd's own", qr/certificate\|\Q$tls\E\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
+	$ca->sign('server', days => 10);
+	for my $protocol (qw(json grpc))
+	{
+		set(protocol => $protocol);
+		has_row("etcd's own expires soon, by $protocol", qr/certificate\|\Q$tls\E\|warning\|the certificate is valid for (9|10) more days\|Renew/, check());
+	}
+	$ca->sign('server', days => 400);
+	set(protocol => 'auto');
 	has_row('its key', qr/file\|etcd_leader\.ssl_key_file\|ok\|/, @rows);
 	set(endpoints => "$url,$second", ssl_cert_file => '', ssl_key_file => '', ssl_ca_file => '');
 }
