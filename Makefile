@@ -192,9 +192,12 @@ clean: clean-http
 clean-http:
 	rm -f $(HTTP_LIBRARY) $(HTTP_OBJS)
 
-# Documents, with the tree's own layout, so that their links lead somewhere: not
-# PGXS's DOCS, which puts the files of all extensions in one directory.
+# Documents for users, with the tree's own layout, so that their links lead somewhere:
+# not PGXS's DOCS, which puts the files of all extensions in one directory.  What is
+# not installed is linked at PGXN.
 DOCUMENTS = $(DESTDIR)$(docdir)/etcd_leader
+SOURCES_URL = https://api.pgxn.org/src/$(EXTENSION)/$(DIST)/
+NOT_INSTALLED = doc/internals/\|src/\|test/\|container/\|CONTRIBUTING\|LICENSE\|META
 
 .PHONY: install-documents uninstall-documents
 install: install-documents
@@ -202,9 +205,10 @@ uninstall: uninstall-documents
 
 install-documents:
 	$(MKDIR_P) '$(DOCUMENTS)/doc' '$(DOCUMENTS)/integrations'
-	$(INSTALL_DATA) $(wildcard $(SOURCES)/*.md) $(SOURCES)/LICENSE '$(DOCUMENTS)/'
 	$(INSTALL_DATA) $(wildcard $(SOURCES)/doc/*.*) '$(DOCUMENTS)/doc/'
 	$(INSTALL_DATA) $(wildcard $(SOURCES)/integrations/*) '$(DOCUMENTS)/integrations/'
+	$(INSTALL_DATA) $(foreach page,README SECURITY CHANGELOG,$(SOURCES)/$(page).md) '$(DOCUMENTS)/'
+	sed -i 's,](\(internals/\),](../doc/\1,g; s,](\(\.\./\)\?\($(NOT_INSTALLED)\),]($(SOURCES_URL)\2,g' '$(DOCUMENTS)'/*.md '$(DOCUMENTS)'/doc/*.md
 
 uninstall-documents:
 	rm -rf '$(DOCUMENTS)'
@@ -288,7 +292,7 @@ sanitize:
 
 # The archive for PGXN, of what is committed.
 COMMIT = HEAD
-DIST = $(EXTENSION)-$(shell sed -n '1,/"version"/s/^ *"version": *"\(.*\)",/\1/p' META.json)
+DIST = $(EXTENSION)-$(shell sed -n '1,/"version"/s/^ *"version": *"\(.*\)",/\1/p' $(SOURCES)/META.json)
 
 dist:
 	test/meta

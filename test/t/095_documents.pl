@@ -220,38 +220,19 @@ my %sqlstate;
 
 cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 250, 'README has at most 250 lines');
 
-# Anchors as GitHub makes them of headings.
-sub anchors
+# The links of the sources, and of what is installed of them.
 {
-	my ($page) = @_;
-	my (%anchor, %count);
-	my $plain = ($text{$page} // slurp_file("$top/$page")) =~ s/^( *)```.*?^\1```$//msgr;
-	for my $heading ($plain =~ /^#+ (.*)$/mg)
-	{
-		my $anchor = lc($heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr);
-		$anchor =~ s/[^\w\- ]//g;
-		$anchor =~ s/ /-/g;
-		my $n = $count{$anchor}++;
-		$anchor{ $n ? "$anchor-$n" : $anchor } = 1;
-	}
-	return \%anchor;
+	is(scalar `$top/test/links $top @pages`, '', 'every link leads somewhere');
+	my $installed = PostgreSQL::Test::Utils::tempdir();
+	my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
+	is(system("make -s -C $top install-documents PG_CONFIG='$pg_config' DOCUMENTS=$installed"), 0, 'the documents are installed');
+	my @there = map { s{^\Q$installed\E/}{}r } sort glob("$installed/*.md $installed/*/*.md");
+	same(\@there, [ grep { m{^(?:README|SECURITY|CHANGELOG)\.md$|^doc/[^/]+$} } @pages ], 'the pages for users are installed, and no others');
+	is(scalar `$top/test/links $installed @there`, '', 'every link of what is installed leads to what is installed, or to a URL');
 }
+
 for my $page (@pages)
 {
-	my ($dir) = $page =~ m{^(.*/)?};
-	my $plain = $text{$page} =~ s/^( *)```.*?^\1```$//msgr;
-	my @broken;
-	for my $link ($plain =~ /\]\(([^)\s]+)\)/g)
-	{
-		next if $link =~ /^https?:/;
-		my ($file, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
-		my $target = length $file ? ($dir // '') . $file : $page;
-		1 while $target =~ s{[^/]+/\.\./}{};
-		push @broken, $link unless -e "$top/$target";
-		push @broken, $link if defined $anchor && -f "$top/$target" && !anchors($target)->{$anchor};
-	}
-	is(join(' ', @broken), '', "$page: every link leads somewhere");
-
 	my @unknown;
 	for my $block (document_blocks($page))
 	{
