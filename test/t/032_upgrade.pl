@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Installation;
 use EtcdLeader::Instance;
@@ -190,7 +191,7 @@ leads('new library, old SQL, after the errors');
 my $member = q{SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
 	WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass
 	  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'etcd_leader') ORDER BY 1};
-succeeds($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', 'new library: update');
+succeeds($node->dbh, document_block('doc/operations.md', 'update'), 'new library: update');
 is(version($node->dbh), '1.0', 'new library: updated');
 is(stats_columns(), $columns + 1, 'new library, new SQL: the statistics');
 leads('new library, new SQL');
