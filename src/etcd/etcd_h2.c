@@ -69,6 +69,7 @@ struct H2Stream
 	int			status;			/* of gRPC; -1: none */
 	char		message[ETCD_MESSAGE_SIZE];
 	bool		too_large;
+	bool		is_over;		/* the server has ended its half */
 	bool		closed;
 	uint32_t	error;			/* of HTTP/2 */
 };
@@ -277,14 +278,24 @@ on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data
 	return stream->too_large ? 0 : consume(session, stream);
 }
 
+/* nghttp2 does not close a stream that the server alone has ended. */
+static void
+note_frame(H2Stream *stream, const nghttp2_frame_hd *frame)
+{
+	if (frame->type == NGHTTP2_HEADERS)
+		stream->has_headers = true;
+	if (frame->type == NGHTTP2_HEADERS || frame->type == NGHTTP2_DATA)
+		stream->is_over |= (frame->flags & NGHTTP2_FLAG_END_STREAM) != 0;
+}
+
 static int
 on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
 	H2		   *h2 = arg;
 	H2Stream   *stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
-	if (frame->hd.type == NGHTTP2_HEADERS && stream != NULL)
-		stream->has_headers = true;
+	if (stream != NULL)
+		note_frame(stream, &frame->hd);
 	else if (frame->hd.type == NGHTTP2_GOAWAY)
 		h2->is_going_away = true;
 	else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
@@ -620,7 +631,7 @@ etcd_h2_state(const H2Stream *stream)
 		return H2_TOO_LARGE;
 	if (stream->has_headers && !stream->is_grpc)
 		return H2_NOT_GRPC;
-	if (!stream->closed)
+	if (!stream->closed && !stream->is_over)
 		return H2_OPEN;
 	if (stream->status >= 0)
 		return H2_ENDED;
