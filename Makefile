@@ -49,6 +49,7 @@ OBJS = \
 	src/etcd/etcd_clusters.o \
 	src/etcd/etcd_endpoints.o \
 	src/etcd/etcd_call.o \
+	src/etcd/etcd_certificates.o \
 	src/etcd/etcd_grpc.o \
 	src/etcd/etcd_h2.o \
 	src/etcd/etcd_gateway.o \
@@ -68,6 +69,7 @@ OBJS = \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \
 	src/elector/elector_drain.o \
+	src/base/certificate.o \
 	src/base/clock.o \
 	src/base/utf8.o \
 	src/shared/shared_state.o \
@@ -75,6 +77,7 @@ OBJS = \
 	src/shared/fenced.o \
 	src/shared/events.o \
 	src/shared/event_ring.o \
+	src/shared/event_file.o \
 	src/shared/mailbox.o \
 	src/shared/stats.o \
 	src/notifier/notifier.o \

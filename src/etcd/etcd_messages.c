@@ -96,6 +96,8 @@ static const Field authenticate_fields[] = {
 static const Message authenticate_message = MESSAGE(authenticate_fields, EtcdAnswer);
 
 static const Field member_fields[] = {
+	MEMBER("ID", 1, FIELD_UINT64, false, EtcdMember, id, NULL),
+	MEMBER("name", 2, FIELD_STRING, false, EtcdMember, name, NULL),
 	LIST("clientURLs", 4, EtcdMember, client_urls, NULL),
 	MEMBER("isLearner", 5, FIELD_BOOL, false, EtcdMember, is_learner, NULL),
 };
