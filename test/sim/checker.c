@@ -575,8 +575,14 @@ check_retry(void *subject, uint64_t id)
 		return;
 	for (int i = 0; i < MAX_PENDING; i++)
 	{
-		/* it writes its keys one after the other: a proclamation without an answer holds up the move */
-		if (w->pending[i].id != 0 && (w->pending[i].renews || w->pending[i].writes) && w->pending[i].kind != ETCD_KEEPALIVE)
+		const Pending *pending = &w->pending[i];
+
+		/*
+		 * Another lease replaces this one.  An instance writes its keys one after
+		 * the other, so a proclamation without an answer holds up the move.
+		 */
+		if (pending->id != 0 && (pending->renews || pending->writes) &&
+			(pending->kind != ETCD_KEEPALIVE || pending->lease != failed->lease))
 			return;
 	}
 	fail_run("%s leads %s, but has not tried again to renew its lease", in->name, view->name);
