@@ -476,11 +476,24 @@ etcd_h2_receive(H2 *h2, const char *data, size_t len)
 		fail(h2, nghttp2_strerror((int) taken));
 }
 
+/* Has the server gone away when nothing was left to do?  That is no fault. */
+static bool
+is_left(const H2 *h2)
+{
+	for (const H2Stream *stream = h2->streams; stream != NULL; stream = stream->next)
+	{
+		if (!stream->closed)
+			return false;
+	}
+	return h2->is_going_away;
+}
+
 const char *
 etcd_h2_fault(H2 *h2)
 {
-	if (h2->fault[0] == '\0' && !nghttp2_session_want_read(h2->session) && !nghttp2_session_want_write(h2->session))
-		fail(h2, h2->is_going_away ? "it goes away" : "it violates HTTP/2");
+	if (h2->fault[0] == '\0' && !nghttp2_session_want_read(h2->session) && !nghttp2_session_want_write(h2->session) &&
+		!is_left(h2))
+		fail(h2, "it violates HTTP/2");
 	return h2->fault[0] != '\0' ? h2->fault : NULL;
 }
 

@@ -556,6 +556,9 @@ test_going_away(void **state)
 	exchange(server);
 	assert_int_equal(etcd_h2_state(served), H2_ENDED);
 	assert_message(served, "abc");
+	/* nothing is left to do, which is no fault of the server */
+	assert_null(etcd_h2_fault(server->h2));
+	assert_int_equal(etcd_h2_state(refused), H2_REFUSED);
 	stop(server);
 }
 
