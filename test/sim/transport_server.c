@@ -531,14 +531,14 @@ add_watch(Stream *stream, const WantedWatch *wanted)
 
 	for (Watcher *w = stream->watchers; w != NULL; w = w->next)
 	{
-		if (w->number == wanted->number)
+		if (w->number == wanted->number && conditions.trouble != TROUBLE_NOISE)
 			fail_run("link %d stream %d: number %" PRId64 " for a second watch", stream->session->link->number,
 					 stream->id, wanted->number);
 		else if (w->is_canceled)
 			reach(REACHED_WATCH_KEPT);
 	}
 	check_goaway(stream->session, "watch", wanted->incarnation, incarnations[wanted->incarnation].made_ns);
-	if (wanted->start_revision != incarnations[wanted->incarnation].start_revision)
+	if (wanted->start_revision != incarnations[wanted->incarnation].start_revision && conditions.trouble != TROUBLE_NOISE)
 		fail_run("a watch from another revision");
 	watcher->number = wanted->number;
 	watcher->incarnation = wanted->incarnation;
@@ -627,6 +627,13 @@ check_headers(Stream *stream)
 		return;
 	if (stream->nheaders != 3)
 		fail_run("%s: %d of 3 headers", stream->path, stream->nheaders);
+	/* as a server with too many streams */
+	if (!healed && random_chance(conditions.fates[FATE_REFUSE_STREAM]))
+	{
+		stray_fates_ns[FATE_REFUSE_STREAM] = now_ns;
+		stream->ends = true;
+		(void) nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_REFUSED_STREAM);
+	}
 	/* a member that hangs must not execute later what the client has given up */
 	if ((stream->timeout_ms > 0) == (stream->is_watch || stream->is_keepalive))
 		fail_run("%s: a time of %ld ms", stream->path, stream->timeout_ms);
@@ -639,7 +646,7 @@ on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t *data, siz
 
 	(void) flags;
 	(void) arg;
-	if (stream != NULL)
+	if (stream != NULL && !stream->ends)
 		bytes_add(&stream->in, data, len);
 	return 0;
 }
@@ -703,7 +710,10 @@ on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int error, voi
 	Session    *session = arg;
 
 	(void) h2;
-	if (conditions.trouble != TROUBLE_NOISE)
+	/* more streams than are allowed at once, before the client knows how many those are */
+	if (error == NGHTTP2_ERR_REFUSED_STREAM)
+		stray_fates_ns[FATE_REFUSE_STREAM] = now_ns;
+	else if (conditions.trouble != TROUBLE_NOISE)
 		fail_run("link %d: a frame of type %d: %s", session->link->number, frame->hd.type, nghttp2_strerror(error));
 	return 0;
 }
@@ -738,6 +748,19 @@ before_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
 				 nghttp2_http2_strerror(frame->goaway.error_code));
 	if (session->link->goaway_at == UINT64_MAX)
 		session->link->goaway_at = session->produced + FRAME_HEADER_SIZE + GOAWAY_SIZE;
+	return 0;
+}
+
+/* Go's server ends the client's half of a stream after its own; others leave that to the client. */
+static int
+on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
+{
+	const Stream *stream = nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id);
+
+	(void) arg;
+	if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && stream != NULL &&
+		(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && (stream->is_watch || stream->is_keepalive) && random_chance(5000))
+		(void) nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
 	return 0;
 }
 
@@ -781,6 +804,7 @@ server_accept(Link *link)
 	nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
 	nghttp2_session_callbacks_set_before_frame_send_callback(callbacks, before_frame);
+	nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
 	nghttp2_session_callbacks_set_select_padding_callback(callbacks, select_padding);
 	nghttp2_session_server_new(&session->h2, callbacks, session);
 	nghttp2_session_callbacks_del(callbacks);

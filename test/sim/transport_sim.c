@@ -428,7 +428,8 @@ send_txn(int number, bool is_large)
 	ops[0].kind = ETCD_OP_PUT;
 	ops[1].kind = ETCD_OP_RANGE;
 	ops[0].key = ops[1].key = (EtcdBytes) {key, strlen(key)};
-	ops[0].value = (EtcdBytes) {value, (size_t) request->size};
+	/* with a small window, little is sent */
+	ops[0].value = (EtcdBytes) {value, (size_t) (conditions.upload_window < 65535 ? request->size % 200 : request->size)};
 	ops[1].limit = request->size;
 	etcd_client_send(client, receive, (uint64_t) number, &(EtcdRequest) {
 		.kind = ETCD_TXN,.success = request->writes ? ops : ops + 1,.nsuccess = 1 + request->writes,.is_large = is_large
@@ -766,6 +767,8 @@ draw_trouble(Trouble trouble)
 	if (trouble == TROUBLE_WINDOWS || (all && random_chance(2000)))
 	{
 		conditions.value_size = random_between(10000, 150000);
+		conditions.delay_ns = random_between(MS, 5 * MS);
+		conditions.room = (size_t) random_between(100000, 1000000);
 		conditions.large = 500;
 		conditions.byte_ns = random_between(0, 30);
 		conditions.stalls += random_below(500);
@@ -787,15 +790,15 @@ draw_conditions(Trouble trouble)
 	conditions.connect_timeout_ms = random_between(200, 1000);
 	conditions.requests = 5000;
 	conditions.delay_ns = random_chance(3000) ? random_between(1, MS) : random_between(MS, 20 * MS);
-	conditions.room = (size_t) (random_chance(3000) ? random_between(100, 2000) : random_between(4000, 300000));
+	conditions.room = (size_t) (conditions.delay_ns < MS ? random_between(100, 2000) : random_between(20000, 300000));
 	conditions.parts = random_chance(3000) ? 0 : random_below(random_chance(3000) ? 10000 : 3000);
 	conditions.small_frames = random_chance(3000) ? 0 : random_below(3000);
 	conditions.padding = random_chance(5000) ? 0 : random_below(5000);
 	conditions.pings = random_below(300);
 	conditions.late_events = random_below(10000);
-	conditions.upload_window = random_chance(3000) ? (uint32_t) random_between(1, 200) : 65535;
+	conditions.upload_window = random_chance(3000) ? (uint32_t) random_between(100, 300) : 65535;
 	conditions.max_streams = (uint32_t) random_between(8, 60);
-	conditions.value_size = random_chance(8000) ? 1000 : 20000;
+	conditions.value_size = conditions.delay_ns < MS || random_chance(8000) ? 1000 : 20000;
 	conditions.large = 200;
 	conditions.rewatches = 50;
 	conditions.reloads = random_chance(5000) ? 0 : random_below(200);
