@@ -98,6 +98,7 @@ typedef struct Conditions
 	int			large;			/* of 10,000 requests; their answers may be */
 	int64_t		value_size;		/* the largest of a common answer or change */
 	int			rewatches;
+	int			closes;			/* of 10,000 frames; the stream is closed when they are told */
 	int			reloads;
 } Conditions;
 
@@ -169,12 +170,10 @@ extern int	refused_creates;	/* that no frame has told yet */
 /* When a watch, or a request of the client's own, had each fate last; -NEVER: never. */
 extern int64_t stray_fates_ns[NFATES];
 
-/* The byte of a value at some place, which depends on whose value it is. */
-static inline char
-value_byte(int64_t owner, size_t i)
-{
-	return (char) ('a' + (owner * 7 + (int64_t) i) % 23);
-}
+/* The bytes of a value depend on whose it is. */
+#define MAX_VALUE_SIZE	(2 * 1024 * 1024)
+
+extern const char *value_of(int64_t owner);
 
 /* ---- pipes --------------------------------------------------------------- */
 
@@ -231,13 +230,13 @@ struct Link
 	Link	   *next;
 	int			number;			/* from 1: what the client takes for its socket */
 	int			endpoint;
+	int			use;			/* see Destination */
 	Pipe		up;				/* to the server */
 	Pipe		down;
 	Wire		wire;
-	bool		is_sick;		/* something went wrong in it */
+	bool		is_sick;		/* bytes were lost in it */
 	uint64_t	goaway_at;		/* that byte of the server's completes a GOAWAY */
 	int64_t		goaway_read_ns; /* when the client has read it; NEVER */
-	bool		may_fail;		/* the server has sent what a client may complain of */
 	void	   *exchange;		/* of the client; NULL: released */
 	void	   *session;		/* of the server */
 };
@@ -245,7 +244,7 @@ struct Link
 extern Link *links;
 extern int64_t goaway_read_ns;	/* the last time that the client has read one; -1: never */
 
-extern Link *link_create(int endpoint);
+extern Link *link_create(int endpoint, int use);
 extern void links_free(void);
 
 /* Returns how many bytes were taken; the writer is told when there is room again. */

@@ -207,7 +207,7 @@ etcd_http_connect(Http *http, const Settings *settings, const Destination *desti
 	exchange->timeout_ms = destination->timeout_ms;
 	exchange->connect_timeout_ms = destination->connect_timeout_ms;
 	exchange->connect_until_ns = clock_monotonic_ns() + destination->connect_timeout_ms * NSEC_PER_MSEC;
-	exchange->link = link_create(destination->url[strlen("http://etcd")] - '0');
+	exchange->link = link_create(destination->url[strlen("http://etcd")] - '0', destination->use);
 	exchange->link->exchange = exchange;
 	exchange->next = http->connections;
 	http->connections = exchange;

@@ -210,12 +210,13 @@ open_link(void *subject, uint64_t good)
 }
 
 Link *
-link_create(int endpoint)
+link_create(int endpoint, int use)
 {
 	Link	   *link = run_alloc(sizeof(Link));
 
 	link->number = links != NULL ? links->number + 1 : 1;
 	link->endpoint = endpoint;
+	link->use = use;
 	link->up.link = link->down.link = link;
 	link->up.breaks_at = link->down.breaks_at = UINT64_MAX;
 	link->goaway_at = UINT64_MAX;
@@ -259,7 +260,6 @@ link_hold(void)
 	if (link == NULL)
 		return;
 	trace("", "link %d is held up", link->number);
-	link->is_sick = true;
 	if (link->up.held_until_ns < until_ns && random_chance(7000))
 		link->up.held_until_ns = until_ns;
 	if (link->down.held_until_ns < until_ns && random_chance(7000))

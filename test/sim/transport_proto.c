@@ -18,6 +18,19 @@
 
 #define CLUSTER_ID	4711
 
+const char *
+value_of(int64_t owner)
+{
+	static char bytes[MAX_VALUE_SIZE + 23];
+
+	if (bytes[0] == '\0')
+	{
+		for (size_t i = 0; i < sizeof(bytes); i++)
+			bytes[i] = (char) ('a' + i % 23);
+	}
+	return bytes + owner * 7 % 23;
+}
+
 /* ---- reading --------------------------------------------------------------- */
 
 typedef struct Input
@@ -101,11 +114,8 @@ read_put(Input input, Wanted *wanted)
 	{
 		if (item.field == 1)
 			wanted->request = (int) number_after(item.bytes, 'k');
-		for (size_t i = 0; item.field == 2 && i < item.value; i++)
-		{
-			if (item.bytes.data[i] != value_byte(wanted->request, i))
-				return false;
-		}
+		if (item.field == 2 && memcmp(item.bytes.data, value_of(wanted->request), item.value) != 0)
+			return false;
 	}
 	return input.left == 0;
 }
@@ -251,18 +261,6 @@ put_header(Bytes *out, int endpoint, int64_t header_revision)
 	put_message(out, 1, &header);
 }
 
-static char *
-make_value(int64_t owner, size_t size)
-{
-	char	   *value = malloc(size + 1);
-
-	if (value == NULL)
-		abort();
-	for (size_t i = 0; i < size; i++)
-		value[i] = value_byte(owner, i);
-	return value;
-}
-
 static void
 put_kv(Bytes *out, int field, const char *key, const char *value, size_t size, int64_t mod_revision)
 {
@@ -282,7 +280,6 @@ put_txn_results(Bytes *out, const Wanted *wanted, int endpoint, int64_t answer_r
 {
 	Bytes		range = {0};
 	Bytes		op = {0};
-	char	   *value = make_value(wanted->request, wanted->size);
 	char		key[32];
 
 	if (wanted->writes)
@@ -294,11 +291,10 @@ put_txn_results(Bytes *out, const Wanted *wanted, int endpoint, int64_t answer_r
 		put_message(out, 3, &op);
 	}
 	snprintf(key, sizeof(key), "k%d", wanted->request);
-	put_kv(&range, 2, key, value, wanted->size, answer_revision);
+	put_kv(&range, 2, key, value_of(wanted->request), wanted->size, answer_revision);
 	put_number(&range, 4, 1);
 	put_message(&op, 1, &range);
 	put_message(out, 3, &op);
-	free(value);
 }
 
 static void
@@ -361,22 +357,22 @@ write_answer(Bytes *out, const Wanted *wanted, int endpoint, int64_t answer_revi
 	finish(out, &message);
 }
 
-/* The value of an event begins with the number of its watch. */
+/* The value of an event ends with the number of its watch. */
 static void
 put_event(Bytes *message, int incarnation, int64_t change)
 {
 	Bytes		event = {0};
+	Bytes		value = {0};
 	char		number[16];
 	char		key[32];
-	size_t		size = history[change].size;
-	char	   *value = make_value(change, size + sizeof(number));
 
 	snprintf(number, sizeof(number), "%d", incarnation);
-	memcpy(value, number, sizeof(number));
+	bytes_add(&value, value_of(change), history[change].size);
+	bytes_add(&value, number, sizeof(number));
 	snprintf(key, sizeof(key), "%c/%" PRId64, 'a' + history[change].prefix, change);
-	put_kv(&event, 2, key, value, size + sizeof(number), change);
+	put_kv(&event, 2, key, value.data, bytes_left(&value), change);
 	put_message(message, 11, &event);
-	free(value);
+	bytes_free(&value);
 }
 
 void

@@ -28,7 +28,7 @@
 #define FRAME_HEADER_SIZE	9
 #define GOAWAY_SIZE			8
 
-/* An answer to a PING takes no longer in a connection without faults. */
+/* An answer to a PING takes no longer, unless bytes are held up. */
 #define PONG_NS				(3 * SECOND)
 
 typedef struct Session Session;
@@ -900,6 +900,22 @@ ping(Session *session)
 }
 
 static void
+check_pong(const Session *session)
+{
+	const Link *link = session->link;
+	int64_t		due_ns = session->pinged_ns;
+
+	if (session->pinged_ns == 0 || link->is_sick)
+		return;
+	if (due_ns < link->up.held_until_ns)
+		due_ns = link->up.held_until_ns;
+	if (due_ns < link->down.held_until_ns)
+		due_ns = link->down.held_until_ns;
+	if (due_ns + PONG_NS < now_ns)
+		fail_run("link %d: a PING without an answer", link->number);
+}
+
+static void
 look_at_windows(const Session *session)
 {
 	if (nghttp2_session_get_remote_window_size(session->h2) < CONNECTION_WINDOW / 2)
@@ -920,8 +936,7 @@ servers_tick(void)
 		if (session->is_closed)
 			continue;
 		look_at_windows(session);
-		if (session->pinged_ns != 0 && !session->link->is_sick && now_ns - session->pinged_ns > PONG_NS)
-			fail_run("link %d: a PING without an answer", session->link->number);
+		check_pong(session);
 		if (!healed && session->pinged_ns == 0 && random_chance(conditions.pings))
 			ping(session);
 		if (!session->is_closed && !healed && !session->is_leaving && random_chance(conditions.goaways))
