@@ -42,6 +42,7 @@ typedef enum Fate
 	FATE_GARBAGE,				/* executed; what comes is no message */
 	FATE_PAGE,					/* executed or not; a page for people, as of a proxy */
 	FATE_SILENCE,				/* executed or not; nothing comes */
+	FATE_NO_TOKEN,				/* not executed, as its token is not valid; never drawn */
 	NFATES
 } Fate;
 
@@ -83,6 +84,8 @@ typedef struct Conditions
 
 	/* servers */
 	int			fates[NFATES];	/* of 10,000 requests */
+	bool		has_users;		/* etcd wants tokens */
+	int			invalidations;	/* of all tokens */
 	int			watch_ends;
 	int			watch_cancels;
 	int			goaways;
@@ -96,6 +99,7 @@ typedef struct Conditions
 
 	/* the caller */
 	int			large;			/* of 10,000 requests; their answers may be */
+	int			too_large;		/* of 10,000 requests; their answers are */
 	int64_t		value_size;		/* the largest of a common answer or change */
 	int			rewatches;
 	int			closes;			/* of 10,000 frames; the stream is closed when they are told */
@@ -279,6 +283,9 @@ extern void servers_tick(void);
 extern void servers_check_rest(void);
 extern void servers_free(void);
 
+#define USERNAME	"elector"
+#define PASSWORD	"secret"
+
 /* What a request of the client says. */
 typedef struct Wanted
 {
@@ -305,12 +312,17 @@ extern bool read_watch_request(const char *data, size_t len, WantedWatch *wanted
 /* A message, with its prefix. */
 extern void write_answer(Bytes *out, const Wanted *wanted, int endpoint, int64_t answer_revision);
 
+/* Tokens are those of a member. */
+extern int	ntokens;
+extern void format_token(char *token, size_t size, int endpoint, int number);
+
 typedef struct WatchReply
 {
 	int64_t		number;
 	int			incarnation;
 	bool		created;
 	bool		canceled;
+	const char *reason;			/* NULL: none */
 	int64_t		compact_revision;
 	int64_t		revisions[8];	/* of the changes */
 	int			nrevisions;
@@ -331,6 +343,10 @@ extern void write_watch_reply(Bytes *out, const WatchReply *reply, int endpoint)
 	SEEN(REACHED_UNSENT, "a request for which no connection was made") \
 	SEEN(REACHED_CLOSED, "a request whose connection broke") \
 	SEEN(REACHED_NO_CLUSTER, "an answer before it is known which cluster may be used") \
+	SEEN(REACHED_TOKEN_REFUSED, "a request that is refused with its second token") \
+	SEEN(REACHED_SENT_AGAIN, "a write that is executed after its token was refused") \
+	SEEN(REACHED_WATCH_TOKEN, "a watch whose token is refused") \
+	SEEN(REACHED_TOO_LARGE, "an answer that is too large") \
 	SEEN(REACHED_MAYBE, "a write without an answer that was executed") \
 	SEEN(REACHED_NOT_RUN, "a write without an answer that was not executed") \
 	SEEN(REACHED_LATE_RUN, "a write that was executed after the client had given it up") \

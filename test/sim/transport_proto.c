@@ -18,6 +18,8 @@
 
 #define CLUSTER_ID	4711
 
+int			ntokens;
+
 const char *
 value_of(int64_t owner)
 {
@@ -152,6 +154,12 @@ lease_field(EtcdRequestKind kind)
 	return kind == ETCD_GRANT ? 2 : 1;
 }
 
+static bool
+is_text(Input bytes, const char *text)
+{
+	return bytes.left == strlen(text) && memcmp(bytes.data, text, bytes.left) == 0;
+}
+
 bool
 read_request(const char *path, const char *data, size_t len, Wanted *wanted)
 {
@@ -168,6 +176,8 @@ read_request(const char *path, const char *data, size_t len, Wanted *wanted)
 	while (read_item(&input, &item))
 	{
 		if (kind == ETCD_TXN && item.field == 2 && !read_op(item.bytes, wanted))
+			return false;
+		if (kind == ETCD_AUTHENTICATE && !is_text(item.bytes, item.field == 1 ? USERNAME : PASSWORD))
 			return false;
 		if (kind == ETCD_GRANT || kind == ETCD_KEEPALIVE || kind == ETCD_REVOKE || kind == ETCD_TIME_TO_LIVE)
 		{
@@ -312,6 +322,12 @@ put_members(Bytes *out)
 	}
 }
 
+void
+format_token(char *token, size_t size, int endpoint, int number)
+{
+	snprintf(token, size, "token%d.%d", endpoint, number);
+}
+
 /* Puts the prefix before what was written since: not compressed, and the length. */
 static void
 finish(Bytes *out, Bytes *message)
@@ -328,6 +344,7 @@ void
 write_answer(Bytes *out, const Wanted *wanted, int endpoint, int64_t answer_revision)
 {
 	Bytes		message = {0};
+	char		token[32];
 
 	put_header(&message, endpoint, answer_revision);
 	switch (wanted->kind)
@@ -350,8 +367,11 @@ write_answer(Bytes *out, const Wanted *wanted, int endpoint, int64_t answer_revi
 		case ETCD_STATUS:
 			put_bytes(&message, 2, "3.5.30", 6);
 			break;
-		case ETCD_REVOKE:
 		case ETCD_AUTHENTICATE:
+			format_token(token, sizeof(token), endpoint, ++ntokens);
+			put_bytes(&message, 2, token, strlen(token));
+			break;
+		case ETCD_REVOKE:
 			break;
 	}
 	finish(out, &message);
@@ -385,6 +405,8 @@ write_watch_reply(Bytes *out, const WatchReply *reply, int endpoint)
 	put_number(&message, 3, reply->created);
 	put_number(&message, 4, reply->canceled);
 	put_number(&message, 5, reply->compact_revision);
+	if (reply->reason != NULL)
+		put_bytes(&message, 6, reply->reason, strlen(reply->reason));
 	for (int i = 0; i < reply->nrevisions; i++)
 		put_event(&message, reply->incarnation, reply->revisions[i]);
 	finish(out, &message);

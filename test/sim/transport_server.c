@@ -53,6 +53,7 @@ struct Stream
 	Session    *session;
 	int32_t		id;
 	char		path[64];
+	char		token[32];
 	bool		is_watch;
 	bool		is_keepalive;
 	int			nheaders;		/* of those that gRPC and etcd ask for */
@@ -64,7 +65,7 @@ struct Stream
 	bool		ends;
 	bool		no_trailers;
 	int			status;
-	char		why[32];
+	char		why[64];
 	bool		is_closed;
 	bool		has_executed;	/* something */
 	int			nkeepalives;
@@ -98,7 +99,10 @@ typedef struct Work
 	int64_t		revision;		/* 0: it was not executed */
 } Work;
 
+#define BAD_TOKEN			"etcdserver: invalid auth token"
+
 static Session *sessions;
+static int	first_token;		/* older ones are not valid */
 
 /* ---- what is sent ---------------------------------------------------------- */
 
@@ -247,6 +251,31 @@ show_page(Stream *stream)
 	flush(stream->session);
 }
 
+/* ---- tokens ------------------------------------------------------------------ */
+
+static bool
+needs_token(const Stream *stream)
+{
+	return conditions.has_users && strcmp(stream->path, etcd_request_path(ETCD_GRPC, ETCD_STATUS)) != 0 &&
+		strcmp(stream->path, etcd_request_path(ETCD_GRPC, ETCD_AUTHENTICATE)) != 0;
+}
+
+static bool
+has_token(const Stream *stream)
+{
+	char		token[32];
+
+	if (!needs_token(stream))
+		return true;
+	for (int i = first_token; i <= ntokens; i++)
+	{
+		format_token(token, sizeof(token), stream->session->link->endpoint, i);
+		if (strcmp(stream->token, token) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* ---- requests ---------------------------------------------------------------- */
 
 static Fate
@@ -254,7 +283,7 @@ draw_fate(void)
 {
 	int			drawn = random_below(10000);
 
-	for (int fate = FATE_ANSWER + 1; fate < NFATES && !healed; fate++)
+	for (int fate = FATE_ANSWER + 1; fate < FATE_NO_TOKEN && !healed; fate++)
 	{
 		drawn -= conditions.fates[fate];
 		if (drawn < 0)
@@ -266,7 +295,7 @@ draw_fate(void)
 static bool
 is_executed(Fate fate)
 {
-	if (fate == FATE_REFUSE || fate == FATE_REFUSE_STREAM)
+	if (fate == FATE_REFUSE || fate == FATE_REFUSE_STREAM || fate == FATE_NO_TOKEN)
 		return false;
 	return (fate != FATE_RESET && fate != FATE_PAGE && fate != FATE_SILENCE) || random_chance(5000);
 }
@@ -289,6 +318,9 @@ end_stream(Stream *stream, Fate fate, int number)
 			break;
 		case FATE_FAIL:
 			end_with_status(stream, random_chance(5000) ? ETCD_CODE_DEADLINE_EXCEEDED : ETCD_CODE_UNAVAILABLE, "failed", number);
+			break;
+		case FATE_NO_TOKEN:
+			end_with_status(stream, ETCD_CODE_UNAUTHENTICATED, BAD_TOKEN, number);
 			break;
 		case FATE_REFUSE_STREAM:
 			reset(stream, NGHTTP2_REFUSED_STREAM);
@@ -383,6 +415,8 @@ execute(void *subject, uint64_t tag)
 		request->nexecuted++;
 		if (request->has_ended && request->writes)
 			reach(REACHED_LATE_RUN);
+		if (request->writes && (request->fates & FATE_BIT(FATE_NO_TOKEN)))
+			reach(REACHED_SENT_AGAIN);
 		if (request->nexecuted == 2)
 			reach(REACHED_SECOND);
 		if (request->nexecuted > 1 && request->writes)
@@ -424,7 +458,7 @@ take_request(Stream *stream, const char *data, size_t len)
 		if (stream->nkeepalives++ > 0)
 			reach(REACHED_REUSED);
 	}
-	work->fate = draw_fate();
+	work->fate = has_token(stream) ? draw_fate() : FATE_NO_TOKEN;
 	work->executes = is_executed(work->fate);
 	events_after(is_late ? random_between(SECOND / 10, 4 * SECOND) : random_between(0, conditions.delay_ns), execute, work, 0);
 }
@@ -444,7 +478,12 @@ tell_created(Stream *stream, Watcher *watcher)
 	WatchReply	reply = {.number = watcher->number,.created = true};
 
 	watcher->told_created = true;
-	if (!healed && random_chance(conditions.watch_cancels))
+	if (!has_token(stream))
+	{
+		reply.reason = BAD_TOKEN;
+		reach(REACHED_WATCH_TOKEN);
+	}
+	if (reply.reason != NULL || (!healed && random_chance(conditions.watch_cancels)))
 	{
 		reply.number = -1;
 		reply.canceled = true;
@@ -609,6 +648,8 @@ on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint8_t *name_b
 		return 0;
 	if (strcmp(name, ":path") == 0 && len < sizeof(stream->path))
 		memcpy(stream->path, value, len + 1);
+	else if (strcmp(name, "token") == 0 && len < sizeof(stream->token))
+		memcpy(stream->token, value, len + 1);
 	else if (strcmp(name, "grpc-timeout") == 0)
 		stream->timeout_ms = atol(value);
 	else if ((strcmp(name, "content-type") == 0 && strcmp(value, "application/grpc") == 0) ||
@@ -627,6 +668,9 @@ check_headers(Stream *stream)
 		return;
 	if (stream->nheaders != 3)
 		fail_run("%s: %d of 3 headers", stream->path, stream->nheaders);
+	/* without one, etcd would take the name in the certificate for the user */
+	if (needs_token(stream) && stream->token[0] == '\0')
+		fail_run("%s: no token", stream->path);
 	/* as a server with too many streams */
 	if (!healed && random_chance(conditions.fates[FATE_REFUSE_STREAM]))
 	{
@@ -782,6 +826,8 @@ void
 servers_reset(void)
 {
 	sessions = NULL;
+	ntokens = 0;
+	first_token = 1;
 }
 
 void
@@ -931,6 +977,8 @@ look_at_windows(const Session *session)
 void
 servers_tick(void)
 {
+	if (!healed && random_chance(conditions.invalidations))
+		first_token = ntokens + 1;
 	for (Session *session = sessions; session != NULL; session = session->next)
 	{
 		if (session->is_closed)

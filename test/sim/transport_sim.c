@@ -27,8 +27,11 @@
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "etcd/etcd_client_internal.h"
 #include "plan.h"
@@ -312,6 +315,13 @@ check_refusal(int number, const char *message)
 
 	snprintf(refused, sizeof(refused), "refused %d", number);
 	snprintf(failed, sizeof(failed), "failed %d", number);
+	/* of its own, or of the request for a token that it waits for */
+	if (says(message, "invalid auth token") || says(message, "a token"))
+	{
+		reach(REACHED_TOKEN_REFUSED);
+		check_not_run(number);
+		return;
+	}
 	reach(REACHED_REFUSAL);
 	check_fates(number, FATE_BIT(FATE_REFUSE) | FATE_BIT(FATE_FAIL), message);
 	if (asked[number].lease <= OWN_LEASE && asked[number].kind != ETCD_TXN)
@@ -351,6 +361,8 @@ check_no_answer(int number, const char *message)
 		reach(REACHED_TIMEOUT);
 	else if (says(message, "connection closed"))
 		reach(REACHED_CLOSED);
+	else if (says(message, "no token"))
+		check_not_run(number);
 	else if (says(message, "is of cluster"))
 		reach(REACHED_NO_CLUSTER);
 	else
@@ -373,6 +385,11 @@ check_outcome(int number, const EtcdAnswer *answer)
 			check_refusal(number, message);
 			break;
 		case ETCD_GARBAGE:
+			if (asked[number].size >= ETCD_MAX_ANSWER_SIZE && says(message, "larger than"))
+			{
+				reach(REACHED_TOO_LARGE);
+				break;
+			}
 			check_fates(number, GARBAGE_FATES, message);
 			reach(says(message, "HTTP status") ? REACHED_PAGE : REACHED_GARBAGE);
 			break;
@@ -462,6 +479,8 @@ ask_something(void)
 		(request->kind == ETCD_TXN && !is_large && random_chance(5000));
 	request->lease = request->kind == ETCD_KEEPALIVE && random_chance(5000) ? 1 + random_below(3) : OWN_LEASE + number;
 	request->size = is_large ? random_between(1, 12 * conditions.value_size) : draw_size();
+	if (!healed && !is_large && random_chance(conditions.too_large))
+		request->size = ETCD_MAX_ANSWER_SIZE;
 	request->made_ns = now_ns;
 	request->must_succeed = is_strict;
 	if (is_large && timeout_ms < ETCD_LARGE_TIMEOUT_MS)
@@ -686,6 +705,23 @@ check_left(void)
 
 /* ---- the run ------------------------------------------------------------------------ */
 
+/* A file in memory, since the client reads the password from one. */
+static const char *
+password_file(void)
+{
+	static char path[64];
+
+	if (path[0] == '\0')
+	{
+		int			fd = memfd_create("password", MFD_CLOEXEC);
+
+		if (fd < 0 || fchmod(fd, S_IRUSR) != 0 || write(fd, PASSWORD, strlen(PASSWORD)) < 0)
+			abort();
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	}
+	return path;
+}
+
 static void
 configure(void)
 {
@@ -693,6 +729,7 @@ configure(void)
 
 	etcd_client_configure(client, &(EtcdClientSettings) {
 		.endpoints = urls,.nendpoints = conditions.nendpoints,.protocol = ETCD_PROTOCOL_GRPC,
+		.username = conditions.has_users ? USERNAME : NULL,.password_file = password_file(),
 		.request_timeout_ms = conditions.request_timeout_ms,.connect_timeout_ms = conditions.connect_timeout_ms
 	});
 	client_wake(0);
@@ -737,7 +774,7 @@ tick(void *subject, uint64_t tag)
 static void
 draw_fates(int rate)
 {
-	for (int fate = FATE_ANSWER + 1; fate < NFATES; fate++)
+	for (int fate = FATE_ANSWER + 1; fate < FATE_NO_TOKEN; fate++)
 		conditions.fates[fate] = random_chance(3000) ? 0 : random_below(rate);
 }
 
@@ -774,6 +811,7 @@ draw_trouble(Trouble trouble)
 		conditions.room = (size_t) random_between(100000, 1000000);
 		conditions.large = 500;
 		conditions.closes = random_below(2000);
+		conditions.too_large = 50;
 		conditions.byte_ns = random_between(0, 30);
 		conditions.stalls += random_below(500);
 		conditions.requests = 8000;
@@ -808,6 +846,8 @@ draw_conditions(Trouble trouble)
 	conditions.value_size = conditions.delay_ns < MS || random_chance(8000) ? 1000 : 20000;
 	conditions.large = 200;
 	conditions.rewatches = 50;
+	conditions.has_users = random_chance(3000);
+	conditions.invalidations = trouble == TROUBLE_NONE || random_chance(3000) ? 0 : random_below(random_chance(7000) ? 200 : 6000);
 	conditions.reloads = random_chance(5000) ? 0 : random_below(200);
 	draw_trouble(trouble);
 }
@@ -869,9 +909,13 @@ run_seed(uint64_t seed)
 	begin(seed);
 	(void) run_on(FAULTS_END_NS);
 	healed = true;
-	/* what noise has spoiled is not mended */
-	for (Link *link = links; link != NULL && conditions.trouble == TROUBLE_NOISE; link = link->next)
-		link_break(link);
+	for (Link *link = links; link != NULL; link = link->next)
+	{
+		link->up.breaks_at = link->down.breaks_at = UINT64_MAX;
+		/* what noise has spoiled is not mended */
+		if (conditions.trouble == TROUBLE_NOISE)
+			link_break(link);
+	}
 	(void) run_on(RECOVERY_NS);
 	is_strict = true;
 	(void) run_on(CALM_NS);
