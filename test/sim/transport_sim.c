@@ -255,6 +255,8 @@ check_answer(int number, const EtcdAnswer *answer)
 		fail_run("request %d gets an answer from revision %" PRId64 ", from before it was made", number, at);
 	else if (told->was_received)
 		fail_run("request %d gets an answer from revision %" PRId64 ", which was told before", number, at);
+	else if (told->request > 0 && request->kind != ETCD_KEEPALIVE && (request->fates & FATE_BIT(FATE_ANSWER)) == 0)
+		fail_run("request %d is answered, and no status has said so", number);
 	else if (is_lease && (answer->lease != request->lease || answer->ttl_s != 1 + at % 50))
 		fail_run("request %d for lease %" PRId64 " gets an answer for lease %" PRId64, number, request->lease, answer->lease);
 	else if (request->kind == ETCD_TXN && !has_kvs(answer, number))
