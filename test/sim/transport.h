@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * transport.h
- *	  Used by every part of the simulation of the transport: the plan of a run,
- *	  the pipes, the server, and what is known of requests and revisions.
+ *	  Used by every part of the simulation of the transport: the conditions
+ *	  of a run, the pipes, the server, and what is known of requests and revisions.
  *
  * transport_sim.c		the caller of the client, the checker, the run
  * transport_server.c	etcd's gRPC server, on sessions of nghttp2
