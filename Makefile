@@ -193,11 +193,10 @@ clean-http:
 	rm -f $(HTTP_LIBRARY) $(HTTP_OBJS)
 
 # Documents for users, with the tree's own layout, so that their links lead somewhere:
-# not PGXS's DOCS, which puts the files of all extensions in one directory.  What is
-# not installed is linked at PGXN.
+# not PGXS's DOCS, which puts the files of all extensions in one directory.  A link to
+# what is not installed becomes its text.
 DOCUMENTS = $(DESTDIR)$(docdir)/etcd_leader
-SOURCES_URL = https://api.pgxn.org/src/$(EXTENSION)/$(DIST)/
-NOT_INSTALLED = doc/internals/\|src/\|test/\|container/\|CONTRIBUTING\|LICENSE\|META
+NOT_INSTALLED = doc/internals/\|internals/\|src/\|test/\|container/\|CONTRIBUTING\|LICENSE\|META
 
 .PHONY: install-documents uninstall-documents
 install: install-documents
@@ -208,7 +207,7 @@ install-documents:
 	$(INSTALL_DATA) $(wildcard $(SOURCES)/doc/*.*) '$(DOCUMENTS)/doc/'
 	$(INSTALL_DATA) $(wildcard $(SOURCES)/integrations/*) '$(DOCUMENTS)/integrations/'
 	$(INSTALL_DATA) $(foreach page,README SECURITY CHANGELOG,$(SOURCES)/$(page).md) '$(DOCUMENTS)/'
-	sed -i 's,](\(internals/\),](../doc/\1,g; s,](\(\.\./\)\?\($(NOT_INSTALLED)\),]($(SOURCES_URL)\2,g' '$(DOCUMENTS)'/*.md '$(DOCUMENTS)'/doc/*.md
+	sed -i 's,!\?\[\([^]]*\)\](\(\.\./\)\?\($(NOT_INSTALLED)\)[^)]*),\1,g' '$(DOCUMENTS)'/*.md '$(DOCUMENTS)'/doc/*.md
 
 uninstall-documents:
 	rm -rf '$(DOCUMENTS)'
