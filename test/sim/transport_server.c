@@ -385,13 +385,40 @@ answer(void *subject, uint64_t tag)
 		end_with_status(stream, 0, "", 0);
 }
 
+static void
+count_execution(Work *work)
+{
+	Stream	   *stream = work->stream;
+	int			number = work->wanted.request;
+	Asked	   *request = &asked[number];
+
+	stream->has_executed = true;
+	work->revision = history_add(work->wanted.kind, number, work->wanted.lease);
+	trace("etcd", "%d: link %d stream %d: request %d, executed at %" PRId64, stream->session->link->endpoint,
+		  stream->session->link->number, stream->id, number, work->revision);
+	if (number == 0)
+		return;
+	request->nexecuted++;
+	if (request->nexecuted == 2)
+		reach(REACHED_SECOND);
+	if (request->must_not_run)
+		fail_rule("request %d is executed, and the client has said that it was not", number);
+	if (!request->writes)
+		return;
+	if (request->has_ended)
+		reach(REACHED_LATE_RUN);
+	if (request->fates & FATE_BIT(FATE_NO_TOKEN))
+		reach(REACHED_SENT_AGAIN);
+	if (request->nexecuted > 1)
+		fail_rule("request %d, a write, is executed twice", number);
+}
+
 /* Whoever has gone may be served all the same. */
 static void
 execute(void *subject, uint64_t tag)
 {
 	Work	   *work = subject;
 	Stream	   *stream = work->stream;
-	Asked	   *request = work->wanted.request > 0 ? &asked[work->wanted.request] : NULL;
 
 	(void) tag;
 	if (stream->id > stream->session->last_served)
@@ -399,31 +426,9 @@ execute(void *subject, uint64_t tag)
 	if (stream->is_closed && random_chance(5000))
 		return;
 	if (stream->timeout_ms > 0 && now_ns - stream->begun_ns > stream->timeout_ms * MS)
-	{
 		work->fate = FATE_REFUSE;
-		work->executes = false;
-	}
-	if (work->executes)
-	{
-		stream->has_executed = true;
-		work->revision = history_add(work->wanted.kind, work->wanted.request, work->wanted.lease);
-		trace("etcd", "%d: link %d stream %d: request %d, executed at %" PRId64, stream->session->link->endpoint,
-			  stream->session->link->number, stream->id, work->wanted.request, work->revision);
-	}
-	if (work->executes && request != NULL)
-	{
-		request->nexecuted++;
-		if (request->has_ended && request->writes)
-			reach(REACHED_LATE_RUN);
-		if (request->writes && (request->fates & FATE_BIT(FATE_NO_TOKEN)))
-			reach(REACHED_SENT_AGAIN);
-		if (request->nexecuted == 2)
-			reach(REACHED_SECOND);
-		if (request->nexecuted > 1 && request->writes)
-			fail_rule("request %d, a write, is executed twice", work->wanted.request);
-		if (request->must_not_run)
-			fail_rule("request %d is executed, and the client has said that it was not", work->wanted.request);
-	}
+	else if (work->executes)
+		count_execution(work);
 	events_after(random_between(0, conditions.delay_ns), answer, work, 0);
 }
 
