@@ -111,6 +111,13 @@ extern Conditions conditions;
 /* The faults are over: all that begins now goes well. */
 extern bool healed;
 
+/* A rule is broken, which noise may have done. */
+#define fail_rule(...) \
+	do { \
+		if (conditions.trouble != TROUBLE_NOISE) \
+			fail_run(__VA_ARGS__); \
+	} while (0)
+
 /* ---- what is known ------------------------------------------------------- */
 
 /* A request of the caller. */

@@ -385,13 +385,40 @@ answer(void *subject, uint64_t tag)
 		end_with_status(stream, 0, "", 0);
 }
 
+static void
+count_execution(Work *work)
+{
+	Stream	   *stream = work->stream;
+	int			number = work->wanted.request;
+	Asked	   *request = &asked[number];
+
+	stream->has_executed = true;
+	work->revision = history_add(work->wanted.kind, number, work->wanted.lease);
+	trace("etcd", "%d: link %d stream %d: request %d, executed at %" PRId64, stream->session->link->endpoint,
+		  stream->session->link->number, stream->id, number, work->revision);
+	if (number == 0)
+		return;
+	request->nexecuted++;
+	if (request->nexecuted == 2)
+		reach(REACHED_SECOND);
+	if (request->must_not_run)
+		fail_rule("request %d is executed, and the client has said that it was not", number);
+	if (!request->writes)
+		return;
+	if (request->has_ended)
+		reach(REACHED_LATE_RUN);
+	if (request->fates & FATE_BIT(FATE_NO_TOKEN))
+		reach(REACHED_SENT_AGAIN);
+	if (request->nexecuted > 1)
+		fail_rule("request %d, a write, is executed twice", number);
+}
+
 /* Whoever has gone may be served all the same. */
 static void
 execute(void *subject, uint64_t tag)
 {
 	Work	   *work = subject;
 	Stream	   *stream = work->stream;
-	Asked	   *request = work->wanted.request > 0 ? &asked[work->wanted.request] : NULL;
 
 	(void) tag;
 	if (stream->id > stream->session->last_served)
@@ -399,31 +426,9 @@ execute(void *subject, uint64_t tag)
 	if (stream->is_closed && random_chance(5000))
 		return;
 	if (stream->timeout_ms > 0 && now_ns - stream->begun_ns > stream->timeout_ms * MS)
-	{
 		work->fate = FATE_REFUSE;
-		work->executes = false;
-	}
-	if (work->executes)
-	{
-		stream->has_executed = true;
-		work->revision = history_add(work->wanted.kind, work->wanted.request, work->wanted.lease);
-		trace("etcd", "%d: link %d stream %d: request %d, executed at %" PRId64, stream->session->link->endpoint,
-			  stream->session->link->number, stream->id, work->wanted.request, work->revision);
-	}
-	if (work->executes && request != NULL)
-	{
-		request->nexecuted++;
-		if (request->has_ended && request->writes)
-			reach(REACHED_LATE_RUN);
-		if (request->writes && (request->fates & FATE_BIT(FATE_NO_TOKEN)))
-			reach(REACHED_SENT_AGAIN);
-		if (request->nexecuted == 2)
-			reach(REACHED_SECOND);
-		if (request->nexecuted > 1 && request->writes)
-			fail_run("request %d, a write, is executed twice", work->wanted.request);
-		if (request->must_not_run)
-			fail_run("request %d is executed, and the client has said that it was not", work->wanted.request);
-	}
+	else if (work->executes)
+		count_execution(work);
 	events_after(random_between(0, conditions.delay_ns), answer, work, 0);
 }
 
@@ -432,7 +437,7 @@ static void
 check_goaway(const Session *session, const char *what, int number, int64_t made_ns)
 {
 	if (session->link->goaway_read_ns < made_ns)
-		fail_run("%s %d was made after a GOAWAY, and is sent on that connection", what, number);
+		fail_rule("%s %d was made after a GOAWAY, and is sent on that connection", what, number);
 }
 
 static void
@@ -444,16 +449,15 @@ take_request(Stream *stream, const char *data, size_t len)
 	work->stream = stream;
 	if (!read_request(stream->path, data, len, &work->wanted))
 	{
-		if (conditions.trouble != TROUBLE_NOISE)
-			fail_run("%s: not a request of etcd's", stream->path);
+		fail_rule("%s: not a request of etcd's", stream->path);
 		return;
 	}
 	if (work->wanted.request > 0)
 		check_goaway(stream->session, "request", work->wanted.request, asked[work->wanted.request].made_ns);
 	if (stream->is_keepalive)
 	{
-		if (stream->has_keepalive && conditions.trouble != TROUBLE_NOISE)
-			fail_run("a keepalive on a stream with one that is not answered");
+		if (stream->has_keepalive)
+			fail_rule("a keepalive on a stream with one that is not answered");
 		stream->has_keepalive = true;
 		if (stream->nkeepalives++ > 0)
 			reach(REACHED_REUSED);
@@ -570,15 +574,15 @@ add_watch(Stream *stream, const WantedWatch *wanted)
 
 	for (Watcher *w = stream->watchers; w != NULL; w = w->next)
 	{
-		if (w->number == wanted->number && conditions.trouble != TROUBLE_NOISE)
-			fail_run("link %d stream %d: number %" PRId64 " for a second watch", stream->session->link->number,
+		if (w->number == wanted->number)
+			fail_rule("link %d stream %d: number %" PRId64 " for a second watch", stream->session->link->number,
 					 stream->id, wanted->number);
 		else if (w->is_canceled)
 			reach(REACHED_WATCH_KEPT);
 	}
 	check_goaway(stream->session, "watch", wanted->incarnation, incarnations[wanted->incarnation].made_ns);
-	if (wanted->start_revision != incarnations[wanted->incarnation].start_revision && conditions.trouble != TROUBLE_NOISE)
-		fail_run("a watch from another revision");
+	if (wanted->start_revision != incarnations[wanted->incarnation].start_revision)
+		fail_rule("a watch from another revision");
 	watcher->number = wanted->number;
 	watcher->incarnation = wanted->incarnation;
 	watcher->last_revision = wanted->start_revision - 1;
@@ -596,8 +600,7 @@ take_watch_request(Stream *stream, const char *data, size_t len)
 
 	if (!read_watch_request(data, len, &wanted))
 	{
-		if (conditions.trouble != TROUBLE_NOISE)
-			fail_run("not a request of a watch stream");
+		fail_rule("not a request of a watch stream");
 		return;
 	}
 	if (!wanted.is_cancel)
@@ -664,13 +667,11 @@ check_headers(Stream *stream)
 {
 	stream->is_watch = strcmp(stream->path, ETCD_GRPC_WATCH_PATH) == 0;
 	stream->is_keepalive = strcmp(stream->path, etcd_request_path(ETCD_GRPC, ETCD_KEEPALIVE)) == 0;
-	if (conditions.trouble == TROUBLE_NOISE)
-		return;
 	if (stream->nheaders != 3)
-		fail_run("%s: %d of 3 headers", stream->path, stream->nheaders);
+		fail_rule("%s: %d of 3 headers", stream->path, stream->nheaders);
 	/* without one, etcd would take the name in the certificate for the user */
 	if (needs_token(stream) && stream->token[0] == '\0')
-		fail_run("%s: no token", stream->path);
+		fail_rule("%s: no token", stream->path);
 	/* as a server with too many streams */
 	if (!healed && random_chance(conditions.fates[FATE_REFUSE_STREAM]))
 	{
@@ -680,7 +681,7 @@ check_headers(Stream *stream)
 	}
 	/* a member that hangs must not execute later what the client has given up */
 	if ((stream->timeout_ms > 0) == (stream->is_watch || stream->is_keepalive))
-		fail_run("%s: a time of %ld ms", stream->path, stream->timeout_ms);
+		fail_rule("%s: a time of %ld ms", stream->path, stream->timeout_ms);
 }
 
 static int
@@ -712,8 +713,8 @@ take_messages(Stream *stream, bool ended)
 			take_request(stream, (const char *) prefix + 5, len);
 		bytes_take(&stream->in, 5 + len);
 	}
-	if (ended && (bytes_left(&stream->in) > 0 || stream->is_watch || stream->is_keepalive) && conditions.trouble != TROUBLE_NOISE)
-		fail_run("%s: the client ends it with %zu bytes of a message", stream->path, bytes_left(&stream->in));
+	if (ended && (bytes_left(&stream->in) > 0 || stream->is_watch || stream->is_keepalive))
+		fail_rule("%s: the client ends it with %zu bytes of a message", stream->path, bytes_left(&stream->in));
 }
 
 static void
@@ -722,8 +723,7 @@ take_goaway(Session *session, const nghttp2_goaway *goaway)
 	if (goaway->error_code == NGHTTP2_NO_ERROR)
 		return;
 	reach(REACHED_VIOLATION);
-	if (conditions.trouble != TROUBLE_NOISE)
-		fail_run("link %d: the client complains: %s", session->link->number, nghttp2_http2_strerror(goaway->error_code));
+	fail_rule("link %d: the client complains: %s", session->link->number, nghttp2_http2_strerror(goaway->error_code));
 }
 
 static int
@@ -757,8 +757,8 @@ on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int error, voi
 	/* more streams than are allowed at once, before the client knows how many those are */
 	if (error == NGHTTP2_ERR_REFUSED_STREAM)
 		stray_fates_ns[FATE_REFUSE_STREAM] = now_ns;
-	else if (conditions.trouble != TROUBLE_NOISE)
-		fail_run("link %d: a frame of type %d: %s", session->link->number, frame->hd.type, nghttp2_strerror(error));
+	else
+		fail_rule("link %d: a frame of type %d: %s", session->link->number, frame->hd.type, nghttp2_strerror(error));
 	return 0;
 }
 
@@ -787,8 +787,8 @@ before_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
 	(void) h2;
 	if (frame->hd.type != NGHTTP2_GOAWAY)
 		return 0;
-	if (frame->goaway.error_code != NGHTTP2_NO_ERROR && conditions.trouble != TROUBLE_NOISE)
-		fail_run("link %d: the client violates HTTP/2: %s", session->link->number,
+	if (frame->goaway.error_code != NGHTTP2_NO_ERROR)
+		fail_rule("link %d: the client violates HTTP/2: %s", session->link->number,
 				 nghttp2_http2_strerror(frame->goaway.error_code));
 	if (session->link->goaway_at == UINT64_MAX)
 		session->link->goaway_at = session->produced + FRAME_HEADER_SIZE + GOAWAY_SIZE;
@@ -878,8 +878,7 @@ server_notified(Link *link)
 
 		if (taken < 0)
 		{
-			if (conditions.trouble != TROUBLE_NOISE)
-				fail_run("link %d: the client violates HTTP/2: %s", link->number, nghttp2_strerror((int) taken));
+			fail_rule("link %d: the client violates HTTP/2: %s", link->number, nghttp2_strerror((int) taken));
 			close_session(session);
 			return;
 		}
@@ -958,7 +957,7 @@ check_pong(const Session *session)
 	if (due_ns < link->down.held_until_ns)
 		due_ns = link->down.held_until_ns;
 	if (due_ns + PONG_NS < now_ns)
-		fail_run("link %d: a PING without an answer", link->number);
+		fail_rule("link %d: a PING without an answer", link->number);
 }
 
 static void
@@ -1006,14 +1005,14 @@ servers_check_rest(void)
 			continue;
 		left = nghttp2_session_get_remote_window_size(session->h2);
 		if (left < CONNECTION_WINDOW / 2)
-			fail_run("link %d: %d bytes are left of its window at rest", session->link->number, left);
+			fail_rule("link %d: %d bytes are left of its window at rest", session->link->number, left);
 		for (const Stream *s = session->streams; s != NULL; s = s->next)
 		{
 			if (s->is_closed)
 				continue;
 			left = nghttp2_session_get_stream_remote_window_size(session->h2, s->id);
 			if (left < STREAM_WINDOW / 2)
-				fail_run("link %d stream %d: %d bytes are left of its window at rest", session->link->number, s->id, left);
+				fail_rule("link %d stream %d: %d bytes are left of its window at rest", session->link->number, s->id, left);
 		}
 	}
 }
