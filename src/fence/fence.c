@@ -381,9 +381,8 @@ start_watching(void)
 {
 	if (!settings_cancel_on_loss || committing)
 		return;
-	/* before the look: from now on no tick stops it */
+	/* before the look: from now on no tick stops it; both are volatile */
 	watch_wanted = true;
-	pg_compiler_barrier();
 	if (watching)
 		return;
 	if (!watch_created)
@@ -829,7 +828,6 @@ continue_statement(void)
 	if (is_transaction_fenced() && watch_created && settings_cancel_on_loss)
 	{
 		watch_wanted = true;
-		pg_compiler_barrier();
 		if (!watching)
 			(void) set_watch(WATCH_INTERVAL_MS);
 	}

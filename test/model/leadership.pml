@@ -64,7 +64,7 @@
 #define PUBLICATIONS	3
 #endif
 #ifndef MAXLAYOUT
-#define MAXLAYOUT		2
+#define MAXLAYOUT		4
 #endif
 #define LAYOUTS		10
 #define NOWHERE		255
