@@ -51,10 +51,7 @@
 	X(DEMAND_CONTINUED)			/* the same, in the next transaction of a statement */ \
 	X(REQUIREMENT_RECORDED)		/* the timer sees a requirement before it is recorded */ \
 	X(BINDING_RECORDED)			/* the timer sees the binding of a hook before it is recorded */ \
-	X(CHANGE_APPENDED)			/* the number of the newest change is seen before that of the last event */ \
-	X(CHANGE_READ)				/* the number of the last event is older than that of the newest change */ \
 	X(WAKE_FIRST)				/* processes are woken before the change is stored */ \
-	X(CHANGE_FIRST)				/* the number of the newest change is stored before that of the last event */ \
 	X(REPLY_LATE)				/* the reply is stored after the state of its place */ \
 	X(RELEASE_FIRST)			/* a notifier frees its slot before it stores its mark */ \
 	X(HOLD_LATE)				/* the runs are looked at before the hold is stored */ \
@@ -134,42 +131,6 @@ proctype sleeper()
 		atomic { load_first(NUMBER, seen); read_barrier(CHANGE_SEEN) };
 		load_first(VALUE, value);
 		assert(value >= announced[seen]);
-		end_call()
-	od
-}
-
-/* ---- CHANGES -------------------------------------------------------------- */
-
-#define LAST	0					/* the number of the last event, */
-#define CHANGE	1					/* and of the newest change */
-
-/* events_append() */
-proctype appending()
-{
-	byte me = 0, number = 0;
-
-	do
-	:: number < 3 ->
-		number++;
-		LATER(CHANGE_FIRST, store(CHANGE, number));
-		store(LAST, number);
-		write_barrier(CHANGE_APPENDED);
-		HERE(CHANGE_FIRST, store(CHANGE, number))
-	:: number < 3 -> number++; store(LAST, number)
-	:: else -> break
-	od
-}
-
-/* events_last_change(), and events_next_of() then */
-proctype notifying()
-{
-	byte me = 1, change, last;
-
-	do
-	:: atomic { begin_call(BIT(LAST) | BIT(CHANGE)) };
-		atomic { load_first(CHANGE, change); read_barrier(CHANGE_READ) };
-		load_first(LAST, last);
-		assert(last >= change);
 		end_call()
 	od
 }
@@ -660,7 +621,6 @@ init
 		run early_loads(2);
 		if
 		:: run publisher(); run sleeper()
-		:: run appending(); run notifying()
 		:: memory[ALIVE] = 1;
 			run mailbox_elector(); run mailbox_backend(); run mailbox_monitor()
 		:: memory[TICKET] = 1;
