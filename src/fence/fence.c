@@ -262,13 +262,13 @@ record_setting(void)
 	setting_in_force = false;
 	if (!is_role_fenced())
 		return;
-	pg_compiler_barrier();
+	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
 	if (!setting_recorded || (setting_continued && !has_written()) || has_become_writable() ||
 		strcmp(setting_requirement.election, settings_require_leadership) != 0)
 		init_requirement(&setting_requirement, settings_require_leadership);
 	setting_recorded = true;
 	setting_continued = false;
-	pg_compiler_barrier();
+	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
 	setting_in_force = true;
 	fenced_show(waited_for());
 }
@@ -381,9 +381,8 @@ start_watching(void)
 {
 	if (!settings_cancel_on_loss || committing)
 		return;
-	/* before the look: from now on no tick stops it */
+	/* before the look: from now on no tick stops it; both are volatile */
 	watch_wanted = true;
-	pg_compiler_barrier();
 	if (watching)
 		return;
 	if (!watch_created)
@@ -455,7 +454,7 @@ fence_require(int election_index)
 	/* This may fail.  A call that fails must not leave the transaction fenced. */
 	start_watching();
 	requirement->token = token;
-	pg_compiler_barrier();
+	pg_compiler_barrier();		/* handshake.pml: REQUIREMENT_RECORDED */
 	nrequirements++;
 	fenced_show(waited_for());
 	return token;
@@ -466,7 +465,7 @@ fence_bind(const char *election, int64 token)
 {
 	requirement_name(&binding, election);
 	binding.token = token;
-	pg_compiler_barrier();
+	pg_compiler_barrier();		/* handshake.pml: BINDING_RECORDED */
 	bound = true;
 	fenced_show(waited_for());
 }
@@ -772,7 +771,6 @@ check_commit(void)
 	const Requirement *broken;
 
 	committing = true;
-	pg_compiler_barrier();
 
 	record_setting();			/* in case no statement has done so */
 	broken = cancel_sent ? lost_requirement() : find_broken(has_written());
@@ -802,7 +800,6 @@ end_transaction(void)
 	setting_recorded = false;
 	setting_continued = false;
 	setting_in_force = false;
-	pg_compiler_barrier();
 	cancel_sent = false;
 	committing = false;
 	watch_wanted = false;
@@ -825,13 +822,12 @@ continue_statement(void)
 		requirement->token = (fenced_shown() & requirement_bit(requirement)) != 0 ? requirement_current_token(requirement) :
 			shared_state_token(requirement->slot, requirement->layout);
 		setting_recorded = setting_continued = true;
-		pg_compiler_barrier();
+		pg_compiler_barrier();	/* handshake.pml: DEMAND_CONTINUED */
 		setting_in_force = true;
 	}
 	if (is_transaction_fenced() && watch_created && settings_cancel_on_loss)
 	{
 		watch_wanted = true;
-		pg_compiler_barrier();
 		if (!watching)
 			(void) set_watch(WATCH_INTERVAL_MS);
 	}

@@ -97,7 +97,7 @@ show_hook(void *arg)
 static void
 end_run(int code, Datum arg)
 {
-	pg_write_barrier();
+	pg_write_barrier();			/* handshake.pml: RUN_OVER */
 	pg_atomic_write_u32(&run->state, RUN_OVER);
 	events_wake();
 }

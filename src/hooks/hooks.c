@@ -21,6 +21,7 @@
 #include "session/rows.h"
 #include "settings/settings.h"
 #include "shared/events.h"
+#include "shared/shared_snapshot.h"
 #include "shared/supervised_worker.h"
 
 /* No run begins in a database that somebody wants for himself. */
@@ -79,15 +80,8 @@ HookSet *
 hooks_copy(void)
 {
 	HookSet    *set = palloc(sizeof(HookSet));
-	uint64		generation;
 
-	do
-	{
-		generation = pg_atomic_read_u64(&hooks_memory->generation);
-		pg_read_barrier();
-		memcpy(set, &hooks_memory->sets[generation % 2], sizeof(HookSet));
-		pg_read_barrier();
-	} while (pg_atomic_read_u64(&hooks_memory->generation) != generation);
+	shared_snapshot_read(&hooks_memory->generation, hooks_memory->sets, sizeof(HookSet), set);
 	return set;
 }
 
@@ -98,8 +92,6 @@ hooks_copy(void)
 static void
 put_in_force(HookSet *set)
 {
-	uint64		generation = pg_atomic_read_u64(&hooks_memory->generation);
-
 	for (int i = 0; i < set->nhooks; i++)
 	{
 		Hook	   *hook = &set->hooks[i];
@@ -109,10 +101,8 @@ put_in_force(HookSet *set)
 			memcpy(hook->tasks, known->tasks, sizeof(Hook) - offsetof(Hook, tasks));
 	}
 	set->read_at = GetCurrentTimestamp();
-	memcpy(&hooks_memory->sets[(generation + 1) % 2], set, sizeof(HookSet));
 	hooks_memory->error[0] = '\0';
-	pg_write_barrier();
-	pg_atomic_write_u64(&hooks_memory->generation, generation + 1);
+	shared_snapshot_write(&hooks_memory->generation, hooks_memory->sets, sizeof(HookSet), set);
 }
 
 void
@@ -177,6 +167,8 @@ end_runs(const char *database)
 		HookRun    *run = &hooks_memory->runs[i];
 		HookRunState state = pg_atomic_read_u32(&run->state);
 
+		/* database and process are not older than the state */
+		pg_read_barrier();		/* handshake.pml: RUN_SEEN */
 		if ((state != RUN_STARTING && state != RUN_RUNNING) || strcmp(run->database, database) != 0)
 			continue;
 		found = true;
@@ -203,9 +195,9 @@ hooks_vacate(const char *database)
 	if (settings_hooks_file[0] == '\0')
 		return;
 	strlcpy(hooks_memory->held_database, database, NAMEDATALEN);
-	pg_write_barrier();
 	pg_atomic_write_u64(&hooks_memory->held_until_ns, (uint64) until_ns);
-	pg_memory_barrier();		/* a run begins first, and looks at this then */
+	/* a run begins first, and looks at this then */
+	pg_memory_barrier();		/* handshake.pml: HOLD_BEGUN */
 	events_prepare_to_sleep();
 	while (end_runs(database) && (left_ms = clock_remaining_ms(until_ns / NSEC_PER_USEC)) > 0)
 		(void) events_sleep(Min(left_ms, 100), wait_event);

@@ -168,6 +168,8 @@ end_run(int i)
 	HookRun    *run = &hooks_memory->runs[i];
 	Hook	   *hook = hooks_find(hooks_current(), run->hook_id);
 
+	/* the status is not older than the state, by which the run is over */
+	pg_read_barrier();			/* handshake.pml: RUN_ENDED */
 	if (run->status == HOOK_RUNNING)
 	{
 		run->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
@@ -316,7 +318,7 @@ start_run(Hook *hook, int election_position)
 	run->status = HOOK_CANCELLED;
 	run->sqlerrcode = 0;
 	run->message[0] = '\0';
-	pg_write_barrier();
+	pg_write_barrier();			/* handshake.pml: RUN_WRITTEN */
 	pg_atomic_write_u32(&run->state, RUN_STARTING);
 	if (!register_run(i, hook))
 	{

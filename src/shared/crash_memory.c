@@ -71,11 +71,11 @@ crash_memory_remember(const ElectionMemory *memory)
 	else
 	{
 		memcpy(&memory_kept->copies[next - 1], memory, election_memory_size(memory));
-		pg_write_barrier();
+		pg_write_barrier();		/* handshake.pml: MEMORY_WRITTEN */
 	}
 	pg_atomic_write_u32(&memory_kept->current, next);
 	/* must take effect before the next message is sent */
-	pg_memory_barrier();
+	pg_memory_barrier();		/* handshake.pml: MEMORY_KEPT */
 }
 
 bool
@@ -85,7 +85,6 @@ crash_memory_recall(ElectionMemory *memory)
 
 	if (current == 0)
 		return false;
-	pg_read_barrier();
 	*memory = memory_kept->copies[current - 1];
 	return true;
 }

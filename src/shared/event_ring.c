@@ -81,12 +81,12 @@ make_room(EventRing *ring, uint64 number, Size len)
 		 * time
 		 */
 		pg_atomic_write_u64(&ring->lost_at, (uint64) place->at);
-		pg_write_barrier();
+		pg_write_barrier();		/* ring.pml: LOST_TIMED */
 		pg_atomic_write_u64(&ring->lost_seq, (uint64) place->seq);
-		pg_write_barrier();
+		pg_write_barrier();		/* ring.pml: LOST_COUNTED */
 		pg_atomic_write_u64(&ring->oldest, ++oldest);
 	}
-	pg_write_barrier();
+	pg_write_barrier();			/* ring.pml: ROOM_MADE */
 }
 
 void
@@ -103,7 +103,7 @@ event_ring_append(EventRing *ring, int64 seq, TimestampTz at, const void *record
 	place->len = len;
 	copy_in(ring, ring->end, record, len);
 	ring->end += len;
-	pg_write_barrier();
+	pg_write_barrier();			/* ring.pml: RECORD_WRITTEN */
 	pg_atomic_write_u64(&ring->newest, number);
 }
 
@@ -141,11 +141,11 @@ event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at,
 		uint64		number;
 		RingPlace	place;
 
-		pg_read_barrier();
+		/* either of the two may be the newer one */
 		oldest = pg_atomic_read_u64(&ring->oldest);
-		pg_read_barrier();
+		pg_read_barrier();		/* ring.pml: OLDEST_READ */
 		*seq = (int64) pg_atomic_read_u64(&ring->lost_seq);
-		pg_read_barrier();
+		pg_read_barrier();		/* ring.pml: LOST_READ */
 		*at = (TimestampTz) pg_atomic_read_u64(&ring->lost_at);
 		if (*seq > after)
 			return RING_LOST;
@@ -157,7 +157,7 @@ event_ring_next(EventRing *ring, int64 after, int64 *seq, TimestampTz *at,
 			if (place.len <= size)
 				copy_out(ring, place.start, record, place.len);
 		}
-		pg_read_barrier();
+		pg_read_barrier();		/* ring.pml: RECORD_READ */
 		if (pg_atomic_read_u64(&ring->oldest) != oldest)
 			continue;
 		if (number > newest)

@@ -69,6 +69,7 @@ typedef struct Events
 	ConditionVariable notifiers_wanted;
 	pg_atomic_uint64 change_number; /* advanced before `published` is broadcast */
 
+	pg_atomic_uint64 last_change;	/* the number of the newest change; 0: none */
 	int64		start;			/* the last event when this was made */
 } Events;
 
@@ -87,6 +88,7 @@ init_events(void)
 	ConditionVariableInit(&events->published);
 	ConditionVariableInit(&events->notifiers_wanted);
 	pg_atomic_init_u64(&events->change_number, 0);
+	pg_atomic_init_u64(&events->last_change, 0);
 
 	/*
 	 * A crash restart loses events that nobody has read, and the end of a
@@ -200,14 +202,45 @@ events_append(SharedEvent *event)
 	event->seq = events_last() + 1;
 	event_ring_append(event->kind == EVENT_CHANGE ? changes_ring : elections_ring,
 					  event->seq, event->at, &buffer, len);
-	pg_write_barrier();
+	pg_write_barrier();			/* ring.pml: RECORD_APPENDED */
 	pg_atomic_write_u64(last_event, (uint64) event->seq);
+	if (event->kind == EVENT_CHANGE)
+	{
+		pg_write_barrier();		/* ring.pml: CHANGE_COUNTED */
+		pg_atomic_write_u64(&events->last_change, (uint64) event->seq);
+	}
+}
+
+void
+events_restore(const SharedEvent *event)
+{
+	EventBuffer buffer;
+	Size		len = write_record(event, &buffer.record);
+
+	event_ring_append(elections_ring, event->seq, event->at, &buffer, len);
+}
+
+void
+events_continue_after(int64 last)
+{
+	events->start = last;
+	pg_atomic_write_u64(last_event, (uint64) last);
 }
 
 int64
 events_last(void)
 {
 	return (int64) pg_atomic_read_u64(last_event);
+}
+
+int64
+events_last_change(void)
+{
+	int64		seq = (int64) pg_atomic_read_u64(&events->last_change);
+
+	/* the events that are read afterwards are there up to this one */
+	pg_read_barrier();			/* ring.pml: CHANGE_READ */
+	return seq;
 }
 
 int64
@@ -274,7 +307,7 @@ events_next_of(EventSources sources, int64 after, SharedEvent *event)
 		SharedEvent change;
 		bool		found = false;
 
-		pg_read_barrier();
+		pg_read_barrier();		/* ring.pml: LAST_READ */
 		outrun = false;
 		if (sources != EVENTS_OF_CHANGES)
 			found = next_of_ring(elections_ring, after, last, event, &outrun);
@@ -316,7 +349,7 @@ events_change_number(void)
 	uint64		number = pg_atomic_read_u64(&events->change_number);
 
 	/* the values that are read afterwards are not older */
-	pg_read_barrier();
+	pg_read_barrier();			/* handshake.pml: CHANGE_SEEN */
 	return number;
 }
 

@@ -59,7 +59,7 @@ fenced_show(uint32 slots)
 	pg_atomic_write_u32(own_place(), slots);
 	/* nobody waits for the end of a transaction within nanoseconds */
 	if (slots != 0)
-		pg_memory_barrier();
+		pg_memory_barrier();	/* drain.pml: FENCED_SHOWN */
 }
 
 uint32
@@ -73,7 +73,7 @@ fenced_slots(void)
 {
 	uint32		slots = 0;
 
-	pg_memory_barrier();
+	pg_memory_barrier();		/* drain.pml: OPEN_WITHDRAWN */
 	for (int i = 0; i < MaxBackends; i++)
 		slots |= pg_atomic_read_u32(&places[i].slots);
 	return slots;

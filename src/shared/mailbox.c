@@ -79,8 +79,13 @@ const SharedPart mailbox_page_part = {
 };
 
 /*
- * Changes the state of a place.  There is no other way to change it.  Acts as
- * a full barrier.  False if the place was not in state `from`.
+ * Changes the state of a place.  There is no other way to change it.  False if
+ * the place was not in state `from`.
+ *
+ * What was written before is visible before the new state, and what is read
+ * afterwards is not older.  Do not rely on more: atomics.h calls this a full
+ * barrier, but on ARMv8.0 a load that follows it may be done before others see
+ * the new state.
  */
 static bool
 move_place(MailboxPlace *place, PlaceState from, PlaceState to)
@@ -199,6 +204,8 @@ mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *repl
 		if (len > 0)
 			memcpy(mailbox_page, page, len);
 		(void) move_place(place, PLACE_CLAIMED, PLACE_WAITING);
+		/* before the look at the elector, see shared_state_end_elector() */
+		pg_memory_barrier();	/* handshake.pml: REQUEST_WAITS */
 		shared_state_wake_elector();
 
 		ConditionVariablePrepareToSleep(&place->replied);
@@ -225,7 +232,7 @@ mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *repl
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(leave_place, PointerGetDatum(place));
 
-	pg_read_barrier();
+	pg_read_barrier();			/* handshake.pml: REPLY_READ */
 	if (done)
 		*reply = place->reply;
 	if (done && page != NULL && reply->kind == REPLY_PAGE)

@@ -9,10 +9,12 @@
  * - Deadline and token of an election: atomics, stored in an order that
  *	 makes any mixture of old and new say "not leading".  There is a second
  *	 deadline for new work, which is 0 while the instance drains.
- * - Election names, views and contact: two copies and a generation.  The
- *	 elector writes the copy that is not in use and then advances the
- *	 generation, so that there is always a whole copy to read, wherever the
- *	 elector was stopped.
+ * - Election names, views and contact: two copies and a generation, see
+ *	 shared_snapshot.h.
+ *
+ * The comment at a barrier names the barrier of a model that stands for it
+ * (test/model).  What the order is for is said there, and what goes wrong
+ * without it.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,6 +37,7 @@
 #include "events.h"
 #include "settings/settings.h"
 #include "shared_state.h"
+#include "shared_snapshot.h"
 
 /*
  * One election.  The fields that every call of etcd_is_leader() reads have a
@@ -71,6 +74,9 @@ typedef struct SharedState
 
 	pg_atomic_uint64 contact_generation;
 	SharedContact contact_copies[2];
+
+	pg_atomic_uint64 endpoints_generation;
+	SharedEndpoints endpoints_copies[2];
 } SharedState;
 
 bool		shared_state_lacks_elector = false;
@@ -183,41 +189,6 @@ shared_state_is_attached(void)
 	return state != NULL;
 }
 
-/*
- * Replaces the snapshot in copies[2], each of that size.  Only one process
- * may do so.
- */
-static void
-write_snapshot(pg_atomic_uint64 *generation, void *copies, Size size, const void *value)
-{
-	uint64		next = pg_atomic_read_u64(generation) + 1;
-
-	/*
-	 * The first barrier keeps the writes below behind the generation that took
-	 * this copy out of use.  The second one keeps them before the generation
-	 * that puts it into use.
-	 */
-	pg_write_barrier();
-	memcpy((char *) copies + (next & 1) * size, value, size);
-	pg_write_barrier();
-	pg_atomic_write_u64(generation, next);
-}
-
-/* Copies the snapshot out, again if it was replaced meanwhile. */
-static void
-read_snapshot(pg_atomic_uint64 *generation, const void *copies, Size size, void *value)
-{
-	uint64		seen;
-
-	do
-	{
-		seen = pg_atomic_read_u64(generation);
-		pg_read_barrier();
-		memcpy(value, (const char *) copies + (seen & 1) * size, size);
-		pg_read_barrier();
-	} while (pg_atomic_read_u64(generation) != seen);
-}
-
 /* The snapshot of a slot, for the elector, which is the only writer. */
 static const SharedElection *
 published_election(SharedSlot *slot)
@@ -226,22 +197,21 @@ published_election(SharedSlot *slot)
 }
 
 /*
- * From here until the end readers that have cached a slot search again, and
- * find none.
+ * Until the end readers that have cached a slot search again, and find none.
+ * What is written next are snapshots, which begin with a barrier.
  */
 static void
 begin_layout_change(void)
 {
 	pg_atomic_write_u64(&state->layout, pg_atomic_read_u64(&state->layout) | 1);
-	pg_memory_barrier();
 }
 
+/* A deadline that is stored next is behind the barrier of its token. */
 static void
 end_layout_change(void)
 {
-	pg_memory_barrier();
+	pg_write_barrier();			/* leadership.pml: LAYOUT_NAMED */
 	pg_atomic_write_u64(&state->layout, pg_atomic_read_u64(&state->layout) + 1);
-	pg_memory_barrier();
 }
 
 /* No election has a slot. */
@@ -254,7 +224,7 @@ free_slots(void)
 	shared_state_withdraw_all();
 	begin_layout_change();
 	for (int i = 0; i < settings_max_elections; i++)
-		write_snapshot(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing), &nothing);
+		shared_snapshot_write(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing), &nothing);
 	end_layout_change();
 }
 
@@ -269,7 +239,6 @@ shared_state_begin_elector(void)
 	}
 
 	state->electors_begun++;
-	pg_memory_barrier();
 	pg_atomic_write_u32(&state->elector, (uint32) compat_my_proc_number() + 1);
 	events_wake_all();
 }
@@ -284,7 +253,7 @@ shared_state_end_elector(void)
 	 * the order is reversed, so one of the two sees the other.
 	 */
 	pg_atomic_write_u32(&state->elector, 0);
-	pg_memory_barrier();
+	pg_memory_barrier();		/* handshake.pml: ELECTOR_ENDED */
 	for (int i = 0; i < nparts; i++)
 	{
 		if (parts[i]->elector_ends)
@@ -349,7 +318,7 @@ withdraw(SharedSlot *slot)
 {
 	pg_atomic_write_u64(&slot->open_ns, 0);
 	pg_atomic_write_u64(&slot->deadline_ns, 0);
-	pg_memory_barrier();
+	pg_memory_barrier();		/* leadership.pml: WITHDRAW */
 }
 
 void
@@ -373,13 +342,6 @@ shared_state_publish(int slot_number, const ElectionView *view)
 	if (led && (!leads || renamed || old->view.token != view->token))
 		withdraw(slot);
 
-	/* whoever looks at the work that is open does so after this */
-	if (was_open && !is_open)
-	{
-		pg_atomic_write_u64(&slot->open_ns, 0);
-		pg_memory_barrier();
-	}
-
 	memset(&new, 0, sizeof(new));
 	new.view = *view;
 	if (view->has_leader)
@@ -396,17 +358,16 @@ shared_state_publish(int slot_number, const ElectionView *view)
 
 	if (renamed)
 		begin_layout_change();
-	write_snapshot(&slot->generation, slot->copies, sizeof(new), &new);
+	shared_snapshot_write(&slot->generation, slot->copies, sizeof(new), &new);
 	if (renamed)
 		end_layout_change();
 
 	if (leads)
 	{
 		pg_atomic_write_u64(&slot->token, (uint64) view->token);
-		pg_write_barrier();
+		pg_write_barrier();		/* leadership.pml: TOKEN_STORED */
 		pg_atomic_write_u64(&slot->deadline_ns, (uint64) view->deadline_ns);
-		if (is_open)
-			pg_atomic_write_u64(&slot->open_ns, (uint64) view->deadline_ns);
+		pg_atomic_write_u64(&slot->open_ns, is_open ? (uint64) view->deadline_ns : 0);
 	}
 
 	if (led != leads || was_open != is_open || renamed)
@@ -436,20 +397,19 @@ shared_state_find(const char *name, uint64 *layout)
 		*layout = pg_atomic_read_u64(&state->layout);
 		if (*layout & 1)
 			return -1;
-		pg_read_barrier();
+		/* shared_snapshot_read() has barriers, which keep its copy between the layouts */
 		for (int i = 0; i < settings_max_elections; i++)
 		{
 			SharedElection election;
 
-			read_snapshot(&slots[i].slot.generation, slots[i].slot.copies,
-						  sizeof(SharedElection), &election);
+			shared_snapshot_read(&slots[i].slot.generation, slots[i].slot.copies,
+								 sizeof(SharedElection), &election);
 			if (strcmp(election.view.name, name) == 0)
 			{
 				found = i;
 				break;
 			}
 		}
-		pg_read_barrier();
 		if (pg_atomic_read_u64(&state->layout) == *layout)
 			return found;
 	}
@@ -464,18 +424,15 @@ is_before(pg_atomic_uint64 *deadline, uint64 layout)
 	/*
 	 * The clock is read after the deadline.  The other way round, a process
 	 * that is stopped in between would compare an old time with a new
-	 * deadline.
+	 * deadline.  The layout is read after it, too: if the slot is still that
+	 * election's then, the deadline was.
 	 */
 	deadline_ns = pg_atomic_read_u64(deadline);
 	if (deadline_ns == 0)
 		return false;
-	pg_read_barrier();
-	if ((int64) deadline_ns <= clock_now_ns())
-		return false;
-
-	/* if the slot is still that election's now, it was so then */
-	pg_read_barrier();
-	return pg_atomic_read_u64(&state->layout) == layout;
+	pg_read_barrier();			/* leadership.pml: DEADLINE_READ */
+	return (int64) deadline_ns > clock_now_ns() &&
+		pg_atomic_read_u64(&state->layout) == layout;
 }
 
 bool
@@ -492,13 +449,13 @@ read_token(SharedSlot *slot, pg_atomic_uint64 *deadline, uint64 layout)
 
 	/*
 	 * A token is stored while the deadline is 0, and tokens do not come back:
-	 * with the same one before and after, the deadline was its own.
+	 * with the same one before and after, the deadline was its own.  is_before()
+	 * has the second barrier.
 	 */
 	token = pg_atomic_read_u64(&slot->token);
-	pg_read_barrier();
+	pg_read_barrier();			/* leadership.pml: TOKEN_READ */
 	if (!is_before(deadline, layout))
 		return 0;
-	pg_read_barrier();
 	return pg_atomic_read_u64(&slot->token) == token ? (int64) token : 0;
 }
 
@@ -520,29 +477,24 @@ bool
 shared_state_read(int slot_number, uint64 layout, SharedElection *election)
 {
 	SharedSlot *slot;
-	uint64		token;
 
 	if (slot_number < 0)
 		return false;
 	slot = &slots[slot_number].slot;
 
-	read_snapshot(&slot->generation, slot->copies, sizeof(SharedElection), election);
+	shared_snapshot_read(&slot->generation, slot->copies, sizeof(SharedElection), election);
 
 	/*
 	 * The deadline in the snapshot may have been withdrawn since then.  The
-	 * one in the slot may belong to a newer leadership than the snapshot.
-	 * This instance leads only if both have the same token.
+	 * one in the slot is not older than the snapshot, and may belong to a newer
+	 * leadership.  This instance leads only if the token is still the same.
 	 */
-	token = pg_atomic_read_u64(&slot->token);
-	pg_read_barrier();
 	election->deadline_ns = (int64) pg_atomic_read_u64(&slot->deadline_ns);
-	pg_read_barrier();
+	pg_read_barrier();			/* leadership.pml: VIEW_READ */
 	if (election->view.deadline_ns == 0 ||
-		(int64) token != election->view.token ||
-		token != pg_atomic_read_u64(&slot->token))
+		(int64) pg_atomic_read_u64(&slot->token) != election->view.token)
 		election->deadline_ns = 0;
 
-	pg_read_barrier();
 	return election->view.name[0] != '\0' &&
 		pg_atomic_read_u64(&state->layout) == layout;
 }
@@ -568,13 +520,27 @@ shared_state_next_deadline_ns(void)
 void
 shared_state_publish_contact(const SharedContact *contact)
 {
-	write_snapshot(&state->contact_generation, state->contact_copies,
-				   sizeof(SharedContact), contact);
+	shared_snapshot_write(&state->contact_generation, state->contact_copies,
+						  sizeof(SharedContact), contact);
 }
 
 void
 shared_state_read_contact(SharedContact *contact)
 {
-	read_snapshot(&state->contact_generation, state->contact_copies,
-				  sizeof(SharedContact), contact);
+	shared_snapshot_read(&state->contact_generation, state->contact_copies,
+						 sizeof(SharedContact), contact);
+}
+
+void
+shared_state_publish_endpoints(const SharedEndpoints *endpoints)
+{
+	shared_snapshot_write(&state->endpoints_generation, state->endpoints_copies,
+						  sizeof(SharedEndpoints), endpoints);
+}
+
+void
+shared_state_read_endpoints(SharedEndpoints *endpoints)
+{
+	shared_snapshot_read(&state->endpoints_generation, state->endpoints_copies,
+						 sizeof(SharedEndpoints), endpoints);
 }

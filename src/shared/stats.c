@@ -127,10 +127,10 @@ stats_count_won(const char *election)
 
 		/* Readers look at the name before and after they read the numbers. */
 		tally->election[0] = '\0';
-		pg_write_barrier();
+		pg_write_barrier();		/* handshake.pml: TALLY_FREED */
 		pg_atomic_write_u64(&tally->won, 0);
 		pg_atomic_write_u64(&tally->lost, 0);
-		pg_write_barrier();
+		pg_write_barrier();		/* handshake.pml: TALLY_ZEROED */
 		strlcpy(tally->election, election, ELECTION_NAME_SIZE);
 	}
 	(void) pg_atomic_fetch_add_u64(&tally->won, 1);
@@ -180,10 +180,10 @@ stats_tally(const char *election, int64 *won, int64 *lost)
 	*lost = 0;
 	if (tally == NULL)
 		return;
-	pg_read_barrier();
+	pg_read_barrier();			/* handshake.pml: TALLY_FOUND */
 	*won = (int64) pg_atomic_read_u64(&tally->won);
 	*lost = (int64) pg_atomic_read_u64(&tally->lost);
-	pg_read_barrier();
+	pg_read_barrier();			/* handshake.pml: TALLY_READ */
 
 	/* it was given to another election meanwhile */
 	if (strcmp(tally->election, election) != 0)
