@@ -58,6 +58,9 @@ inline store_mark(value)
 	atomic { !mark_late[i]; mark_stored[i] = value; mark_late[i] = 1 }
 }
 
+/* Waits until others see the store.  The label stands at that barrier of the real code, too. */
+#define memory_barrier(label, late)	!late
+
 active proctype memory()
 {
 	do
@@ -78,7 +81,7 @@ active [N] proctype backend()
 #ifndef M_MARK_LATE
 		store_mark(1);
 #ifndef M_NO_BARRIER
-		!mark_late[i];
+		memory_barrier(FENCED_SHOWN, mark_late[i]);
 #endif
 #endif
 		if
@@ -137,7 +140,7 @@ active proctype elector()
 		store_open(0);
 #endif
 #ifndef M_NO_BARRIER_ELECTOR
-		!open_late;
+		memory_barrier(OPEN_WITHDRAWN, open_late);
 #endif
 		atomic { drains = 1; drain = 1 - drain }
 		do

@@ -25,15 +25,39 @@
 #define CORES		3
 #define DEPTH		4
 
+/* Each is found: that barrier is missing, or two stores or loads are swapped. */
 #define MISTAKES(X) \
-	X(CHANGE_SEEN) \
-	X(REQUEST_WAITS) X(ELECTOR_ENDED) X(REPLY_READ) \
-	X(NOTIFIER_FORGOTTEN) X(NOTIFIER_CLAIMED) X(NOTIFIER_RELEASED) \
-	X(RUN_WRITTEN) X(RUN_SEEN) X(RUN_OVER) X(RUN_ENDED) X(HOLD_BEGUN) \
-	X(MEMORY_WRITTEN) X(MEMORY_KEPT) \
-	X(TALLY_FREED) X(TALLY_ZEROED) X(TALLY_FOUND) X(TALLY_READ) \
-	X(DEMAND_WITHDRAWN) X(DEMAND_RECORDED) X(DEMAND_CONTINUED) X(REQUIREMENT_RECORDED) X(BINDING_RECORDED) \
-	X(WAKE_FIRST) X(REPLY_LATE) X(RELEASE_FIRST) X(HOLD_LATE) X(CURRENT_FIRST) X(SENT_FIRST) X(FORCE_FIRST) X(COMMIT_FIRST)
+	X(CHANGE_SEEN)				/* what a process that was woken reads is older than the change */ \
+	X(REQUEST_WAITS)			/* a backend looks for the elector before its request is visible */ \
+	X(ELECTOR_ENDED)			/* the elector looks for requests before its end is visible */ \
+	X(REPLY_READ)				/* the reply is older than the state of its place */ \
+	X(NOTIFIER_FORGOTTEN)		/* the elector gives a slot away, and its notifier is still admitted */ \
+	X(NOTIFIER_CLAIMED)			/* a notifier looks for its admission before its claim is visible */ \
+	X(NOTIFIER_RELEASED)		/* a notifier stores its mark after the slot is free */ \
+	X(RUN_WRITTEN)				/* a crash finds a run that is not written */ \
+	X(RUN_SEEN)					/* a signal goes to the process of an older run */ \
+	X(RUN_OVER)					/* a run is over before its result is stored */ \
+	X(RUN_ENDED)				/* the result of a run is older than its end */ \
+	X(HOLD_BEGUN)				/* the runs are looked at before the hold is visible */ \
+	X(MEMORY_WRITTEN)			/* the memory is in force before it is written */ \
+	X(MEMORY_KEPT)				/* a message is sent before the memory is kept */ \
+	X(TALLY_FREED)				/* the counters of the old election are half erased */ \
+	X(TALLY_ZEROED)				/* the new election has the counters of the old one */ \
+	X(TALLY_FOUND)				/* the counters are older than the name */ \
+	X(TALLY_READ)				/* the name is looked at again before the counters are read */ \
+	X(DEMAND_WITHDRAWN)			/* the timer sees the demand of the setting while it is replaced */ \
+	X(DEMAND_RECORDED)			/* the timer sees a demand before it is recorded */ \
+	X(DEMAND_CONTINUED)			/* the same, in the next transaction of a statement */ \
+	X(REQUIREMENT_RECORDED)		/* the timer sees a requirement before it is recorded */ \
+	X(BINDING_RECORDED)			/* the timer sees the binding of a hook before it is recorded */ \
+	X(WAKE_FIRST)				/* processes are woken before the change is stored */ \
+	X(REPLY_LATE)				/* the reply is stored after the state of its place */ \
+	X(RELEASE_FIRST)			/* a notifier frees its slot before it stores its mark */ \
+	X(HOLD_LATE)				/* the runs are looked at before the hold is stored */ \
+	X(CURRENT_FIRST)			/* the memory is put in force before it is written */ \
+	X(SENT_FIRST)				/* a message is sent before the memory is stored */ \
+	X(FORCE_FIRST)				/* a demand counts before it is recorded */ \
+	X(COMMIT_FIRST)				/* the timer acts after the commit was allowed */
 
 #include "memory.pml"
 

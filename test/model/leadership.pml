@@ -33,22 +33,38 @@
 
 #define LOCATIONS	8
 #define CORES		2
-#ifndef DEPTH
 #define DEPTH		8
-#endif
 
 #define ELECTOR		0
 #define READER		1
 
+/* Each is found: that barrier is missing, or two stores or loads are swapped. */
 #define MISTAKES(X) \
-	X(WITHDRAW) X(COPY_FREE) X(COPY_WHOLE) X(LAYOUT_NAMED) X(TOKEN_STORED) \
-	X(GENERATION_READ) X(COPY_READ) X(DEADLINE_READ) X(TOKEN_READ) X(VIEW_READ) \
-	X(WITHDRAW_LAST) X(GENERATION_FIRST) X(LAYOUT_LATE) X(TOKEN_LAST) X(CLOCK_FIRST) X(TOKEN_LATE)
+	X(WITHDRAW)					/* a call that begins after the withdrawal finds the leadership */ \
+	X(COPY_FREE)				/* a copy is overwritten while its generation is still in force */ \
+	X(COPY_WHOLE)				/* a generation is in force before its copy is written */ \
+	X(LAYOUT_NAMED)				/* a slot is named anew before its snapshot is */ \
+	X(TOKEN_STORED)				/* a deadline is there before its token */ \
+	X(GENERATION_READ)			/* the copy is older than its generation */ \
+	X(COPY_READ)				/* the generation is looked at again before the copy is read */ \
+	X(DEADLINE_READ)			/* clock and layout are read before the deadline */ \
+	X(TOKEN_READ)				/* the token is read after the deadline alone */ \
+	X(VIEW_READ)				/* the token is read before the deadline */ \
+	X(WITHDRAW_LAST)			/* the old leadership is withdrawn after the new one is published */ \
+	X(GENERATION_FIRST)			/* the generation is stored before the copy */ \
+	X(LAYOUT_LATE)				/* the layout becomes odd after the snapshot is replaced */ \
+	X(TOKEN_LAST)				/* the token is stored after the deadline */ \
+	X(CLOCK_FIRST)				/* the clock is read before the deadline */ \
+	X(TOKEN_LATE)				/* the token is read after the deadline, once */
 
 #include "memory.pml"
 
+/* How often the elector publishes, and names the slot: the layout grows by 2. */
 #ifndef PUBLICATIONS
-#define PUBLICATIONS 4
+#define PUBLICATIONS	3
+#endif
+#ifndef MAXLAYOUT
+#define MAXLAYOUT		2
 #endif
 #define LAYOUTS		10
 #define NOWHERE		255

@@ -40,22 +40,32 @@
 #define LOCATIONS	10
 #endif
 #define CORES		2
-#ifndef DEPTH
-#define DEPTH		8
-#endif
+#define DEPTH		6
 
 #define ELECTOR		0
 #define READER		1
 
+/* Each is found: that barrier is missing, or two stores or loads are swapped. */
 #define MISTAKES(X) \
-	X(LOST_TIMED) X(LOST_COUNTED) X(ROOM_MADE) X(RECORD_WRITTEN) X(RECORD_APPENDED) \
-	X(LAST_READ) X(OLDEST_READ) X(LOST_READ) X(RECORD_READ) \
-	X(TIME_LATE) X(LOSS_LATE) X(ROOM_LATE) X(NEWEST_FIRST) X(LAST_FIRST)
+	X(LOST_TIMED)				/* a loss is seen before its time */ \
+	X(LOST_COUNTED)				/* a record is seen to have gone before its loss */ \
+	X(ROOM_MADE)				/* a record is overwritten before it is seen to have gone */ \
+	X(RECORD_WRITTEN)			/* a record counts as appended before it is written */ \
+	X(RECORD_APPENDED)			/* the number of an event is seen before the event */ \
+	X(LAST_READ)				/* the rings are read before the number of the last event */ \
+	X(OLDEST_READ)				/* a loss is looked for before the oldest record */ \
+	X(LOST_READ)				/* the time of a loss is older than the loss */ \
+	X(RECORD_READ)				/* the oldest record is looked at again before the copy is made */ \
+	X(TIME_LATE)				/* the time of a loss is stored after the loss */ \
+	X(LOSS_LATE)				/* a loss is stored after the oldest record */ \
+	X(ROOM_LATE)				/* the oldest record is stored after it is overwritten */ \
+	X(NEWEST_FIRST)				/* the newest record is stored before it is written */ \
+	X(LAST_FIRST)				/* the number of an event is stored before the event */
 
 #include "memory.pml"
 
 #ifndef EVENTS
-#define EVENTS	4
+#define EVENTS	3
 #endif
 
 /* What is true: the numbers of the events of elections. */
