@@ -49,6 +49,7 @@ OBJS = \
 	src/etcd/etcd_clusters.o \
 	src/etcd/etcd_endpoints.o \
 	src/etcd/etcd_call.o \
+	src/etcd/etcd_certificates.o \
 	src/etcd/etcd_grpc.o \
 	src/etcd/etcd_h2.o \
 	src/etcd/etcd_gateway.o \
@@ -68,6 +69,7 @@ OBJS = \
 	src/elector/elector_mailbox.o \
 	src/elector/elector_changes.o \
 	src/elector/elector_drain.o \
+	src/base/certificate.o \
 	src/base/clock.o \
 	src/base/utf8.o \
 	src/shared/shared_state.o \
@@ -75,6 +77,7 @@ OBJS = \
 	src/shared/fenced.o \
 	src/shared/events.o \
 	src/shared/event_ring.o \
+	src/shared/event_file.o \
 	src/shared/mailbox.o \
 	src/shared/stats.o \
 	src/notifier/notifier.o \
@@ -189,9 +192,11 @@ clean: clean-http
 clean-http:
 	rm -f $(HTTP_LIBRARY) $(HTTP_OBJS)
 
-# Documents, with the tree's own layout, so that their links lead somewhere: not
-# PGXS's DOCS, which puts the files of all extensions in one directory.
+# Documents for users, with the tree's own layout, so that their links lead somewhere:
+# not PGXS's DOCS, which puts the files of all extensions in one directory.  A link to
+# what is not installed becomes its text.
 DOCUMENTS = $(DESTDIR)$(docdir)/etcd_leader
+NOT_INSTALLED = doc/internals/\|internals/\|src/\|test/\|container/\|CONTRIBUTING\|LICENSE\|META
 
 .PHONY: install-documents uninstall-documents
 install: install-documents
@@ -199,9 +204,10 @@ uninstall: uninstall-documents
 
 install-documents:
 	$(MKDIR_P) '$(DOCUMENTS)/doc' '$(DOCUMENTS)/integrations'
-	$(INSTALL_DATA) $(wildcard $(SOURCES)/*.md) $(SOURCES)/LICENSE '$(DOCUMENTS)/'
 	$(INSTALL_DATA) $(wildcard $(SOURCES)/doc/*.*) '$(DOCUMENTS)/doc/'
 	$(INSTALL_DATA) $(wildcard $(SOURCES)/integrations/*) '$(DOCUMENTS)/integrations/'
+	$(INSTALL_DATA) $(foreach page,README SECURITY CHANGELOG,$(SOURCES)/$(page).md) '$(DOCUMENTS)/'
+	sed -i 's,!\?\[\([^]]*\)\](\(\.\./\)\?\($(NOT_INSTALLED)\)[^)]*),\1,g' '$(DOCUMENTS)'/*.md '$(DOCUMENTS)'/doc/*.md
 
 uninstall-documents:
 	rm -rf '$(DOCUMENTS)'
@@ -285,7 +291,7 @@ sanitize:
 
 # The archive for PGXN, of what is committed.
 COMMIT = HEAD
-DIST = $(EXTENSION)-$(shell sed -n '1,/"version"/s/^ *"version": *"\(.*\)",/\1/p' META.json)
+DIST = $(EXTENSION)-$(shell sed -n '1,/"version"/s/^ *"version": *"\(.*\)",/\1/p' $(SOURCES)/META.json)
 
 dist:
 	test/meta

@@ -166,7 +166,17 @@ append_stats(StringInfo out, const EtcdLeaderStats *stats)
 	append_metric(out, "etcd_leader_request_failures_total", "counter", "Requests that etcd did not answer, or refused.", stats->failures);
 	append_metric(out, "etcd_leader_endpoint_switches_total", "counter", "How often another endpoint of etcd was taken into use.", stats->endpoint_switches);
 	append_durations(out, stats);
-	append_metric(out, "etcd_leader_notifications_total", "counter", "Events that were announced by NOTIFY, counted in each database.", stats->notifications_sent);
+	append_metric(out, "etcd_leader_notifications_total", "counter", "Notifications that were sent, in all databases.", stats->notifications_sent);
+	append_metric(out, "etcd_leader_request_timeouts_total", "counter", "Requests that etcd did not answer in time.", stats->timeouts);
+	append_metric(out, "etcd_leader_notifiers_expected", "gauge", "Notifiers that should run now; 0 on a standby.", stats->notifiers_expected);
+	append_metric(out, "etcd_leader_notifiers_running", "gauge", "Notifiers that run now.", stats->notifiers_running);
+	append_metric(out, "etcd_leader_commits_refused_total", "counter", "Commits that were refused because this instance did not lead.", stats->commits_refused);
+	append_metric(out, "etcd_leader_statements_cancelled_total", "counter", "Running statements that were cancelled after a loss of leadership.", stats->statements_cancelled);
+	append_metric(out, "etcd_leader_drains_total", "counter", "Hand-overs that waited for transactions.", stats->drains);
+	append_metric(out, "etcd_leader_transactions_refused_total", "counter", "Calls that required leadership while the instance drained.", stats->transactions_refused);
+	begin_metric(out, "etcd_leader_certificate_expires_days", "gauge", "Days until the client certificate for etcd expires; negative if it has expired.");
+	if (stats->has_certificate)
+		appendStringInfo(out, "etcd_leader_certificate_expires_days %.3f\n", stats->certificate_days);
 	begin_metric(out, hooks, "counter", "Runs of hooks that have ended, by status.");
 	for (int i = 0; i < stats->nhook_statuses; i++)
 		append_sample(out, hooks, "status", stats->hook_runs[i].status, stats->hook_runs[i].count);

@@ -26,11 +26,11 @@ static const char head[] =
 "<style>\n"
 ":root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e; --dim: #8a8a8a }\n"
 "body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; padding: 1em; max-width: 60em }\n"
-"h1 { font-size: 1.3em; margin: 0 } h2 { font-size: 1.05em; margin: 1.6em 0 .3em; overflow-wrap: anywhere }\n"
+"h1 { font-size: 1.3em; margin: 0 } h2 { font-size: 1.05em; margin: 1.6em 0 .3em } h1, h2, p { overflow-wrap: break-word }\n"
 "p { margin: .2em 0 } .dim { color: var(--dim) } .good { color: var(--good) } .bad { color: var(--bad) }\n"
 ".big { font-size: 1.15em; font-weight: 600 }\n"
 "table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .25em .6em .25em 0;\n"
-"border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; font-variant-numeric: tabular-nums }\n"
+"border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: break-word; max-width: 40vw; font-variant-numeric: tabular-nums }\n"
 "th { font-weight: 500; color: var(--dim) } .self { font-weight: 600 }\n"
 "@media (max-width: 34em) { .wide { display: none } body { padding: .7em } }\n"
 "</style>\n";

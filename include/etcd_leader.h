@@ -133,6 +133,17 @@ typedef struct EtcdLeaderStats
 	}			hook_runs[ETCD_LEADER_HOOK_STATUSES];
 
 	int64		endpoint_switches;
+
+	int64		timeouts;		/* of the failures */
+	int64		commits_refused;
+	int64		statements_cancelled;
+	int64		transactions_refused;	/* while this instance drained */
+	int64		drains;
+	int			notifiers_expected; /* now */
+	int			notifiers_running;
+	/* days until the certificate for etcd expires, negative if it has */
+	bool		has_certificate;
+	double		certificate_days;
 } EtcdLeaderStats;
 
 /* A place in the queue of an election, as etcd has it. */

@@ -255,6 +255,40 @@ COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'time of the last error';
 COMMENT ON COLUMN etcd_leader_status.won IS 'how often this instance became the leader since etcd_leader_stats.stats_reset';
 COMMENT ON COLUMN etcd_leader_status.lost IS 'how often its leadership ended since then';
 
+CREATE FUNCTION etcd_leader_endpoints(
+	OUT url text,
+	OUT in_use boolean,
+	OUT protocol text,
+	OUT version text,
+	OUT cluster_id text,
+	OUT member_name text,
+	OUT last_contact timestamp with time zone,
+	OUT latency_ms double precision,
+	OUT last_error text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'etcd_leader_endpoints'
+LANGUAGE C STABLE PARALLEL SAFE ROWS 5;
+
+COMMENT ON FUNCTION etcd_leader_endpoints() IS
+'Returns the rows of the view etcd_leader_endpoints. ERROR 55000: the library was not preloaded.';
+
+CREATE VIEW etcd_leader_endpoints AS
+	SELECT * FROM etcd_leader_endpoints();
+
+GRANT SELECT ON etcd_leader_endpoints TO PUBLIC;
+
+COMMENT ON VIEW etcd_leader_endpoints IS
+'The endpoints of etcd that the elector knows, from the settings, from DNS and from the cluster, in the order in which they are tried. Read from shared memory only.';
+COMMENT ON COLUMN etcd_leader_endpoints.url IS 'URL of the endpoint';
+COMMENT ON COLUMN etcd_leader_endpoints.in_use IS 'whether the elector sends its requests there';
+COMMENT ON COLUMN etcd_leader_endpoints.protocol IS 'grpc or json: the protocol that is spoken there; NULL if it was not tried yet';
+COMMENT ON COLUMN etcd_leader_endpoints.version IS 'version of etcd there; NULL if it is not known, as etcd may refuse to tell it to its user';
+COMMENT ON COLUMN etcd_leader_endpoints.cluster_id IS 'ID of the etcd cluster to which it belongs, in hex; NULL if it has not told';
+COMMENT ON COLUMN etcd_leader_endpoints.member_name IS 'name of the member of the cluster that answered there; NULL if it is not known';
+COMMENT ON COLUMN etcd_leader_endpoints.last_contact IS 'when it answered last; NULL if it never did';
+COMMENT ON COLUMN etcd_leader_endpoints.latency_ms IS 'how long that answer took, in ms';
+COMMENT ON COLUMN etcd_leader_endpoints.last_error IS 'why it cannot be used; NULL if its last answer was good';
+
 CREATE FUNCTION etcd_leader_stats(
 	OUT requests bigint,
 	OUT failures bigint,
@@ -319,7 +353,7 @@ COMMENT ON COLUMN etcd_leader_stats.elections_lost_not_eligible IS 'leaderships 
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended because the election was removed from etcd_leader.elections';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended because the elector ended, also by a crash of the server';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_history_changed IS 'leaderships that ended because etcd was replaced or restored';
-COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'events announced by NOTIFY, counted once for each database';
+COMMENT ON COLUMN etcd_leader_stats.notifications_sent IS 'notifications that were sent, in all databases; one can tell of many changes';
 COMMENT ON COLUMN etcd_leader_stats.notifications_failed IS 'failed attempts to announce events';
 COMMENT ON COLUMN etcd_leader_stats.latency_min_ms IS 'shortest time of an answered request, in ms';
 COMMENT ON COLUMN etcd_leader_stats.latency_mean_ms IS 'mean time of an answered request, in ms';

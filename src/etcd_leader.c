@@ -22,6 +22,7 @@
 #include "session/read_only.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
+#include "shared/event_file.h"
 #include "shared/events.h"
 #include "shared/fenced.h"
 #include "shared/mailbox.h"
@@ -107,6 +108,7 @@ _PG_init(void)
 	if (IsBinaryUpgrade)
 		return;
 	shared_state_install(shared_parts, lengthof(shared_parts));
+	event_file_install();
 	api_install();
 	vacate_install();
 	fence_install();

@@ -28,11 +28,17 @@ typedef enum CheckStatus
 extern void check_put(FunctionCallInfo fcinfo, const char *item, const char *subject,
 					  CheckStatus status, const char *detail, const char *hint);
 
+/*
+ * The row of a certificate that expires in so many days; the hint is for one
+ * that does so soon, or has.
+ */
+extern void check_put_certificate(FunctionCallInfo fcinfo, const char *subject, double days, const char *hint);
+
 /* What this host alone can tell: files, certificate, databases, time-outs. */
 extern void check_host(FunctionCallInfo fcinfo);
 
 /*
- * What etcd tells: endpoints, cluster, quorum, rights, alarms, versions.
+ * What etcd tells: endpoints and their certificates, cluster, quorum, rights, alarms, versions.
  * until_us: see functions_timeout_argument().
  */
 extern void check_etcd(FunctionCallInfo fcinfo, int64 until_us);

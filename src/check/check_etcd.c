@@ -41,6 +41,9 @@ typedef struct Reply
 	EtcdHeader	header;
 	char		version[64];
 	char		errors[ETCD_MESSAGE_SIZE];
+	/* of rights: the first key in the order of creation, for people; empty: there is none */
+	char		first_key[ETCD_MESSAGE_SIZE];
+	bool		first_has_lease;
 } Reply;
 
 /* Keys that the elector has to read, or to write, too. */
@@ -87,6 +90,11 @@ receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timi
 	if (answer->outcome != ETCD_ANSWERED)
 		return;
 	result->header = answer->header;
+	if (answer->nresults == 1 && answer->results[0].nkvs == 1)
+	{
+		etcd_format_message(result->first_key, "%s", answer->results[0].kvs[0].key.data);
+		result->first_has_lease = answer->results[0].kvs[0].lease != 0;
+	}
 	if (answer->version != NULL)
 		strlcpy(result->version, answer->version, sizeof(result->version));
 	for (int i = 0; i < answer->nerrors; i++)
@@ -308,6 +316,22 @@ put_endpoints(Check *check)
 	}
 }
 
+/* The certificates of the endpoints. */
+static void
+put_certificates(Check *check)
+{
+	time_t		now_s = time(NULL);
+
+	for (int i = 0; i < check->nendpoints; i++)
+	{
+		int64		end_s = etcd_client_certificate_end_s(check->client, i);
+
+		if (end_s != 0)
+			check_put_certificate(check->fcinfo, check->urls[i], (end_s - (double) now_s) / SECS_PER_DAY,
+								  "Renew the certificate of this member of etcd.");
+	}
+}
+
 static void
 put_cluster(Check *check)
 {
@@ -463,6 +487,27 @@ put_rights(Check *check, const Rights *rights, const Reply *result)
 	}
 }
 
+/*
+ * The first key of an election is the leader's.  A key without a lease is no
+ * candidate's, and stays there until somebody deletes it.
+ */
+static void
+put_queue(Check *check, const Rights *rights, const Reply *result)
+{
+	const char *key = result->first_key;
+
+	if (!rights->writes || !has_answered(result))
+		return;
+	if (key[0] == '\0')
+		check_put(check->fcinfo, "queue", rights->name, CHECK_OK, "no key is in the queue", NULL);
+	else if (result->first_has_lease)
+		check_put(check->fcinfo, "queue", rights->name, CHECK_OK, psprintf("the first key is \"%s\"", key), NULL);
+	else
+		check_put(check->fcinfo, "queue", rights->name, CHECK_ERROR,
+				  psprintf("the first key, \"%s\", has no lease, so no instance can lead while it exists", key),
+				  "No candidate wrote it. If nothing else needs it, delete it by \"etcdctl del\".");
+}
+
 /* ---- the requests --------------------------------------------------------- */
 
 static void
@@ -517,7 +562,7 @@ ask_for_rights(Check *check, int endpoint, const Rights *rights, int id)
 {
 	char		key[ELECTION_KEY_SIZE + 16];
 	EtcdOp		range = {.kind = ETCD_OP_RANGE,.key = bytes_of(rights->prefix),
-	.range_end = bytes_of(rights->prefix_end),.limit = 1};
+	.range_end = bytes_of(rights->prefix_end),.limit = 1,.sort = ETCD_SORT_FIRST_CREATED};
 	EtcdOp		put = {.kind = ETCD_OP_PUT};
 	EtcdOp		delete = {.kind = ETCD_OP_DELETE};
 	EtcdOp		writes[2];
@@ -585,10 +630,13 @@ static void
 put_all(Check *check)
 {
 	put_endpoints(check);
+	put_certificates(check);
 	put_cluster(check);
 	put_quorum(check);
 	for (int i = 0; i < check->nrights; i++)
 		put_rights(check, &check->rights[i], &check->results[check->nendpoints + 1 + i]);
+	for (int i = 0; i < check->nrights; i++)
+		put_queue(check, &check->rights[i], &check->results[check->nendpoints + 1 + i]);
 	put_alarms(check);
 	put_versions(check);
 }

@@ -8,9 +8,6 @@
  */
 #include "check.h"
 
-#include <openssl/err.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,13 +16,11 @@
 #include "commands/dbcommands.h"
 #include "utils/syscache.h"
 
+#include "base/certificate.h"
 #include "base/clock.h"
 #include "base/secret_file.h"
 #include "settings/settings.h"
 #include "shared/stats.h"
-
-/* So long before its end, a certificate should be renewed. */
-#define RENEWAL_DAYS	30
 
 /* ---- files ------------------------------------------------------------- */
 
@@ -46,43 +41,19 @@ check_file(FunctionCallInfo fcinfo, const char *setting, const char *file, bool 
 			  fault == NULL ? NULL : "Correct the setting, or the owner and the permissions of the file.");
 }
 
-/* Days until the certificate expires, in *days.  False if that cannot be read. */
-static bool
-read_expiry(const char *file, int *days)
-{
-	FILE	   *in = fopen(file, "r");
-	X509	   *certificate = in != NULL ? PEM_read_X509(in, NULL, NULL, NULL) : NULL;
-	int			seconds = 0;
-	bool		known;
-
-	known = certificate != NULL && ASN1_TIME_diff(days, &seconds, NULL, X509_get0_notAfter(certificate));
-	if (known && *days == 0 && seconds <= 0)
-		*days = -1;
-	X509_free(certificate);
-	if (in != NULL)
-		fclose(in);
-	ERR_clear_error();			/* others take what is left there for theirs */
-	return known;
-}
-
 static void
 check_certificate(FunctionCallInfo fcinfo)
 {
 	const char *file = settings_ssl_cert_file;
-	int			days;
+	double		days;
 
 	if (file[0] == '\0')
 		return;
-	if (!read_expiry(file, &days))
+	if (!certificate_read_expiry(file, &days))
 		check_put(fcinfo, "certificate", file, CHECK_ERROR, "the file has no certificate that can be read",
 				  "Set \"etcd_leader.ssl_cert_file\" to a certificate in PEM.");
-	else if (days < 0)
-		check_put(fcinfo, "certificate", file, CHECK_ERROR, "the certificate has expired",
-				  "Renew the certificate. The file is read for each new connection.");
 	else
-		check_put(fcinfo, "certificate", file, days < RENEWAL_DAYS ? CHECK_WARNING : CHECK_OK,
-				  psprintf("the certificate is valid for %d more days", days),
-				  days < RENEWAL_DAYS ? "Renew the certificate. The file is read for each new connection." : NULL);
+		check_put_certificate(fcinfo, file, days, "Renew the certificate. The file is read for each new connection.");
 }
 
 /* ---- databases --------------------------------------------------------- */

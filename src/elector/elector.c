@@ -210,7 +210,6 @@ client_endpoints_changed(void *ctx)
 	elector_note_endpoint();
 	elector_configure_core();
 	elector_warn_of_members();
-	elector_ask_versions();
 }
 
 /* ---- life ------------------------------------------------------------------------------ */
@@ -489,6 +488,7 @@ etcd_leader_elector_main(Datum main_arg)
 		elector_clear_old_error();
 		elector_check_endpoints();
 		elector_publish_contact();
+		elector_publish_endpoints();
 		turn(elector_has_events() ? 0 : timeout_ms);
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(turn_context);

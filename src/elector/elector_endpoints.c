@@ -1,22 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * elector_endpoints.c
- *	  Endpoints that are not used, for the log.
+ *	  The endpoints, for the log and for a view.
  *
  * An endpoint of another etcd cluster is a mistake in the settings.  A spare
  * endpoint that does not work is not missed before it is needed.  Each is a WARNING,
- * once until it is over or the configuration is reloaded.
+ * once until it is over or the configuration is reloaded.  So is a version of
+ * etcd that is too old for an election that follows Patroni.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "utils/timestamp.h"
+
+#include "base/clock.h"
 #include "elector_internal.h"
 #include "settings/settings.h"
 
 /* Of what the log has been told, a bit for each endpoint. */
 static uint32 told_foreign;
 static uint32 told_down;
+static bool told_of_version;
 
 static void
 warn_of_cluster(int endpoint)
@@ -44,6 +49,21 @@ warn_of_failure(int endpoint)
 			 errhint("Another endpoint is in use. This one could not replace it.")));
 }
 
+static void
+warn_of_version(int endpoint)
+{
+	const char *version = etcd_client_endpoint_state(elector.client, endpoint)->version;
+
+	if (told_of_version || version[0] == '\0' || !settings_follow_patroni() || !election_is_etcd_old(version))
+		return;
+	told_of_version = true;
+	ereport(WARNING,
+			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end Patroni's lease",
+					etcd_client_endpoint_url(elector.client, endpoint), version),
+			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may revoke leases that its successor has renewed."),
+			 errhint("Update etcd to 3.4.31, 3.5.13 or later.")));
+}
+
 /* Remembers what is so of an endpoint; is that a change? */
 static bool
 is_change(uint32 *told, int endpoint, bool is_so)
@@ -69,6 +89,7 @@ elector_check_endpoints(void)
 		bool		is_foreign = (foreign & (UINT32_C(1) << i)) != 0;
 		bool		is_down = !is_foreign && i != etcd_client_endpoint(elector.client) && state->down;
 
+		warn_of_version(i);
 		if (!etcd_client_endpoint_is_configured(elector.client, i))
 			continue;
 		if (is_change(&told_foreign, i, is_foreign) && is_foreign)
@@ -88,4 +109,52 @@ elector_check_endpoints_anew(void)
 {
 	told_foreign = 0;
 	told_down = 0;
+	told_of_version = false;
+}
+
+/* ---- for the view ---------------------------------------------------- */
+
+static void
+describe(int endpoint, bool is_foreign, const SharedEndpoints *before, SharedEndpoint *row)
+{
+	const EtcdEndpointState *state = etcd_client_endpoint_state(elector.client, endpoint);
+
+	strlcpy(row->url, etcd_client_endpoint_url(elector.client, endpoint), sizeof(row->url));
+	row->in_use = endpoint == etcd_client_endpoint(elector.client);
+	row->dialect = etcd_client_endpoint_dialect(elector.client, endpoint);
+	strlcpy(row->version, state->version, sizeof(row->version));
+	row->cluster_id = state->cluster_id;
+	strlcpy(row->member_name, state->member_name, sizeof(row->member_name));
+	row->answered_ns = state->answered_ns;
+	row->latency_ns = state->latency_ns;
+
+	/* the wall clock is read once for each answer, so that the row changes with answers alone */
+	if (state->answered_ns == 0)
+		row->last_contact = 0;
+	else if (endpoint < before->nendpoints && before->endpoints[endpoint].answered_ns == state->answered_ns)
+		row->last_contact = before->endpoints[endpoint].last_contact;
+	else
+		row->last_contact = GetCurrentTimestamp() - (clock_monotonic_ns() - state->answered_ns) / NSEC_PER_USEC;
+
+	if (is_foreign)
+		etcd_client_describe_foreign(elector.client, endpoint, row->last_error);
+	else
+		strlcpy(row->last_error, state->error, sizeof(row->last_error));
+}
+
+void
+elector_publish_endpoints(void)
+{
+	static SharedEndpoints published;
+	static SharedEndpoints current;
+	uint32		foreign = etcd_client_foreign_endpoints(elector.client);
+
+	memset(&current, 0, sizeof(current));
+	current.nendpoints = etcd_client_endpoint_count(elector.client);
+	for (int i = 0; i < current.nendpoints; i++)
+		describe(i, (foreign & (UINT32_C(1) << i)) != 0, &published, &current.endpoints[i]);
+	if (memcmp(&current, &published, sizeof(SharedEndpoints)) == 0)
+		return;
+	published = current;
+	shared_state_publish_endpoints(&published);
 }

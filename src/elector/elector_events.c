@@ -120,8 +120,5 @@ elector_announce(void *ctx, const ElectionEvent *event)
 		elector.contact_changed = true;
 	}
 	if (event->kind == ELECTION_EVENT_CONNECTED)
-	{
 		elector_forget_errors();
-		elector_ask_versions();
-	}
 }

@@ -143,12 +143,6 @@ extern void elector_configure_core(void);
 extern void elector_warn_of_members(void);
 
 /*
- * Asks each endpoint for its version of etcd, if an election follows Patroni.
- * One that is too old causes a WARNING, once after each reload.
- */
-extern void elector_ask_versions(void);
-
-/*
  * The lease in use may have another TTL than the settings, until its keys are
  * on another one.  The client's time-outs follow it.
  */
@@ -165,9 +159,12 @@ extern void elector_finish_discovery(void);
 
 /* ---- elector_endpoints.c --------------------------------------------------- */
 
-/* Tells the log of endpoints that are not used; of all of them once more. */
+/* Tells the log of endpoints that are not used, or too old; of all of them once more. */
 extern void elector_check_endpoints(void);
 extern void elector_check_endpoints_anew(void);
+
+/* Publishes what has changed of them. */
+extern void elector_publish_endpoints(void);
 
 /* ---- elector_mailbox.c ----------------------------------------------------- */
 

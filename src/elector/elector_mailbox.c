@@ -339,7 +339,7 @@ elector_cancel_abandoned(void)
 	for (int place = 0; place < MAILBOX_SIZE; place++)
 	{
 		if (mailbox_is_abandoned(place))
-			(void) election_cancel(elector.core, (uint64) place + 1);
+			(void) election_cancel(elector.core, clock_now_ns(), (uint64) place + 1);
 	}
 }
 

@@ -37,7 +37,6 @@ static bool margin_cut;			/* the WARNING about it was given */
 static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
 
 /* Since the last reload. */
-static bool told_of_old_etcd;
 static List *warned_members = NIL;	/* URLs, in TopMemoryContext */
 
 bool
@@ -231,33 +230,6 @@ elector_warn_of_members(void)
 	}
 }
 
-static void
-receive_version(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
-{
-	char		printable[ETCD_MESSAGE_SIZE];
-
-	if (answer->outcome != ETCD_ANSWERED || answer->endpoint < 0 || told_of_old_etcd || !election_is_etcd_old(answer->version))
-		return;
-	told_of_old_etcd = true;
-	etcd_format_message(printable, "%s", answer->version);
-	ereport(WARNING,
-			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end Patroni's lease",
-					etcd_client_endpoint_url(elector.client, answer->endpoint), printable),
-			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may revoke leases that its successor has renewed."),
-			 errhint("Update etcd to 3.4.31, 3.5.13 or later.")));
-}
-
-void
-elector_ask_versions(void)
-{
-	static const EtcdRequest request = {.kind = ETCD_STATUS};
-
-	if (!settings_follow_patroni() || told_of_old_etcd)
-		return;
-	for (int i = 0; i < etcd_client_endpoint_count(elector.client); i++)
-		etcd_client_ask(elector.client, i, receive_version, 0, &request);
-}
-
 void
 elector_configure(void)
 {
@@ -274,9 +246,6 @@ elector_configure(void)
 	elector_warn_of_members();
 	elector_await_contact_anew();
 	elector_configure_changes();
-	told_of_old_etcd = false;
-	if (elector.contact.connected)
-		elector_ask_versions();
 	notifier_configure();
 }
 

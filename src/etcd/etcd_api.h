@@ -185,6 +185,8 @@ typedef struct EtcdResult
 /* A member of the cluster, as it announces itself. */
 typedef struct EtcdMember
 {
+	uint64_t	id;				/* as in the headers of its answers */
+	const char *name;			/* NULL: it was not started yet */
 	const char **client_urls;
 	int			nclient_urls;
 	bool		is_learner;		/* serves no linearizable reads */

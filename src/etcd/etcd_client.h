@@ -117,6 +117,11 @@ typedef struct EtcdEndpointState
 	bool		down;			/* it has failed twice, some seconds apart */
 	char		error[ETCD_MESSAGE_SIZE];	/* of the last failure; empty: it has
 											 * answered since */
+	int64_t		answered_ns;	/* when it answered last, with success; 0: never */
+	int64_t		latency_ns;		/* of that answer */
+	/* of the member that answered, for people; empty: not known */
+	char		version[ETCD_MESSAGE_SIZE];
+	char		member_name[ETCD_MESSAGE_SIZE];
 } EtcdEndpointState;
 
 typedef enum EtcdSocketEvents
@@ -202,6 +207,9 @@ extern const char *etcd_client_endpoint_url(const EtcdClient *client, int endpoi
 extern bool etcd_client_endpoint_is_configured(const EtcdClient *client, int endpoint);
 
 extern const EtcdEndpointState *etcd_client_endpoint_state(const EtcdClient *client, int endpoint);
+
+/* When its certificate expires, in Unix time; 0: it has none, or none is known. */
+extern int64_t etcd_client_certificate_end_s(EtcdClient *client, int endpoint);
 
 /*
  * The endpoints that are not used because they belong to another etcd cluster,

@@ -69,6 +69,13 @@ typedef struct Settings
 typedef struct Exchange Exchange;
 
 /* libcurl, and the sockets and the timer for which it has to be called. */
+/* The server's certificate of an endpoint. */
+typedef struct EtcdCertificate
+{
+	char		url[ETCD_CLIENT_MAX_URL_LEN + 1];
+	int64_t		end_s;			/* in Unix time */
+} EtcdCertificate;
+
 typedef struct Http
 {
 	void	   *multi;			/* CURLM */
@@ -82,7 +89,12 @@ typedef struct Http
 	Exchange   *waiting;		/* for the addresses of their hosts */
 	EtcdNames  *names;
 	Exchange   *connections;	/* that are open, see etcd_http_connect() */
+	int			ncertificates;
+	EtcdCertificate certificates[ETCD_CLIENT_MAX_ENDPOINTS];
 } Http;
+
+/* A handle of libcurl has ended its transfer, or made its connection, to that URL. */
+extern void etcd_certificates_note(Http *http, void *easy, const char *url);
 
 /*
  * A message, encoded once.  It may be sent several times, and at the same

@@ -122,6 +122,8 @@ etcd_easy_set_tls(CURL *easy, const Settings *settings)
 	SET_OPTION(CURLOPT_SSL_VERIFYHOST, 2L);
 	SET_OPTION(CURLOPT_SSLVERSION,
 			   (long) (settings->tls_1_3 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
+	/* see etcd_certificates.c */
+	SET_OPTION(CURLOPT_CERTINFO, 1L);
 	/* no session outlives its own connection */
 	SET_OPTION(CURLOPT_SSL_SESSIONID_CACHE, 0L);
 	if (settings->ca_file != NULL)

@@ -300,9 +300,51 @@ is_list_in_use(const EtcdClient *client, const EndpointList *list)
 	return same;
 }
 
+/* With users, etcd may refuse to tell. */
+static void
+receive_version(EtcdClient *client, const Report *report)
+{
+	const EtcdAnswer *answer = &report->answer;
+
+	if (answer->endpoint >= 0 && answer->outcome == ETCD_ANSWERED)
+		etcd_format_message(client->endpoints[answer->endpoint].state.version, "%s", answer->version);
+}
+
+/* The name of the member that answered. */
+static void
+note_member_name(EtcdEndpointState *state, const EtcdAnswer *answer)
+{
+	state->member_name[0] = '\0';
+	for (int i = 0; i < answer->nmembers; i++)
+	{
+		const EtcdMember *member = &answer->members[i];
+
+		if (member->id == answer->header.member_id && member->name != NULL)
+			etcd_format_message(state->member_name, "%s", member->name);
+	}
+}
+
+static void receive_members(EtcdClient *client, const Report *report);
+
+/*
+ * Asks an endpoint for its cluster and the members of that, and then for its
+ * version.  The first request uses a new connection, so it also shows whether
+ * changed certificate files are valid.
+ */
+static void
+ask_endpoint(EtcdClient *client, int endpoint)
+{
+	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+
+	if (!client->endpoints[endpoint].is_asked)
+		client->endpoints[endpoint].is_asked =
+			etcd_request_send(client, endpoint, &request, receive_members) != NULL;
+}
+
 static void
 receive_members(EtcdClient *client, const Report *report)
 {
+	static const EtcdRequest status = {.kind = ETCD_STATUS};
 	const EtcdAnswer *answer = &report->answer;
 	EndpointList list = {0};
 
@@ -316,6 +358,8 @@ receive_members(EtcdClient *client, const Report *report)
 		etcd_endpoints_leave(client, answer->endpoint, answer->message);
 	if (answer->outcome != ETCD_ANSWERED || answer->header.cluster_id == 0)
 		return;
+	(void) etcd_request_send(client, answer->endpoint, &status, receive_version);
+	note_member_name(&client->endpoints[answer->endpoint].state, answer);
 	etcd_cluster_learn_members(client, answer);
 
 	/* with a server name, DNS says which endpoints there are */
@@ -327,21 +371,12 @@ receive_members(EtcdClient *client, const Report *report)
 		return;
 	}
 	replace_list(client, &list);
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (client->endpoints[i].state.answered_ns == 0)
+			ask_endpoint(client, i);
+	}
 	client->callbacks.endpoints_changed(client->callbacks.ctx);
-}
-
-/*
- * Asks an endpoint for its cluster and the members of that.  The request uses a
- * new connection, so it also shows whether changed certificate files are valid.
- */
-static void
-ask_members(EtcdClient *client, int endpoint)
-{
-	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
-
-	if (!client->endpoints[endpoint].is_asked)
-		client->endpoints[endpoint].is_asked =
-			etcd_request_send(client, endpoint, &request, receive_members) != NULL;
 }
 
 void
@@ -351,7 +386,7 @@ etcd_endpoints_identify(EtcdClient *client)
 	if (client->nendpoints < 2 || etcd_cluster_is_known(client))
 		return;
 	for (int i = 0; i < client->nendpoints; i++)
-		ask_members(client, i);
+		ask_endpoint(client, i);
 }
 
 /* When a spare endpoint that has failed is asked again.  The one in use has requests. */
@@ -388,7 +423,7 @@ etcd_endpoints_run(EtcdClient *client)
 		if (check_due_ns(client, i) > now)
 			continue;
 		client->endpoints[i].check_due_ns = now + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
-		ask_members(client, i);
+		ask_endpoint(client, i);
 	}
 	if (etcd_client_foreign_endpoints(client) & (UINT32_C(1) << client->endpoint))
 		etcd_endpoints_leave(client, client->endpoint, "the endpoint is of another cluster than the others");
@@ -404,7 +439,7 @@ etcd_endpoints_probe(EtcdClient *client)
 	client->probe_due_ns = clock_monotonic_ns() + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
 	look_up_names(client);
 	for (int i = 0; i < client->nendpoints; i++)
-		ask_members(client, i);
+		ask_endpoint(client, i);
 	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
 		client->callbacks.noticed(client->callbacks.ctx, why, true);
 }

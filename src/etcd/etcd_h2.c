@@ -69,6 +69,7 @@ struct H2Stream
 	int			status;			/* of gRPC; -1: none */
 	char		message[ETCD_MESSAGE_SIZE];
 	bool		too_large;
+	bool		is_over;		/* the server has ended its half */
 	bool		closed;
 	uint32_t	error;			/* of HTTP/2 */
 };
@@ -277,14 +278,24 @@ on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data
 	return stream->too_large ? 0 : consume(session, stream);
 }
 
+/* nghttp2 does not close a stream that the server alone has ended. */
+static void
+note_frame(H2Stream *stream, const nghttp2_frame_hd *frame)
+{
+	if (frame->type == NGHTTP2_HEADERS)
+		stream->has_headers = true;
+	if (frame->type == NGHTTP2_HEADERS || frame->type == NGHTTP2_DATA)
+		stream->is_over |= (frame->flags & NGHTTP2_FLAG_END_STREAM) != 0;
+}
+
 static int
 on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
 	H2		   *h2 = arg;
 	H2Stream   *stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
-	if (frame->hd.type == NGHTTP2_HEADERS && stream != NULL)
-		stream->has_headers = true;
+	if (stream != NULL)
+		note_frame(stream, &frame->hd);
 	else if (frame->hd.type == NGHTTP2_GOAWAY)
 		h2->is_going_away = true;
 	else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
@@ -465,11 +476,24 @@ etcd_h2_receive(H2 *h2, const char *data, size_t len)
 		fail(h2, nghttp2_strerror((int) taken));
 }
 
+/* Has the server gone away when nothing was left to do?  That is no fault. */
+static bool
+is_left(const H2 *h2)
+{
+	for (const H2Stream *stream = h2->streams; stream != NULL; stream = stream->next)
+	{
+		if (!stream->closed)
+			return false;
+	}
+	return h2->is_going_away;
+}
+
 const char *
 etcd_h2_fault(H2 *h2)
 {
-	if (h2->fault[0] == '\0' && !nghttp2_session_want_read(h2->session) && !nghttp2_session_want_write(h2->session))
-		fail(h2, h2->is_going_away ? "it goes away" : "it violates HTTP/2");
+	if (h2->fault[0] == '\0' && !nghttp2_session_want_read(h2->session) && !nghttp2_session_want_write(h2->session) &&
+		!is_left(h2))
+		fail(h2, "it violates HTTP/2");
 	return h2->fault[0] != '\0' ? h2->fault : NULL;
 }
 
@@ -620,7 +644,7 @@ etcd_h2_state(const H2Stream *stream)
 		return H2_TOO_LARGE;
 	if (stream->has_headers && !stream->is_grpc)
 		return H2_NOT_GRPC;
-	if (!stream->closed)
+	if (!stream->closed && !stream->is_over)
 		return H2_OPEN;
 	if (stream->status >= 0)
 		return H2_ENDED;

@@ -621,7 +621,6 @@ run_curl(Http *http, curl_socket_t fd, int events)
 	curl_multi_socket_action(http->multi, fd, events, &running);
 	while ((info = curl_multi_info_read(http->multi, &running)) != NULL)
 	{
-		CURLcode	result = info->data.result;
 		char	   *private = NULL;
 		Exchange   *exchange;
 
@@ -629,10 +628,11 @@ run_curl(Http *http, curl_socket_t fd, int events)
 			continue;
 		curl_easy_getinfo(info->easy_handle, CURLINFO_PRIVATE, &private);
 		exchange = (Exchange *) private;
-		if (exchange->is_connection && result == CURLE_OK)
+		etcd_certificates_note(http, info->easy_handle, exchange->url);
+		if (exchange->is_connection && info->data.result == CURLE_OK)
 			open_connection(http, exchange);
 		else
-			end_exchange(http, exchange, result);
+			end_exchange(http, exchange, info->data.result);
 	}
 }
 

@@ -96,6 +96,8 @@ static const Field authenticate_fields[] = {
 static const Message authenticate_message = MESSAGE(authenticate_fields, EtcdAnswer);
 
 static const Field member_fields[] = {
+	MEMBER("ID", 1, FIELD_UINT64, false, EtcdMember, id, NULL),
+	MEMBER("name", 2, FIELD_STRING, false, EtcdMember, name, NULL),
 	LIST("clientURLs", 4, EtcdMember, client_urls, NULL),
 	MEMBER("isLearner", 5, FIELD_BOOL, false, EtcdMember, is_learner, NULL),
 };
@@ -278,12 +280,27 @@ etcd_finish_message(Reader *reader, const Message *message, void *structure, uin
 		etcd_fail_reading(reader, "one member is expected of those like", message->fields[0].name);
 }
 
+/* Can it go into a header?  If not, no server would look at what is sent with it. */
+static bool
+is_token(const char *text)
+{
+	for (; *text != '\0'; text++)
+	{
+		if (*text <= ' ' || *text > '~')
+			return false;
+	}
+	return true;
+}
+
 void
 etcd_finish_answer(Reader *reader, EtcdRequestKind kind, EtcdAnswer *answer)
 {
 	answer->memory = reader->memory;
 	if (kind == ETCD_TXN && answer->header.revision <= 0)
 		etcd_fail_reading(reader, "member is missing", "revision");
+	if (answer->token != NULL && !is_token(answer->token))
+		etcd_fail_reading(reader, "member is not understood", "token");
+
 	/*
 	 * TTL is left out in the last second, so this field shows that the
 	 * lease exists

@@ -97,7 +97,8 @@ static volatile sig_atomic_t bound = false;
 /* The timer. */
 static timer_t watch_timer;
 static bool watch_created = false;
-static bool watching = false;
+static volatile sig_atomic_t watching = false;	/* it runs */
+static volatile sig_atomic_t watch_wanted = false;	/* by the transaction that is open */
 static volatile sig_atomic_t committing = false;	/* it must not cancel any more */
 static volatile sig_atomic_t cancel_sent = false;	/* it has */
 static volatile sig_atomic_t copying = false;	/* COPY FROM STDIN runs */
@@ -325,6 +326,21 @@ is_stuck_in_copy(void)
 }
 
 /*
+ * Sets the timer's interval; 0 stops it.  The timer's handler calls this, too.
+ */
+static bool
+set_watch(long interval_ms)
+{
+	struct itimerspec spec = {0};
+
+	spec.it_interval.tv_nsec = spec.it_value.tv_nsec = interval_ms * NSEC_PER_MSEC;
+	if (timer_settime(watch_timer, 0, &spec, NULL) != 0)
+		return false;
+	watching = interval_ms > 0;
+	return true;
+}
+
+/*
  * The timer's handler.  It reads atomics and the clock, and cancels as
  * StatementCancelHandler() does (postgres.c), or ends the session as die()
  * does.  A session that waits for its client between commands is not
@@ -335,7 +351,9 @@ watch_leadership(SIGNAL_ARGS)
 {
 	int			save_errno = errno;
 
-	if (!committing && settings_cancel_on_loss &&
+	if (!watch_wanted)
+		(void) set_watch(0);
+	else if (!committing && settings_cancel_on_loss &&
 		(depth > 0 || debug_query_string != NULL) && find_broken(has_written()) != NULL)
 	{
 		if (is_stuck_in_copy())
@@ -350,29 +368,23 @@ watch_leadership(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
-/* Sets the timer's interval; 0 stops it. */
-static void
-set_watch(long interval_ms)
-{
-	struct itimerspec spec = {0};
-
-	spec.it_interval.tv_nsec = spec.it_value.tv_nsec = interval_ms * NSEC_PER_MSEC;
-	if (timer_settime(watch_timer, 0, &spec, NULL) != 0)
-		ereport(FATAL,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not set a timer: %m")));
-	watching = interval_ms > 0;
-}
-
 /*
- * Starts the timer, which runs until the transaction ends.  It is not one of
- * PostgreSQL's timeouts, because these use the wall clock: if that is set back
- * by an hour, they come an hour late.
+ * Starts the timer.  It is not one of PostgreSQL's timeouts, because these use
+ * the wall clock: if that is set back by an hour, they come an hour late.
+ *
+ * Setting a timer costs microseconds, a percent of a short transaction.  So it
+ * goes on after the transaction, for the next one, and the first tick that
+ * finds none stops it.
  */
 static void
 start_watching(void)
 {
-	if (!settings_cancel_on_loss || committing || watching)
+	if (!settings_cancel_on_loss || committing)
+		return;
+	/* before the look: from now on no tick stops it */
+	watch_wanted = true;
+	pg_compiler_barrier();
+	if (watching)
 		return;
 	if (!watch_created)
 	{
@@ -389,7 +401,10 @@ start_watching(void)
 					 errmsg("could not create a timer: %m")));
 		watch_created = true;
 	}
-	set_watch(WATCH_INTERVAL_MS);
+	if (!set_watch(WATCH_INTERVAL_MS))
+		ereport(FATAL,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not set a timer: %m")));
 }
 
 /* ---- fencing -------------------------------------------------------------------- */
@@ -788,8 +803,7 @@ end_transaction(void)
 	setting_in_force = false;
 	cancel_sent = false;
 	committing = false;
-	if (watching)
-		set_watch(0);
+	watch_wanted = false;
 }
 
 /*
@@ -813,7 +827,12 @@ continue_statement(void)
 		setting_in_force = true;
 	}
 	if (is_transaction_fenced() && watch_created && settings_cancel_on_loss)
-		set_watch(WATCH_INTERVAL_MS);
+	{
+		watch_wanted = true;
+		pg_compiler_barrier();
+		if (!watching)
+			(void) set_watch(WATCH_INTERVAL_MS);
+	}
 }
 
 static void

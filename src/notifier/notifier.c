@@ -9,6 +9,11 @@
  * memory records how far the events are announced; it outlives the notifier
  * and the elector.
  *
+ * Other programs can change their keys thousands of times a second, and a session
+ * that listens and stays in a transaction keeps all the notifications in the
+ * queue.  So one notification tells of all the changes up to its number, and
+ * there are few of these.  Their order among the others is that of the numbers.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -47,6 +52,9 @@
 /* Waits for the lock that NOTIFY takes are given up after this time. */
 #define NOTIFY_LOCK_TIMEOUT	"10s"
 
+/* Between two notifications of changes: at most ten a second. */
+#define CHANGES_PAUSE_MS	100
+
 /*
  * The greatest payload of NOTIFY, as in async.c.  Ours stay below: of the
  * strings, a byte becomes 6 at most ("\u001f"), or the third part of a
@@ -56,14 +64,6 @@
 
 StaticAssertDecl(6 * (ELECTION_NAME_SIZE + 2 * ELECTION_VALUE_SIZE + ELECTION_REASON_SIZE) + 512 < PAYLOAD_SIZE,
 				 "an event may not fit into the payload of a notification");
-
-/*
- * Of an event of a change only the node, the key and the value are long.  What
- * is in the latter two becomes 2 bytes at most: other control characters than
- * tab and line ends make them binary, which is shown in hex.
- */
-StaticAssertDecl(6 * ELECTION_VALUE_SIZE + 2 * 2 * EVENT_TEXT_SIZE + 512 < PAYLOAD_SIZE,
-				 "the event of a change may not fit into the payload of a notification");
 
 /* A notifier as its elector sees it. */
 typedef struct Notifier
@@ -331,7 +331,10 @@ append_member(StringInfo json, const char *key, const char *utf8)
 		escape_json(json, utf8_to_server(utf8));
 }
 
-/* The payload that announces an event. */
+/*
+ * The payload that announces an event.  That of a change has the same members
+ * as the others, but no key and no value: it stands for all changes before it.
+ */
 static char *
 event_payload(const SharedEvent *event)
 {
@@ -350,35 +353,88 @@ event_payload(const SharedEvent *event)
 		appendStringInfo(&json, ",\"fencing_token\":" INT64_FORMAT, event->leader_revision);
 	else
 		appendStringInfoString(&json, ",\"fencing_token\":null");
-	append_member(&json, "reason", event->reason);
-	append_member(&json, "key", event->key);
-	if (event->has_value && event->value[0] == '\0')
-		appendStringInfoString(&json, ",\"value\":\"\"");
-	else
-		append_member(&json, "value", event->has_value ? event->value : NULL);
-	if (event->revision != 0)
-		appendStringInfo(&json, ",\"revision\":" INT64_FORMAT, event->revision);
-	else
-		appendStringInfoString(&json, ",\"revision\":null");
-	appendStringInfoChar(&json, '}');
+	append_member(&json, "reason", event->kind == EVENT_CHANGE ? NULL : event->reason);
+	appendStringInfoString(&json, ",\"key\":null,\"value\":null,\"revision\":null}");
 	return json.data;
+}
+
+/* Announces the changes up to that one, or up to a later one that took its place in the ring. */
+static void
+notify_changes(const char *channel, int64 seq)
+{
+	SharedEvent event;
+
+	if (events_next_of(EVENTS_OF_CHANGES, seq - 1, &event))
+	{
+		event.seq = seq;
+		Async_Notify(channel, event_payload(&event));
+	}
 }
 
 /* The last attempt to announce failed with this message; empty: it succeeded. */
 static char last_error[256];
 
+/* When changes may be announced again, on the clock of clock_remaining_ms(). */
+static int64 changes_due_us = 0;
+
+/* What an attempt announces. */
+typedef struct Announcement
+{
+	int64		announced;		/* all events up to this one */
+	int64		sent;
+	bool		has_changes;
+	/* events of elections between these are lost; 0: none */
+	int64		lost_after;
+	int64		lost_before;
+} Announcement;
+
 /*
- * Announces, in one transaction, all events after the mark, and advances it.
+ * NOTIFY for all events after the mark.  Changes that are not due are left,
+ * unless an event of an election follows them: their number comes before its own.
+ */
+static void
+notify_events(const char *channel, Announcement *announcement)
+{
+	bool		changes_due = clock_remaining_ms(changes_due_us) == 0;
+
+	for (;;)
+	{
+		int64		change = events_last_change();
+		SharedEvent event;
+		bool		found = events_next_of(EVENTS_BUT_CHANGES, announcement->announced, &event);
+
+		/* a change that is read now is not older than any before the event */
+		if (found)
+			change = events_last_change();
+		if (found && event.follows_loss)
+		{
+			announcement->lost_after = announcement->announced;
+			announcement->lost_before = event.seq;
+		}
+		if (change > announcement->announced && (found ? change < event.seq : changes_due))
+		{
+			notify_changes(channel, change);
+			announcement->sent++;
+			announcement->announced = change;
+			announcement->has_changes = true;
+			changes_due = false;
+		}
+		if (!found)
+			break;
+		Async_Notify(channel, event_payload(&event));
+		announcement->sent++;
+		announcement->announced = event.seq;
+	}
+}
+
+/*
+ * Announces, in one transaction, the events after the mark, and advances it.
  * ERROR if that cannot be; then the mark has not moved.
  */
 static void
 announce_events(const NotifierStart *start)
 {
-	SharedEvent event;
-	char	   *channel;
-	int64		announced = notifier_register_announced(start->slot);
-	int64		sent = 0;
-	int64		lost = 0;
+	Announcement announcement = {.announced = notifier_register_announced(start->slot)};
 
 	pgstat_report_activity(STATE_RUNNING, "announcing events");
 	SetCurrentStatementStartTimestamp();
@@ -391,31 +447,25 @@ announce_events(const NotifierStart *start)
 	if (last_error[0] != '\0')
 		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
 
-	channel = utf8_to_server(settings_channel);
-	while (events_next(announced, &event))
-	{
-		Async_Notify(channel, event_payload(&event));
-		sent++;
-		if (event.follows_loss)
-			lost += event.seq - announced - 1;
-		announced = event.seq;
-	}
+	notify_events(utf8_to_server(settings_channel), &announcement);
 	CommitTransactionCommand();
 
 	/*
 	 * Between the commit and this no interrupt is served, so that an event is
 	 * not announced again by the next notifier.
 	 */
-	notifier_register_set_announced(start->slot, announced);
-	stats_count(COUNTER_NOTIFICATIONS_SENT, sent);
+	notifier_register_set_announced(start->slot, announcement.announced);
+	if (announcement.has_changes)
+		changes_due_us = clock_now_ns() / 1000 + CHANGES_PAUSE_MS * INT64CONST(1000);
+	stats_count(COUNTER_NOTIFICATIONS_SENT, announcement.sent);
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 
-	if (lost > 0)
+	if (announcement.lost_before > 0)
 		ereport(WARNING,
-				(errmsg("%lld events were not announced in database \"%s\"",
-						(long long) lost, start->database),
-				 errdetail("Only the last %d events are kept.", SHARED_EVENTS)));
+				(errmsg("events were not announced in database \"%s\"", start->database),
+				 errdetail("They are the events of elections with numbers above %lld and below %lld. Only the last %d are kept.",
+						   (long long) announcement.lost_after, (long long) announcement.lost_before, SHARED_EVENTS)));
 }
 
 /* The ERROR of an attempt, after which its transaction is rolled back; NULL: none. */
@@ -510,7 +560,7 @@ etcd_leader_notifier_main(Datum main_arg)
 	if (COMPAT_BGWORKER_INTERRUPTIBLE != 0)
 		before_shmem_exit(count_as_barred, Int32GetDatum(start.slot));
 
-	while (notifier_register_wait(start.slot, start.ticket, backoff_ms, wait_event))
+	while (notifier_register_wait(start.slot, start.ticket, backoff_ms, changes_due_us, wait_event))
 	{
 		/* the settings matter here only, so a reload need not wake anybody */
 		CHECK_FOR_INTERRUPTS();

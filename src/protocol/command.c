@@ -94,6 +94,17 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 
 /* ---- commands ------------------------------------------------------------------ */
 
+/*
+ * The election of a command.  Leadership that has run out meanwhile must be
+ * withdrawn before: it can be neither drained nor led on.
+ */
+static Election *
+commanded(ElectionCore *core, int64_t now_ns, int slot)
+{
+	queue_expire(core, now_ns);
+	return &core->elections[slot];
+}
+
 /* Another command takes the place of a transfer or a drain; the instance leads. */
 static void
 end_drain(ElectionCore *core, Election *e)
@@ -125,7 +136,7 @@ hasten(ElectionCore *core, int64_t now_ns, Election *e, bool rejoin, int64_t dra
 bool
 election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64_t drain_ns, uint64_t ticket)
 {
-	Election   *e = &core->elections[slot];
+	Election   *e = commanded(core, now_ns, slot);
 	bool		was_in = is_queued(e);
 
 	if (is_draining(e) && e->drain.goal == DRAIN_RESIGN)
@@ -162,7 +173,7 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64
 bool
 election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 {
-	Election   *e = &core->elections[slot];
+	Election   *e = commanded(core, now_ns, slot);
 
 	if (e->commands.campaign_ticket != 0)
 		return false;
@@ -202,7 +213,7 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 bool
 election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value, uint64_t ticket)
 {
-	Election   *e = &core->elections[slot];
+	Election   *e = commanded(core, now_ns, slot);
 
 	if (e->commands.proclaim_ticket != 0)
 		return false;
@@ -225,7 +236,7 @@ bool
 election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
 				  int64_t until_ns, int64_t drain_ns, uint64_t ticket)
 {
-	Election   *e = &core->elections[slot];
+	Election   *e = commanded(core, now_ns, slot);
 
 	if (e->transfer.stage != TRANSFER_NONE || e->transfer.ticket != 0)
 		return false;
@@ -249,7 +260,7 @@ election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_n
 bool
 election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 {
-	Election   *e = &core->elections[slot];
+	Election   *e = commanded(core, now_ns, slot);
 
 	if (e->commands.verify_ticket != 0)
 		return false;
@@ -281,7 +292,7 @@ election_draining(const ElectionCore *core)
 void
 election_drained(ElectionCore *core, int64_t now_ns, int slot)
 {
-	Election   *e = &core->elections[slot];
+	Election   *e = commanded(core, now_ns, slot);
 
 	if (!is_draining(e) || e->drain.is_over)
 		return;
@@ -290,8 +301,9 @@ election_drained(ElectionCore *core, int64_t now_ns, int slot)
 }
 
 bool
-election_cancel(ElectionCore *core, uint64_t ticket)
+election_cancel(ElectionCore *core, int64_t now_ns, uint64_t ticket)
 {
+	queue_expire(core, now_ns);
 	for_each_election(core, e)
 	{
 		if (is_draining(e) && drain_cancel_command(core, e, ticket))

@@ -370,7 +370,7 @@ extern void election_drained(ElectionCore *core, int64_t now_ns, int slot);
  * Nobody waits for this command any more.  If it is draining for that alone, the
  * instance leads on.  True if it does.  The command is answered in any case.
  */
-extern bool election_cancel(ElectionCore *core, uint64_t ticket);
+extern bool election_cancel(ElectionCore *core, int64_t now_ns, uint64_t ticket);
 
 /*
  * Withdraws everything and sends the revocation of each lease.  True if

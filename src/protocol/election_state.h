@@ -352,6 +352,7 @@ typedef struct Position
 	int64_t		seen_revision;
 	uint64_t	term;
 	QueueKey	predecessor;
+	int64_t		predecessor_mod_revision;	/* 0: there is none */
 	int64_t		ready_revision;
 	int64_t		first_revision;
 	int64_t		ended_revision;

@@ -70,7 +70,14 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 		if (kv->mod_revision <= e->own.mod_revision)
 			return;
 		if (e->state == ELECTION_LEAVING || (event->is_delete && transfer_is_sent(e)))
-			return;				/* the answer of a deletion reports it */
+		{
+			/*
+			 * The answer of our deletion reports it.  But it may be somebody
+			 * else's, so an older answer does not show that the key exists.
+			 */
+			e->own.mod_revision = kv->mod_revision;
+			return;
+		}
 		if (event->is_delete || kv->create_revision != e->own.create_revision)
 		{
 			queue_lose_key(core, e, ELECTION_REASON_KEY_DELETED);

@@ -265,6 +265,7 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 		{
 			e->state = ELECTION_WAITING;
 			e->position.predecessor = place_of(keys->adjacent);
+			e->position.predecessor_mod_revision = keys->adjacent != NULL ? keys->adjacent->mod_revision : 0;
 			/* the first key is the one before ours: there is no other (READY) */
 			if (is_successor(e))
 				e->position.ready_revision = facts->revision;
@@ -274,21 +275,26 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 }
 
 static bool
-stands(const QueueKey *key, const EtcdKeyValue *kv)
+stands(const QueueKey *key, int64_t mod_revision, const Facts *facts, const EtcdKeyValue *kv)
 {
-	return kv != NULL && kv->create_revision == key->create_revision;
+	/* the watch may know of a later write than the answer */
+	return kv != NULL && kv->create_revision == key->create_revision &&
+		(kv->mod_revision == mod_revision || facts->revision < mod_revision);
 }
 
 /*
  * Do the keys that were read by name show that the known places have not
  * changed?  Create revisions only increase, so no key can come before one that
- * exists.  (If etcd was put back, a new raft term has begun.)
+ * exists, unless etcd was put back.  Mostly that begins a new raft term, or
+ * the owner of a key writes it again.
  */
 static bool
 places_stand(const Election *e, const Facts *facts, const KeyFacts *keys)
 {
-	return facts->term == e->position.term && stands(&e->leader.key, keys->leader) &&
-		(!(keys->asked & READ_ADJACENT) || stands(&e->position.predecessor, keys->adjacent));
+	return facts->term == e->position.term &&
+		stands(&e->leader.key, e->leader.mod_revision, facts, keys->leader) &&
+		(!(keys->asked & READ_ADJACENT) ||
+		 stands(&e->position.predecessor, e->position.predecessor_mod_revision, facts, keys->adjacent));
 }
 
 /*

@@ -11,12 +11,14 @@
  */
 #include "postgres.h"
 
+#include "base/certificate.h"
 #include "base/clock.h"
 #include "api.h"
 #include "etcd_leader.h"
 #include "shared/events.h"
 #include "fence/fence.h"
 #include "shared/mailbox.h"
+#include "shared/notifier_register.h"
 #include "settings/settings.h"
 #include "shared/stats.h"
 #include "shared/status.h"
@@ -150,6 +152,16 @@ api_get_stats(EtcdLeaderStats *stats, Size size)
 		full.hook_runs[i].status = hook_statuses[i];
 		full.hook_runs[i].count = stats_counter(COUNTER_HOOKS_SUCCEEDED + i);
 	}
+
+	full.timeouts = stats_counter(COUNTER_TIMEOUTS);
+	full.commits_refused = stats_counter(COUNTER_COMMITS_REFUSED);
+	full.statements_cancelled = stats_counter(COUNTER_STATEMENTS_CANCELLED);
+	full.transactions_refused = stats_counter(COUNTER_TRANSACTIONS_REFUSED);
+	full.drains = stats_counter(COUNTER_DRAINS);
+	full.notifiers_expected = notifier_register_expected();
+	full.notifiers_running = notifier_register_running();
+	full.has_certificate = settings_ssl_cert_file[0] != '\0' &&
+		certificate_read_expiry(settings_ssl_cert_file, &full.certificate_days);
 
 	memcpy(stats, &full, Min(size, sizeof(full)));
 }

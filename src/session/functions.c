@@ -39,6 +39,7 @@ PG_FUNCTION_INFO_V1(etcd_current_leader);
 PG_FUNCTION_INFO_V1(etcd_fencing_token);
 PG_FUNCTION_INFO_V1(etcd_require_leader);
 PG_FUNCTION_INFO_V1(etcd_leader_status);
+PG_FUNCTION_INFO_V1(etcd_leader_endpoints);
 PG_FUNCTION_INFO_V1(etcd_leader_stats);
 PG_FUNCTION_INFO_V1(etcd_leader_stats_reset);
 PG_FUNCTION_INFO_V1(etcd_leader_check_version);
@@ -48,6 +49,9 @@ static const Oid status_columns[] = {
 	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID,
 	TEXTOID, TEXTOID, INT8OID, TEXTOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID, BOOLOID,
 	TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID
+};
+static const Oid endpoints_columns[] = {
+	TEXTOID, BOOLOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, FLOAT8OID, TEXTOID
 };
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
@@ -213,6 +217,36 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/*
+ * etcd_leader_endpoints() returns setof record: a row per endpoint
+ */
+Datum
+etcd_leader_endpoints(PG_FUNCTION_ARGS)
+{
+	Row			row = {0};
+	SharedEndpoints *shared = palloc(sizeof(SharedEndpoints));
+
+	functions_require_preloaded();
+	ROWS_BEGIN(endpoints_columns);
+	shared_state_read_endpoints(shared);
+	for (int i = 0; i < shared->nendpoints; i++)
+	{
+		const SharedEndpoint *endpoint = &shared->endpoints[i];
+
+		row_add_text(&row, endpoint->url);
+		row_add_value(&row, BoolGetDatum(endpoint->in_use && shared_state_has_elector()));
+		row_add_text(&row, etcd_dialect_name(endpoint->dialect));
+		row_add_text(&row, endpoint->version);
+		row_add_id(&row, endpoint->cluster_id);
+		row_add_text(&row, endpoint->member_name);
+		row_add_time(&row, endpoint->last_contact);
+		row_add(&row, Float8GetDatum((double) endpoint->latency_ns / NSEC_PER_MSEC), endpoint->last_contact == 0);
+		row_add_text(&row, endpoint->last_error);
+		row_put(fcinfo, &row);
+	}
+	return (Datum) 0;
+}
+
 /* The latencies of etcd's answers: least, mean, greatest, sum and number. */
 static void
 add_latencies(Row *row)
@@ -250,8 +284,7 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_STATEMENTS_CANCELLED)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_DRAINS)));
 	row_add_value(&row, Int64GetDatum(stats_counter(COUNTER_TRANSACTIONS_REFUSED)));
-	/* the notifiers that there should be, and those at work; a standby cannot NOTIFY */
-	row_add_value(&row, Int32GetDatum(RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases))));
+	row_add_value(&row, Int32GetDatum(notifier_register_expected()));
 	row_add_value(&row, Int32GetDatum(notifier_register_running()));
 	row_add_text(&row, ETCD_LEADER_VERSION);
 	row_add_time(&row, stats_reset_at());

@@ -69,6 +69,7 @@ typedef struct Events
 	ConditionVariable notifiers_wanted;
 	pg_atomic_uint64 change_number; /* advanced before `published` is broadcast */
 
+	pg_atomic_uint64 last_change;	/* the number of the newest change; 0: none */
 	int64		start;			/* the last event when this was made */
 } Events;
 
@@ -87,6 +88,7 @@ init_events(void)
 	ConditionVariableInit(&events->published);
 	ConditionVariableInit(&events->notifiers_wanted);
 	pg_atomic_init_u64(&events->change_number, 0);
+	pg_atomic_init_u64(&events->last_change, 0);
 
 	/*
 	 * A crash restart loses events that nobody has read, and the end of a
@@ -202,12 +204,43 @@ events_append(SharedEvent *event)
 					  event->seq, event->at, &buffer, len);
 	pg_write_barrier();			/* ring.pml: RECORD_APPENDED */
 	pg_atomic_write_u64(last_event, (uint64) event->seq);
+	if (event->kind == EVENT_CHANGE)
+	{
+		pg_write_barrier();
+		pg_atomic_write_u64(&events->last_change, (uint64) event->seq);
+	}
+}
+
+void
+events_restore(const SharedEvent *event)
+{
+	EventBuffer buffer;
+	Size		len = write_record(event, &buffer.record);
+
+	event_ring_append(elections_ring, event->seq, event->at, &buffer, len);
+}
+
+void
+events_continue_after(int64 last)
+{
+	events->start = last;
+	pg_atomic_write_u64(last_event, (uint64) last);
 }
 
 int64
 events_last(void)
 {
 	return (int64) pg_atomic_read_u64(last_event);
+}
+
+int64
+events_last_change(void)
+{
+	int64		seq = (int64) pg_atomic_read_u64(&events->last_change);
+
+	/* the events that are read afterwards are there up to this one */
+	pg_read_barrier();
+	return seq;
 }
 
 int64

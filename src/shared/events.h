@@ -61,9 +61,9 @@ typedef struct SharedEvent
 extern const char *events_kind_name(const SharedEvent *event);
 
 /*
- * Events are numbered by ones, also over a crash restart.  A start of the
- * server begins above every number of the starts before it: at the wall clock,
- * in microseconds since 2000.  So a reader that continues after the last
+ * Events are numbered by ones, also over a crash restart, and over a clean one
+ * (event_file.h).  Any other start of the server begins above every number of
+ * the starts before it: at the wall clock, in microseconds since 2000.  So a reader that continues after the last
  * number that it saw can see by the first number that it gets whether it has
  * missed any.  The numbers stay below 2^53 until the year 2285: a double holds
  * them.
@@ -72,12 +72,23 @@ extern const char *events_kind_name(const SharedEvent *event);
 /* Sets event->seq and stores the event.  events_wake_all() must follow. */
 extern void events_append(SharedEvent *event);
 
+/*
+ * At the start, before others see any: events of elections from before a clean
+ * shutdown, in the order of their numbers, and the number after which the
+ * events of this start begin.
+ */
+extern void events_restore(const SharedEvent *event);
+extern void events_continue_after(int64 last);
+
 /* The newest seq, or, before the first event, that from which numbers go on. */
 extern int64 events_last(void);
 
+/* The seq of the newest change; 0: there was none since the start. */
+extern int64 events_last_change(void);
+
 /*
- * The newest seq when this server started, or restarted after a crash: none of
- * the events up to it are there.
+ * The newest seq when this server started, or restarted after a crash: events
+ * up to it are of an earlier start.
  */
 extern int64 events_start(void);
 

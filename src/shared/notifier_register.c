@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
@@ -149,8 +150,22 @@ notifier_register_claim(int notifier_slot, uint64 ticket)
 	return is_admitted(notifier_slot, ticket);
 }
 
+/* How long there is nothing to announce, -1: until an event. */
+static long
+remaining_ms(int notifier_slot, int64 changes_due_us)
+{
+	int64		announced = notifier_register_announced(notifier_slot);
+	SharedEvent event;
+
+	if (events_last() <= announced)
+		return -1;
+	if (events_next_of(EVENTS_BUT_CHANGES, announced, &event))
+		return 0;
+	return clock_remaining_ms(changes_due_us);
+}
+
 bool
-notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event)
+notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, int64 changes_due_us, uint32 wait_event)
 {
 	int64		until_us = clock_now_ns() / 1000 + pause_ms * INT64CONST(1000);
 	long		left_ms;
@@ -159,8 +174,8 @@ notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, uint32 wa
 	ConditionVariablePrepareToSleep(events_for_notifiers());
 	while ((admitted = is_admitted(notifier_slot, ticket)) &&
 		   ((left_ms = clock_remaining_ms(until_us)) > 0 ||
-			events_last() <= notifier_register_announced(notifier_slot)))
-		(void) ConditionVariableTimedSleep(events_for_notifiers(), left_ms > 0 ? left_ms : -1, wait_event);
+			(left_ms = remaining_ms(notifier_slot, changes_due_us)) != 0))
+		(void) ConditionVariableTimedSleep(events_for_notifiers(), left_ms, wait_event);
 	ConditionVariableCancelSleep();
 	return admitted;
 }
@@ -217,6 +232,12 @@ bool
 notifier_register_is_barred(int notifier_slot)
 {
 	return pg_atomic_read_u32(&notifiers->slots[notifier_slot].barred) != 0;
+}
+
+int
+notifier_register_expected(void)
+{
+	return RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases));
 }
 
 int

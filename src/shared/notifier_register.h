@@ -39,9 +39,12 @@ extern bool notifier_register_claim(int notifier_slot, uint64 ticket);
 
 /*
  * For the notifier: waits for pause_ms at least, and until there are events to
- * announce.  False as soon as it is dismissed, or barred.  Interrupts are served.
+ * announce; for changes of other keys alone, until changes_due_us on the clock
+ * of clock_remaining_ms() as well.  False as soon as it is dismissed, or barred.
+ * Interrupts are served.
  */
-extern bool notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, uint32 wait_event);
+extern bool notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, int64 changes_due_us,
+								   uint32 wait_event);
 
 /*
  * For backends: a notifier is asked to leave its database, and barred from it
@@ -58,7 +61,11 @@ extern bool notifier_register_wait_for_leave(int notifier_slot, long timeout_ms)
 extern uint64 notifier_register_bars(int notifier_slot);
 extern bool notifier_register_is_barred(int notifier_slot);
 
-/* How many databases have a notifier that is at work. */
+/*
+ * How many notifiers there should be, and how many are at work.  A standby
+ * cannot NOTIFY.
+ */
+extern int	notifier_register_expected(void);
 extern int	notifier_register_running(void);
 
 extern int64 notifier_register_announced(int notifier_slot);

@@ -74,6 +74,9 @@ typedef struct SharedState
 
 	pg_atomic_uint64 contact_generation;
 	SharedContact contact_copies[2];
+
+	pg_atomic_uint64 endpoints_generation;
+	SharedEndpoints endpoints_copies[2];
 } SharedState;
 
 bool		shared_state_lacks_elector = false;
@@ -526,4 +529,18 @@ shared_state_read_contact(SharedContact *contact)
 {
 	shared_snapshot_read(&state->contact_generation, state->contact_copies,
 						 sizeof(SharedContact), contact);
+}
+
+void
+shared_state_publish_endpoints(const SharedEndpoints *endpoints)
+{
+	write_snapshot(&state->endpoints_generation, state->endpoints_copies,
+				   sizeof(SharedEndpoints), endpoints);
+}
+
+void
+shared_state_read_endpoints(SharedEndpoints *endpoints)
+{
+	read_snapshot(&state->endpoints_generation, state->endpoints_copies,
+				  sizeof(SharedEndpoints), endpoints);
 }

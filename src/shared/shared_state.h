@@ -141,4 +141,28 @@ typedef struct SharedContact
 extern void shared_state_publish_contact(const SharedContact *contact);
 extern void shared_state_read_contact(SharedContact *contact);
 
+/* An endpoint of etcd; texts are empty if there is nothing to say. */
+typedef struct SharedEndpoint
+{
+	char		url[SHARED_ENDPOINT_SIZE];
+	bool		in_use;
+	EtcdDialect dialect;
+	char		version[ETCD_MESSAGE_SIZE];
+	uint64		cluster_id;		/* 0: it has not told */
+	char		member_name[ETCD_MESSAGE_SIZE];
+	int64		answered_ns;	/* when it answered last, on the monotonic clock */
+	TimestampTz last_contact;	/* the same on the wall clock; 0: never */
+	int64		latency_ns;		/* of that answer */
+	char		last_error[ETCD_MESSAGE_SIZE];	/* why it cannot be used */
+} SharedEndpoint;
+
+typedef struct SharedEndpoints
+{
+	int			nendpoints;
+	SharedEndpoint endpoints[ELECTION_MAX_ENDPOINTS];
+} SharedEndpoints;
+
+extern void shared_state_publish_endpoints(const SharedEndpoints *endpoints);
+extern void shared_state_read_endpoints(SharedEndpoints *endpoints);
+
 #endif							/* SHARED_STATE_H */

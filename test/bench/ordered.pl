@@ -16,7 +16,7 @@ my $ttl    = 10;
 my $number = 10;
 my $idle   = $ENV{IDLE} // 40;
 my $bench  = Bench->new(name => 'ordered', title => 'What ORDERED costs', text => <<"END");
-The rule ORDERED of [protocol.md](protocol.md#the-rules-that-other-clients-lack): the read of a renewal goes through raft's log. $number candidates,
+The rule ORDERED of [protocol.md](../protocol.md#the-rules-that-other-clients-lack): the read of a renewal goes through raft's log. $number candidates,
 ours without PostgreSQL around them, TTL $ttl s; one leads and the others wait, for $idle s a round. They begin one after the other, so that
 their renewals are apart: renewals that come together would share a sync. "by reads alone" is the same program with
 `test/sim/breaks/unordered.patch`, which takes this rule away and no other. Each kind has an etcd of one member to itself, which syncs its log;

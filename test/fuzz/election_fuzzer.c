@@ -1136,7 +1136,7 @@ command(void)
 		case 9:
 		case 10:
 			/* also one that is done */
-			election_cancel(run.core, 1 + (uint64_t) choose(MAX_TICKETS - 1));
+			election_cancel(run.core, run.now, 1 + (uint64_t) choose(MAX_TICKETS - 1));
 			break;
 	}
 	if (taken)

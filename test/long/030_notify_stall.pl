@@ -269,7 +269,7 @@ $pg3->wait_until_leader;
 	is_deeply([ @{$status}{qw(role is_leader leader connected node_name)} ], [ 'observer', 0, undef, 0, 'pg3' ], "$name: nothing else is claimed");
 	is_deeply($pg3->row('SELECT etcd_is_leader() AS l, etcd_current_leader() AS c, etcd_fencing_token() AS t'),
 		{ l => 0, c => undef, t => undef }, "$name: nobody leads");
-	is($pg3->last_event, 0, "$name: no event");
+	is(($pg3->events(0))[-1]{reason}, 'shutdown', "$name: there is no event since the one before");
 
 	my $dbh = $pg3->connect_db;
 	for my $call ('etcd_resign()', 'etcd_campaign()', q{etcd_proclaim('x')}, 'etcd_candidates()')

@@ -140,7 +140,7 @@ my @after = grep { $_->{event} eq 'change' && $_->{seq} > $gap->{seq} } @all;
 is(join(' ', map { $_->{seq} } @after), join(' ', $gap->{seq} + 1 .. $all[-1]{seq}), 'after the gap: no number is missing');
 cmp_ok(scalar(@after), '>=', 256, 'at least 256 are kept');
 is($pg->value('SELECT count(*) FROM etcd_leader_events(?)', $gap->{seq}), scalar @after, 'a reader that continues after the gap misses nothing');
-ok($listener->wait_for(sub { ($_[0]->{key} // '') eq 'flags/end' }, 20), 'NOTIFY goes on');
+ok($listener->wait_for(sub { $_[0]->{event} eq 'change' && $_[0]->{seq} == $all[-1]{seq} }, 20), 'NOTIFY goes on');
 
 # A user may not read the prefix.  That is reported, and the election goes on.
 my $token = $pg->token;

@@ -575,7 +575,14 @@ check_retry(void *subject, uint64_t id)
 		return;
 	for (int i = 0; i < MAX_PENDING; i++)
 	{
-		if (w->pending[i].id != 0 && w->pending[i].renews && w->pending[i].kind != ETCD_KEEPALIVE)
+		const Pending *pending = &w->pending[i];
+
+		/*
+		 * Another lease replaces this one.  An instance writes its keys one after
+		 * the other, so a proclamation without an answer holds up the move.
+		 */
+		if (pending->id != 0 && (pending->renews || pending->writes) &&
+			(pending->kind != ETCD_KEEPALIVE || pending->lease != failed->lease))
 			return;
 	}
 	fail_run("%s leads %s, but has not tried again to renew its lease", in->name, view->name);
@@ -747,6 +754,17 @@ check_loss(const Instance *in, const ElectionEvent *event, int slot)
 	fail_run("%s lost %s without need: %s", in->name, event->election, election_reason_name(event->reason));
 }
 
+static void
+note_own_key(Watchman *w, int key)
+{
+	for (int i = 0; i < w->nown && i < OWN_KEYS; i++)
+	{
+		if (w->own_keys[i] == key)
+			return;
+	}
+	w->own_keys[w->nown++ % OWN_KEYS] = key;
+}
+
 void
 checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 {
@@ -756,7 +774,7 @@ checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 	if (request->kind == ETCD_REVOKE && request->lease == w->refused_lease)
 		w->refused_lease = 0;
 	if (request->kind == ETCD_TXN && request->ncompares == 1 && request->compares[0].value == 0)
-		w->own_keys[w->nown++ % OWN_KEYS] = store_intern(request->compares[0].key);
+		note_own_key(w, store_intern(request->compares[0].key));
 	check_order(in, request);
 	check_storm(in);
 }

@@ -445,6 +445,8 @@ command(Instance *in, Fault fault, int setting)
 		reconfigure(in, setting);
 	else if (slot >= 0 && in->views[slot].state == ELECTION_DRAINING && random_chance(4000))
 		instance_cancel(in, slot);
+	else if (slot >= 0 && in->views[slot].state == ELECTION_DRAINING && random_chance(2000))
+		instance_campaign(in, slot);
 	else if (slot >= 0 && fault == FAULT_RESIGN)
 		instance_resign(in, slot, random_chance(7000), draw_drain());
 	else if (slot >= 0 && fault == FAULT_CAMPAIGN)

@@ -670,7 +670,7 @@ instance_cancel(Instance *in, int slot)
 			continue;
 		trace(in->name, "command %" PRIu64 " is cancelled", number);
 		checker_stimulus(in);
-		if (election_cancel(in->core, number) && in->views[slot].state != ELECTION_LEADING)
+		if (election_cancel(in->core, instance_now(in), number) && in->views[slot].state != ELECTION_LEADING)
 			fail_run("%s does not lead %s on after a drain was cancelled", in->name, in->views[slot].name);
 		settle(in);
 		return;

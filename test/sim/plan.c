@@ -303,10 +303,10 @@ plan_draw(uint64_t seed)
 			if (random_chance(7500))
 			{
 				/* requests take so long that etcd's leader can change meanwhile */
-				if (random_chance(6000))
+				if (random_chance(5000))
 					plan.stop_at_renewal = (int) random_between(300, 3000);
 				else
-					plan.stop_at_grant = (int) random_between(1000, 5000);
+					plan.stop_at_grant = (int) random_between(3000, 8000);
 				plan.link_delay_ns = random_between(MS, 60 * MS);
 				plan.link_jitter_ns = random_between(0, 200 * MS);
 				plan.request_timeout_ms = random_between(1000, 3000);

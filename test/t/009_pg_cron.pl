@@ -53,18 +53,18 @@ is($pg1->value('SELECT min(token) = max(token) AND min(token) = ? FROM report', 
 is($pg2->value('SELECT count(*) FROM report'), 0, 'the follower has no rows');
 like(results($pg2), qr/^INSERT 0 0(?:, INSERT 0 0)*$/, 'where the job ran, and did nothing');
 
-# The jobs of README, their commands at once: on the leader only.
+# The jobs of the documents, their commands at once: on the leader only.
 for my $node (@nodes)
 {
 	$node->value($_) for 'CREATE TABLE sales (day date, amount numeric)', q{INSERT INTO sales VALUES ('2026-01-01', 2), ('2026-01-01', 3)},
 	  'CREATE TABLE rollup (day date, amount numeric)', 'CREATE PROCEDURE rollup() LANGUAGE sql AS $$ INSERT INTO rollup VALUES (NULL, 7) $$';
-	for my $block (qw(gate gate_procedure))
+	for my $block (document_block('README.md', 'gate'), document_block('doc/operations.md', 'gate_procedure'))
 	{
-		my $job = $node->value(document_block('README.md', $block));
+		my $job = $node->value($block);
 		$node->value($node->value('SELECT command FROM cron.job WHERE jobid = ?', $job));
 		$node->value('SELECT cron.unschedule(?::bigint)', $job);
 	}
-	is($node->value('SELECT coalesce(sum(amount), 0) FROM rollup'), $node == $pg1 ? 12 : 0, 'README: jobs on ' . $node->name);
+	is($node->value('SELECT coalesce(sum(amount), 0) FROM rollup'), $node == $pg1 ? 12 : 0, 'the documented jobs on ' . $node->name);
 }
 
 # hand-over, well before the next minute
@@ -80,9 +80,9 @@ is($pg2->value('SELECT count(*) FROM report'), runs($pg2) - $before{pg2}, 'a row
 is($pg2->value('SELECT min(token) FROM report'), $pg2->token, 'the rows have the new token');
 is(failed($_), 0, $_->name . ': no run has failed') for @nodes;
 
-# A job at the start of the server comes before the election is over: README
-# lets it wait.
-my $schedule = document_block('README.md', 'after_a_start');
+# A job at the start of the server comes before the election is over: the
+# document lets it wait.
+my $schedule = document_block('doc/operations.md', 'after_a_start');
 $pg1->value('SELECT etcd_resign(rejoin => false)');
 $pg2->value('CREATE TABLE started (at timestamptz)');
 $pg2->value('CREATE TABLE asked (at timestamptz)');

@@ -41,7 +41,7 @@ for my $function (grep { $_->{proname} =~ $own } @functions)
 	is($state, '55000', "$function->{signature}: ERROR 55000");
 	like($message, qr/HINT:.*shared_preload_libraries/s, "$function->{signature}: the hint says what to do");
 }
-for my $view (qw(etcd_leader_status etcd_leader_stats etcd_leader_hooks etcd_leader_hooks_file))
+for my $view (qw(etcd_leader_status etcd_leader_endpoints etcd_leader_stats etcd_leader_hooks etcd_leader_hooks_file))
 {
 	my ($state, $message) = $node->failure("SELECT * FROM $view");
 	is($state, '55000', "$view: ERROR 55000");

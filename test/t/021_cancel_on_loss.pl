@@ -419,4 +419,24 @@ sub has_message
 	poll_is(10, sub { $standby->value(q{SELECT count(*) FROM ledger WHERE made_by = 'synchronous'}) }, 5, 'synchronous standby: it has them');
 }
 
+# The timer goes on for the next transaction, but not for ever.
+{
+	win();
+	my $session  = $node->connect_db;
+	my $switches = sub { return slurp_file("/proc/$session->{pg_pid}/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : die };
+	for (1 .. 3)
+	{
+		$session->begin_work;
+		$session->do('SELECT etcd_require_leader()');
+		my $began = $switches->();
+		pause(1);
+		cmp_ok($switches->() - $began, '>=', 2, 'a fenced transaction has a timer') if $_ == 2;
+		$session->commit;
+	}
+	pause(0.6);
+	my $began = $switches->();
+	pause(1);
+	is($switches->() - $began, 0, 'a session that is idle is not woken');
+}
+
 done_testing();

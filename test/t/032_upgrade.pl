@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Installation;
 use EtcdLeader::Instance;
@@ -190,7 +191,7 @@ leads('new library, old SQL, after the errors');
 my $member = q{SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
 	WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass
 	  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'etcd_leader') ORDER BY 1};
-succeeds($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', 'new library: update');
+succeeds($node->dbh, document_block('doc/operations.md', 'update'), 'new library: update');
 is(version($node->dbh), '1.0', 'new library: updated');
 is(stats_columns(), $columns + 1, 'new library, new SQL: the statistics');
 leads('new library, new SQL');
@@ -212,7 +213,7 @@ my @functions = $node->rows(q{
 	                  WHERE t.oid = p.prorettype AND a.attnum > 0 ORDER BY a.attnum) END AS columns
 	FROM pg_proc p WHERE p.proname LIKE 'etcd%' AND p.proretset AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') ORDER BY p.proname});
 is(join(' ', map { $_->{name} } @functions),
-	'etcd_candidates etcd_get etcd_leader_check_server etcd_leader_events etcd_leader_hooks etcd_leader_hooks_file '
+	'etcd_candidates etcd_get etcd_leader_check_server etcd_leader_endpoints etcd_leader_events etcd_leader_hooks etcd_leader_hooks_file '
 	  . 'etcd_leader_stats etcd_leader_status etcd_wait_for_event', 'functions that return rows');
 for my $f (@functions)
 {

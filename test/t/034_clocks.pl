@@ -210,8 +210,18 @@ for my $how ('a moment longer than the lease', 'for longer than a TTL', 'for an 
 	is($state, '25006', "$how: etcd_require_leader() fails");
 	# COMMIT itself, not one that a statement before it has warned
 	fails($idle, sub { $idle->commit }, '25006', qr/does not lead election "postgres" any more/, "$how: nothing fenced commits");
-	like(outcome($busy, 5), qr/^25006 /, "$how: a fenced statement is cancelled");
-	cmp_ok(now() - $slept, '<', 1, "$how: within a second");
+	# An elector that happens to wake before the session's next look leads again under the
+	# same token, because etcd has not slept.
+	my $outcome = outcome($busy, $awake ? 0.9 : 5);
+	if ($awake && $outcome eq 'still running' && ($pg1->token // 0) == $token)
+	{
+		note("$how: it leads again already");
+	}
+	else
+	{
+		like($outcome, qr/^25006 /, "$how: a fenced statement is cancelled");
+		cmp_ok(now() - $slept, '<', 1, "$how: within a second");
+	}
 	end_session($busy);
 	is($pg1->value('SELECT count(*) FROM t'), 0, "$how: and has written nothing");
 

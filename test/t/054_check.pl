@@ -11,6 +11,7 @@ use EtcdLeader::Certificates;
 use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
+use EtcdLeader::Relay;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -74,7 +75,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 {
 	my @rows = check();
 	is(complaints(@rows), '', 'a good set-up: all is ok');
-	is(join(',', map { /^([^|]*)/ } @rows), 'endpoint,endpoint,cluster,quorum,rights,rights,alarm,version,database,ttl,'
+	is(join(',', map { /^([^|]*)/ } @rows), 'endpoint,endpoint,cluster,quorum,rights,rights,queue,alarm,version,database,ttl,'
 		  . 'preload,sql version,elector,node_name,workers', 'what is checked');
 	has_row('an endpoint', qr/endpoint\|\Q$url\E\|ok\|etcd 3\.[0-9.]+, grpc, member [0-9a-f]+ of cluster $id, [0-9.]+ ms\|$/, @rows);
 	has_row('its cluster', qr/cluster\|$id\|ok\|2 of 2 endpoints/, @rows);
@@ -92,13 +93,13 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 {
 	$node->value('CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher; CREATE ROLE anybody LOGIN');
 	my $watcher = $node->connect_db('postgres', user => 'watcher');
-	is($watcher->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE status = 'ok' AND item <> 'elector'"), 14, 'a member of pg_monitor may check');
+	is($watcher->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE status = 'ok' AND item <> 'elector'"), 15, 'a member of pg_monitor may check');
 	is($watcher->selectrow_array('SELECT count(*) FROM etcd_candidates()'), 1, 'and read the queue');
 	my $anybody = $node->connect_db('postgres', user => 'anybody');
 	is(($node->failure("SELECT * FROM $_('1 s')", $anybody))[0], '42501', "$_: others may not") for qw(etcd_leader_check etcd_leader_check_server);
 	$watcher->do('SET search_path = pg_temp, public');
 	$watcher->do('CREATE TEMP VIEW pg_settings AS SELECT 1 / 0 AS setting, NULL::text AS name');
-	is($watcher->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE status = 'ok' AND item <> 'elector'"), 14, 'search_path does not matter');
+	is($watcher->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE status = 'ok' AND item <> 'elector'"), 15, 'search_path does not matter');
 	$_->disconnect for $watcher, $anybody;
 }
 
@@ -149,7 +150,16 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	has_row('an expired one', qr/certificate\|\Q$short_cert\E\|error\|the certificate has expired/, check());
 	set(ssl_cert_file => $good_cert, ssl_key_file => $good_key);
 	@rows = check();
-	has_row('a good one', qr/certificate\|\S+\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
+	has_row('a good one', qr/certificate\|\Q$good_cert\E\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
+	has_row("etcd's own", qr/certificate\|\Q$tls\E\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
+	$ca->sign('server', days => 10);
+	for my $protocol (qw(json grpc))
+	{
+		set(protocol => $protocol);
+		has_row("etcd's own expires soon, by $protocol", qr/certificate\|\Q$tls\E\|warning\|the certificate is valid for (9|10) more days\|Renew/, check());
+	}
+	$ca->sign('server', days => 400);
+	set(protocol => 'auto');
 	has_row('its key', qr/file\|etcd_leader\.ssl_key_file\|ok\|/, @rows);
 	set(endpoints => "$url,$second", ssl_cert_file => '', ssl_key_file => '', ssl_ca_file => '');
 }
@@ -230,6 +240,41 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	has_row('and nothing is known of rights to write', qr/rights\|postgres\|unknown\|.*space exceeded/, @rows);
 	$etcd->etcdctl(qw(alarm disarm));
 	has_row('disarmed', qr/alarm\|\|ok\|/, check());
+	$etcd->post('/v3/maintenance/alarm', { action => 'ACTIVATE', memberID => $status->{header}{member_id}, alarm => 'CORRUPT' });
+	has_row('another alarm', qr/alarm\|\Q$url\E\|error\|.*CORRUPT.*\|Remove the member whose data differ/, check());
+	$etcd->post('/v3/maintenance/alarm', { action => 'DEACTIVATE', memberID => $status->{header}{member_id}, alarm => 'CORRUPT' });
+	poll_is(20, sub { complaints(grep { /^(alarm|quorum|rights|endpoint|elector)\|/ } check()) }, '', 'the alarm is over');
+}
+
+# ---- versions of etcd, as a relay changes them ----
+{
+	my $version = $etcd->post('/v3/maintenance/status', {})->{version};
+	for my $case (
+		[ '3.3.99', qr/version\|%s\|warning\|etcd 3\.3\.99 is older than 3\.4, which etcd_leader needs\|Update etcd/ ],
+		[ '3.5.02', qr/version\|%s\|warning\|etcd 3\.5\.02 may corrupt its data when a member is killed\|Update etcd/ ],
+		[ '3.9.99', qr/version\|%s\|warning\|etcd 3\.9\.99, while another endpoint has \Q$version\E\|Finish the upgrade/ ])
+	{
+		my ($told, $pattern) = @$case;
+		my $relay = EtcdLeader::Relay->new($url, replace => [ $version, $told ]);
+		set(endpoints => join ',', $url, $relay->url);
+		has_row("version $told", $pattern =~ s/%s/\Q${\$relay->url}\E/r, check());
+		$relay->stop;
+	}
+	set(endpoints => "$url,$second");
+	has_row('one version', qr/version\|\|ok\|etcd \Q$version\E\|$/, check());
+}
+
+# ---- a key that is no candidate's ----
+{
+	$etcd->etcdctl(qw(put shop/lock x));
+	set(elections => 'postgres,shop');
+	my @rows = check();
+	has_row('a foreign key is the first one', qr/queue\|shop\|error\|the first key, "shop\/lock", has no lease, so no instance can lead while it exists\|.*etcdctl del/, @rows);
+	has_row('not of the other election', qr/queue\|postgres\|ok\|the first key is "postgres\/[^"]+"\|$/, @rows);
+	isnt($node->current_leader('shop'), 'pg1', 'it does not lead');
+	$etcd->etcdctl(qw(del shop/lock));
+	poll_ok(20, sub { grep { m{^queue\|shop\|ok\|the first key is "shop/[^"]+"} } check() }, 'it is deleted: an instance leads');
+	set(elections => 'postgres');
 }
 
 # ---- etcd hangs ----

@@ -25,7 +25,7 @@ my $etcdctl = ($ENV{ETCDCTL} || 'etcdctl') . ' --endpoints=' . $etcd->endpoints;
 $etcd->etcdctl(qw(user add root:rootpw));
 $etcd->etcdctl(qw(user grant-role root root));
 $users =~ s/^etcdctl/$etcdctl/mg;
-append_to_file("$dir/script", "set -e\ncd $dir\nexport ETCDCTL_API=3\n$users");
+append_to_file("$dir/script", "set -e\ncd $dir\n$users");
 is(system('sh', "$dir/script"), 0, 'the role of the document can be made');
 $etcd->etcdctl(qw(auth enable));
 $etcd->use_credentials('root', 'rootpw');

@@ -98,7 +98,11 @@ for my $node (@nodes{qw(pg1 pg2 standby)})
 	cmp_ok($metric{"${name}_sum"}, '>', 0, 'metrics: and their sum');
 	ok($metric{'etcd_leader_info{node="pg1",leader="pg1",cluster_id="' . $etcd->cluster_id . '",version="1.0"}'}, 'metrics: info');
 is($metric{etcd_leader_ttl_seconds}, $pg1->value('SELECT extract(epoch FROM ttl)::int FROM etcd_leader_status LIMIT 1'), 'metrics: the TTL');
-ok(exists $metric{etcd_leader_endpoint_switches_total}, 'metrics: switches of the endpoint');
+ok(exists $metric{"etcd_leader_$_"}, "metrics: $_")
+  for qw(endpoint_switches_total request_timeouts_total statements_cancelled_total drains_total transactions_refused_total);
+is($metric{"etcd_leader_notifiers_$_"}, 1, "metrics: notifiers $_") for qw(expected running);
+is($metric{etcd_leader_commits_refused_total}, 0, 'metrics: no commit was refused');
+ok(!exists $metric{etcd_leader_certificate_expires_days}, 'metrics: there is no certificate');
 
 	my %other = (http_get($port{pg2}, '/metrics'))[2] =~ /^(\w+(?:\{[^}]*\})?) (\S+)$/mg;
 	is($other{'etcd_leader_is_leader{election="postgres"}'}, 0, 'metrics of a candidate: is_leader');

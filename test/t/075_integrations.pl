@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Certificates;
 use EtcdLeader::Etcd;
 use EtcdLeader::Http;
 use EtcdLeader::Instance;
@@ -16,11 +17,13 @@ use Test::More;
 
 my $dir  = "$FindBin::RealBin/../../integrations";
 my $etcd = EtcdLeader::Etcd->new;
+my ($cert, $key) = EtcdLeader::Certificates->new->sign('client', days => 20);
 my (%port, %node);
 for my $name (qw(pg1 pg2))
 {
 	$port{$name} = PostgreSQL::Test::Cluster::get_free_port();
-	$node{$name} = EtcdLeader::Instance->create($name, etcd => $etcd, settings => { http_listen => "127.0.0.1:$port{$name}" });
+	$node{$name} = EtcdLeader::Instance->create($name, etcd => $etcd, 
+		settings => { http_listen => "127.0.0.1:$port{$name}", ssl_cert_file => $cert, ssl_key_file => $key });
 	$name eq 'pg1' ? $node{$name}->wait_until_leader : $node{$name}->wait_until_candidate;
 	poll_ok(10, sub { http_code($port{$name}, '/health') == 200 }, "$name serves");
 }
@@ -28,6 +31,7 @@ for my $name (qw(pg1 pg2))
 # Metrics.
 my $metrics = (http_get($port{pg1}, '/metrics'))[2];
 my %served  = map { $_ => 1 } $metrics =~ /^(\w+)(?:\{[^}]*\})? \S+$/mg;
+like($metrics, qr/^etcd_leader_certificate_expires_days (?:19\.9\d\d|20\.000)$/m, 'the days until the certificate expires');
 my %labels;
 while ($metrics =~ /^(\w+)\{([^}]*)\}/mg)
 {

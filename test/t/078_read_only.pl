@@ -23,9 +23,10 @@ my $relay   = EtcdLeader::Relay->new($etcd->url(0));
 my @nodes   = map {
 	my $node = EtcdLeader::Instance->create($_,
 		endpoints => $_ eq 'pg1' ? $relay->url : $etcd->endpoints,
-		settings  => { ttl => 2, read_only_unless_leader => 'postgres' },
+		settings  => { ttl => 2 },
 		init      => { allows_streaming => 1 },
-		conf      => "max_prepared_transactions = 2\n");
+		# as documented, for the election of this test
+		conf      => "max_prepared_transactions = 2\n" . document_block('doc/operations.md', 'read_only') =~ s/shop/postgres/r);
 	$node->value($_)
 	  for 'CREATE ROLE app LOGIN', 'CREATE ROLE reader LOGIN', "ALTER ROLE reader SET $default = on",
 	  'CREATE ROLE writer LOGIN', "ALTER ROLE writer SET $default = off", 'CREATE ROLE walsender LOGIN REPLICATION',

@@ -1,4 +1,4 @@
-# What the elector logs of a hand-over at DEBUG1 and DEBUG2 is what doc/testing.md
+# What the elector logs of a hand-over at DEBUG1 and DEBUG2 is what doc/internals/testing.md
 # shows; and an answer that is dropped is logged with the reason.
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $page = 'doc/testing.md';
+my $page = 'doc/internals/testing.md';
 my $etcd = EtcdLeader::Etcd->new;
 
 # No renewal comes in between.

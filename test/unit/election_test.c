@@ -846,6 +846,20 @@ test_by_name(void **state)
 	assert_int_equal(c->views[0].state, ELECTION_WAITING);
 }
 
+/* etcd was put back: a key comes before the first one again. */
+static void
+put_earlier_key(void)
+{
+	Key			earlier = etcd.keys[0];
+
+	strcpy(strchr(earlier.key, '/'), "/1");
+	strcpy(earlier.value, "earlier");
+	earlier.lease = 0;
+	earlier.create_revision = earlier.mod_revision = etcd.keys[0].create_revision - 1;
+	memmove(&etcd.keys[1], &etcd.keys[0], etcd.nkeys++ * sizeof(Key));
+	etcd.keys[0] = earlier;
+}
+
 /*
  * A new raft term may be that of an etcd that was put back, where a key comes
  * before the known leader's again.  So the range is read in each new term.
@@ -854,7 +868,6 @@ static void
 test_by_name_in_new_term(void **state)
 {
 	Instance   *o;
-	Key			earlier;
 
 	(void) state;
 	start_instance("a", true);
@@ -864,18 +877,42 @@ test_by_name_in_new_term(void **state)
 	run_for(TTL_S * SECOND / 3 + 10 * MS);
 	assert_string_equal(o->views[0].leader, "a");
 
-	earlier = etcd.keys[0];
-	strcpy(strchr(earlier.key, '/'), "/1");
-	strcpy(earlier.value, "earlier");
-	earlier.lease = 0;
-	earlier.create_revision = earlier.mod_revision = etcd.keys[0].create_revision - 1;
-	memmove(&etcd.keys[1], &etcd.keys[0], etcd.nkeys++ * sizeof(Key));
-	etcd.keys[0] = earlier;
+	put_earlier_key();
 	run_for(TTL_S * SECOND / 3 + 10 * MS);
 	assert_string_equal(o->views[0].leader, "a");
 	etcd.term++;
 	run_for(TTL_S * SECOND / 3 + 10 * MS);
 	assert_string_equal(o->views[0].leader, "earlier");
+}
+
+/*
+ * The term of an etcd that was put back may be the old one.  If the owner of a
+ * known key writes it again, the range is read, too.
+ */
+static void
+test_by_name_written_again(void **state)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		Instance   *c;
+
+		teardown(state);
+		setup(state);
+		start_instance("a", true);
+		answer_all();
+		start_instance("b", true);
+		answer_all();
+		c = start_instance("c", true);
+		answer_all();
+		run_for(TTL_S * SECOND / 3 + 10 * MS);
+		assert_string_equal(c->views[0].leader, "a");
+
+		/* the leader's key, or that of the predecessor; no watch tells of it */
+		put_earlier_key();
+		etcd.keys[1 + i].mod_revision = ++etcd.revision;
+		run_for(TTL_S * SECOND / 3 + 10 * MS);
+		assert_string_equal(c->views[0].leader, "earlier");
+	}
 }
 
 static bool
@@ -3171,6 +3208,7 @@ main(void)
 		TEST(test_handover_requests),
 		TEST(test_by_name),
 		TEST(test_by_name_in_new_term),
+		TEST(test_by_name_written_again),
 		TEST(test_ordered),
 		TEST(test_busy),
 		TEST(test_renewal_while_leaving),

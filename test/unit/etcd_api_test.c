@@ -443,6 +443,7 @@ test_decode_token(void **state)
 	static const char none[] = "{\"header\":{\"revision\":\"1\"}}";
 	static const char nul[] = "{\"header\":{\"revision\":\"1\"},\"token\":\"a\\u0000b\"}";
 	static const char number[] = "{\"header\":{\"revision\":\"1\"},\"token\":5}";
+	static const char line[] = "{\"header\":{\"revision\":\"1\"},\"token\":\"a\\r\\nHost: b\"}";
 	EtcdAnswer	answer;
 
 	(void) state;
@@ -454,6 +455,7 @@ test_decode_token(void **state)
 	assert_garbage(ETCD_AUTHENTICATE, 200, none, strlen(none));
 	assert_garbage(ETCD_AUTHENTICATE, 200, nul, strlen(nul));
 	assert_garbage(ETCD_AUTHENTICATE, 200, number, strlen(number));
+	assert_garbage(ETCD_AUTHENTICATE, 200, line, strlen(line));
 }
 
 static void

@@ -472,11 +472,45 @@ test_stays_open(void **state)
 	stop(server);
 }
 
+/* The server ends a stream that this side would go on with, and does not reset it. */
+static void
+test_ended_by_server(void **state)
+{
+	const Reply replies[] = {
+		{.body = BODY,.len = BODY_LEN,.grpc_status = "14",.grpc_message = "no leader"},
+		{.grpc_status = "14",.grpc_message = "no leader",.headers_only = true},
+		{.body = BODY,.len = BODY_LEN},
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(replies); i++)
+	{
+		Server	   *server = start(replies[i]);
+		H2Stream   *stream = open_stream(server, false);
+		char		why[ETCD_MESSAGE_SIZE];
+
+		exchange(server);
+		if (replies[i].grpc_status == NULL)
+			assert_int_equal(etcd_h2_state(stream), H2_BROKEN);
+		else
+		{
+			assert_int_equal(etcd_h2_state(stream), H2_ENDED);
+			assert_int_equal(etcd_h2_status(stream, why), 14);
+			assert_string_equal(why, "no leader");
+		}
+		etcd_h2_close(server->h2, &stream);
+		exchange(server);
+		assert_int_equal(server->nresets, 1);
+		assert_null(etcd_h2_fault(server->h2));
+		stop(server);
+	}
+}
+
 /* A stream may be closed at any moment, also before it was sent. */
 static void
 test_close_early(void **state)
 {
-	Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.grpc_status = "0"});
+	Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.stays_open = true});
 	H2Stream   *early = open_stream(server, true);
 	H2Stream   *stream = open_stream(server, false);
 
@@ -522,6 +556,9 @@ test_going_away(void **state)
 	exchange(server);
 	assert_int_equal(etcd_h2_state(served), H2_ENDED);
 	assert_message(served, "abc");
+	/* nothing is left to do, which is no fault of the server */
+	assert_null(etcd_h2_fault(server->h2));
+	assert_int_equal(etcd_h2_state(refused), H2_REFUSED);
 	stop(server);
 }
 
@@ -674,6 +711,7 @@ main(void)
 		cmocka_unit_test(test_bad_ends),
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_stays_open),
+		cmocka_unit_test(test_ended_by_server),
 		cmocka_unit_test(test_close_early),
 		cmocka_unit_test(test_going_away),
 		cmocka_unit_test(test_ping),

@@ -666,6 +666,10 @@ test_garbage(void **state)
 		{ETCD_LIST_MEMBERS, "0a00 1202 20 01", "not understood: clientURLs"},
 		{ETCD_AUTHENTICATE, "0a00 1202 6100", "not understood: token"},
 		{ETCD_AUTHENTICATE, "0a00 1202 c328", "not understood: token"},
+		/* what cannot be in a header */
+		{ETCD_AUTHENTICATE, "0a00 1203 610a62", "not understood: token"},
+		{ETCD_AUTHENTICATE, "0a00 1202 c3a4", "not understood: token"},
+		{ETCD_AUTHENTICATE, "0a00 1202 617f", "not understood: token"},
 		{ETCD_LIST_MEMBERS, "0a00 1204 2202 61ff", "not understood: clientURLs"},
 		/* not protobuf */
 		{ETCD_REVOKE, "0a", "malformed"},

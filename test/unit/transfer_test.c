@@ -121,6 +121,8 @@ port_publish(void *ctx, int slot, const ElectionView *published)
 	(void) ctx;
 	assert_int_equal(slot, 0);
 	view = *published;
+	/* who does not lead any more has nothing to drain */
+	assert_true(view.state != ELECTION_DRAINING || leads());
 }
 
 static void
@@ -1300,6 +1302,50 @@ test_preferred_not_answered(void **state)
 	assert_true(leads());
 }
 
+/*
+ * A command after the deadline, before a tick: the leadership is withdrawn first,
+ * and nothing is drained, or led on.
+ */
+static void
+test_command_after_deadline(void **state)
+{
+	for (int command = 0; command < 5; command++)
+	{
+		if (command > 0)
+		{
+			tear_down(state);
+			set_up(state);
+		}
+		begin_leading();
+		if (command >= 2)
+			assert_true(election_resign(core, now, 0, true, SECOND * 60, TICKET));
+		else
+			election_tick(core, now);
+		now = view.deadline_ns + MS;
+		switch (command)
+		{
+			case 0:
+				assert_true(election_resign(core, now, 0, true, SECOND, TICKET));
+				break;
+			case 1:
+				assert_true(election_transfer(core, now, 0, "n2", now + SECOND, SECOND, TICKET));
+				break;
+			case 2:
+				/* it is taken when the first one has been carried out */
+				assert_false(election_resign(core, now, 0, true, SECOND, TICKET + 1));
+				break;
+			case 3:
+				assert_true(election_campaign(core, now, 0, TICKET + 1));
+				break;
+			case 4:
+				assert_false(election_cancel(core, now, TICKET));
+				break;
+		}
+		assert_false(leads());
+		assert_string_equal(events, "unelected(lease_expired)");
+	}
+}
+
 /* After etcd_resign(rejoin => false) this instance has no key, so it hands nothing over. */
 static void
 test_preferred_resigned(void **state)
@@ -1366,6 +1412,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_none, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_not_answered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_resigned, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_command_after_deadline, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

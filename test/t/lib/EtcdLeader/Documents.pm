@@ -19,10 +19,10 @@ my $top = dirname(__FILE__) . '/../../../..';
 # The directory of the sources.
 sub documents_top { return $top }
 
-# Every page that people write: paths below the sources.
+# Every page: paths below the sources.
 sub document_pages
 {
-	return grep { $_ ne 'doc/BENCHMARKS.md' } map { s{^\Q$top\E/}{}r } sort glob("$top/*.md $top/doc/*.md $top/test/*/README.md");
+	return map { s{^\Q$top\E/}{}r } sort glob("$top/*.md $top/doc/*.md $top/doc/*/*.md $top/src/README.md $top/test/*/README.md");
 }
 
 sub document { my ($page) = @_; return slurp_file("$top/$page") }

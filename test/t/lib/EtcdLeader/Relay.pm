@@ -17,6 +17,7 @@ my $backlog = 8;
 
 # Relays to a URL of http://host:port.  http2 => 'refused': it answers HTTP/2 in
 # HTTP/1, as a proxy that knows nothing else; 'reset': it closes such a connection.
+# replace => [what, by]: in etcd's answers, both of one length.
 sub new
 {
 	my ($class, $target, %args) = @_;
@@ -27,7 +28,7 @@ sub new
 	$self->{process} = EtcdLeader::Util::Process->spawn(
 		name => "relay to $target",
 		log  => $PostgreSQL::Test::Utils::log_path . '/' . File::Basename::basename($0, '.pl') . '_relay' . ++$count . '.log',
-		code => sub { close $control; relay($listener, $address, $orders, $args{http2} // '') });
+		code => sub { close $control; relay($listener, $address, $orders, $args{http2} // '', @{ $args{replace} // [] }) });
 	close $listener;
 	return $self;
 }
@@ -92,7 +93,7 @@ sub order
 # In the child.
 sub relay
 {
-	my ($listener, $address, $orders, $http2) = @_;
+	my ($listener, $address, $orders, $http2, $what, $by) = @_;
 	my (%peer, %watch, %on, %held, %late, %slow, %is_server);
 	my $next_byte = 0;
 	$SIG{PIPE} = 'IGNORE';
@@ -156,6 +157,7 @@ sub relay
 				else               { $close->($ready) }
 				next;
 			}
+			$data =~ s/\Q$what\E/$by/g if defined $what && $is_server{$ready};
 			if ($http2 && $data =~ /^PRI \* HTTP/)
 			{
 				$send->($ready, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n") if $http2 eq 'refused';

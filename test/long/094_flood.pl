@@ -1,0 +1,10 @@
+# A flood of 100,000 changes: test/t/094_flood.pl with more of them.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../t/lib";
+
+$ENV{ETCD_LEADER_FLOOD} //= 100_000;
+my $test = "$FindBin::RealBin/../t/094_flood.pl";
+defined(do $test) or die $@ || "$test: $!";
