@@ -383,7 +383,6 @@ start_watching(void)
 		return;
 	/* before the look: from now on no tick stops it */
 	watch_wanted = true;
-	pg_compiler_barrier();
 	if (watching)
 		return;
 	if (!watch_created)
@@ -829,7 +828,6 @@ continue_statement(void)
 	if (is_transaction_fenced() && watch_created && settings_cancel_on_loss)
 	{
 		watch_wanted = true;
-		pg_compiler_barrier();
 		if (!watching)
 			(void) set_watch(WATCH_INTERVAL_MS);
 	}

@@ -206,7 +206,7 @@ events_append(SharedEvent *event)
 	pg_atomic_write_u64(last_event, (uint64) event->seq);
 	if (event->kind == EVENT_CHANGE)
 	{
-		pg_write_barrier();
+		pg_write_barrier();		/* ring.pml: CHANGE_COUNTED */
 		pg_atomic_write_u64(&events->last_change, (uint64) event->seq);
 	}
 }
@@ -239,7 +239,7 @@ events_last_change(void)
 	int64		seq = (int64) pg_atomic_read_u64(&events->last_change);
 
 	/* the events that are read afterwards are there up to this one */
-	pg_read_barrier();
+	pg_read_barrier();			/* ring.pml: CHANGE_READ */
 	return seq;
 }
 

@@ -13,6 +13,7 @@
  *	CRASH		the memory of the elector, which is killed
  *	TALLY		the counters of an election are given to another one
  *	TIMER		a transaction is fenced while the timer of its backend looks
+ *	WATCH		the timer goes on for the next transaction, or stops
  *
  * What this models: events.c (the number of changes), mailbox.c,
  * notifier_register.c, hooks.c, hook_run.c, hooks_worker.c, crash_memory.c,
@@ -57,7 +58,19 @@
 	X(CURRENT_FIRST)			/* the memory is put in force before it is written */ \
 	X(SENT_FIRST)				/* a message is sent before the memory is stored */ \
 	X(FORCE_FIRST)				/* a demand counts before it is recorded */ \
-	X(COMMIT_FIRST)				/* the timer acts after the commit was allowed */
+	X(COMMIT_FIRST)				/* the timer acts after the commit was allowed */ \
+	X(END_LATE)					/* requests are looked for before the end of the elector is stored */ \
+	X(FORGOTTEN_LATE)			/* a slot is given away before its ticket is void */ \
+	X(CLAIM_LATE)				/* a notifier looks for its admission before it stores its claim */ \
+	X(RUN_FIRST)				/* a run has begun before it is written */ \
+	X(OVER_FIRST)				/* a run is over before its result is stored */ \
+	X(NAME_LATE)				/* the counters are erased before the old name is */ \
+	X(NAME_FIRST)				/* the new name is stored before the counters are erased */ \
+	X(WITHDRAWN_LATE)			/* a demand is replaced while it counts */ \
+	X(CONTINUED_FIRST)			/* the demand of the next transaction counts before it is recorded */ \
+	X(REQUIREMENT_FIRST)		/* a requirement counts before it is recorded */ \
+	X(BOUND_FIRST)				/* the binding of a hook counts before it is recorded */ \
+	X(WANTED_LATE)				/* the timer is looked at before it is wanted, and stops then */
 
 #include "memory.pml"
 
@@ -160,13 +173,14 @@ proctype mailbox_elector()
 	od;
 	skip;
 	/* shared_state_end_elector(), fail_all() */
-	store(ALIVE, 0);
+	HERE(END_LATE, store(ALIVE, 0));
 	memory_barrier(ELECTOR_ENDED);
 	exchange(STATE, WAITING, TAKEN, done);
 	if
 	:: done -> store(REPLY, NO_ELECTOR); exchange(STATE, TAKEN, DONE, done)
 	:: else
 	fi;
+	LATER(END_LATE, store(ALIVE, 0));
 	atomic { core[me].n == 0 -> ended = 1 }
 }
 
@@ -240,7 +254,7 @@ proctype notifier_elector()
 	byte me = 0, claim;
 
 	begin_call(BIT(CLAIM));
-	store(TICKET, 0);
+	HERE(FORGOTTEN_LATE, store(TICKET, 0));
 	memory_barrier(NOTIFIER_FORGOTTEN);
 	do
 	:: atomic {
@@ -250,7 +264,8 @@ proctype notifier_elector()
 			:: else
 			fi
 		}
-	od
+	od;
+	LATER(FORGOTTEN_LATE, store(TICKET, 0))
 }
 
 proctype notifier_backend()
@@ -276,11 +291,11 @@ proctype notifier()
 	bit done;
 
 	begin_call(BIT(TICKET) | BIT(BARRED));
-	exchange(CLAIM, 0, 1, done);
+	HERE(CLAIM_LATE, exchange(CLAIM, 0, 1, done));
 	memory_barrier(NOTIFIER_CLAIMED);
+	atomic { load_first(TICKET, ticket); load_first(BARRED, barred) };
+	LATER(CLAIM_LATE, exchange(CLAIM, 0, 1, done));
 	atomic {
-		load_first(TICKET, ticket);
-		load_first(BARRED, barred);
 		if
 		:: ticket == 1 && !barred ->
 			assert(!given && !vacated);
@@ -360,9 +375,10 @@ proctype hook_run()
 		fi
 	};
 	connected = 0;
-	store(RUN_STATUS, NEW);
+	HERE(OVER_FIRST, store(RUN_STATUS, NEW));
 	write_barrier(RUN_OVER);
-	store(RUN, OVER)
+	store(RUN, OVER);
+	LATER(OVER_FIRST, write_barrier(RUN_OVER); store(RUN_STATUS, NEW))
 }
 
 /* hooks_vacate() */
@@ -424,9 +440,10 @@ proctype starting()
 {
 	byte me = 1;
 
-	store(RUN_DATABASE, NEW);
+	HERE(RUN_FIRST, store(RUN_DATABASE, NEW));
 	write_barrier(RUN_WRITTEN);
-	store(RUN_STATUS, STARTING)
+	store(RUN_STATUS, STARTING);
+	LATER(RUN_FIRST, write_barrier(RUN_WRITTEN); store(RUN_DATABASE, NEW))
 }
 
 proctype killer()
@@ -447,12 +464,14 @@ proctype counting()
 {
 	byte me = 0;
 
-	store(NAME, 0);
+	HERE(NAME_LATE, store(NAME, 0));
+	LATER(NAME_FIRST, store(NAME, 2));
 	write_barrier(TALLY_FREED);
 	store(WON, 0);
 	store(LOST, 0);
+	LATER(NAME_LATE, write_barrier(TALLY_FREED); store(NAME, 0));
 	write_barrier(TALLY_ZEROED);
-	store(NAME, 2);
+	HERE(NAME_FIRST, store(NAME, 2));
 	add(WON, 1)
 }
 
@@ -495,11 +514,11 @@ bit committed = 0;
 
 inline record_demand(token)
 {
-	store_volatile(IN_FORCE, 0);
-	compiler_barrier(DEMAND_WITHDRAWN);
+	HERE(WITHDRAWN_LATE, store_volatile(IN_FORCE, 0); compiler_barrier(DEMAND_WITHDRAWN));
 	LATER(FORCE_FIRST, store_volatile(IN_FORCE, 1); compiler_barrier(DEMAND_RECORDED));
 	store(DEMAND, token);
 	store(DEMAND + 1, token);
+	LATER(WITHDRAWN_LATE, compiler_barrier(DEMAND_WITHDRAWN); store_volatile(IN_FORCE, 0));
 	compiler_barrier(DEMAND_RECORDED);
 	HERE(FORCE_FIRST, store_volatile(IN_FORCE, 1))
 }
@@ -508,14 +527,16 @@ proctype fenced()
 {
 	byte me = 0;
 
+	LATER(BOUND_FIRST, store_volatile(BOUND, 1));
 	store(BINDING, 1);
 	compiler_barrier(BINDING_RECORDED);
-	store_volatile(BOUND, 1);
+	HERE(BOUND_FIRST, store_volatile(BOUND, 1));
 	record_demand(1);
 	record_demand(2);
+	LATER(REQUIREMENT_FIRST, store_volatile(NREQUIRED, 1));
 	store(REQUIRED, 1);
 	compiler_barrier(REQUIREMENT_RECORDED);
-	store_volatile(NREQUIRED, 1);
+	HERE(REQUIREMENT_FIRST, store_volatile(NREQUIRED, 1));
 	/* check_commit() */
 	HERE(COMMIT_FIRST, store_volatile(COMMITTING, 1));
 	atomic {
@@ -533,10 +554,11 @@ proctype fenced()
 	store_volatile(IN_FORCE, 0);
 	store_volatile(COMMITTING, 0);
 	/* continue_statement() */
+	LATER(CONTINUED_FIRST, store_volatile(IN_FORCE, 1));
 	store(DEMAND, 3);
 	store(DEMAND + 1, 3);
 	compiler_barrier(DEMAND_CONTINUED);
-	store_volatile(IN_FORCE, 1)
+	HERE(CONTINUED_FIRST, store_volatile(IN_FORCE, 1))
 }
 
 /* watch_leadership() */
@@ -553,6 +575,35 @@ proctype timer()
 			:: true
 			fi
 		}
+	od
+}
+
+/* ---- WATCH --------------------------------------------------------------- */
+
+/* Both are volatile, so they are stored and loaded as the program says. */
+bit watching = 0;					/* the timer runs */
+bit watch_wanted = 0;				/* by the transaction */
+
+/* start_watching(), end_transaction() */
+proctype watched()
+{
+	do
+	:: HERE(WANTED_LATE, watch_wanted = 1);
+		if
+		:: !watching -> watching = 1
+		:: watching
+		fi;
+		LATER(WANTED_LATE, watch_wanted = 1);
+		assert(watching);
+		watch_wanted = 0
+	od
+}
+
+/* watch_leadership(), the other branch */
+proctype tick()
+{
+	do
+	:: atomic { watching && !watch_wanted -> watching = 0 }
 	od
 }
 
@@ -580,6 +631,7 @@ init
 		:: memory[NAME] = 1; memory[WON] = 5; memory[LOST] = 5;
 			run counting(); run counter_reader()
 		:: run fenced(); run timer()
+		:: run watched(); run tick()
 		fi
 	}
 }

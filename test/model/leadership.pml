@@ -53,6 +53,7 @@
 	X(WITHDRAW_LAST)			/* the old leadership is withdrawn after the new one is published */ \
 	X(GENERATION_FIRST)			/* the generation is stored before the copy */ \
 	X(LAYOUT_LATE)				/* the layout becomes odd after the snapshot is replaced */ \
+	X(NAMED_FIRST)				/* the layout becomes even before the snapshot is replaced */ \
 	X(TOKEN_LAST)				/* the token is stored after the deadline */ \
 	X(CLOCK_FIRST)				/* the clock is read before the deadline */ \
 	X(TOKEN_LATE)				/* the token is read after the deadline, once */
@@ -64,7 +65,7 @@
 #define PUBLICATIONS	3
 #endif
 #ifndef MAXLAYOUT
-#define MAXLAYOUT		2
+#define MAXLAYOUT		4
 #endif
 #define LAYOUTS		10
 #define NOWHERE		255
@@ -99,7 +100,6 @@ byte number = 0;					/* of publications */
 
 #define end_layout_change(what) \
 	layout = layout + 2; \
-	write_barrier(LAYOUT_NAMED); \
 	election_at[layout] = what; \
 	store(LAYOUT, layout); \
 	may_be_killed()
@@ -160,9 +160,11 @@ next_one:
 			if
 			:: renamed ->
 				HERE(LAYOUT_LATE, begin_layout_change());
+				LATER(NAMED_FIRST, end_layout_change(name));
 				write_snapshot(number);
 				LATER(LAYOUT_LATE, begin_layout_change());
-				end_layout_change(name)
+				write_barrier(LAYOUT_NAMED);
+				HERE(NAMED_FIRST, end_layout_change(name))
 			:: else -> write_snapshot(number)
 			fi;
 			memory[CLOCK] = number;
@@ -207,6 +209,7 @@ dead:
 		withdraw();
 		begin_layout_change();
 		write_snapshot(number);
+		write_barrier(LAYOUT_NAMED);
 		end_layout_change(0);
 		goto next_one
 	};

@@ -288,5 +288,8 @@ proctype early_loads(byte c)
 #if LOCATIONS > 9
 	LOOK(9)
 #endif
+#if LOCATIONS > 10
+	LOOK(10)
+#endif
 	od
 }

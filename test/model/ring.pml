@@ -9,16 +9,23 @@
  * ring is the same in both.  An event of an election has a place and bytes,
  * whole if both are its number.  Its time is its number.
  *
+ * The notifier asks for the events of elections alone.  Of the changes it tells the
+ * newest number.
+ *
  * Checked, for a reader that asks for the first event after some number:
  *	- an event that it gets is whole, and is not the one asked for or older;
  *	- it gets "none" only if there is none, up to the number of the last event
  *	  that it has loaded;
  *	- of the events before the one that it gets, all have been read or have made
  *	  room;
- *	- a loss has the time of an event that is lost.
+ *	- a loss has the time of an event that is lost;
  *
- * What this models: event_ring.c, and events.c without the sleep.  Each barrier
- * there has the label of one here.
+ * and for the notifier:
+ *	- it does not tell a change while an event of an election before it is left;
+ *	- when it tells an event of an election, it knows the changes before it.
+ *
+ * What this models: event_ring.c, events.c without the sleep, and notify_events() of
+ * notifier.c.  Each barrier there has the label of one here.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,13 +38,14 @@
 #ifndef PLACES
 #define PLACES		1
 #endif
-#define PLACE		6				/* PLACES of them */
+#define COUNTED		6				/* last_change */
+#define PLACE		7				/* PLACES of them */
 #define BYTES		(PLACE + PLACES)	/* of each */
 
 #if PLACES == 1
-#define LOCATIONS	8
+#define LOCATIONS	9
 #else
-#define LOCATIONS	10
+#define LOCATIONS	11
 #endif
 #define CORES		2
 #define DEPTH		6
@@ -52,6 +60,8 @@
 	X(ROOM_MADE)				/* a record is overwritten before it is seen to have gone */ \
 	X(RECORD_WRITTEN)			/* a record counts as appended before it is written */ \
 	X(RECORD_APPENDED)			/* the number of an event is seen before the event */ \
+	X(CHANGE_COUNTED)			/* a change counts before its number is that of the last event */ \
+	X(CHANGE_READ)				/* the events of elections are read before the newest change */ \
 	X(LAST_READ)				/* the rings are read before the number of the last event */ \
 	X(OLDEST_READ)				/* a loss is looked for before the oldest record */ \
 	X(LOST_READ)				/* the time of a loss is older than the loss */ \
@@ -60,7 +70,9 @@
 	X(LOSS_LATE)				/* a loss is stored after the oldest record */ \
 	X(ROOM_LATE)				/* the oldest record is stored after it is overwritten */ \
 	X(NEWEST_FIRST)				/* the newest record is stored before it is written */ \
-	X(LAST_FIRST)				/* the number of an event is stored before the event */
+	X(LAST_FIRST)				/* the number of an event is stored before the event */ \
+	X(COUNTED_FIRST)			/* a change counts before the event is there */ \
+	X(COUNTED_ONCE)				/* the newest change is not read again after an event was found */
 
 #include "memory.pml"
 
@@ -95,6 +107,12 @@ bit is_change[EVENTS + 1];
 	store(NEWEST, n); \
 	LATER(NEWEST_FIRST, write_barrier(RECORD_WRITTEN); store(PLACE + n % PLACES, seq); store(BYTES + n % PLACES, seq))
 
+#define count_change() \
+	if \
+	:: change -> write_barrier(CHANGE_COUNTED); store(COUNTED, seq) \
+	:: else \
+	fi
+
 proctype elector()
 {
 	byte me = ELECTOR;
@@ -121,7 +139,8 @@ proctype elector()
 				printf("event %d is the %d. of an election\n", seq, n);
 				append(n, seq)
 			fi;
-			HERE(LAST_FIRST, write_barrier(RECORD_APPENDED); store(LAST, seq));
+			HERE(LAST_FIRST, LATER(COUNTED_FIRST, count_change()); write_barrier(RECORD_APPENDED); store(LAST, seq));
+			HERE(COUNTED_FIRST, count_change());
 			change = 0
 		}
 	:: else -> break
@@ -155,16 +174,28 @@ inline search()
 	fi
 }
 
-/* One call of events_next(); a round that must be tried again is given up. */
-proctype reader()
+/*
+ * One call of events_next_of(), by the notifier within a round of notify_events().
+ * A round that must be tried again is given up.
+ */
+proctype reader(bit notifies)
 {
 	byte me = READER;
-	byte start, after, last, newest, oldest, again, found, bytes, change, n, at;
+	byte start, after, last, newest, oldest, again, found, bytes, change, counted, n, at;
 	byte gone;						/* up to this one, events have made room */
 	bit lost, outrun;
 
 	do
-	:: atomic { begin_call(BIT(LAST) | IN_RING | BIT(CHANGED)); after = start };
+	:: atomic {
+			if
+			:: notifies ->
+				begin_call(BIT(COUNTED) | BIT(LAST) | IN_RING);
+				load_first(COUNTED, counted);
+				read_barrier(CHANGE_READ)
+			:: else -> begin_call(BIT(LAST) | IN_RING | BIT(CHANGED))
+			fi;
+			after = start
+		};
 		atomic {
 			load(LAST, last);
 			if
@@ -204,7 +235,11 @@ next_round:
 			:: else
 			fi;
 			assert(found == bytes);			/* whole */
-			load(CHANGED, change);
+			if
+			:: notifies && found != 0 -> HERE(COUNTED_ONCE, load(COUNTED, counted))
+			:: notifies && found == 0
+			:: else -> load(CHANGED, change)
+			fi;
 			if
 			:: found > last -> found = 0; outrun = lost
 			:: found == 0 -> outrun = lost
@@ -212,29 +247,31 @@ next_round:
 			fi;
 			if
 			:: outrun -> goto over				/* tried again with a newer `last` */
-			:: change > start && change <= last && (found == 0 || change < found) ->
+			:: !notifies && change > start && change <= last && (found == 0 || change < found) ->
 				found = change
 			:: else
 			fi;
 			/* what is between the one asked for and the one found */
 			n = start + 1;
 			do
-			:: n <= last && (found == 0 || n < found) ->
+			:: n <= (notifies && found == 0 -> counted : last) && (found == 0 || n < found) ->
 				/* an event that was passed over has made room; older changes are lost here */
 				assert(is_change[n] || n <= gone);
+				assert(!notifies || !is_change[n] || n <= counted);
 				n++
 			:: else -> break
 			od;
 			assert(found == 0 || found > start);
 			if
 			:: found != 0 -> start = found
-			:: else
+			:: found == 0 && counted > start -> start = counted		/* if changes are due */
+			:: found == 0
 			fi
 		};
 over:
 		atomic {
 			end_call();
-			after = 0; last = 0; newest = 0; oldest = 0; again = 0; found = 0; bytes = 0; change = 0; n = 0; at = 0;
+			after = 0; last = 0; newest = 0; oldest = 0; again = 0; found = 0; bytes = 0; change = 0; counted = 0; n = 0; at = 0;
 			lost = 0; outrun = 0
 		}
 	od
@@ -247,7 +284,10 @@ init
 		memory[OLDEST] = 1;
 		run elector();
 		run late_stores(ELECTOR);
-		run reader();
+		if
+		:: run reader(0)
+		:: run reader(1)
+		fi;
 		run early_loads(READER)
 	}
 }
