@@ -188,18 +188,20 @@ proctype reader(bit notifies)
 	do
 	:: atomic {
 			if
-			:: notifies ->
-				begin_call(BIT(COUNTED) | BIT(LAST) | IN_RING);
-				load_first(COUNTED, counted);
-				read_barrier(CHANGE_READ)
+			:: notifies -> begin_call(BIT(COUNTED) | BIT(LAST) | IN_RING)
 			:: else -> begin_call(BIT(LAST) | IN_RING | BIT(CHANGED))
 			fi;
 			after = start
 		};
+		if
+		:: atomic { notifies -> load_first(COUNTED, counted); read_barrier(CHANGE_READ) }
+		:: !notifies
+		fi;
 		atomic {
 			load(LAST, last);
+			assert(after <= last);
 			if
-			:: after >= last -> goto over
+			:: !notifies && after >= last -> goto over
 			:: else
 			fi;
 			read_barrier(LAST_READ)
@@ -236,8 +238,7 @@ next_round:
 			fi;
 			assert(found == bytes);			/* whole */
 			if
-			:: notifies && found != 0 -> HERE(COUNTED_ONCE, load(COUNTED, counted))
-			:: notifies && found == 0
+			:: notifies
 			:: else -> load(CHANGED, change)
 			fi;
 			if
@@ -249,6 +250,7 @@ next_round:
 			:: outrun -> goto over				/* tried again with a newer `last` */
 			:: !notifies && change > start && change <= last && (found == 0 || change < found) ->
 				found = change
+			:: notifies && found != 0 -> HERE(COUNTED_ONCE, load(COUNTED, counted))
 			:: else
 			fi;
 			/* what is between the one asked for and the one found */
