@@ -224,7 +224,6 @@ unit:
 	@PG_CONFIG="$(PG_CONFIG)" CC="$(CC)" CPPFLAGS="$(CPPFLAGS)" test/unit/prerequisites
 	$(MAKE) -s $(PARALLEL) all with_llvm=no WERROR=-Werror
 	test/layers
-	test/model/labels
 	test/meta
 	$(MAKE) -s $(PARALLEL) -C test/unit quick
 	$(MAKE) -s $(PARALLEL) -C test/sim quick

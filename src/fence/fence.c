@@ -381,7 +381,7 @@ start_watching(void)
 {
 	if (!settings_cancel_on_loss || committing)
 		return;
-	/* before the look: from now on no tick stops it */
+	/* before the look: from now on no tick stops it; both are volatile */
 	watch_wanted = true;
 	if (watching)
 		return;

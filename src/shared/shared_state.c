@@ -534,13 +534,13 @@ shared_state_read_contact(SharedContact *contact)
 void
 shared_state_publish_endpoints(const SharedEndpoints *endpoints)
 {
-	write_snapshot(&state->endpoints_generation, state->endpoints_copies,
-				   sizeof(SharedEndpoints), endpoints);
+	shared_snapshot_write(&state->endpoints_generation, state->endpoints_copies,
+						  sizeof(SharedEndpoints), endpoints);
 }
 
 void
 shared_state_read_endpoints(SharedEndpoints *endpoints)
 {
-	read_snapshot(&state->endpoints_generation, state->endpoints_copies,
-				  sizeof(SharedEndpoints), endpoints);
+	shared_snapshot_read(&state->endpoints_generation, state->endpoints_copies,
+						 sizeof(SharedEndpoints), endpoints);
 }

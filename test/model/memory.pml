@@ -90,7 +90,7 @@ typedef Core
 byte memory[LOCATIONS];
 Core core[CORES];
 
-byte spot;						/* 0 between the steps */
+hidden byte spot;
 
 #define BIT(at)	(1 << (at))
 

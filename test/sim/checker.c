@@ -1400,7 +1400,7 @@ checker_recovery_bound_ns(void)
 static bool
 wants_to_lead(const Instance *in, int e)
 {
-	if (!in->running || !in->config.eligible || in->stays_out[e])
+	if (!in->running || !in->config.eligible || shared_stays_out(in, election_name(e)))
 		return false;
 	for (int i = 0; i < in->config.nelections; i++)
 	{

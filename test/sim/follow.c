@@ -669,6 +669,7 @@ run_seed(uint64_t seed)
 	server_reset();
 	streams_reset();
 	instances_reset(plan.ninstances);
+	shared_reset();
 	network_reset(plan.ninstances);
 	store_changed = NULL;
 	cluster_start();

@@ -209,6 +209,7 @@ port_announce(void *ctx, const ElectionEvent *event)
 	trace(in->name, "announces: %s %s %s%s%s", election_event_name(event->kind),
 		  event->election ? event->election : "", event->leader ? event->leader : "",
 		  reason ? ", " : "", reason ? reason : event->detail ? event->detail : "");
+	shared_announce(in, event);
 	checker_announced(in, event);
 	reached_announced(event);
 }
@@ -238,8 +239,7 @@ port_remember(void *ctx, const ElectionMemory *memory)
 	Instance   *in = ctx;
 
 	in->remembers = memory != NULL;
-	if (memory)
-		in->memory = *memory;
+	shared_remember(in, memory);
 }
 
 static void
@@ -393,7 +393,7 @@ instance_configure(Instance *in)
 		in->config.ttl_s * 1000 / 9 : plan.request_timeout_ms;
 
 	for (int i = 0; i < in->config.nelections; i++)
-		in->config.stay_out[i] = in->stays_out[election_number(in->config.elections[i])];
+		in->config.stay_out[i] = shared_stays_out(in, in->config.elections[i]);
 	trace(in->name, "is configured: TTL %d s, %d elections, %s, %d endpoints", in->config.ttl_s,
 		  in->config.nelections, in->config.eligible ? "candidate" : "observer", in->config.nendpoints);
 	client_configure(in, in->config.nendpoints, timeout_ms * MS);
@@ -414,6 +414,7 @@ instance_start(Instance *in)
 		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
 		.drop = port_drop, .random = port_random, .ctx = in
 	};
+	ElectionMemory memory;
 
 	trace(in->name, "starts%s", in->remembers ? ", and remembers" : "");
 	memset(in->views, 0, sizeof(in->views));
@@ -430,11 +431,12 @@ instance_start(Instance *in)
 	in->core = election_create(&port, plan.slots);
 	if (in->core == NULL)
 		abort();
-	if (!in->keeps_memory)
+	if (in->next_start != SHARED_AFTER_CRASH)
 		in->lineage++;
-	if (in->remembers)
-		(void) election_resume(in->core, instance_now(in), &in->memory);
-	in->keeps_memory = in->remembers = false;
+	shared_start(in, in->next_start);
+	if (shared_recall(in, &memory))
+		(void) election_resume(in->core, instance_now(in), &memory);
+	port_remember(in, NULL);
 	instance_configure(in);
 }
 
@@ -444,6 +446,11 @@ end_life(Instance *in)
 {
 	int			n = in->nitems;
 
+	if (in->stopping)
+	{
+		shared_save(in);
+		in->next_start = SHARED_RESTORED;
+	}
 	in->running = false;
 	in->paused = false;
 	in->stopping = false;
@@ -484,7 +491,6 @@ instance_stop(Instance *in)
 			fail_run("%s leads after its shutdown", in->name);
 	}
 	memset(in->views, 0, sizeof(in->views));
-	memset(in->stays_out, 0, sizeof(in->stays_out));
 	if (in->remembers)
 		fail_run("%s remembers leases that are being revoked", in->name);
 	events_after(FAREWELL_NS, end_farewell, in, in->life);
@@ -504,7 +510,8 @@ instance_crash(Instance *in, bool readers_survive, bool keeps_memory)
 {
 	trace(in->name, "crashes%s%s", readers_survive ? ", its readers do not know" : "",
 		  keeps_memory ? ", the postmaster lives" : "");
-	in->keeps_memory = keeps_memory;
+	in->stopping = false;
+	in->next_start = keeps_memory ? SHARED_AFTER_CRASH : SHARED_NEW;
 	if (!keeps_memory)
 		in->remembers = false;
 	if (!readers_survive)
@@ -601,7 +608,6 @@ void
 instance_resign(Instance *in, int slot, bool rejoin, int64_t drain_ns)
 {
 	uint64_t	number = take_ticket(in, TICKET_RESIGN, slot);
-	int			e = election_number(in->views[slot].name);
 	bool		taken;
 
 	trace(in->name, "command %" PRIu64 ": resign %s%s, drain %.3f s", number, in->views[slot].name,
@@ -614,7 +620,7 @@ instance_resign(Instance *in, int slot, bool rejoin, int64_t drain_ns)
 	if (taken && instance_leads(in, slot) && in->views[slot].state != ELECTION_DRAINING)
 		fail_run("%s leads %s after it has resigned", in->name, in->views[slot].name);
 	if (taken && !rejoin)
-		in->stays_out[e] = true;
+		shared_set_stay_out(in, in->views[slot].name, true);
 	end_command(in, number, taken);
 }
 
@@ -622,13 +628,12 @@ void
 instance_campaign(Instance *in, int slot)
 {
 	uint64_t	number = take_ticket(in, TICKET_CAMPAIGN, slot);
-	int			e = election_number(in->views[slot].name);
 	bool		taken;
 
 	trace(in->name, "command %" PRIu64 ": campaign %s", number, in->views[slot].name);
 	taken = election_campaign(in->core, instance_now(in), slot, number);
 	if (taken && in->config.eligible)
-		in->stays_out[e] = false;
+		shared_set_stay_out(in, in->views[slot].name, false);
 	end_command(in, number, taken);
 }
 

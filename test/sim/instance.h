@@ -11,6 +11,7 @@
 
 #include "protocol/election.h"
 #include "server.h"
+#include "shared.h"
 
 #define MAX_ELECTIONS	16
 #define MAX_SLOTS		(MAX_ELECTIONS + 1)
@@ -70,22 +71,20 @@ typedef struct Work
 	bool		was_paused;
 } Work;
 
-typedef struct Instance
+struct Instance
 {
 	int			number;
 	char		name[16];
 	uint32_t	life;			/* number of its elector's process */
 	uint32_t	lineage;		/* number of its postmaster's life */
-	bool		keeps_memory;	/* the postmaster survives a crash of the elector */
+	SharedStart next_start;
 	bool		remembers;
-	ElectionMemory memory;
 	int64_t		started_ns;
 	bool		running;
 	bool		stopping;		/* waits for its leases to be revoked */
 	bool		paused;
 	ElectionCore *core;
 	ElectionConfig config;
-	bool		stays_out[ELECTION_MAX_ELECTIONS];	/* resigned; by number of the election */
 
 	/* clock_ns = base + true time * rate */
 	int64_t		clock_base_ns;
@@ -111,7 +110,7 @@ typedef struct Instance
 	Ticket		tickets[MAX_TICKETS];
 	uint64_t	next_ticket;
 	uint64_t	ndrains;
-} Instance;
+};
 
 extern Instance *instances;
 extern int	ninstances;

@@ -197,6 +197,13 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("transfer: a foreign candidate is in between", REPLY(TRANSFER, FOREIGN_CANDIDATE)) \
 	STATE("transfer: cancelled", REPLY(TRANSFER, CANCELLED))
 
+/* An event that a client reads, see shared.c. */
+#define READS(STATE) \
+	STATE("the next one", follows) \
+	STATE("after a number that was skipped for nothing", !follows && nmissed == 0) \
+	STATE("after some that it has missed", !follows && nmissed > 0) \
+	STATE("of before a clean restart", is_older)
+
 /* ---- the counts ---------------------------------------------------------- */
 
 #define COUNT(description, condition)	+ 1
@@ -208,7 +215,8 @@ enum
 	OF_ELECTION = OF_INSTANCE STATES_OF_INSTANCE(COUNT),
 	OF_EVENT = OF_ELECTION STATES_OF_ELECTION(COUNT),
 	OF_REPLY = OF_EVENT EVENTS(COUNT),
-	NSTATES = OF_REPLY REPLIES(COUNT)
+	OF_READ = OF_REPLY REPLIES(COUNT),
+	NSTATES = OF_READ READS(COUNT)
 };
 
 static const char *const descriptions[NSTATES] = {
@@ -216,6 +224,7 @@ static const char *const descriptions[NSTATES] = {
 	STATES_OF_ELECTION(DESCRIPTION)
 	EVENTS(DESCRIPTION)
 	REPLIES(DESCRIPTION)
+	READS(DESCRIPTION)
 };
 
 static bool reached[NSTATES];	/* by this seed */
@@ -278,6 +287,14 @@ reached_replied(TicketKind kind, ElectionReply reply)
 	REPLIES(LOOK)
 }
 
+void
+reached_event(bool follows, int nmissed, bool is_older)
+{
+	int			state = OF_READ;
+
+	READS(LOOK)
+}
+
 int
 reached_report(void)
 {
@@ -290,7 +307,8 @@ reached_report(void)
 		{"instance", OF_INSTANCE, OF_ELECTION},
 		{"election", OF_ELECTION, OF_EVENT},
 		{"event", OF_EVENT, OF_REPLY},
-		{"reply", OF_REPLY, NSTATES}
+		{"reply", OF_REPLY, OF_READ},
+		{"client: reads an event", OF_READ, NSTATES}
 	};
 	int			nmissed = 0;
 

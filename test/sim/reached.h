@@ -24,6 +24,7 @@ extern void reached_count(void);
 extern void reached_look(const ElectionCore *core);
 extern void reached_announced(const ElectionEvent *event);
 extern void reached_replied(TicketKind kind, ElectionReply reply);
+extern void reached_event(bool follows, int nmissed, bool is_older);
 
 /* Prints how many seeds have reached each state; returns how many were not reached. */
 extern int	reached_report(void);

@@ -22,6 +22,7 @@ run_begin(void)
 	streams_reset();
 	foreign_reset();
 	instances_reset(plan.ninstances);
+	shared_reset();
 	network_reset(plan.ninstances);
 	store_changed = NULL;
 	cluster_start();

@@ -82,7 +82,7 @@ end_drain(Instance *in, int slot, const ElectionEvent *event)
 	{
 		if (in->views[slot].state != ELECTION_LEADING)
 			fail_run("%s leads %s on, but does not show it", in->name, event->election);
-		in->stays_out[election_number(event->election)] = false;
+		shared_set_stay_out(in, event->election, false);
 		/* the command that has cancelled it may drain, too */
 		work->draining = false;
 	}

@@ -312,6 +312,8 @@ sub has_message
 	for my $copy (@copies)
 	{
 		eval { $copy->{dbh}->pg_putcopyend };
+		# before 14, libpq gives up at the failed write and reads no message
+		next if $copy->{dbh}->{pg_lib_version} < 140000;
 		like($copy->{dbh}->errstr, qr/FATAL:  terminating connection because .*election "alpha" any more\nDETAIL:.*token \d+.*\nHINT:/,
 			'COPY FROM STDIN: the client is told why');
 		is($copy->{dbh}->state, '25006', 'COPY FROM STDIN: SQLSTATE');

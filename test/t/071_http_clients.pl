@@ -157,7 +157,9 @@ attacked('mutated requests', sub {
 	poll(5, sub { sysread $socket, $answer, 65536, length $answer; (() = $answer =~ /^HTTP\/1\.1 200/mg) == 3 });
 	is(scalar(() = $answer =~ /^HTTP\/1\.1 200/mg), 3, 'requests one after the other on one connection');
 }
-is(http_code($port, '/' . 'a' x 20_000), 414, 'a long path is refused');
+# libmicrohttpd 0.9.72 closes before it has read all, and the reset overtakes its answer
+like(http_code($port, '/' . 'a' x 20_000), qr/^(?:414|0)$/, 'a long path is refused');
+is(http_code($port, '/leader'), 200, 'and the next request is answered');
 is(http_code($port, "/ HTTP/1.1\r\nX: " . 'a' x 20_000 . "\r\nY:"), 431, 'long headers are refused');
 
 # TLS: what is no handshake, half of one, and many of them.

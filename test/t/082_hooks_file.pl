@@ -162,8 +162,9 @@ poll_ok(10, sub { hooks_error($node) =~ m{"/etc/passwd"} }, 'a file of root is r
 like(hooks_error($node), qr/^line \d+ of/, 'and refused for what it says');
 $node->stop;
 $offset = $node->log_size;
-# in a user namespace of its own, the server sees that file as that of a stranger
-isnt(system('unshare', '--user', "--map-user=$<", '--map-group=' . ($( + 0), '--', 'pg_ctl', '-s', '-w', '-D', $node->data_dir, '-l', $node->logfile, 'start'), 0,
+# In a user namespace of its own, the server sees that file as that of "nobody".  It may
+# be "nobody" outside, so it is another user inside.
+isnt(system('unshare', '--user', '--map-user=1', '--map-group=1', '--', 'pg_ctl', '-s', '-w', '-D', $node->data_dir, '-l', $node->logfile, 'start'), 0,
 	'a file of a stranger: the server does not start');
 is($node->log_count('FATAL:  could not load hooks file "/etc/passwd": it must be owned by the user of the server or by root', $offset), 1, 'the log says why');
 

@@ -104,7 +104,7 @@ my $follower = $nodes{ (queue())[1] };
 my $token    = $leader->token;
 like(nothing_changed('on a follower', '55000', $follower, 'SELECT etcd_transfer(\'pg1\')'),
 	qr/leader is "${\$leader->name}"/i, 'on a follower: the message names the leader');
-nothing_changed('an unknown name', '42704', $leader, q{SELECT etcd_transfer('nobody')});
+nothing_changed('an unknown name', '42704', $leader, q{SELECT etcd_transfer('stranger')});
 nothing_changed('a long name', '42704', $leader, q{SELECT etcd_transfer(repeat('x', 300))});
 nothing_changed('an unknown election', '42704', $leader, q{SELECT etcd_transfer('pg1', 'nowhere')});
 nothing_changed('NULL', '22004', $leader, 'SELECT etcd_transfer(NULL)');
@@ -112,8 +112,8 @@ my @before = $etcd->candidates('postgres');
 is($leader->value('SELECT etcd_transfer(?)', $leader->name), 1, 'to itself: true');
 is_deeply([ $etcd->candidates('postgres') ], \@before, 'to itself: nothing is done');
 is($leader->token, $token, 'to itself: the instance still leads');
-$leader->value('CREATE ROLE nobody LOGIN');
-is(($leader->failure('SET ROLE nobody; SELECT etcd_transfer(\'pg1\')'))[0], '42501', 'not for PUBLIC');
+$leader->value('CREATE ROLE stranger LOGIN');
+is(($leader->failure('SET ROLE stranger; SELECT etcd_transfer(\'pg1\')'))[0], '42501', 'not for PUBLIC');
 $leader->value('RESET ROLE');
 
 # ---- candidates of other programs -----------------------------------------------------

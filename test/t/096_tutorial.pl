@@ -26,6 +26,13 @@ for my $step (@steps)
 append_to_file("$dir/script", $script);
 mkdir "$dir/empty" or die "mkdir: $!";
 
+# The etcdctl of the tests is the one on the path.
+if ($ENV{ETCDCTL})
+{
+	mkdir "$dir/bin" or die "mkdir: $!";
+	symlink $ENV{ETCDCTL}, "$dir/bin/etcdctl" or die "symlink: $!";
+	$ENV{PATH} = "$dir/bin:$ENV{PATH}";
+}
 # what a user who follows the page may have set to something else
 delete @ENV{ grep { /^(?:PG(?!_)|ETCDCTL_)/ } keys %ENV };
 my $shell = EtcdLeader::Util::Process->spawn(name => 'tutorial', log => "$dir/out", stderr => "$dir/err",

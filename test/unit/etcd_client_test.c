@@ -1212,8 +1212,12 @@ test_what_is_sent(void **state)
 	assert_non_null(strstr(request, "\r\nGrpc-Timeout: 800m\r\n"));
 	assert_null(strstr(request, "Expect"));
 
-	open_watches(caller, "a", NULL);
-	WAIT_UNTIL(caller, caller->nends == 1);
+	/* an old libcurl may try the connection first that the server has closed */
+	for (int i = 1; i <= 3 && strstr(request, "/watch") == NULL; i++)
+	{
+		open_watches(caller, "a", NULL);
+		WAIT_UNTIL(caller, caller->nends == i);
+	}
 	assert_int_equal(strncmp(request, "POST /some/prefix/v3/watch HTTP/1.1\r\n", 37), 0);
 	assert_non_null(strstr(request, "\r\nGrpc-Metadata-hasleader: true\r\n"));
 	assert_null(strstr(request, "Grpc-Timeout"));
@@ -1846,13 +1850,15 @@ test_bad_urls(void **state)
 static void
 test_hung_resolver(void **state)
 {
-	Caller	   *caller = start_caller("http://hung.invalid:2379", etcd_url);
+	Caller	   *caller;
 	int64_t		start = now_ms();
 	const Record *answer;
 
 	(void) state;
+	/* the client looks names up at once */
 	sem_init(&resolver_may_go, 0, 0);
 	resolver_called = false;
+	caller = start_caller("http://hung.invalid:2379", etcd_url);
 	open_watches(caller, "unit/a", NULL);
 	answer = ask_grant(caller, 1);
 	assert_true(resolver_called);

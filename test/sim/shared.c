@@ -1,0 +1,349 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared.c
+ *	  The shared memory of an instance, and a client that reads its events.
+ *
+ * The files of src/shared that keep events, their numbers and the memory over a
+ * crash are those of the product.  Each instance has memory of its own for them.
+ * The client of an instance reads what comes after the last number that it saw,
+ * over restarts of all kinds.  By the numbers alone it must know whether it has
+ * missed an event: that of the next event is higher by one if, and only if, it
+ * has not.
+ *
+ * Its choices come from numbers of their own: a seed is the same run with and
+ * without it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/condition_variable.h"
+#include "utils/timestamp.h"
+
+#include "instance.h"
+#include "plan.h"
+#include "reached.h"
+#include "shared.h"
+#include "shared/crash_memory.h"
+#include "shared/events.h"
+
+#define MAX_SHARED	8
+
+/* 2026-01-01, in microseconds since 2000. */
+#define WALL_CLOCK_US	INT64CONST(820454400000000)
+
+/* A real server needs that time to start.  Here it takes none. */
+#define START_US		1000
+
+static const SharedPart *const parts[] = {
+	&event_number_part, &events_part, &elections_ring_part, &changes_ring_part, &crash_memory_part
+};
+
+/* What has happened in the order in which it has. */
+typedef struct Truth
+{
+	bool		is_skip;		/* nothing: a number may be skipped here */
+	bool		is_gone;		/* a restart has dropped it, or nobody announced it */
+	SharedEvent event;
+} Truth;
+
+typedef struct Shared
+{
+	void	   *memory[lengthof(parts)];
+	Truth	   *truth;
+	int			ntruth;
+	int			room;
+	/* the client: the last number that it saw, and the next truth */
+	int64		after;
+	int			next;
+	/* of before a clean shutdown */
+	SharedEvent saved[SHARED_EVENTS];
+	int			nsaved;
+	int64		continue_after;
+	/* of the elector */
+	bool		remembers;
+	ElectionMemory remembered;
+} Shared;
+
+static Shared *all[MAX_SHARED];
+static uint64 choices;
+static int64 wall_clock_us;
+
+/* ---- what the files need of a server; nobody sleeps here --------------------- */
+
+TimestampTz
+GetCurrentTimestamp(void)
+{
+	return wall_clock_us + now_ns / 1000;
+}
+
+void
+ConditionVariableInit(ConditionVariable *cv)
+{
+	(void) cv;
+}
+
+/* ---- memory ---------------------------------------------------------------- */
+
+/* 0 to n - 1 */
+static int
+choose(int n)
+{
+	choices = choices * UINT64CONST(6364136223846793005) + UINT64CONST(1442695040888963407);
+	return (int) ((choices >> 33) % (uint64) n);
+}
+
+/* From here on the files use the memory of that instance. */
+static Shared *
+use(const Instance *in)
+{
+	Shared	   *shared = all[in->number];
+
+	for (int i = 0; i < (int) lengthof(parts); i++)
+		*parts[i]->memory = shared->memory[i];
+	return shared;
+}
+
+static void
+make_part(Shared *shared, int i)
+{
+	if (shared->memory[i] == NULL)
+		shared->memory[i] = calloc(1, parts[i]->size);
+	if (shared->memory[i] == NULL)
+		abort();
+	*parts[i]->memory = shared->memory[i];
+	/* the rings may hold anything, as they say themselves, and are large */
+	if (parts[i]->size <= 256 * 1024)
+		memset(shared->memory[i], 0, parts[i]->size);
+	if (parts[i]->init)
+		parts[i]->init();
+}
+
+void
+shared_reset(void)
+{
+	wall_clock_us = WALL_CLOCK_US;
+	choices = (plan.seed + 1) * UINT64CONST(0x9E3779B97F4A7C15);
+	for (int i = 0; i < MAX_SHARED; i++)
+	{
+		if (all[i] == NULL)
+			continue;
+		all[i]->ntruth = all[i]->next = all[i]->nsaved = 0;
+		all[i]->after = all[i]->continue_after = 0;
+	}
+}
+
+/* ---- the client ------------------------------------------------------------ */
+
+static Truth *
+add_truth(Shared *shared)
+{
+	Truth	   *truth;
+
+	if (shared->ntruth == shared->room)
+	{
+		shared->room = shared->room == 0 ? 64 : 2 * shared->room;
+		shared->truth = realloc(shared->truth, (size_t) shared->room * sizeof(Truth));
+		if (shared->truth == NULL)
+			abort();
+	}
+	truth = &shared->truth[shared->ntruth++];
+	memset(truth, 0, offsetof(Truth, event));
+	truth->event.seq = 0;
+	truth->event.kind = -1;
+	return truth;
+}
+
+static bool
+is_same(const SharedEvent *a, const SharedEvent *b)
+{
+	return a->seq == b->seq && a->at == b->at && a->kind == b->kind && a->has_leader == b->has_leader &&
+		a->leader_revision == b->leader_revision && strcmp(a->election, b->election) == 0 &&
+		strcmp(a->leader, b->leader) == 0 && strcmp(a->reason, b->reason) == 0 &&
+		strcmp(a->key, b->key) == 0 && a->revision == b->revision;
+}
+
+/* The client gets an event.  False: it must not be so. */
+static bool
+receive(const Instance *in, Shared *shared, const SharedEvent *event)
+{
+	bool		follows = event->seq == shared->after + 1;
+	int			first = shared->next;
+	int			nmissed = 0;
+
+	if (event->seq <= shared->after)
+		fail_run("%s: event %lld comes after event %lld", in->name, (long long) event->seq, (long long) shared->after);
+	while (shared->next < shared->ntruth &&
+		   (shared->truth[shared->next].is_skip || !is_same(&shared->truth[shared->next].event, event)))
+	{
+		Truth	   *missed = &shared->truth[shared->next++];
+
+		nmissed += !missed->is_skip;
+		if (!missed->is_skip && !missed->is_gone && !event->follows_loss)
+			fail_run("%s: event %lld is not read, though it is there", in->name, (long long) missed->event.seq);
+		else if (follows && !missed->is_skip)
+			fail_run("%s: a client misses event %lld, and cannot know", in->name, (long long) missed->event.seq);
+	}
+	if (shared->next == shared->ntruth)
+		fail_run("%s: event %lld was never announced so", in->name, (long long) event->seq);
+	else if (!follows && shared->after != 0 && shared->next == first)
+		fail_run("%s: no event is missed before %lld, but its number says so", in->name, (long long) event->seq);
+	if (shared->after != 0)
+		reached_event(follows, nmissed, event->seq <= events_start());
+	shared->next++;
+	shared->after = event->seq;
+	return !run_failed();
+}
+
+static void
+read_events(const Instance *in)
+{
+	Shared	   *shared = use(in);
+	SharedEvent event;
+
+	while (events_next(shared->after, &event) && receive(in, shared, &event))
+		;
+}
+
+/* ---- life ------------------------------------------------------------------ */
+
+/*
+ * A crash drops all events, and nobody announces what it ends.  A clean shutdown
+ * drops those of changes.
+ */
+static void
+drop(Shared *shared, bool crash)
+{
+	for (int i = 0; i < shared->ntruth; i++)
+		shared->truth[i].is_gone |= crash || shared->truth[i].event.kind == EVENT_CHANGE;
+	if (crash)
+		add_truth(shared)->is_gone = true;
+	else
+		add_truth(shared)->is_skip = true;
+}
+
+void
+shared_start(const Instance *in, SharedStart how)
+{
+	Shared	   *shared = all[in->number];
+
+	if (shared == NULL)
+		shared = all[in->number] = calloc(1, sizeof(Shared));
+	if (shared == NULL)
+		abort();
+	(void) use(in);
+	wall_clock_us += START_US;
+	for (int i = 0; i < (int) lengthof(parts); i++)
+	{
+		if (how != SHARED_AFTER_CRASH || !parts[i]->is_lasting)
+			make_part(shared, i);
+	}
+	if (how != SHARED_AFTER_CRASH)
+		shared->remembers = false;
+	if (how != SHARED_RESTORED)
+		drop(shared, true);
+	else
+	{
+		/* as event_file.c does */
+		for (int i = 0; i < shared->nsaved; i++)
+			events_restore(&shared->saved[i]);
+		events_continue_after(shared->continue_after);
+	}
+	if (choose(2) == 0)
+		read_events(in);
+}
+
+void
+shared_save(const Instance *in)
+{
+	Shared	   *shared = use(in);
+	SharedEvent event;
+
+	/* as event_file.c does */
+	shared->nsaved = 0;
+	shared->continue_after = events_last();
+	for (int64 after = 0; events_next_of(EVENTS_BUT_CHANGES, after, &event); after = event.seq)
+		shared->saved[shared->nsaved++] = event;
+	if (events_last_change() > 0)
+	{
+		shared->continue_after++;
+		drop(shared, false);
+	}
+}
+
+static void
+append(Shared *shared, SharedEvent *event)
+{
+	event->at = GetCurrentTimestamp();
+	events_append(event);
+	add_truth(shared)->event = *event;
+}
+
+void
+shared_announce(const Instance *in, const ElectionEvent *announced)
+{
+	Shared	   *shared = use(in);
+	const char *reason = election_reason_name(announced->reason);
+	SharedEvent event = {.kind = announced->kind, .has_leader = announced->leader != NULL};
+
+	if (announced->election)
+		strlcpy(event.election, announced->election, sizeof(event.election));
+	if (announced->leader)
+	{
+		strlcpy(event.leader, announced->leader, sizeof(event.leader));
+		event.leader_revision = announced->leader_revision;
+	}
+	if (announced->detail || reason)
+		strlcpy(event.reason, announced->detail ? announced->detail : reason, sizeof(event.reason));
+	append(shared, &event);
+
+	/* a key of another program changes */
+	if (choose(8) == 0)
+	{
+		SharedEvent change = {.kind = EVENT_CHANGE, .revision = 1 + choose(1000)};
+
+		snprintf(change.key, sizeof(change.key), "key %d", choose(100));
+		append(shared, &change);
+	}
+	if (choose(3) == 0)
+		read_events(in);
+}
+
+/* ---- the memory over a crash ------------------------------------------------ */
+
+void
+shared_remember(const Instance *in, const ElectionMemory *memory)
+{
+	Shared	   *shared = use(in);
+
+	crash_memory_remember(memory);
+	shared->remembers = memory != NULL;
+	if (memory)
+		memcpy(&shared->remembered, memory, election_memory_size(memory));
+}
+
+bool
+shared_recall(const Instance *in, ElectionMemory *memory)
+{
+	Shared	   *shared = use(in);
+	bool		recalled = crash_memory_recall(memory);
+
+	if (recalled != shared->remembers ||
+		(recalled && memcmp(memory, &shared->remembered, election_memory_size(&shared->remembered)) != 0))
+		fail_run("%s does not recall what it remembered last", in->name);
+	return recalled;
+}
+
+void
+shared_set_stay_out(const Instance *in, const char *election, bool stay_out)
+{
+	(void) use(in);
+	crash_memory_set_stay_out(election, stay_out);
+}
+
+bool
+shared_stays_out(const Instance *in, const char *election)
+{
+	(void) use(in);
+	return crash_memory_stays_out(election);
+}
