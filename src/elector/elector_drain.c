@@ -19,8 +19,10 @@
 
 /* How often to look for a smart shutdown. */
 #define SHUTDOWN_INTERVAL_NS	NSEC_PER_SEC
+#define SHUTDOWN_SEEN_NS		(100 * NSEC_PER_MSEC)
 
 static int64 next_look_ns;
+static bool shutdown_seen;
 
 int64
 elector_serve_drains(void)
@@ -67,7 +69,17 @@ elector_watch_shutdown(void)
 	if (now_ns < next_look_ns)
 		return next_look_ns;
 	next_look_ns = now_ns + SHUTDOWN_INTERVAL_NS;
-	if (is_in_smart_shutdown())
-		leave_elections();		/* again and again: somebody may cancel it */
+	if (!is_in_smart_shutdown())
+		return next_look_ns;
+
+	/*
+	 * A fast shutdown looks the same until its SIGTERM arrives, so the first look
+	 * is not enough.  Later ones leave again and again: somebody may cancel it.
+	 */
+	if (shutdown_seen)
+		leave_elections();
+	else
+		next_look_ns = now_ns + SHUTDOWN_SEEN_NS;
+	shutdown_seen = true;
 	return next_look_ns;
 }

@@ -1,4 +1,4 @@
-# The cost of the rule ORDERED for etcd.
+# The cost of the rule ORDERED, and of the dialect, for etcd.
 #
 #   make bench PARTS=ordered   ROUNDS=3 (of IDLE=40 seconds)
 use strict;
@@ -19,8 +19,8 @@ my $bench  = Bench->new(name => 'ordered', title => 'What ORDERED costs', text =
 The rule ORDERED of [protocol.md](../protocol.md#the-rules-that-other-clients-lack): the read of a renewal goes through raft's log. $number candidates,
 ours without PostgreSQL around them, TTL $ttl s; one leads and the others wait, for $idle s a round. They begin one after the other, so that
 their renewals are apart: renewals that come together would share a sync. "by reads alone" is the same program with
-`test/sim/breaks/unordered.patch`, which takes this rule away and no other. Each kind has an etcd of one member to itself, which syncs its log;
-a third etcd has no candidates. All three are measured in the same seconds. CPU, syncs of the log, entries of the log and requests (messages
+`test/sim/breaks/unordered.patch`, which takes this rule away and no other. "in JSON" is the same program as the first one, by way of etcd's gateway.
+Each kind has an etcd of one member to itself, which syncs its log; another etcd has no candidates. All are measured in the same seconds. CPU, syncs of the log, entries of the log and requests (messages
 of gRPC, the gateway's, too) are those that etcd counts itself. Disk writes are those that the kernel counts for the process of etcd. Where
 "by reads alone" writes nothing, there is no ratio.
 END
@@ -44,15 +44,15 @@ sub used
 }
 
 my @kinds;
-for ([ 'ORDERED', 'candidates' ], [ 'by reads alone', 'candidates_by_reads' ], [ 'no candidates' ])
+for ([ 'ORDERED', 'candidates' ], [ 'by reads alone', 'candidates_by_reads' ], [ 'in JSON', 'candidates', 'json' ], [ 'no candidates' ])
 {
-	my ($name, $program) = @$_;
+	my ($name, $program, @protocol) = @$_;
 	my $etcd = EtcdLeader::Etcd->new(fsync => 1);
 	my $many;
 	if ($program)
 	{
 		$many = $bench->try($name, sub {
-			my @started = map { pause($ttl / 3 / $number); Bench::Peers::ours($etcd, 'idle', "c$_", $ttl, 1, $program) } 1 .. $number;
+			my @started = map { pause($ttl / 3 / $number); Bench::Peers::ours($etcd, 'idle', "c$_", $ttl, 1, $program, @protocol) } 1 .. $number;
 			poll(60, sub { Bench::Peers::queued($etcd, 'idle') == $number }) or die "not all are in the queue\n";
 			return \@started;
 		}) or next;

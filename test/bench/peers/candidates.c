@@ -3,7 +3,7 @@
  * the protocol and the client of etcd of the extension.  Each candidate has
  * a client and a lease of its own.
  *
- *	 candidates ENDPOINT ELECTION NAME TTL NUMBER
+ *	 candidates ENDPOINT ELECTION NAME TTL NUMBER [json]
  *
  * Writes a line for each election.  On SIGUSR1 the leader resigns and enters
  * again.
@@ -95,6 +95,11 @@ port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 }
 
+static void
+port_drop(void *ctx, uint64_t id, const char *election, const char *why)
+{
+}
+
 static uint64_t
 port_random(void *ctx)
 {
@@ -132,7 +137,7 @@ endpoints_changed(void *ctx)
 }
 
 static void
-start(Candidate *candidate, const char *endpoint, const char *election, const char *name, int number, int ttl_s)
+start(Candidate *candidate, const char *endpoint, const char *election, const char *name, int number, int ttl_s, EtcdProtocol protocol)
 {
 	EtcdClientCallbacks callbacks = {
 		.watched = watched,
@@ -143,11 +148,12 @@ start(Candidate *candidate, const char *endpoint, const char *election, const ch
 	};
 	ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce, port_reply,
-		port_remember, port_find_duplicate_name, port_random, candidate
+		port_remember, port_find_duplicate_name, port_drop, port_random, candidate
 	};
 	EtcdClientSettings settings = {
 		.endpoints = &endpoint,
 		.nendpoints = 1,
+		.protocol = protocol,
 		.request_timeout_ms = 5000,
 		.connect_timeout_ms = 5000
 	};
@@ -189,7 +195,8 @@ main(int argc, char **argv)
 		/* they start one after the other, because a thousand at once would be another test */
 		if (started < n)
 		{
-			start(&candidates[started], argv[1], argv[2], argv[3], started, atoi(argv[4]));
+			start(&candidates[started], argv[1], argv[2], argv[3], started, atoi(argv[4]),
+				  argc > 6 && strcmp(argv[6], "json") == 0 ? ETCD_PROTOCOL_JSON : ETCD_PROTOCOL_AUTO);
 			started++;
 			timeout_ms = 1;
 		}

@@ -27,13 +27,13 @@ sub etcdctl
 }
 
 # Many candidates of ours in one process, without PostgreSQL, by that program of
-# test/bench/build.
+# test/bench/build.  A protocol: "json".
 sub ours
 {
-	my ($etcd, $election, $name, $ttl, $number, $program) = @_;
+	my ($etcd, $election, $name, $ttl, $number, $program, @protocol) = @_;
 	$program = "$build/" . ($program // 'candidates');
 	-x $program or die "the program of our candidates is not there\n";
-	return Bench::Peer->start({}, qr/^elected/, $program, $etcd->endpoints, $election, $name, $ttl, $number);
+	return Bench::Peer->start({}, qr/^elected/, $program, $etcd->endpoints, $election, $name, $ttl, $number, @protocol);
 }
 
 # npm's etcd-leader, with that many candidates in one process; etcd needs --enable-v2=true.
