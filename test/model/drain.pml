@@ -136,7 +136,7 @@ active proctype elector()
 #ifndef ONLY_DRAIN
 		assert(open_stored);							/* "on" */
 #endif
-#ifndef M_OPEN
+#if !defined(M_OPEN) && !defined(M_OPEN_LATE)
 		store_open(0);
 #endif
 #ifndef M_NO_BARRIER_ELECTOR
@@ -147,7 +147,13 @@ active proctype elector()
 		:: saw = mark[0];
 			saw = saw || mark[1];
 			if
-			:: !saw -> withdraw(0); break
+			:: !saw ->
+#ifdef M_OPEN_LATE
+				store_open(0);
+				memory_barrier(OPEN_WITHDRAWN, open_late);
+#endif
+				withdraw(0);
+				break
 			:: saw
 			fi
 		:: atomic { drains = 0 };						/* it was cancelled */

@@ -590,8 +590,8 @@ proctype watched()
 	do
 	:: HERE(WANTED_LATE, watch_wanted = 1);
 		if
-		:: !watching -> watching = 1
-		:: watching
+		:: !watching -> watching = 1; printf("the timer is set\n")
+		:: watching -> printf("the timer runs\n")
 		fi;
 		LATER(WANTED_LATE, watch_wanted = 1);
 		assert(watching);
@@ -603,7 +603,7 @@ proctype watched()
 proctype tick()
 {
 	do
-	:: atomic { watching && !watch_wanted -> watching = 0 }
+	:: atomic { watching && !watch_wanted -> watching = 0; printf("a tick stops the timer\n") }
 	od
 }
 

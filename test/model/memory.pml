@@ -90,7 +90,7 @@ typedef Core
 byte memory[LOCATIONS];
 Core core[CORES];
 
-hidden byte spot;
+byte spot;							/* 0 between the steps */
 
 #define BIT(at)	(1 << (at))
 
