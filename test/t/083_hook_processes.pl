@@ -121,7 +121,8 @@ reload_hooks($pg1, @hooks);
 $pg1->wait_until_leader;
 $pg1->value('CREATE DATABASE app');
 reload_hooks($pg1, @hooks, 'elected postgres app boss 1min "SELECT pg_sleep(600)"');
-sleeper();
+# the one in app: that of the line before may sleep, too
+poll(20, sub { $pg1->value(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'app' AND wait_event = 'PgSleep'}) }) or die 'no hook sleeps in app';
 $pg1->value('CREATE ROLE stranger LOGIN');
 fails($pg1->connect_db('postgres', user => 'stranger'), 'DROP DATABASE app', '42501', qr/must be owner/, 'a stranger may not drop the database');
 is(hook($pg1, 4)->{status} . hook($pg1, 4)->{runs}, 'running1', 'and does not end a hook there');
