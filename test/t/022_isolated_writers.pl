@@ -198,6 +198,8 @@ for my $case (@cases)
 	# so that the lease outlasts the restart
 	$_->configure(ttl => 20) for @nodes;
 	poll(10, sub { my ($key) = $etcd->candidates('postgres'); $key && ($etcd->lease($key->{lease}))[0] == 20 }) or die 'the TTL is not longer';
+	# While a message that changes leases is not answered, the elector remembers nothing.
+	pause(1);
 	my $token    = $leader->token;
 	my $killed   = Time::HiRes::time();
 	kill 'KILL', $leader->elector_pid;
