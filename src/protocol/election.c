@@ -288,7 +288,7 @@ dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 			break;
 		case OP_ENTER:
 			if (facts->lease_not_found)
-				lease_not_found(core, facts->op->lease);
+				lease_not_found(core, facts->op);
 			own_key_receive(core, now_ns, facts);
 			break;
 		case OP_DELETE:

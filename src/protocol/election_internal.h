@@ -348,8 +348,8 @@ extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply resul
 /* Does the result of this renewal still count? */
 extern bool lease_is_current(const ElectionCore *core, const Renewal *renewal);
 
-/* An answer says that this lease does not exist. */
-extern void lease_not_found(ElectionCore *core, int64_t lease);
+/* The answer to this request says that its lease does not exist. */
+extern void lease_not_found(ElectionCore *core, const Op *op);
 
 /* The answer to a keepalive, grant, revocation or move.  There may be none, or a refusal. */
 extern void lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);

@@ -106,10 +106,14 @@ void_renewals(ElectionCore *core)
 /*
  * etcd says that the lease, in use or fresh, does not exist: every key on it is
  * gone, or is going.  It is never believed again, even if a key is still seen.
+ * This counts as a failure: a member that applies its log late does not know any
+ * lease that was just granted (#13675), and would be asked for one after another.
  */
 void
-lease_not_found(ElectionCore *core, int64_t lease)
+lease_not_found(ElectionCore *core, const Op *op)
 {
+	int64_t		lease = op->lease;
+
 	if (lease == core->lease.id)
 	{
 		memset(&core->lease, 0, sizeof(core->lease));
@@ -120,6 +124,7 @@ lease_not_found(ElectionCore *core, int64_t lease)
 	else
 		return;
 	queue_lease_lost(core, lease);
+	postpone(core, op);
 }
 
 static void
@@ -260,7 +265,6 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	core->lease = core->fresh;
 	memset(&core->fresh, 0, sizeof(core->fresh));
 	core->lease.moving = false;
-	core->lease_failures = 0;
 	core->lease_retry_ns = 0;
 	void_renewals(core);
 	/*
@@ -284,8 +288,9 @@ receive_move(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	if (facts->kind != FACTS_ANSWER)
 	{
 		if (facts->lease_not_found)
-			lease_not_found(core, op->lease);
-		postpone(core, op);
+			lease_not_found(core, op);
+		else
+			postpone(core, op);
 		return;
 	}
 	own_key_receive_move(core, facts);
@@ -531,7 +536,7 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		 * give the lease up in any case.  If it lives, it must not keep our old
 		 * key first in the queue, so it is revoked.
 		 */
-		lease_not_found(core, facts->op->lease);
+		lease_not_found(core, facts->op);
 		lease_revoke(core, now_ns, facts->op->lease);
 		return;
 	}
@@ -572,6 +577,7 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 		return;
 	}
 	core->renewal_failures = 0;
+	core->lease_failures = 0;
 	if (until_ns > core->lease.until_ns)
 		core->lease.until_ns = until_ns;
 	publish_deadline(core);

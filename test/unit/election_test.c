@@ -44,6 +44,7 @@ static struct
 	Lease		leases[MAX_LEASES];
 	int			nleases;
 	bool		is_full;		/* refuses grants */
+	bool		is_late;		/* does not know any lease that a keepalive names */
 	bool		is_busy;		/* refuses all txns */
 	int64_t		most_ttl_s;		/* the greatest TTL that it grants; 0: any */
 }			lessor;
@@ -375,7 +376,7 @@ execute(Message *m)
 			break;
 		case ETCD_KEEPALIVE:
 			answer->lease = request->lease;
-			if (lease)
+			if (lease && !lessor.is_late)
 			{
 				lease->expires_ns = now + lease->ttl_ns;
 				answer->ttl_s = lease->ttl_ns / SECOND;
@@ -2039,7 +2040,7 @@ test_waiter_lost_lease(void **state)
 	end_lease(find_lease(b->views[0].lease));
 	b->watch_silent = false;
 	assert_true(election_resign(a->core, now, 0, false, 0, 1));
-	answer_all();
+	run_for(100 * MS);
 	assert_true(leads(b));
 	assert_true(b->views[0].token > old);
 	assert_int_equal(etcd.nkeys, 1);
@@ -2073,11 +2074,31 @@ test_unapplied_grant(void **state)
 	deliver(a, keepalive);
 	assert_false(leads(a));
 	assert_true(find_note(from, "a sends revoke") > find_note(from, "a withdraws"));
-	answer_all();
+	run_for(100 * MS);
 	assert_null(find_lease(lease));
 	assert_true(leads(b));
 	assert_int_equal(a->views[0].state, ELECTION_WAITING);
 	assert_int_equal(etcd.nkeys, 2);
+}
+
+/* Such a member is not asked for one lease after another: the back-off grows. */
+static void
+test_late_lessor(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			ngrants = 0;
+
+	(void) state;
+	lessor.most_ttl_s = 1;		/* a keepalive each third of it */
+	answer_all();
+	lessor.is_late = true;
+	run_for(8 * SECOND);
+	for (int i = find_note(0, "a sends grant"); i >= 0; i = find_note(i + 1, "a sends grant"))
+		ngrants++;
+	assert_in_range(ngrants, 3, 12);
+	lessor.is_late = false;
+	run_for(5 * SECOND);
+	assert_true(leads(a));
 }
 
 /* With one endpoint, which may have several members, one failure is no loss of contact. */
@@ -3251,6 +3272,7 @@ main(void)
 		TEST(test_late_entry),
 		TEST(test_waiter_lost_lease),
 		TEST(test_unapplied_grant),
+		TEST(test_late_lessor),
 		TEST(test_single_failure),
 		TEST(test_probe_beside_read),
 		TEST(test_probe_hangs),
