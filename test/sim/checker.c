@@ -22,6 +22,7 @@
 #include "checker.h"
 #include "cluster.h"
 #include "plan.h"
+#include "reached.h"
 #include "work.h"
 
 /* Without faults, every instance knows of a change after that time. */
@@ -53,6 +54,7 @@ typedef struct Excuse
 	int64_t		revision;
 	int64_t		since_ns;
 	bool		told;
+	int64_t		overlap_ns;		/* another leads, too, since then; 0: none does */
 } Excuse;
 
 /* What an instance has announced of an election. */
@@ -172,12 +174,12 @@ bytes_of(const char *s)
  * deadline.  A renewal that was sent before may still move the deadline, by less
  * than a TTL.
  */
-static bool
-is_excused(const Instance *in, const ElectionView *view)
+static Excuse *
+find_excuse(const Instance *in, const ElectionView *view)
 {
 	int			key = store_intern(bytes_of(view->key));
 
-	for (const Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
+	for (Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
 	{
 		if (excuse->key == key && excuse->create_revision == view->token && !excuse->told)
 		{
@@ -185,10 +187,16 @@ is_excused(const Instance *in, const ElectionView *view)
 				(int64_t) ((__int128) excuse->since_ns * in->clock_ppb / SECOND);
 
 			if (instance_clock(in) < then_ns + plan_longest_ttl_s() * SECOND)
-				return true;
+				return excuse;
 		}
 	}
-	return false;
+	return NULL;
+}
+
+static bool
+is_excused(const Instance *in, const ElectionView *view)
+{
+	return find_excuse(in, view) != NULL;
 }
 
 static void
@@ -223,6 +231,7 @@ static void
 check_exclusion(const Instance *in, int slot)
 {
 	const ElectionView *view = &in->views[slot];
+	Excuse	   *excuse;
 
 	for (int i = 0; i < ninstances; i++)
 	{
@@ -235,11 +244,30 @@ check_exclusion(const Instance *in, int slot)
 			if (!instance_leads(other, j) || strcmp(its->name, view->name) != 0)
 				continue;
 			/* the older leader may be excused; after a restore, either of the two */
-			if (restored_ns != NEVER ? is_excused(other, its) || is_excused(in, view) :
-				is_excused(its->token < view->token ? other : in, its->token < view->token ? its : view))
-				continue;
-			fail_run("%s and %s both lead %s", in->name, other->name, view->name);
+			excuse = restored_ns != NEVER || its->token < view->token ? find_excuse(other, its) : NULL;
+			if (excuse == NULL && (restored_ns != NEVER || its->token >= view->token))
+				excuse = find_excuse(in, view);
+			if (excuse == NULL)
+				fail_run("%s and %s both lead %s", in->name, other->name, view->name);
+			if (excuse->overlap_ns == 0)
+				excuse->overlap_ns = now_ns;
 		}
+	}
+}
+
+/* Leadership under that token has ended: how long did another lead, too? */
+static void
+end_overlap(const Instance *in, const ElectionView *old)
+{
+	int			key = store_intern(bytes_of(old->key));
+	int64_t		end_ns = instance_true_time(in, old->deadline_ns);
+
+	for (Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
+	{
+		if (excuse->key != key || excuse->create_revision != old->token || excuse->overlap_ns == 0)
+			continue;
+		reached_overlap(restored_ns != NEVER, (end_ns < now_ns ? end_ns : now_ns) - excuse->overlap_ns);
+		excuse->overlap_ns = 0;
 	}
 }
 
@@ -361,6 +389,8 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 		if (old->token != view->token)
 			check_token(in, slot);
 	}
+	if (old->token != 0 && old->token != view->token)
+		end_overlap(in, old);
 	if (view->has_leader)
 	{
 		if (view->leader_until_ns != old->leader_until_ns)

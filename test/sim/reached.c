@@ -228,15 +228,24 @@ static const char *const descriptions[NSTATES] = {
 };
 
 static bool reached[NSTATES];	/* by this seed */
-static uint64_t *nseeds = NULL; /* NSTATES of them, shared; NULL: not wanted */
+
+static struct
+{
+	uint64_t	nseeds[NSTATES];
+	struct
+	{
+		uint64_t	n;
+		int64_t		longest_ns;
+	}			overlaps[2];		/* by was_restored */
+}		   *counts = NULL;		/* shared; NULL: not wanted */
 
 #define LOOK(description, condition)	reached[state++] |= (condition);
 
 void
 reached_begin(void)
 {
-	nseeds = mmap(NULL, NSTATES * sizeof(*nseeds), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (nseeds == MAP_FAILED)
+	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (counts == MAP_FAILED)
 	{
 		perror("mmap");
 		exit(2);
@@ -252,8 +261,8 @@ reached_reset(void)
 void
 reached_count(void)
 {
-	for (int i = 0; nseeds != NULL && i < NSTATES; i++)
-		__atomic_fetch_add(&nseeds[i], reached[i], __ATOMIC_RELAXED);
+	for (int i = 0; counts != NULL && i < NSTATES; i++)
+		__atomic_fetch_add(&counts->nseeds[i], reached[i], __ATOMIC_RELAXED);
 }
 
 void
@@ -261,7 +270,7 @@ reached_look(const ElectionCore *core)
 {
 	int			state = OF_INSTANCE;
 
-	if (nseeds == NULL)
+	if (counts == NULL)
 		return;
 	STATES_OF_INSTANCE(LOOK)
 	for_each_election(core, e)
@@ -295,6 +304,22 @@ reached_event(bool follows, int nmissed, bool is_older)
 	READS(LOOK)
 }
 
+void
+reached_overlap(bool was_restored, int64_t ns)
+{
+	int64_t    *longest_ns;
+	int64_t		known_ns;
+
+	if (counts == NULL)
+		return;
+	__atomic_fetch_add(&counts->overlaps[was_restored].n, 1, __ATOMIC_RELAXED);
+	longest_ns = &counts->overlaps[was_restored].longest_ns;
+	known_ns = __atomic_load_n(longest_ns, __ATOMIC_RELAXED);
+	while (known_ns < ns &&
+		   !__atomic_compare_exchange_n(longest_ns, &known_ns, ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
 int
 reached_report(void)
 {
@@ -316,11 +341,15 @@ reached_report(void)
 	{
 		for (int i = groups[g].begin; i < groups[g].end; i++)
 		{
-			printf("%6" PRIu64 "  %s  %s%s\n", nseeds[i], groups[g].what, descriptions[i],
-				   nseeds[i] == 0 ? "  NOT REACHED" : "");
-			nmissed += nseeds[i] == 0;
+			printf("%6" PRIu64 "  %s  %s%s\n", counts->nseeds[i], groups[g].what, descriptions[i],
+				   counts->nseeds[i] == 0 ? "  NOT REACHED" : "");
+			nmissed += counts->nseeds[i] == 0;
 		}
 	}
 	printf("%d states, %d not reached\n", NSTATES, nmissed);
+	for (int i = 0; i < 2; i++)
+		printf("two led at once %s: %" PRIu64 " times, for %.3f s at the longest\n",
+			   i == 0 ? "after an operator took a key" : "after etcd was put back",
+			   counts->overlaps[i].n, counts->overlaps[i].longest_ns / 1e9);
 	return nmissed;
 }

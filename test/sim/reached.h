@@ -26,7 +26,16 @@ extern void reached_announced(const ElectionEvent *event);
 extern void reached_replied(TicketKind kind, ElectionReply reply);
 extern void reached_event(bool follows, int nmissed, bool is_older);
 
-/* Prints how many seeds have reached each state; returns how many were not reached. */
+/*
+ * Two instances led an election at once for that time, which the checker excuses:
+ * an operator took the older leader's key, or etcd was put back to an earlier state.
+ */
+extern void reached_overlap(bool was_restored, int64_t ns);
+
+/*
+ * Prints how many seeds have reached each state, and the overlaps that were excused;
+ * returns how many states were not reached.
+ */
 extern int	reached_report(void);
 
 #endif							/* REACHED_H */

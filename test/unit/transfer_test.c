@@ -339,6 +339,33 @@ answer(Sent *s)
 	election_receive(core, now, id, &a);
 }
 
+/* A request that was executed, and whose answer arrives later. */
+typedef struct Executed
+{
+	uint64_t	id;
+	EtcdAnswer	answer;
+	EtcdResult	results[8];
+	EtcdKeyValue kvs[8][8];
+} Executed;
+
+static void
+execute_only(Sent *s, Executed *e)
+{
+	e->id = s->id;
+	execute(&s->request, &e->answer);
+	s->id = 0;
+	assert_true(e->answer.nresults <= 8);
+	for (int i = 0; i < e->answer.nresults; i++)
+	{
+		e->results[i] = e->answer.results[i];
+		assert_true(e->results[i].nkvs <= 8);
+		for (int j = 0; j < (int) e->results[i].nkvs; j++)
+			e->kvs[i][j] = e->results[i].kvs[j];
+		e->results[i].kvs = e->kvs[i];
+	}
+	e->answer.results = e->results;
+}
+
 /* Lets a request time out.  It may have been executed. */
 static void
 give_up(Sent *s, bool executed)
@@ -1303,6 +1330,40 @@ test_preferred_not_answered(void **state)
 }
 
 /*
+ * An operator deletes the own key while a transfer is under way, and that fails.  The
+ * watch has told of the deletion, so a read that was executed before it does not make the
+ * instance lead.
+ */
+static void
+test_key_deleted_during_transfer(void **state)
+{
+	Executed	transferred;
+	Executed	seen;
+	char		key[ELECTION_KEY_SIZE];
+
+	(void) state;
+	begin_leading();
+	strcpy(key, view.key);
+	assert_non_null(run_until("keepalive", now + TTL_S * SECOND));
+	transfer("n2");
+	answer(next_sent("survey"));
+	assert_false(leads());
+	delete("e/b2.pg");
+	answer(next_sent("keepalive"));
+	execute_only(next_sent("transfer"), &transferred);
+	execute_only(next_sent("read"), &seen);
+	delete(key);
+	tell();
+	election_receive(core, now, transferred.id, &transferred.answer);
+	assert_reply(ELECTION_FAILED);
+	election_receive(core, now, seen.id, &seen.answer);
+	assert_false(leads());
+	answer_all();
+	assert_int_equal(view.state, ELECTION_WAITING);
+	assert_string_equal(events, "unelected(transferred)");
+}
+
+/*
  * A command after the deadline, before a tick: the leadership is withdrawn first,
  * and nothing is drained, or led on.
  */
@@ -1412,6 +1473,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_none, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_not_answered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_resigned, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_key_deleted_during_transfer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_command_after_deadline, set_up, tear_down),
 	};
 
