@@ -159,6 +159,9 @@ set_disconnected(ElectionCore *core, const char *why)
  * used has failed since etcd answered last, and a request that was sent after the first
  * failure has failed, too.  So a single failure is not enough if there is only
  * one endpoint, which may be the address of several members.
+ *
+ * Without contact, the next endpoint is tried at once.  But the client may stay at the
+ * same one.  So an endpoint that fails again is as good as all of them.
  */
 static void
 fail_endpoint(ElectionCore *core, int64_t now_ns, const Facts *facts, const char *why)
@@ -166,17 +169,23 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Facts *facts, const char
 	int64_t		sent_ns = facts->op->sent_ns;
 	int			endpoint = facts->endpoint;
 	uint32_t	all = core->config.nendpoints >= 32 ? ALL_SLOTS : SLOT_BIT(core->config.nendpoints) - 1;
+	bool		fails_again = false;
 	bool		is_retry;
+	bool		all_failed;
 
 	/* A request that was not even sent says nothing about an endpoint. */
 	if (endpoint >= 0 && endpoint < core->config.nendpoints)
+	{
+		fails_again = (core->failed_endpoints & SLOT_BIT(endpoint)) != 0;
 		core->failed_endpoints |= SLOT_BIT(endpoint);
+	}
 	else
 		core->contact_retry_ns = sent_ns + BACKOFF_MIN_MS * NSEC_PER_MSEC;
 	is_retry = core->first_failure_ns != 0 && sent_ns >= core->first_failure_ns;
 	if (core->first_failure_ns == 0)
 		core->first_failure_ns = now_ns;
-	if (((core->failed_endpoints | core->ignored_endpoints) & all) != all || (core->connected && !is_retry))
+	all_failed = ((core->failed_endpoints | core->ignored_endpoints) & all) == all;
+	if (core->connected ? !all_failed || !is_retry : !all_failed && !(fails_again && is_retry))
 		return;
 	core->contact_retry_ns = sent_ns + core_urgent_backoff_ns(core, ++core->contact_failures);
 	set_disconnected(core, why);

@@ -2994,6 +2994,35 @@ test_ignored_endpoints(void **state)
 }
 
 /*
+ * The client may stay at an endpoint, because a request that fails at another one is
+ * answered by this one.  Without contact, that endpoint is not asked again and again.
+ */
+static void
+test_same_endpoint_fails(void **state)
+{
+	Instance   *a;
+	int			nsent = 0;
+
+	(void) state;
+	a = start_instance("a", true);
+	a->config.nendpoints = 2;
+	election_configure(a->core, now, &a->config);
+	for (int64_t end = now + 10 * SECOND; now < end; now += MS)
+	{
+		if (election_wakeup_ns(a->core) <= now)
+			election_tick(a->core, now);
+		for (int i = 0; i < MAX_MESSAGES; i++)
+		{
+			if (!a->messages[i].used || a->messages[i].given_up)
+				continue;
+			nsent++;
+			give_up(a, &a->messages[i], true);
+		}
+	}
+	assert_in_range(nsent, 10, 30);
+}
+
+/*
  * A read that was sent before the revocation shows the key of an entry that has
  * timed out.  The instance still knows the name of that key.
  */
@@ -3223,6 +3252,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_alone),
 		TEST(test_ignored_endpoints),
+		TEST(test_same_endpoint_fails),
 		TEST(test_idle_requests),
 		TEST(test_handover),
 		TEST(test_campaign_while_joining),
