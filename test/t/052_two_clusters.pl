@@ -70,6 +70,17 @@ for my $node (@nodes)
 }
 is(scalar $etcd_a->candidates('postgres') + scalar $etcd_b->candidates('postgres'), 0, 'and no key was written');
 
+# The same if the other half is no etcd.  Each request fails at the same endpoint then, and
+# the next one waits for a back-off.
+start_with($a[0], 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port());
+pause(3);
+for my $node (@nodes)
+{
+	like($node->status->{last_error}, qr/no more than 1 of the 2 endpoints are known to be|could not connect/, $node->name . ' says what is missing');
+	cmp_ok($node->value('SELECT requests FROM etcd_leader_stats'), '<', 30, 'and sends few requests');
+	ok(!$node->is_leader, 'and does not lead');
+}
+
 # A foreign spare, first in the list of one of them.
 start_with($a[0], $a[1], $b[0]);
 one_leads('two endpoints of three', 'a');

@@ -126,11 +126,12 @@ sub draw
 	return \%plan;
 }
 
-# One round with one fault.
+# One round with one fault.  One of two members of etcd is no minority of them, and one of two
+# endpoints, of which one is bad, is no majority.
 sub freeze
 {
 	my ($plan, %args) = @_;
-	my @possible = grep { my $kind = $_; !$args{only} || grep { $_ eq $kind } @{ $args{only} } } @frozen;
+	my @possible = grep { my $kind = $_; !$args{only} || grep { $_ eq $kind } @{ $args{only} } } @{ $args{etcd} } < 3 ? 'pg_stop' : @frozen;
 	my %fault = (kind => $possible[ $args{seed} % @possible ], at => 2, for => $args{seconds}, id => 1, round => 1, amount => rand(), whole => 1);
 	my $strikes = $kinds{ $fault{kind} }[0];
 	if ($strikes eq 'host') { $fault{target} = pick(@{ $args{etcd} }) }
