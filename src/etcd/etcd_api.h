@@ -381,6 +381,9 @@ extern const char *etcd_hint(const char *message);
 /* "requested lease not found", of a request that names a lease. */
 extern bool etcd_says_lease_not_found(const EtcdAnswer *answer);
 
+/* "permission denied", of a request that names a key without the rights of the user. */
+extern bool etcd_says_permission_denied(const EtcdAnswer *answer);
+
 /* "lease already exists", of a grant. */
 extern bool etcd_says_lease_exists(const EtcdAnswer *answer);
 

@@ -133,6 +133,12 @@ etcd_says_lease_not_found(const EtcdAnswer *answer)
 }
 
 bool
+etcd_says_permission_denied(const EtcdAnswer *answer)
+{
+	return is_refusal(answer, ETCD_CODE_PERMISSION_DENIED, "permission denied");
+}
+
+bool
 etcd_says_lease_exists(const EtcdAnswer *answer)
 {
 	return is_refusal(answer, ETCD_CODE_FAILED_PRECONDITION, "lease already exists");

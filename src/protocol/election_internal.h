@@ -520,6 +520,11 @@ extern void read_want_again(const Op *op, Election *e);
  * be any; all: also if no read of it is wanted.  Keys that are known are read by
  * their names (BY NAME).  renewal: the renewal that it confirms, or NULL.  False:
  * there is nothing to read, or no room.
+ *
+ * etcd denies a whole txn if the user has no rights to one of its keys.  So an
+ * election that was in such a txn has reads of its own, until one of them is
+ * answered; and the renewal leaves it out, unless it has an own key that the
+ * renewal must show (RIGHTS).
  */
 extern bool read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal);
 

@@ -218,6 +218,7 @@ typedef struct Facts
 	int			nqueue;
 	bool		lease_not_found;	/* REFUSAL */
 	bool		lease_exists;	/* REFUSAL: of a grant */
+	bool		permission_denied;	/* REFUSAL */
 	int64_t		ttl_s;			/* GRANT, KEEPALIVE, TIME_TO_LIVE, see EtcdAnswer */
 	int64_t		granted_ttl_s;	/* TIME_TO_LIVE */
 } Facts;
@@ -413,6 +414,9 @@ typedef struct Election
 	/* reads, and retries of this election's own requests */
 	bool		read_wanted;
 	uint64_t	read_id;		/* the newest that did not ask by name */
+	bool		is_read_alone;	/* a read that named it was denied (RIGHTS) */
+	int			denials;		/* of such reads, in a row */
+	int64_t		denied_retry_ns;
 	int			failures;		/* in a row */
 	int64_t		retry_ns;
 } Election;

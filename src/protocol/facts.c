@@ -128,6 +128,7 @@ facts_take(const Op *op, const EtcdAnswer *answer, Facts *facts)
 	facts->term = answer->header.raft_term;
 	facts->succeeded = answer->succeeded;
 	facts->lease_not_found = etcd_says_lease_not_found(answer);
+	facts->permission_denied = etcd_says_permission_denied(answer);
 	facts->lease_exists = etcd_says_lease_exists(answer);
 	facts->ttl_s = answer->ttl_s;
 	facts->granted_ttl_s = answer->granted_ttl_s;

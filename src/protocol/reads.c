@@ -133,13 +133,14 @@ may_lead(const Election *e)
 	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
-bool
-read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
+/* Sends a read of these elections; renewal: as for read_send(). */
+static bool
+send_read(ElectionCore *core, int64_t now_ns, uint32_t slots, const Renewal *renewal)
 {
 	EtcdOp		ops[OWN_NRANGES * ELECTION_MAX_ELECTIONS + 1];
 	bool		ordered = renewal != NULL;
 	int			n = 0;
-	Op		   *op = core_start_op(core, now_ns, OP_READ);
+	Op		   *op = slots != 0 ? core_start_op(core, now_ns, OP_READ) : NULL;
 
 	if (op == NULL)
 		return false;
@@ -149,7 +150,7 @@ read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 	{
 		bool		names_do = !e->read_wanted && has_names(e);
 
-		if (e->followed || !(all || e->read_wanted))
+		if ((slots & slot_bit(core, e)) == 0)
 			continue;
 		ordered |= may_lead(e);
 		read_take_up(op, e);
@@ -157,13 +158,28 @@ read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 			e->read_id = op->id;
 		n = add_ranges(op, e, slot_of(core, e), names_do, ops, n);
 	}
-	if (n == 0)
-	{
-		op->id = 0;
-		return false;
-	}
 	core_send_read(core, op, ops, n, ordered);
 	return true;
+}
+
+bool
+read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
+{
+	uint32_t	together = 0;
+	bool		is_sent = false;
+
+	for_each_election(core, e)
+	{
+		if (e->followed || !(all || e->read_wanted))
+			continue;
+		if (!e->is_read_alone || (renewal && is_queued(e)))
+			together |= slot_bit(core, e);
+		else if (core_is_due(core, now_ns, e->denied_retry_ns))
+			is_sent |= send_read(core, now_ns, slot_bit(core, e), NULL);
+	}
+	if (renewal)
+		return send_read(core, now_ns, together, renewal);
+	return send_read(core, now_ns, together, NULL) || is_sent;
 }
 
 void
@@ -386,13 +402,29 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	return own_stands;
 }
 
+/* Each election is read alone now.  One that was read alone waits (RIGHTS). */
+static void
+deny_read(ElectionCore *core, const Op *op, Election *e)
+{
+	if (op->slots == slot_bit(core, e))
+		e->denied_retry_ns = op->sent_ns + core_backoff_ns(core, ++e->denials);
+	e->is_read_alone = true;
+	e->read_wanted = true;
+}
+
 /* There is no answer to the read, or it was refused. */
 static void
-fail_read(ElectionCore *core, const Op *op)
+fail_read(ElectionCore *core, const Facts *facts)
 {
+	const Op   *op = facts->op;
+
 	for_each_election(core, e)
+	{
 		read_want_again(op, e);
-	if (op->renewal.number == 0 && ++core->read_failures >= core->config.nendpoints)
+		if (facts->permission_denied && (op->slots & slot_bit(core, e)) != 0)
+			deny_read(core, op, e);
+	}
+	if (op->renewal.number == 0 && !facts->permission_denied && ++core->read_failures >= core->config.nendpoints)
 		core->read_retry_ns = op->sent_ns +
 			core_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
 }
@@ -404,7 +436,7 @@ read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 	if (facts->kind != FACTS_ANSWER)
 	{
-		fail_read(core, facts->op);
+		fail_read(core, facts);
 		return 0;
 	}
 	core->read_failures = 0;
@@ -413,6 +445,9 @@ read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	{
 		if ((facts->op->slots & slot_bit(core, e)) == 0)
 			continue;
+		e->is_read_alone = false;
+		e->denials = 0;
+		e->denied_retry_ns = 0;
 		if (learn_facts(core, now_ns, e, facts))
 			standing |= slot_bit(core, e);
 		read_finish(core, facts->op, e);

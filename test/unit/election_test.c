@@ -46,6 +46,7 @@ static struct
 	bool		is_full;		/* refuses grants */
 	bool		is_late;		/* does not know any lease that a keepalive names */
 	bool		is_busy;		/* refuses all txns */
+	const char *denied;			/* the user has no rights to keys that begin so; NULL: to all */
 	int64_t		most_ttl_s;		/* the greatest TTL that it grants; 0: any */
 }			lessor;
 
@@ -335,6 +336,17 @@ refuse(EtcdAnswer *answer, int code, const char *message)
 	strcpy(answer->message, message);
 }
 
+static bool
+is_denied(const EtcdOp *ops, int n)
+{
+	for (int i = 0; i < n && lessor.denied; i++)
+	{
+		if (ops[i].key.len >= strlen(lessor.denied) && memcmp(ops[i].key.data, lessor.denied, strlen(lessor.denied)) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Executes a request, and keeps the answer in the message. */
 static void
 execute(Message *m)
@@ -394,6 +406,11 @@ execute(Message *m)
 			if (lessor.is_busy)
 			{
 				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: too many requests");
+				return;
+			}
+			if (is_denied(request->success, request->nsuccess) || is_denied(request->failure, request->nfailure))
+			{
+				refuse(answer, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied");
 				return;
 			}
 			answer->succeeded = true;
@@ -3023,6 +3040,77 @@ test_same_endpoint_fails(void **state)
 }
 
 /*
+ * etcd denies a txn if the user has no rights to one of its keys.  An election without
+ * rights costs no other one its leadership: not when it is added, not when it is dropped,
+ * and not at a start.
+ */
+static void
+test_election_without_rights(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+	int			nreads = 0;
+	int			from;
+
+	(void) state;
+	answer_all();
+	token = a->views[0].token;
+	lessor.denied = "f/";
+	a->config.nelections = 2;
+	strcpy(a->config.elections[1], "f");
+	election_configure(a->core, now, &a->config);
+	from = nlogged;
+	for (int64_t end = now + 3 * TTL_S * SECOND; now < end;)
+	{
+		run_for(100 * MS);
+		assert_true(leads(a));
+	}
+	assert_int_equal(a->views[0].token, token);
+	for (int i = find_note(from, "a sends read"); i >= 0; i = find_note(i + 1, "a sends read"))
+		nreads++;
+	/* once a second, and with each renewal */
+	assert_in_range(nreads, 3 * TTL_S, 2 * 3 * TTL_S + 20);
+
+	a->config.nelections = 1;
+	election_configure(a->core, now, &a->config);
+	for (int64_t end = now + 3 * TTL_S * SECOND; now < end;)
+	{
+		run_for(100 * MS);
+		assert_true(leads(a));
+	}
+	assert_int_equal(a->views[0].token, token);
+
+	a->config.nelections = 2;
+	election_configure(a->core, now, &a->config);
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	run_for(3 * SECOND);
+	assert_true(leads(a));
+	assert_true(a->views[0].token > token);
+
+	/* with rights, both */
+	lessor.denied = NULL;
+	run_for(3 * SECOND);
+	assert_int_equal(a->views[election_find(a->core, "f")].state, ELECTION_LEADING);
+}
+
+/* The same at a start. */
+static void
+test_start_without_rights(void **state)
+{
+	Instance   *a;
+
+	(void) state;
+	lessor.denied = "f/";
+	a = start_instance("a", true);
+	a->config.nelections = 2;
+	strcpy(a->config.elections[1], "e");
+	strcpy(a->config.elections[0], "f");
+	election_configure(a->core, now, &a->config);
+	run_for(3 * TTL_S * SECOND);
+	assert_int_equal(a->views[election_find(a->core, "e")].state, ELECTION_LEADING);
+}
+
+/*
  * A read that was sent before the revocation shows the key of an entry that has
  * timed out.  The instance still knows the name of that key.
  */
@@ -3253,6 +3341,8 @@ main(void)
 		TEST(test_alone),
 		TEST(test_ignored_endpoints),
 		TEST(test_same_endpoint_fails),
+		TEST(test_election_without_rights),
+		TEST(test_start_without_rights),
 		TEST(test_idle_requests),
 		TEST(test_handover),
 		TEST(test_campaign_while_joining),

@@ -1216,6 +1216,8 @@ test_says(void **state)
 	EtcdAnswer	no_path = {.outcome = ETCD_REFUSED,.code = 5,.message = "Not Found"};
 	EtcdAnswer	exists = {.outcome = ETCD_REFUSED,.code = 9,
 	.message = "etcdserver: lease already exists"};
+	EtcdAnswer	denied = {.outcome = ETCD_REFUSED,.code = 7,
+	.message = "etcdserver: permission denied"};
 	EtcdAnswer	answered = {.outcome = ETCD_ANSWERED};
 
 	(void) state;
@@ -1226,6 +1228,9 @@ test_says(void **state)
 	assert_true(etcd_says_lease_exists(&exists));
 	assert_false(etcd_says_lease_exists(&not_found));
 	assert_false(etcd_says_lease_exists(&answered));
+	assert_true(etcd_says_permission_denied(&denied));
+	assert_false(etcd_says_permission_denied(&not_found));
+	assert_false(etcd_says_permission_denied(&answered));
 }
 
 /* The texts are answers of etcd 3.4.23 and 3.5.30. */
