@@ -249,7 +249,7 @@ check_exclusion(const Instance *in, int slot)
 				excuse = find_excuse(in, view);
 			if (excuse == NULL)
 				fail_run("%s and %s both lead %s", in->name, other->name, view->name);
-			if (excuse->overlap_ns == 0)
+			else if (excuse->overlap_ns == 0)
 				excuse->overlap_ns = now_ns;
 		}
 	}
