@@ -303,6 +303,7 @@ CREATE FUNCTION etcd_leader_stats(
 	OUT elections_lost_lease_expired bigint,
 	OUT elections_lost_key_deleted bigint,
 	OUT elections_lost_key_changed bigint,
+	OUT elections_lost_permission_denied bigint,
 	OUT elections_lost_not_eligible bigint,
 	OUT elections_lost_dropped bigint,
 	OUT elections_lost_shutdown bigint,
@@ -349,6 +350,7 @@ COMMENT ON COLUMN etcd_leader_stats.elections_lost_transferred IS 'leaderships t
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_lease_expired IS 'leaderships that ended because etcd did not renew the lease in time';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_deleted IS 'leaderships that ended because somebody deleted the key or revoked the lease';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_key_changed IS 'leaderships that ended because somebody put the key on another lease';
+COMMENT ON COLUMN etcd_leader_stats.elections_lost_permission_denied IS 'leaderships that ended because etcd''s user may no longer read and write the keys of the election';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_not_eligible IS 'leaderships that ended by etcd_leader.candidate';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_dropped IS 'leaderships that ended because the election was removed from etcd_leader.elections';
 COMMENT ON COLUMN etcd_leader_stats.elections_lost_shutdown IS 'leaderships that ended because the elector ended, also by a crash of the server';

@@ -69,6 +69,12 @@
  *			queue again.  It sees the deletion of its own key and of the
  *			leader's together: they have one revision, and one watch reports
  *			both (READY).
+ * RIGHTS	etcd denies a whole txn or watch stream if the user has no rights to one
+ *			of its keys, and a renewal for one key on the lease.  So each election of
+ *			a request that was denied is read alone, until that is answered.  One
+ *			whose reads are denied again and again is left, and no key of it is
+ *			watched.  A key whose deletion is denied ends with its lease, which is
+ *			replaced.
  * MEMORY	The record for the time after a crash of the elector is erased
  *			before a message is sent that changes keys or leases, until that
  *			message is answered.  The next elector would not know that the
@@ -278,12 +284,28 @@ find_op(ElectionCore *core, uint64_t id)
 }
 
 /*
+ * The elections to whose keys a right may be missing.  etcd denies the renewal of a
+ * lease if the user may not write each key on it.  A lease that is to be replaced may
+ * have such a key.
+ */
+static uint32_t
+find_denied(const ElectionCore *core, const Facts *facts)
+{
+	if (!facts->permission_denied)
+		return 0;
+	if (facts->op->kind == OP_KEEPALIVE)
+		return core->lease.tainted ? 0 : ALL_SLOTS;
+	return facts->op->slots;
+}
+
+/*
  * Passes the facts to the part that they concern.  If there is no answer, or a
  * refusal, the request stays wanted, so it is sent again.
  */
 static void
 dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
+	read_each_alone(core, find_denied(core, facts));
 	switch (facts->op->kind)
 	{
 		case OP_READ:

@@ -153,6 +153,7 @@ typedef enum ElectionReason
 	ELECTION_REASON_LEASE_EXPIRED,
 	ELECTION_REASON_KEY_DELETED,
 	ELECTION_REASON_KEY_CHANGED,	/* the key was put on another lease */
+	ELECTION_REASON_PERMISSION_DENIED,	/* etcd denies the reads of the keys (RIGHTS) */
 	ELECTION_REASON_NOT_ELIGIBLE,
 	ELECTION_REASON_DROPPED,	/* from the settings */
 	ELECTION_REASON_SHUTDOWN,

@@ -419,6 +419,12 @@ extern void queue_leave(ElectionCore *core, Election *e, ElectionReason reason);
 extern void queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision);
 
 /*
+ * etcd denies the reads of the election (RIGHTS): an own key cannot be confirmed, so
+ * the election is left.  Nothing is known of its keys, and none is watched.
+ */
+extern void queue_deny(ElectionCore *core, Election *e);
+
+/*
  * Gives a slot to an election that has none yet; NULL if none is free.  And to
  * each election of the settings, while there are any.
  */
@@ -521,12 +527,16 @@ extern void read_want_again(const Op *op, Election *e);
  * their names (BY NAME).  renewal: the renewal that it confirms, or NULL.  False:
  * there is nothing to read, or no room.
  *
- * etcd denies a whole txn if the user has no rights to one of its keys.  So an
- * election that was in such a txn has reads of its own, until one of them is
- * answered; and the renewal leaves it out, unless it has an own key that the
- * renewal must show (RIGHTS).
+ * An election that is to be read alone has reads of its own.  The renewal leaves
+ * it out, unless it has an own key that the renewal must show (RIGHTS).
  */
 extern bool read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal);
+
+/*
+ * A request about these elections was denied, so the user has no rights to the keys
+ * of at least one.  Each is read alone, until etcd answers that read (RIGHTS).
+ */
+extern void read_each_alone(ElectionCore *core, uint32_t slots);
 
 /* The answer to a read.  Returns the elections whose own key is as PLACE and RENEWAL require. */
 extern uint32_t read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);

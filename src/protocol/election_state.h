@@ -35,10 +35,10 @@
  *						created above it.  An earlier one
  *						is never believed again (FINAL).
  *	 position.seen_revision
- *						of the newest read that was used	read; raised only; History.
- *						and shows the present places.		Not by events: another watch of the
- *						All watches of the election begin	stream may be behind.
- *						after it.
+ *						of the newest read that was used	read; raised only; History; 0 with
+ *						and shows the present places.		denied reads (RIGHTS).  Not by
+ *						All watches of the election begin	events: another watch of the stream
+ *						after it.							may be behind.
  *	 position.ready_revision
  *						of the newest answer that shows		read; 0 with the epoch, a lost watch,
  *						the own key and exactly one			another place, or a new key of the
@@ -218,7 +218,7 @@ typedef struct Facts
 	int			nqueue;
 	bool		lease_not_found;	/* REFUSAL */
 	bool		lease_exists;	/* REFUSAL: of a grant */
-	bool		permission_denied;	/* REFUSAL */
+	bool		permission_denied;	/* REFUSAL: of rights to a key, or to one on the lease */
 	int64_t		ttl_s;			/* GRANT, KEEPALIVE, TIME_TO_LIVE, see EtcdAnswer */
 	int64_t		granted_ttl_s;	/* TIME_TO_LIVE */
 } Facts;
@@ -340,6 +340,7 @@ typedef struct OwnKey
 								 * under way may do so; 0: none */
 	int64_t		min_create_revision;
 	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
+	bool		is_abandoned;	/* its deletion was denied: it ends with its lease (RIGHTS) */
 	int64_t		create_revision;
 	int64_t		mod_revision;
 	int64_t		written_revision;
@@ -414,8 +415,8 @@ typedef struct Election
 	/* reads, and retries of this election's own requests */
 	bool		read_wanted;
 	uint64_t	read_id;		/* the newest that did not ask by name */
-	bool		is_read_alone;	/* a read that named it was denied (RIGHTS) */
-	int			denials;		/* of such reads, in a row */
+	bool		is_read_alone;	/* a request that named it was denied (RIGHTS) */
+	int			denials;		/* of reads of it alone, in a row */
 	int64_t		denied_retry_ns;
 	int			failures;		/* in a row */
 	int64_t		retry_ns;

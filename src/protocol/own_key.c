@@ -2,7 +2,7 @@
  *
  * own_key.c
  *	  The writes of an own key: it is entered, deleted, proclaimed and moved
- *	  (FINAL, GUARD).
+ *	  (FINAL, GUARD, RIGHTS).
  *
  * queue.c knows what they mean.  test/model/queue.pml is the model of both.
  *
@@ -158,6 +158,12 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 
 	if (facts->kind != FACTS_ANSWER)
 	{
+		if (facts->permission_denied && e->state == ELECTION_LEAVING && !e->own.is_abandoned)
+		{
+			/* the key ends with its lease, so that one must end (RIGHTS) */
+			e->own.is_abandoned = true;
+			lease_taint(core, 0);
+		}
 		postpone(core, op, e);
 		return;
 	}

@@ -304,13 +304,16 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 /* There is no answer to a read, or it was refused. */
 static void
-fail_read(ElectionCore *core, const Op *op)
+fail_read(ElectionCore *core, const Facts *facts)
 {
+	const Op   *op = facts->op;
 	Election   *e = core_find_election(core, op);
 
 	if (e == NULL)
 		return;
 	read_want_again(op, e);
+	if (facts->permission_denied)
+		queue_deny(core, e);
 	if (++e->failures >= core->config.nendpoints)
 		e->retry_ns = op->sent_ns +
 			core_urgent_backoff_ns(core, e->failures - core->config.nendpoints + 1);
@@ -325,7 +328,7 @@ patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	if (op->kind == OP_TIME_TO_LIVE)
 		receive_time_to_live(core, now_ns, facts);
 	else if (facts->kind != FACTS_ANSWER)
-		fail_read(core, op);
+		fail_read(core, facts);
 	else if (e != NULL)
 	{
 		receive_read(core, now_ns, e, facts);

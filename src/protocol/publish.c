@@ -132,6 +132,7 @@ election_reason_name(ElectionReason reason)
 		[ELECTION_REASON_LEASE_EXPIRED] = "lease_expired",
 		[ELECTION_REASON_KEY_DELETED] = "key_deleted",
 		[ELECTION_REASON_KEY_CHANGED] = "key_changed",
+		[ELECTION_REASON_PERMISSION_DENIED] = "permission_denied",
 		[ELECTION_REASON_NOT_ELIGIBLE] = "not_eligible",
 		[ELECTION_REASON_DROPPED] = "dropped",
 		[ELECTION_REASON_SHUTDOWN] = "shutdown",

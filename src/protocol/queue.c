@@ -126,6 +126,7 @@ clear_own_key(ElectionCore *core, Election *e)
 	e->own.mod_revision = 0;
 	e->own.written_revision = 0;
 	e->own.lease = 0;
+	e->own.is_abandoned = false;
 	e->own.must_put_value = false;
 	core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
 }
@@ -224,9 +225,21 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 void
 queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 {
+	if (e->own.create_revision != create_revision)
+		e->own.is_abandoned = false;
 	e->own.create_revision = create_revision;
 	e->state = ELECTION_LEAVING;
 	core_publish(core, e);
+}
+
+void
+queue_deny(ElectionCore *core, Election *e)
+{
+	if (is_queued(e))
+		queue_leave(core, e, ELECTION_REASON_PERMISSION_DENIED);
+	else
+		begin_epoch(e);			/* an older answer must not be taken for a newer one */
+	e->position.seen_revision = 0;
 }
 
 int
@@ -427,7 +440,7 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 */
 	if (kv)
 		queue_leave_with_key(core, e, kv->create_revision);
-	else if (e->state == ELECTION_LEAVING && e->own.create_revision == 0 &&
+	else if (e->state == ELECTION_LEAVING && (e->own.create_revision == 0 || e->own.is_abandoned) &&
 			 !core_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
 	{
 		queue_raise_min_create_revision(e, revision);

@@ -3,7 +3,7 @@
  * reads.c
  *	  Reads: one txn that reads, for several elections, the own key, the
  *	  predecessor and the leader; and what its answer shows (PLACE, EPOCH,
- *	  BY NAME, ORDERED).
+ *	  BY NAME, ORDERED, RIGHTS).
  *
  * queue.c decides what follows for the own key.
  *
@@ -13,6 +13,12 @@
 
 /* The most ranges of an election: own key, predecessor or last key, leader. */
 #define OWN_NRANGES			3
+
+/*
+ * So many denials in a row, within some tenths of a second, are no right that is
+ * just being replaced by another.
+ */
+#define MAX_DENIALS			3
 
 /* ---- what is wanted ---------------------------------------------------------- */
 
@@ -133,14 +139,31 @@ may_lead(const Election *e)
 	return is_queued(e) && (e->state != ELECTION_WAITING || is_successor(e));
 }
 
-/* Sends a read of these elections; renewal: as for read_send(). */
+/*
+ * Sends a read of one election alone.  If there is an own key, its branch that is never
+ * executed deletes that key, because etcd then denies it without the right to write,
+ * too (checkTxnAuth() in etcd).
+ */
+static void
+send_alone(ElectionCore *core, Op *op, const Election *e, EtcdOp *ops, int n)
+{
+	EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = bytes_of(e->own.key)};
+
+	core_send_txn(core, op, NULL, 0, ops, n, &delete, is_queued(e) ? 1 : 0);
+}
+
+/*
+ * Sends a read of these elections; renewal: as for read_send().  A renewal is confirmed
+ * by raft's log even if nothing can be read.
+ */
 static bool
 send_read(ElectionCore *core, int64_t now_ns, uint32_t slots, const Renewal *renewal)
 {
 	EtcdOp		ops[OWN_NRANGES * ELECTION_MAX_ELECTIONS + 1];
 	bool		ordered = renewal != NULL;
+	const Election *alone = NULL;
 	int			n = 0;
-	Op		   *op = slots != 0 ? core_start_op(core, now_ns, OP_READ) : NULL;
+	Op		   *op = slots != 0 || renewal ? core_start_op(core, now_ns, OP_READ) : NULL;
 
 	if (op == NULL)
 		return false;
@@ -153,12 +176,17 @@ send_read(ElectionCore *core, int64_t now_ns, uint32_t slots, const Renewal *ren
 		if ((slots & slot_bit(core, e)) == 0)
 			continue;
 		ordered |= may_lead(e);
+		if (e->is_read_alone)
+			alone = e;
 		read_take_up(op, e);
 		if (!names_do)
 			e->read_id = op->id;
 		n = add_ranges(op, e, slot_of(core, e), names_do, ops, n);
 	}
-	core_send_read(core, op, ops, n, ordered);
+	if (alone && !renewal)
+		send_alone(core, op, alone, ops, n);
+	else
+		core_send_read(core, op, ops, n, ordered);
 	return true;
 }
 
@@ -402,14 +430,33 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	return own_stands;
 }
 
-/* Each election is read alone now.  One that was read alone waits (RIGHTS). */
+void
+read_each_alone(ElectionCore *core, uint32_t slots)
+{
+	/* of one of them it is known, and it will be left */
+	for_each_election(core, e)
+	{
+		if (is_queued(e) && e->denials > 0 && (slots & slot_bit(core, e)) != 0)
+			return;
+	}
+	for_each_election(core, e)
+	{
+		if (e->followed || (slots & slot_bit(core, e)) == 0)
+			continue;
+		e->is_read_alone = true;
+		e->read_wanted |= !core_is_under_way(core, OP_READ, slot_bit(core, e));
+	}
+}
+
+/* A read of this election alone was denied: it waits, and in the end it is given up (RIGHTS). */
 static void
 deny_read(ElectionCore *core, const Op *op, Election *e)
 {
-	if (op->slots == slot_bit(core, e))
-		e->denied_retry_ns = op->sent_ns + core_backoff_ns(core, ++e->denials);
 	e->is_read_alone = true;
 	e->read_wanted = true;
+	e->denied_retry_ns = op->sent_ns + core_backoff_ns(core, ++e->denials);
+	if (e->denials >= MAX_DENIALS)
+		queue_deny(core, e);
 }
 
 /* There is no answer to the read, or it was refused. */
@@ -421,7 +468,7 @@ fail_read(ElectionCore *core, const Facts *facts)
 	for_each_election(core, e)
 	{
 		read_want_again(op, e);
-		if (facts->permission_denied && (op->slots & slot_bit(core, e)) != 0)
+		if (facts->permission_denied && op->slots == slot_bit(core, e))
 			deny_read(core, op, e);
 	}
 	if (op->renewal.number == 0 && !facts->permission_denied && ++core->read_failures >= core->config.nendpoints)

@@ -308,10 +308,13 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 		e->transfer.retry_ns = now_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
 		return;
 	}
-	e->transfer.failures = 0;
 	if (e->transfer.stage == TRANSFER_SENT)
-		resolve(core, now_ns, e, facts);
-	else if (e->transfer.stage == TRANSFER_SURVEYING)
+	{
+		resolve(core, now_ns, e, facts);	/* the txn may fail again */
+		return;
+	}
+	e->transfer.failures = 0;
+	if (e->transfer.stage == TRANSFER_SURVEYING)
 		receive_commanded(core, now_ns, e, facts);
 	else if (e->state == ELECTION_LEADING)
 		receive_preferred(core, now_ns, e, facts);
@@ -346,7 +349,10 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		return;
 	if (facts->kind != FACTS_ANSWER)
 	{
-		e->transfer.retry_ns = op->sent_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
+		e->transfer.failures++;
+		e->transfer.retry_ns = op->sent_ns + (facts->permission_denied ?
+											  core_backoff_ns(core, e->transfer.failures) :
+											  core_urgent_backoff_ns(core, e->transfer.failures));
 		return;
 	}
 	if (op->kind == OP_SURVEY || !facts->succeeded)

@@ -56,9 +56,11 @@ static const Oid endpoints_columns[] = {
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
-	INT8OID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, INT8OID,
+	INT8OID, INT8OID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, INT8OID,
 	INT8OID, INT8OID, INT8OID, INT4OID, INT4OID, TEXTOID, TIMESTAMPTZOID
 };
+
+StaticAssertDecl(lengthof(stats_columns) <= ROW_MAX_COLUMNS, "statistics do not fit into a row");
 
 /* ---- arguments --------------------------------------------------------- */
 

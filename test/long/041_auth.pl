@@ -130,12 +130,48 @@ goes_wrong('no user', { username => '' }, qr/user name is empty.*set "etcd_leade
 	poll_ok(5, sub { $pg1->value('SELECT count(*) FROM etcd_leader_status') == 1 }, 'the followed election is dropped');
 }
 
-# 7. The role is taken away, and given back.
+# 7. The rights to one of two elections are taken away, and given back.
+{
+	my $states = q{SELECT string_agg(election || ' ' || state, ', ' ORDER BY election) FROM etcd_leader_status};
+	$etcd->etcdctl(qw(role grant-permission etcd_leader --prefix=true readwrite jobs/));
+	$pg1->configure(elections => 'postgres, jobs');
+	poll_is(5, sub { $pg1->value($states) }, 'jobs leading, postgres leading', 'two elections: one instance leads both');
+	$pg2->configure(elections => 'postgres, jobs');
+	poll_is(5, sub { $pg2->value($states) }, 'jobs waiting, postgres waiting', 'two elections: the other one waits in both');
+	my $before = $pg1->last_event;
+
+	$etcd->etcdctl(qw(role revoke-permission etcd_leader --prefix=true jobs/));
+	poll_is($ttl + 1, sub { $pg1->value(q{SELECT string_agg(election || ' ' || reason, ', ') FROM etcd_leader_events(?) WHERE event = 'unelected'}, $before) },
+		'jobs permission_denied', 'rights to one of two revoked: its leadership ends, with the reason');
+	is($pg1->value(q{SELECT etcd_is_leader('jobs')::int}), 0, 'rights to one of two revoked: nobody leads there');
+	is($pg1->value(q{SELECT elections_lost_permission_denied FROM etcd_leader_stats}), 1, 'rights to one of two revoked: it is counted');
+	my $other = q{SELECT state FROM etcd_leader_status WHERE election = 'postgres'};
+	ok(!poll(2 * $ttl, sub { $pg1->value($other) ne 'leading' }), 'rights to one of two revoked: the other election is led all the time')
+	  or diag(EtcdLeader::Instance::explain_status($pg1));
+	is($pg2->value($other), 'waiting', 'rights to one of two revoked: and waited for');
+	still_leads('rights to one of two revoked', 0);
+	like($pg1->status->{last_error}, qr{about key "jobs/.*permission denied.*grant the etcd user a role}, 'rights to one of two revoked: last_error has the key and a hint');
+	# the key that cannot be deleted is gone with its lease
+	is(scalar $etcd->candidates('jobs'), 0, 'rights to one of two revoked: no key is left');
+	is($pg1->value(q{SELECT etcd_verify_leader('postgres')}), $token, 'rights to one of two revoked: etcd confirms the other election');
+
+	$etcd->etcdctl(qw(role grant-permission etcd_leader --prefix=true readwrite jobs/));
+	poll_ok(15, sub { grep { $_->value(q{SELECT etcd_is_leader('jobs')::int}) } @nodes }, 'rights to one of two granted again: somebody leads')
+	  or diag(EtcdLeader::Instance::explain_status($pg1));
+	still_leads('rights to one of two granted again');
+	for my $node (@nodes)
+	{
+		poll_ok(2 * $ttl, sub { $node->value($states) =~ /^jobs (leading|waiting), / }, 'rights to one of two granted again: ' . $node->name . ' is in the queue');
+	}
+	$_->configure(elections => 'postgres') for @nodes;
+	poll_ok(5, sub { $_->value('SELECT count(*) FROM etcd_leader_status') == 1 }, 'the second election is dropped by ' . $_->name) for @nodes;
+}
+
+# 8. The role is taken away, and given back.
 {
 	is($pg1->token, $token, 'before the role is revoked: it still leads');
 	$etcd->etcdctl(qw(role revoke-permission etcd_leader --prefix=true postgres/));
-	my $revoked = now();
-	poll_ok($ttl + 1, sub { !$pg1->is_leader }, 'the role revoked: nobody leads after the TTL');
+	poll_ok($ttl / 3 + 1, sub { !$pg1->is_leader }, 'the role revoked: nobody leads, from the next renewal on');
 	my $expected = qr{about key "postgres/.*permission denied.*grant the etcd user a role};
 	# etcd 3.5 also refuses requests about the lease
 	poll(2 * $ttl, sub { $pg1->status->{last_error} =~ $expected });
@@ -150,7 +186,7 @@ goes_wrong('no user', { username => '' }, qr/user name is empty.*set "etcd_leade
 	poll_is(2 * $ttl, sub { $pg1->status->{last_error} }, undef, 'the role granted again: last_error is empty');
 }
 
-# 8. Authentication is switched off.
+# 9. Authentication is switched off.
 {
 	my ($leader) = grep { $_->is_leader } @nodes;
 	my $won = $leader->token;

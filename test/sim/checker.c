@@ -23,6 +23,7 @@
 #include "cluster.h"
 #include "plan.h"
 #include "reached.h"
+#include "rights.h"
 #include "work.h"
 
 /* Without faults, every instance knows of a change after that time. */
@@ -454,6 +455,10 @@ check_storm(Instance *in)
 	int			nsent;
 	int			nstimuli;
 
+	/* it is read alone, and deleted or entered, twice a second each, and so is each at first */
+	for (int e = 0; e < plan.nelections; e++)
+		allowed += rights_missed_since(e, since_ns) ? 4 * ttl_s + 4 * plan.nelections : 0;
+
 	w->sent_ns[w->nsent++ % MAX_RECENT] = now_ns;
 	nsent = count_since(w->sent_ns, w->nsent, since_ns);
 	if (nsent < allowed)
@@ -505,15 +510,23 @@ margin_ns(int64_t ttl_ns)
  * deadline.  So do the grant of a lease, the move to it, and its first renewal.
  * A leader's write of its key may cost the renewal under way: a move voids it, and
  * its read may be older than the write.  Then the next renewal must end in time.
+ * Without rights to some elections, each of them is found out after a renewal, by
+ * three reads with a back-off.  Its key cannot be deleted, so a fresh lease follows.
  */
 static int64_t
 harmless_delay_ns(bool writes)
 {
+	int			nmissing = 0;
+
 	int64_t		ttl_ns = least_ttl_ns();
 	int64_t		renewal_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 2;
 	int64_t		fresh_ns = (ttl_ns - margin_ns(ttl_ns)) / 4;
 	int64_t		next_renewal_ns = (ttl_ns / 3 - margin_ns(ttl_ns)) / 2;
 
+	for (int e = 0; e < plan.nelections; e++)
+		nmissing += rights_missed_since(e, now_ns - 2 * ttl_ns);
+	if (nmissing > 0)
+		return (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / (8 * nmissing) - 50 * MS;
 	if (writes)
 		return next_renewal_ns - 150 * MS;
 	return (renewal_ns < fresh_ns ? renewal_ns : fresh_ns) - 150 * MS;
@@ -673,9 +686,10 @@ note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAns
 		w->first_failure_ns = NEVER;
 		w->retry_failed = false;
 	}
-	if (answer->outcome != ETCD_ANSWERED || delay_ns > harmless_delay_ns(w->answered.writes) ||
-		(answer->header.raft_term != w->term && w->term != 0) ||
-		(request->kind == ETCD_KEEPALIVE && answer->ttl_s <= 0))
+	if (delay_ns > harmless_delay_ns(w->answered.writes) ||
+		(answer->outcome == ETCD_ANSWERED ? answer->header.raft_term != w->term && w->term != 0 :
+		 answer->code != ETCD_CODE_PERMISSION_DENIED) ||
+		(answer->outcome == ETCD_ANSWERED && request->kind == ETCD_KEEPALIVE && answer->ttl_s <= 0))
 		checker_trouble(in);
 	if (answer->outcome == ETCD_ANSWERED)
 		w->term = answer->header.raft_term;
@@ -755,6 +769,12 @@ check_loss(const Instance *in, const ElectionEvent *event, int slot)
 	}
 	if (event->reason == ELECTION_REASON_RESIGNED && in->work[slot].draining)
 		return;
+	if (event->reason == ELECTION_REASON_PERMISSION_DENIED)
+	{
+		if (!rights_missed_since(election_number(event->election), now_ns - plan.ttl_s[0] * SECOND))
+			fail_run("%s gives up %s, though it has the rights", in->name, event->election);
+		return;
+	}
 	if (event->reason != in->reason && !(event->reason == ELECTION_REASON_NOT_ELIGIBLE &&
 										 in->reason == ELECTION_REASON_DROPPED) &&
 		(in->reason != ELECTION_NO_REASON || event->reason == ELECTION_REASON_RESIGNED ||
@@ -1206,6 +1226,13 @@ check_prompt(void *subject, uint64_t e)
 	const Version *first;
 
 	if (spans[e] != span || now_ns >= plan.faults_end_ns)
+		return;
+	/*
+	 * A key that may not be deleted is gone after a TTL.  No other one can be entered on
+	 * its lease, until the next renewal has shown that this lease has to be replaced.
+	 */
+	if (rights_missed_since((int) e, now_ns - 2 * plan_longest_ttl_s() * SECOND) ||
+		rights_changed_since(now_ns - PROMPT_NS - plan_longest_ttl_s() * SECOND * 2 / 3))
 		return;
 	make_prefix(prefix, (int) e);
 	first = store_first(prefix);

@@ -17,6 +17,7 @@
 #include "foreign.h"
 #include "network.h"
 #include "plan.h"
+#include "rights.h"
 
 #define TICK_NS		(100 * MS)
 
@@ -513,6 +514,38 @@ pause_known(Instance *in)
 	events_after(random_between(0, SECOND / 2), stop_known, NULL, 0);
 }
 
+/* ---- rights ------------------------------------------------------------------------------- */
+
+static void
+set_rights(int e, Rights new_rights)
+{
+	trace("operator", "%s %s", new_rights == RIGHTS_ALL ? "gives the rights to" :
+		  new_rights == RIGHTS_NONE ? "takes the rights to" : "takes the right to write", election_name(e));
+	rights_set(e, new_rights);
+	for (int i = 0; i < ninstances; i++)
+		checker_stimulus(&instances[i]);
+}
+
+static void
+give_rights(void *subject, uint64_t e)
+{
+	(void) subject;
+	set_rights((int) e, RIGHTS_ALL);
+}
+
+static void
+take_rights(void *subject, uint64_t tag)
+{
+	int			e = random_below(plan.nelections);
+	int64_t		duration_ns = random_chance(3000) ? random_between(0, 200 * MS) : 2 * draw_duration();
+
+	if (over)
+		return;
+	set_rights(e, random_chance(7000) ? RIGHTS_NONE : RIGHTS_TO_READ);
+	events_after(duration_ns, give_rights, NULL, e);
+	events_after(duration_ns + draw_duration(), take_rights, subject, tag);
+}
+
 /* ---- the draw ----------------------------------------------------------------------------- */
 
 static void
@@ -750,6 +783,10 @@ faults_begin(void)
 	}
 	if (plan.restore_ns != 0)
 		events_at(plan.restore_ns, restore, NULL, 0);
+	/* a loss just after the start is excused */
+	if (plan.takes_rights)
+		events_after((plan.profile == PROFILE_CALM ? 2 * plan.ttl_s[0] * SECOND : 0) + draw_duration(),
+					 take_rights, NULL, 0);
 	events_after(TICK_NS, tick, NULL, 0);
 }
 
@@ -807,6 +844,8 @@ faults_end(void)
 	plan.compaction_hides = false;
 	plan.latest_expiry_ns = SECOND;
 	network_storm(false);
+	for (int e = 0; plan.takes_rights && e < plan.nelections; e++)
+		give_rights(NULL, e);
 	for (int m = 0; m < cluster.nmembers; m++)
 	{
 		cluster.members[m].lag_ns = 0;

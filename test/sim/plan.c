@@ -210,6 +210,32 @@ draw_more(void)
 	}
 }
 
+/*
+ * Rights to the keys of one election are taken away, which is to cost another one
+ * nothing.  Nothing is drawn, so that other seeds are as they were.
+ */
+static void
+plan_rights(uint64_t number)
+{
+	plan.takes_rights = true;
+	plan.denies_renewals = number / 2 % 2 == 1;
+	if (plan.nelections == 1 && plan.stale_reads == 0)
+	{
+		plan.nelections++;
+		plan.slots++;
+	}
+	if (plan.profile != PROFILE_CALM)
+		return;
+	/* little else happens that would excuse a loss */
+	plan.ttl_s[1] = plan.ttl_s[0];
+	plan.granted_part = 0;
+	plan.fault[FAULT_CONFIGURE] = plan.fault[FAULT_PROCLAIM] = plan.fault[FAULT_FOREIGN] = 0;
+	plan.fault[FAULT_STOP_INSTANCE] = plan.fault[FAULT_TRANSFER] = 0;
+	plan.fault[FAULT_RESIGN] = plan.fault[FAULT_CAMPAIGN] = 30;
+	plan.preferred = 0;
+	plan.faults_end_ns += 40 * SECOND;
+}
+
 void
 plan_draw(uint64_t seed)
 {
@@ -353,5 +379,8 @@ plan_draw(uint64_t seed)
 	draw_clocks();
 	if (plan.profile != PROFILE_CALM && seed / NPROFILES % 3 == 0)
 		plan.dead_streams = seed / NPROFILES % 2 == 0 ? 1000 : 200;
+	if (plan.profile == PROFILE_CALM ? seed / NPROFILES % 2 == 1 && !plan.is_slow :
+		plan.profile != PROFILE_RESTORE && seed / NPROFILES % 6 == 5)
+		plan_rights(seed / NPROFILES);
 	plan.faults_end_ns += 2 * plan_longest_ttl_s() * SECOND;
 }

@@ -100,6 +100,8 @@ typedef struct Plan
 	int			drift_ppm;		/* the greatest difference of a clock's rate */
 
 	int			fault[NFAULTS];
+	bool		takes_rights;	/* rights to the keys of elections are taken away, and given back */
+	bool		denies_renewals;	/* etcd denies keepalives of leases with keys that the user may not write */
 	int			about_ttl;		/* of 10,000 faults; they last about a TTL */
 	int			preferred;		/* lists of preferred nodes: 0: none; 1: one for all; 2: one for each */
 	int			preferred_delay_ms;

@@ -37,6 +37,18 @@ count_renewals(const ElectionCore *core, OpKind stage)
 	return n;
 }
 
+/* Is a renewal confirmed by raft's log alone, without any key? */
+static bool
+has_empty_renewal(const ElectionCore *core)
+{
+	for_each_op(core, op)
+	{
+		if (op->kind == OP_READ && op->slots == 0 && lease_is_current(core, &op->renewal))
+			return true;
+	}
+	return false;
+}
+
 static int
 count_leading(const ElectionCore *core)
 {
@@ -94,6 +106,7 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("memory: it leads, and nothing is remembered", !core->remembered && count_leading(core) > 0) \
 	STATE("shutdown: a revocation is tried again", core->stopping && core->shutdown_revocations_left == 0 && !election_stopped(core)) \
 	STATE("elections: it leads several", count_leading(core) > 1) \
+	STATE("renewal: nothing can be read with it", has_empty_renewal(core)) \
 	STATE("reads: several under way", count_ops(core, OP_READ) > 2)
 
 #define STATES_OF_ELECTION(STATE) \
@@ -122,6 +135,11 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("leaving, and it is to enter again", e->state == ELECTION_LEAVING && e->wanted && !e->stay_out) \
 	STATE("leaving an election that is not in the settings", e->state == ELECTION_LEAVING && !e->wanted) \
 	STATE("leaving: a delete had no answer", e->state == ELECTION_LEAVING && e->own.create_revision != 0 && e->failures > 0) \
+	STATE("leaving: the key ends with its lease", e->state == ELECTION_LEAVING && e->own.is_abandoned) \
+	STATE("rights: it is read alone", e->is_read_alone) \
+	STATE("rights: it leads, and a read was denied", e->state == ELECTION_LEADING && e->denials > 0) \
+	STATE("rights: none, and another one is led", e->denials > 3 && count_leading(core) > 0) \
+	STATE("rights: none, and it has no key", e->denials > 3 && e->state == ELECTION_JOINING) \
 	STATE("a slot is used for the second time", e->generation > 1) \
 	STATE("a key was on a lease that is not in use", e->own.named_lease != 0 && e->own.named_lease != core->lease.id && e->own.named_lease != core->fresh.id) \
 	STATE("another candidate has the same name", e->duplicate.create_revision != 0) \
@@ -163,6 +181,7 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("unelected: lease expired", IS(UNELECTED, REASON_LEASE_EXPIRED)) \
 	STATE("unelected: key deleted", IS(UNELECTED, REASON_KEY_DELETED)) \
 	STATE("unelected: key changed", IS(UNELECTED, REASON_KEY_CHANGED)) \
+	STATE("unelected: permission denied", IS(UNELECTED, REASON_PERMISSION_DENIED)) \
 	STATE("unelected: not eligible", IS(UNELECTED, REASON_NOT_ELIGIBLE)) \
 	STATE("unelected: dropped", IS(UNELECTED, REASON_DROPPED)) \
 	STATE("unelected: shutdown", IS(UNELECTED, REASON_SHUTDOWN)) \

@@ -17,6 +17,7 @@
 
 #include "faults.h"
 #include "plan.h"
+#include "rights.h"
 #include "server.h"
 
 typedef enum CallPhase
@@ -54,6 +55,7 @@ void
 server_reset(void)
 {
 	memset(calls, 0, sizeof(calls));
+	rights_reset();
 }
 
 /* Does the client only read?  Raft's log may order the read, or not. */
@@ -123,6 +125,19 @@ refuse(Call *call, int code, const char *message)
 
 	strcpy(answer.message, message);
 	answer_now(call, &answer);
+}
+
+/* May the client do that?  Otherwise the answer says so. */
+static bool
+is_allowed(Call *call)
+{
+	if (call->cause != BY_CLIENT || rights_allow(call->request))
+		return true;
+	memset(&call->answer, 0, sizeof(call->answer));
+	call->answer.outcome = ETCD_REFUSED;
+	call->answer.code = ETCD_CODE_PERMISSION_DENIED;
+	strcpy(call->answer.message, "etcdserver: permission denied");
+	return false;
 }
 
 /* The header is completed when the answer is written. */
@@ -201,8 +216,11 @@ at_leader(void *subject, uint64_t tag)
 		events_after(random_between(0, 2 * MS), come_back, call, store_index());
 		return;
 	}
-	(void) cluster_write(call->request, call->cause, &call->answer);
-	count(call, fetched);
+	if (is_allowed(call))
+	{
+		(void) cluster_write(call->request, call->cause, &call->answer);
+		count(call, fetched);
+	}
 	call->index = store_index();
 	if (call->request->kind == ETCD_GRANT && call->cause == BY_CLIENT)
 		faults_at_grant(cluster.leader, call->member);
@@ -335,6 +353,11 @@ progress(Call *call)
 			refuse(call, ETCD_CODE_UNAVAILABLE, "etcdserver: no leader");
 			return;
 		}
+		if (call->request->kind == ETCD_KEEPALIVE && !is_allowed(call))
+		{
+			finish(call);
+			return;
+		}
 		if (call->request->kind == ETCD_KEEPALIVE)
 		{
 			call->answer.outcome = ETCD_ANSWERED;
@@ -368,8 +391,11 @@ progress(Call *call)
 		{
 			int64_t		fetched = store_fetched;
 
-			store_read(member->applied, call->request, &call->answer);
-			count(call, fetched);
+			if (is_allowed(call))
+			{
+				store_read(member->applied, call->request, &call->answer);
+				count(call, fetched);
+			}
 		}
 		finish(call);
 		if (is_plain_read(call->request) && call->cause == BY_CLIENT)

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "plan.h"
+#include "rights.h"
 #include "server.h"
 
 typedef struct Watcher
@@ -29,6 +30,7 @@ typedef struct Watcher
 	int64_t		synced_ns;		/* when it catches up */
 	bool		synced;
 	bool		canceled;
+	bool		denied;
 } Watcher;
 
 struct Stream
@@ -70,6 +72,16 @@ cancel(Stream *stream, Watcher *watcher, int64_t compacted)
 	if (random_chance(5000))
 		strcpy(frame.message, "etcdserver: mvcc: required revision has been compacted");
 	write_frame(stream, &frame);
+}
+
+static void
+deny(Stream *stream, Watcher *watcher, EtcdWatchFrame *frame)
+{
+	watcher->canceled = true;
+	frame->watch_id = -1;
+	frame->canceled = true;
+	strcpy(frame->message, "etcdserver: permission denied");
+	write_frame(stream, frame);
 }
 
 /* Sends a watcher the events that its member has applied. */
@@ -189,6 +201,11 @@ begin(void *subject, uint64_t boot)
 		Watcher    *watcher = &stream->watchers[i];
 
 		member_header(m, &frame.header);
+		if (watcher->denied)
+		{
+			deny(stream, watcher, &frame);
+			continue;
+		}
 		frame.watch_id = watcher->id;
 		write_frame(stream, &frame);
 		watcher->synced_ns = now_ns;
@@ -222,6 +239,7 @@ stream_open(int m, const EtcdWatch *watches, int nwatches, Served *account,
 		int			high = store_versions();
 
 		watcher->id = watches[i].watch_id;
+		watcher->denied = !rights_allow_watch(&watches[i]);
 		watcher->from = watches[i].key;
 		watcher->end = watches[i].range_end;
 		watcher->start_revision = watches[i].start_revision;

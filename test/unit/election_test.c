@@ -47,6 +47,8 @@ static struct
 	bool		is_late;		/* does not know any lease that a keepalive names */
 	bool		is_busy;		/* refuses all txns */
 	const char *denied;			/* the user has no rights to keys that begin so; NULL: to all */
+	bool		denies_writes_only;
+	bool		denies_leases;	/* that have such a key */
 	int64_t		most_ttl_s;		/* the greatest TTL that it grants; 0: any */
 }			lessor;
 
@@ -337,11 +339,29 @@ refuse(EtcdAnswer *answer, int code, const char *message)
 }
 
 static bool
+is_denied_key(EtcdBytes key)
+{
+	return lessor.denied && key.len >= strlen(lessor.denied) &&
+		memcmp(key.data, lessor.denied, strlen(lessor.denied)) == 0;
+}
+
+static bool
 is_denied(const EtcdOp *ops, int n)
 {
-	for (int i = 0; i < n && lessor.denied; i++)
+	for (int i = 0; i < n; i++)
 	{
-		if (ops[i].key.len >= strlen(lessor.denied) && memcmp(ops[i].key.data, lessor.denied, strlen(lessor.denied)) == 0)
+		if (is_denied_key(ops[i].key) && !(lessor.denies_writes_only && ops[i].kind == ETCD_OP_RANGE))
+			return true;
+	}
+	return false;
+}
+
+static bool
+is_denied_lease(int64_t id)
+{
+	for (int i = 0; i < etcd.nkeys; i++)
+	{
+		if (etcd.keys[i].lease == id && is_denied_key((EtcdBytes) {etcd.keys[i].key, strlen(etcd.keys[i].key)}))
 			return true;
 	}
 	return false;
@@ -387,6 +407,11 @@ execute(Message *m)
 			lease->expires_ns = now + lease->ttl_ns;
 			break;
 		case ETCD_KEEPALIVE:
+			if (lessor.denies_leases && is_denied_lease(request->lease))
+			{
+				refuse(answer, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied");
+				return;
+			}
 			answer->lease = request->lease;
 			if (lease && !lessor.is_late)
 			{
@@ -398,6 +423,11 @@ execute(Message *m)
 			if (lease == NULL)
 			{
 				refuse(answer, ETCD_CODE_NOT_FOUND, "etcdserver: requested lease not found");
+				return;
+			}
+			if (is_denied_lease(request->lease))
+			{
+				refuse(answer, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied");
 				return;
 			}
 			end_lease(lease);
@@ -3110,6 +3140,244 @@ test_start_without_rights(void **state)
 	assert_int_equal(a->views[election_find(a->core, "e")].state, ELECTION_LEADING);
 }
 
+/* Without rights to any key, the lease is renewed all the same, and then used. */
+static void
+test_no_rights_at_all(void **state)
+{
+	Instance   *a;
+	int			from;
+
+	(void) state;
+	a = start_instance("a", true);
+	run_for(SECOND);
+	lessor.denied = "e/";
+	run_for(2 * TTL_S * SECOND);
+	assert_false(leads(a));
+	from = nlogged;
+	run_for(6 * TTL_S * SECOND);
+	assert_int_equal(find_note(from, "a sends grant"), -1);
+	lessor.denied = NULL;
+	run_for(2 * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(find_note(from, "a sends grant"), -1);
+}
+
+/* An instance that leads both e and f. */
+static Instance *
+lead_two(void)
+{
+	Instance   *a = start_instance("a", true);
+
+	strcpy(a->config.elections[1], "f");
+	a->config.nelections = 2;
+	election_configure(a->core, now, &a->config);
+	run_for(SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	return a;
+}
+
+static bool
+exists(const char *prefix)
+{
+	for (int i = 0; i < etcd.nkeys; i++)
+	{
+		if (strncmp(etcd.keys[i].key, prefix, strlen(prefix)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* For that time the instance leads the first election, under the same token. */
+static void
+lead_on(Instance *a, int64_t ns)
+{
+	int64_t		token = a->views[0].token;
+
+	for (int64_t end = now + ns; now < end;)
+	{
+		run_for(50 * MS);
+		assert_true(leads(a));
+		assert_int_equal(a->views[0].token, token);
+	}
+}
+
+/*
+ * The rights to the keys of one election are taken away while an instance leads.  It
+ * costs another election nothing, and with the rights the instance leads again.
+ */
+static void
+take_rights(bool is_told)
+{
+	Instance   *a = lead_two();
+	int			from = nlogged;
+	int64_t		deadline_ns = a->views[1].deadline_ns;
+	int			nsent;
+
+	a->watch_silent = !is_told;
+	run_for(election_wakeup_ns(a->core) - now);
+	deadline_ns = a->views[1].deadline_ns;
+	lessor.denied = "f/";
+	for (int64_t end = now + TTL_S * SECOND / 3 + SECOND / 2; now < end;)
+	{
+		lead_on(a, 10 * MS);
+		/* nothing confirms the key, so nothing moves the deadline */
+		assert_true(a->views[1].deadline_ns == 0 || a->views[1].deadline_ns == deadline_ns);
+	}
+	assert_int_equal(a->views[1].deadline_ns, 0);
+	assert_true(find_note(from, "a: unelected - permission_denied") >= 0);
+	assert_int_equal(find_note(find_note(from, "a: unelected") + 1, "a: unelected"), -1);
+	for (int i = 0; i < a->nwatches; i++)
+		assert_memory_equal(a->watches[i].key.data, "e/", 2);
+
+	/* the lease that cannot be revoked ends with its TTL, and the key with it */
+	lead_on(a, TTL_S * SECOND);
+	assert_false(exists("f/"));
+	assert_int_equal(lessor.nleases, 1);
+	nsent = a->nsent;
+	lead_on(a, 6 * TTL_S * SECOND);
+	/* renewals; reads and deletions of f, one of each in half a second at the most */
+	assert_in_range(a->nsent - nsent, 6 * 3 * 2, 6 * 3 * 2 + 6 * TTL_S * 4 + 8);
+
+	a->watch_silent = false;
+	lessor.denied = NULL;
+	lead_on(a, 3 * SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	lead_on(a, 3 * TTL_S * SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+
+	/* all of that again, and in between a moment without rights, which costs nothing */
+	from = nlogged;
+	run_for(election_wakeup_ns(a->core) - now - 10 * MS);
+	lessor.denied = "f/";
+	lead_on(a, 100 * MS);
+	lessor.denied = NULL;
+	lead_on(a, TTL_S * SECOND);
+	assert_int_equal(find_note(from, "a: unelected"), -1);
+	lessor.denied = "f/";
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_false(exists("f/"));
+}
+
+static void
+test_rights_taken(void **state)
+{
+	(void) state;
+	take_rights(true);
+}
+
+static void
+test_rights_taken_silently(void **state)
+{
+	(void) state;
+	take_rights(false);
+}
+
+/* A new etcd denies the renewal of a lease with such a key, too. */
+static void
+test_rights_taken_from_lease(void **state)
+{
+	(void) state;
+	lessor.denies_leases = true;
+	take_rights(false);
+}
+
+/* Rights that are missing for a moment cost nothing. */
+static void
+test_rights_replaced(void **state)
+{
+	Instance   *a = lead_two();
+	int64_t		token = a->views[1].token;
+
+	(void) state;
+	run_for(election_wakeup_ns(a->core) - now - 10 * MS);
+	lessor.denied = "f/";
+	lead_on(a, 100 * MS);
+	lessor.denied = NULL;
+	lead_on(a, 3 * TTL_S * SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	assert_int_equal(a->views[1].token, token);
+}
+
+/* Denied renewals of a lease that is being replaced are no reason to read anything. */
+static void
+test_rights_taken_grant_late(void **state)
+{
+	Instance   *a = lead_two();
+	int			from = nlogged;
+	int			nreads = 0;
+
+	(void) state;
+	a->watch_silent = true;
+	lessor.denies_leases = true;
+	lessor.denied = "f/";
+	lessor.is_full = true;
+	lead_on(a, TTL_S * SECOND / 2);
+	lessor.is_full = false;
+	lead_on(a, TTL_S * SECOND / 2);
+	for (int i = find_note(from, "a sends read"); i >= 0; i = find_note(i + 1, "a sends read"))
+		nreads++;
+	assert_in_range(nreads, 8, 14);
+}
+
+/* The same if only the right to write is taken. */
+static void
+test_right_to_write_taken(void **state)
+{
+	(void) state;
+	lessor.denies_writes_only = lessor.denies_leases = true;
+	take_rights(false);
+}
+
+/* A key that may be read but not deleted ends with its lease. */
+static void
+test_right_to_read(void **state)
+{
+	Instance   *a = lead_two();
+	int64_t		lease = a->views[0].lease;
+
+	(void) state;
+	lessor.denied = "f/";
+	lessor.denies_writes_only = true;
+	assert_true(election_resign(a->core, now, 1, false, 0, 1));
+	lead_on(a, TTL_S * SECOND);
+	assert_int_not_equal(a->views[0].lease, lease);
+	lead_on(a, 2 * TTL_S * SECOND / 3);
+	assert_false(exists("f/"));
+	assert_int_equal(a->views[1].state, ELECTION_RESIGNED);
+	assert_true(a->has_replied[1]);
+	lease = a->views[0].lease;
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_int_equal(a->views[0].lease, lease);
+}
+
+/* An observer watches no key that it may not read: etcd would end the whole stream. */
+static void
+test_observer_without_rights(void **state)
+{
+	Instance   *a = lead_two();
+	Instance   *b = start_instance("b", false);
+
+	(void) state;
+	strcpy(b->config.elections[1], "f");
+	b->config.nelections = 2;
+	election_configure(b->core, now, &b->config);
+	run_for(SECOND);
+	assert_string_equal(b->views[1].leader, "a");
+	lessor.denied = "f/";
+	lead_on(a, TTL_S * SECOND / 3 + SECOND / 2);
+	for (int i = 0; i < b->nwatches; i++)
+		assert_memory_equal(b->watches[i].key.data, "e/", 2);
+	assert_int_equal(b->nwatches, 1);
+	run_for(TTL_S * SECOND);
+	assert_false(b->views[1].has_leader);
+	assert_string_equal(b->views[0].leader, "a");
+	lessor.denied = NULL;
+	lead_on(a, 3 * SECOND);
+	assert_string_equal(b->views[1].leader, "a");
+	assert_int_equal(b->nwatches, 2);
+}
+
 /*
  * A read that was sent before the revocation shows the key of an entry that has
  * timed out.  The instance still knows the name of that key.
@@ -3343,6 +3611,15 @@ main(void)
 		TEST(test_same_endpoint_fails),
 		TEST(test_election_without_rights),
 		TEST(test_start_without_rights),
+		TEST(test_no_rights_at_all),
+		TEST(test_rights_taken),
+		TEST(test_rights_taken_silently),
+		TEST(test_rights_taken_from_lease),
+		TEST(test_rights_replaced),
+		TEST(test_rights_taken_grant_late),
+		TEST(test_right_to_write_taken),
+		TEST(test_right_to_read),
+		TEST(test_observer_without_rights),
 		TEST(test_idle_requests),
 		TEST(test_handover),
 		TEST(test_campaign_while_joining),

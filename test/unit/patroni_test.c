@@ -692,11 +692,15 @@ test_old_events(void **state)
 	assert_string_equal(view.leader, "n4");
 }
 
-/* Reads that etcd refuses are not sent again at once. */
+/*
+ * Reads that etcd denies are not sent again at once.  The keys are not watched then,
+ * because etcd would end the whole stream.
+ */
 static void
-test_read_refused(void **state)
+test_read_denied(void **state)
 {
-	EtcdAnswer	refusal = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_PERMISSION_DENIED};
+	EtcdAnswer	refusal = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_PERMISSION_DENIED,
+	.message = "etcdserver: permission denied"};
 	int			nlooks = 0;
 
 	(void) state;
@@ -721,6 +725,55 @@ test_read_refused(void **state)
 		}
 	}
 	assert_true(nlooks >= 2 && nlooks < 30);
+	assert_string_equal(watched, "");
+	run(2 * SECOND, true);
+	assert_string_equal(watched, etcd.keys[LEADER].key);
+	assert_int_equal(view.state, ELECTION_LEADING);
+}
+
+/* An answer of before a denied read is not newer than what was known then. */
+static void
+test_late_answer_after_denial(void **state)
+{
+	EtcdAnswer	refusal = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_PERMISSION_DENIED,
+	.message = "etcdserver: permission denied"};
+	int64_t		old_revision;
+	uint64_t	late_id;
+	uint64_t	denied_id;
+	Sent	   *s;
+
+	(void) state;
+	set_key(LEADER, "n3", 97);
+	configure();
+	answer_all();
+	set_key(LEADER, "n3", 97);
+	tell();
+	old_revision = etcd.revision;
+	while ((s = next_sent())->kind != ETCD_TXN)
+		answer();
+	late_id = s->id;
+	s->id = 0;
+	set_key(LEADER, "n2", 98);
+	assert_true(election_verify(core, now, 0, 1));
+	answer_all();
+	assert_string_equal(view.leader, "n2");
+
+	/* the next read is denied, and then the first one is answered */
+	assert_true(election_verify(core, now, 0, 2));
+	s = next_sent();
+	assert_int_equal(s->kind, ETCD_TXN);
+	denied_id = s->id;
+	s->id = 0;
+	election_receive(core, now, denied_id, &refusal);
+	set_key(LEADER, "n3", 97);
+	etcd.keys[LEADER].create_revision = etcd.keys[LEADER].mod_revision = old_revision;
+	etcd.revision = old_revision;
+	for (int i = 0; i < nsent; i++)
+		sent[i].id = 0;
+	nsent = 0;
+	sent[nsent++] = (Sent) {.id = late_id, .kind = ETCD_TXN, .nranges = 4, .key = {LEADER, -1, -1, -1}, .is_ordered = true};
+	answer();
+	assert_string_equal(view.leader, "n2");
 }
 
 /* The key goes to another lease while contact is lost, and the watch tells it. */
@@ -1174,7 +1227,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_lease_changed_at_deadline, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lease_changed_without_contact, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_old_events, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_read_refused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_read_denied, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_late_answer_after_denial, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_leader_elsewhere, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_leader_restored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_read_sent_before, set_up, tear_down),
