@@ -5,8 +5,8 @@
  *
  * Each file changes only its own part of the state, and may read all of it.  The
  * exceptions: a transfer ends or goes on with the leadership, key or contact that
- * another file ends; and what was postponed is due, or postponed, with contact and
- * with the watch.
+ * another file ends; and what was postponed is due, or postponed, with contact, with
+ * the watch, and when leadership begins.
  * read_wanted is set by whoever wants a read.  An Election is made of the parts'
  * own structs.  Own key: queue.c; position and leader: reads.c, and queue_events.c
  * at the end of a wait; commands: command.c.

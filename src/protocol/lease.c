@@ -429,6 +429,7 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 	if (!wanted && !core->revoking && (core->lease.id != 0 || core->fresh.id != 0))
 	{
 		core->revoking = true;
+		core->lease_retry_ns = 0;	/* others wait for it, whatever has failed before */
 		void_renewals(core);
 	}
 	if (core->revoking && core->lease.id == 0 && core->fresh.id == 0)

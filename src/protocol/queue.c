@@ -347,6 +347,11 @@ void
 queue_begin_leading(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
+	/* What failed before is tried at once: its back-off was that of one who has no deadline. */
+	if (core->lease_failures > 0)
+		core->lease_retry_ns = 0;
+	if (core->renewal_failures > 0)
+		core->renewal_ns = 0;
 	e->transfer.better_revision = 0;
 	e->transfer.nspared = 0;
 	e->transfer.survey_ns = 0;

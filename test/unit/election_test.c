@@ -3379,6 +3379,37 @@ test_observer_without_rights(void **state)
 }
 
 /*
+ * A candidate tries to replace its lease, less and less often.  When it leads, it has a
+ * deadline, and tries again at once.
+ */
+static void
+test_leader_tries_at_once(void **state)
+{
+	Instance   *b = start_instance("b", true);
+	Instance   *a;
+	int			from;
+
+	(void) state;
+	answer_all();
+	a = start_instance("a", true);
+	run_for(2 * SECOND);
+	assert_true(leads(b));
+	lessor.is_full = true;
+	etcd.term++;
+	run_for(3 * SECOND);
+	from = nlogged;
+	while (find_note(from, "a sends grant") < 0)
+		run_for(MS);
+	from = nlogged;
+	run_for(100 * MS);
+	assert_int_equal(find_note(from, "a sends grant"), -1);
+	assert_true(election_resign(b->core, now, 0, false, 0, 1));
+	answer_all();
+	assert_true(leads(a));
+	assert_true(find_note(from, "a sends grant") >= 0);
+}
+
+/*
  * A read that was sent before the revocation shows the key of an entry that has
  * timed out.  The instance still knows the name of that key.
  */
@@ -3612,6 +3643,7 @@ main(void)
 		TEST(test_election_without_rights),
 		TEST(test_start_without_rights),
 		TEST(test_no_rights_at_all),
+		TEST(test_leader_tries_at_once),
 		TEST(test_rights_taken),
 		TEST(test_rights_taken_silently),
 		TEST(test_rights_taken_from_lease),
