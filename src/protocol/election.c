@@ -72,9 +72,9 @@
  * RIGHTS	etcd denies a whole txn or watch stream if the user has no rights to one
  *			of its keys, and a renewal for one key on the lease.  So each election of
  *			a request that was denied is read alone, until that is answered.  One
- *			whose reads are denied again and again is left, and no key of it is
- *			watched.  A key whose deletion is denied ends with its lease, which is
- *			replaced.
+ *			whose reads are denied again and again is left, or not led any more if it
+ *			is followed, and no key of it is watched.  A key that cannot be deleted, or
+ *			that may exist, ends with its lease, which is replaced.
  * MEMORY	The record for the time after a crash of the elector is erased
  *			before a message is sent that changes keys or leases, until that
  *			message is answered.  The next elector would not know that the
@@ -230,7 +230,7 @@ revision_went_back(const Facts *facts)
 	const Op   *op = facts->op;
 	bool		wrote = !core_writes_nothing(op) && facts->succeeded;
 
-	return op->slots != 0 && facts->revision < op->revision_floor + wrote;
+	return (op->slots != 0 || op->kind == OP_READ) && facts->revision < op->revision_floor + wrote;
 }
 
 /*

@@ -141,6 +141,13 @@ is_queued(const Election *e)
 		 e->state == ELECTION_LEADING || e->state == ELECTION_HELD_BACK);
 }
 
+/* Did an entry have no answer, so that it may have left a key on a lease of ours (RIGHTS)? */
+static inline bool
+may_have_entered(const Election *e)
+{
+	return e->own.entry_unanswered && !e->own.is_abandoned && e->own.create_revision == 0 && e->own.key[0] != '\0';
+}
+
 /* Waits directly behind the leader, as far as is known. */
 static inline bool
 is_successor(const Election *e)
@@ -419,8 +426,21 @@ extern void queue_leave(ElectionCore *core, Election *e, ElectionReason reason);
 extern void queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision);
 
 /*
- * etcd denies the reads of the election (RIGHTS): an own key cannot be confirmed, so
- * the election is left.  Nothing is known of its keys, and none is watched.
+ * The own key may exist, and etcd denies its deletion.  It ends with its lease, so that
+ * lease is replaced (RIGHTS).
+ */
+extern void queue_abandon_key(ElectionCore *core, Election *e);
+
+/*
+ * So many denials in a row, within some tenths of a second, are no right that is
+ * just being replaced by another.
+ */
+#define MAX_DENIALS			3
+
+/*
+ * etcd denies the reads of the election (RIGHTS): what is known of its keys cannot be
+ * confirmed.  So the election is left, or not led any more if it is followed.  No key
+ * of it is watched.
  */
 extern void queue_deny(ElectionCore *core, Election *e);
 

@@ -340,7 +340,8 @@ typedef struct OwnKey
 								 * under way may do so; 0: none */
 	int64_t		min_create_revision;
 	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
-	bool		is_abandoned;	/* its deletion was denied: it ends with its lease (RIGHTS) */
+	bool		is_abandoned;	/* it cannot be deleted, if it exists: it ends with its
+								 * lease, which is being replaced (RIGHTS) */
 	int64_t		create_revision;
 	int64_t		mod_revision;
 	int64_t		written_revision;

@@ -81,6 +81,8 @@ fail_enter(ElectionCore *core, const Facts *facts, Election *e)
 	else
 		e->failures++;
 	e->read_wanted |= e->state == ELECTION_LEAVING;
+	if (facts->kind == FACTS_NO_ANSWER)
+		e->own.is_abandoned = false;	/* there may be a key again */
 }
 
 static void
@@ -158,12 +160,8 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 
 	if (facts->kind != FACTS_ANSWER)
 	{
-		if (facts->permission_denied && e->state == ELECTION_LEAVING && !e->own.is_abandoned)
-		{
-			/* the key ends with its lease, so that one must end (RIGHTS) */
-			e->own.is_abandoned = true;
-			lease_taint(core, 0);
-		}
+		if (facts->permission_denied && e->state == ELECTION_LEAVING)
+			queue_abandon_key(core, e);
 		postpone(core, op, e);
 		return;
 	}
@@ -179,6 +177,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	{
 		/* It was created again, by an entry that we had given up. */
 		e->own.create_revision = kv->create_revision;
+		e->own.is_abandoned = false;
 		e->failures = 0;
 		return;
 	}

@@ -228,6 +228,7 @@ receive_read(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	bool		named;
 
 	e->failures = 0;
+	e->denials = 0;
 	e->retry_ns = 0;
 	if (op->epochs[slot_of(core, e)] != e->epoch || revision < e->position.seen_revision ||
 		revision < p->event_revision)
@@ -313,7 +314,12 @@ fail_read(ElectionCore *core, const Facts *facts)
 		return;
 	read_want_again(op, e);
 	if (facts->permission_denied)
-		queue_deny(core, e);
+	{
+		e->retry_ns = op->sent_ns + core_backoff_ns(core, ++e->denials);
+		if (e->denials >= MAX_DENIALS)
+			queue_deny(core, e);
+		return;
+	}
 	if (++e->failures >= core->config.nendpoints)
 		e->retry_ns = op->sent_ns +
 			core_urgent_backoff_ns(core, e->failures - core->config.nendpoints + 1);

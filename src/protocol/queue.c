@@ -188,6 +188,7 @@ queue_enter(ElectionCore *core, Election *e, int64_t create_revision, int64_t mo
 	begin_epoch(e);
 	e->own.create_revision = create_revision;
 	e->own.written_revision = create_revision;
+	e->own.is_abandoned = false;
 	queue_learn_lease(core, e, core->lease.id);
 	queue_learn_value(core, e, value, mod_revision);
 	e->state = ELECTION_QUEUED;
@@ -233,12 +234,23 @@ queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 }
 
 void
+queue_abandon_key(ElectionCore *core, Election *e)
+{
+	if (e->own.is_abandoned)
+		return;
+	e->own.is_abandoned = true;
+	lease_taint(core, 0);
+}
+
+void
 queue_deny(ElectionCore *core, Election *e)
 {
 	if (is_queued(e))
 		queue_leave(core, e, ELECTION_REASON_PERMISSION_DENIED);
 	else
-		begin_epoch(e);			/* an older answer must not be taken for a newer one */
+		queue_withdraw(core, e, ELECTION_REASON_PERMISSION_DENIED);
+	if (may_have_entered(e) && !core_is_under_way(core, OP_ENTER, slot_bit(core, e)))
+		queue_abandon_key(core, e);
 	e->position.seen_revision = 0;
 }
 
@@ -445,7 +457,8 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	 */
 	if (kv)
 		queue_leave_with_key(core, e, kv->create_revision);
-	else if (e->state == ELECTION_LEAVING && (e->own.create_revision == 0 || e->own.is_abandoned) &&
+	else if (e->state == ELECTION_LEAVING &&
+			 (e->own.create_revision == 0 || (e->own.is_abandoned && revision >= e->own.create_revision)) &&
 			 !core_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
 	{
 		queue_raise_min_create_revision(e, revision);

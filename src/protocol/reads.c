@@ -14,12 +14,6 @@
 /* The most ranges of an election: own key, predecessor or last key, leader. */
 #define OWN_NRANGES			3
 
-/*
- * So many denials in a row, within some tenths of a second, are no right that is
- * just being replaced by another.
- */
-#define MAX_DENIALS			3
-
 /* ---- what is wanted ---------------------------------------------------------- */
 
 void
@@ -140,16 +134,16 @@ may_lead(const Election *e)
 }
 
 /*
- * Sends a read of one election alone.  If there is an own key, its branch that is never
- * executed deletes that key, because etcd then denies it without the right to write,
- * too (checkTxnAuth() in etcd).
+ * Sends a read of one election alone.  If there may be an own key, its branch that is
+ * never executed deletes that key, because etcd then denies it without the right to
+ * write, too (checkTxnAuth() in etcd).
  */
 static void
 send_alone(ElectionCore *core, Op *op, const Election *e, EtcdOp *ops, int n)
 {
 	EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = bytes_of(e->own.key)};
 
-	core_send_txn(core, op, NULL, 0, ops, n, &delete, is_queued(e) ? 1 : 0);
+	core_send_txn(core, op, NULL, 0, ops, n, &delete, is_queued(e) || may_have_entered(e) ? 1 : 0);
 }
 
 /*
@@ -468,7 +462,7 @@ fail_read(ElectionCore *core, const Facts *facts)
 	for_each_election(core, e)
 	{
 		read_want_again(op, e);
-		if (facts->permission_denied && op->slots == slot_bit(core, e))
+		if (facts->permission_denied && op->renewal.number == 0 && op->slots == slot_bit(core, e))
 			deny_read(core, op, e);
 	}
 	if (op->renewal.number == 0 && !facts->permission_denied && ++core->read_failures >= core->config.nendpoints)

@@ -771,7 +771,9 @@ check_loss(const Instance *in, const ElectionEvent *event, int slot)
 		return;
 	if (event->reason == ELECTION_REASON_PERMISSION_DENIED)
 	{
-		if (!rights_missed_since(election_number(event->election), now_ns - plan.ttl_s[0] * SECOND))
+		/* one that was stopped reads an old denial late */
+		if (!rights_missed_since(election_number(event->election), now_ns - plan.ttl_s[0] * SECOND) &&
+			w->trouble_ns < since_ns)
 			fail_run("%s gives up %s, though it has the rights", in->name, event->election);
 		return;
 	}

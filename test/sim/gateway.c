@@ -261,7 +261,7 @@ has_range(const EtcdOp *ops, int nops)
 {
 	for (int i = 0; i < nops; i++)
 	{
-		if (ops[i].kind == ETCD_OP_RANGE)
+		if (ops[i].kind == ETCD_OP_RANGE || ops[i].kind == ETCD_OP_EMPTY_TXN)
 			return true;
 	}
 	return false;

@@ -3320,7 +3320,161 @@ test_rights_taken_grant_late(void **state)
 	assert_in_range(nreads, 8, 14);
 }
 
-/* The same if only the right to write is taken. */
+/* The same for an instance with one election, whose renewals go to other endpoints at once. */
+static void
+test_rights_replaced_alone(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			from;
+
+	(void) state;
+	a->config.nendpoints = 3;
+	election_configure(a->core, now, &a->config);
+	run_for(SECOND);
+	now = election_wakeup_ns(a->core) - MS;
+	from = nlogged;
+	lessor.denied = "e/";
+	lead_on(a, 20 * MS);
+	assert_true(find_note(from, "a sends read") >= 0);
+	lessor.denied = NULL;
+	lead_on(a, 3 * TTL_S * SECOND);
+}
+
+/*
+ * An entry whose answer was lost has left a key, and then the rights are taken.  Nobody
+ * knows of that key, and it ends with its lease nevertheless.
+ */
+static void
+lose_entry_without_rights(bool denies_leases, bool denies_writes_only)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *m;
+
+	run_for(SECOND);
+	strcpy(a->config.elections[1], "f");
+	a->config.nelections = 2;
+	election_configure(a->core, now, &a->config);
+	m = sent(a, "enter");
+	execute(m);
+	give_up(a, m, false);
+	assert_true(exists("f/"));
+	lessor.denied = "f/";
+	lessor.denies_leases = denies_leases;
+	lessor.denies_writes_only = denies_writes_only;
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_false(exists("f/"));
+	lessor.denied = NULL;
+	lead_on(a, 3 * SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+}
+
+static void
+test_entry_without_rights(void **state)
+{
+	for (int i = 0; i < 4; i++)
+	{
+		lose_entry_without_rights((i & 1) != 0, (i & 2) != 0);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* A read that was executed before an entry does not show that its key is gone. */
+static void
+test_absence_before_entry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter;
+	Message    *read;
+
+	(void) state;
+	run_for(SECOND);
+	strcpy(a->config.elections[1], "f");
+	a->config.nelections = 2;
+	election_configure(a->core, now, &a->config);
+	enter = sent(a, "enter");
+	if (sent(a, "read"))
+		deliver(a, sent(a, "read"));
+	assert_true(election_resign(a->core, now, 1, false, 0, 1));
+	read = sent(a, "read");
+	assert_non_null(read);
+	execute(read);
+	deliver(a, enter);
+	assert_true(exists("f/"));
+	lessor.denied = "f/";
+	lessor.denies_writes_only = true;
+	deliver(a, sent(a, "delete"));
+	deliver(a, read);
+	assert_false(a->has_replied[1]);
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_true(a->has_replied[1]);
+	assert_false(exists("f/"));
+}
+
+/* A renewal that reads nothing does not hide that etcd was put back. */
+static void
+test_no_rights_restored(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int			nsent;
+
+	(void) state;
+	run_for(SECOND);
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	answer_all();
+	etcd.revision = 20;
+	lessor.denied = "e/";
+	run_for(3 * TTL_S * SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_JOINING);
+	etcd.revision = 2;
+	lessor.denied = NULL;
+	run_for(3 * TTL_S * SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
+	nsent = a->nsent;
+	run_for(2 * TTL_S * SECOND);
+	assert_in_range(a->nsent - nsent, 2 * 2 * 3 - 2, 2 * 2 * 3 + 8);
+}
+
+/* Whatever rights are missing, there is a back-off. */
+static void
+count_requests(bool denies_writes_only, bool denies_leases, int ttl_s, int nendpoints)
+{
+	Instance   *a = start_instance("a", true);
+	int			nsent;
+
+	a->config.ttl_s = ttl_s;
+	a->config.nendpoints = nendpoints;
+	for (int i = 1; i < 4; i++)
+		snprintf(a->config.elections[i], sizeof(a->config.elections[i]), "f/%d", i);
+	a->config.nelections = 4;
+	election_configure(a->core, now, &a->config);
+	run_for(3 * SECOND);
+	lessor.denied = "f/";
+	lessor.denies_writes_only = denies_writes_only;
+	lessor.denies_leases = denies_leases;
+	for (int i = 0; i < 2 * ttl_s; i++)
+	{
+		nsent = a->nsent;
+		lead_on(a, SECOND);
+		assert_in_range(a->nsent - nsent, 0, 60);
+	}
+	nsent = a->nsent;
+	lead_on(a, 10 * SECOND);
+	assert_in_range(a->nsent - nsent, 2, 200);
+}
+
+static void
+test_requests_without_rights(void **state)
+{
+	for (int i = 0; i < 16; i++)
+	{
+		count_requests((i & 1) != 0, (i & 2) != 0, (i & 4) != 0 ? 2 : 30, (i & 8) != 0 ? 3 : 1);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* If only the right to write is taken, all is as if the rights were taken from the lease. */
 static void
 test_right_to_write_taken(void **state)
 {
@@ -3651,6 +3805,11 @@ main(void)
 		TEST(test_rights_taken_grant_late),
 		TEST(test_right_to_write_taken),
 		TEST(test_right_to_read),
+		TEST(test_rights_replaced_alone),
+		TEST(test_entry_without_rights),
+		TEST(test_absence_before_entry),
+		TEST(test_no_rights_restored),
+		TEST(test_requests_without_rights),
 		TEST(test_observer_without_rights),
 		TEST(test_idle_requests),
 		TEST(test_handover),
