@@ -98,6 +98,8 @@ typedef struct Watchman
 	int64_t		watched_revision[MAX_ELECTIONS];	/* where its newest watch begins */
 	int64_t		seen_revision;
 	int64_t		old_revision;	/* highest revision seen before etcd was put back */
+	int			ttl_s;			/* in force, and since when */
+	int64_t		ttl_since_ns;
 	int64_t		sent_ns[MAX_RECENT];	/* times of requests, a ring */
 	int			nsent;
 	int64_t		stimulus_ns[MAX_RECENT];
@@ -454,6 +456,13 @@ check_storm(Instance *in)
 	int			allowed = 26 + 4 * plan.nelections + of_failures;
 	int			nsent;
 	int			nstimuli;
+
+	/* a shorter TTL that was in force before has more renewals */
+	if (ttl_s > w->ttl_s)
+		w->ttl_since_ns = now_ns;
+	w->ttl_s = ttl_s;
+	if (since_ns < w->ttl_since_ns)
+		since_ns = w->ttl_since_ns;
 
 	/* it is read alone, and deleted or entered, twice a second each, and so is each at first */
 	for (int e = 0; e < plan.nelections; e++)
