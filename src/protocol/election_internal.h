@@ -141,11 +141,12 @@ is_queued(const Election *e)
 		 e->state == ELECTION_LEADING || e->state == ELECTION_HELD_BACK);
 }
 
-/* Did an entry have no answer, so that it may have left a key on a lease of ours (RIGHTS)? */
+/* May an own key exist that is not left to its lease (RIGHTS)?  An entry may have had no answer. */
 static inline bool
-may_have_entered(const Election *e)
+may_have_key(const Election *e)
 {
-	return e->own.entry_unanswered && !e->own.is_abandoned && e->own.create_revision == 0 && e->own.key[0] != '\0';
+	return !e->followed && e->own.key[0] != '\0' && !e->own.is_abandoned &&
+		(e->own.create_revision != 0 || e->own.entry_unanswered);
 }
 
 /* Waits directly behind the leader, as far as is known. */

@@ -248,9 +248,11 @@ queue_deny(ElectionCore *core, Election *e)
 	if (is_queued(e))
 		queue_leave(core, e, ELECTION_REASON_PERMISSION_DENIED);
 	else
+	{
 		queue_withdraw(core, e, ELECTION_REASON_PERMISSION_DENIED);
-	if (may_have_entered(e) && !core_is_under_way(core, OP_ENTER, slot_bit(core, e)))
-		queue_abandon_key(core, e);
+		if (may_have_key(e) && !core_is_under_way(core, OP_ENTER, slot_bit(core, e)))
+			queue_abandon_key(core, e);
+	}
 	e->position.seen_revision = 0;
 }
 

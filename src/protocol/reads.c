@@ -143,7 +143,7 @@ send_alone(ElectionCore *core, Op *op, const Election *e, EtcdOp *ops, int n)
 {
 	EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = bytes_of(e->own.key)};
 
-	core_send_txn(core, op, NULL, 0, ops, n, &delete, is_queued(e) || may_have_entered(e) ? 1 : 0);
+	core_send_txn(core, op, NULL, 0, ops, n, &delete, may_have_key(e) ? 1 : 0);
 }
 
 /*
@@ -427,10 +427,10 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 void
 read_each_alone(ElectionCore *core, uint32_t slots)
 {
-	/* of one of them it is known, and it will be left */
+	/* of one of them it is known, and its key is deleted or abandoned soon */
 	for_each_election(core, e)
 	{
-		if (is_queued(e) && e->denials > 0 && (slots & slot_bit(core, e)) != 0)
+		if (may_have_key(e) && e->denials > 0 && (slots & slot_bit(core, e)) != 0)
 			return;
 	}
 	for_each_election(core, e)
