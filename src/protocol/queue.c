@@ -128,6 +128,7 @@ clear_own_key(ElectionCore *core, Election *e)
 	e->own.lease = 0;
 	e->own.is_abandoned = false;
 	e->own.must_put_value = false;
+	e->denials = 0;				/* they were about that key, too */
 	core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
 }
 
