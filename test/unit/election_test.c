@@ -48,7 +48,7 @@ static struct
 	bool		is_busy;		/* refuses all txns */
 	const char *denied;			/* the user has no rights to keys that begin so; NULL: to all */
 	bool		denies_writes_only;
-	bool		denies_leases;	/* that have such a key */
+	bool		denies_leases;	/* renewals of leases that have such a key, and writes on them */
 	int64_t		most_ttl_s;		/* the greatest TTL that it grants; 0: any */
 }			lessor;
 
@@ -346,22 +346,24 @@ is_denied_key(EtcdBytes key)
 }
 
 static bool
-is_denied(const EtcdOp *ops, int n)
+is_denied_lease(int64_t id)
 {
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < etcd.nkeys; i++)
 	{
-		if (is_denied_key(ops[i].key) && !(lessor.denies_writes_only && ops[i].kind == ETCD_OP_RANGE))
+		if (etcd.keys[i].lease == id && is_denied_key((EtcdBytes) {etcd.keys[i].key, strlen(etcd.keys[i].key)}))
 			return true;
 	}
 	return false;
 }
 
 static bool
-is_denied_lease(int64_t id)
+is_denied(const EtcdOp *ops, int n)
 {
-	for (int i = 0; i < etcd.nkeys; i++)
+	for (int i = 0; i < n; i++)
 	{
-		if (etcd.keys[i].lease == id && is_denied_key((EtcdBytes) {etcd.keys[i].key, strlen(etcd.keys[i].key)}))
+		if (is_denied_key(ops[i].key) && !(lessor.denies_writes_only && ops[i].kind == ETCD_OP_RANGE))
+			return true;
+		if (lessor.denies_leases && ops[i].kind == ETCD_OP_PUT && is_denied_lease(ops[i].lease))
 			return true;
 	}
 	return false;
@@ -3282,6 +3284,30 @@ test_rights_taken_from_lease(void **state)
 	take_rights(false);
 }
 
+/* The rights to one election come back when those to another one are taken. */
+static void
+test_rights_exchanged(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	lessor.denies_leases = true;
+	strcpy(a->config.elections[1], "f");
+	strcpy(a->config.elections[2], "g");
+	a->config.nelections = 3;
+	election_configure(a->core, now, &a->config);
+	run_for(SECOND);
+	for (int i = 0; i < 6; i++)
+	{
+		lessor.denied = i % 2 == 0 ? "f/" : "g/";
+		lead_on(a, (i + 2) * SECOND);
+	}
+	lessor.denied = NULL;
+	lead_on(a, 3 * SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	assert_int_equal(a->views[2].state, ELECTION_LEADING);
+}
+
 /* Rights that are missing for a moment cost nothing. */
 static void
 test_rights_replaced(void **state)
@@ -3801,6 +3827,7 @@ main(void)
 		TEST(test_rights_taken),
 		TEST(test_rights_taken_silently),
 		TEST(test_rights_taken_from_lease),
+		TEST(test_rights_exchanged),
 		TEST(test_rights_replaced),
 		TEST(test_rights_taken_grant_late),
 		TEST(test_right_to_write_taken),
