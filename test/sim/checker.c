@@ -454,6 +454,7 @@ check_storm(Instance *in)
 	int64_t		since_ns = now_ns - ttl_s * SECOND;
 	int			of_failures = 14 * ttl_s > 4 * 18 - 26 ? 14 * ttl_s : 4 * 18 - 26;
 	int			allowed = 26 + 4 * plan.nelections + of_failures;
+	int			nmissing = 0;
 	int			nsent;
 	int			nstimuli;
 
@@ -464,9 +465,15 @@ check_storm(Instance *in)
 	if (since_ns < w->ttl_since_ns)
 		since_ns = w->ttl_since_ns;
 
-	/* it is read alone, and deleted or entered, twice a second each, and so is each at first */
+	/*
+	 * It is read alone, and deleted or entered, twice a second each, and so is each at
+	 * first.  A hand-over to an instance whose lease has such a key is denied, too.
+	 */
 	for (int e = 0; e < plan.nelections; e++)
-		allowed += rights_missed_since(e, since_ns) ? 4 * ttl_s + 4 * plan.nelections : 0;
+		nmissing += rights_missed_since(e, since_ns);
+	if (nmissing > 0)
+		allowed += nmissing * (4 * ttl_s + 4 * plan.nelections) +
+			(plan.preferred != 0 || plan.fault[FAULT_TRANSFER] > 0 ? 4 * ttl_s * plan.nelections : 0);
 
 	w->sent_ns[w->nsent++ % MAX_RECENT] = now_ns;
 	nsent = count_since(w->sent_ns, w->nsent, since_ns);
