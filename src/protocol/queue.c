@@ -129,6 +129,7 @@ clear_own_key(ElectionCore *core, Election *e)
 	e->own.is_abandoned = false;
 	e->own.must_put_value = false;
 	e->denials = 0;				/* they were about that key, too */
+	e->denied_retry_ns = 0;
 	core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
 }
 

@@ -79,6 +79,7 @@ typedef struct Pending
 	EtcdRequestKind kind;
 	bool		renews;			/* renews a lease, or replaces it */
 	bool		writes;			/* writes a key with which it may lead */
+	bool		enters;			/* an election */
 	int64_t		lease;
 	int64_t		sent_ns;		/* by the instance's clock */
 } Pending;
@@ -587,6 +588,8 @@ add_pending(Instance *in, uint64_t id, const EtcdRequest *request)
 			w->pending[i].lease = request->lease;
 			w->pending[i].renews = renews_lease(in, request);
 			w->pending[i].writes = is_write_of_leader(in, request);
+			w->pending[i].enters = request->kind == ETCD_TXN && request->ncompares == 1 &&
+				request->compares[0].value == 0;
 			if (w->pending[i].renews)
 				w->renewal_id = id;
 			w->pending[i].sent_ns = instance_clock(in);
@@ -638,9 +641,10 @@ check_retry(void *subject, uint64_t id)
 
 		/*
 		 * Another lease replaces this one.  An instance writes its keys one after
-		 * the other, so a proclamation without an answer holds up the move.
+		 * the other, so a proclamation or an entry without an answer holds up the
+		 * move.
 		 */
-		if (pending->id != 0 && (pending->renews || pending->writes) &&
+		if (pending->id != 0 && (pending->renews || pending->writes || pending->enters) &&
 			(pending->kind != ETCD_KEEPALIVE || pending->lease != failed->lease))
 			return;
 	}
