@@ -696,7 +696,9 @@ note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAns
 		}
 	}
 	w->kept_failure_ns = w->first_failure_ns;
-	if (w->answered.kind == ETCD_KEEPALIVE && answer->outcome != ETCD_ANSWERED)
+	/* after a denial it is first found out which key was meant */
+	if (w->answered.kind == ETCD_KEEPALIVE && answer->outcome != ETCD_ANSWERED &&
+		answer->code != ETCD_CODE_PERMISSION_DENIED)
 		expect_retry(in);
 	if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 		note_failure(in);

@@ -132,7 +132,8 @@ for my $node (@nodes)
 }
 $etcd_a->start($spare);
 poll_ok(10, sub { $_->log_count(qr/LOG:  etcd at "\Q$a[$spare]\E" can be used again/, $_->{offset}) }, 'and ' . $_->name . ' that it is up') for @nodes;
-is($_->log_count(qr/cannot be used/, $_->{offset}), 1, $_->name . ': once') for @nodes;
+# it may see that before it has reloaded, and tells it again then
+like($_->log_count(qr/cannot be used/, $_->{offset}), qr/^[12]$/, $_->name . ': once for each reload') for @nodes;
 is($leader->token, $token, 'the leader stays');
 
 # The settings name the cluster.  Its tokens must be greater than those before.
