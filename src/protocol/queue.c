@@ -363,7 +363,7 @@ void
 queue_begin_leading(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
-	/* What failed before is tried at once: its back-off was that of one who has no deadline. */
+	/* A leader has a deadline, so what failed before is tried at once, without its back-off. */
 	if (core->lease_failures > 0)
 		core->lease_retry_ns = 0;
 	if (core->renewal_failures > 0)
