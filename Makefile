@@ -49,7 +49,8 @@ OBJS = \
 	src/etcd/etcd_clusters.o \
 	src/etcd/etcd_endpoints.o \
 	src/etcd/etcd_call.o \
-	src/etcd/etcd_certificates.o \
+	src/etcd/etcd_connections.o \
+	src/etcd/etcd_tls.o \
 	src/etcd/etcd_grpc.o \
 	src/etcd/etcd_h2.o \
 	src/etcd/etcd_gateway.o \

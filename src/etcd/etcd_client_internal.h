@@ -15,7 +15,9 @@
  * etcd_h2.c			HTTP/2: the only file that knows nghttp2
  * etcd_http.c			POSTs and connections by libcurl
  * etcd_clusters.c		the clusters of the endpoints, and which may be used
+ * etcd_connections.c	what the connections to the endpoints have told
  * etcd_easy.c			where a handle of libcurl connects, and by which TLS
+ * etcd_tls.c			what is wrong with TLS, in words
  * etcd_names.c			the addresses of hosts
  *
  * A file calls those below it, and never one above it.  etcd_call.c and those
@@ -68,14 +70,14 @@ typedef struct Settings
 /* One POST to one endpoint, and its answer. */
 typedef struct Exchange Exchange;
 
-/* libcurl, and the sockets and the timer for which it has to be called. */
-/* The server's certificate of an endpoint. */
-typedef struct EtcdCertificate
+/* What the connections to an endpoint have told. */
+typedef struct EtcdConnectionFacts
 {
 	char		url[ETCD_CLIENT_MAX_URL_LEN + 1];
-	int64_t		end_s;			/* in Unix time */
-} EtcdCertificate;
+	int64_t		certificate_end_s;	/* in Unix time; 0: there is none */
+} EtcdConnectionFacts;
 
+/* libcurl, and the sockets and the timer for which it has to be called. */
 typedef struct Http
 {
 	void	   *multi;			/* CURLM */
@@ -89,12 +91,12 @@ typedef struct Http
 	Exchange   *waiting;		/* for the addresses of their hosts */
 	EtcdNames  *names;
 	Exchange   *connections;	/* that are open, see etcd_http_connect() */
-	int			ncertificates;
-	EtcdCertificate certificates[ETCD_CLIENT_MAX_ENDPOINTS];
+	int			nfacts;
+	EtcdConnectionFacts facts[ETCD_CLIENT_MAX_ENDPOINTS];
 } Http;
 
 /* A handle of libcurl has ended its transfer, or made its connection, to that URL. */
-extern void etcd_certificates_note(Http *http, void *easy, const char *url);
+extern void etcd_connections_note(Http *http, void *easy, const char *url);
 
 /*
  * A message, encoded once.  It may be sent several times, and at the same

@@ -122,7 +122,7 @@ etcd_easy_set_tls(CURL *easy, const Settings *settings)
 	SET_OPTION(CURLOPT_SSL_VERIFYHOST, 2L);
 	SET_OPTION(CURLOPT_SSLVERSION,
 			   (long) (settings->tls_1_3 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
-	/* see etcd_certificates.c */
+	/* see etcd_connections.c */
 	SET_OPTION(CURLOPT_CERTINFO, 1L);
 	/* no session outlives its own connection */
 	SET_OPTION(CURLOPT_SSL_SESSIONID_CACHE, 0L);
@@ -211,23 +211,4 @@ etcd_easy_classify(CURLcode result, const char *detail)
 	if ((result == CURLE_RECV_ERROR || result == CURLE_SEND_ERROR) && strstr(detail, " alert ") != NULL)
 		return CURLE_SSL_CONNECT_ERROR;
 	return result;
-}
-
-void
-etcd_easy_describe_tls(char *message, const char *url, const char *detail)
-{
-	/* as OpenSSL calls the alerts about the certificate of the client */
-	static const char *const alerts[] = {
-		"alert bad certificate", "alert certificate required", "alert certificate expired",
-		"alert certificate unknown", "alert unknown ca", "alert unsupported certificate"
-	};
-
-	for (size_t i = 0; i < sizeof(alerts) / sizeof(alerts[0]); i++)
-	{
-		if (strstr(detail, alerts[i]) == NULL)
-			continue;
-		etcd_format_message(message, "etcd at \"%s\" requires a client certificate that it trusts (%s)", url, alerts[i]);
-		return;
-	}
-	etcd_format_message(message, "no TLS connection to etcd at \"%s\": %s", url, detail);
 }

@@ -51,7 +51,4 @@ extern bool etcd_easy_connect_only(CURL *easy);
  */
 extern CURLcode etcd_easy_classify(CURLcode result, const char *detail);
 
-/* Says in a buffer of ETCD_MESSAGE_SIZE why there is no TLS connection. */
-extern void etcd_easy_describe_tls(char *message, const char *url, const char *detail);
-
 #endif							/* ETCD_EASY_H */

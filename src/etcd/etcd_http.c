@@ -24,6 +24,7 @@
 #include <sys/socket.h>
 
 #include "etcd_easy.h"
+#include "etcd_tls.h"
 
 #if LIBCURL_VERSION_NUM < 0x073d00
 #error "libcurl 7.61.0 or later is required"
@@ -628,7 +629,7 @@ run_curl(Http *http, curl_socket_t fd, int events)
 			continue;
 		curl_easy_getinfo(info->easy_handle, CURLINFO_PRIVATE, &private);
 		exchange = (Exchange *) private;
-		etcd_certificates_note(http, info->easy_handle, exchange->url);
+		etcd_connections_note(http, info->easy_handle, exchange->url);
 		if (exchange->is_connection && info->data.result == CURLE_OK)
 			open_connection(http, exchange);
 		else
@@ -846,6 +847,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 {
 	const char *url = exchange->url;
 	const char *detail = exchange->error;
+	CURLcode	result;
 	long		os_errno = 0;
 
 	*outcome = ETCD_NO_ANSWER;
@@ -863,7 +865,8 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 		return false;
 	}
 
-	switch (etcd_easy_classify(exchange->result, detail))
+	result = etcd_easy_classify(exchange->result, detail);
+	switch (result)
 	{
 		case CURLE_OPERATION_TIMEDOUT:
 			etcd_http_describe_timeout(exchange, exchange->timeout_ms, message);
@@ -877,20 +880,9 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 		case CURLE_GOT_NOTHING:
 			etcd_format_message(message, "etcd at \"%s\" closed the connection without an answer", url);
 			break;
-		case CURLE_PEER_FAILED_VERIFICATION:
-			etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid: %s (the authority to trust is \"etcd_leader.ssl_ca_file\")", url, detail);
-			break;
-		case CURLE_SSL_CACERT_BADFILE:
-			etcd_format_message(message, "could not use the file of \"etcd_leader.ssl_ca_file\": %s", detail);
-			break;
-		case CURLE_SSL_CERTPROBLEM:
-		case CURLE_BAD_FUNCTION_ARGUMENT:	/* the message of libcurl 8.23 about a bad key */
-			etcd_format_message(message, "could not use the files of \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\": %s", detail);
-			break;
-		case CURLE_SSL_CONNECT_ERROR:
-			etcd_easy_describe_tls(message, url, detail);
-			break;
 		default:
+			if (etcd_tls_describe(message, result, url, detail))
+				break;
 			if (exchange->result == CURLE_UNSUPPORTED_PROTOCOL || exchange->result == CURLE_WEIRD_SERVER_REPLY)
 				*outcome = ETCD_GARBAGE;
 			etcd_format_message(message, "no answer from etcd at \"%s\": %s", url, detail);

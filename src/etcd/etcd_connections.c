@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
- * etcd_certificates.c
- *	  When the certificates of the endpoints expire, as their connections told.
+ * etcd_connections.c
+ *	  What the connections to the endpoints have told: when certificates
+ *	  expire.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,40 +28,41 @@ read_end_s(CURL *easy)
 	return 0;
 }
 
-static EtcdCertificate *
+static EtcdConnectionFacts *
 find(Http *http, const char *url)
 {
-	for (int i = 0; i < http->ncertificates; i++)
+	for (int i = 0; i < http->nfacts; i++)
 	{
-		if (strcmp(http->certificates[i].url, url) == 0)
-			return &http->certificates[i];
+		if (strcmp(http->facts[i].url, url) == 0)
+			return &http->facts[i];
 	}
 	return NULL;
 }
 
 void
-etcd_certificates_note(Http *http, void *easy, const char *url)
+etcd_connections_note(Http *http, void *easy, const char *url)
 {
 	int64_t		end_s = read_end_s(easy);
-	EtcdCertificate *certificate = find(http, url);
+	EtcdConnectionFacts *facts = find(http, url);
 
 	if (end_s <= 0 || strlen(url) > ETCD_CLIENT_MAX_URL_LEN)
 		return;
-	if (certificate == NULL)
+	if (facts == NULL)
 	{
 		/* endpoints come and go: the last place is that of the newest ones */
-		if (http->ncertificates < ETCD_CLIENT_MAX_ENDPOINTS)
-			http->ncertificates++;
-		certificate = &http->certificates[http->ncertificates - 1];
-		strcpy(certificate->url, url);
+		if (http->nfacts < ETCD_CLIENT_MAX_ENDPOINTS)
+			http->nfacts++;
+		facts = &http->facts[http->nfacts - 1];
+		memset(facts, 0, sizeof(*facts));
+		strcpy(facts->url, url);
 	}
-	certificate->end_s = end_s;
+	facts->certificate_end_s = end_s;
 }
 
 int64_t
 etcd_client_certificate_end_s(EtcdClient *client, int endpoint)
 {
-	const EtcdCertificate *certificate = find(&client->http, client->endpoints[endpoint].url);
+	const EtcdConnectionFacts *facts = find(&client->http, client->endpoints[endpoint].url);
 
-	return certificate != NULL ? certificate->end_s : 0;
+	return facts != NULL ? facts->certificate_end_s : 0;
 }

@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd_tls.h
+ *	  What is wrong with TLS, in words.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ETCD_TLS_H
+#define ETCD_TLS_H
+
+#include <curl/curl.h>
+
+#include "etcd_client_internal.h"
+
+/*
+ * Says in a buffer of ETCD_MESSAGE_SIZE what is wrong with TLS, or with a
+ * certificate.  The result is one of etcd_easy_classify().  False: it is not
+ * about TLS.
+ */
+extern bool etcd_tls_describe(char *message, CURLcode result, const char *url, const char *detail);
+
+#endif							/* ETCD_TLS_H */
