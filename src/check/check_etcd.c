@@ -41,6 +41,7 @@ typedef struct Reply
 	EtcdHeader	header;
 	char		version[64];
 	char		errors[ETCD_MESSAGE_SIZE];
+	bool		is_learner;
 	/* of rights: the first key in the order of creation, for people; empty: there is none */
 	char		first_key[ETCD_MESSAGE_SIZE];
 	bool		first_has_lease;
@@ -90,6 +91,7 @@ receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timi
 	if (answer->outcome != ETCD_ANSWERED)
 		return;
 	result->header = answer->header;
+	result->is_learner = answer->is_learner;
 	if (answer->nresults == 1 && answer->results[0].nkvs == 1)
 	{
 		etcd_format_message(result->first_key, "%s", answer->results[0].kvs[0].key.data);
@@ -257,13 +259,21 @@ begin_client(Check *check, EtcdClientSettings *settings)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* What is to be done about a failure; NULL: nothing is known. */
+/*
+ * What is to be done about a failure; NULL: nothing is known.  The time-out of a
+ * message is that of the check, and none of the settings.
+ */
 static const char *
 hint_of(const Reply *result)
 {
-	const char *hint = etcd_hint(result->message);
+	char	   *message = pstrdup(result->message);
+	char	   *within = strstr(message, " within ");
+	const char *hint;
 	const char *advice = result->outcome == ETCD_REFUSED ? etcd_advise(result->code, result->message) : NULL;
 
+	if (within != NULL)
+		*within = '\0';
+	hint = etcd_hint(message);
 	if (hint != NULL || advice == NULL)
 		return hint;
 	if (strncmp(advice, "etcd ", 5) == 0)
@@ -290,29 +300,52 @@ has_answered(const Reply *result)
 	return result->ended && result->outcome == ETCD_ANSWERED;
 }
 
+/*
+ * Why the elector may get no answer in time.  A new connection and a request
+ * take two round trips.
+ */
+static const char *
+hint_of_latency(Check *check, int endpoint)
+{
+	double		round_trip_ms = etcd_client_round_trip_ns(check->client, endpoint) / (double) NSEC_PER_MSEC;
+
+	if (2 * round_trip_ms > check->elector_timeout_ms)
+		return psprintf("The network takes %.0f ms for a round trip, and the time-out of requests is %ld ms. Raise \"etcd_leader.ttl\", or \"etcd_leader.request_timeout\" and \"etcd_leader.connect_timeout\" if they are set.",
+						round_trip_ms, check->elector_timeout_ms);
+	return psprintf("The time-out of requests is %ld ms. Find out why etcd is slow, or raise \"etcd_leader.ttl\".",
+					check->elector_timeout_ms);
+}
+
+static void
+put_endpoint(Check *check, int endpoint, const Reply *result)
+{
+	const char *protocol = etcd_dialect_name(etcd_client_endpoint_dialect(check->client, endpoint));
+	bool		late = result->latency_ns > check->elector_timeout_ms * NSEC_PER_MSEC;
+	const char *hint = NULL;
+
+	if (result->is_learner)
+		hint = etcd_hint(ETCD_LEARNER_REFUSAL);
+	else if (late)
+		hint = hint_of_latency(check, endpoint);
+	check_put(check->fcinfo, "endpoint", check->urls[endpoint], hint != NULL ? CHECK_WARNING : CHECK_OK,
+			  psprintf("etcd %s, %s, %s %llx of cluster %llx, %.1f ms", result->version, protocol,
+					   result->is_learner ? "learner" : "member",
+					   (unsigned long long) result->header.member_id,
+					   (unsigned long long) result->header.cluster_id,
+					   result->latency_ns / (double) NSEC_PER_MSEC), hint);
+}
+
 static void
 put_endpoints(Check *check)
 {
 	for (int i = 0; i < check->nendpoints; i++)
 	{
 		const Reply *result = &check->results[i];
-		const char *protocol;
-		bool		late;
 
-		if (!has_answered(result))
-		{
+		if (has_answered(result))
+			put_endpoint(check, i, result);
+		else
 			put_failure(check, "endpoint", check->urls[i], CHECK_ERROR, result);
-			continue;
-		}
-		protocol = etcd_dialect_name(etcd_client_endpoint_dialect(check->client, i));
-		late = result->latency_ns > check->elector_timeout_ms * NSEC_PER_MSEC;
-		check_put(check->fcinfo, "endpoint", check->urls[i], late ? CHECK_WARNING : CHECK_OK,
-				  psprintf("etcd %s, %s, member %llx of cluster %llx, %.1f ms", result->version, protocol,
-						   (unsigned long long) result->header.member_id,
-						   (unsigned long long) result->header.cluster_id,
-						   result->latency_ns / (double) NSEC_PER_MSEC),
-				  late ? psprintf("The time-out of requests is %ld ms. Find out why etcd is slow, or raise \"etcd_leader.ttl\".",
-								  check->elector_timeout_ms) : NULL);
 	}
 }
 
@@ -585,7 +618,7 @@ ask_for_rights(Check *check, int endpoint, const Rights *rights, int id)
 	ask_one(check, endpoint, id, &request);
 }
 
-/* An endpoint of the cluster that may be used; -1: none has answered. */
+/* An endpoint of the cluster that may be used, and no learner; -1: none has answered. */
 static int
 find_usable_endpoint(const Check *check)
 {
@@ -596,7 +629,7 @@ find_usable_endpoint(const Check *check)
 	{
 		const Reply *result = &check->results[i];
 
-		if (!has_answered(result) || result->header.cluster_id != usable)
+		if (!has_answered(result) || result->header.cluster_id != usable || result->is_learner)
 			continue;
 		/* one that has a complaint is the last choice */
 		if (endpoint < 0 || (check->results[endpoint].errors[0] != '\0' && result->errors[0] == '\0'))

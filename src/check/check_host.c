@@ -45,13 +45,16 @@ static void
 check_certificate(FunctionCallInfo fcinfo)
 {
 	const char *file = settings_ssl_cert_file;
+	char		fault[ETCD_MESSAGE_SIZE];
 	double		days;
 
 	if (file[0] == '\0')
 		return;
-	if (!certificate_read_expiry(file, &days))
-		check_put(fcinfo, "certificate", file, CHECK_ERROR, "the file has no certificate that can be read",
-				  "Set \"etcd_leader.ssl_cert_file\" to a certificate in PEM.");
+	if (certificate_find_fault(file, settings_key_file(), fault, sizeof(fault)))
+		check_put(fcinfo, "certificate", file, CHECK_ERROR, fault, etcd_hint(fault));
+	else if (!certificate_read_expiry(file, &days))
+		check_put(fcinfo, "certificate", file, CHECK_ERROR, "the file cannot be read",
+				  "Correct the setting, or the owner and the permissions of the file.");
 	else
 		check_put_certificate(fcinfo, file, days, "Renew the certificate. The file is read for each new connection.");
 }
@@ -102,7 +105,7 @@ check_latency(FunctionCallInfo fcinfo)
 				  "Fewer than three requests fit into the TTL. Lower \"etcd_leader.request_timeout\", or raise \"etcd_leader.ttl\".");
 	else if (max_ms * 2 > timeout_ms)
 		check_put(fcinfo, "ttl", NULL, CHECK_WARNING, detail,
-				  "Find out why etcd was slow, or raise \"etcd_leader.ttl\". etcd_leader_stats_reset() begins anew.");
+				  "Find out why etcd or the network was slow, or raise \"etcd_leader.ttl\". etcd_leader_stats_reset() begins anew.");
 	else
 		check_put(fcinfo, "ttl", NULL, CHECK_OK, detail, NULL);
 }

@@ -38,6 +38,7 @@ Elector		elector;
 
 static ErrorSubject error_subject;	/* of contact.last_error */
 static int64 error_heard_ns;	/* when it was heard last */
+static char error_endpoint[ETCD_CLIENT_MAX_URL_LEN + 1];	/* whose fault it is; empty: of none */
 static int64 awaited_since_ns;	/* 0: contact is not awaited, or was warned of */
 static LoggedError logged_errors[REMEMBERED_ERRORS];
 
@@ -79,13 +80,14 @@ errhint_of_error(const char *message)
 static void
 report_error(int elevel, const char *message)
 {
-	ereport(elevel, (errmsg_internal("%s", message), elevel >= WARNING ? errhint_of_error(message) : 0));
+	ereport(elevel, (errmsg_internal("%s", message), errhint_of_error(message)));
 }
 
 void
 elector_note_error(ErrorSubject subject, const char *message, int elevel)
 {
 	error_subject = subject;
+	error_endpoint[0] = '\0';
 	error_heard_ns = clock_now_ns();
 	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
 	elector.contact.last_error_at = GetCurrentTimestamp();
@@ -184,11 +186,22 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 		elector_note_formatted_error(subject, elevel, "etcd at \"%s\" refused a request: %s", url, reason);
 }
 
+/* The fault of an endpoint is over when it answers. */
+static void
+clear_error_of_endpoint(const char *url)
+{
+	if (error_endpoint[0] != '\0' && strcmp(error_endpoint, url) == 0)
+		elector_clear_error(error_subject);
+}
+
 void
 elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
+	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
+
 	if (answer->outcome == ETCD_ANSWERED)
 	{
+		clear_error_of_endpoint(url);
 		stats_count_latency(timing->latency_ns);
 		elector.contact.last_contact = GetCurrentTimestamp();
 		elector.contact_changed = true;
@@ -199,6 +212,8 @@ elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTi
 		if (timing->timed_out)
 			stats_count(COUNTER_TIMEOUTS, 1);
 		note_failure(subject, answer, timing);
+		if (subject != ABOUT_NOTHING && etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+			strlcpy(error_endpoint, url, sizeof(error_endpoint));
 	}
 	elector_note_endpoint();
 }

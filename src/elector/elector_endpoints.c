@@ -42,11 +42,15 @@ warn_of_cluster(int endpoint)
 static void
 warn_of_failure(int endpoint)
 {
+	const char *error = etcd_client_endpoint_state(elector.client, endpoint)->error;
+	const char *hint = etcd_hint(error);
+
 	ereport(WARNING,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("etcd at \"%s\" cannot be used", etcd_client_endpoint_url(elector.client, endpoint)),
-			 errdetail_internal("%s.", etcd_client_endpoint_state(elector.client, endpoint)->error),
-			 errhint("Another endpoint is in use. This one could not replace it.")));
+			 errdetail_internal("%s.", error),
+			 errhint("Another endpoint is in use. This one could not replace it.%s%s",
+					 hint != NULL ? " " : "", hint != NULL ? hint : "")));
 }
 
 static void

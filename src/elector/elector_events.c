@@ -57,7 +57,8 @@ announce_event(SharedEvent *event)
 			break;
 		case ELECTION_EVENT_DISCONNECTED:
 			ereport(LOG, (errmsg("lost contact with etcd"),
-						  errdetail_internal("%s", event->reason)));
+						  errdetail_internal("%s", event->reason),
+						  etcd_hint(event->reason) != NULL ? errhint("%s", etcd_hint(event->reason)) : 0));
 			break;
 	}
 

@@ -226,6 +226,7 @@ typedef struct EtcdAnswer
 	const char *version;		/* STATUS: of the member, such as "3.5.13" */
 	const char **errors;		/* STATUS: what is wrong there: alarms, no leader */
 	int			nerrors;
+	bool		is_learner;		/* STATUS: it serves nothing but its status */
 	EtcdMember *members;		/* LIST_MEMBERS */
 	int			nmembers;
 	void	   *memory;			/* owner of the memory that the pointers point to */
@@ -377,6 +378,9 @@ extern const char *etcd_advise(int code, const char *message);
  * NULL if there is nothing to say, or the message says it.
  */
 extern const char *etcd_hint(const char *message);
+
+/* What a learner answers to all but a request for its status. */
+#define ETCD_LEARNER_REFUSAL "rpc not supported for learner"
 
 /* "requested lease not found", of a request that names a lease. */
 extern bool etcd_says_lease_not_found(const EtcdAnswer *answer);

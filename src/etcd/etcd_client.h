@@ -211,6 +211,9 @@ extern const EtcdEndpointState *etcd_client_endpoint_state(const EtcdClient *cli
 /* When its certificate expires, in Unix time; 0: it has none, or none is known. */
 extern int64_t etcd_client_certificate_end_s(EtcdClient *client, int endpoint);
 
+/* How long a round trip took, when a connection was made; 0: none was made. */
+extern int64_t etcd_client_round_trip_ns(EtcdClient *client, int endpoint);
+
 /*
  * The endpoints that are not used because they belong to another etcd cluster,
  * a bit each.  Why one is not, in a buffer of ETCD_MESSAGE_SIZE.

@@ -75,6 +75,7 @@ typedef struct EtcdConnectionFacts
 {
 	char		url[ETCD_CLIENT_MAX_URL_LEN + 1];
 	int64_t		certificate_end_s;	/* in Unix time; 0: there is none */
+	int64_t		round_trip_ns;	/* of the newest connection; 0: there was none */
 } EtcdConnectionFacts;
 
 /* libcurl, and the sockets and the timer for which it has to be called. */

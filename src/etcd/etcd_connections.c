@@ -2,7 +2,7 @@
  *
  * etcd_connections.c
  *	  What the connections to the endpoints have told: when certificates
- *	  expire.
+ *	  expire, and how long a round trip takes.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,6 +28,18 @@ read_end_s(CURL *easy)
 	return 0;
 }
 
+/* How long it took to make the connection of TCP, which is a round trip; 0: the handle has made none. */
+static int64_t
+read_round_trip_ns(CURL *easy)
+{
+	long		nconnects = 0;
+	curl_off_t	us = 0;
+
+	curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &nconnects);
+	curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME_T, &us);
+	return nconnects > 0 ? us * NSEC_PER_USEC : 0;
+}
+
 static EtcdConnectionFacts *
 find(Http *http, const char *url)
 {
@@ -43,9 +55,10 @@ void
 etcd_connections_note(Http *http, void *easy, const char *url)
 {
 	int64_t		end_s = read_end_s(easy);
+	int64_t		round_trip_ns = read_round_trip_ns(easy);
 	EtcdConnectionFacts *facts = find(http, url);
 
-	if (end_s <= 0 || strlen(url) > ETCD_CLIENT_MAX_URL_LEN)
+	if ((end_s <= 0 && round_trip_ns <= 0) || strlen(url) > ETCD_CLIENT_MAX_URL_LEN)
 		return;
 	if (facts == NULL)
 	{
@@ -56,7 +69,10 @@ etcd_connections_note(Http *http, void *easy, const char *url)
 		memset(facts, 0, sizeof(*facts));
 		strcpy(facts->url, url);
 	}
-	facts->certificate_end_s = end_s;
+	if (end_s > 0)
+		facts->certificate_end_s = end_s;
+	if (round_trip_ns > 0)
+		facts->round_trip_ns = round_trip_ns;
 }
 
 int64_t
@@ -65,4 +81,12 @@ etcd_client_certificate_end_s(EtcdClient *client, int endpoint)
 	const EtcdConnectionFacts *facts = find(&client->http, client->endpoints[endpoint].url);
 
 	return facts != NULL ? facts->certificate_end_s : 0;
+}
+
+int64_t
+etcd_client_round_trip_ns(EtcdClient *client, int endpoint)
+{
+	const EtcdConnectionFacts *facts = find(&client->http, client->endpoints[endpoint].url);
+
+	return facts != NULL ? facts->round_trip_ns : 0;
 }

@@ -68,6 +68,8 @@ etcd_easy_set_url(CURL *easy, const Settings *settings, const char *endpoint, co
 	EtcdUrl		url;
 	size_t		len;
 
+	target->settings = settings;
+	target->settings_number = settings->number;
 	if (strncmp(endpoint, unix_scheme, strlen(unix_scheme)) == 0)
 	{
 		SET_OPTION(CURLOPT_UNIX_SOCKET_PATH, endpoint + strlen(unix_scheme));

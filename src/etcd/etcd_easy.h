@@ -20,6 +20,9 @@ typedef struct EasyTarget
 	bool		has_url;		/* else the endpoint's is none */
 	char		host[ETCD_MAX_HOST_LEN + 1];	/* empty: it has a Unix socket */
 	int			port;
+	/* of the client, and their number when this was made */
+	const Settings *settings;
+	uint64_t	settings_number;
 	struct curl_slist *connect_to;
 	struct curl_slist *resolved;
 } EasyTarget;

@@ -174,37 +174,83 @@ etcd_advise(int code, const char *message)
 	return NULL;
 }
 
+/*
+ * The hint is that of the first line whose texts are in the message.  The texts
+ * about certificates are those of etcd_tls.c, of certificate.c, and of OpenSSL.
+ */
+static const struct
+{
+	const char *text;
+	const char *detail;		/* NULL: any */
+	const char *hint;
+}			hints[] = {
+	{"the certificate of etcd", "is not valid for",
+	"Add the host to the certificate's subjectAltName, as \"DNS:name\" or \"IP:address\", or name the host in \"etcd_leader.endpoints\" as the certificate does."},
+	{"the certificate of etcd", "has expired",
+	"Renew the certificate of this member of etcd, or of its authority. If neither has expired, correct the clock of this host."},
+	{"the certificate of etcd", "not yet valid",
+	"Correct the clock of this host, or that of the host that has made the certificate, and make the certificate anew."},
+	{"the certificate of etcd", "purpose",
+	"Make the certificate of this member of etcd anew, with serverAuth in its extended key usage."},
+	{"the certificate of etcd", "the authority to trust",
+	"Set \"etcd_leader.ssl_ca_file\" to the certificate of the authority that has signed etcd's. Intermediate certificates belong into etcd's \"--cert-file\"."},
+	{"the certificate is not valid before", NULL,
+	"Correct the clock of this host, or that of the host that has made the certificate, and make the certificate anew."},
+	{"the certificate has expired", NULL,
+	"Renew the certificate. The file is read for each new connection."},
+	{"lacks clientAuth", NULL,
+	"Make the certificate anew, with clientAuth in its extended key usage."},
+	{"private key does not belong", NULL,
+	"Set \"etcd_leader.ssl_key_file\" to the key of the certificate in \"etcd_leader.ssl_cert_file\"."},
+	{"private key needs a passphrase", NULL,
+	"Store the key without a passphrase, in a file that only its owner can read."},
+	{"has no private key in PEM", NULL,
+	"Set \"etcd_leader.ssl_key_file\" to a private key in PEM."},
+	{"has no certificate in PEM", NULL,
+	"Set \"etcd_leader.ssl_cert_file\" to a certificate in PEM."},
+	{"does not accept the client certificate", "no authority in",
+	"Have the certificate signed by an authority in etcd's \"--trusted-ca-file\". Intermediate certificates follow it in the same file."},
+	{"does not accept the client certificate", "authority \"",
+	"Renew the certificate of this authority."},
+	{"does not accept the client certificate", NULL,
+	"Check the authorities in etcd's \"--trusted-ca-file\", its \"--client-crl-file\" and \"--client-cert-allowed-hostname\", and the clocks of both hosts."},
+	{"requires a client certificate", NULL,
+	"Set \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\" to a certificate that etcd's \"--trusted-ca-file\" has signed."},
+	{"no TLS connection to etcd", NULL,
+	"Check whether this endpoint speaks http: then its URL begins with \"http://\"."},
+	{"closed the connection without an answer", "\"http:",
+	"It may be a port for TLS: then its URL begins with \"https://\". Else check whether it is etcd."},
+	{"closed the connection without an answer", NULL,
+	"Check whether it is etcd."},
+	{"HTTP request", "HTTPS",
+	"It is a port for TLS, so its URL begins with \"https://\"."},
+	{"is of cluster", NULL,
+	"The endpoints must name members of one cluster, the same on all instances. Correct \"etcd_leader.endpoints\", or set \"etcd_leader.cluster_id\"."},
+	{"is also named", NULL,
+	"Set \"etcd_leader.node_name\" of one of them, such as that of a copied instance."},
+	{ETCD_LEARNER_REFUSAL, NULL,
+	"A learner serves no requests: promote it, or take it out of \"etcd_leader.endpoints\"."},
+	{"could not resolve host", NULL,
+	"Check the name in \"etcd_leader.endpoints\", and DNS."},
+	{"could not look up the SRV records", NULL,
+	"Check \"etcd_leader.discovery_srv\", and DNS."},
+	{"could not connect to etcd", " within ",
+	"If the network is slower than that, the time-out is too short: raise \"etcd_leader.ttl\", or \"etcd_leader.connect_timeout\" if it is set. Else check that etcd runs there, and that a firewall lets this host connect."},
+	{"could not connect to etcd", NULL,
+	"Check that etcd runs there, and that a firewall lets this host connect."},
+	{"no answer from etcd", " within ",
+	"If the network or etcd is slower than that, the time-out is too short: raise \"etcd_leader.ttl\", or \"etcd_leader.request_timeout\" if it is set. Else check that this is an endpoint of etcd, and that most members of the cluster run."},
+	{"no answer from etcd", NULL,
+	"Check that this is an endpoint of etcd, that most members of the cluster run, and the network."},
+};
+
 const char *
 etcd_hint(const char *message)
 {
-	static const struct
-	{
-		const char *text;
-		const char *hint;
-	}			hints[] = {
-		{"requires a client certificate",
-		"Set \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\" to a certificate that etcd's \"--trusted-ca-file\" has signed."},
-		{"no TLS connection to etcd",
-		"Check whether this endpoint speaks http: then its URL begins with \"http://\"."},
-		{"closed the connection without an answer",
-		"Check whether this endpoint requires https, and whether it is etcd."},
-		{"is of cluster",
-		"The endpoints must name members of one cluster, the same on all instances. Correct \"etcd_leader.endpoints\", or set \"etcd_leader.cluster_id\"."},
-		{"is also named",
-		"Set \"etcd_leader.node_name\" of one of them, such as that of a copied instance."},
-		{"could not resolve host",
-		"Check the name in \"etcd_leader.endpoints\", and DNS."},
-		{"could not look up the SRV records",
-		"Check \"etcd_leader.discovery_srv\", and DNS."},
-		{"could not connect to etcd",
-		"Check that etcd runs there, and that a firewall lets this host connect."},
-		{"no answer from etcd",
-		"Check that this is an endpoint of etcd, that most members of the cluster run, and the network."},
-	};
-
 	for (size_t i = 0; i < lengthof(hints); i++)
 	{
-		if (strstr(message, hints[i].text) != NULL)
+		if (strstr(message, hints[i].text) != NULL &&
+			(hints[i].detail == NULL || strstr(message, hints[i].detail) != NULL))
 			return hints[i].hint;
 	}
 	return NULL;

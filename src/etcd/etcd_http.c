@@ -23,7 +23,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "etcd_easy.h"
 #include "etcd_tls.h"
 
 #if LIBCURL_VERSION_NUM < 0x073d00
@@ -881,7 +880,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 			etcd_format_message(message, "etcd at \"%s\" closed the connection without an answer", url);
 			break;
 		default:
-			if (etcd_tls_describe(message, result, url, detail))
+			if (etcd_tls_describe(message, exchange->easy, result, &exchange->target, url, detail))
 				break;
 			if (exchange->result == CURLE_UNSUPPORTED_PROTOCOL || exchange->result == CURLE_WEIRD_SERVER_REPLY)
 				*outcome = ETCD_GARBAGE;

@@ -113,6 +113,7 @@ static const Field status_fields[] = {
 	MEMBER("header", 1, FIELD_MESSAGE, true, EtcdAnswer, header, &header_message),
 	MEMBER("version", 2, FIELD_STRING, true, EtcdAnswer, version, NULL),
 	LIST("errors", 8, EtcdAnswer, errors, NULL),
+	MEMBER("isLearner", 10, FIELD_BOOL, false, EtcdAnswer, is_learner, NULL),
 };
 static const Message status_message = MESSAGE(status_fields, EtcdAnswer);
 

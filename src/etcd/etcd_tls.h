@@ -8,15 +8,14 @@
 #ifndef ETCD_TLS_H
 #define ETCD_TLS_H
 
-#include <curl/curl.h>
-
-#include "etcd_client_internal.h"
+#include "etcd_easy.h"
 
 /*
  * Says in a buffer of ETCD_MESSAGE_SIZE what is wrong with TLS, or with a
- * certificate.  The result is one of etcd_easy_classify().  False: it is not
- * about TLS.
+ * certificate of either side.  The result is one of etcd_easy_classify().
+ * False: it is not about TLS.
  */
-extern bool etcd_tls_describe(char *message, CURLcode result, const char *url, const char *detail);
+extern bool etcd_tls_describe(char *message, CURL *easy, CURLcode result, const EasyTarget *target,
+							  const char *url, const char *detail);
 
 #endif							/* ETCD_TLS_H */

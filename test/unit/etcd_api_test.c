@@ -491,6 +491,7 @@ static void
 test_decode_status(void **state)
 {
 	static const char v1[] = "{\"header\":{\"raft_term\":\"2\"},\"version\":\"3.4.23\",\"dbSize\":\"20480\",\"leader\":\"10\"}";
+	static const char learner[] = "{\"header\":{\"raft_term\":\"2\"},\"version\":\"3.4.23\",\"dbSizeInUse\":\"16384\",\"isLearner\":true}";
 	static const char none[] = "{\"header\":{\"raft_term\":\"2\"}}";
 	static const char number[] = "{\"header\":{\"raft_term\":\"2\"},\"version\":3}";
 	EtcdRequest request = {.kind = ETCD_STATUS};
@@ -501,8 +502,13 @@ test_decode_status(void **state)
 	decode(ETCD_STATUS, 200, v1, strlen(v1), &answer);
 	assert_int_equal(answer.outcome, ETCD_ANSWERED);
 	assert_string_equal(answer.version, "3.4.23");
+	assert_false(answer.is_learner);
 	etcd_free_answer(&answer);
 	assert_null(answer.version);
+	decode(ETCD_STATUS, 200, learner, strlen(learner), &answer);
+	assert_int_equal(answer.outcome, ETCD_ANSWERED);
+	assert_true(answer.is_learner);
+	etcd_free_answer(&answer);
 	assert_garbage(ETCD_STATUS, 200, none, strlen(none));
 	assert_garbage(ETCD_STATUS, 200, number, strlen(number));
 }
@@ -1260,6 +1266,45 @@ test_auth_errors(void **state)
 	assert_null(etcd_advise(5, "etcdserver: requested lease not found"));
 }
 
+/* A message, and words of its hint; NULL: it has none. */
+static void
+test_hints(void **state)
+{
+	static const struct
+	{
+		const char *message;
+		const char *hint;
+	}			cases[] = {
+		{"the certificate of etcd at \"https://a:1\" is not valid for \"a\": it names DNS:b", "subjectAltName"},
+		{"the certificate of etcd at \"https://a:1\" is not valid: SSL certificate problem: certificate has expired", "this member of etcd"},
+		{"the certificate of etcd at \"https://a:1\" is not valid: SSL certificate problem: certificate is not yet valid", "clock"},
+		{"the certificate of etcd at \"https://a:1\" is not valid: SSL certificate problem: unsuitable certificate purpose", "serverAuth"},
+		{"the certificate of etcd at \"https://a:1\" is not valid: SSL certificate problem: self-signed certificate (the authority to trust is \"etcd_leader.ssl_ca_file\")", "Set \"etcd_leader.ssl_ca_file\""},
+		{"etcd at \"https://a:1\" does not accept the client certificate (alert bad certificate): the certificate has expired, at 2026-01-01 00:00:00 UTC", "Renew the certificate. "},
+		{"etcd at \"https://a:1\" does not accept the client certificate (alert unknown ca): no authority in \"etcd_leader.ssl_ca_file\" has signed it", "--trusted-ca-file"},
+		{"etcd at \"https://a:1\" does not accept the client certificate (alert bad certificate): certificate has expired: authority \"/CN=b\"", "this authority"},
+		{"etcd at \"https://a:1\" does not accept the client certificate (alert bad certificate): this host finds no fault in it", "--client-crl-file"},
+		{"etcd at \"https://a:1\" requires a client certificate that it trusts (alert bad certificate)", "Set \"etcd_leader.ssl_cert_file\""},
+		{"etcd at \"http://a:1\" closed the connection without an answer", "https://"},
+		{"etcd at \"https://a:1\" closed the connection without an answer", "whether it is etcd"},
+		{"HTTP status 400: Client sent an HTTP request to an HTTPS server.", "https://"},
+		{"etcd at \"http://a:1\" refused a request: etcdserver: rpc not supported for learner", "promote it"},
+		{"could not connect to etcd at \"http://a:1\" within 222 ms", "\"etcd_leader.ttl\""},
+		{"could not connect to etcd at \"http://a:1\": Connection refused", "Check that etcd runs there"},
+		{"no answer from etcd at \"http://a:1\" within 222 ms", "\"etcd_leader.ttl\""},
+		{"etcdserver: too many requests", NULL},
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		const char *hint = etcd_hint(cases[i].message);
+
+		if (cases[i].hint == NULL ? hint != NULL : hint == NULL || strstr(hint, cases[i].hint) == NULL)
+			fail_msg("the hint of \"%s\" is: %s", cases[i].message, hint != NULL ? hint : "none");
+	}
+}
+
 int
 main(void)
 {
@@ -1292,6 +1337,7 @@ main(void)
 		cmocka_unit_test(test_blames_endpoint),
 		cmocka_unit_test(test_says),
 		cmocka_unit_test(test_auth_errors),
+		cmocka_unit_test(test_hints),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -417,6 +417,8 @@ static const Recorded answers[] = {
 	"{" JSON_HEADER("4") ",\"token\":\"zQzJmaRqefsMSPZa.20\"}"},
 	{ETCD_STATUS, HEADER("02") "1206 332e342e3233  18 80a001  20 e6efc797c1e491bda801  28 0a  30 02  38 0a  48 808001",
 	"{" JSON_HEADER("2") ",\"version\":\"3.4.23\"}"},
+	{ETCD_STATUS, HEADER("01") "1206 332e342e3233  18 80a001  20 e6efc797c1e491bda801  28 0a  30 02  38 0a  48 808001  50 01",
+	"{" JSON_HEADER("1") ",\"version\":\"3.4.23\",\"isLearner\":true}"},
 	/* two URLs, a learner and a member that has not started: not recorded so */
 	{ETCD_LIST_MEMBERS, HEADER_WITHOUT_REVISION
 		"1233 08 e6efc797c1e491bda801  1204 73656564  1a0d 687474703a2f2f613a32333830"
