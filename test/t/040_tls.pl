@@ -52,7 +52,16 @@ my $token   = $pg1->token;
 my $sampler = $pg1->sample;
 
 # What is wrong is said in words that help; $pg2 gets it, and then all is well
-# again.  The log has it once.
+# again.  The log has it once, with what to do.
+my %hints = (
+	'another authority' => qr/Set "etcd_leader\.ssl_ca_file"/,
+	'another name' => qr/Add the host to the certificate's subjectAltName/,
+	'no certificate' => qr/Set "etcd_leader\.ssl_cert_file"/,
+	'a certificate of another authority' => qr/Have the certificate signed/,
+	'a certificate of the future' => qr/Correct the clock/,
+	'a key of another certificate' => qr/Set "etcd_leader\.ssl_key_file"/,
+	'plain HTTP to TLS' => qr/It may be a port for TLS/);
+
 sub goes_wrong
 {
 	my ($what, $settings, @patterns) = @_;
@@ -61,6 +70,8 @@ sub goes_wrong
 	poll(15, sub { my $s = $pg2->status; return !grep { ($s->{last_error} // '') !~ $_ } @patterns; });
 	my $s = $pg2->status;
 	like($s->{last_error}, $_, "$what: last_error says so") for @patterns;
+	my $hint = $hints{$what};
+	poll_ok(5, sub { slurp_file($pg2->logfile, $offset) =~ /HINT:  $hint/ }, "$what: the log says what to do") if $hint;
 	pause(1);
 	my $error = '(?:LOG|WARNING):  ' . quotemeta $s->{last_error};
 	cmp_ok($pg2->log_count($error, $offset), '<=', 1, "$what: the log says it once at most");
@@ -81,8 +92,12 @@ goes_wrong('another name', { endpoints => $etcd->tls_endpoints('localhost') }, q
 goes_wrong('no such file', { ssl_ca_file => '/nowhere/ca.crt' }, qr{/nowhere/ca\.crt});
 goes_wrong('no certificate', { ssl_cert_file => '', ssl_key_file => '' }, qr/etcd at "https:\S+" requires a client certificate that it trusts \(alert /);
 goes_wrong('a certificate of another authority', { ssl_cert_file => $other_cert, ssl_key_file => $other_key },
-	qr/etcd at "https:\S+" requires a client certificate that it trusts \(alert /);
-goes_wrong('a key of another certificate', { ssl_key_file => $other_key }, qr/could not use the files of "etcd_leader\.ssl_cert_file"/);
+	qr/etcd at "https:\S+" does not accept the client certificate \(alert .*no authority in "etcd_leader\.ssl_ca_file" has signed it/);
+my ($early_cert, $early_key) = $ca->sign('early', between => [ 86400, 172800 ]);
+goes_wrong('a certificate of the future', { ssl_cert_file => $early_cert, ssl_key_file => $early_key },
+	qr/does not accept the client certificate \(alert .*: the certificate is not valid before 2/);
+goes_wrong('a key of another certificate', { ssl_key_file => $other_key },
+	qr/could not use the files of "etcd_leader\.ssl_cert_file".*: the private key does not belong to the certificate/);
 goes_wrong('plain HTTP to TLS', { endpoints => $etcd->tls_endpoints =~ s/https/http/r }, qr/HTTP request to an HTTPS server|closed the connection|HTTP status 400/);
 goes_wrong('TLS to plain HTTP', { endpoints => $etcd->endpoints =~ s/http/https/r }, qr/no TLS connection to etcd/);
 

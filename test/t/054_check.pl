@@ -36,6 +36,7 @@ my $id      = $etcd->cluster_id;
 my $node = EtcdLeader::Instance->create('pg1', endpoints => "$url,$second", settings => { ttl => 3, watched_prefixes => 'flags/' });
 $node->wait_until_leader;
 my $dir    = PostgreSQL::Test::Utils::tempdir('check');
+append_to_file("$dir/both", slurp_file($_->ca)) for $ca, $other_ca;
 my $secret = 'a-secret-word';
 
 # Sets settings, and waits until this session has them.
@@ -145,13 +146,47 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	chmod 0640, $short_key or die;
 	has_row('a key that others can read', qr/file\|etcd_leader\.ssl_key_file\|error\|file "\Q$short_key\E" has group or world access/, check());
 	chmod 0600, $short_key or die;
-	$ca->sign('short', days => 0);
-	pause(1.1);
-	has_row('an expired one', qr/certificate\|\Q$short_cert\E\|error\|the certificate has expired/, check());
-	set(ssl_cert_file => $good_cert, ssl_key_file => $good_key);
+
+	# what is wrong with a client's certificate: both rows tell it, with one hint
+	my ($foreign_cert, $foreign_key) = $other_ca->sign('foreign');
+	for my $case (
+		[ 'expired', [ $ca->sign('expired', between => [ -172800, -86400 ]) ], 'the certificate has expired, at 2', 'Renew the certificate' ],
+		[ 'not yet valid', [ $ca->sign('early', between => [ 86400, 172800 ]) ], 'the certificate is not valid before 2', 'Correct the clock' ],
+		[ 'none of a client', [ $ca->sign('serving', usage => 'serverAuth') ], 'the certificate is not one for TLS clients', 'Make the certificate anew, with clientAuth' ],
+		[ 'with a key of another', [ $good_cert, $short_key ], 'the private key does not belong to the certificate', 'Set "etcd_leader.ssl_key_file" to the key' ])
+	{
+		my ($what, $files, $fault, $hint) = @$case;
+		set(ssl_cert_file => $files->[0], ssl_key_file => $files->[1]);
+		@rows = check();
+		has_row("$what: the certificate", qr/certificate\|\Q$files->[0]\E\|error\|\Q$fault\E.*\|\Q$hint\E/, @rows);
+		has_row("$what: the endpoint", qr/endpoint\|\Q$tls\E\|error\|.*client certificate.*: \Q$fault\E.*\|\Q$hint\E|endpoint\|\Q$tls\E\|error\|could not use the files of .*: \Q$fault\E.*\|\Q$hint\E/, @rows);
+	}
+	set(ssl_cert_file => $foreign_cert, ssl_key_file => $foreign_key);
+	@rows = check();
+	has_row('of another authority: that may be as it should', qr/certificate\|\Q$foreign_cert\E\|warning\|the certificate is valid for/, @rows);
+	has_row('of another authority: refused', qr/endpoint\|\S+\|error\|.* does not accept the client certificate \(alert [a-z ]+\): no authority in "etcd_leader\.ssl_ca_file" has signed it\|Have the certificate signed/, @rows);
+	set(ssl_ca_file => "$dir/both", ssl_cert_file => $foreign_cert);
+	has_row('no fault is seen', qr/endpoint\|\S+\|error\|.* does not accept the client certificate .*: this host finds no fault in it\|Check the authorities/, check());
+	set(ssl_ca_file => $ca->ca,
+		ssl_cert_file => $good_cert, ssl_key_file => $good_key);
 	@rows = check();
 	has_row('a good one', qr/certificate\|\Q$good_cert\E\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
 	has_row("etcd's own", qr/certificate\|\Q$tls\E\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
+
+	# what is wrong with a server's
+	set(endpoints => $etcd->tls_endpoints('localhost'));
+	has_row('another name', qr/endpoint\|\S+\|error\|the certificate of etcd at "\S+" is not valid for "localhost": it names IP Address:127\.0\.0\.1\|Add the host to the certificate's subjectAltName/, check());
+	set(endpoints => $tls =~ s/https/http/r);
+	has_row('http to a port for TLS', qr/endpoint\|\S+\|error\|.* closed the connection without an answer\|It may be a port for TLS/, check());
+	set(endpoints => $tls);
+	for my $case (
+		[ 'expired', { between => [ -172800, -86400 ] }, qr/certificate has expired\|Renew the certificate of this member of etcd/ ],
+		[ 'not yet valid', { between => [ 86400, 172800 ] }, qr/certificate is not yet valid\|Correct the clock/ ])
+	{
+		my ($what, $args, $pattern) = @$case;
+		$ca->sign('server', %$args);
+		has_row("etcd's own is $what", qr/endpoint\|\S+\|error\|the certificate of etcd at "\Q$tls\E" is not valid: .*$pattern/, check());
+	}
 	$ca->sign('server', days => 10);
 	for my $protocol (qw(json grpc))
 	{

@@ -493,6 +493,7 @@ assert_same_answer(const EtcdAnswer *a, const EtcdAnswer *b)
 	}
 	assert_same_text(a->token, b->token);
 	assert_same_text(a->version, b->version);
+	assert_int_equal(a->is_learner, b->is_learner);
 	assert_int_equal(a->nmembers, b->nmembers);
 	for (int i = 0; i < a->nmembers; i++)
 	{

@@ -137,6 +137,34 @@ sub start
 	return;
 }
 
+# Adds a learner, and waits until it has joined; returns its number.  As for the
+# other members, its address is on loopback.
+sub add_learner
+{
+	my ($self) = @_;
+	my @voters = $self->all;
+	my $i = @voters;
+	my ($client, $peer) = map { 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
+	push @{ $self->{members} },
+	  { name => "$self->{name}-$i", url => $client, peer => $peer, dir => "$self->{dir}/$i", log => $self->{members}[0]{log} =~ s/-0\.log$/-$i.log/r };
+	# refused until all members are connected for some seconds
+	poll(30, sub { ($self->try_etcdctl(\@voters, qw(member add), "$self->{name}-$i", '--learner', "--peer-urls=$peer"))[0] == 0 })
+	  or die 'the learner cannot be added';
+	$self->start($i, join => 1, wait => 0);
+	poll(30, sub { my $status = $self->post('/v3/maintenance/status', {}, $i, 1); $status && $status->{isLearner} }) or die 'the learner does not start';
+	return $i;
+}
+
+# Makes a voting member of it, as soon as it has all data.
+sub promote
+{
+	my ($self, $learner) = @_;
+	my $id = sprintf '%x', $self->post('/v3/maintenance/status', {}, $learner)->{header}{member_id};
+	my @others = grep { $_ != $learner } $self->all;
+	poll(30, sub { ($self->try_etcdctl(\@others, qw(member promote), $id))[0] == 0 }) or die 'the learner cannot be promoted';
+	return;
+}
+
 # Ends a member: as an operator would (stop), or at once (kill).
 sub stop { my ($self, $i) = @_; return $self->{members}[$i]{process}->stop('TERM') }
 sub kill { my ($self, $i) = @_; return $self->{members}[$i]{process}->stop('KILL') }

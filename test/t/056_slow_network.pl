@@ -1,0 +1,41 @@
+# A network that is slower than the time-outs: the log and the check say that it is
+# the time-out that is too short, and which setting to raise.  A round trip takes
+# 300 ms.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib", "$FindBin::RealBin/../chaos/lib";
+use EtcdLeader::Namespace;
+use Chaos::Network;
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $network = Chaos::Network->new(seed => 1, hosts => { etcd => '10.1.0.1', pg => '10.1.0.2' });
+my $etcd    = EtcdLeader::Etcd->new(hosts => [ [ $network->host('etcd'), $network->address('etcd'), $network->address('etcd') ] ]);
+my $url     = $etcd->endpoints;
+$network->add('pg', 'etcd', delay => 0.15);
+$network->add('etcd', 'pg', delay => 0.15);
+my $node = EtcdLeader::Instance->create('pg1', endpoints => $url, settings => { ttl => 2 }, host => $network->host('pg'));
+
+poll_ok(10, sub { $node->log_count('WARNING:  no contact with etcd') }, 'no contact');
+my ($text) = slurp_file($node->logfile) =~ /WARNING:  no contact with etcd[^\n]*\n((?:[^\n]*(?:DETAIL|HINT):  [^\n]*\n)*)/;
+like($text, qr/DETAIL:  could not connect to etcd at "\Q$url\E" within 222 ms/, 'the time-out');
+like($text, qr/HINT:  If the network is slower than that, the time-out is too short: raise "etcd_leader\.ttl"/, 'and the setting');
+
+my ($row) = $node->rows(q{SELECT * FROM etcd_leader_check('10 s') WHERE item = 'endpoint'});
+is($row->{status}, 'warning', 'the check has an answer, too late for the elector');
+like($row->{hint}, qr/^The network takes 3\d\d ms for a round trip, and the time-out of requests is 222 ms\. Raise "etcd_leader\.ttl"/, 'as the network is slow');
+
+# With a TTL for such a network, it leads.
+$node->configure(ttl => 10);
+$node->restart;
+$node->wait_until_leader;
+($row) = $node->rows(q{SELECT * FROM etcd_leader_check('10 s') WHERE item = 'endpoint'});
+is($row->{status}, 'ok', 'a longer TTL: the check has no complaint') or diag(explain($row));
+$node->stop;
+$network->stop;
+done_testing();

@@ -1,0 +1,58 @@
+# A learner among the endpoints: etcd serves no requests there.  The check and the
+# log say so, and nothing else is wrong.  When it is promoted, the error is over.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Instance;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $etcd    = EtcdLeader::Etcd->new(members => 3);
+my $learner = $etcd->add_learner;
+my $url     = $etcd->url($learner);
+my $hint    = qr/A learner serves no requests: promote it, or take it out of "etcd_leader\.endpoints"\./;
+
+sub check
+{
+	my ($node) = @_;
+	return map { my $row = $_; join '|', map { $row->{$_} // '' } qw(item subject status detail hint) } $node->rows('SELECT * FROM etcd_leader_check()');
+}
+
+sub has_row
+{
+	my ($what, $pattern, @rows) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok((grep { $_ =~ /^$pattern/ } @rows) > 0, $what) or diag("no row like $pattern:\n" . join "\n", @rows);
+	return;
+}
+
+# It comes first, and three voters are well.
+my $pg1 = EtcdLeader::Instance->create('pg1', endpoints => join(',', map { $etcd->url($_) } $learner, 0 .. 2), settings => { ttl => 3 });
+# It is alone.  Within such a TTL, no error is forgotten.
+my $pg2 = EtcdLeader::Instance->create('pg2', endpoints => $url, settings => { ttl => 120 });
+$pg1->wait_until_leader;
+my @rows = check($pg1);
+has_row('a learner is told', qr/endpoint\|\Q$url\E\|warning\|etcd 3\.[0-9.]+, grpc, learner [0-9a-f]+ of cluster [0-9a-f]+, [0-9.]+ ms\|$hint$/, @rows);
+has_row('a voter is well', qr/endpoint\|\Q${\$etcd->url(0)}\E\|ok\|etcd 3\.[0-9.]+, grpc, member /, @rows);
+has_row('a voter is asked for the quorum', qr/quorum\|\|ok\|/, @rows);
+has_row('and for the rights', qr/rights\|postgres\|ok\|/, @rows);
+poll_ok(15, sub { slurp_file($pg1->logfile) =~ /WARNING:  etcd at "\Q$url\E" cannot be used\n[^\n]*DETAIL:  [^\n]*not supported for learner\.\n[^\n]*HINT:  Another endpoint is in use\.[^\n]* $hint/ },
+	'the log tells what to do about it');
+
+@rows = check($pg2);
+has_row('a learner alone is told', qr/endpoint\|\Q$url\E\|warning\|.*\|$hint$/, @rows);
+has_row('nobody is asked for the quorum', qr/quorum\|\|unknown\|no endpoint has answered that may be asked/, @rows);
+poll_ok(15, sub { slurp_file($pg2->logfile) =~ /WARNING:  no contact with etcd[^\n]*\n[^\n]*DETAIL:  [^\n]*not supported for learner\.\n[^\n]*HINT:  $hint/ }, 'the log of its instance, too');
+like($pg2->status->{last_error}, qr/not supported for learner/, 'last_error');
+
+# Promoted: it is no error any more.
+$etcd->promote($learner);
+poll_ok(20, sub { $pg2->status->{connected} }, 'promoted: contact');
+poll_is(20, sub { $pg2->status->{last_error} }, '(null)', 'promoted: no error, long before a TTL is over');
+poll_is(20, sub { $pg1->value('SELECT last_error FROM etcd_leader_endpoints WHERE url = ?', $url) }, '(null)', 'promoted: nor for the other one');
+has_row('promoted: a member', qr/endpoint\|\Q$url\E\|ok\|etcd 3\.[0-9.]+, grpc, member /, check($_)) for $pg1, $pg2;
+done_testing();
