@@ -89,6 +89,7 @@ OBJS = \
 	src/hooks/hooks_file.o \
 	src/hooks/hooks_worker.o \
 	src/hooks/hook_run.o \
+	src/fence/demands.o \
 	src/fence/fence.o \
 	src/fence/requirement.o \
 	src/shared/status.o \

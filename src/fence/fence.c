@@ -47,7 +47,6 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "replication/logicalworker.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
@@ -56,10 +55,10 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/utf8.h"
+#include "demands.h"
 #include "fence.h"
 #include "requirement.h"
 #include "settings/settings.h"
-#include "shared/fenced.h"
 #include "shared/shared_state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
@@ -76,23 +75,6 @@
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id	_sigev_un._tid
 #endif
-
-/* Of this transaction, by etcd_require_leader(). */
-static Requirement requirements[ELECTION_MAX_ELECTIONS];
-static volatile sig_atomic_t nrequirements = 0;
-
-/*
- * Of this transaction, by etcd_leader.require_leadership, as of the first
- * statement; counts once the transaction writes.
- */
-static Requirement setting_requirement;
-static bool setting_recorded = false;
-static bool setting_continued = false;	/* as of the commit before, see continue_statement() */
-static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
-
-/* Of every transaction of this process, by fence_bind(). */
-static Requirement binding;
-static volatile sig_atomic_t bound = false;
 
 /* The timer. */
 static timer_t watch_timer;
@@ -112,195 +94,13 @@ static ExecutorRun_hook_type prev_executor_run;
 static ExecutorFinish_hook_type prev_executor_finish;
 static ProcessUtility_hook_type prev_process_utility;
 
-/* ---- requirements -------------------------------------------------------- */
-
-/*
- * Does etcd_leader.require_leadership hold for this process?  In a background
- * worker it holds only if the role of the worker has the setting, as that of a
- * pg_cron job may.  Otherwise the setting in postgresql.conf would also fence
- * apply workers of logical replication and launchers.  Autovacuum and
- * walsenders are never fenced.
- */
-static bool
-is_role_fenced(void)
-{
-	if (likely(settings_require_leadership[0] == '\0'))
-		return false;
-	if (MyBackendType == B_BACKEND)
-		return true;
-	return MyBackendType == B_BG_WORKER && settings_requires_by_role &&
-		!IsLogicalWorker() && !IsParallelWorker();
-}
-
-/*
- * The elections that a drain has to wait for because of this transaction.  By the
- * setting, a READ ONLY one cannot be refused, unless it has written before.  It may
- * be READ WRITE again after a subtransaction.
- */
-static uint32
-waited_for(void)
-{
-	uint32		slots = bound ? requirement_bit(&binding) : 0;
-
-	for (int i = 0; i < nrequirements; i++)
-		slots |= requirement_bit(&requirements[i]);
-	if (setting_recorded && setting_requirement.token != 0 &&
-		(!XactReadOnly || IsSubTransaction() || TransactionIdIsValid(GetTopTransactionIdIfAny())))
-		slots |= requirement_bit(&setting_requirement);
-	return slots;
-}
-
-/*
- * The requirement by which this transaction is fenced in that election, and
- * that holds; NULL: there is none.
- */
-static const Requirement *
-find_held(const char *election)
-{
-	const Requirement *found = NULL;
-
-	for (int i = 0; i < nrequirements && found == NULL; i++)
-	{
-		if (strcmp(requirements[i].election, election) == 0)
-			found = &requirements[i];
-	}
-	if (found == NULL && bound && strcmp(binding.election, election) == 0)
-		found = &binding;
-	if (found == NULL && setting_recorded && strcmp(setting_requirement.election, election) == 0)
-		found = &setting_requirement;
-	return found != NULL && found->token != 0 && requirement_current_token(found) == found->token ? found : NULL;
-}
-
-/*
- * Needs a transaction.  The token is that under which this transaction is
- * fenced in that election already, or that for new work.
- */
-static void
-init_requirement(Requirement *requirement, const char *election)
-{
-	const Requirement *held = find_held(election);
-	int64		token = held ? held->token : 0;
-
-	requirement_name(requirement, election);
-	/* before the look at the leadership, or a drain may not see this transaction */
-	if (!XactReadOnly || requirement != &setting_requirement)
-		fenced_show(fenced_shown() | requirement_bit(requirement));
-	requirement->token = held ? token : shared_state_token(requirement->slot, requirement->layout);
-}
-
-/*
- * Has the transaction written?  The setting lets one that only reads commit
- * anywhere.  Safe in a signal handler.
- */
-static bool
-has_written(void)
-{
-	return TransactionIdIsValid(GetTopTransactionIdIfAny());
-}
-
-/* Does this transaction require anything?  The setting counts, if it is in force. */
-static bool
-is_transaction_fenced(void)
-{
-	return bound || nrequirements > 0 || setting_in_force;
-}
-
-/* A requirement of a transaction that is fenced. */
-static const Requirement *
-any_requirement(void)
-{
-	return bound ? &binding : nrequirements > 0 ? &requirements[0] : &setting_requirement;
-}
-
-/*
- * The first requirement that does not hold; NULL if all do.  That of the
- * setting counts only if the transaction writes.  Safe in a signal handler.
- */
-static const Requirement *
-find_broken(bool writes)
-{
-	if (bound && requirement_is_broken(&binding))
-		return &binding;
-	for (int i = 0; i < nrequirements; i++)
-	{
-		if (requirement_is_broken(&requirements[i]))
-			return &requirements[i];
-	}
-	if (setting_in_force && writes && requirement_is_broken(&setting_requirement))
-		return &setting_requirement;
-	return NULL;
-}
-
-/* The requirement for which the timer has acted.  It may hold again meanwhile. */
-static const Requirement *
-lost_requirement(void)
-{
-	const Requirement *broken = find_broken(has_written());
-
-	return broken ? broken : any_requirement();
-}
-
-/*
- * Was the transaction READ ONLY when the demand of the setting was remembered?
- * Then it has looked at the leadership without showing that it is fenced.
- */
-static bool
-has_become_writable(void)
-{
-	return setting_requirement.token != 0 && !XactReadOnly && !has_written() &&
-		(fenced_shown() & requirement_bit(&setting_requirement)) == 0;
-}
-
-/*
- * Remembers what etcd_leader.require_leadership demands of this transaction,
- * when it is called first.  Functions with a SET clause can change the setting
- * within the transaction.
- */
-static void
-record_setting(void)
-{
-	setting_in_force = false;
-	if (!is_role_fenced())
-		return;
-	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
-	if (!setting_recorded || (setting_continued && !has_written()) || has_become_writable() ||
-		strcmp(setting_requirement.election, settings_require_leadership) != 0)
-		init_requirement(&setting_requirement, settings_require_leadership);
-	setting_recorded = true;
-	setting_continued = false;
-	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
-	setting_in_force = true;
-	fenced_show(waited_for());
-}
-
-/* ---- what this transaction sees -------------------------------------------- */
-
-bool
-fence_leads(int election_index)
-{
-	return status_leads(election_index) ||
-		(election_index >= 0 && find_held(settings_election_name(election_index)) != NULL);
-}
-
-int64
-fence_token(int election_index)
-{
-	int64		token = status_token(election_index);
-	const Requirement *held;
-
-	if (likely(token != 0) || election_index < 0)
-		return token;
-	held = find_held(settings_election_name(election_index));
-	return held ? held->token : 0;
-}
-
 /* ---- errors ---------------------------------------------------------------- */
 
 /* ERROR if a requirement does not hold, that of the setting if it writes. */
 static void
 check_requirements(bool writes)
 {
-	const Requirement *broken = find_broken(writes);
+	const Requirement *broken = demands_broken(writes);
 
 	if (broken)
 		requirement_report_broken(broken, requirement_known_leader(broken->election));
@@ -354,7 +154,7 @@ watch_leadership(SIGNAL_ARGS)
 	if (!watch_wanted)
 		(void) set_watch(0);
 	else if (!committing && settings_cancel_on_loss &&
-		(depth > 0 || debug_query_string != NULL) && find_broken(has_written()) != NULL)
+		(depth > 0 || debug_query_string != NULL) && demands_broken(demands_has_written()) != NULL)
 	{
 		if (is_stuck_in_copy())
 			ProcDiePending = end_sent = true;
@@ -411,11 +211,6 @@ start_watching(void)
 int64
 fence_require(int election_index)
 {
-	const char *election = settings_election_name(election_index);
-	Requirement *requirement;
-	int64		token;
-	int			i = 0;
-
 	/*
 	 * A requirement of a parallel worker would end with the worker.  This
 	 * function is marked PARALLEL RESTRICTED, but a function that calls it may
@@ -427,67 +222,46 @@ fence_require(int election_index)
 				 errmsg("cannot require leadership in a parallel worker"),
 				 errhint("Mark the function that does so PARALLEL RESTRICTED.")));
 
-	while (i < nrequirements && strcmp(requirements[i].election, election) != 0)
-		i++;
-	if (i == ELECTION_MAX_ELECTIONS)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a transaction cannot require leadership of more than %d elections",
-						ELECTION_MAX_ELECTIONS)));
-	requirement = &requirements[i];
-	if (i == nrequirements)
-		init_requirement(requirement, election);
-
-	token = i == nrequirements ? requirement->token : requirement_current_token(requirement);
-	if (token == 0)
-	{
-		fenced_show(waited_for());
-		requirement_refuse_new_work(requirement, election_index);
-	}
-	if (i < nrequirements)
-	{
-		if (token != requirement->token)
-			requirement_report_broken(requirement, requirement_known_leader(election));
-		return token;
-	}
-
 	/* This may fail.  A call that fails must not leave the transaction fenced. */
 	start_watching();
-	requirement->token = token;
-	pg_compiler_barrier();		/* handshake.pml: REQUIREMENT_RECORDED */
-	nrequirements++;
-	fenced_show(waited_for());
-	return token;
+	return demands_require(election_index);
+}
+
+bool
+fence_leads(int election_index)
+{
+	return status_leads(election_index) ||
+		(election_index >= 0 && demands_held(settings_election_name(election_index)) != NULL);
+}
+
+int64
+fence_token(int election_index)
+{
+	int64		token = status_token(election_index);
+	const Requirement *held;
+
+	if (likely(token != 0) || election_index < 0)
+		return token;
+	held = demands_held(settings_election_name(election_index));
+	return held ? held->token : 0;
 }
 
 void
 fence_bind(const char *election, int64 token)
 {
-	requirement_name(&binding, election);
-	binding.token = token;
-	pg_compiler_barrier();		/* handshake.pml: BINDING_RECORDED */
-	bound = true;
-	fenced_show(waited_for());
+	demands_bind(election, token);
 }
 
 void
 fence_step_aside(const char *election)
 {
-	if (bound || nrequirements > 0 || (setting_in_force && has_written()))
-		ereport(ERROR,
-				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("cannot drain within a transaction that requires leadership"),
-				 errdetail("The drain would wait for this transaction, which requires leadership of election \"%s\".",
-						   any_requirement()->shown),
-				 errhint("Call the function in a transaction of its own, or without a drain.")));
-	if (setting_recorded && strcmp(setting_requirement.election, election) == 0)
-		fenced_show(0);
+	demands_step_aside(election);
 }
 
 void
 fence_step_back(void)
 {
-	fenced_show(waited_for());
+	demands_show();
 }
 
 /* ---- statements ---------------------------------------------------------------- */
@@ -530,11 +304,11 @@ begin_statement(const Node *utility)
 	/* an aborted transaction can only be ended */
 	if (IsTransactionState())
 	{
-		record_setting();
-		if (is_transaction_fenced() && settings_cancel_on_loss)
+		demands_record_setting();
+		if (demands_exist() && settings_cancel_on_loss)
 		{
 			if (depth == 0 && !ends_transaction(utility))
-				check_requirements(has_written());
+				check_requirements(demands_has_written());
 			start_watching();
 		}
 	}
@@ -554,7 +328,7 @@ abandon_statement(MemoryContext context)
 	cancel_sent = false;
 	MemoryContextSwitchTo(context);
 	FlushErrorState();
-	requirement_report_broken(lost_requirement(), NULL);
+	requirement_report_broken(demands_lost(), NULL);
 }
 
 /*
@@ -584,7 +358,7 @@ check_end(bool in_block)
 	const Requirement *broken;
 
 	if (depth == 1 && (in_block || !IsTransactionBlock()) &&
-		(broken = find_broken(has_written())) != NULL)
+		(broken = demands_broken(demands_has_written())) != NULL)
 		refuse_commit(broken);
 }
 
@@ -636,7 +410,7 @@ check_commit_prepared(const Node *statement)
 {
 	Requirement requirement;
 
-	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !is_role_fenced())
+	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !demands_is_role_fenced())
 		return;
 	requirement_name(&requirement, settings_require_leadership);
 	requirement.token = requirement_current_token(&requirement);	/* a drain allows it */
@@ -705,7 +479,7 @@ end_copy(void)
 static void
 explain_end(void *arg)
 {
-	const Requirement *requirement = lost_requirement();
+	const Requirement *requirement = demands_lost();
 
 	if (!end_sent || geterrcode() != ERRCODE_ADMIN_SHUTDOWN)
 		return;
@@ -753,9 +527,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	end_copy();
 	error_context_stack = explanation.previous;
 	depth--;
-	/* BEGIN READ ONLY: its hook ran before it was that.  What is new is shown before a look. */
-	if (setting_in_force)
-		fenced_show(fenced_shown() & waited_for());
+	demands_show_less();			/* BEGIN READ ONLY: its hook ran before it was that */
 }
 
 /* ---- the end of the transaction -------------------------------------------------- */
@@ -772,8 +544,8 @@ check_commit(void)
 
 	committing = true;
 
-	record_setting();			/* in case no statement has done so */
-	broken = cancel_sent ? lost_requirement() : find_broken(has_written());
+	demands_record_setting();			/* in case no statement has done so */
+	broken = cancel_sent ? demands_lost() : demands_broken(demands_has_written());
 	if (broken)
 		refuse_commit(broken);
 }
@@ -785,21 +557,18 @@ check_commit(void)
 static void
 check_prepare(void)
 {
-	record_setting();
-	if (is_transaction_fenced())
+	demands_record_setting();
+	if (demands_exist())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot PREPARE a transaction that requires leadership of election \"%s\"",
-						any_requirement()->shown)));
+						demands_any()->shown)));
 }
 
 static void
 end_transaction(void)
 {
-	nrequirements = 0;
-	setting_recorded = false;
-	setting_continued = false;
-	setting_in_force = false;
+	demands_end();
 	cancel_sent = false;
 	committing = false;
 	watch_wanted = false;
@@ -814,18 +583,8 @@ end_transaction(void)
 static void
 continue_statement(void)
 {
-	Requirement *requirement = &setting_requirement;
-
-	if (is_role_fenced() && strcmp(requirement->election, settings_require_leadership) == 0)
-	{
-		/* a drain waits for it, if it waited for the transaction before */
-		requirement->token = (fenced_shown() & requirement_bit(requirement)) != 0 ? requirement_current_token(requirement) :
-			shared_state_token(requirement->slot, requirement->layout);
-		setting_recorded = setting_continued = true;
-		pg_compiler_barrier();	/* handshake.pml: DEMAND_CONTINUED */
-		setting_in_force = true;
-	}
-	if (is_transaction_fenced() && watch_created && settings_cancel_on_loss)
+	demands_continue();
+	if (demands_exist() && watch_created && settings_cancel_on_loss)
 	{
 		watch_wanted = true;
 		if (!watching)
@@ -848,14 +607,14 @@ xact_callback(XactEvent event, void *arg)
 			end_transaction();
 			if (depth > 0)
 				continue_statement();
-			fenced_show(waited_for());
+			demands_show();
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			end_transaction();
 			if (depth > 0 && event == XACT_EVENT_ABORT && !proc_exit_inprogress)
 				continue_statement();	/* ROLLBACK in a procedure */
-			fenced_show(waited_for());
+			demands_show();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:

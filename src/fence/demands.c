@@ -1,0 +1,303 @@
+/*-------------------------------------------------------------------------
+ *
+ * demands.c
+ *	  What the transaction that is open requires of the leadership, and
+ *	  whether that holds.
+ *
+ * fence.c decides when this is looked at, and what follows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "replication/logicalworker.h"
+
+#include "base/compat.h"
+#include "demands.h"
+#include "settings/settings.h"
+#include "shared/fenced.h"
+#include "shared/shared_state.h"
+
+/* Of this transaction, by etcd_require_leader(). */
+static Requirement requirements[ELECTION_MAX_ELECTIONS];
+static volatile sig_atomic_t nrequirements = 0;
+
+/*
+ * Of this transaction, by etcd_leader.require_leadership, as of the first
+ * statement; counts once the transaction writes.
+ */
+static Requirement setting_requirement;
+static bool setting_recorded = false;
+static bool setting_continued = false;	/* as of the commit before, see demands_continue() */
+static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
+
+/* Of every transaction of this process, by fence_bind(). */
+static Requirement binding;
+static volatile sig_atomic_t bound = false;
+
+/*
+ * Does etcd_leader.require_leadership hold for this process?  In a background
+ * worker it holds only if the role of the worker has the setting, as that of a
+ * pg_cron job may.  Otherwise the setting in postgresql.conf would also fence
+ * apply workers of logical replication and launchers.  Autovacuum and
+ * walsenders are never fenced.
+ */
+bool
+demands_is_role_fenced(void)
+{
+	if (likely(settings_require_leadership[0] == '\0'))
+		return false;
+	if (MyBackendType == B_BACKEND)
+		return true;
+	return MyBackendType == B_BG_WORKER && settings_requires_by_role &&
+		!IsLogicalWorker() && !IsParallelWorker();
+}
+
+/*
+ * The elections that a drain has to wait for because of this transaction.  By the
+ * setting, a READ ONLY one cannot be refused, unless it has written before.  It may
+ * be READ WRITE again after a subtransaction.
+ */
+static uint32
+waited_for(void)
+{
+	uint32		slots = bound ? requirement_bit(&binding) : 0;
+
+	for (int i = 0; i < nrequirements; i++)
+		slots |= requirement_bit(&requirements[i]);
+	if (setting_recorded && setting_requirement.token != 0 &&
+		(!XactReadOnly || IsSubTransaction() || TransactionIdIsValid(GetTopTransactionIdIfAny())))
+		slots |= requirement_bit(&setting_requirement);
+	return slots;
+}
+
+/*
+ * The requirement by which this transaction is fenced in that election, and
+ * that holds; NULL: there is none.
+ */
+const Requirement *
+demands_held(const char *election)
+{
+	const Requirement *found = NULL;
+
+	for (int i = 0; i < nrequirements && found == NULL; i++)
+	{
+		if (strcmp(requirements[i].election, election) == 0)
+			found = &requirements[i];
+	}
+	if (found == NULL && bound && strcmp(binding.election, election) == 0)
+		found = &binding;
+	if (found == NULL && setting_recorded && strcmp(setting_requirement.election, election) == 0)
+		found = &setting_requirement;
+	return found != NULL && found->token != 0 && requirement_current_token(found) == found->token ? found : NULL;
+}
+
+/*
+ * Needs a transaction.  The token is that under which this transaction is
+ * fenced in that election already, or that for new work.
+ */
+static void
+init_requirement(Requirement *requirement, const char *election)
+{
+	const Requirement *held = demands_held(election);
+	int64		token = held ? held->token : 0;
+
+	requirement_name(requirement, election);
+	/* before the look at the leadership, or a drain may not see this transaction */
+	if (!XactReadOnly || requirement != &setting_requirement)
+		fenced_show(fenced_shown() | requirement_bit(requirement));
+	requirement->token = held ? token : shared_state_token(requirement->slot, requirement->layout);
+}
+
+/*
+ * Has the transaction written?  The setting lets one that only reads commit
+ * anywhere.  Safe in a signal handler.
+ */
+bool
+demands_has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+/* Does this transaction require anything?  The setting counts, if it is in force. */
+bool
+demands_exist(void)
+{
+	return bound || nrequirements > 0 || setting_in_force;
+}
+
+/* A requirement of a transaction that is fenced. */
+const Requirement *
+demands_any(void)
+{
+	return bound ? &binding : nrequirements > 0 ? &requirements[0] : &setting_requirement;
+}
+
+/*
+ * The first requirement that does not hold; NULL if all do.  That of the
+ * setting counts only if the transaction writes.  Safe in a signal handler.
+ */
+const Requirement *
+demands_broken(bool writes)
+{
+	if (bound && requirement_is_broken(&binding))
+		return &binding;
+	for (int i = 0; i < nrequirements; i++)
+	{
+		if (requirement_is_broken(&requirements[i]))
+			return &requirements[i];
+	}
+	if (setting_in_force && writes && requirement_is_broken(&setting_requirement))
+		return &setting_requirement;
+	return NULL;
+}
+
+/* The requirement for which the timer has acted.  It may hold again meanwhile. */
+const Requirement *
+demands_lost(void)
+{
+	const Requirement *broken = demands_broken(demands_has_written());
+
+	return broken ? broken : demands_any();
+}
+
+/*
+ * Was the transaction READ ONLY when the demand of the setting was remembered?
+ * Then it has looked at the leadership without showing that it is fenced.
+ */
+static bool
+has_become_writable(void)
+{
+	return setting_requirement.token != 0 && !XactReadOnly && !demands_has_written() &&
+		(fenced_shown() & requirement_bit(&setting_requirement)) == 0;
+}
+
+/*
+ * Remembers what etcd_leader.require_leadership demands of this transaction,
+ * when it is called first.  Functions with a SET clause can change the setting
+ * within the transaction.
+ */
+void
+demands_record_setting(void)
+{
+	setting_in_force = false;
+	if (!demands_is_role_fenced())
+		return;
+	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
+	if (!setting_recorded || (setting_continued && !demands_has_written()) || has_become_writable() ||
+		strcmp(setting_requirement.election, settings_require_leadership) != 0)
+		init_requirement(&setting_requirement, settings_require_leadership);
+	setting_recorded = true;
+	setting_continued = false;
+	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
+	setting_in_force = true;
+	fenced_show(waited_for());
+}
+
+/* ---- what fences it -------------------------------------------------------- */
+
+int64
+demands_require(int election_index)
+{
+	const char *election = settings_election_name(election_index);
+	Requirement *requirement;
+	int64		token;
+	int			i = 0;
+
+	while (i < nrequirements && strcmp(requirements[i].election, election) != 0)
+		i++;
+	if (i == ELECTION_MAX_ELECTIONS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a transaction cannot require leadership of more than %d elections",
+						ELECTION_MAX_ELECTIONS)));
+	requirement = &requirements[i];
+	if (i == nrequirements)
+		init_requirement(requirement, election);
+
+	token = i == nrequirements ? requirement->token : requirement_current_token(requirement);
+	if (token == 0)
+	{
+		fenced_show(waited_for());
+		requirement_refuse_new_work(requirement, election_index);
+	}
+	if (i < nrequirements)
+	{
+		if (token != requirement->token)
+			requirement_report_broken(requirement, requirement_known_leader(election));
+		return token;
+	}
+
+	requirement->token = token;
+	pg_compiler_barrier();		/* handshake.pml: REQUIREMENT_RECORDED */
+	nrequirements++;
+	fenced_show(waited_for());
+	return token;
+}
+
+void
+demands_bind(const char *election, int64 token)
+{
+	requirement_name(&binding, election);
+	binding.token = token;
+	pg_compiler_barrier();		/* handshake.pml: BINDING_RECORDED */
+	bound = true;
+	fenced_show(waited_for());
+}
+
+void
+demands_step_aside(const char *election)
+{
+	if (bound || nrequirements > 0 || (setting_in_force && demands_has_written()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("cannot drain within a transaction that requires leadership"),
+				 errdetail("The drain would wait for this transaction, which requires leadership of election \"%s\".",
+						   demands_any()->shown),
+				 errhint("Call the function in a transaction of its own, or without a drain.")));
+	if (setting_recorded && strcmp(setting_requirement.election, election) == 0)
+		fenced_show(0);
+}
+
+void
+demands_show(void)
+{
+	fenced_show(waited_for());
+}
+
+void
+demands_show_less(void)
+{
+	/* what is shown anew must be shown before a look at the leadership */
+	if (setting_in_force)
+		fenced_show(fenced_shown() & waited_for());
+}
+
+/* ---- its end ---------------------------------------------------------------- */
+
+void
+demands_end(void)
+{
+	nrequirements = 0;
+	setting_recorded = false;
+	setting_continued = false;
+	setting_in_force = false;
+}
+
+void
+demands_continue(void)
+{
+	Requirement *requirement = &setting_requirement;
+
+	if (!demands_is_role_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
+		return;
+	/* a drain waits for it, if it waited for the transaction before */
+	requirement->token = (fenced_shown() & requirement_bit(requirement)) != 0 ? requirement_current_token(requirement) :
+		shared_state_token(requirement->slot, requirement->layout);
+	setting_recorded = setting_continued = true;
+	pg_compiler_barrier();		/* handshake.pml: DEMAND_CONTINUED */
+	setting_in_force = true;
+}
