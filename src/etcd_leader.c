@@ -9,6 +9,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
@@ -36,6 +37,15 @@
  */
 #ifdef EXEC_BACKEND
 #error "etcd_leader needs a PostgreSQL whose processes are made by fork(), without EXEC_BACKEND"
+#endif
+
+/*
+ * The handler of the fence's timer reads deadlines and tokens (fence.c).  Where
+ * PostgreSQL simulates 64-bit atomics, each read takes a spinlock.  The process
+ * may hold that lock when the signal arrives, and would wait for itself.
+ */
+#ifdef PG_HAVE_ATOMIC_U64_SIMULATION
+#error "etcd_leader needs an architecture on which PostgreSQL has 64-bit atomics without a lock"
 #endif
 
 COMPAT_MODULE_MAGIC;

@@ -17,9 +17,8 @@
  *
  * What this models: events.c (the number of changes), mailbox.c,
  * notifier_register.c, hooks.c, hook_run.c, hooks_worker.c, crash_memory.c,
- * stats.c, demands.c, fence.c, and the end of the elector in shared_state.c.  Each
- * barrier
- * there has the label of one here.
+ * stats.c, demands.c, fence.c, and the end of the elector in shared_state.c.
+ * Each barrier there has the label of one here.
  *
  *-------------------------------------------------------------------------
  */

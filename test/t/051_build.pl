@@ -97,15 +97,22 @@ for my $case ([ 140012, 0 ], [ 150000, 1 ], [ 190001, 1 ], [ 200000, 1 ], [ 2100
 	is(scalar(() = $output =~ /^#pragma message .*PostgreSQL 15 to 19/mg), $version >= 200000 ? 1 : 0, "PostgreSQL $version: a word about it");
 }
 
-# Processes that are not made by fork() do not inherit what survives a crash.
+# Processes that are not made by fork() do not inherit what survives a crash, and
+# a handler of a signal must take no lock.
 my $entry = slurp_file("$top/src/etcd_leader.c") =~ s/^#include .*//mgr;
 append_to_file("$dir/entry.c", $entry);
-for my $case ([ '-UEXEC_BACKEND', 1 ], [ '-DEXEC_BACKEND', 0 ])
+for my $case ([ '-UEXEC_BACKEND', 1 ], [ '-DEXEC_BACKEND', 0, qr/made by fork/ ], [ '-DPG_HAVE_ATOMIC_U64_SIMULATION', 0, qr/64-bit atomics without a lock/ ])
 {
-	my ($option, $expected) = @$case;
+	my ($option, $expected, $why) = @$case;
 	my ($stdout, $stderr);
 	my $ok = IPC::Run::run([ 'cc', '-E', $option, "$dir/entry.c" ], '<', \undef, '>', \$stdout, '2>', \$stderr);
 	is($ok ? 1 : 0, $expected, "$option: " . ($expected ? 'it is built' : 'it is not built'));
-	like($stderr, qr/made by fork/, "$option: it says why") unless $expected;
+	like($stderr, $why, "$option: it says why") unless $expected;
+}
+for my $control ('debian/control', 'debian/control.in')
+{
+	my ($architectures) = slurp_file("$top/$control") =~ /^Architecture: (.*)$/m;
+	like($architectures, qr/\bamd64\b.*\barm64\b/, "$control: architectures");
+	unlike($architectures, qr/\b(?:any|all|armel|armhf|hppa|m68k|mipsel|powerpc)\b/, "$control: none without 64-bit atomics");
 }
 done_testing();
