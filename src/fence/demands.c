@@ -42,15 +42,16 @@ static volatile sig_atomic_t bound = false;
  * Does etcd_leader.require_leadership hold for this process?  In a background
  * worker it holds only if the role of the worker has the setting, as that of a
  * pg_cron job may.  Otherwise the setting in postgresql.conf would also fence
- * apply workers of logical replication and launchers.  Autovacuum and
- * walsenders are never fenced.
+ * apply workers of logical replication and launchers.  Autovacuum is never
+ * fenced.  A walsender with a database executes any SQL of its client, so it is
+ * fenced as a client is; streaming writes nothing.
  */
 bool
 demands_is_role_fenced(void)
 {
 	if (likely(settings_require_leadership[0] == '\0'))
 		return false;
-	if (MyBackendType == B_BACKEND)
+	if (MyBackendType == B_BACKEND || (MyBackendType == B_WAL_SENDER && OidIsValid(MyDatabaseId)))
 		return true;
 	return MyBackendType == B_BG_WORKER && settings_requires_by_role &&
 		!IsLogicalWorker() && !IsParallelWorker();

@@ -104,6 +104,48 @@ for my $case (@writes)
 succeeds($node->connect_db('postgres', user => 'free'), $insert, 'other roles may write');
 win();
 
+# ---- a connection for replication: it executes SQL, too -------------------------
+# Whoever has REPLICATION asks for it by a parameter of the connection.
+{
+	$node->value($_) for 'CREATE ROLE streamer LOGIN REPLICATION', "ALTER ROLE streamer SET $guc = 'alpha'", 'GRANT ALL ON ledger TO streamer',
+	  'CREATE PUBLICATION streamed FOR TABLE ledger';
+	my $as   = $node->connstr('postgres') . ' user=streamer';
+	my $psql = sub {
+		my ($sql) = @_;
+		my ($stdout, $stderr);
+		IPC::Run::run([ 'psql', '-XAtq', '-v', 'VERBOSITY=verbose', '-d', "$as replication=database", map { ('-c', $_) } ref $sql ? @$sql : $sql ],
+			'<', \undef, '>', \$stdout, '2>', \$stderr);
+		return $stdout . $stderr;
+	};
+	my $slot = 'CREATE_REPLICATION_SLOT of_streamer LOGICAL pgoutput';
+	is($psql->($insert), '', 'replication=database: the leader writes');
+	lose();
+	my $before = count();
+	is($psql->("SHOW $guc"), "alpha\n", 'replication=database: the setting is there');
+	like($psql->($insert), qr/ERROR:  25006: .*"alpha".*DETAIL:.*require_leadership/s, 'replication=database: a write elsewhere is refused');
+	like($psql->([ 'BEGIN', $insert, 'COMMIT' ]), qr/ERROR:  25006: /, 'replication=database: and so is one in a block');
+	is(count(), $before, 'replication=database: it leaves nothing');
+	is($psql->('SELECT 1'), "1\n", 'replication=database: what only reads is not refused');
+	like($psql->('IDENTIFY_SYSTEM'), qr/^\d+\|/, 'replication=database: nor is IDENTIFY_SYSTEM');
+	like($psql->($slot), qr/^of_streamer\|/, 'replication=database: nor is a slot');
+	like($psql->([ 'BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ', q{CREATE_REPLICATION_SLOT of_a_snapshot TEMPORARY LOGICAL pgoutput (SNAPSHOT 'use')}, 'SELECT 2', 'COMMIT' ]),
+		qr/^of_a_snapshot\|.*^2$/ms, 'replication=database: nor is the snapshot of a slot');
+	# a change to stream
+	$node->value($insert);
+	my $until = $node->value('SELECT pg_current_wal_insert_lsn()');
+	my $changes = PostgreSQL::Test::Utils::tempdir('streamed') . '/changes';
+	PostgreSQL::Test::Utils::command_ok(
+		[ 'pg_recvlogical', '-d', $as, '-S', 'of_streamer', '--start', '--no-loop', '-o', 'proto_version=1', '-o', 'publication_names=streamed', '-E', $until, '-f', $changes ],
+		'replication=database: nor is logical streaming');
+	like(slurp_file($changes), qr/ledger/, 'replication=database: which has the change');
+	PostgreSQL::Test::Utils::command_ok(
+		[ 'pg_basebackup', '-D', PostgreSQL::Test::Utils::tempdir('backup') . '/b', '-c', 'fast', '-X', 'stream', '-d', $as ],
+		'a role that is fenced: pg_basebackup');
+	like($psql->('DROP_REPLICATION_SLOT of_streamer'), qr/^$/, 'replication=database: nor is the end of a slot');
+	$node->value('DROP PUBLICATION streamed');
+	win();
+}
+
 # ---- lost on the way, and one token from the first statement on ------------------
 {
 	my $before = count();
