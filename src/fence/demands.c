@@ -166,17 +166,6 @@ demands_lost(void)
 }
 
 /*
- * Was the transaction READ ONLY when the demand of the setting was remembered?
- * Then it has looked at the leadership without showing that it is fenced.
- */
-static bool
-has_become_writable(void)
-{
-	return setting_requirement.token != 0 && !XactReadOnly && !demands_has_written() &&
-		(fenced_shown() & requirement_bit(&setting_requirement)) == 0;
-}
-
-/*
  * Remembers what etcd_leader.require_leadership demands of this transaction,
  * when it is called first.  Functions with a SET clause can change the setting
  * within the transaction.
@@ -188,13 +177,14 @@ demands_record_setting(void)
 	if (!demands_is_role_fenced())
 		return;
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
-	if (!setting_recorded || (setting_continued && !demands_has_written()) || has_become_writable() ||
+	if (!setting_recorded || (setting_continued && !demands_has_written()) ||
 		strcmp(setting_requirement.election, settings_require_leadership) != 0)
 		init_requirement(&setting_requirement, settings_require_leadership);
 	setting_recorded = true;
 	setting_continued = false;
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
 	setting_in_force = true;
+	/* one that was READ ONLY until now shows itself here, and is checked later */
 	fenced_show(waited_for());
 }
 

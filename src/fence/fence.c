@@ -479,17 +479,8 @@ end_copy(void)
 static void
 explain_end(void *arg)
 {
-	const Requirement *requirement = demands_lost();
-
-	if (!end_sent || geterrcode() != ERRCODE_ADMIN_SHUTDOWN)
-		return;
-
-	errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION);
-	errmsg("terminating connection because this instance does not lead election \"%s\" any more",
-		   requirement->shown);
-	errdetail("The transaction requires leadership under fencing token %lld, and COPY waits for the client.",
-			  (long long) requirement->token);
-	requirement_errhint(requirement, NULL);
+	if (end_sent && geterrcode() == ERRCODE_ADMIN_SHUTDOWN)
+		requirement_errended(demands_lost());
 }
 
 static void

@@ -16,16 +16,30 @@
 #include "shared/stats.h"
 #include "shared/status.h"
 
-/* The token under which this instance leads now, else 0.  Safe in a signal handler. */
-int64
-requirement_current_token(const Requirement *requirement)
+/* As in shared_state.h, of the slot that the election has now.  Safe in a signal handler. */
+static int64
+read_token(const Requirement *requirement, int64 (*token_of) (int slot, uint64 layout))
 {
 	uint64		layout = requirement->layout;
 	int			slot = requirement->slot;
 
 	if (unlikely(layout != shared_state_layout()))
 		slot = shared_state_find(requirement->election, &layout);
-	return shared_state_held_token(slot, layout);
+	return token_of(slot, layout);
+}
+
+/* The token under which this instance leads now, else 0.  Safe in a signal handler. */
+int64
+requirement_current_token(const Requirement *requirement)
+{
+	return read_token(requirement, shared_state_held_token);
+}
+
+/* Does this instance lead, but take no new work? */
+static bool
+is_draining(const Requirement *requirement)
+{
+	return requirement_current_token(requirement) != 0 && read_token(requirement, shared_state_token) == 0;
 }
 
 /*
@@ -54,13 +68,16 @@ requirement_known_leader(const char *name)
 	return status_leader_for_message(settings_election_index(name, (int) strlen(name)));
 }
 
-/* For ereport(): where to run the transaction.  leader: a name, or NULL. */
-int
-requirement_errhint(const Requirement *requirement, const char *leader)
+/* For ereport(): where to run the transaction.  leader: the name of another instance, or NULL. */
+static int
+errhint_where(const Requirement *requirement, const char *leader)
 {
-	if (requirement->token == 0 && requirement_current_token(requirement) != 0 &&
-		shared_state_token(requirement->slot, requirement->layout) == 0)
+	if (is_draining(requirement))
 		return errhint("This instance is handing over leadership. Run the whole transaction on the next leader.");
+	if (requirement_current_token(requirement) != 0)
+		return requirement->token == 0 ?
+			errhint("This instance leads now. Run the whole transaction again.") :
+			errhint("This instance leads again. Run the whole transaction again.");
 	if (leader)
 		return errhint("Run the whole transaction on the leader, which is \"%s\".", leader);
 	if (!shared_state_has_elector())
@@ -80,30 +97,46 @@ requirement_check_election(const Requirement *requirement)
 				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
 }
 
-/*
- * Raises the error for a requirement that does not hold.  leader: the name of
- * the leader, or NULL.
- */
+int
+requirement_errbroken(const Requirement *requirement, const char *leader)
+{
+	errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION);
+	if (requirement->token != 0)
+	{
+		errmsg("this instance does not lead election \"%s\" any more", requirement->shown);
+		errdetail("The transaction requires leadership under fencing token %lld.",
+				  (long long) requirement->token);
+	}
+	else
+	{
+		/* of a setting: etcd_require_leader() fences nothing without a token */
+		if (is_draining(requirement))
+			errmsg("this instance is handing over leadership of election \"%s\"", requirement->shown);
+		else
+			errmsg("this instance did not lead election \"%s\" when the transaction began",
+				   requirement->shown);
+		errdetail("\"%s\" allows only the leader to write.", "etcd_leader.require_leadership");
+	}
+	return errhint_where(requirement, leader);
+}
+
 void
 requirement_report_broken(const Requirement *requirement, const char *leader)
 {
-	/* of a setting: etcd_require_leader() fences nothing without a token */
 	if (requirement->token == 0)
-	{
 		requirement_check_election(requirement);
-		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("this instance did not lead election \"%s\" when the transaction began",
-						requirement->shown),
-				 errdetail("\"%s\" allows only the leader to write.", "etcd_leader.require_leadership"),
-				 requirement_errhint(requirement, leader)));
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-			 errmsg("this instance does not lead election \"%s\" any more", requirement->shown),
-			 errdetail("The transaction requires leadership under fencing token %lld.",
-					   (long long) requirement->token),
-			 requirement_errhint(requirement, leader)));
+	ereport(ERROR, (requirement_errbroken(requirement, leader)));
+}
+
+int
+requirement_errended(const Requirement *requirement)
+{
+	errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION);
+	errmsg("terminating connection because this instance does not lead election \"%s\" any more",
+		   requirement->shown);
+	errdetail("The transaction requires leadership under fencing token %lld, and COPY waits for the client.",
+			  (long long) requirement->token);
+	return errhint_where(requirement, NULL);
 }
 
 void

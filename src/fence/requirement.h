@@ -49,16 +49,18 @@ extern bool requirement_is_broken(const Requirement *requirement);
 /* The leader of that election for a message, see status_leader_for_message(). */
 extern const char *requirement_known_leader(const char *name);
 
-/* For ereport(): where to run the transaction.  leader: a name, or NULL. */
-extern int	requirement_errhint(const Requirement *requirement, const char *leader);
+/*
+ * For ereport(), or for a callback of its context: everything that the client is
+ * told of a requirement that does not hold, 25006.  leader: the name of another
+ * instance, or NULL.  The second one says that the session ends.
+ */
+extern int	requirement_errbroken(const Requirement *requirement, const char *leader);
+extern int	requirement_errended(const Requirement *requirement);
 
 /* ERROR 42704 if etcd_leader.require_leadership named none of the elections. */
 extern void requirement_check_election(const Requirement *requirement);
 
-/*
- * ERROR 25006 for a requirement that does not hold.  leader: the name of the
- * leader, or NULL.
- */
+/* The ERROR for a requirement that does not hold: requirement_errbroken(). */
 pg_noreturn extern void requirement_report_broken(const Requirement *requirement, const char *leader);
 
 /* ERROR 25006 for one that cannot be made, because this instance takes no new work. */

@@ -145,14 +145,27 @@ status_current_leader(int index)
 	return leader ? utf8_to_server(leader) : NULL;
 }
 
+/*
+ * Is the leader this instance?  Its key may be of an earlier life of the server.
+ */
+static bool
+names_self(const ElectionView *view)
+{
+	SharedContact contact;
+
+	if (view->leader_revision == view->create_revision)
+		return true;
+	shared_state_read_contact(&contact);
+	return strcmp(view->leader, contact.node_name) == 0;
+}
+
 char *
 status_leader_for_message(int index)
 {
 	SharedElection election;
 	const char *leader = read_leader(index, &election);
 
-	if (leader == NULL || !shared_state_has_elector() ||
-		(election.view.role == ELECTION_LEADER && election.deadline_ns <= clock_now_ns()))
+	if (leader == NULL || !shared_state_has_elector() || names_self(&election.view))
 		return NULL;
 	return utf8_to_server(etcd_escape_text(leader));
 }

@@ -46,9 +46,9 @@ extern bool status_read(int index, SharedElection *election);
 extern char *status_current_leader(int index);
 
 /*
- * The same for a message: without control characters.  NULL, too, if the elector
- * is not running, and if this instance led: the name of a leader outlasts its
- * deadline, and must not be our own then.
+ * The same for a message to somebody who is to go elsewhere: without control
+ * characters.  NULL, too, if the elector is not running, and if the leader is
+ * this instance: its key outlasts its deadline, and even its server.
  */
 extern char *status_leader_for_message(int index);
 

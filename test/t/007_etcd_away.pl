@@ -153,4 +153,26 @@ is($sqlstate, '08006', 'etcd_campaign() does not say that it is there already');
 $etcd->start(0);
 poll_ok(10, sub { my $l = $pg2->current_leader; defined $l }, 'etcd is there: somebody leads');
 
+# A deadline passes, and the key that outlasts it still names the instance.  No error
+# sends the client to the instance that raises it.
+{
+	my $leader;
+	poll(10, sub { ($leader) = grep { $_->is_leader } @nodes }) or die 'nobody leads';
+	$leader->configure(ttl => 4, safety_margin => 2000);
+	poll(10, sub { my $t = $leader->status->{valid_s}; defined $t && $t < 2.1 && $t > 1.5 }) or die 'the margin is not longer';
+	my ($commits, $fences) = map { $leader->connect_db } 1 .. 2;
+	$commits->do($_) for 'BEGIN', 'SELECT etcd_require_leader()', 'INSERT INTO t VALUES (1)';
+	$etcd->freeze(0);
+	poll(10, sub { !$leader->is_leader }) or die 'the deadline does not pass';
+	is($leader->current_leader, $leader->name, 'past the deadline: the key still names it');
+	my $name = $leader->name;
+	for my $case ([ 'SELECT etcd_require_leader()', $fences ], [ 'COMMIT', $commits ])
+	{
+		my ($state, $message) = $leader->failure(@$case);
+		is($state, '25006', "past the deadline: $case->[0]");
+		unlike($message, qr/"$name"/, "past the deadline: $case->[0]: it does not send the client here");
+	}
+	$etcd->thaw(0);
+}
+
 done_testing();

@@ -84,6 +84,12 @@ my $s = $node->connect_db;
 	$rival->stop('INT');
 	# it may end before its deletion is done
 	$etcd->etcdctl('del', '--prefix', 'alpha/');
+	# as a key of an earlier life of this server
+	$rival = $etcd->background_etcdctl('elect', 'alpha', 'pg1');
+	$node->wait_until_sees('pg1', 'alpha');
+	fails($s, 'SELECT etcd_require_leader()', '25006', [ qr/^DETAIL:  No leader is known at present\.$/m, qr/^HINT:  Connect to the leader/m ], 'a leader of the name of this instance');
+	$rival->stop('INT');
+	$etcd->etcdctl('del', '--prefix', 'alpha/');
 	win();
 
 	$other->wait_until_sees('pg1', 'alpha');
@@ -321,7 +327,7 @@ for my $kind (@kinds)
 	run_steps($s, @steps);
 	lose();
 	win();
-	fails($s, 'COMMIT', '25006', [ qr/election "alpha"/, qr/^HINT:  .*the leader, which is "pg1"\.$/m ], "$name: another token");
+	fails($s, 'COMMIT', '25006', [ qr/election "alpha"/, qr/^HINT:  This instance leads again\. Run the whole transaction again\.$/m ], "$name: another token");
 	usable($s, "$name: another token");
 	is(residue(), $before, "$name: another token: it leaves nothing");
 

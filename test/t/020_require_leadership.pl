@@ -178,7 +178,19 @@ win();
 	$app->do('BEGIN');
 	$app->do('SELECT 1');
 	win();
-	fails($app, sub { $app->do($insert); $app->do('COMMIT') }, '25006', qr/did not lead election "alpha" when the transaction began/, 'elected after the first statement');
+	fails($app, sub { $app->do($insert); $app->do('COMMIT') }, '25006',
+		[ qr/did not lead election "alpha" when the transaction began/, qr/^HINT:  This instance leads now\. Run the whole transaction again\.$/m ], 'elected after the first statement');
+	$app->do('ROLLBACK') if $app->ping != 1;
+	# it led, and reads only at first
+	$app->do('BEGIN READ ONLY');
+	lose();
+	$app->do('SET TRANSACTION READ WRITE');
+	fails($app, sub { $app->do($insert); $app->do('COMMIT') }, '25006', qr/does not lead election "alpha" any more/, 'READ WRITE after a loss');
+	$app->do('ROLLBACK') if $app->ping != 1;
+	$app->do('BEGIN READ ONLY');
+	win();
+	$app->do('SET TRANSACTION READ WRITE');
+	fails($app, sub { $app->do($insert); $app->do('COMMIT') }, '25006', qr/did not lead election "alpha" when the transaction began/, 'READ WRITE after it was elected');
 	$app->do('ROLLBACK') if $app->ping != 1;
 	usable($app, 'elected after the first statement');
 	is(count(), $before, 'elected after the first statement: it leaves nothing');
