@@ -26,6 +26,7 @@
 #include "catalog/pg_database.h"
 #include "executor/executor.h"
 #include "libpq/hba.h"
+#include "parser/analyze.h"
 #include "postmaster/bgworker_internals.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -138,6 +139,13 @@ compat_create_wait_event_set(int nevents)
 #define COMPAT_EXECUTOR_RUN_PARAMS \
 	QueryDesc *query_desc, ScanDirection direction, uint64 count, bool execute_once
 #define COMPAT_EXECUTOR_RUN_ARGS query_desc, direction, count, execute_once
+#endif
+
+/* The argument of post_parse_analyze_hook that 19 made constant. */
+#if PG_VERSION_NUM >= 190000
+typedef const JumbleState CompatJumbleState;
+#else
+typedef JumbleState CompatJumbleState;
 #endif
 
 /* Superusers own all.  16 has one function for each kind of object. */

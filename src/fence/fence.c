@@ -21,7 +21,9 @@
  *
  * The cancellation is QUERY_CANCELED until it leaves the outermost statement,
  * and only there becomes 25006: WHEN OTHERS of PL/pgSQL does not catch the
- * former.
+ * former.  A session can wait outside of statements, too, where there is no hook:
+ * for the lock of a table that it parses, plans or binds, or in a fast-path
+ * function call.  There a callback of the error's context makes it 25006.
  *
  * A leader that is about to hand over drains first: it takes no new work, and
  * waits for the transactions that are fenced already.  A transaction shows that
@@ -51,6 +53,7 @@
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
+#include "utils/wait_event.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
@@ -82,7 +85,7 @@ static bool watch_created = false;
 static volatile sig_atomic_t watching = false;	/* it runs */
 static volatile sig_atomic_t watch_wanted = false;	/* by the transaction that is open */
 static volatile sig_atomic_t committing = false;	/* it must not cancel any more */
-static volatile sig_atomic_t cancel_sent = false;	/* it has */
+static volatile sig_atomic_t cancel_sent = false;	/* it has, and no error has come of it yet */
 static volatile sig_atomic_t copying = false;	/* COPY FROM STDIN runs */
 static volatile sig_atomic_t end_sent = false;	/* the timer ends the session */
 
@@ -90,6 +93,7 @@ static volatile sig_atomic_t end_sent = false;	/* the timer ends the session */
 static volatile sig_atomic_t depth = 0;
 
 /* What these hooks were before, or PostgreSQL's own function. */
+static post_parse_analyze_hook_type prev_post_parse_analyze;
 static ExecutorRun_hook_type prev_executor_run;
 static ExecutorFinish_hook_type prev_executor_finish;
 static ProcessUtility_hook_type prev_process_utility;
@@ -111,6 +115,69 @@ refuse_commit(const Requirement *broken)
 {
 	stats_count(COUNTER_COMMITS_REFUSED, 1);
 	requirement_report_broken(broken, requirement_known_leader(broken->election));
+}
+
+/* Does this process execute what a client sends? */
+static bool
+is_client(void)
+{
+	return MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER;
+}
+
+/* ---- the timer's cancellation outside of statements ---------------------------- */
+
+/*
+ * Is the error that is raised, or handled, the cancellation that the timer has
+ * sent?  True once.
+ */
+static bool
+take_cancellation(void)
+{
+	if (!cancel_sent || geterrcode() != ERRCODE_QUERY_CANCELED)
+		return false;
+	cancel_sent = false;
+	stats_count(COUNTER_STATEMENTS_CANCELLED, 1);
+	return true;
+}
+
+/*
+ * An error context callback.  Outside of statements there is no hook that sees an
+ * error.  There is no handler of PL/pgSQL either, so the error may become 25006 at
+ * once.
+ */
+static void
+explain_cancellation(void *arg)
+{
+	if (depth == 0 && take_cancellation())
+		requirement_errbroken(demands_lost(), NULL);
+}
+
+/*
+ * Puts the callback on the stack, for as long as the session lasts.  An error that
+ * reaches the session's loop empties the stack, so this is called again and
+ * again, and not by the hooks of statements: these run within PG_TRY(), whose end
+ * restores the stack.  Others take their callbacks off the top, so this one goes
+ * to the bottom.
+ */
+static void
+keep_explaining(void)
+{
+	static ErrorContextCallback explanation = {NULL, explain_cancellation, NULL};
+	ErrorContextCallback **bottom = &error_context_stack;
+
+	while (*bottom != NULL && *bottom != &explanation)
+		bottom = &(*bottom)->previous;
+	*bottom = &explanation;
+}
+
+/* Each statement that a client sends comes by here, before anything runs it. */
+static void
+post_parse_analyze(ParseState *pstate, Query *query, CompatJumbleState *jstate)
+{
+	if (depth == 0)
+		keep_explaining();
+	if (prev_post_parse_analyze)
+		prev_post_parse_analyze(pstate, query, jstate);
 }
 
 /* ---- the timer --------------------------------------------------------------- */
@@ -141,6 +208,19 @@ set_watch(long interval_ms)
 }
 
 /*
+ * Does the session do anything that the client waits for?  A fast-path function
+ * call has no text.  If this is wrong for once, nothing is cancelled: PostgreSQL
+ * drops a cancellation that comes between two commands.
+ */
+static bool
+is_busy(void)
+{
+	if (depth > 0 || debug_query_string != NULL)
+		return true;
+	return is_client() && *my_wait_event_info != WAIT_EVENT_CLIENT_READ;
+}
+
+/*
  * The timer's handler.  It reads atomics and the clock, and cancels as
  * StatementCancelHandler() does (postgres.c), or ends the session as die()
  * does.  A session that waits for its client between commands is not
@@ -153,13 +233,11 @@ watch_leadership(SIGNAL_ARGS)
 
 	if (!watch_wanted)
 		(void) set_watch(0);
-	else if (!committing && settings_cancel_on_loss &&
-		(depth > 0 || debug_query_string != NULL) && demands_broken(demands_has_written()) != NULL)
+	else if (!committing && settings_cancel_on_loss && is_busy() &&
+			 demands_broken(demands_has_written()) != NULL)
 	{
 		if (is_stuck_in_copy())
 			ProcDiePending = end_sent = true;
-		if (!cancel_sent)
-			stats_count(COUNTER_STATEMENTS_CANCELLED, 1);
 		cancel_sent = true;
 		InterruptPending = true;
 		QueryCancelPending = true;
@@ -301,6 +379,9 @@ ends_transaction(const Node *statement)
 static void
 begin_statement(const Node *utility)
 {
+	/* PostgreSQL has dropped it between two commands */
+	if (depth == 0 && cancel_sent && !QueryCancelPending)
+		cancel_sent = false;
 	/* an aborted transaction can only be ended */
 	if (IsTransactionState())
 	{
@@ -318,14 +399,14 @@ begin_statement(const Node *utility)
 /*
  * After an error in a statement, in its memory context.  If it is the timer's
  * cancellation, and this is the outermost statement, the error becomes the one
- * that says so.
+ * that says so.  (PL/pgSQL that runs outside of statements, as in a deferred
+ * trigger, can catch it then; its next statement is refused.)
  */
 static void
 abandon_statement(MemoryContext context)
 {
-	if (--depth > 0 || !cancel_sent || geterrcode() != ERRCODE_QUERY_CANCELED)
+	if (--depth > 0 || !take_cancellation())
 		return;
-	cancel_sent = false;
 	MemoryContextSwitchTo(context);
 	FlushErrorState();
 	requirement_report_broken(demands_lost(), NULL);
@@ -479,8 +560,10 @@ end_copy(void)
 static void
 explain_end(void *arg)
 {
-	if (end_sent && geterrcode() == ERRCODE_ADMIN_SHUTDOWN)
-		requirement_errended(demands_lost());
+	if (!end_sent || geterrcode() != ERRCODE_ADMIN_SHUTDOWN)
+		return;
+	stats_count(COUNTER_STATEMENTS_CANCELLED, 1);
+	requirement_errended(demands_lost());
 }
 
 static void
@@ -559,10 +642,13 @@ check_prepare(void)
 static void
 end_transaction(void)
 {
+	watch_wanted = false;		/* from here on the timer sends nothing */
 	demands_end();
+	/* a cancellation that nothing has met is not for the next transaction */
+	if (cancel_sent)
+		QueryCancelPending = false;
 	cancel_sent = false;
 	committing = false;
-	watch_wanted = false;
 }
 
 /*
@@ -595,6 +681,7 @@ xact_callback(XactEvent event, void *arg)
 			check_prepare();
 			break;
 		case XACT_EVENT_COMMIT:
+			keep_explaining();
 			end_transaction();
 			if (depth > 0)
 				continue_statement();
@@ -602,6 +689,7 @@ xact_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
+			keep_explaining();
 			end_transaction();
 			if (depth > 0 && event == XACT_EVENT_ABORT && !proc_exit_inprogress)
 				continue_statement();	/* ROLLBACK in a procedure */
@@ -617,6 +705,8 @@ xact_callback(XactEvent event, void *arg)
 void
 fence_install(void)
 {
+	prev_post_parse_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = post_parse_analyze;
 	prev_executor_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
 	ExecutorRun_hook = executor_run;
 	prev_executor_finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;

@@ -12,6 +12,7 @@ use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Session;
 use EtcdLeader::Util;
+use EtcdLeader::Wire;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -54,6 +55,9 @@ $node->value($_)
   for 'CREATE TABLE ledger (made_by text)', 'CREATE TABLE rows (i int PRIMARY KEY)', 'INSERT INTO rows SELECT generate_series(1, 100)',
   'CREATE TABLE locked (i int)', 'CREATE TABLE copied (i int)', 'CREATE TABLE big AS SELECT generate_series(1, 1000) AS i',
   'CREATE ROLE app LOGIN', "ALTER ROLE app SET $guc = 'alpha'", 'GRANT ALL ON ledger, rows, big, locked TO app',
+  'CREATE TABLE parts (i int) PARTITION BY LIST (i)', 'CREATE TABLE part PARTITION OF parts FOR VALUES IN (1)', 'CREATE TABLE bound (i int)',
+  q{CREATE FUNCTION constant() RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+	BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN RETURN 1; END; RETURN 0; END $$},
   'CREATE TABLE slow (i int)', 'CREATE TABLE slow_deferred (i int)',
   'CREATE FUNCTION sleeping() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NULL; END $$',
   'CREATE TRIGGER sleeping AFTER INSERT ON slow FOR EACH ROW EXECUTE FUNCTION sleeping()',
@@ -69,7 +73,7 @@ $node->value($_)
 # What the sessions below wait for.
 my $holder = $node->connect_db;
 $holder->do('BEGIN');
-$holder->do('SELECT * FROM rows WHERE i = 1 FOR UPDATE; SELECT pg_advisory_xact_lock(1); LOCK locked IN ACCESS EXCLUSIVE MODE');
+$holder->do('SELECT * FROM rows WHERE i = 1 FOR UPDATE; SELECT pg_advisory_xact_lock(1); LOCK locked, part IN ACCESS EXCLUSIVE MODE');
 
 my $fence = 'SELECT etcd_require_leader()';
 
@@ -112,8 +116,13 @@ my @fenced = (
 	[ 'a role that is fenced', qr/PgSleep/, [$insert], 'SELECT pg_sleep(60)', user => 'app' ],
 	[ 'a role that is fenced, in one statement', qr/PgSleep/, undef, qq{WITH w AS ($insert RETURNING 1) SELECT pg_sleep(60) FROM w}, user => 'app' ],
 	[ 'two elections', qr/PgSleep/, [ q{SELECT etcd_require_leader('beta')}, $fence ], 'SELECT pg_sleep(60)' ],
-	# nothing of the extension is there to say more
-	[ 'a table lock in parse analysis', qr/^Lock/, [$fence], 'SELECT * FROM locked', state => '57014' ],
+	# outside of statements
+	[ 'a table lock in parse analysis', qr/^Lock/, [$fence], 'SELECT * FROM locked' ],
+	[ 'parse analysis after an error in a savepoint', qr/^Lock/, [ $fence, 'SAVEPOINT a', sub { eval { $_[0]->do('SELECT 1/0') } }, 'ROLLBACK TO a' ],
+		'SELECT * FROM locked' ],
+	[ 'a partition that is planned', qr/^Lock/, [$fence], 'SELECT * FROM parts' ],
+	[ 'an IMMUTABLE function that is planned', qr/PgSleep/, [$fence], 'SELECT constant()' ],
+	[ 'parse analysis in a role that is fenced', qr/^Lock/, [$insert], 'SELECT * FROM locked', user => 'app' ],
 	# who insists on cancellations being no end, is asked again, and cannot commit
 	[ 'WHEN query_canceled', qr/PgSleep/, [$fence], q{DO $$ BEGIN FOR i IN 1..3 LOOP
 		BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; PERFORM pg_sleep(60); END $$}, time => 5 ],
@@ -144,7 +153,7 @@ sub start_all
 			for my $step (@$steps) { ref $step ? $step->($dbh) : $dbh->do($step) }
 		}
 		start_statement($dbh, $sql);
-		push @started, { name => $name, dbh => $dbh, event => $event, state => '25006', time => $soon, block => $steps && $sql ne 'COMMIT', %more };
+		push @started, { name => $name, dbh => $dbh, event => $event, time => $soon, block => $steps && $sql ne 'COMMIT', %more };
 	}
 	for my $case (@started)
 	{
@@ -176,8 +185,8 @@ sub check_cancelled
 	for my $case (@started)
 	{
 		my $name = "$what: $case->{name}";
-		like($case->{outcome} // 'still running', qr/^$case->{state} /, "$name: is cancelled");
-		like($case->{outcome} // '', qr/election "alpha" any more\nDETAIL:.*token \d+.*\nHINT:/, "$name: is told why") if $case->{state} eq '25006';
+		like($case->{outcome} // 'still running', qr/^25006 /, "$name: is cancelled");
+		like($case->{outcome} // '', qr/election "alpha" any more\nDETAIL:.*token \d+.*\nHINT:/, "$name: is told why");
 		cmp_ok(($case->{done} // now()) - $lost, '<', $case->{time}, "$name: soon");
 		is($case->{dbh}->ping, $case->{block} ? 4 : 1, "$name: the transaction is aborted");
 		$case->{dbh}->do('ROLLBACK') if $case->{dbh}->ping == 4;
@@ -322,6 +331,45 @@ sub has_message
 	succeeds($free, sub { $free->pg_putcopyend }, 'COPY FROM STDIN that is not fenced goes on');
 	$node->value(q{DELETE FROM ledger WHERE made_by = 'free'});
 	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by <> 'x'}), 0, 'COPY FROM STDIN: nothing is there');
+	win();
+}
+
+# ---- a message that executes no statement ------------------------------------------
+{
+	my %oid = map { $_ => $node->value('SELECT ?::regprocedure::oid', $_) } 'pg_advisory_xact_lock(bigint)', 'pg_sleep(double precision)';
+	my $is_fenced = sub { my $client = EtcdLeader::Wire->new($node); $client->query($_) for 'BEGIN', $fence; return $client };
+	my %client = map { $_ => $is_fenced->() } 'fast path, a lock', 'fast path, pg_sleep()';
+	$client{Bind} = EtcdLeader::Wire->new($node);
+	$client{Bind}->parse('SELECT * FROM bound', 'b');
+	$client{Bind}->send('S', '');
+	$client{Bind}->answer;
+	# the second time it is bound, its plan may be old, and the lock is taken again
+	$client{Bind}->query($_) for 'BEGIN', $fence;
+	my $locks = $node->connect_db;
+	$locks->do($_) for 'BEGIN', 'LOCK bound IN ACCESS EXCLUSIVE MODE';
+	my $before = $node->value('SELECT statements_cancelled FROM etcd_leader_stats');
+	my $idle   = $is_fenced->();
+	$client{'fast path, a lock'}->call($oid{'pg_advisory_xact_lock(bigint)'}, 1);
+	$client{'fast path, pg_sleep()'}->call($oid{'pg_sleep(double precision)'}, 60);
+	$client{Bind}->bind('b');
+	$client{Bind}->send('S', '');
+	for my $name (keys %client)
+	{
+		poll(10, sub { $node->value(q{SELECT wait_event_type IN ('Lock', 'Timeout') FROM pg_stat_activity WHERE pid = ?}, $client{$name}->pid) }) or die "$name: it does not wait";
+	}
+	my $lost = lose();
+	for my $name (sort keys %client)
+	{
+		is($client{$name}->answer, '25006', "$name: is cancelled");
+		cmp_ok(now() - $lost, '<', $soon, "$name: soon");
+		like($client{$name}->error, qr/election "alpha" any more\0D.*token \d+.*\0H/s, "$name: is told why");
+		is($client{$name}->query('ROLLBACK; SELECT 1'), '1', "$name: the session is usable");
+	}
+	pause(1);
+	is($idle->is_answered, 0, 'a session that is idle is told nothing');
+	is($idle->query('SELECT 1'), '25006', 'but its next command fails');
+	is($node->value('SELECT statements_cancelled FROM etcd_leader_stats') - $before, scalar keys %client, 'each is counted once, and the idle one is not');
+	$locks->do('ROLLBACK');
 	win();
 }
 

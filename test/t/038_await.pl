@@ -12,6 +12,7 @@ use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Session;
 use EtcdLeader::Util;
+use EtcdLeader::Wire;
 use IO::Socket::UNIX;
 use IPC::Run;
 use PostgreSQL::Test::Utils;
@@ -181,31 +182,15 @@ for my $block (@blocks)
 sub pipeline
 {
 	my @statements = @_;
-	my $socket = IO::Socket::UNIX->new(Peer => $primary->host . '/.s.PGSQL.' . $primary->port) or die $!;
-	my $send = sub { my ($type, $body) = @_; $socket->syswrite($type . pack('N', 4 + length $body) . $body) };
-	# reads messages up to ReadyForQuery; errors as SQLSTATEs, rows as values
-	my $read = sub {
-		my @seen;
-		while (1)
-		{
-			$socket->read(my $head, 5) == 5 or return 'lost';
-			my ($type, $length) = unpack 'aN', $head;
-			$socket->read(my $body, $length - 4) if $length > 4;
-			push @seen, $body =~ /\0C(.{5})\0/s  if $type eq 'E';
-			push @seen, substr($body, 6) if $type eq 'D';
-			return join ' ', @seen if $type eq 'Z';
-		}
-	};
-	$send->('', pack('N', 196608) . join("\0", user => scalar(getpwuid $<), database => 'postgres') . "\0\0");
-	$read->();
+	my $client = EtcdLeader::Wire->new($primary);
 	for my $statement (@statements)
 	{
-		$send->('P', "\0$statement\0\0\0");
-		$send->('B', "\0\0\0\0\0\0\0\0");
-		$send->('E', "\0\0\0\0\0");
+		$client->parse($statement);
+		$client->bind;
+		$client->send('E', "\0\0\0\0\0");
 	}
-	$send->('S', '');
-	return $read->();
+	$client->send('S', '');
+	return $client->answer;
 }
 my $short = q{CALL etcd_await_leadership(timeout => '100 ms')};
 is(pipeline('SELECT 1', $short), '1 25001', 'a pipeline: not after another statement');
