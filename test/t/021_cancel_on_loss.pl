@@ -204,7 +204,7 @@ sub check_cancelled
 	my $before_all = $node->value('SELECT statements_cancelled FROM etcd_leader_stats');
 	my $all        = @fenced;
 	my @others = start_all(@untouched);
-	while (my @some = splice @fenced, 0, 10)
+	while (my @some = splice @fenced, 0, 11)
 	{
 		my @started = start_all(@some);
 		my $lost    = lose();

@@ -8,6 +8,8 @@ use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
 use EtcdLeader::Util;
+use Fcntl ();
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -78,6 +80,38 @@ $rows = rows($pg1);
 pause(0.5);
 is(rows($pg1), $rows, 'the work continues');
 kill 'CONT', $pg1->elector_pid;
+
+# A commit is refused, and the timer's cancellation has met nothing.  It is not for what
+# the worker does next.  A trigger ends the statement, and hangs in it.
+{
+	$pg2->append_conf('postgresql.conf', "leader_only_worker.pause = 0\n");
+	$pg2->reload;
+	my $fifo = "$dir/fifo";
+	POSIX::mkfifo($fifo, 0600) or die $!;
+	my $leader;
+	poll(10, sub { ($leader) = grep { $_->is_leader } $pg1, $pg2 }) or die 'nobody leads';
+	$leader->value(qq{CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RETURN CASE WHEN lo_import('$fifo') = 0 THEN NEW END; END \$\$});
+	$leader->value('CREATE TRIGGER hang AFTER INSERT ON work FOR EACH ROW EXECUTE FUNCTION hang()');
+	my $worker = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'leader only worker'};
+	my $pid    = $leader->value($worker);
+	my $end;
+	poll(10, sub { sysopen($end, $fifo, Fcntl::O_WRONLY() | Fcntl::O_NONBLOCK()) }) or die 'the worker does not hang';
+	my $log = $leader->log_size;
+	$leader->value('SELECT etcd_resign()');
+	# each tick of the timer wakes it
+	my $switches = sub { return slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : die };
+	my $first    = $switches->();
+	poll(10, sub { $switches->() > $first + 3 }) or die 'there is no timer';
+	close($end);
+	poll_ok(5, sub { $leader->log_count('leader only worker.*this instance does not lead election "[^"]+" any more', $log) }, 'a commit is refused');
+	$leader->value('DROP TRIGGER hang ON work');
+	poll_ok(5, sub { my ($next) = grep { $_ != $leader } $pg1, $pg2; $next->is_leader }, 'the other instance leads');
+	$_->value('SELECT etcd_resign()') for grep { $_ != $leader } $pg1, $pg2;
+	$rows = rows($leader);
+	poll_ok(5, sub { rows($leader) > $rows }, 'the worker works when its instance leads again');
+	is($leader->value($worker), $pid, 'it has not ended');
+	is($leader->log_count('canceling statement', $log), 0, 'and nothing was cancelled later');
+}
 
 # Without etcd_leader it says so.
 {
