@@ -21,8 +21,60 @@
 #define SHUTDOWN_INTERVAL_NS	NSEC_PER_SEC
 #define SHUTDOWN_SEEN_NS		(100 * NSEC_PER_MSEC)
 
+/* When the log first names those that a drain waits for; then after twice that, and so on. */
+#define FIRST_REPORT_NS			NSEC_PER_SEC
+
+/* For each slot that drains: since when, and when the next line is due. */
+typedef struct Wait
+{
+	int64		since_ns;		/* 0: it waits for nobody */
+	int64		report_ns;
+} Wait;
+
+static Wait waits[ELECTION_MAX_ELECTIONS];
 static int64 next_look_ns;
 static bool shutdown_seen;
+
+/* The name of the election in that slot. */
+static const char *
+election_in(int slot)
+{
+	for (int i = 0; i < settings_election_count(); i++)
+	{
+		if (election_find(elector.core, settings_election_name(i)) == slot)
+			return settings_election_name(i);
+	}
+	return "";					/* dropped */
+}
+
+/* Whoever may connect can hold a drain for its whole time, so the log names them. */
+static void
+report_wait(int slot)
+{
+	Wait	   *wait = &waits[slot];
+	int64		now_ns = clock_now_ns();
+	StringInfoData pids;
+	int			n;
+
+	if (wait->since_ns == 0)
+	{
+		wait->since_ns = now_ns;
+		wait->report_ns = now_ns + FIRST_REPORT_NS;
+	}
+	if (now_ns < wait->report_ns)
+		return;
+	wait->report_ns += wait->report_ns - wait->since_ns;
+	initStringInfo(&pids);
+	n = fenced_processes(slot, &pids);
+	if (n > 0)
+		ereport(LOG,
+				(errmsg_plural("hand-over of election \"%s\" waits for %d transaction",
+							   "hand-over of election \"%s\" waits for %d transactions",
+							   n, election_in(slot), n),
+				 errdetail_plural("The transaction is of the process with PID %s.",
+								  "The transactions are of the processes with PIDs %s.", n, pids.data)));
+	pfree(pids.data);
+}
 
 int64
 elector_serve_drains(void)
@@ -31,13 +83,22 @@ elector_serve_drains(void)
 	uint32		open;
 
 	if (election_draining(elector.core) == 0)
+	{
+		memset(waits, 0, sizeof(waits));
 		return PG_INT64_MAX;
+	}
 	elector_cancel_abandoned();
 	waiting = election_draining(elector.core);
 	open = fenced_slots();
 	for (int slot = 0; slot < settings_max_elections; slot++)
 	{
-		if ((waiting & ~open & (UINT32_C(1) << slot)) != 0)
+		uint32		bit = UINT32_C(1) << slot;
+
+		if ((waiting & open & bit) != 0)
+			report_wait(slot);
+		else
+			waits[slot].since_ns = 0;
+		if ((waiting & ~open & bit) != 0)
 			election_drained(elector.core, clock_now_ns(), slot);
 	}
 	return election_draining(elector.core) != 0 ? clock_now_ns() + LOOK_INTERVAL_NS : PG_INT64_MAX;

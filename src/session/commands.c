@@ -17,6 +17,7 @@
 #include "functions.h"
 #include "rows.h"
 #include "settings/settings.h"
+#include "shared/fenced.h"
 #include "shared/mailbox.h"
 #include "shared/shared_state.h"
 #include "shared/status.h"
@@ -29,7 +30,7 @@ PG_FUNCTION_INFO_V1(etcd_transfer);
 PG_FUNCTION_INFO_V1(etcd_candidates);
 
 /*
- * How long to ask etcd after a resignation whether there is another candidate.
+ * How long to ask etcd whether there is another candidate, at a resignation.
  */
 #define SUCCESSOR_TIMEOUT_US	INT64CONST(500000)
 
@@ -166,12 +167,11 @@ own_lease(int index)
 }
 
 /*
- * After a resignation: raises a NOTICE if the queue is empty except for this
- * instance, whose keys are on the previous or the current lease.  Does nothing
- * if etcd does not answer soon, since the resignation is done.
+ * Is the queue empty except for this instance, whose keys are on the previous or
+ * the current lease?  False if etcd does not answer soon: nothing depends on it.
  */
-static void
-notice_no_successor(int index, bool rejoin, int64 lease_before)
+static bool
+lacks_successor(int index, int64 lease_before)
 {
 	SharedRequest request;
 	SharedReply *reply = palloc(sizeof(SharedReply));
@@ -179,18 +179,43 @@ notice_no_successor(int index, bool rejoin, int64 lease_before)
 
 	init_request(&request, COMMAND_CANDIDATES, index);
 	if (!mailbox_ask(&request, until_us, reply) || reply->kind != REPLY_CANDIDATES)
-		return;
+		return false;
 	for (int i = 0; i < reply->ncandidates; i++)
 	{
 		int64		lease = reply->candidates[i].lease;
 
 		if (lease == 0 || (lease != lease_before && lease != own_lease(index)))
-			return;
+			return false;
 	}
+	return true;
+}
+
+static void
+notice_no_successor(int index, bool rejoin)
+{
 	ereport(NOTICE,
-			(errmsg("election \"%s\" has no other candidate", utf8_to_server(request.election)),
+			(errmsg("election \"%s\" has no other candidate", utf8_to_server(settings_election_name(index))),
 			 rejoin ? errdetail("This instance will try to enter the queue again.") :
 			 errdetail("Nobody will lead until a candidate enters the election.")));
+}
+
+/*
+ * Before a drain, which refuses work for as long as it lasts: ERROR if nobody can
+ * take over, and this instance would only be elected again.
+ */
+static bool
+look_for_successor(int index, bool rejoin, int64 lease)
+{
+	if (status_held_token(index) == 0 || !lacks_successor(index, lease))
+		return true;
+	if (rejoin)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("election \"%s\" has no other candidate", utf8_to_server(settings_election_name(index))),
+				 errdetail("This instance would refuse work while it drains, and then be elected again. It leads on."),
+				 errhint("Start another candidate first. To resign nevertheless, pass \"drain => '0 s'\" or \"rejoin => false\".")));
+	notice_no_successor(index, rejoin);
+	return false;
 }
 
 /*
@@ -212,6 +237,26 @@ drain_argument(FunctionCallInfo fcinfo, int argno)
 	return (int) Min((until_us - now_us) / 1000, INT_MAX);
 }
 
+/* Says for whom a drain of this leader waits: it may take as long as they please. */
+static void
+notice_waits(const char *election)
+{
+	uint64		layout;
+	int			slot = shared_state_find(election, &layout);
+	StringInfoData pids;
+	int			n;
+
+	initStringInfo(&pids);
+	n = slot >= 0 && shared_state_held_token(slot, layout) != 0 ? fenced_processes(slot, &pids) : 0;
+	if (n > 0)
+		ereport(NOTICE,
+				(errmsg_plural("the hand-over waits for %d transaction that requires leadership",
+							   "the hand-over waits for %d transactions that require leadership", n, n),
+				 errdetail_plural("The transaction is of the process with PID %s.",
+								  "The transactions are of the processes with PIDs %s.", n, pids.data),
+				 errhint("\"%s\" shows what they do; pg_terminate_backend() ends them.", "pg_stat_activity")));
+}
+
 /* Asks for a hand-over, as ask() does.  A drain does not wait for this transaction. */
 static SharedReply *
 ask_hand_over(const SharedRequest *request, int64 until_us, const char *consequence)
@@ -222,6 +267,8 @@ ask_hand_over(const SharedRequest *request, int64 until_us, const char *conseque
 		fence_step_aside(request->election);
 	PG_TRY();
 	{
+		if (request->drain_ms > 0)
+			notice_waits(request->election);
 		reply = ask(request, until_us, consequence);
 	}
 	PG_FINALLY();
@@ -242,13 +289,16 @@ etcd_resign(PG_FUNCTION_ARGS)
 	SharedReply *reply;
 	int			index = begin_change(fcinfo, 0, &request, COMMAND_RESIGN);
 	int64		lease = own_lease(index);
+	bool		has_successor = true;	/* or it is not known yet */
 
 	request.rejoin = PG_ARGISNULL(1) ? true : PG_GETARG_BOOL(1);
 	request.drain_ms = drain_argument(fcinfo, 2);
+	if (request.drain_ms > 0)
+		has_successor = look_for_successor(index, request.rejoin, lease);
 	reply = ask_hand_over(&request, PG_INT64_MAX,
 						  "Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
-	if (reply->outcome == ELECTION_DONE)
-		notice_no_successor(index, request.rejoin, lease);
+	if (reply->outcome == ELECTION_DONE && has_successor && lacks_successor(index, lease))
+		notice_no_successor(index, request.rejoin);
 	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
 }
 

@@ -14,9 +14,13 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
 
 #include "base/compat.h"
 #include "fenced.h"
+
+/* How many processes a message names. */
+#define MAX_LISTED	20
 
 /* A cache line for each process, because it writes there at each fenced transaction. */
 typedef union FencedPlace
@@ -77,4 +81,24 @@ fenced_slots(void)
 	for (int i = 0; i < MaxBackends; i++)
 		slots |= pg_atomic_read_u32(&places[i].slots);
 	return slots;
+}
+
+int
+fenced_processes(int slot, StringInfo pids)
+{
+	int			n = 0;
+
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		int			pid = GetPGProcByNumber(i)->pid;
+
+		if ((pg_atomic_read_u32(&places[i].slots) & (UINT32_C(1) << slot)) == 0 || pid == 0)
+			continue;
+		n++;
+		if (n <= MAX_LISTED)
+			appendStringInfo(pids, n == 1 ? "%d" : ", %d", pid);
+		else if (n == MAX_LISTED + 1)
+			appendStringInfoString(pids, ", ...");
+	}
+	return n;
 }

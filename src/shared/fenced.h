@@ -11,6 +11,8 @@
 #ifndef FENCED_H
 #define FENCED_H
 
+#include "lib/stringinfo.h"
+
 #include "shared_part.h"
 
 /*
@@ -26,6 +28,12 @@ extern uint32 fenced_shown(void);
 
 /* The elector: the elections with open transactions, after a full barrier. */
 extern uint32 fenced_slots(void);
+
+/*
+ * Who has open transactions in the election with that slot: appends PIDs, for a
+ * message, and returns the number of processes.
+ */
+extern int	fenced_processes(int slot, StringInfo pids);
 
 extern const SharedPart fenced_part;
 

@@ -191,6 +191,31 @@ sub resign
 	poll_ok(5, sub { $pg1->is_leader }, 'the instance leads again after its resignation');
 	cmp_ok($pg1->token, '>', $elected, 'the new leadership has a greater token');
 
+	# A drain would refuse work, and nobody would take over.
+	my ($lone, $seq) = ($pg1->token, $pg1->last_event);
+	my $open = $pg1->connect_db;
+	$open->do($_) for 'BEGIN', 'SELECT etcd_require_leader()';
+	my $took = fails($pg1->dbh, q{SELECT etcd_resign(drain => '20 s')}, '55000',
+		[ qr/election "postgres" has no other candidate/, qr/^DETAIL:  .*It leads on\.$/m, qr/^HINT:  .*rejoin => false/m ], 'who is alone does not drain');
+	cmp_ok($took, '<', 5, 'who is alone is told so at once');
+	is($pg1->token, $lone, 'who is alone leads on');
+	is($pg1->last_event, $seq, 'who is alone has announced nothing');
+	fails($pg1->dbh, q{SELECT etcd_transfer('nobody', drain => '20 s')}, '42704', qr/no candidate "nobody"/, 'nor does a transfer to nobody');
+	is($pg1->last_event, $seq, 'which has announced nothing either');
+	# who leaves for good drains, and is told before
+	my $notices = '';
+	local $SIG{__WARN__} = sub { $notices .= $_[0] };
+	my $leaving = $pg1->connect_db;
+	$leaving->{PrintWarn} = 1;
+	start_statement($leaving, q{SELECT etcd_resign(rejoin => false, drain => '20 s')});
+	poll_ok(5, sub { is_done($leaving); $notices =~ /no other candidate.*Nobody will lead/s }, 'who leaves nobody behind is told so before it drains');
+	poll_is(5, sub { $pg1->status->{state} }, 'draining', 'and drains');
+	$open->do('COMMIT');
+	is(outcome($leaving), 'done', 'and resigns');
+	is(scalar(() = $notices =~ /no other candidate/g), 1, 'which is told once');
+	is($pg1->value('SELECT etcd_campaign()'), 1, 'it enters again');
+	poll_ok(5, sub { $pg1->is_leader }, 'and leads');
+
 	# A restart of the server ends it, too.
 	my $mark = $pg2->last_event;
 	$pg2->stop('immediate');

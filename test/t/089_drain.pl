@@ -49,11 +49,16 @@ for my $node (values %nodes)
 }
 sub as_fenced { my ($node) = @_; return $node->connect_db('postgres', user => 'fenced') }
 
+# What the hand-overs below have been told meanwhile.
+my $notices = '';
+$SIG{__WARN__} = sub { $_[0] =~ /^NOTICE:/ ? $notices .= $_[0] : print STDERR $_[0] };
+
 # Runs a hand-over in a session of its own; it drains when this returns.
 sub begin_drain
 {
 	my ($node, $sql) = @_;
 	my $session = $node->connect_db;
+	$session->{PrintWarn} = 1;
 	EtcdLeader::Session::start_statement($session, $sql);
 	poll_ok(5, sub { in_state($node, 'draining') }, "$sql: it drains");
 	return $session;
@@ -75,7 +80,15 @@ $reader->do('SELECT 1');
 my $other = $old->connect_db;
 $other->begin_work;
 $other->selectrow_array(q{SELECT etcd_require_leader('other')});
+my $log = $old->log_size;
 my $resign = begin_drain($old, q{SELECT etcd_resign('postgres', drain => '20 s')});
+
+# for whom: in the order of their processes
+my $holders = sub { my ($first, $second) = map { $open{$_}{pg_pid} } @_; return qr/(?:$first, $second|$second, $first)\./ };
+poll_ok(5, sub { EtcdLeader::Session::is_done($resign); $notices =~ /HINT/ }, 'the call says at once that it waits');
+like($notices, qr/^NOTICE:  the hand-over waits for 2 transactions .*PIDs @{[ $holders->(qw(call setting)) ]}\nHINT:.*pg_stat_activity/s, 'and for whom');
+poll_ok(5, sub { $old->log_count('LOG:  hand-over of election "postgres" waits for 2 transactions', $log) }, 'and so does the log');
+like(slurp_file($old->logfile, $log), qr/DETAIL:  The transactions are of the processes with PIDs @{[ $holders->(qw(call setting)) ]}/, 'with the PIDs');
 
 is_deeply($old->row(q{SELECT role, is_leader, state, valid_for FROM etcd_leader_status WHERE election = 'postgres'}),
 	{ role => 'leader', is_leader => 0, state => 'draining', valid_for => undef }, 'the view');
@@ -107,6 +120,7 @@ ok(!EtcdLeader::Session::is_done($resign), 'it waits');
 ok(eval { $open{call}->commit; 1 }, 'a transaction that was fenced by a call commits');
 pause(0.2);
 ok(!EtcdLeader::Session::is_done($resign), 'it waits for the other one');
+poll_ok(10, sub { slurp_file($old->logfile, $log) =~ /waits for 1 transaction\n.*DETAIL:  The transaction is of the process with PID $open{setting}{pg_pid}\./ }, 'the log says so in time');
 my $ended = now();
 ok(eval { $open{setting}->commit; 1 }, 'one that was fenced by a setting commits');
 is(EtcdLeader::Session::outcome($resign), 'done', 'then it hands over');
