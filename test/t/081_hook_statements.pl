@@ -142,6 +142,6 @@ is($node->log_count('was terminated by signal|PANIC|TRAP'), 0, 'nothing has cras
 reload_hooks($node);
 $node->wait_until_leader;
 my $began = now();
-ok($node->value(q{SELECT etcd_resign(drain => '20 s')}), 'a drain after hooks that failed');
+ok($node->value(q{SELECT etcd_resign(rejoin => false, drain => '20 s')}), 'a drain after hooks that failed');
 cmp_ok(now() - $began, '<', 1, 'is at once');
 done_testing();
