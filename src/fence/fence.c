@@ -142,8 +142,7 @@ take_cancellation(void)
 
 /*
  * An error context callback.  Outside of statements there is no hook that sees an
- * error.  There is no handler of PL/pgSQL either, so the error may become 25006 at
- * once.
+ * error, and hardly any PL/pgSQL that could catch it.  So it becomes 25006 at once.
  */
 static void
 explain_cancellation(void *arg)
