@@ -220,21 +220,21 @@ look_for_successor(int index, bool rejoin, int64 lease)
 
 /*
  * For how long a hand-over may drain, by the interval in that argument; NULL is
- * etcd_leader.drain_timeout.
+ * etcd_leader.drain_timeout.  A part of a millisecond counts as a whole one,
+ * since 0 would not drain.
  */
 static int
 drain_argument(FunctionCallInfo fcinfo, int argno)
 {
-	int64		now_us = clock_now_ns() / NSEC_PER_USEC;
-	int64		until_us = functions_timeout_argument(fcinfo, argno);
+	int64		duration_us = functions_duration_argument(fcinfo, argno);
 
 	if (PG_ARGISNULL(argno))
 		return settings_drain_timeout_ms;
-	if (until_us < now_us)
+	if (duration_us < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the time to drain must not be negative")));
-	return (int) Min((until_us - now_us) / 1000, INT_MAX);
+	return (int) Min(duration_us / 1000 + (duration_us % 1000 != 0), INT_MAX);
 }
 
 /* Says for whom a drain of this leader waits: it may take as long as they please. */

@@ -111,23 +111,39 @@ functions_text_argument(FunctionCallInfo fcinfo, int argno, const char *meaning)
 	return pg_server_to_any(value, (int) strlen(value), PG_UTF8);
 }
 
+/*
+ * An interval that is longer than this has no end: nobody waits for it, and
+ * nanoseconds, which count to 292 years, never overflow.
+ */
+#define ENDLESS_YEARS	100
+
 int64
-functions_timeout_argument(FunctionCallInfo fcinfo, int argno)
+functions_duration_argument(FunctionCallInfo fcinfo, int argno)
 {
+	Interval	endless = {.month = ENDLESS_YEARS * MONTHS_PER_YEAR};
+	Interval	over = {.month = -ENDLESS_YEARS * MONTHS_PER_YEAR};
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz end;
+	Datum		interval;
 
 	if (PG_ARGISNULL(argno))
 		return PG_INT64_MAX;
-
-	end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-												  TimestampTzGetDatum(now),
-												  PG_GETARG_DATUM(argno)));
-	if (TIMESTAMP_IS_NOEND(end))
+	interval = PG_GETARG_DATUM(argno);
+	if (DatumGetBool(DirectFunctionCall2(interval_gt, interval, IntervalPGetDatum(&endless))))
 		return PG_INT64_MAX;
-	if (TIMESTAMP_IS_NOBEGIN(end))
-		return 0;
-	return clock_now_ns() / NSEC_PER_USEC + (end - now);
+	if (DatumGetBool(DirectFunctionCall2(interval_lt, interval, IntervalPGetDatum(&over))))
+		return PG_INT64_MIN;
+	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+												   TimestampTzGetDatum(now), interval)) - now;
+}
+
+int64
+functions_timeout_argument(FunctionCallInfo fcinfo, int argno)
+{
+	int64		duration_us = functions_duration_argument(fcinfo, argno);
+
+	if (duration_us == PG_INT64_MAX)
+		return PG_INT64_MAX;
+	return clock_now_ns() / NSEC_PER_USEC + Max(duration_us, 0);
 }
 
 /* ---- functions that read ------------------------------------------------ */

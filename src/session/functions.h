@@ -29,9 +29,14 @@ extern int	functions_election_argument(FunctionCallInfo fcinfo, int argno);
 extern char *functions_text_argument(FunctionCallInfo fcinfo, int argno, const char *meaning);
 
 /*
+ * The length of an interval argument, in microseconds; PG_INT64_MAX if it is
+ * NULL, or longer than 100 years.  Months and days are counted from today.
+ */
+extern int64 functions_duration_argument(FunctionCallInfo fcinfo, int argno);
+
+/*
  * When a timeout argument will be over, on the clock of clock_now_ns() but in
- * microseconds, which have room for all that an interval can say; PG_INT64_MAX
- * if it is NULL or infinite.  Months and days are counted from today.
+ * microseconds; PG_INT64_MAX if it has no end.  A negative interval is over now.
  */
 extern int64 functions_timeout_argument(FunctionCallInfo fcinfo, int argno);
 

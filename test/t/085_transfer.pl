@@ -30,7 +30,8 @@ like($_->{key}, qr{^postgres/[0-9a-f]{1,16}\.pg$}, "$_->{value}: its key ends wi
 
 # ---- it leads next -------------------------------------------------------------
 
-# To each place in the queue.
+# To each place in the queue, with each kind of timeout.
+my @timeout = (undef, '10 s', '300 years', '300000 years');
 for my $place (1 .. 3)
 {
 	my @before = $etcd->candidates('postgres');
@@ -45,7 +46,7 @@ for my $place (1 .. 3)
 	is($old->value('SELECT etcd_require_leader()'), $token, "$name: a transaction is fenced");
 	my $session = $old->connect_db;
 	my $began   = now();
-	is($session->selectrow_array('SELECT etcd_transfer(?)', {}, $target->name), 1, "$name: true");
+	is($session->selectrow_array('SELECT etcd_transfer(?, timeout => ?)', {}, $target->name, $timeout[$place]), 1, "$name, timeout $timeout[$place]: true");
 	my $took = now() - $began;
 	ok($target->is_leader, "$name: " . $target->name . ' leads');
 	cmp_ok($took, '<', 3, "$name: soon") and note(sprintf '%s: %.0f ms', $name, 1000 * $took);

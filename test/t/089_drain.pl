@@ -159,6 +159,11 @@ cmp_ok(now() - $began, '<', 2, 'in time');
 ok(!eval { $open->commit; 1 }, 'the transaction that was left is refused');
 is($open->state, '25006', 'as without a drain');
 
+look();
+$mark = $old->last_event;
+ok($old->value(q{SELECT etcd_resign('postgres', drain => '1 us')}), 'a drain of less than a millisecond');
+is((grep { ($_->{election} // '') eq 'postgres' } $old->events($mark))[0]{event}, 'draining', 'drains');
+
 # a transaction that does not commit is waited for no longer than one that does
 for my $how ('ROLLBACK', 'pg_terminate_backend')
 {
@@ -297,7 +302,8 @@ for my $case ([ 'fenced by a call', $old->connect_db, 'SELECT etcd_require_leade
 	$dbh->do($sql);
 	is(($old->failure(q{SELECT etcd_resign('postgres', drain => '1 s')}, $dbh))[0], '25001', "in a transaction $what: 25001");
 }
-is(($old->failure(q{SELECT etcd_resign('postgres', drain => '-1 s')}))[0], '22023', 'a negative time: 22023');
+is(($old->failure("SELECT etcd_resign('postgres', drain => '$_')"))[0], '22023', "a negative time, $_: 22023") for '-1 s', '-1 us', '-300000 years';
+ok($old->is_leader, 'and the instance leads on');
 my $caller = as_fenced($old);
 $began = now();
 ok($caller->selectrow_array(q{SELECT etcd_resign('postgres', drain => '10 s')}), 'a caller whose role is fenced');
