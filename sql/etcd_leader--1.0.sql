@@ -81,7 +81,7 @@ CREATE TYPE etcd_leader_event AS (
 );
 
 COMMENT ON TYPE etcd_leader_event IS
-'An event. event: elected, unelected or leader for an election; connected or disconnected for the contact with etcd; change for a key below etcd_leader.watched_prefixes. seq: increases by 1; a restart after a crash skips a number; each start of the server begins above all earlier numbers, at the microseconds since 2000; election: NULL if the event is not of an election; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, or NULL. Only for change: key; value: NULL if the key was deleted; revision: etcd''s mod revision. A key or value is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary). Reason gap, key NULL: changes may be missing here, so read the keys again.';
+'An event. event: elected, unelected or leader for an election; connected or disconnected for the contact with etcd; change for a key below etcd_leader.watched_prefixes. seq: increases by 1; a restart after a crash skips a number; each start of the server begins above all earlier numbers, at the microseconds since 2000; election: NULL if the event is not of an election; node: this instance; leader: who leads now, NULL if nobody is known to lead; fencing_token: create revision of the leader''s key; reason: why, or NULL. Only for change: key; value: NULL if the key was deleted; revision: etcd''s mod revision. A key or value is cut at 1,000 bytes (reason truncated), and in hex if it is not text (reason binary). Both are NULL for roles that may not call etcd_get(). Reason gap, key NULL: changes may be missing here, so read the keys again.';
 
 CREATE FUNCTION etcd_leader_events(after bigint DEFAULT 0)
 RETURNS SETOF etcd_leader_event
@@ -563,5 +563,6 @@ REVOKE ALL ON FUNCTION etcd_leader_check(interval) FROM PUBLIC;
 
 GRANT EXECUTE ON FUNCTION etcd_candidates(text) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION etcd_leader_hooks_file() TO pg_monitor;
+GRANT SELECT ON etcd_leader_hooks_file TO pg_monitor;
 GRANT EXECUTE ON FUNCTION etcd_leader_check_server(interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION etcd_leader_check(interval) TO pg_monitor;

@@ -24,8 +24,10 @@
 #endif
 
 #include "catalog/pg_database.h"
+#include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "libpq/hba.h"
+#include "miscadmin.h"
 #include "parser/analyze.h"
 #include "postmaster/bgworker_internals.h"
 #include "storage/latch.h"
@@ -238,6 +240,20 @@ compat_guc_variables(int *count)
 #else
 	*count = GetNumConfigOptions();
 	return get_guc_variables();
+#endif
+}
+
+/*
+ * May the current user call this function?  16 has one check for all kinds of
+ * objects.
+ */
+static inline bool
+compat_may_execute(Oid function)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
 #endif
 }
 

@@ -40,6 +40,12 @@ extern int64 functions_duration_argument(FunctionCallInfo fcinfo, int argno);
  */
 extern int64 functions_timeout_argument(FunctionCallInfo fcinfo, int argno);
 
+/*
+ * May the current user call etcd_get()?  The function that asks is of the same
+ * extension, and so of the same schema.
+ */
+extern bool functions_may_get(FunctionCallInfo fcinfo);
+
 /* ERROR 55000: there is nobody to ask. */
 pg_noreturn extern void functions_report_no_elector(void);
 

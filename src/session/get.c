@@ -14,8 +14,11 @@
 
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
+#include "base/compat.h"
 #include "base/utf8.h"
 #include "etcd/etcd_text.h"
 #include "functions.h"
@@ -112,6 +115,19 @@ check_reply(const SharedReply *reply, const char *key)
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("could not read key \"%s\" from etcd: %s", utf8_to_server(key),
 						utf8_to_server(reply->error))));
+}
+
+bool
+functions_may_get(FunctionCallInfo fcinfo)
+{
+	static const Oid types[] = {TEXTOID, BOOLOID};
+	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
+	Oid			function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+										   CStringGetDatum("etcd_get"),
+										   PointerGetDatum(buildoidvector(types, lengthof(types))),
+										   ObjectIdGetDatum(namespace));
+
+	return OidIsValid(function) && compat_may_execute(function);
 }
 
 /*

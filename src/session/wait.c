@@ -85,10 +85,14 @@ wait_for_event(int64 after, int64 until_us)
 
 /* ---- functions ------------------------------------------------------------ */
 
-/* Returns the events after that one as rows of etcd_leader_event. */
+/*
+ * Returns the events after that one as rows of etcd_leader_event.  Who may not
+ * read keys by etcd_get() learns only that there are changes.
+ */
 static void
 put_events(FunctionCallInfo fcinfo, int64 after)
 {
+	bool		shows_keys = functions_may_get(fcinfo);
 	SharedEvent event;
 	Row			row = {0};
 
@@ -102,8 +106,8 @@ put_events(FunctionCallInfo fcinfo, int64 after)
 		row_add_text(&row, event.has_leader ? event.leader : NULL);
 		row_add_number(&row, event.leader_revision);
 		row_add_text(&row, event.reason);
-		row_add_text(&row, event.key);
-		row_add(&row, CStringGetTextDatum(utf8_to_server(event.value)), !event.has_value);
+		row_add_text(&row, shows_keys ? event.key : NULL);
+		row_add(&row, CStringGetTextDatum(utf8_to_server(event.value)), !event.has_value || !shows_keys);
 		row_add_number(&row, event.revision);
 		row_put(fcinfo, &row);
 		after = event.seq;

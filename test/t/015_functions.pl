@@ -294,6 +294,19 @@ sub resign
 		is(join('', $pg1->failure("SELECT $function$call", $joe)), '', "$function can be granted");
 		$_->wait_until_candidate for @nodes;
 	}
+	# who may read a view may call the function below it, and the other way round
+	$pg1->value($_) for 'CREATE ROLE watcher LOGIN', 'GRANT pg_monitor TO watcher', 'CREATE ROLE anybody LOGIN';
+	my @views = map { $_->{name} } $pg1->rows(q{SELECT relname AS name FROM pg_class WHERE relkind = 'v' AND relname LIKE 'etcd\_%' ORDER BY 1});
+	cmp_ok(scalar(@views), '>=', 5, 'views');
+	for my $role (qw(watcher anybody))
+	{
+		my $dbh = $pg1->connect_db('postgres', user => $role);
+		my %denied = map { $_ => 1 } 'etcd_leader_hooks', $role eq 'anybody' ? 'etcd_leader_hooks_file' : ();
+		for my $view (@views)
+		{
+			is(($pg1->failure("SELECT * FROM $view$_", $dbh))[0], $denied{$view} ? '42501' : '', "$role: $view$_") for '', '()';
+		}
+	}
 	is(($pg1->failure('ALTER SYSTEM SET etcd_leader.ttl = 7', $joe))[0], '42501', 'an ordinary role cannot change the settings');
 }
 

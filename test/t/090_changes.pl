@@ -62,6 +62,25 @@ for my $pg ($primary, $standby)
 	is($first->{revision}, ($etcd->try_etcdctl('get', 'flags', '-w', 'fields'))[1] =~ /"ModRevision" : (\d+)/ ? $1 - 2 : 0,
 		"$name: its revision");
 }
+
+# Keys and values are for those who may read them by etcd_get().
+$primary->value($_) for 'CREATE ROLE joe LOGIN', 'CREATE ROLE reader LOGIN', 'GRANT EXECUTE ON FUNCTION etcd_get(text, boolean) TO reader';
+$primary->wait_for_catchup($standby);
+for my $pg ($primary, $standby)
+{
+	for my $role (qw(joe reader))
+	{
+		my $dbh = $pg->connect_db('postgres', user => $role);
+		for my $function (qw(etcd_leader_events etcd_wait_for_event))
+		{
+			my $keys = $dbh->selectcol_arrayref("SELECT concat_ws('=', key, value) FROM $function(?) WHERE event = 'change' ORDER BY seq", {}, $mark{ $pg->name });
+			is(join(' ', map { $_ eq '' ? '-' : $_ } @$keys), $role eq 'joe' ? '- - - -' : 'flags/a=on maintenance 1=x flags/a= flags/a',
+				$pg->name . ": $function: " . ($role eq 'joe' ? 'PUBLIC sees changes, and neither keys nor values' : 'a role that may call etcd_get() sees them'));
+			my ($revisions) = $dbh->selectrow_array("SELECT count(revision) FROM $function(?) WHERE event = 'change'", {}, $mark{ $pg->name });
+			is($revisions, 4, $pg->name . ": $function: $role sees the revisions");
+		}
+	}
+}
 my $told = $listener->wait_for(sub { $_[0]->{seq} == $mark + 4 });
 is_deeply([ @$told{qw(event node)} ], [ 'change', 'primary' ], 'NOTIFY: up to the last one');
 is_deeply([ grep { defined } @$told{qw(election leader fencing_token reason key value revision)} ], [], 'NOTIFY: with its number alone');
