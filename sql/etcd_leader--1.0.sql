@@ -3,6 +3,15 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION etcd_leader" to load this file. \quit
 
+-- Others may create in the schema of the extension before the script runs, or
+-- own it.  An operator or a function there that fits the types better than the
+-- one of pg_catalog would be found first.  So each operator and function of a
+-- query here, and in the scripts of updates, names pg_catalog; functions of the
+-- extension are called with exactly their types.  These look for an operator by
+-- its name, and are not used: IN, ANY, LIKE, BETWEEN, USING, NULLIF, CASE with a
+-- value, IS DISTINCT FROM, and rows that are compared.  A body of a function is
+-- parsed here (BEGIN ATOMIC), and not when it is called.
+
 -- The loaded library may be older than this script.  Raise an error in that
 -- case.  Every script begins with this, also those of updates.
 CREATE FUNCTION etcd_leader_check_version(version text)
@@ -477,63 +486,89 @@ BEGIN ATOMIC
 	UNION ALL
 	SELECT 'preload', NULL,
 		CASE WHEN first THEN 'ok' WHEN NOT first THEN 'warning' ELSE 'unknown' END,
-		coalesce('shared_preload_libraries is ' || libraries, 'shared_preload_libraries is not shown to this role'),
+		CASE WHEN libraries IS NULL THEN 'shared_preload_libraries is not shown to this role'
+			ELSE pg_catalog.format('shared_preload_libraries is %s', libraries) END,
 		CASE WHEN NOT first THEN 'Put etcd_leader first: libraries before it do things at commit after its last check.' END
-	FROM (SELECT libraries, libraries ~ '^[\s"]*([^,]*/)?etcd_leader(\.so)?[\s"]*(,|$)' AS first
-		FROM (VALUES ((SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'))) AS v(libraries)) AS l
+	FROM (SELECT libraries, libraries OPERATOR(pg_catalog.~) '^[\s"]*([^,]*/)?etcd_leader(\.so)?[\s"]*(,|$)' AS first
+		FROM (VALUES ((SELECT setting FROM pg_catalog.pg_settings
+			WHERE name OPERATOR(pg_catalog.=) 'shared_preload_libraries'))) AS v(libraries)) AS l
 	UNION ALL
 	SELECT 'sql version', NULL,
-		CASE WHEN extversion = version THEN 'ok' ELSE 'warning' END,
-		'library ' || version || ', SQL objects ' || extversion,
-		CASE WHEN extversion <> version THEN 'If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server.' END
-	FROM pg_extension, etcd_leader_stats()
-	WHERE extname = 'etcd_leader'
+		CASE WHEN extversion OPERATOR(pg_catalog.=) version THEN 'ok' ELSE 'warning' END,
+		pg_catalog.format('library %s, SQL objects %s', version, extversion),
+		CASE WHEN extversion OPERATOR(pg_catalog.<>) version
+			THEN 'If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server.' END
+	FROM pg_catalog.pg_extension, etcd_leader_stats()
+	WHERE extname OPERATOR(pg_catalog.=) 'etcd_leader'
+	UNION ALL
+	SELECT pg_catalog.concat('schema ', privilege), schema,
+		CASE WHEN is_create AND roles IS NOT NULL OR NOT is_create AND roles IS NULL THEN 'warning' ELSE 'ok' END,
+		CASE WHEN roles IS NOT NULL THEN pg_catalog.format('%s may %s', roles,
+				CASE WHEN is_create THEN 'create functions in the schema, and calls that mean those of the extension can reach these' ELSE 'use the schema' END)
+			WHEN is_create THEN 'only superusers and owners may create in the schema'
+			ELSE 'only superusers and owners may use the schema: for all others the functions do not exist' END,
+		CASE WHEN is_create AND roles IS NOT NULL
+			THEN 'Move the extension to a schema of its own by ALTER EXTENSION etcd_leader SET SCHEMA, or revoke CREATE on the schema.'
+			WHEN NOT is_create AND roles IS NULL THEN pg_catalog.format('Run: GRANT USAGE ON SCHEMA %I TO PUBLIC', schema) END
+	FROM (SELECT nspname::text AS schema, privilege, is_create,
+			CASE WHEN pg_catalog.has_schema_privilege('public'::name, n.oid, privilege) THEN 'PUBLIC'
+				ELSE (SELECT pg_catalog.string_agg(CASE WHEN i OPERATOR(pg_catalog.>) 5 THEN '...' ELSE rolname::text END, ', ' ORDER BY i)
+					FROM (SELECT rolname, pg_catalog.row_number() OVER (ORDER BY rolname) AS i FROM pg_catalog.pg_roles
+						WHERE NOT rolsuper AND oid OPERATOR(pg_catalog.<>) extowner AND rolname OPERATOR(pg_catalog.!~) '^pg_'
+							AND pg_catalog.has_schema_privilege(oid, n.oid, privilege) LIMIT 6) AS few) END AS roles
+		FROM pg_catalog.pg_extension JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) extnamespace,
+			(VALUES ('create', true), ('usage', false)) AS p(privilege, is_create)
+		WHERE extname OPERATOR(pg_catalog.=) 'etcd_leader') AS s
 	UNION ALL
 	SELECT 'elector', NULL,
-		CASE WHEN NOT bool_or(state = 'elector not running') AND count(*) > 0 AND bool_and(connected) AND min(last_error) IS NULL THEN 'ok'
-			WHEN count(*) = 0 OR bool_or(state = 'elector not running') OR NOT bool_and(connected) THEN 'error' ELSE 'warning' END,
-		CASE WHEN count(*) = 0 THEN 'etcd_leader.elections is empty, so this instance takes part in no election'
-			WHEN bool_or(state = 'elector not running') THEN 'the elector is not running'
-			WHEN min(last_error) IS NOT NULL THEN min(last_error)
-			WHEN NOT bool_and(connected) THEN 'no contact with etcd' ELSE 'connected to etcd' END,
-		CASE WHEN count(*) = 0 THEN 'Set etcd_leader.elections to the name of the cluster, the same on all of its instances.'
-			WHEN bool_or(state = 'elector not running') THEN 'See the server log.' END
-	FROM etcd_leader_status()
+		CASE WHEN n OPERATOR(pg_catalog.=) 0 OR has_none OR NOT is_connected THEN 'error'
+			WHEN an_error IS NOT NULL THEN 'warning' ELSE 'ok' END,
+		CASE WHEN n OPERATOR(pg_catalog.=) 0 THEN 'etcd_leader.elections is empty, so this instance takes part in no election'
+			WHEN has_none THEN 'the elector is not running'
+			WHEN an_error IS NOT NULL THEN an_error
+			WHEN NOT is_connected THEN 'no contact with etcd' ELSE 'connected to etcd' END,
+		CASE WHEN n OPERATOR(pg_catalog.=) 0 THEN 'Set etcd_leader.elections to the name of the cluster, the same on all of its instances.'
+			WHEN has_none THEN 'See the server log.' END
+	FROM (SELECT pg_catalog.count(*) AS n, pg_catalog.bool_or(state OPERATOR(pg_catalog.=) 'elector not running') AS has_none,
+			pg_catalog.bool_and(connected) AS is_connected, pg_catalog.min(last_error) AS an_error
+		FROM etcd_leader_status()) AS s
 	UNION ALL
 	SELECT 'node_name', node_name,
 		CASE WHEN duplicate THEN 'error' WHEN common THEN 'warning' ELSE 'ok' END,
 		CASE WHEN duplicate THEN last_error WHEN common THEN 'other instances are likely to have this name, too' ELSE 'no other candidate is known to have this name' END,
 		CASE WHEN duplicate OR common THEN 'Set etcd_leader.node_name to a name that no other instance has.' END
-	FROM (SELECT DISTINCT node_name, last_error, coalesce(last_error ~ ' is also named ', false) AS duplicate,
-			node_name ~ '^([0-9]+/main|(localhost|localhost\.localdomain):[0-9]+|main|postgres|postgresql)$' AS common
+	FROM (SELECT DISTINCT node_name, last_error, coalesce(last_error OPERATOR(pg_catalog.~) ' is also named ', false) AS duplicate,
+			node_name OPERATOR(pg_catalog.~) '^([0-9]+/main|(localhost|localhost\.localdomain):[0-9]+|main|postgres|postgresql)$' AS common
 		FROM etcd_leader_status()) AS n
 	UNION ALL
 	SELECT 'hooks file', path,
 		CASE WHEN error IS NULL THEN 'ok' ELSE 'error' END,
-		coalesce(error, hooks || ' hooks'),
+		CASE WHEN error IS NULL THEN pg_catalog.format('%s hooks', hooks) ELSE error END,
 		CASE WHEN error IS NOT NULL THEN 'Correct the file, and reload the configuration.' END
 	FROM etcd_leader_hooks_file()
 	WHERE path IS NOT NULL OR error IS NOT NULL
 	UNION ALL
 	SELECT 'require_leadership',
-		concat_ws(' in ', CASE WHEN setrole <> 0 THEN 'role ' || coalesce(rolname, setrole::text) END,
-			CASE WHEN setdatabase <> 0 THEN 'database ' || coalesce(datname, setdatabase::text) END),
+		pg_catalog.concat_ws(' in ',
+			CASE WHEN setrole OPERATOR(pg_catalog.<>) 0 THEN pg_catalog.format('role %s', coalesce(rolname::text, setrole::text)) END,
+			CASE WHEN setdatabase OPERATOR(pg_catalog.<>) 0 THEN pg_catalog.format('database %s', coalesce(datname::text, setdatabase::text)) END),
 		CASE WHEN known THEN 'ok' ELSE 'error' END,
-		CASE WHEN known THEN 'election "' || election || '"'
-			ELSE 'election "' || election || '" is not in etcd_leader.elections, so every write fails' END,
+		CASE WHEN known THEN pg_catalog.format('election "%s"', election)
+			ELSE pg_catalog.format('election "%s" is not in etcd_leader.elections, so every write fails', election) END,
 		CASE WHEN NOT known THEN 'Correct the setting by ALTER ROLE or ALTER DATABASE, or add the election to etcd_leader.elections.' END
 	FROM (SELECT setrole, setdatabase, election,
-			EXISTS (SELECT FROM etcd_leader_status() AS s WHERE s.election = r.election) AS known
-		FROM (SELECT setrole, setdatabase, substr(config, length('etcd_leader.require_leadership=') + 1) AS election
-			FROM pg_db_role_setting, unnest(setconfig) AS config
-			WHERE config ~ '^etcd_leader\.require_leadership=.') AS r) AS e
-		LEFT JOIN pg_roles ON pg_roles.oid = setrole
-		LEFT JOIN pg_database ON pg_database.oid = setdatabase
+			EXISTS (SELECT FROM etcd_leader_status() AS s WHERE s.election OPERATOR(pg_catalog.=) r.election) AS known
+		FROM (SELECT setrole, setdatabase, pg_catalog.regexp_replace(config, '^[^=]*=', '') AS election
+			FROM pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) AS config
+			WHERE config OPERATOR(pg_catalog.~) '^etcd_leader\.require_leadership=.') AS r) AS e
+		LEFT JOIN pg_catalog.pg_roles ON pg_roles.oid OPERATOR(pg_catalog.=) setrole
+		LEFT JOIN pg_catalog.pg_database ON pg_database.oid OPERATOR(pg_catalog.=) setdatabase
 	UNION ALL
 	SELECT 'workers', 'notifiers',
-		CASE WHEN notifiers_running < notifiers_expected THEN 'warning' ELSE 'ok' END,
-		notifiers_running || ' of ' || notifiers_expected || ' notifiers run',
-		CASE WHEN notifiers_running < notifiers_expected THEN 'See the server log, and increase max_worker_processes if it is too small.' END
+		CASE WHEN notifiers_running OPERATOR(pg_catalog.<) notifiers_expected THEN 'warning' ELSE 'ok' END,
+		pg_catalog.format('%s of %s notifiers run', notifiers_running, notifiers_expected),
+		CASE WHEN notifiers_running OPERATOR(pg_catalog.<) notifiers_expected
+			THEN 'See the server log, and increase max_worker_processes if it is too small.' END
 	FROM etcd_leader_stats();
 END;
 

@@ -10,6 +10,7 @@ use EtcdLeader::Etcd;
 use EtcdLeader::Installation;
 use EtcdLeader::Instance;
 use EtcdLeader::Session;
+use EtcdLeader::SqlObjects;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -201,6 +202,18 @@ succeeds($other, 'CREATE EXTENSION etcd_leader', 'new library, new script');
 is(join("\n", @{ $other->selectcol_arrayref($member) }), $updated, 'updated and created are the same');
 unlike($updated, qr/check_version/, 'the check itself is no part of the extension');
 $other->do('DROP EXTENSION etcd_leader');
+
+# The script of an update reaches no objects that others have planted.
+{
+	$node->value($_) for 'CREATE DATABASE planted', 'CREATE ROLE mallory LOGIN';
+	my $dbh = $node->connect_db('planted');
+	$dbh->do($_) for 'GRANT CREATE ON SCHEMA public TO mallory', q{CREATE EXTENSION etcd_leader VERSION '0.9'};
+	cmp_ok(plant_traps($node->connect_db('planted', user => 'mallory'), $node->dbh), '>', 1000, 'traps are planted before the update');
+	$dbh->do('ALTER EXTENSION etcd_leader UPDATE');
+	is(join("\n", foreign_references($dbh)), '', 'an updated extension does not refer to them');
+	$dbh->disconnect;
+	$node->value('DROP DATABASE planted');
+}
 
 # ---- every function that returns rows looks at its columns ------------------
 

@@ -77,7 +77,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	my @rows = check();
 	is(complaints(@rows), '', 'a good set-up: all is ok');
 	is(join(',', map { /^([^|]*)/ } @rows), 'endpoint,endpoint,cluster,quorum,rights,rights,queue,alarm,version,database,ttl,'
-		  . 'preload,sql version,elector,node_name,workers', 'what is checked');
+		  . 'preload,sql version,schema create,schema usage,elector,node_name,workers', 'what is checked');
 	has_row('an endpoint', qr/endpoint\|\Q$url\E\|ok\|etcd 3\.[0-9.]+, grpc, member [0-9a-f]+ of cluster $id, [0-9.]+ ms\|$/, @rows);
 	has_row('its cluster', qr/cluster\|$id\|ok\|2 of 2 endpoints/, @rows);
 	is(scalar(grep { /,|\|/ && /\|$/ } @rows), scalar(@rows), 'what is ok has no hint');
@@ -94,13 +94,13 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 {
 	$node->value('CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher; CREATE ROLE anybody LOGIN');
 	my $watcher = $node->connect_db('postgres', user => 'watcher');
-	is($watcher->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE status = 'ok' AND item <> 'elector'"), 15, 'a member of pg_monitor may check');
+	is($watcher->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE status = 'ok' AND item <> 'elector'"), 17, 'a member of pg_monitor may check');
 	is($watcher->selectrow_array('SELECT count(*) FROM etcd_candidates()'), 1, 'and read the queue');
 	my $anybody = $node->connect_db('postgres', user => 'anybody');
 	is(($node->failure("SELECT * FROM $_('1 s')", $anybody))[0], '42501', "$_: others may not") for qw(etcd_leader_check etcd_leader_check_server);
 	$watcher->do('SET search_path = pg_temp, public');
 	$watcher->do('CREATE TEMP VIEW pg_settings AS SELECT 1 / 0 AS setting, NULL::text AS name');
-	is($watcher->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE status = 'ok' AND item <> 'elector'"), 15, 'search_path does not matter');
+	is($watcher->selectrow_array("SELECT count(*) FROM etcd_leader_check() WHERE status = 'ok' AND item <> 'elector'"), 17, 'search_path does not matter');
 	$_->disconnect for $watcher, $anybody;
 }
 
@@ -197,6 +197,34 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	set(protocol => 'auto');
 	has_row('its key', qr/file\|etcd_leader\.ssl_key_file\|ok\|/, @rows);
 	set(endpoints => "$url,$second", ssl_cert_file => '', ssl_key_file => '', ssl_ca_file => '');
+}
+
+# ---- the schema ----
+{
+	my $row = sub { my ($name, @rows) = @_; return join "\n", grep { /^schema $name\|/ } @rows };
+	is($row->(create => check()), 'schema create|public|ok|only superusers and owners may create in the schema|', 'who may create');
+	is($row->(usage => check()), 'schema usage|public|ok|PUBLIC may use the schema|', 'who may use it');
+	$node->value('GRANT CREATE ON SCHEMA public TO PUBLIC');
+	my $hint = 'Move the extension to a schema of its own by ALTER EXTENSION etcd_leader SET SCHEMA, or revoke CREATE on the schema.';
+	my $what = 'may create functions in the schema, and calls that mean those of the extension can reach these';
+	is($row->(create => check()), "schema create|public|warning|PUBLIC $what|$hint", 'all may create');
+	$node->value($_) for 'REVOKE CREATE ON SCHEMA public FROM PUBLIC', 'CREATE ROLE builder', 'GRANT CREATE ON SCHEMA public TO builder',
+	  'CREATE ROLE mason IN ROLE builder', 'CREATE ROLE boss SUPERUSER IN ROLE builder';
+	is($row->(create => check()), "schema create|public|warning|builder, mason $what|$hint", 'roles, also those that inherit it');
+	$node->value($_) for 'REVOKE CREATE ON SCHEMA public FROM builder', 'CREATE SCHEMA "the schema" AUTHORIZATION builder', 'ALTER EXTENSION etcd_leader SET SCHEMA "the schema"',
+	  'SET search_path = "the schema"';
+	my @rows = check();
+	is($row->(create => @rows), "schema create|the schema|warning|builder, mason $what|$hint", 'an owner who is no superuser');
+	is($row->(usage => @rows), 'schema usage|the schema|ok|builder, mason may use the schema|', 'roles may use it');
+	$node->value('ALTER SCHEMA "the schema" OWNER TO CURRENT_USER');
+	@rows = check();
+	is($row->(create => @rows), 'schema create|the schema|ok|only superusers and owners may create in the schema|', 'a schema of its own');
+	is($row->(usage => @rows), 'schema usage|the schema|warning|only superusers and owners may use the schema: for all others the functions do not exist|'
+		  . 'Run: GRANT USAGE ON SCHEMA "the schema" TO PUBLIC', 'nobody may use it');
+	$node->value($_) for (map { "CREATE ROLE user$_; GRANT USAGE ON SCHEMA \"the schema\" TO user$_" } 1 .. 7);
+	is($row->(usage => check()), 'schema usage|the schema|ok|user1, user2, user3, user4, user5, ... may use the schema|', 'many roles');
+	$node->value($_) for 'ALTER EXTENSION etcd_leader SET SCHEMA public', 'RESET search_path', 'DROP SCHEMA "the schema"',
+	  'DROP ROLE boss, mason, builder, user1, user2, user3, user4, user5, user6, user7';
 }
 
 # ---- settings of PostgreSQL ----

@@ -1,0 +1,99 @@
+# A role that may create in the schema of the extension plants operators and
+# functions before CREATE EXTENSION, which fit better than those of pg_catalog:
+# nothing in the extension refers to them, and nothing that a superuser calls
+# reaches them.  Without pg_catalog in the script, they would be reached.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Etcd;
+use EtcdLeader::Installation;
+use EtcdLeader::Instance;
+use EtcdLeader::SqlObjects;
+use EtcdLeader::Util;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $script       = EtcdLeader::Installation::source('sql/etcd_leader--1.0.sql');
+my $installation = EtcdLeader::Installation->new(PostgreSQL::Test::Utils::tempdir('planted') . '/installation');
+my $unsafe       = $script =~ s/OPERATOR\(pg_catalog\.(\S+?)\)/$1/gr =~ s/\bpg_catalog\.//gr;
+isnt($unsafe, $script, 'the script names pg_catalog');
+$installation->put_extension_file('etcd_leader--unsafe.sql', $unsafe);
+
+my $etcd = EtcdLeader::Etcd->new;
+my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, install_path => $installation->path, settings => { watched_prefixes => 'flags/' });
+$node->wait_until_leader;
+
+# ---- what the extension refers to --------------------------------------------
+
+my $model      = $node->connect_db;
+my @references = references($model);
+my %count;
+$count{ $_->{catalog} }++ for @references;
+cmp_ok($count{$_} // 0, '>', 5, "references to $_ are found") for qw(pg_operator pg_proc pg_type pg_class);
+is(join("\n", foreign_references($model)), '', 'each is of pg_catalog or of the extension');
+note("$_->{object}: $_->{name}") for grep { $_->{schema} ne 'pg_catalog' } @references;
+is(join(' ', string_bodies($model)), '', 'no body of a function is resolved when it is called');
+
+# ---- traps --------------------------------------------------------------------
+
+$node->value('CREATE ROLE mallory LOGIN');
+
+# A database in which the role has planted its traps.
+sub trapped_database
+{
+	my ($name) = @_;
+	$node->value("CREATE DATABASE $name");
+	my $dbh = $node->connect_db($name);
+	$dbh->do('GRANT CREATE ON SCHEMA public TO mallory');
+	my $mallory = $node->connect_db($name, user => 'mallory');
+	my $traps   = plant_traps($mallory, $model);
+	cmp_ok($traps, '>', 1000, "$name: there are traps") and note($traps);
+	ok(!eval { $dbh->do(q{SELECT 1::oid = 1::int4}); 1 } && $dbh->errstr =~ /sprung/, "$name: they work");
+	return $dbh;
+}
+
+my $dbh = trapped_database('trapped');
+$dbh->do('CREATE EXTENSION etcd_leader');
+is(join("\n", foreign_references($dbh)), '', 'the extension does not refer to the traps');
+
+# Everything is called: with exact types, as the names are planted, too.
+my @calls = map { "SELECT * FROM $_" } @{ $model->selectcol_arrayref(q{SELECT relname FROM pg_class WHERE relkind = 'v' AND relname LIKE 'etcd%'}) };
+cmp_ok(scalar(@calls), '>=', 5, 'views');
+for my $function (@{ $model->selectall_arrayref(q{SELECT prokind, proname, proargtypes::regtype[]::text[] FROM pg_proc WHERE proname LIKE 'etcd%'}) })
+{
+	my ($kind, $name, $types) = @$function;
+	my %value = (text => $name eq 'etcd_get' ? "'flags/'" : 'NULL', interval => "'10 ms'", bigint => '0', boolean => 'true');
+	my $call = "$name(" . join(', ', map { "$value{$_}::$_" } @$types) . ')';
+	push @calls, $kind eq 'p' ? "CALL $call" : "SELECT * FROM $call";
+}
+cmp_ok(scalar(@calls), '>=', 25, 'functions and procedures');
+for my $call (@calls)
+{
+	my $error = eval { $dbh->do($call); 1 } ? '' : $dbh->errstr;
+	unlike($error, qr/sprung|does not exist|not unique|permission/, $call) or diag($error);
+	note($error) if $error;
+}
+is($dbh->selectrow_array(q{SELECT hint FROM etcd_leader_check('5 s'::interval) WHERE item OPERATOR(pg_catalog.=) 'schema create'}),
+	'Move the extension to a schema of its own by ALTER EXTENSION etcd_leader SET SCHEMA, or revoke CREATE on the schema.', 'the check warns');
+
+# ---- the same script without pg_catalog ------------------------------------------
+
+$dbh = trapped_database('unsafe');
+$dbh->do(q{CREATE EXTENSION etcd_leader VERSION 'unsafe'});
+my @foreign = foreign_references($dbh);
+cmp_ok(scalar(@foreign), '>', 5, 'without pg_catalog, it refers to traps') and note(join "\n", @foreign);
+ok(!eval { $dbh->selectall_arrayref(q{SELECT * FROM etcd_leader_check('5 s'::interval)}); 1 }, 'and the check of a superuser');
+like($dbh->errstr, qr/sprung/, 'springs them');
+
+# ---- updates ------------------------------------------------------------------------
+
+for my $from (@{ $node->dbh->selectcol_arrayref(q{SELECT source FROM pg_extension_update_paths('etcd_leader') WHERE target = '1.0' AND source <> 'unsafe' AND path IS NOT NULL}) })
+{
+	$dbh = trapped_database("update_from_$from");
+	$dbh->do("CREATE EXTENSION etcd_leader VERSION '$from'");
+	$dbh->do('ALTER EXTENSION etcd_leader UPDATE');
+	is(join("\n", foreign_references($dbh)), '', "updated from $from: the extension does not refer to traps");
+}
+done_testing();
