@@ -36,7 +36,7 @@ sub told_all
 }
 
 my $etcd = EtcdLeader::Etcd->new;
-my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => 20 }, conf => "max_worker_processes = 16\n");
+my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, extension => 'README', settings => { ttl => 20 }, conf => "max_worker_processes = 16\n");
 $pg1->wait_until_leader;
 $pg1->value('CREATE DATABASE app');
 my $offset = $pg1->log_size;
@@ -138,10 +138,11 @@ cmp_ok($stats->{notifications_sent}, '>=', 2 * 42, 'notifications are counted');
 	$psql->finish;
 }
 
-# A program: that of README.
+# A program: that of README, by an ordinary role.
 {
+	$pg1->value('CREATE ROLE app LOGIN');
 	my $script = document_block('README.md', 'listen');
-	my $connstr = $pg1->connstr('postgres');
+	my $connstr = $pg1->connstr('postgres') . ' user=app';
 	$script =~ s/"dbname=postgres"/"$connstr"/ or die 'no connection to replace';
 	# it hears nothing of before
 	told_all($pg1, $listeners{postgres});

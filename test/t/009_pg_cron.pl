@@ -18,6 +18,7 @@ my @nodes = map {
 	EtcdLeader::Instance->create(
 		$_,
 		etcd    => $etcd,
+		extension => 'README',
 		settings => { ttl => 10 },
 		preload => 'pg_cron, etcd_leader',
 		conf    => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n")
@@ -53,16 +54,19 @@ is($pg1->value('SELECT min(token) = max(token) AND min(token) = ? FROM report', 
 is($pg2->value('SELECT count(*) FROM report'), 0, 'the follower has no rows');
 like(results($pg2), qr/^INSERT 0 0(?:, INSERT 0 0)*$/, 'where the job ran, and did nothing');
 
-# The jobs of the documents, their commands at once: on the leader only.
+# The jobs of the documents, of an ordinary role, their commands at once: on the leader only.
+my %app;
 for my $node (@nodes)
 {
-	$node->value($_) for 'CREATE TABLE sales (day date, amount numeric)', q{INSERT INTO sales VALUES ('2026-01-01', 2), ('2026-01-01', 3)},
+	$node->value($_) for 'CREATE ROLE app LOGIN', 'GRANT CREATE ON SCHEMA public TO app', 'GRANT USAGE ON SCHEMA cron TO app';
+	my $app = $app{ $node->name } = $node->connect_db('postgres', user => 'app');
+	$app->do($_) for 'CREATE TABLE sales (day date, amount numeric)', q{INSERT INTO sales VALUES ('2026-01-01', 2), ('2026-01-01', 3)},
 	  'CREATE TABLE rollup (day date, amount numeric)', 'CREATE PROCEDURE rollup() LANGUAGE sql AS $$ INSERT INTO rollup VALUES (NULL, 7) $$';
 	for my $block (document_block('README.md', 'gate'), document_block('doc/operations.md', 'gate_procedure'))
 	{
-		my $job = $node->value($block);
-		$node->value($node->value('SELECT command FROM cron.job WHERE jobid = ?', $job));
-		$node->value('SELECT cron.unschedule(?::bigint)', $job);
+		my ($job) = $app->selectrow_array($block);
+		$app->do($app->selectrow_array('SELECT command FROM cron.job WHERE jobid = ?', {}, $job));
+		$app->do('SELECT cron.unschedule(?::bigint)', {}, $job);
 	}
 	is($node->value('SELECT coalesce(sum(amount), 0) FROM rollup'), $node == $pg1 ? 12 : 0, 'the documented jobs on ' . $node->name);
 }
@@ -84,9 +88,10 @@ is(failed($_), 0, $_->name . ': no run has failed') for @nodes;
 # document lets it wait.
 my $schedule = document_block('doc/operations.md', 'after_a_start');
 $pg1->value('SELECT etcd_resign(rejoin => false)');
-$pg2->value('CREATE TABLE started (at timestamptz)');
+$app{pg2}->do('CREATE TABLE started (at timestamptz)');
 $pg2->value('CREATE TABLE asked (at timestamptz)');
-$pg2->value($schedule);
+$app{pg2}->do($schedule);
+$_->disconnect for values %app;
 $pg2->value(q{SELECT cron.schedule('asks', '@reboot', 'INSERT INTO asked SELECT now() WHERE etcd_is_leader()')});
 $pg2->value('SELECT etcd_resign(rejoin => false)');
 $etcd->stop(0);

@@ -17,9 +17,10 @@ use Test::More;
 my $sql = document_block('doc/reference.md', 'refuse_old_token');
 
 my $etcd = EtcdLeader::Etcd->new;
-my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { elections => 'shop' });
+my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, extension => 'README', settings => { elections => 'shop' });
 $node->wait_until_leader;
-$node->dbh->do($sql);
+$node->value($_) for 'CREATE ROLE app LOGIN', 'GRANT CREATE ON SCHEMA public TO app';
+$node->connect_db('postgres', user => 'app')->do($sql);
 my $token = $node->token;
 
 $node->value('INSERT INTO account (id, balance) VALUES (1, 100)');
@@ -34,7 +35,7 @@ is($node->value('SELECT fencing_token FROM account'), $token, 'whatever the stat
 	  for 'CREATE SCHEMA mine', 'CREATE FUNCTION mine.etcd_require_leader() RETURNS bigint LANGUAGE sql AS $$ SELECT 9999999 $$',
 	  'CREATE FUNCTION mine.never(bigint, bigint) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$',
 	  'CREATE OPERATOR mine.< (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = mine.never)',
-	  'SET search_path = mine, pg_catalog, public', 'UPDATE account SET balance = balance WHERE id = 1';
+	  'SET search_path = mine, pg_catalog, public, etcd_leader', 'UPDATE account SET balance = balance WHERE id = 1';
 	is($node->value('SELECT fencing_token FROM account'), $token, "only the extension's function counts");
 }
 
@@ -64,14 +65,14 @@ for my $gate (sort keys %processes)
 	is($gated->selectrow_array($query), 10000, "$gate on the leader");
 }
 
-# The transaction of README, one statement after the other; and its role.
+# The transaction of README, by an ordinary role, one statement after the other; and its role.
 my @transaction = map { s/\s*--.*//r } split /\n/, document_block('README.md', 'require_leader');
 is($transaction[0] . $transaction[-1], 'BEGIN;COMMIT;', 'README has a whole transaction');
 $node->dbh->do('UPDATE account SET balance = 100') if $node->dbh->do('DELETE FROM account') && $node->dbh->do('INSERT INTO account (id, balance) VALUES (1, 100)');
-my $session = $node->connect_db;
+my $session = $node->connect_db('postgres', user => 'app');
 $session->do($_) for @transaction;
 is($node->value('SELECT balance FROM account'), 90, 'the transaction of README commits on the leader');
-$node->value($_) for 'CREATE ROLE app LOGIN', 'CREATE TABLE plain (i int)', 'GRANT ALL ON plain TO app', document_block('README.md', 'fence_role');
+$node->value($_) for 'CREATE TABLE plain (i int)', 'GRANT ALL ON plain TO app', document_block('README.md', 'fence_role');
 my $app = $node->connect_db('postgres', user => 'app');
 $node->value($_) for 'CREATE DATABASE shop', 'CREATE ROLE admin SUPERUSER LOGIN', 'CREATE ROLE other SUPERUSER LOGIN', document_block('doc/reference.md', 'fence_database');
 succeeds($app, 'INSERT INTO plain VALUES (1)', 'the role of README writes on the leader');

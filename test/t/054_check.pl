@@ -390,7 +390,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 {
 	my $line = EtcdLeader::Documents::document_block('doc/operations.md', 'check');
 	my $run = sub {
-		local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres');
+		local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => 'watcher');
 		my ($out, $err) = ('', '');
 		IPC::Run::run([ 'sh', '-c', $line ], '<', \undef, '>', \$out, '2>', \$err);
 		return ($? >> 8, $out, $err);

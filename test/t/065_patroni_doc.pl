@@ -56,7 +56,7 @@ my $node = bless { name => 'node1', log => $patroni->{log} =~ s/\.log$//r, dir =
 END { local $?; $node->kill_all if $node }
 
 poll_ok(60, sub { ($node->try_value('SELECT pg_is_in_recovery()::int') // 1) == 0 }, 'the file of the document starts a primary');
-$node->value('CREATE EXTENSION etcd_leader');
+$node->create_extension('README');
 $node->wait_until_leader;
 is($node->status->{state}, 'leading', 'and it leads');
 # an answer that was late once is forgotten after a TTL; a refusal comes again
@@ -66,15 +66,14 @@ cmp_ok($node->status->{valid_s}, '>', 10, 'the TTL is that of the document');
 is($node->value('SELECT node FROM etcd_candidates()'), 'node1', 'etcd_candidates() works with that role');
 is($node->value('SELECT etcd_verify_leader()'), $node->token, 'and so does etcd_verify_leader()');
 
-# The job, as pg_cron would run it.
+# The job, as pg_cron would run it for an ordinary role.
 my ($statement) = $job =~ /\$\$(.*?)\$\$/s;
 $node->value('CREATE TABLE rollup (at timestamptz, node text)');
-$node->value($statement);
+$node->value($_) for 'CREATE ROLE app LOGIN', 'GRANT ALL ON rollup TO app';
+$node->connect_db('postgres', user => 'app')->do($statement);
 is($node->value('SELECT node FROM rollup'), 'node1', 'the job of the document runs on the leader');
 
 # The fence.
-$node->value('CREATE ROLE app LOGIN');
-$node->value('GRANT ALL ON rollup TO app');
 $node->value($fence);
 my $app = $node->connect_db('postgres', user => 'app');
 succeeds($app, 'INSERT INTO rollup VALUES (now(), NULL)', 'the fence lets the leader write');

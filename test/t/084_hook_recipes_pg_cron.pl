@@ -25,7 +25,7 @@ for my $node ($pg1, $pg2)
 	write_hooks($node);
 	$node->start;
 	$node->value('CREATE ROLE postgres LOGIN SUPERUSER') unless $node->value(q{SELECT count(*) FROM pg_roles WHERE rolname = 'postgres'});
-	$node->value('CREATE EXTENSION etcd_leader');
+	$node->create_extension('README');
 }
 $pg1->wait_until_leader;
 $pg2->wait_until_candidate;

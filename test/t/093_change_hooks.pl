@@ -13,7 +13,7 @@ use EtcdLeader::Util;
 use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
-my $pg   = create_with_hooks('pg', [], etcd => $etcd, settings => { watched_prefixes => 'w/, fleet/', max_hook_workers => 3 }, sql => [
+my $pg   = create_with_hooks('pg', [], etcd => $etcd, extension => 'README', settings => { watched_prefixes => 'w/, fleet/', max_hook_workers => 3 }, sql => [
 	'CREATE ROLE boss LOGIN SUPERUSER', 'CREATE TABLE effect (id serial, hook text, number int, reason text)', 'CREATE TABLE state (is_broken bool)', 'INSERT INTO state VALUES (true)' ]);
 $pg->wait_until_leader;
 
@@ -25,7 +25,7 @@ sub told { my ($hook) = @_; return map { $_->{number} // '-' } $pg->rows('SELECT
 sub reads
 {
 	my ($hook, $prefix, $key, $more) = @_;
-	return qq{change $prefix postgres boss 20s "INSERT INTO public.effect (hook, number, reason) VALUES ('$hook', (SELECT value::int FROM public.etcd_get('$key')), current_setting('etcd_leader.hook_reason'))} . ($more // '') . '"';
+	return qq{change $prefix postgres boss 20s "INSERT INTO public.effect (hook, number, reason) VALUES ('$hook', (SELECT value::int FROM etcd_leader.etcd_get('$key')), current_setting('etcd_leader.hook_reason'))} . ($more // '') . '"';
 }
 
 # ---- which runs ------------------------------------------------------------------

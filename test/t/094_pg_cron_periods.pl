@@ -18,14 +18,17 @@ use Test::More;
 my ($table, $procedure, $schedule) = map { document_block('doc/operations.md', $_) } qw(table procedure schedule);
 
 my $etcd = EtcdLeader::Etcd->new;
-my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { elections => 'shop', ttl => 2 }, init => { allows_streaming => 1 },
+my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, extension => 'README', settings => { elections => 'shop', ttl => 2 }, init => { allows_streaming => 1 },
 	preload => 'etcd_leader, pg_cron', conf => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n");
 $pg1->wait_until_leader('shop');
 $pg1->value('CREATE EXTENSION pg_cron');
-$pg1->value('CREATE TABLE sales (at timestamptz, amount numeric)');
-$pg1->value('CREATE TABLE rollup (period timestamptz, amount numeric)');
-$pg1->value($_) for split /(?<=;)(?:    --.*)?\n(?=INSERT)/, $table;
-$pg1->value($procedure);
+# an ordinary role
+$pg1->value($_) for 'CREATE ROLE app LOGIN', 'GRANT CREATE ON SCHEMA public TO app', 'GRANT USAGE ON SCHEMA cron TO app';
+my $app = $pg1->connect_db('postgres', user => 'app');
+$app->do('CREATE TABLE sales (at timestamptz, amount numeric)');
+$app->do('CREATE TABLE rollup (period timestamptz, amount numeric)');
+$app->do($_) for split /(?<=;)(?:    --.*)?\n(?=INSERT)/, $table;
+$app->do($procedure);
 is($pg1->value('SELECT count(*) FROM period_done WHERE period + interval $$1 hour$$ = date_trunc($$hour$$, now())'), 1, 'the hour before is taken for done');
 my $pg2 = EtcdLeader::Instance->create_standby('pg2', $pg1);
 
@@ -41,7 +44,7 @@ sub forget
 # What is done: the amounts, of which each period has another one; and the tokens.
 sub done { my ($node) = @_; return $node->value(q{SELECT coalesce(string_agg(amount::text, ' ' ORDER BY period), '') FROM rollup}) }
 sub tokens { my ($node) = @_; return $node->value(q{SELECT coalesce(string_agg(DISTINCT token::text, ' '), '') FROM period_done WHERE token > 0}) }
-sub call { my ($node) = @_; return $node->value('CALL do_periods()') }
+sub call { my ($node) = @_; return $node->connect_db('postgres', user => 'app')->do('CALL do_periods()') }
 
 # at the turn of an hour, one more period is due
 sub within_an_hour { pause(1) while (time + 60) % 3600 < 60; return }
@@ -59,13 +62,13 @@ is(done($pg1), '3 2 1', 'and not again');
 
 # two at once
 forget($pg1, 2);
-my $slow = $pg1->connect_db;
+my $slow = $pg1->connect_db('postgres', user => 'app');
 $slow->do('BEGIN');
 $slow->do(q{INSERT INTO period_done VALUES ('rollup', date_trunc('hour', now()) - interval '2 hours', etcd_require_leader())});
 $slow->do(q{INSERT INTO rollup VALUES (date_trunc('hour', now()) - interval '2 hours', 2)});
 my $second = $pg1->connect_db;
 my $calling = EtcdLeader::Util::Process->spawn(name => 'second', log => "$PostgreSQL::Test::Utils::log_path/094_second.log",
-	cmd => [ 'psql', '-XqAt', '-v', 'VERBOSITY=sqlstate', '-d', $pg1->connstr('postgres'), '-c', 'CALL do_periods()' ]);
+	cmd => [ 'psql', '-XqAt', '-v', 'VERBOSITY=sqlstate', '-d', $pg1->connstr('postgres') . ' user=app', '-c', 'CALL do_periods()' ]);
 poll_ok(10, sub { $pg1->value(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%do_periods%'}) }, 'a second session waits');
 $slow->do('COMMIT');
 $calling->wait(10);
@@ -86,7 +89,7 @@ is(done($pg1), '2 1', 'the next leader does what was missed');
 # leadership is lost at work: the row and the work are not there
 forget($pg1, 1);
 {
-	my $worker = $pg1->connect_db;
+	my $worker = $pg1->connect_db('postgres', user => 'app');
 	$worker->do('BEGIN');
 	$worker->do(q{INSERT INTO period_done VALUES ('rollup', date_trunc('hour', now()) - interval '1 hour', etcd_require_leader())});
 	$worker->do('INSERT INTO rollup VALUES (now(), 99)');
@@ -98,7 +101,8 @@ forget($pg1, 1);
 
 # the server is lost before it is done; the standby is promoted, and catches up
 forget($pg1, 3);
-$pg1->value($schedule);
+$app->do($schedule);
+$app->disconnect;
 $pg1->value('SELECT cron.alter_job(jobid, active => false) FROM cron.job');
 my $token = $pg1->token;
 $pg1->wait_for_catchup($pg2);

@@ -62,7 +62,7 @@ sub table_names
 
 my $etcd = EtcdLeader::Etcd->new;
 my $port = PostgreSQL::Test::Cluster::get_free_port();
-my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { elections => 'shop', http_listen => "127.0.0.1:$port" });
+my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, extension => 'README', settings => { elections => 'shop', http_listen => "127.0.0.1:$port" });
 $node->wait_until_leader;
 
 # ---- SQL ---------------------------------------------------------------------------
@@ -256,21 +256,32 @@ for my $page (@pages)
 # ---- the short blocks of the pages -------------------------------------------------------------
 
 {
+	# each by the role that uses it
+	my %role = (anybody => '', watcher => 'IN ROLE pg_monitor', operator => '');
+	$node->value("CREATE ROLE $_ LOGIN $role{$_}") for keys %role;
+	my ($anybody, $watcher, $operator) = map { $node->connect_db('postgres', user => $_) } qw(anybody watcher operator);
+
+	# README's first query; its block is also of another test
+	my ($success, $shown) = map { my $name = $_; map { $_->{text} } grep { ($_->{name} // '') eq $name } document_blocks('README.md') } 'success', 'success.out';
+	my $printed = '';
+	IPC::Run::run([ 'psql', '-Xq', '-P', 'footer=off', '-d', $node->connstr('postgres') . ' user=anybody', '-c', $success ], '>', \$printed);
+	is($printed =~ s/ +$//mgr =~ s/\n+\z/\n/r, $shown, 'README: the installation works for an ordinary role');
+
 	my $peer = EtcdLeader::Instance->create('pg2', etcd => $etcd, settings => { elections => 'shop' });
 	$peer->wait_until_candidate;
-	$node->value($_) for 'CREATE ROLE operator LOGIN', 'CREATE ROLE app', 'ALTER ROLE app SET etcd_leader.require_leadership = $$shop$$';
-	my $operator = $node->connect_db('postgres', user => 'operator');
+	$node->value($_) for 'CREATE ROLE app', 'ALTER ROLE app SET etcd_leader.require_leadership = $$shop$$';
 	my ($resign, $campaign) = map { document_block('doc/operations.md', $_) } qw(resign campaign);
 	ok(!eval { $operator->do($resign) }, 'not everybody may resign');
 	$node->value(document_block('doc/reference.md', 'grant'));
 
 	my ($faults, $missing) = split /(?<=;)\n/, document_block('doc/operations.md', 'monitor');
-	poll_is(10, sub { scalar(my @rows = $node->rows($faults)) }, 0, 'monitoring: all is well');
-	poll_is(10, sub { $node->value($missing) }, 0, 'monitoring: no notifier is missing');
-	is(scalar(my @rows = $node->rows(document_block('doc/operations.md', 'runbook'))), 1, 'a row for the election');
+	my $rows = sub { my ($dbh, $query) = @_; return scalar @{ $dbh->selectall_arrayref($query) } };
+	poll_is(10, sub { $rows->($watcher, $faults) }, 0, 'monitoring: all is well');
+	poll_is(10, sub { $watcher->selectrow_array($missing) }, 0, 'monitoring: no notifier is missing');
+	is($rows->($watcher, document_block('doc/operations.md', 'runbook')), 1, 'a row for the election');
 
-	is($node->row(document_block('doc/operations.md', 'who_leads'))->{leader}, 'pg1', 'the leader, which is restarted last');
-	cmp_ok(scalar(my @events = $node->rows(document_block('doc/operations.md', 'events'))), '>', 0, 'events');
+	is(($anybody->selectrow_array(document_block('doc/operations.md', 'who_leads')))[1], 'pg1', 'the leader, which is restarted last');
+	cmp_ok($rows->($anybody, document_block('doc/operations.md', 'events')), '>', 0, 'events');
 
 	# a hand-over to a named node, as the page prints it
 	my $third = EtcdLeader::Instance->create('pg3', etcd => $etcd, settings => { elections => 'shop' });
@@ -278,7 +289,7 @@ for my $page (@pages)
 	for my $block (qw(queue transfer))
 	{
 		my $printed = '';
-		IPC::Run::run([ 'psql', '-Xq', '-P', 'footer=off', '-d', $node->connstr('postgres'), '-c', document_block('doc/operations.md', $block) ], '>', \$printed);
+		IPC::Run::run([ 'psql', '-Xq', '-P', 'footer=off', '-d', $node->connstr('postgres') . ' user=operator', '-c', document_block('doc/operations.md', $block) ], '>', \$printed);
 		is($printed =~ s/ +$//mgr =~ s/\n+\z/\n/r, document_block('doc/operations.md', "$block.out"), "maintenance: $block");
 	}
 	is($third->is_leader, 1, 'maintenance: pg3 leads');
@@ -312,7 +323,7 @@ for my $page (@pages)
 	$operator->do($campaign);
 	poll_is(10, sub { $node->status->{state} }, 'waiting', 'maintenance with a drain: it is back');
 	$etcd->stop(0);
-	poll_ok(20, sub { scalar(my @faulty = $node->rows($faults)) }, 'monitoring: etcd is away');
+	poll_ok(20, sub { $rows->($watcher, $faults) }, 'monitoring: etcd is away');
 	$etcd->start(0);
 	$node->value($_) for map { "$_;" } split /;\n/, document_block('doc/operations.md', 'remove');
 	is($node->value(q{SELECT count(*) FROM pg_extension WHERE extname = 'etcd_leader'}), 0, 'it is removed');

@@ -12,7 +12,7 @@ use Exporter 'import';
 use File::Basename qw(basename dirname);
 use PostgreSQL::Test::Utils;
 
-our @EXPORT = qw(document document_block document_blocks document_pages documents_top);
+our @EXPORT = qw(document document_block document_blocks document_installation document_pages documents_top);
 
 my $top = dirname(__FILE__) . '/../../../..';
 
@@ -51,6 +51,13 @@ sub document_blocks
 	}
 	die "$page: a block has no end" if $open;
 	return @blocks;
+}
+
+# What creates the extension in the database "postgres", as README has it.
+sub document_installation
+{
+	my ($block) = grep { ($_->{name} // '') eq 'extension' } document_blocks('README.md');
+	return $block->{text};
 }
 
 # The text of a block that names the calling test; dies if there is none.

@@ -50,7 +50,8 @@ sub create_with_hooks
 	$node->append_conf('postgresql.conf', "max_worker_processes = 24\n");
 	$node->append_conf('postgresql.conf', "etcd_leader.candidate = never\n");
 	$node->start;
-	$node->value($_) for 'CREATE EXTENSION etcd_leader', @$sql;
+	$node->create_extension($args{extension});
+	$node->value($_) for @$sql;
 	write_hooks($node, @$lines);
 	$node->append_conf('postgresql.conf', "etcd_leader.candidate = primary\netcd_leader.hooks_file = 'hooks.conf'\n");
 	$node->restart;

@@ -8,6 +8,7 @@ use warnings;
 use parent -norequire, 'PostgreSQL::Test::Cluster';
 
 use DBI;
+use EtcdLeader::Documents;
 use EtcdLeader::Listener;
 use EtcdLeader::Sampler;
 use EtcdLeader::Util;
@@ -23,7 +24,8 @@ use Test::More;
 #   init      => { arguments of init() }
 #   preload   => 0: without shared_preload_libraries; or a list, as text
 #   start     => 0: not started
-#   extension => 0: not created
+#   extension => 0: not created; 'README': as README says, in a schema of its own,
+#                so that a recipe can be run by the role that is to use it
 #   install_path => EtcdLeader::Installation's path()
 #   host      => a host of EtcdLeader::Namespace, on which it runs; the test's own
 #                way to it is a Unix socket
@@ -49,8 +51,18 @@ sub create
 	$self->append_conf('postgresql.conf', $args{conf}) if $args{conf};
 	return $self if defined $args{start} && !$args{start};
 	$self->start;
-	$self->value('CREATE EXTENSION etcd_leader') unless defined $args{extension} && !$args{extension};
+	$self->create_extension($args{extension}) unless defined $args{extension} && !$args{extension};
 	return $self;
+}
+
+# By default in the schema public; 'README': see create().
+sub create_extension
+{
+	my ($self, $how) = @_;
+	$self->value(($how // '') eq 'README' ? document_installation() : 'CREATE EXTENSION etcd_leader');
+	# new sessions have the search_path
+	$self->dbh->disconnect;
+	return;
 }
 
 # As PostgreSQL::Test::Cluster starts it, or on its host.
