@@ -202,7 +202,9 @@ typedef struct EtcdLeaderApi
 	 * Fills in the first event with a seq greater than `after` that is still
 	 * there; at least the last 256 are.  `size` is the caller's
 	 * sizeof(EtcdLeaderEvent).  False if there is none; then nothing is filled
-	 * in.  No error, no lock, no wait; not in a signal handler.
+	 * in.  It looks at no privileges: keys and values of changes are for roles
+	 * that may call etcd_get().  No error, no lock, no wait; not in a signal
+	 * handler.
 	 */
 	bool		(*get_event) (int64 after, EtcdLeaderEvent *event, Size size);
 
