@@ -90,6 +90,7 @@ OBJS = \
 	src/hooks/hooks_worker.o \
 	src/hooks/hook_run.o \
 	src/fence/demands.o \
+	src/hooks/hook_settings.o \
 	src/fence/fence.o \
 	src/fence/requirement.o \
 	src/shared/status.o \

@@ -258,6 +258,50 @@ compat_may_execute(Oid function)
 }
 
 /*
+ * The value of a setting as set_config_option() takes it, palloc'd; NULL: it has none.
+ * GetConfigOption() rounds a real.  19 put the fields of the types into config_generic.
+ */
+static inline char *
+compat_guc_value(const struct config_generic *setting)
+{
+	const char *value;
+
+	if (setting->vartype == PGC_REAL)
+#if PG_VERSION_NUM >= 190000
+		return psprintf("%.17g", *setting->_real.variable);
+#else
+		return psprintf("%.17g", *((const struct config_real *) setting)->variable);
+#endif
+#if PG_VERSION_NUM >= 190000
+	if (setting->vartype == PGC_STRING && *setting->_string.variable == NULL)
+		return NULL;
+#else
+	if (setting->vartype == PGC_STRING && *((const struct config_string *) setting)->variable == NULL)
+		return NULL;
+#endif
+	value = GetConfigOption(setting->name, true, false);
+	return value ? pstrdup(value) : NULL;
+}
+
+/*
+ * Takes the value of a string away, so that it is NULL, which set_config_option()
+ * cannot do.
+ */
+static inline void
+compat_guc_forget_string(struct config_generic *setting)
+{
+#if PG_VERSION_NUM >= 190000
+	*setting->_string.variable = NULL;
+	setting->_string.reset_val = NULL;
+#else
+	struct config_string *string = (struct config_string *) setting;
+
+	*string->variable = NULL;
+	string->reset_val = NULL;
+#endif
+}
+
+/*
  * Has the postmaster accepted a worker that runs this function?
  * RegisterBackgroundWorker() reports that to the server log only.  To be
  * called in the process that registers the worker.  18 made the list a doubly

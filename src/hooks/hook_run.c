@@ -118,53 +118,16 @@ handle_quit(SIGNAL_ARGS)
 
 /* ---- the session ------------------------------------------------------ */
 
-/*
- * Sets what the owner of the database, or the role, could set against the hook,
- * and what the hook is told.  A setting that this release does not have is left
- * out.
- */
+/* Tells the hook what it is for, and fences it.  Its settings are those of hook_settings.c. */
 static void
-force_settings(const char *synchronous_commit)
+tell_hook(void)
 {
-	static const struct
-	{
-		const char *name;
-		const char *value;
-	}			forced[] = {
-		{"role", "none"},
-		{"search_path", "pg_catalog, pg_temp"},
-		{"client_encoding", "UTF8"},
-		{"default_transaction_read_only", "off"},
-		{"default_transaction_isolation", "read committed"},
-		{"default_transaction_deferrable", "off"},
-		{"standard_conforming_strings", "on"},
-		{"backslash_quote", "safe_encoding"},
-		{"transform_null_equals", "off"},
-		{"exit_on_error", "off"},
-		{"row_security", "on"},
-		{"session_replication_role", "origin"},
-		{"lock_timeout", "0"},
-		{"idle_in_transaction_session_timeout", "0"},
-		{"idle_session_timeout", "0"},
-		{"transaction_timeout", "0"},
-		{"max_parallel_workers_per_gather", "0"},
-		{"max_parallel_maintenance_workers", "0"},
-		{"debug_parallel_query", "off"},
-		{"force_parallel_mode", "off"},
-		{"etcd_leader.require_leadership", ""}
-	};
 	char		number[32];
 
 	StartTransactionCommand();
 	command = MemoryContextStrdup(TopMemoryContext, pg_any_to_server(command, (int) strlen(command), PG_UTF8));
 	debug_query_string = command;
 	pgstat_report_activity(STATE_RUNNING, command);
-	for (Size i = 0; i < lengthof(forced); i++)
-	{
-		if (GetConfigOption(forced[i].name, true, false) != NULL)
-			SetConfigOption(forced[i].name, forced[i].value, PGC_SUSET, PGC_S_OVERRIDE);
-	}
-	SetConfigOption("synchronous_commit", synchronous_commit, PGC_SUSET, PGC_S_OVERRIDE);
 	snprintf(number, sizeof(number), "%dms", hook->timeout_ms);
 	SetConfigOption("statement_timeout", number, PGC_SUSET, PGC_S_SESSION);
 	SetConfigOption("application_name", psprintf("etcd_leader hook in line %d", hook->line), PGC_USERSET, PGC_S_SESSION);
@@ -325,7 +288,6 @@ void
 etcd_leader_hook_main(Datum main_arg)
 {
 	ErrorContextCallback context = {.callback = show_hook};
-	char	   *synchronous_commit;
 
 	run = &hooks_memory->runs[DatumGetInt32(main_arg)];
 	pqsignal(SIGQUIT, handle_quit);
@@ -341,10 +303,10 @@ etcd_leader_hook_main(Datum main_arg)
 	error_context_stack = &context;
 	BackgroundWorkerUnblockSignals();
 
-	/* that of the server: the database and the role have not set theirs yet */
-	synchronous_commit = pstrdup(GetConfigOption("synchronous_commit", false, false));
+	hook_settings_pin();
 	BackgroundWorkerInitializeConnection(hook->database, hook->role, 0);
-	force_settings(synchronous_commit);
+	hook_settings_forget();
+	tell_hook();
 	run_command();
 	run->status = HOOK_SUCCEEDED;
 	proc_exit(0);

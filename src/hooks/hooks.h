@@ -237,6 +237,13 @@ extern const char *hooks_file_read(const char *path, HookSet *set);
  */
 extern void hooks_load(int elevel);
 
+/*
+ * In the process of a run: the settings of the database and of the role do not
+ * take effect.  Pin before the process connects, forget at once after it.
+ */
+extern void hook_settings_pin(void);
+extern void hook_settings_forget(void);
+
 extern PGDLLEXPORT void etcd_leader_hooks_main(Datum main_arg);
 extern PGDLLEXPORT void etcd_leader_hook_main(Datum main_arg);
 

@@ -104,6 +104,54 @@ for my $scope ('DATABASE app', 'ROLE boss', 'ROLE boss IN DATABASE app')
 		$dbh->do("ALTER $scope RESET $name");
 	}
 }
+# All settings that a database or a role can have, at once; and parameters of libraries
+# that are loaded later, or never.
+my @settings = $node->rows(q{SELECT name, setting, vartype, context, min_val, max_val, enumvals FROM pg_settings WHERE context IN ('user', 'superuser')});
+my %placeholder = ('plpgsql.check_asserts' => 'off', 'plpgsql.variable_conflict' => 'use_column', 'evil.parameter' => 'evil');
+
+# Gives a setting another value in that scope.  The value; undef: there is none.
+sub alter
+{
+	my ($dbh, $scope, $setting) = @_;
+	my %is   = %$setting;
+	my @other = $is{vartype} eq 'bool' ? ($is{setting} eq 'on' ? 'off' : 'on') : $is{vartype} eq 'enum' ? @{ $is{enumvals} } :
+	  $is{vartype} eq 'string' ? ('evil', 'POSIX', 'SQL, DMY', 'Asia/Tokyo', 'pg_catalog.english', 'India', 'LATIN1', 'pg_catalog, evil', 'view', 'all') : ($is{setting} + 1, $is{setting} - 1, $is{min_val}, $is{max_val});
+	for my $value (grep { $_ ne $is{setting} } @other)
+	{
+		return $value if eval { $dbh->do("ALTER $scope SET $is{name} = " . ($is{name} eq 'search_path' ? $value : $dbh->quote($value))); 1 };
+	}
+	return;
+}
+my $show = q{TRUNCATE public.found; INSERT INTO public.found SELECT name, setting, reset_val FROM pg_settings UNION ALL SELECT 'date', ('02/03/2026'::date - '2026-01-01'::date)::text, '' UNION ALL SELECT 'evil.parameter', coalesce(current_setting('evil.parameter', true), ''), ''; }
+  . q{DO $$ BEGIN ASSERT false; EXCEPTION WHEN assert_failure THEN INSERT INTO public.found VALUES ('plpgsql.check_asserts', 'on', ''); END $$; }
+  . q{DO $$ DECLARE name text := 'ambiguous'; BEGIN PERFORM count(*) FROM public.found WHERE name = 'x'; EXCEPTION WHEN ambiguous_column THEN INSERT INTO public.found VALUES ('plpgsql.variable_conflict', 'error', ''); END $$};
+$app->do('CREATE TABLE public.found (name text, setting text, reset_val text)');
+sub found
+{
+	my ($what) = @_;
+	my ($end) = ends_of(qq{elected postgres app boss 20s "/* $what */ $show"});
+	is($end, 'succeeded', "$what: the hook runs");
+	return { map { ($_->[0] => "$_->[1] / $_->[2]") } @{ $app->selectall_arrayref('SELECT * FROM public.found') } };
+}
+my $expected = found('no settings');
+cmp_ok(scalar(keys %$expected), '>', @settings, 'the hook sees all of the settings');
+for my $scope ('DATABASE app', 'ROLE boss', 'ROLE boss IN DATABASE app', 'ROLE ALL')
+{
+	# the owner alters what he may, and a superuser the rest
+	my ($superuser, $owner) = ($node->connect_db, $node->connect_db('app', user => 'owner'));
+	my @unset = sort grep { my $name = $_;
+		my ($setting) = grep { $_->{name} eq $name } @settings;
+		!defined alter($scope =~ /^DATABASE/ && $setting->{context} eq 'user' ? $owner : $superuser, $scope, $setting) } map { $_->{name} } @settings;
+	$superuser->do("ALTER $scope SET $_ = '$placeholder{$_}'") for sort keys %placeholder;
+	cmp_ok(scalar(@unset), '<=', 5, "$scope: all settings but a few are altered") or diag("@unset");
+	note("not altered: @unset");
+	is_deeply(found("all of $scope"), $expected, "$scope: none is in effect");
+	$superuser->do("ALTER $scope RESET ALL");
+}
+# a hook that sets one itself
+my ($own_end) = ends_of(q{elected postgres app boss 20s "SET DateStyle = 'SQL, DMY'; TRUNCATE public.done; INSERT INTO public.done SELECT current_setting('DateStyle'); RESET DateStyle; INSERT INTO public.done SELECT current_setting('DateStyle')"});
+is(join(' | ', $own_end, @{ $app->selectcol_arrayref('SELECT what FROM public.done') }), 'succeeded | SQL, DMY | ' . $node->value('SHOW DateStyle'), 'a hook sets one itself, and RESET returns to the value of the server');
+
 # a hook that is not fenced, in a database that requires leadership
 $node->value(q{ALTER ROLE boss SET etcd_leader.require_leadership = 'postgres'});
 reload_hooks($node, 'unelected postgres app boss 20s "INSERT INTO public.done VALUES (\'off\')"');
