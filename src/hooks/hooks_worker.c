@@ -109,6 +109,8 @@ note_success(Hook *hook, HookTask *task, const HookRun *run)
 		ereport(LOG,
 				(errmsg("hook in line %d of the hooks file has succeeded again", hook->line)));
 	*task = (HookTask) {.is_done = true};
+	if (hook->event == HOOK_CHANGE)
+		task->due_ns = run->started_ns + EVENTS_CHANGES_PAUSE_MS * NSEC_PER_MSEC;
 	hook->done_seq = run->seq;
 	hook->crashes = 0;
 	stats_count(COUNTER_HOOKS_SUCCEEDED, 1);

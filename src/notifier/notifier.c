@@ -52,9 +52,6 @@
 /* Waits for the lock that NOTIFY takes are given up after this time. */
 #define NOTIFY_LOCK_TIMEOUT	"10s"
 
-/* Between two notifications of changes: at most ten a second. */
-#define CHANGES_PAUSE_MS	100
-
 /*
  * The greatest payload of NOTIFY, as in async.c.  Ours stay below: of the
  * strings, a byte becomes 6 at most ("\u001f"), or the third part of a
@@ -456,7 +453,7 @@ announce_events(const NotifierStart *start)
 	 */
 	notifier_register_set_announced(start->slot, announcement.announced);
 	if (announcement.has_changes)
-		changes_due_us = clock_now_ns() / 1000 + CHANGES_PAUSE_MS * INT64CONST(1000);
+		changes_due_us = clock_now_ns() / 1000 + EVENTS_CHANGES_PAUSE_MS * INT64CONST(1000);
 	stats_count(COUNTER_NOTIFICATIONS_SENT, announcement.sent);
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);

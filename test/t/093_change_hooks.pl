@@ -47,8 +47,10 @@ is(join(' ', @{ hook($pg, 2) }{qw(event election)}), 'change w/two', 'the view h
 reload_hooks($pg, reads('one', 'w/', 'w/one'), reads('slow', 'w/', 'w/one', '; SELECT pg_sleep(0.2)'),
 	reads('broken', 'w/', 'w/one', '; SELECT 1 / (NOT is_broken)::int FROM public.state'));
 poll(10, sub { told('broken') }) or die 'it does not run';
+my ($begun, $began) = (hook($pg, 1)->{runs}, now());
 put('w/one', $_) for 1 .. 1000;
 poll_is(20, sub { (told('one'))[-1] }, 1000, 'after 1,000 puts the last run has read the last one');
+cmp_ok(hook($pg, 1)->{runs} - $begun, '<=', 10 * (now() - $began) + 2, 'and runs have begun at most ten times a second');
 poll_is(20, sub { (told('slow'))[-1] }, 1000, 'also that of a slow hook');
 cmp_ok(scalar(told('slow')), '<', 200, 'changes that come during a run have one run');
 my $failures = hook($pg, 3)->{failures};
