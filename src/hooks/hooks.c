@@ -10,6 +10,7 @@
 #include <signal.h>
 
 #include "catalog/pg_type.h"
+#include "common/hashfn.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -178,11 +179,17 @@ end_runs(const char *database)
 	return found;
 }
 
+/* The end of the hold on a database. */
+static pg_atomic_uint64 *
+hold_of(const char *database)
+{
+	return &hooks_memory->held_until_ns[hash_bytes((const unsigned char *) database, (int) strnlen(database, NAMEDATALEN)) % HOOKS_HOLDS];
+}
+
 bool
 hooks_is_held(const char *database)
 {
-	return (int64) pg_atomic_read_u64(&hooks_memory->held_until_ns) > clock_now_ns() &&
-		strncmp(hooks_memory->held_database, database, NAMEDATALEN) == 0;
+	return (int64) pg_atomic_read_u64(hold_of(database)) > clock_now_ns();
 }
 
 void
@@ -194,8 +201,7 @@ hooks_vacate(const char *database)
 
 	if (settings_hooks_file[0] == '\0')
 		return;
-	strlcpy(hooks_memory->held_database, database, NAMEDATALEN);
-	pg_atomic_write_u64(&hooks_memory->held_until_ns, (uint64) until_ns);
+	pg_atomic_write_u64(hold_of(database), (uint64) until_ns);
 	/* a run begins first, and looks at this then */
 	pg_memory_barrier();		/* handshake.pml: HOLD_BEGUN */
 	events_prepare_to_sleep();

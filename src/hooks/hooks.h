@@ -26,6 +26,7 @@
 #define HOOKS_MAX_RUNS		SETTINGS_MAX_HOOK_WORKERS
 #define HOOKS_FILE_SIZE		(64 * 1024)
 #define HOOKS_MESSAGE_SIZE	1024
+#define HOOKS_HOLDS			64
 
 /* After so many crashes without a success in between a hook is off. */
 #define HOOKS_MAX_CRASHES	3
@@ -156,9 +157,12 @@ typedef struct HookMemory
 	HookElection elections[ELECTION_MAX_ELECTIONS];
 	HookRun		runs[HOOKS_MAX_RUNS];
 
-	/* by backends: no run begins in this database until then */
-	char		held_database[NAMEDATALEN];
-	pg_atomic_uint64 held_until_ns;
+	/*
+	 * By backends: no run begins in the databases of this place until then.  Two
+	 * backends may want two databases at once.  Which place a database has
+	 * follows from its name, and it does no harm if another has the same.
+	 */
+	pg_atomic_uint64 held_until_ns[HOOKS_HOLDS];
 } HookMemory;
 
 extern HookMemory *hooks_memory;

@@ -77,9 +77,60 @@ read_text(const char *path, int *len, const char **error)
 static bool
 is_continued(const char *text, const char *p)
 {
-	if (p > text && p[-1] == '\r')
+	while (p > text && p[-1] == '\r')
 		p--;
 	return p > text && p[-1] == '\\';
+}
+
+/* Behind a backslash and the end of line that it takes away; p: there is none. */
+static const char *
+skip_continuation(const char *p)
+{
+	const char *end = p + 1 + strspn(p + 1, "\r");
+
+	return *p == '\\' && *end == '\n' ? end + 1 : p;
+}
+
+/*
+ * Does the first field of the line at p begin with "include" as the tokenizer
+ * would have it: without quotes, and without the backslashes that continue a
+ * line?
+ */
+static bool
+is_include(const char *p)
+{
+	static const char include[] = "include";
+	const char *next = include;
+	bool		in_quote = false;
+	bool		was_quote = false;
+	bool		has_begun = false;
+
+	for (;; p++)
+	{
+		const char *end = skip_continuation(p);
+
+		if (end > p)
+		{
+			p = end - 1;
+			continue;
+		}
+		if (*p == '\0' || *p == '\n')
+			return false;
+		if (!has_begun && isspace((unsigned char) *p))
+			continue;
+		has_begun = true;
+		if (*p != '"' || was_quote)
+		{
+			if (*p != *next++)
+				return false;
+			if (*next == '\0')
+				return true;
+		}
+		/* two quotes in a quoted string are one */
+		was_quote = in_quote && *p == '"' && !was_quote;
+		if (*p == '"')
+			in_quote = !in_quote;
+	}
 }
 
 /*
@@ -112,7 +163,7 @@ check_text(const char *text, int *line)
 		}
 		else if (in_comment || (at_start && isspace((unsigned char) *p)))
 			continue;
-		else if (at_start && strncmp(*p == '"' ? p + 1 : p, "include", 7) == 0)
+		else if (at_start && is_include(p))
 			return "\"include\" is not supported";
 		else if (*p == '"')
 			in_quote = !in_quote;

@@ -9,6 +9,7 @@ use EtcdLeader::Documents;
 use EtcdLeader::Etcd;
 use EtcdLeader::Hooks;
 use EtcdLeader::Instance;
+use EtcdLeader::Session;
 use EtcdLeader::Util;
 use Test::More;
 
@@ -99,6 +100,37 @@ $pg->configure(max_hook_workers => 2);
 reload_hooks($pg, map { reads("turn$_", 'w/', 'w/one', '; SELECT pg_sleep(0.1)') } 1 .. 4);
 put('w/one', $_) for 2001 .. 2050;
 poll_ok(20, sub { 4 == grep { ((told("turn$_"))[-1] // 0) == 2050 } 1 .. 4 }, 'one place: all have their turn');
+
+# ---- two databases that two statements want for themselves ----------------------------------
+
+# Since 19 the server ends the runs.  Before, no run begins for a second.
+if ($pg->pg_version < 19)
+{
+	$pg->value($_) for 'CREATE DATABASE app', 'CREATE DATABASE other0';
+	reload_hooks($pg, 'change w/ app boss 20s "SELECT 1"');
+	poll(10, sub { last_run($pg, 1) eq '- succeeded' }) or die 'it does not run';
+	my ($holder, $dropper) = ($pg->connect_db, $pg->connect_db);
+	my $was_early;
+	for my $try (1 .. 10)
+	{
+		# the first statement has said that it wants the database, and waits
+		my $runs   = hook($pg, 1)->{runs};
+		my $asked  = now();
+		$holder->do(q{BEGIN; COMMENT ON DATABASE app IS 'it is locked'});
+		start_statement($dropper, 'ALTER DATABASE app RENAME TO moved');
+		waits_in($pg, $dropper, 'Lock/object');
+		$pg->value('ALTER DATABASE other' . ($try - 1) . " RENAME TO other$try");
+		put('w/one', 3000 + $try);
+		poll(10, sub { hook($pg, 1)->{runs} > $runs }) or die 'it does not run';
+		$was_early = now() - $asked < 1 and poll_is(5, sub { hook($pg, 1)->{status} }, 'cancelled', 'two statements want two databases: no run begins in either');
+		$dropper->pg_cancel;
+		outcome($dropper);
+		$holder->do('ROLLBACK');
+		last if $was_early;
+		poll(10, sub { last_run($pg, 1) eq '- succeeded' }) or die 'it does not succeed';
+	}
+	ok($was_early, 'a run was started before the hold was over');
+}
 
 # ---- as doc/changes.md has it ------------------------------------------------------------
 
