@@ -26,8 +26,6 @@ append_label(StringInfo out, const char *text)
 	{
 		if (*c == '"' || *c == '\\')
 			appendStringInfo(out, "\\%c", *c);
-		else if (*c == '\n')
-			appendStringInfoString(out, "\\n");
 		else
 			appendStringInfoChar(out, *c);
 	}

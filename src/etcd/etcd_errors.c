@@ -9,6 +9,7 @@
 
 #include "mb/pg_wchar.h"
 
+#include "base/hidden.h"
 #include "etcd_api.h"
 
 /*
@@ -24,7 +25,7 @@ utf8_length(const unsigned char *s, size_t left)
 }
 
 /*
- * See etcd_api.h.  Control characters become a space, several in a row one;
+ * See etcd_api.h.  Hidden characters become a space, several in a row one;
  * bytes that are not UTF-8 become a question mark.
  */
 void
@@ -44,8 +45,7 @@ etcd_format_message(char *message, const char *format,...)
 	while (s < end)
 	{
 		size_t		n = utf8_length(s, end - s);
-		bool		control = *s < 0x20 || *s == 0x7F ||
-			(n == 2 && s[0] == 0xC2 && s[1] < 0xA0);
+		bool		hidden = n > 0 && hidden_is(utf8_to_unicode(s));
 
 		if (len + Max(n, 1) >= ETCD_MESSAGE_SIZE)
 			break;
@@ -54,7 +54,7 @@ etcd_format_message(char *message, const char *format,...)
 			message[len++] = '?';
 			n = 1;
 		}
-		else if (!control)
+		else if (!hidden)
 		{
 			memcpy(message + len, s, n);
 			len += n;

@@ -11,20 +11,29 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 
+#include "base/hidden.h"
 #include "etcd_text.h"
+
+/* Control characters that text may contain. */
+static bool
+is_white(char c)
+{
+	return c == '\t' || c == '\n' || c == '\r';
+}
 
 bool
 etcd_is_text(EtcdBytes bytes)
 {
-	for (size_t i = 0; i < bytes.len; i++)
-	{
-		unsigned char c = (unsigned char) bytes.data[i];
+	const char *end = bytes.data + bytes.len;
 
-		if (c < ' ' && c != '\t' && c != '\n' && c != '\r')
+	if (bytes.len > PG_INT32_MAX || pg_encoding_verifymbstr(PG_UTF8, bytes.data, (int) bytes.len) != (int) bytes.len)
+		return false;
+	for (const char *c = bytes.data; c < end; c += pg_encoding_mblen(PG_UTF8, c))
+	{
+		if (!is_white(*c) && hidden_is_control(utf8_to_unicode((const unsigned char *) c)))
 			return false;
 	}
-	return bytes.len <= PG_INT32_MAX &&
-		pg_encoding_verifymbstr(PG_UTF8, bytes.data, (int) bytes.len) == (int) bytes.len;
+	return true;
 }
 
 bool
@@ -50,13 +59,6 @@ etcd_copy_text(char *buffer, size_t size, EtcdBytes bytes)
 	return len < bytes.len;
 }
 
-/* C0, DEL, and C1: terminals take U+009B for ESC [. */
-static bool
-is_control(const unsigned char *s)
-{
-	return s[0] < ' ' || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
-}
-
 char *
 etcd_escape_text(const char *text)
 {
@@ -68,7 +70,7 @@ etcd_escape_text(const char *text)
 	{
 		int			len = pg_encoding_verifymbchar(PG_UTF8, text, left);
 
-		if (len > 0 && !is_control((const unsigned char *) text))
+		if (len > 0 && !hidden_is(utf8_to_unicode((const unsigned char *) text)))
 			appendBinaryStringInfo(&escaped, text, len);
 		else
 		{

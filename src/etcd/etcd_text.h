@@ -23,9 +23,10 @@ extern bool etcd_is_text(EtcdBytes bytes);
 extern bool etcd_copy_text(char *buffer, size_t size, EtcdBytes bytes);
 
 /*
- * A value for the server log and for messages, palloc'd: the bytes of control
- * characters, and those that are not UTF-8, are written as \x and two digits.
- * So a name can begin no line of the log and command no terminal.
+ * A value for the server log and for messages, palloc'd: the bytes of hidden
+ * characters (base/hidden.h), and those that are not UTF-8, are written as \x
+ * and two digits.  So a name can begin no line of the log, command no terminal,
+ * and look like no other name.
  */
 extern char *etcd_escape_text(const char *text);
 

@@ -54,12 +54,12 @@
 
 /*
  * The greatest payload of NOTIFY, as in async.c.  Ours stay below: of the
- * strings, a byte becomes 6 at most ("\u001f"), or the third part of a
+ * strings, a byte becomes 5 at most ("\\x1f"), or the third part of a
  * character 4/3 (EUC_TW), and names, numbers and time are less than 512.
  */
 #define PAYLOAD_SIZE	(BLCKSZ - NAMEDATALEN - 128)
 
-StaticAssertDecl(6 * (ELECTION_NAME_SIZE + 2 * ELECTION_VALUE_SIZE + ELECTION_REASON_SIZE) + 512 < PAYLOAD_SIZE,
+StaticAssertDecl(5 * (ELECTION_NAME_SIZE + 2 * ELECTION_VALUE_SIZE + ELECTION_REASON_SIZE) + 512 < PAYLOAD_SIZE,
 				 "an event may not fit into the payload of a notification");
 
 /* A notifier as its elector sees it. */

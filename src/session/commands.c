@@ -12,6 +12,7 @@
 #include "utils/builtins.h"
 
 #include "base/clock.h"
+#include "base/hidden.h"
 #include "base/utf8.h"
 #include "fence/fence.h"
 #include "functions.h"
@@ -324,6 +325,7 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 {
 	SharedRequest request;
 	char	   *value;
+	pg_wchar	hidden;
 
 	(void) begin_change(fcinfo, 1, &request, COMMAND_PROCLAIM);
 	value = functions_text_argument(fcinfo, 0, "the value to proclaim");
@@ -331,13 +333,11 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the value to proclaim must be 1 to %d bytes long", ELECTION_VALUE_SIZE - 1)));
-	for (const char *c = value; *c != '\0'; c++)
-	{
-		if ((unsigned char) *c < ' ' || *c == 0x7f)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("the value to proclaim must not contain control characters")));
-	}
+	if (hidden_find(value, &hidden))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 hidden_is_control(hidden) ? errmsg("the value to proclaim must not contain control characters") :
+				 errmsg("the value to proclaim must not contain the format character U+%04X", hidden)));
 
 	strlcpy(request.value, value, ELECTION_VALUE_SIZE);
 	(void) ask(&request, PG_INT64_MAX, "The value will be put as soon as etcd answers.");

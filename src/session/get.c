@@ -60,7 +60,7 @@ text_datum(const char *data, Size len)
 	char	   *buffer = palloc(size);
 
 	(void) etcd_copy_text(buffer, size, bytes);
-	return CStringGetTextDatum(utf8_to_server(buffer));
+	return CStringGetTextDatum(utf8_data_to_server(buffer));
 }
 
 /*

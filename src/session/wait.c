@@ -106,8 +106,10 @@ put_events(FunctionCallInfo fcinfo, int64 after)
 		row_add_text(&row, event.has_leader ? event.leader : NULL);
 		row_add_number(&row, event.leader_revision);
 		row_add_text(&row, event.reason);
-		row_add_text(&row, shows_keys ? event.key : NULL);
-		row_add(&row, CStringGetTextDatum(utf8_to_server(event.value)), !event.has_value || !shows_keys);
+		row_add(&row, CStringGetTextDatum(utf8_data_to_server(event.key)),
+				event.key[0] == '\0' || !shows_keys);
+		row_add(&row, CStringGetTextDatum(utf8_data_to_server(event.value)),
+				!event.has_value || !shows_keys);
 		row_add_number(&row, event.revision);
 		row_put(fcinfo, &row);
 		after = event.seq;

@@ -19,8 +19,10 @@
 #include "utils/varlena.h"
 
 #include "base/compat.h"
+#include "base/hidden.h"
 #include "etcd/endpoint_url.h"
 #include "etcd/etcd_client.h"
+#include "etcd/etcd_text.h"
 #include "protocol/changes.h"
 #include "settings.h"
 
@@ -79,13 +81,14 @@ check_list(const char *value, int min, int max, const char *miscounted, ElementC
 }
 
 /*
- * Checks text that is sent to etcd, or shown to people: UTF-8 without control
+ * Checks text that is sent to etcd, or shown to people: UTF-8 without hidden
  * characters, shorter than `size`.
  */
 static bool
 check_text(const char *value, size_t size)
 {
 	size_t		len = strlen(value);
+	pg_wchar	hidden;
 
 	if (len >= size)
 	{
@@ -97,15 +100,13 @@ check_text(const char *value, size_t size)
 		GUC_check_errdetail("\"%s\" must be valid UTF-8.", value);
 		return false;
 	}
-	for (const char *c = value; *c != '\0'; c++)
-	{
-		if ((unsigned char) *c < ' ' || *c == 0x7f)
-		{
-			GUC_check_errdetail("\"%s\" must not contain control characters.", value);
-			return false;
-		}
-	}
-	return true;
+	if (!hidden_find(value, &hidden))
+		return true;
+	if (hidden_is_control(hidden))
+		GUC_check_errdetail("\"%s\" must not contain control characters.", value);
+	else
+		GUC_check_errdetail("\"%s\" must not contain the format character U+%04X.", etcd_escape_text(value), hidden);
+	return false;
 }
 
 static bool

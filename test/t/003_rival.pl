@@ -104,21 +104,24 @@ for my $node ($pg1, $pg2, $pg3)
 	poll_is(5, sub { $node->current_leader }, undef, $node->name . ' names nobody when the rival is gone');
 }
 
-# 7. A name with control characters begins no line of the log, and commands no terminal.
+# 7. A name with hidden characters begins no line of the log, commands no terminal, and
+# looks like no other name.
 {
-	my $name   = "evil\e[31m\nLOG:  all is well\x7f\xc2\x9b";
-	my $shown  = 'evil\x1b[31m\x0aLOG:  all is well\x7f\xc2\x9b';
+	my $name   = "evil\e[31m\nLOG:  all is well\x7f\xc2\x9b\xe2\x80\xae1gp\xe2\x80\xa8\xf3\xa0\x81\x81\xc3\xa4";
+	my $shown  = 'evil\x1b[31m\x0aLOG:  all is well\x7f\xc2\x9b\xe2\x80\xae1gp\xe2\x80\xa8\xf3\xa0\x81\x81' . "\xc3\xa4";
+	my $in_sql = $shown =~ s/\\x0a/\n/r;
 	my $offset = $pg1->log_size;
 	$rival = $etcd->background_etcdctl('elect', 'postgres', $name);
-	poll_is(10, sub { $pg1->value(q{SELECT encode(convert_to(etcd_current_leader(), 'UTF8'), 'hex')}) }, unpack('H*', $name),
-		'control characters: SQL has the value as it is');
-	poll_ok(5, sub { slurp_file($pg1->logfile, $offset) =~ /leader of election "postgres" is "\Q$shown\E"/ }, 'control characters: the log shows them');
+	poll_is(10, sub { $pg1->current_leader }, $in_sql, 'hidden characters: SQL shows them');
+	is($pg1->value(q{SELECT node FROM etcd_candidates() WHERE is_leader}), $in_sql, 'hidden characters: the queue shows them');
+	poll_ok(5, sub { grep { ($_->{leader} // '') eq $in_sql } $pg1->events }, 'hidden characters: the events show them');
+	poll_ok(5, sub { slurp_file($pg1->logfile, $offset) =~ /leader of election "postgres" is "\Q$shown\E"/ }, 'hidden characters: the log shows them');
 	for my $call ('etcd_require_leader()', q{etcd_transfer('x')})
 	{
 		my ($state, $message) = $pg1->failure("SELECT $call");
-		like($message, qr/\Q"$shown"\E/, "control characters: the error of $call shows them");
+		like($message, qr/\Q"$shown"\E/, "hidden characters: the error of $call shows them");
 	}
-	unlike(slurp_file($pg1->logfile, $offset), qr/[\e\x7f]|^LOG:  all/m, 'control characters: none is in the log');
+	unlike(slurp_file($pg1->logfile, $offset), qr/[\e\x7f\xae]|^LOG:  all/m, 'hidden characters: none is in the log');
 	$rival->stop('INT');
 }
 

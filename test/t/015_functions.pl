@@ -244,6 +244,9 @@ sub resign
 	my $mark  = $pg2->last_event;
 	my $token = $pg1->token;
 	my ($before) = $etcd->candidates('postgres');
+	my @refused = $pg1->failure(q{SELECT etcd_proclaim(U&'pg1\202E2gp')});
+	is($refused[0], '22023', 'a proclaimed name has no hidden characters');
+	like($refused[1], qr/must not contain the format character U\+202E/, 'the error says which');
 	$pg1->value(q{SELECT etcd_proclaim('pg1 is up: 5432 ä')});
 	my ($after) = $etcd->candidates('postgres');
 	is($after->{value}, 'pg1 is up: 5432 ä', 'the key has the value');

@@ -126,6 +126,8 @@ ok(!exists $metric{etcd_leader_certificate_expires_days}, 'metrics: there is no 
 
 	$etcd->etcdctl('put', 'other/foreign', "a\xff\xc3\xbc\xc3<");
 	poll_ok(10, sub { (http_get($port{pg1}, '/status'))[2] =~ /a\?\xc3\xbc\?&#60;/ }, 'the page: bytes that are not UTF-8 are question marks');
+	$etcd->etcdctl('put', 'other/foreign', "1gp\xe2\x80\xae\n");
+	poll_ok(10, sub { (http_get($port{pg1}, '/status'))[2] =~ /1gp\\xe2\\x80\\xae\\x0a/ }, 'the page: hidden characters are shown');
 	$etcd->etcdctl('del', 'other/foreign');
 }
 

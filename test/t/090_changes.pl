@@ -138,6 +138,8 @@ cmp_ok($arrivals->{longest}, '<', 3000, 'and none waits for something else to ha
 $mark = $primary->last_event;
 put('flags/nul', "a\0b");
 put('flags/escape', "a\x1bb");
+put('flags/c1', "a\xc2\x9bb");
+put('flags/joined', "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb");
 put('flags/latin', "caf\xe9");
 put("flags/\xff\xfe", 'x');
 put('flags/lines', "a\tb\r\nc");
@@ -147,9 +149,9 @@ put('flags/utf8', 'x' x 999 . "\xc3\xa9");
 put('flags/blob', "\0" x 501);
 put('flags/' . 'k' x 1100, '1');
 put('flags/payload', '"\\' x 500);
-poll(10, sub { changes($primary, $mark) >= 11 });
+poll(10, sub { changes($primary, $mark) >= 13 });
 is_deeply([ changes($primary, $mark) ], [
-		'flags/nul=610062 binary', 'flags/escape=611b62 binary', 'flags/latin=636166e9 binary',
+		'flags/nul=610062 binary', 'flags/escape=611b62 binary', 'flags/c1=61c29b62 binary', "flags/joined=\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb -", 'flags/latin=636166e9 binary',
 		unpack('H*', "flags/\xff\xfe") . '=x binary', "flags/lines=a\tb\r\nc -",
 		'flags/1000=' . 'x' x 1000 . ' -', 'flags/1001=' . 'x' x 1000 . ' truncated', 'flags/utf8=' . 'x' x 999 . ' truncated',
 		'flags/blob=' . '00' x 500 . ' binary, truncated', 'flags/' . 'k' x 994 . '=1 truncated', 'flags/payload=' . '"\\' x 500 . ' -' ],
@@ -160,10 +162,10 @@ $mark = $primary->last_event;
 my $large = 1_500_000;
 put('flags/large', 'v' x $large);
 $etcd->etcdctl('del', '--prefix', 'flags/');
-poll(20, sub { changes($primary, $mark) >= 21 });
+poll(20, sub { changes($primary, $mark) >= 23 });
 my @seen = changes($primary, $mark);
 is($seen[0], 'flags/large=' . 'v' x 1000 . ' truncated', 'a value of 1.5 MB');
-is(scalar(grep { /=- / } @seen[ 1 .. $#seen ]), 20, 'a prefix is deleted: each of its keys');
+is(scalar(grep { /=- / } @seen[ 1 .. $#seen ]), 22, 'a prefix is deleted: each of its keys');
 
 # long enough for all the puts
 my $lease = $etcd->etcdctl('lease', 'grant', '5') =~ /lease (\w+)/ ? $1 : die;
