@@ -111,10 +111,7 @@ hook_settings_forget(void)
 			continue;
 		/* it could not be pinned, though it has a value */
 		if (settings[i]->vartype != PGC_STRING)
-			ereport(ERROR,
-					(errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),
-					 errmsg("the hook cannot run without the value of \"%s\" that the database or the role has", settings[i]->name),
-					 errhint("Take it away by ALTER DATABASE or ALTER ROLE ... RESET.")));
+			elog(ERROR, "the value of \"%s\" that the database or the role has cannot be undone", settings[i]->name);
 		compat_guc_forget_string(settings[i]);
 	}
 }
