@@ -6,8 +6,8 @@
  *
  * Drivers that have a list of hosts look for the one whose sessions are not
  * read-only.  With etcd_leader.read_only_unless_leader this one is the leader.
- * It is a help to find the leader, and protects nothing: a session may change
- * its default, and a transaction may say READ WRITE.
+ * It is a help to find the leader, and protects nothing: a transaction may say
+ * READ WRITE.
  *
  * The value is set as one that the client has sent (PGC_S_CLIENT).  So it is
  * above the settings of roles and databases, and below a SET of the session.
@@ -20,13 +20,22 @@
  * before the client is told the values.  (ClientAuthentication_hook comes too
  * early to see these options.)
  *
+ * The default alone is no place for the answer.  A pooler that tracks it gives a
+ * session the value that its next client was told before, by a SET.  So each
+ * transaction is made read-only, too, at its first statement, if the instance
+ * does not lead by then.  Only a transaction that says READ WRITE is not.  And
+ * a SET in the words of PgBouncer is a RESET: otherwise a client that was told
+ * "on" before an election could not write after it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
+#include "tcop/utility.h"
 #include "utils/guc.h"
 
 #include "base/compat.h"
@@ -44,6 +53,12 @@ typedef enum Following
 } Following;
 
 static Following following = FOLLOWING_UNKNOWN;
+
+/* Has the first statement of this transaction been seen? */
+static bool has_begun = false;
+
+static ProcessUtility_hook_type prev_process_utility = NULL;
+static ExecutorStart_hook_type prev_executor_start = NULL;
 
 /* PostgreSQL's record of the default. */
 static const struct config_generic *record;
@@ -100,9 +115,86 @@ follow_leadership(void)
 	is_read_only = read_only;
 }
 
+/*
+ * At each statement, before it is executed: makes the transaction of the first
+ * one read-only where the instance does not lead.  A transaction that differs
+ * from the default then has got that by COMMIT AND CHAIN, and stays as it is.
+ */
+static void
+begin_statement(void)
+{
+	if (likely(has_begun || settings_read_only_unless_leader[0] == '\0') || !IsTransactionState())
+		return;
+	has_begun = true;
+	if (following == FOLLOWING_UNKNOWN)
+		following = is_concerned() ? FOLLOWING_LEADERSHIP : FOLLOWING_NOTHING;
+	if (following == FOLLOWING_LEADERSHIP && !DefaultXactReadOnly && wants_read_only())
+		XactReadOnly = true;
+}
+
+/*
+ * Is it a SET of the default as PgBouncer writes it: without blanks, with quotes,
+ * and with a semicolon?  People and drivers write it in other ways, and theirs
+ * takes effect.
+ */
+static bool
+is_replay(const PlannedStmt *pstmt, const char *query_string)
+{
+	static const char *const replays[] = {"SET " DEFAULT_READ_ONLY "='on'", "SET " DEFAULT_READ_ONLY "='off'"};
+	const char *statement = query_string + Max(pstmt->stmt_location, 0);
+
+	if (likely(settings_read_only_unless_leader[0] == '\0') || !IsA(pstmt->utilityStmt, VariableSetStmt))
+		return false;
+	for (Size i = 0; i < lengthof(replays); i++)
+	{
+		/* without a semicolon the length is 0 */
+		if (pstmt->stmt_len == (int) strlen(replays[i]) &&
+			pg_strncasecmp(statement, replays[i], strlen(replays[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	begin_statement();
+	if (is_replay(pstmt, query_string) && following == FOLLOWING_LEADERSHIP)
+	{
+		ereport(NOTICE,
+				(errmsg("\"" DEFAULT_READ_ONLY "\" follows the leadership in this session"),
+				 errdetail("A pooler such as PgBouncer sends this SET to repeat an earlier value."),
+				 errhint("Use BEGIN READ ONLY, BEGIN READ WRITE, or \"SET " DEFAULT_READ_ONLY " TO ...\".")));
+		(void) set_config_option(DEFAULT_READ_ONLY, NULL, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+		if (qc)
+			SetQueryCompletion(qc, CMDTAG_SET, 0);
+		return;
+	}
+	if (prev_process_utility)
+		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
+							 query_env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
+								query_env, dest, qc);
+}
+
+static void
+executor_start(QueryDesc *query_desc, int eflags)
+{
+	begin_statement();
+	if (prev_executor_start)
+		prev_executor_start(query_desc, eflags);
+	else
+		standard_ExecutorStart(query_desc, eflags);
+}
+
 static void
 xact_callback(XactEvent event, void *arg)
 {
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		has_begun = false;
 	if (likely(settings_read_only_unless_leader[0] == '\0' && !is_read_only))
 		return;
 	switch (event)
@@ -141,4 +233,8 @@ read_only_install(void)
 {
 	record = find_record(DEFAULT_READ_ONLY);
 	RegisterXactCallback(xact_callback, NULL);
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	prev_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start;
 }

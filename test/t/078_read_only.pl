@@ -130,15 +130,51 @@ $option->do('SELECT 1');
 is(show($option), 'on', 'elected: what the connection asked for stays');
 $open{$_}->do('SELECT 1') for qw(set default_set);
 is(show($open{$_}), 'on', "elected: a SET of the session stays ($_)") for qw(set default_set);
+for my $set ("SET $default='on'", "SET $default = on;")
+{
+	my $chooser = session($pg2);
+	$chooser->do($set);
+	is(try_to($chooser, $insert), '25006', "elected: $set: a session is read-only on purpose");
+	$chooser->do("SET $default='off';");
+	is(show($chooser), 'off', "elected: $set: a replay by PgBouncer for the next client ends that");
+}
+{
+	my $pooled = session($pg2);
+	$pooled->do("SET $default='on';");
+	is(show($pooled), 'off', 'elected: a replay by PgBouncer has no effect');
+	is(try_to($pooled, $insert), 'done', 'elected: a write after a replay');
+	my $own = session($pg2, 'app', "-c $default=off");
+	$own->do("SET $default='on';");
+	is(show($own), 'on', 'elected: but in a session that does not follow');
+}
 $open{set}->do("RESET $default");
 is(show($open{set}), 'off', 'elected: RESET returns to what holds now');
 $open{default_set}->do('RESET ALL');
 is(show($open{default_set}), 'off', 'elected: and so does RESET ALL');
 
-is(try_to($wrote, $insert), 'done', 'not elected any more: the first transaction of an idle session may write');
-is(try_to($wrote, $insert), '25006', 'not elected any more: the second one is refused');
-$wrote->do("SET $default = off");
-is(try_to($wrote, "$insert"), 'done', 'not elected any more: a SET of the session stays');
+is(try_to($wrote, $insert), '25006', 'not elected any more: the first transaction of an idle session is refused');
+is(show($wrote), 'on', 'not elected any more: then its default has followed');
+# as PgBouncer replays what its client was told before the hand-over
+$wrote->do("SET TimeZone='UTC';SET $default='off';SET IntervalStyle='iso_8601';");
+is(show($wrote), 'on', 'not elected any more: a replay by PgBouncer has no effect');
+is($wrote->selectrow_array('SHOW IntervalStyle'), 'iso_8601', 'not elected any more: other parameters in the same message have');
+is(try_to($wrote, $insert), '25006', 'not elected any more: a write after a replay is refused');
+for my $set ("SET $default='off'", "SET $default = off;", 'SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE')
+{
+	$wrote->do($set);
+	is(show($wrote), 'off', "not elected any more: $set is shown");
+	is(try_to($wrote, $insert), '25006', "not elected any more: $set: a write is refused");
+	is(try_to($wrote, $insert), '25006', "not elected any more: $set: and the next one");
+	is(try_to($wrote, 'CALL hop()'), '25006', "not elected any more: $set: a procedure is refused");
+	is(try_to($wrote, "BEGIN READ WRITE; $insert; COMMIT"), 'done', "not elected any more: $set: a transaction that says READ WRITE writes");
+	is(try_to($wrote, "BEGIN; SET TRANSACTION READ WRITE; $insert; COMMIT"), 'done', "not elected any more: $set: also by SET TRANSACTION");
+	is(try_to($wrote, 'CREATE TABLE u ()'), '25006', "not elected any more: $set: DDL is refused");
+	is($wrote->selectrow_array('SELECT count(*) > 0 FROM t'), 1, "not elected any more: $set: a query is not");
+	is(try_to($wrote, "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT 1; $insert; COMMIT"), '25006', "not elected any more: $set: SERIALIZABLE");
+	$wrote->do('ROLLBACK');
+}
+my $statement = $wrote->prepare('INSERT INTO t VALUES ($1)', { pg_server_prepare => 1, pg_prepare_now => 1 });
+is(eval { $statement->execute(1); 'done' } // $wrote->state, '25006', 'not elected any more: a prepared statement is refused');
 $wrote->do('DISCARD ALL');
 is(show($wrote), 'on', 'not elected any more: DISCARD ALL returns to what holds now');
 is(try_to($wrote, 'CALL hop()'), '25006', 'not elected any more: a procedure is refused');
