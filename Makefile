@@ -56,6 +56,7 @@ OBJS = \
 	src/etcd/etcd_gateway.o \
 	src/etcd/etcd_http.o \
 	src/etcd/etcd_easy.o \
+	src/etcd/etcd_sockets.o \
 	src/etcd/etcd_request.o \
 	src/etcd/etcd_watch.o \
 	src/etcd/etcd_discovery.o \

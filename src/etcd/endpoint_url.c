@@ -9,9 +9,6 @@
  */
 #include "postgres.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include "endpoint_url.h"
 #include "etcd_url.h"
 
@@ -43,19 +40,32 @@ endpoint_is_valid(const char *endpoint)
 	EtcdUrl		parts;
 
 	return is_socket_url(url) ||
-		(etcd_split_url(url, &parts) &&
-		 (has_scheme(endpoint) || (parts.has_port && parts.path[0] == '\0')));
+		(etcd_split_url(url, &parts) && (has_scheme(endpoint) || parts.has_port));
+}
+
+bool
+endpoint_has_path(const char *endpoint)
+{
+	char	   *bare = pstrdup(endpoint);
+	char	   *scheme = strstr(bare, "://");
+	char	   *path = strchr(scheme != NULL ? scheme + 3 : bare, '/');
+
+	if (path == NULL || strpbrk(path, "?#") != NULL)
+		return false;
+	*path = '\0';
+	return endpoint_is_valid(bare) && !endpoint_is_valid(endpoint);
+}
+
+bool
+endpoint_is_same(const char *a, const char *b)
+{
+	return etcd_is_same_url(endpoint_url(a), endpoint_url(b));
 }
 
 bool
 endpoint_is_open(const char *url)
 {
 	EtcdUrl		parts;
-	struct in_addr ip4;
 
-	if (is_socket_url(url) || !etcd_split_url(url, &parts) || parts.tls)
-		return false;
-	if (pg_strcasecmp(parts.host, "localhost") == 0 || strcmp(parts.host, "[::1]") == 0)
-		return false;
-	return inet_pton(AF_INET, parts.host, &ip4) != 1 || ntohl(ip4.s_addr) >> 24 != IN_LOOPBACKNET;
+	return !is_socket_url(url) && etcd_split_url(url, &parts) && !parts.tls && !etcd_is_loopback(&parts);
 }

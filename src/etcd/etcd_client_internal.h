@@ -18,6 +18,7 @@
  * etcd_connections.c	what the connections to the endpoints have told
  * etcd_easy.c			where a handle of libcurl connects, and by which TLS
  * etcd_tls.c			what is wrong with TLS, in words
+ * etcd_sockets.c		what libcurl waits for
  * etcd_names.c			the addresses of hosts
  *
  * A file calls those below it, and never one above it.  etcd_call.c and those
@@ -89,15 +90,32 @@ typedef struct Http
 	uint64_t	socket_changes;
 	uint64_t	nended;			/* numbers exchanges in the order of their ends */
 	Exchange   *idle;			/* to be used again */
-	Exchange   *waiting;		/* for the addresses of their hosts */
+	Exchange   *waiting;		/* for the addresses of their hosts, or to connect */
 	EtcdNames  *names;
 	Exchange   *connections;	/* that are open, see etcd_http_connect() */
 	int			nfacts;
 	EtcdConnectionFacts facts[ETCD_CLIENT_MAX_ENDPOINTS];
 } Http;
 
+/* ---- etcd_sockets.c -------------------------------------------------- */
+
+/* Records what libcurl wants from now on. */
+extern void etcd_sockets_record(Http *http);
+
+/*
+ * Has a socket waited for; no events: not any more.  Every call counts as a
+ * change: a socket that is closed is taken out first, so that its number can
+ * only come back as a change.  If there is no memory for one, its exchange runs
+ * into a time-out.
+ */
+extern void etcd_sockets_set(Http *http, int fd, int events);
+
+/* ---- etcd_connections.c ---------------------------------------------- */
+
 /* A handle of libcurl has ended its transfer, or made its connection, to that URL. */
 extern void etcd_connections_note(Http *http, void *easy, const char *url);
+
+/* ---- etcd_http.c ----------------------------------------------------- */
 
 /*
  * A message, encoded once.  It may be sent several times, and at the same

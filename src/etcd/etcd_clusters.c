@@ -169,15 +169,13 @@ etcd_client_describe_foreign(const EtcdClient *client, int endpoint, char *messa
 
 /* ---- what endpoints and members tell --------------------------------- */
 
+/* A socket is one of this host, too. */
 static bool
 is_loopback(const char *url)
 {
 	EtcdUrl		parts;
 
-	if (!etcd_split_url(url, &parts))
-		return true;			/* a socket of this host */
-	return strcasecmp(parts.host, "localhost") == 0 || strcmp(parts.host, "[::1]") == 0 ||
-		(strncmp(parts.host, "127.", 4) == 0 && !etcd_is_name(parts.host));
+	return !etcd_split_url(url, &parts) || etcd_is_loopback(&parts);
 }
 
 static bool

@@ -23,35 +23,8 @@
 			return false; \
 	} while (0)
 
-/* A URL of libcurl's is that of an endpoint, and the path of a request. */
-#define MAX_URL_SIZE	(ETCD_CLIENT_MAX_URL_LEN + ETCD_MAX_HOST_LEN + 256)
-
-/*
- * The length of a host without the dot at the end of an absolute name: versions
- * of libcurl differ about it, and no certificate has it.
- */
-static int
-bare_length(const char *host)
-{
-	size_t		len = strlen(host);
-
-	return (int) (len > 0 && host[len - 1] == '.' ? len - 1 : len);
-}
-
-/*
- * Connects to the host of the endpoint, but asks it as the server name.  False
- * if memory is out.
- */
-static bool
-replace_host(CURL *easy, EasyTarget *target)
-{
-	char		connect_to[ETCD_MAX_HOST_LEN + 32];
-
-	snprintf(connect_to, sizeof(connect_to), "::%.*s:%d", bare_length(target->host), target->host, target->port);
-	target->connect_to = curl_slist_append(NULL, connect_to);
-	SET_OPTION(CURLOPT_CONNECT_TO, target->connect_to);
-	return target->connect_to != NULL;
-}
+/* A URL of libcurl's is the server of an endpoint, and the path of a request. */
+#define MAX_URL_SIZE	(2 * ETCD_MAX_HOST_LEN + 256)
 
 /*
  * The URL of a Unix socket names the socket alone.  A text that is no URL sets
@@ -66,7 +39,6 @@ etcd_easy_set_url(CURL *easy, const Settings *settings, const char *endpoint, co
 	const char *server;
 	char		whole[MAX_URL_SIZE];
 	EtcdUrl		url;
-	size_t		len;
 
 	target->settings = settings;
 	target->settings_number = settings->number;
@@ -87,33 +59,46 @@ etcd_easy_set_url(CURL *easy, const Settings *settings, const char *endpoint, co
 	target->port = url.port;
 
 	server = settings->server_name != NULL ? settings->server_name : url.host;
-	len = strlen(url.path);
-	while (len > 0 && url.path[len - 1] == '/')
-		len--;
-	if (snprintf(whole, sizeof(whole), "%s://%.*s:%d%.*s%s", url.tls ? "https" : "http",
-				 bare_length(server), server, url.port, (int) len, url.path, path) >= (int) sizeof(whole))
-		return true;
+	snprintf(whole, sizeof(whole), "%s://%.*s:%d%s", url.tls ? "https" : "http",
+			 etcd_bare_length(server), server, url.port, path);
 	SET_OPTION(CURLOPT_URL, whole);
 	target->has_url = true;
-	return settings->server_name == NULL || target->host[0] == '\0' || replace_host(easy, target);
+	/* a name is connected to by the address that it has */
+	return settings->server_name == NULL || target->host[0] == '\0' || etcd_is_name(target->host) ||
+		etcd_easy_set_address(easy, target, target->host);
 }
 
 bool
-etcd_easy_set_addresses(CURL *easy, EasyTarget *target, const EtcdName *name)
+etcd_easy_set_address(CURL *easy, EasyTarget *target, const char *address)
 {
-	char		text[ETCD_MAX_HOST_LEN + ETCD_MAX_ADDRESSES_LEN + 32];
+	char		text[ETCD_MAX_HOST_LEN + 32];
 
-	snprintf(text, sizeof(text), "%.*s:%d:%s", bare_length(name->host), name->host, target->port, name->addresses);
-	target->resolved = curl_slist_append(NULL, text);
-	SET_OPTION(CURLOPT_RESOLVE, target->resolved);
-	return target->resolved != NULL;
+	snprintf(text, sizeof(text), "::%s:%d", address, target->port);
+	curl_slist_free_all(target->connect_to);
+	target->connect_to = curl_slist_append(NULL, text);
+	SET_OPTION(CURLOPT_CONNECT_TO, target->connect_to);
+	return target->connect_to != NULL;
+}
+
+bool
+etcd_easy_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list)
+{
+	for (int i = 0; i < nheaders; i++)
+	{
+		struct curl_slist *longer = curl_slist_append(*list, headers[i]);
+
+		if (longer == NULL)
+			return false;
+		*list = longer;
+	}
+	SET_OPTION(CURLOPT_HTTPHEADER, *list);
+	return true;
 }
 
 void
 etcd_easy_free_target(EasyTarget *target)
 {
 	curl_slist_free_all(target->connect_to);
-	curl_slist_free_all(target->resolved);
 }
 
 bool
@@ -208,8 +193,6 @@ etcd_easy_connect_only(CURL *easy)
 CURLcode
 etcd_easy_classify(CURLcode result, const char *detail)
 {
-	if (result == CURLE_SSL_CACERT)
-		return CURLE_PEER_FAILED_VERIFICATION;
 	if ((result == CURLE_RECV_ERROR || result == CURLE_SEND_ERROR) && strstr(detail, " alert ") != NULL)
 		return CURLE_SSL_CONNECT_ERROR;
 	return result;

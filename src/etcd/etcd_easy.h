@@ -23,16 +23,25 @@ typedef struct EasyTarget
 	/* of the client, and their number when this was made */
 	const Settings *settings;
 	uint64_t	settings_number;
-	struct curl_slist *connect_to;
-	struct curl_slist *resolved;
+	struct curl_slist *connect_to;	/* NULL: to the host of the URL */
 } EasyTarget;
 
-/* Sets where the URL of an endpoint leads, with that path below it. */
+/*
+ * Sets where the URL of an endpoint leads, and the path of a request.  With a
+ * name of the server in the settings, that is who is asked there: in SNI, for
+ * the certificate, and in the header.
+ */
 extern bool etcd_easy_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path,
 							  EasyTarget *target);
 
-/* Has libcurl use these addresses, in the place of those that it had before. */
-extern bool etcd_easy_set_addresses(CURL *easy, EasyTarget *target, const EtcdName *name);
+/*
+ * Has libcurl connect to one address, IPv6 in brackets, in the place of the one
+ * before.  It gets no list: some of its versions stay at the first (curl #11920).
+ */
+extern bool etcd_easy_set_address(CURL *easy, EasyTarget *target, const char *address);
+
+/* Appends headers to a list, which the caller frees afterwards, and sets it. */
+extern bool etcd_easy_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list);
 
 /* Frees what a target holds, after its handle has been used. */
 extern void etcd_easy_free_target(EasyTarget *target);

@@ -14,7 +14,7 @@
  *
  * libcurl resolves no names: its resolver blocks when it is given up, unless
  * libcurl is a new one.  An exchange waits until etcd_names.c knows addresses
- * of its host, and brings them along.
+ * of its host.  libcurl gets them one after the other, until one connects.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,8 +25,8 @@
 
 #include "etcd_tls.h"
 
-#if LIBCURL_VERSION_NUM < 0x073d00
-#error "libcurl 7.61.0 or later is required"
+#if LIBCURL_VERSION_NUM < 0x074a00
+#error "libcurl 7.74.0 or later is required"
 #endif
 
 /* How much of a stream is read before its frames are looked at. */
@@ -44,7 +44,9 @@ struct Exchange
 	CURL	   *easy;
 	struct curl_slist *headers;
 	EasyTarget	target;
+	bool		is_waiting;		/* for its addresses, or for a connection */
 	const EtcdName *name;		/* while it waits for its addresses */
+	EtcdRoute	route;
 	int64_t		connect_until_ns;
 	char	   *url;			/* of the endpoint */
 	long		timeout_ms;
@@ -73,71 +75,7 @@ struct Exchange
 	char		error[CURL_ERROR_SIZE];
 };
 
-/* ---- libcurl's callbacks --------------------------------------------- */
-
-/*
- * The set of sockets.  Every call counts as a change: a socket that is closed
- * is taken out first, so that its number can only come back as a change.  If
- * there is no memory for one, its exchange runs into a timeout.  No events:
- * the socket is taken out.
- */
-static void
-set_socket(Http *http, int fd, int events)
-{
-	int			i = 0;
-
-	http->socket_changes++;
-	while (i < http->nsockets && http->sockets[i].fd != fd)
-		i++;
-
-	if (events == 0)
-	{
-		if (i < http->nsockets)
-			http->sockets[i] = http->sockets[--http->nsockets];
-		return;
-	}
-
-	if (i == http->sockets_size)
-	{
-		int			size = 2 * http->sockets_size + 8;
-		EtcdSocket *sockets = realloc(http->sockets, size * sizeof(EtcdSocket));
-
-		if (sockets == NULL)
-			return;
-		http->sockets = sockets;
-		http->sockets_size = size;
-	}
-	if (i == http->nsockets)
-		http->nsockets++;
-	http->sockets[i].fd = fd;
-	http->sockets[i].events = events;
-}
-
-static int
-record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
-{
-	int			events = 0;
-
-	(void) easy;
-	(void) socketp;
-	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
-		events |= ETCD_SOCKET_READABLE;
-	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
-		events |= ETCD_SOCKET_WRITEABLE;
-	set_socket(arg, fd, events);
-	return 0;
-}
-
-static int
-record_timer(CURLM *multi, long timeout_ms, void *arg)
-{
-	Http	   *http = arg;
-
-	(void) multi;
-	http->timer_ns = timeout_ms < 0 ? INT64_MAX :
-		clock_monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
-	return 0;
-}
+/* ---- libcurl's callback ---------------------------------------------- */
 
 /*
  * libcurl ends the exchange if the result is less than the number of given
@@ -188,25 +126,20 @@ record_data(char *data, size_t size, size_t n, void *arg)
 bool
 etcd_http_init(Http *http)
 {
-	CURLM	   *multi;
-
 	memset(http, 0, sizeof(*http));
 	http->timer_ns = INT64_MAX;
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return false;
-	http->multi = multi = curl_multi_init();
+	http->multi = curl_multi_init();
 	http->names = etcd_names_create();
 	if (http->names != NULL)
-		set_socket(http, etcd_names_fd(http->names), ETCD_SOCKET_READABLE);
-	if (multi == NULL || http->nsockets == 0)
+		etcd_sockets_set(http, etcd_names_fd(http->names), ETCD_SOCKET_READABLE);
+	if (http->multi == NULL || http->nsockets == 0)
 	{
 		etcd_http_free(http);
 		return false;
 	}
-	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, record_socket);
-	curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, http);
-	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, record_timer);
-	curl_multi_setopt(multi, CURLMOPT_TIMERDATA, http);
+	etcd_sockets_record(http);
 	return true;
 }
 
@@ -241,22 +174,6 @@ etcd_http_keep_connections(Http *http, int n)
 		if (curl_easy_setopt(exchange->easy, option, value) != CURLE_OK) \
 			return false; \
 	} while (0)
-
-/* False if memory is out. */
-static bool
-set_headers(Exchange *exchange, const char *const *headers, int nheaders)
-{
-	for (int i = 0; i < nheaders; i++)
-	{
-		struct curl_slist *list = curl_slist_append(exchange->headers, headers[i]);
-
-		if (list == NULL)
-			return false;
-		exchange->headers = list;
-	}
-	SET_OPTION(CURLOPT_HTTPHEADER, exchange->headers);
-	return true;
-}
 
 /* False if memory is out. */
 static bool
@@ -314,7 +231,7 @@ close_connection(Http *http, Exchange *exchange)
 
 	if (!exchange->connected)
 		return;
-	set_socket(http, exchange->fd, 0);
+	etcd_sockets_set(http, exchange->fd, 0);
 	while (*link != exchange)
 		link = &(*link)->next;
 	*link = exchange->next;
@@ -326,17 +243,44 @@ close_connection(Http *http, Exchange *exchange)
 }
 
 static void
+begin_waiting(Http *http, Exchange *exchange)
+{
+	if (exchange->is_waiting)
+		return;
+	exchange->is_waiting = true;
+	exchange->next = http->waiting;
+	http->waiting = exchange;
+}
+
+/* When it has waited long enough, for its addresses or for the current one. */
+static int64_t
+waits_until_ns(const Exchange *exchange)
+{
+	return exchange->route.addresses.n > 0 ? exchange->route.until_ns : exchange->connect_until_ns;
+}
+
+/*
+ * It has connected, or has failed, or is given up.  In the last case an address
+ * that took most of its time is one that has failed.
+ */
+static void
 stop_waiting(Http *http, Exchange *exchange)
 {
+	const EtcdRoute *route = &exchange->route;
 	Exchange  **link = &http->waiting;
 
-	if (exchange->name == NULL)
+	if (!exchange->is_waiting)
 		return;
 	while (*link != exchange)
 		link = &(*link)->next;
 	*link = exchange->next;
 	exchange->next = NULL;
+	exchange->is_waiting = false;
 	exchange->name = NULL;
+	if (route->addresses.n > 0 && etcd_http_was_connected(exchange))
+		etcd_names_note(http->names, route, true);
+	else if (route->addresses.n > 0 && clock_monotonic_ns() - route->began_ns > (route->until_ns - route->began_ns) / 2)
+		etcd_names_note(http->names, route, false);
 }
 
 /* When there was no connection, the addresses may be those of another host. */
@@ -356,31 +300,55 @@ end_exchange(Http *http, Exchange *exchange, CURLcode result)
 }
 
 /*
- * Hands an exchange to libcurl.  The time to connect alone is left to libcurl.
- * The whole time is not, see etcd_http_time_out().
+ * Hands an exchange to libcurl.  Time is not left to it, see
+ * etcd_http_time_out().
  */
 static void
-connect_exchange(Http *http, Exchange *exchange, const EtcdName *name)
+connect_exchange(Http *http, Exchange *exchange)
 {
-	int64_t		left_ms = (exchange->connect_until_ns - clock_monotonic_ns()) / NSEC_PER_MSEC;
+	const EtcdRoute *route = &exchange->route;
 
-	if ((name != NULL && !etcd_easy_set_addresses(exchange->easy, &exchange->target, name)) ||
-		curl_easy_setopt(exchange->easy, CURLOPT_CONNECTTIMEOUT_MS, (long) (left_ms > 0 ? left_ms : 1)) != CURLE_OK ||
+	begin_waiting(http, exchange);
+	exchange->error[0] = '\0';
+	if ((route->addresses.n > 0 &&
+		 !etcd_easy_set_address(exchange->easy, &exchange->target, route->addresses.text[route->current])) ||
 		curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
 		end_exchange(http, exchange, CURLE_OUT_OF_MEMORY);
+}
+
+/* There is no connection: goes on to the next address, or ends. */
+static void
+fail_to_connect(Http *http, Exchange *exchange, CURLcode result)
+{
+	EtcdRoute  *route = &exchange->route;
+
+	if (route->addresses.n > 0)
+		etcd_names_note(http->names, route, false);
+	if (!etcd_route_next(route, exchange->connect_until_ns))
+	{
+		end_exchange(http, exchange, result);
+		return;
+	}
+	curl_multi_remove_handle(http->multi, exchange->easy);
+	connect_exchange(http, exchange);
 }
 
 /* An exchange whose host is being looked up no more. */
 static void
 take_addresses(Http *http, Exchange *exchange, const EtcdName *name)
 {
-	if (name->addresses[0] != '\0')
+	exchange->name = NULL;
+	if (name->addresses.n == 0)
 	{
-		connect_exchange(http, exchange, name);
+		snprintf(exchange->error, sizeof(exchange->error), "%s", name->error);
+		end_exchange(http, exchange, CURLE_COULDNT_RESOLVE_HOST);
 		return;
 	}
-	snprintf(exchange->error, sizeof(exchange->error), "%s", name->error);
-	end_exchange(http, exchange, CURLE_COULDNT_RESOLVE_HOST);
+	etcd_names_plan(name, &exchange->route);
+	if (etcd_route_next(&exchange->route, exchange->connect_until_ns))
+		connect_exchange(http, exchange);
+	else
+		end_exchange(http, exchange, CURLE_OPERATION_TIMEDOUT);
 }
 
 /* Begins an exchange, or has it wait for the addresses of its host. */
@@ -389,23 +357,21 @@ begin_exchange(Http *http, Exchange *exchange)
 {
 	const EtcdName *name;
 
-	exchange->connect_until_ns = clock_monotonic_ns() + exchange->connect_timeout_ms * NSEC_PER_MSEC;
 	if (!exchange->target.has_url)
 		end_exchange(http, exchange, CURLE_URL_MALFORMAT);
 	else if (!etcd_is_name(exchange->target.host))
-		connect_exchange(http, exchange, NULL);
+		connect_exchange(http, exchange);
 	else if ((name = etcd_names_want(http->names, exchange->target.host)) == NULL)
 	{
 		snprintf(exchange->error, sizeof(exchange->error), "too many names are being resolved");
 		end_exchange(http, exchange, CURLE_COULDNT_RESOLVE_HOST);
 	}
-	else if (name->addresses[0] != '\0' || !name->is_pending)
+	else if (name->addresses.n > 0 || !name->is_pending)
 		take_addresses(http, exchange, name);
 	else
 	{
 		exchange->name = name;
-		exchange->next = http->waiting;
-		http->waiting = exchange;
+		begin_waiting(http, exchange);
 	}
 }
 
@@ -420,7 +386,9 @@ create_exchange(Http *http, const Settings *settings, const Destination *destina
 	exchange->fd = CURL_SOCKET_BAD;
 	exchange->url = strdup(destination->url);
 	exchange->timeout_ms = destination->timeout_ms;
-	exchange->connect_timeout_ms = destination->connect_timeout_ms;
+	exchange->connect_timeout_ms = destination->connect_timeout_ms < destination->timeout_ms ?
+		destination->connect_timeout_ms : destination->timeout_ms;
+	exchange->connect_until_ns = clock_monotonic_ns() + exchange->connect_timeout_ms * NSEC_PER_MSEC;
 	exchange->is_stream = destination->is_stream;
 	exchange->max_size = destination->max_size;
 	if (exchange->url == NULL || !etcd_easy_set_url(exchange->easy, settings, exchange->url, path, &exchange->target) ||
@@ -438,7 +406,7 @@ etcd_http_post(Http *http, const Settings *settings, const Destination *destinat
 
 	if (exchange == NULL)
 		return NULL;
-	if (set_headers(exchange, headers, nheaders) && set_post(exchange, payload))
+	if (etcd_easy_set_headers(exchange->easy, headers, nheaders, &exchange->headers) && set_post(exchange, payload))
 		begin_exchange(http, exchange);
 	else
 		etcd_http_release(http, &exchange);
@@ -498,7 +466,7 @@ etcd_http_look_up(Http *http, const char *url)
  * This is not left to CURLOPT_TIMEOUT_MS.  If its timer is called at the very
  * microsecond, libcurl 7.88 finds that a fraction of a millisecond is left,
  * but has forgotten the timer by then, and the request never ends.  The timer
- * to connect has the same fault.
+ * to connect has the same fault, and is not used, either.
  */
 void
 etcd_http_time_out(Http *http, Exchange *exchange)
@@ -549,11 +517,12 @@ open_connection(Http *http, Exchange *exchange)
 		end_exchange(http, exchange, CURLE_COULDNT_CONNECT);
 		return;
 	}
+	stop_waiting(http, exchange);
 	exchange->connected = true;
 	exchange->is_readable = true;
 	exchange->next = http->connections;
 	http->connections = exchange;
-	set_socket(http, exchange->fd, ETCD_SOCKET_READABLE);
+	etcd_sockets_set(http, exchange->fd, ETCD_SOCKET_READABLE);
 }
 
 bool
@@ -604,7 +573,7 @@ etcd_http_send(Http *http, Exchange *exchange, const char *data, size_t len)
 	else if (n < len)
 	{
 		exchange->is_full = true;
-		set_socket(http, exchange->fd, ETCD_SOCKET_READABLE | ETCD_SOCKET_WRITEABLE);
+		etcd_sockets_set(http, exchange->fd, ETCD_SOCKET_READABLE | ETCD_SOCKET_WRITEABLE);
 	}
 	return n;
 }
@@ -631,6 +600,8 @@ run_curl(Http *http, curl_socket_t fd, int events)
 		etcd_connections_note(http, info->easy_handle, exchange->url);
 		if (exchange->is_connection && info->data.result == CURLE_OK)
 			open_connection(http, exchange);
+		else if (info->data.result != CURLE_OK && !etcd_http_was_connected(exchange))
+			fail_to_connect(http, exchange, info->data.result);
 		else
 			end_exchange(http, exchange, info->data.result);
 	}
@@ -640,20 +611,14 @@ run_curl(Http *http, curl_socket_t fd, int events)
 static void
 finish_lookups(Http *http)
 {
-	Exchange   *exchange = http->waiting;
+	Exchange   *next;
 
 	etcd_names_finish(http->names);
-	while (exchange != NULL)
+	for (Exchange *e = http->waiting; e != NULL; e = next)
 	{
-		Exchange   *next = exchange->next;
-		const EtcdName *name = exchange->name;
-
-		if (!name->is_pending)
-		{
-			stop_waiting(http, exchange);
-			take_addresses(http, exchange, name);
-		}
-		exchange = next;
+		next = e->next;
+		if (e->name != NULL && !e->name->is_pending)
+			take_addresses(http, e, e->name);
 	}
 }
 
@@ -664,10 +629,38 @@ etcd_http_due_ns(const Http *http)
 
 	for (const Exchange *e = http->waiting; e != NULL; e = e->next)
 	{
-		if (e->connect_until_ns < due_ns)
-			due_ns = e->connect_until_ns;
+		if (waits_until_ns(e) < due_ns)
+			due_ns = waits_until_ns(e);
 	}
 	return due_ns;
+}
+
+/* The exchanges that have waited long enough.  The sign that a lookup has ended may be lost. */
+static void
+run_waiting(Http *http, int64_t now)
+{
+	Exchange   *next;
+
+	for (Exchange *e = http->waiting; e != NULL; e = e->next)
+	{
+		if (e->name != NULL && waits_until_ns(e) <= now)
+		{
+			finish_lookups(http);
+			break;
+		}
+	}
+	for (Exchange *e = http->waiting; e != NULL; e = next)
+	{
+		next = e->next;
+		if (waits_until_ns(e) > now)
+			continue;
+		if (e->name != NULL)
+			end_exchange(http, e, CURLE_OPERATION_TIMEDOUT);
+		else if (etcd_http_was_connected(e))
+			stop_waiting(http, e);
+		else
+			fail_to_connect(http, e, CURLE_OPERATION_TIMEDOUT);
+	}
 }
 
 void
@@ -675,12 +668,7 @@ etcd_http_run_timer(Http *http)
 {
 	int64_t		now = clock_monotonic_ns();
 
-	for (Exchange *e = http->waiting, *next; e != NULL; e = next)
-	{
-		next = e->next;
-		if (e->connect_until_ns <= now)
-			end_exchange(http, e, CURLE_OPERATION_TIMEDOUT);
-	}
+	run_waiting(http, now);
 	if (http->timer_ns > now)
 		return;
 	http->timer_ns = INT64_MAX;
@@ -703,7 +691,7 @@ etcd_http_socket_ready(Http *http, int fd, int events)
 		{
 			exchange->is_readable = true;
 			if (exchange->is_full)
-				set_socket(http, fd, ETCD_SOCKET_READABLE);
+				etcd_sockets_set(http, fd, ETCD_SOCKET_READABLE);
 			exchange->is_full = false;
 			return;
 		}

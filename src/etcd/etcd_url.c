@@ -6,6 +6,7 @@
  *-------------------------------------------------------------------------
  */
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -15,32 +16,62 @@
 #define ALPHANUMERIC	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 #define NAME_CHARS		ALPHANUMERIC "-_."
 
-/* Is it an IPv6 address?  A zone may follow it: fe80::1%25eth0. */
+/*
+ * Reads an IPv6 address of that length.  A zone may follow it: fe80::1%25eth0,
+ * or with a bare percent sign.  False if it is none.
+ */
 static bool
-is_ip6(const char *text, size_t len)
+read_ip6(const char *text, size_t len, EtcdUrl *url)
 {
 	char		address[INET6_ADDRSTRLEN];
 	size_t		address_len = strcspn(text, "%]");
+	const char *zone = text + address_len;
+	size_t		zone_len = len - address_len;
 	struct in6_addr ip6;
 
-	if (address_len >= sizeof(address) || len - address_len == 1 ||
-		strspn(text + address_len, NAME_CHARS "%") != len - address_len)
+	if (address_len >= sizeof(address) || zone_len == 1 || len > ETCD_MAX_HOST_LEN - INET6_ADDRSTRLEN ||
+		strspn(zone, NAME_CHARS "%") != zone_len)
 		return false;
 	memcpy(address, text, address_len);
 	address[address_len] = '\0';
-	return inet_pton(AF_INET6, address, &ip6) == 1;
+	if (inet_pton(AF_INET6, address, &ip6) != 1)
+		return false;
+	if (zone_len == 0 && IN6_IS_ADDR_V4MAPPED(&ip6))
+		return inet_ntop(AF_INET, &ip6.s6_addr[12], url->host, sizeof(url->host)) != NULL;
+	inet_ntop(AF_INET6, &ip6, address, sizeof(address));
+	if (zone_len > 3 && strncmp(zone, "%25", 3) == 0)
+	{
+		zone += 2;
+		zone_len -= 2;
+	}
+	snprintf(url->host, sizeof(url->host), "[%s%s%.*s]", address, zone_len > 0 ? "%25" : "",
+			 zone_len > 0 ? (int) zone_len - 1 : 0, zone + 1);
+	return true;
 }
 
-/* The length of the host at the beginning of a text; 0: there is none. */
-static size_t
-host_length(const char *text)
+/*
+ * Reads the host at the beginning of a text, and returns what follows; NULL:
+ * there is none.  The resolver takes 127.1 and 0x7f000001 for addresses, too.
+ */
+static const char *
+read_host(const char *text, EtcdUrl *url)
 {
+	struct in_addr ip4;
 	size_t		len;
 
-	if (text[0] != '[')
-		return strspn(text, NAME_CHARS);
-	len = strcspn(text + 1, "]");
-	return is_ip6(text + 1, len) && text[len + 1] == ']' ? len + 2 : 0;
+	if (text[0] == '[')
+	{
+		len = strcspn(text + 1, "]");
+		return text[len + 1] == ']' && read_ip6(text + 1, len, url) ? text + len + 2 : NULL;
+	}
+	len = strspn(text, NAME_CHARS);
+	if (len == 0 || len > ETCD_MAX_HOST_LEN)
+		return NULL;
+	memcpy(url->host, text, len);
+	url->host[len] = '\0';
+	if (inet_aton(url->host, &ip4) != 0)
+		inet_ntop(AF_INET, &ip4, url->host, sizeof(url->host));
+	return text + len;
 }
 
 /* Reads the port, if there is one, and returns what follows; NULL: it is none. */
@@ -63,30 +94,15 @@ read_port(const char *text, EtcdUrl *url)
 bool
 etcd_split_url(const char *text, EtcdUrl *url)
 {
-	const char *host;
-	size_t		len;
+	const char *rest;
 
 	url->tls = strncasecmp(text, "https://", 8) == 0;
 	if (!url->tls && strncasecmp(text, "http://", 7) != 0)
 		return false;
-	host = strstr(text, "://") + 3;
-	len = host_length(host);
-	if (len == 0 || len > ETCD_MAX_HOST_LEN)
-		return false;
-	memcpy(url->host, host, len);
-	url->host[len] = '\0';
-	url->path = read_port(host + len, url);
-	return url->path != NULL && (url->path[0] == '\0' || url->path[0] == '/') &&
-		strpbrk(url->path, "?#") == NULL;
-}
-
-/* The length of a path without the slash at its end. */
-static size_t
-path_length(const char *path)
-{
-	size_t		len = strlen(path);
-
-	return len > 0 && path[len - 1] == '/' ? len - 1 : len;
+	rest = read_host(strstr(text, "://") + 3, url);
+	if (rest != NULL)
+		rest = read_port(rest, url);
+	return rest != NULL && (rest[0] == '\0' || strcmp(rest, "/") == 0);
 }
 
 bool
@@ -97,9 +113,24 @@ etcd_is_same_url(const char *a, const char *b)
 
 	if (!etcd_split_url(a, &x) || !etcd_split_url(b, &y))
 		return strcmp(a, b) == 0;
-	return x.tls == y.tls && x.port == y.port && strcasecmp(x.host, y.host) == 0 &&
-		path_length(x.path) == path_length(y.path) &&
-		strncmp(x.path, y.path, path_length(x.path)) == 0;
+	return x.tls == y.tls && x.port == y.port && etcd_bare_length(x.host) == etcd_bare_length(y.host) &&
+		strncasecmp(x.host, y.host, etcd_bare_length(x.host)) == 0;
+}
+
+bool
+etcd_is_loopback(const EtcdUrl *url)
+{
+	return (etcd_bare_length(url->host) == 9 && strncasecmp(url->host, "localhost", 9) == 0) ||
+		strcmp(url->host, "[::1]") == 0 ||
+		(strncmp(url->host, "127.", 4) == 0 && !etcd_is_name(url->host));
+}
+
+int
+etcd_bare_length(const char *host)
+{
+	size_t		len = strlen(host);
+
+	return (int) (len > 0 && host[len - 1] == '.' ? len - 1 : len);
 }
 
 bool

@@ -3,7 +3,8 @@
  * etcd_url.h
  *	  The parts of an endpoint's URL.
  *
- * libcurl has a parser of its own from 7.62 on only.
+ * Not by libcurl's parser: its versions differ about IPv4 addresses and dots at
+ * the end of a name, and check hooks use this in the postmaster.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,18 +22,30 @@ typedef struct EtcdUrl
 	char		host[ETCD_MAX_HOST_LEN + 1];	/* an IPv6 address in brackets */
 	int			port;
 	bool		has_port;		/* else it is that of the scheme */
-	const char *path;			/* points into the URL: empty, or begins with a slash */
 } EtcdUrl;
 
 /*
- * Splits http://HOST[:PORT][/PATH], or the same with https.  The host is a
- * name, an IPv4 address or an IPv6 address in brackets.  False if it is
- * anything else, or if something follows the path.
+ * Splits http://HOST[:PORT][/], or the same with https.  The host is a name, an
+ * IPv4 address or an IPv6 address in brackets.  An address has one spelling in
+ * url->host, whatever it has in the text.  False if the text is anything else.
+ *
+ * A path is refused.  gRPC has no place for it, so etcd's own clients drop it,
+ * and members do not announce one.  Behind a proxy that looks at paths, gRPC
+ * and JSON would reach two etcds by one URL.
  */
 extern bool etcd_split_url(const char *text, EtcdUrl *url);
 
-/* Do two URLs lead to the same server by the same path? */
+/* Do two URLs lead to the same server? */
 extern bool etcd_is_same_url(const char *a, const char *b);
+
+/* Is it the loopback of this host? */
+extern bool etcd_is_loopback(const EtcdUrl *url);
+
+/*
+ * The length of a host without the dot at the end of an absolute name: versions
+ * of libcurl differ about it, and no certificate has it.
+ */
+extern int	etcd_bare_length(const char *host);
 
 /* Is the host of a URL a name, which has to be resolved? */
 extern bool etcd_is_name(const char *host);

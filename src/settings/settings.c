@@ -89,11 +89,22 @@ settings_is_listed(const List *strings, const char *string)
 List *
 settings_endpoint_urls(void)
 {
-	List	   *urls = settings_split(settings_endpoints);
+	List	   *urls = NIL;
 	ListCell   *cell;
 
-	foreach(cell, urls)
-		lfirst(cell) = endpoint_url(lfirst(cell));
+	foreach(cell, settings_split(settings_endpoints))
+	{
+		char	   *url = endpoint_url(lfirst(cell));
+		ListCell   *other;
+
+		foreach(other, urls)
+		{
+			if (endpoint_is_same(lfirst(other), url))
+				break;
+		}
+		if (other == NULL)
+			urls = lappend(urls, url);
+	}
 	return urls;
 }
 

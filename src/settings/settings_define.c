@@ -118,6 +118,12 @@ check_endpoint(const List *endpoints, int n)
 		return false;
 	if (endpoint_is_valid(endpoint))
 		return true;
+	if (endpoint_has_path(endpoint))
+	{
+		GUC_check_errdetail("\"%s\" has a path, and an endpoint of etcd has none.", endpoint);
+		GUC_check_errhint("Have the proxy serve etcd at the root of a host name or of a port.");
+		return false;
+	}
 	GUC_check_errdetail("\"%s\" is not an endpoint of etcd.", endpoint);
 	GUC_check_errhint("Write a URL such as \"http://10.0.0.1:2379\" or \"https://etcd1.example.com:2379\", a host and a port such as \"10.0.0.1:2379\", or a socket such as \"unix:///run/etcd.sock\".");
 	return false;

@@ -16,7 +16,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -470,13 +469,14 @@ want_token(Server *server, int fd)
 
 /* ---- a resolver ------------------------------------------------------ */
 
-static sem_t resolver_may_go;
+static volatile bool resolver_stuck;
+static int	nstuck;				/* threads in it */
 static volatile bool resolver_called;
 static volatile bool resolver_took_signals;
 static volatile bool resolver_hangs;
 
 /* The addresses of etcd.test and of hung.test, which can hang; NULL: it has none. */
-static const char *volatile resolved[2];
+static const char *volatile resolved[3];
 
 /*
  * Replaces the C library's resolver, which is called in threads.  Every other
@@ -497,17 +497,32 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 		resolver_took_signals = true;
 	resolver_called = true;
 	if (hangs || (resolver_hangs && strcmp(node, "hung.test") == 0))
-		sem_wait(&resolver_may_go);
+	{
+		__atomic_add_fetch(&nstuck, 1, __ATOMIC_SEQ_CST);
+		while (resolver_stuck)
+			sleep_ms(5);
+		__atomic_sub_fetch(&nstuck, 1, __ATOMIC_SEQ_CST);
+	}
 	if (hangs || (strncasecmp(node, "etcd.test", 9) != 0 && strcmp(node, "hung.test") != 0))
 		return EAI_NONAME;
 	real = (int (*) (const char *, const char *, const struct addrinfo *, struct addrinfo **)) dlsym(RTLD_NEXT, "getaddrinfo");
-	for (int i = 0; i < 2 && resolved[i] != NULL; i++)
+	for (size_t i = 0; i < lengthof(resolved) && resolved[i] != NULL; i++)
 	{
 		if (real(resolved[i], service, hints, result) != 0)
 			return EAI_NONAME;
 		result = &(*result)->ai_next;
 	}
 	return 0;
+}
+
+/* The threads that hang go on, and are waited for. */
+static void
+release_resolver(void)
+{
+	resolver_stuck = false;
+	while (__atomic_load_n(&nstuck, __ATOMIC_SEQ_CST) > 0)
+		sleep_ms(5);
+	sleep_ms(50);
 }
 
 /* ---- a caller of the client ------------------------------------------ */
@@ -1202,11 +1217,11 @@ test_what_is_sent(void **state)
 	char	   *request = server->request;
 
 	(void) state;
-	snprintf(url, sizeof(url), "%s/some/prefix//", server->url);
+	snprintf(url, sizeof(url), "%s/", server->url);
 	caller = start_caller(url, NULL);
 	assert_string_equal(etcd_client_endpoint_url(caller->client, 0), url);
 	assert_int_equal(ask_grant(caller, 5)->outcome, ETCD_ANSWERED);
-	assert_int_equal(strncmp(request, "POST /some/prefix/v3/lease/grant HTTP/1.1\r\n", 43), 0);
+	assert_int_equal(strncmp(request, "POST /v3/lease/grant HTTP/1.1\r\n", 31), 0);
 	assert_non_null(strstr(request, "\r\nContent-Type: application/json\r\n"));
 	assert_non_null(strstr(request, "\r\nGrpc-Metadata-hasleader: true\r\n"));
 	assert_non_null(strstr(request, "\r\nGrpc-Timeout: 800m\r\n"));
@@ -1218,7 +1233,7 @@ test_what_is_sent(void **state)
 		open_watches(caller, "a", NULL);
 		WAIT_UNTIL(caller, caller->nends == i);
 	}
-	assert_int_equal(strncmp(request, "POST /some/prefix/v3/watch HTTP/1.1\r\n", 37), 0);
+	assert_int_equal(strncmp(request, "POST /v3/watch HTTP/1.1\r\n", 25), 0);
 	assert_non_null(strstr(request, "\r\nGrpc-Metadata-hasleader: true\r\n"));
 	assert_null(strstr(request, "Grpc-Timeout"));
 	assert_null(strstr(request, "Expect"));
@@ -1831,6 +1846,7 @@ test_bad_urls(void **state)
 {
 	static const char *const urls[] = {
 		"file:///etc/passwd", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "http://host.invalid:2379",
+		"http://127.0.0.1:2379/etcd",
 	};
 
 	(void) state;
@@ -1856,7 +1872,7 @@ test_hung_resolver(void **state)
 
 	(void) state;
 	/* the client looks names up at once */
-	sem_init(&resolver_may_go, 0, 0);
+	resolver_stuck = true;
 	resolver_called = false;
 	caller = start_caller("http://hung.invalid:2379", etcd_url);
 	open_watches(caller, "unit/a", NULL);
@@ -1872,9 +1888,7 @@ test_hung_resolver(void **state)
 	turn(caller, 0);
 	stop_caller(caller);
 	assert_true(now_ms() - start < CONNECT_TIMEOUT_MS + 500);
-	for (int i = 0; i < 3; i++)
-		sem_post(&resolver_may_go);
-	sleep_ms(100);
+	release_resolver();
 }
 
 /* The URL of etcd under another host; the result is valid until the next call. */
@@ -1929,6 +1943,91 @@ test_host_moves(void **state)
 	stop_caller(caller);
 }
 
+/* A listener that is silent: its queue is full, so that what comes is dropped. */
+typedef struct SilentListener
+{
+	int			fd;
+	int			clients[8];
+} SilentListener;
+
+static void
+start_silent(SilentListener *listener, int family, int port)
+{
+	struct sockaddr_in ip4 = {.sin_family = AF_INET,.sin_port = htons(port)};
+	struct sockaddr_in6 ip6 = {.sin6_family = AF_INET6,.sin6_port = htons(port),.sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	const struct sockaddr *address = family == AF_INET ? (struct sockaddr *) &ip4 : (struct sockaddr *) &ip6;
+	socklen_t	len = family == AF_INET ? sizeof(ip4) : sizeof(ip6);
+	int			one = 1;
+
+	ip4.sin_addr.s_addr = inet_addr("127.0.0.2");
+	listener->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (family == AF_INET6)
+		setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+	assert_int_equal(bind(listener->fd, address, len), 0);
+	assert_int_equal(listen(listener->fd, 0), 0);
+	for (size_t i = 0; i < lengthof(listener->clients); i++)
+	{
+		listener->clients[i] = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		(void) connect(listener->clients[i], address, len);
+	}
+}
+
+static void
+stop_silent(SilentListener *listener)
+{
+	for (size_t i = 0; i < lengthof(listener->clients); i++)
+		close(listener->clients[i]);
+	close(listener->fd);
+}
+
+/*
+ * One address of a name is silent, one refuses, and one is etcd's: whatever
+ * their order, IPv4 or IPv6, etcd is found.
+ */
+static void
+test_addresses(void **state)
+{
+	static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+	static const char *const addresses[][3] = {
+		{"127.0.0.2", "::ffff:127.0.0.99", "127.0.0.1"},
+		{"::1", "127.0.0.99", "::ffff:127.0.0.1"},
+	};
+	SilentListener silent4;
+	SilentListener silent6;
+	int			port = atoi(strrchr(etcd_url, ':') + 1);
+
+	(void) state;
+	start_silent(&silent4, AF_INET, port);
+	start_silent(&silent6, AF_INET6, port);
+	for (size_t i = 0; i < lengthof(orders) * lengthof(addresses); i++)
+	{
+		Caller	   *caller;
+
+		for (int j = 0; j < 3; j++)
+			resolved[j] = addresses[i % 2][orders[i / 2][j]];
+		caller = start_caller(url_of("etcd.test"), NULL);
+		WAIT_UNTIL(caller, ask_grant(caller, 1)->outcome == ETCD_REFUSED);
+		open_watches(caller, "unit/a", NULL);
+		WAIT_UNTIL(caller, caller->nframes > 0 || caller->nends > 0);
+		assert_int_equal(caller->nends, 0);
+		stop_caller(caller);
+	}
+	memset((void *) resolved, 0, sizeof(resolved));
+	stop_silent(&silent4);
+	stop_silent(&silent6);
+}
+
+static void
+assert_addresses(const EtcdAddresses *addresses, const char *expected)
+{
+	char		text[ETCD_MAX_ADDRESSES * ETCD_ADDRESS_SIZE] = "";
+
+	for (int i = 0; i < addresses->n; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i > 0 ? " " : "", addresses->text[i]);
+	assert_string_equal(text, expected);
+}
+
 static void
 finish_lookup(EtcdNames *names, const EtcdName *name)
 {
@@ -1948,7 +2047,7 @@ test_old_addresses(void **state)
 	const EtcdName *name;
 
 	(void) state;
-	sem_init(&resolver_may_go, 0, 0);
+	resolver_stuck = true;
 	resolved[0] = "127.0.0.1";
 	resolved[1] = NULL;
 	name = etcd_names_want(names, "hung.test");
@@ -1959,14 +2058,129 @@ test_old_addresses(void **state)
 	sleep_ms(1000);
 	etcd_names_doubt(names, "hung.test");
 	assert_true(etcd_names_want(names, "hung.test")->is_pending);
-	assert_string_equal(name->addresses, "127.0.0.1");
+	assert_addresses(&name->addresses, "127.0.0.1");
 	resolver_hangs = false;
 	resolved[0] = NULL;
-	sem_post(&resolver_may_go);
+	release_resolver();
 	finish_lookup(names, name);
-	assert_string_equal(name->addresses, "127.0.0.1");
+	assert_addresses(&name->addresses, "127.0.0.1");
 	assert_non_null(strstr(name->error, "\"hung.test\""));
 	etcd_names_free(names);
+}
+
+/*
+ * Which address of a name is tried first, and for how long.  Of those that have
+ * all failed, each gets the whole time, one after the other.
+ */
+static void
+test_routes(void **state)
+{
+	EtcdNames  *names = etcd_names_create();
+	int64_t		second = INT64_C(1000000000);
+	const EtcdName *name;
+	EtcdRoute	route;
+
+	(void) state;
+	resolved[0] = "10.0.0.1";
+	resolved[1] = "fd00::9";
+	resolved[2] = "10.0.0.3";
+	name = etcd_names_want(names, "etcd.test");
+	finish_lookup(names, name);
+	etcd_names_plan(name, &route);
+	assert_addresses(&route.addresses, "10.0.0.1 [fd00::9] 10.0.0.3");
+	for (int i = 0; i < 3; i++)
+	{
+		struct timespec now;
+		int64_t		end_ns;
+
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		end_ns = now.tv_sec * second + now.tv_nsec + 60 * second;
+		assert_true(etcd_route_next(&route, end_ns));
+		assert_int_equal(route.current, i);
+		assert_true((route.until_ns - route.began_ns) * (3 - i) <= end_ns - route.began_ns);
+		assert_true((route.until_ns - route.began_ns) * (3 - i) > end_ns - route.began_ns - second);
+		etcd_names_note(names, &route, i == 2);
+	}
+	assert_false(etcd_route_next(&route, INT64_MAX));
+
+	/* the good one is the first, and may use all the time */
+	etcd_names_plan(name, &route);
+	assert_addresses(&route.addresses, "10.0.0.3 10.0.0.1 [fd00::9]");
+	assert_true(etcd_route_next(&route, INT64_MAX));
+	assert_true(route.until_ns == INT64_MAX);
+	etcd_names_note(names, &route, false);
+
+	/* all have failed: the oldest failure is the first */
+	etcd_names_plan(name, &route);
+	assert_addresses(&route.addresses, "10.0.0.1 [fd00::9] 10.0.0.3");
+	assert_true(etcd_route_next(&route, INT64_MAX));
+	assert_true(route.until_ns == INT64_MAX);
+	etcd_names_note(names, &route, false);
+	etcd_names_plan(name, &route);
+	assert_addresses(&route.addresses, "[fd00::9] 10.0.0.3 10.0.0.1");
+	assert_false(etcd_route_next(&route, 0));
+
+	/* a lookup: what is known of an address stays, and another one has not failed */
+	resolved[0] = "10.0.0.3";
+	resolved[1] = "10.0.0.4";
+	resolved[2] = NULL;
+	sleep_ms(1000);
+	etcd_names_doubt(names, "etcd.test");
+	finish_lookup(names, name);
+	etcd_names_plan(name, &route);
+	assert_addresses(&route.addresses, "10.0.0.4 10.0.0.3");
+	etcd_names_free(names);
+	resolved[0] = resolved[1] = NULL;
+}
+
+/* Lookups that hang are not started again for each caller that comes and goes. */
+static void
+test_abandoned_lookups(void **state)
+{
+	(void) state;
+	resolver_stuck = true;
+	for (int i = 0; i < 200; i++)
+	{
+		EtcdNames  *names = etcd_names_create();
+
+		/* at first the same two names, then others each time */
+		for (int j = 0; j < 2; j++)
+		{
+			char		host[32];
+
+			snprintf(host, sizeof(host), "%d.invalid", i < 100 ? j : 2 * i + j);
+			assert_non_null(etcd_names_want(names, host));
+		}
+		etcd_names_free(names);
+		assert_true(__atomic_load_n(&nstuck, __ATOMIC_SEQ_CST) <= (i < 100 ? 2 : 64));
+	}
+	for (int i = 0; i < PATIENCE_MS / 10 && __atomic_load_n(&nstuck, __ATOMIC_SEQ_CST) < 64; i++)
+		sleep_ms(10);
+	assert_int_equal(__atomic_load_n(&nstuck, __ATOMIC_SEQ_CST), 64);
+	release_resolver();
+}
+
+/* Whoever comes after a caller that is gone gets what the lookup finds. */
+static void
+test_adopted_lookup(void **state)
+{
+	EtcdNames  *names = etcd_names_create();
+	const EtcdName *name;
+
+	(void) state;
+	resolver_stuck = resolver_hangs = true;
+	resolved[0] = "127.0.0.1";
+	assert_true(etcd_names_want(names, "hung.test")->is_pending);
+	etcd_names_free(names);
+	names = etcd_names_create();
+	name = etcd_names_want(names, "HUNG.test");
+	assert_true(name->is_pending);
+	release_resolver();
+	finish_lookup(names, name);
+	assert_addresses(&name->addresses, "127.0.0.1");
+	etcd_names_free(names);
+	resolver_hangs = false;
+	resolved[0] = NULL;
 }
 
 /* One name that hangs, or many, hold up no other; and there is a bound. */
@@ -1979,7 +2193,7 @@ test_many_names(void **state)
 	int			n = 0;
 
 	(void) state;
-	sem_init(&resolver_may_go, 0, 0);
+	resolver_stuck = true;
 	resolved[0] = "127.0.0.1";
 	resolved[1] = "::1";
 	name = etcd_names_want(names, "etcd.test");
@@ -1996,13 +2210,11 @@ test_many_names(void **state)
 
 	name = etcd_names_want(names, "etcd.test");
 	finish_lookup(names, name);
-	assert_string_equal(name->addresses, "127.0.0.1,[::1]");
+	assert_addresses(&name->addresses, "127.0.0.1 [::1]");
 	/* now it is the oldest one without a lookup */
 	assert_true(etcd_names_want(names, "another.test")->is_pending);
 	etcd_names_free(names);
-	while (n-- > 0)
-		sem_post(&resolver_may_go);
-	sleep_ms(100);
+	release_resolver();
 }
 
 /* Frames arrive in pieces, or many at once. */
@@ -2375,6 +2587,7 @@ main(void)
 		cmocka_unit_test(test_socket_changes),
 		cmocka_unit_test(test_drain),
 		cmocka_unit_test(test_bad_urls),
+		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_free_amid),
 	};
@@ -2394,6 +2607,9 @@ main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_host_moves),
 		cmocka_unit_test(test_old_addresses),
+		cmocka_unit_test(test_routes),
+		cmocka_unit_test(test_abandoned_lookups),
+		cmocka_unit_test(test_adopted_lookup),
 		cmocka_unit_test(test_many_names),
 		cmocka_unit_test(test_pieces_of_frames),
 		cmocka_unit_test(test_large),
