@@ -171,7 +171,7 @@ is_pending(const Check *check, int n)
 		if (!check->results[i].ended)
 			return true;
 	}
-	return etcd_client_awaits_cluster(check->client);
+	return etcd_client_awaits_cluster(check->client) || etcd_client_awaits_members(check->client);
 }
 
 /* Runs the client until the first n results have come, or the time is over. */
@@ -341,9 +341,13 @@ put_endpoints(Check *check)
 	for (int i = 0; i < check->nendpoints; i++)
 	{
 		const Reply *result = &check->results[i];
+		char		gone[ETCD_MESSAGE_SIZE];
 
 		if (has_answered(result))
 			put_endpoint(check, i, result);
+		else if (result->ended && etcd_client_describe_unannounced(check->client, i, gone))
+			check_put(check->fcinfo, "endpoint", check->urls[i], CHECK_ERROR, result->message,
+					  psprintf("%s.", gone));
 		else
 			put_failure(check, "endpoint", check->urls[i], CHECK_ERROR, result);
 	}

@@ -44,7 +44,10 @@ warn_of_failure(int endpoint)
 {
 	const char *error = etcd_client_endpoint_state(elector.client, endpoint)->error;
 	const char *hint = etcd_hint(error);
+	char		gone[ETCD_MESSAGE_SIZE];
 
+	if (etcd_client_describe_unannounced(elector.client, endpoint, gone))
+		hint = psprintf("%s.", gone);
 	ereport(WARNING,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("etcd at \"%s\" cannot be used", etcd_client_endpoint_url(elector.client, endpoint)),

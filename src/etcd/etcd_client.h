@@ -87,8 +87,9 @@ typedef enum EtcdProtocol
 typedef struct EtcdClientSettings
 {
 	/*
-	 * http://host:port or https://..., with a path or not, or
-	 * unix:///path/of/socket, unixs:///path/of/socket.
+	 * http://host:port or https://..., without a path, or
+	 * unix:///path/of/socket, unixs:///path/of/socket.  Two spellings of one
+	 * are one endpoint.
 	 */
 	const char *const *endpoints;
 	int			nendpoints;		/* at least 1 */
@@ -233,6 +234,16 @@ extern void etcd_client_keep_cluster(EtcdClient *client, uint64_t cluster_id);
  */
 extern uint64_t etcd_client_usable_cluster(const EtcdClient *client);
 extern bool etcd_client_awaits_cluster(const EtcdClient *client);
+
+/* Has an endpoint of the settings been asked for the members, and neither answered nor failed? */
+extern bool etcd_client_awaits_members(const EtcdClient *client);
+
+/*
+ * Says in a buffer of ETCD_MESSAGE_SIZE, as a hint, that no member of the cluster
+ * announces an endpoint of the settings, and which URLs they announce.  False: one
+ * does, or it is not known, or there is a proxy in between.
+ */
+extern bool etcd_client_describe_unannounced(const EtcdClient *client, int endpoint, char *message);
 
 /* Forgets what the endpoints have told of their clusters, and asks them anew. */
 extern void etcd_client_forget_clusters(EtcdClient *client);

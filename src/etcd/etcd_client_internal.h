@@ -37,6 +37,7 @@
 #include "base/clock.h"
 #include "etcd_client.h"
 #include "etcd_names.h"
+#include "etcd_url.h"
 
 /*
  * The unit tests are built with ETCD_CLIENT_CHECKED.  The extension is not: an
@@ -420,6 +421,7 @@ typedef struct Endpoint
 	/* see etcd_clusters.c */
 	uint64_t	named_by;		/* the cluster whose list of members has it; 0: none */
 	bool		named_twice;	/* another one's has it, too */
+	bool		unannounced;	/* no member has it, though one has another of the settings */
 	bool		is_asked;		/* for its cluster and members */
 	/* see etcd_call.c */
 	EtcdDialect dialect;
@@ -484,6 +486,16 @@ extern int	etcd_find_usable_endpoint(const EtcdClient *client, int first);
 /* Says why the cluster that an endpoint belongs to is not used. */
 extern void etcd_cluster_describe(const EtcdClient *client, const char *url, uint64_t cluster_id,
 								  char *message);
+
+/* An endpoint has told its cluster. */
+extern void etcd_cluster_note(EtcdClient *client, Endpoint *endpoint, uint64_t cluster_id);
+
+/*
+ * All endpoints are asked for their cluster soon: another one is in use, or one
+ * has told another cluster than before.  So the members that were rebuilt as
+ * another cluster are noticed together.
+ */
+extern void etcd_cluster_look_soon(EtcdClient *client);
 
 /* A list of members was told. */
 extern void etcd_cluster_learn_members(EtcdClient *client, const EtcdAnswer *answer);
@@ -693,6 +705,9 @@ struct EtcdClient
 	int			endpoint;		/* in use */
 	uint64_t	kept_cluster_id;	/* see etcd_client_keep_cluster() */
 	int64_t		probe_due_ns;	/* see etcd_endpoints_probe() */
+	int64_t		look_due_ns;	/* see etcd_cluster_look_soon(); 0: not */
+	int64_t		looked_ns;
+	char		announced[ETCD_MESSAGE_SIZE];	/* the URLs of the members, for people */
 
 	Auth		auth;
 

@@ -21,11 +21,18 @@
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "etcd_client_internal.h"
 #include "etcd_url.h"
+
+/*
+ * The endpoints are looked at again at most so often when something about one of
+ * them has changed.
+ */
+#define LOOK_INTERVAL_MS	3000
 
 /* ---- the rule -------------------------------------------------------- */
 
@@ -122,6 +129,19 @@ etcd_client_awaits_cluster(const EtcdClient *client)
 	return asking && !etcd_cluster_is_known(client);
 }
 
+bool
+etcd_client_awaits_members(const EtcdClient *client)
+{
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		const Endpoint *endpoint = &client->endpoints[i];
+
+		if (endpoint->is_asked && !endpoint->learned && endpoint->state.error[0] == '\0')
+			return true;
+	}
+	return false;
+}
+
 int
 etcd_find_usable_endpoint(const EtcdClient *client, int first)
 {
@@ -137,9 +157,34 @@ etcd_find_usable_endpoint(const EtcdClient *client, int first)
 	return first % client->nendpoints;
 }
 
+/*
+ * Appends why each endpoint of the settings that does not belong to a cluster
+ * does not.
+ */
+static void
+describe_rest(const EtcdClient *client, uint64_t cluster_id, char *text, size_t size)
+{
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		const Endpoint *endpoint = &client->endpoints[i];
+		size_t		len = strlen(text);
+
+		if (endpoint->learned || cluster_of(endpoint) == cluster_id)
+			continue;
+		if (endpoint->state.error[0] != '\0')
+			snprintf(text + len, size - len, "%s%s", len > 0 ? "; " : "", endpoint->state.error);
+		else
+			snprintf(text + len, size - len, "%setcd at \"%s\" %s", len > 0 ? "; " : "", endpoint->url,
+					 endpoint->named_twice ? "is named by two clusters" : "has not told its cluster");
+	}
+}
+
 void
 etcd_cluster_describe(const EtcdClient *client, const char *url, uint64_t cluster_id, char *message)
 {
+	int			nmembers = count_members(client, cluster_id);
+	char		rest[2 * ETCD_MESSAGE_SIZE] = "";
+
 	if (client->settings.cluster_id != 0)
 	{
 		etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64 ", and not of the one in \"etcd_leader.cluster_id\", %" PRIx64,
@@ -156,8 +201,9 @@ etcd_cluster_describe(const EtcdClient *client, const char *url, uint64_t cluste
 							url, cluster_id, client->endpoints[i].url, other);
 		return;
 	}
-	etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64 ", but no more than %d of the %d endpoints are known to be",
-						url, cluster_id, count_members(client, cluster_id), count_configured(client));
+	describe_rest(client, cluster_id, rest, sizeof(rest));
+	etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64 ", but %d of %d endpoints %s to it, and more than half must: %s",
+						url, cluster_id, nmembers, count_configured(client), nmembers == 1 ? "belongs" : "belong", rest);
 }
 
 void
@@ -192,11 +238,59 @@ has_url(const EtcdAnswer *answer, const char *url)
 	return false;
 }
 
+/* Which endpoints of the settings does no member announce, though one announces another? */
+static void
+note_unannounced(EtcdClient *client, const EtcdAnswer *answer)
+{
+	bool		any = false;
+	size_t		len = 0;
+
+	for (int i = 0; i < client->nendpoints; i++)
+		any |= !client->endpoints[i].learned && has_url(answer, client->endpoints[i].url);
+	for (int i = 0; i < client->nendpoints; i++)
+		client->endpoints[i].unannounced = any && !has_url(answer, client->endpoints[i].url);
+	client->announced[0] = '\0';
+	for (int i = 0; i < answer->nmembers; i++)
+	{
+		for (int j = 0; j < answer->members[i].nclient_urls && len < sizeof(client->announced); j++)
+			len += snprintf(client->announced + len, sizeof(client->announced) - len, "%s%s",
+							len > 0 ? ", " : "", answer->members[i].client_urls[j]);
+	}
+}
+
+bool
+etcd_client_describe_unannounced(const EtcdClient *client, int endpoint, char *message)
+{
+	if (!client->endpoints[endpoint].unannounced || client->endpoints[endpoint].learned)
+		return false;
+	etcd_format_message(message, "No member of the cluster announces this URL any more. Remove it from the settings. The members announce %s",
+						client->announced);
+	return true;
+}
+
+void
+etcd_cluster_look_soon(EtcdClient *client)
+{
+	client->look_due_ns = client->looked_ns + LOOK_INTERVAL_MS * NSEC_PER_MSEC;
+}
+
+void
+etcd_cluster_note(EtcdClient *client, Endpoint *endpoint, uint64_t cluster_id)
+{
+	uint64_t	before = endpoint->state.cluster_id;
+
+	endpoint->state.cluster_id = cluster_id;
+	if (before != 0 && before != cluster_id)
+		etcd_cluster_look_soon(client);
+}
+
 void
 etcd_cluster_learn_members(EtcdClient *client, const EtcdAnswer *answer)
 {
 	uint64_t	cluster_id = answer->header.cluster_id;
 
+	if (etcd_cluster_is_usable(client, cluster_id))
+		note_unannounced(client, answer);
 	for (int i = 0; i < client->nendpoints; i++)
 	{
 		Endpoint   *endpoint = &client->endpoints[i];
@@ -227,6 +321,7 @@ etcd_client_forget_clusters(EtcdClient *client)
 		client->endpoints[i].state.cluster_id = 0;
 		client->endpoints[i].named_by = 0;
 		client->endpoints[i].named_twice = false;
+		client->endpoints[i].unannounced = false;
 		client->endpoints[i].is_asked = false;
 	}
 }

@@ -39,7 +39,21 @@ free_list(EndpointList *list)
 	memset(list, 0, sizeof(*list));
 }
 
-/* Adds an endpoint, unless it is there or the list is full.  False if memory is out. */
+static bool
+is_in_list(const EndpointList *list, const char *url)
+{
+	for (int i = 0; i < list->n; i++)
+	{
+		if (etcd_is_same_url(list->endpoints[i].url, url))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Adds an endpoint, unless it is there by whatever spelling or the list is full.
+ * False if memory is out.
+ */
 static bool
 add_to_list(EndpointList *list, const char *url, size_t len, bool learned)
 {
@@ -50,7 +64,7 @@ add_to_list(EndpointList *list, const char *url, size_t len, bool learned)
 	copy = strndup(url, len);
 	if (copy == NULL)
 		return false;
-	if (etcd_find_endpoint(list->endpoints, list->n, copy) >= 0)
+	if (is_in_list(list, copy))
 	{
 		free(copy);
 		return true;
@@ -81,6 +95,7 @@ etcd_endpoints_use(EtcdClient *client, int endpoint, const char *why)
 		return;
 	client->endpoint = endpoint;
 	etcd_watch_end_all(client, why);
+	etcd_cluster_look_soon(client);
 }
 
 void
@@ -151,22 +166,21 @@ replace_list(EtcdClient *client, EndpointList *list)
 
 /* Are these the endpoints of the settings before? */
 static bool
-are_same(const EtcdClient *client, const EtcdClientSettings *settings)
+are_same(const EtcdClient *client, const EndpointList *list, const char *server_name)
 {
-	const char *server_name = client->settings.server_name;
+	const char *before = client->settings.server_name;
 	int			nconfigured = 0;
 
 	while (nconfigured < client->nendpoints && !client->endpoints[nconfigured].learned)
 		nconfigured++;
-	if (nconfigured != settings->nendpoints)
+	if (nconfigured != list->n)
 		return false;
 	for (int i = 0; i < nconfigured; i++)
 	{
-		if (strcmp(client->endpoints[i].url, settings->endpoints[i]) != 0)
+		if (strcmp(client->endpoints[i].url, list->endpoints[i].url) != 0)
 			return false;
 	}
-	return strcmp(server_name != NULL ? server_name : "",
-				  settings->server_name != NULL ? settings->server_name : "") == 0;
+	return strcmp(before != NULL ? before : "", server_name != NULL ? server_name : "") == 0;
 }
 
 bool
@@ -175,14 +189,12 @@ etcd_endpoints_configure(EtcdClient *client, const EtcdClientSettings *settings)
 	EndpointList list = {.max = settings->nendpoints};
 	bool		good;
 
-	/* the learned members belong to these endpoints only */
-	if (are_same(client, settings))
-		return true;
 	list.endpoints = calloc(settings->nendpoints + 1, sizeof(Endpoint));
 	good = list.endpoints != NULL;
 	for (int i = 0; good && i < settings->nendpoints; i++)
 		good = add_to_list(&list, settings->endpoints[i], strlen(settings->endpoints[i]), false);
-	if (good)
+	/* the learned members belong to these endpoints only */
+	if (good && !are_same(client, &list, settings->server_name))
 		replace_list(client, &list);
 	else
 		free_list(&list);
@@ -245,7 +257,10 @@ is_any_configured(const EtcdClient *client, const EtcdAnswer *answer)
 	return false;
 }
 
-/* Adds the URLs of a member.  False if memory is out. */
+/*
+ * Adds the URLs of a member.  etcd announces none with a path.  False if memory
+ * is out.
+ */
 static bool
 add_member(const EtcdClient *client, const EtcdMember *member, EndpointList *list)
 {
@@ -254,7 +269,10 @@ add_member(const EtcdClient *client, const EtcdMember *member, EndpointList *lis
 	for (int i = 0; i < member->nclient_urls; i++)
 	{
 		const char *url = member->client_urls[i];
+		EtcdUrl		parts;
 
+		if (strncmp(url, "unix", 4) != 0 && !etcd_split_url(url, &parts))
+			continue;
 		if (is_scheme_in_use(client, url) && strlen(url) < ETCD_CLIENT_MAX_URL_LEN &&
 			!add_to_list(list, url, url_length(url), true))
 			return false;
@@ -385,6 +403,7 @@ etcd_endpoints_identify(EtcdClient *client)
 	/* the answer of a single one tells enough */
 	if (client->nendpoints < 2 || etcd_cluster_is_known(client))
 		return;
+	client->looked_ns = clock_monotonic_ns();
 	for (int i = 0; i < client->nendpoints; i++)
 		ask_endpoint(client, i);
 }
@@ -403,7 +422,7 @@ check_due_ns(const EtcdClient *client, int i)
 int64_t
 etcd_endpoints_due_ns(const EtcdClient *client)
 {
-	int64_t		due_ns = INT64_MAX;
+	int64_t		due_ns = client->look_due_ns != 0 ? client->look_due_ns : INT64_MAX;
 
 	for (int i = 0; i < client->nendpoints; i++)
 	{
@@ -417,10 +436,16 @@ void
 etcd_endpoints_run(EtcdClient *client)
 {
 	int64_t		now = clock_monotonic_ns();
+	bool		looks = client->look_due_ns != 0 && client->look_due_ns <= now;
 
+	if (looks)
+	{
+		client->look_due_ns = 0;
+		client->looked_ns = now;
+	}
 	for (int i = 0; i < client->nendpoints; i++)
 	{
-		if (check_due_ns(client, i) > now)
+		if (!looks && check_due_ns(client, i) > now)
 			continue;
 		client->endpoints[i].check_due_ns = now + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
 		ask_endpoint(client, i);
@@ -438,6 +463,8 @@ etcd_endpoints_probe(EtcdClient *client)
 		return;
 	client->probe_due_ns = clock_monotonic_ns() + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
 	look_up_names(client);
+	client->looked_ns = clock_monotonic_ns();
+	client->look_due_ns = 0;
 	for (int i = 0; i < client->nendpoints; i++)
 		ask_endpoint(client, i);
 	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))

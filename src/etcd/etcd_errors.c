@@ -224,6 +224,8 @@ static const struct
 	"Check whether it is etcd."},
 	{"HTTP request", "HTTPS",
 	"It is a port for TLS, so its URL begins with \"https://\"."},
+	{"and more than half must", NULL,
+	"Mend the other endpoints, or remove those that are no members any more, or name the cluster by \"etcd_leader.cluster_id\"."},
 	{"is of cluster", NULL,
 	"The endpoints must name members of one cluster, the same on all instances. Correct \"etcd_leader.endpoints\", or set \"etcd_leader.cluster_id\"."},
 	{"is also named", NULL,

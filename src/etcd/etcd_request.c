@@ -465,7 +465,7 @@ find_due(EtcdClient *client, Request **request)
 
 /* An endpoint has answered, or has failed. */
 static void
-note_endpoint(Endpoint *endpoint, const EtcdAnswer *answer, int64_t sent_ns)
+note_endpoint(EtcdClient *client, Endpoint *endpoint, const EtcdAnswer *answer, int64_t sent_ns)
 {
 	EtcdEndpointState *state = &endpoint->state;
 	int64_t		now = clock_monotonic_ns();
@@ -475,7 +475,7 @@ note_endpoint(Endpoint *endpoint, const EtcdAnswer *answer, int64_t sent_ns)
 		state->answered_ns = now;
 		state->latency_ns = now - sent_ns;
 		if (answer->header.cluster_id != 0)
-			state->cluster_id = answer->header.cluster_id;
+			etcd_cluster_note(client, endpoint, answer->header.cluster_id);
 	}
 	if (!etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 	{
@@ -534,7 +534,7 @@ read_result(EtcdClient *client, const Attempt *attempt, Report *report)
 	{
 		Endpoint   *endpoint = &client->endpoints[answer->endpoint];
 
-		note_endpoint(endpoint, answer, attempt->sent_ns);
+		note_endpoint(client, endpoint, answer, attempt->sent_ns);
 		if (report->request->caller != NULL && !report->request->any_cluster)
 			drop_foreign(client, endpoint, answer);
 	}

@@ -187,7 +187,7 @@ is_foreign(EtcdClient *client, const Stream *stream, const EtcdWatchFrame *frame
 	if (cluster_id == 0)
 		return false;
 	if (endpoint >= 0)
-		client->endpoints[endpoint].state.cluster_id = cluster_id;
+		etcd_cluster_note(client, &client->endpoints[endpoint], cluster_id);
 	return !etcd_cluster_is_usable(client, cluster_id);
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "etcd/etcd_client_internal.h"
+#include "etcd/etcd_url.h"
 
 #define A				UINT64_C(0xa)
 #define B				UINT64_C(0xb)
@@ -254,6 +255,19 @@ test_named(void **state)
 		{"http://e2:2379", "https://e2:2379", false},
 		{"http://e2:2379", "http://e2:2380", false},
 		{"http://e2:2379/etcd", "http://e2:2379", false},
+		{"http://e2.example.com.:2379", "http://e2.example.com:2379", true},
+		{"http://[fd00:0:0:0:0:0:0:9]:2379", "http://[fd00::9]:2379", true},
+		{"http://[FD00::9]:2379", "http://[fd00::0009]:2379/", true},
+		{"http://[fd00::9]:2379", "http://[fd00::a]:2379", false},
+		{"http://[fe80::1%eth0]:2379", "http://[fe80::1%25eth0]:2379", true},
+		{"http://[fe80::1%25eth0]:2379", "http://[fe80::1%25eth1]:2379", false},
+		{"http://[::ffff:10.0.0.9]:2379", "http://10.0.0.9:2379", true},
+		{"http://10.9:2379", "http://10.0.0.9:2379", true},
+		{"http://0x0a000009:2379", "http://10.0.0.9:2379", true},
+		{"http://10.0.0.9", "http://10.0.0.9:80", true},
+		{"http://[0:0:0:0:0:0:0:1]:2379", "http://[0:0:0:0:0:0:0:1]:2379", false},
+		{"http://127.1:2379", "http://127.0.0.1:2379", false},
+		{"http://localhost.:2379", "http://localhost.:2379", false},
 		{"http://localhost:2379", "http://localhost:2379", false},
 		{"http://127.0.0.2:2379", "http://127.0.0.2:2379", false},
 		{"http://127.example.com:2379", "http://127.example.com:2379", true},
@@ -274,6 +288,44 @@ test_named(void **state)
 		/* what it says itself counts more */
 		instance.endpoints[1].state.cluster_id = B;
 		assert_true(entered(&instance) == 0);
+	}
+}
+
+/* What is a URL of an endpoint, and its host in one spelling. */
+static void
+test_urls(void **state)
+{
+	static const struct
+	{
+		const char *url;
+		const char *host;		/* NULL: it is none */
+	}			cases[] = {
+		{"http://e1", "e1"},
+		{"HTTPS://E1:2379/", "E1"},
+		{"http://10.0.0.1:2379", "10.0.0.1"},
+		{"http://012.1", "10.0.0.1"},
+		{"http://[fd00:0:0:0:0:0:0:9]:2379", "[fd00::9]"},
+		{"http://[::FFFF:a00:1]", "10.0.0.1"},
+		{"http://[fe80::1%eth0]", "[fe80::1%25eth0]"},
+		{"http://e1:2379/etcd", NULL},
+		{"http://e1:2379//", NULL},
+		{"http://e1/?a", NULL},
+		{"http://e1:0", NULL},
+		{"http://[fd00::9", NULL},
+		{"http://[fd00::9%]", NULL},
+		{"http://[10.0.0.1]", NULL},
+		{"unix:///run/etcd", NULL},
+	};
+
+	(void) state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		EtcdUrl		url;
+		bool		good = etcd_split_url(cases[i].url, &url);
+
+		assert_int_equal(good, cases[i].host != NULL);
+		if (good)
+			assert_string_equal(url.host, cases[i].host);
 	}
 }
 
@@ -327,7 +379,14 @@ test_description(void **state)
 	start(&instance, some_urls, 3);
 	instance.endpoints[0].state.cluster_id = A;
 	etcd_client_describe_foreign(&instance.client, 0, message);
-	assert_string_equal(message, "etcd at \"http://e1:2379\" is of cluster a, but no more than 1 of the 3 endpoints are known to be");
+	assert_string_equal(message, "etcd at \"http://e1:2379\" is of cluster a, but 1 of 3 endpoints belongs to it, and more than half must: "
+						"etcd at \"http://e2:2379\" has not told its cluster; etcd at \"http://e3:2379\" has not told its cluster");
+	strcpy(instance.endpoints[1].state.error, "could not connect to etcd at \"http://e2:2379\": Connection refused");
+	instance.endpoints[2].named_by = A;
+	instance.endpoints[2].named_twice = true;
+	etcd_client_describe_foreign(&instance.client, 0, message);
+	assert_string_equal(message, "etcd at \"http://e1:2379\" is of cluster a, but 1 of 3 endpoints belongs to it, and more than half must: "
+						"could not connect to etcd at \"http://e2:2379\": Connection refused; etcd at \"http://e3:2379\" is named by two clusters");
 	instance.endpoints[2].state.cluster_id = B;
 	etcd_client_describe_foreign(&instance.client, 0, message);
 	assert_string_equal(message, "etcd at \"http://e1:2379\" is of cluster a, etcd at \"http://e3:2379\" of cluster b");
@@ -345,6 +404,7 @@ main(void)
 		cmocka_unit_test(test_cluster_id),
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_named),
+		cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_named_twice),
 		cmocka_unit_test(test_learned),
 		cmocka_unit_test(test_description),
