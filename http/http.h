@@ -23,11 +23,8 @@
 #include "etcd_leader.h"
 #include "lib/stringinfo.h"
 
-/* What libmicrohttpd's callbacks return. */
-#if MHD_VERSION >= 0x00097002
-typedef enum MHD_Result HttpResult;
-#else
-typedef int HttpResult;
+#if MHD_VERSION < 0x00097200
+#error "libmicrohttpd 0.9.72 or later is required"
 #endif
 
 /* Milliseconds of a clock that nobody can step. */
@@ -176,7 +173,7 @@ extern void http_isolate(pid_t worker);
 /* ---- routes.c, metrics.c, status_page.c ---------------------------------- */
 
 /* Answers a request, when it is complete; a handler of libmicrohttpd. */
-extern HttpResult http_answer(void *source, struct MHD_Connection *connection, const char *url,
+extern enum MHD_Result http_answer(void *source, struct MHD_Connection *connection, const char *url,
 								   const char *method, const char *version, const char *upload_data,
 								   size_t *upload_data_size, void **request);
 

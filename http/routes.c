@@ -141,12 +141,12 @@ append_status(StringInfo json, const EtcdLeaderStatus *status)
 /* ---- answers --------------------------------------------------------------------- */
 
 /* Sends an answer with that body, which is copied. */
-static HttpResult
+static enum MHD_Result
 answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int code, const char *type,
 	   const StringInfoData *body)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
-	HttpResult result;
+	enum MHD_Result result;
 
 	if (response == NULL)
 		return MHD_NO;			/* closes the connection */
@@ -162,7 +162,7 @@ answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int
 	return result;
 }
 
-static HttpResult
+static enum MHD_Result
 answer_error(const HttpSource *source, struct MHD_Connection *connection, unsigned int code, const char *error)
 {
 	StringInfoData body;
@@ -220,7 +220,7 @@ status_code(RouteKind kind, const EtcdLeaderStatus *status)
 	return is_200 ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-static HttpResult
+static enum MHD_Result
 answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind kind, bool without_body)
 {
 	const char *name = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "election");
@@ -255,7 +255,7 @@ answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind ki
 	return answer(source, connection, code, type, &body);
 }
 
-HttpResult
+enum MHD_Result
 http_answer(void *source, struct MHD_Connection *connection, const char *url,
 			const char *method, const char *version, const char *upload_data,
 			size_t *upload_data_size, void **request)

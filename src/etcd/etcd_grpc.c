@@ -81,16 +81,20 @@ struct GrpcCall
 
 /* ---- connections ----------------------------------------------------- */
 
-/* The host and port of an endpoint; to be free()d.  NULL if memory is out. */
+/*
+ * Who is asked at an endpoint, as libcurl says it in JSON; to be free()d.  NULL
+ * if memory is out.
+ */
 static char *
-copy_authority(const char *url)
+copy_authority(const Settings *settings, const char *url)
 {
-	const char *host = strstr(url, "://");
+	EtcdUrl		parts;
+	char		authority[ETCD_AUTHORITY_SIZE];
 
-	if (host == NULL || strncmp(url, "unix", 4) == 0)
-		return strdup("localhost");
-	host += 3;
-	return strndup(host, strcspn(host, "/"));
+	if (!etcd_split_url(url, &parts))
+		return strdup("localhost");	/* a Unix socket */
+	etcd_format_authority(&parts, settings->server_name, authority);
+	return strdup(authority);
 }
 
 static void
@@ -118,7 +122,7 @@ create_connection(EtcdClient *client, const Destination *destination)
 	if (connection == NULL)
 		return NULL;
 	connection->url = strdup(destination->url);
-	connection->authority = copy_authority(destination->url);
+	connection->authority = copy_authority(&client->settings, destination->url);
 	connection->use = destination->use;
 	connection->heard_ns = clock_monotonic_ns();
 	connection->h2 = etcd_h2_create();

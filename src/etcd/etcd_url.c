@@ -133,6 +133,20 @@ etcd_bare_length(const char *host)
 	return (int) (len > 0 && host[len - 1] == '.' ? len - 1 : len);
 }
 
+void
+etcd_format_authority(const EtcdUrl *url, const char *server_name, char *authority)
+{
+	const char *host = server_name != NULL ? server_name : url->host;
+	int			len = etcd_bare_length(host);
+
+	if (len > ETCD_MAX_HOST_LEN)
+		len = ETCD_MAX_HOST_LEN;
+	if (url->port == (url->tls ? 443 : 80))
+		snprintf(authority, ETCD_AUTHORITY_SIZE, "%.*s", len, host);
+	else
+		snprintf(authority, ETCD_AUTHORITY_SIZE, "%.*s:%d", len, host, url->port);
+}
+
 bool
 etcd_is_name(const char *host)
 {

@@ -47,6 +47,14 @@ extern bool etcd_is_loopback(const EtcdUrl *url);
  */
 extern int	etcd_bare_length(const char *host);
 
+/*
+ * The authority of HTTP, in a buffer of ETCD_AUTHORITY_SIZE: the host, or that
+ * name in its place if it is not NULL, and the port unless it is the scheme's.
+ */
+#define ETCD_AUTHORITY_SIZE		(ETCD_MAX_HOST_LEN + 8)
+
+extern void etcd_format_authority(const EtcdUrl *url, const char *server_name, char *authority);
+
 /* Is the host of a URL a name, which has to be resolved? */
 extern bool etcd_is_name(const char *host);
 

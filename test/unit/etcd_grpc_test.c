@@ -207,6 +207,7 @@ typedef enum Speech
 typedef struct Stream
 {
 	char		path[64];
+	char		authority[64];
 	char		token[16];
 	Message		pending[8];
 	int			npending;
@@ -335,6 +336,8 @@ on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *n
 	}
 	if (strcmp((const char *) name, ":path") == 0)
 		snprintf(stream->path, sizeof(stream->path), "%.*s", (int) len, value);
+	if (strcmp((const char *) name, ":authority") == 0)
+		snprintf(stream->authority, sizeof(stream->authority), "%.*s", (int) len, value);
 	if (strcmp((const char *) name, "token") == 0)
 		snprintf(stream->token, sizeof(stream->token), "%.*s", (int) len, value);
 	return 0;
@@ -547,6 +550,7 @@ typedef struct Caller
 	int			nframes;
 	int			nends;
 	EtcdProtocol protocol;
+	const char *server_name;
 	const char *username;
 	const char *password_file;
 } Caller;
@@ -608,6 +612,7 @@ configure(Caller *caller)
 		.connect_timeout_ms = REQUEST_TIMEOUT_MS,
 		.protocol = caller->protocol,
 		.username = caller->username,
+		.server_name = caller->server_name,
 		.password_file = caller->password_file
 	};
 
@@ -798,6 +803,32 @@ test_greeting(void **state)
 	assert_ptr_equal(find(server, GRANT_PATH, 0)->connection, server->requests[0].connection);
 	/* so that a flood of changes holds up nothing */
 	assert_ptr_not_equal(find(server, WATCH_PATH, 0)->connection, server->requests[0].connection);
+	stop_caller(caller);
+}
+
+/* Who is asked: the host and the port of the URL, or the name of the server in the settings. */
+static void
+test_authority(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+	const char *port = strrchr(server->url, ':');
+	char		authority[64];
+
+	(void) state;
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	snprintf(authority, sizeof(authority), "127.0.0.1%s", port);
+	assert_string_equal(server->streams[0].authority, authority);
+	stop_caller(caller);
+
+	server = start_server(SPEAKS_GRPC);
+	caller = start_caller(server, NULL);
+	port = strrchr(server->url, ':');
+	caller->server_name = "example.com";
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	snprintf(authority, sizeof(authority), "example.com%s", port);
+	assert_string_equal(server->streams[0].authority, authority);
 	stop_caller(caller);
 }
 
@@ -1212,6 +1243,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_greeting),
+		cmocka_unit_test(test_authority),
 		cmocka_unit_test(test_choice),
 		cmocka_unit_test(test_each_attempt),
 		cmocka_unit_test(test_no_repetition),
