@@ -1,5 +1,5 @@
-# Ways to etcd: a load balancer (haproxy, before three members), a path before
-# the gateway's, IPv6, a Unix socket; and the keys are the same.
+# Ways to etcd: a load balancer (haproxy, before three members), a proxy before
+# the JSON gateway, IPv6, a Unix socket; and the keys are the same.
 use strict;
 use warnings;
 
@@ -19,7 +19,7 @@ my $ipv6 = PostgreSQL::Test::Cluster::get_free_port();
 chdir $dir or die "chdir: $!";
 my $etcd = EtcdLeader::Etcd->new(members => 3, listen => [ "http://[::1]:$ipv6", 'unix://socket:1' ]);
 
-my ($balanced, $prefixed, $secured) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 3;
+my ($balanced, $gateway, $secured) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 3;
 my $ca = EtcdLeader::Certificates->new;
 my ($cert, $key) = $ca->sign('proxy', for => ['DNS:localhost']);
 append_to_file("$dir/proxy.pem", slurp_file($cert) . slurp_file($key));
@@ -33,10 +33,9 @@ frontend balanced
     mode tcp
     bind 127.0.0.1:$balanced
     default_backend members
-frontend prefixed
+frontend gateway
     mode http
-    bind 127.0.0.1:$prefixed
-    http-request replace-path /etcd/main/(.*) /\\1
+    bind 127.0.0.1:$gateway
     default_backend gateways
 frontend secured
     mode http
@@ -58,7 +57,7 @@ poll_ok(10, sub { IO::Socket::INET->new("127.0.0.1:$secured") }, 'haproxy listen
 
 my %ways = (
 	balanced => { endpoints => "http://127.0.0.1:$balanced" },
-	prefixed => { endpoints => "http://127.0.0.1:$prefixed/etcd/main/" },
+	gateway  => { endpoints => "http://127.0.0.1:$gateway/" },
 	secured  => { endpoints => "https://localhost:$secured", ssl_ca_file => $ca->ca },
 	ipv6     => { endpoints => "http://[::1]:$ipv6" },
 	socket   => { endpoints => "unix://$dir/socket:1" },

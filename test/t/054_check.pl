@@ -28,7 +28,8 @@ my $etcd     = EtcdLeader::Etcd->new(
 	listen => [$second],
 	flags  => ['--bcrypt-cost=4'],
 	tls    => [ '--cert-file' => $server_cert, '--key-file' => $server_key, '--trusted-ca-file' => $ca->ca, '--client-cert-auth' ]);
-my $foreign = EtcdLeader::Etcd->new;
+my $alias   = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
+my $foreign = EtcdLeader::Etcd->new(listen => [$alias]);
 my $url     = $etcd->endpoints;
 my $tls     = $etcd->tls_endpoints;
 my $id      = $etcd->cluster_id;
@@ -115,8 +116,18 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	has_row('more than half', qr/cluster\|$id\|ok\|2 of 3 endpoints/, @rows);
 	has_row('the rest is checked', qr/rights\|postgres\|ok/, @rows);
 
+	# one server in three spellings is one endpoint
+	my ($port) = $url =~ /:(\d+)$/;
+	set(endpoints => "$url,http://127.1:$port,http://[::ffff:7f00:1]:$port/,$url");
+	@rows = check();
+	is(scalar(grep { /^endpoint\|/ } @rows), 1, 'an endpoint in several spellings: one row') or diag(join "\n", @rows);
+	has_row('and one member of the majority', qr/cluster\|$id\|ok\|1 of 1 endpoints/, @rows);
+
 	my $spare = $foreign->endpoints;
 	my $spare_id = $foreign->cluster_id;
+	# the members announce another one: it was removed from the cluster, or never was in it
+	set(endpoints => "$spare,$alias,$closed");
+	has_row('an endpoint that no member announces', qr/endpoint\|$closed\|error\|could not connect to etcd at "$closed": Connection refused\|No member of the cluster announces this URL any more\. Remove it from the settings\. The members announce \Q$spare\E\./, check());
 	set(endpoints => "$spare,$url,$second");
 	@rows = check();
 	has_row('a foreign endpoint', qr/cluster\|\Q$spare\E\|error\|etcd at "\Q$spare\E" is of cluster $spare_id, etcd at "\S+" of cluster $id\|The endpoints must name members of one cluster/, @rows);
