@@ -239,6 +239,48 @@ test_kept(void **state)
 	assert_true(etcd_client_foreign_endpoints(&instance.client) == 0);
 }
 
+/* An endpoint that tells another cluster than before has all looked at soon. */
+static void
+test_another_cluster(void **state)
+{
+	Instance	instance;
+
+	(void) state;
+	start(&instance, some_urls, 3);
+	instance.client.looked_ns = 1;
+	etcd_cluster_note(&instance.client, &instance.endpoints[0], A);
+	etcd_cluster_note(&instance.client, &instance.endpoints[0], A);
+	assert_true(instance.client.look_due_ns == 0);
+	etcd_cluster_note(&instance.client, &instance.endpoints[0], B);
+	assert_true(instance.client.look_due_ns == 3 * NSEC_PER_SEC + 1);
+	assert_true(instance.endpoints[0].state.cluster_id == B);
+}
+
+/* A failing endpoint that no member announces: the hint, unless there is a proxy in between. */
+static void
+test_unannounced(void **state)
+{
+	const char *const urls[] = {"http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"};
+	const char *const members[] = {"http://127.0.0.1:1", "http://127.1:3", "http://127.0.0.1:4"};
+	const char *const behind[] = {"http://10.0.0.1:1"};
+	char		message[ETCD_MESSAGE_SIZE];
+	Instance	instance;
+
+	(void) state;
+	start(&instance, urls, 3);
+	instance.endpoints[0].state.cluster_id = instance.endpoints[2].state.cluster_id = A;
+	tell_members(&instance, B, members, 3);
+	assert_false(etcd_client_describe_unannounced(&instance.client, 1, message));
+	tell_members(&instance, A, members, 3);
+	assert_true(etcd_client_describe_unannounced(&instance.client, 1, message));
+	assert_string_equal(message, "No member of the cluster announces this URL any more. Remove it from the settings. "
+						"The members announce http://127.0.0.1:1, http://127.1:3, http://127.0.0.1:4");
+	assert_false(etcd_client_describe_unannounced(&instance.client, 0, message));
+	assert_false(etcd_client_describe_unannounced(&instance.client, 2, message));
+	tell_members(&instance, A, behind, 1);
+	assert_false(etcd_client_describe_unannounced(&instance.client, 1, message));
+}
+
 /* What counts as the URL of a member, and what does not. */
 static void
 test_named(void **state)
@@ -403,6 +445,8 @@ main(void)
 		cmocka_unit_test(test_single),
 		cmocka_unit_test(test_cluster_id),
 		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_another_cluster),
+		cmocka_unit_test(test_unannounced),
 		cmocka_unit_test(test_named),
 		cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_named_twice),

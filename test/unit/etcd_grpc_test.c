@@ -806,6 +806,30 @@ test_greeting(void **state)
 	stop_caller(caller);
 }
 
+/* Another endpoint comes into use: all are asked for their cluster again, but not more often than every 3 s. */
+static void
+test_look_after_change(void **state)
+{
+	Server	   *first = start_server(SPEAKS_GRPC);
+	Server	   *second = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(first, second);
+	int			asked;
+
+	(void) state;
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	WAIT_UNTIL(caller, count(second, MEMBERS_PATH) > 0);
+	run_for(caller, 200);
+	asked = count(second, MEMBERS_PATH);
+	etcd_client_change_endpoint(caller->client, 0);
+	run_for(caller, 200);
+	assert_int_equal(count(second, MEMBERS_PATH), asked);
+	advanced_s += 4;
+	WAIT_UNTIL(caller, count(second, MEMBERS_PATH) == asked + 1);
+	run_for(caller, 200);
+	assert_int_equal(count(second, MEMBERS_PATH), asked + 1);
+	stop_caller(caller);
+}
+
 /* Who is asked: the host and the port of the URL, or the name of the server in the settings. */
 static void
 test_authority(void **state)
@@ -1243,6 +1267,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_greeting),
+		cmocka_unit_test(test_look_after_change),
 		cmocka_unit_test(test_authority),
 		cmocka_unit_test(test_choice),
 		cmocka_unit_test(test_each_attempt),
