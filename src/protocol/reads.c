@@ -413,10 +413,12 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	{
 		/*
 		 * If the own key leads, only "elected" is announced.  The key may have
-		 * been entered by a request whose answer is not there yet.
+		 * been entered by a request whose answer is not there yet.  A read of
+		 * keys by their old names does not show who leads after a hand-over.
 		 */
-		if (keys->leader == NULL || !is_key(keys->leader->key, e->own.key) ||
-			e->state == ELECTION_LEADING)
+		if (e->leader.is_known &&
+			(keys->leader == NULL || !is_key(keys->leader->key, e->own.key) ||
+			 e->state == ELECTION_LEADING))
 			queue_tell_leader(core, e, ELECTION_NO_REASON);
 		transfer_leader_seen(core, e);
 		core_publish(core, e);

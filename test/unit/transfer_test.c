@@ -56,6 +56,7 @@ static ElectionView view;
 static Sent sent[MAX_SENT];
 static int	nsurveys;
 static int	ntransfers;
+static int	nunknown;			/* events that name no leader */
 static char events[4096];
 static EtcdWatch watches[8];
 static char watched[8][2][ELECTION_KEY_SIZE + 1];	/* key, range_end */
@@ -132,6 +133,7 @@ port_announce(void *ctx, const ElectionEvent *event)
 	size_t		len = strlen(events);
 
 	(void) ctx;
+	nunknown += event->kind == ELECTION_EVENT_LEADER && event->leader == NULL;
 	if (event->kind != ELECTION_EVENT_ELECTED && event->kind != ELECTION_EVENT_UNELECTED)
 		return;
 	snprintf(events + len, sizeof(events) - len, "%s%s(%s)", len > 0 ? " " : "",
@@ -459,7 +461,7 @@ set_up(void **state)
 	config.preferred_delay_ms = DELAY / MS;
 	memset(&view, 0, sizeof(view));
 	memset(sent, 0, sizeof(sent));
-	nsurveys = ntransfers = nreplies = nwatches = 0;
+	nsurveys = ntransfers = nreplies = nwatches = nunknown = 0;
 	is_watch_silent = false;
 	events[0] = '\0';
 	next_random = 0;
@@ -519,6 +521,28 @@ assert_refused(const char *node, ElectionReply reply)
 	assert_string_equal(events, "");
 	assert_int_equal(etcd.revision, revision);
 	assert_int_equal(ntransfers, ntransfers_before);
+}
+
+/*
+ * A renewal falls between the hand-over and the new entry.  It reads the old key, which
+ * is gone, by its name.  That shows no leader, but it does not show that there is none.
+ */
+static void
+test_renewal_before_entry(void **state)
+{
+	(void) state;
+	begin_leading();
+	now = election_wakeup_ns(core) - MS;
+	transfer("n3");
+	answer_all();
+	assert_string_equal(events, "unelected(transferred)");
+	now += MS;
+	election_tick(core, now);
+	assert_non_null(answer_until("read"));
+	run(SECOND);
+	assert_true(view.has_leader);
+	assert_string_equal(view.leader, "n3");
+	assert_int_equal(nunknown, 0);
 }
 
 /* ---- tests: refusals ------------------------------------------------------------------------ */
@@ -1441,6 +1465,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_not_leader, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_renewal_before_entry, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_foreign_between, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_too_many_between, set_up, tear_down),
