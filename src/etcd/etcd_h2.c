@@ -515,11 +515,17 @@ etcd_h2_output(H2 *h2, size_t *len)
 	const uint8_t *data;
 	ssize_t		n;
 
-	/* one write for all: nghttp2 hands out a frame at a time */
+	/*
+	 * One write for all: nghttp2 hands out a frame at a time, and only once.  Without a
+	 * frame that is lost, the server would not know the stream.
+	 */
 	while (length(&h2->out) < OUTPUT_SIZE && (n = nghttp2_session_mem_send(h2->session, &data)) > 0)
 	{
 		if (!append(&h2->out, data, (size_t) n))
+		{
+			fail(h2, nghttp2_strerror(NGHTTP2_ERR_NOMEM));
 			break;
+		}
 	}
 	*len = length(&h2->out);
 	return h2->out.data + h2->out.start;

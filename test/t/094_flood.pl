@@ -43,6 +43,21 @@ sub flood
 	return;
 }
 
+# Waits until all databases were told of everything up to an event, and until that was
+# counted.  A notifier counts after its commit, when the listener may have the
+# notification already; it is idle after that.
+sub wait_until_told
+{
+	my ($seq) = @_;
+	for my $dbname (@databases)
+	{
+		$listeners{$dbname}->wait_for(sub { $_[0]->{seq} >= $seq }, 60) or die "$dbname is not told of event $seq";
+	}
+	poll(60, sub { !$pg->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'etcd_leader notifier' AND state <> 'idle'}) })
+	  or die 'a notifier is not idle';
+	return;
+}
+
 # The milliseconds from an event to its notification.
 my $wall = Time::HiRes::time() - now();
 sub delay_ms
@@ -107,6 +122,7 @@ for (@idle)
 sub queue_pages { return 1_048_576 * $pg->value('SELECT pg_notification_queue_usage()') }
 
 my $mark        = $pg->last_event;
+wait_until_told($mark);
 my $pages       = queue_pages();
 my $sent        = $pg->value('SELECT notifications_sent FROM etcd_leader_stats');
 my $began       = now();
@@ -151,11 +167,10 @@ cmp_ok(scalar(@elections), '>=', 2 * $resignations, 'with events of elections am
 my ($last_change) = map { $_->{seq} } grep { $_->{event} eq 'change' } reverse @read;
 
 my $notifications = 0;
+wait_until_told($last);
 for my $dbname (@databases)
 {
-	my $listener = $listeners{$dbname};
-	$listener->wait_for(sub { $_[0]->{seq} >= $last });
-	my @all   = grep { $_->{seq} > $mark } $listener->notifications;
+	my @all   = grep { $_->{seq} > $mark } $listeners{$dbname}->notifications;
 	my @told  = grep { $_->{event} eq 'change' } @all;
 	$notifications += @all;
 	is(scalar(grep { $all[$_]{seq} <= $all[ $_ - 1 ]{seq} } 1 .. $#all), 0, "$dbname: the numbers only grow");
