@@ -49,7 +49,7 @@ for my $round (1 .. $rounds)
 		return @c && $c[0]{lease} ne $before->{lease};
 	}, "round $round: the key is on a fresh lease");
 	my $moved = now() - $froze;
-	cmp_ok(now() - ($elected // now()), '<', 1.5, "round $round: soon after etcd has a new leader");
+	in_time(now() - ($elected // now()), 1.5, "round $round: soon after etcd has a new leader");
 	pause(8 - $moved);
 	$etcd->thaw($frozen);
 

@@ -52,7 +52,7 @@ for my $how (qw(killed frozen))
 		}
 		pause(0.02);
 	}
-	cmp_ok($slowest, '<', 0.5, "$how: $queries queries, none waited for etcd");
+	in_time($slowest, 0.5, "$how: $queries queries, none waited for etcd");
 	for my $node (@nodes)
 	{
 		my $name = $node->name;
@@ -78,7 +78,7 @@ for my $how (qw(killed frozen))
 	}
 	my $began = now();
 	is($leader->value(q{SELECT etcd_wait_for_leadership('200 ms')}), 0, "$how: etcd_wait_for_leadership() says false at its timeout");
-	cmp_ok(now() - $began, '<', 1, "$how: and soon");
+	in_time(now() - $began, 1, "$how: and soon");
 
 	# The server can be stopped quickly, and a database dropped.
 	if ($how eq 'frozen')
@@ -86,7 +86,7 @@ for my $how (qw(killed frozen))
 		$other->value('CREATE DATABASE scratch');
 		$began = now();
 		$other->value('DROP DATABASE scratch');
-		cmp_ok(now() - $began, '<', 1.5, "$how: DROP DATABASE is quick");
+		in_time(now() - $began, 1.5, "$how: DROP DATABASE is quick");
 	}
 
 	my %events = map { $_->name => [ grep { /^(?:disconnected|unelected|leader)/ } $listener{ $_->name }->summary ] } @nodes;
@@ -110,7 +110,7 @@ for my $how (qw(killed frozen))
 	my $back = now();
 	poll_ok(10, sub { grep { $_->is_leader } @nodes }, "$how: there is a leader again");
 	my $took = now() - $back;
-	cmp_ok($took, '<', 3, sprintf '%s: within 3 s', $how);
+	in_time($took, 3, sprintf '%s: within 3 s', $how);
 	note(sprintf '%s: a leader %.2f s after etcd was back', $how, $took);
 	($leader) = grep { $_->is_leader } @nodes;
 	cmp_ok($leader->token, '>=', $token, "$how: no token goes back");
@@ -138,7 +138,7 @@ for my $how (qw(killed frozen))
 $etcd->freeze(0);
 my $began = now();
 $pg2->stop('fast');
-cmp_ok(now() - $began, '<', 2.5, 'pg_ctl stop -m fast is quick while etcd hangs');
+in_time(now() - $began, 2.5, 'pg_ctl stop -m fast is quick while etcd hangs');
 note(sprintf 'it took %.2f s', now() - $began);
 $etcd->thaw(0);
 

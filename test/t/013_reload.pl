@@ -77,7 +77,8 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 		my ($port) = $etcd->url($i) =~ /:(\d+)$/;
 		poll_ok(10, sub { my %p = map { $_ => 1 } $pg1->tcp_connections($elector{pg1}); join(' ', keys %p) eq $port },
 			"endpoints: all connections go to member $i");
-		cmp_ok(scalar(my @few = $pg1->tcp_connections($elector{pg1})), '<=', 3, 'endpoints: and they are few');
+		# requests that overlap use more for a moment
+		poll_ok(10, sub { scalar(my @few = $pg1->tcp_connections($elector{pg1})) <= 3 }, 'endpoints: and they are few');
 		is($pg1->token, $token, "endpoints: the token is the same on member $i");
 	}
 	# one that does not exist beside one that does

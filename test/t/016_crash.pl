@@ -176,7 +176,7 @@ sub resumed_ok
 	is($next->is_leader, 0, 'smart stop: and nobody else');
 	$client->disconnect;
 	my $began = now();
-	cmp_ok(time_to_lead($next, $began, 'smart stop'), '<', 3, 'smart stop: the next one leads when the client has left');
+	in_time(time_to_lead($next, $began, 'smart stop'), 3, 'smart stop: the next one leads when the client has left');
 	ok($stop->wait(20), 'smart stop: the server has stopped');
 	$leader->_update_pid(0);
 }

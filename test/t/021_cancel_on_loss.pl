@@ -187,7 +187,7 @@ sub check_cancelled
 		my $name = "$what: $case->{name}";
 		like($case->{outcome} // 'still running', qr/^25006 /, "$name: is cancelled");
 		like($case->{outcome} // '', qr/election "alpha" any more\nDETAIL:.*token \d+.*\nHINT:/, "$name: is told why");
-		cmp_ok(($case->{done} // now()) - $lost, '<', $case->{time}, "$name: soon");
+		in_time(($case->{done} // now()) - $lost, $case->{time}, "$name: soon");
 		is($case->{dbh}->ping, $case->{block} ? 4 : 1, "$name: the transaction is aborted");
 		$case->{dbh}->do('ROLLBACK') if $case->{dbh}->ping == 4;
 		usable($case->{dbh}, $name);
@@ -294,7 +294,7 @@ sub has_message
 	# A COPY that waits for its client holds its locks no longer.
 	my $alive = q{SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (?)};
 	poll_is(6, sub { $node->value($alive, [ map { $_->{pid} } @copies ]) }, 0, 'COPY FROM STDIN: the sessions end');
-	cmp_ok(now() - $lost, '<', $soon, 'COPY FROM STDIN: soon');
+	in_time(now() - $lost, $soon, 'COPY FROM STDIN: soon');
 	succeeds($node->connect_db, 'BEGIN; LOCK copied IN ACCESS EXCLUSIVE MODE NOWAIT; COMMIT', 'COPY FROM STDIN: the lock is free');
 	# the timers have had their time
 	pause(1);

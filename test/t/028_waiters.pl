@@ -108,7 +108,7 @@ sub outcomes
 		is(end_all($pg2, 'pg_cancel_backend', @cancelled), '57014 x 30', "$function: cancelled");
 		is(scalar(grep { $_->ping == 1 } @cancelled), 30, "$function: the cancelled sessions are usable");
 		is(end_all($pg2, 'pg_terminate_backend', @terminated), '57P01 x 30', "$function: terminated");
-		cmp_ok(now() - $began, '<', 5, "$function: soon") and note(sprintf '%.0f ms', 1000 * (now() - $began));
+		in_time(now() - $began, 5, "$function: soon") and note(sprintf '%.0f ms', 1000 * (now() - $began));
 	}
 	all_wait($pg2, 80, 'the others go on waiting');
 
@@ -128,7 +128,7 @@ sub outcomes
 	my $began = now();
 	$pg1->value('SELECT etcd_resign()');
 	is(outcomes($pg2, @leadership, @event), 'done x 80', 'the rest is woken by a hand-over');
-	cmp_ok(now() - $began, '<', 5, 'soon') and note(sprintf '%.0f ms', 1000 * (now() - $began));
+	in_time(now() - $began, 5, 'soon') and note(sprintf '%.0f ms', 1000 * (now() - $began));
 	is(count_waiting($pg2), 0, 'nobody is left waiting');
 	is($pg2->elector_pid, $elector, 'the elector is the same');
 }
@@ -154,7 +154,7 @@ sub mailbox_works
 	my @dbhs  = map { start_all($pg2, 10, $ask{$_}) } sort keys %ask;
 	my $n = @dbhs;
 	is(outcomes($pg2, @dbhs), "done x $n", "$name: $n requests at once are answered");
-	cmp_ok(now() - $began, '<', 5, "$name: soon") and note(sprintf '%s: %.0f ms', $name, 1000 * (now() - $began));
+	in_time(now() - $began, 5, "$name: soon") and note(sprintf '%s: %.0f ms', $name, 1000 * (now() - $began));
 	return;
 }
 
@@ -178,14 +178,14 @@ for my $order ([qw(etcd_verify_leader etcd_candidates etcd_proclaim etcd_campaig
 		is(end_all($pg2, 'pg_cancel_backend', splice @$dbhs, 0, 8), '57014 x 8', "$name: $function is cancelled");
 		is(end_all($pg2, 'pg_terminate_backend', splice @$dbhs, 0, 8), '57P01 x 8', "$name: $function is terminated");
 	}
-	cmp_ok(now() - $began, '<', 5, "$name: soon");
+	in_time(now() - $began, 5, "$name: soon");
 	# a place that becomes free wakes some of them, which wait again
 	all_wait($pg2, 32, "$name: the others go on waiting");
 
 	$etcd->thaw(0);
 	$began = now();
 	is(outcomes($pg2, map { @{ $asking{$_} } } @$order), 'done x 32', "$name: the others are answered when etcd is back");
-	cmp_ok(now() - $began, '<', 5, "$name: soon") and note(sprintf '%.0f ms', 1000 * (now() - $began));
+	in_time(now() - $began, 5, "$name: soon") and note(sprintf '%.0f ms', 1000 * (now() - $began));
 	mailbox_works($name);
 	is($pg2->token, $token, "$name: pg2 leads under the same token");
 }

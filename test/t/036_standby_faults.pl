@@ -65,7 +65,7 @@ $standby->wait_until_sees('old');
 	my $began = now();
 	is($standby->value('SELECT pg_promote(wait_seconds => 30)'), 1, 'promotion without etcd: it is promoted');
 	my $took = now() - $began;
-	cmp_ok($took, '<', 2, 'promotion without etcd: and soon') or diag($took);
+	in_time($took, 2, 'promotion without etcd: and soon') or diag($took);
 	note(sprintf 'promotion without etcd: %.0f ms', 1000 * $took);
 	$standby->value('CREATE TABLE promoted (i int)');
 	is($standby->is_leader, 0, 'promotion without etcd: it does not lead');
@@ -153,7 +153,7 @@ my $new = $standby;
 	my $began = now();
 	# a server that lets nobody in is ready, for pg_ctl, when it says "standby"
 	$cold->start;
-	cmp_ok(now() - $began, '<', 5, 'no hot standby: it starts');
+	in_time(now() - $began, 5, 'no hot standby: it starts');
 	poll_ok(10, sub { $cold->log_count('starting backup recovery|redo starts|entering standby mode') }, 'no hot standby: it is in recovery');
 	ok(!eval { $cold->connect_db; 1 }, 'no hot standby: nobody can connect');
 	pause(1);
@@ -162,12 +162,12 @@ my $new = $standby;
 
 	$began = now();
 	$cold->stop('fast');
-	cmp_ok(now() - $began, '<', 2, 'no hot standby: it stops');
+	in_time(now() - $began, 2, 'no hot standby: it stops');
 	$cold->start;
 
 	$began = now();
 	$cold->promote;
-	cmp_ok(now() - $began, '<', 5, 'no hot standby: it is promoted');
+	in_time(now() - $began, 5, 'no hot standby: it is promoted');
 	my $promoted = now();
 	$cold->wait_until_candidate;
 	note(sprintf 'no hot standby: it campaigns %.2f s after its promotion', now() - $promoted);

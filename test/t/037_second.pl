@@ -105,7 +105,7 @@ for my $death ('elector killed', 'postmaster killed', 'immediate stop', 'fast st
 		}
 		else
 		{
-			cmp_ok($took, '<', 0.5, "$what: at once");
+			in_time($took, 0.5, "$what: at once");
 			poll_ok(1, sub { !grep { $_ == $key->{lease} } $etcd->leases }, "$what: and its lease");
 		}
 		note(sprintf '%s: its key is gone after %.0f ms', $what, 1000 * $took);
@@ -163,7 +163,7 @@ for my $death ('elector killed', 'postmaster killed', 'immediate stop', 'fast st
 		# or nobody is there to revoke it
 		poll_ok($ttl + 3, sub { !grep { $_ == $lease } $etcd->leases }, "$what: its lease goes");
 		$gone = now() - $began;
-		cmp_ok($gone, '<', 0.5, "$what: at once") unless $death eq 'elector frozen';
+		in_time($gone, 0.5, "$what: at once") unless $death eq 'elector frozen';
 	}
 
 	# What has left it before it died arrives now.

@@ -51,6 +51,8 @@ sub run_shell
 	my $output = '';
 	# what the user of the test has in the environment is not in the document
 	local %ENV = map { $_ => $ENV{$_} } grep { !/^ETCDCTL_/ } keys %ENV;
+	# etcd is slow on a busy machine
+	@ENV{qw(ETCDCTL_DIAL_TIMEOUT ETCDCTL_COMMAND_TIMEOUT)} = ('30s', '60s');
 	IPC::Run::run([ 'sh', '-ec', "cd $dir/admin\n$exported$script" ], '<', \undef, '&>', \$output);
 	return $output;
 }

@@ -68,7 +68,7 @@ for my $place (1, 2)
 	kill 'STOP', $pid;
 	my ($outcome, $took) = transfer($leader, $target, '2 s');
 	is($outcome, 0, "stopped, place $place: false");
-	cmp_ok($took, '<', 4, "stopped, place $place: within the timeout") and note(sprintf '%.2f s', $took);
+	in_time($took, 4, "stopped, place $place: within the timeout") and note(sprintf '%.2f s', $took);
 	somebody_leads("stopped, place $place", grep { $_ != $target } @order);
 	kill 'CONT', $pid;
 }
@@ -84,7 +84,7 @@ for my $delay (0, 0.001, 0.003, 0.01, 0.05)
 	kill 'KILL', $pid;
 	my $began = now();
 	my $outcome = eval { $dbh->pg_result; 1 } ? 'answered' : $dbh->state;
-	cmp_ok(now() - $began, '<', 5, "killed after $delay s: the call ends in time") and note("$outcome");
+	in_time(now() - $began, 5, "killed after $delay s: the call ends in time") and note("$outcome");
 	like($outcome, qr/^(?:answered|42704|08006|55000)$/, "killed after $delay s: it says what happened");
 	somebody_leads("killed after $delay s", @nodes);
 	$dbh->disconnect if $dbh->ping;
@@ -118,7 +118,7 @@ for my $moment (qw(before amid))
 	my ($outcome, $took) = transfer($leader, $target, '2 s', $moment eq 'amid' ? $amid : undef);
 	my $led = grep { $_->{event} eq 'elected' } $target->events($seen);
 	like($outcome, $led ? qr/^(?:[01]|08006)$/ : qr/^(?:0|08006)$/, "$name: it says what happened");
-	cmp_ok($took, '<', 4, "$name: within the timeout") and note(sprintf '%s after %.2f s, the target led: %d', $outcome, $took, $led);
+	in_time($took, 4, "$name: within the timeout") and note(sprintf '%s after %.2f s, the target led: %d', $outcome, $took, $led);
 	somebody_leads($name, $leader, $last);
 	$relay->mend;
 	poll_ok(20, sub { queue() == 3 }, "$name: mended, all queue again");
@@ -130,7 +130,7 @@ for my $moment (qw(before amid))
 	$etcd->freeze(0);
 	my ($outcome, $took) = transfer($leader, $target, '1 s');
 	like($outcome, qr/^(?:0|08006)$/, 'etcd is away: false, or an error');
-	cmp_ok($took, '<', 3, 'etcd is away: within the timeout') and note("$outcome");
+	in_time($took, 3, 'etcd is away: within the timeout') and note("$outcome");
 	$etcd->thaw(0);
 	somebody_leads('etcd is back', @nodes);
 }

@@ -124,7 +124,7 @@ poll_ok(10, sub { slurp_file($old->logfile, $log) =~ /waits for 1 transaction\n.
 my $ended = now();
 ok(eval { $open{setting}->commit; 1 }, 'one that was fenced by a setting commits');
 is(EtcdLeader::Session::outcome($resign), 'done', 'then it hands over');
-cmp_ok(now() - $ended, '<', 0.5, 'soon');
+in_time(now() - $ended, 0.5, 'soon');
 poll_ok(5, sub { $new->is_leader }, 'the other instance leads');
 ok(eval { $open{written}->commit; 1 }, 'a transaction that is not fenced was not waited for, and commits');
 ok(eval { $reader->commit; 1 }, 'one that only reads as well');
@@ -148,14 +148,14 @@ sub fenced_session
 look();
 my $began = now();
 ok($old->value(q{SELECT etcd_resign('postgres', drain => '20 s')}), 'without open transactions');
-cmp_ok(now() - $began, '<', 1, 'it is at once');
+in_time(now() - $began, 1, 'it is at once');
 
 look();
 my $open = fenced_session($old);
 $began = now();
 ok($old->connect_db->selectrow_array(q{SELECT etcd_resign('postgres', drain => '1 s')}), 'the time is over');
 cmp_ok(now() - $began, '>=', 0.99, 'not before');
-cmp_ok(now() - $began, '<', 2, 'in time');
+in_time(now() - $began, 2, 'in time');
 ok(!eval { $open->commit; 1 }, 'the transaction that was left is refused');
 is($open->state, '25006', 'as without a drain');
 
@@ -173,7 +173,7 @@ for my $how ('ROLLBACK', 'pg_terminate_backend')
 	$ended  = now();
 	$how eq 'ROLLBACK' ? $open->rollback : $old->value('SELECT pg_terminate_backend(?)', $open->{pg_pid});
 	is(EtcdLeader::Session::outcome($resign), 'done', "$how: it hands over");
-	cmp_ok(now() - $ended, '<', 1, "$how: at once");
+	in_time(now() - $ended, 1, "$how: at once");
 }
 
 # cancelled: the instance leads on
@@ -307,7 +307,7 @@ ok($old->is_leader, 'and the instance leads on');
 my $caller = as_fenced($old);
 $began = now();
 ok($caller->selectrow_array(q{SELECT etcd_resign('postgres', drain => '10 s')}), 'a caller whose role is fenced');
-cmp_ok(now() - $began, '<', 2, 'is not waited for');
+in_time(now() - $began, 2, 'is not waited for');
 
 # transactions that have written, and became READ ONLY; and procedures that roll back
 {

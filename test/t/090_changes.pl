@@ -86,7 +86,7 @@ is_deeply([ @$told{qw(event node)} ], [ 'change', 'primary' ], 'NOTIFY: up to th
 is_deeply([ grep { defined } @$told{qw(election leader fencing_token reason key value revision)} ], [], 'NOTIFY: with its number alone');
 # as it is told at once, the next ones wait
 my ($first) = grep { $_->{event} eq 'change' && $_->{seq} > $mark } $listener->notifications;
-cmp_ok($first->{arrived} - $began, '<', 0.1, 'NOTIFY: a change after quiet is told at once');
+in_time($first->{arrived} - $began, 0.1, 'NOTIFY: a change after quiet is told at once');
 
 # Some changes in a moment: who waits is woken for the first one at once, and for
 # the others soon, though nothing else happens then. Requests at the same time,
@@ -130,7 +130,7 @@ for my $n (1 .. $bursts)
 my $arrivals = $primary->row('SELECT count(*) AS n, max(after_ms) AS longest, percentile_disc(0.5) WITHIN GROUP (ORDER BY after_ms) AS median FROM arrival');
 note(sprintf 'they were told after %.1f ms (median), %.1f ms (longest)', @$arrivals{qw(median longest)});
 is($arrivals->{n}, $bursts * @burst, 'changes in a moment: each is told');
-cmp_ok($arrivals->{median}, '<', 50, 'after milliseconds');
+in_time($arrivals->{median} / 1000, 0.05, 'after milliseconds');
 # the next thing would be a renewal, which comes every 10 s
 cmp_ok($arrivals->{longest}, '<', 3000, 'and none waits for something else to happen');
 

@@ -80,7 +80,7 @@ for my $n (1 .. 11)
 	push @delays, delay_ms($told);
 }
 note(sprintf 'a single change: told after %.1f ms (median), %.1f ms (longest)', median(@delays), (sort { $a <=> $b } @delays)[-1]);
-cmp_ok(median(@delays), '<', 20, 'a change after a quiet time is told at once');
+in_time(median(@delays) / 1000, 0.02, 'a change after a quiet time is told at once');
 
 # ---- changes and events of elections, while the notifier cannot tell of them --------
 
@@ -177,12 +177,13 @@ for my $dbname (@databases)
 	is(join(' ', map { "$_->{seq} $_->{event}" } grep { $_->{event} ne 'change' } @all), join(' ', map { "$_->{seq} $_->{event}" } @elections),
 		"$dbname: each event of an election is told");
 	is($told[-1]{seq}, $last_change, "$dbname: the last change is told");
-	my $seconds = $told[-1]{arrived} - $told[0]{arrived};
+	# the first one may arrive late
+	my $seconds = $told[-1]{arrived} - $began;
 	note(sprintf '%s: %d notifications of changes in %.1f s', $dbname, scalar @told, $seconds);
 	# and one before each event of an election
 	cmp_ok(scalar(@told), '<=', 10 * $seconds + 1 + @elections, "$dbname: ten notifications of changes a second");
 	cmp_ok(scalar(@told), '>=', 2 * $seconds, "$dbname: and not much less");
-	cmp_ok(median(map { delay_ms($_) } grep { $_->{event} ne 'change' } @all), '<', 80, "$dbname: events of elections do not wait for that");
+	in_time(median(map { delay_ms($_) } grep { $_->{event} ne 'change' } @all) / 1000, 0.08, "$dbname: events of elections do not wait for that");
 	is(scalar(grep { defined $_->{key} || defined $_->{value} } @told), 0, "$dbname: no keys, no values");
 }
 is($pg->value('SELECT notifications_sent FROM etcd_leader_stats') - $sent, $notifications, 'they are counted');

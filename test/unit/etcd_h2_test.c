@@ -58,6 +58,19 @@ typedef struct Server
 	unsigned	noise;			/* one byte in so many is changed; 0: none */
 } Server;
 
+/* ---- out of memory --------------------------------------------------- */
+
+extern void *__wrap_realloc(void *p, size_t size);
+extern void *__real_realloc(void *p, size_t size);
+
+static bool is_memory_out;
+
+void *
+__wrap_realloc(void *p, size_t size)
+{
+	return is_memory_out ? NULL : __real_realloc(p, size);
+}
+
 /* ---- the server ------------------------------------------------------ */
 
 static nghttp2_nv
@@ -702,6 +715,26 @@ test_noise(void **state)
 	assert_in_range(nfaults, nsessions / 4, nsessions - 1);
 }
 
+/* A frame that cannot be kept is lost: nothing can be sent any more. */
+static void
+test_no_memory(void **state)
+{
+	Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.grpc_status = "0"});
+	H2Stream   *stream = open_stream(server, true);
+	size_t		len;
+
+	(void) state;
+	is_memory_out = true;
+	(void) etcd_h2_output(server->h2, &len);
+	is_memory_out = false;
+	assert_int_equal(len, 0);
+	assert_non_null(etcd_h2_fault(server->h2));
+	assert_string_equal(etcd_h2_fault(server->h2), "Out of memory");
+	assert_int_equal(etcd_h2_state(stream), H2_BROKEN);
+	etcd_h2_close(server->h2, &stream);
+	stop(server);
+}
+
 int
 main(void)
 {
@@ -718,6 +751,7 @@ main(void)
 		cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_no_http2),
 		cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

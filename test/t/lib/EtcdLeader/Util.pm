@@ -10,13 +10,62 @@ use POSIX ();
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(cpu_seconds now pause poll poll_ok poll_is wait_for_exit watchdog);
+our @EXPORT = qw(cpu_seconds in_time now pause poll poll_ok poll_is wait_for_exit watchdog);
+
+my @processors = ({ at => 0 });
 
 # Seconds of the clock that all processes of this machine share and that
 # nobody can step.
 sub now
 {
-	return Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC());
+	my $now = Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC());
+	note_processors($now) if $now > $processors[-1]{at} + 0.1;
+	return $now;
+}
+
+# The clock ticks of all processors so far, and those in which they had nothing to do.
+# A host that gives its processors to other machines counts as busy.
+sub note_processors
+{
+	my ($now) = @_;
+	open my $fh, '<', '/proc/stat' or return;
+	my (undef, @ticks) = split ' ', scalar <$fh>;
+	my $all = 0;
+	$all += $_ for @ticks[ 0 .. 7 ];
+	push @processors, { at => $now, all => $all, idle => $ticks[3] };
+	shift @processors if @processors > 3000;
+	return;
+}
+
+# How busy the processors were in the last so many seconds: from 0 to 1.
+sub busy_for
+{
+	my ($seconds) = @_;
+	my $now = now();
+	note_processors($now);
+	my ($from) = grep { $_->{at} <= $now - $seconds } reverse @processors;
+	$from //= $processors[0];
+	my $ticks = $processors[-1]{all} - ($from->{all} // $processors[-1]{all});
+	return $ticks > 0 ? 1 - ($processors[-1]{idle} - $from->{idle}) / $ticks : 0;
+}
+
+# The bound for what takes $bound seconds at most on a machine of which a half has
+# nothing to do: up to five times as much on one that is busy with other things.
+sub widened
+{
+	my ($bound, $busy) = @_;
+	return $bound * ($busy > 0.5 ? 1 + 8 * ($busy - 0.5) : 1);
+}
+
+# As a test: what has just ended took less than $bound seconds.
+sub in_time
+{
+	my ($took, $bound, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $busy = busy_for($took > 1 ? $took : 1);
+	my $ok   = cmp_ok($took, '<', widened($bound, $busy), $name);
+	diag(sprintf 'the bound is %.1f s, and the processors were busy for %.0f %%', $bound, 100 * $busy) unless $ok;
+	return $ok;
 }
 
 # CPU seconds that a process has used with its threads, to a clock tick: proc(5),
