@@ -85,12 +85,12 @@ sub summarize
 	return join ' ', map { my $v = $event->{$_}; defined $v && length $v ? $v : '-' } qw(event election leader reason);
 }
 
-# Waits (10 s) for a notification for which $test->(hash) is true and returns it.
+# Waits (30 s) for a notification for which $test->(hash) is true and returns it.
 sub wait_for
 {
 	my ($self, $test, $timeout) = @_;
 	my $found;
-	poll($timeout // 10, sub { ($found) = grep { $test->($_) } $self->notifications; return $found });
+	poll($timeout // 30, sub { ($found) = grep { $test->($_) } $self->notifications; return $found });
 	return $found;
 }
 

@@ -64,11 +64,11 @@ sub start_statement
 
 sub is_done { return $_[0]->pg_ready }
 
-# Waits (10 s) until a started statement is done: 'done', or 'SQLSTATE message'.
+# Waits (30 s) until a started statement is done: 'done', or 'SQLSTATE message'.
 sub outcome
 {
 	my ($dbh, $timeout) = @_;
-	poll($timeout // 10, sub { $dbh->pg_ready }) or return 'still running';
+	poll($timeout // 30, sub { $dbh->pg_ready }) or return 'still running';
 	# for newer DBD::Pg a cancelled statement is no error
 	return 'done' if eval { $dbh->pg_result; 1 } && !$dbh->state;
 	return $dbh->state . ' ' . ($dbh->errstr // $dbh->pg_error_field('message_primary'));
