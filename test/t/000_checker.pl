@@ -79,4 +79,18 @@ my $pid = $etcd->pid(1);
 ok($etcd->kill(1), 'a member is killed');
 ok(!kill(0, $pid), 'and gone');
 
+# ---- bounds of time ------------------------------------------------------------------
+
+is(EtcdLeader::Util::widened(2, 0.5), 2, 'a bound is what it is on a machine of which a half has nothing to do');
+is(EtcdLeader::Util::widened(2, 1), 10, 'and five times as much on a busy one');
+{
+	# so many processes as there are processors, and one more
+	my @busy = map { EtcdLeader::Util::Process->spawn(name => 'busy', log => PostgreSQL::Test::Utils::tempdir() . '/busy', code => sub { 1 while 1 }) }
+	  0 .. scalar(() = slurp_file('/proc/cpuinfo') =~ /^processor\b/mg);
+	my $began = now();
+	pause(1.5);
+	cmp_ok(EtcdLeader::Util::busy_for(now() - $began), '>', 0.8, 'a busy machine is seen');
+	$_->stop('KILL') for @busy;
+}
+
 done_testing();
