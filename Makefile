@@ -56,11 +56,12 @@ OBJS = \
 	src/etcd/etcd_gateway.o \
 	src/etcd/etcd_http.o \
 	src/etcd/etcd_easy.o \
-	src/etcd/etcd_sockets.o \
 	src/etcd/etcd_request.o \
 	src/etcd/etcd_watch.o \
 	src/etcd/etcd_discovery.o \
+	src/etcd/etcd_limits.o \
 	src/etcd/etcd_names.o \
+	src/etcd/etcd_sockets.o \
 	src/etcd/etcd_url.o \
 	src/elector/elector.o \
 	src/elector/elector_contact.o \

@@ -233,6 +233,7 @@ end_elector(int code, Datum arg)
 	elector_announce_events();
 	elector_end_changes();
 	shared_state_end_elector();
+	/* after an ERROR in a callback of the client this does nothing, and the leases expire */
 	if (revoking)
 		etcd_client_drain(elector.client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
 }
@@ -378,6 +379,9 @@ turn(long timeout_ms)
 							   wait_event);
 	if (quit_pending)
 		quit();
+	/* the end of the process does not wait for what etcd has sent */
+	if (ShutdownRequestPending)
+		return;
 	for (int i = 0; i < nevents; i++)
 	{
 		int			what = 0;

@@ -26,6 +26,14 @@
 /* When an endpoint that speaks JSON alone is tried in gRPC again. */
 #define RETRY_GRPC_MS		3600000
 
+/*
+ * For so long an endpoint is left alone that has flooded a connection, and twice
+ * as long each time.  If it has not done so for some time, that is forgotten.
+ */
+#define SHUN_LEAST_MS		3000
+#define SHUN_MOST_MS		60000
+#define SHUN_MEMORY_MS		600000
+
 struct Call
 {
 	Call	   *next;
@@ -38,6 +46,8 @@ struct Call
 	GrpcCall   *grpc;
 	Exchange   *exchange;
 	Payload		payload;
+	int64_t		begun_ns;
+	bool		was_refused;	/* and was sent again */
 	/* if it ended before it began */
 	uint64_t	ended;
 	EtcdOutcome outcome;
@@ -65,6 +75,31 @@ find_endpoint(EtcdClient *client, const char *url)
 	int			i = etcd_find_endpoint(client->endpoints, client->nendpoints, url);
 
 	return i >= 0 ? &client->endpoints[i] : NULL;
+}
+
+/* ---- endpoints that flood -------------------------------------------- */
+
+static bool
+is_shunned(const Endpoint *endpoint)
+{
+	return endpoint != NULL && endpoint->shunned_until_ns > clock_monotonic_ns();
+}
+
+void
+etcd_call_shun(EtcdClient *client, const char *url)
+{
+	Endpoint   *endpoint = find_endpoint(client, url);
+	int64_t		now = clock_monotonic_ns();
+	int64_t		shun_ms = SHUN_LEAST_MS;
+
+	if (endpoint == NULL || is_shunned(endpoint))
+		return;
+	if (now - endpoint->shunned_until_ns > SHUN_MEMORY_MS * NSEC_PER_MSEC)
+		endpoint->nfloods = 0;
+	for (int i = 0; i < endpoint->nfloods && shun_ms < SHUN_MOST_MS; i++)
+		shun_ms *= 2;
+	endpoint->nfloods++;
+	endpoint->shunned_until_ns = now + (shun_ms < SHUN_MOST_MS ? shun_ms : SHUN_MOST_MS) * NSEC_PER_MSEC;
 }
 
 /* ---- greetings ------------------------------------------------------- */
@@ -185,6 +220,8 @@ run_grpc_hello(EtcdClient *client, Hello *hello)
 	EtcdAnswer	answer;
 	bool		timed_out;
 
+	if (etcd_grpc_floods(hello->grpc))
+		etcd_call_shun(client, hello->url);
 	if (etcd_grpc_is_proven(hello->grpc))
 	{
 		choose(client, hello, ETCD_GRPC);
@@ -209,6 +246,8 @@ run_json_hello(EtcdClient *client, Hello *hello)
 
 	if (etcd_http_ended(hello->exchange) == 0)
 		return true;
+	if (etcd_http_floods(hello->exchange))
+		etcd_call_shun(client, hello->url);
 	timed_out = etcd_gateway_read_answer(hello->exchange, ETCD_STATUS, &answer);
 	if (answer.outcome == ETCD_ANSWERED ||
 		(answer.outcome == ETCD_REFUSED && !etcd_blames_endpoint(answer.outcome, answer.code, answer.message)))
@@ -331,14 +370,30 @@ give_token(EtcdClient *client, Destination *destination, const EtcdRequest *requ
 	destination->token_number = endpoint->token_number;
 }
 
+static void
+fail_shunned(EtcdClient *client, Call *call)
+{
+	char		why[ETCD_MESSAGE_SIZE];
+
+	etcd_format_message(why, "etcd at \"%s\" flooded the connection with bytes that nobody waits for, and is left alone for a while",
+						call->url);
+	fail(client, call, ETCD_NO_ANSWER, why, false);
+}
+
 /* Begins a call if it can.  False if memory is out. */
 static bool
 begin(EtcdClient *client, Call *call)
 {
 	EtcdDialect dialect;
 
+	if (is_shunned(find_endpoint(client, call->url)))
+	{
+		fail_shunned(client, call);
+		return true;
+	}
 	if (!find_dialect(client, call->destination.url, &dialect))
 		return true;
+	call->begun_ns = clock_monotonic_ns();
 	give_token(client, &call->destination, call->request);
 	return dialect == ETCD_GRPC ? begin_grpc(client, call) : begin_json(client, call);
 }
@@ -549,6 +604,24 @@ etcd_call_describe_end(const Call *call, char *message)
 
 /* ---- running --------------------------------------------------------- */
 
+/*
+ * The server has not looked at the request: it allows fewer streams at a time
+ * than were begun before it could say so, or it goes away.
+ */
+static void
+send_again(EtcdClient *client, Call *call)
+{
+	long		elapsed_ms = (long) ((clock_monotonic_ns() - call->begun_ns) / NSEC_PER_MSEC);
+
+	call->was_refused = true;
+	if (elapsed_ms >= call->destination.timeout_ms)
+		return;
+	call->destination.timeout_ms -= elapsed_ms;
+	etcd_grpc_release(client, &call->grpc);
+	if (!begin(client, call))
+		fail(client, call, ETCD_NO_ANSWER, "out of memory", false);
+}
+
 int64_t
 etcd_call_due_ns(const EtcdClient *client)
 {
@@ -574,6 +647,10 @@ etcd_call_run(EtcdClient *client)
 
 		if (is_waiting(call) && !begin(client, call))
 			fail(client, call, ETCD_NO_ANSWER, "out of memory", false);
+		else if (call->grpc != NULL ? etcd_grpc_floods(call->grpc) : call->exchange != NULL && etcd_http_floods(call->exchange))
+			etcd_call_shun(client, call->url);
+		else if (call->grpc != NULL && call->request != NULL && !call->was_refused && etcd_grpc_is_refused(call->grpc))
+			send_again(client, call);
 		/* another server is there now */
 		if (call->grpc != NULL && endpoint != NULL && etcd_grpc_is_denied(call->grpc))
 			endpoint->dialect = ETCD_UNKNOWN;

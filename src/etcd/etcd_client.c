@@ -209,9 +209,10 @@ tell_frames(EtcdClient *client, int stream)
 		etcd_endpoints_leave(client, client->endpoint, client->streams[stream].end_why);
 }
 
-void
-etcd_client_process(EtcdClient *client)
+static void
+run_turn(EtcdClient *client)
 {
+	client->turn++;
 	etcd_call_run(client);
 	etcd_watch_run(client);
 	etcd_endpoints_run(client);
@@ -233,11 +234,23 @@ etcd_client_process(EtcdClient *client)
 }
 
 void
+etcd_client_process(EtcdClient *client)
+{
+	if (client->is_running)
+		return;
+	client->is_running = true;
+	run_turn(client);
+	client->is_running = false;
+}
+
+void
 etcd_client_drain(EtcdClient *client, long timeout_ms, bool (*done) (void *ctx), void *ctx)
 {
 	int64_t		start_ns = clock_monotonic_ns();
 	int64_t		end_ns = start_ns + timeout_ms * NSEC_PER_MSEC;
 
+	if (client->is_running)
+		return;
 	/* leave time for another endpoint if this one does not answer */
 	if (client->nendpoints > 1)
 		etcd_request_hurry(client, start_ns + timeout_ms * NSEC_PER_MSEC / 2);

@@ -266,7 +266,12 @@ extern void etcd_client_socket_ready(EtcdClient *client, int fd, int events);
 
 /*
  * Does the work that is due, and calls back for requests that have ended and
- * frames that have arrived.
+ * frames that have arrived.  Of what a server sends without end, it reads a
+ * part.
+ *
+ * If an ERROR leaves a callback, the caller is in the middle of something.  So
+ * the client makes no callback any more, and this function and
+ * etcd_client_drain() do nothing.  It may be freed.
  */
 extern void etcd_client_process(EtcdClient *client);
 

@@ -14,11 +14,12 @@
  * etcd_grpc.c			the dialect of gRPC
  * etcd_h2.c			HTTP/2: the only file that knows nghttp2
  * etcd_http.c			POSTs and connections by libcurl
+ * etcd_sockets.c		the sockets and the timer to wait for
  * etcd_clusters.c		the clusters of the endpoints, and which may be used
  * etcd_connections.c	what the connections to the endpoints have told
  * etcd_easy.c			where a handle of libcurl connects, and by which TLS
  * etcd_tls.c			what is wrong with TLS, in words
- * etcd_sockets.c		what libcurl waits for
+ * etcd_limits.c		how much a server may send that is no part of an answer
  * etcd_names.c			the addresses of hosts
  *
  * A file calls those below it, and never one above it.  etcd_call.c and those
@@ -214,6 +215,9 @@ extern bool etcd_http_was_connected(const Exchange *exchange);
 extern bool etcd_http_failed(const Exchange *exchange);
 extern bool etcd_http_got_nothing(const Exchange *exchange);
 
+/* Did it end because the peer sent bytes without end that are no part of an answer? */
+extern bool etcd_http_floods(const Exchange *exchange);
+
 /*
  * Returns the kind of failure, and its text in a buffer of ETCD_MESSAGE_SIZE.
  * True if it was a time-out.
@@ -324,6 +328,12 @@ extern bool etcd_grpc_was_connected(const GrpcCall *call);
 extern bool etcd_grpc_is_proven(const GrpcCall *call);
 extern bool etcd_grpc_is_denied(const GrpcCall *call);
 
+/* Did it send more frames than it may that nobody waits for? */
+extern bool etcd_grpc_floods(const GrpcCall *call);
+
+/* Has the call ended without being looked at?  It may be sent again. */
+extern bool etcd_grpc_is_refused(const GrpcCall *call);
+
 /* As those of etcd_gateway.c. */
 extern bool etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer);
 extern FrameResult etcd_grpc_read_frame(GrpcCall *call, EtcdWatchFrame *frame);
@@ -399,6 +409,9 @@ extern void etcd_call_pause(EtcdClient *client, Call *call, bool paused);
  */
 extern EtcdOutcome etcd_call_describe_end(const Call *call, char *message);
 
+/* The endpoint sends without end what nobody waits for: no call begins there for a while. */
+extern void etcd_call_shun(EtcdClient *client, const char *url);
+
 /* The protocol of the settings may have changed; before: what it was. */
 extern void etcd_call_configure(EtcdClient *client, EtcdProtocol before);
 
@@ -426,6 +439,8 @@ typedef struct Endpoint
 	/* see etcd_call.c */
 	EtcdDialect dialect;
 	int64_t		retry_ns;		/* when it is tried in gRPC again */
+	int			nfloods;		/* in succession */
+	int64_t		shunned_until_ns;
 	/* see etcd_auth.c */
 	char	   *token;			/* NULL: none */
 	uint64_t	token_number;	/* of this token, or of this lack of one */
@@ -652,7 +667,11 @@ extern void etcd_auth_configure(EtcdClient *client, bool same_user);
 typedef struct Stream
 {
 	Call	   *call;			/* NULL: the stream is not open */
-	int64_t		deadline_ns;	/* to connect; INT64_MAX: it has connected */
+	int64_t		deadline_ns;	/* to connect; then for the first frame; INT64_MAX: it has come */
+	bool		has_connected;
+	int			ncreations;		/* frames that may still tell that a watch was created */
+	int			nidle;			/* frames of a second that told nothing */
+	int64_t		counts_since_ns;
 	bool		has_told;		/* frames were passed on since it rested last */
 	int64_t		rests_until_ns; /* it is not read before; INT64_MAX: it is read */
 	bool		end_due;		/* watch_ended() has to be called */
@@ -694,6 +713,8 @@ extern void etcd_answers_tell(EtcdClient *client);
 struct EtcdClient
 {
 	EtcdClientCallbacks callbacks;
+	uint64_t	turn;			/* counts the calls of etcd_client_process() */
+	bool		is_running;		/* such a call is under way, or an ERROR has left it */
 	Settings	settings;
 	Http		http;
 	Grpc		grpc;

@@ -5,9 +5,13 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <openssl/ssl.h>
 
@@ -95,6 +99,45 @@ etcd_easy_set_headers(CURL *easy, const char *const *headers, int nheaders, stru
 	return true;
 }
 
+/* As libcurl would open one; but libcurl forgets the error. */
+static curl_socket_t
+open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+	EasyTarget *target = arg;
+	int			fd = socket(address->family, address->socktype, address->protocol);
+
+	(void) purpose;
+	target->socket_errno = fd < 0 ? errno : 0;
+	if (fd < 0)
+		return CURL_SOCKET_BAD;
+	(void) fcntl(fd, F_SETFD, FD_CLOEXEC);
+	return fd;
+}
+
+bool
+etcd_easy_record_socket(CURL *easy, EasyTarget *target)
+{
+	SET_OPTION(CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	SET_OPTION(CURLOPT_OPENSOCKETDATA, target);
+	return true;
+}
+
+bool
+etcd_easy_describe_socket(char *message, const char *url, const EasyTarget *target)
+{
+	struct rlimit limit;
+	const char *why = strerror(target->socket_errno);
+
+	if (target->socket_errno == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		etcd_format_message(message, "could not connect to etcd at \"%s\": this process may open no more files than %llu (%s)",
+							url, (unsigned long long) limit.rlim_cur, why);
+	else if (target->socket_errno == ENFILE)
+		etcd_format_message(message, "could not connect to etcd at \"%s\": this host may open no more files (%s)", url, why);
+	else if (target->socket_errno != 0)
+		etcd_format_message(message, "could not connect to etcd at \"%s\": %s", url, why);
+	return target->socket_errno != 0;
+}
+
 void
 etcd_easy_free_target(EasyTarget *target)
 {
@@ -177,6 +220,8 @@ offer_http2(CURL *handle, void *context, void *arg)
 
 	(void) handle;
 	(void) arg;
+	/* what a full socket did not take is offered again from another place */
+	(void) SSL_CTX_set_mode(context, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	return SSL_CTX_set_alpn_protos(context, protocols, sizeof(protocols) - 1) == 0 ?
 		CURLE_OK : CURLE_OUT_OF_MEMORY;
 }

@@ -33,6 +33,22 @@
  */
 #define PING_INTERVAL_MS	10000
 
+/*
+ * So much is read from a connection in a turn of the client.  Shutdown, reload,
+ * deadlines and other connections do not wait for a server that sends without
+ * end.
+ */
+#define MAX_TURN_SIZE		(256 * 1024)
+
+/*
+ * A server that sends more frames in a second that nobody waits for is left.
+ * One that works sends a few with each answer.
+ */
+#define MAX_IDLE_FRAMES		1000
+
+/* So many bytes may come for watches that were replaced. */
+#define LATE_SIZE			(4 * 1024 * 1024)
+
 typedef struct Connection
 {
 	struct Connection *next;
@@ -46,6 +62,10 @@ typedef struct Connection
 	int			ncalls;
 	int64_t		heard_ns;		/* when bytes came last */
 	int64_t		pinged_ns;
+	uint64_t	turn;			/* of the client, and how much may still be read in it */
+	size_t		room;
+	int64_t		counts_since_ns;	/* idle frames */
+	bool		floods;
 	H2Stream   *keepalive;		/* a stream that waits for a keepalive; NULL: none */
 	uint64_t	keepalive_token_number;
 } Connection;
@@ -75,6 +95,7 @@ struct GrpcCall
 	int64_t		last_number;
 	WatchNumber *watches;
 	int			nwatches;
+	size_t		late_room;		/* so many bytes may still come for old watches */
 	bool		is_spoiled;		/* it takes no more watches */
 	bool		refusal_told;
 };
@@ -147,7 +168,7 @@ static bool
 is_usable(const Connection *connection)
 {
 	return !connection->is_left && etcd_http_ended(connection->exchange) == 0 &&
-		!etcd_h2_is_going_away(connection->h2);
+		!etcd_h2_is_going_away(connection->h2) && etcd_h2_fault(connection->h2) == NULL;
 }
 
 /*
@@ -188,16 +209,42 @@ prove(Connection *connection)
 	}
 }
 
+/* Frames that nobody waits for count against the endpoint. */
+static void
+check_flood(Connection *connection)
+{
+	int64_t		now = clock_monotonic_ns();
+
+	if (etcd_h2_idle_frames(connection->h2) > MAX_IDLE_FRAMES)
+	{
+		connection->floods = true;
+		etcd_h2_fail(connection->h2, "it floods the connection with bytes that nobody waits for");
+	}
+	else if (now - connection->counts_since_ns >= NSEC_PER_SEC)
+	{
+		connection->counts_since_ns = now;
+		etcd_h2_clear_idle_frames(connection->h2);
+	}
+}
+
 static void
 receive_bytes(EtcdClient *client, Connection *connection)
 {
 	char		buffer[16 * 1024];
 	size_t		n;
 
-	while ((n = etcd_http_recv(&client->http, connection->exchange, buffer, sizeof(buffer))) > 0)
+	if (connection->turn != client->turn)
 	{
+		connection->turn = client->turn;
+		connection->room = MAX_TURN_SIZE;
+	}
+	while (connection->room > 0 && etcd_h2_fault(connection->h2) == NULL &&
+		   (n = etcd_http_recv(&client->http, connection->exchange, buffer, sizeof(buffer))) > 0)
+	{
+		connection->room -= n < connection->room ? n : connection->room;
 		connection->heard_ns = clock_monotonic_ns();
 		etcd_h2_receive(connection->h2, buffer, n);
+		check_flood(connection);
 	}
 }
 
@@ -318,7 +365,8 @@ give_back_keepalive_stream(GrpcCall *call)
 
 	if (!is_idle(connection->keepalive) || connection->keepalive_token_number != call->token_number)
 		etcd_h2_close(connection->h2, &connection->keepalive);
-	if (connection->keepalive != NULL)
+	/* where one stream is allowed at a time, it would hold up all other requests */
+	if (connection->keepalive != NULL || etcd_h2_max_streams(connection->h2) <= 1)
 		return;
 	connection->keepalive = call->stream;
 	connection->keepalive_token_number = call->token_number;
@@ -424,7 +472,8 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 	}
 	if ((fault = etcd_h2_fault(connection->h2)) != NULL)
 	{
-		*outcome = ETCD_GARBAGE;
+		/* a flood is the fault of the endpoint, whatever the call was about */
+		*outcome = connection->floods ? ETCD_NO_ANSWER : ETCD_GARBAGE;
 		etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": %s", url, fault);
 		return false;
 	}
@@ -478,7 +527,7 @@ etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer)
 							(etcd_h2_state(call->stream) == H2_ENDED && etcd_h2_status(call->stream, answer->message) == 0)))
 	{
 		etcd_proto_decode_answer(call->kind, message, len, answer);
-		etcd_h2_take(call->connection->h2, call->stream);
+		etcd_h2_take(call->connection->h2, call->stream, true);
 		if (answer->outcome == ETCD_GARBAGE)
 			explain_garbage(call, answer->message);
 		else if (call->kind == ETCD_KEEPALIVE && answer->lease == call->lease)
@@ -562,6 +611,7 @@ etcd_grpc_replace_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches
 		if (!send_message(call, etcd_proto_encode_cancel(call->watches[i].number, &len), &len))
 			return false;
 	}
+	call->late_room = LATE_SIZE;
 	return add_watches(call, watches, nwatches);
 }
 
@@ -594,6 +644,19 @@ etcd_grpc_has_news(const GrpcCall *call)
 	return etcd_h2_message(call->stream, &len) != NULL;
 }
 
+/* It is of no watch that is there: of a replaced one, or nobody has asked for it. */
+static void
+drop_frame(GrpcCall *call, EtcdWatchFrame *frame, size_t len)
+{
+	bool		is_late = len <= call->late_room;
+
+	call->late_room -= is_late ? len : call->late_room;
+	etcd_h2_take(call->connection->h2, call->stream, is_late);
+	if (!is_late)
+		check_flood(call->connection);
+	etcd_free_frame(frame);
+}
+
 /* A status of gRPC ends a watch like a frame that says so. */
 static FrameResult
 read_refusal(GrpcCall *call, EtcdWatchFrame *frame)
@@ -616,12 +679,13 @@ etcd_grpc_read_frame(GrpcCall *call, EtcdWatchFrame *frame)
 	while ((message = etcd_h2_message(call->stream, &len)) != NULL)
 	{
 		etcd_proto_decode_frame(message, len, frame);
-		etcd_h2_take(call->connection->h2, call->stream);
-		if (frame->outcome != ETCD_ANSWERED)
-			return FRAME_UNREADABLE;
-		if (find_watch(call, frame))
-			return FRAME_READ;
-		etcd_free_frame(frame);
+		if (frame->outcome == ETCD_ANSWERED && !find_watch(call, frame))
+		{
+			drop_frame(call, frame, len);
+			continue;
+		}
+		etcd_h2_take(call->connection->h2, call->stream, true);
+		return frame->outcome == ETCD_ANSWERED ? FRAME_READ : FRAME_UNREADABLE;
 	}
 	return read_refusal(call, frame);
 }
@@ -647,6 +711,19 @@ bool
 etcd_grpc_is_proven(const GrpcCall *call)
 {
 	return call->connection->is_proven;
+}
+
+bool
+etcd_grpc_floods(const GrpcCall *call)
+{
+	return call->connection->floods;
+}
+
+bool
+etcd_grpc_is_refused(const GrpcCall *call)
+{
+	return call->ended != 0 && !call->timed_out && etcd_h2_fault(call->connection->h2) == NULL &&
+		etcd_h2_state(call->stream) == H2_REFUSED;
 }
 
 bool
@@ -699,6 +776,9 @@ etcd_grpc_run(EtcdClient *client)
 		run_ping(client, c);
 		receive_bytes(client, c);
 		send_bytes(client, c);
+		/* nothing more is read of it or sent to it */
+		if (etcd_h2_fault(c->h2) != NULL)
+			etcd_http_time_out(&client->http, c->exchange);
 	}
 	for (GrpcCall *call = client->grpc.calls; call != NULL; call = call->next)
 	{

@@ -44,6 +44,12 @@
 
 #define HTTP1_START			"HTTP/"
 
+/* In front of each frame of HTTP/2: its length in 3 bytes, type, flags, stream. */
+#define FRAME_HEADER_SIZE	9
+
+/* A message that was taken makes up for so many frames that nobody waits for. */
+#define FRAMES_PER_MESSAGE	8
+
 typedef struct Buffer
 {
 	char	   *data;
@@ -69,6 +75,7 @@ struct H2Stream
 	int			status;			/* of gRPC; -1: none */
 	char		message[ETCD_MESSAGE_SIZE];
 	bool		too_large;
+	bool		has_news;		/* DATA has brought a byte since its last frame */
 	bool		is_over;		/* the server has ended its half */
 	bool		closed;
 	uint32_t	error;			/* of HTTP/2 */
@@ -83,6 +90,12 @@ struct H2
 	size_t		nstart;
 	bool		is_going_away;
 	bool		awaits_pong;
+	/* the frame that is being received */
+	unsigned char frame_header[FRAME_HEADER_SIZE];
+	size_t		nframe_header;
+	size_t		frame_left;		/* bytes of its payload that are to come */
+	int			idle_frames;	/* see etcd_h2_idle_frames() */
+	size_t		late_room;		/* so much DATA may still come for streams that were reset */
 	char		fault[ETCD_MESSAGE_SIZE];
 };
 
@@ -219,6 +232,14 @@ on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *n
 
 /* ---- what comes ------------------------------------------------------ */
 
+/* The frame that is being received is one that somebody waits for. */
+static void
+excuse_frame(H2 *h2)
+{
+	if (h2->idle_frames > 0)
+		h2->idle_frames--;
+}
+
 static uint32_t
 message_length(const H2Stream *stream)
 {
@@ -274,18 +295,47 @@ on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data
 	if (!append(&stream->in, data, len))
 		return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_INTERNAL_ERROR);
 	stream->unconsumed += len;
+	stream->has_news = true;
 	check_message(stream);
 	return stream->too_large ? 0 : consume(session, stream);
 }
 
+/*
+ * An informational answer (100 to 199) comes before the real one, and says
+ * nothing about it.  False if these are headers of one.
+ */
+static bool
+note_headers(H2Stream *stream)
+{
+	if (stream->has_headers || stream->http_status < 100 || stream->http_status > 199)
+	{
+		stream->has_headers = true;
+		return true;
+	}
+	stream->http_status = 0;
+	stream->is_grpc = false;
+	stream->status = -1;
+	stream->message[0] = '\0';
+	return false;
+}
+
 /* nghttp2 does not close a stream that the server alone has ended. */
 static void
-note_frame(H2Stream *stream, const nghttp2_frame_hd *frame)
+note_frame(H2 *h2, H2Stream *stream, const nghttp2_frame_hd *frame)
 {
+	bool		brings = false;
+
 	if (frame->type == NGHTTP2_HEADERS)
-		stream->has_headers = true;
+		brings = note_headers(stream);
+	else if (frame->type == NGHTTP2_DATA)
+	{
+		brings = stream->has_news;
+		stream->has_news = false;
+	}
 	if (frame->type == NGHTTP2_HEADERS || frame->type == NGHTTP2_DATA)
 		stream->is_over |= (frame->flags & NGHTTP2_FLAG_END_STREAM) != 0;
+	if (brings)
+		excuse_frame(h2);
 }
 
 static int
@@ -295,11 +345,14 @@ on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 	H2Stream   *stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
 	if (stream != NULL)
-		note_frame(stream, &frame->hd);
+		note_frame(h2, stream, &frame->hd);
 	else if (frame->hd.type == NGHTTP2_GOAWAY)
 		h2->is_going_away = true;
-	else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
+	else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) && h2->awaits_pong)
+	{
 		h2->awaits_pong = false;
+		excuse_frame(h2);
+	}
 	return 0;
 }
 
@@ -463,17 +516,90 @@ fail(H2 *h2, const char *why)
 }
 
 void
+etcd_h2_fail(H2 *h2, const char *why)
+{
+	if (h2->fault[0] == '\0')
+		fail(h2, why);
+}
+
+/*
+ * A frame begins.  nghttp2 reports no frame that it ignores, so each one counts
+ * as idle here, and those that bring something are excused.
+ */
+static void
+begin_frame(H2 *h2)
+{
+	const unsigned char *h = h2->frame_header;
+	int32_t		id = (int32_t) ((uint32_t) (h[5] & 0x7F) << 24 | (uint32_t) h[6] << 16 | (uint32_t) h[7] << 8 | h[8]);
+	size_t		len = (size_t) h[0] << 16 | (size_t) h[1] << 8 | h[2];
+	bool		is_late = h[3] == NGHTTP2_DATA && len > 0 && len <= h2->late_room &&
+		nghttp2_session_get_stream_user_data(h2->session, id) == NULL;
+
+	h2->frame_left = len;
+	if (is_late)
+		h2->late_room -= len;
+	else
+		h2->idle_frames++;
+}
+
+static void
+count_frames(H2 *h2, const char *data, size_t len)
+{
+	while (len > 0)
+	{
+		size_t		n = h2->frame_left < len ? h2->frame_left : len;
+
+		if (n == 0)
+		{
+			h2->frame_header[h2->nframe_header++] = (unsigned char) *data;
+			n = 1;
+		}
+		else
+			h2->frame_left -= n;
+		if (h2->nframe_header == FRAME_HEADER_SIZE)
+		{
+			h2->nframe_header = 0;
+			begin_frame(h2);
+		}
+		data += n;
+		len -= n;
+	}
+}
+
+void
 etcd_h2_receive(H2 *h2, const char *data, size_t len)
 {
 	ssize_t		taken;
 
+	/* nghttp2 must not be called again after it has failed */
+	if (h2->fault[0] != '\0')
+		return;
 	for (size_t i = 0; i < len && h2->nstart < sizeof(h2->start); i++)
 		h2->start[h2->nstart++] = data[i];
+	count_frames(h2, data, len);
 	taken = nghttp2_session_mem_recv(h2->session, (const uint8_t *) data, len);
 	if (etcd_h2_is_http1(h2))
 		fail(h2, "it answers in HTTP/1");
 	else if (taken < 0)
 		fail(h2, nghttp2_strerror((int) taken));
+}
+
+int
+etcd_h2_idle_frames(const H2 *h2)
+{
+	return h2->idle_frames;
+}
+
+void
+etcd_h2_clear_idle_frames(H2 *h2)
+{
+	h2->idle_frames = 0;
+}
+
+uint32_t
+etcd_h2_max_streams(H2 *h2)
+{
+	return nghttp2_session_get_remote_settings(h2->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 }
 
 /* Has the server gone away when nothing was left to do?  That is no fault. */
@@ -519,22 +645,22 @@ etcd_h2_output(H2 *h2, size_t *len)
 	 * One write for all: nghttp2 hands out a frame at a time, and only once.  Without a
 	 * frame that is lost, the server would not know the stream.
 	 */
-	while (length(&h2->out) < OUTPUT_SIZE && (n = nghttp2_session_mem_send(h2->session, &data)) > 0)
+	while (h2->fault[0] == '\0' && length(&h2->out) < OUTPUT_SIZE &&
+		   (n = nghttp2_session_mem_send(h2->session, &data)) != 0)
 	{
-		if (!append(&h2->out, data, (size_t) n))
-		{
+		if (n < 0)
+			fail(h2, nghttp2_strerror((int) n));
+		else if (!append(&h2->out, data, (size_t) n))
 			fail(h2, nghttp2_strerror(NGHTTP2_ERR_NOMEM));
-			break;
-		}
 	}
-	*len = length(&h2->out);
+	*len = h2->fault[0] == '\0' ? length(&h2->out) : 0;
 	return h2->out.data + h2->out.start;
 }
 
 bool
 etcd_h2_has_output(H2 *h2)
 {
-	return length(&h2->out) > 0 || nghttp2_session_want_write(h2->session);
+	return h2->fault[0] == '\0' && (length(&h2->out) > 0 || nghttp2_session_want_write(h2->session));
 }
 
 void
@@ -635,6 +761,9 @@ etcd_h2_close(H2 *h2, H2Stream **stream)
 	*link = closed->next;
 	if (!closed->closed)
 	{
+		h2->late_room += STREAM_WINDOW;
+		if (h2->late_room > CONNECTION_WINDOW)
+			h2->late_room = CONNECTION_WINDOW;
 		(void) release_window(h2->session, closed);
 		/* its bytes are freed here: nghttp2 must not ask for them any more */
 		(void) nghttp2_session_set_stream_user_data(h2->session, closed->id, NULL);
@@ -692,16 +821,22 @@ etcd_h2_message(const H2Stream *stream, size_t *len)
 }
 
 void
-etcd_h2_take(H2 *h2, H2Stream *stream)
+etcd_h2_take(H2 *h2, H2Stream *stream, bool awaited)
 {
 	take(&stream->in, PREFIX_SIZE + message_length(stream));
+	if (!awaited)
+		h2->idle_frames++;
+	else
+		h2->idle_frames -= h2->idle_frames < FRAMES_PER_MESSAGE ? h2->idle_frames : FRAMES_PER_MESSAGE;
 	check_message(stream);
-	(void) consume(h2->session, stream);
+	if (h2->fault[0] == '\0')
+		(void) consume(h2->session, stream);
 }
 
 void
 etcd_h2_pause(H2 *h2, H2Stream *stream, bool paused)
 {
 	stream->paused = paused;
-	(void) consume(h2->session, stream);
+	if (h2->fault[0] == '\0')
+		(void) consume(h2->session, stream);
 }

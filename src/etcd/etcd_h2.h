@@ -50,7 +50,7 @@ extern H2  *etcd_h2_create(void);
 /* Frees its streams, too. */
 extern void etcd_h2_free(H2 *h2);
 
-/* Takes bytes of the server. */
+/* Takes bytes of the server.  After a fault they are dropped. */
 extern void etcd_h2_receive(H2 *h2, const char *data, size_t len);
 
 /*
@@ -58,6 +58,20 @@ extern void etcd_h2_receive(H2 *h2, const char *data, size_t len);
  * it.
  */
 extern const char *etcd_h2_fault(H2 *h2);
+
+/*
+ * How many idle frames, for which nobody waits, have come since the count was
+ * cleared.  A message that somebody waits for makes up for some of them, because
+ * a server sends some control frames with each of its answers.
+ */
+extern int	etcd_h2_idle_frames(const H2 *h2);
+extern void etcd_h2_clear_idle_frames(H2 *h2);
+
+/* Ends the connection: the server violates what the caller asks of it. */
+extern void etcd_h2_fail(H2 *h2, const char *why);
+
+/* How many streams the server allows at a time. */
+extern uint32_t etcd_h2_max_streams(H2 *h2);
 
 /* Did the server answer in HTTP/1? */
 extern bool etcd_h2_is_http1(const H2 *h2);
@@ -106,10 +120,11 @@ extern const char *etcd_h2_error(const H2Stream *stream);
 
 /*
  * The next whole message that was received; NULL if there is none.  It is
- * valid until etcd_h2_take(), which removes it.
+ * valid until etcd_h2_take(), which removes it.  awaited: somebody waits for
+ * it.  If not, it counts as an idle frame.
  */
 extern const char *etcd_h2_message(const H2Stream *stream, size_t *len);
-extern void etcd_h2_take(H2 *h2, H2Stream *stream);
+extern void etcd_h2_take(H2 *h2, H2Stream *stream, bool awaited);
 
 /*
  * While a stream is paused, the server may send no more than a window of it,

@@ -7,10 +7,11 @@
  * until it ends: with an answer, with a failure, or because its time is up.  A
  * stream is an exchange whose answer arrives piece by piece.
  *
- * libcurl's callbacks only record: which sockets it waits on, when its timer
- * is due, what bytes came.  They allocate by realloc() alone, and no error
- * leaves them.  The ends of exchanges are recorded, too.  No callback of the
- * caller is made from here; the other files of the client look at the records.
+ * libcurl's callbacks only record: which sockets it waits on and when its timer
+ * is due (etcd_sockets.c), and what bytes came.  They allocate by realloc()
+ * alone, and no error leaves them.  The ends of exchanges are recorded, too.
+ * No callback of the caller is made from here; the other files of the client
+ * look at the records.
  *
  * libcurl resolves no names: its resolver blocks when it is given up, unless
  * libcurl is a new one.  An exchange waits until etcd_names.c knows addresses
@@ -23,6 +24,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "etcd_easy.h"
+#include "etcd_limits.h"
 #include "etcd_tls.h"
 
 #if LIBCURL_VERSION_NUM < 0x074a00
@@ -65,6 +68,7 @@ struct Exchange
 	CURLcode	result;			/* once it has ended */
 	bool		unresolved;		/* it waited for the addresses to the last */
 	bool		too_large;
+	EtcdLimits	limits;
 	bool		has_news;		/* stream: bytes came since the last look */
 	bool		paused;			/* stream: libcurl holds bytes back until a look */
 	char	   *data;			/* the received bytes */
@@ -75,7 +79,7 @@ struct Exchange
 	char		error[CURL_ERROR_SIZE];
 };
 
-/* ---- libcurl's callback ---------------------------------------------- */
+/* ---- libcurl's callbacks --------------------------------------------- */
 
 /*
  * libcurl ends the exchange if the result is less than the number of given
@@ -185,7 +189,7 @@ set_post(Exchange *exchange, const Payload *payload)
 	SET_OPTION(CURLOPT_WRITEFUNCTION, record_data);
 	SET_OPTION(CURLOPT_WRITEDATA, exchange);
 	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-	return true;
+	return etcd_limits_set(exchange->easy, &exchange->limits);
 }
 
 /* False if memory is out. */
@@ -194,7 +198,7 @@ set_records(Exchange *exchange)
 {
 	SET_OPTION(CURLOPT_PRIVATE, exchange);
 	SET_OPTION(CURLOPT_ERRORBUFFER, exchange->error);
-	return true;
+	return etcd_easy_record_socket(exchange->easy, &exchange->target);
 }
 
 /* ---- exchanges ------------------------------------------------------- */
@@ -497,6 +501,12 @@ etcd_http_was_connected(const Exchange *exchange)
 	return ready_us > 0 &&
 		((address != NULL && address[0] != '\0') ||
 		 strncmp(exchange->url, "unix", 4) == 0);
+}
+
+bool
+etcd_http_floods(const Exchange *exchange)
+{
+	return etcd_limits_are_exceeded(&exchange->limits);
 }
 
 bool
@@ -851,6 +861,8 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 							url, exchange->max_size);
 		return false;
 	}
+	if (etcd_limits_describe(&exchange->limits, url, message))
+		return false;
 
 	result = etcd_easy_classify(exchange->result, detail);
 	switch (result)
@@ -860,6 +872,8 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 			return true;
 		case CURLE_COULDNT_RESOLVE_HOST:
 		case CURLE_COULDNT_CONNECT:
+			if (etcd_easy_describe_socket(message, url, &exchange->target))
+				break;
 			if (os_errno != 0)
 				detail = strerror((int) os_errno);
 			etcd_format_message(message, "could not connect to etcd at \"%s\": %s", url, detail);

@@ -30,6 +30,15 @@
 /* How much is shown of a body that could not be understood. */
 #define EXCERPT_SIZE	100
 
+/*
+ * In more JSON than this there is at most a value in so many bytes, and an object
+ * or array in so many.  jansson takes much memory for each of them.  In what etcd
+ * sends they are larger, also where many small frames have come at once.
+ */
+#define SMALL_SIZE			(256 * 1024)
+#define BYTES_PER_VALUE		8
+#define BYTES_PER_OBJECT	16
+
 /* ---- reading --------------------------------------------------------- */
 
 /*
@@ -238,6 +247,21 @@ read_error(const json_t *root, int *code, char *message)
 	return true;
 }
 
+/* Would it take far more memory than bytes? */
+static bool
+is_dense(const char *buf, size_t len)
+{
+	size_t		nvalues = 0;
+	size_t		nobjects = 0;
+
+	for (size_t i = 0; len > SMALL_SIZE && i < len; i++)
+	{
+		nvalues += buf[i] == ',';
+		nobjects += buf[i] == '{' || buf[i] == '[';
+	}
+	return nvalues > len / BYTES_PER_VALUE || nobjects > len / BYTES_PER_OBJECT;
+}
+
 /* ---- answers --------------------------------------------------------- */
 
 /* Why the body of a unary answer does not come from etcd. */
@@ -269,7 +293,7 @@ etcd_decode_answer(EtcdRequestKind kind, long http_status,
 	Reader		reader = {0};
 
 	memset(answer, 0, sizeof(*answer));
-	if (memchr(body, '\0', len) == NULL)
+	if (memchr(body, '\0', len) == NULL && !is_dense(body, len))
 		root = json_loadb(body, len, JSON_FLAGS, NULL);
 	json = root;
 	if (read_error(root, &answer->code, answer->message))
@@ -316,7 +340,7 @@ parse_frame(const char *buf, size_t len, size_t *taken, bool *incomplete)
 
 	*incomplete = false;
 	*taken = 0;
-	if (buf[0] != '{')
+	if (buf[0] != '{' || is_dense(buf, len))
 		return NULL;
 	root = json_loadb(buf, len, JSON_FLAGS | JSON_DISABLE_EOF_CHECK, &error);
 	*taken = (size_t) error.position;

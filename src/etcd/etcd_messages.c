@@ -148,6 +148,12 @@ const Message *const etcd_answer_messages[ETCD_NREQUEST_KINDS] = {
 
 /* ---- memory ---------------------------------------------------------- */
 
+/*
+ * So much memory an answer takes at most.  What etcd sends takes some times its
+ * bytes.  A list of empty messages of two bytes would take 36 times as much.
+ */
+#define MAX_ANSWER_MEMORY	(32 * 1024 * 1024)
+
 /* A piece of memory; an answer owns a list of them. */
 typedef union Chunk
 {
@@ -168,13 +174,20 @@ etcd_allocate(Reader *reader, size_t n, size_t size)
 {
 	Chunk	   *chunk = NULL;
 
-	if (n <= (SIZE_MAX - sizeof(Chunk)) / size)
+	if (n > (MAX_ANSWER_MEMORY - reader->size) / size)
+	{
+		etcd_fail_reading(reader, "could not be read", "it takes too much memory");
+		return NULL;
+	}
+	reader->size += n * size;
+	if (MAX_ANSWER_MEMORY - reader->size >= sizeof(Chunk))
 		chunk = calloc(1, sizeof(Chunk) + n * size);
 	if (chunk == NULL)
 	{
 		etcd_fail_reading(reader, "could not be read", "out of memory");
 		return NULL;
 	}
+	reader->size += sizeof(Chunk);
 	chunk->next = reader->memory;
 	reader->memory = chunk;
 	return chunk + 1;

@@ -81,6 +81,7 @@ extern const Message etcd_frame_message;
 typedef struct Reader
 {
 	void	   *memory;
+	size_t		size;			/* of the memory */
 	bool		failed;
 	char		problem[ETCD_MESSAGE_SIZE];
 } Reader;

@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_sockets.c
- *	  The sockets and the timer for which libcurl has to be called.
+ *	  The sockets and the timer for which the client has to be called.
+ *
+ * libcurl tells both by callbacks, and etcd_http.c adds the sockets that it
+ * drives itself.
  *
  *-------------------------------------------------------------------------
  */

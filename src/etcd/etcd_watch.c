@@ -23,6 +23,12 @@
 #define REST_NS		(5 * NSEC_PER_MSEC)
 
 /*
+ * A server that sends more frames in a second that tell nothing is left.  etcd
+ * sends one in ten minutes.
+ */
+#define MAX_IDLE_FRAMES		1000
+
+/*
  * One connection stays open for requests, such as those of a renewal, and one for
  * each stream.  More are used for a moment, such as when many elections are
  * entered at once; those to an endpoint that was left are the first to go.
@@ -82,12 +88,17 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 	};
 
 	if (stream->call != NULL && etcd_call_replace_watches(client, stream->call, watches, nwatches, &destination))
+	{
+		stream->ncreations += nwatches;
 		return true;
+	}
 	free_stream(client, stream);
 	stream->call = etcd_call_watch(client, watches, nwatches, &destination);
 	if (stream->call == NULL)
 		return false;
 	stream->deadline_ns = clock_monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
+	stream->has_connected = false;
+	stream->ncreations = nwatches;
 	stream->has_told = false;
 	stream->rests_until_ns = INT64_MAX;
 	etcd_watch_keep_connections(client);
@@ -140,6 +151,19 @@ etcd_watch_due_ns(const EtcdClient *client)
 	return due_ns;
 }
 
+/*
+ * etcd tells at once that it has created a watch, so that is to come within the
+ * time of a request.
+ */
+static void
+note_connection(EtcdClient *client, Stream *stream, int64_t now)
+{
+	if (stream->has_connected || !etcd_call_was_connected(stream->call))
+		return;
+	stream->has_connected = true;
+	stream->deadline_ns = now + client->settings.request_timeout_ms * NSEC_PER_MSEC;
+}
+
 /* Reads the streams that have rested; ends those that have not connected in time. */
 void
 etcd_watch_run(EtcdClient *client)
@@ -157,11 +181,8 @@ etcd_watch_run(EtcdClient *client)
 			stream->rests_until_ns = INT64_MAX;
 			etcd_call_pause(client, stream->call, false);
 		}
-		if (stream->deadline_ns > now)
-			continue;
-		if (etcd_call_was_connected(stream->call))
-			stream->deadline_ns = INT64_MAX;
-		else
+		note_connection(client, stream, now);
+		if (!stream->has_connected && stream->deadline_ns <= now)
 			etcd_call_time_out(client, stream->call);
 	}
 }
@@ -189,6 +210,38 @@ is_foreign(EtcdClient *client, const Stream *stream, const EtcdWatchFrame *frame
 	if (endpoint >= 0)
 		etcd_cluster_note(client, &client->endpoints[endpoint], cluster_id);
 	return !etcd_cluster_is_usable(client, cluster_id);
+}
+
+/* Has a server sent too many frames that tell nothing? */
+static bool
+is_flooded(Stream *stream, const EtcdWatchFrame *frame)
+{
+	int64_t		now = clock_monotonic_ns();
+
+	if (frame->nevents > 0 || frame->canceled)
+		return false;
+	if (frame->created && stream->ncreations > 0)
+	{
+		stream->ncreations--;
+		return false;
+	}
+	if (now - stream->counts_since_ns >= NSEC_PER_SEC)
+	{
+		stream->counts_since_ns = now;
+		stream->nidle = 0;
+	}
+	return ++stream->nidle > MAX_IDLE_FRAMES;
+}
+
+/* Ends the stream; the endpoint is left, and not asked again for a while. */
+static void
+end_flood(EtcdClient *client, Stream *stream)
+{
+	char		why[ETCD_MESSAGE_SIZE];
+
+	etcd_format_message(why, "etcd at \"%s\" floods the watch with bytes that nobody waits for", etcd_call_url(stream->call));
+	etcd_call_shun(client, etcd_call_url(stream->call));
+	end_stream(client, stream, ETCD_NO_ANSWER, why);
 }
 
 /*
@@ -228,9 +281,15 @@ tell_frames(EtcdClient *client, int number)
 			end_stream(client, stream, ETCD_NO_ANSWER, why);
 			blames = true;
 		}
+		else if (is_flooded(stream, &frame))
+		{
+			end_flood(client, stream);
+			blames = true;
+		}
 		else
 		{
 			stream->has_told = true;
+			stream->deadline_ns = INT64_MAX;
 			client->callbacks.watched(client->callbacks.ctx, number, &frame);
 		}
 		if (result == FRAME_READ)
@@ -259,12 +318,18 @@ static bool
 notice_end(EtcdClient *client, int number)
 {
 	Stream	   *stream = &client->streams[number];
-	EtcdOutcome outcome;
+	EtcdOutcome outcome = ETCD_NO_ANSWER;
 	char		why[ETCD_MESSAGE_SIZE];
 
-	if (stream->call == NULL || etcd_call_ended(stream->call) == 0)
+	if (stream->call == NULL)
 		return false;
-	outcome = etcd_call_describe_end(stream->call, why);
+	if (etcd_call_ended(stream->call) != 0)
+		outcome = etcd_call_describe_end(stream->call, why);
+	else if (stream->has_connected && stream->deadline_ns <= clock_monotonic_ns())
+		etcd_format_message(why, "etcd at \"%s\" has not created the watch within %ld ms",
+							etcd_call_url(stream->call), client->settings.request_timeout_ms);
+	else
+		return false;
 	end_stream(client, stream, outcome, why);
 	return may_blame_endpoint(number, outcome);
 }

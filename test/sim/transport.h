@@ -89,6 +89,7 @@ typedef struct Conditions
 	int			watch_ends;
 	int			watch_cancels;
 	int			goaways;
+	int			floods;			/* a server sends frames without end on a connection */
 	int			pings;
 	int			late;			/* of 10,000 requests; they are executed after seconds */
 	int			small_frames;	/* of 10,000 DATA frames */
@@ -248,6 +249,10 @@ struct Link
 	bool		is_sick;		/* bytes were lost in it */
 	uint64_t	goaway_at;		/* that byte of the server's completes a GOAWAY */
 	int64_t		goaway_read_ns; /* when the client has read it; NEVER */
+	bool		floods;			/* frames without end follow the bytes of the pipe */
+	int64_t		flooded_since_ns;	/* the client has read some of them; NEVER */
+	int64_t		turn_ns;		/* of the client, and how much it has read in it */
+	size_t		turn_size;
 	void	   *exchange;		/* of the client; NULL: released */
 	void	   *session;		/* of the server */
 };
@@ -369,6 +374,8 @@ extern void write_watch_reply(Bytes *out, const WatchReply *reply, int endpoint)
 	SEEN(REACHED_QUEUED, "a stream that waits until another one has ended") \
 	SEEN(REACHED_CLIENT_PING, "a PING of the client") \
 	SEEN(REACHED_SERVER_PING, "a PING of the server that is answered") \
+	SEEN(REACHED_FLOOD, "a request on a connection that is flooded") \
+	SEEN(REACHED_LEFT_ALONE, "a request to an endpoint that has flooded one") \
 	SEEN(REACHED_VIOLATION, "a client that finds a violation of HTTP/2")
 
 #define REACHED_NAME(name, text) name,

@@ -21,6 +21,9 @@
 /* The client's clock does not begin at 0, which means "not yet" to it. */
 #define CLOCK_START_NS		(1000 * SECOND)
 
+/* The most that the client reads from a connection in a turn. */
+#define MAX_TURN_SIZE		(256 * 1024 + 16 * 1024)
+
 /* etcd closes a connection with two PINGs in less. */
 #define PING_LEAST_NS		(5 * SECOND)
 
@@ -164,6 +167,45 @@ end_exchange(Http *http, Exchange *exchange, ExchangeEnd end)
 	pipe_close(&exchange->link->up);
 }
 
+/* Whole frames that bring nothing, as many as the client takes. */
+static size_t
+read_flood(Link *link, char *buffer, size_t size)
+{
+	static const char settings[] = {0, 0, 0, 4, 1, 0, 0, 0, 0};
+	static const char window[] = {0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+	static const char pong[] = {0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
+	static const char unknown[] = {0, 0, 1, 99, 0, 0, 0, 0, 0, 1};
+	static const struct
+	{
+		const char *bytes;
+		size_t		len;
+	}			frames[] = {
+		{settings, sizeof(settings)}, {window, sizeof(window)}, {pong, sizeof(pong)}, {unknown, sizeof(unknown)}
+	};
+	int			kind = link->number % 4;
+	size_t		n = 0;
+
+	if (!link->floods || bytes_left(&link->down.bytes) > 0 || link->down.is_over)
+		return 0;
+	if (link->flooded_since_ns == NEVER)
+		link->flooded_since_ns = now_ns;
+	for (; n + frames[kind].len <= size; n += frames[kind].len)
+		memcpy(buffer + n, frames[kind].bytes, frames[kind].len);
+	return n;
+}
+
+/* Whatever a server sends, a turn of the client reads a part of it. */
+static void
+count_read(Link *link, size_t n)
+{
+	if (link->turn_ns != now_ns)
+		link->turn_size = 0;
+	link->turn_ns = now_ns;
+	link->turn_size += n;
+	if (link->turn_size > MAX_TURN_SIZE)
+		fail_run("link %d: a turn of the client reads %zu bytes", link->number, link->turn_size);
+}
+
 /* ---- the functions of etcd_http.c ---------------------------------------------- */
 
 bool
@@ -280,6 +322,9 @@ etcd_http_recv(Http *http, Exchange *exchange, char *buffer, size_t size)
 	if (!etcd_http_is_readable(exchange))
 		return 0;
 	n = pipe_read(&link->down, buffer, size);
+	if (n == 0 && !run_failed())
+		n = read_flood(link, buffer, size);
+	count_read(link, n);
 	if (n == 0 && link->down.is_over)
 		end_exchange(http, exchange, END_CLOSED);
 	else if (n == 0)
@@ -405,6 +450,13 @@ bool
 etcd_http_failed(const Exchange *exchange)
 {
 	return exchange->end != END_NONE;
+}
+
+bool
+etcd_http_floods(const Exchange *exchange)
+{
+	(void) exchange;
+	return false;
 }
 
 bool

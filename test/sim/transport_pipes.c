@@ -220,7 +220,7 @@ link_create(int endpoint, int use)
 	link->up.link = link->down.link = link;
 	link->up.breaks_at = link->down.breaks_at = UINT64_MAX;
 	link->goaway_at = UINT64_MAX;
-	link->goaway_read_ns = NEVER;
+	link->goaway_read_ns = link->flooded_since_ns = NEVER;
 	link->next = links;
 	links = link;
 	if (!healed && random_chance(conditions.breaks))

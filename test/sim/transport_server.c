@@ -86,6 +86,7 @@ struct Session
 	bool		is_leaving;
 	int64_t		leaves_at_ns;
 	int64_t		pinged_ns;		/* 0: no PING is open */
+	bool		floods;			/* and sends nothing else any more */
 	bool		is_closed;
 };
 
@@ -141,6 +142,12 @@ flush(Session *session)
 	{
 		size_t		n;
 
+		if (bytes_left(&session->out) == 0 && session->floods)
+		{
+			session->link->floods = true;
+			client_notified(session->link);
+			return;
+		}
 		if (bytes_left(&session->out) == 0)
 		{
 			const uint8_t *data;
@@ -984,7 +991,14 @@ servers_tick(void)
 			continue;
 		look_at_windows(session);
 		check_pong(session);
-		if (!healed && session->pinged_ns == 0 && random_chance(conditions.pings))
+		if (!healed && conditions.floods > 0 && random_chance(conditions.floods))
+		{
+			trace("etcd", "link %d is flooded", session->link->number);
+			session->floods = true;
+			session->pinged_ns = 0;
+			flush(session);
+		}
+		if (!healed && !session->floods && session->pinged_ns == 0 && random_chance(conditions.pings))
 			ping(session);
 		if (!session->is_closed && !healed && !session->is_leaving && random_chance(conditions.goaways))
 			leave(session);

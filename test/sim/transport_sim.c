@@ -20,6 +20,8 @@
  *   ends or is replaced; then nothing.
  * - A keepalive is on a stream alone, and no watch has the number of another one.
  * - No request goes to a connection that has told the client GOAWAY.
+ * - Of what a server sends without end, a turn of the client reads a part, and the
+ *   connection is left.
  * - Windows are opened again, PINGs answered, and not sent too often.
  * - Where nothing goes wrong, and some time after all faults, each request
  *   succeeds.
@@ -353,6 +355,14 @@ check_no_answer(int number, const char *message)
 		check_fates(number, FATE_BIT(FATE_RESET) | FATE_BIT(FATE_NO_TRAILERS) | FATE_BIT(FATE_CUT) | FATE_BIT(FATE_PAGE), message);
 		reach(REACHED_NO_STATUS);
 	}
+	else if (says(message, "floods the connection"))
+		reach(REACHED_FLOOD);
+	else if (says(message, "is left alone"))
+	{
+		reach(REACHED_LEFT_ALONE);
+		if (!request->any_member)
+			check_not_run(number);
+	}
 	else if (says(message, "could not connect"))
 	{
 		reach(REACHED_UNSENT);
@@ -683,6 +693,17 @@ check_watches(void)
 	}
 }
 
+/* A connection that is flooded is left at once. */
+static void
+check_floods(void)
+{
+	for (const Link *link = links; link != NULL; link = link->next)
+	{
+		if (link->exchange != NULL && link->flooded_since_ns != NEVER && link->flooded_since_ns + TURN_NS < now_ns)
+			fail_rule("link %d is not left while it is flooded", link->number);
+	}
+}
+
 /*
  * A connection that goes away is left: by watches at once, as they never end by
  * themselves.
@@ -763,6 +784,7 @@ tick(void *subject, uint64_t tag)
 	(void) tag;
 	servers_tick();
 	check_left();
+	check_floods();
 	for (int i = 0; !at_rest && i < 3 && random_chance(conditions.requests); i++)
 		ask_something();
 	for (int i = 0; !at_rest && i < 3 && random_chance(5000); i++)
@@ -799,6 +821,8 @@ draw_trouble(Trouble trouble)
 	}
 	if (trouble == TROUBLE_GOAWAY || all)
 		conditions.goaways = 100 + random_below(600 / part);
+	if (trouble == TROUBLE_GOAWAY || all)
+		conditions.floods = random_chance(5000) ? 0 : random_below(60);
 	if (trouble == TROUBLE_ENDS || all)
 	{
 		draw_fates(500 / part);

@@ -1310,6 +1310,46 @@ test_hints(void **state)
 	}
 }
 
+/* JSON that would take far more memory than bytes is not read; etcd's densest is. */
+static void
+test_memory(void **state)
+{
+	static const struct
+	{
+		const char *item;
+		bool		good;
+	}			cases[] = {
+		{"{\"kv\":{\"key\":\"YQ==\",\"create_revision\":\"1\",\"mod_revision\":\"1\",\"version\":\"1\"}},", true},
+		{"{},", false},
+		{"[],", false},
+		{"\"\",", false},
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		size_t		len = strlen(cases[i].item);
+		size_t		n = 2 * 1024 * 1024 / len;
+		char	   *body = malloc(n * len + 200);
+		char	   *end = body + sprintf(body, "{\"result\":{\"header\":{\"revision\":\"5\"},\"events\":[");
+		EtcdWatchFrame frame;
+
+		for (size_t j = 0; j < n; j++, end += len)
+			memcpy(end, cases[i].item, len);
+		end[-1] = ']';
+		strcpy(end, "}}");
+		assert_int_equal(decode_frame(body, end + 2 - body, &frame) > 0, cases[i].good);
+		if (cases[i].good)
+		{
+			assert_int_equal(frame.nevents, n);
+			etcd_free_frame(&frame);
+		}
+		else
+			assert_non_null(strstr(frame.message, "not a JSON answer of etcd"));
+		free(body);
+	}
+}
+
 int
 main(void)
 {
@@ -1343,6 +1383,7 @@ main(void)
 		cmocka_unit_test(test_says),
 		cmocka_unit_test(test_auth_errors),
 		cmocka_unit_test(test_hints),
+		cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

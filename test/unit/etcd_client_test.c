@@ -1230,6 +1230,22 @@ static const char watch_head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/j
 #define FRAME(watch_id) \
 	"{\"result\":{\"header\":{\"raft_term\":\"2\"},\"watch_id\":\"" watch_id "\"}}"
 
+#define EVENT_FRAME(watch_id) \
+	"{\"result\":{\"header\":{\"raft_term\":\"2\"},\"watch_id\":\"" watch_id "\"," \
+	"\"events\":[{\"kv\":{\"key\":\"YQ==\",\"mod_revision\":\"7\"}}]}}"
+
+/* Creates watches, and answers no request. */
+static void
+only_watch(Server *server, int fd)
+{
+	if (strstr(server->request, "/v3/watch ") != NULL)
+	{
+		send_text(fd, watch_head, strlen(watch_head));
+		send_text(fd, FRAME("1"), strlen(FRAME("1")));
+	}
+	be_silent(server, fd);
+}
+
 static void
 test_no_endpoint(void **state)
 {
@@ -1284,7 +1300,7 @@ test_what_is_sent(void **state)
 static void
 test_change_endpoint(void **state)
 {
-	Server	   *server = start_server(be_silent, "");
+	Server	   *server = start_server(only_watch, "");
 	Caller	   *caller = start_caller(etcd_url, server->url);
 
 	(void) state;
@@ -1331,11 +1347,12 @@ test_change_endpoint(void **state)
 static void
 test_single_endpoint(void **state)
 {
-	Server	   *server = start_server(be_silent, "");
+	Server	   *server = start_server(only_watch, "");
 	Caller	   *caller = start_caller(server->url, NULL);
 
 	(void) state;
 	open_watches(caller, "a", NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
 	assert_true(ask_grant(caller, 1)->timed_out);
 	etcd_client_change_endpoint(caller->client, 0);
 	run_for(caller, 50);
@@ -2307,7 +2324,7 @@ static void
 send_megabytes_of_frames(Server *server, int fd)
 {
 	send_text(fd, watch_head, strlen(watch_head));
-	while (!server->stopping && send(fd, FRAME("1") "\n", strlen(FRAME("1")) + 1, MSG_NOSIGNAL) > 0)
+	while (!server->stopping && send(fd, EVENT_FRAME("1") "\n", strlen(EVENT_FRAME("1")) + 1, MSG_NOSIGNAL) > 0)
 		;
 }
 
@@ -2442,6 +2459,8 @@ static const struct
 }			hostile_watches[] = {
 	{"refuses", NULL, "", 0, false, "Connection refused"},
 	{"hangs up", send_and_close, "", 0, false, "closed the connection without an answer"},
+	{"not created", send_and_stay, "HTTP/1.1 200 OK\r\n\r\n", 0, false, "has not created the watch within 800 ms"},
+	{"never created", be_silent, "", 0, false, "has not created the watch within 800 ms"},
 	{"ends", send_and_close, "HTTP/1.1 200 OK\r\n\r\n" FRAME("1"), 1, false, "ended the watch"},
 	{"ends in a frame", send_and_close, "HTTP/1.1 200 OK\r\n\r\n" FRAME("1") "{\"resu", 1, false, "ended the watch"},
 	{"ends in a chunk", send_and_close, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n"

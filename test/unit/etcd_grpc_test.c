@@ -20,12 +20,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <nghttp2/nghttp2.h>
+#include <openssl/ssl.h>
 
 #include "base/clock.h"
 #include "etcd/etcd_client.h"
@@ -62,6 +64,20 @@ __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 
 	now->tv_sec += advanced_s;
 	return result;
+}
+
+/* ---- TLS ------------------------------------------------------------- */
+
+static long tls_mode;			/* of the last context */
+
+extern int	__real_SSL_CTX_set_alpn_protos(SSL_CTX *context, const unsigned char *protocols, unsigned len);
+extern int	__wrap_SSL_CTX_set_alpn_protos(SSL_CTX *context, const unsigned char *protocols, unsigned len);
+
+int
+__wrap_SSL_CTX_set_alpn_protos(SSL_CTX *context, const unsigned char *protocols, unsigned len)
+{
+	tls_mode = SSL_CTX_get_mode(context);
+	return __real_SSL_CTX_set_alpn_protos(context, protocols, len);
 }
 
 /* ---- protobuf -------------------------------------------------------- */
@@ -224,6 +240,10 @@ struct Server
 	bool		keeps_answers;	/* the answers to all but the next two are up to the test */
 	bool		keeps_status;
 	bool		keeps_members;
+	int			nrefused;		/* so many grants are refused before anything is looked at */
+	uint32_t	max_streams;	/* at a time; 0: any number */
+	const char *flood;			/* bytes that are sent for a request, without end; NULL: none */
+	size_t		flood_len;
 	const char *token;			/* the next one to give; NULL: there are no users */
 	Connection	connections[MAX_CONNECTIONS];
 	int			nconnections;
@@ -275,14 +295,14 @@ static void
 send_message(Request *request, Message message, const char *status)
 {
 	nghttp2_session *session = request->connection->session;
-	Stream	   *stream = nghttp2_session_get_stream_user_data(session, request->stream);
+	Stream	   *stream = session != NULL ? nghttp2_session_get_stream_user_data(session, request->stream) : NULL;
 	nghttp2_nv	headers[] = {header(":status", "200"), header("content-type", "application/grpc")};
 	nghttp2_data_provider provider = {.source.ptr = stream,.read_callback = read_body};
 	char		prefix[5] = {0, 0, 0, (char) (message.len >> 8), (char) message.len};
 
 	request->is_answered = true;
 	if (stream == NULL)
-		return;					/* it was reset */
+		return;					/* it was reset, or the connection closed */
 	if (message.len > 0)
 	{
 		memmove(message.data + 5, message.data, message.len);
@@ -305,6 +325,12 @@ answer(Server *server, Request *request)
 {
 	const char *path = request->path;
 
+	if (strcmp(path, GRANT_PATH) == 0 && server->nrefused > 0)
+	{
+		server->nrefused--;
+		nghttp2_submit_rst_stream(request->connection->session, 0, request->stream, NGHTTP2_REFUSED_STREAM);
+		return;
+	}
 	if (strcmp(path, STATUS_PATH) == 0 ? server->keeps_status :
 		strcmp(path, MEMBERS_PATH) == 0 ? server->keeps_members :
 		strcmp(path, TOKEN_PATH) != 0 && server->keeps_answers)
@@ -394,7 +420,9 @@ begin_session(Connection *connection)
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
 	nghttp2_session_server_new(&connection->session, callbacks, connection);
 	nghttp2_session_callbacks_del(callbacks);
-	nghttp2_submit_settings(connection->session, 0, NULL, 0);
+	nghttp2_submit_settings(connection->session, 0, &(nghttp2_settings_entry) {
+		NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, connection->server->max_streams
+	}, connection->server->max_streams > 0);
 }
 
 static void
@@ -488,6 +516,10 @@ run_connection(Connection *connection)
 	}
 	while (connection->session != NULL && (n = nghttp2_session_mem_send(connection->session, &out)) > 0)
 		(void) send(connection->fd, out, n, MSG_NOSIGNAL);
+	/* as much as the socket takes, and whole frames */
+	while (connection->session != NULL && connection->server->flood != NULL &&
+		   send(connection->fd, connection->server->flood, connection->server->flood_len, MSG_NOSIGNAL) == (ssize_t) connection->server->flood_len)
+		;
 }
 
 static void
@@ -549,11 +581,22 @@ typedef struct Caller
 	int64_t		frames[MAX_REQUESTS];	/* the watches that they are of */
 	int			nframes;
 	int			nends;
+	char		why[ETCD_MESSAGE_SIZE]; /* of the last end */
+	jmp_buf    *leaves;			/* callbacks end there, as by an ERROR; NULL: they return */
+	bool		drains;			/* callbacks run the client, as the exit of a process does */
 	EtcdProtocol protocol;
 	const char *server_name;
+	uint64_t	cluster_id;
 	const char *username;
 	const char *password_file;
 } Caller;
+
+static bool
+never(void *ctx)
+{
+	(void) ctx;
+	return false;
+}
 
 static void
 answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
@@ -565,6 +608,10 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 	assert_true(caller->nanswers < MAX_REQUESTS);
 	*record = (Record) {.id = id,.outcome = answer->outcome,.lease = answer->lease};
 	strcpy(record->message, answer->message);
+	if (caller->drains)
+		etcd_client_drain(caller->client, 100, never, caller);
+	if (caller->leaves != NULL)
+		longjmp(*caller->leaves, 1);
 }
 
 static void
@@ -584,7 +631,7 @@ watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 
 	(void) stream;
 	(void) outcome;
-	(void) why;
+	strcpy(caller->why, why);
 	caller->nends++;
 }
 
@@ -611,6 +658,7 @@ configure(Caller *caller)
 		.request_timeout_ms = REQUEST_TIMEOUT_MS,
 		.connect_timeout_ms = REQUEST_TIMEOUT_MS,
 		.protocol = caller->protocol,
+		.cluster_id = caller->cluster_id,
 		.username = caller->username,
 		.server_name = caller->server_name,
 		.password_file = caller->password_file
@@ -1081,7 +1129,234 @@ test_other_lease(void **state)
 	stop_caller(caller);
 }
 
+/* Where one stream is allowed at a time, a keepalive leaves it to others. */
+static void
+test_one_stream(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+
+	(void) state;
+	server->max_streams = 1;
+	settle(caller);
+	for (int i = 0; i < 3; i++)
+	{
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	}
+	/* several at once wait for each other */
+	send_lease(caller, ETCD_KEEPALIVE, 6);
+	send_lease(caller, ETCD_GRANT, 7);
+	send_lease(caller, ETCD_KEEPALIVE, 8);
+	WAIT_UNTIL(caller, caller->nanswers == 10);
+	for (int i = 7; i < 10; i++)
+		assert_int_equal(caller->answers[i].outcome, ETCD_ANSWERED);
+	stop_caller(caller);
+}
+
+/* A request that was refused before it was looked at is sent again, once. */
+static void
+test_refused(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+
+	(void) state;
+	settle(caller);
+	server->nrefused = 1;
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	assert_int_equal(count(server, GRANT_PATH), 2);
+	server->nrefused = 2;
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_NO_ANSWER);
+	assert_int_equal(count(server, GRANT_PATH), 4);
+	stop_caller(caller);
+}
+
+/* ---- floods ---------------------------------------------------------- */
+
+/* An endpoint that floods is left, and is not asked again for some seconds. */
+static void
+test_flood(void **state)
+{
+	Server	   *flood = start_server(SPEAKS_GRPC);
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(flood, server);
+	static const char pong[17] = {[2] = 8, [3] = 6, [4] = 1};
+	static char pongs[2000 * sizeof(pong)];
+	int			nconnections;
+
+	(void) state;
+	/* answers to PINGs of which nobody knows */
+	for (size_t i = 0; i < sizeof(pongs); i += sizeof(pong))
+		memcpy(pongs + i, pong, sizeof(pong));
+	flood->flood = pongs;
+	flood->flood_len = sizeof(pongs);
+	flood->keeps_status = true;
+	/* one endpoint of two is not more than half of them */
+	caller->cluster_id = 4711;
+	configure(caller);
+	send_lease(caller, ETCD_GRANT, 5);
+	WAIT_UNTIL(caller, caller->nanswers == 1);
+	if (caller->answers[0].outcome != ETCD_ANSWERED)
+		assert_non_null(strstr(caller->answers[0].message, "flood"));
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	assert_int_equal(etcd_client_endpoint(caller->client), 1);
+	assert_non_null(strstr(etcd_client_endpoint_state(caller->client, 0)->error, "flood"));
+
+	/* twice as long each time */
+	for (int seconds = 3; seconds <= 12; seconds *= 2)
+	{
+		WAIT_UNTIL(caller, flood->connections[flood->nconnections - 1].fd < 0);
+		run_for(caller, 50);
+		nconnections = flood->nconnections;
+		advanced_s += seconds - 1;
+		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+		run_for(caller, 50);
+		assert_int_equal(flood->nconnections, nconnections);
+		/* a spare endpoint is asked when it is due, and not before */
+		advanced_s += 4;
+		WAIT_UNTIL(caller, flood->nconnections > nconnections);
+	}
+	stop_caller(caller);
+}
+
+/* Messages of no watch, and those that tell nothing, count like frames. */
+static void
+test_idle_messages(void **state)
+{
+	for (int is_known = 0; is_known < 2; is_known++)
+	{
+		Server	   *server = start_server(SPEAKS_GRPC);
+		Caller	   *caller = start_caller(server, NULL);
+		Request    *request;
+
+		(void) state;
+		server->keeps_members = true;
+		watch(caller, 11);
+		WAIT_UNTIL(caller, count(server, WATCH_PATH) == 2);
+		request = find(server, WATCH_PATH, 1);
+		send_message(request, frame_of(created_number(request), true, false), NULL);
+		WAIT_UNTIL(caller, caller->nframes == 1);
+		for (int i = 0; i < 400; i++)
+		{
+			send_message(request, frame_of(is_known ? created_number(request) : 77, false, false), NULL);
+			turn(caller);
+			caller->nframes = 0;
+		}
+		assert_int_equal(caller->nends, 0);
+		for (int i = 0; i < 20000 && caller->nends == 0; i++)
+		{
+			send_message(request, frame_of(is_known ? created_number(request) : 77, false, false), NULL);
+			if (i % 8 == 7)
+				turn(caller);
+			caller->nframes = 0;
+		}
+		assert_int_equal(caller->nends, 1);
+		assert_non_null(strstr(caller->why, "flood"));
+		stop_caller(caller);
+	}
+}
+
+/* ---- the client itself ----------------------------------------------- */
+
+/* An ERROR in a callback: the exit of the process makes no other callback. */
+static void
+test_no_reentry(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+	jmp_buf		error;
+
+	(void) state;
+	settle(caller);
+	caller->drains = true;
+	send_lease(caller, ETCD_GRANT, 5);
+	send_lease(caller, ETCD_GRANT, 6);
+	WAIT_UNTIL(caller, caller->nanswers == 3);
+	caller->drains = false;
+
+	caller->leaves = &error;
+	send_lease(caller, ETCD_GRANT, 7);
+	send_lease(caller, ETCD_GRANT, 8);
+	if (setjmp(error) == 0)
+	{
+		WAIT_UNTIL(caller, caller->nanswers == 5);
+		fail_msg("the callback has returned");
+	}
+	assert_int_equal(caller->nanswers, 4);
+	caller->leaves = NULL;
+	etcd_client_drain(caller->client, 100, never, caller);
+	run_for(caller, 50);
+	assert_int_equal(caller->nanswers, 4);
+	stop_caller(caller);
+}
+
+/* Without a descriptor for a socket, the limit is told. */
+static void
+test_no_descriptor(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+	struct rlimit limit;
+	struct rlimit low;
+	int			next = dup(0);
+
+	(void) state;
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	low = (struct rlimit) {next, limit.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_NO_ANSWER);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_non_null(strstr(caller->answers[0].message, "this process may open no more files than"));
+	assert_non_null(etcd_hint(caller->answers[0].message));
+	stop_caller(caller);
+}
+
+/* OpenSSL must not insist that bytes stay where they were. */
+static void
+test_moving_buffer(void **state)
+{
+	Server	   *server = start_server(IS_SILENT);
+	Caller	   *caller;
+
+	(void) state;
+	memmove(server->url + 5, server->url + 4, strlen(server->url + 4) + 1);
+	server->url[4] = 's';
+	caller = start_caller(server, NULL);
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_NO_ANSWER);
+	assert_true(tls_mode & SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	stop_caller(caller);
+}
+
 /* ---- watches --------------------------------------------------------- */
+
+/* etcd tells at once that a watch was created; if that does not come, the stream ends. */
+static void
+test_not_created(void **state)
+{
+	for (int is_created = 0; is_created < 2; is_created++)
+	{
+		Server	   *server = start_server(SPEAKS_GRPC);
+		Caller	   *caller = start_caller(server, NULL);
+
+		(void) state;
+		watch(caller, 11);
+		WAIT_UNTIL(caller, count(server, WATCH_PATH) == 2);
+		if (is_created)
+			send_message(find(server, WATCH_PATH, 1), frame_of(created_number(find(server, WATCH_PATH, 1)), true, false), NULL);
+		run_for(caller, REQUEST_TIMEOUT_MS / 2);
+		assert_int_equal(caller->nends, 0);
+		run_for(caller, REQUEST_TIMEOUT_MS);
+		assert_int_equal(caller->nends, !is_created);
+		if (!is_created)
+		{
+			assert_non_null(strstr(caller->why, "has not created the watch"));
+			assert_non_null(strstr(etcd_hint(caller->why), "buffering"));
+		}
+		stop_caller(caller);
+	}
+}
 
 /* A number is never used twice on a stream, and what comes under an old one is dropped. */
 static void
@@ -1276,6 +1551,14 @@ main(void)
 		cmocka_unit_test(test_keepalives),
 		cmocka_unit_test(test_late_keepalive),
 		cmocka_unit_test(test_other_lease),
+		cmocka_unit_test(test_one_stream),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_flood),
+		cmocka_unit_test(test_idle_messages),
+		cmocka_unit_test(test_no_reentry),
+		cmocka_unit_test(test_no_descriptor),
+		cmocka_unit_test(test_moving_buffer),
+		cmocka_unit_test(test_not_created),
 		cmocka_unit_test(test_watch_numbers),
 		cmocka_unit_test(test_canceled),
 		cmocka_unit_test(test_going_away),

@@ -37,6 +37,7 @@ typedef struct Reply
 	int			reset;			/* RST_STREAM with that code; 0: none */
 	bool		silent;
 	size_t		large_header;	/* of so many bytes */
+	int			ninformational; /* answers of 103 before it */
 } Reply;
 
 typedef struct Server
@@ -69,6 +70,35 @@ void *
 __wrap_realloc(void *p, size_t size)
 {
 	return is_memory_out ? NULL : __real_realloc(p, size);
+}
+
+/* ---- nghttp2 --------------------------------------------------------- */
+
+extern ssize_t __real_nghttp2_session_mem_recv(nghttp2_session *session, const uint8_t *data, size_t len);
+extern ssize_t __wrap_nghttp2_session_mem_recv(nghttp2_session *session, const uint8_t *data, size_t len);
+extern ssize_t __real_nghttp2_session_mem_send(nghttp2_session *session, const uint8_t **data);
+extern ssize_t __wrap_nghttp2_session_mem_send(nghttp2_session *session, const uint8_t **data);
+
+/* After a failure only nghttp2_session_del() may follow. */
+static const nghttp2_session *failed_session;
+
+ssize_t
+__wrap_nghttp2_session_mem_recv(nghttp2_session *session, const uint8_t *data, size_t len)
+{
+	ssize_t		n;
+
+	assert_ptr_not_equal(session, failed_session);
+	n = __real_nghttp2_session_mem_recv(session, data, len);
+	if (n < 0)
+		failed_session = session;
+	return n;
+}
+
+ssize_t
+__wrap_nghttp2_session_mem_send(nghttp2_session *session, const uint8_t **data)
+{
+	assert_ptr_not_equal(session, failed_session);
+	return __real_nghttp2_session_mem_send(session, data);
 }
 
 /* ---- the server ------------------------------------------------------ */
@@ -128,6 +158,9 @@ answer(Server *server, int32_t id)
 		return;
 	}
 	server->sent = 0;
+	headers[0] = header(":status", "103");
+	for (int i = 0; i < reply->ninformational; i++)
+		assert_int_equal(nghttp2_submit_headers(server->session, 0, id, NULL, headers, 1, NULL), 0);
 	headers[n++] = header(":status", reply->status != NULL ? reply->status : "200");
 	headers[n++] = header("content-type", reply->content_type != NULL ? reply->content_type : "application/grpc");
 	if (reply->headers_only)
@@ -226,6 +259,7 @@ stop(Server *server)
 	etcd_h2_free(server->h2);
 	nghttp2_session_del(server->session);
 	free(server);
+	failed_session = NULL;
 }
 
 static void
@@ -339,7 +373,7 @@ test_unary(void **state)
 		assert_true(etcd_h2_is_answered(stream));
 		assert_int_equal(etcd_h2_status(stream, why), 0);
 		assert_message(stream, "abc");
-		etcd_h2_take(server->h2, stream);
+		etcd_h2_take(server->h2, stream, true);
 		assert_null(etcd_h2_message(stream, &len));
 		etcd_h2_close(server->h2, &stream);
 		assert_null(stream);
@@ -475,7 +509,7 @@ test_stays_open(void **state)
 		assert_int_equal(server->nrequests, i + 1);
 		assert_int_equal(etcd_h2_state(stream), H2_OPEN);
 		assert_message(stream, "abc");
-		etcd_h2_take(server->h2, stream);
+		etcd_h2_take(server->h2, stream, true);
 		assert_true(etcd_h2_send(server->h2, stream, "again", 5, false));
 	}
 	exchange(server);
@@ -575,6 +609,148 @@ test_going_away(void **state)
 	stop(server);
 }
 
+/* An informational answer says nothing; without end, they end the stream. */
+static void
+test_informational(void **state)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.grpc_status = "0",.ninformational = i == 0 ? 2 : 5000});
+		H2Stream   *stream = open_stream(server, true);
+
+		(void) state;
+		exchange(server);
+		assert_int_equal(etcd_h2_state(stream), i == 0 ? H2_ENDED : H2_BROKEN);
+		if (i == 0)
+			assert_message(stream, "abc");
+		assert_null(etcd_h2_fault(server->h2));
+		stop(server);
+	}
+}
+
+/* Frames that nobody waits for are counted, and no others. */
+static void
+test_idle_frames(void **state)
+{
+	static const struct
+	{
+		const char *name;
+		const char *bytes;
+		size_t		len;
+	}			cases[] = {
+#define FRAME(name, bytes) {name, bytes, sizeof(bytes) - 1}
+		FRAME("WINDOW_UPDATE of the connection", "\0\0\4\10\0\0\0\0\0\0\0\0\1"),
+		FRAME("WINDOW_UPDATE of a stream", "\0\0\4\10\0\0\0\0\1\0\0\0\1"),
+		FRAME("PRIORITY", "\0\0\5\2\0\0\0\0\1\0\0\0\0\20"),
+		FRAME("RST_STREAM", "\0\0\4\3\0\0\0\0\1\0\0\0\10"),
+		FRAME("GOAWAY", "\0\0\10\7\0\0\0\0\0\177\377\377\377\0\0\0\0"),
+		FRAME("informational HEADERS", "\0\0\5\1\4\0\0\0\1\10\003103"),
+		FRAME("DATA of length 0", "\0\0\0\0\0\0\0\0\1"),
+		FRAME("DATA with padding alone", "\0\0\3\0\10\0\0\0\1\2\0\0"),
+		FRAME("answer to no PING", "\0\0\10\6\1\0\0\0\0\0\0\0\0\0\0\0\0"),
+		FRAME("PING", "\0\0\10\6\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+		FRAME("SETTINGS", "\0\0\0\4\0\0\0\0\0"),
+		FRAME("PRIORITY_UPDATE", "\0\0\4\20\0\0\0\0\0\0\0\0\1"),
+		FRAME("frame of an unknown type", "\0\0\1\372\0\0\0\0\0x"),
+#undef FRAME
+	};
+
+	(void) state;
+	for (size_t i = 0; i < 2 * lengthof(cases); i++)
+	{
+		Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.stays_open = true});
+		H2Stream   *stream;
+		int			before;
+
+		/* informational ones come before the headers of the answer */
+		server->reply.silent = strncmp(cases[i / 2].name, "informational", 13) == 0;
+		server->one_by_one = i % 2;
+		stream = open_stream(server, false);
+		exchange(server);
+		before = etcd_h2_idle_frames(server->h2);
+		for (int j = 0; j < 20; j++)
+			deliver(server, (const uint8_t *) cases[i / 2].bytes, cases[i / 2].len);
+		if (etcd_h2_idle_frames(server->h2) != before + 20)
+			fail_msg("%s: %d idle frames for 20", cases[i / 2].name, etcd_h2_idle_frames(server->h2) - before);
+		etcd_h2_clear_idle_frames(server->h2);
+		assert_int_equal(etcd_h2_idle_frames(server->h2), 0);
+		etcd_h2_close(server->h2, &stream);
+		stop(server);
+	}
+}
+
+/* A message makes up for some idle frames, if somebody waits for it. */
+static void
+test_useful_frames(void **state)
+{
+	Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.stays_open = true});
+	H2Stream   *stream = open_stream(server, false);
+	int			before;
+
+	(void) state;
+	exchange(server);
+	etcd_h2_clear_idle_frames(server->h2);
+	etcd_h2_ping(server->h2);
+	exchange(server);
+	assert_int_equal(etcd_h2_idle_frames(server->h2), 0);
+	for (int i = 0; i < 100; i++)
+	{
+		etcd_h2_take(server->h2, stream, true);
+		assert_true(etcd_h2_send(server->h2, stream, "", 0, false));
+		server->nreceived = 0;
+		exchange(server);
+		assert_message(stream, "abc");
+		/* at most one for the window */
+		assert_in_range(etcd_h2_idle_frames(server->h2), 0, 1);
+	}
+	for (int i = 0; i < 20; i++)
+		deliver(server, (const uint8_t *) "\0\0\0\4\1\0\0\0\0", 9);
+	before = etcd_h2_idle_frames(server->h2);
+	etcd_h2_take(server->h2, stream, true);
+	assert_in_range(etcd_h2_idle_frames(server->h2), 1, before - 1);
+
+	/* what comes late for a stream that was reset is not counted, up to its window */
+	etcd_h2_close(server->h2, &stream);
+	etcd_h2_clear_idle_frames(server->h2);
+	for (int i = 0; i < 100; i++)
+		deliver(server, (const uint8_t *) "\0\0\1\0\0\0\0\0\1x", 10);
+	assert_int_equal(etcd_h2_idle_frames(server->h2), 0);
+	stop(server);
+}
+
+/* After a fault nothing is received or sent. */
+static void
+test_fault(void **state)
+{
+	Server	   *server = start((Reply) {.silent = true});
+	H2Stream   *stream = open_stream(server, true);
+	size_t		len;
+
+	(void) state;
+	exchange(server);
+	etcd_h2_fail(server->h2, "enough");
+	assert_string_equal(etcd_h2_fault(server->h2), "enough");
+	assert_int_equal(etcd_h2_state(stream), H2_BROKEN);
+	failed_session = NULL;
+	deliver(server, (const uint8_t *) "\0\0\10\6\0\0\0\0\0\0\0\0\0\0\0\0\0", 17);
+	assert_false(etcd_h2_has_output(server->h2));
+	(void) etcd_h2_output(server->h2, &len);
+	assert_int_equal(len, 0);
+	stop(server);
+
+	/* answers to PINGs that nobody reads make nghttp2 fail */
+	server = start((Reply) {.silent = true});
+	stream = open_stream(server, true);
+	exchange(server);
+	for (int i = 0; i < 3000; i++)
+		deliver(server, (const uint8_t *) "\0\0\10\6\0\0\0\0\0\0\0\0\0\0\0\0\0", 17);
+	assert_non_null(failed_session);
+	assert_non_null(etcd_h2_fault(server->h2));
+	(void) etcd_h2_output(server->h2, &len);
+	assert_int_equal(len, 0);
+	stop(server);
+}
+
 static void
 test_ping(void **state)
 {
@@ -615,14 +791,14 @@ test_windows(void **state)
 	assert_true(server->sent < 3 * MAX_SIZE);
 	etcd_h2_pause(server->h2, stream, true);
 	for (; etcd_h2_message(stream, &len) != NULL; seen++)
-		etcd_h2_take(server->h2, stream);
+		etcd_h2_take(server->h2, stream, true);
 	exchange(server);
 	assert_true(server->sent < 4 * MAX_SIZE);
 	etcd_h2_pause(server->h2, stream, false);
 	for (exchange(server); etcd_h2_message(stream, &len) != NULL; exchange(server))
 	{
 		assert_int_equal(len, size - 5);
-		etcd_h2_take(server->h2, stream);
+		etcd_h2_take(server->h2, stream, true);
 		seen++;
 	}
 	assert_int_equal(seen, nmessages);
@@ -705,7 +881,7 @@ test_noise(void **state)
 		for (int j = 0; j < 3; j++)
 		{
 			if (etcd_h2_message(streams[j], &len) != NULL)
-				etcd_h2_take(server->h2, streams[j]);
+				etcd_h2_take(server->h2, streams[j], true);
 			(void) etcd_h2_state(streams[j]);
 			(void) etcd_h2_status(streams[j], why);
 			etcd_h2_close(server->h2, &streams[j]);
@@ -747,6 +923,10 @@ main(void)
 		cmocka_unit_test(test_ended_by_server),
 		cmocka_unit_test(test_close_early),
 		cmocka_unit_test(test_going_away),
+		cmocka_unit_test(test_informational),
+		cmocka_unit_test(test_idle_frames),
+		cmocka_unit_test(test_useful_frames),
+		cmocka_unit_test(test_fault),
 		cmocka_unit_test(test_ping),
 		cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_no_http2),

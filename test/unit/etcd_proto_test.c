@@ -899,6 +899,22 @@ test_changed_bytes(void **state)
 	}
 }
 
+/* Empty events of two bytes each would take 36 times as much memory. */
+static void
+test_memory(void **state)
+{
+	size_t		n = 4 * 1024 * 1024;
+	char	   *body = malloc(2 * n);
+	EtcdWatchFrame frame;
+
+	(void) state;
+	for (size_t i = 0; i < n; i++)
+		memcpy(body + 2 * i, "\x5a\x00", 2);
+	assert_int_equal(decode_frame(body, 2 * n, &frame), ETCD_GARBAGE);
+	assert_non_null(strstr(frame.message, "it takes too much memory"));
+	free(body);
+}
+
 int
 main(void)
 {
@@ -917,6 +933,7 @@ main(void)
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_garbage_frames),
 		cmocka_unit_test(test_long_lists),
+		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_cuts),
 		cmocka_unit_test(test_changed_bytes),
 	};
