@@ -145,6 +145,12 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
+port_remember_history(void *ctx, const ElectionHistory *history)
+{
+	crash_memory_remember_history(history);
+}
+
+static void
 port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	elector_note_formatted_error(ABOUT_NAME, WARNING,
@@ -268,17 +274,20 @@ handle_quit(SIGNAL_ARGS)
 }
 
 /*
- * After a crash of the server: goes on with the lease and the places of the
- * elector before, if it has left anything.
+ * After a crash of the server: goes on with the lease and the places of the elector
+ * before, if it has left any.  The revisions that it has seen are taken over in any
+ * case, also if the elector alone is started again.
  */
 static void
 resume(void)
 {
 	ElectionMemory *memory = palloc(sizeof(ElectionMemory));
+	ElectionHistory history;
+	bool		has_memory = crash_memory_recall(memory);
 
-	if (crash_memory_recall(memory))
+	if (crash_memory_recall_history(&history))
 	{
-		if (election_resume(elector.core, clock_now_ns(), memory))
+		if (election_resume(elector.core, clock_now_ns(), &history, has_memory ? memory : NULL))
 			ereport(LOG,
 					(errmsg("resuming the lease that was held before the restart")));
 		etcd_client_keep_cluster(elector.client, election_cluster_id(elector.core));
@@ -304,6 +313,7 @@ begin_elector(void)
 		.announce = elector_announce,
 		.reply = elector_reply,
 		.remember = port_remember,
+		.remember_history = port_remember_history,
 		.find_duplicate_name = port_find_duplicate_name,
 		.drop = elector_trace_drop,
 		.random = port_random

@@ -22,18 +22,22 @@ find_configured(const ElectionConfig *config, const char *name)
 }
 
 bool
-election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
+election_resume(ElectionCore *core, int64_t now_ns, const ElectionHistory *history,
+				const ElectionMemory *memory)
 {
+	core->history = *history;
+	core->max_revision = history->max_revision;
+	core->min_token_exclusive = history->min_token_exclusive;
+	if (memory == NULL || memory->nelections > core->max_elections)
+		return false;
 	core->config.safety_margin_ms = memory->safety_margin_ms;
-	if (memory->nelections > core->max_elections || !lease_resume(core, now_ns, memory))
+	if (!lease_resume(core, now_ns, memory))
 		return false;
 	copy_string(core->config.node_name, memory->node_name, sizeof(core->config.node_name));
 	core->cluster_id = memory->cluster_id;
 	core->term_seen = memory->term_seen;
-	core->max_revision = memory->max_revision;
-	core->min_token_exclusive = memory->min_token_exclusive;
 	for (int i = 0; i < memory->nelections; i++)
-		queue_resume(memory, i, queue_take_slot(core, memory->elections[i].name));
+		queue_resume(core, memory, i, queue_take_slot(core, memory->elections[i].name));
 	return true;
 }
 

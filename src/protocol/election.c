@@ -78,7 +78,8 @@
  * MEMORY	The record for the time after a crash of the elector is erased
  *			before a message is sent that changes keys or leases, until that
  *			message is answered.  The next elector would not know that the
- *			message may still be executed.
+ *			message may still be executed.  The revisions that were seen are never
+ *			erased: the next elector may have no lease, but uses no token again.
  * HISTORY	An answer is dropped if it comes from another cluster, has a lower
  *			raft term, or a lower revision than a linearizable answer can have.
  *			If only such answers come for a TTL, etcd was replaced or restored.
@@ -259,6 +260,19 @@ doubt_answer(const ElectionCore *core, const Facts *facts)
 	return NULL;
 }
 
+/* Lets the caller remember the history, if it has changed. */
+static void
+remember_history(ElectionCore *core)
+{
+	ElectionHistory history = {core->max_revision, core->min_token_exclusive};
+
+	if (memcmp(&history, &core->history, sizeof(history)) == 0)
+		return;
+	core->history = history;
+	core->port.remember_history(core->port.ctx, &history);
+}
+
+/* The next elector must know the revision before readers see a token of it. */
 static void
 learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t revision)
 {
@@ -267,6 +281,7 @@ learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t rev
 		core->term_seen = term;
 	if (revision > core->max_revision)
 		core->max_revision = revision;
+	remember_history(core);
 }
 
 /* ---- inputs ---------------------------------------------------------------- */
@@ -535,8 +550,6 @@ remember(ElectionCore *core)
 	draft->safety_margin_ms = core->config.safety_margin_ms;
 	draft->cluster_id = core->cluster_id;
 	draft->term_seen = core->term_seen;
-	draft->max_revision = core->max_revision;
-	draft->min_token_exclusive = core->min_token_exclusive;
 	draft->lease = core->lease;
 	for_each_election(core, e)
 	{
@@ -607,10 +620,12 @@ core_reconcile(ElectionCore *core, int64_t now_ns)
 		watch_reconcile(core, now_ns);
 	}
 	queue_wake_at_expiry(core);
+	/* No lease of a history that was discarded is found beside another history. */
+	if (!may_remember(core))
+		core_erase_memory(core);
+	remember_history(core);
 	if (may_remember(core))
 		remember(core);
-	else
-		core_erase_memory(core);
 #ifdef ELECTION_CHECKED
 	check_invariants(core);
 #endif

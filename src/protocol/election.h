@@ -211,9 +211,20 @@ typedef struct ElectionLease
 } ElectionLease;
 
 /*
- * The memory of an elector that dies while the postmaster lives.  With it, the
- * next elector continues with the same lease and the same places in the
- * queues.  It contains no pointers.
+ * The revisions of etcd's history that were seen (HISTORY).  An elector leaves them to
+ * the next one while the postmaster lives, with or without a lease.  So no token that
+ * was shown is handed out again.
+ */
+typedef struct ElectionHistory
+{
+	int64_t		max_revision;
+	int64_t		min_token_exclusive;
+} ElectionHistory;
+
+/*
+ * The memory of an elector that dies while the postmaster lives.  With it, and with
+ * the history, the next elector continues with the same lease and the same places in
+ * the queues.  It contains no pointers.
  */
 typedef struct ElectionMemory
 {
@@ -221,8 +232,6 @@ typedef struct ElectionMemory
 	int			safety_margin_ms;
 	uint64_t	cluster_id;
 	uint64_t	term_seen;
-	int64_t		max_revision;
-	int64_t		min_token_exclusive;
 	ElectionLease lease;
 	int			nelections;
 	struct							/* the rest of the array is undefined */
@@ -256,6 +265,9 @@ election_memory_size(const ElectionMemory *memory)
  *
  * remember() replaces what is remembered; NULL erases it.  Only the last call
  * counts, and it must have taken effect before the next send().
+ *
+ * remember_history() replaces the history.  It is never erased.  It is called before
+ * anything that follows from that history is published.
  */
 typedef struct ElectionPort
 {
@@ -268,6 +280,7 @@ typedef struct ElectionPort
 	void		(*announce) (void *ctx, const ElectionEvent *event);
 	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
 	void		(*remember) (void *ctx, const ElectionMemory *memory);
+	void		(*remember_history) (void *ctx, const ElectionHistory *history);
 	/* the candidate of that key has had the value of this instance for some time */
 	void		(*find_duplicate_name) (void *ctx, const char *election, const char *key);
 	/*
@@ -291,13 +304,14 @@ extern ElectionCore *election_create(const ElectionPort *port, int max_elections
 extern void election_free(ElectionCore *core);
 
 /*
- * Call it before the first election_configure().  Continues at the point at
- * which the core that remembered this has stopped.  False if it is too late
- * for that, or if there are more elections than slots; then nothing has
- * changed.  This alone does not make the instance the leader: a linearizable
- * answer is still needed.
+ * Call it before the first election_configure().  Takes over the history, and
+ * continues at the point at which the core that remembered this has stopped.  False
+ * if it does not continue: there is no memory (NULL), it is too late for that, or there
+ * are more elections than slots.  This alone does not make the instance the leader: a
+ * linearizable answer is still needed.
  */
-extern bool election_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory);
+extern bool election_resume(ElectionCore *core, int64_t now_ns, const ElectionHistory *history,
+							const ElectionMemory *memory);
 
 /*
  * Applies new settings at once.  Leaves the elections that are not in them any

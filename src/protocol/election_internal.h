@@ -502,7 +502,7 @@ extern void queue_wake_at_expiry(ElectionCore *core);
 
 /* etcd has another history: forgets everything about the queue. */
 extern void queue_discard(ElectionCore *core, Election *e);
-extern void queue_resume(const ElectionMemory *memory, int i, Election *e);
+extern void queue_resume(ElectionCore *core, const ElectionMemory *memory, int i, Election *e);
 
 /* ---- own_key.c ----------------------------------------------------------- */
 

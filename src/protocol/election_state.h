@@ -500,6 +500,7 @@ struct ElectionCore
 
 	WatchStream stream;
 
+	ElectionHistory history;	/* that the caller was given last */
 	bool		remembered;		/* memory has the record that the caller was given last */
 	ElectionMemory memory;
 	ElectionMemory draft;

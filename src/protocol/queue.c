@@ -551,7 +551,7 @@ queue_discard(ElectionCore *core, Election *e)
  * place only that is restored which must be known before it is entered again.
  */
 void
-queue_resume(const ElectionMemory *memory, int i, Election *e)
+queue_resume(ElectionCore *core, const ElectionMemory *memory, int i, Election *e)
 {
 	copy_string(e->own.wanted_value, memory->elections[i].value, sizeof(e->own.wanted_value));
 	copy_string(e->own.key, memory->elections[i].key, sizeof(e->own.key));
@@ -569,6 +569,6 @@ queue_resume(const ElectionMemory *memory, int i, Election *e)
 		copy_string(e->own.value, memory->elections[i].key_value, sizeof(e->own.value));
 	}
 	else
-		e->own.min_create_revision = memory->max_revision;
+		e->own.min_create_revision = core->max_revision;
 	e->read_wanted = true;
 }

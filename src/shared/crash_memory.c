@@ -20,6 +20,10 @@ typedef struct CrashMemory
 	pg_atomic_uint32 current;	/* 1 + the copy in force; 0: none */
 	ElectionMemory copies[2];
 
+	/* the same for the history, which is kept without a lease, too */
+	pg_atomic_uint32 current_history;
+	ElectionHistory histories[2];
+
 	/* elections resigned from for good; empty: unused */
 	char		stay_out[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
 } CrashMemory;
@@ -60,22 +64,36 @@ crash_memory_stays_out(const char *election)
 	return find_stay_out(election) != NULL;
 }
 
-void
-crash_memory_remember(const ElectionMemory *memory)
+/* Puts a record, of which `used` bytes are used, in force; NULL: none is in force. */
+static void
+keep(pg_atomic_uint32 *current, void *first, void *second, const void *record, size_t used)
 {
-	uint32		current = pg_atomic_read_u32(&memory_kept->current);
-	uint32		next = current == 1 ? 2 : 1;
+	uint32		next = pg_atomic_read_u32(current) == 1 ? 2 : 1;
 
-	if (memory == NULL)
+	if (record == NULL)
 		next = 0;
 	else
 	{
-		memcpy(&memory_kept->copies[next - 1], memory, election_memory_size(memory));
+		memcpy(next == 1 ? first : second, record, used);
 		pg_write_barrier();		/* handshake.pml: MEMORY_WRITTEN */
 	}
-	pg_atomic_write_u32(&memory_kept->current, next);
+	pg_atomic_write_u32(current, next);
 	/* must take effect before the next message is sent */
 	pg_memory_barrier();		/* handshake.pml: MEMORY_KEPT */
+}
+
+void
+crash_memory_remember(const ElectionMemory *memory)
+{
+	keep(&memory_kept->current, &memory_kept->copies[0], &memory_kept->copies[1], memory,
+		 memory ? election_memory_size(memory) : 0);
+}
+
+void
+crash_memory_remember_history(const ElectionHistory *history)
+{
+	keep(&memory_kept->current_history, &memory_kept->histories[0], &memory_kept->histories[1],
+		 history, sizeof(*history));
 }
 
 bool
@@ -86,5 +104,16 @@ crash_memory_recall(ElectionMemory *memory)
 	if (current == 0)
 		return false;
 	*memory = memory_kept->copies[current - 1];
+	return true;
+}
+
+bool
+crash_memory_recall_history(ElectionHistory *history)
+{
+	uint32		current = pg_atomic_read_u32(&memory_kept->current_history);
+
+	if (current == 0)
+		return false;
+	*history = memory_kept->histories[current - 1];
 	return true;
 }

@@ -31,6 +31,10 @@ extern bool crash_memory_stays_out(const char *election);
 extern void crash_memory_remember(const ElectionMemory *memory);
 extern bool crash_memory_recall(ElectionMemory *memory);
 
+/* The same for the revisions of etcd's history.  They are never erased. */
+extern void crash_memory_remember_history(const ElectionHistory *history);
+extern bool crash_memory_recall_history(ElectionHistory *history);
+
 extern const SharedPart crash_memory_part;
 
 #endif							/* CRASH_MEMORY_H */

@@ -123,6 +123,7 @@ static struct
 	ElectionConfig config;
 	bool		remembers;
 	ElectionMemory memory;
+	ElectionHistory history;
 	ElectionView views[MAX_SLOTS];
 	EtcdWatch	watches[MAX_RESULTS];
 	char		watched[MAX_RESULTS][ELECTION_KEY_SIZE];
@@ -722,6 +723,13 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
+port_remember_history(void *ctx, const ElectionHistory *history)
+{
+	(void) ctx;
+	run.history = *history;
+}
+
+static void
 port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	(void) ctx;
@@ -1189,15 +1197,14 @@ start(void)
 		.announce = port_announce,
 		.reply = port_reply,
 		.remember = port_remember,
+		.remember_history = port_remember_history,
 		.find_duplicate_name = port_find_duplicate_name,
 		.random = port_random,
 	};
 
 	run.core = election_create(&port, MAX_SLOTS);
 	CHECK(run.core != NULL);
-	/* without the memory, or too late, it cannot know that etcd was put back */
-	if (!run.remembers || !election_resume(run.core, run.now, &run.memory))
-		run.ndeleted = 0;
+	(void) election_resume(run.core, run.now, &run.history, run.remembers ? &run.memory : NULL);
 	configure();
 }
 

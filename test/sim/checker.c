@@ -1140,7 +1140,9 @@ checker_ended(Instance *in)
 	checker_trouble(in);
 	w->refused_lease = 0;
 	w->newest_id = w->renewal_id = 0;
-	w->seen_revision = w->old_revision = 0;
+	/* what is known of etcd's history lives as long as the postmaster */
+	if (in->next_start != SHARED_AFTER_CRASH)
+		w->seen_revision = w->old_revision = 0;
 }
 
 /* Checks that a reply other than "done" is true. */

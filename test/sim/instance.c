@@ -243,6 +243,12 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
+port_remember_history(void *ctx, const ElectionHistory *history)
+{
+	shared_remember_history(ctx, history);
+}
+
+static void
 port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	Instance   *in = ctx;
@@ -411,10 +417,12 @@ instance_start(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
-		.drop = port_drop, .random = port_random, .ctx = in
+		.remember = port_remember, .remember_history = port_remember_history,
+		.find_duplicate_name = port_find_duplicate_name, .drop = port_drop, .random = port_random, .ctx = in
 	};
 	ElectionMemory memory;
+	ElectionHistory history;
+	bool		remembers;
 
 	trace(in->name, "starts%s", in->remembers ? ", and remembers" : "");
 	memset(in->views, 0, sizeof(in->views));
@@ -434,8 +442,9 @@ instance_start(Instance *in)
 	if (in->next_start != SHARED_AFTER_CRASH)
 		in->lineage++;
 	shared_start(in, in->next_start);
-	if (shared_recall(in, &memory))
-		(void) election_resume(in->core, instance_now(in), &memory);
+	remembers = shared_recall(in, &memory);
+	if (shared_recall_history(in, &history))
+		(void) election_resume(in->core, instance_now(in), &history, remembers ? &memory : NULL);
 	port_remember(in, NULL);
 	instance_configure(in);
 }

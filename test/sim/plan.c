@@ -364,6 +364,7 @@ plan_draw(uint64_t seed)
 		case PROFILE_RESTORE:
 			plan.restore_ns = random_between(plan.faults_end_ns / 3, plan.faults_end_ns * 9 / 10);
 			plan.fault[FAULT_FOREIGN] = 0;
+			plan.fault[FAULT_CRASH_INSTANCE] = random_chance(7000) ? (int) random_between(20, 150) : 0;
 			break;
 		case PROFILE_ALL:
 			draw_network(400);

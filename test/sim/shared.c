@@ -63,6 +63,8 @@ typedef struct Shared
 	/* of the elector */
 	bool		remembers;
 	ElectionMemory remembered;
+	bool		knows_history;
+	ElectionHistory history;
 } Shared;
 
 static Shared *all[MAX_SHARED];
@@ -239,7 +241,7 @@ shared_start(const Instance *in, SharedStart how)
 			make_part(shared, i);
 	}
 	if (how != SHARED_AFTER_CRASH)
-		shared->remembers = false;
+		shared->remembers = shared->knows_history = false;
 	if (how != SHARED_RESTORED)
 		drop(shared, true);
 	else
@@ -331,6 +333,28 @@ shared_recall(const Instance *in, ElectionMemory *memory)
 	if (recalled != shared->remembers ||
 		(recalled && memcmp(memory, &shared->remembered, election_memory_size(&shared->remembered)) != 0))
 		fail_run("%s does not recall what it remembered last", in->name);
+	return recalled;
+}
+
+void
+shared_remember_history(const Instance *in, const ElectionHistory *history)
+{
+	Shared	   *shared = use(in);
+
+	crash_memory_remember_history(history);
+	shared->knows_history = true;
+	shared->history = *history;
+}
+
+bool
+shared_recall_history(const Instance *in, ElectionHistory *history)
+{
+	Shared	   *shared = use(in);
+	bool		recalled = crash_memory_recall_history(history);
+
+	if (recalled != shared->knows_history ||
+		(recalled && memcmp(history, &shared->history, sizeof(*history)) != 0))
+		fail_run("%s does not recall the history that it remembered last", in->name);
 	return recalled;
 }
 

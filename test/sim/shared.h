@@ -33,6 +33,8 @@ extern void shared_announce(const Instance *in, const ElectionEvent *event);
 /* As src/shared/crash_memory.h has them. */
 extern void shared_remember(const Instance *in, const ElectionMemory *memory);
 extern bool shared_recall(const Instance *in, ElectionMemory *memory);
+extern void shared_remember_history(const Instance *in, const ElectionHistory *history);
+extern bool shared_recall_history(const Instance *in, ElectionHistory *history);
 extern void shared_set_stay_out(const Instance *in, const char *election, bool stay_out);
 extern bool shared_stays_out(const Instance *in, const char *election);
 

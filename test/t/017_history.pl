@@ -38,10 +38,17 @@ cmp_ok($key->{create_revision}, '<', $token, 'replaced: with a lesser create rev
 pause(1);
 is($pg1->is_leader, 0, 'replaced: and still does not lead');
 
+# An elector that is started again has no lease, but knows which tokens were seen.
+$pg1->value('SELECT pg_terminate_backend(?)', $elector);
+poll_ok(10, sub { ($pg1->elector_pid // $elector) != $elector }, 'replaced: a new elector');
+poll_is(5 * $ttl, sub { $pg1->status->{state} }, 'held back', 'replaced: held back after a restart of the elector, too');
+is($pg1->is_leader, 0, 'replaced: it does not lead then, either');
+$elector = $pg1->elector_pid;
+
 # The administrator says that it is all right.
 $pg1->value('SELECT etcd_campaign()');
 poll_ok(5, sub { $pg1->is_leader }, 'etcd_campaign(): it leads');
-is($pg1->elector_pid, $elector, 'all that with the same elector');
+is($pg1->elector_pid, $elector, 'with the same elector');
 my @runs = $sampler->stop;
 my ($last) = reverse grep { $_->{answer} eq 't' && $_->{token} == $token } @runs;
 cmp_ok($last->{b1}, '<=', $gone + $ttl * 0.9 + 0.02, 'it believed no longer than the lease less the margin');

@@ -99,6 +99,7 @@ typedef struct Instance
 	bool		has_replied[16];
 	bool		remembers;
 	ElectionMemory memory;
+	ElectionHistory history;
 } Instance;
 
 static Instance instances[MAX_INSTANCES];
@@ -213,6 +214,14 @@ port_remember(void *ctx, const ElectionMemory *memory)
 	in->remembers = memory != NULL;
 	if (memory)
 		in->memory = *memory;
+}
+
+static void
+port_remember_history(void *ctx, const ElectionHistory *history)
+{
+	Instance   *in = ctx;
+
+	in->history = *history;
 }
 
 static void
@@ -550,7 +559,7 @@ new_core(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
+		.remember = port_remember, .remember_history = port_remember_history, .find_duplicate_name = port_find_duplicate_name,
 		.drop = port_drop, .random = port_random, .ctx = in
 	};
 	ElectionCore *core = election_create(&port, 4);
@@ -2656,7 +2665,7 @@ crash(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .find_duplicate_name = port_find_duplicate_name,
+		.remember = port_remember, .remember_history = port_remember_history, .find_duplicate_name = port_find_duplicate_name,
 		.drop = port_drop, .random = port_random, .ctx = in
 	};
 
@@ -2666,8 +2675,7 @@ crash(Instance *in)
 	in->nwatches = 0;
 	in->core = election_create(&port, 4);
 	assert_non_null(in->core);
-	if (in->remembers)
-		(void) election_resume(in->core, now, &in->memory);
+	(void) election_resume(in->core, now, &in->history, in->remembers ? &in->memory : NULL);
 	in->remembers = false;
 	election_configure(in->core, now, &in->config);
 }
@@ -3812,6 +3820,95 @@ test_shutdown_revocation(void **state)
 	assert_true(ntries >= 2 && ntries <= 4);
 }
 
+/* etcd is put back to an earlier state while that instance leads: it is held back. */
+static Instance *
+start_held_back(void)
+{
+	Instance   *a = start_instance("a", true);
+
+	etcd.revision = 1000;
+	answer_all();
+	etcd.nkeys = 0;
+	lessor.nleases = 0;
+	etcd.revision = 10;
+	etcd.term = 1;
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
+	return a;
+}
+
+/* A campaign of an instance that is held back makes it lead. */
+static void
+test_campaign_held_back(void **state)
+{
+	Instance   *a = start_held_back();
+
+	(void) state;
+	assert_true(election_campaign(a->core, now, 0, 1));
+	run_for(SECOND);
+	assert_true(leads(a));
+
+	/* the operator's word holds after a crash, too */
+	crash(a);
+	run_for(SECOND);
+	assert_true(leads(a));
+}
+
+/* It is held back after a crash, too. */
+static void
+test_held_back_after_crash(void **state)
+{
+	Instance   *a = start_held_back();
+
+	(void) state;
+	crash(a);
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
+}
+
+/* The same if the crash outlasts the lease, so that nothing but the history is left. */
+static void
+test_held_back_after_long_crash(void **state)
+{
+	Instance   *a = start_held_back();
+
+	(void) state;
+	now += 2 * TTL_S * SECOND;
+	expire_leases();
+	crash(a);
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
+	etcd.revision = 2000;
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_true(a->views[0].token > 2000);
+}
+
+/* etcd is put back during a crash that outlasts the lease. */
+static void
+test_restore_during_long_crash(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		token;
+
+	(void) state;
+	etcd.revision = 1000;
+	answer_all();
+	token = a->views[0].token;
+	assert_true(token > 1000);
+	etcd.nkeys = 0;
+	lessor.nleases = 0;
+	etcd.revision = 10;
+	now += 2 * TTL_S * SECOND;
+	crash(a);
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
+	etcd.revision = token + 1000;
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_true(a->views[0].token > token);
+}
+
 int
 main(void)
 {
@@ -3900,6 +3997,10 @@ main(void)
 		TEST(test_key_changed),
 		TEST(test_etcd_away),
 		TEST(test_history),
+		TEST(test_campaign_held_back),
+		TEST(test_held_back_after_crash),
+		TEST(test_held_back_after_long_crash),
+		TEST(test_restore_during_long_crash),
 		TEST(test_observer),
 		TEST(test_resume),
 		TEST(test_duplicate_name),

@@ -174,6 +174,13 @@ port_remember(void *ctx, const ElectionMemory *memory)
 }
 
 static void
+port_remember_history(void *ctx, const ElectionHistory *history)
+{
+	(void) ctx;
+	(void) history;
+}
+
+static void
 port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	(void) ctx;
@@ -344,7 +351,7 @@ set_up(void **state)
 {
 	static const ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce,
-		port_reply, port_remember, port_find_duplicate_name, NULL, port_random, NULL
+		port_reply, port_remember, port_remember_history, port_find_duplicate_name, NULL, port_random, NULL
 	};
 
 	(void) state;

@@ -64,6 +64,7 @@ static int	nwatches;
 static bool is_watch_silent;
 static bool is_remembered;
 static ElectionMemory remembered;
+static ElectionHistory history;
 static int	nreplies;
 static ElectionReply replied;
 static uint64_t next_random;
@@ -157,6 +158,13 @@ port_remember(void *ctx, const ElectionMemory *memory)
 	is_remembered = memory != NULL;
 	if (memory)
 		memcpy(&remembered, memory, election_memory_size(memory));
+}
+
+static void
+port_remember_history(void *ctx, const ElectionHistory *known)
+{
+	(void) ctx;
+	history = *known;
 }
 
 static void
@@ -438,7 +446,7 @@ run(int64_t duration_ns)
 
 static const ElectionPort port = {
 	port_send, port_watch, port_change_endpoint, port_publish, port_announce,
-	port_reply, port_remember, port_find_duplicate_name, NULL, port_random, NULL
+	port_reply, port_remember, port_remember_history, port_find_duplicate_name, NULL, port_random, NULL
 };
 
 static int
@@ -1153,7 +1161,7 @@ test_receipt_after_crash(void **state)
 	election_free(core);
 	memset(sent, 0, sizeof(sent));
 	core = election_create(&port, 1);
-	assert_true(election_resume(core, now, &remembered));
+	assert_true(election_resume(core, now, &history, &remembered));
 	election_configure(core, now, &config);
 	run(SECOND);
 	assert_true(leads());
