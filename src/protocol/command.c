@@ -80,6 +80,8 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 	queue_expire(core, now_ns);
 	core->config = *config;
 	lease_configure(core, now_ns);
+	/* by the new margin: leadership that has lapsed is not shown again */
+	queue_expire(core, now_ns);
 	/* They may be other endpoints now. */
 	core->failed_endpoints = 0;
 	core->first_failure_ns = 0;

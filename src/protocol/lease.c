@@ -36,7 +36,6 @@ cap_deadlines(ElectionCore *core)
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
-	publish_deadline(core);
 }
 
 /* ---- what the others ask --------------------------------------------------- */
@@ -387,6 +386,7 @@ reconcile_fresh(ElectionCore *core, int64_t now_ns)
 		fresh->moving = true;
 		void_renewals(core);
 		cap_deadlines(core);
+		publish_deadline(core);
 		send_move(core, now_ns, slots, fresh->id);
 	}
 }

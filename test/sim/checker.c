@@ -372,7 +372,7 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 		told->since_ns = now_ns;
 	}
 	if ((view->deadline_ns != 0) != leads(view) || (view->role == ELECTION_LEADER) != leads(view) ||
-		(view->token != 0) != leads(view) || (view->state == ELECTION_DRAINING && view->deadline_ns <= in->last_clock_ns))
+		(view->token != 0) != leads(view) || (leads(view) && view->deadline_ns <= in->last_clock_ns))
 		fail_run("%s: state, role, deadline and token of %s do not agree", in->name, view->name);
 	if (view->deadline_ns > instance_clock(in) + plan_longest_ttl_s() * SECOND)
 		fail_run("%s: the deadline is further away than a TTL", in->name);

@@ -181,6 +181,7 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 {
 	Instance   *in = ctx;
 
+	assert_true(view->deadline_ns == 0 || view->deadline_ns > now);
 	if (in->views[slot].deadline_ns != 0 && view->deadline_ns == 0)
 		note("%s withdraws", in->config.node_name);
 	in->views[slot] = *view;

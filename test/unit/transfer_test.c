@@ -123,8 +123,8 @@ port_publish(void *ctx, int slot, const ElectionView *published)
 	(void) ctx;
 	assert_int_equal(slot, 0);
 	view = *published;
-	/* who does not lead any more has nothing to drain */
-	assert_true(view.state != ELECTION_DRAINING || leads());
+	/* leadership that has lapsed is withdrawn, and never shown */
+	assert_true(view.deadline_ns == 0 || view.deadline_ns > now);
 }
 
 static void
@@ -1468,6 +1468,109 @@ test_preferred_resigned(void **state)
 	(void) time_of_transfer();
 }
 
+/* ---- drains ------------------------------------------------------------------ */
+
+/* A drain for a preferred node ends, also if the queue cannot be read any more. */
+static void
+test_preferred_drain_ends(void **state)
+{
+	int64_t		end;
+	Sent	   *s;
+
+	(void) state;
+	prefer("n3", NULL, NULL);
+	config.preferred_drain_ms = 2000;
+	begin_leading();
+	while (view.state != ELECTION_DRAINING && (s = run_until("survey", now + DELAY)) != NULL)
+		answer(s);
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	end = now + 2 * SECOND + 2 * TTL_S * SECOND;
+	while ((s = run_until("survey", end)) != NULL)
+		give_up(s, false);
+	assert_true(leads());
+	assert_int_equal(view.state, ELECTION_LEADING);
+}
+
+/* Drains that end without a hand-over become rarer. */
+static void
+test_preferred_drain_spares(void **state)
+{
+	int			ndrains = 0;
+	int64_t		end;
+	bool		was_draining = false;
+
+	(void) state;
+	prefer("n3", NULL, NULL);
+	config.preferred_drain_ms = 100;
+	begin_leading();
+	for (end = now + 40 * DELAY; now < end;)
+	{
+		Sent	   *s = run_until("survey", now + SECOND);
+
+		ndrains += view.state == ELECTION_DRAINING && !was_draining;
+		was_draining = view.state == ELECTION_DRAINING;
+		if (s != NULL && was_draining)
+			give_up(s, false);
+		else if (s != NULL)
+			answer(s);
+		ndrains += view.state == ELECTION_DRAINING && !was_draining;
+		was_draining = view.state == ELECTION_DRAINING;
+	}
+	assert_true(leads());
+	assert_in_range(ndrains, 2, 7);
+}
+
+/* The time of a transfer does not pass while it drains. */
+static void
+test_transfer_drain_longer(void **state)
+{
+	(void) state;
+	begin_leading();
+	nreplies = 0;
+	assert_true(election_transfer(core, now, 0, "n3", now + 2 * SECOND, 10 * SECOND, TICKET));
+	answer_all();
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	run(8 * SECOND);
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	election_drained(core, now, 0);
+	assert_non_null(run_until("transfer", now + SECOND));
+	answer_all();
+	run(SECOND);
+	assert_false(leads());
+	assert_string_equal(view.leader, "n3");
+}
+
+/* A third resignation is refused, and changes nothing. */
+static void
+test_third_resignation(void **state)
+{
+	(void) state;
+	begin_leading();
+	assert_true(election_resign(core, now, 0, true, 5 * SECOND, 1));
+	assert_true(election_resign(core, now, 0, true, 5 * SECOND, 2));
+	assert_false(election_resign(core, now, 0, false, 5 * SECOND, 3));
+	election_drained(core, now, 0);
+	answer_all();
+	run(SECOND);
+	assert_int_not_equal(view.state, ELECTION_RESIGNED);
+}
+
+/* A greater margin ends leadership in the middle of a drain, which is not shown again. */
+static void
+test_margin_while_draining(void **state)
+{
+	(void) state;
+	config.safety_margin_ms = 100;
+	begin_leading();
+	assert_true(election_resign(core, now, 0, true, 20 * SECOND, 1));
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	now = view.deadline_ns - 200 * MS;
+	config.safety_margin_ms = 1000;
+	election_configure(core, now, &config);
+	assert_false(leads());
+	assert_int_not_equal(view.state, ELECTION_DRAINING);
+}
+
 int
 main(void)
 {
@@ -1506,6 +1609,11 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_none, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_not_answered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_resigned, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_ends, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_spares, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_transfer_drain_longer, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_third_resignation, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_margin_while_draining, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_key_deleted_during_transfer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_command_after_deadline, set_up, tear_down),
 	};
