@@ -256,7 +256,7 @@ void
 elector_publish_contact(void)
 {
 	uint64		cluster_id = election_cluster_id(elector.core);
-	int64		ttl_ms = election_ttl_ns(elector.core) / NSEC_PER_MSEC;
+	int64		ttl_ms = election_ttl_ns(elector.core, clock_now_ns()) / NSEC_PER_MSEC;
 
 	elector.contact_changed |= cluster_id != elector.contact.cluster_id || ttl_ms != elector.contact.ttl_ms;
 	elector.contact.cluster_id = cluster_id;

@@ -114,7 +114,7 @@ leave_elections(void)
 		int			slot = election_find(elector.core, name);
 
 		if (slot >= 0 && !election_is_followed(name))
-			(void) election_resign(elector.core, clock_now_ns(), slot, false, election_ttl_ns(elector.core), 0);
+			(void) election_resign(elector.core, clock_now_ns(), slot, false, election_ttl_ns(elector.core, clock_now_ns()), 0);
 	}
 }
 

@@ -144,7 +144,7 @@ extern void elector_warn_of_members(void);
 
 /*
  * The lease in use may have another TTL than the settings, until its keys are
- * on another one.  The client's time-outs follow it.
+ * on another one, or it lapses.  The client's time-outs follow it.
  */
 extern void elector_follow_ttl(void);
 

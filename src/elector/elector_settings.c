@@ -131,7 +131,7 @@ configure_client(void)
 	int			ttl_ms = settings_ttl_s * 1000;
 
 	/* before the core has settings, it has no TTL */
-	timed_ttl_ns = election_ttl_ns(elector.core);
+	timed_ttl_ns = election_ttl_ns(elector.core, clock_now_ns());
 	if (timed_ttl_ns != 0)
 		ttl_ms = (int) (timed_ttl_ns / NSEC_PER_MSEC);
 
@@ -201,7 +201,7 @@ elector_configure_core(void)
 void
 elector_follow_ttl(void)
 {
-	if (timed_ttl_ns != election_ttl_ns(elector.core))
+	if (timed_ttl_ns != election_ttl_ns(elector.core, clock_now_ns()))
 		configure_client();
 }
 

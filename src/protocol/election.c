@@ -675,8 +675,9 @@ election_cluster_id(const ElectionCore *core)
 }
 
 int64_t
-election_ttl_ns(const ElectionCore *core)
+election_ttl_ns(const ElectionCore *core, int64_t now_ns)
 {
-	return lease_ttl_ns(core);
+	/* Without contact a lapsed lease stays the last one, and must not keep contact away. */
+	return lease_is_good(core, now_ns) ? lease_ttl_ns(core) : core->config.ttl_s * NSEC_PER_SEC;
 }
 

@@ -426,10 +426,10 @@ extern uint64_t election_cluster_id(const ElectionCore *core);
 /*
  * The TTL for the time-outs of requests: the TTL of the settings, or the TTL
  * of the lease in use while it is less.  A lease with the old TTL is in use
- * until the keys are on another one.  etcd may also grant less than was
- * requested.
+ * until the keys are on another one, or until it lapses.  etcd may also grant less
+ * than was requested.
  */
-extern int64_t election_ttl_ns(const ElectionCore *core);
+extern int64_t election_ttl_ns(const ElectionCore *core, int64_t now_ns);
 
 /* Names for SQL, explained in doc/reference.md. */
 extern const char *election_role_name(ElectionRole role);

@@ -254,7 +254,7 @@ extern bool lease_is_moved_to(const ElectionCore *core, int64_t lease);
 /* Is there a lease with keys of which nobody knows whether it exists? */
 extern bool lease_is_in_doubt(const ElectionCore *core);
 
-/* See election_ttl_ns(). */
+/* The TTL of the settings, or the TTL of the last lease if that is less. */
 extern int64_t lease_ttl_ns(const ElectionCore *core);
 
 /* A third of that TTL. */

@@ -451,7 +451,7 @@ static void
 check_storm(Instance *in)
 {
 	Watchman   *w = &watchmen[in->number];
-	int			ttl_s = (int) (election_ttl_ns(in->core) / SECOND);
+	int			ttl_s = (int) (election_ttl_ns(in->core, in->last_clock_ns) / SECOND);
 	int64_t		since_ns = now_ns - ttl_s * SECOND;
 	int			of_failures = 14 * ttl_s > 4 * 18 - 26 ? 14 * ttl_s : 4 * 18 - 26;
 	int			allowed = 26 + 4 * plan.nelections + of_failures;
@@ -660,7 +660,7 @@ static void
 expect_retry(Instance *in)
 {
 	const Watchman *w = &watchmen[in->number];
-	int64_t		due_ns = w->answered.sent_ns + election_ttl_ns(in->core) / 18;
+	int64_t		due_ns = w->answered.sent_ns + election_ttl_ns(in->core, in->last_clock_ns) / 18;
 
 	if (due_ns < instance_clock(in))
 		due_ns = instance_clock(in);
@@ -1619,7 +1619,7 @@ checker_rested(void)
 
 		if (!instances[i].running)
 			continue;
-		nrenewals = 3 * (instance_clock(&instances[i]) - rest_ns[i]) / election_ttl_ns(instances[i].core) + 2;
+		nrenewals = 3 * (instance_clock(&instances[i]) - rest_ns[i]) / election_ttl_ns(instances[i].core, instances[i].last_clock_ns) + 2;
 		/* a leader with a list of preferred nodes reads the queue of each election with each renewal */
 		per_renewal = 2 + (instances[i].config.npreferred > 0 ? plan.slots : 0);
 		if (watchmen[i].nsent > per_renewal * nrenewals + 2)

@@ -283,7 +283,7 @@ settle(Instance *in)
 	int64_t		wakeup_ns;
 
 	if (plan.request_timeout_ms < 0)
-		in->client.request_timeout_ns = election_ttl_ns(in->core) / 9;
+		in->client.request_timeout_ns = election_ttl_ns(in->core, in->last_clock_ns) / 9;
 
 	while (in->client.stream_end_due)
 	{

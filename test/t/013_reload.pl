@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Etcd;
 use EtcdLeader::Instance;
+use EtcdLeader::Relay;
 use EtcdLeader::Util;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -187,6 +188,23 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 	ok($moved->wait_for(sub { $_[0]->{event} eq 'unelected' }), 'channel: the new one is told');
 	is(scalar(my @now = $in_app->notifications), $heard, 'channel: the old one is not');
 	$_->stop for $in_app, $here, $moved;
+}
+
+# ttl, raised without contact: the time-outs follow it, and there is contact
+{
+	my $relay = EtcdLeader::Relay->new($etcd->url(0));
+	my $far   = EtcdLeader::Instance->create('far', etcd => $etcd, settings => { ttl => 2, endpoints => $relay->url, elections => 'far' });
+	$far->wait_until_leader('far');
+	my $pid = $far->elector_pid;
+	$relay->delay;
+	poll_ok(10, sub { my $s = $far->status; !$s->{connected} && !$far->is_leader('far') }, 'ttl without contact: the link is too slow for it')
+	  or diag($far->explain_status);
+	is($far->status->{ttl}, '00:00:02', 'ttl without contact: of the settings');
+	$far->configure(ttl => 10);
+	poll_ok(10, sub { $far->is_leader('far') }, 'ttl without contact: raised, it leads') or diag($far->explain_status);
+	is($far->status->{ttl}, '00:00:10', 'ttl without contact: the new one is in force');
+	is($far->elector_pid, $pid, 'ttl without contact: with the same elector');
+	$relay->stop;
 }
 
 is($_->elector_pid, $elector{ $_->name }, $_->name . ': all that with the same elector') for @nodes;

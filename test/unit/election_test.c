@@ -2296,7 +2296,7 @@ test_lesser_ttl(void **state)
 	(void) state;
 	answer_all();
 	token = a->views[0].token;
-	assert_int_equal(election_ttl_ns(a->core), TTL_S * SECOND);
+	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
 
 	/* the TTL is raised, and etcd grants no lease */
 	lessor.is_full = true;
@@ -2307,11 +2307,11 @@ test_lesser_ttl(void **state)
 		run_for(SECOND / 2);
 		assert_true(leads(a));
 	}
-	assert_int_equal(election_ttl_ns(a->core), TTL_S * SECOND);
+	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
 	lessor.is_full = false;
 	run_for(2 * SECOND);
 	assert_true(leads(a));
-	assert_int_equal(election_ttl_ns(a->core), 60 * SECOND);
+	assert_int_equal(election_ttl_ns(a->core, now), 60 * SECOND);
 
 	/* etcd grants less than requested */
 	lessor.most_ttl_s = 3;
@@ -2322,7 +2322,7 @@ test_lesser_ttl(void **state)
 		run_for(SECOND / 2);
 		assert_true(leads(a));
 	}
-	assert_int_equal(election_ttl_ns(a->core), 3 * SECOND);
+	assert_int_equal(election_ttl_ns(a->core, now), 3 * SECOND);
 
 	/* etcd grants less, and the answer to the grant is lost */
 	a->config.ttl_s = 40;
@@ -2337,6 +2337,30 @@ test_lesser_ttl(void **state)
 	}
 	assert_int_equal(a->views[0].token, token);
 	assert_int_equal(find_note(0, "unelected"), -1);
+}
+
+/* A TTL that was raised without contact counts as soon as the lease has lapsed. */
+static void
+test_ttl_without_lease(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	answer_all();
+	a->config.ttl_s = 60;
+	election_configure(a->core, now, &a->config);
+	assert_true(leads(a));
+	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
+	while (leads(a))
+	{
+		assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
+		now += SECOND / 10;
+	}
+	assert_int_equal(election_ttl_ns(a->core, now), 60 * SECOND);
+	/* less counts at once */
+	a->config.ttl_s = 2;
+	election_configure(a->core, now, &a->config);
+	assert_int_equal(election_ttl_ns(a->core, now), 2 * SECOND);
 }
 
 /* Without elections in the settings nothing is sent, and no timer is due at once. */
@@ -3990,6 +4014,7 @@ main(void)
 		TEST(test_probe_beside_read),
 		TEST(test_probe_hangs),
 		TEST(test_lesser_ttl),
+		TEST(test_ttl_without_lease),
 		TEST(test_no_elections),
 		TEST(test_proclaim_not_answered),
 		TEST(test_watch_start),

@@ -14,6 +14,7 @@ use PostgreSQL::Test::Utils;
 my $grpc_watch = "\xaf\xc8\x69\x24\xec\x72\x1a\x49\x3f";
 my $count   = 0;
 my $backlog = 8;
+my $delay   = 0.15;
 
 # Relays to a URL of http://host:port.  http2 => 'refused': it answers HTTP/2 in
 # HTTP/1, as a proxy that knows nothing else; 'reset': it closes such a connection.
@@ -57,6 +58,9 @@ sub stall_watches { return $_[0]->order('w') }
 # From now on etcd's answers arrive at a byte a second.
 sub trickle { return $_[0]->order('t') }
 
+# From now on each byte arrives 150 ms later, in both directions.
+sub delay { return $_[0]->order('d') }
+
 # From now on requests that put a key, or all that read or write keys, do not
 # get through; released they do, also those whose senders have gone.  Of JSON
 # alone: those of gRPC share a connection.
@@ -94,7 +98,7 @@ sub order
 sub relay
 {
 	my ($listener, $address, $orders, $http2, $what, $by) = @_;
-	my (%peer, %watch, %on, %held, %late, %slow, %is_server);
+	my (%peer, %watch, %on, %held, %late, %slow, %is_server, @under_way);
 	my $next_byte = 0;
 	$SIG{PIPE} = 'IGNORE';
 	my $select = IO::Select->new($listener, $orders);
@@ -119,7 +123,13 @@ sub relay
 	};
 	while (1)
 	{
-		for my $ready ($select->can_read(0.1))
+		my @ready = $select->can_read(@under_way ? 0.005 : 0.1);
+		while (@under_way && $under_way[0][0] <= now())
+		{
+			my (undef, $to, $data) = @{ shift @under_way };
+			$close->($to) if $peer{$to} && !$send->($to, $data);
+		}
+		for my $ready (@ready)
 		{
 			if ($ready == $orders)
 			{
@@ -180,6 +190,11 @@ sub relay
 			{
 				$slow{$other} //= [ $other, '' ];
 				$slow{$other}[1] .= $data;
+				next;
+			}
+			if ($on{d})
+			{
+				push @under_way, [ now() + $delay, $other, $data ];
 				next;
 			}
 			$close->($ready) unless $send->($other, $data);
