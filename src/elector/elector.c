@@ -123,8 +123,10 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	elector_note_formatted_error(ABOUT_ETCD, LOG, "answer of etcd at \"%s\" cannot be used: %s",
-								 etcd_client_endpoint_url(elector.client, endpoint), why);
+	const char *url = etcd_client_endpoint_url(elector.client, endpoint);
+
+	elector_note_formatted_error(ABOUT_ETCD, url, LOG, "answer of etcd at \"%s\" cannot be used: %s",
+								 url, why);
 	etcd_client_change_endpoint(elector.client, endpoint);
 }
 
@@ -153,7 +155,12 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 static void
 port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
-	elector_note_formatted_error(ABOUT_NAME, WARNING,
+	if (key == NULL)
+	{
+		elector_clear_error(ABOUT_NAME, election);
+		return;
+	}
+	elector_note_formatted_error(ABOUT_NAME, election, WARNING,
 								 "another candidate of election \"%s\" is also named \"%s\" (its key is \"%s\")",
 								 election, elector.contact.node_name, etcd_escape_text(key));
 }
@@ -176,7 +183,7 @@ static void
 client_noticed(void *ctx, const char *what, bool refused)
 {
 	stats_count(COUNTER_FAILURES, 1);
-	elector_note_error(ABOUT_ETCD, what, refused ? WARNING : elector.contact.connected ? LOG : 0);
+	elector_note_error(ABOUT_ETCD, NULL, what, refused ? WARNING : elector.contact.connected ? LOG : 0);
 	elector_note_endpoint();
 }
 
@@ -191,7 +198,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 		return;
 	}
 	if (frame->canceled && !frame->lost_token)
-		elector_note_error(ABOUT_ETCD, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", LOG);
+		elector_note_error(ABOUT_ETCD, NULL, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", LOG);
 	elector_trace_frame(frame);
 	election_watched(elector.core, clock_now_ns(), frame);
 }
@@ -205,7 +212,7 @@ client_watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 		elector_note_endpoint();
 		return;
 	}
-	elector_note_error(ABOUT_ETCD, why, 0);
+	elector_note_error(ABOUT_ETCD, NULL, why, 0);
 	elector_note_endpoint();
 	election_watch_ended(elector.core, clock_now_ns());
 }

@@ -33,7 +33,7 @@ receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timi
 {
 	elector_note_answer(ABOUT_CHANGES, answer, timing);
 	if (answer->outcome == ETCD_ANSWERED)
-		elector_clear_error(ABOUT_CHANGES);
+		elector_clear_error(ABOUT_CHANGES, NULL);
 	changes_receive(changes, clock_now_ns(), id, answer);
 }
 
@@ -121,14 +121,14 @@ elector_configure_changes(void)
 	for (int i = 0; i < nprefixes; i++)
 		free(prefixes[i]);
 	nprefixes = 0;
-	elector_clear_error(ABOUT_CHANGES);
+	elector_clear_error(ABOUT_CHANGES, NULL);
 	foreach(cell, list)
 	{
 		const char *prefix = lfirst(cell);
 		const char *election = settings_find_election_within(prefix);
 
 		if (election != NULL)
-			elector_note_formatted_error(ABOUT_SETTINGS, WARNING,
+			elector_note_formatted_error(ABOUT_SETTINGS, NULL, WARNING,
 										 "\"etcd_leader.watched_prefixes\" is ignored for prefix \"%s\", which has keys of election \"%s\"",
 										 prefix, election);
 		else if ((prefixes[nprefixes] = strdup(prefix)) != NULL)
@@ -168,7 +168,7 @@ elector_watched_changes(const EtcdWatchFrame *frame)
 {
 	/* after a compaction the stream goes on, and a gap says so */
 	if (frame->canceled && frame->compact_revision == 0)
-		elector_note_error(ABOUT_CHANGES, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
+		elector_note_error(ABOUT_CHANGES, NULL, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
 						   frame->lost_token ? 0 : LOG);
 	changes_watched(changes, clock_now_ns(), frame);
 }
@@ -177,7 +177,7 @@ void
 elector_changes_ended(EtcdOutcome outcome, const char *why)
 {
 	/* if etcd is away, the elections log it */
-	elector_note_error(outcome == ETCD_GARBAGE ? ABOUT_CHANGES : ABOUT_ETCD, why, outcome == ETCD_GARBAGE ? LOG : 0);
+	elector_note_error(outcome == ETCD_GARBAGE ? ABOUT_CHANGES : ABOUT_ETCD, NULL, why, outcome == ETCD_GARBAGE ? LOG : 0);
 	changes_watch_ended(changes, clock_now_ns(), outcome);
 }
 

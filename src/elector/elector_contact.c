@@ -36,7 +36,9 @@ typedef struct LoggedError
 
 Elector		elector;
 
-static ErrorSubject error_subject;	/* of contact.last_error */
+/* of contact.last_error */
+static ErrorSubject error_subject;
+static char error_name[Max(MAXPGPATH, Max(ELECTION_NAME_SIZE, SHARED_ENDPOINT_SIZE))];	/* empty: none */
 static int64 error_heard_ns;	/* when it was heard last */
 static char error_endpoint[ETCD_CLIENT_MAX_URL_LEN + 1];	/* whose fault it is; empty: of none */
 static int64 awaited_since_ns;	/* 0: contact is not awaited, or was warned of */
@@ -84,10 +86,11 @@ report_error(int elevel, const char *message)
 }
 
 void
-elector_note_error(ErrorSubject subject, const char *message, int elevel)
+elector_note_error(ErrorSubject subject, const char *name, const char *message, int elevel)
 {
 	error_subject = subject;
 	error_endpoint[0] = '\0';
+	strlcpy(error_name, name ? name : "", sizeof(error_name));
 	error_heard_ns = clock_now_ns();
 	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
 	elector.contact.last_error_at = GetCurrentTimestamp();
@@ -97,7 +100,7 @@ elector_note_error(ErrorSubject subject, const char *message, int elevel)
 }
 
 void
-elector_note_formatted_error(ErrorSubject subject, int elevel, const char *format,...)
+elector_note_formatted_error(ErrorSubject subject, const char *name, int elevel, const char *format,...)
 {
 	char		message[sizeof(elector.contact.last_error)];
 	va_list		args;
@@ -106,24 +109,59 @@ elector_note_formatted_error(ErrorSubject subject, int elevel, const char *forma
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
 	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
-	elector_note_error(subject, message, elevel);
+	elector_note_error(subject, name, message, elevel);
 }
 
 void
-elector_clear_error(ErrorSubject subject)
+elector_clear_error(ErrorSubject subject, const char *name)
 {
-	if (elector.contact.last_error[0] == '\0' || error_subject != subject)
+	if (elector.contact.last_error[0] == '\0' || error_subject != subject ||
+		(name != NULL && strcmp(error_name, name) != 0))
 		return;
 	elector.contact.last_error[0] = '\0';
 	elector.contact_changed = true;
 }
 
+/* Does nothing have the name of the error's subject any more? */
+static bool
+is_subject_gone(void)
+{
+	if (error_name[0] == '\0')
+		return false;
+	if (error_subject == ABOUT_ELECTION || error_subject == ABOUT_NAME)
+		return election_find(elector.core, error_name) < 0;
+	if (error_subject != ABOUT_ETCD)
+		return false;
+	for (int i = 0; i < etcd_client_endpoint_count(elector.client); i++)
+	{
+		if (strcmp(etcd_client_endpoint_url(elector.client, i), error_name) == 0)
+			return false;
+	}
+	return true;
+}
+
 void
 elector_clear_old_error(void)
 {
-	if (elector.contact.connected &&
-		clock_now_ns() - error_heard_ns >= settings_ttl_s * 1000 * NSEC_PER_MSEC)
-		elector_clear_error(ABOUT_ETCD);
+	bool		is_old = elector.contact.connected &&
+		clock_now_ns() - error_heard_ns >= settings_ttl_s * 1000 * NSEC_PER_MSEC;
+
+	if (is_subject_gone() || (is_old && (error_subject == ABOUT_ETCD || error_subject == ABOUT_ELECTION)))
+		elector_clear_error(error_subject, NULL);
+}
+
+/* The election that has the key below its prefix; NULL: none. */
+static const char *
+find_election_of(const char *key)
+{
+	for (const char *end = strchr(key, '/'); end != NULL; end = strchr(end + 1, '/'))
+	{
+		const char *name = pnstrdup(key, end - key);
+
+		if (election_find(elector.core, name) >= 0)
+			return name;
+	}
+	return NULL;
 }
 
 void
@@ -152,12 +190,14 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 {
 	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
 	const char *reason = answer->message;
+	const char *name = subject == ABOUT_ETCD ? url : NULL;
+	const char *election;
 	const char *advice;
 	int			elevel;
 
 	if (answer->outcome != ETCD_REFUSED)
 	{
-		elector_note_error(ABOUT_ETCD, answer->message,
+		elector_note_error(ABOUT_ETCD, url, answer->message,
 						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1 ? LOG : 0);
 		return;
 	}
@@ -165,7 +205,7 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 		return;
 	if (timing->explained)
 	{
-		elector_note_error(subject, answer->message, WARNING);
+		elector_note_error(subject, name, answer->message, WARNING);
 		return;
 	}
 	advice = etcd_advise(answer->code, answer->message);
@@ -179,11 +219,18 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 		elevel = 0;
 	else
 		elevel = advice != NULL ? WARNING : LOG;
+	if (subject == ABOUT_ETCD && timing->key && (election = find_election_of(timing->key)) != NULL)
+	{
+		subject = ABOUT_ELECTION;
+		name = election;
+	}
+	else if (subject == ABOUT_ETCD && timing->key && !settings_follow_patroni())
+		return;					/* its election was dropped meanwhile */
 	if (timing->key)
-		elector_note_formatted_error(subject, elevel, "etcd at \"%s\" refused a request about key \"%s\": %s",
+		elector_note_formatted_error(subject, name, elevel, "etcd at \"%s\" refused a request about key \"%s\": %s",
 									 url, timing->key, reason);
 	else
-		elector_note_formatted_error(subject, elevel, "etcd at \"%s\" refused a request: %s", url, reason);
+		elector_note_formatted_error(subject, name, elevel, "etcd at \"%s\" refused a request: %s", url, reason);
 }
 
 /* The fault of an endpoint is over when it answers. */
@@ -191,7 +238,7 @@ static void
 clear_error_of_endpoint(const char *url)
 {
 	if (error_endpoint[0] != '\0' && strcmp(error_endpoint, url) == 0)
-		elector_clear_error(error_subject);
+		elector_clear_error(error_subject, NULL);
 }
 
 void

@@ -23,13 +23,18 @@
 #include "shared/mailbox.h"
 #include "shared/shared_state.h"
 
-/* The subject of an error.  It decides when the error is over. */
+/*
+ * The subject of an error.  It decides when the error is over.  Some kinds have a name,
+ * and an error is over, too, when nothing has that name any more.
+ */
 typedef enum ErrorSubject
 {
-	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers */
+	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers; name: an endpoint's URL, or NULL */
+	ABOUT_ELECTION,				/* the same; name: the election */
+	ABOUT_FILE,					/* the file can be used; name: the file */
 	ABOUT_SETTINGS,				/* the settings are applied without it */
 	ABOUT_DNS,					/* a lookup succeeds */
-	ABOUT_NAME,					/* this instance has another name */
+	ABOUT_NAME,					/* no other candidate has the name of this instance; name: the election */
 	ABOUT_CHANGES,				/* a read of the watched prefixes succeeds */
 	ABOUT_NOTHING				/* its caller alone is told of it */
 } ErrorSubject;
@@ -83,21 +88,23 @@ extern bool elector_is_news(const char *message);
  * (0: not) if it is new: one line for each change, and not for each retry.  What
  * an administrator has to mend is a WARNING.
  */
-extern void elector_note_error(ErrorSubject subject, const char *message, int elevel);
+extern void elector_note_error(ErrorSubject subject, const char *name, const char *message, int elevel);
 
 /*
  * The same with a format; a text that is too long is cut at the end of a
  * character.
  */
-extern void elector_note_formatted_error(ErrorSubject subject, int elevel, const char *format,...) pg_attribute_printf(3, 4);
+extern void elector_note_formatted_error(ErrorSubject subject, const char *name, int elevel,
+										 const char *format,...) pg_attribute_printf(4, 5);
 
-/* The errors about that subject are over.  Their time stays known. */
-extern void elector_clear_error(ErrorSubject subject);
+/* The errors about that subject are over (NULL: of any name).  Their time stays known. */
+extern void elector_clear_error(ErrorSubject subject, const char *name);
 
 /*
- * Forgets errors of etcd that are over.  A request that fails is tried again
- * within a second or two, and each renewal asks etcd.  So an error that has not
- * come again for a TTL is over.
+ * Forgets an error that is over because nothing has the name of its subject any more, and
+ * errors of etcd that are over.  A request that fails is tried again within a second
+ * or two, and each renewal asks etcd.  So an error that has not come again for a TTL is
+ * over.
  */
 extern void elector_clear_old_error(void);
 

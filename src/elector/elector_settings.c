@@ -59,8 +59,11 @@ static bool
 check_file_access(const char *setting, const char *file)
 {
 	if (file[0] == '\0' || access(file, R_OK) == 0)
+	{
+		elector_clear_error(ABOUT_FILE, file);
 		return true;
-	elector_note_formatted_error(ABOUT_SETTINGS, WARNING, "could not access file \"%s\" (\"%s\"): %s",
+	}
+	elector_note_formatted_error(ABOUT_FILE, file, WARNING, "could not access file \"%s\" (\"%s\"): %s",
 								 file, setting, strerror(errno));
 	return false;
 }
@@ -79,7 +82,7 @@ check_key_file(void)
 		return false;
 	fault = stat(file, &key) != 0 ? strerror(errno) : secret_file_fault(&key);
 	if (fault != NULL)
-		elector_note_formatted_error(ABOUT_SETTINGS, WARNING, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, fault);
+		elector_note_formatted_error(ABOUT_FILE, file, WARNING, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, fault);
 	return fault == NULL;
 }
 
@@ -191,7 +194,7 @@ elector_configure_core(void)
 	margin_cut = cut;
 
 	if (strcmp(elector.contact.node_name, config->node_name) != 0)
-		elector_clear_error(ABOUT_NAME);
+		elector_clear_error(ABOUT_NAME, NULL);
 	strlcpy(elector.contact.node_name, config->node_name, sizeof(elector.contact.node_name));
 	shared_state_publish_contact(&elector.contact);
 	election_configure(elector.core, clock_now_ns(), config);
@@ -235,8 +238,9 @@ elector_configure(void)
 {
 	settings_warn();
 	discovery_due_ns = 0;
-	elector_clear_error(ABOUT_SETTINGS);
-	elector_clear_error(ABOUT_DNS);
+	elector_clear_error(ABOUT_SETTINGS, NULL);
+	elector_clear_error(ABOUT_FILE, NULL);
+	elector_clear_error(ABOUT_DNS, NULL);
 	configure_client();
 	etcd_client_forget_clusters(elector.client);
 	elector_check_endpoints_anew();
@@ -296,11 +300,11 @@ elector_finish_discovery(void)
 		return;
 	if (found->nurls == 0)
 	{
-		elector_note_error(ABOUT_DNS, found->error, LOG);
+		elector_note_error(ABOUT_DNS, NULL, found->error, LOG);
 		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NSEC_PER_MSEC;
 		return;
 	}
-	elector_clear_error(ABOUT_DNS);
+	elector_clear_error(ABOUT_DNS, NULL);
 
 	/* it began before a setting asked for TLS */
 	if (settings_require_tls() && !has_tls(found))

@@ -54,7 +54,11 @@ configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
 	if (renamed && e->commands.proclaim_ticket == 0)
 		copy_string(e->own.wanted_value, core->config.node_name, sizeof(e->own.wanted_value));
 	if (!e->wanted)
+	{
 		queue_leave(core, e, ELECTION_REASON_DROPPED);
+		if (!e->wanted && is_used(e) && e->denials >= MAX_DENIALS)
+			queue_deny(core, e);
+	}
 	else if (!core->config.eligible && is_candidate(e))
 		queue_leave(core, e, ELECTION_REASON_NOT_ELIGIBLE);
 	else if (first && e->stay_out && is_candidate(e))

@@ -281,7 +281,10 @@ typedef struct ElectionPort
 	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
 	void		(*remember) (void *ctx, const ElectionMemory *memory);
 	void		(*remember_history) (void *ctx, const ElectionHistory *history);
-	/* the candidate of that key has had the value of this instance for some time */
+	/*
+	 * The candidate of that key has had the value of this instance for some time.
+	 * key NULL: it has not any more, or is gone, or this instance is no candidate.
+	 */
 	void		(*find_duplicate_name) (void *ctx, const char *election, const char *key);
 	/*
 	 * For the log: the answer to that request is not used, or only in part; 0:

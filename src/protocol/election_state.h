@@ -374,10 +374,10 @@ typedef struct Leader
 	char		announced_value[ELECTION_VALUE_SIZE];
 } Leader;
 
-/* Another candidate with our value. */
+/* Another candidate with our value.  A leader reads its key in the place of the last one. */
 typedef struct Duplicate
 {
-	int64_t		create_revision;	/* 0: there is none */
+	QueueKey	key;			/* create revision 0: there is none */
 	int64_t		since_ns;		/* when it was first seen; NEVER_NS: it was reported */
 } Duplicate;
 

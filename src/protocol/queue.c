@@ -116,6 +116,16 @@ queue_raise_min_create_revision(Election *e, int64_t revision)
 		e->own.min_create_revision = revision;
 }
 
+void
+queue_forget_duplicate(ElectionCore *core, Election *e)
+{
+	bool		was_reported = e->duplicate.key.create_revision != 0 && e->duplicate.since_ns == NEVER_NS;
+
+	memset(&e->duplicate, 0, sizeof(e->duplicate));
+	if (was_reported)
+		core->port.find_duplicate_name(core->port.ctx, e->name, NULL);
+}
+
 /* No key of ours exists any more, or we must not use it. */
 static void
 clear_own_key(ElectionCore *core, Election *e)
@@ -131,6 +141,7 @@ clear_own_key(ElectionCore *core, Election *e)
 	e->denials = 0;				/* they were about that key, too */
 	e->denied_retry_ns = 0;
 	core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
+	queue_forget_duplicate(core, e);
 }
 
 /* ---- the own key: won and lost ----------------------------------------------- */
@@ -256,6 +267,13 @@ queue_deny(ElectionCore *core, Election *e)
 			queue_abandon_key(core, e);
 	}
 	e->position.seen_revision = 0;
+
+	/*
+	 * Nobody waits for the rights to an election that is not in the settings any more.
+	 * What may stand there ends with its lease, see free_slot().
+	 */
+	if (!e->wanted && !core_is_under_way(core, OP_ENTER, slot_bit(core, e)))
+		queue_choose_state(core, e);
 }
 
 int

@@ -91,7 +91,11 @@ add_places(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 		/* of a predecessor never 0, no filter: etcd's first revision is 1 */
 		if (e->state != ELECTION_LEADING)
 			range.max_create_revision = e->own.create_revision - 1;
-		ranges[n++] = range;
+		/* others may have come behind it */
+		if (e->state == ELECTION_LEADING && e->duplicate.key.len > 0)
+			ranges[n++] = range_of_queue_key(&e->duplicate.key);
+		else
+			ranges[n++] = range;
 		range.max_create_revision = 0;
 	}
 	range.sort = ETCD_SORT_FIRST_CREATED;
@@ -249,28 +253,32 @@ static void
 check_duplicate_name(ElectionCore *core, int64_t now_ns, Election *e, const KeyFacts *keys)
 {
 	const EtcdKeyValue *others[] = {keys->leader, keys->adjacent};
-	int64_t		found = 0;
-	char		value[ELECTION_VALUE_SIZE];
-	char		key[ELECTION_KEY_SIZE];
+	const EtcdKeyValue *found = NULL;
+	char		text[ELECTION_VALUE_SIZE > ELECTION_KEY_SIZE ? ELECTION_VALUE_SIZE : ELECTION_KEY_SIZE];
 
 	for (int i = 0; i < 2; i++)
 	{
 		if (others[i] == NULL || others[i]->create_revision == e->own.create_revision)
 			continue;
-		copy_value(value, others[i]->value, sizeof(value));
-		if (strcmp(value, e->own.value) != 0)
-			continue;
-		found = others[i]->create_revision;
-		copy_value(key, others[i]->key, sizeof(key));
+		copy_value(text, others[i]->value, ELECTION_VALUE_SIZE);
+		if (strcmp(text, e->own.value) == 0)
+			found = others[i];
 	}
-	if (found != e->duplicate.create_revision)
+	if (found == NULL || found->create_revision != e->duplicate.key.create_revision)
+		queue_forget_duplicate(core, e);
+	if (found == NULL)
+		return;
+	if (e->duplicate.key.create_revision == 0)
+	{
+		e->duplicate.key = place_of(found);
 		e->duplicate.since_ns = now_ns;
-	e->duplicate.create_revision = found;
-	if (found == 0 || e->duplicate.since_ns == NEVER_NS ||
+	}
+	if (e->duplicate.since_ns == NEVER_NS ||
 		now_ns - e->duplicate.since_ns < 2 * core->config.ttl_s * NSEC_PER_SEC)
 		return;
 	e->duplicate.since_ns = NEVER_NS;
-	core->port.find_duplicate_name(core->port.ctx, e->name, key);
+	copy_value(text, found->key, ELECTION_KEY_SIZE);
+	core->port.find_duplicate_name(core->port.ctx, e->name, text);
 }
 
 /*

@@ -253,7 +253,7 @@ port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	Instance   *in = ctx;
 
-	trace(in->name, "finds a duplicate name in %s: %s", election, key);
+	trace(in->name, "finds %s name in %s: %s", key ? "a duplicate" : "no duplicate", election, key ? key : "");
 }
 
 static void

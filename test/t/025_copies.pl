@@ -68,8 +68,14 @@ for my $kind (sort keys %make)
 		poll_is(5, sub { $node->log_count('WARNING:  another candidate of election "postgres" is also named "pg1" .its key is "postgres/\S+.pg".$', $node == $original ? $from_log : 0) }, 1, "$kind: the log of $who says so, once");
 	}
 	is($original->token, $token, "$kind: the original leads as before");
+	if ($kind eq 'standby')
+	{
+		$copy->configure(node_name => 'renamed');
+		poll_is(3 * $ttl, sub { $_->status->{last_error} }, undef, "$kind: last_error of " . $_->name . ' ends with the name') for $original, $copy;
+	}
 	is_deeply([ grep { $_->{answer} eq 't' } $sampler->stop ], [], "$kind: the copy never led");
 	$copy->stop('immediate');
+	poll_is(3 * $ttl, sub { $original->status->{last_error} }, undef, "$kind: it has gone: last_error of the original ends");
 	# what the log has said once it says again only after another change
 	$original->restart;
 	$original->wait_until_leader;

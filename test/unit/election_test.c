@@ -230,7 +230,7 @@ port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	Instance   *in = ctx;
 
-	note("%s: duplicate name in %s: %s", in->config.node_name, election, key);
+	note("%s: %s name in %s: %s", in->config.node_name, key ? "duplicate" : "unique", election, key ? key : "-");
 }
 
 static void
@@ -2802,6 +2802,58 @@ test_duplicate_name(void **state)
 	(void) start_instance("b", true);
 	run_for(4 * TTL_S * SECOND);
 	assert_int_equal(find_note(0, "b: duplicate name"), -1);
+
+	/* b is the last of the queue now, but the name is still that of two */
+	assert_int_equal(find_note(0, "a: unique name"), -1);
+}
+
+/* Runs until both instances named "a" say so, or do not any more. */
+static void
+expect_both(int from, const char *what)
+{
+	run_for(4 * TTL_S * SECOND);
+	from = find_note(from, what);
+	assert_true(from >= 0);
+	from = find_note(from + 1, what);
+	assert_true(from >= 0);
+	assert_int_equal(find_note(from + 1, "name in e"), -1);
+}
+
+/* Two instances have one name, until one of them is gone, or renamed, or resigns. */
+static void
+test_duplicate_name_ends(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *copy;
+	int			from = nlogged;
+
+	(void) state;
+	answer_all();
+	copy = start_instance("a", true);
+	expect_both(from, "a: duplicate name in e: e/");
+	(void) start_instance("b", true);
+	run_for(TTL_S * SECOND);
+	from = nlogged;
+	(void) election_stop(copy->core, now, ELECTION_REASON_SHUTDOWN);
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_true(find_note(from, "a: unique name in e") >= 0);
+
+	from = nlogged;
+	copy = start_instance("a", true);
+	expect_both(from, "a: duplicate name in e: e/");
+	from = nlogged;
+	strcpy(copy->config.node_name, "c");
+	election_configure(copy->core, now, &copy->config);
+	expect_both(from, ": unique name in e");
+
+	from = nlogged;
+	strcpy(copy->config.node_name, "a");
+	election_configure(copy->core, now, &copy->config);
+	expect_both(from, "a: duplicate name in e: e/");
+	from = nlogged;
+	assert_true(election_resign(copy->core, now, 0, false, 0, 1));
+	expect_both(from, "a: unique name in e");
 }
 
 /* Reads that etcd refuses are not sent again at once. */
@@ -3427,6 +3479,75 @@ lose_entry_without_rights(bool denies_leases, bool denies_writes_only)
 	assert_int_equal(a->views[1].state, ELECTION_LEADING);
 }
 
+/* An election without rights that is dropped from the settings does not keep its slot. */
+static void
+test_dropped_without_rights(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	run_for(SECOND);
+	lessor.denied = "f/";
+	strcpy(a->config.elections[1], "f");
+	a->config.nelections = 2;
+	election_configure(a->core, now, &a->config);
+	lead_on(a, 3 * TTL_S * SECOND);
+	assert_string_equal(a->views[1].name, "f");
+	a->config.nelections = 1;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_string_equal(a->views[1].name, "");
+	lead_on(a, 3 * TTL_S * SECOND);
+
+	/* it is told so late that the denials follow */
+	a->config.nelections = 2;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	a->config.nelections = 1;
+	election_configure(a->core, now, &a->config);
+	lead_on(a, 3 * SECOND);
+	assert_string_equal(a->views[1].name, "");
+}
+
+/* The same with a key, which ends with its lease.  The election may come back meanwhile. */
+static void
+drop_key_without_rights(bool denies_leases, bool comes_back)
+{
+	Instance   *a = lead_two();
+	int64_t		token = a->views[1].token;
+
+	lessor.denied = "f/";
+	lessor.denies_leases = denies_leases;
+	a->config.nelections = 1;
+	election_configure(a->core, now, &a->config);
+	lead_on(a, 3 * SECOND);
+	assert_string_equal(a->views[1].name, "");
+	if (comes_back)
+	{
+		a->config.nelections = 2;
+		election_configure(a->core, now, &a->config);
+	}
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_false(exists("f/"));
+	if (!comes_back)
+		return;
+	lessor.denied = NULL;
+	lead_on(a, 3 * SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	assert_true(a->views[1].token > token);
+}
+
+static void
+test_dropped_key_without_rights(void **state)
+{
+	for (int i = 0; i < 4; i++)
+	{
+		drop_key_without_rights((i & 1) != 0, (i & 2) != 0);
+		teardown(state);
+		setup(state);
+	}
+}
+
 static void
 test_entry_without_rights(void **state)
 {
@@ -3955,6 +4076,8 @@ main(void)
 		TEST(test_right_to_write_taken),
 		TEST(test_right_to_read),
 		TEST(test_rights_replaced_alone),
+		TEST(test_dropped_without_rights),
+		TEST(test_dropped_key_without_rights),
 		TEST(test_entry_without_rights),
 		TEST(test_absence_before_entry),
 		TEST(test_no_rights_restored),
@@ -4030,6 +4153,7 @@ main(void)
 		TEST(test_observer),
 		TEST(test_resume),
 		TEST(test_duplicate_name),
+		TEST(test_duplicate_name_ends),
 		TEST(test_read_refused),
 		TEST(test_long_key),
 		TEST(test_verify),
