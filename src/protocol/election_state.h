@@ -307,6 +307,13 @@ typedef struct Transfer
 	int64_t		better_since_ns;	/* when it was first seen in the queue */
 	int			nspared;		/* so many drains for one ended without a hand-over */
 	int64_t		survey_ns;		/* when to look for one again */
+
+	/* the leader that was seen last, and the preferred node that was it for a short time */
+	int64_t		leader_revision;	/* create revision of its key; 0: none */
+	int64_t		leader_since_ns;
+	char		leader_node[ELECTION_VALUE_SIZE];
+	char		brief_node[ELECTION_VALUE_SIZE];
+	int			nbrief;			/* so many times in a row */
 } Transfer;
 
 typedef enum DrainGoal

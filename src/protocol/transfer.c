@@ -229,14 +229,47 @@ find_better(const ElectionCore *core, const Election *e, const Facts *facts)
 
 /*
  * How long one that is preferred has to wait.  A drain has refused work for
- * nothing if it could not take over then, so that happens less and less often.
+ * nothing if it could not take over then, so that happens less and less often.  A node
+ * that dies again and again costs a TTL each time: from its second failure on it waits
+ * longer, too.
  */
 static int64_t
-preferred_delay_ns(const ElectionCore *core, const Election *e)
+preferred_delay_ns(const ElectionCore *core, const Election *e, EtcdBytes node)
 {
-	int			doubled = e->transfer.nspared < 8 ? e->transfer.nspared : 8;
+	const Transfer *t = &e->transfer;
+	int			nfailed = t->nbrief > 1 && is_key(node, t->brief_node) ? t->nbrief - 1 : 0;
+	int			doubled = t->nspared + nfailed < 8 ? t->nspared + nfailed : 8;
 
 	return core->config.preferred_delay_ms * NSEC_PER_MSEC << doubled;
+}
+
+/*
+ * Notes when the leader changes.  A node that is preferred to this one, and has led for
+ * less than the time that it had to wait, and two TTLs, has failed.
+ */
+static void
+note_leader(const ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Transfer   *t = &e->transfer;
+	int64_t		revision = e->leader.is_known ? e->leader.key.create_revision : t->leader_revision;
+	int64_t		brief_ns = core->config.preferred_delay_ms * NSEC_PER_MSEC + 2 * lease_ttl_ns(core);
+	bool		was_same = strcmp(t->leader_node, t->brief_node) == 0;
+
+	if (revision == t->leader_revision)
+		return;
+	if (t->leader_revision != 0 &&
+		rank(&core->config, bytes_of(t->leader_node)) < rank(&core->config, bytes_of(e->own.value)))
+	{
+		if (now_ns - t->leader_since_ns < brief_ns)
+			t->nbrief = was_same ? t->nbrief + 1 : 1;
+		else if (was_same)
+			t->nbrief = 0;
+		if (t->nbrief > 0)
+			copy_string(t->brief_node, t->leader_node, sizeof(t->brief_node));
+	}
+	t->leader_revision = revision;
+	t->leader_since_ns = now_ns;
+	copy_string(t->leader_node, e->leader.value, sizeof(t->leader_node));
 }
 
 /* Hands over to a candidate that is preferred, after a drain. */
@@ -259,6 +292,7 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 	Transfer   *t = &e->transfer;
 	int			better = find_better(core, e, facts);
 	int64_t		revision = better < 0 ? 0 : facts->queue[better].create_revision;
+	int64_t		due_ns;
 
 	if (revision != t->better_revision)
 		t->better_since_ns = now_ns;
@@ -271,10 +305,11 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 	}
 	if (e->drain.goal != DRAIN_NONE && !(e->drain.goal == DRAIN_PREFERRED && e->drain.is_over))
 		return;
-	if (e->drain.goal == DRAIN_PREFERRED || now_ns - t->better_since_ns >= preferred_delay_ns(core, e))
+	due_ns = t->better_since_ns + preferred_delay_ns(core, e, facts->queue[better].value);
+	if (e->drain.goal == DRAIN_PREFERRED || now_ns >= due_ns)
 		give_way(core, now_ns, e, facts, better);
-	else if (t->survey_ns > t->better_since_ns + preferred_delay_ns(core, e))
-		t->survey_ns = t->better_since_ns + preferred_delay_ns(core, e);
+	else if (t->survey_ns > due_ns)
+		t->survey_ns = due_ns;
 }
 
 /* The txn was sent and its result is not known, or a compare failed. */
@@ -380,6 +415,7 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Transfer   *t = &e->transfer;
 
+	note_leader(core, now_ns, e);
 	if (t->stage == TRANSFER_DRAINING)
 		return;					/* drain.c goes on */
 	if (t->stage != TRANSFER_NONE && core_is_due(core, now_ns, t->until_ns))

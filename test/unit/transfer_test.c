@@ -1468,6 +1468,42 @@ test_preferred_resigned(void **state)
 	(void) time_of_transfer();
 }
 
+/*
+ * A preferred node takes over, and its key is gone soon afterwards.  Returns how long it
+ * waits in the queue until it is the leader again.
+ */
+static int64_t
+wait_after_failure(int64_t led_ns)
+{
+	int64_t		back;
+
+	answer_all();
+	run(led_ns);
+	assert_string_equal(view.leader, "n3");
+	delete("e/c3.pg");
+	run(SECOND);
+	assert_true(leads());
+	put("e/c3.pg", "n3");
+	back = now;
+	return time_of_transfer() - back;
+}
+
+/* One that fails twice waits longer, until it leads on. */
+static void
+test_preferred_fails(void **state)
+{
+	(void) state;
+	prefer("n3", "n1", "n2");
+	begin_leading();
+	delete("e/b2.pg");
+	(void) time_of_transfer();
+	assert_in_range(wait_after_failure(SECOND), DELAY, DELAY + SURVEYS);
+	assert_in_range(wait_after_failure(SECOND), 2 * DELAY, 2 * DELAY + SURVEYS);
+	assert_in_range(wait_after_failure(SECOND), 4 * DELAY, 4 * DELAY + SURVEYS);
+	assert_in_range(wait_after_failure(DELAY + 3 * TTL_S * SECOND), DELAY, DELAY + SURVEYS);
+	assert_in_range(wait_after_failure(SECOND), DELAY, DELAY + SURVEYS);
+}
+
 /* ---- drains ------------------------------------------------------------------ */
 
 /* A drain for a preferred node ends, also if the queue cannot be read any more. */
@@ -1609,6 +1645,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_none, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_not_answered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_resigned, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_fails, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_ends, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_spares, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_drain_longer, set_up, tear_down),
