@@ -345,7 +345,7 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  *
  * resign: leadership is withdrawn before this returns, or after a drain.  DONE
  * when the key is known to be deleted; NO_CONTACT: the delete goes on, and is
- * final.  CANCELLED: the drain was, by election_cancel() or a campaign.
+ * final, or the key ends with its lease (RIGHTS).  CANCELLED: the drain was, by election_cancel() or a campaign.
  *
  * campaign: DONE when the key exists, and when it has ended a drain.
  *

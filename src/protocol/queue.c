@@ -258,6 +258,8 @@ queue_abandon_key(ElectionCore *core, Election *e)
 void
 queue_deny(ElectionCore *core, Election *e)
 {
+	bool		may_stand = may_have_key(e) || e->own.is_abandoned;
+
 	if (is_queued(e))
 		queue_leave(core, e, ELECTION_REASON_PERMISSION_DENIED);
 	else
@@ -272,8 +274,14 @@ queue_deny(ElectionCore *core, Election *e)
 	 * Nobody waits for the rights to an election that is not in the settings any more.
 	 * What may stand there ends with its lease, see free_slot().
 	 */
-	if (!e->wanted && !core_is_under_way(core, OP_ENTER, slot_bit(core, e)))
-		queue_choose_state(core, e);
+	if (e->wanted || core_is_under_way(core, OP_ENTER, slot_bit(core, e)))
+		return;
+	if (may_stand)
+	{
+		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+		core_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
+	}
+	queue_choose_state(core, e);
 }
 
 int

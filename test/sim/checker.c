@@ -98,6 +98,7 @@ typedef struct Watchman
 	int64_t		looked_revision[MAX_ELECTIONS]; /* revision of the newest read */
 	int64_t		watched_revision[MAX_ELECTIONS];	/* where its newest watch begins */
 	int64_t		seen_revision;
+	int64_t		kept_revision;	/* that the next elector has to know after a crash */
 	int64_t		old_revision;	/* highest revision seen before etcd was put back */
 	int			ttl_s;			/* in force, and since when */
 	int64_t		ttl_since_ns;
@@ -357,11 +358,27 @@ check_shown_leader(const Instance *in, int slot)
 			 in->name, view->leader, view->leader_revision, view->name);
 }
 
+/* Readers see these revisions, so an elector after a crash must know them. */
+static void
+check_known(const Instance *in, const ElectionView *view)
+{
+	Watchman   *w = &watchmen[in->number];
+	int64_t		shown = view->token > view->leader_revision ? view->token : view->leader_revision;
+
+	if (shown > shared_known_revision(in))
+		fail_run("%s shows revision %" PRId64 " of %s, which it would not know after a crash", in->name,
+				 shown, view->name);
+	if (shown > w->kept_revision)
+		w->kept_revision = shown;
+}
+
 void
 checker_published(Instance *in, int slot, const ElectionView *old)
 {
 	const ElectionView *view = &in->views[slot];
 	Told	   *told = &watchmen[in->number].told[slot];
+
+	check_known(in, view);
 
 	if (strcmp(view->name, told->election) != 0)
 	{
@@ -957,6 +974,8 @@ checker_watched(Instance *in, const EtcdWatchFrame *frame)
 void
 checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 {
+	if (in->is_dead)
+		return;
 	if (frame->canceled && still_open)
 		fail_run("%s keeps a stream open on which a watch was canceled", in->name);
 	for (int i = 0; i < frame->nevents; i++)
@@ -1101,6 +1120,7 @@ checker_called(Instance *in)
 	Watchman   *w = &watchmen[in->number];
 
 	check_refused_lease(in);
+	w->kept_revision = w->seen_revision;
 	if (in->stopping)
 		return;
 	if (w->connected != election_connected(in->core))
@@ -1140,9 +1160,13 @@ checker_ended(Instance *in)
 	checker_trouble(in);
 	w->refused_lease = 0;
 	w->newest_id = w->renewal_id = 0;
-	/* what is known of etcd's history lives as long as the postmaster */
+	/*
+	 * What is known of etcd's history lives as long as the postmaster.  A process that
+	 * died in the middle of a call may not have used the last answer.
+	 */
 	if (in->next_start != SHARED_AFTER_CRASH)
-		w->seen_revision = w->old_revision = 0;
+		w->kept_revision = w->old_revision = 0;
+	w->seen_revision = w->kept_revision;
 }
 
 /* Checks that a reply other than "done" is true. */
@@ -1173,7 +1197,9 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 			wrong = (ticket->kind != TICKET_RESIGN && ticket->kind != TICKET_TRANSFER) || view->deadline_ns == 0;
 			break;
 		case ELECTION_NO_CONTACT:
-			wrong = watchmen[in->number].connected;
+			/* or the key cannot be deleted, and is left to its lease */
+			wrong = watchmen[in->number].connected &&
+				!rights_missed_since(election_number(view->name), now_ns - plan_longest_ttl_s() * SECOND);
 			break;
 		case ELECTION_FAILED:
 		case ELECTION_NOT_LEADER:

@@ -155,6 +155,21 @@ resume(void *subject, uint64_t life)
 		instance_resume(in);
 }
 
+/* The elector crashes.  Mostly it is soon back if the postmaster lives. */
+static void
+crash(Instance *in, bool keeps_memory, int64_t latest_ns)
+{
+	instance_crash(in, random_chance(5000), keeps_memory);
+	events_after(keeps_memory && random_chance(8000) ? random_between(5 * MS, latest_ns) : draw_duration(),
+				 restart, in, 0);
+}
+
+void
+faults_died(Instance *in)
+{
+	crash(in, random_chance(8000), 2 * SECOND);
+}
+
 static bool
 is_usable(const Instance *in)
 {
@@ -601,11 +616,13 @@ happen(Fault fault)
 				/* these requests are under way at the crash, and mostly at the restart, too */
 				if (resigns)
 					instance_resign(in, slot, true, draw_drain());
-				instance_crash(in, random_chance(5000), keeps_memory);
-				events_after(keeps_memory && random_chance(8000) ?
-							 random_between(5 * MS, resigns ? 50 * MS : 2 * SECOND) :
-							 draw_duration(), restart, in, 0);
+				if (in->running)
+					crash(in, keeps_memory, resigns ? 50 * MS : 2 * SECOND);
 			}
+			break;
+		case FAULT_DIE:
+			if (in->running && !in->stopping)
+				in->outputs_left = 1 + random_below(40);
 			break;
 		case FAULT_STOP_INSTANCE:
 			if (is_usable(in))
@@ -857,6 +874,7 @@ faults_end(void)
 	{
 		Instance   *in = &instances[i];
 
+		in->outputs_left = 0;
 		for (int m = 0; m < cluster.nmembers; m++)
 			link_cut(i, m, false);
 		if (in->stopping)

@@ -8,7 +8,7 @@
 #ifndef FAULTS_H
 #define FAULTS_H
 
-#include "etcd/etcd_api.h"
+#include "instance.h"
 
 /* Starts the instances, and the faults. */
 extern void faults_begin(void);
@@ -24,5 +24,8 @@ extern void faults_at_grant(int leader, int member);
 
 /* A client's read was executed, and is not answered yet. */
 extern void faults_at_read(const EtcdRequest *request);
+
+/* The process has died in the middle of a call of its core. */
+extern void faults_died(Instance *in);
 
 #endif							/* FAULTS_H */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "checker.h"
+#include "faults.h"
 #include "plan.h"
 #include "reached.h"
 #include "work.h"
@@ -89,6 +90,21 @@ instance_leads(const Instance *in, int slot)
 
 /* ---- outputs of the core ---------------------------------------------------------- */
 
+/*
+ * Does the process die before this output, or is it dead already?  The call of the core
+ * goes on to its end, and nothing of it is seen.
+ */
+static bool
+is_dead(Instance *in)
+{
+	if (!in->is_dead && in->outputs_left > 0 && --in->outputs_left == 0)
+	{
+		trace(in->name, "dies in the middle of a call");
+		in->is_dead = true;
+	}
+	return in->is_dead;
+}
+
 /* Describes a request for the timeline. */
 static void
 describe(const EtcdRequest *request, char *text, size_t size)
@@ -137,6 +153,8 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	Instance   *in = ctx;
 
+	if (is_dead(in))
+		return;
 	if (tracing)
 	{
 		char		text[512];
@@ -153,6 +171,8 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
 	Instance   *in = ctx;
 
+	if (is_dead(in))
+		return;
 	if (tracing)
 	{
 		char		text[512] = "nothing";
@@ -172,6 +192,8 @@ port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
 	Instance   *in = ctx;
 
+	if (is_dead(in))
+		return;
 	trace(in->name, "distrusts endpoint %d: %s", endpoint, why);
 	checker_distrusted(in);
 	client_change_endpoint(in, endpoint);
@@ -183,6 +205,8 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 	Instance   *in = ctx;
 	ElectionView old = in->views[slot];
 
+	if (is_dead(in))
+		return;
 	in->views[slot] = *view;
 	if (memcmp(&old, view, sizeof(old)) == 0)
 		return;
@@ -206,6 +230,8 @@ port_announce(void *ctx, const ElectionEvent *event)
 	Instance   *in = ctx;
 	const char *reason = election_reason_name(event->reason);
 
+	if (is_dead(in))
+		return;
 	trace(in->name, "announces: %s %s %s%s%s", election_event_name(event->kind),
 		  event->election ? event->election : "", event->leader ? event->leader : "",
 		  reason ? ", " : "", reason ? reason : event->detail ? event->detail : "");
@@ -222,6 +248,8 @@ port_reply(void *ctx, uint64_t number, ElectionReply reply)
 	Instance   *in = ctx;
 	Ticket	   *ticket = &in->tickets[number % MAX_TICKETS];
 
+	if (is_dead(in))
+		return;
 	trace(in->name, "replies to command %" PRIu64 ": %s", number, names[reply]);
 	if (ticket->kind == TICKET_NONE)
 	{
@@ -238,6 +266,8 @@ port_remember(void *ctx, const ElectionMemory *memory)
 {
 	Instance   *in = ctx;
 
+	if (is_dead(in))
+		return;
 	in->remembers = memory != NULL;
 	shared_remember(in, memory);
 }
@@ -245,7 +275,10 @@ port_remember(void *ctx, const ElectionMemory *memory)
 static void
 port_remember_history(void *ctx, const ElectionHistory *history)
 {
-	shared_remember_history(ctx, history);
+	Instance   *in = ctx;
+
+	if (!is_dead(in))
+		shared_remember_history(in, history);
 }
 
 static void
@@ -276,6 +309,17 @@ port_random(void *ctx)
 static void end_life(Instance *in);
 static void tick(void *subject, uint64_t number);
 
+/* Ends a process that has died in the call of the core that has just returned. */
+static bool
+bury(Instance *in)
+{
+	if (!in->is_dead)
+		return false;
+	in->is_dead = false;
+	faults_died(in);
+	return true;
+}
+
 /* Called after each call of the core, as in the elector's loop. */
 static void
 settle(Instance *in)
@@ -290,6 +334,8 @@ settle(Instance *in)
 		in->client.stream_end_due = false;
 		election_watch_ended(in->core, instance_now(in));
 	}
+	if (bury(in))
+		return;
 	checker_called(in);
 	reached_look(in->core);
 	if (in->stopping && election_stopped(in->core))
@@ -432,6 +478,7 @@ instance_start(Instance *in)
 	in->stopping = false;
 	in->paused = false;
 	in->stale_clock_ns = NEVER;
+	in->outputs_left = 0;
 	in->timer_ns = 0;
 	memset(in->tickets, 0, sizeof(in->tickets));
 	memset(in->work, 0, sizeof(in->work));
@@ -494,6 +541,8 @@ instance_stop(Instance *in)
 	in->reason_slot = -1;
 	waits = election_stop(in->core, instance_now(in), ELECTION_REASON_SHUTDOWN);
 	in->reason = ELECTION_NO_REASON;
+	if (bury(in))
+		return;
 	for (int i = 0; i < plan.slots; i++)
 	{
 		if (instance_leads(in, i))
@@ -626,9 +675,9 @@ instance_resign(Instance *in, int slot, bool rejoin, int64_t drain_ns)
 	in->reason_slot = slot;
 	taken = election_resign(in->core, instance_now(in), slot, rejoin, drain_ns, number);
 	in->reason = ELECTION_NO_REASON;
-	if (taken && instance_leads(in, slot) && in->views[slot].state != ELECTION_DRAINING)
+	if (taken && !in->is_dead && instance_leads(in, slot) && in->views[slot].state != ELECTION_DRAINING)
 		fail_run("%s leads %s after it has resigned", in->name, in->views[slot].name);
-	if (taken && !rejoin)
+	if (taken && !in->is_dead && !rejoin)
 		shared_set_stay_out(in, in->views[slot].name, true);
 	end_command(in, number, taken);
 }
@@ -641,7 +690,7 @@ instance_campaign(Instance *in, int slot)
 
 	trace(in->name, "command %" PRIu64 ": campaign %s", number, in->views[slot].name);
 	taken = election_campaign(in->core, instance_now(in), slot, number);
-	if (taken && in->config.eligible)
+	if (taken && !in->is_dead && in->config.eligible)
 		shared_set_stay_out(in, in->views[slot].name, false);
 	end_command(in, number, taken);
 }
@@ -684,7 +733,8 @@ instance_cancel(Instance *in, int slot)
 			continue;
 		trace(in->name, "command %" PRIu64 " is cancelled", number);
 		checker_stimulus(in);
-		if (election_cancel(in->core, instance_now(in), number) && in->views[slot].state != ELECTION_LEADING)
+		if (election_cancel(in->core, instance_now(in), number) && !in->is_dead &&
+			in->views[slot].state != ELECTION_LEADING)
 			fail_run("%s does not lead %s on after a drain was cancelled", in->name, in->views[slot].name);
 		settle(in);
 		return;

@@ -83,6 +83,8 @@ struct Instance
 	bool		running;
 	bool		stopping;		/* waits for its leases to be revoked */
 	bool		paused;
+	int			outputs_left;	/* of the core, until the process dies; 0: it does not */
+	bool		is_dead;		/* it has died in a call of the core that goes on */
 	ElectionCore *core;
 	ElectionConfig config;
 

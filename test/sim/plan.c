@@ -103,7 +103,7 @@ static void
 draw_instance(int rate)
 {
 	plan.fault[FAULT_PAUSE_INSTANCE] = 2 * rate;
-	plan.fault[FAULT_CRASH_INSTANCE] = rate / 2;
+	plan.fault[FAULT_CRASH_INSTANCE] = plan.fault[FAULT_DIE] = rate / 2;
 	plan.fault[FAULT_STOP_INSTANCE] = rate / 2;
 }
 
@@ -147,6 +147,8 @@ draw_more(void)
 	plan.granted_part = random_chance(1500) ? ONE_OF(2, 3, 4) : 0;
 	plan.syncs_in_batches = random_chance(5000);
 	plan.proclaim_at_grant = random_chance(3000) ? 5000 : 0;
+	if (plan.profile != PROFILE_CALM && plan.fault[FAULT_DIE] == 0 && random_chance(3000))
+		plan.fault[FAULT_DIE] = (int) random_between(20, 200);
 	if (random_chance(400))
 	{
 		plan.nelections = (int) random_between(4, MAX_ELECTIONS);

@@ -37,6 +37,7 @@ typedef enum Fault
 	FAULT_ELECT,				/* etcd's leader changes without need */
 	FAULT_PAUSE_INSTANCE,
 	FAULT_CRASH_INSTANCE,
+	FAULT_DIE,					/* an instance crashes between any two outputs of its core */
 	FAULT_STOP_INSTANCE,
 	FAULT_RESIGN,
 	FAULT_CAMPAIGN,

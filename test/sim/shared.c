@@ -358,6 +358,16 @@ shared_recall_history(const Instance *in, ElectionHistory *history)
 	return recalled;
 }
 
+int64_t
+shared_known_revision(const Instance *in)
+{
+	const Shared *shared = all[in->number];
+
+	if (!shared->knows_history)
+		return 0;
+	return Max(shared->history.max_revision, shared->history.min_token_exclusive);
+}
+
 void
 shared_set_stay_out(const Instance *in, const char *election, bool stay_out)
 {

@@ -35,6 +35,9 @@ extern void shared_remember(const Instance *in, const ElectionMemory *memory);
 extern bool shared_recall(const Instance *in, ElectionMemory *memory);
 extern void shared_remember_history(const Instance *in, const ElectionHistory *history);
 extern bool shared_recall_history(const Instance *in, ElectionHistory *history);
+
+/* The highest revision that the next elector would know after a crash. */
+extern int64_t shared_known_revision(const Instance *in);
 extern void shared_set_stay_out(const Instance *in, const char *election, bool stay_out);
 extern bool shared_stays_out(const Instance *in, const char *election);
 

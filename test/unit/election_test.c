@@ -3518,9 +3518,12 @@ drop_key_without_rights(bool denies_leases, bool comes_back)
 
 	lessor.denied = "f/";
 	lessor.denies_leases = denies_leases;
+	assert_true(election_resign(a->core, now, 1, true, 0, 1));
 	a->config.nelections = 1;
 	election_configure(a->core, now, &a->config);
 	lead_on(a, 3 * SECOND);
+	assert_true(exists("f/"));
+	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
 	assert_string_equal(a->views[1].name, "");
 	if (comes_back)
 	{
