@@ -6,7 +6,9 @@
  * The C library's resolver blocks, so it is called in a thread, as for
  * the addresses of names.  The thread uses nothing but its own EtcdDiscovery, and
  * nobody else uses that from the start of a lookup until the thread has
- * written to the eventfd.
+ * set has_ended.  Nothing that fails in it may end the process, which is a
+ * server's: if the sign of its end is lost, the next lookup is started all the
+ * same.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +34,8 @@
 struct EtcdDiscovery
 {
 	int			fd;				/* eventfd */
-	bool		running;
+	bool		running;		/* its result is not taken yet */
+	bool		has_ended;		/* atomic: set by the thread, which uses nothing here afterwards */
 	bool		tls_only;
 	uint32_t	seed;			/* of the order among equals */
 	EtcdDiscovered found;
@@ -184,13 +187,16 @@ static void *
 run_lookup(void *arg)
 {
 	EtcdDiscovery *discovery = arg;
+	int			fd = discovery->fd;
 	uint64_t	one = 1;
+	ssize_t		written;
 
 	if (look_up(discovery, "_etcd-client-ssl", "https") &&
 		discovery->found.nurls == 0 && !discovery->tls_only)
 		(void) look_up(discovery, "_etcd-client", "http");
-	if (write(discovery->fd, &one, sizeof(one)) < 0)
-		abort();				/* an eventfd at 0 takes a 1 */
+	__atomic_store_n(&discovery->has_ended, true, __ATOMIC_RELEASE);
+	written = write(fd, &one, sizeof(one));
+	(void) written;
 	return NULL;
 }
 
@@ -214,8 +220,9 @@ etcd_discovery_create(void)
 bool
 etcd_discovery_start(EtcdDiscovery *discovery, const char *domain, bool tls_only)
 {
-	if (discovery->running)
+	if (discovery->running && !__atomic_load_n(&discovery->has_ended, __ATOMIC_ACQUIRE))
 		return false;
+	discovery->has_ended = false;
 	memset(&discovery->found, 0, sizeof(discovery->found));
 	snprintf(discovery->found.domain, sizeof(discovery->found.domain), "%s", domain);
 	discovery->tls_only = tls_only;
@@ -234,7 +241,9 @@ etcd_discovery_finish(EtcdDiscovery *discovery)
 {
 	uint64_t	count;
 
-	if (!discovery->running || read(discovery->fd, &count, sizeof(count)) != sizeof(count))
+	if (read(discovery->fd, &count, sizeof(count)) < 0)
+		count = 0;				/* nothing was written, and yet the lookup may have ended */
+	if (!discovery->running || !__atomic_load_n(&discovery->has_ended, __ATOMIC_ACQUIRE))
 		return NULL;
 	discovery->running = false;
 	return &discovery->found;

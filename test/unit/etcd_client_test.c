@@ -156,6 +156,22 @@ __wrap_strndup(const char *s, size_t n)
 	return may_allocate() ? __real_strndup(s, n) : NULL;
 }
 
+/* ---- a sign that gets lost ------------------------------------------- */
+
+extern ssize_t __wrap_write(int fd, const void *data, size_t len);
+extern ssize_t __real_write(int fd, const void *data, size_t len);
+
+static volatile bool writes_fail;
+
+ssize_t
+__wrap_write(int fd, const void *data, size_t len)
+{
+	if (!writes_fail)
+		return __real_write(fd, data, len);
+	errno = EBADF;
+	return -1;
+}
+
 /* ---- a real etcd ----------------------------------------------------- */
 
 static pid_t etcd_pid;
@@ -2250,6 +2266,23 @@ test_adopted_lookup(void **state)
 	resolved[0] = NULL;
 }
 
+/* A thread that cannot tell its end ends nothing else, and its result is found later. */
+static void
+test_lost_sign(void **state)
+{
+	Caller	   *caller;
+
+	(void) state;
+	resolved[0] = "127.0.0.1";
+	writes_fail = true;
+	caller = start_caller(url_of("etcd.test"), NULL);
+	assert_true(ask_grant(caller, 1)->timed_out);
+	writes_fail = false;
+	WAIT_UNTIL(caller, ask_grant(caller, 1)->outcome == ETCD_REFUSED);
+	stop_caller(caller);
+	resolved[0] = NULL;
+}
+
 /* One name that hangs, or many, hold up no other; and there is a bound. */
 static void
 test_many_names(void **state)
@@ -2683,6 +2716,7 @@ main(void)
 		cmocka_unit_test(test_routes),
 		cmocka_unit_test(test_abandoned_lookups),
 		cmocka_unit_test(test_adopted_lookup),
+		cmocka_unit_test(test_lost_sign),
 		cmocka_unit_test(test_many_names),
 		cmocka_unit_test(test_pieces_of_frames),
 		cmocka_unit_test(test_large),
