@@ -133,9 +133,9 @@ etcd_easy_describe_socket(char *message, const char *url, const EasyTarget *targ
 							url, (unsigned long long) limit.rlim_cur, why);
 	else if (target->socket_errno == ENFILE)
 		etcd_format_message(message, "could not connect to etcd at \"%s\": this host may open no more files (%s)", url, why);
-	else if (target->socket_errno != 0)
-		etcd_format_message(message, "could not connect to etcd at \"%s\": %s", url, why);
-	return target->socket_errno != 0;
+	else
+		return false;
+	return true;
 }
 
 void

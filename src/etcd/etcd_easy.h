@@ -24,7 +24,7 @@ typedef struct EasyTarget
 	const Settings *settings;
 	uint64_t	settings_number;
 	struct curl_slist *connect_to;	/* NULL: to the host of the URL */
-	int			socket_errno;	/* why there was no socket; 0: there was */
+	int			socket_errno;	/* why there was no socket the last time; 0: there was */
 } EasyTarget;
 
 /*
@@ -44,7 +44,10 @@ extern bool etcd_easy_set_address(CURL *easy, EasyTarget *target, const char *ad
 /* Appends headers to a list, which the caller frees afterwards, and sets it. */
 extern bool etcd_easy_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list);
 
-/* Records why there is no socket.  Says it in a buffer of ETCD_MESSAGE_SIZE; false if there was one. */
+/*
+ * Records why there is no socket.  Says in a buffer of ETCD_MESSAGE_SIZE that no
+ * descriptor is left for one; false if that is not the reason.
+ */
 extern bool etcd_easy_record_socket(CURL *easy, EasyTarget *target);
 extern bool etcd_easy_describe_socket(char *message, const char *url, const EasyTarget *target);
 

@@ -848,7 +848,8 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 	long		os_errno = 0;
 
 	*outcome = ETCD_NO_ANSWER;
-	curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &os_errno);
+	if (curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &os_errno) != CURLE_OK || os_errno == 0)
+		os_errno = exchange->target.socket_errno;
 	if (detail[0] == '\0')
 		detail = curl_easy_strerror(exchange->result);
 
