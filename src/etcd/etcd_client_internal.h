@@ -733,6 +733,7 @@ struct EtcdClient
 	Auth		auth;
 
 	Request    *requests;		/* that are not answered yet; oldest first */
+	Request    *reported;		/* has ended, and the caller is called back */
 	Unsent		unsent[MAX_UNSENT];
 	int			nunsent;
 

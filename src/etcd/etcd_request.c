@@ -248,6 +248,9 @@ etcd_request_free(EtcdClient *client)
 		unlink_request(client, request);
 		free_request(client, request);
 	}
+	/* an ERROR has left the callback about its end */
+	if (client->reported != NULL)
+		free_request(client, client->reported);
 }
 
 /* ---- waiting for a token --------------------------------------------- */
@@ -589,6 +592,8 @@ etcd_request_next(EtcdClient *client, Report *report)
 	}
 	else
 		end_attempt(client, attempt, report);
+	if (report->kind == REPORT_ENDED)
+		client->reported = report->request;
 	return true;
 }
 
@@ -597,5 +602,6 @@ etcd_request_done(EtcdClient *client, Report *report)
 {
 	if (report->kind == REPORT_ENDED)
 		free_request(client, report->request);
+	client->reported = NULL;
 	etcd_free_answer(&report->answer);
 }
