@@ -24,7 +24,9 @@
  * The changes that are kept: some seconds of a flood.  More than 256 of the
  * longest ones fit in.
  */
+#ifndef CHANGES_PLACES			/* the simulator has less */
 #define CHANGES_PLACES	16384
+#endif
 #define CHANGES_BYTES	(4 * 1024 * 1024)
 
 /* The strings of an event.  A record holds only the used part of each. */

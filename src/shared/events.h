@@ -20,7 +20,9 @@
  * So many events of elections and of the contact with etcd are kept.  Changes of
  * other keys have a ring of their own: however many there are, the others stay.
  */
+#ifndef SHARED_EVENTS			/* the simulator has less */
 #define SHARED_EVENTS 512
+#endif
 
 /* A change of a key below a watched prefix, beside the kinds of the protocol. */
 #define EVENT_CHANGE	(ELECTION_EVENT_DRAINING + 1)

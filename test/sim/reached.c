@@ -221,7 +221,8 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("the next one", follows) \
 	STATE("after a number that was skipped for nothing", !follows && nmissed == 0) \
 	STATE("after some that it has missed", !follows && nmissed > 0) \
-	STATE("of before a clean restart", is_older)
+	STATE("of before a clean restart", is_older) \
+	STATE("that changes were lost", is_gap)
 
 /* ---- the counts ---------------------------------------------------------- */
 
@@ -316,7 +317,7 @@ reached_replied(TicketKind kind, ElectionReply reply)
 }
 
 void
-reached_event(bool follows, int nmissed, bool is_older)
+reached_event(bool follows, int nmissed, bool is_older, bool is_gap)
 {
 	int			state = OF_READ;
 

@@ -24,7 +24,7 @@ extern void reached_count(void);
 extern void reached_look(const ElectionCore *core);
 extern void reached_announced(const ElectionEvent *event);
 extern void reached_replied(TicketKind kind, ElectionReply reply);
-extern void reached_event(bool follows, int nmissed, bool is_older);
+extern void reached_event(bool follows, int nmissed, bool is_older, bool is_gap);
 
 /*
  * Two instances led an election at once for that time, which the checker excuses:

@@ -8,7 +8,7 @@
  * The client of an instance reads what comes after the last number that it saw,
  * over restarts of all kinds.  By the numbers alone it must know whether it has
  * missed an event: that of the next event is higher by one if, and only if, it
- * has not.
+ * has not.  The rings have few places, so events are overrun by later ones all the time.
  *
  * Its choices come from numbers of their own: a seed is the same run with and
  * without it.
@@ -165,6 +165,62 @@ is_same(const SharedEvent *a, const SharedEvent *b)
 		strcmp(a->key, b->key) == 0 && a->revision == b->revision;
 }
 
+static bool
+is_change(const SharedEvent *event)
+{
+	return event->kind == EVENT_CHANGE;
+}
+
+/* Nothing can be missed here: no event, or one that nobody can read any more. */
+static bool
+is_lost(const Truth *truth)
+{
+	return truth->is_skip || truth->is_gone;
+}
+
+/* Have later events of its ring taken the place of that event? */
+static bool
+is_overrun(const Shared *shared, const Truth *truth)
+{
+	bool		of_changes = is_change(&truth->event);
+	int			nlater = 0;
+
+	for (const Truth *later = truth + 1; later < shared->truth + shared->ntruth; later++)
+		nlater += !later->is_skip && later->event.seq != 0 && is_change(&later->event) == of_changes;
+	return nlater >= (of_changes ? CHANGES_PLACES : SHARED_EVENTS);
+}
+
+/*
+ * The client is told of a loss of changes.  The number is that of the last change that
+ * is lost, and no event that is there is passed over.
+ */
+static bool
+receive_gap(const Instance *in, Shared *shared, const SharedEvent *gap)
+{
+	bool		is_there = false;
+	int			nmissed = 0;
+
+	for (; shared->next < shared->ntruth; shared->next++)
+	{
+		const Truth *truth = &shared->truth[shared->next];
+
+		if (is_lost(truth))
+			continue;
+		if (truth->event.seq > gap->seq)
+			break;
+		nmissed++;
+		is_there |= truth->event.seq == gap->seq && is_change(&truth->event);
+		if (!is_change(&truth->event) && !is_overrun(shared, truth))
+			fail_run("%s: event %lld is passed over by the gap %lld", in->name, (long long) truth->event.seq,
+					 (long long) gap->seq);
+	}
+	if (!is_there)
+		fail_run("%s: the gap %lld is no change that is lost", in->name, (long long) gap->seq);
+	reached_event(gap->seq == shared->after + 1, nmissed, false, true);
+	shared->after = gap->seq;
+	return !run_failed();
+}
+
 /* The client gets an event.  False: it must not be so. */
 static bool
 receive(const Instance *in, Shared *shared, const SharedEvent *event)
@@ -175,13 +231,15 @@ receive(const Instance *in, Shared *shared, const SharedEvent *event)
 
 	if (event->seq <= shared->after)
 		fail_run("%s: event %lld comes after event %lld", in->name, (long long) event->seq, (long long) shared->after);
+	if (is_change(event) && strcmp(event->reason, EVENT_REASON_GAP) == 0)
+		return receive_gap(in, shared, event);
 	while (shared->next < shared->ntruth &&
 		   (shared->truth[shared->next].is_skip || !is_same(&shared->truth[shared->next].event, event)))
 	{
 		Truth	   *missed = &shared->truth[shared->next++];
 
 		nmissed += !missed->is_skip;
-		if (!missed->is_skip && !missed->is_gone && !event->follows_loss)
+		if (!is_lost(missed) && !event->follows_loss && !is_overrun(shared, missed))
 			fail_run("%s: event %lld is not read, though it is there", in->name, (long long) missed->event.seq);
 		else if (follows && !missed->is_skip)
 			fail_run("%s: a client misses event %lld, and cannot know", in->name, (long long) missed->event.seq);
@@ -191,7 +249,7 @@ receive(const Instance *in, Shared *shared, const SharedEvent *event)
 	else if (!follows && shared->after != 0 && shared->next == first)
 		fail_run("%s: no event is missed before %lld, but its number says so", in->name, (long long) event->seq);
 	if (shared->after != 0)
-		reached_event(follows, nmissed, event->seq <= events_start());
+		reached_event(follows, nmissed, event->seq <= events_start(), false);
 	shared->next++;
 	shared->after = event->seq;
 	return !run_failed();
@@ -299,15 +357,15 @@ shared_announce(const Instance *in, const ElectionEvent *announced)
 		strlcpy(event.reason, announced->detail ? announced->detail : reason, sizeof(event.reason));
 	append(shared, &event);
 
-	/* a key of another program changes */
-	if (choose(8) == 0)
+	/* keys of another program change */
+	for (int n = choose(4); n > 0; n--)
 	{
 		SharedEvent change = {.kind = EVENT_CHANGE, .revision = 1 + choose(1000)};
 
 		snprintf(change.key, sizeof(change.key), "key %d", choose(100));
 		append(shared, &change);
 	}
-	if (choose(3) == 0)
+	if (choose(7) == 0)
 		read_events(in);
 }
 
