@@ -532,10 +532,11 @@ least_ttl_ns(void)
 }
 
 static int64_t
-margin_ns(int64_t ttl_ns)
+margin_ns(const Instance *in, int64_t ttl_ns)
 {
-	return plan.margin_ms < 0 ? ttl_ns / 10 :
-		plan.margin_ms * MS < ttl_ns / 2 ? plan.margin_ms * MS : ttl_ns / 2;
+	int			margin_ms = in->config.safety_margin_ms;
+
+	return margin_ms < 0 ? ttl_ns / 10 : margin_ms * MS < ttl_ns / 2 ? margin_ms * MS : ttl_ns / 2;
 }
 
 /*
@@ -548,19 +549,19 @@ margin_ns(int64_t ttl_ns)
  * three reads with a back-off.  Its key cannot be deleted, so a fresh lease follows.
  */
 static int64_t
-harmless_delay_ns(bool writes)
+harmless_delay_ns(const Instance *in, bool writes)
 {
 	int			nmissing = 0;
 
 	int64_t		ttl_ns = least_ttl_ns();
-	int64_t		renewal_ns = (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / 2;
-	int64_t		fresh_ns = (ttl_ns - margin_ns(ttl_ns)) / 4;
-	int64_t		next_renewal_ns = (ttl_ns / 3 - margin_ns(ttl_ns)) / 2;
+	int64_t		renewal_ns = (ttl_ns * 2 / 3 - margin_ns(in, ttl_ns)) / 2;
+	int64_t		fresh_ns = (ttl_ns - margin_ns(in, ttl_ns)) / 4;
+	int64_t		next_renewal_ns = (ttl_ns / 3 - margin_ns(in, ttl_ns)) / 2;
 
 	for (int e = 0; e < plan.nelections; e++)
 		nmissing += rights_missed_since(e, now_ns - 2 * ttl_ns);
 	if (nmissing > 0)
-		return (ttl_ns * 2 / 3 - margin_ns(ttl_ns)) / (8 * nmissing) - 50 * MS;
+		return (ttl_ns * 2 / 3 - margin_ns(in, ttl_ns)) / (8 * nmissing) - 50 * MS;
 	if (writes)
 		return next_renewal_ns - 150 * MS;
 	return (renewal_ns < fresh_ns ? renewal_ns : fresh_ns) - 150 * MS;
@@ -725,7 +726,7 @@ note_answer(Instance *in, uint64_t id, const EtcdRequest *request, const EtcdAns
 		w->first_failure_ns = NEVER;
 		w->retry_failed = false;
 	}
-	if (delay_ns > harmless_delay_ns(w->answered.writes) ||
+	if (delay_ns > harmless_delay_ns(in, w->answered.writes) ||
 		(answer->outcome == ETCD_ANSWERED ? answer->header.raft_term != w->term && w->term != 0 :
 		 answer->code != ETCD_CODE_PERMISSION_DENIED) ||
 		(answer->outcome == ETCD_ANSWERED && request->kind == ETCD_KEEPALIVE && answer->ttl_s <= 0))
@@ -828,13 +829,13 @@ check_loss(const Instance *in, const ElectionEvent *event, int slot)
 					 election_reason_name(event->reason));
 	}
 	if (in->reason != ELECTION_NO_REASON || restored_ns != NEVER || w->trouble_ns >= since_ns ||
-		in->paused)
+		in->paused || plan.is_harsh)
 		return;
 	for (int i = 0; i < MAX_PENDING; i++)
 	{
 		const Pending *pending = &w->pending[i];
 
-		if (pending->id != 0 && pending->sent_ns < clock_ns - harmless_delay_ns(pending->writes))
+		if (pending->id != 0 && pending->sent_ns < clock_ns - harmless_delay_ns(in, pending->writes))
 			return;
 	}
 	for (const Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
@@ -1459,9 +1460,10 @@ checker_history_ends(void)
 	for (int i = 0; i < ninstances; i++)
 	{
 		Watchman   *w = &watchmen[i];
+		int64_t		seen_revision = instances[i].running ? w->seen_revision : w->kept_revision;
 
-		if (w->seen_revision > w->old_revision)
-			w->old_revision = w->seen_revision;
+		if (seen_revision > w->old_revision)
+			w->old_revision = seen_revision;
 		for (int slot = 0; slot < plan.slots; slot++)
 		{
 			const ElectionView *view = &instances[i].views[slot];

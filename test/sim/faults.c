@@ -22,7 +22,7 @@
 #define TICK_NS		(100 * MS)
 
 /* The number of settings that reconfigure() can change. */
-#define NSETTINGS	5
+#define NSETTINGS	6
 
 static bool over;
 static int64_t undone_revision;	/* the revision of etcd before it was put back */
@@ -185,6 +185,15 @@ draw_slot(const Instance *in)
 	return in->views[slot].name[0] != '\0' ? slot : -1;
 }
 
+/* The margin of the plan, or a greater one: it must cover the drift of the clocks. */
+static int
+draw_margin_ms(void)
+{
+	int			least_ms = plan.margin_ms >= 0 ? plan.margin_ms : plan_longest_ttl_s() * 100;
+
+	return random_chance(5000) ? plan.margin_ms : least_ms + random_below(least_ms + 1);
+}
+
 static void
 reconfigure(Instance *in, int setting)
 {
@@ -223,8 +232,19 @@ reconfigure(Instance *in, int setting)
 			}
 			break;
 		case 3:
-			snprintf(config->node_name, sizeof(config->node_name), "%s-%d", in->name, random_below(3));
+			if (plan.has_twins && random_chance(3000))
+				snprintf(config->node_name, sizeof(config->node_name), "twin");
+			else
+				snprintf(config->node_name, sizeof(config->node_name), "%s-%d", in->name, random_below(3));
 			break;
+		case 4:
+			if (plan.changes_margins)
+			{
+				config->safety_margin_ms = draw_margin_ms();
+				checker_trouble(in);
+				break;
+			}
+			/* FALLTHROUGH */
 		default:
 			config->nendpoints = 1 + random_below(3);
 			break;

@@ -54,6 +54,8 @@ static Foreign *foreign[MAX_FOREIGN];
 static int	nforeign;
 
 static void take_step(void *subject, uint64_t number);
+static EtcdOp *make_op(EtcdOpKind kind, const char *key);
+static EtcdCompare *make_compare(Foreign *f);
 
 void
 foreign_reset(void)
@@ -152,6 +154,19 @@ kept_alive(void *owner, const EtcdAnswer *answer)
 	(void) answer;
 }
 
+/* Writes its key again, with another value. */
+static void
+proclaim(Foreign *f)
+{
+	EtcdOp	   *op = make_op(ETCD_OP_PUT, f->key);
+	char	   *value = run_alloc(32);
+
+	snprintf(value, 32, "again %d", random_below(1000));
+	op->value = bytes_of(value);
+	op->lease = f->lease;
+	ask(f, ETCD_TXN, make_compare(f), op, NULL, kept_alive);
+}
+
 static void
 keep_alive(void *subject, uint64_t tag)
 {
@@ -160,6 +175,9 @@ keep_alive(void *subject, uint64_t tag)
 	if (f->step == STEP_GONE || f->step == STEP_REVOKE)
 		return;
 	ask(f, ETCD_KEEPALIVE, NULL, NULL, NULL, kept_alive);
+	if (plan.foreign_proclaims && f->create_revision != 0 &&
+		(f->step == STEP_ASK || f->step == STEP_WAIT || f->step == STEP_LEAD))
+		proclaim(f);
 	events_after(f->ttl_s * SECOND / 3, keep_alive, f, tag);
 }
 

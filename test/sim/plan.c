@@ -201,6 +201,9 @@ draw_more(void)
 		plan.drains = ONE_OF(3000, 8000);
 		plan.preferred_drain_ms = (int) random_between(0, 8000);
 	}
+	plan.changes_margins = random_chance(3000);
+	plan.has_twins = random_chance(3000);
+	plan.foreign_proclaims = random_chance(3000);
 	if (plan.stale_reads > 0 && random_chance(6000))
 	{
 		/* renewals are confirmed while the only key is being deleted */

@@ -99,6 +99,10 @@ typedef struct Plan
 	int			margin_ms;		/* -1: a tenth of the TTL */
 	int64_t		request_timeout_ms; /* -1: a ninth of the TTL */
 	int			drift_ppm;		/* the greatest difference of a clock's rate */
+	bool		changes_margins;	/* new settings may have a greater margin */
+	bool		has_twins;		/* new names may be those of other instances */
+	bool		foreign_proclaims;	/* candidates of other programs write their keys again */
+	bool		is_harsh;		/* leadership may be lost without any of the known reasons */
 
 	int			fault[NFAULTS];
 	bool		takes_rights;	/* rights to the keys of elections are taken away, and given back */
