@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +41,6 @@ usage(void)
 			"  --jobs N          in so many processes\n"
 			"  --structures      messages pass as they are, not as bytes: the same runs, faster\n"
 			"  --expect N        so many of the seeds have to fail\n"
-			"  --break NAME      with the core that has this mistake\n"
 			"  --frozen          with a fault of one member that never ends\n"
 			"  --reached         counts the seeds that reach each rare state, and fails if one is not reached\n"
 			"  --scale           writes the table of what etcd has to serve\n");
@@ -189,29 +187,6 @@ run_all(const uint64_t *seeds, int nseeds, int njobs)
 	return result;
 }
 
-/*
- * Executes the binary with a mistake built in, see the Makefile, with the same
- * options except --break NAME, which ends at argv[end].
- */
-static void
-become_broken(char **argv, int end, const char *name)
-{
-	char		path[4096];
-	char		self[2048];
-	ssize_t		n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	int			begin = argv[end - 1] == name ? end - 2 : end - 1;
-
-	self[n < 0 ? 0 : n] = '\0';
-	snprintf(path, sizeof(path), "%s/../broken/%s/simulate", dirname(self), name);
-	do
-		argv[begin++] = argv[end];
-	while (argv[end++] != NULL);
-	argv[0] = path;
-	execv(path, argv);
-	fprintf(stderr, "%s: %s; \"make breaks\" builds it\n", path, strerror(errno));
-	exit(2);
-}
-
 static uint64_t *
 read_list(const char *path, int *n)
 {
@@ -248,7 +223,6 @@ main(int argc, char **argv)
 		{"jobs", required_argument, NULL, 'j'},
 		{"structures", no_argument, NULL, 'p'},
 		{"expect", required_argument, NULL, 'e'},
-		{"break", required_argument, NULL, 'b'},
 		{"frozen", no_argument, NULL, 'z'},
 		{"reached", no_argument, NULL, 'r'},
 		{"scale", no_argument, NULL, 'c'},
@@ -293,9 +267,6 @@ main(int argc, char **argv)
 				break;
 			case 'e':
 				expected = atoi(optarg);
-				break;
-			case 'b':
-				become_broken(argv, optind, optarg);
 				break;
 			case 'z':
 				run = run_frozen;
