@@ -21,7 +21,7 @@
 #include "notifier/vacate.h"
 #include "session/api.h"
 #include "session/read_only.h"
-#include "settings/settings.h"
+#include "settings/settings_define.h"
 #include "shared/crash_memory.h"
 #include "shared/event_file.h"
 #include "shared/events.h"

@@ -39,8 +39,6 @@
 #include "notifier/notifier.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
-#include "shared/events.h"
-#include "shared/mailbox.h"
 #include "shared/stats.h"
 
 #define ELECTOR_FUNCTION	"etcd_leader_elector_main"

@@ -20,7 +20,6 @@
 #include "etcd/etcd_client.h"
 #include "etcd/etcd_discovery.h"
 #include "protocol/election.h"
-#include "shared/mailbox.h"
 #include "shared/shared_state.h"
 
 /*

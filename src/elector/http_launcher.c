@@ -18,7 +18,6 @@
 #include "utils/guc.h"
 
 #include "base/compat.h"
-#include "base/worker.h"
 #include "http_launcher.h"
 #include "settings/settings.h"
 #include "shared/supervised_worker.h"

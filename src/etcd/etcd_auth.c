@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/secret_file.h"
 #include "etcd_client_internal.h"
 

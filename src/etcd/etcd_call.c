@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "etcd_client_internal.h"
 
 /* When an endpoint that speaks JSON alone is tried in gRPC again. */

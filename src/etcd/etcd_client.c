@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "etcd_client_internal.h"
 
 /* ---- settings -------------------------------------------------------- */

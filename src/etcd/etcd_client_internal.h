@@ -35,10 +35,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
 #include "etcd_client.h"
 #include "etcd_names.h"
-#include "etcd_url.h"
 
 /*
  * The unit tests are built with ETCD_CLIENT_CHECKED.  The extension is not: an

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/clock.h"
 #include "etcd_client_internal.h"
 #include "etcd_url.h"
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <curl/curl.h>
 
+#include "base/clock.h"
 #include "etcd_client_internal.h"
 
 /* The end of the server's certificate, in Unix time; 0: the handle has made no connection with TLS. */

@@ -16,6 +16,7 @@
 #include <openssl/ssl.h>
 
 #include "etcd_easy.h"
+#include "etcd_url.h"
 
 /* A peer that has vanished is noticed after idle + 9 probes, by default. */
 #define STREAM_KEEPALIVE_IDLE_S		10L

@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "etcd_client_internal.h"
+#include "etcd_url.h"
 
 /* How often the cluster is asked for its members, and for a new token. */
 #define PROBE_INTERVAL_MS		300000

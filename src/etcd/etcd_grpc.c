@@ -23,8 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "etcd_client_internal.h"
 #include "etcd_h2.h"
+#include "etcd_url.h"
 
 /*
  * The connection of a watch that has been silent for so long is asked whether

@@ -18,6 +18,7 @@
 #endif
 #include <nghttp2/nghttp2.h>
 
+#include "etcd_api.h"
 #include "etcd_h2.h"
 
 /*

@@ -17,7 +17,9 @@
 #ifndef ETCD_H2_H
 #define ETCD_H2_H
 
-#include "etcd_api.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 typedef struct H2 H2;
 typedef struct H2Stream H2Stream;

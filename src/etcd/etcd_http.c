@@ -24,9 +24,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "etcd_easy.h"
 #include "etcd_limits.h"
 #include "etcd_tls.h"
+#include "etcd_url.h"
 
 #if LIBCURL_VERSION_NUM < 0x074a00
 #error "libcurl 7.74.0 or later is required"

@@ -5,7 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "etcd_client_internal.h"
+#include "base/clock.h"
+#include "etcd_api.h"
 #include "etcd_limits.h"
 
 /* All headers of an answer, those of informational ones and trailers included. */

@@ -10,6 +10,10 @@
 #ifndef ETCD_LIMITS_H
 #define ETCD_LIMITS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include <curl/curl.h>
 
 /* What has come in a transfer; all zero at the beginning. */

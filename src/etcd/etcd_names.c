@@ -36,6 +36,7 @@
 #include "base/clock.h"
 #include "etcd_client.h"
 #include "etcd_names.h"
+#include "etcd_url.h"
 
 /* Those of the settings, and as many that were in use before a reload. */
 #define MAX_NAMES			(2 * ETCD_CLIENT_MAX_ENDPOINTS)

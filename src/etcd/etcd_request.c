@@ -43,6 +43,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "etcd_client_internal.h"
 
 #define STATE_BIT(state)	(1 << (state))

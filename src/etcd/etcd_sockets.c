@@ -12,6 +12,7 @@
 
 #include <curl/curl.h>
 
+#include "base/clock.h"
 #include "etcd_client_internal.h"
 
 void

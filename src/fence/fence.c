@@ -57,12 +57,10 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/utf8.h"
 #include "demands.h"
 #include "fence.h"
 #include "requirement.h"
 #include "settings/settings.h"
-#include "shared/shared_state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
 

@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "requirement.h"
 #include "settings/settings.h"
+#include "shared/shared_state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
 

@@ -12,7 +12,7 @@
 #include "mb/pg_wchar.h"
 
 #include "base/compat.h"
-#include "shared/shared_state.h"
+#include "protocol/election.h"
 
 /*
  * Leadership that a transaction needs.  Complete before the timer of the fence

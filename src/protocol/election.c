@@ -104,6 +104,11 @@
 
 #include "election_internal.h"
 
+/* In tests only. */
+#ifdef ELECTION_CHECKED
+#include "invariants.h"
+#endif
+
 /* ---- contact ------------------------------------------------------------- */
 
 /* etcd has answered. */

@@ -629,14 +629,4 @@ extern void watch_ended(ElectionCore *core, int64_t now_ns);
  */
 extern void core_reconcile(ElectionCore *core, int64_t now_ns);
 
-/* ---- test/sim/invariants.c -------------------------------------------------- */
-
-/*
- * Asserts what holds whenever the core waits for the next input.  The simulator,
- * the fuzzers and the unit tests are built with ELECTION_CHECKED and this.  The
- * extension is not: an elector that is in doubt about itself must not bring down
- * the server.
- */
-extern void check_invariants(const ElectionCore *core);
-
 #endif							/* ELECTION_INTERNAL_H */

@@ -27,7 +27,6 @@
 #include "functions.h"
 #include "rows.h"
 #include "shared/events.h"
-#include "shared/status.h"
 
 PG_FUNCTION_INFO_V1(etcd_wait_for_leadership);
 PG_FUNCTION_INFO_V1(etcd_leader_events);

@@ -80,9 +80,6 @@ extern bool settings_requires_by_role;
 /* The maximum of etcd_leader.max_hook_workers. */
 #define SETTINGS_MAX_HOOK_WORKERS	64
 
-/* Called once, at library load in the postmaster. */
-extern void settings_define(void);
-
 /*
  * Raises a WARNING for settings that are allowed, but probably not intended.
  * To be called at the start and after each reload.

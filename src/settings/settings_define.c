@@ -25,6 +25,7 @@
 #include "etcd/etcd_text.h"
 #include "protocol/changes.h"
 #include "settings.h"
+#include "settings_define.h"
 
 /* ---- what is allowed --------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
  */
 #include <assert.h>
 
+#include "invariants.h"
 #include "protocol/election_internal.h"
 
 static void

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "etcd/etcd_client_internal.h"
 #include "transport.h"
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "etcd/etcd_client_internal.h"
 #include "etcd/etcd_url.h"
 

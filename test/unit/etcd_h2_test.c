@@ -16,6 +16,7 @@
 #include <cmocka.h>
 #include <nghttp2/nghttp2.h>
 
+#include "etcd/etcd_api.h"
 #include "etcd/etcd_h2.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))

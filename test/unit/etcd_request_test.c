@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "etcd/etcd_client_internal.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
