@@ -81,8 +81,8 @@ http_isolate(pid_t worker)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
 		ereport(FATAL,
 				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not have the HTTP server end with its worker: %m")));
-	/* nothing that it may execute gets rights that it has not */
+				 errmsg("could not set the parent-death signal of the HTTP server: %m")));
+	/* no program that it executes may gain privileges */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		ereport(FATAL,
 				(errcode(ERRCODE_SYSTEM_ERROR),

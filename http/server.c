@@ -267,7 +267,7 @@ watch_fd(int fd, int what)
 	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
 		ereport(FATAL,
 				(errcode_for_socket_access(),
-				 errmsg("could not have a socket of the HTTP server watched: %m")));
+				 errmsg("could not add a socket of the HTTP server to epoll: %m")));
 }
 
 /* Milliseconds until there is work; -1: never. */

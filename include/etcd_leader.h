@@ -193,7 +193,7 @@ typedef struct EtcdLeaderApi
 	/*
 	 * Fills in the status of election number `index`, from 0, in the order of
 	 * etcd_leader.elections.  `size` is the caller's sizeof(EtcdLeaderStatus).
-	 * False if there are not so many elections; then nothing is filled in.
+	 * False if there are fewer elections; then nothing is filled in.
 	 * No error, no lock, no wait; not in a signal handler.
 	 */
 	bool		(*get_status) (int index, EtcdLeaderStatus *status, Size size);

@@ -53,7 +53,7 @@ certificate_read_expiry(const char *file, double *days)
 	known = certificate != NULL && ASN1_TIME_diff(&whole_days, &seconds, NULL, X509_get0_notAfter(certificate));
 	*days = whole_days + seconds / 86400.0;
 	X509_free(certificate);
-	ERR_clear_error();			/* others take what is left there for theirs */
+	ERR_clear_error();			/* or other callers of OpenSSL would report this error */
 	return known;
 }
 

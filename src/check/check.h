@@ -29,7 +29,7 @@ extern void check_put(FunctionCallInfo fcinfo, const char *item, const char *sub
 					  CheckStatus status, const char *detail, const char *hint);
 
 /*
- * The row of a certificate that expires in so many days; the hint is for one
+ * The row of a certificate that expires in that number of days; the hint is for one
  * that does so soon, or has.
  */
 extern void check_put_certificate(FunctionCallInfo fcinfo, const char *subject, double days, const char *hint);

@@ -79,7 +79,7 @@ extern bool elector_has_events(void);
 
 /* ---- elector_contact.c ---------------------------------------------------- */
 
-/* Is an error to be logged: was it not heard of late? */
+/* True if this error was not logged recently.  Remembers it. */
 extern bool elector_is_news(const char *message);
 
 /*

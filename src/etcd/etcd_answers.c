@@ -52,7 +52,7 @@ receive(EtcdClient *client, const Report *report)
 	report->request->caller(callbacks->ctx, report->request->id, answer, &report->timing);
 }
 
-/* Tells the caller of one that asks one endpoint. */
+/* Delivers the answer to a request that was sent to one given endpoint. */
 static void
 receive_asked(EtcdClient *client, const Report *report)
 {

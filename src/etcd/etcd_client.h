@@ -58,7 +58,7 @@ typedef struct EtcdClientCallbacks
 	void	   *ctx;
 } EtcdClientCallbacks;
 
-/* Those of the settings, and those learned from the cluster, are at most so many. */
+/* The maximum number of endpoints: those of the settings, and those learned from the cluster. */
 #define ETCD_CLIENT_MAX_ENDPOINTS	32
 
 #define ETCD_CLIENT_MAX_URL_LEN		255

@@ -145,8 +145,8 @@ typedef struct Payload
 #define ETCD_MAX_LARGE_SIZE		(8 * 1024 * 1024)
 
 /*
- * So much time a large answer has at least: that it takes long is not the
- * endpoint's fault.
+ * The minimum time-out of a large answer, whose slowness alone must not be
+ * the endpoint's fault.
  */
 #define ETCD_LARGE_TIMEOUT_MS	5000
 
@@ -234,12 +234,12 @@ extern long etcd_http_status(const Exchange *exchange);
 extern const char *etcd_http_data(const Exchange *exchange, size_t *len);
 
 /*
- * Of a stream: in so many bytes at the beginning of that no frame ends.
+ * Of a stream: the number of leading bytes in which no frame ends.
  */
 extern size_t etcd_http_searched(const Exchange *exchange);
 
 /*
- * Of a stream: removes so many bytes; reports that the rest is not a whole
+ * Of a stream: removes that number of bytes; reports that the rest is not a whole
  * frame.
  */
 extern void etcd_http_take(Exchange *exchange, size_t n);

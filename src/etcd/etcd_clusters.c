@@ -109,7 +109,7 @@ etcd_client_foreign_endpoints(const EtcdClient *client)
 	uint64_t	usable = etcd_client_usable_cluster(client);
 	uint32_t	foreign = 0;
 
-	/* before any cluster may be used, none is another one */
+	/* until a cluster may be used, none is foreign */
 	for (int i = 0; i < client->nendpoints && usable != 0; i++)
 	{
 		uint64_t	cluster_id = client->endpoints[i].state.cluster_id;

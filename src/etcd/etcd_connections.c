@@ -63,7 +63,7 @@ etcd_connections_note(Http *http, void *easy, const char *url)
 		return;
 	if (facts == NULL)
 	{
-		/* endpoints come and go: the last place is that of the newest ones */
+		/* when the table is full, its last entry is overwritten */
 		if (http->nfacts < ETCD_CLIENT_MAX_ENDPOINTS)
 			http->nfacts++;
 		facts = &http->facts[http->nfacts - 1];

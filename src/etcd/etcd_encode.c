@@ -486,7 +486,7 @@ etcd_proto_encode_cancel(int64_t watch_id, size_t *len)
 
 /* ---- copies ---------------------------------------------------------- */
 
-/* The memory of a copy.  While it is counted, there is none. */
+/* The memory of a copy; NULL in the first pass, which only computes its size. */
 typedef struct Arena
 {
 	char	   *memory;

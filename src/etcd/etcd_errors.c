@@ -235,7 +235,7 @@ static const struct
 	{"is of cluster", NULL,
 	"The endpoints must name members of one cluster, the same on all instances. Correct \"etcd_leader.endpoints\", or set \"etcd_leader.cluster_id\"."},
 	{"is also named", NULL,
-	"Set \"etcd_leader.node_name\" of one of them, such as that of a copied instance."},
+	"Give each instance its own \"etcd_leader.node_name\"."},
 	{ETCD_LEARNER_REFUSAL, NULL,
 	"A learner serves no requests: promote it, or take it out of \"etcd_leader.endpoints\"."},
 	{"could not resolve host", NULL,

@@ -119,7 +119,7 @@ etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAns
 	return false;
 }
 
-/* So much is decoded without a look whether it can be a frame. */
+/* Less than this is decoded without a look for the end of a frame first. */
 #define SMALL_FRAME_SIZE	(64 * 1024)
 
 /*

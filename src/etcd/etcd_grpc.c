@@ -36,7 +36,7 @@
 #define PING_INTERVAL_MS	10000
 
 /*
- * So much is read from a connection in a turn of the client.  Shutdown, reload,
+ * The number of bytes that a turn of the client reads from a connection.  Shutdown, reload,
  * deadlines and other connections do not wait for a server that sends without
  * end.
  */
@@ -48,7 +48,7 @@
  */
 #define MAX_IDLE_FRAMES		1000
 
-/* So many bytes may come for watches that were replaced. */
+/* The number of bytes that may come for watches that were replaced. */
 #define LATE_SIZE			(4 * 1024 * 1024)
 
 typedef struct Connection
@@ -97,7 +97,7 @@ struct GrpcCall
 	int64_t		last_number;
 	WatchNumber *watches;
 	int			nwatches;
-	size_t		late_room;		/* so many bytes may still come for old watches */
+	size_t		late_room;		/* the number of bytes that may still come for old watches */
 	bool		is_spoiled;		/* it takes no more watches */
 	bool		refusal_told;
 };
@@ -335,7 +335,7 @@ open_stream(GrpcCall *call, const Destination *destination, const char *path, bo
 	return call->stream != NULL;
 }
 
-/* Is it open, and has nothing come that nobody has asked for? */
+/* Is the stream open, without messages that nobody has asked for? */
 static bool
 is_idle(const H2Stream *stream)
 {
@@ -442,7 +442,7 @@ etcd_grpc_was_connected(const GrpcCall *call)
 	return etcd_http_was_connected(call->connection->exchange);
 }
 
-/* Has the call all that it will get? */
+/* Is the call complete? */
 static bool
 is_complete(const GrpcCall *call)
 {

@@ -31,7 +31,7 @@
 /* All headers of a stream.  The messages of etcd's errors are short. */
 #define MAX_HEADERS_SIZE	(16 * 1024)
 
-/* So much is collected before it is sent. */
+/* The number of bytes that are collected before they are sent. */
 #define OUTPUT_SIZE			(64 * 1024)
 
 /* In front of each message: whether it is compressed, and its length. */
@@ -40,7 +40,7 @@
 /* A buffer that is larger than this is not kept when it is empty. */
 #define MAX_IDLE_SIZE		(64 * 1024)
 
-/* So much is received before the messages in it are looked at. */
+/* The number of bytes that are received before the messages in them are looked at. */
 #define MAX_BURST_SIZE		(64 * 1024)
 
 #define HTTP1_START			"HTTP/"
@@ -48,7 +48,7 @@
 /* In front of each frame of HTTP/2: its length in 3 bytes, type, flags, stream. */
 #define FRAME_HEADER_SIZE	9
 
-/* A message that was taken makes up for so many frames that nobody waits for. */
+/* The number of frames that nobody waits for, for each message that was taken. */
 #define FRAMES_PER_MESSAGE	8
 
 typedef struct Buffer

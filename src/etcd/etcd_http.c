@@ -37,7 +37,7 @@
 /* How much of a stream is read before its frames are looked at. */
 #define MAX_BURST_SIZE		(64 * 1024)
 
-/* So many connections are waited for at the end of the process. */
+/* The maximum number of sockets that are polled at the end of the process. */
 #define MAX_CONNECTIONS		16
 
 /* A buffer of a stream that is larger than this is not kept when it is empty. */

@@ -31,9 +31,10 @@
 #define EXCERPT_SIZE	100
 
 /*
- * In more JSON than this there is at most a value in so many bytes, and an object
- * or array in so many.  jansson takes much memory for each of them.  In what etcd
- * sends they are larger, also where many small frames have come at once.
+ * JSON of more than SMALL_SIZE bytes is refused if its values, or its objects and
+ * arrays, are smaller on average than these sizes: jansson takes much memory for
+ * each of them.  Those that etcd sends are larger, also where many small frames have
+ * come at once.
  */
 #define SMALL_SIZE			(256 * 1024)
 #define BYTES_PER_VALUE		8

@@ -14,8 +14,8 @@
 
 /*
  * libcurl reads up to 1.6 MB at a time, and counts each time about twice.  A
- * server is left if so many times in a second brought no header and no byte of
- * the body.
+ * server is left if more runs than this in a second brought no header and no byte
+ * of the body.
  */
 #define MAX_IDLE_RUNS		100
 

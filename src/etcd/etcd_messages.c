@@ -149,8 +149,8 @@ const Message *const etcd_answer_messages[ETCD_NREQUEST_KINDS] = {
 /* ---- memory ---------------------------------------------------------- */
 
 /*
- * So much memory an answer takes at most.  What etcd sends takes some times its
- * bytes.  A list of empty messages of two bytes would take 36 times as much.
+ * The maximum memory of an answer.  Answers of etcd take several times the size of
+ * their bytes.  A list of empty messages of two bytes would take 36 times as much.
  */
 #define MAX_ANSWER_MEMORY	(32 * 1024 * 1024)
 

@@ -55,7 +55,7 @@ typedef struct EtcdRoute
 {
 	char		host[ETCD_MAX_HOST_LEN + 1];
 	EtcdAddresses addresses;	/* none: there is no name */
-	int			nfresh;			/* so many of them have not failed */
+	int			nfresh;			/* the number of those that have not failed */
 	int			current;		/* the one that is tried; -1: none yet */
 	int64_t		began_ns;		/* to try it */
 	int64_t		until_ns;

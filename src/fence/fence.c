@@ -16,7 +16,7 @@
  * checks, too, and cancels the statement after a loss.  Only the backend
  * itself may do so.  A signal from another process could arrive while the
  * commit waits for a synchronous standby, and end that wait; the client would
- * then be told of a success that is none (syncrep.c).  So the timer does
+ * then be told that the commit succeeded although no standby has confirmed it (syncrep.c).  So the timer does
  * nothing from PRE_COMMIT on.
  *
  * The cancellation is QUERY_CANCELED until it leaves the outermost statement,
@@ -598,7 +598,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	end_copy();
 	error_context_stack = explanation.previous;
 	depth--;
-	demands_show_less();			/* BEGIN READ ONLY: its hook ran before it was that */
+	demands_show_less();			/* the hook of BEGIN READ ONLY ran before the transaction was read-only */
 }
 
 /* ---- the end of the transaction -------------------------------------------------- */

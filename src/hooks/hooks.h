@@ -28,7 +28,7 @@
 #define HOOKS_MESSAGE_SIZE	1024
 #define HOOKS_HOLDS			64
 
-/* After so many crashes without a success in between a hook is off. */
+/* A hook is off after this number of crashes without a success in between. */
 #define HOOKS_MAX_CRASHES	3
 
 typedef enum HookEvent

@@ -135,7 +135,7 @@ is_include(const char *p)
 
 /*
  * What is wrong with the text, and in which line; NULL: nothing.  *line is the
- * first one of those that backslashes make one.
+ * first physical line of a continued line.
  */
 static const char *
 check_text(const char *text, int *line)

@@ -248,7 +248,7 @@ typedef struct ElectionMemory
 	}			elections[ELECTION_MAX_ELECTIONS];
 } ElectionMemory;
 
-/* So much of it is in use. */
+/* The number of bytes of it that are in use. */
 static inline size_t
 election_memory_size(const ElectionMemory *memory)
 {

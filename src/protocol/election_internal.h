@@ -436,8 +436,8 @@ extern void queue_leave_with_key(ElectionCore *core, Election *e, int64_t create
 extern void queue_abandon_key(ElectionCore *core, Election *e);
 
 /*
- * So many denials in a row, within some tenths of a second, are no right that is
- * just being replaced by another.
+ * After this number of denials in a row, within some tenths of a second, a right is
+ * gone, and not just being replaced by another right.
  */
 #define MAX_DENIALS			3
 

@@ -10,7 +10,7 @@
 
 /* ---- events -------------------------------------------------------------------- */
 
-/* The key that an event of this watch is about; NULL: one that lies between two. */
+/* The key that an event of this watch is about; NULL: another key of the watched range. */
 static const QueueKey *
 watched_key(const Watched *watched, const EtcdWatchEvent *event)
 {

@@ -370,7 +370,7 @@ refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("more than one candidate of election \"%s\" has the name \"%s\"", election, node),
-					 errhint("Set \"%s\" of a copied instance.", "etcd_leader.node_name")));
+					 errhint("Give each instance its own \"%s\".", "etcd_leader.node_name")));
 			break;
 		case ELECTION_FOREIGN_CANDIDATE:
 			ereport(ERROR,

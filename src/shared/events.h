@@ -17,7 +17,7 @@
 #include "storage/condition_variable.h"
 
 /*
- * So many events of elections and of the contact with etcd are kept.  Changes of
+ * The number of events of elections and of the contact with etcd that are kept.  Changes of
  * other keys have a ring of their own: however many there are, the others stay.
  */
 #ifndef SHARED_EVENTS			/* the simulator has less */

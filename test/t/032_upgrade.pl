@@ -130,7 +130,7 @@ sub other_columns
 	my ($dbh, $query, $function, $library, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	fails($dbh, $query, '55000', [
-			qr/ERROR:  SQL objects of extension "etcd_leader" belong to another version than the loaded library$/m,
+			qr/ERROR:  SQL objects of extension "etcd_leader" do not match the loaded library$/m,
 			qr/^DETAIL:  The library, of version \Q$library\E, fills in other columns than "\Q$function\E" returns\.$/m,
 			qr/^HINT:  If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE\. Otherwise restart the server/m ], $name);
 	return;
