@@ -23,10 +23,13 @@
 
 /* The number of settings that reconfigure() can change. */
 #define NSETTINGS	6
+#define SETTING_MARGIN	4
 
 static bool over;
 static int64_t undone_revision;	/* the revision of etcd before it was put back */
 static Instance *doomed;		/* loses contact at its next read */
+
+static void command_again(void *subject, uint64_t tag);
 
 /* ---- durations --------------------------------------------------------------- */
 
@@ -123,6 +126,10 @@ cut_off_instance(Instance *in, bool from_all)
 			link_cut(in->number, i, true);
 	}
 	events_after(draw_duration(), join_instance, in, m);
+	/* the deadline comes nearer, and sometimes the margin is changed meanwhile */
+	if (plan.changes_margins)
+		events_after(random_between(0, plan.ttl_s[0] * SECOND), command_again, in,
+					 FAULT_CONFIGURE * NSETTINGS + SETTING_MARGIN);
 }
 
 /* Draws a member, most often the leader. */
@@ -191,7 +198,7 @@ draw_margin_ms(void)
 {
 	int			least_ms = plan.margin_ms >= 0 ? plan.margin_ms : plan_longest_ttl_s() * 100;
 
-	return random_chance(5000) ? plan.margin_ms : least_ms + random_below(least_ms + 1);
+	return random_chance(5000) ? plan.margin_ms : least_ms + random_below(4 * least_ms + 1);
 }
 
 static void
@@ -237,7 +244,7 @@ reconfigure(Instance *in, int setting)
 			else
 				snprintf(config->node_name, sizeof(config->node_name), "%s-%d", in->name, random_below(3));
 			break;
-		case 4:
+		case SETTING_MARGIN:
 			if (plan.changes_margins)
 			{
 				config->safety_margin_ms = draw_margin_ms();
@@ -757,6 +764,9 @@ faults_at_grant(int leader, int member)
 	/* the instances are about to move their keys to that lease */
 	for (int i = 0; i < ninstances && !over && random_chance(plan.proclaim_at_grant); i++)
 		command(&instances[i], FAULT_PROCLAIM, 0);
+	for (int i = 0; i < ninstances && plan.changes_margins && !over; i++)
+		events_after(random_between(0, 4 * (plan.link_delay_ns + plan.link_jitter_ns)), command_again,
+					 &instances[i], FAULT_CONFIGURE * NSETTINGS + SETTING_MARGIN);
 	if (leader != member && random_chance(plan.stop_at_grant))
 		stop_granter(&cluster.members[leader], store_index());
 }

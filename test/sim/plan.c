@@ -202,6 +202,8 @@ draw_more(void)
 		plan.preferred_drain_ms = (int) random_between(0, 8000);
 	}
 	plan.changes_margins = random_chance(3000);
+	if (plan.changes_margins && plan.profile != PROFILE_CALM)
+		plan.fault[FAULT_CONFIGURE] += 100;
 	plan.has_twins = random_chance(3000);
 	plan.foreign_proclaims = random_chance(3000);
 	if (plan.stale_reads > 0 && random_chance(6000))
@@ -213,6 +215,75 @@ draw_more(void)
 		plan.late_writes = 6000;
 		plan.preferred = 0;
 	}
+}
+
+/* Hand-overs, also before and after etcd is put back, while much else happens. */
+static void
+draw_hand_overs(void)
+{
+	if (random_chance(5000))
+		plan.fault[FAULT_TRANSFER] = (int) random_between(200, 1500);
+	if (random_chance(4000))
+	{
+		plan.preferred = ONE_OF(1, 2);
+		plan.preferred_delay_ms = (int) random_between(50, 3000);
+	}
+	if (random_chance(5000))
+	{
+		plan.drains = ONE_OF(3000, 8000);
+		plan.preferred_drain_ms = (int) random_between(0, 3000);
+	}
+}
+
+/* Many faults at once, and TTLs so short that leadership is lost for many reasons. */
+static void
+draw_harsh(void)
+{
+	plan.is_harsh = true;
+	draw_hand_overs();
+	if (plan.nmembers == 3)
+	{
+		plan.stale_reads = random_chance(4000) ? (int) random_between(3000, 10000) : plan.stale_reads;
+		plan.late_revokes |= random_chance(3000);
+		if (random_chance(5000))
+			plan.fault[FAULT_ELECT] = (int) random_between(100, 500);
+		if (random_chance(3000))
+			plan.fault[FAULT_PAUSE_MEMBER] = (int) random_between(50, 150);
+	}
+	if (random_chance(4000))
+		plan.late_writes = (int) random_between(1000, 6000);
+	if (random_chance(3000))
+	{
+		plan.takes_rights = true;
+		plan.denies_renewals = random_chance(5000);
+	}
+	if (random_chance(5000))
+	{
+		plan.fault[FAULT_CONFIGURE] = (int) random_between(100, 600);
+		plan.haste = 7000;
+	}
+	if (random_chance(4000))
+		plan.fault[FAULT_CRASH_INSTANCE] = (int) random_between(50, 200);
+	if (random_chance(4000))
+	{
+		plan.election_timeout_ns = ONE_OF(100, 200) * MS;
+		plan.ttl_s[0] = ONE_OF(1, 2);
+		plan.ttl_s[1] = ONE_OF(1, 2, 3, 10);
+	}
+	if (random_chance(3000))
+	{
+		plan.compaction_hides = true;
+		plan.fault[FAULT_COMPACT] = 300;
+	}
+	if (random_chance(3000))
+		plan.dead_streams = 2000;
+	if (random_chance(3000))
+	{
+		plan.link_delay_ns = random_between(MS, 60 * MS);
+		plan.link_jitter_ns = random_between(0, 300 * MS);
+	}
+	if (random_chance(2000))
+		plan.touch_at_read = (int) random_between(0, 300);
 }
 
 /*
@@ -382,8 +453,10 @@ plan_draw(uint64_t seed)
 			break;
 	}
 	draw_more();
+	if (plan.profile != PROFILE_CALM && random_chance(2000))
+		draw_harsh();
 	draw_clocks();
-	if (plan.profile != PROFILE_CALM && seed / NPROFILES % 3 == 0)
+	if (plan.profile != PROFILE_CALM && seed / NPROFILES % 3 == 0 && plan.dead_streams == 0)
 		plan.dead_streams = seed / NPROFILES % 2 == 0 ? 1000 : 200;
 	if (plan.profile == PROFILE_CALM ? seed / NPROFILES % 2 == 1 && !plan.is_slow :
 		plan.profile != PROFILE_RESTORE && seed / NPROFILES % 6 == 5)

@@ -2339,6 +2339,24 @@ test_lesser_ttl(void **state)
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
+/* Leadership that has lapsed is not revived by a smaller margin, and ends with an event. */
+static void
+test_margin_revives_nothing(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	(void) state;
+	a->config.safety_margin_ms = 2000;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(leads(a));
+	now = a->views[0].deadline_ns + MS;
+	a->config.safety_margin_ms = 100;
+	election_configure(a->core, now, &a->config);
+	assert_false(leads(a));
+	assert_true(find_note(0, "a: unelected - lease_expired") >= 0);
+}
+
 /* A TTL that was raised without contact counts as soon as the lease has lapsed. */
 static void
 test_ttl_without_lease(void **state)
@@ -4140,6 +4158,7 @@ main(void)
 		TEST(test_probe_beside_read),
 		TEST(test_probe_hangs),
 		TEST(test_lesser_ttl),
+		TEST(test_margin_revives_nothing),
 		TEST(test_ttl_without_lease),
 		TEST(test_no_elections),
 		TEST(test_proclaim_not_answered),
