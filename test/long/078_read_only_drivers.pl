@@ -171,7 +171,10 @@ sub wait_for_leader { my ($but) = @_; my $leader; poll(20, sub { $leader = leade
 # Each makes the other one of those that are not cut off the leader.
 my %change = (
 	resign => sub { $_[0]->value('SELECT etcd_resign()') },
-	drain  => sub { $_[0]->value(q{SELECT etcd_resign(drain => '1 s')}) },
+	drain  => sub {
+		poll(20, sub { $etcd->candidates('postgres') >= 2 });
+		$_[0]->value(q{SELECT etcd_resign(drain => '1 s')});
+	},
 	fast   => sub { $_[0]->restart },
 	crash  => sub { $_[0]->stop('immediate'); wait_for_leader($_[0]->name); $_[0]->start },
 	killed => sub {

@@ -122,6 +122,7 @@ my $second = EtcdLeader::Instance->create_standby('second', $standby, settings =
 $second->wait_until_candidate;
 $standby->value('SELECT etcd_resign()');
 $second->wait_until_leader(undef, 5);
+$standby->wait_until_candidate;
 my ($fenced, $caller) = map { $second->connect_db } 1 .. 2;
 $fenced->begin_work;
 $fenced->selectrow_array('SELECT etcd_require_leader()');

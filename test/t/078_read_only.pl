@@ -205,6 +205,7 @@ my $fenced = session($pg1);
 my $second = session($pg1);
 $fenced->do('BEGIN; SELECT etcd_require_leader()');
 my $drain = $pg1->connect_db;
+poll(10, sub { $etcd->candidates('postgres') == 2 }) or die 'not both are in the queue';
 start_statement($drain, q{SELECT etcd_resign(drain => '20 s')});
 poll(10, sub { $pg1->status->{state} eq 'draining' }) or die 'it does not drain';
 is(show(session($pg1)), 'on', 'draining: a new session is read-only by default');
