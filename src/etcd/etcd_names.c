@@ -417,8 +417,12 @@ void
 etcd_names_note(EtcdNames *names, const EtcdRoute *route, bool connected)
 {
 	EtcdName   *name = find_known(names, route->host);
-	int			i = name != NULL ? find_address(&name->addresses, route->addresses.text[route->current]) : -1;
+	int			i;
 
+	/* none was tried, or the name is not known any more */
+	if (route->current < 0 || name == NULL)
+		return;
+	i = find_address(&name->addresses, route->addresses.text[route->current]);
 	if (i < 0)
 		return;
 	name->failed[i] = connected ? 0 : ++name->nfailed;
