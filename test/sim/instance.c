@@ -690,6 +690,8 @@ instance_campaign(Instance *in, int slot)
 
 	trace(in->name, "command %" PRIu64 ": campaign %s", number, in->views[slot].name);
 	taken = election_campaign(in->core, instance_now(in), slot, number);
+	if (taken && !in->is_dead && in->config.eligible && in->views[slot].state == ELECTION_DRAINING)
+		fail_run("%s drains %s on, though it was told to campaign", in->name, in->views[slot].name);
 	if (taken && !in->is_dead && in->config.eligible)
 		shared_set_stay_out(in, in->views[slot].name, false);
 	end_command(in, number, taken);
