@@ -87,7 +87,7 @@ sub transact
 	return if $ok;
 	my @error = ($dbh->state || '?', $dbh->errstr // $@, $fenced);
 	# by the setting of its role it may read, and is fenced only if the instance led
-	$error[2] = 0 if $error[1] =~ /did not lead .* when the transaction began/;
+	$error[2] = 0 if $error[1] =~ /did not lead .* when the transaction began|is handing over leadership/;
 	eval { $dbh->rollback; 1 } or $error[0] = '08006';
 	return @error;
 }
