@@ -22,7 +22,7 @@ my $plain = commands();
 like($plain, qr/ -Wextra .*src\/settings\/settings\.c/, 'make compiles');
 unlike($plain, qr/ -Werror(?!=)/, 'warnings are no errors');
 like(commands('WERROR=-Werror'), qr/ -Werror(?!=)/, 'unless they are made so');
-my $test = slurp_file("$top/Makefile") =~ /^test:\n((?:\t.*\n)+)/m ? $1 : '';
+my $test = slurp_file("$top/test/targets.mk") =~ /^test:\n((?:\t.*\n)+)/m ? $1 : '';
 like($test, qr/WERROR=-Werror/, 'as make test does');
 
 # The HTTP library is built where libmicrohttpd is.  With -nostdinc the compiler
@@ -73,8 +73,8 @@ is_deeply(stale('.', 'src/base/utf8.h', @objects), [ sort map { "src/base/utf8.$
 is_deeply(stale('.', 'src/hooks/hooks.h', @objects), [ sort map { "src/hooks/hooks_file.$_" } @kinds ], 'and nothing else');
 for my $dir ('test/unit', 'test/sim')
 {
-	my @objects = map { "build/plain/$_.o" } qw(changes etcd_json);
-	is_deeply(stale($dir, 'src/protocol/changes.h', @objects), ['build/plain/changes.o'], "$dir: so there");
+	my @objects = map { "build/plain/src/$_.o" } qw(protocol/changes etcd/etcd_json);
+	is_deeply(stale($dir, 'src/protocol/changes.h', @objects), ['build/plain/src/protocol/changes.o'], "$dir: so there");
 }
 
 # compat.h as the preprocessor sees it, for a release of PostgreSQL.
