@@ -26,7 +26,7 @@
 #define HOOKS_MAX_RUNS		SETTINGS_MAX_HOOK_WORKERS
 #define HOOKS_FILE_SIZE		(64 * 1024)
 #define HOOKS_MESSAGE_SIZE	1024
-#define HOOKS_HOLDS			64
+#define HOOKS_HOLDS			1024
 
 /* A hook is off after this number of crashes without a success in between. */
 #define HOOKS_MAX_CRASHES	3
