@@ -38,7 +38,8 @@ for my $kind (sort keys %EtcdLeader::Flood::kinds)
 		pause(3);
 		my $part = (cpu_seconds($elector) - $cpu) / (now() - $since);
 		push @cells, sprintf '%.1f %%', 100 * $part;
-		cmp_ok($part, '<', 0.05, "$kind, $place: it leaves the processor to others");
+		# libcurl reads up to 80 MB of what is no part of the body before it may be stopped
+		cmp_ok($part, '<', 0.1, "$kind, $place: it leaves the processor to others");
 		$began = now();
 		$pg->stop('fast');
 		push @cells, sprintf '%.2f s', now() - $began;
