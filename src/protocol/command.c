@@ -5,7 +5,14 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include "bytes.h"
+#include "hand_over.h"
+#include "leadership.h"
+#include "lease.h"
+#include "patroni.h"
+#include "publish.h"
+#include "queue.h"
+#include "reconcile.h"
 
 /* ---- settings ---------------------------------------------------------------- */
 

@@ -86,13 +86,13 @@
  *			If only such answers come for a TTL, etcd was replaced or restored.
  *			Which cluster may be entered, the caller decides (etcd_clusters.c).
  *
- * lease.c keeps the lease (RENEWAL, FRESH), queue.c the own keys (FINAL, ORDER),
- * own_key.c writes them (GUARD), queue_events.c ends a wait (READY), reads.c reads
- * them and their places (PLACE, EPOCH, BY NAME, ORDERED), transfer.c hands over
- * (TRANSFER), watch.c has the watch stream, patroni.c the elections that follow
- * Patroni and have rules of their own, command.c the settings and commands.  This
- * file has the answers and where they go, contact with etcd, its history, and what
- * is remembered (HISTORY, MEMORY).
+ * lease.c keeps the lease (RENEWAL, FRESH), queue.c the own keys (FINAL, READY),
+ * own_key.c writes them (GUARD), leadership.c withdraws leadership (ORDER), reads.c
+ * reads the keys and their places (PLACE, EPOCH, BY NAME, ORDERED), hand_over.c hands
+ * over (TRANSFER), watch.c has the watch stream, patroni.c the elections that follow
+ * Patroni and have rules of their own, command.c the settings and commands, remember.c
+ * what is remembered (MEMORY).  This file has the answers and where they go, contact
+ * with etcd, and its history (HISTORY).
  *
  * Inputs change the state and mark the wanted work.  core_reconcile() then sends
  * each request that is wanted, not under way and not postponed.  So a lost
@@ -102,12 +102,19 @@
  */
 #include <stdlib.h>
 
-#include "election_internal.h"
-
-/* In tests only. */
-#ifdef ELECTION_CHECKED
-#include "invariants.h"
-#endif
+#include "facts.h"
+#include "hand_over.h"
+#include "leadership.h"
+#include "lease.h"
+#include "own_key.h"
+#include "patroni.h"
+#include "publish.h"
+#include "queue.h"
+#include "reads.h"
+#include "reconcile.h"
+#include "remember.h"
+#include "requests.h"
+#include "watch.h"
 
 /* ---- contact ------------------------------------------------------------- */
 
@@ -266,18 +273,6 @@ doubt_answer(const ElectionCore *core, const Facts *facts)
 	return NULL;
 }
 
-/* Lets the caller remember the history, if it has changed. */
-static void
-remember_history(ElectionCore *core)
-{
-	ElectionHistory history = {core->max_revision, core->min_token_exclusive};
-
-	if (memcmp(&history, &core->history, sizeof(history)) == 0)
-		return;
-	core->history = history;
-	core->port.remember_history(core->port.ctx, &history);
-}
-
 /* The next elector must know the revision before readers see a token of it. */
 static void
 learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t revision)
@@ -291,18 +286,6 @@ learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t rev
 }
 
 /* ---- inputs ---------------------------------------------------------------- */
-
-/* The request under way with that id; NULL: there is none. */
-static Op *
-find_op(ElectionCore *core, uint64_t id)
-{
-	for (int i = 0; i < MAX_OPS; i++)
-	{
-		if (id != 0 && core->ops[i].id == id)
-			return &core->ops[i];
-	}
-	return NULL;
-}
 
 /*
  * The elections to whose keys a right may be missing.  etcd denies the renewal of a
@@ -413,7 +396,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 {
 	Op			op;
 	Facts		facts;
-	Op		   *awaited = find_op(core, id);
+	Op		   *awaited = core_find_op(core, id);
 	const char *doubt;
 
 	if (awaited == NULL)
@@ -452,6 +435,31 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	core_reconcile(core, now_ns);
 }
 
+/* Passes the events of a frame on.  False: the stream is of no use any more. */
+static bool
+receive_frame(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
+{
+	WatchStream *stream = &core->stream;
+
+	if (frame->watch_id >= 1 && frame->watch_id <= stream->nwatched)
+	{
+		/* Handlers may change the wanted watches, but not the watched keys. */
+		const Watched *watched = &stream->watched[frame->watch_id - 1];
+
+		if (frame->created)
+			stream->ncreated++;
+		for (int i = 0; i < frame->nevents; i++)
+		{
+			if (watched->target == WATCH_PATRONI)
+				patroni_see_event(core, now_ns, &core->elections[watched->slot], &frame->events[i]);
+			else
+				queue_see_event(core, watched, &frame->events[i]);
+		}
+		queue_end_frame(core, now_ns);
+	}
+	return !frame->canceled && frame->watch_id >= 0;
+}
+
 void
 election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 {
@@ -464,7 +472,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 	if (usable)
 	{
 		learn_header(core, frame->header.cluster_id, frame->header.raft_term, frame->header.revision);
-		usable = watch_receive(core, now_ns, frame);
+		usable = receive_frame(core, now_ns, frame);
 	}
 	if (!usable)
 	{
@@ -496,145 +504,6 @@ int64_t
 election_wakeup_ns(const ElectionCore *core)
 {
 	return core->stopping ? NEVER_NS : core->wakeup_ns;
-}
-
-/* ---- what is remembered -------------------------------------------------- */
-
-static bool
-is_transfer_unresolved(const ElectionCore *core)
-{
-	for_each_election(core, e)
-	{
-		if (transfer_is_sent(e))
-			return true;
-	}
-	return core_is_under_way(core, OP_TRANSFER, ALL_SLOTS);
-}
-
-/*
- * Is the result of everything that was sent about keys and leases known?  A
- * grant under way does not matter: no key is attached to that lease yet.
- */
-static bool
-may_remember(const ElectionCore *core)
-{
-	return !lease_is_in_doubt(core) &&
-		!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
-		!core_is_under_way(core, OP_ENTER, ALL_SLOTS) &&
-		!core_is_under_way(core, OP_DELETE, ALL_SLOTS) &&
-		!is_transfer_unresolved(core);
-}
-
-static void
-remember_election(const ElectionCore *core, const Election *e, ElectionMemory *memory)
-{
-	int			n = memory->nelections++;
-
-	memset(&memory->elections[n], 0, sizeof(memory->elections[n]));
-	copy_string(memory->elections[n].name, e->name, ELECTION_NAME_SIZE);
-	copy_string(memory->elections[n].value, e->own.wanted_value, ELECTION_VALUE_SIZE);
-	copy_string(memory->elections[n].key, e->own.key, ELECTION_KEY_SIZE);
-	memory->elections[n].named = e->own.named_lease == core->lease.id;
-	if (is_queued(e))
-	{
-		copy_string(memory->elections[n].key_value, e->own.value, ELECTION_VALUE_SIZE);
-		memory->elections[n].create_revision = e->own.create_revision;
-		memory->elections[n].mod_revision = e->own.mod_revision;
-		memory->elections[n].written_revision = e->own.written_revision;
-	}
-}
-
-/* Lets the caller remember the current state. */
-static void
-remember(ElectionCore *core)
-{
-	ElectionMemory *draft = &core->draft;
-
-	/* they are compared byte by byte, and contain no padding that is not 0 */
-	memset(draft, 0, offsetof(ElectionMemory, elections));
-	copy_string(draft->node_name, core->config.node_name, sizeof(draft->node_name));
-	draft->safety_margin_ms = core->config.safety_margin_ms;
-	draft->cluster_id = core->cluster_id;
-	draft->term_seen = core->term_seen;
-	draft->lease = core->lease;
-	for_each_election(core, e)
-	{
-		if (e->own.key[0] != '\0')
-			remember_election(core, e, draft);
-	}
-	if (core->remembered && memcmp(draft, &core->memory, election_memory_size(draft)) == 0)
-		return;
-	memcpy(&core->memory, draft, election_memory_size(draft));
-	core->remembered = true;
-	core->port.remember(core->port.ctx, &core->memory);
-}
-
-/* ---- what is wanted ------------------------------------------------------------ */
-
-/*
- * A renewal is a keepalive, and a read that confirms it.  The read is sent when
- * the keepalive is answered.  If the lease cannot be kept, or there is none,
- * only a read is sent.  An observer learns as much from it, and it shows that
- * etcd lives.
- */
-static void
-send_renewal_or_read(ElectionCore *core, int64_t now_ns)
-{
-	watch_close_if_incomplete(core, now_ns);
-	if (!lease_start_renewal(core, now_ns) && !read_send(core, now_ns, true, NULL) && !core->connected)
-		(void) patroni_probe(core, now_ns);
-}
-
-/*
- * Without contact, only one probe at a time is sent.  It does not wait for the
- * requests that were sent before contact was lost.  They may be at a member
- * that is slow or stopped, and the lease has a deadline.
- */
-static void
-reconcile_contact(ElectionCore *core, int64_t now_ns)
-{
-	if (find_op(core, core->probe_id) != NULL ||
-		!core_is_due(core, now_ns, core->contact_retry_ns))
-		return;
-	core->probe_id = core->next_id;
-	send_renewal_or_read(core, now_ns);
-}
-
-/*
- * Sends whatever is wanted, not under way and not postponed, and sets the
- * time at which this has to be done again.
- */
-void
-core_reconcile(ElectionCore *core, int64_t now_ns)
-{
-	if (core->config.nendpoints == 0)
-		return;					/* not configured yet */
-	core->wakeup_ns = NEVER_NS;
-	queue_expire(core, now_ns);
-	drain_reconcile(core, now_ns);
-	if (!core->connected)
-		reconcile_contact(core, now_ns);
-	else
-	{
-		lease_reconcile(core, now_ns);
-		own_key_reconcile(core, now_ns);
-		transfer_reconcile(core, now_ns);
-		patroni_reconcile(core, now_ns);
-		read_reconcile(core, now_ns);
-		if (core_is_due(core, now_ns, core->renewal_ns))
-			send_renewal_or_read(core, now_ns);
-		watch_reconcile(core, now_ns);
-	}
-	queue_wake_at_expiry(core);
-	/* No lease of a history that was discarded is found beside another history. */
-	if (!may_remember(core))
-		core_erase_memory(core);
-	remember_history(core);
-	if (may_remember(core))
-		remember(core);
-#ifdef ELECTION_CHECKED
-	check_invariants(core);
-#endif
 }
 
 /* ---- life, and what can be asked --------------------------------------------------- */
@@ -686,4 +555,3 @@ election_ttl_ns(const ElectionCore *core, int64_t now_ns)
 	/* Without contact a lapsed lease stays the last one, and must not keep contact away. */
 	return lease_is_good(core, now_ns) ? lease_ttl_ns(core) : core->config.ttl_s * NSEC_PER_SEC;
 }
-

@@ -8,7 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include "facts.h"
 
 /* The results of a txn, in the order of its operations. */
 typedef struct Results

@@ -10,7 +10,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include "bytes.h"
+#include "lease.h"
+#include "own_key.h"
+#include "publish.h"
+#include "queue.h"
+#include "reads.h"
+#include "requests.h"
 
 /* ---- deadlines ----------------------------------------------------------- */
 
@@ -468,12 +474,6 @@ lease_configure(ElectionCore *core, int64_t now_ns)
 		cap_deadlines(core);
 	if (core->renewal_ns > now_ns + lease_interval_ns(core))
 		core->renewal_ns = now_ns + lease_interval_ns(core);
-}
-
-bool
-lease_is_current(const ElectionCore *core, const Renewal *renewal)
-{
-	return renewal->number != 0 && renewal->number >= core->first_renewal;
 }
 
 static int

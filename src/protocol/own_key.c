@@ -11,7 +11,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "election_internal.h"
+#include "bytes.h"
+#include "own_key.h"
+#include "publish.h"
+#include "queue.h"
+#include "requests.h"
 
 /*
  * After a resignation we enter again a little later.  The next candidate may

@@ -60,7 +60,15 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include "bytes.h"
+#include "leadership.h"
+#include "patroni.h"
+#include "patroni_cluster.h"
+#include "publish.h"
+#include "queue.h"
+#include "reads.h"
+#include "requests.h"
+#include "watch.h"
 
 /* ---- leading ------------------------------------------------------------------------ */
 
@@ -238,7 +246,7 @@ receive_read(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 		return;
 	}
 	e->position.seen_revision = revision;
-	patroni_learn_cluster(core, p, facts);
+	patroni_learn_cluster(core, p, facts->patroni);
 	named = learn_key(core, now_ns, e, facts->patroni[PATRONI_LEADER]);
 	e->leader.is_known = true;
 	finish_renewal(core, now_ns, e, facts, named);

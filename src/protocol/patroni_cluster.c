@@ -13,7 +13,9 @@
 
 #include <jansson.h>
 
-#include "election_internal.h"
+#include "bytes.h"
+#include "facts.h"
+#include "patroni_cluster.h"
 
 /* ---- what is set ----------------------------------------------------------- */
 
@@ -77,38 +79,6 @@ patroni_begin(ElectionCore *core, Election *e)
 	snprintf(p->member_key, sizeof(p->member_key), "%smembers/%s", p->prefix, config->node_name);
 }
 
-/* ---- times ----------------------------------------------------------------- */
-
-/* The TTL of the leader key's lease; ours, until that is known. */
-int64_t
-patroni_ttl_ns(const ElectionCore *core, const Election *e)
-{
-	return e->patroni.ttl_ns != 0 ? e->patroni.ttl_ns : core->config.ttl_s * NSEC_PER_SEC;
-}
-
-int64_t
-patroni_deadline_ns(const ElectionCore *core, const Election *e)
-{
-	int64_t		margin_ns = lease_margin_ns(core, patroni_ttl_ns(core, e));
-
-	if (margin_ns < PATRONI_MIN_MARGIN_NS)
-		margin_ns = PATRONI_MIN_MARGIN_NS;
-	return e->patroni.until_ns - margin_ns;
-}
-
-int64_t
-patroni_longest_ttl_ns(const ElectionCore *core)
-{
-	int64_t		longest_ns = 0;
-
-	for_each_election(core, e)
-	{
-		if (e->followed && e->patroni.ttl_ns > longest_ns)
-			longest_ns = e->patroni.ttl_ns;
-	}
-	return longest_ns;
-}
-
 /* ---- what the keys say ----------------------------------------------------- */
 
 static bool
@@ -161,12 +131,12 @@ learn_config(Patroni *p, const EtcdKeyValue *kv)
  * member.  So it is remembered that the key was there once.
  */
 void
-patroni_learn_cluster(const ElectionCore *core, Patroni *p, const Facts *facts)
+patroni_learn_cluster(const ElectionCore *core, Patroni *p, const EtcdKeyValue *const *keys)
 {
-	const EtcdKeyValue *config = facts->patroni[PATRONI_CONFIG];
-	const EtcdKeyValue *initialize = facts->patroni[PATRONI_INITIALIZE];
-	const EtcdKeyValue *member = facts->patroni[PATRONI_MEMBER];
-	bool		has_leader = facts->patroni[PATRONI_LEADER] != NULL;
+	const EtcdKeyValue *config = keys[PATRONI_CONFIG];
+	const EtcdKeyValue *initialize = keys[PATRONI_INITIALIZE];
+	const EtcdKeyValue *member = keys[PATRONI_MEMBER];
+	bool		has_leader = keys[PATRONI_LEADER] != NULL;
 
 	p->has_keys = has_leader || config != NULL || initialize != NULL || member != NULL;
 	p->system_identifier[0] = '\0';

@@ -5,13 +5,9 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
-
-int64_t
-lease_deadline_ns(const ElectionCore *core, const Election *e)
-{
-	return e->followed ? patroni_deadline_ns(core, e) : lease_deadline_of(core, &core->lease);
-}
+#include "bytes.h"
+#include "patroni_cluster.h"
+#include "publish.h"
 
 void
 core_publish(ElectionCore *core, const Election *e)

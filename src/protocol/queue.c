@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *	  The own keys in their queues: what is known of them, leadership won
- *	  and lost, and the states of elections (FINAL, ORDER).
+ *	  The own keys in their queues: what is known of them, the states of elections,
+ *	  and the end of a wait (FINAL, READY).
  *
  * Sends nothing.  own_key.c writes the keys.  test/model/queue.pml is the model
  * of both.
@@ -11,7 +11,12 @@
  */
 #include <stdio.h>
 
-#include "election_internal.h"
+#include "bytes.h"
+#include "leadership.h"
+#include "patroni_cluster.h"
+#include "publish.h"
+#include "queue.h"
+#include "watch.h"
 
 /*
  * etcd was put back to an earlier state.  From now on it may hand out a create
@@ -27,54 +32,6 @@ queue_guard_against_restore(ElectionCore *core)
 		return;
 	core->min_token_exclusive = core->max_revision;
 	lease_taint(core, 0);
-}
-
-/* ---- the leader ------------------------------------------------------------ */
-
-void
-queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
-{
-	int64_t		revision = e->leader.is_known ? e->leader.key.create_revision : 0;
-
-	if (revision == e->leader.announced_revision &&
-		(revision == 0 || strcmp(e->leader.value, e->leader.announced_value) == 0))
-		return;
-	if (revision != 0 && revision == e->leader.announced_revision)
-		reason = ELECTION_REASON_PROCLAIMED;
-	e->leader.announced_revision = revision;
-	copy_string(e->leader.announced_value, revision != 0 ? e->leader.value : "", sizeof(e->leader.announced_value));
-	core_announce(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
-}
-
-void
-queue_expire(ElectionCore *core, int64_t now_ns)
-{
-	for_each_election(core, e)
-	{
-		if (e->state == ELECTION_LEADING && now_ns >= lease_deadline_ns(core, e))
-		{
-			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
-			e->read_wanted = true;
-		}
-		if (e->leader.is_known && e->state != ELECTION_LEADING && now_ns >= e->leader.until_ns)
-		{
-			e->leader.is_known = false;
-			queue_tell_leader(core, e, ELECTION_REASON_NO_CONTACT);
-			core_publish(core, e);
-		}
-	}
-}
-
-void
-queue_wake_at_expiry(ElectionCore *core)
-{
-	for_each_election(core, e)
-	{
-		if (e->state == ELECTION_LEADING)
-			core_wake_at(core, lease_deadline_ns(core, e));
-		else if (e->leader.is_known)
-			core_wake_at(core, e->leader.until_ns);
-	}
 }
 
 /* ---- the own key: what is known of it -------------------------------------- */
@@ -147,40 +104,6 @@ clear_own_key(ElectionCore *core, Election *e)
 /* ---- the own key: won and lost ----------------------------------------------- */
 
 /*
- * Answers to earlier requests are ignored (EPOCH), and the wait goes on
- * (READY).
- */
-static void
-begin_epoch(Election *e)
-{
-	e->epoch++;
-	e->position.ready_revision = 0;
-	e->position.first_revision = 0;
-	e->position.ended_revision = 0;
-}
-
-void
-queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
-{
-	begin_epoch(e);
-	if (e->state != ELECTION_LEADING)
-		return;
-	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
-	drain_lost(e);
-	if (e->transfer.stage == TRANSFER_SURVEYING || e->transfer.stage == TRANSFER_DRAINING)
-		transfer_end(core, e, ELECTION_FAILED);
-
-	/*
-	 * Until something newer is read, no leader is known.  Except after the
-	 * deadline: the key outlives it, and still names the leader.
-	 */
-	if (reason != ELECTION_REASON_LEASE_EXPIRED)
-		e->leader.is_known = false;
-	core_publish(core, e);
-	core_announce(core, ELECTION_EVENT_UNELECTED, e, false, reason, NULL);
-}
-
-/*
  * The key is gone, and this instance did not delete it: enters again, at the
  * end of the queue.
  */
@@ -198,7 +121,7 @@ void
 queue_enter(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
 			EtcdBytes value)
 {
-	begin_epoch(e);
+	queue_begin_epoch(e);
 	e->own.create_revision = create_revision;
 	e->own.written_revision = create_revision;
 	e->own.is_abandoned = false;
@@ -284,17 +207,6 @@ queue_deny(ElectionCore *core, Election *e)
 	queue_choose_state(core, e);
 }
 
-int
-election_find(const ElectionCore *core, const char *name)
-{
-	for (int i = 0; i < core->max_elections; i++)
-	{
-		if (is_used(&core->elections[i]) && strcmp(core->elections[i].name, name) == 0)
-			return i;
-	}
-	return -1;
-}
-
 /* Gives a slot to an election that has none yet; NULL if none is free. */
 Election *
 queue_take_slot(ElectionCore *core, const char *name)
@@ -362,7 +274,7 @@ free_slot(ElectionCore *core, Election *e)
 void
 queue_choose_state(ElectionCore *core, Election *e)
 {
-	begin_epoch(e);
+	queue_begin_epoch(e);
 	clear_own_key(core, e);
 	core_reply(core, &e->commands.resign_ticket, ELECTION_DONE);
 	core_reply(core, &e->drain.ticket, ELECTION_DONE);
@@ -383,27 +295,6 @@ queue_choose_state(ElectionCore *core, Election *e)
 		core_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
 	e->read_wanted = true;
 	core_publish(core, e);
-}
-
-void
-queue_begin_leading(ElectionCore *core, Election *e)
-{
-	e->state = ELECTION_LEADING;
-	/* A leader has a deadline, so what failed before is tried at once, without its back-off. */
-	if (core->lease_failures > 0)
-		core->lease_retry_ns = 0;
-	if (core->renewal_failures > 0)
-		core->renewal_ns = 0;
-	e->transfer.better_revision = 0;
-	e->transfer.nspared = 0;
-	e->transfer.survey_ns = 0;
-	/* Another instance handed over to this one: this write confirms it. */
-	if (e->own.mod_revision > e->own.written_revision)
-		e->own.must_put_value = true;
-	e->leader.announced_revision = e->own.create_revision;
-	copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
-	core_publish(core, e);
-	core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
 }
 
 void
@@ -493,6 +384,137 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	{
 		queue_raise_min_create_revision(e, revision);
 		queue_choose_state(core, e);
+	}
+}
+
+/* ---- events -------------------------------------------------------------------- */
+
+/* The key that an event of this watch is about; NULL: another key of the watched range. */
+static const QueueKey *
+watched_key(const Watched *watched, const EtcdWatchEvent *event)
+{
+	if (watched->target != WATCH_WAIT || is_queue_key(&watched->key, event->kv.key))
+		return &watched->key;
+	return is_queue_key(&watched->leader, event->kv.key) ? &watched->leader : NULL;
+}
+
+/* Is this the end of the wait for the only key before the own one (READY)? */
+static bool
+ends_wait(const ElectionCore *core, const Election *e, const EtcdWatchEvent *event)
+{
+	return e->position.ready_revision != 0 && is_successor(e) && event->is_delete &&
+		is_queue_key(&e->leader.key, event->kv.key) &&
+		event->kv.mod_revision > e->position.ready_revision &&
+		watch_tells_since(core, e, e->position.ready_revision);
+}
+
+/* A write of the own key.  Returns whether it leaves places as they are. */
+static bool
+see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
+{
+	/* The answer of a move reports it. */
+	if (kv->lease != e->own.lease && !lease_is_moved_to(core, kv->lease))
+	{
+		queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
+		return false;
+	}
+	queue_learn_lease(core, e, kv->lease);
+	queue_learn_value(core, e, kv->value, kv->mod_revision);
+	return true;
+}
+
+/*
+ * A PUT of the watched incarnation of a key does not change places; anything
+ * else needs a read.
+ */
+void
+queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent *event)
+{
+	Election   *e = &core->elections[watched->slot];
+	const EtcdKeyValue *kv = &event->kv;
+	const QueueKey *key = watched_key(watched, event);
+	bool		known;
+
+	if (key == NULL)
+		return;
+	known = !event->is_delete && kv->create_revision == key->create_revision;
+
+	/*
+	 * An event of the own key.  The stream may have been opened for an earlier
+	 * incarnation of the key, which led then.  An event counts if it is newer
+	 * than the known state of this incarnation.
+	 */
+	if (e->own.create_revision != 0 && is_key(kv->key, e->own.key))
+	{
+		if (kv->mod_revision <= e->own.mod_revision)
+			return;
+		if (e->state == ELECTION_LEAVING || (event->is_delete && transfer_is_sent(e)))
+		{
+			/*
+			 * The answer of our deletion reports it.  But it may be somebody
+			 * else's, so an older answer does not show that the key exists.
+			 */
+			e->own.mod_revision = kv->mod_revision;
+			return;
+		}
+		if (event->is_delete || kv->create_revision != e->own.create_revision)
+		{
+			queue_lose_key(core, e, ELECTION_REASON_KEY_DELETED);
+			return;
+		}
+		known = see_own_write(core, e, kv);
+	}
+	if (known && e->leader.is_known && kv->create_revision == e->leader.key.create_revision &&
+		kv->mod_revision > e->leader.mod_revision)
+	{
+		copy_value(e->leader.value, kv->value, sizeof(e->leader.value));
+		e->leader.mod_revision = kv->mod_revision;
+		e->leader.version = kv->version;
+		if (e->state == ELECTION_LEADING || e->own.create_revision != kv->create_revision)
+			queue_tell_leader(core, e, ELECTION_NO_REASON);
+		transfer_leader_seen(core, e);
+		core_publish(core, e);
+	}
+	if (!known)
+		e->read_wanted = true;
+	if (!known && !event->is_delete)
+		e->position.ready_revision = 0;	/* the deletion of the leader's key was missed */
+	if (ends_wait(core, e, event))
+		e->position.ended_revision = kv->mod_revision;
+}
+
+/* ---- the end of a wait ---------------------------------------------------------- */
+
+/* May this instance lead if its wait is over (READY)? */
+static bool
+may_lead_ready(const ElectionCore *core, int64_t now_ns, const Election *e)
+{
+	return lease_is_good(core, now_ns) && e->own.lease == core->lease.id &&
+		core->stale_since_ns == 0 && e->own.create_revision > core->min_token_exclusive;
+}
+
+/* The only key before the own one was deleted at that revision (READY). */
+static void
+end_wait(ElectionCore *core, Election *e, int64_t revision)
+{
+	e->leader.key = make_queue_key(bytes_of(e->own.key), e->own.create_revision);
+	copy_string(e->leader.value, e->own.value, sizeof(e->leader.value));
+	e->leader.mod_revision = e->own.mod_revision;
+	e->leader.is_known = true;
+	e->leader.until_ns = 0;		/* beyond the deadline only if it is read */
+	e->position.ready_revision = 0;
+	e->position.first_revision = revision;
+	queue_begin_leading(core, e);
+}
+
+void
+queue_end_frame(ElectionCore *core, int64_t now_ns)
+{
+	for_each_election(core, e)
+	{
+		if (e->position.ended_revision != 0 && is_successor(e) && may_lead_ready(core, now_ns, e))
+			end_wait(core, e, e->position.ended_revision);
+		e->position.ended_revision = 0;
 	}
 }
 

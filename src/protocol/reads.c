@@ -9,7 +9,12 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include "bytes.h"
+#include "leadership.h"
+#include "publish.h"
+#include "queue.h"
+#include "reads.h"
+#include "requests.h"
 
 /* The most ranges of an election: own key, predecessor or last key, leader. */
 #define OWN_NRANGES			3

@@ -3,11 +3,12 @@
  * requests.c
  *	  The requests under way: how they are numbered, sent, and tried again.
  *
- * The ground of the core: every other file that sends something uses this one.
+ * Every other file that sends something uses this one.
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include "remember.h"
+#include "requests.h"
 
 /* ---- time ------------------------------------------------------------------ */
 
@@ -41,22 +42,6 @@ core_urgent_backoff_ns(ElectionCore *core, int failures)
 			max_ms = lease_ttl_ns(core) / NSEC_PER_MSEC / 18;
 	}
 	return backoff_ns(core, failures, max_ms);
-}
-
-void
-core_wake_at(ElectionCore *core, int64_t when_ns)
-{
-	if (when_ns < core->wakeup_ns)
-		core->wakeup_ns = when_ns;
-}
-
-bool
-core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns)
-{
-	if (now_ns >= when_ns)
-		return true;
-	core_wake_at(core, when_ns);
-	return false;
 }
 
 /* ---- requests under way ---------------------------------------------------- */
@@ -97,17 +82,6 @@ core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election
 	return op;
 }
 
-bool
-core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
-{
-	for_each_op(core, op)
-	{
-		if (op->kind == kind && (slots == ALL_SLOTS || (op->slots & slots) != 0))
-			return true;
-	}
-	return false;
-}
-
 Election *
 core_find_election(ElectionCore *core, const Op *op)
 {
@@ -143,15 +117,6 @@ core_writes_nothing(const Op *op)
 }
 
 /* ---- sending --------------------------------------------------------------- */
-
-/* Before a message is sent that changes keys or leases (MEMORY). */
-void
-core_erase_memory(ElectionCore *core)
-{
-	if (core->remembered)
-		core->port.remember(core->port.ctx, NULL);
-	core->remembered = false;
-}
 
 void
 core_send_txn(ElectionCore *core, const Op *op,

@@ -4,12 +4,14 @@
  *	  The watch stream: which keys it watches, when it is opened anew, and
  *	  when it is useless.
  *
- * One stream watches the keys of all elections.  queue_see_event() interprets
- * its events.
+ * One stream watches the keys of all elections.  Its events are for queue.c and
+ * patroni.c.
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include "bytes.h"
+#include "requests.h"
+#include "watch.h"
 
 /* A stream that lived for this long did not fail at once. */
 #define WATCH_STABLE_NS		(5 * NSEC_PER_SEC)
@@ -201,27 +203,35 @@ watch_reconcile(ElectionCore *core, int64_t now_ns)
 }
 
 bool
-watch_receive(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
+watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision)
 {
-	WatchStream *stream = &core->stream;
-
-	if (frame->watch_id >= 1 && frame->watch_id <= stream->nwatched)
+	for (int i = 0; i < core->stream.nwatched; i++)
 	{
-		/* Handlers may change the wanted watches, but not the watched keys. */
-		const Watched *watched = &stream->watched[frame->watch_id - 1];
+		const Watched *watched = &core->stream.watched[i];
 
-		if (frame->created)
-			stream->ncreated++;
-		for (int i = 0; i < frame->nevents; i++)
-		{
-			if (watched->target == WATCH_PATRONI)
-				patroni_see_event(core, now_ns, &core->elections[watched->slot], &frame->events[i]);
-			else
-				queue_see_event(core, watched, &frame->events[i]);
-		}
-		queue_end_frame(core, now_ns);
+		if (watched->target == WATCH_WAIT && watched->slot == slot_of(core, e) &&
+			watched->key.create_revision == e->own.create_revision &&
+			watched->leader.create_revision == e->leader.key.create_revision)
+			return watched->start_revision <= revision + 1;
 	}
-	return !frame->canceled && frame->watch_id >= 0;
+	return false;
+}
+
+void
+watch_close(ElectionCore *core)
+{
+	core->stream.nwatched = 0;
+	core->port.watch(core->port.ctx, NULL, 0);
+}
+
+void
+watch_close_if_incomplete(ElectionCore *core, int64_t now_ns)
+{
+	const WatchStream *stream = &core->stream;
+
+	if (stream->ncreated < stream->nwatched &&
+		now_ns - stream->opened_ns >= lease_interval_ns(core))
+		watch_close(core);
 }
 
 void

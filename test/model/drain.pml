@@ -18,7 +18,7 @@
  * its first one.
  *
  * What this models: fenced_show() and fenced_slots() of fenced.c,
- * requirement_current_token() and init_requirement() of the fence, and drain.c.
+ * requirement_current_token() and init_requirement() of the fence, and hand_over.c.
  *
  * Mistakes: see the `run` script.
  *

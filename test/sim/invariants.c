@@ -11,7 +11,7 @@
 #include <assert.h>
 
 #include "invariants.h"
-#include "protocol/election_internal.h"
+#include "protocol/state.h"
 
 static void
 check_followed(const ElectionCore *core, const Election *e)

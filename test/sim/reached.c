@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "protocol/election_internal.h"
+#include "protocol/state.h"
 #include "reached.h"
 
 /* ---- what a state is made of --------------------------------------------- */

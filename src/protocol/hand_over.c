@@ -1,32 +1,130 @@
 /*-------------------------------------------------------------------------
  *
- * transfer.c
- *	  The hand-over to a named candidate, by command or by preference
- *	  (TRANSFER).
+ * hand_over.c
+ *	  How a leader gives up its leadership as planned: it drains, and then resigns or
+ *	  hands over to a named candidate, by command or by preference (DRAIN, TRANSFER).
  *
- * The leader reads the queue.  If the target is there, it withdraws, and sends
- * one txn: delete the own key and the keys of ours that stand between it and
- * the target's.  The compares name all of these and the target's, with their
- * create revisions, so that the txn does all of that or nothing.  The txn also
- * writes the target's key anew, as it is.  The target sees that somebody else
- * wrote it, and writes it once more when it leads: that is the receipt.
+ * A leader that drains has the leadership as before: the same key, token and
+ * deadline, renewed as before.  It only takes no new work, which its readers
+ * look after.  So nothing of the exclusion depends on the drain.  It is over when
+ * no work is open, or its time is over.  If the leadership is lost meanwhile, the
+ * wish to resign is carried out all the same.
+ *
+ * For a hand-over the leader reads the queue.  If the target is there, it
+ * withdraws, and sends one txn: delete the own key and the keys of ours that stand
+ * between it and the target's.  The compares name all of these and the target's,
+ * with their create revisions, so that the txn does all of that or nothing.  The
+ * txn also writes the target's key anew, as it is.  The target sees that somebody
+ * else wrote it, and writes it once more when it leads: that is the receipt.
  *
  * Until the result of the txn is known, the instance does not lead, although
  * its key may stand.  It may lead again when another compare than that of the
  * own key has failed: create revisions do not come back, so that txn is never
  * executed.
  *
- * test/model/transfer.pml is the model of this file.
+ * test/model/transfer.pml is the model of the hand-over.
  *
  *-------------------------------------------------------------------------
  */
-#include "election_internal.h"
+#include "bytes.h"
+#include "hand_over.h"
+#include "leadership.h"
+#include "own_key.h"
+#include "publish.h"
+#include "queue.h"
+#include "requests.h"
 
 /* The maximum number of keys of the queue that are read. */
 #define SURVEY_LIMIT	1000
 
 /* A txn of etcd has at most 128 compares (--max-txn-ops). */
 #define MAX_BETWEEN		120
+
+/* ---- the drain ---------------------------------------------------------- */
+
+/* Gives up the own key, also if the leadership has been lost. */
+static void
+resign(ElectionCore *core, Election *e)
+{
+	e->drain.goal = DRAIN_NONE;
+	queue_leave(core, e, ELECTION_REASON_RESIGNED);
+	if (core->connected)
+		return;
+	core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+	core_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
+}
+
+void
+drain_finish(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Transfer   *t = &e->transfer;
+
+	e->drain.is_over = true;
+	switch (e->drain.goal)
+	{
+		case DRAIN_RESIGN:
+			resign(core, e);
+			break;
+		case DRAIN_TRANSFER:
+			t->stage = TRANSFER_SURVEYING;
+			if (t->until_ns != NEVER_NS)
+				t->until_ns += now_ns - e->drain.began_ns;
+			t->op_id = 0;
+			t->retry_ns = 0;
+			break;
+		case DRAIN_PREFERRED:
+			e->drain.until_ns = now_ns + lease_ttl_ns(core);
+			t->survey_ns = now_ns;
+			break;
+		case DRAIN_NONE:
+			break;
+	}
+}
+
+void
+drain_reconcile(ElectionCore *core, int64_t now_ns)
+{
+	for_each_election(core, e)
+	{
+		if (e->drain.goal == DRAIN_RESIGN && e->state != ELECTION_LEADING)
+			resign(core, e);
+		else if (is_draining(e) && !e->drain.is_over && core_is_due(core, now_ns, e->drain.until_ns))
+			drain_finish(core, now_ns, e);
+		else if (e->drain.goal == DRAIN_PREFERRED && e->drain.is_over && core_is_due(core, now_ns, e->drain.until_ns))
+			drain_cancel(core, e);
+	}
+}
+
+/* One of the commands that wait for the resignation is cancelled. */
+static bool
+cancel_resignation(ElectionCore *core, Election *e, uint64_t ticket)
+{
+	uint64_t   *other = e->commands.resign_ticket == ticket ? &e->drain.ticket : &e->commands.resign_ticket;
+	uint64_t	kept = *other;
+
+	if (e->commands.resign_ticket != ticket && e->drain.ticket != ticket)
+		return false;
+	if (kept == 0)
+	{
+		drain_cancel(core, e);
+		return true;
+	}
+	e->commands.resign_ticket = kept;
+	e->drain.ticket = 0;
+	core_reply(core, &ticket, ELECTION_CANCELLED);
+	return false;
+}
+
+bool
+drain_cancel_command(ElectionCore *core, Election *e, uint64_t ticket)
+{
+	if (e->drain.goal == DRAIN_RESIGN)
+		return cancel_resignation(core, e, ticket);
+	if (e->drain.goal != DRAIN_TRANSFER || e->transfer.ticket != ticket)
+		return false;
+	transfer_end(core, e, ELECTION_CANCELLED);
+	return true;
+}
 
 /* ---- sending ------------------------------------------------------------------- */
 
@@ -417,7 +515,7 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 
 	note_leader(core, now_ns, e);
 	if (t->stage == TRANSFER_DRAINING)
-		return;					/* drain.c goes on */
+		return;					/* the drain goes on */
 	if (t->stage != TRANSFER_NONE && core_is_due(core, now_ns, t->until_ns))
 	{
 		bool		in_doubt = t->stage == TRANSFER_SENT;

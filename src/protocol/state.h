@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
- * election_state.h
+ * state.h
  *	  The state of the elections.
  *
  * Each file changes only its own part of the state, and may read all of it.  The
  * exceptions: a transfer ends or goes on with the leadership, key or contact that
- * another file ends; and what was postponed is due, or postponed, with contact, with
- * the watch, and when leadership begins.
- * read_wanted is set by whoever wants a read.  An Election is made of the parts'
- * own structs.  Own key: queue.c; position and leader: reads.c, and queue_events.c
- * at the end of a wait; commands: command.c.
+ * another file ends; a key that nobody can delete asks for another lease; and what was
+ * postponed is due, or postponed, with contact, with the watch, and when leadership
+ * begins.  read_wanted is set by whoever wants a read.  An Election is made of the
+ * parts' own structs.  Own key: queue.c; position and leader: reads.c, and queue.c at
+ * the end of a wait; drain: leadership.c and hand_over.c; commands: command.c.
  *
  * The rules (PLACE, EPOCH, RENEWAL, ...) are at the head of election.c.
  *
@@ -86,8 +86,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ELECTION_STATE_H
-#define ELECTION_STATE_H
+#ifndef STATE_H
+#define STATE_H
 
 #include <string.h>
 
@@ -101,6 +101,9 @@
  * lease's, and one of each kind per election.
  */
 #define MAX_OPS				(16 + 3 * ELECTION_MAX_ELECTIONS)
+
+/* Renewals under way at once, where etcd is slow. */
+#define MAX_RENEWALS	4
 
 /* Own key and leader of each election; of a followed one, Patroni's two. */
 #define MAX_WATCHES			(2 * ELECTION_MAX_ELECTIONS)
@@ -123,21 +126,6 @@ typedef enum OpKind
 	OP_TRANSFER,
 	OP_TIME_TO_LIVE				/* of the lease of a followed key */
 } OpKind;
-
-/* The keys of an election that a read asks for, beside its leader's. */
-#define READ_OWN			1
-#define READ_ADJACENT		2		/* the predecessor; for a leader, the last key of the queue */
-#define READ_BY_NAME		4		/* the predecessor and the leader that are known, no others */
-
-/* The keys that a PATRONI_READ reads, in the order of its ranges. */
-enum
-{
-	PATRONI_LEADER,
-	PATRONI_CONFIG,
-	PATRONI_INITIALIZE,
-	PATRONI_MEMBER,
-	PATRONI_NRANGES
-};
 
 /*
  * The least margin of a followed election: etcd's default election timeout.  A
@@ -175,53 +163,6 @@ typedef struct Op
 	bool		ordered;		/* READ, PATRONI_READ: raft's log is to order it (ORDERED) */
 	char		value[ELECTION_VALUE_SIZE]; /* ENTER, PROCLAIM */
 } Op;
-
-/*
- * The keys of an election, as an answer shows them.  NULL: there is no such
- * key, or the request did not read it.
- */
-typedef struct KeyFacts
-{
-	uint8_t		asked;			/* READ: which of them were read */
-	const EtcdKeyValue *own;
-	const EtcdKeyValue *adjacent;	/* the predecessor; for a leader, the last one */
-	const EtcdKeyValue *leader;
-} KeyFacts;
-
-typedef enum FactsKind
-{
-	FACTS_ANSWER,				/* etcd did what was asked */
-	FACTS_REFUSAL,				/* etcd did not, and says why */
-	FACTS_MISFIT,				/* the answer is not one to this request */
-	FACTS_NO_ANSWER				/* the endpoint failed, or its answer is not believed */
-} FactsKind;
-
-/*
- * What an answer says.  They are facts about etcd, not about this instance:
- * what follows from them is for each part to decide.
- */
-typedef struct Facts
-{
-	FactsKind	kind;
-	const Op   *op;				/* the request */
-	int			endpoint;
-	const char *message;		/* REFUSAL, NO_ANSWER */
-	uint64_t	cluster_id;
-	int64_t		revision;
-	uint64_t	term;
-	bool		succeeded;		/* txn: the compares held, so it wrote */
-	bool		ordered;		/* read: raft's log has ordered it (ORDERED) */
-	KeyFacts	keys[ELECTION_MAX_ELECTIONS];	/* READ; own: MOVE, ENTER, DELETE, PROCLAIM
-												 * whose compares did not hold */
-	const EtcdKeyValue *patroni[PATRONI_NRANGES];	/* PATRONI_READ */
-	const EtcdKeyValue *queue;	/* SURVEY, TRANSFER: from the own key on */
-	int			nqueue;
-	bool		lease_not_found;	/* REFUSAL */
-	bool		lease_exists;	/* REFUSAL: of a grant */
-	bool		permission_denied;	/* REFUSAL: of rights to a key, or to one on the lease */
-	int64_t		ttl_s;			/* GRANT, KEEPALIVE, TIME_TO_LIVE, see EtcdAnswer */
-	int64_t		granted_ttl_s;	/* TIME_TO_LIVE */
-} Facts;
 
 /* A key of the queue that is watched.  len 0: none, or too long to be kept. */
 typedef struct QueueKey
@@ -286,7 +227,7 @@ typedef enum TransferStage
 	TRANSFER_WATCHING			/* the own key is gone; a command waits for the next leader */
 } TransferStage;
 
-/* The hand-over to a named candidate; see transfer.c. */
+/* The hand-over to a named candidate; see hand_over.c. */
 typedef struct Transfer
 {
 	TransferStage stage;
@@ -326,7 +267,7 @@ typedef enum DrainGoal
 
 /*
  * Leadership that takes no new work, before it is given up as planned; see
- * drain.c.  When the leadership is lost, only the wish to resign remains.
+ * hand_over.c.  When the leadership is lost, only the wish to resign remains.
  */
 typedef struct Drain
 {
@@ -513,4 +454,184 @@ struct ElectionCore
 	ElectionMemory draft;
 };
 
-#endif							/* ELECTION_STATE_H */
+/* ---- keys of a queue --------------------------------------------------------- */
+
+static inline EtcdBytes
+bytes_of_key(const QueueKey *key)
+{
+	return (EtcdBytes) {key->data, key->len};
+}
+
+static inline bool
+is_queue_key(const QueueKey *key, EtcdBytes bytes)
+{
+	return key->len == bytes.len && memcmp(key->data, bytes.data, bytes.len) == 0;
+}
+
+static inline QueueKey
+make_queue_key(EtcdBytes name, int64_t create_revision)
+{
+	QueueKey	key = {.create_revision = create_revision};
+
+	if (name.len < sizeof(key.data))
+	{
+		memcpy(key.data, name.data, name.len);
+		key.len = name.len;
+	}
+	return key;
+}
+
+/* ---- slots, elections, requests ---------------------------------------------- */
+
+static inline int
+slot_of(const ElectionCore *core, const Election *e)
+{
+	return (int) (e - core->elections);
+}
+
+static inline bool
+is_used(const Election *e)
+{
+	return e->name[0] != '\0';
+}
+
+/* Each election that has a slot.  Must not stand before an "else". */
+#define for_each_election(core, e) \
+	for (Election *e = (core)->elections; e < (core)->elections + (core)->max_elections; e++) \
+		if (is_used(e))
+
+/* Each request under way. */
+#define for_each_op(core, op) \
+	for (const Op *op = (core)->ops; op < (core)->ops + MAX_OPS; op++) \
+		if (op->id != 0)
+
+static inline uint32_t
+slot_bit(const ElectionCore *core, const Election *e)
+{
+	return SLOT_BIT(slot_of(core, e));
+}
+
+/*
+ * The key exists, as far as is known, and this instance has not given it up.
+ */
+static inline bool
+is_queued(const Election *e)
+{
+	return !e->followed &&
+		(e->state == ELECTION_QUEUED || e->state == ELECTION_WAITING ||
+		 e->state == ELECTION_LEADING || e->state == ELECTION_HELD_BACK);
+}
+
+/* May an own key exist that is not left to its lease (RIGHTS)?  An entry may have had no answer. */
+static inline bool
+may_have_key(const Election *e)
+{
+	return !e->followed && e->own.key[0] != '\0' && !e->own.is_abandoned &&
+		(e->own.create_revision != 0 || e->own.entry_unanswered);
+}
+
+/* Waits directly behind the leader, as far as is known. */
+static inline bool
+is_successor(const Election *e)
+{
+	return e->state == ELECTION_WAITING &&
+		e->position.predecessor.create_revision == e->leader.key.create_revision;
+}
+
+/* Wants to have a key. */
+static inline bool
+is_candidate(const Election *e)
+{
+	return e->state == ELECTION_JOINING || is_queued(e);
+}
+
+/* Does it lead without taking new work? */
+static inline bool
+is_draining(const Election *e)
+{
+	return e->state == ELECTION_LEADING && e->drain.goal != DRAIN_NONE;
+}
+
+/* The deletion of the own key was sent, and its result is not known. */
+static inline bool
+transfer_is_sent(const Election *e)
+{
+	return e->transfer.stage == TRANSFER_SENT;
+}
+
+/* The request under way with that id; NULL: there is none. */
+extern Op  *core_find_op(ElectionCore *core, uint64_t id);
+extern bool core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots);
+
+/* ---- time ---------------------------------------------------------------------- */
+
+extern void core_wake_at(ElectionCore *core, int64_t when_ns);
+
+/* Is it time?  If not, reconcile() is called again then. */
+extern bool core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns);
+
+/* ---- leases -------------------------------------------------------------------- */
+
+/* Does the result of this renewal still count? */
+static inline bool
+lease_is_current(const ElectionCore *core, const Renewal *renewal)
+{
+	return renewal->number != 0 && renewal->number >= core->first_renewal;
+}
+
+/* May our own move have put a key on that lease? */
+static inline bool
+lease_is_moved_to(const ElectionCore *core, int64_t lease)
+{
+	return core->fresh.moving && lease == core->fresh.id;
+}
+
+/* Is there a lease with keys of which nobody knows whether it exists? */
+static inline bool
+lease_is_in_doubt(const ElectionCore *core)
+{
+	return core->lease.id == 0 || core->lease.tainted || core->fresh.moving || core->revoking;
+}
+
+/* The safety margin of a lease with that TTL. */
+extern int64_t lease_margin_ns(const ElectionCore *core, int64_t ttl_ns);
+
+/* When to stop relying on keys of a lease of ours. */
+extern int64_t lease_deadline_of(const ElectionCore *core, const ElectionLease *lease);
+
+/* Can this instance rely on a key that is attached to the lease now? */
+extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
+
+/*
+ * A key that nobody deletes is attached to this lease, or may become so.
+ * Therefore the lease has to be replaced.  0: it may be any lease of ours.
+ */
+extern void lease_taint(ElectionCore *core, int64_t lease);
+
+/* The TTL of the settings, or the TTL of the last lease if that is less. */
+extern int64_t lease_ttl_ns(const ElectionCore *core);
+
+/* A third of that TTL. */
+extern int64_t lease_interval_ns(const ElectionCore *core);
+
+/* ---- leadership ---------------------------------------------------------------- */
+
+/*
+ * When leadership in this election ends.  Only for an election that this
+ * instance leads.
+ */
+extern int64_t lease_deadline_ns(const ElectionCore *core, const Election *e);
+
+/*
+ * When leadership ends.  Only for a followed election that this instance
+ * leads.
+ */
+extern int64_t patroni_deadline_ns(const ElectionCore *core, const Election *e);
+
+/* The TTL of the leader key's lease; ours, until that is known. */
+extern int64_t patroni_ttl_ns(const ElectionCore *core, const Election *e);
+
+/* The longest TTL of a leader key; 0: none is known. */
+extern int64_t patroni_longest_ttl_ns(const ElectionCore *core);
+
+#endif							/* STATE_H */

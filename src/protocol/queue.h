@@ -1,0 +1,123 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.h
+ *	  The own keys in their queues, and what becomes of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef QUEUE_H
+#define QUEUE_H
+
+#include "state.h"
+
+/* There is a sign that etcd was put back to an earlier state. */
+extern void queue_guard_against_restore(ElectionCore *core);
+
+/*
+ * The own key is attached to this lease.  It has this value, since that
+ * revision.
+ */
+extern void queue_learn_lease(const ElectionCore *core, Election *e, int64_t lease);
+extern void queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value,
+							  int64_t mod_revision);
+
+/* No other candidate is known any more that has the value of the own key. */
+extern void queue_forget_duplicate(ElectionCore *core, Election *e);
+
+/* The own key did not exist at that revision: the next one is younger. */
+extern void queue_raise_min_create_revision(Election *e, int64_t revision);
+
+/* The key is gone, and this instance did not delete it. */
+extern void queue_lose_key(ElectionCore *core, Election *e, ElectionReason reason);
+
+/* The key exists, and belongs to the lease. */
+extern void queue_enter(ElectionCore *core, Election *e, int64_t create_revision,
+						int64_t mod_revision, EtcdBytes value);
+
+/*
+ * Leaves an election: deletes the key, if there is one.  From now on the key
+ * is not believed any more (FINAL).
+ */
+extern void queue_leave(ElectionCore *core, Election *e, ElectionReason reason);
+
+/* Deletes a key that may have been entered by a request that was given up. */
+extern void queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision);
+
+/*
+ * The own key may exist, and etcd denies its deletion.  It ends with its lease, so that
+ * lease is replaced (RIGHTS).
+ */
+extern void queue_abandon_key(ElectionCore *core, Election *e);
+
+/*
+ * After this number of denials in a row, within some tenths of a second, a right is
+ * gone, and not just being replaced by another right.
+ */
+#define MAX_DENIALS			3
+
+/*
+ * etcd denies the reads of the election (RIGHTS): what is known of its keys cannot be
+ * confirmed.  So the election is left, or not led any more if it is followed.  No key
+ * of it is watched.
+ */
+extern void queue_deny(ElectionCore *core, Election *e);
+
+/*
+ * Gives a slot to an election that has none yet; NULL if none is free.  And to
+ * each election of the settings, while there are any.
+ */
+extern Election *queue_take_slot(ElectionCore *core, const char *name);
+extern void queue_take_up_elections(ElectionCore *core);
+
+/*
+ * No key of ours exists, and none is being deleted.  Frees the slot if the
+ * election is not in the settings; else it joins, stays out, or observes.
+ */
+extern void queue_choose_state(ElectionCore *core, Election *e);
+
+/* First in the queue, as of a linearizable answer at that revision (PLACE). */
+extern void queue_become_first(ElectionCore *core, int64_t now_ns, Election *e,
+							   int64_t revision, bool ordered);
+
+/*
+ * The own key in a linearizable answer of that revision (NULL: it does not
+ * exist).  True if the key is as PLACE and RENEWAL require.
+ */
+extern bool queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
+								int64_t revision);
+
+/*
+ * The same if this instance is not in the queue, and the read asked for the
+ * own key nevertheless.
+ */
+extern void queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv,
+								int64_t revision);
+
+/* The lease is gone at etcd, with every key that is attached to it. */
+extern void queue_lease_lost(ElectionCore *core, int64_t lost);
+
+/* The lease was revoked on purpose. */
+extern void queue_lease_revoked(ElectionCore *core);
+
+/*
+ * The lease `old` was replaced by core->lease.  slots: the elections whose
+ * keys were put on it, at mod_revision (0: not known).
+ */
+extern void queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots,
+						int64_t mod_revision);
+
+/* etcd has another history: forgets everything about the queue. */
+extern void queue_discard(ElectionCore *core, Election *e);
+extern void queue_resume(ElectionCore *core, const ElectionMemory *memory, int i, Election *e);
+
+/* A key that is watched has changed. */
+extern void queue_see_event(ElectionCore *core, const Watched *watched,
+							const EtcdWatchEvent *event);
+
+/*
+ * All events of a frame are known.  If a wait has ended, this instance may
+ * lead now (READY).
+ */
+extern void queue_end_frame(ElectionCore *core, int64_t now_ns);
+
+#endif							/* QUEUE_H */
