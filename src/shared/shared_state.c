@@ -214,6 +214,23 @@ end_layout_change(void)
 	pg_atomic_write_u64(&state->layout, pg_atomic_read_u64(&state->layout) + 1);
 }
 
+/* From here on nobody reads "leading" in that slot. */
+static void
+withdraw(SharedSlot *slot)
+{
+	pg_atomic_write_u64(&slot->open_ns, 0);
+	pg_atomic_write_u64(&slot->deadline_ns, 0);
+	pg_memory_barrier();		/* leadership.pml: WITHDRAW */
+}
+
+/* Leadership of all elections.  Safe in an exit callback. */
+static void
+withdraw_all(void)
+{
+	for (int i = 0; i < settings_max_elections; i++)
+		withdraw(&slots[i].slot);
+}
+
 /* No election has a slot. */
 static void
 free_slots(void)
@@ -221,7 +238,7 @@ free_slots(void)
 	SharedElection nothing;
 
 	memset(&nothing, 0, sizeof(nothing));
-	shared_state_withdraw_all();
+	withdraw_all();
 	begin_layout_change();
 	for (int i = 0; i < settings_max_elections; i++)
 		shared_snapshot_write(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing), &nothing);
@@ -270,7 +287,7 @@ shared_state_end_elector(void)
 bool
 shared_state_leave(void)
 {
-	shared_state_withdraw_all();
+	withdraw_all();
 	for (int i = 0; i < nparts; i++)
 	{
 		const SharedPart *part = parts[i];
@@ -311,15 +328,6 @@ shared_state_has_elector(void)
 }
 
 /* ---- elections ------------------------------------------------------- */
-
-/* From here on nobody reads "leading" in that slot. */
-static void
-withdraw(SharedSlot *slot)
-{
-	pg_atomic_write_u64(&slot->open_ns, 0);
-	pg_atomic_write_u64(&slot->deadline_ns, 0);
-	pg_memory_barrier();		/* leadership.pml: WITHDRAW */
-}
 
 void
 shared_state_publish(int slot_number, const ElectionView *view)
@@ -372,13 +380,6 @@ shared_state_publish(int slot_number, const ElectionView *view)
 
 	if (led != leads || was_open != is_open || renamed)
 		events_wake();
-}
-
-void
-shared_state_withdraw_all(void)
-{
-	for (int i = 0; i < settings_max_elections; i++)
-		withdraw(&slots[i].slot);
 }
 
 uint64

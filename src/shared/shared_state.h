@@ -71,9 +71,6 @@ extern void shared_state_wake_elector(void);
  */
 extern void shared_state_publish(int slot, const ElectionView *view);
 
-/* Withdraws leadership of all elections.  Safe in an exit callback. */
-extern void shared_state_withdraw_all(void);
-
 /*
  * The slot of an election, -1 if the elector has not taken it up.  Slots can
  * be given to another election: `layout` (out) has to be passed to the
