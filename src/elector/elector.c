@@ -32,7 +32,15 @@
 #include "base/compat.h"
 #include "base/worker.h"
 #include "elector.h"
-#include "elector_internal.h"
+#include "elector_changes.h"
+#include "elector_contact.h"
+#include "elector_core.h"
+#include "elector_drain.h"
+#include "elector_endpoints.h"
+#include "elector_events.h"
+#include "elector_mailbox.h"
+#include "elector_settings.h"
+#include "elector_trace.h"
 #include "etcd/etcd_text.h"
 #include "hooks/hooks.h"
 #include "http_launcher.h"
@@ -52,13 +60,6 @@
  * longer, which is to stay well below a second.
  */
 #define SHUTDOWN_REVOCATION_MS			700
-
-/*
- * How often to check for a promotion, in recovery.  Needed only if no notifier
- * waits for the end of recovery; otherwise the postmaster's signal for its
- * start reports the promotion.
- */
-#define PROMOTION_POLL_MS	500
 
 /*
  * The clock of the wait stops while the host sleeps.  This limits how late due
@@ -92,9 +93,9 @@ receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timi
 	elector_trace_answer(id, answer);
 	if (answer->outcome == ETCD_ANSWERED && id == grant_id)
 		stats_count(COUNTER_LEASES_GRANTED, 1);
-	election_ignore_endpoints(elector.core, etcd_client_foreign_endpoints(elector.client));
-	election_receive(elector.core, clock_now_ns(), id, answer);
-	etcd_client_keep_cluster(elector.client, election_cluster_id(elector.core));
+	election_ignore_endpoints(elector_core, etcd_client_foreign_endpoints(elector_client));
+	election_receive(elector_core, clock_now_ns(), id, answer);
+	etcd_client_keep_cluster(elector_client, election_cluster_id(elector_core));
 }
 
 static void
@@ -106,7 +107,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	if (request->kind == ETCD_GRANT)
 		grant_id = id;
 	elector_trace_request(id, request);
-	etcd_client_send(elector.client, receive, id, request);
+	etcd_client_send(elector_client, receive, id, request);
 }
 
 static void
@@ -115,17 +116,17 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 	if (nwatches > 0)
 		stats_count(COUNTER_WATCH_RESTARTS, 1);
 	elector_trace_watches(watches, nwatches);
-	etcd_client_watch(elector.client, ELECTIONS_STREAM, watches, nwatches);
+	etcd_client_watch(elector_client, ELECTIONS_STREAM, watches, nwatches);
 }
 
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	const char *url = etcd_client_endpoint_url(elector.client, endpoint);
+	const char *url = etcd_client_endpoint_url(elector_client, endpoint);
 
 	elector_note_formatted_error(ABOUT_ETCD, url, LOG, "answer of etcd at \"%s\" cannot be used: %s",
 								 url, why);
-	etcd_client_change_endpoint(elector.client, endpoint);
+	etcd_client_change_endpoint(elector_client, endpoint);
 }
 
 static void
@@ -160,7 +161,7 @@ port_find_duplicate_name(void *ctx, const char *election, const char *key)
 	}
 	elector_note_formatted_error(ABOUT_NAME, election, WARNING,
 								 "another candidate of election \"%s\" is also named \"%s\" (its key is \"%s\")",
-								 election, elector.contact.node_name, etcd_escape_text(key));
+								 election, elector_contact()->node_name, etcd_escape_text(key));
 }
 
 static uint64_t
@@ -181,7 +182,7 @@ static void
 client_noticed(void *ctx, const char *what, bool refused)
 {
 	stats_count(COUNTER_FAILURES, 1);
-	elector_note_error(ABOUT_ETCD, NULL, what, refused ? WARNING : elector.contact.connected ? LOG : 0);
+	elector_note_error(ABOUT_ETCD, NULL, what, refused ? WARNING : elector_contact()->connected ? LOG : 0);
 	elector_note_endpoint();
 }
 
@@ -198,7 +199,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 	if (frame->canceled && !frame->lost_token)
 		elector_note_error(ABOUT_ETCD, NULL, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", LOG);
 	elector_trace_frame(frame);
-	election_watched(elector.core, clock_now_ns(), frame);
+	election_watched(elector_core, clock_now_ns(), frame);
 }
 
 static void
@@ -212,7 +213,7 @@ client_watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 	}
 	elector_note_error(ABOUT_ETCD, NULL, why, 0);
 	elector_note_endpoint();
-	election_watch_ended(elector.core, clock_now_ns());
+	election_watch_ended(elector_core, clock_now_ns());
 }
 
 static void
@@ -228,7 +229,7 @@ client_endpoints_changed(void *ctx)
 static bool
 has_stopped(void *ctx)
 {
-	return election_stopped(elector.core);
+	return election_stopped(elector_core);
 }
 
 /*
@@ -238,7 +239,7 @@ has_stopped(void *ctx)
 static void
 end_elector(int code, Datum arg)
 {
-	bool		revoking = election_stop(elector.core, clock_now_ns(),
+	bool		revoking = election_stop(elector_core, clock_now_ns(),
 										 ELECTION_REASON_SHUTDOWN);
 
 	elector_announce_events();
@@ -246,7 +247,7 @@ end_elector(int code, Datum arg)
 	shared_state_end_elector();
 	/* after an ERROR in a callback of the client this does nothing, and the leases expire */
 	if (revoking)
-		etcd_client_drain(elector.client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
+		etcd_client_drain(elector_client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
 }
 
 /*
@@ -260,8 +261,8 @@ quit(void)
 {
 	elector_end_changes();
 	if (shared_state_leave() &&
-		election_stop(elector.core, clock_now_ns(), ELECTION_REASON_SHUTDOWN))
-		etcd_client_drain(elector.client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
+		election_stop(elector_core, clock_now_ns(), ELECTION_REASON_SHUTDOWN))
+		etcd_client_drain(elector_client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
 	_exit(2);
 }
 
@@ -292,10 +293,10 @@ resume(void)
 
 	if (crash_memory_recall_history(&history))
 	{
-		if (election_resume(elector.core, clock_now_ns(), &history, has_memory ? memory : NULL))
+		if (election_resume(elector_core, clock_now_ns(), &history, has_memory ? memory : NULL))
 			ereport(LOG,
 					(errmsg("resuming the lease that was held before the restart")));
-		etcd_client_keep_cluster(elector.client, election_cluster_id(elector.core));
+		etcd_client_keep_cluster(elector_client, election_cluster_id(elector_core));
 		crash_memory_remember(NULL);
 	}
 	pfree(memory);
@@ -332,14 +333,14 @@ begin_elector(void)
 					 errmsg("too few file descriptors for the connections to etcd"),
 					 errhint("Increase \"max_files_per_process\".")));
 	}
-	elector.client = etcd_client_create(&callbacks);
-	elector.discovery = etcd_discovery_create();
-	elector.core = election_create(&port, settings_max_elections);
-	if (elector.client == NULL || elector.discovery == NULL || elector.core == NULL)
+	elector_client = etcd_client_create(&callbacks);
+	elector_core = election_create(&port, settings_max_elections);
+	if (elector_client == NULL || elector_core == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
 	wait_event = compat_wait_event("EtcdLeaderElectorMain");
+	elector_begin_discovery();
 	elector_begin_changes();
 	shared_state_begin_elector();
 	resume();
@@ -359,7 +360,7 @@ refresh_wait_set(void)
 	int			nsockets;
 	uint64_t	changes;
 
-	sockets = etcd_client_sockets(elector.client, &nsockets, &changes);
+	sockets = etcd_client_sockets(elector_client, &nsockets, &changes);
 	if (wait_set && wait_set_changes == changes)
 		return;
 	if (wait_set)
@@ -368,7 +369,7 @@ refresh_wait_set(void)
 	wait_set_changes = changes;
 	AddWaitEventToSet(wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(wait_set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, etcd_discovery_fd(elector.discovery), NULL, NULL);
+	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, elector_discovery_fd(), NULL, NULL);
 	for (int i = 0; i < nsockets; i++)
 	{
 		uint32		events = 0;
@@ -409,12 +410,12 @@ turn(long timeout_ms)
 			what |= ETCD_SOCKET_READABLE;
 		if (events[i].events & WL_SOCKET_WRITEABLE)
 			what |= ETCD_SOCKET_WRITEABLE;
-		if (events[i].fd == etcd_discovery_fd(elector.discovery))
+		if (events[i].fd == elector_discovery_fd())
 			elector_finish_discovery();
 		else if (what != 0)
-			etcd_client_socket_ready(elector.client, events[i].fd, what);
+			etcd_client_socket_ready(elector_client, events[i].fd, what);
 	}
-	etcd_client_process(elector.client);
+	etcd_client_process(elector_client);
 	elector_announce_events();
 	elector_wake_for_changes();
 }
@@ -423,19 +424,9 @@ turn(long timeout_ms)
 static int64
 client_wakeup_ns(void)
 {
-	long		timeout_ms = etcd_client_timeout_ms(elector.client);
+	long		timeout_ms = etcd_client_timeout_ms(elector_client);
 
 	return timeout_ms < 0 ? PG_INT64_MAX : clock_now_ns() + timeout_ms * NSEC_PER_MSEC;
-}
-
-/* When to check for a promotion. */
-static int64
-promotion_wakeup_ns(void)
-{
-	if (elector.in_recovery && !notifier_awaits_promotion() &&
-		(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()))
-		return clock_now_ns() + PROMOTION_POLL_MS * NSEC_PER_MSEC;
-	return PG_INT64_MAX;
 }
 
 /* Each is evaluated once. */
@@ -456,7 +447,7 @@ work(void)
 
 	elector_serve_mailbox();
 	first_ns = earlier(first_ns, elector_watch_shutdown());
-	election_tick(elector.core, clock_now_ns());
+	election_tick(elector_core, clock_now_ns());
 	first_ns = earlier(first_ns, elector_serve_drains());
 	first_ns = earlier(first_ns, elector_tick_changes());
 	first_ns = earlier(first_ns, notifier_supervise());
@@ -464,9 +455,9 @@ work(void)
 	first_ns = earlier(first_ns, hooks_supervise());
 	first_ns = earlier(first_ns, elector_discover());
 	first_ns = earlier(first_ns, elector_await_contact());
-	first_ns = earlier(first_ns, election_wakeup_ns(elector.core));
+	first_ns = earlier(first_ns, election_wakeup_ns(elector_core));
 	first_ns = earlier(first_ns, client_wakeup_ns());
-	first_ns = earlier(first_ns, promotion_wakeup_ns());
+	first_ns = earlier(first_ns, elector_promotion_wakeup_ns());
 	return (long) ((Max(first_ns - clock_now_ns(), 0) + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
@@ -499,8 +490,8 @@ etcd_leader_elector_main(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 			elector_configure();
 		}
-		else if (elector_is_eligible() != elector.eligible || RecoveryInProgress() != elector.in_recovery)
-			elector_configure_core();	/* promoted */
+		else
+			elector_follow_promotion();
 		elector_follow_ttl();
 
 		timeout_ms = work();

@@ -11,7 +11,9 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "elector_internal.h"
+#include "elector_changes.h"
+#include "elector_contact.h"
+#include "elector_core.h"
 #include "etcd/etcd_text.h"
 #include "protocol/changes.h"
 #include "settings/settings.h"
@@ -41,7 +43,7 @@ static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	stats_count(COUNTER_REQUESTS, 1);
-	etcd_client_send(elector.client, receive, id, request);
+	etcd_client_send(elector_client, receive, id, request);
 }
 
 static void
@@ -49,7 +51,7 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
 	if (nwatches > 0)
 		stats_count(COUNTER_WATCH_RESTARTS, 1);
-	etcd_client_watch(elector.client, CHANGES_STREAM, watches, nwatches);
+	etcd_client_watch(elector_client, CHANGES_STREAM, watches, nwatches);
 }
 
 /* Each change goes into its ring at once, and never to the log. */
@@ -61,7 +63,7 @@ port_announce(void *ctx, const EtcdWatchEvent *change)
 	memset(&event, 0, sizeof(event));
 	event.at = GetCurrentTimestamp();
 	event.kind = EVENT_CHANGE;
-	strlcpy(event.node, elector.contact.node_name, sizeof(event.node));
+	strlcpy(event.node, elector_contact()->node_name, sizeof(event.node));
 	if (change == NULL)
 		strlcpy(event.reason, EVENT_REASON_GAP, sizeof(event.reason));
 	else

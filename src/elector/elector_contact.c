@@ -13,7 +13,8 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "elector_internal.h"
+#include "elector_contact.h"
+#include "elector_core.h"
 #include "settings/settings.h"
 #include "shared/stats.h"
 
@@ -34,7 +35,8 @@ typedef struct LoggedError
 	int64		heard_ns;		/* when it was heard last; 0: unused */
 } LoggedError;
 
-Elector		elector;
+static SharedContact contact;
+static bool contact_changed;	/* since it was published */
 
 /* of contact.last_error */
 static ErrorSubject error_subject;
@@ -43,6 +45,12 @@ static int64 error_heard_ns;	/* when it was heard last */
 static char error_endpoint[ETCD_CLIENT_MAX_URL_LEN + 1];	/* whose fault it is; empty: of none */
 static int64 awaited_since_ns;	/* 0: contact is not awaited, or was warned of */
 static LoggedError logged_errors[REMEMBERED_ERRORS];
+
+const SharedContact *
+elector_contact(void)
+{
+	return &contact;
+}
 
 bool
 elector_is_news(const char *message)
@@ -92,9 +100,9 @@ elector_note_error(ErrorSubject subject, const char *name, const char *message, 
 	error_endpoint[0] = '\0';
 	strlcpy(error_name, name ? name : "", sizeof(error_name));
 	error_heard_ns = clock_now_ns();
-	strlcpy(elector.contact.last_error, message, sizeof(elector.contact.last_error));
-	elector.contact.last_error_at = GetCurrentTimestamp();
-	elector.contact_changed = true;
+	strlcpy(contact.last_error, message, sizeof(contact.last_error));
+	contact.last_error_at = GetCurrentTimestamp();
+	contact_changed = true;
 	if (elector_is_news(message) && elevel != 0)
 		report_error(elevel, message);
 }
@@ -102,7 +110,7 @@ elector_note_error(ErrorSubject subject, const char *name, const char *message, 
 void
 elector_note_formatted_error(ErrorSubject subject, const char *name, int elevel, const char *format,...)
 {
-	char		message[sizeof(elector.contact.last_error)];
+	char		message[sizeof(contact.last_error)];
 	va_list		args;
 
 	va_start(args, format);
@@ -115,11 +123,11 @@ elector_note_formatted_error(ErrorSubject subject, const char *name, int elevel,
 void
 elector_clear_error(ErrorSubject subject, const char *name)
 {
-	if (elector.contact.last_error[0] == '\0' || error_subject != subject ||
+	if (contact.last_error[0] == '\0' || error_subject != subject ||
 		(name != NULL && strcmp(error_name, name) != 0))
 		return;
-	elector.contact.last_error[0] = '\0';
-	elector.contact_changed = true;
+	contact.last_error[0] = '\0';
+	contact_changed = true;
 }
 
 /* Does nothing have the name of the error's subject any more? */
@@ -129,12 +137,12 @@ is_subject_gone(void)
 	if (error_name[0] == '\0')
 		return false;
 	if (error_subject == ABOUT_ELECTION || error_subject == ABOUT_NAME)
-		return election_find(elector.core, error_name) < 0;
+		return election_find(elector_core, error_name) < 0;
 	if (error_subject != ABOUT_ETCD)
 		return false;
-	for (int i = 0; i < etcd_client_endpoint_count(elector.client); i++)
+	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
 	{
-		if (strcmp(etcd_client_endpoint_url(elector.client, i), error_name) == 0)
+		if (strcmp(etcd_client_endpoint_url(elector_client, i), error_name) == 0)
 			return false;
 	}
 	return true;
@@ -143,7 +151,7 @@ is_subject_gone(void)
 void
 elector_clear_old_error(void)
 {
-	bool		is_old = elector.contact.connected &&
+	bool		is_old = contact.connected &&
 		clock_now_ns() - error_heard_ns >= settings_ttl_s * 1000 * NSEC_PER_MSEC;
 
 	if (is_subject_gone() || (is_old && (error_subject == ABOUT_ETCD || error_subject == ABOUT_ELECTION)))
@@ -158,7 +166,7 @@ find_election_of(const char *key)
 	{
 		const char *name = pnstrdup(key, end - key);
 
-		if (election_find(elector.core, name) >= 0)
+		if (election_find(elector_core, name) >= 0)
 			return name;
 	}
 	return NULL;
@@ -167,18 +175,18 @@ find_election_of(const char *key)
 void
 elector_note_endpoint(void)
 {
-	int			endpoint = etcd_client_endpoint(elector.client);
-	const char *url = etcd_client_endpoint_url(elector.client, endpoint);
-	EtcdDialect dialect = etcd_client_endpoint_dialect(elector.client, endpoint);
+	int			endpoint = etcd_client_endpoint(elector_client);
+	const char *url = etcd_client_endpoint_url(elector_client, endpoint);
+	EtcdDialect dialect = etcd_client_endpoint_dialect(elector_client, endpoint);
 
-	elector.contact_changed |= dialect != elector.contact.dialect;
-	elector.contact.dialect = dialect;
-	if (strcmp(url, elector.contact.endpoint) == 0)
+	contact_changed |= dialect != contact.dialect;
+	contact.dialect = dialect;
+	if (strcmp(url, contact.endpoint) == 0)
 		return;
-	if (elector.contact.endpoint[0] != '\0')
+	if (contact.endpoint[0] != '\0')
 		stats_count(COUNTER_ENDPOINT_SWITCHES, 1);
-	strlcpy(elector.contact.endpoint, url, sizeof(elector.contact.endpoint));
-	elector.contact_changed = true;
+	strlcpy(contact.endpoint, url, sizeof(contact.endpoint));
+	contact_changed = true;
 }
 
 /*
@@ -188,7 +196,7 @@ elector_note_endpoint(void)
 static void
 note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
-	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
+	const char *url = etcd_client_endpoint_url(elector_client, answer->endpoint);
 	const char *reason = answer->message;
 	const char *name = subject == ABOUT_ETCD ? url : NULL;
 	const char *election;
@@ -198,7 +206,7 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 	if (answer->outcome != ETCD_REFUSED)
 	{
 		elector_note_error(ABOUT_ETCD, url, answer->message,
-						   elector.contact.connected && etcd_client_endpoint_count(elector.client) > 1 ? LOG : 0);
+						   contact.connected && etcd_client_endpoint_count(elector_client) > 1 ? LOG : 0);
 		return;
 	}
 	if (subject == ABOUT_NOTHING)
@@ -244,14 +252,14 @@ clear_error_of_endpoint(const char *url)
 void
 elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
-	const char *url = etcd_client_endpoint_url(elector.client, answer->endpoint);
+	const char *url = etcd_client_endpoint_url(elector_client, answer->endpoint);
 
 	if (answer->outcome == ETCD_ANSWERED)
 	{
 		clear_error_of_endpoint(url);
 		stats_count_latency(timing->latency_ns);
-		elector.contact.last_contact = GetCurrentTimestamp();
-		elector.contact_changed = true;
+		contact.last_contact = GetCurrentTimestamp();
+		contact_changed = true;
 	}
 	else
 	{
@@ -269,7 +277,7 @@ void
 elector_await_contact_anew(void)
 {
 	/* without an election nothing is asked */
-	awaited_since_ns = elector.contact.connected || settings_election_count() == 0 ? 0 : clock_now_ns();
+	awaited_since_ns = contact.connected || settings_election_count() == 0 ? 0 : clock_now_ns();
 }
 
 int64
@@ -277,7 +285,7 @@ elector_await_contact(void)
 {
 	int64		due_ns = awaited_since_ns + CONTACT_PATIENCE_MS * NSEC_PER_MSEC;
 
-	if (elector.contact.connected)
+	if (contact.connected)
 		awaited_since_ns = 0;
 	if (awaited_since_ns == 0)
 		return PG_INT64_MAX;
@@ -287,29 +295,41 @@ elector_await_contact(void)
 	ereport(WARNING,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("no contact with etcd, so this instance does not lead"),
-			 elector.contact.last_error[0] == '\0' ? errdetail("etcd has not answered yet.") :
-			 errdetail_internal("%s.", elector.contact.last_error),
-			 errhint_of_error(elector.contact.last_error)));
+			 contact.last_error[0] == '\0' ? errdetail("etcd has not answered yet.") :
+			 errdetail_internal("%s.", contact.last_error),
+			 errhint_of_error(contact.last_error)));
 	return PG_INT64_MAX;
 }
 
 void
-elector_forget_errors(void)
+elector_note_connected(bool connected)
 {
-	memset(logged_errors, 0, sizeof(logged_errors));
+	contact.connected = connected;
+	contact_changed = true;
+	if (connected)
+		memset(logged_errors, 0, sizeof(logged_errors));
+}
+
+void
+elector_note_node_name(const char *name)
+{
+	if (strcmp(contact.node_name, name) != 0)
+		elector_clear_error(ABOUT_NAME, NULL);
+	strlcpy(contact.node_name, name, sizeof(contact.node_name));
+	shared_state_publish_contact(&contact);
 }
 
 void
 elector_publish_contact(void)
 {
-	uint64		cluster_id = election_cluster_id(elector.core);
-	int64		ttl_ms = election_ttl_ns(elector.core, clock_now_ns()) / NSEC_PER_MSEC;
+	uint64		cluster_id = election_cluster_id(elector_core);
+	int64		ttl_ms = election_ttl_ns(elector_core, clock_now_ns()) / NSEC_PER_MSEC;
 
-	elector.contact_changed |= cluster_id != elector.contact.cluster_id || ttl_ms != elector.contact.ttl_ms;
-	elector.contact.cluster_id = cluster_id;
-	elector.contact.ttl_ms = ttl_ms;
-	if (!elector.contact_changed)
+	contact_changed |= cluster_id != contact.cluster_id || ttl_ms != contact.ttl_ms;
+	contact.cluster_id = cluster_id;
+	contact.ttl_ms = ttl_ms;
+	if (!contact_changed)
 		return;
-	shared_state_publish_contact(&elector.contact);
-	elector.contact_changed = false;
+	shared_state_publish_contact(&contact);
+	contact_changed = false;
 }

@@ -10,7 +10,9 @@
 
 #include "base/clock.h"
 #include "base/smart_shutdown.h"
-#include "elector_internal.h"
+#include "elector_core.h"
+#include "elector_drain.h"
+#include "elector_mailbox.h"
 #include "settings/settings.h"
 #include "shared/fenced.h"
 
@@ -41,7 +43,7 @@ election_in(int slot)
 {
 	for (int i = 0; i < settings_election_count(); i++)
 	{
-		if (election_find(elector.core, settings_election_name(i)) == slot)
+		if (election_find(elector_core, settings_election_name(i)) == slot)
 			return settings_election_name(i);
 	}
 	return "";					/* dropped */
@@ -82,13 +84,13 @@ elector_serve_drains(void)
 	uint32		waiting;
 	uint32		open;
 
-	if (election_draining(elector.core) == 0)
+	if (election_draining(elector_core) == 0)
 	{
 		memset(waits, 0, sizeof(waits));
 		return PG_INT64_MAX;
 	}
 	elector_cancel_abandoned();
-	waiting = election_draining(elector.core);
+	waiting = election_draining(elector_core);
 	open = fenced_slots();
 	for (int slot = 0; slot < settings_max_elections; slot++)
 	{
@@ -99,9 +101,9 @@ elector_serve_drains(void)
 		else
 			waits[slot].since_ns = 0;
 		if ((waiting & ~open & bit) != 0)
-			election_drained(elector.core, clock_now_ns(), slot);
+			election_drained(elector_core, clock_now_ns(), slot);
 	}
-	return election_draining(elector.core) != 0 ? clock_now_ns() + LOOK_INTERVAL_NS : PG_INT64_MAX;
+	return election_draining(elector_core) != 0 ? clock_now_ns() + LOOK_INTERVAL_NS : PG_INT64_MAX;
 }
 
 /* Hands over what this instance leads, and stays out. */
@@ -111,10 +113,10 @@ leave_elections(void)
 	for (int i = 0; i < settings_election_count(); i++)
 	{
 		const char *name = settings_election_name(i);
-		int			slot = election_find(elector.core, name);
+		int			slot = election_find(elector_core, name);
 
 		if (slot >= 0 && !election_is_followed(name))
-			(void) election_resign(elector.core, clock_now_ns(), slot, false, election_ttl_ns(elector.core, clock_now_ns()), 0);
+			(void) election_resign(elector_core, clock_now_ns(), slot, false, election_ttl_ns(elector_core, clock_now_ns()), 0);
 	}
 }
 

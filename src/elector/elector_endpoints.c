@@ -15,7 +15,9 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "elector_internal.h"
+#include "elector_contact.h"
+#include "elector_core.h"
+#include "elector_endpoints.h"
 #include "settings/settings.h"
 
 /* Of what the log has been told, a bit for each endpoint. */
@@ -28,11 +30,11 @@ warn_of_cluster(int endpoint)
 {
 	char		why[ETCD_MESSAGE_SIZE];
 
-	etcd_client_describe_foreign(elector.client, endpoint, why);
+	etcd_client_describe_foreign(elector_client, endpoint, why);
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIG_FILE_ERROR),
 			 errmsg("etcd at \"%s\" is not used, as it belongs to another cluster",
-					etcd_client_endpoint_url(elector.client, endpoint)),
+					etcd_client_endpoint_url(elector_client, endpoint)),
 			 errdetail_internal("%s.", why),
 			 errhint("The endpoints must name members of one cluster. Correct \"%s\", or set \"%s\".",
 					 settings_discovery_srv[0] != '\0' ? "etcd_leader.discovery_srv" : "etcd_leader.endpoints",
@@ -42,15 +44,15 @@ warn_of_cluster(int endpoint)
 static void
 warn_of_failure(int endpoint)
 {
-	const char *error = etcd_client_endpoint_state(elector.client, endpoint)->error;
+	const char *error = etcd_client_endpoint_state(elector_client, endpoint)->error;
 	const char *hint = etcd_hint(error);
 	char		gone[ETCD_MESSAGE_SIZE];
 
-	if (etcd_client_describe_unannounced(elector.client, endpoint, gone))
+	if (etcd_client_describe_unannounced(elector_client, endpoint, gone))
 		hint = psprintf("%s.", gone);
 	ereport(WARNING,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("etcd at \"%s\" cannot be used", etcd_client_endpoint_url(elector.client, endpoint)),
+			 errmsg("etcd at \"%s\" cannot be used", etcd_client_endpoint_url(elector_client, endpoint)),
 			 errdetail_internal("%s.", error),
 			 errhint("Another endpoint is in use. This one could not replace it.%s%s",
 					 hint != NULL ? " " : "", hint != NULL ? hint : "")));
@@ -59,14 +61,14 @@ warn_of_failure(int endpoint)
 static void
 warn_of_version(int endpoint)
 {
-	const char *version = etcd_client_endpoint_state(elector.client, endpoint)->version;
+	const char *version = etcd_client_endpoint_state(elector_client, endpoint)->version;
 
 	if (told_of_version || version[0] == '\0' || !settings_follow_patroni() || !election_is_etcd_old(version))
 		return;
 	told_of_version = true;
 	ereport(WARNING,
 			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end Patroni's lease",
-					etcd_client_endpoint_url(elector.client, endpoint), version),
+					etcd_client_endpoint_url(elector_client, endpoint), version),
 			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may revoke leases that its successor has renewed."),
 			 errhint("Update etcd to 3.4.31, 3.5.13 or later.")));
 }
@@ -85,19 +87,19 @@ is_change(uint32 *told, int endpoint, bool is_so)
 void
 elector_check_endpoints(void)
 {
-	uint32		foreign = etcd_client_foreign_endpoints(elector.client);
+	uint32		foreign = etcd_client_foreign_endpoints(elector_client);
 
 	/* without contact, the loss of it is what the log has */
-	if (!elector.contact.connected)
+	if (!elector_contact()->connected)
 		return;
-	for (int i = 0; i < etcd_client_endpoint_count(elector.client); i++)
+	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
 	{
-		const EtcdEndpointState *state = etcd_client_endpoint_state(elector.client, i);
+		const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, i);
 		bool		is_foreign = (foreign & (UINT32_C(1) << i)) != 0;
-		bool		is_down = !is_foreign && i != etcd_client_endpoint(elector.client) && state->down;
+		bool		is_down = !is_foreign && i != etcd_client_endpoint(elector_client) && state->down;
 
 		warn_of_version(i);
-		if (!etcd_client_endpoint_is_configured(elector.client, i))
+		if (!etcd_client_endpoint_is_configured(elector_client, i))
 			continue;
 		if (is_change(&told_foreign, i, is_foreign) && is_foreign)
 			warn_of_cluster(i);
@@ -107,7 +109,7 @@ elector_check_endpoints(void)
 			warn_of_failure(i);
 		else if (!is_foreign)
 			ereport(LOG,
-					(errmsg("etcd at \"%s\" can be used again", etcd_client_endpoint_url(elector.client, i))));
+					(errmsg("etcd at \"%s\" can be used again", etcd_client_endpoint_url(elector_client, i))));
 	}
 }
 
@@ -124,11 +126,11 @@ elector_check_endpoints_anew(void)
 static void
 describe(int endpoint, bool is_foreign, const SharedEndpoints *before, SharedEndpoint *row)
 {
-	const EtcdEndpointState *state = etcd_client_endpoint_state(elector.client, endpoint);
+	const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, endpoint);
 
-	strlcpy(row->url, etcd_client_endpoint_url(elector.client, endpoint), sizeof(row->url));
-	row->in_use = endpoint == etcd_client_endpoint(elector.client);
-	row->dialect = etcd_client_endpoint_dialect(elector.client, endpoint);
+	strlcpy(row->url, etcd_client_endpoint_url(elector_client, endpoint), sizeof(row->url));
+	row->in_use = endpoint == etcd_client_endpoint(elector_client);
+	row->dialect = etcd_client_endpoint_dialect(elector_client, endpoint);
 	strlcpy(row->version, state->version, sizeof(row->version));
 	row->cluster_id = state->cluster_id;
 	strlcpy(row->member_name, state->member_name, sizeof(row->member_name));
@@ -144,7 +146,7 @@ describe(int endpoint, bool is_foreign, const SharedEndpoints *before, SharedEnd
 		row->last_contact = GetCurrentTimestamp() - (clock_monotonic_ns() - state->answered_ns) / NSEC_PER_USEC;
 
 	if (is_foreign)
-		etcd_client_describe_foreign(elector.client, endpoint, row->last_error);
+		etcd_client_describe_foreign(elector_client, endpoint, row->last_error);
 	else
 		strlcpy(row->last_error, state->error, sizeof(row->last_error));
 }
@@ -154,10 +156,10 @@ elector_publish_endpoints(void)
 {
 	static SharedEndpoints published;
 	static SharedEndpoints current;
-	uint32		foreign = etcd_client_foreign_endpoints(elector.client);
+	uint32		foreign = etcd_client_foreign_endpoints(elector_client);
 
 	memset(&current, 0, sizeof(current));
-	current.nendpoints = etcd_client_endpoint_count(elector.client);
+	current.nendpoints = etcd_client_endpoint_count(elector_client);
 	for (int i = 0; i < current.nendpoints; i++)
 		describe(i, (foreign & (UINT32_C(1) << i)) != 0, &published, &current.endpoints[i]);
 	if (memcmp(&current, &published, sizeof(SharedEndpoints)) == 0)

@@ -10,7 +10,8 @@
 
 #include "utils/timestamp.h"
 
-#include "elector_internal.h"
+#include "elector_contact.h"
+#include "elector_events.h"
 #include "etcd/etcd_text.h"
 #include "shared/crash_memory.h"
 #include "shared/events.h"
@@ -53,7 +54,7 @@ announce_event(SharedEvent *event)
 				ereport(LOG, (errmsg("election \"%s\" has no known leader", event->election)));
 			break;
 		case ELECTION_EVENT_CONNECTED:
-			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector.contact.endpoint)));
+			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector_contact()->endpoint)));
 			break;
 		case ELECTION_EVENT_DISCONNECTED:
 			ereport(LOG, (errmsg("lost contact with etcd"),
@@ -97,7 +98,7 @@ elector_announce(void *ctx, const ElectionEvent *event)
 	shared->kind = event->kind;
 	if (event->election)
 		strlcpy(shared->election, event->election, sizeof(shared->election));
-	strlcpy(shared->node, elector.contact.node_name, sizeof(shared->node));
+	strlcpy(shared->node, elector_contact()->node_name, sizeof(shared->node));
 	if (event->leader)
 	{
 		shared->has_leader = true;
@@ -116,10 +117,5 @@ elector_announce(void *ctx, const ElectionEvent *event)
 	else if (event->kind == ELECTION_EVENT_UNELECTED)
 		stats_count_lost(event->election, event->reason);
 	else if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
-	{
-		elector.contact.connected = event->kind == ELECTION_EVENT_CONNECTED;
-		elector.contact_changed = true;
-	}
-	if (event->kind == ELECTION_EVENT_CONNECTED)
-		elector_forget_errors();
+		elector_note_connected(event->kind == ELECTION_EVENT_CONNECTED);
 }

@@ -9,7 +9,12 @@
 #include "postgres.h"
 
 #include "base/clock.h"
-#include "elector_internal.h"
+#include "elector_changes.h"
+#include "elector_contact.h"
+#include "elector_core.h"
+#include "elector_events.h"
+#include "elector_mailbox.h"
+#include "elector_settings.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
 #include "shared/mailbox.h"
@@ -44,7 +49,7 @@ send_txn(int place, const EtcdRequest *txn)
 {
 	reads[place].tries++;
 	stats_count(COUNTER_REQUESTS, 1);
-	etcd_client_send(elector.client, receive_read, (uint64) place, txn);
+	etcd_client_send(elector_client, receive_read, (uint64) place, txn);
 }
 
 /* ---- the candidates of an election ----------------------------------------------- */
@@ -258,7 +263,7 @@ receive_read(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming 
 	if (answer->outcome != ETCD_ANSWERED || answer->nresults != nresults)
 	{
 		if (etcd_blames_endpoint(answer->outcome, answer->code, answer->message) &&
-			reads[place].tries < etcd_client_endpoint_count(elector.client))
+			reads[place].tries < etcd_client_endpoint_count(elector_client))
 			send_read(place);
 		else
 			mailbox_reply_failure(place, is_get && answer->code == ETCD_CODE_RESOURCE_EXHAUSTED ?
@@ -282,8 +287,8 @@ begin_read(int place, const SharedRequest *request)
 	reads[place].tries = 0;
 	if (request->command == COMMAND_GET && !may_get(request))
 		mailbox_reply_failure(place, REPLY_NOT_WATCHED, "");
-	else if (request->command == COMMAND_CANDIDATES && !elector.contact.connected)
-		mailbox_reply_failure(place, REPLY_FAILED, elector.contact.last_error);
+	else if (request->command == COMMAND_CANDIDATES && !elector_contact()->connected)
+		mailbox_reply_failure(place, REPLY_FAILED, elector_contact()->last_error);
 	else
 		send_read(place);
 }
@@ -304,21 +309,21 @@ execute(int place, const SharedRequest *request, int slot)
 	switch (request->command)
 	{
 		case COMMAND_RESIGN:
-			taken = election_resign(elector.core, now_ns, slot, request->rejoin,
+			taken = election_resign(elector_core, now_ns, slot, request->rejoin,
 									request->drain_ms * NSEC_PER_MSEC, ticket);
 			if (taken && !request->rejoin)
 				crash_memory_set_stay_out(request->election, true);
 			break;
 		case COMMAND_CAMPAIGN:
-			taken = election_campaign(elector.core, now_ns, slot, ticket);
-			if (taken && elector.eligible)
+			taken = election_campaign(elector_core, now_ns, slot, ticket);
+			if (taken && elector_is_eligible())
 				crash_memory_set_stay_out(request->election, false);
 			break;
 		case COMMAND_PROCLAIM:
-			taken = election_proclaim(elector.core, now_ns, slot, request->value, ticket);
+			taken = election_proclaim(elector_core, now_ns, slot, request->value, ticket);
 			break;
 		case COMMAND_TRANSFER:
-			taken = election_transfer(elector.core, now_ns, slot, request->value,
+			taken = election_transfer(elector_core, now_ns, slot, request->value,
 									  request->until_ns, request->drain_ms * NSEC_PER_MSEC, ticket);
 			break;
 		case COMMAND_VERIFY:
@@ -339,7 +344,7 @@ elector_cancel_abandoned(void)
 	for (int place = 0; place < MAILBOX_SIZE; place++)
 	{
 		if (mailbox_is_abandoned(place))
-			(void) election_cancel(elector.core, clock_now_ns(), (uint64) place + 1);
+			(void) election_cancel(elector_core, clock_now_ns(), (uint64) place + 1);
 	}
 }
 
@@ -353,7 +358,7 @@ send_verifications(void)
 			continue;
 		verifying[slot] = to_verify[slot];
 		to_verify[slot] = 0;
-		(void) election_verify(elector.core, clock_now_ns(), slot,
+		(void) election_verify(elector_core, clock_now_ns(), slot,
 							   VERIFY_TICKET | (uint64) slot);
 	}
 }
@@ -373,7 +378,7 @@ elector_serve_mailbox(void)
 			begin_read(place, &request);
 			continue;
 		}
-		slot = election_find(elector.core, request.election);
+		slot = election_find(elector_core, request.election);
 		if (slot < 0)
 			mailbox_reply_failure(place, REPLY_UNKNOWN_ELECTION, "");
 		else if (!execute(place, &request, slot))
@@ -392,7 +397,7 @@ elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 	reply->kind = REPLY_ELECTION;
 	reply->outcome = outcome;
 	if (outcome == ELECTION_NO_CONTACT)
-		strlcpy(reply->error, elector.contact.last_error, sizeof(reply->error));
+		strlcpy(reply->error, elector_contact()->last_error, sizeof(reply->error));
 	if (ticket & VERIFY_TICKET)
 	{
 		uint32	   *places = &verifying[ticket & ~VERIFY_TICKET];

@@ -15,10 +15,22 @@
 
 #include "base/clock.h"
 #include "base/secret_file.h"
-#include "elector_internal.h"
+#include "elector_changes.h"
+#include "elector_contact.h"
+#include "elector_core.h"
+#include "elector_endpoints.h"
+#include "elector_settings.h"
+#include "etcd/etcd_discovery.h"
 #include "notifier/notifier.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
+
+/*
+ * How often to check for a promotion, in recovery.  Needed only if no notifier
+ * waits for the end of recovery; otherwise the postmaster's signal for its
+ * start reports the promotion.
+ */
+#define PROMOTION_POLL_MS	500
 
 /* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
 #define MIN_DISCOVERY_MS	5000
@@ -31,6 +43,11 @@ StaticAssertDecl(ETCD_CLIENT_MAX_ENDPOINTS <= ELECTION_MAX_ENDPOINTS &&
 				 ETCD_CLIENT_MAX_URL_LEN < SHARED_ENDPOINT_SIZE,
 				 "endpoints that are learned do not fit");
 
+/* as they were passed to the protocol */
+static bool eligible;
+static bool in_recovery;
+
+static EtcdDiscovery *discovery;
 static EtcdDiscovered discovered;	/* the last that was any good */
 static int64 discovery_due_ns;
 static bool margin_cut;			/* the WARNING about it was given */
@@ -39,8 +56,9 @@ static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
 /* Since the last reload. */
 static List *warned_members = NIL;	/* URLs, in TopMemoryContext */
 
-bool
-elector_is_eligible(void)
+/* May this instance be a candidate now? */
+static bool
+may_be_candidate(void)
 {
 	switch ((CandidateMode) settings_candidate)
 	{
@@ -52,6 +70,12 @@ elector_is_eligible(void)
 			break;
 	}
 	return !RecoveryInProgress();
+}
+
+bool
+elector_is_eligible(void)
+{
+	return eligible;
 }
 
 /* True if a file of the settings may be read; else says so. */
@@ -134,7 +158,7 @@ configure_client(void)
 	int			ttl_ms = settings_ttl_s * 1000;
 
 	/* before the core has settings, it has no TTL */
-	timed_ttl_ns = election_ttl_ns(elector.core, clock_now_ns());
+	timed_ttl_ns = election_ttl_ns(elector_core, clock_now_ns());
 	if (timed_ttl_ns != 0)
 		ttl_ms = (int) (timed_ttl_ns / NSEC_PER_MSEC);
 
@@ -148,7 +172,7 @@ configure_client(void)
 	settings_fill_client(&settings, ttl_ms);
 	if (!has_key)
 		settings.cert_file = settings.key_file = NULL;
-	etcd_client_configure(elector.client, &settings);
+	etcd_client_configure(elector_client, &settings);
 	elector_note_endpoint();
 }
 
@@ -173,12 +197,12 @@ elector_configure_core(void)
 	settings_resolve_node_name(config->node_name, sizeof(config->node_name));
 	config->ttl_s = settings_ttl_s;
 	config->safety_margin_ms = settings_safety_margin_ms;
-	config->eligible = elector.eligible = elector_is_eligible();
-	config->in_recovery = elector.in_recovery = RecoveryInProgress();
+	config->eligible = eligible = may_be_candidate();
+	config->in_recovery = in_recovery = RecoveryInProgress();
 	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT, GetSystemIdentifier());
 	strlcpy(config->patroni_namespace, settings_patroni_namespace, sizeof(config->patroni_namespace));
 	configure_preferred(config);
-	config->nendpoints = etcd_client_endpoint_count(elector.client);
+	config->nendpoints = etcd_client_endpoint_count(elector_client);
 	config->nelections = settings_election_count();
 	for (int i = 0; i < config->nelections; i++)
 	{
@@ -193,18 +217,31 @@ elector_configure_core(void)
 				 errdetail("A margin of half of the TTL is used.")));
 	margin_cut = cut;
 
-	if (strcmp(elector.contact.node_name, config->node_name) != 0)
-		elector_clear_error(ABOUT_NAME, NULL);
-	strlcpy(elector.contact.node_name, config->node_name, sizeof(elector.contact.node_name));
-	shared_state_publish_contact(&elector.contact);
-	election_configure(elector.core, clock_now_ns(), config);
+	elector_note_node_name(config->node_name);
+	election_configure(elector_core, clock_now_ns(), config);
 	pfree(config);
+}
+
+void
+elector_follow_promotion(void)
+{
+	if (may_be_candidate() != eligible || RecoveryInProgress() != in_recovery)
+		elector_configure_core();
+}
+
+int64
+elector_promotion_wakeup_ns(void)
+{
+	if (in_recovery && !notifier_awaits_promotion() &&
+		(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()))
+		return clock_now_ns() + PROMOTION_POLL_MS * NSEC_PER_MSEC;
+	return PG_INT64_MAX;
 }
 
 void
 elector_follow_ttl(void)
 {
-	if (timed_ttl_ns != election_ttl_ns(elector.core, clock_now_ns()))
+	if (timed_ttl_ns != election_ttl_ns(elector_core, clock_now_ns()))
 		configure_client();
 }
 
@@ -213,9 +250,9 @@ elector_warn_of_members(void)
 {
 	const List *configured = settings_endpoint_urls();
 
-	for (int i = 0; i < etcd_client_endpoint_count(elector.client); i++)
+	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
 	{
-		const char *url = etcd_client_endpoint_url(elector.client, i);
+		const char *url = etcd_client_endpoint_url(elector_client, i);
 		MemoryContext context;
 
 		if (!settings_exposes_password(url) || settings_is_listed(configured, url) ||
@@ -242,7 +279,7 @@ elector_configure(void)
 	elector_clear_error(ABOUT_FILE, NULL);
 	elector_clear_error(ABOUT_DNS, NULL);
 	configure_client();
-	etcd_client_forget_clusters(elector.client);
+	etcd_client_forget_clusters(elector_client);
 	elector_check_endpoints_anew();
 	elector_configure_core();
 	list_free_deep(warned_members);
@@ -254,6 +291,22 @@ elector_configure(void)
 }
 
 /* ---- endpoints from DNS ----------------------------------------------------------------- */
+
+void
+elector_begin_discovery(void)
+{
+	discovery = etcd_discovery_create();
+	if (discovery == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+}
+
+int
+elector_discovery_fd(void)
+{
+	return etcd_discovery_fd(discovery);
+}
 
 int64
 elector_discover(void)
@@ -271,7 +324,7 @@ elector_discover(void)
 		(strcmp(discovered.domain, settings_discovery_srv) == 0 && has_tls(&discovered));
 	if (discovery_due_ns <= now_ns)
 	{
-		(void) etcd_discovery_start(elector.discovery, settings_discovery_srv, tls_only);
+		(void) etcd_discovery_start(discovery, settings_discovery_srv, tls_only);
 		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NSEC_PER_MSEC;
 	}
 	return discovery_due_ns;
@@ -293,7 +346,7 @@ is_same_discovered(const EtcdDiscovered *a, const EtcdDiscovered *b)
 void
 elector_finish_discovery(void)
 {
-	const EtcdDiscovered *found = etcd_discovery_finish(elector.discovery);
+	const EtcdDiscovered *found = etcd_discovery_finish(discovery);
 	int64		now_ns = clock_now_ns();
 
 	if (found == NULL || strcmp(found->domain, settings_discovery_srv) != 0)

@@ -15,7 +15,7 @@
 
 #include "lib/stringinfo.h"
 
-#include "elector_internal.h"
+#include "elector_trace.h"
 #include "etcd/etcd_text.h"
 
 /* As slots were shown last. */

@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * elector_settings.h
+ *	  Settings and endpoints on their way to the protocol and to the client.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ELECTOR_SETTINGS_H
+#define ELECTOR_SETTINGS_H
+
+/* May this instance be a candidate, as the protocol knows it? */
+extern bool elector_is_eligible(void);
+
+/* Applies all settings: at the start, and after each reload. */
+extern void elector_configure(void);
+
+/* Applies only the settings of the protocol. */
+extern void elector_configure_core(void);
+
+/* Applies a promotion of the server. */
+extern void elector_follow_promotion(void);
+
+/*
+ * When to look for a promotion again, on the clock of clock_now_ns(); PG_INT64_MAX: there
+ * is none to wait for, or its end of recovery wakes the elector.
+ */
+extern int64 elector_promotion_wakeup_ns(void);
+
+/*
+ * Members of etcd were learned of that are not in the settings.  One to which
+ * the password would go without encryption is a WARNING, once after each
+ * reload.
+ */
+extern void elector_warn_of_members(void);
+
+/*
+ * The lease in use may have another TTL than the settings, until its keys are
+ * on another one, or it lapses.  The client's time-outs follow it.
+ */
+extern void elector_follow_ttl(void);
+
+/* Called once, at the start of the elector. */
+extern void elector_begin_discovery(void);
+
+/* Readable when a lookup has ended. */
+extern int elector_discovery_fd(void);
+
+/*
+ * Looks up the endpoints when that is due, if they come from DNS.  Returns when
+ * that is next, on the clock of clock_now_ns(); PG_INT64_MAX: never.
+ */
+extern int64 elector_discover(void);
+
+/* A lookup has ended.  One that failed changes nothing. */
+extern void elector_finish_discovery(void);
+
+#endif							/* ELECTOR_SETTINGS_H */
