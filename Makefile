@@ -58,7 +58,7 @@ endif
 	$(COMPILE.c.bc) -MMD -MP -MF $@.d -o $@ $<
 
 -include $(wildcard $(HEADER_LISTS))
-$(foreach file,etcd_leader session/functions session/rows settings/settings,src/$(file).o src/$(file).bc): etcd_leader.control
+$(foreach file,etcd_leader session/readers session/rows settings/settings,src/$(file).o src/$(file).bc): etcd_leader.control
 
 # The HTTP library is built where libmicrohttpd is; HTTP=no leaves it out, HTTP=yes
 # insists on it.

@@ -52,7 +52,7 @@ static HttpSource source;
 /* ---- what the worker tells ------------------------------------------------- */
 
 static void
-tell_worker(HttpMessageKind kind)
+send_to_worker(HttpMessageKind kind)
 {
 	(void) send(control, &kind, sizeof(kind), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -67,7 +67,7 @@ ask_for_queues(void)
 	if (source.queues_wanted && now_ms - asked_ms >= QUEUES_INTERVAL_MS)
 	{
 		asked_ms = now_ms;
-		tell_worker(HTTP_WANT_QUEUES);
+		send_to_worker(HTTP_WANT_QUEUES);
 	}
 	source.queues_wanted = false;
 }
@@ -323,7 +323,7 @@ http_serve(const HttpConfig *server_config, int server_control)
 		if (config->listeners[i].fd >= 0)
 			watch_fd(config->listeners[i].fd, i);
 	}
-	tell_worker(HTTP_READY);
+	send_to_worker(HTTP_READY);
 
 	MemoryContextSwitchTo(turn_context);
 	for (;;)

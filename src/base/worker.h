@@ -47,7 +47,7 @@ worker_register(BackgroundWorker *worker, BackgroundWorkerHandle **handle)
 
 /* For ereport(): there is no free slot for a worker. */
 static inline int
-errdetail_no_worker_slot(void)
+err_no_worker_slot(void)
 {
 	errcode(ERRCODE_INSUFFICIENT_RESOURCES);
 	errdetail("There is no free background worker slot.");

@@ -9,7 +9,7 @@
 
 #include "catalog/pg_type.h"
 
-#include "session/functions.h"
+#include "session/arguments.h"
 #include "session/rows.h"
 
 PG_FUNCTION_INFO_V1(etcd_leader_check_server);
@@ -23,9 +23,9 @@ static const Oid check_columns[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID}
 Datum
 etcd_leader_check_server(PG_FUNCTION_ARGS)
 {
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(check_columns);
-	check_etcd(fcinfo, functions_timeout_argument(fcinfo, 0));
+	check_etcd(fcinfo, arguments_get_timeout(fcinfo, 0));
 	check_host(fcinfo);
 	return (Datum) 0;
 }

@@ -39,7 +39,7 @@ extern void check_host(FunctionCallInfo fcinfo);
 
 /*
  * What etcd tells: endpoints and their certificates, cluster, quorum, rights, alarms, versions.
- * until_us: see functions_timeout_argument().
+ * until_us: see arguments_get_timeout().
  */
 extern void check_etcd(FunctionCallInfo fcinfo, int64 until_us);
 

@@ -59,7 +59,7 @@ typedef struct Rights
 typedef struct Check
 {
 	FunctionCallInfo fcinfo;
-	int64		until_us;		/* see functions_timeout_argument() */
+	int64		until_us;		/* see arguments_get_timeout() */
 	EtcdClient *client;
 	WaitEventSet *wait_set;
 	uint64_t	wait_set_changes;	/* of the sockets that it was made from */

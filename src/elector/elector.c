@@ -134,7 +134,7 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 {
 	shared_state_publish(slot, view);
 	elector_trace_state(slot, view);
-	if (view->problem[0] != '\0' && elector_is_news(view->problem))
+	if (view->problem[0] != '\0' && elector_remember_message(view->problem))
 		ereport(WARNING,
 				(errmsg_internal("election \"%s\": %s", view->name, view->problem)));
 }
@@ -454,7 +454,7 @@ work(void)
 	first_ns = earlier(first_ns, http_launcher_supervise());
 	first_ns = earlier(first_ns, hooks_supervise());
 	first_ns = earlier(first_ns, elector_discover());
-	first_ns = earlier(first_ns, elector_await_contact());
+	first_ns = earlier(first_ns, elector_warn_of_no_contact());
 	first_ns = earlier(first_ns, election_wakeup_ns(elector_core));
 	first_ns = earlier(first_ns, client_wakeup_ns());
 	first_ns = earlier(first_ns, elector_promotion_wakeup_ns());

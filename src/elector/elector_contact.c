@@ -53,7 +53,7 @@ elector_contact(void)
 }
 
 bool
-elector_is_news(const char *message)
+elector_remember_message(const char *message)
 {
 	uint32		hash = hash_bytes((const unsigned char *) message, (int) strlen(message));
 	int64		now_ns = clock_now_ns();
@@ -103,7 +103,7 @@ elector_note_error(ErrorSubject subject, const char *name, const char *message, 
 	strlcpy(contact.last_error, message, sizeof(contact.last_error));
 	contact.last_error_at = GetCurrentTimestamp();
 	contact_changed = true;
-	if (elector_is_news(message) && elevel != 0)
+	if (elector_remember_message(message) && elevel != 0)
 		report_error(elevel, message);
 }
 
@@ -274,14 +274,14 @@ elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTi
 }
 
 void
-elector_await_contact_anew(void)
+elector_expect_contact(void)
 {
 	/* without an election nothing is asked */
 	awaited_since_ns = contact.connected || settings_election_count() == 0 ? 0 : clock_now_ns();
 }
 
 int64
-elector_await_contact(void)
+elector_warn_of_no_contact(void)
 {
 	int64		due_ns = awaited_since_ns + CONTACT_PATIENCE_MS * NSEC_PER_MSEC;
 

@@ -30,8 +30,8 @@ typedef enum ErrorSubject
 /* As it will be published next. */
 extern const SharedContact *elector_contact(void);
 
-/* True if this error was not logged recently.  Remembers it. */
-extern bool elector_is_news(const char *message);
+/* Remembers the message of an error.  True if it is new: it was not logged recently. */
+extern bool elector_remember_message(const char *message);
 
 /*
  * Remembers an error for etcd_leader_status.last_error.  Logs it at that level
@@ -58,7 +58,10 @@ extern void elector_clear_error(ErrorSubject subject, const char *name);
  */
 extern void elector_clear_old_error(void);
 
-/* The contact is there, or is lost.  When it is back, all errors are new again, and will be logged. */
+/*
+ * The contact is there, or is lost.  When it is back, all errors are new again, and
+ * will be logged.
+ */
 extern void elector_note_connected(bool connected);
 
 /* The name of this instance, for readers at once. */
@@ -70,13 +73,14 @@ extern void elector_note_node_name(const char *name);
  */
 extern void elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing);
 
+/* At the start and after a reload: etcd is expected to answer in some seconds. */
+extern void elector_expect_contact(void);
+
 /*
- * Warns if there is no contact for some seconds after the start or a reload, and
- * returns when to call it again, on the clock of clock_now_ns(); PG_INT64_MAX:
- * not for that reason.
+ * Warns if it has not.  Returns when to call this again, on the clock of clock_now_ns();
+ * PG_INT64_MAX: not for that reason.
  */
-extern int64 elector_await_contact(void);
-extern void elector_await_contact_anew(void);
+extern int64 elector_warn_of_no_contact(void);
 
 /* The endpoint in use may be another one. */
 extern void elector_note_endpoint(void);

@@ -20,10 +20,10 @@
 #include "elector_endpoints.h"
 #include "settings/settings.h"
 
-/* Of what the log has been told, a bit for each endpoint. */
-static uint32 told_foreign;
-static uint32 told_down;
-static bool told_of_version;
+/* What the log has, a bit for each endpoint. */
+static uint32 logged_foreign;
+static uint32 logged_down;
+static bool logged_version;
 
 static void
 warn_of_cluster(int endpoint)
@@ -63,9 +63,9 @@ warn_of_version(int endpoint)
 {
 	const char *version = etcd_client_endpoint_state(elector_client, endpoint)->version;
 
-	if (told_of_version || version[0] == '\0' || !settings_follow_patroni() || !election_is_etcd_old(version))
+	if (logged_version || version[0] == '\0' || !settings_follow_patroni() || !election_is_etcd_old(version))
 		return;
-	told_of_version = true;
+	logged_version = true;
 	ereport(WARNING,
 			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end Patroni's lease",
 					etcd_client_endpoint_url(elector_client, endpoint), version),
@@ -101,9 +101,9 @@ elector_check_endpoints(void)
 		warn_of_version(i);
 		if (!etcd_client_endpoint_is_configured(elector_client, i))
 			continue;
-		if (is_change(&told_foreign, i, is_foreign) && is_foreign)
+		if (is_change(&logged_foreign, i, is_foreign) && is_foreign)
 			warn_of_cluster(i);
-		if (!is_change(&told_down, i, is_down))
+		if (!is_change(&logged_down, i, is_down))
 			continue;
 		if (is_down)
 			warn_of_failure(i);
@@ -116,9 +116,9 @@ elector_check_endpoints(void)
 void
 elector_check_endpoints_anew(void)
 {
-	told_foreign = 0;
-	told_down = 0;
-	told_of_version = false;
+	logged_foreign = 0;
+	logged_down = 0;
+	logged_version = false;
 }
 
 /* ---- for the view ---------------------------------------------------- */

@@ -285,7 +285,7 @@ elector_configure(void)
 	list_free_deep(warned_members);
 	warned_members = NIL;
 	elector_warn_of_members();
-	elector_await_contact_anew();
+	elector_expect_contact();
 	elector_configure_changes();
 	notifier_configure();
 }

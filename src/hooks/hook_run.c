@@ -120,7 +120,7 @@ handle_quit(SIGNAL_ARGS)
 
 /* Tells the hook what it is for, and fences it.  Its settings are those of hook_settings.c. */
 static void
-tell_hook(void)
+begin_hook(void)
 {
 	char		number[32];
 
@@ -306,7 +306,7 @@ etcd_leader_hook_main(Datum main_arg)
 	hook_settings_pin();
 	BackgroundWorkerInitializeConnection(hook->database, hook->role, 0);
 	hook_settings_forget();
-	tell_hook();
+	begin_hook();
 	run_command();
 	run->status = HOOK_SUCCEEDED;
 	proc_exit(0);

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "hooks.h"
-#include "session/functions.h"
+#include "session/arguments.h"
 #include "session/rows.h"
 #include "settings/settings.h"
 #include "shared/events.h"
@@ -253,7 +253,7 @@ etcd_leader_hooks(PG_FUNCTION_ARGS)
 {
 	const HookSet *set;
 
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(hook_columns);
 	set = hooks_copy();
 	for (int i = 0; i < set->nhooks; i++)
@@ -271,7 +271,7 @@ etcd_leader_hooks_file(PG_FUNCTION_ARGS)
 	uint64		hash = 0;
 	Row			row = {0};
 
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(file_columns);
 	set = hooks_copy();
 	for (int i = 0; i < set->nhooks; i++)

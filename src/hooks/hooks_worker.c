@@ -290,7 +290,7 @@ wait_for_worker(Hook *hook, HookTask *task)
 	if (hook->status != HOOK_WAITING)
 		ereport(WARNING,
 				(errmsg("could not start the hook in line %d of the hooks file", hook->line),
-				 errdetail_no_worker_slot()));
+				 err_no_worker_slot()));
 	hook->status = HOOK_WAITING;
 	strlcpy(hook->message, "no background worker is free", sizeof(hook->message));
 	task->due_ns = clock_now_ns() + BACKOFF_MIN_MS * NSEC_PER_MSEC;

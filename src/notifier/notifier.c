@@ -217,7 +217,7 @@ start_notifier(Notifier *notifier)
 	if (!notifier->failed)
 		ereport(WARNING,
 				(errmsg("could not start the notifier for database \"%s\"", notifier->database),
-				 errdetail_no_worker_slot()));
+				 err_no_worker_slot()));
 	notifier->failed = true;
 	return false;
 }

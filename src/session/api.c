@@ -59,7 +59,7 @@ api_require_leader(const char *election)
 	int			index = find_election(election);
 
 	if (index < 0)
-		status_report_no_election(election);
+		status_raise_no_election(election);
 	return fence_require(index);
 }
 

@@ -11,11 +11,12 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 
+#include "arguments.h"
 #include "base/clock.h"
 #include "base/hidden.h"
 #include "base/utf8.h"
+#include "commands.h"
 #include "fence/fence.h"
-#include "functions.h"
 #include "rows.h"
 #include "settings/settings.h"
 #include "shared/fenced.h"
@@ -55,7 +56,7 @@ init_request(SharedRequest *request, SharedCommand command, int index)
 static int
 begin_change(FunctionCallInfo fcinfo, int argno, SharedRequest *request, SharedCommand command)
 {
-	int			index = functions_election_argument(fcinfo, argno);
+	int			index = arguments_get_election(fcinfo, argno);
 
 	init_request(request, command, index);
 	if (election_is_followed(request->election))
@@ -67,7 +68,7 @@ begin_change(FunctionCallInfo fcinfo, int argno, SharedRequest *request, SharedC
 }
 
 void
-functions_report_no_elector(void)
+commands_raise_no_elector(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -101,7 +102,7 @@ ask(const SharedRequest *request, int64 until_us, const char *consequence)
 		(reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NO_CONTACT);
 
 	if (reply->kind == REPLY_NO_ELECTOR)
-		functions_report_no_elector();
+		commands_raise_no_elector();
 	if (reply->kind == REPLY_UNKNOWN_ELECTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -136,8 +137,8 @@ ask(const SharedRequest *request, int64 until_us, const char *consequence)
 Datum
 etcd_verify_leader(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 0);
-	int64		until_us = functions_timeout_argument(fcinfo, 1);
+	int			index = arguments_get_election(fcinfo, 0);
+	int64		until_us = arguments_get_timeout(fcinfo, 1);
 	SharedRequest request;
 	SharedReply *reply = palloc(sizeof(SharedReply));
 
@@ -227,7 +228,7 @@ look_for_successor(int index, bool rejoin, int64 lease)
 static int
 drain_argument(FunctionCallInfo fcinfo, int argno)
 {
-	int64		duration_us = functions_duration_argument(fcinfo, argno);
+	int64		duration_us = arguments_get_duration(fcinfo, argno);
 
 	if (PG_ARGISNULL(argno))
 		return settings_drain_timeout_ms;
@@ -328,7 +329,7 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 	pg_wchar	hidden;
 
 	(void) begin_change(fcinfo, 1, &request, COMMAND_PROCLAIM);
-	value = functions_text_argument(fcinfo, 0, "the value to proclaim");
+	value = arguments_get_text(fcinfo, 0, "the value to proclaim");
 	if (value[0] == '\0' || strlen(value) >= ELECTION_VALUE_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -399,8 +400,8 @@ etcd_transfer(PG_FUNCTION_ARGS)
 	SharedRequest request;
 	SharedReply *reply;
 	int			index = begin_change(fcinfo, 1, &request, COMMAND_TRANSFER);
-	int64		until_us = functions_timeout_argument(fcinfo, 2);
-	char	   *node = functions_text_argument(fcinfo, 0, "the node to hand over to");
+	int64		until_us = arguments_get_timeout(fcinfo, 2);
+	char	   *node = arguments_get_text(fcinfo, 0, "the node to hand over to");
 
 	request.until_ns = until_us == PG_INT64_MAX ? PG_INT64_MAX : until_us * NSEC_PER_USEC;
 	if (strlen(node) >= ELECTION_VALUE_SIZE)
@@ -427,7 +428,7 @@ etcd_transfer(PG_FUNCTION_ARGS)
 Datum
 etcd_candidates(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 0);
+	int			index = arguments_get_election(fcinfo, 0);
 	SharedRequest request;
 	SharedReply *reply;
 	int32		position = 0;

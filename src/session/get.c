@@ -18,10 +18,12 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "arguments.h"
 #include "base/compat.h"
 #include "base/utf8.h"
+#include "commands.h"
 #include "etcd/etcd_text.h"
-#include "functions.h"
+#include "get.h"
 #include "rows.h"
 #include "shared/mailbox.h"
 
@@ -42,7 +44,7 @@ static const Oid get_columns[] = {TEXTOID, TEXTOID, INT8OID, INT8OID};
 static char *
 key_argument(FunctionCallInfo fcinfo)
 {
-	char	   *key = functions_text_argument(fcinfo, 0, "the key to read");
+	char	   *key = arguments_get_text(fcinfo, 0, "the key to read");
 
 	if (strlen(key) > MAX_KEY_SIZE)
 		ereport(ERROR,
@@ -99,7 +101,7 @@ static void
 check_reply(const SharedReply *reply, const char *key)
 {
 	if (reply->kind == REPLY_NO_ELECTOR)
-		functions_report_no_elector();
+		commands_raise_no_elector();
 	if (reply->kind == REPLY_NOT_WATCHED)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -118,7 +120,7 @@ check_reply(const SharedReply *reply, const char *key)
 }
 
 bool
-functions_may_get(FunctionCallInfo fcinfo)
+get_is_allowed(FunctionCallInfo fcinfo)
 {
 	static const Oid types[] = {TEXTOID, BOOLOID};
 	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
@@ -141,7 +143,7 @@ etcd_get(PG_FUNCTION_ARGS)
 	char	   *page;
 	char	   *key;
 
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(get_columns);
 	key = key_argument(fcinfo);
 	reply = palloc(sizeof(SharedReply));

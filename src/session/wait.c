@@ -20,11 +20,12 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "arguments.h"
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/utf8.h"
 #include "fence/fence.h"
-#include "functions.h"
+#include "get.h"
 #include "rows.h"
 #include "shared/events.h"
 
@@ -41,7 +42,7 @@ static const Oid event_columns[] = {
 
 /*
  * Sleeps until something is published, or until the time is over; false if it
- * was over already.  until_us: see functions_timeout_argument().
+ * was over already.  until_us: see arguments_get_timeout().
  */
 static bool
 sleep_until(int64 until_us)
@@ -91,7 +92,7 @@ wait_for_event(int64 after, int64 until_us)
 static void
 put_events(FunctionCallInfo fcinfo, int64 after)
 {
-	bool		shows_keys = functions_may_get(fcinfo);
+	bool		shows_keys = get_is_allowed(fcinfo);
 	SharedEvent event;
 	Row			row = {0};
 
@@ -121,9 +122,9 @@ put_events(FunctionCallInfo fcinfo, int64 after)
 Datum
 etcd_wait_for_leadership(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 1);
+	int			index = arguments_get_election(fcinfo, 1);
 
-	PG_RETURN_BOOL(wait_for_leadership(index, functions_timeout_argument(fcinfo, 0)));
+	PG_RETURN_BOOL(wait_for_leadership(index, arguments_get_timeout(fcinfo, 0)));
 }
 
 /*
@@ -132,7 +133,7 @@ etcd_wait_for_leadership(PG_FUNCTION_ARGS)
 Datum
 etcd_leader_events(PG_FUNCTION_ARGS)
 {
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(event_columns);
 	put_events(fcinfo, PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0));
 	return (Datum) 0;
@@ -146,10 +147,10 @@ etcd_wait_for_event(PG_FUNCTION_ARGS)
 {
 	int64		after;
 
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(event_columns);
 	after = PG_ARGISNULL(0) ? events_last() : PG_GETARG_INT64(0);
-	wait_for_event(after, functions_timeout_argument(fcinfo, 1));
+	wait_for_event(after, arguments_get_timeout(fcinfo, 1));
 	put_events(fcinfo, after);
 	return (Datum) 0;
 }
@@ -223,8 +224,8 @@ release_snapshots(FunctionCallInfo fcinfo, const char *call)
 Datum
 etcd_await_leadership(PG_FUNCTION_ARGS)
 {
-	int			index = functions_election_argument(fcinfo, 1);
-	int64		until_us = functions_timeout_argument(fcinfo, 0);
+	int			index = arguments_get_election(fcinfo, 1);
+	int64		until_us = arguments_get_timeout(fcinfo, 0);
 	TupleDesc	desc = result_row(fcinfo);
 
 	release_snapshots(fcinfo, "CALL etcd_await_leadership");
@@ -241,9 +242,9 @@ etcd_await_event(PG_FUNCTION_ARGS)
 	int64		until_us;
 	TupleDesc	desc;
 
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	after = PG_ARGISNULL(0) ? events_last() : PG_GETARG_INT64(0);
-	until_us = functions_timeout_argument(fcinfo, 1);
+	until_us = arguments_get_timeout(fcinfo, 1);
 	desc = result_row(fcinfo);
 
 	release_snapshots(fcinfo, "CALL etcd_await_event");

@@ -47,7 +47,7 @@ refresh_slot(int index)
 }
 
 void
-status_report_no_election(const char *name)
+status_raise_no_election(const char *name)
 {
 	if (name == NULL)
 		ereport(ERROR,

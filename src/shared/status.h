@@ -21,7 +21,7 @@
  * ERROR 42704: the settings of this session do not list that election; 55000 if
  * name is NULL: they list none.
  */
-pg_noreturn extern void status_report_no_election(const char *name);
+pg_noreturn extern void status_raise_no_election(const char *name);
 
 /* Does this instance lead, now, and take new work? */
 extern bool status_leads(int index);

@@ -40,7 +40,7 @@ register_worker(SupervisedWorker *worker)
 		worker->is_reported = true;
 		ereport(WARNING,
 				(errmsg("could not start the background worker \"%s\"", worker->type),
-				 errdetail_no_worker_slot()));
+				 err_no_worker_slot()));
 	}
 }
 

@@ -23,7 +23,7 @@ my $installation = EtcdLeader::Installation->new("$dir/installation");
 
 my $script    = EtcdLeader::Installation::source('sql/etcd_leader--1.0.sql');
 my $control   = EtcdLeader::Installation::source('etcd_leader.control');
-my $functions = EtcdLeader::Installation::source('src/session/functions.c');
+my $functions = EtcdLeader::Installation::source('src/session/readers.c');
 
 # What must be there, is replaced.
 sub edit
@@ -38,7 +38,7 @@ sub edit
 sub build_library
 {
 	my ($version, $source) = @_;
-	EtcdLeader::Installation::write_file("$dir/sources/src/session/functions.c", $source);
+	EtcdLeader::Installation::write_file("$dir/sources/src/session/readers.c", $source);
 	my $library = EtcdLeader::Installation::build("$dir/sources", $version ? "ETCD_LEADER_VERSION=$version" : ());
 	rename $library, "$dir/library-$version" or die $!;
 	return "$dir/library-$version";

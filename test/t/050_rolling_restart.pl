@@ -29,7 +29,7 @@ sub has_old_library
 	return PostgreSQL::Test::Utils::slurp_file('/proc/' . $node->elector_pid . '/maps') =~ m{/etcd_leader\.so \(deleted\)$}m ? 1 : 0;
 }
 
-unlink "$dir/sources/src/session/functions.o";
+unlink "$dir/sources/src/session/readers.o";
 $installation->put_library(EtcdLeader::Installation::build("$dir/sources", 'ETCD_LEADER_VERSION=1.1'));
 is(join(' ', map { has_old_library($_) } @nodes), '1 1 1', 'the new library is installed, the old one runs');
 

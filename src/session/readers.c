@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * functions.c
- *	  The functions that read shared memory, and the arguments that all
- *	  functions have in common.
+ * readers.c
+ *	  The SQL functions that read shared memory.
  *
  * They wait for nothing.  wait.c has the functions that wait, commands.c those
  * that ask the elector.
@@ -22,11 +21,11 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "arguments.h"
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/utf8.h"
 #include "fence/fence.h"
-#include "functions.h"
 #include "rows.h"
 #include "settings/settings.h"
 #include "shared/notifier_register.h"
@@ -62,99 +61,13 @@ static const Oid stats_columns[] = {
 
 StaticAssertDecl(lengthof(stats_columns) <= ROW_MAX_COLUMNS, "statistics do not fit into a row");
 
-/* ---- arguments --------------------------------------------------------- */
-
-void
-functions_require_preloaded(void)
-{
-	if (unlikely(!shared_state_is_attached()))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("etcd_leader must be loaded via \"shared_preload_libraries\""),
-				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
-}
-
-int
-functions_election_argument(FunctionCallInfo fcinfo, int argno)
-{
-	text	   *name = NULL;
-	char	   *utf8 = NULL;
-	int			len = 0;
-	int			index;
-
-	functions_require_preloaded();
-	if (!PG_ARGISNULL(argno))
-	{
-		name = PG_GETARG_TEXT_PP(argno);
-		len = (int) VARSIZE_ANY_EXHDR(name);
-		utf8 = pg_server_to_any(VARDATA_ANY(name), len, PG_UTF8);
-		/* without a conversion it was not copied, and has no NUL */
-		if (utf8 != VARDATA_ANY(name))
-			len = (int) strlen(utf8);
-	}
-	index = settings_election_index(utf8, len);
-	if (unlikely(index < 0))
-		status_report_no_election(name ? text_to_cstring(name) : NULL);
-	return index;
-}
-
-char *
-functions_text_argument(FunctionCallInfo fcinfo, int argno, const char *meaning)
-{
-	char	   *value;
-
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", meaning)));
-	value = text_to_cstring(PG_GETARG_TEXT_PP(argno));
-	return pg_server_to_any(value, (int) strlen(value), PG_UTF8);
-}
-
-/*
- * An interval that is longer than this has no end: nobody waits for it, and
- * nanoseconds, which count to 292 years, never overflow.
- */
-#define ENDLESS_YEARS	100
-
-int64
-functions_duration_argument(FunctionCallInfo fcinfo, int argno)
-{
-	Interval	endless = {.month = ENDLESS_YEARS * MONTHS_PER_YEAR};
-	Interval	over = {.month = -ENDLESS_YEARS * MONTHS_PER_YEAR};
-	TimestampTz now = GetCurrentTimestamp();
-	Datum		interval;
-
-	if (PG_ARGISNULL(argno))
-		return PG_INT64_MAX;
-	interval = PG_GETARG_DATUM(argno);
-	if (DatumGetBool(DirectFunctionCall2(interval_gt, interval, IntervalPGetDatum(&endless))))
-		return PG_INT64_MAX;
-	if (DatumGetBool(DirectFunctionCall2(interval_lt, interval, IntervalPGetDatum(&over))))
-		return PG_INT64_MIN;
-	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-												   TimestampTzGetDatum(now), interval)) - now;
-}
-
-int64
-functions_timeout_argument(FunctionCallInfo fcinfo, int argno)
-{
-	int64		duration_us = functions_duration_argument(fcinfo, argno);
-
-	if (duration_us == PG_INT64_MAX)
-		return PG_INT64_MAX;
-	return clock_now_ns() / NSEC_PER_USEC + Max(duration_us, 0);
-}
-
-/* ---- functions that read ------------------------------------------------ */
-
 /*
  * etcd_is_leader(election text) returns boolean
  */
 Datum
 etcd_is_leader(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(fence_leads(functions_election_argument(fcinfo, 0)));
+	PG_RETURN_BOOL(fence_leads(arguments_get_election(fcinfo, 0)));
 }
 
 /*
@@ -163,7 +76,7 @@ etcd_is_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_current_leader(PG_FUNCTION_ARGS)
 {
-	const char *leader = status_current_leader(functions_election_argument(fcinfo, 0));
+	const char *leader = status_current_leader(arguments_get_election(fcinfo, 0));
 
 	if (leader == NULL)
 		PG_RETURN_NULL();
@@ -176,7 +89,7 @@ etcd_current_leader(PG_FUNCTION_ARGS)
 Datum
 etcd_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = fence_token(functions_election_argument(fcinfo, 0));
+	int64		token = fence_token(arguments_get_election(fcinfo, 0));
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -189,7 +102,7 @@ etcd_fencing_token(PG_FUNCTION_ARGS)
 Datum
 etcd_require_leader(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(fence_require(functions_election_argument(fcinfo, 0)));
+	PG_RETURN_INT64(fence_require(arguments_get_election(fcinfo, 0)));
 }
 
 /*
@@ -200,7 +113,7 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 {
 	Row			row = {0};
 
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(status_columns);
 	for (int i = 0; i < settings_election_count(); i++)
 	{
@@ -244,7 +157,7 @@ etcd_leader_endpoints(PG_FUNCTION_ARGS)
 	Row			row = {0};
 	SharedEndpoints *shared = palloc(sizeof(SharedEndpoints));
 
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(endpoints_columns);
 	shared_state_read_endpoints(shared);
 	for (int i = 0; i < shared->nendpoints; i++)
@@ -287,7 +200,7 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 {
 	Row			row = {0};
 
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	ROWS_BEGIN(stats_columns);
 
 	for (SharedCounter counter = COUNTER_REQUESTS; counter <= COUNTER_ELECTIONS_WON; counter++)
@@ -316,7 +229,7 @@ etcd_leader_stats(PG_FUNCTION_ARGS)
 Datum
 etcd_leader_stats_reset(PG_FUNCTION_ARGS)
 {
-	functions_require_preloaded();
+	arguments_require_preloaded();
 	stats_reset();
 	PG_RETURN_VOID();
 }
