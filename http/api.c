@@ -17,6 +17,7 @@ http_load_api(void)
 	http_api = etcd_leader_api();
 	if (http_api == NULL)
 		ereport(FATAL,
-				(errmsg("the HTTP library of etcd_leader is of another version than the loaded library"),
+				(errmsg("the HTTP library of etcd_leader is of another version than the loaded "
+						"library"),
 				 errhint("Restart the server to load the installed version.")));
 }

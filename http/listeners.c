@@ -34,7 +34,8 @@ open_socket(const char *address)
 	const char *colon = strrchr(address, ':');
 	char	   *host = pnstrdup(address, colon - address);
 	bool		is_any = strcmp(host, "*") == 0;
-	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+							 .ai_socktype = SOCK_STREAM};
 	struct addrinfo *info;
 	int			on = 1;
 	int			ip6_only = !is_any; /* as for PostgreSQL's own sockets: IPv4 may have its own */
@@ -104,7 +105,8 @@ open_listener(HttpListener *listener)
 		ereport(WARNING,
 				(errcode_for_socket_access(),
 				 errmsg("could not listen at \"%s\" (\"%s\"): %m", listener->address,
-						listener->is_agent ? "etcd_leader.agent_listen" : "etcd_leader.http_listen"),
+						listener->is_agent ? "etcd_leader.agent_listen" :
+						"etcd_leader.http_listen"),
 				 errdetail("This will be tried again until it succeeds.")));
 	}
 }

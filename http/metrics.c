@@ -95,11 +95,19 @@ static const struct
 	double		(*value) (const EtcdLeaderStatus *status);
 }			gauges[] = {
 	{"etcd_leader_is_leader", "election", "Whether this instance leads the election.", is_leader},
-	{"etcd_leader_draining", "election", "Whether this instance hands over leadership, and waits for transactions before.", is_draining},
-	{"etcd_leader_is_candidate", "election", "Whether this instance is in the queue of the election, as its leader or behind it.", is_candidate},
-	{"etcd_leader_valid_for_seconds", "election", "How long this instance leads at least, without another renewal; 0 if it does not lead.", valid_for},
-	{"etcd_leader_fencing_token", "election", "The fencing token under which this instance leads; 0 if it does not lead.", fencing_token},
-	{"leader_election_master_status", "name", "Whether this instance leads the election, by the name that client-go uses.", is_leader}
+	{"etcd_leader_draining", "election",
+	 "Whether this instance hands over leadership, and waits for transactions before.",
+	 is_draining},
+	{"etcd_leader_is_candidate", "election",
+	 "Whether this instance is in the queue of the election, as its leader or behind it.",
+	 is_candidate},
+	{"etcd_leader_valid_for_seconds", "election",
+	 "How long this instance leads at least, without another renewal; 0 if it does not lead.",
+	 valid_for},
+	{"etcd_leader_fencing_token", "election",
+	 "The fencing token under which this instance leads; 0 if it does not lead.", fencing_token},
+	{"leader_election_master_status", "name",
+	 "Whether this instance leads the election, by the name that client-go uses.", is_leader}
 };
 
 static void
@@ -111,7 +119,8 @@ append_elections(StringInfo out)
 	{
 		begin_metric(out, gauges[g].name, "gauge", gauges[g].help);
 		for (int i = 0; http_api->get_status(i, &status, sizeof(status)); i++)
-			append_sample(out, gauges[g].name, gauges[g].label, status.election, gauges[g].value(&status));
+			append_sample(out, gauges[g].name, gauges[g].label, status.election,
+						  gauges[g].value(&status));
 	}
 }
 
@@ -120,10 +129,15 @@ append_elections(StringInfo out)
 static void
 append_contact(StringInfo out, const EtcdLeaderStatus *status)
 {
-	append_metric(out, "etcd_leader_connected", "gauge", "Whether the elector runs and has contact with etcd.", status->connected);
-	begin_metric(out, "etcd_leader_last_contact_timestamp_seconds", "gauge", "When etcd answered last, in Unix time; 0 if it never did.");
-	appendStringInfo(out, "etcd_leader_last_contact_timestamp_seconds %.6f\n", unix_seconds(status->last_contact));
-	begin_metric(out, "etcd_leader_info", "gauge", "The name of this instance, who leads the first election, the ID of the etcd cluster in hex, and the version of etcd_leader.");
+	append_metric(out, "etcd_leader_connected", "gauge",
+				  "Whether the elector runs and has contact with etcd.", status->connected);
+	begin_metric(out, "etcd_leader_last_contact_timestamp_seconds", "gauge",
+				 "When etcd answered last, in Unix time; 0 if it never did.");
+	appendStringInfo(out, "etcd_leader_last_contact_timestamp_seconds %.6f\n",
+					 unix_seconds(status->last_contact));
+	begin_metric(out, "etcd_leader_info", "gauge",
+				 "The name of this instance, who leads the first election, the ID of the etcd "
+				 "cluster in hex, and the version of etcd_leader.");
 	appendStringInfoString(out, "etcd_leader_info{node=\"");
 	append_label(out, status->node_name);
 	appendStringInfoString(out, "\",leader=\"");
@@ -132,7 +146,8 @@ append_contact(StringInfo out, const EtcdLeaderStatus *status)
 	if (status->cluster_id != 0)
 		appendStringInfo(out, "%llx", (unsigned long long) status->cluster_id);
 	appendStringInfo(out, "\",version=\"%s\"} 1\n", http_api->library_version);
-	begin_metric(out, "etcd_leader_ttl_seconds", "gauge", "The TTL in force: of the lease in use, or of the settings if that is less.");
+	begin_metric(out, "etcd_leader_ttl_seconds", "gauge",
+				 "The TTL in force: of the lease in use, or of the settings if that is less.");
 	appendStringInfo(out, "etcd_leader_ttl_seconds %g\n", (double) status->ttl_ms / 1000);
 }
 
@@ -144,7 +159,8 @@ append_durations(StringInfo out, const EtcdLeaderStats *stats)
 	begin_metric(out, name, "histogram", "How long etcd's answers took.");
 	for (int i = 0; i < stats->nbuckets; i++)
 		appendStringInfo(out, "%s_bucket{le=\"%g\"} " INT64_FORMAT "\n", name,
-						 (double) stats->latency_buckets[i].limit_ns / 1e9, stats->latency_buckets[i].count);
+						 (double) stats->latency_buckets[i].limit_ns / 1e9,
+						 stats->latency_buckets[i].count);
 	appendStringInfo(out, "%s_bucket{le=\"+Inf\"} " INT64_FORMAT "\n", name, stats->answers);
 	appendStringInfo(out, "%s_sum %.9f\n", name, (double) stats->latency_sum_ns / 1e9);
 	appendStringInfo(out, "%s_count " INT64_FORMAT "\n", name, stats->answers);
@@ -156,25 +172,44 @@ append_stats(StringInfo out, const EtcdLeaderStats *stats)
 	const char *lost = "etcd_leader_elections_lost_total";
 	const char *hooks = "etcd_leader_hook_runs_total";
 
-	append_metric(out, "etcd_leader_elections_won_total", "counter", "How often this instance was elected.", stats->elections_won);
+	append_metric(out, "etcd_leader_elections_won_total", "counter",
+				  "How often this instance was elected.", stats->elections_won);
 	begin_metric(out, lost, "counter", "How often this instance ceased to lead, by reason.");
 	for (int i = 0; i < stats->nreasons; i++)
-		append_sample(out, lost, "reason", stats->elections_lost[i].reason, stats->elections_lost[i].count);
-	append_metric(out, "etcd_leader_requests_total", "counter", "Requests that were sent to etcd.", stats->requests);
-	append_metric(out, "etcd_leader_request_failures_total", "counter", "Requests that etcd did not answer, or refused.", stats->failures);
-	append_metric(out, "etcd_leader_endpoint_switches_total", "counter", "How often another endpoint of etcd was taken into use.", stats->endpoint_switches);
+		append_sample(out, lost, "reason", stats->elections_lost[i].reason,
+					  stats->elections_lost[i].count);
+	append_metric(out, "etcd_leader_requests_total", "counter", "Requests that were sent to etcd.",
+				  stats->requests);
+	append_metric(out, "etcd_leader_request_failures_total", "counter",
+				  "Requests that etcd did not answer, or refused.", stats->failures);
+	append_metric(out, "etcd_leader_endpoint_switches_total", "counter",
+				  "How often another endpoint of etcd was taken into use.",
+				  stats->endpoint_switches);
 	append_durations(out, stats);
-	append_metric(out, "etcd_leader_notifications_total", "counter", "Notifications that were sent, in all databases.", stats->notifications_sent);
-	append_metric(out, "etcd_leader_request_timeouts_total", "counter", "Requests that etcd did not answer in time.", stats->timeouts);
-	append_metric(out, "etcd_leader_notifiers_expected", "gauge", "Notifiers that should run now; 0 on a standby.", stats->notifiers_expected);
-	append_metric(out, "etcd_leader_notifiers_running", "gauge", "Notifiers that run now.", stats->notifiers_running);
-	append_metric(out, "etcd_leader_commits_refused_total", "counter", "Commits that were refused because this instance did not lead.", stats->commits_refused);
-	append_metric(out, "etcd_leader_statements_cancelled_total", "counter", "Running statements that were cancelled after a loss of leadership.", stats->statements_cancelled);
-	append_metric(out, "etcd_leader_drains_total", "counter", "Hand-overs that waited for transactions.", stats->drains);
-	append_metric(out, "etcd_leader_transactions_refused_total", "counter", "Calls that required leadership while the instance drained.", stats->transactions_refused);
-	begin_metric(out, "etcd_leader_certificate_expires_days", "gauge", "Days until the client certificate for etcd expires; negative if it has expired.");
+	append_metric(out, "etcd_leader_notifications_total", "counter",
+				  "Notifications that were sent, in all databases.", stats->notifications_sent);
+	append_metric(out, "etcd_leader_request_timeouts_total", "counter",
+				  "Requests that etcd did not answer in time.", stats->timeouts);
+	append_metric(out, "etcd_leader_notifiers_expected", "gauge",
+				  "Notifiers that should run now; 0 on a standby.", stats->notifiers_expected);
+	append_metric(out, "etcd_leader_notifiers_running", "gauge", "Notifiers that run now.",
+				  stats->notifiers_running);
+	append_metric(out, "etcd_leader_commits_refused_total", "counter",
+				  "Commits that were refused because this instance did not lead.",
+				  stats->commits_refused);
+	append_metric(out, "etcd_leader_statements_cancelled_total", "counter",
+				  "Running statements that were cancelled after a loss of leadership.",
+				  stats->statements_cancelled);
+	append_metric(out, "etcd_leader_drains_total", "counter",
+				  "Hand-overs that waited for transactions.", stats->drains);
+	append_metric(out, "etcd_leader_transactions_refused_total", "counter",
+				  "Calls that required leadership while the instance drained.",
+				  stats->transactions_refused);
+	begin_metric(out, "etcd_leader_certificate_expires_days", "gauge",
+				 "Days until the client certificate for etcd expires; negative if it has expired.");
 	if (stats->has_certificate)
-		appendStringInfo(out, "etcd_leader_certificate_expires_days %.3f\n", stats->certificate_days);
+		appendStringInfo(out, "etcd_leader_certificate_expires_days %.3f\n",
+						 stats->certificate_days);
 	begin_metric(out, hooks, "counter", "Runs of hooks that have ended, by status.");
 	for (int i = 0; i < stats->nhook_statuses; i++)
 		append_sample(out, hooks, "status", stats->hook_runs[i].status, stats->hook_runs[i].count);

@@ -135,17 +135,19 @@ append_status(StringInfo json, const EtcdLeaderStatus *status)
 	add_time(json, "last_contact", status->last_contact);
 	add_text(json, "last_error", status->last_error);
 	add_time(json, "last_error_at", status->last_error_at);
-	appendStringInfo(json, ",\"won\":" INT64_FORMAT ",\"lost\":" INT64_FORMAT "}\n", status->won, status->lost);
+	appendStringInfo(json, ",\"won\":" INT64_FORMAT ",\"lost\":" INT64_FORMAT "}\n", status->won,
+					 status->lost);
 }
 
 /* ---- answers --------------------------------------------------------------------- */
 
 /* Sends an answer with that body, which is copied. */
 static enum MHD_Result
-answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int code, const char *type,
-	   const StringInfoData *body)
+answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int code,
+	   const char *type, const StringInfoData *body)
 {
-	struct MHD_Response *response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
+	struct MHD_Response *response = MHD_create_response_from_buffer(body->len, body->data,
+																	MHD_RESPMEM_MUST_COPY);
 	enum MHD_Result result;
 
 	if (response == NULL)
@@ -153,7 +155,8 @@ answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int
 	(void) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
 	(void) MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	(void) MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	(void) MHD_add_response_header(response, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+	(void) MHD_add_response_header(response, "Content-Security-Policy",
+								   "default-src 'none'; style-src 'unsafe-inline'");
 	(void) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, ALLOWED_METHODS);
 	if (source->draining)
 		(void) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
@@ -163,7 +166,8 @@ answer(const HttpSource *source, struct MHD_Connection *connection, unsigned int
 }
 
 static enum MHD_Result
-answer_error(const HttpSource *source, struct MHD_Connection *connection, unsigned int code, const char *error)
+answer_error(const HttpSource *source, struct MHD_Connection *connection, unsigned int code,
+			 const char *error)
 {
 	StringInfoData body;
 
@@ -221,7 +225,8 @@ status_code(RouteKind kind, const EtcdLeaderStatus *status)
 }
 
 static enum MHD_Result
-answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind kind, bool without_body)
+answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind kind,
+			 bool without_body)
 {
 	const char *name = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "election");
 	EtcdLeaderStatus status;
@@ -244,7 +249,8 @@ answer_route(HttpSource *source, struct MHD_Connection *connection, RouteKind ki
 			if (!find_status(name, &status))
 			{
 				if (name != NULL)
-					return answer_error(source, connection, MHD_HTTP_NOT_FOUND, "there is no such election");
+					return answer_error(source, connection, MHD_HTTP_NOT_FOUND,
+										"there is no such election");
 				memset(&status, 0, sizeof(status)); /* no election at all: nobody leads it */
 			}
 			code = status_code(kind, &status);
@@ -263,8 +269,10 @@ http_answer(void *source, struct MHD_Connection *connection, const char *url,
 	static int	seen;
 	bool		is_options = strcmp(method, MHD_HTTP_METHOD_OPTIONS) == 0;
 
-	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0 && !is_options)
-		return answer_error(source, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "the method is not allowed");
+	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0 &&
+		!is_options)
+		return answer_error(source, connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+							"the method is not allowed");
 
 	/*
 	 * the first call is for the headers only: an answer at this point refuses

@@ -134,7 +134,8 @@ answer_agent(int fd)
 {
 	bool		is_stopping = is_in_smart_shutdown();
 	bool		leads = http_api->is_leader(NULL);
-	const char *line = leads && !is_stopping ? "up ready\n" : leads || is_draining() ? "drain\n" : "down\n";
+	const char *line = leads && !is_stopping ? "up ready\n" :
+		leads || is_draining() ? "drain\n" : "down\n";
 	char		ignored[1024];
 
 	(void) send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -190,7 +191,8 @@ accept_connections(const HttpListener *listener)
 			(void) connections_make_any_room();
 			return;
 		}
-		fd = accept4(listener->fd, (struct sockaddr *) &address, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		fd = accept4(listener->fd, (struct sockaddr *) &address, &len,
+					 SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
 		{
 			/* a connection that cannot be accepted stays in the queue */

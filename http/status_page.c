@@ -24,13 +24,17 @@ static const char head[] =
 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
 "<meta http-equiv=\"refresh\" content=\"2\">\n"
 "<style>\n"
-":root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e; --dim: #8a8a8a }\n"
+":root { color-scheme: light dark;\n"
+"--line: #8884; --good: #1a7f37; --bad: #cf222e; --dim: #8a8a8a }\n"
 "body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; padding: 1em; max-width: 60em }\n"
-"h1 { font-size: 1.3em; margin: 0 } h2 { font-size: 1.05em; margin: 1.6em 0 .3em } h1, h2, p { overflow-wrap: break-word }\n"
-"p { margin: .2em 0 } .dim { color: var(--dim) } .good { color: var(--good) } .bad { color: var(--bad) }\n"
+"h1 { font-size: 1.3em; margin: 0 } h2 { font-size: 1.05em; margin: 1.6em 0 .3em }\n"
+"h1, h2, p { overflow-wrap: break-word } p { margin: .2em 0 }\n"
+".dim { color: var(--dim) } .good { color: var(--good) } .bad { color: var(--bad) }\n"
 ".big { font-size: 1.15em; font-weight: 600 }\n"
-"table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .25em .6em .25em 0;\n"
-"border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: break-word; max-width: 40vw; font-variant-numeric: tabular-nums }\n"
+"table { border-collapse: collapse; width: 100% }\n"
+"td, th { text-align: left; padding: .25em .6em .25em 0; border-bottom: 1px solid var(--line);\n"
+"vertical-align: top; overflow-wrap: break-word; max-width: 40vw;\n"
+"font-variant-numeric: tabular-nums }\n"
 "th { font-weight: 500; color: var(--dim) } .self { font-weight: 600 }\n"
 "@media (max-width: 34em) { .wide { display: none } body { padding: .7em } }\n"
 "</style>\n";
@@ -90,7 +94,8 @@ append_queue(StringInfo out, const HttpQueue *queue)
 						 "The queue is being read." : "etcd did not say who is in the queue.");
 		return;
 	}
-	appendStringInfoString(out, "<table><tr><th>Place</th><th>Node</th><th>Token</th><th class=\"wide\">Key</th></tr>\n");
+	appendStringInfoString(out, "<table><tr><th>Place</th><th>Node</th><th>Token</th>"
+						   "<th class=\"wide\">Key</th></tr>\n");
 	for (int i = 0; i < queue->nplaces; i++)
 	{
 		const EtcdLeaderCandidate *place = &queue->places[i];
@@ -104,7 +109,8 @@ append_queue(StringInfo out, const HttpQueue *queue)
 	}
 	appendStringInfoString(out, "</table>\n<p class=\"dim\">Queue read from etcd ");
 	append_ago(out, queue->at);
-	appendStringInfo(out, " ago%s.</p>\n", queue->nplaces == HTTP_QUEUE_PLACES ? "; the first places" : "");
+	appendStringInfo(out, " ago%s.</p>\n",
+					 queue->nplaces == HTTP_QUEUE_PLACES ? "; the first places" : "");
 }
 
 static void
@@ -114,13 +120,15 @@ append_election(StringInfo out, const EtcdLeaderStatus *status, const HttpQueue 
 	append_text(out, status->election);
 	appendStringInfoString(out, "</h2>\n<p class=\"big ");
 	if (status->is_leader)
-		appendStringInfo(out, "good\">This instance leads.</p>\n<p>For %.1f s at least; the fencing token is " INT64_FORMAT ".</p>\n",
+		appendStringInfo(out, "good\">This instance leads.</p>\n<p>For %.1f s at least; the "
+						 "fencing token is " INT64_FORMAT ".</p>\n",
 						 (double) status->valid_for_us / USECS_PER_SEC, status->fencing_token);
 	else if (status->leader[0] != '\0')
 	{
 		appendStringInfoString(out, "\">");
 		append_text(out, status->leader);
-		appendStringInfo(out, " leads.</p>\n<p>The fencing token is " INT64_FORMAT ".</p>\n", status->fencing_token);
+		appendStringInfo(out, " leads.</p>\n<p>The fencing token is " INT64_FORMAT ".</p>\n",
+						 status->fencing_token);
 	}
 	else
 		appendStringInfoString(out, "bad\">No leader is known.</p>\n");
@@ -146,8 +154,10 @@ append_instance(StringInfo out, const EtcdLeaderStatus *status)
 	append_text(out, status->node_name);
 	appendStringInfo(out, "%s</title>\n</head>\n<body>\n<h1>", status->is_leader ? ": leader" : "");
 	append_text(out, status->node_name);
-	appendStringInfo(out, "</h1>\n<p class=\"dim\">etcd_leader %s, %s, %s</p>\n<p class=\"%s\">", http_api->library_version,
-					 RecoveryInProgress() ? "in recovery" : "not in recovery", timestamptz_to_str(GetCurrentTimestamp()),
+	appendStringInfo(out, "</h1>\n<p class=\"dim\">etcd_leader %s, %s, %s</p>\n<p class=\"%s\">",
+					 http_api->library_version,
+					 RecoveryInProgress() ? "in recovery" : "not in recovery",
+					 timestamptz_to_str(GetCurrentTimestamp()),
 					 status->connected ? "" : "bad");
 	if (status->connected)
 	{
@@ -188,7 +198,9 @@ append_events(StringInfo out)
 		last = event.seq;
 	}
 
-	appendStringInfoString(out, "<h2>Events</h2>\n<table><tr><th>Ago</th><th>Event</th><th>Election</th><th>Leader</th><th class=\"wide\">Token</th><th>Reason</th></tr>\n");
+	appendStringInfoString(out, "<h2>Events</h2>\n"
+						   "<table><tr><th>Ago</th><th>Event</th><th>Election</th><th>Leader</th>"
+						   "<th class=\"wide\">Token</th><th>Reason</th></tr>\n");
 	for (int64 i = nread - 1; i >= Max(nread - EVENTS_SHOWN, 0); i--)
 	{
 		const EtcdLeaderEvent *shown = &newest[i % EVENTS_SHOWN];
@@ -215,7 +227,8 @@ http_append_status_page(StringInfo out, HttpSource *source)
 	if (http_api->get_status(0, &status, sizeof(status)))
 		append_instance(out, &status);
 	else
-		appendStringInfoString(out, "<title>etcd_leader</title>\n</head>\n<body>\n<p>There is no election in the settings.</p>\n");
+		appendStringInfoString(out, "<title>etcd_leader</title>\n</head>\n<body>\n"
+							   "<p>There is no election in the settings.</p>\n");
 	for (int i = 0; http_api->get_status(i, &status, sizeof(status)); i++)
 		append_election(out, &status, i < HTTP_MAX_QUEUES ? source->queues[i] : NULL);
 	append_events(out);

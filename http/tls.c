@@ -66,7 +66,8 @@ http_read_certificate(HttpConfig *config, const char **error)
 	if (certificate[0] == '\0')
 	{
 		if (key[0] != '\0')
-			*error = "\"etcd_leader.http_ssl_key_file\" is set, and \"etcd_leader.http_ssl_cert_file\" is not";
+			*error = "\"etcd_leader.http_ssl_key_file\" is set, and "
+				"\"etcd_leader.http_ssl_cert_file\" is not";
 		return *error == NULL;
 	}
 	if (key[0] == '\0')

@@ -142,14 +142,16 @@ server_died(int status)
 	int64		now_ms = http_clock_ms();
 	bool		was_ready = current.ready;
 	char	   *how = WIFSIGNALED(status) ?
-		psprintf("It was terminated by signal %d: %s.", WTERMSIG(status), pg_strsignal(WTERMSIG(status))) :
+		psprintf("It was terminated by signal %d: %s.", WTERMSIG(status),
+				 pg_strsignal(WTERMSIG(status))) :
 		psprintf("It exited with exit code %d.", WEXITSTATUS(status));
 
 	if (was_ready || !start_failed)
 		ereport(WARNING,
 				(errmsg("the HTTP server of etcd_leader, process %d, died", (int) current.pid),
 				 errdetail_internal("%s", how),
-				 previous.pid != 0 ? errhint("The previous server continues to run. Correct the settings and reload them.") :
+				 previous.pid != 0 ? errhint("The previous server continues to run. Correct the "
+											 "settings and reload them.") :
 				 errhint("It will be started again. No other process is affected.")));
 	pfree(how);
 	start_failed = !was_ready;
@@ -288,7 +290,8 @@ serve_control(void)
 {
 	HttpMessageKind kind;
 
-	while (current.pid != 0 && recv(current.control, &kind, sizeof(kind), MSG_DONTWAIT) == sizeof(kind))
+	while (current.pid != 0 &&
+		   recv(current.control, &kind, sizeof(kind), MSG_DONTWAIT) == sizeof(kind))
 	{
 		if (kind == HTTP_READY)
 		{
@@ -329,7 +332,8 @@ etcd_leader_http_main(void)
 	MemoryContext turn_context;
 
 	http_load_api();
-	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader http", ALLOCSET_DEFAULT_SIZES);
+	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader http",
+										 ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(turn_context);
 	pqsignal(SIGCHLD, handle_child);
 

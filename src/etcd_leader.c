@@ -55,7 +55,8 @@ extern PGDLLEXPORT void _PG_init(void);
 /* The lasting parts come first: others read them when they are made. */
 static const SharedPart *const shared_parts[] = {
 	&crash_memory_part, &event_number_part, &stats_part, &hooks_memory_part,
-	&shared_state_part, &shared_elections_part, &fenced_part, &events_part, &elections_ring_part, &changes_ring_part,
+	&shared_state_part, &shared_elections_part, &fenced_part, &events_part, &elections_ring_part,
+	&changes_ring_part,
 	&mailbox_part, &mailbox_page_part, &notifier_register_part,
 	&hooks_part, &http_launcher_part
 };
@@ -96,8 +97,10 @@ check_not_fenced(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" cannot be enforced", "etcd_leader.require_leadership"),
-				 errdetail("The server has not loaded etcd_leader via \"shared_preload_libraries\"."),
-				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
+				 errdetail("The server has not loaded etcd_leader via "
+						   "\"shared_preload_libraries\"."),
+				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf "
+						 "and restart the server.")));
 }
 
 /*

@@ -32,7 +32,8 @@ extern void check_put(FunctionCallInfo fcinfo, const char *item, const char *sub
  * The row of a certificate that expires in that number of days; the hint is for one
  * that does so soon, or has.
  */
-extern void check_put_certificate(FunctionCallInfo fcinfo, const char *subject, double days, const char *hint);
+extern void check_put_certificate(FunctionCallInfo fcinfo, const char *subject, double days,
+								  const char *hint);
 
 /* What this host alone can tell: files, certificate, databases, time-outs. */
 extern void check_host(FunctionCallInfo fcinfo);

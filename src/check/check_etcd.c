@@ -103,7 +103,8 @@ receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timi
 	{
 		size_t		len = strlen(result->errors);
 
-		snprintf(result->errors + len, sizeof(result->errors) - len, "%s%s", len > 0 ? "; " : "", answer->errors[i]);
+		snprintf(result->errors + len, sizeof(result->errors) - len, "%s%s", len > 0 ? "; " : "",
+				 answer->errors[i]);
 	}
 }
 
@@ -142,7 +143,8 @@ sleep_for(Check *check, long timeout_ms)
 		AddWaitEventToSet(check->wait_set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 		for (int i = 0; i < nsockets; i++)
 		{
-			uint32		wanted = (sockets[i].events & ETCD_SOCKET_READABLE ? WL_SOCKET_READABLE : 0) |
+			uint32		wanted =
+				(sockets[i].events & ETCD_SOCKET_READABLE ? WL_SOCKET_READABLE : 0) |
 				(sockets[i].events & ETCD_SOCKET_WRITEABLE ? WL_SOCKET_WRITEABLE : 0);
 
 			if (wanted != 0)
@@ -269,7 +271,8 @@ hint_of(const Reply *result)
 	char	   *message = pstrdup(result->message);
 	char	   *within = strstr(message, " within ");
 	const char *hint;
-	const char *advice = result->outcome == ETCD_REFUSED ? etcd_advise(result->code, result->message) : NULL;
+	const char *advice = result->outcome == ETCD_REFUSED ?
+		etcd_advise(result->code, result->message) : NULL;
 
 	if (within != NULL)
 		*within = '\0';
@@ -283,12 +286,15 @@ hint_of(const Reply *result)
 
 /* A row for a request that has failed, or not ended. */
 static void
-put_failure(Check *check, const char *item, const char *subject, CheckStatus status, const Reply *result)
+put_failure(Check *check, const char *item, const char *subject, CheckStatus status,
+			const Reply *result)
 {
 	if (!result->asked)
-		check_put(check->fcinfo, item, subject, CHECK_UNKNOWN, "no endpoint has answered that may be asked", NULL);
+		check_put(check->fcinfo, item, subject, CHECK_UNKNOWN,
+				  "no endpoint has answered that may be asked", NULL);
 	else if (!result->ended)
-		check_put(check->fcinfo, item, subject, CHECK_UNKNOWN, "no answer within the time-out of etcd_leader_check()",
+		check_put(check->fcinfo, item, subject, CHECK_UNKNOWN,
+				  "no answer within the time-out of etcd_leader_check()",
 				  "Call it with a longer time-out.");
 	else
 		check_put(check->fcinfo, item, subject, status, result->message, hint_of(result));
@@ -307,12 +313,16 @@ has_answered(const Reply *result)
 static const char *
 hint_of_latency(Check *check, int endpoint)
 {
-	double		round_trip_ms = etcd_client_round_trip_ns(check->client, endpoint) / (double) NSEC_PER_MSEC;
+	double		round_trip_ms =
+		etcd_client_round_trip_ns(check->client, endpoint) / (double) NSEC_PER_MSEC;
 
 	if (2 * round_trip_ms > check->elector_timeout_ms)
-		return psprintf("The network takes %.0f ms for a round trip, and the time-out of requests is %ld ms. Raise \"etcd_leader.ttl\", or \"etcd_leader.request_timeout\" and \"etcd_leader.connect_timeout\" if they are set.",
+		return psprintf("The network takes %.0f ms for a round trip, and the time-out of requests "
+						"is %ld ms. Raise \"etcd_leader.ttl\", or \"etcd_leader.request_timeout\" "
+						"and \"etcd_leader.connect_timeout\" if they are set.",
 						round_trip_ms, check->elector_timeout_ms);
-	return psprintf("The time-out of requests is %ld ms. Find out why etcd is slow, or raise \"etcd_leader.ttl\".",
+	return psprintf("The time-out of requests is %ld ms. Find out why etcd is slow, or raise "
+					"\"etcd_leader.ttl\".",
 					check->elector_timeout_ms);
 }
 
@@ -327,7 +337,8 @@ put_endpoint(Check *check, int endpoint, const Reply *result)
 		hint = etcd_hint(ETCD_LEARNER_REFUSAL);
 	else if (late)
 		hint = hint_of_latency(check, endpoint);
-	check_put(check->fcinfo, "endpoint", check->urls[endpoint], hint != NULL ? CHECK_WARNING : CHECK_OK,
+	check_put(check->fcinfo, "endpoint", check->urls[endpoint],
+			  hint != NULL ? CHECK_WARNING : CHECK_OK,
 			  psprintf("etcd %s, %s, %s %llx of cluster %llx, %.1f ms", result->version, protocol,
 					   result->is_learner ? "learner" : "member",
 					   (unsigned long long) result->header.member_id,
@@ -364,7 +375,8 @@ put_certificates(Check *check)
 		int64		end_s = etcd_client_certificate_end_s(check->client, i);
 
 		if (end_s != 0)
-			check_put_certificate(check->fcinfo, check->urls[i], (end_s - (double) now_s) / SECS_PER_DAY,
+			check_put_certificate(check->fcinfo, check->urls[i],
+								  (end_s - (double) now_s) / SECS_PER_DAY,
 								  "Renew the certificate of this member of etcd.");
 	}
 }
@@ -390,13 +402,15 @@ put_cluster(Check *check)
 			continue;
 		}
 		etcd_client_describe_foreign(check->client, i, message);
-		check_put(check->fcinfo, "cluster", check->urls[i], CHECK_ERROR, message, etcd_hint(message));
+		check_put(check->fcinfo, "cluster", check->urls[i], CHECK_ERROR, message,
+				  etcd_hint(message));
 	}
 	if (nmembers > 0)
 		check_put(check->fcinfo, "cluster", psprintf("%llx", (unsigned long long) usable), CHECK_OK,
 				  psprintf("%d of %d endpoints belong to it", nmembers, check->nendpoints), NULL);
 	else if (ntold == 0)
-		check_put(check->fcinfo, "cluster", NULL, CHECK_UNKNOWN, "no endpoint has told its cluster", NULL);
+		check_put(check->fcinfo, "cluster", NULL, CHECK_UNKNOWN, "no endpoint has told its cluster",
+				  NULL);
 }
 
 static const char *
@@ -405,7 +419,8 @@ hint_of_alarm(const char *errors)
 	if (strstr(errors, "NOSPACE") != NULL)
 		return "Compact and defragment etcd, then run \"etcdctl alarm disarm\".";
 	if (strstr(errors, "CORRUPT") != NULL)
-		return "Remove the member whose data differ from the cluster, add it anew, then run \"etcdctl alarm disarm\".";
+		return "Remove the member whose data differ from the cluster, add it anew, then run "
+			"\"etcdctl alarm disarm\".";
 	if (strstr(errors, "no leader") != NULL)
 		return "Most members of the etcd cluster must run and reach each other.";
 	return NULL;
@@ -425,7 +440,8 @@ put_alarms(Check *check)
 		if (result->errors[0] == '\0')
 			continue;
 		alarmed = true;
-		check_put(check->fcinfo, "alarm", check->urls[i], CHECK_ERROR, result->errors, hint_of_alarm(result->errors));
+		check_put(check->fcinfo, "alarm", check->urls[i], CHECK_ERROR, result->errors,
+				  hint_of_alarm(result->errors));
 	}
 	if (!answered)
 		check_put(check->fcinfo, "alarm", NULL, CHECK_UNKNOWN, "no endpoint has answered", NULL);
@@ -494,7 +510,8 @@ put_quorum(Check *check)
 
 	if (has_answered(result))
 		check_put(check->fcinfo, "quorum", NULL, CHECK_OK,
-				  psprintf("most members agree, %.1f ms", result->latency_ns / (double) NSEC_PER_MSEC), NULL);
+				  psprintf("most members agree, %.1f ms",
+						   result->latency_ns / (double) NSEC_PER_MSEC), NULL);
 	else
 		put_failure(check, "quorum", NULL, CHECK_ERROR, result);
 }
@@ -508,11 +525,13 @@ put_rights(Check *check, const Rights *rights, const Reply *result)
 		check_put(check->fcinfo, "rights", subject, CHECK_OK,
 				  psprintf("keys that begin with \"%s\" may be %s", rights->prefix,
 						   rights->writes ? "read and written" : "read"), NULL);
-	else if (result->ended && result->outcome == ETCD_REFUSED && result->code == ETCD_CODE_PERMISSION_DENIED)
+	else if (result->ended && result->outcome == ETCD_REFUSED &&
+			 result->code == ETCD_CODE_PERMISSION_DENIED)
 		check_put(check->fcinfo, "rights", subject, CHECK_ERROR,
 				  psprintf("etcd's user may not %s keys that begin with \"%s\"",
 						   rights->writes ? "read and write" : "read", rights->prefix),
-				  psprintf("With a role of that user, run: etcdctl role grant-permission ROLE --prefix=true %s %s",
+				  psprintf("With a role of that user, run: etcdctl role grant-permission ROLE "
+						   "--prefix=true %s %s",
 						   rights->writes ? "readwrite" : "read", rights->prefix));
 	else
 	{
@@ -538,10 +557,12 @@ put_queue(Check *check, const Rights *rights, const Reply *result)
 	if (key[0] == '\0')
 		check_put(check->fcinfo, "queue", rights->name, CHECK_OK, "no key is in the queue", NULL);
 	else if (result->first_has_lease)
-		check_put(check->fcinfo, "queue", rights->name, CHECK_OK, psprintf("the first key is \"%s\"", key), NULL);
+		check_put(check->fcinfo, "queue", rights->name, CHECK_OK,
+				  psprintf("the first key is \"%s\"", key), NULL);
 	else
 		check_put(check->fcinfo, "queue", rights->name, CHECK_ERROR,
-				  psprintf("the first key, \"%s\", has no lease, so no instance can lead while it exists", key),
+				  psprintf("the first key, \"%s\", has no lease, so no instance can lead while it "
+						   "exists", key),
 				  "No candidate wrote it. If nothing else needs it, delete it by \"etcdctl del\".");
 }
 
@@ -566,7 +587,8 @@ list_rights(Check *check)
 	ListCell   *cell;
 	char		prefix[ELECTION_KEY_SIZE];
 
-	check->rights = palloc0((settings_election_count() + list_length(prefixes) + 1) * sizeof(Rights));
+	check->rights =
+		palloc0((settings_election_count() + list_length(prefixes) + 1) * sizeof(Rights));
 	for (int i = 0; i < settings_election_count(); i++)
 	{
 		const char *name = settings_election_name(i);
@@ -636,7 +658,8 @@ find_usable_endpoint(const Check *check)
 		if (!has_answered(result) || result->header.cluster_id != usable || result->is_learner)
 			continue;
 		/* one that has a complaint is the last choice */
-		if (endpoint < 0 || (check->results[endpoint].errors[0] != '\0' && result->errors[0] == '\0'))
+		if (endpoint < 0 ||
+			(check->results[endpoint].errors[0] != '\0' && result->errors[0] == '\0'))
 			endpoint = i;
 	}
 	return endpoint;

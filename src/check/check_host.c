@@ -38,7 +38,8 @@ check_file(FunctionCallInfo fcinfo, const char *setting, const char *file, bool 
 		fault = psprintf("file \"%s\" %s", file, secret_file_fault(&status));
 	check_put(fcinfo, "file", setting, fault == NULL ? CHECK_OK : CHECK_ERROR,
 			  fault == NULL ? file : fault,
-			  fault == NULL ? NULL : "Correct the setting, or the owner and the permissions of the file.");
+			  fault == NULL ? NULL :
+			  "Correct the setting, or the owner and the permissions of the file.");
 }
 
 static void
@@ -56,7 +57,8 @@ check_certificate(FunctionCallInfo fcinfo)
 		check_put(fcinfo, "certificate", file, CHECK_ERROR, "the file cannot be read",
 				  "Correct the setting, or the owner and the permissions of the file.");
 	else
-		check_put_certificate(fcinfo, file, days, "Renew the certificate. The file is read for each new connection.");
+		check_put_certificate(fcinfo, file, days,
+							  "Renew the certificate. The file is read for each new connection.");
 }
 
 /* ---- databases --------------------------------------------------------- */
@@ -65,7 +67,8 @@ static void
 check_database(FunctionCallInfo fcinfo, const char *name)
 {
 	Oid			oid = get_database_oid(name, true);
-	HeapTuple	tuple = OidIsValid(oid) ? SearchSysCache1(DATABASEOID, ObjectIdGetDatum(oid)) : NULL;
+	HeapTuple	tuple = OidIsValid(oid) ? SearchSysCache1(DATABASEOID, ObjectIdGetDatum(oid)) :
+		NULL;
 	bool		accepts;
 
 	if (!HeapTupleIsValid(tuple))
@@ -78,7 +81,8 @@ check_database(FunctionCallInfo fcinfo, const char *name)
 	ReleaseSysCache(tuple);
 	check_put(fcinfo, "database", name, accepts ? CHECK_OK : CHECK_ERROR,
 			  accepts ? "the database exists" : "the database does not accept connections",
-			  accepts ? NULL : "Allow connections to it, or remove it from \"etcd_leader.databases\".");
+			  accepts ? NULL :
+			  "Allow connections to it, or remove it from \"etcd_leader.databases\".");
 }
 
 /* ---- time-outs ---------------------------------------------------------- */
@@ -94,18 +98,23 @@ check_latency(FunctionCallInfo fcinfo)
 	double		max_ms = stats_counter(COUNTER_LATENCY_NS_MAX) / (double) NSEC_PER_MSEC;
 	const char *detail;
 
-	detail = psprintf("TTL %d ms, safety margin %d ms, request time-out %d ms; the slowest answer took %.0f ms",
+	detail = psprintf("TTL %d ms, safety margin %d ms, request time-out %d ms; the slowest answer "
+					  "took %.0f ms",
 					  ttl_ms, margin_ms, timeout_ms, max_ms);
 	if (stats_counter(COUNTER_ANSWERS) == 0)
-		check_put(fcinfo, "ttl", NULL, CHECK_UNKNOWN, "etcd has not answered the elector since etcd_leader_stats.stats_reset", NULL);
+		check_put(fcinfo, "ttl", NULL, CHECK_UNKNOWN,
+				  "etcd has not answered the elector since etcd_leader_stats.stats_reset", NULL);
 	else if (cut)
-		check_put(fcinfo, "ttl", NULL, CHECK_WARNING, detail, "Set \"etcd_leader.safety_margin\" to less than half of \"etcd_leader.ttl\".");
+		check_put(fcinfo, "ttl", NULL, CHECK_WARNING, detail,
+				  "Set \"etcd_leader.safety_margin\" to less than half of \"etcd_leader.ttl\".");
 	else if (timeout_ms * 3 > ttl_ms - margin_ms)
 		check_put(fcinfo, "ttl", NULL, CHECK_WARNING, detail,
-				  "Fewer than three requests fit into the TTL. Lower \"etcd_leader.request_timeout\", or raise \"etcd_leader.ttl\".");
+				  "Fewer than three requests fit into the TTL. Lower "
+				  "\"etcd_leader.request_timeout\", or raise \"etcd_leader.ttl\".");
 	else if (max_ms * 2 > timeout_ms)
 		check_put(fcinfo, "ttl", NULL, CHECK_WARNING, detail,
-				  "Find out why etcd or the network was slow, or raise \"etcd_leader.ttl\". etcd_leader_stats_reset() begins anew.");
+				  "Find out why etcd or the network was slow, or raise \"etcd_leader.ttl\". "
+				  "etcd_leader_stats_reset() begins anew.");
 	else
 		check_put(fcinfo, "ttl", NULL, CHECK_OK, detail, NULL);
 }

@@ -124,7 +124,8 @@ port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
 	const char *url = etcd_client_endpoint_url(elector_client, endpoint);
 
-	elector_note_formatted_error(ABOUT_ETCD, url, LOG, "answer of etcd at \"%s\" cannot be used: %s",
+	elector_note_formatted_error(ABOUT_ETCD, url, LOG,
+								 "answer of etcd at \"%s\" cannot be used: %s",
 								 url, why);
 	etcd_client_change_endpoint(elector_client, endpoint);
 }
@@ -160,7 +161,8 @@ port_find_duplicate_name(void *ctx, const char *election, const char *key)
 		return;
 	}
 	elector_note_formatted_error(ABOUT_NAME, election, WARNING,
-								 "another candidate of election \"%s\" is also named \"%s\" (its key is \"%s\")",
+								 "another candidate of election \"%s\" is also named \"%s\" (its "
+								 "key is \"%s\")",
 								 election, elector_contact()->node_name, etcd_escape_text(key));
 }
 
@@ -182,7 +184,8 @@ static void
 client_noticed(void *ctx, const char *what, bool refused)
 {
 	stats_count(COUNTER_FAILURES, 1);
-	elector_note_error(ABOUT_ETCD, NULL, what, refused ? WARNING : elector_contact()->connected ? LOG : 0);
+	elector_note_error(ABOUT_ETCD, NULL, what,
+					   refused ? WARNING : elector_contact()->connected ? LOG : 0);
 	elector_note_endpoint();
 }
 
@@ -197,7 +200,8 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 		return;
 	}
 	if (frame->canceled && !frame->lost_token)
-		elector_note_error(ABOUT_ETCD, NULL, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch", LOG);
+		elector_note_error(ABOUT_ETCD, NULL, frame->message[0] != '\0' ? frame->message :
+						   "etcd canceled the watch", LOG);
 	elector_trace_frame(frame);
 	election_watched(elector_core, clock_now_ns(), frame);
 }
@@ -518,11 +522,13 @@ elector_register(void)
 	RegisterBackgroundWorker(&worker);
 
 	/* there are no workers in single-user mode */
-	shared_state_lacks_elector = IsPostmasterEnvironment && !compat_is_worker_registered(ELECTOR_FUNCTION);
+	shared_state_lacks_elector = IsPostmasterEnvironment &&
+		!compat_is_worker_registered(ELECTOR_FUNCTION);
 	if (shared_state_lacks_elector)
 		ereport(WARNING,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not register the elector of etcd_leader"),
-				 errdetail("There is no free background worker slot. This instance takes part in no election."),
+				 errdetail("There is no free background worker slot. This instance takes part in "
+						   "no election."),
 				 errhint("Increase \"%s\" and restart the server.", "max_worker_processes")));
 }

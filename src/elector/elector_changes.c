@@ -131,7 +131,8 @@ elector_configure_changes(void)
 
 		if (election != NULL)
 			elector_note_formatted_error(ABOUT_SETTINGS, NULL, WARNING,
-										 "\"etcd_leader.watched_prefixes\" is ignored for prefix \"%s\", which has keys of election \"%s\"",
+										 "\"etcd_leader.watched_prefixes\" is ignored for prefix "
+										 "\"%s\", which has keys of election \"%s\"",
 										 prefix, election);
 		else if ((prefixes[nprefixes] = strdup(prefix)) != NULL)
 			nprefixes++;
@@ -170,7 +171,8 @@ elector_watched_changes(const EtcdWatchFrame *frame)
 {
 	/* after a compaction the stream goes on, and a gap says so */
 	if (frame->canceled && frame->compact_revision == 0)
-		elector_note_error(ABOUT_CHANGES, NULL, frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
+		elector_note_error(ABOUT_CHANGES, NULL,
+						   frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
 						   frame->lost_token ? 0 : LOG);
 	changes_watched(changes, clock_now_ns(), frame);
 }
@@ -179,7 +181,8 @@ void
 elector_changes_ended(EtcdOutcome outcome, const char *why)
 {
 	/* if etcd is away, the elections log it */
-	elector_note_error(outcome == ETCD_GARBAGE ? ABOUT_CHANGES : ABOUT_ETCD, NULL, why, outcome == ETCD_GARBAGE ? LOG : 0);
+	elector_note_error(outcome == ETCD_GARBAGE ? ABOUT_CHANGES : ABOUT_ETCD, NULL, why,
+					   outcome == ETCD_GARBAGE ? LOG : 0);
 	changes_watch_ended(changes, clock_now_ns(), outcome);
 }
 

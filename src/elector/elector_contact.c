@@ -38,9 +38,9 @@ typedef struct LoggedError
 static SharedContact contact;
 static bool contact_changed;	/* since it was published */
 
-/* of contact.last_error */
+/* of contact.last_error; an empty name: none */
 static ErrorSubject error_subject;
-static char error_name[Max(MAXPGPATH, Max(ELECTION_NAME_SIZE, SHARED_ENDPOINT_SIZE))];	/* empty: none */
+static char error_name[Max(MAXPGPATH, Max(ELECTION_NAME_SIZE, SHARED_ENDPOINT_SIZE))];
 static int64 error_heard_ns;	/* when it was heard last */
 static char error_endpoint[ETCD_CLIENT_MAX_URL_LEN + 1];	/* whose fault it is; empty: of none */
 static int64 awaited_since_ns;	/* 0: contact is not awaited, or was warned of */
@@ -108,7 +108,8 @@ elector_note_error(ErrorSubject subject, const char *name, const char *message, 
 }
 
 void
-elector_note_formatted_error(ErrorSubject subject, const char *name, int elevel, const char *format,...)
+elector_note_formatted_error(ErrorSubject subject, const char *name, int elevel,
+							 const char *format,...)
 {
 	char		message[sizeof(contact.last_error)];
 	va_list		args;
@@ -116,7 +117,8 @@ elector_note_formatted_error(ErrorSubject subject, const char *name, int elevel,
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] = '\0';
+	message[pg_encoding_mbcliplen(PG_UTF8, message, (int) strlen(message), sizeof(message) - 1)] =
+		'\0';
 	elector_note_error(subject, name, message, elevel);
 }
 
@@ -154,7 +156,8 @@ elector_clear_old_error(void)
 	bool		is_old = contact.connected &&
 		clock_now_ns() - error_heard_ns >= settings_ttl_s * 1000 * NSEC_PER_MSEC;
 
-	if (is_subject_gone() || (is_old && (error_subject == ABOUT_ETCD || error_subject == ABOUT_ELECTION)))
+	if (is_subject_gone() ||
+		(is_old && (error_subject == ABOUT_ETCD || error_subject == ABOUT_ELECTION)))
 		elector_clear_error(error_subject, NULL);
 }
 
@@ -206,7 +209,8 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 	if (answer->outcome != ETCD_REFUSED)
 	{
 		elector_note_error(ABOUT_ETCD, url, answer->message,
-						   contact.connected && etcd_client_endpoint_count(elector_client) > 1 ? LOG : 0);
+						   contact.connected && etcd_client_endpoint_count(elector_client) > 1 ?
+						   LOG : 0);
 		return;
 	}
 	if (subject == ABOUT_NOTHING)
@@ -218,7 +222,8 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 	}
 	advice = etcd_advise(answer->code, answer->message);
 	if (subject == ABOUT_CHANGES && answer->code == ETCD_CODE_PERMISSION_DENIED)
-		advice = "grant the etcd user a role that may read the keys below each prefix in \"etcd_leader.watched_prefixes\"";
+		advice = "grant the etcd user a role that may read the keys below each prefix in "
+			"\"etcd_leader.watched_prefixes\"";
 	if (advice)
 		reason = psprintf("%s (%s)", answer->message, advice);
 
@@ -235,10 +240,12 @@ note_failure(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *t
 	else if (subject == ABOUT_ETCD && timing->key && !settings_follow_patroni())
 		return;					/* its election was dropped meanwhile */
 	if (timing->key)
-		elector_note_formatted_error(subject, name, elevel, "etcd at \"%s\" refused a request about key \"%s\": %s",
+		elector_note_formatted_error(subject, name, elevel,
+									 "etcd at \"%s\" refused a request about key \"%s\": %s",
 									 url, timing->key, reason);
 	else
-		elector_note_formatted_error(subject, name, elevel, "etcd at \"%s\" refused a request: %s", url, reason);
+		elector_note_formatted_error(subject, name, elevel, "etcd at \"%s\" refused a request: %s",
+									 url, reason);
 }
 
 /* The fault of an endpoint is over when it answers. */
@@ -267,7 +274,8 @@ elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTi
 		if (timing->timed_out)
 			stats_count(COUNTER_TIMEOUTS, 1);
 		note_failure(subject, answer, timing);
-		if (subject != ABOUT_NOTHING && etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
+		if (subject != ABOUT_NOTHING &&
+			etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 			strlcpy(error_endpoint, url, sizeof(error_endpoint));
 	}
 	elector_note_endpoint();

@@ -17,12 +17,14 @@
  */
 typedef enum ErrorSubject
 {
-	ABOUT_ETCD,					/* not heard for a TTL, and etcd answers; name: an endpoint's URL, or NULL */
+	/* not heard for a TTL, and etcd answers; name: an endpoint's URL, or NULL */
+	ABOUT_ETCD,
 	ABOUT_ELECTION,				/* the same; name: the election */
 	ABOUT_FILE,					/* the file can be used; name: the file */
 	ABOUT_SETTINGS,				/* the settings are applied without it */
 	ABOUT_DNS,					/* a lookup succeeds */
-	ABOUT_NAME,					/* no other candidate has the name of this instance; name: the election */
+	/* no other candidate has the name of this instance; name: the election */
+	ABOUT_NAME,
 	ABOUT_CHANGES,				/* a read of the watched prefixes succeeds */
 	ABOUT_NOTHING				/* its caller alone is told of it */
 } ErrorSubject;
@@ -38,7 +40,8 @@ extern bool elector_remember_message(const char *message);
  * (0: not) if it is new: one line for each change, and not for each retry.  What
  * an administrator has to mend is a WARNING.
  */
-extern void elector_note_error(ErrorSubject subject, const char *name, const char *message, int elevel);
+extern void elector_note_error(ErrorSubject subject, const char *name, const char *message,
+							   int elevel);
 
 /*
  * The same with a format; a text that is too long is cut at the end of a
@@ -71,7 +74,8 @@ extern void elector_note_node_name(const char *name);
  * Counts an answer of etcd, or that there is none, and remembers the contact or
  * the error.  The subject is that of a refusal.
  */
-extern void elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer, const EtcdTiming *timing);
+extern void elector_note_answer(ErrorSubject subject, const EtcdAnswer *answer,
+								const EtcdTiming *timing);
 
 /* At the start and after a reload: etcd is expected to answer in some seconds. */
 extern void elector_expect_contact(void);

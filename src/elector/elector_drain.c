@@ -74,7 +74,8 @@ report_wait(int slot)
 							   "hand-over of election \"%s\" waits for %d transactions",
 							   n, election_in(slot), n),
 				 errdetail_plural("The transaction is of the process with PID %s.",
-								  "The transactions are of the processes with PIDs %s.", n, pids.data)));
+								  "The transactions are of the processes with PIDs %s.",
+								  n, pids.data)));
 	pfree(pids.data);
 }
 
@@ -116,7 +117,8 @@ leave_elections(void)
 		int			slot = election_find(elector_core, name);
 
 		if (slot >= 0 && !election_is_followed(name))
-			(void) election_resign(elector_core, clock_now_ns(), slot, false, election_ttl_ns(elector_core, clock_now_ns()), 0);
+			(void) election_resign(elector_core, clock_now_ns(), slot, false,
+								   election_ttl_ns(elector_core, clock_now_ns()), 0);
 	}
 }
 

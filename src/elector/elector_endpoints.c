@@ -36,8 +36,10 @@ warn_of_cluster(int endpoint)
 			 errmsg("etcd at \"%s\" is not used, as it belongs to another cluster",
 					etcd_client_endpoint_url(elector_client, endpoint)),
 			 errdetail_internal("%s.", why),
-			 errhint("The endpoints must name members of one cluster. Correct \"%s\", or set \"%s\".",
-					 settings_discovery_srv[0] != '\0' ? "etcd_leader.discovery_srv" : "etcd_leader.endpoints",
+			 errhint("The endpoints must name members of one cluster. Correct \"%s\", or set "
+					 "\"%s\".",
+					 settings_discovery_srv[0] != '\0' ? "etcd_leader.discovery_srv" :
+					 "etcd_leader.endpoints",
 					 "etcd_leader.cluster_id")));
 }
 
@@ -52,7 +54,8 @@ warn_of_failure(int endpoint)
 		hint = psprintf("%s.", gone);
 	ereport(WARNING,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("etcd at \"%s\" cannot be used", etcd_client_endpoint_url(elector_client, endpoint)),
+			 errmsg("etcd at \"%s\" cannot be used",
+					etcd_client_endpoint_url(elector_client, endpoint)),
 			 errdetail_internal("%s.", error),
 			 errhint("Another endpoint is in use. This one could not replace it.%s%s",
 					 hint != NULL ? " " : "", hint != NULL ? hint : "")));
@@ -63,13 +66,16 @@ warn_of_version(int endpoint)
 {
 	const char *version = etcd_client_endpoint_state(elector_client, endpoint)->version;
 
-	if (logged_version || version[0] == '\0' || !settings_follow_patroni() || !election_is_etcd_old(version))
+	if (logged_version || version[0] == '\0' || !settings_follow_patroni() ||
+		!election_is_etcd_old(version))
 		return;
 	logged_version = true;
 	ereport(WARNING,
-			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end Patroni's lease",
+			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end "
+					"Patroni's lease",
 					etcd_client_endpoint_url(elector_client, endpoint), version),
-			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may revoke leases that its successor has renewed."),
+			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may "
+					   "revoke leases that its successor has renewed."),
 			 errhint("Update etcd to 3.4.31, 3.5.13 or later.")));
 }
 
@@ -96,7 +102,8 @@ elector_check_endpoints(void)
 	{
 		const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, i);
 		bool		is_foreign = (foreign & (UINT32_C(1) << i)) != 0;
-		bool		is_down = !is_foreign && i != etcd_client_endpoint(elector_client) && state->down;
+		bool		is_down = !is_foreign && i != etcd_client_endpoint(elector_client) &&
+			state->down;
 
 		warn_of_version(i);
 		if (!etcd_client_endpoint_is_configured(elector_client, i))
@@ -109,7 +116,8 @@ elector_check_endpoints(void)
 			warn_of_failure(i);
 		else if (!is_foreign)
 			ereport(LOG,
-					(errmsg("etcd at \"%s\" can be used again", etcd_client_endpoint_url(elector_client, i))));
+					(errmsg("etcd at \"%s\" can be used again",
+							etcd_client_endpoint_url(elector_client, i))));
 	}
 }
 
@@ -140,10 +148,12 @@ describe(int endpoint, bool is_foreign, const SharedEndpoints *before, SharedEnd
 	/* the wall clock is read once for each answer, so that the row changes with answers alone */
 	if (state->answered_ns == 0)
 		row->last_contact = 0;
-	else if (endpoint < before->nendpoints && before->endpoints[endpoint].answered_ns == state->answered_ns)
+	else if (endpoint < before->nendpoints &&
+			 before->endpoints[endpoint].answered_ns == state->answered_ns)
 		row->last_contact = before->endpoints[endpoint].last_contact;
 	else
-		row->last_contact = GetCurrentTimestamp() - (clock_monotonic_ns() - state->answered_ns) / NSEC_PER_USEC;
+		row->last_contact =
+			GetCurrentTimestamp() - (clock_monotonic_ns() - state->answered_ns) / NSEC_PER_USEC;
 
 	if (is_foreign)
 		etcd_client_describe_foreign(elector_client, endpoint, row->last_error);

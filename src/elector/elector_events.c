@@ -34,13 +34,16 @@ announce_event(SharedEvent *event)
 	{
 		case ELECTION_EVENT_DRAINING:
 			ereport(LOG, (errmsg("handing over leadership of election \"%s\"", event->election),
-						  errdetail("It takes no new work, and waits for the transactions that require leadership.")));
+						  errdetail("It takes no new work, and waits for the transactions that "
+									"require leadership.")));
 			break;
 		case ELECTION_EVENT_ELECTED:
 			ereport(LOG, (event->reason[0] == '\0' ?
 						  errmsg("elected leader of election \"%s\"", event->election) :
-						  errmsg("leading election \"%s\" as before: the hand-over was cancelled", event->election),
-						  errdetail("The fencing token is %lld.", (long long) event->leader_revision)));
+						  errmsg("leading election \"%s\" as before: the hand-over was cancelled",
+								 event->election),
+						  errdetail("The fencing token is %lld.",
+									(long long) event->leader_revision)));
 			break;
 		case ELECTION_EVENT_UNELECTED:
 			ereport(LOG, (errmsg("no longer leader of election \"%s\"", event->election),
@@ -59,7 +62,8 @@ announce_event(SharedEvent *event)
 		case ELECTION_EVENT_DISCONNECTED:
 			ereport(LOG, (errmsg("lost contact with etcd"),
 						  errdetail_internal("%s", event->reason),
-						  etcd_hint(event->reason) != NULL ? errhint("%s", etcd_hint(event->reason)) : 0));
+						  etcd_hint(event->reason) != NULL ?
+						  errhint("%s", etcd_hint(event->reason)) : 0));
 			break;
 	}
 

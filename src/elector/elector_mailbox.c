@@ -42,7 +42,8 @@ static ReadRequest reads[MAILBOX_SIZE];
 static uint32 to_verify[ELECTION_MAX_ELECTIONS];	/* it has to be sent */
 static uint32 verifying[ELECTION_MAX_ELECTIONS];	/* it is under way */
 
-static void receive_read(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
+static void receive_read(void *ctx, uint64_t id, const EtcdAnswer *answer,
+						 const EtcdTiming *timing);
 
 static void
 send_txn(int place, const EtcdRequest *txn)
@@ -122,7 +123,8 @@ add_candidate(SharedReply *reply, const EtcdKeyValue *kv, EtcdBytes node, bool h
 
 /* The leader, on the first page, and the members that do not lead. */
 static void
-add_members(SharedReply *reply, const EtcdResult *members, const EtcdResult *leaders, bool first_page)
+add_members(SharedReply *reply, const EtcdResult *members, const EtcdResult *leaders,
+			bool first_page)
 {
 	const EtcdKeyValue *leader = leaders->nkvs > 0 ? &leaders->kvs[0] : NULL;
 

@@ -87,7 +87,8 @@ check_file_access(const char *setting, const char *file)
 		elector_clear_error(ABOUT_FILE, file);
 		return true;
 	}
-	elector_note_formatted_error(ABOUT_FILE, file, WARNING, "could not access file \"%s\" (\"%s\"): %s",
+	elector_note_formatted_error(ABOUT_FILE, file, WARNING,
+								 "could not access file \"%s\" (\"%s\"): %s",
 								 file, setting, strerror(errno));
 	return false;
 }
@@ -106,7 +107,9 @@ check_key_file(void)
 		return false;
 	fault = stat(file, &key) != 0 ? strerror(errno) : secret_file_fault(&key);
 	if (fault != NULL)
-		elector_note_formatted_error(ABOUT_FILE, file, WARNING, "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s", file, fault);
+		elector_note_formatted_error(ABOUT_FILE, file, WARNING,
+									 "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s",
+									 file, fault);
 	return fault == NULL;
 }
 
@@ -199,8 +202,10 @@ elector_configure_core(void)
 	config->safety_margin_ms = settings_safety_margin_ms;
 	config->eligible = eligible = may_be_candidate();
 	config->in_recovery = in_recovery = RecoveryInProgress();
-	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT, GetSystemIdentifier());
-	strlcpy(config->patroni_namespace, settings_patroni_namespace, sizeof(config->patroni_namespace));
+	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT,
+			 GetSystemIdentifier());
+	strlcpy(config->patroni_namespace, settings_patroni_namespace,
+			sizeof(config->patroni_namespace));
 	configure_preferred(config);
 	config->nendpoints = etcd_client_endpoint_count(elector_client);
 	config->nelections = settings_election_count();
@@ -213,7 +218,8 @@ elector_configure_core(void)
 	(void) settings_resolve_safety_margin_ms(&cut);
 	if (cut && !margin_cut)
 		ereport(WARNING,
-				(errmsg("\"etcd_leader.safety_margin\" leaves less than half of \"etcd_leader.ttl\""),
+				(errmsg("\"etcd_leader.safety_margin\" leaves less than half of "
+						"\"etcd_leader.ttl\""),
 				 errdetail("A margin of half of the TTL is used.")));
 	margin_cut = cut;
 
@@ -265,7 +271,8 @@ elector_warn_of_members(void)
 				(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
 						settings_username, url),
 				 errdetail("A member of etcd announces this URL as its own."),
-				 errhint("Have etcd announce a URL that begins with \"https://\" (\"--advertise-client-urls\"), and use such URLs in \"%s\".",
+				 errhint("Have etcd announce a URL that begins with \"https://\" "
+						 "(\"--advertise-client-urls\"), and use such URLs in \"%s\".",
 						 "etcd_leader.endpoints")));
 	}
 }
@@ -366,7 +373,8 @@ elector_finish_discovery(void)
 		return;
 	}
 	discovery_due_ns = now_ns +
-		Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS), MAX_DISCOVERY_MS) * NSEC_PER_MSEC;
+		NSEC_PER_MSEC * Min(Max(found->ttl_s * INT64CONST(1000), MIN_DISCOVERY_MS),
+							MAX_DISCOVERY_MS);
 
 	/*
 	 * A new configuration makes the core and the client count failed endpoints

@@ -95,17 +95,20 @@ elector_trace_request(uint64 id, const EtcdRequest *request)
 	switch (request->kind)
 	{
 		case ETCD_GRANT:
-			appendStringInfo(&line, "grant of lease %llx for %lld s", (unsigned long long) request->lease,
+			appendStringInfo(&line, "grant of lease %llx for %lld s",
+							 (unsigned long long) request->lease,
 							 (long long) request->ttl_s);
 			break;
 		case ETCD_KEEPALIVE:
 			appendStringInfo(&line, "keepalive of lease %llx", (unsigned long long) request->lease);
 			break;
 		case ETCD_REVOKE:
-			appendStringInfo(&line, "revocation of lease %llx", (unsigned long long) request->lease);
+			appendStringInfo(&line, "revocation of lease %llx",
+							 (unsigned long long) request->lease);
 			break;
 		case ETCD_TIME_TO_LIVE:
-			appendStringInfo(&line, "time to live of lease %llx", (unsigned long long) request->lease);
+			appendStringInfo(&line, "time to live of lease %llx",
+							 (unsigned long long) request->lease);
 			break;
 		case ETCD_TXN:
 			appendStringInfo(&line, "txn with compares: %d", request->ncompares);
@@ -167,7 +170,8 @@ elector_trace_frame(const EtcdWatchFrame *frame)
 		initStringInfo(&line);
 		append_key(&line, event->kv.key);
 		ereport(DEBUG2,
-				(errmsg_internal("watch: %s%s at revision %lld", event->is_delete ? "delete" : "put",
+				(errmsg_internal("watch: %s%s at revision %lld",
+								 event->is_delete ? "delete" : "put",
 								 line.data, (long long) event->kv.mod_revision)));
 		pfree(line.data);
 	}

@@ -65,7 +65,8 @@ load_library(void)
 
 	PG_TRY();
 	{
-		main_function = (HttpMain) load_external_function("etcd_leader_http", "etcd_leader_http_main", true, NULL);
+		main_function = (HttpMain) load_external_function("etcd_leader_http",
+														  "etcd_leader_http_main", true, NULL);
 	}
 	PG_CATCH();
 	{
@@ -77,8 +78,11 @@ load_library(void)
 		ereport(WARNING,
 				(errcode(edata->sqlerrcode),
 				 errmsg("could not load the HTTP library of etcd_leader"),
-				 errdetail_internal("%s%s%s", edata->message, edata->detail ? "\n" : "", edata->detail ? edata->detail : ""),
-				 errhint("It is built where libmicrohttpd is installed. Install it and reload the settings, or reset \"etcd_leader.http_listen\" and \"etcd_leader.agent_listen\".")));
+				 errdetail_internal("%s%s%s", edata->message, edata->detail ? "\n" : "",
+									edata->detail ? edata->detail : ""),
+				 errhint("It is built where libmicrohttpd is installed. Install it and "
+						 "reload the settings, or reset \"etcd_leader.http_listen\" and "
+						 "\"etcd_leader.agent_listen\".")));
 		FreeErrorData(edata);
 	}
 	PG_END_TRY();

@@ -13,8 +13,8 @@
 /*
  * In the elector: starts the HTTP worker if the settings want it and it is
  * not there.  Returns when it must be called again, on the clock of
- * clock_now_ns(), PG_INT64_MAX if not before a reload.  The worker ends by itself when the settings do not
- * want it any more.
+ * clock_now_ns(), PG_INT64_MAX if not before a reload.  The worker ends by itself when
+ * the settings do not want it any more.
  */
 extern int64 http_launcher_supervise(void);
 

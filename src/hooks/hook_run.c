@@ -74,20 +74,24 @@ keep_error(ErrorData *edata)
 
 	if (prev_emit_log)
 		prev_emit_log(edata);
-	if (edata->elevel < ERROR || edata->elevel > FATAL || edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
+	if (edata->elevel < ERROR || edata->elevel > FATAL ||
+		edata->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		return;
 	len = snprintf(run->message, sizeof(run->message), "%s%s%s", to_utf8(edata->message),
 				   edata->detail ? "\nDETAIL:  " : "", edata->detail ? to_utf8(edata->detail) : "");
-	run->message[pg_encoding_mbcliplen(PG_UTF8, run->message, Min(len, HOOKS_MESSAGE_SIZE - 1), HOOKS_MESSAGE_SIZE - 1)] = '\0';
+	run->message[pg_encoding_mbcliplen(PG_UTF8, run->message, Min(len, HOOKS_MESSAGE_SIZE - 1),
+									   HOOKS_MESSAGE_SIZE - 1)] = '\0';
 	run->sqlerrcode = edata->sqlerrcode;
 	run->status = HOOK_FAILED;
-	edata->output_to_server = hook->sqlerrcode != run->sqlerrcode || strcmp(hook->message, run->message) != 0;
+	edata->output_to_server = hook->sqlerrcode != run->sqlerrcode ||
+		strcmp(hook->message, run->message) != 0;
 }
 
 static void
 show_hook(void *arg)
 {
-	errcontext("hook in line %d of the hooks file, event \"%s\"", hook->line, hook_event_name(hook->event));
+	errcontext("hook in line %d of the hooks file, event \"%s\"", hook->line,
+			   hook_event_name(hook->event));
 }
 
 /*
@@ -125,17 +129,22 @@ begin_hook(void)
 	char		number[32];
 
 	StartTransactionCommand();
-	command = MemoryContextStrdup(TopMemoryContext, pg_any_to_server(command, (int) strlen(command), PG_UTF8));
+	command = MemoryContextStrdup(TopMemoryContext,
+								  pg_any_to_server(command, (int) strlen(command), PG_UTF8));
 	debug_query_string = command;
 	pgstat_report_activity(STATE_RUNNING, command);
 	snprintf(number, sizeof(number), "%dms", hook->timeout_ms);
 	SetConfigOption("statement_timeout", number, PGC_SUSET, PGC_S_SESSION);
-	SetConfigOption("application_name", psprintf("etcd_leader hook in line %d", hook->line), PGC_USERSET, PGC_S_SESSION);
+	SetConfigOption("application_name", psprintf("etcd_leader hook in line %d", hook->line),
+					PGC_USERSET, PGC_S_SESSION);
 	snprintf(number, sizeof(number), INT64_FORMAT, run->token);
 	SetConfigOption("etcd_leader.hook_token", run->token ? number : "", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("etcd_leader.hook_event", hook_event_name(hook->event), PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("etcd_leader.hook_election", utf8_to_server(run->election_name), PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("etcd_leader.hook_reason", utf8_to_server(run->reason), PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("etcd_leader.hook_event", hook_event_name(hook->event), PGC_SUSET,
+					PGC_S_OVERRIDE);
+	SetConfigOption("etcd_leader.hook_election", utf8_to_server(run->election_name), PGC_SUSET,
+					PGC_S_OVERRIDE);
+	SetConfigOption("etcd_leader.hook_reason", utf8_to_server(run->reason), PGC_SUSET,
+					PGC_S_OVERRIDE);
 	if (hook->event == HOOK_ELECTED)
 		fence_bind(run->election_name, run->token);
 	CommitTransactionCommand();
@@ -227,8 +236,10 @@ run_statement(RawStmt *parse_tree)
 static void
 run_command(void)
 {
-	MemoryContext parse_context = AllocSetContextCreate(TopMemoryContext, "hook", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext statement_context = AllocSetContextCreate(TopMemoryContext, "hook statement", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext parse_context = AllocSetContextCreate(TopMemoryContext, "hook",
+														ALLOCSET_DEFAULT_SIZES);
+	MemoryContext statement_context = AllocSetContextCreate(TopMemoryContext, "hook statement",
+															ALLOCSET_DEFAULT_SIZES);
 	List	   *parse_trees;
 	ListCell   *cell;
 

@@ -107,11 +107,13 @@ hook_settings_forget(void)
 
 	for (int i = 0; i < count; i++)
 	{
-		if (!is_of_database_or_role(settings[i]->source) && !is_of_database_or_role(settings[i]->reset_source))
+		if (!is_of_database_or_role(settings[i]->source) &&
+			!is_of_database_or_role(settings[i]->reset_source))
 			continue;
 		/* it could not be pinned, though it has a value */
 		if (settings[i]->vartype != PGC_STRING)
-			elog(ERROR, "the value of \"%s\" that the database or the role has cannot be undone", settings[i]->name);
+			elog(ERROR, "the value of \"%s\" that the database or the role has cannot be undone",
+				 settings[i]->name);
 		compat_guc_forget_string(settings[i]);
 	}
 }

@@ -50,7 +50,8 @@ judge_crash(void)
 		if (state == RUN_FREE || state == RUN_OVER)
 			continue;
 		run->status = state == RUN_RUNNING ? HOOK_CRASHED : HOOK_CANCELLED;
-		strlcpy(run->message, state == RUN_RUNNING ? "the server crashed while the hook ran" : "another process crashed", sizeof(run->message));
+		strlcpy(run->message, state == RUN_RUNNING ? "the server crashed while the hook ran" :
+				"another process crashed", sizeof(run->message));
 		run->sqlerrcode = ERRCODE_CRASH_SHUTDOWN;
 		pg_atomic_write_u32(&run->state, RUN_OVER);
 	}
@@ -68,7 +69,8 @@ init_process(void)
 }
 
 const SharedPart hooks_part = {
-	.name = "etcd_leader hooks", .size = sizeof(pg_atomic_uint32), .memory = (void **) &claimed, .init = init_process
+	.name = "etcd_leader hooks", .size = sizeof(pg_atomic_uint32), .memory = (void **) &claimed,
+	.init = init_process
 };
 const SharedPart hooks_memory_part = {
 	.name = "memory of hooks", .size = sizeof(HookMemory), .memory = (void **) &hooks_memory,
@@ -121,7 +123,8 @@ hooks_load(int elevel)
 		ereport(elevel,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("%s", error),
-				 elevel < ERROR ? errdetail("The hooks that were in force before stay in force.") : 0));
+				 elevel < ERROR ? errdetail("The hooks that were in force before stay in force.") :
+				 0));
 		strlcpy(hooks_memory->error, error, sizeof(hooks_memory->error));
 		hooks_memory->error_at = GetCurrentTimestamp();
 	}
@@ -183,7 +186,10 @@ end_runs(const char *database)
 static pg_atomic_uint64 *
 hold_of(const char *database)
 {
-	return &hooks_memory->held_until_ns[hash_bytes((const unsigned char *) database, (int) strnlen(database, NAMEDATALEN)) % HOOKS_HOLDS];
+	int			len = (int) strnlen(database, NAMEDATALEN);
+	uint32		hash = hash_bytes((const unsigned char *) database, len);
+
+	return &hooks_memory->held_until_ns[hash % HOOKS_HOLDS];
 }
 
 bool
@@ -216,12 +222,14 @@ static const Oid hook_columns[] = {
 	INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID, TEXTOID, BOOLOID,
 	INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID
 };
-static const Oid file_columns[] = {TEXTOID, TIMESTAMPTZOID, INT4OID, TEXTOID, TEXTOID, TIMESTAMPTZOID};
+static const Oid file_columns[] = {TEXTOID, TIMESTAMPTZOID, INT4OID, TEXTOID, TEXTOID,
+								   TIMESTAMPTZOID};
 
 static void
 put_hook(FunctionCallInfo fcinfo, const HookSet *set, const Hook *hook)
 {
-	static const char *const statuses[] = {"", "waiting", "running", "succeeded", "failed", "cancelled", "crashed"};
+	static const char *const statuses[] = {"", "waiting", "running", "succeeded", "failed",
+										   "cancelled", "crashed"};
 	bool		is_over = hook->status != HOOK_RUNNING;
 	Row			row = {0};
 

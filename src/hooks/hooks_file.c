@@ -201,9 +201,12 @@ fill_election(Hook *hook, const AuthToken *token)
 		return NULL;
 	if (token->string[0] == '\0')
 		return "ELECTION must not be empty";
-	if (hook->event == HOOK_CHANGE && (strlen(token->string) >= sizeof(hook->election) || !is_watched(token->string)))
-		return psprintf("keys with the prefix \"%s\" are not watched; see \"etcd_leader.watched_prefixes\"", token->string);
-	if (hook->event != HOOK_CHANGE && settings_election_index(token->string, (int) strlen(token->string)) < 0)
+	if (hook->event == HOOK_CHANGE &&
+		(strlen(token->string) >= sizeof(hook->election) || !is_watched(token->string)))
+		return psprintf("keys with the prefix \"%s\" are not watched; see "
+						"\"etcd_leader.watched_prefixes\"", token->string);
+	if (hook->event != HOOK_CHANGE &&
+		settings_election_index(token->string, (int) strlen(token->string)) < 0)
 		return psprintf("election \"%s\" does not exist", token->string);
 	strlcpy(hook->election, token->string, sizeof(hook->election));
 	return NULL;
@@ -215,7 +218,8 @@ hash_hook(const Hook *hook, const char *command)
 	StringInfoData all;
 
 	initStringInfo(&all);
-	appendStringInfo(&all, "%d %s%c%s%c%s%c%s", (int) hook->event, hook->election, 0, hook->database, 0, hook->role, 0, command);
+	appendStringInfo(&all, "%d %s%c%s%c%s%c%s", (int) hook->event, hook->election, 0,
+					 hook->database, 0, hook->role, 0, command);
 	return hash_bytes_extended((unsigned char *) all.data, all.len, 0);
 }
 
@@ -238,11 +242,14 @@ fill_hook(HookSet *set, Hook *hook, List *fields, uint32 *ncommands)
 			break;
 	}
 	if (hook->event == HOOK_NEVENTS)
-		return psprintf("unknown event \"%s\"; it is elected, unelected or change", tokens[FIELD_EVENT]->string);
+		return psprintf("unknown event \"%s\"; it is elected, unelected or change",
+						tokens[FIELD_EVENT]->string);
 	if ((error = fill_election(hook, tokens[FIELD_ELECTION])) != NULL)
 		return error;
-	if (tokens[FIELD_DATABASE]->string[0] == '\0' || strlcpy(hook->database, tokens[FIELD_DATABASE]->string, NAMEDATALEN) >= NAMEDATALEN ||
-		tokens[FIELD_ROLE]->string[0] == '\0' || strlcpy(hook->role, tokens[FIELD_ROLE]->string, NAMEDATALEN) >= NAMEDATALEN)
+	if (tokens[FIELD_DATABASE]->string[0] == '\0' ||
+		strlcpy(hook->database, tokens[FIELD_DATABASE]->string, NAMEDATALEN) >= NAMEDATALEN ||
+		tokens[FIELD_ROLE]->string[0] == '\0' ||
+		strlcpy(hook->role, tokens[FIELD_ROLE]->string, NAMEDATALEN) >= NAMEDATALEN)
 		return "DATABASE and ROLE must be 1 to 63 bytes long";
 	if (!parse_int(tokens[FIELD_TIMEOUT]->string, &hook->timeout_ms, GUC_UNIT_MS, NULL) ||
 		hook->timeout_ms < MIN_TIMEOUT_MS || hook->timeout_ms > MAX_TIMEOUT_MS)
@@ -250,7 +257,8 @@ fill_hook(HookSet *set, Hook *hook, List *fields, uint32 *ncommands)
 	if (!tokens[FIELD_COMMAND]->quoted || tokens[FIELD_COMMAND]->string[0] == '\0')
 		return "COMMAND must be in double quotes and not empty";
 	hook->command = *ncommands;
-	*ncommands += strlcpy(set->commands + *ncommands, tokens[FIELD_COMMAND]->string, sizeof(set->commands) - *ncommands) + 1;
+	*ncommands += strlcpy(set->commands + *ncommands, tokens[FIELD_COMMAND]->string,
+						  sizeof(set->commands) - *ncommands) + 1;
 	hook->id = hash_hook(hook, tokens[FIELD_COMMAND]->string);
 	if (hooks_find(set, hook->id) != NULL)
 		return psprintf("the same hook is in line %d", hooks_find(set, hook->id)->line);

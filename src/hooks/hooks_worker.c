@@ -125,10 +125,13 @@ note_crash(Hook *hook, const HookRun *run)
 	hook->held_until_ns = clock_now_ns() + CRASH_HOLD_NS;
 	stats_count(COUNTER_HOOKS_CRASHED, 1);
 	ereport(WARNING,
-			(errmsg("the server crashed while the hook in line %d of the hooks file ran", hook->line),
-			 is_off ? errdetail("It has crashed %d times without a success in between. The hook is off.", hook->crashes) :
+			(errmsg("the server crashed while the hook in line %d of the hooks file ran",
+					hook->line),
+			 is_off ? errdetail("It has crashed %d times without a success in between. The hook is "
+								"off.", hook->crashes) :
 			 errdetail("The hook does not run for a minute."),
-			 is_off ? errhint("The hook is on again when its line has changed or the server has been started.") : 0));
+			 is_off ? errhint("The hook is on again when its line has changed or the server has "
+							  "been started.") : 0));
 }
 
 static void
@@ -178,7 +181,8 @@ end_run(int i)
 		strlcpy(run->message, "its process was ended", sizeof(run->message));
 	}
 	if (run->status == HOOK_RUNNING ||
-		(run->status == HOOK_FAILED && run->event == HOOK_ELECTED && run->token != token_of(run->election_name)))
+		(run->status == HOOK_FAILED && run->event == HOOK_ELECTED &&
+		 run->token != token_of(run->election_name)))
 		run->status = HOOK_CANCELLED;
 	if (hook != NULL)
 		note_end(hook, run);
@@ -211,13 +215,16 @@ check_run(int i)
 	int64		now_ns = clock_now_ns();
 	pid_t		pid;
 
-	if (run_state(i) == RUN_OVER || (handles[i] != NULL && GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED))
+	if (run_state(i) == RUN_OVER ||
+		(handles[i] != NULL && GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED))
 		end_run(i);
 	else if (hook == NULL)
 		(void) stop_run(i, HOOK_CANCELLED, "its line has gone");
-	else if (run->event == HOOK_ELECTED && election->phase != HOOKS_LEADING && now_ns - election->since_ns > LOSS_GRACE_NS)
+	else if (run->event == HOOK_ELECTED && election->phase != HOOKS_LEADING &&
+			 now_ns - election->since_ns > LOSS_GRACE_NS)
 		(void) stop_run(i, HOOK_CANCELLED, "this instance does not lead any more");
-	else if (now_ns - run->started_ns > hook->timeout_ms * NSEC_PER_MSEC + TIMEOUT_GRACE_NS && stop_run(i, HOOK_FAILED, "the run did not end at its timeout"))
+	else if (now_ns - run->started_ns > hook->timeout_ms * NSEC_PER_MSEC + TIMEOUT_GRACE_NS &&
+			 stop_run(i, HOOK_FAILED, "the run did not end at its timeout"))
 		ereport(WARNING,
 				(errmsg("hook in line %d of the hooks file failed: %s", hook->line, run->message)));
 	if (run_state(i) != RUN_FREE)
@@ -274,7 +281,8 @@ register_run(int i, const Hook *hook)
 	HookRun    *run = &hooks_memory->runs[i];
 	BackgroundWorker worker;
 
-	worker_init(&worker, "etcd_leader hook", "etcd_leader_hook_main", BgWorkerStart_RecoveryFinished);
+	worker_init(&worker, "etcd_leader hook", "etcd_leader_hook_main",
+				BgWorkerStart_RecoveryFinished);
 	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader hook in line %d", hook->line);
 	worker.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
 	worker.bgw_notify_pid = MyProcPid;
@@ -311,9 +319,12 @@ start_run(Hook *hook, int election_position)
 	run->hook_id = hook->id;
 	run->event = hook->event;
 	run->election = election_position;
-	strlcpy(run->election_name, is_of_change ? hook->election : election->name, sizeof(run->election_name));
+	strlcpy(run->election_name, is_of_change ? hook->election : election->name,
+			sizeof(run->election_name));
 	strlcpy(run->database, hook->database, sizeof(run->database));
-	strlcpy(run->reason, is_of_change ? (hook->changed_by_gap ? EVENT_REASON_GAP : EVENT_CHANGE_NAME) : election->reason, sizeof(run->reason));
+	strlcpy(run->reason, is_of_change ?
+			(hook->changed_by_gap ? EVENT_REASON_GAP : EVENT_CHANGE_NAME) : election->reason,
+			sizeof(run->reason));
 	run->token = is_of_change ? 0 : election->token;
 	run->seq = hook->changed_seq;
 	run->started_ns = clock_now_ns();
@@ -355,7 +366,8 @@ start_if_due(Hook *hook, int election_position)
 static bool
 is_of_election(const Hook *hook, HookEvent event, const HookElection *election)
 {
-	return hook->event == event && (hook->election[0] == '\0' || strcmp(hook->election, election->name) == 0);
+	return hook->event == event &&
+		(hook->election[0] == '\0' || strcmp(hook->election, election->name) == 0);
 }
 
 static void
@@ -372,7 +384,8 @@ enter_phase(HookElection *election, HookPhase phase, int64 token, const char *re
 	{
 		HookTask   *task = &set->hooks[i].tasks[position];
 
-		if (!is_of_election(&set->hooks[i], phase == HOOKS_LOST ? HOOK_UNELECTED : HOOK_ELECTED, election))
+		if (!is_of_election(&set->hooks[i], phase == HOOKS_LOST ? HOOK_UNELECTED : HOOK_ELECTED,
+							election))
 			continue;
 		task->is_done = false;
 		task->due_ns = Min(task->due_ns, clock_now_ns() + BACKOFF_MIN_MS * NSEC_PER_MSEC);
@@ -396,7 +409,8 @@ is_settled(int index)
 	if (clock_now_ns() - began_ns > START_GRACE_NS)
 		return true;
 	wake_at(began_ns + START_GRACE_NS + NSEC_PER_MSEC);
-	return status_read(index, &shared) && shared.view.has_leader && shared.view.role != ELECTION_LEADER &&
+	return status_read(index, &shared) && shared.view.has_leader &&
+		shared.view.role != ELECTION_LEADER &&
 		shared.view.leader_revision != shared.view.create_revision;
 }
 
@@ -412,7 +426,8 @@ next_event(const char *election, int64 *seq, int kind, int64 after, char *reason
 	while (events_next_of(EVENTS_BUT_CHANGES, *seq, &event))
 	{
 		*seq = event.seq;
-		if (event.kind != kind || strcmp(event.election, election) != 0 || event.leader_revision <= after)
+		if (event.kind != kind || strcmp(event.election, election) != 0 ||
+			event.leader_revision <= after)
 			continue;
 		strlcpy(reason, event.reason, ELECTION_REASON_SIZE);
 		return event.leader_revision;
@@ -452,7 +467,8 @@ serve_hooks(const HookElection *election, HookEvent event)
 	{
 		Hook	   *hook = &set->hooks[i];
 
-		if (!is_of_election(hook, event, election) || hook->tasks[position].is_done || hook->crashes >= HOOKS_MAX_CRASHES)
+		if (!is_of_election(hook, event, election) || hook->tasks[position].is_done ||
+			hook->crashes >= HOOKS_MAX_CRASHES)
 			continue;
 		is_left |= !leads_again || hook->held_until_ns <= clock_now_ns();
 		if (count_runs(event, position, hook->id) == 0)
@@ -490,14 +506,16 @@ advance(HookElection *election)
 			enter_phase(election, HOOKS_LOST, election->token, "");
 			break;
 		case HOOKS_LOST:
-			if (!has_reason(election) || count_runs(HOOK_ELECTED, position, 0) > 0 || serve_hooks(election, HOOK_UNELECTED) || count_runs(-1, position, 0) > 0)
+			if (!has_reason(election) || count_runs(HOOK_ELECTED, position, 0) > 0 ||
+				serve_hooks(election, HOOK_UNELECTED) || count_runs(-1, position, 0) > 0)
 				return false;
 			enter_phase(election, HOOKS_IDLE, election->token, "");
 			break;
 		case HOOKS_IDLE:
 
 			/* a leadership that is over by now is lost, too; the state is read after the events */
-			token = next_event(election->name, &election->seq, ELECTION_EVENT_ELECTED, election->token, reason);
+			token = next_event(election->name, &election->seq, ELECTION_EVENT_ELECTED,
+							   election->token, reason);
 			current = status_held_token(index);
 			if (token == 0)
 				token = current;
@@ -519,7 +537,8 @@ is_harmed(const HookElection *election)
 	{
 		const Hook *hook = &set->hooks[i];
 
-		if (hook->event == HOOK_ELECTED && hook->crashes >= HOOKS_MAX_CRASHES && hook->token == election->token)
+		if (hook->event == HOOK_ELECTED && hook->crashes >= HOOKS_MAX_CRASHES &&
+			hook->token == election->token)
 			return true;
 	}
 	return false;
@@ -541,7 +560,8 @@ resign_if_harmed(const HookElection *election)
 		(void) mailbox_ask(&request, clock_now_ns() / NSEC_PER_USEC + RESIGN_TIMEOUT_US, &reply);
 	}
 	wake_at(clock_now_ns() + LOOK_INTERVAL_NS);
-	return status_held_token(index) == election->token || (status_held_token(index) == 0 && !is_settled(index));
+	return status_held_token(index) == election->token ||
+		(status_held_token(index) == 0 && !is_settled(index));
 }
 
 static HookElection *
@@ -563,7 +583,8 @@ take_up_elections(void)
 	{
 		HookElection *election = &hooks_memory->elections[i];
 
-		if (election->name[0] != '\0' && election->phase == HOOKS_IDLE && count_runs(-1, i, 0) == 0 &&
+		if (election->name[0] != '\0' && election->phase == HOOKS_IDLE &&
+			count_runs(-1, i, 0) == 0 &&
 			index_of(election->name) < 0)
 			election->name[0] = '\0';
 	}
@@ -571,10 +592,12 @@ take_up_elections(void)
 	{
 		HookElection *election;
 
-		if (find_election(settings_election_name(i)) != NULL || (election = find_election("")) == NULL)
+		if (find_election(settings_election_name(i)) != NULL ||
+			(election = find_election("")) == NULL)
 			continue;
 		for (int j = 0; j < hooks_current()->nhooks; j++)
-			memset(&hooks_current()->hooks[j].tasks[election - hooks_memory->elections], 0, sizeof(HookTask));
+			memset(&hooks_current()->hooks[j].tasks[election - hooks_memory->elections], 0,
+				   sizeof(HookTask));
 		*election = (HookElection) {.phase = HOOKS_AT_START, .seq = events_last()};
 		strlcpy(election->name, settings_election_name(i), ELECTION_NAME_SIZE);
 	}
@@ -618,7 +641,8 @@ serve_changes(void)
 		int			i = (first + n) % set->nhooks;
 		Hook	   *hook = &set->hooks[i];
 
-		if (hook->event != HOOK_CHANGE || hook->crashes >= HOOKS_MAX_CRASHES || hook->changed_seq <= hook->done_seq || count_runs(HOOK_CHANGE, -1, hook->id) > 0)
+		if (hook->event != HOOK_CHANGE || hook->crashes >= HOOKS_MAX_CRASHES ||
+			hook->changed_seq <= hook->done_seq || count_runs(HOOK_CHANGE, -1, hook->id) > 0)
 			continue;
 		start_if_due(hook, 0);
 		if (hook->status == HOOK_RUNNING)
@@ -692,7 +716,8 @@ etcd_leader_hooks_main(Datum main_arg)
 		proc_exit(0);
 	wait_event = compat_wait_event("EtcdLeaderHooks");
 	began_ns = clock_now_ns();
-	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader hooks turn", ALLOCSET_DEFAULT_SIZES);
+	turn_context = AllocSetContextCreate(TopMemoryContext, "etcd_leader hooks turn",
+										 ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(turn_context);
 	before_shmem_exit(stop_all, (Datum) 0);
 	read_file();
@@ -705,7 +730,9 @@ etcd_leader_hooks_main(Datum main_arg)
 		take_turn();
 		now_ns = clock_now_ns();
 		(void) events_wait_for_change(change, next_ns == PG_INT64_MAX ? -1 :
-									  next_ns <= now_ns ? 0 : (long) Min((next_ns - now_ns) / NSEC_PER_MSEC + 1, INT_MAX), wait_event);
+									  next_ns <= now_ns ? 0 :
+									  (long) Min((next_ns - now_ns) / NSEC_PER_MSEC + 1, INT_MAX),
+									  wait_event);
 		serve_settings();
 		MemoryContextReset(turn_context);
 	}

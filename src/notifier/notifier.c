@@ -59,7 +59,8 @@
  */
 #define PAYLOAD_SIZE	(BLCKSZ - NAMEDATALEN - 128)
 
-StaticAssertDecl(5 * (ELECTION_NAME_SIZE + 2 * ELECTION_VALUE_SIZE + ELECTION_REASON_SIZE) + 512 < PAYLOAD_SIZE,
+StaticAssertDecl(5 * (ELECTION_NAME_SIZE + 2 * ELECTION_VALUE_SIZE + ELECTION_REASON_SIZE) +
+				 512 < PAYLOAD_SIZE,
 				 "an event may not fit into the payload of a notification");
 
 /* A notifier as its elector sees it. */
@@ -206,10 +207,12 @@ start_notifier(Notifier *notifier)
 	notifier->slot = start.slot;
 	notifier->bars = notifier_register_bars(start.slot);
 
-	worker_init(&worker, "etcd_leader notifier", "etcd_leader_notifier_main", BgWorkerStart_RecoveryFinished);
+	worker_init(&worker, "etcd_leader notifier", "etcd_leader_notifier_main",
+				BgWorkerStart_RecoveryFinished);
 	worker.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
 	worker.bgw_notify_pid = MyProcPid;
-	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader notifier for database %s", notifier->database);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "etcd_leader notifier for database %s",
+			 notifier->database);
 	memcpy(worker.bgw_extra, &start, sizeof(start));
 
 	if (worker_register(&worker, &notifier->handle))
@@ -226,7 +229,8 @@ start_notifier(Notifier *notifier)
 static void
 notifier_ended(Notifier *notifier, int64 now_ns)
 {
-	bool		was_stable = notifier->up_since_ns != 0 && now_ns - notifier->up_since_ns >= STABLE_NS;
+	bool		was_stable = notifier->up_since_ns != 0 &&
+		now_ns - notifier->up_since_ns >= STABLE_NS;
 	bool		was_barred = notifier_register_bars(notifier->slot) != notifier->bars;
 
 	if (was_stable)
@@ -237,7 +241,8 @@ notifier_ended(Notifier *notifier, int64 now_ns)
 		ereport(WARNING,
 				(errmsg("the notifier for database \"%s\" ended", notifier->database),
 				 errdetail("Events are not announced in this database until it runs again."),
-				 errhint("The reason is in the log before this, unless the notifier was terminated by a signal. It will be tried again until it succeeds.")));
+				 errhint("The reason is in the log before this, unless the notifier was terminated "
+						 "by a signal. It will be tried again until it succeeds.")));
 	notifier->failed = !was_barred;
 	notifier->refused = !was_barred && !was_stable;
 
@@ -461,8 +466,10 @@ announce_events(const NotifierStart *start)
 	if (announcement.lost_before > 0)
 		ereport(WARNING,
 				(errmsg("events were not announced in database \"%s\"", start->database),
-				 errdetail("They are the events of elections with numbers above %lld and below %lld. Only the last %d are kept.",
-						   (long long) announcement.lost_after, (long long) announcement.lost_before, SHARED_EVENTS)));
+				 errdetail("They are the events of elections with numbers above %lld and below "
+						   "%lld. Only the last %d are kept.",
+						   (long long) announcement.lost_after,
+						   (long long) announcement.lost_before, SHARED_EVENTS)));
 }
 
 /* The ERROR of an attempt, after which its transaction is rolled back; NULL: none. */
@@ -501,14 +508,16 @@ try_to_announce(const NotifierStart *start)
 	if (edata == NULL)
 	{
 		if (last_error[0] != '\0')
-			ereport(LOG, (errmsg("events are announced in database \"%s\" again", start->database)));
+			ereport(LOG,
+					(errmsg("events are announced in database \"%s\" again", start->database)));
 		last_error[0] = '\0';
 		return true;
 	}
 	if (strncmp(last_error, edata->message, sizeof(last_error) - 1) != 0)
 		ereport(WARNING,
 				(errcode(edata->sqlerrcode),
-				 errmsg("could not announce events in database \"%s\": %s", start->database, edata->message),
+				 errmsg("could not announce events in database \"%s\": %s", start->database,
+						edata->message),
 				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
 				 errhint("%s%sIt will be tried again until it succeeds.",
 						 edata->hint ? edata->hint : "", edata->hint ? " " : ""),

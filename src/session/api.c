@@ -31,7 +31,8 @@ StaticAssertDecl(ETCD_LEADER_NAME_SIZE >= ELECTION_NAME_SIZE &&
 				 ETCD_LEADER_CHANGE_SIZE >= EVENT_TEXT_SIZE &&
 				 ETCD_LEADER_ERROR_SIZE >= sizeof(((SharedContact *) 0)->last_error),
 				 "text of the C API would be cut");
-StaticAssertDecl(ETCD_LEADER_REASONS >= ELECTION_NREASONS && ETCD_LEADER_BUCKETS >= SHARED_LATENCY_BUCKETS,
+StaticAssertDecl(ETCD_LEADER_REASONS >= ELECTION_NREASONS &&
+				 ETCD_LEADER_BUCKETS >= SHARED_LATENCY_BUCKETS,
 				 "counters do not fit into the C API");
 
 /* The index of a named election, of the first one for NULL; -1 if there is none. */

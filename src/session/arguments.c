@@ -26,7 +26,8 @@ arguments_require_preloaded(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("etcd_leader must be loaded via \"shared_preload_libraries\""),
-				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
+				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf "
+						 "and restart the server.")));
 }
 
 int

@@ -62,7 +62,8 @@ begin_change(FunctionCallInfo fcinfo, int argno, SharedRequest *request, SharedC
 	if (election_is_followed(request->election))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("Patroni decides who leads election \"%s\"", utf8_to_server(request->election)),
+				 errmsg("Patroni decides who leads election \"%s\"",
+						utf8_to_server(request->election)),
 				 errhint("Use \"patronictl switchover\" or \"patronictl failover\".")));
 	return index;
 }
@@ -121,13 +122,15 @@ ask(const SharedRequest *request, int64 until_us, const char *consequence)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this instance must not be a candidate of election \"%s\"", election),
 				 settings_candidate == CANDIDATE_PRIMARY ?
-				 errdetail("\"%s\" is \"primary\", and the server is in recovery.", "etcd_leader.candidate") :
+				 errdetail("\"%s\" is \"primary\", and the server is in recovery.",
+						   "etcd_leader.candidate") :
 				 errdetail("\"%s\" is \"never\".", "etcd_leader.candidate")));
 	if (reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_NOT_CANDIDATE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this instance is not a candidate of election \"%s\"", election),
-				 errhint("\"%s\" shows its state; etcd_campaign() enters the election.", "etcd_leader_status")));
+				 errhint("\"%s\" shows its state; etcd_campaign() enters the election.",
+						 "etcd_leader_status")));
 	return reply;
 }
 
@@ -196,7 +199,8 @@ static void
 notice_no_successor(int index, bool rejoin)
 {
 	ereport(NOTICE,
-			(errmsg("election \"%s\" has no other candidate", utf8_to_server(settings_election_name(index))),
+			(errmsg("election \"%s\" has no other candidate",
+					utf8_to_server(settings_election_name(index))),
 			 rejoin ? errdetail("This instance will try to enter the queue again.") :
 			 errdetail("Nobody will lead until a candidate enters the election.")));
 }
@@ -213,9 +217,12 @@ look_for_successor(int index, bool rejoin, int64 lease)
 	if (rejoin)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("election \"%s\" has no other candidate", utf8_to_server(settings_election_name(index))),
-				 errdetail("This instance would refuse work while it drains, and then be elected again. It leads on."),
-				 errhint("Start another candidate first. To resign nevertheless, pass \"drain => '0 s'\" or \"rejoin => false\".")));
+				 errmsg("election \"%s\" has no other candidate",
+						utf8_to_server(settings_election_name(index))),
+				 errdetail("This instance would refuse work while it drains, and then be elected "
+						   "again. It leads on."),
+				 errhint("Start another candidate first. To resign nevertheless, pass \"drain => "
+						 "'0 s'\" or \"rejoin => false\".")));
 	notice_no_successor(index, rejoin);
 	return false;
 }
@@ -253,10 +260,13 @@ notice_waits(const char *election)
 	if (n > 0)
 		ereport(NOTICE,
 				(errmsg_plural("the hand-over waits for %d transaction that requires leadership",
-							   "the hand-over waits for %d transactions that require leadership", n, n),
+							   "the hand-over waits for %d transactions that require leadership", n,
+							   n),
 				 errdetail_plural("The transaction is of the process with PID %s.",
-								  "The transactions are of the processes with PIDs %s.", n, pids.data),
-				 errhint("\"%s\" shows what they do; pg_terminate_backend() ends them.", "pg_stat_activity")));
+								  "The transactions are of the processes with PIDs %s.", n,
+								  pids.data),
+				 errhint("\"%s\" shows what they do; pg_terminate_backend() ends them.",
+						 "pg_stat_activity")));
 }
 
 /* Asks for a hand-over, as ask() does.  A drain does not wait for this transaction. */
@@ -298,7 +308,8 @@ etcd_resign(PG_FUNCTION_ARGS)
 	if (request.drain_ms > 0)
 		has_successor = look_for_successor(index, request.rejoin, lease);
 	reply = ask_hand_over(&request, PG_INT64_MAX,
-						  "Leadership has been withdrawn here. The key will be deleted as soon as etcd answers, or expire with its lease.");
+						  "Leadership has been withdrawn here. The key will be deleted as soon as "
+						  "etcd answers, or expire with its lease.");
 	if (reply->outcome == ELECTION_DONE && has_successor && lacks_successor(index, lease))
 		notice_no_successor(index, request.rejoin);
 	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
@@ -314,7 +325,8 @@ etcd_campaign(PG_FUNCTION_ARGS)
 	SharedReply *reply;
 
 	(void) begin_change(fcinfo, 0, &request, COMMAND_CAMPAIGN);
-	reply = ask(&request, PG_INT64_MAX, "The instance will enter the election as soon as etcd answers.");
+	reply = ask(&request, PG_INT64_MAX,
+				"The instance will enter the election as soon as etcd answers.");
 	PG_RETURN_BOOL(reply->outcome == ELECTION_DONE);
 }
 
@@ -333,12 +345,15 @@ etcd_proclaim(PG_FUNCTION_ARGS)
 	if (value[0] == '\0' || strlen(value) >= ELECTION_VALUE_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the value to proclaim must be 1 to %d bytes long", ELECTION_VALUE_SIZE - 1)));
+				 errmsg("the value to proclaim must be 1 to %d bytes long",
+						ELECTION_VALUE_SIZE - 1)));
 	if (hidden_find(value, &hidden))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 hidden_is_control(hidden) ? errmsg("the value to proclaim must not contain control characters") :
-				 errmsg("the value to proclaim must not contain the format character U+%04X", hidden)));
+				 hidden_is_control(hidden) ?
+				 errmsg("the value to proclaim must not contain control characters") :
+				 errmsg("the value to proclaim must not contain the format character U+%04X",
+						hidden)));
 
 	strlcpy(request.value, value, ELECTION_VALUE_SIZE);
 	(void) ask(&request, PG_INT64_MAX, "The value will be put as soon as etcd answers.");
@@ -370,20 +385,24 @@ refuse_transfer(const SharedRequest *request, int index, ElectionReply outcome)
 		case ELECTION_AMBIGUOUS_CANDIDATE:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("more than one candidate of election \"%s\" has the name \"%s\"", election, node),
+					 errmsg("more than one candidate of election \"%s\" has the name \"%s\"",
+							election, node),
 					 errhint("Give each instance its own \"%s\".", "etcd_leader.node_name")));
 			break;
 		case ELECTION_FOREIGN_CANDIDATE:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("a candidate of another program is before \"%s\" in election \"%s\"", node, election),
+					 errmsg("a candidate of another program is before \"%s\" in election \"%s\"",
+							node, election),
 					 errdetail("Its key must not be deleted by others: it could lead without one."),
-					 errhint("etcd_candidates() shows the queue. Its key does not end with \"%s\".", ELECTION_KEY_SUFFIX)));
+					 errhint("etcd_candidates() shows the queue. Its key does not end with \"%s\".",
+							 ELECTION_KEY_SUFFIX)));
 			break;
 		case ELECTION_TOO_MANY_CANDIDATES:
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("too many candidates are before \"%s\" in election \"%s\"", node, election)));
+					 errmsg("too many candidates are before \"%s\" in election \"%s\"", node,
+							election)));
 			break;
 		default:
 			break;
@@ -406,7 +425,8 @@ etcd_transfer(PG_FUNCTION_ARGS)
 	request.until_ns = until_us == PG_INT64_MAX ? PG_INT64_MAX : until_us * NSEC_PER_USEC;
 	if (strlen(node) >= ELECTION_VALUE_SIZE)
 	{
-		strlcpy(request.value, node, pg_encoding_mbcliplen(PG_UTF8, node, strlen(node), ELECTION_VALUE_SIZE - 1) + 1);
+		strlcpy(request.value, node,
+				pg_encoding_mbcliplen(PG_UTF8, node, strlen(node), ELECTION_VALUE_SIZE - 1) + 1);
 		refuse_transfer(&request, index, ELECTION_NO_SUCH_CANDIDATE);
 	}
 	strlcpy(request.value, node, ELECTION_VALUE_SIZE);
@@ -415,7 +435,8 @@ etcd_transfer(PG_FUNCTION_ARGS)
 	if (until_us != PG_INT64_MAX)
 		until_us += request.drain_ms * INT64CONST(1000);
 	reply = ask_hand_over(&request, until_us,
-						  "If leadership has ended here, the hand-over goes on as soon as etcd answers.");
+						  "If leadership has ended here, the hand-over goes on as soon as etcd "
+						  "answers.");
 	if (reply == NULL)
 		PG_RETURN_BOOL(false);
 	refuse_transfer(&request, index, reply->outcome);
@@ -454,7 +475,8 @@ etcd_candidates(PG_FUNCTION_ARGS)
 			row_add(&row, Int32GetDatum(position), !candidate->has_position);
 			row_add_value(&row, CStringGetTextDatum(utf8_to_server(candidate->node)));
 			row_add_value(&row, BoolGetDatum(candidate->has_position && position == 1));
-			row_add_value(&row, BoolGetDatum(status_is_self(&own, candidate->key, candidate->node)));
+			row_add_value(&row,
+						  BoolGetDatum(status_is_self(&own, candidate->key, candidate->node)));
 			row_add_text(&row, candidate->key);
 			row_add_id(&row, candidate->lease);
 			row_add_number(&row, candidate->create_revision);

@@ -72,7 +72,8 @@ text_datum(const char *data, Size len)
 static void
 put_keys(FunctionCallInfo fcinfo, const char *page, int nkeys, const char **last, Size *last_len)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "etcd_get row", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "etcd_get row",
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller_context = MemoryContextSwitchTo(context);
 
 	for (int i = 0; i < nkeys; i++)
@@ -106,12 +107,14 @@ check_reply(const SharedReply *reply, const char *key)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("key \"%s\" is not below a watched prefix", utf8_to_server(key)),
-				 errhint("The prefixes are those listed in \"%s\".", "etcd_leader.watched_prefixes")));
+				 errhint("The prefixes are those listed in \"%s\".",
+						 "etcd_leader.watched_prefixes")));
 	if (reply->kind == REPLY_TOO_LARGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("a value below key \"%s\" is too large to be read", utf8_to_server(key)),
-				 errdetail("A key and its value must be smaller than %d bytes.", SHARED_PAGE_SIZE)));
+				 errdetail("A key and its value must be smaller than %d bytes.",
+						   SHARED_PAGE_SIZE)));
 	if (reply->kind != REPLY_PAGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -159,7 +162,8 @@ etcd_get(PG_FUNCTION_ARGS)
 		Size		last_len = 0;
 
 		/* keep the request, in case the answer is too large */
-		(void) mailbox_ask_page(&request, PG_INT64_MAX, reply, page, request.key_len + request.first_len);
+		(void) mailbox_ask_page(&request, PG_INT64_MAX, reply, page,
+								request.key_len + request.first_len);
 		if (reply->kind == REPLY_TOO_LARGE && request.prefix && request.limit > 1)
 		{
 			request.limit = Max(request.limit / 4, 1);

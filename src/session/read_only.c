@@ -140,10 +140,12 @@ begin_statement(void)
 static bool
 is_replay(const PlannedStmt *pstmt, const char *query_string)
 {
-	static const char *const replays[] = {"SET " DEFAULT_READ_ONLY "='on'", "SET " DEFAULT_READ_ONLY "='off'"};
+	static const char *const replays[] = {"SET " DEFAULT_READ_ONLY "='on'",
+										  "SET " DEFAULT_READ_ONLY "='off'"};
 	const char *statement = query_string + Max(pstmt->stmt_location, 0);
 
-	if (likely(settings_read_only_unless_leader[0] == '\0') || !IsA(pstmt->utilityStmt, VariableSetStmt))
+	if (likely(settings_read_only_unless_leader[0] == '\0') ||
+		!IsA(pstmt->utilityStmt, VariableSetStmt))
 		return false;
 	for (Size i = 0; i < lengthof(replays); i++)
 	{
@@ -166,8 +168,10 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		ereport(NOTICE,
 				(errmsg("\"" DEFAULT_READ_ONLY "\" follows the leadership in this session"),
 				 errdetail("A pooler such as PgBouncer sends this SET to repeat an earlier value."),
-				 errhint("Use BEGIN READ ONLY, BEGIN READ WRITE, or \"SET " DEFAULT_READ_ONLY " TO ...\".")));
-		(void) set_config_option(DEFAULT_READ_ONLY, NULL, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+				 errhint("Use BEGIN READ ONLY, BEGIN READ WRITE, or \"SET " DEFAULT_READ_ONLY " TO "
+						 "...\".")));
+		(void) set_config_option(DEFAULT_READ_ONLY, NULL, PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SET, true, 0, false);
 		if (qc)
 			SetQueryCompletion(qc, CMDTAG_SET, 0);
 		return;

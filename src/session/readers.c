@@ -55,7 +55,8 @@ static const Oid endpoints_columns[] = {
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
-	INT8OID, INT8OID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, INT8OID,
+	INT8OID, INT8OID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
+	INT8OID, INT8OID,
 	INT8OID, INT8OID, INT8OID, INT4OID, INT4OID, TEXTOID, TIMESTAMPTZOID
 };
 
@@ -125,7 +126,8 @@ etcd_leader_status(PG_FUNCTION_ARGS)
 		row_add_text(&row, status.role);
 		row_add_value(&row, BoolGetDatum(status.is_leader));
 		/* the name of a leader may be empty */
-		row_add(&row, CStringGetTextDatum(utf8_to_server(status.leader)), status.fencing_token == 0);
+		row_add(&row, CStringGetTextDatum(utf8_to_server(status.leader)),
+				status.fencing_token == 0);
 		row_add_number(&row, status.fencing_token);
 		row_add_time(&row, status.leader_since);
 		row_add_interval(&row, status.valid_for_us);
@@ -171,7 +173,8 @@ etcd_leader_endpoints(PG_FUNCTION_ARGS)
 		row_add_id(&row, endpoint->cluster_id);
 		row_add_text(&row, endpoint->member_name);
 		row_add_time(&row, endpoint->last_contact);
-		row_add(&row, Float8GetDatum((double) endpoint->latency_ns / NSEC_PER_MSEC), endpoint->last_contact == 0);
+		row_add(&row, Float8GetDatum((double) endpoint->latency_ns / NSEC_PER_MSEC),
+				endpoint->last_contact == 0);
 		row_add_text(&row, endpoint->last_error);
 		row_put(fcinfo, &row);
 	}
@@ -185,9 +188,11 @@ add_latencies(Row *row)
 	int64		answers = stats_counter(COUNTER_ANSWERS);
 	double		sum_ms = (double) stats_counter(COUNTER_LATENCY_NS_SUM) / NSEC_PER_MSEC;
 
-	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NSEC_PER_MSEC), answers == 0);
+	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MIN) / NSEC_PER_MSEC),
+			answers == 0);
 	row_add(row, Float8GetDatum(sum_ms / Max(answers, 1)), answers == 0);
-	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NSEC_PER_MSEC), answers == 0);
+	row_add(row, Float8GetDatum((double) stats_counter(COUNTER_LATENCY_NS_MAX) / NSEC_PER_MSEC),
+			answers == 0);
 	row_add_value(row, Float8GetDatum(sum_ms));
 	row_add_value(row, Int64GetDatum(answers));
 }
@@ -261,9 +266,11 @@ etcd_leader_check_version(PG_FUNCTION_ARGS)
 	if (version_number(ETCD_LEADER_VERSION) < version_number(version))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the etcd_leader library that is loaded is version %s, but the script requires version %s",
+				 errmsg("the etcd_leader library that is loaded is version %s, but the script "
+						"requires version %s",
 						ETCD_LEADER_VERSION, version),
-				 errhint("Make sure that etcd_leader %s is installed, and restart the server to load its library.",
+				 errhint("Make sure that etcd_leader %s is installed, and restart the server to "
+						 "load its library.",
 						 version)));
 	PG_RETURN_VOID();
 }

@@ -31,9 +31,12 @@ rows_begin(FunctionCallInfo fcinfo, const Oid *columns, int ncolumns)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("SQL objects of extension \"etcd_leader\" do not match the loaded library"),
-				 errdetail("The library, of version %s, fills in other columns than \"%s\" returns.",
+				 errdetail("The library, of version %s, fills in other columns than \"%s\" "
+						   "returns.",
 						   ETCD_LEADER_VERSION, get_func_name(fcinfo->flinfo->fn_oid)),
-				 errhint("If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server to load the library that is installed now.")));
+				 errhint("If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. "
+						 "Otherwise restart the server to load the library that is installed "
+						 "now.")));
 }
 
 void

@@ -214,8 +214,10 @@ release_snapshots(FunctionCallInfo fcinfo, const char *call)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s cannot run in a transaction that keeps a snapshot", call),
-				 errdetail("The isolation level is higher than READ COMMITTED, or a query or a cursor is open."),
-				 errhint("COMMIT before the call, and call it in a transaction of the isolation level READ COMMITTED.")));
+				 errdetail("The isolation level is higher than READ COMMITTED, or a query or a "
+						   "cursor is open."),
+				 errhint("COMMIT before the call, and call it in a transaction of the isolation "
+						 "level READ COMMITTED.")));
 }
 
 /*

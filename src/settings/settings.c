@@ -119,16 +119,20 @@ settings_warn(void)
 
 	if (election_list->count == 0)
 		ereport(WARNING,
-				(errmsg("\"%s\" is not set, so this instance takes part in no election", "etcd_leader.elections"),
-				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
+				(errmsg("\"%s\" is not set, so this instance takes part in no election",
+						"etcd_leader.elections"),
+				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, "
+						 "and reload the configuration.",
 						 "etcd_leader.elections")));
 
 	if (settings_read_only_unless_leader[0] != '\0' &&
-		settings_election_index(settings_read_only_unless_leader, (int) strlen(settings_read_only_unless_leader)) < 0)
+		settings_election_index(settings_read_only_unless_leader,
+								(int) strlen(settings_read_only_unless_leader)) < 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("election \"%s\" does not exist", settings_read_only_unless_leader),
-				 errdetail("It is named by \"%s\", so sessions on this instance are read-only by default.",
+				 errdetail("It is named by \"%s\", so sessions on this instance are read-only by "
+						   "default.",
 						   "etcd_leader.read_only_unless_leader"),
 				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
 
@@ -139,7 +143,8 @@ settings_warn(void)
 	{
 		if (settings_exposes_password(lfirst(cell)))
 			ereport(WARNING,
-					(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
+					(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without "
+							"encryption",
 							settings_username, (const char *) lfirst(cell)),
 					 errhint("Use a URL that begins with \"https://\" in \"%s\", or a Unix socket.",
 							 "etcd_leader.endpoints")));

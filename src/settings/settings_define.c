@@ -37,7 +37,8 @@ check_once(const List *elements, int n)
 	{
 		if (strcmp(list_nth(elements, i), list_nth(elements, n)) == 0)
 		{
-			GUC_check_errdetail("\"%s\" is listed more than once.", (const char *) list_nth(elements, n));
+			GUC_check_errdetail("\"%s\" is listed more than once.",
+								(const char *) list_nth(elements, n));
 			return false;
 		}
 	}
@@ -61,7 +62,8 @@ check_list(const char *value, int min, int max, const char *miscounted, ElementC
 	if (!valid)
 	{
 		GUC_check_errdetail("List syntax is invalid.");
-		GUC_check_errhint("Separate the elements by commas, and put one that contains commas or spaces into double quotes.");
+		GUC_check_errhint("Separate the elements by commas, and put one that contains commas or "
+						  "spaces into double quotes.");
 	}
 	else if (list_length(elements) < min || list_length(elements) > max)
 	{
@@ -106,7 +108,8 @@ check_text(const char *value, size_t size)
 	if (hidden_is_control(hidden))
 		GUC_check_errdetail("\"%s\" must not contain control characters.", value);
 	else
-		GUC_check_errdetail("\"%s\" must not contain the format character U+%04X.", etcd_escape_text(value), hidden);
+		GUC_check_errdetail("\"%s\" must not contain the format character U+%04X.",
+							etcd_escape_text(value), hidden);
 	return false;
 }
 
@@ -126,7 +129,9 @@ check_endpoint(const List *endpoints, int n)
 		return false;
 	}
 	GUC_check_errdetail("\"%s\" is not an endpoint of etcd.", endpoint);
-	GUC_check_errhint("Write a URL such as \"http://10.0.0.1:2379\" or \"https://etcd1.example.com:2379\", a host and a port such as \"10.0.0.1:2379\", or a socket such as \"unix:///run/etcd.sock\".");
+	GUC_check_errhint("Write a URL such as \"http://10.0.0.1:2379\" "
+					  "or \"https://etcd1.example.com:2379\", a host and a port such as "
+					  "\"10.0.0.1:2379\", or a socket such as \"unix:///run/etcd.sock\".");
 	return false;
 }
 
@@ -146,7 +151,8 @@ check_endpoints(char **newval, void **extra, GucSource source)
 		return false;
 	}
 
-	return check_list(*newval, 1, ELECTION_MAX_ENDPOINTS, "There must be at least 1 endpoint and at most %d.",
+	return check_list(*newval, 1, ELECTION_MAX_ENDPOINTS,
+					  "There must be at least 1 endpoint and at most %d.",
 					  check_endpoint);
 }
 
@@ -167,7 +173,8 @@ check_followed_election(const char *name)
 		GUC_check_errdetail("In \"%s\" the group of the Citus cluster is not a number.", name);
 	else
 		return true;
-	GUC_check_errhint("The name is \"patroni:SCOPE\", or for a Citus cluster \"patroni:SCOPE/GROUP\".");
+	GUC_check_errhint("The name is \"patroni:SCOPE\", or for a Citus cluster "
+					  "\"patroni:SCOPE/GROUP\".");
 	return false;
 }
 
@@ -196,9 +203,11 @@ check_election(const List *elections, int n)
 
 		if (strncmp(name, other, len) == 0 && name[len] == '/')
 		{
-			GUC_check_errdetail("The keys of election \"%s\" would count as candidates of election \"%s\".",
+			GUC_check_errdetail("The keys of election \"%s\" would count as candidates of election "
+								"\"%s\".",
 								name, other);
-			GUC_check_errhint("The name of an election must not be that of another one followed by a slash.");
+			GUC_check_errhint("The name of an election must not be that of another one followed by "
+							  "a slash.");
 			return false;
 		}
 	}
@@ -211,7 +220,8 @@ check_elections(char **newval, void **extra, GucSource source)
 	List	   *names;
 	ElectionList *list;
 
-	if (!check_list(*newval, 0, settings_max_elections, "There must be at most %d elections, the value of \"etcd_leader.max_elections\".", check_election))
+	if (!check_list(*newval, 0, settings_max_elections, "There must be at most %d elections, the "
+					"value of \"etcd_leader.max_elections\".", check_election))
 		return false;
 	list = compat_guc_malloc(sizeof(ElectionList));
 	if (list == NULL)
@@ -245,7 +255,8 @@ check_watched_prefix(const List *prefixes, int n)
 		if (i != n && strncmp(prefix, other, strlen(other)) == 0 &&
 			(i < n || strcmp(prefix, other) != 0))
 		{
-			GUC_check_errdetail("The keys below prefix \"%s\" would be watched twice, as they are below \"%s\", too.",
+			GUC_check_errdetail("The keys below prefix \"%s\" would be watched twice, as they are "
+								"below \"%s\", too.",
 								prefix, other);
 			return false;
 		}
@@ -254,7 +265,8 @@ check_watched_prefix(const List *prefixes, int n)
 	if (election != NULL)
 	{
 		GUC_check_errdetail("Prefix \"%s\" has keys of election \"%s\".", prefix, election);
-		GUC_check_errhint("The changes of an election are the events \"elected\", \"unelected\" and \"leader\".");
+		GUC_check_errhint("The changes of an election are the events \"elected\", \"unelected\" "
+						  "and \"leader\".");
 		return false;
 	}
 	return true;
@@ -273,7 +285,8 @@ check_discovery_srv(char **newval, void **extra, GucSource source)
 	const char *domain = *newval;
 
 	if (strlen(domain) > 200 ||
-		domain[strspn(domain, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")] != '\0')
+		domain[strspn(domain,
+					  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")] != '\0')
 	{
 		GUC_check_errdetail("\"%s\" is not the name of a DNS domain.", domain);
 		return false;
@@ -308,7 +321,8 @@ check_cluster_id(char **newval, void **extra, GucSource source)
 		(len < 1 || len > 16 || strspn(digits, "0123456789abcdefABCDEF") != len || cluster_id == 0))
 	{
 		GUC_check_errdetail("The ID of an etcd cluster has 1 to 16 hexadecimal digits.");
-		GUC_check_errhint("See \"cluster_id\" in the view \"etcd_leader_status\", or \"ClusterID\" of \"etcdctl endpoint status --hex -w fields\".");
+		GUC_check_errhint("See \"cluster_id\" in the view \"etcd_leader_status\", or \"ClusterID\" "
+						  "of \"etcdctl endpoint status --hex -w fields\".");
 		return false;
 	}
 	*extra = compat_guc_malloc(sizeof(uint64));
@@ -339,7 +353,8 @@ check_node(const List *nodes, int n)
 static bool
 check_preferred_nodes(char **newval, void **extra, GucSource source)
 {
-	return check_list(*newval, 0, ELECTION_MAX_PREFERRED, "There must be at most %d nodes.", check_node);
+	return check_list(*newval, 0, ELECTION_MAX_PREFERRED, "There must be at most %d nodes.",
+					  check_node);
 }
 
 static bool
@@ -356,7 +371,8 @@ check_database(const List *databases, int n)
 static bool
 check_databases(char **newval, void **extra, GucSource source)
 {
-	return check_list(*newval, 0, SETTINGS_MAX_DATABASES, "There must be at most %d databases.", check_database);
+	return check_list(*newval, 0, SETTINGS_MAX_DATABASES, "There must be at most %d databases.",
+					  check_database);
 }
 
 static bool
@@ -408,7 +424,8 @@ check_timeout(int *newval, void **extra, GucSource source)
 {
 	if (*newval == 0)
 	{
-		GUC_check_errdetail("The timeout must be at least 1 ms, or -1 for a ninth of \"%s\".", "etcd_leader.ttl");
+		GUC_check_errdetail("The timeout must be at least 1 ms, or -1 for a ninth of \"%s\".",
+							"etcd_leader.ttl");
 		return false;
 	}
 	return true;
@@ -427,7 +444,8 @@ is_listen_address(const char *address)
 	long		port;
 	char	   *end;
 
-	if (colon == NULL || colon - address >= (ptrdiff_t) sizeof(host) || !isdigit((unsigned char) colon[1]))
+	if (colon == NULL || colon - address >= (ptrdiff_t) sizeof(host) ||
+		!isdigit((unsigned char) colon[1]))
 		return false;
 	port = strtol(colon + 1, &end, 10);
 	if (*end != '\0' || end - colon > 6 || port < 1 || port > 65535)
@@ -438,7 +456,8 @@ is_listen_address(const char *address)
 		host[strlen(host) - 1] = '\0';
 		return inet_pton(AF_INET6, host + 1, &ip) == 1;
 	}
-	return strcmp(host, "*") == 0 || strcmp(host, "localhost") == 0 || inet_pton(AF_INET, host, &ip) == 1;
+	return strcmp(host, "*") == 0 || strcmp(host, "localhost") == 0 ||
+		inet_pton(AF_INET, host, &ip) == 1;
 }
 
 static bool
@@ -449,14 +468,16 @@ check_listen_address(const List *addresses, int n)
 	if (is_listen_address(address))
 		return check_once(addresses, n);
 	GUC_check_errdetail("\"%s\" is not an address to listen at.", address);
-	GUC_check_errhint("An address is an IPv4 address, [IPv6 address], \"localhost\" or \"*\", a colon and a port, such as \"127.0.0.1:8010\".");
+	GUC_check_errhint("An address is an IPv4 address, [IPv6 address], \"localhost\" or \"*\", a "
+					  "colon and a port, such as \"127.0.0.1:8010\".");
 	return false;
 }
 
 static bool
 check_listen(char **newval, void **extra, GucSource source)
 {
-	return check_list(*newval, 0, SETTINGS_MAX_LISTEN, "There must be at most %d addresses.", check_listen_address);
+	return check_list(*newval, 0, SETTINGS_MAX_LISTEN, "There must be at most %d addresses.",
+					  check_listen_address);
 }
 
 /* ---- definitions ------------------------------------------------------------- */
@@ -516,28 +537,36 @@ static char *hook_facts[4];
 
 /* etcd_leader.watched_prefixes is checked against the elections before it. */
 static const StringSetting string_settings[] = {
-	{"etcd_leader.elections", &settings_elections, "", PGC_SIGHUP, GUC_LIST_INPUT, check_elections, assign_elections,
+	{"etcd_leader.elections", &settings_elections, "", PGC_SIGHUP, GUC_LIST_INPUT, check_elections,
+		assign_elections,
 		"Sets the names of the elections to take part in.",
-		"A name is the prefix of the candidates' keys in etcd. Functions use the first one by default. If empty, this instance takes part in none."},
-	{"etcd_leader.watched_prefixes", &settings_watched_prefixes, "", PGC_SIGHUP, GUC_LIST_INPUT, check_watched_prefixes, NULL,
+		"A name is the prefix of the candidates' keys in etcd. Functions use the first one by "
+		"default. If empty, this instance takes part in none."},
+	{"etcd_leader.watched_prefixes", &settings_watched_prefixes, "", PGC_SIGHUP, GUC_LIST_INPUT,
+		check_watched_prefixes, NULL,
 		"Sets the prefixes of other keys in etcd whose changes are events.",
 		"If empty, no other keys are watched."},
-	{"etcd_leader.patroni_namespace", &settings_patroni_namespace, "/service", PGC_SIGHUP, 0, check_name, NULL,
+	{"etcd_leader.patroni_namespace", &settings_patroni_namespace, "/service", PGC_SIGHUP, 0,
+		check_name, NULL,
 		"Sets the namespace of the Patroni clusters whose leader keys are followed.",
 		"It is Patroni's own setting \"namespace\"."},
 	{"etcd_leader.node_name", &settings_node_name, "", PGC_SIGHUP, 0, check_node_name, NULL,
 		"Sets the name under which this instance is a candidate.",
 		"If empty, it is \"cluster_name\", or else the host name and the port."},
-	{"etcd_leader.preferred_nodes", &settings_preferred_nodes, "", PGC_SIGHUP, GUC_LIST_INPUT, check_preferred_nodes, NULL,
+	{"etcd_leader.preferred_nodes", &settings_preferred_nodes, "", PGC_SIGHUP, GUC_LIST_INPUT,
+		check_preferred_nodes, NULL,
 		"Sets the nodes that shall lead, the best first.",
 		"A leader hands over to a better one that has waited for \"etcd_leader.preferred_delay\"."},
-	{"etcd_leader.endpoints", &settings_endpoints, "http://127.0.0.1:2379", PGC_SIGHUP, GUC_LIST_INPUT, check_endpoints, NULL,
+	{"etcd_leader.endpoints", &settings_endpoints, "http://127.0.0.1:2379", PGC_SIGHUP,
+		GUC_LIST_INPUT, check_endpoints, NULL,
 		"Sets the endpoints of the etcd cluster's members.",
 		"Each is a URL, or a host and a port. They are tried in turn."},
-	{"etcd_leader.discovery_srv", &settings_discovery_srv, "", PGC_SIGHUP, 0, check_discovery_srv, NULL,
+	{"etcd_leader.discovery_srv", &settings_discovery_srv, "", PGC_SIGHUP, 0, check_discovery_srv,
+		NULL,
 		"Sets the DNS domain whose SRV records name the etcd cluster's members.",
 		"If set, \"etcd_leader.endpoints\" is ignored."},
-	{"etcd_leader.cluster_id", &cluster_id_text, "", PGC_SIGHUP, 0, check_cluster_id, assign_cluster_id,
+	{"etcd_leader.cluster_id", &cluster_id_text, "", PGC_SIGHUP, 0, check_cluster_id,
+		assign_cluster_id,
 		"Sets the ID of the only etcd cluster that may be used.",
 		"It is hexadecimal. If empty, it is the cluster of more than half of the endpoints."},
 	{"etcd_leader.username", &settings_username, "", PGC_SIGHUP, 0, check_name, NULL,
@@ -553,7 +582,8 @@ static const StringSetting string_settings[] = {
 		"Sets the file of the client certificate to show to etcd.", NULL},
 	{"etcd_leader.ssl_key_file", &settings_ssl_key_file, "", PGC_SIGHUP, 0, check_file, NULL,
 		"Sets the file of the private key of \"etcd_leader.ssl_cert_file\".", NULL},
-	{"etcd_leader.databases", &settings_databases, "postgres", PGC_SIGHUP, GUC_LIST_INPUT, check_databases, NULL,
+	{"etcd_leader.databases", &settings_databases, "postgres", PGC_SIGHUP, GUC_LIST_INPUT,
+		check_databases, NULL,
 		"Sets the databases in which events are announced by NOTIFY.",
 		"If empty, there are no notifications."},
 	{"etcd_leader.channel", &settings_channel, "etcd_leader", PGC_SIGHUP, 0, check_channel, NULL,
@@ -562,22 +592,30 @@ static const StringSetting string_settings[] = {
 		check_require_leadership, assign_require_leadership,
 		"Sets the election that this instance must lead for a transaction that writes to commit.",
 		"If empty, there is no such requirement. To be set for roles and databases."},
-	{"etcd_leader.read_only_unless_leader", &settings_read_only_unless_leader, "", PGC_SIGHUP, 0, check_name, NULL,
-		"Sets the election that this instance must lead, or else sessions are read-only by default.",
-		"If empty, there is no such requirement. Drivers with a list of hosts find the leader by it."},
-	{"etcd_leader.http_listen", &settings_http_listen, "", PGC_SIGHUP, GUC_LIST_INPUT, check_listen, NULL,
+	{"etcd_leader.read_only_unless_leader", &settings_read_only_unless_leader, "", PGC_SIGHUP, 0,
+		check_name, NULL,
+		"Sets the election that this instance must lead, or else sessions are read-only by "
+		"default.",
+		"If empty, there is no such requirement. Drivers with a list of hosts find the leader by "
+		"it."},
+	{"etcd_leader.http_listen", &settings_http_listen, "", PGC_SIGHUP, GUC_LIST_INPUT, check_listen,
+		NULL,
 		"Sets the addresses at which status and metrics are served by HTTP.",
 		"If empty, they are not served."},
-	{"etcd_leader.http_ssl_cert_file", &settings_http_ssl_cert_file, "", PGC_SIGHUP, 0, check_file, NULL,
+	{"etcd_leader.http_ssl_cert_file", &settings_http_ssl_cert_file, "", PGC_SIGHUP, 0, check_file,
+		NULL,
 		"Sets the file of the certificate of the HTTP server.",
 		"If set, it speaks HTTPS."},
-	{"etcd_leader.http_ssl_key_file", &settings_http_ssl_key_file, "", PGC_SIGHUP, 0, check_file, NULL,
+	{"etcd_leader.http_ssl_key_file", &settings_http_ssl_key_file, "", PGC_SIGHUP, 0, check_file,
+		NULL,
 		"Sets the file of the private key of \"etcd_leader.http_ssl_cert_file\".", NULL},
-	{"etcd_leader.agent_listen", &settings_agent_listen, "", PGC_SIGHUP, GUC_LIST_INPUT, check_listen, NULL,
+	{"etcd_leader.agent_listen", &settings_agent_listen, "", PGC_SIGHUP, GUC_LIST_INPUT,
+		check_listen, NULL,
 		"Sets the addresses at which HAProxy's agent checks are answered.",
 		"If empty, they are not answered."},
 	{"etcd_leader.hooks_file", &settings_hooks_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL,
-		"Sets the file whose lines are hooks: SQL that runs when leadership comes and goes, or keys change.",
+		"Sets the file whose lines are hooks: SQL that runs when leadership comes and goes, or "
+		"keys change.",
 		"A relative path is relative to the data directory. If empty, there are no hooks."},
 
 	/*
@@ -585,23 +623,27 @@ static const StringSetting string_settings[] = {
 	 * whoever sets them.  They are not PGC_INTERNAL, so that each process of a
 	 * hook can be given its own.
 	 */
-	{"etcd_leader.hook_election", &hook_facts[0], "", PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
+	{"etcd_leader.hook_election", &hook_facts[0], "", PGC_USERSET,
+		GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
 		"In a hook, tells the election, or the prefix of the keys that have changed.",
 		"Empty elsewhere."},
-	{"etcd_leader.hook_event", &hook_facts[1], "", PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
+	{"etcd_leader.hook_event", &hook_facts[1], "", PGC_USERSET,
+		GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
 		"In a hook, tells its event.",
 		"Empty elsewhere."},
-	{"etcd_leader.hook_token", &hook_facts[2], "", PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
+	{"etcd_leader.hook_token", &hook_facts[2], "", PGC_USERSET,
+		GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
 		"In a hook, tells the fencing token that was won or lost.",
 		"Empty elsewhere."},
-	{"etcd_leader.hook_reason", &hook_facts[3], "", PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
+	{"etcd_leader.hook_reason", &hook_facts[3], "", PGC_USERSET,
+		GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL,
 		"In a hook, tells the reason of the event.",
 		"Empty elsewhere."},
 };
 
-/* All settings that are no strings. */
+/* Settings that are no strings: of the elections. */
 static void
-define_numbers(void)
+define_election_numbers(void)
 {
 	DefineCustomIntVariable("etcd_leader.max_elections",
 							"Sets the maximum number of elections.",
@@ -612,11 +654,13 @@ define_numbers(void)
 							 NULL, &settings_candidate, CANDIDATE_PRIMARY, candidate_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("etcd_leader.preferred_delay",
-							"Sets for how long a preferred node has to wait before the leader hands over to it.",
+							"Sets for how long a preferred node has to wait before the leader "
+							"hands over to it.",
 							NULL, &settings_preferred_delay_ms, 30000, 100, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("etcd_leader.drain_timeout",
-							"Sets for how long a planned hand-over waits for transactions that require leadership.",
+							"Sets for how long a planned hand-over waits for transactions that "
+							"require leadership.",
 							"0 does not wait: these transactions are refused.",
 							&settings_drain_timeout_ms, 0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
@@ -630,6 +674,12 @@ define_numbers(void)
 							"-1 means a tenth of \"etcd_leader.ttl\".",
 							&settings_safety_margin_ms, -1, -1, MAX_SAFETY_MARGIN_MS,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+}
+
+/* Settings that are no strings: of the connections, and of what follows from an election. */
+static void
+define_other_numbers(void)
+{
 	DefineCustomEnumVariable("etcd_leader.protocol",
 							 "Sets the protocol in which etcd is spoken to.",
 							 "\"auto\" is gRPC, and the JSON of etcd's gateway where an endpoint speaks no gRPC.",
@@ -638,7 +688,8 @@ define_numbers(void)
 	DefineCustomEnumVariable("etcd_leader.ssl_min_protocol_version",
 							 "Sets the minimum TLS protocol version of connections to etcd.",
 							 "If empty, it is TLSv1.2.",
-							 &settings_ssl_min_protocol_version, SSL_MIN_DEFAULT, ssl_min_protocol_version_options,
+							 &settings_ssl_min_protocol_version, SSL_MIN_DEFAULT,
+							 ssl_min_protocol_version_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("etcd_leader.request_timeout",
 							"Sets the maximum time of one request to one endpoint.",
@@ -651,11 +702,13 @@ define_numbers(void)
 							&settings_connect_timeout_ms, -1, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, check_timeout, NULL, NULL);
 	DefineCustomBoolVariable("etcd_leader.cancel_on_loss",
-							 "Cancels a running statement of a transaction that requires leadership when it is lost.",
+							 "Cancels a running statement of a transaction that requires "
+							 "leadership when it is lost.",
 							 NULL, &settings_cancel_on_loss, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("etcd_leader.max_hook_workers",
 							"Sets how many hooks can run at the same time.",
-							"Each takes a background worker. One of them is never for changes. 0 means that none run.",
+							"Each takes a background worker. One of them is never for changes. 0 "
+							"means that none run.",
 							&settings_max_hook_workers, 2, 0, SETTINGS_MAX_HOOK_WORKERS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
@@ -721,7 +774,8 @@ check_given_settings(const List *given)
 			ereport(FATAL,
 					(errcode(ERRCODE_UNDEFINED_OBJECT),
 					 errmsg("unrecognized configuration parameter \"%s\"", setting->name),
-					 errdetail("The loaded version of etcd_leader, %s, has no such setting.", ETCD_LEADER_VERSION),
+					 errdetail("The loaded version of etcd_leader, %s, has no such setting.",
+							   ETCD_LEADER_VERSION),
 					 errhint("Check how the name is spelt, or remove the setting.")));
 		(void) set_config_option(setting->name, setting->value, PGC_POSTMASTER, PGC_S_FILE,
 								 GUC_ACTION_SET, false, FATAL, false);
@@ -734,12 +788,14 @@ settings_define(void)
 {
 	List	   *given = find_given_settings();
 
-	define_numbers();
+	define_election_numbers();
+	define_other_numbers();
 	for (Size i = 0; i < lengthof(string_settings); i++)
 	{
 		const StringSetting *setting = &string_settings[i];
 
-		DefineCustomStringVariable(setting->name, setting->short_desc, setting->long_desc, setting->variable,
+		DefineCustomStringVariable(setting->name, setting->short_desc, setting->long_desc,
+								   setting->variable,
 								   setting->boot_value, setting->context, setting->flags,
 								   setting->check, setting->assign, NULL);
 	}

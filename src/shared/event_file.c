@@ -107,7 +107,8 @@ write_events(FILE *file, EventFileHeader *header)
 
 	INIT_CRC32C(crc);
 	ok = write_bytes(file, header, sizeof(EventFileHeader), &crc);
-	for (int64 after = 0; ok && events_next_of(EVENTS_BUT_CHANGES, after, &event); after = event.seq)
+	for (int64 after = 0; ok && events_next_of(EVENTS_BUT_CHANGES, after, &event);
+		 after = event.seq)
 		ok = write_bytes(file, &event, EVENT_SIZE, &crc);
 	FIN_CRC32C(crc);
 	return ok && fwrite(&crc, sizeof(crc), 1, file) == 1;
@@ -172,7 +173,8 @@ read_events(FILE *file, EventFileHeader *header, char **events)
 
 	len = header->nevents * EVENT_SIZE;
 	*events = palloc(len + 1);
-	if ((len > 0 && fread(*events, len, 1, file) != 1) || fread(&stored, sizeof(stored), 1, file) != 1)
+	if ((len > 0 && fread(*events, len, 1, file) != 1) ||
+		fread(&stored, sizeof(stored), 1, file) != 1)
 		return "It is too short.";
 	INIT_CRC32C(crc);
 	COMP_CRC32C(crc, header, sizeof(EventFileHeader));

@@ -74,7 +74,8 @@ make_room(EventRing *ring, uint64 number, Size len)
 	{
 		RingPlace  *place = place_of(ring, oldest);
 
-		if (number - oldest < (uint64) ring->nplaces && ring->end + len - place->start <= ring->nbytes)
+		if (number - oldest < (uint64) ring->nplaces &&
+			ring->end + len - place->start <= ring->nbytes)
 			break;
 		/*
 		 * a reader that sees the record gone must see the loss, too, and its

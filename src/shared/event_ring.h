@@ -46,7 +46,8 @@ typedef struct EventRing
 extern void event_ring_init(EventRing *ring, int nplaces, Size nbytes);
 
 /* For the writer.  seq increases from record to record; len is below nbytes. */
-extern void event_ring_append(EventRing *ring, int64 seq, TimestampTz at, const void *record, Size len);
+extern void event_ring_append(EventRing *ring, int64 seq, TimestampTz at, const void *record,
+							  Size len);
 
 typedef enum RingResult
 {

@@ -35,7 +35,8 @@ static const struct
 	Size		offset;
 	Size		size;
 }			event_strings[] = {
-#define EVENT_STRING(member)	{offsetof(SharedEvent, member), sizeof(((SharedEvent *) NULL)->member)}
+#define EVENT_STRING(member) \
+	{offsetof(SharedEvent, member), sizeof(((SharedEvent *) NULL)->member)}
 	EVENT_STRING(election), EVENT_STRING(node), EVENT_STRING(leader), EVENT_STRING(reason),
 	EVENT_STRING(key), EVENT_STRING(value)
 };
@@ -101,7 +102,8 @@ init_events(void)
 }
 
 const SharedPart events_part = {
-	.name = "etcd_leader events", .size = sizeof(Events), .memory = (void **) &events, .init = init_events
+	.name = "etcd_leader events", .size = sizeof(Events), .memory = (void **) &events,
+	.init = init_events
 };
 
 static void
@@ -111,7 +113,9 @@ init_elections_ring(void)
 }
 
 const SharedPart elections_ring_part = {
-	.name = "etcd_leader events of elections", .size = EVENT_RING_SIZE(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer)), .memory = (void **) &elections_ring, .init = init_elections_ring
+	.name = "etcd_leader events of elections",
+	.size = EVENT_RING_SIZE(SHARED_EVENTS, SHARED_EVENTS * sizeof(EventBuffer)),
+	.memory = (void **) &elections_ring, .init = init_elections_ring
 };
 
 static void
@@ -121,7 +125,8 @@ init_changes_ring(void)
 }
 
 const SharedPart changes_ring_part = {
-	.name = "etcd_leader changes", .size = EVENT_RING_SIZE(CHANGES_PLACES, CHANGES_BYTES), .memory = (void **) &changes_ring, .init = init_changes_ring,
+	.name = "etcd_leader changes", .size = EVENT_RING_SIZE(CHANGES_PLACES, CHANGES_BYTES),
+	.memory = (void **) &changes_ring, .init = init_changes_ring,
 	.is_large = true
 };
 
@@ -132,7 +137,8 @@ init_event_number(void)
 }
 
 const SharedPart event_number_part = {
-	.name = "number of events", .size = sizeof(pg_atomic_uint64), .memory = (void **) &last_event, .init = init_event_number,
+	.name = "number of events", .size = sizeof(pg_atomic_uint64), .memory = (void **) &last_event,
+	.init = init_event_number,
 	.is_lasting = true
 };
 
@@ -176,7 +182,8 @@ write_record(const SharedEvent *event, EventRecord *record)
 	record->leader_revision = event->leader_revision;
 	record->revision = event->revision;
 	for (Size i = 0; i < lengthof(event_strings); i++)
-		end += strlcpy(end, (const char *) event + event_strings[i].offset, event_strings[i].size) + 1;
+		end += strlcpy(end, (const char *) event + event_strings[i].offset,
+					   event_strings[i].size) + 1;
 	return end - (char *) record;
 }
 
@@ -192,7 +199,8 @@ read_record(const EventRecord *record, SharedEvent *event)
 	event->leader_revision = record->leader_revision;
 	event->revision = record->revision;
 	for (Size i = 0; i < lengthof(event_strings); i++)
-		string += strlcpy((char *) event + event_strings[i].offset, string, event_strings[i].size) + 1;
+		string += strlcpy((char *) event + event_strings[i].offset, string,
+						  event_strings[i].size) + 1;
 }
 
 void

@@ -68,9 +68,9 @@ extern const char *events_kind_name(const SharedEvent *event);
 /*
  * Events are numbered by ones, also over a crash restart, and over a clean one
  * (event_file.h).  Any other start of the server begins above every number of
- * the starts before it: at the wall clock, in microseconds since 2000.  So a reader that continues after the last
- * number that it saw can see by the first number that it gets whether it has
- * missed any.  The numbers stay below 2^53 until the year 2285: a double holds
+ * the starts before it: at the wall clock, in microseconds since 2000.  So a reader that
+ * continues after the last number that it saw can see by the first number that it gets
+ * whether it has missed any.  The numbers stay below 2^53 until the year 2285: a double holds
  * them.
  */
 

@@ -33,7 +33,8 @@ static FencedPlace *places = NULL;
 static uint32 shown = 0;		/* in the place of this process */
 
 const SharedPart fenced_part = {
-	.name = "etcd_leader fenced transactions", .size_per_backend = sizeof(FencedPlace), .memory = (void **) &places
+	.name = "etcd_leader fenced transactions", .size_per_backend = sizeof(FencedPlace),
+	.memory = (void **) &places
 };
 
 static pg_atomic_uint32 *

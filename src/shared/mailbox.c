@@ -126,7 +126,8 @@ fail_all(void)
 }
 
 const SharedPart mailbox_part = {
-	.name = "etcd_leader mailbox", .size = sizeof(Mailbox), .memory = (void **) &mailbox, .init = init_mailbox,
+	.name = "etcd_leader mailbox", .size = sizeof(Mailbox), .memory = (void **) &mailbox,
+	.init = init_mailbox,
 	.elector_begins = fail_all,
 	.elector_ends = fail_all
 };
@@ -181,7 +182,8 @@ leave_place(int code, Datum place_pointer)
 }
 
 bool
-mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page, Size len)
+mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page,
+				 Size len)
 {
 	static uint32 wait_event = 0;
 	MailboxPlace *place;

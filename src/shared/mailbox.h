@@ -110,7 +110,8 @@ typedef struct SharedReply
  * For COMMAND_GET, page has SHARED_PAGE_SIZE bytes.  The given number of them is
  * sent, and the bytes of the reply come back.
  */
-extern bool mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply, char *page, Size len);
+extern bool mailbox_ask_page(const SharedRequest *request, int64 until_us, SharedReply *reply,
+							 char *page, Size len);
 
 static inline bool
 mailbox_ask(const SharedRequest *request, int64 until_us, SharedReply *reply)

@@ -48,7 +48,8 @@ dismiss_all(void)
 }
 
 const SharedPart notifier_register_part = {
-	.name = "etcd_leader notifiers", .size = sizeof(NotifierRegister), .memory = (void **) &notifiers,
+	.name = "etcd_leader notifiers", .size = sizeof(NotifierRegister),
+	.memory = (void **) &notifiers,
 	.elector_begins = dismiss_all
 };
 
@@ -165,7 +166,8 @@ remaining_ms(int notifier_slot, int64 changes_due_us)
 }
 
 bool
-notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, int64 changes_due_us, uint32 wait_event)
+notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, int64 changes_due_us,
+					   uint32 wait_event)
 {
 	int64		until_us = clock_now_ns() / 1000 + pause_ms * INT64CONST(1000);
 	long		left_ms;

@@ -43,7 +43,8 @@ extern bool notifier_register_claim(int notifier_slot, uint64 ticket);
  * of clock_remaining_ms() as well.  False as soon as it is dismissed, or barred.
  * Interrupts are served.
  */
-extern bool notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms, int64 changes_due_us,
+extern bool notifier_register_wait(int notifier_slot, uint64 ticket, int pause_ms,
+								   int64 changes_due_us,
 								   uint32 wait_event);
 
 /*

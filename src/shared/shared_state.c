@@ -102,7 +102,8 @@ const SharedPart shared_state_part = {
 	.name = "etcd_leader", .size = sizeof(SharedState), .memory = (void **) &state
 };
 const SharedPart shared_elections_part = {
-	.name = "etcd_leader elections", .size = ELECTION_MAX_ELECTIONS * sizeof(SharedSlotPadded), .memory = (void **) &slots
+	.name = "etcd_leader elections", .size = ELECTION_MAX_ELECTIONS * sizeof(SharedSlotPadded),
+	.memory = (void **) &slots
 };
 
 static void
@@ -161,7 +162,8 @@ map_lasting_part(const SharedPart *part)
 	if (mapping == MAP_FAILED)
 		ereport(FATAL,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m", part->size)));
+				 errmsg("could not map %zu bytes of shared memory for etcd_leader: %m",
+						part->size)));
 	*part->memory = mapping;
 	if (part->init)
 		part->init();
@@ -241,7 +243,8 @@ free_slots(void)
 	withdraw_all();
 	begin_layout_change();
 	for (int i = 0; i < settings_max_elections; i++)
-		shared_snapshot_write(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing), &nothing);
+		shared_snapshot_write(&slots[i].slot.generation, slots[i].slot.copies, sizeof(nothing),
+							  &nothing);
 	end_layout_change();
 }
 

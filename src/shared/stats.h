@@ -44,7 +44,8 @@ typedef enum SharedCounter
 	COUNTER_LATENCY_NS_MAX,		/* set, not added to */
 	COUNTER_ANSWERS,			/* how many went into the latencies */
 	COUNTER_LATENCY_BUCKETS,	/* + bucket */
-	COUNTER_ELECTIONS_LOST = COUNTER_LATENCY_BUCKETS + SHARED_LATENCY_BUCKETS + 1,	/* + ElectionReason */
+	/* + ElectionReason */
+	COUNTER_ELECTIONS_LOST = COUNTER_LATENCY_BUCKETS + SHARED_LATENCY_BUCKETS + 1,
 	COUNTER_COUNT = COUNTER_ELECTIONS_LOST + ELECTION_NREASONS
 } SharedCounter;
 

@@ -53,7 +53,8 @@ status_raise_no_election(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this instance takes part in no election"),
-				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, and reload the configuration.",
+				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, "
+						 "and reload the configuration.",
 						 "etcd_leader.elections")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -183,7 +184,8 @@ status_errdetail_leader(int index)
 	shared_state_read_contact(&contact);
 	if (contact.connected)
 		return errdetail("No leader is known at present.");
-	return errdetail("No leader is known at present, as there is no contact with etcd. See \"last_error\" in the view \"%s\".",
+	return errdetail("No leader is known at present, as there is no contact with etcd. See "
+					 "\"last_error\" in the view \"%s\".",
 					 "etcd_leader_status");
 }
 
@@ -207,7 +209,8 @@ read_contact(EtcdLeaderStatus *row)
 	row->last_error_at = contact.last_error_at;
 	if (shared_state_lacks_elector)
 	{
-		strlcpy(row->last_error, "no background worker slot was free for the elector when the server started: increase \"max_worker_processes\"",
+		strlcpy(row->last_error, "no background worker slot was free for the elector when the "
+				"server started: increase \"max_worker_processes\"",
 				sizeof(row->last_error));
 		row->last_error_at = PgStartTime;
 	}

@@ -54,7 +54,8 @@ repeat_reload(SupervisedWorker *worker)
 {
 	pid_t		pid;
 
-	if (worker->registered_at != 0 && worker->handle != NULL && PgReloadTime >= worker->registered_at &&
+	if (worker->registered_at != 0 && worker->handle != NULL &&
+		PgReloadTime >= worker->registered_at &&
 		GetBackgroundWorkerPid(worker->handle, &pid) == BGWH_STARTED)
 		(void) kill(pid, SIGHUP);
 	worker->registered_at = 0;
@@ -78,7 +79,8 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 		return PG_INT64_MAX;
 	}
 	/* one that was registered in recovery may wait for its end */
-	if (worker->handle != NULL && GetBackgroundWorkerPid(worker->handle, &pid) == BGWH_NOT_YET_STARTED)
+	if (worker->handle != NULL &&
+		GetBackgroundWorkerPid(worker->handle, &pid) == BGWH_NOT_YET_STARTED)
 		return PG_INT64_MAX;
 	now_ns = clock_now_ns();
 	if (now_ns >= worker->due_ns)

@@ -33,7 +33,8 @@ typedef struct SupervisedWorker
  * this must be called again, on the clock of clock_now_ns(), PG_INT64_MAX if not
  * before a reload.
  */
-extern int64 worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint32 *claimed);
+extern int64 worker_supervise(SupervisedWorker *worker, bool is_wanted,
+							  const pg_atomic_uint32 *claimed);
 
 /*
  * Makes this process the worker, until it ends.  False if there is one.  Its
