@@ -21,14 +21,14 @@
 #include "notifier/vacate.h"
 #include "session/api.h"
 #include "session/read_only.h"
-#include "settings/settings_define.h"
+#include "settings/define.h"
 #include "shared/crash_memory.h"
 #include "shared/event_file.h"
 #include "shared/events.h"
 #include "shared/fenced.h"
 #include "shared/mailbox.h"
 #include "shared/notifier_register.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 #include "shared/stats.h"
 
 /*

@@ -8,7 +8,7 @@
 #ifndef HTTP_LAUNCHER_H
 #define HTTP_LAUNCHER_H
 
-#include "shared/shared_part.h"
+#include "shared/part.h"
 
 /*
  * In the elector: starts the HTTP worker if the settings want it and it is

@@ -19,7 +19,7 @@
 #include "demands.h"
 #include "settings/settings.h"
 #include "shared/fenced.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 
 /* Of this transaction, by etcd_require_leader(). */
 static Requirement requirements[ELECTION_MAX_ELECTIONS];

@@ -13,11 +13,11 @@
 #include "base/utf8.h"
 #include "requirement.h"
 #include "settings/settings.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
 
-/* As in shared_state.h, of the slot that the election has now.  Safe in a signal handler. */
+/* As in shared/state.h, of the slot that the election has now.  Safe in a signal handler. */
 static int64
 read_token(const Requirement *requirement, int64 (*token_of) (int slot, uint64 layout))
 {

@@ -22,7 +22,7 @@
 #include "session/rows.h"
 #include "settings/settings.h"
 #include "shared/events.h"
-#include "shared/shared_snapshot.h"
+#include "shared/snapshot.h"
 #include "shared/supervised_worker.h"
 
 /* No run begins in a database that somebody wants for himself. */

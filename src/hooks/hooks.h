@@ -20,7 +20,7 @@
 #include "port/atomics.h"
 #include "settings/settings.h"
 #include "shared/events.h"
-#include "shared/shared_part.h"
+#include "shared/part.h"
 
 #define HOOKS_MAX			32
 #define HOOKS_MAX_RUNS		SETTINGS_MAX_HOOK_WORKERS

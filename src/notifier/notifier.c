@@ -43,7 +43,7 @@
 #include "settings/settings.h"
 #include "shared/events.h"
 #include "shared/notifier_register.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 #include "shared/stats.h"
 
 /* A notifier that ran for so long had connected to its database. */

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "settings/settings.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 #include "shared/status.h"
 
 void

@@ -21,7 +21,7 @@
 #include "settings/settings.h"
 #include "shared/fenced.h"
 #include "shared/mailbox.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 #include "shared/status.h"
 
 PG_FUNCTION_INFO_V1(etcd_verify_leader);

@@ -29,7 +29,7 @@
 #include "rows.h"
 #include "settings/settings.h"
 #include "shared/notifier_register.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
 

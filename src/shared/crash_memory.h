@@ -11,7 +11,7 @@
 #define CRASH_MEMORY_H
 
 #include "protocol/election.h"
-#include "shared_part.h"
+#include "shared/part.h"
 
 /*
  * Elections from which this instance has resigned for good.  They are

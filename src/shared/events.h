@@ -13,7 +13,7 @@
 #define EVENTS_H
 
 #include "protocol/election.h"
-#include "shared_part.h"
+#include "shared/part.h"
 #include "storage/condition_variable.h"
 
 /*

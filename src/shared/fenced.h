@@ -4,7 +4,7 @@
  *	  Which elections the transactions that are open are fenced in.
  *
  * A leader that drains waits for these.  Each process has a place of its own,
- * with a bit for each slot of an election, see shared_state.h.
+ * with a bit for each slot of an election, see shared/state.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 
 #include "lib/stringinfo.h"
 
-#include "shared_part.h"
+#include "shared/part.h"
 
 /*
  * Shows the elections that the transaction of this process is fenced in, instead

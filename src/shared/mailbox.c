@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "mailbox.h"
-#include "shared_state.h"
+#include "shared/state.h"
 
 /*
  * COMMAND_VERIFY and COMMAND_TRANSFER must not use the first places.  The

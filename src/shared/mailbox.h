@@ -13,7 +13,7 @@
 
 #include "etcd/etcd_api.h"
 #include "protocol/election.h"
-#include "shared_part.h"
+#include "shared/part.h"
 
 typedef enum SharedCommand
 {

@@ -11,7 +11,7 @@
 #ifndef NOTIFIER_REGISTER_H
 #define NOTIFIER_REGISTER_H
 
-#include "shared_part.h"
+#include "shared/part.h"
 
 /*
  * How far the events are announced in a database, by name, for the elector:

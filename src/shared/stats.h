@@ -12,7 +12,7 @@
 
 #include "datatype/timestamp.h"
 #include "protocol/election.h"
-#include "shared_part.h"
+#include "shared/part.h"
 
 /* Latencies are counted by buckets; the last one has no limit. */
 #define SHARED_LATENCY_BUCKETS 12

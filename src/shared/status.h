@@ -15,7 +15,7 @@
 
 #include "base/compat.h"
 #include "etcd_leader.h"
-#include "shared_state.h"
+#include "shared/state.h"
 
 /*
  * ERROR 42704: the settings of this session do not list that election; 55000 if

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "shared_state.h"
+#include "shared/state.h"
 #include "supervised_worker.h"
 
 /* A worker that ran for so long after its back-off is restarted at once. */

@@ -16,8 +16,8 @@
  *	WATCH		the timer goes on for the next transaction, or stops
  *
  * What this models: events.c (the number of changes), mailbox.c,
- * notifier_register.c, hooks.c, hook_run.c, hooks_worker.c, crash_memory.c,
- * stats.c, demands.c, fence.c, and the end of the elector in shared_state.c.
+ * notifier_register.c, hooks.c, hooks/run.c, hooks/worker.c, crash_memory.c,
+ * stats.c, demands.c, fence.c, and the end of the elector in shared/state.c.
  * Each barrier there has the label of one here.
  *
  *-------------------------------------------------------------------------
@@ -435,7 +435,7 @@ proctype remembering()
 	od
 }
 
-/* start_run() of hooks_worker.c: a crash must not find a run without its hook */
+/* start_run() of hooks/worker.c: a crash must not find a run without its hook */
 proctype starting()
 {
 	byte me = 1;

@@ -18,7 +18,7 @@
  *	- the clock is read after the deadline;
  *	- a view is whole, and is that of an election that the slot was given to.
  *
- * What this models: shared_state.c and shared_snapshot.h.  Each barrier there has the
+ * What this models: shared/state.c and shared/snapshot.h.  Each barrier there has the
  * label of one here.
  *
  *-------------------------------------------------------------------------

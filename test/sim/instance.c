@@ -81,7 +81,7 @@ instance_now(Instance *in)
 	return clock_ns;
 }
 
-/* As in src/shared/shared_state.c, loads the deadline before it reads the clock. */
+/* As in src/shared/state.c, loads the deadline before it reads the clock. */
 bool
 instance_leads(const Instance *in, int slot)
 {

@@ -68,9 +68,9 @@ sub stale
 }
 my ($variables) = run_command([ 'make', '-s', '-p', '-n', '-C', $top, 'all', 'PG_CONFIG=pg_config' ]);
 my @kinds = ('o', $variables =~ /^with_llvm\s*=\s*yes/m ? 'bc' : ());
-my @objects = map { my $file = $_; map { "$file.$_" } @kinds } qw(src/base/clock src/base/utf8 src/hooks/hooks_file);
+my @objects = map { my $file = $_; map { "$file.$_" } @kinds } qw(src/base/clock src/base/utf8 src/hooks/file);
 is_deeply(stale('.', 'src/base/utf8.h', @objects), [ sort map { "src/base/utf8.$_" } @kinds ], 'what includes the header is compiled again');
-is_deeply(stale('.', 'src/hooks/hooks.h', @objects), [ sort map { "src/hooks/hooks_file.$_" } @kinds ], 'and nothing else');
+is_deeply(stale('.', 'src/hooks/hooks.h', @objects), [ sort map { "src/hooks/file.$_" } @kinds ], 'and nothing else');
 for my $dir ('test/unit', 'test/sim')
 {
 	my @objects = map { "build/plain/src/$_.o" } qw(protocol/changes etcd/etcd_json);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_core.h
+ * core.h
  *	  The protocol and the client of etcd, which all files of the elector use.
  *
  * elector.c creates both, and calls all other files.  So the others could not

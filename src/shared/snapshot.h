@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_snapshot.h
+ * snapshot.h
  *	  Data that one process replaces as a whole, and others copy without a
  *	  lock.
  *

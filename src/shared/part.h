@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * shared_part.h
+ * part.h
  *	  A part of the memory that processes share.
  *
  * Each file that keeps something in shared memory describes it by a part, and
  * is the only one that looks into it.  etcd_leader.c lists the parts, and
- * shared_state.c makes them at the start of the server.
+ * shared/state.c makes them at the start of the server.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_mailbox.c
+ * mailbox.c
  *	  Requests of backends: commands for the protocol; and the candidates of
  *	  an election, and etcd_get(), which the protocol has no part in.
  *
@@ -9,12 +9,12 @@
 #include "postgres.h"
 
 #include "base/clock.h"
-#include "elector_changes.h"
-#include "elector_contact.h"
-#include "elector_core.h"
-#include "elector_events.h"
-#include "elector_mailbox.h"
-#include "elector_settings.h"
+#include "elector/changes.h"
+#include "elector/contact.h"
+#include "elector/core.h"
+#include "elector/events.h"
+#include "elector/mailbox.h"
+#include "elector/settings.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
 #include "shared/mailbox.h"

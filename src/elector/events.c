@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_events.c
+ * events.c
  *	  The events of the protocol: they go to the log, and into the ring in
  *	  shared memory.
  *
@@ -10,8 +10,8 @@
 
 #include "utils/timestamp.h"
 
-#include "elector_contact.h"
-#include "elector_events.h"
+#include "elector/contact.h"
+#include "elector/events.h"
 #include "etcd/etcd_text.h"
 #include "shared/crash_memory.h"
 #include "shared/events.h"

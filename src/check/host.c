@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * check_host.c
+ * host.c
  *	  What this host alone can tell of the set-up: files, the client
  *	  certificate, databases, and the time-outs against the latencies so far.
  *

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * check_etcd.c
+ * etcd.c
  *	  What etcd tells of the set-up, asked by the session itself.
  *
  * The elector is not needed: it may be just this that does not work.  So the
@@ -23,7 +23,7 @@
 #include "etcd/etcd_client.h"
 #include "protocol/changes.h"
 #include "settings/settings.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 
 /* The sockets of an endpoint at a time: for a request, and for a list of members. */
 #define SOCKETS_PER_ENDPOINT	2

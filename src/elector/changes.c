@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_changes.c
+ * changes.c
  *	  Changes of keys below etcd_leader.watched_prefixes.
  *
  *-------------------------------------------------------------------------
@@ -11,9 +11,9 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "elector_changes.h"
-#include "elector_contact.h"
-#include "elector_core.h"
+#include "elector/changes.h"
+#include "elector/contact.h"
+#include "elector/core.h"
 #include "etcd/etcd_text.h"
 #include "protocol/changes.h"
 #include "settings/settings.h"

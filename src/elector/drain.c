@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_drain.c
+ * drain.c
  *	  Planned hand-overs: the transactions that they wait for, and the smart
  *	  shutdown that asks for one.
  *
@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/smart_shutdown.h"
-#include "elector_core.h"
-#include "elector_drain.h"
-#include "elector_mailbox.h"
+#include "elector/core.h"
+#include "elector/drain.h"
+#include "elector/mailbox.h"
 #include "settings/settings.h"
 #include "shared/fenced.h"
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.h
+ * state.h
  *	  What the elector publishes and backends read: elections and contact.
  *
  * The elector is the only writer.  Readers take no lock and never wait for it:
@@ -15,7 +15,7 @@
 #include "datatype/timestamp.h"
 
 #include "protocol/election.h"
-#include "shared_part.h"
+#include "shared/part.h"
 
 /* ---- life ------------------------------------------------------------ */
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_trace.c
+ * trace.c
  *	  What the protocol decides and sends, for the log.
  *
  * DEBUG1: each new state of an election, and each answer that is dropped, with
@@ -15,7 +15,7 @@
 
 #include "lib/stringinfo.h"
 
-#include "elector_trace.h"
+#include "elector/trace.h"
 #include "etcd/etcd_text.h"
 
 /* As slots were shown last. */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * hooks_file.c
+ * file.c
  *	  Reads etcd_leader.hooks_file.
  *
  * PostgreSQL's own tokenizer of pg_hba.conf makes fields of it.  Before that, a

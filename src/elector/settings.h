@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_settings.h
+ * settings.h
  *	  Settings and endpoints on their way to the protocol and to the client.
  *
  *-------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_endpoints.c
+ * endpoints.c
  *	  The endpoints, for the log and for a view.
  *
  * An endpoint of another etcd cluster is a mistake in the settings.  A spare
@@ -15,9 +15,9 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "elector_contact.h"
-#include "elector_core.h"
-#include "elector_endpoints.h"
+#include "elector/contact.h"
+#include "elector/core.h"
+#include "elector/endpoints.h"
 #include "settings/settings.h"
 
 /* What the log has, a bit for each endpoint. */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * hooks_worker.c
+ * worker.c
  *	  The process that decides which hooks are due, and starts their runs.
  *
  * Due work follows from the state: for each election, the phase in which its
@@ -30,7 +30,7 @@
 #include "settings/settings.h"
 #include "shared/events.h"
 #include "shared/mailbox.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
 

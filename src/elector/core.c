@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
- * elector_core.c
+ * core.c
  *	  The protocol and the client of etcd, which all files of the elector use.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "elector_core.h"
+#include "elector/core.h"
 
 ElectionCore *elector_core;
 EtcdClient *elector_client;

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_contact.c
+ * contact.c
  *	  Errors and the contact with etcd, for etcd_leader_status and for the
  *	  log.
  *
@@ -13,8 +13,8 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "elector_contact.h"
-#include "elector_core.h"
+#include "elector/contact.h"
+#include "elector/core.h"
 #include "settings/settings.h"
 #include "shared/stats.h"
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_drain.h
+ * drain.h
  *	  Planned hand-overs: the transactions that they wait for, and the smart
  *	  shutdown that asks for one.
  *

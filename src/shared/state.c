@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.c
+ * state.c
  *	  Elections and contact, as the elector publishes them and backends read
  *	  them; and the creation of all shared memory.
  *
@@ -10,7 +10,7 @@
  *	 makes any mixture of old and new say "not leading".  There is a second
  *	 deadline for new work, which is 0 while the instance drains.
  * - Election names, views and contact: two copies and a generation, see
- *	 shared_snapshot.h.
+ *	 shared/snapshot.h.
  *
  * The comment at a barrier names the barrier of a model that stands for it
  * (test/model).  What the order is for is said there, and what goes wrong
@@ -36,8 +36,8 @@
 #include "base/compat.h"
 #include "events.h"
 #include "settings/settings.h"
-#include "shared_state.h"
-#include "shared_snapshot.h"
+#include "shared/state.h"
+#include "shared/snapshot.h"
 
 /*
  * One election.  The fields that every call of etcd_is_leader() reads have a

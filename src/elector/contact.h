@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_contact.h
+ * contact.h
  *	  Errors and the contact with etcd, for etcd_leader_status and for the log.
  *
  *-------------------------------------------------------------------------
@@ -9,7 +9,7 @@
 #define ELECTOR_CONTACT_H
 
 #include "etcd/etcd_client.h"
-#include "shared/shared_state.h"
+#include "shared/state.h"
 
 /*
  * The subject of an error.  It decides when the error is over.  Some kinds have a name,

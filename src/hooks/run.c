@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * hook_run.c
+ * run.c
  *	  Runs a hook: one command, as one role, in a process of its own.
  *
  * The statements are executed as those of a client that sends them one by one,
@@ -122,7 +122,7 @@ handle_quit(SIGNAL_ARGS)
 
 /* ---- the session ------------------------------------------------------ */
 
-/* Tells the hook what it is for, and fences it.  Its settings are those of hook_settings.c. */
+/* Tells the hook what it is for, and fences it.  Its settings are those of hooks/settings.c. */
 static void
 begin_hook(void)
 {

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * hook_settings.c
+ * settings.c
  *	  The settings of a hook: those of the server, and none of the database or
  *	  of the role.
  *

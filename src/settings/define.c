@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * settings_define.c
+ * define.c
  *	  Every GUC of etcd_leader, and what is allowed in it.
  *
  * A bad value is refused when it is set, so that nobody has to look at it
@@ -25,7 +25,7 @@
 #include "etcd/etcd_text.h"
 #include "protocol/changes.h"
 #include "settings.h"
-#include "settings_define.h"
+#include "settings/define.h"
 
 /* ---- what is allowed --------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * elector_settings.c
+ * settings.c
  *	  The settings on their way to the protocol and to the client of etcd, and
  *	  the endpoints that DNS names.
  *
@@ -15,11 +15,11 @@
 
 #include "base/clock.h"
 #include "base/secret_file.h"
-#include "elector_changes.h"
-#include "elector_contact.h"
-#include "elector_core.h"
-#include "elector_endpoints.h"
-#include "elector_settings.h"
+#include "elector/changes.h"
+#include "elector/contact.h"
+#include "elector/core.h"
+#include "elector/endpoints.h"
+#include "elector/settings.h"
 #include "etcd/etcd_discovery.h"
 #include "notifier/notifier.h"
 #include "settings/settings.h"
