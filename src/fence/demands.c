@@ -20,23 +20,19 @@
 #include "settings/settings.h"
 #include "shared/fenced.h"
 #include "shared/state.h"
+#include "state.h"
 
-/* Of this transaction, by etcd_require_leader(). */
+/* By etcd_require_leader(): the first fence_state.nrequirements are in force. */
 static Requirement requirements[ELECTION_MAX_ELECTIONS];
-static volatile sig_atomic_t nrequirements = 0;
 
 /*
- * Of this transaction, by etcd_leader.require_leadership, as of the first
- * statement; counts once the transaction writes.
+ * By etcd_leader.require_leadership, as of the first statement, in the state
+ * fence_state.setting.  Counts once the transaction writes.
  */
 static Requirement setting_requirement;
-static bool setting_recorded = false;
-static bool setting_continued = false;	/* as of the commit before, see demands_continue() */
-static volatile sig_atomic_t setting_in_force = false;	/* and recorded */
 
-/* Of every transaction of this process, by fence_bind(). */
+/* By fence_bind(), if fence_state.bound. */
 static Requirement binding;
-static volatile sig_atomic_t bound = false;
 
 /*
  * Does etcd_leader.require_leadership hold for this process?  In a background
@@ -65,11 +61,11 @@ demands_is_role_fenced(void)
 static uint32
 waited_for(void)
 {
-	uint32		slots = bound ? requirement_bit(&binding) : 0;
+	uint32		slots = fence_state.bound ? requirement_bit(&binding) : 0;
 
-	for (int i = 0; i < nrequirements; i++)
+	for (int i = 0; i < fence_state.nrequirements; i++)
 		slots |= requirement_bit(&requirements[i]);
-	if (setting_recorded && setting_requirement.token != 0 &&
+	if (fence_state.setting != SETTING_UNREAD && setting_requirement.token != 0 &&
 		(!XactReadOnly || IsSubTransaction() || TransactionIdIsValid(GetTopTransactionIdIfAny())))
 		slots |= requirement_bit(&setting_requirement);
 	return slots;
@@ -84,16 +80,17 @@ demands_held(const char *election)
 {
 	const Requirement *found = NULL;
 
-	for (int i = 0; i < nrequirements && found == NULL; i++)
+	for (int i = 0; i < fence_state.nrequirements && found == NULL; i++)
 	{
 		if (strcmp(requirements[i].election, election) == 0)
 			found = &requirements[i];
 	}
-	if (found == NULL && bound && strcmp(binding.election, election) == 0)
+	if (found == NULL && fence_state.bound && strcmp(binding.election, election) == 0)
 		found = &binding;
-	if (found == NULL && setting_recorded && strcmp(setting_requirement.election, election) == 0)
+	if (found == NULL && fence_state.setting != SETTING_UNREAD &&
+		strcmp(setting_requirement.election, election) == 0)
 		found = &setting_requirement;
-	return found != NULL && found->token != 0 && requirement_current_token(found) == found->token ? found : NULL;
+	return found != NULL && !requirement_is_broken(found) ? found : NULL;
 }
 
 /*
@@ -127,14 +124,16 @@ demands_has_written(void)
 bool
 demands_exist(void)
 {
-	return bound || nrequirements > 0 || setting_in_force;
+	return fence_state.bound || fence_state.nrequirements > 0 || fence_setting_is_in_force();
 }
 
 /* A requirement of a transaction that is fenced. */
 const Requirement *
 demands_any(void)
 {
-	return bound ? &binding : nrequirements > 0 ? &requirements[0] : &setting_requirement;
+	if (fence_state.bound)
+		return &binding;
+	return fence_state.nrequirements > 0 ? &requirements[0] : &setting_requirement;
 }
 
 /*
@@ -144,14 +143,14 @@ demands_any(void)
 const Requirement *
 demands_broken(bool writes)
 {
-	if (bound && requirement_is_broken(&binding))
+	if (fence_state.bound && requirement_is_broken(&binding))
 		return &binding;
-	for (int i = 0; i < nrequirements; i++)
+	for (int i = 0; i < fence_state.nrequirements; i++)
 	{
 		if (requirement_is_broken(&requirements[i]))
 			return &requirements[i];
 	}
-	if (setting_in_force && writes && requirement_is_broken(&setting_requirement))
+	if (fence_setting_is_in_force() && writes && requirement_is_broken(&setting_requirement))
 		return &setting_requirement;
 	return NULL;
 }
@@ -173,17 +172,16 @@ demands_lost(void)
 void
 demands_record_setting(void)
 {
-	setting_in_force = false;
+	fence_note(FENCE_WITHDRAW_SETTING);
 	if (!demands_is_role_fenced())
 		return;
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
-	if (!setting_recorded || (setting_continued && !demands_has_written()) ||
+	if (fence_state.setting == SETTING_UNREAD ||
+		(fence_setting_is_continued() && !demands_has_written()) ||
 		strcmp(setting_requirement.election, settings_require_leadership) != 0)
 		init_requirement(&setting_requirement, settings_require_leadership);
-	setting_recorded = true;
-	setting_continued = false;
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
-	setting_in_force = true;
+	fence_note(FENCE_DEMAND_SETTING);
 	/* one that was READ ONLY until now shows itself here, and is checked later */
 	fenced_show(waited_for());
 }
@@ -196,9 +194,10 @@ demands_require(int election_index)
 	const char *election = settings_election_name(election_index);
 	Requirement *requirement;
 	int64		token;
+	bool		is_new;
 	int			i = 0;
 
-	while (i < nrequirements && strcmp(requirements[i].election, election) != 0)
+	while (i < fence_state.nrequirements && strcmp(requirements[i].election, election) != 0)
 		i++;
 	if (i == ELECTION_MAX_ELECTIONS)
 		ereport(ERROR,
@@ -206,16 +205,17 @@ demands_require(int election_index)
 				 errmsg("a transaction cannot require leadership of more than %d elections",
 						ELECTION_MAX_ELECTIONS)));
 	requirement = &requirements[i];
-	if (i == nrequirements)
+	is_new = i == fence_state.nrequirements;
+	if (is_new)
 		init_requirement(requirement, election);
 
-	token = i == nrequirements ? requirement->token : requirement_current_token(requirement);
+	token = is_new ? requirement->token : requirement_current_token(requirement);
 	if (token == 0)
 	{
 		fenced_show(waited_for());
 		requirement_refuse_new_work(requirement, election_index);
 	}
-	if (i < nrequirements)
+	if (!is_new)
 	{
 		if (token != requirement->token)
 			requirement_report_broken(requirement, requirement_known_leader(election));
@@ -224,7 +224,7 @@ demands_require(int election_index)
 
 	requirement->token = token;
 	pg_compiler_barrier();		/* handshake.pml: REQUIREMENT_RECORDED */
-	nrequirements++;
+	fence_note(FENCE_REQUIRE);
 	fenced_show(waited_for());
 	return token;
 }
@@ -235,21 +235,23 @@ demands_bind(const char *election, int64 token)
 	requirement_name(&binding, election);
 	binding.token = token;
 	pg_compiler_barrier();		/* handshake.pml: BINDING_RECORDED */
-	bound = true;
+	fence_note(FENCE_BIND);
 	fenced_show(waited_for());
 }
 
 void
 demands_step_aside(const char *election)
 {
-	if (bound || nrequirements > 0 || (setting_in_force && demands_has_written()))
+	if (fence_state.bound || fence_state.nrequirements > 0 ||
+		(fence_setting_is_in_force() && demands_has_written()))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("cannot drain within a transaction that requires leadership"),
 				 errdetail("The drain would wait for this transaction, which requires leadership of election \"%s\".",
 						   demands_any()->shown),
 				 errhint("Call the function in a transaction of its own, or without a drain.")));
-	if (setting_recorded && strcmp(setting_requirement.election, election) == 0)
+	if (fence_state.setting != SETTING_UNREAD &&
+		strcmp(setting_requirement.election, election) == 0)
 		fenced_show(0);
 }
 
@@ -263,19 +265,8 @@ void
 demands_show_less(void)
 {
 	/* what is shown anew must be shown before a look at the leadership */
-	if (setting_in_force)
+	if (fence_setting_is_in_force())
 		fenced_show(fenced_shown() & waited_for());
-}
-
-/* ---- its end ---------------------------------------------------------------- */
-
-void
-demands_end(void)
-{
-	nrequirements = 0;
-	setting_recorded = false;
-	setting_continued = false;
-	setting_in_force = false;
 }
 
 void
@@ -283,12 +274,13 @@ demands_continue(void)
 {
 	Requirement *requirement = &setting_requirement;
 
-	if (!demands_is_role_fenced() || strcmp(requirement->election, settings_require_leadership) != 0)
+	if (!demands_is_role_fenced() ||
+		strcmp(requirement->election, settings_require_leadership) != 0)
 		return;
 	/* a drain waits for it, if it waited for the transaction before */
-	requirement->token = (fenced_shown() & requirement_bit(requirement)) != 0 ? requirement_current_token(requirement) :
+	requirement->token = (fenced_shown() & requirement_bit(requirement)) != 0 ?
+		requirement_current_token(requirement) :
 		shared_state_token(requirement->slot, requirement->layout);
-	setting_recorded = setting_continued = true;
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_CONTINUED */
-	setting_in_force = true;
+	fence_note(FENCE_CONTINUE_SETTING);
 }

@@ -56,9 +56,6 @@ extern const Requirement *demands_lost(void);
 extern void demands_show(void);
 extern void demands_show_less(void);
 
-/* The transaction has ended: what it required goes with it. */
-extern void demands_end(void);
-
 /*
  * The statement goes on in another transaction, which requires the current
  * leadership by the setting.

@@ -15,9 +15,9 @@
  * While a statement of a fenced transaction runs, a timer of this backend
  * checks, too, and cancels the statement after a loss.  Only the backend
  * itself may do so.  A signal from another process could arrive while the
- * commit waits for a synchronous standby, and end that wait; the client would
- * then be told that the commit succeeded although no standby has confirmed it (syncrep.c).  So the timer does
- * nothing from PRE_COMMIT on.
+ * commit waits for a synchronous standby, and end that wait (syncrep.c).  The client
+ * would then see the commit succeed although no standby has confirmed it.  So the
+ * timer does nothing from PRE_COMMIT on.
  *
  * The cancellation is QUERY_CANCELED until it leaves the outermost statement,
  * and only there becomes 25006: WHEN OTHERS of PL/pgSQL does not catch the
@@ -63,6 +63,7 @@
 #include "settings/settings.h"
 #include "shared/stats.h"
 #include "shared/status.h"
+#include "state.h"
 
 /*
  * How often the timer checks: a loss ends the statement well within a second.
@@ -77,18 +78,13 @@
 #define sigev_notify_thread_id	_sigev_un._tid
 #endif
 
-/* The timer. */
-static timer_t watch_timer;
-static bool watch_created = false;
-static volatile sig_atomic_t watching = false;	/* it runs */
-static volatile sig_atomic_t watch_wanted = false;	/* by the transaction that is open */
-static volatile sig_atomic_t committing = false;	/* it must not cancel any more */
-static volatile sig_atomic_t cancel_sent = false;	/* it has, and no error has come of it yet */
-static volatile sig_atomic_t copying = false;	/* COPY FROM STDIN runs */
-static volatile sig_atomic_t end_sent = false;	/* the timer ends the session */
-
-/* How many statements are running, one within the other. */
-static volatile sig_atomic_t depth = 0;
+/* The timer.  It belongs to the process, and goes on after a transaction. */
+static struct
+{
+	timer_t		id;
+	bool		is_created;
+	volatile sig_atomic_t is_running;
+}			timer;
 
 /* What these hooks were before, or PostgreSQL's own function. */
 static post_parse_analyze_hook_type prev_post_parse_analyze;
@@ -131,9 +127,9 @@ is_client(void)
 static bool
 take_cancellation(void)
 {
-	if (!cancel_sent || geterrcode() != ERRCODE_QUERY_CANCELED)
+	if (fence_state.sent != FENCE_CANCEL_SENT || geterrcode() != ERRCODE_QUERY_CANCELED)
 		return false;
-	cancel_sent = false;
+	fence_note(FENCE_FORGET_CANCEL);
 	stats_count(COUNTER_STATEMENTS_CANCELLED, 1);
 	return true;
 }
@@ -145,7 +141,7 @@ take_cancellation(void)
 static void
 explain_cancellation(void *arg)
 {
-	if (depth == 0 && take_cancellation())
+	if (fence_state.depth == 0 && take_cancellation())
 		requirement_errbroken(demands_lost(), NULL);
 }
 
@@ -171,7 +167,7 @@ keep_explaining(void)
 static void
 post_parse_analyze(ParseState *pstate, Query *query, CompatJumbleState *jstate)
 {
-	if (depth == 0)
+	if (fence_state.depth == 0)
 		keep_explaining();
 	if (prev_post_parse_analyze)
 		prev_post_parse_analyze(pstate, query, jstate);
@@ -186,7 +182,8 @@ post_parse_analyze(ParseState *pstate, Query *query, CompatJumbleState *jstate)
 static bool
 is_stuck_in_copy(void)
 {
-	return cancel_sent && copying && QueryCancelHoldoffCount > 0;
+	return fence_state.sent != FENCE_NO_SIGNAL && fence_state.copying &&
+		QueryCancelHoldoffCount > 0;
 }
 
 /*
@@ -198,9 +195,9 @@ set_watch(long interval_ms)
 	struct itimerspec spec = {0};
 
 	spec.it_interval.tv_nsec = spec.it_value.tv_nsec = interval_ms * NSEC_PER_MSEC;
-	if (timer_settime(watch_timer, 0, &spec, NULL) != 0)
+	if (timer_settime(timer.id, 0, &spec, NULL) != 0)
 		return false;
-	watching = interval_ms > 0;
+	timer.is_running = interval_ms > 0;
 	return true;
 }
 
@@ -212,7 +209,7 @@ set_watch(long interval_ms)
 static bool
 is_busy(void)
 {
-	if (depth > 0 || debug_query_string != NULL)
+	if (fence_state.depth > 0 || debug_query_string != NULL)
 		return true;
 	return is_client() && *my_wait_event_info != WAIT_EVENT_CLIENT_READ;
 }
@@ -228,14 +225,18 @@ watch_leadership(SIGNAL_ARGS)
 {
 	int			save_errno = errno;
 
-	if (!watch_wanted)
+	if (fence_state.phase != FENCE_WATCHED)
 		(void) set_watch(0);
-	else if (!committing && settings_cancel_on_loss && is_busy() &&
+	else if (settings_cancel_on_loss && is_busy() &&
 			 demands_broken(demands_has_written()) != NULL)
 	{
 		if (is_stuck_in_copy())
-			ProcDiePending = end_sent = true;
-		cancel_sent = true;
+		{
+			fence_note(FENCE_SEND_END);
+			ProcDiePending = true;
+		}
+		else
+			fence_note(FENCE_SEND_CANCEL);
 		InterruptPending = true;
 		QueryCancelPending = true;
 		SetLatch(MyLatch);
@@ -254,13 +255,13 @@ watch_leadership(SIGNAL_ARGS)
 static void
 start_watching(void)
 {
-	if (!settings_cancel_on_loss || committing)
+	if (!settings_cancel_on_loss || fence_state.phase == FENCE_CLOSING)
 		return;
 	/* before the look: from now on no tick stops it; both are volatile */
-	watch_wanted = true;
-	if (watching)
+	fence_note(FENCE_WATCH);
+	if (timer.is_running)
 		return;
-	if (!watch_created)
+	if (!timer.is_created)
 	{
 		struct sigevent event = {0};
 
@@ -269,11 +270,11 @@ start_watching(void)
 		event.sigev_notify_thread_id = MyProcPid;
 		event.sigev_signo = WATCH_SIGNAL;
 		pqsignal(WATCH_SIGNAL, watch_leadership);
-		if (timer_create(CLOCK_MONOTONIC, &event, &watch_timer) != 0)
+		if (timer_create(CLOCK_MONOTONIC, &event, &timer.id) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 					 errmsg("could not create a timer: %m")));
-		watch_created = true;
+		timer.is_created = true;
 	}
 	if (!set_watch(WATCH_INTERVAL_MS))
 		ereport(FATAL,
@@ -377,20 +378,20 @@ static void
 begin_statement(const Node *utility)
 {
 	/* PostgreSQL has dropped it between two commands */
-	if (depth == 0 && cancel_sent && !QueryCancelPending)
-		cancel_sent = false;
+	if (fence_state.depth == 0 && fence_state.sent == FENCE_CANCEL_SENT && !QueryCancelPending)
+		fence_note(FENCE_FORGET_CANCEL);
 	/* an aborted transaction can only be ended */
 	if (IsTransactionState())
 	{
 		demands_record_setting();
 		if (demands_exist() && settings_cancel_on_loss)
 		{
-			if (depth == 0 && !ends_transaction(utility))
+			if (fence_state.depth == 0 && !ends_transaction(utility))
 				check_requirements(demands_has_written());
 			start_watching();
 		}
 	}
-	depth++;
+	fence_note(FENCE_BEGIN_STATEMENT);
 }
 
 /*
@@ -402,7 +403,8 @@ begin_statement(const Node *utility)
 static void
 abandon_statement(MemoryContext context)
 {
-	if (--depth > 0 || !take_cancellation())
+	fence_note(FENCE_END_STATEMENT);
+	if (fence_state.depth > 0 || !take_cancellation())
 		return;
 	MemoryContextSwitchTo(context);
 	FlushErrorState();
@@ -435,7 +437,7 @@ check_end(bool in_block)
 {
 	const Requirement *broken;
 
-	if (depth == 1 && (in_block || !IsTransactionBlock()) &&
+	if (fence_state.depth == 1 && (in_block || !IsTransactionBlock()) &&
 		(broken = demands_broken(demands_has_written())) != NULL)
 		refuse_commit(broken);
 }
@@ -456,7 +458,7 @@ executor_run(COMPAT_EXECUTOR_RUN_PARAMS)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	depth--;
+	fence_note(FENCE_END_STATEMENT);
 }
 
 /* AFTER triggers run here. */
@@ -477,7 +479,7 @@ executor_finish(QueryDesc *query_desc)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	depth--;
+	fence_note(FENCE_END_STATEMENT);
 }
 
 /*
@@ -543,10 +545,10 @@ is_copy_from_client(const Node *statement)
 static void
 end_copy(void)
 {
-	if (depth > 1)
+	if (fence_state.depth > 1)
 		return;
-	copying = false;
-	if (end_sent)
+	fence_note(FENCE_END_COPY);
+	if (fence_state.sent == FENCE_END_SENT)
 		CHECK_FOR_INTERRUPTS();
 }
 
@@ -557,7 +559,7 @@ end_copy(void)
 static void
 explain_end(void *arg)
 {
-	if (!end_sent || geterrcode() != ERRCODE_ADMIN_SHUTDOWN)
+	if (fence_state.sent != FENCE_END_SENT || geterrcode() != ERRCODE_ADMIN_SHUTDOWN)
 		return;
 	stats_count(COUNTER_STATEMENTS_CANCELLED, 1);
 	requirement_errended(demands_lost());
@@ -577,7 +579,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (is_copy_from_client(statement))
 	{
 		error_context_stack = &explanation;
-		copying = true;
+		fence_note(FENCE_BEGIN_COPY);
 	}
 	PG_TRY();
 	{
@@ -597,8 +599,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	PG_END_TRY();
 	end_copy();
 	error_context_stack = explanation.previous;
-	depth--;
-	demands_show_less();			/* the hook of BEGIN READ ONLY ran before the transaction was read-only */
+	fence_note(FENCE_END_STATEMENT);
+	/* the hook of BEGIN READ ONLY ran before the transaction became read-only */
+	demands_show_less();
 }
 
 /* ---- the end of the transaction -------------------------------------------------- */
@@ -613,10 +616,10 @@ check_commit(void)
 {
 	const Requirement *broken;
 
-	committing = true;
-
-	demands_record_setting();			/* in case no statement has done so */
-	broken = cancel_sent ? demands_lost() : demands_broken(demands_has_written());
+	fence_note(FENCE_CLOSE);
+	demands_record_setting();	/* in case no statement has done so */
+	broken = fence_state.sent != FENCE_NO_SIGNAL ? demands_lost() :
+		demands_broken(demands_has_written());
 	if (broken)
 		refuse_commit(broken);
 }
@@ -639,13 +642,11 @@ check_prepare(void)
 static void
 end_transaction(void)
 {
-	watch_wanted = false;		/* from here on the timer sends nothing */
-	demands_end();
+	fence_note(FENCE_CLOSE);	/* from here on the timer sends nothing */
 	/* a cancellation that nothing has met is not for the next transaction */
-	if (cancel_sent)
+	if (fence_state.sent != FENCE_NO_SIGNAL)
 		QueryCancelPending = false;
-	cancel_sent = false;
-	committing = false;
+	fence_note(FENCE_END);
 }
 
 /*
@@ -658,10 +659,10 @@ static void
 continue_statement(void)
 {
 	demands_continue();
-	if (demands_exist() && watch_created && settings_cancel_on_loss)
+	if (demands_exist() && timer.is_created && settings_cancel_on_loss)
 	{
-		watch_wanted = true;
-		if (!watching)
+		fence_note(FENCE_WATCH);
+		if (!timer.is_running)
 			(void) set_watch(WATCH_INTERVAL_MS);
 	}
 }
@@ -680,7 +681,7 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 			keep_explaining();
 			end_transaction();
-			if (depth > 0)
+			if (fence_state.depth > 0)
 				continue_statement();
 			demands_show();
 			break;
@@ -688,7 +689,7 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			keep_explaining();
 			end_transaction();
-			if (depth > 0 && event == XACT_EVENT_ABORT && !proc_exit_inprogress)
+			if (fence_state.depth > 0 && event == XACT_EVENT_ABORT && !proc_exit_inprogress)
 				continue_statement();	/* ROLLBACK in a procedure */
 			demands_show();
 			break;

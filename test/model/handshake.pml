@@ -497,12 +497,12 @@ proctype counter_reader()
 #define IN_FORCE	0				/* volatile, as the next three */
 #define NREQUIRED	1
 #define BOUND		2
-#define COMMITTING	3
+#define COMMITTING	3				/* the phase FENCE_CLOSING */
 #define DEMAND		4				/* setting_requirement: two words */
 #define REQUIRED	6				/* requirements[0] */
 #define BINDING		7
 
-bit cancelled = 0;					/* cancel_sent */
+bit cancelled = 0;					/* fence_state.sent */
 bit committed = 0;
 
 #define is_volatile(j)	(core[me].n > j && core[me].late[j].where < DEMAND)
@@ -582,7 +582,7 @@ proctype timer()
 
 /* Both are volatile, so they are stored and loaded as the program says. */
 bit watching = 0;					/* the timer runs */
-bit watch_wanted = 0;				/* by the transaction */
+bit watch_wanted = 0;				/* the phase is FENCE_WATCHED */
 
 /* start_watching(), end_transaction() */
 proctype watched()
