@@ -98,15 +98,15 @@ demands_held(const char *election)
  * fenced in that election already, or that for new work.
  */
 static void
-init_requirement(Requirement *requirement, const char *election)
+make_requirement(Requirement *requirement, const char *election)
 {
 	const Requirement *held = demands_held(election);
 	int64		token = held ? held->token : 0;
 
-	requirement_name(requirement, election);
+	requirement_init(requirement, election);
 	/* before the look at the leadership, or a drain may not see this transaction */
 	if (!XactReadOnly || requirement != &setting_requirement)
-		fenced_show(fenced_shown() | requirement_bit(requirement));
+		fenced_advertise(fenced_advertised() | requirement_bit(requirement));
 	requirement->token = held ? token : shared_state_token(requirement->slot, requirement->layout);
 }
 
@@ -179,11 +179,11 @@ demands_record_setting(void)
 	if (fence_state.setting == SETTING_UNREAD ||
 		(fence_setting_is_continued() && !demands_has_written()) ||
 		strcmp(setting_requirement.election, settings_require_leadership) != 0)
-		init_requirement(&setting_requirement, settings_require_leadership);
+		make_requirement(&setting_requirement, settings_require_leadership);
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
 	fence_note(FENCE_DEMAND_SETTING);
 	/* one that was READ ONLY until now shows itself here, and is checked later */
-	fenced_show(waited_for());
+	fenced_advertise(waited_for());
 }
 
 /* ---- what fences it -------------------------------------------------------- */
@@ -207,12 +207,12 @@ demands_require(int election_index)
 	requirement = &requirements[i];
 	is_new = i == fence_state.nrequirements;
 	if (is_new)
-		init_requirement(requirement, election);
+		make_requirement(requirement, election);
 
 	token = is_new ? requirement->token : requirement_current_token(requirement);
 	if (token == 0)
 	{
-		fenced_show(waited_for());
+		fenced_advertise(waited_for());
 		requirement_refuse_new_work(requirement, election_index);
 	}
 	if (!is_new)
@@ -225,18 +225,18 @@ demands_require(int election_index)
 	requirement->token = token;
 	pg_compiler_barrier();		/* handshake.pml: REQUIREMENT_RECORDED */
 	fence_note(FENCE_REQUIRE);
-	fenced_show(waited_for());
+	fenced_advertise(waited_for());
 	return token;
 }
 
 void
 demands_bind(const char *election, int64 token)
 {
-	requirement_name(&binding, election);
+	requirement_init(&binding, election);
 	binding.token = token;
 	pg_compiler_barrier();		/* handshake.pml: BINDING_RECORDED */
 	fence_note(FENCE_BIND);
-	fenced_show(waited_for());
+	fenced_advertise(waited_for());
 }
 
 void
@@ -252,21 +252,21 @@ demands_step_aside(const char *election)
 				 errhint("Call the function in a transaction of its own, or without a drain.")));
 	if (fence_state.setting != SETTING_UNREAD &&
 		strcmp(setting_requirement.election, election) == 0)
-		fenced_show(0);
+		fenced_advertise(0);
 }
 
 void
-demands_show(void)
+demands_advertise(void)
 {
-	fenced_show(waited_for());
+	fenced_advertise(waited_for());
 }
 
 void
-demands_show_less(void)
+demands_withdraw_unneeded(void)
 {
 	/* what is shown anew must be shown before a look at the leadership */
 	if (fence_setting_is_in_force())
-		fenced_show(fenced_shown() & waited_for());
+		fenced_advertise(fenced_advertised() & waited_for());
 }
 
 void
@@ -278,7 +278,7 @@ demands_continue(void)
 		strcmp(requirement->election, settings_require_leadership) != 0)
 		return;
 	/* a drain waits for it, if it waited for the transaction before */
-	requirement->token = (fenced_shown() & requirement_bit(requirement)) != 0 ?
+	requirement->token = (fenced_advertised() & requirement_bit(requirement)) != 0 ?
 		requirement_current_token(requirement) :
 		shared_state_token(requirement->slot, requirement->layout);
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_CONTINUED */

@@ -53,8 +53,8 @@ extern const Requirement *demands_lost(void);
  * Shows a drain what it has to wait for because of this transaction; only what
  * it does not have to wait for any more.
  */
-extern void demands_show(void);
-extern void demands_show_less(void);
+extern void demands_advertise(void);
+extern void demands_withdraw_unneeded(void);
 
 /*
  * The statement goes on in another transaction, which requires the current

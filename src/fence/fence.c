@@ -337,7 +337,7 @@ fence_step_aside(const char *election)
 void
 fence_step_back(void)
 {
-	demands_show();
+	demands_advertise();
 }
 
 /* ---- statements ---------------------------------------------------------------- */
@@ -492,7 +492,7 @@ check_commit_prepared(const Node *statement)
 
 	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !demands_is_role_fenced())
 		return;
-	requirement_name(&requirement, settings_require_leadership);
+	requirement_init(&requirement, settings_require_leadership);
 	requirement.token = requirement_current_token(&requirement);	/* a drain allows it */
 	if (requirement.token != 0)
 		return;
@@ -601,7 +601,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	error_context_stack = explanation.previous;
 	fence_note(FENCE_END_STATEMENT);
 	/* the hook of BEGIN READ ONLY ran before the transaction became read-only */
-	demands_show_less();
+	demands_withdraw_unneeded();
 }
 
 /* ---- the end of the transaction -------------------------------------------------- */
@@ -683,7 +683,7 @@ xact_callback(XactEvent event, void *arg)
 			end_transaction();
 			if (fence_state.depth > 0)
 				continue_statement();
-			demands_show();
+			demands_advertise();
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
@@ -691,7 +691,7 @@ xact_callback(XactEvent event, void *arg)
 			end_transaction();
 			if (fence_state.depth > 0 && event == XACT_EVENT_ABORT && !proc_exit_inprogress)
 				continue_statement();	/* ROLLBACK in a procedure */
-			demands_show();
+			demands_advertise();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:

@@ -48,7 +48,7 @@ is_draining(const Requirement *requirement)
  * not found, and only a part of it is stored.
  */
 void
-requirement_name(Requirement *requirement, const char *election)
+requirement_init(Requirement *requirement, const char *election)
 {
 	strlcpy(requirement->election, election, sizeof(requirement->election));
 	strlcpy(requirement->shown, utf8_to_server(requirement->election), sizeof(requirement->shown));

@@ -28,7 +28,7 @@ typedef struct Requirement
 } Requirement;
 
 /* Of that election, at its place now.  The token is not set.  Needs a transaction. */
-extern void requirement_name(Requirement *requirement, const char *election);
+extern void requirement_init(Requirement *requirement, const char *election);
 
 /* The bit of a requirement's election in fenced.h; 0: it has no slot. */
 static inline uint32

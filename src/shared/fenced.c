@@ -30,7 +30,7 @@ typedef union FencedPlace
 } FencedPlace;
 
 static FencedPlace *places = NULL;
-static uint32 shown = 0;		/* in the place of this process */
+static uint32 advertised = 0;	/* in the place of this process */
 
 const SharedPart fenced_part = {
 	.name = "etcd_leader fenced transactions", .size_per_backend = sizeof(FencedPlace),
@@ -46,21 +46,21 @@ own_place(void)
 static void
 clear_place(int code, Datum arg)
 {
-	shown = 0;
+	advertised = 0;
 	pg_atomic_write_u32(own_place(), 0);
 }
 
 void
-fenced_show(uint32 slots)
+fenced_advertise(uint32 slots)
 {
 	static bool is_clean = false;
 
-	if (slots == shown)
+	if (slots == advertised)
 		return;
 	if (!is_clean)
 		on_shmem_exit(clear_place, (Datum) 0);	/* after the abort of a transaction */
 	is_clean = true;
-	shown = slots;
+	advertised = slots;
 	pg_atomic_write_u32(own_place(), slots);
 	/* nobody waits for the end of a transaction within nanoseconds */
 	if (slots != 0)
@@ -68,9 +68,9 @@ fenced_show(uint32 slots)
 }
 
 uint32
-fenced_shown(void)
+fenced_advertised(void)
 {
-	return shown;
+	return advertised;
 }
 
 uint32

@@ -16,15 +16,15 @@
 #include "shared/part.h"
 
 /*
- * Shows the elections that the transaction of this process is fenced in, instead
- * of those that it showed before.  It comes before the look at the leadership,
- * with a full barrier in between: either this process sees that the leader takes
- * no new work, or the elector sees the transaction.
+ * Advertises the elections that the transaction of this process is fenced in, and
+ * no others any more.  The process advertises them before it looks at the
+ * leadership, with a full barrier in between: either this process sees that the
+ * leader takes no new work, or the elector sees the transaction.
  */
-extern void fenced_show(uint32 slots);
+extern void fenced_advertise(uint32 slots);
 
-/* What this process shows. */
-extern uint32 fenced_shown(void);
+/* The elections that this process advertises. */
+extern uint32 fenced_advertised(void);
 
 /* The elector: the elections with open transactions, after a full barrier. */
 extern uint32 fenced_slots(void);

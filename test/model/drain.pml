@@ -17,8 +17,8 @@
  * A statement may consist of two transactions, as VACUUM does.  It is fenced by
  * its first one.
  *
- * What this models: fenced_show() and fenced_slots() of fenced.c,
- * requirement_current_token() and init_requirement() of the fence, and hand_over.c.
+ * What this models: fenced_advertise() and fenced_slots() of fenced.c,
+ * requirement_current_token() and make_requirement() of the fence, and hand_over.c.
  *
  * Mistakes: see the `run` script.
  *
