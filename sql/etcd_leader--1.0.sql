@@ -255,7 +255,7 @@ COMMENT ON COLUMN etcd_leader_status.create_revision IS 'create revision of this
 COMMENT ON COLUMN etcd_leader_status.state IS 'state of this instance in the election; "starting" if the elector does not handle it yet, "elector not running" if there is no elector';
 COMMENT ON COLUMN etcd_leader_status.ttl IS 'TTL in force: of the lease in use, or of "etcd_leader.ttl" if that is less';
 COMMENT ON COLUMN etcd_leader_status.endpoint IS 'endpoint of etcd in use';
-COMMENT ON COLUMN etcd_leader_status.protocol IS 'grpc or json: the protocol that is spoken there; NULL if it is not known yet';
+COMMENT ON COLUMN etcd_leader_status.protocol IS 'grpc or json: the wire protocol of the requests, as etcd_leader.protocol chooses it; NULL before the elector has read its settings';
 COMMENT ON COLUMN etcd_leader_status.cluster_id IS 'ID of the etcd cluster, in hex; NULL if none was entered yet';
 COMMENT ON COLUMN etcd_leader_status.connected IS 'whether etcd has answered since the last time that all endpoints failed';
 COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
@@ -267,7 +267,6 @@ COMMENT ON COLUMN etcd_leader_status.lost IS 'how often its leadership ended sin
 CREATE FUNCTION etcd_leader_endpoints(
 	OUT url text,
 	OUT in_use boolean,
-	OUT protocol text,
 	OUT version text,
 	OUT cluster_id text,
 	OUT member_name text,
@@ -290,7 +289,6 @@ COMMENT ON VIEW etcd_leader_endpoints IS
 'The endpoints of etcd that the elector knows, from the settings, from DNS and from the cluster, in the order in which they are tried. Read from shared memory only.';
 COMMENT ON COLUMN etcd_leader_endpoints.url IS 'URL of the endpoint';
 COMMENT ON COLUMN etcd_leader_endpoints.in_use IS 'whether the elector sends its requests there';
-COMMENT ON COLUMN etcd_leader_endpoints.protocol IS 'grpc or json: the protocol that is spoken there; NULL if it was not tried yet';
 COMMENT ON COLUMN etcd_leader_endpoints.version IS 'version of etcd there; NULL if it is not known, as etcd may refuse to tell it to its user';
 COMMENT ON COLUMN etcd_leader_endpoints.cluster_id IS 'ID of the etcd cluster to which it belongs, in hex; NULL if it has not told';
 COMMENT ON COLUMN etcd_leader_endpoints.member_name IS 'name of the member of the cluster that answered there; NULL if it is not known';

@@ -329,7 +329,7 @@ hint_of_latency(Check *check, int endpoint)
 static void
 put_endpoint(Check *check, int endpoint, const Reply *result)
 {
-	const char *protocol = etcd_dialect_name(etcd_client_endpoint_dialect(check->client, endpoint));
+	const char *protocol = etcd_dialect_name(etcd_client_dialect(check->client));
 	bool		late = result->latency_ns > check->elector_timeout_ms * NSEC_PER_MSEC;
 	const char *hint = NULL;
 

@@ -180,7 +180,7 @@ elector_note_endpoint(void)
 {
 	int			endpoint = etcd_client_endpoint(elector_client);
 	const char *url = etcd_client_endpoint_url(elector_client, endpoint);
-	EtcdDialect dialect = etcd_client_endpoint_dialect(elector_client, endpoint);
+	EtcdDialect dialect = etcd_client_dialect(elector_client);
 
 	contact_changed |= dialect != contact.dialect;
 	contact.dialect = dialect;

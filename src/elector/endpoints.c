@@ -138,7 +138,6 @@ describe(int endpoint, bool is_foreign, const SharedEndpoints *before, SharedEnd
 
 	strlcpy(row->url, etcd_client_endpoint_url(elector_client, endpoint), sizeof(row->url));
 	row->in_use = endpoint == etcd_client_endpoint(elector_client);
-	row->dialect = etcd_client_endpoint_dialect(elector_client, endpoint);
 	strlcpy(row->version, state->version, sizeof(row->version));
 	row->cluster_id = state->cluster_id;
 	strlcpy(row->member_name, state->member_name, sizeof(row->member_name));

@@ -262,10 +262,10 @@ typedef struct EtcdWatchFrame
 
 /* ---- functions ------------------------------------------------------- */
 
-/* In what etcd is spoken to at an endpoint. */
+/* The wire protocol of a client: what requests and answers are written in. */
 typedef enum EtcdDialect
 {
-	ETCD_UNKNOWN,				/* it was not tried yet */
+	ETCD_UNKNOWN,				/* there are no settings yet */
 	ETCD_JSON,					/* of the HTTP gateway */
 	ETCD_GRPC					/* protobuf, without the 5 bytes before a message */
 } EtcdDialect;

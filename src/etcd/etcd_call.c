@@ -1,20 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_call.c
- *	  Calls: a request or a watch stream at one endpoint, in the dialect that
- *	  the endpoint speaks.
+ *	  Calls: a request or a watch stream at one endpoint, in the dialect of the
+ *	  settings.
  *
- * An endpoint that was not tried yet is greeted: a request that changes nothing
- * is sent in gRPC.  Calls wait until it is known which dialect to use:
- *
- *	the answer is of gRPC			gRPC
- *	it is HTTP/1, or another type	the request is sent in JSON; if that is
- *									answered by etcd: JSON
- *	anything else					none: the calls fail, and the endpoint is
- *									greeted again by the next one
- *
- * A call is never repeated in the other dialect.  An endpoint that speaks JSON
- * is greeted in gRPC from time to time, beside the calls.
+ * A call that waits for a token begins when the endpoint has one.  An endpoint
+ * that floods a connection is left alone for a while.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,9 +14,6 @@
 
 #include "base/clock.h"
 #include "etcd_client_internal.h"
-
-/* When an endpoint that speaks JSON alone is tried in gRPC again. */
-#define RETRY_GRPC_MS		3600000
 
 /*
  * For so long an endpoint is left alone that has flooded a connection, and twice
@@ -56,19 +44,6 @@ struct Call
 	bool		timed_out;
 	char		message[ETCD_MESSAGE_SIZE];
 };
-
-/* A greeting: the first request to an endpoint. */
-struct Hello
-{
-	Hello	   *next;
-	char	   *url;
-	int64_t		deadline_ns;
-	GrpcCall   *grpc;
-	Exchange   *exchange;		/* in JSON, once it is known that there is no gRPC */
-	Payload		payload;
-};
-
-static const EtcdRequest hello_request = {.kind = ETCD_STATUS};
 
 static Endpoint *
 find_endpoint(EtcdClient *client, const char *url)
@@ -103,77 +78,7 @@ etcd_call_shun(EtcdClient *client, const char *url)
 	endpoint->shunned_until_ns = now + (shun_ms < SHUN_MOST_MS ? shun_ms : SHUN_MOST_MS) * NSEC_PER_MSEC;
 }
 
-/* ---- greetings ------------------------------------------------------- */
-
-static void
-free_hello(EtcdClient *client, Hello *hello)
-{
-	Hello	  **link = &client->hellos;
-
-	while (*link != NULL && *link != hello)
-		link = &(*link)->next;
-	if (*link != NULL)
-		*link = hello->next;
-	etcd_grpc_release(client, &hello->grpc);
-	etcd_http_release(&client->http, &hello->exchange);
-	etcd_gateway_free_payload(&hello->payload);
-	free(hello->url);
-	free(hello);
-}
-
-/* It uses a connection of its own, which is kept if it speaks gRPC. */
-static Destination
-hello_destination(const EtcdClient *client, const char *url)
-{
-	return (Destination) {
-		.url = url,
-		.timeout_ms = client->settings.request_timeout_ms,
-		.connect_timeout_ms = client->settings.connect_timeout_ms,
-		.connects = true,
-		.max_size = ETCD_MAX_ANSWER_SIZE
-	};
-}
-
-/* Greets an endpoint, unless that is under way.  False if memory is out. */
-static bool
-greet(EtcdClient *client, const char *url)
-{
-	Destination destination = hello_destination(client, url);
-	Hello	   *hello;
-
-	for (hello = client->hellos; hello != NULL; hello = hello->next)
-	{
-		if (strcmp(hello->url, url) == 0)
-			return true;
-	}
-	hello = calloc(1, sizeof(Hello));
-	if (hello == NULL)
-		return false;
-	hello->url = strdup(url);
-	hello->deadline_ns = clock_monotonic_ns() + destination.timeout_ms * NSEC_PER_MSEC;
-	if (hello->url != NULL)
-		hello->grpc = etcd_grpc_start(client, &hello_request, &destination);
-	if (hello->grpc == NULL)
-	{
-		free_hello(client, hello);
-		return false;
-	}
-	hello->next = client->hellos;
-	client->hellos = hello;
-	return true;
-}
-
-static bool
-greet_in_json(EtcdClient *client, Hello *hello)
-{
-	Destination destination = hello_destination(client, hello->url);
-
-	etcd_grpc_release(client, &hello->grpc);
-	hello->deadline_ns = clock_monotonic_ns() + destination.timeout_ms * NSEC_PER_MSEC;
-	if (etcd_gateway_encode_request(&hello_request, &hello->payload))
-		hello->exchange = etcd_gateway_start(&client->http, &client->settings, &hello->payload, &destination);
-	return hello->exchange != NULL;
-}
+/* ---- calls ----------------------------------------------------------- */
 
 static void
 fail(EtcdClient *client, Call *call, EtcdOutcome outcome, const char *why, bool timed_out)
@@ -189,130 +94,6 @@ is_waiting(const Call *call)
 {
 	return call->grpc == NULL && call->exchange == NULL && call->ended == 0;
 }
-
-/* The endpoint speaks none of the dialects: the calls that wait for it fail. */
-static void
-fail_calls(EtcdClient *client, const Hello *hello, EtcdOutcome outcome, const char *why, bool timed_out)
-{
-	const Endpoint *endpoint = find_endpoint(client, hello->url);
-
-	if (endpoint != NULL && endpoint->dialect != ETCD_UNKNOWN)
-		return;
-	for (Call *call = client->calls; call != NULL; call = call->next)
-	{
-		if (is_waiting(call) && strcmp(call->destination.url, hello->url) == 0)
-			fail(client, call, outcome, why, timed_out);
-	}
-}
-
-static void
-choose(EtcdClient *client, const Hello *hello, EtcdDialect dialect)
-{
-	Endpoint   *endpoint = find_endpoint(client, hello->url);
-
-	if (endpoint != NULL)
-		endpoint->dialect = dialect;
-}
-
-/* Looks at a greeting in gRPC.  False if it has ended. */
-static bool
-run_grpc_hello(EtcdClient *client, Hello *hello)
-{
-	EtcdAnswer	answer;
-	bool		timed_out;
-
-	if (etcd_grpc_floods(hello->grpc))
-		etcd_call_shun(client, hello->url);
-	if (etcd_grpc_is_proven(hello->grpc))
-	{
-		choose(client, hello, ETCD_GRPC);
-		return false;
-	}
-	if (etcd_grpc_ended(hello->grpc) == 0)
-		return true;
-	if (etcd_grpc_is_denied(hello->grpc) && client->settings.protocol != ETCD_PROTOCOL_GRPC)
-		return greet_in_json(client, hello);
-	timed_out = etcd_grpc_read_answer(hello->grpc, &answer);
-	fail_calls(client, hello, answer.outcome, answer.message, timed_out);
-	etcd_free_answer(&answer);
-	return false;
-}
-
-/* The same in JSON.  A path that is not known is no answer of etcd. */
-static bool
-run_json_hello(EtcdClient *client, Hello *hello)
-{
-	EtcdAnswer	answer;
-	bool		timed_out;
-
-	if (etcd_http_ended(hello->exchange) == 0)
-		return true;
-	if (etcd_http_floods(hello->exchange))
-		etcd_call_shun(client, hello->url);
-	timed_out = etcd_gateway_read_answer(hello->exchange, ETCD_STATUS, &answer);
-	if (answer.outcome == ETCD_ANSWERED ||
-		(answer.outcome == ETCD_REFUSED && !etcd_blames_endpoint(answer.outcome, answer.code, answer.message)))
-		choose(client, hello, ETCD_JSON);
-	else
-		fail_calls(client, hello, answer.outcome, answer.message, timed_out);
-	etcd_free_answer(&answer);
-	return false;
-}
-
-static void
-run_hellos(EtcdClient *client)
-{
-	int64_t		now = clock_monotonic_ns();
-	Hello	   *next;
-
-	for (Hello *hello = client->hellos; hello != NULL; hello = next)
-	{
-		next = hello->next;
-		if (hello->deadline_ns <= now && hello->grpc != NULL)
-			etcd_grpc_time_out(client, hello->grpc);
-		else if (hello->deadline_ns <= now)
-			etcd_http_time_out(&client->http, hello->exchange);
-		if (!(hello->grpc != NULL ? run_grpc_hello(client, hello) : run_json_hello(client, hello)))
-			free_hello(client, hello);
-	}
-}
-
-/*
- * Is it known how the endpoint is spoken to?  If not, it is greeted.  One that
- * is not in the list any more is spoken to as the settings say.
- */
-static bool
-find_dialect(EtcdClient *client, const char *url, EtcdDialect *dialect)
-{
-	Endpoint   *endpoint = find_endpoint(client, url);
-	int64_t		now = clock_monotonic_ns();
-
-	*dialect = client->settings.protocol == ETCD_PROTOCOL_JSON ? ETCD_JSON : ETCD_GRPC;
-	if (endpoint == NULL || client->settings.protocol == ETCD_PROTOCOL_JSON)
-		return true;
-	if (endpoint->dialect == ETCD_UNKNOWN || (endpoint->dialect == ETCD_JSON && endpoint->retry_ns <= now))
-	{
-		endpoint->retry_ns = now + RETRY_GRPC_MS * NSEC_PER_MSEC;
-		(void) greet(client, url);
-	}
-	*dialect = endpoint->dialect;
-	return *dialect != ETCD_UNKNOWN;
-}
-
-void
-etcd_call_configure(EtcdClient *client, EtcdProtocol before)
-{
-	bool		same = before == client->settings.protocol;
-
-	for (int i = 0; i < client->nendpoints; i++)
-	{
-		if (!same)
-			client->endpoints[i].dialect = ETCD_UNKNOWN;
-		client->endpoints[i].retry_ns = 0;
-	}
-}
-
-/* ---- calls ----------------------------------------------------------- */
 
 /*
  * With the name of a user, nothing is said in gRPC before there is a token: etcd
@@ -385,18 +166,14 @@ fail_shunned(EtcdClient *client, Call *call)
 static bool
 begin(EtcdClient *client, Call *call)
 {
-	EtcdDialect dialect;
-
 	if (is_shunned(find_endpoint(client, call->url)))
 	{
 		fail_shunned(client, call);
 		return true;
 	}
-	if (!find_dialect(client, call->destination.url, &dialect))
-		return true;
 	call->begun_ns = clock_monotonic_ns();
 	give_token(client, &call->destination, call->request);
-	return dialect == ETCD_GRPC ? begin_grpc(client, call) : begin_json(client, call);
+	return client->settings.dialect == ETCD_GRPC ? begin_grpc(client, call) : begin_json(client, call);
 }
 
 /* Copies of the watches, in one piece.  False if memory is out. */
@@ -628,11 +405,6 @@ etcd_call_due_ns(const EtcdClient *client)
 {
 	int64_t		due_ns = etcd_grpc_due_ns(client);
 
-	for (const Hello *hello = client->hellos; hello != NULL; hello = hello->next)
-	{
-		if (hello->deadline_ns < due_ns)
-			due_ns = hello->deadline_ns;
-	}
 	return etcd_http_due_ns(&client->http) < due_ns ? etcd_http_due_ns(&client->http) : due_ns;
 }
 
@@ -641,20 +413,14 @@ etcd_call_run(EtcdClient *client)
 {
 	etcd_http_run_timer(&client->http);
 	etcd_grpc_run(client);
-	run_hellos(client);
 	for (Call *call = client->calls; call != NULL; call = call->next)
 	{
-		Endpoint   *endpoint = find_endpoint(client, call->url);
-
 		if (is_waiting(call) && !begin(client, call))
 			fail(client, call, ETCD_NO_ANSWER, "out of memory", false);
 		else if (call->grpc != NULL ? etcd_grpc_floods(call->grpc) : call->exchange != NULL && etcd_http_floods(call->exchange))
 			etcd_call_shun(client, call->url);
 		else if (call->grpc != NULL && call->request != NULL && !call->was_refused && etcd_grpc_is_refused(call->grpc))
 			send_again(client, call);
-		/* another server is there now */
-		if (call->grpc != NULL && endpoint != NULL && etcd_grpc_is_denied(call->grpc))
-			endpoint->dialect = ETCD_UNKNOWN;
 	}
 	etcd_grpc_run(client);
 	etcd_http_run_timer(&client->http);
@@ -663,7 +429,5 @@ etcd_call_run(EtcdClient *client)
 void
 etcd_call_free(EtcdClient *client)
 {
-	while (client->hellos != NULL)
-		free_hello(client, client->hellos);
 	etcd_grpc_free(client);
 }

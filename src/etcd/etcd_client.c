@@ -45,7 +45,7 @@ copy_settings(Settings *copy, const EtcdClientSettings *settings)
 	copy->request_timeout_ms = settings->request_timeout_ms;
 	copy->connect_timeout_ms = settings->connect_timeout_ms;
 	copy->tls_1_3 = settings->tls_1_3;
-	copy->protocol = settings->protocol;
+	copy->dialect = settings->dialect;
 	copy->cluster_id = settings->cluster_id;
 	return copy_string(&copy->ca_file, settings->ca_file) &&
 		copy_string(&copy->cert_file, settings->cert_file) &&
@@ -65,7 +65,7 @@ void
 etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 {
 	bool		same_user = is_same_string(client->settings.username, settings->username);
-	EtcdProtocol protocol = client->settings.protocol;
+	EtcdDialect dialect = client->settings.dialect;
 	Settings	copy;
 
 	if (!copy_settings(&copy, settings) || !etcd_endpoints_configure(client, settings))
@@ -77,9 +77,8 @@ etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 	free_settings(&client->settings);
 	client->settings = copy;
 	client->probe_due_ns = 0;
-	if (copy.protocol != protocol)
+	if (copy.dialect != dialect)
 		etcd_watch_end_all(client, "the setting \"etcd_leader.protocol\" was changed");
-	etcd_call_configure(client, protocol);
 	etcd_auth_configure(client, same_user);
 }
 
@@ -155,11 +154,9 @@ etcd_client_endpoint_state(const EtcdClient *client, int endpoint)
 }
 
 EtcdDialect
-etcd_client_endpoint_dialect(const EtcdClient *client, int endpoint)
+etcd_client_dialect(const EtcdClient *client)
 {
-	if (client->settings.protocol == ETCD_PROTOCOL_JSON)
-		return ETCD_JSON;
-	return endpoint >= 0 && endpoint < client->nendpoints ? client->endpoints[endpoint].dialect : ETCD_UNKNOWN;
+	return client->settings.dialect;
 }
 
 /* ---- the event loop -------------------------------------------------- */

@@ -71,14 +71,6 @@ typedef struct EtcdClientCallbacks
  */
 #define ETCD_CLIENT_STREAMS			2
 
-/* How etcd is spoken to. */
-typedef enum EtcdProtocol
-{
-	ETCD_PROTOCOL_AUTO,			/* gRPC, and JSON where an endpoint speaks no gRPC */
-	ETCD_PROTOCOL_GRPC,
-	ETCD_PROTOCOL_JSON			/* that of etcd's gRPC gateway */
-} EtcdProtocol;
-
 /*
  * All strings are copied; where they may be missing, NULL and empty are the
  * same.  Of the files only their names are kept: those of TLS are read for
@@ -106,7 +98,7 @@ typedef struct EtcdClientSettings
 	const char *username;		/* or none */
 	const char *password_file;	/* see secret_file.h */
 
-	EtcdProtocol protocol;
+	EtcdDialect dialect;
 
 	uint64_t	cluster_id;		/* the only one that may be used; 0: see etcd_clusters.c */
 } EtcdClientSettings;
@@ -248,8 +240,8 @@ extern bool etcd_client_describe_unannounced(const EtcdClient *client, int endpo
 /* Forgets what the endpoints have told of their clusters, and asks them anew. */
 extern void etcd_client_forget_clusters(EtcdClient *client);
 
-/* How an endpoint is spoken to; UNKNOWN before it is tried. */
-extern EtcdDialect etcd_client_endpoint_dialect(const EtcdClient *client, int endpoint);
+/* The dialect of the settings; UNKNOWN before there are settings. */
+extern EtcdDialect etcd_client_dialect(const EtcdClient *client);
 
 /*
  * The sockets to wait on; *changes is a number that differs whenever the set

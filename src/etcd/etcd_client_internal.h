@@ -9,7 +9,7 @@
  * etcd_auth.c			users, passwords and tokens
  * etcd_watch.c			the watch streams
  * etcd_request.c		the life of a request
- * etcd_call.c			a message to one endpoint, in the dialect spoken there
+ * etcd_call.c			a message to one endpoint, in the dialect of the settings
  * etcd_gateway.c		the dialect of etcd's JSON gateway
  * etcd_grpc.c			the dialect of gRPC
  * etcd_h2.c			HTTP/2: the only file that knows nghttp2
@@ -62,7 +62,7 @@ typedef struct Settings
 	char	   *server_name;
 	char	   *username;
 	char	   *password_file;
-	EtcdProtocol protocol;
+	EtcdDialect dialect;
 	uint64_t	cluster_id;
 } Settings;
 
@@ -322,10 +322,6 @@ extern void etcd_grpc_time_out(EtcdClient *client, GrpcCall *call);
 extern uint64_t etcd_grpc_ended(const GrpcCall *call);
 extern bool etcd_grpc_was_connected(const GrpcCall *call);
 
-/* Has the endpoint answered in gRPC, or in something else? */
-extern bool etcd_grpc_is_proven(const GrpcCall *call);
-extern bool etcd_grpc_is_denied(const GrpcCall *call);
-
 /* Did it send more frames than it may that nobody waits for? */
 extern bool etcd_grpc_floods(const GrpcCall *call);
 
@@ -352,14 +348,13 @@ extern void etcd_grpc_free(EtcdClient *client);
 
 /* ---- etcd_call.c ----------------------------------------------------- */
 
-/* A request or a watch stream at one endpoint, in the dialect spoken there. */
+/* A request or a watch stream at one endpoint, in the dialect of the settings. */
 typedef struct Call Call;
-typedef struct Hello Hello;
 
 /*
- * Begins a call, or lets it wait until the dialect is known.  The token is that
- * which the endpoint has when the call begins.  The request must outlive the
- * call.  NULL if memory is out.
+ * Begins a call.  A watch stream that lacks a token waits for one.  The call uses the
+ * token that the endpoint has when it begins.  The request must outlive the call.
+ * NULL if memory is out.
  */
 extern Call *etcd_call_send(EtcdClient *client, const EtcdRequest *request, const Destination *destination);
 extern Call *etcd_call_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches,
@@ -410,9 +405,6 @@ extern EtcdOutcome etcd_call_describe_end(const Call *call, char *message);
 /* The endpoint sends without end what nobody waits for: no call begins there for a while. */
 extern void etcd_call_shun(EtcdClient *client, const char *url);
 
-/* The protocol of the settings may have changed; before: what it was. */
-extern void etcd_call_configure(EtcdClient *client, EtcdProtocol before);
-
 /* When etcd_call_run() is due, which sends and receives; INT64_MAX: no time is known. */
 extern int64_t etcd_call_due_ns(const EtcdClient *client);
 extern void etcd_call_run(EtcdClient *client);
@@ -435,8 +427,6 @@ typedef struct Endpoint
 	bool		unannounced;	/* no member has it, though one has another of the settings */
 	bool		is_asked;		/* for its cluster and members */
 	/* see etcd_call.c */
-	EtcdDialect dialect;
-	int64_t		retry_ns;		/* when it is tried in gRPC again */
 	int			nfloods;		/* in succession */
 	int64_t		shunned_until_ns;
 	/* see etcd_auth.c */
@@ -717,7 +707,6 @@ struct EtcdClient
 	Http		http;
 	Grpc		grpc;
 	Call	   *calls;
-	Hello	   *hellos;			/* under way */
 
 	Endpoint   *endpoints;		/* those of the settings first */
 	int			nendpoints;

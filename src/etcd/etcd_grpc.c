@@ -458,6 +458,15 @@ is_complete(const GrpcCall *call)
 
 /* ---- how calls end --------------------------------------------------- */
 
+/* An endpoint that answers in HTTP, but not in gRPC, may be a proxy of HTTP/1. */
+static const char *
+advise_json(const GrpcCall *call)
+{
+	bool		is_page = etcd_h2_state(call->stream) == H2_NOT_GRPC && etcd_h2_http_status(call->stream) < 500;
+
+	return is_page || etcd_h2_is_http1(call->connection->h2) ? " (a proxy of HTTP/1 needs etcd_leader.protocol = 'json')" : "";
+}
+
 /* Why there is no answer; true if it is a time-out. */
 static bool
 describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
@@ -476,7 +485,7 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 	{
 		/* a flood is the fault of the endpoint, whatever the call was about */
 		*outcome = connection->floods ? ETCD_NO_ANSWER : ETCD_GARBAGE;
-		etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": %s", url, fault);
+		etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": %s%s", url, fault, advise_json(call));
 		return false;
 	}
 	if (etcd_http_ended(connection->exchange) != 0)
@@ -489,8 +498,8 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 			break;
 		case H2_NOT_GRPC:
 			*outcome = ETCD_GARBAGE;
-			etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": HTTP status %d",
-								url, etcd_h2_http_status(call->stream));
+			etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": HTTP status %d%s",
+								url, etcd_h2_http_status(call->stream), advise_json(call));
 			break;
 		case H2_REFUSED:
 			etcd_format_message(message, "etcd at \"%s\" refused the stream", url);
@@ -707,13 +716,7 @@ etcd_grpc_describe_end(const GrpcCall *call, char *message)
 	return outcome;
 }
 
-/* ---- the dialect ----------------------------------------------------- */
-
-bool
-etcd_grpc_is_proven(const GrpcCall *call)
-{
-	return call->connection->is_proven;
-}
+/* ---- what has become of a call --------------------------------------- */
 
 bool
 etcd_grpc_floods(const GrpcCall *call)
@@ -726,13 +729,6 @@ etcd_grpc_is_refused(const GrpcCall *call)
 {
 	return call->ended != 0 && !call->timed_out && etcd_h2_fault(call->connection->h2) == NULL &&
 		etcd_h2_state(call->stream) == H2_REFUSED;
-}
-
-bool
-etcd_grpc_is_denied(const GrpcCall *call)
-{
-	return etcd_h2_is_http1(call->connection->h2) ||
-		(etcd_h2_state(call->stream) == H2_NOT_GRPC && etcd_h2_http_status(call->stream) < 500);
 }
 
 /* ---- running --------------------------------------------------------- */

@@ -50,7 +50,7 @@ static const Oid status_columns[] = {
 	TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID
 };
 static const Oid endpoints_columns[] = {
-	TEXTOID, BOOLOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, FLOAT8OID, TEXTOID
+	TEXTOID, BOOLOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, FLOAT8OID, TEXTOID
 };
 static const Oid stats_columns[] = {
 	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
@@ -168,7 +168,6 @@ etcd_leader_endpoints(PG_FUNCTION_ARGS)
 
 		row_add_text(&row, endpoint->url);
 		row_add_value(&row, BoolGetDatum(endpoint->in_use && shared_state_has_elector()));
-		row_add_text(&row, etcd_dialect_name(endpoint->dialect));
 		row_add_text(&row, endpoint->version);
 		row_add_id(&row, endpoint->cluster_id);
 		row_add_text(&row, endpoint->member_name);

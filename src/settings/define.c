@@ -501,9 +501,8 @@ static const struct config_enum_entry ssl_min_protocol_version_options[] = {
 };
 
 static const struct config_enum_entry protocol_options[] = {
-	{"auto", ETCD_PROTOCOL_AUTO, false},
-	{"grpc", ETCD_PROTOCOL_GRPC, false},
-	{"json", ETCD_PROTOCOL_JSON, false},
+	{"grpc", ETCD_GRPC, false},
+	{"json", ETCD_JSON, false},
 	{NULL, 0, false}
 };
 
@@ -681,9 +680,9 @@ static void
 define_other_numbers(void)
 {
 	DefineCustomEnumVariable("etcd_leader.protocol",
-							 "Sets the protocol in which etcd is spoken to.",
-							 "\"auto\" is gRPC, and the JSON of etcd's gateway where an endpoint speaks no gRPC.",
-							 &settings_protocol, ETCD_PROTOCOL_AUTO, protocol_options,
+							 "Sets the wire protocol of requests to etcd.",
+							 "\"grpc\" is etcd's own; \"json\" is that of its HTTP gateway, for a proxy that passes HTTP/1 alone.",
+							 &settings_protocol, ETCD_GRPC, protocol_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("etcd_leader.ssl_min_protocol_version",
 							 "Sets the minimum TLS protocol version of connections to etcd.",

@@ -265,7 +265,7 @@ settings_fill_client(EtcdClientSettings *client, int ttl_ms)
 	client->ca_file = settings_ssl_ca_file;
 	client->cert_file = settings_ssl_cert_file;
 	client->key_file = settings_key_file();
-	client->protocol = (EtcdProtocol) settings_protocol;
+	client->dialect = (EtcdDialect) settings_protocol;
 	client->tls_1_3 = settings_ssl_min_protocol_version == SSL_MIN_TLS_1_3;
 	client->cluster_id = settings_cluster_id;
 	client->username = settings_username;

@@ -36,7 +36,7 @@ extern char *settings_ssl_ca_file;
 extern char *settings_ssl_cert_file;
 extern char *settings_ssl_key_file;
 extern int	settings_ssl_min_protocol_version;	/* SslMinProtocol */
-extern int	settings_protocol;	/* EtcdProtocol */
+extern int	settings_protocol;	/* EtcdDialect */
 extern uint64 settings_cluster_id;	/* 0: empty */
 extern char *settings_elections;
 extern char *settings_watched_prefixes;

@@ -126,7 +126,7 @@ typedef struct SharedContact
 {
 	char		node_name[ELECTION_VALUE_SIZE];
 	char		endpoint[SHARED_ENDPOINT_SIZE];
-	EtcdDialect dialect;		/* in which it is spoken to */
+	EtcdDialect dialect;		/* of the requests */
 	uint64		cluster_id;		/* 0: none was entered */
 	int64		ttl_ms;
 	bool		connected;
@@ -143,7 +143,6 @@ typedef struct SharedEndpoint
 {
 	char		url[SHARED_ENDPOINT_SIZE];
 	bool		in_use;
-	EtcdDialect dialect;
 	char		version[ETCD_MESSAGE_SIZE];
 	uint64		cluster_id;		/* 0: it has not told */
 	char		member_name[ETCD_MESSAGE_SIZE];

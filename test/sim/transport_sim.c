@@ -283,10 +283,7 @@ check_not_run(int number)
 		fail_run("request %d was executed, and the client says that it was not", number);
 }
 
-/*
- * Has one of these fates befallen a watch, or a request that servers do not know,
- * such as the greeting for which others wait?
- */
+/* Has one of these fates befallen a watch, or a request that servers do not know? */
 static bool
 has_strayed(unsigned fates, int64_t since_ns)
 {
@@ -750,7 +747,7 @@ configure(void)
 	static const char *const urls[MAX_ENDPOINTS] = {"http://etcd0:2379", "http://etcd1:2379"};
 
 	etcd_client_configure(client, &(EtcdClientSettings) {
-		.endpoints = urls,.nendpoints = conditions.nendpoints,.protocol = ETCD_PROTOCOL_GRPC,
+		.endpoints = urls,.nendpoints = conditions.nendpoints,.dialect = ETCD_GRPC,
 		.username = conditions.has_users ? USERNAME : NULL,.password_file = password_file(),
 		.request_timeout_ms = conditions.request_timeout_ms,.connect_timeout_ms = conditions.connect_timeout_ms
 	});

@@ -1,5 +1,5 @@
-# How etcd is spoken to: gRPC, and JSON where an endpoint speaks no gRPC.  The
-# choice is made once for an endpoint, is visible, and blames nobody wrongly.
+# The wire protocol is the administrator's choice: gRPC, or the JSON of etcd's gateway.
+# An endpoint that does not speak gRPC is an error that names the setting.
 use strict;
 use warnings;
 
@@ -38,10 +38,10 @@ my $pg1 = create('pg1');
 $pg1->wait_until_leader;
 is(protocol($pg1), 'grpc', 'it is gRPC by default');
 my $token = $pg1->token;
-for my $protocol (qw(json grpc auto json auto))
+for my $protocol (qw(json grpc json grpc))
 {
 	$pg1->configure(protocol => $protocol);
-	poll_is(10, sub { protocol($pg1) }, $protocol eq 'json' ? 'json' : 'grpc', "a reload: $protocol");
+	poll_is(10, sub { protocol($pg1) }, $protocol, "a reload: $protocol");
 	still_leads($pg1, $token, "a reload: $protocol");
 }
 
@@ -63,44 +63,36 @@ for my $next ($pg2, $pg1)
 
 my $old = EtcdLeader::Relay->new($etcd->url(0), http2 => 'refused');
 my $pg3 = create('pg3', elections => 'other', endpoints => $old->url);
+my $names = qr/no answer in gRPC from etcd at "\Q${\$old->url}\E": it answers in HTTP\/1 \(a proxy of HTTP\/1 needs etcd_leader\.protocol = 'json'\)/;
+poll_ok(10, sub { ($pg3->status->{last_error} // '') =~ $names }, 'a proxy that passes HTTP/1 alone: last_error names the setting') or diag($pg3->status->{last_error});
+poll_ok(10, sub { ($pg3->value('SELECT last_error FROM etcd_leader_endpoints WHERE in_use') // '') =~ $names }, 'that of the endpoint, too');
+poll_ok(10, sub { $pg3->log_count($names) }, 'and the log');
+poll_ok(10, sub { $pg3->log_count(qr/HINT:  If there is a proxy, let it pass gRPC, or set "etcd_leader\.protocol" to "json"\./) }, 'with a hint');
+my ($row) = map { join '|', map { $_ // '' } @{$_}{qw(item status detail hint)} } $pg3->rows(q{SELECT * FROM etcd_leader_check() WHERE item = 'endpoint'});
+like($row, qr/^endpoint\|error\|$names\|If there is a proxy/, 'and etcd_leader_check()');
+is($pg3->status->{connected}, 0, 'there is no contact');
+$pg3->configure(protocol => 'json');
 $pg3->wait_until_leader('other');
-is(protocol($pg3), 'json', 'a proxy that knows HTTP/1 alone: JSON');
-my $connections = $old->connections;
+is(protocol($pg3), 'json', 'in JSON it is used');
 $token = $pg3->value(q{SELECT etcd_fencing_token('other')});
-pause(2 * $ttl);
-cmp_ok($old->connections - $connections, '<=', 2, 'the choice is made once');
-is($pg3->value(q{SELECT etcd_fencing_token('other')}), $token, 'it leads on');
-$pg3->configure(protocol => 'grpc');
-poll_ok(10, sub { ($pg3->status->{last_error} // '') =~ /^no answer in gRPC from etcd at ".*": it answers in HTTP\/1/ }, 'gRPC alone: last_error says why not')
-  or diag($pg3->status->{last_error});
-$pg3->configure(protocol => 'auto');
-$pg3->wait_until_leader('other');
 
-# Together with an endpoint that speaks gRPC: each is spoken to in its own way.
-$pg3->configure(endpoints => $old->url . ',' . $etcd->url(0));
-$pg3->wait_until_leader('other');
-poll_is(10, sub { protocol($pg3) }, 'json', 'it stays where it is');
-$old->cut;
-poll_is(10, sub { protocol($pg3) }, 'grpc', 'the next endpoint speaks gRPC');
-$old->mend;
-$pg3->wait_until_leader('other');
+# Together with an endpoint that passes gRPC.
+$pg3->configure(protocol => 'grpc', endpoints => $old->url . ',' . $etcd->url(0));
+poll_is(10, sub { $pg3->status->{endpoint} }, $etcd->url(0), 'in gRPC the next endpoint is used');
+poll_ok(10, sub { $pg3->status->{connected} && $pg3->is_leader('other') }, 'and it leads');
+is($pg3->value(q{SELECT etcd_fencing_token('other')}), $token, 'under its token');
+my $switches = switches($pg3);
+pause(3 * $ttl);
+is(switches($pg3), $switches, 'the endpoint is kept');
 
 # ---- endpoints that speak nothing --------------------------------------------------------
 
-# It speaks neither, so JSON is never chosen for it.
 my $reset = EtcdLeader::Relay->new($etcd->url(0), http2 => 'reset');
 $pg3->configure(endpoints => $reset->url);
 poll_ok(10, sub { !$pg3->status->{connected} }, 'connections are reset: no contact');
-pause($ttl);
-is(protocol($pg3), '', 'and JSON is not tried');
+unlike($pg3->status->{last_error}, qr/protocol/, 'and the setting is not blamed');
 $pg3->configure(endpoints => $reset->url . ',' . $etcd->url(0));
 $pg3->wait_until_leader('other');
-is(protocol($pg3), 'grpc', 'the next one is used');
-my $switches = switches($pg3);
-$token = $pg3->value(q{SELECT etcd_fencing_token('other')});
-pause(3 * $ttl);
-is(switches($pg3), $switches, 'and kept');
-is($pg3->value(q{SELECT etcd_fencing_token('other')}), $token, 'while it leads');
 
 # ---- etcd without its gateway, or with it at an address of its own -------------------------
 
@@ -124,7 +116,7 @@ for my $what (sort keys %without)
 	is(protocol($pg4), 'grpc', "$what: gRPC");
 	$pg4->configure(protocol => 'json');
 	poll_ok(10, sub { ($pg4->status->{last_error} // '') =~ /404|not etcd|closed|HTTP/ }, "$what: JSON is not answered") or diag($pg4->status->{last_error});
-	$pg4->configure(protocol => 'auto');
+	$pg4->configure(protocol => 'grpc');
 	$pg4->wait_until_leader;
 	my $alone_token = $pg4->token;
 	$way->stop;

@@ -88,7 +88,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	is($etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision}, $revision, 'and etcd has no new revision');
 	set(protocol => 'json');
 	has_row('in JSON', qr/endpoint\|\Q$url\E\|ok\|etcd 3\.[0-9.]+, json, /, check());
-	set(protocol => 'auto');
+	set(protocol => 'grpc');
 }
 
 # ---- who may ----
@@ -207,7 +207,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 		has_row("etcd's own expires soon, by $protocol", qr/certificate\|\Q$tls\E\|warning\|the certificate is valid for (9|10) more days\|Renew/, check());
 	}
 	$ca->sign('server', days => 400);
-	set(protocol => 'auto');
+	set(protocol => 'grpc');
 	has_row('its key', qr/file\|etcd_leader\.ssl_key_file\|ok\|/, @rows);
 	set(endpoints => "$url,$second", ssl_cert_file => '', ssl_key_file => '', ssl_ca_file => '');
 }

@@ -29,7 +29,6 @@ for my $i ($etcd->all)
 	my $url = $etcd->url($i);
 	poll_ok(10, sub { column($url, 'version IS NOT NULL AND member_name IS NOT NULL') }, "member $i has answered");
 	my $row = endpoint($url);
-	is($row->{protocol},    'grpc',            "member $i: protocol");
 	is($row->{version},     $version,          "member $i: version");
 	is($row->{cluster_id},  $cluster_id,       "member $i: cluster");
 	is($row->{member_name}, $member_of{$url}, "member $i: name");
@@ -53,7 +52,7 @@ like(slurp_file($pg->logfile), qr/HINT:  Another endpoint is in use\. This one c
 	'with the URLs that the members announce');
 poll_ok(10, sub { column($name, 'last_error') =~ /no-such-host/ }, 'a name that does not exist: the error') or diag(column($name, 'last_error'));
 my $never = endpoint($dead);
-is(join(',', map { $never->{$_} // 'NULL' } qw(protocol version cluster_id member_name last_contact latency_ms)), 'NULL,NULL,NULL,NULL,NULL,NULL', 'it has told nothing');
+is(join(',', map { $never->{$_} // 'NULL' } qw(version cluster_id member_name last_contact latency_ms)), 'NULL,NULL,NULL,NULL,NULL', 'it has told nothing');
 is($pg->value('SELECT count(*) FROM etcd_leader_endpoints WHERE url = ?', $other->url(0)), 0, 'an endpoint that was removed has no row');
 
 # A spare member dies, and comes back.
@@ -77,9 +76,6 @@ $etcd->wait_until_serving;
 # A member that is not in the settings.
 $pg->configure(endpoints => $etcd->url(0));
 poll_is(20, sub { $pg->value('SELECT count(*) FROM etcd_leader_endpoints WHERE member_name IS NOT NULL AND last_error IS NULL') }, 3, 'learned members have rows');
-
-$pg->configure(protocol => 'json');
-poll_is(20, sub { column($etcd->url(0), 'protocol') }, 'json', 'the protocol is shown');
 
 # Without an elector none is in use.
 $pg->stop;

@@ -687,7 +687,7 @@ endpoints_changed(void *ctx)
 }
 
 /* The simple servers here speak JSON; etcd is tried in both dialects. */
-static EtcdProtocol protocol = ETCD_PROTOCOL_JSON;
+static EtcdDialect dialect = ETCD_JSON;
 
 static long request_timeout_ms = REQUEST_TIMEOUT_MS;
 static long connect_timeout_ms = CONNECT_TIMEOUT_MS;
@@ -719,7 +719,7 @@ configure(Caller *caller, const char *first, const char *second)
 		.nendpoints = second != NULL ? 2 : 1,
 		.request_timeout_ms = request_timeout_ms,
 		.connect_timeout_ms = connect_timeout_ms,
-		.protocol = protocol
+		.dialect = dialect
 	};
 
 	etcd_client_configure(caller->client, &settings);
@@ -1742,7 +1742,7 @@ test_user_dropped(void **state)
 		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
 		.username = "somebody",
 		.password_file = file,
-		.protocol = protocol
+		.dialect = dialect
 	};
 
 	(void) state;
@@ -1770,7 +1770,7 @@ ask_with_user(Server *server, const char *file, EtcdOutcome outcome, const char 
 		.connect_timeout_ms = CONNECT_TIMEOUT_MS,
 		.username = "somebody",
 		.password_file = file,
-		.protocol = protocol
+		.dialect = dialect
 	};
 	int64_t		start = now_ms();
 	const Record *answer;
@@ -2666,7 +2666,7 @@ test_free_amid(void **state)
 static int
 speak_grpc(void **state)
 {
-	protocol = ETCD_PROTOCOL_GRPC;
+	dialect = ETCD_GRPC;
 	return start_etcd(state);
 }
 

@@ -238,7 +238,6 @@ struct Server
 	int			fd;
 	Speech		speech;
 	bool		keeps_answers;	/* the answers to all but the next two are up to the test */
-	bool		keeps_status;
 	bool		keeps_members;
 	int			nrefused;		/* so many grants are refused before anything is looked at */
 	uint32_t	max_streams;	/* at a time; 0: any number */
@@ -319,20 +318,33 @@ send_message(Request *request, Message message, const char *status)
 	stream->has_begun = true;
 }
 
+/* A page for people. */
+static void
+show_page(const Request *request)
+{
+	nghttp2_nv	headers[] = {header(":status", "404"), header("content-type", "text/html")};
+
+	(void) nghttp2_submit_response(request->connection->session, request->stream, headers, lengthof(headers), NULL);
+}
+
 /* What a real one would answer. */
 static void
 answer(Server *server, Request *request)
 {
 	const char *path = request->path;
 
+	if (server->speech == SPEAKS_WEB)
+	{
+		show_page(request);
+		return;
+	}
 	if (strcmp(path, GRANT_PATH) == 0 && server->nrefused > 0)
 	{
 		server->nrefused--;
 		nghttp2_submit_rst_stream(request->connection->session, 0, request->stream, NGHTTP2_REFUSED_STREAM);
 		return;
 	}
-	if (strcmp(path, STATUS_PATH) == 0 ? server->keeps_status :
-		strcmp(path, MEMBERS_PATH) == 0 ? server->keeps_members :
+	if (strcmp(path, MEMBERS_PATH) == 0 ? server->keeps_members :
 		strcmp(path, TOKEN_PATH) != 0 && server->keeps_answers)
 		return;
 	if (strcmp(path, TOKEN_PATH) == 0 && server->token != NULL)
@@ -453,16 +465,6 @@ http1_answer(Server *server, char *data, size_t len)
 		"{\"header\":{\"cluster_id\":\"4711\",\"revision\":\"5\",\"raft_term\":\"2\"},\"version\":\"3.4.0\",\"ID\":\"5\",\"TTL\":\"9\",\"grantedTTL\":\"9\"}";
 }
 
-/* HTTP/2, with a page for people as the answer to anything. */
-static void
-show_page(Connection *connection)
-{
-	nghttp2_nv	headers[] = {header(":status", "404"), header("content-type", "text/html")};
-
-	for (int32_t id = 1; id < 9; id += 2)
-		(void) nghttp2_submit_response(connection->session, id, headers, 2, NULL);
-}
-
 static void
 take_bytes(Connection *connection, char *data, size_t len)
 {
@@ -496,8 +498,6 @@ take_bytes(Connection *connection, char *data, size_t len)
 		begin_session(connection);
 	if (nghttp2_session_mem_recv(connection->session, (uint8_t *) data, len) < 0)
 		close_connection(connection);
-	else if (server->speech == SPEAKS_WEB)
-		show_page(connection);
 }
 
 static void
@@ -584,7 +584,7 @@ typedef struct Caller
 	char		why[ETCD_MESSAGE_SIZE]; /* of the last end */
 	jmp_buf    *leaves;			/* callbacks end there, as by an ERROR; NULL: they return */
 	bool		drains;			/* callbacks run the client, as the exit of a process does */
-	EtcdProtocol protocol;
+	EtcdDialect dialect;
 	const char *server_name;
 	uint64_t	cluster_id;
 	const char *username;
@@ -657,7 +657,7 @@ configure(Caller *caller)
 		.endpoints = endpoints,
 		.request_timeout_ms = REQUEST_TIMEOUT_MS,
 		.connect_timeout_ms = REQUEST_TIMEOUT_MS,
-		.protocol = caller->protocol,
+		.dialect = caller->dialect,
 		.cluster_id = caller->cluster_id,
 		.username = caller->username,
 		.server_name = caller->server_name,
@@ -682,7 +682,7 @@ start_caller(Server *first, Server *second)
 	assert_non_null(caller->client);
 	caller->servers[0] = first;
 	caller->servers[1] = second;
-	caller->protocol = ETCD_PROTOCOL_AUTO;
+	caller->dialect = ETCD_GRPC;
 	configure(caller);
 	return caller;
 }
@@ -828,29 +828,23 @@ canceled_number(const Request *request)
 	return find_field(request->body, request->len, 2, &bytes, &len) > 0 ? (int64_t) find_field(bytes, len, 1, NULL, NULL) : 0;
 }
 
-/* ---- which dialect --------------------------------------------------- */
+/* ---- connections ----------------------------------------------------- */
 
-/* The first request changes nothing, and is answered before anything else is sent. */
+/* Requests share a connection, and a watch stream has one of its own, so that a flood of changes holds up nothing. */
 static void
-test_greeting(void **state)
+test_connections(void **state)
 {
 	Server	   *server = start_server(SPEAKS_GRPC);
 	Caller	   *caller = start_caller(server, NULL);
 
 	(void) state;
-	server->keeps_status = true;
 	send_lease(caller, ETCD_GRANT, 7);
+	send_lease(caller, ETCD_GRANT, 8);
 	watch(caller, 11);
-	WAIT_UNTIL(caller, server->nrequests > 0);
-	run_for(caller, 50);
-	assert_int_equal(count(server, STATUS_PATH), server->nrequests);
-	send_message(&server->requests[0], answer_of(), "0");
-	WAIT_UNTIL(caller, caller->nanswers == 1 && count(server, WATCH_PATH) == 2);
+	WAIT_UNTIL(caller, caller->nanswers == 2 && count(server, WATCH_PATH) == 2);
 	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
-	assert_int_equal(count(server, GRANT_PATH), 1);
-	assert_ptr_equal(find(server, GRANT_PATH, 0)->connection, server->requests[0].connection);
-	/* so that a flood of changes holds up nothing */
-	assert_ptr_not_equal(find(server, WATCH_PATH, 0)->connection, server->requests[0].connection);
+	assert_ptr_equal(find(server, GRANT_PATH, 0)->connection, find(server, GRANT_PATH, 1)->connection);
+	assert_ptr_not_equal(find(server, WATCH_PATH, 0)->connection, find(server, GRANT_PATH, 0)->connection);
 	stop_caller(caller);
 }
 
@@ -904,23 +898,25 @@ test_authority(void **state)
 	stop_caller(caller);
 }
 
-/* A server that does not speak gRPC: JSON only if it is etcd that speaks it. */
+/*
+ * A server that does not speak gRPC is an error, and nothing is sent to it in JSON.  The
+ * error names the setting if a proxy of HTTP/1 may be the reason.
+ */
 static void
-test_choice(void **state)
+test_no_grpc(void **state)
 {
 	static const struct
 	{
 		Speech		speech;
 		EtcdOutcome outcome;
-		int			nhellos;	/* in JSON */
-		int			nchanges;	/* the same */
+		bool		names_setting;
 	}			cases[] = {
-		{SPEAKS_HTTP1, ETCD_ANSWERED, 1, 1},
-		{SPEAKS_503, ETCD_NO_ANSWER, 1, 0},
-		{SPEAKS_NONSENSE, ETCD_GARBAGE, 0, 0},
-		{SPEAKS_WEB, ETCD_NO_ANSWER, 0, 0},	/* it closes connections of HTTP/1 */
-		{IS_SILENT, ETCD_NO_ANSWER, 0, 0},
-		{RESETS, ETCD_NO_ANSWER, 0, 0}
+		{SPEAKS_HTTP1, ETCD_GARBAGE, true},
+		{SPEAKS_503, ETCD_GARBAGE, true},
+		{SPEAKS_WEB, ETCD_GARBAGE, true},
+		{SPEAKS_NONSENSE, ETCD_NO_ANSWER, false},
+		{IS_SILENT, ETCD_NO_ANSWER, false},
+		{RESETS, ETCD_NO_ANSWER, false}
 	};
 
 	(void) state;
@@ -928,92 +924,73 @@ test_choice(void **state)
 	{
 		Server	   *server = start_server(cases[i].speech);
 		Caller	   *caller = start_caller(server, NULL);
-		EtcdOutcome outcome = ask(caller, ETCD_GRANT, 5)->outcome;
+		const Record *record = ask(caller, ETCD_GRANT, 5);
 
-		if ((outcome == ETCD_ANSWERED) != (cases[i].outcome == ETCD_ANSWERED) ||
-			count(server, "/v3/maintenance/status") != cases[i].nhellos || count(server, "/v3/lease/grant") != cases[i].nchanges)
-			fail_msg("case %zu: outcome %d, %s", i, outcome, caller->answers[0].message);
+		if (record->outcome != cases[i].outcome || count(server, "/v3/lease/grant") > 0 ||
+			(strstr(record->message, "etcd_leader.protocol = 'json'") != NULL) != cases[i].names_setting)
+			fail_msg("case %zu: outcome %d, %s", i, record->outcome, record->message);
 		stop_caller(caller);
 	}
 }
 
-/* A request is encoded by each attempt: the second endpoint speaks the other dialect. */
+/* A watch tells the same. */
 static void
-test_each_attempt(void **state)
+test_watch_no_grpc(void **state)
 {
-	Server	   *grpc = start_server(SPEAKS_GRPC);
-	Server	   *json = start_server(SPEAKS_HTTP1);
-	Caller	   *caller = start_caller(grpc, json);
+	Server	   *server = start_server(SPEAKS_HTTP1);
+	Caller	   *caller = start_caller(server, NULL);
 
 	(void) state;
-	grpc->keeps_answers = true;
-	assert_int_equal(ask(caller, ETCD_TIME_TO_LIVE, 5)->outcome, ETCD_ANSWERED);
-	assert_int_equal(count(grpc, "/etcdserverpb.Lease/LeaseTimeToLive"), 1);
-	assert_int_equal(count(json, "/v3/lease/timetolive"), 1);
+	watch(caller, 11);
+	WAIT_UNTIL(caller, caller->nends > 0);
+	assert_non_null(strstr(caller->why, "etcd_leader.protocol = 'json'"));
 	stop_caller(caller);
 }
 
-/* A change whose answer is missing is not repeated, in no dialect and at no endpoint. */
+/* The dialect is that of the settings, from a reload on. */
+static void
+test_dialects(void **state)
+{
+	Server	   *server = start_server(SPEAKS_HTTP1);
+	Caller	   *caller = start_caller(server, NULL);
+
+	(void) state;
+	assert_int_equal(etcd_client_dialect(caller->client), ETCD_GRPC);
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_GARBAGE);
+	caller->dialect = ETCD_JSON;
+	configure(caller);
+	assert_int_equal(etcd_client_dialect(caller->client), ETCD_JSON);
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	assert_int_equal(count(server, "/v3/lease/grant"), 1);
+
+	server->speech = SPEAKS_GRPC;
+	caller->dialect = ETCD_GRPC;
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	assert_int_equal(count(server, GRANT_PATH), 1);
+	assert_int_equal(count(server, "/v3/lease/grant"), 1);
+	stop_caller(caller);
+}
+
+/* A change whose answer is missing is not repeated, at no endpoint. */
 static void
 test_no_repetition(void **state)
 {
-	Server	   *grpc = start_server(SPEAKS_GRPC);
-	Server	   *json = start_server(SPEAKS_HTTP1);
-	Caller	   *caller = start_caller(grpc, json);
+	Server	   *first = start_server(SPEAKS_GRPC);
+	Server	   *second = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(first, second);
 
 	(void) state;
-	grpc->keeps_answers = true;
+	first->keeps_answers = true;
 	send_lease(caller, ETCD_GRANT, 5);
-	WAIT_UNTIL(caller, count(grpc, GRANT_PATH) == 1);
-	close_connection(find(grpc, GRANT_PATH, 0)->connection);
+	WAIT_UNTIL(caller, count(first, GRANT_PATH) == 1);
+	close_connection(find(first, GRANT_PATH, 0)->connection);
 	WAIT_UNTIL(caller, caller->nanswers == 1);
 	assert_int_equal(caller->answers[0].outcome, ETCD_NO_ANSWER);
 	run_for(caller, 2 * REQUEST_TIMEOUT_MS);
-	assert_int_equal(count(grpc, GRANT_PATH), 1);
-	assert_int_equal(count(json, "/v3/lease/grant"), 0);
+	assert_int_equal(count(first, GRANT_PATH), 1);
+	assert_int_equal(count(second, GRANT_PATH), 0);
 	stop_caller(caller);
-}
-
-/* Where JSON is spoken gRPC is tried again each hour, beside the requests, and at a reload. */
-static void
-test_gRPC_comes(void **state)
-{
-	for (int by_reload = 0; by_reload < 2; by_reload++)
-	{
-		Server	   *server = start_server(SPEAKS_HTTP1);
-		Caller	   *caller = start_caller(server, NULL);
-		int			asked;
-
-		(void) state;
-		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
-		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
-		run_for(caller, 50);
-		/* the proof that it speaks JSON, and its version */
-		asked = count(server, "/v3/maintenance/status");
-		assert_int_equal(asked, 2);
-		if (by_reload)
-			configure(caller);
-		else
-			advanced_s += 3601;
-		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
-		assert_int_equal(count(server, "/v3/lease/grant"), 3);
-		WAIT_UNTIL(caller, count(server, "/v3/maintenance/status") > asked);
-		run_for(caller, 50);
-
-		/* and it has learned it now */
-		server->speech = SPEAKS_GRPC;
-		if (by_reload)
-			configure(caller);
-		else
-			advanced_s += 3601;
-		send_lease(caller, ETCD_GRANT, 5);
-		WAIT_UNTIL(caller, count(server, STATUS_PATH) == 1);
-		WAIT_UNTIL(caller, caller->nanswers == 4);
-		assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
-		assert_int_equal(count(server, GRANT_PATH), 1);
-		assert_int_equal(count(server, "/v3/lease/grant"), 3);
-		stop_caller(caller);
-	}
 }
 
 /* ---- keepalives ------------------------------------------------------ */
@@ -1191,7 +1168,7 @@ test_flood(void **state)
 		memcpy(pongs + i, pong, sizeof(pong));
 	flood->flood = pongs;
 	flood->flood_len = sizeof(pongs);
-	flood->keeps_status = true;
+	flood->keeps_answers = flood->keeps_members = true;
 	/* one endpoint of two is not more than half of them */
 	caller->cluster_id = 4711;
 	configure(caller);
@@ -1509,7 +1486,7 @@ test_tokens(void **state)
 	for (int i = 0; i < server->nrequests; i++)
 	{
 		const Request *request = &server->requests[i];
-		/* a greeting, or what asks for the token */
+		/* what asks for the token */
 		bool		is_free = strcmp(request->path, STATUS_PATH) == 0 || strcmp(request->path, TOKEN_PATH) == 0;
 
 		if (!is_free || request->token[0] != '\0')
@@ -1541,13 +1518,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_greeting),
+		cmocka_unit_test(test_connections),
 		cmocka_unit_test(test_look_after_change),
 		cmocka_unit_test(test_authority),
-		cmocka_unit_test(test_choice),
-		cmocka_unit_test(test_each_attempt),
+		cmocka_unit_test(test_no_grpc),
+		cmocka_unit_test(test_watch_no_grpc),
+		cmocka_unit_test(test_dialects),
 		cmocka_unit_test(test_no_repetition),
-		cmocka_unit_test(test_gRPC_comes),
 		cmocka_unit_test(test_keepalives),
 		cmocka_unit_test(test_late_keepalive),
 		cmocka_unit_test(test_other_lease),

@@ -144,7 +144,7 @@ endpoints_changed(void *ctx)
 }
 
 static void
-start(Candidate *candidate, const char *endpoint, const char *election, const char *name, int number, int ttl_s, EtcdProtocol protocol)
+start(Candidate *candidate, const char *endpoint, const char *election, const char *name, int number, int ttl_s, EtcdDialect dialect)
 {
 	EtcdClientCallbacks callbacks = {
 		.watched = watched,
@@ -160,7 +160,7 @@ start(Candidate *candidate, const char *endpoint, const char *election, const ch
 	EtcdClientSettings settings = {
 		.endpoints = &endpoint,
 		.nendpoints = 1,
-		.protocol = protocol,
+		.dialect = dialect,
 		.request_timeout_ms = 5000,
 		.connect_timeout_ms = 5000
 	};
@@ -203,7 +203,7 @@ main(int argc, char **argv)
 		if (started < n)
 		{
 			start(&candidates[started], argv[1], argv[2], argv[3], started, atoi(argv[4]),
-				  argc > 6 && strcmp(argv[6], "json") == 0 ? ETCD_PROTOCOL_JSON : ETCD_PROTOCOL_AUTO);
+				  argc > 6 && strcmp(argv[6], "json") == 0 ? ETCD_JSON : ETCD_GRPC);
 			started++;
 			timeout_ms = 1;
 		}

@@ -94,7 +94,7 @@ sub _start_instance
 		preload  => 'etcd_leader,pg_cron',
 		endpoints => $self->{authority} ? $self->{etcd}->tls_endpoints : $self->{etcd}->endpoints,
 		settings => { ttl => $self->{plan}{ttl}, elections => $Chaos::Clients::election, node_name => $name, http_listen => '*:8010', cancel_on_loss => $cancels,
-			watched_prefixes => $Chaos::Clients::watched, protocol => ($self->{plan}{seed} + $number) % 3 ? 'auto' : 'json',
+			watched_prefixes => $Chaos::Clients::watched, protocol => ($self->{plan}{seed} + $number) % 3 ? 'grpc' : 'json',
 			username => $user[0], password_file => $self->{password_file},
 			($self->{authority} ? (ssl_ca_file => $self->{authority}->ca) : ()) },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = on\ncron.database_name = 'postgres'\n"
