@@ -209,7 +209,6 @@ port_announce(void *ctx, const EtcdWatchEvent *event)
 	int			p;
 	Told	   *told;
 
-	(void) ctx;
 	if (event == NULL)
 	{
 		hear_gap();
@@ -453,7 +452,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	Pending    *p = NULL;
 
-	(void) ctx;
 	spend();
 	CHECK(request->kind == ETCD_TXN && request->nsuccess > 0 && request->nfailure == 0);
 	for (int i = 0; i < request->nsuccess; i++)
@@ -471,7 +469,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int n)
 {
-	(void) ctx;
 	if (n > 0)
 		spend();
 	run.nwatchers = n;
@@ -491,7 +488,6 @@ port_watch(void *ctx, const EtcdWatch *watches, int n)
 static uint64_t
 port_random(void *ctx)
 {
-	(void) ctx;
 	return take();
 }
 

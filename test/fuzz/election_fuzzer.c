@@ -567,7 +567,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	Pending    *p = NULL;
 
-	(void) ctx;
 	CHECK(id > run.last_id);
 	run.last_id = id;
 	run.credit -= SECOND;
@@ -624,7 +623,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
-	(void) ctx;
 	CHECK(nwatches >= 0 && nwatches <= MAX_RESULTS);
 	run.nwatches = nwatches;
 	for (int i = 0; i < nwatches; i++)
@@ -642,7 +640,6 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	(void) ctx;
 	fuzz_check_message(why);
 	if (endpoint == run.endpoint)
 		run.endpoint = (run.endpoint + 1) % run.config.nendpoints;
@@ -658,7 +655,6 @@ leads(const ElectionView *view)
 static void
 port_publish(void *ctx, int slot, const ElectionView *view)
 {
-	(void) ctx;
 	CHECK(slot >= 0 && slot < MAX_SLOTS);
 	CHECK(memchr(view->name, '\0', sizeof(view->name)) != NULL);
 	CHECK(memchr(view->leader, '\0', sizeof(view->leader)) != NULL);
@@ -695,7 +691,6 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 static void
 port_announce(void *ctx, const ElectionEvent *event)
 {
-	(void) ctx;
 	CHECK((event->election != NULL) == (event->kind < ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DRAINING));
 	CHECK(event->reason >= ELECTION_NO_REASON && event->reason < ELECTION_NREASONS);
 	CHECK(event->kind != ELECTION_EVENT_ELECTED || event->leader != NULL);
@@ -706,8 +701,6 @@ port_announce(void *ctx, const ElectionEvent *event)
 static void
 port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 {
-	(void) ctx;
-	(void) reply;
 	CHECK(ticket > 0 && ticket < MAX_TICKETS);
 	CHECK(run.open[ticket]);
 	run.open[ticket] = false;
@@ -716,7 +709,6 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 static void
 port_remember(void *ctx, const ElectionMemory *memory)
 {
-	(void) ctx;
 	run.remembers = memory != NULL;
 	if (memory != NULL)
 		run.memory = *memory;
@@ -725,16 +717,12 @@ port_remember(void *ctx, const ElectionMemory *memory)
 static void
 port_remember_history(void *ctx, const ElectionHistory *history)
 {
-	(void) ctx;
 	run.history = *history;
 }
 
 static void
 port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
-	(void) ctx;
-	(void) election;
-	(void) key;
 }
 
 /* splitmix64 */
@@ -743,7 +731,6 @@ port_random(void *ctx)
 {
 	uint64_t	z = (run.random += UINT64_C(0x9E3779B97F4A7C15));
 
-	(void) ctx;
 	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
 	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
 	return z ^ (z >> 31);

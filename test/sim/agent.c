@@ -250,7 +250,6 @@ read_at_answer(void *subject, uint64_t tag)
 	Question   *question = subject;
 	Agent	   *agent = question->agent;
 
-	(void) tag;
 	if (question->number != agent->number || !agent->runs)
 		return;
 	if (agent->frozen)
@@ -277,7 +276,6 @@ answered(void *owner, const EtcdAnswer *answer)
 static void
 unanswered(void *subject, uint64_t tag)
 {
-	(void) tag;
 	answered(subject, NULL);
 }
 

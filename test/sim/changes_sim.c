@@ -379,7 +379,6 @@ advance_watcher(Watcher *watcher)
 static void
 advance_stream(void *subject, uint64_t number)
 {
-	(void) subject;
 	if (number != stream)
 		return;
 	for (int i = 0; i < nwatchers && number == stream; i++)
@@ -395,7 +394,6 @@ advance_stream(void *subject, uint64_t number)
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int n)
 {
-	(void) ctx;
 	stream = n > 0 ? ++streams_opened : 0;
 	nwatchers = n;
 	lag = random_chance(2000) ? random_below(20) : 0;
@@ -420,7 +418,6 @@ port_watch(void *ctx, const EtcdWatch *watches, int n)
 static void
 port_announce(void *ctx, const EtcdWatchEvent *event)
 {
-	(void) ctx;
 	if (event == NULL)
 		check_gap();
 	else
@@ -430,7 +427,6 @@ port_announce(void *ctx, const EtcdWatchEvent *event)
 static uint64_t
 port_random(void *ctx)
 {
-	(void) ctx;
 	return random_next();
 }
 
@@ -469,7 +465,6 @@ serve(void *subject, uint64_t id)
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
-	(void) ctx;
 	nreads++;
 	for (int i = 0; i < request->nsuccess; i++)
 	{
@@ -505,8 +500,6 @@ configure(void)
 static void
 tick(void *subject, uint64_t tag)
 {
-	(void) subject;
-	(void) tag;
 	changes_tick(core, now_ns);
 	if (!over)
 	{
@@ -585,7 +578,6 @@ run_seed(uint64_t seed)
 const char *
 profile_name(Profile profile)
 {
-	(void) profile;
 	return "changes";
 }
 

@@ -291,7 +291,6 @@ reply_arrives(void *subject, uint64_t tag)
 	Reply	   *reply = subject;
 	Exchange   *exchange = reply->exchange;
 
-	(void) tag;
 	if (exchange->told || exchange->life != exchange->in->life ||
 		!link_answers(exchange->in->number, exchange->member))
 	{
@@ -507,7 +506,6 @@ pump(void *subject, uint64_t tag)
 	ClientStream *stream = subject;
 	Instance   *in = stream->in;
 
-	(void) tag;
 	if (stream->life == in->life && !stream->ended && stream->first != NULL &&
 		!link_answers(in->number, stream->member))
 	{
@@ -602,7 +600,6 @@ connect_times_out(void *subject, uint64_t tag)
 {
 	ClientStream *stream = subject;
 
-	(void) tag;
 	if (!stream->connected && !stream->ended)
 		instance_deliver(stream->in, stream->life, take_failure, stream, true);
 }
@@ -613,7 +610,6 @@ stream_arrives(void *subject, uint64_t tag)
 	ClientStream *stream = subject;
 	int			m = stream->member;
 
-	(void) tag;
 	if (stream->ended || stream->life != stream->in->life || link_is_cut(stream->in->number, m))
 		return;
 	stream->connected = true;

@@ -227,7 +227,6 @@ try_election(void *subject, uint64_t term)
 {
 	int			first = random_below(cluster.nmembers);
 
-	(void) subject;
 	if (!cluster.electing || term != cluster.term)
 		return;
 	cluster.electing = false;

@@ -73,35 +73,30 @@ join_instance(void *subject, uint64_t m)
 static void
 join_member(void *subject, uint64_t m)
 {
-	(void) subject;
 	member_cut((int) m, false);
 }
 
 static void
 wake_member(void *subject, uint64_t m)
 {
-	(void) subject;
 	member_pause((int) m, false);
 }
 
 static void
 start_member(void *subject, uint64_t m)
 {
-	(void) subject;
 	member_start((int) m);
 }
 
 static void
 speed_up_member(void *subject, uint64_t m)
 {
-	(void) subject;
 	cluster.members[m].lag_ns = 0;
 }
 
 static void
 elect_member(void *subject, uint64_t m)
 {
-	(void) subject;
 	if (!over && cluster_works() && members_connected((int) m, cluster.leader))
 		cluster_elect((int) m);
 }
@@ -109,8 +104,6 @@ elect_member(void *subject, uint64_t m)
 static void
 calm_down(void *subject, uint64_t tag)
 {
-	(void) subject;
-	(void) tag;
 	network_storm(false);
 }
 
@@ -148,7 +141,6 @@ restart(void *subject, uint64_t tag)
 {
 	Instance   *in = subject;
 
-	(void) tag;
 	if (!in->running)
 		instance_start(in);
 }
@@ -284,7 +276,6 @@ begin_instance(void *subject, uint64_t tag)
 	Instance   *in = subject;
 	ElectionConfig *config = &in->config;
 
-	(void) tag;
 	if (in->running || over)
 		return;
 	snprintf(config->node_name, sizeof(config->node_name), "%s", in->name);
@@ -369,7 +360,6 @@ touch_key(Fault fault, const Version *version)
 static void
 remove_rogue(void *subject, uint64_t tag)
 {
-	(void) tag;
 	operate(ETCD_TXN, 0, ETCD_OP_DELETE, bytes_of(subject), 0, "");
 }
 
@@ -406,8 +396,6 @@ restore(void *subject, uint64_t tag)
 	bool		other = random_chance(3000);
 	uint64_t	term = random_chance(5000) ? 2 : store_entry(index)->term + 1 + (uint64_t) random_below(4);
 
-	(void) subject;
-	(void) tag;
 	if (over || index < 1)
 		return;
 	checker_history_ends();
@@ -530,8 +518,6 @@ stop_leader(int leader, int64_t ns)
 static void
 stop_known(void *subject, uint64_t tag)
 {
-	(void) subject;
-	(void) tag;
 	if (!over && cluster.leader == 0)
 		(void) stop_leader(0, random_between(plan.ttl_s[0] * SECOND / 3, plan.ttl_s[0] * SECOND));
 }
@@ -571,7 +557,6 @@ set_rights(int e, Rights new_rights)
 static void
 give_rights(void *subject, uint64_t e)
 {
-	(void) subject;
 	set_rights((int) e, RIGHTS_ALL);
 }
 

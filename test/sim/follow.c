@@ -42,7 +42,6 @@ static int	fault_rate;
 const char *
 profile_name(Profile profile)
 {
-	(void) profile;
 	return "patroni";
 }
 
@@ -171,22 +170,17 @@ bytes_of(const char *s)
 void
 faults_at_renewal(int leader, int64_t lease)
 {
-	(void) leader;
-	(void) lease;
 }
 
 void
 faults_at_grant(int leader, int member)
 {
-	(void) leader;
-	(void) member;
 }
 
 /* Here no instance dies in the middle of a call. */
 void
 faults_died(Instance *in)
 {
-	(void) in;
 }
 
 /* The kinds of end of a fault; the tag has the kind and the subject. */
@@ -244,7 +238,6 @@ end_fault(void *subject, uint64_t tag)
 	int			n = (int) (tag / NENDS);
 	Agent	   *agent = &agents[n];
 
-	(void) subject;
 	switch ((End) (tag % NENDS))
 	{
 		case END_MEMBER_PAUSE:
@@ -299,8 +292,6 @@ leave(void *subject, uint64_t tag)
 {
 	int			ttl_s = agents_ttl_s > plan.ttl_s[0] ? agents_ttl_s : plan.ttl_s[0];
 
-	(void) subject;
-	(void) tag;
 	trace("", "etcd is away");
 	away = true;
 	for (int m = 0; m < cluster.nmembers; m++)
@@ -458,8 +449,6 @@ fault_more(void)
 static void
 tick(void *subject, uint64_t tag)
 {
-	(void) subject;
-	(void) tag;
 	if (over)
 		return;
 	if (random_chance(fault_rate))
@@ -618,8 +607,6 @@ faults_at_read(const EtcdRequest *request)
 static void
 begin(void *subject, uint64_t tag)
 {
-	(void) subject;
-	(void) tag;
 	put("/service/p/initialize", PATRONI_SYSTEM_ID);
 	put("/service/p/config", "{\"ttl\":8}");
 	put("/other/p/initialize", PATRONI_SYSTEM_ID);

@@ -248,7 +248,6 @@ is_harmless(const EtcdRequest *request)
 void
 checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 {
-	(void) id;
 	if (at_rest)
 		nrequests[in->number]++;
 	if (request->kind == ETCD_TIME_TO_LIVE)
@@ -263,9 +262,6 @@ checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 void
 checker_watches(Instance *in, const EtcdWatch *watches, int nwatches)
 {
-	(void) in;
-	(void) watches;
-	(void) nwatches;
 }
 
 void
@@ -288,9 +284,6 @@ checker_announced(Instance *in, const ElectionEvent *event)
 void
 checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
 {
-	(void) in;
-	(void) ticket;
-	(void) reply;
 }
 
 void
@@ -321,9 +314,6 @@ checker_ended(Instance *in)
 void
 checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was_read, const EtcdAnswer *answer)
 {
-	(void) id;
-	(void) was_read;
-	(void) answer;
 	if (request->kind == ETCD_TIME_TO_LIVE)
 		asked_ns[in->number] = 0;
 }
@@ -331,20 +321,16 @@ checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was
 void
 checker_distrusted(Instance *in)
 {
-	(void) in;
 }
 
 void
 checker_watched(Instance *in, const EtcdWatchFrame *frame)
 {
-	(void) in;
-	(void) frame;
 }
 
 void
 checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 {
-	(void) still_open;
 	for (int i = 0; i < frame->nevents; i++)
 	{
 		const EtcdKeyValue *kv = &frame->events[i].kv;
@@ -357,13 +343,11 @@ checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open)
 void
 checker_trouble(Instance *in)
 {
-	(void) in;
 }
 
 void
 checker_stimulus(Instance *in)
 {
-	(void) in;
 }
 
 /* Returns when etcd would have ended the lease. */

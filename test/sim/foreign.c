@@ -150,8 +150,6 @@ ask(Foreign *f, EtcdRequestKind kind, EtcdCompare *compare, EtcdOp *success, Etc
 static void
 kept_alive(void *owner, const EtcdAnswer *answer)
 {
-	(void) owner;
-	(void) answer;
 }
 
 /* Writes its key again, with another value. */

@@ -79,7 +79,6 @@ begin_instance(void *subject, uint64_t tag)
 	Instance   *in = subject;
 	ElectionConfig *config = &in->config;
 
-	(void) tag;
 	snprintf(config->node_name, sizeof(config->node_name), "%s", in->name);
 	config->ttl_s = plan.ttl_s[0];
 	config->safety_margin_ms = plan.margin_ms;

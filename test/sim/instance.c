@@ -300,7 +300,6 @@ port_drop(void *ctx, uint64_t id, const char *election, const char *why)
 static uint64_t
 port_random(void *ctx)
 {
-	(void) ctx;
 	return random_next();
 }
 

@@ -188,7 +188,6 @@ retry(void *subject, uint64_t tag)
 {
 	Call	   *call = subject;
 
-	(void) tag;
 	if (call->history != cluster.history || call->phase != CALL_AT_LEADER)
 		return;
 	call->phase = CALL_TO_LEADER;
@@ -202,7 +201,6 @@ at_leader(void *subject, uint64_t tag)
 	Call	   *call = subject;
 	int64_t		fetched = store_fetched;
 
-	(void) tag;
 	if (call->history != cluster.history)
 		return;
 	if (!cluster_works() || (is_read(call->request) && call->answered))
@@ -245,7 +243,6 @@ answer_time_to_live(void *subject, uint64_t tag)
 {
 	Call	   *call = subject;
 
-	(void) tag;
 	if (call->history == cluster.history && call->phase != CALL_ENDED)
 		finish(call);
 }
@@ -430,7 +427,6 @@ time_out(void *subject, uint64_t boot)
 static void
 arrive(void *subject, uint64_t tag)
 {
-	(void) tag;
 	progress(subject);
 }
 

@@ -82,7 +82,6 @@ GetCurrentTimestamp(void)
 void
 ConditionVariableInit(ConditionVariable *cv)
 {
-	(void) cv;
 }
 
 /* ---- memory ---------------------------------------------------------------- */

@@ -151,7 +151,6 @@ write_text(const char *name, const char *text)
 static int
 set_up(void **state)
 {
-	(void) state;
 	assert_non_null(mkdtemp(directory));
 	root = make("root", NULL, true, NULL, NULL, -DAY, DAY);
 	intermediate = make("intermediate", &root, true, NULL, NULL, -DAY, DAY);
@@ -166,7 +165,6 @@ tear_down(void **state)
 {
 	char		command[128];
 
-	(void) state;
 	free_pair(&root);
 	free_pair(&intermediate);
 	free_pair(&stranger);
@@ -203,7 +201,6 @@ assert_fault(const char *found, const char *text, const char *hint)
 static void
 test_time(void **state)
 {
-	(void) state;
 	assert_null(fault_of(make("client", &root, false, "clientAuth", NULL, -DAY, DAY)));
 	assert_fault(fault_of(make("client", &root, false, "clientAuth", NULL, DAY, 2 * DAY)),
 				 "the certificate is not valid before 2", "clock");
@@ -214,7 +211,6 @@ test_time(void **state)
 static void
 test_purpose(void **state)
 {
-	(void) state;
 	assert_fault(fault_of(make("client", &root, false, "serverAuth", NULL, -DAY, DAY)),
 				 "the certificate is not one for TLS clients", "clientAuth");
 	assert_null(fault_of(make("client", &root, false, "serverAuth,clientAuth", NULL, -DAY, DAY)));
@@ -237,7 +233,6 @@ test_key(void **state)
 	Pair		client = make("client", &root, false, "clientAuth", NULL, -DAY, DAY);
 	EVP_PKEY   *other = make_key(EVP_PKEY_ED25519, 0);
 
-	(void) state;
 	write_certificates("cert", client.certificate, NULL);
 	write_key("other type", other, NULL);
 	write_key("same type", root.key, NULL);
@@ -277,7 +272,6 @@ test_chain(void **state)
 	Pair		late = make("late", &root, true, NULL, NULL, -2 * DAY, -DAY);
 	Pair		of_late = make("client", &late, false, "clientAuth", NULL, -DAY, DAY);
 
-	(void) state;
 	write_certificates("intermediate", intermediate.certificate, NULL);
 	assert_null(fault_of_chain(&direct, NULL, "root"));
 	assert_null(fault_of_chain(&indirect, &intermediate, "root"));
@@ -318,7 +312,6 @@ test_names(void **state)
 {
 	char		names[16];
 
-	(void) state;
 	assert_string_equal(names_of(make("server", &root, false, NULL, "DNS:etcd1,IP:10.0.0.1", -DAY, DAY)), "DNS:etcd1, IP Address:10.0.0.1");
 	assert_null(names_of(make("server", &root, false, NULL, NULL, -DAY, DAY)));
 	assert_false(certificate_read_names("junk", names, sizeof(names)));

@@ -47,7 +47,6 @@ note(const char *format,...)
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
-	(void) ctx;
 	read_id = id;
 	note("read %d; ", request->nsuccess);
 }
@@ -55,7 +54,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int n)
 {
-	(void) ctx;
 	note("watch");
 	for (int i = 0; i < n; i++)
 		note(" %.*s-%.*s from %" PRId64, (int) watches[i].key.len, watches[i].key.data,
@@ -66,7 +64,6 @@ port_watch(void *ctx, const EtcdWatch *watches, int n)
 static void
 port_announce(void *ctx, const EtcdWatchEvent *event)
 {
-	(void) ctx;
 	if (event == NULL)
 		note("gap; ");
 	else
@@ -76,7 +73,6 @@ port_announce(void *ctx, const EtcdWatchEvent *event)
 static uint64_t
 port_random(void *ctx)
 {
-	(void) ctx;
 	return 0;
 }
 
@@ -87,7 +83,6 @@ begin(void **state)
 		.send = port_send,.watch = port_watch,.announce = port_announce,.random = port_random
 	};
 
-	(void) state;
 	out[0] = '\0';
 	now = 0;
 	core = changes_create(&port);
@@ -97,7 +92,6 @@ begin(void **state)
 static int
 end(void **state)
 {
-	(void) state;
 	changes_free(core);
 	return 0;
 }
@@ -170,7 +164,6 @@ reopen(const char *expected)
 static void
 test_nothing_to_watch(void **state)
 {
-	(void) state;
 	changes_tick(core, now);
 	assert_out("");
 	assert_int_equal(changes_wakeup_ns(core), INT64_MAX);
@@ -180,7 +173,6 @@ test_nothing_to_watch(void **state)
 static void
 test_once(void **state)
 {
-	(void) state;
 	start();
 	frame(1, "a/x@101 a/y@103 other@104", false);
 	frame(2, "b/x@102 b/y@102", false);
@@ -193,7 +185,6 @@ test_once(void **state)
 static void
 test_fragments(void **state)
 {
-	(void) state;
 	start();
 	frame(1, "a/1@101 a/1@102 a/2@102", true);
 	assert_out("a/1@101; a/1@102; a/2@102; ");
@@ -210,7 +201,6 @@ test_fragments(void **state)
 static void
 test_put_back_to_before_a_fragment(void **state)
 {
-	(void) state;
 	start();
 	frame(1, "a/1@102", true);
 	assert_out("a/1@102; ");
@@ -226,7 +216,6 @@ test_put_back_to_before_a_fragment(void **state)
 static void
 test_progress(void **state)
 {
-	(void) state;
 	start();
 	frame(2, "", false);
 	reopen("read 2; watch a/-a0 from 100 b/-b0 from 1000; ");
@@ -237,7 +226,6 @@ test_compacted(void **state)
 {
 	EtcdWatchFrame f = {.watch_id = 2,.canceled = true,.compact_revision = 500,.header = {.cluster_id = CLUSTER}};
 
-	(void) state;
 	start();
 	frame(1, "a/x@101", false);
 	assert_out("a/x@101; ");
@@ -280,7 +268,6 @@ test_other_etcd(void **state)
 static void
 test_too_large(void **state)
 {
-	(void) state;
 	start();
 	changes_watch_ended(core, now, ETCD_GARBAGE);
 	changes_tick(core, now);
@@ -295,7 +282,6 @@ test_back_off(void **state)
 	int			nreads = 0;
 
 	start();
-	(void) state;
 	changes_watch_ended(core, now, ETCD_NO_ANSWER);
 	for (; now < 60 * SECOND; now += 10 * MS)
 	{
@@ -319,7 +305,6 @@ test_configure(void **state)
 {
 	const char *prefixes[] = {"b/", "c/"};
 
-	(void) state;
 	start();
 	frame(2, "b/x@110", false);
 	assert_out("b/x@110; ");
@@ -339,7 +324,6 @@ test_silent_stream(void **state)
 {
 	const char *prefixes[] = {"a/"};
 
-	(void) state;
 	changes_configure(core, now, prefixes, 1, SECOND);
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 100, 3);

@@ -245,7 +245,6 @@ port_drop(void *ctx, uint64_t id, const char *election, const char *why)
 static uint64_t
 port_random(void *ctx)
 {
-	(void) ctx;
 	return next_random();
 }
 
@@ -531,7 +530,6 @@ deliver(Instance *in, Message *m)
 static int
 setup(void **state)
 {
-	(void) state;
 	memset(&etcd, 0, sizeof(etcd));
 	memset(&lessor, 0, sizeof(lessor));
 	etcd.cluster_id = 77;
@@ -547,7 +545,6 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-	(void) state;
 	for (int i = 0; i < ninstances; i++)
 		election_free(instances[i].core);
 	memset(instances, 0, sizeof(instances));
@@ -730,7 +727,6 @@ test_alone(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	answer_all();
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].state, ELECTION_LEADING);
@@ -749,7 +745,6 @@ test_idle_requests(void **state)
 	Instance   *a = start_instance("a", true);
 	int			before;
 
-	(void) state;
 	run_for(20 * SECOND);
 	before = a->nsent;
 	run_for(50 * SECOND);
@@ -766,7 +761,6 @@ test_handover(void **state)
 	int			from;
 	int64_t		token;
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
@@ -813,7 +807,6 @@ test_campaign_while_joining(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	assert_int_equal(a->views[0].state, ELECTION_JOINING);
 	assert_true(election_campaign(a->core, now, 0, 1));
 	assert_int_equal(a->replied[1], ELECTION_NO_CONTACT);
@@ -840,7 +833,6 @@ test_handover_requests(void **state)
 	int			before = 0;
 	int			after = 0;
 
-	(void) state;
 	for (int i = 0; i < 10; i++)
 	{
 		start_instance(names[i], true);
@@ -871,7 +863,6 @@ test_by_name(void **state)
 	Instance   *o;
 	const EtcdRequest *request;
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
@@ -929,7 +920,6 @@ test_by_name_in_new_term(void **state)
 {
 	Instance   *o;
 
-	(void) state;
 	start_instance("a", true);
 	answer_all();
 	o = start_instance("o", false);
@@ -993,7 +983,6 @@ test_ordered(void **state)
 	Instance   *o;
 	int64_t		revision;
 
-	(void) state;
 	assert_false(is_ordered(sent(a, "read")));	/* not in the queue yet */
 	deliver(a, start_entry(a));
 	assert_true(is_ordered(sent(a, "read")));
@@ -1072,7 +1061,6 @@ test_ready(void **state)
 	Instance   *c = &instances[2];
 	int64_t		token = b->views[0].create_revision;
 
-	(void) state;
 	assert_true(election_resign(instances[0].core, now, 0, true, 0, 1));
 	deliver(&instances[0], sent(&instances[0], "delete"));
 	assert_true(leads(b) && !leads(c));
@@ -1102,7 +1090,6 @@ test_ready_reads(void **state)
 	Instance   *b = start_ready(2);
 	Message    *read;
 
-	(void) state;
 	assert_true(election_verify(b->core, now, 0, 1));
 	read = sent(b, "read");
 	execute(read);
@@ -1148,7 +1135,6 @@ check_not_ready(Instance *in, int64_t revision)
 static void
 test_ready_not_alone(void **state)
 {
-	(void) state;
 	(void) start_ready(3);
 	check_not_ready(&instances[2], etcd.revision + 1);
 	assert_non_null(sent(&instances[2], "read"));
@@ -1160,7 +1146,6 @@ test_ready_read(void **state)
 {
 	Instance   *c;
 
-	(void) state;
 	(void) start_ready(3);
 	c = &instances[2];
 	assert_true(election_resign(instances[1].core, now, 0, false, 0, 1));
@@ -1192,7 +1177,6 @@ test_ready_proclaim(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	(void) state;
 	assert_true(election_proclaim(instances[0].core, now, 0, "other", 1));
 	answer_all();
 	assert_string_equal(b->views[0].leader, "other");
@@ -1205,7 +1189,6 @@ test_ready_older_event(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	(void) state;
 	check_not_ready(b, etcd.revision);
 	assert_non_null(sent(b, "read"));
 	answer_all();
@@ -1219,7 +1202,6 @@ test_ready_lapsed(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	(void) state;
 	now += TTL_S * SECOND;
 	check_not_ready(b, etcd.revision + 1);
 }
@@ -1229,7 +1211,6 @@ test_ready_lost_watch(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	(void) state;
 	b->nwatches = 0;
 	election_watch_ended(b->core, now);
 	now += SECOND / 2;
@@ -1252,7 +1233,6 @@ test_ready_move(void **state)
 	Message    *put = start_move(b);
 	Lease	   *fresh = find_lease(put->request.success[0].lease);
 
-	(void) state;
 	give_up(b, put, false);
 	assert_null(sent(b, "put"));
 	tell_gone(b, etcd.revision + 1);
@@ -1269,7 +1249,6 @@ test_ready_tainted(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	(void) state;
 	b->config.nelections = 2;
 	strcpy(b->config.elections[1], "f");
 	election_configure(b->core, now, &b->config);
@@ -1326,7 +1305,6 @@ test_ready_other_lease(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	(void) state;
 	give_up(b, hang_elsewhere(b), true);
 	assert_null(sent(b, "put"));
 	check_not_ready(b, etcd.revision + 1);
@@ -1339,7 +1317,6 @@ test_ready_put_back(void **state)
 	Instance   *b = start_ready(2);
 	Message    *put = hang_elsewhere(b);
 
-	(void) state;
 	b->watch_silent = true;
 	execute(put);
 	b->watch_silent = false;
@@ -1362,7 +1339,6 @@ test_ready_older_move(void **state)
 	Instance   *b = start_ready(2);
 	Message    *put = start_move(b);
 
-	(void) state;
 	b->watch_silent = true;
 	execute(put);
 	b->watch_silent = false;
@@ -1385,7 +1361,6 @@ test_ready_told_move(void **state)
 	Instance   *b = start_ready(2);
 	Message    *put = start_move(b);
 
-	(void) state;
 	execute(put);
 	put_on_other_lease(b);
 	check_not_ready(b, etcd.revision + 1);
@@ -1401,7 +1376,6 @@ test_ready_left(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	(void) state;
 	assert_true(election_resign(b->core, now, 0, true, 0, 1));
 	check_not_ready(b, etcd.revision + 1);
 	answer_all();
@@ -1420,7 +1394,6 @@ test_ready_transfer(void **state)
 	EtcdWatchEvent events[2];
 	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .events = events, .nevents = 2};
 
-	(void) state;
 	assert_int_equal(b->nwatches, 1);
 	for (int i = 0; i < 2; i++)
 	{
@@ -1444,7 +1417,6 @@ test_ready_doubt(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	(void) state;
 	now += TTL_S * SECOND / 3;
 	election_tick(b->core, now);
 	deliver(b, sent(b, "keepalive"));
@@ -1463,7 +1435,6 @@ test_ready_restored(void **state)
 	Instance   *b = start_ready(2);
 	int64_t		token = b->views[0].create_revision;
 
-	(void) state;
 	now += TTL_S * SECOND / 3;
 	election_tick(b->core, now);
 	deliver(b, sent(b, "keepalive"));
@@ -1519,7 +1490,6 @@ test_ready_reentry(void **state)
 	Instance   *b = start_ready(2);
 	int64_t		seen;
 
-	(void) state;
 	seen = enter_while_put_back(b);
 	run_for(200 * MS);
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
@@ -1533,7 +1503,6 @@ test_no_space(void **state)
 	Instance   *a = start_instance("a", true);
 	Instance   *b;
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
@@ -1556,7 +1525,6 @@ test_busy(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		deadline_ns;
 
-	(void) state;
 	answer_all();
 	start_instance("b", true);
 	answer_all();
@@ -1592,7 +1560,6 @@ test_renewal_while_leaving(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	answer_all();
 	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	assert_non_null(sent(a, "delete"));
@@ -1613,7 +1580,6 @@ test_ready_name_again(void **state)
 	Key			again = *own_key(&instances[0]);
 	int			w = 0;
 
-	(void) state;
 	while (w < b->nwatches && !in_range(again.key, b->watches[w].key, b->watches[w].range_end))
 		w++;
 	again.create_revision = again.mod_revision = etcd.revision + 3;
@@ -1629,7 +1595,6 @@ test_ready_other_watch(void **state)
 {
 	Instance   *b;
 
-	(void) state;
 	start_instance("a", true);
 	answer_all();
 	b = start_instance("b", false);
@@ -1656,7 +1621,6 @@ test_no_herd(void **state)
 	Instance   *d;
 	int			before;
 
-	(void) state;
 	start_instance("a", true);
 	answer_all();
 	b = start_instance("b", true);
@@ -1682,7 +1646,6 @@ test_renewal(void **state)
 	int64_t		deadline;
 	int64_t		sent_ns;
 
-	(void) state;
 	answer_all();
 	deadline = a->views[0].deadline_ns;
 	now = election_wakeup_ns(a->core);
@@ -1718,7 +1681,6 @@ test_slow_renewals(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		end;
 
-	(void) state;
 	answer_all();
 	for (end = now + 60 * SECOND; now < end;)
 	{
@@ -1764,7 +1726,6 @@ test_renewals_overtaken(void **state)
 	Message    *keepalives[2];
 	int64_t		sent_ns[2];
 
-	(void) state;
 	start_renewals(a, keepalives, sent_ns);
 	for (int i = 1; i >= 0; i--)
 	{
@@ -1783,7 +1744,6 @@ test_renewals_apart(void **state)
 	Message    *read;
 	int64_t		sent_ns[2];
 
-	(void) state;
 	start_renewals(a, keepalives, sent_ns);
 	deliver(a, keepalives[0]);
 	read = sent(a, "read");
@@ -1808,7 +1768,6 @@ test_renewals_refused(void **state)
 	int64_t		token;
 	Message    *read;
 
-	(void) state;
 	start_renewals(a, keepalives, sent_ns);
 	token = a->views[0].token;
 	deliver(a, keepalives[0]);
@@ -1837,7 +1796,6 @@ test_renewals_moved(void **state)
 	int64_t		sent_ns[2];
 	int64_t		deadline;
 
-	(void) state;
 	start_renewals(a, keepalives, sent_ns);
 	deliver(a, keepalives[0]);
 	a->config.ttl_s = 2;
@@ -1862,7 +1820,6 @@ test_confirm_overtaken(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		sent_ns;
 
-	(void) state;
 	answer_all();
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
@@ -1887,7 +1844,6 @@ test_term(void **state)
 	int64_t		lease;
 	Message    *keepalive;
 
-	(void) state;
 	answer_all();
 	deadline = a->views[0].deadline_ns;
 	token = a->views[0].token;
@@ -1919,7 +1875,6 @@ test_late_move(void **state)
 	Instance   *a = start_instance("a", true);
 	Message    *late;
 
-	(void) state;
 	answer_all();
 	late = start_move(a);
 	give_up(a, late, false);
@@ -1939,7 +1894,6 @@ test_lost_move(void **state)
 	Message    *move;
 	int64_t		token;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	move = start_move(a);
@@ -1966,7 +1920,6 @@ test_lost_fresh_lease(void **state)
 	int64_t		token;
 	int64_t		fresh;
 
-	(void) state;
 	a->config.nendpoints = 3;
 	election_configure(a->core, now, &a->config);
 	answer_all();
@@ -2010,7 +1963,6 @@ test_lost_fresh_lease_unused(void **state)
 	Message    *move;
 	int64_t		token;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	move = start_move(a);
@@ -2030,7 +1982,6 @@ test_delete_is_final(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		token;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	assert_true(election_resign(a->core, now, 0, true, 0, 1));
@@ -2060,7 +2011,6 @@ test_late_entry(void **state)
 	Instance   *a = start_instance("a", true);
 	Message    *late;
 
-	(void) state;
 	deliver(a, sent(a, "read"));
 	deliver(a, sent(a, "grant"));
 	late = sent(a, "enter");
@@ -2090,7 +2040,6 @@ test_waiter_lost_lease(void **state)
 	Instance   *b;
 	int64_t		old;
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
@@ -2119,7 +2068,6 @@ test_unapplied_grant(void **state)
 	int64_t		lease;
 	int			from;
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
@@ -2147,7 +2095,6 @@ test_late_lessor(void **state)
 	Instance   *a = start_instance("a", true);
 	int			ngrants = 0;
 
-	(void) state;
 	lessor.most_ttl_s = 1;		/* a keepalive each third of it */
 	answer_all();
 	lessor.is_late = true;
@@ -2167,7 +2114,6 @@ test_single_failure(void **state)
 	Instance   *a = start_instance("a", true);
 	Message    *move;
 
-	(void) state;
 	answer_all();
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
@@ -2211,7 +2157,6 @@ test_probe_beside_read(void **state)
 	Instance   *a = start_instance("a", true);
 	Message    *read;
 
-	(void) state;
 	answer_all();
 	assert_true(election_verify(a->core, now, 0, 1));
 	read = sent(a, "read");
@@ -2267,7 +2212,6 @@ test_probe_hangs(void **state)
 	Message    *read;
 	Message    *probe;
 
-	(void) state;
 	answer_all();
 	assert_true(election_verify(a->core, now, 0, 1));
 	read = sent(a, "read");
@@ -2293,7 +2237,6 @@ test_lesser_ttl(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		token;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
@@ -2345,7 +2288,6 @@ test_margin_revives_nothing(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	a->config.safety_margin_ms = 2000;
 	election_configure(a->core, now, &a->config);
 	answer_all();
@@ -2363,7 +2305,6 @@ test_ttl_without_lease(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	answer_all();
 	a->config.ttl_s = 60;
 	election_configure(a->core, now, &a->config);
@@ -2388,7 +2329,6 @@ test_no_elections(void **state)
 	Instance   *a = start_instance("a", true);
 	int			before;
 
-	(void) state;
 	answer_all();
 	assert_true(leads(a));
 	a->config.nelections = 0;
@@ -2445,7 +2385,6 @@ test_proclaim_not_answered(void **state)
 	int64_t		end_ns;
 	int			ntries = 0;
 
-	(void) state;
 	answer_all();
 	assert_true(election_proclaim(a->core, now, 0, "other", 1));
 	for (end_ns = now + 5 * SECOND; now < end_ns; now += 10 * MS)
@@ -2480,7 +2419,6 @@ test_watch_start(void **state)
 	EtcdBytes	key;
 	EtcdBytes	value = {"b", 1};
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
@@ -2517,7 +2455,6 @@ test_watch_start_after_names(void **state)
 	Message    *renewal;
 	int64_t		revision;
 
-	(void) state;
 	answer_all();
 	start_instance("b", true);
 	o = start_instance("o", false);
@@ -2550,7 +2487,6 @@ test_key_deleted(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		token;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	delete_key(&etcd.keys[0]);
@@ -2577,7 +2513,6 @@ test_key_changed(void **state)
 	EtcdBytes	value = {"x", 1};
 	Lease	   *other;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	other = &lessor.leases[lessor.nleases++];
@@ -2606,7 +2541,6 @@ test_etcd_away(void **state)
 	int			from;
 	int			before;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	deadline = a->views[0].deadline_ns;
@@ -2644,7 +2578,6 @@ test_history(void **state)
 	int64_t		token;
 	int			from;
 
-	(void) state;
 	etcd.revision = 1000;
 	answer_all();
 	token = a->views[0].token;
@@ -2671,7 +2604,6 @@ test_observer(void **state)
 	Instance   *o = start_instance("o", false);
 	Instance   *a;
 
-	(void) state;
 	answer_all();
 	assert_int_equal(o->views[0].state, ELECTION_OBSERVING);
 	assert_false(o->views[0].has_leader);
@@ -2733,7 +2665,6 @@ test_resume(void **state)
 	int64_t		token;
 	int			from;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	b = start_instance("b", true);
@@ -2799,7 +2730,6 @@ test_duplicate_name(void **state)
 	Instance   *copy;
 	int			first;
 
-	(void) state;
 	answer_all();
 	memset(&a->memory, 0, sizeof(a->memory));
 	a->remembers = false;
@@ -2845,7 +2775,6 @@ test_duplicate_name_ends(void **state)
 	Instance   *copy;
 	int			from = nlogged;
 
-	(void) state;
 	answer_all();
 	copy = start_instance("a", true);
 	expect_both(from, "a: duplicate name in e: e/");
@@ -2881,7 +2810,6 @@ test_read_refused(void **state)
 	Instance   *a = start_instance("a", true);
 	int			before;
 
-	(void) state;
 	answer_all();
 	lessor.is_busy = true;
 	assert_true(election_verify(a->core, now, 0, 1));
@@ -2903,7 +2831,6 @@ test_long_key(void **state)
 	Instance   *a = start_instance("a", true);
 	Instance   *b;
 
-	(void) state;
 	answer_all();
 	memset(long_name + 2, 'x', sizeof(long_name) - 3);
 	put_key(name, value, 0);
@@ -2934,7 +2861,6 @@ test_verify(void **state)
 	Message    *before;
 	Message    *verifying;
 
-	(void) state;
 	answer_all();
 	now += TTL_S * SECOND / 3;
 	election_tick(a->core, now);
@@ -2981,7 +2907,6 @@ test_token_twice(void **state)
 	int64_t		token;
 	int			from;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	from = nlogged;
@@ -3008,7 +2933,6 @@ test_token_of_reentry(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		seen;
 
-	(void) state;
 	answer_all();
 	seen = enter_while_put_back(a);
 	for (int i = 0; i < 5 * 1000; i++)
@@ -3033,7 +2957,6 @@ test_moved_name(void **state)
 	Instance   *c;
 	Key			first;
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
@@ -3072,7 +2995,6 @@ test_left_in_move(void **state)
 	Instance   *a = start_instance("a", true);
 	int			f;
 
-	(void) state;
 	a->config.nendpoints = 2;
 	a->config.nelections = 2;
 	strcpy(a->config.elections[1], "f");
@@ -3125,7 +3047,6 @@ test_ignored_endpoints(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	answer_all();
 	a->config.nendpoints = 2;
 	election_configure(a->core, now, &a->config);
@@ -3155,7 +3076,6 @@ test_same_endpoint_fails(void **state)
 	Instance   *a;
 	int			nsent = 0;
 
-	(void) state;
 	a = start_instance("a", true);
 	a->config.nendpoints = 2;
 	election_configure(a->core, now, &a->config);
@@ -3187,7 +3107,6 @@ test_election_without_rights(void **state)
 	int			nreads = 0;
 	int			from;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 	lessor.denied = "f/";
@@ -3234,7 +3153,6 @@ test_start_without_rights(void **state)
 {
 	Instance   *a;
 
-	(void) state;
 	lessor.denied = "f/";
 	a = start_instance("a", true);
 	a->config.nelections = 2;
@@ -3252,7 +3170,6 @@ test_no_rights_at_all(void **state)
 	Instance   *a;
 	int			from;
 
-	(void) state;
 	a = start_instance("a", true);
 	run_for(SECOND);
 	lessor.denied = "e/";
@@ -3367,14 +3284,12 @@ take_rights(bool is_told)
 static void
 test_rights_taken(void **state)
 {
-	(void) state;
 	take_rights(true);
 }
 
 static void
 test_rights_taken_silently(void **state)
 {
-	(void) state;
 	take_rights(false);
 }
 
@@ -3382,7 +3297,6 @@ test_rights_taken_silently(void **state)
 static void
 test_rights_taken_from_lease(void **state)
 {
-	(void) state;
 	lessor.denies_leases = true;
 	take_rights(false);
 }
@@ -3393,7 +3307,6 @@ test_rights_exchanged(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	lessor.denies_leases = true;
 	strcpy(a->config.elections[1], "f");
 	strcpy(a->config.elections[2], "g");
@@ -3418,7 +3331,6 @@ test_rights_replaced(void **state)
 	Instance   *a = lead_two();
 	int64_t		token = a->views[1].token;
 
-	(void) state;
 	run_for(election_wakeup_ns(a->core) - now - 10 * MS);
 	lessor.denied = "f/";
 	lead_on(a, 100 * MS);
@@ -3436,7 +3348,6 @@ test_rights_taken_grant_late(void **state)
 	int			from = nlogged;
 	int			nreads = 0;
 
-	(void) state;
 	a->watch_silent = true;
 	lessor.denies_leases = true;
 	lessor.denied = "f/";
@@ -3456,7 +3367,6 @@ test_rights_replaced_alone(void **state)
 	Instance   *a = start_instance("a", true);
 	int			from;
 
-	(void) state;
 	a->config.nendpoints = 3;
 	election_configure(a->core, now, &a->config);
 	run_for(SECOND);
@@ -3503,7 +3413,6 @@ test_dropped_without_rights(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	run_for(SECOND);
 	lessor.denied = "f/";
 	strcpy(a->config.elections[1], "f");
@@ -3588,7 +3497,6 @@ test_absence_before_entry(void **state)
 	Message    *enter;
 	Message    *read;
 
-	(void) state;
 	run_for(SECOND);
 	strcpy(a->config.elections[1], "f");
 	a->config.nelections = 2;
@@ -3619,7 +3527,6 @@ test_no_rights_restored(void **state)
 	Instance   *a = start_instance("a", true);
 	int			nsent;
 
-	(void) state;
 	run_for(SECOND);
 	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	answer_all();
@@ -3679,7 +3586,6 @@ test_requests_without_rights(void **state)
 static void
 test_right_to_write_taken(void **state)
 {
-	(void) state;
 	lessor.denies_writes_only = lessor.denies_leases = true;
 	take_rights(false);
 }
@@ -3691,7 +3597,6 @@ test_right_to_read(void **state)
 	Instance   *a = lead_two();
 	int64_t		lease = a->views[0].lease;
 
-	(void) state;
 	lessor.denied = "f/";
 	lessor.denies_writes_only = true;
 	assert_true(election_resign(a->core, now, 1, false, 0, 1));
@@ -3713,7 +3618,6 @@ test_observer_without_rights(void **state)
 	Instance   *a = lead_two();
 	Instance   *b = start_instance("b", false);
 
-	(void) state;
 	strcpy(b->config.elections[1], "f");
 	b->config.nelections = 2;
 	election_configure(b->core, now, &b->config);
@@ -3744,7 +3648,6 @@ test_leader_tries_at_once(void **state)
 	Instance   *a;
 	int			from;
 
-	(void) state;
 	answer_all();
 	a = start_instance("a", true);
 	run_for(2 * SECOND);
@@ -3776,7 +3679,6 @@ test_key_after_revocation(void **state)
 	Message    *read;
 	Message    *revoke;
 
-	(void) state;
 	a->config.nendpoints = 2;
 	election_configure(a->core, now, &a->config);
 	late = start_entry(a);
@@ -3808,7 +3710,6 @@ test_late_answer_of_entry(void **state)
 	Message    *enter;
 	int			f;
 
-	(void) state;
 	/* a second election keeps the lease in use */
 	a->config.nelections = 2;
 	strcpy(a->config.elections[1], "f");
@@ -3841,7 +3742,6 @@ test_reads_that_hang(void **state)
 	Key			other;
 	int			before;
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	b->config.nendpoints = 2;
@@ -3877,7 +3777,6 @@ test_resume_resigned(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	(void) state;
 	a->config.nelections = 2;
 	strcpy(a->config.elections[1], "f");
 	election_configure(a->core, now, &a->config);
@@ -3898,7 +3797,6 @@ test_settings(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		token;
 
-	(void) state;
 	answer_all();
 	token = a->views[0].token;
 
@@ -3944,7 +3842,6 @@ test_stop(void **state)
 	Instance   *b;
 	int			from;
 
-	(void) state;
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
@@ -3967,7 +3864,6 @@ test_shutdown_revocation(void **state)
 	Instance   *a = start_instance("a", true);
 	int			ntries = 0;
 
-	(void) state;
 	a->config.nendpoints = 2;
 	election_configure(a->core, now, &a->config);
 	answer_all();
@@ -4010,7 +3906,6 @@ test_campaign_held_back(void **state)
 {
 	Instance   *a = start_held_back();
 
-	(void) state;
 	assert_true(election_campaign(a->core, now, 0, 1));
 	run_for(SECOND);
 	assert_true(leads(a));
@@ -4027,7 +3922,6 @@ test_held_back_after_crash(void **state)
 {
 	Instance   *a = start_held_back();
 
-	(void) state;
 	crash(a);
 	run_for(SECOND);
 	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
@@ -4039,7 +3933,6 @@ test_held_back_after_long_crash(void **state)
 {
 	Instance   *a = start_held_back();
 
-	(void) state;
 	now += 2 * TTL_S * SECOND;
 	expire_leases();
 	crash(a);
@@ -4058,7 +3951,6 @@ test_restore_during_long_crash(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		token;
 
-	(void) state;
 	etcd.revision = 1000;
 	answer_all();
 	token = a->views[0].token;

@@ -112,7 +112,6 @@ assert_encodes(const EtcdRequest *request, const char *expected)
 static void
 test_paths(void **state)
 {
-	(void) state;
 	assert_string_equal(etcd_request_path(ETCD_JSON, ETCD_GRANT), "/v3/lease/grant");
 	assert_string_equal(etcd_request_path(ETCD_JSON, ETCD_KEEPALIVE), "/v3/lease/keepalive");
 	assert_string_equal(etcd_request_path(ETCD_JSON, ETCD_REVOKE), "/v3/lease/revoke");
@@ -131,7 +130,6 @@ test_encode_lease_requests(void **state)
 	EtcdRequest revoke = {.kind = ETCD_REVOKE,.lease = INT64_MIN};
 	EtcdRequest time_to_live = {.kind = ETCD_TIME_TO_LIVE,.lease = 777};
 
-	(void) state;
 	assert_encodes(&grant, "{\"TTL\":\"5\",\"ID\":\"777\"}");
 	assert_encodes(&keepalive, "{\"ID\":\"9223372036854775807\"}");
 	assert_encodes(&revoke, "{\"ID\":\"-9223372036854775808\"}");
@@ -146,7 +144,6 @@ test_encode_authenticate(void **state)
 	EtcdRequest request = {.kind = ETCD_AUTHENTICATE,.username = "r\xC3\xB6t\"",
 	.password = "\\\"\x01\n\x7F \xE2\x82\xAC{}"};
 
-	(void) state;
 	assert_encodes(&list, "{}");
 	assert_encodes(&request, "{\"name\":\"r\xC3\xB6t\\\"\","
 				   "\"password\":\"\\\\\\\"\\u0001\\n\x7F \xE2\x82\xAC{}\"}");
@@ -179,7 +176,6 @@ test_encode_txn(void **state)
 	EtcdRequest empty = {.kind = ETCD_TXN};
 	EtcdRequest only_failure = {.kind = ETCD_TXN,.failure = failure,.nfailure = 1};
 
-	(void) state;
 	assert_encodes(&txn,
 				   "{\"compare\":["
 				   "{\"key\":\"YS9r\",\"target\":\"CREATE\",\"result\":\"EQUAL\",\"create_revision\":\"0\"},"
@@ -216,7 +212,6 @@ test_encode_bytes(void **state)
 	json_t	   *json;
 	const char *base64;
 
-	(void) state;
 	for (int i = 0; i < 256; i++)
 		key[i] = (char) i;
 	text = etcd_encode_request(ETCD_JSON, &txn, &len);
@@ -255,7 +250,6 @@ test_encode_watches(void **state)
 	size_t		pos = 0;
 	char	   *text = etcd_encode_watches(watches, 3, &len);
 
-	(void) state;
 	assert_non_null(text);
 	assert_int_equal(strlen(text), len);
 	for (int i = 0; i < 3; i++)
@@ -381,7 +375,6 @@ test_decode_lease_answers(void **state)
 {
 	EtcdAnswer	answer;
 
-	(void) state;
 	for (int i = 0; i < 4; i++)
 	{
 		decode_recorded(&grants[i], &answer);
@@ -419,7 +412,6 @@ test_decode_time_to_live(void **state)
 	}			expected[] = {{29, 30}, {0, 2}, {-1, 0}};
 	EtcdAnswer	answer;
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(times_to_live); i++)
 	{
 		decode_recorded(&times_to_live[i], &answer);
@@ -446,7 +438,6 @@ test_decode_token(void **state)
 	static const char line[] = "{\"header\":{\"revision\":\"1\"},\"token\":\"a\\r\\nHost: b\"}";
 	EtcdAnswer	answer;
 
-	(void) state;
 	decode(ETCD_AUTHENTICATE, 200, v1, strlen(v1), &answer);
 	assert_int_equal(answer.outcome, ETCD_ANSWERED);
 	assert_string_equal(answer.token, "hGPktPpDBQxNUlTg.10");
@@ -469,7 +460,6 @@ test_decode_members(void **state)
 	static const char text[] = "{\"header\":{\"raft_term\":\"2\"},\"members\":[{\"clientURLs\":\"http://a\"}]}";
 	EtcdAnswer	answer;
 
-	(void) state;
 	decode(ETCD_LIST_MEMBERS, 200, v1, strlen(v1), &answer);
 	assert_int_equal(answer.outcome, ETCD_ANSWERED);
 	assert_int_equal(answer.nmembers, 3);
@@ -497,7 +487,6 @@ test_decode_status(void **state)
 	EtcdRequest request = {.kind = ETCD_STATUS};
 	EtcdAnswer	answer;
 
-	(void) state;
 	assert_encodes(&request, "{}");
 	decode(ETCD_STATUS, 200, v1, strlen(v1), &answer);
 	assert_int_equal(answer.outcome, ETCD_ANSWERED);
@@ -518,7 +507,6 @@ test_decode_txn_answers(void **state)
 {
 	EtcdAnswer	answer;
 
-	(void) state;
 	for (size_t i = 0; i < 2; i++)
 	{
 		const EtcdKeyValue *kv;
@@ -584,7 +572,6 @@ test_decode_numbers(void **state)
 	};
 	char		body[256];
 
-	(void) state;
 	decode(ETCD_GRANT, 200, plain, strlen(plain), &answer);
 	assert_int_equal(answer.outcome, ETCD_ANSWERED);
 	assert_int_equal(answer.header.cluster_id, 7);
@@ -622,7 +609,6 @@ test_decode_bytes(void **state)
 	};
 	char		text[256];
 
-	(void) state;
 	decode(ETCD_TXN, 200, body, strlen(body), &answer);
 	assert_int_equal(answer.outcome, ETCD_ANSWERED);
 	assert_int_equal(answer.results[0].nkvs, 2);
@@ -678,7 +664,6 @@ test_decode_errors(void **state)
 	};
 	EtcdAnswer	answer;
 
-	(void) state;
 	for (int kind = ETCD_GRANT; kind <= ETCD_TXN; kind++)
 	{
 		for (size_t i = 0; i < lengthof(errors); i++)
@@ -728,7 +713,6 @@ test_decode_garbage(void **state)
 		{503, "{\"header\":{\"revision\":\"1\"},\"ID\":\"1\",\"TTL\":\"1\"}", "HTTP status 503"},
 	};
 
-	(void) state;
 	for (int kind = ETCD_GRANT; kind <= ETCD_TXN; kind++)
 	{
 		for (size_t i = 0; i < lengthof(garbage); i++)
@@ -769,7 +753,6 @@ test_decode_bad_txn(void **state)
 		"{\"header\":{\"revision\":\"1\"},\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"YQ==\"}]}}]}",
 	};
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(bodies); i++)
 		assert_garbage(ETCD_TXN, 200, bodies[i], strlen(bodies[i]));
 }
@@ -781,7 +764,6 @@ test_decode_depth(void **state)
 	char	   *body = malloc(len);
 	EtcdWatchFrame frame;
 
-	(void) state;
 	memset(body, '[', len);
 	assert_garbage(ETCD_TXN, 200, body, len);
 	memcpy(body, "{\"a\":", 5);
@@ -830,8 +812,6 @@ test_decode_frames(void **state)
 	size_t		pos = 0;
 	EtcdWatchFrame frame;
 	ssize_t		n;
-
-	(void) state;
 
 	n = decode_frame(stream, len, &frame);
 	assert_int_equal(n, 4 + strlen(V1_CREATED));
@@ -921,7 +901,6 @@ test_cut_frames(void **state)
 	};
 	EtcdWatchFrame frame;
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(frames); i++)
 	{
 		size_t		len = strrchr(frames[i], '}') + 1 - frames[i];
@@ -965,7 +944,6 @@ test_garbage_frames(void **state)
 	}			types[] = {{"1", true}, {"0", false}, {"\"PUT\"", false}, {"\"DELETE\"", true}, {"null", false}};
 	EtcdWatchFrame frame;
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(bodies); i++)
 	{
 		if (decode_frame(bodies[i], strlen(bodies[i]), &frame) != -1)
@@ -1006,7 +984,6 @@ static const struct
 static void
 test_cut_answers(void **state)
 {
-	(void) state;
 	for (size_t i = 0; i < lengthof(all_recorded); i++)
 	{
 		for (size_t j = 0; j < all_recorded[i].n; j++)
@@ -1112,7 +1089,6 @@ static const char *const all_frames[] = {
 static void
 test_changed_members(void **state)
 {
-	(void) state;
 	for (size_t i = 0; i < lengthof(all_recorded); i++)
 	{
 		json_t	   *json = json_loads(all_recorded[i].recorded[0].body, 0, NULL);
@@ -1144,7 +1120,6 @@ test_changed_bytes(void **state)
 	static const char alphabet[] = "{}[]\",:\\u0019-.eE+tfn \n\t\xff\xc3\xa9\xe2";
 	uint32_t	seed = 20240229;
 
-	(void) state;
 	for (int round = 0; round < 20000; round++)
 	{
 		size_t		which = next_random(&seed) % (lengthof(all_recorded) + lengthof(all_frames));
@@ -1168,7 +1143,6 @@ test_messages(void **state)
 	char		message[ETCD_MESSAGE_SIZE];
 	char		text[2 * ETCD_MESSAGE_SIZE];
 
-	(void) state;
 	etcd_format_message(message, "a\tb\r\n\r\nc\x7f" "d \xc2\x85 e\n");
 	assert_string_equal(message, "a b c d  e");
 	etcd_format_message(message, "\n\x01 x");
@@ -1206,7 +1180,6 @@ test_blames_endpoint(void **state)
 	static const int blamed[] = {1, 2, 4, 10, 12, 13, 14, 15, 99};
 	static const int not_blamed[] = {3, 5, 6, 7, 8, 9, 11, 16};
 
-	(void) state;
 	assert_false(etcd_blames_endpoint(ETCD_ANSWERED, 0, ""));
 	assert_true(etcd_blames_endpoint(ETCD_NO_ANSWER, 0, "no answer"));
 	assert_true(etcd_blames_endpoint(ETCD_GARBAGE, 0, "garbage"));
@@ -1231,7 +1204,6 @@ test_says(void **state)
 	.message = "etcdserver: permission denied"};
 	EtcdAnswer	answered = {.outcome = ETCD_ANSWERED};
 
-	(void) state;
 	assert_true(etcd_says_lease_not_found(&not_found));
 	assert_false(etcd_says_lease_not_found(&no_path));
 	assert_false(etcd_says_lease_not_found(&exists));
@@ -1253,7 +1225,6 @@ test_auth_errors(void **state)
 	EtcdAnswer	exists = {.outcome = ETCD_REFUSED,.code = 9,
 	.message = "etcdserver: lease already exists"};
 
-	(void) state;
 	assert_true(etcd_wants_token(ETCD_REFUSED, 16, "etcdserver: invalid auth token"));
 	assert_true(etcd_wants_token(ETCD_REFUSED, 3, "etcdserver: user name is empty"));
 	assert_true(etcd_wants_token(ETCD_REFUSED, 3, "etcdserver: revision of auth store is old"));
@@ -1300,7 +1271,6 @@ test_hints(void **state)
 		{"etcdserver: too many requests", NULL},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		const char *hint = etcd_hint(cases[i].message);
@@ -1325,7 +1295,6 @@ test_memory(void **state)
 		{"\"\",", false},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		size_t		len = strlen(cases[i].item);

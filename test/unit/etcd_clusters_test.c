@@ -130,7 +130,6 @@ test_lists(void **state)
 	static const int norders[] = {1, 1, 2, 6, 24};
 	int			nentered = 0;
 
-	(void) state;
 	for (int n = 2; n <= MAX_ENDPOINTS; n++)
 	{
 		for (int clusters = 0; clusters < 1 << n; clusters++)
@@ -186,7 +185,6 @@ test_single(void **state)
 	Server		server = {"http://localhost:2379", A};
 	Instance	instance;
 
-	(void) state;
 	start(&instance, &server.url, 1);
 	assert_false(etcd_cluster_is_known(&instance.client));
 	assert_false(etcd_client_awaits_cluster(&instance.client));
@@ -201,7 +199,6 @@ test_cluster_id(void **state)
 	Server		servers[] = {{some_urls[0], A}, {some_urls[1], A}, {some_urls[2], B}};
 	Instance	instance;
 
-	(void) state;
 	start(&instance, some_urls, 3);
 	instance.client.settings.cluster_id = B;
 	instance.client.kept_cluster_id = A;
@@ -224,7 +221,6 @@ test_kept(void **state)
 	Server		servers[] = {{some_urls[0], A}, {some_urls[1], B}, {some_urls[2], B}};
 	Instance	instance;
 
-	(void) state;
 	start(&instance, some_urls, 3);
 	etcd_client_keep_cluster(&instance.client, A);
 	assert_true(entered(&instance) == A);
@@ -246,7 +242,6 @@ test_another_cluster(void **state)
 {
 	Instance	instance;
 
-	(void) state;
 	start(&instance, some_urls, 3);
 	instance.client.looked_ns = 1;
 	etcd_cluster_note(&instance.client, &instance.endpoints[0], A);
@@ -267,7 +262,6 @@ test_unannounced(void **state)
 	char		message[ETCD_MESSAGE_SIZE];
 	Instance	instance;
 
-	(void) state;
 	start(&instance, urls, 3);
 	instance.endpoints[0].state.cluster_id = instance.endpoints[2].state.cluster_id = A;
 	tell_members(&instance, B, members, 3);
@@ -318,7 +312,6 @@ test_named(void **state)
 		{"unix:///run/etcd", "unix:///run/etcd", false},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 	{
 		const char *urls[] = {"http://e1:2379", cases[i].url};
@@ -360,7 +353,6 @@ test_urls(void **state)
 		{"unix:///run/etcd", NULL},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 	{
 		EtcdUrl		url;
@@ -378,7 +370,6 @@ test_named_twice(void **state)
 {
 	Instance	instance;
 
-	(void) state;
 	start(&instance, some_urls, 3);
 	instance.endpoints[0].state.cluster_id = A;
 	instance.endpoints[1].state.cluster_id = B;
@@ -399,7 +390,6 @@ test_learned(void **state)
 {
 	Instance	instance;
 
-	(void) state;
 	start(&instance, some_urls, 4);
 	for (int i = 0; i < 4; i++)
 	{
@@ -418,7 +408,6 @@ test_description(void **state)
 	Instance	instance;
 	char		message[ETCD_MESSAGE_SIZE];
 
-	(void) state;
 	start(&instance, some_urls, 3);
 	instance.endpoints[0].state.cluster_id = A;
 	etcd_client_describe_foreign(&instance.client, 0, message);

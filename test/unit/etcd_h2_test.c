@@ -119,7 +119,6 @@ read_body(nghttp2_session *session, int32_t id, uint8_t *buf, size_t len, uint32
 	nghttp2_nv	trailers[2];
 	size_t		n = 0;
 
-	(void) source;
 	if (left == 0 && server->reply.stays_open)
 		return NGHTTP2_ERR_DEFERRED;
 	if (left > len)
@@ -186,10 +185,6 @@ on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *n
 {
 	Server	   *server = arg;
 
-	(void) session;
-	(void) frame;
-	(void) name_len;
-	(void) flags;
 	if (strcmp((const char *) name, ":path") == 0)
 		snprintf(server->path, sizeof(server->path), "%.*s", (int) len, value);
 	if (strcmp((const char *) name, "token") == 0)
@@ -204,9 +199,6 @@ on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data
 {
 	Server	   *server = arg;
 
-	(void) session;
-	(void) flags;
-	(void) id;
 	assert_true(server->nreceived + len <= sizeof(server->received));
 	memcpy(server->received + server->nreceived, data, len);
 	server->nreceived += len;
@@ -351,7 +343,6 @@ assert_message(const H2Stream *stream, const char *text)
 static void
 test_unary(void **state)
 {
-	(void) state;
 	for (int one_by_one = 0; one_by_one < 2; one_by_one++)
 	{
 		Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.grpc_status = "0"});
@@ -397,7 +388,6 @@ test_errors(void **state)
 		{"100%", "100%"}, {"%4", "%4"}, {"%zz", "%zz"}, {"%00x", ""}, {"%0a", ""},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < 2 * lengthof(texts); i++)
 	{
 		Server	   *server = start((Reply) {.grpc_status = "14",.grpc_message = texts[i / 2].sent,.headers_only = i % 2});
@@ -438,7 +428,6 @@ test_bad_ends(void **state)
 		{{.body = BODY,.len = BODY_LEN,.grpc_status = "0",.large_header = 20000}, H2_BROKEN},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		Server	   *server = start(cases[i].reply);
@@ -471,7 +460,6 @@ test_cut(void **state)
 	size_t		nended = 0;
 	Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.grpc_status = "0"});
 
-	(void) state;
 	(void) open_stream(server, true);
 	exchange(server);
 	whole = server->delivered;
@@ -503,7 +491,6 @@ test_stays_open(void **state)
 	Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.stays_open = true});
 	H2Stream   *stream = open_stream(server, false);
 
-	(void) state;
 	for (int i = 0; i < 5; i++)
 	{
 		exchange(server);
@@ -530,7 +517,6 @@ test_ended_by_server(void **state)
 		{.body = BODY,.len = BODY_LEN},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(replies); i++)
 	{
 		Server	   *server = start(replies[i]);
@@ -562,7 +548,6 @@ test_close_early(void **state)
 	H2Stream   *early = open_stream(server, true);
 	H2Stream   *stream = open_stream(server, false);
 
-	(void) state;
 	etcd_h2_close(server->h2, &early);
 	exchange(server);
 	assert_int_equal(server->nrequests, 1);
@@ -582,7 +567,6 @@ test_going_away(void **state)
 	H2Stream   *refused;
 	size_t		len;
 
-	(void) state;
 	exchange(server);
 	assert_false(etcd_h2_is_going_away(server->h2));
 	/* the second one is on its way when the server says that it goes */
@@ -619,7 +603,6 @@ test_informational(void **state)
 		Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.grpc_status = "0",.ninformational = i == 0 ? 2 : 5000});
 		H2Stream   *stream = open_stream(server, true);
 
-		(void) state;
 		exchange(server);
 		assert_int_equal(etcd_h2_state(stream), i == 0 ? H2_ENDED : H2_BROKEN);
 		if (i == 0)
@@ -656,7 +639,6 @@ test_idle_frames(void **state)
 #undef FRAME
 	};
 
-	(void) state;
 	for (size_t i = 0; i < 2 * lengthof(cases); i++)
 	{
 		Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.stays_open = true});
@@ -688,7 +670,6 @@ test_useful_frames(void **state)
 	H2Stream   *stream = open_stream(server, false);
 	int			before;
 
-	(void) state;
 	exchange(server);
 	etcd_h2_clear_idle_frames(server->h2);
 	etcd_h2_ping(server->h2);
@@ -727,7 +708,6 @@ test_fault(void **state)
 	H2Stream   *stream = open_stream(server, true);
 	size_t		len;
 
-	(void) state;
 	exchange(server);
 	etcd_h2_fail(server->h2, "enough");
 	assert_string_equal(etcd_h2_fault(server->h2), "enough");
@@ -757,7 +737,6 @@ test_ping(void **state)
 {
 	Server	   *server = start((Reply) {.silent = true});
 
-	(void) state;
 	exchange(server);
 	etcd_h2_ping(server->h2);
 	assert_true(etcd_h2_awaits_pong(server->h2));
@@ -778,7 +757,6 @@ test_windows(void **state)
 	size_t		seen = 0;
 	size_t		len;
 
-	(void) state;
 	for (size_t i = 0; i < nmessages; i++)
 	{
 		size_t		n = size - 5;
@@ -837,7 +815,6 @@ test_no_http2(void **state)
 		{"+OK ready, and some more words\r\n", false},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < 2 * lengthof(cases); i++)
 	{
 		Server	   *server = start((Reply) {.silent = true});
@@ -865,7 +842,6 @@ test_noise(void **state)
 	int			nsessions = sessions != NULL ? atoi(sessions) : 20000;
 	int			nfaults = 0;
 
-	(void) state;
 	for (int i = 0; i < nsessions; i++)
 	{
 		Server	   *server = start((Reply) {.body = BODY BODY,.len = BODY_LEN,.grpc_status = "0",.grpc_message = "ok",.stays_open = i % 3 == 0,.headers_only = i % 7 == 0});
@@ -900,7 +876,6 @@ test_no_memory(void **state)
 	H2Stream   *stream = open_stream(server, true);
 	size_t		len;
 
-	(void) state;
 	is_memory_out = true;
 	(void) etcd_h2_output(server->h2, &len);
 	is_memory_out = false;

@@ -148,7 +148,6 @@ assert_garbage(EtcdRequestKind kind, const char *hex, const char *says)
 static void
 test_paths(void **state)
 {
-	(void) state;
 	assert_string_equal(etcd_request_path(ETCD_GRPC, ETCD_GRANT), "/etcdserverpb.Lease/LeaseGrant");
 	assert_string_equal(etcd_request_path(ETCD_GRPC, ETCD_KEEPALIVE), "/etcdserverpb.Lease/LeaseKeepAlive");
 	assert_string_equal(etcd_request_path(ETCD_GRPC, ETCD_REVOKE), "/etcdserverpb.Lease/LeaseRevoke");
@@ -170,7 +169,6 @@ test_encode_requests(void **state)
 	EtcdRequest status = {.kind = ETCD_STATUS};
 	EtcdRequest authenticate = {.kind = ETCD_AUTHENTICATE,.username = "r\xC3\xB6t",.password = "\"\x01"};
 
-	(void) state;
 	assert_encodes(&grant, "08 05  10 8906");
 	assert_encodes(&keepalive, "08 ffffffffffffffff7f");
 	assert_encodes(&revoke, "08 80808080808080808001");
@@ -219,7 +217,6 @@ test_encode_txn(void **state)
 {
 	EtcdRequest empty = {.kind = ETCD_TXN};
 
-	(void) state;
 	assert_encodes(&txn, TXN_HEX);
 	assert_encodes(&empty, "");
 }
@@ -240,7 +237,6 @@ test_encode_lengths(void **state)
 		{100000, "12ab8d06 12a78d06 0a016b 12a08d06"},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(lengths); i++)
 	{
 		char	   *value = calloc(1, lengths[i].value);
@@ -269,7 +265,6 @@ test_encode_watches(void **state)
 	size_t		len;
 	char	   *got = etcd_proto_encode_create(&plain, &len);
 
-	(void) state;
 	assert_bytes(got, len, "0a09  0a03 612f6b  38 0b  18 08");
 	got = etcd_proto_encode_create(&full, &len);
 	assert_bytes(got, len, "0a11  0a02 612f  1202 6130  38 ac02  18 09  40 01  20 01");
@@ -306,7 +301,6 @@ test_copy(void **state)
 	EtcdRequest grant = {.kind = ETCD_GRANT,.lease = 777,.ttl_s = 5,.is_large = true};
 	EtcdRequest *copied;
 
-	(void) state;
 	own.compares = own_compares;
 	own.success = own_success;
 	own.failure = own_failure;
@@ -347,7 +341,6 @@ test_copy_of_password(void **state)
 	EtcdRequest request = {.kind = ETCD_AUTHENTICATE,.username = username,.password = password};
 	EtcdRequest *copied = etcd_copy_request(&request);
 
-	(void) state;
 	memset(username, 'x', sizeof(username));
 	memset(password, 'x', sizeof(password));
 	assert_string_equal(copied->username, "someone");
@@ -526,7 +519,6 @@ assert_same_frame(const EtcdWatchFrame *a, const EtcdWatchFrame *b)
 static void
 test_same_answers(void **state)
 {
-	(void) state;
 	for (size_t i = 0; i < lengthof(answers); i++)
 	{
 		const Recorded *recorded = &answers[i];
@@ -548,7 +540,6 @@ test_same_answers(void **state)
 static void
 test_same_frames(void **state)
 {
-	(void) state;
 	for (size_t i = 0; i < lengthof(frames); i++)
 	{
 		char		text[1024];
@@ -578,7 +569,6 @@ test_unknown_fields(void **state)
 {
 	EtcdAnswer	answer;
 
-	(void) state;
 	decode_hex(ETCD_TXN, "f801 05  f901 0102030405060708  fa01 03 0a0b0c  fd01 01020304"
 			   "0a08 1801 fd01 01020304  fa01 00"
 			   "1a1a 0a10 fa01 01 ff  120a fa01 00 0a01 6b 1801 3801  fa01 05 1200000000", &answer);
@@ -598,7 +588,6 @@ test_scalars(void **state)
 {
 	EtcdAnswer	answer;
 
-	(void) state;
 	/* the last one counts, also if it is zero */
 	decode_hex(ETCD_GRANT, "0a00  10 01  10 02  18 05  18 00", &answer);
 	assert_int_equal(answer.lease, 2);
@@ -699,7 +688,6 @@ test_garbage(void **state)
 		{ETCD_REVOKE, "7b226865616465", "malformed"},
 	};
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(garbage); i++)
 		assert_garbage(garbage[i].kind, garbage[i].hex, garbage[i].says);
 }
@@ -718,7 +706,6 @@ test_garbage_frames(void **state)
 	EtcdWatchFrame frame;
 	char		long_reason[5000] = "\x0a\x00\x32\x84\x27";
 
-	(void) state;
 	for (size_t i = 0; i < lengthof(garbage); i++)
 	{
 		size_t		len;
@@ -752,7 +739,6 @@ test_long_lists(void **state)
 	clock_t		start = clock();
 	EtcdAnswer	answer;
 
-	(void) state;
 	memcpy(body, "\x0a\x02\x18\x01", 4);
 	/* with an unknown field between each two */
 	for (size_t i = 0; i < n; i++, len += 6)
@@ -812,7 +798,6 @@ ends_field(const char *bytes, size_t cut)
 static void
 test_cuts(void **state)
 {
-	(void) state;
 	for (size_t i = 0; i < lengthof(answers) + lengthof(frames); i++)
 	{
 		bool		is_frame = i >= lengthof(answers);
@@ -883,7 +868,6 @@ test_changed_bytes(void **state)
 	static const char alphabet[] = "\x00\x01\x02\x05\x08\x0a\x10\x12\x18\x1a\x22\x5a\x7f\x80\xff";
 	uint32_t	seed = 20240229;
 
-	(void) state;
 	for (int round = 0; round < 20000; round++)
 	{
 		size_t		which = next_random(&seed) % (lengthof(answers) + lengthof(frames));
@@ -907,7 +891,6 @@ test_memory(void **state)
 	char	   *body = malloc(2 * n);
 	EtcdWatchFrame frame;
 
-	(void) state;
 	for (size_t i = 0; i < n; i++)
 		memcpy(body + 2 * i, "\x5a\x00", 2);
 	assert_int_equal(decode_frame(body, 2 * n, &frame), ETCD_GARBAGE);

@@ -42,7 +42,6 @@ static bool memory_is_out;
 int
 __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
-	(void) clock;
 	now->tv_sec = now_ns / (1000 * MS);
 	now->tv_nsec = now_ns % (1000 * MS);
 	return 0;
@@ -107,7 +106,6 @@ etcd_call_release(EtcdClient *client, Call **call)
 {
 	int			i = 0;
 
-	(void) client;
 	if (*call == NULL)
 		return;
 	while (flights[i] != *call)
@@ -133,7 +131,6 @@ etcd_call_got_nothing(const Call *call)
 void
 etcd_call_time_out(EtcdClient *client, Call *call)
 {
-	(void) client;
 	if (call->ended != 0)
 		return;
 	call->ended = ++nended;
@@ -180,13 +177,11 @@ etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
 void
 etcd_endpoints_probe(EtcdClient *client)
 {
-	(void) client;
 }
 
 void
 etcd_endpoints_identify(EtcdClient *client)
 {
-	(void) client;
 }
 
 bool
@@ -228,7 +223,6 @@ static EtcdAnswer received;
 static void
 answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
-	(void) ctx;
 	assert_in_range(id, 1, MAX_IDS - 1);
 	ids[id].n++;
 	nanswers++;
@@ -245,8 +239,6 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 static void
 noticed(void *ctx, const char *what, bool refused)
 {
-	(void) ctx;
-	(void) refused;
 	assert_true(what[0] != '\0');
 	nnotices++;
 }
@@ -265,7 +257,6 @@ receive(EtcdClient *c, const Report *report)
 static int
 begin(void **state)
 {
-	(void) state;
 	memset(&client, 0, sizeof(client));
 	memset(endpoints, 0, sizeof(endpoints));
 	memset(ids, 0, sizeof(ids));
@@ -288,7 +279,6 @@ begin(void **state)
 static int
 end(void **state)
 {
-	(void) state;
 	etcd_request_free(&client);
 	return nflights;
 }
@@ -402,7 +392,6 @@ assert_end(EtcdOutcome outcome, int endpoint)
 static void
 test_answered(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	assert_states(ATTEMPT_SENT, ATTEMPT_NONE);
 	assert_int_equal(nanswers, 0);
@@ -415,7 +404,6 @@ test_answered(void **state)
 static void
 test_refused(void **state)
 {
-	(void) state;
 	send_request(1, false);
 	end_flight(0, ETCD_REFUSED, ETCD_CODE_PERMISSION_DENIED, "permission denied");
 	assert_end(ETCD_REFUSED, 0);
@@ -425,7 +413,6 @@ test_refused(void **state)
 static void
 test_failed(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	fail_at(0);
 	assert_end(ETCD_NO_ANSWER, 0);
@@ -436,7 +423,6 @@ test_failed(void **state)
 static void
 test_timeout(void **state)
 {
-	(void) state;
 	send_request(1, false);
 	assert_true(etcd_request_due_ns(&client) == now_ns + TIMEOUT_MS * MS);
 	wait_ms(TIMEOUT_MS - 1);
@@ -449,7 +435,6 @@ test_timeout(void **state)
 static void
 test_order(void **state)
 {
-	(void) state;
 	for (int i = 1; i <= 3; i++)
 		send_request(i, false);
 	for (int i = 2; i >= 0; i--)
@@ -475,7 +460,6 @@ begin_second(void)
 static void
 test_second_answers(void **state)
 {
-	(void) state;
 	begin_second();
 	answer(1);
 	assert_end(ETCD_ANSWERED, 1);
@@ -486,7 +470,6 @@ test_second_answers(void **state)
 static void
 test_first_answers(void **state)
 {
-	(void) state;
 	begin_second();
 	answer(0);
 	assert_end(ETCD_ANSWERED, 0);
@@ -497,7 +480,6 @@ test_first_answers(void **state)
 static void
 test_first_fails(void **state)
 {
-	(void) state;
 	begin_second();
 	fail_at(0);
 	assert_states(ATTEMPT_FAILED, ATTEMPT_SENT);
@@ -510,7 +492,6 @@ test_first_fails(void **state)
 static void
 test_second_fails(void **state)
 {
-	(void) state;
 	begin_second();
 	fail_at(1);
 	assert_states(ATTEMPT_SENT, ATTEMPT_FAILED);
@@ -524,7 +505,6 @@ test_second_fails(void **state)
 static void
 test_both_fail(void **state)
 {
-	(void) state;
 	begin_second();
 	fail_at(0);
 	fail_at(1);
@@ -535,7 +515,6 @@ test_both_fail(void **state)
 static void
 test_both_time_out(void **state)
 {
-	(void) state;
 	begin_second();
 	wait_ms(TIMEOUT_MS / 2);
 	assert_states(ATTEMPT_FAILED, ATTEMPT_SENT);
@@ -546,7 +525,6 @@ test_both_time_out(void **state)
 static void
 test_no_second(void **state)
 {
-	(void) state;
 	send_request(1, false);
 	wait_ms(TIMEOUT_MS - 1);
 	assert_states(ATTEMPT_SENT, ATTEMPT_NONE);
@@ -561,7 +539,6 @@ test_no_second(void **state)
 static void
 test_token(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	want_token(0);
 	assert_states(ATTEMPT_PARKED, ATTEMPT_NONE);
@@ -580,7 +557,6 @@ test_token(void **state)
 static void
 test_token_refused(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	want_token(0);
 	give_token(0, "token");
@@ -593,7 +569,6 @@ test_token_refused(void **state)
 static void
 test_sent_again_fails(void **state)
 {
-	(void) state;
 	send_request(1, false);
 	want_token(0);
 	give_token(0, "token");
@@ -605,7 +580,6 @@ test_sent_again_fails(void **state)
 static void
 test_sent_again_overtaken(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	want_token(0);
 	give_token(0, "token");
@@ -619,7 +593,6 @@ test_sent_again_overtaken(void **state)
 static void
 test_newer_token(void **state)
 {
-	(void) state;
 	send_request(1, false);
 	give_token(0, "token");
 	want_token(0);
@@ -632,7 +605,6 @@ test_newer_token(void **state)
 static void
 test_got_nothing(void **state)
 {
-	(void) state;
 	give_token(0, "old");
 	send_request(1, false);
 	flights[0]->got_nothing = true;
@@ -648,7 +620,6 @@ test_got_nothing(void **state)
 static void
 test_no_user(void **state)
 {
-	(void) state;
 	client.settings.username = NULL;
 	send_request(1, true);
 	want_token(0);
@@ -658,7 +629,6 @@ test_no_user(void **state)
 static void
 test_token_denied(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	want_token(0);
 	deny_token(0);
@@ -674,7 +644,6 @@ test_token_denied(void **state)
 static void
 test_no_password(void **state)
 {
-	(void) state;
 	password_is_missing = true;
 	send_request(1, true);
 	want_token(0);
@@ -686,7 +655,6 @@ test_no_password(void **state)
 static void
 test_no_token_in_time(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	wait_ms(TIMEOUT_MS / 4);
 	want_token(0);
@@ -704,7 +672,6 @@ test_no_token_in_time(void **state)
 static void
 test_latest_end(void **state)
 {
-	(void) state;
 	begin_second();
 	wait_ms(TIMEOUT_MS / 2);
 	assert_states(ATTEMPT_FAILED, ATTEMPT_SENT);
@@ -720,7 +687,6 @@ test_latest_end(void **state)
 static void
 test_parked_overtaken(void **state)
 {
-	(void) state;
 	begin_second();
 	want_token(0);
 	assert_states(ATTEMPT_PARKED, ATTEMPT_SENT);
@@ -733,7 +699,6 @@ test_parked_overtaken(void **state)
 static void
 test_denied_overtaken(void **state)
 {
-	(void) state;
 	begin_second();
 	want_token(0);
 	want_token(1);
@@ -749,7 +714,6 @@ test_denied_overtaken(void **state)
 static void
 test_denied_fails(void **state)
 {
-	(void) state;
 	begin_second();
 	want_token(0);
 	etcd_request_deny_parked(&client, 0, ETCD_NO_ANSWER, 0, "no answer");
@@ -765,7 +729,6 @@ test_denied_fails(void **state)
 static void
 test_no_memory(void **state)
 {
-	(void) state;
 	memory_is_out = true;
 	send_request(1, true);
 	assert_int_equal(nanswers, 0);
@@ -778,7 +741,6 @@ test_no_memory(void **state)
 static void
 test_no_memory_for_second(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	start_fails = true;
 	wait_ms(TIMEOUT_MS / 2);
@@ -793,7 +755,6 @@ test_no_memory_for_second(void **state)
 static void
 test_no_memory_for_parked(void **state)
 {
-	(void) state;
 	send_request(1, true);
 	want_token(0);
 	start_fails = true;
@@ -810,7 +771,6 @@ test_own(void **state)
 	EtcdRequest members = {.kind = ETCD_LIST_MEMBERS};
 	EtcdRequest authenticate = {.kind = ETCD_AUTHENTICATE,.username = "u",.password = "p"};
 
-	(void) state;
 	assert_non_null(etcd_request_send(&client, 0, &members, receive));
 	assert_true(etcd_request_is_asking(&client, 0, receive));
 	assert_false(etcd_request_is_asking(&client, 1, receive));
@@ -858,7 +818,6 @@ renumber(int nendpoints, int first, int second)
 static void
 test_renumber(void **state)
 {
-	(void) state;
 	begin_second();
 	renumber(2, 1, 0);
 	answer(1);
@@ -878,7 +837,6 @@ test_renumber(void **state)
 static void
 test_hurry(void **state)
 {
-	(void) state;
 	send_request(1, false);
 	etcd_request_hurry(&client, now_ns + 10 * MS);
 	etcd_request_hurry(&client, now_ns + 20 * MS);
@@ -957,7 +915,6 @@ test_random(void **state)
 	uint64_t	next_id = 1;
 	uint64_t	oldest = 1;
 
-	(void) state;
 	srand(1);
 	for (int step = 0; step < 200000 && next_id < MAX_IDS; step++)
 	{
@@ -994,7 +951,6 @@ test_random(void **state)
 static void
 test_held(void **state)
 {
-	(void) state;
 	endpoints[1].is_asked = endpoints[2].is_asked = true;
 	send_request(1, true);
 	assert_states(ATTEMPT_NONE, ATTEMPT_NONE);
@@ -1043,7 +999,6 @@ test_held_for_long(void **state)
 static void
 test_foreign(void **state)
 {
-	(void) state;
 	client.kept_cluster_id = 7;
 	answering_cluster = 8;
 	send_request(1, true);
@@ -1058,7 +1013,6 @@ test_foreign(void **state)
 static void
 test_foreign_refusal(void **state)
 {
-	(void) state;
 	client.kept_cluster_id = 7;
 	endpoints[0].state.cluster_id = 8;
 	send_request(1, false);
@@ -1097,7 +1051,6 @@ test_unknown_lease(void **state)
 static void
 test_second_is_not_foreign(void **state)
 {
-	(void) state;
 	client.kept_cluster_id = 7;
 	endpoints[1].state.cluster_id = 8;
 	send_request(1, true);
@@ -1123,7 +1076,6 @@ test_down(void **state)
 {
 	const EtcdEndpointState *e = &endpoints[0].state;
 
-	(void) state;
 	for (int i = 0; i < 3; i++)
 	{
 		assert_int_equal(e->down, i == 2);

@@ -347,7 +347,6 @@ stop_reader(void)
 static void
 test_stopped_reader(void **state)
 {
-	(void) state;
 	order = AS_DONE;
 	reads_early = 0;
 	stop_reader();
@@ -386,7 +385,6 @@ stop_writer(void)
 static void
 test_stopped_writer(void **state)
 {
-	(void) state;
 	reads_early = 0;
 	for (order = AS_DONE; order <= DATA_EARLY; order++)
 		stop_writer();
@@ -445,7 +443,6 @@ test_processes(void **state)
 	int64		end_ms = clock_ms() + RUN_MS;
 	int64		seq = 0;
 
-	(void) state;
 	assert_true(last != MAP_FAILED);
 	event_ring_init(ring, NPLACES, NBYTES);
 	for (int i = 0; i < NREADERS; i++)

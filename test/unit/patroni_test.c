@@ -94,7 +94,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	Sent	   *s = &sent[nsent++];
 
-	(void) ctx;
 	assert_true(nsent < MAX_SENT);
 	memset(s, 0, sizeof(*s));
 	s->id = id;
@@ -118,7 +117,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
-	(void) ctx;
 	watched[0] = '\0';
 	if (nwatches > 0)
 	{
@@ -131,15 +129,11 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	(void) ctx;
-	(void) endpoint;
-	(void) why;
 }
 
 static void
 port_publish(void *ctx, int slot, const ElectionView *published)
 {
-	(void) ctx;
 	if (slot == 0)
 		view = *published;
 }
@@ -150,7 +144,6 @@ port_announce(void *ctx, const ElectionEvent *event)
 	const char *reason = election_reason_name(event->reason);
 	size_t		len = strlen(events);
 
-	(void) ctx;
 	if (event->kind == ELECTION_EVENT_CONNECTED || event->kind == ELECTION_EVENT_DISCONNECTED)
 		return;
 	snprintf(events + len, sizeof(events) - len, "%s%s(%s)", len > 0 ? " " : "",
@@ -160,8 +153,6 @@ port_announce(void *ctx, const ElectionEvent *event)
 static void
 port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 {
-	(void) ctx;
-	(void) ticket;
 	has_replied = true;
 	replied = reply;
 }
@@ -169,30 +160,23 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 static void
 port_remember(void *ctx, const ElectionMemory *memory)
 {
-	(void) ctx;
 	assert_null(memory);
 }
 
 static void
 port_remember_history(void *ctx, const ElectionHistory *history)
 {
-	(void) ctx;
-	(void) history;
 }
 
 static void
 port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
-	(void) ctx;
-	(void) election;
-	(void) key;
 	fail();
 }
 
 static uint64_t
 port_random(void *ctx)
 {
-	(void) ctx;
 	return 0;
 }
 
@@ -354,7 +338,6 @@ set_up(void **state)
 		port_reply, port_remember, port_remember_history, port_find_duplicate_name, NULL, port_random, NULL
 	};
 
-	(void) state;
 	memset(&etcd, 0, sizeof(etcd));
 	etcd.cluster_id = 7;
 	etcd.term = 3;
@@ -393,7 +376,6 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-	(void) state;
 	election_free(core);
 	return 0;
 }
@@ -425,7 +407,6 @@ test_renewal(void **state)
 {
 	int64_t		sent_ns;
 
-	(void) state;
 	configure();
 	assert_true(asks(ETCD_TXN));
 	now += 10 * MS;
@@ -458,7 +439,6 @@ test_pace(void **state)
 {
 	int			n = 0;
 
-	(void) state;
 	begin_leading();
 	for (int64_t end = now + 60 * SECOND; now < end;)
 	{
@@ -479,7 +459,6 @@ test_pace(void **state)
 static void
 test_bounds(void **state)
 {
-	(void) state;
 	etcd.left_s = INT64_C(9223372036);
 	etcd.granted_s = 6;
 	begin_leading();
@@ -501,7 +480,6 @@ test_bounds(void **state)
 static void
 test_recovery(void **state)
 {
-	(void) state;
 	config.in_recovery = true;
 	configure();
 	answer_all();
@@ -518,7 +496,6 @@ test_recovery(void **state)
 static void
 test_terms(void **state)
 {
-	(void) state;
 	configure();
 	answer();
 	answer();					/* the time to live, in the old term */
@@ -540,7 +517,6 @@ test_order(void **state)
 {
 	int64_t		deadline;
 
-	(void) state;
 	begin_leading();
 	deadline = view.deadline_ns;
 	now += 10 * SECOND;
@@ -569,7 +545,6 @@ test_order(void **state)
 static void
 test_deleted_between(void **state)
 {
-	(void) state;
 	begin_leading();
 	now += 10 * SECOND;
 	election_tick(core, now);
@@ -584,7 +559,6 @@ test_deleted_between(void **state)
 static void
 test_watch(void **state)
 {
-	(void) state;
 	begin_leading();
 	set_key(LEADER, NULL, 0);
 	tell();
@@ -611,7 +585,6 @@ test_watch(void **state)
 static void
 test_silent_watch(void **state)
 {
-	(void) state;
 	begin_leading();
 	set_key(LEADER, NULL, 0);
 	set_key(LEADER, "n2", 12);
@@ -627,7 +600,6 @@ test_patroni_restart(void **state)
 {
 	int64_t		token;
 
-	(void) state;
 	begin_leading();
 	token = view.token;
 	set_key(LEADER, "n1", 99);
@@ -652,7 +624,6 @@ test_lease_changed_at_deadline(void **state)
 {
 	int64_t		deadline_ns;
 
-	(void) state;
 	begin_leading();
 	deadline_ns = view.deadline_ns;
 	now = deadline_ns - SECOND / 2;
@@ -669,7 +640,6 @@ test_old_events(void **state)
 	Key			newest;
 	int64_t		revision;
 
-	(void) state;
 	set_key(LEADER, "n2", 88);
 	revision = etcd.revision;
 	set_key(LEADER, "n1", 77);
@@ -736,7 +706,6 @@ deny_reads(int64_t duration_ns)
 static void
 test_read_denied(void **state)
 {
-	(void) state;
 	begin_leading();
 	for (int i = 0; i < 2; i++)
 	{
@@ -767,7 +736,6 @@ test_late_answer_after_denial(void **state)
 	uint64_t	denied_id;
 	Sent	   *s;
 
-	(void) state;
 	set_key(LEADER, "n3", 97);
 	configure();
 	answer_all();
@@ -805,7 +773,6 @@ test_late_answer_after_denial(void **state)
 static void
 test_lease_changed_without_contact(void **state)
 {
-	(void) state;
 	begin_leading();
 	for (int i = 1; i <= 2; i++)
 	{
@@ -824,7 +791,6 @@ test_lease_changed_without_contact(void **state)
 static void
 test_no_leader_elsewhere(void **state)
 {
-	(void) state;
 	begin_leading();
 	strcpy(config.patroni_namespace, "other");
 	configure();
@@ -836,7 +802,6 @@ test_no_leader_elsewhere(void **state)
 static void
 test_no_leader_restored(void **state)
 {
-	(void) state;
 	set_key(CONFIG, "{}", 0);
 	begin_leading();
 	etcd.cluster_id++;
@@ -854,7 +819,6 @@ test_read_sent_before(void **state)
 {
 	int64_t		deadline;
 
-	(void) state;
 	begin_leading();
 	deadline = view.deadline_ns;
 	now += 10 * SECOND;
@@ -874,7 +838,6 @@ test_read_sent_before(void **state)
 static void
 test_read_of_other_cluster(void **state)
 {
-	(void) state;
 	configure();
 	answer_all();
 	assert_true(leads());
@@ -892,7 +855,6 @@ test_read_of_other_cluster(void **state)
 static void
 test_other_lease_told(void **state)
 {
-	(void) state;
 	begin_leading();
 	now += 10 * SECOND;
 	election_tick(core, now);
@@ -911,7 +873,6 @@ test_other_lease_told(void **state)
 static void
 test_other_lease_after_told(void **state)
 {
-	(void) state;
 	begin_leading();
 	now += 10 * SECOND;
 	election_tick(core, now);
@@ -928,7 +889,6 @@ test_read_before_event(void **state)
 {
 	Key			before;
 
-	(void) state;
 	etcd.keys[LEADER].value = "n2";
 	configure();
 	answer_all();
@@ -954,7 +914,6 @@ test_read_before_event(void **state)
 static void
 test_old_name_new_revision(void **state)
 {
-	(void) state;
 	etcd.keys[LEADER].value = "n2";
 	configure();
 	answer_all();
@@ -973,7 +932,6 @@ test_etcd_away(void **state)
 	int64_t		token;
 	int64_t		deadline;
 
-	(void) state;
 	begin_leading();
 	token = view.token;
 	deadline = view.deadline_ns;
@@ -995,7 +953,6 @@ test_patroni_hangs(void **state)
 {
 	int64_t		expires;
 
-	(void) state;
 	begin_leading();
 	expires = now + 25 * SECOND;
 	while (now < expires)
@@ -1015,7 +972,6 @@ test_patroni_hangs(void **state)
 static void
 test_lease_gone(void **state)
 {
-	(void) state;
 	etcd.left_s = -1;
 	configure();
 	run(5 * SECOND, true);
@@ -1034,7 +990,6 @@ test_overwritten(void **state)
 {
 	int64_t		token;
 
-	(void) state;
 	begin_leading();
 	set_key(LEADER, "n2", 12);
 	tell();
@@ -1060,7 +1015,6 @@ test_overwritten(void **state)
 static void
 test_strangers(void **state)
 {
-	(void) state;
 	etcd.keys[INITIALIZE].value = "4711";
 	configure();
 	answer_all();
@@ -1112,7 +1066,6 @@ test_config(void **state)
 		{"", false, false}
 	};
 
-	(void) state;
 	etcd.keys[LEADER].value = NULL;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 	{
@@ -1129,7 +1082,6 @@ test_config(void **state)
 static void
 test_pause_and_etcd_away(void **state)
 {
-	(void) state;
 	set_key(CONFIG, "{\"pause\": true}", 0);
 	begin_leading();
 	run(60 * SECOND, false);
@@ -1140,7 +1092,6 @@ test_pause_and_etcd_away(void **state)
 static void
 test_commands(void **state)
 {
-	(void) state;
 	begin_leading();
 	has_replied = false;
 	assert_true(election_resign(core, now, 0, false, 0, 1));
@@ -1158,7 +1109,6 @@ test_commands(void **state)
 static void
 test_settings(void **state)
 {
-	(void) state;
 	begin_leading();
 	strcpy(config.node_name, "n2");
 	configure();
@@ -1197,7 +1147,6 @@ test_settings(void **state)
 static void
 test_restored(void **state)
 {
-	(void) state;
 	set_key(CONFIG, "{}", 0);
 	begin_leading();
 	etcd.revision -= 1;
@@ -1218,7 +1167,6 @@ test_versions(void **state)
 	static const char *const old[] = {"2.3.8", "3.3.27", "3.4.0", "3.4.23", "3.4.30", "3.5.0", "3.5.12", "3.5.12-rc.1"};
 	static const char *const good[] = {"3.4.31", "3.4.42", "3.5.13", "3.5.30", "3.6.0", "3.6.0-rc.1", "3.7.1", "4.0.0", "", "x", "3", "3.4", "3.4.x"};
 
-	(void) state;
 	for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++)
 		assert_true(election_is_etcd_old(old[i]));
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
@@ -1228,7 +1176,6 @@ test_versions(void **state)
 static void
 test_stop(void **state)
 {
-	(void) state;
 	begin_leading();
 	assert_false(election_stop(core, now, ELECTION_REASON_SHUTDOWN));
 	assert_false(leads());

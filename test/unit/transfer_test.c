@@ -80,7 +80,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	Sent	   *s = sent;
 
-	(void) ctx;
 	while (s->id != 0)
 		assert_true(++s < sent + MAX_SENT);
 	s->id = id;
@@ -94,7 +93,6 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 static void
 port_watch(void *ctx, const EtcdWatch *list, int n)
 {
-	(void) ctx;
 	assert_true(n <= 8);
 	nwatches = n;
 	for (int i = 0; i < n; i++)
@@ -111,16 +109,12 @@ port_watch(void *ctx, const EtcdWatch *list, int n)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	(void) ctx;
-	(void) endpoint;
-	(void) why;
 	fail();
 }
 
 static void
 port_publish(void *ctx, int slot, const ElectionView *published)
 {
-	(void) ctx;
 	assert_int_equal(slot, 0);
 	view = *published;
 	/* leadership that has lapsed is withdrawn, and never shown */
@@ -133,7 +127,6 @@ port_announce(void *ctx, const ElectionEvent *event)
 	const char *reason = election_reason_name(event->reason);
 	size_t		len = strlen(events);
 
-	(void) ctx;
 	nunknown += event->kind == ELECTION_EVENT_LEADER && event->leader == NULL;
 	if (event->kind != ELECTION_EVENT_ELECTED && event->kind != ELECTION_EVENT_UNELECTED)
 		return;
@@ -144,7 +137,6 @@ port_announce(void *ctx, const ElectionEvent *event)
 static void
 port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 {
-	(void) ctx;
 	if (ticket != TICKET)
 		return;					/* the reply to a resignation */
 	nreplies++;
@@ -154,7 +146,6 @@ port_reply(void *ctx, uint64_t ticket, ElectionReply reply)
 static void
 port_remember(void *ctx, const ElectionMemory *memory)
 {
-	(void) ctx;
 	is_remembered = memory != NULL;
 	if (memory)
 		memcpy(&remembered, memory, election_memory_size(memory));
@@ -163,23 +154,18 @@ port_remember(void *ctx, const ElectionMemory *memory)
 static void
 port_remember_history(void *ctx, const ElectionHistory *known)
 {
-	(void) ctx;
 	history = *known;
 }
 
 static void
 port_find_duplicate_name(void *ctx, const char *election, const char *key)
 {
-	(void) ctx;
-	(void) election;
-	(void) key;
 }
 
 /* Makes different ids of leases, and no jitter. */
 static uint64_t
 port_random(void *ctx)
 {
-	(void) ctx;
 	return next_random += 0x1000;
 }
 
@@ -452,7 +438,6 @@ static const ElectionPort port = {
 static int
 set_up(void **state)
 {
-	(void) state;
 	memset(&etcd, 0, sizeof(etcd));
 	nchanges = 0;
 	etcd.cluster_id = 7;
@@ -481,7 +466,6 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-	(void) state;
 	election_free(core);
 	return 0;
 }
@@ -538,7 +522,6 @@ assert_refused(const char *node, ElectionReply reply)
 static void
 test_renewal_before_entry(void **state)
 {
-	(void) state;
 	begin_leading();
 	now = election_wakeup_ns(core) - MS;
 	transfer("n3");
@@ -558,7 +541,6 @@ test_renewal_before_entry(void **state)
 static void
 test_not_leader(void **state)
 {
-	(void) state;
 	put("e/a1.pg", "n2");
 	election_configure(core, now, &config);
 	answer_all();
@@ -576,7 +558,6 @@ test_not_leader(void **state)
 static void
 test_names(void **state)
 {
-	(void) state;
 	begin_leading();
 	assert_refused("n9", ELECTION_NO_SUCH_CANDIDATE);
 	assert_refused("n", ELECTION_NO_SUCH_CANDIDATE);
@@ -596,7 +577,6 @@ test_foreign_between(void **state)
 		"e/d4", "e/.pg", "e/D4.pg", "e/g4.pg", "e/d4.pgx", "e/d4.pq", "e/0123456789abcdef0.pg", "e/d/4.pg"
 	};
 
-	(void) state;
 	begin_leading();
 	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
 	{
@@ -630,7 +610,6 @@ put_between(int n)
 static void
 test_too_many_between(void **state)
 {
-	(void) state;
 	begin_leading();
 	put_between(MAX_BETWEEN - 1);	/* in addition to n2 and n3 */
 	put("e/e5.pg", "n5");
@@ -645,7 +624,6 @@ test_too_many_between(void **state)
 static void
 test_to_itself(void **state)
 {
-	(void) state;
 	begin_leading();
 	transfer("n1");
 	assert_reply(ELECTION_DONE);
@@ -658,7 +636,6 @@ test_to_itself(void **state)
 static void
 test_twice(void **state)
 {
-	(void) state;
 	begin_leading();
 	transfer("n3");
 	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, 0, TICKET));
@@ -720,7 +697,6 @@ test_txn(void **state)
 	int64_t		own_revision;
 	Sent	   *s;
 
-	(void) state;
 	begin_leading();
 	strcpy(own, view.key);
 	own_revision = view.token;
@@ -779,7 +755,6 @@ test_txn_to_foreign(void **state)
 {
 	Sent	   *s;
 
-	(void) state;
 	begin_leading();
 	delete("e/b2.pg");
 	put("e/d4", "go");
@@ -820,14 +795,12 @@ receipt(bool silent)
 static void
 test_receipt(void **state)
 {
-	(void) state;
 	receipt(false);
 }
 
 static void
 test_receipt_by_read(void **state)
 {
-	(void) state;
 	receipt(true);
 }
 
@@ -837,7 +810,6 @@ test_deadline(void **state)
 {
 	int64_t		start;
 
-	(void) state;
 	begin_leading();
 	start = now;
 	transfer("n3");
@@ -856,7 +828,6 @@ test_deadline(void **state)
 static void
 test_target_dies(void **state)
 {
-	(void) state;
 	begin_leading();
 	put("e/d4.pg", "n4");
 	transfer("n3");
@@ -873,7 +844,6 @@ test_target_gone(void **state)
 {
 	int64_t		token;
 
-	(void) state;
 	begin_leading();
 	token = view.token;
 	transfer("n3");
@@ -898,7 +868,6 @@ test_queue_changes(void **state)
 {
 	Sent	   *s;
 
-	(void) state;
 	begin_leading();
 	transfer("n3");
 	assert_non_null(answer_until("transfer"));
@@ -926,7 +895,6 @@ test_queue_changes(void **state)
 static void
 test_answer_lost(void **state)
 {
-	(void) state;
 	begin_leading();
 	transfer("n3");
 	give_up(answer_until("transfer"), true);
@@ -944,7 +912,6 @@ test_answer_lost(void **state)
 static void
 test_read_before(void **state)
 {
-	(void) state;
 	begin_leading();
 	transfer("n3");
 	assert_non_null(answer_until("transfer"));
@@ -971,7 +938,6 @@ test_answer_late(void **state)
 	uint64_t	id;
 	Sent	   *s;
 
-	(void) state;
 	begin_leading();
 	transfer("n3");
 	s = answer_until("transfer");
@@ -1000,7 +966,6 @@ test_in_doubt(void **state)
 	int64_t		end = now + 4 * SECOND;
 	Sent	   *s;
 
-	(void) state;
 	begin_leading();
 	strcpy(own, view.key);
 	transfer("n3");
@@ -1029,7 +994,6 @@ test_in_doubt_without_key(void **state)
 {
 	Sent	   *s;
 
-	(void) state;
 	begin_leading();
 	transfer("n3");
 	s = run_until("transfer", now + SECOND);
@@ -1072,7 +1036,6 @@ lose_contact(void)
 static void
 test_no_contact(void **state)
 {
-	(void) state;
 	begin_leading();
 	transfer("n3");
 	lose_contact();
@@ -1102,7 +1065,6 @@ test_lost_before(void **state)
 {
 	char		own[ELECTION_KEY_SIZE];
 
-	(void) state;
 	begin_leading();
 	strcpy(own, view.key);
 	transfer("n3");
@@ -1121,7 +1083,6 @@ test_target_writes_receipt(void **state)
 	char		own[ELECTION_KEY_SIZE];
 	int64_t		lease;
 
-	(void) state;
 	put("e/a1.pg", "n2");
 	election_configure(core, now, &config);
 	answer_all();
@@ -1145,7 +1106,6 @@ test_receipt_after_crash(void **state)
 	char		own[ELECTION_KEY_SIZE];
 	int64_t		lease;
 
-	(void) state;
 	put("e/a1.pg", "n2");
 	election_configure(core, now, &config);
 	answer_all();
@@ -1173,7 +1133,6 @@ test_no_receipt_without_transfer(void **state)
 {
 	char		own[ELECTION_KEY_SIZE];
 
-	(void) state;
 	put("e/a1.pg", "n2");
 	election_configure(core, now, &config);
 	answer_all();
@@ -1209,7 +1168,6 @@ test_preferred(void **state)
 	int64_t		start = now;
 	Sent	   *s;
 
-	(void) state;
 	prefer("n3", "n1", "n2");
 	begin_leading();
 	/* the node came after the first survey, so the second one showed it */
@@ -1232,7 +1190,6 @@ test_preferred_comes_and_goes(void **state)
 {
 	int64_t		back;
 
-	(void) state;
 	prefer("n3", NULL, NULL);
 	begin_leading();
 	run(DELAY - SECOND);
@@ -1249,7 +1206,6 @@ test_preferred_not_at_once(void **state)
 	int64_t		elected;
 	int64_t		surveyed;
 
-	(void) state;
 	prefer("n3", NULL, NULL);
 	begin_leading();
 	delete("e/b2.pg");
@@ -1274,7 +1230,6 @@ test_preferred_after_lapse(void **state)
 {
 	int64_t		elected;
 
-	(void) state;
 	prefer("n3", NULL, NULL);
 	begin_leading();
 	run(DELAY - SECOND);
@@ -1295,7 +1250,6 @@ test_preferred_rank(void **state)
 {
 	Sent	   *s;
 
-	(void) state;
 	prefer("n5", "n3", "n2");
 	begin_leading();
 	put("e/d4", "go");
@@ -1311,7 +1265,6 @@ test_preferred_best(void **state)
 {
 	Sent	   *s;
 
-	(void) state;
 	prefer("n2", "n3", NULL);
 	begin_leading();
 	(void) time_of_transfer();
@@ -1322,7 +1275,6 @@ test_preferred_best(void **state)
 static void
 test_preferred_none(void **state)
 {
-	(void) state;
 	prefer("n9", "n1", "n2");
 	begin_leading();
 	run(3 * DELAY);
@@ -1350,7 +1302,6 @@ test_preferred_not_answered(void **state)
 	int64_t		end;
 	Sent	   *s;
 
-	(void) state;
 	prefer("n3", NULL, NULL);
 	begin_leading();
 	end = now + 10 * SURVEYS;
@@ -1373,7 +1324,6 @@ test_key_deleted_during_transfer(void **state)
 	Executed	seen;
 	char		key[ELECTION_KEY_SIZE];
 
-	(void) state;
 	begin_leading();
 	strcpy(key, view.key);
 	assert_non_null(run_until("keepalive", now + TTL_S * SECOND));
@@ -1443,7 +1393,6 @@ test_command_after_deadline(void **state)
 static void
 test_preferred_resigned(void **state)
 {
-	(void) state;
 	prefer("n3", "n1", NULL);
 	begin_leading();
 	run(DELAY - SECOND);
@@ -1492,7 +1441,6 @@ wait_after_failure(int64_t led_ns)
 static void
 test_preferred_fails(void **state)
 {
-	(void) state;
 	prefer("n3", "n1", "n2");
 	begin_leading();
 	delete("e/b2.pg");
@@ -1513,7 +1461,6 @@ test_preferred_drain_ends(void **state)
 	int64_t		end;
 	Sent	   *s;
 
-	(void) state;
 	prefer("n3", NULL, NULL);
 	config.preferred_drain_ms = 2000;
 	begin_leading();
@@ -1535,7 +1482,6 @@ test_preferred_drain_spares(void **state)
 	int64_t		end;
 	bool		was_draining = false;
 
-	(void) state;
 	prefer("n3", NULL, NULL);
 	config.preferred_drain_ms = 100;
 	begin_leading();
@@ -1560,7 +1506,6 @@ test_preferred_drain_spares(void **state)
 static void
 test_transfer_drain_longer(void **state)
 {
-	(void) state;
 	begin_leading();
 	nreplies = 0;
 	assert_true(election_transfer(core, now, 0, "n3", now + 2 * SECOND, 10 * SECOND, TICKET));
@@ -1580,7 +1525,6 @@ test_transfer_drain_longer(void **state)
 static void
 test_third_resignation(void **state)
 {
-	(void) state;
 	begin_leading();
 	assert_true(election_resign(core, now, 0, true, 5 * SECOND, 1));
 	assert_true(election_resign(core, now, 0, true, 5 * SECOND, 2));
@@ -1595,7 +1539,6 @@ test_third_resignation(void **state)
 static void
 test_margin_while_draining(void **state)
 {
-	(void) state;
 	config.safety_margin_ms = 100;
 	begin_leading();
 	assert_true(election_resign(core, now, 0, true, 20 * SECOND, 1));
