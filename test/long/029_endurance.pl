@@ -4,15 +4,8 @@
 # announced once.
 #
 # ETCD_LEADER_ROUNDS: the number of each (100).
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 100;
 watchdog(200 + 2 * $rounds);

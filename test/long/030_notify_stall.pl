@@ -3,15 +3,8 @@
 # failure is logged once, is tried again, and does not affect the election.  Later all
 # events are announced, once and in order.  At last there is no background worker for
 # the elector, and all functions report that.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl  = 3;
 my $etcd = EtcdLeader::Etcd->new;

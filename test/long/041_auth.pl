@@ -1,13 +1,6 @@
 # etcd's authentication while an instance leads: it is switched on and off, tokens
 # expire, passwords and roles change.  Wrong settings are reported.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $ttl      = 4;
 my $password = 'corr"ct \\horse €';

@@ -2,18 +2,8 @@
 # clusters, in any order, while endpoints are down, come and go: never do both
 # lead.  When all are up, one leads if more than half of the endpoints are of one
 # cluster, and else none.  ETCD_LEADER_ROUNDS: how often each is started (100).
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib", "$FindBin::RealBin/../t/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
+use EtcdLeader::Test;
 use List::Util qw(shuffle);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl    = 2;
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 100;

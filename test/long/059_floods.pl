@@ -1,15 +1,8 @@
 # A server that sends frames without end, from the start on, as the first endpoint and
 # as the second one: a table of when the instance leads, which part of a processor
 # the elector takes, and how long a fast stop takes.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Flood;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $good = $etcd->url(0);

@@ -4,14 +4,9 @@
 #
 # Each member has a host of its own, in networks of the test.  Packets are dropped, and
 # no connection is refused.  The test itself uses Unix sockets.
-use strict;
-use warnings;
-
 use EtcdLeader::Namespace;
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Patroni;
-use EtcdLeader::Util;
-use Test::More;
 
 watchdog(500);
 

@@ -1,14 +1,9 @@
 # An election that follows Patroni's key, and faults between it and etcd: a silent
 # watch, a change of the key without a watch, a compaction.
 # long/068_patroni_etcd_leader.pl tests a leader of etcd that is stopped and woken.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Patroni;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
-use Test::More;
 
 watchdog(400);
 

@@ -9,14 +9,8 @@
 # procedure also writes each row to the server's log, after the commit.
 #
 # ETCD_LEADER_ROUNDS: the number of switchovers (10); Patroni is killed after every fifth.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Patroni;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 10;
 watchdog(200 + 120 * $rounds);

@@ -4,13 +4,8 @@
 # nobody leads for a while.  Two instances never lead.
 #
 # ETCD_LEADER_ROUNDS: the number of times (10).
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Patroni;
-use EtcdLeader::Util;
-use Test::More;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 10;
 watchdog(200 + 90 * $rounds);

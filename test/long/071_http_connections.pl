@@ -4,19 +4,11 @@
 #
 # There are 20 processes with 500 sockets each, to stay below the usual limit of file
 # descriptors, and 200 addresses, because the server allows 64 connections for each.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use IO::Poll qw(POLLIN POLLHUP POLLERR);
 use IO::Socket::INET;
 use POSIX ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my ($processes, $sockets_each, $addresses) = (20, 500, 200);
 my $clients = $processes * $sockets_each;

@@ -4,15 +4,9 @@
 # are dropped, and no connection is refused.
 #
 # ETCD_LEADER_ROUNDS: how often the leader is cut off (10).
-use strict;
-use warnings;
-
 use EtcdLeader::Namespace;
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use Test::More;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 10;
 my $ttl    = 3;

@@ -3,18 +3,10 @@
 # leader changes.
 #
 # ETCD_LEADER_ROUNDS: the number of hand-overs (5).
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
 use EtcdLeader::Namespace;
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
+use FindBin;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $rounds  = $ENV{ETCD_LEADER_ROUNDS} || 5;
 my $address = '10.2.0.100';

@@ -3,20 +3,10 @@
 # of before is cut off and stays in the list.  And PgBouncer, which needs RECONNECT.
 #
 # Environment: ATTEMPTS (200), of each driver.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
 use IPC::Open2;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $attempts = $ENV{ATTEMPTS} || 200;
 my $each     = 5;						# attempts of each driver after a change

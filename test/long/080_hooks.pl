@@ -5,15 +5,8 @@
 # an instance leads, and off on the other.
 #
 # ETCD_LEADER_ROUNDS: the number of hand-overs (200); ETCD_LEADER_SEED: the seed.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 200;
 my $seed   = $ENV{ETCD_LEADER_SEED} || time;

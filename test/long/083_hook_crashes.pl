@@ -1,13 +1,7 @@
 # A hook that crashes the server: at most three crashes, never two in a minute.  Then it is off,
 # the instance has resigned, and another one leads; the log, the view and the metric say it.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use Test::More;
 
 watchdog(600);
 my $etcd = EtcdLeader::Etcd->new;

@@ -2,14 +2,7 @@
 # next, tokens increase, two never lead, and all instances queue again.
 #
 # ETCD_LEADER_ROUNDS: the number of transfers to each place (40).
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 40;
 watchdog(200 + 10 * $rounds);

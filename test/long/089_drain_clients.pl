@@ -4,20 +4,11 @@
 # the clients do what the drain is for.
 #
 # Environment: ROUNDS (50), hand-overs of each kind in each set-up.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
 use DBI;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
 use JSON::PP ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $rounds = $ENV{ROUNDS} || 50;
 watchdog(120 + 15 * $rounds);

@@ -2,14 +2,7 @@
 # replaced; the elector ends, or the server crashes; settings change; the ring of events
 # overflows; the user has no permission.  Each change is announced once and in order, or
 # a gap is.  The election is not affected.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $pg   = EtcdLeader::Instance->create('pg', etcd => $etcd, settings => { watched_prefixes => 'flags/', ttl => 10 });

@@ -8,19 +8,10 @@
 #
 # ETCD_LEADER_ROUNDS: the least number of thousands of changes (20).  The flood lasts
 # 3/5 of that in seconds, at least 15.  With 100, there are 100,000 changes and a minute.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
 use EtcdLeader::Namespace;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
+use EtcdLeader::Test;
 use JSON::PP ();
 use MIME::Base64;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 20;
 watchdog(240 + 15 * $rounds);

@@ -1,15 +1,7 @@
 # The tools of the tests themselves: the checker of exclusion must find what
 # is proven, and nothing that is not.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Sampler;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # A run of answers of one kind.
 sub run_of

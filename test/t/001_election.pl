@@ -1,17 +1,8 @@
 # Three instances: exactly one leads, the others name it, and the views, the
 # queue and the keys in etcd tell the same.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
+use EtcdLeader::Test;
 use JSON::PP ();
 use MIME::Base64 qw(decode_base64);
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd) } qw(pg1 pg2 pg3);

@@ -1,15 +1,6 @@
 # Each way to lose leadership hands over to the next in the queue, with a
 # greater token; each instance NOTIFYs what it saw, once, with the reason.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => 10 }) } qw(pg1 pg2 pg3);

@@ -1,15 +1,6 @@
 # etcdctl elect as a rival in the same election, and candidates that die in
 # the middle of the queue.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd = EtcdLeader::Etcd->new;
 

@@ -4,16 +4,7 @@
 # lease, with the same create revision.
 #
 # ETCD_LEADER_ROUNDS: how often (4).
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} || 4;
 watchdog(120 + 20 * $rounds);

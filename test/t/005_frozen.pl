@@ -1,16 +1,7 @@
 # Electors that are frozen, and leases that run out meanwhile.  A waiter whose
 # lease expired never leads on its old key (etcd issue 19597); a leader that
 # is frozen says false in time, with nobody's help.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $ttl   = 3;
 my $etcd  = EtcdLeader::Etcd->new;

@@ -1,15 +1,6 @@
 # Several elections on one instance, led by different instances, over one
 # lease and one watch stream each.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd, settings => { elections => 'alpha, beta' }) } qw(pg1 pg2);

@@ -1,16 +1,7 @@
 # etcd is away for longer than the TTL: killed (nobody listens) and frozen
 # (connections hang).  False in time, the events in order, queries go on, and
 # a leader soon after it is back, without a restart.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $ttl   = 3;
 my $etcd  = EtcdLeader::Etcd->new;

@@ -1,19 +1,11 @@
 # NOTIFY in two databases: each event once and in order, over kills of the
 # notifier; a listed database that does not exist costs a WARNING, and not the
 # others.  LISTEN from psql and from a program.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use IPC::Run;
 use JSON::PP ();
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # Alone in the queue, it is elected again: waits for that, and for its event,
 # which comes after the state.

@@ -1,17 +1,8 @@
 # pg_cron on two instances, with the same job on both, gated by
 # etcd_is_leader(): rows come from the leader only, before and after a
 # hand-over.  pg_cron 1.4 starts jobs at full minutes: this takes two of them.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my @nodes = map {

@@ -2,16 +2,7 @@
 # postgresql.conf, with an error that says what is allowed; the old setting
 # stays and goes on working.  A server does not start with one, wherever it
 # stands.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd,

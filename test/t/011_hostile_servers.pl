@@ -1,19 +1,9 @@
 # Servers that are no etcd, as the first endpoint: an entry in last_error, the
 # other endpoint is used, no crash; and a leader that is led astray keeps its
 # place.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
+use EtcdLeader::Test;
 use IO::Select;
 use IO::Socket::INET;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $good = $etcd->url(0);

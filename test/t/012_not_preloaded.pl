@@ -1,16 +1,7 @@
 # What a new user meets first: CREATE EXTENSION works in a server that has not
 # preloaded the library, and one that has been told no election starts; the
 # functions say what to do.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $node = EtcdLeader::Instance->create('plain', preload => '');
 is($node->value(q{SELECT count(*) FROM pg_extension WHERE extname = 'etcd_leader'}), 1, 'CREATE EXTENSION works');

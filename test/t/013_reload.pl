@@ -1,16 +1,7 @@
 # Settings that change while the server runs: each takes effect by a reload,
 # and costs no leadership that it need not cost.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new(members => 3);
 my @nodes = map {

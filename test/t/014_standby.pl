@@ -1,17 +1,8 @@
 # A standby: with candidate = primary it observes, and campaigns within a
 # second of its promotion, without a restart; with always it campaigns while
 # it is in recovery.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd    = EtcdLeader::Etcd->new;
 my $primary = EtcdLeader::Instance->create('primary', etcd => $etcd, init => { allows_streaming => 1 },

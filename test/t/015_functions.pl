@@ -1,18 +1,9 @@
 # What the functions promise beside the election itself: waits that end and
 # can be cancelled, resigning for good, campaigning again, proclaiming, and
 # who may call what.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use DBD::Pg ();
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my @nodes = map { EtcdLeader::Instance->create($_, etcd => $etcd) } qw(pg1 pg2);

@@ -1,15 +1,6 @@
 # What ends a server without asking it: others lead soon, and nobody too
 # early.  A crash of a backend costs at most the leadership.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 # so long that a lease outlasts a crash restart
 my $ttl   = 10;

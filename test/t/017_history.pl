@@ -1,16 +1,7 @@
 # etcd is replaced by another one, or put back to an earlier state: what was
 # believed is dropped, and nobody leads with a token that is not greater than
 # an earlier one until that is asked for.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $ttl  = 3;
 my $etcd = EtcdLeader::Etcd->new;

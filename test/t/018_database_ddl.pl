@@ -1,15 +1,6 @@
 # A notified database can be copied, renamed and dropped as any other: its
 # notifier makes room for the statement, and is back afterwards.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd);

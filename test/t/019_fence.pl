@@ -2,19 +2,10 @@
 # only while its instance leads under the same token, whatever it is made of;
 # else it leaves nothing, the error says what there is to say, and the session
 # goes on.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use DBD::Pg ();
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Relay;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # A TTL so long that nothing but what the test does ends a leadership.
 my $etcd  = EtcdLeader::Etcd->new;

@@ -2,19 +2,11 @@
 # changed.  What writes needs leadership, under one token from its first
 # statement; what reads does not.  A role cannot switch it off for itself.  And
 # it does not catch what keeps a server running.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use lib "$FindBin::RealBin/lib";
 use DBD::Pg ();
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $node = EtcdLeader::Instance->create(

@@ -2,19 +2,10 @@
 # cancelled within a second, by its own backend; a session that waits for its
 # client gets the error at its next command; and a commit that waits for a synchronous standby
 # is neither cancelled nor reported as done.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use DBD::Pg ();
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
 use EtcdLeader::Wire;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # A second is the promise; the rest is for a machine that has other work.
 my $soon = 3;

@@ -2,17 +2,8 @@
 # one, while the old one is cut off from etcd, while its elector is frozen, and
 # while it is killed: the old one commits nothing after its deadline, nothing
 # is lost or doubled, and tokens never go back in the order of commits.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes ();
 
 my $ttl   = 3;

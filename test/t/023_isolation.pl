@@ -1,16 +1,8 @@
 # The specifications of test/isolation: what comes between fencing and commit,
 # step by step, from several sessions.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use File::Basename qw(basename dirname);
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $runner = dirname($ENV{PG_REGRESS}) . '/../isolation/pg_isolation_regress';
 

@@ -3,16 +3,7 @@
 # but a job whose role has the setting is fenced.  Jobs that pg_cron runs over
 # a connection are clients.  pg_cron 1.4 starts jobs at full minutes: this takes
 # one of them.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $guc  = 'etcd_leader.require_leadership';
 my $etcd = EtcdLeader::Etcd->new;

@@ -1,16 +1,7 @@
 # Copies of a running leader's data directory, started beside it: none takes up
 # its lease, and each of the two says that there is another one of its name.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
+use EtcdLeader::Test;
 use PostgreSQL::Test::RecursiveCopy;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl  = 5;
 my $etcd = EtcdLeader::Etcd->new;

@@ -1,18 +1,9 @@
 # What the documents recommend for commits: the transaction and the setting of
 # README, the trigger that closes what the fence leaves open, their SQL as it
 # stands there; and a gate that all processes of a statement share.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $sql = document_block('doc/reference.md', 'refuse_old_token');
 

@@ -1,17 +1,8 @@
 # The postmaster is killed, and backends that never wait live on: they see
 # false before anybody else leads, and cannot commit what requires leadership.
 # How soon another one leads, after that and after an immediate stop.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use DBD::Pg ();
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl   = 15;
 my $etcd  = EtcdLeader::Etcd->new;

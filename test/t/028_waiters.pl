@@ -2,17 +2,8 @@
 # hand-over.  A full mailbox while etcd is frozen: a session that gives up frees its
 # place, the others are answered when etcd is back, and a resignation gets
 # through.  A killed one costs nobody else anything but the crash restart.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # No request times out while etcd is frozen, and no lease expires.
 my $etcd  = EtcdLeader::Etcd->new;

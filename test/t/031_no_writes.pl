@@ -5,17 +5,8 @@
 # files (RLIMIT_FSIZE) of 0 does: write() fails with EFBIG.  The same call
 # fails at the same place when the disk of the log is full (ENOSPC), and
 # PostgreSQL treats both alike.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
+use EtcdLeader::Test;
 use File::Find ();
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 die 'root may write everything' if $> == 0;
 my $ttl   = 3;

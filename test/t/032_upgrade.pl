@@ -1,19 +1,10 @@
 # Upgrades: a library and SQL objects of two versions, whichever is the older
 # one, go on electing, and an error says what to do where they do not fit.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
 use EtcdLeader::Installation;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
 use EtcdLeader::SqlObjects;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd         = EtcdLeader::Etcd->new;
 my $dir          = PostgreSQL::Test::Utils::tempdir('upgrade');

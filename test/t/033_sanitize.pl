@@ -1,14 +1,8 @@
 # The regression test with the library under AddressSanitizer and
 # UndefinedBehaviorSanitizer.  `make sanitize` runs more.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Sanitized;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $dir = PostgreSQL::Test::Utils::tempdir('sanitize');
 my $top = "$FindBin::RealBin/../..";

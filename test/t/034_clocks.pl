@@ -2,21 +2,12 @@
 # candidate, in both directions: nothing changes, and no wait is longer or
 # shorter.  The host sleeps, while the elector is frozen and while it is not:
 # the first call afterwards says false, and nothing fenced commits.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use DBD::Pg ();
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Relay;
 use EtcdLeader::Session;
 use EtcdLeader::Shim;
-use EtcdLeader::Util;
 use List::Util qw(max min);
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $hour  = 3600;
 my $ttl   = 3;

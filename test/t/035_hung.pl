@@ -2,19 +2,10 @@
 # that nobody resolves: an instance that starts like that, and one that leads
 # when it comes, is stopped, has its databases dropped and answers queries as
 # one without the extension, and neither its log nor its CPU tells of retries.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Relay;
 use EtcdLeader::Shim;
-use EtcdLeader::Util;
 use List::Util qw(max min);
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl       = 2;
 my $etcd      = EtcdLeader::Etcd->new;

@@ -1,16 +1,7 @@
 # Standbys and faults: promoted while etcd is away, demoted by a restart,
 # with recovery paused, and without hot standby.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use DBD::Pg ();
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl  = 3;
 my $etcd = EtcdLeader::Etcd->new;

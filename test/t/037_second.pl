@@ -2,17 +2,8 @@
 # and its key, with the entry on its way to etcd.  The leader is not disturbed,
 # nothing of the dead stays behind, and the queue goes on.  And a leader that
 # is frozen for three TTLs.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl   = 2;
 my $etcd  = EtcdLeader::Etcd->new;

@@ -2,21 +2,12 @@
 # of VACUUMs on the primary, and on a primary they keep no dead row.  The
 # functions do both.  Where a procedure could not let go of its snapshot, it is
 # an error.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use DBD::Pg ();
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
 use EtcdLeader::Wire;
 use IO::Socket::UNIX;
 use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd    = EtcdLeader::Etcd->new;
 my $primary = EtcdLeader::Instance->create('primary', etcd => $etcd, init => { allows_streaming => 1 },

@@ -3,19 +3,10 @@
 # lock of a condition variable, which a process may have died with by then.
 # The session that waits is frozen, so that it lives on, and the wake-up, which
 # is a signal, stays pending.  What this shows is that none is sent.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use Config;
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Relay;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my $relay = EtcdLeader::Relay->new($etcd->url(0));

@@ -1,17 +1,7 @@
 # etcd by TLS: authorities, names, client certificates, protocol versions; all
 # of them changed while an instance leads.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl = 5;
 my $ca  = EtcdLeader::Certificates->new;

@@ -1,16 +1,7 @@
 # A cluster of three members that are restarted, hang, die and change their
 # leader: one of ours leads on, under the same token; two of three gone, none.
 # ETCD_LEADER_ROUNDS: how often etcd's leader changes (3).
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $ttl    = 5;
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 3;

@@ -1,17 +1,7 @@
 # Ways to etcd: a load balancer (haproxy, before three members), a proxy before
 # the JSON gateway, IPv6, a Unix socket; and the keys are the same.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $dir  = PostgreSQL::Test::Utils::tempdir('ways');
 my $ipv6 = PostgreSQL::Test::Cluster::get_free_port();

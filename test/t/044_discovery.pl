@@ -1,17 +1,8 @@
 # Endpoints from DNS: ports, priorities, changes, a server that is gone or does
 # not answer, TLS; a real DNS server (dnsmasq) in a network of the test's own.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Namespace;
+use EtcdLeader::Test;
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl = 5;
 my $dir = PostgreSQL::Test::Utils::tempdir('dns');

@@ -1,17 +1,8 @@
 # The member in use is cut off: from us, from its peers, from all.  Packets are
 # dropped, nothing is refused: each member is a host of its own, in a network
 # that the test made, with an interface for clients and one for peers.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Namespace;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $ttl = 5;
 

@@ -1,16 +1,7 @@
 # What etcd's operators do: compaction and defragmentation while candidates
 # come and go, and the alarm that there is no space left.
 # ETCD_LEADER_ROUNDS: hand-overs under compaction (15).
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $ttl    = 5;
 my $rounds = $ENV{ETCD_LEADER_ROUNDS} // 15;

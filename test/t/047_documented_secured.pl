@@ -2,17 +2,9 @@
 # certificates, three members, the users and the files, and its settings work with
 # them; a second user takes the place of the first one; the commands of the runbook.
 # In a network of its own, since the addresses of the page are fixed.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Namespace;
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $page = 'doc/operations.md';
 my $dir  = PostgreSQL::Test::Utils::tempdir('secured');

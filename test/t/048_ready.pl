@@ -1,18 +1,9 @@
 # The successor leads as soon as its watch tells it that the leader's key is
 # gone, without reading again: also while none of its reads gets through.  It
 # does not lead if its own key went with the leader's.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
 use HTTP::Tiny;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my %relay = map { $_ => EtcdLeader::Relay->new($etcd->url(0)) } qw(pg1 pg2 pg3);

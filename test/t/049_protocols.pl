@@ -1,19 +1,9 @@
 # The wire protocol is the administrator's choice: gRPC, or the JSON of etcd's gateway.
 # An endpoint that does not speak gRPC is an error that names the setting.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Listener;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ttl  = 3;
 my $etcd = EtcdLeader::Etcd->new;

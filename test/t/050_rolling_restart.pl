@@ -1,16 +1,8 @@
 # Three instances are restarted one after the other, each while it leads, onto
 # a newer library: no two lead at once, and each restart is one hand-over.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Installation;
-use EtcdLeader::Instance;
 use EtcdLeader::Rolling;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd         = EtcdLeader::Etcd->new;
 my $dir          = PostgreSQL::Test::Utils::tempdir('rolling');

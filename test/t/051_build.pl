@@ -1,12 +1,8 @@
 # How it is built: warnings of the compiler are no errors, but for the tests; the
 # HTTP library is left out where libmicrohttpd is not; and a PostgreSQL that is
 # newer than all known ones is tried.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $top = "$FindBin::RealBin/../..";
 

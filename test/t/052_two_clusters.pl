@@ -2,17 +2,7 @@
 # another order never both lead.  One leads where more than half of the
 # endpoints belong to one cluster.  A spare endpoint that is not used is told
 # in the log.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $ttl = 2;
 # three members; and one with two addresses.  URLs of the loopback do not count

@@ -1,18 +1,8 @@
 # The log speaks at the start: whoever makes a mistake in the set-up reads in the
 # server log, some seconds after the start or a reload, what is wrong and what
 # to do.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ca = EtcdLeader::Certificates->new;
 my ($server_cert, $server_key) = $ca->sign('server', for => ['IP:127.0.0.1']);

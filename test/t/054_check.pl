@@ -1,21 +1,11 @@
 # etcd_leader_check(): each row is ok in a good set-up, and each mistake has a row
 # that tells it, with what to do.  It never waits longer than it may, needs no
 # contact of the elector, and tells no secret.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use DBI ();
 use EtcdLeader::Certificates;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $ca = EtcdLeader::Certificates->new;
 my ($server_cert, $server_key) = $ca->sign('server', for => ['IP:127.0.0.1'], days => 400);

@@ -1,14 +1,5 @@
 # The view of the endpoints: what each is, and why one cannot be used.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd  = EtcdLeader::Etcd->new(members => 3);
 my $other = EtcdLeader::Etcd->new;

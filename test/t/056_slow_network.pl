@@ -1,18 +1,9 @@
 # A network that is slower than the time-outs: the log and the check say that it is
 # the time-out that is too short, and which setting to raise.  A round trip takes
 # 300 ms.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib", "$FindBin::RealBin/../chaos/lib";
 use EtcdLeader::Namespace;
+use EtcdLeader::Test;
 use Chaos::Network;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $network = Chaos::Network->new(seed => 1, hosts => { etcd => '10.1.0.1', pg => '10.1.0.2' });
 my $etcd    = EtcdLeader::Etcd->new(hosts => [ [ $network->host('etcd'), $network->address('etcd'), $network->address('etcd') ] ]);

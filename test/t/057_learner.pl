@@ -1,15 +1,6 @@
 # A learner among the endpoints: etcd serves no requests there.  The check and the
 # log say so, and nothing else is wrong.  When it is promoted, the error is over.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd    = EtcdLeader::Etcd->new(members => 3);
 my $learner = $etcd->add_learner;

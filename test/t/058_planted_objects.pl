@@ -2,18 +2,9 @@
 # functions before CREATE EXTENSION, which fit better than those of pg_catalog:
 # nothing in the extension refers to them, and nothing that a superuser calls
 # reaches them.  Without pg_catalog in the script, they would be reached.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Installation;
-use EtcdLeader::Instance;
 use EtcdLeader::SqlObjects;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $script       = EtcdLeader::Installation::source('sql/etcd_leader--1.0.sql');
 my $installation = EtcdLeader::Installation->new(PostgreSQL::Test::Utils::tempdir('planted') . '/installation');

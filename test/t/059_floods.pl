@@ -1,16 +1,7 @@
 # A server that sends frames without end, beside a good endpoint: the good one is
 # used, the processor is left to others, and a fast stop is fast.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Flood;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $good = $etcd->url(0);

@@ -1,14 +1,9 @@
 # A cluster of Patroni's, and an election that follows its leader key: what the
 # functions say of it, and that it goes where patronictl sends it, with no two
 # that lead and no second lost after the promotion.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Patroni;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use Test::More;
 
 watchdog(400);
 

@@ -1,13 +1,8 @@
 # Patroni and PostgreSQL part: Patroni is killed or stopped, and PostgreSQL
 # lives on as a primary that nobody leads.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Patroni;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use Test::More;
 
 watchdog(400);
 

@@ -1,13 +1,8 @@
 # An election that follows Patroni, set up wrongly: nobody leads, and last_error
 # names the setting.  And what a reload changes.
-use strict;
-use warnings;
-
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Patroni;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use Test::More;
 
 my $etcd    = EtcdLeader::Etcd->new;
 my $cluster = EtcdLeader::Patroni->new(etcd => $etcd, members => 2, dcs => { failsafe_mode => JSON::PP::false() });

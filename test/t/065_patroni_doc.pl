@@ -1,17 +1,9 @@
 # doc/patroni.md as it stands: its patroni.yml, its role of etcd, its job and its
 # fence work.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
 use EtcdLeader::Patroni;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my ($yaml, $users, $login, $job, $fence) = map { document_block('doc/patroni.md', $_) } qw(patroni.yml users login job fence);
 

@@ -2,16 +2,9 @@
 # failsafe_mode keeps the server there a primary.  Packets are dropped, nothing is
 # refused: each member has a host of its own, in networks that the test made.
 # long/063_patroni_cut.pl has the rest of it, without failsafe_mode, too.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Namespace;
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Patroni;
-use EtcdLeader::Util;
-use Test::More;
 
 my $hosts   = EtcdLeader::Namespace::make_hosts(2);
 my $etcd    = EtcdLeader::Etcd->new(hosts => [ [ undef, '10.1.0.254', '10.1.0.254' ] ]);

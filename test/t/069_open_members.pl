@@ -1,17 +1,8 @@
 # A password, and a member of etcd on another host that was learned of and has no
 # TLS: a WARNING, once, and again after a reload.  The endpoint in the settings is
 # on this host, where nobody listens in.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Namespace;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 EtcdLeader::Namespace::make_network('net', '10.1.0.254/24');
 my $etcd = EtcdLeader::Etcd->new(members => 2, hosts => [ [ undef, '127.0.0.1', '10.1.0.254' ], [ undef, '10.1.0.254', '10.1.0.254' ] ]);

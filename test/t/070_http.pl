@@ -1,17 +1,7 @@
 # HTTP: every path on a leader, a candidate, a standby, and without an elector.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use JSON::PP;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my (%port, %nodes);

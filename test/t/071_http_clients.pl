@@ -1,19 +1,9 @@
 # HTTP: slow, half and hostile clients cost others nothing, and the server
 # stays within its limits.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use Socket;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my ($port, $agent) = map { PostgreSQL::Test::Cluster::get_free_port() } 1, 2;

@@ -1,20 +1,10 @@
 # HTTP: switched on and off by reload; addresses, certificates and other
 # settings changed by reload; a port that is taken; the server and the worker
 # killed; the library not there.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use IO::Socket::INET;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => 5 });

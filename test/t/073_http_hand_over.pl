@@ -1,17 +1,8 @@
 # HTTP over hand-overs and kills: never two leaders, 503 in time where the
 # elector hangs; and HAProxy, set up as integrations/haproxy.cfg says, follows.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my @names = qw(pg1 pg2 pg3);

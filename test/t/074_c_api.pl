@@ -1,18 +1,9 @@
 # The C API: an extension of a stranger, built with the installed header alone,
 # works on the leader only, and does not commit when it is deposed.
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use Fcntl ();
 use POSIX ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # Built away from the sources of etcd_leader.
 my $dir    = PostgreSQL::Test::Utils::tempdir('stranger');

@@ -1,19 +1,10 @@
 # What is in integrations/ fits what is served: names of metrics, paths,
 # queries.  (HAProxy's file is tried by 073, Prometheus's by `make prometheus`.)
-use strict;
-use warnings;
-
+use EtcdLeader::Test;
 use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use JSON::PP;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $dir  = "$FindBin::RealBin/../../integrations";
 my $etcd = EtcdLeader::Etcd->new;

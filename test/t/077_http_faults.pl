@@ -1,17 +1,7 @@
 # HTTP where something runs out: descriptors, processes, a certificate that can be used.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my ($port, $agent) = map { PostgreSQL::Test::Cluster::get_free_port() } 1, 2;

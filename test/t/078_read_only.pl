@@ -2,19 +2,10 @@
 # instance does not lead, so that drivers with a list of hosts find the leader.  What
 # follows the leadership, and when; what does not; and psql and psycopg2 with a list
 # in which an isolated old leader comes first.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Relay;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $default = 'default_transaction_read_only';
 my $insert  = 'INSERT INTO t VALUES (1)';

@@ -2,18 +2,9 @@
 # table, its procedure and its schedule, as they stand there.  A period in which nobody
 # led, or whose leader was lost at work, is done by the next leader; none is done twice.
 # pg_cron 1.4 starts jobs at full minutes: this takes one of them.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my ($table, $procedure, $schedule) = map { document_block('doc/operations.md', $_) } qw(table procedure schedule);
 

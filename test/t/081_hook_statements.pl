@@ -1,17 +1,8 @@
 # What a hook executes, and as whom: statements as psql sends them; what the owner
 # of the database or the role sets against it; databases and roles that cannot.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $node = create_with_hooks('pg1', [], etcd => $etcd, settings => { max_hook_workers => 16 }, conf => "log_min_messages = warning\nmax_worker_processes = 40\n",

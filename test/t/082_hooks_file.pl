@@ -1,18 +1,9 @@
 # The file of hooks: each mistake is named with its line, ends a start, and leaves the
 # old lines in force at a reload, also over a crash of the server.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
 use EtcdLeader::Shim;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
 use POSIX ();
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $good = q{elected shop postgres app 10s "SELECT 1"};

@@ -1,17 +1,8 @@
 # Hooks over the end of their process, that of hooks, another backend and the server;
 # what hangs, floods or resigns; shutdown and DROP DATABASE.  What crashes the server three times is in long/083_hook_crashes.pl.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $pg1  = create_with_hooks('pg1', [], etcd => $etcd, init => { allows_streaming => 1 }, settings => { ttl => 10, max_hook_workers => 4 },

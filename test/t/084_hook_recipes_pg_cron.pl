@@ -1,19 +1,10 @@
 # The recipes of doc/hooks.md: all of pg_cron on the leader, also over the start
 # of a crashed leader; a subscription that runs on one node; synchronized_standby_slots,
 # where PostgreSQL has it (17); news for the outside; maintenance mode by one put.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd  = EtcdLeader::Etcd->new;
 my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, preload => 'pg_cron, etcd_leader', init => { allows_streaming => 1 }, settings => { elections => 'shop', watched_prefixes => 'maintenance/', hooks_file => 'hooks.conf' }, start => 0,

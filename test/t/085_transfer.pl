@@ -1,15 +1,6 @@
 # etcd_transfer(): the named candidate leads next, wherever it is in the queue;
 # the others queue again, and make no noise; what is refused changes nothing.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 watchdog(170);
 

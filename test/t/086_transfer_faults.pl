@@ -1,16 +1,7 @@
 # etcd_transfer() to a target that is stopped, dies, is cut off, resigns or
 # leaves: somebody leads within a TTL, and the call says what happened.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Relay;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 watchdog(170);
 

@@ -1,15 +1,6 @@
 # etcd_leader.preferred_nodes: the best node leads again after preferred_delay,
 # once; one that comes and goes costs nothing; different lists do not race.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 watchdog(170);
 

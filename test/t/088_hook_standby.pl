@@ -1,16 +1,7 @@
 # Hooks on a standby and after its promotion, on a leader that has crashed, without etcd,
 # when the elector hangs, and where no worker is free.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 sub writes { my ($event, $what) = @_; return qq{$event postgres postgres boss 1min "INSERT INTO public.t VALUES ('$what')"} }
 my @hooks = ('# the lines begin with the next one', writes('elected', 'done'), writes('unelected', 'off'));

@@ -1,19 +1,9 @@
 # A planned hand-over that drains: transactions that are fenced go on and commit,
 # new ones are refused; it ends when the last of them ends, when its time is over,
 # or when the leadership is lost; it can be cancelled and shortened.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 watchdog(170);
 

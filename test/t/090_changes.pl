@@ -1,18 +1,9 @@
 # Changes of keys below etcd_leader.watched_prefixes: each put and delete is an
 # event on the primary and on a standby, in SQL and by NOTIFY; values that are
 # long, large or binary; deletes of many keys at once; etcd_get().
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
 use IO::Socket::INET;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd    = EtcdLeader::Etcd->new;
 my $primary = EtcdLeader::Instance->create('primary', etcd => $etcd, init => { allows_streaming => 1 },

@@ -1,17 +1,8 @@
 # The use in doc/changes.md: a table follows keys of etcd, over a restart of the
 # elector.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my ($conf, $follow, $put, $gate, $grant) = map { document_block('doc/changes.md', $_) } qw(setting follow put gate grant);
 my @sql = ($follow, $gate);

@@ -1,17 +1,9 @@
 # Hooks of the event change: after the last change a run has begun and succeeded; failures,
 # places, prefixes, gaps.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
 use EtcdLeader::Session;
-use EtcdLeader::Util;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $pg   = create_with_hooks('pg', [], etcd => $etcd, extension => 'README', settings => { watched_prefixes => 'w/, fleet/', max_hook_workers => 3 }, sql => [

@@ -4,17 +4,8 @@
 # in the order of the numbers. Readers miss nothing, or see a gap.
 #
 # ETCD_LEADER_FLOOD: how many changes (20,000).
-use strict;
-use warnings;
-
-use FindBin;
+use EtcdLeader::Test;
 use List::Util qw(min);
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes ();
 
 my $changes = $ENV{ETCD_LEADER_FLOOD} // 20_000;

@@ -1,19 +1,9 @@
 # The documents say what the code does, in both directions: functions, columns,
 # settings, events, reasons, states, metrics, SQLSTATEs, paths of HTTP.
 # Every link leads somewhere, and every block of code is run or is an example.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $top   = documents_top();
 my @pages = document_pages();

@@ -1,15 +1,8 @@
 # doc/tutorial.md: every block of it, in one shell, as it stands there, and what
 # it prints.  In a network of its own, since the tutorial's ports are fixed.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
 use EtcdLeader::Namespace;
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $page  = 'doc/tutorial.md';
 my @names = map { $_->{name} } document_blocks($page);

@@ -1,16 +1,7 @@
 # Events of elections are kept over a clean restart, in order and under their
 # numbers. A crash loses them, which their numbers show. A file that is damaged,
 # too short, of another format or of another server is told and ignored.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $pg   = EtcdLeader::Instance->create('pg1', etcd => $etcd);

@@ -1,16 +1,7 @@
 # What the elector logs of a hand-over at DEBUG1 and DEBUG2 is what doc/internals/testing.md
 # shows; and an answer that is dropped is logged with the reason.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use EtcdLeader::Documents;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $page = 'doc/internals/testing.md';
 my $etcd = EtcdLeader::Etcd->new;
