@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * certificate.c
- *	  What certificates say: when they expire, whom they name, and what is
- *	  wrong with one.
+ *	  Certificates: when they expire, which names they have, and their faults.
  *
  * The unit tests use this file without a server.
  *
@@ -19,7 +18,7 @@
 
 #include "certificate.h"
 
-/* Nobody can be asked for a passphrase.  Notes that one is wanted. */
+/* A callback of OpenSSL.  It refuses to ask for a passphrase, and notes that the key has one. */
 static int
 refuse_passphrase(char *buffer, int size, int writes, void *arg)
 {
@@ -50,10 +49,11 @@ certificate_read_expiry(const char *file, double *days)
 	int			seconds = 0;
 	bool		known;
 
-	known = certificate != NULL && ASN1_TIME_diff(&whole_days, &seconds, NULL, X509_get0_notAfter(certificate));
+	known = certificate != NULL &&
+		ASN1_TIME_diff(&whole_days, &seconds, NULL, X509_get0_notAfter(certificate));
 	*days = whole_days + seconds / 86400.0;
 	X509_free(certificate);
-	ERR_clear_error();			/* or other callers of OpenSSL would report this error */
+	ERR_clear_error();			/* other callers of OpenSSL would report this error */
 	return known;
 }
 
@@ -67,7 +67,7 @@ find_fault_of_key(X509 *certificate, const char *key_file, char *fault, size_t s
 	EVP_PKEY   *key;
 	const char *what = NULL;
 
-	/* whoever needs it reports that it cannot be read */
+	/* the user of the key reports that it cannot read the file */
 	if (in == NULL)
 		return false;
 	key = PEM_read_PrivateKey(in, NULL, refuse_passphrase, &is_locked);
@@ -84,14 +84,15 @@ find_fault_of_key(X509 *certificate, const char *key_file, char *fault, size_t s
 	return what != NULL;
 }
 
-/* A time with the words before it. */
+/* Describes a fault by these words and the time after them. */
 static void
 put_time(char *fault, size_t size, const char *words, const ASN1_TIME *when)
 {
 	struct tm	tm;
 	char		text[32];
 
-	if (ASN1_TIME_to_tm(when, &tm) != 1 || strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &tm) == 0)
+	if (ASN1_TIME_to_tm(when, &tm) != 1 ||
+		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &tm) == 0)
 		strcpy(text, "an unknown time");
 	snprintf(fault, size, "%s %s", words, text);
 }
@@ -112,8 +113,8 @@ find_fault_of_time(X509 *certificate, char *fault, size_t size)
 }
 
 /*
- * X509_check_purpose() also refuses what etcd accepts: any purpose in the
- * extended key usage, and a key usage without signatures.
+ * etcd accepts certificates that X509_check_purpose() refuses: with any purpose in
+ * the extended key usage, and with a key usage without signatures.
  */
 static bool
 find_fault_of_purpose(X509 *certificate, char *fault, size_t size)
@@ -121,7 +122,8 @@ find_fault_of_purpose(X509 *certificate, char *fault, size_t size)
 	/* all bits are set if the certificate does not limit its usage */
 	if (X509_get_extended_key_usage(certificate) & (XKU_SSL_CLIENT | XKU_ANYEKU))
 		return false;
-	snprintf(fault, size, "the certificate is not one for TLS clients: its extended key usage lacks clientAuth");
+	snprintf(fault, size,
+			 "the certificate is not one for TLS clients: its extended key usage lacks clientAuth");
 	return true;
 }
 
@@ -150,9 +152,9 @@ certificate_find_fault(const char *file, const char *key_file, char *fault, size
 	return found;
 }
 
-/* ---- its chain ----------------------------------------------------------- */
+/* ---- the chain of a certificate ----------------------------------------------------------- */
 
-/* The certificates in a file, in its order, one at least; NULL: it has none. */
+/* All certificates in a file, in the order of the file; NULL: it has none. */
 static STACK_OF(X509) *
 read_chain(const char *file)
 {
@@ -160,7 +162,8 @@ read_chain(const char *file)
 	STACK_OF(X509) *chain = sk_X509_new_null();
 	X509	   *certificate;
 
-	while (in != NULL && chain != NULL && (certificate = PEM_read_X509(in, NULL, NULL, NULL)) != NULL)
+	while (in != NULL && chain != NULL &&
+		   (certificate = PEM_read_X509(in, NULL, NULL, NULL)) != NULL)
 	{
 		if (sk_X509_push(chain, certificate) == 0)
 		{
@@ -176,7 +179,7 @@ read_chain(const char *file)
 	return NULL;
 }
 
-/* Says what OpenSSL found; false if that is not about the chain. */
+/* Describes the error of OpenSSL; false if the error is not about the chain. */
 static bool
 describe_chain(X509_STORE_CTX *context, char *fault, size_t size)
 {
@@ -198,7 +201,8 @@ describe_chain(X509_STORE_CTX *context, char *fault, size_t size)
 			if (X509_STORE_CTX_get_error_depth(context) == 0 || at == NULL)
 				return false;
 			X509_NAME_oneline(X509_get_subject_name(at), subject, sizeof(subject));
-			snprintf(fault, size, "%s: authority \"%s\"", X509_verify_cert_error_string(error), subject);
+			snprintf(fault, size, "%s: authority \"%s\"",
+					 X509_verify_cert_error_string(error), subject);
 			return true;
 	}
 }
@@ -211,7 +215,7 @@ certificate_find_fault_of_chain(const char *file, const char *ca_file, char *fau
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
 	bool		found = false;
 
-	/* as libcurl does it: an intermediate authority may be trusted alone */
+	/* as in libcurl, the file may contain an intermediate authority alone */
 	if (chain != NULL && store != NULL && context != NULL &&
 		X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN) == 1 &&
 		X509_STORE_load_locations(store, ca_file, NULL) == 1 &&
@@ -225,7 +229,7 @@ certificate_find_fault_of_chain(const char *file, const char *ca_file, char *fau
 	return found;
 }
 
-/* ---- its names ----------------------------------------------------------- */
+/* ---- the names of a certificate ----------------------------------------------------------- */
 
 bool
 certificate_read_names(const char *pem, char *names, size_t size)
@@ -233,7 +237,8 @@ certificate_read_names(const char *pem, char *names, size_t size)
 	BIO		   *in = BIO_new_mem_buf(pem, -1);
 	BIO		   *out = BIO_new(BIO_s_mem());
 	X509	   *certificate = in != NULL ? PEM_read_bio_X509(in, NULL, NULL, NULL) : NULL;
-	int			at = certificate != NULL ? X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1) : -1;
+	int			at = certificate != NULL ?
+		X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1) : -1;
 	char	   *text = NULL;
 	long		len = 0;
 

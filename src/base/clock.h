@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *	  The clock that deadlines are times of, and units of time.
+ *	  The clock for all deadlines, and units of time.
  *
- * Plain C: the protocol, which reads no clock, uses the units.
+ * Plain C, because the protocol uses the units.  It reads no clock.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,10 +17,13 @@
 #define NSEC_PER_MSEC	INT64_C(1000000)
 #define NSEC_PER_SEC	INT64_C(1000000000)
 
-/* CLOCK_BOOTTIME, in nanoseconds: goes on while the host sleeps. */
+/* CLOCK_BOOTTIME, in nanoseconds.  This clock goes on while the host sleeps. */
 extern int64_t clock_now_ns(void);
 
-/* CLOCK_MONOTONIC, in nanoseconds: stops then, as the timers of sockets do. */
+/*
+ * CLOCK_MONOTONIC, in nanoseconds.  This clock stops while the host sleeps, as the
+ * timers of sockets do.
+ */
 static inline int64_t
 clock_monotonic_ns(void)
 {
@@ -31,8 +34,9 @@ clock_monotonic_ns(void)
 }
 
 /*
- * The time left until `until_us` of that clock, in milliseconds, for a sleep.
- * INT64_MAX means no limit: the result is -1.  It is 0 if the time is over.
+ * The time until clock_now_ns() reaches `until_us` (in microseconds), in
+ * milliseconds, for a sleep.  The result is -1 for INT64_MAX, which means no limit,
+ * and 0 if the time is over.
  */
 extern long clock_remaining_ms(int64_t until_us);
 

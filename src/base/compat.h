@@ -3,7 +3,7 @@
  * compat.h
  *	  Differences between the supported releases of PostgreSQL, 15 to 19.
  *
- * The only file that looks at PG_VERSION_NUM.  To be included after
+ * This is the only file that looks at PG_VERSION_NUM.  A file includes it after
  * postgres.h.
  *
  *-------------------------------------------------------------------------
@@ -16,11 +16,11 @@
 #endif
 
 /*
- * A newer release may work.  This is not #warning, which -Werror would make an
+ * A newer release may work.  #warning would not do, since -Werror makes it an
  * error.
  */
 #if PG_VERSION_NUM >= 200000
-#pragma message "etcd_leader was written for PostgreSQL 15 to 19, and has never been built for this release"
+#pragma message "etcd_leader supports PostgreSQL 15 to 19, and nobody has tested this release"
 #endif
 
 #include "catalog/pg_database.h"
@@ -39,7 +39,7 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
-/* 17: backends are numbered by ProcNumber. */
+/* 17: the number of a backend is a ProcNumber. */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"
 #endif
@@ -54,12 +54,12 @@
 #include "storage/waiteventset.h"
 #endif
 
-/* 18 renamed it, and wants it first of all. */
+/* 18 renamed pg_attribute_noreturn(), and wants it at the beginning of a declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
-/* 19: signal handlers have a second argument, which SIG_IGN and SIG_DFL have not. */
+/* 19: signal handlers have a second argument, so SIG_IGN and SIG_DFL do not fit. */
 #if PG_VERSION_NUM < 190000
 #define PG_SIG_IGN SIG_IGN
 #define PG_SIG_DFL SIG_DFL
@@ -76,8 +76,8 @@
 #endif
 
 /*
- * 19: the flag of a worker that the server ends when a statement wants its
- * database for itself.  Before there is no such flag: 0.
+ * 19: the server ends a worker with this flag when a statement needs the database
+ * of the worker for itself.  Earlier releases have no such flag.
  */
 #if PG_VERSION_NUM >= 190000
 #define COMPAT_BGWORKER_INTERRUPTIBLE BGWORKER_INTERRUPTIBLE
@@ -86,8 +86,8 @@
 #endif
 
 /*
- * The number of this process, good for GetPGProcByNumber() in any other.
- * Until 16 it is a field of PGPROC, 17 made it a variable.
+ * The number of this process, for GetPGProcByNumber() in any process.  Until 16 it
+ * is a field of PGPROC, since 17 a variable.
  */
 static inline int
 compat_my_proc_number(void)
@@ -101,8 +101,8 @@ compat_my_proc_number(void)
 
 /*
  * A wait event with a name of its own.  Before 17 every extension waits as
- * "Extension".  Later, the number for a name is the same in all processes,
- * but looking it up takes a lock: keep it.
+ * "Extension".  Since 17 all processes have the same number for a name.  The search
+ * for the number takes a lock, so the caller keeps the result.
  */
 static inline uint32
 compat_wait_event(const char *name)
@@ -116,8 +116,8 @@ compat_wait_event(const char *name)
 }
 
 /*
- * A wait event set that lives until it is freed.  Until 16 it belongs to a
- * memory context, since 17 to a resource owner, or to none.
+ * A wait event set that lives until the caller frees it.  Until 16 it belongs to a
+ * memory context, since 17 to a resource owner or to none.
  */
 static inline WaitEventSet *
 compat_create_wait_event_set(int nevents)
@@ -130,8 +130,8 @@ compat_create_wait_event_set(int nevents)
 }
 
 /*
- * The arguments of ExecutorRun_hook, as declared and as passed on.  18 took
- * execute_once away.
+ * The parameters of ExecutorRun_hook, and the arguments that the hook passes on.
+ * 18 removed execute_once.
  */
 #if PG_VERSION_NUM >= 180000
 #define COMPAT_EXECUTOR_RUN_PARAMS \
@@ -143,14 +143,14 @@ compat_create_wait_event_set(int nevents)
 #define COMPAT_EXECUTOR_RUN_ARGS query_desc, direction, count, execute_once
 #endif
 
-/* The argument of post_parse_analyze_hook that 19 made constant. */
+/* The last parameter of post_parse_analyze_hook, which 19 made constant. */
 #if PG_VERSION_NUM >= 190000
 typedef const JumbleState CompatJumbleState;
 #else
 typedef JumbleState CompatJumbleState;
 #endif
 
-/* Superusers own all.  16 has one function for each kind of object. */
+/* A superuser owns every database.  16 has one check for objects of all kinds. */
 static inline bool
 compat_is_database_owner(Oid database, Oid role)
 {
@@ -161,7 +161,7 @@ compat_is_database_owner(Oid database, Oid role)
 #endif
 }
 
-/* Runs a portal to its end, at the top level.  18 took run_once away. */
+/* Runs a portal to its end, at the top level.  18 removed run_once. */
 static inline void
 compat_portal_run(Portal portal, DestReceiver *receiver)
 {
@@ -175,8 +175,8 @@ compat_portal_run(Portal portal, DestReceiver *receiver)
 }
 
 /*
- * Memory for the "extra" of a GUC check hook, NULL if there is none left.
- * guc.c frees it: by free() in 15, by guc_free() since 16.
+ * Memory for the "extra" of a GUC check hook; NULL if memory is out.  guc.c frees
+ * the "extra": by free() in 15, by guc_free() since 16.
  */
 static inline void *
 compat_guc_malloc(size_t size)
@@ -189,9 +189,9 @@ compat_guc_malloc(size_t size)
 }
 
 /*
- * The tokenizer of pg_hba.conf, for an open file.  Since 16 the opening of a file
- * makes, and its closing frees, the memory of all lines.  So a file without
- * lines is opened around the other one.
+ * The tokenizer of pg_hba.conf, for a file that is open already.  Since 16
+ * open_auth_file() makes the memory of all lines, and free_auth_file() frees it.
+ * So these functions open and close a file without lines around the work.
  */
 static inline FILE *
 compat_begin_tokenizing(void)
@@ -229,8 +229,8 @@ compat_end_tokenizing(FILE *tokenizer)
 }
 
 /*
- * All settings that the server knows.  16 put them into a hash table, and
- * returns a palloc'd copy.
+ * All settings that the server knows.  Since 16 they are in a hash table, and the
+ * result is a palloc'd copy.
  */
 static inline struct config_generic **
 compat_guc_variables(int *count)
@@ -244,8 +244,8 @@ compat_guc_variables(int *count)
 }
 
 /*
- * May the current user call this function?  16 has one check for all kinds of
- * objects.
+ * May the current user call this function?  16 has one check for objects of all
+ * kinds.
  */
 static inline bool
 compat_may_execute(Oid function)
@@ -258,8 +258,9 @@ compat_may_execute(Oid function)
 }
 
 /*
- * The value of a setting as set_config_option() takes it, palloc'd; NULL: it has none.
- * GetConfigOption() rounds a real.  19 put the fields of the types into config_generic.
+ * The value of a setting as text for set_config_option(), palloc'd; NULL: the setting
+ * has no value.  GetConfigOption() would round a real.  19 moved the fields of each
+ * type into config_generic.
  */
 static inline char *
 compat_guc_value(const struct config_generic *setting)
@@ -276,7 +277,8 @@ compat_guc_value(const struct config_generic *setting)
 	if (setting->vartype == PGC_STRING && *setting->_string.variable == NULL)
 		return NULL;
 #else
-	if (setting->vartype == PGC_STRING && *((const struct config_string *) setting)->variable == NULL)
+	if (setting->vartype == PGC_STRING &&
+		*((const struct config_string *) setting)->variable == NULL)
 		return NULL;
 #endif
 	value = GetConfigOption(setting->name, true, false);
@@ -284,8 +286,7 @@ compat_guc_value(const struct config_generic *setting)
 }
 
 /*
- * Takes the value of a string away, so that it is NULL, which set_config_option()
- * cannot do.
+ * Sets a string setting to NULL.  set_config_option() cannot do that.
  */
 static inline void
 compat_guc_forget_string(struct config_generic *setting)
@@ -303,9 +304,9 @@ compat_guc_forget_string(struct config_generic *setting)
 
 /*
  * Has the postmaster accepted a worker that runs this function?
- * RegisterBackgroundWorker() reports that to the server log only.  To be
- * called in the process that registers the worker.  18 made the list a doubly
- * linked one.
+ * RegisterBackgroundWorker() reports a refusal to the server log only.  The process
+ * that registers the worker calls this.  Since 18 the list of workers has links in
+ * both directions.
  */
 static inline bool
 compat_is_worker_registered(const char *function_name)

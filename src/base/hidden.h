@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * hidden.h
- *	  Characters that nobody sees, and that change what others look like.
+ *	  Hidden characters: they are invisible, or change how other text looks.
  *
  * U+202E shows the text after it backwards, U+200B has no width, U+009B
- * commands a terminal.  A name with such a character can look like another
- * name.  No name of this instance contains one, and those in text of others
- * are escaped where people read it.
+ * commands a terminal.  A name with such a character can look like a different
+ * name.  No name of this instance contains a hidden character.  In text from etcd
+ * they are escaped where people read it.
  *
  * The ranges are the general categories Cc, Cf, Zl and Zp of Unicode 17.0.
- * PostgreSQL has them since 17, for servers alone.  This is a header without
- * postgres.h, because the library http and the unit tests need it, too.
+ * PostgreSQL 17 and later have these tables, but only in the server.  This header
+ * does not need postgres.h, because the library http and the unit tests use it, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@
 
 #include "mb/pg_wchar.h"
 
-/* Is it one of them?  Control characters (Cc) are, also line ends and tab. */
+/* Is the character hidden?  All control characters (Cc) are, also line ends and tab. */
 static inline bool
 hidden_is(pg_wchar c)
 {
@@ -47,7 +47,7 @@ hidden_is_control(pg_wchar c)
 	return c < 0x20 || (c >= 0x7F && c < 0xA0);
 }
 
-/* The first of them in valid UTF-8, in *c; false: there is none. */
+/* Finds the first hidden character in valid UTF-8: *c; false: there is none. */
 static inline bool
 hidden_find(const char *utf8, pg_wchar *c)
 {

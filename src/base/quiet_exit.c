@@ -13,12 +13,12 @@
 
 static bool is_always_quiet = false;
 
-/* By SIGTERM. */
+/* SIGTERM ends the process. */
 static bool is_terminated = false;
 
 static emit_log_hook_type prev_emit_log = NULL;
 
-/* An emit_log_hook.  The end by SIGTERM is FATAL for PostgreSQL. */
+/* An emit_log_hook.  PostgreSQL reports the end by SIGTERM as FATAL. */
 static void
 filter_log(ErrorData *edata)
 {
@@ -31,8 +31,8 @@ filter_log(ErrorData *edata)
 }
 
 /*
- * An exit callback: the postmaster would log any other code than 0 each time.
- * It makes no difference otherwise, as it does not restart the worker.
+ * An exit callback.  The postmaster would log each exit with a code other than 0.
+ * The code matters for nothing else, since the postmaster does not restart the worker.
  */
 static void
 exit_quietly(int code, Datum arg)

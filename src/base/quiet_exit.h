@@ -9,13 +9,13 @@
 #define QUIET_EXIT_H
 
 /*
- * Called once, at the beginning of a worker that is never restarted by the
- * postmaster: its end by SIGTERM, at an ordinary shutdown for example, is not
- * logged.
+ * Called once, at the beginning of a worker that the postmaster never restarts.
+ * The log will not show the end of the worker by SIGTERM, for example at an ordinary
+ * shutdown.
  */
 extern void quiet_exit_install(void);
 
-/* The same for every end, until this is called with false. */
+/* With true, the log shows no end of the worker, until a call with false. */
 extern void quiet_exit_always(bool always);
 
 #endif							/* QUIET_EXIT_H */

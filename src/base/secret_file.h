@@ -3,7 +3,7 @@
  * secret_file.h
  *	  Who may have access to the file of a private key or of a password.
  *
- * Plain C, as the client of etcd is.
+ * Plain C, because the client of etcd uses this header.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 /*
- * What is wrong with such a file, as the end of a sentence about it; NULL:
- * nothing.  The rules are those of the server's own private key
+ * The fault of such a file, as the end of a sentence about the file; NULL: it has
+ * none.  PostgreSQL has the same rules for the private key of the server
  * (be-secure-common.c).
  */
 static inline const char *
@@ -27,7 +27,8 @@ secret_file_fault(const struct stat *file)
 		return "must be owned by the user that runs the server, or by root";
 	if ((file->st_uid == geteuid() && (file->st_mode & (S_IRWXG | S_IRWXO))) ||
 		(file->st_uid == 0 && (file->st_mode & (S_IWGRP | S_IXGRP | S_IRWXO))))
-		return "has group or world access: its permissions should be u=rw (0600) or less, or u=rw,g=r (0640) if owned by root";
+		return "has group or world access: its permissions should be u=rw (0600) or less, "
+			"or u=rw,g=r (0640) if owned by root";
 	return NULL;
 }
 

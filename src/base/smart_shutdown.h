@@ -3,8 +3,8 @@
  * smart_shutdown.h
  *	  Is the server in a smart shutdown?
  *
- * No process but the postmaster knows it otherwise: sessions and background
- * workers go on until the last session has ended.
+ * The postmaster signals a smart shutdown to no other process: sessions and
+ * background workers go on until the last session has ended.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,9 +18,9 @@
 #define POSTMASTER_PID_FILE	"postmaster.pid"
 
 /*
- * Reads postmaster.pid, if it has changed since the last call: the postmaster
- * writes its state there (AddToDataDirLockFile() in miscinit.c).  The directory
- * is the current one, as in each process of the server.  Raises no error.
+ * Reads postmaster.pid, if the file has changed since the last call.  The postmaster
+ * writes its state into this file (AddToDataDirLockFile() in miscinit.c).  The data
+ * directory is the current directory of each process of the server.  Raises no error.
  */
 static inline bool
 is_in_smart_shutdown(void)

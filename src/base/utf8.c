@@ -14,7 +14,10 @@
 #include "hidden.h"
 #include "utf8.h"
 
-/* The same, with hidden characters but tab and line ends as \x and digits, or as they are. */
+/*
+ * Converts text.  Hidden characters, other than tab and line ends, become \x and
+ * digits if "escapes" is true.
+ */
 static char *
 convert(const char *utf8, bool escapes)
 {
@@ -29,11 +32,12 @@ convert(const char *utf8, bool escapes)
 	initStringInfo(&text);
 	while (left > 0)
 	{
-		/* one character; its conversion, with room to spare */
+		/* one character, and room for its conversion */
 		int			len = pg_encoding_verifymbchar(PG_UTF8, utf8, left);
 		unsigned char converted[2 * MAX_CONVERSION_GROWTH * MAX_CONVERSION_GROWTH];
 
-		if (len > 0 && escapes && strchr("\t\n\r", *utf8) == NULL && hidden_is(utf8_to_unicode((const unsigned char *) utf8)))
+		if (len > 0 && escapes && strchr("\t\n\r", *utf8) == NULL &&
+			hidden_is(utf8_to_unicode((const unsigned char *) utf8)))
 		{
 			for (int i = 0; i < len; i++)
 				appendStringInfo(&text, "\\x%02x", (unsigned char) utf8[i]);

@@ -13,9 +13,10 @@
  * byte that is not UTF-8, or a character that the encoding does not have,
  * becomes a question mark.  Needs a transaction.
  *
- * What people read has hidden characters (hidden.h) but tab and line ends as \x
- * and two digits for each byte, so that no name looks like another one.  Data
- * of other programs, which programs read, has them as they are.
+ * utf8_to_server() is for text that people read.  It writes each byte of a hidden
+ * character (hidden.h) as \x and two digits, but keeps tab and line ends.  So no two
+ * names look equal.  utf8_data_to_server() is for data that programs read.  It keeps
+ * hidden characters.
  */
 extern char *utf8_to_server(const char *utf8);
 extern char *utf8_data_to_server(const char *utf8);

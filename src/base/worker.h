@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.h
- *	  What all background workers of this library have in common.
+ *	  The registration of the background workers of this library.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,12 +12,14 @@
 #include "utils/memutils.h"
 
 /*
- * Fills in a worker of that type, which runs a function of this library.  It
- * may connect to a database; it is not restarted; its name is its type.  The
- * caller changes the fields that differ, and registers it.
+ * Fills in a worker of that type, which runs a function of this library.  The
+ * worker may connect to a database, the postmaster does not restart it, and its
+ * name is its type.  The caller changes the fields that differ, and registers the
+ * worker.
  */
 static inline void
-worker_init(BackgroundWorker *worker, const char *type, const char *function, BgWorkerStartTime start_time)
+worker_init(BackgroundWorker *worker, const char *type, const char *function,
+			BgWorkerStartTime start_time)
 {
 	memset(worker, 0, sizeof(*worker));
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -30,8 +32,8 @@ worker_init(BackgroundWorker *worker, const char *type, const char *function, Bg
 }
 
 /*
- * Asks the postmaster for a worker.  *handle lives until it is freed; it is NULL
- * if there is no free slot, and the result false then.
+ * Asks the postmaster for a worker.  The caller frees *handle.  If there is no free
+ * slot, the result is false, and *handle is NULL.
  */
 static inline bool
 worker_register(BackgroundWorker *worker, BackgroundWorkerHandle **handle)
@@ -54,13 +56,13 @@ err_no_worker_slot(void)
 	return errhint("Consider increasing the configuration parameter \"max_worker_processes\".");
 }
 
-/* Between two tries of what failed: from 1 s, doubled up to 1 min. */
+/* The pause between two tries after failures: it begins with 1 s, and doubles up to 1 min. */
 #define BACKOFF_MIN_MS	1000
 #define BACKOFF_MAX_MS	60000
 
 /*
- * The time until the next try, in milliseconds, doubled from failure to
- * failure.  *backoff_ms keeps it; 0 begins anew.
+ * The pause until the next try, in milliseconds.  Each failure doubles it.
+ * *backoff_ms keeps the pause; the caller sets it to 0 after a success.
  */
 static inline int
 backoff_next_ms(int *backoff_ms)

@@ -1,10 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * demands.c
- *	  What the transaction that is open requires of the leadership, and
- *	  whether that holds.
+ *	  The requirements of the open transaction, and whether they hold.
  *
- * fence.c decides when this is looked at, and what follows.
+ * fence.c decides when to look at them, and what follows.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,25 +21,25 @@
 #include "shared/state.h"
 #include "state.h"
 
-/* By etcd_require_leader(): the first fence_state.nrequirements are in force. */
+/* By etcd_require_leader().  The first fence_state.nrequirements are in force. */
 static Requirement requirements[ELECTION_MAX_ELECTIONS];
 
 /*
- * By etcd_leader.require_leadership, as of the first statement, in the state
- * fence_state.setting.  Counts once the transaction writes.
+ * By etcd_leader.require_leadership, as of the first statement.  Its state is
+ * fence_state.setting.  The requirement counts once the transaction writes.
  */
 static Requirement setting_requirement;
 
-/* By fence_bind(), if fence_state.bound. */
+/* By fence_bind().  In force if fence_state.bound. */
 static Requirement binding;
 
 /*
  * Does etcd_leader.require_leadership hold for this process?  In a background
- * worker it holds only if the role of the worker has the setting, as that of a
- * pg_cron job may.  Otherwise the setting in postgresql.conf would also fence
- * apply workers of logical replication and launchers.  Autovacuum is never
- * fenced.  A walsender with a database executes any SQL of its client, so it is
- * fenced as a client is; streaming writes nothing.
+ * worker it holds only if the role of the worker has the setting; the role of a
+ * pg_cron job may have it.  Otherwise the setting in postgresql.conf would also
+ * fence apply workers of logical replication, and launchers.  It never holds for
+ * autovacuum.  It holds for a walsender with a database, because such a walsender
+ * executes any SQL of its client.  Streaming writes nothing.
  */
 bool
 demands_is_role_fenced(void)
@@ -54,9 +53,10 @@ demands_is_role_fenced(void)
 }
 
 /*
- * The elections that a drain has to wait for because of this transaction.  By the
- * setting, a READ ONLY one cannot be refused, unless it has written before.  It may
- * be READ WRITE again after a subtransaction.
+ * The elections in which a drain has to wait for this transaction.  The requirement
+ * of the setting does not matter while the transaction is READ ONLY, unless it has
+ * written before.  A subtransaction may be READ ONLY in a transaction that is READ
+ * WRITE.
  */
 static uint32
 waited_for(void)
@@ -72,8 +72,8 @@ waited_for(void)
 }
 
 /*
- * The requirement by which this transaction is fenced in that election, and
- * that holds; NULL: there is none.
+ * The requirement by which this transaction is fenced in that election; NULL: there
+ * is none, or it does not hold.
  */
 const Requirement *
 demands_held(const char *election)
@@ -94,8 +94,8 @@ demands_held(const char *election)
 }
 
 /*
- * Needs a transaction.  The token is that under which this transaction is
- * fenced in that election already, or that for new work.
+ * Makes a requirement.  Its token is the token under which this transaction is fenced
+ * in that election already; otherwise the token for new work.  Needs a transaction.
  */
 static void
 make_requirement(Requirement *requirement, const char *election)
@@ -104,15 +104,15 @@ make_requirement(Requirement *requirement, const char *election)
 	int64		token = held ? held->token : 0;
 
 	requirement_init(requirement, election);
-	/* before the look at the leadership, or a drain may not see this transaction */
+	/* before the look at the leadership; otherwise a drain could miss this transaction */
 	if (!XactReadOnly || requirement != &setting_requirement)
 		fenced_advertise(fenced_advertised() | requirement_bit(requirement));
 	requirement->token = held ? token : shared_state_token(requirement->slot, requirement->layout);
 }
 
 /*
- * Has the transaction written?  The setting lets one that only reads commit
- * anywhere.  Safe in a signal handler.
+ * Has the transaction written?  A transaction that only reads may commit on any
+ * instance, as far as the setting is concerned.  Safe in a signal handler.
  */
 bool
 demands_has_written(void)
@@ -120,14 +120,14 @@ demands_has_written(void)
 	return TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
-/* Does this transaction require anything?  The setting counts, if it is in force. */
+/* Does this transaction require leadership?  The setting counts if it is in force. */
 bool
 demands_exist(void)
 {
 	return fence_state.bound || fence_state.nrequirements > 0 || fence_setting_is_in_force();
 }
 
-/* A requirement of a transaction that is fenced. */
+/* A requirement of a fenced transaction. */
 const Requirement *
 demands_any(void)
 {
@@ -137,8 +137,8 @@ demands_any(void)
 }
 
 /*
- * The first requirement that does not hold; NULL if all do.  That of the
- * setting counts only if the transaction writes.  Safe in a signal handler.
+ * The first requirement that does not hold; NULL if all hold.  The requirement of
+ * the setting counts only if "writes".  Safe in a signal handler.
  */
 const Requirement *
 demands_broken(bool writes)
@@ -155,7 +155,7 @@ demands_broken(bool writes)
 	return NULL;
 }
 
-/* The requirement for which the timer has acted.  It may hold again meanwhile. */
+/* The requirement because of which the timer has acted.  It may hold again meanwhile. */
 const Requirement *
 demands_lost(void)
 {
@@ -165,9 +165,9 @@ demands_lost(void)
 }
 
 /*
- * Remembers what etcd_leader.require_leadership demands of this transaction,
- * when it is called first.  Functions with a SET clause can change the setting
- * within the transaction.
+ * Records the requirement of etcd_leader.require_leadership at the first call in a
+ * transaction.  Later calls keep the requirement while the setting stays the same;
+ * functions with a SET clause can change the setting within the transaction.
  */
 void
 demands_record_setting(void)
@@ -182,11 +182,11 @@ demands_record_setting(void)
 		make_requirement(&setting_requirement, settings_require_leadership);
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
 	fence_note(FENCE_DEMAND_SETTING);
-	/* one that was READ ONLY until now shows itself here, and is checked later */
+	/* the transaction may have been READ ONLY until now; the check comes later */
 	fenced_advertise(waited_for());
 }
 
-/* ---- what fences it -------------------------------------------------------- */
+/* ---- fencing -------------------------------------------------------- */
 
 int64
 demands_require(int election_index)
@@ -247,7 +247,8 @@ demands_step_aside(const char *election)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("cannot drain within a transaction that requires leadership"),
-				 errdetail("The drain would wait for this transaction, which requires leadership of election \"%s\".",
+				 errdetail("The drain would wait for this transaction, "
+						   "which requires leadership of election \"%s\".",
 						   demands_any()->shown),
 				 errhint("Call the function in a transaction of its own, or without a drain.")));
 	if (fence_state.setting != SETTING_UNREAD &&
@@ -264,7 +265,7 @@ demands_advertise(void)
 void
 demands_withdraw_unneeded(void)
 {
-	/* what is shown anew must be shown before a look at the leadership */
+	/* add no bits: a process must advertise new bits before it looks at the leadership */
 	if (fence_setting_is_in_force())
 		fenced_advertise(fenced_advertised() & waited_for());
 }
@@ -277,7 +278,7 @@ demands_continue(void)
 	if (!demands_is_role_fenced() ||
 		strcmp(requirement->election, settings_require_leadership) != 0)
 		return;
-	/* a drain waits for it, if it waited for the transaction before */
+	/* if a drain waited for the previous transaction, it waits for this one */
 	requirement->token = (fenced_advertised() & requirement_bit(requirement)) != 0 ?
 		requirement_current_token(requirement) :
 		shared_state_token(requirement->slot, requirement->layout);

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * demands.h
- *	  What the transaction that is open requires of the leadership, and
- *	  whether that holds.
+ *	  The requirements of the open transaction, and whether they hold.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,8 +14,8 @@
 extern bool demands_is_role_fenced(void);
 
 /*
- * Remembers what etcd_leader.require_leadership demands of this transaction,
- * when it is called first.  Needs a transaction.
+ * Records the requirement of etcd_leader.require_leadership, at the first call in a
+ * transaction and when the setting has changed.  Needs a transaction.
  */
 extern void demands_record_setting(void);
 
@@ -28,37 +27,37 @@ extern void demands_step_aside(const char *election);
 /* Has the transaction written?  Safe in a signal handler. */
 extern bool demands_has_written(void);
 
-/* Does this transaction require anything?  The setting counts, if it is in force. */
+/* Does this transaction require leadership?  The setting counts if it is in force. */
 extern bool demands_exist(void);
 
-/* A requirement of a transaction that is fenced. */
+/* A requirement of a fenced transaction. */
 extern const Requirement *demands_any(void);
 
 /*
- * The requirement by which this transaction is fenced in that election, and
- * that holds; NULL: there is none.
+ * The requirement by which this transaction is fenced in that election; NULL: there
+ * is none, or it does not hold.
  */
 extern const Requirement *demands_held(const char *election);
 
 /*
- * The first requirement that does not hold; NULL if all do.  That of the
- * setting counts only if the transaction writes.  Safe in a signal handler.
+ * The first requirement that does not hold; NULL if all hold.  The requirement of
+ * the setting counts only if "writes".  Safe in a signal handler.
  */
 extern const Requirement *demands_broken(bool writes);
 
-/* The requirement for which the timer has acted.  It may hold again meanwhile. */
+/* The requirement because of which the timer has acted.  It may hold again meanwhile. */
 extern const Requirement *demands_lost(void);
 
 /*
- * Shows a drain what it has to wait for because of this transaction; only what
- * it does not have to wait for any more.
+ * Advertises the elections in which a drain has to wait for this transaction.  The
+ * second function only withdraws elections in which that is no longer so.
  */
 extern void demands_advertise(void);
 extern void demands_withdraw_unneeded(void);
 
 /*
- * The statement goes on in another transaction, which requires the current
- * leadership by the setting.
+ * The statement goes on in the next transaction.  By the setting, that transaction
+ * requires the current leadership.
  */
 extern void demands_continue(void);
 

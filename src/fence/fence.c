@@ -3,38 +3,40 @@
  * fence.c
  *	  Transactions that only the leader can commit.
  *
- * A transaction is fenced by etcd_require_leader(), by
- * etcd_leader.require_leadership if it writes, or as one of a hook.  Fenced, it
- * remembers the fencing token, and must find this instance leading under the
- * same token when it is about to commit.  The PRE_COMMIT callback checks that.
- * What follows the callback (ON COMMIT actions, the NOTIFY lock, WAL flush,
- * the wait for a synchronous standby) is not covered.  The outermost statement
- * checks at its end as well, since callbacks of other libraries can come before
- * ours.
+ * Three things fence a transaction: etcd_require_leader(); the setting
+ * etcd_leader.require_leadership, if the transaction writes; and fence_bind(), if
+ * the process runs a hook.  A fenced transaction remembers the fencing token, and
+ * commits only if this instance still leads under the same token.  The PRE_COMMIT
+ * callback checks that.  The steps after the callback (ON COMMIT actions, the
+ * NOTIFY lock, WAL flush, the wait for a synchronous standby) have no check.  The
+ * outermost statement checks at its end as well, since callbacks of other
+ * libraries can run before the PRE_COMMIT callback of this library.
  *
- * While a statement of a fenced transaction runs, a timer of this backend
- * checks, too, and cancels the statement after a loss.  Only the backend
- * itself may do so.  A signal from another process could arrive while the
- * commit waits for a synchronous standby, and end that wait (syncrep.c).  The client
+ * While a statement of a fenced transaction runs, a timer of this backend checks
+ * as well, and cancels the statement after a loss of leadership.  Only the backend
+ * itself may do so.  A signal from another process could arrive while the commit
+ * waits for a synchronous standby, and end that wait (syncrep.c).  The client
  * would then see the commit succeed although no standby has confirmed it.  So the
  * timer does nothing from PRE_COMMIT on.
  *
- * The cancellation is QUERY_CANCELED until it leaves the outermost statement,
- * and only there becomes 25006: WHEN OTHERS of PL/pgSQL does not catch the
- * former.  A session can wait outside of statements, too, where there is no hook:
- * for the lock of a table that it parses, plans or binds, or in a fast-path
- * function call.  There a callback of the error's context makes it 25006.
+ * The error of the cancellation is QUERY_CANCELED inside statements, since WHEN
+ * OTHERS of PL/pgSQL does not catch that.  The hook of the outermost statement
+ * turns it into 25006.  A session can also wait outside of statements, where there
+ * is no hook: for the lock of a table that it parses, plans or binds, or in a
+ * fast-path function call.  There an error context callback turns it into 25006.
  *
- * A leader that is about to hand over drains first: it takes no new work, and
- * waits for the transactions that are fenced already.  A transaction shows that
- * it is (fenced.h) before it looks whether the leader takes new work.  Once
- * fenced, it sees the leadership as before.  A transaction that is READ ONLY is
- * not waited for.  A statement that goes on in another transaction, such as
- * VACUUM, hands its place on.
+ * A leader that is about to hand over drains first: it refuses new work, and waits
+ * for the transactions that are fenced already.  So a transaction advertises its
+ * elections (fenced.h) before it looks whether the leader accepts new work.  Once
+ * fenced, a transaction sees the leadership as before.  A drain does not wait for
+ * a READ ONLY transaction.  A statement that goes on in the next transaction, such
+ * as VACUUM, advertises its elections for that one, too.
  *
- * A COPY that waits for data from the client cannot be cancelled: the client
- * and the server would disagree about where the next message begins.  The
- * session ends then, as PostgreSQL ends one for pg_terminate_backend().
+ * The timer cannot cancel a COPY that waits for data from the client: the client
+ * and the server would disagree about where the next message begins.  The session
+ * ends instead, as PostgreSQL ends a session for pg_terminate_backend().
+ *
+ * state.c has the state of the transaction, and the rules for its changes.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,14 +68,15 @@
 #include "state.h"
 
 /*
- * How often the timer checks: a loss ends the statement well within a second.
+ * The interval of the timer.  A loss of leadership ends the statement well within a
+ * second.
  */
 #define WATCH_INTERVAL_MS	250
 
-/* The timer's; PostgreSQL has no use for it. */
+/* The signal of the timer; PostgreSQL does not use it. */
 #define WATCH_SIGNAL		SIGVTALRM
 
-/* Older releases of glibc have the field without its name. */
+/* Older releases of glibc have no name for this field. */
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id	_sigev_un._tid
 #endif
@@ -86,7 +89,7 @@ static struct
 	volatile sig_atomic_t is_running;
 }			timer;
 
-/* What these hooks were before, or PostgreSQL's own function. */
+/* The previous hooks, or the functions of PostgreSQL. */
 static post_parse_analyze_hook_type prev_post_parse_analyze;
 static ExecutorRun_hook_type prev_executor_run;
 static ExecutorFinish_hook_type prev_executor_finish;
@@ -94,7 +97,10 @@ static ProcessUtility_hook_type prev_process_utility;
 
 /* ---- errors ---------------------------------------------------------------- */
 
-/* ERROR if a requirement does not hold, that of the setting if it writes. */
+/*
+ * ERROR if a requirement of the transaction does not hold.  writes: the
+ * requirement of the setting counts.
+ */
 static void
 check_requirements(bool writes)
 {
@@ -121,8 +127,8 @@ is_client(void)
 /* ---- the timer's cancellation outside of statements ---------------------------- */
 
 /*
- * Is the error that is raised, or handled, the cancellation that the timer has
- * sent?  True once.
+ * Is the current error the cancellation that the timer has sent?  True once for
+ * each cancellation.
  */
 static bool
 take_cancellation(void)
@@ -135,8 +141,9 @@ take_cancellation(void)
 }
 
 /*
- * An error context callback.  Outside of statements there is no hook that sees an
- * error, and hardly any PL/pgSQL that could catch it.  So it becomes 25006 at once.
+ * An error context callback.  Outside of statements no hook sees the error of the
+ * cancellation, and hardly any PL/pgSQL could catch it.  So this callback turns it
+ * into 25006 at once.
  */
 static void
 explain_cancellation(void *arg)
@@ -147,10 +154,11 @@ explain_cancellation(void *arg)
 
 /*
  * Puts the callback on the stack, for as long as the session lasts.  An error that
- * reaches the session's loop empties the stack, so this is called again and
- * again, and not by the hooks of statements: these run within PG_TRY(), whose end
- * restores the stack.  Others take their callbacks off the top, so this one goes
- * to the bottom.
+ * reaches the main loop of the session empties the stack, so each statement and
+ * each end of a transaction calls this function.  The hooks of statements do not
+ * call it, since they run within PG_TRY(), whose end restores the stack.  The
+ * callback goes to the bottom of the stack, because other callbacks leave from the
+ * top.
  */
 static void
 keep_explaining(void)
@@ -163,7 +171,7 @@ keep_explaining(void)
 	*bottom = &explanation;
 }
 
-/* Each statement that a client sends comes by here, before anything runs it. */
+/* PostgreSQL calls this hook for each statement of a client, before it runs. */
 static void
 post_parse_analyze(ParseState *pstate, Query *query, CompatJumbleState *jstate)
 {
@@ -176,8 +184,8 @@ post_parse_analyze(ParseState *pstate, Query *query, CompatJumbleState *jstate)
 /* ---- the timer --------------------------------------------------------------- */
 
 /*
- * Does COPY still wait for its client, although it has been cancelled?  While
- * PostgreSQL reads a message, it holds cancellations back.
+ * Does COPY still wait for its client, although the timer has cancelled it?
+ * PostgreSQL holds a cancellation back while it reads a message.
  */
 static bool
 is_stuck_in_copy(void)
@@ -187,7 +195,8 @@ is_stuck_in_copy(void)
 }
 
 /*
- * Sets the timer's interval; 0 stops it.  The timer's handler calls this, too.
+ * Sets the interval of the timer; 0 stops the timer.  The signal handler calls this,
+ * too.
  */
 static bool
 set_watch(long interval_ms)
@@ -202,9 +211,9 @@ set_watch(long interval_ms)
 }
 
 /*
- * Does the session do anything that the client waits for?  A fast-path function
- * call has no text.  If this is wrong for once, nothing is cancelled: PostgreSQL
- * drops a cancellation that comes between two commands.
+ * Does the client wait for this session?  A fast-path function call has no text.
+ * A wrong result cancels nothing, since PostgreSQL drops a cancellation that comes
+ * between two commands.
  */
 static bool
 is_busy(void)
@@ -215,10 +224,10 @@ is_busy(void)
 }
 
 /*
- * The timer's handler.  It reads atomics and the clock, and cancels as
- * StatementCancelHandler() does (postgres.c), or ends the session as die()
- * does.  A session that waits for its client between commands is not
- * disturbed; its next command will fail.
+ * The signal handler of the timer.  It reads atomics and the clock.  It cancels the
+ * statement as StatementCancelHandler() does (postgres.c), or ends the session as
+ * die() does.  It leaves a session alone that waits for its client between
+ * commands; the next command of that session will fail.
  */
 static void
 watch_leadership(SIGNAL_ARGS)
@@ -245,19 +254,19 @@ watch_leadership(SIGNAL_ARGS)
 }
 
 /*
- * Starts the timer.  It is not one of PostgreSQL's timeouts, because these use
- * the wall clock: if that is set back by an hour, they come an hour late.
+ * Starts the timer.  A timeout of PostgreSQL would not do, because it uses the wall
+ * clock: if somebody sets the clock back by an hour, the timeout comes an hour late.
  *
- * Setting a timer costs microseconds, a percent of a short transaction.  So it
- * goes on after the transaction, for the next one, and the first tick that
- * finds none stops it.
+ * Setting a timer costs microseconds, a percent of a short transaction.  So the
+ * timer goes on after the transaction, for the next transaction.  The first tick
+ * that finds no transaction to watch stops the timer.
  */
 static void
 start_watching(void)
 {
 	if (!settings_cancel_on_loss || fence_state.phase == FENCE_CLOSING)
 		return;
-	/* before the look: from now on no tick stops it; both are volatile */
+	/* from here on no tick stops the timer; so look only now whether it runs */
 	fence_note(FENCE_WATCH);
 	if (timer.is_running)
 		return;
@@ -265,7 +274,7 @@ start_watching(void)
 	{
 		struct sigevent event = {0};
 
-		/* Other libraries may have threads, and PostgreSQL's are not for them. */
+		/* threads of other libraries must not run a signal handler of PostgreSQL */
 		event.sigev_notify = SIGEV_THREAD_ID;
 		event.sigev_notify_thread_id = MyProcPid;
 		event.sigev_signo = WATCH_SIGNAL;
@@ -288,9 +297,9 @@ int64
 fence_require(int election_index)
 {
 	/*
-	 * A requirement of a parallel worker would end with the worker.  This
-	 * function is marked PARALLEL RESTRICTED, but a function that calls it may
-	 * be marked wrongly.
+	 * A requirement of a parallel worker would end with the worker.  The SQL
+	 * function is PARALLEL RESTRICTED, but the mark of a function that calls it may
+	 * be wrong.
 	 */
 	if (IsParallelWorker())
 		ereport(ERROR,
@@ -298,7 +307,7 @@ fence_require(int election_index)
 				 errmsg("cannot require leadership in a parallel worker"),
 				 errhint("Mark the function that does so PARALLEL RESTRICTED.")));
 
-	/* This may fail.  A call that fails must not leave the transaction fenced. */
+	/* the timer first, since an ERROR here must not leave the transaction fenced */
 	start_watching();
 	return demands_require(election_index);
 }
@@ -342,7 +351,7 @@ fence_step_back(void)
 
 /* ---- statements ---------------------------------------------------------------- */
 
-/* The kind of a command that controls transactions; -1: it is none, or NULL. */
+/* The kind of a statement that controls transactions; -1 for others, and for NULL. */
 static int
 transaction_kind(const Node *statement)
 {
@@ -351,8 +360,8 @@ transaction_kind(const Node *statement)
 }
 
 /*
- * May a transaction that cannot commit any more still run this?  Only commands
- * that end it.
+ * Does the statement end the transaction, or a part of it?  A transaction that
+ * cannot commit any more may run no other statement.
  */
 static bool
 ends_transaction(const Node *statement)
@@ -370,17 +379,17 @@ ends_transaction(const Node *statement)
 }
 
 /*
- * Called before each statement, also before nested ones, since procedures
- * begin new transactions.  utility: NULL for a statement that the executor
- * runs.
+ * Called before each statement, also before each nested statement, since
+ * procedures begin new transactions.  utility: NULL for a statement that the
+ * executor runs.
  */
 static void
 begin_statement(const Node *utility)
 {
-	/* PostgreSQL has dropped it between two commands */
+	/* PostgreSQL has dropped the cancellation between two commands */
 	if (fence_state.depth == 0 && fence_state.sent == FENCE_CANCEL_SENT && !QueryCancelPending)
 		fence_note(FENCE_FORGET_CANCEL);
-	/* an aborted transaction can only be ended */
+	/* the client can only end an aborted transaction */
 	if (IsTransactionState())
 	{
 		demands_record_setting();
@@ -395,10 +404,11 @@ begin_statement(const Node *utility)
 }
 
 /*
- * After an error in a statement, in its memory context.  If it is the timer's
- * cancellation, and this is the outermost statement, the error becomes the one
- * that says so.  (PL/pgSQL that runs outside of statements, as in a deferred
- * trigger, can catch it then; its next statement is refused.)
+ * Called after an error in a statement.  context: the memory context of the
+ * statement.  If the error is the cancellation of the timer, and this is the
+ * outermost statement, raises 25006 instead.  (PL/pgSQL that runs outside of
+ * statements, as in a deferred trigger, can catch that error; its next statement
+ * fails.)
  */
 static void
 abandon_statement(MemoryContext context)
@@ -412,10 +422,10 @@ abandon_statement(MemoryContext context)
 }
 
 /*
- * May a commit follow this statement in a transaction block?  A block may be
- * the implicit one of a query string, and this its last statement.  It may as
- * well go on; so without cancel_on_loss only COMMIT counts.  utility: NULL for
- * a statement that the executor runs.
+ * May a commit follow this statement in a transaction block?  The block may be the
+ * implicit block of a query string, and this statement the last in it.  But the
+ * block may also go on; so without cancel_on_loss only COMMIT counts.  utility:
+ * NULL for a statement that the executor runs.
  */
 static bool
 may_end_block(const Node *utility)
@@ -427,10 +437,10 @@ may_end_block(const Node *utility)
 }
 
 /*
- * Called when a statement has succeeded.  The callback below comes too late if
- * libraries that were loaded after this one act in theirs: postgres_fdw commits
- * on the other servers there.  An ERROR here ends the transaction.  in_block:
- * what may_end_block() said.
+ * Called when a statement has succeeded.  The PRE_COMMIT callback runs too late for
+ * libraries that were loaded after this library and act in their own callback:
+ * postgres_fdw commits on the other servers there.  An ERROR here ends the
+ * transaction.  in_block: the result of may_end_block().
  */
 static void
 check_end(bool in_block)
@@ -483,7 +493,7 @@ executor_finish(QueryDesc *query_desc)
 }
 
 /*
- * COMMIT PREPARED commits a prepared transaction without the callback below.
+ * COMMIT PREPARED commits a prepared transaction without a PRE_COMMIT callback.
  */
 static void
 check_commit_prepared(const Node *statement)
@@ -493,7 +503,8 @@ check_commit_prepared(const Node *statement)
 	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !demands_is_role_fenced())
 		return;
 	requirement_init(&requirement, settings_require_leadership);
-	requirement.token = requirement_current_token(&requirement);	/* a drain allows it */
+	/* a leader that drains may still commit a prepared transaction */
+	requirement.token = requirement_current_token(&requirement);
 	if (requirement.token != 0)
 		return;
 	stats_count(COUNTER_COMMITS_REFUSED, 1);
@@ -507,8 +518,8 @@ check_commit_prepared(const Node *statement)
 }
 
 /*
- * These statements change files or another server before their transaction
- * commits.  A refusal at the commit would come too late.
+ * Does the statement change files or another server before its transaction
+ * commits?  A refusal at the commit would come too late for it.
  */
 static bool
 acts_before_commit(const Node *statement)
@@ -529,7 +540,7 @@ acts_before_commit(const Node *statement)
 	}
 }
 
-/* Does it read data from the client? */
+/* Does the statement read data from the client? */
 static bool
 is_copy_from_client(const Node *statement)
 {
@@ -539,8 +550,8 @@ is_copy_from_client(const Node *statement)
 
 /*
  * Called at the end of a statement.  COPY FROM STDIN is always the outermost
- * one.  If the timer has ordered the end of the session, that must not come
- * later, when the callback below is gone.
+ * statement.  If the timer has ordered the end of the session, the session ends
+ * here, as long as explain_end() is on the stack.
  */
 static void
 end_copy(void)
@@ -553,8 +564,8 @@ end_copy(void)
 }
 
 /*
- * An error context callback: the end of the session was ordered by the timer,
- * and not by an administrator, as PostgreSQL says.
+ * An error context callback.  PostgreSQL reports that an administrator has ended
+ * the session; this says that the timer has.
  */
 static void
 explain_end(void *arg)
@@ -571,7 +582,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
 	MemoryContext context = CurrentMemoryContext;
-	Node	   *statement = pstmt->utilityStmt;	/* may be freed by a ROLLBACK */
+	Node	   *statement = pstmt->utilityStmt;	/* a ROLLBACK may free it */
 	bool		in_block = may_end_block(statement);
 	ErrorContextCallback explanation = {error_context_stack, explain_end, NULL};
 
@@ -607,9 +618,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 /* ---- the end of the transaction -------------------------------------------------- */
 
 /*
- * May the transaction commit?  ERROR if not.  From here on the timer does
- * nothing, also if another callback runs statements.  A cancellation that it
- * has requested must not reach the wait for a synchronous standby.
+ * May the transaction commit?  ERROR if not.  From here on the timer does nothing,
+ * also if another callback runs statements.  A cancellation that the timer has sent
+ * before must not reach the wait for a synchronous standby.
  */
 static void
 check_commit(void)
@@ -617,7 +628,7 @@ check_commit(void)
 	const Requirement *broken;
 
 	fence_note(FENCE_CLOSE);
-	demands_record_setting();	/* in case no statement has done so */
+	demands_record_setting();	/* there may have been no statement */
 	broken = fence_state.sent != FENCE_NO_SIGNAL ? demands_lost() :
 		demands_broken(demands_has_written());
 	if (broken)
@@ -625,8 +636,8 @@ check_commit(void)
 }
 
 /*
- * At COMMIT PREPARED, the token is not known under which the transaction was
- * fenced.
+ * ERROR for PREPARE TRANSACTION.  COMMIT PREPARED would not know the token under
+ * which the transaction was fenced.
  */
 static void
 check_prepare(void)
@@ -643,7 +654,7 @@ static void
 end_transaction(void)
 {
 	fence_note(FENCE_CLOSE);	/* from here on the timer sends nothing */
-	/* a cancellation that nothing has met is not for the next transaction */
+	/* no error has come of the cancellation; it is not for the next transaction */
 	if (fence_state.sent != FENCE_NO_SIGNAL)
 		QueryCancelPending = false;
 	fence_note(FENCE_END);
@@ -651,9 +662,9 @@ end_transaction(void)
 
 /*
  * A statement that commits during its work, as CREATE INDEX CONCURRENTLY does,
- * goes on in another transaction.  No hook is called when that one begins, so
- * it requires the current leadership.  Nothing here may fail, because the
- * transaction before is committed.
+ * goes on in the next transaction.  PostgreSQL calls no hook at the beginning of
+ * that transaction.  So it requires the current leadership from here on.  Nothing
+ * here may fail, because the previous transaction is committed.
  */
 static void
 continue_statement(void)
@@ -690,13 +701,13 @@ xact_callback(XactEvent event, void *arg)
 			keep_explaining();
 			end_transaction();
 			if (fence_state.depth > 0 && event == XACT_EVENT_ABORT && !proc_exit_inprogress)
-				continue_statement();	/* ROLLBACK in a procedure */
+				continue_statement();	/* after ROLLBACK in a procedure */
 			demands_advertise();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PARALLEL_ABORT:
-			break;				/* the leader of the parallel query is asked */
+			break;				/* the leader of the parallel query checks */
 	}
 }
 

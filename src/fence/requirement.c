@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * requirement.c
- *	  Leadership that a transaction needs, and the errors for one that does
- *	  not hold.
+ *	  A requirement: the leadership that a transaction needs.  And the errors
+ *	  for a requirement that does not hold.
  *
  * fence.c decides which requirements a transaction has.
  *
@@ -17,7 +17,10 @@
 #include "shared/stats.h"
 #include "shared/status.h"
 
-/* As in shared/state.h, of the slot that the election has now.  Safe in a signal handler. */
+/*
+ * Reads a token by a function of shared/state.h, in the slot that the election has
+ * now.  Safe in a signal handler.
+ */
 static int64
 read_token(const Requirement *requirement, int64 (*token_of) (int slot, uint64 layout))
 {
@@ -29,23 +32,24 @@ read_token(const Requirement *requirement, int64 (*token_of) (int slot, uint64 l
 	return token_of(slot, layout);
 }
 
-/* The token under which this instance leads now, else 0.  Safe in a signal handler. */
+/* The token under which this instance leads now; 0: it does not lead.  Safe in a signal handler. */
 int64
 requirement_current_token(const Requirement *requirement)
 {
 	return read_token(requirement, shared_state_held_token);
 }
 
-/* Does this instance lead, but take no new work? */
+/* Does this instance lead, but refuse new work? */
 static bool
 is_draining(const Requirement *requirement)
 {
-	return requirement_current_token(requirement) != 0 && read_token(requirement, shared_state_token) == 0;
+	return requirement_current_token(requirement) != 0 &&
+		read_token(requirement, shared_state_token) == 0;
 }
 
 /*
- * A setting may have a name that is too long.  It is searched for as it is, and
- * not found, and only a part of it is stored.
+ * The name in a setting may be too long.  The search takes the whole name, and does
+ * not find it; the requirement stores a part of the name.
  */
 void
 requirement_init(Requirement *requirement, const char *election)
@@ -55,7 +59,7 @@ requirement_init(Requirement *requirement, const char *election)
 	requirement->slot = shared_state_find(election, &requirement->layout);
 }
 
-/* A token that was 0 does not hold either.  Safe in a signal handler. */
+/* Does the requirement not hold?  A token of 0 never holds.  Safe in a signal handler. */
 bool
 requirement_is_broken(const Requirement *requirement)
 {
@@ -69,12 +73,13 @@ requirement_known_leader(const char *name)
 	return status_leader_for_message(settings_election_index(name, (int) strlen(name)));
 }
 
-/* For ereport(): where to run the transaction.  leader: the name of another instance, or NULL. */
+/* For ereport(): where to run the transaction.  leader: the leading instance, or NULL. */
 static int
 errhint_where(const Requirement *requirement, const char *leader)
 {
 	if (is_draining(requirement))
-		return errhint("This instance is handing over leadership. Run the whole transaction on the next leader.");
+		return errhint("This instance is handing over leadership. "
+					   "Run the whole transaction on the next leader.");
 	if (requirement_current_token(requirement) != 0)
 		return requirement->token == 0 ?
 			errhint("This instance leads now. Run the whole transaction again.") :
@@ -82,7 +87,8 @@ errhint_where(const Requirement *requirement, const char *leader)
 	if (leader)
 		return errhint("Run the whole transaction on the leader, which is \"%s\".", leader);
 	if (!shared_state_has_elector())
-		return errhint("Run the whole transaction on the leader. On this instance the elector of etcd_leader is not running.");
+		return errhint("Run the whole transaction on the leader. "
+					   "On this instance the elector of etcd_leader is not running.");
 	return errhint("Run the whole transaction on the leader.");
 }
 
@@ -110,9 +116,10 @@ requirement_errbroken(const Requirement *requirement, const char *leader)
 	}
 	else
 	{
-		/* of a setting: etcd_require_leader() fences nothing without a token */
+		/* by a setting, since etcd_require_leader() fences nothing without a token */
 		if (is_draining(requirement))
-			errmsg("this instance is handing over leadership of election \"%s\"", requirement->shown);
+			errmsg("this instance is handing over leadership of election \"%s\"",
+				   requirement->shown);
 		else
 			errmsg("this instance did not lead election \"%s\" when the transaction began",
 				   requirement->shown);
@@ -135,7 +142,8 @@ requirement_errended(const Requirement *requirement)
 	errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION);
 	errmsg("terminating connection because this instance does not lead election \"%s\" any more",
 		   requirement->shown);
-	errdetail("The transaction requires leadership under fencing token %lld, and COPY waits for the client.",
+	errdetail("The transaction requires leadership under fencing token %lld, "
+			  "and COPY waits for the client.",
 			  (long long) requirement->token);
 	return errhint_where(requirement, NULL);
 }
@@ -148,8 +156,10 @@ requirement_refuse_new_work(const Requirement *requirement, int election_index)
 		stats_count(COUNTER_TRANSACTIONS_REFUSED, 1);
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("this instance is handing over leadership of election \"%s\"", requirement->shown),
-				 errdetail("It waits for the transactions that require leadership already, and accepts no new ones."),
+				 errmsg("this instance is handing over leadership of election \"%s\"",
+						requirement->shown),
+				 errdetail("It waits for the transactions that require leadership already, "
+						   "and accepts no new ones."),
 				 errhint("Try again on the next leader.")));
 	}
 	ereport(ERROR,

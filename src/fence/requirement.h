@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * requirement.h
- *	  Leadership that a transaction needs, and the errors for one that does
- *	  not hold.
+ *	  A requirement: the leadership that a transaction needs.  And the errors
+ *	  for a requirement that does not hold.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,22 +15,22 @@
 #include "protocol/election.h"
 
 /*
- * Leadership that a transaction needs.  Complete before the timer of the fence
- * can see it, and not changed afterwards.
+ * Leadership that a transaction needs.  The fields are complete before the timer of
+ * the fence can see them, and do not change afterwards.
  */
 typedef struct Requirement
 {
 	char		election[ELECTION_NAME_SIZE];
-	char		shown[ELECTION_NAME_SIZE * MAX_CONVERSION_GROWTH];	/* in the database's encoding */
+	char		shown[ELECTION_NAME_SIZE * MAX_CONVERSION_GROWTH];	/* the name, for messages */
 	int64		token;			/* 0: this instance did not lead */
-	int			slot;			/* where the election was when this was made */
+	int			slot;			/* the slot of the election under that layout */
 	uint64		layout;
 } Requirement;
 
-/* Of that election, at its place now.  The token is not set.  Needs a transaction. */
+/* Sets all fields but the token.  Needs a transaction. */
 extern void requirement_init(Requirement *requirement, const char *election);
 
-/* The bit of a requirement's election in fenced.h; 0: it has no slot. */
+/* The bit of the election in fenced.h; 0: the election has no slot. */
 static inline uint32
 requirement_bit(const Requirement *requirement)
 {
@@ -38,21 +38,21 @@ requirement_bit(const Requirement *requirement)
 }
 
 /*
- * The token under which this instance leads now, also while it drains; else 0.
- * Safe in a signal handler.
+ * The token under which this instance leads now, also while it drains; 0: it does
+ * not lead.  Safe in a signal handler.
  */
 extern int64 requirement_current_token(const Requirement *requirement);
 
-/* A token that was 0 does not hold either.  Safe in a signal handler. */
+/* Does the requirement not hold?  A token of 0 never holds.  Safe in a signal handler. */
 extern bool requirement_is_broken(const Requirement *requirement);
 
 /* The leader of that election for a message, see status_leader_for_message(). */
 extern const char *requirement_known_leader(const char *name);
 
 /*
- * For ereport(), or for a callback of its context: everything that the client is
- * told of a requirement that does not hold, 25006.  leader: the name of another
- * instance, or NULL.  The second one says that the session ends.
+ * For ereport(), or for an error context callback: SQLSTATE 25006, and all fields of
+ * the message for a requirement that does not hold.  leader: the leading instance, or
+ * NULL.  The second function says that the session ends.
  */
 extern int	requirement_errbroken(const Requirement *requirement, const char *leader);
 extern int	requirement_errended(const Requirement *requirement);
@@ -61,9 +61,11 @@ extern int	requirement_errended(const Requirement *requirement);
 extern void requirement_check_election(const Requirement *requirement);
 
 /* The ERROR for a requirement that does not hold: requirement_errbroken(). */
-pg_noreturn extern void requirement_report_broken(const Requirement *requirement, const char *leader);
+pg_noreturn extern void requirement_report_broken(const Requirement *requirement,
+												  const char *leader);
 
-/* ERROR 25006 for one that cannot be made, because this instance takes no new work. */
-pg_noreturn extern void requirement_refuse_new_work(const Requirement *requirement, int election_index);
+/* ERROR 25006: no new requirement, because this instance does not lead or drains. */
+pg_noreturn extern void requirement_refuse_new_work(const Requirement *requirement,
+													int election_index);
 
 #endif							/* REQUIREMENT_H */
