@@ -16,7 +16,7 @@
 
 /* ---- settings ---------------------------------------------------------------- */
 
-/* The position of an election in the settings; -1: it is not there. */
+/* The index of an election in the settings; -1: it is not there. */
 static int
 find_configured(const ElectionConfig *config, const char *name)
 {
@@ -71,9 +71,9 @@ configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
 	else if (first && e->stay_out && is_candidate(e))
 		queue_leave(core, e, ELECTION_REASON_RESIGNED);	/* it drained when its elector died */
 	else if (core->config.eligible && e->state == ELECTION_OBSERVING)
-		queue_choose_state(core, e);
+		queue_begin_without_key(core, e);
 	else
-		core_publish(core, e);	/* the margin may have changed */
+		publish_view(core, e);	/* the margin may have changed */
 }
 
 void
@@ -88,11 +88,11 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 	if (core->stopping)
 		return;
 	/* by the margin in force: a new margin revives nothing */
-	queue_expire(core, now_ns);
+	leadership_expire(core, now_ns);
 	core->config = *config;
 	lease_configure(core, now_ns);
 	/* by the new margin: leadership that has lapsed is not shown again */
-	queue_expire(core, now_ns);
+	leadership_expire(core, now_ns);
 	/* They may be other endpoints now. */
 	core->failed_endpoints = 0;
 	core->first_failure_ns = 0;
@@ -106,7 +106,7 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 			patroni_configure(core, now_ns, e, other_cluster);
 	}
 	queue_take_up_elections(core);
-	core_reconcile(core, now_ns);
+	reconcile(core, now_ns);
 }
 
 /* ---- commands ------------------------------------------------------------------ */
@@ -116,9 +116,9 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
  * withdrawn before: it can be neither drained nor led on.
  */
 static Election *
-commanded(ElectionCore *core, int64_t now_ns, int slot)
+begin_command(ElectionCore *core, int64_t now_ns, int slot)
 {
-	queue_expire(core, now_ns);
+	leadership_expire(core, now_ns);
 	return &core->elections[slot];
 }
 
@@ -134,7 +134,7 @@ end_drain(ElectionCore *core, Election *e)
 
 /* One more resignation, while the leader drains for one: it may shorten that. */
 static bool
-hasten(ElectionCore *core, int64_t now_ns, Election *e, bool rejoin, int64_t drain_ns, uint64_t ticket)
+shorten_drain(ElectionCore *core, int64_t now_ns, Election *e, bool rejoin, int64_t drain_ns, uint64_t ticket)
 {
 	bool		is_first = e->commands.resign_ticket == 0;
 	bool		taken = is_first || e->drain.ticket == 0;
@@ -146,18 +146,18 @@ hasten(ElectionCore *core, int64_t now_ns, Election *e, bool rejoin, int64_t dra
 	e->stay_out |= taken && !rejoin;
 	if (e->drain.until_ns > now_ns + drain_ns)
 		e->drain.until_ns = now_ns + drain_ns;
-	core_reconcile(core, now_ns);
+	reconcile(core, now_ns);
 	return taken;
 }
 
 bool
 election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64_t drain_ns, uint64_t ticket)
 {
-	Election   *e = commanded(core, now_ns, slot);
+	Election   *e = begin_command(core, now_ns, slot);
 	bool		was_in = is_queued(e);
 
 	if (is_draining(e) && e->drain.goal == DRAIN_RESIGN)
-		return hasten(core, now_ns, e, rejoin, drain_ns, ticket);
+		return shorten_drain(core, now_ns, e, rejoin, drain_ns, ticket);
 	if (e->commands.resign_ticket != 0)
 		return false;
 	end_drain(core, e);
@@ -166,23 +166,23 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64
 		was_in |= e->state == ELECTION_JOINING || e->state == ELECTION_LEAVING;
 		e->stay_out = true;
 		if (e->state == ELECTION_OBSERVING)
-			queue_choose_state(core, e);
+			queue_begin_without_key(core, e);
 	}
 	if (!was_in)
-		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
+		publish_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
 	else if (e->state == ELECTION_LEADING && drain_ns > 0)
 	{
 		e->commands.resign_ticket = ticket;
 		drain_begin(core, now_ns, e, DRAIN_RESIGN, drain_ns);
-		core_reconcile(core, now_ns);
+		reconcile(core, now_ns);
 	}
 	else
 	{
 		e->commands.resign_ticket = ticket;
 		queue_leave(core, e, ELECTION_REASON_RESIGNED);
 		if (!core->connected)
-			core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-		core_reconcile(core, now_ns);
+			publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+		reconcile(core, now_ns);
 	}
 	return true;
 }
@@ -190,13 +190,13 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64
 bool
 election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 {
-	Election   *e = commanded(core, now_ns, slot);
+	Election   *e = begin_command(core, now_ns, slot);
 
 	if (e->commands.campaign_ticket != 0)
 		return false;
 	if (!core->config.eligible || e->followed)
 	{
-		core_reply(core, &ticket, ELECTION_NOT_ELIGIBLE);
+		publish_reply(core, &ticket, ELECTION_NOT_ELIGIBLE);
 		return true;
 	}
 	if (core->min_token_exclusive != 0 && e->state == ELECTION_HELD_BACK)
@@ -204,38 +204,38 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		/* The operator accepts that tokens may go back. */
 		core->min_token_exclusive = 0;
 		e->read_wanted = true;
-		core_reply(core, &ticket, ELECTION_DONE);
+		publish_reply(core, &ticket, ELECTION_DONE);
 	}
 	else if (is_draining(e))
 	{
 		end_drain(core, e);
-		core_reply(core, &ticket, ELECTION_DONE);
+		publish_reply(core, &ticket, ELECTION_DONE);
 	}
 	else if (is_queued(e))
-		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
+		publish_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
 	else
 	{
 		e->commands.campaign_ticket = ticket;
 		e->stay_out = false;
 		/* in these two states it will enter without more ado */
 		if (e->state != ELECTION_LEAVING && e->state != ELECTION_JOINING)
-			queue_choose_state(core, e);
+			queue_begin_without_key(core, e);
 		if (!core->connected)
-			core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
+			publish_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 	}
-	core_reconcile(core, now_ns);
+	reconcile(core, now_ns);
 	return true;
 }
 
 bool
 election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value, uint64_t ticket)
 {
-	Election   *e = commanded(core, now_ns, slot);
+	Election   *e = begin_command(core, now_ns, slot);
 
 	if (e->commands.proclaim_ticket != 0)
 		return false;
 	if (!is_queued(e))
-		core_reply(core, &ticket, ELECTION_NOT_CANDIDATE);
+		publish_reply(core, &ticket, ELECTION_NOT_CANDIDATE);
 	else
 	{
 		e->commands.proclaim_ticket = ticket;
@@ -243,8 +243,8 @@ election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *valu
 		e->own.must_put_value = true;
 		e->retry_ns = 0;
 		if (!core->connected)
-			core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
-		core_reconcile(core, now_ns);
+			publish_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
+		reconcile(core, now_ns);
 	}
 	return true;
 }
@@ -253,23 +253,23 @@ bool
 election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
 				  int64_t until_ns, int64_t drain_ns, uint64_t ticket)
 {
-	Election   *e = commanded(core, now_ns, slot);
+	Election   *e = begin_command(core, now_ns, slot);
 
 	if (e->transfer.stage != TRANSFER_NONE || e->transfer.ticket != 0)
 		return false;
 	if (e->followed || e->state != ELECTION_LEADING)
-		core_reply(core, &ticket, ELECTION_NOT_LEADER);
+		publish_reply(core, &ticket, ELECTION_NOT_LEADER);
 	else if (strcmp(to_node, e->own.value) == 0)
-		core_reply(core, &ticket, ELECTION_DONE);
+		publish_reply(core, &ticket, ELECTION_DONE);
 	else if (!core->connected)
-		core_reply(core, &ticket, ELECTION_NO_CONTACT);
+		publish_reply(core, &ticket, ELECTION_NO_CONTACT);
 	else if (e->drain.goal == DRAIN_RESIGN)
-		core_reply(core, &ticket, ELECTION_FAILED);
+		publish_reply(core, &ticket, ELECTION_FAILED);
 	else
 	{
 		end_drain(core, e);
 		transfer_begin(e, to_node, until_ns, drain_ns, ticket);
-		core_reconcile(core, now_ns);
+		reconcile(core, now_ns);
 	}
 	return true;
 }
@@ -277,18 +277,18 @@ election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_n
 bool
 election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 {
-	Election   *e = commanded(core, now_ns, slot);
+	Election   *e = begin_command(core, now_ns, slot);
 
 	if (e->commands.verify_ticket != 0)
 		return false;
 	if (!is_used(e))
-		core_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
+		publish_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
 	else
 	{
 		e->commands.verify_ticket = ticket;
 		e->commands.verify_id = 0;	/* a read that is under way was sent before */
 		e->read_wanted = true;
-		core_reconcile(core, now_ns);
+		reconcile(core, now_ns);
 	}
 	return true;
 }
@@ -309,18 +309,18 @@ election_draining(const ElectionCore *core)
 void
 election_drained(ElectionCore *core, int64_t now_ns, int slot)
 {
-	Election   *e = commanded(core, now_ns, slot);
+	Election   *e = begin_command(core, now_ns, slot);
 
 	if (!is_draining(e) || e->drain.is_over)
 		return;
 	drain_finish(core, now_ns, e);
-	core_reconcile(core, now_ns);
+	reconcile(core, now_ns);
 }
 
 bool
 election_cancel(ElectionCore *core, int64_t now_ns, uint64_t ticket)
 {
-	queue_expire(core, now_ns);
+	leadership_expire(core, now_ns);
 	for_each_election(core, e)
 	{
 		if (is_draining(e) && drain_cancel_command(core, e, ticket))
@@ -333,7 +333,7 @@ bool
 election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason)
 {
 	for_each_election(core, e)
-		queue_withdraw(core, e, reason);
+		leadership_withdraw(core, e, reason);
 	core->stopping = true;
 	/* a try at each other endpoint for each of the leases */
 	core->shutdown_revocations_left = 3 * (core->config.nendpoints - 1);
@@ -348,5 +348,5 @@ election_stop(ElectionCore *core, int64_t now_ns, ElectionReason reason)
 bool
 election_stopped(const ElectionCore *core)
 {
-	return core->stopping && !core_is_under_way(core, OP_REVOKE, ALL_SLOTS);
+	return core->stopping && !request_is_under_way(core, OP_REVOKE, ALL_SLOTS);
 }

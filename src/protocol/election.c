@@ -94,7 +94,7 @@
  * what is remembered (MEMORY).  This file has the answers and where they go, contact
  * with etcd, and its history (HISTORY).
  *
- * Inputs change the state and mark the wanted work.  core_reconcile() then sends
+ * Inputs change the state and mark the wanted work.  reconcile() then sends
  * each request that is wanted, not under way and not postponed.  So a lost
  * answer needs no handler of its own: its request is still wanted.
  *
@@ -140,8 +140,8 @@ set_connected(ElectionCore *core, const Op *answered)
 		e->patroni.renewal_failures = 0;
 		e->patroni.renewal_wanted = true;
 	}
-	core_announce(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
-	if (!core_is_read(answered) && !core_is_under_way(core, OP_READ, ALL_SLOTS))
+	publish_event(core, ELECTION_EVENT_CONNECTED, NULL, false, ELECTION_NO_REASON, NULL);
+	if (!request_is_read(answered) && !request_is_under_way(core, OP_READ, ALL_SLOTS))
 	{
 		for_each_election(core, e)
 			e->read_wanted = true;
@@ -155,20 +155,20 @@ set_disconnected(ElectionCore *core, const char *why)
 	if (core->connected)
 	{
 		core->connected = false;
-		core_announce(core, ELECTION_EVENT_DISCONNECTED, NULL, false, ELECTION_NO_REASON, why);
+		publish_event(core, ELECTION_EVENT_DISCONNECTED, NULL, false, ELECTION_NO_REASON, why);
 	}
 	for_each_election(core, e)
 	{
 		/* a drain needs no contact */
 		if (!is_draining(e))
 		{
-			core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-			core_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
+			publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+			publish_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
 		}
-		core_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
-		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
+		publish_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
+		publish_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
 		if (transfer_is_sent(e))
-			core_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
+			publish_reply(core, &e->transfer.ticket, ELECTION_NO_CONTACT);
 		else
 			transfer_end(core, e, ELECTION_NO_CONTACT);
 	}
@@ -207,7 +207,7 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Facts *facts, const char
 	all_failed = ((core->failed_endpoints | core->ignored_endpoints) & all) == all;
 	if (core->connected ? !all_failed || !is_retry : !all_failed && !(fails_again && is_retry))
 		return;
-	core->contact_retry_ns = sent_ns + core_urgent_backoff_ns(core, ++core->contact_failures);
+	core->contact_retry_ns = sent_ns + request_urgent_backoff_ns(core, ++core->contact_failures);
 	set_disconnected(core, why);
 }
 
@@ -242,7 +242,7 @@ static bool
 revision_went_back(const Facts *facts)
 {
 	const Op   *op = facts->op;
-	bool		wrote = !core_writes_nothing(op) && facts->succeeded;
+	bool		wrote = !request_writes_nothing(op) && facts->succeeded;
 
 	return (op->slots != 0 || op->kind == OP_READ) && facts->revision < op->revision_floor + wrote;
 }
@@ -256,7 +256,7 @@ static const char *
 doubt_answer(const ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
-	bool		tells_now = core_writes_nothing(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
+	bool		tells_now = request_writes_nothing(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
 
 	if (facts->kind == FACTS_MISFIT)
 		return "the answer does not fit the request";
@@ -298,7 +298,7 @@ find_denied(const ElectionCore *core, const Facts *facts)
 	if (!facts->permission_denied)
 		return 0;
 	if (facts->op->kind == OP_KEEPALIVE)
-		return core->lease.tainted ? 0 : ALL_SLOTS;
+		return core->lease.must_be_replaced ? 0 : ALL_SLOTS;
 	return facts->op->slots;
 }
 
@@ -347,7 +347,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, Facts *facts, const char *d
 {
 	int64_t		patience_ns;
 
-	core_drop(core, facts->op->id, NULL, doubt);
+	request_drop_answer(core, facts->op->id, NULL, doubt);
 	core->port.change_endpoint(core->port.ctx, facts->endpoint, doubt);
 	if (core->stale_since_ns == 0)
 		core->stale_since_ns = now_ns;
@@ -373,7 +373,7 @@ receive_doubtful(ElectionCore *core, int64_t now_ns, Facts *facts, const char *d
 static void
 receive_believed(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	if (core_is_read(facts->op))
+	if (request_is_read(facts->op))
 		core->stale_since_ns = 0;
 	set_connected(core, facts->op);
 	learn_header(core, facts->cluster_id, facts->term, facts->revision);
@@ -396,17 +396,17 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 {
 	Op			op;
 	Facts		facts;
-	Op		   *awaited = core_find_op(core, id);
+	Op		   *awaited = request_find(core, id);
 	const char *doubt;
 
 	if (awaited == NULL)
 	{
-		core_drop(core, id, NULL, "it is of a history of etcd that was discarded");
+		request_drop_answer(core, id, NULL, "it is of a history of etcd that was discarded");
 		return;
 	}
 	op = *awaited;
 	awaited->id = 0;
-	facts_take(&op, answer, &facts);
+	facts_extract(&op, answer, &facts);
 	if (core->stopping)
 	{
 		receive_shutdown_revocation(core, now_ns, &facts);
@@ -417,7 +417,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 	 * Leadership that has run out meanwhile must be withdrawn before the
 	 * answer is used.
 	 */
-	queue_expire(core, now_ns);
+	leadership_expire(core, now_ns);
 	if (facts.kind == FACTS_NO_ANSWER)
 	{
 		fail_endpoint(core, now_ns, &facts, facts.message);
@@ -432,7 +432,7 @@ election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnsw
 		receive_doubtful(core, now_ns, &facts, doubt);
 	else
 		receive_believed(core, now_ns, &facts);
-	core_reconcile(core, now_ns);
+	reconcile(core, now_ns);
 }
 
 /* Passes the events of a frame on.  False: the stream is of no use any more. */
@@ -468,7 +468,7 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 
 	if (core->stopping || core->stream.nwatched == 0)
 		return;
-	queue_expire(core, now_ns);
+	leadership_expire(core, now_ns);
 	if (usable)
 	{
 		learn_header(core, frame->header.cluster_id, frame->header.raft_term, frame->header.revision);
@@ -476,12 +476,12 @@ election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame
 	}
 	if (!usable)
 	{
-		core_drop(core, 0, NULL, "it ends the stream, or is of another etcd cluster");
+		request_drop_answer(core, 0, NULL, "it ends the stream, or is of another etcd cluster");
 		/* A stream stays open after a cancellation, and would be silent. */
 		core->port.watch(core->port.ctx, NULL, 0);
 		watch_ended(core, now_ns);
 	}
-	core_reconcile(core, now_ns);
+	reconcile(core, now_ns);
 }
 
 void
@@ -490,14 +490,14 @@ election_watch_ended(ElectionCore *core, int64_t now_ns)
 	if (core->stopping || core->stream.nwatched == 0)
 		return;
 	watch_ended(core, now_ns);
-	core_reconcile(core, now_ns);
+	reconcile(core, now_ns);
 }
 
 void
 election_tick(ElectionCore *core, int64_t now_ns)
 {
 	if (!core->stopping)
-		core_reconcile(core, now_ns);
+		reconcile(core, now_ns);
 }
 
 int64_t

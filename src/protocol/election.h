@@ -207,7 +207,7 @@ typedef struct ElectionLease
 	int64_t		until_ns;
 	int			tries;
 	bool		moving;			/* keys may be attached to it: a move was sent */
-	bool		tainted;		/* a key that nobody deletes is or may become attached to it */
+	bool		must_be_replaced;		/* a key that nobody deletes is or may become attached to it */
 } ElectionLease;
 
 /*

@@ -116,7 +116,7 @@ classify(const Op *op, const EtcdAnswer *answer, Facts *facts)
 }
 
 void
-facts_take(const Op *op, const EtcdAnswer *answer, Facts *facts)
+facts_extract(const Op *op, const EtcdAnswer *answer, Facts *facts)
 {
 	memset(facts, 0, sizeof(*facts));
 	facts->op = op;

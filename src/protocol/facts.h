@@ -73,6 +73,6 @@ typedef struct Facts
 } Facts;
 
 /* What the answer to the request says.  The facts point into both. */
-extern void facts_take(const Op *op, const EtcdAnswer *answer, Facts *facts);
+extern void facts_extract(const Op *op, const EtcdAnswer *answer, Facts *facts);
 
 #endif							/* FACTS_H */

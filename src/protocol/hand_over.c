@@ -50,8 +50,8 @@ resign(ElectionCore *core, Election *e)
 	queue_leave(core, e, ELECTION_REASON_RESIGNED);
 	if (core->connected)
 		return;
-	core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-	core_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
+	publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+	publish_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
 }
 
 void
@@ -88,9 +88,9 @@ drain_reconcile(ElectionCore *core, int64_t now_ns)
 	{
 		if (e->drain.goal == DRAIN_RESIGN && e->state != ELECTION_LEADING)
 			resign(core, e);
-		else if (is_draining(e) && !e->drain.is_over && core_is_due(core, now_ns, e->drain.until_ns))
+		else if (is_draining(e) && !e->drain.is_over && due_or_wake_at(core, now_ns, e->drain.until_ns))
 			drain_finish(core, now_ns, e);
-		else if (e->drain.goal == DRAIN_PREFERRED && e->drain.is_over && core_is_due(core, now_ns, e->drain.until_ns))
+		else if (e->drain.goal == DRAIN_PREFERRED && e->drain.is_over && due_or_wake_at(core, now_ns, e->drain.until_ns))
 			drain_cancel(core, e);
 	}
 }
@@ -111,7 +111,7 @@ cancel_resignation(ElectionCore *core, Election *e, uint64_t ticket)
 	}
 	e->commands.resign_ticket = kept;
 	e->drain.ticket = 0;
-	core_reply(core, &ticket, ELECTION_CANCELLED);
+	publish_reply(core, &ticket, ELECTION_CANCELLED);
 	return false;
 }
 
@@ -142,13 +142,13 @@ survey_range(const Election *e)
 static void
 send_survey(ElectionCore *core, int64_t now_ns, Election *e)
 {
-	Op		   *op = core_start_election_op(core, now_ns, OP_SURVEY, e);
+	Op		   *op = request_start_for(core, now_ns, OP_SURVEY, e);
 	EtcdOp		range = survey_range(e);
 
 	if (op == NULL)
 		return;
 	e->transfer.op_id = op->id;
-	core_send_txn(core, op, NULL, 0, &range, 1, NULL, 0);
+	request_send_txn(core, op, NULL, 0, &range, 1, NULL, 0);
 }
 
 static EtcdCompare
@@ -193,7 +193,7 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fact
 	const EtcdKeyValue *to = &facts->queue[target];
 	int			ncompares = 0;
 	int			nops = 0;
-	Op		   *op = core_start_election_op(core, now_ns, OP_TRANSFER, e);
+	Op		   *op = request_start_for(core, now_ns, OP_TRANSFER, e);
 
 	if (op == NULL)
 		return;
@@ -215,7 +215,7 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fact
 	/* The txn's write is the next one, the target's own the one after it. */
 	e->transfer.receipt_version = is_ours(e, to) ? to->version + 2 : 0;
 	e->transfer.op_id = op->id;
-	core_send_txn(core, op, compares, ncompares, ops, nops, &range, 1);
+	request_send_txn(core, op, compares, ncompares, ops, nops, &range, 1);
 }
 
 /*
@@ -243,7 +243,7 @@ hand_over(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts, i
 	t->target_revision = facts->queue[target].create_revision;
 	t->retry_ns = 0;
 	t->failures = 0;
-	queue_withdraw(core, e, ELECTION_REASON_TRANSFERRED);
+	leadership_withdraw(core, e, ELECTION_REASON_TRANSFERRED);
 	send_transfer(core, now_ns, e, facts, target);
 }
 
@@ -336,7 +336,7 @@ preferred_delay_ns(const ElectionCore *core, const Election *e, EtcdBytes node)
 {
 	const Transfer *t = &e->transfer;
 	int			nfailed = t->nbrief > 1 && is_key(node, t->brief_node) ? t->nbrief - 1 : 0;
-	int			doubled = t->nspared + nfailed < 8 ? t->nspared + nfailed : 8;
+	int			doubled = t->nfailed_drains + nfailed < 8 ? t->nfailed_drains + nfailed : 8;
 
 	return core->config.preferred_delay_ms * NSEC_PER_MSEC << doubled;
 }
@@ -438,7 +438,7 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	{
 		/* The own key is gone, or not ours any more: a read shows the rest, and ends this. */
 		e->read_wanted = true;
-		e->transfer.retry_ns = now_ns + core_urgent_backoff_ns(core, ++e->transfer.failures);
+		e->transfer.retry_ns = now_ns + request_urgent_backoff_ns(core, ++e->transfer.failures);
 		return;
 	}
 	if (e->transfer.stage == TRANSFER_SENT)
@@ -459,13 +459,13 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 static Election *
 take_answer(ElectionCore *core, const Op *op)
 {
-	Election   *e = core_find_election(core, op);
+	Election   *e = request_find_election(core, op);
 
 	if (e == NULL)
 		return NULL;
 	if (e->transfer.op_id != op->id)
 	{
-		core_drop(core, op->id, e, "nobody waits for that transfer any more");
+		request_drop_answer(core, op->id, e, "nobody waits for that transfer any more");
 		return NULL;
 	}
 	e->transfer.op_id = 0;
@@ -484,8 +484,8 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	{
 		e->transfer.failures++;
 		e->transfer.retry_ns = op->sent_ns + (facts->permission_denied ?
-											  core_backoff_ns(core, e->transfer.failures) :
-											  core_urgent_backoff_ns(core, e->transfer.failures));
+											  request_backoff_ns(core, e->transfer.failures) :
+											  request_urgent_backoff_ns(core, e->transfer.failures));
 		return;
 	}
 	if (op->kind == OP_SURVEY || !facts->succeeded)
@@ -495,7 +495,7 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	}
 	if (e->own.create_revision == e->transfer.own_revision)
 		own_key_finish_leaving(core, now_ns, e, facts->revision);
-	transfer_leader_seen(core, e);
+	transfer_see_leader(core, e);
 }
 
 /* ---- what is due ------------------------------------------------------------------------ */
@@ -516,7 +516,7 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 	note_leader(core, now_ns, e);
 	if (t->stage == TRANSFER_DRAINING)
 		return;					/* the drain goes on */
-	if (t->stage != TRANSFER_NONE && core_is_due(core, now_ns, t->until_ns))
+	if (t->stage != TRANSFER_NONE && due_or_wake_at(core, now_ns, t->until_ns))
 	{
 		bool		in_doubt = t->stage == TRANSFER_SENT;
 
@@ -532,11 +532,11 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 		return;
 	if (t->stage == TRANSFER_SURVEYING || (t->stage == TRANSFER_SENT && is_queued(e)))
 	{
-		if (core_is_due(core, now_ns, t->retry_ns))
+		if (due_or_wake_at(core, now_ns, t->retry_ns))
 			send_survey(core, now_ns, e);
 	}
 	else if (t->stage == TRANSFER_NONE && seeks_better(core, e) &&
-			 core_is_due(core, now_ns, t->survey_ns))
+			 due_or_wake_at(core, now_ns, t->survey_ns))
 	{
 		/* It is not urgent: one that fails is not sent again before the next. */
 		t->survey_ns = now_ns + lease_interval_ns(core);

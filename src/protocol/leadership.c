@@ -16,7 +16,7 @@
 /* ---- the leader --------------------------------------------------------- */
 
 void
-queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
+leadership_announce_leader(ElectionCore *core, Election *e, ElectionReason reason)
 {
 	int64_t		revision = e->leader.is_known ? e->leader.key.create_revision : 0;
 
@@ -27,11 +27,11 @@ queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason)
 		reason = ELECTION_REASON_PROCLAIMED;
 	e->leader.announced_revision = revision;
 	copy_string(e->leader.announced_value, revision != 0 ? e->leader.value : "", sizeof(e->leader.announced_value));
-	core_announce(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
+	publish_event(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
 }
 
 void
-transfer_leader_seen(ElectionCore *core, Election *e)
+transfer_see_leader(ElectionCore *core, Election *e)
 {
 	Transfer   *t = &e->transfer;
 
@@ -54,8 +54,8 @@ drain_begin(ElectionCore *core, int64_t now_ns, Election *e, DrainGoal goal, int
 	e->drain.is_over = false;
 	e->drain.began_ns = now_ns;
 	e->drain.until_ns = now_ns + drain_ns;
-	core_publish(core, e);
-	core_announce(core, ELECTION_EVENT_DRAINING, e, true, ELECTION_NO_REASON, NULL);
+	publish_view(core, e);
+	publish_event(core, ELECTION_EVENT_DRAINING, e, true, ELECTION_NO_REASON, NULL);
 }
 
 void
@@ -63,12 +63,12 @@ drain_cancel(ElectionCore *core, Election *e)
 {
 	e->stay_out = false;		/* of a resignation */
 	if (e->drain.goal == DRAIN_PREFERRED)
-		e->transfer.nspared++;
+		e->transfer.nfailed_drains++;
 	e->drain.goal = DRAIN_NONE;
-	core_reply(core, &e->commands.resign_ticket, ELECTION_CANCELLED);
-	core_reply(core, &e->drain.ticket, ELECTION_CANCELLED);
-	core_publish(core, e);
-	core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_REASON_DRAIN_CANCELLED, NULL);
+	publish_reply(core, &e->commands.resign_ticket, ELECTION_CANCELLED);
+	publish_reply(core, &e->drain.ticket, ELECTION_CANCELLED);
+	publish_view(core, e);
+	publish_event(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_REASON_DRAIN_CANCELLED, NULL);
 }
 
 static void
@@ -83,7 +83,7 @@ transfer_end(ElectionCore *core, Election *e, ElectionReply reply)
 {
 	e->transfer.stage = TRANSFER_NONE;
 	e->transfer.op_id = 0;
-	core_reply(core, &e->transfer.ticket, reply);
+	publish_reply(core, &e->transfer.ticket, reply);
 	if (is_draining(e) && e->drain.goal == DRAIN_TRANSFER)
 		drain_cancel(core, e);
 }
@@ -95,16 +95,16 @@ transfer_end(ElectionCore *core, Election *e, ElectionReply reply)
  * (READY).
  */
 void
-queue_begin_epoch(Election *e)
+leadership_begin_epoch(Election *e)
 {
 	e->epoch++;
-	e->position.ready_revision = 0;
-	e->position.first_revision = 0;
-	e->position.ended_revision = 0;
+	e->place.ready_revision = 0;
+	e->place.first_revision = 0;
+	e->place.ended_revision = 0;
 }
 
 void
-queue_begin_leading(ElectionCore *core, Election *e)
+leadership_begin(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
 	/* A leader has a deadline, so what failed before is tried at once, without its back-off. */
@@ -113,21 +113,21 @@ queue_begin_leading(ElectionCore *core, Election *e)
 	if (core->renewal_failures > 0)
 		core->renewal_ns = 0;
 	e->transfer.better_revision = 0;
-	e->transfer.nspared = 0;
+	e->transfer.nfailed_drains = 0;
 	e->transfer.survey_ns = 0;
 	/* Another instance handed over to this one: this write confirms it. */
 	if (e->own.mod_revision > e->own.written_revision)
 		e->own.must_put_value = true;
 	e->leader.announced_revision = e->own.create_revision;
 	copy_string(e->leader.announced_value, e->leader.value, sizeof(e->leader.announced_value));
-	core_publish(core, e);
-	core_announce(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
+	publish_view(core, e);
+	publish_event(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_NO_REASON, NULL);
 }
 
 void
-queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
+leadership_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 {
-	queue_begin_epoch(e);
+	leadership_begin_epoch(e);
 	if (e->state != ELECTION_LEADING)
 		return;
 	e->state = e->followed ? ELECTION_FOLLOWING : ELECTION_QUEUED;
@@ -141,39 +141,39 @@ queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason)
 	 */
 	if (reason != ELECTION_REASON_LEASE_EXPIRED)
 		e->leader.is_known = false;
-	core_publish(core, e);
-	core_announce(core, ELECTION_EVENT_UNELECTED, e, false, reason, NULL);
+	publish_view(core, e);
+	publish_event(core, ELECTION_EVENT_UNELECTED, e, false, reason, NULL);
 }
 
 /* ---- time --------------------------------------------------------------- */
 
 void
-queue_expire(ElectionCore *core, int64_t now_ns)
+leadership_expire(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
 	{
-		if (e->state == ELECTION_LEADING && now_ns >= lease_deadline_ns(core, e))
+		if (e->state == ELECTION_LEADING && now_ns >= leadership_deadline_ns(core, e))
 		{
-			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
+			leadership_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 			e->read_wanted = true;
 		}
 		if (e->leader.is_known && e->state != ELECTION_LEADING && now_ns >= e->leader.until_ns)
 		{
 			e->leader.is_known = false;
-			queue_tell_leader(core, e, ELECTION_REASON_NO_CONTACT);
-			core_publish(core, e);
+			leadership_announce_leader(core, e, ELECTION_REASON_NO_CONTACT);
+			publish_view(core, e);
 		}
 	}
 }
 
 void
-queue_wake_at_expiry(ElectionCore *core)
+leadership_wake_at_end(ElectionCore *core)
 {
 	for_each_election(core, e)
 	{
 		if (e->state == ELECTION_LEADING)
-			core_wake_at(core, lease_deadline_ns(core, e));
+			wake_at(core, leadership_deadline_ns(core, e));
 		else if (e->leader.is_known)
-			core_wake_at(core, e->leader.until_ns);
+			wake_at(core, e->leader.until_ns);
 	}
 }

@@ -14,10 +14,10 @@
  * Announces the leader, or that there is none, unless this was announced
  * already.
  */
-extern void queue_tell_leader(ElectionCore *core, Election *e, ElectionReason reason);
+extern void leadership_announce_leader(ElectionCore *core, Election *e, ElectionReason reason);
 
 /* The leader is known; it may be the one that a command waits for. */
-extern void transfer_leader_seen(ElectionCore *core, Election *e);
+extern void transfer_see_leader(ElectionCore *core, Election *e);
 
 /* Only while it leads, and does not drain. */
 extern void drain_begin(ElectionCore *core, int64_t now_ns, Election *e, DrainGoal goal,
@@ -32,18 +32,18 @@ extern void transfer_end(ElectionCore *core, Election *e, ElectionReply reply);
 /*
  * Answers to earlier requests are ignored from now on (EPOCH), and a wait goes on (READY).
  */
-extern void queue_begin_epoch(Election *e);
+extern void leadership_begin_epoch(Election *e);
 
-extern void queue_begin_leading(ElectionCore *core, Election *e);
+extern void leadership_begin(ElectionCore *core, Election *e);
 
 /*
  * Ends leadership, if this instance leads, for readers first (ORDER).  Answers
  * to earlier requests are ignored from then on (EPOCH).
  */
-extern void queue_withdraw(ElectionCore *core, Election *e, ElectionReason reason);
+extern void leadership_withdraw(ElectionCore *core, Election *e, ElectionReason reason);
 
 /* Ends leadership, and forgets the leader's name, if their time is over. */
-extern void queue_expire(ElectionCore *core, int64_t now_ns);
-extern void queue_wake_at_expiry(ElectionCore *core);
+extern void leadership_expire(ElectionCore *core, int64_t now_ns);
+extern void leadership_wake_at_end(ElectionCore *core);
 
 #endif							/* LEADERSHIP_H */

@@ -27,7 +27,7 @@ publish_deadline(ElectionCore *core)
 	for_each_election(core, e)
 	{
 		if (e->state == ELECTION_LEADING && !e->followed)
-			core_publish(core, e);
+			publish_view(core, e);
 	}
 }
 
@@ -38,7 +38,7 @@ publish_deadline(ElectionCore *core)
 static void
 cap_deadlines(ElectionCore *core)
 {
-	int64_t		until_ns = lease_deadline_of(core, &core->fresh) + lease_margin_ns(core, core->lease.ttl_ns);
+	int64_t		until_ns = lease_trusted_until_ns(core, &core->fresh) + lease_margin_ns(core, core->lease.ttl_ns);
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
@@ -51,7 +51,7 @@ static bool
 needs_fresh(const ElectionCore *core, int64_t now_ns)
 {
 	return !lease_is_good(core, now_ns) || core->lease.term < core->term_seen ||
-		core->lease.tainted || core->lease.asked_ttl_s != core->config.ttl_s;
+		core->lease.must_be_replaced || core->lease.asked_ttl_s != core->config.ttl_s;
 }
 
 static bool
@@ -69,7 +69,7 @@ is_request_under_way(const ElectionCore *core, OpKind kind, int64_t lease)
 static bool
 is_grant_under_way(const ElectionCore *core)
 {
-	return core_is_under_way(core, OP_GRANT, ALL_SLOTS) ||
+	return request_is_under_way(core, OP_GRANT, ALL_SLOTS) ||
 		(core->fresh.id != 0 && is_request_under_way(core, OP_KEEPALIVE, core->fresh.id));
 }
 
@@ -78,7 +78,7 @@ is_grant_under_way(const ElectionCore *core)
 static void
 postpone(ElectionCore *core, const Op *failed)
 {
-	core->lease_retry_ns = failed->sent_ns + core_urgent_backoff_ns(core, ++core->lease_failures);
+	core->lease_retry_ns = failed->sent_ns + request_urgent_backoff_ns(core, ++core->lease_failures);
 }
 
 void
@@ -87,10 +87,10 @@ lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
 	Op		   *op;
 
 	if (lease == 0 || is_request_under_way(core, OP_REVOKE, lease) ||
-		(op = core_start_op(core, now_ns, OP_REVOKE)) == NULL)
+		(op = request_start(core, now_ns, OP_REVOKE)) == NULL)
 		return;
 	op->lease = lease;
-	core_send_lease_request(core, op, ETCD_REVOKE, 0);
+	request_send_lease(core, op, ETCD_REVOKE, 0);
 }
 
 void
@@ -154,7 +154,7 @@ static void
 send_grant(ElectionCore *core, int64_t now_ns)
 {
 	ElectionLease *fresh = &core->fresh;
-	Op		   *op = core_start_op(core, now_ns, OP_GRANT);
+	Op		   *op = request_start(core, now_ns, OP_GRANT);
 
 	if (op == NULL)
 		return;
@@ -170,7 +170,7 @@ send_grant(ElectionCore *core, int64_t now_ns)
 	}
 	fresh->tries++;
 	op->lease = fresh->id;
-	core_send_lease_request(core, op, ETCD_GRANT, fresh->asked_ttl_s);
+	request_send_lease(core, op, ETCD_GRANT, fresh->asked_ttl_s);
 }
 
 /* etcd has granted the fresh lease, with this TTL. */
@@ -192,12 +192,12 @@ finish_grant(ElectionCore *core, int64_t ttl_s)
 static void
 ask_granted_ttl(ElectionCore *core, int64_t now_ns)
 {
-	Op		   *op = core_start_op(core, now_ns, OP_KEEPALIVE);
+	Op		   *op = request_start(core, now_ns, OP_KEEPALIVE);
 
 	if (op == NULL)
 		return;					/* the grant is tried again */
 	op->lease = core->fresh.id;
-	core_send_lease_request(core, op, ETCD_KEEPALIVE, 0);
+	request_send_lease(core, op, ETCD_KEEPALIVE, 0);
 }
 
 /* The answer to a grant, or to the question how much TTL it gave. */
@@ -210,7 +210,7 @@ receive_grant(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	/* one that is being revoked is of no use, whatever was granted */
 	if (op->lease != core->fresh.id || core->fresh.granted || core->revoking)
 	{
-		core_drop(core, op->id, NULL, "that lease is not wanted any more");
+		request_drop_answer(core, op->id, NULL, "that lease is not wanted any more");
 		return;
 	}
 	if (facts->kind == FACTS_ANSWER && (is_grant || facts->ttl_s > 0))
@@ -236,7 +236,7 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 	EtcdOp		puts[ELECTION_MAX_ELECTIONS];
 	EtcdOp		ranges[ELECTION_MAX_ELECTIONS];
 	int			n = 0;
-	Op		   *op = core_start_op(core, now_ns, OP_MOVE);
+	Op		   *op = request_start(core, now_ns, OP_MOVE);
 
 	if (op == NULL)
 		return;
@@ -252,7 +252,7 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 		puts[n] = put_of_key(e->own.key, e->own.value, lease);
 		ranges[n++] = range_of_key(e->own.key);
 	}
-	core_send_txn(core, op, compares, 2 * n, puts, n, ranges, n);
+	request_send_txn(core, op, compares, 2 * n, puts, n, ranges, n);
 }
 
 /*
@@ -321,7 +321,7 @@ move_has_shown(const ElectionCore *core)
  * granted.
  */
 static void
-revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t standing)
+revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t confirmed)
 {
 	Op		   *revoke;
 
@@ -329,15 +329,15 @@ revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t stan
 		return;
 	for_each_election(core, e)
 	{
-		if (is_queued(e) && (standing & slot_bit(core, e)) == 0)
+		if (is_queued(e) && (confirmed & slot_bit(core, e)) == 0)
 			return;
 	}
-	revoke = core_start_op(core, now_ns, OP_REVOKE);
+	revoke = request_start(core, now_ns, OP_REVOKE);
 	if (revoke)
 	{
 		revoke->lease = core->retired;
 		core->retired = 0;
-		core_send_lease_request(core, revoke, ETCD_REVOKE, 0);
+		request_send_lease(core, revoke, ETCD_REVOKE, 0);
 	}
 }
 
@@ -350,7 +350,7 @@ static void
 drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 {
 	ElectionLease *fresh = &core->fresh;
-	int64_t		end_ns = fresh->granted ? lease_deadline_of(core, fresh) :
+	int64_t		end_ns = fresh->granted ? lease_trusted_until_ns(core, fresh) :
 		fresh->sent_ns + fresh->ttl_ns / 3;
 
 	if (fresh->id != 0 && now_ns >= end_ns && !is_grant_under_way(core))
@@ -369,16 +369,16 @@ reconcile_fresh(ElectionCore *core, int64_t now_ns)
 	{
 		if ((fresh->id != 0 || needs_fresh(core, now_ns)) &&
 			!is_grant_under_way(core) &&
-			core_is_due(core, now_ns, core->lease_retry_ns))
+			due_or_wake_at(core, now_ns, core->lease_retry_ns))
 			send_grant(core, now_ns);
 		return;
 	}
 
 	/* Writes of single keys change the revisions that guard the move. */
-	core_wake_at(core, lease_deadline_of(core, fresh));
-	if (core_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
-		core_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
-		core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS))
+	wake_at(core, lease_trusted_until_ns(core, fresh));
+	if (request_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
+		request_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
+		request_is_under_way(core, OP_PROCLAIM, ALL_SLOTS))
 		return;
 	for_each_election(core, e)
 	{
@@ -387,7 +387,7 @@ reconcile_fresh(ElectionCore *core, int64_t now_ns)
 	}
 	if (slots == 0)
 		commit_fresh(core, now_ns, 0, 0);
-	else if (core_is_due(core, now_ns, core->lease_retry_ns))
+	else if (due_or_wake_at(core, now_ns, core->lease_retry_ns))
 	{
 		fresh->moving = true;
 		void_renewals(core);
@@ -446,7 +446,7 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 	}
 	if (core->revoking)
 	{
-		if (core_is_due(core, now_ns, core->lease_retry_ns))
+		if (due_or_wake_at(core, now_ns, core->lease_retry_ns))
 		{
 			lease_revoke(core, now_ns, core->lease.id);
 			lease_revoke(core, now_ns, core->fresh.id);
@@ -458,9 +458,9 @@ lease_reconcile(ElectionCore *core, int64_t now_ns)
 	astray = find_astray(core);
 	if (core->fresh.id != 0 || needs_fresh(core, now_ns))
 		reconcile_fresh(core, now_ns);
-	else if (astray != 0 && !core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
-			 !core_is_under_way(core, OP_PROCLAIM, ALL_SLOTS) &&
-			 core_is_due(core, now_ns, core->lease_retry_ns))
+	else if (astray != 0 && !request_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
+			 !request_is_under_way(core, OP_PROCLAIM, ALL_SLOTS) &&
+			 due_or_wake_at(core, now_ns, core->lease_retry_ns))
 		send_move(core, now_ns, astray, core->lease.id);
 }
 
@@ -496,12 +496,12 @@ lease_start_renewal(ElectionCore *core, int64_t now_ns)
 	core->renewal_ns = now_ns + lease_interval_ns(core);
 	if (keep && count_renewals(core) >= MAX_RENEWALS)
 		return true;			/* another one would have to wait as long */
-	if (!keep || (op = core_start_op(core, now_ns, OP_KEEPALIVE)) == NULL)
+	if (!keep || (op = request_start(core, now_ns, OP_KEEPALIVE)) == NULL)
 		return false;
 	op->renewal.number = core->next_renewal++;
 	op->renewal.sent_ns = now_ns;
 	op->lease = core->lease.id;
-	core_send_lease_request(core, op, ETCD_KEEPALIVE, 0);
+	request_send_lease(core, op, ETCD_KEEPALIVE, 0);
 	return true;
 }
 
@@ -516,7 +516,7 @@ fail_renewal(ElectionCore *core, int64_t now_ns, const Renewal *renewal)
 	core->renewal_ns = now_ns;
 	if (core->renewal_failures >= core->config.nendpoints)
 		core->renewal_ns = renewal->sent_ns +
-			core_urgent_backoff_ns(core, core->renewal_failures - core->config.nendpoints + 1);
+			request_urgent_backoff_ns(core, core->renewal_failures - core->config.nendpoints + 1);
 }
 
 static void
@@ -526,7 +526,7 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 	if (!lease_is_current(core, &renewal))
 	{
-		core_drop(core, facts->op->id, NULL, "the renewal is of another lease, or a newer one has ended");
+		request_drop_answer(core, facts->op->id, NULL, "the renewal is of another lease, or a newer one has ended");
 		return;
 	}
 	if (facts->kind == FACTS_ANSWER ? facts->ttl_s <= 0 : facts->lease_not_found)
@@ -567,14 +567,14 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 		 * is not newer than the last one that was seen, one of the answers
 		 * came from a member that lags behind: renewal again soon.
 		 */
-		core_drop(core, read->op->id, NULL, "it renews nothing: its term is not that of the lease");
+		request_drop_answer(core, read->op->id, NULL, "it renews nothing: its term is not that of the lease");
 		fail_renewal(core, now_ns, renewal);
 		return;
 	}
 	if (!lease_is_good(core, now_ns))
 	{
 		/* a renewal never revives a lapsed lease */
-		core_drop(core, read->op->id, NULL, "it renews nothing: the lease has lapsed");
+		request_drop_answer(core, read->op->id, NULL, "it renews nothing: the lease has lapsed");
 		return;
 	}
 	core->renewal_failures = 0;
@@ -587,7 +587,7 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 /* ---- answers --------------------------------------------------------------- */
 
 void
-lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint32_t standing)
+lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint32_t confirmed)
 {
 	if (facts->kind != FACTS_ANSWER)
 	{
@@ -596,7 +596,7 @@ lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts, uint3
 	}
 	if (move_has_shown(core))
 		commit_fresh(core, now_ns, ALL_SLOTS, 0);
-	revoke_retired(core, now_ns, facts->op, standing);
+	revoke_retired(core, now_ns, facts->op, confirmed);
 	if (lease_is_current(core, &facts->op->renewal))
 		finish_renewal(core, now_ns, facts);
 }
@@ -636,7 +636,7 @@ lease_discard(ElectionCore *core)
 bool
 lease_resume(ElectionCore *core, int64_t now_ns, const ElectionMemory *memory)
 {
-	if (lease_deadline_of(core, &memory->lease) <= now_ns)
+	if (lease_trusted_until_ns(core, &memory->lease) <= now_ns)
 		return false;
 	core->lease = memory->lease;
 	return true;

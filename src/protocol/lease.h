@@ -17,11 +17,11 @@ extern void lease_not_found(ElectionCore *core, const Op *op);
 extern void lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /*
- * The answer to a read, or that there is none; standing: the elections whose own key is as PLACE and
+ * The answer to a read, or that there is none; confirmed: the elections whose own key is as PLACE and
  * RENEWAL require.
  */
 extern void lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts,
-							   uint32_t standing);
+							   uint32_t confirmed);
 
 /*
  * Starts a renewal.  False if the lease is not kept; then a read has to be sent

@@ -27,7 +27,7 @@
 static void
 postpone(ElectionCore *core, const Op *failed, Election *e)
 {
-	e->retry_ns = failed->sent_ns + core_backoff_ns(core, ++e->failures);
+	e->retry_ns = failed->sent_ns + request_backoff_ns(core, ++e->failures);
 }
 
 /* ---- entry, deletion, proclamation -------------------------------------------- */
@@ -45,13 +45,13 @@ send_write(ElectionCore *core, const Op *op, const Election *e, int ncompares, E
 	};
 	EtcdOp		range = range_of_key(e->own.key);
 
-	core_send_txn(core, op, compares, ncompares, &write, 1, &range, 1);
+	request_send_txn(core, op, compares, ncompares, &write, 1, &range, 1);
 }
 
 static void
 send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 {
-	Op		   *op = core_start_election_op(core, now_ns, OP_ENTER, e);
+	Op		   *op = request_start_for(core, now_ns, OP_ENTER, e);
 
 	if (op == NULL)
 		return;
@@ -127,13 +127,13 @@ receive_enter(ElectionCore *core, Election *e, const Facts *facts)
 	if (e->state != ELECTION_JOINING || !adopt)
 		queue_leave_with_key(core, e, create_revision);
 	else
-		queue_enter(core, e, create_revision, mod_revision, value);
+		queue_learn_entry(core, e, create_revision, mod_revision, value);
 }
 
 static void
 send_delete(ElectionCore *core, int64_t now_ns, Election *e)
 {
-	Op		   *op = core_start_election_op(core, now_ns, OP_DELETE, e);
+	Op		   *op = request_start_for(core, now_ns, OP_DELETE, e);
 	EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = bytes_of(e->own.key)};
 
 	if (op)
@@ -147,7 +147,7 @@ own_key_finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t 
 
 	e->failures = 0;
 	queue_raise_min_create_revision(e, revision);
-	queue_choose_state(core, e);
+	queue_begin_without_key(core, e);
 	if (e->state == ELECTION_JOINING && e->generation == generation)
 	{
 		/* the read that follows the entry also shows the leader */
@@ -191,7 +191,7 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 static void
 send_proclaim(ElectionCore *core, int64_t now_ns, Election *e)
 {
-	Op		   *op = core_start_election_op(core, now_ns, OP_PROCLAIM, e);
+	Op		   *op = request_start_for(core, now_ns, OP_PROCLAIM, e);
 
 	if (op == NULL)
 		return;
@@ -223,7 +223,7 @@ receive_proclaim(ElectionCore *core, Election *e, const Facts *facts)
 	if (strcmp(op->value, e->own.wanted_value) == 0)
 	{
 		e->own.must_put_value = false;
-		core_reply(core, &e->commands.proclaim_ticket, ELECTION_DONE);
+		publish_reply(core, &e->commands.proclaim_ticket, ELECTION_DONE);
 	}
 }
 
@@ -260,7 +260,7 @@ void
 own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	const Op   *op = facts->op;
-	Election   *e = core_find_election(core, op);
+	Election   *e = request_find_election(core, op);
 
 	if (e == NULL)
 		return;
@@ -292,20 +292,20 @@ own_key_reconcile(ElectionCore *core, int64_t now_ns)
 		if (e->state == ELECTION_JOINING)
 		{
 			if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
-				!core_is_under_way(core, OP_ENTER, slot) && core_is_due(core, now_ns, e->retry_ns))
+				!request_is_under_way(core, OP_ENTER, slot) && due_or_wake_at(core, now_ns, e->retry_ns))
 				send_enter(core, now_ns, e);
 		}
 		else if (e->state == ELECTION_LEAVING)
 		{
 			if (!core->revoking && e->own.create_revision != 0 &&
-				!core_is_under_way(core, OP_DELETE, slot) && core_is_due(core, now_ns, e->retry_ns))
+				!request_is_under_way(core, OP_DELETE, slot) && due_or_wake_at(core, now_ns, e->retry_ns))
 				send_delete(core, now_ns, e);
 		}
 		else if (is_queued(e) && !has_value(e))
 		{
 			if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
-				!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
-				!core_is_under_way(core, OP_PROCLAIM, slot) && core_is_due(core, now_ns, e->retry_ns))
+				!request_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
+				!request_is_under_way(core, OP_PROCLAIM, slot) && due_or_wake_at(core, now_ns, e->retry_ns))
 				send_proclaim(core, now_ns, e);
 		}
 	}

@@ -82,19 +82,19 @@ conclude(ElectionCore *core, int64_t now_ns, Election *e)
 		!core->config.in_recovery;
 
 	if (e->state == ELECTION_LEADING && !leads)
-		queue_withdraw(core, e, lives ? ELECTION_REASON_NOT_ELIGIBLE : ELECTION_REASON_LEASE_EXPIRED);
+		leadership_withdraw(core, e, lives ? ELECTION_REASON_NOT_ELIGIBLE : ELECTION_REASON_LEASE_EXPIRED);
 	else if (leads && e->state != ELECTION_LEADING)
-		queue_begin_leading(core, e);
+		leadership_begin(core, e);
 }
 
 /* The key does not name us any more, or is another one. */
 static void
 lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 {
-	queue_withdraw(core, e, reason);
+	leadership_withdraw(core, e, reason);
 	e->own.create_revision = 0;
 	e->patroni.until_ns = 0;
-	e->patroni.told.valid = false;
+	e->patroni.ttl_answer.valid = false;
 }
 
 /*
@@ -128,7 +128,7 @@ learn_key(ElectionCore *core, int64_t now_ns, Election *e, const EtcdKeyValue *k
 	{
 		/* The key has changed hands; or Patroni was restarted. */
 		cap_deadline(core, now_ns, e);
-		p->told.valid = false;
+		p->ttl_answer.valid = false;
 		p->renewal_wanted = true;
 		p->retry_ns = 0;
 	}
@@ -169,7 +169,7 @@ send_read(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	const Patroni *p = &e->patroni;
 	EtcdOp		ops[PATRONI_NRANGES + 1];
-	Op		   *op = core_start_election_op(core, now_ns, OP_PATRONI_READ, e);
+	Op		   *op = request_start_for(core, now_ns, OP_PATRONI_READ, e);
 
 	if (op == NULL)
 		return false;
@@ -179,7 +179,7 @@ send_read(ElectionCore *core, int64_t now_ns, Election *e)
 	ops[PATRONI_CONFIG] = range_of_key(p->config_key);
 	ops[PATRONI_INITIALIZE] = range_of_key(p->initialize_key);
 	ops[PATRONI_MEMBER] = range_of_key(p->member_key);
-	core_send_read(core, op, ops, PATRONI_NRANGES, e->own.create_revision != 0);
+	request_send_read(core, op, ops, PATRONI_NRANGES, e->own.create_revision != 0);
 	return true;
 }
 
@@ -203,7 +203,7 @@ fail_renewal(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 	p->renewal_wanted = true;
 	p->retry_ns = now_ns;
 	if (++p->renewal_failures > core->config.nendpoints)
-		p->retry_ns = sent_ns + core_urgent_backoff_ns(core, p->renewal_failures - core->config.nendpoints);
+		p->retry_ns = sent_ns + request_urgent_backoff_ns(core, p->renewal_failures - core->config.nendpoints);
 }
 
 /* Both answers of a renewal have come: moves the deadline, or tries again. */
@@ -212,19 +212,19 @@ finish_renewal(ElectionCore *core, int64_t now_ns, Election *e, const Facts *rea
 {
 	Patroni    *p = &e->patroni;
 
-	if (!p->told.valid || read->op->id < p->told.before_id)
+	if (!p->ttl_answer.valid || read->op->id < p->ttl_answer.before_id)
 		return;
-	p->told.valid = false;
-	if (p->told.term != p->asked_term || p->told.term != read->term)
+	p->ttl_answer.valid = false;
+	if (p->ttl_answer.term != p->asked_term || p->ttl_answer.term != read->term)
 	{
-		fail_renewal(core, now_ns, e, p->told.sent_ns);
+		fail_renewal(core, now_ns, e, p->ttl_answer.sent_ns);
 		return;
 	}
 	p->renewal_failures = 0;
 	p->retry_ns = 0;
-	p->ttl_ns = p->told.ttl_ns;
+	p->ttl_ns = p->ttl_answer.ttl_ns;
 	if (named && read->ordered)
-		p->until_ns = p->told.until_ns;
+		p->until_ns = p->ttl_answer.until_ns;
 }
 
 static void
@@ -238,14 +238,14 @@ receive_read(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	e->failures = 0;
 	e->denials = 0;
 	e->retry_ns = 0;
-	if (op->epochs[slot_of(core, e)] != e->epoch || revision < e->position.seen_revision ||
+	if (op->epochs[slot_of(core, e)] != e->epoch || revision < e->place.seen_revision ||
 		revision < p->event_revision)
 	{
 		/* ignored (EPOCH), or older than the known state */
 		e->read_wanted = true;
 		return;
 	}
-	e->position.seen_revision = revision;
+	e->place.seen_revision = revision;
 	patroni_learn_cluster(core, p, facts->patroni);
 	named = learn_key(core, now_ns, e, facts->patroni[PATRONI_LEADER]);
 	e->leader.is_known = true;
@@ -254,8 +254,8 @@ receive_read(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	conclude(core, now_ns, e);
 	/* leadership was withdrawn by this answer, which also shows the leader */
 	e->leader.is_known = true;
-	queue_tell_leader(core, e, ELECTION_NO_REASON);
-	core_publish(core, e);
+	leadership_announce_leader(core, e, ELECTION_NO_REASON);
+	publish_view(core, e);
 }
 
 /* ---- renewals ------------------------------------------------------------------------------ */
@@ -302,12 +302,12 @@ receive_time_to_live(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	/* A leader of etcd that has just been elected knows no end of any lease. */
 	if (left_s > facts->granted_ttl_s)
 		left_s = facts->granted_ttl_s;
-	p->told.valid = true;
-	p->told.before_id = core->next_id;
-	p->told.sent_ns = op->sent_ns;
-	p->told.term = facts->term;
-	p->told.ttl_ns = facts->granted_ttl_s * NSEC_PER_SEC;
-	p->told.until_ns = op->sent_ns + left_s * NSEC_PER_SEC;
+	p->ttl_answer.valid = true;
+	p->ttl_answer.before_id = core->next_id;
+	p->ttl_answer.sent_ns = op->sent_ns;
+	p->ttl_answer.term = facts->term;
+	p->ttl_answer.ttl_ns = facts->granted_ttl_s * NSEC_PER_SEC;
+	p->ttl_answer.until_ns = op->sent_ns + left_s * NSEC_PER_SEC;
 	e->read_wanted = true;
 }
 
@@ -316,28 +316,28 @@ static void
 fail_read(ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
-	Election   *e = core_find_election(core, op);
+	Election   *e = request_find_election(core, op);
 
 	if (e == NULL)
 		return;
 	read_want_again(op, e);
 	if (facts->permission_denied)
 	{
-		e->retry_ns = op->sent_ns + core_backoff_ns(core, ++e->denials);
+		e->retry_ns = op->sent_ns + request_backoff_ns(core, ++e->denials);
 		if (e->denials >= MAX_DENIALS)
 			queue_deny(core, e);
 		return;
 	}
 	if (++e->failures >= core->config.nendpoints)
 		e->retry_ns = op->sent_ns +
-			core_urgent_backoff_ns(core, e->failures - core->config.nendpoints + 1);
+			request_urgent_backoff_ns(core, e->failures - core->config.nendpoints + 1);
 }
 
 void
 patroni_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
 	const Op   *op = facts->op;
-	Election   *e = core_find_election(core, op);
+	Election   *e = request_find_election(core, op);
 
 	if (op->kind == OP_TIME_TO_LIVE)
 		receive_time_to_live(core, now_ns, facts);
@@ -358,14 +358,14 @@ send_renewal(ElectionCore *core, int64_t now_ns, Election *e)
 
 	p->renewal_wanted = false;
 	p->renewal_ns = now_ns + patroni_ttl_ns(core, e) / 3;
-	core_wake_at(core, p->renewal_ns);
+	wake_at(core, p->renewal_ns);
 	watch_close_if_incomplete(core, now_ns);
 	if (p->lease == 0)
 	{
 		e->read_wanted = true;	/* nobody has the key */
 		return;
 	}
-	op = core_start_op(core, now_ns, OP_TIME_TO_LIVE);
+	op = request_start(core, now_ns, OP_TIME_TO_LIVE);
 	if (op == NULL)
 	{
 		e->read_wanted = true;
@@ -374,8 +374,8 @@ send_renewal(ElectionCore *core, int64_t now_ns, Election *e)
 	op->lease = p->lease;
 	p->asked_id = op->id;
 	p->asked_term = core->term_seen;
-	p->told.valid = false;
-	core_send_lease_request(core, op, ETCD_TIME_TO_LIVE, 0);
+	p->ttl_answer.valid = false;
+	request_send_lease(core, op, ETCD_TIME_TO_LIVE, 0);
 }
 
 static void
@@ -383,11 +383,11 @@ reconcile_renewal(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Patroni    *p = &e->patroni;
 
-	if (e->position.seen_revision == 0 || p->asked_id != 0 || p->told.valid)
+	if (e->place.seen_revision == 0 || p->asked_id != 0 || p->ttl_answer.valid)
 		return;
-	if (!p->renewal_wanted && !core_is_due(core, now_ns, p->renewal_ns))
+	if (!p->renewal_wanted && !due_or_wake_at(core, now_ns, p->renewal_ns))
 		return;
-	if (core_is_due(core, now_ns, p->retry_ns))
+	if (due_or_wake_at(core, now_ns, p->retry_ns))
 		send_renewal(core, now_ns, e);
 }
 
@@ -399,7 +399,7 @@ patroni_reconcile(ElectionCore *core, int64_t now_ns)
 		if (!e->followed)
 			continue;
 		reconcile_renewal(core, now_ns, e);
-		if (e->read_wanted && core_is_due(core, now_ns, e->retry_ns))
+		if (e->read_wanted && due_or_wake_at(core, now_ns, e->retry_ns))
 			(void) send_read(core, now_ns, e);
 	}
 }
@@ -412,7 +412,7 @@ patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e, const EtcdWat
 	Patroni    *p = &e->patroni;
 	const EtcdKeyValue *kv = &event->kv;
 
-	if (kv->mod_revision <= e->position.seen_revision)
+	if (kv->mod_revision <= e->place.seen_revision)
 		return;
 	/*
 	 * A read shows the rest: who leads now, whether it is this instance,
@@ -423,7 +423,7 @@ patroni_see_event(ElectionCore *core, int64_t now_ns, Election *e, const EtcdWat
 		return;
 	p->event_revision = kv->mod_revision;
 	(void) learn_key(core, now_ns, e, event->is_delete ? NULL : kv);
-	core_publish(core, e);
+	publish_view(core, e);
 }
 
 void
@@ -431,11 +431,11 @@ patroni_configure(ElectionCore *core, int64_t now_ns, Election *e, bool other_cl
 {
 	if (other_cluster)
 	{
-		queue_withdraw(core, e, ELECTION_REASON_NOT_ELIGIBLE);
+		leadership_withdraw(core, e, ELECTION_REASON_NOT_ELIGIBLE);
 		patroni_begin(core, e);
 		e->read_wanted = true;
 	}
 	conclude(core, now_ns, e);
 	e->patroni.renewal_wanted = true;
-	core_publish(core, e);
+	publish_view(core, e);
 }

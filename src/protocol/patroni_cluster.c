@@ -66,7 +66,7 @@ patroni_begin(ElectionCore *core, Election *e)
 	Patroni		unknown = {.renewal_ns = p->renewal_ns};
 
 	e->followed = true;
-	e->position.seen_revision = 0;
+	e->place.seen_revision = 0;
 	e->own.create_revision = 0;
 	e->leader.key.create_revision = 0;
 	e->leader.value[0] = '\0';
@@ -200,7 +200,7 @@ patroni_describe(const ElectionCore *core, const Election *e, ElectionView *view
 		view->create_revision = e->own.create_revision;
 		view->lease = p->lease;
 	}
-	if (e->position.seen_revision == 0 || e->state == ELECTION_LEADING)
+	if (e->place.seen_revision == 0 || e->state == ELECTION_LEADING)
 		return;
 	if (!patroni_is_ours(core, p))
 		explain_stranger(core, e, view->problem);

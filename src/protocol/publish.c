@@ -10,7 +10,7 @@
 #include "publish.h"
 
 void
-core_publish(ElectionCore *core, const Election *e)
+publish_view(ElectionCore *core, const Election *e)
 {
 	ElectionView view;
 
@@ -21,7 +21,7 @@ core_publish(ElectionCore *core, const Election *e)
 		is_candidate(e) ? ELECTION_CANDIDATE : ELECTION_OBSERVER;
 	if (e->state == ELECTION_LEADING)
 	{
-		view.deadline_ns = lease_deadline_ns(core, e);
+		view.deadline_ns = leadership_deadline_ns(core, e);
 		view.token = e->own.create_revision;
 	}
 	if (e->leader.is_known && e->leader.key.create_revision != 0)
@@ -46,7 +46,7 @@ core_publish(ElectionCore *core, const Election *e)
 }
 
 void
-core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
+publish_event(ElectionCore *core, ElectionEventKind kind, const Election *e,
 			  bool with_leader, ElectionReason reason, const char *detail)
 {
 	ElectionEvent event = {.kind = kind, .election = e ? e->name : NULL, .reason = reason, .detail = detail};
@@ -60,7 +60,7 @@ core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
 }
 
 void
-core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result)
+publish_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result)
 {
 	uint64_t	t = *ticket;
 

@@ -10,9 +10,9 @@
 
 #include "state.h"
 
-extern void core_publish(ElectionCore *core, const Election *e);
-extern void core_announce(ElectionCore *core, ElectionEventKind kind, const Election *e,
+extern void publish_view(ElectionCore *core, const Election *e);
+extern void publish_event(ElectionCore *core, ElectionEventKind kind, const Election *e,
 						  bool with_leader, ElectionReason reason, const char *detail);
-extern void core_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result);
+extern void publish_reply(ElectionCore *core, uint64_t *ticket, ElectionReply result);
 
 #endif							/* PUBLISH_H */

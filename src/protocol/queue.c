@@ -19,6 +19,19 @@
 #include "watch.h"
 
 /*
+ * A key that nobody deletes is attached to one of our leases, or may become so.
+ * Therefore the lease has to be replaced.
+ */
+static void
+require_fresh_lease(ElectionCore *core)
+{
+	if (core->lease.id != 0)
+		core->lease.must_be_replaced = true;
+	if (core->fresh.moving)
+		core->fresh.must_be_replaced = true;
+}
+
+/*
  * etcd was put back to an earlier state.  From now on it may hand out a create
  * revision a second time.  So this instance leads only with a create revision
  * above every token that may have been seen.  A deleted key may exist again,
@@ -31,7 +44,7 @@ queue_guard_against_restore(ElectionCore *core)
 	if (core->max_revision <= core->min_token_exclusive)
 		return;
 	core->min_token_exclusive = core->max_revision;
-	lease_taint(core, 0);
+	require_fresh_lease(core);
 }
 
 /* ---- the own key: what is known of it -------------------------------------- */
@@ -60,8 +73,8 @@ queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_
 		copy_string(e->leader.value, e->own.value, sizeof(e->leader.value));
 		e->leader.mod_revision = mod_revision;
 		if (e->state == ELECTION_LEADING)
-			queue_tell_leader(core, e, ELECTION_NO_REASON);
-		core_publish(core, e);
+			leadership_announce_leader(core, e, ELECTION_NO_REASON);
+		publish_view(core, e);
 	}
 }
 
@@ -97,7 +110,7 @@ clear_own_key(ElectionCore *core, Election *e)
 	e->own.must_put_value = false;
 	e->denials = 0;				/* they were about that key, too */
 	e->denied_retry_ns = 0;
-	core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
+	publish_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
 	queue_forget_duplicate(core, e);
 }
 
@@ -110,18 +123,18 @@ clear_own_key(ElectionCore *core, Election *e)
 void
 queue_lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 {
-	queue_withdraw(core, e, reason);
+	leadership_withdraw(core, e, reason);
 	clear_own_key(core, e);
 	e->state = ELECTION_JOINING;
-	core_publish(core, e);
+	publish_view(core, e);
 }
 
 /* The key exists, and belongs to the lease. */
 void
-queue_enter(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
-			EtcdBytes value)
+queue_learn_entry(ElectionCore *core, Election *e, int64_t create_revision, int64_t mod_revision,
+				  EtcdBytes value)
 {
-	queue_begin_epoch(e);
+	leadership_begin_epoch(e);
 	e->own.create_revision = create_revision;
 	e->own.written_revision = create_revision;
 	e->own.is_abandoned = false;
@@ -131,8 +144,8 @@ queue_enter(ElectionCore *core, Election *e, int64_t create_revision, int64_t mo
 	e->read_wanted = true;
 	e->failures = 0;
 	e->retry_ns = 0;
-	core_publish(core, e);
-	core_reply(core, &e->commands.campaign_ticket, ELECTION_DONE);
+	publish_view(core, e);
+	publish_reply(core, &e->commands.campaign_ticket, ELECTION_DONE);
 }
 
 void
@@ -140,10 +153,10 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 {
 	if (e->state == ELECTION_LEAVING)
 		return;
-	queue_withdraw(core, e, reason);
+	leadership_withdraw(core, e, reason);
 	if (is_candidate(e) && e->own.key[0] != '\0')
 	{
-		core_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
+		publish_reply(core, &e->commands.proclaim_ticket, ELECTION_NOT_CANDIDATE);
 		e->own.must_put_value = false;
 		/*
 		 * An entry that is under way, or whose answer was lost, may leave a
@@ -152,10 +165,10 @@ queue_leave(ElectionCore *core, Election *e, ElectionReason reason)
 		e->state = ELECTION_LEAVING;
 		e->read_wanted = e->own.create_revision == 0;
 		e->retry_ns = 0;
-		core_publish(core, e);
+		publish_view(core, e);
 	}
 	else
-		queue_choose_state(core, e);
+		queue_begin_without_key(core, e);
 }
 
 /* Deletes a key that may have been entered by a request that was given up. */
@@ -166,7 +179,7 @@ queue_leave_with_key(ElectionCore *core, Election *e, int64_t create_revision)
 		e->own.is_abandoned = false;
 	e->own.create_revision = create_revision;
 	e->state = ELECTION_LEAVING;
-	core_publish(core, e);
+	publish_view(core, e);
 }
 
 void
@@ -175,7 +188,7 @@ queue_abandon_key(ElectionCore *core, Election *e)
 	if (e->own.is_abandoned)
 		return;
 	e->own.is_abandoned = true;
-	lease_taint(core, 0);
+	require_fresh_lease(core);
 }
 
 void
@@ -187,24 +200,24 @@ queue_deny(ElectionCore *core, Election *e)
 		queue_leave(core, e, ELECTION_REASON_PERMISSION_DENIED);
 	else
 	{
-		queue_withdraw(core, e, ELECTION_REASON_PERMISSION_DENIED);
-		if (may_have_key(e) && !core_is_under_way(core, OP_ENTER, slot_bit(core, e)))
+		leadership_withdraw(core, e, ELECTION_REASON_PERMISSION_DENIED);
+		if (may_have_key(e) && !request_is_under_way(core, OP_ENTER, slot_bit(core, e)))
 			queue_abandon_key(core, e);
 	}
-	e->position.seen_revision = 0;
+	e->place.seen_revision = 0;
 
 	/*
 	 * Nobody waits for the rights to an election that is not in the settings any more.
 	 * What may stand there ends with its lease, see free_slot().
 	 */
-	if (e->wanted || core_is_under_way(core, OP_ENTER, slot_bit(core, e)))
+	if (e->wanted || request_is_under_way(core, OP_ENTER, slot_bit(core, e)))
 		return;
 	if (may_stand)
 	{
-		core_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-		core_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
+		publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
+		publish_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
 	}
-	queue_choose_state(core, e);
+	queue_begin_without_key(core, e);
 }
 
 /* Gives a slot to an election that has none yet; NULL if none is free. */
@@ -245,7 +258,7 @@ queue_take_up_elections(ElectionCore *core)
 			return;				/* until a key is known to be deleted */
 		copy_string(e->own.wanted_value, core->config.node_name, sizeof(e->own.wanted_value));
 		e->stay_out = core->config.stay_out[i];
-		queue_choose_state(core, e);
+		queue_begin_without_key(core, e);
 	}
 }
 
@@ -262,22 +275,22 @@ free_slot(ElectionCore *core, Election *e)
 	 * etcd is put back to a time when the key existed, on any of our leases.
 	 */
 	if (e->own.named_lease != 0)
-		lease_taint(core, 0);
-	core_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
-	core_reply(core, &e->commands.verify_ticket, ELECTION_NOTHING_TO_DO);
+		require_fresh_lease(core);
+	publish_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
+	publish_reply(core, &e->commands.verify_ticket, ELECTION_NOTHING_TO_DO);
 	transfer_end(core, e, ELECTION_FAILED);
 	*e = unused;
-	core_publish(core, e);
+	publish_view(core, e);
 	queue_take_up_elections(core);
 }
 
 void
-queue_choose_state(ElectionCore *core, Election *e)
+queue_begin_without_key(ElectionCore *core, Election *e)
 {
-	queue_begin_epoch(e);
+	leadership_begin_epoch(e);
 	clear_own_key(core, e);
-	core_reply(core, &e->commands.resign_ticket, ELECTION_DONE);
-	core_reply(core, &e->drain.ticket, ELECTION_DONE);
+	publish_reply(core, &e->commands.resign_ticket, ELECTION_DONE);
+	publish_reply(core, &e->drain.ticket, ELECTION_DONE);
 	if (!e->wanted)
 	{
 		free_slot(core, e);
@@ -292,9 +305,9 @@ queue_choose_state(ElectionCore *core, Election *e)
 	else
 		e->state = ELECTION_OBSERVING;
 	if (e->state != ELECTION_JOINING)
-		core_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
+		publish_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
 	e->read_wanted = true;
-	core_publish(core, e);
+	publish_view(core, e);
 }
 
 void
@@ -326,7 +339,7 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 			queue_leave(core, e, ELECTION_NO_REASON);
 		return;
 	}
-	queue_begin_leading(core, e);
+	leadership_begin(core, e);
 }
 
 /* ---- the own key, as an answer shows it ---------------------------------------- */
@@ -363,7 +376,7 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 		 * here.  lease_reconcile() puts it back.
 		 */
 		if (e->state == ELECTION_LEADING && !lease_is_moved_to(core, kv->lease))
-			queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
+			leadership_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
 		return false;
 	}
 	return true;
@@ -380,10 +393,10 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 		queue_leave_with_key(core, e, kv->create_revision);
 	else if (e->state == ELECTION_LEAVING &&
 			 (e->own.create_revision == 0 || (e->own.is_abandoned && revision >= e->own.create_revision)) &&
-			 !core_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
+			 !request_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
 	{
 		queue_raise_min_create_revision(e, revision);
-		queue_choose_state(core, e);
+		queue_begin_without_key(core, e);
 	}
 }
 
@@ -402,10 +415,10 @@ watched_key(const Watched *watched, const EtcdWatchEvent *event)
 static bool
 ends_wait(const ElectionCore *core, const Election *e, const EtcdWatchEvent *event)
 {
-	return e->position.ready_revision != 0 && is_successor(e) && event->is_delete &&
+	return e->place.ready_revision != 0 && is_successor(e) && event->is_delete &&
 		is_queue_key(&e->leader.key, event->kv.key) &&
-		event->kv.mod_revision > e->position.ready_revision &&
-		watch_tells_since(core, e, e->position.ready_revision);
+		event->kv.mod_revision > e->place.ready_revision &&
+		watch_reports_since(core, e, e->place.ready_revision);
 }
 
 /* A write of the own key.  Returns whether it leaves places as they are. */
@@ -415,7 +428,7 @@ see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 	/* The answer of a move reports it. */
 	if (kv->lease != e->own.lease && !lease_is_moved_to(core, kv->lease))
 	{
-		queue_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
+		leadership_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
 		return false;
 	}
 	queue_learn_lease(core, e, kv->lease);
@@ -471,16 +484,16 @@ queue_see_event(ElectionCore *core, const Watched *watched, const EtcdWatchEvent
 		e->leader.mod_revision = kv->mod_revision;
 		e->leader.version = kv->version;
 		if (e->state == ELECTION_LEADING || e->own.create_revision != kv->create_revision)
-			queue_tell_leader(core, e, ELECTION_NO_REASON);
-		transfer_leader_seen(core, e);
-		core_publish(core, e);
+			leadership_announce_leader(core, e, ELECTION_NO_REASON);
+		transfer_see_leader(core, e);
+		publish_view(core, e);
 	}
 	if (!known)
 		e->read_wanted = true;
 	if (!known && !event->is_delete)
-		e->position.ready_revision = 0;	/* the deletion of the leader's key was missed */
+		e->place.ready_revision = 0;	/* the deletion of the leader's key was missed */
 	if (ends_wait(core, e, event))
-		e->position.ended_revision = kv->mod_revision;
+		e->place.ended_revision = kv->mod_revision;
 }
 
 /* ---- the end of a wait ---------------------------------------------------------- */
@@ -502,9 +515,9 @@ end_wait(ElectionCore *core, Election *e, int64_t revision)
 	e->leader.mod_revision = e->own.mod_revision;
 	e->leader.is_known = true;
 	e->leader.until_ns = 0;		/* beyond the deadline only if it is read */
-	e->position.ready_revision = 0;
-	e->position.first_revision = revision;
-	queue_begin_leading(core, e);
+	e->place.ready_revision = 0;
+	e->place.first_revision = revision;
+	leadership_begin(core, e);
 }
 
 void
@@ -512,9 +525,9 @@ queue_end_frame(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
 	{
-		if (e->position.ended_revision != 0 && is_successor(e) && may_lead_ready(core, now_ns, e))
-			end_wait(core, e, e->position.ended_revision);
-		e->position.ended_revision = 0;
+		if (e->place.ended_revision != 0 && is_successor(e) && may_lead_ready(core, now_ns, e))
+			end_wait(core, e, e->place.ended_revision);
+		e->place.ended_revision = 0;
 	}
 }
 
@@ -535,7 +548,7 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 		if (e->own.lease == lost && !core->fresh.moving)
 			queue_lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
 		else if (core->lease.id == 0)
-			queue_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
+			leadership_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
 	}
 }
 
@@ -553,7 +566,7 @@ queue_lease_revoked(ElectionCore *core)
 			e->own.create_revision = 0;
 			e->read_wanted = true;
 		}
-		else if (!core_is_under_way(core, OP_READ, slot_bit(core, e)))
+		else if (!request_is_under_way(core, OP_READ, slot_bit(core, e)))
 			e->own.key[0] = '\0';	/* otherwise an answer may still show it */
 	}
 }
@@ -573,7 +586,7 @@ queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots, int64
 		if (mod_revision > e->own.mod_revision)
 			e->own.mod_revision = e->own.written_revision = mod_revision;
 		e->read_wanted |= e->state != ELECTION_LEADING;
-		core_publish(core, e);
+		publish_view(core, e);
 	}
 }
 
@@ -582,16 +595,16 @@ queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots, int64
 void
 queue_discard(ElectionCore *core, Election *e)
 {
-	queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
+	leadership_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
 	transfer_end(core, e, ELECTION_FAILED);
-	e->position.seen_revision = 0;
+	e->place.seen_revision = 0;
 	e->leader.mod_revision = 0;
 	e->own.key[0] = '\0';
 	e->read_wanted = true;
 	e->commands.verify_id = 0;
 	if (e->followed)
 		patroni_begin(core, e);
-	queue_choose_state(core, e);
+	queue_begin_without_key(core, e);
 }
 
 /*

@@ -31,8 +31,8 @@ extern void queue_raise_min_create_revision(Election *e, int64_t revision);
 extern void queue_lose_key(ElectionCore *core, Election *e, ElectionReason reason);
 
 /* The key exists, and belongs to the lease. */
-extern void queue_enter(ElectionCore *core, Election *e, int64_t create_revision,
-						int64_t mod_revision, EtcdBytes value);
+extern void queue_learn_entry(ElectionCore *core, Election *e, int64_t create_revision,
+							  int64_t mod_revision, EtcdBytes value);
 
 /*
  * Leaves an election: deletes the key, if there is one.  From now on the key
@@ -73,7 +73,7 @@ extern void queue_take_up_elections(ElectionCore *core);
  * No key of ours exists, and none is being deleted.  Frees the slot if the
  * election is not in the settings; else it joins, stays out, or observes.
  */
-extern void queue_choose_state(ElectionCore *core, Election *e);
+extern void queue_begin_without_key(ElectionCore *core, Election *e);
 
 /* First in the queue, as of a linearizable answer at that revision (PLACE). */
 extern void queue_become_first(ElectionCore *core, int64_t now_ns, Election *e,

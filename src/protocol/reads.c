@@ -35,7 +35,7 @@ read_finish(ElectionCore *core, const Op *op, Election *e)
 	if (e->commands.verify_id != op->id)
 		return;
 	e->commands.verify_id = 0;
-	core_reply(core, &e->commands.verify_ticket, ELECTION_DONE);
+	publish_reply(core, &e->commands.verify_ticket, ELECTION_DONE);
 }
 
 void
@@ -58,7 +58,7 @@ has_names(const Election *e)
 {
 	if (e->leader.key.len == 0)
 		return false;
-	return !is_queued(e) || (e->state == ELECTION_WAITING && e->position.predecessor.len > 0);
+	return !is_queued(e) || (e->state == ELECTION_WAITING && e->place.predecessor.len > 0);
 }
 
 static EtcdOp
@@ -72,10 +72,10 @@ static int
 add_names(Op *op, const Election *e, int slot, EtcdOp *ranges, int n)
 {
 	op->asked[slot] |= READ_BY_NAME;
-	if (is_queued(e) && e->position.predecessor.create_revision != e->leader.key.create_revision)
+	if (is_queued(e) && e->place.predecessor.create_revision != e->leader.key.create_revision)
 	{
 		op->asked[slot] |= READ_ADJACENT;
-		ranges[n++] = range_of_queue_key(&e->position.predecessor);
+		ranges[n++] = range_of_queue_key(&e->place.predecessor);
 	}
 	ranges[n++] = range_of_queue_key(&e->leader.key);
 	return n;
@@ -152,7 +152,7 @@ send_alone(ElectionCore *core, Op *op, const Election *e, EtcdOp *ops, int n)
 {
 	EtcdOp		delete = {.kind = ETCD_OP_DELETE, .key = bytes_of(e->own.key)};
 
-	core_send_txn(core, op, NULL, 0, ops, n, &delete, may_have_key(e) ? 1 : 0);
+	request_send_txn(core, op, NULL, 0, ops, n, &delete, may_have_key(e) ? 1 : 0);
 }
 
 /*
@@ -166,7 +166,7 @@ send_read(ElectionCore *core, int64_t now_ns, uint32_t slots, const Renewal *ren
 	bool		ordered = renewal != NULL;
 	const Election *alone = NULL;
 	int			n = 0;
-	Op		   *op = slots != 0 || renewal ? core_start_op(core, now_ns, OP_READ) : NULL;
+	Op		   *op = slots != 0 || renewal ? request_start(core, now_ns, OP_READ) : NULL;
 
 	if (op == NULL)
 		return false;
@@ -189,7 +189,7 @@ send_read(ElectionCore *core, int64_t now_ns, uint32_t slots, const Renewal *ren
 	if (alone && !renewal)
 		send_alone(core, op, alone, ops, n);
 	else
-		core_send_read(core, op, ops, n, ordered);
+		request_send_read(core, op, ops, n, ordered);
 	return true;
 }
 
@@ -205,7 +205,7 @@ read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 			continue;
 		if (!e->is_read_alone || (renewal && is_queued(e)))
 			together |= slot_bit(core, e);
-		else if (core_is_due(core, now_ns, e->denied_retry_ns))
+		else if (due_or_wake_at(core, now_ns, e->denied_retry_ns))
 			is_sent |= send_read(core, now_ns, slot_bit(core, e), NULL);
 	}
 	if (renewal)
@@ -216,7 +216,7 @@ read_send(ElectionCore *core, int64_t now_ns, bool all, const Renewal *renewal)
 void
 read_reconcile(ElectionCore *core, int64_t now_ns)
 {
-	if (core_is_due(core, now_ns, core->read_retry_ns))
+	if (due_or_wake_at(core, now_ns, core->read_retry_ns))
 		(void) read_send(core, now_ns, false, NULL);
 }
 
@@ -294,7 +294,7 @@ static bool
 learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 			const KeyFacts *keys)
 {
-	bool		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
+	bool		own_is_confirmed = queue_check_own_key(core, e, keys->own, facts->revision);
 
 	/*
 	 * A lower create revision than that of a leader can only come from
@@ -302,31 +302,31 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 	 */
 	if (e->state == ELECTION_LEADING && e->leader.key.create_revision != e->own.create_revision)
 	{
-		queue_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
+		leadership_withdraw(core, e, ELECTION_REASON_HISTORY_CHANGED);
 		e->leader.is_known = true;
 		e->read_wanted = true;
 	}
-	else if (own_stands)
+	else if (own_is_confirmed)
 	{
-		e->position.ready_revision = 0;
+		e->place.ready_revision = 0;
 		check_duplicate_name(core, now_ns, e, keys);
 		if (e->leader.key.create_revision == e->own.create_revision)
 			queue_become_first(core, now_ns, e, facts->revision, facts->ordered);
 		else
 		{
 			e->state = ELECTION_WAITING;
-			e->position.predecessor = place_of(keys->adjacent);
-			e->position.predecessor_mod_revision = keys->adjacent != NULL ? keys->adjacent->mod_revision : 0;
+			e->place.predecessor = place_of(keys->adjacent);
+			e->place.predecessor_mod_revision = keys->adjacent != NULL ? keys->adjacent->mod_revision : 0;
 			/* the first key is the one before ours: there is no other (READY) */
 			if (is_successor(e))
-				e->position.ready_revision = facts->revision;
+				e->place.ready_revision = facts->revision;
 		}
 	}
-	return own_stands;
+	return own_is_confirmed;
 }
 
 static bool
-stands(const QueueKey *key, int64_t mod_revision, const Facts *facts, const EtcdKeyValue *kv)
+is_unchanged(const QueueKey *key, int64_t mod_revision, const Facts *facts, const EtcdKeyValue *kv)
 {
 	/* the watch may know of a later write than the answer */
 	return kv != NULL && kv->create_revision == key->create_revision &&
@@ -340,12 +340,12 @@ stands(const QueueKey *key, int64_t mod_revision, const Facts *facts, const Etcd
  * the owner of a key writes it again.
  */
 static bool
-places_stand(const Election *e, const Facts *facts, const KeyFacts *keys)
+are_places_unchanged(const Election *e, const Facts *facts, const KeyFacts *keys)
 {
-	return facts->term == e->position.term &&
-		stands(&e->leader.key, e->leader.mod_revision, facts, keys->leader) &&
+	return facts->term == e->place.term &&
+		is_unchanged(&e->leader.key, e->leader.mod_revision, facts, keys->leader) &&
 		(!(keys->asked & READ_ADJACENT) ||
-		 stands(&e->position.predecessor, e->position.predecessor_mod_revision, facts, keys->adjacent));
+		 is_unchanged(&e->place.predecessor, e->place.predecessor_mod_revision, facts, keys->adjacent));
 }
 
 /*
@@ -356,21 +356,21 @@ static bool
 learn_names(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 			const KeyFacts *keys, bool unchanged)
 {
-	bool		own_stands = false;
+	bool		own_is_confirmed = false;
 
 	if (unchanged)
 		learn_leader(core, e, facts, keys);
 	else
 		e->read_wanted = true;
 	if (is_queued(e))
-		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
+		own_is_confirmed = queue_check_own_key(core, e, keys->own, facts->revision);
 	else
 		queue_check_absence(core, e, keys->own, facts->revision);
-	if (own_stands)
+	if (own_is_confirmed)
 		check_duplicate_name(core, now_ns, e, keys);
-	if (unchanged && e->position.ready_revision != 0)
-		e->position.ready_revision = facts->revision;
-	return own_stands;
+	if (unchanged && e->place.ready_revision != 0)
+		e->place.ready_revision = facts->revision;
+	return own_is_confirmed;
 }
 
 /* True if the own key is as PLACE and RENEWAL require. */
@@ -378,15 +378,15 @@ static bool
 learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 			 const KeyFacts *keys)
 {
-	bool		own_stands = false;
+	bool		own_is_confirmed = false;
 
-	e->position.term = facts->term;
+	e->place.term = facts->term;
 	learn_leader(core, e, facts, keys);
 	if (is_queued(e))
-		own_stands = learn_place(core, now_ns, e, facts, keys);	/* another key is of another epoch */
+		own_is_confirmed = learn_place(core, now_ns, e, facts, keys);	/* another key is of another epoch */
 	else
 		queue_check_absence(core, e, keys->own, facts->revision);
-	return own_stands;
+	return own_is_confirmed;
 }
 
 /* True if the own key is as PLACE and RENEWAL require. */
@@ -396,14 +396,14 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	int			slot = slot_of(core, e);
 	const KeyFacts *keys = &facts->keys[slot];
 	bool		by_name = (keys->asked & READ_BY_NAME) != 0;
-	bool		unchanged = !by_name || places_stand(e, facts, keys);
-	bool		own_stands = false;
+	bool		unchanged = !by_name || are_places_unchanged(e, facts, keys);
+	bool		own_is_confirmed = false;
 
-	if (facts->revision < e->position.seen_revision || facts->op->epochs[slot] != e->epoch)
+	if (facts->revision < e->place.seen_revision || facts->op->epochs[slot] != e->epoch)
 	{
 		/* answered out of order, or void (EPOCH) */
-		core_drop(core, facts->op->id, e, facts->op->epochs[slot] != e->epoch ?
-				  "what it asked for has changed since it was sent" : "a newer state is known");
+		request_drop_answer(core, facts->op->id, e, facts->op->epochs[slot] != e->epoch ?
+							"what it asked for has changed since it was sent" : "a newer state is known");
 		return false;
 	}
 
@@ -412,16 +412,16 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	 * the present ones still exist.  The watch must report that.
 	 */
 	if (unchanged)
-		e->position.seen_revision = facts->revision;
-	if (facts->revision < e->position.first_revision)
+		e->place.seen_revision = facts->revision;
+	if (facts->revision < e->place.first_revision)
 	{
 		/* from before the end of the wait (READY): it does not show the place */
-		own_stands = queue_check_own_key(core, e, keys->own, facts->revision);
+		own_is_confirmed = queue_check_own_key(core, e, keys->own, facts->revision);
 	}
 	else if (by_name)
-		own_stands = learn_names(core, now_ns, e, facts, keys, unchanged);
+		own_is_confirmed = learn_names(core, now_ns, e, facts, keys, unchanged);
 	else
-		own_stands = learn_places(core, now_ns, e, facts, keys);
+		own_is_confirmed = learn_places(core, now_ns, e, facts, keys);
 	if (is_used(e))
 	{
 		/*
@@ -432,11 +432,11 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 		if (e->leader.is_known &&
 			(keys->leader == NULL || !is_key(keys->leader->key, e->own.key) ||
 			 e->state == ELECTION_LEADING))
-			queue_tell_leader(core, e, ELECTION_NO_REASON);
-		transfer_leader_seen(core, e);
-		core_publish(core, e);
+			leadership_announce_leader(core, e, ELECTION_NO_REASON);
+		transfer_see_leader(core, e);
+		publish_view(core, e);
 	}
-	return own_stands;
+	return own_is_confirmed;
 }
 
 void
@@ -453,7 +453,7 @@ read_each_alone(ElectionCore *core, uint32_t slots)
 		if (e->followed || (slots & slot_bit(core, e)) == 0)
 			continue;
 		e->is_read_alone = true;
-		e->read_wanted |= !core_is_under_way(core, OP_READ, slot_bit(core, e));
+		e->read_wanted |= !request_is_under_way(core, OP_READ, slot_bit(core, e));
 	}
 }
 
@@ -463,7 +463,7 @@ deny_read(ElectionCore *core, const Op *op, Election *e)
 {
 	e->is_read_alone = true;
 	e->read_wanted = true;
-	e->denied_retry_ns = op->sent_ns + core_backoff_ns(core, ++e->denials);
+	e->denied_retry_ns = op->sent_ns + request_backoff_ns(core, ++e->denials);
 	if (e->denials >= MAX_DENIALS)
 		queue_deny(core, e);
 }
@@ -482,13 +482,13 @@ fail_read(ElectionCore *core, const Facts *facts)
 	}
 	if (op->renewal.number == 0 && !facts->permission_denied && ++core->read_failures >= core->config.nendpoints)
 		core->read_retry_ns = op->sent_ns +
-			core_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
+			request_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
 }
 
 uint32_t
 read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 {
-	uint32_t	standing = 0;
+	uint32_t	confirmed = 0;
 
 	if (facts->kind != FACTS_ANSWER)
 	{
@@ -505,8 +505,8 @@ read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		e->denials = 0;
 		e->denied_retry_ns = 0;
 		if (learn_facts(core, now_ns, e, facts))
-			standing |= slot_bit(core, e);
+			confirmed |= slot_bit(core, e);
 		read_finish(core, facts->op, e);
 	}
-	return standing;
+	return confirmed;
 }

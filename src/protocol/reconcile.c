@@ -42,20 +42,20 @@ send_renewal_or_read(ElectionCore *core, int64_t now_ns)
 static void
 reconcile_contact(ElectionCore *core, int64_t now_ns)
 {
-	if (core_find_op(core, core->probe_id) != NULL ||
-		!core_is_due(core, now_ns, core->contact_retry_ns))
+	if (request_find(core, core->probe_id) != NULL ||
+		!due_or_wake_at(core, now_ns, core->contact_retry_ns))
 		return;
 	core->probe_id = core->next_id;
 	send_renewal_or_read(core, now_ns);
 }
 
 void
-core_reconcile(ElectionCore *core, int64_t now_ns)
+reconcile(ElectionCore *core, int64_t now_ns)
 {
 	if (core->config.nendpoints == 0)
 		return;					/* not configured yet */
 	core->wakeup_ns = NEVER_NS;
-	queue_expire(core, now_ns);
+	leadership_expire(core, now_ns);
 	drain_reconcile(core, now_ns);
 	if (!core->connected)
 		reconcile_contact(core, now_ns);
@@ -66,11 +66,11 @@ core_reconcile(ElectionCore *core, int64_t now_ns)
 		transfer_reconcile(core, now_ns);
 		patroni_reconcile(core, now_ns);
 		read_reconcile(core, now_ns);
-		if (core_is_due(core, now_ns, core->renewal_ns))
+		if (due_or_wake_at(core, now_ns, core->renewal_ns))
 			send_renewal_or_read(core, now_ns);
 		watch_reconcile(core, now_ns);
 	}
-	queue_wake_at_expiry(core);
+	leadership_wake_at_end(core);
 	remember_state(core);
 #ifdef ELECTION_CHECKED
 	check_invariants(core);

@@ -14,6 +14,6 @@
  * Sends whatever is wanted, not under way and not postponed, and sets the time
  * at which this has to be done again.  Every input ends with it.
  */
-extern void core_reconcile(ElectionCore *core, int64_t now_ns);
+extern void reconcile(ElectionCore *core, int64_t now_ns);
 
 #endif							/* RECONCILE_H */

@@ -11,7 +11,7 @@
 
 /* Before a message is sent that changes keys or leases (MEMORY). */
 void
-core_erase_memory(ElectionCore *core)
+remember_nothing(ElectionCore *core)
 {
 	if (core->remembered)
 		core->port.remember(core->port.ctx, NULL);
@@ -38,7 +38,7 @@ is_transfer_unresolved(const ElectionCore *core)
 		if (transfer_is_sent(e))
 			return true;
 	}
-	return core_is_under_way(core, OP_TRANSFER, ALL_SLOTS);
+	return request_is_under_way(core, OP_TRANSFER, ALL_SLOTS);
 }
 
 /*
@@ -49,9 +49,9 @@ static bool
 may_remember(const ElectionCore *core)
 {
 	return !lease_is_in_doubt(core) &&
-		!core_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
-		!core_is_under_way(core, OP_ENTER, ALL_SLOTS) &&
-		!core_is_under_way(core, OP_DELETE, ALL_SLOTS) &&
+		!request_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
+		!request_is_under_way(core, OP_ENTER, ALL_SLOTS) &&
+		!request_is_under_way(core, OP_DELETE, ALL_SLOTS) &&
 		!is_transfer_unresolved(core);
 }
 
@@ -104,7 +104,7 @@ remember_state(ElectionCore *core)
 {
 	/* No lease of a history that was discarded is found beside another history. */
 	if (!may_remember(core))
-		core_erase_memory(core);
+		remember_nothing(core);
 	remember_history(core);
 	if (may_remember(core))
 		record_state(core);

@@ -14,7 +14,7 @@
  * The record for the time after a crash is erased before a message is sent that
  * changes keys or leases (MEMORY).
  */
-extern void core_erase_memory(ElectionCore *core);
+extern void remember_nothing(ElectionCore *core);
 
 /* Lets the caller remember the history, if it has changed. */
 extern void remember_history(ElectionCore *core);

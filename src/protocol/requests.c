@@ -26,13 +26,13 @@ backoff_ns(ElectionCore *core, int failures, int64_t max_ms)
 }
 
 int64_t
-core_backoff_ns(ElectionCore *core, int failures)
+request_backoff_ns(ElectionCore *core, int failures)
 {
 	return backoff_ns(core, failures, BACKOFF_MAX_MS);
 }
 
 int64_t
-core_urgent_backoff_ns(ElectionCore *core, int failures)
+request_urgent_backoff_ns(ElectionCore *core, int failures)
 {
 	int64_t		max_ms = BACKOFF_MAX_MS;
 
@@ -47,7 +47,7 @@ core_urgent_backoff_ns(ElectionCore *core, int failures)
 /* ---- requests under way ---------------------------------------------------- */
 
 Op *
-core_start_op(ElectionCore *core, int64_t now_ns, OpKind kind)
+request_start(ElectionCore *core, int64_t now_ns, OpKind kind)
 {
 	for (int i = 0; i < MAX_OPS; i++)
 	{
@@ -67,9 +67,9 @@ core_start_op(ElectionCore *core, int64_t now_ns, OpKind kind)
 }
 
 Op *
-core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election *e)
+request_start_for(ElectionCore *core, int64_t now_ns, OpKind kind, Election *e)
 {
-	Op		   *op = core_start_op(core, now_ns, kind);
+	Op		   *op = request_start(core, now_ns, kind);
 	int			slot = slot_of(core, e);
 
 	if (op)
@@ -83,7 +83,7 @@ core_start_election_op(ElectionCore *core, int64_t now_ns, OpKind kind, Election
 }
 
 Election *
-core_find_election(ElectionCore *core, const Op *op)
+request_find_election(ElectionCore *core, const Op *op)
 {
 	for_each_election(core, e)
 	{
@@ -91,38 +91,38 @@ core_find_election(ElectionCore *core, const Op *op)
 			continue;
 		if (e->generation == op->generation)
 			return e;
-		core_drop(core, op->id, NULL, "its election is not in the settings any more");
+		request_drop_answer(core, op->id, NULL, "its election is not in the settings any more");
 	}
 	return NULL;
 }
 
 void
-core_drop(const ElectionCore *core, uint64_t id, const Election *e, const char *why)
+request_drop_answer(const ElectionCore *core, uint64_t id, const Election *e, const char *why)
 {
 	if (core->port.drop)
 		core->port.drop(core->port.ctx, id, e ? e->name : NULL, why);
 }
 
 bool
-core_is_read(const Op *op)
+request_is_read(const Op *op)
 {
 	return op->kind == OP_READ || op->kind == OP_PATRONI_READ;
 }
 
 /* Does the txn write nothing? */
 bool
-core_writes_nothing(const Op *op)
+request_writes_nothing(const Op *op)
 {
-	return core_is_read(op) || op->kind == OP_SURVEY;
+	return request_is_read(op) || op->kind == OP_SURVEY;
 }
 
 /* ---- sending --------------------------------------------------------------- */
 
 void
-core_send_txn(ElectionCore *core, const Op *op,
-			  const EtcdCompare *compares, int ncompares,
-			  const EtcdOp *success, int nsuccess,
-			  const EtcdOp *failure, int nfailure)
+request_send_txn(ElectionCore *core, const Op *op,
+				 const EtcdCompare *compares, int ncompares,
+				 const EtcdOp *success, int nsuccess,
+				 const EtcdOp *failure, int nfailure)
 {
 	EtcdRequest request = {.kind = ETCD_TXN, .compares = compares, .ncompares = ncompares,
 		.success = success, .nsuccess = nsuccess, .failure = failure, .nfailure = nfailure};
@@ -130,28 +130,28 @@ core_send_txn(ElectionCore *core, const Op *op,
 	/* the queue may have large values of other programs */
 	request.is_large = op->kind == OP_SURVEY || op->kind == OP_TRANSFER;
 	/* a proclamation changes nothing that is remembered */
-	if (!core_writes_nothing(op) && op->kind != OP_PROCLAIM)
-		core_erase_memory(core);
+	if (!request_writes_nothing(op) && op->kind != OP_PROCLAIM)
+		remember_nothing(core);
 	core->port.send(core->port.ctx, op->id, &request);
 }
 
 void
-core_send_read(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered)
+request_send_read(ElectionCore *core, Op *op, EtcdOp *ops, int nops, bool ordered)
 {
 	static const EtcdOp order = {.kind = ETCD_OP_EMPTY_TXN};
 
 	op->ordered = ordered;
 	if (ordered)
 		ops[nops++] = order;
-	core_send_txn(core, op, NULL, 0, ops, nops, NULL, 0);
+	request_send_txn(core, op, NULL, 0, ops, nops, NULL, 0);
 }
 
 void
-core_send_lease_request(ElectionCore *core, const Op *op, EtcdRequestKind kind, int64_t ttl_s)
+request_send_lease(ElectionCore *core, const Op *op, EtcdRequestKind kind, int64_t ttl_s)
 {
 	EtcdRequest request = {.kind = kind, .lease = op->lease, .ttl_s = ttl_s};
 
 	if (kind == ETCD_REVOKE)
-		core_erase_memory(core);
+		remember_nothing(core);
 	core->port.send(core->port.ctx, op->id, &request);
 }

@@ -25,7 +25,7 @@ election_find(const ElectionCore *core, const char *name)
 
 /* The request under way with that id; NULL: there is none. */
 Op *
-core_find_op(ElectionCore *core, uint64_t id)
+request_find(ElectionCore *core, uint64_t id)
 {
 	for (int i = 0; i < MAX_OPS; i++)
 	{
@@ -36,7 +36,7 @@ core_find_op(ElectionCore *core, uint64_t id)
 }
 
 bool
-core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
+request_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
 {
 	for_each_op(core, op)
 	{
@@ -49,18 +49,18 @@ core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots)
 /* ---- time --------------------------------------------------------------- */
 
 void
-core_wake_at(ElectionCore *core, int64_t when_ns)
+wake_at(ElectionCore *core, int64_t when_ns)
 {
 	if (when_ns < core->wakeup_ns)
 		core->wakeup_ns = when_ns;
 }
 
 bool
-core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns)
+due_or_wake_at(ElectionCore *core, int64_t now_ns, int64_t when_ns)
 {
 	if (now_ns >= when_ns)
 		return true;
-	core_wake_at(core, when_ns);
+	wake_at(core, when_ns);
 	return false;
 }
 
@@ -78,7 +78,7 @@ lease_margin_ns(const ElectionCore *core, int64_t ttl_ns)
 }
 
 int64_t
-lease_deadline_of(const ElectionCore *core, const ElectionLease *lease)
+lease_trusted_until_ns(const ElectionCore *core, const ElectionLease *lease)
 {
 	return lease->until_ns - lease_margin_ns(core, lease->ttl_ns);
 }
@@ -86,7 +86,7 @@ lease_deadline_of(const ElectionCore *core, const ElectionLease *lease)
 bool
 lease_is_good(const ElectionCore *core, int64_t now_ns)
 {
-	return core->lease.id != 0 && lease_deadline_of(core, &core->lease) > now_ns;
+	return core->lease.id != 0 && lease_trusted_until_ns(core, &core->lease) > now_ns;
 }
 
 int64_t
@@ -101,15 +101,6 @@ int64_t
 lease_interval_ns(const ElectionCore *core)
 {
 	return lease_ttl_ns(core) / 3;
-}
-
-void
-lease_taint(ElectionCore *core, int64_t lease)
-{
-	if (core->lease.id != 0 && (lease == 0 || lease == core->lease.id))
-		core->lease.tainted = true;
-	if (core->fresh.moving && (lease == 0 || lease == core->fresh.id))
-		core->fresh.tainted = true;
 }
 
 /* ---- leadership --------------------------------------------------------- */
@@ -145,7 +136,7 @@ patroni_longest_ttl_ns(const ElectionCore *core)
 }
 
 int64_t
-lease_deadline_ns(const ElectionCore *core, const Election *e)
+leadership_deadline_ns(const ElectionCore *core, const Election *e)
 {
-	return e->followed ? patroni_deadline_ns(core, e) : lease_deadline_of(core, &core->lease);
+	return e->followed ? patroni_deadline_ns(core, e) : lease_trusted_until_ns(core, &core->lease);
 }

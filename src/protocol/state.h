@@ -8,7 +8,7 @@
  * another file ends; a key that nobody can delete asks for another lease; and what was
  * postponed is due, or postponed, with contact, with the watch, and when leadership
  * begins.  read_wanted is set by whoever wants a read.  An Election is made of the
- * parts' own structs.  Own key: queue.c; position and leader: reads.c, and queue.c at
+ * parts' own structs.  Own key: queue.c; place and leader: reads.c, and queue.c at
  * the end of a wait; drain: leadership.c and hand_over.c; commands: command.c.
  *
  * The rules (PLACE, EPOCH, RENEWAL, ...) are at the head of election.c.
@@ -34,21 +34,21 @@
  *						revision, so the next one is		answer
  *						created above it.  An earlier one
  *						is never believed again (FINAL).
- *	 position.seen_revision
+ *	 place.seen_revision
  *						of the newest read that was used	read; raised only; History; 0 with
  *						and shows the present places.		denied reads (RIGHTS).  Not by
  *						All watches of the election begin	events: another watch of the stream
  *						after it.							may be behind.
- *	 position.ready_revision
+ *	 place.ready_revision
  *						of the newest answer that shows		read; 0 with the epoch, a lost watch,
  *						the own key and exactly one			another place, or a new key of the
  *						before it (READY)					leader's name.  Waiting only; up to
  *															seen_revision
- *	 position.first_revision
+ *	 place.first_revision
  *						at which the wait ended (READY):	event; 0 with the epoch.
  *						older answers show a place that		Leading only
  *						is not the own one any more
- *	 position.ended_revision
+ *	 place.ended_revision
  *						of the event that ends the wait		event; 0 with the epoch, and
  *						(READY)								at the end of each frame
  *	 leader.key.create_revision
@@ -72,14 +72,14 @@
  *	 lease.term			term_seen when its grant was sent	first sending of the grant;
  *						first								never above term_seen
  *	 renewal.term		of the keepalive's answer			the answer
- *	 position.term		of the answer that showed the		read that did not ask by name
+ *	 place.term			of the answer that showed the		read that did not ask by name
  *						places
  *
  *	 time
  *	 lease.sent_ns		first sending of the grant			sending
  *	 lease.until_ns		the lease lives at etcd at least	grant; renewal (raised); start of a
  *						until then							move to a shorter lease (lowered)
- *	 deadline			lease.until_ns minus the margin		computed, see lease_deadline_ns()
+ *	 deadline			lease.until_ns minus the margin		computed, see leadership_deadline_ns()
  *	 leader.until_ns	the leader's name is known until	read: its sending plus a TTL
  *						then
  *	 *_retry_ns			postponed until then				failure of what is postponed
@@ -207,7 +207,7 @@ typedef struct Patroni
 		uint64_t	term;
 		int64_t		ttl_ns;
 		int64_t		until_ns;
-	}			told;
+	}			ttl_answer;
 
 	/* the cluster */
 	int64_t		config_revision;	/* of the configuration that was read */
@@ -246,7 +246,7 @@ typedef struct Transfer
 	/* while leading: a candidate that is preferred to this instance */
 	int64_t		better_revision;	/* create revision of its key; 0: none */
 	int64_t		better_since_ns;	/* when it was first seen in the queue */
-	int			nspared;		/* so many drains for one ended without a hand-over */
+	int			nfailed_drains;		/* so many drains for one ended without a hand-over */
 	int64_t		survey_ns;		/* when to look for one again */
 
 	/* the leader that was seen last, and the preferred node that was it for a short time */
@@ -297,8 +297,8 @@ typedef struct OwnKey
 	char		value[ELECTION_VALUE_SIZE]; /* as of mod_revision */
 } OwnKey;
 
-/* The position of the own key in the queue; see reads.c and queue.c (READY). */
-typedef struct Position
+/* The place of the own key in the queue; see reads.c and queue.c (READY). */
+typedef struct Place
 {
 	int64_t		seen_revision;
 	uint64_t	term;
@@ -307,7 +307,7 @@ typedef struct Position
 	int64_t		ready_revision;
 	int64_t		first_revision;
 	int64_t		ended_revision;
-} Position;
+} Place;
 
 /* The leader, whoever it is; see reads.c, and patroni.c. */
 typedef struct Leader
@@ -353,7 +353,7 @@ typedef struct Election
 								 * the create revision, while the leader key names us */
 
 	OwnKey		own;
-	Position	position;
+	Place		place;
 	Leader		leader;
 	Duplicate	duplicate;
 	Commands	commands;
@@ -535,7 +535,7 @@ static inline bool
 is_successor(const Election *e)
 {
 	return e->state == ELECTION_WAITING &&
-		e->position.predecessor.create_revision == e->leader.key.create_revision;
+		e->place.predecessor.create_revision == e->leader.key.create_revision;
 }
 
 /* Wants to have a key. */
@@ -560,15 +560,15 @@ transfer_is_sent(const Election *e)
 }
 
 /* The request under way with that id; NULL: there is none. */
-extern Op  *core_find_op(ElectionCore *core, uint64_t id);
-extern bool core_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots);
+extern Op  *request_find(ElectionCore *core, uint64_t id);
+extern bool request_is_under_way(const ElectionCore *core, OpKind kind, uint32_t slots);
 
 /* ---- time ---------------------------------------------------------------------- */
 
-extern void core_wake_at(ElectionCore *core, int64_t when_ns);
+extern void wake_at(ElectionCore *core, int64_t when_ns);
 
 /* Is it time?  If not, reconcile() is called again then. */
-extern bool core_is_due(ElectionCore *core, int64_t now_ns, int64_t when_ns);
+extern bool due_or_wake_at(ElectionCore *core, int64_t now_ns, int64_t when_ns);
 
 /* ---- leases -------------------------------------------------------------------- */
 
@@ -590,23 +590,17 @@ lease_is_moved_to(const ElectionCore *core, int64_t lease)
 static inline bool
 lease_is_in_doubt(const ElectionCore *core)
 {
-	return core->lease.id == 0 || core->lease.tainted || core->fresh.moving || core->revoking;
+	return core->lease.id == 0 || core->lease.must_be_replaced || core->fresh.moving || core->revoking;
 }
 
 /* The safety margin of a lease with that TTL. */
 extern int64_t lease_margin_ns(const ElectionCore *core, int64_t ttl_ns);
 
 /* When to stop relying on keys of a lease of ours. */
-extern int64_t lease_deadline_of(const ElectionCore *core, const ElectionLease *lease);
+extern int64_t lease_trusted_until_ns(const ElectionCore *core, const ElectionLease *lease);
 
 /* Can this instance rely on a key that is attached to the lease now? */
 extern bool lease_is_good(const ElectionCore *core, int64_t now_ns);
-
-/*
- * A key that nobody deletes is attached to this lease, or may become so.
- * Therefore the lease has to be replaced.  0: it may be any lease of ours.
- */
-extern void lease_taint(ElectionCore *core, int64_t lease);
 
 /* The TTL of the settings, or the TTL of the last lease if that is less. */
 extern int64_t lease_ttl_ns(const ElectionCore *core);
@@ -620,7 +614,7 @@ extern int64_t lease_interval_ns(const ElectionCore *core);
  * When leadership in this election ends.  Only for an election that this
  * instance leads.
  */
-extern int64_t lease_deadline_ns(const ElectionCore *core, const Election *e);
+extern int64_t leadership_deadline_ns(const ElectionCore *core, const Election *e);
 
 /*
  * When leadership ends.  Only for a followed election that this instance

@@ -82,7 +82,7 @@ list_watches(const ElectionCore *core, Watched *list)
 	{
 		int			i = slot_of(core, e);
 
-		if (e->position.seen_revision == 0)
+		if (e->place.seen_revision == 0)
 			continue;
 		if (e->followed)
 		{
@@ -148,7 +148,7 @@ open_stream(ElectionCore *core, int64_t now_ns, const Watched *list, int n)
 		Election   *e = &core->elections[list[i].slot];
 
 		stream->watched[i] = list[i];
-		stream->watched[i].start_revision = e->position.seen_revision + 1;
+		stream->watched[i].start_revision = e->place.seen_revision + 1;
 		watches[i].watch_id = i + 1;
 		watches[i].start_revision = stream->watched[i].start_revision;
 		if (list[i].target == WATCH_ANYBODY)
@@ -175,7 +175,7 @@ is_change_expected(ElectionCore *core, int64_t now_ns)
 	{
 		if ((op->kind == OP_ENTER || op->kind == OP_DELETE || op->kind == OP_TRANSFER ||
 			 op->kind == OP_PATRONI_READ || (op->kind == OP_READ && op->renewal.number == 0)) &&
-			!core_is_due(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
+			!due_or_wake_at(core, now_ns, op->sent_ns + WATCH_PATIENCE_NS))
 			return true;
 	}
 	return false;
@@ -198,12 +198,12 @@ watch_reconcile(ElectionCore *core, int64_t now_ns)
 	n = list_watches(core, list);
 	if (are_same_watches(list, n, stream->watched, stream->nwatched))
 		return;
-	if (stream->nwatched > 0 || core_is_due(core, now_ns, stream->retry_ns))
+	if (stream->nwatched > 0 || due_or_wake_at(core, now_ns, stream->retry_ns))
 		open_stream(core, now_ns, list, n);
 }
 
 bool
-watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision)
+watch_reports_since(const ElectionCore *core, const Election *e, int64_t revision)
 {
 	for (int i = 0; i < core->stream.nwatched; i++)
 	{
@@ -244,7 +244,7 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 		stream->failures = 0;
 	stream->retry_ns = now_ns;
 	if (stream->failures++ > 0)
-		stream->retry_ns += core_urgent_backoff_ns(core, stream->failures);
+		stream->retry_ns += request_urgent_backoff_ns(core, stream->failures);
 
 	/*
 	 * A read shows the changes of the meantime; the next stream continues from
@@ -254,7 +254,7 @@ watch_ended(ElectionCore *core, int64_t now_ns)
 		core->read_retry_ns = stream->retry_ns;
 	for_each_election(core, e)
 	{
-		e->position.ready_revision = 0;
+		e->place.ready_revision = 0;
 		e->read_wanted = true;
 		if (e->followed && e->retry_ns < stream->retry_ns)
 			e->retry_ns = stream->retry_ns;

@@ -20,7 +20,7 @@ extern void watch_ended(ElectionCore *core, int64_t now_ns);
  * Does one watch report all changes of the own key and the leader's key after
  * that revision?
  */
-extern bool watch_tells_since(const ElectionCore *core, const Election *e, int64_t revision);
+extern bool watch_reports_since(const ElectionCore *core, const Election *e, int64_t revision);
 extern void watch_close(ElectionCore *core);
 
 /* Closes a stream that watches less than was asked for. */

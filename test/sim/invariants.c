@@ -21,7 +21,7 @@ check_followed(const ElectionCore *core, const Election *e)
 	assert(e->state == ELECTION_FOLLOWING || e->state == ELECTION_LEADING);
 	assert(e->own.key[0] == '\0' && e->own.named_lease == 0);
 	assert(p->until_ns == 0 || e->own.create_revision != 0);
-	assert(!p->told.valid || p->asked_id == 0);
+	assert(!p->ttl_answer.valid || p->asked_id == 0);
 	if (e->state == ELECTION_LEADING)
 	{
 		assert(!core->config.in_recovery && p->member_seen);
@@ -63,9 +63,9 @@ check_election(const ElectionCore *core, const Election *e)
 		assert(e->state == ELECTION_LEAVING || e->own.create_revision == 0);
 		assert(e->commands.proclaim_ticket == 0 && !e->own.must_put_value);
 	}
-	assert(e->position.ready_revision == 0 || e->state == ELECTION_WAITING);
-	assert(e->position.ready_revision <= e->position.seen_revision);
-	assert(e->position.first_revision == 0 || leading);
+	assert(e->place.ready_revision == 0 || e->state == ELECTION_WAITING);
+	assert(e->place.ready_revision <= e->place.seen_revision);
+	assert(e->place.first_revision == 0 || leading);
 	if (leading)
 	{
 		assert(e->leader.announced_revision == e->own.create_revision);
@@ -82,7 +82,7 @@ check_lease(const ElectionCore *core)
 
 	for_each_op(core, op)
 		nrenewals += lease_is_current(core, &op->renewal);
-	assert(lease->id != 0 || (lease->until_ns == 0 && !lease->tainted));
+	assert(lease->id != 0 || (lease->until_ns == 0 && !lease->must_be_replaced));
 	assert(lease->id == 0 || lease->granted);
 	assert(!lease->moving);
 	assert(lease->term <= core->term_seen && fresh->term <= core->term_seen);
@@ -91,7 +91,7 @@ check_lease(const ElectionCore *core)
 	assert(fresh->id == 0 || (fresh->id != lease->id && fresh->id != core->retired));
 	assert(lease->id == 0 || lease->id != core->retired);
 	assert(!fresh->moving || lease->id == 0 ||
-		   lease_deadline_of(core, lease) <= lease_deadline_of(core, fresh));
+		   lease_trusted_until_ns(core, lease) <= lease_trusted_until_ns(core, fresh));
 	assert(nrenewals == 0 ||
 		   (lease->id != 0 && !fresh->moving && !core->revoking && nrenewals <= MAX_RENEWALS));
 	for_each_election(core, e)
@@ -108,8 +108,8 @@ check_invariants(const ElectionCore *core)
 		check_election(core, e);
 	check_lease(core);
 	assert(!core->remembered ||
-		   !(lease_is_in_doubt(core) || core_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
-			 core_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
-			 core_is_under_way(core, OP_DELETE, ALL_SLOTS) ||
-			 core_is_under_way(core, OP_TRANSFER, ALL_SLOTS)));
+		   !(lease_is_in_doubt(core) || request_is_under_way(core, OP_MOVE, ALL_SLOTS) ||
+			 request_is_under_way(core, OP_ENTER, ALL_SLOTS) ||
+			 request_is_under_way(core, OP_DELETE, ALL_SLOTS) ||
+			 request_is_under_way(core, OP_TRANSFER, ALL_SLOTS)));
 }

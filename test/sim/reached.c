@@ -84,8 +84,8 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("lease: with less TTL than it was asked for", core->lease.granted && core->lease.ttl_ns < core->lease.asked_ttl_s * NSEC_PER_SEC) \
 	STATE("lease: of an earlier TTL of the settings", core->lease.id != 0 && core->lease.asked_ttl_s != core->config.ttl_s) \
 	STATE("lease: granted at the second try", core->lease.tries > 1) \
-	STATE("lease: tainted", core->lease.tainted) \
-	STATE("lease: tainted, and it leads", core->lease.tainted && count_leading(core) > 0) \
+	STATE("lease: to be replaced", core->lease.must_be_replaced) \
+	STATE("lease: to be replaced, and it leads", core->lease.must_be_replaced && count_leading(core) > 0) \
 	STATE("lease: a fresh one is asked for a second time", !core->fresh.granted && core->fresh.tries > 1) \
 	STATE("lease: a fresh one is granted, and no key moved", core->fresh.granted && !core->fresh.moving && core->lease.id != 0) \
 	STATE("lease: the keys are moved to a fresh one", core->fresh.moving && count_ops(core, OP_MOVE) > 0) \
@@ -114,19 +114,19 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("observing, and the leader is known", e->state == ELECTION_OBSERVING && e->leader.is_known) \
 	STATE("resigned", e->state == ELECTION_RESIGNED) \
 	STATE("joining", e->state == ELECTION_JOINING) \
-	STATE("joining: an entry had no answer", e->state == ELECTION_JOINING && e->own.entry_unanswered && !core_is_under_way(core, OP_ENTER, slot_bit(core, e))) \
+	STATE("joining: an entry had no answer", e->state == ELECTION_JOINING && e->own.entry_unanswered && !request_is_under_way(core, OP_ENTER, slot_bit(core, e))) \
 	STATE("joining: an earlier key must not come back", e->state == ELECTION_JOINING && e->own.min_create_revision != 0) \
 	STATE("queued", e->state == ELECTION_QUEUED) \
 	STATE("queued, and the key is on another lease", e->state == ELECTION_QUEUED && e->own.lease != core->lease.id) \
 	STATE("waiting", e->state == ELECTION_WAITING) \
-	STATE("waiting directly behind the leader", e->state == ELECTION_WAITING && e->position.predecessor.create_revision == e->leader.key.create_revision) \
-	STATE("waiting behind another waiter", e->state == ELECTION_WAITING && e->position.predecessor.create_revision != e->leader.key.create_revision) \
-	STATE("waiting, ready", e->position.ready_revision != 0) \
-	STATE("waiting, ready, on a lease that is replaced", e->position.ready_revision != 0 && core->fresh.id != 0) \
-	STATE("waiting, ready, without contact", e->position.ready_revision != 0 && !core->connected) \
+	STATE("waiting directly behind the leader", e->state == ELECTION_WAITING && e->place.predecessor.create_revision == e->leader.key.create_revision) \
+	STATE("waiting behind another waiter", e->state == ELECTION_WAITING && e->place.predecessor.create_revision != e->leader.key.create_revision) \
+	STATE("waiting, ready", e->place.ready_revision != 0) \
+	STATE("waiting, ready, on a lease that is replaced", e->place.ready_revision != 0 && core->fresh.id != 0) \
+	STATE("waiting, ready, without contact", e->place.ready_revision != 0 && !core->connected) \
 	STATE("waiting, and the leader is not known", e->state == ELECTION_WAITING && !e->leader.is_known) \
 	STATE("leading", e->state == ELECTION_LEADING) \
-	STATE("leading by an event, not read since", e->position.first_revision != 0) \
+	STATE("leading by an event, not read since", e->place.first_revision != 0) \
 	STATE("leading, and somebody else has written the key", e->state == ELECTION_LEADING && e->own.mod_revision > e->own.written_revision) \
 	STATE("leading, with a value that is to be written", e->state == ELECTION_LEADING && strcmp(e->own.value, e->own.wanted_value) != 0) \
 	STATE("leading, and its key is on the lease that is to come", e->state == ELECTION_LEADING && lease_is_moved_to(core, e->own.lease)) \
@@ -164,7 +164,7 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("drain: without contact", e->drain.goal != DRAIN_NONE && !core->connected) \
 	STATE("drain: with two commands that wait", e->drain.ticket != 0) \
 	STATE("drain: of one that stays out", e->drain.goal == DRAIN_RESIGN && e->stay_out) \
-	STATE("drain: several for one preferred node were in vain", e->transfer.nspared > 1) \
+	STATE("drain: several for one preferred node were in vain", e->transfer.nfailed_drains > 1) \
 	STATE("watched: the own key", watches(core, e, WATCH_OWN)) \
 	STATE("watched: the leader's key", watches(core, e, WATCH_LEADER)) \
 	STATE("watched: both keys of a wait", watches(core, e, WATCH_WAIT)) \
