@@ -251,7 +251,7 @@ end_elector(int code, Datum arg)
 	shared_state_end_elector();
 	/* after an ERROR in a callback of the client this does nothing, and the leases expire */
 	if (revoking)
-		etcd_client_drain(elector_client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
+		etcd_client_run_until(elector_client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
 }
 
 /*
@@ -266,7 +266,7 @@ quit(void)
 	elector_end_changes();
 	if (shared_state_leave() &&
 		election_stop(elector_core, clock_now_ns(), ELECTION_REASON_SHUTDOWN))
-		etcd_client_drain(elector_client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
+		etcd_client_run_until(elector_client, SHUTDOWN_REVOCATION_MS, has_stopped, NULL);
 	_exit(2);
 }
 

@@ -68,11 +68,11 @@ note_unsent(EtcdClient *client, EtcdReceiver caller, uint64_t id, const char *wh
 		client->unsent[client->nunsent++] = (Unsent) {caller, id, why};
 }
 
-static Request *
+static PendingRequest *
 send_request(EtcdClient *client, int endpoint, RequestReceiver receiver, EtcdReceiver caller,
 			 uint64_t id, const EtcdRequest *request)
 {
-	Request    *made;
+	PendingRequest *made;
 
 	if (client->nendpoints == 0)
 	{
@@ -94,7 +94,7 @@ send_request(EtcdClient *client, int endpoint, RequestReceiver receiver, EtcdRec
 void
 etcd_client_send(EtcdClient *client, EtcdReceiver caller, uint64_t id, const EtcdRequest *request)
 {
-	Request    *made = send_request(client, ENDPOINT_IN_USE, receive, caller, id, request);
+	PendingRequest *made = send_request(client, ENDPOINT_IN_USE, receive, caller, id, request);
 
 	if (made != NULL)
 		made->may_be_doubled = may_be_doubled(request);
@@ -103,16 +103,16 @@ etcd_client_send(EtcdClient *client, EtcdReceiver caller, uint64_t id, const Etc
 void
 etcd_client_ask(EtcdClient *client, int endpoint, EtcdReceiver caller, uint64_t id, const EtcdRequest *request)
 {
-	Request    *made = send_request(client, endpoint, receive_asked, caller, id, request);
+	PendingRequest *made = send_request(client, endpoint, receive_asked, caller, id, request);
 
 	if (made != NULL)
 		made->any_cluster = true;
 }
 
-/* ---- telling --------------------------------------------------------- */
+/* ---- delivering ------------------------------------------------------ */
 
 static void
-tell_unsent(EtcdClient *client)
+deliver_unsent(EtcdClient *client)
 {
 	/* leave out those that the callbacks add, or this might never end */
 	for (int n = client->nunsent; n > 0; n--)
@@ -142,11 +142,11 @@ supply_token(EtcdClient *client, const Report *report)
 }
 
 void
-etcd_answers_tell(EtcdClient *client)
+etcd_answers_deliver(EtcdClient *client)
 {
 	Report		report;
 
-	tell_unsent(client);
+	deliver_unsent(client);
 	while (etcd_request_next(client, &report))
 	{
 		if (report.kind == REPORT_WANTS_TOKEN)

@@ -201,9 +201,9 @@ etcd_client_socket_ready(EtcdClient *client, int fd, int events)
 }
 
 static void
-tell_frames(EtcdClient *client, int stream)
+deliver_frames(EtcdClient *client, int stream)
 {
-	if (etcd_watch_tell_frames(client, stream))
+	if (etcd_watch_deliver_frames(client, stream))
 		etcd_endpoints_leave(client, client->endpoint, client->streams[stream].end_why);
 }
 
@@ -217,15 +217,15 @@ run_turn(EtcdClient *client)
 	etcd_request_run(client);
 
 	/* frames first: a hand-over waits for them */
-	tell_frames(client, 0);
-	etcd_watch_tell_ends(client);
-	etcd_answers_tell(client);
+	deliver_frames(client, 0);
+	etcd_watch_deliver_ends(client);
+	etcd_answers_deliver(client);
 
 	/* the requests that these have asked for do not wait for the other streams */
 	etcd_call_run(client);
 	for (int i = 1; i < ETCD_CLIENT_STREAMS; i++)
-		tell_frames(client, i);
-	etcd_watch_tell_ends(client);
+		deliver_frames(client, i);
+	etcd_watch_deliver_ends(client);
 
 	/* sends the requests that the callbacks have made, in this turn */
 	etcd_call_run(client);
@@ -242,7 +242,7 @@ etcd_client_process(EtcdClient *client)
 }
 
 void
-etcd_client_drain(EtcdClient *client, long timeout_ms, bool (*done) (void *ctx), void *ctx)
+etcd_client_run_until(EtcdClient *client, long timeout_ms, bool (*done) (void *ctx), void *ctx)
 {
 	int64_t		start_ns = clock_monotonic_ns();
 	int64_t		end_ns = start_ns + timeout_ms * NSEC_PER_MSEC;

@@ -8,7 +8,7 @@
  * with NO_ANSWER.
  * It owns no event loop: the caller waits on its sockets and its timeout, and
  * then calls etcd_client_socket_ready() and etcd_client_process().  Callbacks
- * are made from etcd_client_process() and etcd_client_drain() alone, never
+ * are made from etcd_client_process() and etcd_client_run_until() alone, never
  * from a libcurl callback and never from the function that sends; they may
  * call any function here but those two and etcd_client_free().
  *
@@ -263,7 +263,7 @@ extern void etcd_client_socket_ready(EtcdClient *client, int fd, int events);
  *
  * If an ERROR leaves a callback, the caller is in the middle of something.  So
  * the client makes no callback any more, and this function and
- * etcd_client_drain() do nothing.  It may be freed.
+ * etcd_client_run_until() do nothing.  It may be freed.
  */
 extern void etcd_client_process(EtcdClient *client);
 
@@ -271,7 +271,7 @@ extern void etcd_client_process(EtcdClient *client);
  * For the end of the process: runs the client by itself until done(ctx) is
  * true or the time is up, making callbacks as etcd_client_process() does.
  */
-extern void etcd_client_drain(EtcdClient *client, long timeout_ms,
+extern void etcd_client_run_until(EtcdClient *client, long timeout_ms,
 							  bool (*done) (void *ctx), void *ctx);
 
 #endif							/* ETCD_CLIENT_H */

@@ -17,7 +17,7 @@
  * etcd_sockets.c		the sockets and the timer to wait for
  * etcd_clusters.c		the clusters of the endpoints, and which may be used
  * etcd_connections.c	what the connections to the endpoints have told
- * etcd_easy.c			where a handle of libcurl connects, and by which TLS
+ * etcd_curl.c			where a handle of libcurl connects, and by which TLS
  * etcd_tls.c			what is wrong with TLS, in words
  * etcd_limits.c		how much a server may send that is no part of an answer
  * etcd_names.c			the addresses of hosts
@@ -542,15 +542,15 @@ typedef struct Attempt
 
 #define MAX_ATTEMPTS	2
 
-typedef struct Request Request;
+typedef struct PendingRequest PendingRequest;
 typedef struct Report Report;
 
 /* Acts on a report about a request: GOES_ON or ENDED. */
 typedef void (*RequestReceiver) (EtcdClient *client, const Report *report);
 
-struct Request
+struct PendingRequest
 {
-	Request    *next;
+	PendingRequest *next;
 	RequestReceiver receive;
 	EtcdReceiver caller;		/* of a request of the caller, and its id */
 	uint64_t	id;
@@ -577,7 +577,7 @@ typedef enum ReportKind
 struct Report
 {
 	ReportKind	kind;
-	Request    *request;
+	PendingRequest *request;
 	const Attempt *attempt;
 	const Attempt *late;		/* ENDED: the first one, if the second one was faster */
 	bool		blames_endpoint;
@@ -589,7 +589,7 @@ struct Report
 #define ENDPOINT_IN_USE		(-1)
 
 /* Sends a request to an endpoint.  NULL if memory is out. */
-extern Request *etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
+extern PendingRequest *etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
 								  RequestReceiver receive);
 
 /* Is such a request under way, made with the settings in force? */
@@ -660,7 +660,7 @@ typedef struct Stream
 	int			ncreations;		/* frames that may still tell that a watch was created */
 	int			nidle;			/* frames of a second that told nothing */
 	int64_t		counts_since_ns;
-	bool		has_told;		/* frames were passed on since it rested last */
+	bool		has_delivered;		/* frames were passed on since it rested last */
 	int64_t		rests_until_ns; /* it is not read before; INT64_MAX: it is read */
 	bool		end_due;		/* watch_ended() has to be called */
 	EtcdOutcome end_outcome;
@@ -676,8 +676,8 @@ extern void etcd_watch_end_all(EtcdClient *client, const char *why);
 extern int64_t etcd_watch_due_ns(const EtcdClient *client);
 extern void etcd_watch_run(EtcdClient *client);
 /* True if the stream has ended, and that is the fault of its endpoint. */
-extern bool etcd_watch_tell_frames(EtcdClient *client, int stream);
-extern void etcd_watch_tell_ends(EtcdClient *client);
+extern bool etcd_watch_deliver_frames(EtcdClient *client, int stream);
+extern void etcd_watch_deliver_ends(EtcdClient *client);
 extern void etcd_watch_free(EtcdClient *client);
 
 /* ---- etcd_answers.c -------------------------------------------------- */
@@ -694,7 +694,7 @@ typedef struct Unsent
 #define MAX_UNSENT		1024
 
 /* Makes the callbacks for requests that were not sent, and for answers. */
-extern void etcd_answers_tell(EtcdClient *client);
+extern void etcd_answers_deliver(EtcdClient *client);
 
 /* ---- etcd_client.c --------------------------------------------------- */
 
@@ -719,8 +719,8 @@ struct EtcdClient
 
 	Auth		auth;
 
-	Request    *requests;		/* that are not answered yet; oldest first */
-	Request    *reported;		/* has ended, and the caller is called back */
+	PendingRequest *requests;		/* that are not answered yet; oldest first */
+	PendingRequest *reported;		/* has ended, and the caller is called back */
 	Unsent		unsent[MAX_UNSENT];
 	int			nunsent;
 

@@ -226,7 +226,7 @@ etcd_discovery_start(EtcdDiscovery *discovery, const char *domain, bool tls_only
 	memset(&discovery->found, 0, sizeof(discovery->found));
 	snprintf(discovery->found.domain, sizeof(discovery->found.domain), "%s", domain);
 	discovery->tls_only = tls_only;
-	discovery->running = etcd_run_aside(run_lookup, discovery);
+	discovery->running = etcd_start_thread(run_lookup, discovery);
 	return discovery->running;
 }
 

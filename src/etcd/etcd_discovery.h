@@ -33,7 +33,7 @@ extern EtcdDiscovery *etcd_discovery_create(void);
 /*
  * Starts to look up _etcd-client-ssl._tcp.DOMAIN and, if that has no records
  * and tls_only is false, _etcd-client._tcp.DOMAIN.  In a thread
- * (etcd_run_aside()) that runs no longer than the resolver's own time-outs let
+ * (etcd_start_thread()) that runs no longer than the resolver's own time-outs let
  * it.  False if one is under way already, or
  * none can be started.
  */

@@ -99,7 +99,7 @@ struct GrpcCall
 	int			nwatches;
 	size_t		late_room;		/* the number of bytes that may still come for old watches */
 	bool		is_spoiled;		/* it takes no more watches */
-	bool		refusal_told;
+	bool		refusal_read;
 };
 
 /* ---- connections ----------------------------------------------------- */
@@ -673,9 +673,9 @@ static FrameResult
 read_refusal(GrpcCall *call, EtcdWatchFrame *frame)
 {
 	memset(frame, 0, sizeof(*frame));
-	if (call->refusal_told || etcd_h2_state(call->stream) != H2_ENDED)
+	if (call->refusal_read || etcd_h2_state(call->stream) != H2_ENDED)
 		return FRAME_INCOMPLETE;
-	call->refusal_told = true;
+	call->refusal_read = true;
 	frame->code = etcd_h2_status(call->stream, frame->message);
 	frame->outcome = ETCD_REFUSED;
 	return frame->code != 0 ? FRAME_READ : FRAME_INCOMPLETE;

@@ -25,7 +25,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "etcd_easy.h"
+#include "etcd_curl.h"
 #include "etcd_limits.h"
 #include "etcd_tls.h"
 #include "etcd_url.h"
@@ -48,7 +48,7 @@ struct Exchange
 	Exchange   *next;			/* idle, waiting, or among the connections */
 	CURL	   *easy;
 	struct curl_slist *headers;
-	EasyTarget	target;
+	CurlTarget	target;
 	bool		is_waiting;		/* for its addresses, or for a connection */
 	const EtcdName *name;		/* while it waits for its addresses */
 	EtcdRoute	route;
@@ -200,7 +200,7 @@ set_records(Exchange *exchange)
 {
 	SET_OPTION(CURLOPT_PRIVATE, exchange);
 	SET_OPTION(CURLOPT_ERRORBUFFER, exchange->error);
-	return etcd_easy_record_socket(exchange->easy, &exchange->target);
+	return etcd_curl_record_socket(exchange->easy, &exchange->target);
 }
 
 /* ---- exchanges ------------------------------------------------------- */
@@ -317,7 +317,7 @@ connect_exchange(Http *http, Exchange *exchange)
 	begin_waiting(http, exchange);
 	exchange->error[0] = '\0';
 	if ((route->addresses.n > 0 &&
-		 !etcd_easy_set_address(exchange->easy, &exchange->target, route->addresses.text[route->current])) ||
+		 !etcd_curl_set_address(exchange->easy, &exchange->target, route->addresses.text[route->current])) ||
 		curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
 		end_exchange(http, exchange, CURLE_OUT_OF_MEMORY);
 }
@@ -397,9 +397,9 @@ create_exchange(Http *http, const Settings *settings, const Destination *destina
 	exchange->connect_until_ns = clock_monotonic_ns() + exchange->connect_timeout_ms * NSEC_PER_MSEC;
 	exchange->is_stream = destination->is_stream;
 	exchange->max_size = destination->max_size;
-	if (exchange->url == NULL || !etcd_easy_set_url(exchange->easy, settings, exchange->url, path, &exchange->target) ||
-		!etcd_easy_set_tls(exchange->easy, settings) ||
-		!set_records(exchange) || !etcd_easy_set_options(exchange->easy, destination->connects, destination->is_stream))
+	if (exchange->url == NULL || !etcd_curl_set_url(exchange->easy, settings, exchange->url, path, &exchange->target) ||
+		!etcd_curl_set_tls(exchange->easy, settings) ||
+		!set_records(exchange) || !etcd_curl_set_options(exchange->easy, destination->connects, destination->is_stream))
 		etcd_http_release(http, &exchange);
 	return exchange;
 }
@@ -412,7 +412,7 @@ etcd_http_post(Http *http, const Settings *settings, const Destination *destinat
 
 	if (exchange == NULL)
 		return NULL;
-	if (etcd_easy_set_headers(exchange->easy, headers, nheaders, &exchange->headers) && set_post(exchange, payload))
+	if (etcd_curl_set_headers(exchange->easy, headers, nheaders, &exchange->headers) && set_post(exchange, payload))
 		begin_exchange(http, exchange);
 	else
 		etcd_http_release(http, &exchange);
@@ -427,7 +427,7 @@ etcd_http_connect(Http *http, const Settings *settings, const Destination *desti
 	if (exchange == NULL)
 		return NULL;
 	exchange->is_connection = true;
-	if (etcd_easy_connect_only(exchange->easy))
+	if (etcd_curl_connect_only(exchange->easy))
 		begin_exchange(http, exchange);
 	else
 		etcd_http_release(http, &exchange);
@@ -450,7 +450,7 @@ etcd_http_release(Http *http, Exchange **exchange)
 	/* it points to the headers, to the payload and into the exchange */
 	curl_easy_reset(easy);
 	curl_slist_free_all(released->headers);
-	etcd_easy_free_target(&released->target);
+	etcd_curl_free_target(&released->target);
 	free(released->url);
 	free(released->data);
 	memset(released, 0, sizeof(*released));
@@ -867,7 +867,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 	if (etcd_limits_describe(&exchange->limits, url, message))
 		return false;
 
-	result = etcd_easy_classify(exchange->result, detail);
+	result = etcd_curl_classify(exchange->result, detail);
 	switch (result)
 	{
 		case CURLE_OPERATION_TIMEDOUT:
@@ -875,7 +875,7 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 			return true;
 		case CURLE_COULDNT_RESOLVE_HOST:
 		case CURLE_COULDNT_CONNECT:
-			if (etcd_easy_describe_socket(message, url, &exchange->target))
+			if (etcd_curl_describe_socket(message, url, &exchange->target))
 				break;
 			if (os_errno != 0)
 				detail = strerror((int) os_errno);

@@ -150,7 +150,7 @@ run_lookup(void *arg)
 /* ---- by the owner ---------------------------------------------------- */
 
 bool
-etcd_run_aside(void *(*run) (void *arg), void *arg)
+etcd_start_thread(void *(*run) (void *arg), void *arg)
 {
 	pthread_attr_t attributes;
 	pthread_t	thread;
@@ -227,7 +227,7 @@ start_thread(const char *host)
 	lookup->next = lookups_under_way;
 	lookups_under_way = lookup;
 	nlookups_under_way++;
-	if (etcd_run_aside(run_lookup, lookup))
+	if (etcd_start_thread(run_lookup, lookup))
 		return lookup;
 	unlink_lookup(lookup);
 	free(lookup);

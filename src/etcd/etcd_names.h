@@ -107,6 +107,6 @@ extern void etcd_names_finish(EtcdNames *names);
  * Runs a function in a thread that receives no signal, and that the end of the
  * process does not wait for.  False if there can be none.
  */
-extern bool etcd_run_aside(void *(*run) (void *arg), void *arg);
+extern bool etcd_start_thread(void *(*run) (void *arg), void *arg);
 
 #endif							/* ETCD_NAMES_H */

@@ -112,7 +112,7 @@ copy_key(const EtcdRequest *request)
 
 /* For a request that is not in the list. */
 static void
-free_request(EtcdClient *client, Request *request)
+free_request(EtcdClient *client, PendingRequest *request)
 {
 	for (int i = 0; i < MAX_ATTEMPTS; i++)
 	{
@@ -125,9 +125,9 @@ free_request(EtcdClient *client, Request *request)
 }
 
 static void
-unlink_request(EtcdClient *client, Request *request)
+unlink_request(EtcdClient *client, PendingRequest *request)
 {
-	Request   **link = &client->requests;
+	PendingRequest **link = &client->requests;
 
 	while (*link != request)
 		link = &(*link)->next;
@@ -137,7 +137,7 @@ unlink_request(EtcdClient *client, Request *request)
 
 /* Sends an attempt.  False if memory is out. */
 static bool
-launch(EtcdClient *client, Request *request, Attempt *attempt, int endpoint_number)
+launch(EtcdClient *client, PendingRequest *request, Attempt *attempt, int endpoint_number)
 {
 	const Endpoint *endpoint = &client->endpoints[endpoint_number];
 	Destination destination = {
@@ -158,7 +158,7 @@ launch(EtcdClient *client, Request *request, Attempt *attempt, int endpoint_numb
 
 /* An attempt has one timeout from now on, but ends with its request. */
 static void
-set_deadline(const Request *request, Attempt *attempt, int64_t now)
+set_deadline(const PendingRequest *request, Attempt *attempt, int64_t now)
 {
 	int64_t		timeout_ns = request->timeout_ms * NSEC_PER_MSEC;
 	int64_t		latest_ns = request->made_ns + 2 * timeout_ns;
@@ -168,7 +168,7 @@ set_deadline(const Request *request, Attempt *attempt, int64_t now)
 
 /* Begins an attempt at an endpoint.  False if memory is out. */
 static bool
-start_attempt(EtcdClient *client, Request *request, Attempt *attempt, int endpoint)
+start_attempt(EtcdClient *client, PendingRequest *request, Attempt *attempt, int endpoint)
 {
 	attempt->url = strdup(client->endpoints[endpoint].url);
 	attempt->sent_ns = clock_monotonic_ns();
@@ -186,12 +186,12 @@ may_start(const EtcdClient *client, int endpoint)
 	return endpoint != ENDPOINT_IN_USE || !etcd_client_awaits_cluster(client);
 }
 
-Request *
+PendingRequest *
 etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
 				  RequestReceiver receive)
 {
-	Request    *made = calloc(1, sizeof(Request));
-	Request   **last = &client->requests;
+	PendingRequest *made = calloc(1, sizeof(PendingRequest));
+	PendingRequest **last = &client->requests;
 
 	if (made == NULL)
 		return NULL;
@@ -230,7 +230,7 @@ etcd_request_endpoint(const EtcdClient *client, const Attempt *attempt)
 bool
 etcd_request_is_asking(const EtcdClient *client, int endpoint, RequestReceiver receive)
 {
-	for (const Request *r = client->requests; r != NULL; r = r->next)
+	for (const PendingRequest *r = client->requests; r != NULL; r = r->next)
 	{
 		if (r->receive == receive && etcd_request_endpoint(client, &r->attempts[0]) == endpoint &&
 			r->settings_number == client->settings.number)
@@ -244,7 +244,7 @@ etcd_request_free(EtcdClient *client)
 {
 	while (client->requests != NULL)
 	{
-		Request    *request = client->requests;
+		PendingRequest *request = client->requests;
 
 		unlink_request(client, request);
 		free_request(client, request);
@@ -291,7 +291,7 @@ is_parked_at(const EtcdClient *client, const Attempt *attempt, int endpoint)
 void
 etcd_request_send_parked(EtcdClient *client, int endpoint)
 {
-	for (Request *r = client->requests; r != NULL; r = r->next)
+	for (PendingRequest *r = client->requests; r != NULL; r = r->next)
 	{
 		for (int i = 0; i < MAX_ATTEMPTS; i++)
 		{
@@ -311,7 +311,7 @@ void
 etcd_request_deny_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome, int code,
 						 const char *why)
 {
-	for (Request *r = client->requests; r != NULL; r = r->next)
+	for (PendingRequest *r = client->requests; r != NULL; r = r->next)
 	{
 		for (int i = 0; i < MAX_ATTEMPTS; i++)
 		{
@@ -326,7 +326,7 @@ etcd_request_deny_parked(EtcdClient *client, int endpoint, EtcdOutcome outcome, 
 void
 etcd_request_hurry(EtcdClient *client, int64_t deadline_ns)
 {
-	for (Request *r = client->requests; r != NULL; r = r->next)
+	for (PendingRequest *r = client->requests; r != NULL; r = r->next)
 	{
 		for (int i = 0; i < MAX_ATTEMPTS; i++)
 		{
@@ -341,7 +341,7 @@ etcd_request_hurry(EtcdClient *client, int64_t deadline_ns)
  * may be used; 0: it does not wait.
  */
 static int64_t
-held_until_ns(const EtcdClient *client, const Request *request)
+held_until_ns(const EtcdClient *client, const PendingRequest *request)
 {
 	if (!etcd_client_awaits_cluster(client))
 		return 0;
@@ -353,7 +353,7 @@ held_until_ns(const EtcdClient *client, const Request *request)
  * late after half of its time, so a member that hangs costs no more than that.
  */
 static int64_t
-second_due_ns(const EtcdClient *client, const Request *request)
+second_due_ns(const EtcdClient *client, const PendingRequest *request)
 {
 	const Attempt *first = &request->attempts[0];
 	int			endpoint = etcd_request_endpoint(client, first);
@@ -370,7 +370,7 @@ etcd_request_due_ns(const EtcdClient *client)
 {
 	int64_t		due_ns = INT64_MAX;
 
-	for (const Request *r = client->requests; r != NULL; r = r->next)
+	for (const PendingRequest *r = client->requests; r != NULL; r = r->next)
 	{
 		int64_t		second_ns = second_due_ns(client, r);
 
@@ -393,7 +393,7 @@ etcd_request_due_ns(const EtcdClient *client)
 }
 
 static void
-run_deadline(EtcdClient *client, const Request *request, Attempt *attempt, int64_t now)
+run_deadline(EtcdClient *client, const PendingRequest *request, Attempt *attempt, int64_t now)
 {
 	if (attempt->deadline_ns > now)
 		return;
@@ -415,7 +415,7 @@ etcd_request_run(EtcdClient *client)
 {
 	int64_t		now = clock_monotonic_ns();
 
-	for (Request *r = client->requests; r != NULL; r = r->next)
+	for (PendingRequest *r = client->requests; r != NULL; r = r->next)
 	{
 		Attempt    *first = &r->attempts[0];
 
@@ -448,11 +448,11 @@ comes_before(const Attempt *a, const Attempt *b)
 
 /* The attempt to process next; NULL: none. */
 static Attempt *
-find_due(EtcdClient *client, Request **request)
+find_due(EtcdClient *client, PendingRequest **request)
 {
 	Attempt    *due = NULL;
 
-	for (Request *r = client->requests; r != NULL; r = r->next)
+	for (PendingRequest *r = client->requests; r != NULL; r = r->next)
 	{
 		for (int i = 0; i < MAX_ATTEMPTS; i++)
 		{
@@ -550,7 +550,7 @@ read_result(EtcdClient *client, const Attempt *attempt, Report *report)
 static void
 end_attempt(EtcdClient *client, Attempt *attempt, Report *report)
 {
-	Request    *request = report->request;
+	PendingRequest *request = report->request;
 	Attempt    *first = &request->attempts[0];
 	Attempt    *other = attempt == first ? &request->attempts[1] : first;
 	const EtcdAnswer *answer = &report->answer;

@@ -55,7 +55,7 @@ is_authority_unknown(const char *detail)
 
 /* With a connection, the certificate itself was good, and it is about its names. */
 static void
-describe_server(char *message, CURL *easy, const EasyTarget *target, const Settings *settings,
+describe_server(char *message, CURL *easy, const CurlTarget *target, const Settings *settings,
 				const char *url, const char *detail)
 {
 	char		names[ETCD_MESSAGE_SIZE];
@@ -125,7 +125,7 @@ describe_connection(char *message, const Settings *settings, const char *url, co
 /* ---- both ---------------------------------------------------------------- */
 
 bool
-etcd_tls_describe(char *message, CURL *easy, CURLcode result, const EasyTarget *target,
+etcd_tls_describe(char *message, CURL *easy, CURLcode result, const CurlTarget *target,
 				  const char *url, const char *detail)
 {
 	/* the files of other settings are not those that the handle used */

@@ -8,14 +8,14 @@
 #ifndef ETCD_TLS_H
 #define ETCD_TLS_H
 
-#include "etcd_easy.h"
+#include "etcd_curl.h"
 
 /*
  * Says in a buffer of ETCD_MESSAGE_SIZE what is wrong with TLS, or with a
- * certificate of either side.  The result is one of etcd_easy_classify().
+ * certificate of either side.  The result is one of etcd_curl_classify().
  * False: it is not about TLS.
  */
-extern bool etcd_tls_describe(char *message, CURL *easy, CURLcode result, const EasyTarget *target,
+extern bool etcd_tls_describe(char *message, CURL *easy, CURLcode result, const CurlTarget *target,
 							  const char *url, const char *detail);
 
 #endif							/* ETCD_TLS_H */

@@ -100,7 +100,7 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 	stream->deadline_ns = clock_monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
 	stream->has_connected = false;
 	stream->ncreations = nwatches;
-	stream->has_told = false;
+	stream->has_delivered = false;
 	stream->rests_until_ns = INT64_MAX;
 	etcd_watch_keep_connections(client);
 	return true;
@@ -252,7 +252,7 @@ end_flood(EtcdClient *client, Stream *stream)
  * by a fault of its endpoint.
  */
 static bool
-tell_frames(EtcdClient *client, int number)
+deliver_frames(EtcdClient *client, int number)
 {
 	Stream	   *stream = &client->streams[number];
 	bool		blames = false;
@@ -289,7 +289,7 @@ tell_frames(EtcdClient *client, int number)
 		}
 		else
 		{
-			stream->has_told = true;
+			stream->has_delivered = true;
 			stream->deadline_ns = INT64_MAX;
 			client->callbacks.watched(client->callbacks.ctx, number, &frame);
 		}
@@ -303,10 +303,10 @@ tell_frames(EtcdClient *client, int number)
 static void
 rest(EtcdClient *client, Stream *stream)
 {
-	if (stream->call == NULL || !stream->has_told ||
+	if (stream->call == NULL || !stream->has_delivered ||
 		etcd_call_has_news(stream->call) || etcd_call_ended(stream->call) != 0)
 		return;
-	stream->has_told = false;
+	stream->has_delivered = false;
 	stream->rests_until_ns = clock_monotonic_ns() + REST_NS;
 	etcd_call_pause(client, stream->call, true);
 }
@@ -336,9 +336,9 @@ notice_end(EtcdClient *client, int number)
 }
 
 bool
-etcd_watch_tell_frames(EtcdClient *client, int stream)
+etcd_watch_deliver_frames(EtcdClient *client, int stream)
 {
-	bool		blames = tell_frames(client, stream);
+	bool		blames = deliver_frames(client, stream);
 
 	if (stream > 0)
 		rest(client, &client->streams[stream]);
@@ -346,7 +346,7 @@ etcd_watch_tell_frames(EtcdClient *client, int stream)
 }
 
 void
-etcd_watch_tell_ends(EtcdClient *client)
+etcd_watch_deliver_ends(EtcdClient *client)
 {
 	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
 	{

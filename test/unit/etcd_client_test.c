@@ -594,7 +594,7 @@ typedef struct Caller
 	int			nversions;		/* number of versions that were reported */
 	int			versioned;		/* bit mask of their endpoints */
 	char		version[32];	/* the last one */
-	bool		inside;			/* etcd_client_process() or _drain() runs */
+	bool		inside;			/* etcd_client_process() or _run_until() runs */
 	void		(*on_answer) (struct Caller *caller);
 	void		(*on_frame) (struct Caller *caller);
 	void		(*on_end) (struct Caller *caller);
@@ -1540,15 +1540,15 @@ has_answer(void *ctx)
 }
 
 static void
-drain(Caller *caller, long ms)
+run_until(Caller *caller, long ms)
 {
 	caller->inside = true;
-	etcd_client_drain(caller->client, ms, has_answer, caller);
+	etcd_client_run_until(caller->client, ms, has_answer, caller);
 	caller->inside = false;
 }
 
 static void
-test_drain(void **state)
+test_run_until(void **state)
 {
 	Server	   *server = start_server(be_silent, "");
 	Caller	   *caller = start_caller(etcd_url, NULL);
@@ -1559,7 +1559,7 @@ test_drain(void **state)
 	WAIT_UNTIL(caller, caller->nframes == 1);
 	send_lease(caller, 1, ETCD_KEEPALIVE, 1);
 	start = now_ms();
-	drain(caller, PATIENCE_MS);
+	run_until(caller, PATIENCE_MS);
 	assert_int_equal(caller->nanswers, 1);
 	assert_int_equal(caller->answers[0].outcome, ETCD_ANSWERED);
 	assert_true(now_ms() - start < PATIENCE_MS / 2);
@@ -1569,10 +1569,10 @@ test_drain(void **state)
 	configure(caller, server->url, NULL);
 	send_lease(caller, 2, ETCD_REVOKE, 1);
 	start = now_ms();
-	drain(caller, 100);
+	run_until(caller, 100);
 	assert_int_equal(caller->nanswers, 0);
 	assert_true(now_ms() - start >= 98 && now_ms() - start < REQUEST_TIMEOUT_MS);
-	drain(caller, PATIENCE_MS);
+	run_until(caller, PATIENCE_MS);
 	assert_int_equal(caller->nanswers, 1);
 	assert_true(caller->answers[0].timed_out);
 	assert_true(now_ms() - start < PATIENCE_MS / 2);
@@ -1583,7 +1583,7 @@ test_drain(void **state)
 	configure(caller, server->url, etcd_url);
 	request_timeout_ms = REQUEST_TIMEOUT_MS;
 	send_lease(caller, 3, ETCD_REVOKE, 1);
-	drain(caller, 2 * REQUEST_TIMEOUT_MS - 100);
+	run_until(caller, 2 * REQUEST_TIMEOUT_MS - 100);
 	assert_int_equal(caller->nanswers, 1);
 	assert_true(caller->answers[0].timed_out);
 	assert_int_equal(caller->answers[0].endpoint_in_use, 1);
@@ -2691,7 +2691,7 @@ main(void)
 		cmocka_unit_test(test_configure),
 		cmocka_unit_test(test_reentrant),
 		cmocka_unit_test(test_socket_changes),
-		cmocka_unit_test(test_drain),
+		cmocka_unit_test(test_run_until),
 		cmocka_unit_test(test_bad_urls),
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_no_memory),

@@ -583,7 +583,7 @@ typedef struct Caller
 	int			nends;
 	char		why[ETCD_MESSAGE_SIZE]; /* of the last end */
 	jmp_buf    *leaves;			/* callbacks end there, as by an ERROR; NULL: they return */
-	bool		drains;			/* callbacks run the client, as the exit of a process does */
+	bool		runs_until;			/* callbacks run the client, as the exit of a process does */
 	EtcdDialect dialect;
 	const char *server_name;
 	uint64_t	cluster_id;
@@ -608,8 +608,8 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 	assert_true(caller->nanswers < MAX_REQUESTS);
 	*record = (Record) {.id = id,.outcome = answer->outcome,.lease = answer->lease};
 	strcpy(record->message, answer->message);
-	if (caller->drains)
-		etcd_client_drain(caller->client, 100, never, caller);
+	if (caller->runs_until)
+		etcd_client_run_until(caller->client, 100, never, caller);
 	if (caller->leaves != NULL)
 		longjmp(*caller->leaves, 1);
 }
@@ -1246,11 +1246,11 @@ test_no_reentry(void **state)
 
 	(void) state;
 	settle(caller);
-	caller->drains = true;
+	caller->runs_until = true;
 	send_lease(caller, ETCD_GRANT, 5);
 	send_lease(caller, ETCD_GRANT, 6);
 	WAIT_UNTIL(caller, caller->nanswers == 3);
-	caller->drains = false;
+	caller->runs_until = false;
 
 	caller->leaves = &error;
 	send_lease(caller, ETCD_GRANT, 7);
@@ -1262,7 +1262,7 @@ test_no_reentry(void **state)
 	}
 	assert_int_equal(caller->nanswers, 4);
 	caller->leaves = NULL;
-	etcd_client_drain(caller->client, 100, never, caller);
+	etcd_client_run_until(caller->client, 100, never, caller);
 	run_for(caller, 50);
 	assert_int_equal(caller->nanswers, 4);
 	stop_caller(caller);

@@ -298,7 +298,7 @@ static void
 process(void)
 {
 	etcd_request_run(&client);
-	etcd_answers_tell(&client);
+	etcd_answers_deliver(&client);
 }
 
 static void
@@ -440,7 +440,7 @@ test_order(void **state)
 	for (int i = 2; i >= 0; i--)
 		flights[i]->ended = ++nended;
 	assert_true(etcd_request_due_ns(&client) == 0);
-	etcd_answers_tell(&client);
+	etcd_answers_deliver(&client);
 	assert_int_equal(nanswers, 3);
 	assert_int_equal(last.id, 1);
 }

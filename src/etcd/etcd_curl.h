@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
- * etcd_easy.h
+ * etcd_curl.h
  *	  Where a handle of libcurl connects, and by which TLS.
  *
  * For etcd_http.c.  All of these return false if memory is out.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ETCD_EASY_H
-#define ETCD_EASY_H
+#ifndef ETCD_CURL_H
+#define ETCD_CURL_H
 
 #include <curl/curl.h>
 
 #include "etcd_client_internal.h"
 
 /* Where a handle connects; all zero at the beginning. */
-typedef struct EasyTarget
+typedef struct CurlTarget
 {
 	bool		has_url;		/* else the endpoint's is none */
 	char		host[ETCD_MAX_HOST_LEN + 1];	/* empty: it has a Unix socket */
@@ -25,50 +25,50 @@ typedef struct EasyTarget
 	uint64_t	settings_number;
 	struct curl_slist *connect_to;	/* NULL: to the host of the URL */
 	int			socket_errno;	/* why there was no socket the last time; 0: there was */
-} EasyTarget;
+} CurlTarget;
 
 /*
  * Sets where the URL of an endpoint leads, and the path of a request.  With a
  * name of the server in the settings, that is who is asked there: in SNI, for
  * the certificate, and in the header.
  */
-extern bool etcd_easy_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path,
-							  EasyTarget *target);
+extern bool etcd_curl_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path,
+							  CurlTarget *target);
 
 /*
  * Has libcurl connect to one address, IPv6 in brackets, in the place of the one
  * before.  It gets no list: some of its versions stay at the first (curl #11920).
  */
-extern bool etcd_easy_set_address(CURL *easy, EasyTarget *target, const char *address);
+extern bool etcd_curl_set_address(CURL *easy, CurlTarget *target, const char *address);
 
 /* Appends headers to a list, which the caller frees afterwards, and sets it. */
-extern bool etcd_easy_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list);
+extern bool etcd_curl_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list);
 
 /*
  * Records why there is no socket.  Says in a buffer of ETCD_MESSAGE_SIZE that no
  * descriptor is left for one; false if that is not the reason.
  */
-extern bool etcd_easy_record_socket(CURL *easy, EasyTarget *target);
-extern bool etcd_easy_describe_socket(char *message, const char *url, const EasyTarget *target);
+extern bool etcd_curl_record_socket(CURL *easy, CurlTarget *target);
+extern bool etcd_curl_describe_socket(char *message, const char *url, const CurlTarget *target);
 
 /* Frees what a target holds, after its handle has been used. */
-extern void etcd_easy_free_target(EasyTarget *target);
+extern void etcd_curl_free_target(CurlTarget *target);
 
 /*
  * What holds for all handles.  connects: no connection is used that is open
  * already; is_stream: it may be silent for long.
  */
-extern bool etcd_easy_set_options(CURL *easy, bool connects, bool is_stream);
+extern bool etcd_curl_set_options(CURL *easy, bool connects, bool is_stream);
 
-extern bool etcd_easy_set_tls(CURL *easy, const Settings *settings);
+extern bool etcd_curl_set_tls(CURL *easy, const Settings *settings);
 
 /* Only the connection is made, and HTTP/2 offered over it. */
-extern bool etcd_easy_connect_only(CURL *easy);
+extern bool etcd_curl_connect_only(CURL *easy);
 
 /*
  * A failure, where libcurl has several for one.  In TLS 1.3 a server refuses a
  * certificate after the connection is made.
  */
-extern CURLcode etcd_easy_classify(CURLcode result, const char *detail);
+extern CURLcode etcd_curl_classify(CURLcode result, const char *detail);
 
-#endif							/* ETCD_EASY_H */
+#endif							/* ETCD_CURL_H */

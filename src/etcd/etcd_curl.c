@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * etcd_easy.c
+ * etcd_curl.c
  *	  Where a handle of libcurl connects, and by which TLS.
  *
  *-------------------------------------------------------------------------
@@ -15,7 +15,7 @@
 
 #include <openssl/ssl.h>
 
-#include "etcd_easy.h"
+#include "etcd_curl.h"
 #include "etcd_url.h"
 
 /* A peer that has vanished is noticed after idle + 9 probes, by default. */
@@ -36,7 +36,7 @@
  * nothing.
  */
 bool
-etcd_easy_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path, EasyTarget *target)
+etcd_curl_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path, CurlTarget *target)
 {
 	const char *unix_scheme = "unix://";
 	const char *unixs_scheme = "unixs://";
@@ -70,11 +70,11 @@ etcd_easy_set_url(CURL *easy, const Settings *settings, const char *endpoint, co
 	target->has_url = true;
 	/* a name is connected to by the address that it has */
 	return settings->server_name == NULL || target->host[0] == '\0' || etcd_is_name(target->host) ||
-		etcd_easy_set_address(easy, target, target->host);
+		etcd_curl_set_address(easy, target, target->host);
 }
 
 bool
-etcd_easy_set_address(CURL *easy, EasyTarget *target, const char *address)
+etcd_curl_set_address(CURL *easy, CurlTarget *target, const char *address)
 {
 	char		text[ETCD_MAX_HOST_LEN + 32];
 
@@ -86,7 +86,7 @@ etcd_easy_set_address(CURL *easy, EasyTarget *target, const char *address)
 }
 
 bool
-etcd_easy_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list)
+etcd_curl_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list)
 {
 	for (int i = 0; i < nheaders; i++)
 	{
@@ -104,7 +104,7 @@ etcd_easy_set_headers(CURL *easy, const char *const *headers, int nheaders, stru
 static curl_socket_t
 open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
-	EasyTarget *target = arg;
+	CurlTarget *target = arg;
 	int			fd = socket(address->family, address->socktype, address->protocol);
 
 	(void) purpose;
@@ -116,7 +116,7 @@ open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 }
 
 bool
-etcd_easy_record_socket(CURL *easy, EasyTarget *target)
+etcd_curl_record_socket(CURL *easy, CurlTarget *target)
 {
 	SET_OPTION(CURLOPT_OPENSOCKETFUNCTION, open_socket);
 	SET_OPTION(CURLOPT_OPENSOCKETDATA, target);
@@ -124,7 +124,7 @@ etcd_easy_record_socket(CURL *easy, EasyTarget *target)
 }
 
 bool
-etcd_easy_describe_socket(char *message, const char *url, const EasyTarget *target)
+etcd_curl_describe_socket(char *message, const char *url, const CurlTarget *target)
 {
 	struct rlimit limit;
 	const char *why = strerror(target->socket_errno);
@@ -140,13 +140,13 @@ etcd_easy_describe_socket(char *message, const char *url, const EasyTarget *targ
 }
 
 void
-etcd_easy_free_target(EasyTarget *target)
+etcd_curl_free_target(CurlTarget *target)
 {
 	curl_slist_free_all(target->connect_to);
 }
 
 bool
-etcd_easy_set_tls(CURL *easy, const Settings *settings)
+etcd_curl_set_tls(CURL *easy, const Settings *settings)
 {
 	/* the first two are libcurl's defaults, which nothing may depend on */
 	SET_OPTION(CURLOPT_SSL_VERIFYPEER, 1L);
@@ -191,7 +191,7 @@ set_newer_options(CURL *easy)
 }
 
 bool
-etcd_easy_set_options(CURL *easy, bool connects, bool is_stream)
+etcd_curl_set_options(CURL *easy, bool connects, bool is_stream)
 {
 	/* Nowhere but to the endpoint itself. */
 	SET_OPTION(CURLOPT_FOLLOWLOCATION, 0L);
@@ -228,7 +228,7 @@ offer_http2(CURL *handle, void *context, void *arg)
 }
 
 bool
-etcd_easy_connect_only(CURL *easy)
+etcd_curl_connect_only(CURL *easy)
 {
 	SET_OPTION(CURLOPT_CONNECT_ONLY, 1L);
 	SET_OPTION(CURLOPT_SSL_ENABLE_ALPN, 0L);
@@ -237,7 +237,7 @@ etcd_easy_connect_only(CURL *easy)
 }
 
 CURLcode
-etcd_easy_classify(CURLcode result, const char *detail)
+etcd_curl_classify(CURLcode result, const char *detail)
 {
 	if ((result == CURLE_RECV_ERROR || result == CURLE_SEND_ERROR) && strstr(detail, " alert ") != NULL)
 		return CURLE_SSL_CONNECT_ERROR;
