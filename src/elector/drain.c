@@ -107,16 +107,20 @@ elector_serve_drains(void)
 	return election_draining(elector_core) != 0 ? clock_now_ns() + LOOK_INTERVAL_NS : PG_INT64_MAX;
 }
 
-/* Hands over what this instance leads, and stays out. */
+/* Hands over what this instance leads, and stays out.  A drain goes on that began later. */
 static void
 leave_elections(void)
 {
+	static bool has_left = false;
+	uint32		draining = has_left ? election_draining(elector_core) : 0;
+
+	has_left = true;
 	for (int i = 0; i < settings_election_count(); i++)
 	{
 		const char *name = settings_election_name(i);
 		int			slot = election_find(elector_core, name);
 
-		if (slot >= 0 && !election_is_followed(name))
+		if (slot >= 0 && !election_is_followed(name) && (draining & UINT32_C(1) << slot) == 0)
 			(void) election_resign(elector_core, clock_now_ns(), slot, false,
 								   election_ttl_ns(elector_core, clock_now_ns()), 0);
 	}

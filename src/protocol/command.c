@@ -122,7 +122,7 @@ begin_command(ElectionCore *core, int64_t now_ns, int slot)
 	return &core->elections[slot];
 }
 
-/* Another command takes the place of a transfer or a drain; the instance leads. */
+/* Another command takes the place of a drain, or of a transfer; the instance leads. */
 static void
 end_drain(ElectionCore *core, Election *e)
 {
@@ -132,33 +132,13 @@ end_drain(ElectionCore *core, Election *e)
 		drain_cancel(core, e);
 }
 
-/* One more resignation, while the leader drains for one: it may shorten that. */
-static bool
-shorten_drain(ElectionCore *core, int64_t now_ns, Election *e, bool rejoin, int64_t drain_ns, uint64_t ticket)
-{
-	bool		is_first = e->commands.resign_ticket == 0;
-	bool		taken = is_first || e->drain.ticket == 0;
-
-	if (is_first)
-		e->commands.resign_ticket = ticket;
-	else if (taken)
-		e->drain.ticket = ticket;
-	e->stay_out |= taken && !rejoin;
-	if (e->drain.until_ns > now_ns + drain_ns)
-		e->drain.until_ns = now_ns + drain_ns;
-	reconcile(core, now_ns);
-	return taken;
-}
-
 bool
 election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64_t drain_ns, uint64_t ticket)
 {
 	Election   *e = begin_command(core, now_ns, slot);
 	bool		was_in = is_queued(e);
 
-	if (is_draining(e) && e->drain.goal == DRAIN_RESIGN)
-		return shorten_drain(core, now_ns, e, rejoin, drain_ns, ticket);
-	if (e->commands.resign_ticket != 0)
+	if (e->commands.resign_ticket != 0 && !is_draining(e))
 		return false;
 	end_drain(core, e);
 	if (!rejoin)
@@ -255,7 +235,7 @@ election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_n
 {
 	Election   *e = begin_command(core, now_ns, slot);
 
-	if (e->transfer.stage != TRANSFER_NONE || e->transfer.ticket != 0)
+	if (e->transfer.stage != TRANSFER_NONE && e->transfer.stage != TRANSFER_DRAINING)
 		return false;
 	if (e->followed || e->state != ELECTION_LEADING)
 		publish_reply(core, &ticket, ELECTION_NOT_LEADER);
@@ -263,8 +243,6 @@ election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_n
 		publish_reply(core, &ticket, ELECTION_DONE);
 	else if (!core->connected)
 		publish_reply(core, &ticket, ELECTION_NO_CONTACT);
-	else if (e->drain.goal == DRAIN_RESIGN)
-		publish_reply(core, &ticket, ELECTION_FAILED);
 	else
 	{
 		end_drain(core, e);

@@ -161,10 +161,7 @@ set_disconnected(ElectionCore *core, const char *why)
 	{
 		/* a drain needs no contact */
 		if (!is_draining(e))
-		{
 			publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-			publish_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
-		}
 		publish_reply(core, &e->commands.campaign_ticket, ELECTION_NO_CONTACT);
 		publish_reply(core, &e->commands.proclaim_ticket, ELECTION_NO_CONTACT);
 		if (transfer_is_sent(e))

@@ -48,10 +48,8 @@ resign(ElectionCore *core, Election *e)
 {
 	e->drain.goal = DRAIN_NONE;
 	queue_leave(core, e, ELECTION_REASON_RESIGNED);
-	if (core->connected)
-		return;
-	publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-	publish_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
+	if (!core->connected)
+		publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
 }
 
 void
@@ -95,34 +93,15 @@ drain_reconcile(ElectionCore *core, int64_t now_ns)
 	}
 }
 
-/* One of the commands that wait for the resignation is cancelled. */
-static bool
-cancel_resignation(ElectionCore *core, Election *e, uint64_t ticket)
-{
-	uint64_t   *other = e->commands.resign_ticket == ticket ? &e->drain.ticket : &e->commands.resign_ticket;
-	uint64_t	kept = *other;
-
-	if (e->commands.resign_ticket != ticket && e->drain.ticket != ticket)
-		return false;
-	if (kept == 0)
-	{
-		drain_cancel(core, e);
-		return true;
-	}
-	e->commands.resign_ticket = kept;
-	e->drain.ticket = 0;
-	publish_reply(core, &ticket, ELECTION_CANCELLED);
-	return false;
-}
-
 bool
 drain_cancel_command(ElectionCore *core, Election *e, uint64_t ticket)
 {
-	if (e->drain.goal == DRAIN_RESIGN)
-		return cancel_resignation(core, e, ticket);
-	if (e->drain.goal != DRAIN_TRANSFER || e->transfer.ticket != ticket)
+	if (e->drain.goal == DRAIN_RESIGN && e->commands.resign_ticket == ticket)
+		drain_cancel(core, e);
+	else if (e->drain.goal == DRAIN_TRANSFER && e->transfer.ticket == ticket)
+		transfer_end(core, e, ELECTION_CANCELLED);
+	else
 		return false;
-	transfer_end(core, e, ELECTION_CANCELLED);
 	return true;
 }
 

@@ -66,7 +66,6 @@ drain_cancel(ElectionCore *core, Election *e)
 		e->transfer.nfailed_drains++;
 	e->drain.goal = DRAIN_NONE;
 	publish_reply(core, &e->commands.resign_ticket, ELECTION_CANCELLED);
-	publish_reply(core, &e->drain.ticket, ELECTION_CANCELLED);
 	publish_view(core, e);
 	publish_event(core, ELECTION_EVENT_ELECTED, e, true, ELECTION_REASON_DRAIN_CANCELLED, NULL);
 }

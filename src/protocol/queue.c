@@ -213,10 +213,7 @@ queue_deny(ElectionCore *core, Election *e)
 	if (e->wanted || request_is_under_way(core, OP_ENTER, slot_bit(core, e)))
 		return;
 	if (may_stand)
-	{
 		publish_reply(core, &e->commands.resign_ticket, ELECTION_NO_CONTACT);
-		publish_reply(core, &e->drain.ticket, ELECTION_NO_CONTACT);
-	}
 	queue_begin_without_key(core, e);
 }
 
@@ -290,7 +287,6 @@ queue_begin_without_key(ElectionCore *core, Election *e)
 	leadership_begin_epoch(e);
 	clear_own_key(core, e);
 	publish_reply(core, &e->commands.resign_ticket, ELECTION_DONE);
-	publish_reply(core, &e->drain.ticket, ELECTION_DONE);
 	if (!e->wanted)
 	{
 		free_slot(core, e);

@@ -275,7 +275,6 @@ typedef struct Drain
 	bool		is_over;		/* no work is waited for any more */
 	int64_t		began_ns;
 	int64_t		until_ns;		/* then it is over; PREFERRED: then the hand-over has failed */
-	uint64_t	ticket;			/* RESIGN: of a command that has shortened it */
 } Drain;
 
 /* The own key of an election, and what is wanted of it; see queue.c. */

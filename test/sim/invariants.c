@@ -45,7 +45,6 @@ check_election(const ElectionCore *core, const Election *e)
 	assert(e->transfer.stage != TRANSFER_SURVEYING || leading);
 	assert(e->transfer.stage != TRANSFER_DRAINING || (leading && e->drain.goal == DRAIN_TRANSFER && !e->drain.is_over));
 	assert(e->drain.goal == DRAIN_NONE || leading);
-	assert(e->drain.ticket == 0 || e->commands.resign_ticket != 0);
 	assert(!transfer_is_sent(e) || !leading);
 	assert(!transfer_is_sent(e) || !core->remembered);
 	if (e->followed)

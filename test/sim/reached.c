@@ -162,7 +162,6 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("drain: for a preferred node", e->drain.goal == DRAIN_PREFERRED) \
 	STATE("drain: over, and the hand-over is not sent", e->drain.goal != DRAIN_NONE && e->drain.is_over) \
 	STATE("drain: without contact", e->drain.goal != DRAIN_NONE && !core->connected) \
-	STATE("drain: with two commands that wait", e->drain.ticket != 0) \
 	STATE("drain: of one that stays out", e->drain.goal == DRAIN_RESIGN && e->stay_out) \
 	STATE("drain: several for one preferred node were in vain", e->transfer.nfailed_drains > 1) \
 	STATE("watched: the own key", watches(core, e, WATCH_OWN)) \

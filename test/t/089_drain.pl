@@ -188,11 +188,15 @@ is(join(', ', map { join '/', grep { defined } @$_{qw(event fencing_token reason
 	join(', ', ("draining/$token", "elected/$token/drain_cancelled") x 3), 'the events');
 is($old->value('SELECT elections_won FROM etcd_leader_stats'), $old->value('SELECT sum(won) FROM etcd_leader_status'), 'none of it counts as won');
 
-# shortened by a second call
+# a second call takes its place
 $open   = fenced_session($old);
 $resign = begin_drain($old, q{SELECT etcd_resign('postgres', drain => '30 s')});
-ok($old->connect_db->selectrow_array(q{SELECT etcd_resign('postgres', drain => '0 s')}), 'a second call without a drain: true');
-is(EtcdLeader::Session::outcome($resign), 'done', 'the first one ends, too');
+my $second = $old->connect_db;
+EtcdLeader::Session::start_statement($second, q{SELECT etcd_resign('postgres', drain => '40 s')});
+is(EtcdLeader::Session::outcome($resign), 'done', 'the first one ends');
+ok(in_state($old, 'draining'), 'the instance drains for the second');
+ok($old->connect_db->selectrow_array(q{SELECT etcd_resign('postgres', drain => '0 s')}), 'a third one without a drain: true');
+is(EtcdLeader::Session::outcome($second), 'done', 'the second one ends');
 poll_ok(5, sub { $new->is_leader }, 'the other instance leads');
 eval { $open->rollback };
 

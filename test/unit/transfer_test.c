@@ -1521,18 +1521,45 @@ test_transfer_drain_longer(void **state)
 	assert_string_equal(view.leader, "n3");
 }
 
-/* A third resignation is refused, and changes nothing. */
+/* A drain has one command: the next resignation takes its place, with its own time and wish. */
 static void
-test_third_resignation(void **state)
+test_resign_twice(void **state)
 {
 	begin_leading();
-	assert_true(election_resign(core, now, 0, true, 5 * SECOND, 1));
-	assert_true(election_resign(core, now, 0, true, 5 * SECOND, 2));
-	assert_false(election_resign(core, now, 0, false, 5 * SECOND, 3));
+	nreplies = 0;
+	assert_true(election_resign(core, now, 0, false, SECOND, TICKET));
+	assert_true(election_resign(core, now, 0, true, 5 * SECOND, TICKET + 1));
+	assert_reply(ELECTION_CANCELLED);
+	run(2 * SECOND);
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	assert_false(election_cancel(core, now, TICKET));
 	election_drained(core, now, 0);
 	answer_all();
 	run(SECOND);
-	assert_int_not_equal(view.state, ELECTION_RESIGNED);
+	assert_int_equal(view.role, ELECTION_CANDIDATE);
+	assert_string_equal(events, "elected(n1) unelected(resigned)");
+}
+
+/* So does a hand-over; if its target is not there, the instance leads on. */
+static void
+test_transfer_instead_of_resign(void **state)
+{
+	(void) state;
+	begin_leading();
+	nreplies = 0;
+	assert_true(election_resign(core, now, 0, false, 5 * SECOND, TICKET));
+	assert_true(election_transfer(core, now, 0, "n2", now + SECOND, 5 * SECOND, TICKET));
+	assert_reply(ELECTION_CANCELLED);
+	answer_all();
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	nreplies = 0;
+	assert_true(election_transfer(core, now, 0, "n9", now + SECOND, 5 * SECOND, TICKET));
+	assert_reply(ELECTION_CANCELLED);
+	nreplies = 0;
+	answer_all();
+	assert_reply(ELECTION_NO_SUCH_CANDIDATE);
+	assert_true(leads());
+	assert_int_equal(view.state, ELECTION_LEADING);
 }
 
 /* A greater margin ends leadership in the middle of a drain, which is not shown again. */
@@ -1592,7 +1619,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_drain_ends, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_spares, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_drain_longer, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_third_resignation, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_resign_twice, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_transfer_instead_of_resign, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_margin_while_draining, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_key_deleted_during_transfer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_command_after_deadline, set_up, tear_down),
