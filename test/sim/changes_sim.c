@@ -4,18 +4,19 @@
  *	  Simulates the changes of keys of other programs: src/protocol/changes.c with a
  *	  model of etcd's watches, under faults.
  *
- * This model of etcd is small, and separate from that of the other runs:
+ * etcd's keys are those of store.c.  This file adds:
  *
- * - a list of changes of three prefixes; a transaction makes several changes at
- *   one revision, and some changes are too large to be read
+ * - transactions that make several changes at one revision, some of them too
+ *	 large to be read
  * - linearizable reads, which take time and fail
  * - one watch stream; each watch catches up by itself, and the member may lag
- *   behind; a response has whole revisions, or is sent in fragments
+ *	 behind; a response has whole revisions, or is sent in fragments
  * - progress notifications of quiet watches
  * - the header of a response has the revision of the member, which may be above
- *   that of its events
+ *	 that of its events
  * - compaction, and an etcd that is put back to an earlier state or replaced
  * - a stream that leads to a member of another cluster
+ * - frames and answers that no etcd would send
  *
  * What has to hold for each prefix:
  *
@@ -27,18 +28,30 @@
  *   cannot be read, or another cluster has answered.
  * - After the faults every change is announced, and then nothing more.
  *
+ * After a wrong frame or answer less holds: the changes that are announced of a
+ * prefix belong to it, their revisions do not decrease between two gaps, and after
+ * the faults new changes are announced.
+ *
+ * Always: only reads are sent; the number of reads and streams is limited, by time
+ * and by the number of faults; the core is not due again and again at one time.
+ *
+ * The random numbers come from a seed, or from the input of a fuzzer
+ * (test/fuzz/changes_fuzzer.c).
+ *
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "protocol/changes.h"
+#include "changes_sim.h"
 #include "plan.h"
 #include "reached.h"
 #include "run.h"
+#include "store.h"
 
 #define NPREFIXES		3
-#define MAX_CHANGES		4000
+#define MAX_EVENTS		64		/* of a frame */
 #define INTERVAL_NS		SECOND
 #define FAULTS_END_NS	(40 * SECOND)
 #define RECOVERY_NS		(60 * SECOND)
@@ -47,28 +60,27 @@
 /* The difference of the cluster's IDs. */
 #define OTHER_CLUSTER	1000
 
-static const char *const prefix_names[NPREFIXES] = {"a/", "b/", "flags/c/"};
+/* Allowed reads and streams: at first, in addition in each second, and for each fault. */
+#define AT_FIRST		8
+#define PER_SECOND		4
+#define PER_FAULT		4
 
-typedef struct Change
-{
-	int			prefix;
-	int64_t		revision;
-	bool		is_delete;
-	bool		poison;			/* too large to be read */
-	char		key[16];
-} Change;
+/* How often the core may be due again at the same time. */
+#define MAX_TICKS_AT_ONCE	8
+
+#define MAX_REVISION	(INT64_MAX / 2) /* etcd's own limit */
+
+static const char *const prefix_names[NPREFIXES] = {"a/", "b/", "flags/c/"};
 
 /* This simulator has no bytes; client.c of the others reads this variable. */
 bool		passes_structures;
 
-/* etcd */
-static Change changes[MAX_CHANGES];
-static int	nchanges;
-static int64_t revision;
-static int64_t compacted;
+/* etcd; see store.c for the keys, and a change is a version there */
 static uint64_t cluster_id;
 static uint64_t term;
 static bool refuses;			/* etcd answers "permission denied" */
+static bool lies;				/* it also sends what no etcd would send */
+static bool lied;
 static bool over;				/* the faults have ended */
 static bool quiet;				/* no key is written any more */
 static bool at_rest;			/* every change must have been announced */
@@ -78,6 +90,7 @@ static Changes *core;
 static bool configured[NPREFIXES];
 static int	failure_rate;
 static int	nreads;
+static int64_t credit;			/* reads and streams that are still allowed, times SECOND */
 
 /* A watch of the stream that is open. */
 typedef struct Watcher
@@ -94,7 +107,7 @@ static uint64_t stream;			/* number of the stream that is open; 0: none */
 static uint64_t streams_opened;
 static Watcher watchers[NPREFIXES];
 static int	nwatchers;
-static int64_t lag;				/* the member is that many revisions behind */
+static int64_t lag;				/* the member is that many entries of the log behind */
 static bool astray;				/* the member belongs to another cluster */
 
 /* what was announced of each prefix */
@@ -103,6 +116,8 @@ static struct
 	int			last;			/* the newest change that was announced; -1: none */
 	int			floor;			/* changes up to this one may be left out */
 	bool		needs_gap;
+	int64_t		revision;		/* of the last change since the gap */
+	bool		heard;			/* a change was announced since the faults */
 }			told[NPREFIXES];
 static bool restored;			/* etcd was put back, and no gap was announced since */
 static int	nrestores;
@@ -110,12 +125,48 @@ static bool gap_is_due;			/* something has happened that may cost changes */
 
 /* ---- the checker ------------------------------------------------------------- */
 
+static void
+earn(int64_t n)
+{
+	credit += n * SECOND;
+	if (credit > 100 * SECOND)
+		credit = 100 * SECOND;
+}
+
+static void
+spend(const char *what)
+{
+	credit -= SECOND;
+	if (credit < 0)
+		fail_run("too many %s", what);
+}
+
+/* The prefix of a key; -1: none. */
+static int
+prefix_of(EtcdBytes key)
+{
+	for (int p = 0; p < NPREFIXES; p++)
+	{
+		size_t		len = strlen(prefix_names[p]);
+
+		if (key.len >= len && memcmp(key.data, prefix_names[p], len) == 0)
+			return p;
+	}
+	return -1;
+}
+
+static EtcdBytes
+name_of(const Version *version)
+{
+	return store_key(version->key)->name;
+}
+
 static int
 next_of_prefix(int prefix, int after)
 {
-	for (int i = after + 1; i < nchanges; i++)
+	for (int i = after + 1; i < store_versions(); i++)
 	{
-		if (changes[i].prefix == prefix)
+		if (prefix_of(name_of(store_version(i))) == prefix)
 			return i;
 	}
 	return -1;
@@ -127,100 +178,137 @@ check_gap(void)
 	trace("", "gap");
 	if (at_rest)
 		fail_run("a gap at rest");
-	if (!gap_is_due)
+	if (!gap_is_due && !lied)
 		fail_run("a gap without need");
 	gap_is_due = false;
 	restored = false;
 	for (int p = 0; p < NPREFIXES; p++)
 	{
-		told[p].floor = nchanges - 1;
+		told[p].floor = store_versions() - 1;
+		told[p].revision = 0;
 		told[p].needs_gap = false;
 	}
 }
 
+/* Checks that the event is the next change of its prefix, or another allowed one. */
 static void
-check_change(const EtcdWatchEvent *event)
+check_next(int p, const EtcdWatchEvent *event)
 {
+	int			owed = next_of_prefix(p, told[p].last < told[p].floor ? told[p].floor : told[p].last);
 	int			found = -1;
-	int			p;
 
-	trace("", "%.*s at %" PRId64, (int) event->kv.key.len, event->kv.key.data, event->kv.mod_revision);
-	/* etcd was put back, and the core has not learned of that yet */
-	if (restored)
-		return;
-	for (int i = 0; i < nchanges && found < 0; i++)
+	for (int i = store_first_version(event->kv.mod_revision);
+		 i < store_versions() && store_version(i)->revision == event->kv.mod_revision; i++)
 	{
-		if (changes[i].revision == event->kv.mod_revision && strlen(changes[i].key) == event->kv.key.len &&
-			memcmp(changes[i].key, event->kv.key.data, event->kv.key.len) == 0)
+		if (bytes_equal(name_of(store_version(i)), event->kv.key))
 			found = i;
 	}
 	if (found < 0)
-	{
 		fail_run("%.*s at %" PRId64 " is no change", (int) event->kv.key.len, event->kv.key.data,
 				 event->kv.mod_revision);
-		return;
-	}
-	p = changes[found].prefix;
-	if (!configured[p] || told[p].needs_gap)
-		fail_run("%s: a change without a gap before", prefix_names[p]);
-	else if (at_rest)
-		fail_run("%s: a change at rest", prefix_names[p]);
-	else if (changes[found].is_delete != event->is_delete)
+	else if (store_version(found)->deleted != event->is_delete)
 		fail_run("%s: a put for a deletion", prefix_names[p]);
 	else if (found <= told[p].last)
 		fail_run("%s: change %d after change %d", prefix_names[p], found, told[p].last);
-	else
-	{
-		/* changes above the floor must not be missing */
-		int			missing = next_of_prefix(p, told[p].last < told[p].floor ? told[p].floor : told[p].last);
-
-		if (missing >= 0 && missing < found)
-			fail_run("%s: change %d is missing before %d", prefix_names[p], missing, found);
-	}
+	else if (owed >= 0 && owed < found)
+		fail_run("%s: change %d is missing before %d", prefix_names[p], owed, found);
 	told[p].last = found;
 	if (told[p].floor < found)
 		told[p].floor = found;
 }
 
 static void
+check_change(const EtcdWatchEvent *event)
+{
+	int			p = prefix_of(event->kv.key);
+
+	trace("", "%.*s at %" PRId64, (int) event->kv.key.len, event->kv.key.data, event->kv.mod_revision);
+	if (p < 0 || !configured[p] || stream == 0)
+	{
+		fail_run("a change that nobody watches");
+		return;
+	}
+	told[p].heard = true;
+	if (event->kv.mod_revision < told[p].revision)
+		fail_run("%s: revision %" PRId64 " after %" PRId64, prefix_names[p], event->kv.mod_revision,
+				 told[p].revision);
+	told[p].revision = event->kv.mod_revision;
+	if (told[p].needs_gap)
+		fail_run("%s: a change without a gap before", prefix_names[p]);
+	else if (at_rest)
+		fail_run("%s: a change at rest", prefix_names[p]);
+	/* after etcd was put back, the core learns of that only with its next read */
+	else if (!restored && !lied)
+		check_next(p, event);
+}
+
+static void
 check_all_told(void)
 {
-	if (restored)
+	if (restored && !lied)
 		fail_run("etcd was put back, and there was no gap");
 	for (int p = 0; p < NPREFIXES; p++)
 	{
-		int			from = told[p].last < told[p].floor ? told[p].floor : told[p].last;
-		int			missing = next_of_prefix(p, from);
+		int			missing = next_of_prefix(p, told[p].last < told[p].floor ? told[p].floor : told[p].last);
 
-		if (!configured[p])
-			continue;
 		if (told[p].needs_gap)
 			fail_run("%s: there was no gap", prefix_names[p]);
-		else if (missing >= 0)
+		else if (!told[p].heard)
+			fail_run("%s: nothing is told after the faults", prefix_names[p]);
+		else if (missing >= 0 && !lied)
 			fail_run("%s: change %d is never told", prefix_names[p], missing);
 	}
 }
 
 /* ---- etcd ---------------------------------------------------------------------- */
 
+/* The revision up to which etcd has compacted. */
+static int64_t
+compacted(void)
+{
+	return store_entry(store_index())->compacted;
+}
+
+/* A transaction of n changes.  It writes each key once. */
+static void
+write_keys(const EtcdOp *ops, int n)
+{
+	EtcdRequest request = {.kind = ETCD_TXN,.success = ops,.nsuccess = n};
+	EtcdAnswer	answer;
+
+	store_write(term, &request, BY_FOREIGN, &answer);
+}
+
 static void
 write_changes(void)
 {
+	EtcdOp		ops[12] = {0};
+	char		names[12][16];
 	int			n = random_chance(2000) ? 1 + random_below(12) : 1;
 
-	if (nchanges + n > MAX_CHANGES)
-		return;
-	revision++;
 	for (int i = 0; i < n; i++)
 	{
-		Change	   *change = &changes[nchanges++];
+		int			len = snprintf(names[i], sizeof(names[i]), "%s%d", prefix_names[random_below(NPREFIXES)], i);
 
-		/* one key is written once in a transaction */
-		change->prefix = random_below(NPREFIXES);
-		change->revision = revision;
-		change->is_delete = random_chance(3000);
-		change->poison = !over && random_chance(30);
-		snprintf(change->key, sizeof(change->key), "%s%d", prefix_names[change->prefix], i);
+		ops[i].kind = random_chance(3000) ? ETCD_OP_DELETE : ETCD_OP_PUT;
+		ops[i].key = (EtcdBytes) {names[i], len};
+		/* a value stands for one that is too large to be read */
+		if (ops[i].kind == ETCD_OP_PUT && !over && random_chance(30))
+			ops[i].value = (EtcdBytes) {"large", 5};
+	}
+	write_keys(ops, n);
+}
+
+/* Writes a key of each prefix, after the faults. */
+static void
+write_each(void)
+{
+	for (int p = 0; p < NPREFIXES; p++)
+	{
+		EtcdOp		put = {.kind = ETCD_OP_PUT,.key = {prefix_names[p], strlen(prefix_names[p])}};
+
+		write_keys(&put, 1);
+		told[p].heard = false;
 	}
 }
 
@@ -231,29 +319,30 @@ end_stream(EtcdOutcome outcome)
 		return;
 	trace("", "the stream ends%s", outcome == ETCD_GARBAGE ? ": too large" : "");
 	stream = 0;
+	earn(PER_FAULT);
 	changes_watch_ended(core, now_ns, outcome);
 }
 
-/* Puts etcd back, or replaces it. */
+/* Puts etcd back, or replaces it.  Then it may get keys that nobody watches. */
 static void
 restore(void)
 {
-	int64_t		back = random_between(compacted, revision);
+	EtcdOp		other = {.kind = ETCD_OP_PUT,.key = {"other", 5}};
+	int64_t		first = store_index() > 10 ? store_index() - 10 : 0;
 
-	revision = back < 2 ? 2 : back;
-	while (nchanges > 0 && changes[nchanges - 1].revision > revision)
-		nchanges--;
+	store_restore(random_between(first, store_index()));
 	/* a restored etcd has another cluster id, or starts with a lower term */
-	if (term == 1 || random_chance(5000))
+	if (term == 1 || random_chance(3000))
 		cluster_id++;
 	else
 		term--;
-	if (random_chance(5000))
-		revision += random_below(100);
+	for (int n = random_chance(5000) ? random_below(100) : 0; n > 0; n--)
+		write_keys(&other, 1);
 	trace("", "etcd is put back to revision %" PRId64 ", cluster %" PRIu64 ", term %" PRIu64,
-		  revision, cluster_id, term);
+		  store_revision(), cluster_id, term);
 	restored = gap_is_due = true;
 	nrestores++;
+	earn(PER_FAULT);
 	for (int p = 0; p < NPREFIXES; p++)
 		told[p].last = told[p].floor = -1;
 	end_stream(ETCD_NO_ANSWER);
@@ -277,6 +366,7 @@ tell(const Watcher *watcher, EtcdWatchFrame *frame, int64_t header_revision)
 	{
 		frame->header.cluster_id += OTHER_CLUSTER;
 		gap_is_due = true;
+		earn(PER_FAULT);
 	}
 	changes_watched(core, now_ns, frame);
 }
@@ -285,36 +375,33 @@ tell(const Watcher *watcher, EtcdWatchFrame *frame, int64_t header_revision)
 static bool
 tell_changes(Watcher *watcher, int64_t applied)
 {
-	EtcdWatchEvent events[64];
+	EtcdWatchEvent events[MAX_EVENTS];
 	EtcdWatchFrame frame = {.events = events};
 	int64_t		end = watcher->next_change >= 0 ? watcher->response_end :
 		random_chance(5000) ? applied :
 		random_chance(3000) ? watcher->next_revision : random_between(watcher->next_revision, applied);
-	int			room = random_chance(4000) ? 1 + random_below(4) : 64;
-	int			i = watcher->next_change >= 0 ? watcher->next_change : 0;
+	int			room = random_chance(4000) ? 1 + random_below(4) : MAX_EVENTS;
+	int			i = watcher->next_change >= 0 ? watcher->next_change : store_first_version(watcher->next_revision);
 
-	for (; i < nchanges && changes[i].revision <= end; i++)
+	for (; i < store_versions() && store_version(i)->revision <= end; i++)
 	{
-		EtcdWatchEvent *event = &events[frame.nevents];
+		const Version *version = store_version(i);
 
-		if (changes[i].prefix != watcher->prefix || changes[i].revision < watcher->next_revision ||
-			(changes[i].is_delete && changes[i].revision == watcher->dropped))
+		if (prefix_of(name_of(version)) != watcher->prefix || version->revision < watcher->next_revision ||
+			(version->deleted && version->revision == watcher->dropped))
 			continue;
 		if (frame.nevents == room)
 			break;
-		if (changes[i].poison)
+		if (version->value.len > 0)
 		{
 			gap_is_due = true;
 			end_stream(ETCD_GARBAGE);
 			return true;
 		}
-		memset(event, 0, sizeof(*event));
-		event->is_delete = changes[i].is_delete;
-		event->kv.key = (EtcdBytes) {changes[i].key, strlen(changes[i].key)};
-		event->kv.mod_revision = changes[i].revision;
-		frame.nevents++;
+		events[frame.nevents++] = (EtcdWatchEvent) {.is_delete = version->deleted,
+		.kv = {.key = name_of(version),.mod_revision = version->revision}};
 	}
-	frame.fragment = i < nchanges && changes[i].revision <= end;
+	frame.fragment = i < store_versions() && store_version(i)->revision <= end;
 	watcher->next_change = frame.fragment ? i : -1;
 	watcher->response_end = end;
 	if (!frame.fragment)
@@ -329,20 +416,59 @@ tell_changes(Watcher *watcher, int64_t applied)
 static void
 tell_stray_change(Watcher *watcher)
 {
-	EtcdWatchEvent event = {.kv.mod_revision = revision + 1};
+	EtcdWatchEvent event = {.kv.mod_revision = store_revision() + 1};
 	EtcdWatchFrame frame = {.events = &event,.nevents = 1};
 	char		key[16];
 
 	snprintf(key, sizeof(key), "%sstray", prefix_names[watcher->prefix]);
 	event.kv.key = (EtcdBytes) {key, strlen(key)};
-	tell(watcher, &frame, revision + 1);
+	tell(watcher, &frame, store_revision() + 1);
+}
+
+/* A revision near the present one, or far from it. */
+static int64_t
+some_revision(void)
+{
+	int64_t		revision = random_chance(2500) ? (int64_t) random_below(256) << random_below(54) :
+		store_revision() + random_below(256) - 128;
+
+	return revision < 1 ? 1 : revision > MAX_REVISION ? MAX_REVISION : revision;
+}
+
+/* Sends a frame that no etcd would send. */
+static void
+tell_a_lie(void)
+{
+	EtcdWatchEvent events[4] = {0};
+	EtcdWatchFrame frame = {.events = events,.nevents = random_below(5)};
+	int			flags = random_below(256);
+	char		keys[4][16];
+
+	lied = true;
+	earn(PER_FAULT);
+	frame.header = (EtcdHeader) {.cluster_id = cluster_id + (flags % 8 == 7),.revision = some_revision(),.raft_term = term};
+	frame.created = (flags & 8) != 0;
+	frame.fragment = (flags & 16) != 0;
+	frame.canceled = (flags & 96) == 96;
+	frame.compact_revision = flags & 128 ? some_revision() : 0;
+	for (int i = 0; i < frame.nevents; i++)
+	{
+		int			len = snprintf(keys[i], sizeof(keys[i]), "%s%d", prefix_names[random_below(NPREFIXES)], i);
+
+		events[i].kv.key = (EtcdBytes) {keys[i], random_chance(2500) ? random_below(3) : len};
+		events[i].kv.mod_revision = some_revision();
+	}
+	frame.watch_id = random_below(NPREFIXES + 2) - 1;
+	if (stream != 0)
+		changes_watched(core, now_ns, &frame);
 }
 
 static void
 advance_watcher(Watcher *watcher)
 {
 	EtcdWatchFrame frame = {0};
-	int64_t		applied = over || lag > revision ? revision : revision - lag;
+	int64_t		index = over ? store_index() : lag > store_index() ? 0 : store_index() - lag;
+	int64_t		applied = store_entry(index)->revision;
 
 	if (!watcher->created)
 	{
@@ -353,16 +479,17 @@ advance_watcher(Watcher *watcher)
 		 * A compaction drops the deletions of its own revision, too, and yet
 		 * etcd accepts a watch from there (etcd #18089).
 		 */
-		watcher->dropped = compacted;
+		watcher->dropped = compacted();
 		tell(watcher, &frame, applied);
 	}
 	else if (astray)
 		tell_stray_change(watcher);
-	else if (watcher->next_change < 0 && watcher->next_revision < compacted)
+	else if (watcher->next_change < 0 && watcher->next_revision < compacted())
 	{
 		gap_is_due = true;
+		earn(PER_FAULT);
 		frame.canceled = true;
-		frame.compact_revision = compacted;
+		frame.compact_revision = compacted();
 		trace("", "%s is compacted away", prefix_names[watcher->prefix]);
 		tell(watcher, &frame, 0);
 	}
@@ -394,21 +521,22 @@ advance_stream(void *subject, uint64_t number)
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int n)
 {
+	if (n > 0)
+		spend("streams");
 	stream = n > 0 ? ++streams_opened : 0;
 	nwatchers = n;
 	lag = random_chance(2000) ? random_below(20) : 0;
 	astray = !over && random_chance(200);
 	for (int i = 0; i < n; i++)
 	{
-		watchers[i] = (Watcher) {.next_revision = watches[i].start_revision,.next_change = -1};
-		for (int p = 0; p < NPREFIXES; p++)
+		watchers[i] = (Watcher) {.prefix = prefix_of(watches[i].key),.next_revision = watches[i].start_revision,.next_change = -1};
+		if (watchers[i].prefix < 0 || !configured[watchers[i].prefix])
 		{
-			if (strlen(prefix_names[p]) == watches[i].key.len &&
-				memcmp(prefix_names[p], watches[i].key.data, watches[i].key.len) == 0)
-				watchers[i].prefix = p;
+			fail_run("a watch that nobody wants");
+			return;
 		}
-		if (!watches[i].fragment || !watches[i].progress_notify)
-			fail_run("a watch without fragments, or progress");
+		if (watches[i].watch_id != i + 1 || watches[i].start_revision < 1 || !watches[i].fragment || !watches[i].progress_notify)
+			fail_run("a watch without fragments, progress, or a revision");
 		trace("", "watches %s from %" PRId64, prefix_names[watchers[i].prefix], watches[i].start_revision);
 	}
 	if (n > 0)
@@ -441,6 +569,8 @@ arrive(void *subject, uint64_t id)
 
 	if (answer->endpoint != nrestores)
 		answer->outcome = ETCD_NO_ANSWER;
+	if (answer->outcome != ETCD_ANSWERED)
+		earn(PER_FAULT);
 	changes_receive(core, now_ns, id, answer);
 }
 
@@ -458,7 +588,13 @@ serve(void *subject, uint64_t id)
 		answer->code = ETCD_CODE_PERMISSION_DENIED;
 	}
 	else
-		answer->header = make_header(revision);
+		answer->header = make_header(store_revision());
+	if (lies && !over && random_chance(500))
+	{
+		lied = true;
+		answer->header = make_header(some_revision());
+		answer->header.raft_term += random_below(8);
+	}
 	events_after(random_between(MS, random_chance(2000) ? 2 * SECOND : 20 * MS), arrive, answer, id);
 }
 
@@ -466,6 +602,7 @@ static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	nreads++;
+	spend("reads");
 	for (int i = 0; i < request->nsuccess; i++)
 	{
 		if (request->success[i].kind != ETCD_OP_RANGE)
@@ -494,30 +631,50 @@ configure(void)
 		configured[p] = wanted;
 	}
 	trace("", "%d prefixes", n);
+	earn(PER_FAULT);
 	changes_configure(core, now_ns, names, n, INTERVAL_NS);
+}
+
+/* One fault, or a write, or neither. */
+static void
+disturb(void)
+{
+	int			what = random_below(10000);
+
+	if (what < 4000)
+		write_changes();
+	else if (what < 4100)
+		store_compact(term, random_between(store_revision() - compacted() > 3 && random_chance(7000) ?
+										   store_revision() - 3 : compacted(), store_revision()));
+	else if (what < 4120)
+		restore();
+	else if (what < 4140)
+		configure();
+	else if (what < 4160)
+		refuses = !refuses;
+	else if (lies && what < 4200)
+		tell_a_lie();
+	else if (what < 4200 + failure_rate / 4)
+		end_stream(ETCD_NO_ANSWER);
 }
 
 static void
 tick(void *subject, uint64_t tag)
 {
-	changes_tick(core, now_ns);
-	if (!over)
+	for (int i = 0; changes_wakeup_ns(core) <= now_ns; i++)
 	{
-		if (random_chance(4000))
-			write_changes();
-		if (random_chance(failure_rate / 4))
-			end_stream(ETCD_NO_ANSWER);
-		if (random_chance(100))
-			compacted = random_between(revision - compacted > 3 && random_chance(7000) ? revision - 3 : compacted, revision);
-		if (random_chance(20))
-			restore();
-		if (random_chance(20))
-			configure();
-		if (random_chance(20))
-			refuses = !refuses;
+		if (i == MAX_TICKS_AT_ONCE)
+		{
+			fail_run("the core is due again and again");
+			return;
+		}
+		changes_tick(core, now_ns);
 	}
+	if (!over)
+		disturb();
 	else if (!quiet && random_chance(500))
 		write_changes();
+	credit += 20 * MS * PER_SECOND;
 	events_after(20 * MS, tick, NULL, 0);
 }
 
@@ -526,34 +683,44 @@ run_on(int64_t duration_ns)
 {
 	int64_t		until_ns = now_ns + duration_ns;
 
-	while (!run_failed() && events_step(until_ns))
+	while (!run_failed() && (over || !random_is_exhausted()) && events_step(until_ns))
 		;
 	return !run_failed();
 }
 
-bool
-run_seed(uint64_t seed)
+static void
+reset(void)
+{
+	verdict_reset();
+	events_reset();
+	store_reset();
+	store_changed = NULL;
+	nreads = nrestores = 0;
+	cluster_id = 7;
+	credit = 0;
+	refuses = lied = over = quiet = at_rest = restored = gap_is_due = false;
+	stream = 0;
+	for (int p = 0; p < NPREFIXES; p++)
+	{
+		configured[p] = false;
+		told[p].last = told[p].floor = -1;
+		told[p].revision = 0;
+		told[p].needs_gap = false;
+	}
+	earn(AT_FIRST);
+}
+
+static bool
+run_changes(void)
 {
 	static const ChangesPort port = {
 		.send = port_send,.watch = port_watch,.announce = port_announce,.random = port_random
 	};
 
-	verdict_reset();
-	events_reset();
-	random_seed(seed);
-	nchanges = nreads = nrestores = 0;
-	revision = compacted = 1;
-	cluster_id = 7;
+	reset();
 	term = 2 + random_below(5);
-	refuses = over = quiet = at_rest = restored = false;
 	failure_rate = random_chance(3000) ? 0 : random_below(1500);
-	stream = 0;
-	gap_is_due = false;
-	for (int p = 0; p < NPREFIXES; p++)
-	{
-		configured[p] = false;
-		told[p].last = told[p].floor = -1;
-	}
+	lies = random_chance(1000);
 	core = changes_create(&port);
 	configure();
 	events_after(0, tick, NULL, 0);
@@ -564,6 +731,7 @@ run_seed(uint64_t seed)
 	configure();
 	(void) run_on(RECOVERY_NS);
 	quiet = true;
+	write_each();
 	if (run_on(5 * SECOND))
 		check_all_told();
 	at_rest = true;
@@ -573,6 +741,21 @@ run_seed(uint64_t seed)
 	changes_free(core);
 	run_free_all();
 	return !run_failed();
+}
+
+bool
+run_seed(uint64_t seed)
+{
+	random_seed(seed);
+	return run_changes();
+}
+
+bool
+run_input(const uint8_t *data, size_t size)
+{
+	random_seed(0);
+	random_from(data, size);
+	return run_changes();
 }
 
 const char *

@@ -26,6 +26,13 @@
 
 extern void random_seed(uint64_t seed);
 
+/*
+ * From now on random_below() and its like take their numbers from these bytes, as
+ * long as there are any.  They are exhausted when all are taken.
+ */
+extern void random_from(const uint8_t *data, size_t size);
+extern bool random_is_exhausted(void);
+
 extern uint64_t random_next(void);
 
 /* 0 to n - 1 */

@@ -193,6 +193,24 @@ store_version(int version)
 	return &versions[version];
 }
 
+int
+store_first_version(int64_t revision)
+{
+	int			low = 0;
+	int			high = nversions;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (versions[middle].revision < revision)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 static const Version *
 newest(int key)
 {

@@ -106,6 +106,9 @@ extern const StoreKey *store_key(int key);
 extern int	store_versions(void);
 extern const Version *store_version(int version);
 
+/* The first version of that revision or a later one. */
+extern int	store_first_version(int64_t revision);
+
 /* The newest version of a key, NULL if it does not exist. */
 extern const Version *store_find(EtcdBytes name);
 

@@ -223,7 +223,6 @@ stream_open(int m, const EtcdWatch *watches, int nwatches, Served *account,
 			StreamWrite write, void *owner)
 {
 	Stream	   *stream = run_alloc(sizeof(Stream));
-	int			first_version = 0;
 
 	stream->member = m;
 	stream->boot = cluster.members[m].boot;
@@ -235,8 +234,6 @@ stream_open(int m, const EtcdWatch *watches, int nwatches, Served *account,
 	for (int i = 0; i < nwatches; i++)
 	{
 		Watcher    *watcher = &stream->watchers[i];
-		int			low = first_version;
-		int			high = store_versions();
 
 		watcher->id = watches[i].watch_id;
 		watcher->denied = !rights_allow_watch(&watches[i]);
@@ -244,16 +241,7 @@ stream_open(int m, const EtcdWatch *watches, int nwatches, Served *account,
 		watcher->end = watches[i].range_end;
 		watcher->start_revision = watches[i].start_revision;
 		watcher->key = watcher->end.len > 0 ? -1 : store_intern(watcher->from);
-		while (low < high)
-		{
-			int			middle = (low + high) / 2;
-
-			if (store_version(middle)->revision < watcher->start_revision)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		watcher->next_version = low;
+		watcher->next_version = store_first_version(watcher->start_revision);
 	}
 	account->streams++;
 	begin(stream, stream->boot);

@@ -26,6 +26,17 @@ static char out[4096];
 static uint64_t read_id;
 static Changes *core;
 static int64_t now;
+static int	nallocations;
+
+extern void *__real_calloc(size_t n, size_t size);
+extern void *__wrap_calloc(size_t n, size_t size);
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	nallocations++;
+	return __real_calloc(n, size);
+}
 
 static void
 note(const char *format,...)
@@ -85,6 +96,7 @@ begin(void **state)
 
 	out[0] = '\0';
 	now = 0;
+	nallocations = 0;
 	core = changes_create(&port);
 	return core == NULL;
 }
@@ -93,6 +105,8 @@ static int
 end(void **state)
 {
 	changes_free(core);
+	/* it never needs more memory than at first */
+	assert_int_equal(nallocations, 1);
 	return 0;
 }
 
