@@ -63,7 +63,8 @@ range_of_key(const char *key)
 static inline EtcdOp
 put_of_key(const char *key, const char *value, int64_t lease)
 {
-	return (EtcdOp) {.kind = ETCD_OP_PUT, .key = bytes_of(key), .value = bytes_of(value), .lease = lease};
+	return (EtcdOp) {.kind = ETCD_OP_PUT, .key = bytes_of(key), .value = bytes_of(value),
+		.lease = lease};
 }
 
 static inline EtcdCompare

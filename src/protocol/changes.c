@@ -35,7 +35,8 @@
  *   whether etcd is still the same: the cluster's id is the same, and neither
  *   revision nor raft term is below what was known when the read was sent.
  *   Else etcd was put back or replaced, and no position means anything.  All
- *   members stop for that, so that no connection outlives it.  The same read gives a position to a prefix that has none.
+ *   members stop for that, so that no connection outlives it.  The same read gives a
+ *   position to a prefix that has none.
  * - A position is lost if it was compacted away, if etcd is another one, and if
  *   something cannot be read, such as a response that is too large.  A prefix
  *   that gets a new position has a gap.  So the start is a gap, too.
@@ -73,7 +74,7 @@ struct Changes
 	Prefix		prefixes[CHANGES_MAX_PREFIXES];
 	int			nprefixes;
 	int64_t		interval_ns;
-	EtcdHeader	history;		/* as far as answers have shown it; cluster_id 0: nothing is known */
+	EtcdHeader	history;		/* as far as answers have shown it; cluster_id 0: not at all */
 
 	uint64_t	asked_id;		/* of the read that is under way; 0: none */
 	EtcdHeader	asked;			/* the state when it was sent */
@@ -159,7 +160,8 @@ retry(Changes *changes, int64_t now_ns)
 		backoff_ns *= 2;
 	if (backoff_ns > BACKOFF_MAX_NS)
 		backoff_ns = BACKOFF_MAX_NS;
-	backoff_ns = backoff_ns / 2 + (int64_t) (changes->port.random(changes->port.ctx) % (uint64_t) (backoff_ns / 2));
+	backoff_ns = backoff_ns / 2 +
+		(int64_t) (changes->port.random(changes->port.ctx) % (uint64_t) (backoff_ns / 2));
 	changes->read_due_ns += backoff_ns;
 }
 
@@ -251,7 +253,8 @@ see_event(Changes *changes, Prefix *prefix, const EtcdWatchEvent *event)
 {
 	int64_t		revision = event->kv.mod_revision;
 
-	if (!is_below(prefix, event->kv.key) || revision <= prefix->position || revision < prefix->split)
+	if (!is_below(prefix, event->kv.key) || revision <= prefix->position ||
+		revision < prefix->split)
 		return;
 	if (revision > prefix->split)
 	{
@@ -421,7 +424,8 @@ changes_configure(Changes *changes, int64_t now_ns, const char *const *prefixes,
 	changes->interval_ns = interval_ns;
 	for (int i = 0; i < nprefixes; i++)
 		take_up(changes, prefixes[i], &taken[i]);
-	if (nprefixes == changes->nprefixes && memcmp(taken, changes->prefixes, nprefixes * sizeof(Prefix)) == 0)
+	if (nprefixes == changes->nprefixes &&
+		memcmp(taken, changes->prefixes, nprefixes * sizeof(Prefix)) == 0)
 		return;
 	memcpy(changes->prefixes, taken, nprefixes * sizeof(Prefix));
 	changes->nprefixes = nprefixes;

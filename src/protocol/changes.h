@@ -47,11 +47,12 @@ extern void changes_free(Changes *changes);
  * that were there before keep their positions.  Every interval_ns this checks
  * whether etcd is still the same.
  */
-extern void changes_configure(Changes *changes, int64_t now_ns, const char *const *prefixes, int nprefixes,
-							  int64_t interval_ns);
+extern void changes_configure(Changes *changes, int64_t now_ns, const char *const *prefixes,
+							  int nprefixes, int64_t interval_ns);
 
 /* The answer to the request of that id, or the failure to get one. */
-extern void changes_receive(Changes *changes, int64_t now_ns, uint64_t id, const EtcdAnswer *answer);
+extern void changes_receive(Changes *changes, int64_t now_ns, uint64_t id,
+							const EtcdAnswer *answer);
 
 /* A frame of the stream, an ANSWERED one. */
 extern void changes_watched(Changes *changes, int64_t now_ns, const EtcdWatchFrame *frame);

@@ -133,7 +133,8 @@ end_drain(ElectionCore *core, Election *e)
 }
 
 bool
-election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64_t drain_ns, uint64_t ticket)
+election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64_t drain_ns,
+				uint64_t ticket)
 {
 	Election   *e = begin_command(core, now_ns, slot);
 	bool		was_in = is_queued(e);

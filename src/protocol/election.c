@@ -185,7 +185,8 @@ fail_endpoint(ElectionCore *core, int64_t now_ns, const Facts *facts, const char
 {
 	int64_t		sent_ns = facts->op->sent_ns;
 	int			endpoint = facts->endpoint;
-	uint32_t	all = core->config.nendpoints >= 32 ? ALL_SLOTS : SLOT_BIT(core->config.nendpoints) - 1;
+	uint32_t	all = core->config.nendpoints >= 32 ? ALL_SLOTS :
+		SLOT_BIT(core->config.nendpoints) - 1;
 	bool		fails_again = false;
 	bool		is_retry;
 	bool		all_failed;
@@ -253,7 +254,8 @@ static const char *
 doubt_answer(const ElectionCore *core, const Facts *facts)
 {
 	const Op   *op = facts->op;
-	bool		tells_now = request_writes_nothing(op) || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE;
+	bool		tells_now = request_writes_nothing(op) || op->kind == OP_KEEPALIVE ||
+		op->kind == OP_TIME_TO_LIVE;
 
 	if (facts->kind == FACTS_MISFIT)
 		return "the answer does not fit the request";
@@ -461,14 +463,16 @@ void
 election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame)
 {
 	/* of another cluster: a read shows the rest */
-	bool		usable = frame->outcome == ETCD_ANSWERED && frame->header.cluster_id == core->cluster_id;
+	bool		usable = frame->outcome == ETCD_ANSWERED &&
+		frame->header.cluster_id == core->cluster_id;
 
 	if (core->stopping || core->stream.nwatched == 0)
 		return;
 	leadership_expire(core, now_ns);
 	if (usable)
 	{
-		learn_header(core, frame->header.cluster_id, frame->header.raft_term, frame->header.revision);
+		learn_header(core, frame->header.cluster_id, frame->header.raft_term,
+					 frame->header.revision);
 		usable = receive_frame(core, now_ns, frame);
 	}
 	if (!usable)

@@ -207,7 +207,8 @@ typedef struct ElectionLease
 	int64_t		until_ns;
 	int			tries;
 	bool		moving;			/* keys may be attached to it: a move was sent */
-	bool		must_be_replaced;		/* a key that nobody deletes is or may become attached to it */
+	bool		must_be_replaced;	/* a key that nobody deletes is or may become
+									 * attached to it */
 } ElectionLease;
 
 /*
@@ -324,7 +325,8 @@ extern bool election_resume(ElectionCore *core, int64_t now_ns, const ElectionHi
 extern void election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *config);
 
 /* Passes the answer to the request of that id, or the failure to get one. */
-extern void election_receive(ElectionCore *core, int64_t now_ns, uint64_t id, const EtcdAnswer *answer);
+extern void election_receive(ElectionCore *core, int64_t now_ns, uint64_t id,
+							 const EtcdAnswer *answer);
 
 /* Passes a frame of the watch stream that was opened last. */
 extern void election_watched(ElectionCore *core, int64_t now_ns, const EtcdWatchFrame *frame);
@@ -345,7 +347,8 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  *
  * resign: leadership is withdrawn before this returns, or after a drain.  DONE
  * when the key is known to be deleted; NO_CONTACT: the delete goes on, and is
- * final, or the key ends with its lease (RIGHTS).  CANCELLED: the drain was, by election_cancel() or a campaign.
+ * final, or the key ends with its lease (RIGHTS).  CANCELLED: election_cancel() or a
+ * campaign has cancelled the drain.
  *
  * campaign: DONE when the key exists, and when it has ended a drain.
  *
@@ -370,7 +373,8 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
 extern bool election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin,
 							int64_t drain_ns, uint64_t ticket);
 extern bool election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);
-extern bool election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value, uint64_t ticket);
+extern bool election_proclaim(ElectionCore *core, int64_t now_ns, int slot, const char *value,
+							  uint64_t ticket);
 extern bool election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_node,
 							  int64_t until_ns, int64_t drain_ns, uint64_t ticket);
 extern bool election_verify(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket);

@@ -86,9 +86,11 @@ drain_reconcile(ElectionCore *core, int64_t now_ns)
 	{
 		if (e->drain.goal == DRAIN_RESIGN && e->state != ELECTION_LEADING)
 			resign(core, e);
-		else if (is_draining(e) && !e->drain.is_over && due_or_wake_at(core, now_ns, e->drain.until_ns))
+		else if (is_draining(e) && !e->drain.is_over &&
+				 due_or_wake_at(core, now_ns, e->drain.until_ns))
 			drain_finish(core, now_ns, e);
-		else if (e->drain.goal == DRAIN_PREFERRED && e->drain.is_over && due_or_wake_at(core, now_ns, e->drain.until_ns))
+		else if (e->drain.goal == DRAIN_PREFERRED && e->drain.is_over &&
+				 due_or_wake_at(core, now_ns, e->drain.until_ns))
 			drain_cancel(core, e);
 	}
 }
@@ -110,7 +112,8 @@ drain_cancel_command(ElectionCore *core, Election *e, uint64_t ticket)
 static EtcdOp
 survey_range(const Election *e)
 {
-	EtcdOp		range = {.kind = ETCD_OP_RANGE, .limit = SURVEY_LIMIT, .sort = ETCD_SORT_FIRST_CREATED};
+	EtcdOp		range = {.kind = ETCD_OP_RANGE, .limit = SURVEY_LIMIT,
+		.sort = ETCD_SORT_FIRST_CREATED};
 
 	range.key = bytes_of(e->prefix);
 	range.range_end = bytes_of(e->prefix_end);
@@ -186,7 +189,8 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fact
 	compares[ncompares++] = compare_kv(to, ETCD_COMPARE_CREATE_REVISION);
 	if (is_ours(e, to))
 	{
-		EtcdOp		put = {.kind = ETCD_OP_PUT, .key = to->key, .value = to->value, .lease = to->lease};
+		EtcdOp		put = {.kind = ETCD_OP_PUT, .key = to->key, .value = to->value,
+			.lease = to->lease};
 
 		compares[ncompares++] = compare_kv(to, ETCD_COMPARE_MOD_REVISION);
 		ops[nops++] = put;
@@ -355,7 +359,8 @@ give_way(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts, in
 {
 	if (core->config.preferred_drain_ms > 0 && e->drain.goal == DRAIN_NONE)
 	{
-		drain_begin(core, now_ns, e, DRAIN_PREFERRED, core->config.preferred_drain_ms * NSEC_PER_MSEC);
+		drain_begin(core, now_ns, e, DRAIN_PREFERRED,
+					core->config.preferred_drain_ms * NSEC_PER_MSEC);
 		return;
 	}
 	e->transfer.until_ns = now_ns + lease_ttl_ns(core);
@@ -462,9 +467,9 @@ transfer_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 	if (facts->kind != FACTS_ANSWER)
 	{
 		e->transfer.failures++;
-		e->transfer.retry_ns = op->sent_ns + (facts->permission_denied ?
-											  request_backoff_ns(core, e->transfer.failures) :
-											  request_urgent_backoff_ns(core, e->transfer.failures));
+		e->transfer.retry_ns = op->sent_ns +
+			(facts->permission_denied ? request_backoff_ns(core, e->transfer.failures) :
+			 request_urgent_backoff_ns(core, e->transfer.failures));
 		return;
 	}
 	if (op->kind == OP_SURVEY || !facts->succeeded)
@@ -533,7 +538,8 @@ transfer_reconcile(ElectionCore *core, int64_t now_ns)
 /* ---- the command ------------------------------------------------------------------------- */
 
 void
-transfer_begin(Election *e, const char *to_node, int64_t until_ns, int64_t drain_ns, uint64_t ticket)
+transfer_begin(Election *e, const char *to_node, int64_t until_ns, int64_t drain_ns,
+			   uint64_t ticket)
 {
 	Transfer   *t = &e->transfer;
 

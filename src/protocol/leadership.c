@@ -26,7 +26,8 @@ leadership_announce_leader(ElectionCore *core, Election *e, ElectionReason reaso
 	if (revision != 0 && revision == e->leader.announced_revision)
 		reason = ELECTION_REASON_PROCLAIMED;
 	e->leader.announced_revision = revision;
-	copy_string(e->leader.announced_value, revision != 0 ? e->leader.value : "", sizeof(e->leader.announced_value));
+	copy_string(e->leader.announced_value, revision != 0 ? e->leader.value : "",
+				sizeof(e->leader.announced_value));
 	publish_event(core, ELECTION_EVENT_LEADER, e, revision != 0, reason, NULL);
 }
 

@@ -38,7 +38,8 @@ publish_deadline(ElectionCore *core)
 static void
 cap_deadlines(ElectionCore *core)
 {
-	int64_t		until_ns = lease_trusted_until_ns(core, &core->fresh) + lease_margin_ns(core, core->lease.ttl_ns);
+	int64_t		until_ns = lease_trusted_until_ns(core, &core->fresh) +
+		lease_margin_ns(core, core->lease.ttl_ns);
 
 	if (core->lease.until_ns > until_ns)
 		core->lease.until_ns = until_ns;
@@ -78,7 +79,8 @@ is_grant_under_way(const ElectionCore *core)
 static void
 postpone(ElectionCore *core, const Op *failed)
 {
-	core->lease_retry_ns = failed->sent_ns + request_urgent_backoff_ns(core, ++core->lease_failures);
+	core->lease_retry_ns = failed->sent_ns +
+		request_urgent_backoff_ns(core, ++core->lease_failures);
 }
 
 void
@@ -247,8 +249,10 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 		if ((slots & slot_bit(core, e)) == 0)
 			continue;
 		op->create_revisions[slot_of(core, e)] = e->own.create_revision;
-		compares[2 * n] = compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
-		compares[2 * n + 1] = compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
+		compares[2 * n] =
+			compare_key(e->own.key, ETCD_COMPARE_CREATE_REVISION, e->own.create_revision);
+		compares[2 * n + 1] =
+			compare_key(e->own.key, ETCD_COMPARE_MOD_REVISION, e->own.mod_revision);
 		puts[n] = put_of_key(e->own.key, e->own.value, lease);
 		ranges[n++] = range_of_key(e->own.key);
 	}
@@ -526,7 +530,8 @@ receive_keepalive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 
 	if (!lease_is_current(core, &renewal))
 	{
-		request_drop_answer(core, facts->op->id, NULL, "the renewal is of another lease, or a newer one has ended");
+		request_drop_answer(core, facts->op->id, NULL,
+							"the renewal is of another lease, or a newer one has ended");
 		return;
 	}
 	if (facts->kind == FACTS_ANSWER ? facts->ttl_s <= 0 : facts->lease_not_found)
@@ -567,7 +572,8 @@ finish_renewal(ElectionCore *core, int64_t now_ns, const Facts *read)
 		 * is not newer than the last one that was seen, one of the answers
 		 * came from a member that lags behind: renewal again soon.
 		 */
-		request_drop_answer(core, read->op->id, NULL, "it renews nothing: its term is not that of the lease");
+		request_drop_answer(core, read->op->id, NULL,
+							"it renews nothing: its term is not that of the lease");
 		fail_renewal(core, now_ns, renewal);
 		return;
 	}

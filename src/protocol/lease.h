@@ -17,8 +17,8 @@ extern void lease_not_found(ElectionCore *core, const Op *op);
 extern void lease_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
 
 /*
- * The answer to a read, or that there is none; confirmed: the elections whose own key is as PLACE and
- * RENEWAL require.
+ * The answer to a read, or that there is none; confirmed: the elections whose own key is
+ * as PLACE and RENEWAL require.
  */
 extern void lease_receive_read(ElectionCore *core, int64_t now_ns, const Facts *facts,
 							   uint32_t confirmed);

@@ -66,7 +66,8 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	if (e->own.named_lease != core->lease.id || e->own.key[0] == '\0')
 	{
 		/* the lease as Go's %x; the suffix marks the keys that are ours */
-		snprintf(e->own.key, sizeof(e->own.key), "%s%" PRIx64 ELECTION_KEY_SUFFIX, e->prefix, core->lease.id);
+		snprintf(e->own.key, sizeof(e->own.key), "%s%" PRIx64 ELECTION_KEY_SUFFIX,
+				 e->prefix, core->lease.id);
 		e->own.named_lease = core->lease.id;
 		e->own.entry_unanswered = false;
 	}
@@ -292,20 +293,23 @@ own_key_reconcile(ElectionCore *core, int64_t now_ns)
 		if (e->state == ELECTION_JOINING)
 		{
 			if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
-				!request_is_under_way(core, OP_ENTER, slot) && due_or_wake_at(core, now_ns, e->retry_ns))
+				!request_is_under_way(core, OP_ENTER, slot) &&
+				due_or_wake_at(core, now_ns, e->retry_ns))
 				send_enter(core, now_ns, e);
 		}
 		else if (e->state == ELECTION_LEAVING)
 		{
 			if (!core->revoking && e->own.create_revision != 0 &&
-				!request_is_under_way(core, OP_DELETE, slot) && due_or_wake_at(core, now_ns, e->retry_ns))
+				!request_is_under_way(core, OP_DELETE, slot) &&
+				due_or_wake_at(core, now_ns, e->retry_ns))
 				send_delete(core, now_ns, e);
 		}
 		else if (is_queued(e) && !has_value(e))
 		{
 			if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
 				!request_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
-				!request_is_under_way(core, OP_PROCLAIM, slot) && due_or_wake_at(core, now_ns, e->retry_ns))
+				!request_is_under_way(core, OP_PROCLAIM, slot) &&
+				due_or_wake_at(core, now_ns, e->retry_ns))
 				send_proclaim(core, now_ns, e);
 		}
 	}

@@ -17,7 +17,8 @@ extern void own_key_receive(ElectionCore *core, int64_t now_ns, const Facts *fac
 extern void own_key_receive_move(ElectionCore *core, const Facts *facts);
 
 /* The own key is gone, as of that revision: we, or a transfer, deleted it. */
-extern void own_key_finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t revision);
+extern void own_key_finish_leaving(ElectionCore *core, int64_t now_ns, Election *e,
+								   int64_t revision);
 
 /* Sends what is due. */
 extern void own_key_reconcile(ElectionCore *core, int64_t now_ns);

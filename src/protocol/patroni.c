@@ -78,11 +78,12 @@ conclude(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	const Patroni *p = &e->patroni;
 	bool		lives = p->until_ns != 0 && patroni_deadline_ns(core, e) > now_ns;
-	bool		leads = e->own.create_revision != 0 && e->leader.is_known && lives && patroni_is_ours(core, p) &&
-		!core->config.in_recovery;
+	bool		leads = e->own.create_revision != 0 && e->leader.is_known && lives &&
+		patroni_is_ours(core, p) && !core->config.in_recovery;
 
 	if (e->state == ELECTION_LEADING && !leads)
-		leadership_withdraw(core, e, lives ? ELECTION_REASON_NOT_ELIGIBLE : ELECTION_REASON_LEASE_EXPIRED);
+		leadership_withdraw(core, e, lives ? ELECTION_REASON_NOT_ELIGIBLE :
+							ELECTION_REASON_LEASE_EXPIRED);
 	else if (leads && e->state != ELECTION_LEADING)
 		leadership_begin(core, e);
 }
@@ -135,7 +136,8 @@ learn_key(ElectionCore *core, int64_t now_ns, Election *e, const EtcdKeyValue *k
 	if (!same_holder)
 	{
 		copy_value(e->leader.value, kv ? kv->value : bytes_of(""), sizeof(e->leader.value));
-		e->leader.key.create_revision = kv == NULL ? 0 : same_key ? kv->mod_revision : kv->create_revision;
+		e->leader.key.create_revision = kv == NULL ? 0 :
+			same_key ? kv->mod_revision : kv->create_revision;
 	}
 	p->key_revision = kv ? kv->create_revision : 0;
 	p->lease = kv ? kv->lease : 0;
@@ -203,7 +205,8 @@ fail_renewal(ElectionCore *core, int64_t now_ns, Election *e, int64_t sent_ns)
 	p->renewal_wanted = true;
 	p->retry_ns = now_ns;
 	if (++p->renewal_failures > core->config.nendpoints)
-		p->retry_ns = sent_ns + request_urgent_backoff_ns(core, p->renewal_failures - core->config.nendpoints);
+		p->retry_ns = sent_ns +
+			request_urgent_backoff_ns(core, p->renewal_failures - core->config.nendpoints);
 }
 
 /* Both answers of a renewal have come: moves the deadline, or tries again. */

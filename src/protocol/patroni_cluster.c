@@ -156,18 +156,24 @@ explain_stranger(const ElectionCore *core, const Election *e, char *problem)
 	const char *node = core->config.node_name;
 
 	if (!p->has_keys)
-		etcd_format_message(problem, "etcd has no keys of a Patroni cluster below \"%s\": check its scope in \"etcd_leader.elections\", and \"etcd_leader.patroni_namespace\"",
-							p->prefix);
+		etcd_format_message(problem, "etcd has no keys of a Patroni cluster below \"%s\": "
+							"check its scope in \"etcd_leader.elections\", "
+							"and \"etcd_leader.patroni_namespace\"", p->prefix);
 	else if (p->system_identifier[0] == '\0')
-		etcd_format_message(problem, "Patroni has not initialized the cluster below \"%s\" yet", p->prefix);
+		etcd_format_message(problem, "Patroni has not initialized the cluster below \"%s\" yet",
+							p->prefix);
 	else if (is_other_cluster(core, p))
-		etcd_format_message(problem, "the Patroni cluster below \"%s\" has the system identifier %s, and this server %s: check \"etcd_leader.elections\" and \"etcd_leader.patroni_namespace\"",
+		etcd_format_message(problem, "the Patroni cluster below \"%s\" has the system identifier "
+							"%s, and this server %s: check \"etcd_leader.elections\" "
+							"and \"etcd_leader.patroni_namespace\"",
 							p->prefix, p->system_identifier, core->config.system_identifier);
 	else if (strcmp(node, scope_of(e)) == 0)
-		etcd_format_message(problem, "the Patroni cluster below \"%s\" has no member \"%s\": that is its scope; set \"etcd_leader.node_name\" to the name of this member, in the node's own configuration",
-							p->prefix, node);
+		etcd_format_message(problem, "the Patroni cluster below \"%s\" has no member \"%s\": "
+							"that is its scope; set \"etcd_leader.node_name\" to the name of "
+							"this member, in the node's own configuration", p->prefix, node);
 	else
-		etcd_format_message(problem, "the Patroni cluster below \"%s\" has no member \"%s\": set \"etcd_leader.node_name\" to the name of this member",
+		etcd_format_message(problem, "the Patroni cluster below \"%s\" has no member \"%s\": "
+							"set \"etcd_leader.node_name\" to the name of this member",
 							p->prefix, node);
 }
 
@@ -178,15 +184,19 @@ explain_follower(const Election *e, char *problem)
 	const Patroni *p = &e->patroni;
 
 	if (p->is_paused)
-		etcd_format_message(problem, "Patroni is paused and keeps this server a primary, but its leader key does not name this server, or cannot be confirmed");
+		etcd_format_message(problem, "Patroni is paused and keeps this server a primary, but its "
+							"leader key does not name this server, or cannot be confirmed");
 	else if (p->has_failsafe)
-		etcd_format_message(problem, "Patroni's failsafe_mode may keep this server a primary, but its leader key does not name this server, or cannot be confirmed");
+		etcd_format_message(problem, "Patroni's failsafe_mode may keep this server a primary, but "
+							"its leader key does not name this server, or cannot be confirmed");
 	else if (e->own.create_revision != 0)
 		problem[0] = '\0';		/* a renewal shows it soon, or why it cannot */
 	else if (e->leader.key.create_revision != 0)
-		etcd_format_message(problem, "this server is not in recovery, but Patroni's leader key names \"%s\": is Patroni running here?", e->leader.value);
+		etcd_format_message(problem, "this server is not in recovery, but Patroni's leader key "
+							"names \"%s\": is Patroni running here?", e->leader.value);
 	else
-		etcd_format_message(problem, "this server is not in recovery, but there is no leader key of Patroni: is Patroni running here?");
+		etcd_format_message(problem, "this server is not in recovery, but there is no leader key "
+							"of Patroni: is Patroni running here?");
 }
 
 void

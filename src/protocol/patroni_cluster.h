@@ -23,6 +23,7 @@ extern void patroni_describe(const ElectionCore *core, const Election *e, Electi
 extern bool patroni_is_ours(const ElectionCore *core, const Patroni *p);
 
 /* What the keys of a PATRONI_READ show of the cluster, apart from its leader. */
-extern void patroni_learn_cluster(const ElectionCore *core, Patroni *p, const EtcdKeyValue *const *keys);
+extern void patroni_learn_cluster(const ElectionCore *core, Patroni *p,
+								  const EtcdKeyValue *const *keys);
 
 #endif							/* PATRONI_CLUSTER_H */

@@ -49,7 +49,8 @@ void
 publish_event(ElectionCore *core, ElectionEventKind kind, const Election *e,
 			  bool with_leader, ElectionReason reason, const char *detail)
 {
-	ElectionEvent event = {.kind = kind, .election = e ? e->name : NULL, .reason = reason, .detail = detail};
+	ElectionEvent event = {.kind = kind, .election = e ? e->name : NULL,
+		.reason = reason, .detail = detail};
 
 	if (with_leader)
 	{

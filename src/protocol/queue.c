@@ -89,7 +89,8 @@ queue_raise_min_create_revision(Election *e, int64_t revision)
 void
 queue_forget_duplicate(ElectionCore *core, Election *e)
 {
-	bool		was_reported = e->duplicate.key.create_revision != 0 && e->duplicate.since_ns == NEVER_NS;
+	bool		was_reported = e->duplicate.key.create_revision != 0 &&
+		e->duplicate.since_ns == NEVER_NS;
 
 	memset(&e->duplicate, 0, sizeof(e->duplicate));
 	if (was_reported)
@@ -388,7 +389,8 @@ queue_check_absence(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	if (kv)
 		queue_leave_with_key(core, e, kv->create_revision);
 	else if (e->state == ELECTION_LEAVING &&
-			 (e->own.create_revision == 0 || (e->own.is_abandoned && revision >= e->own.create_revision)) &&
+			 (e->own.create_revision == 0 ||
+			  (e->own.is_abandoned && revision >= e->own.create_revision)) &&
 			 !request_is_under_way(core, OP_ENTER, SLOT_BIT(slot_of(core, e))))
 	{
 		queue_raise_min_create_revision(e, revision);

@@ -259,7 +259,8 @@ check_duplicate_name(ElectionCore *core, int64_t now_ns, Election *e, const KeyF
 {
 	const EtcdKeyValue *others[] = {keys->leader, keys->adjacent};
 	const EtcdKeyValue *found = NULL;
-	char		text[ELECTION_VALUE_SIZE > ELECTION_KEY_SIZE ? ELECTION_VALUE_SIZE : ELECTION_KEY_SIZE];
+	char		text[ELECTION_VALUE_SIZE > ELECTION_KEY_SIZE ?
+					 ELECTION_VALUE_SIZE : ELECTION_KEY_SIZE];
 
 	for (int i = 0; i < 2; i++)
 	{
@@ -316,7 +317,8 @@ learn_place(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 		{
 			e->state = ELECTION_WAITING;
 			e->place.predecessor = place_of(keys->adjacent);
-			e->place.predecessor_mod_revision = keys->adjacent != NULL ? keys->adjacent->mod_revision : 0;
+			e->place.predecessor_mod_revision =
+				keys->adjacent != NULL ? keys->adjacent->mod_revision : 0;
 			/* the first key is the one before ours: there is no other (READY) */
 			if (is_successor(e))
 				e->place.ready_revision = facts->revision;
@@ -345,7 +347,8 @@ are_places_unchanged(const Election *e, const Facts *facts, const KeyFacts *keys
 	return facts->term == e->place.term &&
 		is_unchanged(&e->leader.key, e->leader.mod_revision, facts, keys->leader) &&
 		(!(keys->asked & READ_ADJACENT) ||
-		 is_unchanged(&e->place.predecessor, e->place.predecessor_mod_revision, facts, keys->adjacent));
+		 is_unchanged(&e->place.predecessor, e->place.predecessor_mod_revision, facts,
+					  keys->adjacent));
 }
 
 /*
@@ -383,7 +386,8 @@ learn_places(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	e->place.term = facts->term;
 	learn_leader(core, e, facts, keys);
 	if (is_queued(e))
-		own_is_confirmed = learn_place(core, now_ns, e, facts, keys);	/* another key is of another epoch */
+		/* the epoch is the same, so the key is, too */
+		own_is_confirmed = learn_place(core, now_ns, e, facts, keys);
 	else
 		queue_check_absence(core, e, keys->own, facts->revision);
 	return own_is_confirmed;
@@ -403,7 +407,8 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 	{
 		/* answered out of order, or void (EPOCH) */
 		request_drop_answer(core, facts->op->id, e, facts->op->epochs[slot] != e->epoch ?
-							"what it asked for has changed since it was sent" : "a newer state is known");
+							"what it asked for has changed since it was sent" :
+							"a newer state is known");
 		return false;
 	}
 
@@ -480,7 +485,8 @@ fail_read(ElectionCore *core, const Facts *facts)
 		if (facts->permission_denied && op->renewal.number == 0 && op->slots == slot_bit(core, e))
 			deny_read(core, op, e);
 	}
-	if (op->renewal.number == 0 && !facts->permission_denied && ++core->read_failures >= core->config.nendpoints)
+	if (op->renewal.number == 0 && !facts->permission_denied &&
+		++core->read_failures >= core->config.nendpoints)
 		core->read_retry_ns = op->sent_ns +
 			request_urgent_backoff_ns(core, core->read_failures - core->config.nendpoints + 1);
 }

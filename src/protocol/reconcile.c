@@ -30,7 +30,8 @@ static void
 send_renewal_or_read(ElectionCore *core, int64_t now_ns)
 {
 	watch_close_if_incomplete(core, now_ns);
-	if (!lease_start_renewal(core, now_ns) && !read_send(core, now_ns, true, NULL) && !core->connected)
+	if (!lease_start_renewal(core, now_ns) && !read_send(core, now_ns, true, NULL) &&
+		!core->connected)
 		(void) patroni_probe(core, now_ns);
 }
 

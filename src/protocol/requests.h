@@ -31,7 +31,8 @@ extern Op  *request_start_for(ElectionCore *core, int64_t now_ns, OpKind kind, E
 extern Election *request_find_election(ElectionCore *core, const Op *op);
 
 /* For the log: that answer is not used; see ElectionPort.drop. */
-extern void request_drop_answer(const ElectionCore *core, uint64_t id, const Election *e, const char *why);
+extern void request_drop_answer(const ElectionCore *core, uint64_t id, const Election *e,
+								const char *why);
 extern void request_send_txn(ElectionCore *core, const Op *op,
 							 const EtcdCompare *compares, int ncompares,
 							 const EtcdOp *success, int nsuccess,

@@ -222,7 +222,7 @@ typedef enum TransferStage
 {
 	TRANSFER_NONE,
 	TRANSFER_SURVEYING,			/* leads; a command waits for the queue to be read */
-	TRANSFER_DRAINING,			/* leads; the target was there, and is looked for again afterwards */
+	TRANSFER_DRAINING,			/* leads; the target was there, and is looked for again */
 	TRANSFER_SENT,				/* does not lead; the own key may be gone at any time */
 	TRANSFER_WATCHING			/* the own key is gone; a command waits for the next leader */
 } TransferStage;
@@ -589,7 +589,8 @@ lease_is_moved_to(const ElectionCore *core, int64_t lease)
 static inline bool
 lease_is_in_doubt(const ElectionCore *core)
 {
-	return core->lease.id == 0 || core->lease.must_be_replaced || core->fresh.moving || core->revoking;
+	return core->lease.id == 0 || core->lease.must_be_replaced || core->fresh.moving ||
+		core->revoking;
 }
 
 /* The safety margin of a lease with that TTL. */

@@ -26,7 +26,8 @@ is_same_watch(const Watched *a, const Watched *b)
 {
 	return a->slot == b->slot && a->target == b->target &&
 		a->leader.create_revision == b->leader.create_revision &&
-		a->key.create_revision == b->key.create_revision && is_queue_key(&a->key, bytes_of_key(&b->key));
+		a->key.create_revision == b->key.create_revision &&
+		is_queue_key(&a->key, bytes_of_key(&b->key));
 }
 
 static bool
@@ -86,14 +87,17 @@ list_watches(const ElectionCore *core, Watched *list)
 			continue;
 		if (e->followed)
 		{
-			add_watch(list, &n, i, WATCH_PATRONI, make_queue_key(bytes_of(e->patroni.leader_key), 0));
-			add_watch(list, &n, i, WATCH_PATRONI, make_queue_key(bytes_of(e->patroni.config_key), 0));
+			add_watch(list, &n, i, WATCH_PATRONI,
+					  make_queue_key(bytes_of(e->patroni.leader_key), 0));
+			add_watch(list, &n, i, WATCH_PATRONI,
+					  make_queue_key(bytes_of(e->patroni.config_key), 0));
 			continue;
 		}
 		if (is_queued(e))
 			add_own_watch(list, &n, i, e);
 		/* one's own key, which is being deleted or gone, needs no watch */
-		if (e->leader.key.len > 0 && !is_successor(e) && !is_queue_key(&e->leader.key, bytes_of(e->own.key)))
+		if (e->leader.key.len > 0 && !is_successor(e) &&
+			!is_queue_key(&e->leader.key, bytes_of(e->own.key)))
 			add_watch(list, &n, i, WATCH_LEADER, e->leader.key);
 
 		/*
