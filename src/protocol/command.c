@@ -236,7 +236,7 @@ election_transfer(ElectionCore *core, int64_t now_ns, int slot, const char *to_n
 {
 	Election   *e = begin_command(core, now_ns, slot);
 
-	if (e->transfer.stage != TRANSFER_NONE && e->transfer.stage != TRANSFER_DRAINING)
+	if (e->transfer.stage == TRANSFER_SENT || e->transfer.stage == TRANSFER_WATCHING)
 		return false;
 	if (e->followed || e->state != ELECTION_LEADING)
 		publish_reply(core, &ticket, ELECTION_NOT_LEADER);

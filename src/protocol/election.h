@@ -363,8 +363,8 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  *
  * A leader that is to resign or to hand over drains first if drain_ns is not 0:
  * for so long at most it leads on, but takes no new work.  election_drained()
- * ends that earlier.  A drain has one command: a later resign or transfer takes its
- * place, and the earlier one is CANCELLED.
+ * ends that earlier.  A later resign or transfer takes the place of one that drains, and
+ * of a transfer that has not been sent: the earlier command is CANCELLED.
  *
  * verify: DONE when a linearizable read that was sent after the call has been
  * answered, and its result is published.  Without contact it goes on waiting.

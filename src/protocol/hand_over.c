@@ -70,10 +70,6 @@ drain_finish(ElectionCore *core, int64_t now_ns, Election *e)
 			t->op_id = 0;
 			t->retry_ns = 0;
 			break;
-		case DRAIN_PREFERRED:
-			e->drain.until_ns = now_ns + lease_ttl_ns(core);
-			t->survey_ns = now_ns;
-			break;
 		case DRAIN_NONE:
 			break;
 	}
@@ -89,9 +85,6 @@ drain_reconcile(ElectionCore *core, int64_t now_ns)
 		else if (is_draining(e) && !e->drain.is_over &&
 				 due_or_wake_at(core, now_ns, e->drain.until_ns))
 			drain_finish(core, now_ns, e);
-		else if (e->drain.goal == DRAIN_PREFERRED && e->drain.is_over &&
-				 due_or_wake_at(core, now_ns, e->drain.until_ns))
-			drain_cancel(core, e);
 	}
 }
 
@@ -249,8 +242,25 @@ find_candidate(const Facts *facts, const char *node)
 	return found;
 }
 
+void
+transfer_begin(Election *e, const char *to_node, int64_t until_ns, int64_t drain_ns,
+			   uint64_t ticket)
+{
+	Transfer   *t = &e->transfer;
+
+	t->stage = TRANSFER_SURVEYING;
+	t->ticket = ticket;
+	copy_string(t->to_node, to_node, sizeof(t->to_node));
+	t->until_ns = until_ns;
+	t->drain_ns = drain_ns;
+	t->op_id = 0;				/* a survey that is under way was sent before */
+	t->retry_ns = 0;
+	t->failures = 0;
+}
+
+/* The queue was read: drains, or hands over, if the target is there. */
 static void
-receive_commanded(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
+seek_target(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
 	int			target = find_candidate(facts, e->transfer.to_node);
 	ElectionReply reply;
@@ -353,21 +363,10 @@ note_leader(const ElectionCore *core, int64_t now_ns, Election *e)
 	copy_string(t->leader_node, e->leader.value, sizeof(t->leader_node));
 }
 
-/* Hands over to a candidate that is preferred, after a drain. */
-static void
-give_way(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts, int better)
-{
-	if (core->config.preferred_drain_ms > 0 && e->drain.goal == DRAIN_NONE)
-	{
-		drain_begin(core, now_ns, e, DRAIN_PREFERRED,
-					core->config.preferred_drain_ms * NSEC_PER_MSEC);
-		return;
-	}
-	e->transfer.until_ns = now_ns + lease_ttl_ns(core);
-	hand_over(core, now_ns, e, facts, better);
-}
-
-/* The create revision shows whether a key was in the queue all the time. */
+/*
+ * Hands over to a candidate that is preferred, as by a command for which nobody waits.
+ * The create revision shows whether a key was in the queue all the time.
+ */
 static void
 receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
@@ -375,21 +374,23 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 	int			better = find_better(core, e, facts);
 	int64_t		revision = better < 0 ? 0 : facts->queue[better].create_revision;
 	int64_t		due_ns;
+	char		name[ELECTION_VALUE_SIZE];
 
 	if (revision != t->better_revision)
 		t->better_since_ns = now_ns;
 	t->better_revision = revision;
-	if (better < 0)
-	{
-		if (e->drain.goal == DRAIN_PREFERRED)
-			drain_cancel(core, e);
-		return;
-	}
-	if (e->drain.goal != DRAIN_NONE && !(e->drain.goal == DRAIN_PREFERRED && e->drain.is_over))
+	if (better < 0 && t->stage == TRANSFER_DRAINING)
+		transfer_end(core, e, ELECTION_NO_SUCH_CANDIDATE);
+	if (better < 0 || is_draining(e))
 		return;
 	due_ns = t->better_since_ns + preferred_delay_ns(core, e, facts->queue[better].value);
-	if (e->drain.goal == DRAIN_PREFERRED || now_ns >= due_ns)
-		give_way(core, now_ns, e, facts, better);
+	if (now_ns >= due_ns)
+	{
+		copy_value(name, facts->queue[better].value, sizeof(name));
+		transfer_begin(e, name, now_ns + lease_ttl_ns(core),
+					   core->config.preferred_drain_ms * NSEC_PER_MSEC, 0);
+		seek_target(core, now_ns, e, facts);
+	}
 	else if (t->survey_ns > due_ns)
 		t->survey_ns = due_ns;
 }
@@ -432,7 +433,7 @@ receive_survey(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	}
 	e->transfer.failures = 0;
 	if (e->transfer.stage == TRANSFER_SURVEYING)
-		receive_commanded(core, now_ns, e, facts);
+		seek_target(core, now_ns, e, facts);
 	else if (e->state == ELECTION_LEADING)
 		receive_preferred(core, now_ns, e, facts);
 }
@@ -498,9 +499,12 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 	Transfer   *t = &e->transfer;
 
 	note_leader(core, now_ns, e);
-	if (t->stage == TRANSFER_DRAINING)
+	if (t->stage == TRANSFER_DRAINING && t->ticket != 0)
 		return;					/* the drain goes on */
-	if (t->stage != TRANSFER_NONE && due_or_wake_at(core, now_ns, t->until_ns))
+	if (t->stage == TRANSFER_DRAINING && !seeks_better(core, e))
+		transfer_end(core, e, ELECTION_CANCELLED);	/* the settings have changed */
+	else if (t->stage != TRANSFER_NONE && t->stage != TRANSFER_DRAINING &&
+			 due_or_wake_at(core, now_ns, t->until_ns))
 	{
 		bool		in_doubt = t->stage == TRANSFER_SENT;
 
@@ -510,8 +514,6 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 			queue_leave(core, e, ELECTION_NO_REASON);
 		return;
 	}
-	if (e->drain.goal == DRAIN_PREFERRED && !seeks_better(core, e))
-		drain_cancel(core, e);	/* the settings have changed */
 	if (t->op_id != 0 || core->revoking)
 		return;
 	if (t->stage == TRANSFER_SURVEYING || (t->stage == TRANSFER_SENT && is_queued(e)))
@@ -519,8 +521,8 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 		if (due_or_wake_at(core, now_ns, t->retry_ns))
 			send_survey(core, now_ns, e);
 	}
-	else if (t->stage == TRANSFER_NONE && seeks_better(core, e) &&
-			 due_or_wake_at(core, now_ns, t->survey_ns))
+	else if ((t->stage == TRANSFER_NONE || t->stage == TRANSFER_DRAINING) &&
+			 seeks_better(core, e) && due_or_wake_at(core, now_ns, t->survey_ns))
 	{
 		/* It is not urgent: one that fails is not sent again before the next. */
 		t->survey_ns = now_ns + lease_interval_ns(core);
@@ -533,22 +535,4 @@ transfer_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
 		reconcile_one(core, now_ns, e);
-}
-
-/* ---- the command ------------------------------------------------------------------------- */
-
-void
-transfer_begin(Election *e, const char *to_node, int64_t until_ns, int64_t drain_ns,
-			   uint64_t ticket)
-{
-	Transfer   *t = &e->transfer;
-
-	t->stage = TRANSFER_SURVEYING;
-	t->ticket = ticket;
-	copy_string(t->to_node, to_node, sizeof(t->to_node));
-	t->until_ns = until_ns;
-	t->drain_ns = drain_ns;
-	t->op_id = 0;				/* a survey that is under way was sent before */
-	t->retry_ns = 0;
-	t->failures = 0;
 }

@@ -63,8 +63,6 @@ void
 drain_cancel(ElectionCore *core, Election *e)
 {
 	e->stay_out = false;		/* of a resignation */
-	if (e->drain.goal == DRAIN_PREFERRED)
-		e->transfer.nfailed_drains++;
 	e->drain.goal = DRAIN_NONE;
 	publish_reply(core, &e->commands.resign_ticket, ELECTION_CANCELLED);
 	publish_view(core, e);
@@ -81,11 +79,15 @@ drain_lost(Election *e)
 void
 transfer_end(ElectionCore *core, Election *e, ElectionReply reply)
 {
+	bool		is_preferred = e->transfer.ticket == 0;
+
 	e->transfer.stage = TRANSFER_NONE;
 	e->transfer.op_id = 0;
 	publish_reply(core, &e->transfer.ticket, reply);
-	if (is_draining(e) && e->drain.goal == DRAIN_TRANSFER)
-		drain_cancel(core, e);
+	if (!is_draining(e) || e->drain.goal != DRAIN_TRANSFER)
+		return;
+	e->transfer.nfailed_drains += is_preferred;
+	drain_cancel(core, e);
 }
 
 /* ---- begin and end ------------------------------------------------------ */

@@ -261,8 +261,7 @@ typedef enum DrainGoal
 {
 	DRAIN_NONE,					/* it does not drain */
 	DRAIN_RESIGN,
-	DRAIN_TRANSFER,				/* by command */
-	DRAIN_PREFERRED				/* to a node that is preferred */
+	DRAIN_TRANSFER				/* by command, or to a node that is preferred */
 } DrainGoal;
 
 /*
@@ -274,7 +273,7 @@ typedef struct Drain
 	DrainGoal	goal;
 	bool		is_over;		/* no work is waited for any more */
 	int64_t		began_ns;
-	int64_t		until_ns;		/* then it is over; PREFERRED: then the hand-over has failed */
+	int64_t		until_ns;		/* then it is over */
 } Drain;
 
 /* The own key of an election, and what is wanted of it; see queue.c. */

@@ -159,7 +159,7 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("transfer: by preference", e->transfer.stage == TRANSFER_SENT && e->transfer.ticket == 0) \
 	STATE("drain: before a resignation", e->drain.goal == DRAIN_RESIGN) \
 	STATE("drain: before a transfer", e->drain.goal == DRAIN_TRANSFER) \
-	STATE("drain: for a preferred node", e->drain.goal == DRAIN_PREFERRED) \
+	STATE("drain: for a preferred node", e->drain.goal == DRAIN_TRANSFER && e->transfer.ticket == 0) \
 	STATE("drain: over, and the hand-over is not sent", e->drain.goal != DRAIN_NONE && e->drain.is_over) \
 	STATE("drain: without contact", e->drain.goal != DRAIN_NONE && !core->connected) \
 	STATE("drain: of one that stays out", e->drain.goal == DRAIN_RESIGN && e->stay_out) \

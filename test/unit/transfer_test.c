@@ -632,13 +632,15 @@ test_to_itself(void **state)
 	assert_null(next_sent(NULL));
 }
 
-/* The second command comes while the first one is under way. */
+/* The second command takes the place of the first one, until the hand-over has been sent. */
 static void
 test_twice(void **state)
 {
 	begin_leading();
-	transfer("n3");
-	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, 0, TICKET));
+	transfer("n2");
+	assert_true(election_transfer(core, now, 0, "n3", now + SECOND, 0, TICKET));
+	assert_reply(ELECTION_CANCELLED);
+	nreplies = 0;
 	assert_non_null(answer_until("transfer"));
 	assert_false(election_transfer(core, now, 0, "n2", now + SECOND, 0, TICKET));
 	answer_all();
