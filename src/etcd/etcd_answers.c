@@ -8,7 +8,11 @@
  */
 #include <string.h>
 
-#include "etcd_client_internal.h"
+#include "etcd_answers.h"
+#include "etcd_auth.h"
+#include "etcd_client_state.h"
+#include "etcd_endpoints.h"
+#include "etcd_request.h"
 
 /* ---- sending --------------------------------------------------------- */
 

@@ -260,6 +260,14 @@ typedef struct EtcdWatchFrame
 	void	   *memory;
 } EtcdWatchFrame;
 
+/* What reading a frame of a stream has come to. */
+typedef enum FrameResult
+{
+	FRAME_READ,
+	FRAME_INCOMPLETE,			/* it is not there in full */
+	FRAME_UNREADABLE			/* frame->message says why; none will come any more */
+} FrameResult;
+
 /* ---- functions ------------------------------------------------------- */
 
 /* The wire protocol of a client: what requests and answers are written in. */

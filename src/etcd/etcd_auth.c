@@ -17,7 +17,9 @@
 
 #include "base/clock.h"
 #include "base/secret_file.h"
-#include "etcd_client_internal.h"
+#include "etcd_auth.h"
+#include "etcd_client_state.h"
+#include "etcd_request.h"
 
 /*
  * A password that etcd has rejected is not tried again for this time, unless

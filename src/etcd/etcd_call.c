@@ -13,7 +13,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_call.h"
+#include "etcd_client_state.h"
+#include "etcd_gateway.h"
 
 /*
  * For so long an endpoint is left alone that has flooded a connection, and twice
@@ -115,7 +117,7 @@ begin_grpc(EtcdClient *client, Call *call)
 	{
 		if (lacks_token(client, call))
 			return true;
-		call->grpc = etcd_grpc_watch(client, call->watches, call->nwatches, &call->destination);
+		call->grpc = etcd_grpc_watch(&client->grpc, call->watches, call->nwatches, &call->destination);
 		return call->grpc != NULL;
 	}
 	if (lacks_token(client, call))
@@ -124,7 +126,7 @@ begin_grpc(EtcdClient *client, Call *call)
 		call->code = ETCD_CODE_UNAUTHENTICATED;
 		return true;
 	}
-	call->grpc = etcd_grpc_start(client, call->request, &call->destination);
+	call->grpc = etcd_grpc_start(&client->grpc, call->request, &call->destination);
 	return call->grpc != NULL;
 }
 
@@ -279,7 +281,7 @@ etcd_call_release(EtcdClient *client, Call **call)
 		link = &(*link)->next;
 	if (*link != NULL)
 		*link = released->next;
-	etcd_grpc_release(client, &released->grpc);
+	etcd_grpc_release(&client->grpc, &released->grpc);
 	etcd_http_release(&client->http, &released->exchange);
 	etcd_gateway_free_payload(&released->payload);
 	free(released->watches);
@@ -291,7 +293,7 @@ void
 etcd_call_time_out(EtcdClient *client, Call *call)
 {
 	if (call->grpc != NULL)
-		etcd_grpc_time_out(client, call->grpc);
+		etcd_grpc_time_out(&client->grpc, call->grpc);
 	else if (call->exchange != NULL)
 		etcd_http_time_out(&client->http, call->exchange);
 	else if (call->ended == 0)
@@ -395,7 +397,7 @@ send_again(EtcdClient *client, Call *call)
 	if (elapsed_ms >= call->destination.timeout_ms)
 		return;
 	call->destination.timeout_ms -= elapsed_ms;
-	etcd_grpc_release(client, &call->grpc);
+	etcd_grpc_release(&client->grpc, &call->grpc);
 	if (!begin(client, call))
 		fail(client, call, ETCD_NO_ANSWER, "out of memory", false);
 }
@@ -403,16 +405,24 @@ send_again(EtcdClient *client, Call *call)
 int64_t
 etcd_call_due_ns(const EtcdClient *client)
 {
-	int64_t		due_ns = etcd_grpc_due_ns(client);
+	int64_t		due_ns = etcd_grpc_due_ns(&client->grpc);
 
 	return etcd_http_due_ns(&client->http) < due_ns ? etcd_http_due_ns(&client->http) : due_ns;
+}
+
+/* A connection to the endpoint in use is kept. */
+static void
+run_grpc(EtcdClient *client)
+{
+	etcd_grpc_run(&client->grpc, client->turn,
+				  client->nendpoints > 0 ? client->endpoints[client->endpoint].url : NULL);
 }
 
 void
 etcd_call_run(EtcdClient *client)
 {
 	etcd_http_run_timer(&client->http);
-	etcd_grpc_run(client);
+	run_grpc(client);
 	for (Call *call = client->calls; call != NULL; call = call->next)
 	{
 		if (is_waiting(call) && !begin(client, call))
@@ -422,12 +432,12 @@ etcd_call_run(EtcdClient *client)
 		else if (call->grpc != NULL && call->request != NULL && !call->was_refused && etcd_grpc_is_refused(call->grpc))
 			send_again(client, call);
 	}
-	etcd_grpc_run(client);
+	run_grpc(client);
 	etcd_http_run_timer(&client->http);
 }
 
 void
 etcd_call_free(EtcdClient *client)
 {
-	etcd_grpc_free(client);
+	etcd_grpc_free(&client->grpc);
 }

@@ -3,7 +3,30 @@
  * etcd_client.c
  *	  A client of etcd, which the event loop of its caller drives.
  *
- * See etcd_client_internal.h for the files that the client is made of.
+ * A file of the client calls those below it, and never one above it:
+ *
+ * etcd_client.c		the event loop, and the settings
+ * etcd_answers.c		the requests of the caller, and what follows from their ends
+ * etcd_endpoints.c		the endpoints, the members of the cluster and their versions
+ * etcd_auth.c			users, passwords and tokens
+ * etcd_watch.c			the watch streams
+ * etcd_request.c		the life of a request
+ * etcd_clusters.c		the clusters of the endpoints, and which may be used
+ * etcd_call.c			a message to one endpoint, in the dialect of the settings
+ * etcd_gateway.c		the dialect of etcd's JSON gateway
+ * etcd_grpc.c			the dialect of gRPC
+ * etcd_h2.c			HTTP/2: the only file that knows nghttp2
+ * etcd_http.c			POSTs and connections by libcurl
+ * etcd_connections.c	what the connections to the endpoints show
+ * etcd_sockets.c		the sockets and the timer to wait for
+ * etcd_tls.c			what is wrong with TLS, in words
+ * etcd_curl.c			where a handle of libcurl connects, and by which TLS
+ * etcd_limits.c		how much a server may send that is no part of an answer
+ * etcd_names.c			the addresses of hosts
+ *
+ * etcd_call.c and those below it carry one message to one endpoint and keep what comes
+ * back.  Requests and watches report how they ended.  The files above decide which
+ * endpoint is in use, ask for tokens and members, and call the caller back.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +34,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_answers.h"
+#include "etcd_auth.h"
+#include "etcd_call.h"
+#include "etcd_client_state.h"
+#include "etcd_endpoints.h"
+#include "etcd_request.h"
+#include "etcd_watch.h"
 
 /* ---- settings -------------------------------------------------------- */
 
@@ -96,6 +125,7 @@ etcd_client_create(const EtcdClientCallbacks *callbacks)
 		free(client);
 		return NULL;
 	}
+	etcd_grpc_init(&client->grpc, &client->http, &client->settings);
 	client->callbacks = *callbacks;
 	etcd_watch_keep_connections(client);
 	return client;
@@ -159,14 +189,36 @@ etcd_client_dialect(const EtcdClient *client)
 	return client->settings.dialect;
 }
 
+static const EtcdConnectionFacts *
+find_facts(const EtcdClient *client, int endpoint)
+{
+	return etcd_connections_find(&client->http.facts, client->endpoints[endpoint].url);
+}
+
+int64_t
+etcd_client_certificate_end_s(EtcdClient *client, int endpoint)
+{
+	const EtcdConnectionFacts *facts = find_facts(client, endpoint);
+
+	return facts != NULL ? facts->certificate_end_s : 0;
+}
+
+int64_t
+etcd_client_round_trip_ns(EtcdClient *client, int endpoint)
+{
+	const EtcdConnectionFacts *facts = find_facts(client, endpoint);
+
+	return facts != NULL ? facts->round_trip_ns : 0;
+}
+
 /* ---- the event loop -------------------------------------------------- */
 
 const EtcdSocket *
 etcd_client_sockets(const EtcdClient *client, int *nsockets, uint64_t *changes)
 {
-	*nsockets = client->http.nsockets;
-	*changes = client->http.socket_changes;
-	return client->http.sockets;
+	*nsockets = client->http.sockets.n;
+	*changes = client->http.sockets.changes;
+	return client->http.sockets.sockets;
 }
 
 long

@@ -26,7 +26,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_clusters.h"
 #include "etcd_url.h"
 
 /*

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_connections.c
- *	  What the connections to the endpoints have told: when certificates
- *	  expire, and how long a round trip takes.
+ *	  What the connections to the endpoints show: when certificates expire, and
+ *	  how long a round trip takes.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 #include <curl/curl.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_connections.h"
 
 /* The end of the server's certificate, in Unix time; 0: the handle has made no connection with TLS. */
 static int64_t
@@ -41,32 +41,32 @@ read_round_trip_ns(CURL *easy)
 	return nconnects > 0 ? us * NSEC_PER_USEC : 0;
 }
 
-static EtcdConnectionFacts *
-find(Http *http, const char *url)
+const EtcdConnectionFacts *
+etcd_connections_find(const EtcdConnections *connections, const char *url)
 {
-	for (int i = 0; i < http->nfacts; i++)
+	for (int i = 0; i < connections->n; i++)
 	{
-		if (strcmp(http->facts[i].url, url) == 0)
-			return &http->facts[i];
+		if (strcmp(connections->facts[i].url, url) == 0)
+			return &connections->facts[i];
 	}
 	return NULL;
 }
 
 void
-etcd_connections_note(Http *http, void *easy, const char *url)
+etcd_connections_note(EtcdConnections *connections, void *easy, const char *url)
 {
 	int64_t		end_s = read_end_s(easy);
 	int64_t		round_trip_ns = read_round_trip_ns(easy);
-	EtcdConnectionFacts *facts = find(http, url);
+	EtcdConnectionFacts *facts = (EtcdConnectionFacts *) etcd_connections_find(connections, url);
 
 	if ((end_s <= 0 && round_trip_ns <= 0) || strlen(url) > ETCD_CLIENT_MAX_URL_LEN)
 		return;
 	if (facts == NULL)
 	{
 		/* when the table is full, its last entry is overwritten */
-		if (http->nfacts < ETCD_CLIENT_MAX_ENDPOINTS)
-			http->nfacts++;
-		facts = &http->facts[http->nfacts - 1];
+		if (connections->n < ETCD_CLIENT_MAX_ENDPOINTS)
+			connections->n++;
+		facts = &connections->facts[connections->n - 1];
 		memset(facts, 0, sizeof(*facts));
 		strcpy(facts->url, url);
 	}
@@ -74,20 +74,4 @@ etcd_connections_note(Http *http, void *easy, const char *url)
 		facts->certificate_end_s = end_s;
 	if (round_trip_ns > 0)
 		facts->round_trip_ns = round_trip_ns;
-}
-
-int64_t
-etcd_client_certificate_end_s(EtcdClient *client, int endpoint)
-{
-	const EtcdConnectionFacts *facts = find(&client->http, client->endpoints[endpoint].url);
-
-	return facts != NULL ? facts->certificate_end_s : 0;
-}
-
-int64_t
-etcd_client_round_trip_ns(EtcdClient *client, int endpoint)
-{
-	const EtcdConnectionFacts *facts = find(&client->http, client->endpoints[endpoint].url);
-
-	return facts != NULL ? facts->round_trip_ns : 0;
 }

@@ -12,7 +12,8 @@
 
 #include <curl/curl.h>
 
-#include "etcd_client_internal.h"
+#include "etcd_settings.h"
+#include "etcd_url.h"
 
 /* Where a handle connects; all zero at the beginning. */
 typedef struct CurlTarget

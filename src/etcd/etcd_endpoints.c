@@ -15,8 +15,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_auth.h"
+#include "etcd_client_state.h"
+#include "etcd_clusters.h"
+#include "etcd_endpoints.h"
+#include "etcd_request.h"
 #include "etcd_url.h"
+#include "etcd_watch.h"
 
 /* How often the cluster is asked for its members, and for a new token. */
 #define PROBE_INTERVAL_MS		300000

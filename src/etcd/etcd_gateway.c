@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "etcd_client_internal.h"
+#include "etcd_gateway.h"
 
 /* ---- what is sent ---------------------------------------------------- */
 

@@ -24,7 +24,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_grpc.h"
 #include "etcd_h2.h"
 #include "etcd_url.h"
 
@@ -102,6 +102,14 @@ struct GrpcCall
 	bool		refusal_read;
 };
 
+void
+etcd_grpc_init(Grpc *grpc, Http *http, const Settings *settings)
+{
+	memset(grpc, 0, sizeof(*grpc));
+	grpc->http = http;
+	grpc->settings = settings;
+}
+
 /* ---- connections ----------------------------------------------------- */
 
 /*
@@ -121,15 +129,15 @@ copy_authority(const Settings *settings, const char *url)
 }
 
 static void
-free_connection(EtcdClient *client, Connection *connection)
+free_connection(Grpc *grpc, Connection *connection)
 {
-	Connection **link = &client->grpc.connections;
+	Connection **link = &grpc->connections;
 
 	while (*link != NULL && *link != connection)
 		link = &(*link)->next;
 	if (*link != NULL)
 		*link = connection->next;
-	etcd_http_release(&client->http, &connection->exchange);
+	etcd_http_release(grpc->http, &connection->exchange);
 	etcd_h2_free(connection->h2);
 	free(connection->url);
 	free(connection->authority);
@@ -138,14 +146,14 @@ free_connection(EtcdClient *client, Connection *connection)
 
 /* NULL if memory is out. */
 static Connection *
-create_connection(EtcdClient *client, const Destination *destination)
+create_connection(Grpc *grpc, const Destination *destination)
 {
 	Connection *connection = calloc(1, sizeof(Connection));
 
 	if (connection == NULL)
 		return NULL;
 	connection->url = strdup(destination->url);
-	connection->authority = copy_authority(&client->settings, destination->url);
+	connection->authority = copy_authority(grpc->settings, destination->url);
 	connection->use = destination->use;
 	connection->heard_ns = clock_monotonic_ns();
 	connection->h2 = etcd_h2_create();
@@ -154,15 +162,15 @@ create_connection(EtcdClient *client, const Destination *destination)
 		Destination fresh = *destination;
 
 		fresh.connects = true;
-		connection->exchange = etcd_http_connect(&client->http, &client->settings, &fresh);
+		connection->exchange = etcd_http_connect(grpc->http, grpc->settings, &fresh);
 	}
 	if (connection->exchange == NULL)
 	{
-		free_connection(client, connection);
+		free_connection(grpc, connection);
 		return NULL;
 	}
-	connection->next = client->grpc.connections;
-	client->grpc.connections = connection;
+	connection->next = grpc->connections;
+	grpc->connections = connection;
 	return connection;
 }
 
@@ -179,18 +187,18 @@ is_usable(const Connection *connection)
  * if memory is out.
  */
 static Connection *
-find_connection(EtcdClient *client, const Destination *destination)
+find_connection(Grpc *grpc, const Destination *destination)
 {
 	bool		connects = destination->connects && !destination->is_stream;
 	Connection *found = NULL;
 
-	for (Connection *c = client->grpc.connections; c != NULL && !connects; c = c->next)
+	for (Connection *c = grpc->connections; c != NULL && !connects; c = c->next)
 	{
 		if (c->use == destination->use && strcmp(c->url, destination->url) == 0 && is_usable(c) &&
 			(found == NULL || (c->is_proven && !found->is_proven)))
 			found = c;
 	}
-	return found != NULL ? found : create_connection(client, destination);
+	return found != NULL ? found : create_connection(grpc, destination);
 }
 
 /*
@@ -230,18 +238,18 @@ check_flood(Connection *connection)
 }
 
 static void
-receive_bytes(EtcdClient *client, Connection *connection)
+receive_bytes(Grpc *grpc, Connection *connection)
 {
 	char		buffer[16 * 1024];
 	size_t		n;
 
-	if (connection->turn != client->turn)
+	if (connection->turn != grpc->turn)
 	{
-		connection->turn = client->turn;
+		connection->turn = grpc->turn;
 		connection->room = MAX_TURN_SIZE;
 	}
 	while (connection->room > 0 && etcd_h2_fault(connection->h2) == NULL &&
-		   (n = etcd_http_recv(&client->http, connection->exchange, buffer, sizeof(buffer))) > 0)
+		   (n = etcd_http_recv(grpc->http, connection->exchange, buffer, sizeof(buffer))) > 0)
 	{
 		connection->room -= n < connection->room ? n : connection->room;
 		connection->heard_ns = clock_monotonic_ns();
@@ -251,37 +259,37 @@ receive_bytes(EtcdClient *client, Connection *connection)
 }
 
 static void
-send_bytes(EtcdClient *client, Connection *connection)
+send_bytes(Grpc *grpc, Connection *connection)
 {
 	const char *data;
 	size_t		len;
 
 	while (etcd_http_is_writeable(connection->exchange) && (data = etcd_h2_output(connection->h2, &len), len > 0))
 	{
-		etcd_h2_sent(connection->h2, etcd_http_send(&client->http, connection->exchange, data, len));
+		etcd_h2_sent(connection->h2, etcd_http_send(grpc->http, connection->exchange, data, len));
 	}
 }
 
 /* The time of the next PING, or of the end if there is no answer to one. */
 static int64_t
-ping_due_ns(const EtcdClient *client, const Connection *connection)
+ping_due_ns(const Grpc *grpc, const Connection *connection)
 {
 	if (connection->use == 0 || connection->ncalls == 0 || !etcd_http_is_connected(connection->exchange))
 		return INT64_MAX;
 	if (etcd_h2_awaits_pong(connection->h2))
-		return connection->pinged_ns + client->settings.request_timeout_ms * NSEC_PER_MSEC;
+		return connection->pinged_ns + grpc->settings->request_timeout_ms * NSEC_PER_MSEC;
 	return connection->heard_ns + PING_INTERVAL_MS * NSEC_PER_MSEC;
 }
 
 static void
-run_ping(EtcdClient *client, Connection *connection)
+run_ping(Grpc *grpc, Connection *connection)
 {
 	int64_t		now = clock_monotonic_ns();
 
-	if (ping_due_ns(client, connection) > now)
+	if (ping_due_ns(grpc, connection) > now)
 		return;
 	if (etcd_h2_awaits_pong(connection->h2))
-		etcd_http_time_out(&client->http, connection->exchange);
+		etcd_http_time_out(grpc->http, connection->exchange);
 	else
 	{
 		connection->pinged_ns = now;
@@ -293,14 +301,14 @@ run_ping(EtcdClient *client, Connection *connection)
 
 /* NULL if memory is out. */
 static GrpcCall *
-create_call(EtcdClient *client, const Destination *destination)
+create_call(Grpc *grpc, const Destination *destination)
 {
 	GrpcCall   *call = calloc(1, sizeof(GrpcCall));
-	GrpcCall  **last = &client->grpc.calls;
+	GrpcCall  **last = &grpc->calls;
 
 	if (call == NULL)
 		return NULL;
-	call->connection = find_connection(client, destination);
+	call->connection = find_connection(grpc, destination);
 	if (call->connection == NULL)
 	{
 		free(call);
@@ -376,9 +384,9 @@ give_back_keepalive_stream(GrpcCall *call)
 }
 
 GrpcCall *
-etcd_grpc_start(EtcdClient *client, const EtcdRequest *request, const Destination *destination)
+etcd_grpc_start(Grpc *grpc, const EtcdRequest *request, const Destination *destination)
 {
-	GrpcCall   *call = create_call(client, destination);
+	GrpcCall   *call = create_call(grpc, destination);
 	bool		is_unary = request->kind != ETCD_KEEPALIVE;
 	char	   *message = NULL;
 	size_t		len = 0;
@@ -392,7 +400,7 @@ etcd_grpc_start(EtcdClient *client, const EtcdRequest *request, const Destinatio
 		!(is_unary ? open_stream(call, destination, etcd_request_path(ETCD_GRPC, request->kind), true) :
 		  take_keepalive_stream(call, destination)) ||
 		!etcd_h2_send(call->connection->h2, call->stream, message, len, is_unary))
-		etcd_grpc_release(client, &call);
+		etcd_grpc_release(grpc, &call);
 	/* there may be a password in it */
 	if (message != NULL)
 		explicit_bzero(message, len);
@@ -401,10 +409,10 @@ etcd_grpc_start(EtcdClient *client, const EtcdRequest *request, const Destinatio
 }
 
 void
-etcd_grpc_release(EtcdClient *client, GrpcCall **call)
+etcd_grpc_release(Grpc *grpc, GrpcCall **call)
 {
 	GrpcCall   *released = *call;
-	GrpcCall  **link = &client->grpc.calls;
+	GrpcCall  **link = &grpc->calls;
 
 	if (released == NULL)
 		return;
@@ -419,12 +427,12 @@ etcd_grpc_release(EtcdClient *client, GrpcCall **call)
 }
 
 void
-etcd_grpc_time_out(EtcdClient *client, GrpcCall *call)
+etcd_grpc_time_out(Grpc *grpc, GrpcCall *call)
 {
 	if (call->ended != 0)
 		return;
 	call->timed_out = true;
-	call->ended = ++client->http.nended;
+	call->ended = ++grpc->http->nended;
 	/* whatever comes next is not sent into the same silence */
 	if (call->connection->heard_ns < call->sent_ns)
 		call->connection->is_left = true;
@@ -597,15 +605,15 @@ add_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches)
 }
 
 GrpcCall *
-etcd_grpc_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches, const Destination *destination)
+etcd_grpc_watch(Grpc *grpc, const EtcdWatch *watches, int nwatches, const Destination *destination)
 {
-	GrpcCall   *call = create_call(client, destination);
+	GrpcCall   *call = create_call(grpc, destination);
 
 	if (call == NULL)
 		return NULL;
 	call->is_watch = true;
 	if (!open_stream(call, destination, ETCD_GRPC_WATCH_PATH, false) || !add_watches(call, watches, nwatches))
-		etcd_grpc_release(client, &call);
+		etcd_grpc_release(grpc, &call);
 	return call;
 }
 
@@ -734,63 +742,64 @@ etcd_grpc_is_refused(const GrpcCall *call)
 /* ---- running --------------------------------------------------------- */
 
 int64_t
-etcd_grpc_due_ns(const EtcdClient *client)
+etcd_grpc_due_ns(const Grpc *grpc)
 {
 	int64_t		due_ns = INT64_MAX;
 
-	for (const Connection *c = client->grpc.connections; c != NULL; c = c->next)
+	for (const Connection *c = grpc->connections; c != NULL; c = c->next)
 	{
 		if (etcd_http_is_readable(c->exchange) ||
 			(etcd_http_is_writeable(c->exchange) && etcd_h2_has_output(c->h2)))
 			return 0;
-		if (ping_due_ns(client, c) < due_ns)
-			due_ns = ping_due_ns(client, c);
+		if (ping_due_ns(grpc, c) < due_ns)
+			due_ns = ping_due_ns(grpc, c);
 	}
 	return due_ns;
 }
 
 /* Closes the connections that nobody needs. */
 static void
-close_connections(EtcdClient *client)
+close_connections(Grpc *grpc, const char *kept_url)
 {
 	Connection *next;
 
-	for (Connection *c = client->grpc.connections; c != NULL; c = next)
+	for (Connection *c = grpc->connections; c != NULL; c = next)
 	{
 		next = c->next;
 		if (c->ncalls > 0)
 			continue;
-		if (!is_usable(c) || etcd_h2_fault(c->h2) != NULL || client->nendpoints == 0 ||
-			strcmp(c->url, client->endpoints[client->endpoint].url) != 0)
-			free_connection(client, c);
+		if (!is_usable(c) || etcd_h2_fault(c->h2) != NULL || kept_url == NULL ||
+			strcmp(c->url, kept_url) != 0)
+			free_connection(grpc, c);
 	}
 }
 
 void
-etcd_grpc_run(EtcdClient *client)
+etcd_grpc_run(Grpc *grpc, uint64_t turn, const char *kept_url)
 {
-	for (Connection *c = client->grpc.connections; c != NULL; c = c->next)
+	grpc->turn = turn;
+	for (Connection *c = grpc->connections; c != NULL; c = c->next)
 	{
-		run_ping(client, c);
-		receive_bytes(client, c);
-		send_bytes(client, c);
+		run_ping(grpc, c);
+		receive_bytes(grpc, c);
+		send_bytes(grpc, c);
 		/* nothing more is read of it or sent to it */
 		if (etcd_h2_fault(c->h2) != NULL)
-			etcd_http_time_out(&client->http, c->exchange);
+			etcd_http_time_out(grpc->http, c->exchange);
 	}
-	for (GrpcCall *call = client->grpc.calls; call != NULL; call = call->next)
+	for (GrpcCall *call = grpc->calls; call != NULL; call = call->next)
 	{
 		if (etcd_h2_is_answered(call->stream))
 			prove(call->connection);
 		if (call->ended == 0 && is_complete(call))
-			call->ended = ++client->http.nended;
+			call->ended = ++grpc->http->nended;
 	}
-	close_connections(client);
+	close_connections(grpc, kept_url);
 }
 
 void
-etcd_grpc_free(EtcdClient *client)
+etcd_grpc_free(Grpc *grpc)
 {
-	while (client->grpc.connections != NULL)
-		free_connection(client, client->grpc.connections);
+	while (grpc->connections != NULL)
+		free_connection(grpc, grpc->connections);
 }

@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "etcd_curl.h"
+#include "etcd_http.h"
 #include "etcd_limits.h"
 #include "etcd_tls.h"
 #include "etcd_url.h"
@@ -133,19 +134,19 @@ bool
 etcd_http_init(Http *http)
 {
 	memset(http, 0, sizeof(*http));
-	http->timer_ns = INT64_MAX;
+	http->sockets.timer_ns = INT64_MAX;
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return false;
 	http->multi = curl_multi_init();
 	http->names = etcd_names_create();
 	if (http->names != NULL)
-		etcd_sockets_set(http, etcd_names_fd(http->names), ETCD_SOCKET_READABLE);
-	if (http->multi == NULL || http->nsockets == 0)
+		etcd_sockets_set(&http->sockets, etcd_names_fd(http->names), ETCD_SOCKET_READABLE);
+	if (http->multi == NULL || http->sockets.n == 0)
 	{
 		etcd_http_free(http);
 		return false;
 	}
-	etcd_sockets_record(http);
+	etcd_sockets_record(&http->sockets, http->multi);
 	return true;
 }
 
@@ -163,7 +164,7 @@ etcd_http_free(Http *http)
 	curl_multi_cleanup(http->multi);
 	curl_global_cleanup();
 	etcd_names_free(http->names);
-	free(http->sockets);
+	free(http->sockets.sockets);
 	memset(http, 0, sizeof(*http));
 }
 
@@ -237,7 +238,7 @@ close_connection(Http *http, Exchange *exchange)
 
 	if (!exchange->connected)
 		return;
-	etcd_sockets_set(http, exchange->fd, 0);
+	etcd_sockets_set(&http->sockets, exchange->fd, 0);
 	while (*link != exchange)
 		link = &(*link)->next;
 	*link = exchange->next;
@@ -534,7 +535,7 @@ open_connection(Http *http, Exchange *exchange)
 	exchange->is_readable = true;
 	exchange->next = http->connections;
 	http->connections = exchange;
-	etcd_sockets_set(http, exchange->fd, ETCD_SOCKET_READABLE);
+	etcd_sockets_set(&http->sockets, exchange->fd, ETCD_SOCKET_READABLE);
 }
 
 bool
@@ -585,7 +586,7 @@ etcd_http_send(Http *http, Exchange *exchange, const char *data, size_t len)
 	else if (n < len)
 	{
 		exchange->is_full = true;
-		etcd_sockets_set(http, exchange->fd, ETCD_SOCKET_READABLE | ETCD_SOCKET_WRITEABLE);
+		etcd_sockets_set(&http->sockets, exchange->fd, ETCD_SOCKET_READABLE | ETCD_SOCKET_WRITEABLE);
 	}
 	return n;
 }
@@ -609,7 +610,7 @@ run_curl(Http *http, curl_socket_t fd, int events)
 			continue;
 		curl_easy_getinfo(info->easy_handle, CURLINFO_PRIVATE, &private);
 		exchange = (Exchange *) private;
-		etcd_connections_note(http, info->easy_handle, exchange->url);
+		etcd_connections_note(&http->facts, info->easy_handle, exchange->url);
 		if (exchange->is_connection && info->data.result == CURLE_OK)
 			open_connection(http, exchange);
 		else if (info->data.result != CURLE_OK && !etcd_http_was_connected(exchange))
@@ -637,7 +638,7 @@ finish_lookups(Http *http)
 int64_t
 etcd_http_due_ns(const Http *http)
 {
-	int64_t		due_ns = http->timer_ns;
+	int64_t		due_ns = http->sockets.timer_ns;
 
 	for (const Exchange *e = http->waiting; e != NULL; e = e->next)
 	{
@@ -681,9 +682,9 @@ etcd_http_run_timer(Http *http)
 	int64_t		now = clock_monotonic_ns();
 
 	run_waiting(http, now);
-	if (http->timer_ns > now)
+	if (http->sockets.timer_ns > now)
 		return;
-	http->timer_ns = INT64_MAX;
+	http->sockets.timer_ns = INT64_MAX;
 	run_curl(http, CURL_SOCKET_TIMEOUT, 0);
 }
 
@@ -703,7 +704,7 @@ etcd_http_socket_ready(Http *http, int fd, int events)
 		{
 			exchange->is_readable = true;
 			if (exchange->is_full)
-				etcd_sockets_set(http, fd, ETCD_SOCKET_READABLE);
+				etcd_sockets_set(&http->sockets, fd, ETCD_SOCKET_READABLE);
 			exchange->is_full = false;
 			return;
 		}
@@ -735,8 +736,8 @@ etcd_http_wait(Http *http, long timeout_ms)
 	 * libcurl finds out itself what each socket is ready for.  If a socket
 	 * moves within the list meanwhile, it is handled in the next round.
 	 */
-	for (int i = 0; i < http->nsockets; i++)
-		etcd_http_socket_ready(http, http->sockets[i].fd, 0);
+	for (int i = 0; i < http->sockets.n; i++)
+		etcd_http_socket_ready(http, http->sockets.sockets[i].fd, 0);
 }
 
 /* ---- the received bytes ---------------------------------------------- */

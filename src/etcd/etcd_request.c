@@ -44,7 +44,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_call.h"
+#include "etcd_client_state.h"
+#include "etcd_clusters.h"
+#include "etcd_request.h"
 
 #define STATE_BIT(state)	(1 << (state))
 

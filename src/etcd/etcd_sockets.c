@@ -13,38 +13,38 @@
 #include <curl/curl.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_sockets.h"
 
 void
-etcd_sockets_set(Http *http, int fd, int events)
+etcd_sockets_set(EtcdSockets *sockets, int fd, int events)
 {
 	int			i = 0;
 
-	http->socket_changes++;
-	while (i < http->nsockets && http->sockets[i].fd != fd)
+	sockets->changes++;
+	while (i < sockets->n && sockets->sockets[i].fd != fd)
 		i++;
 
 	if (events == 0)
 	{
-		if (i < http->nsockets)
-			http->sockets[i] = http->sockets[--http->nsockets];
+		if (i < sockets->n)
+			sockets->sockets[i] = sockets->sockets[--sockets->n];
 		return;
 	}
 
-	if (i == http->sockets_size)
+	if (i == sockets->size)
 	{
-		int			size = 2 * http->sockets_size + 8;
-		EtcdSocket *sockets = realloc(http->sockets, size * sizeof(EtcdSocket));
+		int			size = 2 * sockets->size + 8;
+		EtcdSocket *larger = realloc(sockets->sockets, size * sizeof(EtcdSocket));
 
-		if (sockets == NULL)
+		if (larger == NULL)
 			return;
-		http->sockets = sockets;
-		http->sockets_size = size;
+		sockets->sockets = larger;
+		sockets->size = size;
 	}
-	if (i == http->nsockets)
-		http->nsockets++;
-	http->sockets[i].fd = fd;
-	http->sockets[i].events = events;
+	if (i == sockets->n)
+		sockets->n++;
+	sockets->sockets[i].fd = fd;
+	sockets->sockets[i].events = events;
 }
 
 static int
@@ -65,19 +65,19 @@ record_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
 static int
 record_timer(CURLM *multi, long timeout_ms, void *arg)
 {
-	Http	   *http = arg;
+	EtcdSockets *sockets = arg;
 
 	(void) multi;
-	http->timer_ns = timeout_ms < 0 ? INT64_MAX :
+	sockets->timer_ns = timeout_ms < 0 ? INT64_MAX :
 		clock_monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
 	return 0;
 }
 
 void
-etcd_sockets_record(Http *http)
+etcd_sockets_record(EtcdSockets *sockets, void *multi)
 {
-	curl_multi_setopt(http->multi, CURLMOPT_SOCKETFUNCTION, record_socket);
-	curl_multi_setopt(http->multi, CURLMOPT_SOCKETDATA, http);
-	curl_multi_setopt(http->multi, CURLMOPT_TIMERFUNCTION, record_timer);
-	curl_multi_setopt(http->multi, CURLMOPT_TIMERDATA, http);
+	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, record_socket);
+	curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, sockets);
+	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, record_timer);
+	curl_multi_setopt(multi, CURLMOPT_TIMERDATA, sockets);
 }

@@ -14,7 +14,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "etcd_client_internal.h"
+#include "etcd_call.h"
+#include "etcd_client_state.h"
+#include "etcd_clusters.h"
+#include "etcd_watch.h"
 
 /*
  * A stream other than 0 is not read for so long after its frames were passed

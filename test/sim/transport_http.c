@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "etcd/etcd_client_internal.h"
+#include "etcd/etcd_http.h"
 #include "transport.h"
 
 /* The client's clock does not begin at 0, which means "not yet" to it. */
@@ -213,7 +213,7 @@ bool
 etcd_http_init(Http *http)
 {
 	memset(http, 0, sizeof(*http));
-	http->timer_ns = INT64_MAX;
+	http->sockets.timer_ns = INT64_MAX;
 	return true;
 }
 

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "etcd/etcd_client_internal.h"
+#include "etcd/etcd_clusters.h"
 #include "etcd/etcd_url.h"
 
 #define A				UINT64_C(0xa)

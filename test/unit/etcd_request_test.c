@@ -18,7 +18,13 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "etcd/etcd_client_internal.h"
+#include "etcd/etcd_answers.h"
+#include "etcd/etcd_auth.h"
+#include "etcd/etcd_call.h"
+#include "etcd/etcd_client_state.h"
+#include "etcd/etcd_clusters.h"
+#include "etcd/etcd_endpoints.h"
+#include "etcd/etcd_request.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(literal)	{literal, sizeof(literal) - 1}
