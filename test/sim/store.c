@@ -152,6 +152,13 @@ store_compact(uint64_t term, int64_t revision)
 		entries[nentries - 1].compacted = revision;
 }
 
+void
+store_set_revision(uint64_t term, int64_t revision)
+{
+	store_append(term);
+	entries[nentries - 1].revision = revision;
+}
+
 /* ---- keys and leases ------------------------------------------------------- */
 
 int
@@ -342,6 +349,26 @@ delete_key(int key, Cause cause)
 		i++;
 	nlive--;
 	memmove(&live[i], &live[i + 1], (nlive - i) * sizeof(int));
+}
+
+static int
+compare_live(const void *a, const void *b)
+{
+	int64_t		ca = newest(*(const int *) a)->create_revision;
+	int64_t		cb = newest(*(const int *) b)->create_revision;
+
+	return (ca > cb) - (ca < cb);
+}
+
+void
+store_plant(EtcdBytes name, EtcdBytes value, int64_t create_revision, int64_t lease)
+{
+	int			key = store_intern(name);
+
+	put_key(name, value, lease, BY_OPERATOR);
+	versions[keys[key].last_version].create_revision = create_revision;
+	versions[keys[key].last_version].revision = create_revision;
+	qsort(live, nlive, sizeof(int), compare_live);
 }
 
 static void
@@ -671,15 +698,6 @@ store_read(int64_t index, const EtcdRequest *request, EtcdAnswer *answer)
 		answer->results[i].kind = ETCD_OP_RANGE;
 		read_range(index, &ops[i], &answer->results[i]);
 	}
-}
-
-static int
-compare_live(const void *a, const void *b)
-{
-	int64_t		ca = newest(*(const int *) a)->create_revision;
-	int64_t		cb = newest(*(const int *) b)->create_revision;
-
-	return (ca > cb) - (ca < cb);
 }
 
 void

@@ -80,6 +80,15 @@ extern void store_append(uint64_t term);
 extern void store_compact(uint64_t term, int64_t revision);
 
 /*
+ * For tests that need a state, and not the way to it.  The next entry comes to that
+ * revision, or falls back to it, without a change of a key.
+ */
+extern void store_set_revision(uint64_t term, int64_t revision);
+
+/* Puts a key that has this create revision already. */
+extern void store_plant(EtcdBytes name, EtcdBytes value, int64_t create_revision, int64_t lease);
+
+/*
  * Executes a write as the next entry of the log.  The answer's header has the
  * revision; its results live as long as the run.
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_test.c
- *	  Unit tests of the protocol, with a small model of etcd and virtual time.
+ *	  Unit tests of the protocol, with an etcd of one member and virtual time.
  *
  * Each test moves instances, messages and the clock by hand.  So a rare order
  * of messages happens exactly where the test needs it.  The simulator
@@ -19,52 +19,14 @@
 
 #include "small_etcd.h"
 
-#define MS			INT64_C(1000000)
-#define SECOND		(1000 * MS)
 #define TTL_S		5
 #define MARGIN		(SECOND / 2)	/* a tenth of the TTL */
 
 #define MAX_INSTANCES	10
-#define MAX_LEASES		512
 #define MAX_MESSAGES	256
 #define MAX_EVENTS		4096
-#define MAX_RESULTS		96
-
-/* ---- the model of etcd --------------------------------------------------- */
-
-typedef struct Lease
-{
-	int64_t		id;
-	int64_t		ttl_ns;
-	int64_t		expires_ns;
-} Lease;
-
-static struct
-{
-	Lease		leases[MAX_LEASES];
-	int			nleases;
-	bool		is_full;		/* refuses grants */
-	bool		is_late;		/* does not know any lease that a keepalive names */
-	bool		is_busy;		/* refuses all txns */
-	const char *denied;			/* the user has no rights to keys that begin so; NULL: to all */
-	bool		denies_writes_only;
-	bool		denies_leases;	/* renewals of leases that have such a key, and writes on them */
-	int64_t		most_ttl_s;		/* the greatest TTL that it grants; 0: any */
-}			lessor;
 
 static int64_t now;
-static uint64_t random_state;
-
-static uint64_t
-next_random(void)
-{
-	/* splitmix64 */
-	uint64_t	z = (random_state += UINT64_C(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	return z ^ (z >> 31);
-}
 
 /* ---- instances and messages ------------------------------------------------ */
 
@@ -76,11 +38,7 @@ typedef struct Message
 	uint64_t	id;
 	int64_t		sent_ns;
 	EtcdRequest request;
-	uint64_t	room[4096];		/* the data that the request points to */
 	EtcdAnswer	answer;
-	EtcdResult	results[MAX_RESULTS];
-	EtcdKeyValue kvs[MAX_RESULTS];
-	Key			copies[MAX_RESULTS];
 } Message;
 
 typedef struct Instance
@@ -142,11 +100,11 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 			m = &in->messages[i];
 	}
 	assert_non_null(m);
-	memset(m, 0, offsetof(Message, room));
+	memset(m, 0, sizeof(*m));
 	m->used = true;
 	m->id = id;
 	m->sent_ns = now;
-	m->request = keep_request(m->room, sizeof(m->room), request);
+	m->request = keep_request(request);
 	in->nsent++;
 	note("%s sends %s", in->config.node_name, describe(&m->request));
 	for (int i = 0; i < request->nsuccess; i++)
@@ -245,25 +203,14 @@ port_drop(void *ctx, uint64_t id, const char *election, const char *why)
 static uint64_t
 port_random(void *ctx)
 {
-	return next_random();
+	return random_next();
 }
 
-/* ---- the model executes requests ---------------------------------------------- */
-
-static Lease *
-find_lease(int64_t id)
-{
-	for (int i = 0; i < lessor.nleases; i++)
-	{
-		if (lessor.leases[i].id == id)
-			return &lessor.leases[i];
-	}
-	return NULL;
-}
+/* ---- etcd ------------------------------------------------------------------------ */
 
 /* Sends an event at that revision on a watch of the instance. */
 static void
-tell_watch(Instance *in, int w, const Key *key, bool is_delete, int64_t revision)
+tell_watch(Instance *in, int w, const Version *key, bool is_delete, int64_t revision)
 {
 	EtcdWatchEvent event = event_of(key, is_delete, revision);
 	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .header = etcd_header(), .events = &event, .nevents = 1};
@@ -272,9 +219,15 @@ tell_watch(Instance *in, int w, const Key *key, bool is_delete, int64_t revision
 	election_watched(in->core, now, &frame);
 }
 
-/* Sends an event on every open watch that is not silent. */
+static bool
+watches_key(const Instance *in, int w, const Version *key)
+{
+	return bytes_in_range(store_key(key->key)->name, in->watches[w].key, in->watches[w].range_end);
+}
+
+/* Sends a change on every open watch that is not silent. */
 static void
-tell_watches(const Key *key, bool is_delete)
+tell_watches(const Version *key)
 {
 	for (int i = 0; i < ninstances; i++)
 	{
@@ -284,218 +237,20 @@ tell_watches(const Key *key, bool is_delete)
 			continue;
 		for (int w = 0; w < in->nwatches; w++)
 		{
-			if (in->watches[w].start_revision > etcd.revision ||
-				!in_range(key->key, in->watches[w].key, in->watches[w].range_end))
+			if (in->watches[w].start_revision > key->revision || !watches_key(in, w, key))
 				continue;
-			tell_watch(in, w, key, is_delete, etcd.revision);
+			tell_watch(in, w, key, key->deleted, key->revision);
 			break;
 		}
 	}
-}
-
-static void
-delete_key(Key *key)
-{
-	Key			gone = *key;
-
-	etcd.revision++;
-	remove_key(key);
-	tell_watches(&gone, true);
-}
-
-static void
-end_lease(Lease *lease)
-{
-	int64_t		id = lease->id;
-
-	*lease = lessor.leases[--lessor.nleases];
-	for (int i = 0; i < etcd.nkeys;)
-	{
-		if (etcd.keys[i].lease == id)
-			delete_key(&etcd.keys[i]);
-		else
-			i++;
-	}
-}
-
-static void
-put_key(EtcdBytes name, EtcdBytes value, int64_t lease)
-{
-	Key			copy;
-
-	etcd.revision++;
-	copy = *write_key(name, value, lease);
-	tell_watches(&copy, false);
-}
-
-/* Restores an old version of a key, at its old place in the order of creation. */
-static void
-put_back_key(const Key *key)
-{
-	int			i = etcd.nkeys++;
-
-	for (; i > 0 && etcd.keys[i - 1].create_revision > key->create_revision; i--)
-		etcd.keys[i] = etcd.keys[i - 1];
-	etcd.keys[i] = *key;
-}
-
-static void
-refuse(EtcdAnswer *answer, int code, const char *message)
-{
-	answer->outcome = ETCD_REFUSED;
-	answer->code = code;
-	strcpy(answer->message, message);
-}
-
-static bool
-is_denied_key(EtcdBytes key)
-{
-	return lessor.denied && key.len >= strlen(lessor.denied) &&
-		memcmp(key.data, lessor.denied, strlen(lessor.denied)) == 0;
-}
-
-static bool
-is_denied_lease(int64_t id)
-{
-	for (int i = 0; i < etcd.nkeys; i++)
-	{
-		if (etcd.keys[i].lease == id && is_denied_key((EtcdBytes) {etcd.keys[i].key, strlen(etcd.keys[i].key)}))
-			return true;
-	}
-	return false;
-}
-
-static bool
-is_denied(const EtcdOp *ops, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		if (is_denied_key(ops[i].key) && !(lessor.denies_writes_only && ops[i].kind == ETCD_OP_RANGE))
-			return true;
-		if (lessor.denies_leases && ops[i].kind == ETCD_OP_PUT && is_denied_lease(ops[i].lease))
-			return true;
-	}
-	return false;
 }
 
 /* Executes a request, and keeps the answer in the message. */
 static void
 execute(Message *m)
 {
-	const EtcdRequest *request = &m->request;
-	EtcdAnswer *answer = &m->answer;
-	Lease	   *lease = find_lease(request->lease);
-	const EtcdOp *ops;
-	int			nops;
-	int			nkvs = 0;
-
 	m->executed = true;
-	memset(answer, 0, sizeof(*answer));
-	memset(m->results, 0, sizeof(m->results));
-	answer->outcome = ETCD_ANSWERED;
-	answer->header.cluster_id = etcd.cluster_id;
-	switch (request->kind)
-	{
-		case ETCD_GRANT:
-			if (lease)
-			{
-				refuse(answer, ETCD_CODE_FAILED_PRECONDITION, "etcdserver: lease already exists");
-				return;
-			}
-			if (lessor.is_full)
-			{
-				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
-				return;
-			}
-			assert_true(lessor.nleases < MAX_LEASES);
-			lease = &lessor.leases[lessor.nleases++];
-			lease->id = request->lease;
-			answer->lease = request->lease;
-			answer->ttl_s = request->ttl_s;
-			if (lessor.most_ttl_s != 0 && answer->ttl_s > lessor.most_ttl_s)
-				answer->ttl_s = lessor.most_ttl_s;
-			lease->ttl_ns = answer->ttl_s * SECOND;
-			lease->expires_ns = now + lease->ttl_ns;
-			break;
-		case ETCD_KEEPALIVE:
-			if (lessor.denies_leases && is_denied_lease(request->lease))
-			{
-				refuse(answer, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied");
-				return;
-			}
-			answer->lease = request->lease;
-			if (lease && !lessor.is_late)
-			{
-				lease->expires_ns = now + lease->ttl_ns;
-				answer->ttl_s = lease->ttl_ns / SECOND;
-			}
-			break;
-		case ETCD_REVOKE:
-			if (lease == NULL)
-			{
-				refuse(answer, ETCD_CODE_NOT_FOUND, "etcdserver: requested lease not found");
-				return;
-			}
-			if (is_denied_lease(request->lease))
-			{
-				refuse(answer, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied");
-				return;
-			}
-			end_lease(lease);
-			break;
-		case ETCD_TXN:
-			if (lessor.is_busy)
-			{
-				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: too many requests");
-				return;
-			}
-			if (is_denied(request->success, request->nsuccess) || is_denied(request->failure, request->nfailure))
-			{
-				refuse(answer, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied");
-				return;
-			}
-			answer->succeeded = true;
-			for (int i = 0; i < request->ncompares; i++)
-				answer->succeeded &= holds(&request->compares[i]);
-			ops = answer->succeeded ? request->success : request->failure;
-			nops = answer->succeeded ? request->nsuccess : request->nfailure;
-			for (int i = 0; i < nops; i++)
-			{
-				if (ops[i].kind == ETCD_OP_PUT && find_lease(ops[i].lease) == NULL)
-				{
-					refuse(answer, ETCD_CODE_NOT_FOUND, "etcdserver: requested lease not found");
-					return;
-				}
-			}
-			for (int i = 0; i < nops; i++)
-			{
-				m->results[i].kind = ops[i].kind;
-				if (ops[i].kind == ETCD_OP_PUT)
-					put_key(ops[i].key, ops[i].value, ops[i].lease);
-				else if (ops[i].kind == ETCD_OP_DELETE)
-				{
-					Key		   *key = find_key(ops[i].key);
-
-					if (key)
-						delete_key(key);
-				}
-				else if (ops[i].kind == ETCD_OP_RANGE)
-				{
-					m->results[i].kvs = &m->kvs[nkvs];
-					m->results[i].nkvs = read_keys(&ops[i], &m->copies[nkvs], &m->kvs[nkvs], MAX_RESULTS - nkvs);
-					nkvs += m->results[i].nkvs;
-				}
-			}
-			answer->results = m->results;
-			answer->nresults = nops;
-			break;
-		case ETCD_AUTHENTICATE:
-		case ETCD_LIST_MEMBERS:
-		case ETCD_STATUS:
-		case ETCD_TIME_TO_LIVE:
-			fail();
-	}
-	answer->header = etcd_header();
+	small_etcd_execute(now, &m->request, &m->answer);
 }
 
 /*
@@ -530,13 +285,10 @@ deliver(Instance *in, Message *m)
 static int
 setup(void **state)
 {
-	memset(&etcd, 0, sizeof(etcd));
-	memset(&lessor, 0, sizeof(lessor));
-	etcd.cluster_id = 77;
-	etcd.term = 2;
-	etcd.revision = 1;
+	small_etcd_begin(77, 2, 1);
+	store_changed = tell_watches;
 	now = 1000 * SECOND;
-	random_state = 42;
+	random_seed(42);
 	ninstances = 0;
 	nlogged = 0;
 	return 0;
@@ -548,6 +300,7 @@ teardown(void **state)
 	for (int i = 0; i < ninstances; i++)
 		election_free(instances[i].core);
 	memset(instances, 0, sizeof(instances));
+	small_etcd_end();
 	return 0;
 }
 
@@ -601,18 +354,6 @@ sent(Instance *in, const char *kind)
 	return last;
 }
 
-static void
-expire_leases(void)
-{
-	for (int i = 0; i < lessor.nleases;)
-	{
-		if (lessor.leases[i].expires_ns <= now)
-			end_lease(&lessor.leases[i]);
-		else
-			i++;
-	}
-}
-
 /* Answers all messages at once, until no instance sends any more. */
 static void
 answer_all(void)
@@ -648,7 +389,7 @@ run_for(int64_t ns)
 	while (now < end)
 	{
 		now += MS;
-		expire_leases();
+		expire_leases(now);
 		for (int i = 0; i < ninstances; i++)
 		{
 			if (instances[i].core && election_wakeup_ns(instances[i].core) <= now)
@@ -667,7 +408,7 @@ run_slowly(int64_t ns, int64_t delay_ns)
 	while (now < end)
 	{
 		now += 10 * MS;
-		expire_leases();
+		expire_leases(now);
 		for (int i = 0; i < ninstances; i++)
 		{
 			if (election_wakeup_ns(instances[i].core) <= now)
@@ -706,12 +447,12 @@ start_move(Instance *in)
 	return sent(in, "put");
 }
 
-static Key *
+static const Version *
 own_key(const Instance *in)
 {
 	EtcdBytes	name = {in->views[0].key, strlen(in->views[0].key)};
 
-	return find_key(name);
+	return store_find(name);
 }
 
 static bool
@@ -730,7 +471,7 @@ test_alone(void **state)
 	answer_all();
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].state, ELECTION_LEADING);
-	assert_int_equal(a->views[0].token, etcd.keys[0].create_revision);
+	assert_int_equal(a->views[0].token, key_at(0)->create_revision);
 	assert_string_equal(a->views[0].leader, "a");
 	assert_int_equal(a->views[0].deadline_ns, now + TTL_S * SECOND - MARGIN);
 	assert_int_equal(find_note(0, "elected a -"), nlogged - 1);
@@ -901,14 +642,7 @@ test_by_name(void **state)
 static void
 put_earlier_key(void)
 {
-	Key			earlier = etcd.keys[0];
-
-	strcpy(strchr(earlier.key, '/'), "/1");
-	strcpy(earlier.value, "earlier");
-	earlier.lease = 0;
-	earlier.create_revision = earlier.mod_revision = etcd.keys[0].create_revision - 1;
-	memmove(&etcd.keys[1], &etcd.keys[0], etcd.nkeys++ * sizeof(Key));
-	etcd.keys[0] = earlier;
+	store_plant(bytes("e/1"), bytes("earlier"), key_at(0)->create_revision - 1, 0);
 }
 
 /*
@@ -959,7 +693,8 @@ test_by_name_written_again(void **state)
 
 		/* the leader's key, or that of the predecessor; no watch tells of it */
 		put_earlier_key();
-		etcd.keys[1 + i].mod_revision = ++etcd.revision;
+		c->watch_silent = true;
+		put_key(bytes(name_of(key_at(1 + i))), key_at(1 + i)->value, key_at(1 + i)->lease);
 		run_for(TTL_S * SECOND / 3 + 10 * MS);
 		assert_string_equal(c->views[0].leader, "earlier");
 	}
@@ -994,7 +729,7 @@ test_ordered(void **state)
 	answer_all();
 	o = start_instance("o", false);
 	answer_all();
-	revision = etcd.revision;
+	revision = store_revision();
 	now += TTL_S * SECOND / 3;
 	for (int i = 0; i < ninstances; i++)
 	{
@@ -1006,7 +741,7 @@ test_ordered(void **state)
 		assert_int_equal(is_ordered(sent(in, "read")), in != o);
 	}
 	answer_all();
-	assert_int_equal(etcd.revision, revision);
+	assert_int_equal(store_revision(), revision);
 
 	/* an instance that cannot become the first now only reads */
 	assert_true(election_resign(a->core, now, 0, false, 0, 1));
@@ -1017,7 +752,7 @@ test_ordered(void **state)
 
 	/* b's lease ends, and a mere read that shows c as the first is not enough */
 	execute(sent(b, "read"));
-	end_lease(find_lease(b->views[0].lease));
+	end_lease(b->views[0].lease);
 	deliver(c, sent(c, "read"));
 	assert_false(leads(c));
 	assert_true(is_ordered(sent(c, "read")));
@@ -1044,10 +779,10 @@ start_ready(int n)
 static void
 tell_gone(Instance *in, int64_t revision)
 {
-	Key		   *key = own_key(&instances[0]);
+	const Version *key = own_key(&instances[0]);
 	int			w = 0;
 
-	while (w < in->nwatches && !in_range(key->key, in->watches[w].key, in->watches[w].range_end))
+	while (w < in->nwatches && !watches_key(in, w, key))
 		w++;
 	assert_true(w < in->nwatches);
 	tell_watch(in, w, key, true, revision);
@@ -1108,7 +843,8 @@ test_ready_reads(void **state)
 	answer_all();
 	run_for(100 * MS);
 	assert_true(leads(&instances[0]) && !leads(b));
-	tell_gone(b, ++etcd.revision);
+	set_revision(store_revision() + 1);
+	tell_gone(b, store_revision());
 	assert_true(leads(b));
 	deliver(b, sent(b, "read"));
 	assert_false(leads(b));
@@ -1136,7 +872,7 @@ static void
 test_ready_not_alone(void **state)
 {
 	(void) start_ready(3);
-	check_not_ready(&instances[2], etcd.revision + 1);
+	check_not_ready(&instances[2], store_revision() + 1);
 	assert_non_null(sent(&instances[2], "read"));
 }
 
@@ -1167,7 +903,7 @@ test_ready_read(void **state)
 	deliver(c, sent(c, "read"));
 	assert_null(sent(c, "read"));
 	answer_all();
-	tell_gone(c, etcd.revision + 1);
+	tell_gone(c, store_revision() + 1);
 	assert_true(leads(c));
 }
 
@@ -1189,10 +925,10 @@ test_ready_older_event(void **state)
 {
 	Instance   *b = start_ready(2);
 
-	check_not_ready(b, etcd.revision);
+	check_not_ready(b, store_revision());
 	assert_non_null(sent(b, "read"));
 	answer_all();
-	tell_gone(b, etcd.revision + 1);
+	tell_gone(b, store_revision() + 1);
 	assert_true(leads(b));
 }
 
@@ -1203,7 +939,7 @@ test_ready_lapsed(void **state)
 	Instance   *b = start_ready(2);
 
 	now += TTL_S * SECOND;
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 }
 
 static void
@@ -1216,9 +952,9 @@ test_ready_lost_watch(void **state)
 	now += SECOND / 2;
 	election_tick(b->core, now);
 	assert_int_equal(b->nwatches, 1);
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 	answer_all();
-	tell_gone(b, etcd.revision + 1);
+	tell_gone(b, store_revision() + 1);
 	assert_true(leads(b));
 }
 
@@ -1231,13 +967,13 @@ test_ready_move(void **state)
 {
 	Instance   *b = start_ready(2);
 	Message    *put = start_move(b);
-	Lease	   *fresh = find_lease(put->request.success[0].lease);
+	StoreLease *fresh = store_find_lease(put->request.success[0].lease);
 
 	give_up(b, put, false);
 	assert_null(sent(b, "put"));
-	tell_gone(b, etcd.revision + 1);
+	tell_gone(b, store_revision() + 1);
 	assert_true(leads(b));
-	assert_true(b->views[0].deadline_ns <= fresh->expires_ns);
+	assert_true(b->views[0].deadline_ns <= fresh->expires_ns[0]);
 }
 
 /*
@@ -1264,9 +1000,9 @@ test_ready_tainted(void **state)
 		now += MS;
 		election_tick(b->core, now);
 	}
-	tell_gone(b, etcd.revision + 1);
+	tell_gone(b, store_revision() + 1);
 	assert_true(leads(b));
-	assert_true(b->views[0].deadline_ns <= find_lease(b->views[0].lease)->expires_ns);
+	assert_true(b->views[0].deadline_ns <= store_find_lease(b->views[0].lease)->expires_ns[0]);
 }
 
 /* An operator puts the waiter's key on another lease. */
@@ -1275,11 +1011,8 @@ put_on_other_lease(Instance *b)
 {
 	EtcdBytes	key = {b->views[0].key, strlen(b->views[0].key)};
 	EtcdBytes	value = {"b", 1};
-	Lease	   *other = &lessor.leases[lessor.nleases++];
 
-	other->id = 4711;
-	other->ttl_ns = 100 * SECOND;
-	other->expires_ns = now + other->ttl_ns;
+	grant_lease(now, 4711, 100);
 	put_key(key, value, 4711);
 }
 
@@ -1307,7 +1040,7 @@ test_ready_other_lease(void **state)
 
 	give_up(b, hang_elsewhere(b), true);
 	assert_null(sent(b, "put"));
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 }
 
 /* A read shows that the key was put back, before the answer to the move. */
@@ -1323,9 +1056,9 @@ test_ready_put_back(void **state)
 	assert_true(election_verify(b->core, now, 0, 2));
 	deliver(b, sent(b, "read"));
 	assert_true(sent(b, "put") == put);
-	tell_gone(b, etcd.revision + 1);
+	tell_gone(b, store_revision() + 1);
 	assert_true(leads(b));
-	assert_true(b->views[0].deadline_ns <= find_lease(b->views[0].lease)->expires_ns);
+	assert_true(b->views[0].deadline_ns <= store_find_lease(b->views[0].lease)->expires_ns[0]);
 }
 
 /*
@@ -1344,10 +1077,10 @@ test_ready_older_move(void **state)
 	b->watch_silent = false;
 	assert_true(hang_elsewhere(b) == put);
 	deliver(b, put);
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 	/* the key is put back on its lease */
 	answer_all();
-	tell_gone(b, etcd.revision + 1);
+	tell_gone(b, store_revision() + 1);
 	assert_true(leads(b));
 }
 
@@ -1363,11 +1096,11 @@ test_ready_told_move(void **state)
 
 	execute(put);
 	put_on_other_lease(b);
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 	deliver(b, put);
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 	answer_all();
-	tell_gone(b, etcd.revision + 1);
+	tell_gone(b, store_revision() + 1);
 	assert_true(leads(b));
 }
 
@@ -1377,12 +1110,12 @@ test_ready_left(void **state)
 	Instance   *b = start_ready(2);
 
 	assert_true(election_resign(b->core, now, 0, true, 0, 1));
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 	answer_all();
 	assert_false(leads(b));
 	/* it waits behind the leader with a new key, and is ready again */
 	run_for(100 * MS);
-	tell_gone(b, etcd.revision + 1);
+	tell_gone(b, store_revision() + 1);
 	assert_true(leads(b));
 }
 
@@ -1397,13 +1130,13 @@ test_ready_transfer(void **state)
 	assert_int_equal(b->nwatches, 1);
 	for (int i = 0; i < 2; i++)
 	{
-		Key		   *key = own_key(&instances[i]);
+		const Version *key = own_key(&instances[i]);
 
-		events[i] = event_of(key, true, etcd.revision + 1);
-		assert_true(in_range(key->key, b->watches[0].key, b->watches[0].range_end));
+		events[i] = event_of(key, true, store_revision() + 1);
+		assert_true(watches_key(b, 0, key));
 	}
 	frame.header.cluster_id = etcd.cluster_id;
-	frame.header.revision = etcd.revision + 1;
+	frame.header.revision = store_revision() + 1;
 	frame.header.raft_term = etcd.term;
 	frame.watch_id = b->watches[0].watch_id;
 	election_watched(b->core, now, &frame);
@@ -1425,7 +1158,7 @@ test_ready_doubt(void **state)
 	etcd.term++;
 	assert_true(find_note(0, "b distrusts") >= 0);
 	assert_null(sent(b, "put"));
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 }
 
 /* etcd was put back and is trusted again.  The own key may be of either history. */
@@ -1438,14 +1171,14 @@ test_ready_restored(void **state)
 	now += TTL_S * SECOND / 3;
 	election_tick(b->core, now);
 	deliver(b, sent(b, "keepalive"));
-	etcd.revision--;
+	set_revision(store_revision() - 1);
 	deliver(b, sent(b, "read"));
 	assert_true(find_note(0, "b distrusts") >= 0);
-	etcd.revision += 5;
+	set_revision(store_revision() + 5);
 	run_for(SECOND);
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_int_equal(b->views[0].create_revision, token);
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 	answer_all();
 	assert_true(election_resign(instances[0].core, now, 0, false, 0, 1));
 	run_for(SECOND);
@@ -1461,11 +1194,11 @@ enter_while_put_back(Instance *in)
 {
 	int64_t		seen;
 
-	etcd.revision += 10;
+	set_revision(store_revision() + 10);
 	run_for(2 * TTL_S * SECOND);
 	assert_true(election_resign(in->core, now, 0, true, 0, 1));
 	deliver(in, sent(in, "delete"));
-	etcd.revision += 10;
+	set_revision(store_revision() + 10);
 	assert_true(election_verify(in->core, now, 0, 2));
 	deliver(in, sent(in, "read"));
 	while (sent(in, "enter") == NULL)
@@ -1474,11 +1207,11 @@ enter_while_put_back(Instance *in)
 		now += MS;
 		election_tick(in->core, now);
 	}
-	seen = etcd.revision;
+	seen = store_revision();
 	/* the lease exists in that state, too */
-	etcd.revision -= 8;
+	set_revision(store_revision() - 8);
 	execute(sent(in, "enter"));
-	etcd.revision = seen + 5;
+	set_revision(seen + 5);
 	give_up(in, sent(in, "enter"), false);
 	return seen;
 }
@@ -1506,11 +1239,11 @@ test_no_space(void **state)
 	answer_all();
 	b = start_instance("b", true);
 	answer_all();
-	lessor.is_full = true;
+	etcd.is_full = true;
 	run_for(20 * TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(find_note(0, "unelected"), -1);
-	end_lease(find_lease(a->views[0].lease));
+	end_lease(a->views[0].lease);
 	answer_all();
 	assert_true(leads(b));
 }
@@ -1532,7 +1265,7 @@ test_busy(void **state)
 	now += TTL_S * SECOND / 3;
 	election_tick(a->core, now);
 	deliver(a, sent(a, "keepalive"));
-	lessor.is_busy = true;
+	etcd.is_busy = true;
 	assert_true(is_ordered(sent(a, "read")));
 	deliver(a, sent(a, "read"));
 	while (now < deadline_ns)
@@ -1549,7 +1282,7 @@ test_busy(void **state)
 		assert_true(a->views[0].deadline_ns <= deadline_ns);
 	}
 	assert_false(leads(a));
-	lessor.is_busy = false;
+	etcd.is_busy = false;
 	run_for(TTL_S * SECOND);
 	assert_true(leads(a));
 }
@@ -1577,14 +1310,14 @@ static void
 test_ready_name_again(void **state)
 {
 	Instance   *b = start_ready(2);
-	Key			again = *own_key(&instances[0]);
+	Version		again = *own_key(&instances[0]);
 	int			w = 0;
 
-	while (w < b->nwatches && !in_range(again.key, b->watches[w].key, b->watches[w].range_end))
+	while (w < b->nwatches && !watches_key(b, w, &again))
 		w++;
-	again.create_revision = again.mod_revision = etcd.revision + 3;
-	tell_watch(b, w, &again, false, etcd.revision + 3);
-	tell_watch(b, w, &again, true, etcd.revision + 4);
+	again.create_revision = again.revision = store_revision() + 3;
+	tell_watch(b, w, &again, false, store_revision() + 3);
+	tell_watch(b, w, &again, true, store_revision() + 4);
 	assert_false(leads(b));
 	assert_non_null(sent(b, "read"));
 }
@@ -1610,7 +1343,7 @@ test_ready_other_watch(void **state)
 	deliver(b, sent(b, "read"));
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_int_equal(b->watches[0].range_end.len, 0);
-	check_not_ready(b, etcd.revision + 1);
+	check_not_ready(b, store_revision() + 1);
 }
 
 /* A candidate that leaves wakes only the waiter behind it. */
@@ -1862,9 +1595,9 @@ test_term(void **state)
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].token, token);
 	assert_int_not_equal(a->views[0].lease, lease);
-	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
 	run_for(10 * SECOND);
-	assert_int_equal(lessor.nleases, 1);	/* the old lease is revoked */
+	assert_int_equal(count_leases(), 1);	/* the old lease is revoked */
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
@@ -1880,10 +1613,10 @@ test_late_move(void **state)
 	give_up(a, late, false);
 	run_for(3 * TTL_S * SECOND);
 	assert_true(leads(a));
-	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
 	execute(late);
 	assert_false(late->answer.outcome == ETCD_ANSWERED && late->answer.succeeded);
-	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
 }
 
 /* The answer to a move is lost.  A read shows that the move took effect. */
@@ -1902,7 +1635,7 @@ test_lost_move(void **state)
 	run_for(2 * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].token, token);
-	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
 	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
@@ -1940,7 +1673,7 @@ test_lost_fresh_lease(void **state)
 	give_up(a, move, false);
 	while (sent(a, "put") == NULL)
 		election_tick(a->core, now += MS);
-	end_lease(find_lease(fresh));
+	end_lease(fresh);
 	execute(sent(a, "put"));
 	execute(grant);
 	execute(move);
@@ -1951,8 +1684,8 @@ test_lost_fresh_lease(void **state)
 	run_for(2 * TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_true(a->views[0].token > token);
-	assert_int_equal(etcd.nkeys, 1);
-	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
+	assert_int_equal(count_keys(), 1);
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
 }
 
 /* The fresh lease is lost before a key is moved to it.  The old lease stays in use. */
@@ -1966,7 +1699,7 @@ test_lost_fresh_lease_unused(void **state)
 	answer_all();
 	token = a->views[0].token;
 	move = start_move(a);
-	end_lease(find_lease(move->request.success[0].lease));
+	end_lease(move->request.success[0].lease);
 	deliver(a, move);
 	assert_true(leads(a));
 	run_for(2 * TTL_S * SECOND);
@@ -2024,11 +1757,11 @@ test_late_entry(void **state)
 	assert_true(election_resign(a->core, now, 0, false, 0, 1));
 	answer_all();
 	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
-	assert_int_equal(etcd.nkeys, 1);
+	assert_int_equal(count_keys(), 1);
 	execute(late);
-	assert_int_equal(etcd.nkeys, 2);
+	assert_int_equal(count_keys(), 2);
 	run_for(4 * SECOND);
-	assert_int_equal(etcd.nkeys, 1);
+	assert_int_equal(count_keys(), 1);
 	assert_false(leads(a));
 }
 
@@ -2045,14 +1778,14 @@ test_waiter_lost_lease(void **state)
 	answer_all();
 	old = b->views[0].create_revision;
 	b->watch_silent = true;
-	end_lease(find_lease(b->views[0].lease));
+	end_lease(b->views[0].lease);
 	b->watch_silent = false;
 	assert_true(election_resign(a->core, now, 0, false, 0, 1));
 	run_for(100 * MS);
 	assert_true(leads(b));
 	assert_true(b->views[0].token > old);
-	assert_int_equal(etcd.nkeys, 1);
-	assert_int_equal(b->views[0].token, etcd.keys[0].create_revision);
+	assert_int_equal(count_keys(), 1);
+	assert_int_equal(b->views[0].token, key_at(0)->create_revision);
 }
 
 /*
@@ -2082,10 +1815,10 @@ test_unapplied_grant(void **state)
 	assert_false(leads(a));
 	assert_true(find_note(from, "a sends revoke") > find_note(from, "a withdraws"));
 	run_for(100 * MS);
-	assert_null(find_lease(lease));
+	assert_null(store_find_lease(lease));
 	assert_true(leads(b));
 	assert_int_equal(a->views[0].state, ELECTION_WAITING);
-	assert_int_equal(etcd.nkeys, 2);
+	assert_int_equal(count_keys(), 2);
 }
 
 /* Such a member is not asked for one lease after another: the back-off grows. */
@@ -2095,14 +1828,14 @@ test_late_lessor(void **state)
 	Instance   *a = start_instance("a", true);
 	int			ngrants = 0;
 
-	lessor.most_ttl_s = 1;		/* a keepalive each third of it */
+	etcd.most_ttl_s = 1;		/* a keepalive each third of it */
 	answer_all();
-	lessor.is_late = true;
+	etcd.is_late = true;
 	run_for(8 * SECOND);
 	for (int i = find_note(0, "a sends grant"); i >= 0; i = find_note(i + 1, "a sends grant"))
 		ngrants++;
 	assert_in_range(ngrants, 3, 12);
-	lessor.is_late = false;
+	etcd.is_late = false;
 	run_for(5 * SECOND);
 	assert_true(leads(a));
 }
@@ -2242,7 +1975,7 @@ test_lesser_ttl(void **state)
 	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
 
 	/* the TTL is raised, and etcd grants no lease */
-	lessor.is_full = true;
+	etcd.is_full = true;
 	a->config.ttl_s = 60;
 	election_configure(a->core, now, &a->config);
 	for (int i = 0; i < 40; i++)
@@ -2251,13 +1984,13 @@ test_lesser_ttl(void **state)
 		assert_true(leads(a));
 	}
 	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
-	lessor.is_full = false;
+	etcd.is_full = false;
 	run_for(2 * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(election_ttl_ns(a->core, now), 60 * SECOND);
 
 	/* etcd grants less than requested */
-	lessor.most_ttl_s = 3;
+	etcd.most_ttl_s = 3;
 	a->config.ttl_s = 30;
 	election_configure(a->core, now, &a->config);
 	for (int i = 0; i < 40; i++)
@@ -2276,7 +2009,7 @@ test_lesser_ttl(void **state)
 	{
 		run_for(SECOND / 2);
 		assert_true(leads(a));
-		assert_true(a->views[0].deadline_ns <= find_lease(etcd.keys[0].lease)->expires_ns);
+		assert_true(a->views[0].deadline_ns <= store_find_lease(key_at(0)->lease)->expires_ns[0]);
 	}
 	assert_int_equal(a->views[0].token, token);
 	assert_int_equal(find_note(0, "unelected"), -1);
@@ -2335,8 +2068,8 @@ test_no_elections(void **state)
 	election_configure(a->core, now, &a->config);
 	assert_false(leads(a));
 	run_for(2 * SECOND);
-	assert_int_equal(etcd.nkeys, 0);
-	assert_int_equal(lessor.nleases, 0);
+	assert_int_equal(count_keys(), 0);
+	assert_int_equal(count_leases(), 0);
 	for (int turn = 0; turn < 2; turn++)
 	{
 		before = a->nsent;
@@ -2423,14 +2156,14 @@ test_watch_start(void **state)
 	b = start_instance("b", true);
 	answer_all();
 	assert_int_equal(b->nwatches, 1);
-	revision = etcd.revision;
+	revision = store_revision();
 	b->watch_silent = true;
-	end_lease(find_lease(a->views[0].lease));
+	end_lease(a->views[0].lease);
 	b->watch_silent = false;
 	key.data = b->views[0].key;
 	key.len = strlen(key.data);
 	put_key(key, value, b->views[0].lease);
-	assert_int_equal(etcd.revision, revision + 2);
+	assert_int_equal(store_revision(), revision + 2);
 
 	/* the stream ends, and no read is answered before the next one is opened */
 	b->nwatches = 0;
@@ -2460,17 +2193,17 @@ test_watch_start_after_names(void **state)
 	o = start_instance("o", false);
 	answer_all();
 	assert_string_equal(o->views[0].leader, "a");
-	end_lease(find_lease(a->views[0].lease));
+	end_lease(a->views[0].lease);
 	read = sent(o, "read");
 	assert_non_null(read);
 	execute(read);
-	revision = etcd.revision;
+	revision = store_revision();
 	now += TTL_S * SECOND / 3;
 	election_tick(o->core, now);
 	renewal = sent(o, "read");
 	assert_ptr_not_equal(renewal, read);
 
-	delete_key(&etcd.keys[0]);
+	delete_key(key_at(0));
 	deliver(o, read);
 	assert_string_equal(o->views[0].leader, "b");
 	deliver(o, renewal);
@@ -2489,7 +2222,7 @@ test_key_deleted(void **state)
 
 	answer_all();
 	token = a->views[0].token;
-	delete_key(&etcd.keys[0]);
+	delete_key(key_at(0));
 	assert_false(leads(a));
 	assert_true(find_note(0, "a: unelected - key_deleted") >= 0);
 	answer_all();
@@ -2498,7 +2231,7 @@ test_key_deleted(void **state)
 	/* if the watch is silent, the next renewal shows it */
 	a->watch_silent = true;
 	token = a->views[0].token;
-	delete_key(&etcd.keys[0]);
+	delete_key(key_at(0));
 	run_for(TTL_S * SECOND / 3 + 10 * MS);
 	assert_true(leads(a) && a->views[0].token > token);
 }
@@ -2511,14 +2244,10 @@ test_key_changed(void **state)
 	int64_t		token;
 	EtcdBytes	key;
 	EtcdBytes	value = {"x", 1};
-	Lease	   *other;
 
 	answer_all();
 	token = a->views[0].token;
-	other = &lessor.leases[lessor.nleases++];
-	other->id = 4711;
-	other->ttl_ns = 100 * SECOND;
-	other->expires_ns = now + other->ttl_ns;
+	grant_lease(now, 4711, 100);
 	key.data = a->views[0].key;
 	key.len = strlen(key.data);
 	put_key(key, value, 4711);
@@ -2527,8 +2256,8 @@ test_key_changed(void **state)
 	answer_all();
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].token, token);
-	assert_int_equal(etcd.keys[0].lease, a->views[0].lease);
-	assert_string_equal(etcd.keys[0].value, "a");
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
+	assert_string_equal(value_of(key_at(0)), "a");
 }
 
 /* etcd is away for longer than the TTL, and comes back. */
@@ -2563,7 +2292,7 @@ test_etcd_away(void **state)
 	assert_true(find_note(from, "a: leader - no_contact") > find_note(from, "a: unelected - lease_expired"));
 	assert_false(a->views[0].has_leader);
 	from = nlogged;
-	expire_leases();
+	expire_leases(now);
 	run_for(2 * SECOND);
 	assert_true(find_note(from, "a: connected") >= 0);
 	assert_true(leads(a));
@@ -2578,20 +2307,18 @@ test_history(void **state)
 	int64_t		token;
 	int			from;
 
-	etcd.revision = 1000;
+	set_revision(1000);
 	answer_all();
 	token = a->views[0].token;
 	from = nlogged;
-	etcd.nkeys = 0;
-	lessor.nleases = 0;
-	etcd.revision = 10;
+	lose_all(10);
 	etcd.term = 1;
 	run_for(4 * TTL_S * SECOND);
 	assert_true(find_note(from, "a: unelected - ") >= 0);
 	assert_true(find_note(from, "a drops an answer: the member is behind its cluster") >= 0);
 	assert_false(leads(a));
 	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
-	etcd.revision = token + 1;
+	set_revision(token + 1);
 	run_for(TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_true(a->views[0].token > token);
@@ -2607,7 +2334,7 @@ test_observer(void **state)
 	answer_all();
 	assert_int_equal(o->views[0].state, ELECTION_OBSERVING);
 	assert_false(o->views[0].has_leader);
-	assert_int_equal(lessor.nleases, 0);
+	assert_int_equal(count_leases(), 0);
 	a = start_instance("a", true);
 	answer_all();
 	assert_true(leads(a));
@@ -2630,7 +2357,7 @@ test_observer(void **state)
 	assert_true(leads(o));
 	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
 	assert_true(find_note(0, "a: unelected - not_eligible") >= 0);
-	assert_int_equal(lessor.nleases, 1);
+	assert_int_equal(count_leases(), 1);
 }
 
 /* The elector crashes.  A new one begins with the memory of the old one. */
@@ -2682,7 +2409,7 @@ test_resume(void **state)
 	assert_int_equal(a->views[0].token, token);
 	assert_string_equal(a->views[0].leader, "elsewhere");
 	assert_int_equal(find_note(from, "b:"), -1);
-	assert_int_equal(lessor.nleases, 2);
+	assert_int_equal(count_leases(), 2);
 	run_for(10 * TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].token, token);
@@ -2691,7 +2418,7 @@ test_resume(void **state)
 	crash(b);
 	answer_all();
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
-	assert_int_equal(etcd.nkeys, 2);
+	assert_int_equal(count_keys(), 2);
 
 	/* after the deadline: a new token */
 	now += TTL_S * SECOND;
@@ -2811,12 +2538,12 @@ test_read_refused(void **state)
 	int			before;
 
 	answer_all();
-	lessor.is_busy = true;
+	etcd.is_busy = true;
 	assert_true(election_verify(a->core, now, 0, 1));
 	before = a->nsent;
 	run_for(SECOND);
 	assert_true(a->nsent - before >= 2 && a->nsent - before < 40);
-	lessor.is_busy = false;
+	etcd.is_busy = false;
 	run_for(SECOND);
 	assert_true(a->has_replied[1]);
 }
@@ -2848,7 +2575,7 @@ test_long_key(void **state)
 	assert_false(leads(b));
 	run_for(3 * TTL_S * SECOND);
 	assert_string_equal(b->views[0].leader, "x");
-	delete_key(find_key(name));
+	delete_key(store_find(name));
 	run_for(TTL_S * SECOND);
 	assert_true(leads(b));
 }
@@ -2882,8 +2609,8 @@ test_verify(void **state)
 	assert_false(a->has_replied[1]);
 
 	/* the result is published before the reply */
-	etcd.nkeys = 0;
-	etcd.revision++;
+	a->watch_silent = true;
+	delete_key(own_key(a));
 	answer_all();
 	assert_true(a->has_replied[1]);
 	assert_int_equal(a->replied[1], ELECTION_DONE);
@@ -2911,9 +2638,7 @@ test_token_twice(void **state)
 	token = a->views[0].token;
 	from = nlogged;
 	/* to the state just before the entry, without the lease */
-	etcd.nkeys = 0;
-	lessor.nleases = 0;
-	etcd.revision = token - 1;
+	lose_all(token - 1);
 	for (int i = 0; i < 5 * 1000; i++)
 	{
 		run_for(MS);
@@ -2955,7 +2680,7 @@ test_moved_name(void **state)
 	Instance   *a = start_instance("a", true);
 	Instance   *b;
 	Instance   *c;
-	Key			first;
+	Version		first;
 
 	answer_all();
 	b = start_instance("b", true);
@@ -2966,16 +2691,16 @@ test_moved_name(void **state)
 	run_for(2 * TTL_S * SECOND);
 	first = *own_key(b);
 	assert_int_equal(first.lease, b->views[0].lease);
-	assert_true(first.mod_revision > first.create_revision);
+	assert_true(first.revision > first.create_revision);
 
 	assert_true(election_resign(b->core, now, 0, true, 0, 1));
 	run_for(SECOND);
-	assert_int_equal(etcd.nkeys, 3);
+	assert_int_equal(count_keys(), 3);
 	assert_true(b->views[0].create_revision > first.create_revision);
 	delete_key(own_key(b));
-	put_back_key(&first);
+	store_plant(store_key(first.key)->name, first.value, first.create_revision, first.lease);
 	run_for(2 * TTL_S * SECOND);
-	assert_int_equal(etcd.nkeys, 3);
+	assert_int_equal(count_keys(), 3);
 	assert_true(leads(a));
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	assert_int_equal(c->views[0].state, ELECTION_WAITING);
@@ -3004,7 +2729,7 @@ test_left_in_move(void **state)
 	for (int how = LEFT; how <= DROPPED; how++)
 	{
 		Message    *move;
-		Key			moved;
+		Version		moved;
 
 		move = start_move(a);
 		execute(move);
@@ -3034,10 +2759,10 @@ test_left_in_move(void **state)
 			deliver(a, move);
 		run_for(2 * TTL_S * SECOND);
 		assert_true(leads(a));
-		assert_string_equal(a->views[0].key, moved.key);
+		assert_string_equal(a->views[0].key, name_of(&moved));
 		/* DROPPED replaces the lease of the move, because a key may still be put on it */
 		assert_int_equal(a->views[0].lease == moved.lease, how != DROPPED);
-		assert_int_equal(find_lease(moved.lease) != NULL, how != DROPPED);
+		assert_int_equal(store_find_lease(moved.lease) != NULL, how != DROPPED);
 	}
 }
 
@@ -3109,7 +2834,7 @@ test_election_without_rights(void **state)
 
 	answer_all();
 	token = a->views[0].token;
-	lessor.denied = "f/";
+	etcd.denied = "f/";
 	a->config.nelections = 2;
 	strcpy(a->config.elections[1], "f");
 	election_configure(a->core, now, &a->config);
@@ -3142,7 +2867,7 @@ test_election_without_rights(void **state)
 	assert_true(a->views[0].token > token);
 
 	/* with rights, both */
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	run_for(3 * SECOND);
 	assert_int_equal(a->views[election_find(a->core, "f")].state, ELECTION_LEADING);
 }
@@ -3153,7 +2878,7 @@ test_start_without_rights(void **state)
 {
 	Instance   *a;
 
-	lessor.denied = "f/";
+	etcd.denied = "f/";
 	a = start_instance("a", true);
 	a->config.nelections = 2;
 	strcpy(a->config.elections[1], "e");
@@ -3172,13 +2897,13 @@ test_no_rights_at_all(void **state)
 
 	a = start_instance("a", true);
 	run_for(SECOND);
-	lessor.denied = "e/";
+	etcd.denied = "e/";
 	run_for(2 * TTL_S * SECOND);
 	assert_false(leads(a));
 	from = nlogged;
 	run_for(6 * TTL_S * SECOND);
 	assert_int_equal(find_note(from, "a sends grant"), -1);
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	run_for(2 * SECOND);
 	assert_true(leads(a));
 	assert_int_equal(find_note(from, "a sends grant"), -1);
@@ -3202,9 +2927,9 @@ lead_two(void)
 static bool
 exists(const char *prefix)
 {
-	for (int i = 0; i < etcd.nkeys; i++)
+	for (int i = 0; i < count_keys(); i++)
 	{
-		if (strncmp(etcd.keys[i].key, prefix, strlen(prefix)) == 0)
+		if (strncmp(name_of(key_at(i)), prefix, strlen(prefix)) == 0)
 			return true;
 	}
 	return false;
@@ -3239,7 +2964,7 @@ take_rights(bool is_told)
 	a->watch_silent = !is_told;
 	run_for(election_wakeup_ns(a->core) - now);
 	deadline_ns = a->views[1].deadline_ns;
-	lessor.denied = "f/";
+	etcd.denied = "f/";
 	for (int64_t end = now + TTL_S * SECOND / 3 + SECOND / 2; now < end;)
 	{
 		lead_on(a, 10 * MS);
@@ -3255,14 +2980,14 @@ take_rights(bool is_told)
 	/* the lease that cannot be revoked ends with its TTL, and the key with it */
 	lead_on(a, TTL_S * SECOND);
 	assert_false(exists("f/"));
-	assert_int_equal(lessor.nleases, 1);
+	assert_int_equal(count_leases(), 1);
 	nsent = a->nsent;
 	lead_on(a, 6 * TTL_S * SECOND);
 	/* renewals; reads and deletions of f, one of each in half a second at the most */
 	assert_in_range(a->nsent - nsent, 6 * 3 * 2, 6 * 3 * 2 + 6 * TTL_S * 4 + 8);
 
 	a->watch_silent = false;
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	lead_on(a, 3 * SECOND);
 	assert_int_equal(a->views[1].state, ELECTION_LEADING);
 	lead_on(a, 3 * TTL_S * SECOND);
@@ -3271,12 +2996,12 @@ take_rights(bool is_told)
 	/* all of that again, and in between a moment without rights, which costs nothing */
 	from = nlogged;
 	run_for(election_wakeup_ns(a->core) - now - 10 * MS);
-	lessor.denied = "f/";
+	etcd.denied = "f/";
 	lead_on(a, 100 * MS);
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	lead_on(a, TTL_S * SECOND);
 	assert_int_equal(find_note(from, "a: unelected"), -1);
-	lessor.denied = "f/";
+	etcd.denied = "f/";
 	lead_on(a, 2 * TTL_S * SECOND);
 	assert_false(exists("f/"));
 }
@@ -3297,7 +3022,7 @@ test_rights_taken_silently(void **state)
 static void
 test_rights_taken_from_lease(void **state)
 {
-	lessor.denies_leases = true;
+	etcd.denies_leases = true;
 	take_rights(false);
 }
 
@@ -3307,7 +3032,7 @@ test_rights_exchanged(void **state)
 {
 	Instance   *a = start_instance("a", true);
 
-	lessor.denies_leases = true;
+	etcd.denies_leases = true;
 	strcpy(a->config.elections[1], "f");
 	strcpy(a->config.elections[2], "g");
 	a->config.nelections = 3;
@@ -3315,10 +3040,10 @@ test_rights_exchanged(void **state)
 	run_for(SECOND);
 	for (int i = 0; i < 6; i++)
 	{
-		lessor.denied = i % 2 == 0 ? "f/" : "g/";
+		etcd.denied = i % 2 == 0 ? "f/" : "g/";
 		lead_on(a, (i + 2) * SECOND);
 	}
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	lead_on(a, 3 * SECOND);
 	assert_int_equal(a->views[1].state, ELECTION_LEADING);
 	assert_int_equal(a->views[2].state, ELECTION_LEADING);
@@ -3332,9 +3057,9 @@ test_rights_replaced(void **state)
 	int64_t		token = a->views[1].token;
 
 	run_for(election_wakeup_ns(a->core) - now - 10 * MS);
-	lessor.denied = "f/";
+	etcd.denied = "f/";
 	lead_on(a, 100 * MS);
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	lead_on(a, 3 * TTL_S * SECOND);
 	assert_int_equal(a->views[1].state, ELECTION_LEADING);
 	assert_int_equal(a->views[1].token, token);
@@ -3349,11 +3074,11 @@ test_rights_taken_grant_late(void **state)
 	int			nreads = 0;
 
 	a->watch_silent = true;
-	lessor.denies_leases = true;
-	lessor.denied = "f/";
-	lessor.is_full = true;
+	etcd.denies_leases = true;
+	etcd.denied = "f/";
+	etcd.is_full = true;
 	lead_on(a, TTL_S * SECOND / 2);
-	lessor.is_full = false;
+	etcd.is_full = false;
 	lead_on(a, TTL_S * SECOND / 2);
 	for (int i = find_note(from, "a sends read"); i >= 0; i = find_note(i + 1, "a sends read"))
 		nreads++;
@@ -3372,10 +3097,10 @@ test_rights_replaced_alone(void **state)
 	run_for(SECOND);
 	now = election_wakeup_ns(a->core) - MS;
 	from = nlogged;
-	lessor.denied = "e/";
+	etcd.denied = "e/";
 	lead_on(a, 20 * MS);
 	assert_true(find_note(from, "a sends read") >= 0);
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	lead_on(a, 3 * TTL_S * SECOND);
 }
 
@@ -3397,12 +3122,12 @@ lose_entry_without_rights(bool denies_leases, bool denies_writes_only)
 	execute(m);
 	give_up(a, m, false);
 	assert_true(exists("f/"));
-	lessor.denied = "f/";
-	lessor.denies_leases = denies_leases;
-	lessor.denies_writes_only = denies_writes_only;
+	etcd.denied = "f/";
+	etcd.denies_leases = denies_leases;
+	etcd.denies_writes_only = denies_writes_only;
 	lead_on(a, 2 * TTL_S * SECOND);
 	assert_false(exists("f/"));
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	lead_on(a, 3 * SECOND);
 	assert_int_equal(a->views[1].state, ELECTION_LEADING);
 }
@@ -3414,7 +3139,7 @@ test_dropped_without_rights(void **state)
 	Instance   *a = start_instance("a", true);
 
 	run_for(SECOND);
-	lessor.denied = "f/";
+	etcd.denied = "f/";
 	strcpy(a->config.elections[1], "f");
 	a->config.nelections = 2;
 	election_configure(a->core, now, &a->config);
@@ -3443,8 +3168,8 @@ drop_key_without_rights(bool denies_leases, bool comes_back)
 	Instance   *a = lead_two();
 	int64_t		token = a->views[1].token;
 
-	lessor.denied = "f/";
-	lessor.denies_leases = denies_leases;
+	etcd.denied = "f/";
+	etcd.denies_leases = denies_leases;
 	assert_true(election_resign(a->core, now, 1, true, 0, 1));
 	a->config.nelections = 1;
 	election_configure(a->core, now, &a->config);
@@ -3461,7 +3186,7 @@ drop_key_without_rights(bool denies_leases, bool comes_back)
 	assert_false(exists("f/"));
 	if (!comes_back)
 		return;
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	lead_on(a, 3 * SECOND);
 	assert_int_equal(a->views[1].state, ELECTION_LEADING);
 	assert_true(a->views[1].token > token);
@@ -3510,8 +3235,8 @@ test_absence_before_entry(void **state)
 	execute(read);
 	deliver(a, enter);
 	assert_true(exists("f/"));
-	lessor.denied = "f/";
-	lessor.denies_writes_only = true;
+	etcd.denied = "f/";
+	etcd.denies_writes_only = true;
 	deliver(a, sent(a, "delete"));
 	deliver(a, read);
 	assert_false(a->has_replied[1]);
@@ -3530,12 +3255,12 @@ test_no_rights_restored(void **state)
 	run_for(SECOND);
 	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	answer_all();
-	etcd.revision = 20;
-	lessor.denied = "e/";
+	set_revision(20);
+	etcd.denied = "e/";
 	run_for(3 * TTL_S * SECOND);
 	assert_int_equal(a->views[0].state, ELECTION_JOINING);
-	etcd.revision = 2;
-	lessor.denied = NULL;
+	set_revision(2);
+	etcd.denied = NULL;
 	run_for(3 * TTL_S * SECOND);
 	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
 	nsent = a->nsent;
@@ -3557,9 +3282,9 @@ count_requests(bool denies_writes_only, bool denies_leases, int ttl_s, int nendp
 	a->config.nelections = 4;
 	election_configure(a->core, now, &a->config);
 	run_for(3 * SECOND);
-	lessor.denied = "f/";
-	lessor.denies_writes_only = denies_writes_only;
-	lessor.denies_leases = denies_leases;
+	etcd.denied = "f/";
+	etcd.denies_writes_only = denies_writes_only;
+	etcd.denies_leases = denies_leases;
 	for (int i = 0; i < 2 * ttl_s; i++)
 	{
 		nsent = a->nsent;
@@ -3586,7 +3311,7 @@ test_requests_without_rights(void **state)
 static void
 test_right_to_write_taken(void **state)
 {
-	lessor.denies_writes_only = lessor.denies_leases = true;
+	etcd.denies_writes_only = etcd.denies_leases = true;
 	take_rights(false);
 }
 
@@ -3597,8 +3322,8 @@ test_right_to_read(void **state)
 	Instance   *a = lead_two();
 	int64_t		lease = a->views[0].lease;
 
-	lessor.denied = "f/";
-	lessor.denies_writes_only = true;
+	etcd.denied = "f/";
+	etcd.denies_writes_only = true;
 	assert_true(election_resign(a->core, now, 1, false, 0, 1));
 	lead_on(a, TTL_S * SECOND);
 	assert_int_not_equal(a->views[0].lease, lease);
@@ -3623,7 +3348,7 @@ test_observer_without_rights(void **state)
 	election_configure(b->core, now, &b->config);
 	run_for(SECOND);
 	assert_string_equal(b->views[1].leader, "a");
-	lessor.denied = "f/";
+	etcd.denied = "f/";
 	lead_on(a, TTL_S * SECOND / 3 + SECOND / 2);
 	for (int i = 0; i < b->nwatches; i++)
 		assert_memory_equal(b->watches[i].key.data, "e/", 2);
@@ -3631,7 +3356,7 @@ test_observer_without_rights(void **state)
 	run_for(TTL_S * SECOND);
 	assert_false(b->views[1].has_leader);
 	assert_string_equal(b->views[0].leader, "a");
-	lessor.denied = NULL;
+	etcd.denied = NULL;
 	lead_on(a, 3 * SECOND);
 	assert_string_equal(b->views[1].leader, "a");
 	assert_int_equal(b->nwatches, 2);
@@ -3652,7 +3377,7 @@ test_leader_tries_at_once(void **state)
 	a = start_instance("a", true);
 	run_for(2 * SECOND);
 	assert_true(leads(b));
-	lessor.is_full = true;
+	etcd.is_full = true;
 	etcd.term++;
 	run_for(3 * SECOND);
 	from = nlogged;
@@ -3729,7 +3454,7 @@ test_late_answer_of_entry(void **state)
 	run_for(SECOND);
 	assert_int_equal(a->views[f].state, ELECTION_LEADING);
 	assert_int_equal(a->replied[2], ELECTION_DONE);
-	assert_int_equal(etcd.nkeys, 2);
+	assert_int_equal(count_keys(), 2);
 }
 
 /* Each event causes a read, even while others are under way.  Only the newest is repeated. */
@@ -3739,7 +3464,7 @@ test_reads_that_hang(void **state)
 	Instance   *a = start_instance("a", true);
 	Instance   *b;
 	Message    *reads[3];
-	Key			other;
+	Version		other;
 	int			before;
 
 	answer_all();
@@ -3751,8 +3476,9 @@ test_reads_that_hang(void **state)
 	other = *own_key(a);
 	for (int i = 0; i < 3; i++)
 	{
-		other.create_revision = ++etcd.revision;
-		tell_watches(&other, false);
+		set_revision(store_revision() + 1);
+		other.create_revision = other.revision = store_revision();
+		tell_watches(&other);
 		reads[i] = sent(b, "read");
 		assert_non_null(reads[i]);
 		assert_true(i == 0 || reads[i] != reads[i - 1]);
@@ -3809,8 +3535,8 @@ test_settings(void **state)
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].token, token);
 	run_for(SECOND);
-	assert_int_equal(lessor.nleases, 1);
-	assert_int_equal(lessor.leases[0].ttl_ns, 2 * SECOND);
+	assert_int_equal(count_leases(), 1);
+	assert_int_equal(store_find_lease(a->views[0].lease)->ttl_s, 2);
 
 	/* other elections: a new lease for all of them, because the old election was dropped */
 	a->config.nelections = 4;
@@ -3821,8 +3547,8 @@ test_settings(void **state)
 	election_configure(a->core, now, &a->config);
 	answer_all();
 	run_for(SECOND);
-	assert_int_equal(etcd.nkeys, 4);
-	assert_int_equal(lessor.nleases, 1);
+	assert_int_equal(count_keys(), 4);
+	assert_int_equal(count_leases(), 1);
 	assert_int_equal(election_find(a->core, "e"), -1);
 	for (int i = 0; i < 4; i++)
 		assert_true(a->views[i].deadline_ns > now);
@@ -3831,8 +3557,8 @@ test_settings(void **state)
 	strcpy(a->config.node_name, "b");
 	election_configure(a->core, now, &a->config);
 	answer_all();
-	for (int i = 0; i < etcd.nkeys; i++)
-		assert_string_equal(etcd.keys[i].value, "b");
+	for (int i = 0; i < count_keys(); i++)
+		assert_string_equal(value_of(key_at(i)), "b");
 }
 
 static void
@@ -3872,7 +3598,7 @@ test_shutdown_revocation(void **state)
 	assert_false(election_stopped(a->core));
 	answer_all();
 	assert_true(election_stopped(a->core));
-	assert_int_equal(lessor.nleases, 0);
+	assert_int_equal(count_leases(), 0);
 
 	a = start_instance("b", true);
 	a->config.nendpoints = 2;
@@ -3889,11 +3615,9 @@ start_held_back(void)
 {
 	Instance   *a = start_instance("a", true);
 
-	etcd.revision = 1000;
+	set_revision(1000);
 	answer_all();
-	etcd.nkeys = 0;
-	lessor.nleases = 0;
-	etcd.revision = 10;
+	lose_all(10);
 	etcd.term = 1;
 	run_for(4 * TTL_S * SECOND);
 	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
@@ -3934,11 +3658,11 @@ test_held_back_after_long_crash(void **state)
 	Instance   *a = start_held_back();
 
 	now += 2 * TTL_S * SECOND;
-	expire_leases();
+	expire_leases(now);
 	crash(a);
 	run_for(SECOND);
 	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
-	etcd.revision = 2000;
+	set_revision(2000);
 	run_for(TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_true(a->views[0].token > 2000);
@@ -3951,18 +3675,16 @@ test_restore_during_long_crash(void **state)
 	Instance   *a = start_instance("a", true);
 	int64_t		token;
 
-	etcd.revision = 1000;
+	set_revision(1000);
 	answer_all();
 	token = a->views[0].token;
 	assert_true(token > 1000);
-	etcd.nkeys = 0;
-	lessor.nleases = 0;
-	etcd.revision = 10;
+	lose_all(10);
 	now += 2 * TTL_S * SECOND;
 	crash(a);
 	run_for(4 * TTL_S * SECOND);
 	assert_int_equal(a->views[0].state, ELECTION_HELD_BACK);
-	etcd.revision = token + 1000;
+	set_revision(token + 1000);
 	run_for(TTL_S * SECOND);
 	assert_true(leads(a));
 	assert_true(a->views[0].token > token);

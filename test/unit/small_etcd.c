@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * small_etcd.c
- *	  The keys of an etcd in memory, for the unit tests of the core.
+ *	  The simulator's store as an etcd of one member that applies at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,61 +37,62 @@ describe(const EtcdRequest *request)
 	return request->compares[0].value == 0 ? "enter" : "put";
 }
 
-typedef struct Room
+static EtcdBytes
+keep_bytes(EtcdBytes b)
 {
-	char	   *next;
-	char	   *end;
-} Room;
-
-static void *
-keep(Room *room, const void *data, size_t len)
-{
-	char	   *copy = room->next;
-
-	assert_true(len <= (size_t) (room->end - room->next));
-	if (len > 0)
-		memcpy(copy, data, len);
-	room->next += len;
-	return copy;
+	return (EtcdBytes) {run_copy(b.data, b.len), b.len};
 }
 
-static void
-keep_bytes(Room *room, EtcdBytes *b)
+static EtcdOp *
+keep_ops(const EtcdOp *ops, int n)
 {
-	b->data = keep(room, b->data, b->len);
-}
+	EtcdOp	   *copies = run_alloc((n + 1) * sizeof(EtcdOp));
 
-static void
-keep_bytes_of_ops(Room *room, EtcdOp *ops, int n)
-{
 	for (int i = 0; i < n; i++)
 	{
-		keep_bytes(room, &ops[i].key);
-		keep_bytes(room, &ops[i].range_end);
-		keep_bytes(room, &ops[i].value);
+		copies[i] = ops[i];
+		copies[i].key = keep_bytes(ops[i].key);
+		copies[i].range_end = keep_bytes(ops[i].range_end);
+		copies[i].value = keep_bytes(ops[i].value);
 	}
+	return copies;
 }
 
 EtcdRequest
-keep_request(void *room, size_t size, const EtcdRequest *request)
+keep_request(const EtcdRequest *request)
 {
-	Room		r = {room, (char *) room + size};
 	EtcdRequest copy = *request;
-	EtcdCompare *compares = keep(&r, request->compares, request->ncompares * sizeof(EtcdCompare));
-	EtcdOp	   *success = keep(&r, request->success, request->nsuccess * sizeof(EtcdOp));
-	EtcdOp	   *failure = keep(&r, request->failure, request->nfailure * sizeof(EtcdOp));
+	EtcdCompare *compares = run_alloc((request->ncompares + 1) * sizeof(EtcdCompare));
 
 	for (int i = 0; i < request->ncompares; i++)
-		keep_bytes(&r, &compares[i].key);
-	keep_bytes_of_ops(&r, success, request->nsuccess);
-	keep_bytes_of_ops(&r, failure, request->nfailure);
+	{
+		compares[i] = request->compares[i];
+		compares[i].key = keep_bytes(compares[i].key);
+	}
 	copy.compares = compares;
-	copy.success = success;
-	copy.failure = failure;
+	copy.success = keep_ops(request->success, request->nsuccess);
+	copy.failure = keep_ops(request->failure, request->nfailure);
 	return copy;
 }
 
-/* ---- keys ---------------------------------------------------------------------- */
+/* ---- etcd ----------------------------------------------------------------------- */
+
+void
+small_etcd_begin(uint64_t cluster_id, uint64_t term, int64_t revision)
+{
+	memset(&etcd, 0, sizeof(etcd));
+	etcd.cluster_id = cluster_id;
+	etcd.term = term;
+	store_reset();
+	store_changed = NULL;
+	set_revision(revision);
+}
+
+void
+small_etcd_end(void)
+{
+	run_free_all();
+}
 
 EtcdBytes
 bytes(const char *s)
@@ -102,114 +103,233 @@ bytes(const char *s)
 EtcdHeader
 etcd_header(void)
 {
-	return (EtcdHeader) {.cluster_id = etcd.cluster_id, .revision = etcd.revision, .raft_term = etcd.term};
-}
-
-static int
-compare_bytes(EtcdBytes a, EtcdBytes b)
-{
-	int			order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
-
-	return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
-bool
-in_range(const char *key, EtcdBytes from, EtcdBytes end)
-{
-	int			order = compare_bytes(bytes(key), from);
-
-	if (end.len == 0)
-		return order == 0;
-	return order >= 0 && compare_bytes(bytes(key), end) < 0;
-}
-
-Key *
-find_key(EtcdBytes name)
-{
-	for (int i = 0; i < etcd.nkeys; i++)
-	{
-		if (compare_bytes(bytes(etcd.keys[i].key), name) == 0)
-			return &etcd.keys[i];
-	}
-	return NULL;
-}
-
-bool
-holds(const EtcdCompare *compare)
-{
-	const Key  *key = find_key(compare->key);
-
-	if (key == NULL)
-		return compare->value == 0;
-	return compare->value == (compare->target == ETCD_COMPARE_CREATE_REVISION ?
-							  key->create_revision : key->mod_revision);
-}
-
-Key *
-write_key(EtcdBytes name, EtcdBytes value, int64_t lease)
-{
-	Key		   *key = find_key(name);
-
-	if (key == NULL)
-	{
-		assert_true(etcd.nkeys < MAX_KEYS);
-		key = &etcd.keys[etcd.nkeys++];
-		memset(key, 0, sizeof(*key));
-		memcpy(key->key, name.data, name.len);
-		key->create_revision = etcd.revision;
-	}
-	memset(key->value, 0, sizeof(key->value));
-	memcpy(key->value, value.data, value.len);
-	key->mod_revision = etcd.revision;
-	key->version++;
-	key->lease = lease;
-	return key;
+	return (EtcdHeader) {.cluster_id = etcd.cluster_id, .revision = store_revision(), .raft_term = etcd.term};
 }
 
 void
-remove_key(Key *key)
+set_revision(int64_t revision)
 {
-	memmove(key, key + 1, (etcd.keys + --etcd.nkeys - key) * sizeof(Key));
+	store_set_revision(etcd.term, revision);
 }
 
-static EtcdKeyValue
-kv_of(const Key *key)
+void
+lose_all(int64_t revision)
 {
-	return (EtcdKeyValue) {bytes(key->key), bytes(key->value), key->create_revision,
-		key->mod_revision, key->version, key->lease};
+	store_restore(0);
+	set_revision(revision);
 }
 
 int
-read_keys(const EtcdOp *op, Key *copies, EtcdKeyValue *kvs, int n)
+count_keys(void)
 {
-	int			nread = 0;
+	return store_live_count();
+}
 
-	if (op->limit != 0 && op->limit < n)
-		n = op->limit;
-	for (int i = 0; i < etcd.nkeys && nread < n; i++)
+const Version *
+key_at(int i)
+{
+	assert_true(i < store_live_count());
+	return store_live(i);
+}
+
+const char *
+name_of(const Version *key)
+{
+	return store_key(key->key)->name.data;
+}
+
+const char *
+value_of(const Version *key)
+{
+	return key->value.data;
+}
+
+int
+count_leases(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < store_leases(); i++)
+		n += store_lease(i)->revoked_index == 0;
+	return n;
+}
+
+static void
+write_request(const EtcdRequest *request)
+{
+	EtcdAnswer	answer;
+
+	store_write(etcd.term, request, BY_OPERATOR, &answer);
+	assert_int_equal(answer.outcome, ETCD_ANSWERED);
+}
+
+void
+grant_lease(int64_t at_ns, int64_t id, int64_t ttl_s)
+{
+	EtcdRequest request = {.kind = ETCD_GRANT, .lease = id, .ttl_s = ttl_s};
+
+	write_request(&request);
+	store_find_lease(id)->expires_ns[0] = at_ns + ttl_s * SECOND;
+}
+
+void
+end_lease(int64_t id)
+{
+	EtcdRequest request = {.kind = ETCD_REVOKE, .lease = id};
+
+	write_request(&request);
+}
+
+void
+expire_leases(int64_t at_ns)
+{
+	for (int i = 0; i < store_leases(); i++)
 	{
-		const Key  *key = &etcd.keys[op->sort == ETCD_SORT_LAST_CREATED ? etcd.nkeys - 1 - i : i];
-
-		if (!in_range(key->key, op->key, op->range_end) ||
-			key->create_revision < op->min_create_revision ||
-			(op->max_create_revision != 0 && key->create_revision > op->max_create_revision))
-			continue;
-		copies[nread] = *key;
-		kvs[nread] = kv_of(&copies[nread]);
-		nread++;
+		if (store_lease(i)->revoked_index == 0 && store_lease(i)->expires_ns[0] <= at_ns)
+			end_lease(store_lease(i)->id);
 	}
-	return nread;
+}
+
+void
+write_ops(const EtcdOp *ops, int n)
+{
+	EtcdRequest request = {.kind = ETCD_TXN, .success = ops, .nsuccess = n};
+
+	write_request(&request);
+}
+
+void
+put_key(EtcdBytes name, EtcdBytes value, int64_t lease)
+{
+	EtcdOp		op = {.kind = ETCD_OP_PUT, .key = name, .value = value, .lease = lease};
+
+	write_ops(&op, 1);
+}
+
+void
+delete_key(const Version *key)
+{
+	EtcdOp		op = {.kind = ETCD_OP_DELETE};
+
+	assert_non_null(key);
+	op.key = store_key(key->key)->name;
+	write_ops(&op, 1);
 }
 
 EtcdWatchEvent
-event_of(const Key *key, bool is_delete, int64_t revision)
+event_of(const Version *key, bool is_delete, int64_t revision)
 {
-	EtcdWatchEvent event = {.is_delete = is_delete};
+	EtcdWatchEvent event = {.is_delete = is_delete, .kv = {.key = store_key(key->key)->name}};
 
-	if (is_delete)
-		event.kv.key = bytes(key->key);
-	else
-		event.kv = kv_of(key);
+	if (!is_delete)
+	{
+		event.kv.value = key->value;
+		event.kv.create_revision = key->create_revision;
+		event.kv.version = key->number;
+		event.kv.lease = key->lease;
+	}
 	event.kv.mod_revision = revision;
 	return event;
+}
+
+/* ---- what it refuses ------------------------------------------------------------------ */
+
+static bool
+is_denied_key(EtcdBytes key)
+{
+	return etcd.denied && key.len >= strlen(etcd.denied) &&
+		memcmp(key.data, etcd.denied, strlen(etcd.denied)) == 0;
+}
+
+static bool
+is_denied_lease(int64_t id)
+{
+	for (int i = 0; i < store_live_count(); i++)
+	{
+		if (store_live(i)->lease == id && is_denied_key(store_key(store_live(i)->key)->name))
+			return true;
+	}
+	return false;
+}
+
+static bool
+is_denied(const EtcdOp *ops, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (is_denied_key(ops[i].key) && !(etcd.denies_writes_only && ops[i].kind == ETCD_OP_RANGE))
+			return true;
+		if (etcd.denies_leases && ops[i].kind == ETCD_OP_PUT && is_denied_lease(ops[i].lease))
+			return true;
+	}
+	return false;
+}
+
+static void
+refuse(EtcdAnswer *answer, int code, const char *message)
+{
+	*answer = (EtcdAnswer) {.outcome = ETCD_REFUSED, .code = code};
+	strcpy(answer->message, message);
+}
+
+/* Refuses a request with the error that the test wants; false: it does not. */
+static bool
+refuses(const EtcdRequest *request, EtcdAnswer *answer)
+{
+	bool		denied = false;
+
+	switch (request->kind)
+	{
+		case ETCD_GRANT:
+			if (!etcd.is_full || store_find_lease(request->lease) != NULL)
+				return false;
+			refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
+			return true;
+		case ETCD_KEEPALIVE:
+			denied = etcd.denies_leases && is_denied_lease(request->lease);
+			break;
+		case ETCD_REVOKE:
+			denied = store_find_lease(request->lease) != NULL && is_denied_lease(request->lease);
+			break;
+		case ETCD_TXN:
+			if (etcd.is_busy)
+			{
+				refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: too many requests");
+				return true;
+			}
+			denied = is_denied(request->success, request->nsuccess) || is_denied(request->failure, request->nfailure);
+			break;
+		default:
+			fail();
+	}
+	if (denied)
+		refuse(answer, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied");
+	return denied;
+}
+
+void
+small_etcd_execute(int64_t at_ns, const EtcdRequest *request, EtcdAnswer *answer)
+{
+	EtcdRequest granted = *request;
+	StoreLease *lease;
+
+	if (refuses(request, answer))
+		return;
+	if (request->kind == ETCD_GRANT && etcd.most_ttl_s != 0 && granted.ttl_s > etcd.most_ttl_s)
+		granted.ttl_s = etcd.most_ttl_s;
+	if (request->kind != ETCD_KEEPALIVE)
+	{
+		store_write(etcd.term, &granted, BY_CLIENT, answer);
+		if (answer->outcome != ETCD_ANSWERED)
+			return;
+	}
+	else
+		*answer = (EtcdAnswer) {.outcome = ETCD_ANSWERED, .lease = request->lease};
+	lease = store_find_lease(request->lease);
+	if (lease != NULL && !(request->kind == ETCD_KEEPALIVE && etcd.is_late))
+	{
+		lease->expires_ns[0] = at_ns + lease->ttl_s * SECOND;
+		answer->ttl_s = lease->ttl_s;
+	}
+	answer->header = etcd_header();
 }

@@ -16,27 +16,12 @@
 
 #include "small_etcd.h"
 
-#define MS			INT64_C(1000000)
-#define SECOND		(1000 * MS)
 #define TTL_S		6
 #define DELAY		(31 * SECOND)	/* preferred_delay, not a multiple of SURVEYS */
 #define SURVEYS		(TTL_S * SECOND / 3)	/* time between two surveys */
 #define MAX_BETWEEN	120			/* limit of keys between the own key and the target's */
-#define MAX_CHANGES	4096
 #define MAX_SENT	32
 #define TICKET		5
-
-/* ---- etcd ---------------------------------------------------------------------- */
-
-typedef struct Change
-{
-	int64_t		revision;
-	bool		is_delete;
-	Key			key;
-} Change;
-
-static Change changes[MAX_CHANGES];
-static int	nchanges;
 
 static int64_t now;
 
@@ -46,7 +31,6 @@ typedef struct Sent
 {
 	uint64_t	id;				/* 0: free */
 	EtcdRequest request;
-	uint64_t	room[8192];		/* the data that the request points to */
 	bool		led;			/* the instance led when it was sent */
 } Sent;
 
@@ -84,7 +68,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 		assert_true(++s < sent + MAX_SENT);
 	s->id = id;
 	s->led = leads();
-	s->request = keep_request(s->room, sizeof(s->room), request);
+	s->request = keep_request(request);
 	assert_true(request->nsuccess <= MAX_BETWEEN + 8);
 	nsurveys += strcmp(describe(request), "survey") == 0;
 	ntransfers += strcmp(describe(request), "transfer") == 0;
@@ -169,106 +153,31 @@ port_random(void *ctx)
 	return next_random += 0x1000;
 }
 
-/* ---- the model executes requests ----------------------------------------------------- */
+/* ---- etcd ---------------------------------------------------------------------------- */
 
-static Key *
+static const Version *
 key_of(const char *name)
 {
-	return find_key(bytes(name));
-}
-
-static void
-add_change(bool is_delete, const Key *key)
-{
-	assert_true(nchanges < MAX_CHANGES);
-	changes[nchanges++] = (Change) {etcd.revision, is_delete, *key};
-}
-
-/* Writes at the revision that the txn has begun. */
-static void
-put_in_revision(EtcdBytes name, EtcdBytes value, int64_t lease)
-{
-	add_change(false, write_key(name, value, lease));
-}
-
-static void
-delete_in_revision(Key *key)
-{
-	add_change(true, key);
-	remove_key(key);
-}
-
-static void
-read_range(const EtcdOp *op, EtcdResult *result, EtcdKeyValue *kvs)
-{
-	static Key	copies[8][MAX_KEYS];
-	static int	next;
-
-	result->kvs = kvs;
-	result->nkvs = read_keys(op, copies[next++ % 8], kvs, MAX_KEYS);
-}
-
-static void
-execute_txn(const EtcdRequest *request, EtcdAnswer *answer)
-{
-	static EtcdResult results[MAX_BETWEEN + 8];
-	static EtcdKeyValue kvs[8][MAX_KEYS];
-	const EtcdOp *ops = request->success;
-	bool		writes = false;
-	int			nranges = 0;
-
-	answer->succeeded = true;
-	for (int i = 0; i < request->ncompares; i++)
-		answer->succeeded &= holds(&request->compares[i]);
-	if (!answer->succeeded)
-		ops = request->failure;
-	answer->nresults = answer->succeeded ? request->nsuccess : request->nfailure;
-	for (int i = 0; i < answer->nresults; i++)
-		writes |= ops[i].kind == ETCD_OP_PUT || (ops[i].kind == ETCD_OP_DELETE && find_key(ops[i].key));
-	etcd.revision += writes;
-	memset(results, 0, sizeof(results));
-	for (int i = 0; i < answer->nresults; i++)
-	{
-		results[i].kind = ops[i].kind;
-		if (ops[i].kind == ETCD_OP_PUT)
-			put_in_revision(ops[i].key, ops[i].value, ops[i].lease);
-		else if (ops[i].kind == ETCD_OP_RANGE)
-			read_range(&ops[i], &results[i], kvs[nranges++]);
-		else if (ops[i].kind == ETCD_OP_DELETE && find_key(ops[i].key))
-			delete_in_revision(find_key(ops[i].key));
-	}
-	answer->results = results;
+	return store_find(bytes(name));
 }
 
 static void
 execute(const EtcdRequest *request, EtcdAnswer *answer)
 {
-	memset(answer, 0, sizeof(*answer));
-	answer->outcome = ETCD_ANSWERED;
-	if (request->kind == ETCD_TXN)
-		execute_txn(request, answer);
-	else
-	{
-		answer->lease = request->lease;
-		answer->ttl_s = TTL_S;
-	}
-	answer->header = etcd_header();
+	small_etcd_execute(now, request, answer);
 }
 
 /* Writes of other instances or programs. */
 static void
 put(const char *key, const char *value)
 {
-	etcd.revision++;
-	put_in_revision(bytes(key), bytes(value), 77);
+	put_key(bytes(key), bytes(value), 77);
 }
 
 static void
 delete(const char *key)
 {
-	assert_non_null(key_of(key));
-	etcd.revision++;
-	delete_in_revision(key_of(key));
+	delete_key(key_of(key));
 }
 
 /* ---- watches and answers ---------------------------------------------------------------- */
@@ -281,15 +190,15 @@ tell_watch(EtcdWatch *watch)
 	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = watch->watch_id, .events = list};
 	int64_t		revision = 0;
 
-	for (int i = 0; i < nchanges; i++)
+	for (int i = store_first_version(watch->start_revision); i < store_versions(); i++)
 	{
-		const Change *c = &changes[i];
+		const Version *version = store_version(i);
 
-		if (c->revision < watch->start_revision || (revision != 0 && c->revision != revision) ||
-			!in_range(c->key.key, watch->key, watch->range_end))
+		if ((revision != 0 && version->revision != revision) ||
+			!bytes_in_range(store_key(version->key)->name, watch->key, watch->range_end))
 			continue;
-		revision = c->revision;
-		list[frame.nevents++] = event_of(&c->key, c->is_delete, revision);
+		revision = version->revision;
+		list[frame.nevents++] = event_of(version, version->deleted, revision);
 	}
 	if (revision == 0)
 		return false;
@@ -340,8 +249,6 @@ typedef struct Executed
 {
 	uint64_t	id;
 	EtcdAnswer	answer;
-	EtcdResult	results[8];
-	EtcdKeyValue kvs[8][8];
 } Executed;
 
 static void
@@ -350,16 +257,6 @@ execute_only(Sent *s, Executed *e)
 	e->id = s->id;
 	execute(&s->request, &e->answer);
 	s->id = 0;
-	assert_true(e->answer.nresults <= 8);
-	for (int i = 0; i < e->answer.nresults; i++)
-	{
-		e->results[i] = e->answer.results[i];
-		assert_true(e->results[i].nkvs <= 8);
-		for (int j = 0; j < (int) e->results[i].nkvs; j++)
-			e->kvs[i][j] = e->results[i].kvs[j];
-		e->results[i].kvs = e->kvs[i];
-	}
-	e->answer.results = e->results;
 }
 
 /* Lets a request time out.  It may have been executed. */
@@ -438,11 +335,7 @@ static const ElectionPort port = {
 static int
 set_up(void **state)
 {
-	memset(&etcd, 0, sizeof(etcd));
-	nchanges = 0;
-	etcd.cluster_id = 7;
-	etcd.term = 3;
-	etcd.revision = 100;
+	small_etcd_begin(7, 3, 100);
 	memset(&config, 0, sizeof(config));
 	strcpy(config.node_name, "n1");
 	strcpy(config.elections[0], "e");
@@ -459,6 +352,7 @@ set_up(void **state)
 	events[0] = '\0';
 	next_random = 0;
 	now = 1000 * SECOND;
+	grant_lease(now, 77, 1000);
 	core = election_create(&port, 1);
 	return 0;
 }
@@ -467,6 +361,7 @@ static int
 tear_down(void **state)
 {
 	election_free(core);
+	small_etcd_end();
 	return 0;
 }
 
@@ -501,7 +396,7 @@ assert_reply(ElectionReply reply)
 static void
 assert_refused(const char *node, ElectionReply reply)
 {
-	int64_t		revision = etcd.revision;
+	int64_t		revision = store_revision();
 	int64_t		token = view.token;
 	int			ntransfers_before = ntransfers;
 
@@ -511,7 +406,7 @@ assert_refused(const char *node, ElectionReply reply)
 	assert_true(leads());
 	assert_int_equal(view.token, token);
 	assert_string_equal(events, "");
-	assert_int_equal(etcd.revision, revision);
+	assert_int_equal(store_revision(), revision);
 	assert_int_equal(ntransfers, ntransfers_before);
 }
 
@@ -618,7 +513,7 @@ test_too_many_between(void **state)
 	transfer("n5");
 	answer_all();
 	assert_string_equal(events, "unelected(transferred)");
-	assert_string_equal(etcd.keys[0].key, "e/e5.pg");
+	assert_string_equal(name_of(key_at(0)), "e/e5.pg");
 }
 
 static void
@@ -676,12 +571,12 @@ assert_survey(const EtcdOp *op, int64_t own_revision)
 static void
 assert_compare(const EtcdCompare *compare, const char *key, EtcdCompareTarget target)
 {
-	const Key  *k = key_of(key);
+	const Version *k = key_of(key);
 
 	assert_bytes(compare->key, key);
 	assert_int_equal(compare->target, target);
 	assert_int_equal(compare->value, target == ETCD_COMPARE_CREATE_REVISION ?
-					 k->create_revision : k->mod_revision);
+					 k->create_revision : k->revision);
 }
 
 static void
@@ -740,10 +635,10 @@ test_txn(void **state)
 
 	/* n1 queues again, behind n4 */
 	run(SECOND);
-	assert_string_equal(etcd.keys[0].value, "n3");
-	assert_string_equal(etcd.keys[1].value, "n4");
-	assert_string_equal(etcd.keys[2].value, "n1");
-	assert_int_equal(etcd.nkeys, 3);
+	assert_string_equal(value_of(key_at(0)), "n3");
+	assert_string_equal(value_of(key_at(1)), "n4");
+	assert_string_equal(value_of(key_at(2)), "n1");
+	assert_int_equal(count_keys(), 3);
 	assert_int_equal(view.state, ELECTION_WAITING);
 	assert_true(is_remembered);
 }
@@ -768,7 +663,7 @@ test_txn_to_foreign(void **state)
 	assert_delete(&s->request.success[1], "e/c3.pg");
 	run(SECOND);
 	assert_reply(ELECTION_DONE);
-	assert_int_equal(key_of("e/d4")->version, 1);
+	assert_int_equal(key_of("e/d4")->number, 1);
 }
 
 /* ---- tests: the end of a transfer ---------------------------------------------------------------- */
@@ -783,7 +678,7 @@ receipt(bool silent)
 	answer_all();
 	run(SECOND);
 	assert_string_equal(view.leader, "n3");
-	assert_int_equal(key_of("e/c3.pg")->version, 2);
+	assert_int_equal(key_of("e/c3.pg")->number, 2);
 	assert_int_equal(nreplies, 0);
 	put("e/c3.pg", "n3");
 	if (silent)
@@ -861,7 +756,7 @@ test_target_gone(void **state)
 	assert_string_equal(events, "unelected(transferred) elected(n1)");
 	transfer("n2");				/* another command is possible */
 	answer_all();
-	assert_string_equal(etcd.keys[0].key, "e/b2.pg");
+	assert_string_equal(name_of(key_at(0)), "e/b2.pg");
 }
 
 /* Another compare fails.  The next txn has the queue as read by the failed one. */
@@ -885,7 +780,7 @@ test_queue_changes(void **state)
 	assert_int_equal(s->request.nsuccess, 2);
 	answer_all();
 	assert_non_null(key_of("e/b2.pg"));
-	assert_int_equal(key_of("e/c3.pg")->version, 3);
+	assert_int_equal(key_of("e/c3.pg")->number, 3);
 	run(SECOND);
 	assert_int_equal(nreplies, 0);
 	put("e/c3.pg", "n3");
@@ -1078,6 +973,18 @@ test_lost_before(void **state)
 	assert_string_equal(events, "unelected(key_deleted)");
 }
 
+/* The leader deletes its key and writes that of the target, in one transaction. */
+static void
+receive_from(const char *leader, const char *own, int64_t lease)
+{
+	EtcdOp		ops[] = {
+		{.kind = ETCD_OP_DELETE, .key = bytes(leader)},
+		{.kind = ETCD_OP_PUT, .key = bytes(own), .value = bytes("n1"), .lease = lease}
+	};
+
+	write_ops(ops, 2);
+}
+
 /* This instance is the target.  Another one has written its key, so it writes it once. */
 static void
 test_target_writes_receipt(void **state)
@@ -1091,13 +998,11 @@ test_target_writes_receipt(void **state)
 	run(SECOND);
 	strcpy(own, view.key);
 	lease = view.lease;
-	assert_int_equal(key_of(own)->version, 1);
-	etcd.revision++;
-	delete_in_revision(key_of("e/a1.pg"));
-	put_in_revision(bytes(own), bytes("n1"), lease);
+	assert_int_equal(key_of(own)->number, 1);
+	receive_from("e/a1.pg", own, lease);
 	run(SECOND);
 	assert_true(leads());
-	assert_int_equal(key_of(own)->version, 3);
+	assert_int_equal(key_of(own)->number, 3);
 	assert_int_equal(key_of(own)->lease, lease);
 }
 
@@ -1114,9 +1019,7 @@ test_receipt_after_crash(void **state)
 	run(SECOND);
 	strcpy(own, view.key);
 	lease = view.lease;
-	etcd.revision++;
-	delete_in_revision(key_of("e/a1.pg"));
-	put_in_revision(bytes(own), bytes("n1"), lease);
+	receive_from("e/a1.pg", own, lease);
 	tell();
 	assert_true(leads());
 	assert_true(is_remembered);
@@ -1127,7 +1030,7 @@ test_receipt_after_crash(void **state)
 	election_configure(core, now, &config);
 	run(SECOND);
 	assert_true(leads());
-	assert_int_equal(key_of(own)->version, 3);
+	assert_int_equal(key_of(own)->number, 3);
 }
 
 static void
@@ -1142,7 +1045,7 @@ test_no_receipt_without_transfer(void **state)
 	delete("e/a1.pg");
 	run(SECOND);
 	assert_true(leads());
-	assert_int_equal(key_of(own)->version, 1);
+	assert_int_equal(key_of(own)->number, 1);
 }
 
 /* ---- tests: preferred nodes ------------------------------------------------------------------------ */
@@ -1402,7 +1305,7 @@ test_preferred_resigned(void **state)
 	assert_true(election_resign(core, now, 0, false, 0, TICKET + 1));
 	run(3 * DELAY);
 	assert_int_equal(view.state, ELECTION_RESIGNED);
-	assert_int_equal(etcd.nkeys, 2);
+	assert_int_equal(count_keys(), 2);
 	assert_int_equal(nsurveys + ntransfers, 0);
 	assert_string_equal(events, "unelected(resigned)");
 
