@@ -695,8 +695,9 @@ store_read(int64_t index, const EtcdRequest *request, EtcdAnswer *answer)
 	answer->results = run_alloc((answer->nresults + 1) * sizeof(EtcdResult));
 	for (int i = 0; i < answer->nresults; i++)
 	{
-		answer->results[i].kind = ETCD_OP_RANGE;
-		read_range(index, &ops[i], &answer->results[i]);
+		answer->results[i].kind = ops[i].kind;
+		if (ops[i].kind == ETCD_OP_RANGE)
+			read_range(index, &ops[i], &answer->results[i]);
 	}
 }
 

@@ -14,57 +14,31 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "protocol/election.h"
+#include "small_etcd.h"
 
-#define MS			INT64_C(1000000)
-#define SECOND		(1000 * MS)
 #define TTL_S		30
 #define MARGIN		(3 * SECOND)	/* a tenth of Patroni's TTL */
 #define SYSTEM_ID	"7123456789012345678"
 #define MAX_SENT	64
 
-/* ---- Patroni's keys in etcd --------------------------------------------------- */
-
-typedef struct Key
-{
-	const char *key;
-	const char *value;			/* NULL: the key does not exist */
-	int64_t		create_revision;
-	int64_t		mod_revision;
-	int64_t		lease;
-} Key;
-
-enum
-{
-	LEADER,
-	CONFIG,
-	INITIALIZE,
-	MEMBER,
-	NKEYS
-};
-
-static struct
-{
-	uint64_t	cluster_id;
-	uint64_t	term;
-	int64_t		revision;
-	Key			keys[NKEYS];
-	int64_t		granted_s;
-	int64_t		left_s;			/* remaining time of every lease */
-}			etcd;
+/* Patroni's keys. */
+#define LEADER		"/service/batman/leader"
+#define CONFIG		"/service/batman/config"
+#define INITIALIZE	"/service/batman/initialize"
+#define MEMBER		"/service/batman/members/n1"
 
 static int64_t now;
+
+/* What etcd says of every lease. */
+static int64_t granted_s;
+static int64_t left_s;
 
 /* ---- the instance --------------------------------------------------------------- */
 
 typedef struct Sent
 {
 	uint64_t	id;				/* 0: answered */
-	EtcdRequestKind kind;
-	int64_t		lease;
-	bool		is_ordered;
-	int			nranges;
-	int			key[4 * ELECTION_MAX_ELECTIONS];	/* the key of each range; -1: unknown */
+	EtcdRequest request;
 } Sent;
 
 static ElectionCore *core;
@@ -78,40 +52,18 @@ static int64_t watched_from;
 static bool has_replied;
 static ElectionReply replied;
 
-static int
-find_key(EtcdBytes name)
-{
-	for (int i = 0; i < NKEYS; i++)
-	{
-		if (strlen(etcd.keys[i].key) == name.len && memcmp(etcd.keys[i].key, name.data, name.len) == 0)
-			return i;
-	}
-	return -1;
-}
-
 static void
 port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	Sent	   *s = &sent[nsent++];
 
 	assert_true(nsent < MAX_SENT);
-	memset(s, 0, sizeof(*s));
 	s->id = id;
-	s->kind = request->kind;
-	s->lease = request->lease;
+	s->request = keep_request(request);
 	assert_int_equal(request->ncompares, 0);
 	for (int i = 0; i < request->nsuccess; i++)
-	{
-		if (request->success[i].kind == ETCD_OP_EMPTY_TXN)
-		{
-			assert_int_equal(i, request->nsuccess - 1);
-			s->is_ordered = true;
-			break;
-		}
-		s->nranges++;
-		assert_int_equal(request->success[i].kind, ETCD_OP_RANGE);
-		s->key[i] = find_key(request->success[i].key);
-	}
+		assert_true(request->success[i].kind == ETCD_OP_RANGE ||
+					(request->success[i].kind == ETCD_OP_EMPTY_TXN && i == request->nsuccess - 1));
 }
 
 static void
@@ -180,38 +132,43 @@ port_random(void *ctx)
 	return 0;
 }
 
+/* NULL: Patroni deletes the key. */
 static void
-set_key(int key, const char *value, int64_t lease)
+set_key(const char *key, const char *value, int64_t lease)
 {
-	Key		   *k = &etcd.keys[key];
-
-	etcd.revision++;
-	if (k->value == NULL)
-		k->create_revision = etcd.revision;
-	k->mod_revision = etcd.revision;
-	k->value = value;
-	k->lease = lease;
+	if (lease != 0 && store_find_lease(lease) == NULL)
+		grant_lease(now, lease, TTL_S);
+	if (value != NULL)
+		put_key(bytes(key), bytes(value), lease);
+	else if (store_find(bytes(key)) != NULL)
+		delete_key(store_find(bytes(key)));
 }
 
-/* Sends the present leader key on the watch. */
+/* The number of the leader key's newest version. */
+static int
+leader_version(void)
+{
+	return store_key(store_intern(bytes(LEADER)))->last_version;
+}
+
+/* Sends a version of the leader key on the watch. */
+static void
+tell_version(int number)
+{
+	const Version *version = store_version(number);
+	EtcdWatchEvent event = event_of(version, version->deleted, version->revision);
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = 1, .events = &event, .nevents = 1};
+
+	frame.header = etcd_header();
+	frame.header.revision = version->revision;
+	assert_string_equal(watched, LEADER);
+	election_watched(core, now, &frame);
+}
+
 static void
 tell(void)
 {
-	const Key  *k = &etcd.keys[LEADER];
-	EtcdWatchEvent event = {.is_delete = k->value == NULL};
-	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = 1, .events = &event, .nevents = 1};
-
-	frame.header = (EtcdHeader) {.cluster_id = etcd.cluster_id, .revision = etcd.revision, .raft_term = etcd.term};
-	event.kv.key = (EtcdBytes) {k->key, strlen(k->key)};
-	event.kv.mod_revision = etcd.revision;
-	if (k->value)
-	{
-		event.kv.value = (EtcdBytes) {k->value, strlen(k->value)};
-		event.kv.create_revision = k->create_revision;
-		event.kv.lease = k->lease;
-	}
-	assert_string_equal(watched, k->key);
-	election_watched(core, now, &frame);
+	tell_version(leader_version());
 }
 
 /* The oldest request that is not answered; NULL if there is none. */
@@ -233,50 +190,39 @@ asks(EtcdRequestKind kind)
 {
 	const Sent *s = next_sent();
 
-	return s != NULL && s->kind == kind;
+	return s != NULL && s->request.kind == kind;
+}
+
+/* Answers the oldest request from the state at that entry of the log. */
+static void
+answer_at(int64_t index)
+{
+	Sent	   *s = next_sent();
+	EtcdAnswer	a = {.outcome = ETCD_ANSWERED};
+	uint64_t	id;
+
+	assert_non_null(s);
+	id = s->id;
+	s->id = 0;
+	a.header.revision = store_entry(index)->revision;
+	if (s->request.kind == ETCD_TXN)
+		store_read(index, &s->request, &a);
+	else
+	{
+		a.lease = s->request.lease;
+		a.ttl_s = left_s;
+		a.granted_ttl_s = left_s < 0 ? 0 : granted_s;
+	}
+	a.header.cluster_id = etcd.cluster_id;
+	a.header.raft_term = etcd.term;
+	election_receive(core, now, id, &a);
 }
 
 /* Answers the oldest request. */
 static void
 answer(void)
 {
-	Sent	   *s = next_sent();
-	EtcdAnswer	a = {.outcome = ETCD_ANSWERED, .succeeded = true};
-	EtcdResult	results[4 * ELECTION_MAX_ELECTIONS + 1];
-	EtcdKeyValue kvs[4 * ELECTION_MAX_ELECTIONS];
-	uint64_t	id;
-
-	assert_non_null(s);
-	id = s->id;
-	s->id = 0;
-	a.header = (EtcdHeader) {.cluster_id = etcd.cluster_id, .revision = etcd.revision, .raft_term = etcd.term};
-	if (s->kind == ETCD_TIME_TO_LIVE)
-	{
-		a.lease = s->lease;
-		a.ttl_s = etcd.left_s;
-		a.granted_ttl_s = etcd.left_s < 0 ? 0 : etcd.granted_s;
-	}
-	memset(results, 0, sizeof(results));
-	memset(kvs, 0, sizeof(kvs));
-	for (int i = 0; i < s->nranges; i++)
-	{
-		const Key  *k = s->key[i] >= 0 ? &etcd.keys[s->key[i]] : NULL;
-
-		results[i].kvs = &kvs[i];
-		if (k == NULL || k->value == NULL)
-			continue;
-		results[i].nkvs = 1;
-		kvs[i].key = (EtcdBytes) {k->key, strlen(k->key)};
-		kvs[i].value = (EtcdBytes) {k->value, strlen(k->value)};
-		kvs[i].create_revision = k->create_revision;
-		kvs[i].mod_revision = k->mod_revision;
-		kvs[i].lease = k->lease;
-	}
-	a.results = results;
-	a.nresults = s->nranges;
-	if (s->is_ordered)
-		results[a.nresults++].kind = ETCD_OP_EMPTY_TXN;
-	election_receive(core, now, id, &a);
+	answer_at(store_index());
 }
 
 static void
@@ -338,16 +284,10 @@ set_up(void **state)
 		port_reply, port_remember, port_remember_history, port_find_duplicate_name, NULL, port_random, NULL
 	};
 
-	memset(&etcd, 0, sizeof(etcd));
-	etcd.cluster_id = 7;
-	etcd.term = 3;
-	etcd.revision = 100;
-	etcd.granted_s = TTL_S;
-	etcd.left_s = 25;
-	etcd.keys[LEADER].key = "/service/batman/leader";
-	etcd.keys[CONFIG].key = "/service/batman/config";
-	etcd.keys[INITIALIZE].key = "/service/batman/initialize";
-	etcd.keys[MEMBER].key = "/service/batman/members/n1";
+	now = 1000 * SECOND;
+	small_etcd_begin(7, 3, 100);
+	granted_s = TTL_S;
+	left_s = 25;
 	set_key(CONFIG, "{\"ttl\": 30}", 0);
 	set_key(INITIALIZE, SYSTEM_ID, 0);
 	set_key(MEMBER, "{}", 11);
@@ -368,7 +308,6 @@ set_up(void **state)
 	nsent = 0;
 	events[0] = '\0';
 	watched[0] = '\0';
-	now = 1000 * SECOND;
 	core = election_create(&port, 2);
 	return 0;
 }
@@ -377,6 +316,7 @@ static int
 tear_down(void **state)
 {
 	election_free(core);
+	small_etcd_end();
 	return 0;
 }
 
@@ -425,11 +365,11 @@ test_renewal(void **state)
 	assert_true(leads());
 	assert_int_equal(view.state, ELECTION_LEADING);
 	assert_int_equal(view.deadline_ns, sent_ns + 25 * SECOND - MARGIN);
-	assert_int_equal(view.token, etcd.keys[LEADER].create_revision);
-	assert_string_equal(view.key, "/service/batman/leader");
+	assert_int_equal(view.token, store_find(bytes(LEADER))->create_revision);
+	assert_string_equal(view.key, LEADER);
 	assert_string_equal(events, "leader(n1) elected(n1)");
-	assert_string_equal(watched, "/service/batman/leader");
-	assert_int_equal(watched_from, etcd.revision + 1);
+	assert_string_equal(watched, LEADER);
+	assert_int_equal(watched_from, store_revision() + 1);
 	assert_string_equal(view.problem, "");
 }
 
@@ -459,8 +399,8 @@ test_pace(void **state)
 static void
 test_bounds(void **state)
 {
-	etcd.left_s = INT64_C(9223372036);
-	etcd.granted_s = 6;
+	left_s = INT64_C(9223372036);
+	granted_s = 6;
 	begin_leading();
 	assert_int_equal(view.deadline_ns, now + 6 * SECOND - SECOND);
 	config.safety_margin_ms = 2000;
@@ -468,7 +408,7 @@ test_bounds(void **state)
 	answer_all();
 	assert_int_equal(view.deadline_ns, now + 6 * SECOND - 2 * SECOND);
 	/* the lease is in its last second, so there is no leadership */
-	etcd.left_s = 0;
+	left_s = 0;
 	now += SECOND;
 	configure();
 	answer_all();
@@ -578,7 +518,7 @@ test_watch(void **state)
 	tell();
 	answer_all();
 	assert_true(leads());
-	assert_int_equal(view.token, etcd.revision);
+	assert_int_equal(view.token, store_revision());
 }
 
 /* The watch is silent.  The read of the next renewal shows the change. */
@@ -637,35 +577,26 @@ test_lease_changed_at_deadline(void **state)
 static void
 test_old_events(void **state)
 {
-	Key			newest;
-	int64_t		revision;
+	int			old;
 
 	set_key(LEADER, "n2", 88);
-	revision = etcd.revision;
+	old = leader_version();
 	set_key(LEADER, "n1", 77);
 	begin_leading();
-	newest = etcd.keys[LEADER];
-	etcd.keys[LEADER].value = "n2";
-	etcd.keys[LEADER].lease = 88;
-	etcd.keys[LEADER].mod_revision = etcd.revision = revision;
-	tell();
+	tell_version(old);
 	assert_true(leads());
 	assert_null(next_sent());
 
-	etcd.keys[LEADER] = newest;
-	etcd.revision = newest.mod_revision;
 	set_key(LEADER, "n2", 88);
 	tell();
 	answer_all();
 	assert_string_equal(view.leader, "n2");
 	set_key(LEADER, "n3", 99);
-	newest = etcd.keys[LEADER];
+	old = leader_version();
 	set_key(LEADER, "n4", 66);
 	tell();
 	assert_string_equal(view.leader, "n4");
-	etcd.keys[LEADER] = newest;
-	etcd.revision = newest.mod_revision;
-	tell();
+	tell_version(old);
 	assert_string_equal(view.leader, "n4");
 }
 
@@ -686,7 +617,7 @@ deny_reads(int64_t duration_ns)
 		{
 			uint64_t	id = s->id;
 
-			if (s->kind != ETCD_TXN)
+			if (s->request.kind != ETCD_TXN)
 			{
 				answer();
 				continue;
@@ -711,7 +642,7 @@ test_read_denied(void **state)
 	{
 		assert_in_range(deny_reads(70 * MS), 1, 2);
 		assert_true(leads());
-		assert_string_equal(watched, etcd.keys[LEADER].key);
+		assert_string_equal(watched, LEADER);
 		run(SECOND, true);
 		assert_true(leads());
 		assert_string_equal(events, "");
@@ -721,7 +652,7 @@ test_read_denied(void **state)
 	assert_string_equal(events, "unelected(permission_denied)");
 	assert_string_equal(watched, "");
 	run(2 * SECOND, true);
-	assert_string_equal(watched, etcd.keys[LEADER].key);
+	assert_string_equal(watched, LEADER);
 	assert_true(leads());
 }
 
@@ -731,8 +662,8 @@ test_late_answer_after_denial(void **state)
 {
 	EtcdAnswer	refusal = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_PERMISSION_DENIED,
 	.message = "etcdserver: permission denied"};
-	int64_t		old_revision;
-	uint64_t	late_id;
+	int64_t		old_index;
+	Sent		late;
 	uint64_t	denied_id;
 	Sent	   *s;
 
@@ -741,10 +672,10 @@ test_late_answer_after_denial(void **state)
 	answer_all();
 	set_key(LEADER, "n3", 97);
 	tell();
-	old_revision = etcd.revision;
-	while ((s = next_sent())->kind != ETCD_TXN)
+	old_index = store_index();
+	while ((s = next_sent())->request.kind != ETCD_TXN)
 		answer();
-	late_id = s->id;
+	late = *s;
 	s->id = 0;
 	set_key(LEADER, "n2", 98);
 	assert_true(election_verify(core, now, 0, 1));
@@ -754,18 +685,15 @@ test_late_answer_after_denial(void **state)
 	/* the next read is denied, and then the first one is answered */
 	assert_true(election_verify(core, now, 0, 2));
 	s = next_sent();
-	assert_int_equal(s->kind, ETCD_TXN);
+	assert_int_equal(s->request.kind, ETCD_TXN);
 	denied_id = s->id;
 	s->id = 0;
 	election_receive(core, now, denied_id, &refusal);
-	set_key(LEADER, "n3", 97);
-	etcd.keys[LEADER].create_revision = etcd.keys[LEADER].mod_revision = old_revision;
-	etcd.revision = old_revision;
 	for (int i = 0; i < nsent; i++)
 		sent[i].id = 0;
 	nsent = 0;
-	sent[nsent++] = (Sent) {.id = late_id, .kind = ETCD_TXN, .nranges = 4, .key = {LEADER, -1, -1, -1}, .is_ordered = true};
-	answer();
+	sent[nsent++] = late;
+	answer_at(old_index);
 	assert_string_equal(view.leader, "n2");
 }
 
@@ -778,7 +706,7 @@ test_lease_changed_without_contact(void **state)
 	{
 		EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .watch_id = i, .created = true};
 
-		frame.header = (EtcdHeader) {.cluster_id = etcd.cluster_id, .revision = etcd.revision, .raft_term = etcd.term};
+		frame.header = etcd_header();
 		election_watched(core, now, &frame);
 	}
 	run(12 * SECOND, false);
@@ -805,10 +733,10 @@ test_no_leader_restored(void **state)
 	set_key(CONFIG, "{}", 0);
 	begin_leading();
 	etcd.cluster_id++;
-	etcd.revision = 20;
-	etcd.keys[LEADER].value = NULL;
-	for (int i = 0; i < NKEYS; i++)
-		etcd.keys[i].create_revision = etcd.keys[i].mod_revision = 10;
+	lose_all(17);
+	set_key(CONFIG, "{}", 0);
+	set_key(INITIALIZE, SYSTEM_ID, 0);
+	set_key(MEMBER, "{}", 11);
 	run(90 * SECOND, true);
 	assert_false(view.has_leader);
 }
@@ -887,26 +815,17 @@ test_other_lease_after_told(void **state)
 static void
 test_read_before_event(void **state)
 {
-	Key			before;
+	int64_t		before;
 
-	etcd.keys[LEADER].value = "n2";
+	set_key(LEADER, "n2", 11);
 	configure();
 	answer_all();
 	assert_string_equal(view.leader, "n2");
 	assert_true(election_verify(core, now, 0, 1));
-	before = etcd.keys[LEADER];
+	before = store_index();
 	set_key(LEADER, NULL, 0);
 	tell();
-	/* the read was executed before the deletion */
-	{
-		Key			after = etcd.keys[LEADER];
-
-		etcd.keys[LEADER] = before;
-		etcd.revision--;
-		answer();
-		etcd.keys[LEADER] = after;
-		etcd.revision++;
-	}
+	answer_at(before);
 	assert_false(view.has_leader && strcmp(view.leader, "n2") == 0);
 }
 
@@ -914,7 +833,7 @@ test_read_before_event(void **state)
 static void
 test_old_name_new_revision(void **state)
 {
-	etcd.keys[LEADER].value = "n2";
+	set_key(LEADER, "n2", 11);
 	configure();
 	answer_all();
 	assert_string_equal(view.leader, "n2");
@@ -957,12 +876,12 @@ test_patroni_hangs(void **state)
 	expires = now + 25 * SECOND;
 	while (now < expires)
 	{
-		etcd.left_s = (expires - now) / SECOND;
+		left_s = (expires - now) / SECOND;
 		run(500 * MS, true);
 		assert_true(!leads() || now < expires - SECOND);
 	}
 	assert_false(leads());
-	etcd.left_s = -1;
+	left_s = -1;
 	set_key(LEADER, NULL, 0);
 	run(20 * SECOND, true);
 	assert_string_equal(view.problem, "this server is not in recovery, but there is no leader key of Patroni: is Patroni running here?");
@@ -972,11 +891,11 @@ test_patroni_hangs(void **state)
 static void
 test_lease_gone(void **state)
 {
-	etcd.left_s = -1;
+	left_s = -1;
 	configure();
 	run(5 * SECOND, true);
 	assert_false(leads());
-	etcd.left_s = 20;
+	left_s = 20;
 	run(11 * SECOND, true);
 	assert_true(leads());
 }
@@ -996,7 +915,7 @@ test_overwritten(void **state)
 	assert_false(leads());
 	set_key(LEADER, "n1", 11);
 	tell();
-	token = etcd.revision;
+	token = store_revision();
 	answer_all();
 	assert_true(leads());
 	assert_int_equal(view.token, token);
@@ -1009,38 +928,38 @@ test_overwritten(void **state)
 	tell();
 	answer_all();
 	assert_true(leads());
-	assert_int_equal(view.token, etcd.revision);
+	assert_int_equal(view.token, store_revision());
 }
 
 static void
 test_strangers(void **state)
 {
-	etcd.keys[INITIALIZE].value = "4711";
+	set_key(INITIALIZE, "4711", 0);
 	configure();
 	answer_all();
 	assert_false(leads());
 	assert_string_equal(view.problem, "the Patroni cluster below \"/service/batman/\" has the system identifier 4711, and this server " SYSTEM_ID ": check \"etcd_leader.elections\" and \"etcd_leader.patroni_namespace\"");
-	etcd.keys[INITIALIZE].value = "";
+	set_key(INITIALIZE, "", 0);
 	run(11 * SECOND, true);
 	assert_string_equal(view.problem, "Patroni has not initialized the cluster below \"/service/batman/\" yet");
-	etcd.keys[INITIALIZE].value = SYSTEM_ID;
-	etcd.keys[MEMBER].value = NULL;
+	set_key(INITIALIZE, SYSTEM_ID, 0);
+	set_key(MEMBER, NULL, 11);
 	run(11 * SECOND, true);
 	assert_false(leads());
 	assert_non_null(strstr(view.problem, "has no member \"n1\""));
-	etcd.keys[MEMBER].value = "{}";
+	set_key(MEMBER, "{}", 11);
 	run(11 * SECOND, true);
 	assert_true(leads());
 	/* its Patroni has no member key for a while; the instance leads on */
-	etcd.keys[MEMBER].value = NULL;
+	set_key(MEMBER, NULL, 11);
 	run(11 * SECOND, true);
 	assert_true(leads());
-	etcd.keys[INITIALIZE].value = "4712";
+	set_key(INITIALIZE, "4712", 0);
 	run(11 * SECOND, true);
 	assert_false(leads());
 	assert_string_equal(events, "leader(n1) elected(n1) unelected(not_eligible)");
-	for (int i = 0; i < NKEYS; i++)
-		etcd.keys[i].value = NULL;
+	while (count_keys() > 0)
+		delete_key(key_at(0));
 	run(11 * SECOND, true);
 	assert_non_null(strstr(view.problem, "etcd has no keys of a Patroni cluster below \"/service/batman/\""));
 }
@@ -1066,7 +985,7 @@ test_config(void **state)
 		{"", false, false}
 	};
 
-	etcd.keys[LEADER].value = NULL;
+	set_key(LEADER, NULL, 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 	{
 		set_key(CONFIG, cases[i].value, 0);
@@ -1149,7 +1068,7 @@ test_restored(void **state)
 {
 	set_key(CONFIG, "{}", 0);
 	begin_leading();
-	etcd.revision -= 1;
+	set_revision(store_revision() - 1);
 	etcd.term = 2;
 	for (int i = 0; i < 25; i++)
 	{
