@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils ();
 my $calls = $ENV{CALLS} // 10_000_000;
 my $bench = Bench->new(name => 'calls', title => 'What a call costs', text => <<'END');
 `SELECT count(f()) FROM generate_series(1, N)`, on the leader and on the follower. Net of the loop: the time of a call is
-that of the statement less that of the one with a constant in the place of the call. The row of a table is read by its
+the time of the statement less the time of a statement with a constant in the place of the call. The row of a table is read by its
 primary key, as a function of SQL that is not inlined would: by a subquery for each row of the loop, a tenth as often. Then
 the same statement by 1 to 64 backends at once, for some seconds: calls per second of all of them together.
 END

@@ -16,12 +16,12 @@ use PostgreSQL::Test::Utils ();
 
 my $per_second = 2000;
 my $bench = Bench->new(name => 'changes', title => 'Changes of other keys', text => <<'END');
-Two instances on one etcd, with a watched prefix and one database for NOTIFY. The time is that from calling `etcd_resign()` on the leader to
-that `etcd_is_leader()` is true on the other one, while nobody writes to etcd, while there are 2,000 puts a second (each a request of its own,
-with a value of 100 bytes, to one of 1,000 keys) below another prefix, and while there are as many below the watched one. etcd is on the same two
-cores, and slower when it takes 2,000 puts a second, whoever watches them: what the changes cost is the difference between the last
-two. Whether times differ by more than the noise: the two-sided Mann-Whitney test (p), and the median of all differences. Then a
-minute with puts below the watched prefix: what a change costs, memory of the electors before all that and after it, and what is in the logs.
+Two instances on one etcd, with a watched prefix and one database for NOTIFY. The time begins with the call of `etcd_resign()` on the leader and
+ends when `etcd_is_leader()` is true on the other instance. In turn: while nobody writes to etcd; while there are 2,000 puts a second (each a request of its own,
+with a value of 100 bytes, to one of 1,000 keys) below an unwatched prefix; and while there are 2,000 a second below the watched prefix. etcd is on the same two
+cores, and slower when it takes 2,000 puts a second, whoever watches them: the cost of the changes is the difference between the last
+two. Do times differ by more than the noise? The test is the two-sided Mann-Whitney test (p), and the median of all differences. Then a
+minute with puts below the watched prefix: the cost of a change, the memory of the electors before and after all this, and the lines in the logs.
 END
 my $rounds = Bench::rounds(40);
 

@@ -13,7 +13,7 @@ use IPC::Run ();
 use PostgreSQL::Test::Utils ();
 
 my $bench = Bench->new(name => 'commits', title => 'Commits', text => <<'END');
-pgbench's "simple update" (`-N`), prepared statements, one client or 64, `fsync = off` so that no disk hides what is compared, a
+pgbench's "simple update" (`-N`), prepared statements, one client or 64, `fsync = off` so that no disk hides the differences, a
 second of each way in turn (three with 64 clients).
 END
 my $rounds = Bench::rounds(20);

@@ -16,9 +16,9 @@ use EtcdLeader::Util;
 my $ttl      = 5;
 my $patience = 40;
 my $bench    = Bench->new(name => 'etcd_away', title => 'etcd away', text => <<"END");
-SIGKILL to etcd, which is started again 5 s, or 3 TTL, later; TTL $ttl s. All wait for the same etcd at the same time. From the
-moment at which it answers a linearizable read to the first at which one of two candidates leads, 0 if one never stopped.
-A peer that has no leader $patience s later counts as that. Patroni (`ttl: $ttl`, `loop_wait: 1`, `retry_timeout: 2`) leads where a server is
+SIGKILL to etcd, which is started again 5 s, or 3 TTL, later; TTL $ttl s. All wait for the same etcd at the same time. The time begins when
+etcd answers a linearizable read, and ends when one of two candidates leads; it is 0 if a candidate never stopped leading.
+A peer that has no leader $patience s later counts with $patience s. Patroni (`ttl: $ttl`, `loop_wait: 1`, `retry_timeout: 2`) leads where a server is
 not in recovery.
 END
 my $rounds = Bench::rounds(3);

@@ -17,13 +17,13 @@ use EtcdLeader::Instance;
 use EtcdLeader::Util;
 
 my $bench = Bench->new(name => 'hand_over', title => 'Hand-over', text => <<'END');
-Two candidates wait in turn for each other on one etcd; the time is that from calling `etcd_resign()` on the leader, or
-from the signal to a peer (`etcdctl elect`: interrupted; `etcd-leader`: `stop()`; Go: `Resign`), to what a client of the next
-one sees: that `etcd_is_leader()` is true, that the NOTIFY is there, that the peer has written that it is elected. The
-floor is what etcd needs for it through its JSON gateway: one client deletes a key, another hears of it by its watch and has a
-txn answered, over connections that are open. Without the txn, it ends when the other one hears of it. Nothing is
-sent in the 0.15 s before. A client sees something when its socket, or the pipe of the peer, has it. It has sent its own
-statement before; that of `etcd_resign()` is sent, parsed and planned within the time.
+Two candidates wait in turn for each other on one etcd. The time begins with the call of `etcd_resign()` on the leader, or
+with the signal to a peer (`etcdctl elect`: interrupted; `etcd-leader`: `stop()`; Go: `Resign`). It ends when a client of the next
+leader sees that `etcd_is_leader()` is true, or has the NOTIFY, or when the peer has written that it is elected. The
+floor is the time that etcd itself needs through its JSON gateway: one client deletes a key, a second client gets the event of its
+watch and the answer to a txn, over open connections. Without the txn, the time ends with the event. Nobody sends
+anything in the 0.15 s before. A client sees a result when its socket, or the pipe of the peer, has it. The client sends its own
+statement before the time begins; `etcd_resign()` is sent, parsed and planned within the time.
 END
 my $rounds = Bench::rounds(50);
 

@@ -15,7 +15,7 @@ use EtcdLeader::Util;
 use Time::HiRes ();
 
 my $bench = Bench->new(name => 'hooks', title => 'Hooks', text => <<'END');
-Pairs of instances on one etcd. The time from calling `etcd_resign()` on the leader to the event `elected` on the next one, and to
+Pairs of instances on one etcd. The time from calling `etcd_resign()` on the leader to the event `elected` on the next instance, and to
 the clock as the first statement of its `elected` hook reads it; with that hook alone, and with 32 hooks of the event, of which
 two run at a time. All of them have ended before the next round begins.
 END

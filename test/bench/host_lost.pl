@@ -15,7 +15,7 @@ use EtcdLeader::Util;
 
 my $ttl   = 5;
 my $bench = Bench->new(name => 'host_lost', title => 'Host lost', text => <<"END");
-SIGSTOP to all processes of the leader at once, at a random time of a renewal, and SIGCONT when the next one leads; TTL $ttl s. Ours
+SIGSTOP to all processes of the leader at once, at a random time of a renewal, and SIGCONT when the next instance leads; TTL $ttl s. Ours
 is asked every 2 ms whether it leads, Patroni's standby whether it is still in recovery (`ttl: $ttl`, `loop_wait: 1`,
 `retry_timeout: 2`).
 END

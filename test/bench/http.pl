@@ -21,7 +21,7 @@ my $bench = Bench->new(name => 'http', title => 'HTTP', text => <<'END');
 `GET /leader` on the leader and Patroni's on its primary, on the same machine: one client that asks, waits for the answer and
 asks again, on one connection or with a new one for each request, as a load balancer's check does; and 16 clients at once. The
 client is a program in C on the same two cores, in a session of its own. Patroni speaks HTTP/1.0, with a connection for each request in
-every row. "A fixed answer" is a program that sends the same bytes to everybody, which is the least that a server can do.
+every row. "A fixed answer" is a program that sends the same bytes to everybody: no server can do less.
 END
 my $rounds = Bench::rounds(5);
 

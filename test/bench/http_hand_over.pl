@@ -18,10 +18,10 @@ use Time::HiRes ();
 my $build = "$FindBin::RealBin/build";
 my $bench = Bench->new(name => 'http_hand_over', title => 'Hand-overs while HTTP is under load', text => <<'END');
 The time from calling `etcd_resign()` to the event `elected` on the next instance, and to the first 200 of its `/leader`, which is asked each
-0.2 ms. In turn: idle; with 10,000 requests a second to the `/leader` of both instances; and, as the control, with as many requests to
+0.2 ms. In turn: idle; with 10,000 requests a second to the `/leader` of both instances; and, as the control, with the same number of requests to
 two servers that have nothing to do with the instances and send a fixed answer of the same length. The clients run on the same two
-cores, with `nice 19`. The load of the machine by clients and network is the same in the last two cases: their difference is what our
-servers do. Whether times differ by more than the noise: the two-sided Mann-Whitney test (p), and the median of all differences.
+cores, with `nice 19`. The load of the machine by clients and network is the same in the last two cases: their difference is the work of our
+servers. Do times differ by more than the noise? The test is the two-sided Mann-Whitney test (p), and the median of all differences.
 END
 my $rounds = Bench::rounds(50);
 

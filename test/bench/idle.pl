@@ -18,8 +18,8 @@ my $idle  = $ENV{IDLE} // 30;
 my $bench = Bench->new(name => 'idle', title => 'Idle', text => <<"END");
 Two candidates of a kind and nothing else on etcd, one leads and one waits, for $idle s a round; TTL $ttl s (`etcdctl elect`:
 60 s, it has no option for that; Patroni: `loop_wait: 1`). Requests are the messages that etcd's gRPC server received and the
-requests to its API v2, per second and candidate. Wakeups are voluntary context switches. Memory is what is private to
-the process: of ours, the elector's and the notifier's; of a peer, its one process; of Patroni, without PostgreSQL.
+requests to its API v2, per second and candidate. Wakeups are voluntary context switches. Memory is the private memory of
+the processes: for us, of the elector and the notifier; for a peer, of its one process; for Patroni, without PostgreSQL.
 END
 my $rounds = Bench::rounds(1);
 

@@ -14,11 +14,11 @@ use EtcdLeader::Util;
 my $ttl    = 3600;
 my $window = 15;
 my $bench = Bench->new(name => 'load', title => 'Load on etcd per hand-over', text => <<"END");
-So many candidates of a kind in one process, ours without PostgreSQL around them, on an etcd of their own; the one that leads
-resigns and queues again. What etcd received in the $window s from then on, less what it received in the $window s before, when
-all waited: messages of gRPC (the gateway's, too) and requests to API v2; and the bytes that it wrote, to clients and disk.
-TTL $ttl s, so that renewals are few. The goal is that the waiters' share does not grow, which is to say the same figures from 10 to
-1,000. Ours grows: each waiter shows who leads, and asks anew when that one goes; those of the peers know their predecessor only.
+One process has all candidates of a kind (ours without PostgreSQL around them), on an etcd of their own. The leader
+resigns and queues again. The figures are the load of the $window s from then on, less the load of the $window s before, when
+all candidates waited: messages of gRPC (the gateway's, too) and requests to API v2 that etcd received; and the bytes that it wrote, to clients and disk.
+TTL $ttl s, so that renewals are few. The goal is that the waiters' share does not grow: the same figures from 10 to
+1,000 candidates. Our share grows: each of our waiters shows who leads, and asks anew when the leader goes. A waiter of a peer knows only its predecessor.
 END
 my $rounds  = Bench::rounds(5);
 my @numbers = split ' ', $ENV{CANDIDATES} // '10 100 1000';

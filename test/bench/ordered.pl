@@ -21,7 +21,7 @@ ours without PostgreSQL around them, TTL $ttl s; one leads and the others wait, 
 their renewals are apart: renewals that come together would share a sync. "by reads alone" is the same program with
 the mistake `core/unordered` of `test/mistakes`, which takes this rule away and no other. "in JSON" is the same program as the first one, by way of etcd's gateway.
 Each kind has an etcd of one member to itself, which syncs its log; another etcd has no candidates. All are measured in the same seconds. CPU, syncs of the log, entries of the log and requests (messages
-of gRPC, the gateway's, too) are those that etcd counts itself. Disk writes are those that the kernel counts for the process of etcd. Where
+of gRPC, the gateway's, too) are etcd's own counts. Disk writes are the kernel's counts for the process of etcd. Where
 "by reads alone" writes nothing, there is no ratio.
 END
 my $rounds = Bench::rounds(3);

@@ -14,9 +14,9 @@ use EtcdLeader::Util;
 use POSIX ();
 
 my $bench = Bench->new(name => 'transfer', title => 'Transfer', text => <<'END');
-Four candidates on one etcd. The time is that from calling `etcd_transfer()` on the leader, to the next one in the queue or to the last,
-to that `etcd_is_leader()` is true on the target; the same for `etcd_resign()` and the next in the queue. Three members of Patroni on the
-same etcd: from calling `patronictl switchover` to that `pg_is_in_recovery()` is false on the candidate that it names.
+Four candidates on one etcd. The time begins with the call of `etcd_transfer()` on the leader, to the next candidate in the queue or to the last,
+and ends when `etcd_is_leader()` is true on the target; likewise for `etcd_resign()` and the next candidate. Three members of Patroni on the
+same etcd: from the call of `patronictl switchover` until `pg_is_in_recovery()` is false on the named candidate.
 END
 my $rounds = Bench::rounds(50);
 
