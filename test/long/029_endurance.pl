@@ -46,7 +46,7 @@ sub count_fds { my @fds = glob "/proc/$_[0]/fd/*"; return scalar @fds }
 sub measure { my %pid = @_; return map { $_ => [ private_kb($pid{$_}), count_fds($pid{$_}) ] } keys %pid }
 
 # Repeats a round, and tests that no process grows.  A round can end before its last
-# event comes; $settled->() tells whether it has come.
+# event comes; $settled->() is true when it has come.
 sub endure
 {
 	my ($what, $n, $round, $settled) = @_;

@@ -31,7 +31,7 @@ for my $kind (sort keys %EtcdLeader::Flood::kinds)
 		pause(3);
 		my $part = (cpu_seconds($elector) - $cpu) / (now() - $since);
 		push @cells, sprintf '%.1f %%', 100 * $part;
-		# libcurl reads up to 80 MB of what is no part of the body before it may be stopped
+		# libcurl reads up to 80 MB outside of the body before a callback may stop it
 		cmp_ok($part, '<', 0.1, "$kind, $place: it leaves the processor to others");
 		$began = now();
 		$pg->stop('fast');

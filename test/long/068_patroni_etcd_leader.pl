@@ -1,5 +1,5 @@
 # An election that follows Patroni's key, with three members of Patroni and of etcd.
-# etcd's leader is stopped until etcd has elected another one, and then runs again.  It
+# etcd's leader is stopped until etcd has elected a new leader, and then runs again.  It
 # may revoke a lease that its successor has renewed.  Then Patroni loses its key, and
 # nobody leads for a while.  Two instances never lead.
 #

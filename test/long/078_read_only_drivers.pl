@@ -158,7 +158,7 @@ my $cut;					# the leader of before, which is cut off
 sub leader { my ($leader) = grep { $_->name ne ($cut // '') && $_->try_value('SELECT etcd_is_leader()') } values %node; return $leader }
 sub wait_for_leader { my ($but) = @_; my $leader; poll(20, sub { $leader = leader(); $leader && $leader->name ne $but }) or die "nobody leads but $but"; return $leader }
 
-# Each makes the other one of those that are not cut off the leader.
+# Each way makes the other instance with a connection to etcd the leader.
 my %change = (
 	resign => sub { $_[0]->value('SELECT etcd_resign()') },
 	drain  => sub {
@@ -172,7 +172,7 @@ my %change = (
 		my $pid = $node->{_pid};
 		$node->kill9;
 		wait_for_exit($pid, 10);
-		# what is left of the old server must be gone before it can start
+		# all processes of the old server must be gone before it can start
 		poll(20, sub { $node->start(fail_ok => 1) }) or die 'the killed server does not start again';
 	});
 my @ways = qw(resign crash drain resign fast killed);
@@ -229,8 +229,8 @@ for my $driver (@drivers)
 }
 is($node{$cut}->value('SELECT pg_is_in_recovery()'), 0, 'the one that is cut off is a primary still');
 
-# What the documents say of JDBC: it remembers for 10 s.  The next leader is one that it
-# has looked at: it comes before this one in the list.
+# The documents say that JDBC remembers for 10 s.  It has looked at the next leader, which
+# comes before this instance in the list.
 {
 	my $from = leader();
 	if (!grep { $_ lt $from->name && $_ ne $cut } @names)

@@ -100,7 +100,7 @@ is($handed_over, $rounds, "$rounds hand-overs");
 my $last = poll(30, \&leader) or die 'nobody leads';
 my ($other) = grep { $_ != $last } @nodes;
 is($missed, 0, 'each leadership that lasted has had its elected run');
-# hooks that were killed wait for a minute, and those that were killed three times are off
+# a hook that was killed waits for a minute; after three kills it is off
 for my $node (@nodes)
 {
 	poll(30, sub { $node->try_value('SELECT true') }) or die $node->name . ' does not answer';

@@ -1,5 +1,5 @@
 # A hook that crashes the server: at most three crashes, never two in a minute.  Then it is off,
-# the instance has resigned, and another one leads; the log, the view and the metric say it.
+# the instance has resigned, and another instance leads; log, view and metric show the crashes.
 use EtcdLeader::Test;
 use EtcdLeader::Hooks;
 

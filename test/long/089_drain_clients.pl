@@ -1,7 +1,7 @@
 # Clients behind HAProxy while the leadership is handed over again and again: with a
 # drain no transaction that was fenced fails, and no session is closed; a client that
 # tries again after 25006 sees no error.  Without a drain some fail, which shows that
-# the clients do what the drain is for.
+# a drain matters for these clients.
 #
 # Environment: ROUNDS (50), hand-overs of each kind in each set-up.
 use EtcdLeader::Test;
@@ -83,7 +83,7 @@ sub transact
 	return @error;
 }
 
-# Works through HAProxy until it is told to end, and writes what happened.
+# Works through HAProxy until SIGTERM, and writes down the results.
 sub work
 {
 	my ($port, $what, $file) = @_;
@@ -117,8 +117,8 @@ sub work
 
 sub leader { my ($leader) = grep { $_->is_leader } values %node; return $leader }
 
-# Hands over so many times in that way, with 20 clients; returns the sums of what
-# they tell, and how long the calls took.
+# Hands over $times times in this way, with 20 clients; returns the sums of their
+# counts, and how long the calls took.
 sub hand_over
 {
 	my ($port, $way, $drain, $times) = @_;

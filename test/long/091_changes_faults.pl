@@ -39,7 +39,7 @@ $etcd->start(0);
 put('flags/a', $_) for 2 .. 4;
 told($mark, 'flags/a=1 flags/a=2 flags/a=3 flags/a=4', 'etcd was restarted: no change is missing, none comes twice');
 
-# etcd is replaced by another one.
+# A new etcd replaces etcd.
 $mark = $pg->last_event;
 $etcd->kill(0);
 $etcd->start(0, fresh => 1);

@@ -46,7 +46,7 @@ sub collect
 
 sub put_body { my ($key, $value) = @_; return { key => encode_base64($key, ''), value => encode_base64($value, '') } }
 
-# A writer changes to another member when one does not answer.  It writes at least n
+# A writer changes to another member when its member does not answer.  It writes at least n
 # changes, and goes on until there were enough faults.
 my $enough = "$PostgreSQL::Test::Utils::tmp_check/enough";
 

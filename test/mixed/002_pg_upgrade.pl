@@ -1,5 +1,5 @@
 # pg_upgrade from an older PostgreSQL with the extension installed.  No server
-# campaigns during the upgrade, and the new one does afterwards.  Environment:
+# campaigns during the upgrade, and the new server campaigns afterwards.  Environment:
 # OLD_CONFIG, the pg_config of the older release.
 use strict;
 use warnings;

@@ -76,7 +76,7 @@ ok(!kill(0, $pid), 'and gone');
 is(EtcdLeader::Util::widened(2, 0.5), 2, 'a bound is what it is on a machine of which a half has nothing to do');
 is(EtcdLeader::Util::widened(2, 1), 10, 'and five times as much on a busy one');
 {
-	# so many processes as there are processors, and one more
+	# a process for each processor, and one more
 	my @busy = map { EtcdLeader::Util::Process->spawn(name => 'busy', log => PostgreSQL::Test::Utils::tempdir() . '/busy', code => sub { 1 while 1 }) }
 	  0 .. scalar(() = slurp_file('/proc/cpuinfo') =~ /^processor\b/mg);
 	my $began = now();

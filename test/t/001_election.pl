@@ -1,5 +1,5 @@
 # Three instances: exactly one leads, the others name it, and the views, the
-# queue and the keys in etcd tell the same.
+# queue and the keys in etcd agree.
 use EtcdLeader::Test;
 use JSON::PP ();
 use MIME::Base64 qw(decode_base64);

@@ -1,5 +1,5 @@
 # Each way to lose leadership hands over to the next in the queue, with a
-# greater token; each instance NOTIFYs what it saw, once, with the reason.
+# greater token; each instance NOTIFYs the changes that it saw, once, with the reason.
 use EtcdLeader::Test;
 
 my $etcd  = EtcdLeader::Etcd->new;
@@ -33,7 +33,7 @@ sub hand_over
 	my $token = $old->token;
 	my %mark  = map { $_ => $nodes{$_}->last_event } keys %nodes;
 
-	# two may lead until the watch has told the old one, not until its next renewal after 10/3 s
+	# two may lead until the old leader's watch reports it, not until its next renewal after 10/3 s
 	$evicted{$token} = 1.5 if $args{evict};
 	my $began = now();
 	$how->($old);
@@ -82,7 +82,7 @@ hand_over('delete', 'key_deleted', sub { $etcd->etcdctl('del', $_[0]->status->{k
 
 hand_over('revoke', 'key_deleted', sub { $etcd->etcdctl('lease', 'revoke', $_[0]->status->{lease_id}) }, evict => 1);
 
-# One at a time, so that the same instance is told apart from its successor.
+# One at a time, to distinguish an instance from its successor.
 my @stopped;
 hand_over('fast stop', 'shutdown',
 	sub { push @stopped, $_[0]; $_[0]->stop('fast') },

@@ -71,7 +71,7 @@ $pg1->value('SELECT etcd_campaign()');
 is(queue(), 'pg3 pg2 pg1', 'three again');
 my @keys = $etcd->candidates('postgres');
 $token = $pg3->token;
-# the middle one first, then the leader, which may believe until its watch tells it
+# the middle candidate first, then the leader, which may believe until its watch reports it
 my %evicted = ($token => 1.5);
 $etcd->etcdctl('lease', 'revoke', $keys[1]{lease_hex});
 $etcd->etcdctl('lease', 'revoke', $keys[0]{lease_hex});

@@ -44,8 +44,8 @@ for my $round (1 .. $rounds)
 	pause(8 - $moved);
 	$etcd->thaw($frozen);
 
-	# What the woken one does to the leases, it does within milliseconds; but
-	# a whole lease must have passed before all that it did has come to light.
+	# The woken member acts on the leases within milliseconds; but
+	# a whole lease must have passed before all effects have come to light.
 	pause(3);
 	$etcd->wait_until_serving;
 	my ($after, $waiter) = $etcd->candidates('postgres');
@@ -70,7 +70,7 @@ my $unsure = 0;
 $unsure += $_->{a1} - $_->{b0} for grep { $_->{answer} eq 'f' } @{ $runs{pg1} };
 note(sprintf 'pg1 was in doubt for %.2f s', $unsure);
 
-# One lease for each instance is left: the old ones were revoked, or expire.
+# One lease for each instance is left: the old leases were revoked, or expire.
 poll_is(15, sub { scalar(my @l = $etcd->leases) }, 2, 'the old leases are gone');
 
 done_testing();

@@ -48,7 +48,7 @@ sub tokens_of { my %t = map { $_->{token} => 1 } grep { $_->{answer} eq 't' } @_
 # 2. The waiter loses its key while it is frozen, and the leader's key is
 # deleted at the same moment: when it wakes it learns of both at once.  With a
 # restart of etcd before, it learns by reading, since its watch has ended; and
-# as its key alone is deleted, its lease does not tell it.
+# as only its key is deleted, its lease does not show that.
 for my $restart (0, 1)
 {
 	my $what = $restart ? 'deleted while frozen, etcd restarted' : 'revoked while frozen';

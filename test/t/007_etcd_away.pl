@@ -59,7 +59,7 @@ for my $how (qw(killed frozen))
 	}
 
 	# What waits for etcd ends with an error, in bounded time.
-	# (A put may take effect later: so it proclaims what is proclaimed anyway.)
+	# (A put may take effect later: so it proclaims the present value.)
 	for my $call (q{etcd_candidates()}, q{etcd_proclaim(current_setting('cluster_name'))})
 	{
 		my $began = now();

@@ -81,7 +81,7 @@ for my $dbname (qw(postgres app))
 	cmp_ok(scalar(keys %pids), '>', 1, "$dbname: over several notifiers");
 }
 
-# Both are killed while something happens that neither can tell.
+# Both are killed, and meanwhile something happens that neither can announce.
 my @pids = map { $pg1->notifier_pid($_) } qw(postgres app);
 $mark = $pg1->last_event;
 kill 'STOP', @pids;
@@ -130,7 +130,7 @@ cmp_ok($stats->{notifications_sent}, '>=', 2 * 42, 'notifications are counted');
 	$psql->finish;
 }
 
-# A program: that of README, by an ordinary role.
+# The program of README, run by an ordinary role.
 {
 	$pg1->value('CREATE ROLE app LOGIN');
 	my $script = document_block('README.md', 'listen');
@@ -195,8 +195,8 @@ in_time(now() - $began, 4, 'the database can be dropped at once');
 	$failing->stop('immediate');
 }
 
-# An ordinary shutdown has a notifier end without a word; and so has had the
-# end of those that were not listed any more.
+# In an ordinary shutdown a notifier ends without a message.  The notifiers of
+# databases that are no longer listed have also ended without a message.
 ok($pg1->notifier_pid('app'), 'a notifier runs');
 $offset = $pg1->log_size;
 $pg1->stop('fast');

@@ -1,5 +1,5 @@
 # Bad settings are refused when they are set, by ALTER SYSTEM and in
-# postgresql.conf, with an error that says what is allowed; the old setting
+# postgresql.conf, with an error that names the allowed values; the old setting
 # stays and goes on working.  A server does not start with one, wherever it
 # stands.
 use EtcdLeader::Test;
@@ -14,7 +14,7 @@ my $elector = $pg1->elector_pid;
 my $long127 = 'e' x 127;
 my $url     = qr/such as "http:\/\/10\.0\.0\.1:2379"/;
 
-# [setting, bad value, what the error says is allowed]
+# [setting, bad value, the allowed values in the error]
 my @bad = (
 	[ endpoints => 'nonsense',                    qr/is not an endpoint of etcd.*$url/s ],
 	[ endpoints => 'ftp://127.0.0.1:2379',        qr/is not an endpoint of etcd.*$url/s ],
@@ -153,7 +153,7 @@ is($pg1->token, $token, 'under the same token');
 is($pg1->elector_pid, $elector, 'and the same elector runs');
 poll_ok(10, sub { $pg1->value(q{SELECT last_contact > now() - interval '3 s' FROM etcd_leader_status}) }, 'in contact with etcd');
 
-# What is just within the limits is taken.
+# A value just within the limits is accepted.
 my @fine = (
 	[ elections => '' ],
 	[ ttl => '300' ], [ ttl => '2' ], [ ttl => '2s' ], [ ttl => '5min' ], [ safety_margin => '-1' ], [ safety_margin => '0' ],
@@ -193,7 +193,7 @@ sub try_start
 	my (@arguments) = @_;
 	my $output = '';
 	my $server = IPC::Run::start([ 'postgres', '-D', $pg1->data_dir, @arguments ], '<', \undef, '>&', \$output, my $timer = IPC::Run::timeout(20));
-	# one that starts after all is ended, and has failed the test
+	# a server that starts after all is ended, and has failed the test
 	eval { IPC::Run::pump($server) until $output =~ /database system is ready|database system is shut down/; 1 }
 	  or $output .= 'the server neither starts nor ends';
 	IPC::Run::signal($server, 'QUIT') if $output !~ /database system is shut down/;
@@ -241,14 +241,14 @@ for my $case (@bad, [ max_elections => '33', qr/1 \.\. 32/ ], [ candidat => 'nev
 		unlike($log, qr/geheim/, "$name = '$shown' $way: no secret is repeated");
 	}
 }
-# any text is a value of those that tell a hook; the file of hooks is in 082_hooks_file.pl
+# the settings for hooks accept any text; the file of hooks is in 082_hooks_file.pl
 is(join(' ', grep { !$tried{$_} && !/^hooks?_/ } @settings), '', 'every setting was tried');
 {
 	my (undef, $log) = try_start('-c', 'etcd_leader.ttl=1', '-c', 'etcd_leader.channel=', '-c', 'Etcd_Leader.candidate=nevr');
 	like($log, qr/parameter "etcd_leader\.$_"/, "several bad ones: $_ is named") for qw(ttl channel candidate);
 }
 
-# And it does start with good ones, however they are written.
+# And the server does start with good values, in any spelling.
 append_to_file($conf, "ETCD_LEADER.TTL = 5000ms\netcd_leader.candidate = Primary\netcd_leader.max_elections = 16\netcd_leader.cancel_on_loss = true\n");
 $pg1->start;
 $pg1->wait_until_leader;

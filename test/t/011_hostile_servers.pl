@@ -13,7 +13,7 @@ sub http { return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-
 
 my $header = '"header":{"cluster_id":"1","member_id":"1","revision":"1","raft_term":"1"}';
 
-# name => [what is sent when a request came in, close afterwards?]
+# name => [the bytes sent after a request, close afterwards?]
 my %kinds = (
 	'garbage'             => [ "\x00\xff\xfe garbage \x80\r\n\r\n" x 50, 1 ],
 	'not JSON'            => [ http('<html>welcome to the printer</html>'), 0 ],

@@ -1,12 +1,12 @@
 # What a new user meets first: CREATE EXTENSION works in a server that has not
-# preloaded the library, and one that has been told no election starts; the
-# functions say what to do.
+# preloaded the library, and a server without an election in its settings starts; the
+# functions name the remedy.
 use EtcdLeader::Test;
 
 my $node = EtcdLeader::Instance->create('plain', preload => '');
 is($node->value(q{SELECT count(*) FROM pg_extension WHERE extname = 'etcd_leader'}), 1, 'CREATE EXTENSION works');
 
-# Every function of the extension, with NULL for what has no default.
+# Every function of the extension, with NULL for each argument without a default.
 my @functions = $node->rows(q{
 	SELECT p.proname, p.prokind, p.oid::regprocedure::text AS signature, pg_get_function_arguments(p.oid) AS arguments, p.pronargs - p.pronargdefaults AS required
 	FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
@@ -59,8 +59,8 @@ for my $name (sort keys %misfit)
 	  "CREATE DATABASE $name", "ALTER DATABASE $name SET etcd_leader.require_leadership = " . $node->dbh->quote($misfit{$name});
 }
 
-# Preloaded at the next start, it runs, but takes part in no election until it
-# is told the name of one.
+# Preloaded at the next start, it runs, but takes part in no election until its
+# settings name one.
 my $etcd = EtcdLeader::Etcd->new;
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'etcd_leader'\netcd_leader.endpoints = '" . $etcd->endpoints . "'\n"
 	  . "etcd_leader.ttl = 2\n");
@@ -105,8 +105,8 @@ $node->configure(elections => 'shop');
 poll_ok(10, sub { $node->try_value('SELECT elsewhere.etcd_is_leader()') }, 'an election by a reload: it leads');
 is($node->value('SELECT election FROM elsewhere.etcd_leader_status'), 'shop', 'an election by a reload: the status');
 
-# What was set before the library was there to check it fences all the same: an
-# election of that name is not led.
+# A setting from before the library was there to check it fences all the same: the
+# instance leads no election of that name.
 for my $name (sort keys %misfit)
 {
 	for my $session ($node->connect_db('postgres', user => $name), $node->connect_db($name))

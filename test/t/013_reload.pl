@@ -49,7 +49,7 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 	poll_is(10, sub { $pg2->current_leader }, 'renamed', 'node_name: the other one sees it');
 	is(first_key()->{value}, 'renamed', 'node_name: it is the value of the key');
 	is(first_key()->{create_revision}, $token, 'node_name: of the same key');
-	# whose answer may come after the other one's event
+	# whose answer may come after the event of the other instance
 	poll_is(5, sub { $pg1->current_leader }, 'renamed', 'node_name: itself as well');
 	is($pg1->status->{node_name}, 'renamed', 'node_name: the status');
 	is($pg1->token, $token, 'node_name: the token is the same');
@@ -73,7 +73,7 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 		poll_ok(10, sub { scalar(my @few = $pg1->tcp_connections($elector{pg1})) <= 3 }, 'endpoints: and they are few');
 		is($pg1->token, $token, "endpoints: the token is the same on member $i");
 	}
-	# one that does not exist beside one that does
+	# a database that does not exist, beside one that exists
 	my $closed = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	$pg1->configure(endpoints => "$closed," . $etcd->url(1));
 	poll_is(10, sub { $pg1->status->{endpoint} }, $etcd->url(1), 'endpoints: the one that answers is used');
@@ -119,7 +119,7 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 	{
 		poll_is(10, sub { scalar(my @c = $etcd->candidates($name)) }, 0, "elections: no key of $name is left behind");
 	}
-	# the first one is another now, and the default with it
+	# the first election has changed, and so has the default
 	$_->configure(elections => 'd,postgres') for @nodes;
 	poll_ok(10, sub { $pg1->value('SELECT election FROM etcd_leader_status ORDER BY election LIMIT 1') eq 'd'
 			&& $pg1->value('SELECT count(*) FROM etcd_leader_status') == 2 }, 'elections: another order');

@@ -23,7 +23,7 @@ sub start_on
 	return ($dbh, $statement);
 }
 
-# Cancels what the connection is running, from another session.
+# Cancels the statement of the connection, from another session.
 sub cancel
 {
 	my ($node, $dbh) = @_;
@@ -168,7 +168,7 @@ sub resign
 	is($pg1->value('SELECT etcd_resign()'), 0, 'a second resignation returns false');
 	is(($pg1->failure(q{SELECT etcd_proclaim('x')}))[0], '55000', 'an instance without a key cannot proclaim');
 
-	# It stays out when the other one goes, over a reload and a restart of the elector.
+	# It stays out when the other instance goes, over a reload and a restart of the elector.
 	$pg1->value('SELECT pg_reload_conf()');
 	like(resign($pg2, 'false'), qr/^t NOTICE:  election "postgres" has no other candidate\nDETAIL:  Nobody will lead until a candidate enters/,
 		'who leaves nobody behind is told so');
@@ -195,7 +195,7 @@ sub resign
 	is($pg1->last_event, $seq, 'who is alone has announced nothing');
 	fails($pg1->dbh, q{SELECT etcd_transfer('nobody', drain => '20 s')}, '42704', qr/no candidate "nobody"/, 'nor does a transfer to nobody');
 	is($pg1->last_event, $seq, 'which has announced nothing either');
-	# who leaves for good drains, and is told before
+	# whoever leaves for good drains, and gets a NOTICE before
 	my $notices = '';
 	local $SIG{__WARN__} = sub { $notices .= $_[0] };
 	my $leaving = $pg1->connect_db;
@@ -215,7 +215,7 @@ sub resign
 	$pg2->start;
 	$pg2->wait_until_candidate;
 
-	# Events are lost, and it begins with numbers above those of before.
+	# Events are lost, and the new numbers are above the old ones.
 	my @all  = $pg2->events;
 	my $last = $all[-1]{seq};
 	cmp_ok($all[0]{seq}, '>', $mark + 1, 'after a restart: the first number shows that there may be a gap');
@@ -259,7 +259,7 @@ sub resign
 	$observer->stop('INT');
 	$pg2->wait_until_sees('pg1');
 
-	# one that waits may proclaim, too: its key says what it will announce
+	# a waiting candidate may proclaim, too: its key has the value that it will announce
 	$pg2->value(q{SELECT etcd_proclaim('in spe')});
 	is($pg1->value('SELECT node FROM etcd_candidates() WHERE NOT is_leader'), 'in spe', 'a candidate proclaims');
 	is($pg1->current_leader, 'pg1', 'a proclaim of a candidate does not change the leader');

@@ -11,7 +11,7 @@ $_->wait_until_candidate for @nodes;
 $nodes[0]->wait_until_leader;
 my @samplers = map { $_->sample } @nodes;
 
-# The leader, and the one that waits behind it.
+# The leader, and the candidate behind it.
 sub places
 {
 	$_->wait_until_candidate for @nodes;
@@ -108,7 +108,7 @@ sub resumed_ok
 }
 
 # An immediate stop: the elector withdraws and revokes, milliseconds later
-# another one leads.
+# another instance leads.
 {
 	my ($leader, $next) = places();
 	my $token = $leader->token;
@@ -129,7 +129,7 @@ sub resumed_ok
 	cmp_ok(time_to_lead($next, $began, 'postmaster killed'), '<', $ttl / 2, 'postmaster killed: long before the lease would have expired');
 	cmp_ok($next->token, '>', $token, 'postmaster killed: under a greater token');
 	wait_for_exit($pid, 10);
-	# what is left of the old server must be gone before it can start
+	# all processes of the old server must be gone before it can start
 	poll(20, sub { $leader->start(fail_ok => 1) }) or die 'the killed server does not start again';
 }
 

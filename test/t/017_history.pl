@@ -1,5 +1,5 @@
-# etcd is replaced by another one, or put back to an earlier state: what was
-# believed is dropped, and nobody leads with a token that is not greater than
+# etcd is replaced by a new etcd, or put back to an earlier state: the instances drop
+# their beliefs, and nobody leads with a token that is not greater than
 # an earlier one until that is asked for.
 use EtcdLeader::Test;
 
@@ -44,7 +44,7 @@ my @runs = $sampler->stop;
 my ($last) = reverse grep { $_->{answer} eq 't' && $_->{token} == $token } @runs;
 cmp_ok($last->{b1}, '<=', $gone + $ttl * 0.9 + 0.02, 'it believed no longer than the lease less the margin');
 
-# Once more; this time the revision of the new etcd passes what was seen.
+# Once more; this time the revision of the new etcd passes the highest one seen.
 $token = $pg1->token;
 my $seen = $etcd->post('/v3/kv/range', { key => 'eA==' })->{header}{revision};
 $etcd->etcdctl('put', 'noise', $_) for 1 .. 20;

@@ -7,7 +7,7 @@ use DBD::Pg ();
 use EtcdLeader::Relay;
 use EtcdLeader::Session;
 
-# A TTL so long that nothing but what the test does ends a leadership.
+# A TTL so long that only the test ends a leadership.
 my $etcd  = EtcdLeader::Etcd->new;
 my $relay = EtcdLeader::Relay->new($etcd->url(0));
 my $node  = EtcdLeader::Instance->create(
@@ -54,7 +54,7 @@ $node->value($_)
 
 my $s = $node->connect_db;
 
-# ---- what it returns, and what it says -----------------------------------------
+# ---- results and messages -------------------------------------------------------
 {
 	is($s->selectrow_array('SELECT etcd_require_leader()'), $node->token('alpha'), 'etcd_require_leader() returns the token of the first election');
 	is($s->selectrow_array(q{SELECT etcd_require_leader('beta')}), $node->token('beta'), 'etcd_require_leader(election) returns the token of that election');
@@ -104,7 +104,7 @@ my $s = $node->connect_db;
 		BEGIN PERFORM etcd_verify_leader('beta'); EXCEPTION WHEN read_only_sql_transaction THEN NULL; END;
 		INSERT INTO ledger VALUES ('not fenced'); END $$}, 'a call that failed in PL/pgSQL has not fenced the transaction');
 	is($node->value(q{DELETE FROM ledger WHERE made_by = 'not fenced' RETURNING (SELECT count(*) FROM ledger)}), 2, 'both were written');
-	# nor does it take away what is fenced
+	# nor does it remove the fence
 	$sp->do('BEGIN');
 	$sp->do('SELECT etcd_require_leader()');
 	$sp->do('SAVEPOINT a');
@@ -154,7 +154,7 @@ my $s = $node->connect_db;
 
 # ---- all that a transaction can be made of -------------------------------------
 
-# What others can see of it.
+# The view of other sessions.
 sub residue
 {
 	return join ' ', $far->selectrow_array('SELECT count(*) FROM ledger'), map { $node->value($_) } 'SELECT count(*) FROM ledger', 'SELECT count(*) FROM deferred',
@@ -254,7 +254,7 @@ sub run_steps
 }
 
 # ---- a statement that is a transaction by itself, and writes to another server --
-# The callback of postgres_fdw comes before that of the fence.
+# The callback of postgres_fdw comes before the callback of the fence.
 {
 	my $body = q{BEGIN PERFORM etcd_require_leader(); INSERT INTO far_ledger VALUES ('x'); PERFORM etcd_resign('alpha', false); END};
 	$node->value("CREATE FUNCTION write_far() RETURNS void LANGUAGE plpgsql AS \$\$ $body \$\$");
@@ -333,8 +333,8 @@ for my $kind (@kinds)
 is($node->value('SELECT commits_refused FROM etcd_leader_stats') - $refused, 2 * @kinds, 'each commit that was refused is counted');
 
 # ---- in a parallel worker ---------------------------------------------------------
-# A function that is wrongly marked PARALLEL SAFE raises an error: what the
-# worker fences would end with it, and the transaction would be none the wiser.
+# A function with a wrong mark PARALLEL SAFE raises an error: the fence of a
+# worker would end with the worker, and the transaction would not notice.
 for my $call ('etcd_require_leader', 'etcd_verify_leader')
 {
 	$node->value("CREATE OR REPLACE FUNCTION mismarked() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS \$\$ BEGIN RETURN $call(); END \$\$");
@@ -405,8 +405,8 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 	isnt(residue(), $before, 'one statement: and is there');
 }
 
-# A pipeline, of pgbench: what follows the error up to the end is skipped, and
-# what was before in the same transaction is not there.
+# A pipeline, of pgbench: the statements after the error up to the end are skipped,
+# and earlier statements of the same transaction are rolled back.
 {
 	my $script = $PostgreSQL::Test::Utils::tmp_check . '/pipeline.sql';
 	my $run = sub {
@@ -511,7 +511,7 @@ for my $call ('etcd_require_leader', 'etcd_verify_leader')
 	usable($s, 'PREPARE TRANSACTION, lost');
 	is($node->value('SELECT count(*) FROM pg_prepared_xacts'), 0, 'nothing is prepared');
 	is(residue(), $before, 'nothing is written');
-	# what is not fenced can be prepared, and committed, by anybody
+	# anybody can prepare and commit a transaction that is not fenced
 	$s->do('BEGIN');
 	$s->do($insert);
 	succeeds($s, q{PREPARE TRANSACTION 'free'}, 'what is not fenced can be prepared');
@@ -666,7 +666,7 @@ sub after_a_renewal
 	poll_ok(10, sub { scalar eval { $s->selectrow_array('SELECT etcd_verify_leader()') } }, 'when etcd is back it works again');
 }
 
-# The key is deleted, and of the watch that would tell nothing arrives: until
+# The key is deleted, and no event of the watch arrives: until
 # the next renewal, which is seconds away, nobody knows, except a session that asks etcd.
 {
 	is($s->selectrow_array('SELECT etcd_verify_leader()'), $node->token('alpha'), 'it leads');

@@ -48,7 +48,7 @@ sub refused
 	return;
 }
 
-# ---- a role: what it may do on the leader, and elsewhere -----------------------
+# ---- the rights of a role on the leader, and elsewhere -------------------------
 my $app = $node->connect_db('postgres', user => 'app');
 my @writes = (
 	[ 'INSERT', $insert ],
@@ -187,7 +187,7 @@ win();
 	usable($app, 'elected after the first statement');
 	is(count(), $before, 'elected after the first statement: it leaves nothing');
 
-	# what the transaction fences itself counts as well
+	# a call of the transaction itself counts as well
 	$app->do('BEGIN');
 	$app->do(q{SELECT etcd_require_leader('beta')});
 	$app->do($insert);
@@ -272,7 +272,7 @@ win();
 	usable($app, 'PREPARE TRANSACTION');
 	is($node->value(q{SELECT count(*) FROM pg_prepared_xacts WHERE gid = 'four'}), 0, 'PREPARE TRANSACTION: nothing is prepared');
 
-	# only a superuser may finish what others have prepared
+	# only a superuser may finish a transaction that others have prepared
 	my $fenced = $node->connect_db;
 	$fenced->do("SET $guc = 'alpha'");
 	my $before = count();
@@ -303,7 +303,7 @@ win();
 	$dbh->do('ROLLBACK') if $dbh->ping != 1;
 	usable($dbh, 'unknown election: in a block');
 	is(count(), $before, 'unknown election: it leaves nothing');
-	# who misspells it is told so at once
+	# a misspelt name gets a NOTICE at once
 	my $notice = '';
 	local $SIG{__WARN__} = sub { $notice .= $_[0] };
 	local $node->dbh->{PrintWarn} = 1;
@@ -386,7 +386,7 @@ $node->value("ALTER DATABASE other SET $guc = ''");
 	succeeds($su, $insert, 'the transaction writes on the leader');
 }
 
-# ---- what the setting does not fence, as the reference says ------------------------
+# ---- sessions that the setting does not fence, see the reference -------------------
 # The setting belongs to the session: to the role that logs in, and to the time of the login.
 {
 	$node->value($_) for 'CREATE ROLE crew', 'GRANT crew, app TO free', "ALTER ROLE crew SET $guc = 'alpha'";
@@ -516,7 +516,7 @@ refused($node->connect_db, 'in postgresql.conf: superusers too');
 	is($node->value(q{SELECT reltuples FROM pg_class WHERE relname = 'worn'}), 600, 'autovacuum: and those of the table');
 }
 
-# Logical replication, from a server that is fenced to one that is fenced, and
+# Logical replication between two fenced servers,
 # neither of which leads: walsenders, tablesync and apply workers.
 {
 	my $subscriber = EtcdLeader::Instance->create('pg2', etcd => $etcd,

@@ -61,7 +61,7 @@ $node->value($_)
 	BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN NULL; END;
 	PERFORM pg_sleep(60); END $$};
 
-# What the sessions below wait for.
+# The locks that the sessions below wait for.
 my $holder = $node->connect_db;
 $holder->do('BEGIN');
 $holder->do('SELECT * FROM rows WHERE i = 1 FOR UPDATE; SELECT pg_advisory_xact_lock(1); LOCK locked, part IN ACCESS EXCLUSIVE MODE');
@@ -188,8 +188,8 @@ sub check_cancelled
 	return;
 }
 
-# ---- what is cancelled, and what is not -----------------------------------------
-# A few at a time: those that compute keep the machine busy.
+# ---- statements that are cancelled, and others ----------------------------------
+# A few at a time: the computing statements keep the machine busy.
 {
 	my $before = $node->value('SELECT count(*) FROM ledger');
 	my $before_all = $node->value('SELECT statements_cancelled FROM etcd_leader_stats');
@@ -222,7 +222,7 @@ sub check_cancelled
 	is($node->value(q{SELECT to_regclass('made')}), undef, 'and no table');
 }
 
-# ---- the clock alone: nobody tells that the deadline has passed ------------------
+# ---- the clock alone: no process reports that the deadline has passed ------------
 {
 	# a renewal may come more than a second late
 	$node->configure(ttl => 10, safety_margin => 5000);
@@ -263,7 +263,7 @@ sub has_message
 		$case->{dbh}->do('SAVEPOINT a');
 		$case->{dbh}->do($insert);
 	}
-	# one in the middle of a row, one that has sent nothing
+	# a client in the middle of a row, and a client that has sent nothing
 	my @copies;
 	for my $data ("first\nsec", undef)
 	{
@@ -364,7 +364,7 @@ sub has_message
 	win();
 }
 
-# ---- what others cancel ---------------------------------------------------------
+# ---- cancellations by others ----------------------------------------------------
 {
 	my @started = start_all([ 'own', qr/PgSleep/, [ $fence, $insert ], 'SELECT pg_sleep(60)' ]);
 	$node->value('SELECT pg_cancel_backend(?)', $started[0]{dbh}{pg_pid});

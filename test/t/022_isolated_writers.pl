@@ -1,6 +1,6 @@
 # Sessions that are open and write in a loop, on the old leader and on the new
-# one, while the old one is cut off from etcd, while its elector is frozen, and
-# while it is killed: the old one commits nothing after its deadline, nothing
+# leader, while the old leader is cut off from etcd, while its elector is frozen, and
+# while it is killed: the old leader commits nothing after its deadline, nothing
 # is lost or doubled, and tokens never go back in the order of commits.
 use EtcdLeader::Test;
 use EtcdLeader::Relay;
@@ -32,8 +32,8 @@ for my $node (@nodes)
 
 # ---- writers ----------------------------------------------------------------------
 
-# How a transaction is made; a number is an idle moment of so many seconds.
-# The slow ones are open when the deadline passes: of these nobody hears before
+# The steps of a transaction; a number is an idle moment, in seconds.
+# The slow transactions are open when the deadline passes: they send nothing before
 # they commit.
 my %kinds = (
 	function   => [ 'BEGIN', 'SELECT etcd_require_leader()', 'INSERT', 'COMMIT' ],
@@ -143,7 +143,7 @@ wait_for_refusals($nodes[1], 0, 'at first');
 
 # ---- what befalls the leader --------------------------------------------------------
 
-# [name, what is done to it, what is done to end that, does the server restart]
+# [name, the fault, the end of the fault, does the server restart]
 my @cases = (
 	[ 'isolated', sub { $relay{ $_[0]->name }->freeze }, sub { $relay{ $_[0]->name }->thaw }, 0 ],
 	[ 'elector frozen', sub { my $pid = $_[0]->elector_pid; kill 'STOP', $pid; $frozen{$pid} = 1 },

@@ -22,7 +22,7 @@ my @specs  = sort map { basename($_, '.spec') } glob "$input/specs/*.spec";
 cmp_ok(scalar @specs, '>=', 3, 'the specifications are there');
 for my $spec (@specs)
 {
-	# one at a time, so that the name of the one that fails is told
+	# one at a time, so that the output names the spec that fails
 	my ($out, $err) = ('', '');
 	my $ok = IPC::Run::run(
 		[

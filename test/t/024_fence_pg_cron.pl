@@ -1,8 +1,8 @@
 # etcd_leader.require_leadership in postgresql.conf of servers that do not
 # lead, and pg_cron: its launcher and its background workers are not caught,
 # but a job whose role has the setting is fenced.  Jobs that pg_cron runs over
-# a connection are clients.  pg_cron 1.4 starts jobs at full minutes: this takes
-# one of them.
+# a connection are clients.  pg_cron 1.4 starts jobs at full minutes: this test takes
+# one minute.
 use EtcdLeader::Test;
 
 my $guc  = 'etcd_leader.require_leadership';

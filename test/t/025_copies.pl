@@ -1,5 +1,5 @@
 # Copies of a running leader's data directory, started beside it: none takes up
-# its lease, and each of the two says that there is another one of its name.
+# its lease, and each of the two reports another candidate of its name.
 use EtcdLeader::Test;
 use PostgreSQL::Test::RecursiveCopy;
 
@@ -67,7 +67,7 @@ for my $kind (sort keys %make)
 	is_deeply([ grep { $_->{answer} eq 't' } $sampler->stop ], [], "$kind: the copy never led");
 	$copy->stop('immediate');
 	poll_is(3 * $ttl, sub { $original->status->{last_error} }, undef, "$kind: it has gone: last_error of the original ends");
-	# what the log has said once it says again only after another change
+	# the log repeats a message only after another change
 	$original->restart;
 	$original->wait_until_leader;
 	($token, $lease) = ($original->token, $original->status->{lease_id});

@@ -1,5 +1,5 @@
 # What the documents recommend for commits: the transaction and the setting of
-# README, the trigger that closes what the fence leaves open, their SQL as it
+# README, the trigger that closes the gap of the fence, their SQL as it
 # stands there; and a gate that all processes of a statement share.
 use EtcdLeader::Test;
 use EtcdLeader::Documents;
@@ -19,7 +19,7 @@ is($node->value('SELECT fencing_token FROM account'), $token, 'a row has the tok
 is($node->dbh->do('UPDATE account SET balance = balance - 10, fencing_token = 1 WHERE id = 1'), 1, 'and so has the next version');
 is($node->value('SELECT fencing_token FROM account'), $token, 'whatever the statement says');
 
-# a session cannot put a function or an operator of its own in the place of what the trigger calls
+# a session cannot replace a function or an operator that the trigger calls by its own
 {
 	my $shadow = $node->connect_db;
 	$shadow->do($_)
@@ -30,7 +30,7 @@ is($node->value('SELECT fencing_token FROM account'), $token, 'whatever the stat
 	is($node->value('SELECT fencing_token FROM account'), $token, "only the extension's function counts");
 }
 
-# a newer leader has written here, as far as the row can tell
+# a newer leader has written here, according to the row
 $node->dbh->do('SET session_replication_role = replica');
 $node->dbh->do('UPDATE account SET fencing_token = fencing_token + 1');
 $node->dbh->do('RESET session_replication_role');
@@ -52,7 +52,7 @@ for my $gate (sort keys %processes)
 	my ($times, $pattern) = @{ $processes{$gate} };
 	my $query = "SELECT count(*) FROM big WHERE $gate";
 	my $plan  = join "\n", map { $_->[0] } @{ $gated->selectall_arrayref("EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF, BUFFERS OFF) $query") };
-	like($plan, $pattern, "$gate is asked once, and so many processes read: $times");
+	like($plan, $pattern, "$gate is called once, and the number of reading processes is $times");
 	is($gated->selectrow_array($query), 10000, "$gate on the leader");
 }
 

@@ -1,6 +1,6 @@
 # The postmaster is killed, and backends that never wait live on: they see
-# false before anybody else leads, and cannot commit what requires leadership.
-# How soon another one leads, after that and after an immediate stop.
+# false before anybody else leads, and cannot commit a transaction that requires leadership.
+# How soon another instance leads, after that and after an immediate stop.
 use EtcdLeader::Test;
 use DBD::Pg ();
 
@@ -9,7 +9,7 @@ my $etcd  = EtcdLeader::Etcd->new;
 my %nodes = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { ttl => $ttl }) } qw(pg1 pg2);
 $_->wait_until_candidate for values %nodes;
 
-# The leader, and the one that waits behind it.
+# The leader, and the candidate behind it.
 sub places
 {
 	$_->wait_until_candidate for values %nodes;
@@ -22,7 +22,7 @@ sub start_again
 {
 	my ($node, $pid) = @_;
 	wait_for_exit($pid, 10) if $pid;
-	# what is left of the old server must be gone before it can start
+	# all processes of the old server must be gone before it can start
 	poll(30, sub { $node->start(fail_ok => 1) }) or die 'the killed server does not start again';
 	return;
 }

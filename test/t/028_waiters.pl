@@ -14,7 +14,7 @@ my @nodes = map {
 my ($pg1, $pg2) = @nodes;
 for my $election ('postgres', 'other') { $_->wait_until_candidate($election) for @nodes }
 
-# pg1 leads one election, and pg2, where the waiters are, the other one.
+# pg1 leads one election, and pg2, where the waiters are, leads the other.
 for ([ $pg1, 'postgres' ], [ $pg2, 'other' ])
 {
 	my ($node, $election) = @$_;
@@ -60,8 +60,8 @@ sub end_all
 	return outcomes($node, @dbhs);
 }
 
-# How the statements end, as "what x how often".  The SQLSTATE of what ends a
-# session is not told by the driver, but by the server's log.
+# How the statements end, as "result x how often".  If an error ends the session,
+# its SQLSTATE is not in the driver, but in the server's log.
 sub outcomes
 {
 	my ($node, @dbhs) = @_;
@@ -103,7 +103,7 @@ sub outcomes
 	}
 	all_wait($pg2, 80, 'the others go on waiting');
 
-	# some that will not have what they wait for
+	# some waiters whose wait will not succeed
 	my @late = start_all($pg2, 20, q{SELECT 1 / (NOT etcd_wait_for_leadership('300 ms'))::int});
 	push @late, start_all($pg2, 20, q{SELECT 1 / (count(*) = 0)::int FROM etcd_wait_for_event(NULL, '300 ms')});
 	is(outcomes($pg2, @late), 'done x 40', 'who has a timeout ends at it, with nothing');
@@ -200,7 +200,7 @@ for my $order ([qw(etcd_verify_leader etcd_candidates etcd_proclaim etcd_campaig
 
 # One is killed while it waits for an answer: a crash restart.  The elector
 # resumes, under the same token, and the mailbox is empty.  (Not while it is
-# entering an election: what was sent may be executed later.)
+# entering an election: etcd may execute its request later.)
 {
 	$token = $pg2->token;
 	my $seen    = $pg1->last_event;

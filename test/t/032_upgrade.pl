@@ -41,7 +41,7 @@ sub for_version
 	return edit($sql, "check_version('1.0'", "check_version('$version'");
 }
 
-# The SQL script's part about the statistics, from it to what follows.
+# The SQL script's part about the statistics, up to the next part.
 sub stats_part
 {
 	my ($sql) = @_;
@@ -127,7 +127,7 @@ sub other_columns
 	return;
 }
 
-# It leads, and the process that does it is the one that was started last.
+# It leads, by the elector that was started last.
 my $elector;
 sub leads
 {
@@ -240,7 +240,7 @@ for my $f (@functions)
 		other_columns($node->dbh, $call, 'another', '1.0', "$f->{name}, $mistake");
 		$node->dbh->do('ROLLBACK');
 	}
-	# one waits, the other one wants a key
+	# one session waits, the other wants a key
 	next if $f->{name} eq 'etcd_wait_for_event' || $f->{name} eq 'etcd_get';
 	$node->dbh->do('BEGIN');
 	$create->(@columns);
@@ -258,7 +258,7 @@ restart();
 too_old($node->dbh, 'ALTER EXTENSION etcd_leader UPDATE', '1.0', '1.1', 'half installed, restarted');
 leads('half installed');
 
-# A server that did not preload it loads what is there.
+# A server that did not preload the library loads the present one.
 my $plain = EtcdLeader::Instance->create('plain', preload => '', extension => 0, install_path => $installation->path);
 too_old($plain->dbh, 'CREATE EXTENSION etcd_leader', '1.0', '1.1', 'half installed, not preloaded');
 install('1.1');

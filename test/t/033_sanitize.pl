@@ -15,6 +15,6 @@ my $passed = IPC::Run::run([
 ok($passed, 'the regression test passes') or diag($output);
 is(join("\n", $installation->reports), '', 'nothing is found');
 
-# The library in use is the one that is watched.
+# The server uses the instrumented library.
 like(PostgreSQL::Test::Utils::slurp_file($installation->{pkglibdir} . '/etcd_leader.so'), qr/__asan_report_store/, 'it is instrumented');
 done_testing();

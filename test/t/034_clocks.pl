@@ -48,7 +48,7 @@ sub start_waiting
 	};
 }
 
-# Also of one that was not cancelled.
+# Ends a session, also if its statement was not cancelled.
 sub end_session
 {
 	my ($dbh) = @_;
@@ -153,7 +153,7 @@ for my $step (-1, 2, -1)
 
 # ---- the host sleeps ----------------------------------------------------------------
 
-# The waiter stays away: it is about what the sleeper itself believes.
+# The waiter stays away: the test is about the belief of the sleeper itself.
 $pg1->wait_until_leader;
 $pg2->value('SELECT etcd_resign(rejoin => false)');
 
@@ -248,7 +248,7 @@ for my $how ('a moment longer than the lease', 'for longer than a TTL', 'for an 
 	# an event comes after the state
 	poll_is(5, sub { join ', ', grep { /elected/ } map { EtcdLeader::Listener::summarize($_) } $pg1->events($seen) },
 		'unelected postgres - lease_expired, elected postgres pg1 -', "$how: and says what happened");
-	# its timers knew nothing of the sleep: those of a renewal, or the longest
+	# its timers knew nothing of the sleep: the timers of a renewal, or the longest
 	in_time($led // 99, min($ttl / 3, 5) + 1, "$how: soon after it woke");
 	is($pg1->elector_pid, $pid, "$how: with the same elector");
 	note(sprintf '%s: told after %.3f s, led again after %.3f s; token %s, then %s', $how, $told // -1, $led // -1, $token, $pg1->token // '-');

@@ -1,7 +1,7 @@
 # etcd is gone, hung, slow beyond use, swallowed by the network, or has a name
-# that nobody resolves: an instance that starts like that, and one that leads
-# when it comes, is stopped, has its databases dropped and answers queries as
-# one without the extension, and neither its log nor its CPU tells of retries.
+# that nobody resolves: an instance that starts like that, and an instance that leads
+# when it comes, stops, drops databases and answers queries as an instance
+# without the extension, and neither its log nor its CPU shows retries.
 use EtcdLeader::Test;
 use EtcdLeader::Relay;
 use EtcdLeader::Shim;
@@ -24,7 +24,7 @@ my %fault = (
 );
 my @kinds = sort keys %fault;
 
-# Each kind has an instance; and one has no extension, to compare with.
+# Each kind has an instance; and an instance without the extension is for comparison.
 my %node = map {
 	my $kind = $_;
 	(my $name = $kind) =~ s/ /_/g;
@@ -110,7 +110,7 @@ sub check_stop
 	return;
 }
 
-# The CPU seconds of 10^6 calls of etcd_is_leader(), and those of as many calls of a
+# The CPU seconds of 10^6 calls of etcd_is_leader(), and of 10^6 calls of a
 # function of PostgreSQL in between: other programs make both dearer.
 sub cost_of_reading
 {
@@ -126,7 +126,7 @@ sub cost_of_reading
 			$cost{$call} += (cpu_seconds($pid) - $before) / 2;
 		}
 	}
-	# what is less than a clock tick is one
+	# at least a clock tick
 	return map { max($_, 0.01) } @cost{sort keys %cost};
 }
 

@@ -40,7 +40,7 @@ sub start_again
 	my ($node, $killed) = @_;
 	return if $node->{_pid};
 	wait_for_exit($killed, 10) if $killed;
-	# what is left of the old server must be gone before it can start
+	# all processes of the old server must be gone before it can start
 	poll(30, sub { $node->start(fail_ok => 1) }) or die 'the dead server does not start again';
 	return;
 }
@@ -157,7 +157,7 @@ for my $death ('elector killed', 'postmaster killed', 'immediate stop', 'fast st
 		in_time($gone, 0.5, "$what: at once") unless $death eq 'elector frozen';
 	}
 
-	# What has left it before it died arrives now.
+	# The packets that it sent before it died arrive now.
 	$relay{$name}->release;
 	if ($death eq 'host gone')
 	{

@@ -41,7 +41,7 @@ sub start_waiting
 	return $dbh;
 }
 
-# What the session holds, as "xmin xid"; - for nothing.
+# The "xmin xid" that the session holds; - for none.
 sub held
 {
 	my ($node, $pid) = @_;
@@ -103,7 +103,7 @@ for my $timeout ([ '0', 0 ], [ '300 ms', 0.3 ], [ '-1 day', 0 ])
 	in_time($took - $seconds, 1, "and not long after $interval");
 }
 
-# What waits, and what it keeps VACUUM from.
+# Do dead rows stay, because a waiting session keeps VACUUM from removing them?
 sub dead_pages
 {
 	$primary->value('INSERT INTO dead SELECT generate_series(1, 1000)');
@@ -170,7 +170,7 @@ for my $block (@blocks)
 }
 
 # In a pipeline, which is one transaction: a client of its own, as the driver
-# has none.  What the server says to these statements, sent at once.
+# has none.  The server's answers to these statements, sent at once.
 sub pipeline
 {
 	my @statements = @_;

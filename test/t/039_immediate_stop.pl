@@ -2,7 +2,7 @@
 # while the elector revokes its lease.  It wakes nobody: the wake-up takes the
 # lock of a condition variable, which a process may have died with by then.
 # The session that waits is frozen, so that it lives on, and the wake-up, which
-# is a signal, stays pending.  What this shows is that none is sent.
+# is a signal, stays pending.  This shows that the elector sends no wake-up.
 use EtcdLeader::Test;
 use Config;
 use EtcdLeader::Relay;

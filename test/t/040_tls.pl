@@ -41,8 +41,8 @@ like($pg1->status->{endpoint}, qr/^https:/, 'the leader speaks TLS');
 my $token   = $pg1->token;
 my $sampler = $pg1->sample;
 
-# What is wrong is said in words that help; $pg2 gets it, and then all is well
-# again.  The log has it once, with what to do.
+# The message of each fault helps; $pg2 gets the fault, and then all is well
+# again.  The log has the message once, with the remedy.
 my %hints = (
 	'another authority' => qr/Set "etcd_leader\.ssl_ca_file"/,
 	'another name' => qr/Add the host to the certificate's subjectAltName/,
@@ -124,7 +124,7 @@ goes_wrong('TLS to plain HTTP', { endpoints => $etcd->endpoints =~ s/http/https/
 		my ($from, $to) = @$_;
 		rename $from, $to or die "rename: $!";
 	}
-	# etcd reads them for each connection; and to make new ones:
+	# etcd reads them for each connection; and to make new connections:
 	$etcd->kill(0);
 	$etcd->start(0);
 	poll_ok(10, sub { $pg1->status->{connected} && $pg1->value(q{SELECT last_error_at < last_contact FROM etcd_leader_status}) },
@@ -152,7 +152,7 @@ goes_wrong('TLS to plain HTTP', { endpoints => $etcd->endpoints =~ s/http/https/
 		{ endpoints => "https://127.0.0.1:$port", ssl_min_protocol_version => 'TLSv1.3' }, qr/no TLS connection to etcd.*(?:version|protocol)/);
 }
 
-# Expired: no new connection; those that are open go on, and so the leader.
+# Expired: no new connection; the open connections go on, and so does the leader.
 {
 	$ca->sign('server', for => ['IP:127.0.0.1'], days => 0);
 	pause(1.1);

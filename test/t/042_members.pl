@@ -65,8 +65,8 @@ for my $node (@nodes)
 		in_time(now() - $began - $ttl / 3 - $ttl / 18, 0.3, "$name: by the next renewal");
 		note(sprintf '%s: after %.2f s', $name, now() - $began);
 		cmp_ok($node->value('SELECT endpoint_switches FROM etcd_leader_stats'), '>', $switches, "$name: which is counted");
-		# at its time-out, which may come after the other one was asked; in
-		# the log, if it was etcd's leader, as the next one has errors then, too
+		# at its time-out, which may come after the request to the other member; in
+		# the log, if it was etcd's leader, since the next endpoint then has errors, too
 		poll_ok(5, sub {
 			(($node->status->{last_error} // "") . PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset)) =~ qr/no answer from etcd at "\Q$used\E"/;
 		}, "$name: and said");

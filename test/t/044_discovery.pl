@@ -58,7 +58,7 @@ poll_ok(20, sub { $pg1->value('SELECT string_agg(url, $$ $$) FROM etcd_leader_en
 {
 	my $lists  = 'grpc_server_handled_total{grpc_code="OK",grpc_method="MemberList",grpc_service="etcdserverpb.Cluster",grpc_type="unary"}';
 	poll_ok(10, sub { $etcd->metric($lists, 2) > 0 }, 'the members were asked for');
-	# what the change has caused may take a while; each 11 s have some lookups
+	# the effects of the change may take a while; each 11 s have some lookups
 	my ($before, $after) = (0, 1);
 	for (1 .. 4)
 	{
@@ -70,7 +70,7 @@ poll_ok(20, sub { $pg1->value('SELECT string_agg(url, $$ $$) FROM etcd_leader_en
 	is($after, $before, 'the same records: nothing is asked for anew');
 }
 
-# The DNS server is gone, then it hangs: what it said last is kept.
+# The DNS server is gone, then it hangs: its last answer stays in use.
 for my $how (qw(KILL STOP))
 {
 	serve(plain(2, 0), plain(0, 10));

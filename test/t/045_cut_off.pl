@@ -60,7 +60,7 @@ for my $case ([ 'from us', ['client'], 0 ], [ 'from its peers', ['peer'], 0 ], [
 
 	# A member that comes back to etcd 3.4 has a higher term than the others, and
 	# takes the leader from them (there is --pre-vote against that): etcd may have
-	# none for longer than what is left of a TTL of 5 s.  Nobody else leads then.
+	# none for longer than the rest of a TTL of 5 s.  Nobody else leads then.
 	@samplers = map { $_->sample } @nodes;
 	plug(map { "$_$n" } @$cables);
 	$etcd->wait_until_serving;

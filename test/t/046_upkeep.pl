@@ -1,4 +1,4 @@
-# What etcd's operators do: compaction and defragmentation while candidates
+# The work of etcd's operators: compaction and defragmentation while candidates
 # come and go, and the alarm that there is no space left.
 # ETCD_LEADER_ROUNDS: hand-overs under compaction (15).
 use EtcdLeader::Test;
@@ -69,7 +69,7 @@ $upkeep->stop('KILL');
 	cmp_ok(abs($proposals - $renewals), '<=', 4, 'and a raft entry for each renewal') or diag("$proposals entries, $renewals renewals");
 }
 
-# No space left: the leader goes on, and an instance that must write says what is wrong.
+# No space left: the leader goes on, and an instance that must write reports the error.
 {
 	my ($leader) = grep { $_->is_leader } @nodes;
 	my ($other)  = grep { $_ != $leader } @nodes;

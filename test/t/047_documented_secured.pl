@@ -23,8 +23,8 @@ sub in_test
 	return $text;
 }
 
-# Runs a block in the shell in which etcd is administered: what the blocks before have
-# exported is set.  Returns what it printed; its end is a test.
+# Runs a block in the shell for the administration of etcd, with the variables that
+# earlier blocks have exported.  Returns the output; the exit status is a test.
 my $exported = "export PATH=$dir/bin:\$PATH\n";
 
 sub run_block
@@ -41,7 +41,7 @@ sub run_shell
 {
 	my ($script) = @_;
 	my $output = '';
-	# what the user of the test has in the environment is not in the document
+	# variables in the environment of the test's user are not in the document
 	local %ENV = map { $_ => $ENV{$_} } grep { !/^ETCDCTL_/ } keys %ENV;
 	# etcd is slow on a busy machine
 	@ENV{qw(ETCDCTL_DIAL_TIMEOUT ETCDCTL_COMMAND_TIMEOUT)} = ('30s', '60s');

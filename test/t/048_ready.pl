@@ -1,4 +1,4 @@
-# The successor leads as soon as its watch tells it that the leader's key is
+# The successor leads as soon as its watch reports that the leader's key is
 # gone, without reading again: also while none of its reads gets through.  It
 # does not lead if its own key went with the leader's.
 use EtcdLeader::Test;
@@ -82,7 +82,7 @@ my @samplers = map { $_->sample } values %nodes;
 	my $seen  = $next->last_event;
 	my $own   = $next->status;
 	my $keys  = $leader->status->{key} . "\ndel $own->{key}";
-	# until its watch tells it
+	# until its watch reports it
 	$evicted{ $leader->token } = 1.5;
 	$relay->hold_keys;
 	ok(!answers($next), "$what: none of its reads gets through");

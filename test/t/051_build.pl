@@ -29,7 +29,7 @@ my $without = commands('CPPFLAGS=-nostdinc');
 unlike($without, qr/etcd_leader_http\.so/, 'without libmicrohttpd: no HTTP library');
 like($without, qr/built without its HTTP library, for want of libmicrohttpd/, 'and make says so');
 
-# make unit says at once what it lacks, all of it.
+# make unit names all missing packages at once.
 sub missing
 {
 	my (@arguments) = @_;
@@ -45,8 +45,8 @@ is_deeply($missing, [ map { $_ . '.h' } qw(postgres stdio curl/curl nghttp2/nght
 unlike($stdout, qr{ -C | -s | -c }, 'and does nothing else');
 is_deeply((missing('PG_CONFIG=/nowhere/pg_config'))[1], ['/nowhere/pg_config'], 'as well as a PostgreSQL that is not there');
 
-# What is compiled again after a change of one header: objects, and bitcode where
-# PostgreSQL has it.
+# The files that make compiles again after a change of one header: objects, and bitcode
+# where PostgreSQL has it.
 sub stale
 {
 	my ($dir, $header, @objects) = @_;

@@ -1,12 +1,12 @@
 # Endpoints of two etcd clusters, by mistake: two instances that list them in
-# another order never both lead.  One leads where more than half of the
-# endpoints belong to one cluster.  A spare endpoint that is not used is told
-# in the log.
+# another order never both lead.  An instance leads where more than half of its
+# endpoints belong to one cluster.  The log names a spare endpoint that is not
+# used.
 use EtcdLeader::Test;
 
 my $ttl = 2;
-# three members; and one with two addresses.  URLs of the loopback do not count
-# in a list of members, so each endpoint has to tell its cluster.
+# three members; and a member with two addresses.  URLs of the loopback do not count
+# in a list of members, so each endpoint has to name its cluster.
 my $b1   = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 my $etcd_a = EtcdLeader::Etcd->new(members => 3);
 my $etcd_b = EtcdLeader::Etcd->new(listen => [$b1]);
@@ -37,7 +37,7 @@ sub start_with
 
 sub count_leaders { return scalar grep { $_->is_leader } @nodes }
 
-# One leads, in that cluster; the other one sees it.
+# One instance leads, in that cluster; the other sees it.
 sub one_leads
 {
 	my ($what, $cluster) = @_;
@@ -73,7 +73,7 @@ for my $node (@nodes)
 	ok(!$node->is_leader, 'and does not lead');
 }
 
-# A foreign spare, first in the list of one of them.
+# A foreign spare, first in the list of one instance.
 start_with($a[0], $a[1], $b[0]);
 one_leads('two endpoints of three', 'a');
 for my $node (@nodes)
@@ -124,7 +124,7 @@ for my $node (@nodes)
 }
 $etcd_a->start($spare);
 poll_ok(10, sub { $_->log_count(qr/LOG:  etcd at "\Q$a[$spare]\E" can be used again/, $_->{offset}) }, 'and ' . $_->name . ' that it is up') for @nodes;
-# it may see that before it has reloaded, and tells it again then
+# it may see that before it has reloaded, and then reports it again
 like($_->log_count(qr/cannot be used/, $_->{offset}), qr/^[12]$/, $_->name . ': once for each reload') for @nodes;
 is($leader->token, $token, 'the leader stays');
 

@@ -1,6 +1,6 @@
 # The log speaks at the start: whoever makes a mistake in the set-up reads in the
-# server log, some seconds after the start or a reload, what is wrong and what
-# to do.
+# server log, some seconds after the start or a reload, the fault and its
+# remedy.
 use EtcdLeader::Test;
 use EtcdLeader::Certificates;
 
@@ -13,7 +13,7 @@ my $tls    = $etcd->tls_endpoints;
 my $plain  = $etcd->endpoints;
 my $closed = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 
-# What is wrong; the settings; DETAIL and HINT.
+# The fault; the settings; DETAIL and HINT.
 my @mistakes = (
 	[ 'nobody listens', { endpoints => $closed }, qr/could not connect to etcd at "$closed": Connection refused\./, qr/Check that etcd runs there/ ],
 	[ 'no such host', { endpoints => 'http://nowhere.invalid:2379' }, qr/could not resolve host|could not connect to etcd at "http:\/\/nowhere\.invalid:2379"/, qr/Check / ],
@@ -42,7 +42,7 @@ for my $i (0 .. $#nodes)
 pause(1);
 is($_->log_count('no contact with etcd'), 1, $_->name . ': once') for @nodes;
 
-# A reload that does not mend it says so again; one that does, does not.
+# A reload that does not mend the fault logs it again; a reload that does, does not.
 my $node = $nodes[0];
 my $offset = $node->log_size;
 $node->configure(ttl => 6);

@@ -1,6 +1,6 @@
 # etcd_leader_check(): each row is ok in a good set-up, and each mistake has a row
-# that tells it, with what to do.  It never waits longer than it may, needs no
-# contact of the elector, and tells no secret.
+# that names it, with the remedy.  The function never exceeds its timeout, needs no
+# contact of the elector, and shows no secret.
 use EtcdLeader::Test;
 use DBI ();
 use EtcdLeader::Certificates;
@@ -117,7 +117,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 
 	my $spare = $foreign->endpoints;
 	my $spare_id = $foreign->cluster_id;
-	# the members announce another one: it was removed from the cluster, or never was in it
+	# the members announce another endpoint: this one was removed from the cluster, or never was in it
 	set(endpoints => "$spare,$alias,$closed");
 	has_row('an endpoint that no member announces', qr/endpoint\|$closed\|error\|could not connect to etcd at "$closed": Connection refused\|No member of the cluster announces this URL any more\. Remove it from the settings\. The members announce \Q$spare\E\./, check());
 	set(endpoints => "$spare,$url,$second");
@@ -150,7 +150,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	has_row('a key that others can read', qr/file\|etcd_leader\.ssl_key_file\|error\|file "\Q$short_key\E" has group or world access/, check());
 	chmod 0600, $short_key or die;
 
-	# what is wrong with a client's certificate: both rows tell it, with one hint
+	# a fault of a client's certificate: both rows name it, with one hint
 	my ($foreign_cert, $foreign_key) = $other_ca->sign('foreign');
 	for my $case (
 		[ 'expired', [ $ca->sign('expired', between => [ -172800, -86400 ]) ], 'the certificate has expired, at 2', 'Renew the certificate' ],
@@ -176,7 +176,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	has_row('a good one', qr/certificate\|\Q$good_cert\E\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
 	has_row("etcd's own", qr/certificate\|\Q$tls\E\|ok\|the certificate is valid for (399|400) more days\|$/, @rows);
 
-	# what is wrong with a server's
+	# a fault of a server's certificate
 	set(endpoints => $etcd->tls_endpoints('localhost'));
 	has_row('another name', qr/endpoint\|\S+\|error\|the certificate of etcd at "\S+" is not valid for "localhost": it names IP Address:127\.0\.0\.1\|Add the host to the certificate's subjectAltName/, check());
 	set(endpoints => $tls =~ s/https/http/r);

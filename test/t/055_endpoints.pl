@@ -68,7 +68,7 @@ $etcd->wait_until_serving;
 $pg->configure(endpoints => $etcd->url(0));
 poll_is(20, sub { $pg->value('SELECT count(*) FROM etcd_leader_endpoints WHERE member_name IS NOT NULL AND last_error IS NULL') }, 3, 'learned members have rows');
 
-# Without an elector none is in use.
+# Without an elector no endpoint is in use.
 $pg->stop;
 $pg->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $pg->start;

@@ -1,5 +1,5 @@
 # A role that may create in the schema of the extension plants operators and
-# functions before CREATE EXTENSION, which fit better than those of pg_catalog:
+# functions before CREATE EXTENSION, which fit better than the objects of pg_catalog:
 # nothing in the extension refers to them, and nothing that a superuser calls
 # reaches them.  Without pg_catalog in the script, they would be reached.
 use EtcdLeader::Test;
@@ -16,7 +16,7 @@ my $etcd = EtcdLeader::Etcd->new;
 my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, install_path => $installation->path, settings => { watched_prefixes => 'flags/' });
 $node->wait_until_leader;
 
-# ---- what the extension refers to --------------------------------------------
+# ---- the references of the extension -----------------------------------------
 
 my $model      = $node->connect_db;
 my @references = references($model);

@@ -1,5 +1,5 @@
-# A server that sends frames without end, beside a good endpoint: the good one is
-# used, the processor is left to others, and a fast stop is fast.
+# A server that sends frames without end, beside a good endpoint: the elector uses the
+# good endpoint, leaves the processor to others, and a fast stop is fast.
 use EtcdLeader::Test;
 use EtcdLeader::Flood;
 

@@ -1,5 +1,5 @@
-# A cluster of Patroni's, and an election that follows its leader key: what the
-# functions say of it, and that it goes where patronictl sends it, with no two
+# A cluster of Patroni's, and an election that follows its leader key: the results
+# of the functions, and that it goes where patronictl sends it, with no two
 # that lead and no second lost after the promotion.
 use EtcdLeader::Test;
 use EtcdLeader::Patroni;
@@ -30,7 +30,7 @@ sub leads
 
 leads($first, 'start');
 
-# ---- what is to be seen ---------------------------------------------------------
+# ---- views and functions --------------------------------------------------------
 
 my $key    = $cluster->leader_key;
 my $status = $first->status;

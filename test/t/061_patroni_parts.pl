@@ -80,8 +80,8 @@ for my $how ([ 'SIGKILL of Patroni', 'kill_patroni', 'start_patroni' ], [ 'SIGST
 	fails($old->dbh, 'SELECT etcd_require_leader()', '25006', qr/./, "$name: etcd_require_leader()");
 	like($old->status->{last_error}, qr/not in recovery.*leader key names "${\$new->name}"/, "$name: last_error says what is wrong");
 	$old->$begin;
-	# the old one is demoted; but Patroni before 3.0.3 that wakes up may put its name
-	# over the other's, and demote that one
+	# the old primary is demoted; but Patroni before 3.0.3 that wakes up may put its name
+	# over the other's, and demote the other
 	poll_ok(60, sub { $cluster->primaries == 1 }, "$name: afterwards there is one primary");
 	$cluster->wait_until_streaming;
 	$cluster->wait_for_primary->wait_until_leader;

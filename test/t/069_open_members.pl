@@ -29,7 +29,7 @@ $etcd->wait_until_serving(0);
 is($node->log_count($open), 1, 'no more of them by that');
 $node->dbh->do('SELECT pg_reload_conf()');
 poll_is(10, sub { $node->log_count($open) }, 2, 'a reload: a WARNING again');
-# one in the settings is told of as such
+# the log reports such an endpoint of the settings
 $node->configure(endpoints => $etcd->endpoints);
 poll_is(10, sub { $node->log_count($open) }, 3, 'in the settings: a WARNING, too');
 is($node->log_count('DETAIL:  A member of etcd announces this URL as its own'), 2, 'but one alone');

@@ -102,7 +102,7 @@ ok(!exists $metric{etcd_leader_certificate_expires_days}, 'metrics: there is no 
 	is($observer{'etcd_leader_is_candidate{election="postgres"}'}, 0, 'metrics of a standby: no candidate');
 }
 
-# The page: self-contained, and what etcd sends is text in it.
+# The page: self-contained, and text of etcd stays text in it.
 {
 	$pg2->value(q{SELECT etcd_proclaim('<b>"pg2"&''', 'postgres')});
 	my $page;
@@ -131,7 +131,7 @@ kill 'STOP', $pg2->elector_pid;
 poll_is(10, sub { codes($port{pg2}) }, $expected{pg2}, 'the elector is stopped: nobody leads after the deadline');
 kill 'CONT', $pg2->elector_pid;
 $pg2->value('SELECT pg_terminate_backend(?)', $pg2->elector_pid);
-# another one starts soon
+# another server starts soon
 poll_ok(5, sub { (http_get($port{pg2}, '/leader'))[2] =~ /"state":"elector not running"/ }, 'the elector is gone: the body says so');
 is(codes($port{pg2}), $expected{pg2}, 'the other addresses are served');
 poll_ok(10, sub { $pg2->elector_pid }, 'the elector is back');

@@ -61,7 +61,7 @@ sub attacked
 	return;
 }
 
-# Keeps so many connections, and does something with each in turn.
+# Keeps $count connections open, and calls $each with each in turn.
 sub with_connections
 {
 	my ($count, $each, $addresses) = @_;
@@ -155,7 +155,7 @@ like(http_code($port, '/' . 'a' x 20_000), qr/^(?:414|0)$/, 'a long path is refu
 is(http_code($port, '/leader'), 200, 'and the next request is answered');
 is(http_code($port, "/ HTTP/1.1\r\nX: " . 'a' x 20_000 . "\r\nY:"), 431, 'long headers are refused');
 
-# TLS: what is no handshake, half of one, and many of them.
+# TLS: bytes that are no handshake, half a handshake, and many handshakes.
 my $ca = EtcdLeader::Certificates->new;
 my ($cert, $key) = $ca->sign('http', for => ['IP:127.0.0.1']);
 $node->configure(http_ssl_cert_file => $cert, http_ssl_key_file => $key);

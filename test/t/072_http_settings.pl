@@ -15,7 +15,7 @@ sub worker { return EtcdLeader::Http::worker_pid($node) }
 sub server { return EtcdLeader::Http::server_pid(worker()) }
 sub says { my ($port, $code, $name) = @_; return poll_is(10, sub { http_code($port, '/leader') }, $code, $name) }
 
-# Bad values are refused, with what is wrong.
+# The server refuses bad values, and names the fault.
 for my $value ('8010', 'localhost', 'example.com:8010', '127.0.0.1:0', '127.0.0.1:65536', '127.0.0.1:' . '0' x 60 . '8010', '127.0.0.1:80 10', '::1:8010', '[::1:8010', '127.0.0.1:8010,127.0.0.1:8010', '/leader:80', ':8010')
 {
 	for my $setting (qw(http_listen agent_listen))
@@ -138,7 +138,7 @@ $worker = worker();
 $node->value('SELECT pg_terminate_backend(?)', $worker);
 poll_ok(10, sub { (worker() // $worker) != $worker && http_code($port, '/leader') == 200 }, 'the worker is terminated: another is there');
 
-# TLS, by reload: on, another certificate, bad ones.
+# TLS, by reload: on, another certificate, bad certificates.
 my $ca = EtcdLeader::Certificates->new;
 my ($cert, $key) = $ca->sign('http', for => ['IP:127.0.0.1']);
 $node->configure(http_ssl_cert_file => $cert, http_ssl_key_file => $key);
@@ -221,7 +221,7 @@ poll_ok(20, sub { ($node->try_value($checkpointer) // $killed) != $killed && htt
 	symlink $library, "$dir/etcd_leader.so" or die "symlink: $!";
 	$node->configure(http_listen => undef);
 	poll_ok(5, sub { !worker() }, 'off');
-	# by one reload: another one would have it tried, and said, again
+	# by one reload: a second reload would try again, and log again
 	$node->append_conf('postgresql.conf', "dynamic_library_path = '$dir'\n");
 	$log = $node->log_size;
 	$node->configure(http_listen => "127.0.0.1:$port");

@@ -62,7 +62,7 @@ is($pg2->value('SELECT string_agg(DISTINCT token::text, $$ $$) FROM work'), $pg2
 	ok($pg2->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'leader only worker'}), 'the worker lives on');
 }
 
-# Leadership that ends at its deadline, without anybody to tell, wakes it, too.
+# Leadership that ends at its deadline, without a word of the elector, wakes it, too.
 poll_ok(5, sub { $pg1->is_leader }, 'the first leads again');
 poll_ok(5, sub { rows($pg1) > $rows }, 'the worker works on the new leader');
 kill 'STOP', $pg1->elector_pid;

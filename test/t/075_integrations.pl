@@ -1,4 +1,4 @@
-# What is in integrations/ fits what is served: names of metrics, paths,
+# The files in integrations/ fit the server: names of metrics, paths,
 # queries.  (HAProxy's file is tried by 073, Prometheus's by `make prometheus`.)
 use EtcdLeader::Test;
 use FindBin;
@@ -66,7 +66,7 @@ for my $file (qw(haproxy.cfg keepalived.conf consul.json kubernetes.yaml))
 	}
 }
 
-# YAML, and a probe's port is one that the container has.
+# YAML, and the container has the port of each probe.
 sub yaml
 {
 	my ($file) = @_;
@@ -96,7 +96,7 @@ SKIP:
 	  or diag($err);
 }
 
-# The paths below which something is not in the other one.
+# The paths below which the two differ.
 sub unknown
 {
 	my ($ours, $theirs, $path) = @_;

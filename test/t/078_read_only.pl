@@ -70,7 +70,7 @@ is(show(session($pg1, 'app', "-c $default=on")), 'on', 'the leader: an option of
 is(run_psql("host=@{[ $pg2->host ]} port=@{[ $pg2->port ]} user=walsender dbname=postgres replication=database", "SHOW $default"), 'off',
 	'elsewhere: a walsender is not affected');
 
-# Runs psql with that connection string; what it prints.
+# Runs psql with that connection string; returns its output.
 sub run_psql
 {
 	my ($connection, $sql) = @_;
@@ -145,7 +145,7 @@ is(show($open{default_set}), 'off', 'elected: and so does RESET ALL');
 
 is(try_to($wrote, $insert), '25006', 'not elected any more: the first transaction of an idle session is refused');
 is(show($wrote), 'on', 'not elected any more: then its default has followed');
-# as PgBouncer replays what its client was told before the hand-over
+# as PgBouncer replays the value that its client got before the hand-over
 $wrote->do("SET TimeZone='UTC';SET $default='off';SET IntervalStyle='iso_8601';");
 is(show($wrote), 'on', 'not elected any more: a replay by PgBouncer has no effect');
 is($wrote->selectrow_array('SHOW IntervalStyle'), 'iso_8601', 'not elected any more: other parameters in the same message have');

@@ -1,7 +1,7 @@
 # The recipe of doc/operations.md for a job that is done once for each period: its
 # table, its procedure and its schedule, as they stand there.  A period in which nobody
-# led, or whose leader was lost at work, is done by the next leader; none is done twice.
-# pg_cron 1.4 starts jobs at full minutes: this takes one of them.
+# led, or whose leader was lost at work, is done by the next leader; no period is done twice.
+# pg_cron 1.4 starts jobs at full minutes: this test takes one minute.
 use EtcdLeader::Test;
 use EtcdLeader::Documents;
 use EtcdLeader::Session;
@@ -23,7 +23,7 @@ $app->do($procedure);
 is($pg1->value('SELECT count(*) FROM period_done WHERE period + interval $$1 hour$$ = date_trunc($$hour$$, now())'), 1, 'the hour before is taken for done');
 my $pg2 = EtcdLeader::Instance->create_standby('pg2', $pg1);
 
-# As if the job had last been done so many hours ago; one sale in each hour since.
+# As if the job had run last $hours hours ago; one sale in each hour since.
 sub forget
 {
 	my ($node, $hours) = @_;
@@ -32,7 +32,7 @@ sub forget
 	  "INSERT INTO sales SELECT date_trunc('hour', now()) - interval '1 hour' * i + interval '1 minute', i FROM generate_series(1, $hours) AS i";
 	return;
 }
-# What is done: the amounts, of which each period has another one; and the tokens.
+# The periods that are done: their amounts, which all differ; and the tokens.
 sub done { my ($node) = @_; return $node->value(q{SELECT coalesce(string_agg(amount::text, ' ' ORDER BY period), '') FROM rollup}) }
 sub tokens { my ($node) = @_; return $node->value(q{SELECT coalesce(string_agg(DISTINCT token::text, ' '), '') FROM period_done WHERE token > 0}) }
 sub call { my ($node) = @_; return $node->connect_db('postgres', user => 'app')->do('CALL do_periods()') }

@@ -1,4 +1,4 @@
-# Hooks: when they run, as whom, under which token, and what the views tell.
+# Hooks: when they run, as whom, under which token, and the views.
 use EtcdLeader::Test;
 use EtcdLeader::Documents;
 use EtcdLeader::Hooks;

@@ -1,5 +1,5 @@
-# What a hook executes, and as whom: statements as psql sends them; what the owner
-# of the database or the role sets against it; databases and roles that cannot.
+# The statements of a hook, and its role: statements as psql sends them; settings of the
+# owner of the database or of the role against it; databases and roles that cannot.
 use EtcdLeader::Test;
 use EtcdLeader::Hooks;
 use EtcdLeader::Session;
@@ -62,11 +62,11 @@ for my $i (0 .. $#cases)
 {
 	my ($what, undef, $result, $rows) = @{ $cases[$i] };
 	like($ends[$i], $result, "$what: how it ends");
-	# one that fails is tried again
+	# a hook that fails runs again
 	is($node->value('SELECT string_agg(DISTINCT i::text, $$ $$ ORDER BY i::text) FROM t WHERE line = ?', $i + 1) // '', $rows, "$what: its rows");
 }
 
-# ---- what is set against a hook of a superuser ----------------------------------------
+# ---- settings against a hook of a superuser -------------------------------------------
 
 $node->value('CREATE DATABASE app OWNER owner');
 my $app = $node->connect_db('app', user => 'owner');

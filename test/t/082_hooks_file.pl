@@ -14,7 +14,7 @@ poll(10, sub { $node->value(q{SELECT count(*) FROM pg_stat_activity WHERE backen
 
 sub write_raw { my ($bytes, $mode) = @_; unlink $file; rmdir $file; append_to_file($file, $bytes); chmod $mode // 0640, $file or die $!; return }
 
-# Reloads the file as it is.  What the view and the log say.
+# Reloads the unchanged file.  Returns the row of the view, and the log.
 sub reload
 {
 	my $offset  = $node->log_size;
@@ -85,7 +85,7 @@ like((reload())[0], qr/^could not load hooks file "hooks\.conf": No such file/, 
 is($node->value('SELECT count(*) FROM etcd_leader_hooks'), 1, 'the old lines are in force');
 is(hook($node, 1)->{runs}, 1, 'and have not run again');
 
-# over a crash restart, too; what is right by then waits for a reload
+# over a crash restart, too; a corrected file waits for a reload
 write_raw(qq{$good\nelected shop postgres app 10s "SELECT 2"\n});
 my $pid = $node->value('SELECT pg_backend_pid()');
 my $offset = $node->log_size;
@@ -107,7 +107,7 @@ is($node->value('SELECT count(*) FROM etcd_leader_hooks'), 2, 'and is in force')
 write_raw('elected shop postgres app 10s "' . 'SELECT 1; ' x 1100 . qq{"\n});
 like((reload())[0], $node->pg_version >= 16 ? qr/^$/ : qr/^line 1 of hooks file "hooks\.conf": authentication file token too long/, 'a command of 11 kB');
 
-# what is allowed
+# correct lines
 write_raw(join '', map { "$_\n" } '# a comment', '   ', "\telected \"all\"  postgres\tapp 10s \"SELECT 'it''s, @ # \"\"quoted\"\"'\"  # a comment", 'elected all postgres app 1h "SELECT 1; \\', 'SELECT 2"', 'change all postgres app 1d "SELECT 3"',
 	'unelected shop "no such" "nor this" 1d "SELEC"');
 is((reload())[0], '', 'blanks, quotes, comments, continued lines');
@@ -151,13 +151,13 @@ write_raw('');
 ok($node->start(fail_ok => 1), 'an empty file is no mistake');
 is($node->value('SELECT hooks FROM etcd_leader_hooks_file'), 0, 'there are no hooks');
 
-# another owner: that of a file which every server has
+# another owner: the owner of a file which every server has
 $node->configure(hooks_file => '/etc/passwd');
 poll_ok(10, sub { hooks_error($node) =~ m{"/etc/passwd"} }, 'a file of root is read');
 like(hooks_error($node), qr/^line \d+ of/, 'and refused for what it says');
 $node->stop;
 $offset = $node->log_size;
-# In a user namespace of its own, the server sees that file as that of "nobody".  It may
+# In a user namespace of its own, the server sees "nobody" as the owner of that file.  The server may
 # be "nobody" outside, so it is another user inside.
 isnt(system('unshare', '--user', '--map-user=1', '--map-group=1', '--', 'pg_ctl', '-s', '-w', '-D', $node->data_dir, '-l', $node->logfile, 'start'), 0,
 	'a file of a stranger: the server does not start');

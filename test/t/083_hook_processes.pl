@@ -1,5 +1,5 @@
-# Hooks over the end of their process, that of hooks, another backend and the server;
-# what hangs, floods or resigns; shutdown and DROP DATABASE.  What crashes the server three times is in long/083_hook_crashes.pl.
+# Hooks over the end of their process, of the process of hooks, of another backend and of the server;
+# hooks that hang, flood or resign; shutdown and DROP DATABASE.  Hooks that crash the server three times are in long/083_hook_crashes.pl.
 use EtcdLeader::Test;
 use EtcdLeader::Hooks;
 use EtcdLeader::Session;
@@ -112,7 +112,7 @@ reload_hooks($pg1, @hooks);
 $pg1->wait_until_leader;
 $pg1->value('CREATE DATABASE app');
 reload_hooks($pg1, @hooks, 'elected postgres app boss 1min "SELECT pg_sleep(600)"');
-# the one in app: that of the line before may sleep, too
+# the run in app: the run of the line before may sleep, too
 poll(20, sub { $pg1->value(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'app' AND wait_event = 'PgSleep'}) }) or die 'no hook sleeps in app';
 $pg1->value('CREATE ROLE stranger LOGIN');
 fails($pg1->connect_db('postgres', user => 'stranger'), 'DROP DATABASE app', '42501', qr/must be owner/, 'a stranger may not drop the database');

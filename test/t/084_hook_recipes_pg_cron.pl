@@ -63,7 +63,7 @@ $pg1->value('SELECT etcd_resign()');
 $pg2->wait_until_leader;
 poll_ok(10, sub { is_on($pg2) && !is_on($pg1) }, 'a hand-over takes it along');
 
-# The leader crashes, another one leads, it starts again: switched on on disk.
+# The leader crashes, another instance leads, the old leader starts again: its file says on.
 $pg2->value('TRUNCATE effect');
 $pg2->value('DELETE FROM cron.job_run_details');
 $pg2->stop('immediate');

@@ -1,5 +1,5 @@
 # etcd_transfer(): the named candidate leads next, wherever it is in the queue;
-# the others queue again, and make no noise; what is refused changes nothing.
+# the others queue again, and make no noise; a refused call changes nothing.
 use EtcdLeader::Test;
 
 watchdog(170);
@@ -67,9 +67,9 @@ my $lost = 0;
 $lost += $_->value('SELECT elections_lost_transferred FROM etcd_leader_stats') for @nodes;
 is($lost, 3, 'each is counted, as what it was');
 
-# ---- what is refused ---------------------------------------------------------------
+# ---- refused calls -----------------------------------------------------------------
 
-# What was there is there afterwards.
+# The state afterwards is the state before.
 sub nothing_changed
 {
 	my ($name, $state, $node, $sql) = @_;

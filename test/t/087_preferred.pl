@@ -1,5 +1,5 @@
 # etcd_leader.preferred_nodes: the best node leads again after preferred_delay,
-# once; one that comes and goes costs nothing; different lists do not race.
+# once; a node that comes and goes costs nothing; different lists do not race.
 use EtcdLeader::Test;
 
 watchdog(170);

@@ -18,7 +18,7 @@ my $standby = EtcdLeader::Instance->create_standby('pg2', $pg1, settings => { no
 $pg1->wait_for_catchup($standby);
 is($standby->value('SELECT count(*) FROM etcd_leader_hooks'), 2, 'a standby has read its file');
 is(pid_of($standby, $_), undef, "and runs no $_") for 'hooks', 'hook';
-# it is promoted while another one leads
+# it is promoted while another instance leads
 $standby->promote;
 poll_ok(15, sub { last_run($standby, 3) eq '- succeeded' }, 'promotion without leading runs the unelected hook');
 $pg1->stop('immediate');

@@ -1,5 +1,5 @@
 # A planned hand-over that drains: transactions that are fenced go on and commit,
-# new ones are refused; it ends when the last of them ends, when its time is over,
+# new transactions fail; the drain ends when the last fenced transaction ends, when its time is over,
 # or when the leadership is lost; it can be cancelled and shortened.
 use EtcdLeader::Test;
 use EtcdLeader::Http;
@@ -20,7 +20,7 @@ for my $name (qw(pg1 pg2))
 poll(10, sub { $etcd->candidates('postgres') == 2 }) or die 'not all are in the queue';
 my ($old, $new);
 
-# The next leader and the other one.
+# The next leader and the other instance.
 sub look
 {
 	poll(10, sub { ($old) = grep { $_->is_leader } values %nodes }) or die 'nobody leads';
@@ -39,7 +39,7 @@ for my $node (values %nodes)
 }
 sub as_fenced { my ($node) = @_; return $node->connect_db('postgres', user => 'fenced') }
 
-# What the hand-overs below have been told meanwhile.
+# The NOTICEs of the hand-overs below.
 my $notices = '';
 $SIG{__WARN__} = sub { $_[0] =~ /^NOTICE:/ ? $notices .= $_[0] : print STDERR $_[0] };
 
@@ -154,7 +154,7 @@ $mark = $old->last_event;
 ok($old->value(q{SELECT etcd_resign('postgres', drain => '1 us')}), 'a drain of less than a millisecond');
 is((grep { ($_->{election} // '') eq 'postgres' } $old->events($mark))[0]{event}, 'draining', 'drains');
 
-# a transaction that does not commit is waited for no longer than one that does
+# a drain does not wait longer for a transaction that ends without a commit
 for my $how ('ROLLBACK', 'pg_terminate_backend')
 {
 	look();
@@ -237,7 +237,7 @@ ok(eval { $both{postgres}[0]->commit; 1 }, 'a transaction of the other election 
 is(EtcdLeader::Session::outcome($both{postgres}[1]), 'done', 'its drain ends, too');
 $old->configure(ttl => 4);
 
-# a server that crashes waits for nobody afterwards, and does what it was told
+# a server that crashes waits for nobody afterwards, and carries out the resignation
 look();
 $open   = fenced_session($old);
 $resign = begin_drain($old, q{SELECT etcd_resign('postgres', false, drain => '30 s')});
@@ -329,7 +329,7 @@ $old->dbh->do($_) for 'ALTER TABLE t OWNER TO fenced', 'CREATE TABLE t2 AS SELEC
 my $blocker = $old->connect_db;
 $blocker->begin_work;
 $blocker->do('LOCK TABLE t IN SHARE MODE');
-# each table is rewritten in a transaction of its own; the drain begins in that of the first
+# each table is rewritten in a transaction of its own; the drain begins in the first
 EtcdLeader::Session::start_statement($vacuum, 'VACUUM FULL t, t2');
 EtcdLeader::Session::waits_in($old, $vacuum, qr/^Lock/);
 $resign = begin_drain($old, q{SELECT etcd_resign('postgres', drain => '20 s')});

@@ -23,7 +23,7 @@ sub changes
 
 sub put { my ($key, $value) = @_; $etcd->post('/v3/kv/put', { key => EtcdLeader::Etcd::b64($key), value => EtcdLeader::Etcd::b64($value) }) or die; return }
 
-# At the start there is a gap: what is there already has to be read.
+# At the start there is a gap: the caller has to read the existing keys.
 for my $pg ($primary, $standby)
 {
 	my $name = $pg->name;
@@ -75,7 +75,7 @@ for my $pg ($primary, $standby)
 my $told = $listener->wait_for(sub { $_[0]->{seq} == $mark + 4 });
 is_deeply([ @$told{qw(event node)} ], [ 'change', 'primary' ], 'NOTIFY: up to the last one');
 is_deeply([ grep { defined } @$told{qw(election leader fencing_token reason key value revision)} ], [], 'NOTIFY: with its number alone');
-# as it is told at once, the next ones wait
+# since the first change is announced at once, the next changes wait
 my ($first) = grep { $_->{event} eq 'change' && $_->{seq} > $mark } $listener->notifications;
 in_time($first->{arrived} - $began, 0.1, 'NOTIFY: a change after quiet is told at once');
 
@@ -125,7 +125,7 @@ in_time($arrivals->{median} / 1000, 0.05, 'after milliseconds');
 # the next thing would be a renewal, which comes every 10 s
 cmp_ok($arrivals->{longest}, '<', 3000, 'and none waits for something else to happen');
 
-# What is no text, and what is long.
+# Values that are no text, and long values.
 $mark = $primary->last_event;
 put('flags/nul', "a\0b");
 put('flags/escape', "a\x1bb");
@@ -196,7 +196,7 @@ for my $key ('flags', 'postgres/', 'flag', 'maintenance', '', 'zebra', 'Flags/on
 }
 is(($primary->failure('SELECT * FROM etcd_get(NULL)'))[0], '22004', 'etcd_get: NULL is an error');
 
-# many, and large ones
+# many changes, and large changes
 for my $n (0 .. 29)
 {
 	$etcd->post('/v3/kv/txn', { success => [

@@ -14,7 +14,7 @@ sub b64 { return EtcdLeader::Etcd::b64($_[0]) }
 sub put { my ($key, $value) = @_; $etcd->post('/v3/kv/put', { key => b64($key), value => b64($value) }) or die; return }
 sub told { my ($hook) = @_; return map { $_->{number} // '-' } $pg->rows('SELECT number FROM effect WHERE hook = ? ORDER BY id', $hook) }
 
-# A hook that writes what it reads below a key.
+# The line of a hook that inserts the value of a key.
 sub reads
 {
 	my ($hook, $prefix, $key, $more) = @_;

@@ -1,6 +1,6 @@
-# A flood of changes: NOTIFY tells of it ten times a second at most, in each
-# database, and of the last change always. So a session that listens and stays in
-# a transaction does not fill the queue. Events of elections are told at once, and
+# A flood of changes: each database gets at most ten notifications of changes a
+# second, and always one of the last change. So a session that listens and stays in
+# a transaction does not fill the queue. Events of elections are announced at once, and
 # in the order of the numbers. Readers miss nothing, or see a gap.
 #
 # ETCD_LEADER_FLOOD: how many changes (20,000).
@@ -35,7 +35,7 @@ sub flood
 	return;
 }
 
-# Waits until all databases were told of everything up to an event, and until that was
+# Waits until all databases have the notifications up to an event, and until these are
 # counted.  A notifier counts after its commit, when the listener may have the
 # notification already; it is idle after that.
 sub wait_until_told
@@ -74,7 +74,7 @@ for my $n (1 .. 11)
 note(sprintf 'a single change: told after %.1f ms (median), %.1f ms (longest)', median(@delays), (sort { $a <=> $b } @delays)[-1]);
 in_time(median(@delays) / 1000, 0.02, 'a change after a quiet time is told at once');
 
-# ---- changes and events of elections, while the notifier cannot tell of them --------
+# ---- changes and events of elections, while the notifier cannot announce them -------
 
 my $notifier = $pg->notifier_pid;
 for my $changes_last (0, 1)

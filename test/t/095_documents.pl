@@ -1,4 +1,4 @@
-# The documents say what the code does, in both directions: functions, columns,
+# The documents agree with the code, in both directions: functions, columns,
 # settings, events, reasons, states, metrics, SQLSTATEs, paths of HTTP.
 # Every link leads somewhere, and every block of code is run or is an example.
 use EtcdLeader::Test;
@@ -11,7 +11,7 @@ my %text  = map { $_ => document($_) } @pages;
 my $reference = $text{'doc/reference.md'};
 my ($code, $headers) = map { join '', map { slurp_file($_) } glob } "$top/src/*.c $top/src/*/*.c $top/http/*.c", "$top/src/*/*.h";
 
-# Compares two sets of words; says what is in the one only.
+# Compares two sets of words; names the words that only one set has.
 sub same
 {
 	my ($documented, $real, $name) = @_;
@@ -84,9 +84,9 @@ for my $function (@functions)
 	$signature =~ s/'00:00:05'/'5 s'/;
 	$signature =~ s/'00:00:10'/'10 s'/;
 	$signature =~ s/'00:01:00'/'1 min'/;
-	# the columns of a view's function are those of the view
+	# a view's function has the columns of the view
 	$signature =~ s/\(OUT .*\)/()/s;
-	# and of a function that returns a table, those of its result
+	# a function that returns a table has the columns of its result
 	push @signatures, $signature . ($function->{prokind} eq 'p' ? '' : " → $function->{result}");
 	push @revoked, $name unless $function->{public};
 	ok($function->{comment}, "$name has a comment");
@@ -210,7 +210,7 @@ my %sqlstate;
 
 cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 220, 'README has at most 220 lines');
 
-# The links of the sources, and of what is installed of them.
+# The links of the sources, and of the installed documents.
 {
 	is(scalar `$top/test/links $top @pages`, '', 'every link leads somewhere');
 	my $installed = PostgreSQL::Test::Utils::tempdir();

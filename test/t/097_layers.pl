@@ -1,6 +1,6 @@
-# test/layers finds what it is for, in a tree of three files: an arrow that is
+# test/layers finds its faults, in a tree of three files: an arrow that is
 # turned round, a circle, a file or a folder that the map does not know, a needless
-# include, a header that declares what others define, a function and a file that are too
+# include, a header that declares functions of other files, a function and a file that are too
 # long.
 use strict;
 use warnings;
@@ -38,7 +38,7 @@ my %good = (
 | `door.c` | The door. |
 MAP
 
-# Makes the tree, with these files instead; returns the status, and what it says.
+# Makes the tree, with these files instead; returns the status and the output.
 sub check
 {
 	my (%other) = @_;

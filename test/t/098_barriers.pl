@@ -10,7 +10,7 @@ my $labels = "$FindBin::RealBin/../model/labels";
 my $top    = PostgreSQL::Test::Utils::tempdir('labels');
 mkdir "$top/$_" or die for 'src', 'test', 'test/model';
 
-# Says what is wrong with that model and that file.
+# Returns the complaints about that model and that file.
 sub wrong
 {
 	my ($model, $code) = @_;

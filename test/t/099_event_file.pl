@@ -1,6 +1,6 @@
 # Events of elections are kept over a clean restart, in order and under their
 # numbers. A crash loses them, which their numbers show. A file that is damaged,
-# too short, of another format or of another server is told and ignored.
+# too short, of another format or of another server gets a log line, and is ignored.
 use EtcdLeader::Test;
 
 my $etcd = EtcdLeader::Etcd->new;
@@ -15,7 +15,7 @@ my $texts = sub {
 };
 my $newest = sub { $_[0][-1] =~ /^\((\d+)/ ? $1 : die };
 
-# Restarts, and returns the events from before, the ones after it, and the log's offset.
+# Restarts, and returns the events before and after the restart, and the log's offset.
 sub restart
 {
 	my ($between, $mode) = @_;

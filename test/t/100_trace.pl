@@ -1,5 +1,5 @@
-# What the elector logs of a hand-over at DEBUG1 and DEBUG2 is what doc/internals/testing.md
-# shows; and an answer that is dropped is logged with the reason.
+# doc/internals/testing.md shows the elector's messages of a hand-over at DEBUG1 and
+# DEBUG2; and the log has the reason for which an answer is dropped.
 use EtcdLeader::Test;
 use EtcdLeader::Documents;
 

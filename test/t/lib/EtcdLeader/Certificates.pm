@@ -1,4 +1,4 @@
-# A certificate authority for tests, and what it signs: made by openssl.
+# A certificate authority for tests, and its certificates: made by openssl.
 package EtcdLeader::Certificates;
 
 use strict;

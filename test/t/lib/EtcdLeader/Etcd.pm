@@ -97,7 +97,7 @@ sub tls_endpoints
 	return join ',', map { my $url = $_->{tls_url}; $url =~ s/127\.0\.0\.1/$host/ if $host; $url } @{ $self->{members} };
 }
 
-# Users: from here on, requests of the tests are those of that one.
+# Users: from here on, the tests send their requests as that user.
 sub use_credentials { my ($self, $user, $password) = @_; $self->{credentials} = [ $user, $password ]; return }
 
 sub _user_argument { my ($self) = @_; return map { '--user=' . join ':', @$_ } $self->{credentials} // () }
@@ -207,7 +207,7 @@ sub post
 }
 
 # The number of the member that leads etcd; undef if the members that are
-# asked (all) know of none, or of one that does not answer.
+# asked (all) know of no leader, or of a leader that does not answer.
 sub leader
 {
 	my ($self, @members) = @_;
@@ -235,7 +235,7 @@ sub is_old
 
 # Runs etcdctl against all members, or members => [numbers] given first; a
 # reference to a text given last is its standard input.
-# Returns what it printed, without the last newline; dies if it failed.
+# Returns the output, without the last newline; dies if the command failed.
 sub etcdctl
 {
 	my ($self, @args) = @_;
@@ -324,7 +324,7 @@ sub metrics
 	return $answer->{content};
 }
 
-# The sum of one of them over its labels.
+# The sum of one metric over its labels.
 sub sum
 {
 	my ($metrics, $name) = @_;

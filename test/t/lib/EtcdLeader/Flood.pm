@@ -25,7 +25,7 @@ sub status { my ($status) = @_; return "\x08\x03$status" }
 my $answered = frame(HEADERS, END_HEADERS, 1, status(200) . "\x0f\x10\x10application/grpc");
 my $reset    = frame(RST_STREAM, 0, 1, pack 'N', 8);
 
-# name => [what is sent first, what is sent without end].  The first request of a
+# name => [the first bytes, the bytes that follow without end].  The first request of a
 # client is on stream 1.
 our %kinds = (
 	'WINDOW_UPDATE of the connection' => [ '', frame(WINDOW_UPDATE, 0, 0, pack 'N', 1) ],
@@ -56,7 +56,7 @@ our %kinds = (
 	'chunks in HTTP/1'                => [ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n" ],
 );
 
-# One connection: what is sent when a request has come.
+# One connection: the bytes that are sent after a request.
 sub _flood
 {
 	my ($client, $kind) = @_;

@@ -1,4 +1,4 @@
-# Instances with a file of hooks, and what etcd_leader_hooks tells of them.
+# Instances with a file of hooks, and the rows of etcd_leader_hooks.
 package EtcdLeader::Hooks;
 
 use strict;
@@ -46,7 +46,7 @@ sub create_with_hooks
 	my ($name, $lines, %args) = @_;
 	my $sql  = delete $args{sql} // [];
 	my $node = EtcdLeader::Instance->create($name, %args, start => 0);
-	# what the hooks stand on is there before them
+	# the objects that the hooks need exist before the hooks
 	$node->append_conf('postgresql.conf', "max_worker_processes = 24\n");
 	$node->append_conf('postgresql.conf', "etcd_leader.candidate = never\n");
 	$node->start;
@@ -81,7 +81,7 @@ sub last_run
 	return $hook->{status} ? join ' ', $hook->{fencing_token} // '-', $hook->{status} : '';
 }
 
-# What is wrong with the file; '': nothing.
+# The error of the file; '': none.
 sub hooks_error { my ($node) = @_; return $node->value('SELECT error FROM etcd_leader_hooks_file') // '' }
 
 1;

@@ -61,8 +61,8 @@ sub path { my ($self) = @_; return dirname($self->{bindir}) }
 
 sub bindir { my ($self) = @_; return $self->{bindir} }
 
-# Takes the place of what is there, at once and as another file: servers that
-# run go on with the old one.
+# Replaces the present file, at once and by a new file: servers that
+# run go on with the old file.
 sub _put
 {
 	my ($path, $write) = @_;
@@ -71,7 +71,7 @@ sub _put
 	return;
 }
 
-# etcd_leader.so, or another one.
+# etcd_leader.so, or another library.
 sub put_library
 {
 	my ($self, $file, $name) = @_;
@@ -116,8 +116,8 @@ sub copy_sources
 	return;
 }
 
-# Builds the library in a copy; arguments of make, which may name another one,
-# too.  Returns its path.
+# Builds the library in a copy of the tree; arguments of make, which may name another
+# library, too.  Returns the path of the library.
 sub build
 {
 	my ($dir, @arguments) = @_;

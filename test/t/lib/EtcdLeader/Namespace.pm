@@ -61,8 +61,8 @@ sub make_network
 	return;
 }
 
-# Puts the cable of an interface into a network, and pulls it out again: what is
-# sent then is lost, nothing is refused.
+# Puts the cable of an interface into a network, and pulls it out again: packets
+# are then lost, and nothing is refused.
 sub plug { my ($interface, $network) = @_; run_as_root("ip link set $interface master $network"); return }
 sub pull { my ($interface) = @_; run_as_root("ip link set $interface nomaster"); return }
 
@@ -88,8 +88,8 @@ sub make_host
 	return $pid;
 }
 
-# So many hosts, each with a cable to the network of etcd, "etcd0", "etcd1", ...,
-# and one to that of all others, "peer0", ...  The test, and etcd with it, is at
+# Makes hosts, each with a cable to the network of etcd, "etcd0", "etcd1", ...,
+# and a cable to the network of all others, "peer0", ...  The test, and etcd with it, is at
 # 10.1.0.254 and 10.2.0.254.  Returns [host, its address among the peers] of each.
 sub make_hosts
 {
@@ -122,7 +122,7 @@ sub began_at
 sub is_still { my ($pid, $began) = @_; my $now = began_at($pid); return defined $now && defined $began && $now == $began ? 1 : 0 }
 
 # Runs a command of the shell as root of these namespaces; dies if it fails.
-# Returns what it printed.
+# Returns its output.
 sub run_as_root
 {
 	my ($command) = @_;

@@ -37,7 +37,7 @@ sub shortest_times
 	  : (ttl => 8, loop_wait => 1, retry_timeout => 3);
 }
 
-# Makes a cluster, starts its members and waits until one is the primary, the
+# Makes a cluster, starts its members and waits until a member is the primary, the
 # others stream from it, and the extension is in "postgres".
 #   etcd     => EtcdLeader::Etcd
 #   members  => how many (3); they are named n0, n1, ...
@@ -118,7 +118,7 @@ sub others
 	return grep { !$known{ $_->name } } $self->members;
 }
 
-# Waits (90 s) until that member (one that is not among @$others) is the only
+# Waits (90 s) until that member (or a member that is not among @$others) is the only
 # primary and the leader key names it; dies if not.  Returns it.
 sub wait_for_primary
 {
@@ -146,7 +146,7 @@ sub streaming
 # Waits (two minutes) until all members but these stream from the primary.
 #
 # A Patroni 3.0.2 that is woken by SIGCONT may take back the key that another
-# holds by then.  A member that has followed the other one is on a later
+# holds by then.  A member that has followed the other primary is on a later
 # timeline than the primary, and Patroni leaves it so.  An operator makes it
 # anew, and so does this.
 sub wait_until_streaming
@@ -176,7 +176,7 @@ sub explain
 	return "$out\n" . join "\n", map { $_->name . ': ' . EtcdLeader::Instance::explain_status($_) } $self->members;
 }
 
-# Runs patronictl as the first member is set up; returns what it printed, dies
+# Runs patronictl with the configuration of the first member; returns its output, dies
 # if it failed.
 sub patronictl
 {
@@ -186,7 +186,7 @@ sub patronictl
 	return $out;
 }
 
-# The same: (exit status, what it printed on both).
+# The same: (exit status, its output on both).
 sub try_patronictl
 {
 	my ($self, @args) = @_;
@@ -246,8 +246,8 @@ sub stop
 
 sub DESTROY { my ($self) = @_; local ($?, $!, $@); $self->stop if $$ == $owner; return }
 
-# Before the files go: END blocks run last defined first, and those of the
-# modules that this one uses come later.
+# Before the files go: END blocks run last defined first, and the END blocks of the
+# modules that this module uses come later.
 END
 {
 	my $status = $?;
@@ -413,7 +413,7 @@ sub watch_roles
 		});
 }
 
-# What it has seen: [time, in recovery, leads], or [time] of a server that is
+# The answers so far: [time, in recovery, leads], or [time] of a server that is
 # down; in order.
 sub roles_seen
 {
@@ -450,7 +450,7 @@ sub postmaster_pid
 	return $pid;
 }
 
-# All processes of the member: they work in its directory, or were told of it.
+# All processes of the member: their working directory or command line names its directory.
 sub pids
 {
 	my ($self) = @_;

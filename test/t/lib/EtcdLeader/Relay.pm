@@ -1,6 +1,6 @@
 # A TCP relay between an instance and etcd: what cuts that instance off, and
 # no other.  Frozen it is a network that swallows everything; stopped, it is
-# one that refuses.
+# a network that refuses.
 package EtcdLeader::Relay;
 
 use strict;
@@ -63,7 +63,7 @@ sub delay { return $_[0]->order('d') }
 
 # From now on requests that put a key, or all that read or write keys, do not
 # get through; released they do, also those whose senders have gone.  Of JSON
-# alone: those of gRPC share a connection.
+# alone: requests of gRPC share a connection.
 sub hold_puts { return $_[0]->order('h') }
 sub hold_keys { return $_[0]->order('k') }
 sub release   { return $_[0]->order('r') }
@@ -162,7 +162,7 @@ sub relay
 			my $data;
 			if (!sysread($ready, $data, 65536))
 			{
-				# what is held, or was, outlives its sender
+				# data that the relay holds, or held, outlive their sender
 				if ($late{$ready}) { $select->remove($ready) }
 				else               { $close->($ready) }
 				next;
@@ -174,7 +174,7 @@ sub relay
 				$close->($ready);
 				next;
 			}
-			# what comes from etcd for one who has asked to watch; in gRPC, a part of
+			# data of etcd for a client that has asked to watch; in gRPC, a part of
 			# its path in the Huffman code of HPACK
 			$watch{$other} = 1 if $data =~ m{^POST /v3/watch}m || index($data, $grpc_watch) >= 0;
 			next if $on{w} && $watch{$ready};

@@ -9,11 +9,11 @@
 # their brackets overlap; they are in a proven order only if one's `after` is
 # less than the other's `before`.
 #
-# What is a proven overlap.  While A leads under token T, that is, its key's
+# The definition of a proven overlap.  While A leads under token T, that is, its key's
 # create revision, the key stands at the head of the queue, and T belongs to
 # that key alone: all that A says under T belongs to one and the same leadership,
 # from the first such instant to the last, whatever A says in between.  Two
-# leaderships of different instances must not overlap, and the later one has the
+# leaderships of different instances must not overlap, and the later leadership has the
 # greater token.  With
 #     first(T) = the least `after`  of the answers under T: the leadership had begun
 #     last(T)  = the greatest `before` of them: the leadership was not yet over
@@ -192,7 +192,7 @@ sub stop
 # texts, one for each proven fault; none: all is well as far as was seen.
 #
 # Somebody who takes away the key of a leader makes two lead until the leader
-# is told: that is no promise that was broken.  $evicted, { token => seconds },
+# notices: this breaks no promise.  $evicted, { token => seconds },
 # has the tokens of such keys, and how long that may last.
 sub faults
 {
@@ -227,7 +227,7 @@ sub faults
 			my ($t, $u) = @leaderships[ $i, $j ];
 			next if $t->{token} == $u->{token};
 			next if $t->{last} - $u->{first} < ($evicted->{ $t->{token} } // 0);
-			# of one instance: its later leadership must not begin before the earlier one is over, either
+			# of one instance: its later leadership must not begin before the end of the earlier one, either
 			push @faults,
 			  sprintf('%s under %s at %.6f, but %s still under %s at %.6f (%.3f ms later)',
 				$u->{name}, $u->{token}, $u->{first}, $t->{name}, $t->{token}, $t->{last}, 1000 * ($t->{last} - $u->{first}))

@@ -58,7 +58,7 @@ sub new
 	$run =~ s/REPORTS/$self->{reports}/g;
 
 	# initdb's servers do not load the library, and shall not take the time;
-	# pg_ctl restart would start again what the script has started
+	# pg_ctl restart would start again the server that the script has started
 	$self->_wrap('postgres', <<"SCRIPT");
 case \${1:-} in --boot | --single | --check | -C | -V) exec "\$0.bin" "\$@" ;; esac
 $run "\$0.bin" "\$@"
@@ -80,8 +80,8 @@ sub _wrap
 
 sub report_files { my ($self) = @_; return glob "$self->{reports}/*" }
 
-# What was found.  Valgrind finds much in PostgreSQL itself, which is built
-# without a word to it: only what has the library on its stack counts.
+# The findings.  Valgrind finds much in PostgreSQL itself, which is built without
+# annotations for it: a finding counts only with the library on its stack.
 sub reports
 {
 	my ($self) = @_;

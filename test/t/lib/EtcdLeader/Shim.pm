@@ -30,7 +30,7 @@ sub new
 	$self->{file} = PostgreSQL::Test::Utils::tempdir() . '/control' . ++$count;
 	open $self->{handle}, '+>', $self->{file} or die "$self->{file}: $!";
 	$self->apply;
-	# what the servers write
+	# the output of the servers
 	syswrite($self->{handle}, pack('q<', 0)) == 8 or die "$self->{file}: $!";
 	return $self;
 }
@@ -44,14 +44,14 @@ sub around
 	return $code->();
 }
 
-# Somebody steps the wall clock, by so many seconds.
+# Somebody steps the wall clock, by $seconds.
 sub step_wall { my ($self, $seconds) = @_; $self->{wall} += $seconds; return $self->apply }
 
-# Its clocks run so many percent too fast, or too slow.  To be called before the server
-# starts, because they would jump.
+# Its clocks run $percent % too fast; negative: too slow.  Call it before the server
+# starts, because the clocks would jump.
 sub run_fast { my ($self, $percent) = @_; $self->{rate} = $percent; return $self->apply }
 
-# The host has slept for so long.
+# The host has slept for $seconds.
 sub sleep_host
 {
 	my ($self, $seconds) = @_;
@@ -60,14 +60,14 @@ sub sleep_host
 	return $self->apply;
 }
 
-# Lookups never answer any more; or do so again, those that hang as well.
+# Lookups never answer any more; or they answer again, also the hanging lookups.
 sub hang_dns { my ($self, $hang) = @_; $self->{hang} = $hang; return $self->apply }
 
 # Background workers that begin wait, where the server drops a SIGHUP for them.
 sub hold_workers { my ($self, $hold) = @_; $self->{hold} = $hold; return $self->apply }
 
-# The disk is slow: each sync takes so many seconds longer.  Or one sync of so many in a
-# process fails with EIO.  0: no longer.
+# The disk is slow: each sync takes $seconds longer.  Or one of $number syncs in a process
+# fails with EIO.  0 ends the fault.
 sub slow_disk { my ($self, $seconds) = @_; $self->{sync} = $seconds; return $self->apply }
 
 sub fail_disk { my ($self, $number) = @_; $self->{sync_fails} = $number; return $self->apply }

@@ -1,4 +1,4 @@
-# What the SQL objects of the extension refer to, read from the trees that
+# The objects to which the SQL objects of the extension refer, read from the trees that
 # PostgreSQL stores; and objects that somebody plants to be referred to instead.
 package EtcdLeader::SqlObjects;
 
@@ -80,7 +80,7 @@ sub _references
 		my ($object, $catalog, $oid) = @$reference;
 		my $found = $dbh->selectrow_arrayref(qq{
 			SELECT n.nspname, pg_describe_object('$catalog'::regclass, c.oid, 0),
-				-- a row type and an array belong to what they are made of
+				-- a row type and an array belong to their table or element type
 				EXISTS (SELECT FROM ($members) AS m WHERE (m.classid, m.objid) = ('$catalog'::regclass, c.oid)
 					OR '$catalog' = 'pg_type' AND (m.classid, m.objid) =
 						('pg_class'::regclass, (SELECT typrelid FROM pg_type WHERE oid = c.oid)))
@@ -127,7 +127,7 @@ sub plant_traps
 	$dbh->do(qq{
 DO \$do\$
 DECLARE
-  -- the types of the trees, but for those that no column has; and what a literal can become
+  -- the types of the trees, but for types that no column has; and the types that a literal can become
   types regtype[] := ARRAY(SELECT DISTINCT t FROM (SELECT oid::regtype AS t FROM pg_type WHERE oid IN ($named{pg_type}) AND typtype = 'b'
     UNION SELECT unnest(ARRAY['text', 'name', 'varchar', 'int4', 'int8', 'oid', 'bool', 'interval', 'text[]']::regtype[])) AS a);
   own text[] := ARRAY[$own];

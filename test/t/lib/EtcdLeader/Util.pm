@@ -23,7 +23,7 @@ sub now
 	return $now;
 }
 
-# The clock ticks of all processors so far, and those in which they had nothing to do.
+# The clock ticks of all processors so far, and the idle ticks.
 # A host that gives its processors to other machines counts as busy.
 sub note_processors
 {
@@ -37,7 +37,7 @@ sub note_processors
 	return;
 }
 
-# How busy the processors were in the last so many seconds: from 0 to 1.
+# How busy the processors were in the last $seconds: from 0 to 1.
 sub busy_for
 {
 	my ($seconds) = @_;
@@ -49,15 +49,15 @@ sub busy_for
 	return $ticks > 0 ? 1 - ($processors[-1]{idle} - $from->{idle}) / $ticks : 0;
 }
 
-# The bound for what takes $bound seconds at most on a machine of which a half has
-# nothing to do: up to five times as much on one that is busy with other things.
+# The bound for an operation that takes $bound seconds at most on a machine that is half
+# idle: up to five times as much on a machine that is busy with other things.
 sub widened
 {
 	my ($bound, $busy) = @_;
 	return $bound * ($busy > 0.5 ? 1 + 8 * ($busy - 0.5) : 1);
 }
 
-# As a test: what has just ended took less than $bound seconds.
+# As a test: the operation that has just ended took less than $bound seconds.
 sub in_time
 {
 	my ($took, $bound, $name) = @_;
@@ -92,7 +92,7 @@ sub pause
 }
 
 # Calls $look until it returns something true, at most $timeout seconds.
-# Returns what the last call returned.
+# Returns the result of the last call.
 sub poll
 {
 	my ($timeout, $look) = @_;
@@ -106,7 +106,7 @@ sub poll
 	}
 }
 
-# As poll(), for what is expected: waits longer while the processors are busy.
+# As poll(), for an expected result: waits longer while the processors are busy.
 sub poll_longer
 {
 	my ($timeout, $look) = @_;
@@ -141,7 +141,7 @@ sub poll_is
 	return $took;
 }
 
-# A test that hangs, fails: it ends so many seconds from now, wherever it is.
+# A test that hangs, fails: it ends after the given seconds, wherever it is.
 sub watchdog
 {
 	my ($seconds) = @_;
@@ -264,7 +264,7 @@ sub stop
 	return $self->wait(5);
 }
 
-# What it has written to its log so far.
+# The text of its log so far.
 sub output
 {
 	my ($self) = @_;

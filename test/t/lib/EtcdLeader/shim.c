@@ -185,7 +185,7 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 	return real_getaddrinfo("127.0.0.1", service, hints, result);
 }
 
-/* bgworker.c ignores SIGHUP, and so drops one that is pending, before it calls the function of the worker. */
+/* bgworker.c ignores SIGHUP, and so drops a pending SIGHUP, before it calls the function of the worker. */
 int
 sigaction(int signal, const struct sigaction *restrict new, struct sigaction *restrict old)
 {
