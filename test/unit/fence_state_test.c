@@ -151,6 +151,7 @@ check_event(const FenceState *state, FenceEvent event)
 	}
 	else
 		assert_true(next.sent == state->sent || next.sent == FENCE_NO_SIGNAL);
+	assert_true(event != FENCE_FORGET_CANCEL || next.sent == FENCE_NO_SIGNAL);
 	/* a session that ends does not go on */
 	assert_true(state->sent != FENCE_END_SENT || next.sent == FENCE_END_SENT || event == FENCE_END);
 	/* a commit is not watched again before its end */
