@@ -1,18 +1,18 @@
 # The targets of contributors: tests, the demo, figures, the archive.  The Makefile of the
 # extension includes this file.
 #
-# unit and try need no root and install nothing.  The others install what is missing from
-# Debian first.  They need root or sudo for that; test, long, chaos, demo, bench, page and
-# prometheus for the installation, too; matrix and container for trees of other suites.
+# unit and try need no root and install nothing.  The other targets first install missing
+# packages from Debian, with root or sudo; test, long, chaos, demo, bench, page and
+# prometheus install etcd_leader, too; matrix and container make trees of other suites.
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
-# These install what is missing from Debian, also PostgreSQL's headers, or need none.
+# These targets install PostgreSQL's headers if they are missing, or do not need them.
 WITHOUT_PGXS = unit test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures dist
 
 .PHONY: try $(WITHOUT_PGXS)
 
-# The first answer, in a minute: what needs headers, and neither root nor an
+# The first answer, in a minute: the tests that need headers, but neither root nor an
 # installation, a server or an etcd.
 PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 
@@ -25,7 +25,7 @@ unit:
 	$(MAKE) -s $(PARALLEL) -C test/unit quick
 	$(MAKE) -s $(PARALLEL) -C test/sim quick
 
-# One test, with a copy of PostgreSQL that has what is built here.
+# One test, with a copy of PostgreSQL that has the libraries of this tree.
 try:
 	$(MAKE) -s $(PARALLEL) all with_llvm=no WERROR=-Werror
 	PG_CONFIG="$(PG_CONFIG)" test/try $(TEST)
@@ -43,8 +43,8 @@ long:
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/run long
 
-# The page for people in a browser, and Prometheus with what is in integrations/:
-# what they install is too large for `make test`.
+# The page for people in a browser, and Prometheus with the files of integrations/:
+# their packages are too large for `make test`.
 page prometheus:
 	test/setup --$@
 	$(MAKE) -s all WERROR=-Werror
@@ -64,7 +64,7 @@ chaos:
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) PG_CONFIG=$(PG_CONFIG) PROVE_FLAGS=-v test/run chaos/chaos.pl
 
 # Seeds of the simulator, seconds of each fuzzer, every variant of the models:
-# more than what `make test` runs of them.  They need no PostgreSQL server.
+# more than in `make test`.  They need no PostgreSQL server.
 SEEDS = 100000
 SECONDS = 60
 
@@ -86,7 +86,7 @@ sanitize:
 	test/setup --sanitize
 	PG_CONFIG=$(PG_CONFIG) test/sanitize/run
 
-# The archive for PGXN, of what is committed.
+# The archive for PGXN, from a commit.
 COMMIT = HEAD
 DIST = $(EXTENSION)-$(shell sed -n '1,/"version"/s/^ *"version": *"\(.*\)",/\1/p' $(SOURCES)/META.json)
 
@@ -101,12 +101,12 @@ pictures:
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/pictures/run
 
-# What README says, typed in fresh trees of Debian, with a compiler and without.
+# The commands of README, typed in fresh trees of Debian, with a compiler and without.
 newcomer:
 	test/setup --matrix
 	$(SUDO) test/matrix newcomer
 
-# Every supported PostgreSQL and etcd; ROWS, QUICK=--quick and FILES narrow it.
+# Every supported PostgreSQL and etcd; ROWS, QUICK=--quick and FILES select tests.
 matrix:
 	test/setup --matrix
 	$(SUDO) env FILES="$(FILES)" test/matrix $(QUICK) $(ROWS)
@@ -123,7 +123,7 @@ demo:
 	$(SUDO) $(MAKE) -s install PG_CONFIG=$(PG_CONFIG)
 	PG_CONFIG=$(PG_CONFIG) test/demo/$(if $(PATRONI),patroni,demo)
 
-# Against its peers; PARTS and ROUNDS choose how much of it, see test/bench/run.
+# Measurements against the peers; PARTS and ROUNDS select some, see test/bench/run.
 bench:
 	test/setup --bench
 	$(MAKE) -s all
