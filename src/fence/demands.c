@@ -65,7 +65,7 @@ waited_for(void)
 
 	for (int i = 0; i < fence_state.nrequirements; i++)
 		slots |= requirement_bit(&requirements[i]);
-	if (fence_state.setting != SETTING_UNREAD && setting_requirement.token != 0 &&
+	if (fence_state.setting != FENCE_NO_DEMAND && setting_requirement.token != 0 &&
 		(!XactReadOnly || IsSubTransaction() || TransactionIdIsValid(GetTopTransactionIdIfAny())))
 		slots |= requirement_bit(&setting_requirement);
 	return slots;
@@ -87,7 +87,7 @@ demands_held(const char *election)
 	}
 	if (found == NULL && fence_state.bound && strcmp(binding.election, election) == 0)
 		found = &binding;
-	if (found == NULL && fence_state.setting != SETTING_UNREAD &&
+	if (found == NULL && fence_state.setting != FENCE_NO_DEMAND &&
 		strcmp(setting_requirement.election, election) == 0)
 		found = &setting_requirement;
 	return found != NULL && !requirement_is_broken(found) ? found : NULL;
@@ -124,7 +124,7 @@ demands_has_written(void)
 bool
 demands_exist(void)
 {
-	return fence_state.bound || fence_state.nrequirements > 0 || fence_setting_is_in_force();
+	return fence_state.bound || fence_state.nrequirements > 0 || fence_state.in_force;
 }
 
 /* A requirement of a fenced transaction. */
@@ -150,7 +150,7 @@ demands_broken(bool writes)
 		if (requirement_is_broken(&requirements[i]))
 			return &requirements[i];
 	}
-	if (fence_setting_is_in_force() && writes && requirement_is_broken(&setting_requirement))
+	if (fence_state.in_force && writes && requirement_is_broken(&setting_requirement))
 		return &setting_requirement;
 	return NULL;
 }
@@ -172,16 +172,16 @@ demands_lost(void)
 void
 demands_record_setting(void)
 {
-	fence_note(FENCE_WITHDRAW_SETTING);
+	fence_note(FENCE_WITHDRAW);
 	if (!demands_is_role_fenced())
 		return;
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
-	if (fence_state.setting == SETTING_UNREAD ||
-		(fence_setting_is_continued() && !demands_has_written()) ||
+	if (fence_state.setting == FENCE_NO_DEMAND ||
+		(fence_state.setting == FENCE_CONTINUED_DEMAND && !demands_has_written()) ||
 		strcmp(setting_requirement.election, settings_require_leadership) != 0)
 		make_requirement(&setting_requirement, settings_require_leadership);
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
-	fence_note(FENCE_DEMAND_SETTING);
+	fence_note(FENCE_MAKE_DEMAND);
 	/* the transaction may have been READ ONLY until now; the check comes later */
 	fenced_advertise(waited_for());
 }
@@ -243,7 +243,7 @@ void
 demands_step_aside(const char *election)
 {
 	if (fence_state.bound || fence_state.nrequirements > 0 ||
-		(fence_setting_is_in_force() && demands_has_written()))
+		(fence_state.in_force && demands_has_written()))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("cannot drain within a transaction that requires leadership"),
@@ -251,7 +251,7 @@ demands_step_aside(const char *election)
 						   "which requires leadership of election \"%s\".",
 						   demands_any()->shown),
 				 errhint("Call the function in a transaction of its own, or without a drain.")));
-	if (fence_state.setting != SETTING_UNREAD &&
+	if (fence_state.setting != FENCE_NO_DEMAND &&
 		strcmp(setting_requirement.election, election) == 0)
 		fenced_advertise(0);
 }
@@ -266,7 +266,7 @@ void
 demands_withdraw_unneeded(void)
 {
 	/* add no bits: a process must advertise new bits before it looks at the leadership */
-	if (fence_setting_is_in_force())
+	if (fence_state.in_force)
 		fenced_advertise(fenced_advertised() & waited_for());
 }
 
@@ -283,5 +283,5 @@ demands_continue(void)
 		requirement_current_token(requirement) :
 		shared_state_token(requirement->slot, requirement->layout);
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_CONTINUED */
-	fence_note(FENCE_CONTINUE_SETTING);
+	fence_note(FENCE_CONTINUE_DEMAND);
 }

@@ -244,7 +244,7 @@ watch_leadership(SIGNAL_ARGS)
 			fence_note(FENCE_SEND_END);
 			ProcDiePending = true;
 		}
-		else
+		else if (fence_state.sent != FENCE_END_SENT)
 			fence_note(FENCE_SEND_CANCEL);
 		InterruptPending = true;
 		QueryCancelPending = true;

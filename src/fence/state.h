@@ -3,8 +3,8 @@
  * state.h
  *	  The state of the open transaction, as the fence sees it.
  *
- * The state is five fields and two counters.  state.c has the table of the events
- * that change them, and of the combinations that are legal.
+ * state.c has the rules: which events change the state, and which combinations are
+ * legal.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,8 +18,7 @@ typedef enum FencePhase
 {
 	FENCE_UNWATCHED,			/* no transaction, or the timer need not check it */
 	FENCE_WATCHED,				/* the timer checks the requirements, and cancels statements */
-	FENCE_CLOSING,				/* the transaction commits or aborts: the timer does nothing */
-	FENCE_NPHASES
+	FENCE_CLOSING				/* the transaction commits or aborts: the timer does nothing */
 } FencePhase;
 
 /* What the timer has sent to this process. */
@@ -27,32 +26,24 @@ typedef enum FenceSignal
 {
 	FENCE_NO_SIGNAL,
 	FENCE_CANCEL_SENT,			/* a cancellation, and no error has come of it yet */
-	FENCE_END_SENT,				/* the end of the session */
-	FENCE_NSIGNALS
+	FENCE_END_SENT				/* the end of the session */
 } FenceSignal;
 
-/*
- * What etcd_leader.require_leadership demands of the transaction.  A demand is
- * made at the first statement.  It is withdrawn while the setting is empty, or
- * while the demand is replaced.  A continued demand was made by
- * demands_continue(), and no statement has begun since.
- */
+/* The demand of etcd_leader.require_leadership. */
 typedef enum FenceSetting
 {
-	SETTING_UNREAD,				/* no demand was made yet */
-	SETTING_WITHDRAWN,
-	SETTING_IN_FORCE,
-	SETTING_CONTINUED_WITHDRAWN,
-	SETTING_CONTINUED,			/* in force */
-	FENCE_NSETTINGS
+	FENCE_NO_DEMAND,			/* no statement of this transaction has read the setting */
+	FENCE_DEMAND,				/* a statement has read it */
+	FENCE_CONTINUED_DEMAND		/* demands_continue() has read it, and no statement since */
 } FenceSetting;
 
-/* The timer's signal handler reads all fields, and changes the field "sent". */
+/* The signal handler of the timer reads all fields, and changes the field "sent". */
 typedef struct FenceState
 {
 	volatile sig_atomic_t phase;	/* FencePhase */
 	volatile sig_atomic_t sent; /* FenceSignal */
 	volatile sig_atomic_t setting;	/* FenceSetting */
+	volatile sig_atomic_t in_force; /* the demand, but not while it is replaced */
 	volatile sig_atomic_t nrequirements;	/* by etcd_require_leader() */
 	volatile sig_atomic_t bound;	/* by fence_bind(), until the process ends */
 	volatile sig_atomic_t depth;	/* how many statements run, one within the other */
@@ -69,16 +60,16 @@ typedef enum FenceEvent
 	/* demands */
 	FENCE_BIND,
 	FENCE_REQUIRE,
-	FENCE_WITHDRAW_SETTING,
-	FENCE_DEMAND_SETTING,
-	FENCE_CONTINUE_SETTING,
+	FENCE_WITHDRAW,				/* the demand of the setting, also if there is none */
+	FENCE_MAKE_DEMAND,
+	FENCE_CONTINUE_DEMAND,
 	/* the timer */
 	FENCE_WATCH,
 	FENCE_SEND_CANCEL,
 	FENCE_SEND_END,
 	FENCE_FORGET_CANCEL,		/* an error has come of it, or PostgreSQL has dropped it */
 	/* the transaction */
-	FENCE_CLOSE,
+	FENCE_CLOSE,				/* at PRE_COMMIT, and at the commit or the abort itself */
 	FENCE_END,
 	FENCE_NEVENTS
 } FenceEvent;
@@ -99,18 +90,5 @@ extern void fence_note(FenceEvent event);
 extern void fence_apply(FenceState *state, FenceEvent event);
 extern bool fence_is_allowed(const FenceState *state, FenceEvent event);
 extern bool fence_is_legal(const FenceState *state);
-
-static inline bool
-fence_setting_is_in_force(void)
-{
-	return fence_state.setting == SETTING_IN_FORCE || fence_state.setting == SETTING_CONTINUED;
-}
-
-static inline bool
-fence_setting_is_continued(void)
-{
-	return fence_state.setting == SETTING_CONTINUED ||
-		fence_state.setting == SETTING_CONTINUED_WITHDRAWN;
-}
 
 #endif							/* FENCE_STATE_H */

@@ -20,7 +20,10 @@
 
 #define MAX_DEPTH			2
 #define MAX_REQUIREMENTS	2
-#define NSTATES				(FENCE_NPHASES * FENCE_NSIGNALS * FENCE_NSETTINGS * \
+#define NPHASES				(FENCE_CLOSING + 1)
+#define NSIGNALS			(FENCE_END_SENT + 1)
+#define NSETTINGS			(FENCE_CONTINUED_DEMAND + 1)
+#define NSTATES				(NPHASES * NSIGNALS * NSETTINGS * 2 * \
 							 (MAX_REQUIREMENTS + 1) * 2 * (MAX_DEPTH + 1) * 2)
 
 /* A failed Assert() of the file. */
@@ -45,12 +48,14 @@ state_of(int number)
 {
 	FenceState	state;
 
-	state.phase = number % FENCE_NPHASES;
-	number /= FENCE_NPHASES;
-	state.sent = number % FENCE_NSIGNALS;
-	number /= FENCE_NSIGNALS;
-	state.setting = number % FENCE_NSETTINGS;
-	number /= FENCE_NSETTINGS;
+	state.phase = number % NPHASES;
+	number /= NPHASES;
+	state.sent = number % NSIGNALS;
+	number /= NSIGNALS;
+	state.setting = number % NSETTINGS;
+	number /= NSETTINGS;
+	state.in_force = number % 2;
+	number /= 2;
 	state.nrequirements = number % (MAX_REQUIREMENTS + 1);
 	number /= MAX_REQUIREMENTS + 1;
 	state.bound = number % 2;
@@ -64,9 +69,15 @@ state_of(int number)
 static int
 number_of(const FenceState *state)
 {
-	return state->phase + FENCE_NPHASES * (state->sent + FENCE_NSIGNALS * (state->setting +
-		FENCE_NSETTINGS * (state->nrequirements + (MAX_REQUIREMENTS + 1) * (state->bound +
-		2 * (state->copying + 2 * state->depth)))));
+	int			number = state->depth;
+
+	number = 2 * number + state->copying;
+	number = 2 * number + state->bound;
+	number = (MAX_REQUIREMENTS + 1) * number + state->nrequirements;
+	number = 2 * number + state->in_force;
+	number = NSETTINGS * number + state->setting;
+	number = NSIGNALS * number + state->sent;
+	return NPHASES * number + state->phase;
 }
 
 static bool
@@ -117,7 +128,7 @@ test_legal_states_are_those_reached(void **unused)
 		assert_int_equal(reached[i], fence_is_legal(&state));
 		nreached += reached[i];
 	}
-	assert_int_equal(NSTATES, 1620);
+	assert_int_equal(NSTATES, 1944);
 	assert_int_equal(nreached, 972);
 }
 
@@ -125,7 +136,6 @@ test_legal_states_are_those_reached(void **unused)
 static void
 check_event(const FenceState *state, FenceEvent event)
 {
-	bool		in_force = state->setting == SETTING_IN_FORCE || state->setting == SETTING_CONTINUED;
 	bool		is_allowed = fence_is_allowed(state, event);
 	FenceState	next = *state;
 
@@ -134,10 +144,10 @@ check_event(const FenceState *state, FenceEvent event)
 	{
 		/* nothing in the way of a statement, of a transaction that ends, or of a demand */
 		assert_true(event != FENCE_BEGIN_STATEMENT && event != FENCE_CLOSE && event != FENCE_END_COPY);
-		assert_true(event != FENCE_BIND && event != FENCE_REQUIRE && event != FENCE_WITHDRAW_SETTING);
+		assert_true(event != FENCE_BIND && event != FENCE_REQUIRE && event != FENCE_WITHDRAW);
 		assert_true(event != FENCE_END || state->phase != FENCE_CLOSING);
 		assert_true(event != FENCE_WATCH || state->phase == FENCE_CLOSING);
-		assert_true(event != FENCE_DEMAND_SETTING || in_force);
+		assert_true(event != FENCE_MAKE_DEMAND || state->in_force);
 		return;
 	}
 
@@ -145,7 +155,7 @@ check_event(const FenceState *state, FenceEvent event)
 	if (event == FENCE_SEND_CANCEL || event == FENCE_SEND_END)
 	{
 		assert_int_equal(state->phase, FENCE_WATCHED);
-		assert_true(state->bound || state->nrequirements > 0 || state->setting != SETTING_UNREAD);
+		assert_true(state->bound || state->nrequirements > 0 || state->setting != FENCE_NO_DEMAND);
 		assert_true(next.sent >= state->sent && next.sent != FENCE_NO_SIGNAL);
 		assert_true(next.sent != FENCE_END_SENT || state->sent == FENCE_END_SENT || state->copying);
 	}
@@ -157,9 +167,9 @@ check_event(const FenceState *state, FenceEvent event)
 	/* a commit is not watched again before its end */
 	assert_true(state->phase != FENCE_CLOSING || next.phase == FENCE_CLOSING || event == FENCE_END);
 	/* the timer does not see a demand while it is replaced */
-	assert_false(in_force && event == FENCE_DEMAND_SETTING);
+	assert_false(state->in_force && event == FENCE_MAKE_DEMAND);
 	/* a demand lasts until the end of the transaction, a binding as long as the process */
-	assert_true(state->setting == SETTING_UNREAD || next.setting != SETTING_UNREAD || event == FENCE_END);
+	assert_true(state->setting == FENCE_NO_DEMAND || next.setting != FENCE_NO_DEMAND || event == FENCE_END);
 	assert_true(next.nrequirements >= state->nrequirements || event == FENCE_END);
 	assert_true(next.bound >= state->bound);
 	/* the next transaction begins without demands, in the same statement */
@@ -208,11 +218,11 @@ test_transactions(void **unused)
 	assert_int_equal(fence_state.sent, FENCE_CANCEL_SENT);
 
 	/* a procedure that commits: the setting goes on, and is read anew */
-	note(FENCE_BEGIN_STATEMENT, FENCE_DEMAND_SETTING, FENCE_WATCH, FENCE_CLOSE, FENCE_END,
-		 FENCE_CONTINUE_SETTING, FENCE_WATCH, FENCE_BEGIN_STATEMENT, FENCE_WITHDRAW_SETTING);
-	assert_true(fence_setting_is_continued() && !fence_setting_is_in_force());
-	fence_note(FENCE_DEMAND_SETTING);
-	assert_true(fence_setting_is_in_force() && !fence_setting_is_continued());
+	note(FENCE_BEGIN_STATEMENT, FENCE_MAKE_DEMAND, FENCE_WATCH, FENCE_CLOSE, FENCE_END,
+		 FENCE_CONTINUE_DEMAND, FENCE_WATCH, FENCE_BEGIN_STATEMENT, FENCE_WITHDRAW);
+	assert_true(fence_state.setting == FENCE_CONTINUED_DEMAND && !fence_state.in_force);
+	fence_note(FENCE_MAKE_DEMAND);
+	assert_true(fence_state.setting == FENCE_DEMAND && fence_state.in_force);
 
 	/* COPY that waits for its client */
 	note(FENCE_REQUIRE, FENCE_WATCH, FENCE_BEGIN_STATEMENT, FENCE_BEGIN_COPY, FENCE_SEND_CANCEL,
@@ -246,9 +256,9 @@ test_assertions(void **unused)
 	expect_assert_failure(fence_note(FENCE_END));
 
 	/* a demand that the timer sees while it is replaced */
-	note(FENCE_DEMAND_SETTING);
-	expect_assert_failure(fence_note(FENCE_DEMAND_SETTING));
-	expect_assert_failure(fence_note(FENCE_CONTINUE_SETTING));
+	note(FENCE_MAKE_DEMAND);
+	expect_assert_failure(fence_note(FENCE_MAKE_DEMAND));
+	expect_assert_failure(fence_note(FENCE_CONTINUE_DEMAND));
 }
 
 int
