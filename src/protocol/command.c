@@ -44,7 +44,7 @@ election_resume(ElectionCore *core, int64_t now_ns, const ElectionHistory *histo
 	core->cluster_id = memory->cluster_id;
 	core->term_seen = memory->term_seen;
 	for (int i = 0; i < memory->nelections; i++)
-		queue_resume(core, memory, i, queue_take_slot(core, memory->elections[i].name));
+		queue_resume(core, memory, i);
 	return true;
 }
 

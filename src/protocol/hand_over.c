@@ -514,7 +514,7 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 			queue_leave(core, e, ELECTION_NO_REASON);
 		return;
 	}
-	if (t->op_id != 0 || core->revoking)
+	if (t->op_id != 0)
 		return;
 	if (t->stage == TRANSFER_SURVEYING || (t->stage == TRANSFER_SENT && is_queued(e)))
 	{

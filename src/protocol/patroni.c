@@ -95,7 +95,6 @@ lose_key(ElectionCore *core, Election *e, ElectionReason reason)
 	leadership_withdraw(core, e, reason);
 	e->own.create_revision = 0;
 	e->patroni.until_ns = 0;
-	e->patroni.ttl_answer.valid = false;
 }
 
 /*

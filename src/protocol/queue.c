@@ -105,7 +105,6 @@ clear_own_key(ElectionCore *core, Election *e)
 		e->transfer.stage = e->transfer.ticket != 0 ? TRANSFER_WATCHING : TRANSFER_NONE;
 	e->own.create_revision = 0;
 	e->own.mod_revision = 0;
-	e->own.written_revision = 0;
 	e->own.lease = 0;
 	e->own.is_abandoned = false;
 	e->own.must_put_value = false;
@@ -219,8 +218,8 @@ queue_deny(ElectionCore *core, Election *e)
 }
 
 /* Gives a slot to an election that has none yet; NULL if none is free. */
-Election *
-queue_take_slot(ElectionCore *core, const char *name)
+static Election *
+take_slot(ElectionCore *core, const char *name)
 {
 	for (int i = 0; i < core->max_elections; i++)
 	{
@@ -251,7 +250,7 @@ queue_take_up_elections(ElectionCore *core)
 
 		if (election_find(core, name) >= 0)
 			continue;
-		e = queue_take_slot(core, name);
+		e = take_slot(core, name);
 		if (e == NULL)
 			return;				/* until a key is known to be deleted */
 		copy_string(e->own.wanted_value, core->config.node_name, sizeof(e->own.wanted_value));
@@ -320,8 +319,6 @@ queue_become_first(ElectionCore *core, int64_t now_ns, Election *e, int64_t revi
 	}
 	if (transfer_is_sent(e))
 		return;					/* the key may be gone already (TRANSFER) */
-	if (e->drain.goal == DRAIN_RESIGN)
-		return;					/* it will be deleted (DRAIN) */
 	if (!lease_is_good(core, now_ns))
 		return;					/* a lapsed lease is replaced first (FRESH) */
 	if (e->own.create_revision <= core->min_token_exclusive)
@@ -365,7 +362,7 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 	}
 	queue_learn_value(core, e, kv->value, kv->mod_revision);
 	queue_learn_lease(core, e, kv->lease);
-	if (kv->lease == 0 || kv->lease != core->lease.id)
+	if (kv->lease != core->lease.id)
 	{
 		/*
 		 * Somebody put the own key on another lease, or a move took effect
@@ -523,7 +520,7 @@ queue_end_frame(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
 	{
-		if (e->place.ended_revision != 0 && is_successor(e) && may_lead_ready(core, now_ns, e))
+		if (e->place.ended_revision != 0 && may_lead_ready(core, now_ns, e))
 			end_wait(core, e, e->place.ended_revision);
 		e->place.ended_revision = 0;
 	}
@@ -610,8 +607,10 @@ queue_discard(ElectionCore *core, Election *e)
  * place only that is restored which must be known before it is entered again.
  */
 void
-queue_resume(ElectionCore *core, const ElectionMemory *memory, int i, Election *e)
+queue_resume(ElectionCore *core, const ElectionMemory *memory, int i)
 {
+	Election   *e = take_slot(core, memory->elections[i].name);
+
 	copy_string(e->own.wanted_value, memory->elections[i].value, sizeof(e->own.wanted_value));
 	copy_string(e->own.key, memory->elections[i].key, sizeof(e->own.key));
 	if (memory->elections[i].named)
@@ -627,7 +626,5 @@ queue_resume(ElectionCore *core, const ElectionMemory *memory, int i, Election *
 		e->own.lease = memory->lease.id;
 		copy_string(e->own.value, memory->elections[i].key_value, sizeof(e->own.value));
 	}
-	else
-		e->own.min_create_revision = core->max_revision;
 	e->read_wanted = true;
 }

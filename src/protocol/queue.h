@@ -62,11 +62,7 @@ extern void queue_abandon_key(ElectionCore *core, Election *e);
  */
 extern void queue_deny(ElectionCore *core, Election *e);
 
-/*
- * Gives a slot to an election that has none yet; NULL if none is free.  And to
- * each election of the settings, while there are any.
- */
-extern Election *queue_take_slot(ElectionCore *core, const char *name);
+/* Gives a slot to each election of the settings that has none, while there are any. */
 extern void queue_take_up_elections(ElectionCore *core);
 
 /*
@@ -108,7 +104,9 @@ extern void queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t 
 
 /* etcd has another history: forgets everything about the queue. */
 extern void queue_discard(ElectionCore *core, Election *e);
-extern void queue_resume(ElectionCore *core, const ElectionMemory *memory, int i, Election *e);
+
+/* Takes up an election of the memory. */
+extern void queue_resume(ElectionCore *core, const ElectionMemory *memory, int i);
 
 /* A key that is watched has changed. */
 extern void queue_see_event(ElectionCore *core, const Watched *watched,

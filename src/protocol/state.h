@@ -588,8 +588,7 @@ lease_is_moved_to(const ElectionCore *core, int64_t lease)
 static inline bool
 lease_is_in_doubt(const ElectionCore *core)
 {
-	return core->lease.id == 0 || core->lease.must_be_replaced || core->fresh.moving ||
-		core->revoking;
+	return core->lease.id == 0 || core->fresh.moving || core->revoking;
 }
 
 /* The safety margin of a lease with that TTL. */
