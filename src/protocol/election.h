@@ -245,7 +245,6 @@ typedef struct ElectionMemory
 								 * request under way may do so */
 		int64_t		create_revision;	/* 0: not in the queue */
 		int64_t		mod_revision;
-		int64_t		written_revision;	/* lower: somebody else wrote the key last */
 	}			elections[ELECTION_MAX_ELECTIONS];
 } ElectionMemory;
 

@@ -622,7 +622,6 @@ queue_resume(ElectionCore *core, const ElectionMemory *memory, int i)
 		e->state = ELECTION_QUEUED;
 		e->own.create_revision = memory->elections[i].create_revision;
 		e->own.mod_revision = memory->elections[i].mod_revision;
-		e->own.written_revision = memory->elections[i].written_revision;
 		e->own.lease = memory->lease.id;
 		copy_string(e->own.value, memory->elections[i].key_value, sizeof(e->own.value));
 	}

@@ -70,7 +70,6 @@ remember_election(const ElectionCore *core, const Election *e, ElectionMemory *m
 		copy_string(memory->elections[n].key_value, e->own.value, ELECTION_VALUE_SIZE);
 		memory->elections[n].create_revision = e->own.create_revision;
 		memory->elections[n].mod_revision = e->own.mod_revision;
-		memory->elections[n].written_revision = e->own.written_revision;
 	}
 }
 

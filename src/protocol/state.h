@@ -28,7 +28,8 @@
  *	 own.written_revision
  *						newest write of that key by this	entry, move, proclaim: answers.
  *						instance, as far as known			Below mod_revision: somebody else
- *															wrote it, or an answer was lost
+ *															wrote it, an answer was lost, or
+ *															the elector has died since
  *	 own.min_create_revision
  *						the own key did not exist at this	sending of an entry, read, delete
  *						revision, so the next one is		answer
