@@ -493,8 +493,7 @@ count_renewals(const ElectionCore *core)
 bool
 lease_start_renewal(ElectionCore *core, int64_t now_ns)
 {
-	bool		keep = lease_is_good(core, now_ns) && core->lease.term >= core->term_seen &&
-		!core->fresh.moving && !core->revoking;
+	bool		keep = lease_is_good(core, now_ns) && !core->fresh.moving && !core->revoking;
 	Op		   *op = NULL;
 
 	core->renewal_ns = now_ns + lease_interval_ns(core);
