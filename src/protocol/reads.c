@@ -447,12 +447,6 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 void
 read_each_alone(ElectionCore *core, uint32_t slots)
 {
-	/* of one of them it is known, and its key is deleted or abandoned soon */
-	for_each_election(core, e)
-	{
-		if (may_have_key(e) && e->denials > 0 && (slots & slot_bit(core, e)) != 0)
-			return;
-	}
 	for_each_election(core, e)
 	{
 		if (e->followed || (slots & slot_bit(core, e)) == 0)
