@@ -241,8 +241,6 @@ typedef struct ElectionMemory
 		char		value[ELECTION_VALUE_SIZE];
 		char		key[ELECTION_KEY_SIZE];
 		char		key_value[ELECTION_VALUE_SIZE];
-		bool		named;		/* the key was attached to this lease, or a
-								 * request under way may do so */
 		int64_t		create_revision;	/* 0: not in the queue */
 		int64_t		mod_revision;
 	}			elections[ELECTION_MAX_ELECTIONS];

@@ -266,11 +266,8 @@ send_move(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t lease)
 static void
 commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_revision)
 {
-	int64_t		old = core->lease.id;
-	bool		by_move = core->fresh.moving;
-
-	if (old != 0)
-		core->retired = old;
+	if (core->lease.id != 0)
+		core->retired = core->lease.id;
 	core->lease = core->fresh;
 	memset(&core->fresh, 0, sizeof(core->fresh));
 	core->lease.moving = false;
@@ -283,7 +280,7 @@ commit_fresh(ElectionCore *core, int64_t now_ns, uint32_t slots, int64_t mod_rev
 	if (core->renewal_ns <= now_ns ||
 		core->renewal_ns > core->lease.sent_ns + lease_interval_ns(core))
 		core->renewal_ns = core->lease.sent_ns + lease_interval_ns(core);
-	queue_moved(core, old, by_move, slots, mod_revision);
+	queue_moved(core, slots, mod_revision);
 }
 
 /*

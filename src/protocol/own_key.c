@@ -59,17 +59,14 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
 
 	/*
-	 * A key that was moved to this lease keeps its name when it is entered
-	 * again.  So a lease has one name only, and an earlier key that exists
-	 * again, because etcd was put back, is seen.
+	 * The key keeps its name on other leases.  So an earlier key that exists again,
+	 * because an entry is executed late or etcd was put back, is seen.
 	 */
-	if (e->own.named_lease != core->lease.id || e->own.key[0] == '\0')
+	if (e->own.key[0] == '\0')
 	{
 		/* the lease as Go's %x; the suffix marks the keys that are ours */
 		snprintf(e->own.key, sizeof(e->own.key), "%s%" PRIx64 ELECTION_KEY_SUFFIX,
 				 e->prefix, core->lease.id);
-		e->own.named_lease = core->lease.id;
-		e->own.entry_unanswered = false;
 	}
 	if (!e->own.entry_unanswered)
 		e->own.min_create_revision = core->max_revision;
@@ -245,7 +242,7 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 			/* a read or the watch may have told of a newer write (READY) */
 			if (facts->revision >= e->own.mod_revision)
 			{
-				queue_learn_lease(core, e, op->lease);
+				e->own.lease = op->lease;
 				e->own.mod_revision = facts->revision;
 			}
 			if (facts->revision > e->own.written_revision)

@@ -49,18 +49,6 @@ queue_guard_against_restore(ElectionCore *core)
 
 /* ---- the own key: what is known of it -------------------------------------- */
 
-/*
- * The own key is attached to this lease.  If the lease is ours, the key keeps
- * its name there.
- */
-void
-queue_learn_lease(const ElectionCore *core, Election *e, int64_t lease)
-{
-	e->own.lease = lease;
-	if (lease != 0 && lease == core->lease.id)
-		e->own.named_lease = lease;
-}
-
 /* The own key has this value, since that revision. */
 void
 queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value, int64_t mod_revision)
@@ -138,7 +126,7 @@ queue_learn_entry(ElectionCore *core, Election *e, int64_t create_revision, int6
 	e->own.create_revision = create_revision;
 	e->own.written_revision = create_revision;
 	e->own.is_abandoned = false;
-	queue_learn_lease(core, e, core->lease.id);
+	e->own.lease = core->lease.id;
 	queue_learn_value(core, e, value, mod_revision);
 	e->state = ELECTION_QUEUED;
 	e->read_wanted = true;
@@ -271,7 +259,7 @@ free_slot(ElectionCore *core, Election *e)
 	 * libcurl repeats a request when a connection ends without an answer.  Or
 	 * etcd is put back to a time when the key existed, on any of our leases.
 	 */
-	if (e->own.named_lease != 0)
+	if (e->own.key[0] != '\0')
 		require_fresh_lease(core);
 	publish_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
 	publish_reply(core, &e->commands.verify_ticket, ELECTION_NOTHING_TO_DO);
@@ -361,7 +349,7 @@ queue_check_own_key(ElectionCore *core, Election *e, const EtcdKeyValue *kv, int
 		return false;
 	}
 	queue_learn_value(core, e, kv->value, kv->mod_revision);
-	queue_learn_lease(core, e, kv->lease);
+	e->own.lease = kv->lease;
 	if (kv->lease != core->lease.id)
 	{
 		/*
@@ -426,7 +414,7 @@ see_own_write(ElectionCore *core, Election *e, const EtcdKeyValue *kv)
 		leadership_withdraw(core, e, ELECTION_REASON_KEY_CHANGED);
 		return false;
 	}
-	queue_learn_lease(core, e, kv->lease);
+	e->own.lease = kv->lease;
 	queue_learn_value(core, e, kv->value, kv->mod_revision);
 	return true;
 }
@@ -567,17 +555,14 @@ queue_lease_revoked(ElectionCore *core)
 }
 
 void
-queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots, int64_t mod_revision)
+queue_moved(ElectionCore *core, uint32_t slots, int64_t mod_revision)
 {
 	for_each_election(core, e)
 	{
-		/* also of one that was left meanwhile, by a move whose answer was lost */
-		if (by_move && e->own.named_lease != 0 && e->own.named_lease == old)
-			e->own.named_lease = core->lease.id;
 		if ((slots & slot_bit(core, e)) == 0 || !is_queued(e))
 			continue;
 		if (mod_revision == 0 || mod_revision >= e->own.mod_revision)
-			queue_learn_lease(core, e, core->lease.id);
+			e->own.lease = core->lease.id;
 		if (mod_revision > e->own.mod_revision)
 			e->own.mod_revision = e->own.written_revision = mod_revision;
 		e->read_wanted |= e->state != ELECTION_LEADING;
@@ -613,8 +598,6 @@ queue_resume(ElectionCore *core, const ElectionMemory *memory, int i)
 
 	copy_string(e->own.wanted_value, memory->elections[i].value, sizeof(e->own.wanted_value));
 	copy_string(e->own.key, memory->elections[i].key, sizeof(e->own.key));
-	if (memory->elections[i].named)
-		e->own.named_lease = memory->lease.id;
 	/* a key that should have been deleted may still exist: read first */
 	e->state = ELECTION_LEAVING;
 	if (memory->elections[i].create_revision != 0)

@@ -13,11 +13,7 @@
 /* There is a sign that etcd was put back to an earlier state. */
 extern void queue_guard_against_restore(ElectionCore *core);
 
-/*
- * The own key is attached to this lease.  It has this value, since that
- * revision.
- */
-extern void queue_learn_lease(const ElectionCore *core, Election *e, int64_t lease);
+/* The own key has this value, since that revision. */
 extern void queue_learn_value(ElectionCore *core, Election *e, EtcdBytes value,
 							  int64_t mod_revision);
 
@@ -96,11 +92,10 @@ extern void queue_lease_lost(ElectionCore *core, int64_t lost);
 extern void queue_lease_revoked(ElectionCore *core);
 
 /*
- * The lease `old` was replaced by core->lease.  slots: the elections whose
- * keys were put on it, at mod_revision (0: not known).
+ * core->lease has replaced another lease.  slots: the elections whose keys were put on
+ * it, at mod_revision (0: not known).
  */
-extern void queue_moved(ElectionCore *core, int64_t old, bool by_move, uint32_t slots,
-						int64_t mod_revision);
+extern void queue_moved(ElectionCore *core, uint32_t slots, int64_t mod_revision);
 
 /* etcd has another history: forgets everything about the queue. */
 extern void queue_discard(ElectionCore *core, Election *e);

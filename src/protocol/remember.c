@@ -56,7 +56,7 @@ may_remember(const ElectionCore *core)
 }
 
 static void
-remember_election(const ElectionCore *core, const Election *e, ElectionMemory *memory)
+remember_election(const Election *e, ElectionMemory *memory)
 {
 	int			n = memory->nelections++;
 
@@ -64,7 +64,6 @@ remember_election(const ElectionCore *core, const Election *e, ElectionMemory *m
 	copy_string(memory->elections[n].name, e->name, ELECTION_NAME_SIZE);
 	copy_string(memory->elections[n].value, e->own.wanted_value, ELECTION_VALUE_SIZE);
 	copy_string(memory->elections[n].key, e->own.key, ELECTION_KEY_SIZE);
-	memory->elections[n].named = e->own.named_lease == core->lease.id;
 	if (is_queued(e))
 	{
 		copy_string(memory->elections[n].key_value, e->own.value, ELECTION_VALUE_SIZE);
@@ -89,7 +88,7 @@ record_state(ElectionCore *core)
 	for_each_election(core, e)
 	{
 		if (e->own.key[0] != '\0')
-			remember_election(core, e, draft);
+			remember_election(e, draft);
 	}
 	if (core->remembered && memcmp(draft, &core->memory, election_memory_size(draft)) == 0)
 		return;

@@ -19,7 +19,7 @@ check_followed(const ElectionCore *core, const Election *e)
 	const Patroni *p = &e->patroni;
 
 	assert(e->state == ELECTION_FOLLOWING || e->state == ELECTION_LEADING);
-	assert(e->own.key[0] == '\0' && e->own.named_lease == 0);
+	assert(e->own.key[0] == '\0');
 	assert(p->until_ns == 0 || e->own.create_revision != 0);
 	assert(!p->ttl_answer.valid || p->asked_id == 0);
 	if (e->state == ELECTION_LEADING)

@@ -141,7 +141,6 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("rights: none, and another one is led", e->denials > 3 && count_leading(core) > 0) \
 	STATE("rights: none, and it has no key", e->denials > 3 && e->state == ELECTION_JOINING) \
 	STATE("a slot is used for the second time", e->generation > 1) \
-	STATE("a key was on a lease that is not in use", e->own.named_lease != 0 && e->own.named_lease != core->lease.id && e->own.named_lease != core->fresh.id) \
 	STATE("another candidate has the same name", e->duplicate.key.create_revision != 0) \
 	STATE("another candidate has the same name, and it was reported", e->duplicate.key.create_revision != 0 && e->duplicate.since_ns == NEVER_NS) \
 	STATE("nobody leads", e->leader.is_known && e->leader.key.create_revision == 0) \
