@@ -153,7 +153,7 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *key)
+port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	if (key == NULL)
 	{
@@ -324,7 +324,7 @@ begin_elector(void)
 		.reply = elector_reply,
 		.remember = port_remember,
 		.remember_history = port_remember_history,
-		.find_duplicate_name = port_find_duplicate_name,
+		.report_duplicate_name = port_report_duplicate_name,
 		.drop = elector_trace_drop,
 		.random = port_random
 	};

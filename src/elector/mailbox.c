@@ -28,13 +28,13 @@
 #define VERIFY_TICKET		(UINT64CONST(1) << 63)
 
 /* A request that etcd is asked about, and not the protocol; by place. */
-typedef struct ReadRequest
+typedef struct PendingRead
 {
 	SharedRequest request;
 	int			tries;
-} ReadRequest;
+} PendingRead;
 
-static ReadRequest reads[MAILBOX_SIZE];
+static PendingRead reads[MAILBOX_SIZE];
 
 /*
  * The backends that wait for a verifying read: places in the mailbox, by slot.

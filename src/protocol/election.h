@@ -283,7 +283,7 @@ typedef struct ElectionPort
 	 * The candidate of that key has had the value of this instance for some time.
 	 * key NULL: it has not any more, or is gone, or this instance is no candidate.
 	 */
-	void		(*find_duplicate_name) (void *ctx, const char *election, const char *key);
+	void		(*report_duplicate_name) (void *ctx, const char *election, const char *key);
 	/*
 	 * For the log: the answer to that request is not used, or only in part; 0:
 	 * a frame of the watch.  election: it concerns that one alone, or NULL.

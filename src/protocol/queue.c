@@ -82,7 +82,7 @@ queue_forget_duplicate(ElectionCore *core, Election *e)
 
 	memset(&e->duplicate, 0, sizeof(e->duplicate));
 	if (was_reported)
-		core->port.find_duplicate_name(core->port.ctx, e->name, NULL);
+		core->port.report_duplicate_name(core->port.ctx, e->name, NULL);
 }
 
 /* No key of ours exists any more, or we must not use it. */

@@ -284,7 +284,7 @@ check_duplicate_name(ElectionCore *core, int64_t now_ns, Election *e, const KeyF
 		return;
 	e->duplicate.since_ns = NEVER_NS;
 	copy_value(text, found->key, ELECTION_KEY_SIZE);
-	core->port.find_duplicate_name(core->port.ctx, e->name, text);
+	core->port.report_duplicate_name(core->port.ctx, e->name, text);
 }
 
 /*

@@ -721,7 +721,7 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *key)
+port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
 }
 
@@ -1185,7 +1185,7 @@ start(void)
 		.reply = port_reply,
 		.remember = port_remember,
 		.remember_history = port_remember_history,
-		.find_duplicate_name = port_find_duplicate_name,
+		.report_duplicate_name = port_report_duplicate_name,
 		.random = port_random,
 	};
 

@@ -184,7 +184,7 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *key)
+port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	Instance   *in = ctx;
 
@@ -310,7 +310,7 @@ new_core(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .remember_history = port_remember_history, .find_duplicate_name = port_find_duplicate_name,
+		.remember = port_remember, .remember_history = port_remember_history, .report_duplicate_name = port_report_duplicate_name,
 		.drop = port_drop, .random = port_random, .ctx = in
 	};
 	ElectionCore *core = election_create(&port, 4);
@@ -2367,7 +2367,7 @@ crash(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .remember_history = port_remember_history, .find_duplicate_name = port_find_duplicate_name,
+		.remember = port_remember, .remember_history = port_remember_history, .report_duplicate_name = port_report_duplicate_name,
 		.drop = port_drop, .random = port_random, .ctx = in
 	};
 

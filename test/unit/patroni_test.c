@@ -121,7 +121,7 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *key)
+port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	fail();
 }
@@ -281,7 +281,7 @@ set_up(void **state)
 {
 	static const ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce,
-		port_reply, port_remember, port_remember_history, port_find_duplicate_name, NULL, port_random, NULL
+		port_reply, port_remember, port_remember_history, port_report_duplicate_name, NULL, port_random, NULL
 	};
 
 	now = 1000 * SECOND;

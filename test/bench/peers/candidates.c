@@ -98,7 +98,7 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 }
 
 static void
-port_find_duplicate_name(void *ctx, const char *election, const char *key)
+port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
 }
 
@@ -155,7 +155,7 @@ start(Candidate *candidate, const char *endpoint, const char *election, const ch
 	};
 	ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce, port_reply,
-		port_remember, port_remember_history, port_find_duplicate_name, port_drop, port_random, candidate
+		port_remember, port_remember_history, port_report_duplicate_name, port_drop, port_random, candidate
 	};
 	EtcdClientSettings settings = {
 		.endpoints = &endpoint,
