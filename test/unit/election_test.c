@@ -380,6 +380,26 @@ answer_all(void)
 	}
 }
 
+/* Starts an instance, and answers until it leads, or waits. */
+static Instance *
+join(const char *name)
+{
+	Instance   *in = start_instance(name, true);
+
+	answer_all();
+	return in;
+}
+
+/* The same for one that is not eligible. */
+static Instance *
+observe(const char *name)
+{
+	Instance   *in = start_instance(name, false);
+
+	answer_all();
+	return in;
+}
+
 /* Lets time pass in steps of a millisecond, and answers all messages at once. */
 static void
 run_for(int64_t ns)
@@ -466,9 +486,8 @@ leads(const Instance *in)
 static void
 test_alone(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 
-	answer_all();
 	assert_true(leads(a));
 	assert_int_equal(a->views[0].state, ELECTION_LEADING);
 	assert_int_equal(a->views[0].token, key_at(0)->create_revision);
@@ -496,17 +515,12 @@ test_idle_requests(void **state)
 static void
 test_handover(void **state)
 {
-	Instance   *a = start_instance("a", true);
-	Instance   *b;
-	Instance   *c;
+	Instance   *a = join("a");
+	Instance   *b = join("b");
+	Instance   *c = join("c");
 	int			from;
 	int64_t		token;
 
-	answer_all();
-	b = start_instance("b", true);
-	answer_all();
-	c = start_instance("c", true);
-	answer_all();
 	token = a->views[0].token;
 	assert_true(leads(a) && !leads(b) && !leads(c));
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
@@ -575,10 +589,7 @@ test_handover_requests(void **state)
 	int			after = 0;
 
 	for (int i = 0; i < 10; i++)
-	{
-		start_instance(names[i], true);
-		answer_all();
-	}
+		join(names[i]);
 	for (int leader = 0; leader < 3; leader++)
 	{
 		run_for(2 * TTL_S * SECOND / 3);
@@ -598,19 +609,12 @@ test_handover_requests(void **state)
 static void
 test_by_name(void **state)
 {
-	Instance   *a = start_instance("a", true);
-	Instance   *b;
-	Instance   *c;
-	Instance   *o;
+	Instance   *a = join("a");
+	Instance   *b = join("b");
+	Instance   *c = join("c");
+	Instance   *o = observe("o");
 	const EtcdRequest *request;
 
-	answer_all();
-	b = start_instance("b", true);
-	answer_all();
-	c = start_instance("c", true);
-	answer_all();
-	o = start_instance("o", false);
-	answer_all();
 	now += TTL_S * SECOND / 3;
 	for (int i = 0; i < ninstances; i++)
 	{
@@ -654,10 +658,8 @@ test_by_name_in_new_term(void **state)
 {
 	Instance   *o;
 
-	start_instance("a", true);
-	answer_all();
-	o = start_instance("o", false);
-	answer_all();
+	join("a");
+	o = observe("o");
 	run_for(TTL_S * SECOND / 3 + 10 * MS);
 	assert_string_equal(o->views[0].leader, "a");
 
@@ -682,12 +684,9 @@ test_by_name_written_again(void **state)
 
 		teardown(state);
 		setup(state);
-		start_instance("a", true);
-		answer_all();
-		start_instance("b", true);
-		answer_all();
-		c = start_instance("c", true);
-		answer_all();
+		join("a");
+		join("b");
+		c = join("c");
 		run_for(TTL_S * SECOND / 3 + 10 * MS);
 		assert_string_equal(c->views[0].leader, "a");
 
@@ -723,12 +722,9 @@ test_ordered(void **state)
 	assert_true(is_ordered(sent(a, "read")));
 	answer_all();
 	assert_true(leads(a));
-	b = start_instance("b", true);
-	answer_all();
-	c = start_instance("c", true);
-	answer_all();
-	o = start_instance("o", false);
-	answer_all();
+	b = join("b");
+	c = join("c");
+	o = observe("o");
 	revision = store_revision();
 	now += TTL_S * SECOND / 3;
 	for (int i = 0; i < ninstances; i++)
@@ -768,8 +764,7 @@ start_ready(int n)
 	{
 		static const char *const names[] = {"a", "b", "c"};
 
-		start_instance(names[i], true);
-		answer_all();
+		join(names[i]);
 	}
 	assert_true(leads(&instances[0]));
 	return &instances[1];
@@ -1233,12 +1228,9 @@ test_ready_reentry(void **state)
 static void
 test_no_space(void **state)
 {
-	Instance   *a = start_instance("a", true);
-	Instance   *b;
+	Instance   *a = join("a");
+	Instance   *b = join("b");
 
-	answer_all();
-	b = start_instance("b", true);
-	answer_all();
 	etcd.is_full = true;
 	run_for(20 * TTL_S * SECOND);
 	assert_true(leads(a));
@@ -1255,12 +1247,10 @@ test_no_space(void **state)
 static void
 test_busy(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		deadline_ns;
 
-	answer_all();
-	start_instance("b", true);
-	answer_all();
+	join("b");
 	deadline_ns = a->views[0].deadline_ns;
 	now += TTL_S * SECOND / 3;
 	election_tick(a->core, now);
@@ -1291,9 +1281,8 @@ test_busy(void **state)
 static void
 test_renewal_while_leaving(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 
-	answer_all();
 	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	assert_non_null(sent(a, "delete"));
 	now += TTL_S * SECOND / 3;
@@ -1328,10 +1317,8 @@ test_ready_other_watch(void **state)
 {
 	Instance   *b;
 
-	start_instance("a", true);
-	answer_all();
-	b = start_instance("b", false);
-	answer_all();
+	join("a");
+	b = observe("b");
 	assert_int_equal(b->nwatches, 1);
 	assert_int_equal(b->watches[0].range_end.len, 0);
 	b->config.eligible = true;
@@ -1354,14 +1341,10 @@ test_no_herd(void **state)
 	Instance   *d;
 	int			before;
 
-	start_instance("a", true);
-	answer_all();
-	b = start_instance("b", true);
-	answer_all();
-	start_instance("c", true);
-	answer_all();
-	d = start_instance("d", true);
-	answer_all();
+	join("a");
+	b = join("b");
+	join("c");
+	d = join("d");
 	before = d->nsent;
 	assert_true(election_resign(b->core, now, 0, false, 0, 1));
 	answer_all();
@@ -1375,11 +1358,10 @@ test_no_herd(void **state)
 static void
 test_renewal(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		deadline;
 	int64_t		sent_ns;
 
-	answer_all();
 	deadline = a->views[0].deadline_ns;
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
@@ -1411,10 +1393,9 @@ test_renewal(void **state)
 static void
 test_slow_renewals(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		end;
 
-	answer_all();
 	for (end = now + 60 * SECOND; now < end;)
 	{
 		run_slowly(50 * MS, SECOND);
@@ -1550,10 +1531,9 @@ test_renewals_moved(void **state)
 static void
 test_confirm_overtaken(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		sent_ns;
 
-	answer_all();
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
 	sent_ns = now;
@@ -1571,13 +1551,12 @@ test_confirm_overtaken(void **state)
 static void
 test_term(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		deadline;
 	int64_t		token;
 	int64_t		lease;
 	Message    *keepalive;
 
-	answer_all();
 	deadline = a->views[0].deadline_ns;
 	token = a->views[0].token;
 	lease = a->views[0].lease;
@@ -1605,10 +1584,9 @@ test_term(void **state)
 static void
 test_late_move(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Message    *late;
 
-	answer_all();
 	late = start_move(a);
 	give_up(a, late, false);
 	run_for(3 * TTL_S * SECOND);
@@ -1623,11 +1601,10 @@ test_late_move(void **state)
 static void
 test_lost_move(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Message    *move;
 	int64_t		token;
 
-	answer_all();
 	token = a->views[0].token;
 	move = start_move(a);
 	execute(move);
@@ -1692,11 +1669,10 @@ test_lost_fresh_lease(void **state)
 static void
 test_lost_fresh_lease_unused(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Message    *move;
 	int64_t		token;
 
-	answer_all();
 	token = a->views[0].token;
 	move = start_move(a);
 	end_lease(move->request.success[0].lease);
@@ -1712,10 +1688,9 @@ test_lost_fresh_lease_unused(void **state)
 static void
 test_delete_is_final(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		token;
 
-	answer_all();
 	token = a->views[0].token;
 	assert_true(election_resign(a->core, now, 0, true, 0, 1));
 	while (!a->has_replied[1])
@@ -1769,13 +1744,10 @@ test_late_entry(void **state)
 static void
 test_waiter_lost_lease(void **state)
 {
-	Instance   *a = start_instance("a", true);
-	Instance   *b;
+	Instance   *a = join("a");
+	Instance   *b = join("b");
 	int64_t		old;
 
-	answer_all();
-	b = start_instance("b", true);
-	answer_all();
 	old = b->views[0].create_revision;
 	b->watch_silent = true;
 	end_lease(b->views[0].lease);
@@ -1795,15 +1767,12 @@ test_waiter_lost_lease(void **state)
 static void
 test_unapplied_grant(void **state)
 {
-	Instance   *a = start_instance("a", true);
-	Instance   *b;
+	Instance   *a = join("a");
+	Instance   *b = join("b");
 	Message    *keepalive;
 	int64_t		lease;
 	int			from;
 
-	answer_all();
-	b = start_instance("b", true);
-	answer_all();
 	lease = a->views[0].lease;
 	from = nlogged;
 	now = election_wakeup_ns(a->core);
@@ -1844,10 +1813,9 @@ test_late_lessor(void **state)
 static void
 test_single_failure(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Message    *move;
 
-	answer_all();
 	now = election_wakeup_ns(a->core);
 	election_tick(a->core, now);
 	assert_true(election_resign(a->core, now, 0, true, 0, 1));
@@ -1887,10 +1855,9 @@ test_single_failure(void **state)
 static void
 test_probe_beside_read(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Message    *read;
 
-	answer_all();
 	assert_true(election_verify(a->core, now, 0, 1));
 	read = sent(a, "read");
 	assert_non_null(read);
@@ -1941,11 +1908,10 @@ lose_contact_but(Instance *a, const Message *hanging)
 static void
 test_probe_hangs(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Message    *read;
 	Message    *probe;
 
-	answer_all();
 	assert_true(election_verify(a->core, now, 0, 1));
 	read = sent(a, "read");
 	lose_contact_but(a, read);
@@ -1967,10 +1933,9 @@ test_probe_hangs(void **state)
 static void
 test_lesser_ttl(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		token;
 
-	answer_all();
 	token = a->views[0].token;
 	assert_int_equal(election_ttl_ns(a->core, now), TTL_S * SECOND);
 
@@ -2036,9 +2001,8 @@ test_margin_revives_nothing(void **state)
 static void
 test_ttl_without_lease(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 
-	answer_all();
 	a->config.ttl_s = 60;
 	election_configure(a->core, now, &a->config);
 	assert_true(leads(a));
@@ -2059,10 +2023,9 @@ test_ttl_without_lease(void **state)
 static void
 test_no_elections(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int			before;
 
-	answer_all();
 	assert_true(leads(a));
 	a->config.nelections = 0;
 	election_configure(a->core, now, &a->config);
@@ -2114,11 +2077,10 @@ test_no_elections(void **state)
 static void
 test_proclaim_not_answered(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		end_ns;
 	int			ntries = 0;
 
-	answer_all();
 	assert_true(election_proclaim(a->core, now, 0, "other", 1));
 	for (end_ns = now + 5 * SECOND; now < end_ns; now += 10 * MS)
 	{
@@ -2153,8 +2115,7 @@ test_watch_start(void **state)
 	EtcdBytes	value = {"b", 1};
 
 	answer_all();
-	b = start_instance("b", true);
-	answer_all();
+	b = join("b");
 	assert_int_equal(b->nwatches, 1);
 	revision = store_revision();
 	b->watch_silent = true;
@@ -2182,16 +2143,14 @@ test_watch_start(void **state)
 static void
 test_watch_start_after_names(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Instance   *o;
 	Message    *read;
 	Message    *renewal;
 	int64_t		revision;
 
-	answer_all();
 	start_instance("b", true);
-	o = start_instance("o", false);
-	answer_all();
+	o = observe("o");
 	assert_string_equal(o->views[0].leader, "a");
 	end_lease(a->views[0].lease);
 	read = sent(o, "read");
@@ -2217,10 +2176,9 @@ test_watch_start_after_names(void **state)
 static void
 test_key_deleted(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		token;
 
-	answer_all();
 	token = a->views[0].token;
 	delete_key(key_at(0));
 	assert_false(leads(a));
@@ -2264,13 +2222,12 @@ test_key_changed(void **state)
 static void
 test_etcd_away(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		deadline;
 	int64_t		token;
 	int			from;
 	int			before;
 
-	answer_all();
 	token = a->views[0].token;
 	deadline = a->views[0].deadline_ns;
 	from = nlogged;
@@ -2328,15 +2285,13 @@ test_history(void **state)
 static void
 test_observer(void **state)
 {
-	Instance   *o = start_instance("o", false);
+	Instance   *o = observe("o");
 	Instance   *a;
 
-	answer_all();
 	assert_int_equal(o->views[0].state, ELECTION_OBSERVING);
 	assert_false(o->views[0].has_leader);
 	assert_int_equal(count_leases(), 0);
-	a = start_instance("a", true);
-	answer_all();
+	a = join("a");
 	assert_true(leads(a));
 	assert_string_equal(o->views[0].leader, "a");
 	assert_true(election_proclaim(a->core, now, 0, "other", 3));
@@ -2386,16 +2341,14 @@ crash(Instance *in)
 static void
 test_resume(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Instance   *b;
 	Instance   *leader;
 	int64_t		token;
 	int			from;
 
-	answer_all();
 	token = a->views[0].token;
-	b = start_instance("b", true);
-	answer_all();
+	b = join("b");
 	assert_true(election_proclaim(a->core, now, 0, "elsewhere", 1));
 	answer_all();
 	from = nlogged;
@@ -2453,11 +2406,10 @@ test_resume(void **state)
 static void
 test_duplicate_name(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Instance   *copy;
 	int			first;
 
-	answer_all();
 	memset(&a->memory, 0, sizeof(a->memory));
 	a->remembers = false;
 	crash(a);
@@ -2498,11 +2450,10 @@ expect_both(int from, const char *what)
 static void
 test_duplicate_name_ends(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Instance   *copy;
 	int			from = nlogged;
 
-	answer_all();
 	copy = start_instance("a", true);
 	expect_both(from, "a: duplicate name in e: e/");
 	(void) start_instance("b", true);
@@ -2534,10 +2485,9 @@ test_duplicate_name_ends(void **state)
 static void
 test_read_refused(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int			before;
 
-	answer_all();
 	etcd.is_busy = true;
 	assert_true(election_verify(a->core, now, 0, 1));
 	before = a->nsent;
@@ -2561,8 +2511,7 @@ test_long_key(void **state)
 	answer_all();
 	memset(long_name + 2, 'x', sizeof(long_name) - 3);
 	put_key(name, value, 0);
-	b = start_instance("b", true);
-	answer_all();
+	b = join("b");
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
 	run_for(3 * TTL_S * SECOND);
 	assert_int_equal(b->views[0].state, ELECTION_WAITING);
@@ -2584,11 +2533,10 @@ test_long_key(void **state)
 static void
 test_verify(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Message    *before;
 	Message    *verifying;
 
-	answer_all();
 	now += TTL_S * SECOND / 3;
 	election_tick(a->core, now);
 	deliver(a, sent(a, "keepalive"));
@@ -2630,11 +2578,10 @@ test_verify(void **state)
 static void
 test_token_twice(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		token;
 	int			from;
 
-	answer_all();
 	token = a->views[0].token;
 	from = nlogged;
 	/* to the state just before the entry, without the lease */
@@ -2655,10 +2602,9 @@ test_token_twice(void **state)
 static void
 test_token_of_reentry(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		seen;
 
-	answer_all();
 	seen = enter_while_put_back(a);
 	for (int i = 0; i < 5 * 1000; i++)
 	{
@@ -2677,16 +2623,11 @@ test_token_of_reentry(void **state)
 static void
 test_moved_name(void **state)
 {
-	Instance   *a = start_instance("a", true);
-	Instance   *b;
-	Instance   *c;
+	Instance   *a = join("a");
+	Instance   *b = join("b");
+	Instance   *c = join("c");
 	Version		first;
 
-	answer_all();
-	b = start_instance("b", true);
-	answer_all();
-	c = start_instance("c", true);
-	answer_all();
 	etcd.term++;
 	run_for(2 * TTL_S * SECOND);
 	first = *own_key(b);
@@ -2770,9 +2711,8 @@ test_left_in_move(void **state)
 static void
 test_ignored_endpoints(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 
-	answer_all();
 	a->config.nendpoints = 2;
 	election_configure(a->core, now, &a->config);
 	for (int ignored = 0; ignored < 2; ignored++)
@@ -2827,12 +2767,11 @@ test_same_endpoint_fails(void **state)
 static void
 test_election_without_rights(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		token;
 	int			nreads = 0;
 	int			from;
 
-	answer_all();
 	token = a->views[0].token;
 	etcd.denied = "f/";
 	a->config.nelections = 2;
@@ -3369,11 +3308,10 @@ test_observer_without_rights(void **state)
 static void
 test_leader_tries_at_once(void **state)
 {
-	Instance   *b = start_instance("b", true);
+	Instance   *b = join("b");
 	Instance   *a;
 	int			from;
 
-	answer_all();
 	a = start_instance("a", true);
 	run_for(2 * SECOND);
 	assert_true(leads(b));
@@ -3461,13 +3399,12 @@ test_late_answer_of_entry(void **state)
 static void
 test_reads_that_hang(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	Instance   *b;
 	Message    *reads[3];
 	Version		other;
 	int			before;
 
-	answer_all();
 	b = start_instance("b", true);
 	b->config.nendpoints = 2;
 	election_configure(b->core, now, &b->config);
@@ -3520,10 +3457,9 @@ test_resume_resigned(void **state)
 static void
 test_settings(void **state)
 {
-	Instance   *a = start_instance("a", true);
+	Instance   *a = join("a");
 	int64_t		token;
 
-	answer_all();
 	token = a->views[0].token;
 
 	/* a shorter TTL: the deadline is lowered at once, the key is moved, the token stays */
@@ -3564,13 +3500,10 @@ test_settings(void **state)
 static void
 test_stop(void **state)
 {
-	Instance   *a = start_instance("a", true);
-	Instance   *b;
+	Instance   *a = join("a");
+	Instance   *b = join("b");
 	int			from;
 
-	answer_all();
-	b = start_instance("b", true);
-	answer_all();
 	from = nlogged;
 	assert_true(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN));
 	assert_false(leads(a));
