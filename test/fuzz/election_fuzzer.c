@@ -4,8 +4,8 @@
  *	  Fuzzes election.c with an etcd that gives any answers.
  *
  * The input is a program.  Its bytes choose the next event of one instance, and
- * its details.  A model of etcd keeps a list of keys and executes requests, so
- * that states are reached that need dozens of correct answers in a row.  But any
+ * its details.  The simulator's store executes requests, so that states are
+ * reached that need dozens of correct answers in a row.  But any
  * request may be lost.  Any answer may be lost, refused, late, or wrong in each
  * of its parts, as long as some etcd could have sent it.  Watches report
  * anything.  Commands and new settings come at any time.  One leader at a time
@@ -33,14 +33,12 @@
 
 #include "protocol/election.h"
 #include "fuzz.h"
-
-#define MS			INT64_C(1000000)
-#define SECOND		(1000 * MS)
+#include "store.h"
 
 #define MAX_SLOTS		3
-#define MAX_KEYS		32
+#define MAX_KEYS		32		/* of which others change one */
 #define MAX_PENDING		128		/* the core has fewer under way */
-#define MAX_RESULTS		(MAX_KEYS + 1)	/* for a survey or a transfer; a read has fewer */
+#define MAX_WATCHES		(2 * MAX_SLOTS)
 #define MAX_STEPS		1000
 #define MAX_TICKETS		64
 #define MEMORY			64		/* number of leases, and of deletes, that are kept */
@@ -72,16 +70,6 @@
 /* How often the core may be due again at the same time. */
 #define MAX_TICKS_AT_ONCE	8
 
-typedef struct Key
-{
-	char		key[ELECTION_KEY_SIZE];
-	char		value[ELECTION_VALUE_SIZE];
-	int64_t		create_revision;	/* 0: the key does not exist */
-	int64_t		mod_revision;
-	int64_t		version;
-	int64_t		lease;
-} Key;
-
 /* A request under way, with the correct answer. */
 typedef struct Pending
 {
@@ -90,10 +78,7 @@ typedef struct Pending
 	EtcdRequestKind kind;
 	int64_t		lease;
 	bool		lost;			/* did not reach etcd */
-	EtcdAnswer	answer;
-	EtcdResult	results[MAX_RESULTS];
-	EtcdKeyValue kvs[MAX_RESULTS];
-	Key			copies[MAX_RESULTS];
+	EtcdAnswer	answer;			/* the store's, which live as long as the run */
 } Pending;
 
 /* What requests and answers have shown of a lease. */
@@ -125,8 +110,8 @@ static struct
 	ElectionMemory memory;
 	ElectionHistory history;
 	ElectionView views[MAX_SLOTS];
-	EtcdWatch	watches[MAX_RESULTS];
-	char		watched[MAX_RESULTS][ELECTION_KEY_SIZE];
+	EtcdWatch	watches[MAX_WATCHES];
+	char		watched[MAX_WATCHES][ELECTION_KEY_SIZE];
 	int			nwatches;
 	bool		open[MAX_TICKETS];	/* commands without a reply */
 	uint64_t	next_ticket;
@@ -140,8 +125,7 @@ static struct
 	int			ndeleted;
 	int64_t		told_ns;		/* latest end of Patroni's lease according to all answers */
 
-	EtcdHeader	header;
-	Key			keys[MAX_KEYS];
+	EtcdHeader	header;			/* of the next answer, but for the revision */
 	int			npending;		/* number of entries that were ever used */
 	Pending		pending[MAX_PENDING];
 }			run;
@@ -263,195 +247,75 @@ latest_deadline(const Lease *lease)
 	return lease->until_ns - margin;
 }
 
-/* ---- a list of keys that executes requests ---------------------------- */
+/* ---- etcd ------------------------------------------------------------- */
 
-static Key *
-find_key(EtcdBytes key)
+static EtcdHeader
+header(void)
 {
-	for (int i = 0; i < MAX_KEYS; i++)
-	{
-		Key		   *k = &run.keys[i];
+	EtcdHeader	present = run.header;
 
-		if (k->create_revision != 0 && strlen(k->key) == key.len &&
-			memcmp(k->key, key.data, key.len) == 0)
-			return k;
-	}
-	return NULL;
+	present.revision = store_revision();
+	return present;
 }
 
+static void
+write_as_other(const EtcdRequest *request)
+{
+	EtcdAnswer	answer;
+
+	store_write(run.header.raft_term, request, BY_FOREIGN, &answer);
+}
+
+/* Puts a key for others, on a lease that exists then. */
 static void
 put_key(EtcdBytes key, EtcdBytes value, int64_t lease)
 {
-	Key		   *k = find_key(key);
+	EtcdRequest grant = {.kind = ETCD_GRANT,.lease = lease,.ttl_s = PATRONI_TTL_S};
+	EtcdOp		op = {.kind = ETCD_OP_PUT,.key = key,.value = value,.lease = lease};
+	EtcdRequest put = {.kind = ETCD_TXN,.success = &op,.nsuccess = 1};
 
-	for (int i = 0; i < MAX_KEYS && k == NULL; i++)
-	{
-		if (run.keys[i].create_revision == 0)
-		{
-			k = &run.keys[i];
-			memset(k, 0, sizeof(*k));
-			memcpy(k->key, key.data, key.len);
-			k->create_revision = run.header.revision;
-		}
-	}
-	if (k == NULL)
-		return;
-	memset(k->value, 0, sizeof(k->value));
-	memcpy(k->value, value.data, value.len);
-	k->mod_revision = run.header.revision;
-	k->version++;
-	k->lease = lease;
-}
-
-static const Key *
-first_key(const EtcdOp *range)
-{
-	const Key  *found = NULL;
-
-	if (range->range_end.len == 0)
-		return find_key(range->key);
-	for (int i = 0; i < MAX_KEYS; i++)
-	{
-		const Key  *k = &run.keys[i];
-		int64_t		c = k->create_revision;
-
-		if (c == 0 || strncmp(k->key, range->key.data, range->key.len) != 0 ||
-			(range->max_create_revision != 0 && c > range->max_create_revision))
-			continue;
-		if (found == NULL ||
-			(range->sort == ETCD_SORT_LAST_CREATED ? c > found->create_revision : c < found->create_revision))
-			found = k;
-	}
-	return found;
+	if (lease != 0)
+		write_as_other(&grant);
+	write_as_other(&put);
 }
 
 static void
-tell_key(EtcdKeyValue *kv, const Key *key)
+delete_key(EtcdBytes key)
 {
-	kv->key.data = key->key;
-	kv->key.len = strlen(key->key);
-	kv->value.data = key->value;
-	kv->value.len = strlen(key->value);
-	kv->create_revision = key->create_revision;
-	kv->mod_revision = key->mod_revision;
-	kv->version = key->version;
-	kv->lease = key->lease;
+	EtcdOp		op = {.kind = ETCD_OP_DELETE,.key = key};
+	EtcdRequest request = {.kind = ETCD_TXN,.success = &op,.nsuccess = 1};
+
+	write_as_other(&request);
 }
 
-/* Reads the queue from its own key on, as the only result. */
+/* Puts etcd back to a state of before n revisions. */
 static void
-execute_survey(Pending *p, const EtcdOp *op)
+put_back(int n)
 {
-	EtcdOp		range = *op;
-	const Key  *found;
+	int64_t		index = store_index();
 
-	range.sort = ETCD_SORT_LAST_CREATED;
-	p->results[0].kind = op->kind;
-	p->results[0].kvs = &p->kvs[MAX_RESULTS];
-	while ((found = first_key(&range)) != NULL && found->create_revision >= op->min_create_revision)
-	{
-		int			i = MAX_RESULTS - ++p->results[0].nkvs;
-
-		CHECK(i >= 0);
-		p->copies[i] = *found;
-		tell_key(--p->results[0].kvs, &p->copies[i]);
-		range.max_create_revision = found->create_revision - 1;
-		if (range.max_create_revision == 0)
-			break;
-	}
-}
-
-static void
-execute_op(Pending *p, const EtcdOp *op, int i)
-{
-	Key		   *key = find_key(op->key);
-	const Key  *found;
-
-	if (op->min_create_revision != 0)
-	{
-		execute_survey(p, op);
-		return;
-	}
-	p->results[i].kind = op->kind;
-	switch (op->kind)
-	{
-		case ETCD_OP_RANGE:
-			found = first_key(op);
-			if (found == NULL)
-				break;
-			p->copies[i] = *found;
-			tell_key(&p->kvs[i], &p->copies[i]);
-			p->results[i].kvs = &p->kvs[i];
-			p->results[i].nkvs = 1;
-			break;
-		case ETCD_OP_PUT:
-			put_key(op->key, op->value, op->lease);
-			break;
-		case ETCD_OP_DELETE:
-			p->results[i].deleted = key != NULL;
-			if (key != NULL)
-				key->create_revision = 0;
-			break;
-		case ETCD_OP_EMPTY_TXN:
-			break;
-	}
+	while (index > 0 && store_entry(index)->revision > store_revision() - n)
+		index--;
+	store_restore(index);
 }
 
 /* Executes a request, and keeps the answer. */
 static void
 execute(Pending *p, const EtcdRequest *request)
 {
-	const EtcdOp *ops = request->success;
-	int			n = request->nsuccess;
-	bool		writes = false;
-
-	memset(p->results, 0, sizeof(p->results));
 	memset(&p->answer, 0, sizeof(p->answer));
-	p->answer.lease = request->lease;
-	p->answer.ttl_s = request->ttl_s;
 	if (request->kind == ETCD_TIME_TO_LIVE)
 	{
 		p->answer.granted_ttl_s = PATRONI_TTL_S;
 		p->answer.ttl_s = PATRONI_TTL_S - 1;
 	}
-	if (request->kind == ETCD_KEEPALIVE)
-		p->answer.ttl_s = find_lease(request->lease)->ttl_ns / SECOND;
-	if (request->kind == ETCD_REVOKE)
-	{
-		run.header.revision++;
-		for (int i = 0; i < MAX_KEYS; i++)
-		{
-			if (run.keys[i].lease == request->lease)
-				run.keys[i].create_revision = 0;
-		}
-	}
-	if (request->kind == ETCD_TXN)
-	{
-		p->answer.succeeded = true;
-		for (int i = 0; i < request->ncompares; i++)
-		{
-			const EtcdCompare *c = &request->compares[i];
-			const Key  *k = find_key(c->key);
-
-			if (c->value != (k == NULL ? 0 :
-							 c->target == ETCD_COMPARE_MOD_REVISION ? k->mod_revision : k->create_revision))
-				p->answer.succeeded = false;
-		}
-		if (!p->answer.succeeded)
-		{
-			ops = request->failure;
-			n = request->nfailure;
-		}
-		CHECK(n <= MAX_RESULTS);
-		for (int i = 0; i < n; i++)
-			writes |= ops[i].kind == ETCD_OP_PUT || ops[i].kind == ETCD_OP_DELETE;
-		run.header.revision += writes;
-		for (int i = 0; i < n; i++)
-			execute_op(p, &ops[i], i);
-		p->answer.results = p->results;
-		p->answer.nresults = n;
-	}
-	p->answer.header = run.header;
+	else if (request->kind != ETCD_KEEPALIVE)
+		store_write(run.header.raft_term, request, BY_CLIENT, &p->answer);
+	else if (store_find_lease(request->lease) != NULL)
+		p->answer.ttl_s = store_find_lease(request->lease)->ttl_s;
+	p->answer.lease = request->lease;
+	if (p->answer.outcome == ETCD_ANSWERED)
+		p->answer.header = header();
 }
 
 /* ---- outputs of the core ---------------------------------------------- */
@@ -623,7 +487,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 static void
 port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 {
-	CHECK(nwatches >= 0 && nwatches <= MAX_RESULTS);
+	CHECK(nwatches >= 0 && nwatches <= MAX_WATCHES);
 	run.nwatches = nwatches;
 	for (int i = 0; i < nwatches; i++)
 	{
@@ -804,10 +668,10 @@ limit_revisions(EtcdKeyValue *kv, int64_t revision)
 }
 
 static void
-spoil_answer(Pending *p, EtcdAnswer *answer)
+spoil_answer(EtcdAnswer *answer)
 {
 	int			i = answer->nresults > 0 ? choose(answer->nresults) : 0;
-	EtcdResult *result = answer->nresults > 0 ? &p->results[i] : NULL;
+	EtcdResult *result = answer->nresults > 0 ? &answer->results[i] : NULL;
 
 	switch (choose(7))
 	{
@@ -834,7 +698,10 @@ spoil_answer(Pending *p, EtcdAnswer *answer)
 		case 6:
 			spoil_header(&answer->header);
 			for (int j = 0; j < answer->nresults; j++)
-				limit_revisions(&p->kvs[j], answer->header.revision);
+			{
+				for (int k = 0; k < (int) answer->results[j].nkvs; k++)
+					limit_revisions(&answer->results[j].kvs[k], answer->header.revision);
+			}
 			break;
 	}
 }
@@ -898,7 +765,7 @@ answer_request(Pending *p)
 	{
 		earn(PER_INPUT);
 		for (int n = how == 3 ? 3 : 1; n > 0; n--)
-			spoil_answer(p, &answer);
+			spoil_answer(&answer);
 	}
 	receive(p, &answer);
 }
@@ -941,7 +808,6 @@ write_as_patroni(void)
 	};
 	int			what = choose(6);
 	EtcdBytes	key;
-	Key		   *k;
 
 	switch (what)
 	{
@@ -971,9 +837,7 @@ write_as_patroni(void)
 		case 5:
 			key.data = deleted[choose(lengthof(deleted))];
 			key.len = strlen(key.data);
-			k = find_key(key);
-			if (k != NULL)
-				k->create_revision = 0;
+			delete_key(key);
 			break;
 	}
 }
@@ -985,22 +849,24 @@ meddle(void)
 	static const char *const foreign[] = {"a/1", "a/ffff", "a/", "b/b/c", "a/2.pg"};
 	static const EtcdBytes them = {"them", 4};
 	static const EtcdBytes pg9 = {"pg9", 3};
-	Key		   *k = &run.keys[choose(MAX_KEYS)];
+	int			which = choose(MAX_KEYS);
+	const Version *version = which < store_live_count() ? store_live(which) : NULL;
 	EtcdBytes	key;
 
 	earn(PER_INPUT);
-	run.header.revision++;
 	switch (choose(6))
 	{
 		case 0:
-			k->create_revision = 0;
+			if (version != NULL)
+				delete_key(store_key(version->key)->name);
 			break;
 		case 5:
 			write_as_patroni();
 			break;
 		case 1:
-			k->mod_revision = run.header.revision;
-			k->lease = choose(4);
+			which = choose(4);
+			if (version != NULL)
+				put_key(store_key(version->key)->name, version->value, which);
 			break;
 		case 2:
 			key.data = foreign[choose_or_new(lengthof(foreign) - 1, 1)];
@@ -1014,14 +880,7 @@ meddle(void)
 			/* etcd is put back to an earlier state, or replaced */
 			run.header.cluster_id += choose(2);
 			run.header.raft_term = 1 + choose(4);
-			run.header.revision -= choose(8);
-			if (run.header.revision < 1)
-				run.header.revision = 1;
-			for (int i = 0; i < MAX_KEYS; i++)
-			{
-				if (run.keys[i].mod_revision > run.header.revision)
-					run.keys[i].create_revision = 0;
-			}
+			put_back(choose(8));
 			break;
 	}
 }
@@ -1029,15 +888,15 @@ meddle(void)
 static void
 tell_frame(void)
 {
-	EtcdWatchFrame frame = {.header = run.header};
+	EtcdWatchFrame frame = {.header = header()};
 	EtcdWatchEvent events[3];
 	const EtcdWatch *watch;
-	const Key  *key;
+	const Version *version;
 
 	if (run.nwatches == 0)
 		return;
 	watch = &run.watches[choose(run.nwatches)];
-	key = find_key(watch->key);
+	version = store_find(watch->key);
 	memset(events, 0, sizeof(events));
 	frame.watch_id = watch->watch_id;
 	frame.events = events;
@@ -1048,18 +907,18 @@ tell_frame(void)
 
 		kv->key = watch->key;
 		kv->value.data = "";
-		kv->mod_revision = run.header.revision;
-		if (key != NULL)
-			tell_key(kv, key);
-		events[i].is_delete = (key == NULL) ^ (choose(4) == 1);
+		kv->mod_revision = store_revision();
+		if (version != NULL)
+			store_set_kv(kv, version);
+		events[i].is_delete = (version == NULL) ^ (choose(4) == 1);
 		if (choose(4) == 1)
-			spoil_kv(kv, run.header.revision);
+			spoil_kv(kv, store_revision());
 	}
 	switch (choose(8))
 	{
 		case 1:
 			frame.canceled = true;
-			frame.compact_revision = between(take_number(run.header.revision), 0, MAX_REVISION);
+			frame.compact_revision = between(take_number(store_revision()), 0, MAX_REVISION);
 			break;
 		case 2:
 			frame.watch_id = take_number(frame.watch_id);
@@ -1359,19 +1218,16 @@ calm_down(void)
 			case ELECTION_WAITING:
 			case ELECTION_LEADING:
 				{
-					size_t		len = strlen(view->name);
 					char		prefix[ELECTION_NAME_SIZE + 1];
-					EtcdOp		range = {.key = {prefix, len + 1}, .range_end = {"x", 1}};
-					const Key  *first;
+					const Version *first;
 
 					if (election_is_followed(view->name))
 						break;
 					CHECK(run.config.eligible);
-					memcpy(prefix, view->name, len);
-					prefix[len] = '/';
-					first = first_key(&range);
+					snprintf(prefix, sizeof(prefix), "%s/", view->name);
+					first = store_first(prefix);
 					CHECK(first != NULL);
-					CHECK((strcmp(first->key, view->key) == 0) == (view->state == ELECTION_LEADING));
+					CHECK((strcmp(store_key(first->key)->name.data, view->key) == 0) == (view->state == ELECTION_LEADING));
 					CHECK(view->state != ELECTION_LEADING || view->deadline_ns > run.now);
 					break;
 				}
@@ -1398,9 +1254,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	earn(AT_FIRST);
 	run.header.cluster_id = 7;
 	run.header.member_id = 1;
-	run.header.revision = 5;
 	run.header.raft_term = 2;
 
+	store_reset();
 	start();
 	for (int i = 0; i < MAX_STEPS && has_input(); i++)
 		step();
@@ -1419,5 +1275,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(election_stopped(run.core));
 	CHECK(election_wakeup_ns(run.core) == INT64_MAX);
 	election_free(run.core);
+	run_free_all();
 	return 0;
 }

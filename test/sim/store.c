@@ -253,7 +253,7 @@ store_first(const char *prefix)
 	{
 		EtcdBytes	name = keys[live[i]].name;
 
-		if (name.len > len && memcmp(name.data, prefix, len) == 0)
+		if (name.len >= len && memcmp(name.data, prefix, len) == 0)
 			return newest(live[i]);
 	}
 	return NULL;
@@ -467,8 +467,8 @@ live_up_to(int64_t revision)
 	return low;
 }
 
-static void
-set_kv(EtcdKeyValue *kv, const Version *version)
+void
+store_set_kv(EtcdKeyValue *kv, const Version *version)
 {
 	kv->key = keys[version->key].name;
 	kv->value = version->value;
@@ -566,7 +566,7 @@ read_range(int64_t index, const EtcdOp *op, EtcdResult *result)
 	result->nkvs = nfound;
 	result->kvs = run_alloc((nfound + 1) * sizeof(EtcdKeyValue));
 	for (int i = 0; i < nfound; i++)
-		set_kv(&result->kvs[i], found[i].version);
+		store_set_kv(&result->kvs[i], found[i].version);
 }
 
 /* ---- requests ------------------------------------------------------------------------ */

@@ -118,6 +118,9 @@ extern const Version *store_version(int version);
 /* The first version of that revision or a later one. */
 extern int	store_first_version(int64_t revision);
 
+/* A key as etcd shows it. */
+extern void store_set_kv(EtcdKeyValue *kv, const Version *version);
+
 /* The newest version of a key, NULL if it does not exist. */
 extern const Version *store_find(EtcdBytes name);
 

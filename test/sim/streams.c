@@ -137,12 +137,7 @@ advance(Stream *stream, Watcher *watcher)
 		event->kv.key = store_key(version->key)->name;
 		event->kv.mod_revision = version->revision;
 		if (!version->deleted)
-		{
-			event->kv.value = version->value;
-			event->kv.create_revision = version->create_revision;
-			event->kv.version = version->number;
-			event->kv.lease = version->lease;
-		}
+			store_set_kv(&event->kv, version);
 		stream->account->events++;
 		cut |= frame.nevents >= 32 || random_chance(3000);
 	}

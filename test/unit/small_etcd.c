@@ -222,12 +222,7 @@ event_of(const Version *key, bool is_delete, int64_t revision)
 	EtcdWatchEvent event = {.is_delete = is_delete, .kv = {.key = store_key(key->key)->name}};
 
 	if (!is_delete)
-	{
-		event.kv.value = key->value;
-		event.kv.create_revision = key->create_revision;
-		event.kv.version = key->number;
-		event.kv.lease = key->lease;
-	}
+		store_set_kv(&event.kv, key);
 	event.kv.mod_revision = revision;
 	return event;
 }
