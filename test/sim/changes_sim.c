@@ -46,7 +46,6 @@
 #include "protocol/changes.h"
 #include "changes_sim.h"
 #include "plan.h"
-#include "reached.h"
 #include "run.h"
 #include "store.h"
 
@@ -71,9 +70,6 @@
 #define MAX_REVISION	(INT64_MAX / 2) /* etcd's own limit */
 
 static const char *const prefix_names[NPREFIXES] = {"a/", "b/", "flags/c/"};
-
-/* This simulator has no bytes; client.c of the others reads this variable. */
-bool		passes_structures;
 
 /* etcd; see store.c for the keys, and a change is a version there */
 static uint64_t cluster_id;
@@ -762,28 +758,4 @@ const char *
 profile_name(Profile profile)
 {
 	return "changes";
-}
-
-bool
-scale_write_table(void)
-{
-	return false;
-}
-
-bool
-run_frozen(uint64_t seed)
-{
-	return run_seed(seed);
-}
-
-/* It has no list of states. */
-void
-reached_begin(void)
-{
-}
-
-int
-reached_report(void)
-{
-	return 0;
 }

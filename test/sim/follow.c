@@ -703,15 +703,3 @@ run_seed(uint64_t seed)
 	run_free_all();
 	return !run_failed();
 }
-
-bool
-scale_write_table(void)
-{
-	return false;
-}
-
-bool
-run_frozen(uint64_t seed)
-{
-	return run_seed(seed);
-}

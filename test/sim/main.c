@@ -28,6 +28,35 @@
 
 static bool (*run) (uint64_t seed) = run_seed;
 
+/* ---- what only some of the programs have ------------------------------------- */
+
+__attribute__((weak)) bool
+scale_write_table(void)
+{
+	return false;
+}
+
+__attribute__((weak)) bool
+run_frozen(uint64_t seed)
+{
+	return run_seed(seed);
+}
+
+__attribute__((weak)) void
+reached_begin(void)
+{
+}
+
+__attribute__((weak)) int
+reached_report(void)
+{
+	return 0;
+}
+
+__attribute__((weak)) bool passes_structures;
+
+/* ---- the command line --------------------------------------------------------- */
+
 static void
 usage(void)
 {

@@ -2,8 +2,7 @@
 # other endpoint is used, no crash; and a leader that is led astray keeps its
 # place.
 use EtcdLeader::Test;
-use IO::Select;
-use IO::Socket::INET;
+use EtcdLeader::Flood;
 
 my $etcd = EtcdLeader::Etcd->new;
 my $good = $etcd->url(0);
@@ -38,37 +37,18 @@ my %kinds = (
 sub serve
 {
 	my ($what, $close) = @_;
-	my $port   = PostgreSQL::Test::Cluster::get_free_port();
-	my $listen = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 50, ReuseAddr => 1)
-	  or die "cannot listen: $!";
-	my $process = EtcdLeader::Util::Process->spawn(
-		name => 'hostile server',
-		log  => "$PostgreSQL::Test::Utils::log_path/011_hostile_servers_$port.log",
-		code => sub {
-			$SIG{PIPE} = 'IGNORE';
-			# a child for each connection, so that a slow one holds up no other
-			$SIG{CHLD} = 'IGNORE';
-			while (1)
+	return EtcdLeader::Flood::serve_connections('hostile', sub {
+		my ($client) = @_;
+		while (sysread($client, my $request, 65536))
+		{
+			next unless defined $what;
+			for (my $at = 0; $at < length $what;)
 			{
-				my $client = $listen->accept or next;
-				my $pid = fork() // 0;
-				next if $pid;
-				alarm 60;
-				while (sysread($client, my $request, 65536))
-				{
-					next unless defined $what;
-					for (my $at = 0; $at < length $what;)
-					{
-						my $n = syswrite($client, $what, 65536, $at) or POSIX::_exit(0);
-						$at += $n;
-					}
-					last if $close;
-				}
-				POSIX::_exit(0);
+				$at += syswrite($client, $what, 65536, $at) || return;
 			}
-		});
-	close $listen;
-	return ("http://127.0.0.1:$port", $process);
+			last if $close;
+		}
+	});
 }
 
 my $pg1 = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => 5 });

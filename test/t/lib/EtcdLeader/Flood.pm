@@ -84,16 +84,17 @@ sub _flood
 	}
 }
 
-# Starts a server of a kind; returns its URL and its process.
-sub serve
+# Starts a server that is no etcd; returns its URL and its process.  The code gets each
+# connection in a child of its own, so that a slow one holds up no other.
+sub serve_connections
 {
-	my ($kind) = @_;
+	my ($name, $code) = @_;
 	my $port   = PostgreSQL::Test::Cluster::get_free_port();
 	my $listen = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 50, ReuseAddr => 1)
 	  or die "cannot listen: $!";
 	my $process = EtcdLeader::Util::Process->spawn(
-		name => 'flooding server',
-		log  => "$PostgreSQL::Test::Utils::log_path/flood_$port.log",
+		name => "$name server",
+		log  => "$PostgreSQL::Test::Utils::log_path/${name}_$port.log",
 		code => sub {
 			$SIG{PIPE} = 'IGNORE';
 			$SIG{CHLD} = 'IGNORE';
@@ -103,12 +104,19 @@ sub serve
 				my $pid = fork() // 0;
 				next if $pid;
 				alarm 60;
-				_flood($client, $kind);
+				$code->($client);
 				POSIX::_exit(0);
 			}
 		});
 	close $listen;
 	return ("http://127.0.0.1:$port", $process);
+}
+
+# The same, of one of the kinds.
+sub serve
+{
+	my ($kind) = @_;
+	return serve_connections('flooding', sub { _flood($_[0], $kind) });
 }
 
 1;
