@@ -1,17 +1,11 @@
 # The time of a call of the extension's functions, beside other functions that read a state.
 #
 #   make bench PARTS=calls      ROUNDS=5, CALLS=10000000
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use IPC::Run ();
-use PostgreSQL::Test::Utils ();
 
 my $calls = $ENV{CALLS} // 10_000_000;
 my $bench = Bench->new(name => 'calls', title => 'What a call costs', text => <<'END');

@@ -1,18 +1,12 @@
 # The effect of a flood of changes of other keys on hand-overs, memory and the log.
 #
 #   make bench PARTS=changes      ROUNDS=40
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Peers;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use JSON::PP ();
-use PostgreSQL::Test::Utils ();
 
 my $per_second = 2000;
 my $bench = Bench->new(name => 'changes', title => 'Changes of other keys', text => <<'END');

@@ -1,16 +1,11 @@
 # The cost of the fence for a transaction: pgbench with one client, and with 64.
 #
 #   make bench PARTS=commits      ROUNDS=20
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use IPC::Run ();
-use PostgreSQL::Test::Utils ();
 
 my $bench = Bench->new(name => 'commits', title => 'Commits', text => <<'END');
 pgbench's "simple update" (`-N`), prepared statements, one client or 64, `fsync = off` so that no disk hides the differences, a

@@ -1,17 +1,12 @@
 # The time until there is a leader after etcd was down for a while.
 #
 #   make bench PARTS=etcd_away      ROUNDS=3
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Patroni;
 use Bench::Peers;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 
 my $ttl      = 5;
 my $patience = 40;

@@ -3,18 +3,13 @@
 #   make bench PARTS=hand_over      ROUNDS=50 TLS=
 #
 # TLS=1: all speak TLS, but for npm's, which is left out, as is the floor.
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Peers;
 use DBD::Pg qw(:async);
 use EtcdLeader::Certificates;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 
 my $bench = Bench->new(name => 'hand_over', title => 'Hand-over', text => <<'END');
 Two candidates wait in turn for each other on one etcd. The time begins with the call of `etcd_resign()` on the leader, or

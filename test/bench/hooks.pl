@@ -2,16 +2,11 @@
 # the effect of 32 hooks, as many as there may be, on hand-overs.
 #
 #   make bench PARTS=hooks      ROUNDS=50
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
-use EtcdLeader::Etcd;
 use EtcdLeader::Hooks;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use Time::HiRes ();
 
 my $bench = Bench->new(name => 'hooks', title => 'Hooks', text => <<'END');

@@ -1,17 +1,12 @@
 # The time until the next instance leads when the leader's host is lost.
 #
 #   make bench PARTS=host_lost      ROUNDS=5
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Patroni;
 use Bench::Peers;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 
 my $ttl   = 5;
 my $bench = Bench->new(name => 'host_lost', title => 'Host lost', text => <<"END");

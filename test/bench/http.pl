@@ -1,20 +1,13 @@
 # The cost of HTTP: the time of an answer of /leader, and memory.
 #
 #   make bench PARTS=http      ROUNDS=5
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Patroni;
-use EtcdLeader::Etcd;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use IPC::Run ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils ();
 
 my $build = "$FindBin::RealBin/build";
 my $bench = Bench->new(name => 'http', title => 'HTTP', text => <<'END');

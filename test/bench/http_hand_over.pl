@@ -1,18 +1,11 @@
 # The effect of thousands of HTTP requests a second on hand-overs.
 #
 #   make bench PARTS=http_hand_over      ROUNDS=50
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
-use EtcdLeader::Etcd;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils ();
 use Time::HiRes ();
 
 my $build = "$FindBin::RealBin/build";

@@ -1,17 +1,12 @@
 # The cost of candidates while nothing happens.
 #
 #   make bench PARTS=idle      ROUNDS=1 (of IDLE=30 seconds)
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Patroni;
 use Bench::Peers;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 
 my $ttl   = 10;
 my $idle  = $ENV{IDLE} // 30;

@@ -1,16 +1,11 @@
 # The time until the next instance leads when the leader's server is killed.
 #
 #   make bench PARTS=killed      ROUNDS=6
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Peers;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 
 my $ttl   = 5;
 my $bench = Bench->new(name => 'killed', title => 'Server killed', text => <<"END");

@@ -1,15 +1,11 @@
 # The load of a hand-over on etcd, by the number of waiters.
 #
 #   make bench PARTS=load      ROUNDS=5, CANDIDATES="10 100 1000"
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Peers;
-use EtcdLeader::Etcd;
-use EtcdLeader::Util;
 
 my $ttl    = 3600;
 my $window = 15;

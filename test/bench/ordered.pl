@@ -1,16 +1,11 @@
 # The cost of the rule ORDERED, and of the dialect, for etcd.
 #
 #   make bench PARTS=ordered   ROUNDS=3 (of IDLE=40 seconds)
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Peers;
-use EtcdLeader::Etcd;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils ();
 
 my $ttl    = 10;
 my $number = 10;

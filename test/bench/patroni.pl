@@ -2,18 +2,13 @@
 # Patroni's own REST API.
 #
 #   make bench PARTS=patroni      ROUNDS=5
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
-use EtcdLeader::Etcd;
 use EtcdLeader::Patroni;
-use EtcdLeader::Util;
 use HTTP::Tiny;
 use IO::Socket::INET;
-use PostgreSQL::Test::Utils;
 
 my $bench = Bench->new(name => 'patroni', title => 'Patroni', text => <<'END');
 Three members of Patroni on one etcd, and an election `patroni:SCOPE`. In turn: `patronictl switchover`, and SIGKILL of the leader's

@@ -1,17 +1,11 @@
 # The time until a server leads after its start, without other candidates.
 #
 #   make bench PARTS=start      ROUNDS=10
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
 use Bench::Peers;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
 
 my $bench = Bench->new(name => 'start', title => 'Start', text => <<'END');
 From the server's own log and events: it is ready to accept connections; etcd has answered for the first time

@@ -1,16 +1,11 @@
 # The time of a transfer, from the command until the named node leads.
 #
 #   make bench PARTS=transfer      ROUNDS=50
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/lib";
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
 use Bench;
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
 use EtcdLeader::Patroni;
-use EtcdLeader::Util;
 use POSIX ();
 
 my $bench = Bench->new(name => 'transfer', title => 'Transfer', text => <<'END');

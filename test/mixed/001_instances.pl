@@ -1,15 +1,8 @@
 # Instances of two releases of PostgreSQL hand over to each other in one election.
 # Environment: OLD_CONFIG, the pg_config of the older release.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use EtcdLeader::Rolling;
 use File::Basename qw(dirname);
-use Test::More;
 
 my $old   = dirname(dirname($ENV{OLD_CONFIG}));
 my $etcd  = EtcdLeader::Etcd->new;

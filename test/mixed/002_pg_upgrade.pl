@@ -1,15 +1,8 @@
 # pg_upgrade from an older PostgreSQL with the extension installed.  No server
 # campaigns during the upgrade, and the new server campaigns afterwards.  Environment:
 # OLD_CONFIG, the pg_config of the older release.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
+use EtcdLeader::Test;
 use File::Basename qw(dirname);
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my %conf = (etcd => $etcd, settings => { node_name => "pg1" });

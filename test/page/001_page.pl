@@ -1,17 +1,7 @@
 # /status in a browser.  Chromium renders it in the size of a desktop and of a phone,
 # and loads nothing else.  PAGE_SCREENSHOT=FILE keeps a picture of it.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $etcd = EtcdLeader::Etcd->new;
 my (%port, %node);

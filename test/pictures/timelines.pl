@@ -1,15 +1,6 @@
 # Draws a hand-over and a lost host as they happen here: doc/hand_over.svg and
 # doc/lost_host.svg, in the directory PICTURES.  `make pictures` runs it.
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
-use EtcdLeader::Etcd;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use EtcdLeader::Test;
 use Time::HiRes ();
 
 my $out = $ENV{PICTURES} or BAIL_OUT('PICTURES is not set');

@@ -1,18 +1,9 @@
 # Prometheus with the configuration and the alerts of integrations/.  It scrapes two
 # instances, and accepts every query of the dashboard.
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::RealBin/../t/lib";
-use EtcdLeader::Etcd;
+use EtcdLeader::Test;
 use EtcdLeader::Http;
-use EtcdLeader::Instance;
-use EtcdLeader::Util;
 use JSON::PP;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $source = "$FindBin::RealBin/../../integrations";
 my $etcd   = EtcdLeader::Etcd->new;
