@@ -34,6 +34,8 @@ describe(const EtcdRequest *request)
 		return request->success[0].limit == SURVEY_LIMIT ? "survey" : "read";
 	if (request->success[0].kind == ETCD_OP_DELETE)
 		return request->ncompares > 1 ? "transfer" : "delete";
+	if (request->ncompares == 0)
+		return "write without a guard";
 	return request->compares[0].value == 0 ? "enter" : "put";
 }
 
