@@ -7,15 +7,9 @@
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "protocol/changes.h"
+#include "unit.h"
 
 #define MS			INT64_C(1000000)
 #define SECOND		(1000 * MS)
@@ -265,7 +259,7 @@ test_other_etcd(void **state)
 		{CLUSTER + 1, 200, 3, false}, {CLUSTER, 99, 3, false}, {CLUSTER, 200, 2, false},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		end(state);
 		assert_int_equal(begin(state), 0);

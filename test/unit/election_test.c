@@ -9,15 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "small_etcd.h"
+#include "unit.h"
 
 #define TTL_S		5
 #define MARGIN		(SECOND / 2)	/* a tenth of the TTL */

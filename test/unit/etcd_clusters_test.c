@@ -5,18 +5,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "etcd/etcd_clusters.h"
 #include "etcd/etcd_url.h"
+#include "unit.h"
 
 #define A				UINT64_C(0xa)
 #define B				UINT64_C(0xb)
@@ -312,7 +304,7 @@ test_named(void **state)
 		{"unix:///run/etcd", "unix:///run/etcd", false},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		const char *urls[] = {"http://e1:2379", cases[i].url};
 		Instance	instance;
@@ -353,7 +345,7 @@ test_urls(void **state)
 		{"unix:///run/etcd", NULL},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		EtcdUrl		url;
 		bool		good = etcd_split_url(cases[i].url, &url);

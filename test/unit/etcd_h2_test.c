@@ -7,19 +7,11 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <nghttp2/nghttp2.h>
 
 #include "etcd/etcd_api.h"
 #include "etcd/etcd_h2.h"
-
-#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
+#include "unit.h"
 
 #define MAX_SIZE	(1024 * 1024)
 #define MAX_STREAMS	16

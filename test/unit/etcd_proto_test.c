@@ -12,18 +12,11 @@
  *-------------------------------------------------------------------------
  */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "etcd/etcd_api.h"
+#include "unit.h"
 
-#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(literal)	{literal, sizeof(literal) - 1}
 
 /* ---- helpers --------------------------------------------------------- */

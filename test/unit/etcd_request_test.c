@@ -9,14 +9,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "etcd/etcd_answers.h"
 #include "etcd/etcd_auth.h"
@@ -25,8 +17,8 @@
 #include "etcd/etcd_clusters.h"
 #include "etcd/etcd_endpoints.h"
 #include "etcd/etcd_request.h"
+#include "unit.h"
 
-#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(literal)	{literal, sizeof(literal) - 1}
 
 #define TIMEOUT_MS		1000
@@ -1042,7 +1034,7 @@ test_unknown_lease(void **state)
 		{0, ETCD_CODE_PERMISSION_DENIED, "etcdserver: permission denied", ETCD_REFUSED},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		(void) begin(state);
 		client.kept_cluster_id = 7;

@@ -6,15 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "small_etcd.h"
+#include "unit.h"
 
 #define TTL_S		30
 #define MARGIN		(3 * SECOND)	/* a tenth of Patroni's TTL */
@@ -986,7 +979,7 @@ test_config(void **state)
 	};
 
 	set_key(LEADER, NULL, 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < lengthof(cases); i++)
 	{
 		set_key(CONFIG, cases[i].value, 0);
 		configure();
@@ -1086,9 +1079,9 @@ test_versions(void **state)
 	static const char *const old[] = {"2.3.8", "3.3.27", "3.4.0", "3.4.23", "3.4.30", "3.5.0", "3.5.12", "3.5.12-rc.1"};
 	static const char *const good[] = {"3.4.31", "3.4.42", "3.5.13", "3.5.30", "3.6.0", "3.6.0-rc.1", "3.7.1", "4.0.0", "", "x", "3", "3.4", "3.4.x"};
 
-	for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++)
+	for (size_t i = 0; i < lengthof(old); i++)
 		assert_true(election_is_etcd_old(old[i]));
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+	for (size_t i = 0; i < lengthof(good); i++)
 		assert_false(election_is_etcd_old(good[i]));
 }
 

@@ -5,13 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "small_etcd.h"
+#include "unit.h"
 
 #define SURVEY_LIMIT	1000		/* the limit of the read that begins a transfer */
 

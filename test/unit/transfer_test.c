@@ -6,15 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "small_etcd.h"
+#include "unit.h"
 
 #define TTL_S		6
 #define DELAY		(31 * SECOND)	/* preferred_delay, not a multiple of SURVEYS */
@@ -473,7 +466,7 @@ test_foreign_between(void **state)
 	};
 
 	begin_leading();
-	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+	for (size_t i = 0; i < lengthof(foreign); i++)
 	{
 		put(foreign[i], "go");
 		put("e/e5.pg", "n5");
