@@ -49,7 +49,7 @@
 #include "run.h"
 #include "store.h"
 
-#define NPREFIXES		3
+#define NPREFIXES		4
 #define MAX_EVENTS		64		/* of a frame */
 #define INTERVAL_NS		SECOND
 #define FAULTS_END_NS	(40 * SECOND)
@@ -69,7 +69,7 @@
 
 #define MAX_REVISION	(INT64_MAX / 2) /* etcd's own limit */
 
-static const char *const prefix_names[NPREFIXES] = {"a/", "b/", "flags/c/"};
+static const char *const prefix_names[NPREFIXES] = {"a/", "b/", "flags/c/", "a0"};
 
 /* etcd; see store.c for the keys, and a change is a version there */
 static uint64_t cluster_id;
@@ -519,6 +519,9 @@ port_watch(void *ctx, const EtcdWatch *watches, int n)
 {
 	if (n > 0)
 		spend("streams");
+	/* the read before it has shown that etcd is another one */
+	if (n > 0 && restored && !lied)
+		fail_run("etcd was put back, and a stream is opened without a gap");
 	stream = n > 0 ? ++streams_opened : 0;
 	nwatchers = n;
 	lag = random_chance(2000) ? random_below(20) : 0;
@@ -599,6 +602,8 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	nreads++;
 	spend("reads");
+	if (request->kind != ETCD_TXN || request->nsuccess == 0 || request->nfailure > 0)
+		fail_run("a request that is no read");
 	for (int i = 0; i < request->nsuccess; i++)
 	{
 		if (request->success[i].kind != ETCD_OP_RANGE)
@@ -615,9 +620,11 @@ configure(void)
 {
 	const char *names[NPREFIXES];
 	int			n = 0;
+	bool		turned = random_chance(3000);
 
-	for (int p = 0; p < NPREFIXES; p++)
+	for (int i = 0; i < NPREFIXES; i++)
 	{
+		int			p = turned ? NPREFIXES - 1 - i : i;
 		bool		wanted = over || random_chance(8000);
 
 		if (wanted)
@@ -631,8 +638,8 @@ configure(void)
 	changes_configure(core, now_ns, names, n, INTERVAL_NS);
 }
 
-/* One fault, or a write, or neither. */
-static void
+/* One fault, or a write, or neither.  Returns the time until the next. */
+static int64_t
 disturb(void)
 {
 	int			what = random_below(10000);
@@ -652,11 +659,16 @@ disturb(void)
 		tell_a_lie();
 	else if (what < 4200 + failure_rate / 4)
 		end_stream(ETCD_NO_ANSWER);
+	else if (what >= 9995)
+		return random_between(SECOND, 10 * SECOND); /* the process is stopped */
+	return 20 * MS;
 }
 
 static void
 tick(void *subject, uint64_t tag)
 {
+	int64_t		pause_ns = 20 * MS;
+
 	for (int i = 0; changes_wakeup_ns(core) <= now_ns; i++)
 	{
 		if (i == MAX_TICKS_AT_ONCE)
@@ -667,11 +679,11 @@ tick(void *subject, uint64_t tag)
 		changes_tick(core, now_ns);
 	}
 	if (!over)
-		disturb();
+		pause_ns = disturb();
 	else if (!quiet && random_chance(500))
 		write_changes();
-	credit += 20 * MS * PER_SECOND;
-	events_after(20 * MS, tick, NULL, 0);
+	credit += pause_ns * PER_SECOND;
+	events_after(pause_ns, tick, NULL, 0);
 }
 
 static bool

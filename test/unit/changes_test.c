@@ -29,6 +29,7 @@ void *
 __wrap_calloc(size_t n, size_t size)
 {
 	nallocations++;
+	assert_in_range(n * size, 1, 64 * 1024);
 	return __real_calloc(n, size);
 }
 
