@@ -1802,6 +1802,34 @@ test_late_lessor(void **state)
 	assert_true(leads(a));
 }
 
+/*
+ * A delete that timed out may be executed later.  So its key is not used again,
+ * although a read still shows it.
+ */
+static void
+test_key_of_late_delete(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		token = a->views[0].token;
+	Message    *late;
+
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	late = sent(a, "delete");
+	give_up(a, late, false);
+	now += TTL_S * SECOND / 3;
+	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
+	deliver(a, sent(a, "read"));
+	assert_int_equal(count_keys(), 1);
+	assert_int_equal(a->views[0].state, ELECTION_LEAVING);
+	assert_false(a->has_replied[1]);
+	execute(late);
+	run_for(2 * SECOND);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_true(leads(a));
+	assert_true(a->views[0].token > token);
+}
+
 /* With one endpoint, which may have several members, one failure is no loss of contact. */
 static void
 test_single_failure(void **state)
@@ -3694,6 +3722,7 @@ main(void)
 		TEST(test_waiter_lost_lease),
 		TEST(test_unapplied_grant),
 		TEST(test_late_lessor),
+		TEST(test_key_of_late_delete),
 		TEST(test_single_failure),
 		TEST(test_probe_beside_read),
 		TEST(test_probe_hangs),
