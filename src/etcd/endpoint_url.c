@@ -67,5 +67,6 @@ endpoint_is_open(const char *url)
 {
 	EtcdUrl		parts;
 
-	return !is_socket_url(url) && etcd_split_url(url, &parts) && !parts.tls && !etcd_is_loopback(&parts);
+	return !is_socket_url(url) && etcd_split_url(url, &parts) && !parts.tls &&
+		!etcd_is_loopback(&parts);
 }

@@ -60,7 +60,8 @@ receive(EtcdClient *client, const Report *report)
 static void
 receive_asked(EtcdClient *client, const Report *report)
 {
-	report->request->caller(client->callbacks.ctx, report->request->id, &report->answer, &report->timing);
+	report->request->caller(client->callbacks.ctx, report->request->id, &report->answer,
+							&report->timing);
 }
 
 /* The caller is told later that its request was not sent. */
@@ -105,7 +106,8 @@ etcd_client_send(EtcdClient *client, EtcdReceiver caller, uint64_t id, const Etc
 }
 
 void
-etcd_client_ask(EtcdClient *client, int endpoint, EtcdReceiver caller, uint64_t id, const EtcdRequest *request)
+etcd_client_ask(EtcdClient *client, int endpoint, EtcdReceiver caller, uint64_t id,
+				const EtcdRequest *request)
 {
 	PendingRequest *made = send_request(client, endpoint, receive_asked, caller, id, request);
 

@@ -45,16 +45,19 @@ read_password(const Settings *settings, char *password, size_t size, struct stat
 
 	if (path == NULL)
 	{
-		etcd_format_message(why, "\"etcd_leader.username\" is set, but \"etcd_leader.password_file\" is not");
+		etcd_format_message(why, "\"etcd_leader.username\" is set, but "
+								 "\"etcd_leader.password_file\" is not");
 		return false;
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, file) != 0)
-		etcd_format_message(why, "could not open \"%s\" (\"etcd_leader.password_file\"): %s", path, strerror(errno));
+		etcd_format_message(why, "could not open \"%s\" (\"etcd_leader.password_file\"): %s", path,
+							strerror(errno));
 	else if ((fault = secret_file_fault(file)) != NULL)
 		etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") %s", path, fault);
 	else if ((len = read(fd, password, size)) < 0)
-		etcd_format_message(why, "could not read \"%s\" (\"etcd_leader.password_file\"): %s", path, strerror(errno));
+		etcd_format_message(why, "could not read \"%s\" (\"etcd_leader.password_file\"): %s", path,
+							strerror(errno));
 	else
 	{
 		if (len > 0 && password[len - 1] == '\n')
@@ -65,7 +68,8 @@ read_password(const Settings *settings, char *password, size_t size, struct stat
 		else
 		{
 			explicit_bzero(password, size);
-			etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") must hold a password of 1 to %zu bytes, and nothing else",
+			etcd_format_message(why, "\"%s\" (\"etcd_leader.password_file\") must hold a password "
+									 "of 1 to %zu bytes, and nothing else",
 								path, size - 1);
 		}
 	}
@@ -139,7 +143,8 @@ receive_token(EtcdClient *client, const Report *report)
 		 * once more.  Without a user nobody waits for a token.
 		 */
 		if (client->settings.username != NULL && !etcd_auth_ask(client, endpoint, why))
-			etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, why);
+			etcd_request_deny_parked(client, endpoint, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED,
+									 why);
 	}
 	else if (answer->outcome == ETCD_ANSWERED || etcd_says_auth_is_off(answer))
 	{

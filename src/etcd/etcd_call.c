@@ -77,7 +77,9 @@ etcd_call_shun(EtcdClient *client, const char *url)
 	for (int i = 0; i < endpoint->nfloods && shun_ms < SHUN_MOST_MS; i++)
 		shun_ms *= 2;
 	endpoint->nfloods++;
-	endpoint->shunned_until_ns = now + (shun_ms < SHUN_MOST_MS ? shun_ms : SHUN_MOST_MS) * NSEC_PER_MSEC;
+	if (shun_ms > SHUN_MOST_MS)
+		shun_ms = SHUN_MOST_MS;
+	endpoint->shunned_until_ns = now + shun_ms * NSEC_PER_MSEC;
 }
 
 /* ---- calls ----------------------------------------------------------- */
@@ -117,7 +119,8 @@ begin_grpc(EtcdClient *client, Call *call)
 	{
 		if (lacks_token(client, call))
 			return true;
-		call->grpc = etcd_grpc_watch(&client->grpc, call->watches, call->nwatches, &call->destination);
+		call->grpc = etcd_grpc_watch(&client->grpc, call->watches, call->nwatches,
+									 &call->destination);
 		return call->grpc != NULL;
 	}
 	if (lacks_token(client, call))
@@ -134,11 +137,13 @@ begin_grpc(EtcdClient *client, Call *call)
 static bool
 begin_json(EtcdClient *client, Call *call)
 {
-	bool		good = call->request != NULL ? etcd_gateway_encode_request(call->request, &call->payload) :
+	bool		good = call->request != NULL ?
+		etcd_gateway_encode_request(call->request, &call->payload) :
 		etcd_gateway_encode_watches(call->watches, call->nwatches, &call->payload);
 
 	if (good)
-		call->exchange = etcd_gateway_start(&client->http, &client->settings, &call->payload, &call->destination);
+		call->exchange = etcd_gateway_start(&client->http, &client->settings, &call->payload,
+											&call->destination);
 	return call->exchange != NULL;
 }
 
@@ -159,7 +164,8 @@ fail_shunned(EtcdClient *client, Call *call)
 {
 	char		why[ETCD_MESSAGE_SIZE];
 
-	etcd_format_message(why, "etcd at \"%s\" flooded the connection with bytes that nobody waits for, and is left alone for a while",
+	etcd_format_message(why, "etcd at \"%s\" flooded the connection with bytes that nobody waits "
+							 "for, and is left alone for a while",
 						call->url);
 	fail(client, call, ETCD_NO_ANSWER, why, false);
 }
@@ -175,7 +181,8 @@ begin(EtcdClient *client, Call *call)
 	}
 	call->begun_ns = clock_monotonic_ns();
 	give_token(client, &call->destination, call->request);
-	return client->settings.dialect == ETCD_GRPC ? begin_grpc(client, call) : begin_json(client, call);
+	return client->settings.dialect == ETCD_GRPC ?
+		begin_grpc(client, call) : begin_json(client, call);
 }
 
 /* Copies of the watches, in one piece.  False if memory is out. */
@@ -249,7 +256,8 @@ etcd_call_send(EtcdClient *client, const EtcdRequest *request, const Destination
 }
 
 Call *
-etcd_call_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches, const Destination *destination)
+etcd_call_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches,
+				const Destination *destination)
 {
 	Call	   *call = create_call(destination);
 
@@ -300,7 +308,8 @@ etcd_call_time_out(EtcdClient *client, Call *call)
 	{
 		char		why[ETCD_MESSAGE_SIZE];
 
-		etcd_format_message(why, "no answer from etcd at \"%s\" within %ld ms", call->url, call->destination.timeout_ms);
+		etcd_format_message(why, "no answer from etcd at \"%s\" within %ld ms", call->url,
+							call->destination.timeout_ms);
 		fail(client, call, ETCD_NO_ANSWER, why, true);
 	}
 }
@@ -357,7 +366,8 @@ etcd_call_read_frame(EtcdClient *client, Call *call, EtcdWatchFrame *frame)
 {
 	if (call->grpc != NULL)
 		return etcd_grpc_read_frame(call->grpc, frame);
-	return call->exchange != NULL ? etcd_gateway_read_frame(&client->http, call->exchange, frame) : FRAME_INCOMPLETE;
+	return call->exchange != NULL ?
+		etcd_gateway_read_frame(&client->http, call->exchange, frame) : FRAME_INCOMPLETE;
 }
 
 void
@@ -410,6 +420,14 @@ etcd_call_due_ns(const EtcdClient *client)
 	return etcd_http_due_ns(&client->http) < due_ns ? etcd_http_due_ns(&client->http) : due_ns;
 }
 
+/* Does the server send without end what nobody waits for? */
+static bool
+is_flooded(const Call *call)
+{
+	return call->grpc != NULL ? etcd_grpc_floods(call->grpc) :
+		call->exchange != NULL && etcd_http_floods(call->exchange);
+}
+
 /* A connection to the endpoint in use is kept. */
 static void
 run_grpc(EtcdClient *client)
@@ -427,9 +445,10 @@ etcd_call_run(EtcdClient *client)
 	{
 		if (is_waiting(call) && !begin(client, call))
 			fail(client, call, ETCD_NO_ANSWER, "out of memory", false);
-		else if (call->grpc != NULL ? etcd_grpc_floods(call->grpc) : call->exchange != NULL && etcd_http_floods(call->exchange))
+		else if (is_flooded(call))
 			etcd_call_shun(client, call->url);
-		else if (call->grpc != NULL && call->request != NULL && !call->was_refused && etcd_grpc_is_refused(call->grpc))
+		else if (call->grpc != NULL && call->request != NULL && !call->was_refused &&
+				 etcd_grpc_is_refused(call->grpc))
 			send_again(client, call);
 	}
 	run_grpc(client);

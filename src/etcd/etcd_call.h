@@ -19,13 +19,14 @@ typedef struct Call Call;
  * token that the endpoint has when it begins.  The request must outlive the call.
  * NULL if memory is out.
  */
-extern Call *etcd_call_send(EtcdClient *client, const EtcdRequest *request, const Destination *destination);
+extern Call *etcd_call_send(EtcdClient *client, const EtcdRequest *request,
+							const Destination *destination);
 extern Call *etcd_call_watch(EtcdClient *client, const EtcdWatch *watches, int nwatches,
 							 const Destination *destination);
 
 /* Replaces the watches of an open stream.  False: that is not possible. */
-extern bool etcd_call_replace_watches(EtcdClient *client, Call *call, const EtcdWatch *watches, int nwatches,
-									  const Destination *destination);
+extern bool etcd_call_replace_watches(EtcdClient *client, Call *call, const EtcdWatch *watches,
+									  int nwatches, const Destination *destination);
 
 /* Ends a call that takes too long, unless it has ended. */
 extern void etcd_call_time_out(EtcdClient *client, Call *call);

@@ -37,7 +37,8 @@ typedef struct EtcdTiming
  * Takes the answer to the request with that id of the caller's, which is freed
  * afterwards.  ctx is that of the callbacks.
  */
-typedef void (*EtcdReceiver) (void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing);
+typedef void (*EtcdReceiver) (void *ctx, uint64_t id, const EtcdAnswer *answer,
+							  const EtcdTiming *timing);
 
 typedef struct EtcdClientCallbacks
 {
@@ -160,18 +161,20 @@ extern void etcd_client_configure(EtcdClient *client, const EtcdClientSettings *
  * request that only reads may be sent to a second endpoint when half of its
  * time is over, and a request that etcd refuses because it has no valid token
  * is sent again with one.  Before it is known which cluster may be used, it
- * waits until the endpoints have told theirs, or have failed.  When the outcome blames the endpoint, the next one
- * is in use by then, and the watch streams end (watch_ended); a single
- * endpoint keeps them.
+ * waits until the endpoints have told theirs, or have failed.  When the outcome
+ * blames the endpoint, the next one is in use by then, and the watch streams
+ * end (watch_ended); a single endpoint keeps them.
  */
-extern void etcd_client_send(EtcdClient *client, EtcdReceiver receive, uint64_t id, const EtcdRequest *request);
+extern void etcd_client_send(EtcdClient *client, EtcdReceiver receive, uint64_t id,
+							 const EtcdRequest *request);
 
 /*
  * Replaces a watch stream, if it is open, by one with these watches on the
  * endpoint in use; with none, closes it.  No callback is made for the old
  * stream afterwards.  The other streams stay as they are.
  */
-extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *watches, int nwatches);
+extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *watches,
+							  int nwatches);
 
 /*
  * Goes on to the next endpoint if `endpoint` is the one in use.  The watch
@@ -248,7 +251,8 @@ extern EtcdDialect etcd_client_dialect(const EtcdClient *client);
  * may differ from what an earlier call gave (a closed and reopened fd
  * included), so a wait set is rebuilt only then.
  */
-extern const EtcdSocket *etcd_client_sockets(const EtcdClient *client, int *nsockets, uint64_t *changes);
+extern const EtcdSocket *etcd_client_sockets(const EtcdClient *client, int *nsockets,
+											 uint64_t *changes);
 
 /* Milliseconds until etcd_client_process() is due; -1: not before a socket is ready. */
 extern long etcd_client_timeout_ms(const EtcdClient *client);

@@ -175,8 +175,10 @@ describe_rest(const EtcdClient *client, uint64_t cluster_id, char *text, size_t 
 		if (endpoint->state.error[0] != '\0')
 			snprintf(text + len, size - len, "%s%s", len > 0 ? "; " : "", endpoint->state.error);
 		else
-			snprintf(text + len, size - len, "%setcd at \"%s\" %s", len > 0 ? "; " : "", endpoint->url,
-					 endpoint->named_twice ? "is named by two clusters" : "has not told its cluster");
+			snprintf(text + len, size - len, "%setcd at \"%s\" %s", len > 0 ? "; " : "",
+					 endpoint->url,
+					 endpoint->named_twice ? "is named by two clusters" :
+					 "has not told its cluster");
 	}
 }
 
@@ -188,7 +190,8 @@ etcd_cluster_describe(const EtcdClient *client, const char *url, uint64_t cluste
 
 	if (client->settings.cluster_id != 0)
 	{
-		etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64 ", and not of the one in \"etcd_leader.cluster_id\", %" PRIx64,
+		etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64 ", and not of the "
+							"one in \"etcd_leader.cluster_id\", %" PRIx64,
 							url, cluster_id, client->settings.cluster_id);
 		return;
 	}
@@ -198,13 +201,16 @@ etcd_cluster_describe(const EtcdClient *client, const char *url, uint64_t cluste
 
 		if (other == 0 || other == cluster_id)
 			continue;
-		etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64 ", etcd at \"%s\" of cluster %" PRIx64,
+		etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64
+							", etcd at \"%s\" of cluster %" PRIx64,
 							url, cluster_id, client->endpoints[i].url, other);
 		return;
 	}
 	describe_rest(client, cluster_id, rest, sizeof(rest));
-	etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64 ", but %d of %d endpoints %s to it, and more than half must: %s",
-						url, cluster_id, nmembers, count_configured(client), nmembers == 1 ? "belongs" : "belong", rest);
+	etcd_format_message(message, "etcd at \"%s\" is of cluster %" PRIx64
+						", but %d of %d endpoints %s to it, and more than half must: %s",
+						url, cluster_id, nmembers, count_configured(client),
+						nmembers == 1 ? "belongs" : "belong", rest);
 }
 
 void
@@ -264,7 +270,8 @@ etcd_client_describe_unannounced(const EtcdClient *client, int endpoint, char *m
 {
 	if (!client->endpoints[endpoint].unannounced || client->endpoints[endpoint].learned)
 		return false;
-	etcd_format_message(message, "No member of the cluster announces this URL any more. Remove it from the settings. The members announce %s",
+	etcd_format_message(message, "No member of the cluster announces this URL any more. Remove it "
+								 "from the settings. The members announce %s",
 						client->announced);
 	return true;
 }

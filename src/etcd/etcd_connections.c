@@ -12,14 +12,18 @@
 #include "base/clock.h"
 #include "etcd_connections.h"
 
-/* The end of the server's certificate, in Unix time; 0: the handle has made no connection with TLS. */
+/*
+ * The end of the server's certificate, in Unix time; 0: the handle has made no
+ * connection with TLS.
+ */
 static int64_t
 read_end_s(CURL *easy)
 {
 	static const char name[] = "Expire date:";
 	struct curl_certinfo *info = NULL;
 
-	if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &info) != CURLE_OK || info == NULL || info->num_of_certs < 1)
+	if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &info) != CURLE_OK || info == NULL ||
+		info->num_of_certs < 1)
 		return 0;
 	for (const struct curl_slist *line = info->certinfo[0]; line != NULL; line = line->next)
 	{
@@ -29,7 +33,10 @@ read_end_s(CURL *easy)
 	return 0;
 }
 
-/* How long it took to make the connection of TCP, which is a round trip; 0: the handle has made none. */
+/*
+ * How long it took to make the connection of TCP, which is a round trip; 0: the
+ * handle has made none.
+ */
 static int64_t
 read_round_trip_ns(CURL *easy)
 {

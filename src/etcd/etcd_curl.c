@@ -36,7 +36,8 @@
  * nothing.
  */
 bool
-etcd_curl_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path, CurlTarget *target)
+etcd_curl_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path,
+				  CurlTarget *target)
 {
 	const char *unix_scheme = "unix://";
 	const char *unixs_scheme = "unixs://";
@@ -86,7 +87,8 @@ etcd_curl_set_address(CURL *easy, CurlTarget *target, const char *address)
 }
 
 bool
-etcd_curl_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list)
+etcd_curl_set_headers(CURL *easy, const char *const *headers, int nheaders,
+					  struct curl_slist **list)
 {
 	for (int i = 0; i < nheaders; i++)
 	{
@@ -97,6 +99,18 @@ etcd_curl_set_headers(CURL *easy, const char *const *headers, int nheaders, stru
 		*list = longer;
 	}
 	SET_OPTION(CURLOPT_HTTPHEADER, *list);
+	return true;
+}
+
+bool
+etcd_curl_set_post(CURL *easy, const char *body, size_t len, curl_write_callback receive, void *arg)
+{
+	SET_OPTION(CURLOPT_POST, 1L);
+	SET_OPTION(CURLOPT_POSTFIELDS, body);
+	SET_OPTION(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) len);
+	SET_OPTION(CURLOPT_WRITEFUNCTION, receive);
+	SET_OPTION(CURLOPT_WRITEDATA, arg);
+	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
 	return true;
 }
 
@@ -116,8 +130,10 @@ open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 }
 
 bool
-etcd_curl_record_socket(CURL *easy, CurlTarget *target)
+etcd_curl_set_records(CURL *easy, void *private, char *error, CurlTarget *target)
 {
+	SET_OPTION(CURLOPT_PRIVATE, private);
+	SET_OPTION(CURLOPT_ERRORBUFFER, error);
 	SET_OPTION(CURLOPT_OPENSOCKETFUNCTION, open_socket);
 	SET_OPTION(CURLOPT_OPENSOCKETDATA, target);
 	return true;
@@ -130,10 +146,12 @@ etcd_curl_describe_socket(char *message, const char *url, const CurlTarget *targ
 	const char *why = strerror(target->socket_errno);
 
 	if (target->socket_errno == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-		etcd_format_message(message, "could not connect to etcd at \"%s\": this process may open no more files than %llu (%s)",
+		etcd_format_message(message, "could not connect to etcd at \"%s\": this process may open "
+									 "no more files than %llu (%s)",
 							url, (unsigned long long) limit.rlim_cur, why);
 	else if (target->socket_errno == ENFILE)
-		etcd_format_message(message, "could not connect to etcd at \"%s\": this host may open no more files (%s)", url, why);
+		etcd_format_message(message, "could not connect to etcd at \"%s\": this host may open no "
+									 "more files (%s)", url, why);
 	else
 		return false;
 	return true;
@@ -239,7 +257,8 @@ etcd_curl_connect_only(CURL *easy)
 CURLcode
 etcd_curl_classify(CURLcode result, const char *detail)
 {
-	if ((result == CURLE_RECV_ERROR || result == CURLE_SEND_ERROR) && strstr(detail, " alert ") != NULL)
+	if ((result == CURLE_RECV_ERROR || result == CURLE_SEND_ERROR) &&
+		strstr(detail, " alert ") != NULL)
 		return CURLE_SSL_CONNECT_ERROR;
 	return result;
 }

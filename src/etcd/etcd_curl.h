@@ -33,8 +33,8 @@ typedef struct CurlTarget
  * name of the server in the settings, that is who is asked there: in SNI, for
  * the certificate, and in the header.
  */
-extern bool etcd_curl_set_url(CURL *easy, const Settings *settings, const char *endpoint, const char *path,
-							  CurlTarget *target);
+extern bool etcd_curl_set_url(CURL *easy, const Settings *settings, const char *endpoint,
+							  const char *path, CurlTarget *target);
 
 /*
  * Has libcurl connect to one address, IPv6 in brackets, in the place of the one
@@ -43,13 +43,23 @@ extern bool etcd_curl_set_url(CURL *easy, const Settings *settings, const char *
 extern bool etcd_curl_set_address(CURL *easy, CurlTarget *target, const char *address);
 
 /* Appends headers to a list, which the caller frees afterwards, and sets it. */
-extern bool etcd_curl_set_headers(CURL *easy, const char *const *headers, int nheaders, struct curl_slist **list);
+extern bool etcd_curl_set_headers(CURL *easy, const char *const *headers, int nheaders,
+								  struct curl_slist **list);
+
+/* The transfer is a POST.  receive(arg) gets the body of the answer. */
+extern bool etcd_curl_set_post(CURL *easy, const char *body, size_t len,
+							   curl_write_callback receive, void *arg);
 
 /*
- * Records why there is no socket.  Says in a buffer of ETCD_MESSAGE_SIZE that no
- * descriptor is left for one; false if that is not the reason.
+ * Sets what belongs to a handle: its owner, a buffer of CURL_ERROR_SIZE for libcurl's
+ * message, and its target, which records why there is no socket.
  */
-extern bool etcd_curl_record_socket(CURL *easy, CurlTarget *target);
+extern bool etcd_curl_set_records(CURL *easy, void *private, char *error, CurlTarget *target);
+
+/*
+ * Says in a buffer of ETCD_MESSAGE_SIZE that no descriptor is left for a socket; false
+ * if this is not the reason.
+ */
 extern bool etcd_curl_describe_socket(char *message, const char *url, const CurlTarget *target);
 
 /* Frees what a target holds, after its handle has been used. */

@@ -31,6 +31,10 @@
 /* The answer of a DNS server over TCP is no longer. */
 #define MAX_DNS_ANSWER	65536
 
+/* Of a host name; an underscore is tolerated. */
+#define NAME_CHARACTERS \
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+
 struct EtcdDiscovery
 {
 	int			fd;				/* eventfd */
@@ -112,11 +116,12 @@ read_records(const unsigned char *answer, int len, uint32_t seed, const char *sc
 		 * "." means that there is no such service; other text that is no host
 		 * name could change the meaning of a URL
 		 */
-		if (target[strspn(target, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")] != '\0' ||
+		if (target[strspn(target, NAME_CHARACTERS)] != '\0' ||
 			target[0] == '\0' || strcmp(target, ".") == 0)
 			continue;
 		port = ns_get16(data + 4);
-		if ((size_t) snprintf(record->url, sizeof(record->url), "%s://%s:%u", scheme, target, port) >=
+		if ((size_t) snprintf(record->url, sizeof(record->url), "%s://%s:%u", scheme, target,
+							  port) >=
 			sizeof(record->url))
 			continue;
 		record->priority = ns_get16(data);

@@ -332,7 +332,8 @@ receive_version(EtcdClient *client, const Report *report)
 	const EtcdAnswer *answer = &report->answer;
 
 	if (answer->endpoint >= 0 && answer->outcome == ETCD_ANSWERED)
-		etcd_format_message(client->endpoints[answer->endpoint].state.version, "%s", answer->version);
+		etcd_format_message(client->endpoints[answer->endpoint].state.version, "%s",
+							answer->version);
 }
 
 /* The name of the member that answered. */
@@ -388,7 +389,8 @@ receive_members(EtcdClient *client, const Report *report)
 	etcd_cluster_learn_members(client, answer);
 
 	/* with a server name, DNS says which endpoints there are */
-	if (client->settings.server_name != NULL || !etcd_cluster_is_usable(client, answer->header.cluster_id))
+	if (client->settings.server_name != NULL ||
+		!etcd_cluster_is_usable(client, answer->header.cluster_id))
 		return;
 	if (!list_members(client, answer, &list) || is_list_in_use(client, &list))
 	{
@@ -458,7 +460,8 @@ etcd_endpoints_run(EtcdClient *client)
 		ask_endpoint(client, i);
 	}
 	if (etcd_client_foreign_endpoints(client) & (UINT32_C(1) << client->endpoint))
-		etcd_endpoints_leave(client, client->endpoint, "the endpoint is of another cluster than the others");
+		etcd_endpoints_leave(client, client->endpoint,
+							 "the endpoint is of another cluster than the others");
 }
 
 void

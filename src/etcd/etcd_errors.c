@@ -117,7 +117,8 @@ etcd_wants_token(EtcdOutcome outcome, int code, const char *message)
 static bool
 is_refusal(const EtcdAnswer *answer, EtcdCode code, const char *text)
 {
-	return answer->outcome == ETCD_REFUSED && answer->code == (int) code && strstr(answer->message, text) != NULL;
+	return answer->outcome == ETCD_REFUSED && answer->code == (int) code &&
+		strstr(answer->message, text) != NULL;
 }
 
 bool
@@ -154,7 +155,8 @@ etcd_advise(int code, const char *message)
 		const char *advice;
 	}			advices[] = {
 		{ETCD_CODE_PERMISSION_DENIED, NULL,
-		"grant the etcd user a role that may read and write the keys that begin with the election's name and a slash"},
+		"grant the etcd user a role that may read and write the keys that begin with the "
+		"election's name and a slash"},
 		{ETCD_CODE_INVALID_ARGUMENT, "user name is empty",
 		"etcd asks for a user: set \"etcd_leader.username\" and \"etcd_leader.password_file\""},
 		{ETCD_CODE_INVALID_ARGUMENT, "authentication failed",
@@ -185,23 +187,29 @@ static const struct
 	const char *hint;
 }			hints[] = {
 	{"the certificate of etcd", "is not valid for",
-	"Add the host to the certificate's subjectAltName, as \"DNS:name\" or \"IP:address\", or name the host in \"etcd_leader.endpoints\" as the certificate does."},
+	"Add the host to the certificate's subjectAltName, as \"DNS:name\" or \"IP:address\", or name "
+	"the host in \"etcd_leader.endpoints\" as the certificate does."},
 	{"the certificate of etcd", "has expired",
-	"Renew the certificate of this member of etcd, or of its authority. If neither has expired, correct the clock of this host."},
+	"Renew the certificate of this member of etcd, or of its authority. If neither has expired, "
+	"correct the clock of this host."},
 	{"the certificate of etcd", "not yet valid",
-	"Correct the clock of this host, or that of the host that has made the certificate, and make the certificate anew."},
+	"Correct the clock of this host, or that of the host that has made the certificate, and make "
+	"the certificate anew."},
 	{"the certificate of etcd", "purpose",
 	"Make the certificate of this member of etcd anew, with serverAuth in its extended key usage."},
 	{"the certificate of etcd", "the authority to trust",
-	"Set \"etcd_leader.ssl_ca_file\" to the certificate of the authority that has signed etcd's. Intermediate certificates belong into etcd's \"--cert-file\"."},
+	"Set \"etcd_leader.ssl_ca_file\" to the certificate of the authority that has signed etcd's. "
+	"Intermediate certificates belong into etcd's \"--cert-file\"."},
 	{"the certificate is not valid before", NULL,
-	"Correct the clock of this host, or that of the host that has made the certificate, and make the certificate anew."},
+	"Correct the clock of this host, or that of the host that has made the certificate, and make "
+	"the certificate anew."},
 	{"the certificate has expired", NULL,
 	"Renew the certificate. The file is read for each new connection."},
 	{"lacks clientAuth", NULL,
 	"Make the certificate anew, with clientAuth in its extended key usage."},
 	{"private key does not belong", NULL,
-	"Set \"etcd_leader.ssl_key_file\" to the key of the certificate in \"etcd_leader.ssl_cert_file\"."},
+	"Set \"etcd_leader.ssl_key_file\" to the key of the certificate in "
+	"\"etcd_leader.ssl_cert_file\"."},
 	{"private key needs a passphrase", NULL,
 	"Store the key without a passphrase, in a file that only its owner can read."},
 	{"has no private key in PEM", NULL,
@@ -209,31 +217,40 @@ static const struct
 	{"has no certificate in PEM", NULL,
 	"Set \"etcd_leader.ssl_cert_file\" to a certificate in PEM."},
 	{"does not accept the client certificate", "no authority in",
-	"Have the certificate signed by an authority in etcd's \"--trusted-ca-file\". Intermediate certificates follow it in the same file."},
+	"Have the certificate signed by an authority in etcd's \"--trusted-ca-file\". Intermediate "
+	"certificates follow it in the same file."},
 	{"does not accept the client certificate", "authority \"",
 	"Renew the certificate of this authority."},
 	{"does not accept the client certificate", NULL,
-	"Check the authorities in etcd's \"--trusted-ca-file\", its \"--client-crl-file\" and \"--client-cert-allowed-hostname\", and the clocks of both hosts."},
+	"Check the authorities in etcd's \"--trusted-ca-file\", its \"--client-crl-file\" and "
+	"\"--client-cert-allowed-hostname\", and the clocks of both hosts."},
 	{"requires a client certificate", NULL,
-	"Set \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\" to a certificate that etcd's \"--trusted-ca-file\" has signed."},
+	"Set \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\" to a certificate that "
+	"etcd's \"--trusted-ca-file\" has signed."},
 	{"no TLS connection to etcd", NULL,
 	"Check whether this endpoint speaks http: then its URL begins with \"http://\"."},
 	{"closed the connection without an answer", "\"http:",
-	"It may be a port for TLS: then its URL begins with \"https://\". Else check whether it is etcd."},
+	"It may be a port for TLS: then its URL begins with \"https://\". Else check whether it is "
+	"etcd."},
 	{"closed the connection without an answer", NULL,
-	"Check whether it is etcd, and whether a proxy in between passes gRPC. If it passes HTTP/1 alone, set \"etcd_leader.protocol\" to \"json\"."},
+	"Check whether it is etcd, and whether a proxy in between passes gRPC. If it passes HTTP/1 "
+	"alone, set \"etcd_leader.protocol\" to \"json\"."},
 	{"HTTP request", "HTTPS",
 	"It is a port for TLS, so its URL begins with \"https://\"."},
 	{"has not created the watch", NULL,
-	"Check whether a proxy holds back the answer: turn its buffering off (nginx: \"proxy_buffering off\"), or let it pass gRPC and set \"etcd_leader.protocol\" to \"grpc\"."},
+	"Check whether a proxy holds back the answer: turn its buffering off (nginx: \"proxy_buffering "
+	"off\"), or let it pass gRPC and set \"etcd_leader.protocol\" to \"grpc\"."},
 	{"with bytes that nobody waits for", NULL,
 	"Check that this is an endpoint of etcd, and what lies between it and this host."},
 	{"may open no more", NULL,
-	"Raise the limit of open files for the server (\"ulimit -n\"), or lower \"max_files_per_process\"."},
+	"Raise the limit of open files for the server (\"ulimit -n\"), or lower "
+	"\"max_files_per_process\"."},
 	{"and more than half must", NULL,
-	"Mend the other endpoints, or remove those that are no members any more, or name the cluster by \"etcd_leader.cluster_id\"."},
+	"Mend the other endpoints, or remove those that are no members any more, or name the cluster "
+	"by \"etcd_leader.cluster_id\"."},
 	{"is of cluster", NULL,
-	"The endpoints must name members of one cluster, the same on all instances. Correct \"etcd_leader.endpoints\", or set \"etcd_leader.cluster_id\"."},
+	"The endpoints must name members of one cluster, the same on all instances. Correct "
+	"\"etcd_leader.endpoints\", or set \"etcd_leader.cluster_id\"."},
 	{"is also named", NULL,
 	"Give each instance its own \"etcd_leader.node_name\"."},
 	{ETCD_LEARNER_REFUSAL, NULL,
@@ -243,17 +260,23 @@ static const struct
 	{"could not look up the SRV records", NULL,
 	"Check \"etcd_leader.discovery_srv\", and DNS."},
 	{"could not connect to etcd", " within ",
-	"If the network is slower than that, the time-out is too short: raise \"etcd_leader.ttl\", or \"etcd_leader.connect_timeout\" if it is set. Else check that etcd runs there, and that a firewall lets this host connect."},
+	"If the network is slower than that, the time-out is too short: raise \"etcd_leader.ttl\", or "
+	"\"etcd_leader.connect_timeout\" if it is set. Else check that etcd runs there, and that a "
+	"firewall lets this host connect."},
 	{"could not connect to etcd", NULL,
 	"Check that etcd runs there, and that a firewall lets this host connect."},
 	{"no answer in gRPC", "a proxy of HTTP/1",
-	"If there is a proxy, let it pass gRPC, or set \"etcd_leader.protocol\" to \"json\". If there is none, check that this is an endpoint of etcd."},
+	"If there is a proxy, let it pass gRPC, or set \"etcd_leader.protocol\" to \"json\". If there "
+	"is none, check that this is an endpoint of etcd."},
 	{"no answer in gRPC", NULL,
 	"Check that this is an endpoint of etcd, and what lies between it and this host."},
 	{"no answer from etcd", " within ",
-	"If the network or etcd is slower than that, the time-out is too short: raise \"etcd_leader.ttl\", or \"etcd_leader.request_timeout\" if it is set. Else check that this is an endpoint of etcd, and that most members of the cluster run."},
+	"If the network or etcd is slower than that, the time-out is too short: raise "
+	"\"etcd_leader.ttl\", or \"etcd_leader.request_timeout\" if it is set. Else check that this is "
+	"an endpoint of etcd, and that most members of the cluster run."},
 	{"no answer from etcd", NULL,
-	"Check that this is an endpoint of etcd, that most members of the cluster run, and the network."},
+	"Check that this is an endpoint of etcd, that most members of the cluster run, and the "
+	"network."},
 };
 
 const char *

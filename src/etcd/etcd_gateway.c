@@ -113,7 +113,8 @@ etcd_gateway_read_answer(const Exchange *exchange, EtcdRequestKind kind, EtcdAns
 		char		why[ETCD_MESSAGE_SIZE];
 
 		memcpy(why, answer->message, sizeof(why));
-		etcd_format_message(answer->message, "could not understand the answer of etcd at \"%s\": %s",
+		etcd_format_message(answer->message,
+							"could not understand the answer of etcd at \"%s\": %s",
 							etcd_http_url(exchange), why);
 	}
 	return false;
@@ -151,7 +152,8 @@ etcd_gateway_read_frame(Http *http, Exchange *exchange, EtcdWatchFrame *frame)
 	if (!etcd_http_has_news(exchange))
 		return FRAME_INCOMPLETE;
 	data = etcd_http_data(exchange, &len);
-	n = may_end_frame(data, etcd_http_searched(exchange), len) ? etcd_decode_frame(data, len, frame) : 0;
+	n = may_end_frame(data, etcd_http_searched(exchange), len) ?
+		etcd_decode_frame(data, len, frame) : 0;
 	if (n < 0)
 		return FRAME_UNREADABLE;
 	if (n == 0)

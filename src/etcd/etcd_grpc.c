@@ -264,7 +264,8 @@ send_bytes(Grpc *grpc, Connection *connection)
 	const char *data;
 	size_t		len;
 
-	while (etcd_http_is_writeable(connection->exchange) && (data = etcd_h2_output(connection->h2, &len), len > 0))
+	while (etcd_http_is_writeable(connection->exchange) &&
+		   (data = etcd_h2_output(connection->h2, &len), len > 0))
 	{
 		etcd_h2_sent(connection->h2, etcd_http_send(grpc->http, connection->exchange, data, len));
 	}
@@ -274,7 +275,8 @@ send_bytes(Grpc *grpc, Connection *connection)
 static int64_t
 ping_due_ns(const Grpc *grpc, const Connection *connection)
 {
-	if (connection->use == 0 || connection->ncalls == 0 || !etcd_http_is_connected(connection->exchange))
+	if (connection->use == 0 || connection->ncalls == 0 ||
+		!etcd_http_is_connected(connection->exchange))
 		return INT64_MAX;
 	if (etcd_h2_awaits_pong(connection->h2))
 		return connection->pinged_ns + grpc->settings->request_timeout_ms * NSEC_PER_MSEC;
@@ -331,7 +333,8 @@ open_stream(GrpcCall *call, const Destination *destination, const char *path, bo
 {
 	Connection *connection = call->connection;
 	H2Request	request = {
-		.is_tls = strncmp(connection->url, "https:", 6) == 0 || strncmp(connection->url, "unixs:", 6) == 0,
+		.is_tls = strncmp(connection->url, "https:", 6) == 0 ||
+			strncmp(connection->url, "unixs:", 6) == 0,
 		.authority = connection->authority,
 		.path = path,
 		.token = destination->token,
@@ -349,7 +352,8 @@ is_idle(const H2Stream *stream)
 {
 	size_t		len;
 
-	return stream != NULL && etcd_h2_state(stream) == H2_OPEN && etcd_h2_message(stream, &len) == NULL;
+	return stream != NULL && etcd_h2_state(stream) == H2_OPEN &&
+		etcd_h2_message(stream, &len) == NULL;
 }
 
 /* The stream for a keepalive.  False if memory is out. */
@@ -358,7 +362,8 @@ take_keepalive_stream(GrpcCall *call, const Destination *destination)
 {
 	Connection *connection = call->connection;
 
-	if (is_idle(connection->keepalive) && connection->keepalive_token_number == destination->token_number)
+	if (is_idle(connection->keepalive) &&
+		connection->keepalive_token_number == destination->token_number)
 	{
 		call->stream = connection->keepalive;
 		connection->keepalive = NULL;
@@ -397,7 +402,8 @@ etcd_grpc_start(Grpc *grpc, const EtcdRequest *request, const Destination *desti
 	call->lease = request->lease;
 	message = etcd_encode_request(ETCD_GRPC, request, &len);
 	if (message == NULL ||
-		!(is_unary ? open_stream(call, destination, etcd_request_path(ETCD_GRPC, request->kind), true) :
+		!(is_unary ? open_stream(call, destination, etcd_request_path(ETCD_GRPC, request->kind),
+								 true) :
 		  take_keepalive_stream(call, destination)) ||
 		!etcd_h2_send(call->connection->h2, call->stream, message, len, is_unary))
 		etcd_grpc_release(grpc, &call);
@@ -456,7 +462,8 @@ is_complete(const GrpcCall *call)
 {
 	size_t		len;
 
-	if (etcd_http_ended(call->connection->exchange) != 0 || etcd_h2_fault(call->connection->h2) != NULL ||
+	if (etcd_http_ended(call->connection->exchange) != 0 ||
+		etcd_h2_fault(call->connection->h2) != NULL ||
 		etcd_h2_state(call->stream) != H2_OPEN)
 		return true;
 	if (call->is_watch)
@@ -470,9 +477,12 @@ is_complete(const GrpcCall *call)
 static const char *
 advise_json(const GrpcCall *call)
 {
-	bool		is_page = etcd_h2_state(call->stream) == H2_NOT_GRPC && etcd_h2_http_status(call->stream) < 500;
+	bool		is_page = etcd_h2_state(call->stream) == H2_NOT_GRPC &&
+		etcd_h2_http_status(call->stream) < 500;
 
-	return is_page || etcd_h2_is_http1(call->connection->h2) ? " (a proxy of HTTP/1 needs etcd_leader.protocol = 'json')" : "";
+	if (!is_page && !etcd_h2_is_http1(call->connection->h2))
+		return "";
+	return " (a proxy of HTTP/1 needs etcd_leader.protocol = 'json')";
 }
 
 /* Why there is no answer; true if it is a time-out. */
@@ -493,7 +503,8 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 	{
 		/* a flood is the fault of the endpoint, whatever the call was about */
 		*outcome = connection->floods ? ETCD_NO_ANSWER : ETCD_GARBAGE;
-		etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": %s%s", url, fault, advise_json(call));
+		etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": %s%s", url, fault,
+							advise_json(call));
 		return false;
 	}
 	if (etcd_http_ended(connection->exchange) != 0)
@@ -501,8 +512,10 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 	switch (etcd_h2_state(call->stream))
 	{
 		case H2_TOO_LARGE:
-			*outcome = call->max_size > ETCD_MAX_ANSWER_SIZE && !call->is_watch ? ETCD_REFUSED : ETCD_GARBAGE;
-			etcd_format_message(message, "answer of etcd at \"%s\" is larger than %zu bytes", url, call->max_size);
+			*outcome = call->max_size > ETCD_MAX_ANSWER_SIZE && !call->is_watch ?
+				ETCD_REFUSED : ETCD_GARBAGE;
+			etcd_format_message(message, "answer of etcd at \"%s\" is larger than %zu bytes", url,
+								call->max_size);
 			break;
 		case H2_NOT_GRPC:
 			*outcome = ETCD_GARBAGE;
@@ -513,7 +526,8 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 			etcd_format_message(message, "etcd at \"%s\" refused the stream", url);
 			break;
 		case H2_BROKEN:
-			etcd_format_message(message, "etcd at \"%s\" ended the stream: %s", url, etcd_h2_error(call->stream));
+			etcd_format_message(message, "etcd at \"%s\" ended the stream: %s", url,
+								etcd_h2_error(call->stream));
 			break;
 		case H2_OPEN:
 		case H2_ENDED:
@@ -530,7 +544,8 @@ explain_garbage(const GrpcCall *call, char *message)
 	char		why[ETCD_MESSAGE_SIZE];
 
 	memcpy(why, message, sizeof(why));
-	etcd_format_message(message, "could not understand the answer of etcd at \"%s\": %s", call->connection->url, why);
+	etcd_format_message(message, "could not understand the answer of etcd at \"%s\": %s",
+						call->connection->url, why);
 }
 
 bool
@@ -543,7 +558,8 @@ etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer)
 	if (!call->timed_out)
 		message = etcd_h2_message(call->stream, &len);
 	if (message != NULL && (call->kind == ETCD_KEEPALIVE ||
-							(etcd_h2_state(call->stream) == H2_ENDED && etcd_h2_status(call->stream, answer->message) == 0)))
+							(etcd_h2_state(call->stream) == H2_ENDED &&
+							 etcd_h2_status(call->stream, answer->message) == 0)))
 	{
 		etcd_proto_decode_answer(call->kind, message, len, answer);
 		etcd_h2_take(call->connection->h2, call->stream, true);
@@ -557,7 +573,8 @@ etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer)
 		answer->code = etcd_h2_status(call->stream, answer->message);
 		answer->outcome = answer->code != 0 ? ETCD_REFUSED : ETCD_GARBAGE;
 		if (answer->code == 0)
-			etcd_format_message(answer->message, "no message in the answer of etcd at \"%s\"", call->connection->url);
+			etcd_format_message(answer->message, "no message in the answer of etcd at \"%s\"",
+								call->connection->url);
 	}
 	else
 	{
@@ -576,7 +593,8 @@ etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer)
 static bool
 send_message(GrpcCall *call, char *message, const size_t *len)
 {
-	bool		good = message != NULL && etcd_h2_send(call->connection->h2, call->stream, message, *len, false);
+	bool		good = message != NULL &&
+		etcd_h2_send(call->connection->h2, call->stream, message, *len, false);
 
 	free(message);
 	return good;
@@ -612,16 +630,19 @@ etcd_grpc_watch(Grpc *grpc, const EtcdWatch *watches, int nwatches, const Destin
 	if (call == NULL)
 		return NULL;
 	call->is_watch = true;
-	if (!open_stream(call, destination, ETCD_GRPC_WATCH_PATH, false) || !add_watches(call, watches, nwatches))
+	if (!open_stream(call, destination, ETCD_GRPC_WATCH_PATH, false) ||
+		!add_watches(call, watches, nwatches))
 		etcd_grpc_release(grpc, &call);
 	return call;
 }
 
 bool
-etcd_grpc_replace_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches, const Destination *destination)
+etcd_grpc_replace_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches,
+						  const Destination *destination)
 {
 	if (call->ended != 0 || call->is_spoiled || call->token_number != destination->token_number ||
-		call->max_size != destination->max_size || strcmp(call->connection->url, destination->url) != 0)
+		call->max_size != destination->max_size ||
+		strcmp(call->connection->url, destination->url) != 0)
 		return false;
 	for (int i = 0; i < call->nwatches; i++)
 	{

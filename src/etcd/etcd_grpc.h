@@ -27,7 +27,8 @@ typedef struct Grpc
 extern void etcd_grpc_init(Grpc *grpc, Http *http, const Settings *settings);
 
 /* Begins a call.  NULL if memory is out. */
-extern GrpcCall *etcd_grpc_start(Grpc *grpc, const EtcdRequest *request, const Destination *destination);
+extern GrpcCall *etcd_grpc_start(Grpc *grpc, const EtcdRequest *request,
+								 const Destination *destination);
 extern GrpcCall *etcd_grpc_watch(Grpc *grpc, const EtcdWatch *watches, int nwatches,
 								 const Destination *destination);
 

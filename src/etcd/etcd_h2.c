@@ -202,12 +202,13 @@ is_grpc_type(const char *value, size_t len)
 	const char *type = "application/grpc";
 	size_t		n = strlen(type);
 
-	return len >= n && strncasecmp(value, type, n) == 0 && (len == n || value[n] == '+' || value[n] == ';');
+	return len >= n && strncasecmp(value, type, n) == 0 &&
+		(len == n || value[n] == '+' || value[n] == ';');
 }
 
 static int
-on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
-		  const uint8_t *value_bytes, size_t len, uint8_t flags, void *arg)
+on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+		  size_t name_len, const uint8_t *value_bytes, size_t len, uint8_t flags, void *arg)
 {
 	H2Stream   *stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 	const char *value = (const char *) value_bytes;
@@ -246,14 +247,16 @@ message_length(const H2Stream *stream)
 {
 	const unsigned char *prefix = (const unsigned char *) stream->in.data + stream->in.start;
 
-	return (uint32_t) prefix[1] << 24 | (uint32_t) prefix[2] << 16 | (uint32_t) prefix[3] << 8 | prefix[4];
+	return (uint32_t) prefix[1] << 24 | (uint32_t) prefix[2] << 16 |
+		(uint32_t) prefix[3] << 8 | prefix[4];
 }
 
 /* Is the first message there in full? */
 static bool
 has_message(const H2Stream *stream)
 {
-	return length(&stream->in) >= PREFIX_SIZE && length(&stream->in) - PREFIX_SIZE >= message_length(stream);
+	return length(&stream->in) >= PREFIX_SIZE &&
+		length(&stream->in) - PREFIX_SIZE >= message_length(stream);
 }
 
 /* Can the first message be read?  This side asks for no compression. */
@@ -284,7 +287,8 @@ consume(nghttp2_session *session, H2Stream *stream)
 }
 
 static int
-on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data, size_t len, void *arg)
+on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data, size_t len,
+		void *arg)
 {
 	H2Stream   *stream = nghttp2_session_get_stream_user_data(session, id);
 
@@ -292,7 +296,8 @@ on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data
 	(void) arg;
 	/* what comes for a stream that was closed must not close the window of all */
 	if (stream == NULL)
-		return nghttp2_session_consume_connection(session, len) != 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+		return nghttp2_session_consume_connection(session, len) != 0 ?
+			NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 	if (!append(&stream->in, data, len))
 		return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_INTERNAL_ERROR);
 	stream->unconsumed += len;
@@ -349,7 +354,8 @@ on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 		note_frame(h2, stream, &frame->hd);
 	else if (frame->hd.type == NGHTTP2_GOAWAY)
 		h2->is_going_away = true;
-	else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) && h2->awaits_pong)
+	else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) &&
+			 h2->awaits_pong)
 	{
 		h2->awaits_pong = false;
 		excuse_frame(h2);
@@ -392,7 +398,8 @@ on_not_sent(nghttp2_session *session, const nghttp2_frame *frame, int error, voi
 	(void) error;
 	for (H2Stream *stream = h2->streams; stream != NULL; stream = stream->next)
 	{
-		if (frame->hd.type != NGHTTP2_HEADERS || stream->id != frame->hd.stream_id || stream->closed)
+		if (frame->hd.type != NGHTTP2_HEADERS || stream->id != frame->hd.stream_id ||
+			stream->closed)
 			continue;
 		stream->closed = true;
 		stream->error = NGHTTP2_REFUSED_STREAM;
@@ -462,8 +469,10 @@ etcd_h2_create(void)
 	if (h2 == NULL)
 		return NULL;
 	if (!create_session(h2) ||
-		nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) != 0 ||
-		nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0)
+		nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, settings,
+								sizeof(settings) / sizeof(settings[0])) != 0 ||
+		nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE, 0,
+											  CONNECTION_WINDOW) != 0)
 	{
 		etcd_h2_free(h2);
 		return NULL;
@@ -531,7 +540,8 @@ static void
 begin_frame(H2 *h2)
 {
 	const unsigned char *h = h2->frame_header;
-	int32_t		id = (int32_t) ((uint32_t) (h[5] & 0x7F) << 24 | (uint32_t) h[6] << 16 | (uint32_t) h[7] << 8 | h[8]);
+	uint32_t	high = (uint32_t) (h[5] & 0x7F) << 24 | (uint32_t) h[6] << 16;
+	int32_t		id = (int32_t) (high | (uint32_t) h[7] << 8 | h[8]);
 	size_t		len = (size_t) h[0] << 16 | (size_t) h[1] << 8 | h[2];
 	bool		is_late = h[3] == NGHTTP2_DATA && len > 0 && len <= h2->late_room &&
 		nghttp2_session_get_stream_user_data(h2->session, id) == NULL;
@@ -600,7 +610,8 @@ etcd_h2_clear_idle_frames(H2 *h2)
 uint32_t
 etcd_h2_max_streams(H2 *h2)
 {
-	return nghttp2_session_get_remote_settings(h2->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+	return nghttp2_session_get_remote_settings(h2->session,
+											   NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 }
 
 /* Has the server gone away when nothing was left to do?  That is no fault. */
@@ -618,7 +629,8 @@ is_left(const H2 *h2)
 const char *
 etcd_h2_fault(H2 *h2)
 {
-	if (h2->fault[0] == '\0' && !nghttp2_session_want_read(h2->session) && !nghttp2_session_want_write(h2->session) &&
+	if (h2->fault[0] == '\0' && !nghttp2_session_want_read(h2->session) &&
+		!nghttp2_session_want_write(h2->session) &&
 		!is_left(h2))
 		fail(h2, "it violates HTTP/2");
 	return h2->fault[0] != '\0' ? h2->fault : NULL;
@@ -661,7 +673,8 @@ etcd_h2_output(H2 *h2, size_t *len)
 bool
 etcd_h2_has_output(H2 *h2)
 {
-	return h2->fault[0] == '\0' && (length(&h2->out) > 0 || nghttp2_session_want_write(h2->session));
+	return h2->fault[0] == '\0' &&
+		(length(&h2->out) > 0 || nghttp2_session_want_write(h2->session));
 }
 
 void
@@ -740,7 +753,8 @@ etcd_h2_send(H2 *h2, H2Stream *stream, const char *message, size_t len, bool is_
 {
 	unsigned char prefix[PREFIX_SIZE] = {0, len >> 24, len >> 16, len >> 8, len};
 
-	if (len > INT32_MAX || !append(&stream->out, prefix, sizeof(prefix)) || !append(&stream->out, message, len))
+	if (len > INT32_MAX || !append(&stream->out, prefix, sizeof(prefix)) ||
+		!append(&stream->out, message, len))
 		return false;
 	stream->is_last_sent = is_last;
 	/* it fails if the stream waits for nothing yet, or has ended */
@@ -768,7 +782,8 @@ etcd_h2_close(H2 *h2, H2Stream **stream)
 		(void) release_window(h2->session, closed);
 		/* its bytes are freed here: nghttp2 must not ask for them any more */
 		(void) nghttp2_session_set_stream_user_data(h2->session, closed->id, NULL);
-		(void) nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, closed->id, NGHTTP2_CANCEL);
+		(void) nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, closed->id,
+										 NGHTTP2_CANCEL);
 	}
 	free_stream(closed);
 }
@@ -828,7 +843,8 @@ etcd_h2_take(H2 *h2, H2Stream *stream, bool awaited)
 	if (!awaited)
 		h2->idle_frames++;
 	else
-		h2->idle_frames -= h2->idle_frames < FRAMES_PER_MESSAGE ? h2->idle_frames : FRAMES_PER_MESSAGE;
+		h2->idle_frames -= h2->idle_frames < FRAMES_PER_MESSAGE ?
+			h2->idle_frames : FRAMES_PER_MESSAGE;
 	check_message(stream);
 	if (h2->fault[0] == '\0')
 		(void) consume(h2->session, stream);

@@ -174,36 +174,6 @@ etcd_http_keep_connections(Http *http, int n)
 	curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long) n);
 }
 
-/* ---- options of libcurl ---------------------------------------------- */
-
-#define SET_OPTION(option, value) \
-	do { \
-		if (curl_easy_setopt(exchange->easy, option, value) != CURLE_OK) \
-			return false; \
-	} while (0)
-
-/* False if memory is out. */
-static bool
-set_post(Exchange *exchange, const Payload *payload)
-{
-	SET_OPTION(CURLOPT_POST, 1L);
-	SET_OPTION(CURLOPT_POSTFIELDS, payload->body);
-	SET_OPTION(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) payload->len);
-	SET_OPTION(CURLOPT_WRITEFUNCTION, record_data);
-	SET_OPTION(CURLOPT_WRITEDATA, exchange);
-	SET_OPTION(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-	return etcd_limits_set(exchange->easy, &exchange->limits);
-}
-
-/* False if memory is out. */
-static bool
-set_records(Exchange *exchange)
-{
-	SET_OPTION(CURLOPT_PRIVATE, exchange);
-	SET_OPTION(CURLOPT_ERRORBUFFER, exchange->error);
-	return etcd_curl_record_socket(exchange->easy, &exchange->target);
-}
-
 /* ---- exchanges ------------------------------------------------------- */
 
 /* NULL if memory is out. */
@@ -286,7 +256,8 @@ stop_waiting(Http *http, Exchange *exchange)
 	exchange->name = NULL;
 	if (route->addresses.n > 0 && etcd_http_was_connected(exchange))
 		etcd_names_note(http->names, route, true);
-	else if (route->addresses.n > 0 && clock_monotonic_ns() - route->began_ns > (route->until_ns - route->began_ns) / 2)
+	else if (route->addresses.n > 0 &&
+			 clock_monotonic_ns() - route->began_ns > (route->until_ns - route->began_ns) / 2)
 		etcd_names_note(http->names, route, false);
 }
 
@@ -302,7 +273,8 @@ end_exchange(Http *http, Exchange *exchange, CURLcode result)
 	curl_multi_remove_handle(http->multi, exchange->easy);
 	exchange->result = result;
 	exchange->ended = ++http->nended;
-	if (result != CURLE_OK && etcd_is_name(exchange->target.host) && !etcd_http_was_connected(exchange))
+	if (result != CURLE_OK && etcd_is_name(exchange->target.host) &&
+		!etcd_http_was_connected(exchange))
 		etcd_names_doubt(http->names, exchange->target.host);
 }
 
@@ -318,7 +290,8 @@ connect_exchange(Http *http, Exchange *exchange)
 	begin_waiting(http, exchange);
 	exchange->error[0] = '\0';
 	if ((route->addresses.n > 0 &&
-		 !etcd_curl_set_address(exchange->easy, &exchange->target, route->addresses.text[route->current])) ||
+		 !etcd_curl_set_address(exchange->easy, &exchange->target,
+								route->addresses.text[route->current])) ||
 		curl_multi_add_handle(http->multi, exchange->easy) != CURLM_OK)
 		end_exchange(http, exchange, CURLE_OUT_OF_MEMORY);
 }
@@ -384,7 +357,8 @@ begin_exchange(Http *http, Exchange *exchange)
 
 /* An exchange that is not begun yet.  NULL if memory is out. */
 static Exchange *
-create_exchange(Http *http, const Settings *settings, const Destination *destination, const char *path)
+create_exchange(Http *http, const Settings *settings, const Destination *destination,
+				const char *path)
 {
 	Exchange   *exchange = take_idle(http);
 
@@ -395,12 +369,15 @@ create_exchange(Http *http, const Settings *settings, const Destination *destina
 	exchange->timeout_ms = destination->timeout_ms;
 	exchange->connect_timeout_ms = destination->connect_timeout_ms < destination->timeout_ms ?
 		destination->connect_timeout_ms : destination->timeout_ms;
-	exchange->connect_until_ns = clock_monotonic_ns() + exchange->connect_timeout_ms * NSEC_PER_MSEC;
+	exchange->connect_until_ns = clock_monotonic_ns() +
+		exchange->connect_timeout_ms * NSEC_PER_MSEC;
 	exchange->is_stream = destination->is_stream;
 	exchange->max_size = destination->max_size;
-	if (exchange->url == NULL || !etcd_curl_set_url(exchange->easy, settings, exchange->url, path, &exchange->target) ||
+	if (exchange->url == NULL ||
+		!etcd_curl_set_url(exchange->easy, settings, exchange->url, path, &exchange->target) ||
 		!etcd_curl_set_tls(exchange->easy, settings) ||
-		!set_records(exchange) || !etcd_curl_set_options(exchange->easy, destination->connects, destination->is_stream))
+		!etcd_curl_set_records(exchange->easy, exchange, exchange->error, &exchange->target) ||
+		!etcd_curl_set_options(exchange->easy, destination->connects, destination->is_stream))
 		etcd_http_release(http, &exchange);
 	return exchange;
 }
@@ -413,7 +390,9 @@ etcd_http_post(Http *http, const Settings *settings, const Destination *destinat
 
 	if (exchange == NULL)
 		return NULL;
-	if (etcd_curl_set_headers(exchange->easy, headers, nheaders, &exchange->headers) && set_post(exchange, payload))
+	if (etcd_curl_set_headers(exchange->easy, headers, nheaders, &exchange->headers) &&
+		etcd_curl_set_post(exchange->easy, payload->body, payload->len, record_data, exchange) &&
+		etcd_limits_set(exchange->easy, &exchange->limits))
 		begin_exchange(http, exchange);
 	else
 		etcd_http_release(http, &exchange);
@@ -586,7 +565,8 @@ etcd_http_send(Http *http, Exchange *exchange, const char *data, size_t len)
 	else if (n < len)
 	{
 		exchange->is_full = true;
-		etcd_sockets_set(&http->sockets, exchange->fd, ETCD_SOCKET_READABLE | ETCD_SOCKET_WRITEABLE);
+		etcd_sockets_set(&http->sockets, exchange->fd,
+						 ETCD_SOCKET_READABLE | ETCD_SOCKET_WRITEABLE);
 	}
 	return n;
 }
@@ -724,11 +704,14 @@ etcd_http_wait(Http *http, long timeout_ms)
 	struct curl_waitfd others[MAX_CONNECTIONS];
 	unsigned	nothers = 0;
 
-	others[nothers++] = (struct curl_waitfd) {.fd = etcd_names_fd(http->names),.events = CURL_WAIT_POLLIN};
-	for (Exchange *exchange = http->connections; exchange != NULL && nothers < MAX_CONNECTIONS; exchange = exchange->next)
+	others[nothers++] = (struct curl_waitfd) {
+		.fd = etcd_names_fd(http->names),
+		.events = CURL_WAIT_POLLIN
+	};
+	for (Exchange *e = http->connections; e != NULL && nothers < MAX_CONNECTIONS; e = e->next)
 		others[nothers++] = (struct curl_waitfd) {
-			.fd = exchange->fd,
-			.events = CURL_WAIT_POLLIN | (exchange->is_full ? CURL_WAIT_POLLOUT : 0)
+			.fd = e->fd,
+			.events = CURL_WAIT_POLLIN | (e->is_full ? CURL_WAIT_POLLOUT : 0)
 		};
 	curl_multi_wait(http->multi, others, nothers, (int) timeout_ms, NULL);
 
@@ -832,8 +815,10 @@ etcd_http_describe_timeout(const Exchange *exchange, long whole_ms, char *messag
 	long		connect_ms = exchange->connect_timeout_ms;
 
 	if (exchange->unresolved)
-		etcd_format_message(message, "could not resolve host \"%s\" of etcd at \"%s\" within %ld ms",
-							exchange->target.host, exchange->url, connect_ms < whole_ms ? connect_ms : whole_ms);
+		etcd_format_message(message,
+							"could not resolve host \"%s\" of etcd at \"%s\" within %ld ms",
+							exchange->target.host, exchange->url,
+							connect_ms < whole_ms ? connect_ms : whole_ms);
 	else if (etcd_http_was_connected(exchange))
 		etcd_format_message(message, "no answer from etcd at \"%s\" within %ld ms",
 							exchange->url, whole_ms);
@@ -851,7 +836,8 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 	long		os_errno = 0;
 
 	*outcome = ETCD_NO_ANSWER;
-	if (curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &os_errno) != CURLE_OK || os_errno == 0)
+	if (curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &os_errno) != CURLE_OK ||
+		os_errno == 0)
 		os_errno = exchange->target.socket_errno;
 	if (detail[0] == '\0')
 		detail = curl_easy_strerror(exchange->result);
@@ -883,12 +869,14 @@ etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char 
 			etcd_format_message(message, "could not connect to etcd at \"%s\": %s", url, detail);
 			break;
 		case CURLE_GOT_NOTHING:
-			etcd_format_message(message, "etcd at \"%s\" closed the connection without an answer", url);
+			etcd_format_message(message, "etcd at \"%s\" closed the connection without an answer",
+								url);
 			break;
 		default:
 			if (etcd_tls_describe(message, exchange->easy, result, &exchange->target, url, detail))
 				break;
-			if (exchange->result == CURLE_UNSUPPORTED_PROTOCOL || exchange->result == CURLE_WEIRD_SERVER_REPLY)
+			if (exchange->result == CURLE_UNSUPPORTED_PROTOCOL ||
+				exchange->result == CURLE_WEIRD_SERVER_REPLY)
 				*outcome = ETCD_GARBAGE;
 			etcd_format_message(message, "no answer from etcd at \"%s\": %s", url, detail);
 			break;

@@ -89,7 +89,8 @@ extern void etcd_http_keep_connections(Http *http, int n);
  * Begins an exchange.  Nothing happens before the timer is run, which is due
  * at once.  NULL if memory is out.  Only the payload must outlive it.
  */
-extern Exchange *etcd_http_post(Http *http, const Settings *settings, const Destination *destination,
+extern Exchange *etcd_http_post(Http *http, const Settings *settings,
+								const Destination *destination,
 								const Payload *payload, const char *const *headers, int nheaders);
 
 /* Looks up the host of an endpoint, unless its addresses are fresh. */
@@ -99,7 +100,8 @@ extern void etcd_http_look_up(Http *http, const char *url);
  * with the connection.  destination->timeout_ms is the time to make it.  NULL
  * if memory is out.
  */
-extern Exchange *etcd_http_connect(Http *http, const Settings *settings, const Destination *destination);
+extern Exchange *etcd_http_connect(Http *http, const Settings *settings,
+								   const Destination *destination);
 extern bool etcd_http_is_connected(const Exchange *exchange);
 
 /* May there be bytes to receive, or room for bytes to send? */
@@ -135,7 +137,8 @@ extern bool etcd_http_floods(const Exchange *exchange);
  * REFUSED: the answer to a request for values of others is too large, which is
  * not the endpoint's fault.
  */
-extern bool etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome, char *message);
+extern bool etcd_http_describe_failure(const Exchange *exchange, EtcdOutcome *outcome,
+									   char *message);
 
 /* The text of a time-out alone, for something that takes that time at most. */
 extern void etcd_http_describe_timeout(const Exchange *exchange, long timeout_ms, char *message);

@@ -127,7 +127,8 @@ parse_event_type(const json_t *value, bool *is_delete)
 		(*is_delete || json_integer_value(value) == 0);
 }
 
-static void read_message(Reader *reader, const json_t *json, const Message *message, void *structure);
+static void read_message(Reader *reader, const json_t *json, const Message *message,
+						 void *structure);
 
 /* Reads the items of a list, messages or strings, into an array. */
 static bool

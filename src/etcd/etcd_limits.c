@@ -43,7 +43,8 @@ count_run(void *arg, curl_off_t total, curl_off_t received, curl_off_t to_send, 
 	(void) to_send;
 	/* it runs often while it makes the connection */
 	curl_easy_getinfo(limits->easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
-	if (connected_us > 0 && nmoved == limits->nmoved && now - limits->counts_since_ns < NSEC_PER_SEC)
+	if (connected_us > 0 && nmoved == limits->nmoved &&
+		now - limits->counts_since_ns < NSEC_PER_SEC)
 		limits->nidle++;
 	else
 	{
@@ -77,9 +78,11 @@ etcd_limits_describe(const EtcdLimits *limits, const char *url, char *message)
 	if (!etcd_limits_are_exceeded(limits))
 		return false;
 	if (limits->headers_size > MAX_HEADERS_SIZE)
-		etcd_format_message(message, "headers of the answer of etcd at \"%s\" are larger than %d bytes",
+		etcd_format_message(message, "headers of the answer of etcd at \"%s\" are larger than %d "
+									 "bytes",
 							url, MAX_HEADERS_SIZE);
 	else
-		etcd_format_message(message, "etcd at \"%s\" floods the connection with bytes that nobody waits for", url);
+		etcd_format_message(message, "etcd at \"%s\" floods the connection with bytes that nobody "
+									 "waits for", url);
 	return true;
 }

@@ -24,7 +24,8 @@
 	{name, number, type, required, offsetof(structure, member), message, 0}
 /* the number of the items is in a member with an n before the name */
 #define LIST(name, number, structure, member, message) \
-	{name, number, FIELD_LIST, false, offsetof(structure, member), message, offsetof(structure, n##member)}
+	{name, number, FIELD_LIST, false, offsetof(structure, member), message, \
+	 offsetof(structure, n##member)}
 
 static const Field header_fields[] = {
 	MEMBER("cluster_id", 1, FIELD_UINT64, false, EtcdHeader, cluster_id, NULL),
@@ -259,7 +260,8 @@ etcd_allocate_list(Reader *reader, const Field *field, void *structure, size_t n
 	if (n > INT_MAX)
 		etcd_fail_reading(reader, "list is too long", field->name);
 	else
-		*(void **) ((char *) structure + field->offset) = etcd_allocate(reader, n, item_size(field));
+		*(void **) ((char *) structure + field->offset) =
+			etcd_allocate(reader, n, item_size(field));
 }
 
 void *

@@ -251,7 +251,9 @@ start_lookup(EtcdNames *names, EtcdName *name)
 	name->is_pending = lookup != NULL;
 	names->lookups[name - names->names] = lookup;
 	if (lookup == NULL)
-		etcd_format_message(name->error, "could not resolve host \"%s\": no thread can be started for it", name->host);
+		etcd_format_message(name->error,
+							"could not resolve host \"%s\": no thread can be started for it",
+							name->host);
 }
 
 /*
@@ -282,7 +284,8 @@ take_addresses(EtcdName *name, const EtcdAddresses *addresses)
 	EtcdName	before = *name;
 
 	name->addresses = *addresses;
-	name->good = before.good >= 0 ? find_address(addresses, before.addresses.text[before.good]) : -1;
+	name->good = before.good >= 0 ?
+		find_address(addresses, before.addresses.text[before.good]) : -1;
 	for (int i = 0; i < addresses->n; i++)
 	{
 		int			old = find_address(&before.addresses, addresses->text[i]);
@@ -301,7 +304,8 @@ take_result(EtcdName *name, const Lookup *lookup)
 	else
 		etcd_format_message(name->error, "could not resolve host \"%s\": %s", name->host,
 							lookup->error == EAI_SYSTEM ? strerror(lookup->os_error) :
-							lookup->error != 0 ? gai_strerror(lookup->error) : "it has no IP address");
+							lookup->error != 0 ? gai_strerror(lookup->error) :
+							"it has no IP address");
 }
 
 const EtcdName *

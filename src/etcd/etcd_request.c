@@ -63,10 +63,13 @@ advance(Attempt *attempt, AttemptState next)
 		[ATTEMPT_PARKED] = STATE_BIT(ATTEMPT_SENT),
 		[ATTEMPT_SENT_AGAIN] = STATE_BIT(ATTEMPT_PARKED),
 		[ATTEMPT_DENIED] = STATE_BIT(ATTEMPT_NONE) | STATE_BIT(ATTEMPT_PARKED),
-		[ATTEMPT_FAILED] = STATE_BIT(ATTEMPT_NONE) | STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_SENT_AGAIN) |
+		[ATTEMPT_FAILED] =
+			STATE_BIT(ATTEMPT_NONE) | STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_SENT_AGAIN) |
 		STATE_BIT(ATTEMPT_DENIED),
-		[ATTEMPT_ANSWERED] = STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_SENT_AGAIN) | STATE_BIT(ATTEMPT_DENIED),
-		[ATTEMPT_DROPPED] = STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_PARKED) | STATE_BIT(ATTEMPT_SENT_AGAIN) |
+		[ATTEMPT_ANSWERED] =
+			STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_SENT_AGAIN) | STATE_BIT(ATTEMPT_DENIED),
+		[ATTEMPT_DROPPED] =
+			STATE_BIT(ATTEMPT_SENT) | STATE_BIT(ATTEMPT_PARKED) | STATE_BIT(ATTEMPT_SENT_AGAIN) |
 		STATE_BIT(ATTEMPT_DENIED)
 	};
 
@@ -413,6 +416,13 @@ run_deadline(EtcdClient *client, const PendingRequest *request, Attempt *attempt
 	}
 }
 
+/* Where a second attempt goes. */
+static int
+next_endpoint(const EtcdClient *client, const Attempt *first)
+{
+	return etcd_find_usable_endpoint(client, etcd_request_endpoint(client, first) + 1);
+}
+
 void
 etcd_request_run(EtcdClient *client)
 {
@@ -428,8 +438,7 @@ etcd_request_run(EtcdClient *client)
 			!start_attempt(client, r, first, client->endpoint))
 			deny(first, ETCD_NO_ANSWER, 0, "out of memory");
 		if (second_due_ns(client, r) <= now &&
-			!start_attempt(client, r, &r->attempts[1],
-						   etcd_find_usable_endpoint(client, etcd_request_endpoint(client, first) + 1)))
+			!start_attempt(client, r, &r->attempts[1], next_endpoint(client, first)))
 			advance(&r->attempts[1], ATTEMPT_FAILED);
 	}
 }
@@ -510,9 +519,11 @@ drop_foreign(const EtcdClient *client, const Endpoint *endpoint, EtcdAnswer *ans
 
 	if (answer->outcome == ETCD_REFUSED && cluster_id == 0 && client->kept_cluster_id != 0 &&
 		etcd_says_lease_not_found(answer))
-		etcd_format_message(answer->message, "etcd at \"%s\" has not told its cluster yet", endpoint->url);
+		etcd_format_message(answer->message, "etcd at \"%s\" has not told its cluster yet",
+							endpoint->url);
 	else if (cluster_id != 0 && !etcd_cluster_is_usable(client, cluster_id) &&
-			 (answer->outcome == ETCD_ANSWERED || (answer->outcome == ETCD_REFUSED && etcd_cluster_is_known(client))))
+			 (answer->outcome == ETCD_ANSWERED ||
+			  (answer->outcome == ETCD_REFUSED && etcd_cluster_is_known(client))))
 		etcd_cluster_describe(client, endpoint->url, cluster_id, answer->message);
 	else
 		return;

@@ -94,7 +94,8 @@ struct Report
 #define ENDPOINT_IN_USE		(-1)
 
 /* Sends a request to an endpoint.  NULL if memory is out. */
-extern PendingRequest *etcd_request_send(EtcdClient *client, int endpoint, const EtcdRequest *request,
+extern PendingRequest *etcd_request_send(EtcdClient *client, int endpoint,
+										 const EtcdRequest *request,
 								  RequestReceiver receive);
 
 /* Is such a request under way, made with the settings in force? */

@@ -26,7 +26,8 @@ etcd_is_text(EtcdBytes bytes)
 {
 	const char *end = bytes.data + bytes.len;
 
-	if (bytes.len > PG_INT32_MAX || pg_encoding_verifymbstr(PG_UTF8, bytes.data, (int) bytes.len) != (int) bytes.len)
+	if (bytes.len > PG_INT32_MAX ||
+		pg_encoding_verifymbstr(PG_UTF8, bytes.data, (int) bytes.len) != (int) bytes.len)
 		return false;
 	for (const char *c = bytes.data; c < end; c += pg_encoding_mblen(PG_UTF8, c))
 	{

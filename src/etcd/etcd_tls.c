@@ -24,7 +24,8 @@ read_names(CURL *easy, char *names, size_t size)
 	static const char name[] = "Cert:";
 	struct curl_certinfo *info = NULL;
 
-	if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &info) != CURLE_OK || info == NULL || info->num_of_certs < 1)
+	if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &info) != CURLE_OK || info == NULL ||
+		info->num_of_certs < 1)
 		return false;
 	for (const struct curl_slist *line = info->certinfo[0]; line != NULL; line = line->next)
 	{
@@ -42,7 +43,8 @@ static bool
 is_authority_unknown(const char *detail)
 {
 	static const char *const texts[] = {
-		"issuer certificate", "self-signed certificate", "self signed certificate", "verify the first certificate"
+		"issuer certificate", "self-signed certificate", "self signed certificate",
+		"verify the first certificate"
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
@@ -63,12 +65,15 @@ describe_server(char *message, CURL *easy, const CurlTarget *target, const Setti
 		target->host[0] != '\0' ? target->host : "localhost";
 
 	if (read_names(easy, names, sizeof(names)))
-		etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid for \"%s\": it names %s", url, host, names);
+		etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid for \"%s\": "
+									 "it names %s", url, host, names);
 	else if (is_authority_unknown(detail))
-		etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid: %s (the authority to trust is \"etcd_leader.ssl_ca_file\")",
+		etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid: %s (the "
+									 "authority to trust is \"etcd_leader.ssl_ca_file\")",
 							url, detail);
 	else
-		etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid: %s", url, detail);
+		etcd_format_message(message, "the certificate of etcd at \"%s\" is not valid: %s", url,
+							detail);
 }
 
 /* ---- the client's certificate -------------------------------------------- */
@@ -82,7 +87,8 @@ describe_files(char *message, const Settings *settings, const char *detail)
 	if (settings != NULL && settings->cert_file != NULL && settings->key_file != NULL &&
 		certificate_find_fault(settings->cert_file, settings->key_file, fault, sizeof(fault)))
 		detail = fault;
-	etcd_format_message(message, "could not use the files of \"etcd_leader.ssl_cert_file\" and \"etcd_leader.ssl_key_file\": %s", detail);
+	etcd_format_message(message, "could not use the files of \"etcd_leader.ssl_cert_file\" and "
+								 "\"etcd_leader.ssl_key_file\": %s", detail);
 }
 
 /* The server has refused the client by that alert. */
@@ -93,14 +99,17 @@ describe_refusal(char *message, const Settings *settings, const char *url, const
 
 	if (settings == NULL || settings->cert_file == NULL || settings->key_file == NULL)
 	{
-		etcd_format_message(message, "etcd at \"%s\" requires a client certificate that it trusts (%s)", url, alert);
+		etcd_format_message(message, "etcd at \"%s\" requires a client certificate that it trusts "
+									 "(%s)", url, alert);
 		return;
 	}
 	if (!certificate_find_fault(settings->cert_file, settings->key_file, fault, sizeof(fault)) &&
 		(settings->ca_file == NULL ||
-		 !certificate_find_fault_of_chain(settings->cert_file, settings->ca_file, fault, sizeof(fault))))
+		 !certificate_find_fault_of_chain(settings->cert_file, settings->ca_file, fault,
+										  sizeof(fault))))
 		snprintf(fault, sizeof(fault), "this host finds no fault in it");
-	etcd_format_message(message, "etcd at \"%s\" does not accept the client certificate (%s): %s", url, alert, fault);
+	etcd_format_message(message, "etcd at \"%s\" does not accept the client certificate (%s): %s",
+						url, alert, fault);
 }
 
 static void
@@ -129,7 +138,8 @@ etcd_tls_describe(char *message, CURL *easy, CURLcode result, const CurlTarget *
 				  const char *url, const char *detail)
 {
 	/* the files of other settings are not those that the handle used */
-	const Settings *settings = target->settings->number == target->settings_number ? target->settings : NULL;
+	const Settings *settings = target->settings->number == target->settings_number ?
+		target->settings : NULL;
 
 	switch (result)
 	{
@@ -137,7 +147,9 @@ etcd_tls_describe(char *message, CURL *easy, CURLcode result, const CurlTarget *
 			describe_server(message, easy, target, settings, url, detail);
 			return true;
 		case CURLE_SSL_CACERT_BADFILE:
-			etcd_format_message(message, "could not use the file of \"etcd_leader.ssl_ca_file\": %s", detail);
+			etcd_format_message(message,
+								"could not use the file of \"etcd_leader.ssl_ca_file\": %s",
+								detail);
 			return true;
 		case CURLE_SSL_CERTPROBLEM:
 		case CURLE_BAD_FUNCTION_ARGUMENT:	/* the message of libcurl 8.23 about a bad key */

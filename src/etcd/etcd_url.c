@@ -29,7 +29,8 @@ read_ip6(const char *text, size_t len, EtcdUrl *url)
 	size_t		zone_len = len - address_len;
 	struct in6_addr ip6;
 
-	if (address_len >= sizeof(address) || zone_len == 1 || len > ETCD_MAX_HOST_LEN - INET6_ADDRSTRLEN ||
+	if (address_len >= sizeof(address) || zone_len == 1 ||
+		len > ETCD_MAX_HOST_LEN - INET6_ADDRSTRLEN ||
 		strspn(zone, NAME_CHARS "%") != zone_len)
 		return false;
 	memcpy(address, text, address_len);
@@ -113,7 +114,8 @@ etcd_is_same_url(const char *a, const char *b)
 
 	if (!etcd_split_url(a, &x) || !etcd_split_url(b, &y))
 		return strcmp(a, b) == 0;
-	return x.tls == y.tls && x.port == y.port && etcd_bare_length(x.host) == etcd_bare_length(y.host) &&
+	return x.tls == y.tls && x.port == y.port &&
+		etcd_bare_length(x.host) == etcd_bare_length(y.host) &&
 		strncasecmp(x.host, y.host, etcd_bare_length(x.host)) == 0;
 }
 

@@ -86,12 +86,14 @@ open_stream(EtcdClient *client, Stream *stream, const EtcdWatch *watches, int nw
 		.timeout_ms = timeout_ms,
 		.connect_timeout_ms = timeout_ms,
 		.is_stream = true,
-		.max_size = nwatches > 0 && watches[0].fragment ? ETCD_MAX_LARGE_SIZE : ETCD_MAX_ANSWER_SIZE,
+		.max_size = nwatches > 0 && watches[0].fragment ?
+			ETCD_MAX_LARGE_SIZE : ETCD_MAX_ANSWER_SIZE,
 		/* the requests keep the open connection, which is warm */
 		.connects = true
 	};
 
-	if (stream->call != NULL && etcd_call_replace_watches(client, stream->call, watches, nwatches, &destination))
+	if (stream->call != NULL &&
+		etcd_call_replace_watches(client, stream->call, watches, nwatches, &destination))
 	{
 		stream->ncreations += nwatches;
 		return true;
@@ -207,7 +209,8 @@ static bool
 is_foreign(EtcdClient *client, const Stream *stream, const EtcdWatchFrame *frame)
 {
 	uint64_t	cluster_id = frame->header.cluster_id;
-	int			endpoint = etcd_find_endpoint(client->endpoints, client->nendpoints, etcd_call_url(stream->call));
+	int			endpoint = etcd_find_endpoint(client->endpoints, client->nendpoints,
+											  etcd_call_url(stream->call));
 
 	if (cluster_id == 0)
 		return false;
@@ -243,7 +246,8 @@ end_flood(EtcdClient *client, Stream *stream)
 {
 	char		why[ETCD_MESSAGE_SIZE];
 
-	etcd_format_message(why, "etcd at \"%s\" floods the watch with bytes that nobody waits for", etcd_call_url(stream->call));
+	etcd_format_message(why, "etcd at \"%s\" floods the watch with bytes that nobody waits for",
+						etcd_call_url(stream->call));
 	etcd_call_shun(client, etcd_call_url(stream->call));
 	end_stream(client, stream, ETCD_NO_ANSWER, why);
 }
@@ -281,7 +285,8 @@ deliver_frames(EtcdClient *client, int number)
 		{
 			char		why[ETCD_MESSAGE_SIZE];
 
-			etcd_cluster_describe(client, etcd_call_url(stream->call), frame.header.cluster_id, why);
+			etcd_cluster_describe(client, etcd_call_url(stream->call), frame.header.cluster_id,
+								  why);
 			end_stream(client, stream, ETCD_NO_ANSWER, why);
 			blames = true;
 		}
