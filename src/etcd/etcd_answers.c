@@ -64,7 +64,7 @@ receive_asked(EtcdClient *client, const Report *report)
 							&report->timing);
 }
 
-/* The caller is told later that its request was not sent. */
+/* The caller gets its answer later: the request was not sent. */
 static void
 note_unsent(EtcdClient *client, EtcdReceiver caller, uint64_t id, const char *why)
 {

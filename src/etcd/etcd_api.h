@@ -350,7 +350,7 @@ extern void etcd_proto_decode_frame(const char *body, size_t len, EtcdWatchFrame
 extern void etcd_free_frame(EtcdWatchFrame *frame);
 
 /*
- * Is a failure the fault of the member that was asked, so that another one may
+ * Is a failure the fault of the member that was asked, so that another member may
  * do better?  (No answer, garbage, unavailable, no leader, deadline exceeded,
  * "not a primary lessor"; not: permission denied, no such lease, no space,
  * ...)
@@ -365,7 +365,7 @@ extern void etcd_format_message(char *message, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
 /*
- * Does a failure ask for a token, or for another one: "user name is empty",
+ * Does a failure ask for a token, or for another token: "user name is empty",
  * "invalid auth token", "revision of auth store is old"?
  */
 extern bool etcd_wants_token(EtcdOutcome outcome, int code, const char *message);

@@ -18,8 +18,8 @@
 #include "etcd_gateway.h"
 
 /*
- * For so long an endpoint is left alone that has flooded a connection, and twice
- * as long each time.  If it has not done so for some time, that is forgotten.
+ * The time for which an endpoint that has flooded a connection is left alone.  The time
+ * doubles with each flood.  After SHUN_MEMORY_MS without a flood it begins anew.
  */
 #define SHUN_LEAST_MS		3000
 #define SHUN_MOST_MS		60000

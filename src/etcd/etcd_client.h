@@ -35,7 +35,7 @@ typedef struct EtcdTiming
 
 /*
  * Takes the answer to the request with that id of the caller's, which is freed
- * afterwards.  ctx is that of the callbacks.
+ * afterwards.  ctx is EtcdClientCallbacks.ctx.
  */
 typedef void (*EtcdReceiver) (void *ctx, uint64_t id, const EtcdAnswer *answer,
 							  const EtcdTiming *timing);
@@ -74,8 +74,8 @@ typedef struct EtcdClientCallbacks
 
 /*
  * All strings are copied; where they may be missing, NULL and empty are the
- * same.  Of the files only their names are kept: those of TLS are read for
- * each new connection, that of the password when a token is needed.
+ * same.  Of the files only their names are kept: the files of TLS are read for
+ * each new connection, the file of the password when a token is needed.
  */
 typedef struct EtcdClientSettings
 {
@@ -107,7 +107,7 @@ typedef struct EtcdClientSettings
 /* What is known of an endpoint. */
 typedef struct EtcdEndpointState
 {
-	uint64_t	cluster_id;		/* as it has told; 0: it has not */
+	uint64_t	cluster_id;		/* in its last answer; 0: unknown */
 	bool		down;			/* it has failed twice, some seconds apart */
 	char		error[ETCD_MESSAGE_SIZE];	/* of the last failure; empty: it has
 											 * answered since */
@@ -219,7 +219,7 @@ extern void etcd_client_describe_foreign(const EtcdClient *client, int endpoint,
 
 /*
  * The cluster that the caller's state is about; 0: none.  It is used until the
- * endpoints are those of another one.
+ * endpoints belong to another cluster.
  */
 extern void etcd_client_keep_cluster(EtcdClient *client, uint64_t cluster_id);
 
@@ -240,7 +240,7 @@ extern bool etcd_client_awaits_members(const EtcdClient *client);
  */
 extern bool etcd_client_describe_unannounced(const EtcdClient *client, int endpoint, char *message);
 
-/* Forgets what the endpoints have told of their clusters, and asks them anew. */
+/* Forgets the clusters of the endpoints, and asks the endpoints anew. */
 extern void etcd_client_forget_clusters(EtcdClient *client);
 
 /* The dialect of the settings; UNKNOWN before there are settings. */

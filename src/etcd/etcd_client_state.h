@@ -39,7 +39,7 @@ typedef struct Endpoint
 	int64_t		check_due_ns;	/* when it is asked again, after a failure */
 	/* see etcd_clusters.c */
 	uint64_t	named_by;		/* the cluster whose list of members has it; 0: none */
-	bool		named_twice;	/* another one's has it, too */
+	bool		named_twice;	/* another cluster's list has it, too */
 	bool		unannounced;	/* no member has it, though one has another of the settings */
 	bool		is_asked;		/* for its cluster and members */
 	/* see etcd_call.c */
@@ -78,7 +78,7 @@ typedef struct Stream
 	int64_t		deadline_ns;	/* to connect; then for the first frame; INT64_MAX: it has come */
 	bool		has_connected;
 	int			ncreations;		/* frames that may still tell that a watch was created */
-	int			nidle;			/* frames of a second that told nothing */
+	int			nidle;			/* frames of a second without news */
 	int64_t		counts_since_ns;
 	bool		has_delivered;		/* frames were passed on since it rested last */
 	int64_t		rests_until_ns; /* it is not read before; INT64_MAX: it is read */

@@ -12,8 +12,8 @@
  * An endpoint belongs to the cluster whose ID it has told, or else to the one
  * whose list of members has its URL.  A URL of the loopback does not count in
  * such a list: it is another endpoint on each host.  An endpoint that two
- * clusters name belongs to neither.  An ID that was not told is unknown, and
- * not another one.
+ * clusters name belongs to neither.  An ID that was not told is unknown: it
+ * does not mean another cluster.
  *
  * The caller stays in its cluster (etcd_client_keep_cluster()), whatever is
  * told, until another one may be entered.
@@ -30,7 +30,7 @@
 #include "etcd_url.h"
 
 /*
- * The endpoints are looked at again at most so often when something about one of
+ * The least time between two looks at all endpoints, when something about one of
  * them has changed.
  */
 #define LOOK_INTERVAL_MS	3000

@@ -26,7 +26,7 @@ extern int	etcd_find_usable_endpoint(const EtcdClient *client, int first);
 extern void etcd_cluster_describe(const EtcdClient *client, const char *url, uint64_t cluster_id,
 								  char *message);
 
-/* An endpoint has told its cluster. */
+/* An answer of an endpoint has the ID of its cluster. */
 extern void etcd_cluster_note(EtcdClient *client, Endpoint *endpoint, uint64_t cluster_id);
 
 /*
@@ -36,7 +36,7 @@ extern void etcd_cluster_note(EtcdClient *client, Endpoint *endpoint, uint64_t c
  */
 extern void etcd_cluster_look_soon(EtcdClient *client);
 
-/* A list of members was told. */
+/* An answer has the list of members. */
 extern void etcd_cluster_learn_members(EtcdClient *client, const EtcdAnswer *answer);
 
 #endif							/* ETCD_CLUSTERS_H */

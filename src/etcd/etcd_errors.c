@@ -177,8 +177,8 @@ etcd_advise(int code, const char *message)
 }
 
 /*
- * The hint is that of the first line whose texts are in the message.  The texts
- * about certificates are those of etcd_tls.c, of certificate.c, and of OpenSSL.
+ * The first line whose texts are in the message has the hint.  The texts about
+ * certificates come from etcd_tls.c, from certificate.c, and from OpenSSL.
  */
 static const struct
 {

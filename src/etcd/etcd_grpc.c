@@ -29,9 +29,8 @@
 #include "etcd_url.h"
 
 /*
- * The connection of a watch that has been silent for so long is asked whether
- * it is there.  etcd closes one that is asked more often than every 5 s, or
- * without an open stream.
+ * After this time of silence, the connection of a watch gets a PING.  etcd closes a
+ * connection that gets one more often than every 5 s, or without an open stream.
  */
 #define PING_INTERVAL_MS	10000
 
@@ -372,7 +371,7 @@ take_keepalive_stream(GrpcCall *call, const Destination *destination)
 	return open_stream(call, destination, etcd_request_path(ETCD_GRPC, ETCD_KEEPALIVE), false);
 }
 
-/* It may serve the next keepalive, unless another one does already. */
+/* The stream may serve the next keepalive, unless another stream does already. */
 static void
 give_back_keepalive_stream(GrpcCall *call)
 {
@@ -655,7 +654,7 @@ etcd_grpc_replace_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches
 	return add_watches(call, watches, nwatches);
 }
 
-/* Of which watch does a frame tell?  False: of none that is there. */
+/* Finds the watch of a frame.  False: there is none. */
 static bool
 find_watch(GrpcCall *call, EtcdWatchFrame *frame)
 {

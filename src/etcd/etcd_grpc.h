@@ -39,7 +39,7 @@ extern GrpcCall *etcd_grpc_watch(Grpc *grpc, const EtcdWatch *watches, int nwatc
 extern bool etcd_grpc_replace_watches(GrpcCall *call, const EtcdWatch *watches, int nwatches,
 									  const Destination *destination);
 
-/* As those of an Exchange. */
+/* As the functions of etcd_http.c for an Exchange. */
 extern void etcd_grpc_release(Grpc *grpc, GrpcCall **call);
 extern void etcd_grpc_time_out(Grpc *grpc, GrpcCall *call);
 extern uint64_t etcd_grpc_ended(const GrpcCall *call);
@@ -51,7 +51,7 @@ extern bool etcd_grpc_floods(const GrpcCall *call);
 /* Has the call ended without being looked at?  It may be sent again. */
 extern bool etcd_grpc_is_refused(const GrpcCall *call);
 
-/* As those of etcd_gateway.c. */
+/* As the functions of etcd_gateway.c. */
 extern bool etcd_grpc_read_answer(GrpcCall *call, EtcdAnswer *answer);
 extern FrameResult etcd_grpc_read_frame(GrpcCall *call, EtcdWatchFrame *frame);
 extern EtcdOutcome etcd_grpc_describe_end(const GrpcCall *call, char *message);

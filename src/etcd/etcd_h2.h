@@ -114,7 +114,7 @@ extern bool etcd_h2_is_answered(const H2Stream *stream);
 /* ENDED: the status of gRPC, and its message in a buffer of ETCD_MESSAGE_SIZE. */
 extern int	etcd_h2_status(const H2Stream *stream, char *message);
 
-/* NOT_GRPC: that of HTTP. */
+/* NOT_GRPC: the status of HTTP. */
 extern int	etcd_h2_http_status(const H2Stream *stream);
 
 /* BROKEN: the code of the error in HTTP/2, for people. */

@@ -238,7 +238,7 @@ waits_until_ns(const Exchange *exchange)
 
 /*
  * It has connected, or has failed, or is given up.  In the last case an address
- * that took most of its time is one that has failed.
+ * that took most of its time counts as failed.
  */
 static void
 stop_waiting(Http *http, Exchange *exchange)
@@ -261,7 +261,7 @@ stop_waiting(Http *http, Exchange *exchange)
 		etcd_names_note(http->names, route, false);
 }
 
-/* When there was no connection, the addresses may be those of another host. */
+/* When there was no connection, the addresses may belong to another host by now. */
 static void
 end_exchange(Http *http, Exchange *exchange, CURLcode result)
 {

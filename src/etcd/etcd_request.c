@@ -20,7 +20,7 @@
  *				no token			DENIED: none in time, or etcd gives none
  *				overtaken			DROPPED
  *	SENT_AGAIN	as SENT, but a token is not asked for any more
- *	DENIED		answer, failure		as SENT: the caller is told why
+ *	DENIED		answer, failure		as SENT: the caller gets the reason
  *				overtaken			DROPPED
  *
  * FAILED, ANSWERED and DROPPED are the ends.  Any reply of etcd is an answer,
@@ -51,7 +51,7 @@
 
 #define STATE_BIT(state)	(1 << (state))
 
-/* An endpoint that has failed is asked again after so long. */
+/* The time after which an endpoint that has failed is asked again. */
 #define FAILED_CHECK_MS		3000
 
 static void
@@ -343,7 +343,7 @@ etcd_request_hurry(EtcdClient *client, int64_t deadline_ns)
 }
 
 /*
- * Until when a request waits that was not sent, as it is not known which cluster
+ * The time until which an unsent request waits, because it is not known which cluster
  * may be used; 0: it does not wait.
  */
 static int64_t

@@ -86,7 +86,7 @@ struct Report
 	const Attempt *attempt;
 	const Attempt *late;		/* ENDED: the first one, if the second one was faster */
 	bool		blames_endpoint;
-	EtcdAnswer	answer;			/* its endpoint is that of the attempt */
+	EtcdAnswer	answer;			/* its endpoint is the attempt's */
 	EtcdTiming	timing;
 };
 

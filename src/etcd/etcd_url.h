@@ -21,7 +21,7 @@ typedef struct EtcdUrl
 	bool		tls;			/* https */
 	char		host[ETCD_MAX_HOST_LEN + 1];	/* an IPv6 address in brackets */
 	int			port;
-	bool		has_port;		/* else it is that of the scheme */
+	bool		has_port;		/* else the scheme's port is used */
 } EtcdUrl;
 
 /*

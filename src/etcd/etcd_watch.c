@@ -20,8 +20,8 @@
 #include "etcd_watch.h"
 
 /*
- * A stream other than 0 is not read for so long after its frames were passed
- * on.  A flood of changes then comes in few large reads in the place of many
+ * For this time after its frames were passed on, a stream other than 0 is not
+ * read.  A flood of changes then comes in few large reads in the place of many
  * small ones, which would take the processor from a hand-over.
  */
 #define REST_NS		(5 * NSEC_PER_MSEC)
