@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "etcd/etcd_client.h"
+#include "etcd/client.h"
 #include "protocol/changes.h"
 #include "settings/settings.h"
 #include "shared/state.h"

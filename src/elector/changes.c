@@ -14,7 +14,7 @@
 #include "elector/changes.h"
 #include "elector/contact.h"
 #include "elector/core.h"
-#include "etcd/etcd_text.h"
+#include "etcd/text.h"
 #include "protocol/changes.h"
 #include "settings/settings.h"
 #include "shared/events.h"

@@ -8,7 +8,7 @@
 #ifndef ELECTOR_CHANGES_H
 #define ELECTOR_CHANGES_H
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 
 /* Called once, at the start of the elector; and at its end. */
 extern void elector_begin_changes(void);

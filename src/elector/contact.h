@@ -8,7 +8,7 @@
 #ifndef ELECTOR_CONTACT_H
 #define ELECTOR_CONTACT_H
 
-#include "etcd/etcd_client.h"
+#include "etcd/client.h"
 #include "shared/state.h"
 
 /*

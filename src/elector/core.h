@@ -11,7 +11,7 @@
 #ifndef ELECTOR_CORE_H
 #define ELECTOR_CORE_H
 
-#include "etcd/etcd_client.h"
+#include "etcd/client.h"
 #include "protocol/election.h"
 
 extern ElectionCore *elector_core;

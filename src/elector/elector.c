@@ -3,7 +3,7 @@
  * elector.c
  *	  The process that talks to etcd on behalf of the instance: one event
  *	  loop that wires the protocol (election.c), the transport
- *	  (etcd_client.c) and shared memory together.
+ *	  (etcd/client.c) and shared memory together.
  *
  * It connects to the shared catalogs only, opens no transaction and takes no
  * heavyweight lock, so that nothing that happens in a database can delay a
@@ -41,7 +41,7 @@
 #include "elector/mailbox.h"
 #include "elector/settings.h"
 #include "elector/trace.h"
-#include "etcd/etcd_text.h"
+#include "etcd/text.h"
 #include "hooks/hooks.h"
 #include "http_launcher.h"
 #include "notifier/notifier.h"

@@ -12,7 +12,7 @@
 
 #include "elector/contact.h"
 #include "elector/events.h"
-#include "etcd/etcd_text.h"
+#include "etcd/text.h"
 #include "shared/crash_memory.h"
 #include "shared/events.h"
 #include "shared/stats.h"

@@ -20,7 +20,7 @@
 #include "elector/core.h"
 #include "elector/endpoints.h"
 #include "elector/settings.h"
-#include "etcd/etcd_discovery.h"
+#include "etcd/discovery.h"
 #include "notifier/notifier.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"

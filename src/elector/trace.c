@@ -16,7 +16,7 @@
 #include "lib/stringinfo.h"
 
 #include "elector/trace.h"
-#include "etcd/etcd_text.h"
+#include "etcd/text.h"
 
 /* As slots were shown last. */
 static ElectionState shown[ELECTION_MAX_ELECTIONS];

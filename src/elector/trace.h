@@ -8,7 +8,7 @@
 #ifndef ELECTOR_TRACE_H
 #define ELECTOR_TRACE_H
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 #include "protocol/election.h"
 
 /* For the log: what was published of a slot.  Call it afterwards. */

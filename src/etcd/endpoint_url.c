@@ -10,7 +10,7 @@
 #include "postgres.h"
 
 #include "endpoint_url.h"
-#include "etcd_url.h"
+#include "url.h"
 
 /* Does an endpoint begin with a scheme?  If not, it is a host and a port. */
 static bool

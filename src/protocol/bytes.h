@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 
 static inline EtcdBytes
 bytes_of(const char *s)

@@ -15,7 +15,7 @@
 #ifndef CHANGES_H
 #define CHANGES_H
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 
 #define CHANGES_MAX_PREFIXES	16
 #define CHANGES_PREFIX_SIZE		256 /* with the terminating NUL */

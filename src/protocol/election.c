@@ -84,7 +84,7 @@
  * HISTORY	An answer is dropped if it comes from another cluster, has a lower
  *			raft term, or a lower revision than a linearizable answer can have.
  *			If only such answers come for a TTL, etcd was replaced or restored.
- *			Which cluster may be entered, the caller decides (etcd_clusters.c).
+ *			Which cluster may be entered, the caller decides (etcd/clusters.c).
  *
  * lease.c keeps the lease (RENEWAL, FRESH), queue.c the own keys (FINAL, READY),
  * own_key.c writes them (GUARD), leadership.c withdraws leadership (ORDER), reads.c

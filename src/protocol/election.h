@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 
 /*
  * Sizes include the terminating NUL.  A key is "<election>/<lease in

@@ -22,7 +22,7 @@
 #include "base/compat.h"
 #include "base/utf8.h"
 #include "commands.h"
-#include "etcd/etcd_text.h"
+#include "etcd/text.h"
 #include "get.h"
 #include "rows.h"
 #include "shared/mailbox.h"

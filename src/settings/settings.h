@@ -10,7 +10,7 @@
 
 #include "nodes/pg_list.h"
 
-#include "etcd/etcd_client.h"
+#include "etcd/client.h"
 #include "protocol/election.h"
 
 typedef enum CandidateMode

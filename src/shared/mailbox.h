@@ -11,7 +11,7 @@
 #ifndef MAILBOX_H
 #define MAILBOX_H
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 #include "protocol/election.h"
 #include "shared/part.h"
 

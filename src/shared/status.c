@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "etcd/etcd_text.h"
+#include "etcd/text.h"
 #include "settings/settings.h"
 #include "stats.h"
 #include "status.h"

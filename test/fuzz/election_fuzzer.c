@@ -116,7 +116,7 @@ static struct
 	bool		open[MAX_TICKETS];	/* commands without a reply */
 	uint64_t	next_ticket;
 
-	int			endpoint;		/* the endpoint in use, as in etcd_client.c */
+	int			endpoint;		/* the endpoint in use, as in etcd/client.c */
 	uint64_t	last_id;
 	int64_t		credit;			/* requests that are still allowed, times SECOND */
 	Lease		leases[MEMORY];

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -21,7 +21,7 @@
 /* A field that no table knows: number 1000, a varint. */
 static const char unknown_field[] = {(char) 0xC0, 0x3E, 0x01};
 
-/* Messages of this size make less JSON than etcd_json.c takes without a look at its density. */
+/* Messages of this size make less JSON than etcd/json.c takes without a look at its density. */
 #define MAX_COMPARED_SIZE	(16 * 1024)
 
 extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

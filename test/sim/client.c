@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *	  The transport of an instance, as src/etcd/etcd_client.h describes it.
+ *	  The transport of an instance, as src/etcd/client.h describes it.
  *
  * Messages pass as bytes.  etcd_encode_request() encodes a request, gateway.c
  * decodes it at a member and encodes the answer, and etcd_decode_answer()

@@ -9,7 +9,7 @@
 #ifndef GATEWAY_H
 #define GATEWAY_H
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 
 /*
  * Decodes a request.  The run fails if the real gateway would refuse the

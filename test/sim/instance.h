@@ -19,7 +19,7 @@
 
 typedef struct ClientStream ClientStream;
 
-/* The client of an instance, as src/etcd/etcd_client.h describes it. */
+/* The client of an instance, as src/etcd/client.h describes it. */
 typedef struct Client
 {
 	int			endpoint;		/* the endpoint in use */

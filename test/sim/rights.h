@@ -11,7 +11,7 @@
 #ifndef RIGHTS_H
 #define RIGHTS_H
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 #include "sim.h"
 
 typedef enum Rights

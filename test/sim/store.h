@@ -11,7 +11,7 @@
 #ifndef STORE_H
 #define STORE_H
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 #include "sim.h"
 
 #define MAX_MEMBERS		3

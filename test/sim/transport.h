@@ -7,7 +7,7 @@
  * transport_sim.c		the caller of the client, the checker, the run
  * transport_server.c	etcd's gRPC server, on sessions of nghttp2
  * transport_proto.c	etcd's messages as the server reads and writes them
- * transport_http.c		the functions of etcd_http.c, on pipes in the place of sockets
+ * transport_http.c		the functions of etcd/http.c, on pipes in the place of sockets
  * transport_pipes.c	the pipes, and what goes wrong in them
  *
  *-------------------------------------------------------------------------
@@ -15,7 +15,7 @@
 #ifndef TRANSPORT_H
 #define TRANSPORT_H
 
-#include "etcd/etcd_client.h"
+#include "etcd/client.h"
 #include "sim.h"
 
 #define MAX_ENDPOINTS	2

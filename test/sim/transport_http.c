@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * transport_http.c
- *	  The functions of src/etcd/etcd_http.c that gRPC needs, on pipes in the
+ *	  The functions of src/etcd/http.c that gRPC needs, on pipes in the
  *	  place of libcurl and sockets, and the clock.
  *
  * As there, an event only records what a connection is ready for, and the
@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "etcd/etcd_http.h"
+#include "etcd/http.h"
 #include "transport.h"
 
 /* The client's clock does not begin at 0, which means "not yet" to it. */
@@ -207,7 +207,7 @@ count_read(Link *link, size_t n)
 		fail_run("link %d: a turn of the client reads %zu bytes", link->number, link->turn_size);
 }
 
-/* ---- the functions of etcd_http.c ---------------------------------------------- */
+/* ---- the functions of etcd/http.c ---------------------------------------------- */
 
 bool
 etcd_http_init(Http *http)

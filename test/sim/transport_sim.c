@@ -35,7 +35,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "etcd/etcd_http.h"
+#include "etcd/http.h"
 #include "plan.h"
 #include "reached.h"
 #include "run.h"

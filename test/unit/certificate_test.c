@@ -2,7 +2,7 @@
  *
  * certificate_test.c
  *	  Tests of certificate.c: which fault of a certificate is found, and that
- *	  etcd_errors.c has a hint for it.
+ *	  etcd/errors.c has a hint for it.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 #include <openssl/x509v3.h>
 
 #include "base/certificate.h"
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 #include "unit.h"
 
 #define DAY		86400L

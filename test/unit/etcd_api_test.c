@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_api_test.c
- *	  Unit tests of etcd_encode.c, etcd_json.c and etcd_errors.c.
+ *	  Unit tests of etcd/encode.c, etcd/json.c and etcd/errors.c.
  *
  * The answers were recorded from etcd 3.4.23 (v1: grpc-gateway v1) and
  * 3.5.30 (v2: grpc-gateway v2).  Each is decoded in a buffer of exactly its
@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 #include "unit.h"
 
 #define BYTES(literal)	{literal, sizeof(literal) - 1}

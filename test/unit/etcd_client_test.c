@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_client_test.c
- *	  Unit tests of etcd_client.c and its files, with a real etcd, and with
+ *	  Unit tests of etcd/client.c and its files, with a real etcd, and with
  *	  small servers that misbehave.
  *
  * $ETCD names the etcd to use.  All processes end with the test.
@@ -31,8 +31,8 @@
 
 #include <cmocka.h>
 
-#include "etcd/etcd_client.h"
-#include "etcd/etcd_names.h"
+#include "etcd/client.h"
+#include "etcd/names.h"
 #include "base/secret_file.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))

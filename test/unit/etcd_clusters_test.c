@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_clusters_test.c
- *	  Tests of etcd_clusters.c: which etcd cluster may be used.
+ *	  Tests of etcd/clusters.c: which etcd cluster may be used.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/clock.h"
-#include "etcd/etcd_clusters.h"
-#include "etcd/etcd_url.h"
+#include "etcd/clusters.h"
+#include "etcd/url.h"
 #include "unit.h"
 
 #define A				UINT64_C(0xa)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_grpc_test.c
- *	  The rules of etcd_call.c and etcd_grpc.c, against servers that do what a
+ *	  The rules of etcd/call.c and etcd/grpc.c, against servers that do what a
  *	  real etcd does seldom or never.
  *
  * A server is a session of nghttp2 for each connection, or speaks HTTP/1.  It
@@ -30,7 +30,7 @@
 #include <openssl/ssl.h>
 
 #include "base/clock.h"
-#include "etcd/etcd_client.h"
+#include "etcd/client.h"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES(text) {(text), sizeof(text) - 1}

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_h2_test.c
- *	  Unit tests of etcd_h2.c, against a server of nghttp2 in the same process.
+ *	  Unit tests of etcd/h2.c, against a server of nghttp2 in the same process.
  *
  * Bytes go from one to the other in memory, whole or one at a time.
  *
@@ -9,8 +9,8 @@
  */
 #include <nghttp2/nghttp2.h>
 
-#include "etcd/etcd_api.h"
-#include "etcd/etcd_h2.h"
+#include "etcd/api.h"
+#include "etcd/h2.h"
 #include "unit.h"
 
 #define MAX_SIZE	(1024 * 1024)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_proto_test.c
- *	  Unit tests of etcd_proto.c, and of etcd_encode.c for protobuf.
+ *	  Unit tests of etcd/proto.c, and of etcd/encode.c for protobuf.
  *
  * Requests are compared with bytes that were written by hand from rpc.proto.
  * Answers were recorded from etcd 3.4.23 and 3.5.30, whose bytes are the same
@@ -14,7 +14,7 @@
 #include <malloc.h>
 #include <time.h>
 
-#include "etcd/etcd_api.h"
+#include "etcd/api.h"
 #include "unit.h"
 
 #define BYTES(literal)	{literal, sizeof(literal) - 1}

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_request_test.c
- *	  Unit tests of etcd_request.c, every transition of an attempt, and of
- *	  etcd_answers.c.
+ *	  Unit tests of etcd/request.c, every transition of an attempt, and of
+ *	  etcd/answers.c.
  *
  * The transport, the endpoints, the tokens and the clock are replaced by simple
  * ones that the tests control.
@@ -10,13 +10,13 @@
  *-------------------------------------------------------------------------
  */
 #include "base/clock.h"
-#include "etcd/etcd_answers.h"
-#include "etcd/etcd_auth.h"
-#include "etcd/etcd_call.h"
-#include "etcd/etcd_client_state.h"
-#include "etcd/etcd_clusters.h"
-#include "etcd/etcd_endpoints.h"
-#include "etcd/etcd_request.h"
+#include "etcd/answers.h"
+#include "etcd/auth.h"
+#include "etcd/call.h"
+#include "etcd/client_state.h"
+#include "etcd/clusters.h"
+#include "etcd/endpoints.h"
+#include "etcd/request.h"
 #include "unit.h"
 
 #define BYTES(literal)	{literal, sizeof(literal) - 1}

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "protocol/election.h"
-#include "etcd/etcd_client.h"
+#include "etcd/client.h"
 
 typedef struct Candidate
 {

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * connections.c
+ *	  What the connections to the endpoints show: when certificates expire, and
+ *	  how long a round trip takes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+#include <curl/curl.h>
+
+#include "base/clock.h"
+#include "connections.h"
+
+/*
+ * The end of the server's certificate, in Unix time; 0: the handle has made no
+ * connection with TLS.
+ */
+static int64_t
+read_end_s(CURL *easy)
+{
+	static const char name[] = "Expire date:";
+	struct curl_certinfo *info = NULL;
+
+	if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &info) != CURLE_OK || info == NULL ||
+		info->num_of_certs < 1)
+		return 0;
+	for (const struct curl_slist *line = info->certinfo[0]; line != NULL; line = line->next)
+	{
+		if (strncmp(line->data, name, strlen(name)) == 0)
+			return (int64_t) curl_getdate(line->data + strlen(name), NULL);
+	}
+	return 0;
+}
+
+/*
+ * How long it took to make the connection of TCP, which is a round trip; 0: the
+ * handle has made none.
+ */
+static int64_t
+read_round_trip_ns(CURL *easy)
+{
+	long		nconnects = 0;
+	curl_off_t	us = 0;
+
+	curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &nconnects);
+	curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME_T, &us);
+	return nconnects > 0 ? us * NSEC_PER_USEC : 0;
+}
+
+const EtcdConnectionFacts *
+etcd_connections_find(const EtcdConnections *connections, const char *url)
+{
+	for (int i = 0; i < connections->n; i++)
+	{
+		if (strcmp(connections->facts[i].url, url) == 0)
+			return &connections->facts[i];
+	}
+	return NULL;
+}
+
+void
+etcd_connections_note(EtcdConnections *connections, void *easy, const char *url)
+{
+	int64_t		end_s = read_end_s(easy);
+	int64_t		round_trip_ns = read_round_trip_ns(easy);
+	EtcdConnectionFacts *facts = (EtcdConnectionFacts *) etcd_connections_find(connections, url);
+
+	if ((end_s <= 0 && round_trip_ns <= 0) || strlen(url) > ETCD_CLIENT_MAX_URL_LEN)
+		return;
+	if (facts == NULL)
+	{
+		/* when the table is full, its last entry is overwritten */
+		if (connections->n < ETCD_CLIENT_MAX_ENDPOINTS)
+			connections->n++;
+		facts = &connections->facts[connections->n - 1];
+		memset(facts, 0, sizeof(*facts));
+		strcpy(facts->url, url);
+	}
+	if (end_s > 0)
+		facts->certificate_end_s = end_s;
+	if (round_trip_ns > 0)
+		facts->round_trip_ns = round_trip_ns;
+}

@@ -1,0 +1,482 @@
+/*-------------------------------------------------------------------------
+ *
+ * endpoints.c
+ *	  The endpoints: those of the settings, and those learned from the
+ *	  cluster.
+ *
+ * An endpoint is known by its number in the list.  One is in use: requests
+ * and watches go there.  The cluster is asked for its members from time to
+ * time; members that are not in the settings become endpoints too, the last
+ * ones in the list.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "auth.h"
+#include "client_state.h"
+#include "clusters.h"
+#include "endpoints.h"
+#include "request.h"
+#include "url.h"
+#include "watch.h"
+
+/* How often the cluster is asked for its members, and for a new token. */
+#define PROBE_INTERVAL_MS		300000
+
+/* A list that is being made, with room for max endpoints. */
+typedef struct EndpointList
+{
+	Endpoint   *endpoints;
+	int			n;
+	int			max;
+} EndpointList;
+
+static void
+free_list(EndpointList *list)
+{
+	for (int i = 0; i < list->n; i++)
+	{
+		free(list->endpoints[i].url);
+		free(list->endpoints[i].token);
+	}
+	free(list->endpoints);
+	memset(list, 0, sizeof(*list));
+}
+
+static bool
+is_in_list(const EndpointList *list, const char *url)
+{
+	for (int i = 0; i < list->n; i++)
+	{
+		if (etcd_is_same_url(list->endpoints[i].url, url))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Adds an endpoint, unless it is there by whatever spelling or the list is full.
+ * False if memory is out.
+ */
+static bool
+add_to_list(EndpointList *list, const char *url, size_t len, bool learned)
+{
+	char	   *copy;
+
+	if (list->n == list->max)
+		return true;
+	copy = strndup(url, len);
+	if (copy == NULL)
+		return false;
+	if (is_in_list(list, copy))
+	{
+		free(copy);
+		return true;
+	}
+	memset(&list->endpoints[list->n], 0, sizeof(Endpoint));
+	list->endpoints[list->n].url = copy;
+	list->endpoints[list->n].learned = learned;
+	list->n++;
+	return true;
+}
+
+void
+etcd_endpoints_free(EtcdClient *client)
+{
+	EndpointList list = {client->endpoints, client->nendpoints, client->nendpoints};
+
+	free_list(&list);
+	client->endpoints = NULL;
+	client->nendpoints = 0;
+}
+
+/* ---- the endpoint in use --------------------------------------------- */
+
+void
+etcd_endpoints_use(EtcdClient *client, int endpoint, const char *why)
+{
+	if (endpoint == client->endpoint)
+		return;
+	client->endpoint = endpoint;
+	etcd_watch_end_all(client, why);
+	etcd_cluster_look_soon(client);
+}
+
+void
+etcd_endpoints_leave(EtcdClient *client, int endpoint, const char *why)
+{
+	if (endpoint == client->endpoint)
+		etcd_endpoints_use(client, etcd_find_usable_endpoint(client, endpoint + 1), why);
+}
+
+/*
+ * Names of all endpoints are looked up before they are needed: when DNS hangs,
+ * the others can still be used.
+ */
+static void
+look_up_names(EtcdClient *client)
+{
+	for (int i = 0; i < client->nendpoints; i++)
+		etcd_http_look_up(&client->http, client->endpoints[i].url);
+}
+
+/* Gives an endpoint all that is known of it by another list. */
+static void
+keep_endpoint(Endpoint *endpoint, Endpoint *old)
+{
+	char	   *url = endpoint->url;
+	bool		learned = endpoint->learned;
+
+	*endpoint = *old;
+	endpoint->url = url;
+	endpoint->learned = learned;
+	old->token = NULL;
+}
+
+/*
+ * Installs another list of endpoints and takes ownership of it.  An endpoint
+ * that is in both lists keeps its token, and what is known of it.  The endpoint
+ * in use stays in use, with its watches, if the new list has it; otherwise the
+ * first one is used.
+ */
+static void
+replace_list(EtcdClient *client, EndpointList *list)
+{
+	EndpointList before = {client->endpoints, client->nendpoints, client->nendpoints};
+	int			in_use = -1;
+
+	for (int i = 0; i < before.n; i++)
+	{
+		Endpoint   *old = &before.endpoints[i];
+		int			same = etcd_find_endpoint(list->endpoints, list->n, old->url);
+
+		if (i == client->endpoint)
+			in_use = same;
+		if (same < 0)
+			continue;
+		keep_endpoint(&list->endpoints[same], old);
+	}
+	if (in_use < 0)
+		etcd_watch_end_all(client, "the endpoint was removed from the settings");
+
+	client->endpoints = list->endpoints;
+	client->nendpoints = list->n;
+	client->endpoint = in_use >= 0 ? in_use : 0;
+	free_list(&before);
+	look_up_names(client);
+}
+
+/* ---- those of the settings ------------------------------------------- */
+
+/* Are these the endpoints of the settings before? */
+static bool
+are_same(const EtcdClient *client, const EndpointList *list, const char *server_name)
+{
+	const char *before = client->settings.server_name;
+	int			nconfigured = 0;
+
+	while (nconfigured < client->nendpoints && !client->endpoints[nconfigured].learned)
+		nconfigured++;
+	if (nconfigured != list->n)
+		return false;
+	for (int i = 0; i < nconfigured; i++)
+	{
+		if (strcmp(client->endpoints[i].url, list->endpoints[i].url) != 0)
+			return false;
+	}
+	return strcmp(before != NULL ? before : "", server_name != NULL ? server_name : "") == 0;
+}
+
+bool
+etcd_endpoints_configure(EtcdClient *client, const EtcdClientSettings *settings)
+{
+	EndpointList list = {.max = settings->nendpoints};
+	bool		good;
+
+	list.endpoints = calloc(settings->nendpoints + 1, sizeof(Endpoint));
+	good = list.endpoints != NULL;
+	for (int i = 0; good && i < settings->nendpoints; i++)
+		good = add_to_list(&list, settings->endpoints[i], strlen(settings->endpoints[i]), false);
+	/* the learned members belong to these endpoints only */
+	if (good && !are_same(client, &list, settings->server_name))
+		replace_list(client, &list);
+	else
+		free_list(&list);
+	return good;
+}
+
+/* ---- those that the cluster tells ------------------------------------ */
+
+/* The length of a member's URL, without the slash at its end. */
+static size_t
+url_length(const char *url)
+{
+	size_t		len = strlen(url);
+
+	return len > 0 && url[len - 1] == '/' ? len - 1 : len;
+}
+
+/* Is it an endpoint of the settings? */
+static bool
+is_configured(const EtcdClient *client, const char *url)
+{
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (!client->endpoints[i].learned && etcd_is_same_url(client->endpoints[i].url, url))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Has it the scheme of an endpoint in the settings?  This keeps a connection
+ * with TLS from being followed by one without.
+ */
+static bool
+is_scheme_in_use(const EtcdClient *client, const char *url)
+{
+	size_t		len = strcspn(url, ":");
+
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (!client->endpoints[i].learned &&
+			strncmp(client->endpoints[i].url, url, len + 1) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Does a member announce an endpoint of the settings as its own? */
+static bool
+is_any_configured(const EtcdClient *client, const EtcdAnswer *answer)
+{
+	for (int i = 0; i < answer->nmembers; i++)
+	{
+		for (int j = 0; j < answer->members[i].nclient_urls; j++)
+		{
+			if (is_configured(client, answer->members[i].client_urls[j]))
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Adds the URLs of a member.  etcd announces none with a path.  False if memory
+ * is out.
+ */
+static bool
+add_member(const EtcdClient *client, const EtcdMember *member, EndpointList *list)
+{
+	if (member->is_learner)
+		return true;
+	for (int i = 0; i < member->nclient_urls; i++)
+	{
+		const char *url = member->client_urls[i];
+		EtcdUrl		parts;
+
+		if (strncmp(url, "unix", 4) != 0 && !etcd_split_url(url, &parts))
+			continue;
+		if (is_scheme_in_use(client, url) && strlen(url) < ETCD_CLIENT_MAX_URL_LEN &&
+			!add_to_list(list, url, url_length(url), true))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Makes the list of the endpoints of the settings, followed by those of the
+ * members.  If no member announces an endpoint of the settings as its own,
+ * there is a proxy in between, and the members' URLs may lead elsewhere from
+ * this host; then they are left out.  False if memory is out.
+ */
+static bool
+list_members(const EtcdClient *client, const EtcdAnswer *answer, EndpointList *list)
+{
+	bool		good;
+
+	list->max = ETCD_CLIENT_MAX_ENDPOINTS;
+	list->endpoints = calloc(list->max, sizeof(Endpoint));
+	good = list->endpoints != NULL;
+	for (int i = 0; good && i < client->nendpoints; i++)
+	{
+		const char *url = client->endpoints[i].url;
+
+		if (!client->endpoints[i].learned)
+			good = add_to_list(list, url, strlen(url), false);
+	}
+	if (!is_any_configured(client, answer))
+		return good;
+	for (int i = 0; good && i < answer->nmembers; i++)
+		good = add_member(client, &answer->members[i], list);
+	return good;
+}
+
+static bool
+is_list_in_use(const EtcdClient *client, const EndpointList *list)
+{
+	bool		same = list->n == client->nendpoints;
+
+	for (int i = 0; same && i < list->n; i++)
+		same = strcmp(list->endpoints[i].url, client->endpoints[i].url) == 0;
+	return same;
+}
+
+/* With users, etcd may refuse to tell. */
+static void
+receive_version(EtcdClient *client, const Report *report)
+{
+	const EtcdAnswer *answer = &report->answer;
+
+	if (answer->endpoint >= 0 && answer->outcome == ETCD_ANSWERED)
+		etcd_format_message(client->endpoints[answer->endpoint].state.version, "%s",
+							answer->version);
+}
+
+/* The name of the member that answered. */
+static void
+note_member_name(EtcdEndpointState *state, const EtcdAnswer *answer)
+{
+	state->member_name[0] = '\0';
+	for (int i = 0; i < answer->nmembers; i++)
+	{
+		const EtcdMember *member = &answer->members[i];
+
+		if (member->id == answer->header.member_id && member->name != NULL)
+			etcd_format_message(state->member_name, "%s", member->name);
+	}
+}
+
+static void receive_members(EtcdClient *client, const Report *report);
+
+/*
+ * Asks an endpoint for its cluster and the members of that, and then for its
+ * version.  The first request uses a new connection, so it also shows whether
+ * changed certificate files are valid.
+ */
+static void
+ask_endpoint(EtcdClient *client, int endpoint)
+{
+	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+
+	if (!client->endpoints[endpoint].is_asked)
+		client->endpoints[endpoint].is_asked =
+			etcd_request_send(client, endpoint, &request, receive_members) != NULL;
+}
+
+static void
+receive_members(EtcdClient *client, const Report *report)
+{
+	static const EtcdRequest status = {.kind = ETCD_STATUS};
+	const EtcdAnswer *answer = &report->answer;
+	EndpointList list = {0};
+
+	if (answer->endpoint < 0)
+		return;
+	client->endpoints[answer->endpoint].is_asked = false;
+	if (answer->outcome == ETCD_NO_ANSWER && answer->endpoint == client->endpoint)
+		client->callbacks.noticed(client->callbacks.ctx, answer->message, false);
+	/* before a cluster is entered, any endpoint is as good */
+	if (report->blames_endpoint && client->kept_cluster_id == 0)
+		etcd_endpoints_leave(client, answer->endpoint, answer->message);
+	if (answer->outcome != ETCD_ANSWERED || answer->header.cluster_id == 0)
+		return;
+	(void) etcd_request_send(client, answer->endpoint, &status, receive_version);
+	note_member_name(&client->endpoints[answer->endpoint].state, answer);
+	etcd_cluster_learn_members(client, answer);
+
+	/* with a server name, DNS says which endpoints there are */
+	if (client->settings.server_name != NULL ||
+		!etcd_cluster_is_usable(client, answer->header.cluster_id))
+		return;
+	if (!list_members(client, answer, &list) || is_list_in_use(client, &list))
+	{
+		free_list(&list);
+		return;
+	}
+	replace_list(client, &list);
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (client->endpoints[i].state.answered_ns == 0)
+			ask_endpoint(client, i);
+	}
+	client->callbacks.endpoints_changed(client->callbacks.ctx);
+}
+
+void
+etcd_endpoints_identify(EtcdClient *client)
+{
+	/* the answer of a single one tells enough */
+	if (client->nendpoints < 2 || etcd_cluster_is_known(client))
+		return;
+	client->looked_ns = clock_monotonic_ns();
+	for (int i = 0; i < client->nendpoints; i++)
+		ask_endpoint(client, i);
+}
+
+/* When a spare endpoint that has failed is asked again.  The one in use has requests. */
+static int64_t
+check_due_ns(const EtcdClient *client, int i)
+{
+	const Endpoint *endpoint = &client->endpoints[i];
+
+	if (i == client->endpoint || endpoint->state.error[0] == '\0' || endpoint->is_asked)
+		return INT64_MAX;
+	return endpoint->check_due_ns;
+}
+
+int64_t
+etcd_endpoints_due_ns(const EtcdClient *client)
+{
+	int64_t		due_ns = client->look_due_ns != 0 ? client->look_due_ns : INT64_MAX;
+
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (check_due_ns(client, i) < due_ns)
+			due_ns = check_due_ns(client, i);
+	}
+	return due_ns;
+}
+
+void
+etcd_endpoints_run(EtcdClient *client)
+{
+	int64_t		now = clock_monotonic_ns();
+	bool		looks = client->look_due_ns != 0 && client->look_due_ns <= now;
+
+	if (looks)
+	{
+		client->look_due_ns = 0;
+		client->looked_ns = now;
+	}
+	for (int i = 0; i < client->nendpoints; i++)
+	{
+		if (!looks && check_due_ns(client, i) > now)
+			continue;
+		client->endpoints[i].check_due_ns = now + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
+		ask_endpoint(client, i);
+	}
+	if (etcd_client_foreign_endpoints(client) & (UINT32_C(1) << client->endpoint))
+		etcd_endpoints_leave(client, client->endpoint,
+							 "the endpoint is of another cluster than the others");
+}
+
+void
+etcd_endpoints_probe(EtcdClient *client)
+{
+	char		why[ETCD_MESSAGE_SIZE];
+
+	if (client->probe_due_ns > clock_monotonic_ns())
+		return;
+	client->probe_due_ns = clock_monotonic_ns() + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
+	look_up_names(client);
+	client->looked_ns = clock_monotonic_ns();
+	client->look_due_ns = 0;
+	for (int i = 0; i < client->nendpoints; i++)
+		ask_endpoint(client, i);
+	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
+		client->callbacks.noticed(client->callbacks.ctx, why, true);
+}

@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *	  The settings of a client, for the files that it is made of.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ETCD_SETTINGS_H
+#define ETCD_SETTINGS_H
+
+#include "api.h"
+
+/* A copy of EtcdClientSettings but for the endpoints; NULL: not set. */
+typedef struct Settings
+{
+	uint64_t	number;			/* counts the calls of etcd_client_configure() */
+	long		request_timeout_ms;
+	long		connect_timeout_ms;
+	char	   *ca_file;
+	char	   *cert_file;
+	char	   *key_file;
+	bool		tls_1_3;
+	char	   *server_name;
+	char	   *username;
+	char	   *password_file;
+	EtcdDialect dialect;
+	uint64_t	cluster_id;
+} Settings;
+
+#endif							/* ETCD_SETTINGS_H */
