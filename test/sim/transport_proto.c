@@ -383,7 +383,7 @@ put_event(Bytes *message, int incarnation, int64_t change)
 {
 	Bytes		event = {0};
 	Bytes		value = {0};
-	char		number[16];
+	char		number[16] = "";
 	char		key[32];
 
 	snprintf(number, sizeof(number), "%d", incarnation);
