@@ -17,7 +17,7 @@
  *	 is extended; the core is due at the deadline;
  * - leadership is withdrawn before a delete of its key, or a revocation of its
  *	 lease, is sent; a key whose delete was sent never leads again;
- * - every txn has a range, and every write of an own key is guarded;
+ * - every txn has a range, or an empty txn, and every write of an own key is guarded;
  * - an election that follows Patroni is led no longer than the last answer about
  *	 the lease of its key allows, minus the margin, and never in recovery;
  * - the number of requests is limited, by time and by the number of events,
@@ -406,7 +406,7 @@ check_put(const EtcdRequest *request, const EtcdOp *op)
 static void
 check_txn(const EtcdRequest *request)
 {
-	bool		has_range = false;
+	bool		is_ordered = false;
 
 	/* etcd's limit of a txn (--max-txn-ops) */
 	CHECK(request->nsuccess > 0 && request->nsuccess <= 128 && request->nfailure <= 128);
@@ -414,16 +414,20 @@ check_txn(const EtcdRequest *request)
 		check_transfer(request);
 	for (int i = 0; i < request->nsuccess; i++)
 	{
-		has_range |= request->success[i].kind == ETCD_OP_RANGE;
+		is_ordered |= request->success[i].kind == ETCD_OP_RANGE ||
+			request->success[i].kind == ETCD_OP_EMPTY_TXN;
 		if (request->success[i].kind == ETCD_OP_DELETE && request->ncompares == 1)
 			check_delete(request);
 		if (request->success[i].kind == ETCD_OP_PUT)
 			check_put(request, &request->success[i]);
 	}
-	/* without a range, etcd would answer a txn that writes nothing without its quorum */
+	/*
+	 * With neither, etcd would answer a txn that writes nothing without its quorum.  A
+	 * renewal while nothing may be read has an empty txn alone.
+	 */
 	for (int i = 0; i < request->nfailure; i++)
-		has_range |= request->failure[i].kind == ETCD_OP_RANGE;
-	CHECK(has_range);
+		is_ordered |= request->failure[i].kind == ETCD_OP_RANGE;
+	CHECK(is_ordered);
 }
 
 static void
