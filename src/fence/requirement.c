@@ -54,8 +54,12 @@ is_draining(const Requirement *requirement)
 void
 requirement_init(Requirement *requirement, const char *election)
 {
-	strlcpy(requirement->election, election, sizeof(requirement->election));
-	strlcpy(requirement->shown, utf8_to_server(requirement->election), sizeof(requirement->shown));
+	char		name[sizeof(requirement->election)];
+
+	/* The conversion may raise an ERROR, which leaves the requirement unchanged. */
+	strlcpy(name, election, sizeof(name));
+	strlcpy(requirement->shown, utf8_to_server(name), sizeof(requirement->shown));
+	strlcpy(requirement->election, name, sizeof(requirement->election));
 	requirement->slot = shared_state_find(election, &requirement->layout);
 }
 
