@@ -295,6 +295,13 @@ rank(const ElectionConfig *config, EtcdBytes node)
 	return i;
 }
 
+/* Is this node preferred to this instance? */
+static bool
+is_better(const ElectionCore *core, const Election *e, const char *node)
+{
+	return rank(&core->config, bytes_of(node)) < rank(&core->config, bytes_of(e->own.value));
+}
+
 /*
  * The best candidate that leadership can be handed to; -1: none is better than
  * this instance.
@@ -348,8 +355,7 @@ note_leader(const ElectionCore *core, int64_t now_ns, Election *e)
 
 	if (revision == t->leader_revision)
 		return;
-	if (t->leader_revision != 0 &&
-		rank(&core->config, bytes_of(t->leader_node)) < rank(&core->config, bytes_of(e->own.value)))
+	if (t->leader_revision != 0 && is_better(core, e, t->leader_node))
 	{
 		if (now_ns - t->leader_since_ns < brief_ns)
 			t->nbrief = was_same ? t->nbrief + 1 : 1;
@@ -497,11 +503,13 @@ static void
 reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Transfer   *t = &e->transfer;
+	bool		is_preferred = t->ticket == 0 &&
+		(t->stage == TRANSFER_SURVEYING || t->stage == TRANSFER_DRAINING);
 
 	note_leader(core, now_ns, e);
 	if (t->stage == TRANSFER_DRAINING && t->ticket != 0)
 		return;					/* the drain goes on */
-	if (t->stage == TRANSFER_DRAINING && !seeks_better(core, e))
+	if (is_preferred && !is_better(core, e, t->to_node))
 		transfer_end(core, e, ELECTION_CANCELLED);	/* the settings have changed */
 	else if (t->stage != TRANSFER_NONE && t->stage != TRANSFER_DRAINING &&
 			 due_or_wake_at(core, now_ns, t->until_ns))
