@@ -354,8 +354,12 @@ drop_outdated_fresh(ElectionCore *core, int64_t now_ns)
 	int64_t		end_ns = fresh->granted ? lease_trusted_until_ns(core, fresh) :
 		fresh->sent_ns + fresh->ttl_ns / 3;
 
-	if (fresh->id != 0 && now_ns >= end_ns && !is_grant_under_way(core))
-		memset(fresh, 0, sizeof(*fresh));
+	if (fresh->id == 0 || now_ns < end_ns || is_grant_under_way(core))
+		return;
+	/* The lease in use ends with it: a smaller margin must not revive what a late move undoes. */
+	if (fresh->moving && core->lease.until_ns > now_ns)
+		core->lease.until_ns = now_ns;
+	memset(fresh, 0, sizeof(*fresh));
 }
 
 /* The fresh lease: granted, the keys moved, and it takes over. */
