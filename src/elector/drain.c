@@ -107,22 +107,30 @@ elector_serve_drains(void)
 	return election_draining(elector_core) != 0 ? clock_now_ns() + LOOK_INTERVAL_NS : PG_INT64_MAX;
 }
 
-/* Hands over what this instance leads, and stays out.  A drain goes on that began later. */
+/*
+ * Hands over what this instance leads, and stays out.  All drains are over a TTL after
+ * the first call, also those that another command has begun meanwhile.
+ */
 static void
 leave_elections(void)
 {
-	static bool has_left = false;
-	uint32		draining = has_left ? election_draining(elector_core) : 0;
+	static int64 until_ns = 0;
+	int64		now_ns = clock_now_ns();
+	bool		is_first = until_ns == 0;
+	int64		drain_ns;
+	uint32		draining;
 
-	has_left = true;
+	if (is_first)
+		until_ns = now_ns + election_ttl_ns(elector_core, now_ns);
+	drain_ns = Max(until_ns - now_ns, 0);
+	draining = is_first || drain_ns == 0 ? 0 : election_draining(elector_core);
 	for (int i = 0; i < settings_election_count(); i++)
 	{
 		const char *name = settings_election_name(i);
 		int			slot = election_find(elector_core, name);
 
 		if (slot >= 0 && !election_is_followed(name) && (draining & UINT32_C(1) << slot) == 0)
-			(void) election_resign(elector_core, clock_now_ns(), slot, false,
-								   election_ttl_ns(elector_core, clock_now_ns()), 0);
+			(void) election_resign(elector_core, now_ns, slot, false, drain_ns, 0);
 	}
 }
 

@@ -258,29 +258,6 @@ transfer_begin(Election *e, const char *to_node, int64_t until_ns, int64_t drain
 	t->failures = 0;
 }
 
-/* The queue was read: drains, or hands over, if the target is there. */
-static void
-seek_target(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
-{
-	int			target = find_candidate(facts, e->transfer.to_node);
-	ElectionReply reply;
-
-	if (target < 0)
-		reply = target == -1 ? ELECTION_NO_SUCH_CANDIDATE : ELECTION_AMBIGUOUS_CANDIDATE;
-	else
-		reply = check_target(e, facts, target);
-	if (reply != ELECTION_DONE)
-		transfer_end(core, e, reply);
-	else if (e->transfer.drain_ns > 0)
-	{
-		e->transfer.stage = TRANSFER_DRAINING;
-		drain_begin(core, now_ns, e, DRAIN_TRANSFER, e->transfer.drain_ns);
-		e->transfer.drain_ns = 0;
-	}
-	else
-		hand_over(core, now_ns, e, facts, target);
-}
-
 /*
  * The place of a name in preferred_nodes.  A name that is not there gets the
  * place behind the last one.
@@ -293,13 +270,6 @@ rank(const ElectionConfig *config, EtcdBytes node)
 	while (i < config->npreferred && !is_key(node, config->preferred_nodes[i]))
 		i++;
 	return i;
-}
-
-/* Is this node preferred to this instance? */
-static bool
-is_better(const ElectionCore *core, const Election *e, const char *node)
-{
-	return rank(&core->config, bytes_of(node)) < rank(&core->config, bytes_of(e->own.value));
 }
 
 /*
@@ -323,6 +293,31 @@ find_better(const ElectionCore *core, const Election *e, const Facts *facts)
 		}
 	}
 	return best;
+}
+
+/* The queue was read: drains, or hands over, if the target is there. */
+static void
+seek_target(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
+{
+	/* By preference, it is the best one at this moment: the settings or the queue may have changed. */
+	int			target = e->transfer.ticket == 0 ? find_better(core, e, facts) :
+		find_candidate(facts, e->transfer.to_node);
+	ElectionReply reply;
+
+	if (target < 0)
+		reply = target == -1 ? ELECTION_NO_SUCH_CANDIDATE : ELECTION_AMBIGUOUS_CANDIDATE;
+	else
+		reply = check_target(e, facts, target);
+	if (reply != ELECTION_DONE)
+		transfer_end(core, e, reply);
+	else if (e->transfer.drain_ns > 0)
+	{
+		e->transfer.stage = TRANSFER_DRAINING;
+		drain_begin(core, now_ns, e, DRAIN_TRANSFER, e->transfer.drain_ns);
+		e->transfer.drain_ns = 0;
+	}
+	else
+		hand_over(core, now_ns, e, facts, target);
 }
 
 /*
@@ -355,7 +350,8 @@ note_leader(const ElectionCore *core, int64_t now_ns, Election *e)
 
 	if (revision == t->leader_revision)
 		return;
-	if (t->leader_revision != 0 && is_better(core, e, t->leader_node))
+	if (t->leader_revision != 0 &&
+		rank(&core->config, bytes_of(t->leader_node)) < rank(&core->config, bytes_of(e->own.value)))
 	{
 		if (now_ns - t->leader_since_ns < brief_ns)
 			t->nbrief = was_same ? t->nbrief + 1 : 1;
@@ -380,7 +376,6 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 	int			better = find_better(core, e, facts);
 	int64_t		revision = better < 0 ? 0 : facts->queue[better].create_revision;
 	int64_t		due_ns;
-	char		name[ELECTION_VALUE_SIZE];
 
 	if (revision != t->better_revision)
 		t->better_since_ns = now_ns;
@@ -392,8 +387,7 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 	due_ns = t->better_since_ns + preferred_delay_ns(core, e, facts->queue[better].value);
 	if (now_ns >= due_ns)
 	{
-		copy_value(name, facts->queue[better].value, sizeof(name));
-		transfer_begin(e, name, now_ns + lease_ttl_ns(core),
+		transfer_begin(e, "", now_ns + lease_ttl_ns(core),
 					   core->config.preferred_drain_ms * NSEC_PER_MSEC, 0);
 		seek_target(core, now_ns, e, facts);
 	}
@@ -509,7 +503,7 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 	note_leader(core, now_ns, e);
 	if (t->stage == TRANSFER_DRAINING && t->ticket != 0)
 		return;					/* the drain goes on */
-	if (is_preferred && !is_better(core, e, t->to_node))
+	if (is_preferred && !seeks_better(core, e))
 		transfer_end(core, e, ELECTION_CANCELLED);	/* the settings have changed */
 	else if (t->stage != TRANSFER_NONE && t->stage != TRANSFER_DRAINING &&
 			 due_or_wake_at(core, now_ns, t->until_ns))

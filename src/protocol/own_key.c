@@ -67,6 +67,7 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 		/* the lease as Go's %x; the suffix marks the keys that are ours */
 		snprintf(e->own.key, sizeof(e->own.key), "%s%" PRIx64 ELECTION_KEY_SUFFIX,
 				 e->prefix, core->lease.id);
+		e->own.entry_unanswered = false;
 	}
 	if (!e->own.entry_unanswered)
 		e->own.min_create_revision = core->max_revision;

@@ -183,7 +183,7 @@ typedef struct Patroni
 	char		member_key[ELECTION_KEY_SIZE + 16 + ELECTION_VALUE_SIZE];
 
 	/*
-	 * The leader key.  Its value is leader_value of the election.  The revision
+	 * The leader key.  Its value is leader.value of the election.  The revision
 	 * at which that became the value is leader.create_revision; if the key names
 	 * us, it is the election's create_revision, too.
 	 */
@@ -233,7 +233,7 @@ typedef struct Transfer
 {
 	TransferStage stage;
 	uint64_t	ticket;			/* of the command; 0: by preference, or it was answered */
-	char		to_node[ELECTION_VALUE_SIZE];	/* SURVEYING: the name in the command */
+	char		to_node[ELECTION_VALUE_SIZE];	/* SURVEYING: the name in the command, if any */
 	int64_t		until_ns;		/* then it is over */
 	int64_t		drain_ns;		/* SURVEYING: for so long it is to drain; 0: not, or not again */
 	int64_t		own_revision;	/* SENT, WATCHING: create revision of the key given up */

@@ -47,8 +47,8 @@ poll_ok(10, sub { IO::Socket::INET->new("127.0.0.1:$secured") }, 'haproxy listen
 
 my %ways = (
 	balanced => { endpoints => "http://127.0.0.1:$balanced" },
-	gateway  => { endpoints => "http://127.0.0.1:$gateway/" },
-	secured  => { endpoints => "https://localhost:$secured", ssl_ca_file => $ca->ca },
+	gateway  => { endpoints => "http://127.0.0.1:$gateway/", protocol => 'json' },
+	secured  => { endpoints => "https://localhost:$secured", protocol => 'json', ssl_ca_file => $ca->ca },
 	ipv6     => { endpoints => "http://[::1]:$ipv6" },
 	socket   => { endpoints => "unix://$dir/socket:1" },
 );

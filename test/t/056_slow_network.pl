@@ -3,6 +3,8 @@
 # 300 ms.
 use EtcdLeader::Namespace;
 use EtcdLeader::Test;
+use FindBin;
+use lib "$FindBin::RealBin/../chaos/lib";
 use Chaos::Network;
 
 my $network = Chaos::Network->new(seed => 1, hosts => { etcd => '10.1.0.1', pg => '10.1.0.2' });

@@ -2018,6 +2018,52 @@ test_margin_revives_nothing(void **state)
 	assert_true(find_note(0, "a: unelected - lease_expired") >= 0);
 }
 
+/* Delivers the answers to reads and keepalives, and no other, for that time. */
+static void
+renew_for(Instance *in, int64_t time_ns)
+{
+	Message    *message;
+
+	for (int64_t end = now + time_ns; now < end; now += SECOND / 10)
+	{
+		election_tick(in->core, now);
+		while ((message = sent(in, "read")) != NULL || (message = sent(in, "keepalive")) != NULL)
+			deliver(in, message);
+	}
+}
+
+/*
+ * A move to a fresh lease has no answer until that lease is too old.  The move may still be
+ * executed.  So a smaller margin does not revive the lease in use, which has been renewed since.
+ */
+static void
+test_margin_after_move(void **state)
+{
+	Instance   *a = start_instance("a", true);
+
+	a->config.safety_margin_ms = 2000;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	a->config.ttl_s = TTL_S - 1;
+	election_configure(a->core, now, &a->config);
+	assert_non_null(sent(a, "grant"));
+	renew_for(a, TTL_S * SECOND / 3);
+	deliver(a, sent(a, "grant"));
+	give_up(a, sent(a, "put"), false);
+	assert_true(leads(a));
+	while (leads(a))
+		renew_for(a, SECOND / 10);
+	renew_for(a, SECOND / 10);
+	a->config.safety_margin_ms = 100;
+	election_configure(a->core, now, &a->config);
+	assert_false(leads(a));
+	renew_for(a, SECOND);
+	assert_false(leads(a));
+	answer_all();
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+}
+
 /* A TTL that was raised without contact counts as soon as the lease has lapsed. */
 static void
 test_ttl_without_lease(void **state)
@@ -3728,6 +3774,7 @@ main(void)
 		TEST(test_probe_hangs),
 		TEST(test_lesser_ttl),
 		TEST(test_margin_revives_nothing),
+		TEST(test_margin_after_move),
 		TEST(test_ttl_without_lease),
 		TEST(test_no_elections),
 		TEST(test_proclaim_not_answered),

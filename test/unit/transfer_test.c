@@ -1400,6 +1400,71 @@ test_preferred_drain_spares(void **state)
 	assert_in_range(ndrains, 2, 7);
 }
 
+/* Leads, and drains for a node of that list. */
+static void
+begin_preferred_drain(const char *first, const char *second)
+{
+	Sent	   *s;
+
+	prefer(first, second, NULL);
+	config.preferred_drain_ms = 20000;
+	begin_leading();
+	while (view.state != ELECTION_DRAINING && (s = run_until("survey", now + DELAY)) != NULL)
+		answer(s);
+	assert_int_equal(view.state, ELECTION_DRAINING);
+}
+
+/* The node leaves while the leader drains for it.  The next node of the list is there. */
+static void
+test_preferred_drain_next(void **state)
+{
+	begin_preferred_drain("n3", "n2");
+	delete("e/c3.pg");
+	run(21 * SECOND);
+	assert_false(leads());
+	assert_string_equal(view.leader, "n2");
+}
+
+/* The settings change while the leader drains: another node, or none. */
+static void
+test_preferred_drain_settings(void **state)
+{
+	begin_preferred_drain("n3", NULL);
+	prefer("n2", NULL, NULL);
+	election_configure(core, now, &config);
+	run(21 * SECOND);
+	assert_string_equal(view.leader, "n2");
+}
+
+static void
+test_preferred_drain_settings_late(void **state)
+{
+	Sent	   *survey;
+
+	begin_preferred_drain("n3", NULL);
+	election_drained(core, now, 0);
+	survey = next_sent("survey");
+	assert_non_null(survey);
+	prefer(NULL, NULL, NULL);
+	election_configure(core, now, &config);
+	answer(survey);
+	run(SECOND);
+	assert_true(leads());
+	assert_int_equal(view.state, ELECTION_LEADING);
+}
+
+/* Two candidates have the first name of the list. */
+static void
+test_preferred_twice(void **state)
+{
+	prefer("n3", "n2", NULL);
+	begin_leading();
+	put("e/d4.pg", "n3");
+	run(10 * DELAY);
+	assert_false(leads());
+	assert_string_equal(view.leader, "n3");
+}
+
 /* The time of a transfer does not pass while it drains. */
 static void
 test_transfer_drain_longer(void **state)
@@ -1516,6 +1581,10 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_fails, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_ends, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_spares, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_next, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_settings, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_settings_late, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_twice, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_drain_longer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resign_twice, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_instead_of_resign, set_up, tear_down),
