@@ -356,7 +356,7 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  * lead, or at once if that is this instance.  FAILED: it did not lead until
  * until_ns, another one leads, or leadership was lost before the hand-over.
  * The time of a drain does not count.  NO_CONTACT: the result is not known.
- * After the other replies nothing has changed.
+ * After the other replies the instance leads on; a drain that the command has replaced is over.
  *
  * A leader that is to resign or to hand over drains first if drain_ns is not 0:
  * for so long at most it leads on, but takes no new work.  election_drained()

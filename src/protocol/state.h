@@ -282,7 +282,7 @@ typedef struct OwnKey
 {
 	char		wanted_value[ELECTION_VALUE_SIZE];
 	bool		must_put_value; /* write it even if it is there: a command waits */
-	char		key[ELECTION_KEY_SIZE]; /* empty: it was never entered */
+	char		key[ELECTION_KEY_SIZE]; /* empty: it was not entered in this history */
 	int64_t		min_create_revision;
 	bool		entry_unanswered;	/* one was sent, and may be executed at any time */
 	bool		is_abandoned;	/* it cannot be deleted, if it exists: it ends with its
