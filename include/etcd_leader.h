@@ -68,7 +68,7 @@ typedef struct EtcdLeaderStatus
 	int64		create_revision;
 	const char *state;			/* of static lifetime */
 	char		endpoint[ETCD_LEADER_URL_SIZE];
-	const char *protocol;		/* of static lifetime; empty: still unknown */
+	const char *protocol;		/* of static lifetime; empty before the settings are read */
 	bool		connected;
 	TimestampTz last_contact;
 	char		last_error[ETCD_LEADER_ERROR_SIZE];

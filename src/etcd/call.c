@@ -428,12 +428,17 @@ is_flooded(const Call *call)
 		call->exchange != NULL && etcd_http_floods(call->exchange);
 }
 
-/* A connection to the endpoint in use is kept. */
+/*
+ * A connection to the endpoint in use is kept, in gRPC alone: it would take the place of
+ * one that JSON keeps.
+ */
 static void
 run_grpc(EtcdClient *client)
 {
+	bool		is_kept = client->settings.dialect == ETCD_GRPC && client->nendpoints > 0;
+
 	etcd_grpc_run(&client->grpc, client->turn,
-				  client->nendpoints > 0 ? client->endpoints[client->endpoint].url : NULL);
+				  is_kept ? client->endpoints[client->endpoint].url : NULL);
 }
 
 void

@@ -35,6 +35,20 @@ for my $protocol (qw(json grpc json grpc))
 	still_leads($pg1, $token, "a reload: $protocol");
 }
 
+# The connections of gRPC do not outlive it, and those of JSON are kept.
+{
+	my $relay = EtcdLeader::Relay->new($etcd->url(0));
+	my $changed = create('changed', elections => 'changed', endpoints => $relay->url);
+	$changed->wait_until_leader('changed');
+	$changed->configure(protocol => 'json');
+	poll_is(10, sub { protocol($changed) }, 'json', 'a reload: JSON');
+	pause($ttl);
+	my $connections = $relay->connections;
+	pause(2 * $ttl);
+	cmp_ok($relay->connections - $connections, '<=', 1, 'in JSON connections are kept');
+	$changed->stop;
+}
+
 # Both sorts of candidates are one queue.
 my $pg2 = create('pg2', protocol => 'json');
 $pg2->wait_until_candidate;
