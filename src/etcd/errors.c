@@ -230,8 +230,8 @@ static const struct
 	{"no TLS connection to etcd", NULL,
 	"Check whether this endpoint speaks http: then its URL begins with \"http://\"."},
 	{"closed the connection without an answer", "\"http:",
-	"It may be a port for TLS: then its URL begins with \"https://\". Else check whether it is "
-	"etcd."},
+	"If it is a port for TLS, its URL begins with \"https://\". If a proxy in between passes HTTP/1 "
+	"alone, set \"etcd_leader.protocol\" to \"json\". Else check whether it is etcd."},
 	{"closed the connection without an answer", NULL,
 	"Check whether it is etcd, and whether a proxy in between passes gRPC. If it passes HTTP/1 "
 	"alone, set \"etcd_leader.protocol\" to \"json\"."},
@@ -245,6 +245,11 @@ static const struct
 	{"may open no more", NULL,
 	"Raise the limit of open files for the server (\"ulimit -n\"), or lower "
 	"\"max_files_per_process\"."},
+	{"no answer in gRPC", "etcd_leader.protocol",
+	"If there is a proxy, let it pass gRPC, or set \"etcd_leader.protocol\" to \"json\". If there "
+	"is none, check that this is an endpoint of etcd."},
+	{"no answer in gRPC", NULL,
+	"Check that this is an endpoint of etcd, and what lies between it and this host."},
 	{"and more than half must", NULL,
 	"Mend the other endpoints, or remove those that are no members any more, or name the cluster "
 	"by \"etcd_leader.cluster_id\"."},
@@ -265,11 +270,6 @@ static const struct
 	"firewall lets this host connect."},
 	{"could not connect to etcd", NULL,
 	"Check that etcd runs there, and that a firewall lets this host connect."},
-	{"no answer in gRPC", "a proxy of HTTP/1",
-	"If there is a proxy, let it pass gRPC, or set \"etcd_leader.protocol\" to \"json\". If there "
-	"is none, check that this is an endpoint of etcd."},
-	{"no answer in gRPC", NULL,
-	"Check that this is an endpoint of etcd, and what lies between it and this host."},
 	{"no answer from etcd", " within ",
 	"If the network or etcd is slower than that, the time-out is too short: raise "
 	"\"etcd_leader.ttl\", or \"etcd_leader.request_timeout\" if it is set. Else check that this is "

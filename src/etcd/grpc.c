@@ -472,16 +472,20 @@ is_complete(const GrpcCall *call)
 
 /* ---- how calls end --------------------------------------------------- */
 
-/* An endpoint that answers in HTTP, but not in gRPC, may be a proxy of HTTP/1. */
-static const char *
-advise_json(const GrpcCall *call)
+/*
+ * An endpoint that answers in HTTP, but not in gRPC, may be a proxy of HTTP/1: the setting
+ * is named.  It is named before the URL, as a long message is cut.
+ */
+static void
+describe_no_grpc(const GrpcCall *call, const char *fault, char *message)
 {
 	bool		is_page = etcd_h2_state(call->stream) == H2_NOT_GRPC &&
 		etcd_h2_http_status(call->stream) < 500;
 
-	if (!is_page && !etcd_h2_is_http1(call->connection->h2))
-		return "";
-	return " (a proxy of HTTP/1 needs etcd_leader.protocol = 'json')";
+	etcd_format_message(message, "no answer in gRPC%s from etcd at \"%s\": %s",
+						is_page || etcd_h2_is_http1(call->connection->h2) ?
+						" (\"etcd_leader.protocol\")" : "",
+						call->connection->url, fault);
 }
 
 /* Why there is no answer; true if it is a time-out. */
@@ -491,6 +495,7 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 	const Connection *connection = call->connection;
 	const char *url = connection->url;
 	const char *fault;
+	char		status[32];
 
 	*outcome = ETCD_NO_ANSWER;
 	if (call->timed_out)
@@ -502,8 +507,7 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 	{
 		/* a flood is the fault of the endpoint, whatever the call was about */
 		*outcome = connection->floods ? ETCD_NO_ANSWER : ETCD_GARBAGE;
-		etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": %s%s", url, fault,
-							advise_json(call));
+		describe_no_grpc(call, fault, message);
 		return false;
 	}
 	if (etcd_http_ended(connection->exchange) != 0)
@@ -518,8 +522,8 @@ describe_failure(const GrpcCall *call, EtcdOutcome *outcome, char *message)
 			break;
 		case H2_NOT_GRPC:
 			*outcome = ETCD_GARBAGE;
-			etcd_format_message(message, "no answer in gRPC from etcd at \"%s\": HTTP status %d%s",
-								url, etcd_h2_http_status(call->stream), advise_json(call));
+			snprintf(status, sizeof(status), "HTTP status %d", etcd_h2_http_status(call->stream));
+			describe_no_grpc(call, status, message);
 			break;
 		case H2_REFUSED:
 			etcd_format_message(message, "etcd at \"%s\" refused the stream", url);

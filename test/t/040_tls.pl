@@ -50,7 +50,7 @@ my %hints = (
 	'a certificate of another authority' => qr/Have the certificate signed/,
 	'a certificate of the future' => qr/Correct the clock/,
 	'a key of another certificate' => qr/Set "etcd_leader\.ssl_key_file"/,
-	'plain HTTP to TLS' => qr/It may be a port for TLS/);
+	'plain HTTP to TLS' => qr/If it is a port for TLS/);
 
 sub goes_wrong
 {

@@ -67,7 +67,7 @@ for my $next ($pg2, $pg1)
 
 my $old = EtcdLeader::Relay->new($etcd->url(0), http2 => 'refused');
 my $pg3 = create('pg3', elections => 'other', endpoints => $old->url);
-my $names = qr/no answer in gRPC from etcd at "\Q${\$old->url}\E": it answers in HTTP\/1 \(a proxy of HTTP\/1 needs etcd_leader\.protocol = 'json'\)/;
+my $names = qr/no answer in gRPC \("etcd_leader\.protocol"\) from etcd at "\Q${\$old->url}\E": it answers in HTTP\/1/;
 poll_ok(10, sub { ($pg3->status->{last_error} // '') =~ $names }, 'a proxy that passes HTTP/1 alone: last_error names the setting') or diag($pg3->status->{last_error});
 poll_ok(10, sub { ($pg3->value('SELECT last_error FROM etcd_leader_endpoints WHERE in_use') // '') =~ $names }, 'that of the endpoint, too');
 poll_ok(10, sub { $pg3->log_count($names) }, 'and the log');
@@ -80,7 +80,16 @@ $pg3->wait_until_leader('other');
 is(protocol($pg3), 'json', 'in JSON it is used');
 $token = $pg3->value(q{SELECT etcd_fencing_token('other')});
 
-# Together with an endpoint that passes gRPC.
+# Together with an endpoint that passes gRPC, at the first start: no cluster has the more
+# than half of the endpoints that it needs.
+my $mixed = create('mixed', elections => 'mixed', endpoints => $old->url . ',' . $etcd->url(0));
+poll_ok(15, sub { ($mixed->status->{last_error} // '') =~ /more than half must: $names$/ }, 'a mixed list at the first start: last_error names the setting') or diag($mixed->status->{last_error});
+poll_ok(5, sub { $mixed->log_count(qr/more than half must: $names\.\n[^\n]*HINT:  If there is a proxy/) }, 'and the hint is that of the protocol');
+$mixed->configure(protocol => 'json');
+$mixed->wait_until_leader('mixed');
+$mixed->stop;
+
+# Together with an endpoint that passes gRPC, when the cluster is known.
 $pg3->configure(protocol => 'grpc', endpoints => $old->url . ',' . $etcd->url(0));
 poll_is(10, sub { $pg3->status->{endpoint} }, $etcd->url(0), 'in gRPC the next endpoint is used');
 poll_ok(10, sub { $pg3->status->{connected} && $pg3->is_leader('other') }, 'and it leads');
@@ -95,6 +104,7 @@ my $reset = EtcdLeader::Relay->new($etcd->url(0), http2 => 'reset');
 $pg3->configure(endpoints => $reset->url);
 poll_ok(10, sub { !$pg3->status->{connected} }, 'connections are reset: no contact');
 unlike($pg3->status->{last_error}, qr/protocol/, 'and the setting is not blamed');
+poll_ok(5, sub { $pg3->log_count(qr/closed the connection without an answer\n[^\n]*HINT:  If it is a port for TLS[^\n]* set "etcd_leader\.protocol" to "json"/) }, 'but the hint has it as a possibility');
 $pg3->configure(endpoints => $reset->url . ',' . $etcd->url(0));
 $pg3->wait_until_leader('other');
 

@@ -180,7 +180,7 @@ sub complaints { return join "\n", grep { !/^[^|]*\|[^|]*\|ok\|/ } @_ }
 	set(endpoints => $etcd->tls_endpoints('localhost'));
 	has_row('another name', qr/endpoint\|\S+\|error\|the certificate of etcd at "\S+" is not valid for "localhost": it names IP Address:127\.0\.0\.1\|Add the host to the certificate's subjectAltName/, check());
 	set(endpoints => $tls =~ s/https/http/r);
-	has_row('http to a port for TLS', qr/endpoint\|\S+\|error\|.* closed the connection without an answer\|It may be a port for TLS/, check());
+	has_row('http to a port for TLS', qr/endpoint\|\S+\|error\|.* closed the connection without an answer\|If it is a port for TLS/, check());
 	set(endpoints => $tls);
 	for my $case (
 		[ 'expired', { between => [ -172800, -86400 ] }, qr/certificate has expired\|Renew the certificate of this member of etcd/ ],

@@ -927,7 +927,7 @@ test_no_grpc(void **state)
 		const Record *record = ask(caller, ETCD_GRANT, 5);
 
 		if (record->outcome != cases[i].outcome || count(server, "/v3/lease/grant") > 0 ||
-			(strstr(record->message, "etcd_leader.protocol = 'json'") != NULL) != cases[i].names_setting)
+			(strstr(record->message, "etcd_leader.protocol") != NULL) != cases[i].names_setting)
 			fail_msg("case %zu: outcome %d, %s", i, record->outcome, record->message);
 		stop_caller(caller);
 	}
@@ -943,7 +943,7 @@ test_watch_no_grpc(void **state)
 	(void) state;
 	watch(caller, 11);
 	WAIT_UNTIL(caller, caller->nends > 0);
-	assert_non_null(strstr(caller->why, "etcd_leader.protocol = 'json'"));
+	assert_non_null(strstr(caller->why, "etcd_leader.protocol"));
 	stop_caller(caller);
 }
 
