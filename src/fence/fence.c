@@ -549,14 +549,16 @@ is_copy_from_client(const Node *statement)
 }
 
 /*
- * Called at the end of a statement.  COPY FROM STDIN is always the outermost
- * statement.  If the timer has ordered the end of the session, the session ends
- * here, as long as explain_end() is on the stack.
+ * Called at the end of a statement.  was_copying: of the state before the statement.
+ * COPY FROM STDIN may be within other statements: in the script of an extension
+ * that a function creates.  Triggers run statements within COPY FROM STDIN.  If the
+ * timer has ordered the end of the session, the session ends here, as long as
+ * explain_end() is on the stack.
  */
 static void
-end_copy(void)
+end_copy(bool was_copying)
 {
-	if (fence_state.depth > 1)
+	if (was_copying || !fence_state.copying)
 		return;
 	fence_note(FENCE_END_COPY);
 	if (fence_state.sent == FENCE_END_SENT)
@@ -584,6 +586,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	MemoryContext context = CurrentMemoryContext;
 	Node	   *statement = pstmt->utilityStmt;	/* a ROLLBACK may free it */
 	bool		in_block = may_end_block(statement);
+	bool		was_copying = fence_state.copying;
 	ErrorContextCallback explanation = {error_context_stack, explain_end, NULL};
 
 	begin_statement(statement);
@@ -603,12 +606,12 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	}
 	PG_CATCH();
 	{
-		end_copy();
+		end_copy(was_copying);
 		abandon_statement(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	end_copy();
+	end_copy(was_copying);
 	error_context_stack = explanation.previous;
 	fence_note(FENCE_END_STATEMENT);
 	/* the hook of BEGIN READ ONLY ran before the transaction became read-only */

@@ -228,6 +228,11 @@ test_transactions(void **unused)
 	note(FENCE_REQUIRE, FENCE_WATCH, FENCE_BEGIN_STATEMENT, FENCE_BEGIN_COPY, FENCE_SEND_CANCEL,
 		 FENCE_SEND_END, FENCE_SEND_END, FENCE_CLOSE, FENCE_END);
 	assert_true(fence_state.copying);
+
+	/* COPY within other statements: in the script of an extension that a function creates */
+	note(FENCE_BEGIN_STATEMENT, FENCE_BEGIN_STATEMENT, FENCE_BEGIN_STATEMENT, FENCE_BEGIN_COPY,
+		 FENCE_END_COPY, FENCE_END_STATEMENT, FENCE_END_STATEMENT, FENCE_END_STATEMENT);
+	assert_int_equal(fence_state.depth, 0);
 }
 
 /* Builds with assertions find an event that is not allowed. */
