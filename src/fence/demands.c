@@ -21,7 +21,10 @@
 #include "shared/state.h"
 #include "state.h"
 
-/* By etcd_require_leader().  The first fence_state.nrequirements are in force. */
+/*
+ * By etcd_require_leader(), and by keep_setting().  The first
+ * fence_state.nrequirements are in force.
+ */
 static Requirement requirements[ELECTION_MAX_ELECTIONS];
 
 /*
@@ -29,6 +32,13 @@ static Requirement requirements[ELECTION_MAX_ELECTIONS];
  * fence_state.setting.  The requirement counts once the transaction writes.
  */
 static Requirement setting_requirement;
+
+/*
+ * The requirements that setting_requirement had before in this transaction.  If the
+ * setting names such an election again, it requires the same token as before.
+ */
+static Requirement earlier[ELECTION_MAX_ELECTIONS];
+static int	nearlier;
 
 /* By fence_bind().  In force if fence_state.bound. */
 static Requirement binding;
@@ -71,6 +81,18 @@ waited_for(void)
 	return slots;
 }
 
+/* The requirement for that election in an array; NULL: there is none. */
+static const Requirement *
+find_requirement(const Requirement *array, int n, const char *election)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(array[i].election, election) == 0)
+			return &array[i];
+	}
+	return NULL;
+}
+
 /*
  * The requirement by which this transaction is fenced in that election; NULL: there
  * is none, or it does not hold.
@@ -78,13 +100,8 @@ waited_for(void)
 const Requirement *
 demands_held(const char *election)
 {
-	const Requirement *found = NULL;
+	const Requirement *found = find_requirement(requirements, fence_state.nrequirements, election);
 
-	for (int i = 0; i < fence_state.nrequirements && found == NULL; i++)
-	{
-		if (strcmp(requirements[i].election, election) == 0)
-			found = &requirements[i];
-	}
 	if (found == NULL && fence_state.bound && strcmp(binding.election, election) == 0)
 		found = &binding;
 	if (found == NULL && fence_state.setting != FENCE_NO_DEMAND &&
@@ -95,10 +112,12 @@ demands_held(const char *election)
 
 /*
  * Makes a requirement.  Its token is the token under which this transaction is fenced
- * in that election already; otherwise the token for new work.  Needs a transaction.
+ * in that election already; otherwise the token for new work.  "before": the
+ * requirement of the setting for that election, earlier in this transaction, or NULL.
+ * Its token remains, except that a drain does not wait for it.  Needs a transaction.
  */
 static void
-make_requirement(Requirement *requirement, const char *election)
+make_requirement(Requirement *requirement, const char *election, const Requirement *before)
 {
 	const Requirement *held = demands_held(election);
 	int64		token = held ? held->token : 0;
@@ -107,7 +126,11 @@ make_requirement(Requirement *requirement, const char *election)
 	/* before the look at the leadership; otherwise a drain could miss this transaction */
 	if (!XactReadOnly || requirement != &setting_requirement)
 		fenced_advertise(fenced_advertised() | requirement_bit(requirement));
-	requirement->token = held ? token : shared_state_token(requirement->slot, requirement->layout);
+	if (!held)
+		token = shared_state_token(requirement->slot, requirement->layout);
+	if (before && (token != 0 || requirement_current_token(requirement) == 0))
+		token = before->token;
+	requirement->token = token;
 }
 
 /*
@@ -164,22 +187,75 @@ demands_lost(void)
 	return broken ? broken : demands_any();
 }
 
+/* The next requirement in requirements[] is complete.  It counts from here on. */
+static void
+put_in_force(void)
+{
+	pg_compiler_barrier();		/* handshake.pml: REQUIREMENT_RECORDED */
+	fence_note(FENCE_REQUIRE);
+}
+
+pg_noreturn static void
+report_too_many(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("a transaction cannot require leadership of more than %d elections",
+					ELECTION_MAX_ELECTIONS)));
+}
+
+/*
+ * The setting is about to name another election.  What this transaction has written
+ * until now commits only under the token that it had, whatever the setting names
+ * later.  was_in_force: the setting was not empty meanwhile.  To make it empty takes a
+ * privilege, and switches the fence off.
+ */
+static void
+keep_setting(bool was_in_force)
+{
+	const char *election = setting_requirement.election;
+
+	if (find_requirement(earlier, nearlier, election) == NULL)
+	{
+		if (nearlier == ELECTION_MAX_ELECTIONS)
+			report_too_many();
+		earlier[nearlier++] = setting_requirement;
+	}
+	if (!was_in_force || !demands_has_written() || setting_requirement.token == 0 ||
+		find_requirement(requirements, fence_state.nrequirements, election) != NULL)
+		return;
+	if (fence_state.nrequirements == ELECTION_MAX_ELECTIONS)
+		report_too_many();
+	requirements[fence_state.nrequirements] = setting_requirement;
+	put_in_force();
+}
+
 /*
  * Records the requirement of etcd_leader.require_leadership at the first call in a
- * transaction.  Later calls keep the requirement while the setting stays the same;
- * functions with a SET clause can change the setting within the transaction.
+ * transaction.  Later calls keep the requirement while the setting stays the same.
+ * SET LOCAL, and functions with a SET clause, can change the setting within the
+ * transaction.
  */
 void
 demands_record_setting(void)
 {
+	bool		is_first = fence_state.setting == FENCE_NO_DEMAND ||
+		(fence_state.setting == FENCE_CONTINUED_DEMAND && !demands_has_written());
+	bool		is_fenced = demands_is_role_fenced();
+	bool		is_other = is_fenced &&
+		strcmp(setting_requirement.election, settings_require_leadership) != 0;
+
+	if (fence_state.setting != FENCE_DEMAND)
+		nearlier = 0;			/* they are of another transaction */
+	if (is_other && !is_first)
+		keep_setting(fence_state.in_force);
 	fence_note(FENCE_WITHDRAW);
-	if (!demands_is_role_fenced())
+	if (!is_fenced)
 		return;
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
-	if (fence_state.setting == FENCE_NO_DEMAND ||
-		(fence_state.setting == FENCE_CONTINUED_DEMAND && !demands_has_written()) ||
-		strcmp(setting_requirement.election, settings_require_leadership) != 0)
-		make_requirement(&setting_requirement, settings_require_leadership);
+	if (is_first || is_other)
+		make_requirement(&setting_requirement, settings_require_leadership,
+						 find_requirement(earlier, nearlier, settings_require_leadership));
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
 	fence_note(FENCE_MAKE_DEMAND);
 	/* the transaction may have been READ ONLY until now; the check comes later */
@@ -200,14 +276,11 @@ demands_require(int election_index)
 	while (i < fence_state.nrequirements && strcmp(requirements[i].election, election) != 0)
 		i++;
 	if (i == ELECTION_MAX_ELECTIONS)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a transaction cannot require leadership of more than %d elections",
-						ELECTION_MAX_ELECTIONS)));
+		report_too_many();
 	requirement = &requirements[i];
 	is_new = i == fence_state.nrequirements;
 	if (is_new)
-		make_requirement(requirement, election);
+		make_requirement(requirement, election, NULL);
 
 	token = is_new ? requirement->token : requirement_current_token(requirement);
 	if (token == 0)
@@ -223,8 +296,7 @@ demands_require(int election_index)
 	}
 
 	requirement->token = token;
-	pg_compiler_barrier();		/* handshake.pml: REQUIREMENT_RECORDED */
-	fence_note(FENCE_REQUIRE);
+	put_in_force();
 	fenced_advertise(waited_for());
 	return token;
 }

@@ -44,7 +44,7 @@ typedef struct FenceState
 	volatile sig_atomic_t sent; /* FenceSignal */
 	volatile sig_atomic_t setting;	/* FenceSetting */
 	volatile sig_atomic_t in_force; /* the demand, but not while it is replaced */
-	volatile sig_atomic_t nrequirements;	/* by etcd_require_leader() */
+	volatile sig_atomic_t nrequirements;	/* by etcd_require_leader(), and keep_setting() */
 	volatile sig_atomic_t bound;	/* by fence_bind(), until the process ends */
 	volatile sig_atomic_t depth;	/* how many statements run, one within the other */
 	volatile sig_atomic_t copying;	/* COPY FROM STDIN runs */

@@ -219,6 +219,62 @@ win();
 	is($node->value(q{SELECT count(*) FROM ledger WHERE made_by = 'waits'}), 2, 'a procedure that waits: both are there');
 }
 
+# ---- the setting names another election meanwhile ---------------------------------
+# The token of the first election remains: by SET LOCAL of a superuser, and by the
+# SET clause of a function that an unprivileged role calls.
+{
+	my $before = count();
+	my $losing = q{PERFORM etcd_resign('alpha', false); PERFORM etcd_campaign('alpha'); PERFORM etcd_wait_for_leadership('10 s', 'alpha');};
+	$node->value("CREATE FUNCTION $_->[0]() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET $guc = '$_->[1]' AS \$\$ BEGIN PERFORM 1; $_->[2] END \$\$")
+	  for [ 'elsewhere', 'beta', '' ], [ 'loses', 'beta', $losing ], [ 'unknown', 'nobody', '' ];
+	my $su = $node->connect_db;
+	$su->do("SET $guc = 'alpha'");
+	my $local = sub { $su->do("SET LOCAL $guc = '$_[0]'"); $su->do('SELECT 1') };
+	my %ways = (
+		'SET LOCAL'  => [ $su, sub { $local->('beta'); if ($_[0]) { lose(); win() } $local->('alpha') } ],
+		'SET clause' => [ $app, sub { $app->do($_[0] ? 'SELECT loses()' : 'SELECT elsewhere()') } ]);
+	for my $way (sort keys %ways)
+	{
+		my ($dbh, $change) = @{ $ways{$way} };
+		for my $first ($insert, 'SELECT 1')
+		{
+			fails($dbh, sub { $dbh->do('BEGIN'); $dbh->do($first); $change->(1); $dbh->do($insert); $dbh->do('COMMIT') },
+				'25006', qr/election "alpha" any more/, "$way, another token since $first");
+			$dbh->do('ROLLBACK') if $dbh->ping != 1;
+			usable($dbh, "$way, another token since $first");
+		}
+		succeeds($dbh, sub { $dbh->do('BEGIN'); $dbh->do('SELECT 1'); $change->(1); $dbh->do('COMMIT') }, "$way, another token: what only reads commits");
+		is(count(), $before, "$way: no refused transaction leaves a row");
+		succeeds($dbh, sub { $dbh->do('BEGIN'); $dbh->do($insert); $change->(0) for 1 .. 3; $dbh->do($insert); $dbh->do('COMMIT') }, "$way, the same token");
+		is(count(), $before += 2, "$way, the same token: the rows are there");
+	}
+	fails($su, sub { $su->do('BEGIN'); $su->do($insert); $local->('beta'); lose(); win(); $su->do('COMMIT') },
+		'25006', qr/election "alpha" any more/, 'SET LOCAL until the commit, another token');
+	usable($su, 'SET LOCAL until the commit, another token');
+	succeeds($su, sub { $su->do('BEGIN'); $local->('beta'); lose(); $su->do($insert); $su->do('COMMIT') }, 'SET LOCAL before the first write: the first election does not matter');
+	win();
+	# written under alpha, read only by a function that requires what this instance does not lead
+	lose('beta');
+	for my $function ('elsewhere', 'unknown')
+	{
+		succeeds($app, sub { $app->do('BEGIN'); $app->do("SELECT $function()"); $app->do($insert); $app->do("SELECT $function()"); $app->do('COMMIT') },
+			"a SET clause, $function: only the leadership of the first election matters");
+	}
+	win('beta');
+	is(count(), $before + 3, 'the rows are there');
+	# COMMIT in a procedure: the next transaction has a token of its own
+	$node->value(qq{CREATE PROCEDURE other_stages() LANGUAGE plpgsql AS \$\$ BEGIN
+		$insert; PERFORM elsewhere(); COMMIT;
+		PERFORM loses(); COMMIT;
+		$insert; PERFORM elsewhere(); COMMIT; END \$\$});
+	succeeds($app, 'CALL other_stages()', 'a procedure: each transaction has a token of its own');
+	# the limit
+	fails($su, "BEGIN; SELECT 1; DO \$\$ BEGIN FOR i IN 1..40 LOOP PERFORM set_config('$guc', 'e' || i, true); PERFORM 1; PERFORM count(*) FROM big; END LOOP; END \$\$",
+		'54000', qr/more than \d+ elections/, 'a SET of too many elections');
+	$su->do('ROLLBACK') if $su->ping != 1;
+	usable($su, 'a SET of too many elections');
+}
+
 # ---- what acts on files before its transaction commits -----------------------------
 {
 	win();
