@@ -5,6 +5,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../t/lib";
 # their INIT blocks would not run any more
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 $ENV{ETCD_LEADER_FLOOD} //= 100_000;
