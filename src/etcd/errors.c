@@ -230,8 +230,8 @@ static const struct
 	{"no TLS connection to etcd", NULL,
 	"Check whether this endpoint speaks http: then its URL begins with \"http://\"."},
 	{"closed the connection without an answer", "\"http:",
-	"If it is a port for TLS, its URL begins with \"https://\". If a proxy in between passes HTTP/1 "
-	"alone, set \"etcd_leader.protocol\" to \"json\". Else check whether it is etcd."},
+	"If it is a port for TLS, its URL begins with \"https://\". If a proxy in between passes "
+	"HTTP/1 alone, set \"etcd_leader.protocol\" to \"json\". Else check whether it is etcd."},
 	{"closed the connection without an answer", NULL,
 	"Check whether it is etcd, and whether a proxy in between passes gRPC. If it passes HTTP/1 "
 	"alone, set \"etcd_leader.protocol\" to \"json\"."},

@@ -299,7 +299,7 @@ find_better(const ElectionCore *core, const Election *e, const Facts *facts)
 static void
 seek_target(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 {
-	/* By preference, it is the best one at this moment: the settings or the queue may have changed. */
+	/* Without a command it is the best one now: the settings or the queue may have changed. */
 	int			target = e->transfer.ticket == 0 ? find_better(core, e, facts) :
 		find_candidate(facts, e->transfer.to_node);
 	ElectionReply reply;

@@ -681,7 +681,8 @@ define_other_numbers(void)
 {
 	DefineCustomEnumVariable("etcd_leader.protocol",
 							 "Sets the wire protocol of requests to etcd.",
-							 "\"grpc\" is etcd's own; \"json\" is that of its HTTP gateway, for a proxy that passes HTTP/1 alone.",
+							 "\"grpc\" is etcd's own; \"json\" is that of its HTTP gateway, "
+							 "for a proxy that passes HTTP/1 alone.",
 							 &settings_protocol, ETCD_GRPC, protocol_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("etcd_leader.ssl_min_protocol_version",
