@@ -102,8 +102,11 @@ elector_check_endpoints(void)
 	{
 		const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, i);
 		bool		is_foreign = (foreign & (UINT32_C(1) << i)) != 0;
-		bool		is_down = !is_foreign && i != etcd_client_endpoint(elector_client) &&
-			state->down;
+		bool		is_spare = i != etcd_client_endpoint(elector_client);
+		bool		is_told = (logged_down & (UINT32_C(1) << i)) != 0;
+
+		/* a spare endpoint that fails is tried in its turn: that does not make it usable */
+		bool		is_down = !is_foreign && state->down && (is_spare || is_told);
 
 		warn_of_version(i);
 		if (!etcd_client_endpoint_is_configured(elector_client, i))

@@ -166,7 +166,8 @@ sub check_life
 		is($node->log_count('etcd_leader elector .*(?:LOG|WARNING|ERROR|FATAL):', $log{$kind}), 0, "$kind, $what: the log has no word more");
 		# contact, leadership, the leader; and each endpoint's failure where there are two
 		cmp_ok($node->log_count('etcd_leader elector .*(?:LOG|WARNING|ERROR|FATAL):', $from->{$kind}), '<=', $kind eq 'without DNS' ? 5 : 3,
-			"$kind, $what: and a line for each change");
+			"$kind, $what: and a line for each change")
+		  or diag(substr(PostgreSQL::Test::Utils::slurp_file($node->logfile), $from->{$kind}));
 		isnt($node->status->{last_error} // '', '', "$kind, $what: the status says why");
 		my ($now, $control) = cost_of_reading($node);
 		my ($before, $control_before) = @{ $cost->{$kind} };

@@ -128,6 +128,20 @@ poll_ok(10, sub { $_->log_count(qr/LOG:  etcd at "\Q$a[$spare]\E" can be used ag
 like($_->log_count(qr/cannot be used/, $_->{offset}), qr/^[12]$/, $_->name . ': once for each reload') for @nodes;
 is($leader->token, $token, 'the leader stays');
 
+# A spare that is tried in its turn, as all others fail, cannot be used for that.
+$etcd_a->kill($spare);
+$_->{offset} = $_->log_size for @nodes;
+$_->reload for @nodes;
+for my $node (@nodes)
+{
+	poll_ok(15, sub { $node->log_count(qr/WARNING:  etcd at "\Q$a[$spare]\E" cannot be used/, $node->{offset}) }, $node->name . ' tells again that the spare is down');
+}
+$etcd_a->kill($_) for grep { $_ != $spare } $etcd_a->all;
+poll_is(2 * $ttl + 2, sub { $_->status->{connected} }, 0, $_->name . ' loses contact') for @nodes;
+is($_->log_count('can be used again', $_->{offset}), 0, $_->name . ' does not say that an endpoint works') for @nodes;
+$etcd_a->start($_, wait => 0) for $etcd_a->all;
+$etcd_a->wait_until_serving($_) for $etcd_a->all;
+
 # The settings name the cluster.  Its tokens must be greater than those before.
 $etcd_b->post('/v3/kv/put', { key => 'eA==' }) for 1 .. 100;
 $_->configure(endpoints => list($a[0], $a[1], $b[0]), cluster_id => $id{b}) for @nodes;
