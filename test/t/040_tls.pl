@@ -57,8 +57,8 @@ sub goes_wrong
 	my ($what, $settings, @patterns) = @_;
 	my $offset = $pg2->log_size;
 	$pg2->configure(%$settings);
-	poll(15, sub { my $s = $pg2->status; return !grep { ($s->{last_error} // '') !~ $_ } @patterns; });
-	my $s = $pg2->status;
+	my $s;
+	poll(15, sub { $s = $pg2->status; return !grep { ($s->{last_error} // '') !~ $_ } @patterns; });
 	like($s->{last_error}, $_, "$what: last_error says so") for @patterns;
 	my $hint = $hints{$what};
 	poll_ok(5, sub { slurp_file($pg2->logfile, $offset) =~ /HINT:  $hint/ }, "$what: the log says what to do") if $hint;
