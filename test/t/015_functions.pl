@@ -185,7 +185,9 @@ sub resign
 	cmp_ok($pg1->token, '>', $elected, 'the new leadership has a greater token');
 
 	# A drain would refuse work, and nobody would take over.
-	my ($lone, $seq) = ($pg1->token, $pg1->last_event);
+	my $lone = $pg1->token;
+	poll_ok(5, sub { $pg1->value(q{SELECT count(*) FROM etcd_leader_events() WHERE event = 'elected' AND fencing_token = ?}, $lone) }, 'the new leadership is announced');
+	my $seq = $pg1->last_event;
 	my $open = $pg1->connect_db;
 	$open->do($_) for 'BEGIN', 'SELECT etcd_require_leader()';
 	my $took = fails($pg1->dbh, q{SELECT etcd_resign(drain => '20 s')}, '55000',
