@@ -151,6 +151,29 @@ append_contact(StringInfo out, const EtcdLeaderStatus *status)
 	appendStringInfo(out, "etcd_leader_ttl_seconds %g\n", (double) status->ttl_ms / 1000);
 }
 
+/* A sample for each severity, and for each problem. */
+static void
+append_problems(StringInfo out)
+{
+	const char *counts = "etcd_leader_problems";
+	const char *each = "etcd_leader_problem";
+	EtcdLeaderProblem problem;
+	int			nerrors = 0;
+	int			n = 0;
+
+	begin_metric(out, each, "gauge", "A row of the view etcd_leader_problems.");
+	for (; http_api->get_problem(n, &problem, sizeof(problem)); n++)
+	{
+		nerrors += strcmp(problem.severity, "error") == 0;
+		appendStringInfo(out, "%s{item=\"%s\",subject=\"", each, problem.item);
+		append_label(out, problem.subject);
+		appendStringInfo(out, "\",severity=\"%s\"} 1\n", problem.severity);
+	}
+	begin_metric(out, counts, "gauge", "The number of rows of that view, by severity.");
+	append_sample(out, counts, "severity", "error", nerrors);
+	append_sample(out, counts, "severity", "warning", n - nerrors);
+}
+
 static void
 append_durations(StringInfo out, const EtcdLeaderStats *stats)
 {
@@ -224,6 +247,7 @@ http_append_metrics(StringInfo out)
 	append_elections(out);
 	if (http_api->get_status(0, &status, sizeof(status)))
 		append_contact(out, &status);
+	append_problems(out);
 	http_api->get_stats(&stats, sizeof(stats));
 	append_stats(out, &stats);
 }

@@ -173,14 +173,31 @@ append_instance(StringInfo out, const EtcdLeaderStatus *status)
 		appendStringInfoString(out, " ago");
 	}
 	appendStringInfoString(out, ".</p>\n");
-	if (status->last_error[0] != '\0')
+}
+
+/* Nothing if there is none. */
+static void
+append_problems(StringInfo out)
+{
+	EtcdLeaderProblem problem;
+
+	if (!http_api->get_problem(0, &problem, sizeof(problem)))
+		return;
+	appendStringInfoString(out, "<h2>Problems</h2>\n"
+						   "<table><tr><th>For</th><th>Severity</th><th>Problem</th>"
+						   "<th class=\"wide\">What to do</th></tr>\n");
+	for (int i = 0; http_api->get_problem(i, &problem, sizeof(problem)); i++)
 	{
-		appendStringInfoString(out, "<p class=\"dim\">Last error, ");
-		append_ago(out, status->last_error_at);
-		appendStringInfoString(out, " ago: ");
-		append_text(out, status->last_error);
-		appendStringInfoString(out, "</p>\n");
+		appendStringInfoString(out, "<tr><td>");
+		if (problem.since != 0)
+			append_ago(out, problem.since);
+		appendStringInfo(out, "</td><td class=\"%s\">%s</td>",
+						 strcmp(problem.severity, "error") == 0 ? "bad" : "", problem.severity);
+		append_cell(out, "", problem.problem);
+		append_cell(out, "wide", problem.hint);
+		appendStringInfoString(out, "</tr>\n");
 	}
+	appendStringInfoString(out, "</table>\n");
 }
 
 static void
@@ -229,6 +246,7 @@ http_append_status_page(StringInfo out, HttpSource *source)
 	else
 		appendStringInfoString(out, "<title>etcd_leader</title>\n</head>\n<body>\n"
 							   "<p>There is no election in the settings.</p>\n");
+	append_problems(out);
 	for (int i = 0; http_api->get_status(i, &status, sizeof(status)); i++)
 		append_election(out, &status, i < HTTP_MAX_QUEUES ? source->queues[i] : NULL);
 	append_events(out);

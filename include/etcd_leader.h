@@ -80,6 +80,17 @@ typedef struct EtcdLeaderStatus
 	int64		ttl_ms;			/* of the lease in use, or of the settings */
 } EtcdLeaderStatus;
 
+/* A row of the view etcd_leader_problems. */
+typedef struct EtcdLeaderProblem
+{
+	const char *item;			/* of static lifetime */
+	char		subject[ETCD_LEADER_URL_SIZE];
+	const char *severity;		/* "error" or "warning", of static lifetime */
+	char		problem[ETCD_LEADER_ERROR_SIZE];
+	char		hint[ETCD_LEADER_ERROR_SIZE];
+	TimestampTz since;
+} EtcdLeaderProblem;
+
 /* A row of etcd_leader_events(). */
 typedef struct EtcdLeaderEvent
 {
@@ -248,6 +259,15 @@ typedef struct EtcdLeaderApi
 	 */
 	int			(*get_candidates) (int index, EtcdLeaderCandidate *candidates, int max,
 								   Size size, long timeout_ms);
+
+	/*
+	 * Fills in row number `index`, from 0, of the view etcd_leader_problems.  `size` is
+	 * the caller's sizeof(EtcdLeaderProblem).  False if there are fewer rows;
+	 * *problem is then unchanged.  Index 0 reads the list, and the calls for the
+	 * others go through what it has read.  No error, no lock, no wait.  Do not call it in
+	 * a signal handler.
+	 */
+	bool		(*get_problem) (int index, EtcdLeaderProblem *problem, Size size);
 } EtcdLeaderApi;
 
 /*

@@ -264,6 +264,34 @@ COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'time of the last error';
 COMMENT ON COLUMN etcd_leader_status.won IS 'how often this instance became the leader since etcd_leader_stats.stats_reset';
 COMMENT ON COLUMN etcd_leader_status.lost IS 'how often its leadership ended since then';
 
+CREATE FUNCTION etcd_leader_problems(
+	OUT item text,
+	OUT subject text,
+	OUT severity text,
+	OUT problem text,
+	OUT hint text,
+	OUT since timestamp with time zone)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'etcd_leader_problems'
+LANGUAGE C STABLE PARALLEL SAFE ROWS 5;
+
+COMMENT ON FUNCTION etcd_leader_problems() IS
+'Returns the rows of the view etcd_leader_problems. ERROR 55000: the library was not preloaded.';
+
+CREATE VIEW etcd_leader_problems AS
+	SELECT * FROM etcd_leader_problems();
+
+GRANT SELECT ON etcd_leader_problems TO PUBLIC;
+
+COMMENT ON VIEW etcd_leader_problems IS
+'What is wrong with the set-up of this instance now, errors first; no row if nothing is known to be wrong. A row stays until a try has shown that the problem is over. Read from shared memory only. etcd_leader_check() tries everything anew.';
+COMMENT ON COLUMN etcd_leader_problems.item IS 'what the problem is about; the reference lists all items';
+COMMENT ON COLUMN etcd_leader_problems.subject IS 'of which endpoint, election, file, setting and so on; NULL: of the instance';
+COMMENT ON COLUMN etcd_leader_problems.severity IS 'error: this instance does not lead because of it, or will not; warning: something else will fail, or is missing';
+COMMENT ON COLUMN etcd_leader_problems.problem IS 'what is wrong';
+COMMENT ON COLUMN etcd_leader_problems.hint IS 'what to do; NULL if nothing general can be said';
+COMMENT ON COLUMN etcd_leader_problems.since IS 'when it began; NULL if that is not known';
+
 CREATE FUNCTION etcd_leader_endpoints(
 	OUT url text,
 	OUT in_use boolean,
@@ -469,46 +497,33 @@ COMMENT ON COLUMN etcd_leader_hooks_file.error_at IS 'when that was';
 --
 
 CREATE FUNCTION etcd_leader_check_server(timeout interval DEFAULT '5 s')
-RETURNS TABLE (item text, subject text, status text, detail text, hint text)
+RETURNS TABLE (item text, subject text, severity text, problem text, hint text, since timestamp with time zone)
 AS 'MODULE_PATHNAME', 'etcd_leader_check_server'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_leader_check_server(interval) IS
-'Returns the rows of etcd_leader_check() that SQL cannot find out. timeout: as there. ERROR 53000: too few file descriptors; 57014: cancelled; 55000: the library was not preloaded.';
+'Returns the rows of etcd_leader_check() that SQL cannot find out. timeout: as there. ERROR 57014: cancelled; 55000: the library was not preloaded.';
 
 CREATE FUNCTION etcd_leader_check(timeout interval DEFAULT '5 s')
-RETURNS TABLE (item text, subject text, status text, detail text, hint text)
+RETURNS TABLE (item text, subject text, severity text, problem text, hint text, since timestamp with time zone)
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
 	SELECT * FROM etcd_leader_check_server(timeout)
 	UNION ALL
-	SELECT 'preload', NULL,
-		CASE WHEN first THEN 'ok' WHEN NOT first THEN 'warning' ELSE 'unknown' END,
-		CASE WHEN libraries IS NULL THEN 'shared_preload_libraries is not shown to this role'
-			ELSE pg_catalog.format('shared_preload_libraries is %s', libraries) END,
-		CASE WHEN NOT first THEN 'Put etcd_leader first: libraries before it do things at commit after its last check.' END
-	FROM (SELECT libraries, libraries OPERATOR(pg_catalog.~) '^[\s"]*([^,]*/)?etcd_leader(\.so)?[\s"]*(,|$)' AS first
-		FROM (VALUES ((SELECT setting FROM pg_catalog.pg_settings
-			WHERE name OPERATOR(pg_catalog.=) 'shared_preload_libraries'))) AS v(libraries)) AS l
-	UNION ALL
-	SELECT 'sql version', NULL,
-		CASE WHEN extversion OPERATOR(pg_catalog.=) version THEN 'ok' ELSE 'warning' END,
-		pg_catalog.format('library %s, SQL objects %s', version, extversion),
-		CASE WHEN extversion OPERATOR(pg_catalog.<>) version
-			THEN 'If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server.' END
+	SELECT 'sql version', NULL, 'warning',
+		pg_catalog.format('the library has version %s, and the SQL objects %s', version, extversion),
+		'If the library is the newer one, run ALTER EXTENSION etcd_leader UPDATE. Otherwise restart the server.',
+		NULL
 	FROM pg_catalog.pg_extension, etcd_leader_stats()
-	WHERE extname OPERATOR(pg_catalog.=) 'etcd_leader'
+	WHERE extname OPERATOR(pg_catalog.=) 'etcd_leader' AND extversion OPERATOR(pg_catalog.<>) version
 	UNION ALL
-	SELECT pg_catalog.concat('schema ', privilege), schema,
-		CASE WHEN is_create AND roles IS NOT NULL OR NOT is_create AND roles IS NULL THEN 'warning' ELSE 'ok' END,
-		CASE WHEN roles IS NOT NULL THEN pg_catalog.format('%s may %s', roles,
-				CASE WHEN is_create THEN 'create functions in the schema, and calls that mean those of the extension can reach these' ELSE 'use the schema' END)
-			WHEN is_create THEN 'only superusers and owners may create in the schema'
+	SELECT 'schema', schema, 'warning',
+		CASE WHEN is_create THEN pg_catalog.format('%s may create functions in the schema, and calls that mean those of the extension can reach these', roles)
 			ELSE 'only superusers and owners may use the schema: for all others the functions do not exist' END,
-		CASE WHEN is_create AND roles IS NOT NULL
-			THEN 'Move the extension to a schema of its own by ALTER EXTENSION etcd_leader SET SCHEMA, or revoke CREATE on the schema.'
-			WHEN NOT is_create AND roles IS NULL THEN pg_catalog.format('Run: GRANT USAGE ON SCHEMA %I TO PUBLIC', schema) END
-	FROM (SELECT nspname::text AS schema, privilege, is_create,
+		CASE WHEN is_create THEN 'Move the extension to a schema of its own by ALTER EXTENSION etcd_leader SET SCHEMA, or revoke CREATE on the schema.'
+			ELSE pg_catalog.format('Run: GRANT USAGE ON SCHEMA %I TO PUBLIC', schema) END,
+		NULL
+	FROM (SELECT nspname::text AS schema, is_create,
 			CASE WHEN pg_catalog.has_schema_privilege('public'::name, n.oid, privilege) THEN 'PUBLIC'
 				ELSE (SELECT pg_catalog.string_agg(CASE WHEN i OPERATOR(pg_catalog.>) 5 THEN '...' ELSE rolname::text END, ', ' ORDER BY i)
 					FROM (SELECT rolname, pg_catalog.row_number() OVER (ORDER BY rolname) AS i FROM pg_catalog.pg_roles
@@ -517,61 +532,26 @@ BEGIN ATOMIC
 		FROM pg_catalog.pg_extension JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) extnamespace,
 			(VALUES ('create', true), ('usage', false)) AS p(privilege, is_create)
 		WHERE extname OPERATOR(pg_catalog.=) 'etcd_leader') AS s
-	UNION ALL
-	SELECT 'elector', NULL,
-		CASE WHEN n OPERATOR(pg_catalog.=) 0 OR has_none OR NOT is_connected THEN 'error'
-			WHEN an_error IS NOT NULL THEN 'warning' ELSE 'ok' END,
-		CASE WHEN n OPERATOR(pg_catalog.=) 0 THEN 'etcd_leader.elections is empty, so this instance takes part in no election'
-			WHEN has_none THEN 'the elector is not running'
-			WHEN an_error IS NOT NULL THEN an_error
-			WHEN NOT is_connected THEN 'no contact with etcd' ELSE 'connected to etcd' END,
-		CASE WHEN n OPERATOR(pg_catalog.=) 0 THEN 'Set etcd_leader.elections to the name of the cluster, the same on all of its instances.'
-			WHEN has_none THEN 'See the server log.' END
-	FROM (SELECT pg_catalog.count(*) AS n, pg_catalog.bool_or(state OPERATOR(pg_catalog.=) 'elector not running') AS has_none,
-			pg_catalog.bool_and(connected) AS is_connected, pg_catalog.min(last_error) AS an_error
-		FROM etcd_leader_status()) AS s
-	UNION ALL
-	SELECT 'node_name', node_name,
-		CASE WHEN duplicate THEN 'error' WHEN common THEN 'warning' ELSE 'ok' END,
-		CASE WHEN duplicate THEN last_error WHEN common THEN 'other instances are likely to have this name, too' ELSE 'no other candidate is known to have this name' END,
-		CASE WHEN duplicate OR common THEN 'Set etcd_leader.node_name to a name that no other instance has.' END
-	FROM (SELECT DISTINCT node_name, last_error, coalesce(last_error OPERATOR(pg_catalog.~) ' is also named ', false) AS duplicate,
-			node_name OPERATOR(pg_catalog.~) '^([0-9]+/main|(localhost|localhost\.localdomain):[0-9]+|main|postgres|postgresql)$' AS common
-		FROM etcd_leader_status()) AS n
-	UNION ALL
-	SELECT 'hooks file', path,
-		CASE WHEN error IS NULL THEN 'ok' ELSE 'error' END,
-		CASE WHEN error IS NULL THEN pg_catalog.format('%s hooks', hooks) ELSE error END,
-		CASE WHEN error IS NOT NULL THEN 'Correct the file, and reload the configuration.' END
-	FROM etcd_leader_hooks_file()
-	WHERE path IS NOT NULL OR error IS NOT NULL
+	WHERE is_create OPERATOR(pg_catalog.=) (roles IS NOT NULL)
 	UNION ALL
 	SELECT 'require_leadership',
 		pg_catalog.concat_ws(' in ',
 			CASE WHEN setrole OPERATOR(pg_catalog.<>) 0 THEN pg_catalog.format('role %s', coalesce(rolname::text, setrole::text)) END,
 			CASE WHEN setdatabase OPERATOR(pg_catalog.<>) 0 THEN pg_catalog.format('database %s', coalesce(datname::text, setdatabase::text)) END),
-		CASE WHEN known THEN 'ok' ELSE 'error' END,
-		CASE WHEN known THEN pg_catalog.format('election "%s"', election)
-			ELSE pg_catalog.format('election "%s" is not in etcd_leader.elections, so every write fails', election) END,
-		CASE WHEN NOT known THEN 'Correct the setting by ALTER ROLE or ALTER DATABASE, or add the election to etcd_leader.elections.' END
-	FROM (SELECT setrole, setdatabase, election,
-			EXISTS (SELECT FROM etcd_leader_status() AS s WHERE s.election OPERATOR(pg_catalog.=) r.election) AS known
-		FROM (SELECT setrole, setdatabase, pg_catalog.regexp_replace(config, '^[^=]*=', '') AS election
+		'error',
+		pg_catalog.format('election "%s" is not in etcd_leader.elections, so every write fails', election),
+		'Correct the setting by ALTER ROLE or ALTER DATABASE, or add the election to etcd_leader.elections.',
+		NULL
+	FROM (SELECT setrole, setdatabase, pg_catalog.regexp_replace(config, '^[^=]*=', '') AS election
 			FROM pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) AS config
-			WHERE config OPERATOR(pg_catalog.~) '^etcd_leader\.require_leadership=.') AS r) AS e
+			WHERE config OPERATOR(pg_catalog.~) '^etcd_leader\.require_leadership=.') AS e
 		LEFT JOIN pg_catalog.pg_roles ON pg_roles.oid OPERATOR(pg_catalog.=) setrole
 		LEFT JOIN pg_catalog.pg_database ON pg_database.oid OPERATOR(pg_catalog.=) setdatabase
-	UNION ALL
-	SELECT 'workers', 'notifiers',
-		CASE WHEN notifiers_running OPERATOR(pg_catalog.<) notifiers_expected THEN 'warning' ELSE 'ok' END,
-		pg_catalog.format('%s of %s notifiers run', notifiers_running, notifiers_expected),
-		CASE WHEN notifiers_running OPERATOR(pg_catalog.<) notifiers_expected
-			THEN 'See the server log, and increase max_worker_processes if it is too small.' END
-	FROM etcd_leader_stats();
+	WHERE NOT EXISTS (SELECT FROM etcd_leader_status() AS s WHERE s.election OPERATOR(pg_catalog.=) e.election);
 END;
 
 COMMENT ON FUNCTION etcd_leader_check(interval) IS
-'Checks the set-up and returns a row for each check; asks etcd by connections of its own, and waits for that. timeout: for so long at most; NULL means without limit. item: what was checked; subject: of which endpoint, election, file and so on; status: ok, warning, error or unknown; detail: what was found; hint: what to do. ERROR 53000: too few file descriptors; 57014: cancelled; 55000: the library was not preloaded.';
+'Has the elector try everything anew, waits for that, and returns the rows of etcd_leader_problems, and those that only a session can find; no row if nothing is wrong. timeout: for so long at most; NULL means without limit. ERROR 57014: cancelled; 55000: the library was not preloaded.';
 
 --
 -- PUBLIC may call the functions that only read

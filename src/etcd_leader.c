@@ -28,6 +28,7 @@
 #include "shared/fenced.h"
 #include "shared/mailbox.h"
 #include "shared/notifier_register.h"
+#include "shared/problems.h"
 #include "shared/state.h"
 #include "shared/stats.h"
 
@@ -57,7 +58,7 @@ static const SharedPart *const shared_parts[] = {
 	&crash_memory_part, &event_number_part, &stats_part, &hooks_memory_part,
 	&shared_state_part, &shared_elections_part, &fenced_part, &events_part, &elections_ring_part,
 	&changes_ring_part,
-	&mailbox_part, &mailbox_page_part, &notifier_register_part,
+	&problems_part, &mailbox_part, &mailbox_page_part, &notifier_register_part,
 	&hooks_part, &http_launcher_part
 };
 

@@ -14,11 +14,16 @@
 #include "elector/changes.h"
 #include "elector/contact.h"
 #include "elector/core.h"
+#include "elector/problems.h"
+#include "elector/refusals.h"
 #include "etcd/text.h"
 #include "protocol/changes.h"
 #include "settings/settings.h"
 #include "shared/events.h"
 #include "shared/stats.h"
+
+/* The subject of problems. */
+#define PREFIXES			"etcd_leader.watched_prefixes"
 
 /* The watch stream of changes, beside that of the protocol. */
 #define CHANGES_STREAM		1
@@ -33,9 +38,7 @@ static bool events_are_new;		/* nobody has been woken for them yet */
 static void
 receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
-	elector_note_answer(ABOUT_CHANGES, answer, timing);
-	if (answer->outcome == ETCD_ANSWERED)
-		elector_clear_error(ABOUT_CHANGES, NULL);
+	elector_note_answer(PREFIXES, answer, timing);
 	changes_receive(changes, clock_now_ns(), id, answer);
 }
 
@@ -123,17 +126,18 @@ elector_configure_changes(void)
 	for (int i = 0; i < nprefixes; i++)
 		free(prefixes[i]);
 	nprefixes = 0;
-	elector_clear_error(ABOUT_CHANGES, NULL);
+	problem_end(PROBLEM_SETTINGS, PREFIXES);
 	foreach(cell, list)
 	{
 		const char *prefix = lfirst(cell);
 		const char *election = settings_find_election_within(prefix);
 
 		if (election != NULL)
-			elector_note_formatted_error(ABOUT_SETTINGS, NULL, WARNING,
-										 "\"etcd_leader.watched_prefixes\" is ignored for prefix "
-										 "\"%s\", which has keys of election \"%s\"",
-										 prefix, election);
+			problem_begin(PROBLEM_SETTINGS, PREFIXES, PROBLEM_LASTS,
+						  "Watch keys of other programs alone.",
+						  "\"etcd_leader.watched_prefixes\" is ignored for prefix \"%s\", which has "
+						  "keys of election \"%s\"",
+						  prefix, election);
 		else if ((prefixes[nprefixes] = strdup(prefix)) != NULL)
 			nprefixes++;
 	}
@@ -171,18 +175,15 @@ elector_watched_changes(const EtcdWatchFrame *frame)
 {
 	/* after a compaction the stream goes on, and a gap says so */
 	if (frame->canceled && frame->compact_revision == 0)
-		elector_note_error(ABOUT_CHANGES, NULL,
-						   frame->message[0] != '\0' ? frame->message : "etcd canceled the watch",
-						   frame->lost_token ? 0 : LOG);
+		elector_note_failure(frame->message[0] != '\0' ? frame->message :
+							 "etcd canceled the watch");
 	changes_watched(changes, clock_now_ns(), frame);
 }
 
 void
 elector_changes_ended(EtcdOutcome outcome, const char *why)
 {
-	/* if etcd is away, the elections log it */
-	elector_note_error(outcome == ETCD_GARBAGE ? ABOUT_CHANGES : ABOUT_ETCD, NULL, why,
-					   outcome == ETCD_GARBAGE ? LOG : 0);
+	elector_note_failure(why);
 	changes_watch_ended(changes, clock_now_ns(), outcome);
 }
 

@@ -39,9 +39,13 @@
 #include "elector/endpoints.h"
 #include "elector/events.h"
 #include "elector/mailbox.h"
+#include "elector/check.h"
+#include "elector/problems.h"
+#include "elector/refusals.h"
+#include "elector/rights.h"
+#include "elector/set_up.h"
 #include "elector/settings.h"
 #include "elector/trace.h"
-#include "etcd/text.h"
 #include "hooks/hooks.h"
 #include "http_launcher.h"
 #include "notifier/notifier.h"
@@ -89,7 +93,7 @@ static volatile sig_atomic_t quit_pending = false;
 static void
 receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
-	elector_note_answer(ABOUT_ETCD, answer, timing);
+	elector_note_answer(NULL, answer, timing);
 	elector_trace_answer(id, answer);
 	if (answer->outcome == ETCD_ANSWERED && id == grant_id)
 		stats_count(COUNTER_LEASES_GRANTED, 1);
@@ -122,11 +126,13 @@ port_watch(void *ctx, const EtcdWatch *watches, int nwatches)
 static void
 port_change_endpoint(void *ctx, int endpoint, const char *why)
 {
-	const char *url = etcd_client_endpoint_url(elector_client, endpoint);
+	char		message[ETCD_MESSAGE_SIZE];
 
-	elector_note_formatted_error(ABOUT_ETCD, url, LOG,
-								 "answer of etcd at \"%s\" cannot be used: %s",
-								 url, why);
+	etcd_format_message(message, "answer of etcd at \"%s\" cannot be used: %s",
+						etcd_client_endpoint_url(elector_client, endpoint), why);
+	elector_note_failure(message);
+	ereport(LOG,
+			(errmsg_internal("%s", message)));
 	etcd_client_change_endpoint(elector_client, endpoint);
 }
 
@@ -135,9 +141,6 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 {
 	shared_state_publish(slot, view);
 	elector_trace_state(slot, view);
-	if (view->problem[0] != '\0' && elector_remember_message(view->problem))
-		ereport(WARNING,
-				(errmsg_internal("election \"%s\": %s", view->name, view->problem)));
 }
 
 static void
@@ -155,15 +158,7 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 static void
 port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
-	if (key == NULL)
-	{
-		elector_clear_error(ABOUT_NAME, election);
-		return;
-	}
-	elector_note_formatted_error(ABOUT_NAME, election, WARNING,
-								 "another candidate of election \"%s\" is also named \"%s\" (its "
-								 "key is \"%s\")",
-								 election, elector_contact()->node_name, etcd_escape_text(key));
+	elector_note_duplicate_name(election, key);
 }
 
 static uint64_t
@@ -184,8 +179,7 @@ static void
 client_noticed(void *ctx, const char *what, bool refused)
 {
 	stats_count(COUNTER_FAILURES, 1);
-	elector_note_error(ABOUT_ETCD, NULL, what,
-					   refused ? WARNING : elector_contact()->connected ? LOG : 0);
+	elector_note_failure(what);
 	elector_note_endpoint();
 }
 
@@ -200,8 +194,7 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 		return;
 	}
 	if (frame->canceled && !frame->lost_token)
-		elector_note_error(ABOUT_ETCD, NULL, frame->message[0] != '\0' ? frame->message :
-						   "etcd canceled the watch", LOG);
+		elector_note_failure(frame->message[0] != '\0' ? frame->message : "etcd canceled the watch");
 	elector_trace_frame(frame);
 	election_watched(elector_core, clock_now_ns(), frame);
 }
@@ -215,7 +208,7 @@ client_watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 		elector_note_endpoint();
 		return;
 	}
-	elector_note_error(ABOUT_ETCD, NULL, why, 0);
+	elector_note_failure(why);
 	elector_note_endpoint();
 	election_watch_ended(elector_core, clock_now_ns());
 }
@@ -225,7 +218,6 @@ client_endpoints_changed(void *ctx)
 {
 	elector_note_endpoint();
 	elector_configure_core();
-	elector_warn_of_members();
 }
 
 /* ---- life ------------------------------------------------------------------------------ */
@@ -458,7 +450,9 @@ work(void)
 	first_ns = earlier(first_ns, http_launcher_supervise());
 	first_ns = earlier(first_ns, hooks_supervise());
 	first_ns = earlier(first_ns, elector_discover());
-	first_ns = earlier(first_ns, elector_warn_of_no_contact());
+	first_ns = earlier(first_ns, elector_judge_contact());
+	first_ns = earlier(first_ns, elector_find_set_up_problems());
+	first_ns = earlier(first_ns, elector_find_rights_problems());
 	first_ns = earlier(first_ns, election_wakeup_ns(elector_core));
 	first_ns = earlier(first_ns, client_wakeup_ns());
 	first_ns = earlier(first_ns, elector_promotion_wakeup_ns());
@@ -499,10 +493,11 @@ etcd_leader_elector_main(Datum main_arg)
 		elector_follow_ttl();
 
 		timeout_ms = work();
-		elector_clear_old_error();
-		elector_check_endpoints();
+		elector_find_endpoint_problems();
+		problems_refresh();
 		elector_publish_contact();
 		elector_publish_endpoints();
+		elector_serve_checks();
 		turn(elector_has_events() ? 0 : timeout_ms);
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(turn_context);

@@ -1,16 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * endpoints.c
- *	  The endpoints, for the log and for a view.
- *
- * An endpoint of another etcd cluster is a mistake in the settings.  A spare
- * endpoint that does not work is not missed before it is needed.  Each is a WARNING,
- * once until it is over or the configuration is reloaded.  So is a version of
- * etcd that is too old for an election that follows Patroni.
+ *	  The endpoints: what is wrong with them, and their rows for readers.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <time.h>
 
 #include "utils/timestamp.h"
 
@@ -18,124 +15,197 @@
 #include "elector/contact.h"
 #include "elector/core.h"
 #include "elector/endpoints.h"
+#include "elector/problems.h"
 #include "settings/settings.h"
 
-/* What the log has, a bit for each endpoint. */
-static uint32 logged_foreign;
-static uint32 logged_down;
-static bool logged_version;
+/* So long before its end, a certificate should be renewed. */
+#define RENEWAL_DAYS	30
+
+/* ---- what is wrong with them ------------------------------------------- */
+
+static const char *
+url_of(int endpoint)
+{
+	return etcd_client_endpoint_url(elector_client, endpoint);
+}
+
+static bool
+is_foreign(int endpoint)
+{
+	return (etcd_client_foreign_endpoints(elector_client) & (UINT32_C(1) << endpoint)) != 0;
+}
 
 static void
-warn_of_cluster(int endpoint)
+find_foreign(int endpoint)
 {
 	char		why[ETCD_MESSAGE_SIZE];
 
 	etcd_client_describe_foreign(elector_client, endpoint, why);
-	ereport(WARNING,
-			(errcode(ERRCODE_CONFIG_FILE_ERROR),
-			 errmsg("etcd at \"%s\" is not used, as it belongs to another cluster",
-					etcd_client_endpoint_url(elector_client, endpoint)),
-			 errdetail_internal("%s.", why),
-			 errhint("The endpoints must name members of one cluster. Correct \"%s\", or set "
-					 "\"%s\".",
-					 settings_discovery_srv[0] != '\0' ? "etcd_leader.discovery_srv" :
-					 "etcd_leader.endpoints",
-					 "etcd_leader.cluster_id")));
+	problem_begin(PROBLEM_CLUSTER, url_of(endpoint), PROBLEM_THIS_TURN, NULL,
+				  "etcd at \"%s\" is not used, as it belongs to another cluster: %s",
+				  url_of(endpoint), why);
 }
 
+/*
+ * An endpoint that fails.  Without contact, the lack of it is the problem, and begins
+ * no other one.  The endpoint in use has failed once before another one is used.
+ */
 static void
-warn_of_failure(int endpoint)
+find_failing(int endpoint)
 {
-	const char *error = etcd_client_endpoint_state(elector_client, endpoint)->error;
-	const char *hint = etcd_hint(error);
+	const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, endpoint);
+	bool		is_spare = endpoint != etcd_client_endpoint(elector_client);
+	bool		fails = state->down || state->connect_error[0] != '\0';
+	const char *error = state->connect_error[0] != '\0' ? state->connect_error : state->error;
 	char		gone[ETCD_MESSAGE_SIZE];
 
-	if (etcd_client_describe_unannounced(elector_client, endpoint, gone))
-		hint = psprintf("%s.", gone);
-	ereport(WARNING,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("etcd at \"%s\" cannot be used",
-					etcd_client_endpoint_url(elector_client, endpoint)),
-			 errdetail_internal("%s.", error),
-			 errhint("Another endpoint is in use. This one could not replace it.%s%s",
-					 hint != NULL ? " " : "", hint != NULL ? hint : "")));
+	if (state->is_learner)
+	{
+		problem_begin(PROBLEM_ENDPOINT, url_of(endpoint), PROBLEM_THIS_TURN,
+					  etcd_hint(ETCD_LEARNER_REFUSAL),
+					  "etcd at \"%s\" is a learner, which serves no requests", url_of(endpoint));
+		return;
+	}
+	if (!fails || (!problem_is_there(PROBLEM_ENDPOINT, url_of(endpoint)) &&
+				   (!elector_contact()->connected || (!is_spare && state->down))))
+		return;
+	problem_begin(PROBLEM_ENDPOINT, url_of(endpoint), PROBLEM_THIS_TURN,
+				  etcd_client_describe_unannounced(elector_client, endpoint, gone) ?
+				  psprintf("%s.", gone) : NULL,
+				  "etcd at \"%s\" cannot be used: %s", url_of(endpoint), error);
+}
+
+static const char *
+hint_of_alarm(const char *alarms)
+{
+	if (strstr(alarms, "NOSPACE") != NULL)
+		return "Compact and defragment etcd, then run \"etcdctl alarm disarm\".";
+	if (strstr(alarms, "CORRUPT") != NULL)
+		return "Remove the member whose data differ from the cluster, add it anew, then run "
+			"\"etcdctl alarm disarm\".";
+	return NULL;
+}
+
+/* What a member says of itself. */
+static void
+find_complaints(int endpoint)
+{
+	const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, endpoint);
+
+	if (state->alarms[0] != '\0')
+		problem_begin(PROBLEM_ALARM, url_of(endpoint), PROBLEM_THIS_TURN,
+					  hint_of_alarm(state->alarms),
+					  "etcd at \"%s\" reports: %s", url_of(endpoint), state->alarms);
 }
 
 static void
-warn_of_version(int endpoint)
+find_version(int endpoint)
 {
 	const char *version = etcd_client_endpoint_state(elector_client, endpoint)->version;
+	int			major = 0;
+	int			minor = 0;
+	int			patch = 0;
+	const char *fault;
 
-	if (logged_version || version[0] == '\0' || !settings_follow_patroni() ||
-		!election_is_etcd_old(version))
+	if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) != 3)
 		return;
-	logged_version = true;
-	ereport(WARNING,
-			(errmsg("etcd at \"%s\" has version %s, in which a pause of etcd's leader may end "
-					"Patroni's lease",
-					etcd_client_endpoint_url(elector_client, endpoint), version),
-			 errdetail("A leader of etcd before 3.4.31 or 3.5.13 that was stopped and wakes up may "
-					   "revoke leases that its successor has renewed."),
-			 errhint("Update etcd to 3.4.31, 3.5.13 or later.")));
+	if (major == 3 && minor < 4)
+		fault = "is older than 3.4, which etcd_leader needs";
+	else if (major == 3 && minor == 5 && patch < 3)
+		fault = "may corrupt its data when a member is killed";
+	else if (settings_follow_patroni() && election_is_etcd_old(version))
+		fault = "may end Patroni's lease after a pause of etcd's leader";
+	else
+		return;
+	problem_begin(PROBLEM_VERSION, url_of(endpoint), PROBLEM_THIS_TURN,
+				  "Update etcd to the newest release of its line.",
+				  "etcd at \"%s\" has version %s, which %s", url_of(endpoint), version, fault);
 }
 
-/* Remembers what is so of an endpoint; is that a change? */
-static bool
-is_change(uint32 *told, int endpoint, bool is_so)
+static void
+find_expiry(int endpoint)
 {
-	uint32		bit = UINT32_C(1) << endpoint;
-	bool		was_so = (*told & bit) != 0;
+	int64		end_s = etcd_client_certificate_end_s(elector_client, endpoint);
 
-	*told = is_so ? *told | bit : *told & ~bit;
-	return is_so != was_so;
+	if (end_s != 0)
+		elector_find_expiry(url_of(endpoint), psprintf("of etcd at \"%s\"", url_of(endpoint)),
+							(end_s - (double) time(NULL)) / SECS_PER_DAY,
+							"Renew the certificate of this member of etcd.");
 }
 
-void
-elector_check_endpoints(void)
+static void
+find_open(int endpoint)
 {
-	uint32		foreign = etcd_client_foreign_endpoints(elector_client);
+	if (settings_exposes_password(url_of(endpoint)))
+		problem_begin(PROBLEM_ENCRYPTION, url_of(endpoint), PROBLEM_THIS_TURN,
+					  etcd_client_endpoint_is_configured(elector_client, endpoint) ?
+					  "Use a URL that begins with \"https://\" in \"etcd_leader.endpoints\", or a "
+					  "Unix socket." :
+					  "A member of etcd announces this URL as its own. Have etcd announce a URL that "
+					  "begins with \"https://\" (\"--advertise-client-urls\"), and use such URLs in "
+					  "\"etcd_leader.endpoints\".",
+					  "the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
+					  settings_username, url_of(endpoint));
+}
 
-	/* without contact, the loss of it is what the log has */
-	if (!elector_contact()->connected)
-		return;
+/* One more failure would cost the majority of the members that the settings name. */
+static void
+find_majority(void)
+{
+	int			nmembers = 0;
+	int			nfailing = 0;
+
 	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
 	{
-		const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, i);
-		bool		is_foreign = (foreign & (UINT32_C(1) << i)) != 0;
-		bool		is_spare = i != etcd_client_endpoint(elector_client);
-		bool		is_told = (logged_down & (UINT32_C(1) << i)) != 0;
-
-		/* a spare endpoint that fails is tried in its turn: that does not make it usable */
-		bool		is_down = !is_foreign && state->down && (is_spare || is_told);
-
-		warn_of_version(i);
-		if (!etcd_client_endpoint_is_configured(elector_client, i))
+		if (!etcd_client_endpoint_is_configured(elector_client, i) || is_foreign(i))
 			continue;
-		if (is_change(&logged_foreign, i, is_foreign) && is_foreign)
-			warn_of_cluster(i);
-		if (!is_change(&logged_down, i, is_down))
-			continue;
-		if (is_down)
-			warn_of_failure(i);
-		else if (!is_foreign)
-			ereport(LOG,
-					(errmsg("etcd at \"%s\" can be used again",
-							etcd_client_endpoint_url(elector_client, i))));
+		nmembers++;
+		if (etcd_client_endpoint_state(elector_client, i)->down)
+			nfailing++;
 	}
+	if (elector_contact()->connected && nfailing > 0 && nfailing == (nmembers - 1) / 2)
+		problem_begin(PROBLEM_MAJORITY, "", PROBLEM_THIS_TURN,
+					  "Mend the endpoints that cannot be used, before one more fails.",
+					  "%d of %d endpoints cannot be used, and etcd needs most of its members",
+					  nfailing, nmembers);
 }
 
 void
-elector_check_endpoints_anew(void)
+elector_find_endpoint_problems(void)
 {
-	logged_foreign = 0;
-	logged_down = 0;
-	logged_version = false;
+	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
+	{
+		find_version(i);
+		find_open(i);
+		if (!etcd_client_endpoint_is_configured(elector_client, i))
+			continue;
+		if (is_foreign(i))
+		{
+			find_foreign(i);
+			continue;
+		}
+		find_failing(i);
+		find_complaints(i);
+		find_expiry(i);
+	}
+	find_majority();
+}
+
+void
+elector_find_expiry(const char *subject, const char *of_what, double days, const char *hint)
+{
+	if (days < 0)
+		problem_begin(PROBLEM_CERTIFICATE, subject, PROBLEM_THIS_TURN, hint,
+					  "the certificate %s has expired", of_what);
+	else if (days < RENEWAL_DAYS)
+		problem_begin(PROBLEM_EXPIRY, subject, PROBLEM_THIS_TURN, hint,
+					  "the certificate %s expires in %d days", of_what, (int) days);
 }
 
 /* ---- for the view ---------------------------------------------------- */
 
 static void
-describe(int endpoint, bool is_foreign, const SharedEndpoints *before, SharedEndpoint *row)
+describe(int endpoint, const SharedEndpoints *before, SharedEndpoint *row)
 {
 	const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, endpoint);
 
@@ -157,10 +227,11 @@ describe(int endpoint, bool is_foreign, const SharedEndpoints *before, SharedEnd
 		row->last_contact =
 			GetCurrentTimestamp() - (clock_monotonic_ns() - state->answered_ns) / NSEC_PER_USEC;
 
-	if (is_foreign)
+	if (is_foreign(endpoint))
 		etcd_client_describe_foreign(elector_client, endpoint, row->last_error);
 	else
-		strlcpy(row->last_error, state->error, sizeof(row->last_error));
+		strlcpy(row->last_error, state->connect_error[0] != '\0' ? state->connect_error :
+				state->error, sizeof(row->last_error));
 }
 
 void
@@ -168,12 +239,11 @@ elector_publish_endpoints(void)
 {
 	static SharedEndpoints published;
 	static SharedEndpoints current;
-	uint32		foreign = etcd_client_foreign_endpoints(elector_client);
 
 	memset(&current, 0, sizeof(current));
 	current.nendpoints = etcd_client_endpoint_count(elector_client);
 	for (int i = 0; i < current.nendpoints; i++)
-		describe(i, (foreign & (UINT32_C(1) << i)) != 0, &published, &current.endpoints[i]);
+		describe(i, &published, &current.endpoints[i]);
 	if (memcmp(&current, &published, sizeof(SharedEndpoints)) == 0)
 		return;
 	published = current;

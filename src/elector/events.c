@@ -26,6 +26,18 @@ elector_has_events(void)
 	return npending_events > 0;
 }
 
+/* The reason, and what failed before. */
+static int
+errdetail_of_loss(const char *reason)
+{
+	const char *failure = elector_recent_failure();
+	bool		has_expired =
+		strcmp(reason, election_reason_name(ELECTION_REASON_LEASE_EXPIRED)) == 0;
+
+	return has_expired && failure != NULL ? errdetail("The reason is \"%s\": %s.", reason, failure) :
+		errdetail("The reason is \"%s\".", reason);
+}
+
 /* Each event goes to the log and into the ring in shared memory. */
 static void
 announce_event(SharedEvent *event)
@@ -47,7 +59,7 @@ announce_event(SharedEvent *event)
 			break;
 		case ELECTION_EVENT_UNELECTED:
 			ereport(LOG, (errmsg("no longer leader of election \"%s\"", event->election),
-						  errdetail("The reason is \"%s\".", event->reason)));
+						  errdetail_of_loss(event->reason)));
 			break;
 		case ELECTION_EVENT_LEADER:
 			if (event->has_leader)
@@ -59,11 +71,7 @@ announce_event(SharedEvent *event)
 		case ELECTION_EVENT_CONNECTED:
 			ereport(LOG, (errmsg("connected to etcd at \"%s\"", elector_contact()->endpoint)));
 			break;
-		case ELECTION_EVENT_DISCONNECTED:
-			ereport(LOG, (errmsg("lost contact with etcd"),
-						  errdetail_internal("%s", event->reason),
-						  etcd_hint(event->reason) != NULL ?
-						  errhint("%s", etcd_hint(event->reason)) : 0));
+		case ELECTION_EVENT_DISCONNECTED:	/* the log has the problem */
 			break;
 	}
 

@@ -10,10 +10,12 @@
 
 #include "base/clock.h"
 #include "elector/changes.h"
+#include "elector/check.h"
 #include "elector/contact.h"
 #include "elector/core.h"
 #include "elector/events.h"
 #include "elector/mailbox.h"
+#include "elector/refusals.h"
 #include "elector/settings.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
@@ -259,7 +261,11 @@ receive_read(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming 
 	int			nresults = !is_get && election_is_followed(request->election) ? 2 : 1;
 	SharedReply *reply;
 
-	elector_note_answer(is_get ? ABOUT_NOTHING : ABOUT_ETCD, answer, timing);
+	/* of etcd_get(), the caller alone is told of a refusal */
+	if (is_get)
+		elector_count_answer(answer, timing);
+	else
+		elector_note_answer(NULL, answer, timing);
 	if (!mailbox_is_taken(place))
 		return;
 	if (answer->outcome != ETCD_ANSWERED || answer->nresults != nresults)
@@ -290,7 +296,7 @@ begin_read(int place, const SharedRequest *request)
 	if (request->command == COMMAND_GET && !may_get(request))
 		mailbox_reply_failure(place, REPLY_NOT_WATCHED, "");
 	else if (request->command == COMMAND_CANDIDATES && !elector_contact()->connected)
-		mailbox_reply_failure(place, REPLY_FAILED, elector_contact()->last_error);
+		mailbox_reply_failure(place, REPLY_FAILED, elector_contact()->last_failure);
 	else
 		send_read(place);
 }
@@ -334,7 +340,8 @@ execute(int place, const SharedRequest *request, int slot)
 		case COMMAND_CANDIDATES:
 			begin_read(place, request);
 			break;
-		case COMMAND_GET:		/* is of no election */
+		case COMMAND_CHECK:		/* these are of no election */
+		case COMMAND_GET:
 			break;
 	}
 	return taken;
@@ -375,6 +382,11 @@ elector_serve_mailbox(void)
 
 		if (!mailbox_take(place, &request))
 			continue;
+		if (request.command == COMMAND_CHECK)
+		{
+			elector_request_check(place);
+			continue;
+		}
 		if (request.command == COMMAND_GET)
 		{
 			begin_read(place, &request);
@@ -399,7 +411,7 @@ elector_reply(void *ctx, uint64_t ticket, ElectionReply outcome)
 	reply->kind = REPLY_ELECTION;
 	reply->outcome = outcome;
 	if (outcome == ELECTION_NO_CONTACT)
-		strlcpy(reply->error, elector_contact()->last_error, sizeof(reply->error));
+		strlcpy(reply->error, elector_contact()->last_failure, sizeof(reply->error));
 	if (ticket & VERIFY_TICKET)
 	{
 		uint32	   *places = &verifying[ticket & ~VERIFY_TICKET];

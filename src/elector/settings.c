@@ -11,14 +11,15 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
-#include "utils/memutils.h"
 
 #include "base/clock.h"
 #include "base/secret_file.h"
 #include "elector/changes.h"
 #include "elector/contact.h"
 #include "elector/core.h"
-#include "elector/endpoints.h"
+#include "elector/problems.h"
+#include "elector/rights.h"
+#include "elector/set_up.h"
 #include "elector/settings.h"
 #include "etcd/discovery.h"
 #include "notifier/notifier.h"
@@ -50,11 +51,7 @@ static bool in_recovery;
 static EtcdDiscovery *discovery;
 static EtcdDiscovered discovered;	/* the last that was any good */
 static int64 discovery_due_ns;
-static bool margin_cut;			/* the WARNING about it was given */
 static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
-
-/* Since the last reload. */
-static List *warned_members = NIL;	/* URLs, in TopMemoryContext */
 
 /* May this instance be a candidate now? */
 static bool
@@ -78,39 +75,14 @@ elector_is_eligible(void)
 	return eligible;
 }
 
-/* True if a file of the settings may be read; else says so. */
-static bool
-check_file_access(const char *setting, const char *file)
-{
-	if (file[0] == '\0' || access(file, R_OK) == 0)
-	{
-		elector_clear_error(ABOUT_FILE, file);
-		return true;
-	}
-	elector_note_formatted_error(ABOUT_FILE, file, WARNING,
-								 "could not access file \"%s\" (\"%s\"): %s",
-								 file, setting, strerror(errno));
-	return false;
-}
-
 /* May the private key be used?  Not if others can read it. */
 static bool
-check_key_file(void)
+has_key_file(void)
 {
-	const char *file = settings_key_file();
-	const char *fault;
 	struct stat key;
 
-	if (file[0] == '\0')
-		return true;
-	if (!check_file_access("etcd_leader.ssl_key_file", file))
-		return false;
-	fault = stat(file, &key) != 0 ? strerror(errno) : secret_file_fault(&key);
-	if (fault != NULL)
-		elector_note_formatted_error(ABOUT_FILE, file, WARNING,
-									 "private key file \"%s\" (\"etcd_leader.ssl_key_file\") %s",
-									 file, fault);
-	return fault == NULL;
+	return stat(settings_key_file(), &key) == 0 && access(settings_key_file(), R_OK) == 0 &&
+		secret_file_fault(&key) == NULL;
 }
 
 /* The records of a domain are all with TLS, or all without. */
@@ -157,7 +129,6 @@ configure_client(void)
 {
 	EtcdClientSettings settings = {0};
 	const char *endpoints[ELECTION_MAX_ENDPOINTS];
-	bool		has_key = check_key_file();
 	int			ttl_ms = settings_ttl_s * 1000;
 
 	/* before the core has settings, it has no TTL */
@@ -165,15 +136,12 @@ configure_client(void)
 	if (timed_ttl_ns != 0)
 		ttl_ms = (int) (timed_ttl_ns / NSEC_PER_MSEC);
 
-	(void) check_file_access("etcd_leader.ssl_ca_file", settings_ssl_ca_file);
-	(void) check_file_access("etcd_leader.ssl_cert_file", settings_ssl_cert_file);
-
 	settings.endpoints = endpoints;
 	settings.nendpoints = resolve_endpoints(endpoints, &settings.server_name);
 	if (settings.nendpoints == 0)
 		return;					/* those before stay in use meanwhile */
 	settings_fill_client(&settings, ttl_ms);
-	if (!has_key)
+	if (!has_key_file())
 		settings.cert_file = settings.key_file = NULL;
 	etcd_client_configure(elector_client, &settings);
 	elector_note_endpoint();
@@ -195,7 +163,6 @@ void
 elector_configure_core(void)
 {
 	ElectionConfig *config = palloc0(sizeof(ElectionConfig));
-	bool		cut;
 
 	settings_resolve_node_name(config->node_name, sizeof(config->node_name));
 	config->ttl_s = settings_ttl_s;
@@ -214,14 +181,6 @@ elector_configure_core(void)
 		strlcpy(config->elections[i], settings_election_name(i), ELECTION_NAME_SIZE);
 		config->stay_out[i] = crash_memory_stays_out(config->elections[i]);
 	}
-
-	(void) settings_resolve_safety_margin_ms(&cut);
-	if (cut && !margin_cut)
-		ereport(WARNING,
-				(errmsg("\"etcd_leader.safety_margin\" leaves less than half of "
-						"\"etcd_leader.ttl\""),
-				 errdetail("A margin of half of the TTL is used.")));
-	margin_cut = cut;
 
 	elector_note_node_name(config->node_name);
 	election_configure(elector_core, clock_now_ns(), config);
@@ -252,48 +211,16 @@ elector_follow_ttl(void)
 }
 
 void
-elector_warn_of_members(void)
-{
-	const List *configured = settings_endpoint_urls();
-
-	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
-	{
-		const char *url = etcd_client_endpoint_url(elector_client, i);
-		MemoryContext context;
-
-		if (!settings_exposes_password(url) || settings_is_listed(configured, url) ||
-			settings_is_listed(warned_members, url))
-			continue;
-		context = MemoryContextSwitchTo(TopMemoryContext);
-		warned_members = lappend(warned_members, pstrdup(url));
-		MemoryContextSwitchTo(context);
-		ereport(WARNING,
-				(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
-						settings_username, url),
-				 errdetail("A member of etcd announces this URL as its own."),
-				 errhint("Have etcd announce a URL that begins with \"https://\" "
-						 "(\"--advertise-client-urls\"), and use such URLs in \"%s\".",
-						 "etcd_leader.endpoints")));
-	}
-}
-
-void
 elector_configure(void)
 {
-	settings_warn();
 	discovery_due_ns = 0;
-	elector_clear_error(ABOUT_SETTINGS, NULL);
-	elector_clear_error(ABOUT_FILE, NULL);
-	elector_clear_error(ABOUT_DNS, NULL);
+	problem_end(PROBLEM_DNS, "");
+	elector_look_at_files();
 	configure_client();
 	etcd_client_forget_clusters(elector_client);
-	elector_check_endpoints_anew();
 	elector_configure_core();
-	list_free_deep(warned_members);
-	warned_members = NIL;
-	elector_warn_of_members();
-	elector_expect_contact();
 	elector_configure_changes();
+	elector_configure_rights();
 	notifier_configure();
 }
 
@@ -360,11 +287,11 @@ elector_finish_discovery(void)
 		return;
 	if (found->nurls == 0)
 	{
-		elector_note_error(ABOUT_DNS, NULL, found->error, LOG);
+		problem_begin(PROBLEM_DNS, "", PROBLEM_LASTS, NULL, "%s", found->error);
 		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NSEC_PER_MSEC;
 		return;
 	}
-	elector_clear_error(ABOUT_DNS, NULL);
+	problem_end(PROBLEM_DNS, "");
 
 	/* it began before a setting asked for TLS */
 	if (settings_require_tls() && !has_tls(found))
@@ -385,6 +312,5 @@ elector_finish_discovery(void)
 		return;
 	discovered = *found;
 	configure_client();
-	elector_check_endpoints_anew();
 	elector_configure_core();
 }

@@ -27,13 +27,6 @@ extern void elector_follow_promotion(void);
 extern int64 elector_promotion_wakeup_ns(void);
 
 /*
- * Members of etcd were learned of that are not in the settings.  One to which
- * the password would go without encryption is a WARNING, once after each
- * reload.
- */
-extern void elector_warn_of_members(void);
-
-/*
  * The lease in use may have another TTL than the settings, until its keys are
  * on another one, or it lapses.  The client's time-outs follow it.
  */

@@ -277,6 +277,18 @@ static const struct
 	{"no answer from etcd", NULL,
 	"Check that this is an endpoint of etcd, that most members of the cluster run, and the "
 	"network."},
+	/* of etcd's api/v3rpc/rpctypes/error.go */
+	{"etcdserver: permission denied", NULL,
+	"Grant the etcd user a role that may read and write the keys that begin with the election's "
+	"name and a slash."},
+	{"etcdserver: user name is empty", NULL,
+	"etcd asks for a user: set \"etcd_leader.username\" and \"etcd_leader.password_file\"."},
+	{"etcdserver: authentication failed", NULL,
+	"Check \"etcd_leader.username\" and \"etcd_leader.password_file\"."},
+	{"database space exceeded", NULL,
+	"Compact and defragment etcd, then run \"etcdctl alarm disarm\"."},
+	{"etcdserver: no leader", NULL,
+	"Most members of the etcd cluster must run and reach each other."},
 };
 
 const char *

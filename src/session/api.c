@@ -19,6 +19,7 @@
 #include "fence/fence.h"
 #include "shared/mailbox.h"
 #include "shared/notifier_register.h"
+#include "shared/problems.h"
 #include "settings/settings.h"
 #include "shared/stats.h"
 #include "shared/status.h"
@@ -29,7 +30,7 @@ StaticAssertDecl(ETCD_LEADER_NAME_SIZE >= ELECTION_NAME_SIZE &&
 				 ETCD_LEADER_URL_SIZE >= SHARED_ENDPOINT_SIZE &&
 				 ETCD_LEADER_REASON_SIZE >= ELECTION_REASON_SIZE &&
 				 ETCD_LEADER_CHANGE_SIZE >= EVENT_TEXT_SIZE &&
-				 ETCD_LEADER_ERROR_SIZE >= sizeof(((SharedContact *) 0)->last_error),
+				 ETCD_LEADER_ERROR_SIZE >= sizeof(((Problem *) 0)->text),
 				 "text of the C API would be cut");
 StaticAssertDecl(ETCD_LEADER_REASONS >= ELECTION_NREASONS &&
 				 ETCD_LEADER_BUCKETS >= SHARED_LATENCY_BUCKETS,
@@ -99,6 +100,28 @@ api_get_event(int64 after, EtcdLeaderEvent *event, Size size)
 	full.revision = shared.revision;
 
 	memcpy(event, &full, Min(size, sizeof(full)));
+	return true;
+}
+
+static bool
+api_get_problem(int index, EtcdLeaderProblem *problem, Size size)
+{
+	static Problems problems;
+	EtcdLeaderProblem full = {0};
+	const Problem *row;
+
+	if (index == 0)
+		problems_read(&problems);
+	if (index < 0 || index >= problems.n)
+		return false;
+	row = &problems.problems[index];
+	full.item = problem_item_name(row->item);
+	full.severity = problem_severity(row->item);
+	strlcpy(full.subject, row->subject, sizeof(full.subject));
+	strlcpy(full.problem, row->text, sizeof(full.problem));
+	strlcpy(full.hint, row->hint, sizeof(full.hint));
+	full.since = row->since;
+	memcpy(problem, &full, Min(size, sizeof(full)));
 	return true;
 }
 
@@ -213,7 +236,8 @@ static const EtcdLeaderApi api = {
 	.change_number = events_change_number,
 	.wait_for_change = api_wait_for_change,
 	.get_stats = api_get_stats,
-	.get_candidates = api_get_candidates
+	.get_candidates = api_get_candidates,
+	.get_problem = api_get_problem
 };
 
 void

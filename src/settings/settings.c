@@ -112,45 +112,6 @@ settings_endpoint_urls(void)
  * There is no default for etcd_leader.elections because every cluster that
  * uses an etcd shares its keys: no name is right for all of them.
  */
-void
-settings_warn(void)
-{
-	ListCell   *cell;
-
-	if (election_list->count == 0)
-		ereport(WARNING,
-				(errmsg("\"%s\" is not set, so this instance takes part in no election",
-						"etcd_leader.elections"),
-				 errhint("Set \"%s\" to the name of the cluster, the same on all of its instances, "
-						 "and reload the configuration.",
-						 "etcd_leader.elections")));
-
-	if (settings_read_only_unless_leader[0] != '\0' &&
-		settings_election_index(settings_read_only_unless_leader,
-								(int) strlen(settings_read_only_unless_leader)) < 0)
-		ereport(WARNING,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("election \"%s\" does not exist", settings_read_only_unless_leader),
-				 errdetail("It is named by \"%s\", so sessions on this instance are read-only by "
-						   "default.",
-						   "etcd_leader.read_only_unless_leader"),
-				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
-
-	/* records of DNS without TLS are not used where there is a password */
-	if (settings_discovery_srv[0] != '\0')
-		return;
-	foreach(cell, settings_endpoint_urls())
-	{
-		if (settings_exposes_password(lfirst(cell)))
-			ereport(WARNING,
-					(errmsg("the password of etcd's user \"%s\" is sent to \"%s\" without "
-							"encryption",
-							settings_username, (const char *) lfirst(cell)),
-					 errhint("Use a URL that begins with \"https://\" in \"%s\", or a Unix socket.",
-							 "etcd_leader.endpoints")));
-	}
-}
-
 bool
 settings_exposes_password(const char *url)
 {

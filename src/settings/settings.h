@@ -81,12 +81,6 @@ extern bool settings_requires_by_role;
 #define SETTINGS_MAX_HOOK_WORKERS	64
 
 /*
- * Raises a WARNING for settings that are allowed, but probably not intended.
- * To be called at the start and after each reload.
- */
-extern void settings_warn(void);
-
-/*
  * Is the password of etcd's user sent to that URL, on another host, without
  * encryption?
  */

@@ -140,7 +140,8 @@ static pg_noinline MailboxPlace *
 claim_place(SharedCommand command, int64 until_us, uint32 wait_event)
 {
 	int			first = command == COMMAND_GET ? MAILBOX_PAGE_PLACE :
-		command == COMMAND_VERIFY || command == COMMAND_TRANSFER ? MAILBOX_RESERVED : 0;
+		command == COMMAND_VERIFY || command == COMMAND_TRANSFER || command == COMMAND_CHECK ?
+		MAILBOX_RESERVED : 0;
 	int			end = command == COMMAND_GET ? MAILBOX_SIZE : MAILBOX_PAGE_PLACE;
 	MailboxPlace *claimed = NULL;
 	long		left_ms;

@@ -23,6 +23,7 @@ typedef enum SharedCommand
 	COMMAND_VERIFY,
 	COMMAND_CANDIDATES,
 	COMMAND_TRANSFER,
+	COMMAND_CHECK,
 	COMMAND_GET
 } SharedCommand;
 
@@ -79,6 +80,7 @@ typedef enum SharedReplyKind
 	REPLY_ELECTION,				/* see outcome */
 	REPLY_CANDIDATES,
 	REPLY_PAGE,
+	REPLY_CHECKED,				/* the list of problems is new */
 	REPLY_TOO_LARGE,			/* GET: the first key, or the answer */
 	REPLY_NOT_WATCHED,			/* GET: the key is below no watched prefix */
 	REPLY_FAILED,				/* etcd did not answer, or refused: see error */

@@ -363,9 +363,6 @@ shared_state_publish(int slot_number, const ElectionView *view)
 		else
 			new.leader_since = GetCurrentTimestamp();
 	}
-	if (view->problem[0] != '\0')
-		new.problem_since = strcmp(old->view.problem, view->problem) == 0 ?
-			old->problem_since : GetCurrentTimestamp();
 
 	if (renamed)
 		begin_layout_change();

@@ -96,7 +96,6 @@ typedef struct SharedElection
 {
 	ElectionView view;			/* as published */
 	TimestampTz leader_since;	/* when this leader was first seen; 0: none */
-	TimestampTz problem_since;	/* view.problem: since then; 0: there is none */
 	int64		deadline_ns;	/* that readers go by now, 0 if withdrawn; this
 								 * instance leads if the clock is below it */
 } SharedElection;
@@ -131,8 +130,7 @@ typedef struct SharedContact
 	int64		ttl_ms;
 	bool		connected;
 	TimestampTz last_contact;	/* 0: never */
-	char		last_error[2 * ETCD_MESSAGE_SIZE];	/* empty: none */
-	TimestampTz last_error_at;
+	char		last_failure[ETCD_MESSAGE_SIZE];	/* of a request, or of a watch; empty: none */
 } SharedContact;
 
 extern void shared_state_publish_contact(const SharedContact *contact);

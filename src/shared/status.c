@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "etcd/text.h"
 #include "settings/settings.h"
+#include "shared/problems.h"
 #include "stats.h"
 #include "status.h"
 
@@ -184,9 +185,9 @@ status_errdetail_leader(int index)
 	shared_state_read_contact(&contact);
 	if (contact.connected)
 		return errdetail("No leader is known at present.");
-	return errdetail("No leader is known at present, as there is no contact with etcd. See "
-					 "\"last_error\" in the view \"%s\".",
-					 "etcd_leader_status");
+	return errdetail("No leader is known at present, as there is no contact with etcd. See the "
+					 "view \"%s\".",
+					 "etcd_leader_problems");
 }
 
 /* This instance and its contact, as readers see them.  There may be no elector. */
@@ -205,15 +206,21 @@ read_contact(EtcdLeaderStatus *row)
 	row->ttl_ms = contact.ttl_ms;
 	row->connected = contact.connected && shared_state_has_elector();
 	row->last_contact = contact.last_contact;
-	strlcpy(row->last_error, contact.last_error, sizeof(row->last_error));
-	row->last_error_at = contact.last_error_at;
-	if (shared_state_lacks_elector)
-	{
-		strlcpy(row->last_error, "no background worker slot was free for the elector when the "
-				"server started: increase \"max_worker_processes\"",
-				sizeof(row->last_error));
-		row->last_error_at = PgStartTime;
-	}
+}
+
+/* The problem that matters most to an election. */
+static void
+read_problem(EtcdLeaderStatus *row)
+{
+	static Problems problems;
+	const Problem *first;
+
+	problems_read(&problems);
+	first = problems_first(&problems, row->election);
+	if (first == NULL)
+		return;
+	strlcpy(row->last_error, first->text, sizeof(row->last_error));
+	row->last_error_at = first->since;
 }
 
 /* An election that was taken up. */
@@ -223,13 +230,6 @@ show_election(const SharedElection *shared, EtcdLeaderStatus *row)
 	const ElectionView *view = &shared->view;
 	int64		now_ns = clock_now_ns();
 	bool		holds;
-
-	/* an error of this election only comes first */
-	if (view->problem[0] != '\0')
-	{
-		strlcpy(row->last_error, view->problem, sizeof(row->last_error));
-		row->last_error_at = shared->problem_since;
-	}
 
 	holds = shared->deadline_ns > now_ns;
 	row->is_leader = holds && view->state != ELECTION_DRAINING;
@@ -259,6 +259,7 @@ status_read_row(int index, EtcdLeaderStatus *row)
 	memset(row, 0, sizeof(*row));
 	strlcpy(row->election, settings_election_name(index), sizeof(row->election));
 	read_contact(row);
+	read_problem(row);
 	stats_tally(row->election, &row->won, &row->lost);
 	row->role = election_role_name(ELECTION_OBSERVER);
 	row->state = "starting";

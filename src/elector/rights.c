@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * rights.c
+ *	  What etcd's user may do with the keys of the settings, and whether a key without
+ *	  a lease is in the way.
+ *
+ * Nothing is written.  The txns that name keys to write have a compare that is never
+ * true, but etcd checks the rights of both branches.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/clock.h"
+#include "elector/contact.h"
+#include "elector/core.h"
+#include "elector/problems.h"
+#include "elector/rights.h"
+#include "protocol/changes.h"
+#include "settings/settings.h"
+#include "shared/stats.h"
+
+/* How often to try again what was denied. */
+#define RETRY_INTERVAL_MS	10000
+
+/* The keys of an election, or of a watched prefix. */
+typedef struct Right
+{
+	char		subject[CHANGES_PREFIX_SIZE];	/* the election, or the prefix */
+	bool		writes;			/* the elector writes there, too */
+	char		prefix[ELECTION_KEY_SIZE];
+	bool		is_denied;
+	int64		denied_ns;		/* when another request was denied last; 0: none was */
+	char		bare_key[ETCD_MESSAGE_SIZE];	/* the first key, without a lease; empty: none */
+} Right;
+
+#define MAX_RIGHTS	(ELECTION_MAX_ELECTIONS + CHANGES_MAX_PREFIXES)
+
+static Right rights[MAX_RIGHTS];
+static int	nrights;
+static uint32 settings_number;	/* counts the settings, so that late answers are known */
+static int	ntries;				/* requests under way */
+static int64 due_ns = PG_INT64_MAX;
+
+/* ---- the settings -------------------------------------------------------- */
+
+static void
+add_right(const char *subject, const char *prefix, bool writes)
+{
+	Right	   *right = &rights[nrights++];
+
+	memset(right, 0, sizeof(*right));
+	strlcpy(right->subject, subject, sizeof(right->subject));
+	strlcpy(right->prefix, prefix, sizeof(right->prefix));
+	right->writes = writes;
+}
+
+void
+elector_configure_rights(void)
+{
+	static Right old[MAX_RIGHTS];
+	int			nold = nrights;
+	char		prefix[ELECTION_KEY_SIZE];
+	ListCell   *cell;
+
+	memcpy(old, rights, sizeof(rights));
+	nrights = 0;
+	for (int i = 0; i < settings_election_count(); i++)
+	{
+		const char *name = settings_election_name(i);
+		bool		is_followed = election_is_followed(name);
+
+		if (is_followed)
+			election_patroni_prefix(prefix, settings_patroni_namespace, name);
+		else
+			snprintf(prefix, sizeof(prefix), "%s/", name);
+		add_right(name, prefix, !is_followed);
+	}
+	foreach(cell, settings_split(settings_watched_prefixes))
+		add_right(lfirst(cell), lfirst(cell), false);
+
+	/* what was denied stays so until it is tried again */
+	for (int i = 0; i < nrights; i++)
+	{
+		for (int j = 0; j < nold; j++)
+		{
+			if (strcmp(rights[i].prefix, old[j].prefix) == 0)
+				rights[i] = old[j];
+		}
+	}
+	settings_number++;
+	ntries = 0;
+	due_ns = clock_now_ns();
+}
+
+/* ---- tries ----------------------------------------------------------------- */
+
+/*
+ * The first key of an election is the leader's.  A key without a lease is no
+ * candidate's, and stays there until somebody deletes it.
+ */
+static void
+note_first_key(Right *right, const EtcdAnswer *answer)
+{
+	const EtcdResult *keys = answer->nresults == 1 ? &answer->results[0] : NULL;
+
+	right->bare_key[0] = '\0';
+	if (right->writes && keys != NULL && keys->nkvs == 1 && keys->kvs[0].lease == 0)
+		etcd_format_message(right->bare_key, "%s", keys->kvs[0].key.data);
+}
+
+static void
+receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
+{
+	Right	   *right = &rights[id & 0xffff];
+	int64		now_ns = clock_now_ns();
+
+	elector_count_answer(answer, timing);
+	if (id >> 16 != settings_number)
+		return;
+	ntries--;
+	if (answer->outcome == ETCD_ANSWERED)
+	{
+		/* another request is tried again, too, and may still be denied */
+		if (now_ns - right->denied_ns >= settings_ttl_s * NSEC_PER_SEC)
+			right->is_denied = false;
+		note_first_key(right, answer);
+	}
+	else if (etcd_says_permission_denied(answer))
+		right->is_denied = true;
+}
+
+static EtcdBytes
+bytes_of(const char *text)
+{
+	return (EtcdBytes) {text, strlen(text)};
+}
+
+static void
+try(int i)
+{
+	const Right *right = &rights[i];
+	char		key[ELECTION_KEY_SIZE + 16];
+	char		prefix_end[ELECTION_KEY_SIZE];
+	EtcdOp		range = {.kind = ETCD_OP_RANGE, .limit = 1, .sort = ETCD_SORT_FIRST_CREATED};
+	EtcdOp		writes[2] = {{.kind = ETCD_OP_PUT}, {.kind = ETCD_OP_DELETE}};
+	EtcdCompare never = {.target = ETCD_COMPARE_CREATE_REVISION, .value = 1};
+	EtcdRequest request = {.kind = ETCD_TXN, .failure = &range, .nfailure = 1};
+
+	changes_prefix_end(right->prefix, prefix_end);
+	range.key = bytes_of(right->prefix);
+	range.range_end = bytes_of(prefix_end);
+	/* no key has the create revision 1: the first write makes revision 2 */
+	snprintf(key, sizeof(key), "%setcd_leader", right->prefix);
+	never.key = writes[0].key = bytes_of(key);
+	writes[1].key = bytes_of(right->prefix);
+	request.compares = &never;
+	request.ncompares = 1;
+	if (right->writes)
+	{
+		request.success = writes;
+		request.nsuccess = lengthof(writes);
+	}
+	ntries++;
+	stats_count(COUNTER_REQUESTS, 1);
+	etcd_client_send(elector_client, receive, (uint64) settings_number << 16 | i, &request);
+}
+
+void
+elector_try_rights(void)
+{
+	settings_number++;
+	ntries = 0;
+	for (int i = 0; i < nrights; i++)
+		try(i);
+	due_ns = PG_INT64_MAX;
+}
+
+bool
+elector_is_trying_rights(void)
+{
+	return ntries > 0;
+}
+
+bool
+elector_doubt_rights(const char *key)
+{
+	for (int i = 0; i < nrights; i++)
+	{
+		if (strncmp(key, rights[i].prefix, strlen(rights[i].prefix)) != 0)
+			continue;
+		rights[i].is_denied = true;
+		rights[i].denied_ns = clock_now_ns();
+		return true;
+	}
+	return false;
+}
+
+/* ---- problems ---------------------------------------------------------------- */
+
+static void
+begin_denied(const Right *right)
+{
+	problem_begin(PROBLEM_RIGHTS, right->subject, PROBLEM_THIS_TURN,
+				  psprintf("With a role of that user, run: etcdctl role grant-permission ROLE "
+						   "--prefix=true %s %s",
+						   right->writes ? "readwrite" : "read", right->prefix),
+				  "etcd's user may not %s keys that begin with \"%s\"",
+				  right->writes ? "read and write" : "read", right->prefix);
+}
+
+static void
+begin_bare_key(const Right *right)
+{
+	problem_begin(PROBLEM_QUEUE, right->subject, PROBLEM_THIS_TURN,
+				  "No candidate wrote it. If nothing else needs it, delete it by \"etcdctl del\".",
+				  "the first key of election \"%s\", \"%s\", has no lease, so no instance can lead "
+				  "while it exists",
+				  right->subject, right->bare_key);
+}
+
+int64
+elector_find_rights_problems(void)
+{
+	int64		now_ns = clock_now_ns();
+	bool		is_wrong = false;
+
+	for (int i = 0; i < nrights; i++)
+	{
+		if (rights[i].is_denied)
+			begin_denied(&rights[i]);
+		if (rights[i].bare_key[0] != '\0')
+			begin_bare_key(&rights[i]);
+		is_wrong |= rights[i].is_denied || rights[i].bare_key[0] != '\0';
+	}
+	/* without contact there is nothing to learn */
+	if (due_ns <= now_ns && elector_contact()->connected && ntries == 0)
+		elector_try_rights();
+	if (is_wrong && due_ns == PG_INT64_MAX)
+		due_ns = now_ns + RETRY_INTERVAL_MS * NSEC_PER_MSEC;
+	return due_ns <= now_ns ? PG_INT64_MAX : due_ns;
+}
