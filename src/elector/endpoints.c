@@ -47,15 +47,30 @@ find_foreign(int endpoint)
 }
 
 /*
- * An endpoint that fails.  Without contact, the lack of it is the problem, and begins
- * no other one.  The endpoint in use has failed once before another one is used.
+ * Does an endpoint fail?  The endpoint in use may have failed for a while before another
+ * one is used.  The failure of a single one is the lack of contact, and no problem
+ * of its own.
  */
+static bool
+is_failing(int endpoint)
+{
+	const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, endpoint);
+	bool		is_connected = elector_contact()->connected;
+	bool		is_spare = endpoint != etcd_client_endpoint(elector_client);
+
+	if (state->connect_error[0] == '\0' && !state->down)
+		return false;
+	if (problem_is_there(PROBLEM_ENDPOINT, url_of(endpoint)))
+		return true;
+	if (!is_connected)
+		return etcd_client_endpoint_count(elector_client) > 1;
+	return state->connect_error[0] != '\0' || is_spare;
+}
+
 static void
 find_failing(int endpoint)
 {
 	const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, endpoint);
-	bool		is_spare = endpoint != etcd_client_endpoint(elector_client);
-	bool		fails = state->down || state->connect_error[0] != '\0';
 	const char *error = state->connect_error[0] != '\0' ? state->connect_error : state->error;
 	char		gone[ETCD_MESSAGE_SIZE];
 
@@ -66,8 +81,7 @@ find_failing(int endpoint)
 					  "etcd at \"%s\" is a learner, which serves no requests", url_of(endpoint));
 		return;
 	}
-	if (!fails || (!problem_is_there(PROBLEM_ENDPOINT, url_of(endpoint)) &&
-				   (!elector_contact()->connected || (!is_spare && state->down))))
+	if (!is_failing(endpoint))
 		return;
 	problem_begin(PROBLEM_ENDPOINT, url_of(endpoint), PROBLEM_THIS_TURN,
 				  etcd_client_describe_unannounced(elector_client, endpoint, gone) ?
