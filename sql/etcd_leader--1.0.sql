@@ -508,7 +508,9 @@ CREATE FUNCTION etcd_leader_check(timeout interval DEFAULT '5 s')
 RETURNS TABLE (item text, subject text, severity text, problem text, hint text, since timestamp with time zone)
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
-	SELECT * FROM etcd_leader_check_server(timeout)
+	SELECT * FROM etcd_leader_check_server(timeout) AS c
+	WHERE NOT (item OPERATOR(pg_catalog.=) 'settings' AND EXISTS (SELECT FROM pg_catalog.pg_settings AS s
+		WHERE s.name OPERATOR(pg_catalog.=) c.subject AND s.pending_restart))
 	UNION ALL
 	SELECT 'sql version', NULL, 'warning',
 		pg_catalog.format('the library has version %s, and the SQL objects %s', version, extversion),

@@ -203,9 +203,39 @@ find_name_problems(void)
 	}
 }
 
-static void
-find_election_problems(void)
+/*
+ * The name of this instance leads, and it is not this instance: a standby has the
+ * primary's settings, or an earlier life of this instance still has a key.  Such a key
+ * is gone after its TTL.
+ */
+static int64
+find_namesake(int slot, const ElectionView *view, int64 now_ns)
 {
+	static int64 since_ns[ELECTION_MAX_ELECTIONS];
+	const char *name = elector_contact()->node_name;
+	int64		due_ns;
+
+	if (election_is_followed(view->name) || !view->has_leader || view->create_revision != 0 ||
+		strcmp(view->leader, name) != 0)
+	{
+		since_ns[slot] = 0;
+		return PG_INT64_MAX;
+	}
+	if (since_ns[slot] == 0)
+		since_ns[slot] = now_ns;
+	due_ns = since_ns[slot] + 2 * settings_ttl_s * NSEC_PER_SEC;
+	if (now_ns < due_ns)
+		return due_ns;
+	problem_begin(PROBLEM_NODE_NAME, view->name, PROBLEM_THIS_TURN, NULL,
+				  "the leader of election \"%s\" is also named \"%s\"", view->name, name);
+	return PG_INT64_MAX;
+}
+
+static int64
+find_election_problems(int64 now_ns)
+{
+	int64		due_ns = PG_INT64_MAX;
+
 	for (int i = 0; i < settings_election_count(); i++)
 	{
 		const char *name = settings_election_name(i);
@@ -229,7 +259,9 @@ find_election_problems(void)
 			problem_begin(PROBLEM_RESIGNED, name, PROBLEM_THIS_TURN,
 						  "Call etcd_campaign() on this instance when it may lead again.",
 						  "this instance stays out of election \"%s\" since it has resigned", name);
+		due_ns = Min(due_ns, find_namesake(slot, &election.view, now_ns));
 	}
+	return due_ns;
 }
 
 /* ---- workers --------------------------------------------------------------- */
@@ -269,15 +301,18 @@ int64
 elector_find_set_up_problems(void)
 {
 	int64		now_ns = clock_now_ns();
+	int64		due_ns;
 
 	if (look_due_ns <= now_ns)
 	{
 		look_at_files();
 		look_due_ns = now_ns + LOOK_INTERVAL_MS * NSEC_PER_MSEC;
 	}
+	due_ns = look_due_ns;
 	find_file_problems();
 	find_setting_problems();
 	find_name_problems();
-	find_election_problems();
-	return Min(look_due_ns, find_worker_problems(now_ns));
+	due_ns = Min(due_ns, find_election_problems(now_ns));
+	due_ns = Min(due_ns, find_worker_problems(now_ns));
+	return due_ns;
 }

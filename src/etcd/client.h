@@ -116,7 +116,13 @@ typedef struct EtcdEndpointState
 	/* of the member that answered, for people; empty: not known */
 	char		version[ETCD_MESSAGE_SIZE];
 	char		member_name[ETCD_MESSAGE_SIZE];
+	char		connect_error[ETCD_MESSAGE_SIZE];
+	char		alarms[ETCD_MESSAGE_SIZE];
+	bool		is_learner;
 } EtcdEndpointState;
+extern const char *etcd_client_user_error(const EtcdClient *client);
+extern void etcd_client_probe(EtcdClient *client);
+extern bool etcd_client_is_probing(const EtcdClient *client);
 
 typedef enum EtcdSocketEvents
 {
