@@ -162,26 +162,40 @@ find_open(int endpoint)
 					  settings_username, url_of(endpoint));
 }
 
-/* One more failure would cost the majority of the members that the settings name. */
+/*
+ * Two majorities may be in danger.  One more failure of an endpoint may cost the quorum of
+ * etcd.  And an elector that starts enters a cluster only if more than half of the
+ * endpoints belong to it (clusters.c).
+ */
 static void
 find_majority(void)
 {
-	int			nmembers = 0;
+	int			nendpoints = 0;
+	int			nforeign = 0;
 	int			nfailing = 0;
 
 	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
 	{
-		if (!etcd_client_endpoint_is_configured(elector_client, i) || is_foreign(i))
+		if (!etcd_client_endpoint_is_configured(elector_client, i))
 			continue;
-		nmembers++;
-		if (etcd_client_endpoint_state(elector_client, i)->down)
+		nendpoints++;
+		if (is_foreign(i))
+			nforeign++;
+		else if (problem_is_there(PROBLEM_ENDPOINT, url_of(i)))
 			nfailing++;
 	}
-	if (elector_contact()->connected && nfailing > 0 && nfailing == (nmembers - 1) / 2)
+	if (!elector_contact()->connected)
+		return;
+	if (settings_cluster_id == 0 && 2 * (nforeign + nfailing) >= nendpoints && nendpoints > 1)
+		problem_begin(PROBLEM_CLUSTER, "", PROBLEM_THIS_TURN, NULL,
+					  "%d of %d endpoints belong to the etcd cluster in use, and more than half must: "
+					  "after a restart, this instance would not lead",
+					  nendpoints - nforeign - nfailing, nendpoints);
+	else if (nfailing > 0 && nfailing == (nendpoints - nforeign - 1) / 2)
 		problem_begin(PROBLEM_MAJORITY, "", PROBLEM_THIS_TURN,
 					  "Mend the endpoints that cannot be used, before one more fails.",
 					  "%d of %d endpoints cannot be used, and etcd needs most of its members",
-					  nfailing, nmembers);
+					  nfailing, nendpoints - nforeign);
 }
 
 void

@@ -119,7 +119,8 @@ my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+
 	set(endpoints => "$url,$second,$spare");
 	has_row('a foreign endpoint', qr/cluster\|\Q$spare\E\|error\|etcd at "\Q$spare\E" is not used, as it belongs to another cluster: etcd at "\Q$spare\E" is of cluster $spare_id, etcd at "\S+" of cluster $id\|The endpoints must name members of one cluster/);
 	set(endpoints => "$spare,$url");
-	has_row('two clusters: none may be used', qr/cluster\|\Q$_\E\|error\|.* is of cluster/) for $spare, $url;
+	has_row('two clusters: the one in use', qr/cluster\|\Q$spare\E\|error\|.* is of cluster/);
+	has_row('and none after a restart', qr/cluster\|\|error\|1 of 2 endpoints belong to the etcd cluster in use, and more than half must: after a restart, this instance would not lead\|Mend the other endpoints/);
 	# the members announce another endpoint: this one was removed from the cluster, or never was in it
 	set(endpoints => "$spare,$alias,$closed");
 	has_row('an endpoint that no member announces', qr/endpoint\|$closed\|warning\|.*Connection refused\|No member of the cluster announces this URL any more\. Remove it from the settings\. The members announce \Q$spare\E\./);
