@@ -54,7 +54,7 @@ for my $how (qw(killed frozen))
 		my $s = $node->status;
 		is($s->{connected}, 0, "$how: $name: status says not connected");
 		isnt($s->{last_error} // '', '', "$how: $name: status has the error") and note($s->{last_error});
-		ok($node->value(q{SELECT last_error_at > now() - interval '10 s' FROM etcd_leader_status}), "$how: $name: and its time");
+		ok($node->value(q{SELECT last_error_at > now() - interval '20 s' FROM etcd_leader_status}), "$how: $name: and its time");
 		cmp_ok(cpu_seconds($node->elector_pid) - $cpu{$name}, '<', 0.05 * 2 * $ttl, "$how: $name: no CPU is burnt");
 	}
 
@@ -116,7 +116,6 @@ for my $how (qw(killed frozen))
 	{
 		my $name = $node->name;
 		poll_is(2 * $ttl, sub { $node->status->{last_error} }, undef, "$how: $name: the error is over");
-		ok($node->value('SELECT last_error_at IS NOT NULL FROM etcd_leader_status'), "$how: $name: its time is still known");
 	}
 
 	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, "etcd was $how", max_gap => 2);

@@ -109,7 +109,7 @@ poll_ok(10, sub { ($pg3->current_leader // '') eq $other->name }, 'an observer s
 		$node->reload;
 		poll_is(10, sub { $node->value('SHOW etcd_leader.username') }, 'pg_2', $node->name . ' is the second user');
 	}
-	poll_is(20, sub { $_->value(q{SELECT count(*) FROM etcd_leader_check() WHERE status = 'error'}) }, 0, $_->name . ': the check has no error') for @nodes;
+	poll_is(20, sub { $_->value(q{SELECT count(*) FROM etcd_leader_check() WHERE severity = 'error'}) }, 0, $_->name . ': the check has no error') for @nodes;
 	run_block('first_user');
 	# two renewals later; the passwords keep a busy machine from them for seconds
 	my $renewals = $other->value('SELECT keepalives FROM etcd_leader_stats');

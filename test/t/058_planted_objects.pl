@@ -66,7 +66,7 @@ for my $call (@calls)
 	unlike($error, qr/sprung|does not exist|not unique|permission/, $call) or diag($error);
 	note($error) if $error;
 }
-is($dbh->selectrow_array(q{SELECT hint FROM etcd_leader_check('5 s'::interval) WHERE item OPERATOR(pg_catalog.=) 'schema create'}),
+is($dbh->selectrow_array(q{SELECT hint FROM etcd_leader_check('5 s'::interval) WHERE item OPERATOR(pg_catalog.=) 'schema'}),
 	'Move the extension to a schema of its own by ALTER EXTENSION etcd_leader SET SCHEMA, or revoke CREATE on the schema.', 'the check warns');
 
 # ---- the same script without pg_catalog ------------------------------------------
