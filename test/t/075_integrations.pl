@@ -19,8 +19,10 @@ for my $name (qw(pg1 pg2))
 	poll_ok(10, sub { http_code($port{$name}, '/health') == 200 }, "$name serves");
 }
 
-# Metrics.
-my $metrics = (http_get($port{pg1}, '/metrics'))[2];
+# Metrics.  One of a problem is served if there is a problem: the certificate expires.
+my $metrics = '';
+poll_ok(10, sub { ($metrics = (http_get($port{pg1}, '/metrics'))[2]) =~ /^etcd_leader_problem\{item="expiry",.*,severity="warning"\} 1$/m },
+	'the certificate that expires soon is a problem');
 my %served  = map { $_ => 1 } $metrics =~ /^(\w+)(?:\{[^}]*\})? \S+$/mg;
 like($metrics, qr/^etcd_leader_certificate_expires_days (?:19\.9\d\d|20\.000)$/m, 'the days until the certificate expires');
 my %labels;
@@ -117,12 +119,13 @@ is(join(' ', map { $_->{checks}[0]{http} } @{ decode_json(slurp_file("$dir/consu
 	{
 		my ($name, $query, $list) = ($1, $2, $3);
 		my @metrics = $list =~ /^    - (\w+):/mg;
-		my $row = $dbh->selectrow_hashref($query);
+		my $row;
+		poll_ok(10, sub { $row = $dbh->selectrow_hashref($query) }, "postgres_exporter: $name has a row");
 		is(join(' ', sort keys %$row), join(' ', sort @metrics), "postgres_exporter: the columns of $name");
 		is($row->{is_leader}, 1, 'postgres_exporter: the leader') if exists $row->{is_leader};
 		$n++;
 	}
-	is($n, 2, 'both queries were tried');
+	is($n, 3, 'all queries were tried');
 	$dbh->disconnect;
 }
 done_testing();
