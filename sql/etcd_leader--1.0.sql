@@ -259,8 +259,8 @@ COMMENT ON COLUMN etcd_leader_status.protocol IS 'grpc or json: the wire protoco
 COMMENT ON COLUMN etcd_leader_status.cluster_id IS 'ID of the etcd cluster, in hex; NULL if none was entered yet';
 COMMENT ON COLUMN etcd_leader_status.connected IS 'whether etcd has answered since the last time that all endpoints failed';
 COMMENT ON COLUMN etcd_leader_status.last_contact IS 'when etcd answered last';
-COMMENT ON COLUMN etcd_leader_status.last_error IS 'the last error; NULL when it is over';
-COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'time of the last error';
+COMMENT ON COLUMN etcd_leader_status.last_error IS 'the first problem of the election in etcd_leader_problems, or else of the instance; NULL if there is none';
+COMMENT ON COLUMN etcd_leader_status.last_error_at IS 'since when this problem exists; NULL if there is none';
 COMMENT ON COLUMN etcd_leader_status.won IS 'how often this instance became the leader since etcd_leader_stats.stats_reset';
 COMMENT ON COLUMN etcd_leader_status.lost IS 'how often its leadership ended since then';
 
@@ -287,7 +287,7 @@ COMMENT ON VIEW etcd_leader_problems IS
 'What is wrong with the set-up of this instance now, errors first; no row if nothing is known to be wrong. A row stays until a try has shown that the problem is over. Read from shared memory only. etcd_leader_check() tries everything anew.';
 COMMENT ON COLUMN etcd_leader_problems.item IS 'what the problem is about; the reference lists all items';
 COMMENT ON COLUMN etcd_leader_problems.subject IS 'of which endpoint, election, file, setting and so on; NULL: of the instance';
-COMMENT ON COLUMN etcd_leader_problems.severity IS 'error: this instance does not lead because of it, or will not; warning: something else will fail, or is missing';
+COMMENT ON COLUMN etcd_leader_problems.severity IS 'error: this instance does not lead because of it, or will not, or a part of the set-up does not work; warning: all works, but not for long, or probably not as intended';
 COMMENT ON COLUMN etcd_leader_problems.problem IS 'what is wrong';
 COMMENT ON COLUMN etcd_leader_problems.hint IS 'what to do; NULL if nothing general can be said';
 COMMENT ON COLUMN etcd_leader_problems.since IS 'when it began; NULL if that is not known';
@@ -322,7 +322,7 @@ COMMENT ON COLUMN etcd_leader_endpoints.cluster_id IS 'ID of the etcd cluster to
 COMMENT ON COLUMN etcd_leader_endpoints.member_name IS 'name of the member of the cluster that answered there; NULL if it is not known';
 COMMENT ON COLUMN etcd_leader_endpoints.last_contact IS 'when it answered last; NULL if it never did';
 COMMENT ON COLUMN etcd_leader_endpoints.latency_ms IS 'how long that answer took, in ms';
-COMMENT ON COLUMN etcd_leader_endpoints.last_error IS 'why it cannot be used; NULL if its last answer was good';
+COMMENT ON COLUMN etcd_leader_endpoints.last_error IS 'the last failure there; NULL if a later try has succeeded';
 
 CREATE FUNCTION etcd_leader_stats(
 	OUT requests bigint,
@@ -493,7 +493,7 @@ COMMENT ON COLUMN etcd_leader_hooks_file.error IS 'why the last reload has kept 
 COMMENT ON COLUMN etcd_leader_hooks_file.error_at IS 'when that was';
 
 --
--- The set-up: asks etcd
+-- The set-up: the elector tries everything anew
 --
 
 CREATE FUNCTION etcd_leader_check_server(timeout interval DEFAULT '5 s')
