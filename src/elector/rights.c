@@ -219,6 +219,18 @@ begin_bare_key(const Right *right)
 				  right->subject, right->bare_key);
 }
 
+/* Does nobody lead an election that this instance could lead?  A key may be in the way. */
+static bool
+is_without_leader(const Right *right)
+{
+	SharedElection election;
+	uint64		layout;
+	int			slot = shared_state_find(right->subject, &layout);
+
+	return right->writes && shared_state_read(slot, layout, &election) &&
+		shared_state_leader(&election, clock_now_ns()) == NULL;
+}
+
 int64
 elector_find_rights_problems(void)
 {
@@ -231,7 +243,8 @@ elector_find_rights_problems(void)
 			begin_denied(&rights[i]);
 		if (rights[i].bare_key[0] != '\0')
 			begin_bare_key(&rights[i]);
-		is_wrong |= rights[i].is_denied || rights[i].bare_key[0] != '\0';
+		is_wrong |= rights[i].is_denied || rights[i].bare_key[0] != '\0' ||
+			is_without_leader(&rights[i]);
 	}
 	/* without contact there is nothing to learn */
 	if (due_ns <= now_ns && elector_contact()->connected && ntries == 0)

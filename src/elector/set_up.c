@@ -123,10 +123,31 @@ find_file_problems(void)
 	else if (has_expiry)
 		elector_find_expiry(certificate, psprintf("in \"%s\"", certificate), expiry_days,
 							"Renew the certificate. The file is read for each new connection.");
+}
+
+/* ---- hooks --------------------------------------------------------------- */
+
+/* What is wrong in the file, and with a run, is for those who may read the views of hooks. */
+static void
+find_hook_problems(void)
+{
+	const HookSet *set = hooks_current();
+
 	if (hooks_memory->error[0] != '\0')
 		problem_begin(PROBLEM_HOOKS_FILE, "", PROBLEM_THIS_TURN,
-					  "Correct the file, and reload the configuration.",
-					  "the file of hooks is not in force: %s", hooks_memory->error);
+					  "The view etcd_leader_hooks_file has the error. Correct the file, and reload "
+					  "the configuration.",
+					  "the file of hooks has a mistake, and is not in force");
+	for (int i = 0; i < set->nhooks; i++)
+	{
+		const Hook *hook = &set->hooks[i];
+
+		if (hook->status == HOOK_FAILED || hook->status == HOOK_CRASHED)
+			problem_begin(PROBLEM_HOOK, psprintf("line %d", hook->line), PROBLEM_THIS_TURN,
+						  "The view etcd_leader_hooks has the error. The hook is tried again.",
+						  "the last run of the hook in line %d of the file of hooks has failed",
+						  hook->line);
+	}
 }
 
 /* ---- settings ------------------------------------------------------------ */
@@ -310,6 +331,7 @@ elector_find_set_up_problems(void)
 	}
 	due_ns = look_due_ns;
 	find_file_problems();
+	find_hook_problems();
 	find_setting_problems();
 	find_name_problems();
 	due_ns = Min(due_ns, find_election_problems(now_ns));

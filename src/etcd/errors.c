@@ -279,8 +279,7 @@ static const struct
 	"network."},
 	/* of etcd's api/v3rpc/rpctypes/error.go */
 	{"etcdserver: permission denied", NULL,
-	"Grant the etcd user a role that may read and write the keys that begin with the election's "
-	"name and a slash."},
+	"Grant etcd's user a role that has the right to these keys."},
 	{"etcdserver: user name is empty", NULL,
 	"etcd asks for a user: set \"etcd_leader.username\" and \"etcd_leader.password_file\"."},
 	{"etcdserver: authentication failed", NULL,

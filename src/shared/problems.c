@@ -69,7 +69,8 @@ problem_item_name(ProblemItem item)
 		[PROBLEM_PRELOAD] = "preload",
 		[PROBLEM_SQL_VERSION] = "sql version",
 		[PROBLEM_SCHEMA] = "schema",
-		[PROBLEM_WORKERS] = "workers"
+		[PROBLEM_WORKERS] = "workers",
+		[PROBLEM_HOOK] = "hook"
 	};
 
 	return names[item];

@@ -48,10 +48,11 @@ typedef enum ProblemItem
 	PROBLEM_PRELOAD,			/* another library comes first */
 	PROBLEM_SQL_VERSION,
 	PROBLEM_SCHEMA,				/* of the extension: who may use it, or create in it */
-	PROBLEM_WORKERS				/* some do not run */
+	PROBLEM_WORKERS,			/* some do not run */
+	PROBLEM_HOOK				/* the last run of one has failed */
 } ProblemItem;
 
-#define PROBLEM_NITEMS			(PROBLEM_WORKERS + 1)
+#define PROBLEM_NITEMS			(PROBLEM_HOOK + 1)
 #define PROBLEM_FIRST_WARNING	PROBLEM_ELECTIONS
 
 /* As the column "item" has it. */

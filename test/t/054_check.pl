@@ -233,7 +233,7 @@ my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+
 	append_to_file("$dir/hooks.conf", "elected nowhere\n");
 	chmod 0600, "$dir/hooks.conf" or die;
 	set(hooks_file => "$dir/hooks.conf");
-	has_row('a hooks file with a mistake', qr/hooks file\|\|error\|the file of hooks is not in force: line 1 of hooks file.*\|Correct the file/);
+	has_row('a hooks file with a mistake', qr/hooks file\|\|error\|the file of hooks has a mistake, and is not in force\|The view etcd_leader_hooks_file has the error/);
 	set(hooks_file => '');
 	is_fine('all corrected');
 }
