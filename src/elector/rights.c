@@ -40,7 +40,8 @@ static Right rights[MAX_RIGHTS];
 static int	nrights;
 static uint32 settings_number;	/* counts the settings, so that late answers are known */
 static int	ntries;				/* requests under way */
-static int64 due_ns = PG_INT64_MAX;
+static bool is_due;				/* the settings are new */
+static int64 retry_ns;			/* when to try again; 0: nothing is wrong */
 
 /* ---- the settings -------------------------------------------------------- */
 
@@ -90,7 +91,7 @@ elector_configure_rights(void)
 	}
 	settings_number++;
 	ntries = 0;
-	due_ns = clock_now_ns();
+	is_due = true;
 }
 
 /* ---- tries ----------------------------------------------------------------- */
@@ -173,7 +174,8 @@ elector_try_rights(void)
 	ntries = 0;
 	for (int i = 0; i < nrights; i++)
 		try(i);
-	due_ns = PG_INT64_MAX;
+	is_due = false;
+	retry_ns = 0;
 }
 
 bool
@@ -246,10 +248,15 @@ elector_find_rights_problems(void)
 		is_wrong |= rights[i].is_denied || rights[i].bare_key[0] != '\0' ||
 			is_without_leader(&rights[i]);
 	}
+	if (!is_wrong)
+		retry_ns = 0;
+	else if (retry_ns == 0)
+		retry_ns = now_ns + RETRY_INTERVAL_MS * NSEC_PER_MSEC;
+
 	/* without contact there is nothing to learn */
-	if (due_ns <= now_ns && elector_contact()->connected && ntries == 0)
+	if (!elector_contact()->connected || ntries > 0)
+		return PG_INT64_MAX;
+	if (is_due || (retry_ns != 0 && retry_ns <= now_ns))
 		elector_try_rights();
-	if (is_wrong && due_ns == PG_INT64_MAX)
-		due_ns = now_ns + RETRY_INTERVAL_MS * NSEC_PER_MSEC;
-	return due_ns <= now_ns ? PG_INT64_MAX : due_ns;
+	return retry_ns != 0 ? retry_ns : PG_INT64_MAX;
 }

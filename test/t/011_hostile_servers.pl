@@ -1,4 +1,4 @@
-# Servers that are no etcd, as the first endpoint: an entry in last_error, the
+# Servers that are no etcd, as the first endpoint: a problem, the
 # other endpoint is used, no crash; and a leader that is led astray keeps its
 # place.
 use EtcdLeader::Test;
@@ -72,11 +72,11 @@ for my $kind (sort keys %kinds)
 	$pg1->configure(endpoints => "$url,$name");
 	poll_is(10, sub { $pg1->status->{endpoint} }, $name, "$kind: the other endpoint is used");
 	note(sprintf '%s: after %.2f s', $kind, now() - $began);
-	my $s;
-	poll_ok(15, sub { $s = $pg1->status; ($s->{last_error} // '') =~ /\Q$url\E/ }, "$kind: there is an entry in last_error")
-	  and note("$kind: $s->{last_error}");
-	cmp_ok(length($s->{last_error} // ''), '<', 1000, "$kind: which is not endless");
-	unlike($s->{last_error} // '', qr/[^\x20-\x7e]/, "$kind: and readable");
+	my $problem;
+	poll_ok(15, sub { $problem = $pg1->value('SELECT max(problem) FROM etcd_leader_problems WHERE subject = ?', $url) }, "$kind: the endpoint has a problem")
+	  and note("$kind: $problem");
+	cmp_ok(length($problem // ''), '<', 1000, "$kind: which is not endless");
+	unlike($problem // '', qr/[^\x20-\x7e]/, "$kind: and readable");
 	is($pg1->token, $token, "$kind: it leads on, under its token");
 	is($pg1->elector_pid, $elector, "$kind: the same elector runs");
 	$process->stop('KILL');
