@@ -218,7 +218,7 @@ my @functions = $node->rows(q{
 	FROM pg_proc p WHERE p.proname LIKE 'etcd%' AND p.proretset AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') ORDER BY p.proname});
 is(join(' ', map { $_->{name} } @functions),
 	'etcd_candidates etcd_get etcd_leader_check_server etcd_leader_endpoints etcd_leader_events etcd_leader_hooks etcd_leader_hooks_file '
-	  . 'etcd_leader_stats etcd_leader_status etcd_wait_for_event', 'functions that return rows');
+	  . 'etcd_leader_problems etcd_leader_stats etcd_leader_status etcd_wait_for_event', 'functions that return rows');
 for my $f (@functions)
 {
 	my @columns = @{ $f->{columns} };

@@ -44,7 +44,7 @@ sub sign
 	else
 	{
 		openssl('x509', '-req', '-in', "$self->{dir}/$name.csr", '-CA', $self->ca, '-CAkey', "$self->{dir}/ca.key", '-CAcreateserial',
-			'-days', $args{days} // 30, '-extfile', "$self->{dir}/$name.ext", '-out', "$cert.new");
+			'-days', $args{days} // 60, '-extfile', "$self->{dir}/$name.ext", '-out', "$cert.new");
 	}
 	chmod 0600, "$key.new" or die "chmod: $!";
 	rename "$key.new",  $key  or die "rename: $!";
