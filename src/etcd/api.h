@@ -365,6 +365,12 @@ extern void etcd_format_message(char *message, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
 /*
+ * What a member complains of in the answer to STATUS, for people, in a buffer of
+ * ETCD_MESSAGE_SIZE; empty: nothing.
+ */
+extern void etcd_describe_alarms(const EtcdAnswer *answer, char *message);
+
+/*
  * Does a failure ask for a token, or for another token: "user name is empty",
  * "invalid auth token", "revision of auth store is old"?
  */

@@ -42,6 +42,8 @@
 #include "request.h"
 #include "watch.h"
 
+#define DEFAULT_PROBE_INTERVAL_MS	10000
+
 /* ---- settings -------------------------------------------------------- */
 
 static void
@@ -73,6 +75,8 @@ copy_settings(Settings *copy, const EtcdClientSettings *settings)
 	memset(copy, 0, sizeof(*copy));
 	copy->request_timeout_ms = settings->request_timeout_ms;
 	copy->connect_timeout_ms = settings->connect_timeout_ms;
+	copy->probe_interval_ms = settings->probe_interval_ms > 0 ?
+		settings->probe_interval_ms : DEFAULT_PROBE_INTERVAL_MS;
 	copy->tls_1_3 = settings->tls_1_3;
 	copy->dialect = settings->dialect;
 	copy->cluster_id = settings->cluster_id;

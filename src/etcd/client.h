@@ -88,6 +88,8 @@ typedef struct EtcdClientSettings
 	int			nendpoints;		/* at least 1 */
 	long		request_timeout_ms; /* of a unary request, connecting included */
 	long		connect_timeout_ms;
+	long		probe_interval_ms;	/* how often each endpoint is asked for its status;
+									 * 0: the client's default */
 
 	const char *ca_file;		/* or else the authorities of the system */
 	const char *cert_file;		/* of the client, or none */
@@ -109,20 +111,18 @@ typedef struct EtcdEndpointState
 {
 	uint64_t	cluster_id;		/* in its last answer; 0: unknown */
 	bool		down;			/* it has failed twice, some seconds apart */
-	char		error[ETCD_MESSAGE_SIZE];	/* of the last failure; empty: it has
-											 * answered since */
+	/* of the last failure; empty: a request like that has succeeded since */
+	char		error[ETCD_MESSAGE_SIZE];
+	int64_t		tried_ns;		/* when it was asked last for its members or its status; 0: never */
 	int64_t		answered_ns;	/* when it answered last, with success; 0: never */
 	int64_t		latency_ns;		/* of that answer */
 	/* of the member that answered, for people; empty: not known */
 	char		version[ETCD_MESSAGE_SIZE];
 	char		member_name[ETCD_MESSAGE_SIZE];
-	char		connect_error[ETCD_MESSAGE_SIZE];
+	/* in its last status: what it complains of, such as an alarm; empty: nothing */
 	char		alarms[ETCD_MESSAGE_SIZE];
 	bool		is_learner;
 } EtcdEndpointState;
-extern const char *etcd_client_user_error(const EtcdClient *client);
-extern void etcd_client_probe(EtcdClient *client);
-extern bool etcd_client_is_probing(const EtcdClient *client);
 
 typedef enum EtcdSocketEvents
 {

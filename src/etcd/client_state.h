@@ -29,14 +29,27 @@
 #define ETCD_CLIENT_ASSERT(condition)	((void) (condition))
 #endif
 
+/* How much of etcd a request needs. */
+typedef enum EtcdNeed
+{
+	NEEDS_NOTHING,
+	NEEDS_MEMBER,				/* STATUS */
+	NEEDS_VOTER,				/* LIST_MEMBERS, which a learner refuses */
+	NEEDS_QUORUM				/* all others */
+} EtcdNeed;
+
 /* endpoints.c, but for the parts that name another file. */
 typedef struct Endpoint
 {
 	char	   *url;
 	bool		learned;		/* from the list of members, not from the settings */
 	EtcdEndpointState state;
-	int64_t		first_failed_ns;	/* since it answered last */
-	int64_t		check_due_ns;	/* when it is asked again, after a failure */
+	bool		is_status_asked;	/* for its status, by the client itself */
+	int64_t		status_ns;		/* when it was asked for that last; 0: never */
+	/* see note_endpoint() in request.c */
+	int64_t		first_failed_ns;	/* since its error began */
+	int64_t		failed_ns;		/* the last failure */
+	EtcdNeed	failed_need;	/* of all that has failed since then, the most */
 	/* see clusters.c */
 	uint64_t	named_by;		/* the cluster whose list of members has it; 0: none */
 	bool		named_twice;	/* another cluster's list has it, too */
@@ -49,6 +62,9 @@ typedef struct Endpoint
 	char	   *token;			/* NULL: none */
 	uint64_t	token_number;	/* of this token, or of this lack of one */
 } Endpoint;
+
+/* The time after which an endpoint that has failed is asked again. */
+#define FAILED_CHECK_MS		3000
 
 /* The number of an endpoint in a list by its URL; -1 if it is not there. */
 static inline int

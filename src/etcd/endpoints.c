@@ -325,17 +325,6 @@ is_list_in_use(const EtcdClient *client, const EndpointList *list)
 	return same;
 }
 
-/* With users, etcd may refuse to tell. */
-static void
-receive_version(EtcdClient *client, const Report *report)
-{
-	const EtcdAnswer *answer = &report->answer;
-
-	if (answer->endpoint >= 0 && answer->outcome == ETCD_ANSWERED)
-		etcd_format_message(client->endpoints[answer->endpoint].state.version, "%s",
-							answer->version);
-}
-
 /* The name of the member that answered. */
 static void
 note_member_name(EtcdEndpointState *state, const EtcdAnswer *answer)
@@ -350,27 +339,58 @@ note_member_name(EtcdEndpointState *state, const EtcdAnswer *answer)
 	}
 }
 
+static void
+receive_status(EtcdClient *client, const Report *report)
+{
+	const EtcdAnswer *answer = &report->answer;
+	Endpoint   *endpoint;
+
+	if (answer->endpoint < 0)
+		return;
+	endpoint = &client->endpoints[answer->endpoint];
+	endpoint->is_status_asked = false;
+	/* with users, etcd may refuse to tell */
+	if (answer->outcome != ETCD_ANSWERED)
+		return;
+	etcd_format_message(endpoint->state.version, "%s", answer->version);
+	etcd_describe_alarms(answer, endpoint->state.alarms);
+	endpoint->state.is_learner = answer->is_learner;
+}
+
+/* Asks an endpoint for its status, on the open connection if there is one. */
+static void
+ask_status(EtcdClient *client, int i)
+{
+	static const EtcdRequest request = {.kind = ETCD_STATUS};
+	Endpoint   *endpoint = &client->endpoints[i];
+
+	if (endpoint->is_status_asked)
+		return;
+	endpoint->status_ns = endpoint->state.tried_ns = clock_monotonic_ns();
+	endpoint->is_status_asked = etcd_request_send(client, i, &request, receive_status) != NULL;
+}
+
 static void receive_members(EtcdClient *client, const Report *report);
 
 /*
- * Asks an endpoint for its cluster and the members of that, and then for its
- * version.  The first request uses a new connection, so it also shows whether
- * changed certificate files are valid.
+ * Asks an endpoint for its cluster and the members of that, on a new connection.  So this
+ * also shows whether changed certificate files are valid.
  */
 static void
-ask_endpoint(EtcdClient *client, int endpoint)
+ask_endpoint(EtcdClient *client, int i)
 {
-	EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+	static const EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
+	Endpoint   *endpoint = &client->endpoints[i];
 
-	if (!client->endpoints[endpoint].is_asked)
-		client->endpoints[endpoint].is_asked =
-			etcd_request_send(client, endpoint, &request, receive_members) != NULL;
+	if (endpoint->is_asked)
+		return;
+	endpoint->state.tried_ns = clock_monotonic_ns();
+	endpoint->is_asked = etcd_request_send(client, i, &request, receive_members) != NULL;
 }
 
 static void
 receive_members(EtcdClient *client, const Report *report)
 {
-	static const EtcdRequest status = {.kind = ETCD_STATUS};
 	const EtcdAnswer *answer = &report->answer;
 	EndpointList list = {0};
 
@@ -384,7 +404,6 @@ receive_members(EtcdClient *client, const Report *report)
 		etcd_endpoints_leave(client, answer->endpoint, answer->message);
 	if (answer->outcome != ETCD_ANSWERED || answer->header.cluster_id == 0)
 		return;
-	(void) etcd_request_send(client, answer->endpoint, &status, receive_version);
 	note_member_name(&client->endpoints[answer->endpoint].state, answer);
 	etcd_cluster_learn_members(client, answer);
 
@@ -417,15 +436,38 @@ etcd_endpoints_identify(EtcdClient *client)
 		ask_endpoint(client, i);
 }
 
-/* When a spare endpoint that has failed is asked again.  The one in use has requests. */
+/*
+ * When an endpoint is asked for its members because it has failed; INT64_MAX: not.  If
+ * requests of the caller have failed at the endpoint in use, others follow by themselves.
+ */
 static int64_t
-check_due_ns(const EtcdClient *client, int i)
+members_due_ns(const EtcdClient *client, int i)
+{
+	const Endpoint *endpoint = &client->endpoints[i];
+	int64_t		last_ns = endpoint->state.tried_ns;
+
+	if (endpoint->is_asked || endpoint->state.error[0] == '\0' ||
+		(i == client->endpoint && endpoint->failed_need == NEEDS_QUORUM))
+		return INT64_MAX;
+	if (endpoint->failed_ns > last_ns)
+		last_ns = endpoint->failed_ns;
+	return last_ns + FAILED_CHECK_MS * NSEC_PER_MSEC;
+}
+
+/*
+ * When an endpoint is asked for its status.  The first time is after the members, and never
+ * before the caller has asked for something.
+ */
+static int64_t
+status_due_ns(const EtcdClient *client, int i)
 {
 	const Endpoint *endpoint = &client->endpoints[i];
 
-	if (i == client->endpoint || endpoint->state.error[0] == '\0' || endpoint->is_asked)
+	if (endpoint->is_asked || endpoint->is_status_asked || endpoint->state.tried_ns == 0)
 		return INT64_MAX;
-	return endpoint->check_due_ns;
+	if (endpoint->status_ns == 0)
+		return 0;
+	return endpoint->status_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
 }
 
 int64_t
@@ -435,8 +477,10 @@ etcd_endpoints_due_ns(const EtcdClient *client)
 
 	for (int i = 0; i < client->nendpoints; i++)
 	{
-		if (check_due_ns(client, i) < due_ns)
-			due_ns = check_due_ns(client, i);
+		if (members_due_ns(client, i) < due_ns)
+			due_ns = members_due_ns(client, i);
+		if (status_due_ns(client, i) < due_ns)
+			due_ns = status_due_ns(client, i);
 	}
 	return due_ns;
 }
@@ -454,10 +498,10 @@ etcd_endpoints_run(EtcdClient *client)
 	}
 	for (int i = 0; i < client->nendpoints; i++)
 	{
-		if (!looks && check_due_ns(client, i) > now)
-			continue;
-		client->endpoints[i].check_due_ns = now + PROBE_INTERVAL_MS * NSEC_PER_MSEC;
-		ask_endpoint(client, i);
+		if (looks || members_due_ns(client, i) <= now)
+			ask_endpoint(client, i);
+		if (status_due_ns(client, i) <= now)
+			ask_status(client, i);
 	}
 	if (etcd_client_foreign_endpoints(client) & (UINT32_C(1) << client->endpoint))
 		etcd_endpoints_leave(client, client->endpoint,

@@ -68,6 +68,18 @@ etcd_format_message(char *message, const char *format,...)
 	message[len] = '\0';
 }
 
+void
+etcd_describe_alarms(const EtcdAnswer *answer, char *message)
+{
+	char		text[ETCD_MESSAGE_SIZE] = "";
+	size_t		len = 0;
+
+	for (int i = 0; i < answer->nerrors && len < sizeof(text); i++)
+		len += snprintf(text + len, sizeof(text) - len, "%s%s", len > 0 ? "; " : "",
+						answer->errors[i]);
+	etcd_format_message(message, "%s", text);
+}
+
 /* ---- errors ---------------------------------------------------------- */
 
 bool

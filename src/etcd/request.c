@@ -51,9 +51,6 @@
 
 #define STATE_BIT(state)	(1 << (state))
 
-/* The time after which an endpoint that has failed is asked again. */
-#define FAILED_CHECK_MS		3000
-
 static void
 advance(Attempt *attempt, AttemptState next)
 {
@@ -479,31 +476,53 @@ find_due(EtcdClient *client, PendingRequest **request)
 	return due;
 }
 
-/* An endpoint has answered, or has failed. */
-static void
-note_endpoint(EtcdClient *client, Endpoint *endpoint, const EtcdAnswer *answer, int64_t sent_ns)
+static EtcdNeed
+need_of(EtcdRequestKind kind)
 {
+	return kind == ETCD_STATUS ? NEEDS_MEMBER :
+		kind == ETCD_LIST_MEMBERS ? NEEDS_VOTER : NEEDS_QUORUM;
+}
+
+/*
+ * An endpoint has answered, or has failed.
+ *
+ * Its error is over when a request has succeeded that needs as much of etcd as those
+ * that have failed.  So the status of a member that is cut off from the others does not
+ * hide that requests fail there.  A spare endpoint is asked for no more than its members,
+ * so these are enough.
+ */
+static void
+note_endpoint(EtcdClient *client, Endpoint *endpoint, const Report *report)
+{
+	const EtcdAnswer *answer = &report->answer;
 	EtcdEndpointState *state = &endpoint->state;
 	int64_t		now = clock_monotonic_ns();
+	EtcdNeed	need = need_of(report->request->message->kind);
+	bool		is_spare = endpoint != &client->endpoints[client->endpoint];
 
 	if (answer->outcome == ETCD_ANSWERED)
 	{
 		state->answered_ns = now;
-		state->latency_ns = now - sent_ns;
+		state->latency_ns = now - report->attempt->sent_ns;
 		if (answer->header.cluster_id != 0)
 			etcd_cluster_note(client, endpoint, answer->header.cluster_id);
 	}
 	if (!etcd_blames_endpoint(answer->outcome, answer->code, answer->message))
 	{
+		if (need < endpoint->failed_need && !(is_spare && need == NEEDS_VOTER))
+			return;
 		state->error[0] = '\0';
 		state->down = false;
+		endpoint->failed_need = NEEDS_NOTHING;
 		return;
 	}
 	if (state->error[0] == '\0')
 		endpoint->first_failed_ns = now;
 	state->down |= now - endpoint->first_failed_ns >= FAILED_CHECK_MS * NSEC_PER_MSEC / 2;
 	memcpy(state->error, answer->message, ETCD_MESSAGE_SIZE);
-	endpoint->check_due_ns = now + FAILED_CHECK_MS * NSEC_PER_MSEC;
+	endpoint->failed_ns = now;
+	if (need > endpoint->failed_need)
+		endpoint->failed_need = need;
 }
 
 /*
@@ -552,7 +571,7 @@ read_result(EtcdClient *client, const Attempt *attempt, Report *report)
 	{
 		Endpoint   *endpoint = &client->endpoints[answer->endpoint];
 
-		note_endpoint(client, endpoint, answer, attempt->sent_ns);
+		note_endpoint(client, endpoint, report);
 		if (report->request->caller != NULL && !report->request->any_cluster)
 			drop_foreign(client, endpoint, answer);
 	}

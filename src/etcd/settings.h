@@ -16,6 +16,7 @@ typedef struct Settings
 	uint64_t	number;			/* counts the calls of etcd_client_configure() */
 	long		request_timeout_ms;
 	long		connect_timeout_ms;
+	long		probe_interval_ms;
 	char	   *ca_file;
 	char	   *cert_file;
 	char	   *key_file;

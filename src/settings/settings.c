@@ -17,6 +17,10 @@
 #include "etcd/endpoint_url.h"
 #include "settings.h"
 
+/* How often each endpoint is asked for its status: once in a TTL, within these bounds. */
+#define MIN_PROBE_INTERVAL_MS	5000
+#define MAX_PROBE_INTERVAL_MS	20000
+
 /* GUCs */
 char	   *settings_endpoints;
 char	   *settings_discovery_srv;
@@ -223,6 +227,7 @@ settings_fill_client(EtcdClientSettings *client, int ttl_ms)
 {
 	client->request_timeout_ms = settings_resolve_timeout_ms(settings_request_timeout_ms, ttl_ms);
 	client->connect_timeout_ms = settings_resolve_timeout_ms(settings_connect_timeout_ms, ttl_ms);
+	client->probe_interval_ms = Min(Max(ttl_ms, MIN_PROBE_INTERVAL_MS), MAX_PROBE_INTERVAL_MS);
 	client->ca_file = settings_ssl_ca_file;
 	client->cert_file = settings_ssl_cert_file;
 	client->key_file = settings_key_file();

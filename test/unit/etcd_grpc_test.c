@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * etcd_grpc_test.c
- *	  The rules of etcd/call.c and etcd/grpc.c, against servers that do what a
- *	  real etcd does seldom or never.
+ *	  The rules of etcd/call.c and etcd/grpc.c, and the health of endpoints and
+ *	  users that the client knows, against servers that do what a real etcd does
+ *	  seldom or never.
  *
  * A server is a session of nghttp2 for each connection, or speaks HTTP/1.  It
  * runs in the thread of the client, which takes turns with it, so a test says
@@ -38,7 +39,7 @@
 #define REQUEST_TIMEOUT_MS	1000
 #define PATIENCE_MS			20000
 
-#define MAX_REQUESTS		64
+#define MAX_REQUESTS		128
 #define MAX_CONNECTIONS		32
 #define MAX_STREAMS			128
 #define MAX_ENDPOINTS		2
@@ -133,6 +134,17 @@ lease_answer(int64_t lease)
 
 	put_number(&message, 2, lease);
 	put_number(&message, 3, 9);
+	return message;
+}
+
+static Message
+status_answer(bool is_cut_off)
+{
+	Message		message = answer_of();
+
+	put_bytes(&message, 2, "3.5.13", 6);
+	for (int i = 0; i < 2 && is_cut_off; i++)
+		put_bytes(&message, 8, i == 0 ? "no leader" : "memberID:1 alarm:NOSPACE ", i == 0 ? 9 : 25);
 	return message;
 }
 
@@ -244,6 +256,7 @@ struct Server
 	const char *flood;			/* bytes that are sent for a request, without end; NULL: none */
 	size_t		flood_len;
 	const char *token;			/* the next one to give; NULL: there are no users */
+	bool		is_cut_off;		/* from the other members */
 	Connection	connections[MAX_CONNECTIONS];
 	int			nconnections;
 	Request		requests[MAX_REQUESTS];
@@ -279,10 +292,10 @@ read_body(nghttp2_session *session, int32_t id, uint8_t *buf, size_t len, uint32
 	}
 	if (stream->npending == 0 && stream->ends)
 	{
-		nghttp2_nv	trailer = header("grpc-status", stream->status);
+		nghttp2_nv	trailers[] = {header("grpc-status", stream->status), header("grpc-message", "for a reason")};
 
 		*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-		nghttp2_submit_trailer(session, id, &trailer, 1);
+		nghttp2_submit_trailer(session, id, trailers, lengthof(trailers));
 	}
 	else if (n == 0)
 		return NGHTTP2_ERR_DEFERRED;
@@ -349,6 +362,10 @@ answer(Server *server, Request *request)
 		return;
 	if (strcmp(path, TOKEN_PATH) == 0 && server->token != NULL)
 		send_message(request, token_answer(server->token), "0");
+	else if (strcmp(path, STATUS_PATH) == 0)
+		send_message(request, status_answer(server->is_cut_off), "0");
+	else if (server->is_cut_off && strcmp(path, MEMBERS_PATH) != 0)
+		send_message(request, (Message) {.len = 0}, "14");
 	else if (strcmp(path, KEEPALIVE_PATH) == 0)
 		send_message(request, lease_answer(find_field(request->body, request->len, 1, NULL, NULL)), NULL);
 	else if (strcmp(path, GRANT_PATH) == 0)
@@ -537,20 +554,48 @@ run_server(Server *server)
 		run_connection(&server->connections[i]);
 }
 
+/* A socket at that port; 0: at any. */
+static int
+bind_to(int port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int			fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	address.sin_port = htons(port);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int) {1}, sizeof(int)), 0);
+	assert_int_equal(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+	return fd;
+}
+
 static Server *
 start_server(Speech speech)
 {
 	Server	   *server = calloc(1, sizeof(Server));
-	struct sockaddr_in address = {.sin_family = AF_INET,.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address;
 	socklen_t	len = sizeof(address);
 
 	server->speech = speech;
-	server->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-	assert_int_equal(bind(server->fd, (struct sockaddr *) &address, len), 0);
+	server->fd = bind_to(0);
 	assert_int_equal(listen(server->fd, MAX_CONNECTIONS), 0);
 	assert_int_equal(getsockname(server->fd, (struct sockaddr *) &address, &len), 0);
 	snprintf(server->url, sizeof(server->url), "http://127.0.0.1:%d", ntohs(address.sin_port));
 	return server;
+}
+
+/* Nobody listens at its port any more, but it stays its own. */
+static void
+kill_server(Server *server)
+{
+	for (int i = 0; i < server->nconnections; i++)
+		close_connection(&server->connections[i]);
+	close(server->fd);
+	server->fd = bind_to(atoi(strrchr(server->url, ':') + 1));
+}
+
+static void
+revive_server(Server *server)
+{
+	assert_int_equal(listen(server->fd, MAX_CONNECTIONS), 0);
 }
 
 static void
@@ -589,6 +634,7 @@ typedef struct Caller
 	uint64_t	cluster_id;
 	const char *username;
 	const char *password_file;
+	long		probe_interval_ms;
 } Caller;
 
 static bool
@@ -661,7 +707,8 @@ configure(Caller *caller)
 		.cluster_id = caller->cluster_id,
 		.username = caller->username,
 		.server_name = caller->server_name,
-		.password_file = caller->password_file
+		.password_file = caller->password_file,
+		.probe_interval_ms = caller->probe_interval_ms
 	};
 
 	while (settings.nendpoints < MAX_ENDPOINTS && caller->servers[settings.nendpoints] != NULL)
@@ -1514,6 +1561,237 @@ test_tokens(void **state)
 	stop_caller(caller);
 }
 
+/* ---- health ---------------------------------------------------------- */
+
+static const EtcdEndpointState *
+state_of(const Caller *caller, int endpoint)
+{
+	return etcd_client_endpoint_state(caller->client, endpoint);
+}
+
+static bool
+fails(const Caller *caller, int endpoint)
+{
+	return state_of(caller, endpoint)->error[0] != '\0';
+}
+
+/* A client that has asked both endpoints for all that it asks at the start. */
+static Caller *
+start_healthy(long probe_interval_ms)
+{
+	Caller	   *caller = start_caller(start_server(SPEAKS_GRPC), start_server(SPEAKS_GRPC));
+
+	caller->probe_interval_ms = probe_interval_ms;
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	for (int i = 0; i < 2; i++)
+		WAIT_UNTIL(caller, state_of(caller, i)->version[0] != '\0');
+	etcd_client_keep_cluster(caller->client, 4711);
+	run_for(caller, 50);
+	return caller;
+}
+
+static void
+create_watch(Caller *caller)
+{
+	Server	   *server = caller->servers[0];
+
+	watch(caller, 11);
+	WAIT_UNTIL(caller, count(server, WATCH_PATH) == 2);
+	send_message(find(server, WATCH_PATH, 1), frame_of(created_number(find(server, WATCH_PATH, 1)), true, false), NULL);
+	WAIT_UNTIL(caller, caller->nframes == 1);
+}
+
+/* Each endpoint is asked for its status once in an interval, on an open connection if there is one. */
+static void
+test_status_interval(void **state)
+{
+	Caller	   *caller = start_healthy(5000);
+	Server	  **servers = caller->servers;
+	int			nconnections = servers[0]->nconnections;
+	int			nmembers = count(servers[1], MEMBERS_PATH);
+
+	(void) state;
+	for (int n = 1; n < 4; n++)
+	{
+		for (int seconds = 0; seconds < 4; seconds += 2)
+		{
+			advanced_s += seconds;
+			assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+			run_for(caller, 30);
+			assert_int_equal(count(servers[0], STATUS_PATH), n);
+			assert_int_equal(count(servers[1], STATUS_PATH), n);
+		}
+		advanced_s += 3;
+		WAIT_UNTIL(caller, count(servers[0], STATUS_PATH) == n + 1 && count(servers[1], STATUS_PATH) == n + 1);
+	}
+	assert_int_equal(servers[0]->nconnections, nconnections);
+	assert_int_equal(count(servers[1], MEMBERS_PATH), nmembers);
+	stop_caller(caller);
+}
+
+/* No second status is asked for while one is under way. */
+static void
+test_one_status(void **state)
+{
+	Caller	   *caller = start_healthy(200);
+	Server	   *spare = caller->servers[1];
+	int			n = count(spare, STATUS_PATH);
+
+	(void) state;
+	spare->keeps_answers = true;
+	WAIT_UNTIL(caller, count(spare, STATUS_PATH) == n + 1);
+	run_for(caller, REQUEST_TIMEOUT_MS / 2);
+	configure(caller);
+	run_for(caller, REQUEST_TIMEOUT_MS / 4);
+	assert_int_equal(count(spare, STATUS_PATH), n + 1);
+	WAIT_UNTIL(caller, count(spare, STATUS_PATH) == n + 2);
+	stop_caller(caller);
+}
+
+/* A spare endpoint dies: it is down soon, without another event.  It comes back. */
+static void
+test_spare_dies(void **state)
+{
+	Caller	   *caller = start_healthy(5000);
+	int64_t		answered_ns = state_of(caller, 1)->answered_ns;
+
+	(void) state;
+	create_watch(caller);
+	kill_server(caller->servers[1]);
+	run_for(caller, 50);
+	assert_false(fails(caller, 1));
+	/* an interval, and 5 s */
+	advanced_s += 5;
+	run_for(caller, 200);
+	assert_non_null(strstr(state_of(caller, 1)->error, "could not connect"));
+	assert_false(state_of(caller, 1)->down);
+	advanced_s += 4;
+	run_for(caller, 200);
+	assert_true(state_of(caller, 1)->down);
+	assert_true(state_of(caller, 1)->answered_ns == answered_ns);
+	assert_true(state_of(caller, 1)->tried_ns > answered_ns);
+
+	/* nothing has become of the other one */
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	assert_int_equal(caller->nends, 0);
+	assert_false(fails(caller, 0));
+
+	revive_server(caller->servers[1]);
+	advanced_s += 4;
+	WAIT_UNTIL(caller, !fails(caller, 1));
+	assert_false(state_of(caller, 1)->down);
+	stop_caller(caller);
+}
+
+/* A spare endpoint hangs: requests and watches do not know of it. */
+static void
+test_spare_hangs(void **state)
+{
+	Caller	   *caller = start_healthy(5000);
+
+	(void) state;
+	create_watch(caller);
+	caller->servers[1]->speech = IS_SILENT;
+	advanced_s += 5;
+	for (int i = 0; !fails(caller, 1); i++)
+	{
+		int64_t		began_ms = now_ms();
+
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+		assert_true(now_ms() - began_ms < REQUEST_TIMEOUT_MS / 2);
+		assert_int_equal(etcd_client_endpoint(caller->client), 0);
+		/* room for the next ones */
+		caller->nanswers = 0;
+		if (i % 10 == 9)
+			caller->servers[0]->nrequests = 0;
+		run_for(caller, 20);
+	}
+	assert_int_equal(caller->nends, 0);
+	stop_caller(caller);
+}
+
+/* Nobody asks for anything: that the endpoint in use dies, and comes back, is noticed all the same. */
+static void
+test_used_dies(void **state)
+{
+	Caller	   *caller = start_healthy(5000);
+
+	(void) state;
+	kill_server(caller->servers[0]);
+	advanced_s += 5;
+	run_for(caller, 200);
+	assert_true(fails(caller, 0));
+	advanced_s += 4;
+	run_for(caller, 200);
+	assert_true(state_of(caller, 0)->down);
+	revive_server(caller->servers[0]);
+	advanced_s += 4;
+	run_for(caller, 200);
+	assert_false(fails(caller, 0));
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	stop_caller(caller);
+}
+
+/*
+ * A member that is cut off from the others tells its status, and the members.  That does not
+ * hide that requests fail there.
+ */
+static void
+test_cut_off(void **state)
+{
+	Server	   *server = start_server(SPEAKS_GRPC);
+	Caller	   *caller = start_caller(server, NULL);
+
+	(void) state;
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	WAIT_UNTIL(caller, state_of(caller, 0)->version[0] != '\0');
+	assert_string_equal(state_of(caller, 0)->version, "3.5.13");
+	assert_string_equal(state_of(caller, 0)->alarms, "");
+	server->is_cut_off = true;
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_REFUSED);
+	assert_true(fails(caller, 0));
+	for (int i = 0; i < 3; i++)
+	{
+		advanced_s += 11;
+		WAIT_UNTIL(caller, count(server, STATUS_PATH) == 2 + i);
+		WAIT_UNTIL(caller, state_of(caller, 0)->answered_ns > state_of(caller, 0)->tried_ns);
+		assert_true(fails(caller, 0));
+		assert_string_equal(state_of(caller, 0)->alarms, "no leader; memberID:1 alarm:NOSPACE");
+	}
+	server->is_cut_off = false;
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	assert_false(fails(caller, 0));
+	advanced_s += 11;
+	WAIT_UNTIL(caller, state_of(caller, 0)->alarms[0] == '\0');
+	stop_caller(caller);
+}
+
+/* So it is when the endpoint was left meanwhile.  There, the members show that it is over. */
+static void
+test_cut_off_and_left(void **state)
+{
+	Caller	   *caller = start_healthy(5000);
+	Server	   *server = caller->servers[0];
+	int			n = count(server, STATUS_PATH);
+
+	(void) state;
+	server->keeps_answers = true;
+	advanced_s += 6;
+	WAIT_UNTIL(caller, count(server, STATUS_PATH) == n + 1);
+	server->keeps_answers = false;
+	server->is_cut_off = true;
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_REFUSED);
+	assert_int_equal(etcd_client_endpoint(caller->client), 1);
+	send_message(find(server, STATUS_PATH, n), status_answer(true), "0");
+	WAIT_UNTIL(caller, state_of(caller, 0)->alarms[0] != '\0');
+	assert_true(fails(caller, 0));
+	advanced_s += 4;
+	WAIT_UNTIL(caller, !fails(caller, 0));
+	stop_caller(caller);
+}
+
 int
 main(void)
 {
@@ -1541,6 +1819,13 @@ main(void)
 		cmocka_unit_test(test_going_away),
 		cmocka_unit_test(test_reload),
 		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_status_interval),
+		cmocka_unit_test(test_one_status),
+		cmocka_unit_test(test_spare_dies),
+		cmocka_unit_test(test_spare_hangs),
+		cmocka_unit_test(test_used_dies),
+		cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_cut_off_and_left),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
