@@ -113,6 +113,13 @@ typedef struct EtcdEndpointState
 	bool		down;			/* it has failed twice, some seconds apart */
 	/* of the last failure; empty: a request like that has succeeded since */
 	char		error[ETCD_MESSAGE_SIZE];
+
+	/*
+	 * Why the newest connection failed that was tried with the settings in force; empty:
+	 * it worked.  Meanwhile an older connection may still serve.  New settings
+	 * leave it as it is until a connection was tried with them.
+	 */
+	char		connect_error[ETCD_MESSAGE_SIZE];
 	int64_t		tried_ns;		/* when it was asked last for its members or its status; 0: never */
 	int64_t		answered_ns;	/* when it answered last, with success; 0: never */
 	int64_t		latency_ns;		/* of that answer */
@@ -154,7 +161,7 @@ extern void etcd_client_free(EtcdClient *client);
 /*
  * New settings, in force for all that is sent from now on.  Connections that
  * are open stay so; a new one is made beside them, so that files that cannot
- * be used are noticed now.  The endpoint in use is kept, with the watch streams
+ * be used are noticed now (connect_error).  The endpoint in use is kept, with the watch streams
  * on it, if it is still in the list; else the first one is taken, and the watch
  * streams end (watch_ended).  If memory is out, the settings stay as they are.
  */

@@ -382,29 +382,50 @@ ask_endpoint(EtcdClient *client, int i)
 	static const EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
 	Endpoint   *endpoint = &client->endpoints[i];
 
-	if (endpoint->is_asked)
+	if (etcd_request_is_asking(client, i, receive_members))
 		return;
 	endpoint->state.tried_ns = clock_monotonic_ns();
 	endpoint->is_asked = etcd_request_send(client, i, &request, receive_members) != NULL;
+}
+
+/*
+ * Remembers whether the new connection of a list of members works.  A refusal has come
+ * through it, too, but not the lack of a token, for which nothing may have been sent.
+ */
+static void
+note_connection(EtcdClient *client, EtcdEndpointState *state, const Report *report)
+{
+	const EtcdAnswer *answer = &report->answer;
+	bool		has_answered = report->timing.explained ? report->attempt->was_connected :
+		answer->outcome == ETCD_ANSWERED || answer->outcome == ETCD_REFUSED;
+
+	if (report->request->settings_number != client->settings.number)
+		return;
+	if (has_answered)
+		state->connect_error[0] = '\0';
+	else if (!report->timing.explained)
+		memcpy(state->connect_error, answer->message, ETCD_MESSAGE_SIZE);
 }
 
 static void
 receive_members(EtcdClient *client, const Report *report)
 {
 	const EtcdAnswer *answer = &report->answer;
+	EtcdEndpointState *state;
 	EndpointList list = {0};
 
 	if (answer->endpoint < 0)
 		return;
-	client->endpoints[answer->endpoint].is_asked = false;
-	if (answer->outcome == ETCD_NO_ANSWER && answer->endpoint == client->endpoint)
-		client->callbacks.noticed(client->callbacks.ctx, answer->message, false);
+	state = &client->endpoints[answer->endpoint].state;
+	client->endpoints[answer->endpoint].is_asked =
+		etcd_request_is_asking(client, answer->endpoint, receive_members);
+	note_connection(client, state, report);
 	/* before a cluster is entered, any endpoint is as good */
 	if (report->blames_endpoint && client->kept_cluster_id == 0)
 		etcd_endpoints_leave(client, answer->endpoint, answer->message);
 	if (answer->outcome != ETCD_ANSWERED || answer->header.cluster_id == 0)
 		return;
-	note_member_name(&client->endpoints[answer->endpoint].state, answer);
+	note_member_name(state, answer);
 	etcd_cluster_learn_members(client, answer);
 
 	/* with a server name, DNS says which endpoints there are */
@@ -437,33 +458,39 @@ etcd_endpoints_identify(EtcdClient *client)
 }
 
 /*
- * When an endpoint is asked for its members because it has failed; INT64_MAX: not.  If
- * requests of the caller have failed at the endpoint in use, others follow by themselves.
+ * When an endpoint is asked for its members because something has failed there; INT64_MAX:
+ * not.  At the endpoint in use the requests of the caller show whether they fail, so it is
+ * asked soon only if the status alone has failed.
  */
 static int64_t
 members_due_ns(const EtcdClient *client, int i)
 {
 	const Endpoint *endpoint = &client->endpoints[i];
-	int64_t		last_ns = endpoint->state.tried_ns;
+	const EtcdEndpointState *state = &endpoint->state;
 
-	if (endpoint->is_asked || endpoint->state.error[0] == '\0' ||
-		(i == client->endpoint && endpoint->failed_need == NEEDS_QUORUM))
+	if (endpoint->is_asked)
 		return INT64_MAX;
-	if (endpoint->failed_ns > last_ns)
-		last_ns = endpoint->failed_ns;
-	return last_ns + FAILED_CHECK_MS * NSEC_PER_MSEC;
+	if (state->error[0] != '\0' &&
+		(i != client->endpoint || endpoint->failed_need == NEEDS_MEMBER))
+		return FAILED_CHECK_MS * NSEC_PER_MSEC +
+			(endpoint->failed_ns > state->tried_ns ? endpoint->failed_ns : state->tried_ns);
+	if (state->connect_error[0] != '\0' || endpoint->failed_need == NEEDS_VOTER)
+		return state->tried_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
+	return INT64_MAX;
 }
 
 /*
  * When an endpoint is asked for its status.  The first time is after the members, and never
- * before the caller has asked for something.
+ * before the caller has asked for something.  A spare endpoint that cannot be connected to
+ * is asked for its members alone.
  */
 static int64_t
 status_due_ns(const EtcdClient *client, int i)
 {
 	const Endpoint *endpoint = &client->endpoints[i];
 
-	if (endpoint->is_asked || endpoint->is_status_asked || endpoint->state.tried_ns == 0)
+	if (endpoint->is_asked || endpoint->is_status_asked || endpoint->state.tried_ns == 0 ||
+		(i != client->endpoint && endpoint->state.connect_error[0] != '\0'))
 		return INT64_MAX;
 	if (endpoint->status_ns == 0)
 		return 0;

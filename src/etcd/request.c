@@ -490,6 +490,9 @@ need_of(EtcdRequestKind kind)
  * that have failed.  So the status of a member that is cut off from the others does not
  * hide that requests fail there.  A spare endpoint is asked for no more than its members,
  * so these are enough.
+ *
+ * A refusal before anything was sent, for the lack of a token, is none of the endpoint.
+ * What was sent with older settings says nothing of those in force.
  */
 static void
 note_endpoint(EtcdClient *client, Endpoint *endpoint, const Report *report)
@@ -500,6 +503,8 @@ note_endpoint(EtcdClient *client, Endpoint *endpoint, const Report *report)
 	EtcdNeed	need = need_of(report->request->message->kind);
 	bool		is_spare = endpoint != &client->endpoints[client->endpoint];
 
+	if (answer->outcome == ETCD_REFUSED && !report->attempt->was_connected)
+		return;
 	if (answer->outcome == ETCD_ANSWERED)
 	{
 		state->answered_ns = now;
@@ -516,6 +521,8 @@ note_endpoint(EtcdClient *client, Endpoint *endpoint, const Report *report)
 		endpoint->failed_need = NEEDS_NOTHING;
 		return;
 	}
+	if (need < NEEDS_QUORUM && report->request->settings_number != client->settings.number)
+		return;
 	if (state->error[0] == '\0')
 		endpoint->first_failed_ns = now;
 	state->down |= now - endpoint->first_failed_ns >= FAILED_CHECK_MS * NSEC_PER_MSEC / 2;
@@ -551,7 +558,7 @@ drop_foreign(const EtcdClient *client, const Endpoint *endpoint, EtcdAnswer *ans
 }
 
 static void
-read_result(EtcdClient *client, const Attempt *attempt, Report *report)
+read_result(EtcdClient *client, Attempt *attempt, Report *report)
 {
 	EtcdAnswer *answer = &report->answer;
 	EtcdTiming *timing = &report->timing;
@@ -565,7 +572,10 @@ read_result(EtcdClient *client, const Attempt *attempt, Report *report)
 		timing->explained = true;
 	}
 	else
+	{
 		timing->timed_out = etcd_call_read_answer(attempt->call, answer);
+		attempt->was_connected |= etcd_call_was_connected(attempt->call);
+	}
 	answer->endpoint = etcd_request_endpoint(client, attempt);
 	if (answer->endpoint >= 0)
 	{

@@ -34,6 +34,7 @@ typedef struct Attempt
 	struct Call *call;			/* NULL: there is none, as of PARKED and DENIED */
 	char	   *url;			/* of the endpoint */
 	uint64_t	token_number;	/* the token of the endpoint when it was sent */
+	bool		was_connected;	/* there was a connection for it, and it was sent */
 	int64_t		sent_ns;		/* for the first time */
 	int64_t		deadline_ns;	/* SENT, PARKED, SENT_AGAIN */
 	struct

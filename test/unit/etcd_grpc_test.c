@@ -257,6 +257,9 @@ struct Server
 	size_t		flood_len;
 	const char *token;			/* the next one to give; NULL: there are no users */
 	bool		is_cut_off;		/* from the other members */
+	bool		refuses_connections;
+	int			nrefused_connections;
+	const char *members_status; /* of the refusal of members; NULL: they are told */
 	Connection	connections[MAX_CONNECTIONS];
 	int			nconnections;
 	Request		requests[MAX_REQUESTS];
@@ -360,7 +363,9 @@ answer(Server *server, Request *request)
 	if (strcmp(path, MEMBERS_PATH) == 0 ? server->keeps_members :
 		strcmp(path, TOKEN_PATH) != 0 && server->keeps_answers)
 		return;
-	if (strcmp(path, TOKEN_PATH) == 0 && server->token != NULL)
+	if (strcmp(path, MEMBERS_PATH) == 0 && server->members_status != NULL)
+		send_message(request, (Message) {.len = 0}, server->members_status);
+	else if (strcmp(path, TOKEN_PATH) == 0 && server->token != NULL)
 		send_message(request, token_answer(server->token), "0");
 	else if (strcmp(path, STATUS_PATH) == 0)
 		send_message(request, status_answer(server->is_cut_off), "0");
@@ -546,6 +551,12 @@ run_server(Server *server)
 
 	while ((fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK)) >= 0)
 	{
+		if (server->refuses_connections)
+		{
+			server->nrefused_connections++;
+			close(fd);
+			continue;
+		}
 		assert_true(server->nconnections < MAX_CONNECTIONS);
 		server->connections[server->nconnections] = (Connection) {.server = server,.number = server->nconnections,.fd = fd};
 		server->nconnections++;
@@ -1727,7 +1738,7 @@ test_used_dies(void **state)
 	run_for(caller, 200);
 	assert_true(state_of(caller, 0)->down);
 	revive_server(caller->servers[0]);
-	advanced_s += 4;
+	advanced_s += 5;
 	run_for(caller, 200);
 	assert_false(fails(caller, 0));
 	assert_int_equal(etcd_client_endpoint(caller->client), 0);
@@ -1792,6 +1803,117 @@ test_cut_off_and_left(void **state)
 	stop_caller(caller);
 }
 
+static bool
+cannot_connect(const Caller *caller, int endpoint)
+{
+	return state_of(caller, endpoint)->connect_error[0] != '\0';
+}
+
+/*
+ * New connections to both endpoints fail after a reload, while the old one serves.  That stays
+ * an error until a new connection works.  They are tried again and again.
+ */
+static void
+test_connect_error(void **state)
+{
+	Caller	   *caller = start_healthy(5000);
+	Server	  **servers = caller->servers;
+
+	(void) state;
+	create_watch(caller);
+	servers[0]->refuses_connections = servers[1]->refuses_connections = true;
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	WAIT_UNTIL(caller, cannot_connect(caller, 0) && cannot_connect(caller, 1));
+	for (int i = 0; i < 6; i++)
+	{
+		int			before[2];
+		int			nstatus = count(servers[0], STATUS_PATH);
+
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+		assert_false(fails(caller, 0));
+		assert_true(cannot_connect(caller, 0) && cannot_connect(caller, 1));
+		run_for(caller, 50);
+		for (int j = 0; j < 2; j++)
+			before[j] = servers[j]->nrefused_connections;
+		advanced_s += 6;
+		run_for(caller, 200);
+		assert_int_equal(servers[0]->nrefused_connections, before[0] + 1);
+		assert_int_equal(servers[1]->nrefused_connections, before[1] + 1);
+		assert_int_equal(count(servers[0], STATUS_PATH), nstatus + 1);
+		/* another reload */
+		if (i == 3)
+			configure(caller);
+	}
+	assert_int_equal(caller->nends, 0);
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	servers[0]->refuses_connections = servers[1]->refuses_connections = false;
+	assert_true(cannot_connect(caller, 0) && cannot_connect(caller, 1));
+	advanced_s += 6;
+	run_for(caller, 200);
+	assert_false(cannot_connect(caller, 0) || cannot_connect(caller, 1));
+	assert_false(fails(caller, 0) || fails(caller, 1));
+	stop_caller(caller);
+}
+
+/* Who refuses to tell the members has been connected to. */
+static void
+test_members_refused(void **state)
+{
+	static const char *const codes[] = {"7", "14"};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(codes); i++)
+	{
+		Caller	   *caller = start_healthy(5000);
+		Server	   *spare = caller->servers[1];
+		int			nstatus;
+
+		spare->refuses_connections = true;
+		advanced_s += 6;
+		WAIT_UNTIL(caller, fails(caller, 1));
+		advanced_s += 4;
+		WAIT_UNTIL(caller, cannot_connect(caller, 1));
+		spare->refuses_connections = false;
+		spare->members_status = codes[i];
+		nstatus = count(spare, STATUS_PATH);
+		advanced_s += 6;
+		WAIT_UNTIL(caller, !cannot_connect(caller, 1));
+		/* a learner refuses it, too; its status does not hide that */
+		WAIT_UNTIL(caller, count(spare, STATUS_PATH) == nstatus + 1);
+		run_for(caller, 100);
+		assert_int_equal(fails(caller, 1), i == 1);
+		stop_caller(caller);
+	}
+}
+
+/* A try that began before a reload says nothing of the new settings, which are tried at once. */
+static void
+test_old_try(void **state)
+{
+	Caller	   *caller = start_healthy(60000);
+	Server	  **servers = caller->servers;
+	int			nmembers[2];
+
+	(void) state;
+	servers[0]->keeps_members = servers[1]->keeps_members = true;
+	for (int i = 0; i < 2; i++)
+		nmembers[i] = count(servers[i], MEMBERS_PATH);
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	WAIT_UNTIL(caller, count(servers[0], MEMBERS_PATH) > nmembers[0] && count(servers[1], MEMBERS_PATH) > nmembers[1]);
+	servers[0]->keeps_members = servers[1]->keeps_members = false;
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	run_for(caller, 200);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(count(servers[i], MEMBERS_PATH), nmembers[i] + 2);
+	run_for(caller, 2 * REQUEST_TIMEOUT_MS);
+	for (int i = 0; i < 2; i++)
+		assert_false(fails(caller, i) || cannot_connect(caller, i));
+	stop_caller(caller);
+}
+
 int
 main(void)
 {
@@ -1826,6 +1948,9 @@ main(void)
 		cmocka_unit_test(test_used_dies),
 		cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_cut_off_and_left),
+		cmocka_unit_test(test_connect_error),
+		cmocka_unit_test(test_members_refused),
+		cmocka_unit_test(test_old_try),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -79,6 +79,7 @@ static Call *flights[MAX_FLIGHTS];	/* oldest first */
 static int	nflights;
 static uint64_t nended;
 static bool start_fails;
+static bool is_unsent;			/* what ends has not been sent: there is no token */
 
 Call *
 etcd_call_send(EtcdClient *client, const EtcdRequest *request, const Destination *destination)
@@ -118,6 +119,12 @@ uint64_t
 etcd_call_ended(const Call *call)
 {
 	return call->ended;
+}
+
+bool
+etcd_call_was_connected(const Call *call)
+{
+	return !is_unsent;
 }
 
 bool
@@ -268,7 +275,7 @@ begin(void **state)
 	client.settings.connect_timeout_ms = TIMEOUT_MS;
 	client.settings.username = "user";
 	now_ns = 1000 * MS;
-	start_fails = memory_is_out = password_is_missing = false;
+	start_fails = is_unsent = memory_is_out = password_is_missing = false;
 	nanswers = nnotices = nreceived = nflights = 0;
 	answering_cluster = 0;
 	return 0;
@@ -1099,6 +1106,27 @@ test_down(void **state)
 	assert_int_equal(e->error[0], 0);
 }
 
+/* An endpoint that fails is not well because there is no token, and nothing is sent. */
+static void
+test_down_without_token(void **state)
+{
+	send_request(1, false);
+	fail_at(0);
+	client.endpoint = 0;
+	password_is_missing = is_unsent = true;
+	send_request(2, false);
+	end_flight(0, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, "there is no token yet");
+	assert_int_equal(last.id, 2);
+	assert_int_equal(last.outcome, ETCD_REFUSED);
+	assert_true(endpoints[0].state.error[0] != '\0');
+
+	/* a refusal that etcd has sent is an answer */
+	is_unsent = false;
+	send_request(3, false);
+	end_flight(0, ETCD_REFUSED, ETCD_CODE_UNAUTHENTICATED, "etcdserver: invalid auth token");
+	assert_true(endpoints[0].state.error[0] == '\0');
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int
@@ -1145,6 +1173,7 @@ main(void)
 		TEST(test_unknown_lease),
 		TEST(test_second_is_not_foreign),
 		TEST(test_down),
+		TEST(test_down_without_token),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
