@@ -73,6 +73,7 @@ find_failing(int endpoint)
 	const EtcdEndpointState *state = etcd_client_endpoint_state(elector_client, endpoint);
 	const char *error = state->connect_error[0] != '\0' ? state->connect_error : state->error;
 	char		gone[ETCD_MESSAGE_SIZE];
+	const char *hint;
 
 	if (state->is_learner)
 	{
@@ -83,9 +84,10 @@ find_failing(int endpoint)
 	}
 	if (!is_failing(endpoint))
 		return;
-	problem_begin(PROBLEM_ENDPOINT, url_of(endpoint), PROBLEM_THIS_TURN,
-				  etcd_client_describe_unannounced(elector_client, endpoint, gone) ?
-				  psprintf("%s.", gone) : NULL,
+	hint = etcd_hint(error);
+	if (etcd_client_describe_unannounced(elector_client, endpoint, gone))
+		hint = psprintf("%s%s%s.", hint != NULL ? hint : "", hint != NULL ? " " : "", gone);
+	problem_begin(PROBLEM_ENDPOINT, url_of(endpoint), PROBLEM_THIS_TURN, hint,
 				  "etcd at \"%s\" cannot be used: %s", url_of(endpoint), error);
 }
 

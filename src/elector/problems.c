@@ -25,6 +25,8 @@ typedef struct Entry
 	int64		until_ns;
 	bool		is_of_turn;		/* it was begun in this turn */
 	bool		is_logged;
+	bool		has_other_text; /* than the log has */
+	bool		is_judged_anew; /* since a reload */
 	bool		has_ended;
 } Entry;
 
@@ -59,7 +61,8 @@ add(ProblemItem item, const char *subject)
 	return entry;
 }
 
-static void
+/* True if the text was another one. */
+static bool
 set_text(char *field, Size size, const char *text)
 {
 	char		cut[ETCD_LEADER_ERROR_SIZE];
@@ -67,9 +70,10 @@ set_text(char *field, Size size, const char *text)
 	strlcpy(cut, text, Min(size, sizeof(cut)));
 	cut[pg_encoding_mbcliplen(PG_UTF8, cut, (int) strlen(cut), (int) strlen(cut))] = '\0';
 	if (strcmp(field, cut) == 0)
-		return;
+		return false;
 	strcpy(field, cut);
 	is_changed = true;
+	return true;
 }
 
 void
@@ -95,8 +99,8 @@ problem_begin(ProblemItem item, const char *subject, int64 until_ns, const char 
 	entry->until_ns = until_ns;
 	entry->is_of_turn = true;
 	entry->has_ended = false;
-	set_text(entry->problem.text, sizeof(entry->problem.text), text);
-	set_text(entry->problem.hint, sizeof(entry->problem.hint), hint != NULL ? hint : "");
+	entry->has_other_text |= set_text(entry->problem.text, sizeof(entry->problem.text), text);
+	(void) set_text(entry->problem.hint, sizeof(entry->problem.hint), hint != NULL ? hint : "");
 }
 
 void
@@ -106,6 +110,16 @@ problem_end(ProblemItem item, const char *subject)
 
 	if (entry != NULL)
 		entry->has_ended = true;
+}
+
+void
+problems_note_reload(void)
+{
+	for (int i = 0; i < nentries; i++)
+	{
+		entries[i].is_judged_anew = true;
+		entries[i].has_other_text = false;
+	}
 }
 
 bool
@@ -201,8 +215,12 @@ problems_refresh(void)
 	publish();
 	for (int i = 0; i < nentries; i++)
 	{
-		if (!entries[i].is_logged)
-			log_begin(&entries[i].problem);
-		entries[i].is_logged = true;
+		Entry	   *entry = &entries[i];
+
+		if (entry->is_logged && !(entry->is_judged_anew && entry->has_other_text))
+			continue;
+		log_begin(&entry->problem);
+		entry->is_logged = true;
+		entry->is_judged_anew = false;
 	}
 }

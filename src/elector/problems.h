@@ -25,6 +25,12 @@ extern void problem_begin(ProblemItem item, const char *subject, int64 until_ns,
 /* It is over. */
 extern void problem_end(ProblemItem item, const char *subject);
 
+/*
+ * After a reload: a problem that has another text from now on is another mistake, and is
+ * logged once more.
+ */
+extern void problems_note_reload(void);
+
 extern bool problem_is_there(ProblemItem item, const char *subject);
 
 /*

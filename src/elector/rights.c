@@ -75,7 +75,7 @@ elector_configure_rights(void)
 			election_patroni_prefix(prefix, settings_patroni_namespace, name);
 		else
 			snprintf(prefix, sizeof(prefix), "%s/", name);
-		add_right(name, prefix, !is_followed);
+		add_right(name, prefix, !is_followed && settings_candidate != CANDIDATE_NEVER);
 	}
 	foreach(cell, settings_split(settings_watched_prefixes))
 		add_right(lfirst(cell), lfirst(cell), false);

@@ -131,8 +131,12 @@ find_file_problems(void)
 static void
 find_hook_problems(void)
 {
-	const HookSet *set = hooks_current();
+	const HookSet *set;
 
+	/* without a file, the memory of hooks is not touched */
+	if (settings_hooks_file[0] == '\0')
+		return;
+	set = hooks_current();
 	if (hooks_memory->error[0] != '\0')
 		problem_begin(PROBLEM_HOOKS_FILE, "", PROBLEM_THIS_TURN,
 					  "The view etcd_leader_hooks_file has the error. Correct the file, and reload "

@@ -214,7 +214,9 @@ void
 elector_configure(void)
 {
 	discovery_due_ns = 0;
-	problem_end(PROBLEM_DNS, "");
+	if (settings_discovery_srv[0] == '\0')
+		problem_end(PROBLEM_DNS, "");
+	problems_note_reload();
 	elector_look_at_files();
 	configure_client();
 	etcd_client_forget_clusters(elector_client);

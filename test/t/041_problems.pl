@@ -68,7 +68,7 @@ sub try
 	poll_ok(5, sub { $node->log_count("WARNING:  \Q$text\E\$", $log) }, "$what: the log has the text") or diag($text);
 	ok(metric($port, $item, $subject, $severity), "$what: the metrics have it");
 	like((http_get($port, '/status'))[2], qr/\Q${\html($text)}\E/, "$what: the status page has the text");
-	poll_ok(5, sub { my $e = $node->status->{last_error} // ''; grep { $_->{problem} eq $e } $node->rows('SELECT problem FROM etcd_leader_problems') }, "$what: last_error is of the list");
+	poll_ok(5, sub { $node->value('SELECT count(*) FROM etcd_leader_status JOIN etcd_leader_problems ON last_error = problem AND last_error_at = since') }, "$what: last_error is of the list");
 	# nothing flaps: it stays, with the time of its beginning
 	my $stays = 1;
 	my $end   = now() + 4;
@@ -139,13 +139,13 @@ my $token = $pg->token;
 # ---- a line that waits for the next start ----
 {
 	my $rows = sub { return grep { $_->{item} eq 'settings' } $pg->rows(q{SELECT * FROM etcd_leader_check('10 s')}) };
-	$pg->append_conf('postgresql.conf', "max_connections = many\netcd_leader.max_elections = 20\n");
+	$pg->append_conf('postgresql.conf', "wal_buffers = many\netcd_leader.max_elections = 20\n");
 	$pg->reload;
 	my @found;
 	poll_ok(10, sub { @found = $rows->(); @found == 1 }, 'a bad line: the check has it, and not a change that waits for a restart') or diag(explain(\@found));
-	is($found[0]{subject}, 'max_connections', 'which setting');
+	is($found[0]{subject}, 'wal_buffers', 'which setting');
 	like($found[0]{problem}, qr/^line \d+ of ".*postgresql\.conf": /, 'and where');
-	$pg->append_conf('postgresql.conf', "max_connections = 20\n");
+	$pg->append_conf('postgresql.conf', "wal_buffers = -1\n");
 	poll_is(10, sub { scalar(my @none = $rows->()) }, 0, 'it is corrected');
 }
 

@@ -72,8 +72,9 @@ poll_ok(10, sub { ($pg3->status->{last_error} // '') =~ $names }, 'a proxy that 
 poll_ok(10, sub { ($pg3->value('SELECT last_error FROM etcd_leader_endpoints WHERE in_use') // '') =~ $names }, 'that of the endpoint, too');
 poll_ok(10, sub { $pg3->log_count($names) }, 'and the log');
 poll_ok(10, sub { $pg3->log_count(qr/HINT:  If there is a proxy, let it pass gRPC, or set "etcd_leader\.protocol" to "json"\./) }, 'with a hint');
-my ($row) = map { join '|', map { $_ // '' } @{$_}{qw(item severity problem hint)} } $pg3->rows(q{SELECT * FROM etcd_leader_check() WHERE item = 'contact'});
-like($row, qr/^contact\|error\|.*$names\|If there is a proxy/, 'and etcd_leader_check()');
+my $row;
+my $check = sub { return map { join '|', map { $_ // '' } @{$_}{qw(item severity problem hint)} } $pg3->rows(q{SELECT * FROM etcd_leader_check() WHERE item = 'contact'}) };
+poll_ok(10, sub { ($row) = $check->(); $row =~ /^contact\|error\|.*$names\|If there is a proxy/ }, 'and etcd_leader_check()') or diag($row);
 is($pg3->status->{connected}, 0, 'there is no contact');
 $pg3->configure(protocol => 'json');
 $pg3->wait_until_leader('other');

@@ -15,7 +15,7 @@ my $closed = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 
 # The fault; the settings; DETAIL and HINT.
 my @mistakes = (
-	[ 'nobody listens', { endpoints => $closed }, qr/could not connect to etcd at "$closed": Connection refused\./, qr/Check that etcd runs there/ ],
+	[ 'nobody listens', { endpoints => $closed }, qr/could not connect to etcd at "$closed": Connection refused/, qr/Check that etcd runs there/ ],
 	[ 'no such host', { endpoints => 'http://nowhere.invalid:2379' }, qr/could not resolve host|could not connect to etcd at "http:\/\/nowhere\.invalid:2379"/, qr/Check / ],
 	[ 'TLS to plain HTTP', { endpoints => $plain =~ s/http/https/r }, qr/no TLS connection to etcd/, qr/speaks http/ ],
 	[ 'another authority', { endpoints => $tls }, qr/certificate of etcd at "\Q$tls\E" is not valid: .*etcd_leader\.ssl_ca_file/, qr/Set "etcd_leader\.ssl_ca_file"/ ],
