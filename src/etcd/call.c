@@ -429,16 +429,24 @@ is_flooded(const Call *call)
 }
 
 /*
- * A connection to the endpoint in use is kept, in gRPC alone: it would take the place of
+ * One connection to each endpoint is kept, for requests and for its status, and at the
+ * endpoint in use those of watches.  In JSON none is kept: it would take the place of
  * one that JSON keeps.
  */
+static bool
+keeps(const void *ctx, const char *url, int use)
+{
+	const EtcdClient *client = ctx;
+	int			i = etcd_find_endpoint(client->endpoints, client->nendpoints, url);
+
+	return client->settings.dialect == ETCD_GRPC && i >= 0 &&
+		(use == 0 || i == client->endpoint);
+}
+
 static void
 run_grpc(EtcdClient *client)
 {
-	bool		is_kept = client->settings.dialect == ETCD_GRPC && client->nendpoints > 0;
-
-	etcd_grpc_run(&client->grpc, client->turn,
-				  is_kept ? client->endpoints[client->endpoint].url : NULL);
+	etcd_grpc_run(&client->grpc, client->turn, keeps, client);
 }
 
 void

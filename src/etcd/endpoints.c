@@ -167,6 +167,7 @@ replace_list(EtcdClient *client, EndpointList *list)
 	client->endpoint = in_use >= 0 ? in_use : 0;
 	free_list(&before);
 	look_up_names(client);
+	etcd_watch_keep_connections(client);
 }
 
 /* ---- those of the settings ------------------------------------------- */

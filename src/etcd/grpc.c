@@ -5,8 +5,8 @@
  *
  * A connection carries any number of calls.  The requests to an endpoint share
  * one, and each watch stream has one of its own, so that a flood of changes
- * holds up nothing else (etcd #15402).  A connection is closed when no call
- * uses it and its endpoint is not in use any more.
+ * holds up nothing else (etcd #15402).  A connection that no call uses is
+ * closed, unless its owner keeps it.
  *
  * Keepalives are messages on a stream that stays open.  Their answers carry no
  * number, so one keepalive at a time is on a stream, and a stream whose answer
@@ -783,7 +783,7 @@ etcd_grpc_due_ns(const Grpc *grpc)
 
 /* Closes the connections that nobody needs. */
 static void
-close_connections(Grpc *grpc, const char *kept_url)
+close_connections(Grpc *grpc, GrpcKeeps keeps, const void *ctx)
 {
 	Connection *next;
 
@@ -792,14 +792,13 @@ close_connections(Grpc *grpc, const char *kept_url)
 		next = c->next;
 		if (c->ncalls > 0)
 			continue;
-		if (!is_usable(c) || etcd_h2_fault(c->h2) != NULL || kept_url == NULL ||
-			strcmp(c->url, kept_url) != 0)
+		if (!is_usable(c) || etcd_h2_fault(c->h2) != NULL || !keeps(ctx, c->url, c->use))
 			free_connection(grpc, c);
 	}
 }
 
 void
-etcd_grpc_run(Grpc *grpc, uint64_t turn, const char *kept_url)
+etcd_grpc_run(Grpc *grpc, uint64_t turn, GrpcKeeps keeps, const void *ctx)
 {
 	grpc->turn = turn;
 	for (Connection *c = grpc->connections; c != NULL; c = c->next)
@@ -818,7 +817,7 @@ etcd_grpc_run(Grpc *grpc, uint64_t turn, const char *kept_url)
 		if (call->ended == 0 && is_complete(call))
 			call->ended = ++grpc->http->nended;
 	}
-	close_connections(grpc, kept_url);
+	close_connections(grpc, keeps, ctx);
 }
 
 void

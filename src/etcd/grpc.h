@@ -62,13 +62,15 @@ extern bool etcd_grpc_has_news(const GrpcCall *call);
 /* Stops receiving much more of a watch stream, or goes on. */
 extern void etcd_grpc_pause(GrpcCall *call, bool paused);
 
+/* Is a connection kept that no call uses?  See Destination. */
+typedef bool (*GrpcKeeps) (const void *ctx, const char *url, int use);
+
 /*
  * When etcd_grpc_run() is due, which moves the bytes; INT64_MAX: no time is known.  In a
- * turn with the same number, a part of what a server sends is read.  A connection that no
- * call uses is kept if it leads to that URL; NULL: none is kept.
+ * turn with the same number, a part of what a server sends is read.
  */
 extern int64_t etcd_grpc_due_ns(const Grpc *grpc);
-extern void etcd_grpc_run(Grpc *grpc, uint64_t turn, const char *kept_url);
+extern void etcd_grpc_run(Grpc *grpc, uint64_t turn, GrpcKeeps keeps, const void *ctx);
 
 /* All calls must have been released. */
 extern void etcd_grpc_free(Grpc *grpc);

@@ -33,9 +33,9 @@
 #define MAX_IDLE_FRAMES		1000
 
 /*
- * One connection stays open for requests, such as those of a renewal, and one for
- * each stream.  More are used for a moment, such as when many elections are
- * entered at once; those to an endpoint that was left are the first to go.
+ * One connection to each endpoint stays open, for requests such as those of a renewal, and
+ * for its status; and one for each stream.  More are used for a moment, such as when many
+ * elections are entered at once; those to an endpoint that was left are the first to go.
  */
 void
 etcd_watch_keep_connections(EtcdClient *client)
@@ -44,7 +44,7 @@ etcd_watch_keep_connections(EtcdClient *client)
 
 	for (int i = 0; i < ETCD_CLIENT_STREAMS; i++)
 		nopen += client->streams[i].call != NULL;
-	etcd_http_keep_connections(&client->http, 1 + (nopen > 0 ? nopen : 1));
+	etcd_http_keep_connections(&client->http, client->nendpoints + (nopen > 0 ? nopen : 1));
 }
 
 /* Frees a stream, whether it is open or not. */

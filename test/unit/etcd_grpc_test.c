@@ -1613,13 +1613,25 @@ create_watch(Caller *caller)
 	WAIT_UNTIL(caller, caller->nframes == 1);
 }
 
-/* Each endpoint is asked for its status once in an interval, on an open connection if there is one. */
+/* How many connections to it are open. */
+static int
+count_open(const Server *server)
+{
+	int			n = 0;
+
+	for (int i = 0; i < server->nconnections; i++)
+		n += server->connections[i].fd >= 0;
+	return n;
+}
+
+/* Each endpoint is asked for its status once in an interval, on a connection that stays open. */
 static void
 test_status_interval(void **state)
 {
 	Caller	   *caller = start_healthy(5000);
 	Server	  **servers = caller->servers;
-	int			nconnections = servers[0]->nconnections;
+	Server	   *second;
+	int			nconnections[2] = {servers[0]->nconnections, servers[1]->nconnections};
 	int			nmembers = count(servers[1], MEMBERS_PATH);
 
 	(void) state;
@@ -1636,8 +1648,28 @@ test_status_interval(void **state)
 		advanced_s += 3;
 		WAIT_UNTIL(caller, count(servers[0], STATUS_PATH) == n + 1 && count(servers[1], STATUS_PATH) == n + 1);
 	}
-	assert_int_equal(servers[0]->nconnections, nconnections);
+	for (int i = 0; i < 2; i++)
+	{
+		assert_int_equal(servers[i]->nconnections, nconnections[i]);
+		assert_int_equal(count_open(servers[i]), 1);
+	}
 	assert_int_equal(count(servers[1], MEMBERS_PATH), nmembers);
+
+	/* in use, it has one for a watch, too; the endpoint that was left keeps one */
+	create_watch(caller);
+	etcd_client_change_endpoint(caller->client, 0);
+	WAIT_UNTIL(caller, count_open(servers[0]) == 1);
+	/* without being in the settings, it has none */
+	second = servers[1];
+	servers[1] = NULL;
+	configure(caller);
+	for (int i = 0; i < 100 && count_open(second) > 0; i++)
+	{
+		turn(caller);
+		run_server(second);
+	}
+	assert_int_equal(count_open(second), 0);
+	stop_server(second);
 	stop_caller(caller);
 }
 
@@ -1870,9 +1902,8 @@ test_members_refused(void **state)
 		int			nstatus;
 
 		spare->refuses_connections = true;
-		advanced_s += 6;
-		WAIT_UNTIL(caller, fails(caller, 1));
-		advanced_s += 4;
+		configure(caller);
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
 		WAIT_UNTIL(caller, cannot_connect(caller, 1));
 		spare->refuses_connections = false;
 		spare->members_status = codes[i];
