@@ -175,6 +175,7 @@ find_majority(void)
 	int			nendpoints = 0;
 	int			nforeign = 0;
 	int			nfailing = 0;
+	bool		is_known = true;
 
 	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
 	{
@@ -185,10 +186,17 @@ find_majority(void)
 			nforeign++;
 		else if (problem_is_there(PROBLEM_ENDPOINT, url_of(i)))
 			nfailing++;
+		else if (etcd_client_endpoint_state(elector_client, i)->cluster_id == 0)
+			is_known = false;
 	}
 	if (!elector_contact()->connected)
 		return;
-	if (settings_cluster_id == 0 && 2 * (nforeign + nfailing) >= nendpoints && nendpoints > 1)
+	if (!is_known)
+	{
+		problem_keep(PROBLEM_CLUSTER, "");
+		problem_keep(PROBLEM_MAJORITY, "");
+	}
+	else if (settings_cluster_id == 0 && 2 * (nforeign + nfailing) >= nendpoints && nendpoints > 1)
 		problem_begin(PROBLEM_CLUSTER, "", PROBLEM_THIS_TURN, NULL,
 					  "%d of %d endpoints belong to the etcd cluster in use, and more than half must: "
 					  "after a restart, this instance would not lead",
@@ -214,6 +222,9 @@ elector_find_endpoint_problems(void)
 			find_foreign(i);
 			continue;
 		}
+		/* after a reload, each is asked again */
+		if (etcd_client_endpoint_state(elector_client, i)->cluster_id == 0)
+			problem_keep(PROBLEM_CLUSTER, url_of(i));
 		find_failing(i);
 		find_complaints(i);
 		find_expiry(i);

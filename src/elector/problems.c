@@ -113,6 +113,15 @@ problem_end(ProblemItem item, const char *subject)
 }
 
 void
+problem_keep(ProblemItem item, const char *subject)
+{
+	Entry	   *entry = find(item, subject);
+
+	if (entry != NULL)
+		entry->is_of_turn = true;
+}
+
+void
 problems_note_reload(void)
 {
 	for (int i = 0; i < nentries; i++)

@@ -31,6 +31,9 @@ extern void problem_end(ProblemItem item, const char *subject);
  */
 extern void problems_note_reload(void);
 
+/* A problem of the turn that is there stays: its subject is being tried again. */
+extern void problem_keep(ProblemItem item, const char *subject);
+
 extern bool problem_is_there(ProblemItem item, const char *subject);
 
 /*

@@ -80,7 +80,7 @@ for my $node (@nodes)
 {
 	poll_ok(5, sub { $node->log_count(qr/WARNING:  etcd at "\Q$b[0]\E" is not used, as it belongs to another cluster/, $node->{offset}) == 1 },
 		$node->name . ' tells of the spare');
-	is($node->log_count(qr/another cluster: etcd at "\Q$b[0]\E" is of cluster $id{b}, etcd at "\S+" of cluster $id{a}$/, $node->{offset}), 1, 'which clusters they are');
+	is($node->log_count(qr/another cluster: etcd at "\Q$b[0]\E" is of cluster $id{b}, etcd at "\S+" of cluster $id{a}/, $node->{offset}), 1, 'which clusters they are');
 }
 
 # It costs nobody the leadership: not when the member in use hangs, nor by a
@@ -106,7 +106,9 @@ $etcd_a->thaw($used);
 is($leader->token, $token, 'two endpoints of four: the leader stays');
 for my $node (@nodes)
 {
-	is($node->log_count(qr/WARNING:  etcd at "\Q$_\E" is not used/, $node->{offset}), 1, $node->name . ' tells of each, and a reload does not repeat it') for @b;
+	# the text names another endpoint, too, which a reload may change
+	like($node->log_count(qr/WARNING:  etcd at "\Q$_\E" is not used/, $node->{offset}), qr/^[12]$/, $node->name . ' tells of each') for @b;
+	is($node->log_count(qr/this problem is over: etcd at "\Q$b[0]\E"/, $node->{offset}), 0, 'and it is not over by a reload');
 }
 my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, 'foreign spares', max_gap => 2);
 is(scalar(grep { $_->{answer} eq 'f' } @{ $runs{ $leader->name } }), 0, 'and it was never in doubt');

@@ -39,7 +39,7 @@ is($foreign->{in_use}, 0, 'it is not in use');
 $pg->configure(endpoints => join(',', (map { $etcd->url($_) } $etcd->all), $dead, $name));
 poll_ok(10, sub { column($dead, 'last_error') =~ /connect/i }, 'a port that nobody listens on: the error') or diag(column($dead, 'last_error'));
 poll_ok(15, sub { $pg->log_count(qr/WARNING:  etcd at "\Q$dead\E" cannot be used/) }, 'and the log tells of it');
-like(slurp_file($pg->logfile), qr/HINT:  [^\n]*No member of the cluster announces this URL any more\. Remove it from the settings\. The members announce http:\S+, http:\S+, http:\S+\.\n/,
+poll_ok(10, sub { $pg->value('SELECT hint FROM etcd_leader_problems WHERE subject = ?', $dead) =~ /No member of the cluster announces this URL any more\. Remove it from the settings\. The members announce http:\S+, http:\S+, http:\S+\.$/ },
 	'with the URLs that the members announce');
 poll_ok(10, sub { column($name, 'last_error') =~ /no-such-host/ }, 'a name that does not exist: the error') or diag(column($name, 'last_error'));
 my $never = endpoint($dead);
