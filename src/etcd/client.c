@@ -323,11 +323,3 @@ etcd_client_run_until(EtcdClient *client, long timeout_ms, bool (*done) (void *c
 		etcd_http_wait(&client->http, wait_ms);
 	}
 }
-
-const char *
-etcd_client_user_error(const EtcdClient *client)
-{
-	return "";
-}
-void etcd_client_probe(EtcdClient *client) {}
-bool etcd_client_is_probing(const EtcdClient *client) { return false; }
