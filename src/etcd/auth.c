@@ -117,14 +117,12 @@ receive_refusal(EtcdClient *client, const Report *report)
 	else
 		etcd_format_message(why, "%s", answer->message);
 
+	if (!report->blames_endpoint)
+		memcpy(client->auth.error, why, ETCD_MESSAGE_SIZE);
 	/* after a wrong password wait before the next try; after other errors do not */
 	if (answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_INVALID_ARGUMENT)
-	{
-		memcpy(client->auth.rejection, why, ETCD_MESSAGE_SIZE);
 		client->auth.rejected_ns = clock_monotonic_ns();
-	}
 	etcd_request_deny_parked(client, answer->endpoint, answer->outcome, answer->code, why);
-	client->callbacks.noticed(client->callbacks.ctx, why, answer->outcome == ETCD_REFUSED);
 }
 
 static void
@@ -152,6 +150,8 @@ receive_token(EtcdClient *client, const Report *report)
 
 		replace_token(&client->endpoints[endpoint], token);
 		client->endpoints[endpoint].token_number = ++client->auth.ntokens;
+		client->auth.error[0] = '\0';
+		client->auth.rejected_ns = 0;
 		etcd_request_send_parked(client, endpoint);
 	}
 	else
@@ -166,15 +166,19 @@ etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
 	struct stat file;
 	bool		asked;
 
+	client->auth.tried_ns = clock_monotonic_ns();
 	if (etcd_request_is_asking(client, endpoint, receive_token))
 		return true;
 	if (is_still_rejected(&client->auth, &client->settings))
 	{
-		memcpy(why, client->auth.rejection, ETCD_MESSAGE_SIZE);
+		memcpy(why, client->auth.error, ETCD_MESSAGE_SIZE);
 		return false;
 	}
 	if (!read_password(&client->settings, password, sizeof(password), &file, why))
+	{
+		memcpy(client->auth.error, why, ETCD_MESSAGE_SIZE);
 		return false;
+	}
 	client->auth.rejected_ns = 0;
 	client->auth.rejected_file = file;
 	request.password = password;
@@ -185,10 +189,18 @@ etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
 	return asked;
 }
 
+const char *
+etcd_client_user_error(const EtcdClient *client)
+{
+	return client->auth.error;
+}
+
 void
 etcd_auth_configure(EtcdClient *client, bool same_user)
 {
 	client->auth.rejected_ns = 0;
+	if (client->settings.username == NULL)
+		client->auth.error[0] = '\0';
 	for (int i = 0; i < client->nendpoints && !same_user; i++)
 	{
 		replace_token(&client->endpoints[i], NULL);

@@ -217,6 +217,13 @@ extern bool etcd_client_endpoint_is_configured(const EtcdClient *client, int end
 
 extern const EtcdEndpointState *etcd_client_endpoint_state(const EtcdClient *client, int endpoint);
 
+/*
+ * Why etcd's user has no valid password, in words for an administrator; empty: etcd
+ * has given it a token, or none was asked for.  Older tokens may still be good.  New
+ * settings leave it as it is until a token was asked for with them.
+ */
+extern const char *etcd_client_user_error(const EtcdClient *client);
+
 /* When its certificate expires, in Unix time; 0: it has none, or none is known. */
 extern int64_t etcd_client_certificate_end_s(EtcdClient *client, int endpoint);
 

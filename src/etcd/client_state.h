@@ -82,9 +82,10 @@ etcd_find_endpoint(const Endpoint *endpoints, int n, const char *url)
 typedef struct Auth
 {
 	uint64_t	ntokens;		/* how many answers about tokens there were */
+	int64_t		tried_ns;		/* when a token was wanted last */
+	char		error[ETCD_MESSAGE_SIZE];	/* see etcd_client_user_error() */
 	int64_t		rejected_ns;	/* when the password was rejected; 0: it was not */
 	struct stat rejected_file;	/* the file that it was in */
-	char		rejection[ETCD_MESSAGE_SIZE];
 } Auth;
 
 /* watch.c.  All streams are on the endpoint in use: when that changes, they end. */

@@ -498,11 +498,22 @@ status_due_ns(const EtcdClient *client, int i)
 	return endpoint->status_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
 }
 
+/* When the user is tried again that has no valid password. */
+static int64_t
+user_due_ns(const EtcdClient *client)
+{
+	if (client->auth.error[0] == '\0' || client->nendpoints == 0)
+		return INT64_MAX;
+	return client->auth.tried_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
+}
+
 int64_t
 etcd_endpoints_due_ns(const EtcdClient *client)
 {
-	int64_t		due_ns = client->look_due_ns != 0 ? client->look_due_ns : INT64_MAX;
+	int64_t		due_ns = user_due_ns(client);
 
+	if (client->look_due_ns != 0 && client->look_due_ns < due_ns)
+		due_ns = client->look_due_ns;
 	for (int i = 0; i < client->nendpoints; i++)
 	{
 		if (members_due_ns(client, i) < due_ns)
@@ -518,6 +529,7 @@ etcd_endpoints_run(EtcdClient *client)
 {
 	int64_t		now = clock_monotonic_ns();
 	bool		looks = client->look_due_ns != 0 && client->look_due_ns <= now;
+	char		why[ETCD_MESSAGE_SIZE];
 
 	if (looks)
 	{
@@ -531,6 +543,8 @@ etcd_endpoints_run(EtcdClient *client)
 		if (status_due_ns(client, i) <= now)
 			ask_status(client, i);
 	}
+	if (user_due_ns(client) <= now)
+		(void) etcd_auth_ask(client, client->endpoint, why);
 	if (etcd_client_foreign_endpoints(client) & (UINT32_C(1) << client->endpoint))
 		etcd_endpoints_leave(client, client->endpoint,
 							 "the endpoint is of another cluster than the others");
@@ -549,6 +563,6 @@ etcd_endpoints_probe(EtcdClient *client)
 	client->look_due_ns = 0;
 	for (int i = 0; i < client->nendpoints; i++)
 		ask_endpoint(client, i);
-	if (client->settings.username != NULL && !etcd_auth_ask(client, client->endpoint, why))
-		client->callbacks.noticed(client->callbacks.ctx, why, true);
+	if (client->settings.username != NULL)
+		(void) etcd_auth_ask(client, client->endpoint, why);
 }

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -260,6 +261,7 @@ struct Server
 	bool		refuses_connections;
 	int			nrefused_connections;
 	const char *members_status; /* of the refusal of members; NULL: they are told */
+	bool		rejects_password;
 	Connection	connections[MAX_CONNECTIONS];
 	int			nconnections;
 	Request		requests[MAX_REQUESTS];
@@ -365,12 +367,14 @@ answer(Server *server, Request *request)
 		return;
 	if (strcmp(path, MEMBERS_PATH) == 0 && server->members_status != NULL)
 		send_message(request, (Message) {.len = 0}, server->members_status);
-	else if (strcmp(path, TOKEN_PATH) == 0 && server->token != NULL)
-		send_message(request, token_answer(server->token), "0");
 	else if (strcmp(path, STATUS_PATH) == 0)
 		send_message(request, status_answer(server->is_cut_off), "0");
 	else if (server->is_cut_off && strcmp(path, MEMBERS_PATH) != 0)
 		send_message(request, (Message) {.len = 0}, "14");
+	else if (strcmp(path, TOKEN_PATH) == 0 && server->rejects_password)
+		send_message(request, (Message) {.len = 0}, "3");
+	else if (strcmp(path, TOKEN_PATH) == 0 && server->token != NULL)
+		send_message(request, token_answer(server->token), "0");
 	else if (strcmp(path, KEEPALIVE_PATH) == 0)
 		send_message(request, lease_answer(find_field(request->body, request->len, 1, NULL, NULL)), NULL);
 	else if (strcmp(path, GRANT_PATH) == 0)
@@ -1945,6 +1949,188 @@ test_old_try(void **state)
 	stop_caller(caller);
 }
 
+static bool
+has_user_error(const Caller *caller, const char *text)
+{
+	return strstr(etcd_client_user_error(caller->client), text) != NULL;
+}
+
+/* A client with a user that has got a token. */
+static Caller *
+start_with_user(void)
+{
+	Caller	   *caller = start_caller(start_server(SPEAKS_GRPC), NULL);
+
+	caller->probe_interval_ms = 5000;
+	caller->username = "somebody";
+	caller->password_file = write_password();
+	caller->servers[0]->token = "one";
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	run_for(caller, 100);
+	assert_string_equal(etcd_client_user_error(caller->client), "");
+	return caller;
+}
+
+static void
+end_with_user(Caller *caller)
+{
+	unlink(caller->password_file);
+	stop_caller(caller);
+}
+
+/* Another password is in the file, of another length; or the file is open to others. */
+static void
+change_password(const Caller *caller, const char *password, mode_t mode)
+{
+	FILE	   *file = fopen(caller->password_file, "w");
+
+	fputs(password, file);
+	fclose(file);
+	assert_int_equal(chmod(caller->password_file, mode), 0);
+}
+
+/*
+ * A wrong password is an error from its first try until it is corrected, although the older
+ * token is good.
+ */
+static void
+test_wrong_password(void **state)
+{
+	Caller	   *caller = start_with_user();
+	Server	   *server = caller->servers[0];
+	int			ntries;
+
+	(void) state;
+	server->rejects_password = true;
+	configure(caller);
+	assert_string_equal(etcd_client_user_error(caller->client), "");
+	for (int i = 0; i < 3; i++)
+	{
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+		run_for(caller, 100);
+		assert_true(has_user_error(caller, "did not give user \"somebody\" a token"));
+		/* a reload leaves it */
+		configure(caller);
+		assert_true(has_user_error(caller, "did not give user \"somebody\" a token"));
+	}
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	run_for(caller, 100);
+
+	/* it is tried again, but not often */
+	ntries = count(server, TOKEN_PATH);
+	for (int seconds = 0; seconds < 24; seconds += 6)
+	{
+		run_for(caller, 50);
+		assert_int_equal(count(server, TOKEN_PATH), ntries);
+		advanced_s += 6;
+	}
+	advanced_s += 12;
+	run_for(caller, 100);
+	assert_int_equal(count(server, TOKEN_PATH), ntries + 1);
+	assert_true(has_user_error(caller, "did not give"));
+
+	/* what else goes wrong is not the user's fault, and does not hide it */
+	advanced_s += 36;
+	server->is_cut_off = true;
+	run_for(caller, 100);
+	assert_int_equal(count(server, TOKEN_PATH), ntries + 2);
+	assert_true(has_user_error(caller, "did not give"));
+	server->is_cut_off = false;
+
+	/* the file is corrected, and soon tried */
+	change_password(caller, "another secret", 0600);
+	server->rejects_password = false;
+	server->token = "two";
+	advanced_s += 6;
+	run_for(caller, 100);
+	assert_string_equal(etcd_client_user_error(caller->client), "");
+	assert_int_equal(ask(caller, ETCD_GRANT, 5)->outcome, ETCD_ANSWERED);
+	assert_string_equal(find(server, GRANT_PATH, 0)->token, "two");
+	end_with_user(caller);
+}
+
+/* So is a file that cannot be used. */
+static void
+test_password_file(void **state)
+{
+	Caller	   *caller = start_with_user();
+
+	(void) state;
+	change_password(caller, "secret", 0644);
+	configure(caller);
+	for (int i = 0; i < 3; i++)
+	{
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+		run_for(caller, 100);
+		assert_true(has_user_error(caller, "group or world access"));
+		advanced_s += 6;
+	}
+	assert_int_equal(chmod(caller->password_file, 0600), 0);
+	assert_true(has_user_error(caller, "group or world access"));
+	advanced_s += 6;
+	run_for(caller, 100);
+	assert_string_equal(etcd_client_user_error(caller->client), "");
+
+	/* without a user there is no error */
+	assert_int_equal(chmod(caller->password_file, 0644), 0);
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	assert_true(has_user_error(caller, "group or world access"));
+	caller->username = NULL;
+	configure(caller);
+	assert_string_equal(etcd_client_user_error(caller->client), "");
+	end_with_user(caller);
+}
+
+/* An endpoint that does not answer says nothing of the user. */
+static void
+test_user_without_answer(void **state)
+{
+	Caller	   *caller = start_with_user();
+
+	(void) state;
+	kill_server(caller->servers[0]);
+	caller->username = "another";
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_NO_ANSWER);
+	assert_true(fails(caller, 0));
+	assert_string_equal(etcd_client_user_error(caller->client), "");
+	end_with_user(caller);
+}
+
+/* Without a token the members are not asked for: a new connection has not worked yet. */
+static void
+test_connect_error_without_token(void **state)
+{
+	Caller	   *caller = start_with_user();
+	Server	   *server = caller->servers[0];
+
+	(void) state;
+	server->refuses_connections = true;
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	WAIT_UNTIL(caller, cannot_connect(caller, 0));
+	caller->username = "another";
+	server->rejects_password = true;
+	configure(caller);
+	for (int i = 0; i < 4; i++)
+	{
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_REFUSED);
+		assert_true(cannot_connect(caller, 0));
+		assert_true(has_user_error(caller, "did not give user \"another\""));
+		advanced_s += 6;
+	}
+	server->rejects_password = server->refuses_connections = false;
+	advanced_s += 30;
+	run_for(caller, 200);
+	assert_string_equal(etcd_client_user_error(caller->client), "");
+	advanced_s += 6;
+	run_for(caller, 200);
+	assert_false(cannot_connect(caller, 0));
+	end_with_user(caller);
+}
+
 int
 main(void)
 {
@@ -1982,6 +2168,10 @@ main(void)
 		cmocka_unit_test(test_connect_error),
 		cmocka_unit_test(test_members_refused),
 		cmocka_unit_test(test_old_try),
+		cmocka_unit_test(test_wrong_password),
+		cmocka_unit_test(test_password_file),
+		cmocka_unit_test(test_user_without_answer),
+		cmocka_unit_test(test_connect_error_without_token),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
