@@ -67,10 +67,10 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 		$_->configure(endpoints => $i == 2 ? $etcd->url($i) =~ s{^http://}{}r : $etcd->url($i)) for @nodes;
 		poll_is(10, sub { $pg1->status->{endpoint} }, $etcd->url($i), "endpoints: member $i is used");
 		my ($port) = $etcd->url($i) =~ /:(\d+)$/;
-		poll_ok(10, sub { my %p = map { $_ => 1 } $pg1->tcp_connections($elector{pg1}); join(' ', keys %p) eq $port },
-			"endpoints: all connections go to member $i");
+		# the watch and the requests; for the status of the others, a connection each
+		poll_ok(10, sub { 2 <= grep { $_ eq $port } $pg1->tcp_connections($elector{pg1}) }, "endpoints: requests and watch go to member $i");
 		# requests that overlap use more for a moment
-		poll_ok(10, sub { scalar(my @few = $pg1->tcp_connections($elector{pg1})) <= 3 }, 'endpoints: and they are few');
+		poll_ok(10, sub { scalar(my @few = $pg1->tcp_connections($elector{pg1})) <= 5 }, 'endpoints: and the connections are few');
 		is($pg1->token, $token, "endpoints: the token is the same on member $i");
 	}
 	# a database that does not exist, beside one that exists

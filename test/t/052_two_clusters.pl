@@ -126,7 +126,8 @@ for my $node (@nodes)
 }
 $etcd_a->start($spare);
 poll_ok(10, sub { $_->log_count(qr/LOG:  this problem is over: etcd at "\Q$a[$spare]\E" cannot be used/, $_->{offset}) }, 'and ' . $_->name . ' that it is up') for @nodes;
-is($_->log_count(qr/WARNING:  etcd at "\Q$a[$spare]\E" cannot be used/, $_->{offset}), 1, $_->name . ': once') for @nodes;
+# it may see that before it has reloaded, and then says the new reason, too
+like($_->log_count(qr/WARNING:  etcd at "\Q$a[$spare]\E" cannot be used/, $_->{offset}), qr/^[12]$/, $_->name . ': once, or twice') for @nodes;
 is($leader->token, $token, 'the leader stays');
 
 # A spare that is tried in its turn, as all others fail, cannot be used for that.
