@@ -115,6 +115,32 @@ etcd_client_configure(EtcdClient *client, const EtcdClientSettings *settings)
 	etcd_auth_configure(client, same_user);
 }
 
+/* ---- probes ---------------------------------------------------------- */
+
+/* This does what follows a reload with the same settings. */
+void
+etcd_client_probe(EtcdClient *client)
+{
+	/* what is under way has begun before, and tells nothing of now */
+	client->settings.number++;
+	client->probe_due_ns = 0;
+	etcd_auth_configure(client, true);
+	etcd_endpoints_probe(client);
+	for (PendingRequest *r = client->requests; r != NULL; r = r->next)
+		r->is_probe |= r->settings_number == client->settings.number;
+}
+
+bool
+etcd_client_is_probing(const EtcdClient *client)
+{
+	for (const PendingRequest *r = client->requests; r != NULL; r = r->next)
+	{
+		if (r->is_probe)
+			return true;
+	}
+	return false;
+}
+
 /* ---- the client ------------------------------------------------------ */
 
 EtcdClient *

@@ -204,6 +204,15 @@ extern void etcd_client_ask(EtcdClient *client, int endpoint, EtcdReceiver recei
 							const EtcdRequest *request);
 
 /*
+ * Tries anew all that may be wrong with the set-up: each endpoint by a new connection, and
+ * then its status; and the user, whose password is read again.  What is wrong by then shows
+ * in the state of the endpoints and in etcd_client_user_error(), when the tries have ended.
+ * Each of them ends within twice the request timeout.
+ */
+extern void etcd_client_probe(EtcdClient *client);
+extern bool etcd_client_is_probing(const EtcdClient *client);
+
+/*
  * How many endpoints there are: those of the settings, and the learned ones.
  */
 extern int	etcd_client_endpoint_count(const EtcdClient *client);

@@ -360,15 +360,20 @@ receive_status(EtcdClient *client, const Report *report)
 
 /* Asks an endpoint for its status, on the open connection if there is one. */
 static void
-ask_status(EtcdClient *client, int i)
+ask_status(EtcdClient *client, int i, bool is_probe)
 {
 	static const EtcdRequest request = {.kind = ETCD_STATUS};
 	Endpoint   *endpoint = &client->endpoints[i];
+	PendingRequest *made;
 
 	if (endpoint->is_status_asked)
 		return;
 	endpoint->status_ns = endpoint->state.tried_ns = clock_monotonic_ns();
-	endpoint->is_status_asked = etcd_request_send(client, i, &request, receive_status) != NULL;
+	made = etcd_request_send(client, i, &request, receive_status);
+	if (made == NULL)
+		return;
+	made->is_probe = is_probe;
+	endpoint->is_status_asked = true;
 }
 
 static void receive_members(EtcdClient *client, const Report *report);
@@ -421,6 +426,8 @@ receive_members(EtcdClient *client, const Report *report)
 	client->endpoints[answer->endpoint].is_asked =
 		etcd_request_is_asking(client, answer->endpoint, receive_members);
 	note_connection(client, state, report);
+	if (report->request->is_probe && state->connect_error[0] == '\0')
+		ask_status(client, answer->endpoint, true);
 	/* before a cluster is entered, any endpoint is as good */
 	if (report->blames_endpoint && client->kept_cluster_id == 0)
 		etcd_endpoints_leave(client, answer->endpoint, answer->message);
@@ -541,7 +548,7 @@ etcd_endpoints_run(EtcdClient *client)
 		if (looks || members_due_ns(client, i) <= now)
 			ask_endpoint(client, i);
 		if (status_due_ns(client, i) <= now)
-			ask_status(client, i);
+			ask_status(client, i, false);
 	}
 	if (user_due_ns(client) <= now)
 		(void) etcd_auth_ask(client, client->endpoint, why);

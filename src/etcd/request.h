@@ -65,6 +65,7 @@ struct PendingRequest
 	bool		may_be_doubled; /* it may be sent to a second endpoint */
 	bool		any_cluster;	/* the caller gets the answer of any cluster */
 	bool		is_large;		/* its answer may be */
+	bool		is_probe;		/* see etcd_client_is_probing() */
 	uint64_t	settings_number;	/* when it was made */
 	long		timeout_ms;
 	long		connect_timeout_ms;

@@ -13,7 +13,7 @@
 /* A copy of EtcdClientSettings but for the endpoints; NULL: not set. */
 typedef struct Settings
 {
-	uint64_t	number;			/* counts the calls of etcd_client_configure() */
+	uint64_t	number;			/* counts the calls of etcd_client_configure() and _probe() */
 	long		request_timeout_ms;
 	long		connect_timeout_ms;
 	long		probe_interval_ms;

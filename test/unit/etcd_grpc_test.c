@@ -2131,6 +2131,91 @@ test_connect_error_without_token(void **state)
 	end_with_user(caller);
 }
 
+/* Begins a probe, and waits for its end.  Returns how long it took. */
+static int64_t
+probe(Caller *caller)
+{
+	int64_t		began_ms = now_ms();
+
+	etcd_client_probe(caller->client);
+	assert_true(etcd_client_is_probing(caller->client));
+	WAIT_UNTIL(caller, !etcd_client_is_probing(caller->client));
+	return now_ms() - began_ms;
+}
+
+/* A probe asks each endpoint by a new connection, and then for its status; and for a token. */
+static void
+test_probe(void **state)
+{
+	Caller	   *caller = start_healthy(60000);
+	Server	  **servers = caller->servers;
+	int			nconnections[2];
+	int			nstatus[2];
+	int			ntries;
+
+	(void) state;
+	assert_false(etcd_client_is_probing(caller->client));
+	caller->username = "somebody";
+	caller->password_file = write_password();
+	servers[0]->token = servers[1]->token = "one";
+	configure(caller);
+	assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+	run_for(caller, 100);
+	for (int round = 0; round < 3; round++)
+	{
+		for (int i = 0; i < 2; i++)
+		{
+			nconnections[i] = servers[i]->nconnections;
+			nstatus[i] = count(servers[i], STATUS_PATH);
+		}
+		ntries = count(servers[0], TOKEN_PATH);
+		/* the password is tried again although its file is the same */
+		servers[0]->rejects_password = round < 2;
+		assert_true(probe(caller) < REQUEST_TIMEOUT_MS);
+		for (int i = 0; i < 2; i++)
+		{
+			assert_int_equal(servers[i]->nconnections, nconnections[i] + 1);
+			assert_int_equal(count(servers[i], STATUS_PATH), nstatus[i] + 1);
+			assert_false(fails(caller, i) || cannot_connect(caller, i));
+		}
+		assert_int_equal(count(servers[0], TOKEN_PATH), ntries + 1);
+		assert_int_equal(has_user_error(caller, "did not give"), round < 2);
+	}
+	end_with_user(caller);
+}
+
+/* It ends in time, also where endpoints hang, and asks anew what hangs already. */
+static void
+test_probe_of_hung(void **state)
+{
+	Caller	   *caller = start_healthy(5000);
+	Server	  **servers = caller->servers;
+	int			nmembers = count(servers[1], MEMBERS_PATH);
+
+	(void) state;
+	servers[1]->keeps_members = true;
+	etcd_client_probe(caller->client);
+	WAIT_UNTIL(caller, count(servers[1], MEMBERS_PATH) == nmembers + 1);
+	assert_in_range(probe(caller), REQUEST_TIMEOUT_MS / 2, 2 * REQUEST_TIMEOUT_MS);
+	assert_int_equal(count(servers[1], MEMBERS_PATH), nmembers + 2);
+	assert_true(cannot_connect(caller, 1));
+	assert_false(cannot_connect(caller, 0));
+
+	/* the status hangs */
+	servers[1]->keeps_members = false;
+	servers[1]->keeps_answers = true;
+	assert_in_range(probe(caller), REQUEST_TIMEOUT_MS / 2, 2 * REQUEST_TIMEOUT_MS);
+	assert_false(cannot_connect(caller, 1));
+	assert_true(fails(caller, 1));
+
+	for (int i = 0; i < 2; i++)
+		servers[i]->speech = IS_SILENT;
+	assert_in_range(probe(caller), REQUEST_TIMEOUT_MS / 2, 2 * REQUEST_TIMEOUT_MS);
+	assert_true(cannot_connect(caller, 0) && cannot_connect(caller, 1));
+	assert_int_equal(etcd_client_endpoint(caller->client), 0);
+	stop_caller(caller);
+}
+
 int
 main(void)
 {
@@ -2172,6 +2257,8 @@ main(void)
 		cmocka_unit_test(test_password_file),
 		cmocka_unit_test(test_user_without_answer),
 		cmocka_unit_test(test_connect_error_without_token),
+		cmocka_unit_test(test_probe),
+		cmocka_unit_test(test_probe_of_hung),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
