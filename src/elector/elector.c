@@ -176,10 +176,10 @@ port_random(void *ctx)
 /* ---- what comes from etcd --------------------------------------------------------- */
 
 static void
-client_noticed(void *ctx, const char *what, bool refused)
+client_noticed(void *ctx, const char *why)
 {
 	stats_count(COUNTER_FAILURES, 1);
-	elector_note_failure(what);
+	elector_note_failure(why);
 	elector_note_endpoint();
 }
 

@@ -40,7 +40,7 @@ receive(EtcdClient *client, const Report *report)
 		etcd_endpoints_leave(client, answer->endpoint, answer->message);
 	if (report->kind == REPORT_GOES_ON)
 	{
-		callbacks->noticed(callbacks->ctx, answer->message, false);
+		callbacks->noticed(callbacks->ctx, answer->message);
 		return;
 	}
 	if (report->late != NULL)
@@ -51,7 +51,7 @@ receive(EtcdClient *client, const Report *report)
 							report->late->url, report->request->timeout_ms / 2);
 		if (answer->endpoint >= 0)
 			etcd_endpoints_use(client, answer->endpoint, why);
-		callbacks->noticed(callbacks->ctx, why, false);
+		callbacks->noticed(callbacks->ctx, why);
 	}
 	report->request->caller(callbacks->ctx, report->request->id, answer, &report->timing);
 }

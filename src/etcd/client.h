@@ -50,10 +50,10 @@ typedef struct EtcdClientCallbacks
 	 */
 	void		(*watch_ended) (void *ctx, int stream, EtcdOutcome outcome, const char *why);
 	/*
-	 * something is wrong, but no request has failed by it; refused: no token was
-	 * given, or there is no password
+	 * a request of etcd_client_send() goes on at another endpoint: the first one
+	 * has failed, or is late
 	 */
-	void		(*noticed) (void *ctx, const char *what, bool refused);
+	void		(*noticed) (void *ctx, const char *why);
 	/* members were learned of, or forgotten: another number of endpoints */
 	void		(*endpoints_changed) (void *ctx);
 	void	   *ctx;

@@ -655,11 +655,10 @@ watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 }
 
 static void
-noticed(void *ctx, const char *what, bool refused)
+noticed(void *ctx, const char *why)
 {
 	(void) ctx;
-	(void) refused;
-	trace("client", "notices: %s", what);
+	trace("client", "notices: %s", why);
 }
 
 static void

@@ -697,11 +697,10 @@ watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 }
 
 static void
-noticed(void *ctx, const char *what, bool refused)
+noticed(void *ctx, const char *why)
 {
 	(void) ctx;
-	(void) refused;
-	(void) what;
+	(void) why;
 }
 
 static void

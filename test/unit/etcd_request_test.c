@@ -242,9 +242,9 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 }
 
 static void
-noticed(void *ctx, const char *what, bool refused)
+noticed(void *ctx, const char *why)
 {
-	assert_true(what[0] != '\0');
+	assert_true(why[0] != '\0');
 	nnotices++;
 }
 

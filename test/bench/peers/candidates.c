@@ -134,7 +134,7 @@ watch_ended(void *ctx, int stream, EtcdOutcome outcome, const char *why)
 }
 
 static void
-noticed(void *ctx, const char *what, bool refused)
+noticed(void *ctx, const char *why)
 {
 }
 
