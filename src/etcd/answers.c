@@ -56,14 +56,6 @@ receive(EtcdClient *client, const Report *report)
 	report->request->caller(callbacks->ctx, report->request->id, answer, &report->timing);
 }
 
-/* Delivers the answer to a request that was sent to one given endpoint. */
-static void
-receive_asked(EtcdClient *client, const Report *report)
-{
-	report->request->caller(client->callbacks.ctx, report->request->id, &report->answer,
-							&report->timing);
-}
-
 /* The caller gets its answer later: the request was not sent. */
 static void
 note_unsent(EtcdClient *client, EtcdReceiver caller, uint64_t id, const char *why)
@@ -103,16 +95,6 @@ etcd_client_send(EtcdClient *client, EtcdReceiver caller, uint64_t id, const Etc
 
 	if (made != NULL)
 		made->may_be_doubled = may_be_doubled(request);
-}
-
-void
-etcd_client_ask(EtcdClient *client, int endpoint, EtcdReceiver caller, uint64_t id,
-				const EtcdRequest *request)
-{
-	PendingRequest *made = send_request(client, endpoint, receive_asked, caller, id, request);
-
-	if (made != NULL)
-		made->any_cluster = true;
 }
 
 /* ---- delivering ------------------------------------------------------ */

@@ -382,12 +382,6 @@ extern bool etcd_wants_token(EtcdOutcome outcome, int code, const char *message)
 extern bool etcd_says_auth_is_off(const EtcdAnswer *answer);
 
 /*
- * Advice for an administrator about an error of etcd, as a clause that follows
- * its text; NULL if there is none.
- */
-extern const char *etcd_advise(int code, const char *message);
-
-/*
  * What an administrator can do about a message of the client's, as a sentence;
  * NULL if there is nothing to say, or the message says it.
  */

@@ -107,13 +107,11 @@ static void
 receive_refusal(EtcdClient *client, const Report *report)
 {
 	const EtcdAnswer *answer = &report->answer;
-	const char *advice = etcd_advise(answer->code, answer->message);
 	char		why[ETCD_MESSAGE_SIZE];
 
 	if (answer->outcome == ETCD_REFUSED)
-		etcd_format_message(why, "etcd at \"%s\" did not give user \"%s\" a token: %s%s%s%s",
-							report->attempt->url, client->settings.username, answer->message,
-							advice ? " (" : "", advice ? advice : "", advice ? ")" : "");
+		etcd_format_message(why, "etcd at \"%s\" did not give user \"%s\" a token: %s",
+							report->attempt->url, client->settings.username, answer->message);
 	else
 		etcd_format_message(why, "%s", answer->message);
 

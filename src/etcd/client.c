@@ -233,14 +233,6 @@ etcd_client_certificate_end_s(EtcdClient *client, int endpoint)
 	return facts != NULL ? facts->certificate_end_s : 0;
 }
 
-int64_t
-etcd_client_round_trip_ns(EtcdClient *client, int endpoint)
-{
-	const EtcdConnectionFacts *facts = find_facts(client, endpoint);
-
-	return facts != NULL ? facts->round_trip_ns : 0;
-}
-
 /* ---- the event loop -------------------------------------------------- */
 
 const EtcdSocket *

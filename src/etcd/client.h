@@ -196,14 +196,6 @@ extern void etcd_client_watch(EtcdClient *client, int stream, const EtcdWatch *w
 extern void etcd_client_change_endpoint(EtcdClient *client, int endpoint);
 
 /*
- * Sends a request to that endpoint, whichever is in use, and to no other one.
- * receive() gets the answer of a cluster that may not be used, too.  Which
- * endpoint is in use does not change by it.
- */
-extern void etcd_client_ask(EtcdClient *client, int endpoint, EtcdReceiver receive, uint64_t id,
-							const EtcdRequest *request);
-
-/*
  * Tries anew all that may be wrong with the set-up: each endpoint by a new connection, and
  * then its status; and the user, whose password is read again.  What is wrong by then shows
  * in the state of the endpoints and in etcd_client_user_error(), when the tries have ended.
@@ -236,9 +228,6 @@ extern const char *etcd_client_user_error(const EtcdClient *client);
 /* When its certificate expires, in Unix time; 0: it has none, or none is known. */
 extern int64_t etcd_client_certificate_end_s(EtcdClient *client, int endpoint);
 
-/* How long a round trip took, when a connection was made; 0: none was made. */
-extern int64_t etcd_client_round_trip_ns(EtcdClient *client, int endpoint);
-
 /*
  * The endpoints that are not used because they belong to another etcd cluster,
  * a bit each.  Why one is not, in a buffer of ETCD_MESSAGE_SIZE.
@@ -258,9 +247,6 @@ extern void etcd_client_keep_cluster(EtcdClient *client, uint64_t cluster_id);
  */
 extern uint64_t etcd_client_usable_cluster(const EtcdClient *client);
 extern bool etcd_client_awaits_cluster(const EtcdClient *client);
-
-/* Has an endpoint of the settings been asked for the members, and neither answered nor failed? */
-extern bool etcd_client_awaits_members(const EtcdClient *client);
 
 /*
  * Says in a buffer of ETCD_MESSAGE_SIZE, as a hint, that no member of the cluster

@@ -130,19 +130,6 @@ etcd_client_awaits_cluster(const EtcdClient *client)
 	return asking && !etcd_cluster_is_known(client);
 }
 
-bool
-etcd_client_awaits_members(const EtcdClient *client)
-{
-	for (int i = 0; i < client->nendpoints; i++)
-	{
-		const Endpoint *endpoint = &client->endpoints[i];
-
-		if (endpoint->is_asked && !endpoint->learned && endpoint->state.error[0] == '\0')
-			return true;
-	}
-	return false;
-}
-
 int
 etcd_find_usable_endpoint(const EtcdClient *client, int first)
 {

@@ -1,15 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * connections.c
- *	  What the connections to the endpoints show: when certificates expire, and
- *	  how long a round trip takes.
+ *	  What the connections to the endpoints show: when certificates expire.
  *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 #include <curl/curl.h>
 
-#include "base/clock.h"
 #include "connections.h"
 
 /*
@@ -33,21 +31,6 @@ read_end_s(CURL *easy)
 	return 0;
 }
 
-/*
- * How long it took to make the connection of TCP, which is a round trip; 0: the
- * handle has made none.
- */
-static int64_t
-read_round_trip_ns(CURL *easy)
-{
-	long		nconnects = 0;
-	curl_off_t	us = 0;
-
-	curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &nconnects);
-	curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME_T, &us);
-	return nconnects > 0 ? us * NSEC_PER_USEC : 0;
-}
-
 const EtcdConnectionFacts *
 etcd_connections_find(const EtcdConnections *connections, const char *url)
 {
@@ -63,10 +46,9 @@ void
 etcd_connections_note(EtcdConnections *connections, void *easy, const char *url)
 {
 	int64_t		end_s = read_end_s(easy);
-	int64_t		round_trip_ns = read_round_trip_ns(easy);
 	EtcdConnectionFacts *facts = (EtcdConnectionFacts *) etcd_connections_find(connections, url);
 
-	if ((end_s <= 0 && round_trip_ns <= 0) || strlen(url) > ETCD_CLIENT_MAX_URL_LEN)
+	if (end_s <= 0 || strlen(url) > ETCD_CLIENT_MAX_URL_LEN)
 		return;
 	if (facts == NULL)
 	{
@@ -77,8 +59,5 @@ etcd_connections_note(EtcdConnections *connections, void *easy, const char *url)
 		memset(facts, 0, sizeof(*facts));
 		strcpy(facts->url, url);
 	}
-	if (end_s > 0)
-		facts->certificate_end_s = end_s;
-	if (round_trip_ns > 0)
-		facts->round_trip_ns = round_trip_ns;
+	facts->certificate_end_s = end_s;
 }

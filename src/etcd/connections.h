@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * connections.h
- *	  What the connections to the endpoints show: when certificates expire, and
- *	  how long a round trip takes.
+ *	  What the connections to the endpoints show: when certificates expire.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +15,6 @@ typedef struct EtcdConnectionFacts
 {
 	char		url[ETCD_CLIENT_MAX_URL_LEN + 1];
 	int64_t		certificate_end_s;	/* in Unix time; 0: there is none */
-	int64_t		round_trip_ns;	/* of the newest connection; 0: there was none */
 } EtcdConnectionFacts;
 
 /* All zero at the beginning. */

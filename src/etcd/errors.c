@@ -157,37 +157,6 @@ etcd_says_lease_exists(const EtcdAnswer *answer)
 	return is_refusal(answer, ETCD_CODE_FAILED_PRECONDITION, "lease already exists");
 }
 
-const char *
-etcd_advise(int code, const char *message)
-{
-	static const struct
-	{
-		int			code;
-		const char *text;		/* NULL: any */
-		const char *advice;
-	}			advices[] = {
-		{ETCD_CODE_PERMISSION_DENIED, NULL,
-		"grant the etcd user a role that may read and write the keys that begin with the "
-		"election's name and a slash"},
-		{ETCD_CODE_INVALID_ARGUMENT, "user name is empty",
-		"etcd asks for a user: set \"etcd_leader.username\" and \"etcd_leader.password_file\""},
-		{ETCD_CODE_INVALID_ARGUMENT, "authentication failed",
-		"check \"etcd_leader.username\" and \"etcd_leader.password_file\""},
-		{ETCD_CODE_RESOURCE_EXHAUSTED, "space exceeded",
-		"alarm NOSPACE: compact and defragment etcd, then \"etcdctl alarm disarm\""},
-		{ETCD_CODE_UNAVAILABLE, "no leader",
-		"the etcd cluster has no leader: most of its members must run and reach each other"},
-	};
-
-	for (size_t i = 0; i < lengthof(advices); i++)
-	{
-		if (code == advices[i].code &&
-			(advices[i].text == NULL || strstr(message, advices[i].text) != NULL))
-			return advices[i].advice;
-	}
-	return NULL;
-}
-
 /*
  * The first line whose texts are in the message has the hint.  The texts about
  * certificates come from tls.c, from certificate.c, and from OpenSSL.

@@ -582,7 +582,7 @@ read_result(EtcdClient *client, Attempt *attempt, Report *report)
 		Endpoint   *endpoint = &client->endpoints[answer->endpoint];
 
 		note_endpoint(client, endpoint, report);
-		if (report->request->caller != NULL && !report->request->any_cluster)
+		if (report->request->caller != NULL)
 			drop_foreign(client, endpoint, answer);
 	}
 	timing->latency_ns = clock_monotonic_ns() - attempt->sent_ns;

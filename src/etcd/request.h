@@ -63,7 +63,6 @@ struct PendingRequest
 	EtcdRequest *message;
 	char	   *key;			/* the first one in it; may be NULL */
 	bool		may_be_doubled; /* it may be sent to a second endpoint */
-	bool		any_cluster;	/* the caller gets the answer of any cluster */
 	bool		is_large;		/* its answer may be */
 	bool		is_probe;		/* see etcd_client_is_probing() */
 	uint64_t	settings_number;	/* when it was made */

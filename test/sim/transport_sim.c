@@ -507,7 +507,7 @@ ask_something(void)
 	{
 		request->any_member = true;
 		request->lease = 0;
-		etcd_client_ask(client, random_below(conditions.nendpoints), receive, (uint64_t) number, &(EtcdRequest) {
+		etcd_client_send(client, receive, (uint64_t) number, &(EtcdRequest) {
 			.kind = request->kind
 		});
 	}

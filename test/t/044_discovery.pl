@@ -132,7 +132,8 @@ is(scalar(grep { $_->{answer} eq 'f' } @{ $runs{pg1} }), 0, 'all that time it le
 {
 	my $asked = sub { return eval { $etcd->metric('grpc_server_handled_total{grpc_code="OK",grpc_method="Authenticate",grpc_service="etcdserverpb.Auth",grpc_type="unary"}') } // 0 };
 	$pg1->configure(username => 'root', password_file => "$dir/password");
-	poll_ok(15, sub { ($pg1->status->{last_error} // '') =~ /no SRV records for "_etcd-client-ssl/ }, 'a user is set: records with TLS are looked for');
+	poll_ok(15, sub { $pg1->value(q{SELECT count(*) FROM etcd_leader_problems WHERE problem ~ 'no SRV records for "_etcd-client-ssl'}) }, 'a user is set: records with TLS are looked for')
+	  or diag(map { "$_->{problem}\n" } $pg1->rows('SELECT problem FROM etcd_leader_problems'));
 	$etcd->etcdctl(qw(user add root:geheim));
 	$etcd->etcdctl(qw(user grant-role root root));
 	my $before = $asked->();

@@ -591,9 +591,6 @@ typedef struct Caller
 	int			nends;
 	int			ended;			/* bit mask of the streams that have ended */
 	int			nchanges;		/* number of changes of the endpoint */
-	int			nversions;		/* number of versions that were reported */
-	int			versioned;		/* bit mask of their endpoints */
-	char		version[32];	/* the last one */
 	bool		inside;			/* etcd_client_process() or _run_until() runs */
 	void		(*on_answer) (struct Caller *caller);
 	void		(*on_frame) (struct Caller *caller);
@@ -1442,61 +1439,6 @@ test_reentrant(void **state)
 	open_watches(caller, "unit/a", "unit/b");
 	WAIT_UNTIL(caller, caller->nanswers > 12);
 	stop_caller(caller);
-}
-
-static void
-version_told(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
-{
-	Caller	   *caller = ctx;
-
-	(void) timing;
-	assert_true(caller->inside);
-	assert_int_equal(id, 100 + answer->endpoint);
-	if (answer->outcome != ETCD_ANSWERED)
-		return;
-	caller->nversions++;
-	caller->versioned |= 1 << answer->endpoint;
-	snprintf(caller->version, sizeof(caller->version), "%s", answer->version);
-}
-
-static void
-ask_versions(Caller *caller)
-{
-	EtcdRequest request = {.kind = ETCD_STATUS};
-
-	for (int i = 0; i < etcd_client_endpoint_count(caller->client); i++)
-		etcd_client_ask(caller->client, i, version_told, 100 + i, &request);
-}
-
-/* Each endpoint is asked for its version; a silent one does no harm. */
-static void
-test_versions(void **state)
-{
-	static const char versions[] = "HTTP/1.1 200 OK\r\n\r\n"
-		"{\"header\":{\"raft_term\":\"2\"},\"version\":\"3.5.13\"}";
-	Server	   *server = start_server(send_and_close, versions);
-	Server	   *silent = start_server(be_silent, "");
-	Caller	   *caller = start_caller(etcd_url, server->url);
-
-	(void) state;
-	ask_versions(caller);
-	WAIT_UNTIL(caller, caller->nversions == 2);
-	assert_int_equal(caller->versioned, 3);
-	assert_int_equal(etcd_client_endpoint(caller->client), 0);
-
-	configure(caller, etcd_url, NULL);
-	ask_versions(caller);
-	WAIT_UNTIL(caller, caller->nversions == 3);
-	assert_true(strncmp(caller->version, "3.", 2) == 0);
-
-	configure(caller, silent->url, server->url);
-	ask_versions(caller);
-	WAIT_UNTIL(caller, caller->nversions == 4);
-	assert_string_equal(caller->version, "3.5.13");
-	assert_int_equal(caller->nanswers, 0);
-	stop_caller(caller);
-	stop_server(server);
-	stop_server(silent);
 }
 
 static void
@@ -2701,7 +2643,6 @@ main(void)
 		cmocka_unit_test(test_what_is_sent),
 		cmocka_unit_test(test_change_endpoint),
 		cmocka_unit_test(test_single_endpoint),
-		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_hostile_requests),
 		cmocka_unit_test(test_connect_timeout),
 		cmocka_unit_test(test_tokens),
