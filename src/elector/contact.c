@@ -20,7 +20,7 @@
 #define CONTACT_PATIENCE_MS	3000
 
 /* So many slow answers within that time are a problem, for so long. */
-#define SLOW_ANSWERS		3
+#define SLOW_ANSWERS		5
 #define SLOW_WINDOW_MS		60000
 #define SLOW_LASTS_MS		600000
 

@@ -100,7 +100,7 @@ sub goes_wrong
 	  or diag(slurp_file($pg2->logfile, $from));
 	$repair->();
 	my $repaired = $pg2->value('SELECT clock_timestamp()');
-	poll_ok(20, sub { $pg2->value(q{SELECT connected AND state = 'waiting' AND last_contact > ? AND last_error IS NULL FROM etcd_leader_status}, $repaired) },
+	poll_ok(20, sub { $pg2->value(q{SELECT connected AND state = 'waiting' AND last_contact > ? FROM etcd_leader_status}, $repaired) && $pg2->trouble eq '' },
 		"$what: after the repair it has contact again") or diag(EtcdLeader::Instance::explain_status($pg2));
 	return;
 }
@@ -182,7 +182,7 @@ goes_wrong('no user', { username => '' }, qr/user name is empty/, $good);
 	$etcd->etcdctl(qw(role grant-permission etcd_leader --prefix=true readwrite postgres/));
 	poll_ok(15, sub { grep { $_->is_leader } @nodes }, 'the role granted again: somebody leads');
 	$_->wait_until_candidate for @nodes;
-	poll_is(20, sub { $pg1->status->{last_error} }, undef, 'the role granted again: last_error is empty');
+	poll_is(20, sub { $pg1->trouble }, '', 'the role granted again: last_error is empty');
 }
 
 # 9. Authentication is switched off.

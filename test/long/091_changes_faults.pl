@@ -98,8 +98,8 @@ unlike(changes($mark), qr/gap.*gap|more\/d=3/, 'changes of a removed prefix are 
 my ($state, $message) = $pg->failure(q{ALTER SYSTEM SET etcd_leader.watched_prefixes = 'flags/', 'postgres/x'});
 is($state, '22023', 'a prefix in an election is refused');
 $pg->configure(elections => 'postgres,flags');
-poll(10, sub { ($pg->status->{last_error} // '') =~ /watched_prefixes/ });
-like($pg->status->{last_error}, qr/"etcd_leader\.watched_prefixes" is ignored for prefix "flags\/", which has keys of election "flags"/,
+poll(10, sub { $pg->trouble =~ /watched_prefixes/ });
+like($pg->trouble, qr/"etcd_leader\.watched_prefixes" is ignored for prefix "flags\/", which has keys of election "flags"/,
 	'an election in a prefix: last_error says that the prefix is ignored');
 is(($pg->failure(q{SELECT etcd_get('flags/d')}))[0], '42501', 'an election in a prefix: it cannot be read');
 $mark = $pg->last_event;
@@ -107,8 +107,8 @@ $pg->configure(elections => undef);
 poll(20, sub { changes($mark) =~ /gap/ });
 # the key of the dropped election may be deleted after the watch began
 like(changes($mark), qr{^gap( flags/[0-9a-f]+\.pg=-)?$}, 'without the election: watched again');
-poll(5, sub { !defined $pg->status->{last_error} });
-is($pg->status->{last_error}, undef, 'without the election: last_error is empty');
+poll(5, sub { $pg->trouble eq '' });
+is($pg->trouble, '', 'without the election: last_error is empty');
 
 # More changes than the ring can hold: a gap is announced, and the other events are kept.
 my $listener = $pg->listen;
@@ -151,8 +151,8 @@ chmod 0600, $file;
 my $offset = $pg->log_size;
 $pg->configure(username => 'pg', password_file => $file);
 my $denied = qr{etcd's user may not read keys that begin with "flags/"};
-poll(20, sub { ($pg->status->{last_error} // '') =~ $denied });
-like($pg->status->{last_error}, $denied, 'no permission: last_error says so');
+poll(20, sub { $pg->trouble =~ $denied });
+like($pg->trouble, $denied, 'no permission: last_error says so');
 ($state, $message) = $pg->failure(q{SELECT * FROM etcd_get('flags/a')});
 is($state, '08006', 'etcd_get: an error');
 like($message, qr/could not read key "flags\/a" from etcd: .*permission denied/, 'etcd_get: the message has etcd\'s text');
@@ -161,7 +161,7 @@ is($pg->token, $token, 'the instance leads on');
 is($pg->log_count(qr{WARNING:  $denied}, $offset), 1, 'one line in the log');
 $mark = $pg->last_event;
 $etcd->etcdctl(qw(role grant-permission pg --prefix=true read flags/));
-poll(20, sub { !defined $pg->status->{last_error} });
+poll(20, sub { $pg->trouble eq '' });
 put('flags/granted', 1);
 poll(20, sub { changes($mark) =~ /granted/ });
 like(changes($mark), qr{^(gap )?flags/granted=1$}, 'with permission, changes come again');

@@ -115,7 +115,7 @@ for my $how (qw(killed frozen))
 	for my $node (@nodes)
 	{
 		my $name = $node->name;
-		poll_is(2 * $ttl, sub { $node->status->{last_error} }, undef, "$how: $name: the error is over");
+		poll_is(2 * $ttl, sub { $node->trouble }, '', "$how: $name: the error is over");
 	}
 
 	my %runs = EtcdLeader::Sampler::check_exclusion(\@samplers, "etcd was $how", max_gap => 2);

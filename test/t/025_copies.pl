@@ -62,11 +62,11 @@ for my $kind (sort keys %make)
 	if ($kind eq 'standby')
 	{
 		$copy->configure(node_name => 'renamed');
-		poll_is(3 * $ttl, sub { $_->status->{last_error} }, undef, "$kind: last_error of " . $_->name . ' ends with the name') for $original, $copy;
+		poll_is(3 * $ttl, sub { $_->trouble }, '', "$kind: last_error of " . $_->name . ' ends with the name') for $original, $copy;
 	}
 	is_deeply([ grep { $_->{answer} eq 't' } $sampler->stop ], [], "$kind: the copy never led");
 	$copy->stop('immediate');
-	poll_is(3 * $ttl, sub { $original->status->{last_error} }, undef, "$kind: it has gone: last_error of the original ends");
+	poll_is(3 * $ttl, sub { $original->trouble }, '', "$kind: it has gone: last_error of the original ends");
 	# the log repeats a message only after another change
 	$original->restart;
 	$original->wait_until_leader;

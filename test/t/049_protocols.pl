@@ -160,7 +160,7 @@ for my $what (sort keys %without)
 	poll_ok(10, sub { ($pg5->value('SELECT problem FROM etcd_leader_problems') // '') =~ /may not read and write keys that begin with "foreign\// }, 'with its rights alone') or diag($pg5->value('SELECT problem FROM etcd_leader_problems'));
 	$pg5->configure(elections => 'mine');
 	poll_is(5, sub { $pg5->value('SELECT count(*) FROM etcd_leader_status') }, 1, 'an election without rights leaves when it is dropped');
-	poll_is(2, sub { $pg5->status->{last_error} }, undef, 'and nothing is said of it any more');
+	poll_is(2, sub { $pg5->trouble }, '', 'and nothing is said of it any more');
 
 	# another certificate of the same user, by a reload
 	$token = $pg5->value(q{SELECT etcd_fencing_token('mine')});

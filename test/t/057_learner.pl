@@ -38,7 +38,7 @@ like($pg2->status->{last_error}, qr/not supported for learner/, 'last_error');
 # Promoted: it is no error any more.
 $etcd->promote($learner);
 poll_ok(20, sub { $pg2->status->{connected} }, 'promoted: contact');
-poll_is(20, sub { $pg2->status->{last_error} }, '(null)', 'promoted: no error, long before a TTL is over');
+poll_is(20, sub { $pg2->trouble }, '', 'promoted: no error, long before a TTL is over');
 poll_is(20, sub { $pg1->value('SELECT last_error FROM etcd_leader_endpoints WHERE url = ?', $url) }, '(null)', 'promoted: nor for the other one');
 poll_is(20, sub { my $node = $_; scalar(grep { /^endpoint\|/ } check($node)) }, 0, 'promoted: the check is content') for $pg1, $pg2;
 done_testing();

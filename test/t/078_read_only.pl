@@ -236,7 +236,7 @@ my $untouched = session($pg2);
 $pg2->configure(read_only_unless_leader => 'shpo');
 is(reloaded($pg2, $untouched, 'etcd_leader.read_only_unless_leader', 'shpo'), 'on', 'an election that does not exist: an open session is read-only by default');
 is(show(session($pg2)), 'on', 'an election that does not exist: a new session, too');
-poll_ok(10, sub { $pg2->log_count(qr/WARNING:  election "shpo" does not exist\n.*DETAIL:  .*read_only_unless_leader.*\n.*HINT:  .*etcd_leader\.elections/) },
+poll_ok(10, sub { $pg2->log_count(qr/WARNING:  "etcd_leader\.read_only_unless_leader" names election "shpo", which does not exist, .*\n.*HINT:  .*etcd_leader\.elections/) },
 	'an election that does not exist: the log says so');
 $pg2->configure(read_only_unless_leader => undef);
 is(reloaded($pg2, $untouched, 'etcd_leader.read_only_unless_leader', 'postgres'), 'on', 'it does not lead');

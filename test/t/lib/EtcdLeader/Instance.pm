@@ -210,6 +210,13 @@ sub status
 		$election);
 }
 
+# What etcd_leader_problems has, a line each, but for slow answers, which any busy machine has.
+sub trouble
+{
+	my ($self) = @_;
+	return $self->value(q{SELECT coalesce(string_agg(problem, E'\n'), '') FROM etcd_leader_problems WHERE NOT (item = 'ttl' AND subject = 'latency')});
+}
+
 # Waits (30 s) until this instance leads; dies if it does not.
 sub wait_until_leader
 {
