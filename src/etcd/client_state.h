@@ -55,6 +55,7 @@ typedef struct Endpoint
 	bool		named_twice;	/* another cluster's list has it, too */
 	bool		unannounced;	/* no member has it, though one has another of the settings */
 	bool		is_asked;		/* for its cluster and members */
+	int			nslow_connections;	/* new ones that have timed out, in succession */
 	/* see call.c */
 	int			nfloods;		/* in succession */
 	int64_t		shunned_until_ns;

@@ -397,10 +397,12 @@ ask_endpoint(EtcdClient *client, int i)
 /*
  * Remembers whether the new connection of a list of members works.  A refusal has come
  * through it, too, but not the lack of a token, for which nothing may have been sent.
+ * One that was too slow once says nothing yet.
  */
 static void
-note_connection(EtcdClient *client, EtcdEndpointState *state, const Report *report)
+note_connection(EtcdClient *client, Endpoint *endpoint, const Report *report)
 {
+	EtcdEndpointState *state = &endpoint->state;
 	const EtcdAnswer *answer = &report->answer;
 	bool		has_answered = report->timing.explained ? report->attempt->was_connected :
 		answer->outcome == ETCD_ANSWERED || answer->outcome == ETCD_REFUSED;
@@ -408,9 +410,16 @@ note_connection(EtcdClient *client, EtcdEndpointState *state, const Report *repo
 	if (report->request->settings_number != client->settings.number)
 		return;
 	if (has_answered)
+	{
 		state->connect_error[0] = '\0';
+		endpoint->nslow_connections = 0;
+	}
 	else if (!report->timing.explained)
-		memcpy(state->connect_error, answer->message, ETCD_MESSAGE_SIZE);
+	{
+		endpoint->nslow_connections += report->timing.timed_out;
+		if (!report->timing.timed_out || endpoint->nslow_connections > 1)
+			memcpy(state->connect_error, answer->message, ETCD_MESSAGE_SIZE);
+	}
 }
 
 static void
@@ -425,7 +434,7 @@ receive_members(EtcdClient *client, const Report *report)
 	state = &client->endpoints[answer->endpoint].state;
 	client->endpoints[answer->endpoint].is_asked =
 		etcd_request_is_asking(client, answer->endpoint, receive_members);
-	note_connection(client, state, report);
+	note_connection(client, &client->endpoints[answer->endpoint], report);
 	if (report->request->is_probe && state->connect_error[0] == '\0')
 		ask_status(client, answer->endpoint, true);
 	/* before a cluster is entered, any endpoint is as good */
@@ -482,7 +491,8 @@ members_due_ns(const EtcdClient *client, int i)
 		(i != client->endpoint || endpoint->failed_need == NEEDS_MEMBER))
 		return FAILED_CHECK_MS * NSEC_PER_MSEC +
 			(endpoint->failed_ns > state->tried_ns ? endpoint->failed_ns : state->tried_ns);
-	if (state->connect_error[0] != '\0' || endpoint->failed_need == NEEDS_VOTER)
+	if (state->connect_error[0] != '\0' || endpoint->nslow_connections > 0 ||
+		endpoint->failed_need == NEEDS_VOTER)
 		return state->tried_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
 	return INT64_MAX;
 }

@@ -28,7 +28,7 @@ my $pg2 = EtcdLeader::Instance->create('pg2', endpoints => $url, settings => { t
 $pg1->wait_until_leader;
 my $problem = qr/etcd at "\Q$url\E" is a learner, which serves no requests/;
 has_row('a learner is told', qr/endpoint\|\Q$url\E\|warning\|$problem\|$hint$/, check($pg1));
-is(scalar(grep { /^endpoint\|/ } check($pg1)), 1, 'the voters are well');
+poll_is(15, sub { scalar(grep { /^endpoint\|/ } check($pg1)) }, 1, 'the voters are well');
 poll_ok(15, sub { slurp_file($pg1->logfile) =~ /WARNING:  $problem\n[^\n]*HINT:  $hint/ }, 'the log tells what to do about it');
 
 poll_ok(10, sub { grep { /^contact\|\|error\|no contact with etcd.*not supported for learner\|$hint$/ } check($pg2) }, 'a learner alone is told') or diag(check($pg2));
