@@ -9,6 +9,10 @@
  * time; members that are not in the settings become endpoints too, the last
  * ones in the list.
  *
+ * Each endpoint is asked for its status regularly.  What is wrong with an
+ * endpoint, or with the user, stays so until a try of the same thing has
+ * succeeded, which is made again and again.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -388,10 +392,13 @@ ask_endpoint(EtcdClient *client, int i)
 	static const EtcdRequest request = {.kind = ETCD_LIST_MEMBERS};
 	Endpoint   *endpoint = &client->endpoints[i];
 
-	if (etcd_request_is_asking(client, i, receive_members))
-		return;
-	endpoint->state.tried_ns = clock_monotonic_ns();
-	endpoint->is_asked = etcd_request_send(client, i, &request, receive_members) != NULL;
+	if (!etcd_request_is_asking(client, i, receive_members))
+	{
+		endpoint->state.tried_ns = clock_monotonic_ns();
+		(void) etcd_request_send(client, i, &request, receive_members);
+	}
+	/* also of an entry that is new in the list */
+	endpoint->is_asked = etcd_request_is_asking(client, i, receive_members);
 }
 
 /*
