@@ -40,19 +40,39 @@ reply(uint32 places)
 	pfree(done);
 }
 
-void
+/* Frees the places of sessions that do not wait any more. */
+static void
+forget_abandoned(uint32 *places)
+{
+	uint32		abandoned = 0;
+
+	for (int place = 0; place < MAILBOX_SIZE; place++)
+	{
+		if ((*places & (UINT32_C(1) << place)) && mailbox_is_abandoned(place))
+			abandoned |= UINT32_C(1) << place;
+	}
+	*places &= ~abandoned;
+	reply(abandoned);
+}
+
+bool
 elector_serve_checks(void)
 {
+	if ((served | waiting) == 0)
+		return false;
+	forget_abandoned(&served);
+	forget_abandoned(&waiting);
 	if (served != 0 && !etcd_client_is_probing(elector_client) && !elector_is_trying_rights())
 	{
 		reply(served);
 		served = 0;
 	}
 	if (served != 0 || waiting == 0)
-		return;
+		return false;
 	served = waiting;
 	waiting = 0;
 	etcd_client_probe(elector_client);
 	elector_try_rights();
 	elector_look_at_files();
+	return true;
 }

@@ -13,8 +13,8 @@ extern void elector_request_check(int place);
 
 /*
  * Begins the tries, and replies when they have ended.  To be called once in each turn, when the
- * list of problems is published.
+ * list of problems is published.  True: there is something to send at once.
  */
-extern void elector_serve_checks(void);
+extern bool elector_serve_checks(void);
 
 #endif							/* ELECTOR_CHECK_H */

@@ -67,8 +67,8 @@ elector_note_endpoint(void)
 }
 
 /* A request that takes more than half of its time is near to failing. */
-static void
-note_latency(int64 latency_ns)
+void
+elector_note_latency(int64 latency_ns)
 {
 	static int64 slow_since_ns = 0;
 	static int	nslow = 0;
@@ -98,7 +98,6 @@ elector_count_answer(const EtcdAnswer *answer, const EtcdTiming *timing)
 	if (answer->outcome == ETCD_ANSWERED)
 	{
 		stats_count_latency(timing->latency_ns);
-		note_latency(timing->latency_ns);
 		contact.last_contact = GetCurrentTimestamp();
 		contact_changed = true;
 	}

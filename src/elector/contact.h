@@ -26,6 +26,9 @@ extern const char *elector_recent_failure(void);
 /* Counts an answer of etcd, or that there is none. */
 extern void elector_count_answer(const EtcdAnswer *answer, const EtcdTiming *timing);
 
+/* How long an answer to the protocol took.  Those that are repeatedly slow are a problem. */
+extern void elector_note_latency(int64 latency_ns);
+
 /* The contact is there, or is lost. */
 extern void elector_note_connected(bool connected);
 

@@ -94,6 +94,8 @@ static void
 receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
 	elector_note_answer(NULL, answer, timing);
+	if (answer->outcome == ETCD_ANSWERED)
+		elector_note_latency(timing->latency_ns);
 	elector_trace_answer(id, answer);
 	if (answer->outcome == ETCD_ANSWERED && id == grant_id)
 		stats_count(COUNTER_LEASES_GRANTED, 1);
@@ -490,15 +492,16 @@ etcd_leader_elector_main(Datum main_arg)
 		}
 		else
 			elector_follow_promotion();
-		elector_follow_ttl();
+		elector_follow_client_settings();
 
 		timeout_ms = work();
 		elector_find_endpoint_problems();
 		problems_refresh();
 		elector_publish_contact();
 		elector_publish_endpoints();
-		elector_serve_checks();
-		turn(elector_has_events() ? 0 : timeout_ms);
+		if (elector_serve_checks() || elector_has_events())
+			timeout_ms = 0;
+		turn(timeout_ms);
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(turn_context);
 	}

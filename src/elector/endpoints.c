@@ -189,9 +189,7 @@ find_majority(void)
 		else if (etcd_client_endpoint_state(elector_client, i)->cluster_id == 0)
 			is_known = false;
 	}
-	if (!elector_contact()->connected)
-		return;
-	if (!is_known)
+	if (!elector_contact()->connected || !is_known)
 	{
 		problem_keep(PROBLEM_CLUSTER, "");
 		problem_keep(PROBLEM_MAJORITY, "");
@@ -201,7 +199,7 @@ find_majority(void)
 					  "%d of %d endpoints belong to the etcd cluster in use, and more than half must: "
 					  "after a restart, this instance would not lead",
 					  nendpoints - nforeign - nfailing, nendpoints);
-	else if (nfailing > 0 && nfailing == (nendpoints - nforeign - 1) / 2)
+	else if (nfailing > 0 && nfailing >= (nendpoints - nforeign - 1) / 2)
 		problem_begin(PROBLEM_MAJORITY, "", PROBLEM_THIS_TURN,
 					  "Mend the endpoints that cannot be used, before one more fails.",
 					  "%d of %d endpoints cannot be used, and etcd needs most of its members",
@@ -240,7 +238,7 @@ elector_find_expiry(const char *subject, const char *of_what, double days, const
 					  "the certificate %s has expired", of_what);
 	else if (days < RENEWAL_DAYS)
 		problem_begin(PROBLEM_EXPIRY, subject, PROBLEM_THIS_TURN, hint,
-					  "the certificate %s expires in %d days", of_what, (int) days);
+					  "the certificate %s expires in less than %d days", of_what, (int) days + 1);
 }
 
 /* ---- for the view ---------------------------------------------------- */

@@ -45,15 +45,19 @@ find(ProblemItem item, const char *subject)
 	return NULL;
 }
 
-/* NULL: there is no room. */
+/* An error takes the place of a warning if there is no other room.  NULL: there is none. */
 static Entry *
 add(ProblemItem item, const char *subject)
 {
-	Entry	   *entry;
+	Entry	   *entry = nentries < PROBLEMS_MAX ? &entries[nentries++] : NULL;
 
-	if (nentries == PROBLEMS_MAX)
+	for (int i = 0; i < nentries && entry == NULL && item < PROBLEM_FIRST_WARNING; i++)
+	{
+		if (entries[i].problem.item >= PROBLEM_FIRST_WARNING)
+			entry = &entries[i];
+	}
+	if (entry == NULL)
 		return NULL;
-	entry = &entries[nentries++];
 	memset(entry, 0, sizeof(*entry));
 	entry->problem.item = item;
 	strlcpy(entry->problem.subject, subject, sizeof(entry->problem.subject));

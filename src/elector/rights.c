@@ -4,8 +4,8 @@
  *	  What etcd's user may do with the keys of the settings, and whether a key without
  *	  a lease is in the way.
  *
- * Nothing is written.  The txns that name keys to write have a compare that is never
- * true, but etcd checks the rights of both branches.
+ * Nothing is written, and of watched prefixes nothing is read: the txns have a compare that is
+ * never true, but etcd checks the rights of both branches.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +23,9 @@
 /* How often to try again what was denied. */
 #define RETRY_INTERVAL_MS	10000
 
+/* How old the success of a try may be when another request is denied. */
+#define DOUBT_INTERVAL_MS	1000
+
 /* The keys of an election, or of a watched prefix. */
 typedef struct Right
 {
@@ -30,7 +33,7 @@ typedef struct Right
 	bool		writes;			/* the elector writes there, too */
 	char		prefix[ELECTION_KEY_SIZE];
 	bool		is_denied;
-	int64		denied_ns;		/* when another request was denied last; 0: none was */
+	int64		allowed_ns;		/* when a try has succeeded last; 0: none has */
 	char		bare_key[ETCD_MESSAGE_SIZE];	/* the first key, without a lease; empty: none */
 } Right;
 
@@ -78,14 +81,19 @@ elector_configure_rights(void)
 		add_right(name, prefix, !is_followed && settings_candidate != CANDIDATE_NEVER);
 	}
 	foreach(cell, settings_split(settings_watched_prefixes))
-		add_right(lfirst(cell), lfirst(cell), false);
+	{
+		/* else it is ignored (changes.c) */
+		if (settings_find_election_within(lfirst(cell)) == NULL)
+			add_right(lfirst(cell), lfirst(cell), false);
+	}
 
 	/* what was denied stays so until it is tried again */
 	for (int i = 0; i < nrights; i++)
 	{
 		for (int j = 0; j < nold; j++)
 		{
-			if (strcmp(rights[i].prefix, old[j].prefix) == 0)
+			if (strcmp(rights[i].subject, old[j].subject) == 0 &&
+				strcmp(rights[i].prefix, old[j].prefix) == 0 && rights[i].writes == old[j].writes)
 				rights[i] = old[j];
 		}
 	}
@@ -114,17 +122,19 @@ static void
 receive(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
 	Right	   *right = &rights[id & 0xffff];
-	int64		now_ns = clock_now_ns();
 
-	elector_count_answer(answer, timing);
+	/* a refusal is judged here, and no reason for anything else */
+	if (answer->outcome == ETCD_REFUSED)
+		stats_count(COUNTER_FAILURES, 1);
+	else
+		elector_count_answer(answer, timing);
 	if (id >> 16 != settings_number)
 		return;
 	ntries--;
 	if (answer->outcome == ETCD_ANSWERED)
 	{
-		/* another request is tried again, too, and may still be denied */
-		if (now_ns - right->denied_ns >= settings_ttl_s * NSEC_PER_SEC)
-			right->is_denied = false;
+		right->is_denied = false;
+		right->allowed_ns = clock_now_ns();
 		note_first_key(right, answer);
 	}
 	else if (etcd_says_permission_denied(answer))
@@ -146,7 +156,7 @@ try(int i)
 	EtcdOp		range = {.kind = ETCD_OP_RANGE, .limit = 1, .sort = ETCD_SORT_FIRST_CREATED};
 	EtcdOp		writes[2] = {{.kind = ETCD_OP_PUT}, {.kind = ETCD_OP_DELETE}};
 	EtcdCompare never = {.target = ETCD_COMPARE_CREATE_REVISION, .value = 1};
-	EtcdRequest request = {.kind = ETCD_TXN, .failure = &range, .nfailure = 1};
+	EtcdRequest request = {.kind = ETCD_TXN};
 
 	changes_prefix_end(right->prefix, prefix_end);
 	range.key = bytes_of(right->prefix);
@@ -161,6 +171,13 @@ try(int i)
 	{
 		request.success = writes;
 		request.nsuccess = lengthof(writes);
+		request.failure = &range;
+		request.nfailure = 1;
+	}
+	else
+	{
+		request.success = &range;
+		request.nsuccess = 1;
 	}
 	ntries++;
 	stats_count(COUNTER_REQUESTS, 1);
@@ -181,19 +198,23 @@ elector_try_rights(void)
 bool
 elector_is_trying_rights(void)
 {
-	return ntries > 0;
+	return ntries > 0 || (is_due && elector_contact()->connected);
 }
 
 bool
 elector_doubt_rights(const char *key)
 {
+	int64		now_ns = clock_now_ns();
+
 	for (int i = 0; i < nrights; i++)
 	{
 		if (strncmp(key, rights[i].prefix, strlen(rights[i].prefix)) != 0)
 			continue;
-		rights[i].is_denied = true;
-		rights[i].denied_ns = clock_now_ns();
-		return true;
+		if (rights[i].is_denied || now_ns - rights[i].allowed_ns >= DOUBT_INTERVAL_MS * NSEC_PER_MSEC)
+		{
+			is_due |= !rights[i].is_denied;
+			return true;
+		}
 	}
 	return false;
 }

@@ -16,7 +16,10 @@ extern void elector_configure_rights(void);
 extern void elector_try_rights(void);
 extern bool elector_is_trying_rights(void);
 
-/* A request about that key was denied.  False: the settings do not name it. */
+/*
+ * A request that names that key, among others, was denied: the keys are tried again.  False:
+ * the settings do not name it, or a try has just succeeded.
+ */
 extern bool elector_doubt_rights(const char *key);
 
 /*

@@ -187,7 +187,7 @@ find_setting_problems(void)
 		int			timeout_ms = settings_resolve_timeout_ms(settings_request_timeout_ms, ttl_ms);
 		int			margin_ms = settings_resolve_safety_margin_ms(&cut);
 
-		if (timeout_ms * 3 > ttl_ms - margin_ms)
+		if ((int64) timeout_ms * 3 > ttl_ms - margin_ms)
 			problem_begin(PROBLEM_TTL, "etcd_leader.request_timeout", PROBLEM_THIS_TURN,
 						  "Lower \"etcd_leader.request_timeout\", or raise \"etcd_leader.ttl\".",
 						  "fewer than three requests fit into the TTL: it is %d ms, the safety margin "

@@ -33,6 +33,9 @@
  */
 #define PROMOTION_POLL_MS	500
 
+/* How often to look whether the file of the private key may be used. */
+#define KEY_FILE_POLL_MS	5000
+
 /* Between lookups of the endpoints in DNS: their TTL, within these bounds. */
 #define MIN_DISCOVERY_MS	5000
 #define MAX_DISCOVERY_MS	3600000
@@ -52,6 +55,7 @@ static EtcdDiscovery *discovery;
 static EtcdDiscovered discovered;	/* the last that was any good */
 static int64 discovery_due_ns;
 static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
+static bool uses_key_file;		/* the client may use it */
 
 /* May this instance be a candidate now? */
 static bool
@@ -141,7 +145,8 @@ configure_client(void)
 	if (settings.nendpoints == 0)
 		return;					/* those before stay in use meanwhile */
 	settings_fill_client(&settings, ttl_ms);
-	if (!has_key_file())
+	uses_key_file = has_key_file();
+	if (!uses_key_file)
 		settings.cert_file = settings.key_file = NULL;
 	etcd_client_configure(elector_client, &settings);
 	elector_note_endpoint();
@@ -204,9 +209,18 @@ elector_promotion_wakeup_ns(void)
 }
 
 void
-elector_follow_ttl(void)
+elector_follow_client_settings(void)
 {
-	if (timed_ttl_ns != election_ttl_ns(elector_core, clock_now_ns()))
+	static int64 looked_ns = 0;
+	int64		now_ns = clock_now_ns();
+	bool		is_changed = timed_ttl_ns != election_ttl_ns(elector_core, now_ns);
+
+	if (now_ns - looked_ns >= KEY_FILE_POLL_MS * NSEC_PER_MSEC)
+	{
+		looked_ns = now_ns;
+		is_changed |= uses_key_file != has_key_file();
+	}
+	if (is_changed)
 		configure_client();
 }
 

@@ -28,9 +28,10 @@ extern int64 elector_promotion_wakeup_ns(void);
 
 /*
  * The lease in use may have another TTL than the settings, until its keys are
- * on another one, or it lapses.  The client's time-outs follow it.
+ * on another one, or it lapses.  The client's time-outs follow it.  And the private key
+ * is used as soon as its file may be.
  */
-extern void elector_follow_ttl(void);
+extern void elector_follow_client_settings(void);
 
 /* Called once, at the start of the elector. */
 extern void elector_begin_discovery(void);

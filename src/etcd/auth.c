@@ -78,21 +78,21 @@ read_password(const Settings *settings, char *password, size_t size, struct stat
 	return good;
 }
 
-/* Is the password that was rejected still the one in the file? */
+/* Is the password that the endpoint has rejected still the one in the file? */
 static bool
-is_still_rejected(const Auth *auth, const Settings *settings)
+is_still_rejected(const Endpoint *endpoint, const Settings *settings)
 {
+	const struct stat *rejected = &endpoint->rejected_file;
 	struct stat file;
 
-	if (auth->rejected_ns == 0 ||
-		clock_monotonic_ns() - auth->rejected_ns >= REJECTED_PASSWORD_MS * NSEC_PER_MSEC)
+	if (endpoint->rejected_ns == 0 ||
+		clock_monotonic_ns() - endpoint->rejected_ns >= REJECTED_PASSWORD_MS * NSEC_PER_MSEC)
 		return false;
 	if (stat(settings->password_file, &file) != 0)
 		return true;
-	return file.st_ino == auth->rejected_file.st_ino &&
-		file.st_size == auth->rejected_file.st_size &&
-		file.st_mtim.tv_sec == auth->rejected_file.st_mtim.tv_sec &&
-		file.st_mtim.tv_nsec == auth->rejected_file.st_mtim.tv_nsec;
+	return file.st_ino == rejected->st_ino && file.st_size == rejected->st_size &&
+		file.st_mtim.tv_sec == rejected->st_mtim.tv_sec &&
+		file.st_mtim.tv_nsec == rejected->st_mtim.tv_nsec;
 }
 
 static void
@@ -102,11 +102,15 @@ replace_token(Endpoint *endpoint, char *token)
 	endpoint->token = token;
 }
 
-/* There is no token; the answer says why. */
+/*
+ * There is no token; the answer says why.  A spare endpoint may be of another cluster, which
+ * does not know the user.
+ */
 static void
 receive_refusal(EtcdClient *client, const Report *report)
 {
 	const EtcdAnswer *answer = &report->answer;
+	Endpoint   *endpoint = &client->endpoints[answer->endpoint];
 	char		why[ETCD_MESSAGE_SIZE];
 
 	if (answer->outcome == ETCD_REFUSED)
@@ -115,11 +119,14 @@ receive_refusal(EtcdClient *client, const Report *report)
 	else
 		etcd_format_message(why, "%s", answer->message);
 
-	if (!report->blames_endpoint)
+	if (!report->blames_endpoint && answer->endpoint == client->endpoint)
 		memcpy(client->auth.error, why, ETCD_MESSAGE_SIZE);
 	/* after a wrong password wait before the next try; after other errors do not */
 	if (answer->outcome == ETCD_REFUSED && answer->code == ETCD_CODE_INVALID_ARGUMENT)
-		client->auth.rejected_ns = clock_monotonic_ns();
+	{
+		memcpy(endpoint->rejection, why, ETCD_MESSAGE_SIZE);
+		endpoint->rejected_ns = clock_monotonic_ns();
+	}
 	etcd_request_deny_parked(client, answer->endpoint, answer->outcome, answer->code, why);
 }
 
@@ -148,8 +155,9 @@ receive_token(EtcdClient *client, const Report *report)
 
 		replace_token(&client->endpoints[endpoint], token);
 		client->endpoints[endpoint].token_number = ++client->auth.ntokens;
-		client->auth.error[0] = '\0';
-		client->auth.rejected_ns = 0;
+		client->endpoints[endpoint].rejected_ns = 0;
+		if (endpoint == client->endpoint)
+			client->auth.error[0] = '\0';
 		etcd_request_send_parked(client, endpoint);
 	}
 	else
@@ -167,9 +175,9 @@ etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
 	client->auth.tried_ns = clock_monotonic_ns();
 	if (etcd_request_is_asking(client, endpoint, receive_token))
 		return true;
-	if (is_still_rejected(&client->auth, &client->settings))
+	if (is_still_rejected(&client->endpoints[endpoint], &client->settings))
 	{
-		memcpy(why, client->auth.error, ETCD_MESSAGE_SIZE);
+		memcpy(why, client->endpoints[endpoint].rejection, ETCD_MESSAGE_SIZE);
 		return false;
 	}
 	if (!read_password(&client->settings, password, sizeof(password), &file, why))
@@ -177,8 +185,8 @@ etcd_auth_ask(EtcdClient *client, int endpoint, char *why)
 		memcpy(client->auth.error, why, ETCD_MESSAGE_SIZE);
 		return false;
 	}
-	client->auth.rejected_ns = 0;
-	client->auth.rejected_file = file;
+	client->endpoints[endpoint].rejected_ns = 0;
+	client->endpoints[endpoint].rejected_file = file;
 	request.password = password;
 	asked = etcd_request_send(client, endpoint, &request, receive_token) != NULL;
 	explicit_bzero(password, sizeof(password));
@@ -196,7 +204,8 @@ etcd_client_user_error(const EtcdClient *client)
 void
 etcd_auth_configure(EtcdClient *client, bool same_user)
 {
-	client->auth.rejected_ns = 0;
+	for (int i = 0; i < client->nendpoints; i++)
+		client->endpoints[i].rejected_ns = 0;
 	if (client->settings.username == NULL)
 		client->auth.error[0] = '\0';
 	for (int i = 0; i < client->nendpoints && !same_user; i++)

@@ -62,6 +62,9 @@ typedef struct Endpoint
 	/* see auth.c */
 	char	   *token;			/* NULL: none */
 	uint64_t	token_number;	/* of this token, or of this lack of one */
+	int64_t		rejected_ns;	/* when the password was rejected; 0: it was not */
+	struct stat rejected_file;	/* the file that it was in */
+	char		rejection[ETCD_MESSAGE_SIZE];
 } Endpoint;
 
 /* The time after which an endpoint that has failed is asked again. */
@@ -85,8 +88,6 @@ typedef struct Auth
 	uint64_t	ntokens;		/* how many answers about tokens there were */
 	int64_t		tried_ns;		/* when a token was wanted last */
 	char		error[ETCD_MESSAGE_SIZE];	/* see etcd_client_user_error() */
-	int64_t		rejected_ns;	/* when the password was rejected; 0: it was not */
-	struct stat rejected_file;	/* the file that it was in */
 } Auth;
 
 /* watch.c.  All streams are on the endpoint in use: when that changes, they end. */
