@@ -238,7 +238,7 @@ elector_find_expiry(const char *subject, const char *of_what, double days, const
 					  "the certificate %s has expired", of_what);
 	else if (days < RENEWAL_DAYS)
 		problem_begin(PROBLEM_EXPIRY, subject, PROBLEM_THIS_TURN, hint,
-					  "the certificate %s expires in less than %d days", of_what, (int) days + 1);
+					  "the certificate %s expires in %d days", of_what, (int) days);
 }
 
 /* ---- for the view ---------------------------------------------------- */
