@@ -199,7 +199,8 @@ find_majority(void)
 					  "%d of %d endpoints belong to the etcd cluster in use, and more than half must: "
 					  "after a restart, this instance would not lead",
 					  nendpoints - nforeign - nfailing, nendpoints);
-	else if (nfailing > 0 && nfailing >= (nendpoints - nforeign - 1) / 2)
+	else if (nfailing > 0 && nendpoints - nforeign > 2 &&
+			 nfailing >= (nendpoints - nforeign - 1) / 2)
 		problem_begin(PROBLEM_MAJORITY, "", PROBLEM_THIS_TURN,
 					  "Mend the endpoints that cannot be used, before one more fails.",
 					  "%d of %d endpoints cannot be used, and etcd needs most of its members",

@@ -126,7 +126,6 @@ typedef struct Asked
 {
 	EtcdRequestKind kind;
 	bool		writes;
-	bool		any_member;		/* it went to a certain endpoint */
 	int64_t		lease;
 	int64_t		size;			/* of the value that it asks for, and of the one it puts */
 	int64_t		made_ns;
@@ -354,7 +353,6 @@ extern void write_watch_reply(Bytes *out, const WatchReply *reply, int endpoint)
 	SEEN(REACHED_TIMEOUT, "a request that timed out") \
 	SEEN(REACHED_UNSENT, "a request for which no connection was made") \
 	SEEN(REACHED_CLOSED, "a request whose connection broke") \
-	SEEN(REACHED_NO_CLUSTER, "an answer before it is known which cluster may be used") \
 	SEEN(REACHED_TOKEN_REFUSED, "a request that is refused with its second token") \
 	SEEN(REACHED_SENT_AGAIN, "a write that is executed after its token was refused") \
 	SEEN(REACHED_WATCH_TOKEN, "a watch whose token is refused") \
