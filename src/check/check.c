@@ -39,10 +39,10 @@ ask_elector(FunctionCallInfo fcinfo, int64 until_us)
 	problem_rows_put_list(fcinfo);
 	if (!is_done && shared_state_has_elector())
 		problem_rows_put(fcinfo, PROBLEM_ELECTOR, "", 0,
-						 "the elector has not tried everything within the time-out, so the list may "
-						 "be old",
-						 "Call etcd_leader_check() with a longer time-out. If that does not help, see "
-						 "the server log.");
+						 "the elector has not tried everything within the time-out, so the list "
+						 "may be old",
+						 "Call etcd_leader_check() with a longer time-out. If that does not help, "
+						 "see the server log.");
 }
 
 /* ---- what only a session can see -------------------------------------------- */

@@ -135,8 +135,8 @@ elector_configure_changes(void)
 		if (election != NULL)
 			problem_begin(PROBLEM_SETTINGS, PREFIXES, PROBLEM_LASTS,
 						  "Watch keys of other programs alone.",
-						  "\"etcd_leader.watched_prefixes\" is ignored for prefix \"%s\", which has "
-						  "keys of election \"%s\"",
+						  "\"etcd_leader.watched_prefixes\" is ignored for prefix \"%s\", which "
+						  "has keys of election \"%s\"",
 						  prefix, election);
 		else if ((prefixes[nprefixes] = strdup(prefix)) != NULL)
 			nprefixes++;

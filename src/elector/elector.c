@@ -196,7 +196,8 @@ client_watched(void *ctx, int stream, const EtcdWatchFrame *frame)
 		return;
 	}
 	if (frame->canceled && !frame->lost_token)
-		elector_note_failure(frame->message[0] != '\0' ? frame->message : "etcd canceled the watch");
+		elector_note_failure(frame->message[0] != '\0' ? frame->message :
+							 "etcd canceled the watch");
 	elector_trace_frame(frame);
 	election_watched(elector_core, clock_now_ns(), frame);
 }

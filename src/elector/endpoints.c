@@ -157,9 +157,9 @@ find_open(int endpoint)
 					  etcd_client_endpoint_is_configured(elector_client, endpoint) ?
 					  "Use a URL that begins with \"https://\" in \"etcd_leader.endpoints\", or a "
 					  "Unix socket." :
-					  "A member of etcd announces this URL as its own. Have etcd announce a URL that "
-					  "begins with \"https://\" (\"--advertise-client-urls\"), and use such URLs in "
-					  "\"etcd_leader.endpoints\".",
+					  "A member of etcd announces this URL as its own. Have etcd announce a URL "
+					  "that begins with \"https://\" (\"--advertise-client-urls\"), and use such "
+					  "URLs in \"etcd_leader.endpoints\".",
 					  "the password of etcd's user \"%s\" is sent to \"%s\" without encryption",
 					  settings_username, url_of(endpoint));
 }
@@ -196,8 +196,8 @@ find_majority(void)
 	}
 	else if (settings_cluster_id == 0 && 2 * (nforeign + nfailing) >= nendpoints && nendpoints > 1)
 		problem_begin(PROBLEM_CLUSTER, "", PROBLEM_THIS_TURN, NULL,
-					  "%d of %d endpoints belong to the etcd cluster in use, and more than half must: "
-					  "after a restart, this instance would not lead",
+					  "%d of %d endpoints belong to the etcd cluster in use, and more than half "
+					  "must: after a restart, this instance would not lead",
 					  nendpoints - nforeign - nfailing, nendpoints);
 	else if (nfailing > 0 && nendpoints - nforeign > 2 &&
 			 nfailing >= (nendpoints - nforeign - 1) / 2)

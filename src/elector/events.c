@@ -34,7 +34,8 @@ errdetail_of_loss(const char *reason)
 	bool		has_expired =
 		strcmp(reason, election_reason_name(ELECTION_REASON_LEASE_EXPIRED)) == 0;
 
-	return has_expired && failure != NULL ? errdetail("The reason is \"%s\": %s.", reason, failure) :
+	return has_expired && failure != NULL ?
+		errdetail("The reason is \"%s\": %s.", reason, failure) :
 		errdetail("The reason is \"%s\".", reason);
 }
 

@@ -210,7 +210,8 @@ elector_doubt_rights(const char *key)
 	{
 		if (strncmp(key, rights[i].prefix, strlen(rights[i].prefix)) != 0)
 			continue;
-		if (rights[i].is_denied || now_ns - rights[i].allowed_ns >= DOUBT_INTERVAL_MS * NSEC_PER_MSEC)
+		if (rights[i].is_denied ||
+			now_ns - rights[i].allowed_ns >= DOUBT_INTERVAL_MS * NSEC_PER_MSEC)
 		{
 			is_due |= !rights[i].is_denied;
 			return true;

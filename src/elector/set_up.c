@@ -165,8 +165,8 @@ find_setting_problems(void)
 
 	if (settings_election_count() == 0)
 		problem_begin(PROBLEM_ELECTIONS, "", PROBLEM_THIS_TURN,
-					  "Set \"etcd_leader.elections\" to the name of the cluster, the same on all of "
-					  "its instances, and reload the configuration.",
+					  "Set \"etcd_leader.elections\" to the name of the cluster, the same on all "
+					  "of its instances, and reload the configuration.",
 					  "\"etcd_leader.elections\" is not set, so this instance takes part in no "
 					  "election");
 	if (read_only[0] != '\0' && settings_election_index(read_only, (int) strlen(read_only)) < 0)
@@ -190,8 +190,8 @@ find_setting_problems(void)
 		if ((int64) timeout_ms * 3 > ttl_ms - margin_ms)
 			problem_begin(PROBLEM_TTL, "etcd_leader.request_timeout", PROBLEM_THIS_TURN,
 						  "Lower \"etcd_leader.request_timeout\", or raise \"etcd_leader.ttl\".",
-						  "fewer than three requests fit into the TTL: it is %d ms, the safety margin "
-						  "%d ms, and the request time-out %d ms",
+						  "fewer than three requests fit into the TTL: it is %d ms, the safety "
+						  "margin %d ms, and the request time-out %d ms",
 						  ttl_ms, margin_ms, timeout_ms);
 	}
 	if (user_error[0] != '\0')
@@ -275,8 +275,8 @@ find_election_problems(int64 now_ns)
 						  name, election.view.problem);
 		if (election.view.state == ELECTION_HELD_BACK)
 			problem_begin(PROBLEM_HELD_BACK, name, PROBLEM_THIS_TURN,
-						  "If no earlier leader works with its token any more, call etcd_campaign() "
-						  "on this instance.",
+						  "If no earlier leader works with its token any more, call "
+						  "etcd_campaign() on this instance.",
 						  "election \"%s\" is held back: somebody has put etcd back to an earlier "
 						  "state, and tokens could repeat",
 						  name);

@@ -156,7 +156,8 @@ etcd_verify_leader(PG_FUNCTION_ARGS)
 				 errmsg("leadership of election \"%s\" could not be verified in time",
 						utf8_to_server(request.election)),
 				 contact.connected ? errdetail("etcd has not answered.") :
-				 errdetail("There is no contact with etcd: %s", utf8_to_server(contact.last_failure)),
+				 errdetail("There is no contact with etcd: %s",
+						   utf8_to_server(contact.last_failure)),
 				 errhint("Try again, or connect to the leader.")));
 	}
 	PG_RETURN_INT64(fence_require(index));

@@ -99,7 +99,8 @@ note_missing_elector(Problems *problems)
 	problem->item = PROBLEM_ELECTOR;
 	strlcpy(problem->text, shared_state_lacks_elector ?
 			"no background worker slot was free for the elector when the server started: "
-			"\"max_worker_processes\" is too small" : "the elector is not running", sizeof(problem->text));
+			"\"max_worker_processes\" is too small" : "the elector is not running",
+			sizeof(problem->text));
 	strlcpy(problem->hint, shared_state_lacks_elector ?
 			"Increase \"max_worker_processes\", and restart the server." : "See the server log.",
 			sizeof(problem->hint));
