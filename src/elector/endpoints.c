@@ -29,10 +29,13 @@ url_of(int endpoint)
 	return etcd_client_endpoint_url(elector_client, endpoint);
 }
 
+/* Those of another cluster, a bit each, as of this turn. */
+static uint32 foreign_endpoints;
+
 static bool
 is_foreign(int endpoint)
 {
-	return (etcd_client_foreign_endpoints(elector_client) & (UINT32_C(1) << endpoint)) != 0;
+	return (foreign_endpoints & (UINT32_C(1) << endpoint)) != 0;
 }
 
 static void
@@ -144,7 +147,7 @@ find_expiry(int endpoint)
 	int64		end_s = etcd_client_certificate_end_s(elector_client, endpoint);
 
 	if (end_s != 0)
-		elector_find_expiry(url_of(endpoint), psprintf("of etcd at \"%s\"", url_of(endpoint)),
+		elector_find_expiry(url_of(endpoint), "of etcd at",
 							(end_s - (double) time(NULL)) / SECS_PER_DAY,
 							"Renew the certificate of this member of etcd.");
 }
@@ -210,6 +213,7 @@ find_majority(void)
 void
 elector_find_endpoint_problems(void)
 {
+	foreign_endpoints = etcd_client_foreign_endpoints(elector_client);
 	for (int i = 0; i < etcd_client_endpoint_count(elector_client); i++)
 	{
 		find_version(i);
@@ -232,14 +236,14 @@ elector_find_endpoint_problems(void)
 }
 
 void
-elector_find_expiry(const char *subject, const char *of_what, double days, const char *hint)
+elector_find_expiry(const char *subject, const char *where, double days, const char *hint)
 {
 	if (days < 0)
 		problem_begin(PROBLEM_CERTIFICATE, subject, PROBLEM_THIS_TURN, hint,
-					  "the certificate %s has expired", of_what);
+					  "the certificate %s \"%s\" has expired", where, subject);
 	else if (days < RENEWAL_DAYS)
 		problem_begin(PROBLEM_EXPIRY, subject, PROBLEM_THIS_TURN, hint,
-					  "the certificate %s expires in %d days", of_what, (int) days);
+					  "the certificate %s \"%s\" expires in %d days", where, subject, (int) days);
 }
 
 /* ---- for the view ---------------------------------------------------- */

@@ -12,10 +12,10 @@
 extern void elector_find_endpoint_problems(void);
 
 /*
- * Begins the problem that a certificate expires soon, or has expired.  of_what: follows
- * "the certificate".
+ * Begins the problem that a certificate expires soon, or has expired.  where: stands
+ * between "the certificate" and the subject.
  */
-extern void elector_find_expiry(const char *subject, const char *of_what, double days,
+extern void elector_find_expiry(const char *subject, const char *where, double days,
 								const char *hint);
 
 /* Publishes what has changed of them. */

@@ -121,7 +121,7 @@ find_file_problems(void)
 		problem_begin(PROBLEM_CERTIFICATE, certificate, PROBLEM_THIS_TURN, NULL, "%s",
 					  certificate_fault);
 	else if (has_expiry)
-		elector_find_expiry(certificate, psprintf("in \"%s\"", certificate), expiry_days,
+		elector_find_expiry(certificate, "in", expiry_days,
 							"Renew the certificate. The file is read for each new connection.");
 }
 
