@@ -241,12 +241,29 @@ get_stats(EtcdLeaderStats *stats, Size size)
 	stats->latency_buckets[0].limit_ns = 1000;
 }
 
+/* A problem of each severity. */
+static bool
+get_problem(int index, EtcdLeaderProblem *problem, Size size)
+{
+	CHECK(size == sizeof(*problem));
+	if (index >= 2)
+		return false;
+	memset(problem, 0, size);
+	problem->item = index == 0 ? "etcd" : "rights";
+	problem->severity = index == 0 ? "error" : "warning";
+	strlcpy(problem->subject, etcd_text, sizeof(problem->subject));
+	strlcpy(problem->problem, etcd_text, sizeof(problem->problem));
+	strlcpy(problem->hint, etcd_text, sizeof(problem->hint));
+	return true;
+}
+
 static const EtcdLeaderApi api = {
 	.library_version = "1.0",
 	.is_leader = is_leader,
 	.get_status = get_status,
 	.get_event = get_event,
-	.get_stats = get_stats
+	.get_stats = get_stats,
+	.get_problem = get_problem
 };
 
 const EtcdLeaderApi *http_api = &api;
