@@ -18,7 +18,6 @@
 #include "utils/syscache.h"
 #include "utils/varlena.h"
 
-#include "check/file_settings.h"
 #include "session/arguments.h"
 #include "session/problem_rows.h"
 #include "settings/settings.h"
@@ -129,6 +128,5 @@ etcd_leader_check_server(PG_FUNCTION_ARGS)
 		check_database(fcinfo, lfirst(cell));
 	check_preload(fcinfo);
 	check_node_name(fcinfo);
-	check_file_settings(fcinfo);
 	return (Datum) 0;
 }

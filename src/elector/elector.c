@@ -73,9 +73,10 @@
 
 /*
  * The descriptors that are needed most of the time: for the watches, for the
- * requests under way at once, and for lookups of names and of SRV records.
+ * requests under way at once, for lookups of names and of SRV records, and for the
+ * status of four more endpoints, as an etcd rarely has more than five members.
  */
-#define LONG_LIVED_FDS		7
+#define LONG_LIVED_FDS		11
 
 /* The watch stream of the protocol. */
 #define ELECTIONS_STREAM	0

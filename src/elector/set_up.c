@@ -14,6 +14,7 @@
 #include "base/certificate.h"
 #include "base/clock.h"
 #include "base/secret_file.h"
+#include "elector/conf_files.h"
 #include "elector/contact.h"
 #include "elector/core.h"
 #include "elector/endpoints.h"
@@ -331,12 +332,14 @@ elector_find_set_up_problems(void)
 	if (look_due_ns <= now_ns)
 	{
 		look_at_files();
+		elector_look_at_conf_files();
 		look_due_ns = now_ns + LOOK_INTERVAL_MS * NSEC_PER_MSEC;
 	}
 	due_ns = look_due_ns;
 	find_file_problems();
 	find_hook_problems();
 	find_setting_problems();
+	elector_find_conf_problems();
 	find_name_problems();
 	due_ns = Min(due_ns, find_election_problems(now_ns));
 	due_ns = Min(due_ns, find_worker_problems(now_ns));
