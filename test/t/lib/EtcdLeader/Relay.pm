@@ -178,7 +178,7 @@ sub relay
 			# its path in the Huffman code of HPACK
 			$watch{$other} = 1 if $data =~ m{^POST /v3/watch}m || index($data, $grpc_watch) >= 0;
 			next if $on{w} && $watch{$ready};
-			if ($held{$ready} || ($on{h} && $data =~ /"request_?put"/i) || ($on{k} && $data =~ m{^POST /v3/kv/}m))
+			if ($held{$ready} || ($on{h} && $data =~ /"success":\s*\[\s*\{\s*"request_?put"/i) || ($on{k} && $data =~ m{^POST /v3/kv/}m))
 			{
 				syswrite(STDOUT, "held\n") unless $held{$ready};
 				$late{$ready} = 1;
