@@ -61,7 +61,7 @@ sub trickle { return $_[0]->order('t') }
 # From now on each byte arrives 150 ms later, in both directions.
 sub delay { return $_[0]->order('d') }
 
-# From now on requests that put a key, or all that read or write keys, do not
+# From now on requests that put a key on a lease, or all that read or write keys, do not
 # get through; released they do, also those whose senders have gone.  Of JSON
 # alone: requests of gRPC share a connection.
 sub hold_puts { return $_[0]->order('h') }
@@ -178,7 +178,7 @@ sub relay
 			# its path in the Huffman code of HPACK
 			$watch{$other} = 1 if $data =~ m{^POST /v3/watch}m || index($data, $grpc_watch) >= 0;
 			next if $on{w} && $watch{$ready};
-			if ($held{$ready} || ($on{h} && $data =~ /"success":\s*\[\s*\{\s*"request_?put"/i) || ($on{k} && $data =~ m{^POST /v3/kv/}m))
+			if ($held{$ready} || ($on{h} && $data =~ /"request_?put":\s*\{[^}]*"lease"/i) || ($on{k} && $data =~ m{^POST /v3/kv/}m))
 			{
 				syswrite(STDOUT, "held\n") unless $held{$ready};
 				$late{$ready} = 1;
