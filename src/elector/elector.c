@@ -159,6 +159,12 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 }
 
 static void
+port_remember_timelines(void *ctx, const char *election, const ElectionTimelines *timelines)
+{
+	crash_memory_set_timelines(election, timelines);
+}
+
+static void
 port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
 	elector_note_duplicate_name(election, key);
@@ -320,6 +326,7 @@ begin_elector(void)
 		.reply = elector_reply,
 		.remember = port_remember,
 		.remember_history = port_remember_history,
+		.remember_timelines = port_remember_timelines,
 		.report_duplicate_name = port_report_duplicate_name,
 		.drop = elector_trace_drop,
 		.random = port_random

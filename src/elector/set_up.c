@@ -271,7 +271,14 @@ find_election_problems(int64 now_ns)
 
 		if (!shared_state_read(slot, layout, &election))
 			continue;
-		if (election.view.problem[0] != '\0')
+		if (election.view.state == ELECTION_SECOND_PRIMARY)
+			problem_begin(PROBLEM_SECOND_PRIMARY, name, PROBLEM_THIS_TURN,
+						  "If the data of this instance is the right one, call etcd_campaign() on "
+						  "it. If not, make it a standby of the leader with pg_rewind or "
+						  "pg_basebackup.",
+						  "this instance stays out of election \"%s\": %s", name,
+						  election.view.problem);
+		else if (election.view.problem[0] != '\0')
 			problem_begin(PROBLEM_ELECTION, name, PROBLEM_THIS_TURN, NULL, "election \"%s\": %s",
 						  name, election.view.problem);
 		if (election.view.state == ELECTION_HELD_BACK)

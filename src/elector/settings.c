@@ -174,6 +174,8 @@ elector_configure_core(void)
 	config->safety_margin_ms = settings_safety_margin_ms;
 	config->eligible = eligible = may_be_candidate();
 	config->in_recovery = in_recovery = RecoveryInProgress();
+	config->timeline = in_recovery ? 0 : GetWALInsertionTimeLine();
+	config->refuses_second = settings_second_primary == SECOND_PRIMARY_REFUSE;
 	snprintf(config->system_identifier, sizeof(config->system_identifier), UINT64_FORMAT,
 			 GetSystemIdentifier());
 	strlcpy(config->patroni_namespace, settings_patroni_namespace,
@@ -185,6 +187,7 @@ elector_configure_core(void)
 	{
 		strlcpy(config->elections[i], settings_election_name(i), ELECTION_NAME_SIZE);
 		config->stay_out[i] = crash_memory_stays_out(config->elections[i]);
+		config->timelines[i] = crash_memory_timelines(config->elections[i]);
 	}
 
 	elector_note_node_name(config->node_name);

@@ -13,6 +13,7 @@
 #include "publish.h"
 #include "queue.h"
 #include "reconcile.h"
+#include "rival.h"
 
 /* ---- settings ---------------------------------------------------------------- */
 
@@ -57,7 +58,11 @@ configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
 	e->wanted = configured >= 0;
 	/* a resumed election does not know yet */
 	if (first)
+	{
 		e->stay_out = e->wanted && core->config.stay_out[configured];
+		if (e->wanted)
+			e->rival.timelines = core->config.timelines[configured];
+	}
 	if (renamed && e->commands.proclaim_ticket == 0)
 		copy_string(e->own.wanted_value, core->config.node_name, sizeof(e->own.wanted_value));
 	if (!e->wanted)
@@ -146,7 +151,7 @@ election_resign(ElectionCore *core, int64_t now_ns, int slot, bool rejoin, int64
 	{
 		was_in |= e->state == ELECTION_JOINING || e->state == ELECTION_LEAVING;
 		e->stay_out = true;
-		if (e->state == ELECTION_OBSERVING)
+		if (e->state == ELECTION_OBSERVING || e->state == ELECTION_SECOND_PRIMARY)
 			queue_begin_without_key(core, e);
 	}
 	if (!was_in)
@@ -196,6 +201,9 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		publish_reply(core, &ticket, ELECTION_NOTHING_TO_DO);
 	else
 	{
+		if (e->state == ELECTION_SECOND_PRIMARY ||
+			(e->state == ELECTION_JOINING && rival_leads(core, e)))
+			rival_accept(core, e);
 		e->commands.campaign_ticket = ticket;
 		e->stay_out = false;
 		/* in these two states it will enter without more ado */

@@ -114,6 +114,7 @@
 #include "reconcile.h"
 #include "remember.h"
 #include "requests.h"
+#include "rival_lease.h"
 #include "watch.h"
 
 /* ---- contact ------------------------------------------------------------- */
@@ -336,6 +337,7 @@ dispatch_facts(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		case OP_PATRONI_READ:
 		case OP_TIME_TO_LIVE:
 			patroni_receive(core, now_ns, facts);
+			rival_receive(core, now_ns, facts);
 			break;
 	}
 }

@@ -63,6 +63,17 @@ election_is_followed(const char *name)
 #define ELECTION_MAX_ENDPOINTS	32
 #define ELECTION_MAX_PREFERRED	32
 
+/*
+ * What an instance knows of the primaries of its database system, in one election
+ * (SECOND).  It is kept over a clean restart of the server.  0: none.
+ */
+typedef struct ElectionTimelines
+{
+	uint32_t	leading;		/* the highest that was seen to lead */
+	uint32_t	refused;		/* the own one, while another primary led and lived */
+	uint32_t	accepted;		/* the own one, for which etcd_campaign() was called then */
+} ElectionTimelines;
+
 #define ELECTION_MIN_TTL_S		2
 /* Above, etcd's lease checkpoints may shorten a lease at a change of leader. */
 #define ELECTION_MAX_TTL_S		300
@@ -75,6 +86,8 @@ typedef struct ElectionConfig
 	bool		eligible;		/* may this instance campaign now? */
 	bool		in_recovery;	/* then it leads no followed election */
 	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];	/* in decimal */
+	uint32_t	timeline;		/* of the database system; 0: in recovery */
+	bool		refuses_second;	/* a second primary of a database system stays out */
 	char		patroni_namespace[ELECTION_NAME_SIZE];
 	/* the nodes that should lead, the best first, and for how long one waits */
 	int			npreferred;
@@ -84,8 +97,9 @@ typedef struct ElectionConfig
 	int			nendpoints;
 	int			nelections;
 	char		elections[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
-	/* read when an election gets a slot: it begins as resigned */
+	/* read when an election gets a slot: whether it begins as resigned, what is known */
 	bool		stay_out[ELECTION_MAX_ELECTIONS];
+	ElectionTimelines timelines[ELECTION_MAX_ELECTIONS];
 } ElectionConfig;
 
 typedef enum ElectionRole
@@ -100,6 +114,7 @@ typedef enum ElectionState
 	ELECTION_UNUSED,			/* the slot is free */
 	ELECTION_OBSERVING,			/* not a candidate: settings or recovery */
 	ELECTION_RESIGNED,			/* not a candidate: etcd_resign(rejoin => false) */
+	ELECTION_SECOND_PRIMARY,	/* not a candidate: see SECOND */
 	ELECTION_JOINING,			/* wants a lease and a key */
 	ELECTION_QUEUED,			/* the key exists, its place is being read */
 	ELECTION_WAITING,			/* the key exists, behind another one */
@@ -130,8 +145,9 @@ typedef struct ElectionView
 	char		key[ELECTION_KEY_SIZE]; /* empty: there is no own key */
 	int64_t		create_revision;	/* of the own key; 0: there is none */
 	int64_t		lease;			/* that the own key is attached to; 0: none */
-	char		problem[ELECTION_REASON_SIZE];	/* why this instance does not lead a
-												 * followed election; empty: no reason */
+	char		problem[ELECTION_REASON_SIZE];	/* why this instance does not lead a followed
+												 * election, or is a second primary;
+												 * empty: no reason */
 } ElectionView;
 
 typedef enum ElectionEventKind
@@ -183,6 +199,8 @@ typedef enum ElectionReply
 	ELECTION_NOTHING_TO_DO,		/* false: it was not in the queue, or was in it already */
 	ELECTION_NOT_ELIGIBLE,		/* settings or recovery forbid */
 	ELECTION_NOT_CANDIDATE,		/* proclaim: there is no own key */
+	ELECTION_REFUSED,			/* campaign: another primary of the database system leads or
+								 * has led (SECOND); the next campaign is for all that */
 	ELECTION_NO_CONTACT,		/* etcd cannot be reached; see the command */
 	/* transfer: */
 	ELECTION_FAILED,			/* false: the target did not lead in time, see the command */
@@ -264,6 +282,8 @@ election_memory_size(const ElectionMemory *memory)
  * remember() replaces what is remembered; NULL erases it.  Only the last call
  * counts, and it must have taken effect before the next send().
  *
+ * remember_timelines() replaces what is kept for that election.
+ *
  * remember_history() replaces the history.  It is never erased.  It is called before
  * anything that follows from that history is published.
  */
@@ -279,6 +299,8 @@ typedef struct ElectionPort
 	void		(*reply) (void *ctx, uint64_t ticket, ElectionReply reply);
 	void		(*remember) (void *ctx, const ElectionMemory *memory);
 	void		(*remember_history) (void *ctx, const ElectionHistory *history);
+	void		(*remember_timelines) (void *ctx, const char *election,
+									   const ElectionTimelines *timelines);
 	/*
 	 * The candidate of that key has had the value of this instance for some time.
 	 * key NULL: it has not any more, or is gone, or this instance is no candidate.
@@ -347,7 +369,9 @@ extern int64_t election_wakeup_ns(const ElectionCore *core);
  * final, or the key ends with its lease (RIGHTS).  CANCELLED: election_cancel() or a
  * campaign has cancelled the drain.
  *
- * campaign: DONE when the key exists, and when it has ended a drain.
+ * campaign: DONE when the key exists, and when it has ended a drain.  A second
+ * primary that stays out enters, and is none any more on this timeline (SECOND).  One
+ * that is found to be one after the call is REFUSED.
  *
  * proclaim: DONE when the key has the value.  The value is remembered for as
  * long as the core lives, and until the node name changes.

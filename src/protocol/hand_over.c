@@ -28,6 +28,7 @@
  */
 #include "bytes.h"
 #include "hand_over.h"
+#include "key_name.h"
 #include "leadership.h"
 #include "own_key.h"
 #include "publish.h"
@@ -133,28 +134,6 @@ compare_kv(const EtcdKeyValue *kv, EtcdCompareTarget target)
 		.value = target == ETCD_COMPARE_MOD_REVISION ? kv->mod_revision : kv->create_revision};
 }
 
-/* Is it the key of an instance of ours: "<election>/<lease in hex>.pg"? */
-static bool
-is_ours(const Election *e, const EtcdKeyValue *kv)
-{
-	size_t		prefix_len = strlen(e->prefix);
-	size_t		suffix_len = strlen(ELECTION_KEY_SUFFIX);
-	size_t		end;
-
-	if (kv->key.len <= prefix_len + suffix_len)
-		return false;
-	end = kv->key.len - suffix_len;
-	if (end - prefix_len > 16 || memcmp(kv->key.data, e->prefix, prefix_len) != 0 ||
-		memcmp(kv->key.data + end, ELECTION_KEY_SUFFIX, suffix_len) != 0)
-		return false;
-	for (size_t i = prefix_len; i < end; i++)
-	{
-		if (memchr("0123456789abcdef", kv->key.data[i], 16) == NULL)
-			return false;
-	}
-	return true;
-}
-
 /*
  * The txn.  The own key is the first that is deleted, see READY.  If a compare
  * fails, the queue is read again instead.
@@ -180,7 +159,7 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fact
 		ops[nops++] = delete;
 	}
 	compares[ncompares++] = compare_kv(to, ETCD_COMPARE_CREATE_REVISION);
-	if (is_ours(e, to))
+	if (key_name_parse(e, to->key).is_ours)
 	{
 		EtcdOp		put = {.kind = ETCD_OP_PUT, .key = to->key, .value = to->value,
 			.lease = to->lease};
@@ -189,7 +168,8 @@ send_transfer(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fact
 		ops[nops++] = put;
 	}
 	/* The txn's write is the next one, the target's own the one after it. */
-	e->transfer.receipt_version = is_ours(e, to) ? to->version + 2 : 0;
+	e->transfer.receipt_version =
+		key_name_parse(e, to->key).is_ours ? to->version + 2 : 0;
 	e->transfer.op_id = op->id;
 	request_send_txn(core, op, compares, ncompares, ops, nops, &range, 1);
 }
@@ -202,7 +182,7 @@ check_target(const Election *e, const Facts *facts, int target)
 {
 	for (int i = 1; i < target; i++)
 	{
-		if (!is_ours(e, &facts->queue[i]))
+		if (!key_name_parse(e, facts->queue[i].key).is_ours)
 			return ELECTION_FOREIGN_CANDIDATE;
 	}
 	return target - 1 > MAX_BETWEEN ? ELECTION_TOO_MANY_CANDIDATES : ELECTION_DONE;

@@ -8,14 +8,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "bytes.h"
+#include "key_name.h"
 #include "own_key.h"
 #include "publish.h"
 #include "queue.h"
 #include "requests.h"
+#include "rival.h"
 
 /*
  * After a resignation we enter again a little later.  The next candidate may
@@ -64,9 +63,7 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 	 */
 	if (e->own.key[0] == '\0')
 	{
-		/* the lease as Go's %x; the suffix marks the keys that are ours */
-		snprintf(e->own.key, sizeof(e->own.key), "%s%" PRIx64 ELECTION_KEY_SUFFIX,
-				 e->prefix, core->lease.id);
+		key_name_make(core, e, core->lease.id, e->own.key);
 		e->own.entry_unanswered = false;
 	}
 	if (!e->own.entry_unanswered)
@@ -290,7 +287,8 @@ own_key_reconcile(ElectionCore *core, int64_t now_ns)
 
 		if (e->state == ELECTION_JOINING)
 		{
-			if (core->fresh.id == 0 && !core->revoking && lease_is_good(core, now_ns) &&
+			if (!rival_leads(core, e) && core->fresh.id == 0 && !core->revoking &&
+				lease_is_good(core, now_ns) &&
 				!request_is_under_way(core, OP_ENTER, slot) &&
 				due_or_wake_at(core, now_ns, e->retry_ns))
 				send_enter(core, now_ns, e);

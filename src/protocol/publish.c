@@ -5,9 +5,28 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
+
 #include "bytes.h"
+#include "etcd/text.h"
 #include "patroni_cluster.h"
 #include "publish.h"
+
+/* Why this instance stays out (SECOND). */
+static void
+describe_second_primary(const ElectionCore *core, const Election *e, char *problem)
+{
+	const ElectionTimelines *timelines = &e->rival.timelines;
+
+	if (timelines->leading > core->config.timeline)
+		etcd_format_message(problem, "a primary of this database system has led on timeline %"
+							PRIu32 ", and this instance is a primary on timeline %" PRIu32,
+							timelines->leading, core->config.timeline);
+	else
+		etcd_format_message(problem, "another primary of this database system led and was alive "
+							"when this instance was a primary on timeline %" PRIu32,
+							core->config.timeline);
+}
 
 void
 publish_view(ElectionCore *core, const Election *e)
@@ -42,6 +61,8 @@ publish_view(ElectionCore *core, const Election *e)
 	}
 	if (e->followed)
 		patroni_describe(core, e, &view);
+	else if (e->state == ELECTION_SECOND_PRIMARY)
+		describe_second_primary(core, e, view.problem);
 	core->port.publish(core->port.ctx, slot_of(core, e), &view);
 }
 
@@ -91,6 +112,7 @@ election_state_name(ElectionState state)
 		[ELECTION_UNUSED] = "unused",
 		[ELECTION_OBSERVING] = "observing",
 		[ELECTION_RESIGNED] = "resigned",
+		[ELECTION_SECOND_PRIMARY] = "second primary",
 		[ELECTION_JOINING] = "joining",
 		[ELECTION_QUEUED] = "queued",
 		[ELECTION_WAITING] = "waiting",

@@ -16,6 +16,7 @@
 #include "patroni_cluster.h"
 #include "publish.h"
 #include "queue.h"
+#include "rival.h"
 #include "watch.h"
 
 /*
@@ -243,6 +244,7 @@ queue_take_up_elections(ElectionCore *core)
 			return;				/* until a key is known to be deleted */
 		copy_string(e->own.wanted_value, core->config.node_name, sizeof(e->own.wanted_value));
 		e->stay_out = core->config.stay_out[i];
+		e->rival.timelines = core->config.timelines[i];
 		queue_begin_without_key(core, e);
 	}
 }
@@ -284,12 +286,16 @@ queue_begin_without_key(ElectionCore *core, Election *e)
 		e->state = ELECTION_FOLLOWING;
 	else if (e->stay_out)
 		e->state = ELECTION_RESIGNED;
-	else if (core->config.eligible)
-		e->state = ELECTION_JOINING;
-	else
+	else if (!core->config.eligible)
 		e->state = ELECTION_OBSERVING;
+	else if (rival_refuses(core, e))
+		e->state = ELECTION_SECOND_PRIMARY;
+	else
+		e->state = ELECTION_JOINING;
 	if (e->state != ELECTION_JOINING)
-		publish_reply(core, &e->commands.campaign_ticket, ELECTION_NOTHING_TO_DO);
+		publish_reply(core, &e->commands.campaign_ticket,
+					  e->state == ELECTION_SECOND_PRIMARY ? ELECTION_REFUSED :
+					  ELECTION_NOTHING_TO_DO);
 	e->read_wanted = true;
 	publish_view(core, e);
 }
@@ -494,6 +500,7 @@ static void
 end_wait(ElectionCore *core, Election *e, int64_t revision)
 {
 	e->leader.key = make_queue_key(bytes_of(e->own.key), e->own.create_revision);
+	e->leader.lease = 0;
 	copy_string(e->leader.value, e->own.value, sizeof(e->leader.value));
 	e->leader.mod_revision = e->own.mod_revision;
 	e->leader.is_known = true;

@@ -246,6 +246,7 @@ learn_leader(ElectionCore *core, Election *e, const Facts *facts, const KeyFacts
 		e->leader.version = leader ? leader->version : 0;
 	}
 	e->leader.key = place_of(leader);
+	e->leader.lease = leader ? leader->lease : 0;
 	e->leader.is_known = true;
 	e->leader.until_ns = facts->op->sent_ns + core->config.ttl_s * NSEC_PER_SEC;
 }

@@ -13,6 +13,7 @@
 #include "reads.h"
 #include "reconcile.h"
 #include "remember.h"
+#include "rival_lease.h"
 #include "watch.h"
 
 /* In tests only. */
@@ -58,6 +59,7 @@ reconcile(ElectionCore *core, int64_t now_ns)
 	core->wakeup_ns = NEVER_NS;
 	leadership_expire(core, now_ns);
 	drain_reconcile(core, now_ns);
+	rival_reconcile(core, now_ns);
 	if (!core->connected)
 		reconcile_contact(core, now_ns);
 	else

@@ -125,7 +125,7 @@ typedef enum OpKind
 	OP_PROCLAIM,
 	OP_SURVEY,					/* the queue, for a transfer */
 	OP_TRANSFER,
-	OP_TIME_TO_LIVE				/* of the lease of a followed key */
+	OP_TIME_TO_LIVE				/* of the lease of a followed key, or of a rival */
 } OpKind;
 
 /*
@@ -310,6 +310,7 @@ typedef struct Place
 typedef struct Leader
 {
 	QueueKey	key;
+	int64_t		lease;			/* that the key is attached to; 0: none, or the own one */
 	char		value[ELECTION_VALUE_SIZE];
 	int64_t		mod_revision;
 	int64_t		version;		/* as of mod_revision, of another's key */
@@ -325,6 +326,24 @@ typedef struct Duplicate
 	QueueKey	key;			/* create revision 0: there is none */
 	int64_t		since_ns;		/* when it was first seen; NEVER_NS: it was reported */
 } Duplicate;
+
+/*
+ * Other primaries of the database system, and the questions whether the one that leads
+ * is alive; see rival.c.
+ */
+typedef struct Rival
+{
+	ElectionTimelines timelines;
+	uint64_t	asked_id;		/* of the request under way; 0: none */
+	int			nasked;			/* about this lease */
+	int64_t		ask_ns;			/* when the next question is due */
+	int64_t		lease;			/* that the questions are about */
+	/* the last answer */
+	uint64_t	term;
+	int64_t		ttl_s;
+	int64_t		answered_ns;	/* 0: there is none */
+	int			nextensions;	/* of the lease, seen in this term */
+} Rival;
 
 /* Tickets of the commands that wait; see command.c. */
 typedef struct Commands
@@ -353,6 +372,7 @@ typedef struct Election
 	Place		place;
 	Leader		leader;
 	Duplicate	duplicate;
+	Rival		rival;
 	Commands	commands;
 	Transfer	transfer;
 	Drain		drain;

@@ -131,6 +131,13 @@ ask(const SharedRequest *request, int64 until_us, const char *consequence)
 				 errmsg("this instance is not a candidate of election \"%s\"", election),
 				 errhint("\"%s\" shows its state; etcd_campaign() enters the election.",
 						 "etcd_leader_status")));
+	if (reply->kind == REPLY_ELECTION && reply->outcome == ELECTION_REFUSED)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("another primary of this database system leads election \"%s\", or has "
+						"led it on a later timeline", election),
+				 errhint("If the data of this instance is the right one, call etcd_campaign() "
+						 "again.")));
 	return reply;
 }
 

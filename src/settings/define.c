@@ -492,6 +492,12 @@ static const struct config_enum_entry candidate_options[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry second_primary_options[] = {
+	{"refuse", SECOND_PRIMARY_REFUSE, false},
+	{"wait", SECOND_PRIMARY_WAIT, false},
+	{NULL, 0, false}
+};
+
 /* Older versions are refused by etcd. */
 static const struct config_enum_entry ssl_min_protocol_version_options[] = {
 	{"", SSL_MIN_DEFAULT, false},
@@ -652,6 +658,13 @@ define_election_numbers(void)
 							 "Sets when this instance is a candidate.",
 							 NULL, &settings_candidate, CANDIDATE_PRIMARY, candidate_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("etcd_leader.second_primary",
+							 "Sets what a primary does while another primary of its database "
+							 "system leads.",
+							 "\"refuse\" keeps it out of the election; \"wait\" lets it wait to be "
+							 "the next leader.",
+							 &settings_second_primary, SECOND_PRIMARY_REFUSE,
+							 second_primary_options, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("etcd_leader.preferred_delay",
 							"Sets for how long a preferred node has to wait before the leader "
 							"hands over to it.",

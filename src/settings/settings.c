@@ -42,6 +42,7 @@ char	   *settings_preferred_nodes;
 int			settings_preferred_delay_ms;
 int			settings_drain_timeout_ms;
 int			settings_candidate;
+int			settings_second_primary;
 char	   *settings_databases;
 char	   *settings_channel;
 int			settings_request_timeout_ms;

@@ -20,6 +20,13 @@ typedef enum CandidateMode
 	CANDIDATE_NEVER
 } CandidateMode;
 
+/* A primary, while another primary of its database system leads. */
+typedef enum SecondPrimaryMode
+{
+	SECOND_PRIMARY_REFUSE,		/* stays out of the election */
+	SECOND_PRIMARY_WAIT
+} SecondPrimaryMode;
+
 typedef enum SslMinProtocol
 {
 	SSL_MIN_DEFAULT,			/* TLS 1.2 */
@@ -48,6 +55,7 @@ extern char *settings_preferred_nodes;
 extern int	settings_preferred_delay_ms;
 extern int	settings_drain_timeout_ms;
 extern int	settings_candidate;	/* CandidateMode */
+extern int	settings_second_primary;	/* SecondPrimaryMode */
 extern char *settings_databases;
 extern char *settings_channel;
 extern int	settings_request_timeout_ms;

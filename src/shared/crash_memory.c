@@ -26,6 +26,13 @@ typedef struct CrashMemory
 
 	/* elections resigned from for good; empty: unused */
 	char		stay_out[ELECTION_MAX_ELECTIONS][ELECTION_NAME_SIZE];
+
+	/* an empty name: unused */
+	struct
+	{
+		char		election[ELECTION_NAME_SIZE];
+		ElectionTimelines timelines;
+	}			timelines[CRASH_MEMORY_TIMELINES];
 } CrashMemory;
 
 static CrashMemory *memory_kept = NULL;
@@ -62,6 +69,50 @@ bool
 crash_memory_stays_out(const char *election)
 {
 	return find_stay_out(election) != NULL;
+}
+
+void
+crash_memory_set_timelines(const char *election, const ElectionTimelines *timelines)
+{
+	int			place = -1;
+
+	for (int i = 0; i < CRASH_MEMORY_TIMELINES; i++)
+	{
+		const char *name = memory_kept->timelines[i].election;
+
+		if (strcmp(name, election) == 0)
+		{
+			place = i;
+			break;
+		}
+		if (name[0] == '\0' && place < 0)
+			place = i;
+	}
+	if (place < 0)
+		return;
+	memory_kept->timelines[place].timelines = *timelines;
+	strlcpy(memory_kept->timelines[place].election, election, ELECTION_NAME_SIZE);
+}
+
+ElectionTimelines
+crash_memory_timelines(const char *election)
+{
+	ElectionTimelines none = {0};
+
+	for (int i = 0; i < CRASH_MEMORY_TIMELINES; i++)
+	{
+		if (strcmp(memory_kept->timelines[i].election, election) == 0)
+			return memory_kept->timelines[i].timelines;
+	}
+	return none;
+}
+
+bool
+crash_memory_get_timelines(int index, const char **election, ElectionTimelines *timelines)
+{
+	*election = memory_kept->timelines[index].election;
+	*timelines = memory_kept->timelines[index].timelines;
+	return (*election)[0] != '\0';
 }
 
 /* Puts a record, of which `used` bytes are used, in force; NULL: none is in force. */

@@ -31,6 +31,20 @@ extern bool crash_memory_stays_out(const char *election);
 extern void crash_memory_remember(const ElectionMemory *memory);
 extern bool crash_memory_recall(ElectionMemory *memory);
 
+/*
+ * What is known of the primaries of this database system in an election; all 0: nothing.
+ * It is remembered over a clean restart of the server, too (event_file.c).  An election
+ * for which there is no room is not remembered.
+ */
+#define CRASH_MEMORY_TIMELINES	(2 * ELECTION_MAX_ELECTIONS)
+
+extern void crash_memory_set_timelines(const char *election, const ElectionTimelines *timelines);
+extern ElectionTimelines crash_memory_timelines(const char *election);
+
+/* The place number `index` of CRASH_MEMORY_TIMELINES.  False: it is empty. */
+extern bool crash_memory_get_timelines(int index, const char **election,
+									   ElectionTimelines *timelines);
+
 /* The same for the revisions of etcd's history.  They are never erased. */
 extern void crash_memory_remember_history(const ElectionHistory *history);
 extern bool crash_memory_recall_history(ElectionHistory *history);

@@ -28,6 +28,7 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 
+#include "crash_memory.h"
 #include "event_file.h"
 #include "events.h"
 #include "settings/settings.h"
@@ -36,10 +37,17 @@
 #define EVENT_FILE_TEMP		EVENT_FILE ".tmp"
 
 /* To be changed with the layout of the file. */
-#define EVENT_FILE_MAGIC	UINT64CONST(0x45544c4500000001)
+#define EVENT_FILE_MAGIC	UINT64CONST(0x45544c4500000002)
 
 /* What is behind this concerns changes, which are not kept. */
 #define EVENT_SIZE	offsetof(SharedEvent, key)
+
+/* What is known of the primaries of this database system; an empty name: nothing. */
+typedef struct EventFileTimelines
+{
+	char		election[ELECTION_NAME_SIZE];
+	ElectionTimelines timelines;
+} EventFileTimelines;
 
 /* The events follow, each of EVENT_SIZE bytes, and the CRC of all that. */
 typedef struct EventFileHeader
@@ -53,6 +61,7 @@ typedef struct EventFileHeader
 	int64		next_after;		/* the events of the next start follow this number */
 	int64		nevents;
 	char		node[ELECTION_VALUE_SIZE];
+	EventFileTimelines timelines[CRASH_MEMORY_TIMELINES];
 } EventFileHeader;
 
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
@@ -90,12 +99,27 @@ write_bytes(FILE *file, const void *bytes, Size len, pg_crc32c *crc)
 	return fwrite(bytes, len, 1, file) == 1;
 }
 
+static void
+add_timelines(EventFileHeader *header)
+{
+	for (int i = 0; i < CRASH_MEMORY_TIMELINES; i++)
+	{
+		EventFileTimelines *kept = &header->timelines[i];
+		const char *election;
+
+		if (crash_memory_get_timelines(i, &election, &kept->timelines))
+			strlcpy(kept->election, election, sizeof(kept->election));
+	}
+}
+
 static bool
 write_events(FILE *file, EventFileHeader *header)
 {
 	SharedEvent event;
 	pg_crc32c	crc;
 	bool		ok;
+
+	add_timelines(header);
 
 	/*
 	 * Changes are not kept.  If there were any, a number is skipped, which
@@ -203,6 +227,12 @@ restore_events(const EventFileHeader *header, const char *events)
 		events_restore(&event);
 	}
 	events_continue_after(header->next_after);
+	for (int i = 0; i < CRASH_MEMORY_TIMELINES; i++)
+	{
+		if (header->timelines[i].election[0] != '\0')
+			crash_memory_set_timelines(header->timelines[i].election,
+									   &header->timelines[i].timelines);
+	}
 }
 
 static void

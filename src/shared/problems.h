@@ -26,6 +26,7 @@ typedef enum ProblemItem
 	PROBLEM_QUEUE,				/* a key without a lease is the first */
 	PROBLEM_ELECTION,			/* an election that follows Patroni */
 	PROBLEM_HELD_BACK,			/* the state of an election */
+	PROBLEM_SECOND_PRIMARY,		/* the state of an election */
 	PROBLEM_NODE_NAME,			/* another candidate has it; subject: the election */
 	PROBLEM_CERTIFICATE,		/* of this instance or of an endpoint: it cannot be used */
 	PROBLEM_FILE,				/* of a setting */

@@ -22,6 +22,7 @@
 #include "checker.h"
 #include "cluster.h"
 #include "plan.h"
+#include "primaries.h"
 #include "reached.h"
 #include "rights.h"
 #include "work.h"
@@ -1188,6 +1189,9 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 		case ELECTION_NOT_ELIGIBLE:
 			wrong = ticket->kind != TICKET_CAMPAIGN || in->config.eligible;
 			break;
+		case ELECTION_REFUSED:
+			wrong = ticket->kind != TICKET_CAMPAIGN || in->config.timeline == 0;
+			break;
 		case ELECTION_NOT_CANDIDATE:
 			wrong = ticket->kind != TICKET_PROCLAIM ||
 				(ticket->create_revision != 0 && view->create_revision == ticket->create_revision &&
@@ -1335,6 +1339,7 @@ begin_span(int e, const Version *first)
 		span->create_revision = first->create_revision;
 		span->value = first->value;
 		span->key = first->key;
+		primaries_first(e, store_key(first->key)->name);
 	}
 	spans[e] = span;
 	if (plan.profile == PROFILE_CALM && !plan.is_slow)
@@ -1511,7 +1516,8 @@ checker_recovery_bound_ns(void)
 static bool
 wants_to_lead(const Instance *in, int e)
 {
-	if (!in->running || !in->config.eligible || shared_stays_out(in, election_name(e)))
+	if (!in->running || !in->config.eligible || shared_stays_out(in, election_name(e)) ||
+		primaries_stay_out(in, election_name(e)))
 		return false;
 	for (int i = 0; i < in->config.nelections; i++)
 	{
@@ -1531,7 +1537,8 @@ check_settled(const Instance *in, const Version *first, int e)
 		if (strcmp(view->name, election_name(e)) != 0)
 			continue;
 		if (view->state != ELECTION_LEADING && view->state != ELECTION_WAITING &&
-			view->state != ELECTION_OBSERVING && view->state != ELECTION_RESIGNED)
+			view->state != ELECTION_OBSERVING && view->state != ELECTION_RESIGNED &&
+			view->state != ELECTION_SECOND_PRIMARY)
 			fail_run("%s is still %s in %s", in->name, election_state_name(view->state), view->name);
 		if (wants_to_lead(in, e) != (view->role != ELECTION_OBSERVER))
 			fail_run("%s is %s in %s, against its settings", in->name, election_state_name(view->state), view->name);
@@ -1573,6 +1580,8 @@ checker_recovered(void)
 			}
 		}
 	}
+	for (int e = 0; e < plan.nelections; e++)
+		primaries_recovered(e);
 	for (int i = 0; i < ninstances; i++)
 	{
 		for (int t = 0; t < MAX_TICKETS; t++)

@@ -17,6 +17,7 @@
 #include "foreign.h"
 #include "network.h"
 #include "plan.h"
+#include "primaries.h"
 #include "rights.h"
 
 #define TICK_NS		(100 * MS)
@@ -287,6 +288,7 @@ begin_instance(void *subject, uint64_t tag)
 	for (int e = 0; e < plan.nelections; e++)
 		strcpy(config->elections[e], election_name(e));
 	prefer(in);
+	primaries_begin(in);
 	instance_start(in);
 }
 

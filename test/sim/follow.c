@@ -18,6 +18,7 @@
 #include "follow.h"
 #include "network.h"
 #include "plan.h"
+#include "primaries.h"
 #include "run.h"
 
 #define TICK_NS		(100 * MS)
@@ -664,6 +665,7 @@ run_seed(uint64_t seed)
 	streams_reset();
 	instances_reset(plan.ninstances);
 	shared_reset();
+	primaries_reset();
 	network_reset(plan.ninstances);
 	store_changed = NULL;
 	cluster_start();

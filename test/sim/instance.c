@@ -17,6 +17,7 @@
 #include "checker.h"
 #include "faults.h"
 #include "plan.h"
+#include "primaries.h"
 #include "reached.h"
 #include "work.h"
 
@@ -163,6 +164,7 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 		trace_line(in->name, "sends %" PRIu64 ": %s", id, text);
 	}
 	checker_sent(in, id, request);
+	primaries_sent(in, request);
 	client_send(in, id, request);
 }
 
@@ -222,6 +224,7 @@ port_publish(void *ctx, int slot, const ElectionView *view)
 					   view->has_leader ? view->leader : "unknown", view->leader_revision);
 	}
 	checker_published(in, slot, &old);
+	primaries_published(in, slot, &old);
 }
 
 static void
@@ -243,7 +246,7 @@ port_announce(void *ctx, const ElectionEvent *event)
 static void
 port_reply(void *ctx, uint64_t number, ElectionReply reply)
 {
-	static const char *const names[] = {"done", "nothing to do", "not eligible", "not a candidate", "no contact",
+	static const char *const names[] = {"done", "nothing to do", "not eligible", "not a candidate", "refused", "no contact",
 		"failed", "not the leader", "no such candidate", "more than one", "a foreign one is before it", "too many are before it", "cancelled"};
 	Instance   *in = ctx;
 	Ticket	   *ticket = &in->tickets[number % MAX_TICKETS];
@@ -279,6 +282,19 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 
 	if (!is_dead(in))
 		shared_remember_history(in, history);
+}
+
+static void
+port_remember_timelines(void *ctx, const char *election, const ElectionTimelines *timelines)
+{
+	Instance   *in = ctx;
+
+	if (is_dead(in))
+		return;
+	trace(in->name, "knows of %s: timeline %" PRIu32 " has led, refused %" PRIu32 ", accepted %" PRIu32, election,
+		  timelines->leading, timelines->refused, timelines->accepted);
+	shared_set_timelines(in, election, timelines);
+	primaries_remembered(in, election, timelines);
 }
 
 static void
@@ -444,7 +460,11 @@ instance_configure(Instance *in)
 		in->config.ttl_s * 1000 / 9 : plan.request_timeout_ms;
 
 	for (int i = 0; i < in->config.nelections; i++)
+	{
 		in->config.stay_out[i] = shared_stays_out(in, in->config.elections[i]);
+		in->config.timelines[i] = shared_timelines(in, in->config.elections[i]);
+	}
+	primaries_configure(in);
 	trace(in->name, "is configured: TTL %d s, %d elections, %s, %d endpoints", in->config.ttl_s,
 		  in->config.nelections, in->config.eligible ? "candidate" : "observer", in->config.nendpoints);
 	client_configure(in, in->config.nendpoints, timeout_ms * MS);
@@ -463,6 +483,7 @@ instance_start(Instance *in)
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
 		.remember = port_remember, .remember_history = port_remember_history,
+		.remember_timelines = port_remember_timelines,
 		.report_duplicate_name = port_report_duplicate_name, .drop = port_drop, .random = port_random, .ctx = in
 	};
 	ElectionMemory memory;
@@ -488,6 +509,7 @@ instance_start(Instance *in)
 	if (in->next_start != SHARED_AFTER_CRASH)
 		in->lineage++;
 	shared_start(in, in->next_start);
+	primaries_started(in);
 	remembers = shared_recall(in, &memory);
 	if (shared_recall_history(in, &history))
 		(void) election_resume(in->core, instance_now(in), &history, remembers ? &memory : NULL);
@@ -501,6 +523,7 @@ end_life(Instance *in)
 {
 	int			n = in->nitems;
 
+	primaries_ended(in);
 	if (in->stopping)
 	{
 		shared_save(in);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "protocol/rival.h"
 #include "protocol/state.h"
 #include "reached.h"
 
@@ -149,6 +150,14 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("command: campaign waits", e->commands.campaign_ticket != 0) \
 	STATE("command: proclaim waits", e->commands.proclaim_ticket != 0) \
 	STATE("command: proclaim waits, and the key must be written though it has the value", e->own.must_put_value) \
+	STATE("joining: another primary leads", e->state == ELECTION_JOINING && rival_leads(core, e)) \
+	STATE("joining: its lease was extended once", e->state == ELECTION_JOINING && e->rival.nextensions == 1) \
+	STATE("second primary: the other one led and lived", e->state == ELECTION_SECOND_PRIMARY && \
+		  e->rival.timelines.refused == core->config.timeline) \
+	STATE("second primary: a later timeline has led", e->state == ELECTION_SECOND_PRIMARY && \
+		  e->rival.timelines.leading > core->config.timeline) \
+	STATE("candidate beside another primary, by command", is_candidate(e) && core->config.timeline != 0 && \
+		  e->rival.timelines.accepted == core->config.timeline) \
 	STATE("transfer: the queue is read", e->transfer.stage == TRANSFER_SURVEYING) \
 	STATE("transfer: it drains", e->transfer.stage == TRANSFER_DRAINING) \
 	STATE("transfer: sent", e->transfer.stage == TRANSFER_SENT) \
@@ -201,6 +210,7 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("campaign: done", REPLY(CAMPAIGN, DONE)) \
 	STATE("campaign: nothing to do", REPLY(CAMPAIGN, NOTHING_TO_DO)) \
 	STATE("campaign: not eligible", REPLY(CAMPAIGN, NOT_ELIGIBLE)) \
+	STATE("campaign: refused", REPLY(CAMPAIGN, REFUSED)) \
 	STATE("campaign: no contact", REPLY(CAMPAIGN, NO_CONTACT)) \
 	STATE("proclaim: done", REPLY(PROCLAIM, DONE)) \
 	STATE("proclaim: not a candidate", REPLY(PROCLAIM, NOT_CANDIDATE)) \

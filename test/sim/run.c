@@ -11,6 +11,7 @@
 #include "foreign.h"
 #include "network.h"
 #include "plan.h"
+#include "primaries.h"
 #include "reached.h"
 #include "run.h"
 #include "server.h"
@@ -23,6 +24,7 @@ run_begin(void)
 	foreign_reset();
 	instances_reset(plan.ninstances);
 	shared_reset();
+	primaries_reset();
 	network_reset(plan.ninstances);
 	store_changed = NULL;
 	cluster_start();

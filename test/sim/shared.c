@@ -60,6 +60,11 @@ typedef struct Shared
 	SharedEvent saved[SHARED_EVENTS];
 	int			nsaved;
 	int64		continue_after;
+	struct
+	{
+		char		election[ELECTION_NAME_SIZE];
+		ElectionTimelines timelines;
+	}			saved_timelines[CRASH_MEMORY_TIMELINES];
 	/* of the elector */
 	bool		remembers;
 	ElectionMemory remembered;
@@ -307,6 +312,12 @@ shared_start(const Instance *in, SharedStart how)
 		for (int i = 0; i < shared->nsaved; i++)
 			events_restore(&shared->saved[i]);
 		events_continue_after(shared->continue_after);
+		for (int i = 0; i < CRASH_MEMORY_TIMELINES; i++)
+		{
+			if (shared->saved_timelines[i].election[0] != '\0')
+				crash_memory_set_timelines(shared->saved_timelines[i].election,
+										   &shared->saved_timelines[i].timelines);
+		}
 	}
 	if (choose(2) == 0)
 		read_events(in);
@@ -319,6 +330,13 @@ shared_save(const Instance *in)
 	SharedEvent event;
 
 	/* as event_file.c does */
+	for (int i = 0; i < CRASH_MEMORY_TIMELINES; i++)
+	{
+		const char *election;
+
+		(void) crash_memory_get_timelines(i, &election, &shared->saved_timelines[i].timelines);
+		strlcpy(shared->saved_timelines[i].election, election, ELECTION_NAME_SIZE);
+	}
 	shared->nsaved = 0;
 	shared->continue_after = events_last();
 	for (int64 after = 0; events_next_of(EVENTS_BUT_CHANGES, after, &event); after = event.seq)
@@ -437,4 +455,18 @@ shared_stays_out(const Instance *in, const char *election)
 {
 	(void) use(in);
 	return crash_memory_stays_out(election);
+}
+
+void
+shared_set_timelines(const Instance *in, const char *election, const ElectionTimelines *timelines)
+{
+	(void) use(in);
+	crash_memory_set_timelines(election, timelines);
+}
+
+ElectionTimelines
+shared_timelines(const Instance *in, const char *election)
+{
+	(void) use(in);
+	return crash_memory_timelines(election);
 }

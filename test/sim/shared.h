@@ -39,6 +39,9 @@ extern bool shared_recall_history(const Instance *in, ElectionHistory *history);
 /* The highest revision that the next elector would know after a crash. */
 extern int64_t shared_known_revision(const Instance *in);
 extern void shared_set_stay_out(const Instance *in, const char *election, bool stay_out);
+extern void shared_set_timelines(const Instance *in, const char *election,
+								 const ElectionTimelines *timelines);
+extern ElectionTimelines shared_timelines(const Instance *in, const char *election);
 extern bool shared_stays_out(const Instance *in, const char *election);
 
 #endif							/* SHARED_H */

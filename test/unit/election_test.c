@@ -9,6 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
+
 #include "small_etcd.h"
 #include "unit.h"
 
@@ -51,6 +53,7 @@ typedef struct Instance
 	bool		remembers;
 	ElectionMemory memory;
 	ElectionHistory history;
+	ElectionTimelines timelines;	/* of the first election */
 } Instance;
 
 static Instance instances[MAX_INSTANCES];
@@ -174,6 +177,14 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 	Instance   *in = ctx;
 
 	in->history = *history;
+}
+
+static void
+port_remember_timelines(void *ctx, const char *election, const ElectionTimelines *timelines)
+{
+	Instance   *in = ctx;
+
+	in->timelines = *timelines;
 }
 
 static void
@@ -303,7 +314,8 @@ new_core(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .remember_history = port_remember_history, .report_duplicate_name = port_report_duplicate_name,
+		.remember = port_remember, .remember_history = port_remember_history,
+		.remember_timelines = port_remember_timelines, .report_duplicate_name = port_report_duplicate_name,
 		.drop = port_drop, .random = port_random, .ctx = in
 	};
 	ElectionCore *core = election_create(&port, 4);
@@ -312,8 +324,9 @@ new_core(Instance *in)
 	return core;
 }
 
+/* Adds an instance that does not run yet. */
 static Instance *
-start_instance(const char *name, bool eligible)
+add_instance(const char *name, bool eligible)
 {
 	Instance   *in = &instances[ninstances++];
 
@@ -325,8 +338,23 @@ start_instance(const char *name, bool eligible)
 	in->config.nendpoints = 1;
 	in->config.nelections = 1;
 	strcpy(in->config.elections[0], "e");
+	return in;
+}
+
+static void
+start(Instance *in)
+{
 	in->core = new_core(in);
+	in->config.timelines[0] = in->timelines;
 	election_configure(in->core, now, &in->config);
+}
+
+static Instance *
+start_instance(const char *name, bool eligible)
+{
+	Instance   *in = add_instance(name, eligible);
+
+	start(in);
 	return in;
 }
 
@@ -2389,7 +2417,8 @@ crash(Instance *in)
 	ElectionPort port = {
 		.send = port_send, .watch = port_watch, .change_endpoint = port_change_endpoint,
 		.publish = port_publish, .announce = port_announce, .reply = port_reply,
-		.remember = port_remember, .remember_history = port_remember_history, .report_duplicate_name = port_report_duplicate_name,
+		.remember = port_remember, .remember_history = port_remember_history,
+		.remember_timelines = port_remember_timelines, .report_duplicate_name = port_report_duplicate_name,
 		.drop = port_drop, .random = port_random, .ctx = in
 	};
 
@@ -3690,12 +3719,341 @@ test_restore_during_long_crash(void **state)
 	assert_true(a->views[0].token > token);
 }
 
+/* ---- two primaries of one database system --------------------------------------------- */
+
+static Instance *
+add_primary(const char *name, const char *system, uint32_t timeline)
+{
+	Instance   *in = add_instance(name, true);
+
+	strcpy(in->config.system_identifier, system);
+	in->config.timeline = timeline;
+	in->config.refuses_second = true;
+	return in;
+}
+
+static Instance *
+join_primary(const char *name, const char *system, uint32_t timeline)
+{
+	Instance   *in = add_primary(name, system, timeline);
+
+	start(in);
+	answer_all();
+	return in;
+}
+
+/* A clean shutdown: the lease is revoked. */
+static void
+stop(Instance *in)
+{
+	election_stop(in->core, now, ELECTION_REASON_SHUTDOWN);
+	answer_all();
+	election_free(in->core);
+	in->core = NULL;
+	memset(in->messages, 0, sizeof(in->messages));
+	memset(in->views, 0, sizeof(in->views));
+	in->nwatches = 0;
+}
+
+/* The host is gone. */
+static void
+lose(Instance *in)
+{
+	election_free(in->core);
+	in->core = NULL;
+	memset(in->messages, 0, sizeof(in->messages));
+	memset(in->views, 0, sizeof(in->views));
+	in->nwatches = 0;
+}
+
+static void
+test_key_tells_owner(void **state)
+{
+	Instance   *a = join_primary("a", "7000000000000000001", 3);
+	char		key[ELECTION_KEY_SIZE];
+
+	snprintf(key, sizeof(key), "e/%" PRIx64 ".7000000000000000001.3.pg", a->views[0].lease);
+	assert_string_equal(a->views[0].key, key);
+	assert_true(leads(a));
+	assert_int_equal(a->timelines.leading, 3);
+}
+
+/* A standby is promoted while the primary lives: it never becomes the next leader. */
+static void
+test_second_primary(void **state)
+{
+	Instance   *a = join_primary("a", "71", 1);
+	Instance   *b;
+
+	run_for(SECOND);
+	b = join_primary("b", "71", 2);
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+	assert_int_equal(count_keys(), 1);
+	run_for(TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_non_null(strstr(b->views[0].problem, "timeline 2"));
+	assert_int_equal(b->timelines.refused, 2);
+	assert_int_equal(b->views[0].role, ELECTION_OBSERVER);
+
+	/* the primary is restarted, the second one, too, and both at once */
+	stop(a);
+	run_for(10 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_int_equal(count_keys(), 0);
+	stop(b);
+	start(b);
+	run_for(TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+	start(a);
+	run_for(SECOND);
+	assert_true(leads(a));
+
+	/* until it is a standby again; it is promoted, and on another timeline */
+	b->config.eligible = false;
+	b->config.in_recovery = true;
+	b->config.timeline = 0;
+	election_configure(b->core, now, &b->config);
+	answer_all();
+	assert_int_equal(b->views[0].state, ELECTION_OBSERVING);
+	stop(a);
+	b->config.eligible = true;
+	b->config.in_recovery = false;
+	b->config.timeline = 3;
+	election_configure(b->core, now, &b->config);
+	answer_all();
+	assert_true(leads(b));
+}
+
+/* A failover: nobody extends the lease of the dead primary. */
+static void
+test_promoted_after_loss(void **state)
+{
+	Instance   *a = join_primary("a", "71", 1);
+	Instance   *b;
+	int64_t		lost_ns;
+
+	run_for(7 * SECOND);
+	lose(a);
+	lost_ns = now;
+	b = join_primary("b", "71", 2);
+	while (!leads(b) && now < lost_ns + 2 * TTL_S * SECOND)
+		run_for(10 * MS);
+	assert_true(leads(b));
+	assert_true(now - lost_ns <= TTL_S * SECOND + 10 * MS);
+	assert_int_equal(b->timelines.refused, 0);
+
+	/* the old primary comes back, and the new one is restarted */
+	start(a);
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_non_null(strstr(a->views[0].problem, "has led on timeline 2"));
+	stop(b);
+	run_for(TTL_S * SECOND);
+	assert_int_equal(count_keys(), 0);
+	start(b);
+	run_for(SECOND);
+	assert_true(leads(b));
+	stop(b);
+	stop(a);
+	start(a);
+	run_for(TTL_S * SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+}
+
+/* A new leader of etcd extends each lease once. */
+static void
+test_new_term_is_no_life(void **state)
+{
+	Instance   *a = join_primary("a", "71", 1);
+	Instance   *b;
+	StoreLease *lease = store_find_lease(a->views[0].lease);
+
+	run_for(SECOND);
+	lose(a);
+	b = join_primary("b", "71", 2);
+	for (int i = 0; i < 5; i++)
+	{
+		etcd.term++;
+		set_revision(store_revision() + 1);
+		run_for(1300 * MS);
+		lease->expires_ns[0] = now + TTL_S * SECOND;
+		run_for(1300 * MS);
+		assert_int_equal(lease->revoked_index, 0);
+	}
+	run_for((TTL_S + 1) * SECOND);
+	assert_true(leads(b));
+	assert_int_equal(b->timelines.refused, 0);
+}
+
+static void
+test_other_systems(void **state)
+{
+	Instance   *a = join_primary("a", "71", 5);
+	Instance   *b = join_primary("b", "72", 2);
+	Instance   *c = join_primary("c", "", 0);
+
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(c->views[0].state, ELECTION_WAITING);
+	assert_int_equal(b->timelines.leading, 0);
+	stop(a);
+	assert_true(leads(b));
+	stop(b);
+	assert_true(leads(c));
+}
+
+/* A standby may lead, and may wait, with candidates of its system. */
+static void
+test_standbys_are_no_rivals(void **state)
+{
+	Instance   *a = join_primary("a", "71", 0);
+	Instance   *b = join_primary("b", "71", 4);
+	Instance   *c = join_primary("c", "71", 0);
+
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	stop(a);
+	assert_true(leads(b));
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(c->views[0].state, ELECTION_WAITING);
+	stop(b);
+	assert_true(leads(c));
+}
+
+/* The setting "wait", and a leader that was waited for. */
+static void
+test_second_primary_waits(void **state)
+{
+	Instance   *a = join_primary("a", "71", 1);
+	Instance   *b = add_primary("b", "71", 2);
+
+	b->config.refuses_second = false;
+	start(b);
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+
+	/* the setting changes */
+	b->config.refuses_second = true;
+	election_configure(b->core, now, &b->config);
+	answer_all();
+	assert_int_equal(count_keys(), 1);
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+	b->config.refuses_second = false;
+	election_configure(b->core, now, &b->config);
+	answer_all();
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	stop(a);
+	assert_true(leads(b));
+}
+
+/* What only waited has not led. */
+static void
+test_waiting_does_not_count(void **state)
+{
+	Instance   *a = join_primary("a", "71", 1);
+	Instance   *b = add_primary("b", "71", 2);
+
+	b->config.refuses_second = false;
+	start(b);
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(a->timelines.leading, 1);
+	stop(b);
+	stop(a);
+	start(a);
+	answer_all();
+	assert_true(leads(a));
+}
+
+static void
+test_campaign_of_second_primary(void **state)
+{
+	Instance   *a = join_primary("a", "71", 2);
+	Instance   *b = join_primary("b", "71", 1);
+
+	run_for(SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_true(election_campaign(b->core, now, 0, 1));
+	answer_all();
+	assert_true(b->has_replied[1]);
+	assert_int_equal(b->replied[1], ELECTION_DONE);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(b->timelines.accepted, 1);
+
+	/* a restart does not forget it */
+	stop(b);
+	start(b);
+	answer_all();
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	stop(a);
+	assert_true(leads(b));
+
+	/* one that had resigned is told */
+	start(a);
+	answer_all();
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_true(election_resign(a->core, now, 0, false, 0, 2));
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+	assert_true(election_campaign(a->core, now, 0, 3));
+	answer_all();
+	assert_int_equal(a->replied[3], ELECTION_REFUSED);
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_true(election_campaign(a->core, now, 0, 4));
+	answer_all();
+	assert_int_equal(a->replied[4], ELECTION_DONE);
+}
+
+/* Keys of older releases tell nothing. */
+static void
+test_old_keys(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *b = join_primary("b", "71", 1);
+
+	strcpy(a->config.system_identifier, "71");
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	stop(a);
+	assert_true(leads(b));
+}
+
+/* Without the right to ask, it waits outside. */
+static void
+test_life_cannot_be_told(void **state)
+{
+	Instance   *a = join_primary("a", "71", 1);
+	Instance   *b = join_primary("b", "71", 2);
+
+	etcd.denied = "e/";
+	etcd.denies_leases = etcd.denies_writes_only = true;
+	run_for(TTL_S * SECOND / 4);
+	etcd.denied = NULL;
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+	assert_int_equal(count_keys(), 1);
+	stop(a);
+	answer_all();
+	assert_true(leads(b));
+}
+
 int
 main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_alone),
+		TEST(test_key_tells_owner),
+		TEST(test_second_primary),
+		TEST(test_promoted_after_loss),
+		TEST(test_new_term_is_no_life),
+		TEST(test_other_systems),
+		TEST(test_standbys_are_no_rivals),
+		TEST(test_second_primary_waits),
+		TEST(test_waiting_does_not_count),
+		TEST(test_campaign_of_second_primary),
+		TEST(test_old_keys),
+		TEST(test_life_cannot_be_told),
 		TEST(test_ignored_endpoints),
 		TEST(test_same_endpoint_fails),
 		TEST(test_election_without_rights),

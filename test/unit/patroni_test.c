@@ -274,7 +274,7 @@ set_up(void **state)
 {
 	static const ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce,
-		port_reply, port_remember, port_remember_history, port_report_duplicate_name, NULL, port_random, NULL
+		port_reply, port_remember, port_remember_history, NULL, port_report_duplicate_name, NULL, port_random, NULL
 	};
 
 	now = 1000 * SECOND;

@@ -23,6 +23,8 @@ describe(const EtcdRequest *request)
 		return "keepalive";
 	if (request->kind == ETCD_REVOKE)
 		return "revoke";
+	if (request->kind == ETCD_TIME_TO_LIVE)
+		return "time to live";
 	/* The other kinds belong to the transport. */
 	assert_int_equal(request->kind, ETCD_TXN);
 	if (request->success[0].kind == ETCD_OP_RANGE)
@@ -278,6 +280,7 @@ refuses(const EtcdRequest *request, EtcdAnswer *answer)
 			refuse(answer, ETCD_CODE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
 			return true;
 		case ETCD_KEEPALIVE:
+		case ETCD_TIME_TO_LIVE:
 			denied = etcd.denies_leases && is_denied_lease(request->lease);
 			break;
 		case ETCD_REVOKE:
@@ -309,6 +312,18 @@ small_etcd_execute(int64_t at_ns, const EtcdRequest *request, EtcdAnswer *answer
 		return;
 	if (request->kind == ETCD_GRANT && etcd.most_ttl_s != 0 && granted.ttl_s > etcd.most_ttl_s)
 		granted.ttl_s = etcd.most_ttl_s;
+	if (request->kind == ETCD_TIME_TO_LIVE)
+	{
+		lease = store_find_lease(request->lease);
+		*answer = (EtcdAnswer) {.outcome = ETCD_ANSWERED, .lease = request->lease, .ttl_s = -1};
+		if (lease != NULL)
+		{
+			answer->ttl_s = (lease->expires_ns[0] - at_ns) / SECOND;
+			answer->granted_ttl_s = lease->ttl_s;
+		}
+		answer->header = etcd_header();
+		return;
+	}
 	if (request->kind != ETCD_KEEPALIVE)
 	{
 		store_write(etcd.term, &granted, BY_CLIENT, answer);

@@ -98,6 +98,11 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 }
 
 static void
+port_remember_timelines(void *ctx, const char *election, const ElectionTimelines *timelines)
+{
+}
+
+static void
 port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
 }
@@ -155,7 +160,7 @@ start(Candidate *candidate, const char *endpoint, const char *election, const ch
 	};
 	ElectionPort port = {
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce, port_reply,
-		port_remember, port_remember_history, port_report_duplicate_name, port_drop, port_random, candidate
+		port_remember, port_remember_history, port_remember_timelines, port_report_duplicate_name, port_drop, port_random, candidate
 	};
 	EtcdClientSettings settings = {
 		.endpoints = &endpoint,

@@ -1,0 +1,154 @@
+/*-------------------------------------------------------------------------
+ *
+ * rival_lease.c
+ *	  Whether another primary of the same database system, which leads, is alive (SECOND).
+ *
+ * A time is no evidence: a lease outlives its owner, and by another TTL with each new
+ * leader of etcd.  An owner that is alive extends its lease again and again.  So the lease
+ * is asked for its time to live.  If it has not less than before, though more than a
+ * second has passed, somebody has extended it.  In one raft term etcd's leader does that
+ * once, when its term begins (Promote() in etcd's lessor.go).  So two extensions in
+ * one term show that the owner is alive.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "publish.h"
+#include "queue.h"
+#include "requests.h"
+#include "rival.h"
+#include "rival_lease.h"
+
+/*
+ * The least time between two questions.  etcd tells whole seconds, so a shorter time
+ * shows nothing.
+ */
+#define MIN_INTERVAL_NS		(1200 * NSEC_PER_MSEC)
+
+/* Evidence: see above. */
+#define MIN_EXTENSIONS		2
+
+/* So often a lease is asked six times in a TTL; then once in a TTL. */
+#define NQUICK				12
+
+/* ---- answers --------------------------------------------------------------- */
+
+static Election *
+find_asker(ElectionCore *core, const Op *op)
+{
+	for_each_election(core, e)
+	{
+		if (e->rival.asked_id == op->id)
+			return e;
+	}
+	return NULL;
+}
+
+/*
+ * Has somebody extended the lease since the last answer?  Otherwise it has less to live,
+ * by the time since then.  etcd cuts off the fraction of a second.  Its clock may run
+ * slower than that of this instance, by less than a tenth.
+ */
+static bool
+is_extended(const Rival *r, const Facts *facts)
+{
+	int64_t		elapsed_ns = (facts->op->sent_ns - r->answered_ns) / 10 * 9;
+
+	return r->answered_ns != 0 && r->term == facts->term &&
+		facts->ttl_s * NSEC_PER_SEC >= (r->ttl_s + 1) * NSEC_PER_SEC - elapsed_ns;
+}
+
+static void
+learn_time_to_live(Rival *r, int64_t now_ns, const Facts *facts)
+{
+	if (r->term != facts->term)
+		r->nextensions = 0;
+	r->nextensions += is_extended(r, facts);
+	r->term = facts->term;
+	r->ttl_s = facts->ttl_s;
+	r->answered_ns = now_ns;
+}
+
+static int64_t
+ask_interval_ns(const ElectionCore *core, const Rival *r)
+{
+	int64_t		ttl_ns = core->config.ttl_s * NSEC_PER_SEC;
+	int64_t		interval_ns = r->nasked <= NQUICK ? ttl_ns / 6 : ttl_ns;
+
+	return interval_ns > MIN_INTERVAL_NS ? interval_ns : MIN_INTERVAL_NS;
+}
+
+void
+rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
+{
+	Election   *e = find_asker(core, facts->op);
+
+	if (e == NULL)
+		return;
+	e->rival.asked_id = 0;
+	e->rival.ask_ns = now_ns + ask_interval_ns(core, &e->rival);
+	/* a leader of etcd that has just been elected knows no end of any lease */
+	if (facts->kind != FACTS_ANSWER || facts->op->lease != e->rival.lease ||
+		facts->ttl_s < 0 || facts->ttl_s > facts->granted_ttl_s)
+		return;
+	learn_time_to_live(&e->rival, now_ns, facts);
+	if (e->rival.nextensions >= MIN_EXTENSIONS && rival_leads(core, e) &&
+		e->leader.lease == e->rival.lease)
+		rival_refuse(core, e);
+}
+
+/* ---- what is due ------------------------------------------------------------ */
+
+static void
+ask(ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Rival	   *r = &e->rival;
+	Op		   *op;
+
+	if (r->lease != e->leader.lease)
+	{
+		r->lease = e->leader.lease;
+		r->nasked = r->nextensions = 0;
+		r->answered_ns = 0;
+		r->ask_ns = now_ns;
+	}
+	if (r->lease == 0 || r->asked_id != 0 || !due_or_wake_at(core, now_ns, r->ask_ns))
+		return;
+	op = request_start(core, now_ns, OP_TIME_TO_LIVE);
+	if (op == NULL)
+		return;
+	op->lease = r->lease;
+	r->asked_id = op->id;
+	r->nasked++;
+	request_send_lease(core, op, ETCD_TIME_TO_LIVE, 0);
+}
+
+/*
+ * What follows for an election.  A second primary has no key: as long as it had one, it
+ * would be the next to lead when the other primary is restarted.
+ */
+static void
+reconcile_election(ElectionCore *core, Election *e)
+{
+	rival_learn_leader(core, e);
+	if (rival_refuses(core, e) || rival_leads(core, e))
+	{
+		publish_reply(core, &e->commands.campaign_ticket, ELECTION_REFUSED);
+		if (is_queued(e) && e->state != ELECTION_LEADING)
+			queue_leave(core, e, ELECTION_NO_REASON);
+		else if (e->state == ELECTION_JOINING && rival_refuses(core, e))
+			queue_leave(core, e, ELECTION_NO_REASON);
+	}
+	if (e->state == ELECTION_SECOND_PRIMARY && !(core->config.eligible && rival_refuses(core, e)))
+		queue_begin_without_key(core, e);
+}
+
+void
+rival_reconcile(ElectionCore *core, int64_t now_ns)
+{
+	for_each_election(core, e)
+	{
+		reconcile_election(core, e);
+		if (core->connected && e->state == ELECTION_JOINING && rival_leads(core, e))
+			ask(core, now_ns, e);
+	}
+}

@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * rival_lease.h
+ *	  Whether another primary of the same database system, which leads, is alive (SECOND).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RIVAL_LEASE_H
+#define RIVAL_LEASE_H
+
+#include "facts.h"
+
+/* The answer to a question about a leader's lease.  There may be none, or a refusal. */
+extern void rival_receive(ElectionCore *core, int64_t now_ns, const Facts *facts);
+
+/* Leaves what must be left, enters what may be entered again, and asks what is due. */
+extern void rival_reconcile(ElectionCore *core, int64_t now_ns);
+
+#endif							/* RIVAL_LEASE_H */
