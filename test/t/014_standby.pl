@@ -8,7 +8,8 @@ my $etcd    = EtcdLeader::Etcd->new;
 my $primary = EtcdLeader::Instance->create('primary', etcd => $etcd, init => { allows_streaming => 1 },
 	conf => "max_connections = 40\n");
 $primary->wait_until_leader;
-my $standby = EtcdLeader::Instance->create_standby('standby', $primary);
+# promoted beside a primary that lives, it shall wait
+my $standby = EtcdLeader::Instance->create_standby('standby', $primary, settings => { second_primary => 'wait' });
 $primary->wait_for_catchup($standby);
 my $elector = poll(10, sub { $standby->elector_pid });
 ok($elector, 'an elector runs on the standby');

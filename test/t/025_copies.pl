@@ -1,5 +1,6 @@
-# Copies of a running leader's data directory, started beside it: none takes up
-# its lease, and each of the two reports another candidate of its name.
+# Copies of a running leader's data directory, started beside it: none takes up its
+# lease.  A copy that is a primary stays out as a second one, also when the original is
+# restarted.  A standby queues, and each of the two reports another candidate of its name.
 use EtcdLeader::Test;
 use PostgreSQL::Test::RecursiveCopy;
 
@@ -47,22 +48,40 @@ for my $kind (sort keys %make)
 	$copy->start;
 	my $sampler = $copy->sample;
 
-	poll_ok(20, sub { ($copy->status->{state} // '') eq 'waiting' }, "$kind: it queues");
-	isnt($copy->status->{lease_id}, $lease, "$kind: on a lease of its own");
+	my $is_standby = $kind eq 'standby';
+	if ($is_standby)
+	{
+		poll_ok(20, sub { ($copy->status->{state} // '') eq 'waiting' }, "$kind: it queues");
+		isnt($copy->status->{lease_id}, $lease, "$kind: on a lease of its own");
+	}
+	else
+	{
+		poll_ok(20, sub { ($copy->status->{state} // '') eq 'second primary' }, "$kind: it stays out");
+		is(scalar(my @keys = $etcd->candidates('postgres')), 1, "$kind: and has no key");
+		like($copy->trouble, qr/another primary of this database system led and was alive/, "$kind: the view says why");
+	}
 	is($copy->log_count('resuming the lease'), 0, "$kind: it does not resume");
 	is($copy->status->{node_name}, 'pg1', "$kind: it has the same name");
-	for my $node ($original, $copy)
+	# a copy without a key is seen by itself alone
+	for my $node ($is_standby ? ($original, $copy) : $copy)
 	{
 		my $who = $node == $original ? 'the original' : 'the copy';
-		poll_ok(6 * $ttl, sub { ($node->status->{last_error} // '') =~ /is also named "pg1"/ }, "$kind: last_error of $who says so");
+		poll_ok(6 * $ttl, sub { $node->trouble =~ /is also named "pg1"/ }, "$kind: the view of $who tells of the name");
 		# the log says it after the status
-		poll_is(5, sub { $node->log_count('WARNING:  another candidate of election "postgres" is also named "pg1" .its key is "postgres/\S+.pg".$', $node == $original ? $from_log : 0) }, 1, "$kind: the log of $who says so, once");
+		poll_is(5, sub { $node->log_count($is_standby ? 'WARNING:  another candidate of election "postgres" is also named "pg1" .its key is "postgres/\S+.pg".$' :
+					'WARNING:  the leader of election "postgres" is also named "pg1"$', $node == $original ? $from_log : 0) }, 1, "$kind: the log of $who says so, once");
 	}
 	is($original->token, $token, "$kind: the original leads as before");
 	if ($kind eq 'standby')
 	{
 		$copy->configure(node_name => 'renamed');
 		poll_is(3 * $ttl, sub { $_->trouble }, '', "$kind: last_error of " . $_->name . ' ends with the name') for $original, $copy;
+	}
+	if (!$is_standby)
+	{
+		$original->restart;
+		$original->wait_until_leader;
+		pause(1);
 	}
 	is_deeply([ grep { $_->{answer} eq 't' } $sampler->stop ], [], "$kind: the copy never led");
 	$copy->stop('immediate');

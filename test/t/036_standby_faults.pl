@@ -5,7 +5,7 @@ use DBD::Pg ();
 
 my $ttl  = 3;
 my $etcd = EtcdLeader::Etcd->new;
-my $old  = EtcdLeader::Instance->create('old', etcd => $etcd, init => { allows_streaming => 1 }, settings => { ttl => $ttl });
+my $old  = EtcdLeader::Instance->create('old', etcd => $etcd, init => { allows_streaming => 1 }, settings => { ttl => $ttl, second_primary => 'wait' });
 $old->wait_until_leader;
 my $standby = EtcdLeader::Instance->create_standby('standby', $old);
 my $cold    = EtcdLeader::Instance->new('cold');

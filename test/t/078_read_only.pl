@@ -14,7 +14,7 @@ my $relay   = EtcdLeader::Relay->new($etcd->url(0));
 my @nodes   = map {
 	my $node = EtcdLeader::Instance->create($_,
 		endpoints => $_ eq 'pg1' ? $relay->url : $etcd->endpoints,
-		settings  => { ttl => 2 },
+		settings  => { ttl => 2, second_primary => 'wait' },
 		init      => { allows_streaming => 1 },
 		# as documented, for the election of this test
 		conf      => "max_prepared_transactions = 2\n" . document_block('doc/operations.md', 'read_only') =~ s/shop/postgres/r);
@@ -256,7 +256,7 @@ command_ok([ 'pg_restore', @{ $at[0] }, '-e', '-c', '--if-exists', $dump ], 'the
 
 # ---- a standby -----------------------------------------------------------------------------
 
-my $standby = EtcdLeader::Instance->create_standby('pg3', $pg2, settings => { endpoints => $etcd->endpoints });
+my $standby = EtcdLeader::Instance->create_standby('pg3', $pg2, settings => { endpoints => $etcd->endpoints, second_primary => 'wait' });
 push @nodes, $standby;
 my ($early, $between) = map { session($standby) } 1 .. 2;
 is(show($early), 'off', 'in recovery: PostgreSQL itself says that it is read-only');
