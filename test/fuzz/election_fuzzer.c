@@ -109,6 +109,7 @@ static struct
 	bool		remembers;
 	ElectionMemory memory;
 	ElectionHistory history;
+	ElectionTimelines timelines;
 	ElectionView views[MAX_SLOTS];
 	EtcdWatch	watches[MAX_WATCHES];
 	char		watched[MAX_WATCHES][ELECTION_KEY_SIZE];
@@ -589,6 +590,12 @@ port_remember_history(void *ctx, const ElectionHistory *history)
 }
 
 static void
+port_remember_timelines(void *ctx, const char *election, const ElectionTimelines *timelines)
+{
+	run.timelines = *timelines;
+}
+
+static void
 port_report_duplicate_name(void *ctx, const char *election, const char *key)
 {
 }
@@ -1017,6 +1024,8 @@ configure(void)
 	memset(c, 0, sizeof(*c));
 	c->in_recovery = choose(4) == 1 && !was_promoted;
 	strcpy(c->system_identifier, "7");
+	c->timeline = c->in_recovery ? 0 : 2;
+	c->refuses_second = (chosen & 2) != 0;
 	strcpy(c->patroni_namespace, "/service/");
 	c->ttl_s = ttls[choose(lengthof(ttls))];
 	c->safety_margin_ms = margins[choose(lengthof(margins))];
@@ -1028,6 +1037,7 @@ configure(void)
 		if ((chosen & (1 << i)) == 0)
 			continue;
 		c->stay_out[c->nelections] = choose(8) == 1;
+		c->timelines[c->nelections] = run.timelines;
 		memcpy(c->elections[c->nelections++], names[i], strlen(names[i]) + 1);
 	}
 	snprintf(c->node_name, sizeof(c->node_name), "pg%d", choose(3));
@@ -1048,6 +1058,7 @@ start(void)
 		.reply = port_reply,
 		.remember = port_remember,
 		.remember_history = port_remember_history,
+		.remember_timelines = port_remember_timelines,
 		.report_duplicate_name = port_report_duplicate_name,
 		.random = port_random,
 	};
@@ -1235,7 +1246,13 @@ calm_down(void)
 					CHECK(view->state != ELECTION_LEADING || view->deadline_ns > run.now);
 					break;
 				}
+			case ELECTION_SECOND_PRIMARY:
+				CHECK(run.config.eligible && run.config.refuses_second && run.config.timeline != 0);
+				break;
 			case ELECTION_JOINING:
+				/* before the queue, while another primary leads */
+				CHECK(run.config.refuses_second && view->has_leader);
+				break;
 			case ELECTION_QUEUED:
 			case ELECTION_LEAVING:
 			case ELECTION_DRAINING:

@@ -625,6 +625,11 @@ sub is_settled
 	my ($self) = @_;
 	return 0 if $self->is_busy;
 	my @rows = map { my $node = $_; eval { $node->status($Chaos::Clients::election) } || () } $self->nodes;
+	# the original of a copy that has led on a later timeline; the copy is gone
+	for my $node ($self->nodes)
+	{
+		$node->try_value('SELECT etcd_campaign(?)', $Chaos::Clients::election) if grep { $_->{node_name} eq $node->name && $_->{state} eq 'second primary' } @rows;
+	}
 	my %leaders = map { $_->{connected} ? $_->{leader} // '' : '' => 1 } @rows;
 	return $self->is_complete(@rows) && !$leaders{''} && keys %leaders == 1 && grep({ $_->{is_leader} } @rows) == 1;
 }
