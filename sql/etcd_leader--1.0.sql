@@ -148,7 +148,7 @@ AS 'MODULE_PATHNAME', 'etcd_campaign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION etcd_campaign(text) IS
-'Enters the election, for example after etcd_resign(rejoin => false). Returns true when the key is in the queue, false if this instance was in the queue already. election: a name in etcd_leader.elections; NULL means the first one. ERROR 55000: etcd_leader.candidate forbids it, there is no elector, or it does not handle the election yet; 08006: etcd did not answer; 42704: no such election.';
+'Enters the election, for example after etcd_resign(rejoin => false). Returns true when the key is in the queue, false if this instance was in the queue already. election: a name in etcd_leader.elections; NULL means the first one. ERROR 55000: etcd_leader.candidate forbids it, another primary of this database system leads or has led, there is no elector, or it does not handle the election yet; 08006: etcd did not answer; 42704: no such election.';
 
 CREATE FUNCTION etcd_proclaim(value text, election text DEFAULT NULL)
 RETURNS void

@@ -53,6 +53,7 @@ static bool in_recovery;
 
 static EtcdDiscovery *discovery;
 static EtcdDiscovered discovered;	/* the last that was any good */
+static char failed_domain[sizeof(discovered.domain)];	/* the last that DNS had no answer for */
 static int64 discovery_due_ns;
 static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
 static bool uses_key_file;		/* the client may use it */
@@ -231,8 +232,8 @@ void
 elector_configure(void)
 {
 	discovery_due_ns = 0;
-	if (settings_discovery_srv[0] == '\0')
-		problem_end(PROBLEM_DNS, "");
+	if (strcmp(failed_domain, settings_discovery_srv) != 0)
+		problem_end(PROBLEM_DNS, failed_domain);
 	problems_note_reload();
 	elector_look_at_files();
 	configure_client();
@@ -306,11 +307,12 @@ elector_finish_discovery(void)
 		return;
 	if (found->nurls == 0)
 	{
-		problem_begin(PROBLEM_DNS, "", PROBLEM_LASTS, NULL, "%s", found->error);
+		strlcpy(failed_domain, found->domain, sizeof(failed_domain));
+		problem_begin(PROBLEM_DNS, failed_domain, PROBLEM_LASTS, NULL, "%s", found->error);
 		discovery_due_ns = now_ns + DISCOVERY_RETRY_MS * NSEC_PER_MSEC;
 		return;
 	}
-	problem_end(PROBLEM_DNS, "");
+	problem_end(PROBLEM_DNS, found->domain);
 
 	/* it began before a setting asked for TLS */
 	if (settings_require_tls() && !has_tls(found))

@@ -41,7 +41,7 @@ typedef enum ProblemItem
 	PROBLEM_VERSION,			/* of etcd */
 	PROBLEM_EXPIRY,				/* of a certificate: soon */
 	PROBLEM_ENCRYPTION,			/* a password is sent without it */
-	PROBLEM_DNS,				/* of the endpoints */
+	PROBLEM_DNS,				/* of the endpoints; subject: the domain */
 	PROBLEM_TTL,				/* time-outs, and the safety margin */
 	PROBLEM_SETTINGS,			/* in a file, and not in force */
 	PROBLEM_RESIGNED,			/* from an election, and stays out */
