@@ -56,6 +56,7 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 		return;
 	op->lease = core->lease.id;
 	copy_string(op->value, e->own.wanted_value, sizeof(op->value));
+	rival_note_entry(core, e);
 
 	/*
 	 * The key keeps its name on other leases.  So an earlier key that exists again,

@@ -72,6 +72,19 @@ rival_refuse(ElectionCore *core, Election *e)
 	remember(core, e);
 }
 
+/*
+ * By the settings, or by command.  From now on others may see this instance lead, and stay
+ * out.  So it must not stay out for what it knew before.
+ */
+void
+rival_note_entry(ElectionCore *core, Election *e)
+{
+	if (e->rival.timelines.refused == 0)
+		return;
+	e->rival.timelines.refused = 0;
+	remember(core, e);
+}
+
 void
 rival_accept(ElectionCore *core, Election *e)
 {

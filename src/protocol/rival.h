@@ -25,6 +25,9 @@ extern void rival_learn_leader(ElectionCore *core, Election *e);
 /* The leader has been shown to be alive: this instance is a second primary. */
 extern void rival_refuse(ElectionCore *core, Election *e);
 
+/* This instance enters the queue. */
+extern void rival_note_entry(ElectionCore *core, Election *e);
+
 /* The operator wants this instance to be a candidate for all that. */
 extern void rival_accept(ElectionCore *core, Election *e);
 
