@@ -69,6 +69,11 @@
  *			queue again.  It sees the deletion of its own key and of the
  *			leader's together: they have one revision, and one watch reports
  *			both (READY).
+ * SECOND	A primary does not enter while another primary of its database system has
+ *			the first key.  Two extensions of the lease of that key in one raft term
+ *			show that the other one lives.  Then, or after a primary of its system has
+ *			led on a later timeline, it stays out until it is on another timeline, or
+ *			until etcd_campaign().
  * RIGHTS	etcd denies a whole txn or watch stream if the user has no rights to one
  *			of its keys, and a renewal for one key on the lease.  So each election of
  *			a request that was denied is read alone, until that is answered.  One
@@ -91,7 +96,8 @@
  * reads the keys and their places (PLACE, EPOCH, BY NAME, ORDERED), hand_over.c hands
  * over (TRANSFER), watch.c has the watch stream, patroni.c the elections that follow
  * Patroni and have rules of their own, command.c the settings and commands, remember.c
- * what is remembered (MEMORY).  This file has the answers and where they go, contact
+ * what is remembered (MEMORY), rival.c the other primaries and rival_lease.c whether
+ * they live (SECOND), key_name.c the names of keys.  This file has the answers and where they go, contact
  * with etcd, and its history (HISTORY).
  *
  * Inputs change the state and mark the wanted work.  reconcile() then sends
