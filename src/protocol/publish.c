@@ -23,9 +23,9 @@ describe_second_primary(const ElectionCore *core, const Election *e, char *probl
 							PRIu32 ", and this instance is a primary on timeline %" PRIu32,
 							timelines->leading, core->config.timeline);
 	else
-		etcd_format_message(problem, "another primary of this database system led and was alive "
-							"when this instance was a primary on timeline %" PRIu32,
-							core->config.timeline);
+		etcd_format_message(problem, "another primary of this database system led on timeline %"
+							PRIu32 " and was alive when this instance was a primary on timeline %"
+							PRIu32, timelines->leading, core->config.timeline);
 }
 
 void

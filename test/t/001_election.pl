@@ -31,7 +31,8 @@ for my $kv (@queue)
 	my $s = $node->status;
 	$position++;
 	is($s->{key}, decode_base64($kv->{key}), "$name: status has the key");
-	is($s->{key}, "postgres/$s->{lease_id}.pg", "$name: the key is <election>/<lease>.pg");
+	my $system = $node->value('SELECT system_identifier FROM pg_control_system()');
+	is($s->{key}, "postgres/$s->{lease_id}.$system.1.pg", "$name: the key is <election>/<lease>.<system identifier>.<timeline>.pg");
 	is($s->{lease_id}, sprintf('%x', $kv->{lease}), "$name: status has the lease");
 	is($s->{create_revision}, $kv->{create_revision}, "$name: status has the create revision");
 	is($s->{fencing_token}, $queue[0]{create_revision}, "$name: status has the leader's token");

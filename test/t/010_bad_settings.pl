@@ -66,6 +66,7 @@ my @bad = (
 	[ safety_margin => '-2',                      qr/-1 ms \.\. |-1 \.\. / ],
 	[ safety_margin => '150001',                  qr/\.\. 150000/ ],
 	[ candidate => 'sometimes',                   qr/Available values: primary, always, never/ ],
+	[ second_primary => 'leads',                  qr/Available values: refuse, wait/ ],
 	[ channel   => 'c' x 64,                      qr/at most 63 bytes/ ],
 	[ channel   => '',                            qr/must not be empty/ ],
 	[ node_name => 'n' x 256,                     qr/at most 255 bytes/ ],

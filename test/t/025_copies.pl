@@ -58,7 +58,7 @@ for my $kind (sort keys %make)
 	{
 		poll_ok(20, sub { ($copy->status->{state} // '') eq 'second primary' }, "$kind: it stays out");
 		is(scalar(my @keys = $etcd->candidates('postgres')), 1, "$kind: and has no key");
-		like($copy->trouble, qr/another primary of this database system led and was alive/, "$kind: the view says why");
+		like($copy->trouble, qr/another primary of this database system led on timeline 1 and was alive when this instance was a primary on timeline 1/, "$kind: the view says why");
 	}
 	is($copy->log_count('resuming the lease'), 0, "$kind: it does not resume");
 	is($copy->status->{node_name}, 'pg1', "$kind: it has the same name");

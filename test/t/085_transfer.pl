@@ -17,7 +17,7 @@ poll_ok(10, sub { leader()->is_leader }, 'one of the instances leads');
 $_->wait_until_sees(leader()->name) for @nodes;
 my @samplers = map { $_->sample } @nodes;
 
-like($_->{key}, qr{^postgres/[0-9a-f]{1,16}\.pg$}, "$_->{value}: its key ends with .pg") for $etcd->candidates('postgres');
+like($_->{key}, qr{^postgres/[0-9a-f]{1,16}\.\d{1,20}\.1\.pg$}, "$_->{value}: its key ends with .pg") for $etcd->candidates('postgres');
 
 # ---- it leads next -------------------------------------------------------------
 

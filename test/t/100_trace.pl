@@ -34,7 +34,7 @@ sub normalized
 
 	for (@lines)
 	{
-		s{jobs/([0-9a-f]+)\.pg}{$number->('key', $1)}ge;
+		s{jobs/([0-9a-f]+)\.\d+\.1\.pg}{$number->('key', $1)}ge;
 		s{(?:request|answer) \K(\d+)}{$number->('message', $1)}e;
 		s{(?:revision|token is) \K(\d+)}{$number->('revision', $1)}e;
 		s{term \K(\d+)}{$number->('term', $1)}e;
