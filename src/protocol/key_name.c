@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "bytes.h"
 #include "key_name.h"
 
 #define MAX_LEASE_DIGITS	16

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 
 #include "bytes.h"
-#include "etcd/text.h"
 #include "patroni_cluster.h"
 #include "publish.h"
 

@@ -10,7 +10,6 @@
  */
 #include "bytes.h"
 #include "key_name.h"
-#include "publish.h"
 #include "rival.h"
 
 /* Does the rule hold for this instance, on its timeline? */
