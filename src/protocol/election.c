@@ -97,8 +97,8 @@
  * over (TRANSFER), watch.c has the watch stream, patroni.c the elections that follow
  * Patroni and have rules of their own, command.c the settings and commands, remember.c
  * what is remembered (MEMORY), rival.c the other primaries and rival_lease.c whether
- * they live (SECOND), key_name.c the names of keys.  This file has the answers and where they go, contact
- * with etcd, and its history (HISTORY).
+ * they live (SECOND), key_name.c the names of keys.  This file has the answers and where
+ * they go, contact with etcd, and its history (HISTORY).
  *
  * Inputs change the state and mark the wanted work.  reconcile() then sends
  * each request that is wanted, not under way and not postponed.  So a lost
