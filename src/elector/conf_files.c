@@ -64,12 +64,21 @@ is_overridden(const ConfigVariable *line)
 	return false;
 }
 
+/* The server has accepted it, though it may not fit to another setting any more. */
+static bool
+is_in_force(const ConfigVariable *line)
+{
+	const char *value = GetConfigOption(line->name, true, false);
+
+	return value != NULL && strcmp(value, line->value) == 0;
+}
+
 static void
 look_at_line(const ConfigVariable *line)
 {
 	if (line->errmsg != NULL)
 		add_fault(line, line->name != NULL ? line->name : base_name(line->filename), line->errmsg);
-	else if (line->name == NULL || line->ignore || is_overridden(line))
+	else if (line->name == NULL || line->ignore || is_overridden(line) || is_in_force(line))
 		return;
 	else if (set_config_option(line->name, line->value, PGC_POSTMASTER, PGC_S_FILE,
 							   GUC_ACTION_SET, false, DEBUG5, false) == 0)
