@@ -54,7 +54,9 @@ for my $node (@nodes)
 {
 	my $name = $node->name;
 	undisturbed("the member of $name hangs", sub {
-		my $used = $node->status->{endpoint};
+		# the restarts before may have changed it a moment ago
+		my $used;
+		poll(20, sub { $used = $node->status->{endpoint}; pause(0.5); $node->status->{endpoint} eq $used }) or die 'no endpoint stays in use';
 		my ($i) = grep { $etcd->url($_) eq $used } $etcd->all;
 		my $switches = $node->value('SELECT endpoint_switches FROM etcd_leader_stats');
 		my $began = now();
