@@ -25,8 +25,8 @@
 #include "etcd/api.h"
 
 /*
- * Sizes include the terminating NUL.  A key is "<election>/<lease in
- * hex>.pg", or Patroni's "/<namespace>/<scope>/leader".
+ * Sizes include the terminating NUL.  A key has a name as key_name.h describes it, or
+ * is Patroni's "/<namespace>/<scope>/leader".
  * Values of foreign candidates may be longer than ELECTION_VALUE_SIZE; they
  * are cut, at a character's end.
  */

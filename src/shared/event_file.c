@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * event_file.c
- *	  The events of elections, over a restart of the server.
+ *	  The events of elections, and what is known of other primaries, over a restart
+ *	  of the server.
  *
  * The postmaster writes them into a file at the end of a clean shutdown, and
  * reads and removes the file when it starts, as pg_stat_statements does.  After

@@ -3742,19 +3742,6 @@ join_primary(const char *name, const char *system, uint32_t timeline)
 	return in;
 }
 
-/* A clean shutdown: the lease is revoked. */
-static void
-stop(Instance *in)
-{
-	election_stop(in->core, now, ELECTION_REASON_SHUTDOWN);
-	answer_all();
-	election_free(in->core);
-	in->core = NULL;
-	memset(in->messages, 0, sizeof(in->messages));
-	memset(in->views, 0, sizeof(in->views));
-	in->nwatches = 0;
-}
-
 /* The host is gone. */
 static void
 lose(Instance *in)
@@ -3764,6 +3751,15 @@ lose(Instance *in)
 	memset(in->messages, 0, sizeof(in->messages));
 	memset(in->views, 0, sizeof(in->views));
 	in->nwatches = 0;
+}
+
+/* A clean shutdown: the lease is revoked. */
+static void
+stop(Instance *in)
+{
+	election_stop(in->core, now, ELECTION_REASON_SHUTDOWN);
+	answer_all();
+	lose(in);
 }
 
 static void
