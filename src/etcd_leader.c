@@ -26,6 +26,7 @@
 #include "shared/event_file.h"
 #include "shared/events.h"
 #include "shared/fenced.h"
+#include "shared/identity_file.h"
 #include "shared/mailbox.h"
 #include "shared/notifier_register.h"
 #include "shared/problems.h"
@@ -58,7 +59,7 @@ static const SharedPart *const shared_parts[] = {
 	&crash_memory_part, &event_number_part, &stats_part, &hooks_memory_part,
 	&shared_state_part, &shared_elections_part, &fenced_part, &events_part, &elections_ring_part,
 	&changes_ring_part,
-	&problems_part, &mailbox_part, &mailbox_page_part, &notifier_register_part,
+	&identity_part, &problems_part, &mailbox_part, &mailbox_page_part, &notifier_register_part,
 	&hooks_part, &http_launcher_part
 };
 
@@ -123,6 +124,7 @@ _PG_init(void)
 		return;
 	shared_state_install(shared_parts, lengthof(shared_parts));
 	event_file_install();
+	identity_file_install();
 	api_install();
 	vacate_install();
 	fence_install();

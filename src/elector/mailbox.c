@@ -323,6 +323,11 @@ execute(int place, const SharedRequest *request, int slot)
 				crash_memory_set_stay_out(request->election, true);
 			break;
 		case COMMAND_CAMPAIGN:
+			if (elector_claim(request->election) && election_is_followed(request->election))
+			{
+				elector_reply(NULL, ticket, ELECTION_DONE);
+				break;
+			}
 			taken = election_campaign(elector_core, now_ns, slot, ticket);
 			if (taken && elector_is_eligible())
 				crash_memory_set_stay_out(request->election, false);

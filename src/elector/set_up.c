@@ -23,6 +23,7 @@
 #include "etcd/text.h"
 #include "hooks/hooks.h"
 #include "settings/settings.h"
+#include "shared/identity_file.h"
 #include "shared/notifier_register.h"
 
 /* How often to look at the files. */
@@ -199,6 +200,19 @@ find_setting_problems(void)
 		problem_begin(PROBLEM_USER, settings_username, PROBLEM_THIS_TURN, NULL, "%s", user_error);
 }
 
+/* A restored backup that is never a candidate needs no word about it. */
+static void
+find_copy_problem(void)
+{
+	if (identity_is_copy() && (settings_candidate != CANDIDATE_NEVER || settings_follow_patroni()))
+		problem_begin(PROBLEM_COPY, "", PROBLEM_THIS_TURN,
+					  "If this server takes the place of the other one, call etcd_campaign() on it. "
+					  "If not, set \"etcd_leader.candidate\" to \"never\".",
+					  "the data directory of this server is a copy of one of host \"%s\", so this "
+					  "instance is no candidate",
+					  etcd_escape_text(identity_copied_host()));
+}
+
 /* ---- elections ------------------------------------------------------------- */
 
 void
@@ -346,6 +360,7 @@ elector_find_set_up_problems(void)
 	find_file_problems();
 	find_hook_problems();
 	find_setting_problems();
+	find_copy_problem();
 	elector_find_conf_problems();
 	find_name_problems();
 	due_ns = Min(due_ns, find_election_problems(now_ns));

@@ -25,6 +25,7 @@
 #include "notifier/notifier.h"
 #include "settings/settings.h"
 #include "shared/crash_memory.h"
+#include "shared/identity_file.h"
 
 /*
  * How often to check for a promotion, in recovery.  Needed only if no notifier
@@ -58,9 +59,9 @@ static int64 discovery_due_ns;
 static int64 timed_ttl_ns;		/* by which the client's time-outs were set */
 static bool uses_key_file;		/* the client may use it */
 
-/* May this instance be a candidate now? */
+/* May this instance be a candidate now, if it is no copy? */
 static bool
-may_be_candidate(void)
+would_be_candidate(void)
 {
 	switch ((CandidateMode) settings_candidate)
 	{
@@ -72,6 +73,12 @@ may_be_candidate(void)
 			break;
 	}
 	return !RecoveryInProgress();
+}
+
+static bool
+may_be_candidate(void)
+{
+	return would_be_candidate() && !identity_is_copy();
 }
 
 bool
@@ -170,10 +177,13 @@ elector_configure_core(void)
 {
 	ElectionConfig *config = palloc0(sizeof(ElectionConfig));
 
+	if (identity_is_copy() && settings_second_primary == SECOND_PRIMARY_WAIT)
+		identity_claim();
 	settings_resolve_node_name(config->node_name, sizeof(config->node_name));
 	config->ttl_s = settings_ttl_s;
 	config->safety_margin_ms = settings_safety_margin_ms;
 	config->eligible = eligible = may_be_candidate();
+	config->is_copy = identity_is_copy();
 	config->in_recovery = in_recovery = RecoveryInProgress();
 	config->timeline = in_recovery ? 0 : GetWALInsertionTimeLine();
 	config->refuses_second = settings_second_primary == SECOND_PRIMARY_REFUSE;
@@ -194,6 +204,16 @@ elector_configure_core(void)
 	elector_note_node_name(config->node_name);
 	election_configure(elector_core, clock_now_ns(), config);
 	pfree(config);
+}
+
+bool
+elector_claim(const char *election)
+{
+	if (!identity_is_copy() || !(would_be_candidate() || election_is_followed(election)))
+		return false;
+	identity_claim();
+	elector_configure_core();
+	return true;
 }
 
 void

@@ -17,6 +17,12 @@ extern void elector_configure(void);
 /* Applies only the settings of the protocol. */
 extern void elector_configure_core(void);
 
+/*
+ * The operator wants this instance to be a candidate of that election.  True: it was a
+ * copy of another server, and is none from now on.
+ */
+extern bool elector_claim(const char *election);
+
 /* Applies a promotion of the server. */
 extern void elector_follow_promotion(void);
 

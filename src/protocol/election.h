@@ -84,7 +84,8 @@ typedef struct ElectionConfig
 	int			ttl_s;
 	int			safety_margin_ms;	/* -1: a tenth of the TTL */
 	bool		eligible;		/* may this instance campaign now? */
-	bool		in_recovery;	/* then it leads no followed election */
+	bool		in_recovery;	/* then it leads no followed election, */
+	bool		is_copy;		/* nor as a copy of another server; it is not eligible, either */
 	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];	/* in decimal */
 	uint32_t	timeline;		/* of the database system; 0: in recovery */
 	bool		refuses_second;	/* a second primary of a database system stays out */

@@ -19,8 +19,9 @@
  *			such a read moves the deadline.  It needs the right to read.
  * PRIMARY	This server is not in recovery.  Patroni takes the key before it
  *			promotes, and the leader of a standby cluster is never promoted.
- * OURS		The cluster is the one that runs this server: it has a member of
- *			our node name, and our system identifier.
+ * OURS		The cluster is the one that runs this server: it has our system
+ *			identifier, and a member of our node name on our timeline; and this
+ *			server was not started from a copy of the member's data directory.
  *
  * The renewal, which moves the deadline: first the time to live of the lease on
  * which the key was seen, then, sent after that answer, an ordered read.  They
@@ -69,6 +70,12 @@
 #include "reads.h"
 #include "requests.h"
 #include "watch.h"
+
+/*
+ * How often to read the keys while our member leads, and its key tells another timeline.
+ * After a promotion Patroni tells the new one in its next loop, which follows at once.
+ */
+#define TIMELINE_POLL_NS	(200 * NSEC_PER_MSEC)
 
 /* ---- leading ------------------------------------------------------------------------ */
 
@@ -253,6 +260,9 @@ receive_read(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts
 	e->leader.is_known = true;
 	finish_renewal(core, now_ns, e, facts, named);
 	e->leader.until_ns = op->sent_ns + patroni_ttl_ns(core, e);
+	if (patroni_watch_timeline(core, now_ns, e) && named &&
+		p->renewal_ns > now_ns + TIMELINE_POLL_NS)
+		p->renewal_ns = now_ns + TIMELINE_POLL_NS;
 	conclude(core, now_ns, e);
 	/* leadership was withdrawn by this answer, which also shows the leader */
 	e->leader.is_known = true;

@@ -8,6 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -87,11 +88,31 @@ is_other_cluster(const ElectionCore *core, const Patroni *p)
 	return strcmp(p->system_identifier, core->config.system_identifier) != 0;
 }
 
-/* Does the cluster of the keys run this server? (OURS) */
+/* A standby is on no timeline of its own, and does not lead, either. */
+static bool
+is_on_timeline(const ElectionCore *core, const Patroni *p)
+{
+	return core->config.timeline == 0 || p->member_timeline == core->config.timeline;
+}
+
+bool
+patroni_watch_timeline(const ElectionCore *core, int64_t now_ns, Election *e)
+{
+	Patroni    *p = &e->patroni;
+
+	if (is_on_timeline(core, p))
+		p->strange_ns = 0;
+	else if (p->strange_ns == 0)
+		p->strange_ns = now_ns;
+	p->is_stranger = p->strange_ns != 0 && now_ns - p->strange_ns > patroni_ttl_ns(core, e);
+	return p->strange_ns != 0 && !p->is_stranger;
+}
+
 bool
 patroni_is_ours(const ElectionCore *core, const Patroni *p)
 {
-	return p->member_seen && !is_other_cluster(core, p);
+	return p->member_seen && !is_other_cluster(core, p) && !core->config.is_copy &&
+		is_on_timeline(core, p);
 }
 
 /* Patroni takes these for true in its configuration, beside a number. */
@@ -127,6 +148,26 @@ learn_config(Patroni *p, const EtcdKeyValue *kv)
 }
 
 /*
+ * Patroni leaves the timeline out while it restarts the server, or cannot ask it
+ * (touch_member() in Patroni's ha.py).  What the key said before is true until then.
+ */
+static void
+learn_member(Patroni *p, const EtcdKeyValue *kv)
+{
+	json_t	   *member;
+	json_int_t	timeline;
+
+	if (kv == NULL || kv->mod_revision == p->member_revision)
+		return;
+	p->member_revision = kv->mod_revision;
+	member = json_loadb(kv->value.data, kv->value.len, 0, NULL);
+	timeline = json_integer_value(json_object_get(member, "timeline"));
+	if (timeline > 0 && timeline <= UINT32_MAX)
+		p->member_timeline = (uint32_t) timeline;
+	json_decref(member);
+}
+
+/*
  * A member whose Patroni has been away for a TTL has no key, and is still the
  * member.  So it is remembered that the key was there once.
  */
@@ -143,6 +184,7 @@ patroni_learn_cluster(const ElectionCore *core, Patroni *p, const EtcdKeyValue *
 	if (initialize != NULL)
 		copy_value(p->system_identifier, initialize->value, sizeof(p->system_identifier));
 	p->member_seen = !is_other_cluster(core, p) && (p->member_seen || member != NULL);
+	learn_member(p, member);
 	learn_config(p, config);
 }
 
@@ -167,6 +209,20 @@ explain_stranger(const ElectionCore *core, const Election *e, char *problem)
 							"%s, and this server %s: check \"etcd_leader.elections\" "
 							"and \"etcd_leader.patroni_namespace\"",
 							p->prefix, p->system_identifier, core->config.system_identifier);
+	else if (core->config.is_copy)
+		etcd_format_message(problem, "this server was started from a copy of a data directory, so "
+							"it need not be the member \"%s\" of the Patroni cluster below \"%s\"",
+							node, p->prefix);
+	else if (p->member_seen && !p->is_stranger)
+		problem[0] = '\0';		/* Patroni tells of a promotion in its next loop */
+	else if (p->member_seen && p->member_timeline == 0)
+		etcd_format_message(problem, "the Patroni cluster below \"%s\" does not say on which "
+							"timeline its member \"%s\" is", p->prefix, node);
+	else if (p->member_seen)
+		etcd_format_message(problem, "the Patroni cluster below \"%s\" has its member \"%s\" on "
+							"timeline %" PRIu32 ", and this server is on timeline %" PRIu32
+							": is it a copy of that member?",
+							p->prefix, node, p->member_timeline, core->config.timeline);
 	else if (strcmp(node, scope_of(e)) == 0)
 		etcd_format_message(problem, "the Patroni cluster below \"%s\" has no member \"%s\": "
 							"that is its scope; set \"etcd_leader.node_name\" to the name of "

@@ -215,8 +215,14 @@ typedef struct Patroni
 	bool		is_paused;
 	bool		has_failsafe;
 	bool		has_keys;
-	bool		member_seen;
 	char		system_identifier[ELECTION_SYSTEM_ID_SIZE];
+
+	/* what the key of our member says of the server that Patroni runs under that name */
+	bool		member_seen;
+	int64_t		member_revision;	/* of the key that was read; 0: none was */
+	uint32_t	member_timeline;	/* 0: not told */
+	int64_t		strange_ns;		/* since when that is not ours; 0: it is */
+	bool		is_stranger;	/* for longer than a promotion explains */
 } Patroni;
 
 typedef enum TransferStage

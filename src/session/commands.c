@@ -20,6 +20,7 @@
 #include "rows.h"
 #include "settings/settings.h"
 #include "shared/fenced.h"
+#include "shared/identity_file.h"
 #include "shared/mailbox.h"
 #include "shared/state.h"
 #include "shared/status.h"
@@ -51,7 +52,8 @@ init_request(SharedRequest *request, SharedCommand command, int index)
 
 /*
  * A request to change something in the election that argument number argno
- * names, and the index of that.  ERROR if Patroni decides who leads.
+ * names, and the index of that.  ERROR if Patroni decides who leads; that this server
+ * is no copy is for the operator to say.
  */
 static int
 begin_change(FunctionCallInfo fcinfo, int argno, SharedRequest *request, SharedCommand command)
@@ -59,7 +61,8 @@ begin_change(FunctionCallInfo fcinfo, int argno, SharedRequest *request, SharedC
 	int			index = arguments_get_election(fcinfo, argno);
 
 	init_request(request, command, index);
-	if (election_is_followed(request->election))
+	if (election_is_followed(request->election) &&
+		!(command == COMMAND_CAMPAIGN && identity_is_copy()))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("Patroni decides who leads election \"%s\"",

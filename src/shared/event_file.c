@@ -18,12 +18,8 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "catalog/pg_control.h"
-#include "common/controldata_utils.h"
-#include "miscadmin.h"
 #include "pgstat.h"
 #include "port/pg_crc32c.h"
 #include "storage/fd.h"
@@ -32,6 +28,7 @@
 #include "crash_memory.h"
 #include "event_file.h"
 #include "events.h"
+#include "file_mark.h"
 #include "settings/settings.h"
 
 #define EVENT_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/etcd_leader.events"
@@ -55,10 +52,7 @@ typedef struct EventFileHeader
 {
 	uint64		magic;
 	uint64		event_size;
-	uint64		system_identifier;
-	uint64		checkpoint;		/* that of the shutdown, */
-	int64		shutdown_time;	/* and when it was */
-	uint64		inode;			/* of this file */
+	FileMark	mark;
 	int64		next_after;		/* the events of the next start follow this number */
 	int64		nevents;
 	char		node[ELECTION_VALUE_SIZE];
@@ -74,21 +68,11 @@ static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static bool
 describe(FILE *file, EventFileHeader *header)
 {
-	bool		crc_ok;
-	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
-	struct stat st;
-
 	memset(header, 0, sizeof(EventFileHeader));
 	header->magic = EVENT_FILE_MAGIC;
 	header->event_size = EVENT_SIZE;
-	header->system_identifier = control->system_identifier;
-	header->checkpoint = control->checkPoint;
-	header->shutdown_time = (int64) control->time;
 	settings_resolve_node_name(header->node, sizeof(header->node));
-	if (fstat(fileno(file), &st) == 0)
-		header->inode = (uint64) st.st_ino;
-	return crc_ok && header->inode != 0 &&
-		(control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY);
+	return file_mark_make(file, &header->mark) && header->mark.checkpoint != 0;
 }
 
 /* ---- at the end ------------------------------------------------------- */
@@ -209,9 +193,8 @@ read_events(FILE *file, EventFileHeader *header, char **events)
 		return "It is damaged.";
 
 	if (!describe(file, &own) ||
-		header->system_identifier != own.system_identifier ||
-		header->checkpoint != own.checkpoint || header->shutdown_time != own.shutdown_time ||
-		header->inode != own.inode || strcmp(header->node, own.node) != 0)
+		!file_mark_is_same_shutdown(&header->mark, &own.mark) ||
+		header->mark.inode != own.mark.inode || strcmp(header->node, own.node) != 0)
 		return "It does not belong to the last shutdown of this server.";
 	return NULL;
 }

@@ -50,6 +50,7 @@ problem_item_name(ProblemItem item)
 		[PROBLEM_ELECTION] = "election",
 		[PROBLEM_HELD_BACK] = "held back",
 		[PROBLEM_SECOND_PRIMARY] = "second primary",
+		[PROBLEM_COPY] = "copy",
 		[PROBLEM_NODE_NAME] = "node_name",
 		[PROBLEM_CERTIFICATE] = "certificate",
 		[PROBLEM_FILE] = "file",

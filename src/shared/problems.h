@@ -27,6 +27,7 @@ typedef enum ProblemItem
 	PROBLEM_ELECTION,			/* an election that follows Patroni */
 	PROBLEM_HELD_BACK,			/* the state of an election */
 	PROBLEM_SECOND_PRIMARY,		/* the state of an election */
+	PROBLEM_COPY,				/* of another server's data directory */
 	PROBLEM_NODE_NAME,			/* another candidate has it; subject: the election */
 	PROBLEM_CERTIFICATE,		/* of this instance or of an endpoint: it cannot be used */
 	PROBLEM_FILE,				/* of a setting */

@@ -19,11 +19,17 @@
 
 #define RETRY_TIMEOUT_NS	(3 * SECOND)
 
+#define PATRONI_MEMBERS		"/service/p/members/"
+
+/* No run gets to it. */
+#define COPY_TIMELINE		1000000
+
 bool		agents_paused;
 bool		agents_failsafe;
 int			agents_ttl_s;
 int64_t		agents_loop_ns;
 Agent	   *agents;
+uint32_t	agents_timeline;
 
 /* A request of Patroni, and its answer. */
 typedef struct Question
@@ -47,6 +53,7 @@ agents_reset(void)
 	}
 	agents_paused = false;
 	agents_failsafe = false;
+	agents_timeline = 1;
 }
 
 static EtcdBytes
@@ -76,11 +83,44 @@ step_later(Agent *agent, AgentStep step, int64_t delay_ns)
 	events_after(delay_ns, take_step, agent, ++agent->number);
 }
 
+/* Remembers what the server says at the beginning of a loop. */
+static void
+begin_cycle(Agent *agent)
+{
+	agent->cycle_ns = now_ns;
+	agent->cycle_timeline = !agent->server_runs ? 0 :
+		in_recovery(agent) ? agents_timeline : agent->in->config.timeline;
+}
+
+/* At the end of a loop the role may be newer than the timeline. */
+static void
+touch_member(Agent *agent)
+{
+	const char *role = !agent->server_runs ? "demoted" : in_recovery(agent) ? "replica" : "primary";
+	char		key[64];
+	char		value[64];
+	EtcdOp		op = {.kind = ETCD_OP_PUT};
+	EtcdRequest request = {.kind = ETCD_TXN, .success = &op, .nsuccess = 1};
+	EtcdAnswer	answer;
+
+	if (link_is_cut(agent->in->number, cluster.leader < 0 ? 0 : cluster.leader))
+		return;
+	snprintf(key, sizeof(key), PATRONI_MEMBERS "%s", agent->in->name);
+	if (agent->cycle_timeline == 0)
+		snprintf(value, sizeof(value), "{\"role\":\"%s\"}", role);
+	else
+		snprintf(value, sizeof(value), "{\"role\":\"%s\",\"timeline\":%" PRIu32 "}", role, agent->cycle_timeline);
+	op.key = (EtcdBytes) {run_copy(key, strlen(key)), strlen(key)};
+	op.value = (EtcdBytes) {run_copy(value, strlen(value)), strlen(value)};
+	(void) cluster_write(&request, BY_CLIENT, &answer);
+}
+
 static void
 next_cycle(Agent *agent)
 {
 	int64_t		due_ns = agent->cycle_ns + agents_loop_ns;
 
+	touch_member(agent);
 	step_later(agent, STEP_REFRESH, due_ns > now_ns ? due_ns - now_ns : random_between(0, 10 * MS));
 }
 
@@ -101,6 +141,8 @@ static void
 start_server_later(Agent *agent, bool as_replica)
 {
 	agent->in->config.in_recovery |= as_replica;
+	if (in_recovery(agent))
+		agent->in->config.timeline = 0;
 	events_after(random_between(100 * MS, 3 * SECOND), start_server, agent, ++agent->server_number);
 }
 
@@ -113,6 +155,7 @@ promote_now(void *subject, uint64_t number)
 		return;
 	trace(agent->in->name, "is promoted");
 	agent->in->config.in_recovery = false;
+	agent->in->config.timeline = ++agents_timeline;
 	instance_configure(agent->in);
 }
 
@@ -149,6 +192,8 @@ demote(Agent *agent)
 void
 agent_kill_server(Agent *agent)
 {
+	if (agent->is_absent)
+		return;
 	stop_server(agent, false);
 }
 
@@ -368,7 +413,7 @@ take_step(void *subject, uint64_t number)
 	{
 		case STEP_REFRESH:
 			if (now_ns - agent->cycle_ns >= agents_loop_ns)
-				agent->cycle_ns = now_ns;
+				begin_cycle(agent);
 			ask_about_lease(agent);
 			break;
 		case STEP_READ:
@@ -391,13 +436,13 @@ take_step(void *subject, uint64_t number)
 void
 agent_start(Agent *agent)
 {
-	if (agent->runs)
+	if (agent->runs || agent->is_absent)
 		return;
 	trace(agent->in->name, "Patroni starts");
 	agent->runs = true;
 	agent->frozen = false;
 	agent->lease = 0;
-	agent->cycle_ns = now_ns;
+	begin_cycle(agent);
 	step_later(agent, STEP_REFRESH, random_between(0, SECOND));
 }
 
@@ -408,7 +453,7 @@ agent_restart(Agent *agent)
 		return;
 	trace(agent->in->name, "Patroni is restarted");
 	agent->lease = 0;
-	agent->cycle_ns = now_ns;
+	begin_cycle(agent);
 	step_later(agent, STEP_REFRESH, 0);
 }
 
@@ -448,6 +493,47 @@ agent_switch_over(Agent *agent)
 		return;
 	trace(agent->in->name, "hands over");
 	stop_server(agent, true);
-	agent->cycle_ns = now_ns;
+	begin_cycle(agent);
 	step_later(agent, STEP_RELEASE, random_between(10 * MS, random_chance(5000) ? 50 * MS : SECOND));
+}
+
+/* ---- a copy -------------------------------------------------------------------------- */
+
+/* Somebody promotes the copy, to a timeline that the cluster does not get to. */
+static void
+promote_copy(void *subject, uint64_t tag)
+{
+	Agent	   *agent = subject;
+
+	if (!agent->in->running || agent->in->stopping || !in_recovery(agent))
+		return;
+	if (agent->in->paused)
+	{
+		events_after(SECOND, promote_copy, subject, tag);
+		return;
+	}
+	trace(agent->in->name, "is promoted, a copy");
+	agent->in->config.in_recovery = false;
+	agent->in->config.timeline = COPY_TIMELINE;
+	instance_configure(agent->in);
+}
+
+void
+agent_start_copy(Agent *agent)
+{
+	ElectionConfig *config = &agent->in->config;
+
+	agent->is_absent = true;
+	agent->server_runs = true;
+	strcpy(config->node_name, instances[0].name);
+	config->is_copy = random_chance(3000);
+	if (config->is_copy)
+	{
+		config->eligible = config->in_recovery = false;
+		config->timeline = 1 + random_below(3);
+	}
+	else
+		events_after(random_between(0, 60 * SECOND), promote_copy, agent, 0);
+	trace(agent->in->name, "is a copy of %s", instances[0].name);
+	instance_start(agent->in);
 }

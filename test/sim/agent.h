@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * agent.h
- *	  A model of Patroni: only its use of the leader key.  One runs beside each
- *	  instance.
+ *	  A model of Patroni: its use of the leader key and of its member's key.  One runs
+ *	  beside each instance, unless that is a copy of another member's server.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +27,7 @@ typedef struct Agent
 {
 	Instance   *in;
 	bool		runs;			/* the process of Patroni */
+	bool		is_absent;		/* a copy: nobody starts Patroni there */
 	bool		frozen;
 	bool		server_runs;	/* PostgreSQL; in->config tells if it is in recovery */
 	int			ttl_s;			/* of its leases */
@@ -35,6 +36,7 @@ typedef struct Agent
 	uint64_t	number;			/* of the question that is not answered yet */
 	uint64_t	server_number;	/* of the next change of the server's state */
 	int64_t		cycle_ns;		/* when this HA loop began */
+	uint32_t	cycle_timeline; /* and what the server said then; 0: it did not run */
 	int64_t		refreshed_ns;	/* when the last HA loop began that renewed the lease */
 	/* the key as Patroni has read it */
 	bool		key_stands;
@@ -50,6 +52,9 @@ extern int	agents_ttl_s;		/* the longest */
 extern int64_t agents_loop_ns;
 
 extern Agent *agents;
+
+/* The newest timeline of the cluster. */
+extern uint32_t agents_timeline;
 
 extern void agents_reset(void);
 
@@ -69,6 +74,9 @@ extern void agent_switch_over(Agent *agent);
 
 /* The leader key was deleted: every Patroni's watch tells it. */
 extern void agents_wake(void);
+
+/* The server of this instance is a copy of another member's. */
+extern void agent_start_copy(Agent *agent);
 
 extern bool agent_is_primary(const Agent *agent);
 

@@ -608,6 +608,8 @@ faults_at_read(const EtcdRequest *request)
 static void
 begin(void *subject, uint64_t tag)
 {
+	bool		has_copy = random_chance(3000);
+
 	put("/service/p/initialize", PATRONI_SYSTEM_ID);
 	put("/service/p/config", "{\"ttl\":8}");
 	put("/other/p/initialize", PATRONI_SYSTEM_ID);
@@ -635,7 +637,10 @@ begin(void *subject, uint64_t tag)
 		in->config.safety_margin_ms = plan.margin_ms;
 		in->config.eligible = i == 0 || random_chance(5000);
 		in->config.in_recovery = true;
-		agent_start(&agents[i]);
+		if (has_copy && i > 0 && i == ninstances - 1)
+			agent_start_copy(&agents[i]);
+		else
+			agent_start(&agents[i]);
 	}
 	begin_index = store_index();
 	if (plan.restore_ns != 0)

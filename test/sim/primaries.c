@@ -218,6 +218,8 @@ primaries_remembered(const Instance *in, const char *election, const ElectionTim
 	Primary    *p = &primaries[in->number];
 	int			e = election_number(election);
 
+	if (p->system == 0)
+		return;
 	if (timelines->leading > led[p->system][e])
 		fail_run("%s believes that timeline %" PRIu32 " has led %s", in->name, timelines->leading, election);
 	if (timelines->refused != 0 && timelines->refused != p->known[e].refused)

@@ -283,7 +283,7 @@ set_up(void **state)
 	left_s = 25;
 	set_key(CONFIG, "{\"ttl\": 30}", 0);
 	set_key(INITIALIZE, SYSTEM_ID, 0);
-	set_key(MEMBER, "{}", 11);
+	set_key(MEMBER, "{\"role\":\"master\",\"timeline\":1}", 11);
 	set_key(LEADER, "n1", 11);
 
 	memset(&config, 0, sizeof(config));
@@ -296,6 +296,7 @@ set_up(void **state)
 	config.ttl_s = 10;
 	config.safety_margin_ms = -1;
 	config.eligible = true;
+	config.timeline = 1;
 
 	memset(&view, 0, sizeof(view));
 	nsent = 0;
@@ -924,6 +925,91 @@ test_overwritten(void **state)
 	assert_int_equal(view.token, store_revision());
 }
 
+/* This server, a standby until now, is promoted. */
+static void
+promote(uint32_t timeline)
+{
+	config.in_recovery = false;
+	config.timeline = timeline;
+	configure();
+	answer_all();
+}
+
+static void
+begin_in_recovery(void)
+{
+	config.in_recovery = true;
+	config.timeline = 0;
+	configure();
+	answer_all();
+	assert_false(leads());
+}
+
+/* Patroni tells the timeline of a promotion in its next loop. */
+static void
+test_promotion(void **state)
+{
+	set_key(MEMBER, "{\"role\":\"replica\",\"timeline\":1}", 11);
+	begin_in_recovery();
+	promote(2);
+	assert_false(leads());
+	set_key(MEMBER, "{\"role\":\"primary\",\"timeline\":1}", 11);
+	run(5 * SECOND, true);
+	assert_false(leads());
+	assert_string_equal(view.problem, "");
+	set_key(MEMBER, "{\"role\":\"primary\",\"timeline\":2}", 11);
+	run(1100 * MS, true);
+	assert_true(leads());
+}
+
+/* A copy of the primary was started as a standby of it, with its name, and is promoted. */
+static void
+test_copy_is_promoted(void **state)
+{
+	begin_in_recovery();
+	promote(2);
+	assert_false(leads());
+	run(60 * SECOND, true);
+	assert_false(leads());
+	assert_string_equal(view.problem, "the Patroni cluster below \"/service/batman/\" has its member \"n1\" on timeline 1, and this server is on timeline 2: is it a copy of that member?");
+}
+
+/* Patroni restarts the server, and its key has no timeline meanwhile. */
+static void
+test_timeline_not_told(void **state)
+{
+	set_key(MEMBER, "{\"role\":\"master\",\"state\":\"restarting\"}", 11);
+	configure();
+	answer_all();
+	assert_false(leads());
+	assert_string_equal(view.problem, "");
+	run((TTL_S + 11) * SECOND, true);
+	assert_false(leads());
+	assert_string_equal(view.problem, "the Patroni cluster below \"/service/batman/\" does not say on which timeline its member \"n1\" is");
+	set_key(MEMBER, "{\"role\":\"master\",\"timeline\":1}", 11);
+	run(11 * SECOND, true);
+	assert_true(leads());
+	set_key(MEMBER, "{\"role\":\"master\",\"state\":\"restarting\"}", 11);
+	run(30 * SECOND, true);
+	assert_true(leads());
+}
+
+/* The server knows by itself that it is a copy of the primary. */
+static void
+test_copy(void **state)
+{
+	config.is_copy = true;
+	config.eligible = false;
+	configure();
+	run(30 * SECOND, true);
+	assert_false(leads());
+	assert_string_equal(view.problem, "this server was started from a copy of a data directory, so it need not be the member \"n1\" of the Patroni cluster below \"/service/batman/\"");
+	config.is_copy = false;
+	configure();
+	answer_all();
+	assert_true(leads());
+}
+
 static void
 test_strangers(void **state)
 {
@@ -1123,6 +1209,10 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_old_name_new_revision, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_etcd_away, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_patroni_hangs, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_promotion, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_copy_is_promoted, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_timeline_not_told, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_copy, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lease_gone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_overwritten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_strangers, set_up, tear_down),

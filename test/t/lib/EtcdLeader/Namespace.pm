@@ -24,7 +24,7 @@ sub import
 		open $root, '>&=', 9 or die "no way to root: $!";
 		return;
 	}
-	if (system('unshare', '--user', '--map-root-user', '--net', '--mount', 'true') != 0)
+	if (system('unshare', '--user', '--map-root-user', '--net', '--mount', '--uts', 'true') != 0)
 	{
 		die "This test needs a network of its own, and the kernel does not let this user make one.  These forbid user namespaces:\n"
 		  . "sysctl user.max_user_namespaces=0, kernel.unprivileged_userns_clone=0 (Debian), kernel.apparmor_restrict_unprivileged_userns=1 (Ubuntu),\n"
@@ -47,7 +47,7 @@ sh <'$dir/root' &
 exec unshare --user --map-user=$uid --map-group=$gid -- "\$@" 9>'$dir/root'
 SH
 	$ENV{ETCD_LEADER_NAMESPACE} = $dir;
-	exec 'unshare', '--user', '--map-root-user', '--net', '--mount', '--', 'sh', '-c', $script, 'sh',
+	exec 'unshare', '--user', '--map-root-user', '--net', '--mount', '--uts', '--', 'sh', '-c', $script, 'sh',
 	  $^X, (map { "-I$_" } @INC), $0, @ARGV;
 	die "cannot execute unshare: $!";
 }
