@@ -188,7 +188,7 @@ pause(2);
 is($pg2->status->{state}, 'second primary', 'also while the first one is down');
 is($pg2->value(document_block($page, 'campaign')), 1, 'etcd_campaign()');
 poll_ok(5, sub { $pg2->is_leader }, 'then it leads');
-is($pg2->trouble, '', 'without a problem');
+poll_is(5, sub { $pg2->trouble }, '', 'without a problem');
 run_on($pg1, 'pg_ctl start', 'the first one starts');
 state_is($pg1, 'second primary', 'and stays out');
 run_block($pg1, 'stop');
