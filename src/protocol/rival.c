@@ -84,6 +84,22 @@ rival_note_entry(ElectionCore *core, Election *e)
 	remember(core, e);
 }
 
+/*
+ * Though a later timeline has led: by the settings, as the rule does not hold then.
+ * If they change, it must not stay out: others have found that it lives.
+ */
+void
+rival_note_leading(ElectionCore *core, Election *e)
+{
+	ElectionTimelines *known = &e->rival.timelines;
+
+	if (core->config.timeline == 0 || known->leading <= core->config.timeline ||
+		known->accepted == core->config.timeline)
+		return;
+	known->accepted = core->config.timeline;
+	remember(core, e);
+}
+
 void
 rival_accept(ElectionCore *core, Election *e)
 {

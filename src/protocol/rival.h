@@ -28,6 +28,9 @@ extern void rival_refuse(ElectionCore *core, Election *e);
 /* This instance enters the queue. */
 extern void rival_note_entry(ElectionCore *core, Election *e);
 
+/* This instance leads. */
+extern void rival_note_leading(ElectionCore *core, Election *e);
+
 /* The operator wants this instance to be a candidate for all that. */
 extern void rival_accept(ElectionCore *core, Election *e);
 

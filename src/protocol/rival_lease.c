@@ -130,6 +130,8 @@ static void
 reconcile_election(ElectionCore *core, Election *e)
 {
 	rival_learn_leader(core, e);
+	if (e->state == ELECTION_LEADING)
+		rival_note_leading(core, e);
 	if (rival_refuses(core, e) || rival_leads(core, e))
 	{
 		publish_reply(core, &e->commands.campaign_ticket, ELECTION_REFUSED);

@@ -279,8 +279,8 @@ is(EtcdLeader::Session::outcome($resign), 'done', 'etcd_leader.drain_timeout hol
 $old->configure(drain_timeout => undef);
 
 look();
-$old->configure(preferred_nodes => $new->name, preferred_delay => '200ms', drain_timeout => '20s');
 $open = fenced_session($old);
+$old->configure(preferred_nodes => $new->name, preferred_delay => '200ms', drain_timeout => '20s');
 poll_ok(5, sub { in_state($old, 'draining') }, 'a hand-over to a preferred node drains');
 pause(0.5);
 ok(!$new->is_leader, 'it waits');

@@ -327,6 +327,7 @@ for my $page (@pages)
 	$node->value(document_block('doc/operations.md', 'restart_elector'));
 	poll_ok(10, sub { ($node->elector_pid // $elector) != $elector }, 'backup: another elector runs');
 	$peer->wait_until_leader('shop');
+	$node->wait_until_candidate('shop');
 	$peer->value('SELECT etcd_resign()');
 	$node->wait_until_leader('shop');
 

@@ -3943,6 +3943,37 @@ test_second_primary_waits(void **state)
 	assert_true(leads(b));
 }
 
+/*
+ * An instance on an older timeline leads by the setting "wait", and the setting changes.  The
+ * other one stays out meanwhile, so this one must not stay out after a restart.
+ */
+static void
+test_not_both_stay_out(void **state)
+{
+	Instance   *b = join_primary("b", "71", 2);
+	Instance   *a = add_primary("a", "71", 1);
+
+	start(a);
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+	stop(b);
+	a->config.refuses_second = false;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(leads(a));
+	start(b);
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+	a->config.refuses_second = true;
+	election_configure(a->core, now, &a->config);
+	run_for(SECOND);
+	assert_true(leads(a));
+	stop(a);
+	start(a);
+	run_for(SECOND);
+	assert_true(leads(a));
+}
+
 /* What only waited has not led. */
 static void
 test_waiting_does_not_count(void **state)
@@ -4046,6 +4077,7 @@ main(void)
 		TEST(test_other_systems),
 		TEST(test_standbys_are_no_rivals),
 		TEST(test_second_primary_waits),
+		TEST(test_not_both_stay_out),
 		TEST(test_waiting_does_not_count),
 		TEST(test_campaign_of_second_primary),
 		TEST(test_old_keys),
