@@ -8,7 +8,7 @@
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 
 # These targets install PostgreSQL's headers if they are missing, or do not need them.
-WITHOUT_PGXS = unit test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures dist
+WITHOUT_PGXS = unit test long chaos demo bench page prometheus sim fuzz model sanitize matrix container newcomer pictures mutants dist
 
 .PHONY: try $(WITHOUT_PGXS)
 
@@ -79,6 +79,12 @@ fuzz:
 model:
 	test/setup --test
 	$(MAKE) -s -C test/model check
+
+# What no test notices: mutants of FILES, or of the files of test/mutants/survivors that
+# have changed since they were tried.
+mutants:
+	test/setup --test
+	test/mutants/mutate $(or $(FILES),--changed)
 
 # The server side under AddressSanitizer, UndefinedBehaviorSanitizer and
 # Valgrind, in a copy of the PostgreSQL installation.

@@ -16,7 +16,7 @@
 static bool
 is_bound(const ElectionCore *core, const Election *e)
 {
-	return !e->followed && core->config.refuses_second && core->config.timeline != 0 &&
+	return core->config.refuses_second && core->config.timeline != 0 &&
 		e->rival.timelines.accepted != core->config.timeline;
 }
 
@@ -24,12 +24,9 @@ is_bound(const ElectionCore *core, const Election *e)
 static uint32_t
 leading_timeline(const ElectionCore *core, const Election *e)
 {
-	KeyOwner	owner;
+	KeyOwner	owner = key_name_parse(e, bytes_of_key(&e->leader.key));
 
-	if (e->followed || !e->leader.is_known || e->leader.key.create_revision == 0)
-		return 0;
-	owner = key_name_parse(e, bytes_of_key(&e->leader.key));
-	return owner.is_ours && owner.system_identifier[0] != '\0' &&
+	return e->leader.is_known &&
 		strcmp(owner.system_identifier, core->config.system_identifier) == 0 ? owner.timeline : 0;
 }
 
@@ -93,7 +90,7 @@ rival_note_leading(ElectionCore *core, Election *e)
 {
 	ElectionTimelines *known = &e->rival.timelines;
 
-	if (core->config.timeline == 0 || known->leading <= core->config.timeline ||
+	if (known->leading <= core->config.timeline ||
 		known->accepted == core->config.timeline)
 		return;
 	known->accepted = core->config.timeline;
@@ -104,6 +101,5 @@ void
 rival_accept(ElectionCore *core, Election *e)
 {
 	e->rival.timelines.accepted = core->config.timeline;
-	e->rival.timelines.refused = 0;
 	remember(core, e);
 }
