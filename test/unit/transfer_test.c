@@ -266,6 +266,18 @@ give_up(Sent *s, bool executed)
 	election_receive(core, now, id, &a);
 }
 
+/* etcd answers, and refuses a request. */
+static void
+refuse(Sent *s)
+{
+	EtcdAnswer	a = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_RESOURCE_EXHAUSTED,
+		.message = "received message larger than max"};
+	uint64_t	id = s->id;
+
+	s->id = 0;
+	election_receive(core, now, id, &a);
+}
+
 /* Answers all requests up to one of that kind, and returns that. */
 static Sent *
 answer_until(const char *kind)
@@ -1352,6 +1364,20 @@ test_preferred_fails(void **state)
 
 /* ---- drains ------------------------------------------------------------------ */
 
+/* Leads, and drains for a node of that list. */
+static void
+begin_preferred_drain(const char *first, const char *second)
+{
+	Sent	   *s;
+
+	prefer(first, second, NULL);
+	config.preferred_drain_ms = 20000;
+	begin_leading();
+	while (view.state != ELECTION_DRAINING && (s = run_until("survey", now + DELAY)) != NULL)
+		answer(s);
+	assert_int_equal(view.state, ELECTION_DRAINING);
+}
+
 /* A drain for a preferred node ends, also if the queue cannot be read any more. */
 static void
 test_preferred_drain_ends(void **state)
@@ -1369,6 +1395,21 @@ test_preferred_drain_ends(void **state)
 	while ((s = run_until("survey", end)) != NULL)
 		give_up(s, false);
 	assert_true(leads());
+	assert_int_equal(view.state, ELECTION_LEADING);
+}
+
+/* The same if etcd answers everything else. */
+static void
+test_preferred_drain_refused(void **state)
+{
+	int64_t		end;
+	Sent	   *s;
+
+	begin_preferred_drain("n3", NULL);
+	end = now + config.preferred_drain_ms * MS + 2 * TTL_S * SECOND;
+	while ((s = run_until("survey", end)) != NULL)
+		refuse(s);
+	assert_string_equal(events, "elected(n1)");
 	assert_int_equal(view.state, ELECTION_LEADING);
 }
 
@@ -1398,20 +1439,6 @@ test_preferred_drain_spares(void **state)
 	}
 	assert_true(leads());
 	assert_in_range(ndrains, 2, 7);
-}
-
-/* Leads, and drains for a node of that list. */
-static void
-begin_preferred_drain(const char *first, const char *second)
-{
-	Sent	   *s;
-
-	prefer(first, second, NULL);
-	config.preferred_drain_ms = 20000;
-	begin_leading();
-	while (view.state != ELECTION_DRAINING && (s = run_until("survey", now + DELAY)) != NULL)
-		answer(s);
-	assert_int_equal(view.state, ELECTION_DRAINING);
 }
 
 /* The node leaves while the leader drains for it.  The next node of the list is there. */
@@ -1481,6 +1508,23 @@ test_transfer_drain_longer(void **state)
 	answer_all();
 	run(SECOND);
 	assert_false(leads());
+	assert_string_equal(view.leader, "n3");
+}
+
+/* So does a transfer without a time-out. */
+static void
+test_transfer_drain_without_timeout(void **state)
+{
+	begin_leading();
+	nreplies = 0;
+	assert_true(election_transfer(core, now, 0, "n3", INT64_MAX, 10 * SECOND, TICKET));
+	answer_all();
+	run(8 * SECOND);
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	election_drained(core, now, 0);
+	answer_all();
+	run(SECOND);
+	assert_int_equal(nreplies, 0);
 	assert_string_equal(view.leader, "n3");
 }
 
@@ -1580,12 +1624,14 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_resigned, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_fails, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_ends, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_spares, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_next, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_settings, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_drain_settings_late, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_twice, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_drain_longer, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_transfer_drain_without_timeout, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resign_twice, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_instead_of_resign, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_margin_while_draining, set_up, tear_down),
