@@ -601,6 +601,20 @@ test_campaign_while_joining(void **state)
 	assert_int_equal(a->replied[4], ELECTION_NOTHING_TO_DO);
 }
 
+/* A resignation is refused while another one is under way, and changes nothing then. */
+static void
+test_resignation_refused(void **state)
+{
+	Instance   *a = join("a");
+
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	assert_false(election_resign(a->core, now, 0, false, 0, 2));
+	run_for(SECOND);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_false(a->has_replied[2]);
+	assert_true(leads(a));
+}
+
 /* The number of requests in a hand-over among ten, between two renewals. */
 static void
 test_handover_requests(void **state)
@@ -1761,6 +1775,51 @@ test_late_entry(void **state)
 	assert_false(leads(a));
 }
 
+/* The answer to an entry is lost.  The key keeps its place before the others. */
+static void
+test_entry_without_answer(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Instance   *b;
+	Message    *enter;
+
+	a->config.nendpoints = 2;
+	election_configure(a->core, now, &a->config);
+	enter = start_entry(a);
+	execute(enter);
+	give_up(a, enter, false);
+	b = start_instance("b", true);
+	(void) start_entry(b);
+	deliver(b, sent(b, "enter"));
+	assert_true(election_verify(a->core, now, 0, 1));
+	deliver(a, sent(a, "read"));	/* a has seen a later revision than that of its key */
+	run_for(2 * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->views[0].token, key_at(0)->create_revision);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(find_note(0, "b: elected"), -1);
+}
+
+/* A resignation is done when no entry is under way that may still be executed. */
+static void
+test_resign_in_entry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter;
+
+	enter = start_entry(a);
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	deliver(a, sent(a, "read"));
+	assert_false(a->has_replied[1]);
+	execute(enter);
+	deliver(a, enter);
+	assert_int_equal(count_keys(), 1);
+	assert_false(a->has_replied[1]);
+	answer_all();
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_int_equal(count_keys(), 0);
+}
+
 /* etcd #19597: a waiter whose lease is gone must not lead on its old key. */
 static void
 test_waiter_lost_lease(void **state)
@@ -2092,6 +2151,27 @@ test_margin_after_move(void **state)
 	assert_true(leads(a));
 }
 
+/*
+ * A key is moved to a lease with a shorter TTL, and the move may be executed at any time.
+ * A greater margin counts for that lease, too.
+ */
+static void
+test_margin_in_move(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		expires_ns;
+
+	a->config.ttl_s = 3;
+	election_configure(a->core, now, &a->config);
+	expires_ns = now + 3 * SECOND;
+	deliver(a, sent(a, "grant"));
+	assert_non_null(sent(a, "put"));
+	assert_int_equal(a->views[0].deadline_ns, expires_ns - 300 * MS);
+	a->config.safety_margin_ms = 1000;
+	election_configure(a->core, now, &a->config);
+	assert_int_equal(a->views[0].deadline_ns, expires_ns - SECOND);
+}
+
 /* A TTL that was raised without contact counts as soon as the lease has lapsed. */
 static void
 test_ttl_without_lease(void **state)
@@ -2375,6 +2455,23 @@ test_history(void **state)
 	assert_true(leads(a));
 	assert_true(a->views[0].token > token);
 	assert_true(find_note(from, "a: elected a") >= 0);
+}
+
+/* An entry has no answer, and then etcd is replaced.  The first key there keeps its place. */
+static void
+test_entry_before_history(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter;
+
+	set_revision(1000);
+	enter = start_entry(a);
+	give_up(a, enter, true);
+	lose_all(10);
+	etcd.cluster_id++;
+	run_for(3 * TTL_S * SECOND);
+	assert_int_equal(count_keys(), 1);
+	assert_int_equal(find_note(0, "a sends delete"), -1);
 }
 
 static void
@@ -2959,6 +3056,58 @@ lead_two(void)
 	return a;
 }
 
+/* Lets time pass until that request is sent, and answers all others. */
+static Message *
+run_until_sent(Instance *in, const char *kind)
+{
+	for (int64_t end = now + 2 * TTL_S * SECOND; sent(in, kind) == NULL;)
+	{
+		assert_true(now < end);
+		now += MS;
+		expire_leases(now);
+		election_tick(in->core, now);
+		for (int i = 0; i < MAX_MESSAGES; i++)
+		{
+			Message    *m = &in->messages[i];
+
+			if (m->used && !m->given_up && strcmp(describe(&m->request), kind) != 0)
+				deliver(in, m);
+		}
+	}
+	return sent(in, kind);
+}
+
+/*
+ * Somebody puts a key back on the lease that it was moved from, and no watch tells of it.
+ * The key keeps its place, and the token stays the same.
+ */
+static void
+test_key_on_retired_lease(void **state)
+{
+	Instance   *a = lead_two();
+	Instance   *b = add_instance("b", true);
+	int64_t		token = a->views[1].token;
+	int64_t		old = a->views[1].lease;
+	const Version *key;
+
+	strcpy(b->config.elections[0], "f");
+	start(b);
+	answer_all();
+	a->watch_silent = true;
+	deliver(a, start_move(a));
+	key = store_find(bytes(a->views[1].key));
+	assert_int_not_equal(key->lease, old);
+	put_key(store_key(key->key)->name, key->value, old);
+	(void) run_until_sent(a, "put");
+	if (sent(a, "revoke"))
+		deliver(a, sent(a, "revoke"));	/* it comes before the move */
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	assert_int_equal(a->views[1].token, token);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(count_leases(), 2);
+}
+
 static bool
 exists(const char *prefix)
 {
@@ -3247,6 +3396,77 @@ test_entry_without_rights(void **state)
 		teardown(state);
 		setup(state);
 	}
+}
+
+/*
+ * The rights are gone, and come back for the time of one more entry.  That entry leaves a
+ * key, because its answer was lost, or because the instance has resigned meanwhile.  The
+ * key ends with its lease, too.
+ */
+static void
+enter_without_rights_again(bool resigns)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter;
+
+	run_for(SECOND);
+	strcpy(a->config.elections[1], "f");
+	a->config.nelections = 2;
+	election_configure(a->core, now, &a->config);
+	give_up(a, sent(a, "enter"), true);
+	etcd.denied = "f/";
+	lead_on(a, 2 * TTL_S * SECOND);
+	etcd.denied = NULL;
+	enter = run_until_sent(a, "enter");
+	execute(enter);
+	if (resigns)
+	{
+		assert_true(election_resign(a->core, now, 1, false, 0, 1));
+		deliver(a, enter);
+	}
+	else
+		give_up(a, enter, false);
+	assert_true(exists("f/"));
+	etcd.denied = "f/";
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_false(exists("f/"));
+}
+
+static void
+test_entry_without_rights_again(void **state)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		enter_without_rights_again(i == 1);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* A deletion is denied, and its key is gone with the lease by then.  Nothing is to be replaced. */
+static void
+test_denied_deletion_late(void **state)
+{
+	Instance   *a = lead_two();
+	Message    *deletion;
+	int64_t		lease = a->views[1].lease;
+	int			from;
+
+	etcd.denied = "f/";
+	etcd.denies_writes_only = true;
+	assert_true(election_resign(a->core, now, 1, true, 0, 1));
+	lead_on(a, TTL_S * SECOND / 2);
+	deletion = run_until_sent(a, "delete");
+	execute(deletion);
+	end_lease(lease);
+	assert_false(exists("f/"));
+	from = nlogged;
+	assert_true(election_verify(a->core, now, 1, 2));
+	deliver(a, sent(a, "read"));
+	assert_int_equal(a->views[1].state, ELECTION_JOINING);
+	deliver(a, deletion);
+	lead_on(a, SECOND / 2);
+	assert_int_equal(find_note(from, "a sends grant"), -1);
 }
 
 /* A read that was executed before an entry does not show that its key is gone. */
@@ -3607,6 +3827,40 @@ test_stop(void **state)
 	answer_all();
 	assert_true(election_stopped(a->core));
 	assert_true(leads(b));
+}
+
+/*
+ * An entry is executed late, on a lease that another one has replaced.  At a shutdown its
+ * key does not outlive the others.
+ */
+static void
+test_stop_after_move(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *b = add_instance("b", true);
+	Message    *enter;
+
+	a->config.nendpoints = 2;
+	a->config.nelections = b->config.nelections = 2;
+	strcpy(a->config.elections[1], "f");
+	strcpy(b->config.elections[1], "f");
+	election_configure(a->core, now, &a->config);
+	enter = sent(a, "enter");
+	give_up(a, enter, false);
+	a->config.nelections = 1;
+	election_configure(a->core, now, &a->config);
+	while (sent(a, "put") == NULL)
+		deliver(a, sent(a, "read") ? sent(a, "read") : sent(a, "grant"));
+	deliver(a, sent(a, "put"));
+	execute(enter);
+	assert_int_equal(count_keys(), 2);
+	start(b);
+	answer_all();
+	assert_int_equal(b->views[1].state, ELECTION_WAITING);
+	assert_true(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN));
+	answer_all();
+	assert_int_equal(b->views[0].state, ELECTION_LEADING);
+	assert_int_equal(b->views[1].state, ELECTION_LEADING);
 }
 
 /*
@@ -4100,13 +4354,17 @@ main(void)
 		TEST(test_dropped_without_rights),
 		TEST(test_dropped_key_without_rights),
 		TEST(test_entry_without_rights),
+		TEST(test_entry_without_rights_again),
+		TEST(test_denied_deletion_late),
 		TEST(test_absence_before_entry),
 		TEST(test_no_rights_restored),
 		TEST(test_requests_without_rights),
+		TEST(test_key_on_retired_lease),
 		TEST(test_observer_without_rights),
 		TEST(test_idle_requests),
 		TEST(test_handover),
 		TEST(test_campaign_while_joining),
+		TEST(test_resignation_refused),
 		TEST(test_handover_requests),
 		TEST(test_by_name),
 		TEST(test_by_name_in_new_term),
@@ -4151,6 +4409,8 @@ main(void)
 		TEST(test_lost_fresh_lease_unused),
 		TEST(test_delete_is_final),
 		TEST(test_late_entry),
+		TEST(test_entry_without_answer),
+		TEST(test_resign_in_entry),
 		TEST(test_waiter_lost_lease),
 		TEST(test_unapplied_grant),
 		TEST(test_late_lessor),
@@ -4161,6 +4421,7 @@ main(void)
 		TEST(test_lesser_ttl),
 		TEST(test_margin_revives_nothing),
 		TEST(test_margin_after_move),
+		TEST(test_margin_in_move),
 		TEST(test_ttl_without_lease),
 		TEST(test_no_elections),
 		TEST(test_proclaim_not_answered),
@@ -4170,6 +4431,7 @@ main(void)
 		TEST(test_key_changed),
 		TEST(test_etcd_away),
 		TEST(test_history),
+		TEST(test_entry_before_history),
 		TEST(test_campaign_held_back),
 		TEST(test_held_back_after_crash),
 		TEST(test_held_back_after_long_crash),
@@ -4191,6 +4453,7 @@ main(void)
 		TEST(test_resume_resigned),
 		TEST(test_settings),
 		TEST(test_stop),
+		TEST(test_stop_after_move),
 		TEST(test_shutdown_revocation)
 	};
 
