@@ -531,11 +531,8 @@ queue_lease_lost(ElectionCore *core, int64_t lost)
 		/* the answer to a delete shows the state of its key */
 		if (!is_queued(e))
 			continue;
-		/*
-		 * It may be on the fresh lease already; the answer of the move will
-		 * show.  If the fresh one is lost, keys on the other one stay.
-		 */
-		if (e->own.lease == lost && !core->fresh.moving)
+		/* If the fresh one is lost, keys on the other one stay. */
+		if (e->own.lease == lost)
 			queue_lose_key(core, e, ELECTION_REASON_LEASE_EXPIRED);
 		else if (core->lease.id == 0)
 			leadership_withdraw(core, e, ELECTION_REASON_LEASE_EXPIRED);
