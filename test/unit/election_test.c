@@ -274,6 +274,15 @@ give_up(Instance *in, Message *m, bool lost)
 	election_receive(in->core, now, id, &answer);
 }
 
+/* Executes a request.  The test delivers the answer later than all others. */
+static Message
+execute_only(Message *m)
+{
+	execute(m);
+	m->used = false;
+	return *m;
+}
+
 static void
 deliver(Instance *in, Message *m)
 {
@@ -2276,6 +2285,35 @@ test_proclaim_not_answered(void **state)
 	assert_in_range(ntries, 5, 15);
 }
 
+/* A read of before a proclamation is answered after it.  The new value stays, for everybody. */
+static void
+test_proclaim_and_older_read(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *o = observe("o");
+	Message    *reads[2];
+
+	for (int i = 0; i < 2; i++)
+	{
+		assert_true(election_verify(instances[i].core, now, 0, 1));
+		reads[i] = sent(&instances[i], "read");
+		execute(reads[i]);
+	}
+	assert_true(election_proclaim(a->core, now, 0, "other", 2));
+	deliver(a, sent(a, "put"));
+	assert_int_equal(a->replied[2], ELECTION_DONE);
+	for (int i = 0; i < 2; i++)
+	{
+		int			from = nlogged;
+
+		assert_string_equal(instances[i].views[0].leader, "other");
+		deliver(&instances[i], reads[i]);
+		assert_string_equal(instances[i].views[0].leader, "other");
+		assert_int_equal(find_note(from, ": leader"), -1);
+	}
+	assert_string_equal(o->views[0].leader, "other");
+}
+
 /*
  * One watch has reported a change, and another watch has not yet reported an
  * earlier one.  A new stream begins before both changes.
@@ -2345,6 +2383,76 @@ test_watch_start_after_names(void **state)
 	election_tick(o->core, now);
 	assert_int_equal(o->nwatches, 1);
 	assert_int_equal(o->watches[0].start_revision, revision + 1);
+}
+
+/* etcd confirms these watches of the stream, from 1 on. */
+static void
+confirm_watches(Instance *in, int n)
+{
+	for (int i = 1; i <= n; i++)
+	{
+		EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .header = etcd_header(), .watch_id = i, .created = true};
+
+		election_watched(in->core, now, &frame);
+	}
+}
+
+/*
+ * A stream some of whose watches etcd has not confirmed may be silent.  With the next
+ * renewal it is opened anew, and one that is confirmed stays.
+ */
+static void
+test_watch_not_confirmed(void **state)
+{
+	Instance   *b;
+	int			before;
+
+	for (int i = 0; i < 2; i++)
+	{
+		Instance   *in = add_instance(i == 0 ? "a" : "b", true);
+
+		in->config.nelections = 2;
+		strcpy(in->config.elections[1], "f");
+		start(in);
+		answer_all();
+	}
+	b = &instances[1];
+	for (int nconfirmed = 0; nconfirmed <= 2; nconfirmed++)
+	{
+		assert_int_equal(b->nwatches, 2);
+		confirm_watches(b, nconfirmed);
+		before = b->nwatched;
+		run_for(2 * TTL_S * SECOND / 3);
+		assert_int_equal(b->nwatched > before, nconfirmed < 2);
+	}
+
+	/* the next stream has to be confirmed, too */
+	election_watch_ended(b->core, now);
+	run_for(100 * MS);
+	before = b->nwatched;
+	run_for(2 * TTL_S * SECOND / 3);
+	assert_true(b->nwatched > before);
+}
+
+/*
+ * The stream ends, and the leader's key is deleted before the next one is opened.  etcd
+ * may have compacted that, so a read has to show it, and the next renewal is too late.
+ */
+static void
+test_watch_ended(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *b = join("b");
+
+	run_for(100 * MS);
+	b->watch_silent = true;
+	end_lease(a->views[0].lease);
+	run_for(100 * MS);
+	assert_false(leads(b));
+	b->nwatches = 0;
+	election_watch_ended(b->core, now);
+	run_for(100 * MS);
+	assert_true(leads(b));
 }
 
 /* Somebody deletes the key.  The instance withdraws when the watch reports it, and queues again. */
@@ -2472,6 +2580,54 @@ test_entry_before_history(void **state)
 	run_for(3 * TTL_S * SECOND);
 	assert_int_equal(count_keys(), 1);
 	assert_int_equal(find_note(0, "a sends delete"), -1);
+}
+
+/*
+ * Another etcd takes the place of the one that the instance has entered.  An answer of
+ * the former that comes late does not make the instance wait for the former again.
+ */
+static void
+test_replaced(void **state)
+{
+	Instance   *a = join("a");
+	Message		late;
+	int64_t		replaced = now;
+
+	assert_true(election_verify(a->core, now, 0, 1));
+	late = execute_only(sent(a, "read"));
+	etcd.cluster_id++;
+	lose_all(1000);
+	while (election_cluster_id(a->core) != 0)
+	{
+		now += 10 * MS;
+		election_tick(a->core, now);
+		for (int i = 0; i < MAX_MESSAGES && election_cluster_id(a->core) != 0; i++)
+		{
+			if (a->messages[i].used)
+				deliver(a, &a->messages[i]);
+		}
+		assert_true(now < replaced + 3 * TTL_S * SECOND);
+	}
+	assert_false(leads(a));
+	election_receive(a->core, now, late.id, &late.answer);
+	run_for(SECOND);
+	assert_int_equal(election_cluster_id(a->core), etcd.cluster_id);
+	assert_true(leads(a));
+}
+
+/* A frame of the watch is of another cluster.  The instance stays in its own, and leads on. */
+static void
+test_frame_of_other_cluster(void **state)
+{
+	Instance   *a = join("a");
+	EtcdWatchFrame frame = {.outcome = ETCD_ANSWERED, .header = etcd_header(), .watch_id = 1};
+
+	frame.header.cluster_id++;
+	election_watched(a->core, now, &frame);
+	assert_int_equal(election_cluster_id(a->core), etcd.cluster_id);
+	run_for(3 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(find_note(0, "unelected"), -1);
 }
 
 static void
@@ -2765,6 +2921,28 @@ test_verify(void **state)
 	assert_true(a->has_replied[3]);
 	assert_true(election_verify(a->core, now, 3, 4));
 	assert_int_equal(a->replied[4], ELECTION_NOTHING_TO_DO);
+}
+
+/* The read of etcd_verify_leader() fails after a later read was answered.  It is sent again at once. */
+static void
+test_verify_and_later_read(void **state)
+{
+	Instance   *o;
+	Message    *verifying;
+
+	join("a");
+	o = observe("o");
+	run_for(100 * MS);
+	assert_true(election_verify(o->core, now, 0, 1));
+	verifying = sent(o, "read");
+	election_watch_ended(o->core, now);
+	assert_ptr_not_equal(sent(o, "read"), verifying);
+	deliver(o, sent(o, "read"));
+	assert_false(o->has_replied[1]);
+	give_up(o, verifying, true);
+	run_for(200 * MS);
+	assert_true(o->has_replied[1]);
+	assert_int_equal(o->replied[1], ELECTION_DONE);
 }
 
 /* etcd was put back, so a new key has a create revision that was used before. */
@@ -3813,6 +3991,65 @@ test_settings(void **state)
 		assert_string_equal(value_of(key_at(i)), "b");
 }
 
+/* An observer drops an election for another one.  A read of the former shows nothing of the latter. */
+static void
+test_read_of_dropped(void **state)
+{
+	Instance   *o;
+	Message    *read;
+
+	join("a");
+	o = start_instance("o", false);
+	read = sent(o, "read");
+	assert_non_null(read);
+	execute(read);
+	strcpy(o->config.elections[0], "f");
+	election_configure(o->core, now, &o->config);
+	assert_string_equal(o->views[0].name, "f");
+	deliver(o, read);
+	assert_false(o->views[0].has_leader);
+	answer_all();
+	assert_false(o->views[0].has_leader);
+	assert_int_equal(find_note(0, "o: leader"), -1);
+}
+
+/*
+ * The entry of an election is answered after the key was deleted, and another election
+ * has the slot by then.  That one is not in its queue yet.
+ */
+static void
+test_entry_of_dropped(void **state)
+{
+	Instance   *a = add_instance("a", true);
+	Message		entry;
+
+	a->config.nelections = 2;
+	strcpy(a->config.elections[1], "f");
+	start(a);
+	entry = execute_only(start_entry(a));
+	answer_all();
+	a->config.nelections = 1;
+	election_configure(a->core, now, &a->config);
+	while (a->views[1].name[0] != '\0')
+		deliver(a, sent(a, "delete") ? sent(a, "delete") : sent(a, "read"));
+	assert_int_equal(count_keys(), 1);
+
+	a->config.nelections = 2;
+	strcpy(a->config.elections[1], "g");
+	election_configure(a->core, now, &a->config);
+	assert_string_equal(a->views[1].name, "g");
+	assert_true(election_campaign(a->core, now, 1, 1));
+	election_receive(a->core, now, entry.id, &entry.answer);
+	assert_false(a->has_replied[1]);
+	assert_int_equal(a->views[1].state, ELECTION_JOINING);
+	assert_int_equal(a->views[1].create_revision, 0);
+	run_for(SECOND);
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_int_equal(count_keys(), 2);
+	assert_int_equal(a->views[1].token, key_at(1)->create_revision);
+}
+
 static void
 test_stop(void **state)
 {
@@ -4425,13 +4662,18 @@ main(void)
 		TEST(test_ttl_without_lease),
 		TEST(test_no_elections),
 		TEST(test_proclaim_not_answered),
+		TEST(test_proclaim_and_older_read),
 		TEST(test_watch_start),
 		TEST(test_watch_start_after_names),
+		TEST(test_watch_not_confirmed),
+		TEST(test_watch_ended),
 		TEST(test_key_deleted),
 		TEST(test_key_changed),
 		TEST(test_etcd_away),
 		TEST(test_history),
 		TEST(test_entry_before_history),
+		TEST(test_replaced),
+		TEST(test_frame_of_other_cluster),
 		TEST(test_campaign_held_back),
 		TEST(test_held_back_after_crash),
 		TEST(test_held_back_after_long_crash),
@@ -4443,6 +4685,7 @@ main(void)
 		TEST(test_read_refused),
 		TEST(test_long_key),
 		TEST(test_verify),
+		TEST(test_verify_and_later_read),
 		TEST(test_token_twice),
 		TEST(test_token_of_reentry),
 		TEST(test_moved_name),
@@ -4452,6 +4695,8 @@ main(void)
 		TEST(test_reads_that_hang),
 		TEST(test_resume_resigned),
 		TEST(test_settings),
+		TEST(test_read_of_dropped),
+		TEST(test_entry_of_dropped),
 		TEST(test_stop),
 		TEST(test_stop_after_move),
 		TEST(test_shutdown_revocation)

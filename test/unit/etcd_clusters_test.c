@@ -376,6 +376,31 @@ test_named_twice(void **state)
 	assert_true(entered(&instance) == 0);
 }
 
+/* After a reload an endpoint is no member of a cluster because of a list that was told before. */
+static void
+test_forgotten(void **state)
+{
+	char		message[ETCD_MESSAGE_SIZE];
+	Instance	instance;
+
+	start(&instance, some_urls, 3);
+	tell_members(&instance, A, some_urls, 2);
+	assert_true(entered(&instance) == A);
+	tell_members(&instance, A, some_urls, 2);
+	assert_true(etcd_client_describe_unannounced(&instance.client, 2, message));
+	etcd_client_forget_clusters(&instance.client);
+	assert_true(entered(&instance) == 0);
+	assert_false(etcd_client_describe_unannounced(&instance.client, 2, message));
+
+	/* nor does it stay a member of two */
+	tell_members(&instance, A, some_urls, 2);
+	tell_members(&instance, B, some_urls, 2);
+	assert_true(entered(&instance) == 0);
+	etcd_client_forget_clusters(&instance.client);
+	tell_members(&instance, B, some_urls, 2);
+	assert_true(entered(&instance) == B);
+}
+
 /* Learned members do not count, and are not used if they are of another cluster. */
 static void
 test_learned(void **state)
@@ -432,6 +457,7 @@ main(void)
 		cmocka_unit_test(test_named),
 		cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_named_twice),
+		cmocka_unit_test(test_forgotten),
 		cmocka_unit_test(test_learned),
 		cmocka_unit_test(test_description),
 	};

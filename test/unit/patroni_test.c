@@ -735,6 +735,53 @@ test_no_leader_restored(void **state)
 	assert_false(view.has_leader);
 }
 
+/* Another etcd has lower revisions than the watch of the former has told. */
+static void
+test_leader_restored(void **state)
+{
+	begin_leading();
+	set_revision(1000);
+	set_key(LEADER, "n1", 99);
+	tell();
+	answer_all();
+	etcd.cluster_id++;
+	lose_all(17);
+	set_key(INITIALIZE, SYSTEM_ID, 0);
+	set_key(MEMBER, "{\"timeline\":1}", 11);
+	set_key(LEADER, "n1", 11);
+	run(90 * SECOND, true);
+	assert_true(leads());
+	assert_int_equal(view.token, 20);
+}
+
+/*
+ * etcd was put back for a moment, and the leader key of its new history has the create
+ * revision of the former one.  It is another key, whose token is that revision.
+ */
+static void
+test_token_of_other_history(void **state)
+{
+	int64_t		token;
+
+	set_key(LEADER, NULL, 0);
+	set_key(LEADER, "n2", 12);
+	configure();
+	answer_all();
+	assert_string_equal(view.leader, "n2");
+	token = view.leader_revision;
+	lose_all(token - 4);
+	set_key(INITIALIZE, SYSTEM_ID, 0);
+	set_key(MEMBER, "{\"timeline\":1}", 11);
+	assert_true(election_verify(core, now, 0, 1));
+	answer();					/* etcd's revision went back */
+	set_revision(token - 1);
+	set_key(LEADER, "n1", 11);
+	set_key(LEADER, "n1", 99);
+	run(SECOND, true);
+	assert_true(leads());
+	assert_int_equal(view.token, token);
+}
+
 /* A read was sent before the time to live was answered, and is answered after it. */
 static void
 test_read_sent_before(void **state)
@@ -1056,6 +1103,7 @@ test_config(void **state)
 		{"{\"pause\": true}", true, false},
 		{"{\"pause\": \"on\"}", true, false},
 		{"{\"pause\": 1, \"failsafe_mode\": true}", true, true},
+		{NULL, false, false},
 		{"{\"failsafe_mode\": true}", false, true},
 		{"{\"pause\": false, \"failsafe_mode\": \"off\"}", false, false},
 		{"{\"pause\": null}", false, false},
@@ -1201,6 +1249,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_late_answer_after_denial, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_leader_elsewhere, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_leader_restored, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_leader_restored, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_token_of_other_history, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_read_sent_before, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_read_of_other_cluster, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_other_lease_told, set_up, tear_down),

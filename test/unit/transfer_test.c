@@ -1094,6 +1094,25 @@ test_preferred(void **state)
 	assert_int_equal(nreplies, 0);
 }
 
+/* A leader that looks for a better node gets a command.  What it read before does not count. */
+static void
+test_command_during_survey(void **state)
+{
+	Executed	old;
+
+	prefer("n9", NULL, NULL);
+	begin_leading();
+	execute_only(run_until("survey", now + 2 * SURVEYS), &old);
+	put("e/d4.pg", "n4");
+	transfer("n4");
+	election_receive(core, now, old.id, &old.answer);
+	answer_all();
+	run(SECOND);
+	assert_false(leads());
+	assert_string_equal(events, "unelected(transferred)");
+	assert_string_equal(view.leader, "n4");
+}
+
 /* The better node leaves and comes back between two surveys.  The delay begins anew. */
 static void
 test_preferred_comes_and_goes(void **state)
@@ -1614,6 +1633,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_receipt_after_crash, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_receipt_without_transfer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_command_during_survey, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_comes_and_goes, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_not_at_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_preferred_after_lapse, set_up, tear_down),
