@@ -221,7 +221,6 @@ take_slot(ElectionCore *core, const char *name)
 		snprintf(e->prefix_end, sizeof(e->prefix_end), "%s0", e->name);	/* '/' + 1 */
 		e->wanted = true;
 		e->generation++;
-		e->epoch++;
 		if (election_is_followed(name))
 			patroni_begin(core, e);
 		return e;
