@@ -4465,6 +4465,33 @@ test_not_both_stay_out(void **state)
 	assert_true(leads(a));
 }
 
+/* The same for an instance that was refused, and then entered by the setting "wait". */
+static void
+test_refused_is_void_after_entry(void **state)
+{
+	Instance   *a = join_primary("a", "71", 1);
+	Instance   *b = add_primary("b", "71", 2);
+
+	start(b);
+	run_for(2 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_SECOND_PRIMARY);
+	b->config.refuses_second = false;
+	election_configure(b->core, now, &b->config);
+	run_for(SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	stop(a);
+	assert_true(leads(b));
+	start(a);
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+	b->config.refuses_second = true;
+	election_configure(b->core, now, &b->config);
+	stop(b);
+	start(b);
+	run_for(SECOND);
+	assert_true(leads(b));
+}
+
 /* What only waited has not led. */
 static void
 test_waiting_does_not_count(void **state)
@@ -4569,6 +4596,7 @@ main(void)
 		TEST(test_standbys_are_no_rivals),
 		TEST(test_second_primary_waits),
 		TEST(test_not_both_stay_out),
+		TEST(test_refused_is_void_after_entry),
 		TEST(test_waiting_does_not_count),
 		TEST(test_campaign_of_second_primary),
 		TEST(test_old_keys),
