@@ -15,6 +15,7 @@
 #include "replication/logicalworker.h"
 
 #include "base/compat.h"
+#include "decide.h"
 #include "demands.h"
 #include "settings/settings.h"
 #include "shared/fenced.h"
@@ -63,10 +64,8 @@ demands_is_role_fenced(void)
 }
 
 /*
- * The elections in which a drain has to wait for this transaction.  The requirement
- * of the setting does not matter while the transaction is READ ONLY, unless it has
- * written before.  A subtransaction may be READ ONLY in a transaction that is READ
- * WRITE.
+ * The elections in which a drain has to wait for this transaction.  A subtransaction
+ * may be READ ONLY in a transaction that is READ WRITE.
  */
 static uint32
 waited_for(void)
@@ -75,8 +74,8 @@ waited_for(void)
 
 	for (int i = 0; i < fence_state.nrequirements; i++)
 		slots |= requirement_bit(&requirements[i]);
-	if (fence_state.setting != FENCE_NO_DEMAND && setting_requirement.token != 0 &&
-		(!XactReadOnly || IsSubTransaction() || TransactionIdIsValid(GetTopTransactionIdIfAny())))
+	if (decide_is_waited_for(&fence_state, setting_requirement.token, demands_has_written(),
+							 XactReadOnly && !IsSubTransaction()))
 		slots |= requirement_bit(&setting_requirement);
 	return slots;
 }
@@ -93,10 +92,6 @@ find_requirement(const Requirement *array, int n, const char *election)
 	return NULL;
 }
 
-/*
- * The requirement by which this transaction is fenced in that election; NULL: there
- * is none, or it does not hold.
- */
 const Requirement *
 demands_held(const char *election)
 {
@@ -111,26 +106,23 @@ demands_held(const char *election)
 }
 
 /*
- * Makes a requirement.  Its token is the token under which this transaction is fenced
- * in that election already; otherwise the token for new work.  "before": the
- * requirement of the setting for that election, earlier in this transaction, or NULL.
- * Its token remains, except that a drain does not wait for it.  Needs a transaction.
+ * Makes a requirement.  "before": the requirement of the setting for that election,
+ * earlier in this transaction, or NULL.  Needs a transaction.
  */
 static void
 make_requirement(Requirement *requirement, const char *election, const Requirement *before)
 {
 	const Requirement *held = demands_held(election);
-	int64		token = held ? held->token : 0;
+	int64		held_token = held ? held->token : 0;
+	int64		open;
 
 	requirement_init(requirement, election);
 	/* before the look at the leadership; otherwise a drain could miss this transaction */
 	if (!XactReadOnly || requirement != &setting_requirement)
 		fenced_advertise(fenced_advertised() | requirement_bit(requirement));
-	if (!held)
-		token = shared_state_token(requirement->slot, requirement->layout);
-	if (before && (token != 0 || requirement_current_token(requirement) == 0))
-		token = before->token;
-	requirement->token = token;
+	open = shared_state_token(requirement->slot, requirement->layout);
+	requirement->token = decide_token(held_token, before ? &before->token : NULL, open,
+									  requirement_current_token(requirement));
 }
 
 /*
@@ -143,14 +135,12 @@ demands_has_written(void)
 	return TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
-/* Does this transaction require leadership?  The setting counts if it is in force. */
 bool
 demands_exist(void)
 {
-	return fence_state.bound || fence_state.nrequirements > 0 || fence_state.in_force;
+	return decide_is_fenced(&fence_state, true);
 }
 
-/* A requirement of a fenced transaction. */
 const Requirement *
 demands_any(void)
 {
@@ -159,10 +149,6 @@ demands_any(void)
 	return fence_state.nrequirements > 0 ? &requirements[0] : &setting_requirement;
 }
 
-/*
- * The first requirement that does not hold; NULL if all hold.  The requirement of
- * the setting counts only if "writes".  Safe in a signal handler.
- */
 const Requirement *
 demands_broken(bool writes)
 {
@@ -178,7 +164,6 @@ demands_broken(bool writes)
 	return NULL;
 }
 
-/* The requirement because of which the timer has acted.  It may hold again meanwhile. */
 const Requirement *
 demands_lost(void)
 {
@@ -314,8 +299,7 @@ demands_bind(const char *election, int64 token)
 void
 demands_step_aside(const char *election)
 {
-	if (fence_state.bound || fence_state.nrequirements > 0 ||
-		(fence_state.in_force && demands_has_written()))
+	if (decide_is_fenced(&fence_state, demands_has_written()))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("cannot drain within a transaction that requires leadership"),

@@ -59,6 +59,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "decide.h"
 #include "demands.h"
 #include "fence.h"
 #include "requirement.h"
@@ -184,17 +185,6 @@ post_parse_analyze(ParseState *pstate, Query *query, CompatJumbleState *jstate)
 /* ---- the timer --------------------------------------------------------------- */
 
 /*
- * Does COPY still wait for its client, although the timer has cancelled it?
- * PostgreSQL holds a cancellation back while it reads a message.
- */
-static bool
-is_stuck_in_copy(void)
-{
-	return fence_state.sent != FENCE_NO_SIGNAL && fence_state.copying &&
-		QueryCancelHoldoffCount > 0;
-}
-
-/*
  * Sets the interval of the timer; 0 stops the timer.  The signal handler calls this,
  * too.
  */
@@ -233,19 +223,21 @@ static void
 watch_leadership(SIGNAL_ARGS)
 {
 	int			save_errno = errno;
+	bool		is_lost = fence_state.phase == FENCE_WATCHED && settings_cancel_on_loss &&
+		is_busy() && demands_broken(demands_has_written()) != NULL;
+	FenceTick	tick = decide_tick(&fence_state, is_lost, QueryCancelHoldoffCount > 0);
 
-	if (fence_state.phase != FENCE_WATCHED)
+	if (tick == FENCE_STOP)
 		(void) set_watch(0);
-	else if (settings_cancel_on_loss && is_busy() &&
-			 demands_broken(demands_has_written()) != NULL)
+	if (tick == FENCE_CANCEL)
+		fence_note(FENCE_SEND_CANCEL);
+	if (tick == FENCE_TERMINATE)
 	{
-		if (is_stuck_in_copy())
-		{
-			fence_note(FENCE_SEND_END);
-			ProcDiePending = true;
-		}
-		else if (fence_state.sent != FENCE_END_SENT)
-			fence_note(FENCE_SEND_CANCEL);
+		fence_note(FENCE_SEND_END);
+		ProcDiePending = true;
+	}
+	if (tick >= FENCE_CANCEL)
+	{
 		InterruptPending = true;
 		QueryCancelPending = true;
 		SetLatch(MyLatch);
@@ -351,40 +343,36 @@ fence_step_back(void)
 
 /* ---- statements ---------------------------------------------------------------- */
 
-/* The kind of a statement that controls transactions; -1 for others, and for NULL. */
+/* The kind of a statement that controls transactions; -1 for others. */
 static int
 transaction_kind(const Node *statement)
 {
-	return statement != NULL && IsA(statement, TransactionStmt) ?
+	return IsA(statement, TransactionStmt) ?
 		(int) castNode(TransactionStmt, statement)->kind : -1;
 }
 
-/*
- * Does the statement end the transaction, or a part of it?  A transaction that
- * cannot commit any more may run no other statement.
- */
-static bool
-ends_transaction(const Node *statement)
+static FenceStatement
+kind_of(const Node *utility)
 {
-	switch (transaction_kind(statement))
+	switch (transaction_kind(utility))
 	{
 		case TRANS_STMT_COMMIT:
+			return IsTransactionState() ? FENCE_COMMIT : FENCE_UNDO;
 		case TRANS_STMT_PREPARE:
 		case TRANS_STMT_ROLLBACK:
 		case TRANS_STMT_ROLLBACK_TO:
-			return true;
+			return FENCE_UNDO;
 		default:
-			return false;
+			return FENCE_WORK;
 	}
 }
 
 /*
  * Called before each statement, also before each nested statement, since
- * procedures begin new transactions.  utility: NULL for a statement that the
- * executor runs.
+ * procedures begin new transactions.
  */
 static void
-begin_statement(const Node *utility)
+begin_statement(FenceStatement statement)
 {
 	/* PostgreSQL has dropped the cancellation between two commands */
 	if (fence_state.depth == 0 && fence_state.sent == FENCE_CANCEL_SENT && !QueryCancelPending)
@@ -395,7 +383,8 @@ begin_statement(const Node *utility)
 		demands_record_setting();
 		if (demands_exist() && settings_cancel_on_loss)
 		{
-			if (fence_state.depth == 0 && !ends_transaction(utility))
+			/* one that cannot commit any more can only be undone, in part or as a whole */
+			if (fence_state.depth == 0 && statement == FENCE_WORK)
 				check_requirements(demands_has_written());
 			start_watching();
 		}
@@ -422,32 +411,18 @@ abandon_statement(MemoryContext context)
 }
 
 /*
- * May a commit follow this statement in a transaction block?  The block may be the
- * implicit block of a query string, and this statement the last in it.  But the
- * block may also go on; so without cancel_on_loss only COMMIT counts.  utility:
- * NULL for a statement that the executor runs.
- */
-static bool
-may_end_block(const Node *utility)
-{
-	/* a transaction that has failed does not commit */
-	if (transaction_kind(utility) == TRANS_STMT_COMMIT)
-		return IsTransactionState();
-	return settings_cancel_on_loss && !ends_transaction(utility);
-}
-
-/*
  * Called when a statement has succeeded.  The PRE_COMMIT callback runs too late for
  * libraries that were loaded after this library and act in their own callback:
  * postgres_fdw commits on the other servers there.  An ERROR here ends the
- * transaction.  in_block: the result of may_end_block().
+ * transaction.
  */
 static void
-check_end(bool in_block)
+check_end(FenceStatement statement)
 {
 	const Requirement *broken;
 
-	if (fence_state.depth == 1 && (in_block || !IsTransactionBlock()) &&
+	if (decide_checks_end(&fence_state, statement, IsTransactionBlock(),
+						  settings_cancel_on_loss) &&
 		(broken = demands_broken(demands_has_written())) != NULL)
 		refuse_commit(broken);
 }
@@ -457,7 +432,7 @@ executor_run(COMPAT_EXECUTOR_RUN_PARAMS)
 {
 	MemoryContext context = CurrentMemoryContext;
 
-	begin_statement(NULL);
+	begin_statement(FENCE_WORK);
 	PG_TRY();
 	{
 		prev_executor_run(COMPAT_EXECUTOR_RUN_ARGS);
@@ -477,11 +452,11 @@ executor_finish(QueryDesc *query_desc)
 {
 	MemoryContext context = CurrentMemoryContext;
 
-	begin_statement(NULL);
+	begin_statement(FENCE_WORK);
 	PG_TRY();
 	{
 		prev_executor_finish(query_desc);
-		check_end(may_end_block(NULL));
+		check_end(FENCE_WORK);
 	}
 	PG_CATCH();
 	{
@@ -585,11 +560,11 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 {
 	MemoryContext context = CurrentMemoryContext;
 	Node	   *statement = pstmt->utilityStmt;	/* a ROLLBACK may free it */
-	bool		in_block = may_end_block(statement);
+	FenceStatement kind = kind_of(statement);
 	bool		was_copying = fence_state.copying;
 	ErrorContextCallback explanation = {error_context_stack, explain_end, NULL};
 
-	begin_statement(statement);
+	begin_statement(kind);
 	if (is_copy_from_client(statement))
 	{
 		error_context_stack = &explanation;
@@ -602,7 +577,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 			check_requirements(true);
 		prev_process_utility(pstmt, query_string, read_only_tree, utility_context, params,
 							 query_env, dest, qc);
-		check_end(in_block);
+		check_end(kind);
 	}
 	PG_CATCH();
 	{
