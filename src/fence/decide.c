@@ -22,7 +22,7 @@ decide_is_fenced(const FenceState *state, bool writes)
 int64
 decide_token(int64 held, const int64 *before, int64 open, int64 current)
 {
-	int64		token = held != 0 ? held : open;
+	int64		token = held != 0 && held == current ? held : open;
 
 	return before != NULL && (token != 0 || current == 0) ? *before : token;
 }

@@ -30,9 +30,10 @@ typedef enum FenceTick
 extern bool decide_is_fenced(const FenceState *state, bool writes);
 
 /*
- * The token of a new requirement.  held: of a requirement in that election that holds,
- * or 0.  before: what the setting required in that election earlier in this transaction,
- * or NULL.  open: the token for new work, which is 0 while the instance drains.
+ * The token of a new requirement.  held: of a requirement in that election that held
+ * before the transaction was advertised, or 0.  before: what the setting required in
+ * that election earlier in this transaction, or NULL.  open: the token for new work, which
+ * is 0 while the instance drains.
  */
 extern int64 decide_token(int64 held, const int64 *before, int64 open, int64 current);
 

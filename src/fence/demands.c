@@ -19,7 +19,6 @@
 #include "demands.h"
 #include "settings/settings.h"
 #include "shared/fenced.h"
-#include "shared/state.h"
 #include "state.h"
 
 /*
@@ -120,7 +119,7 @@ make_requirement(Requirement *requirement, const char *election, const Requireme
 	/* before the look at the leadership; otherwise a drain could miss this transaction */
 	if (!XactReadOnly || requirement != &setting_requirement)
 		fenced_advertise(fenced_advertised() | requirement_bit(requirement));
-	open = shared_state_token(requirement->slot, requirement->layout);
+	open = requirement_open_token(requirement);
 	requirement->token = decide_token(held_token, before ? &before->token : NULL, open,
 									  requirement_current_token(requirement));
 }
@@ -336,8 +335,7 @@ demands_continue(void)
 		return;
 	/* if a drain waited for the previous transaction, it waits for this one */
 	requirement->token = (fenced_advertised() & requirement_bit(requirement)) != 0 ?
-		requirement_current_token(requirement) :
-		shared_state_token(requirement->slot, requirement->layout);
+		requirement_current_token(requirement) : requirement_open_token(requirement);
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_CONTINUED */
 	fence_note(FENCE_CONTINUE_DEMAND);
 }

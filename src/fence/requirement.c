@@ -27,9 +27,15 @@ read_token(const Requirement *requirement, int64 (*token_of) (int slot, uint64 l
 	uint64		layout = requirement->layout;
 	int			slot = requirement->slot;
 
-	if (unlikely(layout != shared_state_layout()))
+	for (;;)
+	{
+		int64		token = token_of(slot, layout);
+
+		/* a reload may give out slots, also during the look */
+		if (token != 0 || likely(layout == shared_state_layout()))
+			return token;
 		slot = shared_state_find(requirement->election, &layout);
-	return token_of(slot, layout);
+	}
 }
 
 /* The token under which this instance leads now; 0: it does not lead.  Safe in a signal handler. */
@@ -39,12 +45,17 @@ requirement_current_token(const Requirement *requirement)
 	return read_token(requirement, shared_state_held_token);
 }
 
+int64
+requirement_open_token(const Requirement *requirement)
+{
+	return read_token(requirement, shared_state_token);
+}
+
 /* Does this instance lead, but refuse new work? */
 static bool
 is_draining(const Requirement *requirement)
 {
-	return requirement_current_token(requirement) != 0 &&
-		read_token(requirement, shared_state_token) == 0;
+	return requirement_current_token(requirement) != 0 && requirement_open_token(requirement) == 0;
 }
 
 /*

@@ -43,6 +43,9 @@ requirement_bit(const Requirement *requirement)
  */
 extern int64 requirement_current_token(const Requirement *requirement);
 
+/* The same for new work: 0 while this instance drains. */
+extern int64 requirement_open_token(const Requirement *requirement);
+
 /* Does the requirement not hold?  A token of 0 never holds.  Safe in a signal handler. */
 extern bool requirement_is_broken(const Requirement *requirement);
 
