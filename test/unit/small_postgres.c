@@ -747,7 +747,11 @@ pg_tick(void)
 		return;
 	next_tick_ns = now_ns + timer_interval_ns;
 	in_handler = true;
+#if PG_VERSION_NUM >= 190000
+	timer_handler(SIGVTALRM, NULL);
+#else
 	timer_handler(SIGVTALRM);
+#endif
 	in_handler = false;
 }
 
