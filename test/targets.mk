@@ -80,10 +80,11 @@ model:
 	test/setup --test
 	$(MAKE) -s -C test/model check
 
-# What no test notices: mutants of FILES, or of the files of test/mutants/survivors that
-# have changed since they were tried.
+# What no test notices: the mistakes that unit tests have to find, and mutants of FILES, or
+# of the files of test/mutants/survivors that have changed since they were tried.
 mutants:
 	test/setup --test
+	$(MAKE) -s $(PARALLEL) -C test/unit breaks
 	test/mutants/mutate $(or $(FILES),--changed)
 
 # The server side under AddressSanitizer, UndefinedBehaviorSanitizer and
