@@ -89,7 +89,8 @@ with({ elections => "patroni:stranger,patroni:test1,patroni:stranger/2,own" }, s
 
 	# it becomes ours, under that group's keys
 	$etcd->etcdctl('put', '/service/stranger/2/initialize',    $sysid);
-	$etcd->etcdctl('put', "/service/stranger/2/members/$name", '{}');
+	my $timeline = $leader->value('SELECT timeline_id FROM pg_control_checkpoint()');
+	$etcd->etcdctl('put', "/service/stranger/2/members/$name", qq({"role":"master","timeline":$timeline}));
 	$etcd->etcdctl('put', '/service/stranger/2/leader', $name, "--lease=$lease");
 	poll_is(10, sub { $leader->try_value(q{SELECT etcd_is_leader('patroni:stranger/2')::int}) }, 1, 'several: the Citus group is led');
 	# its system identifier changes: as if the cluster had been made anew
