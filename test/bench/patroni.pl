@@ -67,9 +67,9 @@ my $new_table = $bench->table(name => 'patroni_new', title => 'The new leader', 
 my $old_table = $bench->table(name => 'patroni_old', title => 'The old leader', unit => 'ms', linear => 1);
 my %row = (
 	sql_key   => Bench::row($new_table, 'switchover: key is its own → etcd_is_leader()'),
-	sql_end   => Bench::row($new_table, 'switchover: promotion has ended → etcd_is_leader()', goal => '<= 1000'),
+	sql_end   => Bench::row($new_table, 'switchover: promotion has ended → etcd_is_leader()', goal => '<= 1500'),
 	rest_end  => Bench::row($new_table, 'switchover: promotion has ended → REST /leader'),
-	killed    => Bench::row($new_table, 'SIGKILL of Patroni: promotion has ended → etcd_is_leader()', goal => '<= 1000'),
+	killed    => Bench::row($new_table, 'SIGKILL of Patroni: promotion has ended → etcd_is_leader()', goal => '<= 1500'),
 	old_sql   => Bench::row($old_table, 'switchover: false → key is not its own any more'),
 	old_killed => Bench::row($old_table, 'SIGKILL of Patroni: false → key is gone'),
 );
