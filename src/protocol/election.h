@@ -262,6 +262,7 @@ typedef struct ElectionMemory
 		char		key_value[ELECTION_VALUE_SIZE];
 		int64_t		create_revision;	/* 0: not in the queue */
 		int64_t		mod_revision;
+		int64_t		lease;		/* that the key is attached to: not ours if somebody moved it */
 	}			elections[ELECTION_MAX_ELECTIONS];
 } ElectionMemory;
 

@@ -54,6 +54,13 @@ resign(ElectionCore *core, Election *e)
 }
 
 void
+drain_carry_out_resignation(ElectionCore *core, Election *e)
+{
+	if (e->drain.goal == DRAIN_RESIGN && e->state != ELECTION_LEADING)
+		resign(core, e);
+}
+
+void
 drain_finish(ElectionCore *core, int64_t now_ns, Election *e)
 {
 	Transfer   *t = &e->transfer;
@@ -81,10 +88,9 @@ drain_reconcile(ElectionCore *core, int64_t now_ns)
 {
 	for_each_election(core, e)
 	{
-		if (e->drain.goal == DRAIN_RESIGN && e->state != ELECTION_LEADING)
-			resign(core, e);
-		else if (is_draining(e) && !e->drain.is_over &&
-				 due_or_wake_at(core, now_ns, e->drain.until_ns))
+		drain_carry_out_resignation(core, e);
+		if (is_draining(e) && !e->drain.is_over &&
+			due_or_wake_at(core, now_ns, e->drain.until_ns))
 			drain_finish(core, now_ns, e);
 	}
 }

@@ -13,7 +13,10 @@
 /* No work is waited for any more.  Only while it is waited for. */
 extern void drain_finish(ElectionCore *core, int64_t now_ns, Election *e);
 
-/* Ends what is due, and carries out a resignation that a loss has overtaken. */
+/* Carries out a resignation whose drain the loss of leadership has ended. */
+extern void drain_carry_out_resignation(ElectionCore *core, Election *e);
+
+/* Ends what is due. */
 extern void drain_reconcile(ElectionCore *core, int64_t now_ns);
 
 /* See election_cancel().  Only while it drains. */

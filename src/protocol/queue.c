@@ -609,7 +609,7 @@ queue_resume(ElectionCore *core, const ElectionMemory *memory, int i)
 		e->state = ELECTION_QUEUED;
 		e->own.create_revision = memory->elections[i].create_revision;
 		e->own.mod_revision = memory->elections[i].mod_revision;
-		e->own.lease = memory->lease.id;
+		e->own.lease = memory->elections[i].lease;
 		copy_string(e->own.value, memory->elections[i].key_value, sizeof(e->own.value));
 	}
 	e->read_wanted = true;

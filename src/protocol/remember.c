@@ -69,6 +69,7 @@ remember_election(const Election *e, ElectionMemory *memory)
 		copy_string(memory->elections[n].key_value, e->own.value, ELECTION_VALUE_SIZE);
 		memory->elections[n].create_revision = e->own.create_revision;
 		memory->elections[n].mod_revision = e->own.mod_revision;
+		memory->elections[n].lease = e->own.lease;
 	}
 }
 

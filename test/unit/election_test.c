@@ -2686,6 +2686,31 @@ crash(Instance *in)
 	election_configure(in->core, now, &in->config);
 }
 
+/* Somebody has put the key on another lease.  After a crash the instance does not take it for its own. */
+static void
+test_resume_moved_key(void **state)
+{
+	Instance   *a = join("a");
+	EtcdBytes	value = {"operator", 8};
+	EtcdBytes	key;
+
+	assert_true(election_proclaim(a->core, now, 0, "wanted", 1));
+	grant_lease(now, 4711, 100);
+	key.data = a->views[0].key;
+	key.len = strlen(key.data);
+	put_key(key, value, 4711);
+	deliver(a, sent(a, "read"));
+	assert_int_equal(a->views[0].lease, 4711);
+	assert_true(a->remembers);
+	crash(a);
+	assert_int_equal(a->views[0].lease, 4711);
+	answer_all();
+	assert_true(leads(a));
+	assert_int_equal(key_at(0)->lease, a->views[0].lease);
+	assert_string_equal(value_of(key_at(0)), "wanted");
+	assert_string_equal(a->views[0].leader, "wanted");
+}
+
 /* MEMORY: after a crash the instance leads with the same token, but not before a read. */
 static void
 test_resume(void **state)
@@ -4708,6 +4733,7 @@ main(void)
 		TEST(test_restore_during_long_crash),
 		TEST(test_observer),
 		TEST(test_resume),
+		TEST(test_resume_moved_key),
 		TEST(test_duplicate_name),
 		TEST(test_duplicate_name_ends),
 		TEST(test_read_refused),

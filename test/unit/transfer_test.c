@@ -1566,6 +1566,23 @@ test_resign_twice(void **state)
 	assert_string_equal(events, "elected(n1) unelected(resigned)");
 }
 
+/*
+ * The deadline passes while the instance drains to resign for good.  A campaign that
+ * comes before the elector has noticed brings it back.
+ */
+static void
+test_campaign_after_lapsed_drain(void **state)
+{
+	begin_leading();
+	assert_true(election_resign(core, now, 0, false, 60 * SECOND, TICKET));
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	now = view.deadline_ns + MS;
+	assert_true(election_campaign(core, now, 0, TICKET + 1));
+	answer_all();
+	run(2 * SECOND);
+	assert_int_equal(view.role, ELECTION_CANDIDATE);
+}
+
 /* So does a hand-over; if its target is not there, the instance leads on. */
 static void
 test_transfer_instead_of_resign(void **state)
@@ -1653,6 +1670,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_transfer_drain_longer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_drain_without_timeout, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resign_twice, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_campaign_after_lapsed_drain, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_instead_of_resign, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_margin_while_draining, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_key_deleted_during_transfer, set_up, tear_down),
