@@ -294,9 +294,31 @@ learn_header(ElectionCore *core, uint64_t cluster_id, uint64_t term, int64_t rev
 /* ---- inputs ---------------------------------------------------------------- */
 
 /*
+ * A put of an own key was denied.  If it was denied before, and a read of the election
+ * alone was answered since, the right to another key on the lease is missing.
+ */
+static uint32_t
+find_others_on_lease(const ElectionCore *core, const Op *op)
+{
+	uint32_t	others = 0;
+	bool		is_denied_again = false;
+
+	if ((op->kind != OP_ENTER && op->kind != OP_PROCLAIM) || core->lease.must_be_replaced)
+		return 0;
+	for_each_election(core, e)
+	{
+		if ((op->slots & slot_bit(core, e)) != 0)
+			is_denied_again = e->failures > 0 && !e->is_read_alone;
+		else if (is_queued(e))
+			others |= slot_bit(core, e);
+	}
+	return is_denied_again ? others : 0;
+}
+
+/*
  * The elections to whose keys a right may be missing.  etcd denies the renewal of a
- * lease if the user may not write each key on it.  A lease that is to be replaced may
- * have such a key.
+ * lease, and a new key on it, if the user may not write each key on it.  A lease that
+ * is to be replaced may have such a key.
  */
 static uint32_t
 find_denied(const ElectionCore *core, const Facts *facts)
@@ -305,7 +327,7 @@ find_denied(const ElectionCore *core, const Facts *facts)
 		return 0;
 	if (facts->op->kind == OP_KEEPALIVE)
 		return core->lease.must_be_replaced ? 0 : ALL_SLOTS;
-	return facts->op->slots;
+	return facts->op->slots | find_others_on_lease(core, facts->op);
 }
 
 /*

@@ -25,6 +25,7 @@
 #include "primaries.h"
 #include "reached.h"
 #include "rights.h"
+#include "useful.h"
 #include "work.h"
 
 /* Without faults, every instance knows of a change after that time. */
@@ -157,6 +158,7 @@ checker_reset(void)
 	restored_revision = INT64_MAX;
 	restored_ns = NEVER;
 	resting = false;
+	useful_reset();
 	for (int e = 0; e < MAX_ELECTIONS; e++)
 	{
 		spans[e] = run_alloc(sizeof(Span));
@@ -380,7 +382,7 @@ checker_published(Instance *in, int slot, const ElectionView *old)
 	Told	   *told = &watchmen[in->number].told[slot];
 
 	check_known(in, view);
-
+	useful_published(in, slot, old);
 	if (strcmp(view->name, told->election) != 0)
 	{
 		if (told->elected)
@@ -510,6 +512,7 @@ checker_stimulus(Instance *in)
 	Watchman   *w = &watchmen[in->number];
 
 	w->stimulus_ns[w->nstimuli++ % MAX_RECENT] = now_ns;
+	useful_stimulus(in);
 }
 
 /* ---- losses without need ----------------------------------------------------------------- */
@@ -754,6 +757,7 @@ checker_distrusted(Instance *in)
 	w->distrust_ns = instance_clock(in);
 	note_failure(in);
 	checker_trouble(in);
+	useful_distrusted(in);
 }
 
 /*
@@ -793,15 +797,39 @@ check_hand_over(const Instance *in, const ElectionEvent *event, int slot)
 }
 
 /*
- * Leadership was lost, and there must be a reason.  For two TTLs after any
- * trouble a loss is excused, because new leases may have been on their way.
+ * For two TTLs after any trouble a loss is excused, because new leases may have been on
+ * their way.
  */
+bool
+checker_may_lose(const Instance *in)
+{
+	const Watchman *w = &watchmen[in->number];
+	int64_t		clock_ns = instance_clock(in);
+
+	if (in->reason != ELECTION_NO_REASON || restored_ns != NEVER || in->paused || plan.is_harsh ||
+		w->trouble_ns >= clock_ns - 2 * plan_longest_ttl_s() * SECOND)
+		return true;
+	for (int i = 0; i < MAX_PENDING; i++)
+	{
+		const Pending *pending = &w->pending[i];
+
+		if (pending->id != 0 && pending->sent_ns < clock_ns - harmless_delay_ns(in, pending->writes))
+			return true;
+	}
+	for (const Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
+	{
+		if (excuse->since_ns > now_ns - 3 * plan_longest_ttl_s() * SECOND)
+			return true;
+	}
+	return false;
+}
+
+/* Leadership was lost, and there must be a reason. */
 static void
 check_loss(const Instance *in, const ElectionEvent *event, int slot)
 {
 	const Watchman *w = &watchmen[in->number];
-	int64_t		clock_ns = instance_clock(in);
-	int64_t		since_ns = clock_ns - 2 * plan_longest_ttl_s() * SECOND;
+	int64_t		since_ns = instance_clock(in) - 2 * plan_longest_ttl_s() * SECOND;
 
 	if (event->reason == ELECTION_REASON_TRANSFERRED)
 	{
@@ -829,22 +857,8 @@ check_loss(const Instance *in, const ElectionEvent *event, int slot)
 			fail_run("%s is unelected from %s: %s, which is not the reason", in->name, event->election,
 					 election_reason_name(event->reason));
 	}
-	if (in->reason != ELECTION_NO_REASON || restored_ns != NEVER || w->trouble_ns >= since_ns ||
-		in->paused || plan.is_harsh)
-		return;
-	for (int i = 0; i < MAX_PENDING; i++)
-	{
-		const Pending *pending = &w->pending[i];
-
-		if (pending->id != 0 && pending->sent_ns < clock_ns - harmless_delay_ns(in, pending->writes))
-			return;
-	}
-	for (const Excuse *excuse = excuses; excuse != NULL; excuse = excuse->next)
-	{
-		if (excuse->since_ns > now_ns - 3 * plan_longest_ttl_s() * SECOND)
-			return;
-	}
-	fail_run("%s lost %s without need: %s", in->name, event->election, election_reason_name(event->reason));
+	if (!checker_may_lose(in))
+		fail_run("%s lost %s without need: %s", in->name, event->election, election_reason_name(event->reason));
 }
 
 static void
@@ -870,6 +884,7 @@ checker_sent(Instance *in, uint64_t id, const EtcdRequest *request)
 		note_own_key(w, store_intern(request->compares[0].key));
 	check_order(in, request);
 	check_storm(in);
+	useful_sent(in, request);
 }
 
 /*
@@ -921,6 +936,7 @@ checker_answered(Instance *in, uint64_t id, const EtcdRequest *request, bool was
 			trace_line(in->name, "is answered %" PRIu64 ": %s", id, answer->message);
 	}
 	note_answer(in, id, request, answer);
+	useful_answered(in, request, answer);
 	if (!was_read || answer->outcome != ETCD_ANSWERED)
 		return;
 	if (answer->header.revision > w->seen_revision)
@@ -1057,6 +1073,7 @@ checker_announced(Instance *in, const ElectionEvent *event)
 					 in->name, told->election);
 		told->elected = false;
 		told->unelected_last = true;
+		useful_announced(in, slot, event);
 		check_loss(in, event, slot);
 		work_announced(in, slot, event);
 		if (event->reason == ELECTION_REASON_TRANSFERRED)
@@ -1123,8 +1140,14 @@ checker_called(Instance *in)
 
 	check_refused_lease(in);
 	w->kept_revision = w->seen_revision;
+	for (int slot = 0; in->stopping && slot < plan.slots; slot++)
+	{
+		if (w->told[slot].elected)
+			fail_run("%s shuts down, and has not announced the end of %s", in->name, w->told[slot].election);
+	}
 	if (in->stopping)
 		return;
+	useful_called(in);
 	if (w->connected != election_connected(in->core))
 		fail_run("%s has %s contact, and has not announced it", in->name, w->connected ? "lost" : "made");
 	for (int slot = 0; slot < plan.slots; slot++)
@@ -1152,6 +1175,7 @@ checker_ended(Instance *in)
 {
 	Watchman   *w = &watchmen[in->number];
 
+	useful_ended(in);
 	memset(w->told, 0, sizeof(w->told));
 	memset(w->looked_revision, 0, sizeof(w->looked_revision));
 	w->connected = false;
@@ -1203,8 +1227,9 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 			break;
 		case ELECTION_NO_CONTACT:
 			/* or the key cannot be deleted, and is left to its lease */
-			wrong = watchmen[in->number].connected &&
-				!rights_missed_since(election_number(view->name), now_ns - plan_longest_ttl_s() * SECOND);
+			wrong = ticket->kind == TICKET_VERIFY ||
+				(watchmen[in->number].connected &&
+				 !rights_missed_since(election_number(view->name), now_ns - plan_longest_ttl_s() * SECOND));
 			break;
 		case ELECTION_FAILED:
 		case ELECTION_NOT_LEADER:
@@ -1217,6 +1242,124 @@ check_reply(const Instance *in, const Ticket *ticket, ElectionReply reply)
 	}
 	if (wrong)
 		fail_run("%s gives a reply that is not so", in->name);
+}
+
+/* The instance that has made the key; NULL: another program has. */
+static const Instance *
+find_owner(int key)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		const Watchman *w = &watchmen[i];
+
+		for (int k = 0; k < w->nown && k < OWN_KEYS; k++)
+		{
+			if (w->own_keys[k] == key)
+				return &instances[i];
+		}
+	}
+	return NULL;
+}
+
+/* Has the key had that value at some time since that revision? */
+static bool
+has_had_value(int key, const char *value, int64_t since_revision)
+{
+	for (int v = store_key(key)->last_version; v >= 0; v = store_version(v)->previous)
+	{
+		if (!store_version(v)->deleted && is_value(store_version(v)->value, value))
+			return true;
+		if (store_version(v)->revision <= since_revision)
+			return false;
+	}
+	return false;
+}
+
+/* A target that has its key at the head of the queue, and has not led since a command. */
+typedef struct Target
+{
+	const Instance *in;
+	uint32_t	life;
+	int			e;
+	int64_t		since_ns;
+} Target;
+
+static void
+check_target_leads(void *subject, uint64_t tag)
+{
+	const Target *target = subject;
+	const Instance *in = target->in;
+
+	if (in->life == target->life && !in->stopping && elected_ns[in->number][target->e] < target->since_ns &&
+		!checker_may_lose(in) && !rights_missed_since(target->e, target->since_ns))
+		fail_run("%s was to lead %s by a hand-over that is done, and has not led since", in->name,
+				 election_name(target->e));
+}
+
+/*
+ * The key of the target was the first since the command, and its owner led.  It may
+ * first write its key for another reason, and then lead.
+ */
+static void
+check_target(const Instance *in, const Ticket *ticket)
+{
+	int			e = election_number(in->views[ticket->slot].name);
+	const Instance *late = NULL;
+
+	if (e < 0)
+		return;
+	for (const Span *span = spans[e]; span != NULL && span->to_ns >= ticket->since_ns; span = span->older)
+	{
+		const Instance *owner;
+
+		if (span->create_revision == 0 || !has_had_value(span->key, ticket->value, ticket->revision))
+			continue;
+		owner = find_owner(span->key);
+		if (owner == NULL || owner == in || elected_ns[owner->number][e] >= ticket->since_ns)
+			return;
+		late = owner;
+	}
+	if (late == NULL)
+		fail_run("%s has transferred %s to %s, whose key was not the first", in->name, election_name(e),
+				 ticket->value);
+	else
+	{
+		Target	   *target = run_alloc(sizeof(Target));
+
+		target->in = late;
+		target->life = late->life;
+		target->e = e;
+		target->since_ns = ticket->since_ns;
+		events_after(plan_longest_ttl_s() * SECOND, check_target_leads, target, 0);
+	}
+}
+
+/* What is shown after etcd_verify_leader() has been true at some time since it was called. */
+static void
+check_verified(const Instance *in, const Ticket *ticket)
+{
+	const ElectionView *view = &in->views[ticket->slot];
+	int			e = election_number(view->name);
+	bool		is_leader = instance_leads(in, ticket->slot);
+
+	/* reads of the other instances may be stale */
+	if (e < 0 || !(is_leader || (view->has_leader && plan.stale_reads == 0)))
+		return;
+	for (const Span *span = spans[e]; span != NULL && span->to_ns >= ticket->since_ns; span = span->older)
+	{
+		if (span->create_revision == (is_leader ? view->token : view->leader_revision))
+			return;
+	}
+	fail_run("%s has verified that %s leads %s, which has not led since the call", in->name,
+			 is_leader ? "it" : view->leader, view->name);
+}
+
+/* The key had that value at some time since the command. */
+static void
+check_proclaimed(const Instance *in, const Ticket *ticket)
+{
+	if (!has_had_value(store_intern(bytes_of(ticket->key)), ticket->value, ticket->revision))
+		fail_run("%s has proclaimed \"%s\", but its key has not had that value since", in->name, ticket->value);
 }
 
 /* If the target's key is the first, the target has written it since the hand-over. */
@@ -1254,22 +1397,21 @@ checker_replied(Instance *in, const Ticket *ticket, ElectionReply reply)
 	if (ticket->kind == TICKET_CAMPAIGN && ticket->held_back && reply == ELECTION_DONE)
 		watchmen[in->number].old_revision = 0;	/* an operator may allow an older token */
 	check_reply(in, ticket, reply);
+	useful_replied(in, ticket, reply);
 	if (reply != ELECTION_DONE || restored_ns != NEVER)
 		return;
 	if (ticket->kind == TICKET_RESIGN && ticket->create_revision != 0 && own != NULL &&
 		own->create_revision == ticket->create_revision)
 		fail_run("%s has resigned, but its key stands", in->name);
 	if (ticket->kind == TICKET_TRANSFER)
-		check_transferred(in, ticket);
-	if (ticket->kind == TICKET_PROCLAIM)
 	{
-		int			v = store_key(store_intern(bytes_of(ticket->key)))->last_version;
-
-		while (v >= 0 && (store_version(v)->deleted || !is_value(store_version(v)->value, ticket->value)))
-			v = store_version(v)->previous;
-		if (v < 0)
-			fail_run("%s has proclaimed \"%s\", but no key ever had that value", in->name, ticket->value);
+		check_transferred(in, ticket);
+		check_target(in, ticket);
 	}
+	if (ticket->kind == TICKET_PROCLAIM)
+		check_proclaimed(in, ticket);
+	if (ticket->kind == TICKET_VERIFY)
+		check_verified(in, ticket);
 }
 
 /* ---- what happens to etcd ------------------------------------------------------------------------- */
@@ -1443,6 +1585,7 @@ checker_changed(const Version *version)
 		excuses = excuse;
 	}
 	check_move(version, name);
+	useful_changed(version);
 	begin_spans();
 	for (int i = 0; i < ninstances; i++)
 	{
@@ -1494,6 +1637,7 @@ checker_history_begins(void)
 {
 	restored_revision = store_revision();
 	restored_ns = now_ns;
+	useful_restored();
 	begin_spans();
 }
 

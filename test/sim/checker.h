@@ -37,6 +37,9 @@ extern void checker_distrusted(Instance *in);
 extern void checker_watched(Instance *in, const EtcdWatchFrame *frame);
 extern void checker_watched_end(Instance *in, const EtcdWatchFrame *frame, bool still_open);
 
+/* Has anything happened that excuses the loss of leadership, or of a lease? */
+extern bool checker_may_lose(const Instance *in);
+
 /* Something has happened that excuses the loss of leadership for a while. */
 extern void checker_trouble(Instance *in);
 

@@ -29,8 +29,17 @@
 static bool over;
 static int64_t undone_revision;	/* the revision of etcd before it was put back */
 static Instance *doomed;		/* loses contact at its next read */
+static uint64_t choices;		/* numbers of its own: see choose() */
 
 static void command_again(void *subject, uint64_t tag);
+
+/* 0 to n - 1.  A run without these choices draws the same other numbers. */
+static int
+choose(int n)
+{
+	choices = choices * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (int) ((choices >> 33) % (uint64_t) n);
+}
 
 /* ---- durations --------------------------------------------------------------- */
 
@@ -329,6 +338,21 @@ draw_key(void)
 		version : NULL;
 }
 
+/* The owner of that key is asked whether it leads, just now or soon. */
+static void
+verify_owner(const Version *version)
+{
+	for (int i = 0; i < ninstances; i++)
+	{
+		for (int slot = 0; slot < plan.slots; slot++)
+		{
+			if (is_usable(&instances[i]) && choose(2) == 0 &&
+				bytes_equal(bytes_of(instances[i].views[slot].key), store_key(version->key)->name))
+				instance_verify(&instances[i], slot);
+		}
+	}
+}
+
 static void
 touch_key(Fault fault, const Version *version)
 {
@@ -356,6 +380,7 @@ touch_key(Fault fault, const Version *version)
 			operate(ETCD_TXN, 0, ETCD_OP_PUT, key, lease, "operator");
 			break;
 	}
+	verify_owner(version);
 }
 
 /* A rogue key is under a prefix and has no lease.  It blocks all behind it. */
@@ -488,7 +513,7 @@ command(Instance *in, Fault fault, int setting)
 		transfer(in, slot);
 	else if (slot >= 0)
 	{
-		snprintf(value, sizeof(value), "value %d", random_below(1000));
+		snprintf(value, sizeof(value), "value %d", random_below(30));
 		instance_proclaim(in, slot, value);
 	}
 	if (!random_chance(plan.haste))
@@ -779,8 +804,13 @@ faults_at_read(const EtcdRequest *request)
 static void
 tick(void *subject, uint64_t tag)
 {
+	Instance   *in = &instances[choose(ninstances)];
+	int			slot = choose(plan.slots);
+
 	if (over)
 		return;
+	if (choose(60) == 0 && is_usable(in) && in->views[slot].name[0] != '\0')
+		instance_verify(in, slot);
 	for (int fault = 0; fault < NFAULTS; fault++)
 	{
 		if (random_chance(plan.fault[fault]))
@@ -795,6 +825,7 @@ faults_begin(void)
 	over = false;
 	undone_revision = 0;
 	doomed = NULL;
+	choices = (plan.seed + 3) * UINT64_C(0x9E3779B97F4A7C15);
 	for (int i = 0; i < ninstances; i++)
 	{
 		Instance   *in = &instances[i];

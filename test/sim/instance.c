@@ -19,6 +19,7 @@
 #include "plan.h"
 #include "primaries.h"
 #include "reached.h"
+#include "store.h"
 #include "work.h"
 
 /* The longest time that a shutdown waits for the revocation of its leases. */
@@ -670,6 +671,8 @@ take_ticket(Instance *in, TicketKind kind, int slot)
 	ticket->since_ns = now_ns;
 	ticket->create_revision = in->views[slot].create_revision;
 	ticket->held_back = in->views[slot].state == ELECTION_HELD_BACK;
+	ticket->was_draining = in->views[slot].state == ELECTION_DRAINING;
+	ticket->revision = store_revision();
 	ticket->key = run_copy(in->views[slot].key, strlen(in->views[slot].key));
 	checker_stimulus(in);
 	return number;
@@ -728,6 +731,17 @@ instance_proclaim(Instance *in, int slot, const char *value)
 	in->tickets[number % MAX_TICKETS].value = run_copy(value, strlen(value));
 	trace(in->name, "command %" PRIu64 ": proclaim %s in %s", number, value, in->views[slot].name);
 	taken = election_proclaim(in->core, instance_now(in), slot, value, number);
+	end_command(in, number, taken);
+}
+
+void
+instance_verify(Instance *in, int slot)
+{
+	uint64_t	number = take_ticket(in, TICKET_VERIFY, slot);
+	bool		taken;
+
+	trace(in->name, "command %" PRIu64 ": verify %s", number, in->views[slot].name);
+	taken = election_verify(in->core, instance_now(in), slot, number);
 	end_command(in, number, taken);
 }
 

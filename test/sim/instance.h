@@ -44,7 +44,8 @@ typedef enum TicketKind
 	TICKET_RESIGN,
 	TICKET_CAMPAIGN,
 	TICKET_PROCLAIM,
-	TICKET_TRANSFER
+	TICKET_TRANSFER,
+	TICKET_VERIFY
 } TicketKind;
 
 /* A command that is not answered yet. */
@@ -55,8 +56,10 @@ typedef struct Ticket
 	char	   *key;
 	char	   *value;			/* PROCLAIM: the value; TRANSFER: the target */
 	bool		held_back;		/* CAMPAIGN: it held back after a restore of etcd */
+	bool		was_draining;	/* CAMPAIGN */
 	int			slot;
 	int64_t		since_ns;
+	int64_t		revision;		/* of etcd at the time of the command */
 } Ticket;
 
 /* A drain, and the work that it waits for; see work.c. */
@@ -149,6 +152,7 @@ extern void instance_cancel(Instance *in, int slot);
 /* No work is open any more, if it still drains. */
 extern void instance_drained(Instance *in, int slot);
 extern void instance_proclaim(Instance *in, int slot, const char *value);
+extern void instance_verify(Instance *in, int slot);
 
 /* Passes an input to the elector, now or when it runs again. */
 extern void instance_deliver(Instance *in, uint32_t life, void (*handler) (void *subject),

@@ -176,6 +176,13 @@ primaries_stay_out(const Instance *in, const char *election)
 	return true;
 }
 
+bool
+primaries_may_yield(const Instance *in)
+{
+	return has_systems && in->number < MAX_PRIMARIES && primaries[in->number].system != 0 &&
+		in->config.refuses_second && in->config.timeline != 0;
+}
+
 /* Has the instance asked about that lease while its owner lived, or shortly after? */
 static bool
 has_asked(const Instance *in, int64_t lease)

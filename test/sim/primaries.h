@@ -37,4 +37,7 @@ extern bool primaries_stay_out(const Instance *in, const char *election);
 /* Faults have ended long ago. */
 extern void primaries_recovered(int e);
 
+/* May it give up its place because another primary of its system leads? */
+extern bool primaries_may_yield(const Instance *in);
+
 #endif							/* PRIMARIES_H */

@@ -222,7 +222,9 @@ watches(const ElectionCore *core, const Election *e, WatchTarget target)
 	STATE("transfer: no such candidate", REPLY(TRANSFER, NO_SUCH_CANDIDATE)) \
 	STATE("transfer: more than one has that name", REPLY(TRANSFER, AMBIGUOUS_CANDIDATE)) \
 	STATE("transfer: a foreign candidate is in between", REPLY(TRANSFER, FOREIGN_CANDIDATE)) \
-	STATE("transfer: cancelled", REPLY(TRANSFER, CANCELLED))
+	STATE("transfer: cancelled", REPLY(TRANSFER, CANCELLED)) \
+	STATE("verify: done", REPLY(VERIFY, DONE)) \
+	STATE("verify: nothing to do", REPLY(VERIFY, NOTHING_TO_DO))
 
 /* An event that a client reads, see shared.c. */
 #define READS(STATE) \

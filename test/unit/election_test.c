@@ -3413,6 +3413,42 @@ test_rights_taken_from_lease(void **state)
 	take_rights(false);
 }
 
+/*
+ * etcd denies a new key on a lease that has a key without rights, and nothing else tells of
+ * the missing right to write that key.  The other election is entered all the same.
+ */
+static void
+test_rights_taken_from_entry(void **state)
+{
+	Instance   *a = lead_two();
+
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+	etcd.denied = "f/";
+	etcd.denies_writes_only = true;
+	etcd.denies_new_keys = true;
+	assert_true(election_campaign(a->core, now, 0, 2));
+	run_for(2 * TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->replied[2], ELECTION_DONE);
+}
+
+/* The same for a proclamation. */
+static void
+test_rights_taken_from_value(void **state)
+{
+	Instance   *a = lead_two();
+
+	etcd.denied = "f/";
+	etcd.denies_writes_only = true;
+	etcd.denies_new_keys = true;
+	assert_true(election_proclaim(a->core, now, 0, "value", 2));
+	lead_on(a, 2 * TTL_S * SECOND);
+	assert_int_equal(a->replied[2], ELECTION_DONE);
+	assert_string_equal(value_of(key_at(0)), "value");
+}
+
 /* The rights to one election come back when those to another one are taken. */
 static void
 test_rights_exchanged(void **state)
@@ -4635,6 +4671,8 @@ main(void)
 		TEST(test_rights_taken),
 		TEST(test_rights_taken_silently),
 		TEST(test_rights_taken_from_lease),
+		TEST(test_rights_taken_from_entry),
+		TEST(test_rights_taken_from_value),
 		TEST(test_rights_exchanged),
 		TEST(test_rights_replaced),
 		TEST(test_rights_taken_grant_late),

@@ -253,7 +253,7 @@ is_denied(const EtcdOp *ops, int n)
 	{
 		if (is_denied_key(ops[i].key) && !(etcd.denies_writes_only && ops[i].kind == ETCD_OP_RANGE))
 			return true;
-		if (etcd.denies_leases && ops[i].kind == ETCD_OP_PUT && is_denied_lease(ops[i].lease))
+		if ((etcd.denies_leases || etcd.denies_new_keys) && ops[i].kind == ETCD_OP_PUT && is_denied_lease(ops[i].lease))
 			return true;
 	}
 	return false;

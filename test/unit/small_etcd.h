@@ -25,6 +25,7 @@ typedef struct SmallEtcd
 	const char *denied;			/* the user has no rights to keys that begin so; NULL: to all */
 	bool		denies_writes_only;
 	bool		denies_leases;	/* renewals of leases that have such a key, and writes on them */
+	bool		denies_new_keys;	/* the same, but a lease with such a key is renewed */
 	int64_t		most_ttl_s;		/* the greatest TTL that it grants; 0: any */
 } SmallEtcd;
 
