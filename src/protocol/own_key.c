@@ -149,7 +149,7 @@ own_key_finish_leaving(ElectionCore *core, int64_t now_ns, Election *e, int64_t 
 	{
 		/* the read that follows the entry also shows the leader */
 		e->retry_ns = now_ns + REJOIN_DELAY_NS;
-		e->read_wanted = false;
+		e->read_wanted = e->commands.verify_ticket != 0;
 	}
 }
 

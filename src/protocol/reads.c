@@ -38,16 +38,22 @@ read_finish(ElectionCore *core, const Op *op, Election *e)
 	publish_reply(core, &e->commands.verify_ticket, ELECTION_DONE);
 }
 
+/* This read has shown nothing: another one has to. */
+static void
+verify_again(const Op *op, Election *e)
+{
+	if (e->commands.verify_id != op->id)
+		return;
+	e->commands.verify_id = 0;
+	e->read_wanted = true;
+}
+
 void
 read_want_again(const Op *op, Election *e)
 {
 	/* a newer read shows the same; the next renewal asks by names again */
 	e->read_wanted |= op->id == e->read_id;
-	if (e->commands.verify_id == op->id)
-	{
-		e->commands.verify_id = 0;
-		e->read_wanted = true;
-	}
+	verify_again(op, e);
 }
 
 /* ---- sending ----------------------------------------------------------- */
@@ -365,7 +371,10 @@ learn_names(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts,
 	if (unchanged)
 		learn_leader(core, e, facts, keys);
 	else
+	{
 		e->read_wanted = true;
+		verify_again(facts->op, e);
+	}
 	if (is_queued(e))
 		own_is_confirmed = queue_check_own_key(core, e, keys->own, facts->revision);
 	else
@@ -433,9 +442,10 @@ learn_facts(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts)
 		/*
 		 * If the own key leads, only "elected" is announced.  The key may have
 		 * been entered by a request whose answer is not there yet.  A read of
-		 * keys by their old names does not show who leads after a hand-over.
+		 * keys by their old names does not show who leads after a hand-over, or
+		 * when the key is gone.
 		 */
-		if (e->leader.is_known &&
+		if (e->leader.is_known && unchanged &&
 			(keys->leader == NULL || !is_key(keys->leader->key, e->own.key) ||
 			 e->state == ELECTION_LEADING))
 			leadership_announce_leader(core, e, ELECTION_NO_REASON);
@@ -505,6 +515,8 @@ read_receive(ElectionCore *core, int64_t now_ns, const Facts *facts)
 		e->is_read_alone = false;
 		e->denials = 0;
 		e->denied_retry_ns = 0;
+		if (facts->op->epochs[slot_of(core, e)] != e->epoch)
+			verify_again(facts->op, e);	/* it is void (EPOCH) */
 		if (learn_facts(core, now_ns, e, facts))
 			confirmed |= slot_bit(core, e);
 		read_finish(core, facts->op, e);

@@ -55,7 +55,8 @@ typedef struct Player
 	Place		places[MAX_SLOTS];
 	int64_t		bare_ns;		/* when it revoked a lease without any place last; -1: never */
 	int64_t		refused_ns;		/* when it was told last that a lease is gone; -1: never */
-	int64_t		doubted_revision;	/* of etcd, when it did not believe a stale read */
+	int64_t		doubted_ns;		/* when it did not believe an answer last; -1: never */
+	int64_t		doubted_revision;	/* of etcd, when that was a stale read */
 } Player;
 
 static Player *players;
@@ -72,7 +73,10 @@ bytes_of(const char *s)
 static void
 begin_place(Place *place, const char *election)
 {
+	uint64_t	nstates = place->nstates;
+
 	memset(place, 0, sizeof(*place));
+	place->nstates = nstates + 1;
 	snprintf(place->election, sizeof(place->election), "%s", election);
 	place->key = place->entered_key = -1;
 	place->given_up_ns = -1;
@@ -85,7 +89,7 @@ useful_ended(const Instance *in)
 
 	for (int slot = 0; slot < MAX_SLOTS; slot++)
 		begin_place(&p->places[slot], "");
-	p->bare_ns = p->refused_ns = -1;
+	p->bare_ns = p->refused_ns = p->doubted_ns = -1;
 	p->doubted_revision = 0;
 }
 
@@ -104,10 +108,14 @@ useful_restored(void)
 	is_restored = true;
 }
 
-/* It takes a stale read for the sign of a restore.  So no key of before counts any more. */
+/*
+ * It does not believe an answer.  If only such answers come for a TTL, it begins anew.
+ * It takes a stale read for the sign of a restore, so no key of before counts any more.
+ */
 void
 useful_distrusted(const Instance *in)
 {
+	players[in->number].doubted_ns = now_ns;
 	if (plan.stale_reads > 0)
 		players[in->number].doubted_revision = store_revision();
 }
@@ -277,7 +285,8 @@ check_entry(const Instance *in, EtcdBytes name)
 
 		if (!has_prefix(name, place->election) || place->entered_key == key)
 			continue;
-		if (place->entered_key >= 0 && !is_restored && p->bare_ns < place->entered_ns)
+		if (place->entered_key >= 0 && !is_restored && p->bare_ns < place->entered_ns &&
+			p->doubted_ns < place->entered_ns)
 			fail_run("%s enters %s under another name", in->name, place->election);
 		place->entered_key = key;
 		place->entered_ns = now_ns;
@@ -292,11 +301,13 @@ check_deletion(const Instance *in, const EtcdCompare *compare)
 
 	for (int slot = 0; slot < plan.slots; slot++)
 	{
-		const Place *place = &players[in->number].places[slot];
+		Place	   *place = &players[in->number].places[slot];
 
-		if (place->key == key && place->create_revision == compare->value &&
-			!has_cause(in, slot, place->since_ns))
+		if (place->key != key || place->create_revision != compare->value)
+			continue;
+		if (!has_cause(in, slot, place->since_ns))
 			fail_run("%s gives up its place in %s without a cause", in->name, place->election);
+		place->given_up_ns = now_ns;	/* a deletion that was sent is final */
 	}
 }
 

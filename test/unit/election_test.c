@@ -2903,6 +2903,58 @@ test_long_key(void **state)
 	assert_true(leads(b));
 }
 
+/* EPOCH: the instance enters while the read is under way, so another read has to show the leader. */
+static void
+test_verify_void(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter = start_entry(a);
+	Message    *verifying;
+
+	assert_true(election_verify(a->core, now, 0, 1));
+	verifying = sent(a, "read");
+	assert_non_null(verifying);
+	execute(verifying);
+	deliver(a, enter);
+	deliver(a, verifying);
+	assert_false(a->has_replied[1]);
+	answer_all();
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_true(leads(a));
+}
+
+/*
+ * It leaves while it enters, its key is the first, and is gone again.  It has not led,
+ * so it does not announce that.
+ */
+static void
+test_leader_before(void **state)
+{
+	Instance   *a = join("a");
+	Message    *m;
+
+	strcpy(a->config.elections[1], "f");
+	a->config.nelections = 2;
+	election_configure(a->core, now, &a->config);
+	execute(start_entry(a));
+	assert_true(election_resign(a->core, now, 1, false, 0, 1));
+	while ((m = sent(a, "read")) != NULL)
+		deliver(a, m);
+	give_up(a, sent(a, "enter"), false);
+	while ((m = sent(a, "read")) != NULL)
+		deliver(a, m);
+	assert_true(a->views[1].has_leader);
+	execute(sent(a, "delete"));
+	now += TTL_S * SECOND / 3;
+	election_tick(a->core, now);
+	deliver(a, sent(a, "keepalive"));
+	while ((m = sent(a, "read")) != NULL)
+		deliver(a, m);
+	assert_int_equal(find_note(0, "a: leader a"), -1);
+	answer_all();
+	assert_int_equal(a->views[1].state, ELECTION_RESIGNED);
+}
+
 /* A read that was sent before the command does not verify leadership. */
 static void
 test_verify(void **state)
@@ -4778,6 +4830,8 @@ main(void)
 		TEST(test_long_key),
 		TEST(test_verify),
 		TEST(test_verify_and_later_read),
+		TEST(test_verify_void),
+		TEST(test_leader_before),
 		TEST(test_token_twice),
 		TEST(test_token_of_reentry),
 		TEST(test_moved_name),
