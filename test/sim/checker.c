@@ -1306,7 +1306,8 @@ check_target(const Instance *in, const Ticket *ticket)
 	int			e = election_number(in->views[ticket->slot].name);
 	const Instance *late = NULL;
 
-	if (e < 0)
+	/* the target may have been the instance itself */
+	if (e < 0 || instance_leads(in, ticket->slot))
 		return;
 	for (const Span *span = spans[e]; span != NULL && span->to_ns >= ticket->since_ns; span = span->older)
 	{

@@ -29,7 +29,7 @@
 #define PASSING_NS		(2500 * MS)
 
 /* After the faults, an instance that may lead again with an old token does so by then. */
-#define RELEASE_NS		SECOND
+#define RELEASE_NS		(300 * MS)
 
 /* What an instance has of an election. */
 typedef struct Place
@@ -47,7 +47,8 @@ typedef struct Place
 	bool		entry_in_doubt; /* an entry with that name had no answer */
 	uint64_t	nstates;		/* changes of the state */
 	bool		is_changed;		/* in this call */
-	uint64_t	over_drain;		/* the number of the drain whose work has ended */
+	uint64_t	drain;			/* the number of the last drain; */
+	bool		is_drain_over;	/* its work has ended */
 } Place;
 
 typedef struct Player
@@ -176,6 +177,19 @@ check_passing(void *subject, uint64_t tag)
 		return;
 	fail_run("%s has been %s in %s for %.1f s", passing->in->name, election_state_name(view->state), view->name,
 			 PASSING_NS / 1e9);
+}
+
+/* The work, or the time of a drain, has ended.  Without trouble the leader hands over. */
+static void
+check_drained(void *subject, uint64_t tag)
+{
+	const Passing *passing = subject;
+	const ElectionView *view = &passing->in->views[passing->slot];
+
+	if (lasts(passing) && !checker_may_lose(passing->in) && election_connected(passing->in->core) &&
+		!rights_missed_since(election_number(view->name), now_ns - 2 * plan_longest_ttl_s() * SECOND))
+		fail_run("%s drains %s, though all work has ended %.1f s ago", passing->in->name, view->name,
+				 PASSING_NS / 1e9);
 }
 
 static void
@@ -543,16 +557,26 @@ static void
 check_drain(Instance *in, int slot)
 {
 	const ElectionView *view = &in->views[slot];
+	const Work *work = &in->work[slot];
 	Place	   *place = &players[in->number].places[slot];
 
-	if ((view->state == ELECTION_DRAINING) != in->work[slot].draining)
+	if ((view->state == ELECTION_DRAINING) != work->draining)
 		fail_run("%s %s %s, and has not announced it", in->name,
-				 in->work[slot].draining ? "does not drain any more" : "drains", view->name);
-	if (!in->work[slot].draining || !in->work[slot].is_over || place->over_drain == in->work[slot].number)
+				 work->draining ? "does not drain any more" : "drains", view->name);
+	if (plan.is_slow || !work->draining)
 		return;
-	place->over_drain = in->work[slot].number;
-	if (plan.profile == PROFILE_CALM && !plan.is_slow)
-		expect_end(in, slot, PASSING_NS, check_passing);
+	if (place->drain != work->number)
+	{
+		place->drain = work->number;
+		place->is_drain_over = false;
+		/* its clock may be slower */
+		expect_end(in, slot, work->greatest_ns + work->greatest_ns / 8 + PASSING_NS, check_drained);
+	}
+	if (work->is_over && !place->is_drain_over)
+	{
+		place->is_drain_over = true;
+		expect_end(in, slot, PASSING_NS, check_drained);
+	}
 }
 
 void
