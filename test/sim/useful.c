@@ -274,7 +274,8 @@ has_cause(const Instance *in, int slot, int64_t since_ns)
 	/* a key on a lease that is gone, as far as is known, is deleted and entered again */
 	if (place->given_up_ns >= since_ns || p->refused_ns >= since_ns || is_restored ||
 		place->create_revision <= p->doubted_revision ||
-		rights_missed_since(election_number(place->election), since_ns) ||
+		/* a denial of before may be answered late */
+		rights_missed_since(election_number(place->election), since_ns - plan_longest_ttl_s() * SECOND) ||
 		shared_stays_out(in, place->election) || primaries_may_yield(in))
 		return true;
 	for (int i = 0; i < MAX_TICKETS; i++)
