@@ -206,8 +206,8 @@ find_copy_problem(void)
 {
 	if (identity_is_copy() && (settings_candidate != CANDIDATE_NEVER || settings_follow_patroni()))
 		problem_begin(PROBLEM_COPY, "", PROBLEM_THIS_TURN,
-					  "If this server takes the place of the other one, call etcd_campaign() on it. "
-					  "If not, set \"etcd_leader.candidate\" to \"never\".",
+					  "If this server takes the place of the other one, call etcd_campaign() on "
+					  "it. If not, set \"etcd_leader.candidate\" to \"never\".",
 					  "the data directory of this server is a copy of one of host \"%s\", so this "
 					  "instance is no candidate",
 					  etcd_escape_text(identity_copied_host()));

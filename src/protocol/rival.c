@@ -82,8 +82,8 @@ rival_note_entry(ElectionCore *core, Election *e)
 }
 
 /*
- * Though a later timeline has led: by the settings, as the rule does not hold then.
- * If they change, it must not stay out: others have found that it lives.
+ * A leader on an earlier timeline leads by the setting "wait".  Other primaries stay out
+ * meanwhile.  So this instance must not stay out, too, when the setting changes.
  */
 void
 rival_note_leading(ElectionCore *core, Election *e)

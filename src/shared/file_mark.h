@@ -24,7 +24,7 @@ typedef struct FileMark
 /* The mark of an open file now.  False: something cannot be read. */
 extern bool file_mark_make(FILE *file, FileMark *mark);
 
-/* Has the server been started since its clean shutdown?  Not if these are of the same one. */
+/* Are both marks of one clean shutdown?  Then the server has not been started in between. */
 extern bool file_mark_is_same_shutdown(const FileMark *stored, const FileMark *own);
 
 #endif							/* FILE_MARK_H */

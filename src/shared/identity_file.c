@@ -56,7 +56,7 @@ typedef struct Identity
 	pg_crc32c	crc;			/* of all before */
 } Identity;
 
-/* The elector and the postmaster write; others have no need to read. */
+/* The postmaster writes before it has children, and then the elector. */
 typedef struct SharedIdentity
 {
 	pg_atomic_uint32 is_copy;
