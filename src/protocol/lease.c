@@ -71,7 +71,7 @@ static bool
 is_grant_under_way(const ElectionCore *core)
 {
 	return request_is_under_way(core, OP_GRANT, ALL_SLOTS) ||
-		(core->fresh.id != 0 && is_request_under_way(core, OP_KEEPALIVE, core->fresh.id));
+		is_request_under_way(core, OP_KEEPALIVE, core->fresh.id);
 }
 
 /* ---- the end of a lease ---------------------------------------------------- */
@@ -83,16 +83,18 @@ postpone(ElectionCore *core, const Op *failed)
 		request_urgent_backoff_ns(core, ++core->lease_failures);
 }
 
-void
+bool
 lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease)
 {
 	Op		   *op;
 
-	if (lease == 0 || is_request_under_way(core, OP_REVOKE, lease) ||
-		(op = request_start(core, now_ns, OP_REVOKE)) == NULL)
-		return;
+	if (is_request_under_way(core, OP_REVOKE, lease))
+		return true;
+	if (lease == 0 || (op = request_start(core, now_ns, OP_REVOKE)) == NULL)
+		return false;
 	op->lease = lease;
 	request_send_lease(core, op, ETCD_REVOKE, 0);
+	return true;
 }
 
 void
@@ -324,8 +326,6 @@ move_has_shown(const ElectionCore *core)
 static void
 revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t confirmed)
 {
-	Op		   *revoke;
-
 	if (core->retired == 0 || read->sent_ns <= core->lease.sent_ns)
 		return;
 	for_each_election(core, e)
@@ -333,13 +333,8 @@ revoke_retired(ElectionCore *core, int64_t now_ns, const Op *read, uint32_t conf
 		if (is_queued(e) && (confirmed & slot_bit(core, e)) == 0)
 			return;
 	}
-	revoke = request_start(core, now_ns, OP_REVOKE);
-	if (revoke)
-	{
-		revoke->lease = core->retired;
+	if (lease_revoke(core, now_ns, core->retired))
 		core->retired = 0;
-		request_send_lease(core, revoke, ETCD_REVOKE, 0);
-	}
 }
 
 /*

@@ -33,8 +33,8 @@ extern void lease_reconcile(ElectionCore *core, int64_t now_ns);
 /* New settings are in force. */
 extern void lease_configure(ElectionCore *core, int64_t now_ns);
 
-/* Revokes a lease, unless that is under way (0: none), or each of ours. */
-extern void lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease);
+/* Revokes a lease (0: none), or each of ours.  True: its request is under way. */
+extern bool lease_revoke(ElectionCore *core, int64_t now_ns, int64_t lease);
 extern void lease_revoke_all(ElectionCore *core, int64_t now_ns);
 
 /* etcd has another history: none of our leases exist there. */
