@@ -111,7 +111,7 @@ classify(const Op *op, const EtcdAnswer *answer, Facts *facts)
 	if (op->kind == OP_GRANT || op->kind == OP_KEEPALIVE || op->kind == OP_TIME_TO_LIVE)
 		fits = answer->lease == op->lease;
 	else
-		fits = op->kind == OP_REVOKE || take_results(op, answer, facts);
+		fits = take_results(op, answer, facts);
 	return fits ? FACTS_ANSWER : FACTS_MISFIT;
 }
 

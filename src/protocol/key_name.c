@@ -54,7 +54,7 @@ take_text(EtcdBytes *key, const char *text)
 	return true;
 }
 
-/* Takes ".<system identifier>.<timeline>" off the key. */
+/* Takes ".<system identifier>.<timeline>" off the key, into the empty owner. */
 static bool
 take_owner(EtcdBytes *key, KeyOwner *owner)
 {
@@ -70,7 +70,6 @@ take_owner(EtcdBytes *key, KeyOwner *owner)
 	if (len == 0 || !take_text(key, "."))
 		return false;
 	memcpy(owner->system_identifier, system, len);
-	owner->system_identifier[len] = '\0';
 	system = key->data;
 	len = take_digits(key, digits, MAX_TIMELINE_DIGITS);
 	for (size_t i = 0; i < len; i++)
