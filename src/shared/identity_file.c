@@ -79,8 +79,7 @@ make_identity(FILE *file, Identity *identity)
 {
 	memset(identity, 0, sizeof(Identity));
 	identity->magic = IDENTITY_MAGIC;
-	if (gethostname(identity->host, HOST_SIZE - 1) != 0)
-		identity->host[0] = '\0';
+	(void) gethostname(identity->host, HOST_SIZE - 1);	/* a longer name is cut */
 	strlcpy(identity->data_directory, DataDir, MAXPGPATH);
 	return file_mark_make(file, &identity->mark);
 }

@@ -1014,7 +1014,7 @@ begin_history(int number)
 	elector_sleeps = false;
 	settings_cancel_on_loss = choose(4) > 0;
 	memset(&world, 0, sizeof(world));
-	pg_make_memory();
+	pg_start_memory(0);
 	shared_state_begin_elector();
 	change_layout();
 	for (int e = 0; e < NELECTIONS; e++)
@@ -1073,7 +1073,7 @@ test_many_processes(void **unused)
 {
 	StringInfoData pids;
 
-	pg_make_memory();
+	pg_start_memory(0);
 	for (int i = 0; i < PG_PROCESSES; i++)
 	{
 		pg_be(i);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * small_postgres.c
- *	  The part of a backend that the fence meets.
+ *	  The part of a backend that the fence meets, on top of small_server.c.
  *
  * The order of events is that of xact.c, postgres.c and elog.c: when hooks and callbacks
  * run, what they see, and what becomes of interrupts.
@@ -14,17 +14,11 @@
 #include <time.h>
 
 #include "executor/executor.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "storage/ipc.h"
-#include "storage/lwlock.h"
-#include "storage/proc.h"
-#include "storage/shmem.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "base/clock.h"
@@ -37,42 +31,19 @@
 
 BackendType MyBackendType;
 Oid			MyDatabaseId = 1;
-int			MyProcPid;
-int			MaxBackends = PG_PROCESSES;
 int			ParallelWorkerNumber = -1;
 bool		XactReadOnly;
 bool		proc_exit_inprogress;
-volatile sig_atomic_t InterruptPending;
 volatile sig_atomic_t QueryCancelPending;
 volatile sig_atomic_t ProcDiePending;
-volatile uint32 QueryCancelHoldoffCount;
 const char *debug_query_string;
-struct Latch *MyLatch;
-MemoryContext CurrentMemoryContext;
-MemoryContext TopMemoryContext;
-LWLockPadded *MainLWLockArray;
-sigjmp_buf *PG_exception_stack;
-ErrorContextCallback *error_context_stack;
 post_parse_analyze_hook_type post_parse_analyze_hook;
 ExecutorRun_hook_type ExecutorRun_hook;
 ExecutorFinish_hook_type ExecutorFinish_hook;
 ProcessUtility_hook_type ProcessUtility_hook;
-shmem_request_hook_type shmem_request_hook;
-shmem_startup_hook_type shmem_startup_hook;
 
 static uint32 wait_event;
 uint32	   *my_wait_event_info = &wait_event;
-
-static PGPROC processes[PG_PROCESSES];
-static PROC_HDR header = {.allProcs = processes};
-PROC_HDR   *ProcGlobal = &header;
-PGPROC	   *MyProc;
-#if PG_VERSION_NUM >= 170000
-ProcNumber	MyProcNumber;
-#endif
-
-int64		now_ns;
-PgError		pg_error;
 
 /* ---- the transaction ----------------------------------------------------------- */
 
@@ -99,7 +70,6 @@ static struct
 }			xact;
 
 static XactCallback xact_callback;
-static pg_on_exit_callback exit_callback;
 
 bool
 IsTransactionState(void)
@@ -251,84 +221,14 @@ pg_write(void)
 
 /* ---- errors and interrupts ------------------------------------------------------ */
 
-bool
-errstart(int elevel, const char *domain)
-{
-	memset(&pg_error, 0, sizeof(pg_error));
-	pg_error.level = elevel;
-	return true;
-}
-
-bool
-errstart_cold(int elevel, const char *domain)
-{
-	return errstart(elevel, domain);
-}
-
-void
-errfinish(const char *filename, int lineno, const char *funcname)
-{
-	for (ErrorContextCallback *context = error_context_stack; context; context = context->previous)
-		context->callback(context->arg);
-	QueryCancelHoldoffCount = 0;
-	if (pg_error.level > ERROR)
-		pg_exit();
-	pg_re_throw();
-}
-
 static sigjmp_buf *command_stack;
 
 /* The end of the process does not go through the handlers of its statements. */
-void
-pg_re_throw(void)
+static void
+end_process(void)
 {
-	siglongjmp(pg_error.level > ERROR ? *command_stack : *PG_exception_stack, 1);
-}
-
-void
-FlushErrorState(void)
-{
-	memset(&pg_error, 0, sizeof(pg_error));
-}
-
-int
-geterrcode(void)
-{
-	return pg_error.sqlstate;
-}
-
-int
-errcode(int sqlstate)
-{
-	return pg_error.sqlstate = sqlstate;
-}
-
-int
-errmsg(const char *fmt,...)
-{
-	va_list		args;
-
-	va_start(args, fmt);
-	(void) vsnprintf(pg_error.message, sizeof(pg_error.message), fmt, args);
-	va_end(args);
-	return 0;
-}
-
-int
-errdetail(const char *fmt,...)
-{
-	va_list		args;
-
-	va_start(args, fmt);
-	(void) vsnprintf(pg_error.detail, sizeof(pg_error.detail), fmt, args);
-	va_end(args);
-	return 0;
-}
-
-int
-errhint(const char *fmt,...)
-{
-	return 0;
+	pg_exit();
+	siglongjmp(*command_stack, 1);
 }
 
 void
@@ -474,6 +374,7 @@ pg_command(const PgStatement *statement)
 	debug_query_string = "a command";
 	wait_event = 0;
 	command_stack = PG_exception_stack = &stack;
+	pg_end_process = end_process;
 	if (sigsetjmp(stack, 0) == 0)
 	{
 		run_command(statement);
@@ -598,18 +499,6 @@ pg_set_read_only(bool read_only)
 /* ---- processes and memory --------------------------------------------------------- */
 
 void
-pg_be(int number)
-{
-	MyProc = &processes[number];
-	MyProcPid = MyProc->pid = 100 + number;
-#if PG_VERSION_NUM >= 170000
-	MyProcNumber = number;
-#else
-	MyProc->pgprocno = number;
-#endif
-}
-
-void
 pg_start(BackendType type)
 {
 	MyBackendType = type;
@@ -624,45 +513,12 @@ pg_exit(void)
 	InterruptPending = ProcDiePending = QueryCancelPending = false;
 	if (pg_is_open())
 		abort_transaction(NO_TRANSACTION);
-	if (exit_callback)
-		exit_callback(0, (Datum) 0);
+	/* the files of the fence go on with what they have registered */
+	pg_run_exit_callbacks(0);
 	proc_exit_inprogress = false;
 	error_context_stack = NULL;
 	memset(&xact, 0, sizeof(xact));
 	memset(&fence_state, 0, sizeof(fence_state));
-}
-
-void
-on_shmem_exit(pg_on_exit_callback function, Datum arg)
-{
-	exit_callback = function;
-}
-
-void *
-ShmemInitStruct(const char *name, Size size, bool *found)
-{
-	static struct
-	{
-		const char *name;
-		void	   *memory;
-	}			known[8];
-	int			i = 0;
-
-	*found = false;
-	while (known[i].name && strcmp(known[i].name, name) != 0)
-		i++;
-	if (known[i].name == NULL)
-	{
-		known[i].name = name;
-		known[i].memory = aligned_alloc(PG_CACHE_LINE_SIZE, TYPEALIGN(PG_CACHE_LINE_SIZE, size));
-	}
-	return known[i].memory;
-}
-
-void
-pg_make_memory(void)
-{
-	shmem_startup_hook();
 }
 
 /* The store of the one process, which others do not see yet. */
@@ -768,61 +624,4 @@ bool
 IsLogicalWorker(void)
 {
 	return false;
-}
-
-TimestampTz
-GetCurrentTimestamp(void)
-{
-	return now_ns / 1000;
-}
-
-void
-SetLatch(struct Latch *latch)
-{
-}
-
-bool
-LWLockAcquire(LWLock *lock, LWLockMode mode)
-{
-	return true;
-}
-
-void
-LWLockRelease(LWLock *lock)
-{
-}
-
-void
-RequestAddinShmemSpace(Size size)
-{
-}
-
-/* Some releases of libpgcommon have these two. */
-__attribute__((weak)) Size
-add_size(Size a, Size b)
-{
-	return a + b;
-}
-
-__attribute__((weak)) Size
-mul_size(Size a, Size b)
-{
-	return a * b;
-}
-
-void *
-MemoryContextAllocExtended(MemoryContext context, Size size, int flags)
-{
-	abort();
-}
-
-void
-ExceptionalCondition(const char *condition,
-#if PG_VERSION_NUM < 160000
-					 const char *type,
-#endif
-					 const char *file, int line)
-{
-	fprintf(stderr, "%s:%d: %s\n", file, line, condition);
-	abort();
 }

@@ -14,6 +14,8 @@
 #include "access/xact.h"
 #include "nodes/parsenodes.h"
 
+#include "small_server.h"
+
 typedef struct PgStatement
 {
 	NodeTag		tag;			/* of a utility statement; T_Invalid: the executor runs it */
@@ -21,17 +23,6 @@ typedef struct PgStatement
 	void		(*body) (const void *argument);
 	const void *argument;
 } PgStatement;
-
-typedef struct PgError
-{
-	int			level;			/* 0: none */
-	int			sqlstate;
-	char		message[256];
-	char		detail[256];
-} PgError;
-
-extern int64 now_ns;
-extern PgError pg_error;		/* the last one of a command */
 
 /* What the test does at these moments. */
 extern void test_look_at_clock(void);
@@ -43,17 +34,9 @@ extern void test_check_commit(bool is_over);	/* before and after the callbacks *
 extern void test_commit(void);	/* the wait for a synchronous standby */
 extern void test_end_transaction(bool is_committed);
 
-#define PG_PROCESSES	24
-
-/* From here on this is the process with that number.  Its PID is 100 + number. */
-extern void pg_be(int number);
-
 /* A new process, with that kind.  pg_exit() ends it, also within a transaction. */
 extern void pg_start(BackendType type);
 extern void pg_exit(void);
-
-/* Makes the shared memory of the parts that shared_state_install() got. */
-extern void pg_make_memory(void);
 
 /*
  * A command of the client.  False: it has failed, see pg_error.  A failure may be the
