@@ -405,6 +405,14 @@ __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 	return 0;
 }
 
+#if PG_VERSION_NUM >= 170000
+uint32
+WaitEventExtensionNew(const char *name)
+{
+	return PG_WAIT_EXTENSION + (uint32) strlen(name);
+}
+#endif
+
 __attribute__((weak)) void
 ProcessInterrupts(void)
 {
@@ -426,10 +434,12 @@ ResetLatch(Latch *latch)
 }
 
 static void
-let_others_run(void)
+let_others_run(uint32 wait_event)
 {
 	int			sleeper = me;
 
+	if ((wait_event & 0xFF000000) != PG_WAIT_EXTENSION)
+		die("a process waits for nothing that has a name");
 	pg_nsleeps++;
 	if (pg_others)
 		pg_others();
@@ -450,7 +460,7 @@ int
 WaitLatch(Latch *latch, int wake_events, long timeout_ms, uint32 wait_event)
 {
 	if (!latch->is_set)
-		let_others_run();
+		let_others_run(wait_event);
 	if (latch->is_set)
 		return WL_LATCH_SET;
 	if ((wake_events & WL_EXIT_ON_PM_DEATH) == 0)
@@ -507,7 +517,7 @@ ConditionVariableTimedSleep(ConditionVariable *cv, long timeout_ms, uint32 wait_
 		return false;
 	}
 	if (!sleepers[me].is_woken)
-		let_others_run();
+		let_others_run(wait_event);
 	CHECK_FOR_INTERRUPTS();
 	if (sleepers[me].is_woken)
 	{
