@@ -22,6 +22,8 @@
 
 #include "small_server.h"
 
+extern void pass_read_barrier(void);	/* of at_barrier.h */
+
 #undef ConditionVariableCancelSleep
 
 /* ---- variables of PostgreSQL ------------------------------------------------- */
@@ -388,6 +390,8 @@ MemoryContextAllocExtended(MemoryContext context, Size size, int flags)
 void		(*pg_others) (void);
 bool		pg_is_cancelled;
 int			pg_nsleeps;
+void		(*pg_at_clock) (void);
+void		(*pg_at_barrier) (void);
 
 static struct
 {
@@ -400,9 +404,19 @@ extern int	__wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int
 __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
+	if (pg_at_clock)
+		pg_at_clock();
 	time->tv_sec = now_ns / 1000000000;
 	time->tv_nsec = now_ns % 1000000000;
 	return 0;
+}
+
+void
+pass_read_barrier(void)
+{
+	if (pg_at_barrier)
+		pg_at_barrier();
+	pg_read_barrier();
 }
 
 #if PG_VERSION_NUM >= 170000
