@@ -85,7 +85,7 @@ crash_memory_set_timelines(const char *election, const ElectionTimelines *timeli
 			place = i;
 			break;
 		}
-		if (name[0] == '\0' && place < 0)
+		if (name[0] == '\0')
 			place = i;
 	}
 	if (place < 0)

@@ -4,8 +4,8 @@
  *	  Tests of shared/state.c: the shared memory is made, the elector publishes, and others
  *	  read at any time.
  *
- * Process 0 is the elector, and publishes also at the looks of a reader at the clock and at
- * its read barriers.
+ * Process 0 is the elector, and publishes also between any two accesses of a reader to
+ * shared memory.  Readers read between any two accesses of the elector.
  *
  *-------------------------------------------------------------------------
  */
@@ -132,7 +132,7 @@ install(void)
 static int
 set_up(void **unused)
 {
-	pg_at_clock = pg_at_barrier = NULL;
+	pg_at_moment = NULL;
 	now_ns = START_NS;
 	pg_wall_clock = 5000;
 	nrequests = nstartups = ninits = nbegun = nended = 0;
@@ -528,26 +528,32 @@ static const struct
 	const char *name;
 	ElectionState state;
 	int64		token;
+	int			deadline_s;
 }			worlds[] = {
-	{"beta", ELECTION_WAITING, 0},
-	{"beta", ELECTION_LEADING, 7},
-	{"beta", ELECTION_DRAINING, 7},
-	{"beta", ELECTION_LEADING, 8},
-	{"beta", ELECTION_DRAINING, 8},
-	{"gamma", ELECTION_WAITING, 0},
-	{"gamma", ELECTION_LEADING, 9},
-	{"gamma", ELECTION_DRAINING, 9},
-	{"", ELECTION_UNUSED, 0},
+	{"beta", ELECTION_WAITING, 0, 0},
+	{"beta", ELECTION_LEADING, 7, 7},
+	{"beta", ELECTION_DRAINING, 7, 7},
+	{"beta", ELECTION_LEADING, 8, 8},
+	{"beta", ELECTION_DRAINING, 8, 8},
+	{"gamma", ELECTION_WAITING, 0, 0},
+	{"gamma", ELECTION_LEADING, 9, 9},
+	{"gamma", ELECTION_DRAINING, 9, 9},
+	{"gamma", ELECTION_LEADING, 7, 9},
+	{"", ELECTION_UNUSED, 0, 0},
 };
 
 static int	next_world;
-static int	publish_at;			/* the look or the barrier with that number */
+static int	publish_at;			/* the moment with that number */
 static int	nmoments;
 
 static void
 publish_world(int world)
 {
-	publish(1, worlds[world].name, worlds[world].state, worlds[world].token);
+	ElectionView view = view_of(worlds[world].name, worlds[world].state, worlds[world].token);
+
+	if (view.token != 0)
+		view.deadline_ns = START_NS + worlds[world].deadline_s * NSEC_PER_SEC;
+	shared_state_publish(1, &view);
 }
 
 static void
@@ -555,14 +561,15 @@ publish_next(void)
 {
 	if (++nmoments != publish_at)
 		return;
-	pg_at_clock = pg_at_barrier = NULL;
+	pg_at_moment = NULL;
 	publish_world(next_world);
 }
 
 static bool
 leads(int world, const char *name)
 {
-	return strcmp(worlds[world].name, name) == 0 && worlds[world].token != 0;
+	return strcmp(worlds[world].name, name) == 0 && worlds[world].token != 0 &&
+		START_NS + worlds[world].deadline_s * NSEC_PER_SEC > now_ns;
 }
 
 static bool
@@ -613,7 +620,7 @@ read_all(int kind, int from, int to, int slot, uint64 layout)
 				if (election.deadline_ns != 0)
 				{
 					assert_true(worlds[world].token != 0);
-					assert_int_equal(election.deadline_ns, START_NS + worlds[world].token * NSEC_PER_SEC);
+					assert_int_equal(election.deadline_ns, START_NS + worlds[world].deadline_s * NSEC_PER_SEC);
 				}
 			}
 			else
@@ -621,7 +628,7 @@ read_all(int kind, int from, int to, int slot, uint64 layout)
 			break;
 		default:
 			slot = shared_state_find("beta", &new_layout);
-			pg_at_clock = pg_at_barrier = NULL;
+			pg_at_moment = NULL;
 			if (slot >= 0)
 			{
 				assert_int_equal(slot, 1);
@@ -647,7 +654,8 @@ test_publish_while_reading(void **unused)
 		int			from = i / 5 % lengthof(worlds);
 		int			to = i / 5 / lengthof(worlds);
 
-		for (publish_at = 1; publish_at == 1 || nmoments >= publish_at - 1; publish_at++)
+		nmoments = 0;
+		for (publish_at = 1; nmoments >= publish_at - 1; publish_at++)
 		{
 			uint64		layout;
 			int			slot;
@@ -656,13 +664,80 @@ test_publish_while_reading(void **unused)
 			slot = shared_state_find("beta", &layout);
 			nmoments = 0;
 			next_world = to;
-			pg_at_clock = pg_at_barrier = publish_next;
+			pg_at_moment = publish_next;
 			read_all(i % 5, from, to, slot, layout);
-			pg_at_clock = pg_at_barrier = NULL;
+			pg_at_moment = NULL;
 			nruns++;
 		}
 	}
-	assert_true(nruns > 1000);
+	assert_true(nruns > 2000);
+}
+
+/* What readers see at each moment of the elector. */
+static int	old_world;
+static int	nreads;
+
+static void
+read_between(void)
+{
+	void		(*again) (void) = pg_at_moment;
+
+	pg_at_moment = NULL;
+	nreads++;
+	for (int i = 1; i < NSLOTS; i++)
+	{
+		const char *name = names[i];
+		SharedElection election;
+		uint64		layout;
+		int			slot = shared_state_find(name, &layout);
+		bool		was_led = leads(old_world, name);
+		int64		token = shared_state_held_token(slot, layout);
+
+		/* it does not lead under a token and a deadline of two leaderships */
+		if (token != 0)
+			assert_true((was_led && token == worlds[old_world].token) ||
+						(leads(next_world, name) && token == worlds[next_world].token));
+		else
+			assert_false(was_led && leads(next_world, name) && worlds[old_world].token == worlds[next_world].token);
+		token = shared_state_token(slot, layout);
+		assert_int_equal(shared_state_is_leader(slot, layout), token != 0);
+		if (token != 0)
+			assert_true((is_open(old_world, name) && token == worlds[old_world].token) ||
+						(is_open(next_world, name) && token == worlds[next_world].token));
+		else
+			assert_false(is_open(old_world, name) && is_open(next_world, name) &&
+						 worlds[old_world].token == worlds[next_world].token);
+		if (shared_state_read(slot, layout, &election) && election.deadline_ns > now_ns)
+			assert_true((leads(old_world, name) && election.view.token == worlds[old_world].token) ||
+						(leads(next_world, name) && election.view.token == worlds[next_world].token));
+		/* another election keeps its leadership */
+		slot = shared_state_find("alpha", &layout);
+		if (slot >= 0)
+			assert_true(shared_state_token(slot, layout) == 40);
+	}
+	pg_at_moment = again;
+}
+
+static void
+test_read_while_publishing(void **unused)
+{
+	shared_state_begin_elector();
+	publish(0, "alpha", ELECTION_LEADING, 40);
+	for (int ms = 0; ms <= 9500; ms += ms == 0 ? 7500 : 1000)
+	{
+		for (size_t i = 0; i < lengthof(worlds) * lengthof(worlds); i++)
+		{
+			old_world = i % lengthof(worlds);
+			next_world = i / lengthof(worlds);
+			publish_world(old_world);
+			now_ns = START_NS + ms * NSEC_PER_MSEC;
+			pg_at_moment = read_between;
+			publish_world(next_world);
+			pg_at_moment = NULL;
+			now_ns = START_NS;
+		}
+	}
+	assert_true(nreads > 2000);
 }
 
 int
@@ -680,6 +755,7 @@ main(void)
 		A_TEST(test_wakes),
 		A_TEST(test_contact),
 		A_TEST(test_publish_while_reading),
+		A_TEST(test_read_while_publishing),
 	};
 
 	return cmocka_run_group_tests_name("shared_state", tests, NULL, NULL);

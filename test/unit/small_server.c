@@ -22,7 +22,7 @@
 
 #include "small_server.h"
 
-extern void pass_read_barrier(void);	/* of at_barrier.h */
+extern void pass_moment(void);	/* of moments.h */
 
 #undef ConditionVariableCancelSleep
 
@@ -292,6 +292,8 @@ pg_end(int code)
 
 /* ---- shared memory ---------------------------------------------------------------- */
 
+#define FOREIGN_SIZE	(64 * 1024)
+
 Size		pg_requested_memory;
 bool		pg_is_out_of_memory;
 
@@ -299,7 +301,7 @@ static struct
 {
 	const char *name;
 	Size		size;
-	void	   *memory;
+	char	   *memory;
 }			known[32];
 static int	fill;
 static Size used_memory;
@@ -324,7 +326,10 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 		return known[i].memory;
 	known[i].name = name;
 	known[i].size = TYPEALIGN(PG_CACHE_LINE_SIZE, size);
-	known[i].memory = aligned_alloc(PG_CACHE_LINE_SIZE, known[i].size);
+	/* before it lies memory of others */
+	known[i].memory = aligned_alloc(PG_CACHE_LINE_SIZE, FOREIGN_SIZE + known[i].size);
+	memset(known[i].memory, 0x5a, FOREIGN_SIZE);
+	known[i].memory += FOREIGN_SIZE;
 	memset(known[i].memory, fill, known[i].size);
 	used_memory += known[i].size;
 	if (pg_requested_memory > 0 && used_memory > pg_requested_memory)
@@ -337,7 +342,8 @@ pg_start_memory(int byte)
 {
 	for (size_t i = 0; i < lengthof(known); i++)
 	{
-		free(known[i].memory);
+		if (known[i].memory)
+			free(known[i].memory - FOREIGN_SIZE);
 		known[i].memory = NULL;
 	}
 	fill = byte;
@@ -390,8 +396,7 @@ MemoryContextAllocExtended(MemoryContext context, Size size, int flags)
 void		(*pg_others) (void);
 bool		pg_is_cancelled;
 int			pg_nsleeps;
-void		(*pg_at_clock) (void);
-void		(*pg_at_barrier) (void);
+void		(*pg_at_moment) (void);
 
 static struct
 {
@@ -404,19 +409,19 @@ extern int	__wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int
 __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
-	if (pg_at_clock)
-		pg_at_clock();
+	if (pg_at_moment)
+		pg_at_moment();
 	time->tv_sec = now_ns / 1000000000;
 	time->tv_nsec = now_ns % 1000000000;
 	return 0;
 }
 
 void
-pass_read_barrier(void)
+pass_moment(void)
 {
-	if (pg_at_barrier)
-		pg_at_barrier();
-	pg_read_barrier();
+	if (pg_at_moment)
+		pg_at_moment();
+	pg_memory_barrier();
 }
 
 #if PG_VERSION_NUM >= 170000

@@ -66,9 +66,8 @@ extern bool pg_is_out_of_memory;	/* for allocations that may fail */
  */
 extern void (*pg_others) (void);
 extern bool pg_is_cancelled;	/* the next look for interrupts is an ERROR */
-/* What others do at a look at the clock, and at a read barrier (at_barrier.h). */
-extern void (*pg_at_clock) (void);
-extern void (*pg_at_barrier) (void);
+/* What others do at a moment (moments.h), or at a look at the clock. */
+extern void (*pg_at_moment) (void);
 extern int	pg_nsleeps;
 extern bool pg_is_on_wait_list(int number);
 
