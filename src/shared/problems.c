@@ -130,9 +130,8 @@ problems_first(const Problems *problems, const char *election)
 
 		if (strcmp(problem->subject, election) == 0)
 			return problem;
-		if (of_instance == NULL && (problem->subject[0] == '\0' ||
-									settings_election_index(problem->subject,
-															(int) strlen(problem->subject)) < 0))
+		if (of_instance == NULL &&
+			settings_election_index(problem->subject, (int) strlen(problem->subject)) < 0)
 			of_instance = problem;
 	}
 	return of_instance;

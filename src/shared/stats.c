@@ -160,7 +160,7 @@ count_forgotten_losses(void)
 	{
 		const Tally *tally = &stats->tallies[i];
 
-		if (tally->election[0] != '\0' && tally->leads)
+		if (tally->leads)
 			stats_count_lost(tally->election, ELECTION_REASON_SHUTDOWN);
 	}
 }

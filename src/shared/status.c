@@ -79,7 +79,13 @@ status_leads(int index)
 	if (likely(cached->settings_generation == settings_elections_generation) &&
 		shared_state_is_leader(cached->slot, cached->layout))
 		return true;
-	return refresh_slot(index) && shared_state_is_leader(cached->slot, cached->layout);
+	/* once more if the slots were given away anew meanwhile */
+	while (refresh_slot(index))
+	{
+		if (shared_state_is_leader(cached->slot, cached->layout))
+			return true;
+	}
+	return false;
 }
 
 static int64
@@ -95,7 +101,7 @@ read_token(int index, int64 (*token_of) (int slot, uint64 layout))
 	do
 	{
 		token = token_of(cached->slot, cached->layout);
-	} while (token == 0 && refresh_slot(index));
+	} while (refresh_slot(index));
 	return token;
 }
 

@@ -69,8 +69,7 @@ worker_supervise(SupervisedWorker *worker, bool is_wanted, const pg_atomic_uint3
 
 	if (!is_wanted)
 	{
-		worker->due_ns = 0;
-		worker->backoff_ms = 0;
+		worker->due_ns = 0;		/* long ago, hence no back-off when it is wanted again */
 		return PG_INT64_MAX;
 	}
 	if (pg_atomic_read_u32((pg_atomic_uint32 *) claimed) != 0)

@@ -608,6 +608,7 @@ test_timelines_go_on(void **unused)
 {
 	ElectionTimelines timelines = {.leading = 3, .refused = 2, .accepted = 1};
 	ElectionTimelines found;
+	int			n = 0;
 
 	start();
 	crash_memory_set_timelines("one", &timelines);
@@ -626,7 +627,33 @@ test_timelines_go_on(void **unused)
 	{
 		const char *election;
 
-		assert_int_equal(crash_memory_get_timelines(i, &election, &found), i < 2);
+		n += crash_memory_get_timelines(i, &election, &found);
+	}
+	assert_int_equal(n, 2);
+	end(2, DB_IN_PRODUCTION);
+}
+
+/* There is room for so many elections. */
+static void
+test_room_for_timelines(void **unused)
+{
+	char		name[ELECTION_NAME_SIZE];
+
+	start();
+	for (int i = 0; i <= CRASH_MEMORY_TIMELINES; i++)
+	{
+		ElectionTimelines timelines = {.leading = 100 + i};
+
+		snprintf(name, sizeof(name), "election %d", i);
+		crash_memory_set_timelines(name, &timelines);
+		crash_memory_set_timelines(name, &timelines);
+	}
+	shut_down();
+	start();
+	for (int i = 0; i <= CRASH_MEMORY_TIMELINES; i++)
+	{
+		snprintf(name, sizeof(name), "election %d", i);
+		assert_int_equal(crash_memory_timelines(name).leading, i < CRASH_MEMORY_TIMELINES ? 100 + i : 0);
 	}
 	end(2, DB_IN_PRODUCTION);
 }
@@ -847,6 +874,7 @@ main(void)
 		A_TEST(test_identity_not_written),
 		A_TEST(test_events_go_on),
 		A_TEST(test_timelines_go_on),
+		A_TEST(test_room_for_timelines),
 		A_TEST(test_crashes),
 		A_TEST(test_bad_events),
 		A_TEST(test_foreign_events),
