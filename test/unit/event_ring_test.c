@@ -9,7 +9,7 @@
  * one side stops before it, and the other side does all that it can.  Each side
  * has its own copy of the ring.  So the test chooses the order in which a reader
  * sees the writes: in the order of execution, or in an order as different as the
- * barriers allow.  The last test uses the unchanged file in concurrent processes.
+ * barriers allow.  The last tests use the unchanged file, also in concurrent processes.
  *
  * A reader copies bytes while they may be overwritten, and detects that
  * afterwards.  ThreadSanitizer would report these intended races, and does not
@@ -390,6 +390,52 @@ test_stopped_writer(void **state)
 		stop_writer();
 }
 
+/* ---- the unchanged file --------------------------------------------------------- */
+
+/* The records before that number were lost, and the others are whole. */
+static void
+check_kept(EventRing *ring, int64 oldest, int64 last)
+{
+	int64		seq;
+	TimestampTz at;
+	char		record[MAX_LEN];
+
+	assert_int_equal(event_ring_next(ring, 0, &seq, &at, record, sizeof(record)), oldest > 1 ? RING_LOST : RING_FOUND);
+	assert_int_equal(seq, oldest > 1 ? oldest - 1 : 1);
+	for (int64 i = oldest; i <= last; i++)
+	{
+		assert_int_equal(event_ring_next(ring, i - 1, &seq, &at, record, sizeof(record)), RING_FOUND);
+		assert_int_equal(seq, i);
+		for (int n = 0; n < (i % 2 ? 30 : NBYTES - 30); n++)
+			assert_int_equal(record[n], 'a' + i);
+	}
+	assert_int_equal(event_ring_next(ring, last, &seq, &at, record, sizeof(record)), RING_NONE);
+}
+
+/* A ring is full to its last byte, whatever was in its memory before. */
+static void
+test_full_ring(void **state)
+{
+	static const int before[] = {0, 0x5a, 0xff};
+
+	for (size_t i = 0; i < lengthof(before); i++)
+	{
+		EventRing  *ring = malloc(EVENT_RING_SIZE(NPLACES, NBYTES));
+
+		memset(ring, before[i], EVENT_RING_SIZE(NPLACES, NBYTES));
+		event_ring_init(ring, NPLACES, NBYTES);
+		for (int64 seq = 1; seq <= 7; seq++)
+		{
+			char		record[MAX_LEN];
+
+			memset(record, 'a' + seq, sizeof(record));
+			event_ring_append(ring, seq, seq, record, seq % 2 ? 30 : NBYTES - 30);
+			check_kept(ring, Max(seq - 1, 1), seq);
+		}
+		free(ring);
+	}
+}
+
 /* ---- processes -------------------------------------------------------------- */
 
 #define NREADERS	3
@@ -486,6 +532,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stopped_reader),
 		cmocka_unit_test(test_stopped_writer),
+		cmocka_unit_test(test_full_ring),
 		cmocka_unit_test(test_processes),
 	};
 

@@ -3,7 +3,7 @@
  * events_test.c
  *	  Tests of shared/events.c: readers get the events in order, and are told of
  *	  those that are lost, also if the elector appends while they read, and over
- *	  restarts.
+ *	  restarts.  And who waits for something that is published is woken.
  *
  * The two rings are small, so that they overrun.  The test is the elector, and
  * appends before any look of a reader into a ring.  event_ring_test.c stops both sides
@@ -19,10 +19,13 @@
 
 #include "postgres.h"
 
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+
 #include "shared/event_ring.h"
 #include "shared/events.h"
-#include "storage/condition_variable.h"
-#include "utils/timestamp.h"
+#include "small_server.h"
 
 #define MAX_EVENTS	64
 #define WALL_CLOCK	INT64CONST(820454400000000)
@@ -30,8 +33,6 @@
 static const SharedPart *const parts[] = {
 	&event_number_part, &events_part, &elections_ring_part, &changes_ring_part
 };
-
-static TimestampTz wall_clock;
 
 /* What was appended. */
 static int64 base;				/* the number before the first event */
@@ -43,26 +44,13 @@ static int	append_at;			/* 0: never */
 static int	nappends;
 static int	pattern;
 
-/* ---- what the file needs of a server ------------------------------------------ */
-
-TimestampTz
-GetCurrentTimestamp(void)
-{
-	return wall_clock;
-}
-
-void
-ConditionVariableInit(ConditionVariable *cv)
-{
-}
-
 /* ---- the elector ------------------------------------------------------------------ */
 
 static void
 append(bool change)
 {
 	int64		number = events_last() - base;
-	SharedEvent event = {.kind = change ? EVENT_CHANGE : ELECTION_EVENT_LEADER, .at = wall_clock++};
+	SharedEvent event = {.kind = change ? EVENT_CHANGE : ELECTION_EVENT_LEADER, .at = pg_wall_clock++};
 
 	assert_true(number >= 0 && number < MAX_EVENTS);
 	is_change[number] = change;
@@ -105,8 +93,7 @@ start(bool after_crash)
 		if (after_crash && part->is_lasting)
 			continue;
 		if (*part->memory == NULL)
-			*part->memory = calloc(1, part->size);
-		assert_non_null(*part->memory);
+			*part->memory = memset(malloc(part->size), 0x5a, part->size);
 		if (!part->is_large)
 			memset(*part->memory, 0, part->size);
 		part->init();
@@ -117,7 +104,7 @@ start(bool after_crash)
 static void
 begin(void)
 {
-	wall_clock = WALL_CLOCK;
+	pg_wall_clock = WALL_CLOCK;
 	append_at = nlooks = 0;
 	start(false);
 	base = events_last();
@@ -133,7 +120,7 @@ restart(void)
 
 	while (events_next_of(EVENTS_BUT_CHANGES, n == 0 ? 0 : kept[n - 1].seq, &kept[n]))
 		assert_true(++n <= SHARED_EVENTS);
-	wall_clock += 1000000;
+	pg_wall_clock += 1000000;
 	start(false);
 	for (int i = 0; i < n; i++)
 		events_restore(&kept[i]);
@@ -207,6 +194,7 @@ check_event(EventSources sources, int64 after, const SharedEvent *event)
 	{
 		assert_string_equal(event->reason, EVENT_REASON_GAP);
 		assert_true(has_made_room(event->seq));
+		assert_false(event->follows_loss);
 		gap_is_due = false;
 		return;
 	}
@@ -358,7 +346,7 @@ test_clock_set_back(void **state)
 	append(false);
 	append(true);
 	before = events_last();
-	wall_clock -= 3600 * INT64CONST(1000000);
+	pg_wall_clock -= 3600 * INT64CONST(1000000);
 	start(false);
 	base = events_last();
 	assert_true(base < before);
@@ -378,6 +366,148 @@ test_clock_set_back(void **state)
 	assert_false(events_next(events_last(), &event));
 }
 
+/* Each field of an event is there when it is read. */
+static void
+test_fields(void **state)
+{
+	SharedEvent event;
+	SharedEvent read;
+
+	begin();
+	for (int i = 0; i < 4; i++)
+	{
+		memset(&event, 0, sizeof(event));
+		event.kind = i < 2 ? EVENT_CHANGE : ELECTION_EVENT_UNELECTED;
+		event.at = 77 + i;
+		event.has_leader = i == 2;
+		event.has_value = i == 1;
+		event.leader_revision = 5 + i;
+		event.revision = 9 + i;
+		snprintf(event.election, sizeof(event.election), "election %d", i);
+		snprintf(event.node, sizeof(event.node), "node %d", i);
+		snprintf(event.leader, sizeof(event.leader), "leader %d", i);
+		snprintf(event.reason, sizeof(event.reason), "reason %d", i);
+		snprintf(event.key, sizeof(event.key), "key %d", i);
+		memset(event.value, 'v', i * (sizeof(event.value) - 1) / 3);
+		events_append(&event);
+		assert_true(events_next(event.seq - 1, &read));
+		assert_memory_equal(&read, &event, sizeof(event));
+	}
+}
+
+/* ---- waiting ---------------------------------------------------------------------------- */
+
+static void
+publish(void)
+{
+	now_ns += 20000000;
+	events_wake();
+}
+
+static void
+set_latch(void)
+{
+	now_ns += 20000000;
+	SetLatch(MyLatch);
+}
+
+static void
+cancel(void)
+{
+	pg_is_cancelled = true;
+	SetLatch(MyLatch);
+}
+
+static void
+wait_without_limit(void)
+{
+	(void) events_wait_for_change(events_change_number(), -1, PG_WAIT_EXTENSION);
+}
+
+static int
+waited_ms(void)
+{
+	int			ms = (int) (now_ns / 1000000);
+
+	now_ns = 0;
+	return ms;
+}
+
+/* Something is published, or the latch is set, or the time is over. */
+static void
+test_wait_for_change(void **state)
+{
+	uint64		seen;
+
+	begin();
+	pg_be(1);
+	(void) waited_ms();
+	pg_others = publish;
+	seen = events_change_number();
+	assert_true(events_wait_for_change(seen, -1, PG_WAIT_EXTENSION));
+	assert_int_equal(waited_ms(), 20);
+	/* that was before */
+	assert_true(events_wait_for_change(seen, -1, PG_WAIT_EXTENSION));
+	assert_true(events_wait_for_change(seen, 1000, PG_WAIT_EXTENSION));
+	assert_int_equal(waited_ms(), 0);
+	assert_int_equal(events_change_number(), seen + 1);
+
+	/* the latch, also from before, ends one wait */
+	(void) pg_was_woken(1);
+	pg_others = set_latch;
+	for (int timeout_ms = -1; timeout_ms <= 1000; timeout_ms += 1001)
+	{
+		assert_false(events_wait_for_change(seen + 1, timeout_ms, PG_WAIT_EXTENSION));
+		assert_int_equal(waited_ms(), 20);
+		assert_false(pg_was_woken(1));
+		SetLatch(MyLatch);
+		assert_false(events_wait_for_change(seen + 1, timeout_ms, PG_WAIT_EXTENSION));
+		assert_int_equal(waited_ms(), 0);
+		assert_false(pg_was_woken(1));
+	}
+	/* a latch that was set for something else stays so */
+	SetLatch(MyLatch);
+	assert_true(events_wait_for_change(seen, -1, PG_WAIT_EXTENSION));
+	assert_true(pg_was_woken(1));
+
+	pg_others = NULL;
+	assert_false(events_wait_for_change(seen + 1, 70, PG_WAIT_EXTENSION));
+	assert_int_equal(waited_ms(), 70);
+	assert_false(events_wait_for_change(seen + 1, 0, PG_WAIT_EXTENSION));
+	assert_int_equal(waited_ms(), 0);
+	pg_others = cancel;
+	assert_false(pg_try(wait_without_limit));
+	assert_false(pg_is_on_wait_list(1));
+}
+
+/* Sessions and notifiers wait apart. */
+static void
+test_sleep(void **state)
+{
+	begin();
+	pg_be(2);
+	ConditionVariablePrepareToSleep(events_for_notifiers());
+	pg_be(1);
+	(void) pg_was_woken(1);
+	(void) pg_was_woken(2);
+	events_prepare_to_sleep();
+	events_wake();
+	assert_false(pg_was_woken(2));
+	assert_true(events_sleep(-1, PG_WAIT_EXTENSION));
+	pg_others = NULL;
+	(void) waited_ms();
+	assert_false(events_sleep(50, PG_WAIT_EXTENSION));
+	assert_int_equal(waited_ms(), 50);
+	events_wake_all();
+	assert_true(pg_was_woken(2));
+	assert_true(events_sleep(-1, PG_WAIT_EXTENSION));
+	events_cancel_sleep();
+	assert_false(pg_is_on_wait_list(1));
+	events_wake();
+	pg_be(2);
+	ConditionVariableCancelSleep();
+}
+
 int
 main(void)
 {
@@ -387,6 +517,9 @@ main(void)
 		cmocka_unit_test_teardown(test_clean_restart, tear_down),
 		cmocka_unit_test_teardown(test_crash, tear_down),
 		cmocka_unit_test_teardown(test_clock_set_back, tear_down),
+		cmocka_unit_test_teardown(test_fields, tear_down),
+		cmocka_unit_test_teardown(test_wait_for_change, tear_down),
+		cmocka_unit_test_teardown(test_sleep, tear_down),
 	};
 
 	return cmocka_run_group_tests_name("events", tests, NULL, NULL);

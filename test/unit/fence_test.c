@@ -31,6 +31,7 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "storage/proc.h"
 
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -1099,6 +1100,11 @@ test_many_processes(void **unused)
 	resetStringInfo(&pids);
 	assert_int_equal(fenced_processes(1, &pids), PG_PROCESSES / 2 - 1);
 	assert_int_equal(fenced_processes(0, &pids), PG_PROCESSES - 1);
+	/* the end of a process is not yet noted at its place */
+	GetPGProcByNumber(3)->pid = 0;
+	resetStringInfo(&pids);
+	assert_int_equal(fenced_processes(1, &pids), PG_PROCESSES / 2 - 2);
+	assert_string_equal(pids.data, "105, 107, 109, 111, 113, 115, 117, 119, 121, 123");
 	pfree(pids.data);
 }
 
