@@ -279,7 +279,6 @@ demands_require(int election_index)
 		return token;
 	}
 
-	requirement->token = token;
 	put_in_force();
 	fenced_advertise(waited_for());
 	return token;
@@ -306,8 +305,8 @@ demands_step_aside(const char *election)
 						   "which requires leadership of election \"%s\".",
 						   demands_any()->shown),
 				 errhint("Call the function in a transaction of its own, or without a drain.")));
-	if (fence_state.setting != FENCE_NO_DEMAND &&
-		strcmp(setting_requirement.election, election) == 0)
+	/* what remains is by the setting */
+	if (strcmp(setting_requirement.election, election) == 0)
 		fenced_advertise(0);
 }
 

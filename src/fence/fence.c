@@ -533,7 +533,7 @@ is_copy_from_client(const Node *statement)
 static void
 end_copy(bool was_copying)
 {
-	if (was_copying || !fence_state.copying)
+	if (was_copying)
 		return;
 	fence_note(FENCE_END_COPY);
 	if (fence_state.sent == FENCE_END_SENT)
@@ -678,7 +678,7 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			keep_explaining();
 			end_transaction();
-			if (fence_state.depth > 0 && event == XACT_EVENT_ABORT && !proc_exit_inprogress)
+			if (fence_state.depth > 0 && !proc_exit_inprogress)
 				continue_statement();	/* after ROLLBACK in a procedure */
 			demands_advertise();
 			break;

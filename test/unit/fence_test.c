@@ -904,6 +904,8 @@ check_error(void)
 		violate("the session ends, and the client is not told why");
 	if (pg_error.sqlstate == ERRCODE_QUERY_CANCELED)
 		violate("the client is not told why its statement is cancelled");
+	if (pg_error.sqlstate == ERRCODE_PROGRAM_LIMIT_EXCEEDED)
+		violate("there is a limit in the way");
 	if (pg_error.sqlstate != ERRCODE_READ_ONLY_SQL_TRANSACTION)
 		return;
 	if (!is_excused && !(is_over ? was_broken : model.was_broken))
@@ -998,7 +1000,11 @@ run_command(void)
 		case 14:
 		case 15:
 			for (int n = choose(choose(3) == 0 ? 80 : 10); n > 0; n--)
+			{
 				pass_step();
+				if (QueryCancelPending || ProcDiePending)
+					violate("a session that waits for its client is cancelled");
+			}
 			return true;
 		default:
 			return run(T_Invalid, 0, do_part);

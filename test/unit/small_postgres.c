@@ -295,8 +295,11 @@ pg_nested(const PgStatement *statement)
 	utility.node.type = statement->tag;
 	if (statement->tag == T_TransactionStmt)
 		utility.transaction.kind = statement->kind;
-	if (statement->tag == T_CopyStmt)
-		utility.copy.is_from = true;
+	/* other statements have anything at that place */
+	if (statement->tag != T_TransactionStmt)
+		utility.copy.is_from = statement->tag != T_CopyStmt || statement->kind != PG_COPY_TO;
+	if (statement->tag == T_CopyStmt && statement->kind == PG_COPY_FROM_FILE)
+		utility.copy.filename = "file";
 	if (statement->tag != T_Invalid)
 		ProcessUtility_hook(&planned, "", false, PROCESS_UTILITY_TOPLEVEL, (ParamListInfo) statement,
 							NULL, NULL, NULL);
@@ -395,9 +398,15 @@ pg_command(const PgStatement *statement)
 }
 
 void
+pg_wait(uint32 event)
+{
+	wait_event = event;
+}
+
+void
 pg_wait_for_client(bool waits)
 {
-	wait_event = waits ? WAIT_EVENT_CLIENT_READ : 0;
+	pg_wait(waits ? WAIT_EVENT_CLIENT_READ : 0);
 	QueryCancelHoldoffCount = waits ? 1 : 0;
 }
 
@@ -551,9 +560,12 @@ weak_store(volatile pg_atomic_uint32 *at, uint32 value)
 /* ---- the clock and the timer ------------------------------------------------------ */
 
 static pqsigfunc timer_handler;
+static int	timer_signal;
 static int64 timer_interval_ns;
 static int64 next_tick_ns;
 static bool in_handler;
+static bool has_timer;
+int			pg_timer_sets;
 
 int64_t
 clock_now_ns(void)
@@ -568,12 +580,14 @@ void
 pqsignal(int signo, pqsigfunc func)
 {
 	timer_handler = func;
+	timer_signal = signo;
 }
 #else
 pqsigfunc
 pqsignal(int signo, pqsigfunc func)
 {
 	timer_handler = func;
+	timer_signal = signo;
 	return NULL;
 }
 #endif
@@ -585,15 +599,29 @@ extern int	__wrap_timer_settime(timer_t id, int flags, const struct itimerspec *
 int
 __wrap_timer_create(clockid_t clock, struct sigevent *event, timer_t *id)
 {
+	/* one thread gets the signal, which has a handler */
+	if (event->sigev_notify != SIGEV_THREAD_ID || event->_sigev_un._tid != MyProcPid ||
+		event->sigev_signo != timer_signal || has_timer)
+		abort();
+	has_timer = true;
 	return 0;
 }
 
 int
 __wrap_timer_settime(timer_t id, int flags, const struct itimerspec *spec, struct itimerspec *old)
 {
+	if (!has_timer)
+		abort();
+	pg_timer_sets++;
 	timer_interval_ns = spec->it_interval.tv_nsec;
 	next_tick_ns = now_ns + timer_interval_ns;
 	return 0;
+}
+
+bool
+pg_timer_is_set(void)
+{
+	return timer_interval_ns != 0;
 }
 
 void
@@ -620,8 +648,10 @@ pg_run_timer(void)
 
 /* ---- what nobody looks at ----------------------------------------------------------- */
 
+bool		pg_is_logical_worker;
+
 bool
 IsLogicalWorker(void)
 {
-	return false;
+	return pg_is_logical_worker;
 }

@@ -16,10 +16,17 @@
 
 #include "small_server.h"
 
+typedef enum PgCopy
+{
+	PG_COPY_FROM_CLIENT,
+	PG_COPY_FROM_FILE,
+	PG_COPY_TO
+} PgCopy;
+
 typedef struct PgStatement
 {
 	NodeTag		tag;			/* of a utility statement; T_Invalid: the executor runs it */
-	int			kind;			/* of a TransactionStmt */
+	int			kind;			/* of a TransactionStmt, or PgCopy */
 	void		(*body) (const void *argument);
 	const void *argument;
 } PgStatement;
@@ -66,6 +73,11 @@ extern bool pg_has_written(void);
 /* The time has come to this point: runs the timer if it is due. */
 extern void pg_run_timer(void);
 extern void pg_tick(void);		/* if it is set, due or not */
-extern void pg_wait_for_client(bool waits);
+extern bool pg_timer_is_set(void);
+extern int	pg_timer_sets;		/* how often */
+extern void pg_wait(uint32 event);	/* 0: it does not wait */
+extern void pg_wait_for_client(bool waits); /* within a message */
+
+extern bool pg_is_logical_worker;
 
 #endif							/* SMALL_POSTGRES_H */
