@@ -597,6 +597,7 @@ test_copy(void **unused)
 
 	for (size_t i = 0; i < lengthof(cases); i++)
 	{
+		(void) tear_down(NULL);
 		(void) set_up(NULL);
 		went_on = false;
 		is_held_back = cases[i].is_held_back;

@@ -524,6 +524,7 @@ pg_exit(void)
 		abort_transaction(NO_TRANSACTION);
 	/* the files of the fence go on with what they have registered */
 	pg_run_exit_callbacks(0);
+	weak_barrier();
 	proc_exit_inprogress = false;
 	error_context_stack = NULL;
 	memset(&xact, 0, sizeof(xact));

