@@ -1,11 +1,13 @@
-# Drivers with a list of three hosts, and read_only_unless_leader: psql, psycopg2, JDBC
-# and pgx find the leader in each attempt, over hand-overs and crashes, while the leader
-# of before is cut off and stays in the list.  And PgBouncer, which needs RECONNECT.
+# Drivers with a list of three hosts, and read_only_unless_leader: the drivers of
+# doc/clients.md, and its functions for drivers without a list, find the leader in each
+# attempt, over hand-overs and crashes, while the leader of before is cut off and stays in
+# the list.  And PgBouncer, which needs RECONNECT.
 #
 # Environment: ATTEMPTS (200), of each driver.
 use EtcdLeader::Test;
 use EtcdLeader::Documents;
 use EtcdLeader::Relay;
+use FindBin;
 use IPC::Open2;
 
 my $attempts = $ENV{ATTEMPTS} || 200;
@@ -34,12 +36,19 @@ my @names = sort keys %node;
 my $dir   = PostgreSQL::Test::Utils::tempdir('drivers');
 my $log   = "$PostgreSQL::Test::Utils::log_path/078_drivers.log";
 my $hosts = join ',', map { '127.0.0.1:' . $node{$_}->port } @names;
-my %string = map { my $s = document_block('doc/operations.md', $_); chomp $s; $_ => $s } qw(jdbc pgx);
-$string{libpq} = 'host=127.0.0.1,127.0.0.1,127.0.0.1 port=' . join(',', map { $node{$_}->port } @names) . ' dbname=postgres user=app target_session_attrs=read-write connect_timeout=2';
-for my $driver (qw(jdbc pgx))
+my $ports = join ',', map { $node{$_}->port } @names;
+
+sub block_here
 {
-	$string{$driver} =~ s{pg1,pg2,pg3/shop}{$hosts/postgres} or die 'no hosts';
+	my $text = document_block('doc/clients.md', shift);
+	$text =~ s{pg1,pg2,pg3/shop}{$hosts/postgres} or $text =~ s{(pg\d)/shop}{'127.0.0.1:' . $node{$1}->port . '/postgres'}ge
+	  or $text =~ s{host=pg1,pg2,pg3([ ;])dbname=shop}{host=127.0.0.1,127.0.0.1,127.0.0.1$1port=$ports$1dbname=postgres}
+	  or die 'no hosts';
+	return $text;
 }
+my %block  = map { $_ => block_here($_) } qw(psycopg dbd_pg pdo ruby_pg postgres_js asyncpg node_postgres lib_pq);
+my %string = map { my $s = block_here($_); chomp $s; $_ => $s } qw(jdbc pgx);
+($string{libpq}) = $block{psycopg} =~ /"(.*)"/;
 $string{jdbc_default} = $string{jdbc} =~ s/&hostRecheckSeconds=0//r;
 
 # Each reads a line, connects, writes, and prints the name of the server.
@@ -103,21 +112,177 @@ func main() {
 	}
 }
 GO
-append_to_file("$dir/driver.py", sprintf <<'PYTHON', sprintf($write, 'psycopg2'));
-import psycopg2, sys
+for my $driver (qw(psycopg psycopg2))
+{
+	append_to_file("$dir/${driver}_.py", sprintf <<'PYTHON', $driver, $block{psycopg}, sprintf($write, $driver));
+import %s as psycopg, sys
 
 for line in sys.stdin:
     try:
-        c = psycopg2.connect(sys.argv[1])
-        with c, c.cursor() as s:
+        %s
+        with connection, connection.cursor() as s:
             s.execute("%s")
             s.execute("SHOW cluster_name")
             answer = s.fetchone()[0]
-        c.close()
-    except psycopg2.Error as e:
+        connection.close()
+    except psycopg.Error as e:
         answer = str(e).replace("\n", " ")
     print(answer, flush=True)
 PYTHON
+}
+append_to_file("$dir/dbd_pg.pl", sprintf <<'PERL', $block{dbd_pg}, sprintf($write, 'dbd_pg'));
+use DBI;
+$| = 1;
+while (<STDIN>)
+{
+	my $answer = eval {
+		%s
+		$dbh->do(q{%s});
+		($dbh->selectrow_array('SHOW cluster_name'))[0];
+	};
+	print $answer // $@ =~ s/\n/ /gr, "\n";
+}
+PERL
+append_to_file("$dir/pdo.php", sprintf <<'PHP', $block{pdo}, sprintf($write, 'pdo'));
+<?php
+while (fgets(STDIN)) {
+    try {
+        %s
+        $connection->exec("%s");
+        $answer = $connection->query('SHOW cluster_name')->fetchColumn();
+    } catch (PDOException $e) {
+        $answer = str_replace("\n", ' ', $e->getMessage());
+    }
+    $connection = null;
+    echo "$answer\n";
+}
+PHP
+append_to_file("$dir/ruby_pg.rb", sprintf <<'RUBY', $block{ruby_pg}, sprintf($write, 'ruby_pg'));
+require 'pg'
+$stdout.sync = true
+while STDIN.gets
+  begin
+    %s
+    connection.exec("%s")
+    answer = connection.exec('SHOW cluster_name').getvalue(0, 0)
+    connection.close
+  rescue PG::Error => e
+    answer = e.message.gsub("\n", ' ')
+  end
+  puts answer
+end
+RUBY
+
+# These keep their connection after the line "keep".  After an error they print its SQLSTATE,
+# and connect again the next time.
+append_to_file("$dir/asyncpg_.py", sprintf <<'PYTHON', $block{asyncpg}, sprintf($write, 'asyncpg'));
+%s
+import sys
+
+async def attempts():
+    kept = None
+    for line in sys.stdin:
+        try:
+            kept = kept or await connect_to_leader()
+            await kept.execute("%s")
+            answer = await kept.fetchval("SHOW cluster_name")
+            if line == "go\n":
+                await kept.close()
+                kept = None
+        except Exception as e:
+            answer = getattr(e, "sqlstate", None) or repr(e)
+            kept = None
+        print(answer, flush=True)
+
+asyncio.run(attempts())
+PYTHON
+my %js = (
+	node_postgres => $block{node_postgres} . sprintf(<<'JS', sprintf $write, 'node_postgres'),
+const connect = connectToLeader;
+async function write(client) {
+  await client.query("%s");
+  return (await client.query('SHOW cluster_name')).rows[0].cluster_name;
+}
+JS
+	postgres_js => sprintf(<<'JS', $block{postgres_js} =~ s{'(postgres:[^']*)'}{process.argv[2] || '$1'}r, sprintf $write, 'postgres_js'));
+const postgres = require('postgres');
+function connect() {
+  %s
+  return sql;
+}
+async function write(sql) {
+  await sql.unsafe("%s");
+  return (await sql`SHOW cluster_name`)[0].cluster_name;
+}
+JS
+append_to_file("$dir/$_.js", $js{$_} . <<'JS') for keys %js;
+async function attempts() {
+  let kept;
+  for await (const line of require('readline').createInterface({ input: process.stdin })) {
+    let answer, again = line === 'go';
+    try {
+      kept = kept || await connect();
+      answer = await write(kept);
+    } catch (error) {
+      answer = error.code || error.message;
+      again = true;
+    }
+    if (kept && again) {
+      await kept.end();
+      kept = undefined;
+    }
+    console.log(answer);
+  }
+  process.exit(0);
+}
+attempts();
+JS
+mkdir "$dir/pq";
+append_to_file("$dir/pq/driver.go", sprintf <<'GO', $block{lib_pq}, sprintf($write, 'lib_pq'));
+package main
+
+import (
+	"bufio"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/lib/pq"
+)
+
+%s
+var kept *sql.DB
+
+func attempt(line string) (name string, err error) {
+	if kept == nil {
+		if kept, err = openLeader(); err != nil {
+			return
+		}
+	}
+	if _, err = kept.Exec("%s"); err == nil {
+		err = kept.QueryRow("SHOW cluster_name").Scan(&name)
+	}
+	if err != nil || line == "go" {
+		kept.Close()
+		kept = nil
+	}
+	return
+}
+
+func main() {
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		name, err := attempt(in.Text())
+		var reported *pq.Error
+		if errors.As(err, &reported) {
+			name = string(reported.Code)
+		} else if err != nil {
+			name = err.Error()
+		}
+		fmt.Println(name)
+	}
+}
+GO
 append_to_file("$dir/driver.sh", sprintf <<'SH', sprintf($write, 'psql'));
 while read -r line; do
 	psql -XAtq -c "%s" -c "SHOW cluster_name" "$1" 2>&1 | tr '\n' ' '
@@ -126,28 +291,48 @@ done
 SH
 
 # Debian's Go packages are no modules
-system("cd $dir && GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$dir/cache go build -o driver driver.go >>$log 2>&1") == 0 or die "pgx: see $log";
+for my $program (qw(driver pq/driver))
+{
+	system("cd $dir && GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$dir/cache go build -o $program $program.go >>$log 2>&1") == 0 or die "$program: see $log";
+}
+# lib/pq insists on TLS otherwise
+my $modules = "$FindBin::RealBin/build/npm/node_modules";
+-d $modules or die "there is no $modules: test/setup --long makes it";
+local @ENV{qw(NODE_PATH PGSSLMODE)} = ($modules, 'disable');
 my %command = (
 	psql     => [ 'sh', "$dir/driver.sh", $string{libpq} ],
-	psycopg2 => [ 'python3', "$dir/driver.py", $string{libpq} ],
+	(map { $_ => [ 'python3', "$dir/${_}_.py" ] } qw(psycopg psycopg2)),
+	dbd_pg   => [ 'perl', "$dir/dbd_pg.pl" ],
+	pdo      => [ 'php', "$dir/pdo.php" ],
+	ruby_pg  => [ 'ruby', "$dir/ruby_pg.rb" ],
+	asyncpg  => [ 'python3', "$dir/asyncpg_.py" ],
+	(map { $_ => [ 'node', "$dir/$_.js" ] } qw(node_postgres postgres_js)),
+	lib_pq   => [ "$dir/pq/driver" ],
 	jdbc     => [ 'java', '-cp', '/usr/share/java/postgresql.jar', "$dir/Driver.java", $string{jdbc} ],
 	jdbc_default => [ 'java', '-cp', '/usr/share/java/postgresql.jar', "$dir/Driver.java", $string{jdbc_default} ],
 	pgx      => [ "$dir/driver", $string{pgx} ]);
 my %driver;
-for my $name (keys %command)
+sub start_driver
 {
-	my $pid = open2(my $out, my $in, @{ $command{$name} });
+	my ($name, @command) = @_;
+	my $pid = open2(my $out, my $in, @command);
 	$driver{$name} = [ $in, $out, $pid ];
 }
+start_driver($_, @{ $command{$_} }) for keys %command;
 my @drivers = grep { $_ ne 'jdbc_default' } sort keys %driver;
 
 # Lets a driver try once; where it wrote, or what went wrong.
 sub attempt
 {
+	my ($driver, $how) = @_;
+	syswrite($driver{$driver}[0], ($how // 'go') . "\n");
+	return answer($driver);
+}
+
+sub answer
+{
 	my ($driver) = @_;
-	my ($in, $out) = @{ $driver{$driver} };
-	syswrite($in, "go\n");
-	chomp(my $answer = readline $out);
+	chomp(my $answer = readline($driver{$driver}[1]) // 'it has ended');
 	return $answer =~ s/\s+$//r;
 }
 
@@ -242,6 +427,32 @@ is($node{$cut}->value('SELECT pg_is_in_recovery()'), 0, 'the one that is cut off
 	$from->value('SELECT etcd_resign()');
 	wait_for_leader($from->name);
 	like(attempt('jdbc_default'), qr/targetServerType/, 'JDBC that remembers: after a hand-over it finds none');
+}
+
+# A connection that is kept does not follow the leadership.
+{
+	my $from = leader();
+	my @keep = qw(asyncpg lib_pq node_postgres postgres_js);
+	is(attempt($_, 'keep'), $from->name, "$_ keeps its connection") for @keep;
+	$from->value('SELECT etcd_resign()');
+	my $leader = wait_for_leader($from->name);
+	for my $driver (@keep)
+	{
+		is(attempt($driver, 'keep'), '25006', "$driver: after a hand-over the connection is refused");
+		is(attempt($driver), $leader->name, "$driver: a second attempt finds the leader");
+	}
+
+	# postgres.js has no answer before one of its hosts leads
+	start_driver('waiting', 'node', "$dir/postgres_js.js",
+		'postgres://app@' . join(',', map { '127.0.0.1:' . $_->port } $node{$cut}, $from) . '/postgres?target_session_attrs=read-write');
+	syswrite($driver{waiting}[0], "go\n");
+	my $answered = '';
+	vec($answered, fileno $driver{waiting}[1], 1) = 1;
+	is(select($answered, undef, undef, 3), 0, 'postgres.js waits while all of its hosts are read-only');
+	poll(20, sub { ($from->status->{state} // '') eq 'waiting' }) or die 'there is no successor';
+	$leader->value('SELECT etcd_resign()');
+	wait_for_leader($leader->name);
+	is(answer('waiting'), $from->name, 'postgres.js goes on when a host leads');
 }
 close $_->[0] for values %driver;
 waitpid $_->[2], 0 for values %driver;

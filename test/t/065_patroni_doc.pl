@@ -65,6 +65,15 @@ $node->value($_) for 'CREATE ROLE app LOGIN', 'GRANT ALL ON rollup TO app';
 $node->connect_db('postgres', user => 'app')->do($statement);
 is($node->value('SELECT node FROM rollup'), 'node1', 'the job of the document runs on the leader');
 
+# The three lines for an application that has read the key itself.
+{
+	my ($leads, $token, $required) = map { $node->value($_) } document_block('doc/patroni.md', 'by_hand') =~ /^(SELECT .*);/mg;
+	my ($key) = $etcd->keys('/service/batman/leader');
+	is($leads, 1, 'by hand: it leads');
+	is($token, $key->{create_revision}, 'by hand: the token is the create revision of the leader key');
+	is($required, $token, 'by hand: a fenced transaction has this token');
+}
+
 # The fence.
 $node->value($fence);
 my $app = $node->connect_db('postgres', user => 'app');

@@ -17,7 +17,7 @@ my @nodes   = map {
 		settings  => { ttl => 2, second_primary => 'wait' },
 		init      => { allows_streaming => 1 },
 		# as documented, for the election of this test
-		conf      => "max_prepared_transactions = 2\n" . document_block('doc/operations.md', 'read_only') =~ s/shop/postgres/r);
+		conf      => "max_prepared_transactions = 2\n" . document_block('doc/clients.md', 'read_only') =~ s/shop/postgres/r);
 	$node->value($_)
 	  for 'CREATE ROLE app LOGIN', 'CREATE ROLE reader LOGIN', "ALTER ROLE reader SET $default = on",
 	  'CREATE ROLE writer LOGIN', "ALTER ROLE writer SET $default = off", 'CREATE ROLE walsender LOGIN REPLICATION',
@@ -278,7 +278,7 @@ is(try_to($between, $insert), 'done', 'promoted and elected: one that was told o
 sub list
 {
 	my ($name, @order) = @_;
-	my $string = document_block('doc/operations.md', $name);
+	my $string = document_block('doc/clients.md', $name);
 	my %order = (host => [ map { $_->host } @order ], port => [ map { $_->port } @order ]);
 	$string =~ s/host=\S+/'host=' . join(',', @{ $order{host} }) . ' port=' . join(',', @{ $order{port} })/e or die 'no hosts';
 	$string =~ s/dbname=\S+ user=\S+/dbname=postgres user=app/ or die 'no database';
