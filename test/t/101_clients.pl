@@ -21,8 +21,9 @@ my ($new) = grep { $_ != $old } values %node;
 
 # ---- a consumer --------------------------------------------------------------------------
 
+# a notification wakes it, and no time-out
 my $servers = 'host=' . join(',', map { $_->host } $old, $new) . ' port=' . join(',', map { $_->port } $old, $new) . ' dbname=postgres';
-my $code = document_block($page, 'consumer') =~ s/host=pg1,pg2,pg3 dbname=shop/$servers/r . <<'PYTHON';
+my $code = document_block($page, 'consumer') =~ s/host=pg1,pg2,pg3 dbname=shop/$servers/r =~ s/\[\], 60\)/[], 3600)/r . <<'PYTHON';
 
 def work(cursor):
     cursor.execute("DELETE FROM queue RETURNING job, (SELECT setting FROM pg_settings WHERE name = 'cluster_name')")
