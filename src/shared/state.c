@@ -488,12 +488,12 @@ shared_state_read(int slot_number, uint64 layout, SharedElection *election)
 	/*
 	 * The deadline in the snapshot may have been withdrawn since then.  The
 	 * one in the slot is not older than the snapshot, and may belong to a newer
-	 * leadership.  This instance leads only if the token is still the same; a view
-	 * without leadership has none.
+	 * leadership.  This instance leads only if the token is still the same.
 	 */
 	election->deadline_ns = (int64) pg_atomic_read_u64(&slot->deadline_ns);
 	pg_read_barrier();			/* leadership.pml: VIEW_READ */
-	if ((int64) pg_atomic_read_u64(&slot->token) != election->view.token)
+	if (election->view.deadline_ns == 0 ||
+		(int64) pg_atomic_read_u64(&slot->token) != election->view.token)
 		election->deadline_ns = 0;
 
 	return election->view.name[0] != '\0' &&

@@ -101,7 +101,7 @@ read_token(int index, int64 (*token_of) (int slot, uint64 layout))
 	do
 	{
 		token = token_of(cached->slot, cached->layout);
-	} while (refresh_slot(index));
+	} while (token == 0 && refresh_slot(index));
 	return token;
 }
 

@@ -51,7 +51,7 @@ sub consumed
 
 poll_ok(20, sub { $consumer->output =~ /^looked on/m }, 'the consumer looks at first');
 consumed($old, 'a job on the leader');
-consumed($old, 'another one');
+consumed($old, 'the next job on the same leader');
 $old->value('SELECT etcd_resign()');
 $new->wait_until_leader;
 consumed($new, 'after a hand-over: a job on the next leader');

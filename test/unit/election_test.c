@@ -4663,6 +4663,30 @@ test_campaign_of_second_primary(void **state)
 	assert_int_equal(a->replied[4], ELECTION_DONE);
 }
 
+/* An own key that is the first one is no other primary's, also while it is held back. */
+static void
+test_own_key_is_no_rival(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *b = join_primary("b", "72", 1);
+	int64_t		create_revision;
+
+	set_revision(1000);
+	run_for(TTL_S * SECOND);
+	lose_all(10);
+	etcd.term = 1;
+	lose(a);
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_HELD_BACK);
+	create_revision = b->views[0].create_revision;
+	run_for(4 * TTL_S * SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_HELD_BACK);
+	assert_int_equal(b->views[0].create_revision, create_revision);
+	set_revision(2000);
+	run_for(4 * TTL_S * SECOND);
+	assert_true(leads(b));
+}
+
 /* Keys of older releases tell nothing. */
 static void
 test_old_keys(void **state)
@@ -4712,6 +4736,7 @@ main(void)
 		TEST(test_refused_is_void_after_entry),
 		TEST(test_waiting_does_not_count),
 		TEST(test_campaign_of_second_primary),
+		TEST(test_own_key_is_no_rival),
 		TEST(test_old_keys),
 		TEST(test_life_cannot_be_told),
 		TEST(test_ignored_endpoints),
