@@ -23,24 +23,17 @@
 #include "utils/wait_event.h"
 
 #include "base/clock.h"
-#include "base/utf8.h"
 #include "fence/decide.h"
 #include "fence/fence.h"
 #include "fence/state.h"
 #include "settings/settings.h"
-#include "shared/events.h"
 #include "shared/fenced.h"
 #include "shared/state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
+#include "small_elections.h"
 #include "small_postgres.h"
 #include "weak_memory.h"
-
-#define ALPHA	0
-#define BETA	1
-#define NELECTIONS	2
-
-static const char *const names[NELECTIONS] = {"alpha", "beta"};
 
 /* ---- what the files need of others --------------------------------------------- */
 
@@ -53,46 +46,10 @@ int			settings_max_elections = NELECTIONS;
 static int64 counters[COUNTER_COUNT];
 static const char *known_leader;
 
-const char *
-settings_election_name(int index)
-{
-	assert_true(index >= 0 && index < NELECTIONS);
-	return names[index];
-}
-
-int
-settings_election_index(const char *name, int len)
-{
-	for (int i = 0; i < NELECTIONS; i++)
-	{
-		if (strcmp(names[i], name) == 0)
-			return i;
-	}
-	return -1;
-}
-
 void
 stats_count(SharedCounter counter, int64 n)
 {
 	counters[counter] += n;
-}
-
-bool
-status_leads(int index)
-{
-	return status_token(index) != 0;
-}
-
-int64
-status_token(int index)
-{
-	uint64		layout;
-	int			slot;
-
-	if (index < 0)
-		return 0;
-	slot = shared_state_find(names[index], &layout);
-	return shared_state_token(slot, layout);
 }
 
 char *
@@ -107,22 +64,6 @@ status_errdetail_leader(int index)
 	return errdetail("Nobody leads.");
 }
 
-char *
-utf8_to_server(const char *utf8)
-{
-	return (char *) utf8;
-}
-
-void
-events_wake(void)
-{
-}
-
-void
-events_wake_all(void)
-{
-}
-
 /* ---- leadership ----------------------------------------------------------------------- */
 
 static void
@@ -131,7 +72,7 @@ publish(int e, ElectionState state, int64 token)
 	ElectionView view;
 
 	memset(&view, 0, sizeof(view));
-	strlcpy(view.name, names[e], sizeof(view.name));
+	strlcpy(view.name, election_names[e], sizeof(view.name));
 	view.state = state;
 	if (state != ELECTION_WAITING)
 	{
@@ -912,7 +853,8 @@ test_step_aside(void **unused)
 	assert_true(run(step_aside_beta));
 	set("");
 	assert_false(run(require_and_step_aside));
-	check_error(ERRCODE_ACTIVE_SQL_TRANSACTION, "cannot drain within a transaction that requires leadership",
+	check_error(ERRCODE_ACTIVE_SQL_TRANSACTION,
+				"cannot drain within a transaction that requires leadership",
 				"The drain would wait for this transaction, which requires leadership of election \"alpha\".",
 				"Call the function in a transaction of its own, or without a drain.");
 }
@@ -953,7 +895,7 @@ test_setting_changes(void **unused)
 	assert_true(run(write_something));
 	for (int i = 0; i < 3 * ELECTION_MAX_ELECTIONS; i++)
 	{
-		set(names[i % 2]);
+		set(election_names[i % 2]);
 		assert_true(run(NULL));
 	}
 	assert_true(pg_commit());

@@ -34,27 +34,23 @@
 #include "storage/proc.h"
 
 #include "base/clock.h"
-#include "base/utf8.h"
 #include "fence/decide.h"
 #include "fence/fence.h"
 #include "settings/settings.h"
-#include "shared/events.h"
 #include "shared/fenced.h"
 #include "shared/state.h"
 #include "shared/stats.h"
 #include "shared/status.h"
+#include "small_elections.h"
 #include "small_postgres.h"
 #include "weak_memory.h"
 
 #define NHISTORIES	50000
 #define NCOMMANDS	40
 
-#define NELECTIONS	2
 #define TTL_NS		(3 * NSEC_PER_SEC)
 #define STEP_NS		(50 * NSEC_PER_MSEC)
 #define NTOKENS		6
-
-static const char *const names[] = {"alpha", "beta", ""};
 
 /* ---- chance ------------------------------------------------------------------ */
 
@@ -82,41 +78,9 @@ bool		settings_requires_by_role;
 bool		settings_cancel_on_loss;
 int			settings_max_elections = NELECTIONS + 1;
 
-const char *
-settings_election_name(int index)
-{
-	return names[index];
-}
-
-int
-settings_election_index(const char *name, int len)
-{
-	for (int i = 0; i < NELECTIONS; i++)
-	{
-		if (strcmp(names[i], name) == 0)
-			return i;
-	}
-	return -1;
-}
-
 void
 stats_count(SharedCounter counter, int64 n)
 {
-}
-
-bool
-status_leads(int index)
-{
-	return status_token(index) != 0;
-}
-
-int64
-status_token(int index)
-{
-	uint64		layout;
-	int			slot = shared_state_find(names[index], &layout);
-
-	return shared_state_token(slot, layout);
 }
 
 char *
@@ -129,22 +93,6 @@ int
 status_errdetail_leader(int index)
 {
 	return 0;
-}
-
-char *
-utf8_to_server(const char *utf8)
-{
-	return (char *) utf8;
-}
-
-void
-events_wake(void)
-{
-}
-
-void
-events_wake_all(void)
-{
 }
 
 /* ---- the leadership, as it is ---------------------------------------------------- */
@@ -373,7 +321,7 @@ publish(int e)
 	ElectionView view;
 
 	memset(&view, 0, sizeof(view));
-	strlcpy(view.name, names[e], sizeof(view.name));
+	strlcpy(view.name, election_names[e], sizeof(view.name));
 	view.token = world.elections[e].token;
 	view.deadline_ns = world.elections[e].leads ? world.elections[e].deadline_ns : 0;
 	view.state = !world.elections[e].leads ? ELECTION_WAITING :
@@ -537,7 +485,7 @@ test_look_at_clock(void)
 static void
 set_require_leadership(int e)
 {
-	settings_require_leadership = (char *) names[e < 0 ? NELECTIONS : e];
+	settings_require_leadership = (char *) election_names[e < 0 ? NELECTIONS : e];
 }
 
 void
@@ -812,7 +760,7 @@ do_drain(const void *unused)
 {
 	int			e = choose(NELECTIONS);
 
-	fence_step_aside(names[e]);
+	fence_step_aside(election_names[e]);
 	for (int i = 0; i < NELECTIONS; i++)
 	{
 		if (model.promises[i].call.n > 0)
@@ -869,7 +817,7 @@ start_process(void)
 	if (is_hook && open_token(0) != 0)
 	{
 		add_token(&bound, open_token(0));
-		fence_bind(names[0], bound.tokens[0]);
+		fence_bind(election_names[0], bound.tokens[0]);
 	}
 }
 
@@ -914,7 +862,7 @@ check_error(void)
 		return;
 	for (int e = 0; e < NELECTIONS && token; e++)
 	{
-		if (strstr(pg_error.message, names[e]) && atoll(token + 6) == world.elections[e].handed_over)
+		if (strstr(pg_error.message, election_names[e]) && atoll(token + 6) == world.elections[e].handed_over)
 			violate("a transaction is refused although a drain had to wait for it");
 	}
 }
