@@ -110,7 +110,6 @@ forget_position(Prefix *prefix)
 {
 	prefix->position = 0;
 	prefix->split = 0;
-	prefix->nannounced = 0;
 }
 
 static void
@@ -278,7 +277,7 @@ see_events(Changes *changes, Prefix *prefix, const EtcdWatchFrame *frame)
 		see_event(changes, prefix, &frame->events[i]);
 	if (frame->fragment)
 		return;
-	if (prefix->split != 0 && newest >= prefix->split)
+	if (newest >= prefix->split)
 	{
 		advance(changes, prefix, prefix->split);
 		prefix->split = 0;
@@ -294,7 +293,7 @@ changes_watched(Changes *changes, int64_t now_ns, const EtcdWatchFrame *frame)
 {
 	bool		is_known = frame->watch_id >= 1 && frame->watch_id <= changes->nprefixes;
 
-	if (!changes->open || frame->outcome != ETCD_ANSWERED)
+	if (!changes->open)
 		return;
 	if (frame->header.cluster_id != changes->history.cluster_id)
 	{
@@ -382,8 +381,7 @@ changes_receive(Changes *changes, int64_t now_ns, uint64_t id, const EtcdAnswer 
 	else
 	{
 		changes->read_due_ns = now_ns + changes->interval_ns;
-		if (changes_is_watching(changes))
-			changes->failures = 0;
+		changes->failures = 0;
 	}
 }
 

@@ -57,18 +57,18 @@ configure_election(ElectionCore *core, Election *e, bool first, bool renamed)
 
 	e->wanted = configured >= 0;
 	/* a resumed election does not know yet */
-	if (first)
+	if (first && e->wanted)
 	{
-		e->stay_out = e->wanted && core->config.stay_out[configured];
-		if (e->wanted)
-			e->rival.timelines = core->config.timelines[configured];
+		e->stay_out = core->config.stay_out[configured];
+		e->rival.timelines = core->config.timelines[configured];
 	}
 	if (renamed && e->commands.proclaim_ticket == 0)
 		copy_string(e->own.wanted_value, core->config.node_name, sizeof(e->own.wanted_value));
 	if (!e->wanted)
 	{
 		queue_leave(core, e, ELECTION_REASON_DROPPED);
-		if (!e->wanted && is_used(e) && e->denials >= MAX_DENIALS)
+		/* none if the slot is free by now, or was given away */
+		if (e->denials >= MAX_DENIALS)
 			queue_deny(core, e);
 	}
 	else if (!core->config.eligible && is_candidate(e))
@@ -86,8 +86,7 @@ election_configure(ElectionCore *core, int64_t now_ns, const ElectionConfig *con
 {
 	bool		renamed = strcmp(core->config.node_name, config->node_name) != 0;
 	bool		other_cluster = renamed ||
-		strcmp(core->config.patroni_namespace, config->patroni_namespace) != 0 ||
-		strcmp(core->config.system_identifier, config->system_identifier) != 0;
+		strcmp(core->config.patroni_namespace, config->patroni_namespace) != 0;
 	bool		first = core->config.nendpoints == 0;
 
 	if (core->stopping)
@@ -189,7 +188,7 @@ election_campaign(ElectionCore *core, int64_t now_ns, int slot, uint64_t ticket)
 		publish_reply(core, &ticket, ELECTION_NOT_ELIGIBLE);
 		return true;
 	}
-	if (core->min_token_exclusive != 0 && e->state == ELECTION_HELD_BACK)
+	if (e->state == ELECTION_HELD_BACK)
 	{
 		/* The operator accepts that tokens may go back. */
 		core->min_token_exclusive = 0;
@@ -291,7 +290,7 @@ election_draining(const ElectionCore *core)
 
 	for (const Election *e = core->elections; e < core->elections + core->max_elections; e++)
 	{
-		if (is_used(e) && is_draining(e))
+		if (is_draining(e))
 			slots |= slot_bit(core, e);
 	}
 	return slots;

@@ -98,9 +98,9 @@ drain_reconcile(ElectionCore *core, int64_t now_ns)
 bool
 drain_cancel_command(ElectionCore *core, Election *e, uint64_t ticket)
 {
-	if (e->drain.goal == DRAIN_RESIGN && e->commands.resign_ticket == ticket)
+	if (e->commands.resign_ticket == ticket)
 		drain_cancel(core, e);
-	else if (e->drain.goal == DRAIN_TRANSFER && e->transfer.ticket == ticket)
+	else if (e->transfer.ticket == ticket)
 		transfer_end(core, e, ELECTION_CANCELLED);
 	else
 		return false;
@@ -203,8 +203,6 @@ hand_over(ElectionCore *core, int64_t now_ns, Election *e, const Facts *facts, i
 	t->stage = TRANSFER_SENT;
 	t->own_revision = e->own.create_revision;
 	t->target_revision = facts->queue[target].create_revision;
-	t->retry_ns = 0;
-	t->failures = 0;
 	leadership_withdraw(core, e, ELECTION_REASON_TRANSFERRED);
 	send_transfer(core, now_ns, e, facts, target);
 }
@@ -336,15 +334,15 @@ note_leader(const ElectionCore *core, int64_t now_ns, Election *e)
 
 	if (revision == t->leader_revision)
 		return;
-	if (t->leader_revision != 0 &&
-		rank(&core->config, bytes_of(t->leader_node)) < rank(&core->config, bytes_of(e->own.value)))
+	if (rank(&core->config, bytes_of(t->leader_node)) < rank(&core->config, bytes_of(e->own.value)))
 	{
 		if (now_ns - t->leader_since_ns < brief_ns)
+		{
 			t->nbrief = was_same ? t->nbrief + 1 : 1;
+			copy_string(t->brief_node, t->leader_node, sizeof(t->brief_node));
+		}
 		else if (was_same)
 			t->nbrief = 0;
-		if (t->nbrief > 0)
-			copy_string(t->brief_node, t->leader_node, sizeof(t->brief_node));
 	}
 	t->leader_revision = revision;
 	t->leader_since_ns = now_ns;
@@ -366,9 +364,12 @@ receive_preferred(ElectionCore *core, int64_t now_ns, Election *e, const Facts *
 	if (revision != t->better_revision)
 		t->better_since_ns = now_ns;
 	t->better_revision = revision;
-	if (better < 0 && t->stage == TRANSFER_DRAINING)
-		transfer_end(core, e, ELECTION_NO_SUCH_CANDIDATE);
-	if (better < 0 || is_draining(e))
+	if (better < 0)
+	{
+		transfer_end(core, e, ELECTION_NO_SUCH_CANDIDATE);	/* if it drains for one */
+		return;
+	}
+	if (is_draining(e))
 		return;
 	due_ns = t->better_since_ns + preferred_delay_ns(core, e, facts->queue[better].value);
 	if (now_ns >= due_ns)
@@ -498,7 +499,7 @@ reconcile_one(ElectionCore *core, int64_t now_ns, Election *e)
 
 		transfer_end(core, e, ELECTION_FAILED);
 		/* A deletion that is sent now ends the doubt. */
-		if (in_doubt && is_queued(e))
+		if (in_doubt)
 			queue_leave(core, e, ELECTION_NO_REASON);
 		return;
 	}

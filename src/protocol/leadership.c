@@ -23,7 +23,7 @@ leadership_announce_leader(ElectionCore *core, Election *e, ElectionReason reaso
 	if (revision == e->leader.announced_revision &&
 		(revision == 0 || strcmp(e->leader.value, e->leader.announced_value) == 0))
 		return;
-	if (revision != 0 && revision == e->leader.announced_revision)
+	if (revision == e->leader.announced_revision)
 		reason = ELECTION_REASON_PROCLAIMED;
 	e->leader.announced_revision = revision;
 	copy_string(e->leader.announced_value, revision != 0 ? e->leader.value : "",
@@ -37,8 +37,7 @@ transfer_see_leader(ElectionCore *core, Election *e)
 	Transfer   *t = &e->transfer;
 
 	/* the own key may still be the one that was seen last */
-	if (t->stage != TRANSFER_WATCHING || !e->leader.is_known ||
-		e->leader.key.create_revision == t->own_revision)
+	if (t->stage != TRANSFER_WATCHING || e->leader.key.create_revision == t->own_revision)
 		return;
 	if (e->leader.key.create_revision != t->target_revision)
 		transfer_end(core, e, ELECTION_FAILED);
@@ -84,7 +83,7 @@ transfer_end(ElectionCore *core, Election *e, ElectionReply reply)
 	e->transfer.stage = TRANSFER_NONE;
 	e->transfer.op_id = 0;
 	publish_reply(core, &e->transfer.ticket, reply);
-	if (!is_draining(e) || e->drain.goal != DRAIN_TRANSFER)
+	if (e->drain.goal != DRAIN_TRANSFER)
 		return;
 	e->transfer.nfailed_drains += is_preferred;
 	drain_cancel(core, e);
@@ -110,8 +109,7 @@ leadership_begin(ElectionCore *core, Election *e)
 {
 	e->state = ELECTION_LEADING;
 	/* A leader has a deadline, so what failed before is tried at once, without its back-off. */
-	if (core->lease_failures > 0)
-		core->lease_retry_ns = 0;
+	core->lease_retry_ns = 0;
 	if (core->renewal_failures > 0)
 		core->renewal_ns = 0;
 	e->transfer.better_revision = 0;

@@ -170,11 +170,10 @@ receive_delete(ElectionCore *core, int64_t now_ns, Election *e, const Facts *fac
 	 * of an earlier incarnation: the existing key is deleted by another
 	 * request
 	 */
-	if (e->state != ELECTION_LEAVING ||
-		op->create_revisions[slot_of(core, e)] != e->own.create_revision)
+	if (op->create_revisions[slot_of(core, e)] != e->own.create_revision)
 		return;
 	kv = facts->succeeded ? NULL : facts->keys[slot_of(core, e)].own;
-	if (kv && kv->create_revision != e->own.create_revision)
+	if (kv)
 	{
 		/* It was created again, by an entry that we had given up. */
 		e->own.create_revision = kv->create_revision;
@@ -233,8 +232,7 @@ own_key_receive_move(ElectionCore *core, const Facts *facts)
 	{
 		int			slot = slot_of(core, e);
 
-		if ((op->slots & SLOT_BIT(slot)) == 0 || !is_queued(e) ||
-			op->create_revisions[slot] != e->own.create_revision)
+		if (!is_queued(e) || op->create_revisions[slot] != e->own.create_revision)
 			continue;
 		if (facts->succeeded)
 		{
@@ -304,7 +302,6 @@ own_key_reconcile(ElectionCore *core, int64_t now_ns)
 		else if (is_queued(e) && !has_value(e))
 		{
 			if (core->fresh.id == 0 && core->lease.id != 0 && e->own.lease == core->lease.id &&
-				!request_is_under_way(core, OP_MOVE, ALL_SLOTS) &&
 				!request_is_under_way(core, OP_PROCLAIM, slot) &&
 				due_or_wake_at(core, now_ns, e->retry_ns))
 				send_proclaim(core, now_ns, e);

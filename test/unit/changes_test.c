@@ -55,6 +55,18 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 {
 	read_id = id;
 	note("read %d; ", request->nsuccess);
+	assert_int_equal(request->kind, ETCD_TXN);
+	assert_int_equal(request->ncompares + request->nfailure, 0);
+	for (int i = 0; i < request->nsuccess; i++)
+	{
+		const EtcdOp *range = &request->success[i];
+
+		/* the prefix itself, with a filter that no key passes */
+		assert_int_equal(range->kind, ETCD_OP_RANGE);
+		assert_int_equal(range->key.len, 2);
+		assert_int_equal(range->key.data[1], '/');
+		assert_int_equal(range->max_create_revision, 1);
+	}
 }
 
 static void
@@ -168,6 +180,7 @@ reopen(const char *expected)
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 1000, 3);
 	assert_out(expected);
+	assert_false(changes_is_watching(core));
 }
 
 static void
@@ -284,26 +297,28 @@ test_too_large(void **state)
 	assert_out("read 2; gap; watch a/-a0 from 300 b/-b0 from 300; ");
 }
 
-/* A read that fails is tried again, with growing delays of up to 5 s. */
+/*
+ * What fails is tried again: at once, and then with delays that double up to 5 s.  Of each
+ * delay at least the half is kept.
+ */
 static void
 test_back_off(void **state)
 {
-	int			nreads = 0;
+	static const int delays_ms[] = {0, 100, 200, 400, 800, 1600, 2500};
 
 	start();
 	changes_watch_ended(core, now, ETCD_NO_ANSWER);
-	for (; now < 60 * SECOND; now += 10 * MS)
+	for (size_t i = 0; i < 100; i++)
 	{
+		int			delay_ms = delays_ms[i < lengthof(delays_ms) ? i : lengthof(delays_ms) - 1];
+
+		assert_int_equal(changes_wakeup_ns(core), now + delay_ms * MS);
+		now = changes_wakeup_ns(core);
 		changes_tick(core, now);
-		if (out[0] != '\0')
-		{
-			nreads++;
-			out[0] = '\0';
-			answer(ETCD_REFUSED, 0, 0, 0);
-		}
+		assert_out("read 2; ");
+		answer(ETCD_REFUSED, 0, 0, 0);
 	}
-	assert_in_range(nreads, 12, 40);
-	now += 10 * SECOND;
+	now = changes_wakeup_ns(core);
 	changes_tick(core, now);
 	answer(ETCD_ANSWERED, CLUSTER, 200, 3);
 	assert_out("read 2; watch a/-a0 from 100 b/-b0 from 100; ");
@@ -342,6 +357,196 @@ test_silent_stream(void **state)
 	assert_out("watch; read 1; ");
 }
 
+/* One read is under way at a time.  Its answer is awaited, and nothing is due until then. */
+static void
+test_one_read(void **state)
+{
+	const char *prefixes[] = {"a/"};
+
+	changes_configure(core, now, prefixes, 1, SECOND);
+	changes_tick(core, now);
+	assert_int_equal(changes_wakeup_ns(core), INT64_MAX);
+	now += SECOND;
+	changes_tick(core, now);
+	assert_out("read 1; ");
+}
+
+/* After a stream that has worked, the next one is opened at once, whatever failed before it. */
+static void
+test_back_off_ends(void **state)
+{
+	static const struct
+	{
+		int64_t		interval_ns;
+		int64_t		lived_ns;
+		int64_t		delay_ns;
+	}			cases[] = {
+		/* it ended at once, or lived for five seconds, or a read was answered meanwhile */
+		{60 * SECOND, 0, 200 * MS}, {60 * SECOND, 5 * SECOND - 1, 200 * MS},
+		{60 * SECOND, 5 * SECOND, 0}, {SECOND, SECOND, 0},
+	};
+	const char *prefixes[] = {"a/"};
+
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		end(state);
+		assert_int_equal(begin(state), 0);
+		changes_configure(core, now, prefixes, 1, cases[i].interval_ns);
+		for (int stream = 0; stream < 3; stream++)
+		{
+			if (stream > 0)
+				changes_watch_ended(core, now, ETCD_NO_ANSWER);
+			now = changes_wakeup_ns(core);
+			changes_tick(core, now);
+			answer(ETCD_ANSWERED, CLUSTER, 100, 3);
+			frame_created(1);
+		}
+		now += cases[i].lived_ns;
+		changes_tick(core, now);
+		answer(ETCD_ANSWERED, CLUSTER, 100, 3);
+		changes_watch_ended(core, now, ETCD_NO_ANSWER);
+		assert_int_equal(changes_wakeup_ns(core), now + cases[i].delay_ns);
+	}
+}
+
+/* Other prefixes are read at once, and whatever failed before does not delay their retry. */
+static void
+test_configure_after_failures(void **state)
+{
+	const char *prefixes[] = {"c/"};
+
+	start();
+	changes_watch_ended(core, now, ETCD_NO_ANSWER);
+	for (int i = 0; i < 3; i++)
+	{
+		now = changes_wakeup_ns(core);
+		changes_tick(core, now);
+		answer(ETCD_REFUSED, 0, 0, 0);
+	}
+	assert_out("read 2; read 2; read 2; ");
+	assert_true(changes_wakeup_ns(core) > now);
+	changes_configure(core, now, prefixes, 1, SECOND);
+	changes_tick(core, now);
+	answer(ETCD_REFUSED, 0, 0, 0);
+	changes_tick(core, now);
+	assert_out("read 1; read 1; ");
+}
+
+/* The answer to a read of other prefixes does not open the stream: theirs may be denied. */
+static void
+test_configure_while_reading(void **state)
+{
+	const char *prefixes[] = {"a/", "c/"};
+	uint64_t	of_new;
+
+	start();
+	changes_watch_ended(core, now, ETCD_NO_ANSWER);
+	changes_tick(core, now);
+	changes_configure(core, now, prefixes, 2, SECOND);
+	of_new = read_id + 1;
+	answer(ETCD_ANSWERED, CLUSTER, 200, 3);
+	changes_tick(core, now);
+	assert_out("read 2; read 2; ");
+	assert_int_equal(read_id, of_new);
+	answer(ETCD_ANSWERED, CLUSTER, 300, 3);
+	assert_out("gap; watch a/-a0 from 100 c/-c0 from 300; ");
+}
+
+/* A shorter interval counts for a stream that is open and has not begun. */
+static void
+test_shorter_interval(void **state)
+{
+	const char *prefixes[] = {"a/"};
+
+	changes_configure(core, now, prefixes, 1, 10 * SECOND);
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 100, 3);
+	assert_out("read 1; gap; watch a/-a0 from 100; ");
+	changes_configure(core, now, prefixes, 1, SECOND);
+	assert_int_equal(changes_wakeup_ns(core), now + SECOND);
+	now += SECOND;
+	changes_tick(core, now);
+	assert_out("watch; read 1; ");
+}
+
+/* What cannot be read before etcd has begun to answer is no change: nothing is missing. */
+static void
+test_garbage_at_first(void **state)
+{
+	start();
+	reopen("read 2; watch a/-a0 from 100 b/-b0 from 100; ");
+	changes_watch_ended(core, now, ETCD_GARBAGE);
+	now = changes_wakeup_ns(core);
+	changes_tick(core, now);
+	answer(ETCD_ANSWERED, CLUSTER, 1000, 3);
+	assert_out("read 2; watch a/-a0 from 100 b/-b0 from 100; ");
+}
+
+/* A key that is shorter than the prefix is not below it, whatever stands in memory behind it. */
+static void
+test_short_key(void **state)
+{
+	EtcdWatchEvent event = {.kv = {.key = {"a/x", 1},.mod_revision = 101}};
+	EtcdWatchFrame f = {.watch_id = 1,.events = &event,.nevents = 1,.header = {.cluster_id = CLUSTER}};
+
+	start();
+	changes_watched(core, now, &f);
+	assert_out("");
+	event.kv.key.len = 2;
+	changes_watched(core, now, &f);
+	assert_out("a/@101; ");
+}
+
+/* A frame without events within a revision that is not complete is no progress. */
+static void
+test_no_progress_within_fragments(void **state)
+{
+	start();
+	frame(1, "a/1@102", true);
+	frame(1, "", false);
+	reopen("a/1@102; read 2; watch a/-a0 from 101 b/-b0 from 100; ");
+	frame(1, "a/1@102 a/2@102", false);
+	assert_out("a/2@102; ");
+}
+
+/* A stream that was closed announces nothing more: a change would come before its gap. */
+static void
+test_frame_after_close(void **state)
+{
+	EtcdWatchFrame f = {.watch_id = 1,.canceled = true,.compact_revision = 500,.header = {.cluster_id = CLUSTER}};
+
+	start();
+	changes_watched(core, now, &f);
+	assert_out("watch; ");
+	frame(1, "a/x@600", false);
+	frame(2, "b/x@600", false);
+	changes_watched(core, now, &f);
+	assert_out("");
+}
+
+/* Without a compaction a watch that is refused or canceled goes on where it was. */
+static void
+test_canceled(void **state)
+{
+	EtcdWatchFrame frames[] = {
+		{.watch_id = 1,.canceled = true,.header = {.cluster_id = CLUSTER}},
+		{.watch_id = -1,.created = true,.header = {.cluster_id = CLUSTER}},
+	};
+
+	start();
+	frame(1, "a/x@101", false);
+	frame(0, "a/y@102", false);
+	assert_out("a/x@101; ");
+	for (size_t i = 0; i < lengthof(frames); i++)
+	{
+		changes_watched(core, now, &frames[i]);
+		now = changes_wakeup_ns(core);
+		changes_tick(core, now);
+		answer(ETCD_ANSWERED, CLUSTER, 200, 3);
+		assert_out("watch; read 2; watch a/-a0 from 101 b/-b0 from 100; ");
+	}
+}
+
 int
 main(void)
 {
@@ -357,6 +562,16 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_back_off, begin, end),
 		cmocka_unit_test_setup_teardown(test_configure, begin, end),
 		cmocka_unit_test_setup_teardown(test_silent_stream, begin, end),
+		cmocka_unit_test_setup_teardown(test_one_read, begin, end),
+		cmocka_unit_test_setup_teardown(test_back_off_ends, begin, end),
+		cmocka_unit_test_setup_teardown(test_configure_after_failures, begin, end),
+		cmocka_unit_test_setup_teardown(test_configure_while_reading, begin, end),
+		cmocka_unit_test_setup_teardown(test_shorter_interval, begin, end),
+		cmocka_unit_test_setup_teardown(test_garbage_at_first, begin, end),
+		cmocka_unit_test_setup_teardown(test_short_key, begin, end),
+		cmocka_unit_test_setup_teardown(test_no_progress_within_fragments, begin, end),
+		cmocka_unit_test_setup_teardown(test_frame_after_close, begin, end),
+		cmocka_unit_test_setup_teardown(test_canceled, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,7 +184,8 @@ port_remember_timelines(void *ctx, const char *election, const ElectionTimelines
 {
 	Instance   *in = ctx;
 
-	in->timelines = *timelines;
+	if (strcmp(election, in->config.elections[0]) == 0)
+		in->timelines = *timelines;
 }
 
 static void
@@ -474,6 +475,27 @@ run_slowly(int64_t ns, int64_t delay_ns)
 	}
 }
 
+/* Lets time pass until that request is sent, and answers all others. */
+static Message *
+run_until_sent(Instance *in, const char *kind)
+{
+	for (int64_t end = now + 2 * TTL_S * SECOND; sent(in, kind) == NULL;)
+	{
+		assert_true(now < end);
+		now += MS;
+		expire_leases(now);
+		election_tick(in->core, now);
+		for (int i = 0; i < MAX_MESSAGES; i++)
+		{
+			Message    *m = &in->messages[i];
+
+			if (m->used && !m->given_up && strcmp(describe(&m->request), kind) != 0)
+				deliver(in, m);
+		}
+	}
+	return sent(in, kind);
+}
+
 /* Answers until the entry into the last election is sent. */
 static Message *
 start_entry(Instance *in)
@@ -591,6 +613,7 @@ static void
 test_campaign_while_joining(void **state)
 {
 	Instance   *a = start_instance("a", true);
+	int			nsent;
 
 	assert_int_equal(a->views[0].state, ELECTION_JOINING);
 	assert_true(election_campaign(a->core, now, 0, 1));
@@ -608,6 +631,14 @@ test_campaign_while_joining(void **state)
 	assert_true(leads(a));
 	assert_true(election_campaign(a->core, now, 0, 4));
 	assert_int_equal(a->replied[4], ELECTION_NOTHING_TO_DO);
+
+	/* its entry is under way, and nothing else is sent */
+	assert_true(election_resign(a->core, now, 0, true, 0, 5));
+	nsent = run_until_sent(a, "enter") ? a->nsent : 0;
+	assert_true(election_campaign(a->core, now, 0, 6));
+	assert_int_equal(a->nsent, nsent);
+	answer_all();
+	assert_int_equal(a->replied[6], ELECTION_DONE);
 }
 
 /* A resignation is refused while another one is under way, and changes nothing then. */
@@ -3311,27 +3342,6 @@ lead_two(void)
 	return a;
 }
 
-/* Lets time pass until that request is sent, and answers all others. */
-static Message *
-run_until_sent(Instance *in, const char *kind)
-{
-	for (int64_t end = now + 2 * TTL_S * SECOND; sent(in, kind) == NULL;)
-	{
-		assert_true(now < end);
-		now += MS;
-		expire_leases(now);
-		election_tick(in->core, now);
-		for (int i = 0; i < MAX_MESSAGES; i++)
-		{
-			Message    *m = &in->messages[i];
-
-			if (m->used && !m->given_up && strcmp(describe(&m->request), kind) != 0)
-				deliver(in, m);
-		}
-	}
-	return sent(in, kind);
-}
-
 /*
  * Somebody puts a key back on the lease that it was moved from, and no watch tells of it.
  * The key keeps its place, and the token stays the same.
@@ -4056,6 +4066,7 @@ test_resume_resigned(void **state)
 	assert_true(a->remembers);
 	a->config.stay_out[1] = true;
 	crash(a);
+	assert_int_equal(a->views[election_find(a->core, "f")].state, ELECTION_LEAVING);
 	run_for(2 * TTL_S * SECOND);
 	assert_int_equal(a->views[election_find(a->core, "e")].state, ELECTION_LEADING);
 	assert_int_equal(a->views[election_find(a->core, "f")].state, ELECTION_RESIGNED);
@@ -4170,6 +4181,7 @@ test_stop(void **state)
 	Instance   *b = join("b");
 	int			from;
 
+	assert_false(election_stopped(a->core));
 	from = nlogged;
 	assert_true(election_stop(a->core, now, ELECTION_REASON_SHUTDOWN));
 	assert_false(leads(a));
@@ -4719,6 +4731,543 @@ test_life_cannot_be_told(void **state)
 	assert_true(leads(b));
 }
 
+/* ---- settings and commands ------------------------------------------------------------ */
+
+/* Which elections drain: a bit for each slot. */
+static void
+test_draining_slots(void **state)
+{
+	Instance   *a = lead_two();
+
+	assert_int_equal(election_draining(a->core), 0);
+	assert_true(election_resign(a->core, now, 1, true, 60 * SECOND, 1));
+	assert_int_equal(election_draining(a->core), 2);
+	assert_true(election_resign(a->core, now, 0, true, 60 * SECOND, 2));
+	assert_int_equal(election_draining(a->core), 3);
+	election_drained(a->core, now, 1);
+	assert_int_equal(election_draining(a->core), 1);
+}
+
+/* A reload that changes nothing sends nothing, on whatever instance. */
+static void
+test_reload_sends_nothing(void **state)
+{
+	(void) join("a");
+	(void) join("b");
+	(void) observe("o");
+	for (int i = 0; i < ninstances; i++)
+	{
+		int			nsent = instances[i].nsent;
+
+		election_configure(instances[i].core, now, &instances[i].config);
+		assert_int_equal(instances[i].nsent, nsent);
+	}
+}
+
+/* The next keepalive fails at that endpoint, or the next read if there is no lease to keep. */
+static void
+fail_at(Instance *in, int endpoint)
+{
+	EtcdAnswer	failure = {.outcome = ETCD_NO_ANSWER, .endpoint = endpoint, .message = "gone"};
+	Message    *m;
+
+	while ((m = sent(in, "keepalive")) == NULL && (m = sent(in, "read")) == NULL)
+	{
+		now += MS;
+		election_tick(in->core, now);
+	}
+	m->used = false;
+	election_receive(in->core, now, m->id, &failure);
+}
+
+/* The endpoints may be others with new settings.  What failed before says nothing of them. */
+static void
+test_settings_forget_failures(void **state)
+{
+	Instance   *a = join("a");
+	int64_t		asked_ns;
+
+	fail_at(a, 0);
+	election_configure(a->core, now, &a->config);
+	fail_at(a, 0);
+	assert_true(election_connected(a->core));
+	fail_at(a, 0);
+	assert_false(election_connected(a->core));
+	answer_all();
+
+	a->config.nendpoints = 2;
+	election_configure(a->core, now, &a->config);
+	run_for(SECOND);
+	fail_at(a, 0);
+	election_configure(a->core, now, &a->config);
+	fail_at(a, 1);
+	fail_at(a, 1);
+	assert_true(election_connected(a->core));
+	fail_at(a, 0);
+	assert_false(election_connected(a->core));
+
+	/* the new ones are asked at once, and again soon */
+	for (int i = 0; i < 20; i++)
+		fail_at(a, 0);
+	assert_false(leads(a));
+	assert_null(sent(a, "read"));
+	election_configure(a->core, now, &a->config);
+	asked_ns = now;
+	assert_non_null(sent(a, "read"));
+	for (int i = 0; i < 3; i++)
+		fail_at(a, i % 2);
+	assert_true(now - asked_ns <= 100 * MS);
+}
+
+/* An elector that died is not continued after its deadline, whatever the margin is now. */
+static void
+test_resume_by_its_margin(void **state)
+{
+	for (int late = 0; late < 2; late++)
+	{
+		Instance   *a;
+
+		teardown(state);
+		setup(state);
+		a = start_instance("a", true);
+		a->config.safety_margin_ms = 2000;
+		election_configure(a->core, now, &a->config);
+		answer_all();
+		assert_true(a->remembers);
+		now = a->views[0].deadline_ns - MS + late * MS;
+		a->config.safety_margin_ms = 100;
+		crash(a);
+		assert_int_equal(a->views[0].state, late ? ELECTION_JOINING : ELECTION_QUEUED);
+	}
+}
+
+/* A new elector does not believe another etcd, even if that has the same keys. */
+static void
+test_resume_in_other_cluster(void **state)
+{
+	Instance   *a = join("a");
+
+	etcd.cluster_id++;
+	crash(a);
+	for (int64_t end = now + TTL_S * SECOND / 2; now < end;)
+	{
+		run_for(10 * MS);
+		assert_false(leads(a));
+	}
+}
+
+/* There are fewer slots than the dead elector had elections. */
+static void
+test_resume_with_fewer_slots(void **state)
+{
+	Instance   *a = lead_two();
+
+	for (int nslots = 1; nslots <= 2; nslots++)
+	{
+		ElectionPort port = {.publish = port_publish, .ctx = a};
+		ElectionCore *core = election_create(&port, nslots);
+
+		assert_int_equal(election_resume(core, now, &a->history, &a->memory), nslots == 2);
+		election_free(core);
+	}
+}
+
+/* A second primary stays one after a crash of its elector, also if the other one is gone. */
+static void
+test_resume_second_primary(void **state)
+{
+	Instance   *a = add_primary("a", "71", 1);
+	Instance   *b = add_primary("b", "71", 2);
+
+	strcpy(a->config.elections[1], "f");
+	a->config.nelections = 2;
+	start(a);
+	b->config.refuses_second = false;
+	start(b);
+	run_for(SECOND);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	run_for(SECOND);
+	assert_true(leads(b));
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	assert_true(a->remembers);
+	stop(b);
+	a->config.timelines[0] = a->timelines;
+	crash(a);
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_SECOND_PRIMARY);
+	assert_false(exists("e/"));
+	assert_true(exists("f/"));
+}
+
+/* Another primary leads, and it is not known yet whether it lives: etcd_campaign() does not wait for that. */
+static void
+test_campaign_before_life_is_told(void **state)
+{
+	Instance   *a = join_primary("a", "71", 1);
+	Instance   *b = join_primary("b", "71", 2);
+
+	assert_int_equal(b->views[0].state, ELECTION_JOINING);
+	assert_true(election_campaign(b->core, now, 0, 1));
+	answer_all();
+	assert_true(b->has_replied[1]);
+	assert_int_equal(b->replied[1], ELECTION_DONE);
+	assert_int_equal(b->views[0].state, ELECTION_WAITING);
+	assert_int_equal(b->timelines.accepted, 2);
+	assert_true(leads(a));
+}
+
+/* A resignation for good that comes while the key is being deleted waits for that. */
+static void
+test_resign_while_leaving(void **state)
+{
+	Instance   *a = join("a");
+
+	a->config.eligible = false;
+	election_configure(a->core, now, &a->config);
+	assert_int_equal(a->views[0].state, ELECTION_LEAVING);
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	assert_false(a->has_replied[1]);
+	answer_all();
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	a->config.eligible = true;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+}
+
+/* A write of the key has failed, and waits for its next try.  etcd_proclaim() does not. */
+static void
+test_proclaim_after_failure(void **state)
+{
+	Instance   *a = join("a");
+
+	strcpy(a->config.node_name, "b");
+	election_configure(a->core, now, &a->config);
+	etcd.is_busy = true;
+	deliver(a, sent(a, "put"));
+	etcd.is_busy = false;
+	assert_null(sent(a, "put"));
+	assert_true(election_proclaim(a->core, now, 0, "other", 1));
+	assert_non_null(sent(a, "put"));
+	answer_all();
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+}
+
+/* Reads are denied so often that the election is left.  If it is dropped then, its slot is free at once. */
+static void
+test_dropped_when_denied(void **state)
+{
+	Instance   *a = lead_two();
+
+	etcd.denied = "f/";
+	for (int64_t end = now + TTL_S * SECOND; a->views[1].state == ELECTION_LEADING; run_for(MS))
+		assert_true(now < end);
+	assert_int_equal(a->views[1].state, ELECTION_LEAVING);
+	a->config.nelections = 1;
+	election_configure(a->core, now, &a->config);
+	assert_string_equal(a->views[1].name, "");
+}
+
+/* ---- writes of the own key, and what else fails ---------------------------------------- */
+
+/* etcd answers, and refuses the request. */
+static void
+refuse(Instance *in, Message *m)
+{
+	EtcdAnswer	refusal = {.outcome = ETCD_REFUSED, .code = ETCD_CODE_RESOURCE_EXHAUSTED, .message = "busy"};
+
+	assert_non_null(m);
+	m->used = false;
+	election_receive(in->core, now, m->id, &refusal);
+}
+
+/* A candidate's renewals fail, and are tried less often.  When it leads, it renews at once. */
+static void
+test_leader_renews_at_once(void **state)
+{
+	Instance   *a = join("a");
+	Instance   *b = join("b");
+	Message    *m;
+
+	for (int64_t end = now + 2 * SECOND + SECOND / 2; now < end; now += MS)
+	{
+		election_tick(b->core, now);
+		if ((m = sent(b, "keepalive")) != NULL)
+			refuse(b, m);
+		answer_all();
+	}
+	while ((m = sent(b, "keepalive")) == NULL)
+		election_tick(b->core, now += MS);
+	refuse(b, m);
+	assert_null(sent(b, "keepalive"));
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	deliver(a, sent(a, "delete"));
+	assert_true(leads(b));
+	assert_non_null(sent(b, "keepalive"));
+}
+
+/* When leadership has lapsed, a read shows who leads now. */
+static void
+test_read_after_lapse(void **state)
+{
+	Instance   *a = join("a");
+
+	now = a->views[0].deadline_ns - MS;
+	election_tick(a->core, now);
+	assert_non_null(sent(a, "keepalive"));
+	assert_null(sent(a, "read"));
+	now += MS;
+	election_tick(a->core, now);
+	assert_false(leads(a));
+	assert_non_null(sent(a, "read"));
+}
+
+/* A request fails often, and then succeeds.  The next failure waits as short as the first. */
+static void
+test_failures_are_forgotten(void **state)
+{
+	static const char *const kinds[] = {"delete", "put"};
+
+	for (size_t i = 0; i < lengthof(kinds); i++)
+	{
+		Instance   *a;
+		bool		is_put = strcmp(kinds[i], "put") == 0;
+		const char *next = is_put ? "put" : "enter";
+		int64_t		failed_ns;
+
+		teardown(state);
+		setup(state);
+		a = join("a");
+		if (is_put)
+			assert_true(election_proclaim(a->core, now, 0, "other", 1));
+		else
+			assert_true(election_resign(a->core, now, 0, true, 0, 1));
+		for (int j = 0; j < 6; j++)
+			refuse(a, run_until_sent(a, kinds[i]));
+		deliver(a, run_until_sent(a, kinds[i]));
+		assert_true(a->has_replied[1]);
+		if (is_put)
+			assert_true(election_proclaim(a->core, now, 0, "another", 2));
+		refuse(a, run_until_sent(a, next));
+		failed_ns = now;
+		assert_null(sent(a, next));
+		(void) run_until_sent(a, next);
+		assert_true(now - failed_ns <= 100 * MS);
+	}
+}
+
+/* An entry that etcd refuses waits a moment, and so does one on a lease that is gone. */
+static void
+test_entry_refused(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	int64_t		refused_ns;
+
+	refuse(a, start_entry(a));
+	refused_ns = now;
+	assert_null(sent(a, "enter"));
+	(void) run_until_sent(a, "enter");
+	assert_in_range(now - refused_ns, 50 * MS, 100 * MS);
+	end_lease(sent(a, "enter")->request.success[0].lease);
+	deliver(a, sent(a, "enter"));
+	answer_all();
+	assert_null(sent(a, "enter"));
+	run_for(300 * MS);
+	assert_true(leads(a));
+}
+
+/* A resignation during an entry that has no answer is done as soon as a read shows no key. */
+static void
+test_resign_in_lost_entry(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter = start_entry(a);
+
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	deliver(a, sent(a, "read"));
+	assert_null(sent(a, "read"));
+	a->config.nendpoints = 2;
+	election_configure(a->core, now, &a->config);
+	give_up(a, enter, true);
+	assert_non_null(sent(a, "read"));
+	answer_all();
+	assert_true(a->has_replied[1]);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+}
+
+/* The lease of an entry has ended by the time of its answer.  The key is gone, so it is no key. */
+static void
+test_entry_on_lost_lease(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter = start_entry(a);
+	Message    *m;
+
+	execute(enter);
+	end_lease(key_at(0)->lease);
+	while ((m = sent(a, "keepalive")) == NULL)
+		election_tick(a->core, now += MS);
+	deliver(a, m);
+	deliver(a, enter);
+	assert_int_equal(a->views[0].state, ELECTION_JOINING);
+	assert_string_equal(a->views[0].key, "");
+	run_for(SECOND);
+	assert_true(leads(a));
+}
+
+/* The slot of an election that was dropped goes to another one, which enters at once. */
+static void
+test_slot_given_away(void **state)
+{
+	Instance   *a = add_instance("a", true);
+
+	a->config.nelections = 4;
+	for (int i = 0; i < 4; i++)
+		snprintf(a->config.elections[i], ELECTION_NAME_SIZE, "e%d", i);
+	start(a);
+	answer_all();
+	strcpy(a->config.elections[3], "new");
+	election_configure(a->core, now, &a->config);
+	deliver(a, sent(a, "delete"));
+	assert_string_equal(a->views[3].name, "new");
+	answer_all();
+	assert_int_equal(a->views[3].state, ELECTION_LEADING);
+}
+
+/* Only a deletion that is denied is left to the lease. */
+static void
+test_deletion_refused(void **state)
+{
+	Instance   *a = lead_two();
+	int64_t		lease = a->views[1].lease;
+
+	assert_true(election_resign(a->core, now, 0, true, 0, 1));
+	refuse(a, sent(a, "delete"));
+	run_for(TTL_S * SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->views[1].lease, lease);
+}
+
+/* The key is deleted before a write of it is executed.  That write ends no resignation. */
+static void
+test_write_after_deletion(void **state)
+{
+	for (int is_move = 0; is_move < 2; is_move++)
+	{
+		Instance   *a;
+		Message    *put;
+		Message    *delete;
+
+		teardown(state);
+		setup(state);
+		a = lead_two();
+		if (is_move)
+			put = start_move(a);
+		else
+		{
+			assert_true(election_proclaim(a->core, now, 0, "other", 1));
+			put = sent(a, "put");
+		}
+		assert_true(election_resign(a->core, now, 0, false, 0, 2));
+		delete = sent(a, "delete");
+		execute(delete);
+		deliver(a, put);
+		assert_int_equal(a->views[0].state, ELECTION_LEAVING);
+		deliver(a, delete);
+		assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+		assert_int_equal(a->replied[2], ELECTION_DONE);
+		run_for(TTL_S * SECOND);
+		assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+		assert_int_equal(a->views[1].state, ELECTION_LEADING);
+	}
+}
+
+/*
+ * What this instance has written itself is no hand-over: when it leads, it does not write its
+ * key once more.  The watch is silent, so the answers alone tell of the writes.
+ */
+static void
+test_own_writes_are_no_receipt(void **state)
+{
+	for (int kind = 0; kind < 3; kind++)
+	{
+		Instance   *a;
+		Instance   *b;
+		int			nwrites;
+
+		teardown(state);
+		setup(state);
+		a = join("a");
+		b = join("b");
+		b->watch_silent = true;
+		if (kind == 0)
+		{
+			assert_true(election_proclaim(b->core, now, 0, "other", 1));
+			deliver(b, sent(b, "put"));
+			assert_true(b->has_replied[1]);
+			assert_null(sent(b, "put"));
+		}
+		else if (kind == 1)
+			deliver(b, start_move(b));
+		else
+		{
+			/* somebody puts the key on another lease, and it is moved back */
+			grant_lease(now, 4711, 100);
+			put_key(bytes(b->views[0].key), bytes("operator"), 4711);
+			assert_true(election_verify(b->core, now, 0, 2));
+			deliver(b, sent(b, "read"));
+			assert_int_equal(b->views[0].lease, 4711);
+			deliver(b, sent(b, "put"));
+			assert_non_null(sent(b, "read"));
+			assert_int_equal(own_key(b)->lease, sent(b, "put") ? sent(b, "put")->request.success[0].lease : own_key(b)->lease);
+		}
+		answer_all();
+		nwrites = own_key(b)->number;
+		assert_in_range(nwrites, 2, kind == 2 ? 4 : 2);
+		b->watch_silent = false;
+		run_for(SECOND);
+		assert_true(election_resign(a->core, now, 0, false, 0, 3));
+		answer_all();
+		assert_true(leads(b));
+		assert_int_equal(own_key(b)->number, nwrites);
+	}
+}
+
+/* Nobody enters on a lease that is being revoked, and its keys need no deletion. */
+static void
+test_lease_given_up(void **state)
+{
+	Instance   *a = join("a");
+	Message    *revoke;
+
+	a->config.eligible = false;
+	election_configure(a->core, now, &a->config);
+	revoke = sent(a, "revoke");
+	assert_non_null(revoke);
+	assert_null(sent(a, "delete"));
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_OBSERVING);
+
+	a->config.eligible = true;
+	election_configure(a->core, now, &a->config);
+	answer_all();
+	assert_true(leads(a));
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	revoke = sent(a, "revoke");
+	assert_non_null(revoke);
+	while (sent(a, "read"))
+		deliver(a, sent(a, "read"));
+	assert_true(election_campaign(a->core, now, 0, 2));
+	assert_null(sent(a, "enter"));
+	answer_all();
+	run_for(SECOND);
+	assert_true(leads(a));
+	assert_int_equal(a->replied[2], ELECTION_DONE);
+}
+
 int
 main(void)
 {
@@ -4739,6 +5288,28 @@ main(void)
 		TEST(test_own_key_is_no_rival),
 		TEST(test_old_keys),
 		TEST(test_life_cannot_be_told),
+		TEST(test_draining_slots),
+		TEST(test_reload_sends_nothing),
+		TEST(test_settings_forget_failures),
+		TEST(test_resume_by_its_margin),
+		TEST(test_resume_in_other_cluster),
+		TEST(test_resume_with_fewer_slots),
+		TEST(test_resume_second_primary),
+		TEST(test_campaign_before_life_is_told),
+		TEST(test_resign_while_leaving),
+		TEST(test_proclaim_after_failure),
+		TEST(test_dropped_when_denied),
+		TEST(test_leader_renews_at_once),
+		TEST(test_read_after_lapse),
+		TEST(test_failures_are_forgotten),
+		TEST(test_entry_refused),
+		TEST(test_resign_in_lost_entry),
+		TEST(test_entry_on_lost_lease),
+		TEST(test_slot_given_away),
+		TEST(test_deletion_refused),
+		TEST(test_write_after_deletion),
+		TEST(test_own_writes_are_no_receipt),
+		TEST(test_lease_given_up),
 		TEST(test_ignored_endpoints),
 		TEST(test_same_endpoint_fails),
 		TEST(test_election_without_rights),

@@ -54,6 +54,8 @@ port_send(void *ctx, uint64_t id, const EtcdRequest *request)
 	s->id = id;
 	s->request = keep_request(request);
 	assert_int_equal(request->ncompares, 0);
+	if (request->kind == ETCD_TXN)
+		assert_int_equal(request->success[0].key.data[0], '/');
 	for (int i = 0; i < request->nsuccess; i++)
 		assert_true(request->success[i].kind == ETCD_OP_RANGE ||
 					(request->success[i].kind == ETCD_OP_EMPTY_TXN && i == request->nsuccess - 1));
@@ -365,6 +367,17 @@ test_renewal(void **state)
 	assert_string_equal(watched, LEADER);
 	assert_int_equal(watched_from, store_revision() + 1);
 	assert_string_equal(view.problem, "");
+}
+
+/* Patroni decides who leads, whatever nodes are preferred. */
+static void
+test_preferred_nodes(void **state)
+{
+	strcpy(config.preferred_nodes[0], "n2");
+	config.npreferred = 1;
+	begin_leading();
+	run(60 * SECOND, true);
+	assert_true(leads());
 }
 
 /* There are two requests in a third of Patroni's TTL, and the deadline moves. */
@@ -1148,6 +1161,9 @@ test_commands(void **state)
 	has_replied = false;
 	assert_true(election_proclaim(core, now, 0, "x", 1));
 	assert_true(has_replied && replied == ELECTION_NOT_CANDIDATE);
+	has_replied = false;
+	assert_true(election_transfer(core, now, 0, "n2", now + SECOND, 0, 1));
+	assert_true(has_replied && replied == ELECTION_NOT_LEADER);
 	assert_true(leads());
 	assert_null(next_sent());
 }
@@ -1233,6 +1249,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_renewal, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_nodes, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pace, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_recovery, set_up, tear_down),

@@ -1530,7 +1530,28 @@ test_transfer_drain_longer(void **state)
 	assert_string_equal(view.leader, "n3");
 }
 
-/* So does a transfer without a time-out. */
+/* A drain ends once, so the time of the transfer is longer once. */
+static void
+test_drained_twice(void **state)
+{
+	int64_t		end;
+	Sent	   *s;
+
+	begin_leading();
+	nreplies = 0;
+	assert_true(election_transfer(core, now, 0, "n3", now + 2 * SECOND, 10 * SECOND, TICKET));
+	answer_all();
+	run(8 * SECOND);
+	election_drained(core, now, 0);
+	election_drained(core, now, 0);
+	end = now + 3 * SECOND;
+	while ((s = run_until("survey", end)) != NULL)
+		refuse(s);
+	assert_reply(ELECTION_FAILED);
+	assert_true(leads());
+}
+
+/* The same for a transfer without a time-out. */
 static void
 test_transfer_drain_without_timeout(void **state)
 {
@@ -1620,6 +1641,211 @@ test_margin_while_draining(void **state)
 	assert_int_not_equal(view.state, ELECTION_DRAINING);
 }
 
+/* The command of a drain alone cancels it. */
+static void
+test_cancel_other_command(void **state)
+{
+	begin_leading();
+	assert_true(election_transfer(core, now, 0, "n3", INT64_MAX, 10 * SECOND, TICKET));
+	answer_all();
+	assert_false(election_cancel(core, now, TICKET + 1));
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	assert_true(election_cancel(core, now, TICKET));
+	assert_int_equal(view.state, ELECTION_LEADING);
+}
+
+/* A drain goes on without contact with etcd, and with other settings. */
+static void
+test_drain_goes_on(void **state)
+{
+	begin_leading();
+	assert_true(election_resign(core, now, 0, false, 60 * SECOND, TICKET));
+	election_configure(core, now, &config);
+	assert_int_equal(view.state, ELECTION_DRAINING);
+	lose_contact();
+	assert_true(leads());
+	assert_int_equal(view.state, ELECTION_DRAINING);
+}
+
+/* A drain for a preferred node ends as soon as no such node is in the queue, or in the settings. */
+static void
+test_preferred_drain_for_nobody(void **state)
+{
+	begin_preferred_drain("n3", NULL);
+	delete("e/c3.pg");
+	run(SURVEYS + SECOND);
+	assert_true(leads());
+	assert_int_equal(view.state, ELECTION_LEADING);
+
+	for (int is_over = 0; is_over < 2; is_over++)
+	{
+		tear_down(state);
+		set_up(state);
+		begin_preferred_drain("n3", NULL);
+		if (is_over)
+			election_drained(core, now, 0);
+		prefer(NULL, NULL, NULL);
+		election_configure(core, now, &config);
+		assert_true(leads());
+		assert_int_equal(view.state, ELECTION_LEADING);
+	}
+}
+
+/* When a drain ends, the queue is read at once, whatever became of an earlier read. */
+static void
+test_preferred_drain_hangs(void **state)
+{
+	for (int is_refused = 0; is_refused < 2; is_refused++)
+	{
+		if (is_refused)
+		{
+			tear_down(state);
+			set_up(state);
+		}
+		begin_preferred_drain("n3", NULL);
+		assert_non_null(run_until("survey", now + 2 * SURVEYS));
+		if (is_refused)
+			refuse(next_sent("survey"));
+		else
+			next_sent("survey")->id = 0;
+		election_drained(core, now, 0);
+		assert_non_null(next_sent("survey"));
+		answer_all();
+		run(SECOND);
+		assert_string_equal(view.leader, "n3");
+	}
+}
+
+/* The drains of an earlier leadership do not count. */
+static void
+test_preferred_drain_of_before(void **state)
+{
+	begin_preferred_drain("n3", NULL);
+	delete("e/c3.pg");
+	run(SURVEYS + SECOND);
+	assert_int_equal(view.state, ELECTION_LEADING);
+	delete("e/b2.pg");
+	delete(view.key);
+	run(SECOND);
+	assert_true(leads());
+	put("e/c3.pg", "n3");
+	run(DELAY + SURVEYS);
+	assert_int_equal(view.state, ELECTION_DRAINING);
+}
+
+/* A node that leads for long has not failed, and does not inherit the failures of another one. */
+static void
+test_preferred_fails_not_another(void **state)
+{
+	int64_t		back;
+
+	prefer("n3", "n2", "n1");
+	begin_leading();
+	delete("e/b2.pg");
+	(void) time_of_transfer();
+	(void) wait_after_failure(SECOND);
+	assert_in_range(wait_after_failure(SECOND), 2 * DELAY, 2 * DELAY + SURVEYS);
+	answer_all();
+	run(SECOND);
+	delete("e/c3.pg");
+	run(SECOND);
+	assert_true(leads());
+	for (int i = 0; i < 2; i++)
+	{
+		put("e/b2.pg", "n2");
+		back = now;
+		assert_in_range(time_of_transfer() - back, DELAY, DELAY + SURVEYS);
+		answer_all();
+		run(DELAY + 3 * TTL_S * SECOND);
+		assert_string_equal(view.leader, "n2");
+		delete("e/b2.pg");
+		run(SECOND);
+		assert_true(leads());
+	}
+}
+
+/* Reads of the queue that are refused become rarer.  The next command begins anew. */
+static void
+test_survey_refused(void **state)
+{
+	int64_t		end;
+	Sent	   *s;
+
+	begin_leading();
+	nreplies = 0;
+	assert_true(election_transfer(core, now, 0, "n3", now + 10 * SECOND, 0, TICKET));
+	end = now + 4 * SECOND;
+	nsurveys = 0;
+	while ((s = run_until("survey", end)) != NULL)
+		refuse(s);
+	assert_in_range(nsurveys, 10, 25);
+
+	refuse(run_until("survey", now + SECOND));
+	assert_null(next_sent("survey"));
+	assert_true(election_transfer(core, now, 0, "n2", now + 10 * SECOND, 0, TICKET));
+	assert_non_null(next_sent("survey"));
+	refuse(next_sent("survey"));
+	s = run_until("survey", now + 100 * MS);
+	assert_non_null(s);
+
+	/* nor do they count for the transaction */
+	for (int i = 0; i < 5; i++)
+		refuse(run_until("survey", now + SECOND));
+	refuse(run_until("transfer", now + SECOND));
+	assert_non_null(run_until("survey", now + 100 * MS));
+}
+
+/* The result of a hand-over is in doubt, and the instance resigns: the deletion decides. */
+static void
+test_resign_in_doubt(void **state)
+{
+	for (int is_asked = 0; is_asked < 2; is_asked++)
+	{
+		Sent	   *survey = NULL;
+
+		if (is_asked)
+		{
+			tear_down(state);
+			set_up(state);
+		}
+		begin_leading();
+		transfer("n3");
+		give_up(answer_until("transfer"), false);
+		if (is_asked)
+			survey = run_until("survey", now + SECOND);
+		assert_true(election_resign(core, now, 0, false, 0, TICKET + 1));
+		assert_int_equal(view.state, ELECTION_LEAVING);
+		if (is_asked)
+			answer(survey);
+		nsurveys = 0;
+		now += SECOND / 2;
+		election_tick(core, now);
+		assert_int_equal(nsurveys, 0);
+		assert_int_equal(ntransfers, 1);
+		answer_all();
+		assert_int_equal(view.state, ELECTION_RESIGNED);
+		assert_string_equal(name_of(key_at(0)), "e/b2.pg");
+	}
+}
+
+/* The leader's deletion and a write that puts the own key on another lease come together. */
+static void
+test_wait_ends_on_other_lease(void **state)
+{
+	char		own[ELECTION_KEY_SIZE];
+
+	put("e/a1.pg", "n2");
+	election_configure(core, now, &config);
+	answer_all();
+	run(SECOND);
+	strcpy(own, view.key);
+	receive_from("e/a1.pg", own, 77);
+	tell();
+	assert_false(leads());
+	run(SECOND);
+	assert_true(leads());
+}
+
 int
 main(void)
 {
@@ -1669,12 +1895,22 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_preferred_twice, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_drain_longer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_drain_without_timeout, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_drained_twice, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resign_twice, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_campaign_after_lapsed_drain, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_transfer_instead_of_resign, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_margin_while_draining, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_key_deleted_during_transfer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_command_after_deadline, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_cancel_other_command, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_drain_goes_on, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_for_nobody, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_hangs, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_drain_of_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_preferred_fails_not_another, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_survey_refused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_resign_in_doubt, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_wait_ends_on_other_lease, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
