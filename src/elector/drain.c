@@ -8,6 +8,9 @@
  */
 #include "postgres.h"
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "base/smart_shutdown.h"
 #include "elector/core.h"
@@ -19,7 +22,7 @@
 /* How often to look for open transactions, and for the end of callers. */
 #define LOOK_INTERVAL_NS		(10 * NSEC_PER_MSEC)
 
-/* How often to look for a smart shutdown. */
+/* How often to look for a smart shutdown, if no change of the file is told, and during one. */
 #define SHUTDOWN_INTERVAL_NS	NSEC_PER_SEC
 #define SHUTDOWN_SEEN_NS		(100 * NSEC_PER_MSEC)
 
@@ -34,6 +37,7 @@ typedef struct Wait
 } Wait;
 
 static Wait waits[ELECTION_MAX_ELECTIONS];
+static int	shutdown_fd = -1;	/* of inotify; -1: there is none */
 static int64 next_look_ns;
 static bool shutdown_seen;
 
@@ -138,16 +142,12 @@ leave_elections(void)
  * In a smart shutdown no client can reach the leader any more, but it would lead
  * until the last session has ended.  It hands over instead.
  */
-int64
-elector_watch_shutdown(void)
+static void
+look(int64 now_ns)
 {
-	int64		now_ns = clock_now_ns();
-
-	if (now_ns < next_look_ns)
-		return next_look_ns;
 	next_look_ns = now_ns + SHUTDOWN_INTERVAL_NS;
 	if (!is_in_smart_shutdown())
-		return next_look_ns;
+		return;
 
 	/*
 	 * A fast shutdown looks the same until its SIGTERM arrives, so the first look
@@ -158,5 +158,43 @@ elector_watch_shutdown(void)
 	else
 		next_look_ns = now_ns + SHUTDOWN_SEEN_NS;
 	shutdown_seen = true;
-	return next_look_ns;
+}
+
+/* The number of such descriptors is limited for each user.  Without one, the file is polled. */
+void
+elector_begin_shutdown_watch(void)
+{
+	shutdown_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (shutdown_fd >= 0 &&
+		inotify_add_watch(shutdown_fd, POSTMASTER_PID_FILE, IN_MODIFY) < 0)
+	{
+		close(shutdown_fd);
+		shutdown_fd = -1;
+	}
+}
+
+int
+elector_shutdown_fd(void)
+{
+	return shutdown_fd;
+}
+
+void
+elector_look_for_shutdown(void)
+{
+	char		buffer[1024];
+
+	while (read(shutdown_fd, buffer, sizeof(buffer)) > 0)
+		;
+	next_look_ns = 0;
+}
+
+int64
+elector_watch_shutdown(void)
+{
+	int64		now_ns = clock_now_ns();
+
+	if (now_ns >= next_look_ns)
+		look(now_ns);
+	return shutdown_fd >= 0 && !shutdown_seen ? PG_INT64_MAX : next_look_ns;
 }

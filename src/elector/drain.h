@@ -16,4 +16,14 @@
 extern int64 elector_serve_drains(void);
 extern int64 elector_watch_shutdown(void);
 
+/* Called once, at the start of the elector. */
+extern void elector_begin_shutdown_watch(void);
+
+/*
+ * Readable when elector_look_for_shutdown() is to be called, before
+ * elector_watch_shutdown(); -1: there is no such descriptor.
+ */
+extern int elector_shutdown_fd(void);
+extern void elector_look_for_shutdown(void);
+
 #endif							/* ELECTOR_DRAIN_H */

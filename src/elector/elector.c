@@ -67,16 +67,17 @@
 
 /*
  * The clock of the wait stops while the host sleeps.  This limits how late due
- * work is done after the host wakes up.
+ * work is done after the host wakes up, and how old a look at files is.
  */
 #define MAX_SLEEP_MS		5000
 
 /*
  * The descriptors that are needed most of the time: for the watches, for the
- * requests under way at once, for lookups of names and of SRV records, and for the
- * status of four more endpoints, as an etcd rarely has more than five members.
+ * requests under way at once, for lookups of names and of SRV records, for the
+ * status of four more endpoints, as an etcd rarely has more than five members, and
+ * for a smart shutdown.
  */
-#define LONG_LIVED_FDS		11
+#define LONG_LIVED_FDS		12
 
 /* The watch stream of the protocol. */
 #define ELECTIONS_STREAM	0
@@ -348,6 +349,7 @@ begin_elector(void)
 				 errmsg("out of memory")));
 	wait_event = compat_wait_event("EtcdLeaderElectorMain");
 	elector_begin_discovery();
+	elector_begin_shutdown_watch();
 	elector_begin_changes();
 	shared_state_begin_elector();
 	resume();
@@ -372,11 +374,13 @@ refresh_wait_set(void)
 		return;
 	if (wait_set)
 		FreeWaitEventSet(wait_set);
-	wait_set = compat_create_wait_event_set(nsockets + 3);
+	wait_set = compat_create_wait_event_set(nsockets + 4);
 	wait_set_changes = changes;
 	AddWaitEventToSet(wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(wait_set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, elector_discovery_fd(), NULL, NULL);
+	if (elector_shutdown_fd() >= 0)
+		AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, elector_shutdown_fd(), NULL, NULL);
 	for (int i = 0; i < nsockets; i++)
 	{
 		uint32		events = 0;
@@ -417,9 +421,13 @@ turn(long timeout_ms)
 			what |= ETCD_SOCKET_READABLE;
 		if (events[i].events & WL_SOCKET_WRITEABLE)
 			what |= ETCD_SOCKET_WRITEABLE;
+		if (what == 0)
+			continue;
 		if (events[i].fd == elector_discovery_fd())
 			elector_finish_discovery();
-		else if (what != 0)
+		else if (events[i].fd == elector_shutdown_fd())
+			elector_look_for_shutdown();
+		else
 			etcd_client_socket_ready(elector_client, events[i].fd, what);
 	}
 	etcd_client_process(elector_client);

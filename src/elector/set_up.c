@@ -26,7 +26,10 @@
 #include "shared/identity_file.h"
 #include "shared/notifier_register.h"
 
-/* How often to look at the files. */
+/*
+ * The least time between looks at the files.  A turn comes every 5 s at least, so none is
+ * asked for.
+ */
 #define LOOK_INTERVAL_MS	5000
 
 /* A worker may be away for so long, as when it is started again. */
@@ -348,7 +351,6 @@ int64
 elector_find_set_up_problems(void)
 {
 	int64		now_ns = clock_now_ns();
-	int64		due_ns;
 
 	if (look_due_ns <= now_ns)
 	{
@@ -356,14 +358,11 @@ elector_find_set_up_problems(void)
 		elector_look_at_conf_files();
 		look_due_ns = now_ns + LOOK_INTERVAL_MS * NSEC_PER_MSEC;
 	}
-	due_ns = look_due_ns;
 	find_file_problems();
 	find_hook_problems();
 	find_setting_problems();
 	find_copy_problem();
 	elector_find_conf_problems();
 	find_name_problems();
-	due_ns = Min(due_ns, find_election_problems(now_ns));
-	due_ns = Min(due_ns, find_worker_problems(now_ns));
-	return due_ns;
+	return Min(find_election_problems(now_ns), find_worker_problems(now_ns));
 }

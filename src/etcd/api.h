@@ -365,6 +365,12 @@ extern void etcd_format_message(char *message, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
 /*
+ * The same of the header grpc-message, which is percent-encoded.  Whatever is wrong in it
+ * stays as it is.
+ */
+extern void etcd_decode_message(char *message, const char *value, size_t len);
+
+/*
  * What a member complains of in the answer to STATUS, for people, in a buffer of
  * ETCD_MESSAGE_SIZE; empty: nothing.
  */

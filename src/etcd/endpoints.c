@@ -522,6 +522,15 @@ status_due_ns(const EtcdClient *client, int i)
 	return endpoint->status_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
 }
 
+/* When that needs a turn of its own. */
+static int64_t
+status_wakeup_ns(const EtcdClient *client, int i)
+{
+	int64_t		due_ns = status_due_ns(client, i);
+
+	return due_ns == INT64_MAX || due_ns == 0 ? due_ns : due_ns + SLACK_MS * NSEC_PER_MSEC;
+}
+
 /* When the user is tried again that has no valid password. */
 static int64_t
 user_due_ns(const EtcdClient *client)
@@ -542,8 +551,8 @@ etcd_endpoints_due_ns(const EtcdClient *client)
 	{
 		if (members_due_ns(client, i) < due_ns)
 			due_ns = members_due_ns(client, i);
-		if (status_due_ns(client, i) < due_ns)
-			due_ns = status_due_ns(client, i);
+		if (status_wakeup_ns(client, i) < due_ns)
+			due_ns = status_wakeup_ns(client, i);
 	}
 	return due_ns;
 }

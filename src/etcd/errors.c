@@ -80,6 +80,34 @@ etcd_describe_alarms(const EtcdAnswer *answer, char *message)
 	etcd_format_message(message, "%s", text);
 }
 
+static int
+hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+void
+etcd_decode_message(char *message, const char *value, size_t len)
+{
+	char		decoded[ETCD_MESSAGE_SIZE];
+	size_t		n = 0;
+
+	for (size_t i = 0; i < len && n < sizeof(decoded) - 1; i++)
+	{
+		int			high = value[i] == '%' && i + 2 < len ? hex_digit(value[i + 1]) : -1;
+		int			low = high >= 0 ? hex_digit(value[i + 2]) : -1;
+
+		if (low >= 0)
+			i += 2;
+		decoded[n++] = low >= 0 ? (char) (16 * high + low) : value[i];
+	}
+	decoded[n] = '\0';
+	etcd_format_message(message, "%s", decoded);
+}
+
 /* ---- errors ---------------------------------------------------------- */
 
 bool

@@ -282,6 +282,16 @@ ping_due_ns(const Grpc *grpc, const Connection *connection)
 	return connection->heard_ns + PING_INTERVAL_MS * NSEC_PER_MSEC;
 }
 
+/* When that needs a turn of its own. */
+static int64_t
+ping_wakeup_ns(const Grpc *grpc, const Connection *connection)
+{
+	int64_t		due_ns = ping_due_ns(grpc, connection);
+
+	return due_ns == INT64_MAX || etcd_h2_awaits_pong(connection->h2) ? due_ns :
+		due_ns + SLACK_MS * NSEC_PER_MSEC;
+}
+
 static void
 run_ping(Grpc *grpc, Connection *connection)
 {
@@ -775,8 +785,8 @@ etcd_grpc_due_ns(const Grpc *grpc)
 		if (etcd_http_is_readable(c->exchange) ||
 			(etcd_http_is_writeable(c->exchange) && etcd_h2_has_output(c->h2)))
 			return 0;
-		if (ping_due_ns(grpc, c) < due_ns)
-			due_ns = ping_due_ns(grpc, c);
+		if (ping_wakeup_ns(grpc, c) < due_ns)
+			due_ns = ping_wakeup_ns(grpc, c);
 	}
 	return due_ns;
 }
@@ -818,6 +828,13 @@ etcd_grpc_run(Grpc *grpc, uint64_t turn, GrpcKeeps keeps, const void *ctx)
 			call->ended = ++grpc->http->nended;
 	}
 	close_connections(grpc, keeps, ctx);
+}
+
+void
+etcd_grpc_answer_pings(Grpc *grpc)
+{
+	for (Connection *c = grpc->connections; c != NULL; c = c->next)
+		etcd_h2_answer_ping(c->h2);
 }
 
 void

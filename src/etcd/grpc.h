@@ -72,6 +72,12 @@ typedef bool (*GrpcKeeps) (const void *ctx, const char *url, int use);
 extern int64_t etcd_grpc_due_ns(const Grpc *grpc);
 extern void etcd_grpc_run(Grpc *grpc, uint64_t turn, GrpcKeeps keeps, const void *ctx);
 
+/*
+ * Answers the PINGs that have come.  It is called once in a turn, when the requests are
+ * made: etcd sends no PING for a request that comes before the answer to the last one.
+ */
+extern void etcd_grpc_answer_pings(Grpc *grpc);
+
 /* All calls must have been released. */
 extern void etcd_grpc_free(Grpc *grpc);
 

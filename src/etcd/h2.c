@@ -48,6 +48,9 @@
 /* In front of each frame of HTTP/2: its length in 3 bytes, type, flags, stream. */
 #define FRAME_HEADER_SIZE	9
 
+/* The payload of a PING and of its answer. */
+#define PING_SIZE			8
+
 /* The number of frames that nobody waits for, for each message that was taken. */
 #define FRAMES_PER_MESSAGE	8
 
@@ -91,6 +94,8 @@ struct H2
 	size_t		nstart;
 	bool		is_going_away;
 	bool		awaits_pong;
+	bool		owes_pong;		/* see etcd_h2_answer_ping() */
+	uint8_t		pong[PING_SIZE];
 	/* the frame that is being received */
 	unsigned char frame_header[FRAME_HEADER_SIZE];
 	size_t		nframe_header;
@@ -151,35 +156,6 @@ take(Buffer *buffer, size_t n)
 
 /* ---- headers --------------------------------------------------------- */
 
-static int
-hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* grpc-message is percent-encoded.  Whatever is wrong in it stays as it is. */
-static void
-decode_message(char *message, const char *value, size_t len)
-{
-	char		decoded[ETCD_MESSAGE_SIZE];
-	size_t		n = 0;
-
-	for (size_t i = 0; i < len && n < sizeof(decoded) - 1; i++)
-	{
-		int			high = value[i] == '%' && i + 2 < len ? hex_digit(value[i + 1]) : -1;
-		int			low = high >= 0 ? hex_digit(value[i + 2]) : -1;
-
-		if (low >= 0)
-			i += 2;
-		decoded[n++] = low >= 0 ? (char) (16 * high + low) : value[i];
-	}
-	decoded[n] = '\0';
-	etcd_format_message(message, "%s", decoded);
-}
-
 /* A number of at most four digits; -1 if it is none. */
 static int
 parse_status(const char *value, size_t len)
@@ -228,7 +204,7 @@ on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *n
 	else if (IS_NAME("grpc-status"))
 		stream->status = parse_status(value, len);
 	else if (IS_NAME("grpc-message"))
-		decode_message(stream->message, value, len);
+		etcd_decode_message(stream->message, value, len);
 	return 0;
 }
 
@@ -344,6 +320,32 @@ note_frame(H2 *h2, H2Stream *stream, const nghttp2_frame_hd *frame)
 		excuse_frame(h2);
 }
 
+/* False: that fails the connection, as if the server does not read the answers. */
+static bool
+send_pong(H2 *h2)
+{
+	int			error;
+
+	if (!h2->owes_pong)
+		return true;
+	h2->owes_pong = false;
+	error = nghttp2_submit_ping(h2->session, NGHTTP2_FLAG_ACK, h2->pong);
+	if (error != 0)
+		etcd_h2_fail(h2, nghttp2_strerror(error));
+	return error == 0;
+}
+
+/* Of several PINGs the last one waits for etcd_h2_answer_ping(). */
+static int
+note_ping(H2 *h2, const nghttp2_ping *ping)
+{
+	if (!send_pong(h2))
+		return NGHTTP2_ERR_CALLBACK_FAILURE;
+	memcpy(h2->pong, ping->opaque_data, PING_SIZE);
+	h2->owes_pong = true;
+	return 0;
+}
+
 static int
 on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
@@ -354,8 +356,9 @@ on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 		note_frame(h2, stream, &frame->hd);
 	else if (frame->hd.type == NGHTTP2_GOAWAY)
 		h2->is_going_away = true;
-	else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) &&
-			 h2->awaits_pong)
+	else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) == 0)
+		return note_ping(h2, &frame->ping);
+	else if (frame->hd.type == NGHTTP2_PING && h2->awaits_pong)
 	{
 		h2->awaits_pong = false;
 		excuse_frame(h2);
@@ -449,6 +452,7 @@ create_session(H2 *h2)
 		nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
 		nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_not_sent);
 		nghttp2_option_set_no_auto_window_update(option, 1);
+		nghttp2_option_set_no_auto_ping_ack(option, 1);
 		good = nghttp2_session_client_new2(&h2->session, callbacks, h2, option) == 0;
 	}
 	nghttp2_session_callbacks_del(callbacks);
@@ -592,7 +596,7 @@ etcd_h2_receive(H2 *h2, const char *data, size_t len)
 	if (etcd_h2_is_http1(h2))
 		fail(h2, "it answers in HTTP/1");
 	else if (taken < 0)
-		fail(h2, nghttp2_strerror((int) taken));
+		etcd_h2_fail(h2, nghttp2_strerror((int) taken));
 }
 
 int
@@ -648,16 +652,16 @@ etcd_h2_is_going_away(const H2 *h2)
 	return h2->is_going_away;
 }
 
-const char *
-etcd_h2_output(H2 *h2, size_t *len)
+/*
+ * One write for all: nghttp2 hands out a frame at a time, and only once.  Without a
+ * frame that is lost, the server would not know the stream.
+ */
+static void
+collect_output(H2 *h2)
 {
 	const uint8_t *data;
 	ssize_t		n;
 
-	/*
-	 * One write for all: nghttp2 hands out a frame at a time, and only once.  Without a
-	 * frame that is lost, the server would not know the stream.
-	 */
 	while (h2->fault[0] == '\0' && length(&h2->out) < OUTPUT_SIZE &&
 		   (n = nghttp2_session_mem_send(h2->session, &data)) != 0)
 	{
@@ -666,6 +670,22 @@ etcd_h2_output(H2 *h2, size_t *len)
 		else if (!append(&h2->out, data, (size_t) n))
 			fail(h2, nghttp2_strerror(NGHTTP2_ERR_NOMEM));
 	}
+}
+
+void
+etcd_h2_answer_ping(H2 *h2)
+{
+	/* nghttp2 would put the answer before what it has not handed out */
+	if (h2->owes_pong)
+		collect_output(h2);
+	if (h2->fault[0] == '\0')
+		(void) send_pong(h2);
+}
+
+const char *
+etcd_h2_output(H2 *h2, size_t *len)
+{
+	collect_output(h2);
 	*len = h2->fault[0] == '\0' ? length(&h2->out) : 0;
 	return h2->out.data + h2->out.start;
 }
@@ -674,7 +694,7 @@ bool
 etcd_h2_has_output(H2 *h2)
 {
 	return h2->fault[0] == '\0' &&
-		(length(&h2->out) > 0 || nghttp2_session_want_write(h2->session));
+		(length(&h2->out) > 0 || h2->owes_pong || nghttp2_session_want_write(h2->session));
 }
 
 void

@@ -94,6 +94,9 @@ extern void etcd_h2_sent(H2 *h2, size_t n);
 extern void etcd_h2_ping(H2 *h2);
 extern bool etcd_h2_awaits_pong(const H2 *h2);
 
+/* Sends the answer to the last PING of the server, behind all that is to be sent. */
+extern void etcd_h2_answer_ping(H2 *h2);
+
 /* Begins a stream.  NULL if memory is out. */
 extern H2Stream *etcd_h2_open(H2 *h2, const H2Request *request);
 

@@ -10,6 +10,12 @@
 
 #include "api.h"
 
+/*
+ * What is due regularly is done in the first turn after that.  Another turn, such as that
+ * of a renewal, mostly comes soon, so none is asked for before this time has passed.
+ */
+#define SLACK_MS	500
+
 /* A copy of EtcdClientSettings but for the endpoints; NULL: not set. */
 typedef struct Settings
 {

@@ -14,6 +14,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -229,6 +230,7 @@ typedef struct Connection
 	int			number;
 	int			fd;				/* -1: closed */
 	nghttp2_session *session;	/* NULL: nothing has come */
+	bool		awaits_pong;
 } Connection;
 
 /* A message of a client, in the order in which they came. */
@@ -284,6 +286,8 @@ struct Server
 	int			nrefused_connections;
 	const char *members_status; /* of the refusal of members; NULL: they are told */
 	bool		rejects_password;
+	bool		pings;			/* for each message that comes while no answer is missing */
+	int			npings;
 	Connection	connections[MAX_CONNECTIONS];
 	int			nconnections;
 	Request		requests[MAX_REQUESTS];
@@ -452,9 +456,26 @@ on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data
 		request->len = n;
 		data += 5 + n;
 		len -= 5 + n;
+		if (server->pings && !connection->awaits_pong)
+		{
+			assert_int_equal(nghttp2_submit_ping(session, NGHTTP2_FLAG_NONE, NULL), 0);
+			connection->awaits_pong = true;
+			server->npings++;
+		}
 		answer(server, request);
 	}
 	assert_int_equal(len, 0);
+	return 0;
+}
+
+static int
+on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+	Connection *connection = arg;
+
+	(void) session;
+	if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
+		connection->awaits_pong = false;
 	return 0;
 }
 
@@ -477,6 +498,7 @@ begin_session(Connection *connection)
 	nghttp2_session_callbacks_new(&callbacks);
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
 	nghttp2_session_server_new(&connection->session, callbacks, connection);
 	nghttp2_session_callbacks_del(callbacks);
@@ -584,6 +606,8 @@ run_server(Server *server)
 			continue;
 		}
 		assert_true(server->nconnections < MAX_CONNECTIONS);
+		/* as in Go, what is sent in a turn arrives in that turn */
+		(void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int) {1}, sizeof(int));
 		server->connections[server->nconnections] = (Connection) {.server = server,.number = server->nconnections,.fd = fd};
 		server->nconnections++;
 	}
@@ -665,6 +689,7 @@ typedef struct Caller
 	int			nends;
 	char		why[ETCD_MESSAGE_SIZE]; /* of the last end */
 	jmp_buf    *leaves;			/* callbacks end there, as by an ERROR; NULL: they return */
+	bool		asks_on;		/* the next callback makes another request */
 	bool		runs_until;			/* callbacks run the client, as the exit of a process does */
 	EtcdDialect dialect;
 	const char *server_name;
@@ -681,6 +706,8 @@ never(void *ctx)
 	return false;
 }
 
+static void send_lease(Caller *caller, EtcdRequestKind kind, int64_t lease);
+
 static void
 answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
@@ -691,6 +718,11 @@ answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *tim
 	assert_true(caller->nanswers < MAX_REQUESTS);
 	*record = (Record) {.id = id,.outcome = answer->outcome,.lease = answer->lease};
 	strcpy(record->message, answer->message);
+	if (caller->asks_on)
+	{
+		caller->asks_on = false;
+		send_lease(caller, ETCD_GRANT, 6);
+	}
 	if (caller->runs_until)
 		etcd_client_run_until(caller->client, 100, never, caller);
 	if (caller->leaves != NULL)
@@ -1696,6 +1728,62 @@ test_status_interval(void **state)
 	stop_caller(caller);
 }
 
+/*
+ * What is due regularly is done in a turn that comes anyway.  It asks for a turn of its own
+ * only half a second later.
+ */
+static void
+test_slack(void **state)
+{
+	Caller	   *caller = start_healthy(5000);
+	int64_t		tried_ns = state_of(caller, 1)->tried_ns;
+	long		timeout_ms = etcd_client_timeout_ms(caller->client);
+
+	(void) state;
+	assert_true(state_of(caller, 0)->tried_ns <= tried_ns);
+	assert_in_range(timeout_ms, 5000, 5500);
+	assert_true(clock_monotonic_ns() + timeout_ms * NSEC_PER_MSEC <= tried_ns + 5500 * NSEC_PER_MSEC);
+	advanced_s += 5;
+	etcd_client_process(caller->client);
+	assert_true(state_of(caller, 0)->tried_ns >= tried_ns + 5000 * NSEC_PER_MSEC);
+	assert_true(state_of(caller, 1)->tried_ns >= tried_ns + 5000 * NSEC_PER_MSEC);
+	stop_caller(caller);
+
+	/* the PING of a watch, and then its end, which is due at once */
+	caller = start_healthy(60000);
+	create_watch(caller);
+	timeout_ms = etcd_client_timeout_ms(caller->client);
+	assert_in_range(timeout_ms, 10400, 10500);
+	advanced_s += 10;
+	etcd_client_process(caller->client);
+	assert_in_range(etcd_client_timeout_ms(caller->client), REQUEST_TIMEOUT_MS - 100, REQUEST_TIMEOUT_MS);
+	stop_caller(caller);
+}
+
+/*
+ * A renewal is a keepalive, and a read when it is answered.  etcd sends a PING for a request
+ * that comes while no answer to a PING is missing, and the read wakes the client for none.
+ */
+static void
+test_one_ping(void **state)
+{
+	Caller	   *caller = start_healthy(60000);
+	Server	   *server = caller->servers[0];
+
+	(void) state;
+	server->pings = true;
+	for (int n = 1; n < 4; n++)
+	{
+		caller->asks_on = true;
+		assert_int_equal(ask(caller, ETCD_KEEPALIVE, 5)->outcome, ETCD_ANSWERED);
+		WAIT_UNTIL(caller, caller->nanswers == 1 + 2 * n);
+		run_for(caller, 30);
+		assert_int_equal(server->npings, n);
+		assert_false(find(server, GRANT_PATH, 0)->connection->awaits_pong);
+	}
+	stop_caller(caller);
+}
+
 /* No second status is asked for while one is under way. */
 static void
 test_one_status(void **state)
@@ -2267,6 +2355,8 @@ main(void)
 		cmocka_unit_test(test_reload),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_status_interval),
+		cmocka_unit_test(test_slack),
+		cmocka_unit_test(test_one_ping),
 		cmocka_unit_test(test_one_status),
 		cmocka_unit_test(test_spare_dies),
 		cmocka_unit_test(test_spare_hangs),

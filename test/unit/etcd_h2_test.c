@@ -16,6 +16,8 @@
 #define MAX_SIZE	(1024 * 1024)
 #define MAX_STREAMS	16
 
+#define PING_TEXT	"12345678"
+
 /* What the server answers to a message. */
 typedef struct Reply
 {
@@ -46,6 +48,7 @@ typedef struct Server
 	char		timeout[64];
 	int			nrequests;
 	int			nresets;
+	char		frames[64];		/* of DATA and answers to PINGs, the first ones in order: d, p */
 	bool		one_by_one;		/* bytes to the client */
 	size_t		cut_after;		/* so many bytes reach the client, and no more; 0: all */
 	size_t		delivered;
@@ -197,6 +200,15 @@ on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data
 	return 0;
 }
 
+static void
+note_frame(Server *server, char type)
+{
+	size_t		n = strlen(server->frames);
+
+	if (n < sizeof(server->frames) - 1)
+		server->frames[n] = type;
+}
+
 static int
 on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
@@ -204,6 +216,13 @@ on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 
 	if (frame->hd.type == NGHTTP2_RST_STREAM)
 		server->nresets++;
+	if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
+	{
+		assert_memory_equal(frame->ping.opaque_data, PING_TEXT, 8);
+		note_frame(server, 'p');
+	}
+	if (frame->hd.type == NGHTTP2_DATA)
+		note_frame(server, 'd');
 	if (frame->hd.type != NGHTTP2_DATA)
 		return 0;
 	server->nrequests++;
@@ -737,6 +756,42 @@ test_ping(void **state)
 	stop(server);
 }
 
+/* A PING is answered when that is asked for, in one write with what is sent, and behind it. */
+static void
+test_pong(void **state)
+{
+	for (int npings = 1; npings <= 2; npings++)
+	{
+		Server	   *server = start((Reply) {.body = BODY,.len = BODY_LEN,.stays_open = true});
+		H2Stream   *stream = open_stream(server, false);
+		const char *out;
+		size_t		len;
+
+		exchange(server);
+		memset(server->frames, 0, sizeof(server->frames));
+		for (int i = 0; i < npings; i++)
+			assert_int_equal(nghttp2_submit_ping(server->session, 0, (const uint8_t *) PING_TEXT), 0);
+		exchange(server);
+		assert_true(etcd_h2_has_output(server->h2));
+		/* of several PINGs the last one alone waits */
+		assert_string_equal(server->frames, npings == 1 ? "" : "p");
+		assert_true(etcd_h2_send(server->h2, stream, "hello", 5, false));
+		etcd_h2_answer_ping(server->h2);
+		out = etcd_h2_output(server->h2, &len);
+		memset(server->frames, 0, sizeof(server->frames));
+		server->nreceived = 0;
+		assert_int_equal(nghttp2_session_mem_recv(server->session, (const uint8_t *) out, len), len);
+		etcd_h2_sent(server->h2, len);
+		assert_string_equal(server->frames, "dp");
+		assert_false(etcd_h2_has_output(server->h2));
+
+		/* each is answered once */
+		etcd_h2_answer_ping(server->h2);
+		assert_false(etcd_h2_has_output(server->h2));
+		stop(server);
+	}
+}
+
 /* Messages of several windows arrive; those of a paused stream wait. */
 static void
 test_windows(void **state)
@@ -896,6 +951,7 @@ main(void)
 		cmocka_unit_test(test_useful_frames),
 		cmocka_unit_test(test_fault),
 		cmocka_unit_test(test_ping),
+		cmocka_unit_test(test_pong),
 		cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_no_http2),
 		cmocka_unit_test(test_noise),
