@@ -42,7 +42,7 @@ bool
 decide_checks_end(const FenceState *state, FenceStatement statement, bool in_block, bool cancels)
 {
 	return state->depth == 1 &&
-		(!in_block || statement == FENCE_COMMIT || (statement == FENCE_WORK && cancels));
+		(!in_block || statement == FENCE_COMMIT || (statement != FENCE_UNDO && cancels));
 }
 
 /* A cancellation alone does not end a COPY that waits for its client. */

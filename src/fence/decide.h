@@ -13,6 +13,7 @@
 typedef enum FenceStatement
 {
 	FENCE_WORK,
+	FENCE_REST,					/* of a statement that has begun in this transaction */
 	FENCE_COMMIT,				/* of a transaction that can commit */
 	FENCE_UNDO					/* a COMMIT that rolls back, PREPARE, ROLLBACK, ROLLBACK TO */
 } FenceStatement;

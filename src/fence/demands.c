@@ -229,6 +229,13 @@ demands_record_setting(void)
 	bool		is_other = is_fenced &&
 		strcmp(setting_requirement.election, settings_require_leadership) != 0;
 
+	if (fence_state.in_force && is_fenced && !is_first && !is_other)
+	{
+		/* it may be READ ONLY since, or may have been until now; the check comes later */
+		if (XactReadOnly || (fenced_advertised() & requirement_bit(&setting_requirement)) == 0)
+			fenced_advertise(waited_for());
+		return;
+	}
 	if (fence_state.setting != FENCE_DEMAND)
 		nearlier = 0;			/* they are of another transaction */
 	if (is_other && !is_first)

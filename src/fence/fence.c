@@ -259,7 +259,8 @@ start_watching(void)
 	if (!settings_cancel_on_loss || fence_state.phase == FENCE_CLOSING)
 		return;
 	/* from here on no tick stops the timer; so look only now whether it runs */
-	fence_note(FENCE_WATCH);
+	if (fence_state.phase != FENCE_WATCHED)
+		fence_note(FENCE_WATCH);
 	if (timer.is_running)
 		return;
 	if (!timer.is_created)
@@ -452,11 +453,11 @@ executor_finish(QueryDesc *query_desc)
 {
 	MemoryContext context = CurrentMemoryContext;
 
-	begin_statement(FENCE_WORK);
+	begin_statement(FENCE_REST);
 	PG_TRY();
 	{
 		prev_executor_finish(query_desc);
-		check_end(FENCE_WORK);
+		check_end(FENCE_REST);
 	}
 	PG_CATCH();
 	{
@@ -473,7 +474,7 @@ executor_finish(QueryDesc *query_desc)
 static void
 check_commit_prepared(const Node *statement)
 {
-	Requirement requirement;
+	static Requirement requirement;
 
 	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !demands_is_role_fenced())
 		return;
@@ -533,7 +534,7 @@ is_copy_from_client(const Node *statement)
 static void
 end_copy(bool was_copying)
 {
-	if (was_copying)
+	if (was_copying || !fence_state.copying)
 		return;
 	fence_note(FENCE_END_COPY);
 	if (fence_state.sent == FENCE_END_SENT)

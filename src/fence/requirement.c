@@ -60,13 +60,17 @@ is_draining(const Requirement *requirement)
 
 /*
  * The name in a setting may be too long.  The search takes the whole name, and does
- * not find it; the requirement stores a part of the name.
+ * not find it; the requirement stores a part of the name.  Mostly the requirement was
+ * for the same election in an earlier transaction, and its slot is still right.
  */
 void
 requirement_init(Requirement *requirement, const char *election)
 {
 	char		name[sizeof(requirement->election)];
 
+	if (requirement->layout == shared_state_layout() &&
+		strcmp(requirement->election, election) == 0)
+		return;
 	/* The conversion may raise an ERROR, which leaves the requirement unchanged. */
 	strlcpy(name, election, sizeof(name));
 	strlcpy(requirement->shown, utf8_to_server(name), sizeof(requirement->shown));

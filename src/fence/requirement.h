@@ -27,7 +27,10 @@ typedef struct Requirement
 	uint64		layout;
 } Requirement;
 
-/* Sets all fields but the token.  Needs a transaction. */
+/*
+ * Sets all fields but the token.  Needs a transaction.  At first the requirement is
+ * empty; later it is one of this function.
+ */
 extern void requirement_init(Requirement *requirement, const char *election);
 
 /* The bit of the election in fenced.h; 0: the election has no slot. */

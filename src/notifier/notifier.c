@@ -550,7 +550,7 @@ etcd_leader_notifier_main(Datum main_arg)
 	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
 
 	quiet_exit_install();
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	worker_follow_reloads();
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 

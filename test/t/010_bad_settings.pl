@@ -274,6 +274,8 @@ is($pg1->value('SHOW etcd_leader.ttl'), '5s', 'good ones are taken at a start');
 	poll_is(10, sub { $pg1->status->{node_name} }, 'no_user', 'no user');
 	is($warned->($offset), '', 'no warning');
 	$pg1->configure(username => 'pg', endpoints => 'http://etcd1.invalid:1');
+	poll_ok(10, sub { $warned->($offset) =~ /etcd1/ }, 'a password without encryption once more: a warning');
+	$offset = $pg1->log_size;
 	$pg1->restart;
 	poll_ok(10, sub { $warned->($offset) =~ /etcd1/ }, 'a password without encryption: a warning at the start');
 	$pg1->configure(username => undef, endpoints => undef, node_name => undef);

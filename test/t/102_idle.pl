@@ -1,5 +1,6 @@
 # An elector that has nothing to do sleeps: on the leader and on a candidate it wakes up for
-# the renewals alone, and for what can be done with them.
+# the renewals alone, and for what can be done with them: 0.9 times a second.  Answers that come
+# apart on a busy machine cost a little more; it was 2.4 when each thing had a turn of its own.
 use EtcdLeader::Test;
 
 watchdog(150);
@@ -42,7 +43,7 @@ for my $node (@nodes)
 		my $rate = (sleeps($pid) - $before{$pid}) / $seconds;
 
 		note(sprintf '%s, %s: %.2f wake-ups a second', $role, $type, $rate);
-		cmp_ok($rate, '<=', $pid == $node->elector_pid ? 1.2 : 0.3, "$role: $type sleeps");
+		cmp_ok($rate, '<=', $pid == $node->elector_pid ? 1.6 : 0.3, "$role: $type sleeps");
 	}
 }
 done_testing();

@@ -815,6 +815,25 @@ test_read_only_savepoint(void **unused)
 	assert_true(pg_commit());
 }
 
+/* A slot is given away between two transactions: the drain of the other election waits for none. */
+static void
+test_slot_moves(void **unused)
+{
+	ElectionView view = {.state = ELECTION_LEADING, .token = 7, .deadline_ns = now_ns + NSEC_PER_SEC};
+
+	lead(ALPHA, 7);
+	set("alpha");
+	assert_true(run(write_something));
+	shared_state_begin_elector();
+	strlcpy(view.name, election_names[ALPHA], sizeof(view.name));
+	shared_state_publish(BETA, &view);
+	assert_true(pg_begin(false));
+	assert_true(run(write_something));
+	assert_true(is_waited_for(BETA));
+	assert_false(is_waited_for(ALPHA));
+	assert_true(pg_commit());
+}
+
 static void
 step_aside(const void *election)
 {
@@ -885,6 +904,22 @@ test_setting_changes(void **unused)
 		}
 		lose(ALPHA);
 		assert_int_equal(pg_commit(), was_empty > 0);
+	}
+
+	/* the same one again: from there on it counts */
+	for (int is_lost = 0; is_lost < 2; is_lost++)
+	{
+		lead(ALPHA, 7);
+		set("alpha");
+		assert_true(pg_begin(false));
+		assert_true(run(write_something));
+		set("");
+		assert_true(run(NULL));
+		set("alpha");
+		assert_true(run(NULL));
+		if (is_lost)
+			lose(ALPHA);
+		assert_int_equal(pg_commit(), !is_lost);
 	}
 
 	/* to and fro, as often as one likes */
@@ -1078,7 +1113,7 @@ test_token(void **unused)
 static void
 test_end_is_checked(void **unused)
 {
-	static const FenceStatement statements[] = {FENCE_WORK, FENCE_COMMIT, FENCE_UNDO};
+	static const FenceStatement statements[] = {FENCE_WORK, FENCE_REST, FENCE_COMMIT, FENCE_UNDO};
 
 	for (size_t i = 0; i < lengthof(statements); i++)
 	{
@@ -1089,7 +1124,7 @@ test_end_is_checked(void **unused)
 			/* a command of its own commits; in a block COMMIT does, and others may be the last */
 			assert_true(decide_checks_end(&state, statements[i], false, cancels));
 			assert_int_equal(decide_checks_end(&state, statements[i], true, cancels),
-							 statements[i] == FENCE_COMMIT || (statements[i] == FENCE_WORK && cancels));
+							 statements[i] == FENCE_COMMIT || (statements[i] != FENCE_UNDO && cancels));
 			state.depth = 2;
 			assert_false(decide_checks_end(&state, statements[i], false, cancels));
 			assert_false(decide_checks_end(&state, statements[i], true, cancels));
@@ -1138,6 +1173,7 @@ main(void)
 		A_TEST(test_parallel_worker),
 		A_TEST(test_seen_in_drain),
 		A_TEST(test_read_only_savepoint),
+		A_TEST(test_slot_moves),
 		A_TEST(test_step_aside),
 		A_TEST(test_setting_changes),
 		A_TEST(test_setting_changes_in_procedure),
