@@ -8,11 +8,7 @@
 #ifndef WORKER_H
 #define WORKER_H
 
-#include <signal.h>
-
 #include "postmaster/bgworker.h"
-#include "postmaster/interrupt.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 
 /*
@@ -49,20 +45,6 @@ worker_register(BackgroundWorker *worker, BackgroundWorkerHandle **handle)
 		*handle = NULL;
 	MemoryContextSwitchTo(caller_context);
 	return *handle != NULL;
-}
-
-/*
- * Called at the beginning of a worker that lasts, before it unblocks signals.  From
- * here on SIGHUP sets ConfigReloadPending.  A SIGHUP that came just after the fork is
- * lost, because StartBackgroundWorker() ignores the signal first (bgworker.c).  The
- * worker would go on with the previous settings until the next reload.  So it reads
- * the files once.
- */
-static inline void
-worker_follow_reloads(void)
-{
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	ProcessConfigFile(PGC_SIGHUP);
 }
 
 /* For ereport(): there is no free slot for a worker. */

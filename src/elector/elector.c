@@ -483,7 +483,7 @@ etcd_leader_elector_main(Datum main_arg)
 {
 	MemoryContext turn_context;
 
-	worker_follow_reloads();
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGQUIT, handle_quit);
 	/* pg_cancel_backend() has nothing to cancel here. */

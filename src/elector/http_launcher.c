@@ -18,7 +18,6 @@
 #include "utils/guc.h"
 
 #include "base/compat.h"
-#include "base/worker.h"
 #include "http_launcher.h"
 #include "settings/settings.h"
 #include "shared/supervised_worker.h"
@@ -95,7 +94,7 @@ etcd_leader_http_worker_main(Datum main_arg)
 {
 	HttpMain	main_function;
 
-	worker_follow_reloads();
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	/* to no database, but pg_stat_activity shows it so */

@@ -708,7 +708,7 @@ etcd_leader_hooks_main(Datum main_arg)
 	MemoryContext turn_context;
 
 	quiet_exit_install();
-	worker_follow_reloads();
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);

@@ -550,7 +550,7 @@ etcd_leader_notifier_main(Datum main_arg)
 	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
 
 	quiet_exit_install();
-	worker_follow_reloads();
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 

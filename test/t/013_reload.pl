@@ -200,12 +200,4 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 
 is($_->elector_pid, $elector{ $_->name }, $_->name . ': all that with the same elector') for @nodes;
 EtcdLeader::Sampler::check_exclusion(\@samplers, 'while settings change', min_samples => 1000);
-
-# A SIGHUP that comes just after the fork of a worker is lost (bgworker.c).  A file that changes
-# without a reload looks the same to the worker that begins next.
-{
-	$pg1->append_conf('postgresql.conf', "etcd_leader.node_name = 'unheard'\n");
-	$pg1->value('SELECT pg_terminate_backend(?)', $pg1->elector_pid);
-	poll_is(10, sub { $pg1->status->{node_name} }, 'unheard', 'a worker that begins reads the files');
-}
 done_testing();
