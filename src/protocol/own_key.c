@@ -76,11 +76,7 @@ send_enter(ElectionCore *core, int64_t now_ns, Election *e)
 static void
 fail_enter(ElectionCore *core, const Facts *facts, Election *e)
 {
-	/* A lost lease is replaced at once; but not again and again. */
-	if (facts->kind == FACTS_NO_ANSWER || core->lease.id != 0 || e->failures > 0)
-		postpone(core, facts->op, e);
-	else
-		e->failures++;
+	postpone(core, facts->op, e);
 	e->read_wanted |= e->state == ELECTION_LEAVING;
 	if (facts->kind == FACTS_NO_ANSWER)
 		e->own.is_abandoned = false;	/* there may be a key again */

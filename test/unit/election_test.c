@@ -5268,6 +5268,55 @@ test_lease_given_up(void **state)
 	assert_int_equal(a->replied[2], ELECTION_DONE);
 }
 
+/* etcd_campaign() accepts another primary that leads; without one, it accepts nothing. */
+static void
+test_campaign_accepts_no_rival(void **state)
+{
+	Instance   *a = add_primary("a", "71", 2);
+
+	start(a);
+	(void) start_entry(a);
+	assert_int_equal(a->views[0].state, ELECTION_JOINING);
+	assert_true(election_campaign(a->core, now, 0, 1));
+	assert_int_equal(a->timelines.accepted, 0);
+	answer_all();
+	assert_true(leads(a));
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+}
+
+/* Who resigned for good stays out over reloads, and over a time as a standby. */
+static void
+test_reload_keeps_out(void **state)
+{
+	Instance   *a = join("a");
+
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+	election_configure(a->core, now, &a->config);
+	for (int eligible = 0; eligible < 2; eligible++)
+	{
+		a->config.eligible = eligible;
+		election_configure(a->core, now, &a->config);
+		run_for(SECOND);
+		assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+	}
+	assert_int_equal(count_keys(), 0);
+}
+
+/* A leader that resigns is no leader that is lost: there is one event. */
+static void
+test_resignation_is_one_event(void **state)
+{
+	Instance   *a = join("a");
+	int			from = nlogged;
+
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	election_tick(a->core, now += MS);
+	assert_true(find_note(from, "a: unelected - resigned") >= 0);
+	assert_int_equal(find_note(from, "a: leader"), -1);
+}
+
 int
 main(void)
 {
@@ -5310,6 +5359,9 @@ main(void)
 		TEST(test_write_after_deletion),
 		TEST(test_own_writes_are_no_receipt),
 		TEST(test_lease_given_up),
+		TEST(test_campaign_accepts_no_rival),
+		TEST(test_reload_keeps_out),
+		TEST(test_resignation_is_one_event),
 		TEST(test_ignored_endpoints),
 		TEST(test_same_endpoint_fails),
 		TEST(test_election_without_rights),
