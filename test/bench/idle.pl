@@ -31,8 +31,7 @@ sub usage
 		}
 		my @stat = split ' ', PostgreSQL::Test::Utils::slurp_file("/proc/$pid/stat") =~ s/^.*\) //r;
 		$sum{cpu} += ($stat[11] + $stat[12]) / 100;
-		my $memory = PostgreSQL::Test::Utils::slurp_file("/proc/$pid/smaps_rollup");
-		$sum{memory} += $_ / 1024 for $memory =~ /^Private_\w+:\s+(\d+) kB/mg;
+		$sum{memory} += Bench::memory($pid);
 	}
 	return \%sum;
 }

@@ -39,15 +39,15 @@ sub used
 }
 
 my @kinds;
-for ([ 'ORDERED', 'candidates' ], [ 'by reads alone', 'candidates_by_reads' ], [ 'in JSON', 'candidates', 'json' ], [ 'no candidates' ])
+for ([ 'ORDERED', 'candidates' ], [ 'by reads alone', 'candidates_by_reads' ], [ 'in JSON', 'candidates', json => 1 ], [ 'no candidates' ])
 {
-	my ($name, $program, @protocol) = @$_;
+	my ($name, $program, @json) = @$_;
 	my $etcd = EtcdLeader::Etcd->new(fsync => 1);
 	my $many;
 	if ($program)
 	{
 		$many = $bench->try($name, sub {
-			my @started = map { pause($ttl / 3 / $number); Bench::Peers::ours($etcd, 'idle', "c$_", $ttl, 1, $program, @protocol) } 1 .. $number;
+			my @started = map { pause($ttl / 3 / $number); Bench::Peers::ours($etcd, 'idle', "c$_", $ttl, 1, program => $program, @json) } 1 .. $number;
 			poll(60, sub { Bench::Peers::queued($etcd, 'idle') == $number }) or die "not all are in the queue\n";
 			return \@started;
 		}) or next;

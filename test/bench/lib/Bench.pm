@@ -117,6 +117,15 @@ sub try
 	return $made;
 }
 
+# The private memory of a process, in MB.
+sub memory
+{
+	my ($pid) = @_;
+	my $sum = 0;
+	$sum += $_ / 1024 for PostgreSQL::Test::Utils::slurp_file("/proc/$pid/smaps_rollup") =~ /^Private_\w+:\s+(\d+) kB/mg;
+	return $sum;
+}
+
 # The processes of a server with that data directory: the postmaster and its children.
 sub server_pids
 {

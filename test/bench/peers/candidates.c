@@ -1,36 +1,66 @@
 /*
  * Many candidates of ours in one process, without PostgreSQL.  They use
  * the protocol and the client of etcd of the extension.  Each candidate has
- * a client and a lease of its own.
+ * a client and a lease of its own, as an instance has.
  *
- *	 candidates ENDPOINT ELECTION NAME TTL NUMBER [json]
+ *	 candidates ENDPOINTS ELECTION NAME TTL NUMBER [ELECTIONS [CLUSTERS]] [json]
  *
- * Writes a line for each election.  On SIGUSR1 the leader resigns and enters
- * again.
+ * ENDPOINTS is a comma list.  With ELECTIONS each candidate takes part in so many:
+ * ELECTION/0, ELECTION/1 and so on.  With CLUSTERS the candidates are dealt out to so
+ * many clusters, and each cluster has its own elections.
+ *
+ * Writes "elected" or "unelected", and the time, for each change of leadership.  On
+ * SIGUSR1 one leader resigns in one election and enters again, on SIGUSR2 all leaders
+ * do in all elections.
  */
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "protocol/election.h"
 #include "etcd/client.h"
+
+/* Descriptors are below this: the limit of the bench is less. */
+#define MAX_DESCRIPTORS		65536
 
 typedef struct Candidate
 {
 	ElectionCore *core;
 	EtcdClient *client;
-	bool		leads;
+	ElectionConfig *config;
+	uint32_t	leads;			/* a bit for each slot */
+	int64_t		due_ns;			/* when it has to be looked at without an event */
+	uint64_t	changes;		/* of its sockets, as they are waited for */
+	int		   *fds;
+	int			nfds;
 } Candidate;
 
-static volatile sig_atomic_t resign = 0;
+typedef struct Fleet
+{
+	char	   *endpoints[ELECTION_MAX_ENDPOINTS];
+	int			nendpoints;
+	const char *election;
+	const char *name;
+	int			ttl_s;
+	int			number;
+	int			nelections;		/* 0: the one of that name */
+	int			nclusters;
+	EtcdDialect dialect;
+} Fleet;
+
+static volatile sig_atomic_t resigning = 0;	/* a signal */
+static sigset_t no_signals;
+static int	epoll_fd;
+static Candidate *owners[MAX_DESCRIPTORS];
 
 static void
 handle_signal(int signal)
 {
-	resign = 1;
+	resigning = signal;
 }
 
 static int64_t
@@ -68,11 +98,15 @@ static void
 port_publish(void *ctx, int slot, const ElectionView *view)
 {
 	Candidate  *candidate = ctx;
-	bool		led = candidate->leads;
+	uint32_t	bit = UINT32_C(1) << slot;
+	bool		leads = view->deadline_ns != 0;
+	struct timespec ts;
 
-	candidate->leads = view->deadline_ns != 0;
-	if (candidate->leads && !led)
-		printf("elected\n");
+	if (leads == ((candidate->leads & bit) != 0))
+		return;
+	candidate->leads ^= bit;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	printf("%s %ld.%06ld\n", leads ? "elected" : "unelected", (long) ts.tv_sec, ts.tv_nsec / 1000);
 }
 
 static void
@@ -123,7 +157,11 @@ port_random(void *ctx)
 static void
 answered(void *ctx, uint64_t id, const EtcdAnswer *answer, const EtcdTiming *timing)
 {
-	election_receive(((Candidate *) ctx)->core, now_ns(), id, answer);
+	Candidate  *candidate = ctx;
+
+	election_ignore_endpoints(candidate->core, etcd_client_foreign_endpoints(candidate->client));
+	election_receive(candidate->core, now_ns(), id, answer);
+	etcd_client_keep_cluster(candidate->client, election_cluster_id(candidate->core));
 }
 
 static void
@@ -144,12 +182,23 @@ noticed(void *ctx, const char *why)
 }
 
 static void
-endpoints_changed(void *ctx)
+configure(Candidate *candidate)
 {
+	candidate->config->nendpoints = etcd_client_endpoint_count(candidate->client);
+	election_configure(candidate->core, now_ns(), candidate->config);
 }
 
 static void
-start(Candidate *candidate, const char *endpoint, const char *election, const char *name, int number, int ttl_s, EtcdDialect dialect)
+endpoints_changed(void *ctx)
+{
+	configure(ctx);
+}
+
+/* ---- a candidate ---- */
+
+/* The time-outs and intervals are those of settings.c. */
+static void
+start(Candidate *candidate, const Fleet *fleet, int number)
 {
 	EtcdClientCallbacks callbacks = {
 		.watched = watched,
@@ -162,112 +211,193 @@ start(Candidate *candidate, const char *endpoint, const char *election, const ch
 		port_send, port_watch, port_change_endpoint, port_publish, port_announce, port_reply,
 		port_remember, port_remember_history, port_remember_timelines, port_report_duplicate_name, port_drop, port_random, candidate
 	};
+	long		ttl_ms = fleet->ttl_s * 1000;
 	EtcdClientSettings settings = {
-		.endpoints = &endpoint,
-		.nendpoints = 1,
-		.dialect = dialect,
-		.request_timeout_ms = 5000,
-		.connect_timeout_ms = 5000
+		.endpoints = (const char *const *) fleet->endpoints,
+		.nendpoints = fleet->nendpoints,
+		.dialect = fleet->dialect,
+		.request_timeout_ms = ttl_ms / 9,
+		.connect_timeout_ms = ttl_ms / 9,
+		.probe_interval_ms = ttl_ms < 5000 ? 5000 : ttl_ms > 20000 ? 20000 : ttl_ms
 	};
 	ElectionConfig *config = calloc(1, sizeof(ElectionConfig));
 
+	config->nelections = fleet->nelections == 0 ? 1 : fleet->nelections;
+	candidate->config = config;
 	candidate->client = etcd_client_create(&callbacks);
-	candidate->core = election_create(&port, 1);
+	candidate->core = election_create(&port, config->nelections);
 	etcd_client_configure(candidate->client, &settings);
-	snprintf(config->node_name, sizeof(config->node_name), "%s-%d", name, number);
-	config->ttl_s = ttl_s;
+	snprintf(config->node_name, sizeof(config->node_name), "%s-%d", fleet->name, number);
+	config->ttl_s = fleet->ttl_s;
 	config->safety_margin_ms = -1;
 	config->eligible = true;
-	config->nendpoints = 1;
-	config->nelections = 1;
-	snprintf(config->elections[0], sizeof(config->elections[0]), "%s", election);
-	election_configure(candidate->core, now_ns(), config);
-	free(config);
+	/* each is the primary of a database system of its own */
+	snprintf(config->system_identifier, sizeof(config->system_identifier), "7%018d", number);
+	config->timeline = 1;
+	config->refuses_second = true;
+	for (int i = 0; i < config->nelections; i++)
+	{
+		if (fleet->nelections == 0)
+			snprintf(config->elections[i], ELECTION_NAME_SIZE, "%s", fleet->election);
+		else
+			snprintf(config->elections[i], ELECTION_NAME_SIZE, "%s/%d", fleet->election,
+					 number % fleet->nclusters * fleet->nelections + i);
+	}
+	configure(candidate);
+}
+
+/* Has its sockets waited for, if they are others than before. */
+static void
+wait_for_sockets(Candidate *candidate)
+{
+	const EtcdSocket *sockets;
+	int			nsockets;
+	uint64_t	changes;
+
+	sockets = etcd_client_sockets(candidate->client, &nsockets, &changes);
+	if (changes == candidate->changes && candidate->fds != NULL)
+		return;
+	candidate->changes = changes;
+	/* a descriptor that was closed meanwhile is out already, or is that of another candidate */
+	for (int i = 0; i < candidate->nfds; i++)
+	{
+		if (owners[candidate->fds[i]] == candidate)
+		{
+			(void) epoll_ctl(epoll_fd, EPOLL_CTL_DEL, candidate->fds[i], NULL);
+			owners[candidate->fds[i]] = NULL;
+		}
+	}
+	candidate->fds = realloc(candidate->fds, (nsockets + 1) * sizeof(int));
+	candidate->nfds = nsockets;
+	for (int i = 0; i < nsockets; i++)
+	{
+		int			fd = sockets[i].fd;
+		struct epoll_event event = {
+			.events = (sockets[i].events & ETCD_SOCKET_READABLE ? EPOLLIN : 0) |
+			(sockets[i].events & ETCD_SOCKET_WRITEABLE ? EPOLLOUT : 0),
+			.data.fd = fd
+		};
+
+		if (fd >= MAX_DESCRIPTORS)
+			abort();
+		candidate->fds[i] = fd;
+		if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+			(void) epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event);
+		owners[fd] = candidate;
+	}
+}
+
+/* Does what is due, and notes when it has to be looked at again. */
+static void
+serve(Candidate *candidate)
+{
+	long		left_ms;
+
+	if (election_wakeup_ns(candidate->core) <= now_ns())
+		election_tick(candidate->core, now_ns());
+	etcd_client_process(candidate->client);
+	candidate->due_ns = election_wakeup_ns(candidate->core);
+	left_ms = etcd_client_timeout_ms(candidate->client);
+	if (left_ms >= 0 && now_ns() + left_ms * INT64_C(1000000) < candidate->due_ns)
+		candidate->due_ns = now_ns() + left_ms * INT64_C(1000000);
+	wait_for_sockets(candidate);
+}
+
+/* One leader resigns in one election, or all leaders in all. */
+static void
+resign(Candidate *candidates, const Fleet *fleet, bool all)
+{
+	for (int i = 0; i < fleet->number; i++)
+	{
+		for (int slot = 0; slot < candidates[i].config->nelections; slot++)
+		{
+			if ((candidates[i].leads & UINT32_C(1) << slot) == 0)
+				continue;
+			(void) election_resign(candidates[i].core, now_ns(), slot, true, 0, 1);
+			candidates[i].due_ns = 0;
+			if (!all)
+				return;
+		}
+	}
+}
+
+static void
+run(Candidate *candidates, const Fleet *fleet)
+{
+	struct epoll_event events[256];
+	int64_t		began_ns = now_ns();
+	int64_t		first_ns = INT64_MAX;
+	int64_t		left_ms;
+	int			nevents;
+
+	for (int i = 0; i < fleet->number; i++)
+	{
+		if (candidates[i].due_ns <= began_ns)
+			serve(&candidates[i]);
+		if (candidates[i].due_ns < first_ns)
+			first_ns = candidates[i].due_ns;
+	}
+	left_ms = first_ns <= now_ns() ? 0 : (first_ns - now_ns()) / 1000000 + 1;
+	/* a signal comes while it waits, and not just before */
+	nevents = epoll_pwait(epoll_fd, events, 256, left_ms > 1000 ? 1000 : (int) left_ms, &no_signals);
+	for (int i = 0; i < nevents; i++)
+	{
+		Candidate  *candidate = owners[events[i].data.fd];
+
+		if (candidate == NULL)
+			continue;
+		etcd_client_socket_ready(candidate->client, events[i].data.fd,
+								 (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR) ? ETCD_SOCKET_READABLE : 0) |
+								 (events[i].events & EPOLLOUT ? ETCD_SOCKET_WRITEABLE : 0));
+		serve(candidate);
+	}
 }
 
 int
 main(int argc, char **argv)
 {
-	int			n = atoi(argv[5]);
-	Candidate  *candidates = calloc(n, sizeof(Candidate));
-	struct pollfd *fds = NULL;
-	int		   *owners = NULL;
-	int			capacity = 0;
-	int			started = 0;
+	Fleet		fleet = {.election = argv[2], .name = argv[3], .ttl_s = atoi(argv[4]), .number = atoi(argv[5]), .nclusters = 1, .dialect = ETCD_GRPC};
+	Candidate  *candidates = calloc(fleet.number, sizeof(Candidate));
+	sigset_t	signals;
+
+	for (char *url = strtok(argv[1], ","); url != NULL && fleet.nendpoints < ELECTION_MAX_ENDPOINTS; url = strtok(NULL, ","))
+		fleet.endpoints[fleet.nendpoints++] = url;
+	if (strcmp(argv[argc - 1], "json") == 0)
+	{
+		fleet.dialect = ETCD_JSON;
+		argc--;
+	}
+	if (argc > 6)
+		fleet.nelections = atoi(argv[6]);
+	if (argc > 7)
+		fleet.nclusters = atoi(argv[7]);
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	srandom(time(NULL));
+	srandom(time(NULL) ^ getpid());
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGUSR1, handle_signal);
+	signal(SIGUSR2, handle_signal);
+	sigemptyset(&no_signals);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	sigaddset(&signals, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	for (int i = 0; i < fleet.number; i++)
+	{
+		start(&candidates[i], &fleet, i);
+		/* what was started before goes on */
+		run(candidates, &(Fleet) {.number = i + 1});
+	}
 	for (;;)
 	{
-		long		timeout_ms = 1000;
-		int			nfds = 0;
+		if (resigning != 0)
+		{
+			bool		all = resigning == SIGUSR2;
 
-		/* they start one after the other, because a thousand at once would be another test */
-		if (started < n)
-		{
-			start(&candidates[started], argv[1], argv[2], argv[3], started, atoi(argv[4]),
-				  argc > 6 && strcmp(argv[6], "json") == 0 ? ETCD_JSON : ETCD_GRPC);
-			started++;
-			timeout_ms = 1;
+			resigning = 0;
+			resign(candidates, &fleet, all);
 		}
-		for (int i = 0; i < started; i++)
-		{
-			Candidate  *candidate = &candidates[i];
-			const EtcdSocket *sockets;
-			int			nsockets;
-			uint64_t	changes;
-			int64_t		wakeup_ns;
-			long		left_ms;
-
-			if (resign && candidate->leads)
-			{
-				resign = 0;
-				(void) election_resign(candidate->core, now_ns(), 0, true, 0, 1);
-			}
-			wakeup_ns = election_wakeup_ns(candidate->core);
-			if (wakeup_ns <= now_ns())
-			{
-				election_tick(candidate->core, now_ns());
-				wakeup_ns = election_wakeup_ns(candidate->core);
-			}
-			left_ms = etcd_client_timeout_ms(candidate->client);
-			if (left_ms == 0)
-			{
-				etcd_client_process(candidate->client);
-				left_ms = etcd_client_timeout_ms(candidate->client);
-			}
-			if (left_ms >= 0 && left_ms < timeout_ms)
-				timeout_ms = left_ms;
-			if (wakeup_ns != INT64_MAX && (wakeup_ns - now_ns()) / 1000000 + 1 < timeout_ms)
-				timeout_ms = (wakeup_ns - now_ns()) / 1000000 + 1;
-			sockets = etcd_client_sockets(candidate->client, &nsockets, &changes);
-			while (nfds + nsockets > capacity)
-			{
-				capacity = capacity ? 2 * capacity : 64;
-				fds = realloc(fds, capacity * sizeof(*fds));
-				owners = realloc(owners, capacity * sizeof(*owners));
-			}
-			for (int s = 0; s < nsockets; s++)
-			{
-				owners[nfds] = i;
-				fds[nfds].fd = sockets[s].fd;
-				fds[nfds].events = (sockets[s].events & ETCD_SOCKET_READABLE ? POLLIN : 0) |
-					(sockets[s].events & ETCD_SOCKET_WRITEABLE ? POLLOUT : 0);
-				fds[nfds++].revents = 0;
-			}
-		}
-		if (poll(fds, nfds, timeout_ms < 0 ? 0 : timeout_ms) <= 0)
-			continue;
-		for (int f = 0; f < nfds; f++)
-		{
-			if (fds[f].revents == 0)
-				continue;
-			etcd_client_socket_ready(candidates[owners[f]].client, fds[f].fd,
-									 (fds[f].revents & (POLLIN | POLLHUP | POLLERR) ? ETCD_SOCKET_READABLE : 0) |
-									 (fds[f].revents & POLLOUT ? ETCD_SOCKET_WRITEABLE : 0));
-			etcd_client_process(candidates[owners[f]].client);
-		}
+		run(candidates, &fleet);
 	}
 }

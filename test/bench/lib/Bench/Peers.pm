@@ -26,14 +26,26 @@ sub etcdctl
 		$ENV{ETCDCTL} // 'etcdctl', '--endpoints=' . endpoints($etcd), ($ca_file ? "--cacert=$ca_file" : ()), 'elect', $election, $name);
 }
 
-# Many candidates of ours in one process, without PostgreSQL, by that program of
-# test/bench/build.  A protocol: "json".
+# Many candidates of ours in one process, without PostgreSQL, by a program of
+# test/bench/build.
+#   program   => its name (candidates)
+#   json      => 1: by way of etcd's gateway
+#   endpoints => a comma list (all of etcd)
+#   elections => each takes part in so many, ELECTION/0, ELECTION/1, ... (in ELECTION alone)
+#   clusters  => they are dealt out to so many clusters, each with its own elections (1)
 sub ours
 {
-	my ($etcd, $election, $name, $ttl, $number, $program, @protocol) = @_;
-	$program = "$build/" . ($program // 'candidates');
+	my ($etcd, $election, $name, $ttl, $number, %args) = @_;
+	my $program = "$build/" . ($args{program} // 'candidates');
 	-x $program or die "the program of our candidates is not there\n";
-	return Bench::Peer->start({}, qr/^elected/, $program, $etcd->endpoints, $election, $name, $ttl, $number, @protocol);
+	return Bench::Peer->start({}, qr/^elected/, $program, many($etcd, $election, $name, $ttl, $number, %args), ($args{json} ? 'json' : ()));
+}
+
+# The arguments of both programs with many candidates.
+sub many
+{
+	my ($etcd, $election, $name, $ttl, $number, %args) = @_;
+	return ($args{endpoints} // endpoints($etcd), $election, $name, $ttl, $number // 1, ($args{elections} ? ($args{elections}, $args{clusters} // 1) : ()));
 }
 
 # npm's etcd-leader, with that many candidates in one process; etcd needs --enable-v2=true.
@@ -44,12 +56,13 @@ sub npm
 	return Bench::Peer->start({}, qr/^elected/, 'node', "$build/npm/candidate.js", address($etcd), "/$election", $name, $ttl, $number // 1);
 }
 
-# Go's concurrency.Election, with that many candidates in one process.
+# Go's concurrency.Election, with that many candidates in one process, each with a client
+# of its own; arguments as for ours().
 sub go
 {
-	my ($etcd, $election, $name, $ttl, $number) = @_;
+	my ($etcd, @args) = @_;
 	-x "$build/candidate" or die "Go's candidate is not there\n";
-	return Bench::Peer->start({ ($ca_file ? (CA_FILE => $ca_file) : ()) }, qr/^elected/, "$build/candidate", endpoints($etcd), $election, $name, $ttl, $number // 1);
+	return Bench::Peer->start({ ($ca_file ? (CA_FILE => $ca_file) : ()) }, qr/^elected/, "$build/candidate", many($etcd, @args));
 }
 
 # Starts two candidates, and returns { leading, waiting }.  $make->(name) starts one, and
@@ -140,6 +153,9 @@ sub wait_until_elected
 		while ($self->{buffer} =~ s/^(.*)\n//)
 		{
 			my $line = $1;
+			# of a program with many candidates: "elected TIME"
+			$self->{lines}{$1}++ if $line =~ /^(\w+)/;
+			($self->{time}) = $line =~ /([\d.]+)$/;
 			$self->{leads} = $line =~ $self->{elected} || ($self->{leads} && $line !~ /^(?:un|error)/);
 			return $self->{at} if $line =~ $self->{elected};
 		}
@@ -157,6 +173,25 @@ sub wait_until_elected
 		return;
 	}
 }
+
+# Waits until that many candidates of it are elected, and returns the times that it has
+# written, in Unix time.  Dies after that many seconds.
+sub elections
+{
+	my ($self, $number, $timeout) = @_;
+	my $end = now() + $timeout;
+	my @times;
+	while (@times < $number)
+	{
+		my $left = $end - now();
+		defined $self->wait_until_elected($left > 0 ? $left : 0) or die sprintf "%d of %d were elected in %d s\n", scalar @times, $number, $timeout;
+		push @times, $self->{time};
+	}
+	return @times;
+}
+
+# How often one of its candidates was no longer the leader, so far.
+sub losses { my ($self) = @_; $self->forget; return $self->{lines}{unelected} // 0 }
 
 # Forgets its output so far.
 sub forget

@@ -8,9 +8,10 @@
 #
 # With x, which is a number, rows of the same name form a curve.  "ours" names our row at
 # the same x.  Each other row has a "ratio": the median of the ratios of our sample to its
-# sample, over all rounds that have both.  Samples of one round are compared, because the
+# sample, over all rounds that have both.  A row with an "ours" of its own is compared to that one.  Samples of one round are compared, because the
 # load of the machine changes between rounds.  "goal" of our row concerns its median, "goal"
-# of the others their ratio.
+# of the others their ratio.  With "growth" the table shows how each curve grows: the
+# exponent of x in the power law that fits the medians best.
 package Bench::Table;
 
 use strict;
@@ -33,6 +34,18 @@ sub ratio
 	my ($ours, $row) = @_;
 	my %value = map { $_->[0] => $_->[1] } @{ $row->{samples} };
 	return median(map { $_->[1] / $value{ $_->[0] } } grep { $value{ $_->[0] } } @{ $ours->{samples} });
+}
+
+# The exponent of x: the slope of the line of least squares through the logarithms.
+sub exponent
+{
+	my ($table, $name) = @_;
+	my @points = map { my $m = median(map { $_->[1] } @{ $_->{samples} }); defined $m && $m > 0 ? [ log $_->{x}, log $m ] : () }
+	  grep { $_->{name} eq $name && $_->{x} } @{ $table->{rows} };
+	my ($n, $x, $y, $xx, $xy) = (scalar @points, 0, 0, 0, 0);
+	for (@points) { $x += $_->[0]; $y += $_->[1]; $xx += $_->[0]**2; $xy += $_->[0] * $_->[1] }
+	my $divisor = $n * $xx - $x**2;
+	return abs($divisor) > 1e-9 ? ($n * $xy - $x * $y) / $divisor : undef;
 }
 
 # Formats a number with three significant digits and without an exponent.
@@ -58,19 +71,23 @@ sub lines
 	my ($table) = @_;
 	my @rows   = @{ $table->{rows} };
 	my $curves = grep { defined $_->{x} } @rows;
-	my @ours   = grep { defined $table->{ours} && $_->{name} eq $table->{ours} } @rows;
-	my @lines  = [ '', ($curves ? $table->{x} : ()), 'n', 'median', 'min', 'max', (@ours ? 'ours ÷ this' : ()), 'goal' ];
+	my $reference = sub { my ($row) = @_; return $row->{ours} // $table->{ours} };
+	my $compared = grep { defined $reference->($_) } @rows;
+	my @lines  = [ '', ($curves ? $table->{x} : ()), 'n', 'median', 'min', 'max', ($table->{growth} ? 'exponent' : ()), ($compared ? 'ours ÷ this' : ()), 'goal' ];
+	my %is_grown;
 	for my $row (@rows)
 	{
+		my $exponent = $is_grown{ $row->{name} }++ ? undef : exponent($table, $row->{name});
 		my @values = sort { $a <=> $b } map { $_->[1] } @{ $row->{samples} };
-		my ($ours) = grep { ($_->{x} // '') eq ($row->{x} // '') } @ours;
+		my ($ours) = grep { defined $reference->($row) && $_->{name} eq $reference->($row) && ($_->{x} // '') eq ($row->{x} // '') } @rows;
 		my $ratio = $ours && $ours != $row ? ratio($ours, $row) : undef;
 		push @lines, [
 			$row->{name} . (@values && $row->{note} ? " ($row->{note})" : ''),
 			($curves ? $row->{x} // '' : ()),
 			scalar @values,
 			(@values ? map { figure($_) } median(@values), @values[ 0, -1 ] : ($row->{note} // 'did not run', '', '')),
-			(@ours ? figure($ratio) : ()),
+			($table->{growth} ? defined $exponent ? sprintf('%.2f', $exponent) : '' : ()),
+			($compared ? figure($ratio) : ()),
 			judged($row->{goal}, $ours && $ours != $row ? $ratio : median(@values)),
 		];
 	}
@@ -154,7 +171,8 @@ sub plot
 		for my $i (0 .. $#names)
 		{
 			$data .= join "\n", "\$d$i << EOD", @{ $of{ $names[$i] } }, "EOD\n";
-			push @plots, "\$d$i using 1:2:3:4 with yerrorlines pt 7 title " . $label->($names[$i]);
+			my $exponent = $table->{growth} ? exponent($table, $names[$i]) : undef;
+			push @plots, "\$d$i using 1:2:3:4 with yerrorlines pt 7 title " . $label->($names[$i] . (defined $exponent ? sprintf(': exponent %.2f', $exponent) : ''));
 		}
 		my %x = map { $_->{x} => 1 } @rows;
 		push @script, 'set logscale x', 'set xtics (' . join(', ', sort { $a <=> $b } keys %x) . ')',

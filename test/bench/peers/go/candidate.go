@@ -1,10 +1,12 @@
 // Candidates of Go's concurrency.Election, etcd's own.
 //
-//	candidate ENDPOINT ELECTION NAME TTL [NUMBER]
+//	candidate ENDPOINTS ELECTION NAME TTL [NUMBER [ELECTIONS [CLUSTERS]]]
 //
-// Writes a line for each event.  SIGUSR1: the one that leads resigns, and
-// campaigns again 50 ms later.  A session that has ended is replaced.  With
-// CA_FILE in the environment, etcd's certificate must be of that authority.
+// ENDPOINTS is a comma list.  Each candidate has a client of its own, as an instance has.
+// ELECTIONS and CLUSTERS are as for candidates.c, and so are the lines that it writes and
+// SIGUSR1 and SIGUSR2; a leader that has resigned campaigns again 50 ms later.  A session
+// that has ended is replaced.  With CA_FILE in the environment, etcd's certificate must be
+// of that authority.
 package main
 
 import (
@@ -16,6 +18,8 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,31 +27,75 @@ import (
 	"go.etcd.io/etcd/clientv3/concurrency"
 )
 
-func lead(session *concurrency.Session, election, name string, resign <-chan os.Signal) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-session.Done()
-		cancel()
-	}()
+var (
+	one  = make(chan os.Signal, 1)
+	mu   sync.Mutex
+	many = make(chan struct{})
+)
+
+// Is closed when all that lead now are to resign.
+func all() <-chan struct{} {
+	mu.Lock()
+	defer mu.Unlock()
+	return many
+}
+
+func say(what string) {
+	fmt.Printf("%s %.6f\n", what, float64(time.Now().UnixNano())/1e9)
+}
+
+// Campaigns, and leads until the session ends or the leader is to resign.
+func lead(ctx context.Context, session *concurrency.Session, election, name string) error {
 	e := concurrency.NewElection(session, election)
 	if err := e.Campaign(ctx, name); err != nil {
 		return err
 	}
-	fmt.Println("elected", name)
+	say("elected")
 	select {
-	case <-resign:
-		if err := e.Resign(ctx); err != nil {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	case <-session.Done():
-		fmt.Println("unelected", name)
+	case <-one:
+	case <-all():
+	case <-ctx.Done():
+		say("unelected")
+		return ctx.Err()
 	}
+	say("unelected")
+	if err := e.Resign(ctx); err != nil {
+		return err
+	}
+	time.Sleep(50 * time.Millisecond)
 	return nil
 }
 
-func campaign(client *clientv3.Client, election, name string, ttl int, resign <-chan os.Signal) {
+// Takes part in the elections until one of them fails.
+func takePart(session *concurrency.Session, elections []string, name string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, election := range elections {
+		wg.Add(1)
+		go func(election string) {
+			defer wg.Done()
+			defer cancel()
+			for {
+				if err := lead(ctx, session, election, name); err != nil {
+					return
+				}
+			}
+		}(election)
+	}
+	select {
+	case <-session.Done():
+	case <-ctx.Done():
+	}
+	cancel()
+	wg.Wait()
+}
+
+func candidate(config clientv3.Config, elections []string, name string, ttl int) {
+	client, err := clientv3.New(config)
+	if err != nil {
+		panic(err)
+	}
 	for {
 		session, err := concurrency.NewSession(client, concurrency.WithTTL(ttl))
 		if err != nil {
@@ -55,19 +103,7 @@ func campaign(client *clientv3.Client, election, name string, ttl int, resign <-
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		for {
-			if err = lead(session, election, name, resign); err != nil {
-				fmt.Println("error", err)
-			}
-			select {
-			case <-session.Done():
-			default:
-				if err == nil {
-					continue
-				}
-			}
-			break
-		}
+		takePart(session, elections, name)
 		// its lease may live on: whoever campaigns again must not meet itself
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		client.Revoke(ctx, session.Lease())
@@ -75,9 +111,6 @@ func campaign(client *clientv3.Client, election, name string, ttl int, resign <-
 		session.Orphan()
 	}
 }
-
-// One after the other: a thousand at once would be another test.
-const pause = 2 * time.Millisecond
 
 func tlsConfig() *tls.Config {
 	file := os.Getenv("CA_FILE")
@@ -93,26 +126,37 @@ func tlsConfig() *tls.Config {
 	return &tls.Config{RootCAs: roots}
 }
 
+func argument(i, otherwise int) int {
+	if len(os.Args) <= i {
+		return otherwise
+	}
+	number, err := strconv.Atoi(os.Args[i])
+	if err != nil {
+		panic(err)
+	}
+	return number
+}
+
 func main() {
-	ttl, err := strconv.Atoi(os.Args[4])
-	if err != nil {
-		panic(err)
-	}
-	number := 1
-	if len(os.Args) > 5 {
-		if number, err = strconv.Atoi(os.Args[5]); err != nil {
-			panic(err)
-		}
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Args[1]}, DialTimeout: 2 * time.Second, TLS: tlsConfig()})
-	if err != nil {
-		panic(err)
-	}
+	ttl, number, elections, clusters := argument(4, 0), argument(5, 1), argument(6, 0), argument(7, 1)
+	config := clientv3.Config{Endpoints: strings.Split(os.Args[1], ","), DialTimeout: 2 * time.Second, TLS: tlsConfig()}
+	signal.Notify(one, syscall.SIGUSR1)
 	resign := make(chan os.Signal, 1)
-	signal.Notify(resign, syscall.SIGUSR1)
+	signal.Notify(resign, syscall.SIGUSR2)
 	for i := 0; i < number; i++ {
-		go campaign(client, os.Args[2], fmt.Sprintf("%s-%d", os.Args[3], i), ttl, resign)
-		time.Sleep(pause)
+		names := []string{os.Args[2]}
+		if elections > 0 {
+			names = nil
+			for k := 0; k < elections; k++ {
+				names = append(names, fmt.Sprintf("%s/%d", os.Args[2], i%clusters*elections+k))
+			}
+		}
+		go candidate(config, names, fmt.Sprintf("%s-%d", os.Args[3], i), ttl)
 	}
-	select {}
+	for range resign {
+		mu.Lock()
+		close(many)
+		many = make(chan struct{})
+		mu.Unlock()
+	}
 }

@@ -1,0 +1,266 @@
+# The cost of a fleet for one etcd, and its times, by the number of instances and of elections.
+#
+#   make bench PARTS=fleet      ROUNDS=1, INSTANCES="10 100 300 1000", ELECTIONS="1 8 32"
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use EtcdLeader::Test;
+use Bench;
+use Bench::Peers;
+use Time::HiRes ();
+
+my $ttl       = 5;
+my $members   = 3;
+my $hand_overs = 3;
+my $patience  = 45;			# seconds that a fleet has to start
+my @instances = split ' ', $ENV{INSTANCES} // '10 100 300 1000';
+my @elections = split ' ', $ENV{ELECTIONS} // '1 8 32';
+my ($real, $most_peers) = (10, 300);
+my $rounds = Bench::rounds(1);
+my $bench  = Bench->new(name => 'fleet', title => 'A fleet', text => <<"END");
+Each kind has an etcd of $members members to itself, on the same host, without syncs of the log; the members run on the processors that the fleet needs, too.
+`etcd_leader` is one process with all candidates, without PostgreSQL around them: the protocol and the client of etcd of the extension, with a
+client and a lease for each candidate. So is Go's `concurrency.Election`. All candidates take part in all elections; with "clusters", three candidates
+in the election of each cluster. "PostgreSQL" are $real servers with the extension: servers of a larger number do not fit into the time, as $real take about
+half a minute to be made. TTL $ttl s; all have the same endpoints, and etcd's leader is the first.
+
+Idle, for a TTL: requests are the messages that etcd's gRPC servers received, bytes what they received from clients and sent to them, entries those of raft's
+log. CPU is that of all members together. Memory is the private memory of the process for each candidate; of PostgreSQL, of the elector.
+Start: all candidates at once, until etcd has each key and each election a leader. Hand-over: one leader in one election resigns, until the next one leads.
+Its requests are those without keepalives and status, less the idle ones. At once: the leaders of all elections resign together,
+until the last election has a leader. etcd's leader is killed, and in that moment one leader resigns: until the next one leads.
+
+An exponent of 1 is growth in proportion; it is that of the best power law through the medians of a curve.
+END
+
+# name => [title, unit], in the order of the tables
+my @figures = (
+	[ requests  => 'Requests when idle', '1/s' ],
+	[ bytes     => 'Bytes from and to clients when idle', 'kB/s' ],
+	[ entries   => q{Entries of raft's log when idle}, '1/s' ],
+	[ watches   => 'Watches', 'watches' ],
+	[ cpu       => 'CPU of etcd when idle', '%' ],
+	[ memory    => 'Private memory of a candidate', 'MB' ],
+	[ start     => 'Start of all at once', 's' ],
+	[ hand_over => 'Hand-over', 'ms' ],
+	[ load      => 'Requests of a hand-over', 'requests' ],
+	[ at_once   => 'Hand-over of all elections at once', 'ms' ],
+	[ loss      => q{Hand-over when etcd's leader is killed}, 'ms' ]);
+my @growth = map { $bench->table(name => "fleet_growth_$_->[0]", title => $_->[1], unit => 'times the first', x => $_->[0], growth => 1) }
+  [ 'instances', 'Growth by instances, in one election' ], [ 'elections', 'Growth by elections' ];
+my %table = map { $_->[0] => $bench->table(name => "fleet_$_->[0]", title => $_->[1], unit => $_->[2], x => 'instances', growth => 1) } @figures;
+my $formula = $bench->table(name => 'fleet_formula', title => 'Idle `etcd_leader`, measured ÷ the formula of [sizing](../sizing.md)', unit => 'ratio', x => 'instances', linear => 1);
+my $same = $bench->table(name => 'fleet_same', title => 'Servers of PostgreSQL ÷ the process of candidates', unit => 'ratio', x => 'elections', linear => 1);
+my $lost = $bench->table(name => 'fleet_lost', title => q{Leaderships lost while a fleet is idle, and after the loss of etcd's leader}, unit => 'leaderships', x => 'instances', linear => 1);
+my %row;
+
+# The row of a figure of a kind; ours is what the others are compared to.
+sub row
+{
+	my ($table, $name, $ours, $x, %args) = @_;
+	return $row{"$table->{name} $name $x"} //= Bench::row($table, $name, x => $x, ($name eq $ours ? () : (ours => $ours)), %args);
+}
+
+sub titled { my ($kind, $elections) = @_; return "$kind, $elections election" . ($elections == 1 ? '' : 's') }
+
+# What etcd has done so far, by its members' own metrics and by the kernel's.
+sub counted
+{
+	my ($etcd, @members) = @_;
+	my %sum = (at => now(), map { $_ => 0 } qw(requests load bytes watches cpu entries));
+	for my $i (@members ? @members : $etcd->all)
+	{
+		my $metrics = $etcd->metrics($i);
+		$sum{requests} += EtcdLeader::Etcd::sum($metrics, 'grpc_server_msg_received_total');
+		$metrics =~ s/^grpc_server_msg_received_total\{grpc_method="(?:LeaseKeepAlive|Status)".*\n//mg;
+		$sum{load}    += EtcdLeader::Etcd::sum($metrics, 'grpc_server_msg_received_total');
+		$sum{bytes}   += EtcdLeader::Etcd::sum($metrics, "etcd_network_client_grpc_${_}_bytes_total") / 1000 for qw(received sent);
+		$sum{watches} += EtcdLeader::Etcd::sum($metrics, 'etcd_debugging_mvcc_watcher_total');
+		$sum{cpu}     += 100 * cpu_seconds($etcd->pid($i));
+		my $entries = EtcdLeader::Etcd::sum($metrics, 'etcd_server_proposals_applied_total');
+		$sum{entries} = $entries if $entries > $sum{entries};
+	}
+	return \%sum;
+}
+
+# What it does for so many seconds, a second.
+sub rates
+{
+	my ($etcd, $seconds) = @_;
+	my $before = counted($etcd);
+	pause($seconds);
+	my $after = counted($etcd);
+	return { watches => $after->{watches}, map { $_ => ($after->{$_} - $before->{$_}) / ($after->{at} - $before->{at}) } qw(requests load bytes cpu entries) };
+}
+
+# The number of keys of the elections of a fleet.
+sub entered
+{
+	my ($etcd, $member) = @_;
+	my $answer = $etcd->post('/v3/kv/range', { map({ $_->[0] => EtcdLeader::Etcd::b64($_->[1]) } [ key => 'fleet/' ], [ range_end => 'fleet0' ]), count_only => JSON::PP::true }, $member);
+	return $answer ? $answer->{count} // 0 : 0;
+}
+
+# Measures a fleet of candidates in one process, on an etcd of its own.
+sub measure
+{
+	my ($start, $n, $elections, $clusters) = @_;
+	my $etcd   = EtcdLeader::Etcd->new(members => $members);
+	my $leader = poll(10, sub { my $l = $etcd->leader; return defined $l && [$l] }) or die "etcd has no leader\n";
+	($leader) = @$leader;
+	my $contested = $elections * $clusters;
+	my $began = Time::HiRes::time();
+	my $fleet = $start->($etcd, 'fleet', 'c', $ttl, $n, endpoints => $etcd->endpoints($leader, grep { $_ != $leader } $etcd->all), elections => $elections, clusters => $clusters);
+	my %found;
+	if (!eval {
+		$fleet->elections($contested, $patience);
+		my $left = $began + $patience - Time::HiRes::time();
+		poll($left > 0 ? $left : 0, sub { entered($etcd, $leader) >= $n * $elections }) or die entered($etcd, $leader) . ' of ' . $n * $elections . " keys in $patience s\n";
+		1 })
+	{
+		my $why = $@;
+		$fleet->stop;
+		$etcd->kill($_) for $etcd->all;
+		die "it does not start: $why";
+	}
+	$found{start} = [ Time::HiRes::time() - $began ];
+	# until the questions of the start are answered
+	pause(2);
+	my $losses = $fleet->losses;
+
+	my $idle = rates($etcd, $ttl);
+	$found{$_} = [ $idle->{$_} ] for qw(requests bytes entries watches cpu);
+	$found{memory} = [ Bench::memory($fleet->pid) / $n ];
+	$found{lost} = $fleet->losses - $losses;
+
+	# the measured hand-overs resign, and so lose leaderships
+	my $before = counted($etcd);
+	for (1 .. $hand_overs)
+	{
+		my $end = now() + $ttl / 3 / $hand_overs;
+		push @{ $found{hand_over} }, hand_over($fleet, 'USR1', 1);
+		pause($end - now()) if $end > now();
+	}
+	pause($ttl / 3);
+	my $after = counted($etcd);
+	$found{load} = [ ($after->{load} - $before->{load} - $idle->{load} * ($after->{at} - $before->{at})) / $hand_overs ];
+
+	for (1 .. $hand_overs)
+	{
+		push @{ $found{at_once} }, hand_over($fleet, 'USR2', $contested);
+		pause(0.5);
+	}
+	pause(1);
+
+	$fleet->forget;
+	$losses = $fleet->losses;
+	$etcd->kill($leader);
+	$found{loss} = [ hand_over($fleet, 'USR1', 1, 30) ];
+	pause(1);
+	# less the one that resigned
+	$found{lost} += $fleet->losses - $losses - 1;
+	$fleet->stop;
+	$etcd->kill($_) for grep { $_ != $leader } $etcd->all;
+	return \%found;
+}
+
+# The milliseconds from the signal to so many new leaders.
+sub hand_over
+{
+	my ($fleet, $signal, $number, $timeout) = @_;
+	$fleet->forget;
+	my $began = Time::HiRes::time();
+	$fleet->signal($signal);
+	my @times = sort { $a <=> $b } $fleet->elections($number, $timeout // 15);
+	return 1000 * ($times[-1] - $began);
+}
+
+# Writes down what was found of a kind, and compares the idle figures with the formula.
+sub note_down
+{
+	my ($kind, $n, $elections, $round, $found, $what) = @_;
+	my $name = $what // titled($kind, $elections);
+	my $ours = $what ? $what =~ s/^.*?(?=,)/`etcd_leader`/r : titled('`etcd_leader`', $elections);
+	for my $figure (map { $_->[0] } @figures)
+	{
+		Bench::sample(row($table{$figure}, $name, $ours, $n), $round, $_) for @{ $found->{$figure} // [] };
+	}
+	Bench::sample(row($lost, $kind, '`etcd_leader`', $n), $round, $found->{lost}) if defined $found->{lost};
+	return if $kind ne '`etcd_leader`';
+	my $probe = $ttl < 5 ? 5 : $ttl > 20 ? 20 : $ttl;
+	my %expected = (requests => $n * (6 / $ttl + $members / $probe), entries => $n * 3 / $ttl);
+	Bench::sample(row($formula, "$_, " . ($name =~ s/^.*?, //r), '', $n, goal => '<= 1.1'), $round, $found->{$_}[0] / $expected{$_}) for sort keys %expected;
+	return;
+}
+
+# Real servers, idle: they are made once, and then have one number of elections after the other.
+my ($real_etcd, @servers);
+
+sub measure_servers
+{
+	my ($elections) = @_;
+	if (!@servers)
+	{
+		$real_etcd = EtcdLeader::Etcd->new(members => $members);
+		@servers = map { EtcdLeader::Instance->create("pg$_", etcd => $real_etcd, settings => { ttl => $ttl }) } 1 .. $real;
+	}
+	$_->configure(elections => join ',', map { "fleet/$_" } 0 .. $elections - 1) for @servers;
+	poll(60, sub { entered($real_etcd, 0) == $real * $elections }) or die entered($real_etcd, 0) . " keys\n";
+	pause($ttl);
+	my $idle = rates($real_etcd, $ttl);
+	return { (map { $_ => [ $idle->{$_} ] } qw(requests bytes entries watches cpu)), memory => [ map { Bench::memory($_->elector_pid) } @servers ] };
+}
+
+my %found;					# {elections}{instances}{figure}: the samples of ours
+for my $round (1 .. $rounds)
+{
+	for my $elections (@elections)
+	{
+		my $servers = $bench->try("$real servers, " . titled('PostgreSQL', $elections), sub { measure_servers($elections) });
+		note_down('PostgreSQL', $real, $elections, $round, $servers) if $servers;
+		for my $n (@instances)
+		{
+			for ([ '`etcd_leader`', \&Bench::Peers::ours, 1e9 ], [ 'Go', \&Bench::Peers::go, $most_peers ])
+			{
+				my ($kind, $start, $most) = @$_;
+				next if $n > $most;
+				my $found = $bench->try("$n × " . titled($kind, $elections), sub { measure($start, $n, $elections, 1) }) or next;
+				note_down($kind, $n, $elections, $round, $found);
+				push @{ $found{$elections}{$n}{$_} }, [ $round, Bench::Table::median(@{ $found->{$_} }) ] for $kind eq 'Go' ? () : map { $_->[0] } @figures;
+				next unless $servers && $n == $real && $kind ne 'Go';
+				for my $figure (qw(requests bytes entries watches cpu))
+				{
+					Bench::sample(row($same, $figure, '', $elections, goal => '<= 1.1'), $round, $servers->{$figure}[0] / $found->{$figure}[0]);
+				}
+			}
+		}
+	}
+	my ($n) = sort { $b <=> $a } grep { $_ <= $most_peers } @instances;
+	my $clusters = int($n / 3);
+	for ([ '`etcd_leader`', \&Bench::Peers::ours ], [ 'Go', \&Bench::Peers::go ])
+	{
+		my ($kind, $start) = @$_;
+		my $found = $bench->try("$kind, $clusters clusters", sub { measure($start, $n, 1, $clusters) }) or next;
+		note_down($kind, $n, 1, $round, $found, "$kind, $clusters clusters");
+	}
+}
+
+# Each figure as a multiple of the one with the fewest instances, or elections.
+for my $figure (@figures)
+{
+	my ($name, $title) = @$figure;
+	my %by_elections = map { my $e = $_; $e => $found{$e}{ $instances[ @instances > 1 ? 1 : 0 ] } } keys %found;
+	for ([ $growth[0], $found{ $elections[0] } ], [ $growth[1], \%by_elections ])
+	{
+		my ($table, $by) = @$_;
+		my ($first, @x) = sort { $a <=> $b } grep { $by->{$_}{$name} } keys %$by;
+		next unless @x;
+		my %first = map { $_->[0] => $_->[1] } @{ $by->{$first}{$name} };
+		for my $x ($first, @x)
+		{
+			my $row = Bench::row($table, $title, x => $x);
+			Bench::sample($row, $_->[0], $_->[1] / $first{ $_->[0] }) for grep { $first{ $_->[0] } && $_->[1] > 0 } @{ $by->{$x}{$name} };
+		}
+	}
+}
+$_->stop for @servers;
+$bench->finish;
