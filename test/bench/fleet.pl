@@ -11,23 +11,25 @@ use Time::HiRes ();
 my $ttl       = 5;
 my $members   = 3;
 my $hand_overs = 3;
-my $patience  = 45;			# seconds that a fleet has to start
+my $patience  = 30;			# seconds that a fleet has to start
 my @instances = split ' ', $ENV{INSTANCES} // '10 100 300 1000';
 my @elections = split ' ', $ENV{ELECTIONS} // '1 8 32';
 my ($real, $most_peers) = (10, 300);
 my $rounds = Bench::rounds(1);
 my $bench  = Bench->new(name => 'fleet', title => 'A fleet', text => <<"END");
-Each kind has an etcd of $members members to itself, on the same host, without syncs of the log; the members run on the processors that the fleet needs, too.
+Each kind has an etcd of $members members to itself, which sync their logs, on the same host: they run on the processors that the fleet needs, too.
 `etcd_leader` is one process with all candidates, without PostgreSQL around them: the protocol and the client of etcd of the extension, with a
 client and a lease for each candidate. So is Go's `concurrency.Election`. All candidates take part in all elections; with "clusters", three candidates
-in the election of each cluster. "PostgreSQL" are $real servers with the extension: servers of a larger number do not fit into the time, as $real take about
-half a minute to be made. TTL $ttl s; all have the same endpoints, and etcd's leader is the first.
+in the election of each cluster. "PostgreSQL" are $real servers with the extension: more do not fit into the time, as each takes
+some seconds to be made. TTL $ttl s; all have the same endpoints, and etcd's leader is the first.
 
 Idle, for a TTL: requests are the messages that etcd's gRPC servers received, bytes what they received from clients and sent to them, entries those of raft's
-log. CPU is that of all members together. Memory is the private memory of the process for each candidate; of PostgreSQL, of the elector.
-Start: all candidates at once, until etcd has each key and each election a leader. Hand-over: one leader in one election resigns, until the next one leads.
+log. CPU is that of all members together, less that of an etcd without clients in the same round. The candidates started within a third of a TTL, so their renewals are apart, as those of servers are:
+renewals that come together share a sync, and cost less. Memory is the private memory of the process for each candidate, and so its fixed part is shared; of PostgreSQL, it is the elector's.
+Start: all candidates at once on another etcd, until etcd has each key and each election a leader. Hand-over: one leader in one election resigns, until the next one leads.
 Its requests are those without keepalives and status, less the idle ones. At once: the leaders of all elections resign together,
-until the last election has a leader. etcd's leader is killed, and in that moment one leader resigns: until the next one leads.
+until the last election has a leader. etcd's leader is killed, and in that moment one leader resigns: until the next one leads. Go's `Resign` forgets its key
+when it fails; the program then resumes the election, and resigns again.
 
 An exponent of 1 is growth in proportion; it is that of the best power law through the medians of a curve.
 END
@@ -48,19 +50,23 @@ my @figures = (
 my @growth = map { $bench->table(name => "fleet_growth_$_->[0]", title => $_->[1], unit => 'times the first', x => $_->[0], growth => 1) }
   [ 'instances', 'Growth by instances, in one election' ], [ 'elections', 'Growth by elections' ];
 my %table = map { $_->[0] => $bench->table(name => "fleet_$_->[0]", title => $_->[1], unit => $_->[2], x => 'instances', growth => 1) } @figures;
-my $formula = $bench->table(name => 'fleet_formula', title => 'Idle `etcd_leader`, measured ÷ the formula of [sizing](../sizing.md)', unit => 'ratio', x => 'instances', linear => 1);
+my $formula = $bench->table(name => 'fleet_formula', title => 'Idle `etcd_leader`, measured ÷ the formula of sizing.md', unit => 'ratio', x => 'instances', linear => 1);
 my $same = $bench->table(name => 'fleet_same', title => 'Servers of PostgreSQL ÷ the process of candidates', unit => 'ratio', x => 'elections', linear => 1);
 my $lost = $bench->table(name => 'fleet_lost', title => q{Leaderships lost while a fleet is idle, and after the loss of etcd's leader}, unit => 'leaderships', x => 'instances', linear => 1);
 my %row;
+my $unused;					# CPU of an etcd without clients, in this round
 
 # The row of a figure of a kind; ours is what the others are compared to.
 sub row
 {
 	my ($table, $name, $ours, $x, %args) = @_;
-	return $row{"$table->{name} $name $x"} //= Bench::row($table, $name, x => $x, ($name eq $ours ? () : (ours => $ours)), %args);
+	return $row{"$table->{name} $name $x"} //= Bench::row($table, $name, x => $x, ($ours eq '' || $name eq $ours ? () : (ours => $ours)), %args);
 }
 
 sub titled { my ($kind, $elections) = @_; return "$kind, $elections election" . ($elections == 1 ? '' : 's') }
+
+# CPU seconds of a process with its threads, finer than a clock tick: clock_getcpuclockid(3).
+sub cpu_clock { my ($pid) = @_; return Time::HiRes::clock_gettime(-8 * ($pid + 1) + 2) }
 
 # What etcd has done so far, by its members' own metrics and by the kernel's.
 sub counted
@@ -75,7 +81,7 @@ sub counted
 		$sum{load}    += EtcdLeader::Etcd::sum($metrics, 'grpc_server_msg_received_total');
 		$sum{bytes}   += EtcdLeader::Etcd::sum($metrics, "etcd_network_client_grpc_${_}_bytes_total") / 1000 for qw(received sent);
 		$sum{watches} += EtcdLeader::Etcd::sum($metrics, 'etcd_debugging_mvcc_watcher_total');
-		$sum{cpu}     += 100 * cpu_seconds($etcd->pid($i));
+		$sum{cpu}     += 100 * cpu_clock($etcd->pid($i));
 		my $entries = EtcdLeader::Etcd::sum($metrics, 'etcd_server_proposals_applied_total');
 		$sum{entries} = $entries if $entries > $sum{entries};
 	}
@@ -100,67 +106,93 @@ sub entered
 	return $answer ? $answer->{count} // 0 : 0;
 }
 
-# Measures a fleet of candidates in one process, on an etcd of its own.
+# A fleet of candidates in one process on an etcd of its own, and etcd's leader; $code->(fleet,
+# etcd, leader, seconds since it was started) measures it.  Both end with that.
+sub with_fleet
+{
+	my ($start, $n, $elections, $clusters, $seconds, $code) = @_;
+	my ($etcd, $leader) = new_etcd();
+	my $began = Time::HiRes::time();
+	my $fleet = $start->($etcd, 'fleet', 'c', $ttl, $n, endpoints => ordered($etcd, $leader), elections => $elections, clusters => $clusters, start => $seconds);
+	my $ok = eval {
+		$fleet->elections($elections * $clusters, $patience);
+		my $left = $began + $patience - Time::HiRes::time();
+		poll($left > 0 ? $left : 0, sub { entered($etcd, $leader) >= $n * $elections })
+		  or die entered($etcd, $leader) . ' of ' . $n * $elections . " keys in $patience s\n";
+		$code->($fleet, $etcd, $leader, Time::HiRes::time() - $began);
+		1;
+	};
+	my $why = $@;
+	$fleet->stop;
+	$etcd->kill($_) for $etcd->all;
+	die $why unless $ok;
+	return;
+}
+
+sub new_etcd
+{
+	my $etcd = EtcdLeader::Etcd->new(members => $members, fsync => 1);
+	my $leader;
+	poll(10, sub { $leader = $etcd->leader; return defined $leader }) or die "etcd has no leader\n";
+	return ($etcd, $leader);
+}
+
+# The endpoints, etcd's leader first: the member in use is the one that is killed.
+sub ordered { my ($etcd, $leader) = @_; return $etcd->endpoints($leader, grep { $_ != $leader } $etcd->all) }
+
+# Measures such a fleet.  What was found before a failure counts.
 sub measure
 {
-	my ($start, $n, $elections, $clusters) = @_;
-	my $etcd   = EtcdLeader::Etcd->new(members => $members);
-	my $leader = poll(10, sub { my $l = $etcd->leader; return defined $l && [$l] }) or die "etcd has no leader\n";
-	($leader) = @$leader;
-	my $contested = $elections * $clusters;
-	my $began = Time::HiRes::time();
-	my $fleet = $start->($etcd, 'fleet', 'c', $ttl, $n, endpoints => $etcd->endpoints($leader, grep { $_ != $leader } $etcd->all), elections => $elections, clusters => $clusters);
+	my ($name, $start, $n, $elections, $clusters) = @_;
 	my %found;
-	if (!eval {
-		$fleet->elections($contested, $patience);
-		my $left = $began + $patience - Time::HiRes::time();
-		poll($left > 0 ? $left : 0, sub { entered($etcd, $leader) >= $n * $elections }) or die entered($etcd, $leader) . ' of ' . $n * $elections . " keys in $patience s\n";
-		1 })
-	{
-		my $why = $@;
-		$fleet->stop;
-		$etcd->kill($_) for $etcd->all;
-		die "it does not start: $why";
-	}
-	$found{start} = [ Time::HiRes::time() - $began ];
+	$bench->try("$name, start of all at once", sub {
+		with_fleet($start, $n, $elections, $clusters, 0, sub { $found{start} = [ $_[3] ] });
+		return 1;
+	});
+	$bench->try($name, sub {
+		with_fleet($start, $n, $elections, $clusters, $ttl / 3, sub { measure_running(\%found, $n, $elections * $clusters, @_) });
+		return 1;
+	});
+	return \%found;
+}
+
+sub measure_running
+{
+	my ($found, $n, $contested, $fleet, $etcd, $leader) = @_;
 	# until the questions of the start are answered
 	pause(2);
 	my $losses = $fleet->losses;
-
 	my $idle = rates($etcd, $ttl);
-	$found{$_} = [ $idle->{$_} ] for qw(requests bytes entries watches cpu);
-	$found{memory} = [ Bench::memory($fleet->pid) / $n ];
-	$found{lost} = $fleet->losses - $losses;
+	$idle->{cpu} -= $unused;
+	$found->{$_} = [ $idle->{$_} ] for qw(requests bytes entries watches cpu);
+	$found->{memory} = [ Bench::memory($fleet->pid) / $n ];
+	$found->{lost} = $fleet->losses - $losses;
 
-	# the measured hand-overs resign, and so lose leaderships
 	my $before = counted($etcd);
 	for (1 .. $hand_overs)
 	{
 		my $end = now() + $ttl / 3 / $hand_overs;
-		push @{ $found{hand_over} }, hand_over($fleet, 'USR1', 1);
+		push @{ $found->{hand_over} }, hand_over($fleet, 'USR1', 1);
 		pause($end - now()) if $end > now();
 	}
 	pause($ttl / 3);
 	my $after = counted($etcd);
-	$found{load} = [ ($after->{load} - $before->{load} - $idle->{load} * ($after->{at} - $before->{at})) / $hand_overs ];
+	$found->{load} = [ ($after->{load} - $before->{load} - $idle->{load} * ($after->{at} - $before->{at})) / $hand_overs ];
 
 	for (1 .. $hand_overs)
 	{
-		push @{ $found{at_once} }, hand_over($fleet, 'USR2', $contested);
+		push @{ $found->{at_once} }, hand_over($fleet, 'USR2', $contested);
 		pause(0.5);
 	}
 	pause(1);
 
-	$fleet->forget;
 	$losses = $fleet->losses;
 	$etcd->kill($leader);
-	$found{loss} = [ hand_over($fleet, 'USR1', 1, 30) ];
+	$found->{loss} = [ hand_over($fleet, 'USR1', 1, 20) ];
 	pause(1);
 	# less the one that resigned
-	$found{lost} += $fleet->losses - $losses - 1;
-	$fleet->stop;
-	$etcd->kill($_) for grep { $_ != $leader } $etcd->all;
-	return \%found;
+	$found->{lost} += $fleet->losses - $losses - 1;
+	return;
 }
 
 # The milliseconds from the signal to so many new leaders.
@@ -185,7 +217,7 @@ sub note_down
 		Bench::sample(row($table{$figure}, $name, $ours, $n), $round, $_) for @{ $found->{$figure} // [] };
 	}
 	Bench::sample(row($lost, $kind, '`etcd_leader`', $n), $round, $found->{lost}) if defined $found->{lost};
-	return if $kind ne '`etcd_leader`';
+	return if $kind ne '`etcd_leader`' || !$found->{requests};
 	my $probe = $ttl < 5 ? 5 : $ttl > 20 ? 20 : $ttl;
 	my %expected = (requests => $n * (6 / $ttl + $members / $probe), entries => $n * 3 / $ttl);
 	Bench::sample(row($formula, "$_, " . ($name =~ s/^.*?, //r), '', $n, goal => '<= 1.1'), $round, $found->{$_}[0] / $expected{$_}) for sort keys %expected;
@@ -200,19 +232,24 @@ sub measure_servers
 	my ($elections) = @_;
 	if (!@servers)
 	{
-		$real_etcd = EtcdLeader::Etcd->new(members => $members);
-		@servers = map { EtcdLeader::Instance->create("pg$_", etcd => $real_etcd, settings => { ttl => $ttl }) } 1 .. $real;
+		($real_etcd, my $leader) = new_etcd();
+		my $endpoints = ordered($real_etcd, $leader);
+		@servers = map { EtcdLeader::Instance->create("pg$_", endpoints => $endpoints, settings => { ttl => $ttl }) } 1 .. $real;
 	}
 	$_->configure(elections => join ',', map { "fleet/$_" } 0 .. $elections - 1) for @servers;
 	poll(60, sub { entered($real_etcd, 0) == $real * $elections }) or die entered($real_etcd, 0) . " keys\n";
 	pause($ttl);
 	my $idle = rates($real_etcd, $ttl);
+	$idle->{cpu} -= $unused;
 	return { (map { $_ => [ $idle->{$_} ] } qw(requests bytes entries watches cpu)), memory => [ map { Bench::memory($_->elector_pid) } @servers ] };
 }
 
 my %found;					# {elections}{instances}{figure}: the samples of ours
 for my $round (1 .. $rounds)
 {
+	my ($etcd) = new_etcd();
+	$unused = rates($etcd, $ttl)->{cpu};
+	$etcd->kill($_) for $etcd->all;
 	for my $elections (@elections)
 	{
 		my $servers = $bench->try("$real servers, " . titled('PostgreSQL', $elections), sub { measure_servers($elections) });
@@ -223,10 +260,10 @@ for my $round (1 .. $rounds)
 			{
 				my ($kind, $start, $most) = @$_;
 				next if $n > $most;
-				my $found = $bench->try("$n × " . titled($kind, $elections), sub { measure($start, $n, $elections, 1) }) or next;
+				my $found = measure("$n × " . titled($kind, $elections), $start, $n, $elections, 1);
 				note_down($kind, $n, $elections, $round, $found);
-				push @{ $found{$elections}{$n}{$_} }, [ $round, Bench::Table::median(@{ $found->{$_} }) ] for $kind eq 'Go' ? () : map { $_->[0] } @figures;
-				next unless $servers && $n == $real && $kind ne 'Go';
+				push @{ $found{$elections}{$n}{$_} }, [ $round, Bench::Table::median(@{ $found->{$_} }) ] for $kind eq 'Go' ? () : grep { $found->{$_} } map { $_->[0] } @figures;
+				next unless $servers && $found->{cpu} && $n == $real && $kind ne 'Go';
 				for my $figure (qw(requests bytes entries watches cpu))
 				{
 					Bench::sample(row($same, $figure, '', $elections, goal => '<= 1.1'), $round, $servers->{$figure}[0] / $found->{$figure}[0]);
@@ -239,8 +276,7 @@ for my $round (1 .. $rounds)
 	for ([ '`etcd_leader`', \&Bench::Peers::ours ], [ 'Go', \&Bench::Peers::go ])
 	{
 		my ($kind, $start) = @$_;
-		my $found = $bench->try("$kind, $clusters clusters", sub { measure($start, $n, 1, $clusters) }) or next;
-		note_down($kind, $n, 1, $round, $found, "$kind, $clusters clusters");
+		note_down($kind, $n, 1, $round, measure("$kind, $clusters clusters", $start, $n, 1, $clusters), "$kind, $clusters clusters");
 	}
 }
 

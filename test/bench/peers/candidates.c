@@ -3,11 +3,13 @@
  * the protocol and the client of etcd of the extension.  Each candidate has
  * a client and a lease of its own, as an instance has.
  *
- *	 candidates ENDPOINTS ELECTION NAME TTL NUMBER [ELECTIONS [CLUSTERS]] [json]
+ *	 candidates ENDPOINTS ELECTION NAME TTL NUMBER [ELECTIONS CLUSTERS START_MS] [json]
  *
  * ENDPOINTS is a comma list.  With ELECTIONS each candidate takes part in so many:
- * ELECTION/0, ELECTION/1 and so on.  With CLUSTERS the candidates are dealt out to so
- * many clusters, and each cluster has its own elections.
+ * ELECTION/0, ELECTION/1 and so on.  The candidates are dealt out to so many CLUSTERS, and
+ * each cluster has its own elections.  They start one after the other in START_MS; with 0
+ * all at once.  Candidates that start at once renew their leases at the same times later, too,
+ * and etcd syncs its log once for many of them.
  *
  * Writes "elected" or "unelected", and the time, for each change of leadership.  On
  * SIGUSR1 one leader resigns in one election and enters again, on SIGUSR2 all leaders
@@ -49,6 +51,7 @@ typedef struct Fleet
 	int			number;
 	int			nelections;		/* 0: the one of that name */
 	int			nclusters;
+	int			start_ms;
 	EtcdDialect dialect;
 } Fleet;
 
@@ -231,8 +234,8 @@ start(Candidate *candidate, const Fleet *fleet, int number)
 	config->ttl_s = fleet->ttl_s;
 	config->safety_margin_ms = -1;
 	config->eligible = true;
-	/* each is the primary of a database system of its own */
-	snprintf(config->system_identifier, sizeof(config->system_identifier), "7%018d", number);
+	/* each is the primary of a database system of its own, those of other processes, too */
+	snprintf(config->system_identifier, sizeof(config->system_identifier), "7%09d%09d", (int) getpid(), number);
 	config->timeline = 1;
 	config->refuses_second = true;
 	for (int i = 0; i < config->nelections; i++)
@@ -321,12 +324,13 @@ resign(Candidate *candidates, const Fleet *fleet, bool all)
 	}
 }
 
+/* Waits for events until then at most. */
 static void
-run(Candidate *candidates, const Fleet *fleet)
+run(Candidate *candidates, const Fleet *fleet, int64_t until_ns)
 {
 	struct epoll_event events[256];
 	int64_t		began_ns = now_ns();
-	int64_t		first_ns = INT64_MAX;
+	int64_t		first_ns = until_ns;
 	int64_t		left_ms;
 	int			nevents;
 
@@ -359,6 +363,7 @@ main(int argc, char **argv)
 	Fleet		fleet = {.election = argv[2], .name = argv[3], .ttl_s = atoi(argv[4]), .number = atoi(argv[5]), .nclusters = 1, .dialect = ETCD_GRPC};
 	Candidate  *candidates = calloc(fleet.number, sizeof(Candidate));
 	sigset_t	signals;
+	int64_t		began_ns = now_ns();
 
 	for (char *url = strtok(argv[1], ","); url != NULL && fleet.nendpoints < ELECTION_MAX_ENDPOINTS; url = strtok(NULL, ","))
 		fleet.endpoints[fleet.nendpoints++] = url;
@@ -369,8 +374,11 @@ main(int argc, char **argv)
 	}
 	if (argc > 6)
 		fleet.nelections = atoi(argv[6]);
-	if (argc > 7)
+	if (argc > 8)
+	{
 		fleet.nclusters = atoi(argv[7]);
+		fleet.start_ms = atoi(argv[8]);
+	}
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	srandom(time(NULL) ^ getpid());
@@ -385,9 +393,13 @@ main(int argc, char **argv)
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	for (int i = 0; i < fleet.number; i++)
 	{
+		int64_t		next_ns = began_ns + fleet.start_ms * INT64_C(1000000) / fleet.number * (i + 1);
+
 		start(&candidates[i], &fleet, i);
 		/* what was started before goes on */
-		run(candidates, &(Fleet) {.number = i + 1});
+		do
+			run(candidates, &(Fleet) {.number = i + 1}, next_ns);
+		while (now_ns() < next_ns);
 	}
 	for (;;)
 	{
@@ -398,6 +410,6 @@ main(int argc, char **argv)
 			resigning = 0;
 			resign(candidates, &fleet, all);
 		}
-		run(candidates, &fleet);
+		run(candidates, &fleet, INT64_MAX);
 	}
 }

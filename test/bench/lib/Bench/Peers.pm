@@ -33,6 +33,7 @@ sub etcdctl
 #   endpoints => a comma list (all of etcd)
 #   elections => each takes part in so many, ELECTION/0, ELECTION/1, ... (in ELECTION alone)
 #   clusters  => they are dealt out to so many clusters, each with its own elections (1)
+#   start     => they start one after the other in so many seconds (0: all at once)
 sub ours
 {
 	my ($etcd, $election, $name, $ttl, $number, %args) = @_;
@@ -45,7 +46,7 @@ sub ours
 sub many
 {
 	my ($etcd, $election, $name, $ttl, $number, %args) = @_;
-	return ($args{endpoints} // endpoints($etcd), $election, $name, $ttl, $number // 1, ($args{elections} ? ($args{elections}, $args{clusters} // 1) : ()));
+	return ($args{endpoints} // endpoints($etcd), $election, $name, $ttl, $number // 1, ($args{elections} ? ($args{elections}, $args{clusters} // 1, int(1000 * ($args{start} // 0))) : ()));
 }
 
 # npm's etcd-leader, with that many candidates in one process; etcd needs --enable-v2=true.

@@ -1,11 +1,11 @@
 // Candidates of Go's concurrency.Election, etcd's own.
 //
-//	candidate ENDPOINTS ELECTION NAME TTL [NUMBER [ELECTIONS [CLUSTERS]]]
+//	candidate ENDPOINTS ELECTION NAME TTL [NUMBER [ELECTIONS CLUSTERS START_MS]]
 //
 // ENDPOINTS is a comma list.  Each candidate has a client of its own, as an instance has.
-// ELECTIONS and CLUSTERS are as for candidates.c, and so are the lines that it writes and
-// SIGUSR1 and SIGUSR2; a leader that has resigned campaigns again 50 ms later.  A session
-// that has ended is replaced.  With CA_FILE in the environment, etcd's certificate must be
+// ELECTIONS, CLUSTERS and START_MS are as for candidates.c, and so are the lines that it
+// writes and SIGUSR1 and SIGUSR2; a leader that has resigned campaigns again 50 ms later.  A
+// session that has ended is replaced.  With CA_FILE in the environment, etcd's certificate must be
 // of that authority.
 package main
 
@@ -59,8 +59,14 @@ func lead(ctx context.Context, session *concurrency.Session, election, name stri
 		return ctx.Err()
 	}
 	say("unelected")
-	if err := e.Resign(ctx); err != nil {
-		return err
+	// Resign forgets the key when it fails, and the key would stand until the lease ends
+	key, rev := e.Key(), e.Rev()
+	for e.Resign(ctx) != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		time.Sleep(20 * time.Millisecond)
+		e = concurrency.ResumeElection(session, election, key, rev)
 	}
 	time.Sleep(50 * time.Millisecond)
 	return nil
@@ -138,7 +144,7 @@ func argument(i, otherwise int) int {
 }
 
 func main() {
-	ttl, number, elections, clusters := argument(4, 0), argument(5, 1), argument(6, 0), argument(7, 1)
+	ttl, number, elections, clusters, startMs := argument(4, 0), argument(5, 1), argument(6, 0), argument(7, 1), argument(8, 0)
 	config := clientv3.Config{Endpoints: strings.Split(os.Args[1], ","), DialTimeout: 2 * time.Second, TLS: tlsConfig()}
 	signal.Notify(one, syscall.SIGUSR1)
 	resign := make(chan os.Signal, 1)
@@ -152,6 +158,7 @@ func main() {
 			}
 		}
 		go candidate(config, names, fmt.Sprintf("%s-%d", os.Args[3], i), ttl)
+		time.Sleep(time.Duration(startMs) * time.Millisecond / time.Duration(number))
 	}
 	for range resign {
 		mu.Lock()
