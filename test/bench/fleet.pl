@@ -24,12 +24,13 @@ in the election of each cluster. "PostgreSQL" are $real servers with the extensi
 some seconds to be made. TTL $ttl s; all have the same endpoints, and etcd's leader is the first.
 
 Idle, for a TTL: requests are the messages that etcd's gRPC servers received, bytes what they received from clients and sent to them, entries those of raft's
-log. CPU is that of all members together, less that of an etcd without clients in the same round. The candidates started within a third of a TTL, so their renewals are apart, as those of servers are:
+log. CPU is that of all members together, less that of an etcd without clients, which was measured beside the servers. The candidates started within a third of a TTL, so their renewals are apart, as those of servers are:
 renewals that come together share a sync, and cost less. Memory is the private memory of the process for each candidate, and so its fixed part is shared; of PostgreSQL, it is the elector's.
 Start: all candidates at once on another etcd, until etcd has each key and each election a leader. Hand-over: one leader in one election resigns, until the next one leads.
 Its requests are those without keepalives and status, less the idle ones. At once: the leaders of all elections resign together,
-until the last election has a leader. etcd's leader is killed, and in that moment one leader resigns: until the next one leads. Go's `Resign` forgets its key
-when it fails; the program then resumes the election, and resigns again.
+until the last election has a leader. etcd's leader is killed, and in that moment one leader resigns: until the next one leads. Each request of
+ours has a ninth of the TTL. Go's `Resign` has no limit of its own, and waits for the 7 s that etcd gives a request; it also forgets its key when it fails. So the program
+of the bench calls it with a ninth of the TTL, resumes the election, and calls it again.
 
 An exponent of 1 is growth in proportion; it is that of the best power law through the medians of a curve.
 END
@@ -54,7 +55,7 @@ my $formula = $bench->table(name => 'fleet_formula', title => 'Idle `etcd_leader
 my $same = $bench->table(name => 'fleet_same', title => 'Servers of PostgreSQL ÷ the process of candidates', unit => 'ratio', x => 'elections', linear => 1);
 my $lost = $bench->table(name => 'fleet_lost', title => q{Leaderships lost while a fleet is idle, and after the loss of etcd's leader}, unit => 'leaderships', x => 'instances', linear => 1);
 my %row;
-my $unused;					# CPU of an etcd without clients, in this round
+my $unused = 0;				# CPU of an etcd without clients, as it was measured last
 
 # The row of a figure of a kind; ours is what the others are compared to.
 sub row
@@ -94,7 +95,12 @@ sub rates
 	my ($etcd, $seconds) = @_;
 	my $before = counted($etcd);
 	pause($seconds);
-	my $after = counted($etcd);
+	return rate($before, counted($etcd));
+}
+
+sub rate
+{
+	my ($before, $after) = @_;
 	return { watches => $after->{watches}, map { $_ => ($after->{$_} - $before->{$_}) / ($after->{at} - $before->{at}) } qw(requests load bytes cpu entries) };
 }
 
@@ -160,7 +166,7 @@ sub measure_running
 {
 	my ($found, $n, $contested, $fleet, $etcd, $leader) = @_;
 	# until the questions of the start are answered
-	pause(2);
+	pause(1);
 	my $losses = $fleet->losses;
 	my $idle = rates($etcd, $ttl);
 	$idle->{cpu} -= $unused;
@@ -175,16 +181,15 @@ sub measure_running
 		push @{ $found->{hand_over} }, hand_over($fleet, 'USR1', 1);
 		pause($end - now()) if $end > now();
 	}
-	pause($ttl / 3);
+	pause(0.5);
 	my $after = counted($etcd);
 	$found->{load} = [ ($after->{load} - $before->{load} - $idle->{load} * ($after->{at} - $before->{at})) / $hand_overs ];
 
 	for (1 .. $hand_overs)
 	{
 		push @{ $found->{at_once} }, hand_over($fleet, 'USR2', $contested);
-		pause(0.5);
+		pause(0.3);
 	}
-	pause(1);
 
 	$losses = $fleet->losses;
 	$etcd->kill($leader);
@@ -225,35 +230,46 @@ sub note_down
 }
 
 # Real servers, idle: they are made once, and then have one number of elections after the other.
-my ($real_etcd, @servers);
+# The candidates that they are compared to, and an etcd without clients, are measured in the same seconds.
+my ($real_etcd, $empty_etcd, @servers);
 
 sub measure_servers
 {
-	my ($elections) = @_;
+	my ($round, $elections) = @_;
 	if (!@servers)
 	{
+		($empty_etcd) = new_etcd();
 		($real_etcd, my $leader) = new_etcd();
 		my $endpoints = ordered($real_etcd, $leader);
 		@servers = map { EtcdLeader::Instance->create("pg$_", endpoints => $endpoints, settings => { ttl => $ttl }) } 1 .. $real;
 	}
 	$_->configure(elections => join ',', map { "fleet/$_" } 0 .. $elections - 1) for @servers;
 	poll(60, sub { entered($real_etcd, 0) == $real * $elections }) or die entered($real_etcd, 0) . " keys\n";
-	pause($ttl);
-	my $idle = rates($real_etcd, $ttl);
-	$idle->{cpu} -= $unused;
-	return { (map { $_ => [ $idle->{$_} ] } qw(requests bytes entries watches cpu)), memory => [ map { Bench::memory($_->elector_pid) } @servers ] };
+	with_fleet(\&Bench::Peers::ours, $real, $elections, 1, $ttl / 3, sub {
+		my ($fleet, $etcd) = @_;
+		pause($ttl);
+		my @all = ($real_etcd, $etcd, $empty_etcd);
+		for my $window (1 .. 3)
+		{
+			my @before = map { counted($_) } @all;
+			pause($ttl);
+			my ($theirs, $ours, $empty) = map { rate(shift @before, counted($_)) } @all;
+			$unused = $empty->{cpu};
+			$_->{cpu} -= $unused for $theirs, $ours;
+			my %found = (memory => $window == 1 ? [ map { Bench::memory($_->elector_pid) } @servers ] : [], map { $_ => [ $theirs->{$_} ] } qw(requests bytes entries watches cpu));
+			note_down('PostgreSQL', $real, $elections, $round, \%found);
+			Bench::sample(row($same, $_, '', $elections, goal => '<= 1.1'), $round, $theirs->{$_} / $ours->{$_}) for qw(requests bytes entries watches cpu);
+		}
+	});
+	return 1;
 }
 
 my %found;					# {elections}{instances}{figure}: the samples of ours
 for my $round (1 .. $rounds)
 {
-	my ($etcd) = new_etcd();
-	$unused = rates($etcd, $ttl)->{cpu};
-	$etcd->kill($_) for $etcd->all;
 	for my $elections (@elections)
 	{
-		my $servers = $bench->try("$real servers, " . titled('PostgreSQL', $elections), sub { measure_servers($elections) });
-		note_down('PostgreSQL', $real, $elections, $round, $servers) if $servers;
+		$bench->try(titled("$real servers of PostgreSQL", $elections), sub { measure_servers($round, $elections) });
 		for my $n (@instances)
 		{
 			for ([ '`etcd_leader`', \&Bench::Peers::ours, 1e9 ], [ 'Go', \&Bench::Peers::go, $most_peers ])
@@ -263,11 +279,6 @@ for my $round (1 .. $rounds)
 				my $found = measure("$n × " . titled($kind, $elections), $start, $n, $elections, 1);
 				note_down($kind, $n, $elections, $round, $found);
 				push @{ $found{$elections}{$n}{$_} }, [ $round, Bench::Table::median(@{ $found->{$_} }) ] for $kind eq 'Go' ? () : grep { $found->{$_} } map { $_->[0] } @figures;
-				next unless $servers && $found->{cpu} && $n == $real && $kind ne 'Go';
-				for my $figure (qw(requests bytes entries watches cpu))
-				{
-					Bench::sample(row($same, $figure, '', $elections, goal => '<= 1.1'), $round, $servers->{$figure}[0] / $found->{$figure}[0]);
-				}
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func say(what string) {
 }
 
 // Campaigns, and leads until the session ends or the leader is to resign.
-func lead(ctx context.Context, session *concurrency.Session, election, name string) error {
+func lead(ctx context.Context, session *concurrency.Session, election, name string, ttl int) error {
 	e := concurrency.NewElection(session, election)
 	if err := e.Campaign(ctx, name); err != nil {
 		return err
@@ -59,13 +59,19 @@ func lead(ctx context.Context, session *concurrency.Session, election, name stri
 		return ctx.Err()
 	}
 	say("unelected")
-	// Resign forgets the key when it fails, and the key would stand until the lease ends
+	// Without a deadline it waits for 7 s when etcd loses its leader: etcd's own limit for a
+	// request.  And Resign forgets the key when it fails.
 	key, rev := e.Key(), e.Rev()
-	for e.Resign(ctx) != nil {
+	for {
+		short, cancel := context.WithTimeout(ctx, time.Duration(ttl)*time.Second/9)
+		err := e.Resign(short)
+		cancel()
+		if err == nil {
+			break
+		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		time.Sleep(20 * time.Millisecond)
 		e = concurrency.ResumeElection(session, election, key, rev)
 	}
 	time.Sleep(50 * time.Millisecond)
@@ -73,7 +79,7 @@ func lead(ctx context.Context, session *concurrency.Session, election, name stri
 }
 
 // Takes part in the elections until one of them fails.
-func takePart(session *concurrency.Session, elections []string, name string) {
+func takePart(session *concurrency.Session, elections []string, name string, ttl int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var wg sync.WaitGroup
@@ -83,7 +89,7 @@ func takePart(session *concurrency.Session, elections []string, name string) {
 			defer wg.Done()
 			defer cancel()
 			for {
-				if err := lead(ctx, session, election, name); err != nil {
+				if err := lead(ctx, session, election, name, ttl); err != nil {
 					return
 				}
 			}
@@ -109,7 +115,7 @@ func candidate(config clientv3.Config, elections []string, name string, ttl int)
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		takePart(session, elections, name)
+		takePart(session, elections, name, ttl)
 		// its lease may live on: whoever campaigns again must not meet itself
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		client.Revoke(ctx, session.Lease())
