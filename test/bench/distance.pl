@@ -32,7 +32,7 @@ for my $delay (@delays)
 }
 
 # The times of the lines of that word.
-sub times { my ($process, $word) = @_; return $process->output =~ /^$word (\d+\.\d+)$/mg }
+sub told { my ($process, $word) = @_; return $process->output =~ /^$word (\d+\.\d+)$/mg }
 
 my $dir = PostgreSQL::Test::Utils::tempdir('distance');
 my %row;
@@ -59,21 +59,21 @@ for my $round (1 .. $rounds)
 		}
 	}
 	# those that get a leader at all have one by then
-	poll(15, sub { !grep { !times($_->{process}, 'elected') } @trials });
-	$_->{before} = scalar(() = times($_->{process}, 'unelected')) for @trials;
+	poll(15, sub { !grep { !told($_->{process}, 'elected') } @trials });
+	$_->{before} = scalar(() = told($_->{process}, 'unelected')) for @trials;
 	pause($trial);
-	$_->{after} = scalar(() = times($_->{process}, 'unelected')) for @trials;
+	$_->{after} = scalar(() = told($_->{process}, 'unelected')) for @trials;
 	for my $trial (@trials)
 	{
 		my %found;
-		my ($first) = times($trial->{process}, 'elected');
+		my ($first) = told($trial->{process}, 'elected');
 		if (defined $first)
 		{
 			$found{first} = $first - $trial->{began};
 			$found{lost}  = $trial->{after} - $trial->{before};
 			my $asked = Time::HiRes::time();
 			$trial->{process}->signal('USR1');
-			my $next = poll(3, sub { my ($next) = grep { $_ > $asked } times($trial->{process}, 'elected'); return $next });
+			my $next = poll(3, sub { my ($next) = grep { $_ > $asked } told($trial->{process}, 'elected'); return $next });
 			$found{hand_over} = 1000 * ($next - $asked) if $next;
 		}
 		for my $figure (keys %table)
