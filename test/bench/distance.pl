@@ -78,7 +78,7 @@ for my $round (1 .. $rounds)
 		}
 		for my $figure (keys %table)
 		{
-			my $row = $row{$figure}{"$trial->{name} $trial->{x}"} //= Bench::row($table{$figure}, $trial->{name}, x => $trial->{x}, note => defined $first ? 'nobody led' : 'nobody ever led');
+			my $row = $row{$figure}{"$trial->{name} $trial->{x}"} //= Bench::row($table{$figure}, $trial->{name}, x => $trial->{x}, note => defined $first ? undef : 'nobody ever led');
 			Bench::sample($row, $round, $found{$figure}) if defined $found{$figure};
 		}
 		$trial->{process}->stop('KILL');
