@@ -199,5 +199,5 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 }
 
 is($_->elector_pid, $elector{ $_->name }, $_->name . ': all that with the same elector') for @nodes;
-EtcdLeader::Sampler::check_exclusion(\@samplers, 'while settings change', min_samples => 1000);
+EtcdLeader::Sampler::check_exclusion(\@samplers, 'while settings change');
 done_testing();

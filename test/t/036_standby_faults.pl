@@ -130,7 +130,7 @@ my $new = $standby;
 	is_deeply([ map { $_->{value} } $etcd->candidates('postgres') ], ['old'], 'demoted at once: there is no other candidate');
 	$new->wait_until_sees('old');
 	is($new->status->{role}, 'observer', 'demoted at once: it observes');
-	EtcdLeader::Sampler::check_exclusion(\@samplers, 'demoted at once', max_gap => 3, min_samples => 20);
+	EtcdLeader::Sampler::check_exclusion(\@samplers, 'demoted at once', max_gap => 3);
 	$new->stop('fast');
 }
 

@@ -238,9 +238,9 @@ sub faults
 }
 
 # Stops the samplers and tests: no two instances led at once (evicted => see
-# faults()), each sampler saw enough (min_samples, 100), and none was blind for
-# longer than max_gap seconds (3; more on a busy machine; without the time
-# that the instance was down).
+# faults()), each sampler had an answer, and none was blind for longer than
+# max_gap seconds, its last ones included (3; more on a busy machine; without the
+# time that the instance was down).
 sub check_exclusion
 {
 	my ($samplers, $name, %args) = @_;
@@ -250,15 +250,17 @@ sub check_exclusion
 	my $max_gap = EtcdLeader::Util::widened($args{max_gap} // 3, EtcdLeader::Util::busy_for(30));
 	for my $sampler (@$samplers)
 	{
-		my @runs = $sampler->stop;
-		my ($n, $gap) = (0, 0);
+		my $until = now();
+		my @runs  = $sampler->stop;
+		my $n     = 0;
+		my $gap   = @runs ? $until - $runs[-1]{a1} : 0;
 		for my $run (grep { $_->{answer} ne 'down' } @runs)
 		{
 			$n += $run->{n};
 			$gap = $run->{gap} if $run->{gap} > $gap;
 		}
 		push @blind, sprintf('%s: %d answers, longest gap %.3f s', $sampler->{name}, $n, $gap)
-		  if $n < ($args{min_samples} // 100) || $gap > $max_gap;
+		  if $n == 0 || $gap > $max_gap;
 		$total += $n;
 		push @{ $runs{ $sampler->{name} } }, @runs;
 	}
