@@ -5268,6 +5268,77 @@ test_lease_given_up(void **state)
 	assert_int_equal(a->replied[2], ELECTION_DONE);
 }
 
+/* While the lease is given up, no key is put on it: a campaign waits for another lease. */
+static void
+test_campaign_while_revoking(void **state)
+{
+	Instance   *a = lead_two();
+	Message    *revoke;
+
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+	assert_true(election_resign(a->core, now, 1, false, 0, 2));
+	revoke = sent(a, "revoke");
+	assert_non_null(revoke);
+	assert_true(election_campaign(a->core, now, 0, 3));
+	assert_int_equal(a->views[0].state, ELECTION_JOINING);
+	(void) run_until_sent(a, "read");
+	deliver(a, sent(a, "read"));
+	assert_null(sent(a, "enter"));
+	deliver(a, revoke);
+	answer_all();
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_LEADING);
+	assert_int_equal(a->replied[3], ELECTION_DONE);
+}
+
+/* Whoever leaves while its entry is under way is out, also if the lease has ended by then. */
+static void
+test_lease_ends_while_leaving(void **state)
+{
+	Instance   *a = start_instance("a", true);
+	Message    *enter = start_entry(a);
+	Message    *m;
+
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	assert_int_equal(a->views[0].state, ELECTION_LEAVING);
+	while ((m = sent(a, "read")) != NULL)
+		deliver(a, m);
+	execute(enter);
+	while ((m = sent(a, "revoke")) == NULL)
+		election_tick(a->core, now += MS);
+	deliver(a, m);
+	deliver(a, enter);
+	run_for(SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_int_equal(count_keys(), 0);
+}
+
+/* Somebody writes the key anew before it is deleted: it is deleted all the same. */
+static void
+test_deletion_of_another_key(void **state)
+{
+	Instance   *a = lead_two();
+	char		key[sizeof(a->views[0].key)];
+	int64_t		lease = a->views[0].lease;
+	Message    *delete;
+
+	strcpy(key, a->views[0].key);
+	assert_true(election_resign(a->core, now, 0, false, 0, 1));
+	delete = sent(a, "delete");
+	delete_key(strcmp(name_of(key_at(0)), key) == 0 ? key_at(0) : key_at(1));
+	put_key(bytes(key), bytes("operator"), lease);
+	deliver(a, delete);
+	assert_false(a->has_replied[1]);
+	assert_non_null(sent(a, "delete"));
+	answer_all();
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
+	assert_int_equal(a->replied[1], ELECTION_DONE);
+	assert_int_equal(count_keys(), 1);
+}
+
 /* etcd_campaign() accepts another primary that leads; without one, it accepts nothing. */
 static void
 test_campaign_accepts_no_rival(void **state)
@@ -5359,6 +5430,9 @@ main(void)
 		TEST(test_write_after_deletion),
 		TEST(test_own_writes_are_no_receipt),
 		TEST(test_lease_given_up),
+		TEST(test_campaign_while_revoking),
+		TEST(test_lease_ends_while_leaving),
+		TEST(test_deletion_of_another_key),
 		TEST(test_campaign_accepts_no_rival),
 		TEST(test_reload_keeps_out),
 		TEST(test_resignation_is_one_event),
