@@ -1,4 +1,4 @@
-# doc/operations.md on a secured etcd, as it stands there: its commands make the
+# doc/secured_etcd.md, and doc/runbook.md on a secured etcd, as it stands there: its commands make the
 # certificates, three members, the users and the files, and its settings work with
 # them; a second user takes the place of the first one; the commands of the runbook.
 # In a network of its own, since the addresses of the page are fixed.
@@ -6,7 +6,7 @@ use EtcdLeader::Namespace;
 use EtcdLeader::Test;
 use EtcdLeader::Documents;
 
-my $page = 'doc/operations.md';
+my $page = 'doc/secured_etcd.md';
 my $dir  = PostgreSQL::Test::Utils::tempdir('secured');
 mkdir "$dir/$_" or die "mkdir: $!" for qw(bin admin root root/etc);
 my @etcd = split /,/, $ENV{ETCD} || 'etcd';
@@ -29,10 +29,10 @@ my $exported = "export PATH=$dir/bin:\$PATH\n";
 
 sub run_block
 {
-	my ($name) = @_;
-	my $block  = in_test(document_block($page, $name));
+	my ($name, $from) = (@_, $page);
+	my $block  = in_test(document_block($from, $name));
 	my $output = run_shell($block);
-	is($?, 0, "$page: $name") or diag($output);
+	is($?, 0, "$from: $name") or diag($output);
 	$exported .= "$1\n" while $block =~ /^(export .*)/mg;
 	return $output;
 }
@@ -89,12 +89,12 @@ poll_ok(10, sub { ($pg3->current_leader // '') eq $other->name }, 'an observer s
 
 # ---- the runbook and the upgrades ----
 {
-	my $printed = run_block('runbook_etcd');
+	my $printed = run_block('runbook_etcd', 'doc/runbook.md');
 	like($printed, qr{^shop/\S+\n@{[$other->name]}\nshop/\S+\n@{[$leader->name]}$}m, 'the queue, the leader first');
 	is(scalar(() = $printed =~ / is healthy/g), 3, 'the health of the members');
-	like(run_block('etcd_leader'), qr/IS LEADER.*\btrue\b/s, "etcd's leader");
-	run_block('no_space');
-	like(run_block('one_endpoint'), qr/"etcdserver":\s*"3\./, 'one endpoint answers');
+	like(run_block('etcd_leader', 'doc/operations.md'), qr/IS LEADER.*\btrue\b/s, "etcd's leader");
+	run_block('no_space', 'doc/runbook.md');
+	like(run_block('one_endpoint', 'doc/runbook.md'), qr/"etcdserver":\s*"3\./, 'one endpoint answers');
 	is($other->token, $other->value('SELECT etcd_verify_leader()'), 'the leader leads on');
 }
 

@@ -253,6 +253,7 @@ cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 220, 'README has at most 
 # Every block of these pages is run by a test, but for these.
 my %not_here = (
 	'doc/operations.md' => qr/^systemctl /,		# a test has no systemd
+	'doc/secured_etcd.md' => qr/^systemctl /,
 	'doc/clients.md'    => qr/^Host=/);			# Npgsql is not in Debian
 for my $page (sort keys %not_here)
 {
@@ -299,10 +300,10 @@ for my $page (@pages)
 	# a machine that is busy answers slowly
 	my $problems = sub { return join "\n", map { "$_->{item}: $_->{problem}" } grep { $_->{item} ne 'ttl' } @{ $anybody->selectall_arrayref(document_block('doc/operations.md', 'monitor'), { Slice => {} }) } };
 	poll_is(10, $problems, '', 'monitoring: all is well');
-	is($rows->($watcher, document_block('doc/operations.md', 'runbook')), 1, 'a row for the election');
+	is($rows->($watcher, document_block('doc/runbook.md', 'runbook')), 1, 'a row for the election');
 
 	is(($anybody->selectrow_array(document_block('doc/operations.md', 'who_leads')))[1], 'pg1', 'the leader, which is restarted last');
-	cmp_ok($rows->($anybody, document_block('doc/operations.md', 'events')), '>', 0, 'events');
+	cmp_ok($rows->($anybody, document_block('doc/runbook.md', 'events')), '>', 0, 'events');
 
 	# a hand-over to a named node, as the page prints it
 	my $third = EtcdLeader::Instance->create('pg3', etcd => $etcd, settings => { elections => 'shop' });
