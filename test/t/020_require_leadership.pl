@@ -640,7 +640,7 @@ succeeds($client, $insert, 'in postgresql.conf: on the leader all may write');
 	my $dbh = $plain->connect_db('postgres', user => 'app');
 	succeeds($dbh, $insert, 'without the preload the setting is not known, and does nothing');
 	fails($dbh, 'SELECT etcd_require_leader()', '55000', qr/shared_preload_libraries/, 'without the preload: the function');
-	my $recipe = document_block('doc/reference.md', 'session_preload');
+	my $recipe = document_block('doc/fence.md', 'session_preload');
 	$plain->value($recipe);
 	for my $attempt ('', q{-c etcd_leader.require_leadership=}, '-c session_preload_libraries=')
 	{

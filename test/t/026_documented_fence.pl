@@ -5,7 +5,7 @@ use EtcdLeader::Test;
 use EtcdLeader::Documents;
 use EtcdLeader::Session;
 
-my $sql = document_block('doc/reference.md', 'refuse_old_token');
+my $sql = document_block('doc/fence.md', 'refuse_old_token');
 
 my $etcd = EtcdLeader::Etcd->new;
 my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd, extension => 'README', settings => { elections => 'shop' });
@@ -65,7 +65,7 @@ $session->do($_) for @transaction;
 is($node->value('SELECT balance FROM account'), 90, 'the transaction of README commits on the leader');
 $node->value($_) for 'CREATE TABLE plain (i int)', 'GRANT ALL ON plain TO app', document_block('README.md', 'fence_role');
 my $app = $node->connect_db('postgres', user => 'app');
-$node->value($_) for 'CREATE DATABASE shop', 'CREATE ROLE admin SUPERUSER LOGIN', 'CREATE ROLE other SUPERUSER LOGIN', document_block('doc/reference.md', 'fence_database');
+$node->value($_) for 'CREATE DATABASE shop', 'CREATE ROLE admin SUPERUSER LOGIN', 'CREATE ROLE other SUPERUSER LOGIN', document_block('doc/fence.md', 'fence_database');
 succeeds($app, 'INSERT INTO plain VALUES (1)', 'the role of README writes on the leader');
 $session->do($_) for @transaction[ 0 .. $#transaction - 1 ];
 

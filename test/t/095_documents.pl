@@ -139,7 +139,7 @@ for my $function (grep { defined $_->{result} && $_->{result} =~ /^TABLE/ } @fun
 # ---- settings -------------------------------------------------------------------------
 
 {
-	my (%line, @real);
+	my (%line, @real, %expected);
 	$line{$1} = $2 while $reference =~ /^### (etcd_leader\.\w+)\n\n(.*)$/mg;
 	my %change = (sighup => 'reload', postmaster => 'restart', superuser => 'superuser', user => 'any user');
 	for my $setting ($node->rows(q{SELECT *, enumvals::text[] AS allowed FROM pg_settings WHERE name LIKE 'etcd\_leader.%' ORDER BY name}))
@@ -152,9 +152,12 @@ for my $function (grep { defined $_->{result} && $_->{result} =~ /^TABLE/ } @fun
 		my $unit = $setting->{unit} ? " $setting->{unit}" : '';
 		is($line{ $setting->{name} }, "`$type` · default `$default`$unit$range · $change{ $setting->{context} }",
 			"$setting->{name}: type, default, range, when it changes");
+		$expected{ $setting->{name} =~ s/^etcd_leader\.//r } = "`$default`$unit | $setting->{short_desc}";
 		like($setting->{short_desc}, qr/^[A-Z].*\.$/, "$setting->{name}: its description is a sentence");
 	}
 	same([ keys %line ], \@real, 'settings');
+	my %row = section('doc/reference.md', 'Settings') =~ /^\| \[`(\w+)`\]\(#etcd_leader\1\) \| (.*) \|$/mg;
+	is_deeply(\%row, \%expected, 'the table of all settings');
 	my @named = map { $text{$_} =~ /`(etcd_leader\.\w+)`/g } @pages;
 	my %known = map { $_ => 1 } @real, qw(etcd_leader.control etcd_leader.c etcd_leader.h etcd_leader.so);
 	my %columns = map { $_ => 1 } 'etcd_leader_stats.stats_reset';
