@@ -94,7 +94,7 @@ clean-http:
 # not PGXS's DOCS, which puts the files of all extensions in one directory.  A link to
 # what is not installed becomes its text.
 DOCUMENTS = $(DESTDIR)$(docdir)/etcd_leader
-NOT_INSTALLED = doc/internals/\|internals/\|src/\|test/\|container/\|CONTRIBUTING\|LICENSE\|META
+NOT_INSTALLED = doc/internals/\|internals/\|src/\|test/\|container/\|CONTRIBUTING\|LICENSE\|NOTICE\|META
 
 .PHONY: install-documents uninstall-documents
 install: install-documents
