@@ -40,7 +40,7 @@ StaticAssertDecl(ETCD_LEADER_REASONS >= ELECTION_NREASONS &&
 static int
 find_election(const char *name)
 {
-	return settings_election_index(name, name ? (int) strlen(name) : 0);
+	return name ? settings_election_index(name, (int) strlen(name)) : settings_first_election();
 }
 
 static bool

@@ -30,27 +30,33 @@ arguments_require_preloaded(void)
 						 "and restart the server.")));
 }
 
+static int
+find_election(const text *name)
+{
+	int			len = (int) VARSIZE_ANY_EXHDR(name);
+	char	   *utf8 = pg_server_to_any(VARDATA_ANY(name), len, PG_UTF8);
+	int			index;
+
+	/* without a conversion it was not copied, and has no NUL */
+	if (utf8 != VARDATA_ANY(name))
+		len = (int) strlen(utf8);
+	index = settings_election_index(utf8, len);
+	if (index < 0)
+		status_raise_no_election(text_to_cstring(name));
+	return index;
+}
+
 int
 arguments_get_election(FunctionCallInfo fcinfo, int argno)
 {
-	text	   *name = NULL;
-	char	   *utf8 = NULL;
-	int			len = 0;
 	int			index;
 
 	arguments_require_preloaded();
 	if (!PG_ARGISNULL(argno))
-	{
-		name = PG_GETARG_TEXT_PP(argno);
-		len = (int) VARSIZE_ANY_EXHDR(name);
-		utf8 = pg_server_to_any(VARDATA_ANY(name), len, PG_UTF8);
-		/* without a conversion it was not copied, and has no NUL */
-		if (utf8 != VARDATA_ANY(name))
-			len = (int) strlen(utf8);
-	}
-	index = settings_election_index(utf8, len);
+		return find_election(PG_GETARG_TEXT_PP(argno));
+	index = settings_first_election();
 	if (unlikely(index < 0))
-		status_raise_no_election(name ? text_to_cstring(name) : NULL);
+		status_raise_no_election(NULL);
 	return index;
 }
 

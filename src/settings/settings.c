@@ -131,11 +131,14 @@ settings_set_elections(const ElectionList *elections)
 }
 
 int
+settings_first_election(void)
+{
+	return election_list->count > 0 ? 0 : -1;
+}
+
+int
 settings_election_index(const char *name, int len)
 {
-	if (name == NULL)
-		return election_list->count > 0 ? 0 : -1;
-
 	for (int i = 0; i < election_list->count; i++)
 	{
 		if (election_list->elections[i].len == len &&

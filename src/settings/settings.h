@@ -127,11 +127,12 @@ extern void settings_set_elections(const ElectionList *elections);
  * The first election in etcd_leader.elections, and whether a name is in it;
  * both are cached, because each call of etcd_is_leader() needs them.
  * settings_election_index() gives the position in the list, -1 if it is not
- * there; a NULL name is the first, -1 if the list is empty.
+ * there; settings_first_election() that of the first, -1 if the list is empty.
  * settings_elections_generation changes with every new value.
  */
 extern uint64 settings_elections_generation;
 extern int	settings_election_index(const char *name, int len);
+extern int	settings_first_election(void);
 extern const char *settings_election_name(int index);
 extern int	settings_election_count(void);
 
