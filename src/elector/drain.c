@@ -22,7 +22,7 @@
 /* How often to look for open transactions, and for the end of callers. */
 #define LOOK_INTERVAL_NS		(10 * NSEC_PER_MSEC)
 
-/* How often to look for a smart shutdown, if no change of the file is told, and during one. */
+/* How often to look for a smart shutdown without inotify, and during a smart shutdown. */
 #define SHUTDOWN_INTERVAL_NS	NSEC_PER_SEC
 #define SHUTDOWN_SEEN_NS		(100 * NSEC_PER_MSEC)
 

@@ -27,8 +27,8 @@
 #include "shared/notifier_register.h"
 
 /*
- * The least time between looks at the files.  A turn comes every 5 s at least, so none is
- * asked for.
+ * The least time between looks at the files.  A turn comes every 5 s at least, so this file
+ * asks for no turn.
  */
 #define LOOK_INTERVAL_MS	5000
 

@@ -10,8 +10,8 @@
 #define ELECTOR_SET_UP_H
 
 /*
- * Begins the problems of the set-up; once in each turn.  Returns when another one may
- * begin, on the clock of clock_now_ns(); PG_INT64_MAX: none by time alone.
+ * Begins the problems of the set-up; once in each turn.  Returns when another problem may
+ * begin, on the clock of clock_now_ns(); PG_INT64_MAX: no problem begins by time alone.
  */
 extern int64 elector_find_set_up_problems(void);
 
