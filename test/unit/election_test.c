@@ -5355,7 +5355,7 @@ test_campaign_accepts_no_rival(void **state)
 	assert_int_equal(a->replied[1], ELECTION_DONE);
 }
 
-/* Who resigned for good stays out over reloads, and over a time as a standby. */
+/* Who resigned for good stays out over reloads, over a time as a standby, and with another etcd. */
 static void
 test_reload_keeps_out(void **state)
 {
@@ -5372,6 +5372,9 @@ test_reload_keeps_out(void **state)
 		run_for(SECOND);
 		assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
 	}
+	etcd.cluster_id++;
+	run_for(3 * TTL_S * SECOND);
+	assert_int_equal(a->views[0].state, ELECTION_RESIGNED);
 	assert_int_equal(count_keys(), 0);
 }
 
