@@ -12,6 +12,7 @@
 #define SMART_SHUTDOWN_H
 
 #include <sys/stat.h>
+#include <time.h>
 
 #include "utils/pidfile.h"
 
@@ -35,7 +36,9 @@ is_in_smart_shutdown(void)
 		(st.st_mtim.tv_sec == seen.tv_sec && st.st_mtim.tv_nsec == seen.tv_nsec) ||
 		(file = fopen(POSTMASTER_PID_FILE, "r")) == NULL)
 		return is_stopping;
-	seen = st.st_mtim;
+	/* within a tick of the clock, the file can change once more under the same time */
+	if (time(NULL) - st.st_mtim.tv_sec > 1)
+		seen = st.st_mtim;
 	is_stopping = false;
 	for (int n = 1; fgets(line, sizeof(line), file) != NULL; n++)
 	{

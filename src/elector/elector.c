@@ -67,7 +67,7 @@
 
 /*
  * The clock of the wait stops while the host sleeps.  This limits how late due
- * work is done after the host wakes up, and how old a look at files is.
+ * work is done after the host wakes up.  A look at files is at most twice as old.
  */
 #define MAX_SLEEP_MS		5000
 

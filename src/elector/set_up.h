@@ -12,6 +12,7 @@
 /*
  * Begins the problems of the set-up; once in each turn.  Returns when another problem may
  * begin, on the clock of clock_now_ns(); PG_INT64_MAX: no problem begins by time alone.
+ * Files are looked at in a later turn, which comes anyway.
  */
 extern int64 elector_find_set_up_problems(void);
 

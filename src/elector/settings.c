@@ -227,7 +227,7 @@ int64
 elector_promotion_wakeup_ns(void)
 {
 	if (in_recovery && !notifier_awaits_promotion() &&
-		(settings_candidate == CANDIDATE_PRIMARY || settings_follow_patroni()))
+		(settings_candidate != CANDIDATE_NEVER || settings_follow_patroni()))
 		return clock_now_ns() + PROMOTION_POLL_MS * NSEC_PER_MSEC;
 	return PG_INT64_MAX;
 }

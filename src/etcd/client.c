@@ -295,8 +295,8 @@ run_turn(EtcdClient *client)
 	etcd_watch_deliver_ends(client);
 	etcd_answers_deliver(client);
 
-	/* the requests that these have asked for do not wait for the other streams */
 	etcd_grpc_answer_pings(&client->grpc);
+	/* the requests that these have asked for do not wait for the other streams */
 	etcd_call_run(client);
 	for (int i = 1; i < ETCD_CLIENT_STREAMS; i++)
 		deliver_frames(client, i);

@@ -68,7 +68,7 @@ requirement_init(Requirement *requirement, const char *election)
 {
 	char		name[sizeof(requirement->election)];
 
-	if (requirement->layout == shared_state_layout() &&
+	if (requirement->slot >= 0 && requirement->layout == shared_state_layout() &&
 		strcmp(requirement->election, election) == 0)
 		return;
 	/* The conversion may raise an ERROR, which leaves the requirement unchanged. */

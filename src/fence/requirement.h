@@ -29,7 +29,7 @@ typedef struct Requirement
 
 /*
  * Sets all fields but the token.  Needs a transaction.  At first the requirement is
- * empty; later it is one of this function.
+ * zeroed; later it is one of this function.
  */
 extern void requirement_init(Requirement *requirement, const char *election);
 
