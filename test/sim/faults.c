@@ -340,14 +340,14 @@ draw_key(void)
 
 /* The owner of that key is asked whether it leads, just now or soon. */
 static void
-verify_owner(const Version *version)
+verify_owner(EtcdBytes key)
 {
 	for (int i = 0; i < ninstances; i++)
 	{
 		for (int slot = 0; slot < plan.slots; slot++)
 		{
 			if (is_usable(&instances[i]) && choose(2) == 0 &&
-				bytes_equal(bytes_of(instances[i].views[slot].key), store_key(version->key)->name))
+				bytes_equal(bytes_of(instances[i].views[slot].key), key))
 				instance_verify(&instances[i], slot);
 		}
 	}
@@ -380,7 +380,7 @@ touch_key(Fault fault, const Version *version)
 			operate(ETCD_TXN, 0, ETCD_OP_PUT, key, lease, "operator");
 			break;
 	}
-	verify_owner(version);
+	verify_owner(key);	/* the version may have moved in memory */
 }
 
 /* A rogue key is under a prefix and has no lease.  It blocks all behind it. */
