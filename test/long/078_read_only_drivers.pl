@@ -367,7 +367,7 @@ my $tries = 0;
 while ($tries < $attempts)
 {
 	# the leader is cut off, and the one of before comes back
-	my $leader = $cut ? leader() : wait_for_leader('');
+	my $leader = wait_for_leader('');
 	my $old    = $cut;
 	$cut = $leader->name;
 	$relay{$cut}->freeze;
@@ -385,7 +385,7 @@ while ($tries < $attempts)
 		my $way = $ways[ ($tries / $each) % @ways ];
 		if ($n > 0)
 		{
-			my $from = leader();
+			my $from = wait_for_leader('');
 			poll(20, sub { grep({ $_->name ne $cut && $_ != $from && ($_->status->{state} // '') eq 'waiting' } values %node) }) or die 'there is no successor';
 			$change{$way}->($from);
 			$made{$way}++;
@@ -393,7 +393,7 @@ while ($tries < $attempts)
 		}
 		else
 		{
-			$leader = leader();
+			$leader = wait_for_leader('');
 		}
 		for (1 .. $each)
 		{
