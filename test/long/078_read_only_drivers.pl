@@ -417,7 +417,7 @@ is($node{$cut}->value('SELECT pg_is_in_recovery()'), 0, 'the one that is cut off
 # The documents say that JDBC remembers for 10 s.  It has looked at the next leader, which
 # comes before this instance in the list.
 {
-	my $from = leader();
+	my $from = wait_for_leader('');
 	if (!grep { $_ lt $from->name && $_ ne $cut } @names)
 	{
 		$from->value('SELECT etcd_resign()');
@@ -431,7 +431,7 @@ is($node{$cut}->value('SELECT pg_is_in_recovery()'), 0, 'the one that is cut off
 
 # A connection that is kept does not follow the leadership.
 {
-	my $from = leader();
+	my $from = wait_for_leader('');
 	my @keep = qw(asyncpg lib_pq node_postgres postgres_js);
 	is(attempt($_, 'keep'), $from->name, "$_ keeps its connection") for @keep;
 	$from->value('SELECT etcd_resign()');
@@ -480,7 +480,7 @@ INI
 }
 my $by_bouncer = $string{libpq} =~ s/port=\S+/'port=' . join(',', map { $bouncer{$_} } @names)/er;
 sub find_by_bouncer { my ($out, $err) = PostgreSQL::Test::Utils::run_command([ 'psql', '-XAtqc', 'SHOW cluster_name', $by_bouncer ]); return $out || $err }
-my $leader = leader();
+my $leader = wait_for_leader('');
 poll_is(10, \&find_by_bouncer, $leader->name, 'PgBouncers: the leader is found');
 my $from = $leader;
 $from->value('SELECT etcd_resign()');
