@@ -54,7 +54,7 @@ election_is_etcd_old(const char *version)
 
 	if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) != 3)
 		return false;
-	if (major != 3 || minor > 5)
+	if (major != 3)
 		return major < 3;
 	return minor < 4 || (minor == 4 && patch < 31) || (minor == 5 && patch < 13);
 }
@@ -130,7 +130,7 @@ is_true(const json_t *value)
 		}
 		return false;
 	}
-	return json_is_true(value) || (json_is_integer(value) && json_integer_value(value) != 0);
+	return json_is_true(value) || json_integer_value(value) != 0;
 }
 
 static void

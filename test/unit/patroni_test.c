@@ -1119,6 +1119,7 @@ test_config(void **state)
 		{NULL, false, false},
 		{"{\"failsafe_mode\": true}", false, true},
 		{"{\"pause\": false, \"failsafe_mode\": \"off\"}", false, false},
+		{"{\"pause\": 0, \"failsafe_mode\": 0}", false, false},
 		{"{\"pause\": null}", false, false},
 		{"[1]", false, false},
 		{"{\"pause\": true", false, false},
