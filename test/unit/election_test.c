@@ -5268,49 +5268,6 @@ test_lease_given_up(void **state)
 	assert_int_equal(a->replied[2], ELECTION_DONE);
 }
 
-/* The first message that an instance waits for; NULL: there is none. */
-static Message *
-any_sent(Instance *in)
-{
-	for (int i = 0; i < MAX_MESSAGES; i++)
-	{
-		if (in->messages[i].used && !in->messages[i].given_up)
-			return &in->messages[i];
-	}
-	return NULL;
-}
-
-/* When etcd answers again after a long time, nothing that failed meanwhile waits for its back-off. */
-static void
-test_all_at_once_after_silence(void **state)
-{
-	Instance   *a = lead_two();
-	int64_t		end;
-
-	for (int round = 0; round < 20; round++)
-	{
-		end = now + 60 * SECOND + round * 37 * MS;
-		while (now < end)
-		{
-			Message    *m;
-
-			now += MS;
-			expire_leases(now);
-			if (election_wakeup_ns(a->core) <= now)
-				election_tick(a->core, now);
-			while ((m = any_sent(a)) != NULL)
-				give_up(a, m, true);
-		}
-		assert_int_equal(count_keys(), 0);
-		while (any_sent(a) == NULL)
-			election_tick(a->core, now += MS);
-		answer_all();
-		assert_int_equal(a->views[0].state, ELECTION_LEADING);
-		assert_int_equal(a->views[1].state, ELECTION_LEADING);
-		assert_true(a->nwatches > 0);
-	}
-}
-
 /* While the lease is given up, no key is put on it: a campaign waits for another lease. */
 static void
 test_campaign_while_revoking(void **state)
@@ -5476,7 +5433,6 @@ main(void)
 		TEST(test_write_after_deletion),
 		TEST(test_own_writes_are_no_receipt),
 		TEST(test_lease_given_up),
-		TEST(test_all_at_once_after_silence),
 		TEST(test_campaign_while_revoking),
 		TEST(test_lease_ends_while_leaving),
 		TEST(test_deletion_of_another_key),
