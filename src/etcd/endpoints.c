@@ -522,7 +522,7 @@ status_due_ns(const EtcdClient *client, int i)
 	return endpoint->status_ns + client->settings.probe_interval_ms * NSEC_PER_MSEC;
 }
 
-/* When that needs a turn of its own. */
+/* When the request for the status needs a turn of its own. */
 static int64_t
 status_wakeup_ns(const EtcdClient *client, int i)
 {

@@ -282,7 +282,7 @@ ping_due_ns(const Grpc *grpc, const Connection *connection)
 	return connection->heard_ns + PING_INTERVAL_MS * NSEC_PER_MSEC;
 }
 
-/* When that needs a turn of its own. */
+/* When the PING needs a turn of its own. */
 static int64_t
 ping_wakeup_ns(const Grpc *grpc, const Connection *connection)
 {

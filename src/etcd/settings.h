@@ -11,8 +11,9 @@
 #include "api.h"
 
 /*
- * What is due regularly is done in the first turn after that.  Another turn, such as that
- * of a renewal, mostly comes soon, so none is asked for before this time has passed.
+ * The client does regular work in the first turn after the work is due.  Mostly a turn
+ * comes soon, such as the turn of a renewal.  So the client asks for a turn of its own only
+ * when this time has passed.
  */
 #define SLACK_MS	500
 

@@ -231,7 +231,7 @@ demands_record_setting(void)
 
 	if (fence_state.in_force && is_fenced && !is_first && !is_other)
 	{
-		/* it may be READ ONLY since, or may have been until now; the check comes later */
+		/* the transaction may have become READ ONLY or READ WRITE; the check comes later */
 		if (XactReadOnly || (fenced_advertised() & requirement_bit(&setting_requirement)) == 0)
 			fenced_advertise(waited_for());
 		return;

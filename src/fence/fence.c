@@ -474,7 +474,7 @@ executor_finish(QueryDesc *query_desc)
 static void
 check_commit_prepared(const Node *statement)
 {
-	static Requirement requirement;
+	static Requirement requirement; /* zeroed at first, see requirement_init() */
 
 	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !demands_is_role_fenced())
 		return;

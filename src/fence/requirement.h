@@ -28,8 +28,8 @@ typedef struct Requirement
 } Requirement;
 
 /*
- * Sets all fields but the token.  Needs a transaction.  At first the requirement is
- * zeroed; later it is one of this function.
+ * Sets all fields but the token.  Needs a transaction.  The caller zeroes a requirement
+ * before the first call.  Later calls may leave it as it is.
  */
 extern void requirement_init(Requirement *requirement, const char *election);
 
