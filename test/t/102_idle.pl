@@ -1,5 +1,5 @@
 # An elector that has nothing to do sleeps: on the leader and on a candidate it wakes up for
-# the renewals alone, and for what can be done with them: 0.9 times a second.  Answers that come
+# the renewals alone, and for what can be done with them: 1.3 times a second.  Answers that come
 # apart on a busy machine cost a little more; it was 2.4 when each thing had a turn of its own.
 use EtcdLeader::Test;
 
