@@ -105,7 +105,7 @@ open_listener(HttpListener *listener)
 		ereport(WARNING,
 				(errcode_for_socket_access(),
 				 errmsg("could not listen at \"%s\" (\"%s\"): %m", listener->address,
-						listener->is_agent ? "etcd_leader.agent_listen" :
+						listener->is_agent ? "etcd_leader.http_agent_listen" :
 						"etcd_leader.http_listen"),
 				 errdetail("This will be tried again until it succeeds.")));
 	}
@@ -141,7 +141,7 @@ void
 http_open_listeners(const HttpConfig *old, HttpConfig *new)
 {
 	add_listeners(old, new, "etcd_leader.http_listen", false);
-	add_listeners(old, new, "etcd_leader.agent_listen", true);
+	add_listeners(old, new, "etcd_leader.http_agent_listen", true);
 
 	/* a socket that the settings do not list any more may block a new one */
 	for (int i = 0; i < old->nlisteners; i++)

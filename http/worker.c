@@ -251,7 +251,7 @@ static bool
 is_wanted(void)
 {
 	return GetConfigOption("etcd_leader.http_listen", false, false)[0] != '\0' ||
-		GetConfigOption("etcd_leader.agent_listen", false, false)[0] != '\0';
+		GetConfigOption("etcd_leader.http_agent_listen", false, false)[0] != '\0';
 }
 
 /* ---- the loop ------------------------------------------------------------------ */

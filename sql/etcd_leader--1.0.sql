@@ -401,7 +401,7 @@ COMMENT ON COLUMN etcd_leader_stats.commits_refused IS 'commits that were refuse
 COMMENT ON COLUMN etcd_leader_stats.statements_cancelled IS 'running statements that were cancelled after a loss of leadership';
 COMMENT ON COLUMN etcd_leader_stats.drains IS 'planned hand-overs that waited for transactions';
 COMMENT ON COLUMN etcd_leader_stats.transactions_refused IS 'calls that required leadership while the instance drained';
-COMMENT ON COLUMN etcd_leader_stats.notifiers_expected IS 'number of notifiers that should run now: one for each database of etcd_leader.databases; 0 on a standby';
+COMMENT ON COLUMN etcd_leader_stats.notifiers_expected IS 'number of notifiers that should run now: one for each database of etcd_leader.notify_databases; 0 on a standby';
 COMMENT ON COLUMN etcd_leader_stats.notifiers_running IS 'number of notifiers that run now';
 COMMENT ON COLUMN etcd_leader_stats.version IS 'version of the library that the server has loaded';
 COMMENT ON COLUMN etcd_leader_stats.stats_reset IS 'when the counters began at 0';
@@ -536,7 +536,7 @@ BEGIN ATOMIC
 		WHERE extname OPERATOR(pg_catalog.=) 'etcd_leader') AS s
 	WHERE is_create OPERATOR(pg_catalog.=) (roles IS NOT NULL)
 	UNION ALL
-	SELECT 'require_leadership',
+	SELECT 'require_leadership_of',
 		pg_catalog.concat_ws(' in ',
 			CASE WHEN setrole OPERATOR(pg_catalog.<>) 0 THEN pg_catalog.format('role %s', coalesce(rolname::text, setrole::text)) END,
 			CASE WHEN setdatabase OPERATOR(pg_catalog.<>) 0 THEN pg_catalog.format('database %s', coalesce(datname::text, setdatabase::text)) END),
@@ -546,7 +546,7 @@ BEGIN ATOMIC
 		NULL
 	FROM (SELECT setrole, setdatabase, pg_catalog.regexp_replace(config, '^[^=]*=', '') AS election
 			FROM pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) AS config
-			WHERE config OPERATOR(pg_catalog.~) '^etcd_leader\.require_leadership=.') AS e
+			WHERE config OPERATOR(pg_catalog.~) '^etcd_leader\.require_leadership_of=.') AS e
 		LEFT JOIN pg_catalog.pg_roles ON pg_roles.oid OPERATOR(pg_catalog.=) setrole
 		LEFT JOIN pg_catalog.pg_database ON pg_database.oid OPERATOR(pg_catalog.=) setdatabase
 	WHERE NOT EXISTS (SELECT FROM etcd_leader_status() AS s WHERE s.election OPERATOR(pg_catalog.=) e.election);

@@ -164,7 +164,7 @@ INSERT INTO ledger VALUES ('unguarded');
 COMMIT;
 
 -- who writes must lead
-SET etcd_leader.require_leadership = 'alpha';
+SET etcd_leader.require_leadership_of = 'alpha';
 SELECT * FROM ledger;
 BEGIN; SELECT count(*) FROM ledger; COMMIT;
 INSERT INTO ledger VALUES ('no');
@@ -181,25 +181,25 @@ DO $$ BEGIN INSERT INTO ledger VALUES ('no'); COMMIT; END $$;
 BEGIN; INSERT INTO ledger VALUES ('no'); ROLLBACK;
 BEGIN; SAVEPOINT here; INSERT INTO ledger VALUES ('no'); ROLLBACK TO here; SELECT 1 AS one; COMMIT;
 NOTIFY a_channel;
-SET etcd_leader.require_leadership = 'gamma';
+SET etcd_leader.require_leadership_of = 'gamma';
 SELECT * FROM ledger;
 INSERT INTO ledger VALUES ('no');
-SET etcd_leader.require_leadership = E'a\tb';
+SET etcd_leader.require_leadership_of = E'a\tb';
 SELECT repeat('a', 128) AS value \gset
-SET etcd_leader.require_leadership = :'value';
-RESET etcd_leader.require_leadership;
+SET etcd_leader.require_leadership_of = :'value';
+RESET etcd_leader.require_leadership_of;
 INSERT INTO ledger VALUES ('not required');
 SELECT * FROM ledger;
 
 -- not for the role itself to decide
 CREATE ROLE regress_etcd_leader_writer;
-ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership = 'alhpa';
-ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership = 'alpha';
+ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership_of = 'alhpa';
+ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership_of = 'alpha';
 SET ROLE regress_etcd_leader_writer;
-SET etcd_leader.require_leadership = '';
+SET etcd_leader.require_leadership_of = '';
 SET etcd_leader.cancel_on_loss = off;
-ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership = '';
-ALTER ROLE regress_etcd_leader_writer RESET etcd_leader.require_leadership;
+ALTER ROLE regress_etcd_leader_writer SET etcd_leader.require_leadership_of = '';
+ALTER ROLE regress_etcd_leader_writer RESET etcd_leader.require_leadership_of;
 RESET ROLE;
 DROP ROLE regress_etcd_leader_writer;
 DROP TABLE ledger;
@@ -355,17 +355,17 @@ ALTER SYSTEM SET etcd_leader.candidate = 'sometimes';
 ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', 'b', 'a';
 ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', '""';
 ALTER SYSTEM SET etcd_leader.preferred_nodes = 'a', E'"b\tc"';
-ALTER SYSTEM SET etcd_leader.databases = 'a', 'b', 'a';
-ALTER SYSTEM SET etcd_leader.databases = '""';
+ALTER SYSTEM SET etcd_leader.notify_databases = 'a', 'b', 'a';
+ALTER SYSTEM SET etcd_leader.notify_databases = '""';
 SELECT repeat('a', 64) AS value \gset
-ALTER SYSTEM SET etcd_leader.databases = :'value';
+ALTER SYSTEM SET etcd_leader.notify_databases = :'value';
 SELECT string_agg('d' || i, ',') AS value FROM generate_series(1, 33) i \gset
-ALTER SYSTEM SET etcd_leader.databases = :'value';
-ALTER SYSTEM SET etcd_leader.channel = '';
+ALTER SYSTEM SET etcd_leader.notify_databases = :'value';
+ALTER SYSTEM SET etcd_leader.notify_channel = '';
 SELECT repeat('a', 64) AS value \gset
-ALTER SYSTEM SET etcd_leader.channel = :'value';
+ALTER SYSTEM SET etcd_leader.notify_channel = :'value';
 SELECT repeat('a', 63) AS value \gset
-ALTER SYSTEM SET etcd_leader.channel = :'value';
+ALTER SYSTEM SET etcd_leader.notify_channel = :'value';
 ALTER SYSTEM SET etcd_leader.request_timeout = 0;
 ALTER SYSTEM SET etcd_leader.connect_timeout = 0;
 ALTER SYSTEM SET etcd_leader.max_elections = 0;

@@ -85,7 +85,7 @@ is_session_preloaded(void)
 
 /*
  * A library that is loaded into a session cannot enforce
- * etcd_leader.require_leadership.  With session_preload_libraries this ERROR
+ * etcd_leader.require_leadership_of.  With session_preload_libraries this ERROR
  * keeps the session from starting.  The value of the setting must not matter
  * then: a server that does not know it lets everybody change it by an option
  * of the connection.
@@ -93,12 +93,12 @@ is_session_preloaded(void)
 static void
 check_not_fenced(void)
 {
-	const char *election = GetConfigOption("etcd_leader.require_leadership", true, false);
+	const char *election = GetConfigOption("etcd_leader.require_leadership_of", true, false);
 
 	if ((election != NULL && election[0] != '\0') || is_session_preloaded())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" cannot be enforced", "etcd_leader.require_leadership"),
+				 errmsg("\"%s\" cannot be enforced", "etcd_leader.require_leadership_of"),
 				 errdetail("The server has not loaded etcd_leader via "
 						   "\"shared_preload_libraries\"."),
 				 errhint("Add \"etcd_leader\" to \"shared_preload_libraries\" in postgresql.conf "

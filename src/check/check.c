@@ -65,8 +65,8 @@ check_database(FunctionCallInfo fcinfo, const char *name)
 								  "database \"%s\" does not accept connections" :
 								  "database \"%s\" does not exist", name),
 						 HeapTupleIsValid(tuple) ?
-						 "Allow connections to it, or remove it from \"etcd_leader.databases\"." :
-						 "Create it, or remove it from \"etcd_leader.databases\".");
+						 "Allow connections to it, or remove it from \"etcd_leader.notify_databases\"." :
+						 "Create it, or remove it from \"etcd_leader.notify_databases\".");
 }
 
 /* Libraries that come before this one do things at the commit after the last check. */
@@ -124,7 +124,7 @@ etcd_leader_check_server(PG_FUNCTION_ARGS)
 	arguments_require_preloaded();
 	problem_rows_begin(fcinfo);
 	ask_elector(fcinfo, arguments_get_timeout(fcinfo, 0));
-	foreach(cell, settings_split(settings_databases))
+	foreach(cell, settings_split(settings_notify_databases))
 		check_database(fcinfo, lfirst(cell));
 	check_preload(fcinfo);
 	check_node_name(fcinfo);

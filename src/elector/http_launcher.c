@@ -34,7 +34,7 @@ const SharedPart http_launcher_part = {
 static bool
 is_wanted(void)
 {
-	return settings_http_listen[0] != '\0' || settings_agent_listen[0] != '\0';
+	return settings_http_listen[0] != '\0' || settings_http_agent_listen[0] != '\0';
 }
 
 int64
@@ -82,7 +82,7 @@ load_library(void)
 									edata->detail ? edata->detail : ""),
 				 errhint("It is built where libmicrohttpd is installed. Install it and "
 						 "reload the settings, or reset \"etcd_leader.http_listen\" and "
-						 "\"etcd_leader.agent_listen\".")));
+						 "\"etcd_leader.http_agent_listen\".")));
 		FreeErrorData(edata);
 	}
 	PG_END_TRY();

@@ -164,7 +164,7 @@ find_hook_problems(void)
 static void
 find_setting_problems(void)
 {
-	const char *read_only = settings_read_only_unless_leader;
+	const char *read_only = settings_read_only_unless_leader_of;
 	const char *user_error = etcd_client_user_error(elector_client);
 	bool		cut;
 
@@ -175,9 +175,9 @@ find_setting_problems(void)
 					  "\"etcd_leader.elections\" is not set, so this instance takes part in no "
 					  "election");
 	if (read_only[0] != '\0' && settings_election_index(read_only, (int) strlen(read_only)) < 0)
-		problem_begin(PROBLEM_SETTINGS, "etcd_leader.read_only_unless_leader", PROBLEM_THIS_TURN,
+		problem_begin(PROBLEM_SETTINGS, "etcd_leader.read_only_unless_leader_of", PROBLEM_THIS_TURN,
 					  "The elections are those listed in \"etcd_leader.elections\".",
-					  "\"etcd_leader.read_only_unless_leader\" names election \"%s\", which does "
+					  "\"etcd_leader.read_only_unless_leader_of\" names election \"%s\", which does "
 					  "not exist, so sessions on this instance are read-only by default",
 					  read_only);
 	(void) settings_resolve_safety_margin_ms(&cut);
@@ -333,7 +333,7 @@ find_worker_problems(int64 now_ns)
 	if (now_ns - missing_since_ns < WORKERS_PATIENCE_MS * NSEC_PER_MSEC)
 		return missing_since_ns + WORKERS_PATIENCE_MS * NSEC_PER_MSEC;
 	problem_begin(PROBLEM_WORKERS, "notifiers", PROBLEM_THIS_TURN,
-				  "See the server log, check the databases in \"etcd_leader.databases\", and "
+				  "See the server log, check the databases in \"etcd_leader.notify_databases\", and "
 				  "increase \"max_worker_processes\" if it is too small.",
 				  "%d of %d notifiers run", running, expected);
 	return PG_INT64_MAX;

@@ -28,7 +28,7 @@
 static Requirement requirements[ELECTION_MAX_ELECTIONS];
 
 /*
- * By etcd_leader.require_leadership, as of the first statement.  Its state is
+ * By etcd_leader.require_leadership_of, as of the first statement.  Its state is
  * fence_state.setting.  The requirement counts once the transaction writes.
  */
 static Requirement setting_requirement;
@@ -44,7 +44,7 @@ static int	nearlier;
 static Requirement binding;
 
 /*
- * Does etcd_leader.require_leadership hold for this process?  In a background
+ * Does etcd_leader.require_leadership_of hold for this process?  In a background
  * worker it holds only if the role of the worker has the setting; the role of a
  * pg_cron job may have it.  Otherwise the setting in postgresql.conf would also
  * fence apply workers of logical replication, and launchers.  It never holds for
@@ -54,7 +54,7 @@ static Requirement binding;
 bool
 demands_is_role_fenced(void)
 {
-	if (likely(settings_require_leadership[0] == '\0'))
+	if (likely(settings_require_leadership_of[0] == '\0'))
 		return false;
 	if (MyBackendType == B_BACKEND || (MyBackendType == B_WAL_SENDER && OidIsValid(MyDatabaseId)))
 		return true;
@@ -215,7 +215,7 @@ keep_setting(bool was_in_force)
 }
 
 /*
- * Records the requirement of etcd_leader.require_leadership at the first call in a
+ * Records the requirement of etcd_leader.require_leadership_of at the first call in a
  * transaction.  Later calls keep the requirement while the setting stays the same.
  * SET LOCAL, and functions with a SET clause, can change the setting within the
  * transaction.
@@ -227,7 +227,7 @@ demands_record_setting(void)
 		(fence_state.setting == FENCE_CONTINUED_DEMAND && !demands_has_written());
 	bool		is_fenced = demands_is_role_fenced();
 	bool		is_other = is_fenced &&
-		strcmp(setting_requirement.election, settings_require_leadership) != 0;
+		strcmp(setting_requirement.election, settings_require_leadership_of) != 0;
 
 	if (fence_state.in_force && is_fenced && !is_first && !is_other)
 	{
@@ -245,8 +245,8 @@ demands_record_setting(void)
 		return;
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_WITHDRAWN */
 	if (is_first || is_other)
-		make_requirement(&setting_requirement, settings_require_leadership,
-						 find_requirement(earlier, nearlier, settings_require_leadership));
+		make_requirement(&setting_requirement, settings_require_leadership_of,
+						 find_requirement(earlier, nearlier, settings_require_leadership_of));
 	pg_compiler_barrier();		/* handshake.pml: DEMAND_RECORDED */
 	fence_note(FENCE_MAKE_DEMAND);
 	/* the transaction may have been READ ONLY until now; the check comes later */
@@ -337,7 +337,7 @@ demands_continue(void)
 	Requirement *requirement = &setting_requirement;
 
 	if (!demands_is_role_fenced() ||
-		strcmp(requirement->election, settings_require_leadership) != 0)
+		strcmp(requirement->election, settings_require_leadership_of) != 0)
 		return;
 	/* if a drain waited for the previous transaction, it waits for this one */
 	requirement->token = (fenced_advertised() & requirement_bit(requirement)) != 0 ?

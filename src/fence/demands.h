@@ -10,11 +10,11 @@
 
 #include "requirement.h"
 
-/* Does etcd_leader.require_leadership hold for this process? */
+/* Does etcd_leader.require_leadership_of hold for this process? */
 extern bool demands_is_role_fenced(void);
 
 /*
- * Records the requirement of etcd_leader.require_leadership, at the first call in a
+ * Records the requirement of etcd_leader.require_leadership_of, at the first call in a
  * transaction and when the setting has changed.  Needs a transaction.
  */
 extern void demands_record_setting(void);

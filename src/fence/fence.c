@@ -4,7 +4,7 @@
  *	  Transactions that only the leader can commit.
  *
  * Three things fence a transaction: etcd_require_leader(); the setting
- * etcd_leader.require_leadership, if the transaction writes; and fence_bind(), if
+ * etcd_leader.require_leadership_of, if the transaction writes; and fence_bind(), if
  * the process runs a hook.  A fenced transaction remembers the fencing token, and
  * commits only if this instance still leads under the same token.  The PRE_COMMIT
  * callback checks that.  The steps after the callback (ON COMMIT actions, the
@@ -478,7 +478,7 @@ check_commit_prepared(const Node *statement)
 
 	if (transaction_kind(statement) != TRANS_STMT_COMMIT_PREPARED || !demands_is_role_fenced())
 		return;
-	requirement_init(&requirement, settings_require_leadership);
+	requirement_init(&requirement, settings_require_leadership_of);
 	/* a leader that drains may still commit a prepared transaction */
 	requirement.token = requirement_current_token(&requirement);
 	if (requirement.token != 0)
@@ -489,7 +489,7 @@ check_commit_prepared(const Node *statement)
 			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 			 errmsg("this instance does not lead election \"%s\"", requirement.shown),
 			 errdetail("\"%s\" allows only the leader to commit a prepared transaction.",
-					   "etcd_leader.require_leadership"),
+					   "etcd_leader.require_leadership_of"),
 			 errhint("Commit it when this instance leads, or roll it back.")));
 }
 

@@ -111,7 +111,7 @@ errhint_where(const Requirement *requirement, const char *leader)
 	return errhint("Run the whole transaction on the leader.");
 }
 
-/* ERROR if etcd_leader.require_leadership named none of the elections. */
+/* ERROR if etcd_leader.require_leadership_of named none of the elections. */
 void
 requirement_check_election(const Requirement *requirement)
 {
@@ -119,7 +119,7 @@ requirement_check_election(const Requirement *requirement)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("election \"%s\" does not exist", requirement->shown),
-				 errdetail("It is required by \"%s\".", "etcd_leader.require_leadership"),
+				 errdetail("It is required by \"%s\".", "etcd_leader.require_leadership_of"),
 				 errhint("The elections are those listed in \"%s\".", "etcd_leader.elections")));
 }
 
@@ -142,7 +142,7 @@ requirement_errbroken(const Requirement *requirement, const char *leader)
 		else
 			errmsg("this instance did not lead election \"%s\" when the transaction began",
 				   requirement->shown);
-		errdetail("\"%s\" allows only the leader to write.", "etcd_leader.require_leadership");
+		errdetail("\"%s\" allows only the leader to write.", "etcd_leader.require_leadership_of");
 	}
 	return errhint_where(requirement, leader);
 }

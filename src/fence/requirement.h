@@ -63,7 +63,7 @@ extern const char *requirement_known_leader(const char *name);
 extern int	requirement_errbroken(const Requirement *requirement, const char *leader);
 extern int	requirement_errended(const Requirement *requirement);
 
-/* ERROR 42704 if etcd_leader.require_leadership named none of the elections. */
+/* ERROR 42704 if etcd_leader.require_leadership_of named none of the elections. */
 extern void requirement_check_election(const Requirement *requirement);
 
 /* The ERROR for a requirement that does not hold: requirement_errbroken(). */

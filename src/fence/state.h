@@ -29,7 +29,7 @@ typedef enum FenceSignal
 	FENCE_END_SENT				/* the end of the session */
 } FenceSignal;
 
-/* The demand of etcd_leader.require_leadership. */
+/* The demand of etcd_leader.require_leadership_of. */
 typedef enum FenceSetting
 {
 	FENCE_NO_DEMAND,			/* no statement of this transaction has read the setting */

@@ -59,7 +59,7 @@ force_settings(void)
 		{"max_parallel_maintenance_workers", "0"},
 		{"debug_parallel_query", "off"},
 		{"force_parallel_mode", "off"},
-		{"etcd_leader.require_leadership", ""}
+		{"etcd_leader.require_leadership_of", ""}
 	};
 
 	for (Size i = 0; i < lengthof(forced); i++)

@@ -270,8 +270,8 @@ count_runs(int event, int election, uint64 hook_id)
 static bool
 has_place(HookEvent event)
 {
-	return count_runs(-1, -1, 0) < settings_max_hook_workers &&
-		(event != HOOK_CHANGE || count_runs(HOOK_CHANGE, -1, 0) < settings_max_hook_workers - 1);
+	return count_runs(-1, -1, 0) < settings_hooks_max_workers &&
+		(event != HOOK_CHANGE || count_runs(HOOK_CHANGE, -1, 0) < settings_hooks_max_workers - 1);
 }
 
 /* Asks the postmaster for the process of a run.  False if there is no room for it. */

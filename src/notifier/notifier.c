@@ -128,7 +128,7 @@ void
 notifier_configure(void)
 {
 	static bool configured = false;
-	List	   *databases = settings_split(settings_databases);
+	List	   *databases = settings_split(settings_notify_databases);
 	ListCell   *cell;
 	int64		from;
 
@@ -449,7 +449,7 @@ announce_events(const NotifierStart *start)
 	if (last_error[0] != '\0')
 		OidFunctionCall0(F_PG_NOTIFICATION_QUEUE_USAGE);
 
-	notify_events(utf8_to_server(settings_channel), &announcement);
+	notify_events(utf8_to_server(settings_notify_channel), &announcement);
 	CommitTransactionCommand();
 
 	/*

@@ -9,7 +9,7 @@
 #define NOTIFIER_H
 
 /*
- * In the elector: the databases of etcd_leader.databases get a notifier
+ * In the elector: the databases of etcd_leader.notify_databases get a notifier
  * each, others lose theirs.
  */
 extern void notifier_configure(void);

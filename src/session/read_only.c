@@ -5,7 +5,7 @@
  *	  lead.
  *
  * Drivers that have a list of hosts look for the one whose sessions are not
- * read-only.  With etcd_leader.read_only_unless_leader this one is the leader.
+ * read-only.  With etcd_leader.read_only_unless_leader_of this one is the leader.
  * It is a help to find the leader, and protects nothing: a transaction may say
  * READ WRITE.
  *
@@ -89,7 +89,7 @@ is_concerned(void)
 static bool
 wants_read_only(void)
 {
-	const char *election = settings_read_only_unless_leader;
+	const char *election = settings_read_only_unless_leader_of;
 
 	return election[0] != '\0' && !RecoveryInProgress() &&
 		!status_leads(settings_election_index(election, (int) strlen(election)));
@@ -123,7 +123,7 @@ follow_leadership(void)
 static void
 begin_statement(void)
 {
-	if (likely(has_begun || settings_read_only_unless_leader[0] == '\0') || !IsTransactionState())
+	if (likely(has_begun || settings_read_only_unless_leader_of[0] == '\0') || !IsTransactionState())
 		return;
 	has_begun = true;
 	if (following == FOLLOWING_UNKNOWN)
@@ -144,7 +144,7 @@ is_replay(const PlannedStmt *pstmt, const char *query_string)
 										  "SET " DEFAULT_READ_ONLY "='off'"};
 	const char *statement = query_string + Max(pstmt->stmt_location, 0);
 
-	if (likely(settings_read_only_unless_leader[0] == '\0') ||
+	if (likely(settings_read_only_unless_leader_of[0] == '\0') ||
 		!IsA(pstmt->utilityStmt, VariableSetStmt))
 		return false;
 	for (Size i = 0; i < lengthof(replays); i++)
@@ -199,7 +199,7 @@ xact_callback(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		has_begun = false;
-	if (likely(settings_read_only_unless_leader[0] == '\0' && !is_read_only))
+	if (likely(settings_read_only_unless_leader_of[0] == '\0' && !is_read_only))
 		return;
 	switch (event)
 	{

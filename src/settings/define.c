@@ -399,7 +399,7 @@ check_channel(char **newval, void **extra, GucSource source)
  * default_tablespace.
  */
 static bool
-check_require_leadership(char **newval, void **extra, GucSource source)
+check_require_leadership_of(char **newval, void **extra, GucSource source)
 {
 	bool		is_stored = source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER;
 	bool	   *by_role;
@@ -519,7 +519,7 @@ assign_elections(const char *newval, void *extra)
 }
 
 static void
-assign_require_leadership(const char *newval, void *extra)
+assign_require_leadership_of(const char *newval, void *extra)
 {
 	settings_requires_by_role = extra != NULL && *(bool *) extra;
 }
@@ -587,17 +587,17 @@ static const StringSetting string_settings[] = {
 		"Sets the file of the client certificate to show to etcd.", NULL},
 	{"etcd_leader.ssl_key_file", &settings_ssl_key_file, "", PGC_SIGHUP, 0, check_file, NULL,
 		"Sets the file of the private key of \"etcd_leader.ssl_cert_file\".", NULL},
-	{"etcd_leader.databases", &settings_databases, "postgres", PGC_SIGHUP, GUC_LIST_INPUT,
+	{"etcd_leader.notify_databases", &settings_notify_databases, "postgres", PGC_SIGHUP, GUC_LIST_INPUT,
 		check_databases, NULL,
 		"Sets the databases in which events are announced by NOTIFY.",
 		"If empty, there are no notifications."},
-	{"etcd_leader.channel", &settings_channel, "etcd_leader", PGC_SIGHUP, 0, check_channel, NULL,
+	{"etcd_leader.notify_channel", &settings_notify_channel, "etcd_leader", PGC_SIGHUP, 0, check_channel, NULL,
 		"Sets the channel of NOTIFY on which events are announced.", NULL},
-	{"etcd_leader.require_leadership", &settings_require_leadership, "", PGC_SUSET, 0,
-		check_require_leadership, assign_require_leadership,
+	{"etcd_leader.require_leadership_of", &settings_require_leadership_of, "", PGC_SUSET, 0,
+		check_require_leadership_of, assign_require_leadership_of,
 		"Sets the election that this instance must lead for a transaction that writes to commit.",
 		"If empty, there is no such requirement. To be set for roles and databases."},
-	{"etcd_leader.read_only_unless_leader", &settings_read_only_unless_leader, "", PGC_SIGHUP, 0,
+	{"etcd_leader.read_only_unless_leader_of", &settings_read_only_unless_leader_of, "", PGC_SIGHUP, 0,
 		check_name, NULL,
 		"Sets the election that this instance must lead, or else sessions are read-only by "
 		"default.",
@@ -614,7 +614,7 @@ static const StringSetting string_settings[] = {
 	{"etcd_leader.http_ssl_key_file", &settings_http_ssl_key_file, "", PGC_SIGHUP, 0, check_file,
 		NULL,
 		"Sets the file of the private key of \"etcd_leader.http_ssl_cert_file\".", NULL},
-	{"etcd_leader.agent_listen", &settings_agent_listen, "", PGC_SIGHUP, GUC_LIST_INPUT,
+	{"etcd_leader.http_agent_listen", &settings_http_agent_listen, "", PGC_SIGHUP, GUC_LIST_INPUT,
 		check_listen, NULL,
 		"Sets the addresses at which HAProxy's agent checks are answered.",
 		"If empty, they are not answered."},
@@ -718,11 +718,11 @@ define_other_numbers(void)
 							 "Cancels a running statement of a transaction that requires "
 							 "leadership when it is lost.",
 							 NULL, &settings_cancel_on_loss, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("etcd_leader.max_hook_workers",
+	DefineCustomIntVariable("etcd_leader.hooks_max_workers",
 							"Sets how many hooks can run at the same time.",
 							"Each takes a background worker. One of them is never for changes. 0 "
 							"means that none run.",
-							&settings_max_hook_workers, 2, 0, SETTINGS_MAX_HOOK_WORKERS,
+							&settings_hooks_max_workers, 2, 0, SETTINGS_HOOKS_MAX_WORKERS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 

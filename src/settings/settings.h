@@ -56,23 +56,23 @@ extern int	settings_preferred_delay_ms;
 extern int	settings_drain_timeout_ms;
 extern int	settings_candidate;	/* CandidateMode */
 extern int	settings_second_primary;	/* SecondPrimaryMode */
-extern char *settings_databases;
-extern char *settings_channel;
+extern char *settings_notify_databases;
+extern char *settings_notify_channel;
 extern int	settings_request_timeout_ms;
 extern int	settings_connect_timeout_ms;
 extern int	settings_max_elections;
-extern char *settings_require_leadership;
+extern char *settings_require_leadership_of;
 extern bool settings_cancel_on_loss;
-extern char *settings_read_only_unless_leader;
+extern char *settings_read_only_unless_leader_of;
 extern char *settings_http_listen;
 extern char *settings_http_ssl_cert_file;
 extern char *settings_http_ssl_key_file;
-extern char *settings_agent_listen;
+extern char *settings_http_agent_listen;
 extern char *settings_hooks_file;
-extern int	settings_max_hook_workers;
+extern int	settings_hooks_max_workers;
 
 /*
- * Was etcd_leader.require_leadership set for this session's role, or in the
+ * Was etcd_leader.require_leadership_of set for this session's role, or in the
  * session, and not for everybody?
  */
 extern bool settings_requires_by_role;
@@ -85,8 +85,8 @@ extern bool settings_requires_by_role;
 /* The maximum number of addresses of each of the two lists. */
 #define SETTINGS_MAX_LISTEN		8
 
-/* The maximum of etcd_leader.max_hook_workers. */
-#define SETTINGS_MAX_HOOK_WORKERS	64
+/* The maximum of etcd_leader.hooks_max_workers. */
+#define SETTINGS_HOOKS_MAX_WORKERS	64
 
 /*
  * Is the password of etcd's user sent to that URL, on another host, without

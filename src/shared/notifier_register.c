@@ -239,7 +239,7 @@ notifier_register_is_barred(int notifier_slot)
 int
 notifier_register_expected(void)
 {
-	return RecoveryInProgress() ? 0 : list_length(settings_split(settings_databases));
+	return RecoveryInProgress() ? 0 : list_length(settings_split(settings_notify_databases));
 }
 
 int

@@ -56,7 +56,7 @@ problem_item_name(ProblemItem item)
 		[PROBLEM_FILE] = "file",
 		[PROBLEM_HOOKS_FILE] = "hooks file",
 		[PROBLEM_DATABASE] = "database",
-		[PROBLEM_REQUIRE_LEADERSHIP] = "require_leadership",
+		[PROBLEM_REQUIRE_LEADERSHIP] = "require_leadership_of",
 		[PROBLEM_ELECTIONS] = "elections",
 		[PROBLEM_ENDPOINT] = "endpoint",
 		[PROBLEM_MAJORITY] = "majority",

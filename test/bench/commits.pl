@@ -38,7 +38,7 @@ for my $node ($loaded, $plain)
 	$node->value('CREATE ROLE fenced LOGIN SUPERUSER');
 	pgbench($node, '-i', '-q', '-s', 10);
 }
-$loaded->value(q{ALTER ROLE fenced SET etcd_leader.require_leadership = 'postgres'});
+$loaded->value(q{ALTER ROLE fenced SET etcd_leader.require_leadership_of = 'postgres'});
 
 # pgbench's own "simple update" (-N), with a call at its beginning.
 sub script
@@ -66,7 +66,7 @@ sub script
 my %ways = (
 	'not loaded'            => [ $plain,  'app',    '-N' ],
 	'loaded, not used'      => [ $loaded, 'app',    '-N' ],
-	'require_leadership'    => [ $loaded, 'fenced', '-N' ],
+	'require_leadership_of'    => [ $loaded, 'fenced', '-N' ],
 	'pg_is_in_recovery()'   => [ $loaded, 'app',    script('recovery', 'pg_is_in_recovery()') ],
 	'etcd_require_leader()' => [ $loaded, 'app',    script('fence',    'etcd_require_leader()') ],
 );
@@ -81,10 +81,10 @@ sub transactions_per_second
 
 # our row, the row to compare, clients
 for (
-	[ 'require_leadership',    'loaded, not used',    1 ],
+	[ 'require_leadership_of',    'loaded, not used',    1 ],
 	[ 'etcd_require_leader()', 'pg_is_in_recovery()', 1 ],
 	[ 'loaded, not used',      'not loaded',          1 ],
-	[ 'require_leadership',    'loaded, not used',    64 ],
+	[ 'require_leadership_of',    'loaded, not used',    64 ],
 	[ 'etcd_require_leader()', 'pg_is_in_recovery()', 64 ])
 {
 	my ($ours, $theirs, $clients) = @$_;

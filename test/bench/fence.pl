@@ -27,15 +27,15 @@ for my $role (qw(loose fence))
 	$node->value("CREATE ROLE $role LOGIN SUPERUSER");
 	$node->value("CREATE TABLE ${role}_t (a int)");
 }
-$node->value(q{ALTER ROLE fence SET etcd_leader.require_leadership = 'postgres'});
+$node->value(q{ALTER ROLE fence SET etcd_leader.require_leadership_of = 'postgres'});
 
 # the role, and what the transaction calls
 my %ways = (
 	'not used'              => [ 'loose', '1' ],
-	'require_leadership'    => [ 'fence', '1' ],
+	'require_leadership_of'    => [ 'fence', '1' ],
 	'pg_is_in_recovery()'   => [ 'loose', 'pg_is_in_recovery()' ],
 	'etcd_require_leader()' => [ 'loose', 'etcd_require_leader()' ]);
-my @pairs = ([ 'require_leadership', 'not used' ], [ 'etcd_require_leader()', 'pg_is_in_recovery()' ]);
+my @pairs = ([ 'require_leadership_of', 'not used' ], [ 'etcd_require_leader()', 'pg_is_in_recovery()' ]);
 
 sub transactions
 {

@@ -125,7 +125,7 @@ sub all_announced
 {
 	my $name     = 'queue full';
 	$pg1->value('CREATE DATABASE quiet');
-	$pg1->configure(databases => 'postgres, quiet');
+	$pg1->configure(notify_databases => 'postgres, quiet');
 	poll(10, sub { $pg1->notifier_pid('quiet') }) or die 'no notifier';
 	my $listener = $pg1->listen;
 	my $mark     = $pg1->last_event;
@@ -165,7 +165,7 @@ sub all_announced
 	my $began = now();
 	$pg1->value('DROP DATABASE quiet');
 	in_time(now() - $began, 0.7, "$name: the notifier makes room at once");
-	$pg1->configure(databases => 'postgres');
+	$pg1->configure(notify_databases => 'postgres');
 
 	if (!$queue_has_limit) { chmod 0700, $queue or die $! }
 	$keeper->disconnect;
@@ -178,7 +178,7 @@ sub all_announced
 # ---- a connection to the database is not possible -------------------------------------------
 
 $pg1->value('CREATE DATABASE app');
-$pg1->configure(databases => 'postgres, app');
+$pg1->configure(notify_databases => 'postgres, app');
 poll(10, sub { $pg1->notifier_pid('app') }) or die 'no notifier';
 my @ways = (
 	[ 'renamed', 'ALTER DATABASE app RENAME TO other', 'ALTER DATABASE other RENAME TO app', 'database "app" does not exist' ],
@@ -219,7 +219,7 @@ $_->stop('fast') for $pg1, $pg2;
 # ---- no background worker is free ---------------------------------------------------------
 
 # PostgreSQL's own launcher of logical replication is registered first.
-my $pg3 = EtcdLeader::Instance->create('pg3', etcd => $etcd, settings => { ttl => $ttl, databases => '' },
+my $pg3 = EtcdLeader::Instance->create('pg3', etcd => $etcd, settings => { ttl => $ttl, notify_databases => '' },
 	conf => "max_worker_processes = 3\nmax_parallel_workers = 3\n");
 $pg3->wait_until_leader;
 ($pg1, $pg2) = ($pg3, undef);
@@ -234,7 +234,7 @@ $pg3->wait_until_leader;
 	my $offset   = $pg3->log_size;
 	my $listener = $pg3->listen;
 	my $mark     = $pg3->last_event;
-	$pg3->configure(databases => 'postgres');
+	$pg3->configure(notify_databases => 'postgres');
 	poll_ok(10, sub { $pg3->log_count('WARNING:  could not start the notifier for database "postgres"', $offset) }, "$name: the log says so");
 	like(PostgreSQL::Test::Utils::slurp_file($pg3->logfile, $offset), qr/HINT:.*max_worker_processes/, "$name: the hint names the setting");
 	for (1 .. 2) { $pg3->value('SELECT etcd_resign()'); $pg3->wait_until_leader; }

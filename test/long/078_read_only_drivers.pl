@@ -1,4 +1,4 @@
-# Drivers with a list of three hosts, and read_only_unless_leader: the drivers of
+# Drivers with a list of three hosts, and read_only_unless_leader_of: the drivers of
 # doc/clients.md, and its functions for drivers without a list, find the leader in each
 # attempt, over hand-overs and crashes, while the leader of before is cut off and stays in
 # the list.  And PgBouncer, which needs RECONNECT.
@@ -22,7 +22,7 @@ for my $name (qw(pg1 pg2 pg3))
 	$relay{$name} = EtcdLeader::Relay->new($etcd->url(0));
 	my $node = $node{$name} = EtcdLeader::Instance->create($name, endpoints => $relay{$name}->url,
 		conf     => "listen_addresses = '127.0.0.1'\n",
-		settings => { ttl => 2, read_only_unless_leader => 'postgres' }, start => 0);
+		settings => { ttl => 2, read_only_unless_leader_of => 'postgres' }, start => 0);
 	$node->append_conf('pg_hba.conf', "host all all 127.0.0.1/32 trust\n");
 	$node->start;
 	$node->value($_) for 'CREATE EXTENSION etcd_leader', 'CREATE ROLE app LOGIN', 'CREATE TABLE t (driver text)', 'GRANT ALL ON t TO app';

@@ -20,11 +20,11 @@ for my $name (qw(pg1 pg2))
 	($http{$name}, $agent{$name}) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
 	my $node = $node{$name} = EtcdLeader::Instance->create($name, etcd => $etcd,
 		conf     => "listen_addresses = '127.0.0.1'\n",
-		settings => { ttl => 5, http_listen => "127.0.0.1:$http{$name}", agent_listen => "127.0.0.1:$agent{$name}" }, start => 0);
+		settings => { ttl => 5, http_listen => "127.0.0.1:$http{$name}", http_agent_listen => "127.0.0.1:$agent{$name}" }, start => 0);
 	$node->append_conf('pg_hba.conf', "host all all 127.0.0.1/32 trust\n");
 	$node->start;
 	$node->value($_) for 'CREATE EXTENSION etcd_leader', 'CREATE TABLE t (id bigserial, a text)', 'CREATE ROLE caller LOGIN', 'CREATE ROLE fenced LOGIN',
-	  q{ALTER ROLE fenced SET etcd_leader.require_leadership = 'postgres'}, 'GRANT ALL ON t, t_id_seq TO caller, fenced';
+	  q{ALTER ROLE fenced SET etcd_leader.require_leadership_of = 'postgres'}, 'GRANT ALL ON t, t_id_seq TO caller, fenced';
 	$node->wait_until_candidate;
 }
 

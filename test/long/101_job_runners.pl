@@ -188,7 +188,7 @@ only_here($second, 'after SIGKILL of the runners');
 # The gate matters: without the setting of the role, the runner that has no other gate runs everywhere.
 {
 	my $before = ran($first);
-	$first->value($_) for 'ALTER ROLE jobs RESET etcd_leader.require_leadership', q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'jobs'};
+	$first->value($_) for 'ALTER ROLE jobs RESET etcd_leader.require_leadership_of', q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'jobs'};
 	wait_for_jobs($first, 'without the setting: pg-boss runs where the instance does not lead', 'pg_boss');
 	wait_for_jobs($second, 'meanwhile all runners run on the leader', @runners);
 	my $after = ran($first);

@@ -11,7 +11,7 @@ $old->wait_until_leader;
 my $token = $old->token;
 my $from  = $old->value('SELECT version()');
 my $status = join ' ', sort keys %{ $old->status };
-$old->value(q{CREATE ROLE app; ALTER ROLE app SET etcd_leader.require_leadership = 'postgres'; GRANT EXECUTE ON FUNCTION etcd_resign TO app});
+$old->value(q{CREATE ROLE app; ALTER ROLE app SET etcd_leader.require_leadership_of = 'postgres'; GRANT EXECUTE ON FUNCTION etcd_resign TO app});
 $old->stop;
 
 my $new = EtcdLeader::Instance->create('new', %conf, start => 0);
@@ -30,7 +30,7 @@ $new->wait_until_leader;
 isnt($new->value('SELECT version()'), $from, 'the new PostgreSQL leads');
 cmp_ok($new->token, '>', $token, 'the token is greater');
 is(join(' ', sort keys %{ $new->status }), $status, 'the status is as before');
-is($new->value(q{SELECT setconfig::text FROM pg_db_role_setting WHERE setrole = 'app'::regrole}), '{etcd_leader.require_leadership=postgres}',
+is($new->value(q{SELECT setconfig::text FROM pg_db_role_setting WHERE setrole = 'app'::regrole}), '{etcd_leader.require_leadership_of=postgres}',
 	'the setting of a role is kept');
 is($new->value(q{SELECT has_function_privilege('app', 'etcd_resign(text, boolean, interval)', 'EXECUTE')}), 1, 'the grants of a role are kept');
 is($new->value('SELECT count(*) FROM etcd_candidates()'), 1, 'a function that waits works');

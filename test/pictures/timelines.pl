@@ -56,7 +56,7 @@ my ($leads, $waits, $stands, $none) = ('#9fd39f', '#e3e8ef', '#f3d9a0', '#f7f7f7
 # ---- runs ------------------------------------------------------------------------------
 
 my $etcd = EtcdLeader::Etcd->new;
-my %node = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { elections => 'shop', ttl => $ttl, databases => '' }) } qw(pg1 pg2);
+my %node = map { $_ => EtcdLeader::Instance->create($_, etcd => $etcd, settings => { elections => 'shop', ttl => $ttl, notify_databases => '' }) } qw(pg1 pg2);
 $node{pg1}->wait_until_leader;
 $node{pg2}->wait_until_candidate;
 

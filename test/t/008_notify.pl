@@ -32,7 +32,7 @@ my $pg1  = EtcdLeader::Instance->create('pg1', etcd => $etcd, extension => 'READ
 $pg1->wait_until_leader;
 $pg1->value('CREATE DATABASE app');
 my $offset = $pg1->log_size;
-$pg1->configure(databases => 'postgres, missing, app');
+$pg1->configure(notify_databases => 'postgres, missing, app');
 poll_ok(10, sub { $pg1->notifier_pid('app') && $pg1->notifier_pid('postgres') }, 'a notifier in each database that exists');
 my $notifiers = q{SELECT notifiers_running || ' of ' || notifiers_expected FROM etcd_leader_stats};
 poll_is(10, sub { $pg1->value($notifiers) }, '2 of 3', 'the statistics know that one is missing');
@@ -153,7 +153,7 @@ cmp_ok($stats->{notifications_sent}, '>=', 2 * 42, 'notifications are counted');
 
 # A listener in a database that is not listed hears nothing; a listed one goes on.
 told_all($pg1, $listeners{postgres});
-$pg1->configure(databases => 'app');
+$pg1->configure(notify_databases => 'app');
 poll_is(10, sub { $pg1->notifier_pid('postgres') }, undef, 'the notifier of a dropped database ends');
 my $before = scalar(my @heard = $listeners{postgres}->notifications);
 $mark = $pg1->last_event;
@@ -164,7 +164,7 @@ is(scalar(@heard = $listeners{postgres}->notifications), $before, 'postgres is n
 
 # The database that was missing is made, and listed again: it is served.
 $pg1->value('CREATE DATABASE missing');
-$pg1->configure(databases => 'app, missing');
+$pg1->configure(notify_databases => 'app, missing');
 poll_ok(30, sub { $pg1->notifier_pid('missing') }, 'a database made later gets its notifier');
 poll_is(10, sub { $pg1->value($notifiers) }, '2 of 2', 'the statistics know that none is missing');
 my $late = $pg1->listen('missing');
@@ -173,7 +173,7 @@ ok($late->wait_for(sub { $_[0]->{event} eq 'elected' }), 'the session receives t
 
 # Databases can be dropped quickly although a notifier sits in them.
 $late->stop;
-$pg1->configure(databases => 'app');
+$pg1->configure(notify_databases => 'app');
 poll_is(10, sub { $pg1->notifier_pid('missing') }, undef, 'its notifier ends when it is not listed');
 my $began = now();
 $pg1->value('DROP DATABASE missing');

@@ -67,8 +67,8 @@ my @bad = (
 	[ safety_margin => '150001',                  qr/\.\. 150000/ ],
 	[ candidate => 'sometimes',                   qr/Available values: primary, always, never/ ],
 	[ second_primary => 'leads',                  qr/Available values: refuse, wait/ ],
-	[ channel   => 'c' x 64,                      qr/at most 63 bytes/ ],
-	[ channel   => '',                            qr/must not be empty/ ],
+	[ notify_channel   => 'c' x 64,                      qr/at most 63 bytes/ ],
+	[ notify_channel   => '',                            qr/must not be empty/ ],
 	[ node_name => 'n' x 256,                     qr/at most 255 bytes/ ],
 	[ node_name => "n\x7f",                       qr/must not contain control characters/ ],
 	[ node_name => "n\xc2\x9b",                   qr/must not contain control characters/ ],
@@ -77,25 +77,25 @@ my @bad = (
 	[ watched_prefixes => "a\xf3\xa0\x81\x81",    qr/must not contain the format character U\+E0041/ ],
 	[ patroni_namespace => 'n' x 128,             qr/at most 127 bytes/ ],
 	[ elections => 'patroni:',                    qr/the scope of the Patroni cluster is missing/ ],
-	[ databases => 'app,app',                     qr/"app" is listed more than once/ ],
-	[ databases => 'd' x 64,                      qr/1 to 63 bytes/ ],
-	[ databases => join(',', map { "d$_" } 1 .. 33), qr/at most 32/ ],
+	[ notify_databases => 'app,app',                     qr/"app" is listed more than once/ ],
+	[ notify_databases => 'd' x 64,                      qr/1 to 63 bytes/ ],
+	[ notify_databases => join(',', map { "d$_" } 1 .. 33), qr/at most 32/ ],
 	[ request_timeout => '0',                     qr/at least 1 ms/ ],
 	[ connect_timeout => '-5',                    qr/-1 ms \.\. |-1 \.\. / ],
 	[ connect_timeout => '0',                     qr/at least 1 ms/ ],
 	[ cancel_on_loss => 'perhaps',                qr/requires a Boolean value/ ],
 	[ ssl_cert_file => "c\x01",                   qr/must not contain control characters/ ],
 	[ ssl_key_file => "k\x01",                    qr/must not contain control characters/ ],
-	[ require_leadership => "a\x01",              qr/must not contain control characters/ ],
-	[ read_only_unless_leader => "a\x01",         qr/must not contain control characters/ ],
-	[ read_only_unless_leader => 'a' x 128,       qr/at most 127 bytes/ ],
+	[ require_leadership_of => "a\x01",              qr/must not contain control characters/ ],
+	[ read_only_unless_leader_of => "a\x01",         qr/must not contain control characters/ ],
+	[ read_only_unless_leader_of => 'a' x 128,       qr/at most 127 bytes/ ],
 	[ preferred_nodes => 'a,""',                  qr/must not be empty/ ],
 	[ preferred_delay => '99',                    qr/100 ms \.\. |100 \.\. / ],
 	[ drain_timeout => '-1',                      qr/0 ms \.\. |\(0 \.\. / ],
 	[ drain_timeout => '5 x',                     qr/Valid units/ ],
-	[ max_hook_workers => '65',                   qr/0 \.\. 64/ ],
+	[ hooks_max_workers => '65',                   qr/0 \.\. 64/ ],
 	[ http_listen => '8010',                      qr/is not an address to listen at.*such as "127\.0\.0\.1:8010"/s ],
-	[ agent_listen => 'example.com:8011',         qr/is not an address to listen at.*such as "127\.0\.0\.1:8010"/s ],
+	[ http_agent_listen => 'example.com:8011',         qr/is not an address to listen at.*such as "127\.0\.0\.1:8010"/s ],
 	[ http_ssl_cert_file => "c\x01",              qr/must not contain control characters/ ],
 	[ http_ssl_key_file => "k\x01",               qr/must not contain control characters/ ],
 );
@@ -158,9 +158,9 @@ poll_ok(10, sub { $pg1->value(q{SELECT last_contact > now() - interval '3 s' FRO
 my @fine = (
 	[ elections => '' ],
 	[ ttl => '300' ], [ ttl => '2' ], [ ttl => '2s' ], [ ttl => '5min' ], [ safety_margin => '-1' ], [ safety_margin => '0' ],
-	[ channel => 'c' x 63 ], [ node_name => 'n' x 255 ], [ elections => "a,$long127,\"b c\"" ],
+	[ notify_channel => 'c' x 63 ], [ node_name => 'n' x 255 ], [ elections => "a,$long127,\"b c\"" ],
 	[ endpoints => 'http://[::1]:2379, http://localhost:2379/' ], [ endpoints => 'localhost:2379, [::1]:2379,10.0.0.1:2379' ],
-	[ databases => '' ], [ databases => 'd' x 63 ], [ request_timeout => '1' ], [ candidate => 'never' ]);
+	[ notify_databases => '' ], [ notify_databases => 'd' x 63 ], [ request_timeout => '1' ], [ candidate => 'never' ]);
 for my $case (@fine)
 {
 	my ($name, $value) = @$case;
@@ -245,7 +245,7 @@ for my $case (@bad, [ max_elections => '33', qr/1 \.\. 32/ ], [ candidat => 'nev
 # the settings for hooks accept any text; the file of hooks is in 082_hooks_file.pl
 is(join(' ', grep { !$tried{$_} && !/^hooks?_/ } @settings), '', 'every setting was tried');
 {
-	my (undef, $log) = try_start('-c', 'etcd_leader.ttl=1', '-c', 'etcd_leader.channel=', '-c', 'Etcd_Leader.candidate=nevr');
+	my (undef, $log) = try_start('-c', 'etcd_leader.ttl=1', '-c', 'etcd_leader.notify_channel=', '-c', 'Etcd_Leader.candidate=nevr');
 	like($log, qr/parameter "etcd_leader\.$_"/, "several bad ones: $_ is named") for qw(ttl channel candidate);
 }
 

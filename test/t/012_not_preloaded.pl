@@ -55,8 +55,8 @@ $node->value($_) for 'CREATE TABLE ledger (i int)', 'GRANT INSERT ON ledger TO P
 for my $name (sort keys %misfit)
 {
 	$node->value($_)
-	  for "CREATE ROLE $name LOGIN", "ALTER ROLE $name SET etcd_leader.require_leadership = " . $node->dbh->quote($misfit{$name}),
-	  "CREATE DATABASE $name", "ALTER DATABASE $name SET etcd_leader.require_leadership = " . $node->dbh->quote($misfit{$name});
+	  for "CREATE ROLE $name LOGIN", "ALTER ROLE $name SET etcd_leader.require_leadership_of = " . $node->dbh->quote($misfit{$name}),
+	  "CREATE DATABASE $name", "ALTER DATABASE $name SET etcd_leader.require_leadership_of = " . $node->dbh->quote($misfit{$name});
 }
 
 # Preloaded at the next start, it runs, but takes part in no election until its
@@ -114,11 +114,11 @@ for my $name (sort keys %misfit)
 		my ($state, $message) = $node->failure($session->selectrow_array('SELECT current_database()') eq 'postgres' ?
 			  'INSERT INTO ledger VALUES (1)' : 'CREATE TABLE ledger (i int)', $session);
 		is($state, '42704', "$what may not write");
-		like($message, qr/^ERROR:  election ".*" does not exist\nDETAIL:  It is required by "etcd_leader\.require_leadership"\./, "$what: the error says why");
+		like($message, qr/^ERROR:  election ".*" does not exist\nDETAIL:  It is required by "etcd_leader\.require_leadership_of"\./, "$what: the error says why");
 	}
 }
 is($node->value('SELECT count(*) FROM ledger'), 0, 'nothing was written');
-is(($node->failure("ALTER ROLE $_ SET etcd_leader.require_leadership = " . $node->dbh->quote($misfit{$_})))[0], '22023', "$_: it could not be set now")
+is(($node->failure("ALTER ROLE $_ SET etcd_leader.require_leadership_of = " . $node->dbh->quote($misfit{$_})))[0], '22023', "$_: it could not be set now")
   for sort keys %misfit;
 
 $offset = $node->log_size;

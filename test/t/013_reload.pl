@@ -163,7 +163,7 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 	my $in_app = $pg1->listen('app');
 	my $here   = $pg1->listen('postgres');
 	my $moved  = $pg1->listen('app', 'who_leads');
-	$pg1->configure(databases => 'app,postgres');
+	$pg1->configure(notify_databases => 'app,postgres');
 	poll_ok(10, sub { $pg1->notifier_pid('app') }, 'databases: one more has a notifier');
 	my $mark = $pg1->last_event;
 	$pg2->value('SELECT etcd_resign()');
@@ -173,8 +173,8 @@ sub first_key { return ($etcd->candidates($_[0] // 'postgres'))[0] }
 
 	$pg2->wait_until_candidate;
 	my $heard = () = $in_app->notifications;
-	$pg1->configure(channel => 'who_leads');
-	poll_is(5, sub { $pg1->value('SHOW etcd_leader.channel') }, 'who_leads', 'channel: another');
+	$pg1->configure(notify_channel => 'who_leads');
+	poll_is(5, sub { $pg1->value('SHOW etcd_leader.notify_channel') }, 'who_leads', 'channel: another');
 	$pg1->value('SELECT etcd_resign()');
 	ok($moved->wait_for(sub { $_[0]->{event} eq 'unelected' }), 'channel: the new one is told');
 	is(scalar(my @now = $in_app->notifications), $heard, 'channel: the old one is not');

@@ -6,7 +6,7 @@ my $etcd = EtcdLeader::Etcd->new;
 my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd);
 $node->wait_until_leader;
 $node->safe_psql('postgres', 'CREATE DATABASE app');
-$node->configure(databases => 'postgres,app');
+$node->configure(notify_databases => 'postgres,app');
 poll_ok(10, sub { $node->notifier_pid('app') }, 'the notifier is connected');
 my $offset = $node->log_size;
 

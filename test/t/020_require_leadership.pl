@@ -1,4 +1,4 @@
-# etcd_leader.require_leadership: for roles and databases whose code cannot be
+# etcd_leader.require_leadership_of: for roles and databases whose code cannot be
 # changed.  What writes needs leadership, under one token from its first
 # statement; what reads does not.  A role cannot switch it off for itself.  And
 # it does not catch what keeps a server running.
@@ -26,7 +26,7 @@ sub win
 	$node->value('SELECT etcd_wait_for_leadership(?, ?)', '10 s', $election) or die "not elected: $election";
 }
 
-my $guc = 'etcd_leader.require_leadership';
+my $guc = 'etcd_leader.require_leadership_of';
 my $insert = q{INSERT INTO ledger VALUES ('x')};
 $node->value($_)
   for 'CREATE ROLE app LOGIN', 'CREATE ROLE free LOGIN', 'CREATE ROLE friend', 'GRANT friend TO app',
@@ -42,7 +42,7 @@ sub refused
 	my ($dbh, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $before = count();
-	fails($dbh, $insert, '25006', [ qr/election "alpha"/, qr/^DETAIL:  .*require_leadership/m, qr/^HINT:/m ], $name);
+	fails($dbh, $insert, '25006', [ qr/election "alpha"/, qr/^DETAIL:  .*require_leadership_of/m, qr/^HINT:/m ], $name);
 	usable($dbh, $name);
 	is(count(), $before, "$name: it leaves nothing");
 	return;
@@ -88,7 +88,7 @@ for my $case (@writes)
 {
 	my ($name, $sql) = @$case;
 	my $before = count();
-	fails($app, $sql, '25006', [ qr/election "alpha"/, qr/require_leadership/, qr/^HINT:/m ], "elsewhere: $name");
+	fails($app, $sql, '25006', [ qr/election "alpha"/, qr/require_leadership_of/, qr/^HINT:/m ], "elsewhere: $name");
 	$app->do('ROLLBACK') if $app->ping != 1;
 	usable($app, "elsewhere: $name");
 	is(count(), $before, "elsewhere: $name: it leaves nothing");
@@ -114,7 +114,7 @@ win();
 	lose();
 	my $before = count();
 	is($psql->("SHOW $guc"), "alpha\n", 'replication=database: the setting is there');
-	like($psql->($insert), qr/ERROR:  25006: .*"alpha".*DETAIL:.*require_leadership/s, 'replication=database: a write elsewhere is refused');
+	like($psql->($insert), qr/ERROR:  25006: .*"alpha".*DETAIL:.*require_leadership_of/s, 'replication=database: a write elsewhere is refused');
 	like($psql->([ 'BEGIN', $insert, 'COMMIT' ]), qr/ERROR:  25006: /, 'replication=database: and so is one in a block');
 	is(count(), $before, 'replication=database: it leaves nothing');
 	is($psql->('SELECT 1'), "1\n", 'replication=database: what only reads is not refused');
@@ -354,7 +354,7 @@ win();
 	$node->value("ALTER ROLE app SET $guc = 'nobody'");
 	my $dbh = $node->connect_db('postgres', user => 'app');
 	succeeds($dbh, 'SELECT count(*) FROM big', 'unknown election: reading');
-	fails($dbh, $insert, '42704', [ qr/election "nobody" does not exist/, qr/require_leadership/ ], 'unknown election: writing');
+	fails($dbh, $insert, '42704', [ qr/election "nobody" does not exist/, qr/require_leadership_of/ ], 'unknown election: writing');
 	usable($dbh, 'unknown election');
 	$dbh->do('BEGIN');
 	fails($dbh, sub { $dbh->do($insert); $dbh->do('COMMIT') }, '42704', qr/election "nobody"/, 'unknown election: in a block');
@@ -644,7 +644,7 @@ succeeds($client, $insert, 'in postgresql.conf: on the leader all may write');
 	fails($dbh, 'SELECT etcd_require_leader()', '55000', qr/shared_preload_libraries/, 'without the preload: the function');
 	my $recipe = document_block('doc/fence.md', 'session_preload');
 	$plain->value($recipe);
-	for my $attempt ('', q{-c etcd_leader.require_leadership=}, '-c session_preload_libraries=')
+	for my $attempt ('', q{-c etcd_leader.require_leadership_of=}, '-c session_preload_libraries=')
 	{
 		my $in = eval {
 			DBI->connect('dbi:Pg:' . join(';', 'host=' . $plain->host, 'port=' . $plain->port, "dbname=postgres",
@@ -652,7 +652,7 @@ succeeds($client, $insert, 'in postgresql.conf: on the leader all may write');
 				'app', undef, { RaiseError => 1, PrintError => 0 });
 		};
 		ok(!$in, "with the recipe the role cannot log in, options '$attempt'") or diag('it can');
-		like($@, length $attempt ? qr/cannot be enforced|permission denied/ : qr/"etcd_leader\.require_leadership" cannot be enforced.*shared_preload_libraries/s,
+		like($@, length $attempt ? qr/cannot be enforced|permission denied/ : qr/"etcd_leader\.require_leadership_of" cannot be enforced.*shared_preload_libraries/s,
 			"with the recipe: why, options '$attempt'");
 	}
 	is($plain->connect_db->selectrow_array('SELECT 1'), 1, 'other roles can');

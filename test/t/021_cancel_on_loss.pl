@@ -40,7 +40,7 @@ sub win
 $node->wait_until_leader('gamma');
 lose('gamma');
 
-my $guc    = 'etcd_leader.require_leadership';
+my $guc    = 'etcd_leader.require_leadership_of';
 my $insert = q{INSERT INTO ledger VALUES ('x')};
 $node->value($_)
   for 'CREATE TABLE ledger (made_by text)', 'CREATE TABLE rows (i int PRIMARY KEY)', 'INSERT INTO rows SELECT generate_series(1, 100)',

@@ -27,7 +27,7 @@ for my $node (@nodes)
 {
 	$node->value($_)
 	  for 'CREATE TABLE writes (writer text, n int, token bigint, pid int DEFAULT pg_backend_pid(), PRIMARY KEY (writer, n))',
-	  'CREATE ROLE app LOGIN', q{ALTER ROLE app SET etcd_leader.require_leadership = 'postgres'}, 'GRANT ALL ON writes TO app';
+	  'CREATE ROLE app LOGIN', q{ALTER ROLE app SET etcd_leader.require_leadership_of = 'postgres'}, 'GRANT ALL ON writes TO app';
 }
 
 # ---- writers ----------------------------------------------------------------------

@@ -1,11 +1,11 @@
-# etcd_leader.require_leadership in postgresql.conf of servers that do not
+# etcd_leader.require_leadership_of in postgresql.conf of servers that do not
 # lead, and pg_cron: its launcher and its background workers are not caught,
 # but a job whose role has the setting is fenced.  Jobs that pg_cron runs over
 # a connection are clients.  pg_cron 1.4 starts jobs at full minutes: this test takes
 # one minute.
 use EtcdLeader::Test;
 
-my $guc  = 'etcd_leader.require_leadership';
+my $guc  = 'etcd_leader.require_leadership_of';
 my $etcd = EtcdLeader::Etcd->new;
 
 # by name: background workers or connections; does it lead
@@ -22,7 +22,7 @@ for my $name (sort keys %mode)
 		etcd     => $etcd,
 		preload  => 'pg_cron, etcd_leader',
 		# where the jobs are in background workers, it does not matter that sessions are read-only
-		settings => { ttl => 20, candidate => $leads ? 'primary' : 'never', $name eq 'worker' ? (read_only_unless_leader => 'postgres') : () },
+		settings => { ttl => 20, candidate => $leads ? 'primary' : 'never', $name eq 'worker' ? (read_only_unless_leader_of => 'postgres') : () },
 		conf     => "max_worker_processes = 20\ncron.use_background_workers = $workers\ncron.database_name = 'postgres'\n");
 	$node->append_conf('postgresql.conf', "cron.host = '" . $node->host . "'\n");
 	$node->restart;

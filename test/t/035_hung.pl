@@ -30,7 +30,7 @@ my %node = map {
 	(my $name = $kind) =~ s/ /_/g;
 	$kind => $shim->around(sub {
 		EtcdLeader::Instance->create($name, endpoints => 'http://127.0.0.1:1', start => 0,
-			settings => { ttl => $ttl, elections => $name, databases => 'postgres,app' });
+			settings => { ttl => $ttl, elections => $name, notify_databases => 'postgres,app' });
 	})
 } @kinds;
 my $plain = EtcdLeader::Instance->create('plain', preload => 0, start => 0);

@@ -215,15 +215,15 @@ my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+
 
 # ---- settings of PostgreSQL ----
 {
-	set(databases => 'postgres,nowhere');
+	set(notify_databases => 'postgres,nowhere');
 	has_row('a database that does not exist', qr/database\|nowhere\|error\|database "nowhere" does not exist\|Create it/);
 	has_row('its notifier does not run', qr/workers\|notifiers\|warning\|1 of 2 notifiers run\|/);
-	set(databases => 'postgres');
+	set(notify_databases => 'postgres');
 
-	$node->value(q{CREATE ROLE app; ALTER ROLE app SET etcd_leader.require_leadership = 'ledger';
-		ALTER ROLE app IN DATABASE template1 SET etcd_leader.require_leadership = 'postgres'});
-	has_row('a role with an unknown election', qr/require_leadership\|role app\|error\|election "ledger" is not in etcd_leader\.elections.*\|Correct/);
-	is(scalar(grep { /^require_leadership\|/ } check()), 1, 'and not with a known one');
+	$node->value(q{CREATE ROLE app; ALTER ROLE app SET etcd_leader.require_leadership_of = 'ledger';
+		ALTER ROLE app IN DATABASE template1 SET etcd_leader.require_leadership_of = 'postgres'});
+	has_row('a role with an unknown election', qr/require_leadership_of\|role app\|error\|election "ledger" is not in etcd_leader\.elections.*\|Correct/);
+	is(scalar(grep { /^require_leadership_of\|/ } check()), 1, 'and not with a known one');
 	$node->value('DROP ROLE app');
 
 	set(node_name => '15/main');
@@ -382,11 +382,11 @@ my $fails = qr/(?:endpoint|contact)\|[^|]*\|(?:warning|error)\|(?:etcd at "[^"]+
 	is_fine('before the command');
 	my ($status, $out, $err) = $run->();
 	is("$status $out$err", '0 ', 'psql exits with 0 if all is well');
-	set(databases => 'postgres,nowhere');
+	set(notify_databases => 'postgres,nowhere');
 	($status, $out, $err) = $run->();
 	is($status, 1, 'and with 1 if there is an error');
 	like($out, qr/^database\|nowhere\|error\|/m, 'which it tells');
-	set(databases => 'postgres');
+	set(notify_databases => 'postgres');
 }
 
 # ---- a duplicate name ----

@@ -8,7 +8,7 @@ use EtcdLeader::Session;
 watchdog(400);
 
 my $etcd     = EtcdLeader::Etcd->new(members => 3);
-my $cluster  = EtcdLeader::Patroni->new(etcd => $etcd, settings => { read_only_unless_leader => 'patroni:test1' });
+my $cluster  = EtcdLeader::Patroni->new(etcd => $etcd, settings => { read_only_unless_leader_of => 'patroni:test1' });
 my $election = $cluster->election;
 my $first    = $cluster->primary;
 my ($second, $third) = $cluster->others($first);

@@ -158,7 +158,7 @@ sub ports
 {
 	my $quiet = EtcdLeader::Instance->create('quiet', etcd => $etcd);
 	$quiet->wait_until_candidate;
-	is($quiet->value('SHOW etcd_leader.http_listen') . $quiet->value('SHOW etcd_leader.agent_listen'), '', 'off by default');
+	is($quiet->value('SHOW etcd_leader.http_listen') . $quiet->value('SHOW etcd_leader.http_agent_listen'), '', 'off by default');
 	is(EtcdLeader::Http::worker_pid($quiet), undef, 'off: no worker');
 	is(join(' ', ports($quiet)), '', 'off: no port');
 	is(join(' ', ports($pg1)), $port{pg1}, 'on: this port alone');

@@ -8,7 +8,7 @@ use Socket;
 my $etcd = EtcdLeader::Etcd->new;
 my ($port, $agent) = map { PostgreSQL::Test::Cluster::get_free_port() } 1, 2;
 my $node = EtcdLeader::Instance->create('pg1', etcd => $etcd,
-	settings => { ttl => 5, http_listen => "127.0.0.1:$port", agent_listen => "127.0.0.1:$agent" });
+	settings => { ttl => 5, http_listen => "127.0.0.1:$port", http_agent_listen => "127.0.0.1:$agent" });
 $node->wait_until_leader;
 poll_ok(10, sub { http_code($port, '/leader') == 200 }, 'the server answers');
 my $server = EtcdLeader::Http::server_pid(EtcdLeader::Http::worker_pid($node));

@@ -18,7 +18,7 @@ sub says { my ($port, $code, $name) = @_; return poll_is(10, sub { http_code($po
 # The server refuses bad values, and names the fault.
 for my $value ('8010', 'localhost', 'example.com:8010', '127.0.0.1:0', '127.0.0.1:65536', '127.0.0.1:' . '0' x 60 . '8010', '127.0.0.1:80 10', '::1:8010', '[::1:8010', '127.0.0.1:8010,127.0.0.1:8010', '/leader:80', ':8010')
 {
-	for my $setting (qw(http_listen agent_listen))
+	for my $setting (qw(http_listen http_agent_listen))
 	{
 		my ($state, $message) = $node->failure("ALTER SYSTEM SET etcd_leader.$setting = '$value'");
 		is($state, '22023', "$setting: \"$value\" is refused");
@@ -81,7 +81,7 @@ poll_is(10, sub { http_code($port, '/leader?election=other') }, 404, 'the port i
 }
 
 # The agent check.
-$node->configure(agent_listen => "127.0.0.1:$agent");
+$node->configure(http_agent_listen => "127.0.0.1:$agent");
 poll_is(10, sub { http_exchange($agent, '') }, "up ready\n", 'agent: the leader is up');
 is(http_exchange($agent, "pg1\n"), "up ready\n", 'agent: what the client says does not matter');
 $node->value('SELECT etcd_resign(rejoin => false)');
@@ -91,7 +91,7 @@ poll_is(5, sub { http_exchange($agent, '') }, "up ready\n", 'agent: and up again
 $node->configure(http_listen => undef);
 poll_is(10, sub { http_code($port, '/leader') }, 0, 'the agent alone');
 is(http_exchange($agent, ''), "up ready\n", 'the agent goes on');
-$node->configure(http_listen => "127.0.0.1:$port", agent_listen => undef);
+$node->configure(http_listen => "127.0.0.1:$port", http_agent_listen => undef);
 says($port, 200, 'HTTP alone');
 
 # A port that is taken: said once, tried again, and others are served.

@@ -12,7 +12,7 @@ for my $name (@names)
 	($http{$name}, $agent{$name}) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
 	$node{$name} = EtcdLeader::Instance->create($name, etcd => $etcd,
 		conf     => "listen_addresses = '127.0.0.1'\n",
-		settings => { ttl => 3, http_listen => "127.0.0.1:$http{$name}", agent_listen => "127.0.0.1:$agent{$name}" }, start => 0);
+		settings => { ttl => 3, http_listen => "127.0.0.1:$http{$name}", http_agent_listen => "127.0.0.1:$agent{$name}" }, start => 0);
 	$node{$name}->append_conf('pg_hba.conf', "host all all 127.0.0.1/32 trust\n");
 	$node{$name}->start;
 	$node{$name}->value('CREATE EXTENSION etcd_leader');

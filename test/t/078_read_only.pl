@@ -1,4 +1,4 @@
-# etcd_leader.read_only_unless_leader: sessions are read-only by default where the
+# etcd_leader.read_only_unless_leader_of: sessions are read-only by default where the
 # instance does not lead, so that drivers with a list of hosts find the leader.  What
 # follows the leadership, and when; what does not; and psql and psycopg2 with a list
 # in which an isolated old leader comes first.
@@ -218,8 +218,8 @@ sub reloaded
 	return poll(5, sub { $dbh->selectrow_array("SHOW $setting") eq $value }) && do { $dbh->do('SELECT 1'); show($dbh) };
 }
 my $old = session($pg2);
-$pg2->configure(read_only_unless_leader => '');
-is(reloaded($pg2, $old, 'etcd_leader.read_only_unless_leader', ''), 'off', 'switched off: an open session, too');
+$pg2->configure(read_only_unless_leader_of => '');
+is(reloaded($pg2, $old, 'etcd_leader.read_only_unless_leader_of', ''), 'off', 'switched off: an open session, too');
 is(show(session($pg2)), 'off', 'switched off: a new session');
 my $untouched = session($pg2);
 {
@@ -233,13 +233,13 @@ my $untouched = session($pg2);
 	$pg1->value('SELECT pg_reload_conf()');
 	poll_is(5, sub { show($led) }, 'off', "the leader: and the next one, too");
 }
-$pg2->configure(read_only_unless_leader => 'shpo');
-is(reloaded($pg2, $untouched, 'etcd_leader.read_only_unless_leader', 'shpo'), 'on', 'an election that does not exist: an open session is read-only by default');
+$pg2->configure(read_only_unless_leader_of => 'shpo');
+is(reloaded($pg2, $untouched, 'etcd_leader.read_only_unless_leader_of', 'shpo'), 'on', 'an election that does not exist: an open session is read-only by default');
 is(show(session($pg2)), 'on', 'an election that does not exist: a new session, too');
-poll_ok(10, sub { $pg2->log_count(qr/WARNING:  "etcd_leader\.read_only_unless_leader" names election "shpo", which does not exist, .*\n.*HINT:  .*etcd_leader\.elections/) },
+poll_ok(10, sub { $pg2->log_count(qr/WARNING:  "etcd_leader\.read_only_unless_leader_of" names election "shpo", which does not exist, .*\n.*HINT:  .*etcd_leader\.elections/) },
 	'an election that does not exist: the log says so');
-$pg2->configure(read_only_unless_leader => undef);
-is(reloaded($pg2, $untouched, 'etcd_leader.read_only_unless_leader', 'postgres'), 'on', 'it does not lead');
+$pg2->configure(read_only_unless_leader_of => undef);
+is(reloaded($pg2, $untouched, 'etcd_leader.read_only_unless_leader_of', 'postgres'), 'on', 'it does not lead');
 
 # ---- dumps --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ use EtcdLeader::Hooks;
 use EtcdLeader::Session;
 
 my $etcd = EtcdLeader::Etcd->new;
-my $node = create_with_hooks('pg1', [], etcd => $etcd, settings => { max_hook_workers => 16 }, conf => "log_min_messages = warning\nmax_worker_processes = 40\n",
+my $node = create_with_hooks('pg1', [], etcd => $etcd, settings => { hooks_max_workers => 16 }, conf => "log_min_messages = warning\nmax_worker_processes = 40\n",
 	sql => [ 'CREATE TABLE t (line int, i int)', 'CREATE ROLE boss LOGIN SUPERUSER', 'CREATE ROLE owner LOGIN', 'CREATE ROLE app LOGIN', 'GRANT ALL ON t TO app',
 	  q{CREATE PROCEDURE two() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.t VALUES (20, 1); COMMIT; INSERT INTO public.t VALUES (20, 2); ROLLBACK; INSERT INTO public.t VALUES (20, 3); END $$},
 	  'CREATE TABLE r (i int)', 'CREATE RULE r AS ON INSERT TO r DO ALSO INSERT INTO t VALUES (31, NEW.i)' ]);
@@ -78,7 +78,7 @@ my %attack = (
 	search_path => 'evil, public, pg_catalog', client_encoding => 'LATIN1', role => 'owner', session_authorization => 'owner', exit_on_error => 'on', standard_conforming_strings => 'off',
 	default_transaction_read_only => 'on', transaction_read_only => 'on', default_transaction_isolation => 'serializable', statement_timeout => '1ms', lock_timeout => '1ms',
 	idle_in_transaction_session_timeout => '1ms', synchronous_commit => 'remote_apply', max_parallel_workers_per_gather => '4', row_security => 'off',
-	'etcd_leader.require_leadership' => 'nowhere', 'etcd_leader.hook_token' => '99', 'etcd_leader.hook_election' => 'forged');
+	'etcd_leader.require_leadership_of' => 'nowhere', 'etcd_leader.hook_token' => '99', 'etcd_leader.hook_election' => 'forged');
 my $command = q{DO $$ BEGIN PERFORM pg_sleep(0.02); PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$; INSERT INTO public.done SELECT pg_catalog.format('%s %s %s %s %s %s', session_user, current_user, now() IS NOT NULL, 'a\b', pg_catalog.current_setting('etcd_leader.hook_token'), pg_catalog.current_setting('etcd_leader.hook_election'))};
 my $told = join ' ', $node->token, 'postgres';
 for my $scope ('DATABASE app', 'ROLE boss', 'ROLE boss IN DATABASE app')
@@ -144,10 +144,10 @@ my ($own_end) = ends_of(q{elected postgres app boss 20s "SET DateStyle = 'SQL, D
 is(join(' | ', $own_end, @{ $app->selectcol_arrayref('SELECT what FROM public.done') }), 'succeeded | SQL, DMY | ' . $node->value('SHOW DateStyle'), 'a hook sets one itself, and RESET returns to the value of the server');
 
 # a hook that is not fenced, in a database that requires leadership
-$node->value(q{ALTER ROLE boss SET etcd_leader.require_leadership = 'postgres'});
+$node->value(q{ALTER ROLE boss SET etcd_leader.require_leadership_of = 'postgres'});
 reload_hooks($node, 'unelected postgres app boss 20s "INSERT INTO public.done VALUES (\'off\')"');
 $node->value('SELECT etcd_resign(rejoin => false)');
-poll_is(10, sub { hook($node, 1)->{status} }, 'succeeded', 'require_leadership of the role does not stop an unelected hook') or diag(hook($node, 1)->{message});
+poll_is(10, sub { hook($node, 1)->{status} }, 'succeeded', 'require_leadership_of of the role does not stop an unelected hook') or diag(hook($node, 1)->{message});
 $node->value('ALTER ROLE boss RESET ALL');
 $node->value('SELECT etcd_campaign()');
 $node->wait_until_leader;

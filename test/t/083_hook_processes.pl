@@ -5,7 +5,7 @@ use EtcdLeader::Hooks;
 use EtcdLeader::Session;
 
 my $etcd = EtcdLeader::Etcd->new;
-my $pg1  = create_with_hooks('pg1', [], etcd => $etcd, init => { allows_streaming => 1 }, settings => { ttl => 10, max_hook_workers => 4 },
+my $pg1  = create_with_hooks('pg1', [], etcd => $etcd, init => { allows_streaming => 1 }, settings => { ttl => 10, hooks_max_workers => 4 },
 	sql => [ 'CREATE TABLE t (what text, at timestamptz DEFAULT clock_timestamp())', 'CREATE ROLE boss LOGIN SUPERUSER' ]);
 $pg1->wait_until_leader;
 
@@ -92,7 +92,7 @@ is(hook($pg1, 4)->{crashes}, 0, 'it is not accused');
 reload_hooks($pg1, @hooks, map { qq{elected postgres postgres boss 1min "$_"} } 'SELECT pg_sleep(600)', q{SELECT repeat('x', 1000) FROM generate_series(1, 100000000)}, 'DO $$ BEGIN LOOP NULL; END LOOP; END $$',
 	'SELECT pg_sleep(601)', 'SELECT pg_sleep(602)');
 my $hooks_running = q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'etcd_leader hook'};
-poll_is(10, sub { $pg1->value($hooks_running) }, 4, 'max_hook_workers hooks run at once');
+poll_is(10, sub { $pg1->value($hooks_running) }, 4, 'hooks_max_workers hooks run at once');
 pause(1.2);
 is($pg1->value($hooks_running), 4, 'and no more');
 my $began = now();

@@ -6,7 +6,7 @@ use EtcdLeader::Hooks;
 sub writes { my ($event, $what) = @_; return qq{$event postgres postgres boss 1min "INSERT INTO public.t VALUES ('$what')"} }
 my @hooks = ('# the lines begin with the next one', writes('elected', 'done'), writes('unelected', 'off'));
 my $etcd = EtcdLeader::Etcd->new;
-my $pg1  = create_with_hooks('pg1', \@hooks, etcd => $etcd, init => { allows_streaming => 1 }, settings => { ttl => 10, max_hook_workers => 4 },
+my $pg1  = create_with_hooks('pg1', \@hooks, etcd => $etcd, init => { allows_streaming => 1 }, settings => { ttl => 10, hooks_max_workers => 4 },
 	sql => [ 'CREATE TABLE t (what text, at timestamptz DEFAULT clock_timestamp())', 'CREATE ROLE boss LOGIN SUPERUSER' ]);
 $pg1->wait_until_leader;
 

@@ -14,7 +14,7 @@ for my $name (qw(pg1 pg2))
 	$port{$name}  = PostgreSQL::Test::Cluster::get_free_port();
 	$agent{$name} = PostgreSQL::Test::Cluster::get_free_port();
 	$nodes{$name} = EtcdLeader::Instance->create($name, etcd => $etcd,
-		settings => { ttl => 4, elections => 'postgres, other', http_listen => "127.0.0.1:$port{$name}", agent_listen => "127.0.0.1:$agent{$name}" });
+		settings => { ttl => 4, elections => 'postgres, other', http_listen => "127.0.0.1:$port{$name}", http_agent_listen => "127.0.0.1:$agent{$name}" });
 	$nodes{$name}->wait_until_candidate;
 }
 poll(10, sub { $etcd->candidates('postgres') == 2 }) or die 'not all are in the queue';
@@ -34,7 +34,7 @@ sub in_state { my ($node, $state) = @_; return $node->value(q{SELECT state FROM 
 for my $node (values %nodes)
 {
 	$node->dbh->do('CREATE TABLE t (a int)');
-	$node->dbh->do($_) for 'CREATE ROLE fenced LOGIN', q{ALTER ROLE fenced SET etcd_leader.require_leadership = 'postgres'}, 'GRANT ALL ON t TO fenced',
+	$node->dbh->do($_) for 'CREATE ROLE fenced LOGIN', q{ALTER ROLE fenced SET etcd_leader.require_leadership_of = 'postgres'}, 'GRANT ALL ON t TO fenced',
 	  'GRANT EXECUTE ON FUNCTION etcd_resign(text, boolean, interval) TO fenced';
 }
 sub as_fenced { my ($node) = @_; return $node->connect_db('postgres', user => 'fenced') }

@@ -6,7 +6,7 @@ use EtcdLeader::Hooks;
 use EtcdLeader::Session;
 
 my $etcd = EtcdLeader::Etcd->new;
-my $pg   = create_with_hooks('pg', [], etcd => $etcd, extension => 'README', settings => { watched_prefixes => 'w/, fleet/', max_hook_workers => 3 }, sql => [
+my $pg   = create_with_hooks('pg', [], etcd => $etcd, extension => 'README', settings => { watched_prefixes => 'w/, fleet/', hooks_max_workers => 3 }, sql => [
 	'CREATE ROLE boss LOGIN SUPERUSER', 'CREATE TABLE effect (id serial, hook text, number int, reason text)', 'CREATE TABLE state (is_broken bool)', 'INSERT INTO state VALUES (true)' ]);
 $pg->wait_until_leader;
 
@@ -88,7 +88,7 @@ reload_hooks($pg);
 poll_is(5, sub { $pg->value($running) }, 0, 'the file is emptied in the middle of runs: they end');
 
 # With one place for changes, all have their turn.
-$pg->configure(max_hook_workers => 2);
+$pg->configure(hooks_max_workers => 2);
 reload_hooks($pg, map { reads("turn$_", 'w/', 'w/one', '; SELECT pg_sleep(0.1)') } 1 .. 4);
 put('w/one', $_) for 2001 .. 2050;
 poll_ok(20, sub { 4 == grep { ((told("turn$_"))[-1] // 0) == 2050 } 1 .. 4 }, 'one place: all have their turn');

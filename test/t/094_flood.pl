@@ -14,7 +14,7 @@ my $etcd = EtcdLeader::Etcd->new;
 my $pg   = EtcdLeader::Instance->create('pg1', etcd => $etcd, settings => { ttl => 30, watched_prefixes => 'flags/' });
 $pg->wait_until_leader;
 $pg->value('CREATE DATABASE app');
-$pg->configure(databases => 'postgres, app');
+$pg->configure(notify_databases => 'postgres, app');
 my @databases = qw(postgres app);
 my %listeners;
 for my $dbname (@databases)

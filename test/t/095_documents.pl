@@ -220,10 +220,10 @@ my %sqlstate;
 	poll_ok(10, sub { http_code($port, '/health') == 200 }, 'HTTP is served');
 	# a metric of each problem has a sample if there is one
 	my $served = '';
-	$node->configure(read_only_unless_leader => 'nothing');
-	poll_ok(10, sub { ($served = (http_get($port, '/metrics'))[2]) =~ /^etcd_leader_problem\{item="settings",subject="etcd_leader\.read_only_unless_leader",severity="warning"\} 1$/m },
+	$node->configure(read_only_unless_leader_of => 'nothing');
+	poll_ok(10, sub { ($served = (http_get($port, '/metrics'))[2]) =~ /^etcd_leader_problem\{item="settings",subject="etcd_leader\.read_only_unless_leader_of",severity="warning"\} 1$/m },
 		'a problem has a sample');
-	$node->configure(read_only_unless_leader => '');
+	$node->configure(read_only_unless_leader_of => '');
 	my %labels;
 	while ($served =~ /^(\w+?)(?:_bucket|_sum|_count)?(?:\{([^}]*)\})? \S+$/mg)
 	{
@@ -294,7 +294,7 @@ for my $page (@pages)
 
 	my $peer = EtcdLeader::Instance->create('pg2', etcd => $etcd, settings => { elections => 'shop' });
 	$peer->wait_until_candidate;
-	$node->value($_) for 'CREATE ROLE app', 'ALTER ROLE app SET etcd_leader.require_leadership = $$shop$$';
+	$node->value($_) for 'CREATE ROLE app', 'ALTER ROLE app SET etcd_leader.require_leadership_of = $$shop$$';
 	my ($resign, $campaign) = map { document_block('doc/operations.md', $_) } qw(resign campaign);
 	ok(!eval { $operator->do($resign) }, 'not everybody may resign');
 	$node->value(document_block('doc/reference.md', 'grant'));

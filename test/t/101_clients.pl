@@ -11,7 +11,7 @@ for my $name (qw(pg1 pg2))
 {
 	$http{$name} = PostgreSQL::Test::Cluster::get_free_port();
 	my $node = $node{$name} = EtcdLeader::Instance->create($name, etcd => $etcd, extension => 'README',
-		settings => { ttl => 3, read_only_unless_leader => 'postgres', http_listen => "127.0.0.1:$http{$name}" });
+		settings => { ttl => 3, read_only_unless_leader_of => 'postgres', http_listen => "127.0.0.1:$http{$name}" });
 	$node->value($_) for 'CREATE ROLE app LOGIN', 'CREATE TABLE queue (job text)', 'GRANT ALL ON queue TO app';
 	$node->wait_until_candidate;
 }

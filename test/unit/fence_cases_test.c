@@ -38,7 +38,7 @@
 /* ---- what the files need of others --------------------------------------------- */
 
 static char setting[ELECTION_NAME_SIZE];
-char	   *settings_require_leadership = setting;
+char	   *settings_require_leadership_of = setting;
 bool		settings_requires_by_role;
 bool		settings_cancel_on_loss;
 int			settings_max_elections = NELECTIONS;
@@ -1004,7 +1004,7 @@ test_refused_calls(void **unused)
 	assert_int_equal(counters[COUNTER_TRANSACTIONS_REFUSED], 1);
 }
 
-static const char *const by_setting = "\"etcd_leader.require_leadership\" allows only the leader to write.";
+static const char *const by_setting = "\"etcd_leader.require_leadership_of\" allows only the leader to write.";
 static const char *const did_not_lead = "this instance did not lead election \"alpha\" when the transaction began";
 
 static void
@@ -1040,7 +1040,7 @@ test_refused_writes(void **unused)
 	set("unknown");
 	assert_false(run(write_something));
 	check_error(ERRCODE_UNDEFINED_OBJECT, "election \"unknown\" does not exist",
-				"It is required by \"etcd_leader.require_leadership\".",
+				"It is required by \"etcd_leader.require_leadership_of\".",
 				"The elections are those listed in \"etcd_leader.elections\".");
 }
 
@@ -1072,7 +1072,7 @@ test_refused_commits(void **unused)
 	lose(ALPHA);
 	assert_false(run_utility(T_TransactionStmt, TRANS_STMT_COMMIT_PREPARED, NULL));
 	check_error(ERRCODE_READ_ONLY_SQL_TRANSACTION, "this instance does not lead election \"alpha\"",
-				"\"etcd_leader.require_leadership\" allows only the leader to commit a prepared transaction.",
+				"\"etcd_leader.require_leadership_of\" allows only the leader to commit a prepared transaction.",
 				"Commit it when this instance leads, or roll it back.");
 }
 

@@ -73,7 +73,7 @@ violate(const char *what)
 
 /* ---- what the files need of others --------------------------------------------- */
 
-char	   *settings_require_leadership;
+char	   *settings_require_leadership_of;
 bool		settings_requires_by_role;
 bool		settings_cancel_on_loss;
 int			settings_max_elections = NELECTIONS + 1;
@@ -209,8 +209,8 @@ any_holds(int e, const Tokens *tokens)
 static int
 setting(void)
 {
-	return settings_require_leadership[0] != '\0' && MyBackendType == B_BACKEND ?
-		settings_election_index(settings_require_leadership, 0) : -1;
+	return settings_require_leadership_of[0] != '\0' && MyBackendType == B_BACKEND ?
+		settings_election_index(settings_require_leadership_of, 0) : -1;
 }
 
 /* Does the setting require that election, for the transaction as it is? */
@@ -483,9 +483,9 @@ test_look_at_clock(void)
 /* ---- the transaction ---------------------------------------------------------------- */
 
 static void
-set_require_leadership(int e)
+set_require_leadership_of(int e)
 {
-	settings_require_leadership = (char *) election_names[e < 0 ? NELECTIONS : e];
+	settings_require_leadership_of = (char *) election_names[e < 0 ? NELECTIONS : e];
 }
 
 void
@@ -625,7 +625,7 @@ test_end_transaction(bool is_committed)
 	was_broken = model.was_broken;
 	was_excused = model.ever_read_only || model.has_changed || model.steps_aside;
 	memset(&model, 0, sizeof(model));
-	set_require_leadership(default_setting);
+	set_require_leadership_of(default_setting);
 }
 
 /* ---- statements -------------------------------------------------------------------- */
@@ -751,7 +751,7 @@ do_set_local(const void *unused)
 	if (e >= 0 && model.promises[e].setting.n > 0 && pg_has_written() && any_holds(e, &model.promises[e].setting))
 		model.promises[e].has_kept = model.promises[e].setting.n == 1;
 	model.has_changed = true;
-	set_require_leadership(choose(NELECTIONS));
+	set_require_leadership_of(choose(NELECTIONS));
 }
 
 /* etcd_resign() with a drain */
@@ -813,7 +813,7 @@ start_process(void)
 	pg_be(choose(PG_PROCESSES));
 	pg_start(is_hook ? B_BG_WORKER : B_BACKEND);
 	default_setting = choose(2) == 0 ? choose(NELECTIONS) : -1;
-	set_require_leadership(default_setting);
+	set_require_leadership_of(default_setting);
 	if (is_hook && open_token(0) != 0)
 	{
 		add_token(&bound, open_token(0));
@@ -1088,7 +1088,7 @@ test_cancellation_meets_commit(void **unused)
 		settings_cancel_on_loss = true;
 		change_leadership(0);
 		default_setting = -1;
-		set_require_leadership(-1);
+		set_require_leadership_of(-1);
 		pg_be(0);
 		pg_start(B_BACKEND);
 		is_still = true;

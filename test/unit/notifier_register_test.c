@@ -37,7 +37,7 @@ static const SharedPart *const parts[] = {
 
 /* ---- what the files need of others --------------------------------------------- */
 
-char	   *settings_databases = "app,other,third";
+char	   *settings_notify_databases = "app,other,third";
 static bool in_recovery;
 
 bool
@@ -51,7 +51,7 @@ settings_split(const char *value)
 {
 	static List list = {.type = T_List, .length = 3};
 
-	assert_string_equal(value, settings_databases);
+	assert_string_equal(value, settings_notify_databases);
 	return &list;
 }
 

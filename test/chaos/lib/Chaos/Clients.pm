@@ -177,7 +177,7 @@ sub create_tables
 	  'CREATE TABLE account_log (id int, n bigint, token bigint, txn text PRIMARY KEY, before bigint, after bigint)',
 	  'INSERT INTO account SELECT n, 0, 0, 0 FROM generate_series(1, 5) n',
 	  'CREATE ROLE app LOGIN', 'GRANT ALL ON account, account_log TO app',
-	  "ALTER ROLE app SET etcd_leader.require_leadership = '$election'";
+	  "ALTER ROLE app SET etcd_leader.require_leadership_of = '$election'";
 	return;
 }
 
@@ -210,8 +210,8 @@ sub create_ledger
 # Executes one transaction after the other, which only the leader may commit.
 #
 # how => function (it calls etcd_require_leader, sometimes etcd_verify_leader), role (a
-# role that has require_leadership set) or prepared (COMMIT PREPARED, with
-# require_leadership set).  Each writer has an account of its own.
+# role that has require_leadership_of set) or prepared (COMMIT PREPARED, with
+# require_leadership_of set).  Each writer has an account of its own.
 #
 # ledger => a server, to which it also writes between fencing and commit: an entry, and
 # the account of the same number.  There this account is read and written in two
@@ -304,12 +304,12 @@ sub transact
 sub transact_prepared
 {
 	my ($dbh, $txn) = @_;
-	$dbh->do('RESET etcd_leader.require_leadership');
+	$dbh->do('RESET etcd_leader.require_leadership_of');
 	$dbh->begin_work;
 	write_account($dbh, $txn);
 	$dbh->do("PREPARE TRANSACTION '$txn->{txn}'");
 	$dbh->commit;
-	$dbh->do("SET etcd_leader.require_leadership = '$election'");
+	$dbh->do("SET etcd_leader.require_leadership_of = '$election'");
 	pause($txn->{sits}) if $txn->{sits};
 	$txn->{commit_before} = now();
 	my $ok = eval { $dbh->do("COMMIT PREPARED '$txn->{txn}'"); 1 };
